@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Processor features.  The compiler's run-time support knows cpuid, and that the system
+ * must save the wide registers (XCR0); the kernel tells on Arm.
+ */
+#include "karst_cpu.h"
+
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+unsigned int
+karst_cpu_features(void)
+{
+	unsigned int f = 0;
+
+#if defined(__x86_64__)
+	__builtin_cpu_init();
+	if (__builtin_cpu_supports("sse4.1") && __builtin_cpu_supports("pclmul"))
+		f |= KARST_CPU_PCLMUL;
+	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq"))
+		f |= KARST_CPU_VPCLMUL_256;
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+		__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq"))
+		f |= KARST_CPU_VPCLMUL_512;
+#elif defined(__aarch64__)
+	if (getauxval(AT_HWCAP) & HWCAP_PMULL)
+		f |= KARST_CPU_PMULL;
+#endif
+	return f;
+}

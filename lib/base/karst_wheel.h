@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * A hierarchical timing wheel: adding, deleting and firing a timer cost O(1).
+ *
+ * Time is an argument (nanoseconds of any monotonic origin).  Four levels of 256 slots; one
+ * slot of level 0 is one tick of 4.096 us (the unit of the IBTA timeouts), so the horizon is
+ * 2^32 ticks, about 4.9 hours; a deadline further away fires at the horizon.  A timer never
+ * fires early and fires at most two ticks late for a caller that advances continuously.
+ *
+ * One owner thread; the timers are embedded in their objects, and nothing is allocated.
+ */
+#ifndef KARST_WHEEL_H
+#define KARST_WHEEL_H
+
+#include "karst_base.h"
+
+#define KARST_WHEEL_TICK_NS 4096u
+#define KARST_WHEEL_LEVELS 4
+#define KARST_WHEEL_SLOTS 256
+
+/** A timer; zero-initialised means "not on any wheel". */
+struct karst_timer {
+	struct karst_timer *next;
+	struct karst_timer **pprev; /* what points to us; NULL when idle */
+	uint64_t tick;              /* when it fires, in ticks since the wheel's origin */
+};
+
+struct karst_wheel {
+	uint64_t origin_ns;
+	uint64_t now_tick; /* every tick up to this one has fired */
+	uint64_t count;    /* timers on the wheel */
+	uint64_t occupied[KARST_WHEEL_LEVELS][KARST_WHEEL_SLOTS / 64];
+	struct karst_timer *slot[KARST_WHEEL_LEVELS][KARST_WHEEL_SLOTS];
+};
+
+/** Makes an empty wheel whose time begins at @now_ns. */
+void karst_wheel_init(struct karst_wheel *w, uint64_t now_ns);
+
+/** Arms @t for @deadline_ns; if it was armed, it moves. */
+void karst_wheel_add(struct karst_wheel *w, struct karst_timer *t, uint64_t deadline_ns);
+
+/** Disarms @t; nothing happens if it was not armed. */
+void karst_wheel_del(struct karst_wheel *w, struct karst_timer *t);
+
+static inline bool
+karst_timer_armed(const struct karst_timer *t)
+{
+	return t->pprev != NULL;
+}
+
+/**
+ * Moves time to @now_ns and takes off up to @max expired timers into @fired.
+ *
+ * @return how many expired; equal to @max means that there may be more: call again with the
+ *   same time.  A fired timer is idle and may be armed again at once.  The order among timers
+ *   of the same tick is unspecified.
+ */
+unsigned int karst_wheel_advance(struct karst_wheel *w, uint64_t now_ns,
+	struct karst_timer **fired, unsigned int max);
+
+/**
+ * The earliest time at which karst_wheel_advance() may have something to do, in ns;
+ * UINT64_MAX when the wheel is empty.  Never later than the first deadline; may be earlier.
+ */
+uint64_t karst_wheel_next_ns(const struct karst_wheel *w);
+
+#endif /* KARST_WHEEL_H */

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Protection domains, memory regions, memory windows, and the keys that name them.
+ *
+ * One table per engine, shared by all of its lcores.  Regions and windows have one kind of
+ * key: it serves as L_Key and R_Key.  The upper 24 bits of a key are a secret permutation of
+ * (generation, slot), so a peer cannot guess one from others and a stale one never fits; the
+ * low 8 bits are random, except for type 2 windows, where the program chooses them at each
+ * bind (as ibv_inc_rkey expects).
+ *
+ * Threads: functions marked "control" are called by one control thread at a time.  Functions
+ * marked "lcore" may run on any lcore at any time, also concurrently with control functions;
+ * they never block.  A host address obtained from a check is good until the lcore's next
+ * quiescent point (the end of its poll turn).  Deregistration is in two steps: _begin makes
+ * the key unusable, and after every lcore has passed a quiescent point _end frees the slot
+ * (lib/engine waits with RCU; a single-threaded user calls _end at once).
+ */
+#ifndef KARST_MEM_H
+#define KARST_MEM_H
+
+#include "karst_base.h"
+
+/* Access flags; the values are those of enum ibv_access_flags. */
+enum karst_access {
+	KARST_ACCESS_LOCAL_WRITE = 1u << 0,
+	KARST_ACCESS_REMOTE_WRITE = 1u << 1,
+	KARST_ACCESS_REMOTE_READ = 1u << 2,
+	KARST_ACCESS_REMOTE_ATOMIC = 1u << 3,
+	KARST_ACCESS_MW_BIND = 1u << 4,
+	KARST_ACCESS_ZERO_BASED = 1u << 5,
+	KARST_ACCESS_RELAXED_ORDERING = 1u << 20, /* accepted, no effect */
+};
+
+#define KARST_ACCESS_REMOTE                                                                        \
+	(KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ | KARST_ACCESS_REMOTE_ATOMIC)
+
+enum karst_mem_type {
+	KARST_MEM_FREE,
+	KARST_MEM_MR,
+	KARST_MEM_MW1, /* type 1 window: bound by a bind verb, belongs to the PD */
+	KARST_MEM_MW2, /* type 2 window (2B): bound and invalidated by work requests, belongs to a QP */
+};
+
+/** Outcome of a check.  Remote checks turn every failure into NAK remote access error (R1). */
+enum karst_mem_status {
+	KARST_MEM_OK,
+	KARST_MEM_BAD_KEY,    /* no such key, or invalidated */
+	KARST_MEM_BAD_PD,     /* another protection domain or, for a type 2 window, another QP */
+	KARST_MEM_BAD_ACCESS, /* access flag missing */
+	KARST_MEM_BAD_RANGE,  /* not wholly inside of the region; wrap-around included */
+};
+
+/** The table; opaque but for the inline checks. */
+struct karst_mem;
+
+struct karst_mem_config {
+	uint32_t max_keys; /* regions and windows together, 2..2^20, rounded up to a power of two */
+	uint32_t max_pds;  /* 1..65536 */
+	uint64_t seed[2];  /* secret; from getrandom() outside of tests */
+};
+
+/** Bytes that karst_mem_init() needs for @cfg; 0 if @cfg is out of range. */
+size_t karst_mem_size(const struct karst_mem_config *cfg);
+
+/** Makes an empty table in @buf (cache-line aligned, karst_mem_size() bytes).  -EINVAL. */
+int karst_mem_init(void *buf, const struct karst_mem_config *cfg, struct karst_mem **mem);
+
+/** Control.  @pd: a number from 1 on.  -ENOSPC */
+int karst_pd_alloc(struct karst_mem *m, uint32_t *pd);
+/** Control.  -EINVAL: no such PD; -EBUSY: regions, windows or users (karst_pd_ref) are left. */
+int karst_pd_free(struct karst_mem *m, uint32_t pd);
+/** Control.  Counts a user (QP, SRQ, AH) of the PD.  -EINVAL: no such PD. */
+int karst_pd_ref(struct karst_mem *m, uint32_t pd);
+/** Control.  Takes back karst_pd_ref(). */
+void karst_pd_unref(struct karst_mem *m, uint32_t pd);
+
+/**
+ * Control.  Registers @len bytes at @host, addressed as @va.. by work requests and peers
+ * (KARST_ACCESS_ZERO_BASED: as 0..).  Remote write or atomic access needs local write.
+ * @return 0 and *key; -EINVAL: no such PD, unknown or impossible flags, range that wraps;
+ *   -ENOSPC: table full.
+ */
+int karst_mr_reg(struct karst_mem *m, uint32_t pd, void *host, uint64_t va, uint64_t len,
+	unsigned int access, uint32_t *key);
+
+/* What karst_mr_rereg_begin() changes; the values are those of enum ibv_rereg_mr_flags. */
+enum karst_rereg {
+	KARST_REREG_TRANSLATION = 1u << 0,
+	KARST_REREG_PD = 1u << 1,
+	KARST_REREG_ACCESS = 1u << 2,
+};
+
+struct karst_mr_attr {
+	uint32_t pd;
+	unsigned int access;
+	void *host;
+	uint64_t va;
+	uint64_t len;
+};
+
+/**
+ * Control.  Re-registers: the key is unusable from _begin to _end, and stays the same.
+ * -EINVAL: not a region's key, or new attributes out of range (nothing changed);
+ * -EBUSY: windows are bound to it.
+ */
+int karst_mr_rereg_begin(struct karst_mem *m, uint32_t key, unsigned int what,
+	const struct karst_mr_attr *attr);
+void karst_mr_rereg_end(struct karst_mem *m, uint32_t key, unsigned int what,
+	const struct karst_mr_attr *attr);
+
+/** Control.  Also for a region that a local or remote invalidate has made unusable.
+ *  -EINVAL: not a region's key; -EBUSY: windows are bound to it. */
+int karst_mr_dereg_begin(struct karst_mem *m, uint32_t key);
+void karst_mr_dereg_end(struct karst_mem *m, uint32_t key);
+
+/** Control.  Allocates an unbound window of @type (MW1 or MW2).  -EINVAL, -ENOSPC. */
+int karst_mw_alloc(struct karst_mem *m, uint32_t pd, enum karst_mem_type type, uint32_t *key);
+/** Control.  Unbinds and frees; two steps as with regions.  @key: current or original key. -EINVAL. */
+int karst_mw_free_begin(struct karst_mem *m, uint32_t key);
+void karst_mw_free_end(struct karst_mem *m, uint32_t key);
+
+struct karst_mw_bind {
+	uint32_t pd;      /* of the QP that binds */
+	uint32_t qpn;     /* QP that binds; owner of a type 2 window */
+	uint32_t mw_key;  /* current key of the window */
+	uint32_t new_key; /* type 2: same upper 24 bits as mw_key; type 1: ignored */
+	uint32_t mr_key;
+	uint64_t va;      /* inside of the region, in the region's addresses */
+	uint64_t len;     /* 0 for a type 1 window unbinds */
+	unsigned int access; /* REMOTE_* and ZERO_BASED */
+};
+
+/**
+ * Lcore.  Binds a window by work request (type 2) or by the bind verb (type 1: a new random
+ * low byte; rebinding allowed).  Needs KARST_ACCESS_MW_BIND on the region, and local write for
+ * remote write or atomic.
+ * @return 0 and *bound_key; -EINVAL: keys, PDs, ranges or flags do not fit, or a type 2 window
+ *   is bound already; -EBUSY: another lcore is binding the same window.
+ */
+int karst_mw_bind(struct karst_mem *m, const struct karst_mw_bind *b, uint32_t *bound_key);
+
+/**
+ * Lcore.  Local (LOCAL_INV) or remote (SEND with Invalidate) invalidation by QP @qpn of @pd:
+ * a type 2 window bound by this QP; @remote false: also a region of the PD.
+ * After it the key fits nothing until a bind (window) or deregistration (region).
+ * @return 0; -EINVAL: the key is not one that this QP may invalidate (R9, L8).
+ */
+int karst_mem_invalidate(struct karst_mem *m, uint32_t pd, uint32_t qpn, uint32_t key, bool remote);
+
+#include "mem_check.h"
+
+/*
+ * mem_check.h defines, inline, for the data path:
+ *
+ * Lcore.  May a work request of protection domain @pd use @len bytes at @va by @key, with
+ * @access (0 to read, KARST_ACCESS_LOCAL_WRITE to write)?  Only regions.  *host is set on OK.
+ *
+ *   enum karst_mem_status karst_mem_check_local(const struct karst_mem *m, uint32_t pd,
+ *	uint32_t key, uint64_t va, uint32_t len, unsigned int access, uint8_t **host);
+ *
+ * Lcore.  May a peer of QP @qpn in @pd do @access (one KARST_ACCESS_REMOTE_* flag) to @len bytes
+ * at @va by @key?  Regions and windows.
+ *
+ *   enum karst_mem_status karst_mem_check_remote(const struct karst_mem *m, uint32_t pd,
+ *	uint32_t qpn, uint32_t key, uint64_t va, uint32_t len, unsigned int access,
+ *	uint8_t **host);
+ *
+ * Lcore.  Atomics on 8 aligned bytes in host order, atomic towards other lcores, other QPs and
+ * the application (R7): the value before.
+ *
+ *   uint64_t karst_mem_cas(uint8_t *host, uint64_t compare, uint64_t swap);
+ *   uint64_t karst_mem_faa(uint8_t *host, uint64_t add);
+ *
+ * Lcore.  ATOMIC WRITE: one indivisible store of 8 aligned bytes, in the order of the wire.
+ *
+ *   void karst_mem_store8(uint8_t *host, const uint8_t *bytes);
+ */
+
+#endif /* KARST_MEM_H */

@@ -6,8 +6,8 @@
  *
  * Time is an argument (nanoseconds of any monotonic origin).  Four levels of 256 slots; one
  * slot of level 0 is one tick of 4.096 us (the unit of the IBTA timeouts), so the horizon is
- * 2^32 ticks, about 4.9 hours; a deadline further away fires at the horizon.  A timer never
- * fires early and fires at most two ticks late for a caller that advances continuously.
+ * 2^32 - 1 ticks, about 4.9 hours; a deadline further away fires at the horizon.  A timer
+ * never fires early and fires at most two ticks late for a caller that advances continuously.
  *
  * One owner thread; the timers are embedded in their objects, and nothing is allocated.
  */
@@ -17,8 +17,8 @@
 #include "karst_base.h"
 
 #define KARST_WHEEL_TICK_NS 4096u
-#define KARST_WHEEL_LEVELS 4
-#define KARST_WHEEL_SLOTS 256
+#define KARST_WHEEL_LEVELS  4
+#define KARST_WHEEL_SLOTS   256
 
 /** A timer; zero-initialised means "not on any wheel". */
 struct karst_timer {
@@ -29,8 +29,10 @@ struct karst_timer {
 
 struct karst_wheel {
 	uint64_t origin_ns;
-	uint64_t now_tick; /* every tick up to this one has fired */
-	uint64_t count;    /* timers on the wheel */
+	uint64_t now_tick;       /* every tick up to this one has fired, but for what is on "due" */
+	uint64_t count;          /* timers on the wheel, "due" and "moving" included */
+	struct karst_timer *due; /* expired, to be handed out */
+	struct karst_timer *moving; /* of a slot that is being spread over the levels below */
 	uint64_t occupied[KARST_WHEEL_LEVELS][KARST_WHEEL_SLOTS / 64];
 	struct karst_timer *slot[KARST_WHEEL_LEVELS][KARST_WHEEL_SLOTS];
 };
@@ -51,14 +53,17 @@ karst_timer_armed(const struct karst_timer *t)
 }
 
 /**
- * Moves time to @now_ns and takes off up to @max expired timers into @fired.
+ * Moves time to @now_ns and takes off up to @max expired timers into @fired.  The work is
+ * bounded: by @max, and by a few hundred timers brought to a lower level; none per empty tick.
  *
  * @return how many expired; equal to @max means that there may be more: call again with the
- *   same time.  A fired timer is idle and may be armed again at once.  The order among timers
- *   of the same tick is unspecified.
+ *   same time.  Less than @max may also leave some behind, when a crowded slot takes several
+ *   calls to spread; karst_wheel_next_ns() is then not later than @now_ns, and every call gets
+ *   further.  A fired timer is idle and may be armed again at once.  Earlier ticks come first;
+ *   the order among timers of the same tick is unspecified.
  */
-unsigned int karst_wheel_advance(struct karst_wheel *w, uint64_t now_ns,
-	struct karst_timer **fired, unsigned int max);
+unsigned int karst_wheel_advance(
+	struct karst_wheel *w, uint64_t now_ns, struct karst_timer **fired, unsigned int max);
 
 /**
  * The earliest time at which karst_wheel_advance() may have something to do, in ns;

@@ -1,0 +1,444 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The queues between a program and the engine: send and receive work queues, completion
+ * queues, doorbells.  This header is the layout of the shared memory and the program's side;
+ * karst_ring_engine.h is the engine's side.
+ *
+ * All of it is memory plus C11 atomics: no system call, no lock, no pointer inside of the
+ * shared part.  Indices run freely modulo 2^32 and are masked at use; each index has one
+ * writer.  Who writes what:
+ *
+ *   work queue        slots, tail: program        head, idle: engine
+ *   completion lane   entries, tail: engine       head: program
+ *   doorbell ring     cells: programs             (the engine reads and frees cells)
+ *
+ * A program posts in three steps: fill slots, publish the tail, and, if the engine had gone
+ * idle on that queue, ring the doorbell.  The idle flag and the tail are a Dekker pair: the
+ * program stores the tail and then loads the flag; the engine stores the flag and then loads
+ * the tail again; a full fence between store and load on both sides means that at least one
+ * of them sees the other.
+ *
+ * The engine trusts nothing in here; see karst_ring_engine.h.
+ *
+ * Threads: the program's side of one queue is for one thread at a time (the client library
+ * locks where verbs must be thread-safe).
+ */
+#ifndef KARST_RING_H
+#define KARST_RING_H
+
+#include <errno.h>
+#include <stdatomic.h>
+
+#include "karst_base.h"
+
+/* --- work requests --- */
+
+/* Operations of send work requests; the values are those of enum ibv_wr_opcode. */
+enum karst_wr_opcode {
+	KARST_WR_RDMA_WRITE = 0,
+	KARST_WR_RDMA_WRITE_WITH_IMM = 1,
+	KARST_WR_SEND = 2,
+	KARST_WR_SEND_WITH_IMM = 3,
+	KARST_WR_RDMA_READ = 4,
+	KARST_WR_ATOMIC_CAS = 5,
+	KARST_WR_ATOMIC_FAA = 6,
+	KARST_WR_LOCAL_INV = 7,
+	KARST_WR_BIND_MW = 8,
+	KARST_WR_SEND_WITH_INV = 9,
+	KARST_WR_ATOMIC_WRITE = 15,
+	KARST_WR_MAX = 16,
+};
+
+/* The values are those of enum ibv_send_flags. */
+enum karst_send_flags {
+	KARST_SEND_FENCE = 1u << 0,
+	KARST_SEND_SIGNALED = 1u << 1,
+	KARST_SEND_SOLICITED = 1u << 2,
+	KARST_SEND_INLINE = 1u << 3,
+};
+
+struct karst_sge {
+	uint64_t addr;
+	uint32_t len; /* bytes */
+	uint32_t lkey;
+};
+
+/** A send work request as it stands in the ring: 64 bytes, longer with more SGEs or inline data. */
+struct karst_send_wqe {
+	uint64_t wr_id;
+	uint8_t opcode;  /* enum karst_wr_opcode */
+	uint8_t flags;   /* enum karst_send_flags */
+	uint8_t num_sge; /* 0 with KARST_SEND_INLINE */
+	uint8_t reserved;
+	uint32_t imm; /* immediate data as a big-endian number, or the R_Key to invalidate */
+	union {
+		struct {
+			uint64_t remote_addr;
+			uint32_t rkey;
+		} rdma; /* WRITE, READ, atomics, ATOMIC WRITE */
+		struct {
+			uint32_t ah; /* address handle number */
+			uint32_t remote_qpn;
+			uint32_t remote_qkey;
+		} ud;
+		struct {
+			uint32_t w[3];
+		} raw;
+	};
+	uint32_t inline_len; /* with KARST_SEND_INLINE: bytes of inline_data */
+	union {
+		struct karst_sge sge[2]; /* as many as the queue's max_sge */
+		uint8_t inline_data[32]; /* as many as the queue's max_inline */
+		struct {
+			uint64_t compare_add;
+			uint64_t swap;
+			struct karst_sge sge[1]; /* where the old value goes: 8 bytes */
+		} atomic;
+		struct {
+			uint64_t addr;
+			uint64_t len;
+			uint32_t mw_key;
+			uint32_t new_key;
+			uint32_t mr_key;
+			uint32_t access;
+		} bind;
+	};
+};
+static_assert(sizeof(struct karst_send_wqe) == 64, "one cache line");
+static_assert(offsetof(struct karst_send_wqe, sge) == 32, "SGEs follow a 32-byte header");
+
+#define KARST_SEND_WQE_HDR 32u
+#define KARST_RECV_WQE_HDR 16u
+
+/** A receive work request. */
+struct karst_recv_wqe {
+	uint64_t wr_id;
+	uint32_t num_sge;
+	uint32_t reserved;
+	struct karst_sge sge[1]; /* as many as the queue's max_sge */
+};
+static_assert(sizeof(struct karst_recv_wqe) == 32, "half a cache line");
+
+/* --- work queue: layout --- */
+
+/** Start of a work queue in shared memory; the slots follow. */
+struct karst_wq_shared {
+	_Atomic uint32_t tail; /* program: slots ever filled */
+	uint8_t pad0[KARST_CACHE_LINE - 4];
+	_Atomic uint32_t head; /* engine: slots that may be filled again, ever */
+	_Atomic uint32_t idle; /* engine: 1 = ring the doorbell after posting */
+	uint8_t pad1[KARST_CACHE_LINE - 8];
+} karst_cache_aligned;
+static_assert(sizeof(struct karst_wq_shared) == 128, "one line per writer");
+
+/* Limits of one queue; anything else is -EINVAL. */
+#define KARST_WQ_MAX_SLOTS 65536u
+#define KARST_WQ_MAX_SGE 32u
+#define KARST_WQ_MAX_INLINE 1024u
+
+/** Bytes of a slot for so many SGEs and inline bytes: a power of two, at least 64 (send) or 32 (receive). */
+static inline uint32_t
+karst_wq_stride(bool send, uint32_t max_sge, uint32_t max_inline)
+{
+	uint32_t body = max_sge * (uint32_t)sizeof(struct karst_sge);
+
+	if (send) {
+		if (body < max_inline)
+			body = max_inline;
+		return karst_pow2_ceil(KARST_SEND_WQE_HDR + (body < 32 ? 32 : body));
+	}
+	return karst_pow2_ceil(KARST_RECV_WQE_HDR + (body < 16 ? 16 : body));
+}
+
+/** Bytes of shared memory of a work queue with @slots (a power of two). */
+static inline size_t
+karst_wq_bytes(uint32_t slots, uint32_t stride)
+{
+	return sizeof(struct karst_wq_shared) + (size_t)slots * stride;
+}
+
+/* --- work queue: the program's side --- */
+
+struct karst_wq {
+	struct karst_wq_shared *sh;
+	uint8_t *slots;
+	uint32_t mask;
+	uint32_t shift;     /* log2 of the stride */
+	uint32_t tail;      /* filled, maybe not published yet */
+	uint32_t head_seen; /* last value of sh->head */
+};
+
+/** Views shared memory of karst_wq_bytes() as a queue; the engine has initialised it. */
+static inline void
+karst_wq_attach(struct karst_wq *wq, void *shared, uint32_t slots, uint32_t stride)
+{
+	wq->sh = shared;
+	wq->slots = (uint8_t *)shared + sizeof(*wq->sh);
+	wq->mask = slots - 1;
+	wq->shift = karst_log2(stride);
+	wq->tail = atomic_load_explicit(&wq->sh->tail, memory_order_relaxed);
+	wq->head_seen = atomic_load_explicit(&wq->sh->head, memory_order_relaxed);
+}
+
+/** Free slots, at least @want if there are so many; reads the engine's line only when it must. */
+static inline uint32_t
+karst_wq_free(struct karst_wq *wq, uint32_t want)
+{
+	uint32_t room = wq->mask + 1 - (wq->tail - wq->head_seen);
+
+	if (karst_unlikely(room < want)) {
+		/* acquire, pairs with the release in karst_wqe_publish_head(): the engine has
+		 * read the old contents before we overwrite them */
+		wq->head_seen = atomic_load_explicit(&wq->sh->head, memory_order_acquire);
+		room = wq->mask + 1 - (wq->tail - wq->head_seen);
+	}
+	return room;
+}
+
+/** The @i-th free slot, to be filled in place; @i below karst_wq_free(). */
+static inline void *
+karst_wq_slot(const struct karst_wq *wq, uint32_t i)
+{
+	return wq->slots + ((size_t)((wq->tail + i) & wq->mask) << wq->shift);
+}
+
+/**
+ * Publishes the next @n slots to the engine.
+ * @return true if the doorbell must be rung (send queues; receive queues need none).
+ */
+static inline bool
+karst_wq_publish(struct karst_wq *wq, uint32_t n)
+{
+	wq->tail += n;
+	/* release, pairs with the acquire in karst_wqe_poll(): the slots are written */
+	atomic_store_explicit(&wq->sh->tail, wq->tail, memory_order_release);
+	/* Dekker with karst_wqe_idle(): tail before idle flag */
+	atomic_thread_fence(memory_order_seq_cst);
+	return atomic_load_explicit(&wq->sh->idle, memory_order_relaxed) != 0;
+}
+
+/** As karst_wq_publish() for receive queues, which nobody sleeps on. */
+static inline void
+karst_wq_publish_recv(struct karst_wq *wq, uint32_t n)
+{
+	wq->tail += n;
+	/* release, pairs with the acquire in karst_wqe_poll() */
+	atomic_store_explicit(&wq->sh->tail, wq->tail, memory_order_release);
+}
+
+/* --- completion queue --- */
+
+/* Completion status; the values are those of enum ibv_wc_status. */
+enum karst_wc_status {
+	KARST_WC_SUCCESS = 0,
+	KARST_WC_LOC_LEN_ERR = 1,
+	KARST_WC_LOC_QP_OP_ERR = 2,
+	KARST_WC_LOC_PROT_ERR = 4,
+	KARST_WC_WR_FLUSH_ERR = 5,
+	KARST_WC_MW_BIND_ERR = 6,
+	KARST_WC_BAD_RESP_ERR = 7,
+	KARST_WC_LOC_ACCESS_ERR = 8,
+	KARST_WC_REM_INV_REQ_ERR = 9,
+	KARST_WC_REM_ACCESS_ERR = 10,
+	KARST_WC_REM_OP_ERR = 11,
+	KARST_WC_RETRY_EXC_ERR = 12,
+	KARST_WC_RNR_RETRY_EXC_ERR = 13,
+	KARST_WC_FATAL_ERR = 19,
+	KARST_WC_GENERAL_ERR = 21,
+};
+
+/* What completed; low values as enum ibv_wc_opcode, receives have bit 7. */
+enum karst_wc_opcode {
+	KARST_WC_SEND = 0,
+	KARST_WC_RDMA_WRITE = 1,
+	KARST_WC_RDMA_READ = 2,
+	KARST_WC_COMP_SWAP = 3,
+	KARST_WC_FETCH_ADD = 4,
+	KARST_WC_BIND_MW = 5,
+	KARST_WC_LOCAL_INV = 6,
+	KARST_WC_ATOMIC_WRITE = 9,
+	KARST_WC_RECV = 128,
+	KARST_WC_RECV_RDMA_WITH_IMM = 129,
+};
+
+/* The values are those of enum ibv_wc_flags. */
+enum karst_wc_flags {
+	KARST_WC_GRH = 1u << 0,
+	KARST_WC_WITH_IMM = 1u << 1,
+	KARST_WC_WITH_INV = 1u << 3,
+};
+
+/** A completion, 32 bytes. */
+struct karst_cqe {
+	uint64_t wr_id;
+	uint32_t qpn;
+	uint32_t byte_len;
+	uint32_t imm; /* immediate data as a big-endian number, or the R_Key invalidated */
+	uint32_t src_qpn; /* UD receives */
+	uint8_t status;   /* enum karst_wc_status */
+	uint8_t opcode;   /* enum karst_wc_opcode */
+	uint8_t flags;    /* enum karst_wc_flags */
+	uint8_t syndrome; /* AETH syndrome of the NAK that caused an error, else 0 */
+	uint32_t reserved;
+};
+static_assert(sizeof(struct karst_cqe) == 32, "two a cache line");
+
+/* What a program waits for (karst_cq_arm); 0 = nothing. */
+enum karst_cq_armed {
+	KARST_CQ_ARM_SOLICITED = 1,
+	KARST_CQ_ARM_NEXT = 2,
+};
+
+/** Start of a completion queue in shared memory; @nlanes lanes follow. */
+struct karst_cq_shared {
+	_Atomic uint32_t armed; /* enum karst_cq_armed: program sets, engine clears as it signals */
+	uint8_t pad[KARST_CACHE_LINE - 4];
+} karst_cache_aligned;
+
+/** One lane: written by one lcore.  Its entries follow. */
+struct karst_lane_shared {
+	_Atomic uint32_t tail; /* engine: entries ever written */
+	uint8_t pad0[KARST_CACHE_LINE - 4];
+	_Atomic uint32_t head; /* program: entries ever read */
+	uint8_t pad1[KARST_CACHE_LINE - 4];
+} karst_cache_aligned;
+
+#define KARST_CQ_MAX_ENTRIES (1u << 22)
+
+static inline size_t
+karst_lane_bytes(uint32_t entries)
+{
+	return sizeof(struct karst_lane_shared) + (size_t)entries * sizeof(struct karst_cqe);
+}
+
+/** Bytes of shared memory of a CQ: each lane holds @entries (a power of two). */
+static inline size_t
+karst_cq_bytes(uint32_t entries, uint32_t nlanes)
+{
+	return sizeof(struct karst_cq_shared) + nlanes * karst_lane_bytes(entries);
+}
+
+static inline struct karst_lane_shared *
+karst_cq_lane(struct karst_cq_shared *sh, uint32_t entries, uint32_t lane)
+{
+	return (struct karst_lane_shared *)((uint8_t *)(sh + 1) + lane * karst_lane_bytes(entries));
+}
+
+/** The program's view of a lane. */
+struct karst_cq_lane {
+	struct karst_lane_shared *sh;
+	uint32_t mask;
+	uint32_t head;
+	uint32_t tail_seen;
+};
+
+static inline void
+karst_cq_lane_attach(struct karst_cq_lane *l, struct karst_lane_shared *sh, uint32_t entries)
+{
+	l->sh = sh;
+	l->mask = entries - 1;
+	l->head = atomic_load_explicit(&sh->head, memory_order_relaxed);
+	l->tail_seen = l->head;
+}
+
+/**
+ * Looks at what has completed, in place, without taking it.
+ * @return how many entries stand at *@cqes, without wrapping around; 0 if none.
+ */
+static inline uint32_t
+karst_cq_lane_peek(struct karst_cq_lane *l, const struct karst_cqe **cqes)
+{
+	uint32_t i = l->head & l->mask, n;
+
+	if (l->tail_seen == l->head) {
+		/* acquire, pairs with the release in karst_lane_publish(): the entries and the
+		 * data that they announce are written (R14) */
+		l->tail_seen = atomic_load_explicit(&l->sh->tail, memory_order_acquire);
+	}
+	n = karst_min_u32(l->tail_seen - l->head, l->mask + 1 - i);
+	*cqes = (const struct karst_cqe *)(l->sh + 1) + i;
+	return n;
+}
+
+/** Takes @n entries that karst_cq_lane_peek() has shown. */
+static inline void
+karst_cq_lane_take(struct karst_cq_lane *l, uint32_t n)
+{
+	l->head += n;
+	/* release, pairs with the acquire in karst_lane_room(): we have read the entries */
+	atomic_store_explicit(&l->sh->head, l->head, memory_order_release);
+}
+
+/**
+ * Asks for an event at the next completion (@solicited_only: the next solicited or failed one).
+ * As with verbs: arm, then poll once more, then wait.
+ */
+static inline void
+karst_cq_arm(struct karst_cq_shared *sh, bool solicited_only)
+{
+	uint32_t want = solicited_only ? KARST_CQ_ARM_SOLICITED : KARST_CQ_ARM_NEXT, is = 0;
+
+	/* never weaken an armed queue */
+	while (!atomic_compare_exchange_weak(&sh->armed, &is, want) && is < want)
+		;
+	/* Dekker with the engine: arm before the program's last poll */
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* --- doorbell ring: many producers, one consumer; one per client and lcore --- */
+
+/** A cell: the sequence says whose turn it is, as in a bounded queue with tickets. */
+struct karst_bell_cell {
+	_Atomic uint32_t seq;
+	uint32_t qpn;
+};
+
+struct karst_bell_shared {
+	_Atomic uint32_t tail; /* producers: tickets ever taken */
+	uint8_t pad[KARST_CACHE_LINE - 4];
+} karst_cache_aligned;
+
+/** Bytes of shared memory of a doorbell ring; @cells a power of two. */
+static inline size_t
+karst_bell_bytes(uint32_t cells)
+{
+	return sizeof(struct karst_bell_shared) + (size_t)cells * sizeof(struct karst_bell_cell);
+}
+
+/**
+ * Rings for @qpn.  Any number of threads.
+ * The ring has a cell for every send queue that may ring at once (each rings at most once
+ * until the engine has seen it), so -EAGAIN (full) means that somebody broke the rules.
+ */
+static inline int
+karst_bell_ring(struct karst_bell_shared *sh, uint32_t mask, uint32_t qpn)
+{
+	struct karst_bell_cell *cells = (struct karst_bell_cell *)(sh + 1), *c;
+	uint32_t pos = atomic_load_explicit(&sh->tail, memory_order_relaxed);
+
+	for (;;) {
+		int32_t turn;
+
+		c = &cells[pos & mask];
+		/* acquire, pairs with the release in karst_bell_poll(): the cell is free */
+		turn = (int32_t)(atomic_load_explicit(&c->seq, memory_order_acquire) - pos);
+		if (turn < 0)
+			return -EAGAIN;
+		if (turn > 0) {
+			pos = atomic_load_explicit(&sh->tail, memory_order_relaxed);
+			continue;
+		}
+		/* relaxed: the ticket orders nothing, the cell's sequence does */
+		if (atomic_compare_exchange_weak_explicit(&sh->tail, &pos, pos + 1,
+			    memory_order_relaxed, memory_order_relaxed))
+			break;
+	}
+	c->qpn = qpn;
+	/* release, pairs with the acquire in karst_bell_poll(): the QPN is written */
+	atomic_store_explicit(&c->seq, pos + 1, memory_order_release);
+	return 0;
+}
+
+#endif /* KARST_RING_H */

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The engine's side of the rings of karst_ring.h.
+ *
+ * Shared memory is hostile.  The engine keeps its own copy of every mask, stride and index;
+ * of what the program wrote it reads a tail or a head, checks that it is possible, and uses
+ * its own copy from there on.  An impossible index is reported to the caller, who fails that
+ * one queue.  Slots are copied to private memory before anything in them is looked at.
+ *
+ * One lcore owns each queue, lane and doorbell ring.
+ */
+#ifndef KARST_RING_ENGINE_H
+#define KARST_RING_ENGINE_H
+
+#include "karst_ring.h"
+
+/* --- work queue --- */
+
+struct karst_wqe_ring {
+	struct karst_wq_shared *sh;
+	const uint8_t *slots;
+	uint32_t mask;
+	uint8_t shift; /* log2 of the stride */
+	uint8_t max_sge;
+	uint16_t max_inline;
+	uint32_t head; /* slots given back */
+	uint32_t tail; /* slots that the program has published, as far as we looked */
+};
+
+/** Initialises the shared memory and the engine's view; @slots a power of two. */
+static inline void
+karst_wqe_init(struct karst_wqe_ring *r, void *shared, uint32_t slots, uint32_t stride,
+	uint32_t max_sge, uint32_t max_inline)
+{
+	r->sh = shared;
+	r->slots = (const uint8_t *)(r->sh + 1);
+	r->mask = slots - 1;
+	r->shift = (uint8_t)karst_log2(stride);
+	r->max_sge = (uint8_t)max_sge;
+	r->max_inline = (uint16_t)max_inline;
+	r->head = r->tail = 0;
+	atomic_store_explicit(&r->sh->tail, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->sh->head, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->sh->idle, 1, memory_order_release);
+}
+
+/** Looks for newly published slots.  @return 0, or -EPROTO if the tail is impossible. */
+static inline int
+karst_wqe_poll(struct karst_wqe_ring *r)
+{
+	/* acquire, pairs with the release in karst_wq_publish() */
+	uint32_t tail = atomic_load_explicit(&r->sh->tail, memory_order_acquire);
+
+	if (karst_unlikely(tail - r->head > r->mask + 1 || (int32_t)(tail - r->tail) < 0))
+		return -EPROTO;
+	r->tail = tail;
+	return 0;
+}
+
+/** Address of slot @idx; read it once, into private memory. */
+static inline const void *
+karst_wqe_slot(const struct karst_wqe_ring *r, uint32_t idx)
+{
+	return r->slots + ((size_t)(idx & r->mask) << r->shift);
+}
+
+/** Gives all slots before @head back to the program. */
+static inline void
+karst_wqe_publish_head(struct karst_wqe_ring *r, uint32_t head)
+{
+	r->head = head;
+	/* release, pairs with the acquire in karst_wq_free(): we have read the slots */
+	atomic_store_explicit(&r->sh->head, head, memory_order_release);
+}
+
+/**
+ * The engine stops looking at this queue until the doorbell rings.
+ * @return true if slots arrived meanwhile: then it is not idle, go on (-EPROTO as in poll is
+ *   found by the next karst_wqe_poll()).
+ */
+static inline bool
+karst_wqe_idle(struct karst_wqe_ring *r)
+{
+	atomic_store_explicit(&r->sh->idle, 1, memory_order_relaxed);
+	/* Dekker with karst_wq_publish(): idle flag before tail */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (karst_likely(atomic_load_explicit(&r->sh->tail, memory_order_relaxed) == r->tail))
+		return false;
+	atomic_store_explicit(&r->sh->idle, 0, memory_order_relaxed);
+	return true;
+}
+
+/** The doorbell rang, or the engine looks at the queue by itself: no more bells needed. */
+static inline void
+karst_wqe_busy(struct karst_wqe_ring *r)
+{
+	atomic_store_explicit(&r->sh->idle, 0, memory_order_relaxed);
+}
+
+/* --- completion lane --- */
+
+struct karst_lane {
+	struct karst_lane_shared *sh;
+	struct karst_cqe *cqes;
+	uint32_t mask;
+	uint32_t tail;      /* written, maybe not published */
+	uint32_t published; /* what sh->tail says */
+	uint32_t head_seen; /* last believable value of sh->head */
+};
+
+static inline void
+karst_lane_init(struct karst_lane *l, struct karst_lane_shared *sh, uint32_t entries)
+{
+	l->sh = sh;
+	l->cqes = (struct karst_cqe *)(sh + 1);
+	l->mask = entries - 1;
+	l->tail = l->published = l->head_seen = 0;
+	atomic_store_explicit(&sh->tail, 0, memory_order_relaxed);
+	atomic_store_explicit(&sh->head, 0, memory_order_relaxed);
+}
+
+/** Is there room for one more entry?  A head that is impossible counts as no progress. */
+static inline bool
+karst_lane_room(struct karst_lane *l)
+{
+	if (karst_unlikely(l->tail - l->head_seen > l->mask)) {
+		/* acquire, pairs with the release in karst_cq_lane_take() */
+		uint32_t head = atomic_load_explicit(&l->sh->head, memory_order_acquire);
+
+		if (l->tail - head <= l->mask + 1)
+			l->head_seen = head;
+	}
+	return l->tail - l->head_seen <= l->mask;
+}
+
+/** Where the next entry goes; only after karst_lane_room(). */
+static inline struct karst_cqe *
+karst_lane_next(struct karst_lane *l)
+{
+	return &l->cqes[l->tail++ & l->mask];
+}
+
+/** Shows the program everything written so far. */
+static inline void
+karst_lane_publish(struct karst_lane *l)
+{
+	l->published = l->tail;
+	/* release, pairs with the acquire in karst_cq_lane_peek() (R14) */
+	atomic_store_explicit(&l->sh->tail, l->tail, memory_order_release);
+}
+
+/* --- doorbell ring --- */
+
+struct karst_bell {
+	struct karst_bell_shared *sh;
+	struct karst_bell_cell *cells;
+	uint32_t mask;
+	uint32_t head;
+};
+
+static inline void
+karst_bell_init(struct karst_bell *b, void *shared, uint32_t cells)
+{
+	uint32_t i;
+
+	b->sh = shared;
+	b->cells = (struct karst_bell_cell *)(b->sh + 1);
+	b->mask = cells - 1;
+	b->head = 0;
+	for (i = 0; i < cells; i++)
+		atomic_store_explicit(&b->cells[i].seq, i, memory_order_relaxed);
+	atomic_store_explicit(&b->sh->tail, 0, memory_order_release);
+}
+
+/** Takes up to @max rung QPNs, unchecked: any 32-bit value may come.  @return how many. */
+static inline unsigned int
+karst_bell_poll(struct karst_bell *b, uint32_t *qpns, unsigned int max)
+{
+	unsigned int n = 0;
+
+	while (n < max) {
+		struct karst_bell_cell *c = &b->cells[b->head & b->mask];
+
+		/* acquire, pairs with the release in karst_bell_ring(): the QPN is written */
+		if (atomic_load_explicit(&c->seq, memory_order_acquire) != b->head + 1)
+			break;
+		qpns[n++] = c->qpn;
+		/* release, pairs with the acquire in karst_bell_ring(): the cell is free */
+		atomic_store_explicit(&c->seq, b->head + b->mask + 1, memory_order_release);
+		b->head++;
+	}
+	return n;
+}
+
+#endif /* KARST_RING_ENGINE_H */

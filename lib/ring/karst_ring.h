@@ -70,8 +70,7 @@ struct karst_send_wqe {
 	uint64_t wr_id;
 	uint8_t opcode;  /* enum karst_wr_opcode */
 	uint8_t flags;   /* enum karst_send_flags */
-	uint8_t num_sge; /* 0 with KARST_SEND_INLINE */
-	uint8_t reserved;
+	uint16_t num;    /* SGEs; with KARST_SEND_INLINE: bytes of inline_data */
 	uint32_t imm; /* immediate data as a big-endian number, or the R_Key to invalidate */
 	union {
 		struct {
@@ -83,11 +82,7 @@ struct karst_send_wqe {
 			uint32_t remote_qpn;
 			uint32_t remote_qkey;
 		} ud;
-		struct {
-			uint32_t w[3];
-		} raw;
 	};
-	uint32_t inline_len; /* with KARST_SEND_INLINE: bytes of inline_data */
 	union {
 		struct karst_sge sge[2]; /* as many as the queue's max_sge */
 		uint8_t inline_data[32]; /* as many as the queue's max_inline */

@@ -201,7 +201,8 @@ karst_wq_slot(const struct karst_wq *wq, uint32_t i)
 
 /**
  * Publishes the next @n slots to the engine.
- * @return true if the doorbell must be rung (send queues; receive queues need none).
+ * @return true if the doorbell must be rung: the engine is not looking at this queue.  (At
+ *   receive queues it looks when a packet needs one; they are idle only in the Error state.)
  */
 static inline bool
 karst_wq_publish(struct karst_wq *wq, uint32_t n)
@@ -212,15 +213,6 @@ karst_wq_publish(struct karst_wq *wq, uint32_t n)
 	/* Dekker with karst_wqe_idle(): tail before idle flag */
 	atomic_thread_fence(memory_order_seq_cst);
 	return atomic_load_explicit(&wq->sh->idle, memory_order_relaxed) != 0;
-}
-
-/** As karst_wq_publish() for receive queues, which nobody sleeps on. */
-static inline void
-karst_wq_publish_recv(struct karst_wq *wq, uint32_t n)
-{
-	wq->tail += n;
-	/* release, pairs with the acquire in karst_wqe_poll() */
-	atomic_store_explicit(&wq->sh->tail, wq->tail, memory_order_release);
 }
 
 /* --- completion queue --- */

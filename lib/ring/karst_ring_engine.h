@@ -29,10 +29,13 @@ struct karst_wqe_ring {
 	uint32_t tail; /* slots that the program has published, as far as we looked */
 };
 
-/** Initialises the shared memory and the engine's view; @slots a power of two. */
+/**
+ * Initialises the shared memory and the engine's view; @slots a power of two.
+ * @idle whether the first post rings the doorbell: send queues yes, receive queues no.
+ */
 static inline void
 karst_wqe_init(struct karst_wqe_ring *r, void *shared, uint32_t slots, uint32_t stride,
-	uint32_t max_sge, uint32_t max_inline)
+	uint32_t max_sge, uint32_t max_inline, bool idle)
 {
 	r->sh = shared;
 	r->slots = (const uint8_t *)(r->sh + 1);
@@ -43,7 +46,7 @@ karst_wqe_init(struct karst_wqe_ring *r, void *shared, uint32_t slots, uint32_t 
 	r->head = r->tail = 0;
 	atomic_store_explicit(&r->sh->tail, 0, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->head, 0, memory_order_relaxed);
-	atomic_store_explicit(&r->sh->idle, 1, memory_order_release);
+	atomic_store_explicit(&r->sh->idle, idle, memory_order_release);
 }
 
 /** Looks for newly published slots.  @return 0, or -EPROTO if the tail is impossible. */

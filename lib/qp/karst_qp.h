@@ -1,0 +1,370 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The transport: queue pairs, completion queues, shared receive queues, address handles.
+ *
+ * Nothing in here does I/O, reads a clock, allocates, locks or logs.  A struct karst_core is
+ * the protocol engine of one lcore; everything that belongs to it is touched by that lcore
+ * alone.  It is driven through three doors:
+ *
+ *   a packet came in    karst_qp_rx()       parsed, ICRC-verified, dispatched by QPN
+ *   work may go out     karst_qp_tx()       for a QP taken from karst_core_next_active()
+ *   a deadline passed   karst_core_expire()
+ *
+ * plus karst_core_doorbell() for QPNs that rang.  The caller sets core->now_ns before it goes
+ * through any of them, and calls karst_core_flush() after each batch: only then are
+ * completions visible to programs and events raised.
+ *
+ * Memory is the caller's: karst_*_bytes() says how much, karst_*_create() makes the object in
+ * it, and after karst_*_destroy() it is free again.
+ *
+ * Return values are 0 or a negative errno; on failure nothing has changed.
+ */
+#ifndef KARST_QP_H
+#define KARST_QP_H
+
+#include "karst_base.h"
+#include "karst_counters.h"
+#include "karst_icrc.h"
+#include "karst_mem.h"
+#include "karst_pkt.h"
+#include "karst_ring_engine.h"
+#include "karst_wheel.h"
+
+struct karst_core;
+struct karst_qp;
+struct karst_cq;
+struct karst_srq;
+struct karst_ah_table;
+
+/* --- addresses --- */
+
+/** A resolved path: who we are, who the peer is.  Addresses in wire order. */
+struct karst_path {
+	uint8_t src_mac[6];
+	uint8_t dst_mac[6];
+	uint8_t src_ip[16]; /* IPv4: in the last four bytes, as ::ffff:a.b.c.d */
+	uint8_t dst_ip[16];
+	bool ip6;        /* false: IPv4 */
+	bool has_vlan;
+	uint16_t vlan_tci;
+	uint8_t port;      /* engine port that packets leave through */
+	uint8_t tclass;    /* ToS or traffic class: DSCP and ECN */
+	uint8_t hop_limit; /* 0 means 64 */
+	uint32_t flow_label;
+	uint16_t udp_sport; /* 0: derived from flow label or QPNs (W1) */
+};
+
+/** Makes the path of a multicast group from a unicast one: destination MAC by rule U4. */
+void karst_path_multicast_mac(struct karst_path *path);
+
+/* --- completion queues --- */
+
+struct karst_cq_init {
+	void *shared;     /* karst_cq_bytes(entries, nlanes), cache-line aligned */
+	uint32_t entries; /* of each lane; a power of two, 1..KARST_CQ_MAX_ENTRIES */
+	uint32_t nlanes;  /* lcores of the engine */
+	void *user;       /* the caller's, see karst_cq_user() */
+};
+
+size_t karst_cq_object_bytes(const struct karst_cq_init *init);
+/** Control thread, before any QP uses it.  -EINVAL */
+int karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_cq **cq);
+/** Control thread.  -EBUSY: QPs use it. */
+int karst_cq_destroy(struct karst_cq *cq);
+void *karst_cq_user(const struct karst_cq *cq);
+/** True once a completion was lost because a lane was full. */
+bool karst_cq_overflown(const struct karst_cq *cq);
+
+/* --- the protocol core of one lcore --- */
+
+enum karst_async_event {
+	/* values of enum ibv_event_type */
+	KARST_EVENT_CQ_ERR = 0,
+	KARST_EVENT_QP_FATAL = 1,
+	KARST_EVENT_QP_REQ_ERR = 2,
+	KARST_EVENT_QP_ACCESS_ERR = 3,
+	KARST_EVENT_COMM_EST = 4,
+	KARST_EVENT_SQ_DRAINED = 5,
+	KARST_EVENT_SRQ_ERR = 14,
+	KARST_EVENT_SRQ_LIMIT_REACHED = 15,
+	KARST_EVENT_QP_LAST_WQE_REACHED = 16,
+};
+
+/** What the caller is told; called on the core's lcore, from karst_core_flush() or a door. */
+struct karst_core_ops {
+	/** An armed completion queue has something. */
+	void (*cq_event)(struct karst_core *core, struct karst_cq *cq);
+	/** @object is the karst_qp, karst_cq or karst_srq that the event is about. */
+	void (*async_event)(struct karst_core *core, enum karst_async_event event, void *object);
+};
+
+struct karst_core_config {
+	uint32_t lcore;      /* index of this core, 0.. */
+	uint32_t lcore_bits; /* low bits of a QPN that name the core, 0..8 */
+	uint32_t max_qps;    /* QPs of this core, 1..2^(24-lcore_bits)-2 */
+	uint32_t ack_interval;   /* request packets between AckReqs, 0 = default 32 (Q2) */
+	uint32_t window_packets; /* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
+	bool migreq;         /* MigReq bit of packets sent (W2) */
+	uint64_t seed;       /* for QPN numbering */
+	struct karst_mem *mem;
+	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
+	const struct karst_core_ops *ops;
+	void *user;
+};
+
+/** Zero fields of @cfg that have defaults get them.  0 if @cfg is impossible. */
+size_t karst_core_bytes(const struct karst_core_config *cfg);
+int karst_core_init(void *buf, const struct karst_core_config *cfg, uint64_t now_ns,
+	struct karst_core **core);
+
+/* The part of the core that its driver may touch; the rest is in qp_priv.h. */
+struct karst_core {
+	uint64_t now_ns; /* set by the driver before it goes through a door */
+	void *user;
+	struct karst_counters counters;
+	struct karst_wheel wheel;
+	/* FIFO of QPs that have something to send */
+	struct karst_qp *active_head;
+	struct karst_qp **active_tail;
+	/* completion lanes written since the last flush */
+	struct karst_cq_lane_state *dirty;
+	struct karst_mem *mem;
+	struct karst_ah_table *ahs;
+	const struct karst_core_ops *ops;
+	uint32_t lcore;
+	uint32_t lcore_bits;
+	uint32_t ack_interval;
+	uint32_t window_packets;
+	uint32_t max_qps;
+	uint32_t nqps;
+	uint32_t next_slot; /* where the search for a free QPN goes on */
+	uint8_t bth_flags;  /* MigReq as it stands in BTH byte 1 */
+	struct karst_qp **qps;
+};
+
+/** Which core owns a QPN. */
+static inline uint32_t
+karst_qpn_lcore(const struct karst_core *core, uint32_t qpn)
+{
+	return qpn & ((1u << core->lcore_bits) - 1);
+}
+
+/** The QP of this core with that number; NULL if there is none or it is another core's. */
+static inline struct karst_qp *
+karst_core_lookup(const struct karst_core *core, uint32_t qpn)
+{
+	uint32_t slot = qpn >> core->lcore_bits;
+
+	if (slot >= core->max_qps || karst_qpn_lcore(core, qpn) != core->lcore)
+		return NULL;
+	return core->qps[slot];
+}
+
+/** A program rang for this QP (any value may come; unknown ones are ignored). */
+void karst_core_doorbell(struct karst_core *core, uint32_t qpn);
+
+/** Fires up to @budget timers that are due at core->now_ns.  @return how many. */
+unsigned int karst_core_expire(struct karst_core *core, unsigned int budget);
+
+/** Publishes completions and raises events. */
+void karst_core_flush(struct karst_core *core);
+
+/** Takes the next QP off the list of those that want to send; NULL if none. */
+struct karst_qp *karst_core_next_active(struct karst_core *core);
+
+/** Puts a QP (back) at the end of that list; nothing happens if it is there. */
+void karst_core_activate(struct karst_core *core, struct karst_qp *qp);
+
+/* --- the doors --- */
+
+/**
+ * A burst of frames under construction.  The driver supplies empty packets (data set, room for
+ * KARST_FRAME_MAX bytes before @data's buffer ends, qp and port ignored) and scratch arrays; karst_qp_tx()
+ * fills packets, one seal job for each, and their segments; then the driver calls
+ * karst_icrc_seal_burst(seals, n) and sends the frames: pkts[i]->data, pkts[i]->len.
+ * Sources of segments stay valid until the end of the driver's poll turn.
+ */
+struct karst_tx_burst {
+	struct karst_pkt **pkts;
+	struct karst_seal *seals;
+	struct karst_seg *segs;
+	uint32_t max;      /* packets supplied */
+	uint32_t max_segs; /* at least KARST_WQ_MAX_SGE */
+	uint32_t n;        /* packets built */
+	uint32_t nsegs;
+	uint32_t bytes; /* frame bytes built */
+};
+
+/** Most bytes a frame can have: VLAN, IPv6, the longest headers, 4096 bytes, ICRC. */
+#define KARST_FRAME_MAX 4256u
+
+/**
+ * Lets @qp build frames until @b is full, @max_bytes frame bytes were built (the last frame may
+ * exceed it), or there is nothing to send.
+ * @return true if the QP has more to send now: put it back with karst_core_activate().
+ */
+bool karst_qp_tx(struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b,
+	uint32_t max_bytes);
+
+/**
+ * Delivers a packet whose ->qp is set (karst_core_lookup(pkt->dqpn)).  Drops are counted in
+ * core->counters and left in pkt->drop.  The packet is the caller's again afterwards.
+ */
+void karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt);
+
+/** Starts loading what karst_qp_rx() will need. */
+void karst_qp_prefetch(const struct karst_qp *qp);
+
+/* --- queue pairs --- */
+
+enum karst_qp_type {
+	/* values of enum ibv_qp_type */
+	KARST_QPT_RC = 2,
+	KARST_QPT_UC = 3,
+	KARST_QPT_UD = 4,
+};
+
+enum karst_qp_state {
+	/* values of enum ibv_qp_state */
+	KARST_QPS_RESET = 0,
+	KARST_QPS_INIT = 1,
+	KARST_QPS_RTR = 2,
+	KARST_QPS_RTS = 3,
+	KARST_QPS_SQD = 4,
+	KARST_QPS_SQE = 5,
+	KARST_QPS_ERR = 6,
+};
+
+/* Which members of struct karst_qp_attr are meant; values of enum ibv_qp_attr_mask. */
+enum karst_qp_attr_mask {
+	KARST_QP_STATE = 1u << 0,
+	KARST_QP_CUR_STATE = 1u << 1,
+	KARST_QP_EN_SQD_ASYNC_NOTIFY = 1u << 2,
+	KARST_QP_ACCESS_FLAGS = 1u << 3,
+	KARST_QP_PKEY_INDEX = 1u << 4,
+	KARST_QP_PORT = 1u << 5,
+	KARST_QP_QKEY = 1u << 6,
+	KARST_QP_AV = 1u << 7,
+	KARST_QP_PATH_MTU = 1u << 8,
+	KARST_QP_TIMEOUT = 1u << 9,
+	KARST_QP_RETRY_CNT = 1u << 10,
+	KARST_QP_RNR_RETRY = 1u << 11,
+	KARST_QP_RQ_PSN = 1u << 12,
+	KARST_QP_MAX_QP_RD_ATOMIC = 1u << 13,
+	KARST_QP_ALT_PATH = 1u << 14, /* refused: no path migration */
+	KARST_QP_MIN_RNR_TIMER = 1u << 15,
+	KARST_QP_SQ_PSN = 1u << 16,
+	KARST_QP_MAX_DEST_RD_ATOMIC = 1u << 17,
+	KARST_QP_PATH_MIG_STATE = 1u << 18, /* refused */
+	KARST_QP_CAP = 1u << 19,            /* refused: no resizing */
+	KARST_QP_DEST_QPN = 1u << 20,
+};
+
+struct karst_qp_attr {
+	enum karst_qp_state qp_state;
+	enum karst_qp_state cur_qp_state;
+	uint8_t path_mtu; /* enum ibv_mtu: 1 = 256 .. 5 = 4096 */
+	uint32_t qkey;
+	uint32_t rq_psn;
+	uint32_t sq_psn;
+	uint32_t dest_qpn;
+	uint32_t access_flags; /* enum karst_access, REMOTE_* */
+	uint16_t pkey_index;   /* only 0 */
+	uint16_t pkey;         /* value of that index; 0 means 0xffff */
+	uint8_t en_sqd_async_notify;
+	uint8_t max_rd_atomic;
+	uint8_t max_dest_rd_atomic;
+	uint8_t min_rnr_timer; /* 0..31 (Q7) */
+	uint8_t port_num;      /* from 1 */
+	uint8_t timeout;       /* 0..31 (Q6) */
+	uint8_t retry_cnt;     /* 0..7 */
+	uint8_t rnr_retry;     /* 0..7, 7 = for ever */
+	struct karst_path path; /* KARST_QP_AV */
+};
+
+#define KARST_QP_MAX_RD_ATOMIC 128u
+
+struct karst_qp_init {
+	enum karst_qp_type type;
+	uint32_t pd; /* the caller has checked and counted it (karst_pd_ref) */
+	struct karst_cq *send_cq;
+	struct karst_cq *recv_cq;
+	struct karst_srq *srq; /* NULL: own receive queue */
+	void *sq_shared;       /* karst_wq_bytes(max_send_wr, karst_wq_stride(true, ...)) */
+	void *rq_shared;       /* likewise for receives; NULL with an SRQ */
+	uint32_t max_send_wr;  /* powers of two, 1..KARST_WQ_MAX_SLOTS */
+	uint32_t max_recv_wr;  /* 0 with an SRQ */
+	uint32_t max_send_sge; /* 1..KARST_WQ_MAX_SGE */
+	uint32_t max_recv_sge;
+	uint32_t max_inline;   /* 0..KARST_WQ_MAX_INLINE */
+	uint32_t max_dest_rd_atomic; /* most that modify may set, 0..KARST_QP_MAX_RD_ATOMIC */
+	bool sq_sig_all;
+	bool credits; /* advertise end-to-end credits (Q9); otherwise "not limited" */
+	void *user;
+};
+
+/** Bytes of memory (engine-private) for a QP; 0 if @init is out of range. */
+size_t karst_qp_bytes(const struct karst_qp_init *init);
+
+/** On the core's lcore.  The QP is in RESET and has a number.  -EINVAL, -ENOSPC: max_qps */
+int karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *init,
+	struct karst_qp **qp);
+
+/** On the core's lcore; from any state; discards everything, without completions. */
+void karst_qp_destroy(struct karst_core *core, struct karst_qp *qp);
+
+/**
+ * On the core's lcore.  Transitions, required and allowed attributes as ibv_modify_qp(3).
+ * -EINVAL: transition or attribute not allowed, value out of range; -EOPNOTSUPP: a feature
+ * that karst does not have (path migration, resizing).
+ */
+int karst_qp_modify(struct karst_core *core, struct karst_qp *qp, const struct karst_qp_attr *attr,
+	unsigned int mask);
+
+/** On the core's lcore.  All attributes. */
+void karst_qp_query(const struct karst_qp *qp, struct karst_qp_attr *attr);
+
+uint32_t karst_qp_num(const struct karst_qp *qp);
+enum karst_qp_state karst_qp_state(const struct karst_qp *qp);
+enum karst_qp_type karst_qp_type(const struct karst_qp *qp);
+void *karst_qp_user(const struct karst_qp *qp);
+/** Port that packets of this QP leave through (UD: decided per packet, karst_pkt.port). */
+uint8_t karst_qp_port(const struct karst_qp *qp);
+/** Scratch of the scheduler (bytes it may still send in this round). */
+int32_t *karst_qp_deficit(struct karst_qp *qp);
+
+/* --- shared receive queues: of one core, as the QPs that use them --- */
+
+struct karst_srq_init {
+	uint32_t pd;
+	void *shared; /* karst_wq_bytes(max_wr, karst_wq_stride(false, ...)) */
+	uint32_t max_wr;
+	uint32_t max_sge;
+	uint32_t limit; /* event when fewer are left; 0 = none */
+	void *user;
+};
+
+size_t karst_srq_object_bytes(void);
+int karst_srq_create(struct karst_core *core, void *buf, const struct karst_srq_init *init,
+	struct karst_srq **srq);
+/** -EBUSY: QPs use it. */
+int karst_srq_destroy(struct karst_srq *srq);
+/** Arms the limit event anew. -EINVAL: larger than the queue. */
+int karst_srq_set_limit(struct karst_core *core, struct karst_srq *srq, uint32_t limit);
+uint32_t karst_srq_limit(const struct karst_srq *srq);
+void *karst_srq_user(const struct karst_srq *srq);
+
+/* --- address handles: one table for all cores --- */
+
+size_t karst_ah_table_bytes(uint32_t max_ahs);
+int karst_ah_table_init(void *buf, uint32_t max_ahs, struct karst_ah_table **t);
+/** Control thread.  *ah: a number for work requests.  -ENOSPC, -EINVAL */
+int karst_ah_create(struct karst_ah_table *t, uint32_t pd, const struct karst_path *path,
+	uint32_t *ah);
+/** Control thread.  The number fits nothing afterwards; an lcore that is using it at this
+ *  moment finishes its packet.  -EINVAL */
+int karst_ah_destroy(struct karst_ah_table *t, uint32_t ah);
+
+#endif /* KARST_QP_H */

@@ -33,7 +33,7 @@ enum karst_access {
 	KARST_ACCESS_RELAXED_ORDERING = 1u << 20, /* accepted, no effect */
 };
 
-#define KARST_ACCESS_REMOTE                                                                        \
+#define KARST_ACCESS_REMOTE \
 	(KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ | KARST_ACCESS_REMOTE_ATOMIC)
 
 enum karst_mem_type {
@@ -102,13 +102,14 @@ struct karst_mr_attr {
 
 /**
  * Control.  Re-registers: the key is unusable from _begin to _end, and stays the same.
- * -EINVAL: not a region's key, or new attributes out of range (nothing changed);
- * -EBUSY: windows are bound to it.
+ * -EINVAL: not a usable region's key, new attributes out of range, or a zero-based region that
+ * should no longer be one without a new translation; -EBUSY: windows are bound to it.  Nothing
+ * has changed then.  _end takes the same arguments.
  */
-int karst_mr_rereg_begin(struct karst_mem *m, uint32_t key, unsigned int what,
-	const struct karst_mr_attr *attr);
-void karst_mr_rereg_end(struct karst_mem *m, uint32_t key, unsigned int what,
-	const struct karst_mr_attr *attr);
+int karst_mr_rereg_begin(
+	struct karst_mem *m, uint32_t key, unsigned int what, const struct karst_mr_attr *attr);
+void karst_mr_rereg_end(
+	struct karst_mem *m, uint32_t key, unsigned int what, const struct karst_mr_attr *attr);
 
 /** Control.  Also for a region that a local or remote invalidate has made unusable.
  *  -EINVAL: not a region's key; -EBUSY: windows are bound to it. */
@@ -127,15 +128,16 @@ struct karst_mw_bind {
 	uint32_t mw_key;  /* current key of the window */
 	uint32_t new_key; /* type 2: same upper 24 bits as mw_key; type 1: ignored */
 	uint32_t mr_key;
-	uint64_t va;      /* inside of the region, in the region's addresses */
-	uint64_t len;     /* 0 for a type 1 window unbinds */
-	unsigned int access; /* REMOTE_* and ZERO_BASED */
+	uint64_t va;         /* inside of the region, in the region's addresses */
+	uint64_t len;        /* 0 unbinds a type 1 window; type 2: not 0 (IBTA o10-37.2.40) */
+	unsigned int access; /* REMOTE_*; type 2 also ZERO_BASED (IBTA o10-36.2.2) */
 };
 
 /**
  * Lcore.  Binds a window by work request (type 2) or by the bind verb (type 1: a new random
- * low byte; rebinding allowed).  Needs KARST_ACCESS_MW_BIND on the region, and local write for
- * remote write or atomic.
+ * low byte, also when it unbinds; rebinding allowed).  Needs KARST_ACCESS_MW_BIND on the
+ * region, and local write for remote write or atomic.  An access by the key that dies which has
+ * passed its check on another lcore may still go on until the end of that lcore's turn.
  * @return 0 and *bound_key; -EINVAL: keys, PDs, ranges or flags do not fit, or a type 2 window
  *   is bound already; -EBUSY: another lcore is binding the same window.
  */
@@ -145,9 +147,23 @@ int karst_mw_bind(struct karst_mem *m, const struct karst_mw_bind *b, uint32_t *
  * Lcore.  Local (LOCAL_INV) or remote (SEND with Invalidate) invalidation by QP @qpn of @pd:
  * a type 2 window bound by this QP; @remote false: also a region of the PD.
  * After it the key fits nothing until a bind (window) or deregistration (region).
- * @return 0; -EINVAL: the key is not one that this QP may invalidate (R9, L8).
+ * @return 0; -EINVAL: the key is not one that this QP may invalidate (R9, L8), or a region to
+ *   which windows are bound.
  */
 int karst_mem_invalidate(struct karst_mem *m, uint32_t pd, uint32_t qpn, uint32_t key, bool remote);
+
+/**
+ * Control.  Unbinds all type 2 windows that QP @qpn has bound, when that QP is destroyed (its
+ * lcore does not use it any more) and before its number is given to another.  Immediate if it
+ * has none, which a counter by hash of the number tells; else the table is searched until the
+ * counter is 0.
+ * @return how many were unbound.
+ */
+uint32_t karst_mw_release_qp(struct karst_mem *m, uint32_t qpn);
+
+/** Control.  What a usable key of a region or a bound window stands for (zero-based: va 0).
+ *  -EINVAL: the key is not usable. */
+int karst_mem_query(const struct karst_mem *m, uint32_t key, struct karst_mr_attr *attr);
 
 #include "mem_check.h"
 
@@ -156,6 +172,7 @@ int karst_mem_invalidate(struct karst_mem *m, uint32_t pd, uint32_t qpn, uint32_
  *
  * Lcore.  May a work request of protection domain @pd use @len bytes at @va by @key, with
  * @access (0 to read, KARST_ACCESS_LOCAL_WRITE to write)?  Only regions.  *host is set on OK.
+ * Zero bytes are in range from the first address of a region to the one behind its last.
  *
  *   enum karst_mem_status karst_mem_check_local(const struct karst_mem *m, uint32_t pd,
  *	uint32_t key, uint64_t va, uint32_t len, unsigned int access, uint8_t **host);
@@ -166,6 +183,10 @@ int karst_mem_invalidate(struct karst_mem *m, uint32_t pd, uint32_t qpn, uint32_
  *   enum karst_mem_status karst_mem_check_remote(const struct karst_mem *m, uint32_t pd,
  *	uint32_t qpn, uint32_t key, uint64_t va, uint32_t len, unsigned int access,
  *	uint8_t **host);
+ *
+ * Lcore.  Fetches the one cache line that a check of @key will touch; any value of @key.
+ *
+ *   void karst_mem_prefetch(const struct karst_mem *m, uint32_t key);
  *
  * Lcore.  Atomics on 8 aligned bytes in host order, atomic towards other lcores, other QPs and
  * the application (R7): the value before.

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Keys.  The upper 24 bits are E(generation, slot), where E is three rounds of: xor a secret,
+ * multiply by a secret odd number modulo 2^24 (which carries low bits upward), and xor the
+ * upper half onto the lower (which carries high bits downward).  Each step is invertible, so E
+ * is a bijection: keys of different slots or generations differ in these bits, whatever the low
+ * byte is.  The values are kept in the upper 24 bits of a word, where a 32-bit multiplication is
+ * one modulo 2^24 without masking.
+ *
+ * The low byte, the first generation of each slot and all secrets are SipHash-2-4 of counters
+ * under the seed (J.-P. Aumasson, D. J. Bernstein, "SipHash: a fast short-input PRF", 2012).
+ */
+#include "mem_priv.h"
+
+/* What a number from mem_prf() is for; the upper half of its first argument. */
+enum prf_use {
+	PRF_MUL = 1,
+	PRF_XOR,
+	PRF_GENERATION,
+	PRF_LOW,
+};
+
+static uint64_t
+prf_use(const uint64_t seed[2], enum prf_use use, uint32_t n, uint64_t b)
+{
+	return mem_prf(seed, (uint64_t)use << 32 | n, b);
+}
+
+static uint64_t
+rotl(uint64_t v, unsigned int n)
+{
+	return v << n | v >> (64 - n);
+}
+
+static void
+sip_round(uint64_t v[4])
+{
+	v[0] += v[1];
+	v[2] += v[3];
+	v[1] = rotl(v[1], 13) ^ v[0];
+	v[3] = rotl(v[3], 16) ^ v[2];
+	v[0] = rotl(v[0], 32) + v[3];
+	v[2] += v[1];
+	v[3] = rotl(v[3], 21) ^ v[0];
+	v[1] = rotl(v[1], 17) ^ v[2];
+	v[2] = rotl(v[2], 32);
+}
+
+static void
+sip_absorb(uint64_t v[4], uint64_t word)
+{
+	v[3] ^= word;
+	sip_round(v);
+	sip_round(v);
+	v[0] ^= word;
+}
+
+uint64_t
+mem_prf(const uint64_t seed[2], uint64_t a, uint64_t b)
+{
+	uint64_t v[4] = {
+		seed[0] ^ 0x736f6d6570736575,
+		seed[1] ^ 0x646f72616e646f6d,
+		seed[0] ^ 0x6c7967656e657261,
+		seed[1] ^ 0x7465646279746573,
+	};
+	unsigned int i;
+
+	sip_absorb(v, a);
+	sip_absorb(v, b);
+	sip_absorb(v, 16ull << 56); /* the message's length */
+	v[2] ^= 0xff;
+	for (i = 0; i < 4; i++)
+		sip_round(v);
+	return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
+/* The inverse of odd @a modulo 2^32; each step doubles the number of right bits, 3 at first. */
+static uint32_t
+invert_odd(uint32_t a)
+{
+	uint32_t x = a;
+	unsigned int i;
+
+	for (i = 0; i < 4; i++)
+		x *= 2 - a * x;
+	return x;
+}
+
+static uint32_t
+generation_mask(const struct karst_mem *m)
+{
+	return (1u << (24 - m->ctl->slot_bits)) - 1;
+}
+
+void
+mem_key_init(struct karst_mem *m)
+{
+	struct karst_mem_ctl *c = m->ctl;
+	uint32_t i;
+
+	for (i = 0; i < KARST_MEM_KEY_ROUNDS; i++) {
+		/* The top bit is set so that even bit 0 reaches the half that is carried down. */
+		c->mul[i] = ((uint32_t)prf_use(c->seed, PRF_MUL, i, 0) & 0xffffff) | 0x800001;
+		m->inv_mul[i] = invert_odd(c->mul[i]);
+	}
+	for (i = 0; i <= KARST_MEM_KEY_ROUNDS; i++)
+		m->xor [i] = (uint32_t)prf_use(c->seed, PRF_XOR, i, 0) & ~0xffu;
+	for (i = 0; i <= m->slot_mask; i++)
+		m->entry[i].generation =
+			(uint32_t)prf_use(c->seed, PRF_GENERATION, i, 0) & generation_mask(m);
+}
+
+uint32_t
+mem_key_of(const struct karst_mem *m, uint32_t generation, uint32_t slot)
+{
+	uint32_t v = (generation << m->ctl->slot_bits | slot) << 8;
+	unsigned int i;
+
+	for (i = 0; i < KARST_MEM_KEY_ROUNDS; i++) {
+		v = (v ^ m->xor [i]) * m->ctl->mul[i];
+		v ^= v >> 20 << 8;
+	}
+	return v ^ m->xor [KARST_MEM_KEY_ROUNDS];
+}
+
+/* A secret number that is new for each change of a slot. */
+static uint64_t
+fresh(const struct karst_mem *m, const struct karst_mem_entry *e)
+{
+	uint64_t seq = mem_word_load(e) >> MEM_SEQ_SHIFT;
+
+	return prf_use(
+		m->ctl->seed, PRF_LOW, mem_slot_of(m, e), (uint64_t)e->generation << 32 | seq);
+}
+
+void
+mem_key_renew(struct karst_mem *m, struct karst_mem_entry *e)
+{
+	uint32_t upper;
+
+	/* Programs take 0 for "no key": no key has zeros in its upper 24 bits. */
+	do {
+		e->generation = (e->generation + 1) & generation_mask(m);
+		upper = mem_key_of(m, e->generation, mem_slot_of(m, e));
+	} while (upper == 0);
+	assert(karst_mem_entry_of(m, upper) == e);
+	__atomic_store_n(&e->key, upper | (fresh(m, e) & 0xff), __ATOMIC_RELAXED);
+}
+
+uint32_t
+mem_key_next_low(const struct karst_mem *m, const struct karst_mem_entry *e)
+{
+	uint32_t key = __atomic_load_n(&e->key, __ATOMIC_RELAXED);
+	uint32_t step = 1 + (uint32_t)((fresh(m, e) & 0xffffffff) * 255 >> 32);
+
+	return (key & ~0xffu) | ((key + step) & 0xff);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The loops over bursts, for a kernel file to include after it has defined
+ *   icrc_frame(l3, end, ip6): the state after a whole packet
+ *   icrc_headers_and(job, src, len): the state after headers and a first segment, copied
+ *   crc_copy(): struct karst_crc_ops.copy
+ */
+#ifndef CRC_BURST_H
+#define CRC_BURST_H
+
+#include "crc_kernel.h"
+#include "karst_counters.h"
+
+/* Lines of the next packet to ask for while doing this one: the rest follows in a stream. */
+#define AHEAD_LINES 4
+
+karst_always_inline uint32_t
+load_le32(const uint8_t *p)
+{
+	uint32_t v;
+
+	memcpy(&v, p, sizeof(v));
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	v = __builtin_bswap32(v);
+#endif
+	return v;
+}
+
+karst_always_inline void
+store_le32(uint8_t *p, uint32_t v)
+{
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+	v = __builtin_bswap32(v);
+#endif
+	memcpy(p, &v, sizeof(v));
+}
+
+karst_always_inline void
+prefetch_lines(const uint8_t *p)
+{
+	for (unsigned int i = 0; i < AHEAD_LINES; i++)
+		__builtin_prefetch(p + i * KARST_CACHE_LINE);
+}
+
+karst_always_inline bool
+verify_one(const struct karst_pkt *p)
+{
+	const uint8_t *end = p->data + p->len - 4;
+	unsigned int ip6 = (p->flags & KARST_PKT_IP6) != 0;
+
+	return ~icrc_frame(p->data + karst_pkt_l3_off(p), end, ip6) == load_le32(end);
+}
+
+static unsigned int
+verify_burst(struct karst_pkt *const *pkts, unsigned int n)
+{
+	unsigned int wrong = 0;
+
+	for (unsigned int i = 0; i < n; i++) {
+		if (i + 1 < n)
+			prefetch_lines(pkts[i + 1]->data);
+		if (pkts[i]->drop != KARST_DROP_NONE)
+			continue;
+		if (karst_unlikely(!verify_one(pkts[i]))) {
+			pkts[i]->drop = KARST_DROP_ICRC;
+			wrong++;
+		}
+	}
+	return wrong;
+}
+
+karst_always_inline void
+seal_one(const struct karst_seal *j)
+{
+	const struct karst_seg *s = j->segs, *end = s + j->nsegs;
+	uint8_t *out = j->pay;
+	uint32_t state;
+
+	if (karst_likely(j->nsegs > 0)) {
+		state = icrc_headers_and(j, s->src, s->len);
+		out += s->len;
+		while (karst_unlikely(++s < end)) {
+			state = crc_copy(state, out, s->src, s->len);
+			out += s->len;
+		}
+	} else {
+		state = icrc_headers_and(j, out, 0);
+	}
+	if (karst_unlikely(j->pad > 0)) {
+		static const uint8_t zeros[4];
+
+		state = crc_copy(state, out, zeros, j->pad);
+		out += j->pad;
+	}
+	store_le32(out, ~state);
+}
+
+static void
+seal_burst(const struct karst_seal *jobs, unsigned int n)
+{
+	for (unsigned int i = 0; i < n; i++) {
+		if (i + 1 < n) {
+			__builtin_prefetch(jobs[i + 1].l3);
+			if (jobs[i + 1].nsegs > 0)
+				prefetch_lines(jobs[i + 1].segs->src);
+		}
+		seal_one(&jobs[i]);
+	}
+}
+
+static uint32_t
+rocev2(const uint8_t *l3, size_t len, bool ip6)
+{
+	return ~icrc_frame(l3, l3 + len, ip6);
+}
+
+#endif /* CRC_BURST_H */

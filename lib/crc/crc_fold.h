@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The folding engine, written once for all instruction sets that multiply without carries.
+ * A kernel file defines the primitives listed below and includes this file, then
+ * crc_burst.h; no other file may include it.
+ *
+ * The message is cut into blocks of 64 bytes counted from its END; the first block is filled
+ * up with leading zeros, which do not change a CRC.  So the tail needs no treatment, and what
+ * a block contributes depends only on how many blocks follow it.  The incoming state is
+ * xored into the first four bytes of the message.
+ *
+ * Polynomials are reflected (the lowest bit of a word is its highest power), as the bytes of
+ * the message are.  crc_fold_table[CRC_FOLD_WORDS - 1 - j] is the 33-bit factor K(j) that
+ * carries a 64-bit word over the j words after it and the 32 bits of the CRC:
+ * word * K(j) = word * x^(64 j + 32) mod P, a polynomial of 96 bits.  Hence:
+ *
+ *   finish: multiply every word by the K of its distance from the end and xor the lot.  The
+ *     table lies in the order of the message, so the factors of the 64 bytes that are d blocks
+ *     before the end are the 64 bytes of the table that are d blocks before its end.
+ *   fold by D words: the low word of each 128-bit lane times K(D) plus the high word times
+ *     K(D - 1) is congruent to the lane carried over D words: read as a 128-bit lane, a
+ *     product stands 32 bits higher than as a 96-bit remainder, which eats K's extra 32.
+ *   reduce: a 96-bit remainder has its upper 64 bits in the low word of a lane.  Barrett:
+ *     times x^96 / P gives the quotient, already in the low word; times P gives what to
+ *     subtract; the CRC falls out in the third quarter of the lane.
+ *
+ * Folding N blocks at a time and finishing the N accumulators costs as many multiplications
+ * as finishing each block directly, two a lane; folding only bounds the table.
+ *
+ * What the including file provides (V is its vector type, VEC_BYTES its size):
+ *   vec_load(p) vec_store(p, v) vec_zero() vec_or(a, b) vec_xor3(a, b, c)
+ *   vec_mul_lo(a, k), vec_mul_hi(a, k): low (high) words of each lane, 128-bit products
+ *   vec_pair(p): the 16 bytes at p in every lane
+ *   vec_reduce(t): the lanes of t xored, then reduced to the CRC
+ *   word_reduce(w): the state after the 8 message bytes w, from state 0
+ *   FOLD_ACCS: blocks folded side by side
+ *   HEAD_UNIT: block_head() can't inject a state when n % HEAD_UNIT is 1, 2 or 3
+ *   block_head(state, copying, dst, src, n): the block whose last n (1..64) bytes are at
+ *     src, the rest zero, with state xored into the first of them; copies them if asked
+ *   block_join(frame, src, n, avail): the block that ends at frame and whose last n (0..63)
+ *     bytes come from src and are stored in the frame; the avail (n < avail) last bytes of
+ *     it are the frame's and src's, the rest is zero
+ */
+#ifndef CRC_FOLD_H
+#define CRC_FOLD_H
+
+#include "crc_kernel.h"
+
+#define BLOCK      64
+#define BLOCK_VECS (BLOCK / VEC_BYTES)
+
+/* Largest message, in blocks after the first, that is finished without folding. */
+#define DIRECT_MAX 6
+static_assert((DIRECT_MAX + 1) * BLOCK <= CRC_FOLD_WORDS * 8, "factors for a direct finish");
+static_assert((2 * FOLD_ACCS - 1) * BLOCK <= CRC_FOLD_WORDS * 8, "factors for the accumulators");
+
+static const uint64_t *
+factors_at(size_t blocks_after)
+{
+	return crc_fold_table + CRC_FOLD_WORDS - (blocks_after + 1) * (BLOCK / 8);
+}
+
+karst_always_inline struct block
+block_load(const uint8_t *p)
+{
+	struct block b;
+
+	for (unsigned int i = 0; i < BLOCK_VECS; i++)
+		b.v[i] = vec_load(p + i * VEC_BYTES);
+	return b;
+}
+
+karst_always_inline void
+block_store(uint8_t *p, struct block b)
+{
+	for (unsigned int i = 0; i < BLOCK_VECS; i++)
+		vec_store(p + i * VEC_BYTES, b.v[i]);
+}
+
+/* The block with 64 bytes of memory ORed over it. */
+karst_always_inline struct block
+block_or(struct block b, const uint8_t *ones)
+{
+	for (unsigned int i = 0; i < BLOCK_VECS; i++)
+		b.v[i] = vec_or(b.v[i], vec_load(ones + i * VEC_BYTES));
+	return b;
+}
+
+/* The factors that fold by @blocks. */
+karst_always_inline V
+fold_factors(size_t blocks)
+{
+	return vec_pair(crc_fold_table + CRC_FOLD_WORDS - 1 - blocks * (BLOCK / 8));
+}
+
+/* a folded by the factors k, onto b. */
+karst_always_inline struct block
+block_fold(struct block a, V k, struct block b)
+{
+	for (unsigned int i = 0; i < BLOCK_VECS; i++)
+		b.v[i] = vec_xor3(vec_mul_lo(a.v[i], k), vec_mul_hi(a.v[i], k), b.v[i]);
+	return b;
+}
+
+/* Adds the contribution of a block with @blocks_after after it to the sum of remainders. */
+karst_always_inline V
+block_finish(V sum, struct block b, size_t blocks_after)
+{
+	const uint8_t *f = (const uint8_t *)factors_at(blocks_after);
+
+	for (unsigned int i = 0; i < BLOCK_VECS; i++) {
+		V k = vec_load(f + i * VEC_BYTES);
+
+		sum = vec_xor3(sum, vec_mul_lo(b.v[i], k), vec_mul_hi(b.v[i], k));
+	}
+	return sum;
+}
+
+karst_always_inline struct block
+block_take(const bool copying, uint8_t *dst, const uint8_t *src)
+{
+	struct block b = block_load(src);
+
+	if (copying)
+		block_store(dst, b);
+	return b;
+}
+
+/* As fold_rest(), for more blocks than DIRECT_MAX. */
+karst_always_inline uint32_t
+fold_many(struct block b, const bool copying, uint8_t *dst, const uint8_t *src, size_t n)
+{
+	const V k = fold_factors(FOLD_ACCS);
+	struct block acc[FOLD_ACCS];
+	V sum = vec_zero();
+	size_t at = 0;
+
+	acc[0] = b;
+#pragma GCC unroll 8
+	for (unsigned int i = 1; i < FOLD_ACCS; i++, at += BLOCK)
+		acc[i] = block_take(copying, dst + at, src + at);
+	for (n -= FOLD_ACCS - 1; n >= FOLD_ACCS; n -= FOLD_ACCS) {
+#pragma GCC unroll 8
+		for (unsigned int i = 0; i < FOLD_ACCS; i++, at += BLOCK)
+			acc[i] = block_fold(acc[i], k, block_take(copying, dst + at, src + at));
+	}
+#pragma GCC unroll 8
+	for (unsigned int i = 0; i < FOLD_ACCS; i++)
+		sum = block_finish(sum, acc[i], n + FOLD_ACCS - 1 - i);
+	for (; n > 0; at += BLOCK)
+		sum = block_finish(sum, block_take(copying, dst + at, src + at), --n);
+	return vec_reduce(sum);
+}
+
+/*
+ * The state after block @b, which holds the beginning of the message and the state before,
+ * and @n blocks at @src, which are copied to @dst if @copying.
+ */
+karst_always_inline uint32_t
+fold_rest(struct block b, const bool copying, uint8_t *dst, const uint8_t *src, size_t n)
+{
+	V sum;
+
+	if (n > DIRECT_MAX)
+		return fold_many(b, copying, dst, src, n);
+	sum = block_finish(vec_zero(), b, n);
+	for (size_t at = 0; n > 0; at += BLOCK)
+		sum = block_finish(sum, block_take(copying, dst + at, src + at), --n);
+	return vec_reduce(sum);
+}
+
+/* One to three bytes, the low ones of @w: too few to take a whole state. */
+karst_always_inline uint32_t
+update_tiny(uint32_t state, uint32_t w, unsigned int n)
+{
+	return state >> 8 * n ^ word_reduce((uint64_t)(state ^ w) << (64 - 8 * n));
+}
+
+karst_always_inline uint32_t
+load_tiny(const uint8_t *p, unsigned int n)
+{
+	return p[0] | (uint32_t)p[n / 2] << 8 * (n / 2) | (uint32_t)p[n - 1] << 8 * (n - 1);
+}
+
+karst_always_inline void
+store_tiny(uint8_t *p, uint32_t w, unsigned int n)
+{
+	p[0] = (uint8_t)w;
+	p[n / 2] = (uint8_t)(w >> 8 * (n / 2));
+	p[n - 1] = (uint8_t)(w >> 8 * (n - 1));
+}
+
+karst_always_inline uint32_t
+fold_message(uint32_t state, const bool copying, uint8_t *dst, const uint8_t *src, size_t len)
+{
+	unsigned int tiny = len % HEAD_UNIT, head;
+
+	if (karst_unlikely(tiny - 1 < 3)) {
+		uint32_t w = load_tiny(src, tiny);
+
+		if (copying) {
+			store_tiny(dst, w, tiny);
+			dst += tiny;
+		}
+		state = update_tiny(state, w, tiny);
+		src += tiny;
+		len -= tiny;
+	}
+	if (karst_unlikely(len == 0))
+		return state;
+	head = (len - 1) % BLOCK + 1;
+	return fold_rest(block_head(state, copying, dst, src, head), copying, dst + head,
+		src + head, (len - head) / BLOCK);
+}
+
+static uint32_t
+crc_update(uint32_t state, const void *buf, size_t len)
+{
+	return fold_message(state, false, NULL, buf, len);
+}
+
+static uint32_t
+crc_copy(uint32_t state, void *dst, const void *src, size_t len)
+{
+	return fold_message(state, true, dst, src, len);
+}
+
+#endif /* CRC_FOLD_H */

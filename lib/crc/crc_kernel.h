@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Private to lib/crc: what one instruction set's file provides, and the tables they share.
+ *
+ * Each kernel file defines exactly one struct crc_kernel, by including crc_fold.h and
+ * crc_burst.h after its primitives (crc_scalar.c needs no folding).  The burst functions
+ * are part of the kernel so that a burst costs one indirect call and a packet none.
+ */
+#ifndef CRC_KERNEL_H
+#define CRC_KERNEL_H
+
+#include "karst_crc.h"
+#include "karst_icrc.h"
+
+struct crc_kernel {
+	struct karst_crc_ops ops;
+	unsigned int needs; /* enum karst_cpu_feature bits */
+	void (*seal_burst)(const struct karst_seal *jobs, unsigned int n);
+	unsigned int (*verify_burst)(struct karst_pkt *const *pkts, unsigned int n);
+	uint32_t (*rocev2)(const uint8_t *l3, size_t len, bool ip6);
+};
+
+extern const struct crc_kernel crc_kernel_scalar;
+extern const struct crc_kernel crc_kernel_pclmul;
+extern const struct crc_kernel crc_kernel_vpclmul256;
+extern const struct crc_kernel crc_kernel_vpclmul512;
+extern const struct crc_kernel crc_kernel_pmull;
+
+/** The kernel that karst_crc_init() chose. */
+const struct crc_kernel *crc_kernel_chosen(void);
+
+/* Tables written by gen_tables.py. */
+
+/** Row k: what a byte contributes to the state with k more bytes after it. */
+extern const uint32_t crc_slice_table[16][256];
+
+#define CRC_FOLD_WORDS 128
+/** Fold factors, by distance from the end: see crc_fold.h. */
+extern const uint64_t crc_fold_table[CRC_FOLD_WORDS];
+/** The quotient x^96 / P (without its last bit) and P, reflected. */
+extern const uint64_t crc_barrett[2];
+/** 16 bytes at offset n: a byte shuffle that moves the low n bytes of a vector to its top. */
+extern const uint8_t crc_shift_table[32];
+extern const uint16_t crc_vcrc_table[256];
+
+#define CRC_ICRC_LEAD      4 /* bytes of ones before the IP header: see crc_burst.h */
+#define CRC_ICRC_ONES      256
+#define CRC_ICRC_ONES_BASE 64 /* entry of the first byte of those ones */
+/**
+ * What to OR over a RoCEv2 packet before its CRC (W7), IPv4 and IPv6; zeros on both sides
+ * so that any 64 bytes that touch the headers find their 64 bytes of ones here.
+ */
+extern const uint8_t crc_icrc_ones[2][CRC_ICRC_ONES];
+
+#endif /* CRC_KERNEL_H */

@@ -6,8 +6,9 @@
  *
  * Time is an argument (nanoseconds of any monotonic origin).  Four levels of 256 slots; one
  * slot of level 0 is one tick of 4.096 us (the unit of the IBTA timeouts), so the horizon is
- * 2^32 - 1 ticks, about 4.9 hours; a deadline further away fires at the horizon.  A timer
- * never fires early and fires at most two ticks late for a caller that advances continuously.
+ * 2^32 - 1 ticks, about 4.9 hours from the tick that the wheel has reached; a deadline further
+ * away fires at the horizon.  A timer never fires early and fires at most two ticks late for a
+ * caller that advances continuously.
  *
  * One owner thread; the timers are embedded in their objects, and nothing is allocated.
  */
@@ -66,8 +67,10 @@ unsigned int karst_wheel_advance(
 	struct karst_wheel *w, uint64_t now_ns, struct karst_timer **fired, unsigned int max);
 
 /**
- * The earliest time at which karst_wheel_advance() may have something to do, in ns;
- * UINT64_MAX when the wheel is empty.  Never later than the first deadline; may be earlier.
+ * The next time at which karst_wheel_advance() has something to do, in ns; UINT64_MAX when the
+ * wheel is empty.  Less than a tick later than the first deadline at most (a deadline is rounded
+ * up to a tick); may be earlier.  Later than the time of the last advance, unless that left
+ * something behind: whoever goes from one of these times to the next always gets further.
  */
 uint64_t karst_wheel_next_ns(const struct karst_wheel *w);
 

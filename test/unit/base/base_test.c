@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* The helpers of lib/base: arithmetic, names of counters and drops, the log sink. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "karst_counters.h"
+#include "karst_cpu.h"
+#include "karst_log.h"
+
+Test(base, pow2)
+{
+	uint32_t v;
+
+	cr_assert_eq(karst_pow2_ceil(0), 1);
+	for (v = 1; v < 100000; v++) {
+		uint32_t p = karst_pow2_ceil(v);
+
+		cr_assert(karst_is_pow2(p) && p >= v && p / 2 < v);
+		cr_assert_eq(1u << karst_log2(p), p);
+	}
+	cr_assert_eq(karst_pow2_ceil(1u << 31), 1u << 31);
+	cr_assert_not(karst_is_pow2(0));
+	cr_assert_not(karst_is_pow2(12));
+}
+
+/* A telemetry name is one lower-case word, given once, with a meaning. */
+static void
+check_names(const char *(*name)(int), const char *(*help)(int), int max)
+{
+	int i, j;
+
+	for (i = 0; i < max; i++) {
+		cr_assert_neq(name(i), NULL, "%d has no name", i);
+		cr_assert_neq(help(i), NULL, "%s has no help", name(i));
+		cr_assert_eq(strspn(name(i), "abcdefghijklmnopqrstuvwxyz0123456789_"),
+			strlen(name(i)), "%s", name(i));
+		for (j = 0; j < i; j++)
+			cr_assert_str_neq(name(i), name(j));
+	}
+	cr_assert_str_eq(name(max), "unknown");
+	cr_assert_str_eq(help(-1), "unknown");
+}
+
+static const char *
+drop_name(int i)
+{
+	return karst_drop_name((enum karst_drop)i);
+}
+
+static const char *
+drop_help(int i)
+{
+	return karst_drop_help((enum karst_drop)i);
+}
+
+static const char *
+counter_name(int i)
+{
+	return karst_counter_name((enum karst_counter)i);
+}
+
+static const char *
+counter_help(int i)
+{
+	return karst_counter_help((enum karst_counter)i);
+}
+
+Test(base, names)
+{
+	check_names(drop_name, drop_help, KARST_DROP_MAX);
+	check_names(counter_name, counter_help, KARST_CTR_MAX);
+}
+
+Test(base, counters_add)
+{
+	struct karst_counters *c = aligned_alloc(KARST_CACHE_LINE, 2 * sizeof(*c));
+	int i;
+
+	memset(c, 0, 2 * sizeof(*c));
+	for (i = 0; i < KARST_DROP_MAX; i++)
+		karst_count_drop(&c[0], (enum karst_drop)i);
+	for (i = 0; i < KARST_CTR_MAX; i++)
+		karst_count_n(&c[0], (enum karst_counter)i, (uint64_t)i << 40);
+	karst_counters_add(&c[1], &c[0]);
+	karst_counters_add(&c[1], &c[0]);
+	for (i = 0; i < KARST_DROP_MAX; i++)
+		cr_assert_eq(c[1].drop[i], 2);
+	for (i = 0; i < KARST_CTR_MAX; i++)
+		cr_assert_eq(c[1].ctr[i], (uint64_t)i << 41);
+	free(c);
+}
+
+Test(base, cpu_features_are_nested)
+{
+	unsigned int f = karst_cpu_features();
+
+	cr_assert_eq(f, karst_cpu_features());
+	cr_assert((f & KARST_CPU_VPCLMUL_256) == 0 || (f & KARST_CPU_PCLMUL) != 0);
+	cr_assert((f & KARST_CPU_VPCLMUL_512) == 0 || (f & KARST_CPU_VPCLMUL_256) != 0);
+}
+
+static char logged[64];
+static enum karst_log_level logged_level;
+
+static void
+log_to_buffer(enum karst_log_level level, const char *fmt, va_list ap)
+{
+	logged_level = level;
+	vsnprintf(logged, sizeof(logged), fmt, ap);
+}
+
+Test(base, log_sink)
+{
+	karst_log_set_sink(log_to_buffer);
+	karst_log(KARST_LOG_DEBUG, "port %d: %s", 3, "up");
+	cr_assert_str_eq(logged, "port 3: up");
+	cr_assert_eq(logged_level, KARST_LOG_DEBUG);
+	karst_log_set_sink(NULL);
+	karst_log(KARST_LOG_DEBUG, "not to the buffer");
+	cr_assert_str_eq(logged, "port 3: up");
+}

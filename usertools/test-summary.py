@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Counts what test runs said.
+
+  test-summary.py meson BUILD LOGBASE   "PASSED FAILED SKIPPED" of one run of meson test
+  test-summary.py tap FILE              the same of one TAP stream
+  test-summary.py total FILE            FILE has "NAME... PASSED FAILED SKIPPED SECONDS" lines:
+                                        prints the sum as the line that ends karst-setup test;
+                                        exit status 1 if anything failed
+
+A TAP program counts by its points: each "ok" or "not ok", each point that the plan promised
+and that never came (failed).  Any other program counts as one.  A program that ended badly
+though all its points were good (it crashed at exit, say) is one more failure, and so is a run
+without any test: silence is not success.
+"""
+import json
+import os
+import re
+import sys
+
+POINT = re.compile(r'^(not )?ok\b(?:\s+(\d+))?(.*)$')
+PLAN = re.compile(r'^1\.\.(\d+)(?:\s*#\s*(skip)\b.*)?$', re.IGNORECASE)
+DIRECTIVE = re.compile(r'#\s*(skip|todo)', re.IGNORECASE)
+
+
+def count_tap(text):
+    """The points of a TAP stream: [passed, failed, skipped]; None if it is no TAP."""
+    passed = failed = skipped = 0
+    planned = None
+    bailed = False
+    for line in text.splitlines():
+        plan = PLAN.match(line)
+        if plan:
+            planned = int(plan.group(1))
+            if planned == 0:
+                skipped += 1
+            continue
+        if line.startswith('Bail out!'):
+            bailed = True
+            continue
+        point = POINT.match(line)
+        if not point:
+            continue
+        directive = DIRECTIVE.search(point.group(3))
+        if directive and directive.group(1).lower() == 'skip':
+            skipped += 1
+        elif directive or not point.group(1):
+            passed += 1
+        else:
+            failed += 1
+    if planned is None and passed + failed + skipped == 0:
+        return None
+    if planned:
+        failed += max(0, planned - passed - failed - skipped)
+    if bailed or planned is None:
+        failed += 1
+    return [passed, failed, skipped]
+
+
+def count_meson_test(result, text, is_tap):
+    """One line of meson's testlog: [passed, failed, skipped]."""
+    good = result in ('OK', 'EXPECTEDFAIL')
+    if is_tap:
+        counts = count_tap(text)
+        if counts is None:
+            counts = [0, 0, 0]
+            if result == 'SKIP':
+                counts[2] = 1
+            else:
+                counts[1] = 1
+        if not good and result != 'SKIP' and counts[1] == 0:
+            counts[1] = 1
+        return counts
+    if result == 'SKIP':
+        return [0, 0, 1]
+    return [1, 0, 0] if good else [0, 1, 0]
+
+
+def count_meson(build, logbase):
+    """The run of meson test in BUILD that logged to LOGBASE."""
+    with open(os.path.join(build, 'meson-info', 'intro-tests.json'), encoding='utf-8') as f:
+        tap_names = {test['name'] for test in json.load(f) if test['protocol'] == 'tap'}
+    total = [0, 0, 0]
+    with open(os.path.join(build, 'meson-logs', logbase + '.json'), encoding='utf-8',
+              errors='replace') as f:
+        for line in f:
+            run = json.loads(line)
+            name = run['name'].split(' / ', 1)[-1]
+            counts = count_meson_test(run['result'], run.get('stdout') or '', name in tap_names)
+            total = [a + b for a, b in zip(total, counts)]
+    return total
+
+
+def print_counts(counts, what):
+    if sum(counts) == 0:
+        print(f'test-summary: no test ran in {what}', file=sys.stderr)
+        counts = [0, 1, 0]
+    print(*counts)
+
+
+def print_total(path):
+    total = [0, 0, 0]
+    with open(path, encoding='utf-8') as f:
+        for line in f:
+            words = line.split()
+            counts = [int(word) for word in words[-4:-1]]
+            name = ' '.join(words[:-4])
+            print(f'{name:32} {counts[0]:6} passed {counts[1]:4} failed {counts[2]:4} skipped '
+                  f'{words[-1]:>5} s')
+            total = [a + b for a, b in zip(total, counts)]
+    print(f'{total[0]} passed, {total[1]} failed, {total[2]} skipped')
+    return 1 if total[1] or not total[0] else 0
+
+
+def main(argv):
+    if len(argv) == 4 and argv[1] == 'meson':
+        try:
+            print_counts(count_meson(argv[2], argv[3]), argv[3])
+        except (OSError, ValueError, KeyError) as e:
+            print(f'test-summary: {argv[2]}: {e}', file=sys.stderr)
+            print(0, 1, 0)
+        return 0
+    if len(argv) == 3 and argv[1] == 'tap':
+        with open(argv[2], encoding='utf-8', errors='replace') as f:
+            print_counts(count_tap(f.read()) or [0, 0, 0], argv[2])
+        return 0
+    if len(argv) == 3 and argv[1] == 'total':
+        return print_total(argv[2])
+    print(__doc__, file=sys.stderr)
+    return 2
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

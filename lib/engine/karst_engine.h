@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The embedded engine: the protocol cores of lib/qp driven over DPDK ports.
+ *
+ * An engine has lcores 0..n-1; each queue pair belongs to one of them.  An lcore makes progress
+ * when it is polled, in one of two ways:
+ *
+ *   own reactor   the program calls karst_engine_poll(e, lcore) from its own thread, again and
+ *                 again; one thread may poll several lcores, an lcore has one thread at a time
+ *   own lcores    karst_engine_start() runs each on an EAL worker lcore, with the idle mode of
+ *                 the configuration, until karst_engine_stop()
+ *
+ * Order of calls: rte_eal_init(); karst_engine_create(); karst_engine_port_add() for each port;
+ * then objects and polling in any order; karst_engine_destroy().
+ *
+ * Threads.  An lcore is *attached* to the thread that polls it, from the first
+ * karst_engine_poll() (or karst_engine_start()) to karst_engine_release() (or
+ * karst_engine_stop()).  Control calls (all functions here that create, change, query or destroy
+ * something) may come from any thread, an EAL one or not:
+ *
+ *   - about an lcore that is attached to the calling thread, or to none: done at once, by the
+ *     caller;
+ *   - about an lcore that is attached to another thread: sent to its mailbox; the call returns
+ *     when that thread's next turn has done it.  So a thread that has attached an lcore either
+ *     keeps polling it or releases it, or others wait for ever.
+ *   - while a call waits (for a mailbox, for another control call, or for the end of what lcores
+ *     are doing with memory), it answers the mailboxes of the lcores that are attached to its
+ *     own thread.  So two reactors may make calls about each other's objects at the same time.
+ *   - from inside of a callback of struct karst_engine_ops: -EDEADLK; leave it for after
+ *     karst_engine_poll().
+ *
+ * Return values are 0 or a negative errno; on failure nothing has changed, and the reason is in
+ * the log (karst_log.h).  The data path (post and poll helpers at the end) never takes a lock.
+ */
+#ifndef KARST_ENGINE_H
+#define KARST_ENGINE_H
+
+#include "karst_base.h"
+#include "karst_counters.h"
+#include "karst_mem.h"
+#include "karst_qp.h"
+#include "karst_ring.h"
+
+#define KARST_ENGINE_MAX_LCORES 64u
+#define KARST_ENGINE_MAX_PORTS  32u
+#define KARST_ENGINE_MAX_ADDRS  16u
+/** For karst_engine_qp_init.lcore and karst_engine_srq_init.lcore: the one with fewest QPs. */
+#define KARST_ENGINE_ANY_LCORE UINT32_MAX
+
+struct rte_mbuf;
+struct karst_engine;
+struct karst_engine_qp;
+struct karst_engine_cq;
+struct karst_engine_srq;
+
+/* --- configuration --- */
+
+/** What an lcore of karst_engine_start() does after a turn without work. */
+enum karst_idle {
+	KARST_IDLE_YIELD, /* sched_yield(): kind to whoever shares the processor; the default */
+	KARST_IDLE_POLL,  /* spin */
+	KARST_IDLE_SLEEP, /* after some idle turns sleep, longer and longer up to sleep_max_us */
+};
+
+/** An asynchronous event; which member of the union is set follows from @event. */
+struct karst_engine_event {
+	enum karst_async_event event;
+	union {
+		struct karst_engine_qp *qp;
+		struct karst_engine_cq *cq;   /* KARST_EVENT_CQ_ERR */
+		struct karst_engine_srq *srq; /* KARST_EVENT_SRQ_* */
+	};
+};
+
+/** A received frame that is not RoCE: ARP, neighbour discovery, anything else. */
+struct karst_engine_exception {
+	uint32_t lcore;      /* that received it, and calls */
+	uint8_t port;        /* engine port */
+	enum karst_drop why; /* what the parser called it */
+	struct rte_mbuf *mbuf;
+};
+
+/** What the program is told; any member may be NULL.  Called on lcores, inside of a turn: be
+ *  short, make no control calls (-EDEADLK); posting and polling are fine. */
+struct karst_engine_ops {
+	/** An armed completion queue (karst_cq_arm()) has something. */
+	void (*cq_event)(void *user, struct karst_engine_cq *cq);
+	void (*async_event)(void *user, const struct karst_engine_event *event);
+	/** @return true: the mbuf is the callee's now; false: it is dropped and counted. */
+	bool (*exception)(void *user, const struct karst_engine_exception *ex);
+};
+
+/** Zero (NULL, false) means the default for every member. */
+struct karst_engine_config {
+	const char *name; /* of mempool, rings and in telemetry; default "karst0", "karst1", ... */
+	uint32_t lcores;  /* 1..KARST_ENGINE_MAX_LCORES; default 1 */
+	/* limits; tables are allocated at once, objects as they are created */
+	uint32_t max_qps;  /* of each lcore; default 1024 */
+	uint32_t max_keys; /* memory regions and windows; default 4096, up to 2^20 */
+	uint32_t max_ahs;  /* default 1024 */
+	uint32_t max_pds;  /* default 256 */
+	/* protocol */
+	uint32_t window_packets; /* see struct karst_core_config */
+	uint32_t ack_interval;
+	bool no_migreq; /* send MigReq 0 as Linux soft-RoCE does, not 1 (W2) */
+	/* budgets of a turn */
+	uint32_t rx_burst; /* frames taken from a port's queue at once, 1..64; default 32 */
+	uint32_t rx_bytes; /* verified before they are copied out of the cache; default 32 KiB */
+	uint32_t tx_burst; /* frames built, 1..64; default 32 */
+	uint32_t tx_bytes; /* default 32 KiB */
+	uint32_t quantum_bytes; /* of a QP in a round of the scheduler; default 16 KiB */
+	/* buffers */
+	uint32_t mbufs;         /* of the pool; default: what windows and port rings can use */
+	const char *pool_ops;   /* mempool handler; default "stack": last in, first out, so that
+			       * buffers come back while they are in the cache */
+	uint32_t handoff_slots; /* of the ring into each lcore; a power of two; default 1024 */
+	/* idle lcores of karst_engine_start() */
+	enum karst_idle idle;
+	uint32_t sleep_max_us; /* default 50 */
+	uint64_t seed; /* of QP numbers and keys; 0: from getrandom(), anything else is for tests */
+	const struct karst_engine_ops *ops;
+	void *user;
+};
+
+/**
+ * Makes an engine; EAL is initialised, with or without huge pages.
+ * -EINVAL: out of range; -ENOMEM; -EEXIST: the name is in use; -EIO: the CRC self-test failed.
+ */
+int karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine **engine);
+
+/**
+ * Stops the ports (without closing them: they are the program's) and frees everything, objects
+ * that are left included.  -EBUSY: an lcore is attached.
+ */
+int karst_engine_destroy(struct karst_engine *e);
+
+/** The configuration, with defaults filled in. */
+const struct karst_engine_config *karst_engine_config(const struct karst_engine *e);
+
+/** The engine's clock: ns, monotonic, from its creation.  Any thread. */
+uint64_t karst_engine_now_ns(const struct karst_engine *e);
+
+/* --- ports --- */
+
+/** An IP address in wire order; IPv4 as ::ffff:a.b.c.d. */
+struct karst_engine_addr {
+	uint8_t ip[16];
+};
+
+/** The IPv4 address a.b.c.d as 0xAABBCCDD. */
+static inline struct karst_engine_addr
+karst_engine_addr_ip4(uint32_t ip4)
+{
+	struct karst_engine_addr a = {.ip = {[10] = 0xff,
+					      0xff,
+					      (uint8_t)(ip4 >> 24),
+					      (uint8_t)(ip4 >> 16),
+					      (uint8_t)(ip4 >> 8),
+					      (uint8_t)ip4}};
+	return a;
+}
+
+static inline bool
+karst_engine_addr_is_ip4(const struct karst_engine_addr *a)
+{
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(a->ip, prefix, sizeof(prefix)) == 0;
+}
+
+struct karst_engine_port_config {
+	uint16_t ethdev;     /* DPDK port id, neither configured nor started by the program */
+	uint64_t lcore_mask; /* engine lcores that serve it, one rx and one tx queue each, in
+			       * order; 0: all.  QPs of other lcores cannot use the port. */
+	uint16_t mtu;        /* IP MTU; 0: what RoCE of path MTU 4096 needs, or the largest that
+			       * the device agrees to */
+	uint16_t rx_slots;   /* descriptors of each queue; default 1024, fewer if it must be */
+	uint16_t tx_slots;
+	uint8_t mac[6];     /* all zero: the device's own */
+	uint16_t vlan;      /* VLAN id that received tagged frames must have; 0: no tags */
+	uint32_t num_addrs; /* 1..KARST_ENGINE_MAX_ADDRS */
+	const struct karst_engine_addr *addrs; /* copied */
+};
+
+struct karst_engine_port_info {
+	uint16_t ethdev;
+	uint16_t mtu;     /* IP MTU */
+	uint8_t path_mtu; /* largest that fits, as karst_qp_attr.path_mtu: 1..5 */
+	uint8_t mac[6];
+	uint16_t vlan;
+	uint64_t lcore_mask;
+	uint32_t num_addrs;
+	struct karst_engine_addr addrs[KARST_ENGINE_MAX_ADDRS];
+};
+
+/**
+ * Configures and starts a port.  *port: its number in struct karst_path and karst_pkt, from 0;
+ * karst_qp_attr.port_num is one more.
+ * -EBUSY: an lcore is attached; -EINVAL; -ENOSPC: too many ports; or what DPDK said.
+ */
+int karst_engine_port_add(
+	struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *port);
+
+/** -EINVAL: no such port. */
+int karst_engine_port_info(
+	const struct karst_engine *e, uint8_t port, struct karst_engine_port_info *info);
+
+/**
+ * Fills a path from address number @addr of @port to a peer on the same link.
+ * @dst_mac, @dst_ip: wire order, IPv4 as ::ffff:a.b.c.d.
+ * -EINVAL: no such port or address, or the address families differ.
+ */
+int karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr,
+	const uint8_t dst_mac[6], const uint8_t dst_ip[16], struct karst_path *path);
+
+/* --- progress --- */
+
+/**
+ * One turn of lcore @lcore: mailbox, receive, hand-off, doorbells, timers, send.  Attaches the
+ * lcore to the calling thread if it was to none.
+ * @return how much was done (frames, doorbells, timers, messages); 0: an idle turn.
+ */
+unsigned int karst_engine_poll(struct karst_engine *e, uint32_t lcore);
+
+/** Ends the attachment of @lcore, on the thread that has it; nothing happens if it is not. */
+void karst_engine_release(struct karst_engine *e, uint32_t lcore);
+
+/** On the lcore's thread: ns until its next timer, UINT64_MAX if none; how long a reactor may
+ *  sleep if it is woken for packets and doorbells. */
+uint64_t karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore);
+
+/**
+ * Runs every lcore on an EAL worker.  @eal_lcores: which, one for each lcore of the engine;
+ * NULL: the first free ones in EAL's order.
+ * -EBUSY: an lcore is attached, or a worker is not waiting; -ENOSPC: too few workers.
+ */
+int karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores);
+
+/** Ends karst_engine_start(); returns when all are through with their last turn. */
+void karst_engine_stop(struct karst_engine *e);
+
+/* --- memory, address handles: numbers as work requests and peers use them --- */
+
+/* Arguments and errors as the functions of the same name in karst_mem.h and karst_qp.h. */
+
+int karst_engine_pd_alloc(struct karst_engine *e, uint32_t *pd);
+int karst_engine_pd_free(struct karst_engine *e, uint32_t pd);
+
+int karst_engine_mr_reg(struct karst_engine *e, uint32_t pd, void *host, uint64_t va, uint64_t len,
+	unsigned int access, uint32_t *key);
+/** @what: enum karst_rereg.  Waits until no lcore uses the old registration. */
+int karst_engine_mr_rereg(
+	struct karst_engine *e, uint32_t key, unsigned int what, const struct karst_mr_attr *attr);
+/** When it returns, no lcore touches the memory any more. */
+int karst_engine_mr_dereg(struct karst_engine *e, uint32_t key);
+
+int karst_engine_mw_alloc(
+	struct karst_engine *e, uint32_t pd, enum karst_mem_type type, uint32_t *key);
+int karst_engine_mw_free(struct karst_engine *e, uint32_t key);
+
+/** @path: of any port of the engine; packets of lcores that do not serve it are dropped. */
+int karst_engine_ah_create(
+	struct karst_engine *e, uint32_t pd, const struct karst_path *path, uint32_t *ah);
+int karst_engine_ah_destroy(struct karst_engine *e, uint32_t ah);
+
+/* --- completion queues --- */
+
+/** The program's side; one thread at a time polls a queue. */
+struct karst_engine_cq {
+	struct karst_cq_shared *sh; /* for karst_cq_arm() */
+	void *user;
+	uint32_t entries; /* of each lane */
+	uint32_t nlanes;  /* one for each lcore of the engine */
+	uint32_t next;    /* lane that the next poll begins with */
+	uint32_t reserved;
+	struct karst_cq_lane lane[]; /* for karst_cq_lane_peek() and _take() */
+};
+
+/** @entries of each lane, rounded up to a power of two.  -EINVAL, -ENOMEM */
+int karst_engine_cq_create(
+	struct karst_engine *e, uint32_t entries, void *user, struct karst_engine_cq **cq);
+/** -EBUSY: QPs use it. */
+int karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq);
+/** True once completions were lost because a lane was full. */
+bool karst_engine_cq_overflown(const struct karst_engine_cq *cq);
+
+/* --- shared receive queues --- */
+
+struct karst_engine_srq_init {
+	uint32_t lcore; /* its QPs must be of the same lcore */
+	uint32_t pd;
+	uint32_t max_wr;  /* rounded up to a power of two */
+	uint32_t max_sge; /* 0: 1 */
+	uint32_t limit;
+	void *user;
+};
+
+struct karst_engine_srq {
+	struct karst_wq rq; /* one thread at a time posts */
+	void *user;
+	uint32_t lcore;
+	uint32_t pd;
+};
+
+int karst_engine_srq_create(struct karst_engine *e, const struct karst_engine_srq_init *init,
+	struct karst_engine_srq **srq);
+int karst_engine_srq_set_limit(
+	struct karst_engine *e, struct karst_engine_srq *srq, uint32_t limit);
+/** -EBUSY: QPs use it. */
+int karst_engine_srq_destroy(struct karst_engine *e, struct karst_engine_srq *srq);
+
+/* --- queue pairs --- */
+
+struct karst_engine_qp_init {
+	enum karst_qp_type type;
+	uint32_t lcore; /* owner, or KARST_ENGINE_ANY_LCORE (with an SRQ: the SRQ's) */
+	uint32_t pd;
+	struct karst_engine_cq *send_cq;
+	struct karst_engine_cq *recv_cq;
+	struct karst_engine_srq *srq; /* NULL: own receive queue */
+	uint32_t max_send_wr;         /* rounded up to a power of two, at least 1 */
+	uint32_t max_recv_wr;
+	uint32_t max_send_sge; /* 0: 1 */
+	uint32_t max_recv_sge; /* 0: 1 */
+	uint32_t max_inline;
+	uint32_t max_dest_rd_atomic; /* most that modify may set, up to KARST_QP_MAX_RD_ATOMIC */
+	bool sq_sig_all;
+	bool credits; /* see struct karst_qp_init */
+	void *user;
+};
+
+/** The program's side of a QP; one thread at a time posts to each of its queues. */
+struct karst_engine_qp {
+	struct karst_wq sq;
+	struct karst_wq rq;             /* unused with an SRQ */
+	struct karst_bell_shared *bell; /* of the owner lcore */
+	uint32_t bell_mask;
+	uint32_t num; /* QP number */
+	uint32_t lcore;
+	uint32_t pd;
+	void *user;
+};
+
+/** In RESET.  -EINVAL, -ENOMEM, -ENOSPC: the lcore has max_qps. */
+int karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_init *init,
+	struct karst_engine_qp **qp);
+/** As karst_qp_modify().  -EINVAL also: path over a port that the QP's lcore does not serve, or
+ *  an address that is not the port's, or a path MTU that the port does not carry. */
+int karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
+	const struct karst_qp_attr *attr, unsigned int mask);
+int karst_engine_qp_query(
+	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_qp_attr *attr);
+/** Work requests that have not completed vanish; completions that have not been polled stay. */
+int karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp);
+
+/* --- the data path of the program --- */
+
+/**
+ * Free slots of the send queue, at least @want if there are so many.  Fill them in place,
+ * (struct karst_send_wqe *)karst_wq_slot(&qp->sq, i) for i from 0, then
+ * karst_engine_post_send().
+ */
+static inline uint32_t
+karst_engine_send_room(struct karst_engine_qp *qp, uint32_t want)
+{
+	return karst_wq_free(&qp->sq, want);
+}
+
+static inline struct karst_send_wqe *
+karst_engine_send_slot(const struct karst_engine_qp *qp, uint32_t i)
+{
+	return (struct karst_send_wqe *)karst_wq_slot(&qp->sq, i);
+}
+
+static inline struct karst_recv_wqe *
+karst_engine_recv_slot(const struct karst_engine_qp *qp, uint32_t i)
+{
+	return (struct karst_recv_wqe *)karst_wq_slot(&qp->rq, i);
+}
+
+/** Hands @n filled slots of the send queue to the engine, waking it for this QP if need be.
+ *  -EAGAIN: see karst_bell_ring(). */
+static inline int
+karst_engine_post_send(struct karst_engine_qp *qp, uint32_t n)
+{
+	if (karst_wq_publish(&qp->sq, n))
+		return karst_bell_ring(qp->bell, qp->bell_mask, qp->num);
+	return 0;
+}
+
+/** The same for filled slots of the receive queue. */
+static inline int
+karst_engine_post_recv(struct karst_engine_qp *qp, uint32_t n)
+{
+	if (karst_unlikely(karst_wq_publish(&qp->rq, n)))
+		return karst_bell_ring(qp->bell, qp->bell_mask, qp->num);
+	return 0;
+}
+
+/** The same for filled slots of a shared receive queue. */
+static inline void
+karst_engine_post_srq_recv(struct karst_engine_srq *srq, uint32_t n)
+{
+	karst_wq_publish(&srq->rq, n);
+}
+
+/**
+ * Takes up to @max completions, lane by lane, beginning where the last call ended.
+ * @return how many.
+ */
+static inline uint32_t
+karst_engine_cq_poll(struct karst_engine_cq *cq, struct karst_cqe *cqes, uint32_t max)
+{
+	uint32_t n = 0, empty = 0, lane = cq->next;
+
+	while (n < max && empty < cq->nlanes) {
+		const struct karst_cqe *at;
+		uint32_t got = karst_cq_lane_peek(&cq->lane[lane], &at);
+
+		if (got == 0) {
+			empty++;
+			lane = lane + 1 == cq->nlanes ? 0 : lane + 1;
+			continue;
+		}
+		empty = 0;
+		got = karst_min_u32(got, max - n);
+		memcpy(cqes + n, at, got * sizeof(*cqes));
+		karst_cq_lane_take(&cq->lane[lane], got);
+		n += got;
+	}
+	cq->next = lane;
+	return n;
+}
+
+/* --- what happened --- */
+
+/** Sums the counters of @lcore, or of all with KARST_ENGINE_ANY_LCORE.  Any thread. */
+void karst_engine_counters(
+	const struct karst_engine *e, uint32_t lcore, struct karst_counters *sum);
+
+/** What the wheel of an lcore did; its only writer is the lcore. */
+struct karst_engine_lcore_stats {
+	uint64_t turns;
+	uint64_t idle_turns;
+	uint64_t sleeps;
+	uint64_t rx_bursts; /* that were not empty */
+	uint64_t rx_frames; /* of any kind, from ports */
+	uint64_t tx_bursts;
+	uint64_t tx_frames;  /* given to ports */
+	uint64_t tx_full;    /* times that a port's queue took less than all */
+	uint64_t tx_dropped; /* frames for ports that the lcore does not serve or that are stuck */
+	uint64_t handoff_in; /* packets taken over from other lcores */
+	uint64_t handoff_out;
+	uint64_t doorbells;
+	uint64_t messages; /* control calls done from the mailbox */
+	uint64_t no_mbufs; /* turns that could not send for want of buffers */
+};
+
+/** Any thread.  -EINVAL: no such lcore. */
+int karst_engine_lcore_stats(
+	const struct karst_engine *e, uint32_t lcore, struct karst_engine_lcore_stats *stats);
+
+/**
+ * Drops each received RoCE frame with @probability (0..1), drawn from @seed, counted as
+ * KARST_DROP_INJECTED: for benches and tests.  0 turns it off.  -EINVAL
+ */
+int karst_engine_set_loss(struct karst_engine *e, double probability, uint64_t seed);
+
+#endif /* KARST_ENGINE_H */

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * libpcap hides pcap from pcapng and byte orders from each other, and gives nanoseconds when
+ * asked.  The file is opened here and handed over, so that its position is known when libpcap
+ * finds a damage.
+ *
+ * InfiniBand comes as DLT_INFINIBAND (the packet from the LRH on) or in ERF records (DLT_ERF):
+ * a header of 16 bytes, then extension headers of 8 while the top bit of the type says so.
+ */
+#include "capture.h"
+
+#include <errno.h>
+#include <string.h>
+
+#ifndef DLT_INFINIBAND
+#define DLT_INFINIBAND 247
+#endif
+
+#define ERF_HDR_LEN         16
+#define ERF_EXT_LEN         8
+#define ERF_MORE            0x80
+#define ERF_TYPE_INFINIBAND 21
+
+static int
+check_link(struct capture *c)
+{
+	const char *name;
+
+	c->dlt = pcap_datalink(c->pcap);
+	switch (c->dlt) {
+	case DLT_EN10MB:
+		c->link = CAPTURE_ETHERNET;
+		return 0;
+	case DLT_INFINIBAND:
+	case DLT_ERF:
+		c->link = CAPTURE_INFINIBAND;
+		return 0;
+	default:
+		name = pcap_datalink_val_to_name(c->dlt);
+		fprintf(stderr,
+			"karst-dump: %s: link type %d (%s) is not supported; allowed are Ethernet (1), "
+			"InfiniBand (247) and ERF (197)\n",
+			c->path, c->dlt, name != NULL ? name : "unknown");
+		return -1;
+	}
+}
+
+int
+capture_open(struct capture *c, const char *path)
+{
+	char err[PCAP_ERRBUF_SIZE] = "";
+
+	*c = (struct capture){.path = path};
+	c->file = strcmp(path, "-") == 0 ? stdin : fopen(path, "rb");
+	if (c->file == NULL) {
+		fprintf(stderr, "karst-dump: %s: %s\n", path, strerror(errno));
+		return -1;
+	}
+	c->pcap =
+		pcap_fopen_offline_with_tstamp_precision(c->file, PCAP_TSTAMP_PRECISION_NANO, err);
+	if (c->pcap == NULL) {
+		fprintf(stderr, "karst-dump: %s: byte %ld: not a pcap or pcapng file: %s\n", path,
+			ftell(c->file), err);
+		if (c->file != stdin)
+			fclose(c->file);
+		return -1;
+	}
+	if (check_link(c) != 0) {
+		capture_close(c);
+		return -1;
+	}
+	return 0;
+}
+
+/* Takes the ERF header off; a record of another kind, or too short for one, is not known. */
+static void
+strip_erf(struct capture_frame *f)
+{
+	uint32_t off = ERF_HDR_LEN;
+	uint8_t more;
+
+	f->known = false;
+	if (f->len < ERF_HDR_LEN || (f->data[8] & ~ERF_MORE) != ERF_TYPE_INFINIBAND)
+		return;
+	for (more = f->data[8] & ERF_MORE; more != 0; off += ERF_EXT_LEN) {
+		if (f->len < off + ERF_EXT_LEN)
+			return;
+		more = f->data[off] & ERF_MORE;
+	}
+	f->wire_len = (uint32_t)f->data[14] << 8 | f->data[15];
+	f->data += off;
+	f->len -= off;
+	if (f->len > f->wire_len)
+		f->len = f->wire_len; /* records are padded to 8 bytes */
+	f->known = true;
+}
+
+int
+capture_next(struct capture *c, struct capture_frame *f)
+{
+	struct pcap_pkthdr *hdr;
+	const u_char *data;
+	long at = ftell(c->file);
+	uint64_t ns;
+	int rc;
+
+	rc = pcap_next_ex(c->pcap, &hdr, &data);
+	if (rc == PCAP_ERROR_BREAK)
+		return 0;
+	if (rc != 1) {
+		fprintf(stderr, "karst-dump: %s: frame %llu, which starts at byte %ld: %s\n",
+			c->path, (unsigned long long)c->frames + 1, at, pcap_geterr(c->pcap));
+		return -1;
+	}
+	ns = (uint64_t)hdr->ts.tv_sec * 1000000000 + (uint64_t)hdr->ts.tv_usec;
+	if (c->frames++ == 0)
+		c->start_ns = ns;
+	*f = (struct capture_frame){
+		.data = (uint8_t *)(uintptr_t)data, /* libpcap's own buffer; never written to */
+		.len = hdr->caplen,
+		.wire_len = hdr->len,
+		.time_ns = ns > c->start_ns ? ns - c->start_ns : 0,
+		.number = c->frames,
+		.link = c->link,
+		.known = true,
+	};
+	if (c->dlt == DLT_ERF)
+		strip_erf(f);
+	return 1;
+}
+
+void
+capture_close(struct capture *c)
+{
+	if (c->pcap != NULL)
+		pcap_close(c->pcap); /* closes the file, unless it is standard input */
+	c->pcap = NULL;
+}

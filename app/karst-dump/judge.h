@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What a frame is and whether it is right: parse, ICRC and VCRC, build again. */
+#ifndef KARST_DUMP_JUDGE_H
+#define KARST_DUMP_JUDGE_H
+
+#include "capture.h"
+#include "karst_counters.h"
+#include "karst_frame.h"
+#include "karst_pkt.h"
+
+enum judge_kind {
+	JUDGE_OTHER,     /* not RoCE: nothing to check */
+	JUDGE_MALFORMED, /* sent to the RoCE port, or native, but not a packet: see drop */
+	JUDGE_ROCE,
+	JUDGE_NATIVE,
+};
+
+enum judge_crc {
+	JUDGE_CRC_NONE, /* the frame has no such CRC */
+	JUDGE_CRC_OK,
+	JUDGE_CRC_BAD,
+	JUDGE_CRC_QUIRK, /* wrong in the way that an option allows */
+};
+
+enum judge_rebuild {
+	JUDGE_REBUILD_NONE, /* not asked for */
+	JUDGE_REBUILD_SAME,
+	JUDGE_REBUILD_DIFFERENT,
+};
+
+/* --quirk */
+#define JUDGE_QUIRK_FLUSH_ICRC 0x1 /* Linux 6.12 seals FLUSH wrongly (L7) */
+
+struct judge_options {
+	bool rebuild;
+	unsigned int quirks;
+};
+
+struct judge {
+	enum judge_kind kind;
+	enum karst_drop drop; /* why it is malformed or another protocol */
+	struct karst_pkt pkt; /* JUDGE_ROCE */
+	struct karst_frame roce;
+	struct karst_native native;
+	const struct karst_ib_hdrs *ib; /* of either */
+	uint32_t icrc;                  /* as it stands in the frame */
+	uint32_t icrc_want;
+	enum judge_crc icrc_is;
+	uint16_t vcrc;
+	uint16_t vcrc_want;
+	enum judge_crc vcrc_is;
+	enum judge_rebuild rebuild;
+	unsigned int rebuild_off; /* first byte that differs */
+};
+
+/** Looks at one frame.  The result points into it. */
+void judge_frame(const struct capture_frame *f, const struct judge_options *opt, struct judge *j);
+
+/** Whether anything is wrong with it. */
+bool judge_is_bad(const struct judge *j);
+
+/**
+ * Describes a frame that is not RoCE in a few words ("IPv4 TCP 192.0.2.1:80 > ...").
+ * @return whether it claims to be UDP for the RoCE port.
+ */
+bool judge_describe_other(const uint8_t *data, uint32_t len, char *text, size_t room);
+
+#endif /* KARST_DUMP_JUDGE_H */

@@ -24,8 +24,13 @@ karst_cpu_features(void)
 	if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq"))
 		f |= KARST_CPU_VPCLMUL_256;
 	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-		__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq"))
+		__builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512vbmi") &&
+		__builtin_cpu_supports("vpclmulqdq"))
 		f |= KARST_CPU_VPCLMUL_512;
+	if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("gfni"))
+		f |= KARST_CPU_GFNI_512;
+	if (__builtin_cpu_is("amd"))
+		f |= KARST_CPU_FAST_AFFINE;
 #elif defined(__aarch64__)
 	if (getauxval(AT_HWCAP) & HWCAP_PMULL)
 		f |= KARST_CPU_PMULL;

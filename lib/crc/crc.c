@@ -24,6 +24,7 @@ static const struct crc_kernel *const kernels[] = {
 	&crc_kernel_pclmul,
 	&crc_kernel_vpclmul256,
 	&crc_kernel_vpclmul512,
+	&crc_kernel_gfni512,
 #elif defined(__aarch64__)
 	&crc_kernel_pmull,
 #endif
@@ -178,10 +179,14 @@ static const struct crc_kernel *
 find(const char *name)
 {
 	const struct crc_kernel *best = NULL;
+	const unsigned int has = karst_cpu_features();
 
 	for (size_t i = 0; i < KARST_DIM(kernels); i++) {
-		if (name == NULL ? runs_here(kernels[i]) : strcmp(name, kernels[i]->ops.name) == 0)
-			best = kernels[i];
+		const struct crc_kernel *k = kernels[i];
+
+		if (name == NULL ? ((k->needs | k->likes) & ~has) == 0
+				 : strcmp(name, k->ops.name) == 0)
+			best = k;
 	}
 	return best;
 }

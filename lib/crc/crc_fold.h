@@ -35,7 +35,8 @@
  *   vec_pair(p): the 16 bytes at p in every lane
  *   vec_reduce(t): the lanes of t xored, then reduced to the CRC
  *   word_reduce(w): the state after the 8 message bytes w, from state 0
- *   FOLD_ACCS: blocks folded side by side
+ *   FOLD_ACCS: blocks folded side by side, a group; with OWN_GROUP_FOLD also group_fold(),
+ *     which carries a group over the next one, for machines with a faster way
  *   HEAD_UNIT: block_head() can't inject a state when n % HEAD_UNIT is 1, 2 or 3
  *   block_head(state, copying, dst, src, n): the block whose last n (1..64) bytes are at
  *     src, the rest zero, with state xored into the first of them; copies them if asked
@@ -104,6 +105,26 @@ block_fold(struct block a, V k, struct block b)
 	return b;
 }
 
+#ifndef OWN_GROUP_FOLD
+struct group_factors {
+	V k;
+};
+
+karst_always_inline struct group_factors
+group_load_factors(void)
+{
+	return (struct group_factors){fold_factors(FOLD_ACCS)};
+}
+
+karst_always_inline void
+group_fold(struct block *acc, const struct group_factors *f, const struct block *next)
+{
+#pragma GCC unroll 8
+	for (unsigned int i = 0; i < FOLD_ACCS; i++)
+		acc[i] = block_fold(acc[i], f->k, next[i]);
+}
+#endif
+
 /* Adds the contribution of a block with @blocks_after after it to the sum of remainders. */
 karst_always_inline V
 block_finish(V sum, struct block b, size_t blocks_after)
@@ -132,8 +153,8 @@ block_take(const bool copying, uint8_t *dst, const uint8_t *src)
 karst_always_inline uint32_t
 fold_many(struct block b, const bool copying, uint8_t *dst, const uint8_t *src, size_t n)
 {
-	const V k = fold_factors(FOLD_ACCS);
-	struct block acc[FOLD_ACCS];
+	const struct group_factors f = group_load_factors();
+	struct block acc[FOLD_ACCS], next[FOLD_ACCS];
 	V sum = vec_zero();
 	size_t at = 0;
 
@@ -144,7 +165,8 @@ fold_many(struct block b, const bool copying, uint8_t *dst, const uint8_t *src, 
 	for (n -= FOLD_ACCS - 1; n >= FOLD_ACCS; n -= FOLD_ACCS) {
 #pragma GCC unroll 8
 		for (unsigned int i = 0; i < FOLD_ACCS; i++, at += BLOCK)
-			acc[i] = block_fold(acc[i], k, block_take(copying, dst + at, src + at));
+			next[i] = block_take(copying, dst + at, src + at);
+		group_fold(acc, &f, next);
 	}
 #pragma GCC unroll 8
 	for (unsigned int i = 0; i < FOLD_ACCS; i++)

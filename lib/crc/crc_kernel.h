@@ -17,6 +17,7 @@
 struct crc_kernel {
 	struct karst_crc_ops ops;
 	unsigned int needs; /* enum karst_cpu_feature bits */
+	unsigned int likes; /* those without which it runs, but not as the fastest */
 	void (*seal_burst)(const struct karst_seal *jobs, unsigned int n);
 	unsigned int (*verify_burst)(struct karst_pkt *const *pkts, unsigned int n);
 	uint32_t (*rocev2)(const uint8_t *l3, size_t len, bool ip6);
@@ -26,6 +27,7 @@ extern const struct crc_kernel crc_kernel_scalar;
 extern const struct crc_kernel crc_kernel_pclmul;
 extern const struct crc_kernel crc_kernel_vpclmul256;
 extern const struct crc_kernel crc_kernel_vpclmul512;
+extern const struct crc_kernel crc_kernel_gfni512;
 extern const struct crc_kernel crc_kernel_pmull;
 
 /** The kernel that karst_crc_init() chose. */
@@ -43,7 +45,12 @@ extern const uint64_t crc_fold_table[CRC_FOLD_WORDS];
 extern const uint64_t crc_barrett[2];
 /** 16 bytes at offset n: a byte shuffle that moves the low n bytes of a vector to its top. */
 extern const uint8_t crc_shift_table[32];
+/** Bit matrices [to][from] that carry five blocks over the next five: see crc_gfni512.c. */
+extern const uint64_t crc_column_matrices[4][5];
 extern const uint16_t crc_vcrc_table[256];
+
+/** 0, 1, .. 63. */
+extern const uint8_t crc_iota[64];
 
 #define CRC_ICRC_LEAD      4 /* bytes of ones before the IP header: see crc_burst.h */
 #define CRC_ICRC_ONES      256

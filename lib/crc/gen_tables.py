@@ -28,6 +28,17 @@ def x_power_mod(n):
     return r
 
 
+def multiply_mod(a, b):
+    r = 0
+    for i in reversed(range(32)):
+        r <<= 1
+        if r >> 32:
+            r ^= POLY32
+        if b >> i & 1:
+            r ^= a
+    return r
+
+
 def quotient(num, den):
     q = 0
     while num.bit_length() >= den.bit_length():
@@ -35,6 +46,50 @@ def quotient(num, den):
         q |= 1 << s
         num ^= den << s
     return q
+
+
+# Folding by bit matrices: blocks in a group, and which of them the carried value goes to.
+COLUMN_BLOCKS = 5
+COLUMN_TO = (0, 1, 3, 4)
+
+
+def column_bits(blocks):
+    """What the bits of a column, byte by byte, stand for at the given blocks of a group."""
+    return [x_power_mod(7 - b + 512 * (COLUMN_BLOCKS - 1 - k)) for k in blocks for b in range(8)]
+
+
+def coordinates(v, basis):
+    """The set of elements of @basis, as a bit mask, whose sum is @v."""
+    rows = [(e, 1 << i) for i, e in enumerate(basis)]
+    mask = 0
+    for bit in reversed(range(32)):
+        pivot = next(r for r in rows if r[0] >> bit & 1)
+        rows = [(e ^ pivot[0], m ^ pivot[1]) if e >> bit & 1 else (e, m)
+                for e, m in rows if (e, m) != pivot]
+        if v >> bit & 1:
+            v ^= pivot[0]
+            mask ^= pivot[1]
+    return mask
+
+
+def column_matrices():
+    """A group carried over the next one, as 8x8 matrices for vgf2p8affineqb, [to][from].
+
+    A result's bit i is the parity of the argument and the matrix's byte 7 - i.
+    """
+    basis = column_bits(COLUMN_TO)
+    ahead = x_power_mod(512 * COLUMN_BLOCKS)
+    images = [coordinates(multiply_mod(e, ahead), basis) for e in column_bits(range(COLUMN_BLOCKS))]
+    out = []
+    for to in range(len(COLUMN_TO)):
+        for frm in range(COLUMN_BLOCKS):
+            m = 0
+            for i in range(8):
+                for b in range(8):
+                    if images[8 * frm + b] >> (8 * to + i) & 1:
+                        m |= 1 << 8 * (7 - i) + b
+            out.append(m)
+    return out
 
 
 def byte_table(poly, bits):
@@ -90,9 +145,13 @@ def main(path):
              fold[::-1], '0x%09xull', 4)
         emit(f, 'const uint64_t crc_barrett[2] karst_aligned(16)',
              [reflect(quotient(1 << 96, POLY32) >> 1, 64), reflect(POLY32, 33)], '0x%016xull', 2)
+        m = column_matrices()
+        emit_rows(f, 'const uint64_t crc_column_matrices[4][5] karst_cache_aligned',
+                  [m[i:i + 5] for i in range(0, 20, 5)], '0x%016xull', 5)
         emit(f, 'const uint16_t crc_vcrc_table[256]', byte_table(POLY16, 16), '0x%04xu', 8)
         # 16 bytes at offset n: the shuffle that moves the low n bytes of a vector to its top.
         emit(f, 'const uint8_t crc_shift_table[32]', [0x80] * 16 + list(range(16)), '0x%02x', 16)
+        emit(f, 'const uint8_t crc_iota[64] karst_cache_aligned', list(range(64)), '%2d', 16)
         emit_rows(f, 'const uint8_t crc_icrc_ones[2][CRC_ICRC_ONES]',
                   [icrc_ones(20), icrc_ones(40)], '0x%02x', 16)
 

@@ -1,18 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* A table to test with, and random numbers from a seed. */
+/* A table to test with, and random numbers from a seed.  Does not need Criterion. */
 #ifndef MEM_BED_H
 #define MEM_BED_H
 
-#include <criterion/criterion.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "karst_mem.h"
 
 /* All flags that one region may have at once, but for zero-based addresses. */
 #define ACCESS_ALL (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE | KARST_ACCESS_MW_BIND)
+
+/* Ends the test if @c is false; Criterion reports that as a crash. */
+#define bed_check(c) bed_check_at((c), #c, __FILE__, __LINE__)
+
+static inline void
+bed_check_at(bool good, const char *what, const char *file, int line)
+{
+	if (good)
+		return;
+	fprintf(stderr, "%s:%d: %s\n", file, line, what);
+	abort();
+}
 
 static inline struct karst_mem *
 bed_open_seed(uint32_t max_keys, uint32_t max_pds, uint64_t seed)
@@ -21,8 +33,8 @@ bed_open_seed(uint32_t max_keys, uint32_t max_pds, uint64_t seed)
 	struct karst_mem *m = NULL;
 	void *buf = aligned_alloc(KARST_CACHE_LINE, karst_mem_size(&cfg));
 
-	cr_assert_eq(karst_mem_init(buf, &cfg, &m), 0);
-	cr_assert_eq((void *)m, buf);
+	bed_check(karst_mem_init(buf, &cfg, &m) == 0);
+	bed_check((void *)m == buf);
 	return m;
 }
 
@@ -43,8 +55,8 @@ bed_pd(struct karst_mem *m)
 {
 	uint32_t pd = 0;
 
-	cr_assert_eq(karst_pd_alloc(m, &pd), 0);
-	cr_assert_geq(pd, 1);
+	bed_check(karst_pd_alloc(m, &pd) == 0);
+	bed_check(pd >= 1);
 	return pd;
 }
 
@@ -53,8 +65,8 @@ bed_mr(struct karst_mem *m, uint32_t pd, void *host, uint64_t va, uint64_t len, 
 {
 	uint32_t key = 0;
 
-	cr_assert_eq(karst_mr_reg(m, pd, host, va, len, access, &key), 0);
-	cr_assert_neq(key >> 8, 0);
+	bed_check(karst_mr_reg(m, pd, host, va, len, access, &key) == 0);
+	bed_check(key >> 8 != 0);
 	return key;
 }
 

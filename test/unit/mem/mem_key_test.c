@@ -2,6 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Keys: a bijection, no stale key fits, nothing to guess from. */
+#include <criterion/criterion.h>
+
 #include "mem_bed.h"
 
 static uint8_t bytes[64];

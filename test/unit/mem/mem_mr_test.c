@@ -2,6 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Protection domains and regions: every rule of karst_mem.h, and the edges of every range. */
+#include <criterion/criterion.h>
+
 #include "mem_bed.h"
 
 #define VA 0x7000000000ull

@@ -2,6 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Windows of both types: binding, its checks, invalidation, and the regions underneath. */
+#include <criterion/criterion.h>
+
 #include "mem_bed.h"
 
 #define VA  0x40000ull

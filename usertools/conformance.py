@@ -1,0 +1,358 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Which code and which test stand for each numbered rule of doc/protocol.rst.
+
+  conformance.py           prints the table as reStructuredText
+  conformance.py --write   writes it to doc/conformance.rst
+  conformance.py --check   TAP: the file is current, every citation names a rule that exists,
+                           every rule is covered by code and by a test
+
+A citation is a rule's number in a comment or a string: "(W1, W9)", "(R3..R6)", "(W1 to W6)",
+"by rule U4".  It counts for the function, table or declaration that it stands in or in front of;
+in the comment that opens a file, for the file.  In a test the name counts too:
+Test(responder, r5_duplicate_atomic) cites R5.
+
+The numbers of caches and the like (L1, L2, L3) count as rules only in parentheses or after
+"rule", and so does any citation of a rule L.
+"""
+import os
+import re
+import sys
+
+# Rules of parts that do not exist yet.  Delete a line when its part lands: from then on the
+# check wants code and a test for it.
+NOT_YET = {
+    'U2': 'communication management',
+    'U3': 'XRC beyond the wire format',
+    'C1': 'communication management',
+    'C2': 'communication management',
+    'E2': 'congestion control',
+    'S1': 'SMC-R',
+    'S2': 'SMC-R',
+    'S3': 'SMC-R',
+    'S4': 'SMC-R',
+    'S5': 'SMC-R',
+}
+# Partly there: what is missing.
+PARTLY = {
+    'E1': 'CNPs are consumed and counted; none are sent yet',
+}
+
+CODE_DIRS = ('lib', 'app', 'drivers')
+TEST_DIRS = ('test',)
+SUFFIXES = ('.c', '.h', '.def', '.py')
+OUTPUT = os.path.join('doc', 'conformance.rst')
+
+RULE_LINE = re.compile(r'^\*\*([WPQRUCESL]\d+)\b\s*([^*]*)\*\*\s*(.*)$')
+# The L rules are facts about peers: cited where they matter, not required.
+OPTIONAL = 'L'
+LANGUAGES = ('C11', 'C17', 'C99')
+# Says what a rule is about and implements none: alone it makes no rule covered.
+NO_PROOF = os.path.join('lib', 'base', 'karst_drop.def')
+COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+PY_COMMENT = re.compile(r'#[^\n]*|""".*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
+NUMBER = r'[WPQRUCESL]\d{1,2}'
+CITE = re.compile(rf'\b({NUMBER})\b(?:\s*(?:\.\.|-|to)\s*({NUMBER})\b)?')
+TEST_NAME = re.compile(r'^(?:Test\(|ParameterizedTest\(.*,)\s*(\w+),\s*(\w+)\s*[,)]',
+                       re.MULTILINE)
+NAME_CITE = re.compile(r'(?<![a-z0-9])([wpqruces]\d{1,2})(?![a-z0-9])')
+DEFINED = re.compile(r'^(?:static_assert\()?(\w+)\(')
+TYPE = re.compile(r'^(?:struct|enum|union)\s+(\w+)\s*\{')
+MACRO = re.compile(r'^#define\s+(\w+)')
+VARIABLE = re.compile(r'^(?:static\s+)?(?:const\s+)?[\w\s*]*?(\w+)(?:\[[^]]*\])*\s*=')
+TABLE_ROW = re.compile(r'^KARST_\w+\((\w+)')
+PYTHON_DEF = re.compile(r'^(?:def|class)\s+(\w+)')
+
+
+def read(path):
+    with open(path, encoding='utf-8', errors='replace') as f:
+        return f.read()
+
+
+def read_rules(root):
+    """{number: title}, in the order of the document."""
+    rules = {}
+    for line in read(os.path.join(root, 'doc', 'protocol.rst')).splitlines():
+        match = RULE_LINE.match(line)
+        if match:
+            number, title, rest = match.groups()
+            rules[number] = (title.strip(' .,:') or first_words(rest))
+    return rules
+
+
+def first_words(text, most=60):
+    text = re.split(r'[:.;](?:\s|$)', text, maxsplit=1)[0]
+    if len(text) > most:
+        text = text[:most].rsplit(' ', 1)[0] + ' ...'
+    return text
+
+
+def expand(first, last):
+    """W1, W6 -> W1..W6; numbers of two letters are no range."""
+    if not last:
+        return [first]
+    if first[0] != last[0]:
+        return [first, last]
+    return [first[0] + str(n) for n in range(int(first[1:]), int(last[1:]) + 1)]
+
+
+def in_parentheses(text, at):
+    return text.rfind('(', 0, at) > text.rfind(')', 0, at)
+
+
+def citations(comment):
+    """(offset, rule) of each rule that a comment or string cites."""
+    for match in CITE.finditer(comment):
+        before = comment[max(0, match.start() - 8):match.start()]
+        if match.group(1)[0] == OPTIONAL and not (
+                in_parentheses(comment, match.start()) or re.search(r'rules?\s+$', before)):
+            continue
+        for rule in expand(match.group(1), match.group(2)):
+            if rule not in LANGUAGES:
+                yield match.start(), rule
+
+
+class Source:
+    """A file whose lines are known to belong to a function, a type, a table row or the file."""
+
+    def __init__(self, path, text):
+        self.path = path
+        self.text = text
+        lines = text.splitlines()
+        self.owner = self.python_owners(lines) if path.endswith('.py') else self.c_owners(lines)
+
+    @staticmethod
+    def python_owners(lines):
+        owners, current = [], None
+        for line in lines:
+            match = PYTHON_DEF.match(line)
+            if match:
+                current = match.group(1)
+            elif line and not line[0].isspace() and line[0] not in '#)]}':
+                current = None
+            owners.append(current)
+        return owners
+
+    @staticmethod
+    def defines(line):
+        """The name that a line at the left margin introduces, if any."""
+        for pattern in (TABLE_ROW, TYPE, MACRO):
+            match = pattern.match(line)
+            if match:
+                return match.group(1)
+        match = DEFINED.match(line)
+        if match and match.group(1) in ('Test', 'ParameterizedTest', 'TheoryDataPoints'):
+            return None
+        if match:
+            return match.group(1)
+        match = re.match(r'^[\w][\w\s*]*?\b(\w+)\(', line)
+        if match:
+            return match.group(1)
+        match = VARIABLE.match(line)
+        return match.group(1) if match else None
+
+    @classmethod
+    def c_owners(cls, lines):
+        """A definition owns its lines, and the comment right in front of it."""
+        owners = [None] * len(lines)
+        number = 0
+        while number < len(lines):
+            line = lines[number]
+            name = None if not line or line[0].isspace() or line[0] in '/*{}' else (
+                cls.test_name(line) or cls.defines(line))
+            if name is None:
+                number += 1
+                continue
+            end = cls.end_of(lines, number)
+            for i in range(cls.start_of(lines, number), end + 1):
+                owners[i] = name
+            number = end + 1
+        return owners
+
+    @staticmethod
+    def test_name(line):
+        match = TEST_NAME.match(line)
+        return match.group(2) if match else None
+
+    @staticmethod
+    def start_of(lines, number):
+        """Up over the return type and the comment that stands right in front."""
+        start = number
+        while start > 0 and re.match(r'^[\w][\w\s*]*$', lines[start - 1]):
+            start -= 1
+        if start > 0 and lines[start - 1].rstrip().endswith('*/'):
+            at = start - 1
+            while at > 0 and '/*' not in lines[at]:
+                at -= 1
+            if at > 0 and 'SPDX' not in lines[at]:
+                start = at
+        return start
+
+    @staticmethod
+    def end_of(lines, number):
+        """The closing brace at the margin, or the line that ends a declaration or macro."""
+        if lines[number].startswith('#'):
+            while lines[number].endswith('\\') and number + 1 < len(lines):
+                number += 1
+            return number
+        for at in range(number, len(lines)):
+            line = lines[at]
+            if at > number and line.startswith('}'):
+                return at
+            if '{' not in ''.join(lines[number:at + 1]) and line.rstrip().endswith((';', ')')):
+                if line.rstrip().endswith(';') or not (
+                        at + 1 < len(lines) and lines[at + 1].startswith('{')):
+                    return at
+            if at == number and '{' in line and line.count('{') == line.count('}'):
+                return at
+        return len(lines) - 1
+
+    def cited(self):
+        """(rule, owner or None) of each citation."""
+        pattern = PY_COMMENT if self.path.endswith('.py') else COMMENT
+        for comment in pattern.finditer(self.text):
+            for offset, rule in citations(comment.group(0)):
+                yield rule, self.owner_at(comment.start() + offset)
+        for match in TEST_NAME.finditer(self.text):
+            for rule in NAME_CITE.findall(' '.join(match.groups()).replace('_', ' ').lower()):
+                yield rule.upper(), self.owner_at(match.start(2))
+
+    def owner_at(self, offset):
+        line = self.text.count('\n', 0, offset)
+        return self.owner[line] if line < len(self.owner) else None
+
+
+def sources(root, tops):
+    for top in tops:
+        for folder, dirs, names in os.walk(os.path.join(root, top)):
+            dirs[:] = sorted(d for d in dirs if d not in ('corpus', 'layering', '__pycache__'))
+            for name in sorted(names):
+                if name.endswith(SUFFIXES):
+                    path = os.path.join(folder, name)
+                    yield Source(os.path.relpath(path, root), read(path))
+
+
+def collect(root, tops):
+    """{rule: {file: [names]}} and the citations of unknown rules."""
+    found = {}
+    for source in sources(root, tops):
+        for rule, owner in source.cited():
+            names = found.setdefault(rule, {}).setdefault(source.path, [])
+            if owner and owner not in names:
+                names.append(owner)
+    return found
+
+
+def covered(found):
+    return any(path != NO_PROOF for path in found or ())
+
+
+def status(rule, code, test):
+    if rule in NOT_YET:
+        return 'not yet: ' + NOT_YET[rule]
+    if rule[0] == OPTIONAL:
+        return 'observed'
+    if covered(code) and test:
+        return PARTLY.get(rule, 'implemented')
+    return 'no test' if covered(code) else 'no code'
+
+
+def places(found, most_names=6):
+    """Files with the functions in them, for a cell of the table."""
+    lines = []
+    for path, names in sorted(found.items()):
+        shown = ', '.join(f'``{name}``' for name in names[:most_names])
+        if len(names) > most_names:
+            shown += f' and {len(names) - most_names} more'
+        lines.append(f'| {path}' + (f': {shown}' if shown else ''))
+    return lines or ['']
+
+
+def cell(first, lines):
+    """A cell of a list-table; @first is its bullet."""
+    out = []
+    for number, line in enumerate(lines):
+        out.append((first if number == 0 else '       ') + line)
+    return [line.rstrip() for line in out]
+
+
+def render(rules, code, test):
+    out = [
+        '.. SPDX-License-Identifier: BSD-3-Clause',
+        '.. Written by usertools/conformance.py --write; do not edit.',
+        '',
+        '===========================================',
+        'Conformance: rules, where they are, what tests them',
+        '===========================================',
+        '',
+        'Each numbered rule of protocol.rst with the code that implements it and the tests that',
+        'check it, found by what comments, drop reasons and test names cite.  Rules marked "not',
+        'yet" belong to parts that do not exist; rules L are facts about Linux peers, cited where',
+        'they matter.',
+        '',
+    ]
+    bar = '=' * len(out[4])
+    out[3] = out[5] = bar
+    groups = {}
+    for rule in rules:
+        groups.setdefault(rule[0], []).append(rule)
+    for group in groups.values():
+        out += ['.. list-table::', '   :header-rows: 1', '   :widths: 8 24 16 26 26', '',
+                '   * - rule', '     - about', '     - status', '     - code', '     - tests']
+        for rule in group:
+            out += cell('   * - ', [rule])
+            out += cell('     - ', [rules[rule]])
+            out += cell('     - ', [status(rule, code.get(rule), test.get(rule))])
+            out += cell('     - ', places(code.get(rule, {})))
+            out += cell('     - ', places(test.get(rule, {})))
+        out.append('')
+    return '\n'.join(out)
+
+
+def check(root, rules, code, test, text):
+    """TAP: whether the table is current, complete and true."""
+    results = []
+    path = os.path.join(root, OUTPUT)
+    current = os.path.exists(path) and read(path) == text
+    results.append((f'{OUTPUT} is current', [] if current else
+                    ['run usertools/conformance.py --write and commit the result']))
+    unknown = [f'{rule}: cited by {path}' for found in (code, test) for rule in sorted(found)
+               if rule not in rules for path in found[rule]]
+    results.append(('every citation names a rule', unknown))
+    early = [f'{rule} is marked "not yet" but has code and a test: delete it from NOT_YET'
+             for rule in NOT_YET if covered(code.get(rule)) and test.get(rule)]
+    results.append(('what is marked "not yet" is not there', early))
+    for letter in 'WPQRUE':
+        wanted = [r for r in rules if r[0] == letter and r not in NOT_YET]
+        bad = [f'{rule}: {status(rule, code.get(rule), test.get(rule))}' for rule in wanted
+               if not (covered(code.get(rule)) and test.get(rule))]
+        results.append((f'rules {letter} have code and a test', bad))
+    print(f'1..{len(results)}')
+    for number, (name, problems) in enumerate(results, 1):
+        print(f'{"not ok" if problems else "ok"} {number} - {name}')
+        for problem in problems:
+            print(f'# {problem}')
+    return 1 if any(problems for _, problems in results) else 0
+
+
+def main(argv):
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    if len(argv) > 2 or argv[1:] not in ([], ['--write'], ['--check']):
+        print(__doc__, file=sys.stderr)
+        return 2
+    rules = read_rules(root)
+    code, test = collect(root, CODE_DIRS), collect(root, TEST_DIRS)
+    text = render(rules, code, test)
+    if argv[1:] == ['--check']:
+        return check(root, rules, code, test, text)
+    if argv[1:] == ['--write']:
+        with open(os.path.join(root, OUTPUT), 'w', encoding='utf-8') as f:
+            f.write(text)
+        return 0
+    print(text, end='')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

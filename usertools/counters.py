@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""doc/counters.rst, from the tables in lib/base that the code is generated from too.
+
+  counters.py           prints the document
+  counters.py --write   writes it to doc/counters.rst
+  counters.py --check   TAP: the file is current
+"""
+import os
+import re
+import sys
+
+OUTPUT = os.path.join('doc', 'counters.rst')
+ROW = re.compile(r'^(KARST_COUNTER|KARST_DROP_REASON)\((\w+),\s*"([^"]*)",\s*"([^"]*)"\)$')
+SECTION = re.compile(r'^/\* (lib/\w+)(?::\s*(.*))? \*/$')
+
+HEAD = """.. SPDX-License-Identifier: BSD-3-Clause
+.. Written by usertools/counters.py --write; do not edit.
+
+=========================
+Counters and drop reasons
+=========================
+
+Every lcore keeps one set of these; it alone writes them, and readers add the sets up.  The tables
+lib/base/karst_counter.def and lib/base/karst_drop.def generate the enums, the names and this
+page.
+
+Counters
+========
+
+Names follow the hw_counters of Linux RDMA devices where there is one for the same thing.
+"""
+
+DROPS = """
+Drop reasons
+============
+
+A frame that is not delivered, or not acted on, is counted under exactly one reason.  Rules in
+parentheses are those of protocol.rst.
+"""
+
+
+def table(rows):
+    out = ['', '.. list-table::', '   :header-rows: 1', '   :widths: 30 70', '',
+           '   * - name', '     - meaning']
+    for name, meaning in rows:
+        out += [f'   * - ``{name}``', f'     - {meaning}']
+    return out
+
+
+def rows_of(root, name):
+    """[(section or None, [(name, meaning)])] of a .def file, in its order."""
+    sections = [(None, [])]
+    with open(os.path.join(root, 'lib', 'base', name), encoding='utf-8') as f:
+        for line in f:
+            line = line.rstrip('\n')
+            section = SECTION.match(line)
+            row = ROW.match(line)
+            if section:
+                title = section.group(1)
+                if section.group(2):
+                    title += ': ' + section.group(2)
+                sections.append((title, []))
+            elif row:
+                if row.group(2) != 'NONE':
+                    sections[-1][1].append(row.group(3, 4))
+            elif line.startswith('KARST_'):
+                raise SystemExit(f'counters.py: lib/base/{name}: cannot read: {line}')
+    return [(title, rows) for title, rows in sections if rows]
+
+
+def render(root):
+    out = [HEAD.rstrip('\n')]
+    for _, rows in rows_of(root, 'karst_counter.def'):
+        out += table(rows)
+    out.append(DROPS.rstrip('\n'))
+    for title, rows in rows_of(root, 'karst_drop.def'):
+        if title:
+            out += ['', title, '-' * len(title)]
+        out += table(rows)
+    return '\n'.join(out) + '\n'
+
+
+def main(argv):
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    path = os.path.join(root, OUTPUT)
+    if argv[1:] == []:
+        print(render(root), end='')
+    elif argv[1:] == ['--write']:
+        with open(path, 'w', encoding='utf-8') as f:
+            f.write(render(root))
+    elif argv[1:] == ['--check']:
+        good = False
+        if os.path.exists(path):
+            with open(path, encoding='utf-8') as f:
+                good = f.read() == render(root)
+        print('1..1')
+        print(f'{"ok" if good else "not ok"} 1 - {OUTPUT} is current')
+        if not good:
+            print('# run usertools/counters.py --write and commit the result')
+            return 1
+    else:
+        print(__doc__, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

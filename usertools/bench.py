@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""The figures that karst is meant to reach, measured on this machine, beside their goals.
+
+Each figure is a ratio of two things measured in one run, or close to each other, so that a noisy
+machine matters little; the commands are printed, so that each can be repeated by hand.  Nothing
+here is a test: a figure that is missed is marked, and the exit status says only whether all could
+be measured.
+"""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+
+BULK = '--size 64K --mtu 4096 --working-set 64M'
+LOSSES = [f'1/{1 << shift}' for shift in range(14, 5, -1)]
+
+
+class Bench:
+    """Runs karst-perf and collects rows of the table."""
+
+    def __init__(self, perf, seconds, runs):
+        self.perf = perf
+        self.seconds = seconds
+        self.runs = runs
+        self.rows = []
+        self.failed = 0
+        self.began = time.monotonic()
+
+    def run(self, args, timed=True):
+        """JSON objects of one command; [] if it failed."""
+        words = args.split() + ['--json']
+        if timed:
+            words += ['--duration', str(self.seconds)]
+        print(f'[{time.monotonic() - self.began:5.0f} s] karst-perf {" ".join(words)}',
+              file=sys.stderr, flush=True)
+        run = subprocess.run([self.perf, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, check=False)
+        if run.returncode != 0:
+            print(f'karst-perf: exit status {run.returncode}: {run.stderr[-600:]}',
+                  file=sys.stderr)
+            self.failed += 1
+            return []
+        return [json.loads(line) for line in run.stdout.splitlines() if line.startswith('{')]
+
+    def median(self, args, value):
+        """The median run of a command with one measurement, by @value of it; None if it failed."""
+        found = [got[0] for got in (self.run(args) for _ in range(self.runs)) if got]
+        found.sort(key=value)
+        return found[len(found) // 2] if found else None
+
+    def row(self, what, figure, goal, unit='', at_most=False, stretch=None, note=''):
+        """One line: @figure measured, @goal to reach."""
+        if figure is None:
+            self.rows.append((what, 'not measured', '', 'FAIL', note))
+            return
+        met = figure <= goal if at_most else figure >= goal
+        wanted = ('<= ' if at_most else '>= ') + f'{goal:g}{unit}'
+        if stretch is not None:
+            wanted += f' ({stretch:g})'
+        self.rows.append((what, f'{figure:.2f}{unit}', wanted, 'yes' if met else 'NO', note))
+
+    def info(self, what, figure, note=''):
+        self.rows.append((what, figure, '', '', note))
+
+    def show(self):
+        widths = [max(len(row[i]) for row in self.rows) for i in range(4)]
+        print(f'{"figure":{widths[0]}}  {"measured":>{widths[1]}}  {"goal":{widths[2]}}  met')
+        for what, figure, goal, met, note in self.rows:
+            print(f'{what:{widths[0]}}  {figure:>{widths[1]}}  {goal:{widths[2]}}  {met:4} {note}'
+                  .rstrip())
+
+
+def ratio(a, b):
+    return a / b if a is not None and b else None
+
+
+def get(run, key):
+    return run[key] if run else None
+
+
+def bulk(bench):
+    """Throughput of large messages against memcpy and a bare ring."""
+    write = bench.median(f'--op write {BULK}', lambda r: r['memcpy_ratio'])
+    bench.row('64 KiB WRITE, 1 lcore: share of memcpy', get(write, 'memcpy_ratio'), 0.5,
+              stretch=0.65, note=gbps(write))
+    for op in ('read', 'send'):
+        other = bench.median(f'--op {op} {BULK}', lambda r: r['memcpy_ratio'])
+        bench.row(f'64 KiB {op.upper()}: share of WRITE',
+                  ratio(get(other, 'memcpy_ratio'), get(write, 'memcpy_ratio')), 0.9,
+                  note=gbps(other))
+
+    def slower(r):
+        return r['gbps'] / min(r['memcpy_gbps'], r['ring_copy_gbps'])
+
+    two = bench.median(f'--op write {BULK} --lcores 2', slower)
+    bench.row('64 KiB WRITE, 2 lcores: share of memcpy or ring copy', slower(two) if two else None,
+              0.8, stretch=0.95, note=gbps(two))
+
+
+def gbps(run):
+    if not run:
+        return ''
+    ring = f', ring copy {run["ring_copy_gbps"]:.0f}' if run.get('ring_copy_gbps') else ''
+    return f'{run["gbps"]:.1f} Gb/s of memcpy {run["memcpy_gbps"]:.0f}{ring}'
+
+
+def small(bench):
+    """Message rate and latency."""
+    one = bench.median('--op write --size 64', lambda r: r['mops'])
+    two = bench.median('--op write --size 64 --lcores 2', lambda r: r['mops'])
+    bench.row('64 B WRITE, 1 lcore', get(one, 'mops'), 4, unit=' M/s', stretch=7,
+              note=f'{one["cycles_per_message"]:.0f} cycles a message' if one else '')
+    bench.row('64 B WRITE, 2 lcores: times 1 lcore', ratio(get(two, 'mops'), get(one, 'mops')),
+              1.6, note=f'{two["mops"]:.2f} M/s' if two else '')
+    ping = bench.median('--op write --size 64 --lcores 2 --lat',
+                        lambda r: r['latency_ns']['p50'] / r['ring_rtt_ns'])
+    bench.row('64 B ping-pong, 2 lcores: p50 in ring round trips',
+              ratio(ping['latency_ns']['p50'], ping['ring_rtt_ns']) if ping else None, 4,
+              at_most=True,
+              note=f'{ping["latency_ns"]["p50"]:.0f} ns of {ping["ring_rtt_ns"]:.0f}'
+              if ping else '')
+    many = bench.median('--op write --size 64 --qps 100000', lambda r: r['mops'])
+    bench.row('100,000 QPs in turn: share of 1 QP', ratio(get(many, 'mops'), get(one, 'mops')),
+              0.5, note=f'{many["mops"]:.2f} M/s' if many else '')
+
+
+def loss(bench):
+    """Goodput with packets lost, every byte verified."""
+    for op in ('write', 'send', 'read'):
+        run = bench.run(f'--op {op} --size 64K --mtu 4096 --depth 64 --loss 0.01 --verify')
+        bad = sum(r['verify_errors'] + r['errors'] for r in run) if run else None
+        bench.row(f'64 KiB {op.upper()}, 1% loss: wrong bytes and errors', bad, 0, at_most=True,
+                  note=f'{run[0]["gbps"]:.1f} Gb/s, {run[0]["retransmits"]} packets sent again'
+                  if run else '')
+    for part in LOSSES:
+        run = bench.run(f'--op write --size 64K --mtu 4096 --depth 64 --verify '
+                        f'--loss {1 / int(part[2:]):.8f}')
+        if run:
+            bench.info(f'64 KiB WRITE, loss {part}, verified', f'{run[0]["gbps"]:.1f} Gb/s',
+                       f'{run[0]["retransmits"]} packets sent again')
+
+
+def fastest(rows, size, where, match):
+    """ns of the fastest implementation that @match accepts."""
+    found = [r['ns'] for r in rows if r['bytes'] == size and r['set'] == where
+             and match(r['impl'])]
+    return min(found) if found else None
+
+
+def crc(bench):
+    """The CRC kernels against the libraries."""
+    rows = bench.run('crc', timed=False)
+    if not rows:
+        bench.row('CRC', None, 0)
+        return
+
+    def ours(name):
+        return name.startswith('karst-') and not name.endswith('+copy')
+
+    def theirs(name):
+        return not name.startswith('karst-') and '+' not in name and name != 'memcpy'
+
+    def fused(name):
+        return name.startswith('karst-') and name.endswith('+copy')
+
+    sizes = sorted({r['bytes'] for r in rows})
+    for where in dict.fromkeys(r['set'] for r in rows):
+        worst = max((fastest(rows, size, where, ours) / fastest(rows, size, where, theirs), size)
+                    for size in sizes)
+        bench.row(f'CRC, {where}: time against the best other, worst size', worst[0], 1,
+                  at_most=True, note=f'at {worst[1]} bytes')
+
+    def isal(size):
+        return fastest(rows, size, 'cache', lambda name: name == 'isal')
+
+    bench.row('CRC of 4 KiB in cache: times as fast as ISA-L',
+              ratio(isal(4096), fastest(rows, 4096, 'cache', ours)), 1.25)
+    bench.row('CRC of 64 B in cache: time against ISA-L',
+              ratio(fastest(rows, 64, 'cache', ours), isal(64)), 0.5, at_most=True)
+    for size in sizes:
+        bench.row(f'copy and CRC of {size} B over 512 MiB: time against memcpy',
+                  ratio(fastest(rows, size, '512M', fused),
+                        fastest(rows, size, '512M', lambda name: name == 'memcpy')),
+                  1.1, at_most=True)
+
+
+def machine():
+    """What was measured on."""
+    with open('/proc/cpuinfo', encoding='utf-8') as f:
+        names = [line.split(':', 1)[1].strip() for line in f if line.startswith('model name')]
+    return f'{names[0] if names else os.uname().machine}, {os.cpu_count()} CPUs'
+
+
+def main():
+    parser = argparse.ArgumentParser(description='Measures the figures of karst.')
+    parser.add_argument('--seconds', type=float, default=5, help='of each measurement')
+    parser.add_argument('--runs', type=int, default=3, help='of each command, median counts')
+    parser.add_argument('--only', choices=['bulk', 'small', 'loss', 'crc'],
+                        help='some of the figures')
+    parser.add_argument('perf', help='the karst-perf to run')
+    args = parser.parse_args()
+    if not os.access(args.perf, os.X_OK):
+        parser.error(f'{args.perf}: not a program')
+    bench = Bench(args.perf, args.seconds, args.runs)
+    for part in (bulk, small, loss, crc):
+        if args.only in (None, part.__name__):
+            part(bench)
+    print(f'\n{machine()}; load {os.getloadavg()[0]:.1f}; {args.seconds:g} s each, '
+          f'median of {args.runs}\n')
+    bench.show()
+    return 1 if bench.failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -16,7 +16,7 @@ sink_frame_begin(struct sink *s, uint64_t number, uint64_t time_ns)
 {
 	if (s->json) {
 		s->frame = json_pack(
-			"{s:I, s:f}", "frame", (json_int_t)number, "time", (double)time_ns / 1e9);
+			"{s:I, s:I}", "frame", (json_int_t)number, "time_ns", (json_int_t)time_ns);
 		s->group = s->frame;
 	} else {
 		fprintf(s->out, "%6" PRIu64 " %" PRIu64 ".%09" PRIu64, number, time_ns / 1000000000,

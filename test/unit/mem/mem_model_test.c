@@ -32,7 +32,7 @@ struct model {
 	struct obj obj[SLOTS];
 	unsigned int pd_refs[PDS + 1];
 	uint32_t past[HISTORY];
-	unsigned int past_count, ok;
+	unsigned int past_count, ok, bound[2];
 	uint64_t rng;
 };
 
@@ -76,6 +76,22 @@ any_key(struct model *t)
 				 : t->past[rnd(t, karst_min_u32(HISTORY, t->past_count + 1))];
 
 	return rnd(t, 16) == 0 ? key ^ (1u << rnd(t, 8)) : key;
+}
+
+/* The same, with a preference for an object of @type or of a higher one, in @pd if not 0. */
+static uint32_t
+key_of_type(struct model *t, enum karst_mem_type type, uint32_t pd)
+{
+	struct obj *o;
+	unsigned int i;
+
+	for (i = rnd(t, 40); i > 0; i--) {
+		o = &t->obj[rnd(t, SLOTS)];
+		if (o->type >= type && (type != KARST_MEM_MR || o->type == KARST_MEM_MR) &&
+			(pd == 0 || o->pd == pd))
+			return o->key;
+	}
+	return any_key(t);
 }
 
 static bool
@@ -143,7 +159,7 @@ op_reg(struct model *t)
 		.pd = rnd(t, PDS + 2),
 		.va = rnd(t, 1000) == 0 ? UINT64_MAX - rnd(t, SPACE) : rnd(t, SPACE),
 		.host = rnd(t, SPACE),
-		.access = rnd(t, 64) | rnd(t, 2)};
+		.access = rnd(t, 64) | (rnd(t, 2) ? 17 : 0)};
 	struct obj *o = find_free(t);
 	int want = 0, rc;
 
@@ -310,10 +326,14 @@ op_bind(struct model *t)
 		.va = rnd(t, SPACE),
 		.len = rnd(t, 16),
 		.access = rnd(t, 16) == 0 ? rnd(t, 64) : 2u << rnd(t, 3)};
-	struct obj *w = find(t, b.mw_key), *mr = find(t, b.mr_key);
+	struct obj *w = find(t, b.mw_key), *mr;
 	uint32_t key = 0;
 	int want, rc;
 
+	b.mr_key = key_of_type(t, KARST_MEM_MR, w != NULL ? w->pd : 0);
+	mr = find(t, b.mr_key);
+	if (mr != NULL && rnd(t, 4) != 0)
+		b.va = mr->va + rnd(t, (uint32_t)mr->len + 1);
 	b.new_key = (b.mw_key & ~0xffu) + rnd(t, rnd(t, 8) == 0 ? 512 : 256);
 	if (w != NULL && rnd(t, 8) != 0)
 		b.pd = w->pd;
@@ -326,6 +346,7 @@ op_bind(struct model *t)
 		cr_assert(key != b.mw_key && (key ^ b.mw_key) >> 8 == 0);
 	else
 		cr_assert_eq(key, b.new_key);
+	t->bound[w->type == KARST_MEM_MW2] += b.len != 0;
 	w->key = key;
 	w->usable = b.len != 0;
 	w->qpn = b.qpn;
@@ -340,10 +361,12 @@ op_bind(struct model *t)
 static void
 op_invalidate(struct model *t)
 {
-	uint32_t key = any_key(t), pd = rnd(t, PDS) + 1, qpn = rnd(t, QPS);
+	uint32_t key = key_of_type(t, KARST_MEM_MW1, 0), pd = rnd(t, PDS) + 1, qpn = rnd(t, QPS);
 	struct obj *o = find(t, key);
 	bool remote = rnd(t, 2), may = false;
 
+	if (o != NULL && rnd(t, 4) != 0)
+		pd = o->pd;
 	if (o != NULL && o->usable && o->pd == pd) {
 		if (o->type == KARST_MEM_MW2)
 			may = o->qpn == qpn;
@@ -413,9 +436,11 @@ ParameterizedTest(uint64_t *seed, mem_model, random)
 	t->rng = *seed;
 	for (i = 0; i < PDS; i++)
 		bed_pd(t->m);
-	for (i = 0; i < 40000; i++)
+	for (i = 0; i < 60000; i++)
 		step(t);
-	cr_assert_gt(t->ok, 1000, "%u accesses succeeded", t->ok);
+	cr_assert_gt(t->ok, 10000, "%u accesses succeeded", t->ok);
+	cr_assert(t->bound[0] > 500 && t->bound[1] > 100, "%u and %u windows bound", t->bound[0],
+		t->bound[1]);
 	bed_close(t->m);
 	free(t);
 }

@@ -14,6 +14,8 @@
  * its key is withdrawn.  Lcores that found the key before may go on until their quiescent
  * point; that is why attributes change and slots are freed in a second step.
  */
+#include "karst_mem.h"
+
 #include <errno.h>
 
 #include "mem_priv.h"

@@ -3,7 +3,8 @@
 # Copyright (c) 2026 The karst authors
 """Counts what test runs said.
 
-  test-summary.py meson BUILD LOGBASE   "PASSED FAILED SKIPPED" of one run of meson test
+  test-summary.py meson BUILD LOGBASE   "PASSED FAILED SKIPPED" of one run of meson test; what
+                                        failed is explained on stderr
   test-summary.py tap FILE              the same of one TAP stream
   test-summary.py total FILE            FILE has "NAME... PASSED FAILED SKIPPED SECONDS" lines:
                                         prints the sum as the line that ends karst-setup test;
@@ -21,6 +22,7 @@ import sys
 
 POINT = re.compile(r'^(not )?ok\b(?:\s+(\d+))?(.*)$')
 PLAN = re.compile(r'^1\.\.(\d+)(?:\s*#\s*(skip)\b.*)?$', re.IGNORECASE)
+MOST_LINES = 80
 DIRECTIVE = re.compile(r'#\s*(skip|todo)', re.IGNORECASE)
 
 
@@ -77,6 +79,28 @@ def count_meson_test(result, text, is_tap):
     return [1, 0, 0] if good else [0, 1, 0]
 
 
+def show_failure(name, run, counts):
+    """What a failed test said: its bad points with their comments, or the end of its output."""
+    text = (run.get('stdout') or '').splitlines()
+    print(f'--- {name}: {run["result"]}, exit status {run["returncode"]}, '
+          f'{counts[1]} failed', file=sys.stderr)
+    shown = []
+    bad = False
+    for line in text:
+        point = POINT.match(line)
+        if point:
+            bad = bool(point.group(1)) and not DIRECTIVE.search(point.group(3))
+        elif not line.lstrip().startswith('#'):
+            continue
+        if bad:
+            shown.append(line)
+    if not shown:
+        shown = text[-MOST_LINES:]
+    for line in shown[:MOST_LINES] + (run.get('stderr') or '').splitlines()[-MOST_LINES:]:
+        if line and not line.startswith('(test program'):
+            print(f'    {line}', file=sys.stderr)
+
+
 def count_meson(build, logbase):
     """The run of meson test in BUILD that logged to LOGBASE."""
     with open(os.path.join(build, 'meson-info', 'intro-tests.json'), encoding='utf-8') as f:
@@ -88,6 +112,8 @@ def count_meson(build, logbase):
             run = json.loads(line)
             name = run['name'].split(' / ', 1)[-1]
             counts = count_meson_test(run['result'], run.get('stdout') or '', name in tap_names)
+            if counts[1]:
+                show_failure(run['name'], run, counts)
             total = [a + b for a, b in zip(total, counts)]
     return total
 

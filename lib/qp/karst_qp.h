@@ -46,7 +46,7 @@ struct karst_path {
 	uint8_t dst_mac[6];
 	uint8_t src_ip[16]; /* IPv4: in the last four bytes, as ::ffff:a.b.c.d */
 	uint8_t dst_ip[16];
-	bool ip6;        /* false: IPv4 */
+	bool ip6; /* false: IPv4 */
 	bool has_vlan;
 	uint16_t vlan_tci;
 	uint8_t port;      /* engine port that packets leave through */
@@ -101,13 +101,14 @@ struct karst_core_ops {
 };
 
 struct karst_core_config {
-	uint32_t lcore;      /* index of this core, 0.. */
-	uint32_t lcore_bits; /* low bits of a QPN that name the core, 0..8 */
-	uint32_t max_qps;    /* QPs of this core, 1..2^(24-lcore_bits)-2 */
-	uint32_t ack_interval;   /* request packets between AckReqs, 0 = default 32 (Q2) */
-	uint32_t window_packets; /* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
-	bool migreq;         /* MigReq bit of packets sent (W2) */
-	uint64_t seed;       /* for QPN numbering */
+	uint32_t lcore;        /* index of this core, 0.. */
+	uint32_t lcore_bits;   /* low bits of a QPN that name the core, 0..8 */
+	uint32_t max_qps;      /* QPs of this core, 1..2^(24-lcore_bits)-3 */
+	uint32_t ack_interval; /* request packets between AckReqs, 0 = default 32 (Q2) */
+	uint32_t
+		window_packets; /* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
+	bool migreq;            /* MigReq bit of packets sent (W2) */
+	uint64_t seed;          /* for QPN numbering */
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
 	const struct karst_core_ops *ops;
@@ -116,8 +117,8 @@ struct karst_core_config {
 
 /** Zero fields of @cfg that have defaults get them.  0 if @cfg is impossible. */
 size_t karst_core_bytes(const struct karst_core_config *cfg);
-int karst_core_init(void *buf, const struct karst_core_config *cfg, uint64_t now_ns,
-	struct karst_core **core);
+int karst_core_init(
+	void *buf, const struct karst_core_config *cfg, uint64_t now_ns, struct karst_core **core);
 
 /* The part of the core that its driver may touch; the rest is in qp_priv.h. */
 struct karst_core {
@@ -205,8 +206,8 @@ struct karst_tx_burst {
  * exceed it), or there is nothing to send.
  * @return true if the QP has more to send now: put it back with karst_core_activate().
  */
-bool karst_qp_tx(struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b,
-	uint32_t max_bytes);
+bool karst_qp_tx(
+	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t max_bytes);
 
 /**
  * Delivers a packet whose ->qp is set (karst_core_lookup(pkt->dqpn)).  Drops are counted in
@@ -276,11 +277,11 @@ struct karst_qp_attr {
 	uint8_t en_sqd_async_notify;
 	uint8_t max_rd_atomic;
 	uint8_t max_dest_rd_atomic;
-	uint8_t min_rnr_timer; /* 0..31 (Q7) */
-	uint8_t port_num;      /* from 1 */
-	uint8_t timeout;       /* 0..31 (Q6) */
-	uint8_t retry_cnt;     /* 0..7 */
-	uint8_t rnr_retry;     /* 0..7, 7 = for ever */
+	uint8_t min_rnr_timer;  /* 0..31 (Q7) */
+	uint8_t port_num;       /* from 1 */
+	uint8_t timeout;        /* 0..31 (Q6) */
+	uint8_t retry_cnt;      /* 0..7 */
+	uint8_t rnr_retry;      /* 0..7, 7 = for ever */
 	struct karst_path path; /* KARST_QP_AV */
 };
 
@@ -298,10 +299,11 @@ struct karst_qp_init {
 	uint32_t max_recv_wr;  /* 0 with an SRQ */
 	uint32_t max_send_sge; /* 1..KARST_WQ_MAX_SGE */
 	uint32_t max_recv_sge;
-	uint32_t max_inline;   /* 0..KARST_WQ_MAX_INLINE */
+	uint32_t max_inline;         /* 0..KARST_WQ_MAX_INLINE */
 	uint32_t max_dest_rd_atomic; /* most that modify may set, 0..KARST_QP_MAX_RD_ATOMIC */
 	bool sq_sig_all;
-	bool credits; /* advertise end-to-end credits (Q9); otherwise "not limited" */
+	uint8_t ud_mtu; /* UD: largest payload, enum ibv_mtu; 0 = 4096 */
+	bool credits;   /* advertise end-to-end credits (Q9); otherwise "not limited" */
 	void *user;
 };
 
@@ -309,8 +311,8 @@ struct karst_qp_init {
 size_t karst_qp_bytes(const struct karst_qp_init *init);
 
 /** On the core's lcore.  The QP is in RESET and has a number.  -EINVAL, -ENOSPC: max_qps */
-int karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *init,
-	struct karst_qp **qp);
+int karst_qp_create(
+	struct karst_core *core, void *buf, const struct karst_qp_init *init, struct karst_qp **qp);
 
 /** On the core's lcore; from any state; discards everything, without completions. */
 void karst_qp_destroy(struct karst_core *core, struct karst_qp *qp);
@@ -361,8 +363,8 @@ void *karst_srq_user(const struct karst_srq *srq);
 size_t karst_ah_table_bytes(uint32_t max_ahs);
 int karst_ah_table_init(void *buf, uint32_t max_ahs, struct karst_ah_table **t);
 /** Control thread.  *ah: a number for work requests.  -ENOSPC, -EINVAL */
-int karst_ah_create(struct karst_ah_table *t, uint32_t pd, const struct karst_path *path,
-	uint32_t *ah);
+int karst_ah_create(
+	struct karst_ah_table *t, uint32_t pd, const struct karst_path *path, uint32_t *ah);
 /** Control thread.  The number fits nothing afterwards; an lcore that is using it at this
  *  moment finishes its packet.  -EINVAL */
 int karst_ah_destroy(struct karst_ah_table *t, uint32_t ah);

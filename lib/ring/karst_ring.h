@@ -68,10 +68,10 @@ struct karst_sge {
 /** A send work request as it stands in the ring: 64 bytes, longer with more SGEs or inline data. */
 struct karst_send_wqe {
 	uint64_t wr_id;
-	uint8_t opcode;  /* enum karst_wr_opcode */
-	uint8_t flags;   /* enum karst_send_flags */
-	uint16_t num;    /* SGEs; with KARST_SEND_INLINE: bytes of inline_data */
-	uint32_t imm; /* immediate data as a big-endian number, or the R_Key to invalidate */
+	uint8_t opcode; /* enum karst_wr_opcode */
+	uint8_t flags;  /* enum karst_send_flags */
+	uint16_t num;   /* SGEs; with KARST_SEND_INLINE: bytes of inline_data */
+	uint32_t imm;   /* immediate data as a big-endian number, or the R_Key to invalidate */
 	union {
 		struct {
 			uint64_t remote_addr;
@@ -129,8 +129,8 @@ struct karst_wq_shared {
 static_assert(sizeof(struct karst_wq_shared) == 128, "one line per writer");
 
 /* Limits of one queue; anything else is -EINVAL. */
-#define KARST_WQ_MAX_SLOTS 65536u
-#define KARST_WQ_MAX_SGE 32u
+#define KARST_WQ_MAX_SLOTS  65536u
+#define KARST_WQ_MAX_SGE    32u
 #define KARST_WQ_MAX_INLINE 1024u
 
 /** Bytes of a slot for so many SGEs and inline bytes: a power of two, at least 64 (send) or 32 (receive). */
@@ -262,7 +262,7 @@ struct karst_cqe {
 	uint64_t wr_id;
 	uint32_t qpn;
 	uint32_t byte_len;
-	uint32_t imm; /* immediate data as a big-endian number, or the R_Key invalidated */
+	uint32_t imm;     /* immediate data as a big-endian number, or the R_Key invalidated */
 	uint32_t src_qpn; /* UD receives */
 	uint8_t status;   /* enum karst_wc_status */
 	uint8_t opcode;   /* enum karst_wc_opcode */
@@ -418,8 +418,8 @@ karst_bell_ring(struct karst_bell_shared *sh, uint32_t mask, uint32_t qpn)
 			continue;
 		}
 		/* relaxed: the ticket orders nothing, the cell's sequence does */
-		if (atomic_compare_exchange_weak_explicit(&sh->tail, &pos, pos + 1,
-			    memory_order_relaxed, memory_order_relaxed))
+		if (atomic_compare_exchange_weak_explicit(
+			    &sh->tail, &pos, pos + 1, memory_order_relaxed, memory_order_relaxed))
 			break;
 	}
 	c->qpn = qpn;

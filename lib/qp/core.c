@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The protocol core of one lcore: its queue pairs by number, the list of those that want to
+ * send, and its timers.
+ *
+ * A QPN is (slot << lcore_bits | lcore).  Slots are given out round robin from a random start,
+ * so that a number comes back late and packets of a dead connection rarely find a new one.
+ * Numbers 0 and 1 (SMI, GSI) and 0xffffff (multicast) are never given out.
+ */
+#include "qp_priv.h"
+
+#include <errno.h>
+
+#define DEFAULT_ACK_INTERVAL 32u
+#define DEFAULT_WINDOW       256u
+#define MAX_WINDOW           (1u << 22)
+
+const uint32_t karst_rnr_ns[32] = {655360000, 10000, 20000, 30000, 40000, 60000, 80000, 120000,
+	160000, 240000, 320000, 480000, 640000, 960000, 1280000, 1920000, 2560000, 3840000, 5120000,
+	7680000, 10240000, 15360000, 20480000, 30720000, 40960000, 61440000, 81920000, 122880000,
+	163840000, 245760000, 327680000, 491520000};
+
+const uint16_t karst_credits[31] = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256,
+	384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
+
+static bool
+config_ok(const struct karst_core_config *cfg)
+{
+	return cfg->lcore_bits <= 8 && cfg->lcore < 1u << cfg->lcore_bits && cfg->max_qps >= 1 &&
+		cfg->max_qps <= (1u << (24 - cfg->lcore_bits)) - 3 && cfg->mem != NULL &&
+		cfg->ops != NULL && cfg->window_packets <= MAX_WINDOW;
+}
+
+/* Slots of the QPN table: room for the numbers that are never given out. */
+static uint32_t
+table_slots(const struct karst_core_config *cfg)
+{
+	return cfg->max_qps + 3;
+}
+
+size_t
+karst_core_bytes(const struct karst_core_config *cfg)
+{
+	if (!config_ok(cfg))
+		return 0;
+	return sizeof(struct karst_core) + table_slots(cfg) * sizeof(struct karst_qp *);
+}
+
+int
+karst_core_init(
+	void *buf, const struct karst_core_config *cfg, uint64_t now_ns, struct karst_core **out)
+{
+	struct karst_core *core = buf;
+
+	if (!config_ok(cfg))
+		return -EINVAL;
+	memset(core, 0, karst_core_bytes(cfg));
+	core->now_ns = now_ns;
+	core->user = cfg->user;
+	core->mem = cfg->mem;
+	core->ahs = cfg->ahs;
+	core->ops = cfg->ops;
+	core->lcore = cfg->lcore;
+	core->lcore_bits = cfg->lcore_bits;
+	core->ack_interval = cfg->ack_interval != 0 ? cfg->ack_interval : DEFAULT_ACK_INTERVAL;
+	core->window_packets = cfg->window_packets != 0 ? cfg->window_packets : DEFAULT_WINDOW;
+	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
+	core->max_qps = table_slots(cfg);
+	core->next_slot = (uint32_t)(cfg->seed % core->max_qps);
+	core->qps = (struct karst_qp **)(core + 1);
+	core->active_tail = &core->active_head;
+	karst_wheel_init(&core->wheel, now_ns);
+	*out = core;
+	return 0;
+}
+
+void
+karst_core_activate(struct karst_core *core, struct karst_qp *qp)
+{
+	if (qp->flags & KARST_QPF_ACTIVE)
+		return;
+	qp->flags |= KARST_QPF_ACTIVE;
+	qp->next_active = NULL;
+	*core->active_tail = qp;
+	core->active_tail = &qp->next_active;
+}
+
+struct karst_qp *
+karst_core_next_active(struct karst_core *core)
+{
+	struct karst_qp *qp = core->active_head;
+
+	if (qp == NULL)
+		return NULL;
+	core->active_head = qp->next_active;
+	if (core->active_head == NULL)
+		core->active_tail = &core->active_head;
+	else
+		__builtin_prefetch(&core->active_head->req);
+	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
+	return qp;
+}
+
+void
+karst_core_doorbell(struct karst_core *core, uint32_t qpn)
+{
+	struct karst_qp *qp = karst_core_lookup(core, qpn);
+
+	if (qp == NULL || qp->state == KARST_QPS_RESET)
+		return;
+	qp->req.flags &= (uint8_t)~KARST_REQ_IDLE;
+	karst_wqe_busy(&qp->sq);
+	karst_core_activate(core, qp);
+}
+
+unsigned int
+karst_core_expire(struct karst_core *core, unsigned int budget)
+{
+	struct karst_timer *fired[32];
+	unsigned int i, n, done = 0;
+
+	while (done < budget) {
+		unsigned int want = budget - done < 32 ? budget - done : 32;
+
+		n = karst_wheel_advance(&core->wheel, core->now_ns, fired, want);
+		for (i = 0; i < n; i++) {
+			struct karst_qp *qp =
+				karst_container_of(fired[i], struct karst_qp, req.timer);
+
+			karst_requester_expire(core, qp);
+		}
+		done += n;
+		if (n < want)
+			break;
+	}
+	return done;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Completion queues.
+ *
+ * A CQ has one lane for each lcore, so each lane has one producer and one consumer and needs
+ * no lock; the completions of one QP all come from one lcore and stay in order.  Entries are
+ * written at once but published, and events raised, by karst_core_flush() after a batch: one
+ * store and one fence for many completions.
+ *
+ * A full lane is fatal for the CQ, as with hardware: the completion is lost, CQ_ERR is raised
+ * once, and every QP that completes into it afterwards goes into Error.
+ */
+#include "qp_priv.h"
+
+#include <errno.h>
+
+size_t
+karst_cq_object_bytes(const struct karst_cq_init *init)
+{
+	if (init->nlanes == 0 || init->nlanes > 256)
+		return 0;
+	return sizeof(struct karst_cq) + init->nlanes * sizeof(struct karst_cq_lane_state);
+}
+
+int
+karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_cq **out)
+{
+	struct karst_cq *cq = buf;
+	uint32_t i;
+
+	if (karst_cq_object_bytes(init) == 0 || init->shared == NULL ||
+		!karst_is_pow2(init->entries) || init->entries > KARST_CQ_MAX_ENTRIES)
+		return -EINVAL;
+	memset(cq, 0, karst_cq_object_bytes(init));
+	cq->sh = init->shared;
+	cq->user = init->user;
+	cq->nlanes = init->nlanes;
+	atomic_store_explicit(&cq->sh->armed, 0, memory_order_relaxed);
+	for (i = 0; i < cq->nlanes; i++) {
+		cq->lane[i].cq = cq;
+		karst_lane_init(
+			&cq->lane[i].ring, karst_cq_lane(cq->sh, init->entries, i), init->entries);
+	}
+	*out = cq;
+	return 0;
+}
+
+int
+karst_cq_destroy(struct karst_cq *cq)
+{
+	return atomic_load(&cq->users) != 0 ? -EBUSY : 0;
+}
+
+void *
+karst_cq_user(const struct karst_cq *cq)
+{
+	return cq->user;
+}
+
+bool
+karst_cq_overflown(const struct karst_cq *cq)
+{
+	return atomic_load_explicit(&cq->overflown, memory_order_relaxed) != 0;
+}
+
+static karst_noinline void
+overflow(struct karst_core *core, struct karst_cq *cq)
+{
+	karst_count(&core->counters, KARST_CTR_CQ_OVERFLOWS);
+	/* two lcores may find the queue full at once: one tells */
+	if (atomic_exchange(&cq->overflown, 1) == 0)
+		karst_event(core, KARST_EVENT_CQ_ERR, cq);
+}
+
+struct karst_cqe *
+karst_cq_push(struct karst_core *core, struct karst_cq *cq, bool solicited)
+{
+	struct karst_cq_lane_state *l = &cq->lane[core->lcore];
+
+	if (karst_unlikely(karst_cq_overflown(cq) || !karst_lane_room(&l->ring))) {
+		overflow(core, cq);
+		return NULL;
+	}
+	l->solicited |= solicited;
+	if (!l->dirty) {
+		l->dirty = true;
+		l->next_dirty = core->dirty;
+		core->dirty = l;
+	}
+	return karst_lane_next(&l->ring);
+}
+
+/* Raises the event if the program waits for what has just been published. */
+static void
+signal_lane(struct karst_core *core, struct karst_cq_lane_state *l)
+{
+	struct karst_cq *cq = l->cq;
+	uint32_t armed = atomic_load_explicit(&cq->sh->armed, memory_order_relaxed);
+
+	if (karst_likely(armed == 0))
+		return;
+	if (armed == KARST_CQ_ARM_SOLICITED && !l->solicited)
+		return;
+	/* another lcore may be signalling the same queue: whoever disarms it raises the event */
+	if (atomic_exchange(&cq->sh->armed, 0) == 0)
+		return;
+	karst_count(&core->counters, KARST_CTR_EVENTS);
+	core->ops->cq_event(core, cq);
+}
+
+void
+karst_core_flush(struct karst_core *core)
+{
+	struct karst_cq_lane_state *l, *next;
+
+	if (core->dirty == NULL)
+		return;
+	for (l = core->dirty; l != NULL; l = l->next_dirty)
+		karst_lane_publish(&l->ring);
+	/* Dekker with karst_cq_arm(): the tails before the armed words, one fence for all */
+	atomic_thread_fence(memory_order_seq_cst);
+	for (l = core->dirty, core->dirty = NULL; l != NULL; l = next) {
+		next = l->next_dirty;
+		l->dirty = false;
+		signal_lane(core, l);
+		l->solicited = false;
+	}
+}

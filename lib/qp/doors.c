@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Two of the three doors: a packet came in, work may go out.  Here packets are held against
+ * their queue pair before any state changes (W9), and split by transport and direction.
+ */
+#include "qp_priv.h"
+
+/* W9: low 15 bits equal, at least one side a full member. */
+static inline bool
+pkey_ok(uint16_t a, uint16_t b)
+{
+	return ((a ^ b) & 0x7fff) == 0 && ((a | b) & 0x8000) != 0;
+}
+
+/* W9: RC and UC packets come from the peer, to us. */
+static bool
+address_ok(const struct karst_qp *qp, const struct karst_pkt *pkt)
+{
+	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
+	uint64_t pair;
+
+	if (karst_unlikely(qp->ip6 != (pkt->flags & KARST_PKT_IP6)))
+		return false;
+	if (qp->ip6)
+		return memcmp(l3 + 8, qp->path.dst_ip, 16) == 0 &&
+			memcmp(l3 + 24, qp->path.src_ip, 16) == 0;
+	memcpy(&pair, l3 + 12, sizeof(pair));
+	return pair == qp->rx_ip4;
+}
+
+static enum karst_drop
+check(const struct karst_qp *qp, const struct karst_pkt *pkt)
+{
+	static const uint8_t transport[] = {
+		[KARST_QPT_RC] = KARST_TRANSPORT_RC,
+		[KARST_QPT_UC] = KARST_TRANSPORT_UC,
+		[KARST_QPT_UD] = KARST_TRANSPORT_UD,
+	};
+
+	if (karst_unlikely(pkt->opcode == KARST_CNP))
+		return KARST_DROP_CNP;
+	if (karst_unlikely((pkt->opcode & KARST_TRANSPORT_MASK) != transport[qp->type]))
+		return KARST_DROP_QP_TYPE;
+	if (karst_unlikely(!karst_qp_may_receive(qp)))
+		return KARST_DROP_QP_STATE;
+	if (karst_unlikely(!pkey_ok(pkt->pkey, qp->pkey)))
+		return KARST_DROP_PKEY;
+	if (qp->type != KARST_QPT_UD && karst_unlikely(!address_ok(qp, pkt)))
+		return KARST_DROP_ADDRESS;
+	return KARST_DROP_NONE;
+}
+
+void
+karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
+{
+	struct karst_qp *qp = pkt->qp;
+	enum karst_drop drop = check(qp, pkt);
+
+	if (karst_unlikely(drop != KARST_DROP_NONE)) {
+		karst_drop_pkt(core, pkt, drop);
+		return;
+	}
+	karst_count(&core->counters, KARST_CTR_RX_PACKETS);
+	karst_count_n(&core->counters, KARST_CTR_RX_BYTES, pkt->len);
+	if (qp->type == KARST_QPT_RC) {
+		if (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST)
+			karst_responder_rx(core, qp, pkt);
+		else
+			karst_requester_rx(core, qp, pkt);
+	} else if (qp->type == KARST_QPT_UC) {
+		karst_uc_rx(core, qp, pkt);
+	} else {
+		karst_ud_rx(core, qp, pkt);
+	}
+}
+
+bool
+karst_qp_tx(
+	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t max_bytes)
+{
+	uint32_t limit = b->bytes + max_bytes, n = b->n, bytes = b->bytes;
+	bool more = false;
+
+	if (qp->type == KARST_QPT_RC) {
+		/* in Error only what explains it */
+		if (karst_qp_may_receive(qp) || qp->rsp.fatal) {
+			more = karst_responder_tx(core, qp, b, limit);
+			if (!more)
+				qp->rsp.fatal = false;
+		}
+		if (!more)
+			more = karst_requester_tx(core, qp, b, limit);
+	} else if (qp->type == KARST_QPT_UC) {
+		more = karst_requester_tx(core, qp, b, limit);
+	} else {
+		more = karst_datagram_tx(core, qp, b, limit);
+	}
+	if (karst_unlikely(qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE))
+		more |= karst_qp_flush(core, qp);
+	karst_count_n(&core->counters, KARST_CTR_TX_PACKETS, b->n - n);
+	karst_count_n(&core->counters, KARST_CTR_TX_BYTES, b->bytes - bytes);
+	return more;
+}
+
+void
+karst_qp_prefetch(const struct karst_qp *qp)
+{
+	const char *p = (const char *)qp;
+	unsigned int i;
+
+	for (i = 0; i < 6; i++)
+		__builtin_prefetch(p + i * KARST_CACHE_LINE);
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The life of a queue pair apart from its transitions (modify.c): making it in the caller's
+ * memory, emptying it, failing it, flushing it.
+ *
+ * Memory of a QP: struct karst_qp, then one karst_sq_slot for each send ring slot, then the
+ * karst_rsp ring, then the SGEs of the receive work request in progress.
+ */
+#include "wqe.h"
+
+#include <errno.h>
+
+#define FLUSH_BUDGET 64u
+
+/* --- layout --- */
+
+static uint32_t
+rsp_slots(const struct karst_qp_init *init)
+{
+	return init->type == KARST_QPT_RC && init->max_dest_rd_atomic != 0
+		? karst_pow2_ceil(init->max_dest_rd_atomic)
+		: 1;
+}
+
+static uint32_t
+recv_sges(const struct karst_qp_init *init)
+{
+	uint32_t n = init->srq != NULL ? init->srq->ring.max_sge : init->max_recv_sge;
+
+	return n != 0 ? n : 1;
+}
+
+static bool
+queues_ok(const struct karst_qp_init *init)
+{
+	if (init->sq_shared == NULL || !karst_is_pow2(init->max_send_wr) ||
+		init->max_send_wr > KARST_WQ_MAX_SLOTS || init->max_send_sge == 0 ||
+		init->max_send_sge > KARST_WQ_MAX_SGE || init->max_inline > KARST_WQ_MAX_INLINE)
+		return false;
+	if (init->srq != NULL)
+		return init->rq_shared == NULL && init->srq->pd == init->pd;
+	return init->rq_shared != NULL && karst_is_pow2(init->max_recv_wr) &&
+		init->max_recv_wr <= KARST_WQ_MAX_SLOTS && init->max_recv_sge != 0 &&
+		init->max_recv_sge <= KARST_WQ_MAX_SGE;
+}
+
+size_t
+karst_qp_bytes(const struct karst_qp_init *init)
+{
+	size_t n = sizeof(struct karst_qp);
+
+	if (init->type != KARST_QPT_RC && init->type != KARST_QPT_UC && init->type != KARST_QPT_UD)
+		return 0;
+	if (!queues_ok(init) || init->send_cq == NULL || init->recv_cq == NULL ||
+		init->max_dest_rd_atomic > KARST_QP_MAX_RD_ATOMIC || init->ud_mtu > 5)
+		return 0;
+	n += init->max_send_wr * sizeof(struct karst_sq_slot);
+	n += rsp_slots(init) * sizeof(struct karst_rsp);
+	n += recv_sges(init) * sizeof(struct karst_sge);
+	return (n + KARST_CACHE_LINE - 1) & ~(size_t)(KARST_CACHE_LINE - 1);
+}
+
+/* --- numbers --- */
+
+/* A free slot of the QPN table, round robin; max_qps if all are taken. */
+static uint32_t
+free_slot(struct karst_core *core)
+{
+	uint32_t i;
+
+	for (i = 0; i < core->max_qps; i++) {
+		uint32_t slot = core->next_slot, qpn = slot << core->lcore_bits | core->lcore;
+
+		core->next_slot = slot + 1 < core->max_qps ? slot + 1 : 0;
+		/* 0 and 1 are SMI and GSI, 0xffffff is multicast */
+		if (core->qps[slot] == NULL && qpn > 1 && qpn != 0xffffff)
+			return slot;
+	}
+	return core->max_qps;
+}
+
+/* --- making and unmaking --- */
+
+static void
+init_rings(struct karst_qp *qp, const struct karst_qp_init *init)
+{
+	uint8_t *p = (uint8_t *)(qp + 1);
+
+	karst_wqe_init(&qp->sq, init->sq_shared, init->max_send_wr,
+		karst_wq_stride(true, init->max_send_sge, init->max_inline), init->max_send_sge,
+		init->max_inline, true);
+	if (init->srq == NULL)
+		karst_wqe_init(&qp->rq, init->rq_shared, init->max_recv_wr,
+			karst_wq_stride(false, init->max_recv_sge, 0), init->max_recv_sge, 0,
+			false);
+	qp->req.slots = (struct karst_sq_slot *)p;
+	p += init->max_send_wr * sizeof(struct karst_sq_slot);
+	qp->rsp.rsps = (struct karst_rsp *)p;
+	qp->rsp.rsp_mask = (uint16_t)(rsp_slots(init) - 1);
+	p += rsp_slots(init) * sizeof(struct karst_rsp);
+	qp->rsp.rwqe.sge = (struct karst_sge *)p;
+}
+
+int
+karst_qp_create(
+	struct karst_core *core, void *buf, const struct karst_qp_init *init, struct karst_qp **out)
+{
+	size_t bytes = karst_qp_bytes(init);
+	struct karst_qp *qp = buf;
+	uint32_t slot;
+
+	if (bytes == 0)
+		return -EINVAL;
+	/* the table has three numbers more than QPs, for those that are never given out */
+	if (core->nqps + 3 >= core->max_qps)
+		return -ENOSPC;
+	slot = free_slot(core);
+	if (slot == core->max_qps)
+		return -ENOSPC;
+	memset(qp, 0, bytes);
+	qp->qpn = slot << core->lcore_bits | core->lcore;
+	qp->type = (uint8_t)init->type;
+	qp->state = KARST_QPS_RESET;
+	qp->mtu_shift = (uint8_t)(7 + (init->ud_mtu != 0 ? init->ud_mtu : 5));
+	qp->flags = (init->sq_sig_all ? KARST_QPF_SIG_ALL : 0) |
+		(init->credits ? KARST_QPF_CREDITS : 0);
+	qp->pd = init->pd;
+	qp->pkey = 0xffff;
+	qp->send_cq = init->send_cq;
+	qp->recv_cq = init->recv_cq;
+	qp->srq = init->srq;
+	qp->user = init->user;
+	init_rings(qp, init);
+	karst_requester_reset(core, qp);
+	karst_responder_reset(core, qp);
+
+	atomic_fetch_add(&qp->send_cq->users, 1);
+	atomic_fetch_add(&qp->recv_cq->users, 1);
+	if (qp->srq != NULL)
+		qp->srq->users++;
+	core->qps[slot] = qp;
+	core->nqps++;
+	*out = qp;
+	return 0;
+}
+
+static void
+deactivate(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_qp **pp;
+
+	if (!(qp->flags & KARST_QPF_ACTIVE))
+		return;
+	/* control path: the list is searched */
+	for (pp = &core->active_head; *pp != qp; pp = &(*pp)->next_active)
+		;
+	*pp = qp->next_active;
+	if (*pp == NULL)
+		core->active_tail = pp;
+	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
+}
+
+void
+karst_qp_destroy(struct karst_core *core, struct karst_qp *qp)
+{
+	karst_wheel_del(&core->wheel, &qp->req.timer);
+	deactivate(core, qp);
+	core->qps[qp->qpn >> core->lcore_bits] = NULL;
+	core->nqps--;
+	atomic_fetch_sub(&qp->send_cq->users, 1);
+	atomic_fetch_sub(&qp->recv_cq->users, 1);
+	if (qp->srq != NULL)
+		qp->srq->users--;
+}
+
+/* What the program has posted is forgotten; an impossible tail too. */
+static void
+empty_ring(struct karst_wqe_ring *ring, bool idle)
+{
+	uint32_t tail = atomic_load_explicit(&ring->sh->tail, memory_order_acquire);
+
+	ring->tail = tail;
+	karst_wqe_publish_head(ring, tail);
+	atomic_store_explicit(&ring->sh->idle, idle, memory_order_relaxed);
+}
+
+void
+karst_requester_reset(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+
+	karst_wheel_del(&core->wheel, &r->timer);
+	empty_ring(&qp->sq, true);
+	r->una_idx = r->snd_idx = r->nxt_idx = qp->sq.tail;
+	r->una_psn = r->snd_psn = r->nxt_psn = qp->sq_psn;
+	r->rd_out = r->since_ackreq = 0;
+	r->flags = KARST_REQ_IDLE;
+	r->ssn = 0;
+	r->deadline_ns = 0;
+	r->retry_left = r->retry_cnt;
+	r->rnr_left = r->rnr_retry;
+}
+
+void
+karst_responder_reset(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	deactivate(core, qp);
+	if (qp->srq == NULL)
+		empty_ring(&qp->rq, false);
+	qp->flags &= (uint8_t) ~(KARST_QPF_COMM_EST | KARST_QPF_RQ_BROKEN | KARST_QPF_LAST_WQE);
+	r->epsn = qp->rq_psn;
+	r->msn = 0;
+	r->op = KARST_MSG_NONE;
+	r->wait = KARST_WAIT_NONE;
+	r->owed = KARST_OWED_NONE;
+	r->fatal = false;
+	r->rsp_added = r->rsp_cur = r->rsp_done = 0;
+	r->rsp_saved = 0;
+	r->rwqe.held = false;
+}
+
+/* --- failing --- */
+
+void
+karst_qp_error(struct karst_core *core, struct karst_qp *qp, int event)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	if (qp->state == KARST_QPS_ERR)
+		return;
+	qp->state = KARST_QPS_ERR;
+	karst_wheel_del(&core->wheel, &qp->req.timer);
+	qp->req.deadline_ns = 0;
+	if (!r->fatal) {
+		/* nothing to explain to the peer: it gets no answers any more */
+		r->rsp_cur = r->rsp_added;
+		r->owed = KARST_OWED_NONE;
+	}
+	if (event >= 0)
+		karst_event(core, (enum karst_async_event)event, qp);
+	karst_core_activate(core, qp);
+}
+
+/* --- flushing --- */
+
+static void
+flush_send(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+	uint32_t idx = r->una_idx;
+	const struct karst_send_wqe *wqe = karst_wqe_slot(&qp->sq, idx);
+	struct karst_cqe *cqe = karst_cq_push(core, qp->send_cq, true);
+	uint8_t op = wqe->opcode;
+
+	r->una_idx = idx + 1;
+	karst_count(&core->counters, KARST_CTR_REQ_COMPLETIONS);
+	karst_count(&core->counters, KARST_CTR_REQ_CQE_ERROR);
+	if (cqe == NULL)
+		return;
+	*cqe = (struct karst_cqe){
+		.wr_id = wqe->wr_id,
+		.qpn = qp->qpn,
+		.status = KARST_WC_WR_FLUSH_ERR,
+		.opcode = op < KARST_WR_MAX ? karst_wr_infos[op].wc : KARST_WC_SEND,
+	};
+}
+
+/* @return true if the budget ended before the queue. */
+static bool
+flush_sq(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+	uint32_t n = 0;
+	bool more;
+
+	do {
+		if (karst_wqe_poll(&qp->sq) != 0) {
+			/* believe nothing that was not seen before */
+			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
+			more = false;
+			break;
+		}
+		while (r->una_idx != qp->sq.tail && n < FLUSH_BUDGET) {
+			flush_send(core, qp);
+			n++;
+		}
+		more = r->una_idx != qp->sq.tail;
+	} while (!more && karst_wqe_idle(&qp->sq));
+	if (!more)
+		r->flags |= KARST_REQ_IDLE;
+	/* a queue that leaves SQE begins behind what was flushed */
+	if ((int32_t)(r->una_idx - r->nxt_idx) > 0)
+		r->nxt_idx = r->una_idx;
+	r->snd_idx = r->nxt_idx;
+	r->snd_psn = r->una_psn = r->nxt_psn;
+	r->rd_out = 0;
+	karst_wqe_publish_head(&qp->sq, r->una_idx);
+	return more;
+}
+
+static void
+flush_one_recv(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_recv_done done = {.status = KARST_WC_WR_FLUSH_ERR, .opcode = KARST_WC_RECV};
+
+	karst_recv_complete(core, qp, &done);
+}
+
+static bool
+flush_rq(struct karst_core *core, struct karst_qp *qp)
+{
+	uint32_t n = 0;
+
+	if (qp->rsp.rwqe.held)
+		flush_one_recv(core, qp);
+	if (qp->srq != NULL) {
+		if (!(qp->flags & KARST_QPF_LAST_WQE)) {
+			qp->flags |= KARST_QPF_LAST_WQE;
+			karst_event(core, KARST_EVENT_QP_LAST_WQE_REACHED, qp);
+		}
+		return false;
+	}
+	if (qp->flags & KARST_QPF_RQ_BROKEN)
+		return false;
+	do {
+		while (karst_recv_take(core, qp) == KARST_RWQE_OK) {
+			flush_one_recv(core, qp);
+			if (++n == FLUSH_BUDGET)
+				return true;
+		}
+	} while (!(qp->flags & KARST_QPF_RQ_BROKEN) && karst_wqe_idle(&qp->rq));
+	return false;
+}
+
+bool
+karst_qp_flush(struct karst_core *core, struct karst_qp *qp)
+{
+	bool more = flush_sq(core, qp);
+
+	if (qp->state == KARST_QPS_ERR)
+		more |= flush_rq(core, qp);
+	return more;
+}
+
+/* --- looking --- */
+
+uint32_t
+karst_qp_num(const struct karst_qp *qp)
+{
+	return qp->qpn;
+}
+
+enum karst_qp_state
+karst_qp_state(const struct karst_qp *qp)
+{
+	return qp->state;
+}
+
+enum karst_qp_type
+karst_qp_type(const struct karst_qp *qp)
+{
+	return qp->type;
+}
+
+void *
+karst_qp_user(const struct karst_qp *qp)
+{
+	return qp->user;
+}
+
+uint8_t
+karst_qp_port(const struct karst_qp *qp)
+{
+	return qp->port;
+}
+
+int32_t *
+karst_qp_deficit(struct karst_qp *qp)
+{
+	return &qp->deficit;
+}
+
+void
+karst_qp_query(const struct karst_qp *qp, struct karst_qp_attr *attr)
+{
+	*attr = (struct karst_qp_attr){
+		.qp_state = qp->state,
+		.cur_qp_state = qp->state,
+		.path_mtu = (uint8_t)(qp->mtu_shift - 7),
+		.qkey = qp->qkey,
+		.rq_psn = qp->rsp.epsn,
+		.sq_psn = qp->req.nxt_psn,
+		.dest_qpn = qp->dest_qpn,
+		.access_flags = qp->rsp.access,
+		.pkey = qp->pkey,
+		.en_sqd_async_notify = (qp->flags & KARST_QPF_SQD_NOTIFY) != 0,
+		.max_rd_atomic = qp->req.max_rd_atomic,
+		.max_dest_rd_atomic = (uint8_t)qp->rsp.rsp_max,
+		.min_rnr_timer = qp->rsp.min_rnr_timer,
+		.port_num = (uint8_t)(qp->port + 1),
+		.timeout = qp->req.timeout,
+		.retry_cnt = qp->req.retry_cnt,
+		.rnr_retry = qp->req.rnr_retry,
+		.path = qp->path,
+	};
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Deliberate faults, to prove that the simulator's oracle sees them.  A normal build has none:
+ * karst_mutant() is constant 0 there.  test/sim builds this folder once for each mutant, with
+ * -DKARST_MUTANT=<number>.
+ */
+#ifndef KARST_QP_MUTANT_H
+#define KARST_QP_MUTANT_H
+
+enum karst_mutant {
+	KARST_MUTANT_NONE,
+	KARST_MUTANT_DUP_ATOMIC,      /* responder executes duplicate atomics again (R5) */
+	KARST_MUTANT_DUP_SEND,        /* responder delivers duplicate SENDs again (R3) */
+	KARST_MUTANT_IGNORE_NAK,      /* requester takes a sequence NAK for an ACK (Q4) */
+	KARST_MUTANT_READ_RETRY_PSN,  /* READ retry moves the address but not the PSN (Q5) */
+	KARST_MUTANT_READ_RETRY_VA,   /* READ retry moves the PSN but not the address (Q5) */
+	KARST_MUTANT_EARLY_COMPLETE,  /* RC sends complete before they are acknowledged (Q3) */
+	KARST_MUTANT_ACK_PASSES_READ, /* an ACK past a lost READ response completes the READ (Q3) */
+	KARST_MUTANT_NO_FENCE,        /* fence ignored (Q1) */
+	KARST_MUTANT_NO_TIMEOUT,      /* acknowledgement timeout never acts (Q6) */
+	KARST_MUTANT_RNR_EXECUTES,    /* RNR NAK sent although PSN is advanced (R8) */
+	KARST_MUTANT_SEQ_ACCEPT,  /* responder accepts a request ahead of the expected PSN (R2) */
+	KARST_MUTANT_LOST_SIGNAL, /* a signalled completion is swallowed now and then (Q1) */
+	KARST_MUTANT_ORDER,       /* READ placed at the wrong offset after a retry (Q5) */
+	KARST_MUTANT_UC_MIX,      /* UC goes on with a message after a PSN gap (U1) */
+	KARST_MUTANT_PSN_WRAP,    /* PSN compared without wrap-around (P1) */
+	KARST_MUTANT_WINDOW_KEY,  /* remote invalidate leaves the window usable (R9) */
+	KARST_MUTANT_MAX
+};
+
+#ifndef KARST_MUTANT
+#define KARST_MUTANT 0
+#endif
+
+#define karst_mutant(m) (KARST_MUTANT == (m))
+
+#endif /* KARST_QP_MUTANT_H */

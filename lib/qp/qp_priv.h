@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What lib/qp keeps of a queue pair.
+ *
+ * The requester and the responder of one QP share nothing but its identity, so each has its own
+ * structure; hot fields come first and stand in as few cache lines as possible.  Two private
+ * arrays follow the QP in the caller's memory: one karst_sq_slot for each send ring slot (what
+ * go-back-N must know about a request, everything else is read again from the ring), and
+ * one karst_rsp for each READ or atomic that may have to be answered again.
+ */
+#ifndef KARST_QP_PRIV_H
+#define KARST_QP_PRIV_H
+
+#include "karst_hdr.h"
+#include "karst_opcode.h"
+#include "karst_psn.h"
+#include "karst_qp.h"
+#include "qp_mutant.h"
+
+/* --- header template: Ethernet to BTH, ready to be copied in front of a packet --- */
+
+#define KARST_TMPL_MAX 80 /* 18 + 40 + 8 + 12 = 78 */
+
+struct karst_tmpl {
+	uint8_t bytes[KARST_TMPL_MAX];
+	uint32_t ip_sum; /* IPv4: one's complement sum of the header without length and checksum */
+	uint8_t l3_off;
+	uint8_t bth_off;
+	uint8_t ip6;
+	uint8_t port;
+};
+
+/** Makes a template.  @dqpn and @pkey go into the BTH; UDP source port by rule W1. */
+void karst_tmpl_init(struct karst_tmpl *t, const struct karst_path *path, uint32_t sqpn,
+	uint32_t dqpn, uint16_t pkey);
+/** 0 if the path is usable, else -EINVAL. */
+int karst_path_check(const struct karst_path *path);
+
+/* --- completion queues --- */
+
+struct karst_cq_lane_state {
+	struct karst_lane ring;
+	struct karst_cq *cq;
+	struct karst_cq_lane_state *next_dirty;
+	bool dirty;
+	bool solicited; /* something since the last flush is worth a solicited event */
+} karst_cache_aligned;
+
+struct karst_cq {
+	struct karst_cq_shared *sh;
+	void *user;
+	uint32_t nlanes;
+	_Atomic uint32_t users;     /* QPs, each counted once per role */
+	_Atomic uint32_t overflown; /* 1 once a completion was lost */
+	struct karst_cq_lane_state lane[];
+};
+
+/**
+ * Room for one completion of this core, to be filled completely by the caller; NULL if the
+ * queue is full, or was ever: the completion is lost, the event raised, and the caller puts
+ * the QP into Error.
+ */
+struct karst_cqe *karst_cq_push(struct karst_core *core, struct karst_cq *cq, bool solicited);
+
+/* --- receive work requests --- */
+
+struct karst_srq {
+	struct karst_wqe_ring ring;
+	uint32_t pd;
+	uint32_t limit; /* 0: not armed */
+	uint32_t users;
+	bool broken; /* the program wrote an impossible tail */
+	void *user;
+};
+
+/** The receive work request that a message is going into: a private copy. */
+struct karst_rwqe {
+	uint64_t wr_id;
+	uint32_t total; /* bytes of all SGEs */
+	uint32_t got;   /* bytes placed */
+	uint16_t nsge;
+	uint16_t cur;          /* SGE that the next byte goes to */
+	uint32_t off;          /* and where in it */
+	struct karst_sge *sge; /* private array of the QP */
+	bool held;             /* the rest is valid */
+	bool bad;              /* the copy did not validate: local protection error */
+};
+
+enum karst_rwqe_status { KARST_RWQE_OK, KARST_RWQE_EMPTY, KARST_RWQE_BROKEN };
+
+/** Takes the next receive work request into qp->rsp.rwqe unless one is held. */
+enum karst_rwqe_status karst_recv_take(struct karst_core *core, struct karst_qp *qp);
+/** Places @len bytes; KARST_WC_SUCCESS, LOC_LEN_ERR or LOC_PROT_ERR. */
+enum karst_wc_status karst_recv_place(
+	struct karst_core *core, struct karst_qp *qp, const uint8_t *src, uint32_t len);
+
+struct karst_recv_done {
+	enum karst_wc_status status;
+	enum karst_wc_opcode opcode;
+	uint8_t flags;
+	bool solicited;
+	uint32_t byte_len;
+	uint32_t imm;
+	uint32_t src_qpn;
+};
+/** Completes the held receive work request. */
+void karst_recv_complete(
+	struct karst_core *core, struct karst_qp *qp, const struct karst_recv_done *done);
+
+/* --- responder --- */
+
+enum karst_rsp_type { KARST_RSP_READ, KARST_RSP_ATOMIC, KARST_RSP_ATOMIC_WRITE };
+
+/** A READ or atomic that was executed and may be asked for again (R4..R6). */
+struct karst_rsp {
+	uint32_t psn;  /* first PSN of the request */
+	uint32_t npsn; /* PSNs of its responses */
+	uint32_t beg;  /* first and */
+	uint32_t end;  /* one past the last PSN to answer in the present round */
+	uint64_t va;   /* READ: source; atomic: the value before */
+	uint32_t rkey;
+	uint32_t len;
+	uint32_t type; /* enum karst_rsp_type */
+};
+
+enum karst_msg_op { KARST_MSG_NONE, KARST_MSG_SEND, KARST_MSG_WRITE };
+enum karst_resp_wait { KARST_WAIT_NONE, KARST_WAIT_SEQ, KARST_WAIT_RNR };
+enum karst_owed { KARST_OWED_NONE, KARST_OWED_ACK, KARST_OWED_NAK };
+
+struct karst_responder {
+	uint32_t epsn; /* expected PSN */
+	uint32_t msn;
+	uint8_t op;       /* enum karst_msg_op: message in progress */
+	uint8_t wait;     /* enum karst_resp_wait: what the last NAK asked for */
+	uint8_t owed;     /* enum karst_owed: what goes out behind the responses */
+	uint8_t syndrome; /* of the NAK owed */
+	uint32_t access;  /* KARST_ACCESS_REMOTE_* that the QP allows */
+	uint64_t va;      /* WRITE in progress: where the next byte goes */
+	uint32_t rkey;
+	uint32_t left;  /* WRITE: bytes still to come */
+	uint32_t total; /* WRITE: bytes of the message */
+	uint32_t nak_psn;
+	uint32_t oos_psn;   /* highest PSN dropped as out of sequence */
+	uint32_t rsp_added; /* entries ever added to rsps[] */
+	uint32_t rsp_done;  /* entries that were answered at least once */
+	uint32_t rsp_cur;   /* next entry to answer from */
+	uint32_t rsp_psn;   /* next PSN to answer, in that entry */
+	struct karst_rsp *rsps;
+	uint16_t rsp_max;   /* entries that may be used: max_dest_rd_atomic */
+	uint16_t rsp_mask;  /* entries allocated - 1 */
+	uint16_t rsp_saved; /* entries that hold something, at most rsp_max */
+	uint8_t min_rnr_timer;
+	bool fatal; /* Error follows when the NAK is out */
+	struct karst_rwqe rwqe;
+};
+
+/** Entry number @i of those ever added, if it is one of the last rsp_max. */
+static inline struct karst_rsp *
+karst_rsp_at(const struct karst_responder *r, uint32_t i)
+{
+	return &r->rsps[i & r->rsp_mask];
+}
+
+/* --- requester --- */
+
+enum karst_slot_flags {
+	KARST_SLOT_SIGNALED = 1u << 0,
+	KARST_SLOT_RD_ATOMIC = 1u << 1, /* waits for a response, counts against max_rd_atomic */
+	KARST_SLOT_LOCAL = 1u << 2,     /* takes no PSN */
+	KARST_SLOT_CREDIT = 1u << 3,    /* needs an end-to-end credit (Q9) */
+	KARST_SLOT_DONE = 1u << 4,      /* response complete, or local operation executed */
+};
+
+/** What go-back-N must know of a work request that was started. */
+struct karst_sq_slot {
+	uint32_t psn;  /* first PSN */
+	uint32_t npsn; /* PSNs that it takes */
+	uint32_t len;  /* message bytes */
+	uint8_t op;    /* enum karst_wr_opcode */
+	uint8_t flags; /* enum karst_slot_flags */
+	uint16_t ssn;  /* low bits of its send sequence number, from 1 */
+};
+static_assert(sizeof(struct karst_sq_slot) == 16, "four a cache line");
+
+enum karst_req_flags {
+	KARST_REQ_RNR_WAIT = 1u << 0, /* nothing is sent until the deadline */
+	KARST_REQ_ROUND = 1u << 1,    /* una_psn has been gone back to already */
+	KARST_REQ_FAILED = 1u << 2,   /* fail_idx ends this send queue when it becomes oldest */
+	KARST_REQ_LIMITED = 1u << 3,  /* lsn is valid: the responder gives credits */
+	KARST_REQ_IDLE = 1u << 4,     /* the program must ring */
+	KARST_REQ_DRAIN_TOLD = 1u << 5,
+};
+
+struct karst_requester {
+	uint32_t una_idx; /* oldest request not completed */
+	uint32_t snd_idx; /* request that the next packet belongs to */
+	uint32_t nxt_idx; /* first request never started; slots before it are valid */
+	uint32_t una_psn; /* oldest PSN not acknowledged */
+	uint32_t snd_psn; /* next PSN to send */
+	uint32_t nxt_psn; /* first PSN never sent */
+	uint32_t rd_out;  /* READs and atomics sent in this round and not answered */
+	uint32_t since_ackreq;
+	uint8_t flags; /* enum karst_req_flags */
+	uint8_t max_rd_atomic;
+	uint8_t retry_left;
+	uint8_t rnr_left;
+	uint32_t lsn; /* Q9, low 24 bits */
+	uint32_t ssn; /* of the newest request started */
+	uint32_t fail_idx;
+	uint8_t fail_status; /* enum karst_wc_status */
+	uint8_t retry_cnt;
+	uint8_t rnr_retry;
+	uint8_t timeout;
+	uint64_t rto_ns;      /* 0: never */
+	uint64_t deadline_ns; /* 0: none */
+	struct karst_sq_slot *slots;
+	struct karst_timer timer;
+};
+
+/* --- the queue pair --- */
+
+enum karst_qp_flags {
+	KARST_QPF_ACTIVE = 1u << 0, /* on the core's list */
+	KARST_QPF_SIG_ALL = 1u << 1,
+	KARST_QPF_CREDITS = 1u << 2,
+	KARST_QPF_COMM_EST = 1u << 3, /* event was raised */
+	KARST_QPF_SQD_NOTIFY = 1u << 4,
+	KARST_QPF_RQ_BROKEN = 1u << 5,
+	KARST_QPF_LAST_WQE = 1u << 6, /* event was raised */
+};
+
+struct karst_qp {
+	/* line 0: identity, read for every packet */
+	uint32_t qpn;
+	uint8_t type;  /* enum karst_qp_type */
+	uint8_t state; /* enum karst_qp_state */
+	uint8_t mtu_shift;
+	uint8_t flags;   /* enum karst_qp_flags */
+	uint64_t rx_ip4; /* source and destination address of its packets, as they stand in them */
+	uint32_t pd;
+	uint16_t pkey;
+	uint8_t ip6;
+	uint8_t port;
+	struct karst_qp *next_active;
+	struct karst_cq *send_cq;
+	struct karst_cq *recv_cq;
+	struct karst_srq *srq;
+	int32_t deficit;
+	uint32_t qkey;
+
+	/* line 1, 2: requester and its ring */
+	struct karst_requester req karst_cache_aligned;
+	struct karst_wqe_ring sq;
+
+	/* line 3 to 5: responder and its ring */
+	struct karst_responder rsp karst_cache_aligned;
+	struct karst_wqe_ring rq;
+
+	/* headers of every packet but UD's */
+	struct karst_tmpl tmpl karst_cache_aligned;
+
+	/* control path only */
+	void *user;
+	uint32_t dest_qpn;
+	struct karst_path path;
+	uint32_t rq_psn;
+	uint32_t sq_psn;
+} karst_cache_aligned;
+
+static_assert(offsetof(struct karst_qp, req) == 64, "identity is one line");
+static_assert(offsetof(struct karst_qp, req.flags) == 96, "hot half of the requester in one line");
+static_assert(offsetof(struct karst_requester, deadline_ns) <= 64, "timer state next to it");
+
+static inline uint32_t
+karst_qp_mtu(const struct karst_qp *qp)
+{
+	return 1u << qp->mtu_shift;
+}
+
+/** States in which the requester works and takes acknowledgements. */
+static inline bool
+karst_qp_may_send(const struct karst_qp *qp)
+{
+	return qp->state == KARST_QPS_RTS || qp->state == KARST_QPS_SQD;
+}
+
+/** States in which the responder works (W9). */
+static inline bool
+karst_qp_may_receive(const struct karst_qp *qp)
+{
+	return qp->state >= KARST_QPS_RTR && qp->state <= KARST_QPS_SQE;
+}
+
+/* --- inside lib/qp --- */
+
+void karst_responder_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
+bool karst_responder_tx(
+	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit);
+
+void karst_requester_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
+bool karst_requester_tx(
+	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit);
+void karst_requester_expire(struct karst_core *core, struct karst_qp *qp);
+/** Goes back to the oldest unacknowledged PSN (Q4..Q7). */
+void karst_requester_rewind(struct karst_core *core, struct karst_qp *qp);
+/** Completes the oldest request with @status; RC and unconnected QPs then fail as they must. */
+void karst_requester_fail(struct karst_core *core, struct karst_qp *qp, enum karst_wc_status status,
+	uint8_t syndrome);
+/** Completes request una_idx and steps past it. */
+void karst_requester_complete_one(struct karst_core *core, struct karst_qp *qp,
+	enum karst_wc_status status, uint8_t syndrome);
+/** Completes what needs no acknowledgement any more: local operations, a failed request. */
+void karst_requester_settle(struct karst_core *core, struct karst_qp *qp);
+/** Starts the acknowledgement timer unless it runs. */
+void karst_requester_arm(struct karst_core *core, struct karst_qp *qp);
+/** The initial state of both halves; the rings are emptied. */
+void karst_requester_reset(struct karst_core *core, struct karst_qp *qp);
+void karst_responder_reset(struct karst_core *core, struct karst_qp *qp);
+
+void karst_uc_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
+void karst_ud_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
+bool karst_datagram_tx(
+	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit);
+
+/** To Error from inside (R13, Q8), with an event unless @event is negative. */
+void karst_qp_error(struct karst_core *core, struct karst_qp *qp, int event);
+/** Flushes a budget of work requests of a QP in Error or SQE.  @return true if more is left. */
+bool karst_qp_flush(struct karst_core *core, struct karst_qp *qp);
+
+/** An address handle as the data path sees it; NULL if the number or PD does not fit. */
+const struct karst_tmpl *karst_ah_lookup(const struct karst_ah_table *t, uint32_t ah, uint32_t pd);
+
+static inline void
+karst_event(struct karst_core *core, enum karst_async_event event, void *object)
+{
+	core->ops->async_event(core, event, object);
+}
+
+/** Drops @pkt: one count under one reason. */
+static inline void
+karst_drop_pkt(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop reason)
+{
+	pkt->drop = (uint8_t)reason;
+	karst_count_drop(&core->counters, reason);
+}
+
+/** RNR timer codes (Q7). */
+extern const uint32_t karst_rnr_ns[32];
+/** Credit codes (Q9). */
+extern const uint16_t karst_credits[31];
+
+#endif /* KARST_QP_PRIV_H */

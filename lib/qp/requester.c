@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The requester hears: acknowledgements, READ and atomic responses, NAKs, timeouts (RC).
+ *
+ * Outstanding are the PSNs [una_psn, nxt_psn).  Anything else that comes is a ghost and
+ * changes nothing (Q10).  Whatever comes for PSN p first acknowledges all requests before p
+ * (Q3): the walk completes them in order until it meets a READ or atomic without its response,
+ * which then was lost, so the cursor goes back to it.  Inside of a READ una_psn is
+ * the next response expected; inside of a SEND or WRITE it is the next packet to be acknowledged.
+ *
+ * Going back (karst_requester_rewind) is moving the send cursor to (una_idx, una_psn).  It is
+ * done once per round: a second NAK or gap for the same una_psn is ignored, until there is
+ * progress or the timer says that the round itself was lost.
+ *
+ * The timer is armed lazily: progress only moves deadline_ns; when the timer fires before it,
+ * it is armed again for the rest.
+ */
+#include "wqe.h"
+
+/* --- completing --- */
+
+void
+karst_requester_complete_one(
+	struct karst_core *core, struct karst_qp *qp, enum karst_wc_status status, uint8_t syndrome)
+{
+	struct karst_requester *r = &qp->req;
+	uint32_t idx = r->una_idx;
+	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+	const struct karst_send_wqe *wqe = karst_wqe_slot(&qp->sq, idx);
+	struct karst_cqe *cqe;
+
+	r->una_idx = idx + 1;
+	if (slot->flags & KARST_SLOT_RD_ATOMIC && (int32_t)(r->snd_idx - idx) > 0 && r->rd_out > 0)
+		r->rd_out--;
+	karst_count(&core->counters, KARST_CTR_REQ_COMPLETIONS);
+	if (status == KARST_WC_SUCCESS && !(slot->flags & KARST_SLOT_SIGNALED))
+		return;
+	if (karst_mutant(KARST_MUTANT_LOST_SIGNAL) && (idx & 63) == 63)
+		return;
+	if (status != KARST_WC_SUCCESS)
+		karst_count(&core->counters, KARST_CTR_REQ_CQE_ERROR);
+	cqe = karst_cq_push(core, qp->send_cq, status != KARST_WC_SUCCESS);
+	if (karst_unlikely(cqe == NULL)) {
+		karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
+		return;
+	}
+	*cqe = (struct karst_cqe){
+		.wr_id = wqe->wr_id,
+		.qpn = qp->qpn,
+		.byte_len = slot->flags & KARST_SLOT_LOCAL ? 0 : slot->len,
+		.imm = slot->flags & KARST_SLOT_LOCAL ? slot->len : 0,
+		.status = (uint8_t)status,
+		.opcode = karst_wr_infos[slot->op].wc,
+		.syndrome = syndrome,
+	};
+}
+
+void
+karst_requester_fail(
+	struct karst_core *core, struct karst_qp *qp, enum karst_wc_status status, uint8_t syndrome)
+{
+	struct karst_requester *r = &qp->req;
+	uint32_t idx = r->una_idx;
+
+	if (idx == r->nxt_idx) {
+		/* never started: it has no slot yet */
+		const struct karst_send_wqe *wqe = karst_wqe_slot(&qp->sq, idx);
+		uint8_t op = wqe->opcode;
+
+		r->slots[idx & qp->sq.mask] = (struct karst_sq_slot){
+			.psn = r->nxt_psn,
+			.op = op < KARST_WR_MAX ? op : KARST_WR_SEND,
+		};
+		r->nxt_idx = idx + 1;
+	}
+	r->flags &= (uint8_t)~KARST_REQ_FAILED;
+	karst_requester_complete_one(core, qp, status, syndrome);
+	karst_wqe_publish_head(&qp->sq, r->una_idx);
+	if (qp->state == KARST_QPS_ERR)
+		return;
+	if (qp->type == KARST_QPT_RC) {
+		karst_qp_error(core, qp, -1);
+	} else {
+		/* the receive side of UC and UD goes on */
+		qp->state = KARST_QPS_SQE;
+		karst_core_activate(core, qp);
+	}
+}
+
+void
+karst_requester_settle(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+	uint32_t una = r->una_idx;
+
+	while (r->una_idx != r->nxt_idx && karst_qp_may_send(qp)) {
+		const struct karst_sq_slot *slot = &r->slots[r->una_idx & qp->sq.mask];
+
+		if (!(slot->flags & KARST_SLOT_LOCAL) || !(slot->flags & KARST_SLOT_DONE))
+			break;
+		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
+	}
+	if (!karst_qp_may_send(qp))
+		return;
+	if (r->una_idx != una)
+		karst_wqe_publish_head(&qp->sq, r->una_idx);
+	if ((r->flags & KARST_REQ_FAILED) && (int32_t)(r->una_idx - r->fail_idx) >= 0) {
+		karst_requester_fail(core, qp, r->fail_status, 0);
+		return;
+	}
+	if (qp->state == KARST_QPS_SQD && r->una_idx == r->nxt_idx &&
+		!(r->flags & KARST_REQ_DRAIN_TOLD)) {
+		r->flags |= KARST_REQ_DRAIN_TOLD;
+		if (qp->flags & KARST_QPF_SQD_NOTIFY)
+			karst_event(core, KARST_EVENT_SQ_DRAINED, qp);
+	}
+}
+
+/* --- the timer --- */
+
+void
+karst_requester_arm(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+
+	if (r->deadline_ns != 0 || r->rto_ns == 0 || r->una_psn == r->nxt_psn)
+		return;
+	r->deadline_ns = core->now_ns + r->rto_ns;
+	if (!karst_timer_armed(&r->timer))
+		karst_wheel_add(&core->wheel, &r->timer, r->deadline_ns);
+}
+
+/* Something was acknowledged: counts are refilled (Q6) and the clock starts anew. */
+static void
+progress(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+
+	r->retry_left = r->retry_cnt;
+	r->rnr_left = r->rnr_retry;
+	r->flags &= (uint8_t)~KARST_REQ_ROUND;
+	if (r->flags & KARST_REQ_RNR_WAIT)
+		return;
+	if (r->una_psn == r->nxt_psn)
+		r->deadline_ns = 0;
+	else if (r->rto_ns != 0)
+		r->deadline_ns = core->now_ns + r->rto_ns;
+}
+
+void
+karst_requester_rewind(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+
+	r->snd_idx = r->una_idx;
+	r->snd_psn = r->una_psn;
+	r->rd_out = 0;
+	r->since_ackreq = 0;
+	r->flags |= KARST_REQ_ROUND;
+	karst_core_activate(core, qp);
+}
+
+void
+karst_requester_expire(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+
+	if (!karst_qp_may_send(qp) || r->deadline_ns == 0)
+		return;
+	if (core->now_ns < r->deadline_ns) {
+		karst_wheel_add(&core->wheel, &r->timer, r->deadline_ns);
+		return;
+	}
+	r->deadline_ns = 0;
+	if (r->flags & KARST_REQ_RNR_WAIT) {
+		r->flags &= (uint8_t)~KARST_REQ_RNR_WAIT;
+		karst_core_activate(core, qp);
+		return;
+	}
+	if (karst_mutant(KARST_MUTANT_NO_TIMEOUT))
+		return;
+	karst_count(&core->counters, KARST_CTR_LOCAL_ACK_TIMEOUT);
+	if (r->retry_left == 0) {
+		karst_requester_fail(core, qp, KARST_WC_RETRY_EXC_ERR, 0);
+		return;
+	}
+	r->retry_left--;
+	karst_requester_rewind(core, qp);
+	/* the packets go out when the scheduler comes; the clock runs from now in any case */
+	karst_requester_arm(core, qp);
+}
+
+/* --- walking --- */
+
+/* Is the request of @slot done when everything before PSN @end is acknowledged? */
+static bool
+slot_passed(const struct karst_sq_slot *slot, uint32_t end)
+{
+	uint32_t last = karst_psn_add(slot->psn, slot->npsn);
+
+	if (karst_mutant(KARST_MUTANT_PSN_WRAP))
+		return end >= last;
+	return karst_psn_diff(end, last) >= 0;
+}
+
+/*
+ * Acknowledges every PSN before @end, which is in (una_psn, nxt_psn] or equal to una_psn.
+ * @return false if a READ or atomic stands in the way: its response was lost.
+ */
+static bool
+ack_before(struct karst_core *core, struct karst_qp *qp, uint32_t end)
+{
+	struct karst_requester *r = &qp->req;
+	uint32_t una = r->una_psn, una_idx = r->una_idx;
+	bool clear = true;
+
+	while (r->una_idx != r->nxt_idx && karst_qp_may_send(qp)) {
+		struct karst_sq_slot *slot = &r->slots[r->una_idx & qp->sq.mask];
+
+		if (slot->flags & KARST_SLOT_LOCAL) {
+			if (!(slot->flags & KARST_SLOT_DONE))
+				break;
+			karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
+			continue;
+		}
+		if (r->una_psn == end)
+			break;
+		if ((slot->flags & KARST_SLOT_RD_ATOMIC) && !(slot->flags & KARST_SLOT_DONE) &&
+			!karst_mutant(KARST_MUTANT_ACK_PASSES_READ)) {
+			clear = false;
+			break;
+		}
+		if (!slot_passed(slot, end)) {
+			r->una_psn = end;
+			break;
+		}
+		r->una_psn = karst_psn_add(slot->psn, slot->npsn);
+		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
+	}
+	if (r->una_psn != una)
+		progress(core, qp);
+	if (r->una_idx != una_idx)
+		karst_wqe_publish_head(&qp->sq, r->una_idx);
+	return clear;
+}
+
+/* After una moved: the send cursor is not behind it, and whoever waited for it goes on. */
+static void
+follow_up(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+
+	if ((int32_t)(r->snd_idx - r->una_idx) < 0) {
+		r->snd_idx = r->una_idx;
+		r->snd_psn = r->una_psn;
+	} else if (r->snd_idx == r->una_idx && karst_psn_before(r->snd_psn, r->una_psn)) {
+		r->snd_psn = r->una_psn;
+	}
+	karst_requester_settle(core, qp);
+	if (!karst_qp_may_send(qp))
+		return;
+	if (!(r->flags & KARST_REQ_IDLE) || r->snd_idx != r->nxt_idx)
+		karst_core_activate(core, qp);
+}
+
+/* A response before the one that came is missing: ask again, once per round (Q3, Q5). */
+static void
+lost_response(struct karst_core *core, struct karst_qp *qp)
+{
+	if (qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
+		return;
+	karst_count(&core->counters, KARST_CTR_IMPLIED_NAK_SEQ_ERR);
+	karst_requester_rewind(core, qp);
+}
+
+/* --- acknowledgements --- */
+
+static void
+take_credits(struct karst_requester *r, uint8_t syndrome, uint32_t msn)
+{
+	uint8_t code = syndrome & KARST_AETH_VALUE_MASK;
+
+	if (code == KARST_AETH_CREDIT_UNLIMITED) {
+		r->flags &= (uint8_t)~KARST_REQ_LIMITED;
+		return;
+	}
+	r->flags |= KARST_REQ_LIMITED;
+	r->lsn = karst_psn_add(msn, karst_credits[code]);
+}
+
+static void
+rx_rnr(struct karst_core *core, struct karst_qp *qp, uint8_t code)
+{
+	struct karst_requester *r = &qp->req;
+
+	if (r->flags & KARST_REQ_RNR_WAIT)
+		return;
+	karst_count(&core->counters, KARST_CTR_RNR_NAK_RECEIVED);
+	if (r->rnr_left == 0) {
+		karst_requester_fail(core, qp, KARST_WC_RNR_RETRY_EXC_ERR, KARST_AETH_RNR | code);
+		return;
+	}
+	if (r->rnr_retry != 7)
+		r->rnr_left--;
+	karst_requester_rewind(core, qp);
+	/* the wait ends the round: what comes after it is a new one */
+	r->flags &= (uint8_t)~KARST_REQ_ROUND;
+	r->flags |= KARST_REQ_RNR_WAIT;
+	r->deadline_ns = core->now_ns + karst_rnr_ns[code];
+	karst_wheel_add(&core->wheel, &r->timer, r->deadline_ns);
+}
+
+static void
+rx_nak(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint8_t syndrome)
+{
+	static const uint8_t status[] = {
+		[KARST_NAK_INV_REQ] = KARST_WC_REM_INV_REQ_ERR,
+		[KARST_NAK_REM_ACCESS] = KARST_WC_REM_ACCESS_ERR,
+		[KARST_NAK_REM_OP] = KARST_WC_REM_OP_ERR,
+	};
+	uint8_t code = syndrome & KARST_AETH_VALUE_MASK;
+
+	switch (code) {
+	case KARST_NAK_PSN_SEQ:
+		karst_count(&core->counters, KARST_CTR_PACKET_SEQ_ERR);
+		if (!(qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT)))
+			karst_requester_rewind(core, qp);
+		break;
+	case KARST_NAK_INV_REQ:
+	case KARST_NAK_REM_ACCESS:
+	case KARST_NAK_REM_OP:
+		karst_requester_fail(core, qp, status[code], syndrome);
+		break;
+	default:
+		karst_drop_pkt(core, pkt, KARST_DROP_BAD_SYNDROME);
+	}
+}
+
+static void
+rx_ack(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_requester *r = &qp->req;
+	uint8_t syndrome = karst_aeth_syndrome(pkt->aeth), type = syndrome & KARST_AETH_TYPE_MASK;
+	bool positive = type == KARST_AETH_ACK ||
+		(karst_mutant(KARST_MUTANT_IGNORE_NAK) && syndrome == KARST_AETH_NAK);
+
+	if (!positive && type != KARST_AETH_RNR && type != KARST_AETH_NAK) {
+		karst_drop_pkt(core, pkt, KARST_DROP_BAD_SYNDROME);
+		return;
+	}
+	if (!ack_before(core, qp, positive ? karst_psn_add(pkt->psn, 1) : pkt->psn)) {
+		/* whatever it says, a response before it is missing */
+		lost_response(core, qp);
+		follow_up(core, qp);
+		return;
+	}
+	if (!karst_qp_may_send(qp))
+		return;
+	if (type == KARST_AETH_ACK)
+		take_credits(r, syndrome, karst_aeth_msn(pkt->aeth));
+	else if (type == KARST_AETH_RNR)
+		rx_rnr(core, qp, syndrome & KARST_AETH_VALUE_MASK);
+	else
+		rx_nak(core, qp, pkt, syndrome);
+	follow_up(core, qp);
+}
+
+/* --- responses --- */
+
+/*
+ * The next response packet of the READ that is oldest.
+ * @return SUCCESS, or how the READ fails.
+ */
+static enum karst_wc_status
+take_read_response(struct karst_core *core, struct karst_qp *qp, const struct karst_sq_slot *slot,
+	const struct karst_pkt *pkt)
+{
+	uint32_t off = karst_psn_add(pkt->psn, -slot->psn) << qp->mtu_shift;
+	uint32_t want = karst_min_u32(slot->len - off, karst_qp_mtu(qp));
+	bool last = off + want == slot->len;
+	bool end = (karst_opcode_flags(pkt->opcode) & KARST_OPF_END) != 0;
+	enum karst_wc_status st;
+	struct karst_wqe w;
+
+	/* W10 for responses: they are cut as the request says */
+	if (pkt->pay_len != want || end != last)
+		return KARST_WC_BAD_RESP_ERR;
+	if (want == 0)
+		return KARST_WC_SUCCESS;
+	st = karst_wqe_load(qp, qp->req.una_idx, &w);
+	if (st != KARST_WC_SUCCESS || w.len != slot->len || w.h.opcode != slot->op)
+		return KARST_WC_LOC_QP_OP_ERR;
+	if (karst_mutant(KARST_MUTANT_ORDER) && (qp->req.retry_left != qp->req.retry_cnt))
+		off = 0;
+	return karst_wqe_scatter(core, qp, &w, off, pkt->data + pkt->pay_off, want);
+}
+
+static enum karst_wc_status
+take_atomic_response(struct karst_core *core, struct karst_qp *qp, const struct karst_sq_slot *slot,
+	const struct karst_pkt *pkt)
+{
+	uint64_t old = karst_get_be64(pkt->data + pkt->bth_off + KARST_BTH_LEN + KARST_AETH_LEN);
+	enum karst_wc_status st;
+	struct karst_wqe w;
+
+	st = karst_wqe_load(qp, qp->req.una_idx, &w);
+	if (st != KARST_WC_SUCCESS || w.h.opcode != slot->op)
+		return KARST_WC_LOC_QP_OP_ERR;
+	return karst_wqe_scatter(core, qp, &w, 0, (const uint8_t *)&old, sizeof(old));
+}
+
+/* Does this response opcode answer this operation? */
+static bool
+response_fits(uint8_t op, uint8_t opcode)
+{
+	switch (op) {
+	case KARST_WR_RDMA_READ:
+		return opcode != KARST_RC_ATOMIC_ACK;
+	case KARST_WR_ATOMIC_WRITE:
+		return opcode == KARST_RC_READ_RESP_ONLY;
+	default:
+		return opcode == KARST_RC_ATOMIC_ACK;
+	}
+}
+
+static void
+rx_response(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_requester *r = &qp->req;
+	struct karst_sq_slot *slot;
+	enum karst_wc_status st = KARST_WC_SUCCESS;
+
+	/* Q3: it acknowledges everything before it */
+	if (!ack_before(core, qp, pkt->psn)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_READ_GAP);
+		lost_response(core, qp);
+		follow_up(core, qp);
+		return;
+	}
+	slot = &r->slots[r->una_idx & qp->sq.mask];
+	if (!karst_qp_may_send(qp) || r->una_idx == r->nxt_idx || r->una_psn != pkt->psn ||
+		!(slot->flags & KARST_SLOT_RD_ATOMIC) || !response_fits(slot->op, pkt->opcode)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_UNEXPECTED_RESPONSE);
+		follow_up(core, qp);
+		return;
+	}
+	if (slot->op == KARST_WR_RDMA_READ)
+		st = take_read_response(core, qp, slot, pkt);
+	else if (slot->op == KARST_WR_ATOMIC_WRITE)
+		st = pkt->pay_len != 0 ? KARST_WC_BAD_RESP_ERR : KARST_WC_SUCCESS;
+	else
+		st = take_atomic_response(core, qp, slot, pkt);
+	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
+		karst_requester_fail(core, qp, st, 0);
+		return;
+	}
+	r->una_psn = karst_psn_add(r->una_psn, 1);
+	if (r->una_psn == karst_psn_add(slot->psn, slot->npsn)) {
+		slot->flags |= KARST_SLOT_DONE;
+		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
+		karst_wqe_publish_head(&qp->sq, r->una_idx);
+	}
+	progress(core, qp);
+	follow_up(core, qp);
+}
+
+void
+karst_requester_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_requester *r = &qp->req;
+
+	if (!karst_qp_may_send(qp)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_QP_STATE);
+		return;
+	}
+	/* Q10 */
+	if (((pkt->psn - r->una_psn) & KARST_PSN_MASK) >=
+		((r->nxt_psn - r->una_psn) & KARST_PSN_MASK)) {
+		bool ack = pkt->opcode == KARST_RC_ACK;
+
+		/* the last acknowledgement again, perhaps with new credits (Q9) */
+		if (ack && karst_psn_add(pkt->psn, 1) == r->una_psn &&
+			(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK) {
+			take_credits(r, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
+			follow_up(core, qp);
+		}
+		karst_drop_pkt(
+			core, pkt, ack ? KARST_DROP_GHOST_ACK : KARST_DROP_UNEXPECTED_RESPONSE);
+		return;
+	}
+	if (pkt->opcode == KARST_RC_ACK)
+		rx_ack(core, qp, pkt);
+	else
+		rx_response(core, qp, pkt);
+}

@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The requester sends: from the send ring to frames (RC and UC).
+ *
+ * Where it is: (snd_idx, snd_psn) says which request and which packet of it comes next.  A
+ * request that is met for the first time (snd_idx == nxt_idx) is validated and gets its slot:
+ * first PSN, number of PSNs, length.  One that is met again, because its packets did not fit
+ * into one visit or because go-back-N moved the cursor back, is read again from the ring and
+ * must still be what its slot says.  So the position in the message follows from the PSN
+ * alone, and retransmission is nothing but a smaller cursor.
+ *
+ *	karst_requester_tx   one visit: requests until burst, window or work ends
+ *	  send_request       one request: load, start, packets
+ *	    start_request    gates (fence, READ limit, credits) and the slot
+ *	    send_local       LOCAL_INV, BIND_MW: no packets
+ *	    send_single      READ, atomics: one packet, many PSNs
+ *	    send_message     SEND, WRITE: packets up to the MTU
+ *
+ * UC takes the same way and completes requests when their last packet is built.
+ */
+#include "wqe.h"
+
+/* How a step ended. */
+enum step {
+	STEP_NEXT,    /* this request has gone out: go on with the next */
+	STEP_MORE,    /* the burst is full: come back */
+	STEP_BLOCKED, /* an acknowledgement, a timer or a doorbell will bring us back */
+};
+
+/* --- gates --- */
+
+static void
+set_failed(struct karst_core *core, struct karst_qp *qp, uint32_t idx, enum karst_wc_status status)
+{
+	qp->req.flags |= KARST_REQ_FAILED;
+	qp->req.fail_idx = idx;
+	qp->req.fail_status = (uint8_t)status;
+	/* completes it at once if nothing is before it */
+	karst_requester_settle(core, qp);
+}
+
+/* Q9: a request that takes a receive work request over there needs a credit, or goes alone. */
+static bool
+credit_ok(const struct karst_requester *r, uint32_t idx)
+{
+	return !(r->flags & KARST_REQ_LIMITED) ||
+		!karst_psn_before(r->lsn, karst_psn_add(r->ssn, 1)) || r->una_idx == idx;
+}
+
+static bool
+gates_open(const struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx)
+{
+	const struct karst_requester *r = &qp->req;
+
+	/* Q1: a fence waits for earlier READs and atomics */
+	if ((w->h.flags & KARST_SEND_FENCE) && r->rd_out != 0 &&
+		!karst_mutant(KARST_MUTANT_NO_FENCE))
+		return false;
+	/* what LOCAL_INV takes away may still be needed to send earlier requests again */
+	if (w->h.opcode == KARST_WR_LOCAL_INV && r->una_idx != idx)
+		return false;
+	if ((w->info->slot_flags & KARST_SLOT_CREDIT) && qp->type == KARST_QPT_RC &&
+		!credit_ok(r, idx))
+		return false;
+	return true;
+}
+
+/* A request is met for the first time: validate all of it, then give it its PSNs. */
+static enum step
+start_request(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx)
+{
+	struct karst_requester *r = &qp->req;
+	struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+	enum karst_wc_status st = karst_wqe_check(core, qp, w);
+	uint32_t npsn;
+
+	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
+		set_failed(core, qp, idx, st);
+		return STEP_BLOCKED;
+	}
+	if (karst_unlikely((w->info->slot_flags & KARST_SLOT_RD_ATOMIC) && r->max_rd_atomic == 0)) {
+		set_failed(core, qp, idx, KARST_WC_LOC_QP_OP_ERR);
+		return STEP_BLOCKED;
+	}
+	if (!gates_open(qp, w, idx))
+		return STEP_BLOCKED;
+	npsn = w->info->slot_flags & KARST_SLOT_LOCAL ? 0 : karst_psn_count(w->len, qp->mtu_shift);
+	/* P2: never more than half of the PSN space between oldest and newest */
+	if (karst_unlikely(((r->nxt_psn - r->una_psn) & KARST_PSN_MASK) + npsn > 1u << 23))
+		return STEP_BLOCKED;
+	if (!(w->info->slot_flags & KARST_SLOT_LOCAL))
+		r->ssn = karst_psn_add(r->ssn, 1);
+	*slot = (struct karst_sq_slot){
+		.psn = r->nxt_psn,
+		.npsn = npsn,
+		.len = w->len,
+		.op = w->h.opcode,
+		.flags = w->info->slot_flags,
+		.ssn = (uint16_t)r->ssn,
+	};
+	if ((w->h.flags & KARST_SEND_SIGNALED) || (qp->flags & KARST_QPF_SIG_ALL))
+		slot->flags |= KARST_SLOT_SIGNALED;
+	r->nxt_idx = idx + 1;
+	return STEP_NEXT;
+}
+
+/* --- packets --- */
+
+/* The cursor moves over @npsn PSNs that have just gone out. */
+static void
+advance(struct karst_core *core, struct karst_requester *r, uint32_t npsn)
+{
+	bool again = r->snd_psn != r->nxt_psn;
+
+	r->snd_psn = karst_psn_add(r->snd_psn, npsn);
+	if (karst_unlikely(again))
+		karst_count(&core->counters, KARST_CTR_RETRANSMITS);
+	else
+		r->nxt_psn = r->snd_psn;
+}
+
+static enum step
+send_local(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx)
+{
+	struct karst_requester *r = &qp->req;
+	struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+	uint32_t key = 0;
+	int rc;
+
+	if (!(slot->flags & KARST_SLOT_DONE)) {
+		if (w->h.opcode == KARST_WR_LOCAL_INV) {
+			rc = karst_mem_invalidate(core->mem, qp->pd, qp->qpn, w->h.imm, false);
+		} else {
+			struct karst_mw_bind bind = {
+				.pd = qp->pd,
+				.qpn = qp->qpn,
+				.mw_key = w->h.bind.mw_key,
+				.new_key = w->h.bind.new_key,
+				.mr_key = w->h.bind.mr_key,
+				.va = w->h.bind.addr,
+				.len = w->h.bind.len,
+				.access = w->h.bind.access,
+			};
+			rc = karst_mw_bind(core->mem, &bind, &key);
+		}
+		if (rc != 0) {
+			set_failed(core, qp, idx,
+				w->h.opcode == KARST_WR_BIND_MW ? KARST_WC_MW_BIND_ERR
+								: KARST_WC_LOC_QP_OP_ERR);
+			return STEP_BLOCKED;
+		}
+		slot->len = key; /* told to the program by the completion */
+		slot->flags |= KARST_SLOT_DONE;
+	}
+	r->snd_idx = idx + 1;
+	karst_requester_settle(core, qp);
+	return STEP_NEXT;
+}
+
+/* READ, atomics, ATOMIC WRITE: one packet that is answered by a response (Q5). */
+static enum step
+send_single(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx,
+	struct karst_tx_burst *b)
+{
+	struct karst_requester *r = &qp->req;
+	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+	uint32_t skip = karst_psn_add(r->snd_psn, -slot->psn), off = skip << qp->mtu_shift;
+	uint32_t psn = r->snd_psn, pay_len = 0, nsegs = b->nsegs;
+	uint8_t *p;
+
+	if (r->rd_out >= r->max_rd_atomic)
+		return STEP_BLOCKED;
+	if (!karst_frame_room(b, w->nsge))
+		return STEP_MORE;
+	if (karst_mutant(KARST_MUTANT_READ_RETRY_PSN) && w->h.opcode == KARST_WR_RDMA_READ)
+		psn = slot->psn;
+	p = karst_frame_open(b, &qp->tmpl);
+	if (w->h.opcode == KARST_WR_RDMA_READ) {
+		/* Q5: after a loss only the missing part, VA, length and PSN moved together */
+		karst_reth_set(p,
+			w->h.rdma.remote_addr +
+				(karst_mutant(KARST_MUTANT_READ_RETRY_VA) ? 0 : off),
+			w->h.rdma.rkey, w->len - off);
+		p += KARST_RETH_LEN;
+	} else if (w->h.opcode == KARST_WR_ATOMIC_WRITE) {
+		struct karst_sge_cursor c = {0, 0};
+
+		karst_reth_set(p, w->h.rdma.remote_addr, w->h.rdma.rkey, w->len);
+		p += KARST_RETH_LEN;
+		pay_len = w->len;
+		karst_wqe_seek(w, &c, 0);
+		if (karst_wqe_gather(core, qp, w, &c, pay_len, b) != KARST_WC_SUCCESS) {
+			b->nsegs = nsegs;
+			set_failed(core, qp, idx, KARST_WC_LOC_PROT_ERR);
+			return STEP_BLOCKED;
+		}
+	} else {
+		bool cas = w->h.opcode == KARST_WR_ATOMIC_CAS;
+
+		karst_atomiceth_set(p, w->h.rdma.remote_addr, w->h.rdma.rkey,
+			cas ? w->h.atomic.swap : w->h.atomic.compare_add,
+			cas ? w->h.atomic.compare_add : 0);
+		p += KARST_ATOMICETH_LEN;
+	}
+	karst_frame_close(core, b, &qp->tmpl, p, w->info->opc[3], 0, true, psn, pay_len);
+	r->since_ackreq = 0;
+	r->rd_out++;
+	advance(core, r, slot->npsn - skip);
+	r->snd_idx = idx + 1;
+	return STEP_NEXT;
+}
+
+/* One packet of a SEND or WRITE: @n payload bytes at message offset @off. */
+static enum karst_wc_status
+build_packet(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w, uint32_t off,
+	uint32_t n, struct karst_sge_cursor *c, struct karst_tx_burst *b)
+{
+	struct karst_requester *r = &qp->req;
+	bool first = off == 0, last = off + n == w->len;
+	uint8_t transport = qp->type == KARST_QPT_UC ? KARST_TRANSPORT_UC : KARST_TRANSPORT_RC;
+	uint8_t *p = karst_frame_open(b, &qp->tmpl), flags = 0;
+	bool ackreq = false;
+
+	if (first && w->info->reth) {
+		karst_reth_set(p, w->h.rdma.remote_addr, w->h.rdma.rkey, w->len);
+		p += KARST_RETH_LEN;
+	}
+	if (last && (w->info->imm || w->info->inv)) {
+		karst_put_be32(p, w->h.imm);
+		p += KARST_IMM_LEN;
+	}
+	if (n != 0) {
+		enum karst_wc_status st = karst_wqe_gather(core, qp, w, c, n, b);
+
+		if (karst_unlikely(st != KARST_WC_SUCCESS))
+			return st;
+	}
+	/* Q2: on the last packet, and once in ack_interval */
+	if (transport == KARST_TRANSPORT_RC && (last || ++r->since_ackreq >= core->ack_interval)) {
+		ackreq = true;
+		r->since_ackreq = 0;
+	}
+	if (last && (w->h.flags & KARST_SEND_SOLICITED) &&
+		(w->info->slot_flags & KARST_SLOT_CREDIT))
+		flags = KARST_BTH_SE;
+	karst_frame_close(core, b, &qp->tmpl, p, transport | w->info->opc[first << 1 | last], flags,
+		ackreq, r->snd_psn, n);
+	return KARST_WC_SUCCESS;
+}
+
+static enum step
+send_message(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx,
+	struct karst_tx_burst *b, uint32_t limit)
+{
+	struct karst_requester *r = &qp->req;
+	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+	uint32_t off = karst_psn_add(r->snd_psn, -slot->psn) << qp->mtu_shift;
+	struct karst_sge_cursor c;
+
+	karst_wqe_seek(w, &c, off);
+	for (;;) {
+		uint32_t n = karst_min_u32(karst_qp_mtu(qp), w->len - off);
+		uint32_t nsegs = b->nsegs;
+
+		if (((r->snd_psn - r->una_psn) & KARST_PSN_MASK) >= core->window_packets)
+			return STEP_BLOCKED;
+		if (!karst_frame_room(b, w->nsge) || b->bytes >= limit)
+			return STEP_MORE;
+		if (karst_unlikely(build_packet(core, qp, w, off, n, &c, b) != KARST_WC_SUCCESS)) {
+			b->nsegs = nsegs;
+			set_failed(core, qp, idx, KARST_WC_LOC_PROT_ERR);
+			return STEP_BLOCKED;
+		}
+		advance(core, r, 1);
+		off += n;
+		if (off == w->len)
+			break;
+	}
+	r->snd_idx = idx + 1;
+	if (qp->type == KARST_QPT_UC || karst_mutant(KARST_MUTANT_EARLY_COMPLETE)) {
+		/* nothing comes back: sent is done */
+		r->una_psn = r->snd_psn;
+		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
+	}
+	return STEP_NEXT;
+}
+
+static enum step
+send_request(struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+{
+	struct karst_requester *r = &qp->req;
+	uint32_t idx = r->snd_idx;
+	bool again = idx != r->nxt_idx;
+	enum karst_wc_status st;
+	struct karst_wqe w;
+
+	st = karst_wqe_load(qp, idx, &w);
+	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
+		set_failed(core, qp, idx, st);
+		return STEP_BLOCKED;
+	}
+	if (!again) {
+		enum step s = start_request(core, qp, &w, idx);
+
+		if (s != STEP_NEXT)
+			return s;
+	} else {
+		const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+
+		if (karst_unlikely(slot->op != w.h.opcode ||
+			    (slot->len != w.len && !(slot->flags & KARST_SLOT_LOCAL)))) {
+			/* the program changed a request that is under way */
+			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
+			set_failed(core, qp, idx, KARST_WC_LOC_QP_OP_ERR);
+			return STEP_BLOCKED;
+		}
+	}
+	if (w.info->slot_flags & KARST_SLOT_LOCAL)
+		return send_local(core, qp, &w, idx);
+	if (w.info->slot_flags & KARST_SLOT_RD_ATOMIC)
+		return send_single(core, qp, &w, idx, b);
+	return send_message(core, qp, &w, idx, b, limit);
+}
+
+/* --- one visit --- */
+
+static karst_noinline void
+ring_broken(struct karst_core *core, struct karst_qp *qp)
+{
+	karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
+	karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
+}
+
+/* Is there a request at the cursor?  If not, the queue goes idle. */
+static bool
+have_request(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+
+	if (r->snd_idx != r->nxt_idx)
+		return true;
+	if (qp->state == KARST_QPS_SQD || (r->flags & KARST_REQ_FAILED))
+		return false;
+	while (r->snd_idx == qp->sq.tail) {
+		if (karst_unlikely(karst_wqe_poll(&qp->sq) != 0)) {
+			ring_broken(core, qp);
+			return false;
+		}
+		if (r->snd_idx != qp->sq.tail)
+			break;
+		if (!karst_wqe_idle(&qp->sq)) {
+			r->flags |= KARST_REQ_IDLE;
+			return false;
+		}
+	}
+	r->flags &= (uint8_t)~KARST_REQ_IDLE;
+	return true;
+}
+
+bool
+karst_requester_tx(
+	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+{
+	struct karst_requester *r = &qp->req;
+	enum step s = STEP_NEXT;
+	uint32_t sent = b->n;
+
+	if (r->flags & KARST_REQ_RNR_WAIT)
+		return false;
+	/* a request may fail and change the state */
+	while (s == STEP_NEXT && karst_qp_may_send(qp)) {
+		if (b->n == b->max || b->bytes >= limit) {
+			s = STEP_MORE;
+			break;
+		}
+		if (!have_request(core, qp))
+			break;
+		__builtin_prefetch(karst_wqe_slot(&qp->sq, r->snd_idx + 1));
+		s = send_request(core, qp, b, limit);
+	}
+	if (b->n != sent && qp->type == KARST_QPT_RC && karst_qp_may_send(qp))
+		karst_requester_arm(core, qp);
+	if (qp->type == KARST_QPT_UC && qp->sq.head != r->una_idx)
+		karst_wqe_publish_head(&qp->sq, r->una_idx);
+	return s == STEP_MORE;
+}

@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The responder takes requests (RC).
+ *
+ * A request is expected (PSN == epsn), a duplicate (before it) or a sequence error (after
+ * it) (P3).  An expected one passes the checks of rule R1 in order: opcode order, resources,
+ * length, access; then it is executed, epsn moves on, and something is owed.
+ *
+ * What is owed goes out later, in responder_tx.c, in this order: responses of READs and atomics
+ * from rsps[] (first in, first out), then at most one ACK or NAK.  So many requests of a
+ * burst share one ACK (R11), and an ACK never overtakes a READ response.
+ *
+ * rsps[] is a ring of the last max_dest_rd_atomic READs and atomics (R6), with a cursor
+ * (rsp_cur, rsp_psn) at the next response to send.  A duplicate READ or atomic moves the
+ * cursor back to the PSN that it asks for (R4, R5); one that the cursor has not reached yet
+ * will be answered anyway and changes nothing.
+ */
+#include "qp_priv.h"
+
+/* --- what is owed --- */
+
+static void
+owe_ack(struct karst_core *core, struct karst_qp *qp)
+{
+	if (qp->rsp.owed == KARST_OWED_NONE)
+		qp->rsp.owed = KARST_OWED_ACK;
+	karst_core_activate(core, qp);
+}
+
+/* A NAK for the expected PSN; it takes the place of an ACK, which it implies. */
+static void
+owe_nak(struct karst_core *core, struct karst_qp *qp, uint8_t syndrome, uint8_t wait)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	r->owed = KARST_OWED_NAK;
+	r->syndrome = syndrome;
+	r->nak_psn = r->epsn;
+	r->wait = wait;
+	karst_core_activate(core, qp);
+}
+
+/* R13: a NAK that ends the connection, and the event that tells why. */
+static void
+refuse(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, enum karst_nak nak)
+{
+	karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
+	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
+	owe_nak(core, qp, KARST_AETH_NAK | nak, KARST_WAIT_NONE);
+	qp->rsp.fatal = true;
+	karst_qp_error(core, qp,
+		nak == KARST_NAK_REM_ACCESS ? KARST_EVENT_QP_ACCESS_ERR : KARST_EVENT_QP_REQ_ERR);
+}
+
+static void
+rnr(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	karst_drop_pkt(core, pkt, KARST_DROP_RNR);
+	karst_count(&core->counters, KARST_CTR_RNR_NAK_SENT);
+	owe_nak(core, qp, KARST_AETH_RNR | qp->rsp.min_rnr_timer, KARST_WAIT_RNR);
+}
+
+/* A receive work request that failed for a reason of this side (R9). */
+static void
+fail_receive(struct karst_core *core, struct karst_qp *qp, enum karst_wc_status status)
+{
+	struct karst_recv_done done = {.status = status, .opcode = KARST_WC_RECV};
+
+	karst_recv_complete(core, qp, &done);
+}
+
+/* An expected request was executed. */
+static void
+executed(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t npsn)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	r->epsn = karst_psn_add(r->epsn, npsn);
+	if (pkt->flags & KARST_PKT_ACKREQ)
+		owe_ack(core, qp);
+}
+
+static void
+message_done(struct karst_core *core, struct karst_qp *qp)
+{
+	qp->rsp.op = KARST_MSG_NONE;
+	qp->rsp.msn = karst_psn_add(qp->rsp.msn, 1);
+	karst_count(&core->counters, KARST_CTR_RX_REQUESTS);
+}
+
+/* --- SEND --- */
+
+/* R9: the key that a SEND with Invalidate names is given up. */
+static bool
+invalidate(struct karst_core *core, struct karst_qp *qp, uint32_t rkey)
+{
+	if (karst_mutant(KARST_MUTANT_WINDOW_KEY))
+		return true;
+	return karst_mem_invalidate(core->mem, qp->pd, qp->qpn, rkey, true) == 0;
+}
+
+static void
+send_done(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_recv_done done = {
+		.status = KARST_WC_SUCCESS,
+		.opcode = KARST_WC_RECV,
+		.byte_len = qp->rsp.rwqe.got,
+		.solicited = (pkt->flags & KARST_PKT_SE) != 0,
+	};
+
+	if (opf & KARST_OPF_IMM) {
+		done.flags = KARST_WC_WITH_IMM;
+		done.imm = pkt->imm;
+	} else if (opf & KARST_OPF_IETH) {
+		done.flags = KARST_WC_WITH_INV;
+		done.imm = pkt->inv_rkey;
+		if (!invalidate(core, qp, pkt->inv_rkey)) {
+			/* R9, L8: placed and acknowledged, MSN not advanced, then Error */
+			done.status = KARST_WC_REM_INV_REQ_ERR;
+			qp->rsp.op = KARST_MSG_NONE;
+			executed(core, qp, pkt, 1);
+			karst_recv_complete(core, qp, &done);
+			if (qp->rsp.owed != KARST_OWED_NONE)
+				qp->rsp.fatal = true;
+			karst_qp_error(core, qp, KARST_EVENT_QP_ACCESS_ERR);
+			return;
+		}
+	}
+	message_done(core, qp);
+	executed(core, qp, pkt, 1);
+	karst_recv_complete(core, qp, &done);
+}
+
+static void
+rx_send(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_responder *r = &qp->rsp;
+	enum karst_wc_status st;
+
+	if (opf & KARST_OPF_START) {
+		switch (karst_recv_take(core, qp)) {
+		case KARST_RWQE_OK:
+			break;
+		case KARST_RWQE_EMPTY:
+			rnr(core, qp, pkt);
+			if (karst_mutant(KARST_MUTANT_RNR_EXECUTES))
+				r->epsn = karst_psn_add(r->epsn, 1);
+			return;
+		case KARST_RWQE_BROKEN:
+			karst_drop_pkt(core, pkt, KARST_DROP_RNR);
+			return;
+		}
+	}
+	st = karst_recv_place(core, qp, pkt->data + pkt->pay_off, pkt->pay_len);
+	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
+		fail_receive(core, qp, st);
+		refuse(core, qp, pkt,
+			st == KARST_WC_LOC_LEN_ERR ? KARST_NAK_INV_REQ : KARST_NAK_REM_OP);
+		return;
+	}
+	if (opf & KARST_OPF_END) {
+		send_done(core, qp, pkt, opf);
+	} else {
+		r->op = KARST_MSG_SEND;
+		executed(core, qp, pkt, 1);
+	}
+}
+
+/* --- WRITE --- */
+
+/* Takes over the RETH of a First or Only.  @return 0, or the NAK + 1. */
+static int
+start_write(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint8_t *host;
+
+	if (!(r->access & KARST_ACCESS_REMOTE_WRITE))
+		return KARST_NAK_INV_REQ + 1;
+	if (pkt->dma_len > 1u << 31)
+		return KARST_NAK_INV_REQ + 1;
+	if (opf & KARST_OPF_END ? pkt->dma_len != pkt->pay_len : pkt->dma_len <= pkt->pay_len)
+		return KARST_NAK_INV_REQ + 1;
+	/* R12: a zero-length WRITE does not look at the key */
+	if (pkt->dma_len != 0 &&
+		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
+			KARST_ACCESS_REMOTE_WRITE, &host) != KARST_MEM_OK)
+		return KARST_NAK_REM_ACCESS + 1;
+	r->va = pkt->va;
+	r->rkey = pkt->rkey;
+	r->left = r->total = pkt->dma_len;
+	return 0;
+}
+
+static void
+write_done(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_recv_done done = {
+		.status = KARST_WC_SUCCESS,
+		.opcode = KARST_WC_RECV_RDMA_WITH_IMM,
+		.flags = KARST_WC_WITH_IMM,
+		.byte_len = qp->rsp.total,
+		.imm = pkt->imm,
+		.solicited = (pkt->flags & KARST_PKT_SE) != 0,
+	};
+
+	message_done(core, qp);
+	executed(core, qp, pkt, 1);
+	if (opf & KARST_OPF_IMM)
+		karst_recv_complete(core, qp, &done);
+}
+
+static void
+rx_write(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint8_t *host;
+
+	/* R8: before anything is executed */
+	if (opf & KARST_OPF_IMM) {
+		enum karst_rwqe_status st = karst_recv_take(core, qp);
+
+		if (st == KARST_RWQE_EMPTY) {
+			rnr(core, qp, pkt);
+			return;
+		}
+		if (st == KARST_RWQE_BROKEN) {
+			karst_drop_pkt(core, pkt, KARST_DROP_RNR);
+			return;
+		}
+	}
+	if (opf & KARST_OPF_START) {
+		int nak = start_write(core, qp, pkt, opf);
+
+		if (nak != 0) {
+			refuse(core, qp, pkt, (enum karst_nak)(nak - 1));
+			return;
+		}
+	} else if (opf & KARST_OPF_END ? pkt->pay_len != r->left : pkt->pay_len >= r->left) {
+		refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+		return;
+	}
+	if (pkt->pay_len != 0) {
+		if (karst_unlikely(karst_mem_check_remote(core->mem, qp->pd, qp->qpn, r->rkey,
+					   r->va, pkt->pay_len, KARST_ACCESS_REMOTE_WRITE,
+					   &host) != KARST_MEM_OK)) {
+			refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
+			return;
+		}
+		memcpy(host, pkt->data + pkt->pay_off, pkt->pay_len);
+		r->va += pkt->pay_len;
+		r->left -= pkt->pay_len;
+	}
+	if (opf & KARST_OPF_END) {
+		write_done(core, qp, pkt, opf);
+	} else {
+		r->op = KARST_MSG_WRITE;
+		executed(core, qp, pkt, 1);
+	}
+}
+
+/* --- READ and atomics --- */
+
+/*
+ * A place in rsps[] for a new READ or atomic (R6); NULL if the peer has more outstanding than
+ * was agreed: the oldest was never answered yet.
+ */
+static struct karst_rsp *
+rsp_room(struct karst_responder *r)
+{
+	if (r->rsp_added - r->rsp_done >= r->rsp_max)
+		return NULL;
+	if (r->rsp_added - r->rsp_cur >= r->rsp_max) {
+		/* the oldest is only being answered again, to a peer that has moved on */
+		r->rsp_cur = r->rsp_added - r->rsp_max + 1;
+		r->rsp_psn = karst_rsp_at(r, r->rsp_cur)->beg;
+	}
+	return karst_rsp_at(r, r->rsp_added);
+}
+
+static void
+rsp_add(struct karst_core *core, struct karst_qp *qp, struct karst_rsp *e,
+	const struct karst_pkt *pkt, uint32_t npsn)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	e->psn = e->beg = pkt->psn;
+	e->npsn = npsn;
+	e->end = karst_psn_add(pkt->psn, npsn);
+	if (r->rsp_cur == r->rsp_added)
+		r->rsp_psn = e->psn;
+	r->rsp_added++;
+	if (r->rsp_saved < r->rsp_max)
+		r->rsp_saved++;
+	/* the response acknowledges everything before it */
+	if (r->owed == KARST_OWED_ACK)
+		r->owed = KARST_OWED_NONE;
+	r->epsn = e->end;
+	message_done(core, qp);
+	karst_core_activate(core, qp);
+}
+
+static void
+rx_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_responder *r = &qp->rsp;
+	struct karst_rsp *e = rsp_room(r);
+	uint8_t *host;
+
+	if (e == NULL || !(r->access & KARST_ACCESS_REMOTE_READ) || pkt->dma_len > 1u << 31) {
+		refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+		return;
+	}
+	if (pkt->dma_len != 0 &&
+		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
+			KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK) {
+		refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
+		return;
+	}
+	e->type = KARST_RSP_READ;
+	e->va = pkt->va;
+	e->rkey = pkt->rkey;
+	e->len = pkt->dma_len;
+	karst_count(&core->counters, KARST_CTR_RX_READ_REQUESTS);
+	rsp_add(core, qp, e, pkt, karst_psn_count(pkt->dma_len, qp->mtu_shift));
+}
+
+/* R7: a real CPU atomic.  @return the value before. */
+static uint64_t
+execute_atomic(const struct karst_pkt *pkt, uint8_t *host)
+{
+	const uint8_t *eth = pkt->data + pkt->bth_off + KARST_BTH_LEN;
+
+	if (pkt->opcode == KARST_RC_CMP_SWAP)
+		return karst_mem_cas(
+			host, karst_atomiceth_compare(eth), karst_atomiceth_swap_add(eth));
+	return karst_mem_faa(host, karst_atomiceth_swap_add(eth));
+}
+
+static void
+rx_atomic(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_responder *r = &qp->rsp;
+	struct karst_rsp *e = rsp_room(r);
+	bool write = (opf & KARST_OPF_ATOMICWRITE) != 0;
+	unsigned int access = write ? KARST_ACCESS_REMOTE_WRITE : KARST_ACCESS_REMOTE_ATOMIC;
+	uint8_t *host;
+
+	if (e == NULL || !(r->access & access) || (pkt->va & 7) != 0 ||
+		(write && (pkt->dma_len != 8 || pkt->pay_len != 8))) {
+		refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+		return;
+	}
+	/* zero-based and shifted regions: what the CPU sees must be aligned, too */
+	if (karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, 8, access,
+		    &host) != KARST_MEM_OK ||
+		((uintptr_t)host & 7) != 0) {
+		refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
+		return;
+	}
+	if (write) {
+		e->type = KARST_RSP_ATOMIC_WRITE;
+		karst_mem_store8(host, pkt->data + pkt->pay_off);
+	} else {
+		e->type = KARST_RSP_ATOMIC;
+		e->va = execute_atomic(pkt, host);
+	}
+	e->rkey = pkt->rkey;
+	e->len = 0;
+	karst_count(&core->counters, KARST_CTR_RX_ATOMIC_REQUESTS);
+	rsp_add(core, qp, e, pkt, 1);
+}
+
+/* --- duplicates --- */
+
+/* The saved entry that PSN @psn belongs to; *which is its number. */
+static struct karst_rsp *
+rsp_find(struct karst_responder *r, uint32_t psn, uint32_t *which)
+{
+	uint32_t i;
+
+	for (i = r->rsp_added - r->rsp_saved; i != r->rsp_added; i++) {
+		struct karst_rsp *e = karst_rsp_at(r, i);
+
+		if (((psn - e->psn) & KARST_PSN_MASK) < e->npsn) {
+			*which = i;
+			return e;
+		}
+	}
+	return NULL;
+}
+
+/* The cursor goes back to PSN @psn of entry @which, unless it is not there yet. */
+static void
+rsp_rewind(struct karst_core *core, struct karst_qp *qp, uint32_t which, uint32_t psn, uint32_t end)
+{
+	struct karst_responder *r = &qp->rsp;
+	struct karst_rsp *e = karst_rsp_at(r, which);
+	int32_t behind = (int32_t)(r->rsp_cur - which);
+
+	if (behind < 0 || (behind == 0 && karst_psn_diff(r->rsp_psn, psn) <= 0))
+		return;
+	/* the entries after it are answered again, too, whole: they were asked for later */
+	for (; (int32_t)(r->rsp_cur - which) > 0; r->rsp_cur--) {
+		struct karst_rsp *later = karst_rsp_at(r, r->rsp_cur - 1);
+
+		later->beg = later->psn;
+		later->end = karst_psn_add(later->psn, later->npsn);
+	}
+	e->beg = psn;
+	e->end = end;
+	r->rsp_psn = psn;
+	karst_core_activate(core, qp);
+}
+
+/* R4: a duplicate READ must be a part of the original. */
+static bool
+part_of(const struct karst_qp *qp, const struct karst_rsp *e, const struct karst_pkt *pkt,
+	uint32_t npsn)
+{
+	uint32_t skip = karst_psn_add(pkt->psn, -e->psn), off = skip << qp->mtu_shift;
+
+	return e->type == KARST_RSP_READ && off <= e->len && pkt->dma_len <= e->len - off &&
+		skip + npsn <= e->npsn && pkt->va == e->va + off;
+}
+
+static void
+dup_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint32_t which, npsn = karst_psn_count(pkt->dma_len, qp->mtu_shift);
+	struct karst_rsp *e = rsp_find(r, pkt->psn, &which);
+	uint8_t *host;
+
+	if (e == NULL || !part_of(qp, e, pkt, npsn)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
+		return;
+	}
+	/* the key is checked again, and may be another one of the same memory */
+	if (pkt->dma_len != 0 &&
+		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
+			KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK) {
+		karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
+		karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
+		owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_REM_ACCESS, KARST_WAIT_NONE);
+		r->nak_psn = pkt->psn;
+		/* what was not answered yet will not be asked for by a peer that failed */
+		r->rsp_cur = r->rsp_added;
+		r->fatal = true;
+		karst_qp_error(core, qp, KARST_EVENT_QP_ACCESS_ERR);
+		return;
+	}
+	e->rkey = pkt->rkey;
+	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, npsn));
+}
+
+static void
+dup_atomic(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint32_t which, type;
+	struct karst_rsp *e = rsp_find(r, pkt->psn, &which);
+	uint8_t *host;
+
+	type = opf & KARST_OPF_ATOMICWRITE ? KARST_RSP_ATOMIC_WRITE : KARST_RSP_ATOMIC;
+	if (e == NULL || e->type != type) {
+		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
+		return;
+	}
+	if (karst_mutant(KARST_MUTANT_DUP_ATOMIC) && type == KARST_RSP_ATOMIC &&
+		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, 8,
+			KARST_ACCESS_REMOTE_ATOMIC, &host) == KARST_MEM_OK)
+		e->va = execute_atomic(pkt, host);
+	/* R5: neither key nor address is looked at */
+	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, 1));
+}
+
+static void
+rx_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	karst_count(&core->counters, KARST_CTR_DUPLICATE_REQUEST);
+	if (opf & KARST_OPF_READ) {
+		dup_read(core, qp, pkt);
+	} else if (opf & (KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE)) {
+		dup_atomic(core, qp, pkt, opf);
+	} else {
+		/* R3 */
+		if (karst_mutant(KARST_MUTANT_DUP_SEND) && (opf & KARST_OPF_SEND) &&
+			(opf & KARST_OPF_START) && (opf & KARST_OPF_END) &&
+			qp->rsp.op == KARST_MSG_NONE) {
+			rx_send(core, qp, pkt, opf);
+			qp->rsp.epsn = karst_psn_add(qp->rsp.epsn, -1u);
+			return;
+		}
+		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
+		if (pkt->flags & KARST_PKT_ACKREQ)
+			owe_ack(core, qp);
+	}
+}
+
+/* --- sequence --- */
+
+static void
+rx_ahead(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	karst_count(&core->counters, KARST_CTR_OUT_OF_SEQUENCE);
+	switch (r->wait) {
+	case KARST_WAIT_RNR:
+		karst_drop_pkt(core, pkt, KARST_DROP_RNR);
+		return;
+	case KARST_WAIT_SEQ:
+		/* R2: one NAK per gap */
+		if (karst_psn_before(r->oos_psn, pkt->psn))
+			r->oos_psn = pkt->psn;
+		karst_drop_pkt(core, pkt, KARST_DROP_NAKED);
+		return;
+	default:
+		karst_drop_pkt(core, pkt, KARST_DROP_SEQUENCE);
+		karst_count(&core->counters, KARST_CTR_SEQ_NAK_SENT);
+		r->oos_psn = pkt->psn;
+		owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_PSN_SEQ, KARST_WAIT_SEQ);
+	}
+}
+
+/* The expected PSN has come: what an earlier NAK asked for is here. */
+static void
+end_wait(struct karst_responder *r)
+{
+	if (r->wait == KARST_WAIT_SEQ && r->owed == KARST_OWED_NAK) {
+		/* it overtook the NAK, which is still here; if more is missing it stays */
+		return;
+	}
+	if (r->wait == KARST_WAIT_RNR && r->owed == KARST_OWED_NAK)
+		r->owed = KARST_OWED_NONE;
+	r->wait = KARST_WAIT_NONE;
+}
+
+/* Is the opcode one that may come now (R1), and the payload as long as it must be (W10)? */
+static bool
+in_order(const struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
+{
+	uint32_t mtu = karst_qp_mtu(qp);
+
+	switch (qp->rsp.op) {
+	case KARST_MSG_NONE:
+		if (!(opf & KARST_OPF_START))
+			return false;
+		break;
+	case KARST_MSG_SEND:
+		if (!(opf & KARST_OPF_SEND) || (opf & KARST_OPF_START))
+			return false;
+		break;
+	case KARST_MSG_WRITE:
+		if (!(opf & KARST_OPF_WRITE) || (opf & KARST_OPF_START))
+			return false;
+		break;
+	}
+	if (!(opf & KARST_OPF_END))
+		return pkt->pay_len == mtu;
+	return pkt->pay_len <= mtu && (pkt->pay_len != 0 || (opf & KARST_OPF_START));
+}
+
+static void
+communication_established(struct karst_core *core, struct karst_qp *qp)
+{
+	qp->flags |= KARST_QPF_COMM_EST;
+	if (qp->state == KARST_QPS_RTR)
+		karst_event(core, KARST_EVENT_COMM_EST, qp);
+}
+
+void
+karst_responder_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint32_t opf = karst_opcode_flags(pkt->opcode);
+	int32_t ahead = karst_psn_diff(pkt->psn, r->epsn);
+
+	if (karst_unlikely(ahead != 0) &&
+		!(karst_mutant(KARST_MUTANT_SEQ_ACCEPT) && ahead == 1 && r->op == KARST_MSG_NONE)) {
+		if (ahead < 0)
+			rx_duplicate(core, qp, pkt, opf);
+		else
+			rx_ahead(core, qp, pkt);
+		return;
+	}
+	if (karst_mutant(KARST_MUTANT_SEQ_ACCEPT))
+		r->epsn = pkt->psn;
+	if (karst_unlikely(r->wait != KARST_WAIT_NONE))
+		end_wait(r);
+	if (karst_unlikely(!(qp->flags & KARST_QPF_COMM_EST)))
+		communication_established(core, qp);
+	if (karst_unlikely(!in_order(qp, pkt, opf)))
+		refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+	else if (opf & KARST_OPF_WRITE)
+		rx_write(core, qp, pkt, opf);
+	else if (opf & KARST_OPF_SEND)
+		rx_send(core, qp, pkt, opf);
+	else if (opf & KARST_OPF_READ)
+		rx_read(core, qp, pkt);
+	else if (opf & (KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE))
+		rx_atomic(core, qp, pkt, opf);
+	else
+		refuse(core, qp, pkt, KARST_NAK_INV_REQ); /* FLUSH: not offered */
+}

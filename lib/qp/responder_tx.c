@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The responder answers (RC): responses of READs and atomics in the order of their requests,
+ * then the ACK or NAK that is owed.
+ *
+ * READ data is taken from memory now, with the key checked for each packet, because the region
+ * may have gone since the request was accepted; then the NAK takes the PSN of the response that
+ * could not be given.
+ */
+#include "frame.h"
+
+/* Q9: what the AETH says about receive work requests; "not limited" unless asked for. */
+static uint8_t
+credit_code(struct karst_qp *qp)
+{
+	uint32_t n, code;
+
+	if (!(qp->flags & KARST_QPF_CREDITS) || qp->srq != NULL)
+		return KARST_AETH_CREDIT_UNLIMITED;
+	if (karst_wqe_poll(&qp->rq) != 0)
+		return 0;
+	n = qp->rq.tail - qp->rq.head;
+	for (code = 0; code < 30 && karst_credits[code + 1] <= n; code++)
+		;
+	return (uint8_t)code;
+}
+
+static uint8_t *
+put_aeth(struct karst_qp *qp, uint8_t *p, uint8_t syndrome)
+{
+	karst_aeth_set(p, syndrome, qp->rsp.msn);
+	return p + KARST_AETH_LEN;
+}
+
+/* One packet of a READ response.  @return false if the memory is not there any more. */
+static bool
+build_read_response(struct karst_core *core, struct karst_qp *qp, const struct karst_rsp *e,
+	struct karst_tx_burst *b)
+{
+	uint32_t psn = qp->rsp.rsp_psn, off = karst_psn_add(psn, -e->psn) << qp->mtu_shift;
+	uint32_t n = karst_min_u32(karst_qp_mtu(qp), e->len - off);
+	bool first = psn == e->beg, last = karst_psn_add(psn, 1) == e->end;
+	uint8_t opcode = first ? (last ? KARST_RC_READ_RESP_ONLY : KARST_RC_READ_RESP_FIRST)
+			       : (last ? KARST_RC_READ_RESP_LAST : KARST_RC_READ_RESP_MIDDLE);
+	uint8_t *host = NULL, *p;
+
+	if (n != 0 &&
+		karst_unlikely(
+			karst_mem_check_remote(core->mem, qp->pd, qp->qpn, e->rkey, e->va + off, n,
+				KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK))
+		return false;
+	p = karst_frame_open(b, &qp->tmpl);
+	if (first || last)
+		p = put_aeth(qp, p, KARST_AETH_ACK | credit_code(qp));
+	if (n != 0)
+		karst_frame_seg(b, host, n);
+	karst_frame_close(core, b, &qp->tmpl, p, opcode, 0, false, psn, n);
+	return true;
+}
+
+static void
+build_atomic_response(struct karst_core *core, struct karst_qp *qp, const struct karst_rsp *e,
+	struct karst_tx_burst *b)
+{
+	uint8_t *p = put_aeth(qp, karst_frame_open(b, &qp->tmpl), KARST_AETH_ACK | credit_code(qp));
+	/* ATOMIC WRITE is answered by an empty READ response (L6) */
+	uint8_t opcode = KARST_RC_READ_RESP_ONLY;
+
+	if (e->type == KARST_RSP_ATOMIC) {
+		opcode = KARST_RC_ATOMIC_ACK;
+		karst_put_be64(p, e->va);
+		p += KARST_ATOMICACK_LEN;
+	}
+	karst_frame_close(core, b, &qp->tmpl, p, opcode, 0, false, e->psn, 0);
+}
+
+/* The source of a READ has gone: all that is left to say is why. */
+static void
+source_gone(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
+	r->owed = KARST_OWED_NAK;
+	r->syndrome = KARST_AETH_NAK | KARST_NAK_REM_ACCESS;
+	r->nak_psn = r->rsp_psn;
+	r->wait = KARST_WAIT_NONE;
+	r->rsp_cur = r->rsp_added;
+	r->fatal = true;
+	karst_qp_error(core, qp, KARST_EVENT_QP_ACCESS_ERR);
+}
+
+static void
+next_response(struct karst_responder *r, const struct karst_rsp *e)
+{
+	r->rsp_psn = karst_psn_add(r->rsp_psn, 1);
+	if (r->rsp_psn != e->end)
+		return;
+	r->rsp_cur++;
+	if ((int32_t)(r->rsp_cur - r->rsp_done) > 0)
+		r->rsp_done = r->rsp_cur;
+	if (r->rsp_cur != r->rsp_added)
+		r->rsp_psn = karst_rsp_at(r, r->rsp_cur)->beg;
+}
+
+static void
+build_ack(struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint32_t psn = karst_psn_add(r->epsn, -1u);
+	uint8_t syndrome = r->syndrome, *p;
+
+	if (r->owed == KARST_OWED_NAK && r->wait == KARST_WAIT_SEQ) {
+		/* what was missing may have come since; the gap now begins at the expected PSN */
+		r->nak_psn = r->epsn;
+		if (karst_psn_before(r->oos_psn, r->epsn)) {
+			r->owed = KARST_OWED_ACK;
+			r->wait = KARST_WAIT_NONE;
+		}
+	}
+	if (r->owed == KARST_OWED_NAK)
+		psn = r->nak_psn;
+	else
+		syndrome = KARST_AETH_ACK | credit_code(qp);
+	p = put_aeth(qp, karst_frame_open(b, &qp->tmpl), syndrome);
+	karst_frame_close(core, b, &qp->tmpl, p, KARST_RC_ACK, 0, false, psn, 0);
+	karst_count(&core->counters, KARST_CTR_ACK_SENT);
+	r->owed = KARST_OWED_NONE;
+}
+
+bool
+karst_responder_tx(
+	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	while (r->rsp_cur != r->rsp_added) {
+		const struct karst_rsp *e = karst_rsp_at(r, r->rsp_cur);
+
+		if (!karst_frame_room(b, 1) || b->bytes >= limit)
+			return true;
+		if (e->type != KARST_RSP_READ) {
+			build_atomic_response(core, qp, e, b);
+		} else if (!build_read_response(core, qp, e, b)) {
+			source_gone(core, qp);
+			break;
+		}
+		next_response(r, e);
+	}
+	if (r->owed != KARST_OWED_NONE) {
+		if (!karst_frame_room(b, 0))
+			return true;
+		build_ack(core, qp, b);
+	}
+	return false;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The responder of UC (U1): no acknowledgements.  A message is delivered whole or not at all;
+ * a gap, a wrong order or length, or memory that may not be used drops the message in progress,
+ * and the next First or Only starts afresh, whatever its PSN.  A receive work request that
+ * a dropped message had taken is used by the next one.
+ */
+#include "qp_priv.h"
+
+static void
+give_up(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, enum karst_drop why)
+{
+	struct karst_rwqe *w = &qp->rsp.rwqe;
+
+	karst_drop_pkt(core, pkt, why);
+	qp->rsp.op = KARST_MSG_NONE;
+	w->got = w->off = w->cur = 0;
+}
+
+/* @return true if the packet continues or starts a message in good order. */
+static bool
+in_order(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint32_t mtu = karst_qp_mtu(qp);
+	bool gap = pkt->psn != r->epsn;
+
+	r->epsn = karst_psn_add(pkt->psn, 1);
+	if (opf & KARST_OPF_START) {
+		/* what was in progress is lost */
+		if (r->op != KARST_MSG_NONE) {
+			r->op = KARST_MSG_NONE;
+			r->rwqe.got = r->rwqe.off = r->rwqe.cur = 0;
+		}
+	} else if ((gap && !karst_mutant(KARST_MUTANT_UC_MIX)) || r->op == KARST_MSG_NONE ||
+		((opf & KARST_OPF_SEND) != 0) != (r->op == KARST_MSG_SEND)) {
+		give_up(core, qp, pkt, KARST_DROP_UC_MESSAGE);
+		return false;
+	}
+	/* W10 */
+	if (opf & KARST_OPF_END
+			? pkt->pay_len > mtu || (pkt->pay_len == 0 && !(opf & KARST_OPF_START))
+			: pkt->pay_len != mtu) {
+		give_up(core, qp, pkt, KARST_DROP_UC_MESSAGE);
+		return false;
+	}
+	return true;
+}
+
+static void
+complete(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t opf,
+	enum karst_wc_opcode opcode, uint32_t byte_len)
+{
+	struct karst_recv_done done = {
+		.status = KARST_WC_SUCCESS,
+		.opcode = opcode,
+		.flags = opf & KARST_OPF_IMM ? KARST_WC_WITH_IMM : 0,
+		.byte_len = byte_len,
+		.imm = opf & KARST_OPF_IMM ? pkt->imm : 0,
+		.solicited = (pkt->flags & KARST_PKT_SE) != 0,
+	};
+
+	karst_recv_complete(core, qp, &done);
+}
+
+static void
+rx_send(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_responder *r = &qp->rsp;
+	enum karst_wc_status st;
+
+	if ((opf & KARST_OPF_START) && karst_recv_take(core, qp) != KARST_RWQE_OK) {
+		give_up(core, qp, pkt, KARST_DROP_NO_WQE);
+		return;
+	}
+	st = karst_recv_place(core, qp, pkt->data + pkt->pay_off, pkt->pay_len);
+	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
+		struct karst_recv_done done = {.status = st, .opcode = KARST_WC_RECV};
+
+		r->op = KARST_MSG_NONE;
+		karst_drop_pkt(core, pkt, KARST_DROP_UC_MESSAGE);
+		karst_recv_complete(core, qp, &done);
+		karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
+		return;
+	}
+	r->op = opf & KARST_OPF_END ? KARST_MSG_NONE : KARST_MSG_SEND;
+	if (opf & KARST_OPF_END) {
+		karst_count(&core->counters, KARST_CTR_RX_REQUESTS);
+		complete(core, qp, pkt, opf, KARST_WC_RECV, r->rwqe.got);
+	}
+}
+
+static void
+rx_write(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint8_t *host = NULL;
+
+	if (opf & KARST_OPF_START) {
+		r->va = pkt->va;
+		r->rkey = pkt->rkey;
+		r->left = r->total = pkt->dma_len;
+	}
+	if (opf & KARST_OPF_END ? pkt->pay_len != r->left : pkt->pay_len >= r->left) {
+		give_up(core, qp, pkt, KARST_DROP_UC_MESSAGE);
+		return;
+	}
+	if ((opf & KARST_OPF_IMM) && karst_recv_take(core, qp) != KARST_RWQE_OK) {
+		give_up(core, qp, pkt, KARST_DROP_NO_WQE);
+		return;
+	}
+	if (!(r->access & KARST_ACCESS_REMOTE_WRITE) ||
+		(r->left != 0 &&
+			karst_mem_check_remote(core->mem, qp->pd, qp->qpn, r->rkey, r->va, r->left,
+				KARST_ACCESS_REMOTE_WRITE, &host) != KARST_MEM_OK)) {
+		give_up(core, qp, pkt, KARST_DROP_UC_ACCESS);
+		return;
+	}
+	if (pkt->pay_len != 0)
+		memcpy(host, pkt->data + pkt->pay_off, pkt->pay_len);
+	r->va += pkt->pay_len;
+	r->left -= pkt->pay_len;
+	r->op = opf & KARST_OPF_END ? KARST_MSG_NONE : KARST_MSG_WRITE;
+	if (opf & KARST_OPF_END)
+		karst_count(&core->counters, KARST_CTR_RX_REQUESTS);
+	if (opf & KARST_OPF_IMM)
+		complete(core, qp, pkt, opf, KARST_WC_RECV_RDMA_WITH_IMM, r->total);
+}
+
+void
+karst_uc_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	uint32_t opf = karst_opcode_flags(pkt->opcode);
+
+	if (!in_order(core, qp, pkt, opf))
+		return;
+	if (opf & KARST_OPF_SEND)
+		rx_send(core, qp, pkt, opf);
+	else
+		rx_write(core, qp, pkt, opf);
+}

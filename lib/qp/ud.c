@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * UD: single packets (U1).  A send goes by its address handle and is complete when the packet is
+ * built; a receive gets 40 bytes of GRH area in front of the payload: the IPv6 header, or the
+ * IPv4 header in the last 20 of them.
+ */
+#include "wqe.h"
+
+/* --- sending --- */
+
+static void
+fail_send(struct karst_core *core, struct karst_qp *qp, enum karst_wc_status status)
+{
+	karst_requester_fail(core, qp, status, 0);
+}
+
+static enum karst_wc_status
+build(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w,
+	struct karst_tx_burst *b)
+{
+	const struct karst_tmpl *t = karst_ah_lookup(core->ahs, w->h.ud.ah, qp->pd);
+	/* U1: a Q_Key with the high bit set means the QP's own */
+	uint32_t qkey = w->h.ud.remote_qkey & 0x80000000u ? qp->qkey : w->h.ud.remote_qkey;
+	uint32_t nsegs = b->nsegs;
+	struct karst_sge_cursor c;
+	uint8_t *p;
+
+	if (t == NULL)
+		return KARST_WC_LOC_QP_OP_ERR;
+	if (w->len > karst_qp_mtu(qp))
+		return KARST_WC_LOC_LEN_ERR;
+	p = karst_frame_open(b, t);
+	/* the template knows neither partition nor destination */
+	karst_bth_init(p - KARST_BTH_LEN, 0, 0, 0, qp->pkey, w->h.ud.remote_qpn, false, 0);
+	karst_deth_set(p, qkey, qp->qpn);
+	p += KARST_DETH_LEN;
+	if (w->info->imm) {
+		karst_put_be32(p, w->h.imm);
+		p += KARST_IMM_LEN;
+	}
+	karst_wqe_seek(w, &c, 0);
+	if (w->len != 0 && karst_wqe_gather(core, qp, w, &c, w->len, b) != KARST_WC_SUCCESS) {
+		b->nsegs = nsegs;
+		return KARST_WC_LOC_PROT_ERR;
+	}
+	karst_frame_close(core, b, t, p,
+		KARST_TRANSPORT_UD |
+			(w->info->imm ? KARST_OPERATION_SEND_ONLY_IMM : KARST_OPERATION_SEND_ONLY),
+		w->h.flags & KARST_SEND_SOLICITED ? KARST_BTH_SE : 0, false, qp->req.snd_psn,
+		w->len);
+	return KARST_WC_SUCCESS;
+}
+
+/* Sends the oldest request.  @return false if there is none, or it failed. */
+static bool
+send_one(struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b)
+{
+	struct karst_requester *r = &qp->req;
+	uint32_t idx = r->una_idx;
+	struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+	enum karst_wc_status st;
+	struct karst_wqe w;
+
+	st = karst_wqe_load(qp, idx, &w);
+	if (st == KARST_WC_SUCCESS)
+		st = build(core, qp, &w, b);
+	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
+		fail_send(core, qp, st);
+		return false;
+	}
+	*slot = (struct karst_sq_slot){
+		.psn = r->snd_psn, .npsn = 1, .len = w.len, .op = w.h.opcode};
+	if ((w.h.flags & KARST_SEND_SIGNALED) || (qp->flags & KARST_QPF_SIG_ALL))
+		slot->flags = KARST_SLOT_SIGNALED;
+	r->snd_idx = r->nxt_idx = idx + 1;
+	r->snd_psn = r->nxt_psn = r->una_psn = karst_psn_add(r->snd_psn, 1);
+	karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
+	return true;
+}
+
+bool
+karst_datagram_tx(
+	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+{
+	struct karst_requester *r = &qp->req;
+	uint32_t head = r->una_idx;
+	bool more = false;
+
+	while (qp->state == KARST_QPS_RTS) {
+		if (!karst_frame_room(b, qp->sq.max_sge) || b->bytes >= limit) {
+			more = true;
+			break;
+		}
+		if (r->una_idx == qp->sq.tail && karst_wqe_poll(&qp->sq) != 0) {
+			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
+			karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
+			break;
+		}
+		if (r->una_idx == qp->sq.tail) {
+			if (karst_wqe_idle(&qp->sq))
+				continue;
+			r->flags |= KARST_REQ_IDLE;
+			break;
+		}
+		r->flags &= (uint8_t)~KARST_REQ_IDLE;
+		if (!send_one(core, qp, b))
+			break;
+	}
+	if (r->una_idx != head)
+		karst_wqe_publish_head(&qp->sq, r->una_idx);
+	if (qp->state == KARST_QPS_SQD)
+		karst_requester_settle(core, qp);
+	return more;
+}
+
+/* --- receiving --- */
+
+/* U1: what stands in front of the payload. */
+static void
+grh_area(const struct karst_pkt *pkt, uint8_t *area)
+{
+	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
+
+	if (pkt->flags & KARST_PKT_IP6) {
+		memcpy(area, l3, KARST_IP6_LEN);
+	} else {
+		memset(area, 0, KARST_GRH_LEN - KARST_IP4_LEN);
+		memcpy(area + KARST_GRH_LEN - KARST_IP4_LEN, l3, KARST_IP4_LEN);
+	}
+}
+
+void
+karst_ud_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_rwqe *w = &qp->rsp.rwqe;
+	struct karst_recv_done done = {
+		.status = KARST_WC_SUCCESS,
+		.opcode = KARST_WC_RECV,
+		.flags = KARST_WC_GRH,
+		.byte_len = KARST_GRH_LEN + pkt->pay_len,
+		.src_qpn = pkt->src_qpn,
+		.solicited = (pkt->flags & KARST_PKT_SE) != 0,
+	};
+	uint8_t grh[KARST_GRH_LEN];
+
+	if (pkt->qkey != qp->qkey) {
+		karst_drop_pkt(core, pkt, KARST_DROP_QKEY);
+		return;
+	}
+	if (pkt->pay_len > karst_qp_mtu(qp)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_UD_LENGTH);
+		return;
+	}
+	if (karst_recv_take(core, qp) != KARST_RWQE_OK) {
+		karst_drop_pkt(core, pkt, KARST_DROP_NO_WQE);
+		return;
+	}
+	if (!w->bad && w->total < (uint32_t)KARST_GRH_LEN + pkt->pay_len) {
+		/* it stays for the next packet */
+		karst_drop_pkt(core, pkt, KARST_DROP_UD_LENGTH);
+		return;
+	}
+	grh_area(pkt, grh);
+	done.status = karst_recv_place(core, qp, grh, sizeof(grh));
+	if (done.status == KARST_WC_SUCCESS)
+		done.status = karst_recv_place(core, qp, pkt->data + pkt->pay_off, pkt->pay_len);
+	if (karst_unlikely(done.status != KARST_WC_SUCCESS)) {
+		done = (struct karst_recv_done){.status = done.status, .opcode = KARST_WC_RECV};
+		karst_drop_pkt(core, pkt, KARST_DROP_UD_LENGTH);
+		karst_recv_complete(core, qp, &done);
+		karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
+		return;
+	}
+	if (karst_opcode_flags(pkt->opcode) & KARST_OPF_IMM) {
+		done.flags |= KARST_WC_WITH_IMM;
+		done.imm = pkt->imm;
+	}
+	karst_count(&core->counters, KARST_CTR_RX_REQUESTS);
+	karst_recv_complete(core, qp, &done);
+}

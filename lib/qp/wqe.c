@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Send work requests: what each operation means, and the validated private copy (wqe.h). */
+#include "wqe.h"
+
+#define RC_ (1u << KARST_QPT_RC)
+#define UC_ (1u << KARST_QPT_UC)
+#define UD_ (1u << KARST_QPT_UD)
+#define OPC(mid, last, first, only)                                                     \
+	{                                                                               \
+		KARST_OPERATION_##mid, KARST_OPERATION_##last, KARST_OPERATION_##first, \
+			KARST_OPERATION_##only                                          \
+	}
+#define ALONE(op) OPC(op, op, op, op)
+
+/* Messages cannot be longer than this (IBTA: 2^31 bytes). */
+#define MAX_MESSAGE (1u << 31)
+
+const struct karst_wr_info karst_wr_infos[KARST_WR_MAX] = {
+	[KARST_WR_RDMA_WRITE] = {OPC(WRITE_MIDDLE, WRITE_LAST, WRITE_FIRST, WRITE_ONLY), 0,
+		KARST_WC_RDMA_WRITE, RC_ | UC_, .reth = true, .inlined = true},
+	[KARST_WR_RDMA_WRITE_WITH_IMM] = {OPC(WRITE_MIDDLE, WRITE_LAST_IMM, WRITE_FIRST,
+						  WRITE_ONLY_IMM),
+		KARST_SLOT_CREDIT, KARST_WC_RDMA_WRITE, RC_ | UC_, .reth = true, .imm = true,
+		.inlined = true},
+	[KARST_WR_SEND] = {OPC(SEND_MIDDLE, SEND_LAST, SEND_FIRST, SEND_ONLY), KARST_SLOT_CREDIT,
+		KARST_WC_SEND, RC_ | UC_ | UD_, .inlined = true},
+	[KARST_WR_SEND_WITH_IMM] = {OPC(SEND_MIDDLE, SEND_LAST_IMM, SEND_FIRST, SEND_ONLY_IMM),
+		KARST_SLOT_CREDIT, KARST_WC_SEND, RC_ | UC_ | UD_, .imm = true, .inlined = true},
+	[KARST_WR_SEND_WITH_INV] = {OPC(SEND_MIDDLE, SEND_LAST_INV, SEND_FIRST, SEND_ONLY_INV),
+		KARST_SLOT_CREDIT, KARST_WC_SEND, RC_, .inv = true, .inlined = true},
+	[KARST_WR_RDMA_READ] = {ALONE(READ_REQUEST), KARST_SLOT_RD_ATOMIC, KARST_WC_RDMA_READ, RC_,
+		.reth = true, .sink = true},
+	[KARST_WR_ATOMIC_CAS] = {ALONE(CMP_SWAP), KARST_SLOT_RD_ATOMIC, KARST_WC_COMP_SWAP, RC_,
+		.sink = true},
+	[KARST_WR_ATOMIC_FAA] = {ALONE(FETCH_ADD), KARST_SLOT_RD_ATOMIC, KARST_WC_FETCH_ADD, RC_,
+		.sink = true},
+	[KARST_WR_ATOMIC_WRITE] = {ALONE(ATOMIC_WRITE), KARST_SLOT_RD_ATOMIC, KARST_WC_ATOMIC_WRITE,
+		RC_, .reth = true, .inlined = true},
+	[KARST_WR_LOCAL_INV] = {ALONE(SEND_ONLY), KARST_SLOT_LOCAL, KARST_WC_LOCAL_INV, RC_ | UC_},
+	[KARST_WR_BIND_MW] = {ALONE(SEND_ONLY), KARST_SLOT_LOCAL, KARST_WC_BIND_MW, RC_ | UC_},
+};
+
+/* Takes the SGEs of the copy, as many as the header says, and adds up their lengths. */
+static enum karst_wc_status
+load_sges(const struct karst_qp *qp, const uint8_t *slot, struct karst_wqe *w)
+{
+	bool atomic = w->h.opcode == KARST_WR_ATOMIC_CAS || w->h.opcode == KARST_WR_ATOMIC_FAA;
+	uint32_t max = atomic ? 1 : qp->sq.max_sge, i;
+	uint64_t len = 0;
+
+	if (karst_unlikely(w->h.num > max))
+		return KARST_WC_LOC_QP_OP_ERR;
+	w->inline_src = NULL;
+	w->nsge = w->h.num;
+	w->sge = atomic ? w->h.atomic.sge : w->h.sge;
+	if (w->nsge > 2)
+		memcpy(w->raw + sizeof(w->h), slot + sizeof(w->h),
+			(w->nsge - 2) * sizeof(struct karst_sge));
+	for (i = 0; i < w->nsge; i++)
+		len += w->sge[i].len;
+	if (karst_unlikely(len > MAX_MESSAGE))
+		return KARST_WC_LOC_LEN_ERR;
+	w->len = (uint32_t)len;
+	return KARST_WC_SUCCESS;
+}
+
+enum karst_wc_status
+karst_wqe_load(const struct karst_qp *qp, uint32_t idx, struct karst_wqe *w)
+{
+	const uint8_t *slot = karst_wqe_slot(&qp->sq, idx);
+	enum karst_wc_status st;
+	uint32_t want;
+
+	memcpy(&w->h, slot, sizeof(w->h));
+	if (karst_unlikely(w->h.opcode >= KARST_WR_MAX))
+		return KARST_WC_LOC_QP_OP_ERR;
+	w->info = &karst_wr_infos[w->h.opcode];
+	if (karst_unlikely(!(w->info->types & 1u << qp->type)))
+		return KARST_WC_LOC_QP_OP_ERR;
+	if (w->info->slot_flags & KARST_SLOT_LOCAL) {
+		w->inline_src = NULL;
+		w->len = w->nsge = 0;
+		return KARST_WC_SUCCESS;
+	}
+	if (w->h.flags & KARST_SEND_INLINE) {
+		if (karst_unlikely(!w->info->inlined || w->h.num > qp->sq.max_inline))
+			return KARST_WC_LOC_QP_OP_ERR;
+		w->inline_src = slot + KARST_SEND_WQE_HDR;
+		w->len = w->h.num;
+		w->nsge = 1; /* one source */
+	} else {
+		st = load_sges(qp, slot, w);
+		if (karst_unlikely(st != KARST_WC_SUCCESS))
+			return st;
+	}
+	/* atomics move exactly eight bytes */
+	want = w->h.opcode;
+	if ((want == KARST_WR_ATOMIC_CAS || want == KARST_WR_ATOMIC_FAA ||
+		    want == KARST_WR_ATOMIC_WRITE) &&
+		karst_unlikely(w->len != 8))
+		return KARST_WC_LOC_LEN_ERR;
+	return KARST_WC_SUCCESS;
+}
+
+enum karst_wc_status
+karst_wqe_check(const struct karst_core *core, const struct karst_qp *qp, const struct karst_wqe *w)
+{
+	unsigned int access = w->info->sink ? KARST_ACCESS_LOCAL_WRITE : 0;
+	uint8_t *host;
+	uint32_t i;
+
+	if (w->inline_src != NULL)
+		return KARST_WC_SUCCESS;
+	for (i = 0; i < w->nsge; i++) {
+		const struct karst_sge *s = &w->sge[i];
+
+		if (s->len != 0 &&
+			karst_unlikely(karst_mem_check_local(core->mem, qp->pd, s->lkey, s->addr,
+					       s->len, access, &host) != KARST_MEM_OK))
+			return KARST_WC_LOC_PROT_ERR;
+	}
+	return KARST_WC_SUCCESS;
+}
+
+enum karst_wc_status
+karst_wqe_scatter(const struct karst_core *core, const struct karst_qp *qp,
+	const struct karst_wqe *w, uint32_t off, const uint8_t *src, uint32_t n)
+{
+	struct karst_sge_cursor c;
+
+	if (karst_unlikely(n > w->len || off > w->len - n))
+		return KARST_WC_LOC_LEN_ERR;
+	karst_wqe_seek(w, &c, off);
+	while (n > 0) {
+		const struct karst_sge *s = &w->sge[c.i];
+		uint32_t m = karst_min_u32(n, s->len - c.off);
+		uint8_t *host;
+
+		if (m > 0) {
+			if (karst_unlikely(karst_mem_check_local(core->mem, qp->pd, s->lkey,
+						   s->addr + c.off, m, KARST_ACCESS_LOCAL_WRITE,
+						   &host) != KARST_MEM_OK))
+				return KARST_WC_LOC_PROT_ERR;
+			memcpy(host, src, m);
+			src += m;
+			n -= m;
+		}
+		c.i++;
+		c.off = 0;
+	}
+	return KARST_WC_SUCCESS;
+}

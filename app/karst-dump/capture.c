@@ -40,8 +40,8 @@ check_link(struct capture *c)
 	default:
 		name = pcap_datalink_val_to_name(c->dlt);
 		fprintf(stderr,
-			"karst-dump: %s: link type %d (%s) is not supported; allowed are Ethernet (1), "
-			"InfiniBand (247) and ERF (197)\n",
+			"karst-dump: %s: link type %d (%s) is not supported; "
+			"allowed are Ethernet (1), InfiniBand (247) and ERF (197)\n",
 			c->path, c->dlt, name != NULL ? name : "unknown");
 		return -1;
 	}

@@ -35,7 +35,7 @@ struct karst_ib_hdrs {
 	uint32_t src_qpn;
 	/* XRCETH */
 	uint32_t srqn;
-	/* FETH: selectivity level (bits 4 and 5) and placement type (bits 0 to 3), as on the wire */
+	/* FETH: selectivity level in bits 4 and 5, placement type in bits 0 to 3 */
 	uint32_t feth;
 	/* RETH or AtomicETH */
 	uint64_t va;

@@ -11,24 +11,24 @@
 #include "karst_base.h"
 
 #define KARST_ROCE_UDP_PORT 4791
-#define KARST_ETH_LEN 14
-#define KARST_VLAN_LEN 4
-#define KARST_IP4_LEN 20
-#define KARST_IP6_LEN 40
-#define KARST_UDP_LEN 8
-#define KARST_BTH_LEN 12
-#define KARST_RDETH_LEN 4
-#define KARST_DETH_LEN 8
-#define KARST_XRCETH_LEN 4
-#define KARST_FETH_LEN 4
-#define KARST_RETH_LEN 16
+#define KARST_ETH_LEN       14
+#define KARST_VLAN_LEN      4
+#define KARST_IP4_LEN       20
+#define KARST_IP6_LEN       40
+#define KARST_UDP_LEN       8
+#define KARST_BTH_LEN       12
+#define KARST_RDETH_LEN     4
+#define KARST_DETH_LEN      8
+#define KARST_XRCETH_LEN    4
+#define KARST_FETH_LEN      4
+#define KARST_RETH_LEN      16
 #define KARST_ATOMICETH_LEN 28
-#define KARST_AETH_LEN 4
+#define KARST_AETH_LEN      4
 #define KARST_ATOMICACK_LEN 8
-#define KARST_IMM_LEN 4
-#define KARST_IETH_LEN 4
-#define KARST_ICRC_LEN 4
-#define KARST_GRH_LEN 40
+#define KARST_IMM_LEN       4
+#define KARST_IETH_LEN      4
+#define KARST_ICRC_LEN      4
+#define KARST_GRH_LEN       40
 
 static inline uint16_t
 karst_get_be16(const void *p)
@@ -149,8 +149,8 @@ karst_bth_psn(const uint8_t *bth)
 
 /** Writes the fields that differ from packet to packet; P_Key and DestQP stay as they are. */
 static inline void
-karst_bth_set(uint8_t *bth, uint8_t opcode, uint8_t flags, unsigned int pad, bool ackreq,
-	uint32_t psn)
+karst_bth_set(
+	uint8_t *bth, uint8_t opcode, uint8_t flags, unsigned int pad, bool ackreq, uint32_t psn)
 {
 	bth[0] = opcode;
 	bth[1] = (uint8_t)(flags | pad << 4);
@@ -225,11 +225,11 @@ karst_deth_set(uint8_t *p, uint32_t qkey, uint32_t src_qpn)
 
 /* --- AETH (W3, Q9, R10): syndrome and MSN --- */
 
-#define KARST_AETH_ACK        0x00 /* | credit code */
-#define KARST_AETH_RNR        0x20 /* | timer code */
-#define KARST_AETH_NAK        0x60 /* | enum karst_nak */
-#define KARST_AETH_TYPE_MASK  0xe0
-#define KARST_AETH_VALUE_MASK 0x1f
+#define KARST_AETH_ACK              0x00 /* | credit code */
+#define KARST_AETH_RNR              0x20 /* | timer code */
+#define KARST_AETH_NAK              0x60 /* | enum karst_nak */
+#define KARST_AETH_TYPE_MASK        0xe0
+#define KARST_AETH_VALUE_MASK       0x1f
 #define KARST_AETH_CREDIT_UNLIMITED 0x1f
 
 enum karst_nak {

@@ -67,9 +67,11 @@ enum karst_operation {
  * and to the parser.
  */
 enum karst_opcode {
-#define KARST_OPERATION(code, sym, name, flags, on)                                                \
-	KARST_RC_##sym = KARST_TRANSPORT_RC | (code), KARST_UC_##sym = KARST_TRANSPORT_UC | (code), \
-	KARST_RD_##sym = KARST_TRANSPORT_RD | (code), KARST_UD_##sym = KARST_TRANSPORT_UD | (code), \
+#define KARST_OPERATION(code, sym, name, flags, on)   \
+	KARST_RC_##sym = KARST_TRANSPORT_RC | (code), \
+	KARST_UC_##sym = KARST_TRANSPORT_UC | (code), \
+	KARST_RD_##sym = KARST_TRANSPORT_RD | (code), \
+	KARST_UD_##sym = KARST_TRANSPORT_UD | (code), \
 	KARST_XRC_##sym = KARST_TRANSPORT_XRC | (code),
 #include "karst_opcode.def"
 #undef KARST_OPERATION

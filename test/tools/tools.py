@@ -1,0 +1,242 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Checks the tools that judge everything else: tools.py ROOT (TAP).
+
+  test-summary.py   counts what passed, failed, was skipped, crashed or never ran
+  conformance.py    finds citations, and what they stand for
+  karst-setup       says what is wrong with a command line, and exits with 2
+"""
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = ''
+
+
+def load(name):
+    """A script of usertools as a module."""
+    path = os.path.join(ROOT, 'usertools', name)
+    spec = importlib.util.spec_from_file_location(name.replace('-', '_')[:-3], path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class Summary(unittest.TestCase):
+    """test-summary.py"""
+
+    def setUp(self):
+        self.summary = load('test-summary.py')
+
+    def tap(self, *lines):
+        return self.summary.count_tap('\n'.join(lines))
+
+    def test_points(self):
+        self.assertEqual(self.tap('1..3', 'ok 1 - a', 'not ok 2 - b', 'ok 3 # SKIP no'), [1, 1, 1])
+
+    def test_plan_at_the_end_and_noise(self):
+        self.assertEqual(self.tap('hello', 'ok 1', '# ok 2', 'okay', 'ok 2', '1..2'), [2, 0, 0])
+
+    def test_missing_points_failed(self):
+        self.assertEqual(self.tap('1..4', 'ok 1'), [1, 3, 0])
+
+    def test_no_plan_is_a_failure(self):
+        self.assertEqual(self.tap('ok 1'), [1, 1, 0])
+
+    def test_bail_out_is_a_failure(self):
+        self.assertEqual(self.tap('1..1', 'ok 1', 'Bail out! no disk'), [1, 1, 0])
+
+    def test_todo_is_no_failure(self):
+        self.assertEqual(self.tap('1..1', 'not ok 1 - later # TODO'), [1, 0, 0])
+
+    def test_all_skipped(self):
+        self.assertEqual(self.tap('1..0 # SKIP nothing here'), [0, 0, 1])
+
+    def test_no_tap(self):
+        self.assertIsNone(self.tap('Segmentation fault'))
+
+    def meson_test(self, result, text, is_tap):
+        return self.summary.count_meson_test(result, text, is_tap)
+
+    def test_crash_behind_good_points(self):
+        self.assertEqual(self.meson_test('ERROR', '1..1\nok 1', True), [1, 1, 0])
+
+    def test_crash_without_points(self):
+        self.assertEqual(self.meson_test('ERROR', '', True), [0, 1, 0])
+
+    def test_timeout(self):
+        self.assertEqual(self.meson_test('TIMEOUT', '1..2\nok 1', True), [1, 1, 0])
+
+    def test_plain_programs(self):
+        self.assertEqual(self.meson_test('OK', 'not ok 1', False), [1, 0, 0])
+        self.assertEqual(self.meson_test('FAIL', '', False), [0, 1, 0])
+        self.assertEqual(self.meson_test('SKIP', '', False), [0, 0, 1])
+
+    def test_total(self):
+        with tempfile.NamedTemporaryFile('w', suffix='.txt') as f:
+            f.write('unit 10 0 1 3\nsanitize: address, undefined 5 2 0 60\n')
+            f.flush()
+            out = io.StringIO()
+            with contextlib.redirect_stdout(out):
+                status = self.summary.print_total(f.name)
+        self.assertEqual(status, 1)
+        self.assertEqual(out.getvalue().splitlines()[-1], '15 passed, 2 failed, 1 skipped')
+
+    def test_a_run_of_meson(self):
+        with tempfile.TemporaryDirectory() as build:
+            os.mkdir(os.path.join(build, 'meson-info'))
+            os.mkdir(os.path.join(build, 'meson-logs'))
+            with open(os.path.join(build, 'meson-info', 'intro-tests.json'), 'w',
+                      encoding='utf-8') as f:
+                json.dump([{'name': 'a', 'protocol': 'tap'},
+                           {'name': 'b', 'protocol': 'exitcode'}], f)
+            with open(os.path.join(build, 'meson-logs', 'x.json'), 'w', encoding='utf-8') as f:
+                for name, result, text in (('karst:unit / a', 'OK', '1..2\nok 1\nok 2'),
+                                           ('karst:unit / b', 'OK', 'ok 1')):
+                    f.write(json.dumps({'name': name, 'stdout': text, 'result': result,
+                                        'returncode': 0}) + '\n')
+            self.assertEqual(self.summary.count_meson(build, 'x'), [3, 0, 0])
+
+
+SOURCE = '''/* SPDX-License-Identifier: BSD-3-Clause */
+/* About the file (W1). */
+#include "x.h"
+
+/* Not next to anything (W2). */
+
+/* In front of a function (R3..R5). */
+static int
+first(int a)
+{
+	/* inside, by rule Q2; the L1 cache is no rule, (L7) is one; C11 is none */
+	return a;
+}
+
+struct second {
+	int x; /* W6, W7 */
+};
+
+KARST_DROP_REASON(THIRD, "third", "text (W9)")
+'''
+TEST_SOURCE = '''/* SPDX-License-Identifier: BSD-3-Clause */
+Test(responder, r5_replays_an_atomic)
+{
+	/* Q4 to Q6 */
+}
+'''
+
+
+class Conformance(unittest.TestCase):
+    """conformance.py"""
+
+    def setUp(self):
+        self.conformance = load('conformance.py')
+
+    def cited(self, text):
+        found = {}
+        for rule, owner in self.conformance.Source('x.c', text).cited():
+            found.setdefault(rule, set()).add(owner)
+        return found
+
+    def test_code(self):
+        self.assertEqual(self.cited(SOURCE), {
+            'W1': {None}, 'W2': {None}, 'R3': {'first'}, 'R4': {'first'}, 'R5': {'first'},
+            'Q2': {'first'}, 'L7': {'first'}, 'W6': {'second'}, 'W7': {'second'},
+            'W9': {'THIRD'}})
+
+    def test_tests(self):
+        name = 'r5_replays_an_atomic'
+        self.assertEqual(self.cited(TEST_SOURCE), {rule: {name}
+                                                   for rule in ('R5', 'Q4', 'Q5', 'Q6')})
+
+    def test_status(self):
+        status = self.conformance.status
+        code, test = {'lib/qp/rx.c': ['f']}, {'test/unit/qp/t.c': ['g']}
+        self.assertEqual(status('R1', code, test), 'implemented')
+        self.assertEqual(status('R1', code, None), 'no test')
+        self.assertEqual(status('R1', None, test), 'no code')
+        self.assertEqual(status('R1', {self.conformance.NO_PROOF: ['R']}, test), 'no code')
+        self.assertTrue(status('C1', code, test).startswith('not yet'))
+
+    def test_every_rule_of_the_document_is_read(self):
+        rules = self.conformance.read_rules(ROOT)
+        for letter, last in zip('WPQRUCESL', (10, 3, 10, 14, 4, 2, 2, 5, 11)):
+            for number in range(1, last + 1):
+                self.assertIn(f'{letter}{number}', rules)
+
+
+class Setup(unittest.TestCase):
+    """karst-setup"""
+
+    def refused(self, *words):
+        """Exit status 2, the wrong word and the allowed ones on stderr."""
+        run = subprocess.run([os.path.join(ROOT, 'usertools', 'karst-setup'), *words],
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             check=False)
+        self.assertEqual((run.returncode, run.stdout), (2, ''))
+        self.assertIn(words[-1], run.stderr)
+        return run.stderr
+
+    def test_wrong_words(self):
+        for words in (['polish'], ['test', 'unti'], ['demo', '--fast'], ['deps', 'everything'],
+                      ['soak', 'wet'], ['bench', '--slow']):
+            self.assertIn('allowed: ', self.refused(*words))
+        self.assertIn('1 to 99999', self.refused('soak', '--minutes', '-3'))
+        self.assertIn('A..B', self.refused('soak', '--seeds', '7'))
+
+    def test_help(self):
+        for words in ([], ['demo'], ['test'], ['deps'], ['soak'], ['bench']):
+            run = subprocess.run(
+                [os.path.join(ROOT, 'usertools', 'karst-setup'), *words, '--help'],
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
+            self.assertEqual((run.returncode, run.stderr), (0, ''))
+            self.assertTrue(run.stdout.startswith('usage: karst-setup'))
+
+
+class Tap(unittest.TestResult):
+    """Prints a point a test."""
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.point = f'{self.testsRun} - {test.id().split(".", 1)[-1]}'
+
+    def addSuccess(self, test):
+        print(f'ok {self.point}')
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.show(self.failures[-1][1])
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.show(self.errors[-1][1])
+
+    def show(self, trace):
+        print(f'not ok {self.point}')
+        for line in trace.splitlines():
+            print(f'# {line}')
+
+
+def main(argv):
+    global ROOT
+    if len(argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    ROOT = argv[1]
+    sys.dont_write_bytecode = True
+    suite = unittest.defaultTestLoader.loadTestsFromModule(sys.modules['__main__'])
+    print(f'1..{suite.countTestCases()}')
+    result = Tap()
+    suite.run(result)
+    return 0 if result.wasSuccessful() else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

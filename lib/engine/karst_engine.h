@@ -94,8 +94,9 @@ struct karst_engine_ops {
 
 /** Zero (NULL, false) means the default for every member. */
 struct karst_engine_config {
-	const char *name; /* of mempool, rings and in telemetry; default "karst0", "karst1", ... */
-	uint32_t lcores;  /* 1..KARST_ENGINE_MAX_LCORES; default 1 */
+	const char *
+		name; /* up to 15 characters; of mempool, rings and in telemetry; default "karst0", "karst1", ... */
+	uint32_t lcores; /* 1..KARST_ENGINE_MAX_LCORES; default 1 */
 	/* limits; tables are allocated at once, objects as they are created */
 	uint32_t max_qps;  /* of each lcore; default 1024 */
 	uint32_t max_keys; /* memory regions and windows; default 4096, up to 2^20 */

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Parsed packets to their queue pairs, in four passes over a chunk that fits the cache, each of
+ * which starts loading what the next one needs: the entry in the table of QPs, the QP, the
+ * frame (verified: from here on it is in L1 or L2), and then the delivery, which copies.
+ */
+#include "engine_priv.h"
+
+void
+dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n)
+{
+	struct karst_core *core = lc->core;
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		uint32_t slot = pkts[i]->dqpn >> core->lcore_bits;
+
+		if (karst_likely(slot < core->max_qps))
+			rte_prefetch0(&core->qps[slot]);
+	}
+	for (i = 0; i < n; i++) {
+		struct karst_qp *qp = karst_core_lookup(core, pkts[i]->dqpn);
+
+		pkts[i]->qp = qp;
+		if (karst_likely(qp != NULL))
+			karst_qp_prefetch(qp);
+	}
+	karst_icrc_verify_burst(pkts, n);
+	for (i = 0; i < n; i++) {
+		struct karst_pkt *pkt = pkts[i];
+
+		if (karst_unlikely(pkt->drop != KARST_DROP_NONE))
+			karst_count_drop(&core->counters, pkt->drop);
+		else if (karst_unlikely(pkt->qp == NULL))
+			karst_count_drop(&core->counters, KARST_DROP_NO_QP);
+		else
+			karst_qp_rx(core, pkt);
+		buffer_free(lc, mbufs[i]);
+	}
+}

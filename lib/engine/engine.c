@@ -1,0 +1,434 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Life of an engine: configuration, tables, the buffer pool, lcores; start and stop.
+ */
+#include "engine_priv.h"
+
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#include <rte_cycles.h>
+#include <rte_launch.h>
+#include <rte_malloc.h>
+
+#include "karst_crc.h"
+
+#define DEFAULT_MBUFS_EACH 2048u /* and once more for the ports */
+
+/* --- configuration --- */
+
+static void
+default_u32(uint32_t *v, uint32_t value)
+{
+	if (*v == 0)
+		*v = value;
+}
+
+static void
+fill_defaults(struct karst_engine_config *c)
+{
+	default_u32(&c->lcores, 1);
+	default_u32(&c->max_qps, 1024);
+	default_u32(&c->max_keys, 4096);
+	default_u32(&c->max_ahs, 1024);
+	default_u32(&c->max_pds, 256);
+	default_u32(&c->rx_burst, 32);
+	default_u32(&c->rx_bytes, 32 << 10);
+	default_u32(&c->tx_burst, 32);
+	default_u32(&c->tx_bytes, 32 << 10);
+	default_u32(&c->quantum_bytes, 16 << 10);
+	default_u32(&c->mbufs, DEFAULT_MBUFS_EACH * (c->lcores + 1));
+	default_u32(&c->handoff_slots, 1024);
+	default_u32(&c->sleep_max_us, 50);
+	if (c->pool_ops == NULL)
+		c->pool_ops = "stack";
+}
+
+/* What is wrong with a configuration whose defaults are filled in, or NULL. */
+static const char *
+config_fault(const struct karst_engine_config *c)
+{
+	if (c->lcores > KARST_ENGINE_MAX_LCORES)
+		return "lcores: 1 to 64";
+	if (c->max_qps > 1u << 22)
+		return "max_qps: 1 to 4194304";
+	if (c->rx_burst > ENG_MAX_BURST || c->tx_burst > ENG_MAX_BURST)
+		return "rx_burst, tx_burst: 1 to 64";
+	if (c->tx_bytes > 1u << 24 || c->rx_bytes > 1u << 24 || c->quantum_bytes > 1u << 24)
+		return "rx_bytes, tx_bytes, quantum_bytes: 1 to 16777216";
+	if (c->mbufs < c->lcores * (ENG_STASH + 2 * ENG_MAX_BURST))
+		return "mbufs: at least 256 for each lcore";
+	if (c->handoff_slots > 1u << 20)
+		return "handoff_slots: 1 to 1048576";
+	if (c->sleep_max_us > 1000000)
+		return "sleep_max_us: 1 to 1000000";
+	if (c->idle > KARST_IDLE_SLEEP)
+		return "idle: unknown mode";
+	if (c->name != NULL && strlen(c->name) >= sizeof(((struct karst_engine *)NULL)->name))
+		return "name: up to 15 characters";
+	return NULL;
+}
+
+static int
+seed_from(uint64_t *seed, unsigned int n)
+{
+	if (getrandom(seed, n * sizeof(*seed), 0) == (ssize_t)(n * sizeof(*seed)))
+		return 0;
+	return -errno;
+}
+
+/* --- tables --- */
+
+static int
+init_memory_table(struct karst_engine *e)
+{
+	struct karst_mem_config cfg = {
+		.max_keys = e->cfg.max_keys, .max_pds = e->cfg.max_pds, .seed = {e->cfg.seed}};
+	size_t bytes = karst_mem_size(&cfg);
+	void *buf;
+	int ret;
+
+	if (bytes == 0)
+		return -EINVAL;
+	if (e->cfg.seed == 0) {
+		ret = seed_from(cfg.seed, 2);
+		if (ret == 0)
+			ret = seed_from(&e->cfg.seed, 1);
+		if (ret != 0)
+			return ret;
+	}
+	buf = arena_alloc(&e->objects, bytes);
+	return buf == NULL ? -ENOMEM : karst_mem_init(buf, &cfg, &e->mem);
+}
+
+static int
+init_ah_table(struct karst_engine *e)
+{
+	size_t bytes = karst_ah_table_bytes(e->cfg.max_ahs);
+	uint32_t slots = karst_pow2_ceil(e->cfg.max_ahs);
+	void *buf;
+
+	if (bytes == 0)
+		return -EINVAL;
+	buf = arena_alloc(&e->objects, bytes);
+	e->ah_pd = arena_alloc(&e->objects, slots * sizeof(*e->ah_pd));
+	e->ah_mask = slots - 1;
+	if (buf == NULL || e->ah_pd == NULL)
+		return -ENOMEM;
+	return karst_ah_table_init(buf, e->cfg.max_ahs, &e->ahs);
+}
+
+/* Without huge pages from EAL, ask the kernel for its own. */
+static void
+want_huge_pages(
+	struct rte_mempool *mp, void *opaque, struct rte_mempool_memhdr *chunk, unsigned int index)
+{
+	uintptr_t from = (uintptr_t)chunk->addr & ~(uintptr_t)4095;
+
+	madvise((void *)from, chunk->len, MADV_HUGEPAGE);
+}
+
+static int
+init_pool(struct karst_engine *e)
+{
+	e->pool = rte_pktmbuf_pool_create_by_ops(e->name, e->cfg.mbufs, 0, sizeof(struct karst_pkt),
+		ENG_ROOM, (int)rte_socket_id(), e->cfg.pool_ops);
+	if (e->pool == NULL) {
+		karst_log(KARST_LOG_ERR, "%s: a pool of %u buffers of %u bytes by \"%s\": %s",
+			e->name, e->cfg.mbufs, (unsigned int)ENG_ROOM, e->cfg.pool_ops,
+			rte_strerror(rte_errno));
+		return -rte_errno;
+	}
+	if (!rte_eal_has_hugepages())
+		rte_mempool_mem_iter(e->pool, want_huge_pages, NULL);
+	return 0;
+}
+
+static int
+init_rcu(struct karst_engine *e)
+{
+	size_t bytes = rte_rcu_qsbr_get_memsize(e->nlcores);
+	uint32_t i;
+
+	e->rcu = arena_alloc(&e->objects, bytes);
+	if (e->rcu == NULL)
+		return -ENOMEM;
+	rte_rcu_qsbr_init(e->rcu, e->nlcores);
+	for (i = 0; i < e->nlcores; i++)
+		rte_rcu_qsbr_thread_register(e->rcu, i);
+	return 0;
+}
+
+static int
+init_lcores(struct karst_engine *e)
+{
+	uint32_t i;
+	int ret;
+
+	e->lcore = arena_alloc(&e->objects, e->nlcores * sizeof(e->lcore[0]));
+	if (e->lcore == NULL)
+		return -ENOMEM;
+	for (i = 0; i < e->nlcores; i++) {
+		ret = lcore_init(e, i);
+		if (ret != 0)
+			return ret;
+	}
+	return 0;
+}
+
+/* --- life --- */
+
+static void
+free_engine(struct karst_engine *e)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->nports; i++)
+		rte_eth_dev_stop(e->port[i].info.ethdev);
+	for (i = 0; e->lcore != NULL && i < e->nlcores; i++)
+		lcore_fini(&e->lcore[i]);
+	rte_mempool_free(e->pool);
+	arena_fini(&e->objects);
+	arena_fini(&e->rings);
+	pthread_mutex_destroy(&e->ctl_lock);
+	free(e);
+}
+
+static void
+init_clock(struct karst_engine *e)
+{
+	e->tsc_mul = (uint64_t)(((unsigned __int128)1000000000 << 32) / rte_get_tsc_hz());
+	e->tsc_base = rte_rdtsc();
+}
+
+static int
+init_engine(struct karst_engine *e)
+{
+	int ret;
+
+	ret = init_memory_table(e);
+	if (ret == 0)
+		ret = init_ah_table(e);
+	if (ret == 0)
+		ret = init_rcu(e);
+	if (ret == 0)
+		ret = init_pool(e);
+	if (ret == 0)
+		ret = init_lcores(e);
+	return ret;
+}
+
+int
+karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine **engine)
+{
+	struct karst_engine *e = calloc(1, sizeof(*e));
+	const char *fault;
+	int ret;
+
+	if (e == NULL)
+		return -ENOMEM;
+	log_init();
+	e->cfg = *cfg;
+	fill_defaults(&e->cfg);
+	if (cfg->ops != NULL)
+		e->ops = *cfg->ops;
+	arena_init(&e->objects);
+	arena_init(&e->rings);
+	pthread_mutex_init(&e->ctl_lock, NULL);
+	fault = config_fault(&e->cfg);
+	if (fault != NULL) {
+		karst_log(KARST_LOG_ERR, "engine configuration: %s", fault);
+		free_engine(e);
+		return -EINVAL;
+	}
+	e->nlcores = e->cfg.lcores;
+	e->lcore_bits = karst_log2(karst_pow2_ceil(e->nlcores));
+	init_clock(e);
+	ret = telemetry_add(e);
+	if (ret != 0) {
+		free_engine(e);
+		return ret;
+	}
+	ret = init_engine(e);
+	if (ret != 0) {
+		karst_log(
+			KARST_LOG_ERR, "%s: creating the engine: %s", e->name, rte_strerror(-ret));
+		telemetry_del(e);
+		free_engine(e);
+		return ret;
+	}
+	telemetry_ready(e);
+	*engine = e;
+	return 0;
+}
+
+int
+karst_engine_destroy(struct karst_engine *e)
+{
+	if (any_attached(e)) {
+		karst_log(KARST_LOG_ERR, "%s: destroyed while lcores are attached", e->name);
+		return -EBUSY;
+	}
+	telemetry_del(e);
+	free_engine(e);
+	return 0;
+}
+
+const struct karst_engine_config *
+karst_engine_config(const struct karst_engine *e)
+{
+	return &e->cfg;
+}
+
+uint64_t
+karst_engine_now_ns(const struct karst_engine *e)
+{
+	return engine_now(e);
+}
+
+bool
+any_attached(const struct karst_engine *e)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++)
+		if (atomic_load_explicit(&e->lcore[i].owner, memory_order_relaxed) != 0)
+			return true;
+	return false;
+}
+
+/* --- start and stop --- */
+
+/* Finds an EAL worker for each lcore. */
+static int
+choose_workers(struct karst_engine *e, const unsigned int *eal_lcores)
+{
+	unsigned int next = rte_get_next_lcore(-1, 1, 0);
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++) {
+		if (eal_lcores == NULL) {
+			while (next < RTE_MAX_LCORE && rte_eal_get_lcore_state(next) != WAIT)
+				next = rte_get_next_lcore(next, 1, 0);
+			e->lcore[i].eal_lcore = next;
+			if (next < RTE_MAX_LCORE)
+				next = rte_get_next_lcore(next, 1, 0);
+		} else {
+			e->lcore[i].eal_lcore = eal_lcores[i];
+		}
+		if (e->lcore[i].eal_lcore >= RTE_MAX_LCORE) {
+			karst_log(KARST_LOG_ERR, "%s: %u lcores need as many free EAL workers",
+				e->name, e->nlcores);
+			return -ENOSPC;
+		}
+	}
+	return 0;
+}
+
+void
+karst_engine_stop(struct karst_engine *e)
+{
+	uint32_t i;
+
+	if (!e->started)
+		return;
+	atomic_store_explicit(&e->running, false, memory_order_relaxed);
+	for (i = 0; i < e->nlcores; i++)
+		if (e->lcore[i].eal_lcore < RTE_MAX_LCORE)
+			rte_eal_wait_lcore(e->lcore[i].eal_lcore);
+	e->started = false;
+}
+
+int
+karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores)
+{
+	uint32_t i;
+	int ret;
+
+	if (e->started || any_attached(e))
+		return -EBUSY;
+	ret = choose_workers(e, eal_lcores);
+	if (ret != 0)
+		return ret;
+	e->started = true;
+	atomic_store_explicit(&e->running, true, memory_order_relaxed);
+	for (i = 0; i < e->nlcores; i++) {
+		ret = rte_eal_remote_launch(lcore_main, &e->lcore[i], e->lcore[i].eal_lcore);
+		if (ret != 0) {
+			karst_log(KARST_LOG_ERR, "%s: EAL worker %u: %s", e->name,
+				e->lcore[i].eal_lcore, rte_strerror(-ret));
+			for (; i < e->nlcores; i++)
+				e->lcore[i].eal_lcore = RTE_MAX_LCORE;
+			karst_engine_stop(e);
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/* --- what happened --- */
+
+void
+karst_engine_counters(const struct karst_engine *e, uint32_t lcore, struct karst_counters *sum)
+{
+	uint32_t i;
+
+	memset(sum, 0, sizeof(*sum));
+	for (i = 0; i < e->nlcores; i++)
+		if (lcore == i || lcore == KARST_ENGINE_ANY_LCORE)
+			karst_counters_add(sum, &e->lcore[i].core->counters);
+}
+
+int
+karst_engine_lcore_stats(
+	const struct karst_engine *e, uint32_t lcore, struct karst_engine_lcore_stats *stats)
+{
+	const uint64_t *from;
+	uint64_t *to = (uint64_t *)stats;
+	size_t i;
+
+	if (lcore >= e->nlcores)
+		return -EINVAL;
+	from = (const uint64_t *)&e->lcore[lcore].stats;
+	for (i = 0; i < sizeof(*stats) / sizeof(*to); i++)
+		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
+	return 0;
+}
+
+struct loss_call {
+	uint64_t threshold;
+	uint64_t seed;
+};
+
+static int
+set_loss_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct loss_call *call = arg;
+
+	lc->loss = call->threshold;
+	/* Another sequence for each lcore; xorshift may not begin with 0. */
+	lc->loss_state = (call->seed + lc->index) * 0x9e3779b97f4a7c15ull | 1;
+	return 0;
+}
+
+int
+karst_engine_set_loss(struct karst_engine *e, double probability, uint64_t seed)
+{
+	struct loss_call call = {.seed = seed};
+	uint32_t i;
+	int ret;
+
+	if (!(probability >= 0 && probability <= 1))
+		return -EINVAL;
+	call.threshold = probability == 1 ? UINT64_MAX : (uint64_t)(probability * 0x1p64);
+	ret = ctl_enter(e);
+	if (ret != 0)
+		return ret;
+	for (i = 0; i < e->nlcores; i++)
+		mailbox_call(&e->lcore[i], set_loss_on_lcore, &call);
+	ctl_leave(e);
+	return 0;
+}

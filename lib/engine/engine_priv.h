@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What the files of lib/engine share.
+ *
+ *	engine.c   life of an engine, start and stop, clock, counters
+ *	port.c     configuring an ethdev, addresses, paths
+ *	lcore.c    one turn of the wheel, idling
+ *	rx.c       frames from a port: classify, hand on
+ *	dispatch.c packets to their queue pairs; handoff.c  to other lcores
+ *	sched.c    which queue pair builds frames; tx.c  buffers and the ports' queues
+ *	mailbox.c  control calls across threads
+ *	memory.c   PDs, regions, windows, address handles; objects.c  CQs, SRQs, QPs
+ *
+ * Who writes what: an lcore's structure is written by the thread that polls it, but for "owner",
+ * the mailbox and the hand-off ring.  What is common to all lcores is read-only while one is
+ * attached, or under ctl_lock.
+ */
+#ifndef ENGINE_PRIV_H
+#define ENGINE_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <rte_ethdev.h>
+#include <rte_mbuf.h>
+#include <rte_rcu_qsbr.h>
+#include <rte_ring.h>
+
+#include "arena.h"
+#include "karst_engine.h"
+#include "karst_log.h"
+
+#define ENG_MAX_BURST 64u
+/* Free buffers that an lcore keeps: it takes from and gives to the pool so many at once. */
+#define ENG_STASH 128u
+#define ENG_SPILL 32u
+/* Frames that wait for room in a port's queue: what was left of one turn, and UD's next ones. */
+#define ENG_PENDING (2 * ENG_MAX_BURST)
+#define ENG_SEGS    (2 * ENG_MAX_BURST + KARST_WQ_MAX_SGE)
+/* QPs that the scheduler has taken off the list, to prefetch them before their turn. */
+#define ENG_READY   8u
+#define ENG_BELLS   32u
+#define ENG_TIMERS  64u
+#define ENG_MAILBOX 256u
+
+static_assert(sizeof(struct karst_pkt) % RTE_MBUF_PRIV_ALIGN == 0, "an mbuf's private area");
+#define ENG_ROOM (((RTE_PKTMBUF_HEADROOM + KARST_FRAME_MAX) + 63u) & ~63u)
+
+/* --- objects: what the program sees first, then the engine's part --- */
+
+struct eng_qp {
+	struct karst_engine_qp pub;
+	struct karst_qp *qp;
+	struct eng_qp *park_next; /* waits for a port's queue to drain */
+	struct eng_qp **park_pprev;
+	uint8_t *rings;    /* send queue, then receive queue */
+	size_t self_bytes; /* with the karst_qp that follows */
+	size_t ring_bytes;
+} karst_cache_aligned;
+
+struct eng_cq {
+	struct karst_cq *cq;
+	void *cq_mem;
+	size_t cq_bytes;
+	size_t shared_bytes;
+	size_t self_bytes;
+	struct karst_engine_cq pub; /* ends in an array */
+} karst_cache_aligned;
+
+struct eng_srq {
+	struct karst_engine_srq pub;
+	struct karst_srq *srq;
+	void *srq_mem;
+	void *ring;
+	size_t ring_bytes;
+} karst_cache_aligned;
+
+/* --- ports as an lcore sees them --- */
+
+struct eng_rxq {
+	uint16_t ethdev;
+	uint16_t queue;
+	uint8_t port;
+};
+
+struct eng_txq {
+	bool served;
+	uint16_t ethdev;
+	uint16_t queue;
+	uint16_t n;            /* frames in pend */
+	struct eng_qp *parked; /* QPs that must wait until it is empty */
+	struct rte_mbuf *pend[ENG_PENDING];
+};
+
+#define ENG_NO_IP4 UINT64_MAX
+
+struct eng_port {
+	/* What every received frame is compared with: the first IPv4 address, as in memory.
+	 * ENG_NO_IP4: there is none, or frames must be tagged; then all take the slow path. */
+	uint64_t ip4;
+	struct karst_engine_port_info info;
+	uint16_t nq;
+	char name[RTE_ETH_NAME_MAX_LEN];
+};
+
+/* --- an lcore --- */
+
+struct eng_lcore;
+typedef int (*eng_fn)(struct eng_lcore *lc, void *arg);
+
+/* A control call on its way, on the caller's stack. */
+struct eng_msg {
+	eng_fn fn;
+	void *arg;
+	int ret;
+	_Atomic bool done;
+};
+
+struct eng_lcore {
+	/* read in every turn */
+	struct karst_core *core;
+	struct karst_engine *e;
+	_Atomic uintptr_t owner; /* the thread that it is attached to; 0: none */
+	uintptr_t in_callback;   /* the thread that is in a callback of the program; else 0 */
+	struct rte_ring *mailbox;
+	struct rte_ring *handoff;
+	uint32_t index;
+	uint32_t nrxq;
+	uint32_t blocked; /* ports (bits) whose pend is not empty */
+	uint64_t rearm;   /* first fields of a fresh mbuf */
+	uint64_t loss;    /* frames dropped out of 2^64 */
+	uint64_t loss_state;
+	struct karst_bell bell;
+	struct karst_engine_lcore_stats stats;
+
+	/* buffers */
+	struct rte_mempool *pool;
+	uint32_t nstash;
+	uint32_t tx_ready; /* entries of tx_mbuf that are there */
+
+	/* the scheduler */
+	uint32_t ready_head;
+	uint32_t nready;
+	struct karst_qp *ready[ENG_READY];
+
+	struct eng_rxq rxq[KARST_ENGINE_MAX_PORTS];
+	struct rte_mbuf *stash[ENG_STASH];
+	struct rte_mbuf *tx_mbuf[ENG_MAX_BURST];
+	struct karst_pkt *tx_pkts[ENG_MAX_BURST];
+	struct karst_pkt tx_pkt[ENG_MAX_BURST] karst_cache_aligned;
+	struct karst_seal seals[ENG_MAX_BURST];
+	struct karst_seg segs[ENG_SEGS];
+	struct eng_txq tx[KARST_ENGINE_MAX_PORTS];
+
+	pthread_mutex_t attach_lock; /* held by who attaches, or makes a call while none is */
+	struct karst_bell_shared *bell_shared;
+	uint32_t eal_lcore;
+	/* of karst_engine_start() */
+	uint32_t idle_run;
+	uint32_t sleep_ns;
+} karst_cache_aligned;
+
+/* --- the engine --- */
+
+struct karst_engine {
+	struct karst_engine_config cfg;
+	struct karst_engine_ops ops;
+	char name[16];
+	uint32_t nlcores;
+	uint32_t lcore_bits;
+	uint32_t nports;
+	struct eng_lcore *lcore; /* [nlcores] */
+	struct eng_port port[KARST_ENGINE_MAX_PORTS];
+	struct rte_mempool *pool;
+	struct rte_rcu_qsbr *rcu;
+	struct karst_mem *mem;
+	struct karst_ah_table *ahs;
+	uint32_t *ah_pd; /* PD of each address handle, by the low bits of its number */
+	uint32_t ah_mask;
+	uint64_t tsc_base;
+	uint64_t tsc_mul;     /* ns = tsc * mul >> 32 */
+	_Atomic bool running; /* lcores of karst_engine_start() go on */
+	bool started;
+	pthread_mutex_t ctl_lock; /* everything below, mem, ahs; see ctl_enter() */
+	struct arena objects;     /* only the engine looks at these */
+	struct arena rings;       /* shared with the program */
+	uint32_t nqps[KARST_ENGINE_MAX_LCORES];
+	uint32_t ncqs;
+	uint32_t nsrqs;
+	struct karst_engine *next; /* telemetry's list */
+	bool ready;
+};
+
+/* data_off, refcnt, nb_segs and port of an mbuf: one store sets them all. */
+static inline uint64_t *
+mbuf_rearm(struct rte_mbuf *m)
+{
+	return (uint64_t *)(void *)((uint8_t *)m + offsetof(struct rte_mbuf, rearm_data));
+}
+
+/* Single writer: other threads see whole values. */
+static inline void
+stat_add(uint64_t *stat, uint64_t n)
+{
+	__atomic_store_n(stat, *stat + n, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t
+engine_now(const struct karst_engine *e)
+{
+	return (uint64_t)((unsigned __int128)(rte_rdtsc() - e->tsc_base) * e->tsc_mul >> 32);
+}
+
+static inline uintptr_t
+this_thread(void)
+{
+	return (uintptr_t)pthread_self();
+}
+
+/* --- engine.c --- */
+
+bool any_attached(const struct karst_engine *e);
+
+/* --- mailbox.c --- */
+
+/* Runs @fn on lcore @lc: at once if the caller may, else by mailbox.  @return what @fn does. */
+int mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg);
+
+/* On the lcore's thread: does what is in the mailbox.  @return how many. */
+unsigned int mailbox_serve(struct eng_lcore *lc);
+
+/* Gives @lc to this thread if it is free.  -EBUSY: it is another's. */
+int lcore_attach(struct eng_lcore *lc);
+void lcore_detach(struct eng_lcore *lc);
+
+/* Begins a control call: takes ctl_lock while answering own mailboxes.  -EDEADLK: in a callback. */
+int ctl_enter(struct karst_engine *e);
+void ctl_leave(struct karst_engine *e);
+
+/* Within a control call: waits until every lcore has ended the turn that it is in. */
+void ctl_quiesce(struct karst_engine *e);
+
+/* --- lcore.c --- */
+
+int lcore_init(struct karst_engine *e, uint32_t index);
+void lcore_fini(struct eng_lcore *lc);
+/* The loop of karst_engine_start(). */
+int lcore_main(void *arg);
+
+/* --- rx.c, dispatch.c, handoff.c: @return frames handled --- */
+
+unsigned int rx_poll(struct eng_lcore *lc);
+/* Delivers parsed packets of this lcore and frees their mbufs. */
+void dispatch(
+	struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n);
+/* Gives parsed packets to the lcores that own their QPs. */
+void handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n);
+unsigned int handoff_poll(struct eng_lcore *lc);
+
+/* --- sched.c, tx.c --- */
+
+/* Lets active QPs build into @b.  @return whether any was asked. */
+void sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes);
+/* Forgets a QP that is about to be destroyed. */
+void sched_forget(struct eng_lcore *lc, struct eng_qp *qp);
+/* Back to the list of active QPs: the port's queue has drained. */
+void sched_unpark(struct eng_lcore *lc, struct eng_txq *q);
+
+unsigned int tx_poll(struct eng_lcore *lc);
+/* Gives all buffers back to the pool. */
+void tx_fini(struct eng_lcore *lc);
+void stash_spill(struct eng_lcore *lc);
+
+/* Frees a buffer of a frame that was received or could not be sent. */
+static inline void
+buffer_free(struct eng_lcore *lc, struct rte_mbuf *m)
+{
+	/* One of ours that nobody else holds, as it would come back from the pool? */
+	if (karst_likely(m->pool == lc->pool && rte_mbuf_refcnt_read(m) == 1 && m->nb_segs == 1 &&
+		    RTE_MBUF_DIRECT(m))) {
+		if (karst_unlikely(lc->nstash == ENG_STASH))
+			stash_spill(lc);
+		lc->stash[lc->nstash++] = m;
+		return;
+	}
+	rte_pktmbuf_free(m);
+}
+
+/* --- port.c --- */
+
+bool port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why);
+/* May lcore @lc use @path?  0 or -EINVAL, logged. */
+int port_check_path(const struct karst_engine *e, uint32_t lcore, const struct karst_path *path);
+
+/* --- objects.c --- */
+
+/* A copy of the handle and the attributes of QP @qpn.  -ENOENT, -EDEADLK */
+int qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,
+	struct karst_qp_attr *attr);
+
+/* --- log.c, telemetry.c --- */
+
+void log_init(void);
+/* Gives the engine its name and, with the first one, chooses the CRC kernels and registers the
+ * telemetry commands.  -EEXIST: an engine of that name is there; -EIO: see karst_crc_init(). */
+int telemetry_add(struct karst_engine *e);
+/* The engine is complete: commands may look at it. */
+void telemetry_ready(struct karst_engine *e);
+void telemetry_del(struct karst_engine *e);
+
+#endif /* ENGINE_PRIV_H */

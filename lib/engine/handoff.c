@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Packets that arrived on another lcore than the one that owns their queue pair.
+ *
+ * Each lcore has a ring of mbufs into which all others put; the parsed packet travels in the
+ * mbuf's private area.  The ICRC is verified by the owner, so that the payload is read by one
+ * processor alone, the one that will copy it.
+ */
+#include "engine_priv.h"
+
+void
+handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n)
+{
+	struct karst_engine *e = lc->e;
+	void *batch[ENG_MAX_BURST];
+
+	stat_add(&lc->stats.handoff_out, n);
+	while (n > 0) {
+		unsigned int i, left = 0, nb = 0, sent = 0;
+		const struct karst_pkt *pkt = rte_mbuf_to_priv(mbufs[0]);
+		uint32_t to = karst_qpn_lcore(lc->core, pkt->dqpn);
+
+		for (i = 0; i < n; i++) {
+			pkt = rte_mbuf_to_priv(mbufs[i]);
+			if (karst_qpn_lcore(lc->core, pkt->dqpn) == to)
+				batch[nb++] = mbufs[i];
+			else
+				mbufs[left++] = mbufs[i];
+		}
+		if (to < e->nlcores)
+			sent = rte_ring_mp_enqueue_burst(e->lcore[to].handoff, batch, nb, NULL);
+		for (i = sent; i < nb; i++) {
+			karst_count_drop(&lc->core->counters,
+				to < e->nlcores ? KARST_DROP_HANDOFF_FULL : KARST_DROP_NO_QP);
+			buffer_free(lc, batch[i]);
+		}
+		n = left;
+	}
+}
+
+unsigned int
+handoff_poll(struct eng_lcore *lc)
+{
+	struct rte_mbuf *mbufs[ENG_MAX_BURST];
+	struct karst_pkt *pkts[ENG_MAX_BURST];
+	unsigned int n, i, from, total;
+	uint32_t bytes = 0;
+
+	n = rte_ring_sc_dequeue_burst(lc->handoff, (void **)mbufs, lc->e->cfg.rx_burst, NULL);
+	if (n == 0)
+		return 0;
+	for (i = 0; i < n; i++)
+		rte_prefetch0(rte_mbuf_to_priv(mbufs[i]));
+	for (i = from = 0; i < n; i++) {
+		pkts[i] = rte_mbuf_to_priv(mbufs[i]);
+		bytes += pkts[i]->len;
+		if (bytes >= lc->e->cfg.rx_bytes || i + 1 == n) {
+			dispatch(lc, mbufs + from, pkts + from, i + 1 - from);
+			from = i + 1;
+			bytes = 0;
+		}
+	}
+	total = n;
+	stat_add(&lc->stats.handoff_in, total);
+	return total;
+}

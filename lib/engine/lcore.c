@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * One turn of the wheel, and what an lcore of karst_engine_start() does between two of them.
+ *
+ * The clock is read once a turn.  Every step has a budget, so a turn takes microseconds and
+ * nobody starves.  Completions are published before the sending step, which takes longest; those
+ * that sending itself makes (UD, UC) follow at the end.  The end of a turn is the lcore's quiescent point:
+ * it holds no pointer into the memory tables then.
+ */
+#include "engine_priv.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <time.h>
+
+#include <rte_cycles.h>
+
+/* Idle turns before the first nap, and how long that is. */
+#define NAP_AFTER    64u
+#define NAP_FIRST_NS 2000u
+
+static unsigned int
+bell_poll(struct eng_lcore *lc)
+{
+	struct karst_core *core = lc->core;
+	uint32_t qpns[ENG_BELLS];
+	unsigned int i, n = karst_bell_poll(&lc->bell, qpns, ENG_BELLS);
+
+	if (n == 0)
+		return 0;
+	for (i = 0; i < n && n > 1; i++) {
+		const struct karst_qp *qp = karst_core_lookup(core, qpns[i]);
+
+		if (qp != NULL)
+			karst_qp_prefetch(qp);
+	}
+	for (i = 0; i < n; i++)
+		karst_core_doorbell(core, qpns[i]);
+	stat_add(&lc->stats.doorbells, n);
+	return n;
+}
+
+static unsigned int
+turn(struct eng_lcore *lc)
+{
+	struct karst_core *core = lc->core;
+	unsigned int n = 0;
+
+	core->now_ns = engine_now(lc->e);
+	if (karst_unlikely(!rte_ring_empty(lc->mailbox)))
+		n += mailbox_serve(lc);
+	n += rx_poll(lc);
+	if (lc->e->nlcores > 1)
+		n += handoff_poll(lc);
+	n += bell_poll(lc);
+	n += karst_core_expire(core, ENG_TIMERS);
+	if (core->dirty != NULL)
+		karst_core_flush(core);
+	n += tx_poll(lc);
+	if (core->dirty != NULL)
+		karst_core_flush(core);
+	rte_rcu_qsbr_quiescent(lc->e->rcu, lc->index);
+	stat_add(&lc->stats.turns, 1);
+	if (n == 0)
+		stat_add(&lc->stats.idle_turns, 1);
+	return n;
+}
+
+unsigned int
+karst_engine_poll(struct karst_engine *e, uint32_t lcore)
+{
+	struct eng_lcore *lc;
+
+	assert(lcore < e->nlcores);
+	lc = &e->lcore[lcore];
+	/* relaxed: only this thread itself stores its own name */
+	if (karst_unlikely(
+		    atomic_load_explicit(&lc->owner, memory_order_relaxed) != this_thread())) {
+		if (lcore_attach(lc) != 0) {
+			assert(!"an lcore is polled by one thread at a time");
+			return 0;
+		}
+	}
+	return turn(lc);
+}
+
+void
+karst_engine_release(struct karst_engine *e, uint32_t lcore)
+{
+	assert(lcore < e->nlcores);
+	lcore_detach(&e->lcore[lcore]);
+}
+
+uint64_t
+karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore)
+{
+	const struct karst_core *core = e->lcore[lcore].core;
+	uint64_t next = karst_wheel_next_ns(&core->wheel), now = engine_now(e);
+
+	if (next == UINT64_MAX)
+		return next;
+	return next > now ? next - now : 0;
+}
+
+/* Sleeps longer and longer, up to the ceiling, but not past the next timer. */
+static void
+nap(struct eng_lcore *lc)
+{
+	struct timespec ts = {0};
+	uint64_t ns;
+
+	if (++lc->idle_run <= NAP_AFTER)
+		return;
+	ns = karst_min_u64(lc->sleep_ns, karst_engine_idle_ns(lc->e, lc->index));
+	if (lc->sleep_ns < lc->e->cfg.sleep_max_us * 1000)
+		lc->sleep_ns = karst_min_u32(lc->sleep_ns * 2, lc->e->cfg.sleep_max_us * 1000);
+	if (ns == 0)
+		return;
+	ts.tv_sec = (time_t)(ns / 1000000000);
+	ts.tv_nsec = (long)(ns % 1000000000);
+	nanosleep(&ts, NULL);
+	stat_add(&lc->stats.sleeps, 1);
+}
+
+int
+lcore_main(void *arg)
+{
+	struct eng_lcore *lc = arg;
+	struct karst_engine *e = lc->e;
+	enum karst_idle idle = e->cfg.idle;
+
+	if (lcore_attach(lc) != 0)
+		return -EBUSY;
+	lc->idle_run = 0;
+	lc->sleep_ns = NAP_FIRST_NS;
+	/* relaxed: nothing is ordered by it, it only has to be seen */
+	while (atomic_load_explicit(&e->running, memory_order_relaxed)) {
+		if (turn(lc) > 0) {
+			lc->idle_run = 0;
+			lc->sleep_ns = NAP_FIRST_NS;
+		} else if (idle == KARST_IDLE_YIELD) {
+			sched_yield();
+		} else if (idle == KARST_IDLE_SLEEP) {
+			nap(lc);
+		} else {
+			rte_pause();
+		}
+	}
+	lcore_detach(lc);
+	return 0;
+}
+
+/* --- callbacks of the core, translated to the program's objects --- */
+
+static void
+on_cq_event(struct karst_core *core, struct karst_cq *cq)
+{
+	struct eng_lcore *lc = core->user;
+	struct eng_cq *c = karst_cq_user(cq);
+
+	if (lc->e->ops.cq_event == NULL)
+		return;
+	__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
+	lc->e->ops.cq_event(lc->e->cfg.user, &c->pub);
+	__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
+}
+
+static void
+on_async_event(struct karst_core *core, enum karst_async_event event, void *object)
+{
+	struct karst_engine_event ev = {.event = event};
+	struct eng_lcore *lc = core->user;
+
+	if (lc->e->ops.async_event == NULL)
+		return;
+	switch (event) {
+	case KARST_EVENT_CQ_ERR:
+		ev.cq = &((struct eng_cq *)karst_cq_user(object))->pub;
+		break;
+	case KARST_EVENT_SRQ_ERR:
+	case KARST_EVENT_SRQ_LIMIT_REACHED:
+		ev.srq = &((struct eng_srq *)karst_srq_user(object))->pub;
+		break;
+	default:
+		ev.qp = &((struct eng_qp *)karst_qp_user(object))->pub;
+	}
+	__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
+	lc->e->ops.async_event(lc->e->cfg.user, &ev);
+	__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
+}
+
+static const struct karst_core_ops core_ops = {
+	.cq_event = on_cq_event,
+	.async_event = on_async_event,
+};
+
+/* --- life --- */
+
+static struct rte_ring *
+make_ring(const struct karst_engine *e, const char *what, uint32_t lcore, uint32_t slots)
+{
+	char name[RTE_RING_NAMESIZE];
+
+	snprintf(name, sizeof(name), "%s_%s%u", e->name, what, lcore);
+	return rte_ring_create(name, slots, (int)rte_socket_id(), RING_F_SC_DEQ | RING_F_EXACT_SZ);
+}
+
+static int
+init_core(struct karst_engine *e, struct eng_lcore *lc)
+{
+	const struct karst_core_config cfg = {
+		.lcore = lc->index,
+		.lcore_bits = e->lcore_bits,
+		.max_qps = e->cfg.max_qps,
+		.ack_interval = e->cfg.ack_interval,
+		.window_packets = e->cfg.window_packets,
+		.migreq = !e->cfg.no_migreq,
+		.seed = e->cfg.seed + lc->index,
+		.mem = e->mem,
+		.ahs = e->ahs,
+		.ops = &core_ops,
+		.user = lc,
+	};
+	size_t bytes = karst_core_bytes(&cfg);
+	void *buf;
+
+	if (bytes == 0)
+		return -EINVAL;
+	buf = arena_alloc(&e->objects, bytes);
+	if (buf == NULL)
+		return -ENOMEM;
+	return karst_core_init(buf, &cfg, engine_now(e), &lc->core);
+}
+
+static int
+init_bell(struct karst_engine *e, struct eng_lcore *lc)
+{
+	/* A QP may ring once for each of its queues before the lcore has seen it. */
+	uint32_t cells = karst_pow2_ceil(2 * e->cfg.max_qps);
+
+	lc->bell_shared = arena_alloc(&e->rings, karst_bell_bytes(cells));
+	if (lc->bell_shared == NULL)
+		return -ENOMEM;
+	karst_bell_init(&lc->bell, lc->bell_shared, cells);
+	return 0;
+}
+
+int
+lcore_init(struct karst_engine *e, uint32_t index)
+{
+	struct eng_lcore *lc = &e->lcore[index];
+	struct rte_mbuf fresh = {.nb_segs = 1, .data_off = RTE_PKTMBUF_HEADROOM};
+	unsigned int i;
+	int ret;
+
+	fresh.port = RTE_MBUF_PORT_INVALID;
+	rte_mbuf_refcnt_set(&fresh, 1);
+	lc->rearm = *mbuf_rearm(&fresh);
+	lc->e = e;
+	lc->index = index;
+	lc->pool = e->pool;
+	pthread_mutex_init(&lc->attach_lock, NULL);
+	for (i = 0; i < ENG_MAX_BURST; i++)
+		lc->tx_pkts[i] = &lc->tx_pkt[i];
+	lc->mailbox = make_ring(e, "m", index, ENG_MAILBOX);
+	lc->handoff = make_ring(e, "h", index, e->cfg.handoff_slots);
+	if (lc->mailbox == NULL || lc->handoff == NULL)
+		return -rte_errno;
+	ret = init_bell(e, lc);
+	if (ret == 0)
+		ret = init_core(e, lc);
+	return ret;
+}
+
+void
+lcore_fini(struct eng_lcore *lc)
+{
+	void *m;
+
+	if (lc->e == NULL)
+		return;
+	while (lc->handoff != NULL && rte_ring_sc_dequeue(lc->handoff, &m) == 0)
+		rte_pktmbuf_free(m);
+	tx_fini(lc);
+	rte_ring_free(lc->handoff);
+	rte_ring_free(lc->mailbox);
+	pthread_mutex_destroy(&lc->attach_lock);
+}

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Control calls across threads.
+ *
+ * State of an lcore belongs to the thread that it is attached to; while it is attached to none,
+ * to whoever holds its attach_lock.  So a call about an lcore runs at once on the thread that has
+ * it, or under the lock if nobody has; else it goes into the mailbox, which the owner reads once
+ * a turn, and the caller waits.
+ *
+ * Nobody deadlocks, because
+ *   - what runs on an lcore (an eng_fn) never waits and takes no lock;
+ *   - who waits, for a message, for ctl_lock or for quiescence, meanwhile does the messages of
+ *     the lcores attached to itself, and reports them quiescent: they are between two turns,
+ *     since callbacks, which are inside of one, are refused;
+ *   - a message to an lcore whose thread leaves is done by that thread as it leaves, or by its
+ *     sender, who looks again whether anybody is there.
+ */
+#include "engine_priv.h"
+
+#include <sched.h>
+#include <time.h>
+
+/* Waits a little, the longer the more often; the machine may have fewer processors than we have
+ * threads. */
+static void
+back_off(unsigned int *times)
+{
+	const struct timespec nap = {.tv_nsec = 50000};
+
+	if (++*times < 64)
+		rte_pause();
+	else if (*times < 4096)
+		sched_yield();
+	else
+		nanosleep(&nap, NULL);
+}
+
+/* Runs @fn as the lcore's thread, or in its place. */
+static int
+run(struct eng_lcore *lc, eng_fn fn, void *arg)
+{
+	int ret;
+
+	lc->core->now_ns = engine_now(lc->e);
+	ret = fn(lc, arg);
+	karst_core_flush(lc->core);
+	return ret;
+}
+
+unsigned int
+mailbox_serve(struct eng_lcore *lc)
+{
+	unsigned int n = 0;
+	void *p;
+
+	while (rte_ring_sc_dequeue(lc->mailbox, &p) == 0) {
+		struct eng_msg *msg = p;
+
+		msg->ret = run(lc, msg->fn, msg->arg);
+		n++;
+		/* release, pairs with the acquire in mailbox_call(); msg is gone after it */
+		atomic_store_explicit(&msg->done, true, memory_order_release);
+	}
+	if (n > 0)
+		stat_add(&lc->stats.messages, n);
+	return n;
+}
+
+static bool
+is_mine(const struct eng_lcore *lc, uintptr_t me)
+{
+	/* relaxed: only this thread itself stores its own name */
+	return atomic_load_explicit(&lc->owner, memory_order_relaxed) == me;
+}
+
+/* What a waiting thread does for the lcores that are attached to it. */
+static void
+serve_mine(struct karst_engine *e)
+{
+	uintptr_t me = this_thread();
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++) {
+		if (!is_mine(&e->lcore[i], me))
+			continue;
+		mailbox_serve(&e->lcore[i]);
+		rte_rcu_qsbr_quiescent(e->rcu, i);
+	}
+}
+
+/* Calls @fn if the lcore is nobody's.  @return false: somebody has it. */
+static bool
+run_unattached(struct eng_lcore *lc, eng_fn fn, void *arg, int *ret)
+{
+	bool mine;
+
+	pthread_mutex_lock(&lc->attach_lock);
+	/* relaxed: it changes under this lock */
+	mine = atomic_load_explicit(&lc->owner, memory_order_relaxed) == 0;
+	if (mine) {
+		mailbox_serve(lc);
+		if (fn != NULL)
+			*ret = run(lc, fn, arg);
+	}
+	pthread_mutex_unlock(&lc->attach_lock);
+	return mine;
+}
+
+int
+mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg)
+{
+	struct eng_msg msg = {.fn = fn, .arg = arg};
+	unsigned int times = 0;
+	int ret = 0;
+
+	if (is_mine(lc, this_thread()))
+		return run(lc, fn, arg);
+	for (;;) {
+		if (run_unattached(lc, fn, arg, &ret))
+			return ret;
+		if (rte_ring_mp_enqueue(lc->mailbox, &msg) == 0)
+			break;
+		serve_mine(lc->e);
+		back_off(&times);
+	}
+	/* acquire, pairs with the release in mailbox_serve() */
+	while (!atomic_load_explicit(&msg.done, memory_order_acquire)) {
+		serve_mine(lc->e);
+		back_off(&times);
+		if (atomic_load_explicit(&lc->owner, memory_order_relaxed) == 0)
+			run_unattached(lc, NULL, NULL, NULL);
+	}
+	return msg.ret;
+}
+
+int
+lcore_attach(struct eng_lcore *lc)
+{
+	uintptr_t me = this_thread(), owner;
+
+	pthread_mutex_lock(&lc->attach_lock);
+	owner = atomic_load_explicit(&lc->owner, memory_order_relaxed);
+	if (owner == 0) {
+		rte_rcu_qsbr_thread_online(lc->e->rcu, lc->index);
+		atomic_store_explicit(&lc->owner, me, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&lc->attach_lock);
+	return owner == 0 || owner == me ? 0 : -EBUSY;
+}
+
+void
+lcore_detach(struct eng_lcore *lc)
+{
+	if (!is_mine(lc, this_thread()))
+		return;
+	pthread_mutex_lock(&lc->attach_lock);
+	mailbox_serve(lc);
+	rte_rcu_qsbr_thread_offline(lc->e->rcu, lc->index);
+	atomic_store_explicit(&lc->owner, 0, memory_order_relaxed);
+	pthread_mutex_unlock(&lc->attach_lock);
+}
+
+static bool
+in_callback(const struct karst_engine *e)
+{
+	uintptr_t me = this_thread();
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++)
+		if (__atomic_load_n(&e->lcore[i].in_callback, __ATOMIC_RELAXED) == me)
+			return true;
+	return false;
+}
+
+static void
+ctl_lock(struct karst_engine *e)
+{
+	unsigned int times = 0;
+
+	while (pthread_mutex_trylock(&e->ctl_lock) != 0) {
+		serve_mine(e);
+		back_off(&times);
+	}
+}
+
+int
+ctl_enter(struct karst_engine *e)
+{
+	if (in_callback(e)) {
+		karst_log(KARST_LOG_ERR, "%s: control call from inside of a callback", e->name);
+		return -EDEADLK;
+	}
+	ctl_lock(e);
+	return 0;
+}
+
+void
+ctl_leave(struct karst_engine *e)
+{
+	pthread_mutex_unlock(&e->ctl_lock);
+}
+
+void
+ctl_quiesce(struct karst_engine *e)
+{
+	uint64_t token = rte_rcu_qsbr_start(e->rcu);
+	unsigned int times = 0;
+
+	while (rte_rcu_qsbr_check(e->rcu, token, false) == 0) {
+		serve_mine(e);
+		back_off(&times);
+	}
+}

@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Completion queues, shared receive queues and queue pairs, as the program has them.
+ *
+ * Memory comes from two arenas: "objects", which only the engine looks at, and "rings", which it
+ * shares with the program.  A QP is one allocation of each: its handle with the karst_qp behind
+ * it, and its send queue with its receive queue behind it.
+ *
+ * Everything here holds ctl_lock; what touches an lcore's state runs on that lcore (mailbox.c).
+ */
+#include "engine_priv.h"
+
+/* --- completion queues --- */
+
+static void
+cq_free(struct karst_engine *e, struct eng_cq *c)
+{
+	arena_free(&e->objects, c->cq_mem, c->cq_bytes);
+	arena_free(&e->rings, c->pub.sh, c->shared_bytes);
+	arena_free(&e->objects, c, c->self_bytes);
+}
+
+static int
+cq_create(struct karst_engine *e, uint32_t entries, void *user, struct karst_engine_cq **cq)
+{
+	struct karst_cq_init init = {.entries = karst_pow2_ceil(entries), .nlanes = e->nlcores};
+	size_t self_bytes = sizeof(struct eng_cq) + e->nlcores * sizeof(struct karst_cq_lane);
+	struct eng_cq *c;
+	uint32_t i;
+	int ret;
+
+	if (entries == 0 || entries > KARST_CQ_MAX_ENTRIES)
+		return -EINVAL;
+	c = arena_alloc(&e->objects, self_bytes);
+	if (c == NULL)
+		return -ENOMEM;
+	c->self_bytes = self_bytes;
+	c->cq_bytes = karst_cq_object_bytes(&init);
+	c->shared_bytes = karst_cq_bytes(init.entries, init.nlanes);
+	c->cq_mem = arena_alloc(&e->objects, c->cq_bytes);
+	c->pub.sh = arena_alloc(&e->rings, c->shared_bytes);
+	init.shared = c->pub.sh;
+	init.user = c;
+	ret = c->cq_mem == NULL || c->pub.sh == NULL ? -ENOMEM
+						     : karst_cq_create(c->cq_mem, &init, &c->cq);
+	if (ret != 0) {
+		cq_free(e, c);
+		return ret;
+	}
+	c->pub.user = user;
+	c->pub.entries = init.entries;
+	c->pub.nlanes = init.nlanes;
+	for (i = 0; i < init.nlanes; i++)
+		karst_cq_lane_attach(
+			&c->pub.lane[i], karst_cq_lane(c->pub.sh, init.entries, i), init.entries);
+	e->ncqs++;
+	*cq = &c->pub;
+	return 0;
+}
+
+int
+karst_engine_cq_create(
+	struct karst_engine *e, uint32_t entries, void *user, struct karst_engine_cq **cq)
+{
+	int ret = ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = cq_create(e, entries, user, cq);
+	ctl_leave(e);
+	return ret;
+}
+
+int
+karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq)
+{
+	struct eng_cq *c = karst_container_of(cq, struct eng_cq, pub);
+	int ret = ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = karst_cq_destroy(c->cq);
+	if (ret == 0) {
+		cq_free(e, c);
+		e->ncqs--;
+	}
+	ctl_leave(e);
+	return ret;
+}
+
+bool
+karst_engine_cq_overflown(const struct karst_engine_cq *cq)
+{
+	return karst_cq_overflown(karst_container_of(cq, struct eng_cq, pub)->cq);
+}
+
+/* --- which lcore --- */
+
+static int
+choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lcore)
+{
+	uint32_t i, best = 0;
+
+	if (wanted != KARST_ENGINE_ANY_LCORE) {
+		*lcore = wanted;
+		return wanted < e->nlcores ? 0 : -EINVAL;
+	}
+	for (i = 1; i < e->nlcores; i++)
+		if (e->nqps[i] < e->nqps[best])
+			best = i;
+	*lcore = best;
+	return 0;
+}
+
+/* --- shared receive queues --- */
+
+struct srq_call {
+	struct eng_srq *s;
+	const struct karst_srq_init *init;
+	uint32_t limit;
+};
+
+static int
+srq_create_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct srq_call *call = arg;
+
+	return karst_srq_create(lc->core, call->s->srq_mem, call->init, &call->s->srq);
+}
+
+static int
+srq_destroy_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct srq_call *call = arg;
+
+	return karst_srq_destroy(call->s->srq);
+}
+
+static int
+srq_limit_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct srq_call *call = arg;
+
+	return karst_srq_set_limit(lc->core, call->s->srq, call->limit);
+}
+
+static void
+srq_free(struct karst_engine *e, struct eng_srq *s)
+{
+	arena_free(&e->objects, s->srq_mem, karst_srq_object_bytes());
+	arena_free(&e->rings, s->ring, s->ring_bytes);
+	arena_free(&e->objects, s, sizeof(*s));
+}
+
+static int
+srq_create(struct karst_engine *e, const struct karst_engine_srq_init *in,
+	struct karst_engine_srq **srq)
+{
+	struct karst_srq_init init = {
+		.pd = in->pd,
+		.max_wr = karst_pow2_ceil(in->max_wr),
+		.max_sge = in->max_sge != 0 ? in->max_sge : 1,
+		.limit = in->limit,
+	};
+	struct srq_call call = {.init = &init};
+	struct eng_srq *s;
+	uint32_t lcore, stride;
+	int ret;
+
+	ret = choose_lcore(e, in->lcore, &lcore);
+	if (ret != 0 || in->max_wr == 0 || in->max_wr > KARST_WQ_MAX_SLOTS ||
+		init.max_sge > KARST_WQ_MAX_SGE)
+		return -EINVAL;
+	stride = karst_wq_stride(false, init.max_sge, 0);
+	s = arena_alloc(&e->objects, sizeof(*s));
+	if (s == NULL)
+		return -ENOMEM;
+	s->ring_bytes = karst_wq_bytes(init.max_wr, stride);
+	s->srq_mem = arena_alloc(&e->objects, karst_srq_object_bytes());
+	s->ring = arena_alloc(&e->rings, s->ring_bytes);
+	init.shared = s->ring;
+	init.user = s;
+	call.s = s;
+	ret = s->srq_mem == NULL || s->ring == NULL ? -ENOMEM : karst_pd_ref(e->mem, in->pd);
+	if (ret == 0) {
+		ret = mailbox_call(&e->lcore[lcore], srq_create_on_lcore, &call);
+		if (ret != 0)
+			karst_pd_unref(e->mem, in->pd);
+	}
+	if (ret != 0) {
+		srq_free(e, s);
+		return ret;
+	}
+	karst_wq_attach(&s->pub.rq, s->ring, init.max_wr, stride);
+	s->pub.user = in->user;
+	s->pub.lcore = lcore;
+	s->pub.pd = in->pd;
+	e->nsrqs++;
+	*srq = &s->pub;
+	return 0;
+}
+
+int
+karst_engine_srq_create(struct karst_engine *e, const struct karst_engine_srq_init *init,
+	struct karst_engine_srq **srq)
+{
+	int ret = ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = srq_create(e, init, srq);
+	ctl_leave(e);
+	return ret;
+}
+
+int
+karst_engine_srq_set_limit(struct karst_engine *e, struct karst_engine_srq *srq, uint32_t limit)
+{
+	struct srq_call call = {.s = karst_container_of(srq, struct eng_srq, pub), .limit = limit};
+	int ret = ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = mailbox_call(&e->lcore[srq->lcore], srq_limit_on_lcore, &call);
+	ctl_leave(e);
+	return ret;
+}
+
+int
+karst_engine_srq_destroy(struct karst_engine *e, struct karst_engine_srq *srq)
+{
+	struct srq_call call = {.s = karst_container_of(srq, struct eng_srq, pub)};
+	int ret = ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = mailbox_call(&e->lcore[srq->lcore], srq_destroy_on_lcore, &call);
+	if (ret == 0) {
+		karst_pd_unref(e->mem, srq->pd);
+		srq_free(e, call.s);
+		e->nsrqs--;
+	}
+	ctl_leave(e);
+	return ret;
+}
+
+/* --- queue pairs --- */
+
+struct qp_call {
+	struct eng_qp *q;
+	const struct karst_qp_init *init;
+	const struct karst_qp_attr *attr;
+	struct karst_qp_attr *out;
+	unsigned int mask;
+};
+
+static int
+qp_create_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct qp_call *call = arg;
+
+	return karst_qp_create(lc->core, call->q + 1, call->init, &call->q->qp);
+}
+
+static int
+qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct qp_call *call = arg;
+
+	return karst_qp_modify(lc->core, call->q->qp, call->attr, call->mask);
+}
+
+static int
+qp_query_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct qp_call *call = arg;
+
+	karst_qp_query(call->q->qp, call->out);
+	return 0;
+}
+
+static int
+qp_destroy_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct qp_call *call = arg;
+
+	sched_forget(lc, call->q);
+	karst_qp_destroy(lc->core, call->q->qp);
+	return 0;
+}
+
+/* Translates the program's wishes; powers of two and at least one where there must be one. */
+static int
+qp_init_from(const struct karst_engine_qp_init *in, struct karst_qp_init *init)
+{
+	if (in->send_cq == NULL || in->recv_cq == NULL || in->max_send_wr > KARST_WQ_MAX_SLOTS ||
+		in->max_recv_wr > KARST_WQ_MAX_SLOTS)
+		return -EINVAL;
+	*init = (struct karst_qp_init){
+		.type = in->type,
+		.pd = in->pd,
+		.send_cq = karst_container_of(in->send_cq, struct eng_cq, pub)->cq,
+		.recv_cq = karst_container_of(in->recv_cq, struct eng_cq, pub)->cq,
+		.max_send_wr = karst_pow2_ceil(in->max_send_wr),
+		.max_send_sge = in->max_send_sge != 0 ? in->max_send_sge : 1,
+		.max_inline = in->max_inline,
+		.max_dest_rd_atomic = in->max_dest_rd_atomic,
+		.sq_sig_all = in->sq_sig_all,
+		.credits = in->credits,
+	};
+	if (in->srq != NULL) {
+		init->srq = karst_container_of(in->srq, struct eng_srq, pub)->srq;
+	} else {
+		init->max_recv_wr = karst_pow2_ceil(in->max_recv_wr);
+		init->max_recv_sge = in->max_recv_sge != 0 ? in->max_recv_sge : 1;
+	}
+	return 0;
+}
+
+/* Memory for a QP and its rings; NULL if there is none. */
+static struct eng_qp *
+qp_alloc(struct karst_engine *e, struct karst_qp_init *init, size_t qp_bytes)
+{
+	size_t sq, rq = 0, self = sizeof(struct eng_qp) + qp_bytes;
+	struct eng_qp *q;
+
+	sq = karst_wq_bytes(
+		init->max_send_wr, karst_wq_stride(true, init->max_send_sge, init->max_inline));
+	sq = (sq + KARST_CACHE_LINE - 1) & ~(size_t)(KARST_CACHE_LINE - 1);
+	if (init->srq == NULL)
+		rq = karst_wq_bytes(
+			init->max_recv_wr, karst_wq_stride(false, init->max_recv_sge, 0));
+	q = arena_alloc(&e->objects, self);
+	if (q == NULL)
+		return NULL;
+	q->self_bytes = self;
+	q->ring_bytes = sq + rq;
+	q->rings = arena_alloc(&e->rings, q->ring_bytes);
+	if (q->rings == NULL) {
+		arena_free(&e->objects, q, self);
+		return NULL;
+	}
+	init->sq_shared = q->rings;
+	init->rq_shared = init->srq == NULL ? q->rings + sq : NULL;
+	init->user = q;
+	return q;
+}
+
+static void
+qp_free(struct karst_engine *e, struct eng_qp *q)
+{
+	arena_free(&e->rings, q->rings, q->ring_bytes);
+	arena_free(&e->objects, q, q->self_bytes);
+}
+
+/* The program's side of a QP that has just been created. */
+static void
+qp_attach(
+	const struct eng_lcore *lc, struct eng_qp *q, const struct karst_qp_init *init, void *user)
+{
+	struct karst_engine_qp *pub = &q->pub;
+
+	karst_wq_attach(&pub->sq, init->sq_shared, init->max_send_wr,
+		karst_wq_stride(true, init->max_send_sge, init->max_inline));
+	if (init->srq == NULL)
+		karst_wq_attach(&pub->rq, init->rq_shared, init->max_recv_wr,
+			karst_wq_stride(false, init->max_recv_sge, 0));
+	pub->bell = lc->bell_shared;
+	pub->bell_mask = lc->bell.mask;
+	pub->num = karst_qp_num(q->qp);
+	pub->lcore = lc->index;
+	pub->pd = init->pd;
+	pub->user = user;
+}
+
+static int
+qp_create(
+	struct karst_engine *e, const struct karst_engine_qp_init *in, struct karst_engine_qp **qp)
+{
+	uint32_t lcore, wanted = in->lcore;
+	struct karst_qp_init init;
+	struct qp_call call = {.init = &init};
+	size_t qp_bytes;
+	int ret;
+
+	if (in->srq != NULL && wanted == KARST_ENGINE_ANY_LCORE)
+		wanted = in->srq->lcore;
+	ret = choose_lcore(e, wanted, &lcore);
+	if (ret == 0)
+		ret = qp_init_from(in, &init);
+	if (ret != 0)
+		return ret;
+	qp_bytes = karst_qp_bytes(&init);
+	if (qp_bytes == 0 || (in->srq != NULL && in->srq->lcore != lcore))
+		return -EINVAL;
+	call.q = qp_alloc(e, &init, qp_bytes);
+	if (call.q == NULL)
+		return -ENOMEM;
+	ret = karst_pd_ref(e->mem, in->pd);
+	if (ret == 0) {
+		ret = mailbox_call(&e->lcore[lcore], qp_create_on_lcore, &call);
+		if (ret != 0)
+			karst_pd_unref(e->mem, in->pd);
+	}
+	if (ret != 0) {
+		qp_free(e, call.q);
+		return ret;
+	}
+	qp_attach(&e->lcore[lcore], call.q, &init, in->user);
+	e->nqps[lcore]++;
+	*qp = &call.q->pub;
+	return 0;
+}
+
+int
+karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_init *init,
+	struct karst_engine_qp **qp)
+{
+	int ret = ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = qp_create(e, init, qp);
+	ctl_leave(e);
+	return ret;
+}
+
+/* What only the engine knows: its ports. */
+static int
+check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
+	const struct karst_qp_attr *attr, unsigned int mask)
+{
+	const struct karst_engine_port_info *info;
+
+	if ((mask & KARST_QP_PORT) && (attr->port_num < 1 || attr->port_num > e->nports)) {
+		karst_log(KARST_LOG_ERR, "%s: port number %u, there are %u", e->name,
+			attr->port_num, e->nports);
+		return -EINVAL;
+	}
+	if ((mask & KARST_QP_AV) == 0)
+		return 0;
+	if (port_check_path(e, qp->lcore, &attr->path) != 0)
+		return -EINVAL;
+	info = &e->port[attr->path.port].info;
+	if ((mask & KARST_QP_PATH_MTU) && attr->path_mtu > info->path_mtu) {
+		karst_log(KARST_LOG_ERR, "%s: path MTU %u, but MTU %u of port %u carries %u",
+			e->name, 128u << attr->path_mtu, info->mtu, attr->path.port,
+			128u << info->path_mtu);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int
+karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
+	const struct karst_qp_attr *attr, unsigned int mask)
+{
+	struct qp_call call = {
+		.q = karst_container_of(qp, struct eng_qp, pub), .attr = attr, .mask = mask};
+	int ret = ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = check_attr(e, qp, attr, mask);
+	if (ret == 0)
+		ret = mailbox_call(&e->lcore[qp->lcore], qp_modify_on_lcore, &call);
+	ctl_leave(e);
+	return ret;
+}
+
+int
+karst_engine_qp_query(
+	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_qp_attr *attr)
+{
+	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub), .out = attr};
+	int ret = ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = mailbox_call(&e->lcore[qp->lcore], qp_query_on_lcore, &call);
+	ctl_leave(e);
+	return ret;
+}
+
+int
+karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp)
+{
+	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub)};
+	int ret = ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	mailbox_call(&e->lcore[qp->lcore], qp_destroy_on_lcore, &call);
+	/* Still under ctl_lock, so nobody has got its number yet. */
+	karst_mw_release_qp(e->mem, qp->num);
+	karst_pd_unref(e->mem, qp->pd);
+	e->nqps[qp->lcore]--;
+	qp_free(e, call.q);
+	ctl_leave(e);
+	return 0;
+}
+
+struct find_call {
+	uint32_t qpn;
+	struct karst_engine_qp *qp;
+	struct karst_qp_attr *attr;
+};
+
+static int
+find_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct find_call *call = arg;
+	struct karst_qp *qp = karst_core_lookup(lc->core, call->qpn);
+
+	if (qp == NULL)
+		return -ENOENT;
+	*call->qp = ((struct eng_qp *)karst_qp_user(qp))->pub;
+	karst_qp_query(qp, call->attr);
+	return 0;
+}
+
+int
+qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,
+	struct karst_qp_attr *attr)
+{
+	struct find_call call = {.qpn = qpn, .qp = qp, .attr = attr};
+	uint32_t lcore = qpn & ((1u << e->lcore_bits) - 1);
+	int ret = ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = lcore < e->nlcores ? mailbox_call(&e->lcore[lcore], find_on_lcore, &call) : -ENOENT;
+	ctl_leave(e);
+	return ret;
+}

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Ports: any DPDK ethdev.  Each engine lcore that serves a port has one receive and one transmit
+ * queue of it, in the order of the lcores.
+ *
+ * An MTU is asked for twice, since drivers differ: in the configuration as far as the device's
+ * limits allow, and then by rte_eth_dev_set_mtu().  What a device refuses is no error unless the
+ * program asked for exactly that: the port then carries smaller path MTUs.
+ */
+#include "engine_priv.h"
+
+#include <rte_ether.h>
+
+#include "karst_hdr.h"
+
+/* IPv6, UDP, BTH, the longest extended headers that have payload (RETH, ImmDt), ICRC. */
+#define IP_OVERHEAD                                                                       \
+	(KARST_IP6_LEN + KARST_UDP_LEN + KARST_BTH_LEN + KARST_RETH_LEN + KARST_IMM_LEN + \
+		KARST_ICRC_LEN)
+#define MTU_WANTED    (4096 + IP_OVERHEAD)
+#define MTU_LEAST     (256 + IP_OVERHEAD)
+#define ETH_OVERHEAD  (KARST_ETH_LEN + KARST_VLAN_LEN + RTE_ETHER_CRC_LEN)
+#define DEFAULT_SLOTS 1024u
+
+/* Largest path MTU (1..5, as in karst_qp_attr) that an IP MTU carries; 0: none. */
+static uint8_t
+path_mtu_of(uint32_t mtu)
+{
+	uint8_t p = 0;
+
+	while (p < 5 && mtu >= (128u << (p + 1)) + IP_OVERHEAD)
+		p++;
+	return p;
+}
+
+static bool
+mac_is_zero(const uint8_t mac[6])
+{
+	static const uint8_t zero[6];
+
+	return memcmp(mac, zero, sizeof(zero)) == 0;
+}
+
+/* What is wrong with a configuration, or NULL. */
+static const char *
+config_fault(const struct karst_engine *e, const struct karst_engine_port_config *cfg)
+{
+	if (!rte_eth_dev_is_valid_port(cfg->ethdev))
+		return "no such DPDK port";
+	if (cfg->num_addrs < 1 || cfg->num_addrs > KARST_ENGINE_MAX_ADDRS || cfg->addrs == NULL)
+		return "a port has 1 to 16 IP addresses";
+	if (e->nlcores < 64 && cfg->lcore_mask >> e->nlcores != 0)
+		return "lcore_mask names an lcore that the engine does not have";
+	if (cfg->mtu != 0 && cfg->mtu < MTU_LEAST)
+		return "the MTU is too small for RoCE of path MTU 256";
+	if (cfg->vlan > 4094)
+		return "a VLAN id is 1 to 4094";
+	if (cfg->mac[0] & 1)
+		return "the MAC address is a group address";
+	return NULL;
+}
+
+/* The MTU to put into the device's configuration: what its limits allow of @want. */
+static uint32_t
+mtu_allowed(const struct rte_eth_dev_info *info, uint32_t want)
+{
+	uint32_t frame_overhead = RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
+
+	if (info->max_mtu != UINT16_MAX && info->max_rx_pktlen > info->max_mtu)
+		frame_overhead = info->max_rx_pktlen - info->max_mtu;
+	if (info->max_mtu != 0)
+		want = RTE_MIN(want, (uint32_t)info->max_mtu);
+	if (info->max_rx_pktlen > frame_overhead)
+		want = RTE_MIN(want, info->max_rx_pktlen - frame_overhead);
+	return want;
+}
+
+static int
+configure_device(struct eng_port *p, const struct karst_engine_port_config *cfg,
+	const struct rte_eth_dev_info *info)
+{
+	struct rte_eth_conf conf = {0};
+	uint32_t want = cfg->mtu != 0 ? cfg->mtu : MTU_WANTED;
+	int ret;
+
+	conf.rxmode.mtu = mtu_allowed(info, want);
+	if (p->nq > 1 && info->flow_type_rss_offloads != 0) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf =
+			info->flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
+	}
+	/* All buffers that a queue sends come from one pool, and nobody else holds them. */
+	conf.txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
+	ret = rte_eth_dev_configure(cfg->ethdev, p->nq, p->nq, &conf);
+	if (ret != 0)
+		karst_log(KARST_LOG_ERR, "%s: configuring %u queues, MTU %u: %s", p->name, p->nq,
+			conf.rxmode.mtu, rte_strerror(-ret));
+	return ret;
+}
+
+static int
+setup_queues(struct karst_engine *e, struct eng_port *p, const struct karst_engine_port_config *cfg)
+{
+	uint16_t nrx = cfg->rx_slots != 0 ? cfg->rx_slots : DEFAULT_SLOTS;
+	uint16_t ntx = cfg->tx_slots != 0 ? cfg->tx_slots : DEFAULT_SLOTS;
+	int socket = rte_eth_dev_socket_id(cfg->ethdev), ret;
+	uint16_t q;
+
+	ret = rte_eth_dev_adjust_nb_rx_tx_desc(cfg->ethdev, &nrx, &ntx);
+	for (q = 0; ret == 0 && q < p->nq; q++) {
+		ret = rte_eth_rx_queue_setup(
+			cfg->ethdev, q, nrx, (unsigned int)socket, NULL, e->pool);
+		if (ret == 0)
+			ret = rte_eth_tx_queue_setup(
+				cfg->ethdev, q, ntx, (unsigned int)socket, NULL);
+	}
+	if (ret != 0)
+		karst_log(KARST_LOG_ERR, "%s: setting up %u queues of %u and %u slots: %s", p->name,
+			p->nq, nrx, ntx, rte_strerror(-ret));
+	return ret;
+}
+
+/* Settles the MTU, after the queues are there and before the start. */
+static int
+settle_mtu(struct eng_port *p, const struct karst_engine_port_config *cfg)
+{
+	uint16_t want = cfg->mtu != 0 ? cfg->mtu : MTU_WANTED, mtu = 0;
+	int ret;
+
+	ret = rte_eth_dev_get_mtu(cfg->ethdev, &mtu);
+	if (ret == 0 && mtu < want) {
+		/* Some drivers take it only here; -ENOTSUP from others means "any". */
+		ret = rte_eth_dev_set_mtu(cfg->ethdev, want);
+		mtu = ret == 0 || ret == -ENOTSUP ? want : mtu;
+		ret = 0;
+	}
+	if (ret != 0) {
+		karst_log(KARST_LOG_ERR, "%s: reading the MTU: %s", p->name, rte_strerror(-ret));
+		return ret;
+	}
+	mtu = RTE_MIN(mtu, want);
+	p->info.mtu = mtu;
+	p->info.path_mtu = path_mtu_of(mtu);
+	if (mtu < cfg->mtu || p->info.path_mtu == 0) {
+		karst_log(KARST_LOG_ERR,
+			"%s: MTU %u wanted, the device allows %u (path MTU 4096 needs %u, 1024 needs %u)",
+			p->name, want, mtu, 4096 + IP_OVERHEAD, 1024 + IP_OVERHEAD);
+		return -ERANGE;
+	}
+	if (p->info.path_mtu < 5)
+		karst_log(KARST_LOG_NOTICE, "%s: MTU %u, so path MTU at most %u", p->name, mtu,
+			128u << p->info.path_mtu);
+	return 0;
+}
+
+/* Gives the port its address, or makes it take frames that are not for the device's own. */
+static int
+settle_mac(struct eng_port *p, const struct karst_engine_port_config *cfg)
+{
+	struct rte_ether_addr own, want;
+	int ret;
+
+	ret = rte_eth_macaddr_get(cfg->ethdev, &own);
+	if (ret != 0) {
+		karst_log(KARST_LOG_ERR, "%s: reading the MAC address: %s", p->name,
+			rte_strerror(-ret));
+		return ret;
+	}
+	memcpy(p->info.mac, own.addr_bytes, sizeof(p->info.mac));
+	if (mac_is_zero(cfg->mac) || memcmp(cfg->mac, own.addr_bytes, sizeof(cfg->mac)) == 0)
+		return 0;
+	memcpy(p->info.mac, cfg->mac, sizeof(p->info.mac));
+	memcpy(want.addr_bytes, cfg->mac, sizeof(want.addr_bytes));
+	if (rte_eth_dev_default_mac_addr_set(cfg->ethdev, &want) != 0 &&
+		rte_eth_promiscuous_enable(cfg->ethdev) != 0)
+		karst_log(KARST_LOG_WARNING,
+			"%s: the device keeps its own MAC address, and may not receive for another",
+			p->name);
+	return 0;
+}
+
+static void
+store_addresses(struct eng_port *p, const struct karst_engine_port_config *cfg)
+{
+	uint32_t i, ip4;
+
+	p->info.num_addrs = cfg->num_addrs;
+	memcpy(p->info.addrs, cfg->addrs, cfg->num_addrs * sizeof(p->info.addrs[0]));
+	p->ip4 = ENG_NO_IP4;
+	for (i = cfg->num_addrs; i-- > 0 && cfg->vlan == 0;) {
+		if (karst_engine_addr_is_ip4(&cfg->addrs[i])) {
+			memcpy(&ip4, cfg->addrs[i].ip + 12, sizeof(ip4));
+			p->ip4 = ip4;
+		}
+	}
+}
+
+/* Tells each lcore that serves the port which of its queues are its own. */
+static void
+give_queues(struct karst_engine *e, uint8_t port)
+{
+	struct eng_port *p = &e->port[port];
+	uint16_t q = 0;
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++) {
+		struct eng_lcore *lc = &e->lcore[i];
+
+		if ((p->info.lcore_mask >> i & 1) == 0)
+			continue;
+		lc->rxq[lc->nrxq++] =
+			(struct eng_rxq){.ethdev = p->info.ethdev, .queue = q, .port = port};
+		lc->tx[port].ethdev = p->info.ethdev;
+		lc->tx[port].queue = q;
+		lc->tx[port].served = true;
+		q++;
+	}
+}
+
+/* Everything about the device.  On failure the port is left stopped. */
+static int
+bring_up(struct karst_engine *e, struct eng_port *p, const struct karst_engine_port_config *cfg)
+{
+	struct rte_eth_dev_info info;
+	int ret;
+
+	ret = rte_eth_dev_info_get(cfg->ethdev, &info);
+	if (ret == 0 && (p->nq > info.max_rx_queues || p->nq > info.max_tx_queues)) {
+		karst_log(KARST_LOG_ERR,
+			"%s: %u lcores serve it, but it has %u receive and %u transmit queues",
+			p->name, p->nq, info.max_rx_queues, info.max_tx_queues);
+		return -EINVAL;
+	}
+	if (ret == 0)
+		ret = configure_device(p, cfg, &info);
+	if (ret == 0)
+		ret = setup_queues(e, p, cfg);
+	if (ret == 0)
+		ret = settle_mtu(p, cfg);
+	if (ret == 0)
+		ret = settle_mac(p, cfg);
+	if (ret != 0)
+		return ret;
+	ret = rte_eth_dev_start(cfg->ethdev);
+	if (ret != 0)
+		karst_log(KARST_LOG_ERR, "%s: starting: %s", p->name, rte_strerror(-ret));
+	return ret;
+}
+
+static int
+port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *port)
+{
+	struct eng_port *p = &e->port[e->nports];
+	const char *fault = config_fault(e, cfg);
+	uint64_t all = e->nlcores == 64 ? UINT64_MAX : (1ull << e->nlcores) - 1;
+	int ret;
+
+	if (fault != NULL) {
+		karst_log(KARST_LOG_ERR, "%s: port %u: %s", e->name, cfg->ethdev, fault);
+		return -EINVAL;
+	}
+	if (any_attached(e)) {
+		karst_log(KARST_LOG_ERR, "%s: a port is added while lcores run", e->name);
+		return -EBUSY;
+	}
+	memset(p, 0, sizeof(*p));
+	rte_eth_dev_get_name_by_port(cfg->ethdev, p->name);
+	p->info.ethdev = cfg->ethdev;
+	p->info.lcore_mask = cfg->lcore_mask != 0 ? cfg->lcore_mask : all;
+	p->info.vlan = cfg->vlan;
+	p->nq = (uint16_t)__builtin_popcountll(p->info.lcore_mask);
+	store_addresses(p, cfg);
+	ret = bring_up(e, p, cfg);
+	if (ret != 0)
+		return ret;
+	*port = (uint8_t)e->nports++;
+	give_queues(e, *port);
+	return 0;
+}
+
+int
+karst_engine_port_add(
+	struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *port)
+{
+	int ret = ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	if (e->nports < KARST_ENGINE_MAX_PORTS)
+		ret = port_add(e, cfg, port);
+	else
+		ret = -ENOSPC;
+	ctl_leave(e);
+	return ret;
+}
+
+int
+karst_engine_port_info(
+	const struct karst_engine *e, uint8_t port, struct karst_engine_port_info *info)
+{
+	if (port >= e->nports)
+		return -EINVAL;
+	*info = e->port[port].info;
+	return 0;
+}
+
+int
+karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr,
+	const uint8_t dst_mac[6], const uint8_t dst_ip[16], struct karst_path *path)
+{
+	const struct karst_engine_port_info *info;
+	struct karst_engine_addr dst;
+
+	if (port >= e->nports || addr >= e->port[port].info.num_addrs)
+		return -EINVAL;
+	info = &e->port[port].info;
+	memcpy(dst.ip, dst_ip, sizeof(dst.ip));
+	if (karst_engine_addr_is_ip4(&dst) != karst_engine_addr_is_ip4(&info->addrs[addr]))
+		return -EINVAL;
+	memset(path, 0, sizeof(*path));
+	memcpy(path->src_mac, info->mac, sizeof(path->src_mac));
+	memcpy(path->dst_mac, dst_mac, sizeof(path->dst_mac));
+	memcpy(path->src_ip, info->addrs[addr].ip, sizeof(path->src_ip));
+	memcpy(path->dst_ip, dst_ip, sizeof(path->dst_ip));
+	path->ip6 = !karst_engine_addr_is_ip4(&dst);
+	path->has_vlan = info->vlan != 0;
+	path->vlan_tci = info->vlan;
+	path->port = port;
+	return 0;
+}
+
+/* Is @ip, as a whole address, one of the port's, or a group's? */
+static bool
+has_address(const struct karst_engine_port_info *info, const struct karst_engine_addr *a)
+{
+	uint32_t i;
+
+	for (i = 0; i < info->num_addrs; i++)
+		if (memcmp(info->addrs[i].ip, a->ip, sizeof(a->ip)) == 0)
+			return true;
+	return false;
+}
+
+static bool
+is_group(const struct karst_engine_addr *a)
+{
+	if (karst_engine_addr_is_ip4(a))
+		return a->ip[12] >> 4 == 14;
+	return a->ip[0] == 0xff;
+}
+
+static karst_noinline bool
+accepts_slowly(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why)
+{
+	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
+	struct karst_engine_addr dst;
+	uint16_t vlan = 0;
+
+	if (pkt->flags & KARST_PKT_VLAN)
+		vlan = karst_get_be16(pkt->data + KARST_ETH_LEN) & 0xfff;
+	/* A tag with VLAN id 0 carries a priority and nothing else. */
+	if (vlan != port->info.vlan) {
+		*why = KARST_DROP_VLAN;
+		return false;
+	}
+	if (pkt->flags & KARST_PKT_IP6)
+		memcpy(dst.ip, l3 + 24, sizeof(dst.ip));
+	else
+		dst = karst_engine_addr_ip4(karst_get_be32(l3 + 16));
+	if (!has_address(&port->info, &dst) && !is_group(&dst)) {
+		*why = KARST_DROP_DEST_ADDRESS;
+		return false;
+	}
+	return true;
+}
+
+bool
+port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why)
+{
+	uint32_t dst;
+
+	/* Almost all: IPv4 without a tag, to the first address. */
+	memcpy(&dst, pkt->data + KARST_ETH_LEN + 16, sizeof(dst));
+	if (karst_likely((pkt->flags & (KARST_PKT_IP6 | KARST_PKT_VLAN)) == 0 && dst == port->ip4))
+		return true;
+	return accepts_slowly(port, pkt, why);
+}
+
+int
+port_check_path(const struct karst_engine *e, uint32_t lcore, const struct karst_path *path)
+{
+	struct karst_engine_addr src;
+
+	memcpy(src.ip, path->src_ip, sizeof(src.ip));
+	if (path->port >= e->nports) {
+		karst_log(KARST_LOG_ERR, "%s: path over port %u of %u", e->name, path->port,
+			e->nports);
+		return -EINVAL;
+	}
+	if (lcore < e->nlcores && !e->lcore[lcore].tx[path->port].served) {
+		karst_log(KARST_LOG_ERR, "%s: lcore %u does not serve port %u", e->name, lcore,
+			path->port);
+		return -EINVAL;
+	}
+	if (!path->ip6)
+		src = karst_engine_addr_ip4(karst_get_be32(path->src_ip + 12));
+	if (!has_address(&e->port[path->port].info, &src)) {
+		karst_log(KARST_LOG_ERR, "%s: the source address of a path is not port %u's",
+			e->name, path->port);
+		return -EINVAL;
+	}
+	return 0;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Frames from a port's queue.
+ *
+ * A burst is worked off in chunks of about rx_bytes: parsed, sorted (drop, another lcore's, ours)
+ * and delivered, before the next chunk is looked at, so that a large packet is still in the
+ * cache when it is copied after its ICRC was verified.
+ *
+ * struct karst_pkt lives in the mbuf's private area.  With net_ring, an mbuf reaches the peer by
+ * pointer, and so its private area is the peer's to overwrite from then on.
+ */
+#include "engine_priv.h"
+#include "karst_parse.h"
+
+/* xorshift64*: good enough to lose packets. */
+static uint64_t
+loss_draw(struct eng_lcore *lc)
+{
+	uint64_t x = lc->loss_state;
+
+	x ^= x >> 12;
+	x ^= x << 25;
+	x ^= x >> 27;
+	lc->loss_state = x;
+	return x * 0x2545f4914f6cdd1dull;
+}
+
+static karst_noinline void
+inject_loss(struct eng_lcore *lc, struct karst_pkt **pkts, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (pkts[i]->drop == KARST_DROP_NONE && loss_draw(lc) < lc->loss)
+			pkts[i]->drop = KARST_DROP_INJECTED;
+}
+
+/* A frame that is not ours to deliver. */
+static karst_noinline void
+refuse(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why)
+{
+	const struct karst_engine_exception ex = {
+		.lcore = lc->index, .port = port, .why = why, .mbuf = m};
+	bool foreign = why == KARST_DROP_ETHERTYPE || why == KARST_DROP_NOT_UDP ||
+		why == KARST_DROP_NOT_ROCE || why == KARST_DROP_IP_FRAGMENT;
+
+	if (foreign && lc->e->ops.exception != NULL) {
+		bool taken;
+
+		__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
+		taken = lc->e->ops.exception(lc->e->cfg.user, &ex);
+		__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
+		if (taken)
+			return;
+	}
+	karst_count_drop(&lc->core->counters, why);
+	buffer_free(lc, m);
+}
+
+/* Makes packets of mbufs; those in several segments are gone afterwards.  @return how many. */
+static unsigned int
+describe(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs,
+	struct karst_pkt **pkts, unsigned int n)
+{
+	unsigned int i, k = 0;
+
+	for (i = 0; i < n; i++) {
+		struct rte_mbuf *m = mbufs[i];
+		struct karst_pkt *pkt = rte_mbuf_to_priv(m);
+
+		if (karst_unlikely(m->nb_segs != 1 || m->priv_size < sizeof(*pkt))) {
+			refuse(lc, q->port, m, KARST_DROP_SEGMENTED);
+			continue;
+		}
+		pkt->data = rte_pktmbuf_mtod(m, uint8_t *);
+		pkt->len = m->data_len;
+		pkt->port = q->port;
+		mbufs[k] = m;
+		pkts[k++] = pkt;
+	}
+	return k;
+}
+
+static void
+rx_chunk(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs, unsigned int n)
+{
+	const struct eng_port *port = &lc->e->port[q->port];
+	struct karst_core *core = lc->core;
+	struct karst_pkt *pkts[ENG_MAX_BURST];
+	struct rte_mbuf *away[ENG_MAX_BURST];
+	unsigned int i, mine = 0, naway = 0;
+	uint64_t bytes = 0, frames = 0;
+
+	n = describe(lc, q, mbufs, pkts, n);
+	karst_parse_burst(pkts, n);
+	if (karst_unlikely(lc->loss != 0))
+		inject_loss(lc, pkts, n);
+	for (i = 0; i < n; i++) {
+		struct karst_pkt *pkt = pkts[i];
+		enum karst_drop why = pkt->drop;
+
+		if (karst_unlikely(why != KARST_DROP_NONE || !port_accepts(port, pkt, &why))) {
+			refuse(lc, q->port, mbufs[i], why);
+			continue;
+		}
+		frames++;
+		bytes += pkt->len;
+		if (karst_unlikely(karst_qpn_lcore(core, pkt->dqpn) != lc->index)) {
+			away[naway++] = mbufs[i];
+			continue;
+		}
+		mbufs[mine] = mbufs[i];
+		pkts[mine++] = pkt;
+	}
+	karst_count_n(&core->counters, KARST_CTR_RX_PACKETS, frames);
+	karst_count_n(&core->counters, KARST_CTR_RX_BYTES, bytes);
+	if (naway > 0)
+		handoff_put(lc, away, naway);
+	dispatch(lc, mbufs, pkts, mine);
+}
+
+static unsigned int
+rx_queue(struct eng_lcore *lc, const struct eng_rxq *q)
+{
+	struct rte_mbuf *mbufs[ENG_MAX_BURST];
+	unsigned int i, from, n;
+	uint32_t bytes = 0;
+
+	n = rte_eth_rx_burst(q->ethdev, q->queue, mbufs, (uint16_t)lc->e->cfg.rx_burst);
+	if (n == 0)
+		return 0;
+	for (i = 0; i < n; i++) {
+		/* The frame begins behind the headroom, whoever wrote it: no need to wait for
+		 * the mbuf to know its address. */
+		uint8_t *p = (uint8_t *)rte_mbuf_to_priv(mbufs[i]);
+
+		rte_prefetch0(mbufs[i]);
+		rte_prefetch0(p);
+		rte_prefetch0(p + sizeof(struct karst_pkt) + RTE_PKTMBUF_HEADROOM);
+		rte_prefetch0(p + sizeof(struct karst_pkt) + RTE_PKTMBUF_HEADROOM + 64);
+	}
+	for (i = from = 0; i < n; i++) {
+		bytes += mbufs[i]->pkt_len;
+		if (bytes >= lc->e->cfg.rx_bytes || i + 1 == n) {
+			rx_chunk(lc, q, mbufs + from, i + 1 - from);
+			from = i + 1;
+			bytes = 0;
+		}
+	}
+	stat_add(&lc->stats.rx_bursts, 1);
+	stat_add(&lc->stats.rx_frames, n);
+	return n;
+}
+
+unsigned int
+rx_poll(struct eng_lcore *lc)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < lc->nrxq; i++)
+		n += rx_queue(lc, &lc->rxq[i]);
+	return n;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Which queue pair sends next: deficit round robin by frame bytes over the core's list of active
+ * QPs, O(1) whatever the number of QPs.
+ *
+ * A QP whose deficit is used up gets one quantum more when its turn comes, and keeps its turn
+ * until the quantum is spent or it has nothing to send; a frame may overdraw, which the next round pays
+ * back.  If the burst is full first, the QP stays at the front for the next burst.
+ *
+ * QPs are taken off the core's list a few at a time into ready[], so that the next ones are being
+ * loaded while the first one builds.  A QP of a port whose queue is full is parked at that port,
+ * out of everybody's way, and comes back to the end of the list when the queue has drained.
+ *
+ * A QP in ready[], or parked, may be on the core's list as well, since the core does not know of
+ * it; then it gets a turn too many, in which it has nothing to send.
+ */
+#include "engine_priv.h"
+
+static void
+take_more(struct eng_lcore *lc)
+{
+	struct karst_qp *qp;
+
+	lc->ready_head = 0;
+	while (lc->nready < ENG_READY && (qp = karst_core_next_active(lc->core)) != NULL) {
+		karst_qp_prefetch(qp);
+		lc->ready[lc->nready++] = qp;
+	}
+}
+
+static void
+drop_first(struct eng_lcore *lc)
+{
+	lc->ready_head++;
+	lc->nready--;
+}
+
+static karst_noinline void
+park(struct eng_txq *q, struct eng_qp *qp)
+{
+	if (qp->park_pprev != NULL)
+		return;
+	qp->park_next = q->parked;
+	qp->park_pprev = &q->parked;
+	if (q->parked != NULL)
+		q->parked->park_pprev = &qp->park_next;
+	q->parked = qp;
+}
+
+static void
+unpark(struct eng_qp *qp)
+{
+	*qp->park_pprev = qp->park_next;
+	if (qp->park_next != NULL)
+		qp->park_next->park_pprev = qp->park_pprev;
+	qp->park_pprev = NULL;
+	qp->park_next = NULL;
+}
+
+void
+sched_unpark(struct eng_lcore *lc, struct eng_txq *q)
+{
+	while (q->parked != NULL) {
+		struct karst_qp *qp = q->parked->qp;
+
+		unpark(q->parked);
+		karst_core_activate(lc->core, qp);
+	}
+}
+
+/* Lets the first QP of ready[] build.  @return false: it must wait for another burst. */
+static inline bool
+build_one(struct eng_lcore *lc, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t max_bytes)
+{
+	const int32_t quantum = (int32_t)lc->e->cfg.quantum_bytes;
+	int32_t *deficit = karst_qp_deficit(qp);
+	uint32_t before = b->bytes;
+	bool more;
+
+	if (*deficit <= 0)
+		*deficit += quantum;
+	more = karst_qp_tx(lc->core, qp, b,
+		karst_min_u32(*deficit > 0 ? (uint32_t)*deficit : 1, max_bytes - before));
+	*deficit -= (int32_t)(b->bytes - before);
+	if (!more) {
+		*deficit = 0;
+		drop_first(lc);
+		return true;
+	}
+	if (*deficit <= 0 || b->bytes == before) {
+		drop_first(lc);
+		karst_core_activate(lc->core, qp);
+		return true;
+	}
+	return false;
+}
+
+void
+sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes)
+{
+	/* QPs may have work that makes no frames, but not without end. */
+	unsigned int turns = 2 * ENG_MAX_BURST;
+
+	while (b->n < b->max && b->bytes < max_bytes && turns-- > 0) {
+		struct karst_qp *qp;
+		struct eng_txq *q;
+
+		if (lc->nready == 0) {
+			take_more(lc);
+			if (lc->nready == 0)
+				break;
+		}
+		qp = lc->ready[lc->ready_head];
+		q = &lc->tx[karst_qp_port(qp) % KARST_ENGINE_MAX_PORTS];
+		if (karst_unlikely(q->n > 0)) {
+			drop_first(lc);
+			park(q, karst_qp_user(qp));
+			continue;
+		}
+		if (!build_one(lc, qp, b, max_bytes))
+			break;
+	}
+}
+
+void
+sched_forget(struct eng_lcore *lc, struct eng_qp *qp)
+{
+	uint32_t i, kept = 0;
+
+	if (qp->park_pprev != NULL)
+		unpark(qp);
+	for (i = 0; i < lc->nready; i++)
+		if (lc->ready[lc->ready_head + i] != qp->qp)
+			lc->ready[kept++] = lc->ready[lc->ready_head + i];
+	lc->ready_head = 0;
+	lc->nready = kept;
+}

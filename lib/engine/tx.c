@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Sending: buffers, one burst a turn, and the ports' queues.
+ *
+ * Empty buffers wait in tx_mbuf[], each described by the tx_pkt of the same index, so a turn
+ * that builds two frames prepares two buffers anew and no more.  Between the lcore and the
+ * mempool stands a small stack: a buffer that was received and freed is the next one to be sent
+ * from, while it is still in the cache.
+ *
+ * Back-pressure: what a port's queue does not take stays in its pend[], and as long as anything
+ * is there the scheduler parks the QPs of that port (sched.c), so nothing is built that could not
+ * leave.  Only UD packets can meet a full pend[], since they choose their port one by one; they
+ * are dropped then, and counted.
+ */
+#include "engine_priv.h"
+
+/* The hottest buffers go back, for the lcore that runs out of them to take. */
+void
+stash_spill(struct eng_lcore *lc)
+{
+	lc->nstash -= ENG_SPILL;
+	rte_mempool_put_bulk(lc->pool, (void **)&lc->stash[lc->nstash], ENG_SPILL);
+}
+
+static bool
+stash_fill(struct eng_lcore *lc)
+{
+	unsigned int n = ENG_SPILL;
+
+	/* An almost empty pool may still have a few. */
+	while (rte_mempool_get_bulk(lc->pool, (void **)lc->stash, n) != 0) {
+		n /= 2;
+		if (n == 0)
+			return false;
+	}
+	lc->nstash = n;
+	return true;
+}
+
+/* Puts a fresh buffer into tx_mbuf[@i].  @return false: there is none. */
+static inline bool
+fresh(struct eng_lcore *lc, unsigned int i)
+{
+	struct rte_mbuf *m;
+
+	if (karst_unlikely(lc->nstash == 0 && !stash_fill(lc)))
+		return false;
+	m = lc->stash[--lc->nstash];
+	*mbuf_rearm(m) = lc->rearm;
+	m->ol_flags = 0;
+	lc->tx_mbuf[i] = m;
+	lc->tx_pkt[i].data = rte_pktmbuf_mtod(m, uint8_t *);
+	return true;
+}
+
+/* The first @used buffers are gone: replaces them. */
+static void
+refill(struct eng_lcore *lc, unsigned int used)
+{
+	unsigned int i, ready = lc->tx_ready;
+
+	for (i = 0; i < used && fresh(lc, i); i++)
+		;
+	/* No more of them: the gap is closed from the end. */
+	for (; karst_unlikely(i < used && ready > used); i++) {
+		ready--;
+		lc->tx_mbuf[i] = lc->tx_mbuf[ready];
+		lc->tx_pkt[i].data = lc->tx_pkt[ready].data;
+	}
+	lc->tx_ready = i < used ? i : ready;
+}
+
+/* Gives to the port what its queue takes. */
+static void
+flush_port(struct eng_lcore *lc, unsigned int port)
+{
+	struct eng_txq *q = &lc->tx[port];
+	uint16_t sent = rte_eth_tx_burst(q->ethdev, q->queue, q->pend, q->n);
+
+	stat_add(&lc->stats.tx_bursts, 1);
+	stat_add(&lc->stats.tx_frames, sent);
+	if (karst_likely(sent == q->n)) {
+		q->n = 0;
+		if (karst_unlikely(lc->blocked >> port & 1)) {
+			lc->blocked &= ~(1u << port);
+			sched_unpark(lc, q);
+		}
+		return;
+	}
+	q->n = (uint16_t)(q->n - sent);
+	memmove(q->pend, q->pend + sent, q->n * sizeof(q->pend[0]));
+	lc->blocked |= 1u << port;
+	stat_add(&lc->stats.tx_full, 1);
+}
+
+/* Queues the @n frames that were built for their ports.  @return bit set of the ports. */
+static uint32_t
+sort_by_port(struct eng_lcore *lc, unsigned int n)
+{
+	uint32_t touched = 0;
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		const struct karst_pkt *pkt = &lc->tx_pkt[i];
+		struct rte_mbuf *m = lc->tx_mbuf[i];
+		struct eng_txq *q = &lc->tx[pkt->port % KARST_ENGINE_MAX_PORTS];
+
+		if (karst_unlikely(!q->served || q->n == ENG_PENDING)) {
+			stat_add(&lc->stats.tx_dropped, 1);
+			buffer_free(lc, m);
+			continue;
+		}
+		m->data_len = pkt->len;
+		m->pkt_len = pkt->len;
+		q->pend[q->n++] = m;
+		touched |= 1u << pkt->port;
+	}
+	return touched;
+}
+
+static void
+flush_ports(struct eng_lcore *lc, uint32_t ports)
+{
+	while (ports != 0) {
+		flush_port(lc, (unsigned int)__builtin_ctz(ports));
+		ports &= ports - 1;
+	}
+}
+
+unsigned int
+tx_poll(struct eng_lcore *lc)
+{
+	const struct karst_engine_config *cfg = &lc->e->cfg;
+	struct karst_tx_burst b = {
+		.pkts = lc->tx_pkts, .seals = lc->seals, .segs = lc->segs, .max_segs = ENG_SEGS};
+
+	if (karst_unlikely(lc->blocked != 0))
+		flush_ports(lc, lc->blocked);
+	if (lc->nready == 0 && lc->core->active_head == NULL)
+		return 0;
+	while (karst_unlikely(lc->tx_ready < cfg->tx_burst) && fresh(lc, lc->tx_ready))
+		lc->tx_ready++;
+	if (karst_unlikely(lc->tx_ready == 0)) {
+		stat_add(&lc->stats.no_mbufs, 1);
+		return 0;
+	}
+	b.max = lc->tx_ready;
+	sched_build(lc, &b, cfg->tx_bytes);
+	if (b.n == 0)
+		return 0;
+	karst_icrc_seal_burst(b.seals, b.n);
+	flush_ports(lc, sort_by_port(lc, b.n));
+	refill(lc, b.n);
+	return b.n;
+}
+
+void
+tx_fini(struct eng_lcore *lc)
+{
+	unsigned int i, port;
+
+	for (i = 0; i < lc->tx_ready; i++)
+		rte_mempool_put(lc->pool, lc->tx_mbuf[i]);
+	for (port = 0; port < KARST_ENGINE_MAX_PORTS; port++)
+		rte_pktmbuf_free_bulk(lc->tx[port].pend, lc->tx[port].n);
+	if (lc->nstash > 0)
+		rte_mempool_put_bulk(lc->pool, (void **)lc->stash, lc->nstash);
+	lc->tx_ready = lc->nstash = 0;
+}

@@ -8,6 +8,8 @@
  * Memory of a QP: struct karst_qp, then one karst_sq_slot for each send ring slot, then the
  * karst_rsp ring, then the SGEs of the receive work request in progress.
  */
+#include "karst_qp.h"
+
 #include "wqe.h"
 
 #include <errno.h>

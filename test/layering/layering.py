@@ -14,7 +14,8 @@ The rules are those of doc/architecture.rst:
   system headers  below lib/engine only headers that neither block, allocate, log nor tell time
   system calls    the same for the functions themselves
   foreign         no rte_*.h below lib/engine, no infiniband/*.h anywhere in lib/
-  own header      a .c that has a header of its own name includes it first
+  own header      a .c that has a header of its own name includes it first, or the folder's
+                  private header (*_priv.h)
   sources         nothing includes a .c
   self-contained  every header compiles alone, with nothing but the folders that it may see
   spdx            every source file says its licence in its first lines
@@ -192,7 +193,9 @@ def check_own_header(tree):
         own = [h for h in (f'karst_{stem}.h', f'{stem}.h')
                if os.path.join(folder, h) in tree.text]
         included = [header for _, _, header in tree.includes(path)]
-        if own and (not included or included[0] not in own):
+        first = included[0] if included else ''
+        if own and first not in own and not (
+                first.endswith('_priv.h') and os.path.join(folder, first) in tree.text):
             yield f'{path}: includes {included[0] if included else "nothing"} before {own[0]}'
 
 

@@ -15,12 +15,12 @@
 
 #define KARST_CACHE_LINE 64
 
-#define karst_likely(x) __builtin_expect(!!(x), 1)
-#define karst_unlikely(x) __builtin_expect(!!(x), 0)
-#define karst_aligned(n) __attribute__((aligned(n)))
+#define karst_likely(x)     __builtin_expect(!!(x), 1)
+#define karst_unlikely(x)   __builtin_expect(!!(x), 0)
+#define karst_aligned(n)    __attribute__((aligned(n)))
 #define karst_cache_aligned karst_aligned(KARST_CACHE_LINE)
 #define karst_always_inline static inline __attribute__((always_inline))
-#define karst_noinline __attribute__((noinline))
+#define karst_noinline      __attribute__((noinline))
 
 /** Number of elements of an array (not of a pointer). */
 #define KARST_DIM(a) (sizeof(a) / sizeof((a)[0]))

@@ -45,7 +45,10 @@ int karst_crc_init(const char *name);
 /** The chosen kernels (scalar before karst_crc_init()). */
 const struct karst_crc_ops *karst_crc_ops(void);
 
-/** The @i-th set of kernels compiled in, best last, and whether this machine runs it; NULL past the end. */
+/**
+ * The @i-th set of kernels compiled in, best last, and whether this machine runs it; NULL past
+ * the end.
+ */
 const struct karst_crc_ops *karst_crc_ops_at(unsigned int i, bool *runs_here);
 
 /** CRC-16 of native InfiniBand's VCRC (W8) over @len bytes: the value as sent, low byte first. */

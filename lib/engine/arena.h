@@ -8,7 +8,8 @@
  * Allocations are rounded up to a size class (multiples of 64 bytes up to 4 KiB, then eight steps
  * to each doubling) and cut off the end of a chunk of some MiB, so that objects of one kind that
  * are created one after another are neighbours.  What is freed goes to its class's list and is
- * used again, last in, first out.  What is larger than a quarter of a chunk has a mapping of its own.
+ * used again, last in, first out.  What is larger than a quarter of a chunk has a mapping of its
+ * own.
  */
 #ifndef ENGINE_ARENA_H
 #define ENGINE_ARENA_H

@@ -6,8 +6,8 @@
  *
  * The clock is read once a turn.  Every step has a budget, so a turn takes microseconds and
  * nobody starves.  Completions are published before the sending step, which takes longest; those
- * that sending itself makes (UD, UC) follow at the end.  The end of a turn is the lcore's quiescent point:
- * it holds no pointer into the memory tables then.
+ * that sending itself makes (UD, UC) follow at the end.  The end of a turn is the lcore's
+ * quiescent point: it holds no pointer into the memory tables then.
  */
 #include "engine_priv.h"
 

@@ -40,7 +40,7 @@ enum karst_mem_type {
 	KARST_MEM_FREE,
 	KARST_MEM_MR,
 	KARST_MEM_MW1, /* type 1 window: bound by a bind verb, belongs to the PD */
-	KARST_MEM_MW2, /* type 2 window (2B): bound and invalidated by work requests, belongs to a QP */
+	KARST_MEM_MW2, /* type 2 window (2B): bound and invalidated by work requests, of a QP */
 };
 
 /** Outcome of a check.  Remote checks turn every failure into NAK remote access error (R1). */
@@ -118,7 +118,10 @@ void karst_mr_dereg_end(struct karst_mem *m, uint32_t key);
 
 /** Control.  Allocates an unbound window of @type (MW1 or MW2).  -EINVAL, -ENOSPC. */
 int karst_mw_alloc(struct karst_mem *m, uint32_t pd, enum karst_mem_type type, uint32_t *key);
-/** Control.  Unbinds and frees; two steps as with regions.  @key: current or original key. -EINVAL. */
+/**
+ * Control.  Unbinds and frees; two steps as with regions.  @key: current or original key.
+ * -EINVAL.
+ */
 int karst_mw_free_begin(struct karst_mem *m, uint32_t key);
 void karst_mw_free_end(struct karst_mem *m, uint32_t key);
 

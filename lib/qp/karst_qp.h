@@ -105,8 +105,8 @@ struct karst_core_config {
 	uint32_t lcore_bits;   /* low bits of a QPN that name the core, 0..8 */
 	uint32_t max_qps;      /* QPs of this core, 1..2^(24-lcore_bits)-3 */
 	uint32_t ack_interval; /* request packets between AckReqs, 0 = default 32 (Q2) */
-	uint32_t
-		window_packets; /* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
+	/* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
+	uint32_t window_packets;
 	bool migreq;            /* MigReq bit of packets sent (W2) */
 	uint64_t seed;          /* for QPN numbering */
 	struct karst_mem *mem;
@@ -182,8 +182,8 @@ void karst_core_activate(struct karst_core *core, struct karst_qp *qp);
 
 /**
  * A burst of frames under construction.  The driver supplies empty packets (data set, room for
- * KARST_FRAME_MAX bytes before @data's buffer ends, qp and port ignored) and scratch arrays; karst_qp_tx()
- * fills packets, one seal job for each, and their segments; then the driver calls
+ * KARST_FRAME_MAX bytes before @data's buffer ends, qp and port ignored) and scratch arrays;
+ * karst_qp_tx() fills packets, one seal job for each, and their segments; then the driver calls
  * karst_icrc_seal_burst(seals, n) and sends the frames: pkts[i]->data, pkts[i]->len.
  * Sources of segments stay valid until the end of the driver's poll turn.
  */

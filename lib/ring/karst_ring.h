@@ -133,7 +133,10 @@ static_assert(sizeof(struct karst_wq_shared) == 128, "one line per writer");
 #define KARST_WQ_MAX_SGE    32u
 #define KARST_WQ_MAX_INLINE 1024u
 
-/** Bytes of a slot for so many SGEs and inline bytes: a power of two, at least 64 (send) or 32 (receive). */
+/**
+ * Bytes of a slot for so many SGEs and inline bytes: a power of two, at least 64 (send) or 32
+ * (receive).
+ */
 static inline uint32_t
 karst_wq_stride(bool send, uint32_t max_sge, uint32_t max_inline)
 {

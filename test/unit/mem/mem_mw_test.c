@@ -120,7 +120,7 @@ Test(mem_mw, type1)
 		k1 = k2;
 	}
 	cr_assert_gt(changes, 900, "the new low byte is random");
-	/* The region is held; unbinding with length 0 lets it go, whatever else the request says. */
+	/* The region is held; unbinding with length 0 lets it go, whatever else is asked for. */
 	cr_assert_eq(karst_mr_dereg_begin(t.m, t.mr), -EBUSY);
 	b = (struct karst_mw_bind){.pd = t.pd, .mw_key = k1};
 	cr_assert_eq(karst_mw_bind(t.m, &b, &k2), 0);

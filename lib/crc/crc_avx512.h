@@ -43,6 +43,12 @@ vec_or(V a, V b)
 }
 
 karst_always_inline V
+vec_xor(V a, V b)
+{
+	return _mm512_xor_si512(a, b);
+}
+
+karst_always_inline V
 vec_xor3(V a, V b, V c)
 {
 	return _mm512_ternarylogic_epi64(a, b, c, 0x96);

@@ -30,7 +30,7 @@
  * as finishing each block directly, two a lane; folding only bounds the table.
  *
  * What the including file provides (V is its vector type, VEC_BYTES its size):
- *   vec_load(p) vec_store(p, v) vec_zero() vec_or(a, b) vec_xor3(a, b, c)
+ *   vec_load(p) vec_store(p, v) vec_zero() vec_or(a, b) vec_xor(a, b) vec_xor3(a, b, c)
  *   vec_mul_lo(a, k), vec_mul_hi(a, k): low (high) words of each lane, 128-bit products
  *   vec_pair(p): the 16 bytes at p in every lane
  *   vec_reduce(t): the lanes of t xored, then reduced to the CRC
@@ -55,6 +55,12 @@
 /* Largest message, in blocks after the first, that is finished without folding. */
 #define DIRECT_MAX 6
 static_assert((DIRECT_MAX + 1) * BLOCK <= CRC_FOLD_WORDS * 8, "factors for a direct finish");
+/*
+ * How far ahead to ask for a long message's source: two to three MTUs of 1 KiB.  Past the end
+ * it is a guess that the message goes on there, as the payload of the next packet does.
+ */
+#define STREAM_AHEAD 3072
+
 static_assert((2 * FOLD_ACCS - 1) * BLOCK <= CRC_FOLD_WORDS * 8, "factors for the accumulators");
 
 static const uint64_t *
@@ -125,14 +131,25 @@ group_fold(struct block *acc, const struct group_factors *f, const struct block 
 }
 #endif
 
-/* Adds the contribution of a block with @blocks_after after it to the sum of remainders. */
+/* What a block contributes to the remainder, by the 64 bytes of factors at @f. */
 karst_always_inline V
-block_finish(V sum, struct block b, size_t blocks_after)
+block_finish(struct block b, const uint64_t *f)
 {
-	const uint8_t *f = (const uint8_t *)factors_at(blocks_after);
+	V k = vec_load(f), sum = vec_xor(vec_mul_lo(b.v[0], k), vec_mul_hi(b.v[0], k));
 
+	for (unsigned int i = 1; i < BLOCK_VECS; i++) {
+		k = vec_load((const uint8_t *)f + i * VEC_BYTES);
+		sum = vec_xor3(sum, vec_mul_lo(b.v[i], k), vec_mul_hi(b.v[i], k));
+	}
+	return sum;
+}
+
+/* The same added to @sum. */
+karst_always_inline V
+block_finish_onto(V sum, struct block b, const uint64_t *f)
+{
 	for (unsigned int i = 0; i < BLOCK_VECS; i++) {
-		V k = vec_load(f + i * VEC_BYTES);
+		V k = vec_load((const uint8_t *)f + i * VEC_BYTES);
 
 		sum = vec_xor3(sum, vec_mul_lo(b.v[i], k), vec_mul_hi(b.v[i], k));
 	}
@@ -149,47 +166,97 @@ block_take(const bool copying, uint8_t *dst, const uint8_t *src)
 	return b;
 }
 
+/*
+ * The same from a long buffer, also asking for the line @ahead bytes on.  A loop of several
+ * loads is several strided streams to the hardware's prefetchers, which get little right where
+ * one buffer ends and the next one begins: without help a cold walk runs at half the speed
+ * of memory.
+ */
+karst_always_inline struct block
+block_stream(const bool copying, uint8_t *dst, const uint8_t *src, const size_t ahead)
+{
+	if (ahead > 0)
+		__builtin_prefetch(src + ahead);
+	return block_take(copying, dst, src);
+}
+
 /* As fold_rest(), for more blocks than DIRECT_MAX. */
 karst_always_inline uint32_t
-fold_many(struct block b, const bool copying, uint8_t *dst, const uint8_t *src, size_t n)
+fold_groups(struct block b, const bool copying, uint8_t *dst, const uint8_t *src, size_t n,
+	const size_t ahead)
 {
 	const struct group_factors f = group_load_factors();
 	struct block acc[FOLD_ACCS], next[FOLD_ACCS];
-	V sum = vec_zero();
+	const uint64_t *end;
 	size_t at = 0;
+	V sum;
 
 	acc[0] = b;
 #pragma GCC unroll 8
 	for (unsigned int i = 1; i < FOLD_ACCS; i++, at += BLOCK)
-		acc[i] = block_take(copying, dst + at, src + at);
+		acc[i] = block_stream(copying, dst + at, src + at, ahead);
 	for (n -= FOLD_ACCS - 1; n >= FOLD_ACCS; n -= FOLD_ACCS) {
 #pragma GCC unroll 8
 		for (unsigned int i = 0; i < FOLD_ACCS; i++, at += BLOCK)
-			next[i] = block_take(copying, dst + at, src + at);
+			next[i] = block_stream(copying, dst + at, src + at, ahead);
 		group_fold(acc, &f, next);
 	}
+	end = factors_at(n + FOLD_ACCS - 1);
+	sum = block_finish(acc[0], end);
 #pragma GCC unroll 8
-	for (unsigned int i = 0; i < FOLD_ACCS; i++)
-		sum = block_finish(sum, acc[i], n + FOLD_ACCS - 1 - i);
-	for (; n > 0; at += BLOCK)
-		sum = block_finish(sum, block_take(copying, dst + at, src + at), --n);
+	for (unsigned int i = 1; i < FOLD_ACCS; i++)
+		sum = block_finish_onto(sum, acc[i], end + i * (BLOCK / 8));
+	end += FOLD_ACCS * (BLOCK / 8);
+	for (; n > 0; n--, at += BLOCK, end += BLOCK / 8)
+		sum = block_finish_onto(sum, block_stream(copying, dst + at, src + at, ahead), end);
 	return vec_reduce(sum);
 }
 
+/* Out of line, so that short messages don't pay for the registers that long ones take. */
+
+static karst_noinline uint32_t
+fold_many_copy(struct block b, uint8_t *dst, const uint8_t *src, size_t n)
+{
+	return fold_groups(b, true, dst, src, n, STREAM_AHEAD);
+}
+
+static karst_noinline uint32_t
+fold_many(struct block b, const uint8_t *src, size_t n)
+{
+	return fold_groups(b, false, NULL, src, n, STREAM_AHEAD);
+}
+
+/* A frame is not part of a stream: what follows it in memory is not what comes next. */
+static karst_noinline uint32_t
+fold_many_frame(struct block b, const uint8_t *src, size_t n)
+{
+	return fold_groups(b, false, NULL, src, n, 0);
+}
+
+enum fold_mode { FOLD_STREAM, FOLD_COPY, FOLD_FRAME };
+
 /*
  * The state after block @b, which holds the beginning of the message and the state before,
- * and @n blocks at @src, which are copied to @dst if @copying.
+ * and @n blocks at @src, which are copied to @dst in FOLD_COPY.
  */
 karst_always_inline uint32_t
-fold_rest(struct block b, const bool copying, uint8_t *dst, const uint8_t *src, size_t n)
+fold_rest(struct block b, const enum fold_mode mode, uint8_t *dst, const uint8_t *src, size_t n)
 {
+	const uint64_t *f;
 	V sum;
 
+	if (n == 0)
+		return vec_reduce(block_finish(b, factors_at(0)));
 	if (n > DIRECT_MAX)
-		return fold_many(b, copying, dst, src, n);
-	sum = block_finish(vec_zero(), b, n);
-	for (size_t at = 0; n > 0; at += BLOCK)
-		sum = block_finish(sum, block_take(copying, dst + at, src + at), --n);
+		return mode == FOLD_COPY     ? fold_many_copy(b, dst, src, n)
+			: mode == FOLD_FRAME ? fold_many_frame(b, src, n)
+					     : fold_many(b, src, n);
+	f = factors_at(n);
+	sum = block_finish(b, f);
+	for (size_t at = 0; n > 0; n--, at += BLOCK) {
+		f += BLOCK / 8;
+		sum = block_finish_onto(sum, block_take(mode == FOLD_COPY, dst + at, src + at), f);
+	}
 	return vec_reduce(sum);
 }
 
@@ -214,27 +281,44 @@ store_tiny(uint8_t *p, uint32_t w, unsigned int n)
 	p[n - 1] = (uint8_t)(w >> 8 * (n - 1));
 }
 
+/* What precedes the whole HEAD_UNITs of a message with an awkward length. */
+karst_always_inline uint32_t
+take_tiny(uint32_t state, const bool copying, uint8_t *dst, const uint8_t *src, unsigned int n)
+{
+	uint32_t w = load_tiny(src, n);
+
+	if (copying)
+		store_tiny(dst, w, n);
+	return update_tiny(state, w, n);
+}
+
 karst_always_inline uint32_t
 fold_message(uint32_t state, const bool copying, uint8_t *dst, const uint8_t *src, size_t len)
 {
-	unsigned int tiny = len % HEAD_UNIT, head;
+	unsigned int head = len % BLOCK;
+	struct block b;
 
-	if (karst_unlikely(tiny - 1 < 3)) {
-		uint32_t w = load_tiny(src, tiny);
+	if (head == 0) {
+		if (karst_unlikely(len == 0))
+			return state;
+		head = BLOCK;
+		b = block_head(state, copying, dst, src, BLOCK);
+	} else {
+		unsigned int tiny = len % HEAD_UNIT;
 
-		if (copying) {
-			store_tiny(dst, w, tiny);
+		if (karst_unlikely(tiny - 1 < 3)) {
+			state = take_tiny(state, copying, dst, src, tiny);
+			if (len == tiny)
+				return state;
 			dst += tiny;
+			src += tiny;
+			len -= tiny;
+			head = (len - 1) % BLOCK + 1;
 		}
-		state = update_tiny(state, w, tiny);
-		src += tiny;
-		len -= tiny;
+		b = block_head(state, copying, dst, src, head);
 	}
-	if (karst_unlikely(len == 0))
-		return state;
-	head = (len - 1) % BLOCK + 1;
-	return fold_rest(block_head(state, copying, dst, src, head), copying, dst + head,
-		src + head, (len - head) / BLOCK);
+	return fold_rest(
+		b, copying ? FOLD_COPY : FOLD_STREAM, dst + head, src + head, (len - head) / BLOCK);
 }
 
 static uint32_t

@@ -37,7 +37,7 @@ icrc_frame(const uint8_t *l3, const uint8_t *end, unsigned int ip6)
 		p += BLOCK;
 		rest--;
 	}
-	return fold_rest(b, false, NULL, p, rest);
+	return fold_rest(b, FOLD_FRAME, NULL, p, rest);
 }
 
 /* The state after the headers of @j and the @len bytes at @src, which are copied behind them. */
@@ -63,7 +63,7 @@ icrc_headers_and(const struct karst_seal *j, const uint8_t *src, size_t len)
 		b = block_fold(b, fold_factors(1),
 			block_or(block_join(join, src, odd, BLOCK), ones + BLOCK));
 	}
-	return fold_rest(b, true, join, src + odd, len / BLOCK);
+	return fold_rest(b, FOLD_COPY, join, src + odd, len / BLOCK);
 }
 
 #endif /* CRC_FOLD_ICRC_H */

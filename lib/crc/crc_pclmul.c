@@ -47,6 +47,12 @@ vec_or(V a, V b)
 }
 
 karst_always_inline V
+vec_xor(V a, V b)
+{
+	return _mm_xor_si128(a, b);
+}
+
+karst_always_inline V
 vec_xor3(V a, V b, V c)
 {
 	return _mm_xor_si128(_mm_xor_si128(a, b), c);

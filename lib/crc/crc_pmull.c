@@ -48,6 +48,12 @@ vec_or(V a, V b)
 }
 
 karst_always_inline V
+vec_xor(V a, V b)
+{
+	return veorq_u8(a, b);
+}
+
+karst_always_inline V
 vec_xor3(V a, V b, V c)
 {
 	return veorq_u8(veorq_u8(a, b), c);

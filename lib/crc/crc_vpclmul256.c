@@ -47,6 +47,12 @@ vec_or(V a, V b)
 }
 
 karst_always_inline V
+vec_xor(V a, V b)
+{
+	return _mm256_xor_si256(a, b);
+}
+
+karst_always_inline V
 vec_xor3(V a, V b, V c)
 {
 	return _mm256_xor_si256(_mm256_xor_si256(a, b), c);

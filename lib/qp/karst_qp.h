@@ -107,8 +107,8 @@ struct karst_core_config {
 	uint32_t ack_interval; /* request packets between AckReqs, 0 = default 32 (Q2) */
 	/* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
 	uint32_t window_packets;
-	bool migreq;            /* MigReq bit of packets sent (W2) */
-	uint64_t seed;          /* for QPN numbering */
+	bool migreq;   /* MigReq bit of packets sent (W2) */
+	uint64_t seed; /* for QPN numbering */
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
 	const struct karst_core_ops *ops;

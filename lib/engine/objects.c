@@ -291,12 +291,27 @@ qp_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
+/* What UD packets must fit into, whatever port they take. */
+static uint8_t
+least_path_mtu(const struct karst_engine *e)
+{
+	uint8_t mtu = 5;
+	uint32_t i;
+
+	for (i = 0; i < e->nports; i++)
+		if (e->port[i].info.path_mtu < mtu)
+			mtu = e->port[i].info.path_mtu;
+	return mtu;
+}
+
 /* Translates the program's wishes; powers of two and at least one where there must be one. */
 static int
-qp_init_from(const struct karst_engine_qp_init *in, struct karst_qp_init *init)
+qp_init_from(const struct karst_engine *e, const struct karst_engine_qp_init *in,
+	struct karst_qp_init *init)
 {
 	if (in->send_cq == NULL || in->recv_cq == NULL || in->max_send_wr > KARST_WQ_MAX_SLOTS ||
-		in->max_recv_wr > KARST_WQ_MAX_SLOTS)
+		in->max_recv_wr > KARST_WQ_MAX_SLOTS || in->max_send_sge > KARST_WQ_MAX_SGE ||
+		in->max_recv_sge > KARST_WQ_MAX_SGE || in->max_inline > KARST_WQ_MAX_INLINE)
 		return -EINVAL;
 	*init = (struct karst_qp_init){
 		.type = in->type,
@@ -307,6 +322,7 @@ qp_init_from(const struct karst_engine_qp_init *in, struct karst_qp_init *init)
 		.max_send_sge = in->max_send_sge != 0 ? in->max_send_sge : 1,
 		.max_inline = in->max_inline,
 		.max_dest_rd_atomic = in->max_dest_rd_atomic,
+		.ud_mtu = least_path_mtu(e),
 		.sq_sig_all = in->sq_sig_all,
 		.credits = in->credits,
 	};
@@ -319,12 +335,11 @@ qp_init_from(const struct karst_engine_qp_init *in, struct karst_qp_init *init)
 	return 0;
 }
 
-/* Memory for a QP and its rings; NULL if there is none. */
-static struct eng_qp *
-qp_alloc(struct karst_engine *e, struct karst_qp_init *init, size_t qp_bytes)
+/* Memory for the rings of a QP. */
+static int
+rings_alloc(struct karst_engine *e, struct karst_qp_init *init, uint8_t **rings, size_t *bytes)
 {
-	size_t sq, rq = 0, self = sizeof(struct eng_qp) + qp_bytes;
-	struct eng_qp *q;
+	size_t sq, rq = 0;
 
 	sq = karst_wq_bytes(
 		init->max_send_wr, karst_wq_stride(true, init->max_send_sge, init->max_inline));
@@ -332,20 +347,41 @@ qp_alloc(struct karst_engine *e, struct karst_qp_init *init, size_t qp_bytes)
 	if (init->srq == NULL)
 		rq = karst_wq_bytes(
 			init->max_recv_wr, karst_wq_stride(false, init->max_recv_sge, 0));
-	q = arena_alloc(&e->objects, self);
-	if (q == NULL)
-		return NULL;
-	q->self_bytes = self;
-	q->ring_bytes = sq + rq;
-	q->rings = arena_alloc(&e->rings, q->ring_bytes);
-	if (q->rings == NULL) {
-		arena_free(&e->objects, q, self);
-		return NULL;
+	*bytes = sq + rq;
+	*rings = arena_alloc(&e->rings, sq + rq);
+	if (*rings == NULL)
+		return -ENOMEM;
+	init->sq_shared = *rings;
+	init->rq_shared = init->srq == NULL ? *rings + sq : NULL;
+	return 0;
+}
+
+/* Memory for a QP and its rings.  -EINVAL: @init is out of range. */
+static int
+qp_alloc(struct karst_engine *e, struct karst_qp_init *init, struct eng_qp **out)
+{
+	size_t ring_bytes, qp_bytes, self;
+	struct eng_qp *q = NULL;
+	uint8_t *rings;
+	int ret;
+
+	ret = rings_alloc(e, init, &rings, &ring_bytes);
+	if (ret != 0)
+		return ret;
+	qp_bytes = karst_qp_bytes(init);
+	self = sizeof(*q) + qp_bytes;
+	if (qp_bytes != 0)
+		q = arena_alloc(&e->objects, self);
+	if (q == NULL) {
+		arena_free(&e->rings, rings, ring_bytes);
+		return qp_bytes == 0 ? -EINVAL : -ENOMEM;
 	}
-	init->sq_shared = q->rings;
-	init->rq_shared = init->srq == NULL ? q->rings + sq : NULL;
+	q->self_bytes = self;
+	q->ring_bytes = ring_bytes;
+	q->rings = rings;
 	init->user = q;
-	return q;
+	*out = q;
+	return 0;
 }
 
 static void
@@ -382,22 +418,19 @@ qp_create(
 	uint32_t lcore, wanted = in->lcore;
 	struct karst_qp_init init;
 	struct qp_call call = {.init = &init};
-	size_t qp_bytes;
 	int ret;
 
 	if (in->srq != NULL && wanted == KARST_ENGINE_ANY_LCORE)
 		wanted = in->srq->lcore;
 	ret = choose_lcore(e, wanted, &lcore);
+	if (ret == 0 && in->srq != NULL && in->srq->lcore != lcore)
+		ret = -EINVAL;
 	if (ret == 0)
-		ret = qp_init_from(in, &init);
+		ret = qp_init_from(e, in, &init);
+	if (ret == 0)
+		ret = qp_alloc(e, &init, &call.q);
 	if (ret != 0)
 		return ret;
-	qp_bytes = karst_qp_bytes(&init);
-	if (qp_bytes == 0 || (in->srq != NULL && in->srq->lcore != lcore))
-		return -EINVAL;
-	call.q = qp_alloc(e, &init, qp_bytes);
-	if (call.q == NULL)
-		return -ENOMEM;
 	ret = karst_pd_ref(e->mem, in->pd);
 	if (ret == 0) {
 		ret = mailbox_call(&e->lcore[lcore], qp_create_on_lcore, &call);

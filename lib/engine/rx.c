@@ -87,11 +87,9 @@ static void
 rx_chunk(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs, unsigned int n)
 {
 	const struct eng_port *port = &lc->e->port[q->port];
-	struct karst_core *core = lc->core;
 	struct karst_pkt *pkts[ENG_MAX_BURST];
 	struct rte_mbuf *away[ENG_MAX_BURST];
 	unsigned int i, mine = 0, naway = 0;
-	uint64_t bytes = 0, frames = 0;
 
 	n = describe(lc, q, mbufs, pkts, n);
 	karst_parse_burst(pkts, n);
@@ -105,17 +103,13 @@ rx_chunk(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs,
 			refuse(lc, q->port, mbufs[i], why);
 			continue;
 		}
-		frames++;
-		bytes += pkt->len;
-		if (karst_unlikely(karst_qpn_lcore(core, pkt->dqpn) != lc->index)) {
+		if (karst_unlikely(karst_qpn_lcore(lc->core, pkt->dqpn) != lc->index)) {
 			away[naway++] = mbufs[i];
 			continue;
 		}
 		mbufs[mine] = mbufs[i];
 		pkts[mine++] = pkt;
 	}
-	karst_count_n(&core->counters, KARST_CTR_RX_PACKETS, frames);
-	karst_count_n(&core->counters, KARST_CTR_RX_BYTES, bytes);
 	if (naway > 0)
 		handoff_put(lc, away, naway);
 	dispatch(lc, mbufs, pkts, mine);

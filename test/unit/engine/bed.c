@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "bed.h"
+
+#include <sched.h>
+#include <stdio.h>
+
+#include <criterion/criterion.h>
+#include <rte_eal.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+
+#define PATIENCE 200000u
+
+static void
+eal_up(bool telemetry)
+{
+	char arg[][32] = {"bed", "--no-huge", "--no-shconf", "--no-pci", "-m", "192",
+		"--log-level=4", "--lcores", "(0-2)@(0-1)", "--no-telemetry"};
+	char *argv[KARST_DIM(arg)];
+	int argc = telemetry ? KARST_DIM(arg) - 1 : KARST_DIM(arg);
+	size_t i;
+
+	for (i = 0; i < KARST_DIM(arg); i++)
+		argv[i] = arg[i];
+	cr_assert_geq(rte_eal_init(argc, argv), 0, "EAL");
+}
+
+static void
+make_ports(struct bed *bed, unsigned int queues, unsigned int slots)
+{
+	unsigned int side, q;
+	char name[32];
+
+	for (side = 0; side < 2; side++) {
+		for (q = 0; q < queues; q++) {
+			snprintf(name, sizeof(name), "wire%u_%u", side, q);
+			bed->ring[side][q] = rte_ring_create(name, slots, 0, RING_F_EXACT_SZ);
+			cr_assert_not_null(bed->ring[side][q]);
+		}
+	}
+	for (side = 0; side < 2; side++) {
+		int id;
+
+		snprintf(name, sizeof(name), "side%u", side);
+		id = rte_eth_from_rings(
+			name, bed->ring[1 - side], queues, bed->ring[side], queues, 0);
+		cr_assert_geq(id, 0);
+		bed->ethdev[side] = (uint16_t)id;
+	}
+}
+
+static struct karst_engine_addr
+address(int side, bool ip6)
+{
+	struct karst_engine_addr a = karst_engine_addr_ip4(0x0a000001 + (uint32_t)side);
+
+	if (ip6) {
+		memset(a.ip, 0, sizeof(a.ip));
+		a.ip[0] = 0xfd;
+		a.ip[15] = (uint8_t)(side + 1);
+	}
+	return a;
+}
+
+void
+bed_up(struct bed *bed, const struct bed_config *cfg)
+{
+	unsigned int queues = cfg->queues;
+	int side;
+
+	memset(bed, 0, sizeof(*bed));
+	eal_up(cfg->telemetry);
+	cr_assert_eq(karst_engine_create(&cfg->engine, &bed->e), 0);
+	if (queues == 0)
+		queues = cfg->mask[0] != 0 ? (unsigned int)__builtin_popcountll(cfg->mask[0])
+					   : karst_engine_config(bed->e)->lcores;
+	make_ports(bed, queues, cfg->slots != 0 ? cfg->slots : 1024);
+	for (side = 0; side < 2; side++) {
+		struct karst_engine_addr addr[2] = {
+			address(side, cfg->ip6), address(side, !cfg->ip6)};
+		struct karst_engine_port_config port = {
+			.ethdev = bed->ethdev[side],
+			.lcore_mask = cfg->mask[side],
+			.mac = {2, 0, 0, 0, 0, (uint8_t)(side + 1)},
+			.num_addrs = 2,
+			.addrs = addr,
+		};
+
+		cr_assert_eq(karst_engine_port_add(bed->e, &port, &bed->port[side]), 0);
+	}
+	cr_assert_eq(karst_engine_pd_alloc(bed->e, &bed->pd), 0);
+	cr_assert_eq(karst_engine_cq_create(bed->e, 1024, NULL, &bed->cq), 0);
+}
+
+void
+bed_down(struct bed *bed)
+{
+	bed_release(bed);
+	cr_assert_eq(karst_engine_destroy(bed->e), 0);
+}
+
+struct karst_engine_qp *
+bed_qp(struct bed *bed, enum karst_qp_type type, uint32_t lcore)
+{
+	struct karst_engine_qp_init init = {
+		.type = type,
+		.lcore = lcore,
+		.pd = bed->pd,
+		.send_cq = bed->cq,
+		.recv_cq = bed->cq,
+		.max_send_wr = 64,
+		.max_recv_wr = 64,
+		.max_dest_rd_atomic = 16,
+	};
+	struct karst_engine_qp *qp = NULL;
+
+	cr_assert_eq(karst_engine_qp_create(bed->e, &init, &qp), 0);
+	return qp;
+}
+
+unsigned int
+bed_attr(const struct bed *bed, enum karst_qp_type type, int side, uint32_t peer,
+	enum karst_qp_state to, struct karst_qp_attr *attr)
+{
+	struct karst_engine_port_info dst;
+	unsigned int mask = KARST_QP_STATE;
+
+	memset(attr, 0, sizeof(*attr));
+	attr->qp_state = to;
+	if (to == KARST_QPS_INIT) {
+		attr->port_num = (uint8_t)(bed->port[side] + 1);
+		attr->access_flags = KARST_ACCESS_REMOTE;
+		attr->qkey = 0x1234;
+		mask |= KARST_QP_PKEY_INDEX | KARST_QP_PORT;
+		mask |= type == KARST_QPT_UD ? KARST_QP_QKEY : KARST_QP_ACCESS_FLAGS;
+	} else if (to == KARST_QPS_RTR && type != KARST_QPT_UD) {
+		cr_assert_eq(karst_engine_port_info(bed->e, bed->port[1 - side], &dst), 0);
+		cr_assert_eq(karst_engine_path_init(bed->e, bed->port[side], 0, dst.mac,
+				     dst.addrs[0].ip, &attr->path),
+			0);
+		attr->path_mtu = 5;
+		attr->dest_qpn = peer;
+		attr->rq_psn = side != 0 ? 0xfffff0 : 7; /* of what the peer sends */
+		mask |= KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN;
+		if (type == KARST_QPT_RC) {
+			attr->max_dest_rd_atomic = 16;
+			attr->min_rnr_timer = 1;
+			mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
+		}
+	} else if (to == KARST_QPS_RTS) {
+		attr->sq_psn = side != 0 ? 7 : 0xfffff0;
+		mask |= KARST_QP_SQ_PSN;
+		if (type == KARST_QPT_RC) {
+			attr->timeout = 14;
+			attr->retry_cnt = 7;
+			attr->rnr_retry = 7;
+			attr->max_rd_atomic = 16;
+			mask |= KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
+				KARST_QP_MAX_QP_RD_ATOMIC;
+		}
+	}
+	return mask;
+}
+
+void
+bed_connect(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b)
+{
+	struct karst_engine_qp *qp[2] = {a, b};
+	enum karst_qp_state to;
+	struct karst_qp_attr attr;
+	int side;
+
+	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
+		for (side = 0; side < 2; side++) {
+			unsigned int mask =
+				bed_attr(bed, KARST_QPT_RC, side, qp[1 - side]->num, to, &attr);
+
+			cr_assert_eq(karst_engine_qp_modify(bed->e, qp[side], &attr, mask), 0,
+				"side %d to state %d", side, to);
+		}
+	}
+}
+
+uint32_t
+bed_mr(struct bed *bed, void *mem, size_t len)
+{
+	uint32_t key;
+
+	cr_assert_eq(karst_engine_mr_reg(bed->e, bed->pd, mem, (uintptr_t)mem, len,
+			     KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE, &key),
+		0);
+	return key;
+}
+
+static unsigned int
+poll_all(struct bed *bed)
+{
+	uint32_t i, lcores = karst_engine_config(bed->e)->lcores;
+	unsigned int n = 0;
+
+	for (i = 0; i < lcores; i++)
+		n += karst_engine_poll(bed->e, i);
+	return n;
+}
+
+bool
+bed_wait(struct bed *bed, struct karst_cqe *cqe)
+{
+	unsigned int idle = 0;
+
+	while (idle < PATIENCE) {
+		if (karst_engine_cq_poll(bed->cq, cqe, 1) == 1)
+			return true;
+		if (poll_all(bed) == 0) {
+			idle++;
+			sched_yield();
+		}
+	}
+	return false;
+}
+
+void
+bed_settle(struct bed *bed)
+{
+	unsigned int idle = 0;
+
+	while (idle < 100)
+		idle = poll_all(bed) == 0 ? idle + 1 : 0;
+}
+
+void
+bed_release(struct bed *bed)
+{
+	uint32_t i, lcores = karst_engine_config(bed->e)->lcores;
+
+	for (i = 0; i < lcores; i++)
+		karst_engine_release(bed->e, i);
+}
+
+void
+bed_post(struct karst_engine_qp *qp, enum karst_wr_opcode op, uint64_t wr_id, void *local,
+	uint32_t len, uint32_t lkey, void *remote, uint32_t rkey)
+{
+	struct karst_send_wqe *w;
+
+	cr_assert_geq(karst_engine_send_room(qp, 1), 1);
+	w = karst_engine_send_slot(qp, 0);
+	memset(w, 0, sizeof(*w));
+	w->wr_id = wr_id;
+	w->opcode = (uint8_t)op;
+	w->flags = KARST_SEND_SIGNALED;
+	w->num = 1;
+	w->rdma.remote_addr = (uintptr_t)remote;
+	w->rdma.rkey = rkey;
+	w->sge[0] = (struct karst_sge){.addr = (uintptr_t)local, .len = len, .lkey = lkey};
+	cr_assert_eq(karst_engine_post_send(qp, 1), 0);
+}
+
+void
+bed_post_recv(struct karst_engine_qp *qp, uint64_t wr_id, void *buf, uint32_t len, uint32_t lkey)
+{
+	struct karst_recv_wqe *w;
+
+	cr_assert_geq(karst_wq_free(&qp->rq, 1), 1);
+	w = karst_engine_recv_slot(qp, 0);
+	memset(w, 0, sizeof(*w));
+	w->wr_id = wr_id;
+	w->num_sge = 1;
+	w->sge[0] = (struct karst_sge){.addr = (uintptr_t)buf, .len = len, .lkey = lkey};
+	cr_assert_eq(karst_engine_post_recv(qp, 1), 0);
+}
+
+void
+bed_fill(void *buf, size_t len, unsigned int seed)
+{
+	uint8_t *p = buf;
+	size_t i;
+
+	for (i = 0; i < len; i++)
+		p[i] = (uint8_t)(i * 7 + (i >> 8) * 13 + seed * 101);
+}

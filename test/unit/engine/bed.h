@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The bed of the engine's tests: EAL without huge pages or devices, one engine, and two ports
+ * joined by net_ring, A and B.  Frames are real; only the wire is a ring.
+ */
+#ifndef BED_H
+#define BED_H
+
+#include <rte_ring.h>
+
+#include "karst_engine.h"
+
+struct bed_config {
+	struct karst_engine_config engine;
+	uint64_t mask[2];    /* lcores that serve port A, B; 0: all */
+	unsigned int queues; /* rings in each direction; 0: as the masks need */
+	unsigned int slots;  /* of each ring; 0: 1024 */
+	bool telemetry;
+	bool ip6;
+};
+
+struct bed {
+	struct karst_engine *e;
+	uint16_t ethdev[2];
+	uint8_t port[2];
+	struct rte_ring *ring[2][4]; /* [0]: from A to B */
+	uint32_t pd;
+	struct karst_engine_cq *cq;
+};
+
+/** Everything up to a PD and a CQ of 1024 entries a lane; ends the test if anything fails. */
+void bed_up(struct bed *bed, const struct bed_config *cfg);
+void bed_down(struct bed *bed);
+
+/** A QP on @lcore, reset. */
+struct karst_engine_qp *bed_qp(struct bed *bed, enum karst_qp_type type, uint32_t lcore);
+
+/** Connects a QP on port A with one on port B and takes both to RTS. */
+void bed_connect(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b);
+
+/** The attributes and mask of the step to @to of a QP on port @side towards @peer. */
+unsigned int bed_attr(const struct bed *bed, enum karst_qp_type type, int side, uint32_t peer,
+	enum karst_qp_state to, struct karst_qp_attr *attr);
+
+/** A region with all rights. */
+uint32_t bed_mr(struct bed *bed, void *mem, size_t len);
+
+/** Polls all lcores from this thread, yielding when there is nothing to do, until a completion
+ *  comes or a (generous) number of idle turns has passed.  @return whether one came. */
+bool bed_wait(struct bed *bed, struct karst_cqe *cqe);
+
+/** Polls all lcores until nothing has happened for a while. */
+void bed_settle(struct bed *bed);
+
+/** Lets go of all lcores that this thread has polled. */
+void bed_release(struct bed *bed);
+
+/** Posts one signalled request of one SGE. */
+void bed_post(struct karst_engine_qp *qp, enum karst_wr_opcode op, uint64_t wr_id, void *local,
+	uint32_t len, uint32_t lkey, void *remote, uint32_t rkey);
+void bed_post_recv(
+	struct karst_engine_qp *qp, uint64_t wr_id, void *buf, uint32_t len, uint32_t lkey);
+
+/** Bytes that differ with @seed and position. */
+void bed_fill(void *buf, size_t len, unsigned int seed);
+
+#endif /* BED_H */

@@ -326,3 +326,20 @@ Test(build, udp_checksum_sums_to_ones)
 		cr_assert_eq(sum, 0xffff);
 	}
 }
+
+/* A checksum that comes out as 0 is sent as all ones: 0 would mean none (RFC 768). */
+Test(build, udp_checksum_is_never_zero)
+{
+	struct karst_frame f = sample_frame(KARST_UC_SEND_ONLY, false, false, 4, 0);
+	uint8_t buf[ROOM];
+	unsigned int len = sample_build(buf, sizeof(buf), &f);
+	uint8_t *udp = buf + 34, *pay = buf + len - 8;
+	struct karst_pkt p = {.data = buf, .len = (uint16_t)len};
+
+	memset(pay, 0, 4);
+	karst_build_udp_checksum(udp, len - 34, false);
+	memcpy(pay, udp + 6, 2); /* what was missing to all ones */
+	karst_build_udp_checksum(udp, len - 34, false);
+	cr_expect_eq(karst_get_be16(udp + 6), 0xffff);
+	cr_expect_eq(karst_parse(&p), KARST_DROP_NONE);
+}

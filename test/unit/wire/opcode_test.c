@@ -7,42 +7,52 @@
 
 #include "karst_opcode.h"
 
-/* What each operation is carried by and how long its headers are on RC, by hand. */
+#define RETH KARST_OPF_RETH
+#define AETH KARST_OPF_AETH
+#define IMM  KARST_OPF_IMM
+#define IETH KARST_OPF_IETH
+
+/* What each operation is carried by and which headers it has on RC, by hand. */
 struct fact {
 	uint8_t operation;
 	const char *text;
 	bool uc, ud;
 	uint8_t rc_len; /* BTH and extended headers */
 	bool request, payload;
+	uint32_t headers;
 };
 
 static const struct fact facts[] = {
-	{0x00, "SEND_FIRST", true, false, 12, true, true},
-	{0x01, "SEND_MIDDLE", true, false, 12, true, true},
-	{0x02, "SEND_LAST", true, false, 12, true, true},
-	{0x03, "SEND_LAST_IMM", true, false, 12 + 4, true, true},
-	{0x04, "SEND_ONLY", true, true, 12, true, true},
-	{0x05, "SEND_ONLY_IMM", true, true, 12 + 4, true, true},
-	{0x06, "WRITE_FIRST", true, false, 12 + 16, true, true},
-	{0x07, "WRITE_MIDDLE", true, false, 12, true, true},
-	{0x08, "WRITE_LAST", true, false, 12, true, true},
-	{0x09, "WRITE_LAST_IMM", true, false, 12 + 4, true, true},
-	{0x0a, "WRITE_ONLY", true, false, 12 + 16, true, true},
-	{0x0b, "WRITE_ONLY_IMM", true, false, 12 + 16 + 4, true, true},
-	{0x0c, "READ_REQUEST", false, false, 12 + 16, true, false},
-	{0x0d, "READ_RESP_FIRST", false, false, 12 + 4, false, true},
-	{0x0e, "READ_RESP_MIDDLE", false, false, 12, false, true},
-	{0x0f, "READ_RESP_LAST", false, false, 12 + 4, false, true},
-	{0x10, "READ_RESP_ONLY", false, false, 12 + 4, false, true},
-	{0x11, "ACK", false, false, 12 + 4, false, false},
-	{0x12, "ATOMIC_ACK", false, false, 12 + 4 + 8, false, false},
-	{0x13, "CMP_SWAP", false, false, 12 + 28, true, false},
-	{0x14, "FETCH_ADD", false, false, 12 + 28, true, false},
-	{0x16, "SEND_LAST_INV", false, false, 12 + 4, true, true},
-	{0x17, "SEND_ONLY_INV", false, false, 12 + 4, true, true},
-	{0x1c, "FLUSH", false, false, 12 + 4 + 16, true, false},
-	{0x1d, "ATOMIC_WRITE", false, false, 12 + 16, true, true},
+	{0x00, "SEND_FIRST", true, false, 12, true, true, 0},
+	{0x01, "SEND_MIDDLE", true, false, 12, true, true, 0},
+	{0x02, "SEND_LAST", true, false, 12, true, true, 0},
+	{0x03, "SEND_LAST_IMM", true, false, 12 + 4, true, true, IMM},
+	{0x04, "SEND_ONLY", true, true, 12, true, true, 0},
+	{0x05, "SEND_ONLY_IMM", true, true, 12 + 4, true, true, IMM},
+	{0x06, "WRITE_FIRST", true, false, 12 + 16, true, true, RETH},
+	{0x07, "WRITE_MIDDLE", true, false, 12, true, true, 0},
+	{0x08, "WRITE_LAST", true, false, 12, true, true, 0},
+	{0x09, "WRITE_LAST_IMM", true, false, 12 + 4, true, true, IMM},
+	{0x0a, "WRITE_ONLY", true, false, 12 + 16, true, true, RETH},
+	{0x0b, "WRITE_ONLY_IMM", true, false, 12 + 16 + 4, true, true, RETH | IMM},
+	{0x0c, "READ_REQUEST", false, false, 12 + 16, true, false, RETH},
+	{0x0d, "READ_RESP_FIRST", false, false, 12 + 4, false, true, AETH},
+	{0x0e, "READ_RESP_MIDDLE", false, false, 12, false, true, 0},
+	{0x0f, "READ_RESP_LAST", false, false, 12 + 4, false, true, AETH},
+	{0x10, "READ_RESP_ONLY", false, false, 12 + 4, false, true, AETH},
+	{0x11, "ACK", false, false, 12 + 4, false, false, AETH},
+	{0x12, "ATOMIC_ACK", false, false, 12 + 4 + 8, false, false, AETH | KARST_OPF_ATOMICACK},
+	{0x13, "CMP_SWAP", false, false, 12 + 28, true, false, KARST_OPF_ATOMICETH},
+	{0x14, "FETCH_ADD", false, false, 12 + 28, true, false, KARST_OPF_ATOMICETH},
+	{0x16, "SEND_LAST_INV", false, false, 12 + 4, true, true, IETH},
+	{0x17, "SEND_ONLY_INV", false, false, 12 + 4, true, true, IETH},
+	{0x1c, "FLUSH", false, false, 12 + 4 + 16, true, false, KARST_OPF_FETH | RETH},
+	{0x1d, "ATOMIC_WRITE", false, false, 12 + 16, true, true, RETH},
 };
+
+/* Without what the transport puts in front. */
+#define OWN_HEADERS \
+	(KARST_OPF_FETH | RETH | KARST_OPF_ATOMICETH | AETH | KARST_OPF_ATOMICACK | IMM | IETH)
 
 static void
 check(uint8_t opcode, const char *transport, const struct fact *f, unsigned int extra)
@@ -57,6 +67,7 @@ check(uint8_t opcode, const char *transport, const struct fact *f, unsigned int 
 	cr_expect_eq((info->flags & KARST_OPF_REQUEST) != 0, f->request, "%s", symbol);
 	cr_expect_eq((info->flags & KARST_OPF_RESPONSE) != 0, !f->request, "%s", symbol);
 	cr_expect_eq((info->flags & KARST_OPF_PAYLOAD) != 0, f->payload, "%s", symbol);
+	cr_expect_eq(info->flags & OWN_HEADERS, f->headers, "%s", symbol);
 	cr_expect_eq(info->flags, karst_opcode_flags(opcode), "%s", symbol);
 }
 

@@ -7,6 +7,7 @@
   every man page parses without a warning (mandoc)
   every path of the tree that a document names exists
   every program in app/ has a man page
+  every folder of lib/ has a README.rst
 """
 import os
 import re
@@ -88,11 +89,19 @@ def check_programs(root):
             if os.path.isfile(os.path.join(app, name, 'meson.build')) and name not in pages]
 
 
+def check_readmes(root):
+    lib = os.path.join(root, 'lib')
+    return [f'lib/{name} has no README.rst' for name in sorted(os.listdir(lib))
+            if os.path.isfile(os.path.join(lib, name, 'meson.build'))
+            and not os.path.isfile(os.path.join(lib, name, 'README.rst'))]
+
+
 CHECKS = {
     'documents parse': check_rst,
     'man pages parse': check_man,
     'paths exist': check_paths,
     'programs have man pages': check_programs,
+    'folders explain themselves': check_readmes,
 }
 
 

@@ -96,7 +96,7 @@ karst_opcode_flags(uint8_t opcode)
 /** "RC SEND First"; "unknown" for an unknown opcode. */
 const char *karst_opcode_name(uint8_t opcode);
 
-/** Symbol as captures' manifests write it, "RC_SEND_FIRST". */
+/** Its constant's name without "KARST_", "RC_SEND_FIRST"; "unknown" for an unknown opcode. */
 const char *karst_opcode_symbol(uint8_t opcode);
 
 #endif /* KARST_OPCODE_H */

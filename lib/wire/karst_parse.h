@@ -15,8 +15,9 @@
  *
  * In: p->data and p->len describe all the bytes that were received (an Ethernet padding may
  * follow the IP packet); p->port is kept.  Never reads outside of [data, data + len).
- * Out: on KARST_DROP_NONE every field whose header is present is valid, p->len ends behind
- * the ICRC, and p->qp is NULL.  On any other value only data, port and drop are meaningful.
+ * Out: on KARST_DROP_NONE every field whose header is present is valid (one whose header the
+ * opcode lacks holds an arbitrary value), p->len ends behind the ICRC, and p->qp is NULL.  On
+ * any other value only data, port and drop are meaningful.
  * The ICRC is not looked at.  Any thread.
  *
  * @return p->drop.

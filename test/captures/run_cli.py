@@ -192,6 +192,32 @@ def test_short_capture_length(tmp):
     return []
 
 
+def test_noise(tmp):
+    """Random bytes behind plausible starts, at every short length: never a crash or an error."""
+    problems = []
+    rng = random.Random(1)
+    path = os.path.join(tmp, 'noise.pcap')
+    starts = [bytes(12) + s for s in (b'', b'\x08\x00\x45', b'\x86\xdd\x60', b'\x08\x06',
+                                      b'\x81\x00\x00\x05\x08\x00\x45', b'\x81\x00')]
+    starts += [b'\x00\x02', b'\x00\x03', bytes(8) + b'\x95', bytes(8) + b'\x15']
+    for link in (1, 247, 197):
+        frames = [(i, (rng.choice(starts) + rng.randbytes(140))[:i % 150]) for i in range(3000)]
+        write_pcap(path, link, frames)
+        for extra in ([], ['--json', '--rebuild']):
+            status, out, err = run(DUMP, *extra, path)
+            if status not in (0, 1) or err or len(out.splitlines()) < len(frames):
+                problems.append('link type %d: status %d, %s' % (link, status, err))
+    return problems
+
+
+def test_standard_input(_):
+    import subprocess
+    with open(SAMPLE, 'rb') as f:
+        p = subprocess.run([DUMP, '--json', '--quiet', '-'], stdin=f, capture_output=True)
+    want = run(DUMP, '--json', '--quiet', SAMPLE)[1]
+    return [] if p.stdout.decode() == want else [p.stdout.decode() + p.stderr.decode()]
+
+
 def test_several_files(_):
     status, out, _ = run(DUMP, '--json', '--quiet', SAMPLE, TAGGED)
     import json

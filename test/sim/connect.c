@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Connecting a pair of queue pairs, resetting them between epochs, and taking the world down.
+ * Every call must succeed: what it asks for is allowed.
+ */
+#include "sim.h"
+
+static void
+modify(struct sim_ep *ep, struct karst_qp_attr *a, enum karst_qp_state to, unsigned int mask)
+{
+	int rc;
+
+	a->qp_state = to;
+	ep->core->core->now_ns = ep->s->now_ns;
+	rc = karst_qp_modify(ep->core->core, ep->qp, a, mask | KARST_QP_STATE);
+	if (rc != 0)
+		sim_fail(ep->s, "pair %u end %u: karst_qp_modify to state %d, mask %#x: %d",
+			ep->pair->idx, (unsigned int)(ep == &ep->pair->ep[1]), to, mask, rc);
+	if (karst_qp_state(ep->qp) != to)
+		sim_fail(ep->s, "pair %u: state is %d instead of %d", ep->pair->idx,
+			karst_qp_state(ep->qp), to);
+	ep->asked = to;
+}
+
+/* Attributes anew for each epoch. */
+static void
+draw_attr(struct sim_ep *ep)
+{
+	struct sim *s = ep->s;
+	struct sim_rng *r = &s->rng;
+	struct sim_pair *p = ep->pair;
+
+	ep->sq_psn = rng_one_in(r, 2) ? rng_below(r, 1 << 24) : 0xffffff - rng_below(r, 80);
+	ep->max_rd_atomic = (uint8_t)rng_log(r, 1, 16);
+	ep->max_dest_rd_atomic = 0; /* when both are known */
+	ep->min_rnr_timer = (uint8_t)(rng_one_in(r, 10) ? rng_below(r, 32) : rng_range(r, 1, 10));
+	ep->timeout = (uint8_t)rng_range(r, 9, 14);
+	if (!s->lossy && !s->jumbled && p->fault == FAULT_NONE && rng_one_in(r, 4))
+		ep->timeout = 0;
+	ep->retry_cnt = 7;
+	ep->rnr_retry = 7;
+	ep->access = KARST_ACCESS_REMOTE;
+	if (p->fault != FAULT_NONE && rng_one_in(r, 2))
+		ep->retry_cnt = (uint8_t)rng_range(r, s->lossy ? 5 : 0, 7);
+	if (p->fault == FAULT_RNR && &p->ep[p->fault_end] == ep) {
+		ep->rnr_retry = (uint8_t)rng_below(r, 7);
+		ep->peer->min_rnr_timer = (uint8_t)rng_range(r, 1, 20);
+	}
+	if (p->fault == FAULT_ACCESS && &p->ep[p->fault_end] == ep->peer && rng_one_in(r, 2))
+		ep->access = 0; /* the peer's accesses are refused */
+}
+
+static void
+reset_ep_model(struct sim_ep *ep)
+{
+	struct sim *s = ep->s;
+	uint32_t i;
+
+	ep->state = EP_LIVE;
+	ep->send_failed = ep->recv_failed = false;
+	ep->ops_cap = s->ops_per_ep + 8;
+	ep->ops = sim_alloc_raw(s, ep->ops_cap * sizeof(*ep->ops));
+	ep->nops = ep->done = 0;
+	ep->budget = rng_range(&s->rng, s->ops_per_ep / 2, s->ops_per_ep);
+	ep->unsignaled = 0;
+	ep->next_lpsn = ep->next_msn = ep->next_recv_seq = 0;
+	ep->draining = ep->drained = false;
+	ep->recvs_cap = 4096;
+	ep->recvs = sim_alloc_raw(s, ep->recvs_cap * sizeof(*ep->recvs));
+	ep->nrecvs = ep->rdone = ep->rx_next = ep->rx_received = 0;
+	ep->last_wqe_event = ep->comm_est = false;
+	ep->tx_hi = ep->acked = ep->delivered_hi = ep->hint = ep->rd_out = 0;
+	ep->since_ackreq = ep->adverse = ep->adverse_done = ep->ud_psn = 0;
+	ep->fault_at = rng_below(&s->rng, ep->budget);
+	ep->fault_done = false;
+	ep->scribbles = ep->pair->victim ? 30 : 0;
+	for (i = 0; i < SIM_CELLS; i++)
+		ep->cells[i].npending = ep->cells[i].readers = 0;
+	if (ep->mw.state == MW_BINDING || ep->mw.state == MW_DYING)
+		ep->mw.state = MW_LOST;
+	ep->mw.users = 0;
+	for (i = 0; i < SIM_WORDS; i++) {
+		struct sim_word *w = &ep->words[i];
+
+		memcpy(&w->initial, ep->node->mem + w->off, 8);
+		w->done_bits = w->posted_bits = 0;
+		w->nops = 0;
+		w->last_seen = w->initial;
+	}
+}
+
+static void
+to_init(struct sim_ep *ep)
+{
+	struct karst_qp_attr a = {.pkey_index = 0, .port_num = 1};
+
+	a.access_flags = ep->access;
+	a.qkey = ep->qkey;
+	modify(ep, &a, KARST_QPS_INIT,
+		KARST_QP_PKEY_INDEX | KARST_QP_PORT |
+			(ep->pair->type == KARST_QPT_UD ? KARST_QP_QKEY : KARST_QP_ACCESS_FLAGS));
+	if (ep->srq == NULL)
+		karst_wq_attach(&ep->rq, ep->init.rq_shared, ep->init.max_recv_wr,
+			karst_wq_stride(false, ep->init.max_recv_sge, 0));
+	karst_wq_attach(&ep->sq, ep->init.sq_shared, ep->init.max_send_wr,
+		karst_wq_stride(true, ep->init.max_send_sge, ep->init.max_inline));
+}
+
+static void
+to_rtr(struct sim_ep *ep)
+{
+	struct karst_qp_attr a = {.path_mtu = (uint8_t)(ep->pair->mtu_shift - 7)};
+	unsigned int mask = 0;
+
+	a.dest_qpn = ep->peer->qpn;
+	a.rq_psn = ep->peer->sq_psn;
+	a.path = ep->path;
+	a.max_dest_rd_atomic = ep->max_dest_rd_atomic;
+	a.min_rnr_timer = ep->min_rnr_timer;
+	if (ep->pair->type != KARST_QPT_UD)
+		mask = KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN;
+	if (ep->pair->type == KARST_QPT_RC)
+		mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
+	modify(ep, &a, KARST_QPS_RTR, mask);
+}
+
+static void
+to_rts(struct sim_ep *ep)
+{
+	struct karst_qp_attr a = {.sq_psn = ep->sq_psn};
+	unsigned int mask = KARST_QP_SQ_PSN;
+
+	a.timeout = ep->timeout;
+	a.retry_cnt = ep->retry_cnt;
+	a.rnr_retry = ep->rnr_retry;
+	a.max_rd_atomic = ep->max_rd_atomic;
+	if (ep->pair->type == KARST_QPT_RC)
+		mask |= KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
+			KARST_QP_MAX_QP_RD_ATOMIC;
+	modify(ep, &a, KARST_QPS_RTS, mask);
+}
+
+void
+sim_connect(struct sim *s, struct sim_pair *p)
+{
+	uint32_t e;
+
+	p->broken = p->torn = false;
+	p->dead_ns = UINT64_MAX;
+	for (e = 0; e < 2; e++)
+		draw_attr(&p->ep[e]);
+	for (e = 0; e < 2; e++) {
+		struct sim_ep *ep = &p->ep[e];
+		uint32_t n = ep->peer->max_rd_atomic + (rng_one_in(&s->rng, 2) ? 0 : 3);
+
+		ep->max_dest_rd_atomic = (uint8_t)n;
+		reset_ep_model(ep);
+		to_init(ep);
+	}
+	to_rtr(&p->ep[0]);
+	to_rtr(&p->ep[1]);
+	to_rts(&p->ep[0]);
+	to_rts(&p->ep[1]);
+}
+
+void
+sim_disconnect(struct sim *s, struct sim_pair *p)
+{
+	struct karst_qp_attr a = {0};
+	uint32_t e;
+
+	for (e = 0; e < 2; e++) {
+		struct sim_ep *ep = &p->ep[e];
+
+		if (ep->qp == NULL)
+			continue;
+		modify(ep, &a, KARST_QPS_RESET, 0);
+	}
+}
+
+void
+sim_ep_destroy(struct sim_ep *ep)
+{
+	struct sim *s = ep->s;
+
+	if (ep->qp == NULL)
+		return;
+	ep->core->core->now_ns = s->now_ns;
+	karst_qp_destroy(ep->core->core, ep->qp);
+	if (karst_core_lookup(ep->core->core, ep->qpn) != NULL)
+		sim_fail(s, "QP %#x can be found after its destruction", ep->qpn);
+	memset(ep->qp_mem, 0x7e, karst_qp_bytes(&ep->init));
+	karst_mw_release_qp(ep->node->mem_table, ep->qpn);
+	karst_pd_unref(ep->node->mem_table, ep->init.pd);
+	ep->core->by_slot[ep->qpn >> s->lcore_bits] = NULL;
+	ep->qp = NULL;
+}
+
+static void
+take_down_node(struct sim *s, struct sim_node *n)
+{
+	uint32_t i;
+	int rc;
+
+	for (i = 0; i < s->ncores; i++) {
+		struct sim_core *c = &n->cores[i];
+
+		if (c->core->active_head != NULL || c->core->wheel.count != 0)
+			sim_fail(s, "node %u core %u: %s without any QP", n->idx, i,
+				c->core->active_head ? "active list" : "timers");
+		if (c->has_srq) {
+			rc = karst_srq_destroy(c->srq.srq);
+			if (rc != 0)
+				sim_fail(s, "karst_srq_destroy(): %d", rc);
+			karst_pd_unref(n->mem_table, c->srq.pd);
+		}
+	}
+	for (i = 0; i < n->ncqs; i++) {
+		rc = karst_cq_destroy(n->cqs[i].cq);
+		if (rc != 0)
+			sim_fail(s, "karst_cq_destroy(): %d", rc);
+	}
+	for (i = 0; i < n->nmrs; i++) {
+		if (n->mrs[i].gone)
+			continue;
+		rc = karst_mr_dereg_begin(n->mem_table, n->mrs[i].key);
+		if (rc != 0)
+			sim_fail(s, "karst_mr_dereg_begin() at the end: %d", rc);
+		karst_mr_dereg_end(n->mem_table, n->mrs[i].key);
+	}
+}
+
+void
+sim_take_down(struct sim *s)
+{
+	uint32_t i, e;
+
+	for (i = 0; i < s->npairs; i++) {
+		for (e = 0; e < 2; e++) {
+			struct sim_ep *ep = &s->pairs[i].ep[e];
+
+			if (ep->pair->type == KARST_QPT_UD &&
+				karst_ah_destroy(ep->node->ahs, ep->ah) != 0)
+				sim_fail(s, "karst_ah_destroy()");
+			sim_ep_destroy(ep);
+			if (ep->pair->type == KARST_QPT_RC) {
+				if (karst_mw_free_begin(ep->node->mem_table, ep->mw.key) != 0)
+					sim_fail(s, "karst_mw_free_begin()");
+				karst_mw_free_end(ep->node->mem_table, ep->mw.key);
+			}
+		}
+	}
+	for (i = 0; i < s->nnodes; i++)
+		take_down_node(s, &s->nodes[i]);
+}

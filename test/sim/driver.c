@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Drives a protocol core as an engine does, but with bursts, budgets and an order of the doors
+ * that change from turn to turn: the core must not depend on them.
+ */
+#include "karst_icrc.h"
+#include "karst_opcode.h"
+#include "karst_parse.h"
+#include "sim.h"
+
+static void
+on_cq_event(struct karst_core *core, struct karst_cq *cq)
+{
+	struct sim_core *c = core->user;
+	struct sim_cq *q = karst_cq_user(cq);
+	struct sim *s = c->node->s;
+
+	if (q->armed == 0)
+		sim_fail(s, "event of a completion queue that was not armed");
+	q->armed = 0;
+	q->events++;
+	s->stats.events++;
+}
+
+static void
+on_async_event(struct karst_core *core, enum karst_async_event event, void *object)
+{
+	struct sim_core *c = core->user;
+
+	sim_async(c->node->s, c, event, object);
+}
+
+const struct karst_core_ops sim_core_ops = {
+	.cq_event = on_cq_event,
+	.async_event = on_async_event,
+};
+
+/* --- receive --- */
+
+static struct sim_frame *
+inbox_pop(struct sim_core *c)
+{
+	struct sim_frame *f = c->inbox.head;
+
+	c->inbox.head = f->next;
+	if (c->inbox.head == NULL)
+		c->inbox.tail = &c->inbox.head;
+	c->inbox.n--;
+	return f;
+}
+
+/* The verdict on a frame that parser and ICRC have seen. */
+static void
+judge_frame(struct sim *s, const struct sim_frame *f, const struct karst_pkt *p)
+{
+	if (p->drop != KARST_DROP_NONE) {
+		if (!f->corrupt)
+			sim_fail(s, "an undamaged frame of node %u was refused: %s", f->from,
+				karst_drop_name((enum karst_drop)p->drop));
+		return;
+	}
+	if (f->corrupt && !sim_frame_same(f))
+		sim_fail(s, "a damaged frame of node %u was accepted", f->from);
+}
+
+static void
+receive_one(struct sim *s, struct sim_core *c, struct sim_frame *f, struct karst_pkt *p)
+{
+	struct karst_core *core = c->core;
+	uint32_t owner;
+	struct sim_ep *ep;
+
+	judge_frame(s, f, p);
+	if (p->drop != KARST_DROP_NONE) {
+		karst_count_drop(&core->counters, (enum karst_drop)p->drop);
+		sim_trace(s, FATE_REFUSED, f->from, f->to, p, p->drop == KARST_DROP_ICRC);
+		return;
+	}
+	owner = karst_qpn_lcore(core, p->dqpn);
+	if (owner != c->idx) {
+		core = c->node->cores[owner].core;
+		c = &c->node->cores[owner];
+		core->now_ns = s->now_ns;
+	}
+	p->qp = karst_core_lookup(core, p->dqpn);
+	if (p->qp == NULL) {
+		karst_count_drop(&core->counters, KARST_DROP_NO_QP);
+		p->drop = KARST_DROP_NO_QP;
+		sim_trace(s, FATE_RECEIVED, f->from, f->to, p, true);
+		return;
+	}
+	ep = sim_ep_of(c->node, p->dqpn);
+	if (ep == NULL || ep->qp != p->qp)
+		sim_fail(s, "lookup of QPN %#x gives another QP", p->dqpn);
+	if (!ep->pair->victim)
+		sim_wire_delivered(s, ep, p);
+	karst_qp_prefetch(p->qp);
+	karst_qp_rx(core, p);
+	sim_trace(s, FATE_RECEIVED, f->from, f->to, p, true);
+}
+
+static void
+receive(struct sim *s, struct sim_core *c)
+{
+	struct sim_frame *frames[SIM_MAX_BURST];
+	struct karst_pkt pkts[SIM_MAX_BURST], *ptrs[SIM_MAX_BURST];
+	uint32_t n = rng_range(&s->rng, 1, s->max_burst), i;
+
+	if (n > c->inbox.n)
+		n = c->inbox.n;
+	if (n == 0)
+		return;
+	for (i = 0; i < n; i++) {
+		frames[i] = inbox_pop(c);
+		pkts[i].data = frames[i]->buf;
+		pkts[i].len = frames[i]->len;
+		pkts[i].port = 0;
+		ptrs[i] = &pkts[i];
+	}
+	karst_parse_burst(ptrs, n);
+	karst_icrc_verify_burst(ptrs, n);
+	for (i = 0; i < n; i++) {
+		receive_one(s, c, frames[i], &pkts[i]);
+		sim_frame_put(s, frames[i]);
+	}
+	for (i = 0; i < s->ncores; i++)
+		karst_core_flush(c->node->cores[i].core);
+}
+
+/* --- transmit --- */
+
+static void
+emit(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_frame *f,
+	const struct karst_pkt *built)
+{
+	struct karst_pkt p = {.data = built->data, .len = built->len};
+
+	if (built->data < f->store || built->data + built->len > f->store + sizeof(f->store))
+		sim_fail(s, "a frame outside of its buffer");
+	f->buf = built->data;
+	f->len = built->len;
+	f->from = (uint8_t)c->node->idx;
+	f->to = (uint8_t)ep->peer->node->idx;
+	if (karst_parse(&p) != KARST_DROP_NONE) {
+		sim_trace(s, FATE_REFUSED, f->from, f->to, &p, false);
+		sim_fail(s, "QP %#x sent a frame that is not RoCE: %s", ep->qpn,
+			karst_drop_name((enum karst_drop)p.drop));
+	}
+	if (p.len != built->len)
+		sim_fail(s, "QP %#x: frame length %u but %u bytes used", ep->qpn, built->len, p.len);
+	s->stats.packets++;
+	c->tx_packets++;
+	if (!ep->pair->victim)
+		sim_wire_sent(s, c, ep, &p);
+	sim_link_send(s, f, &p, ep->pair);
+}
+
+static bool
+transmit_qp(struct sim *s, struct sim_core *c, struct karst_qp *qp, uint32_t max)
+{
+	struct sim_frame *frames[SIM_MAX_BURST];
+	struct karst_pkt pkts[SIM_MAX_BURST], *ptrs[SIM_MAX_BURST];
+	struct karst_seal seals[SIM_MAX_BURST];
+	struct karst_seg segs[SIM_MAX_BURST * KARST_WQ_MAX_SGE];
+	struct karst_tx_burst b = {.pkts = ptrs, .seals = seals, .segs = segs, .max = max};
+	struct sim_ep *ep = karst_qp_user(qp);
+	uint32_t i;
+	bool more;
+
+	b.max_segs = rng_one_in(&s->rng, 4) ? KARST_WQ_MAX_SGE : max * KARST_WQ_MAX_SGE;
+	for (i = 0; i < max; i++) {
+		frames[i] = sim_frame_get(s);
+		pkts[i].data = frames[i]->buf;
+		ptrs[i] = &pkts[i];
+	}
+	more = karst_qp_tx(c->core, qp, &b, rng_range(&s->rng, 1, s->max_bytes));
+	if (b.n > max || b.nsegs > b.max_segs)
+		sim_fail(s, "QP %#x overran its burst: %u packets, %u segments", ep->qpn, b.n, b.nsegs);
+	karst_icrc_seal_burst(seals, b.n);
+	for (i = 0; i < b.n; i++)
+		emit(s, c, ep, frames[i], &pkts[i]);
+	for (; i < max; i++)
+		sim_frame_put(s, frames[i]);
+	return more;
+}
+
+static void
+transmit(struct sim *s, struct sim_core *c)
+{
+	uint32_t turns = rng_range(&s->rng, 1, 4);
+
+	while (turns-- > 0) {
+		struct karst_qp *qp = karst_core_next_active(c->core);
+
+		if (qp == NULL)
+			return;
+		if (transmit_qp(s, c, qp, rng_range(&s->rng, 1, s->max_burst)))
+			karst_core_activate(c->core, qp);
+	}
+}
+
+/* --- the rest --- */
+
+void
+sim_ring(struct sim_ep *ep)
+{
+	struct sim *s = ep->s;
+	struct sim_core *c = ep->core;
+
+	c->core->now_ns = s->now_ns;
+	if (rng_one_in(&s->rng, 4)) {
+		karst_core_doorbell(c->core, ep->qpn);
+		return;
+	}
+	if (karst_bell_ring(c->bell_shared, c->bell_mask, ep->qpn) != 0)
+		sim_fail(s, "doorbell ring is full");
+	c->bells++;
+}
+
+static void
+bells(struct sim *s, struct sim_core *c)
+{
+	uint32_t qpns[16];
+	unsigned int n = karst_bell_poll(&c->bell, qpns, rng_range(&s->rng, 1, 16)), i;
+
+	c->bells -= n;
+	for (i = 0; i < n; i++)
+		karst_core_doorbell(c->core, qpns[i]);
+	/* Anybody may ring anything. */
+	if (rng_one_in(&s->rng, 64))
+		karst_core_doorbell(c->core, (uint32_t)rng_u64(&s->rng));
+}
+
+static void
+timers(struct sim *s, struct sim_core *c)
+{
+	karst_core_expire(c->core, rng_range(&s->rng, 1, 16));
+}
+
+void
+sim_core_turn(struct sim *s, struct sim_core *c)
+{
+	uint32_t first = rng_below(&s->rng, 4), i;
+
+	c->core->now_ns = s->now_ns;
+	for (i = 0; i < 4; i++) {
+		switch ((first + i) & 3) {
+		case 0:
+			if (c->inbox.n != 0)
+				receive(s, c);
+			break;
+		case 1:
+			bells(s, c);
+			break;
+		case 2:
+			timers(s, c);
+			break;
+		default:
+			transmit(s, c);
+			break;
+		}
+		if (rng_one_in(&s->rng, 4))
+			karst_core_flush(c->core);
+	}
+	karst_core_flush(c->core);
+}
+
+bool
+sim_core_ready(const struct sim *s, const struct sim_core *c)
+{
+	return c->inbox.n != 0 || c->bells != 0 || c->core->active_head != NULL ||
+		karst_wheel_next_ns(&c->core->wheel) <= s->now_ns;
+}
+
+uint64_t
+sim_core_next(const struct sim_core *c)
+{
+	return karst_wheel_next_ns(&c->core->wheel);
+}

@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The simulator's world: one struct sim is one schedule, from its seed to its verdict.
+ *
+ *   config.c    draws the parameters of a schedule from its seed
+ *   world.c     builds nodes, memory, queues and queue pairs; connects and takes down
+ *   link.c      carries frames: loss, duplication, reordering, delay, corruption
+ *   driver.c    drives a protocol core as an engine would: receive, bells, timers, transmit
+ *   workload.c  the programs: what they post and when, faults included
+ *   model.c     what memory must look like
+ *   oracle.c    judges completions and events against the model
+ *   wire.c      judges every frame that is sent against the work requests behind it
+ *   schedule.c  the main loop and the judgement at the end
+ *   trace.c     the last packets, for the report of a failure
+ *
+ * Nothing in here shares code with lib/qp; it sees that library only through its contract.
+ */
+#ifndef SIM_H
+#define SIM_H
+
+#include <setjmp.h>
+
+#include "karst_mem.h"
+#include "karst_pkt.h"
+#include "karst_qp.h"
+#include "karst_ring.h"
+#include "rng.h"
+
+#define SIM_MAX_NODES 3
+#define SIM_MAX_CORES 2
+#define SIM_MAX_PAIRS 16
+#define SIM_MAX_CQS   12
+#define SIM_MAX_BURST 32
+#define SIM_WORDS     6 /* atomic words of each connection's target area */
+#define SIM_CELLS     4 /* target areas of an endpoint */
+#define SIM_GUARD     64
+#define SIM_FILL      0xA5
+
+enum sim_profile {
+	SIM_LOSSLESS,
+	SIM_MILD,
+	SIM_BRUTAL,
+	SIM_FAULTS,
+	SIM_HOSTILE,
+	SIM_ALL,
+};
+
+/* What goes wrong on purpose with one connection. */
+enum sim_fault {
+	FAULT_NONE,
+	FAULT_PEER_DIES,   /* from some moment on every packet of the connection is lost */
+	FAULT_BAD_RKEY,
+	FAULT_RANGE,       /* remote address out of bounds, wrapping included */
+	FAULT_ACCESS,      /* region without the right, or QP without */
+	FAULT_MISALIGNED,  /* atomic not at a multiple of 8 */
+	FAULT_LONG_SEND,   /* longer than the receive work request */
+	FAULT_RNR,         /* receives never posted, rnr_retry finite */
+	FAULT_LOCAL_KEY,   /* bad L_Key or range in a send work request */
+	FAULT_RECV_KEY,    /* bad L_Key in a receive work request */
+	FAULT_BAD_INV,     /* SEND with Invalidate of a key that is none */
+	FAULT_STALE_MW,    /* a window's key used after its invalidation */
+	FAULT_BAD_WQE,     /* opcode or SGE count that cannot be */
+	FAULT_LOCAL_INV,   /* LOCAL_INV of a key that is none */
+	FAULT_BIND,        /* BIND_MW that does not fit */
+	FAULT_TO_ERR,      /* the program moves the QP to Error in mid-traffic */
+	FAULT_RESET,       /* ... to Reset */
+	FAULT_DESTROY,     /* ... destroys it */
+	FAULT_DEREG,       /* ... deregisters the target region */
+	FAULT_CQ_OVERFLOW, /* ... does not poll its completion queue */
+	FAULT_SCRIBBLE,    /* ... writes garbage over its rings */
+	FAULT_MAX,
+};
+
+const char *sim_fault_name(enum sim_fault f);
+
+enum sim_op_state {
+	OP_POSTED,
+	OP_DONE,
+	OP_FAILED,  /* completed in error */
+	OP_FLUSHED,
+	OP_GONE, /* queue reset or destroyed */
+};
+
+/* A contiguous piece of a node's memory. */
+struct sim_piece {
+	uint32_t off;
+	uint32_t len;
+};
+
+struct sim_mr {
+	uint32_t key;
+	uint32_t pd;
+	uint32_t off; /* in the node's memory */
+	uint32_t len;
+	uint64_t va; /* of its first byte, as work requests count */
+	unsigned int access;
+	bool gone;
+};
+
+/* A stretch of memory that one work request at a time owns. */
+struct sim_buf {
+	struct sim_mr *mr;
+	uint32_t off;
+	uint32_t len;
+	bool busy;
+};
+
+struct sim_op;
+
+#define SIM_CELL_PENDING 64
+
+/* A stretch of memory that a peer writes and reads. */
+struct sim_cell {
+	struct sim_mr *mr;
+	uint32_t off;
+	uint32_t len;
+	uint32_t npending;
+	/* Writes that may or may not have happened, oldest first. */
+	struct sim_op *pending[SIM_CELL_PENDING];
+	uint32_t readers; /* READs outstanding */
+};
+
+enum sim_word_kind { WORD_FAA, WORD_CAS };
+
+/* Eight bytes that peers' atomics work on. */
+struct sim_word {
+	enum sim_word_kind kind;
+	struct sim_mr *mr;
+	uint32_t off;
+	uint64_t initial;
+	uint64_t done_bits;   /* FAA: operations completed */
+	uint64_t posted_bits; /* FAA: operations posted */
+	uint64_t last_seen;   /* CAS: a value that it probably has */
+	uint32_t nops;
+	struct sim_op *ops[64];
+};
+
+enum sim_mw_state { MW_UNBOUND, MW_BINDING, MW_BOUND, MW_DYING, MW_LOST };
+
+/* A type 2 window over one cell of its owner. */
+struct sim_mw {
+	enum sim_mw_state state;
+	uint32_t key;
+	bool zero_based;
+	bool was_bound;
+	uint32_t stale_key;
+	uint32_t users; /* work requests of the peer that use the key */
+	struct sim_cell *cell;
+};
+
+/* A send work request and all that is known about it. */
+struct sim_op {
+	uint64_t wr_id;
+	uint8_t opcode; /* enum karst_wr_opcode */
+	uint8_t flags;  /* enum karst_send_flags */
+	uint8_t state;  /* enum sim_op_state */
+	uint8_t expect; /* enum karst_wc_status: what it must end with */
+	bool signaled;
+	bool received;   /* the peer's receive completion was seen */
+	bool answered;   /* the last response packet was delivered */
+	bool started;    /* its first packet was sent */
+	bool swapped; /* CAS: succeeded */
+	struct sim_ep *ep;
+	uint16_t npieces;
+	struct sim_piece *pieces;
+	uint32_t len;
+	uint32_t imm;
+	uint8_t *data; /* payload as posted: SEND, WRITE, ATOMIC WRITE */
+	struct sim_buf *buf;
+	struct sim_cell *cell;
+	uint32_t cell_off;
+	uint64_t rva;
+	uint32_t rkey;
+	struct sim_word *word;
+	uint64_t compare_add;
+	uint64_t swap;
+	uint64_t seen_bits; /* FAA: bits that its old value must have */
+	uint64_t result;
+	struct sim_mw *mw;
+	uint32_t new_key; /* BIND_MW */
+	uint32_t lpsn;    /* first PSN, counted from the connection's start */
+	uint32_t npsn;
+	uint32_t msn;      /* messages before it */
+	uint32_t recv_seq; /* number among those that need a receive work request */
+	uint64_t posted_ns;
+};
+
+#define OP_NO_RECV UINT32_MAX
+
+/* sim_op.expect: any outcome, any failure. */
+#define SIM_EXPECT_ANY  0xff
+#define SIM_EXPECT_FAIL 0xfe
+
+struct sim_recv {
+	uint64_t wr_id;
+	struct sim_buf *buf;
+	struct sim_piece *pieces;
+	uint32_t npieces;
+	uint32_t total;
+	bool done;
+	bool bad; /* FAULT_RECV_KEY */
+};
+
+struct sim_node;
+struct sim_core;
+struct sim_ep;
+struct sim_pair;
+
+struct sim_cq {
+	struct karst_cq *cq;
+	void *object;
+	struct karst_cq_shared *shared;
+	struct sim_node *node;
+	uint32_t entries;
+	uint32_t committed; /* work requests that may still complete into it */
+	uint32_t armed;     /* enum karst_cq_armed, as the program believes */
+	uint32_t events;
+	struct karst_cq_lane lane[SIM_MAX_CORES];
+	bool exclusive; /* of one endpoint */
+	bool neglected; /* FAULT_CQ_OVERFLOW: nobody polls */
+	bool overflow;  /* event was raised */
+};
+
+struct sim_srq {
+	struct karst_srq *srq;
+	void *object;
+	struct sim_core *core;
+	uint32_t pd;
+	struct karst_wq wq;
+	uint32_t slots;
+	uint32_t max_sge;
+	struct sim_recv *recvs;
+	uint32_t nrecvs, cap;
+	struct sim_buf *bufs;
+	uint32_t nbufs;
+	uint32_t taken; /* completions seen */
+	uint32_t limit; /* armed */
+	uint32_t limit_events;
+	struct sim_cq *rcq;
+	struct sim_mr *mr;
+	uint32_t msg_max;
+};
+
+enum sim_ep_state {
+	EP_LIVE,
+	EP_ERROR, /* a completion in error was seen, or the program moved it there */
+	EP_GONE,  /* reset or destroyed */
+};
+
+/* One end of a connection (or one of two UD queue pairs that talk to each other). */
+struct sim_ep {
+	struct sim *s;
+	struct sim_pair *pair;
+	struct sim_node *node;
+	struct sim_core *core;
+	struct sim_ep *peer;
+	struct karst_qp *qp;
+	void *qp_mem;
+	uint32_t qpn;
+	enum sim_ep_state state;
+	bool send_failed, recv_failed; /* a completion in error was seen */
+	enum karst_qp_state asked; /* state that the program put it in last */
+	struct karst_qp_init init;
+	struct karst_path path;
+	struct karst_wq sq, rq;
+	struct sim_cq *scq, *rcq;
+	struct sim_srq *srq;
+	uint32_t ah;
+	uint32_t qkey;
+
+	/* attributes */
+	uint32_t sq_psn;
+	uint8_t max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, timeout, retry_cnt, rnr_retry;
+	unsigned int access;
+
+	/* memory */
+	struct sim_mr *lmr;  /* of its own buffers */
+	struct sim_mr *tmr;  /* of its cells */
+	struct sim_buf *bufs; /* for sends */
+	uint32_t nbufs;
+	struct sim_buf *rbufs;
+	uint32_t nrbufs;
+	struct sim_cell cells[SIM_CELLS];
+	struct sim_word words[SIM_WORDS]; /* the peer's atomics work on them */
+	struct sim_mw mw;
+
+	/* the send queue */
+	struct sim_op *ops;
+	uint32_t nops, ops_cap;
+	uint32_t done; /* operations whose completion is known */
+	uint32_t budget; /* still to post */
+	uint32_t unsignaled;
+	uint32_t next_lpsn, next_msn, next_recv_seq;
+	bool draining; /* SQD asked for */
+	bool drained;  /* SQ_DRAINED came */
+
+	/* the receive queue */
+	struct sim_recv *recvs;
+	uint32_t nrecvs, recvs_cap, rdone;
+	uint32_t rx_next;     /* peer's operation to be received next */
+	uint32_t rx_received; /* completions, errors not counted */
+	bool last_wqe_event;
+	bool comm_est;
+	uint32_t bad_events;
+
+	/* wire, as requester */
+	uint32_t tx_hi;        /* first PSN never sent */
+	uint32_t acked;        /* PSNs acknowledged by what was delivered */
+	uint32_t delivered_hi; /* first PSN never delivered to the peer */
+	uint32_t hint;         /* operation found last */
+	uint32_t rd_out;
+	uint32_t since_ackreq;
+	uint32_t adverse; /* packets of this connection lost or spoilt so far */
+	uint32_t adverse_done; /* and when the last send completed */
+	uint32_t ud_psn;
+	uint64_t retransmits;
+
+	/* fault */
+	uint32_t fault_at; /* operations before it */
+	bool fault_done;
+	uint32_t scribbles; /* hostile: how often it will still do something bad */
+};
+
+struct sim_pair {
+	uint32_t idx;
+	enum karst_qp_type type;
+	uint32_t mtu_shift;
+	uint32_t msg_max;
+	struct sim_ep ep[2];
+	enum sim_fault fault;
+	uint32_t fault_end; /* which end has the fault */
+	uint64_t dead_ns;   /* FAULT_PEER_DIES: since when; else UINT64_MAX */
+	bool broken;        /* an end has failed: the other may */
+	bool victim;        /* hostile: nothing is promised to it */
+	bool use_sqd;
+	bool credits;
+	bool rnr_pressure;
+	bool torn; /* FAULT_RESET and FAULT_DESTROY */
+	uint16_t udp_sport[2];
+	/* what its operations are drawn from */
+	uint32_t mix[KARST_WR_MAX];
+	uint32_t inline_ppm, fence_ppm, zero_ppm;
+};
+
+/* A frame on its way or waiting to be received. */
+struct sim_frame {
+	struct sim_frame *next;
+	uint64_t at_ns;
+	uint64_t seq;
+	uint16_t len;
+	uint8_t from, to;
+	bool corrupt;
+	uint16_t clean_len;
+	uint8_t *clean; /* of a corrupted frame: as it was sent */
+	uint8_t *buf;
+	uint8_t store[KARST_FRAME_MAX + 64];
+};
+
+struct sim_fifo {
+	struct sim_frame *head, **tail;
+	uint32_t n;
+};
+
+struct sim_core {
+	struct karst_core *core;
+	struct sim_node *node;
+	uint32_t idx;
+	struct karst_bell bell;
+	struct karst_bell_shared *bell_shared;
+	uint32_t bell_mask;
+	uint32_t bells; /* rung and not yet polled */
+	struct sim_fifo inbox;
+	struct sim_srq srq;
+	bool has_srq;
+	uint32_t ack_interval, window;
+	struct sim_ep *by_slot[2 * SIM_MAX_PAIRS + 8]; /* by QPN; a few are reserved */
+	uint64_t tx_packets;
+};
+
+struct sim_node {
+	struct sim *s;
+	uint32_t idx;
+	struct karst_mem *mem_table;
+	struct karst_ah_table *ahs;
+	uint8_t *mem, *shadow;
+	uint32_t mem_len, mem_used;
+	uint32_t npds;
+	uint32_t pds[2 * SIM_MAX_PAIRS + 4];
+	struct sim_mr mrs[4 * SIM_MAX_PAIRS + 8];
+	uint32_t nmrs;
+	struct sim_core cores[SIM_MAX_CORES];
+	struct sim_cq cqs[SIM_MAX_CQS + 2 * SIM_MAX_PAIRS];
+	uint32_t ncqs;
+	uint8_t mac[6];
+	uint8_t ip4[16], ip6[16];
+};
+
+/* One direction between two nodes. */
+struct sim_link {
+	uint32_t drop_ppm, dup_ppm, reorder_ppm, corrupt_ppm, ack_drop_ppm, jitter_ppm;
+	uint32_t delay_ns, jitter_ns, reorder_ns;
+	uint64_t last_ns; /* latest arrival of a frame in order */
+};
+
+struct sim_stats {
+	uint64_t schedules, packets, completions, retransmits, dropped, corrupted, duplicated;
+	uint64_t naks, rnrs, timeouts, errors, ops, recvs, virtual_ns, steps, events;
+};
+
+struct sim_trace_rec {
+	uint64_t ns;
+	struct karst_pkt pkt; /* data is not valid */
+	uint64_t swap_add;
+	uint8_t from, to;
+	uint8_t fate; /* enum sim_fate */
+	bool parsed;
+};
+
+enum sim_fate { FATE_SENT, FATE_LOST, FATE_SPOILT, FATE_DUPLICATED, FATE_DELAYED, FATE_RECEIVED,
+	FATE_REFUSED };
+
+#define SIM_TRACE 256
+
+struct sim_arena {
+	uint8_t *base;
+	size_t size, used;
+	uint32_t nblocks;
+	struct {
+		size_t off, len;
+	} blocks[8192];
+};
+
+struct sim_options {
+	enum sim_profile profile;
+	bool verbose;
+	uint32_t trace_packets;
+};
+
+struct sim {
+	struct sim_options opt;
+	uint64_t seed;
+	struct sim_rng rng;
+	enum sim_profile profile;
+	uint64_t now_ns;
+	struct sim_arena arena;
+
+	uint32_t nnodes, ncores, lcore_bits;
+	struct sim_node nodes[SIM_MAX_NODES];
+	struct sim_link links[SIM_MAX_NODES][SIM_MAX_NODES];
+	uint32_t npairs;
+	struct sim_pair pairs[SIM_MAX_PAIRS];
+	uint32_t epoch, epochs;
+	bool lossy;   /* frames may be lost or spoilt */
+	bool jumbled; /* frames may be duplicated or overtaken */
+	bool finishing;
+	uint32_t ops_per_ep;
+	uint32_t step_ns;
+	uint32_t max_burst, max_bytes;
+
+	/* frames in flight: a heap by (at_ns, seq) */
+	struct sim_frame *heap[16384];
+	uint32_t nheap;
+	struct sim_frame *free_frames;
+	uint64_t frame_seq;
+
+	uint64_t last_progress_ns;
+	uint64_t steps;
+	struct sim_stats stats;
+	struct sim_trace_rec trace[SIM_TRACE];
+	uint64_t ntrace;
+
+	jmp_buf bail;
+	bool failed;
+	char why[512];
+};
+
+/* --- schedule.c --- */
+
+/** Runs the schedule of @seed.  @return true if nothing was violated; else s->why says what. */
+bool sim_run(struct sim *s, uint64_t seed);
+/** Records a violation and ends the schedule; does not return. */
+void sim_fail(struct sim *s, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3), noreturn));
+
+/* --- config.c --- */
+
+void sim_config(struct sim *s);
+
+/* --- world.c --- */
+
+int sim_arena_init(struct sim_arena *a, size_t size);
+/** Zeroed, cache-line aligned, with a guard behind it that sim_arena_check() looks at. */
+void *sim_alloc(struct sim *s, size_t len);
+void *sim_alloc_raw(struct sim *s, size_t len); /* neither zeroed nor guarded */
+bool sim_arena_check(const struct sim_arena *a);
+void sim_build(struct sim *s);
+void sim_connect(struct sim *s, struct sim_pair *p);
+void sim_disconnect(struct sim *s, struct sim_pair *p);
+void sim_take_down(struct sim *s);
+struct sim_ep *sim_ep_of(struct sim_node *n, uint32_t qpn);
+struct sim_mr *sim_mr_new(struct sim_node *n, uint32_t pd, uint32_t len, unsigned int access);
+void sim_ep_destroy(struct sim_ep *ep);
+
+/* --- link.c --- */
+
+struct sim_frame *sim_frame_get(struct sim *s);
+void sim_frame_put(struct sim *s, struct sim_frame *f);
+/** Takes over a sealed frame and decides its fate.  @ep the sender, NULL if unknown. */
+void sim_link_send(struct sim *s, struct sim_frame *f, const struct karst_pkt *info,
+	struct sim_pair *pair);
+/** Moves frames that have arrived into their nodes' inboxes. */
+void sim_link_deliver(struct sim *s);
+uint64_t sim_link_next(const struct sim *s);
+/** Was what was refused or accepted refused or accepted rightly? */
+bool sim_frame_same(const struct sim_frame *f);
+
+/* --- driver.c --- */
+
+/** One poll turn.  */
+void sim_core_turn(struct sim *s, struct sim_core *c);
+bool sim_core_ready(const struct sim *s, const struct sim_core *c);
+uint64_t sim_core_next(const struct sim_core *c);
+void sim_ring(struct sim_ep *ep);
+
+extern const struct karst_core_ops sim_core_ops;
+
+/* --- workload.c --- */
+
+/* How much a program wants to do. */
+enum sim_eager { LAZY, WILLING, EAGER };
+
+/** Lets the program behind @ep do something.  @return whether it did. */
+bool sim_program(struct sim_ep *ep, enum sim_eager eager);
+bool sim_poll_cq(struct sim *s, struct sim_cq *cq, uint32_t max);
+bool sim_post_srq(struct sim *s, struct sim_core *c, enum sim_eager eager);
+/** All that was posted has completed. */
+bool sim_ep_idle(const struct sim_ep *ep);
+
+/* --- faults.c --- */
+
+/** Is it now that this endpoint posts the work request that must fail? */
+bool sim_fault_due(const struct sim_ep *ep);
+/** The operation that the fault needs; KARST_WR_MAX if any will do. */
+unsigned int sim_fault_opcode(struct sim_ep *ep);
+/** Makes a finished work request wrong. */
+void sim_fault_op(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *wqe);
+/** Faults that are not work requests.  @return whether it struck now. */
+bool sim_fault_strike(struct sim_ep *ep);
+/** May @op, or any operation of @ep, end with @status? */
+bool sim_fault_excuses(const struct sim_ep *ep, const struct sim_op *op, enum karst_wc_status status);
+
+/* --- model.c --- */
+
+void sim_fill(uint8_t *p, uint32_t len, uint64_t seed);
+void sim_cell_add(struct sim *s, struct sim_op *op);
+/** The write has certainly happened: memory must show it. */
+void sim_cell_apply(struct sim *s, struct sim_ep *ep, struct sim_op *op);
+/** Does memory show the write, or one posted after it? */
+void sim_cell_shows(struct sim *s, struct sim_ep *ep, const struct sim_op *op);
+/** Were the bytes that a READ returned there at some moment? */
+void sim_cell_read(struct sim *s, struct sim_ep *ep, const struct sim_op *op);
+void sim_cell_final(struct sim *s, struct sim_node *n, struct sim_cell *c, bool exact);
+void sim_word_posted(struct sim *s, struct sim_ep *ep, struct sim_op *op);
+void sim_word_done(struct sim *s, struct sim_ep *ep, struct sim_op *op);
+void sim_word_final(struct sim *s, struct sim_node *n, struct sim_word *w);
+/** Pieces hold, behind @skip bytes, @len bytes of @data; @strict: and nothing behind has changed. */
+bool sim_pieces_match(const struct sim_node *n, const struct sim_piece *p, uint32_t np,
+	uint32_t skip, const uint8_t *data, uint32_t len, bool strict);
+/** The shadow believes what is in memory now. */
+void sim_pieces_accept(struct sim_node *n, const struct sim_piece *p, uint32_t np);
+void sim_memory_final(struct sim *s, struct sim_node *n);
+
+/* --- oracle.c --- */
+
+void sim_completion(struct sim *s, struct sim_cq *cq, const struct karst_cqe *e);
+void sim_async(struct sim *s, struct sim_core *c, enum karst_async_event ev, void *object);
+void sim_ep_lost(struct sim_ep *ep); /* queues were reset or destroyed */
+uint64_t sim_wr_id(const struct sim *s, unsigned int kind, uint32_t a, uint32_t b, uint32_t idx);
+void sim_final(struct sim *s);
+const char *sim_op_name(unsigned int opcode);
+
+/* --- wire.c --- */
+
+void sim_wire_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p);
+void sim_wire_delivered(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
+
+/* --- trace.c --- */
+
+void sim_trace(struct sim *s, enum sim_fate fate, uint8_t from, uint8_t to,
+	const struct karst_pkt *p, bool parsed);
+void sim_trace_print(const struct sim *s, uint32_t last);
+void sim_note(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif /* SIM_H */

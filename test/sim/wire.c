@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Judges frames: each request that is sent must be a packet of a work request that was posted,
+ * with the PSN, opcode, length, address and flags that follow from it; each response must answer
+ * something that was delivered.
+ *
+ * PSNs are counted from the start of the connection; a schedule never uses as many as there are.
+ * What was delivered is known, what the core made of it is not (it may have dropped it), so
+ * limits that depend on acknowledgements are judged in the core's favour.
+ */
+#include "karst_hdr.h"
+#include "karst_opcode.h"
+#include "karst_psn.h"
+#include "sim.h"
+
+#define BAD(s, ep, p, fmt, ...)                                                                    \
+	sim_fail(s, "pair %u, QP %#x sent %s psn %06x: " fmt, (ep)->pair->idx, (ep)->qpn,          \
+		karst_opcode_name((p)->opcode), (p)->psn, ##__VA_ARGS__)
+
+/* --- finding the work request --- */
+
+/* The operation that PSN number @at belongs to. */
+static struct sim_op *
+op_of(struct sim_ep *ep, uint32_t at)
+{
+	uint32_t lo = 0, hi = ep->nops;
+
+	if (at >= ep->next_lpsn)
+		return NULL;
+	if (ep->hint < ep->nops && at - ep->ops[ep->hint].lpsn < ep->ops[ep->hint].npsn)
+		return &ep->ops[ep->hint];
+	/* The last one that begins at or before it and takes PSNs. */
+	while (lo < hi) {
+		uint32_t mid = (lo + hi) / 2;
+
+		if (ep->ops[mid].lpsn + ep->ops[mid].npsn <= at)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	ep->hint = lo;
+	return &ep->ops[lo];
+}
+
+/* How many messages end at or before PSN number @at (exclusive). */
+static uint32_t
+messages_before(struct sim_ep *ep, uint32_t at)
+{
+	const struct sim_op *op;
+
+	if (at >= ep->next_lpsn)
+		return ep->next_msn;
+	op = op_of(ep, at);
+	return op->msn;
+}
+
+/* --- requests --- */
+
+static const uint8_t send_ops[4][4] = {
+	/* plain, imm, inv by first, middle, last, only */
+	{KARST_RC_SEND_FIRST, KARST_RC_SEND_MIDDLE, KARST_RC_SEND_LAST, KARST_RC_SEND_ONLY},
+	{KARST_RC_SEND_FIRST, KARST_RC_SEND_MIDDLE, KARST_RC_SEND_LAST_IMM, KARST_RC_SEND_ONLY_IMM},
+	{KARST_RC_SEND_FIRST, KARST_RC_SEND_MIDDLE, KARST_RC_SEND_LAST_INV, KARST_RC_SEND_ONLY_INV},
+};
+static const uint8_t write_ops[2][4] = {
+	{KARST_RC_WRITE_FIRST, KARST_RC_WRITE_MIDDLE, KARST_RC_WRITE_LAST, KARST_RC_WRITE_ONLY},
+	{KARST_RC_WRITE_FIRST, KARST_RC_WRITE_MIDDLE, KARST_RC_WRITE_LAST_IMM,
+		KARST_RC_WRITE_ONLY_IMM},
+};
+
+static unsigned int
+opcode_for(const struct sim_op *op, uint32_t i)
+{
+	unsigned int pos = op->npsn == 1 ? 3 : i == 0 ? 0 : i == op->npsn - 1 ? 2 : 1;
+
+	switch (op->opcode) {
+	case KARST_WR_SEND:
+		return send_ops[0][pos];
+	case KARST_WR_SEND_WITH_IMM:
+		return send_ops[1][pos];
+	case KARST_WR_SEND_WITH_INV:
+		return send_ops[2][pos];
+	case KARST_WR_RDMA_WRITE:
+		return write_ops[0][pos];
+	case KARST_WR_RDMA_WRITE_WITH_IMM:
+		return write_ops[1][pos];
+	case KARST_WR_RDMA_READ:
+		return KARST_RC_READ_REQUEST;
+	case KARST_WR_ATOMIC_CAS:
+		return KARST_RC_CMP_SWAP;
+	case KARST_WR_ATOMIC_FAA:
+		return KARST_RC_FETCH_ADD;
+	case KARST_WR_ATOMIC_WRITE:
+		return KARST_RC_ATOMIC_WRITE;
+	default:
+		return 0xff;
+	}
+}
+
+static bool
+is_rd_atomic(const struct sim_op *op)
+{
+	return op->opcode == KARST_WR_RDMA_READ || op->opcode == KARST_WR_ATOMIC_CAS ||
+		op->opcode == KARST_WR_ATOMIC_FAA;
+}
+
+static void
+check_content(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_t i,
+	const struct karst_pkt *p)
+{
+	uint32_t mtu = 1u << ep->pair->mtu_shift, fl = karst_opcode_flags(p->opcode);
+	bool last = i == op->npsn - 1;
+	uint32_t len = op->opcode == KARST_WR_RDMA_READ || (fl & KARST_OPF_ATOMIC)
+		? 0
+		: karst_min_u32(mtu, op->len - i * mtu);
+	unsigned int want = opcode_for(op, i) |
+		(ep->pair->type == KARST_QPT_UC ? KARST_TRANSPORT_UC : KARST_TRANSPORT_RC);
+
+	if (p->opcode != want)
+		BAD(s, ep, p, "packet %u of %s number %u should be %s", i, sim_op_name(op->opcode),
+			(uint32_t)(op - ep->ops), karst_opcode_name((uint8_t)want));
+	if (p->pay_len != len)
+		BAD(s, ep, p, "%u bytes instead of %u of %u", p->pay_len, len, op->len);
+	if (len != 0 && memcmp(p->data + p->pay_off, op->data + i * mtu, len) != 0)
+		BAD(s, ep, p, "the payload is not what was posted (packet %u of number %u)", i,
+			(uint32_t)(op - ep->ops));
+	if ((fl & KARST_OPF_RETH) != 0) {
+		uint32_t skip = op->opcode == KARST_WR_RDMA_READ ? i * mtu : 0;
+
+		if (op->len != 0 && (p->va != op->rva + skip || p->rkey != op->rkey))
+			BAD(s, ep, p, "address %#llx key %#x instead of %#llx %#x",
+				(unsigned long long)p->va, p->rkey,
+				(unsigned long long)(op->rva + skip), op->rkey);
+		if (p->dma_len != op->len - skip && op->opcode != KARST_WR_ATOMIC_WRITE)
+			BAD(s, ep, p, "DMA length %u instead of %u", p->dma_len, op->len - skip);
+	}
+	if ((fl & KARST_OPF_ATOMICETH) != 0) {
+		const uint8_t *h = p->data + p->bth_off + KARST_BTH_LEN;
+		uint64_t swap_add = op->opcode == KARST_WR_ATOMIC_CAS ? op->swap : op->compare_add;
+
+		if (p->va != op->rva || p->rkey != op->rkey ||
+			karst_atomiceth_swap_add(h) != swap_add ||
+			(op->opcode == KARST_WR_ATOMIC_CAS &&
+				karst_atomiceth_compare(h) != op->compare_add))
+			BAD(s, ep, p, "wrong operands");
+	}
+	if ((fl & (KARST_OPF_IMM | KARST_OPF_IETH)) != 0 && p->imm != op->imm)
+		BAD(s, ep, p, "immediate %#x instead of %#x", p->imm, op->imm);
+	if (last && ep->pair->type == KARST_QPT_RC && !(p->flags & KARST_PKT_ACKREQ))
+		BAD(s, ep, p, "the last packet of a message does not ask for an acknowledgement (Q2)");
+	if (last && (fl & (KARST_OPF_SEND | KARST_OPF_IMM)) != 0 &&
+		((p->flags & KARST_PKT_SE) != 0) != ((op->flags & KARST_SEND_SOLICITED) != 0))
+		BAD(s, ep, p, "solicited event bit");
+	if (!last && (p->flags & KARST_PKT_SE) != 0)
+		BAD(s, ep, p, "solicited event bit before the last packet");
+}
+
+static void
+check_fence(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const struct karst_pkt *p)
+{
+	const struct sim_op *o;
+
+	for (o = ep->ops + ep->done; o < op; o++) {
+		if (is_rd_atomic(o) && !o->answered)
+			BAD(s, ep, p, "fenced number %u started before number %u was answered (Q1)",
+				(uint32_t)(op - ep->ops), (uint32_t)(o - ep->ops));
+	}
+}
+
+/* A PSN that was never sent before. */
+static void
+check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *op, uint32_t at,
+	const struct karst_pkt *p)
+{
+	uint32_t most = 1u << 23, slack;
+
+	if (!op->started && (op->flags & KARST_SEND_FENCE) != 0)
+		check_fence(s, ep, op, p);
+	if (!op->started && (is_rd_atomic(op) || op->opcode == KARST_WR_ATOMIC_WRITE)) {
+		ep->rd_out++;
+		if (ep->rd_out > ep->max_rd_atomic)
+			BAD(s, ep, p, "%u READs and atomics outstanding, agreed are %u", ep->rd_out,
+				ep->max_rd_atomic);
+	}
+	op->started = true;
+	ep->tx_hi = op->opcode == KARST_WR_RDMA_READ ? op->lpsn + op->npsn : at + 1;
+	/* A READ takes its PSNs at once, so the window may be passed by one. */
+	slack = op->opcode == KARST_WR_RDMA_READ ? op->npsn : 1;
+	if (ep->pair->type == KARST_QPT_RC &&
+		(ep->tx_hi - ep->acked > most ||
+			(ep->tx_hi > ep->acked + slack && at - ep->acked >= c->window + 64)))
+		BAD(s, ep, p, "%u PSNs unacknowledged, the window is %u (P2)", ep->tx_hi - ep->acked,
+			c->window);
+}
+
+static void
+request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p)
+{
+	uint32_t at = karst_psn_add(p->psn, (uint32_t)-ep->sq_psn);
+	struct sim_op *op = op_of(ep, at);
+
+	if (op == NULL)
+		BAD(s, ep, p, "no work request that takes this PSN was posted");
+	if (at > ep->tx_hi)
+		BAD(s, ep, p, "PSNs from %06x on were skipped", karst_psn_add(ep->sq_psn, ep->tx_hi));
+	if (op->expect == KARST_WC_LOC_PROT_ERR || op->expect == KARST_WC_LOC_QP_OP_ERR)
+		BAD(s, ep, p, "number %u is not valid and was sent all the same",
+			(uint32_t)(op - ep->ops));
+	check_content(s, ep, op, at - op->lpsn, p);
+	if (ep->pair->type != KARST_QPT_RC) {
+		if (at != ep->tx_hi)
+			BAD(s, ep, p, "an unreliable QP repeats itself");
+		ep->tx_hi++;
+		return;
+	}
+	if (p->flags & KARST_PKT_ACKREQ || is_rd_atomic(op))
+		ep->since_ackreq = 0;
+	else if (++ep->since_ackreq > c->ack_interval + 1)
+		BAD(s, ep, p, "no acknowledgement asked for in %u packets (Q2)", ep->since_ackreq);
+	if (at == ep->tx_hi)
+		check_new(s, c, ep, op, at, p);
+	else
+		ep->retransmits++;
+}
+
+/* --- responses --- */
+
+static void
+check_msn(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p, uint32_t at)
+{
+	struct sim_ep *req = ep->peer;
+	uint32_t lo, hi = messages_before(req, req->delivered_hi), msn = karst_aeth_msn(p->aeth);
+
+	if (ep->pair->fault != FAULT_NONE)
+		return;
+	lo = messages_before(req, at);
+	if (karst_psn_diff(msn, lo) < 0 || karst_psn_diff(hi, msn) < 0)
+		BAD(s, ep, p, "MSN %u, but %u messages were acknowledged and %u delivered (R10)", msn,
+			lo, hi);
+}
+
+static void
+check_read_response(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p,
+	const struct sim_op *op, uint32_t i)
+{
+	uint32_t mtu = 1u << ep->pair->mtu_shift, len;
+	bool last = i == op->npsn - 1;
+
+	if (op->opcode == KARST_WR_ATOMIC_WRITE) {
+		if (p->opcode != KARST_RC_READ_RESP_ONLY || p->pay_len != 0)
+			BAD(s, ep, p, "not the answer to an ATOMIC WRITE");
+		return;
+	}
+	if (op->opcode != KARST_WR_RDMA_READ)
+		BAD(s, ep, p, "that PSN is %s", sim_op_name(op->opcode));
+	len = karst_min_u32(mtu, op->len - i * mtu);
+	if (p->pay_len != len)
+		BAD(s, ep, p, "%u bytes instead of %u", p->pay_len, len);
+	if ((karst_opcode_flags(p->opcode) & KARST_OPF_END ? true : false) != last)
+		BAD(s, ep, p, "packet %u of %u", i, op->npsn);
+}
+
+static void
+response_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
+{
+	struct sim_ep *req = ep->peer;
+	uint32_t at = karst_psn_add(p->psn, (uint32_t)-req->sq_psn), fl = karst_opcode_flags(p->opcode);
+	unsigned int type = karst_aeth_syndrome(p->aeth) & KARST_AETH_TYPE_MASK;
+	bool ack = p->opcode != KARST_RC_ACK || type == KARST_AETH_ACK;
+	struct sim_op *op;
+
+	if (ep->pair->type != KARST_QPT_RC)
+		BAD(s, ep, p, "responses belong to reliable connections");
+	if (p->opcode == KARST_RC_ACK && type == KARST_AETH_NAK &&
+		karst_aeth_syndrome(p->aeth) == (KARST_AETH_NAK | KARST_NAK_PSN_SEQ)) {
+		s->stats.naks++;
+		/* Asks for what comes next: nothing of it needs to have come. */
+		if (at > req->delivered_hi)
+			BAD(s, ep, p, "asks for a PSN far from what it got");
+		return;
+	}
+	if (p->opcode == KARST_RC_ACK && type == KARST_AETH_RNR)
+		s->stats.rnrs++;
+	/* Nothing was executed yet: the PSN before the first one. */
+	if (ack && p->opcode == KARST_RC_ACK && at == KARST_PSN_MASK && karst_aeth_msn(p->aeth) == 0)
+		return;
+	if (at >= req->delivered_hi)
+		BAD(s, ep, p, "answers a request that was not delivered");
+	op = op_of(req, at);
+	if (fl & KARST_OPF_READ)
+		check_read_response(s, ep, p, op, at - op->lpsn);
+	if (p->opcode == KARST_RC_ATOMIC_ACK && op->opcode != KARST_WR_ATOMIC_CAS &&
+		op->opcode != KARST_WR_ATOMIC_FAA)
+		BAD(s, ep, p, "that PSN is %s", sim_op_name(op->opcode));
+	if (p->opcode == KARST_RC_ACK && ack)
+		check_msn(s, ep, p, at + 1);
+	else if ((fl & KARST_OPF_AETH) != 0)
+		check_msn(s, ep, p, at);
+}
+
+/* --- datagrams --- */
+
+static void
+datagram_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
+{
+	uint32_t at = karst_psn_add(p->psn, (uint32_t)-ep->sq_psn);
+	struct sim_op *op = op_of(ep, at);
+
+	if (op == NULL || at != ep->tx_hi)
+		BAD(s, ep, p, "PSN out of order");
+	ep->tx_hi++;
+	if (p->src_qpn != ep->qpn || p->qkey != ep->qkey)
+		BAD(s, ep, p, "source QP %#x, Q_Key %#x", p->src_qpn, p->qkey);
+	if (p->opcode !=
+		(op->opcode == KARST_WR_SEND ? KARST_UD_SEND_ONLY : KARST_UD_SEND_ONLY_IMM))
+		BAD(s, ep, p, "number %u is %s", (uint32_t)(op - ep->ops), sim_op_name(op->opcode));
+	if (p->pay_len != op->len || memcmp(p->data + p->pay_off, op->data, op->len) != 0)
+		BAD(s, ep, p, "the payload is not what was posted");
+}
+
+/* --- headers --- */
+
+static void
+check_headers(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
+{
+	const struct karst_path *path = &ep->path;
+	const uint8_t *l3 = p->data + karst_pkt_l3_off(p), *udp = p->data + p->bth_off - 8;
+	uint32_t sport = karst_get_be16(udp);
+	bool first = ep == &ep->pair->ep[0];
+	uint32_t i;
+
+	if (p->dqpn != ep->peer->qpn)
+		BAD(s, ep, p, "destination QP %#x", p->dqpn);
+	if (((p->flags & KARST_PKT_IP6) != 0) != path->ip6 ||
+		((p->flags & KARST_PKT_VLAN) != 0) != path->has_vlan)
+		BAD(s, ep, p, "IP version or VLAN tag");
+	if (path->has_vlan && karst_get_be16(p->data + 14) != path->vlan_tci)
+		BAD(s, ep, p, "VLAN %#x instead of %#x", karst_get_be16(p->data + 14), path->vlan_tci);
+	if (memcmp(p->data, path->dst_mac, 6) != 0 || memcmp(p->data + 6, path->src_mac, 6) != 0)
+		BAD(s, ep, p, "MAC addresses");
+	if (path->ip6 ? memcmp(l3 + 8, path->src_ip, 16) || memcmp(l3 + 24, path->dst_ip, 16)
+		      : memcmp(l3 + 12, path->src_ip + 12, 4) || memcmp(l3 + 16, path->dst_ip + 12, 4))
+		BAD(s, ep, p, "IP addresses");
+	if (!path->ip6 && (l3[6] & 0x40) == 0)
+		BAD(s, ep, p, "DF is not set (W1)");
+	if (sport < 0xc000 || (path->udp_sport != 0 && sport != path->udp_sport))
+		BAD(s, ep, p, "UDP source port %#x (W1)", sport);
+	if (ep->pair->udp_sport[!first] == 0)
+		ep->pair->udp_sport[!first] = (uint16_t)sport;
+	if (ep->pair->type != KARST_QPT_UD && ep->pair->udp_sport[!first] != sport)
+		BAD(s, ep, p, "UDP source port changed to %#x (W1)", sport);
+	for (i = 0; i < karst_pkt_pad(p); i++) {
+		if (p->data[p->pay_off + p->pay_len + i] != 0)
+			BAD(s, ep, p, "pad is not zero (W6)");
+	}
+	if (p->pkey != 0xffff)
+		BAD(s, ep, p, "P_Key %#x", p->pkey);
+}
+
+void
+sim_wire_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p)
+{
+	check_headers(s, ep, p);
+	if (ep->asked != KARST_QPS_RTS && ep->asked != KARST_QPS_SQD && ep->asked != KARST_QPS_ERR)
+		BAD(s, ep, p, "in state %d", ep->asked);
+	if (ep->pair->type == KARST_QPT_UD)
+		datagram_sent(s, ep, p);
+	else if (karst_opcode_flags(p->opcode) & KARST_OPF_REQUEST)
+		request_sent(s, c, ep, p);
+	else
+		response_sent(s, ep, p);
+}
+
+/* --- what came through --- */
+
+static void
+request_delivered(struct sim_ep *req, const struct karst_pkt *p)
+{
+	uint32_t at = karst_psn_add(p->psn, (uint32_t)-req->sq_psn);
+	struct sim_op *op = op_of(req, at);
+
+	if (op == NULL)
+		return;
+	if (op->opcode == KARST_WR_RDMA_READ)
+		at = op->lpsn + op->npsn - 1;
+	if (at >= req->delivered_hi)
+		req->delivered_hi = at + 1;
+}
+
+static void
+response_delivered(struct sim_ep *req, const struct karst_pkt *p)
+{
+	uint32_t at = karst_psn_add(p->psn, (uint32_t)-req->sq_psn), fl = karst_opcode_flags(p->opcode);
+	unsigned int type = karst_aeth_syndrome(p->aeth) & KARST_AETH_TYPE_MASK;
+	struct sim_op *op = op_of(req, at);
+
+	if (op == NULL)
+		return;
+	/* A NAK acknowledges what stands before it. */
+	if (p->opcode == KARST_RC_ACK && type != KARST_AETH_ACK)
+		at--;
+	if (at + 1 > req->acked && at < req->next_lpsn)
+		req->acked = at + 1;
+	if (p->opcode == KARST_RC_ATOMIC_ACK || ((fl & KARST_OPF_READ) && (fl & KARST_OPF_END))) {
+		if (!op->answered && op->started) {
+			op->answered = true;
+			req->rd_out--;
+		}
+	}
+}
+
+void
+sim_wire_delivered(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
+{
+	if (ep->pair->type == KARST_QPT_UD || p->dqpn != ep->qpn)
+		return;
+	if (karst_opcode_flags(p->opcode) & KARST_OPF_REQUEST)
+		request_delivered(ep->peer, p);
+	else if (ep->pair->type == KARST_QPT_RC)
+		response_delivered(ep, p);
+}

@@ -13,6 +13,11 @@
  * each counts: what disturbs the machine meets all of them, and only has to pause once for
  * each.
  */
+/* rte_vect_set_max_simd_bitwidth() */
+#ifndef ALLOW_EXPERIMENTAL_API
+#define ALLOW_EXPERIMENTAL_API
+#endif
+
 #include "crc_bench.h"
 
 #include "karst_crc.h"

@@ -43,7 +43,8 @@ def check_rst(root):
         try:
             docutils.core.publish_string(
                 text, source_path=path, writer_name='html',
-                settings_overrides={'halt_level': 2, 'report_level': 5, 'raw_enabled': False,
+                settings_overrides={'halt_level': 2, 'report_level': 5, 'warning_stream': False,
+                                    'raw_enabled': False,
                                     'file_insertion_enabled': False})
         except docutils.utils.SystemMessage as e:
             found.append(str(e))

@@ -10,7 +10,8 @@
  * shared part.  Indices run freely modulo 2^32 and are masked at use; each index has one
  * writer.  Who writes what:
  *
- *   work queue        slots, tail: program        head, idle: engine
+ *   work queue        slots, tail: program        head: engine
+ *                     idle: engine sets, whoever rings clears
  *   completion lane   entries, tail: engine       head: program
  *   doorbell ring     cells: programs             (the engine reads and frees cells)
  *
@@ -123,7 +124,7 @@ struct karst_wq_shared {
 	_Atomic uint32_t tail; /* program: slots ever filled */
 	uint8_t pad0[KARST_CACHE_LINE - 4];
 	_Atomic uint32_t head; /* engine: slots that may be filled again, ever */
-	_Atomic uint32_t idle; /* engine: 1 = ring the doorbell after posting */
+	_Atomic uint32_t idle; /* engine sets: 1 = ring the doorbell after posting; taken by that */
 	uint8_t pad1[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
 static_assert(sizeof(struct karst_wq_shared) == 128, "one line per writer");
@@ -215,7 +216,11 @@ karst_wq_publish(struct karst_wq *wq, uint32_t n)
 	atomic_store_explicit(&wq->sh->tail, wq->tail, memory_order_release);
 	/* Dekker with karst_wqe_idle(): tail before idle flag */
 	atomic_thread_fence(memory_order_seq_cst);
-	return atomic_load_explicit(&wq->sh->idle, memory_order_relaxed) != 0;
+	if (karst_likely(atomic_load_explicit(&wq->sh->idle, memory_order_relaxed) == 0))
+		return false;
+	/* taking the flag is the right to ring: once, however much is posted before the engine
+	 * has seen the bell.  relaxed: the bell orders, not the flag */
+	return atomic_exchange_explicit(&wq->sh->idle, 0, memory_order_relaxed) != 0;
 }
 
 /* --- completion queue --- */

@@ -1,0 +1,384 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "bed.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define HUGE_ALIGN  (UINT64_C(2) << 20)
+#define LAT_WRS     128u
+#define RETRIES     7
+#define RNR_FOREVER 7
+#define RNR_CODE    1 /* 0.01 ms (Q7) */
+#define ACCESS      (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE)
+
+/* --- memory --- */
+
+static uint8_t *
+map(uint64_t bytes)
+{
+	uint64_t slack = bytes + HUGE_ALIGN;
+	uint8_t *raw, *p;
+
+	raw = mmap(NULL, slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (raw == MAP_FAILED)
+		return NULL;
+	/* whole huge pages; what is left over stays untouched until the program ends */
+	p = (uint8_t *)(((uintptr_t)raw + HUGE_ALIGN - 1) & ~(uintptr_t)(HUGE_ALIGN - 1));
+	(void)madvise(p, bytes, MADV_HUGEPAGE);
+	memset(p, 0, bytes);
+	return p;
+}
+
+int
+perf_memory_create(uint64_t bytes, uint64_t lat_bytes, struct perf_memory *m)
+{
+	int i;
+
+	memset(m, 0, sizeof(*m));
+	m->bytes = bytes;
+	m->lat_bytes = lat_bytes;
+	for (i = 0; i < PERF_ENDS; i++) {
+		m->base[i] = map(bytes);
+		m->lat[i] = lat_bytes != 0 ? map(lat_bytes) : NULL;
+		if (m->base[i] == NULL || (lat_bytes != 0 && m->lat[i] == NULL)) {
+			fprintf(stderr, "karst-perf: no memory for %llu bytes of buffers\n",
+				(unsigned long long)(2 * (bytes + lat_bytes)));
+			perf_memory_destroy(m);
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+void
+perf_memory_destroy(struct perf_memory *m)
+{
+	int i;
+
+	for (i = 0; i < PERF_ENDS; i++) {
+		if (m->base[i] != NULL)
+			munmap(m->base[i], m->bytes);
+		if (m->lat[i] != NULL)
+			munmap(m->lat[i], m->lat_bytes);
+	}
+	memset(m, 0, sizeof(*m));
+}
+
+/* --- queue pairs --- */
+
+static int
+refused(const char *what, int rc)
+{
+	fprintf(stderr, "karst-perf: %s: %s\n", what, strerror(-rc));
+	return rc;
+}
+
+static enum karst_qp_type
+qp_type(enum perf_transport t)
+{
+	return t == PERF_RC ? KARST_QPT_RC : t == PERF_UC ? KARST_QPT_UC : KARST_QPT_UD;
+}
+
+static uint8_t
+mtu_code(uint32_t mtu)
+{
+	return (uint8_t)(karst_log2(mtu) - 7);
+}
+
+static int
+to_init(const struct perf_bed *b, int end, struct karst_engine_qp *qp)
+{
+	struct karst_qp_attr a = {
+		.qp_state = KARST_QPS_INIT,
+		.port_num = (uint8_t)(b->ports->port[end] + 1),
+		.access_flags = KARST_ACCESS_REMOTE,
+		.qkey = PERF_QKEY,
+	};
+	unsigned int mask = KARST_QP_STATE | KARST_QP_PKEY_INDEX | KARST_QP_PORT;
+
+	if (b->job->transport == PERF_UC)
+		a.access_flags = KARST_ACCESS_REMOTE_WRITE;
+	mask |= b->job->transport == PERF_UD ? KARST_QP_QKEY : KARST_QP_ACCESS_FLAGS;
+	return karst_engine_qp_modify(b->ports->engine, qp, &a, mask);
+}
+
+static int
+to_rtr(const struct perf_bed *b, int end, struct karst_engine_qp *qp,
+	const struct karst_engine_qp *peer)
+{
+	struct karst_qp_attr a = {
+		.qp_state = KARST_QPS_RTR,
+		.path = b->ports->path[end],
+		.path_mtu = mtu_code(b->job->mtu),
+		.dest_qpn = peer->num,
+		.rq_psn = peer->num & 0xffffff,
+		.max_dest_rd_atomic = (uint8_t)b->job->rd_atomic,
+		.min_rnr_timer = RNR_CODE,
+	};
+	unsigned int mask = KARST_QP_STATE;
+
+	if (b->job->transport != PERF_UD)
+		mask |= KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN;
+	if (b->job->transport == PERF_RC)
+		mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
+	return karst_engine_qp_modify(b->ports->engine, qp, &a, mask);
+}
+
+static int
+to_rts(const struct perf_bed *b, struct karst_engine_qp *qp)
+{
+	struct karst_qp_attr a = {
+		.qp_state = KARST_QPS_RTS,
+		.sq_psn = qp->num & 0xffffff,
+		.timeout = (uint8_t)b->job->timeout,
+		.retry_cnt = RETRIES,
+		.rnr_retry = RNR_FOREVER,
+		.max_rd_atomic = (uint8_t)b->job->rd_atomic,
+	};
+	unsigned int mask = KARST_QP_STATE | KARST_QP_SQ_PSN;
+
+	if (b->job->transport == PERF_RC)
+		mask |= KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
+			KARST_QP_MAX_QP_RD_ATOMIC;
+	return karst_engine_qp_modify(b->ports->engine, qp, &a, mask);
+}
+
+static int
+connect_pair(const struct perf_bed *b, struct karst_engine_qp *qp[PERF_ENDS])
+{
+	int end, rc = 0;
+
+	for (end = 0; rc == 0 && end < PERF_ENDS; end++)
+		rc = to_init(b, end, qp[end]);
+	for (end = 0; rc == 0 && end < PERF_ENDS; end++)
+		rc = to_rtr(b, end, qp[end], qp[1 - end]);
+	for (end = 0; rc == 0 && end < PERF_ENDS; end++)
+		rc = to_rts(b, qp[end]);
+	return rc == 0 ? 0 : refused("queue pair", rc);
+}
+
+/* The QP of one end of the traffic. */
+static void
+traffic_init(const struct perf_bed *b, int end, struct karst_engine_qp_init *init)
+{
+	const struct perf_job *j = b->job;
+
+	*init = (struct karst_engine_qp_init){
+		.type = qp_type(j->transport),
+		.lcore = b->ports->lcore[end],
+		.pd = b->pd,
+		.send_cq = end == PERF_CLIENT ? b->send_cq : b->idle_cq,
+		.recv_cq = end == PERF_SERVER ? b->recv_cq : b->idle_cq,
+		.max_send_wr = end == PERF_CLIENT ? karst_pow2_ceil(j->depth) : 1,
+		.max_recv_wr = end == PERF_SERVER && j->recv_depth != 0 ? j->recv_depth : 1,
+		.max_inline = end == PERF_CLIENT && j->inlined ? j->size : 0,
+		.max_dest_rd_atomic = j->transport == PERF_RC ? j->rd_atomic : 0,
+	};
+}
+
+static int
+create_qps(struct perf_bed *b)
+{
+	uint32_t i;
+	int end, rc;
+
+	for (end = 0; end < PERF_ENDS; end++) {
+		struct karst_engine_qp_init init;
+
+		traffic_init(b, end, &init);
+		b->qps[end] = calloc(b->job->qps, sizeof(*b->qps[end]));
+		if (b->qps[end] == NULL)
+			return refused("queue pairs", -ENOMEM);
+		for (i = 0; i < b->job->qps; i++) {
+			rc = karst_engine_qp_create(b->ports->engine, &init, &b->qps[end][i]);
+			if (rc != 0)
+				return refused("queue pair", rc);
+		}
+	}
+	for (i = 0; i < b->job->qps; i++) {
+		struct karst_engine_qp *pair[PERF_ENDS] = {b->qps[0][i], b->qps[1][i]};
+
+		rc = connect_pair(b, pair);
+		if (rc != 0)
+			return rc;
+	}
+	return 0;
+}
+
+static int
+create_lat_pair(struct perf_bed *b)
+{
+	const struct perf_job *j = b->job;
+	struct karst_engine *e = b->ports->engine;
+	int end, rc;
+
+	for (end = 0; end < PERF_ENDS; end++) {
+		struct karst_engine_qp_init init = {
+			.type = qp_type(j->transport),
+			.lcore = b->ports->lcore[end],
+			.pd = b->pd,
+			.max_send_wr = LAT_WRS,
+			.max_recv_wr = LAT_WRS,
+			.max_inline = j->inlined ? j->size : 0,
+			.max_dest_rd_atomic = j->transport == PERF_RC ? j->rd_atomic : 0,
+		};
+
+		rc = karst_engine_cq_create(e, 4 * LAT_WRS, NULL, &b->lat.cq[end]);
+		if (rc != 0)
+			return refused("completion queue", rc);
+		rc = karst_engine_mr_reg(e, b->pd, b->mem->lat[end], (uintptr_t)b->mem->lat[end],
+			b->mem->lat_bytes, ACCESS, &b->lat.key[end]);
+		if (rc != 0)
+			return refused("memory region", rc);
+		b->num_lat_keys++;
+		init.send_cq = init.recv_cq = b->lat.cq[end];
+		rc = karst_engine_qp_create(e, &init, &b->lat.qp[end]);
+		if (rc != 0)
+			return refused("queue pair", rc);
+	}
+	return connect_pair(b, b->lat.qp);
+}
+
+static int
+create_cqs(struct perf_bed *b)
+{
+	const struct perf_job *j = b->job;
+	struct karst_engine *e = b->ports->engine;
+	uint32_t sends = j->inflight + 64, receives = 64;
+	int rc;
+
+	/* an unreliable sender does not wait for the receiver, but it cannot get further ahead
+	 * than the receiver has work requests, and those are bounded by a turn's burst */
+	if (j->recv_depth != 0)
+		receives += (uint32_t)karst_min_u64(
+			(uint64_t)j->recv_depth * j->qps, j->inflight + 2 * j->recv_depth);
+	rc = karst_engine_cq_create(e, sends, NULL, &b->send_cq);
+	if (rc == 0)
+		rc = karst_engine_cq_create(e, receives, NULL, &b->recv_cq);
+	if (rc == 0)
+		rc = karst_engine_cq_create(e, 64, NULL, &b->idle_cq);
+	return rc == 0 ? 0 : refused("completion queue", rc);
+}
+
+static int
+create_memory(struct perf_bed *b)
+{
+	struct karst_engine *e = b->ports->engine;
+	int end, rc = karst_engine_pd_alloc(e, &b->pd);
+
+	if (rc != 0)
+		return refused("protection domain", rc);
+	for (end = 0; end < PERF_ENDS; end++) {
+		uint8_t *base = b->mem->base[end];
+
+		rc = karst_engine_mr_reg(
+			e, b->pd, base, (uintptr_t)base, b->job->working_set, ACCESS, &b->key[end]);
+		if (rc != 0)
+			return refused("memory region", rc);
+		b->num_keys++;
+		if (b->job->transport != PERF_UD)
+			continue;
+		rc = karst_engine_ah_create(e, b->pd, &b->ports->path[end], &b->ah[end]);
+		if (rc != 0)
+			return refused("address handle", rc);
+		b->num_ahs++;
+	}
+	return 0;
+}
+
+/* What a queue pair costs, for the report. */
+static void
+account(struct perf_bed *b)
+{
+	int end;
+
+	b->qp_bytes = sizeof(struct karst_engine_qp);
+	for (end = 0; end < PERF_ENDS; end++) {
+		struct karst_engine_qp_init i;
+		struct karst_qp_init core;
+
+		traffic_init(b, end, &i);
+		core = (struct karst_qp_init){
+			.type = i.type,
+			.max_send_wr = i.max_send_wr,
+			.max_recv_wr = i.max_recv_wr,
+			.max_send_sge = 1,
+			.max_recv_sge = 1,
+			.max_inline = i.max_inline,
+			.max_dest_rd_atomic = i.max_dest_rd_atomic,
+		};
+		b->qp_bytes += karst_qp_bytes(&core) / PERF_ENDS;
+		if (end == PERF_CLIENT)
+			b->ring_bytes = karst_wq_bytes(i.max_send_wr,
+						karst_wq_stride(true, 1, i.max_inline)) +
+				karst_wq_bytes(i.max_recv_wr, karst_wq_stride(false, 1, 0));
+	}
+}
+
+int
+perf_bed_create(const struct perf_job *job, const struct perf_ports *ports,
+	const struct perf_memory *mem, bool latency, struct perf_bed *b)
+{
+	int rc;
+
+	memset(b, 0, sizeof(*b));
+	b->job = job;
+	b->ports = ports;
+	b->mem = mem;
+	rc = create_memory(b);
+	if (rc == 0)
+		rc = create_cqs(b);
+	if (rc == 0)
+		rc = create_qps(b);
+	if (rc == 0 && latency)
+		rc = create_lat_pair(b);
+	if (rc != 0) {
+		perf_bed_destroy(b);
+		return 1;
+	}
+	account(b);
+	return 0;
+}
+
+static void
+destroy_qps(struct perf_bed *b)
+{
+	struct karst_engine *e = b->ports->engine;
+	uint32_t i;
+	int end;
+
+	for (end = 0; end < PERF_ENDS; end++) {
+		for (i = 0; b->qps[end] != NULL && i < b->job->qps; i++)
+			if (b->qps[end][i] != NULL)
+				karst_engine_qp_destroy(e, b->qps[end][i]);
+		free(b->qps[end]);
+		if (b->lat.qp[end] != NULL)
+			karst_engine_qp_destroy(e, b->lat.qp[end]);
+	}
+}
+
+void
+perf_bed_destroy(struct perf_bed *b)
+{
+	struct karst_engine *e = b->ports->engine;
+	struct karst_engine_cq *cqs[] = {
+		b->send_cq, b->recv_cq, b->idle_cq, b->lat.cq[0], b->lat.cq[1]};
+	uint32_t i;
+
+	destroy_qps(b);
+	for (i = 0; i < KARST_DIM(cqs); i++)
+		if (cqs[i] != NULL)
+			karst_engine_cq_destroy(e, cqs[i]);
+	while (b->num_ahs > 0)
+		karst_engine_ah_destroy(e, b->ah[--b->num_ahs]);
+	while (b->num_keys > 0)
+		karst_engine_mr_dereg(e, b->key[--b->num_keys]);
+	while (b->num_lat_keys > 0)
+		karst_engine_mr_dereg(e, b->lat.key[--b->num_lat_keys]);
+	if (b->pd != 0)
+		karst_engine_pd_free(e, b->pd);
+	memset(b, 0, sizeof(*b));
+}

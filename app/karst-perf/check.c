@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "check.h"
+#include "pattern.h"
+
+static uint8_t *
+at(uint64_t base, uint64_t off)
+{
+	return (uint8_t *)(uintptr_t)(base + off);
+}
+
+/* All of the place behind the headroom: the message, and nothing written behind it. */
+static bool
+holds(const struct perf_job *j, const uint8_t *p, uint64_t seed, uint32_t flow, uint64_t seq)
+{
+	uint32_t room = j->stride - j->headroom;
+
+	return perf_pattern_check(p, j->size, seed, flow, (uint32_t)seq) &&
+		perf_pattern_zero(p + j->size, room - j->size);
+}
+
+void
+perf_check_begin(struct perf_client *c)
+{
+	if (!c->verify)
+		return;
+	memset(at(c->local, 0), 0, c->job.working_set);
+	memset(at(c->remote, 0), 0, c->job.working_set);
+}
+
+/* --- atomics --- */
+
+static uint64_t
+operand(const struct perf_client *c, uint32_t flow, uint64_t seq)
+{
+	return perf_mix64(perf_pattern_first(c->seed, flow, (uint32_t)seq));
+}
+
+static uint64_t *
+shadow_of(const struct perf_client *c, uint64_t off)
+{
+	return &c->shadow[off / c->job.stride];
+}
+
+static uint64_t
+cas_compare(uint64_t now, uint64_t seq)
+{
+	return seq % 4 == 3 ? ~now : now;
+}
+
+static void
+post_atomic(
+	struct perf_client *c, struct karst_send_wqe *w, uint32_t flow, uint64_t seq, uint64_t off)
+{
+	uint64_t result = ~UINT64_C(0);
+
+	/* what is there before is not what should come */
+	memcpy(at(c->local, off), &result, sizeof(result));
+	if (c->job.op == PERF_OP_FAA) {
+		w->atomic.compare_add = operand(c, flow, seq);
+		return;
+	}
+	w->atomic.compare_add = cas_compare(*shadow_of(c, off), seq);
+	w->atomic.swap = operand(c, flow, seq);
+}
+
+static bool
+complete_atomic(struct perf_client *c, uint32_t flow, uint64_t seq, uint64_t off)
+{
+	uint64_t *shadow = shadow_of(c, off), before = *shadow, old;
+
+	memcpy(&old, at(c->local, off), sizeof(old));
+	if (c->job.op == PERF_OP_FAA)
+		*shadow += operand(c, flow, seq);
+	else if (cas_compare(before, seq) == before)
+		*shadow = operand(c, flow, seq);
+	return old == before;
+}
+
+/* --- messages --- */
+
+void
+perf_check_posted(
+	struct perf_client *c, struct karst_send_wqe *w, uint32_t flow, uint64_t seq, uint64_t off)
+{
+	uint64_t base = perf_op_fetches(c->job.op) ? c->remote : c->local;
+
+	if (c->shadow != NULL)
+		post_atomic(c, w, flow, seq, off);
+	else
+		perf_pattern_fill(at(base, off), c->job.size, c->seed, flow, (uint32_t)seq);
+}
+
+void
+perf_check_completed(struct perf_client *c, uint32_t flow, uint32_t n)
+{
+	const struct perf_job *j = &c->job;
+	uint64_t seq = c->flows[flow].completed, end = seq + n, wrong = 0;
+	uint64_t base = perf_op_fetches(j->op) ? c->local : c->remote;
+
+	if (perf_op_receives(j->op) || c->late_check)
+		return;
+	for (; seq < end; seq++) {
+		uint64_t off = perf_bed_offset(j, flow, seq);
+
+		if (c->shadow != NULL)
+			wrong += !complete_atomic(c, flow, seq, off);
+		else
+			wrong += !holds(j, at(base, off), c->seed, flow, seq);
+	}
+	if (wrong != 0)
+		perf_tally_add(&c->tally.wrong, wrong);
+}
+
+void
+perf_client_settle(struct perf_client *c)
+{
+	const struct perf_job *j = &c->job;
+	uint32_t i;
+
+	if (!c->late_check)
+		return;
+	for (i = 0; i < j->qps; i++) {
+		struct perf_flow *f = &c->flows[i];
+
+		for (; f->checked < f->posted; f->checked++) {
+			const uint8_t *p = at(c->remote, perf_bed_offset(j, i, f->checked));
+
+			if (holds(j, p, c->seed, i, f->checked))
+				continue;
+			/* the last packet comes only if all others came (U1) */
+			if (perf_pattern_check_end(p, j->size, c->seed, i, (uint32_t)f->checked))
+				perf_tally_add(&c->tally.wrong, 1);
+			else
+				perf_tally_add(&c->tally.lost, 1);
+		}
+	}
+}
+
+void
+perf_client_finish(struct perf_client *c)
+{
+	uint64_t places = (uint64_t)c->job.qps * c->job.slots, i, target, wrong = 0;
+
+	if (c->shadow == NULL || c->failed)
+		return;
+	for (i = 0; i < places; i++) {
+		memcpy(&target, at(c->remote, i * c->job.stride), sizeof(target));
+		wrong += target != c->shadow[i];
+	}
+	if (wrong != 0)
+		perf_tally_add(&c->tally.wrong, wrong);
+}
+
+/* --- receives --- */
+
+void
+perf_check_received(struct perf_server *s, uint32_t flow, const struct karst_cqe *e)
+{
+	const struct perf_job *j = &s->job;
+	struct perf_sink *k = &s->sinks[flow];
+	const uint8_t *base = s->bed->mem->base[PERF_SERVER], *p;
+	uint32_t extra = j->transport == PERF_UD ? PERF_GRH_BYTES : 0;
+	uint64_t seq = k->expected, first;
+	bool right = e->byte_len == j->size + extra;
+
+	if (j->op == PERF_OP_WRITE_IMM) {
+		seq += (uint32_t)(e->imm - (uint32_t)seq);
+		p = base + perf_bed_offset(j, flow, seq);
+		right &= e->opcode == KARST_WC_RECV_RDMA_WITH_IMM &&
+			(e->flags & KARST_WC_WITH_IMM) != 0;
+	} else {
+		p = base + perf_bed_offset(j, flow, (uint32_t)e->wr_id);
+		if (j->transport != PERF_RC && j->size >= sizeof(first)) {
+			memcpy(&first, p, sizeof(first));
+			seq += (uint32_t)(perf_pattern_seq(s->seed, flow, first) - (uint32_t)seq);
+		}
+		right &= e->opcode == KARST_WC_RECV;
+	}
+	if (j->transport == PERF_UD)
+		right &= (e->flags & KARST_WC_GRH) != 0 && e->src_qpn == k->peer_qpn;
+	/* reliable messages come one after the other; unreliable ones never backwards */
+	right &= j->transport == PERF_RC ? seq == k->expected : seq - k->expected < 1u << 31;
+	if (!right || !holds(j, p, s->seed, flow, seq)) {
+		perf_tally_add(&s->tally.wrong, 1);
+		k->expected++;
+		return;
+	}
+	if (seq > k->expected)
+		perf_tally_add(&s->tally.lost, seq - k->expected);
+	k->expected = seq + 1;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Starts DPDK's environment for the benchmark.
+ *
+ * The first lcore of EAL is the main thread: it only watches, and may run on any processor.  The
+ * workers are pinned, one a processor, beginning with the last one, because the first has more
+ * interrupts.  Huge pages are used when enough are free, otherwise ordinary memory; other DPDK
+ * programs do not see ours.  What the user gives after "--" comes last, and
+ * a list of lcores there replaces ours.
+ */
+#ifndef PERF_EAL_H
+#define PERF_EAL_H
+
+#include "opts.h"
+
+struct perf_eal {
+	bool huge;              /* memory is huge pages */
+	uint32_t num_cpus;      /* that this process may use */
+	unsigned int lcores[2]; /* EAL's numbers of the workers */
+	int cpus[2];            /* where they are pinned */
+};
+
+/** Bytes that are free in this machine. */
+uint64_t perf_eal_free_memory(void);
+
+/**
+ * @bytes: most that EAL will have to allocate.
+ * @return 0; 2: wrong EAL options; 1: EAL does not start.  Said on stderr.
+ */
+int perf_eal_start(const struct perf_opts *opts, uint64_t bytes, struct perf_eal *eal);
+
+#endif /* PERF_EAL_H */

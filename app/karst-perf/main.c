@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * karst-perf: two endpoints in one process over a pair of DPDK ports, at full speed.
+ *
+ * Order of things: the command line (opts.c) becomes a list of measurements (plan.c); DPDK
+ * starts (eal.c); ports, engine (ports.c) and buffers (bed.c) are made once; then for each
+ * measurement queue pairs are made and connected (bed.c), worker threads run it (run.c, which
+ * calls client.c, server.c, pingpong.c and baseline.c) while the main thread shows progress,
+ * and the figures are printed (report.c).
+ */
+#include "crc_bench.h"
+#include "eal.h"
+#include "report.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+#include <rte_launch.h>
+
+#define MIB            (UINT64_C(1) << 20)
+#define EAL_BASE_BYTES (256 * MIB)
+#define WATCH_NS       5000000 /* how often the main thread looks */
+
+struct perf_app {
+	struct perf_opts opts;
+	struct perf_plan plan;
+	struct perf_eal eal;
+	struct perf_ports ports;
+	struct perf_memory memory;
+	struct perf_baseline baseline;
+	FILE *progress;
+	bool tty; /* progress may overwrite its line */
+};
+
+/* --- progress --- */
+
+static double
+now_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
+}
+
+static void
+clear_progress(const struct perf_app *app)
+{
+	if (app->tty)
+		fputs("\r\033[K", app->progress);
+	fflush(app->progress);
+}
+
+static void
+show_progress(const struct perf_app *app, const struct perf_run *r, uint32_t nr, double seconds,
+	uint64_t messages)
+{
+	double done = (double)__atomic_load_n(&r->elapsed_ns, __ATOMIC_RELAXED) / 1e9;
+	char size[24];
+
+	perf_report_size(size, sizeof(size), r->job->size);
+	fprintf(app->progress, "%s[%u/%u] %s %s %s: %.1f s measured", app->tty ? "\r\033[K" : "",
+		nr + 1, app->plan.num_jobs, perf_op_name(r->job->op),
+		perf_transport_name(r->job->transport), size, done);
+	if (app->opts.iters == 0)
+		fprintf(app->progress, " of %g", app->opts.duration_s);
+	fprintf(app->progress, ", %.2f Gb/s, %.3f Mmsg/s (pauses included)%s",
+		(double)messages * r->job->size * 8 / seconds / 1e9,
+		(double)messages / seconds / 1e6, app->tty ? "" : "\n");
+	fflush(app->progress);
+}
+
+/* Until both workers are through. */
+static void
+watch(const struct perf_app *app, const struct perf_run *r, uint32_t nr)
+{
+	const struct timespec nap = {.tv_nsec = WATCH_NS};
+	uint64_t before = 0;
+	double shown = now_s();
+	uint32_t i;
+
+	for (i = 0; i < app->opts.lcores; i++) {
+		while (rte_eal_get_lcore_state(app->eal.lcores[i]) == RUNNING) {
+			double now = now_s();
+
+			if (now - shown >= 1) {
+				uint64_t all = perf_tally_read(&r->client.tally.completed);
+
+				show_progress(app, r, nr, now - shown, all - before);
+				before = all;
+				shown = now;
+			}
+			nanosleep(&nap, NULL);
+		}
+		rte_eal_wait_lcore(app->eal.lcores[i]);
+	}
+	clear_progress(app);
+}
+
+/* --- one measurement --- */
+
+static int
+launch(const struct perf_app *app, struct perf_run *r, uint32_t nr)
+{
+	int rc = 0;
+
+	if (app->opts.lcores > 1)
+		rc = rte_eal_remote_launch(perf_run_follow, r, app->eal.lcores[1]);
+	if (rc == 0)
+		rc = rte_eal_remote_launch(perf_run_lead, r, app->eal.lcores[0]);
+	if (rc != 0) {
+		fputs("karst-perf: a worker is busy\n", stderr);
+		return 1;
+	}
+	watch(app, r, nr);
+	return 0;
+}
+
+static int
+print(const struct perf_app *app, const struct perf_run *r)
+{
+	struct perf_result x;
+
+	perf_result_make(r, &x);
+	if (!app->opts.json)
+		perf_report_table_row(stdout, r, &x);
+	else if (perf_report_json(stdout, r, &x) != 0)
+		return 1;
+	perf_report_trouble(r, &x);
+	return perf_result_bad(&x);
+}
+
+static int
+measure(struct perf_app *app, uint32_t nr)
+{
+	const struct perf_job *j = &app->plan.jobs[nr];
+	struct perf_run *r;
+	struct perf_bed bed;
+	int rc;
+
+	if (posix_memalign((void **)&r, KARST_CACHE_LINE, sizeof(*r)) != 0)
+		return 1;
+	rc = perf_bed_create(j, &app->ports, &app->memory, app->opts.latency, &bed);
+	if (rc == 0) {
+		memset(r, 0, sizeof(*r));
+		r->opts = &app->opts;
+		r->job = j;
+		r->ports = &app->ports;
+		r->bed = &bed;
+		r->baseline = &app->baseline;
+		r->pingpong = app->opts.latency;
+		r->yield = app->opts.yield >= 0 ? app->opts.yield != 0
+						: app->eal.num_cpus < app->opts.lcores;
+		rc = perf_run_begin(r);
+		if (rc == 0) {
+			rc = launch(app, r, nr);
+			if (rc == 0)
+				rc = print(app, r);
+			perf_run_end(r);
+		} else {
+			fputs("karst-perf: no memory for a measurement\n", stderr);
+			rc = 1;
+		}
+		perf_bed_destroy(&bed);
+	}
+	free(r);
+	return rc;
+}
+
+/* --- all of them --- */
+
+/* What the engine needs of EAL, generously: buffers, rings and queue pairs of both ends. */
+static uint64_t
+eal_bytes(const struct perf_app *app)
+{
+	uint64_t most = 0;
+	uint32_t i;
+
+	for (i = 0; i < app->plan.num_jobs; i++) {
+		const struct perf_job *j = &app->plan.jobs[i];
+		uint64_t qp = 8192 + 64 * (uint64_t)karst_pow2_ceil(j->depth) + 64 * j->recv_depth;
+
+		most = karst_max_u64(most, qp * 2 * j->qps);
+	}
+	return EAL_BASE_BYTES + most + (uint64_t)app->opts.ring_size * 4 * 8192;
+}
+
+static uint64_t
+lat_bytes(const struct perf_app *app)
+{
+	uint64_t most = 0;
+	uint32_t i;
+
+	if (!app->opts.latency)
+		return 0;
+	for (i = 0; i < app->plan.num_jobs; i++)
+		most = karst_max_u64(most, perf_pinger_bytes(app->plan.jobs[i].size));
+	return most;
+}
+
+static void
+say_setup(const struct perf_app *app)
+{
+	const struct perf_opts *o = &app->opts;
+	FILE *to = o->json ? stderr : stdout;
+
+	fprintf(to, "karst-perf: %s ports", app->ports.driver);
+	if (o->num_vdevs == 0)
+		fprintf(to, " of %u slots", o->ring_size);
+	fprintf(to, ", %s memory, ", app->eal.huge ? "huge page" : "ordinary (no huge pages)");
+	if (o->lcores == 1)
+		fprintf(to, "both ends on CPU %d", app->eal.cpus[0]);
+	else
+		fprintf(to, "client on CPU %d, server on CPU %d", app->eal.cpus[0],
+			app->eal.cpus[1]);
+	fprintf(to, "; MTU %u, %u QP%s, depth %u", o->mtu, o->qps, o->qps == 1 ? "" : "s",
+		o->depth);
+	if (o->loss > 0)
+		fprintf(to, ", loss %g", o->loss);
+	if (o->verify)
+		fputs(", every byte verified", to);
+	fprintf(to, ", latency %s\n", o->latency ? "of ping-pong" : "under load");
+	if (app->eal.num_cpus < o->lcores)
+		fprintf(to, "karst-perf: %u CPUs for %u lcores: idle lcores yield\n",
+			app->eal.num_cpus, o->lcores);
+	fflush(to);
+}
+
+static int
+run_all(struct perf_app *app)
+{
+	uint32_t i;
+	int worst = 0;
+
+	say_setup(app);
+	if (!app->opts.json)
+		perf_report_table_head(stdout);
+	for (i = 0; i < app->plan.num_jobs; i++) {
+		int rc = measure(app, i);
+
+		worst = rc > worst ? rc : worst;
+	}
+	return worst;
+}
+
+static int
+prepare_and_run(struct perf_app *app)
+{
+	uint64_t bytes = app->plan.max_working_set;
+	int rc = perf_eal_start(&app->opts, eal_bytes(app), &app->eal);
+
+	if (rc != 0)
+		return rc;
+	rc = perf_ports_open(&app->opts, app->opts.qps + 1, &app->ports);
+	if (rc == 0) {
+		rc = perf_memory_create(bytes, lat_bytes(app), &app->memory) == 0 ? 0 : 1;
+		if (rc == 0 && perf_baseline_create(app->opts.ring_size, &app->baseline) != 0) {
+			fputs("karst-perf: no memory for the baselines\n", stderr);
+			rc = 1;
+		}
+		if (rc == 0) {
+			rc = run_all(app);
+			perf_baseline_destroy(&app->baseline);
+		}
+		perf_memory_destroy(&app->memory);
+		perf_ports_close(&app->ports);
+	}
+	rte_eal_cleanup();
+	return rc;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct perf_app *app;
+	int rc;
+
+	if (argc > 1 && strcmp(argv[1], "crc") == 0)
+		return karst_perf_crc_main(argc - 1, argv + 1);
+	if (posix_memalign((void **)&app, KARST_CACHE_LINE, sizeof(*app)) != 0)
+		return 1;
+	memset(app, 0, sizeof(*app));
+	rc = perf_opts_parse(argc, argv, &app->opts);
+	if (rc < 0)
+		rc = perf_plan_make(&app->opts, perf_eal_free_memory() / 10 * 8, &app->plan);
+	else
+		goto out;
+	if (rc == 0) {
+		app->progress = app->opts.json || !isatty(STDOUT_FILENO) ? stderr : stdout;
+		app->tty = isatty(fileno(app->progress)) != 0;
+		rc = prepare_and_run(app);
+		perf_plan_free(&app->plan);
+	}
+out:
+	free(app);
+	return rc;
+}

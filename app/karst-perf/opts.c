@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "opts.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const char *const op_names[PERF_OP_MAX] = {
+	"write", "write-imm", "read", "send", "cas", "faa", "atomic-write"};
+static const char *const transport_names[PERF_TRANSPORT_MAX] = {"rc", "uc", "ud"};
+
+static const uint32_t all_sizes[] = {64, 256, 1024, 4096, 16384, 65536, 1048576};
+
+const char *
+perf_op_name(enum perf_op op)
+{
+	return op_names[op];
+}
+
+const char *
+perf_transport_name(enum perf_transport transport)
+{
+	return transport_names[transport];
+}
+
+static void
+usage(FILE *to)
+{
+	fputs("usage: karst-perf [OPTION...] [-- EAL-OPTION...]\n"
+	      "       karst-perf crc [OPTION...]      CRC kernels; see karst-perf crc --help\n"
+	      "\n"
+	      "Two endpoints in one process exchange RoCEv2 frames over a pair of DPDK ports.\n"
+	      "\n"
+	      "  what\n"
+	      "  --op OP[,OP...]      write, write-imm, read, send, cas, faa, atomic-write, all [write]\n"
+	      "  --transport T        rc, uc, ud [rc]\n"
+	      "  --size N[K|M][,...]  bytes of a message, 1..1G, or all [64K; cas, faa, atomic-write: 8]\n"
+	      "  --mtu N              256, 512, 1024, 2048, 4096: path MTU [4096]\n"
+	      "  --qps N              queue pairs, used in turn, 1..500000 [1]\n"
+	      "  --depth N            messages outstanding of each, 1..16384 [64]\n"
+	      "  --inflight N         messages outstanding of all [1024, or the depth if more]\n"
+	      "  --batch N            messages posted at once [64 KiB worth, at most 16]\n"
+	      "  --inline N           messages up to N bytes are posted inline, 0..1024 [0]\n"
+	      "  --rd-atomic N        READs and atomics outstanding of a queue pair, 1..128 [16]\n"
+	      "  --working-set N[K|M|G]  bytes that messages walk through, each end [64M, or more]\n"
+	      "\n"
+	      "  how\n"
+	      "  --lcores 1|2         one polls both ends, or one each [1]\n"
+	      "  --duration S         seconds of traffic for each measurement, 0.01..86400 [1]\n"
+	      "  --iters N            messages for each measurement, instead\n"
+	      "  --lat                also measure ping-pong latency\n"
+	      "  --verify             check every byte\n"
+	      "  --loss P             drop received packets with probability 0..0.5 [0]\n"
+	      "  --window N           unacknowledged packets of a queue pair [the engine's]\n"
+	      "  --timeout N          RC timeout 4.096 us * 2^N, 1..31 [14; with --loss 10]\n"
+	      "  --idle poll|yield    what an idle lcore does [poll; yield if CPUs are too few]\n"
+	      "  --seed N             of loss, patterns and queue pair numbers [1]\n"
+	      "\n"
+	      "  ports\n"
+	      "  --ring-size N        slots of the net_ring ports, a power of two, 32..32768 [256]\n"
+	      "  --vdev SPEC          twice: a pair of other DPDK devices that are linked\n"
+	      "\n"
+	      "  output\n"
+	      "  --json               an object a line for each measurement, instead of a table\n"
+	      "  -h, --help           this\n"
+	      "  --version\n"
+	      "\n"
+	      "EAL options after -- go to DPDK.  Exit status: 0; 1 errors or wrong data; 2 usage.\n"
+	      "karst-perf(1) defines every figure.\n",
+		to);
+}
+
+static int
+wrong(const char *option, const char *value, const char *allowed)
+{
+	fprintf(stderr, "karst-perf: %s: '%s' is not allowed; allowed: %s\n", option, value,
+		allowed);
+	return 2;
+}
+
+/* A number with an optional K, M or G; the whole of @text. */
+static int
+parse_scaled(const char *text, uint64_t *value)
+{
+	unsigned int shift = 0;
+	uint64_t v;
+	char *end;
+
+	if (!isdigit((unsigned char)*text))
+		return -EINVAL;
+	errno = 0;
+	v = strtoull(text, &end, 10);
+	if (errno != 0)
+		return -EINVAL;
+	switch (*end) {
+	case 'k':
+	case 'K':
+		shift = 10;
+		break;
+	case 'm':
+	case 'M':
+		shift = 20;
+		break;
+	case 'g':
+	case 'G':
+		shift = 30;
+		break;
+	default:
+		break;
+	}
+	if (shift != 0)
+		end++;
+	if (*end != '\0' || v > (UINT64_MAX >> shift))
+		return -EINVAL;
+	*value = v << shift;
+	return 0;
+}
+
+/* A plain number within limits. */
+static int
+parse_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *value)
+{
+	char allowed[64];
+	uint64_t v;
+	char *end;
+
+	errno = 0;
+	v = strtoull(text, &end, 0);
+	if (!isdigit((unsigned char)*text) || errno != 0 || *end != '\0' || v < min || v > max) {
+		snprintf(allowed, sizeof(allowed), "a number from %" PRIu64 " to %" PRIu64, min,
+			max);
+		return wrong(option, text, allowed);
+	}
+	*value = v;
+	return 0;
+}
+
+static int
+parse_u32(const char *option, const char *text, uint32_t min, uint32_t max, uint32_t *value)
+{
+	uint64_t v;
+	int rc = parse_number(option, text, min, max, &v);
+
+	if (rc == 0)
+		*value = (uint32_t)v;
+	return rc;
+}
+
+static int
+parse_real(const char *option, const char *text, double min, double max, double *value)
+{
+	char allowed[64];
+	char *end;
+	double v;
+
+	errno = 0;
+	v = strtod(text, &end);
+	if (end == text || errno != 0 || *end != '\0' || !(v >= min && v <= max)) {
+		snprintf(allowed, sizeof(allowed), "a number from %g to %g", min, max);
+		return wrong(option, text, allowed);
+	}
+	*value = v;
+	return 0;
+}
+
+/* Index of @text in @names, or -1. */
+static int
+find(const char *text, const char *const *names, uint32_t num)
+{
+	uint32_t i;
+
+	for (i = 0; i < num; i++)
+		if (strcmp(text, names[i]) == 0)
+			return (int)i;
+	return -1;
+}
+
+static int
+add_op(const char *text, struct perf_opts *o)
+{
+	int op = find(text, op_names, PERF_OP_MAX);
+
+	if (strcmp(text, "all") == 0) {
+		o->ops = (1u << PERF_OP_MAX) - 1;
+		o->all_ops = true;
+		return 0;
+	}
+	if (op < 0)
+		return wrong(
+			"--op", text, "write, write-imm, read, send, cas, faa, atomic-write, all");
+	o->ops |= 1u << op;
+	return 0;
+}
+
+static int
+add_size(const char *text, struct perf_opts *o)
+{
+	uint64_t v;
+
+	if (strcmp(text, "all") == 0) {
+		memcpy(o->sizes, all_sizes, sizeof(all_sizes));
+		o->num_sizes = KARST_DIM(all_sizes);
+		o->all_sizes = true;
+		return 0;
+	}
+	if (parse_scaled(text, &v) != 0 || v < 1 || v > 1u << 30)
+		return wrong("--size", text, "bytes from 1 to 1G, with K, M or G, or all");
+	if (o->num_sizes == PERF_MAX_SIZES)
+		return wrong("--size", text, "at most 64 sizes");
+	o->sizes[o->num_sizes++] = (uint32_t)v;
+	return 0;
+}
+
+/* Calls @add for each of the words between commas. */
+static int
+parse_list(const char *text, struct perf_opts *o, int (*add)(const char *, struct perf_opts *))
+{
+	char *copy = strdup(text), *rest = copy, *word;
+	int rc = 0;
+
+	if (copy == NULL)
+		return 1;
+	while (rc == 0 && (word = strsep(&rest, ",")) != NULL)
+		rc = add(word, o);
+	free(copy);
+	return rc;
+}
+
+static int
+parse_mtu(const char *text, struct perf_opts *o)
+{
+	int rc = parse_u32("--mtu", text, 0, UINT32_MAX, &o->mtu);
+
+	if (rc == 0 && (!karst_is_pow2(o->mtu) || o->mtu < 256 || o->mtu > 4096))
+		rc = wrong("--mtu", text, "256, 512, 1024, 2048, 4096");
+	return rc;
+}
+
+static int
+parse_ring_size(const char *text, struct perf_opts *o)
+{
+	int rc = parse_u32("--ring-size", text, 0, UINT32_MAX, &o->ring_size);
+
+	if (rc == 0 && (!karst_is_pow2(o->ring_size) || o->ring_size < 32 || o->ring_size > 32768))
+		rc = wrong("--ring-size", text, "a power of two from 32 to 32768");
+	return rc;
+}
+
+static int
+parse_working_set(const char *text, struct perf_opts *o)
+{
+	if (parse_scaled(text, &o->working_set) != 0 || o->working_set < 4096 ||
+		o->working_set > UINT64_C(1) << 40)
+		return wrong("--working-set", text, "bytes from 4K to 1024G, with K, M or G");
+	return 0;
+}
+
+static int
+add_vdev(const char *text, struct perf_opts *o)
+{
+	if (o->num_vdevs == KARST_DIM(o->vdevs))
+		return wrong("--vdev", text, "two devices, no more");
+	if (strncmp(text, "net_", 4) != 0 && strncmp(text, "eth_", 4) != 0)
+		return wrong("--vdev", text,
+			"a DPDK network device with its arguments, as net_tap0,iface=x");
+	o->vdevs[o->num_vdevs++] = text;
+	return 0;
+}
+
+/* Words that are one of a few; long options return where they stand in this list. */
+enum {
+	OPT_OP = 256,
+	OPT_TRANSPORT,
+	OPT_SIZE,
+	OPT_MTU,
+	OPT_QPS,
+	OPT_DEPTH,
+	OPT_INFLIGHT,
+	OPT_BATCH,
+	OPT_INLINE,
+	OPT_RD_ATOMIC,
+	OPT_WORKING_SET,
+	OPT_LCORES,
+	OPT_DURATION,
+	OPT_ITERS,
+	OPT_LAT,
+	OPT_VERIFY,
+	OPT_LOSS,
+	OPT_WINDOW,
+	OPT_TIMEOUT,
+	OPT_IDLE,
+	OPT_SEED,
+	OPT_RING_SIZE,
+	OPT_VDEV,
+	OPT_JSON,
+	OPT_VERSION,
+};
+
+static const struct option long_options[] = {
+	{"op", required_argument, NULL, OPT_OP},
+	{"transport", required_argument, NULL, OPT_TRANSPORT},
+	{"size", required_argument, NULL, OPT_SIZE},
+	{"mtu", required_argument, NULL, OPT_MTU},
+	{"qps", required_argument, NULL, OPT_QPS},
+	{"depth", required_argument, NULL, OPT_DEPTH},
+	{"inflight", required_argument, NULL, OPT_INFLIGHT},
+	{"batch", required_argument, NULL, OPT_BATCH},
+	{"inline", required_argument, NULL, OPT_INLINE},
+	{"rd-atomic", required_argument, NULL, OPT_RD_ATOMIC},
+	{"working-set", required_argument, NULL, OPT_WORKING_SET},
+	{"lcores", required_argument, NULL, OPT_LCORES},
+	{"duration", required_argument, NULL, OPT_DURATION},
+	{"iters", required_argument, NULL, OPT_ITERS},
+	{"lat", no_argument, NULL, OPT_LAT},
+	{"verify", no_argument, NULL, OPT_VERIFY},
+	{"loss", required_argument, NULL, OPT_LOSS},
+	{"window", required_argument, NULL, OPT_WINDOW},
+	{"timeout", required_argument, NULL, OPT_TIMEOUT},
+	{"idle", required_argument, NULL, OPT_IDLE},
+	{"seed", required_argument, NULL, OPT_SEED},
+	{"ring-size", required_argument, NULL, OPT_RING_SIZE},
+	{"vdev", required_argument, NULL, OPT_VDEV},
+	{"json", no_argument, NULL, OPT_JSON},
+	{"help", no_argument, NULL, 'h'},
+	{"version", no_argument, NULL, OPT_VERSION},
+	{NULL, 0, NULL, 0},
+};
+
+/* Options that say what is measured.  -1: not one of them. */
+static int
+parse_what(int opt, const char *arg, struct perf_opts *o)
+{
+	int i;
+
+	switch (opt) {
+	case OPT_OP:
+		return parse_list(arg, o, add_op);
+	case OPT_TRANSPORT:
+		i = find(arg, transport_names, PERF_TRANSPORT_MAX);
+		if (i < 0)
+			return wrong("--transport", arg, "rc, uc, ud");
+		o->transport = (enum perf_transport)i;
+		return 0;
+	case OPT_SIZE:
+		return parse_list(arg, o, add_size);
+	case OPT_MTU:
+		return parse_mtu(arg, o);
+	case OPT_QPS:
+		return parse_u32("--qps", arg, 1, 500000, &o->qps);
+	case OPT_DEPTH:
+		return parse_u32("--depth", arg, 1, 16384, &o->depth);
+	case OPT_INFLIGHT:
+		return parse_u32("--inflight", arg, 1, 1u << 20, &o->inflight);
+	case OPT_BATCH:
+		return parse_u32("--batch", arg, 1, 1024, &o->batch);
+	case OPT_INLINE:
+		return parse_u32("--inline", arg, 0, 1024, &o->inline_bytes);
+	case OPT_RD_ATOMIC:
+		return parse_u32("--rd-atomic", arg, 1, 128, &o->rd_atomic);
+	case OPT_WORKING_SET:
+		return parse_working_set(arg, o);
+	default:
+		return -1;
+	}
+}
+
+/* All others. */
+static int
+parse_how(int opt, const char *arg, struct perf_opts *o)
+{
+	uint32_t v;
+	int rc;
+
+	switch (opt) {
+	case OPT_LCORES:
+		return parse_u32("--lcores", arg, 1, 2, &o->lcores);
+	case OPT_DURATION:
+		return parse_real("--duration", arg, 0.01, 86400, &o->duration_s);
+	case OPT_ITERS:
+		return parse_number("--iters", arg, 1, UINT64_C(1) << 48, &o->iters);
+	case OPT_LAT:
+		o->latency = true;
+		return 0;
+	case OPT_VERIFY:
+		o->verify = true;
+		return 0;
+	case OPT_LOSS:
+		return parse_real("--loss", arg, 0, 0.5, &o->loss);
+	case OPT_WINDOW:
+		return parse_u32("--window", arg, 1, 1u << 22, &o->window);
+	case OPT_TIMEOUT:
+		rc = parse_u32("--timeout", arg, 1, 31, &v);
+		if (rc == 0)
+			o->timeout = (int32_t)v;
+		return rc;
+	case OPT_IDLE:
+		if (strcmp(arg, "poll") != 0 && strcmp(arg, "yield") != 0)
+			return wrong("--idle", arg, "poll, yield");
+		o->yield = arg[0] == 'y';
+		return 0;
+	case OPT_SEED:
+		return parse_number("--seed", arg, 0, UINT64_MAX, &o->seed);
+	case OPT_RING_SIZE:
+		return parse_ring_size(arg, o);
+	case OPT_VDEV:
+		return add_vdev(arg, o);
+	default:
+		o->json = true; /* OPT_JSON, the last that is left */
+		return 0;
+	}
+}
+
+/* What getopt found wrong, in our words. */
+static int
+misused(int opt, const char *word)
+{
+	if (opt == ':')
+		fprintf(stderr, "karst-perf: %s: a value is missing\n", word);
+	else
+		fprintf(stderr,
+			"karst-perf: '%s': no such option; allowed: those of karst-perf --help\n",
+			word);
+	return 2;
+}
+
+/* Everything behind "--" is for EAL; nothing else may be left over. */
+static int
+take_rest(int argc, char **argv, struct perf_opts *o)
+{
+	bool dashes = optind > 0 && strcmp(argv[optind - 1], "--") == 0;
+	int i;
+
+	if (optind < argc && !dashes) {
+		fprintf(stderr,
+			"karst-perf: '%s': options begin with --; allowed: those of karst-perf --help, "
+			"or first of all the word crc\n",
+			argv[optind]);
+		return 2;
+	}
+	for (i = optind; i < argc; i++) {
+		if (o->num_eal_args == PERF_MAX_EAL_ARGS)
+			return wrong("--", argv[i], "at most 64 EAL options");
+		o->eal_args[o->num_eal_args++] = argv[i];
+	}
+	return 0;
+}
+
+static void
+set_defaults(struct perf_opts *o)
+{
+	memset(o, 0, sizeof(*o));
+	o->mtu = 4096;
+	o->qps = 1;
+	o->depth = 64;
+	o->rd_atomic = 16;
+	o->lcores = 1;
+	o->duration_s = 1;
+	o->timeout = -1;
+	o->yield = -1;
+	o->seed = 1;
+	o->ring_size = 256;
+}
+
+int
+perf_opts_parse(int argc, char **argv, struct perf_opts *o)
+{
+	bool timed = false;
+	int opt, rc;
+
+	set_defaults(o);
+	opterr = 0;
+	while ((opt = getopt_long(argc, argv, "+:h", long_options, NULL)) != -1) {
+		if (opt == 'h') {
+			usage(stdout);
+			return 0;
+		}
+		if (opt == OPT_VERSION) {
+			puts("karst-perf " KARST_VERSION);
+			return 0;
+		}
+		if (opt == ':' || opt == '?')
+			return misused(opt, argv[optind - 1]);
+		timed |= opt == OPT_DURATION;
+		rc = parse_what(opt, optarg, o);
+		if (rc < 0)
+			rc = parse_how(opt, optarg, o);
+		if (rc != 0)
+			return rc;
+	}
+	rc = take_rest(argc, argv, o);
+	if (rc != 0)
+		return rc;
+	if (timed && o->iters != 0)
+		return wrong("--iters", "with --duration", "one of the two");
+	if (o->num_vdevs == 1)
+		return wrong("--vdev", o->vdevs[0], "two devices, or none for a net_ring pair");
+	if (o->ops == 0)
+		o->ops = 1u << PERF_OP_WRITE;
+	return -1;
+}

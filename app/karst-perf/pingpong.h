@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * --lat: one message in flight, on a pair of queue pairs of its own.
+ *
+ *   SEND, WRITE with immediate   the server answers each receive with the same operation
+ *   WRITE                        the server looks at the last byte in its memory and writes
+ *                                back; the client looks at the last byte of the answer (R14)
+ *   READ and atomics             there is no answer but the completion
+ *
+ * What is measured is from before the client posts until it has seen the answer: the full round
+ * trip, of READ and atomics the time of one operation.
+ *
+ * The last byte of a message (or its immediate data) is its number, so an answer to an older
+ * message is not taken for the right one when an unreliable transport loses some.
+ */
+#ifndef PERF_PINGPONG_H
+#define PERF_PINGPONG_H
+
+#include "traffic.h"
+
+struct perf_pinger {
+	const struct perf_bed *bed;
+	struct karst_engine_qp *qp;
+	struct karst_cq_lane *lane;
+	struct karst_send_wqe template;
+	uint8_t *out; /* what is sent */
+	uint8_t *in;  /* payload of what is received */
+	struct karst_recv_wqe receive;
+	uint32_t posted;
+	uint32_t number;   /* client: of the message in flight; server: of the last answered */
+	uint32_t received; /* number of the last one that came in a receive */
+	bool fetches;      /* the completion is the answer */
+	bool polls;        /* the last byte is looked at */
+	bool done;         /* client: a completion came */
+	uint64_t errors;
+};
+
+/** Bytes of perf_memory.lat for messages of @size. */
+uint64_t perf_pinger_bytes(uint32_t size);
+
+void perf_pinger_init(const struct perf_bed *bed, enum perf_end end, struct perf_pinger *p);
+
+/** Client: sends the next message. */
+void perf_ping(struct perf_pinger *p);
+
+/** Client: has the answer come? */
+bool perf_ping_done(struct perf_pinger *p);
+
+/** Server: answers if something has come. */
+void perf_pong(struct perf_pinger *p);
+
+#endif /* PERF_PINGPONG_H */

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * One measurement, from connected queue pairs to figures.
+ *
+ * Time is cut into rounds.  In each, one after the other and never two at once:
+ *
+ *   traffic    warm-up, then the measured window (a slice), then no more is posted until all
+ *              that is outstanding has completed
+ *   ping-pong  with --lat
+ *   copy, ring copy, ring rtt (baseline.h)
+ *
+ * so that baselines see the same machine, the same memory and the same noise as the traffic.
+ *
+ * The thread of the first lcore leads: it polls the client's end (and the server's, if there is
+ * one lcore) and decides when a phase begins.  The thread of the second lcore follows: it does
+ * the server's part of whatever phase there is.  The main thread only watches.
+ */
+#ifndef PERF_RUN_H
+#define PERF_RUN_H
+
+#include "baseline.h"
+#include "pingpong.h"
+#include "traffic.h"
+
+/** Figures of one slice, a column each; Gb/s. */
+struct perf_slices {
+	double *traffic;
+	double *copy;
+	double *ring_copy;
+	uint32_t num, max;
+};
+
+/** Sums over the measured windows. */
+struct perf_window {
+	uint64_t messages;
+	uint64_t packets; /* frames that both ends sent */
+	uint64_t cycles;  /* TSC */
+};
+
+struct perf_run {
+	const struct perf_opts *opts;
+	const struct perf_job *job;
+	struct perf_ports *ports;
+	const struct perf_bed *bed;
+	struct perf_baseline *baseline;
+	struct perf_client client;
+	struct perf_server server;
+	struct perf_pinger ping, pong;
+	struct perf_hist *latency; /* of --lat, in TSC cycles */
+	struct perf_slices slices;
+	struct perf_window sum;
+	struct karst_counters before; /* of the engine, when the measurement began */
+	uint64_t posted_before;       /* when the slice began */
+	uint64_t arrived_before;      /* requests that responders had completed, then */
+	uint64_t lost_pings;
+	bool stuck; /* something outstanding never completed */
+	bool yield;
+	bool pingpong; /* --lat */
+	/* phases */
+	_Atomic uint32_t phase karst_cache_aligned; /* leader: number << 8 | enum phase */
+	_Atomic uint32_t at karst_cache_aligned;    /* follower: the last one it has entered */
+	uint64_t elapsed_ns karst_cache_aligned;    /* leader: measured so far, for progress */
+};
+
+/**
+ * Before the threads start: makes both ends.  @run is zeroed but for the pointers, @yield and
+ * @pingpong.  -ENOMEM.
+ */
+int perf_run_begin(struct perf_run *run);
+
+/** On the first worker and, if there are two lcores, on the second, at the same time.
+ *  @arg: the struct perf_run.  Both return when the measurement is over. */
+int perf_run_lead(void *arg);
+int perf_run_follow(void *arg);
+
+/** After both: what perf_run_begin() made is freed. */
+void perf_run_end(struct perf_run *run);
+
+#endif /* PERF_RUN_H */

@@ -11,7 +11,7 @@
 #include <rte_eth_ring.h>
 #include <rte_ethdev.h>
 
-#define PATIENCE 200000u
+#define PATIENCE_NS 20000000000ull
 
 static void
 eal_up(bool telemetry)
@@ -90,6 +90,7 @@ bed_up(struct bed *bed, const struct bed_config *cfg)
 
 		cr_assert_eq(karst_engine_port_add(bed->e, &port, &bed->port[side]), 0);
 	}
+	bed->mine = (1ull << karst_engine_config(bed->e)->lcores) - 1;
 	cr_assert_eq(karst_engine_pd_alloc(bed->e, &bed->pd), 0);
 	cr_assert_eq(karst_engine_cq_create(bed->e, 1024, NULL, &bed->cq), 0);
 }
@@ -195,28 +196,63 @@ bed_mr(struct bed *bed, void *mem, size_t len)
 }
 
 static unsigned int
-poll_all(struct bed *bed)
+poll_all(struct karst_engine *e, uint64_t lcores)
 {
-	uint32_t i, lcores = karst_engine_config(bed->e)->lcores;
 	unsigned int n = 0;
 
-	for (i = 0; i < lcores; i++)
-		n += karst_engine_poll(bed->e, i);
+	for (; lcores != 0; lcores &= lcores - 1)
+		n += karst_engine_poll(e, (uint32_t)__builtin_ctzll(lcores));
 	return n;
+}
+
+static void
+release_all(struct karst_engine *e, uint64_t lcores)
+{
+	for (; lcores != 0; lcores &= lcores - 1)
+		karst_engine_release(e, (uint32_t)__builtin_ctzll(lcores));
+}
+
+static void *
+poller(void *arg)
+{
+	struct bed_poller *p = arg;
+
+	while (!atomic_load(&p->stop))
+		if (poll_all(p->bed->e, p->lcores) == 0)
+			sched_yield();
+	release_all(p->bed->e, p->lcores);
+	return NULL;
+}
+
+void
+bed_poller_start(struct bed_poller *p, struct bed *bed, uint64_t lcores)
+{
+	release_all(bed->e, lcores);
+	bed->mine &= ~lcores;
+	p->bed = bed;
+	p->lcores = lcores;
+	atomic_init(&p->stop, false);
+	cr_assert_eq(pthread_create(&p->thread, NULL, poller, p), 0);
+}
+
+void
+bed_poller_stop(struct bed_poller *p)
+{
+	atomic_store(&p->stop, true);
+	pthread_join(p->thread, NULL);
+	p->bed->mine |= p->lcores;
 }
 
 bool
 bed_wait(struct bed *bed, struct karst_cqe *cqe)
 {
-	unsigned int idle = 0;
+	uint64_t until = karst_engine_now_ns(bed->e) + PATIENCE_NS;
 
-	while (idle < PATIENCE) {
+	while (karst_engine_now_ns(bed->e) < until) {
 		if (karst_engine_cq_poll(bed->cq, cqe, 1) == 1)
 			return true;
-		if (poll_all(bed) == 0) {
-			idle++;
+		if (poll_all(bed->e, bed->mine) == 0)
 			sched_yield();
-		}
 	}
 	return false;
 }
@@ -227,16 +263,13 @@ bed_settle(struct bed *bed)
 	unsigned int idle = 0;
 
 	while (idle < 100)
-		idle = poll_all(bed) == 0 ? idle + 1 : 0;
+		idle = poll_all(bed->e, bed->mine) == 0 ? idle + 1 : 0;
 }
 
 void
 bed_release(struct bed *bed)
 {
-	uint32_t i, lcores = karst_engine_config(bed->e)->lcores;
-
-	for (i = 0; i < lcores; i++)
-		karst_engine_release(bed->e, i);
+	release_all(bed->e, bed->mine);
 }
 
 void

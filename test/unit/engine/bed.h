@@ -8,6 +8,9 @@
 #ifndef BED_H
 #define BED_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include <rte_ring.h>
 
 #include "karst_engine.h"
@@ -26,6 +29,7 @@ struct bed {
 	uint16_t ethdev[2];
 	uint8_t port[2];
 	struct rte_ring *ring[2][4]; /* [0]: from A to B */
+	uint64_t mine; /* lcores that bed_wait() and bed_settle() poll; at first all */
 	uint32_t pd;
 	struct karst_engine_cq *cq;
 };
@@ -47,11 +51,23 @@ unsigned int bed_attr(const struct bed *bed, enum karst_qp_type type, int side, 
 /** A region with all rights. */
 uint32_t bed_mr(struct bed *bed, void *mem, size_t len);
 
-/** Polls all lcores from this thread, yielding when there is nothing to do, until a completion
- *  comes or a (generous) number of idle turns has passed.  @return whether one came. */
+/** A thread that polls some lcores until it is told to end, yielding when idle. */
+struct bed_poller {
+	struct bed *bed;
+	uint64_t lcores;
+	pthread_t thread;
+	atomic_bool stop;
+};
+/** Takes @lcores over from this thread. */
+void bed_poller_start(struct bed_poller *p, struct bed *bed, uint64_t lcores);
+/** They are nobody's afterwards. */
+void bed_poller_stop(struct bed_poller *p);
+
+/** Polls its own lcores from this thread, yielding when there is nothing to do, until a completion
+ *  comes; false: none did for so long that none ever will. */
 bool bed_wait(struct bed *bed, struct karst_cqe *cqe);
 
-/** Polls all lcores until nothing has happened for a while. */
+/** Polls them until nothing has happened for a while. */
 void bed_settle(struct bed *bed);
 
 /** Lets go of all lcores that this thread has polled. */

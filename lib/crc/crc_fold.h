@@ -30,7 +30,7 @@
  * as finishing each block directly, two a lane; folding only bounds the table.
  *
  * What the including file provides (V is its vector type, VEC_BYTES its size):
- *   vec_load(p) vec_store(p, v) vec_zero() vec_or(a, b) vec_xor(a, b) vec_xor3(a, b, c)
+ *   vec_load(p) vec_store(p, v) vec_or(a, b) vec_xor(a, b) vec_xor3(a, b, c)
  *   vec_mul_lo(a, k), vec_mul_hi(a, k): low (high) words of each lane, 128-bit products
  *   vec_pair(p): the 16 bytes at p in every lane
  *   vec_reduce(t): the lanes of t xored, then reduced to the CRC
@@ -157,12 +157,12 @@ block_finish_onto(V sum, struct block b, const uint64_t *f)
 }
 
 karst_always_inline struct block
-block_take(const bool copying, uint8_t *dst, const uint8_t *src)
+block_take(const bool copying, uint8_t *dst, const uint8_t *src, size_t at)
 {
-	struct block b = block_load(src);
+	struct block b = block_load(src + at);
 
 	if (copying)
-		block_store(dst, b);
+		block_store(dst + at, b);
 	return b;
 }
 
@@ -173,11 +173,11 @@ block_take(const bool copying, uint8_t *dst, const uint8_t *src)
  * of memory.
  */
 karst_always_inline struct block
-block_stream(const bool copying, uint8_t *dst, const uint8_t *src, const size_t ahead)
+block_stream(const bool copying, uint8_t *dst, const uint8_t *src, size_t at, const size_t ahead)
 {
 	if (ahead > 0)
-		__builtin_prefetch(src + ahead);
-	return block_take(copying, dst, src);
+		__builtin_prefetch((const void *)((uintptr_t)src + at + ahead));
+	return block_take(copying, dst, src, at);
 }
 
 /* As fold_rest(), for more blocks than DIRECT_MAX. */
@@ -194,11 +194,11 @@ fold_groups(struct block b, const bool copying, uint8_t *dst, const uint8_t *src
 	acc[0] = b;
 #pragma GCC unroll 8
 	for (unsigned int i = 1; i < FOLD_ACCS; i++, at += BLOCK)
-		acc[i] = block_stream(copying, dst + at, src + at, ahead);
+		acc[i] = block_stream(copying, dst, src, at, ahead);
 	for (n -= FOLD_ACCS - 1; n >= FOLD_ACCS; n -= FOLD_ACCS) {
 #pragma GCC unroll 8
 		for (unsigned int i = 0; i < FOLD_ACCS; i++, at += BLOCK)
-			next[i] = block_stream(copying, dst + at, src + at, ahead);
+			next[i] = block_stream(copying, dst, src, at, ahead);
 		group_fold(acc, &f, next);
 	}
 	end = factors_at(n + FOLD_ACCS - 1);
@@ -208,7 +208,7 @@ fold_groups(struct block b, const bool copying, uint8_t *dst, const uint8_t *src
 		sum = block_finish_onto(sum, acc[i], end + i * (BLOCK / 8));
 	end += FOLD_ACCS * (BLOCK / 8);
 	for (; n > 0; n--, at += BLOCK, end += BLOCK / 8)
-		sum = block_finish_onto(sum, block_stream(copying, dst + at, src + at, ahead), end);
+		sum = block_finish_onto(sum, block_stream(copying, dst, src, at, ahead), end);
 	return vec_reduce(sum);
 }
 
@@ -220,17 +220,27 @@ fold_many_copy(struct block b, uint8_t *dst, const uint8_t *src, size_t n)
 	return fold_groups(b, true, dst, src, n, STREAM_AHEAD);
 }
 
+/*
+ * For the bodies that copy only when told to: a place that is not written, but to which one may
+ * add an offset (to NULL one may not).
+ */
+static inline uint8_t *
+nowhere(const uint8_t *src)
+{
+	return (uint8_t *)(uintptr_t)src;
+}
+
 static karst_noinline uint32_t
 fold_many(struct block b, const uint8_t *src, size_t n)
 {
-	return fold_groups(b, false, NULL, src, n, STREAM_AHEAD);
+	return fold_groups(b, false, nowhere(src), src, n, STREAM_AHEAD);
 }
 
 /* A frame is not part of a stream: what follows it in memory is not what comes next. */
 static karst_noinline uint32_t
 fold_many_frame(struct block b, const uint8_t *src, size_t n)
 {
-	return fold_groups(b, false, NULL, src, n, 0);
+	return fold_groups(b, false, nowhere(src), src, n, 0);
 }
 
 enum fold_mode { FOLD_STREAM, FOLD_COPY, FOLD_FRAME };
@@ -255,7 +265,7 @@ fold_rest(struct block b, const enum fold_mode mode, uint8_t *dst, const uint8_t
 	sum = block_finish(b, f);
 	for (size_t at = 0; n > 0; n--, at += BLOCK) {
 		f += BLOCK / 8;
-		sum = block_finish_onto(sum, block_take(mode == FOLD_COPY, dst + at, src + at), f);
+		sum = block_finish_onto(sum, block_take(mode == FOLD_COPY, dst, src, at), f);
 	}
 	return vec_reduce(sum);
 }
@@ -310,21 +320,21 @@ fold_message(uint32_t state, const bool copying, uint8_t *dst, const uint8_t *sr
 			state = take_tiny(state, copying, dst, src, tiny);
 			if (len == tiny)
 				return state;
-			dst += tiny;
+			dst = copying ? dst + tiny : NULL;
 			src += tiny;
 			len -= tiny;
 			head = (len - 1) % BLOCK + 1;
 		}
 		b = block_head(state, copying, dst, src, head);
 	}
-	return fold_rest(
-		b, copying ? FOLD_COPY : FOLD_STREAM, dst + head, src + head, (len - head) / BLOCK);
+	return fold_rest(b, copying ? FOLD_COPY : FOLD_STREAM, copying ? dst + head : NULL,
+		src + head, (len - head) / BLOCK);
 }
 
 static karst_noinline uint32_t
 update_any(uint32_t state, const uint8_t *buf, size_t len)
 {
-	return fold_message(state, false, NULL, buf, len);
+	return fold_message(state, false, nowhere(buf), buf, len);
 }
 
 static karst_noinline uint32_t

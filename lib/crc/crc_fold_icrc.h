@@ -37,7 +37,7 @@ icrc_frame(const uint8_t *l3, const uint8_t *end, unsigned int ip6)
 		p += BLOCK;
 		rest--;
 	}
-	return fold_rest(b, FOLD_FRAME, NULL, p, rest);
+	return fold_rest(b, FOLD_FRAME, nowhere(p), p, rest);
 }
 
 /* The state after the headers of @j and the @len bytes at @src, which are copied behind them. */

@@ -210,8 +210,9 @@ perf_eal_start(const struct perf_opts *o, uint64_t bytes, struct perf_eal *eal)
 		return rc;
 	add(&a, "--no-pci");
 	if (!user_has(o, logs, 1)) {
-		add(&a, "--log-level=*:warning");
+		/* for types that are registered late, the first pattern that fits wins */
 		add(&a, "--log-level=lib.telemetry:error");
+		add(&a, "--log-level=*:warning");
 	}
 	add_memory(&a, o, bytes, eal);
 	for (i = 0; i < o->num_vdevs; i++)

@@ -11,6 +11,7 @@
 #define DEFAULT_SIZE        65536u
 #define ATOMIC_SIZE         8u
 #define DEFAULT_INFLIGHT    1024u
+#define INFLIGHT_BYTES      (64u << 20)
 #define BATCH_BYTES         65536u /* how much is posted at once */
 #define MAX_BATCH           16u
 /* A receiver takes at most a burst of frames in a turn and then posts anew: enough for that,
@@ -107,6 +108,25 @@ lay_out(const struct perf_opts *o, uint64_t memory, struct perf_job *j)
 	return 0;
 }
 
+/* Patient, since a reactor may lose its processor for a while; with losses, 1 ms if the peer is
+ * the same thread, else 4 ms. */
+static uint32_t
+default_timeout(const struct perf_opts *o)
+{
+	if (o->loss == 0)
+		return 14;
+	return o->lcores == 1 ? 8 : 10;
+}
+
+/* More than one queue pair needs, but so few that what is outstanding stays in the cache. */
+static uint32_t
+default_inflight(const struct perf_job *j)
+{
+	uint32_t n = karst_min_u32(DEFAULT_INFLIGHT, INFLIGHT_BYTES / j->size);
+
+	return n > j->depth ? n : j->depth;
+}
+
 static int
 fill_job(const struct perf_opts *o, uint64_t memory, enum perf_op op, uint32_t size,
 	struct perf_job *j)
@@ -121,11 +141,11 @@ fill_job(const struct perf_opts *o, uint64_t memory, enum perf_op op, uint32_t s
 		.rd_atomic = o->rd_atomic,
 		.lcores = o->lcores,
 		.inlined = op != PERF_OP_READ && !perf_op_atomic(op) && size <= o->inline_bytes,
-		.timeout = o->timeout >= 0 ? (uint32_t)o->timeout : (o->loss > 0 ? 10 : 14),
+		.timeout = o->timeout >= 0 ? (uint32_t)o->timeout : default_timeout(o),
 	};
 	j->inflight = o->inflight;
 	if (j->inflight == 0)
-		j->inflight = j->depth > DEFAULT_INFLIGHT ? j->depth : DEFAULT_INFLIGHT;
+		j->inflight = default_inflight(j);
 	j->batch = o->batch;
 	if (j->batch == 0) {
 		j->batch = karst_min_u32(MAX_BATCH, BATCH_BYTES / karst_min_u32(size, BATCH_BYTES));

@@ -20,15 +20,17 @@ enum phase {
 };
 
 /* Lengths of the parts of a round. */
-#define SLICE_S     0.050 /* at most; at least four to a measurement */
-#define WARM_UP_S   0.003
-#define PINGPONG_S  0.020
-#define COPY_S      0.020
-#define RTT_S       0.005
-#define MIN_SLICES  4
-#define QUIET_S     0.020 /* without a packet: what is missing is lost */
-#define STUCK_S     30.0
-#define LOST_PING_S 0.010
+#define SLICE_S      0.050 /* at most; at least four to a measurement */
+#define WARM_UP_S    0.003
+#define PINGPONG_S   0.020
+#define COPY_S       0.020
+#define RTT_S        0.005
+#define MIN_SLICES   4
+#define MIN_MESSAGES 16    /* a slice lasts at least until so many have completed */
+#define LONG_SLICE_S 1.0   /* but no longer than this */
+#define QUIET_S      0.020 /* without a packet: what is missing is lost */
+#define STUCK_S      30.0
+#define LOST_PING_S  0.010
 
 static uint64_t
 cycles_of(double seconds)
@@ -240,19 +242,22 @@ must_settle(const struct perf_client *c)
 		f->posted - f->checked + c->job.batch > c->job.slots;
 }
 
-/* Polls for @cycles, or until there is nothing more to do. */
+/* Polls for @cycles and until @messages have completed, or until there is nothing more to do. */
 static void
-traffic_for(struct perf_run *r, uint64_t cycles)
+traffic_for(struct perf_run *r, uint64_t cycles, uint64_t messages)
 {
-	uint64_t start = rte_rdtsc();
+	uint64_t start = rte_rdtsc(), end = r->client.tally.completed + messages, now = start;
 
-	while (rte_rdtsc() - start < cycles && !r->client.failed &&
-		(r->client.left > 0 || r->client.outstanding > 0)) {
+	while (now - start < cycles ||
+		(r->client.tally.completed < end && now - start < cycles_of(LONG_SLICE_S))) {
+		if (r->client.failed || (r->client.left == 0 && r->client.outstanding == 0))
+			return;
 		turn(r, true);
 		if (karst_unlikely(must_settle(&r->client))) {
 			drain(r);
 			perf_client_settle(&r->client);
 		}
+		now = rte_rdtsc();
 	}
 }
 
@@ -266,9 +271,9 @@ traffic_slice(struct perf_run *r, uint64_t cycles)
 	r->posted_before = r->client.tally.posted;
 	r->arrived_before = look(r).messages;
 	if (!counted)
-		traffic_for(r, cycles_of(WARM_UP_S));
+		traffic_for(r, cycles_of(WARM_UP_S), r->job->depth / 2);
 	from = look(r);
-	traffic_for(r, cycles);
+	traffic_for(r, cycles, MIN_MESSAGES);
 	if (!counted)
 		to = look(r);
 	drain(r);

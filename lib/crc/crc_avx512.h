@@ -31,12 +31,6 @@ vec_store(void *p, V v)
 }
 
 karst_always_inline V
-vec_zero(void)
-{
-	return _mm512_setzero_si512();
-}
-
-karst_always_inline V
 vec_or(V a, V b)
 {
 	return _mm512_or_si512(a, b);

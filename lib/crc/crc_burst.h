@@ -110,10 +110,4 @@ seal_burst(const struct karst_seal *jobs, unsigned int n)
 	}
 }
 
-static uint32_t
-rocev2(const uint8_t *l3, size_t len, bool ip6)
-{
-	return ~icrc_frame(l3, l3 + len, ip6);
-}
-
 #endif /* CRC_BURST_H */

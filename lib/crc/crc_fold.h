@@ -55,13 +55,13 @@
 /* Largest message, in blocks after the first, that is finished without folding. */
 #define DIRECT_MAX 6
 static_assert((DIRECT_MAX + 1) * BLOCK <= CRC_FOLD_WORDS * 8, "factors for a direct finish");
+static_assert((2 * FOLD_ACCS - 1) * BLOCK <= CRC_FOLD_WORDS * 8, "factors for the accumulators");
+
 /*
- * How far ahead to ask for a long message's source: two to three MTUs of 1 KiB.  Past the end
- * it is a guess that the message goes on there, as the payload of the next packet does.
+ * How far ahead to ask for a long message's source.  Past its end that is a guess: that the
+ * message goes on there, as the payload of the next packet does.
  */
 #define STREAM_AHEAD 3072
-
-static_assert((2 * FOLD_ACCS - 1) * BLOCK <= CRC_FOLD_WORDS * 8, "factors for the accumulators");
 
 static const uint64_t *
 factors_at(size_t blocks_after)

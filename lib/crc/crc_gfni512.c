@@ -79,5 +79,4 @@ const struct crc_kernel crc_kernel_gfni512 = {
 	.likes = KARST_CPU_FAST_AFFINE,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
-	.rocev2 = rocev2,
 };

@@ -20,7 +20,6 @@ struct crc_kernel {
 	unsigned int likes; /* those without which it runs, but not as the fastest */
 	void (*seal_burst)(const struct karst_seal *jobs, unsigned int n);
 	unsigned int (*verify_burst)(struct karst_pkt *const *pkts, unsigned int n);
-	uint32_t (*rocev2)(const uint8_t *l3, size_t len, bool ip6);
 };
 
 extern const struct crc_kernel crc_kernel_scalar;

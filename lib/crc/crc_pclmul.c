@@ -35,12 +35,6 @@ vec_store(void *p, V v)
 }
 
 karst_always_inline V
-vec_zero(void)
-{
-	return _mm_setzero_si128();
-}
-
-karst_always_inline V
 vec_or(V a, V b)
 {
 	return _mm_or_si128(a, b);
@@ -92,5 +86,4 @@ const struct crc_kernel crc_kernel_pclmul = {
 	.needs = KARST_CPU_PCLMUL,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
-	.rocev2 = rocev2,
 };

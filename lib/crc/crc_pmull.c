@@ -36,12 +36,6 @@ vec_store(void *p, V v)
 }
 
 karst_always_inline V
-vec_zero(void)
-{
-	return vdupq_n_u8(0);
-}
-
-karst_always_inline V
 vec_or(V a, V b)
 {
 	return vorrq_u8(a, b);
@@ -142,5 +136,4 @@ const struct crc_kernel crc_kernel_pmull = {
 	.needs = KARST_CPU_PMULL,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
-	.rocev2 = rocev2,
 };

@@ -74,5 +74,4 @@ const struct crc_kernel crc_kernel_scalar = {
 	.needs = 0,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
-	.rocev2 = rocev2,
 };

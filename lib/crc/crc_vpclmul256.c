@@ -35,12 +35,6 @@ vec_store(void *p, V v)
 }
 
 karst_always_inline V
-vec_zero(void)
-{
-	return _mm256_setzero_si256();
-}
-
-karst_always_inline V
 vec_or(V a, V b)
 {
 	return _mm256_or_si256(a, b);
@@ -93,5 +87,4 @@ const struct crc_kernel crc_kernel_vpclmul256 = {
 	.needs = KARST_CPU_VPCLMUL_256 | KARST_CPU_PCLMUL,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
-	.rocev2 = rocev2,
 };

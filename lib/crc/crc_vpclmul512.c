@@ -16,5 +16,4 @@ const struct crc_kernel crc_kernel_vpclmul512 = {
 	.needs = KARST_CPU_VPCLMUL_512 | KARST_CPU_PCLMUL,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
-	.rocev2 = rocev2,
 };

@@ -26,8 +26,11 @@ struct karst_seg {
 
 /** One set of kernels, all for the same instruction set. */
 struct karst_crc_ops {
-	const char *name; /* "scalar", "pclmul", "vpclmul256", "vpclmul512", "pmull" */
-	/** State after @len bytes of @buf, from @state. */
+	const char *name; /* "scalar", "pclmul", "vpclmul256", "vpclmul512", "gfni512", "pmull" */
+	/**
+	 * State after @len bytes of @buf, from @state.  Reads nothing else, but may prefetch a few
+	 * KiB behind a long buffer, as messages are walked in pieces.
+	 */
 	uint32_t (*update)(uint32_t state, const void *buf, size_t len);
 	/** The same while copying to @dst; @dst and @src do not overlap. */
 	uint32_t (*copy)(uint32_t state, void *dst, const void *src, size_t len);
@@ -46,8 +49,8 @@ int karst_crc_init(const char *name);
 const struct karst_crc_ops *karst_crc_ops(void);
 
 /**
- * The @i-th set of kernels compiled in, best last, and whether this machine runs it; NULL past
- * the end.
+ * The @i-th set of kernels compiled in, mostly the faster the later, and whether this machine
+ * runs it; NULL past the end.
  */
 const struct karst_crc_ops *karst_crc_ops_at(unsigned int i, bool *runs_here);
 

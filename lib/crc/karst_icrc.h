@@ -13,7 +13,8 @@
 
 /**
  * A frame whose headers are final and whose payload, pad and ICRC are still to be written.
- * At least 8 bytes of the same buffer precede @l3 (the Ethernet header does).
+ * At least 8 bytes of the same buffer precede @l3 (the Ethernet header does), and at most 124
+ * bytes of headers lie between @l3 and @pay (the longest that W5 knows are 104).
  */
 struct karst_seal {
 	uint8_t *l3;                  /* IP header */

@@ -759,6 +759,25 @@ Test(icrc, bursts)
 	}
 }
 
+/* A lone packet of any length, with nothing before it and nothing behind. */
+Test(icrc, lone_packet)
+{
+	struct ref_guard g = ref_guard_open(1000);
+
+	ref_fill(g.first, g.room, 8);
+	for (unsigned int k = 0; ref_kernel(k) != NULL; k++) {
+		for (size_t len = 0; len < 1000; len++) {
+			const uint8_t *tail = ref_tail(&g, len);
+			bool ip6 = len / 4 & 1;
+
+			cr_assert_eq(
+				karst_icrc_rocev2(g.first, len, ip6), ref_icrc(g.first, len, ip6));
+			cr_assert_eq(karst_icrc_rocev2(tail, len, ip6), ref_icrc(tail, len, ip6));
+		}
+	}
+	ref_guard_close(&g);
+}
+
 /* The sample packet of the InfiniBand specification (volume 1, 7.8): VL 7, no GRH. */
 static const uint8_t ib_sample[] = {
 	0x70,

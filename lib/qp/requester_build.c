@@ -264,7 +264,9 @@ send_message(struct karst_core *core, struct karst_qp *qp, const struct karst_wq
 		uint32_t n = karst_min_u32(karst_qp_mtu(qp), w->len - off);
 		uint32_t nsegs = b->nsegs;
 
-		if (((r->snd_psn - r->una_psn) & KARST_PSN_MASK) >= core->window_packets)
+		/* UC: nothing comes back that could open a window */
+		if (qp->type == KARST_QPT_RC &&
+			((r->snd_psn - r->una_psn) & KARST_PSN_MASK) >= core->window_packets)
 			return STEP_BLOCKED;
 		if (!karst_frame_room(b, w->nsge) || b->bytes >= limit)
 			return STEP_MORE;

@@ -20,6 +20,8 @@ struct bed_config {
 	uint64_t mask[2];    /* lcores that serve port A, B; 0: all */
 	unsigned int queues; /* rings in each direction; 0: as the masks need */
 	unsigned int slots;  /* of each ring; 0: 1024 */
+	uint16_t mtu;
+	uint16_t vlan;
 	bool telemetry;
 	bool ip6;
 };

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Frames that somebody else put on the wire: each is dropped, under its own name, and only once. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <criterion/criterion.h>
+#include <rte_mbuf.h>
+
+#include "bed.h"
+#include "karst_build.h"
+#include "karst_hdr.h"
+#include "karst_icrc.h"
+#include "karst_opcode.h"
+
+struct wire {
+	struct bed bed;
+	struct rte_mempool *pool;
+	struct karst_counters before;
+};
+
+static void
+wire_up(struct wire *w, const struct bed_config *cfg)
+{
+	bed_up(&w->bed, cfg);
+	w->pool = rte_pktmbuf_pool_create("foreign", 255, 0, sizeof(struct karst_pkt), 2048, 0);
+	cr_assert_not_null(w->pool);
+	karst_engine_counters(w->bed.e, KARST_ENGINE_ANY_LCORE, &w->before);
+}
+
+/* A good RoCE frame from A to B, for a QP that is not there. */
+static struct karst_frame
+good_frame(void)
+{
+	struct karst_frame f = {
+		.dmac = {2, 0, 0, 0, 0, 2},
+		.smac = {2, 0, 0, 0, 0, 1},
+		.ttl = 64,
+		.ip_frag = 0x4000,
+		.saddr = {10, 0, 0, 1},
+		.daddr = {10, 0, 0, 2},
+		.sport = 50000,
+		.dport = KARST_ROCE_UDP_PORT,
+		.ib = {.opcode = KARST_RC_SEND_ONLY, .pkey = 0xffff, .dqpn = 0x77, .pay_len = 64},
+	};
+	return f;
+}
+
+/* Puts a frame on B's wire.  @spoil: XORed into the byte of the ICRC. */
+static void
+put(struct wire *w, const struct karst_frame *f, uint8_t spoil)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(w->pool);
+	unsigned int l3 = f->vlan ? 18 : 14;
+	uint8_t *p;
+	uint32_t crc;
+	int len;
+
+	cr_assert_not_null(m);
+	p = rte_pktmbuf_mtod(m, uint8_t *);
+	len = karst_build_frame(p, rte_pktmbuf_tailroom(m), f);
+	cr_assert_gt(len, 0);
+	crc = karst_icrc_rocev2(p + l3, (size_t)len - l3 - 4, f->ip6);
+	memcpy(p + len - 4, &crc, 4);
+	p[len - 1] ^= spoil;
+	rte_pktmbuf_append(m, (uint16_t)len);
+	cr_assert_eq(rte_ring_enqueue(w->bed.ring[0][0], m), 0);
+}
+
+/* One more drop for @reason, and none for any other. */
+static void
+expect_drop(struct wire *w, enum karst_drop reason)
+{
+	struct karst_counters now;
+	unsigned int i;
+
+	bed_settle(&w->bed);
+	karst_engine_counters(w->bed.e, KARST_ENGINE_ANY_LCORE, &now);
+	for (i = 0; i < KARST_DROP_MAX; i++)
+		cr_assert_eq(now.drop[i], w->before.drop[i] + (i == reason), "%s: %lu after %lu",
+			karst_drop_name(i), (unsigned long)now.drop[i],
+			(unsigned long)w->before.drop[i]);
+	w->before = now;
+	cr_assert_eq(rte_mempool_avail_count(w->pool), 255, "a foreign buffer is missing");
+}
+
+static void
+wire_down(struct wire *w)
+{
+	bed_down(&w->bed);
+	rte_mempool_free(w->pool);
+}
+
+Test(rx, drops_by_reason)
+{
+	struct bed_config cfg = {0};
+	struct karst_frame f;
+	struct rte_mbuf *m, *tail;
+	struct wire w;
+
+	wire_up(&w, &cfg);
+	f = good_frame();
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_NO_QP);
+	put(&w, &f, 1);
+	expect_drop(&w, KARST_DROP_ICRC);
+	f.daddr[3] = 3;
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_DEST_ADDRESS);
+	f = good_frame();
+	f.vlan = true;
+	f.vlan_tci = 5;
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_VLAN);
+	f.vlan_tci = 0xe000; /* a priority, no VLAN */
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_NO_QP);
+	f = good_frame();
+	f.daddr[0] = 239; /* a group may have members here */
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_NO_QP);
+	f = good_frame();
+	f.dport = 53;
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_NOT_ROCE);
+	m = rte_pktmbuf_alloc(w.pool);
+	rte_pktmbuf_append(m, 20);
+	memset(rte_pktmbuf_mtod(m, void *), 0, 20);
+	cr_assert_eq(rte_ring_enqueue(w.bed.ring[0][0], m), 0);
+	expect_drop(&w, KARST_DROP_ETHERTYPE);
+	/* in two segments */
+	m = rte_pktmbuf_alloc(w.pool);
+	tail = rte_pktmbuf_alloc(w.pool);
+	rte_pktmbuf_append(m, 100);
+	rte_pktmbuf_append(tail, 100);
+	cr_assert_eq(rte_pktmbuf_chain(m, tail), 0);
+	cr_assert_eq(rte_ring_enqueue(w.bed.ring[0][0], m), 0);
+	expect_drop(&w, KARST_DROP_SEGMENTED);
+	wire_down(&w);
+}
+
+/* QPNs of an lcore that the engine does not have (three lcores, two bits). */
+Test(rx, no_such_lcore)
+{
+	struct bed_config cfg = {.engine.lcores = 3};
+	struct karst_frame f = good_frame();
+	struct wire w;
+
+	wire_up(&w, &cfg);
+	f.ib.dqpn = 0x77; /* low bits 3 */
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_NO_QP);
+	f.ib.dqpn = 0x76; /* 2: handed over, and not there */
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_NO_QP);
+	wire_down(&w);
+}
+
+Test(rx, tagged_port)
+{
+	struct bed_config cfg = {.vlan = 7};
+	struct karst_frame f = good_frame();
+	struct wire w;
+
+	wire_up(&w, &cfg);
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_VLAN);
+	f.vlan = true;
+	f.vlan_tci = 7;
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_NO_QP);
+	f.vlan_tci = 8;
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_VLAN);
+	wire_down(&w);
+}
+
+struct exceptions {
+	unsigned int times;
+	enum karst_drop why;
+	uint8_t port;
+	bool take;
+};
+
+static bool
+on_exception(void *user, const struct karst_engine_exception *ex)
+{
+	struct exceptions *seen = user;
+
+	seen->times++;
+	seen->why = ex->why;
+	seen->port = ex->port;
+	if (seen->take)
+		rte_pktmbuf_free(ex->mbuf);
+	return seen->take;
+}
+
+/* Frames that are not RoCE are offered to the program; bad RoCE frames are not. */
+Test(rx, exceptions)
+{
+	const struct karst_engine_ops ops = {.exception = on_exception};
+	struct exceptions seen = {.take = true};
+	struct bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
+	struct karst_frame f = good_frame();
+	struct wire w;
+
+	wire_up(&w, &cfg);
+	f.dport = 53;
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_NONE - 1);
+	cr_assert_eq(seen.times, 1);
+	cr_assert_eq(seen.why, KARST_DROP_NOT_ROCE);
+	cr_assert_eq(seen.port, 1);
+	seen.take = false;
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_NOT_ROCE);
+	cr_assert_eq(seen.times, 2);
+	f = good_frame();
+	put(&w, &f, 1);
+	expect_drop(&w, KARST_DROP_ICRC);
+	cr_assert_eq(seen.times, 2);
+	wire_down(&w);
+}
+
+/* Random bytes and cut frames of all kinds: whatever they are, they are counted and freed. */
+Test(rx, noise)
+{
+	struct bed_config cfg = {.engine.lcores = 2};
+	struct karst_counters now;
+	unsigned int seed = 3, i, k, sent = 0;
+	uint64_t drops = 0;
+	struct wire w;
+
+	wire_up(&w, &cfg);
+	for (i = 0; i < 3000; i++) {
+		struct rte_mbuf *m = rte_pktmbuf_alloc(w.pool);
+		struct karst_frame f = good_frame();
+		uint8_t *p = rte_pktmbuf_mtod(m, uint8_t *);
+		int len = karst_build_frame(p, 2000, &f);
+
+		for (k = 0; k < 4; k++)
+			p[(unsigned int)rand_r(&seed) % (unsigned int)len] = (uint8_t)rand_r(&seed);
+		rte_pktmbuf_append(m, (uint16_t)(1 + rand_r(&seed) % len));
+		cr_assert_eq(rte_ring_enqueue(w.bed.ring[0][i & 1], m), 0);
+		sent++;
+		if (i % 50 == 0)
+			bed_settle(&w.bed);
+	}
+	bed_settle(&w.bed);
+	karst_engine_counters(w.bed.e, KARST_ENGINE_ANY_LCORE, &now);
+	for (i = 0; i < KARST_DROP_MAX; i++)
+		drops += now.drop[i] - w.before.drop[i];
+	cr_assert_eq(drops, sent);
+	cr_assert_eq(rte_mempool_avail_count(w.pool), 255);
+	wire_down(&w);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* The commands, asked for as any client would: through the socket. */
+#include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <rte_eal.h>
+
+#include "bed.h"
+
+#define ANSWER 65536
+
+static int
+telemetry_connect(void)
+{
+	struct sockaddr_un sa = {.sun_family = AF_UNIX};
+	char greeting[1024];
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+	snprintf(sa.sun_path, sizeof(sa.sun_path), "%s/dpdk_telemetry.v2",
+		rte_eal_get_runtime_dir());
+	cr_assert_eq(connect(fd, (struct sockaddr *)&sa, sizeof(sa)), 0, "%s", sa.sun_path);
+	cr_assert_gt(read(fd, greeting, sizeof(greeting)), 0);
+	return fd;
+}
+
+static const char *
+ask(int fd, const char *cmd)
+{
+	static char answer[ANSWER];
+	ssize_t n;
+
+	cr_assert_eq(write(fd, cmd, strlen(cmd)), (ssize_t)strlen(cmd));
+	n = read(fd, answer, sizeof(answer) - 1);
+	cr_assert_gt(n, 0);
+	answer[n] = '\0';
+	return answer;
+}
+
+static void
+expect_in(const char *answer, const char *part)
+{
+	cr_assert_not_null(strstr(answer, part), "no %s in %s", part, answer);
+}
+
+Test(telemetry, commands)
+{
+	struct bed_config cfg = {.engine.lcores = 2, .telemetry = true};
+	static uint8_t mem[8192];
+	struct karst_engine_qp *a, *b;
+	struct bed_poller poller;
+	struct karst_cqe cqe;
+	struct bed bed;
+	char text[64];
+	uint32_t key;
+	int fd, i;
+
+	bed_up(&bed, &cfg);
+	a = bed_qp(&bed, KARST_QPT_RC, 0);
+	b = bed_qp(&bed, KARST_QPT_RC, 1);
+	bed_connect(&bed, a, b);
+	key = bed_mr(&bed, mem, sizeof(mem));
+	for (i = 0; i < 3; i++) {
+		bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 64, key, mem + 4096, key);
+		cr_assert(bed_wait(&bed, &cqe));
+	}
+	fd = telemetry_connect();
+	expect_in(ask(fd, "/karst/engines"), "[\"karst0\"]");
+	expect_in(ask(fd, "/karst/lcores"), "\"0\":{\"attached\":1");
+	expect_in(ask(fd, "/karst/lcores,karst0"), "\"handoff_in\":");
+	expect_in(ask(fd, "/karst/counters"), "\"req_completions\":3");
+	expect_in(ask(fd, "/karst/drops"), "\"handoff_full\":0");
+	expect_in(ask(fd, "/karst/ports"), "\"address_0\":\"10.0.0.2\"");
+	expect_in(ask(fd, "/karst/ports"), "\"mac\":\"02:00:00:00:00:01\"");
+
+	/* about a QP: its lcore's thread must answer */
+	bed_poller_start(&poller, &bed, 3);
+	snprintf(text, sizeof(text), "/karst/qp,%u", a->num);
+	expect_in(ask(fd, text), "\"state\":\"RTS\"");
+	snprintf(text, sizeof(text), "/karst/qp,karst0:%u", a->num);
+	expect_in(ask(fd, text), "\"sq_done\":3");
+	snprintf(text, sizeof(text), "\"dest_qpn\":%u", b->num);
+	{
+		char cmd[64];
+
+		snprintf(cmd, sizeof(cmd), "/karst/qp,%u", a->num);
+		expect_in(ask(fd, cmd), text);
+	}
+	bed_poller_stop(&poller);
+
+	/* what is not there */
+	expect_in(ask(fd, "/karst/lcores,karst7"), "null");
+	expect_in(ask(fd, "/karst/qp"), "null");
+	expect_in(ask(fd, "/karst/qp,99999999"), "null");
+	expect_in(ask(fd, "/karst/qp,x"), "null");
+	bed_down(&bed);
+	expect_in(ask(fd, "/karst/lcores"), "null");
+	expect_in(ask(fd, "/karst/engines"), "[]");
+	close(fd);
+}

@@ -160,6 +160,13 @@ karst_mem_check_remote(const struct karst_mem *m, uint32_t pd, uint32_t qpn, uin
 	return KARST_MEM_OK;
 }
 
+/** Lcore.  Bytes of the region or window of a @key that a check has just accepted. */
+karst_always_inline uint64_t
+karst_mem_size_of(const struct karst_mem *m, uint32_t key)
+{
+	return __atomic_load_n(&karst_mem_entry_of(m, key)->len, __ATOMIC_RELAXED);
+}
+
 /*
  * Atomics: release, so that an application that sees the value also sees what the connection
  * wrote before (R14), pairing with its acquire load; acquire, so that nothing that the

@@ -16,6 +16,7 @@
 #define DEFAULT_ACK_INTERVAL 32u
 #define DEFAULT_WINDOW       256u
 #define MAX_WINDOW           (1u << 22)
+#define DEFAULT_STREAM_BYTES (16u << 20)
 
 const uint32_t karst_rnr_ns[32] = {655360000, 10000, 20000, 30000, 40000, 60000, 80000, 120000,
 	160000, 240000, 320000, 480000, 640000, 960000, 1280000, 1920000, 2560000, 3840000, 5120000,
@@ -66,6 +67,8 @@ karst_core_init(
 	core->lcore_bits = cfg->lcore_bits;
 	core->ack_interval = cfg->ack_interval != 0 ? cfg->ack_interval : DEFAULT_ACK_INTERVAL;
 	core->window_packets = cfg->window_packets != 0 ? cfg->window_packets : DEFAULT_WINDOW;
+	core->placer.stream_bytes =
+		cfg->stream_bytes != 0 ? cfg->stream_bytes : DEFAULT_STREAM_BYTES;
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
 	core->max_qps = table_slots(cfg);
 	core->next_slot = (uint32_t)(cfg->seed % core->max_qps);

@@ -115,6 +115,8 @@ karst_core_flush(struct karst_core *core)
 {
 	struct karst_cq_lane_state *l, *next;
 
+	/* also for whoever deregisters memory after the turn that this call ends */
+	karst_mem_place_fence(&core->placer);
 	if (core->dirty == NULL)
 		return;
 	for (l = core->dirty; l != NULL; l = l->next_dirty)

@@ -31,6 +31,7 @@
 #include "karst_pkt.h"
 #include "karst_ring_engine.h"
 #include "karst_wheel.h"
+#include "mem_copy.h"
 
 struct karst_core;
 struct karst_qp;
@@ -107,8 +108,10 @@ struct karst_core_config {
 	uint32_t ack_interval; /* request packets between AckReqs, 0 = default 32 (Q2) */
 	/* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
 	uint32_t window_packets;
-	bool migreq;   /* MigReq bit of packets sent (W2) */
-	uint64_t seed; /* for QPN numbering */
+	uint64_t stream_bytes; /* regions from this size on are written past the cache; 0 = default
+			       * 16 MiB, UINT64_MAX = never (mem_copy.h) */
+	bool migreq;           /* MigReq bit of packets sent (W2) */
+	uint64_t seed;         /* for QPN numbering */
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
 	const struct karst_core_ops *ops;
@@ -132,6 +135,7 @@ struct karst_core {
 	/* completion lanes written since the last flush */
 	struct karst_cq_lane_state *dirty;
 	struct karst_mem *mem;
+	struct karst_placer placer;
 	struct karst_ah_table *ahs;
 	const struct karst_core_ops *ops;
 	uint32_t lcore;

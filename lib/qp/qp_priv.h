@@ -92,9 +92,9 @@ enum karst_rwqe_status { KARST_RWQE_OK, KARST_RWQE_EMPTY, KARST_RWQE_BROKEN };
 
 /** Takes the next receive work request into qp->rsp.rwqe unless one is held. */
 enum karst_rwqe_status karst_recv_take(struct karst_core *core, struct karst_qp *qp);
-/** Places @len bytes; KARST_WC_SUCCESS, LOC_LEN_ERR or LOC_PROT_ERR. */
+/** Places @len bytes, the last of the message if @end; SUCCESS, LOC_LEN_ERR or LOC_PROT_ERR. */
 enum karst_wc_status karst_recv_place(
-	struct karst_core *core, struct karst_qp *qp, const uint8_t *src, uint32_t len);
+	struct karst_core *core, struct karst_qp *qp, const uint8_t *src, uint32_t len, bool end);
 
 struct karst_recv_done {
 	enum karst_wc_status status;

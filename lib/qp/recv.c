@@ -92,7 +92,8 @@ karst_recv_take(struct karst_core *core, struct karst_qp *qp)
 /* --- placing --- */
 
 enum karst_wc_status
-karst_recv_place(struct karst_core *core, struct karst_qp *qp, const uint8_t *src, uint32_t len)
+karst_recv_place(
+	struct karst_core *core, struct karst_qp *qp, const uint8_t *src, uint32_t len, bool end)
 {
 	struct karst_rwqe *w = &qp->rsp.rwqe;
 	uint32_t pd = qp->srq != NULL ? qp->srq->pd : qp->pd;
@@ -111,7 +112,8 @@ karst_recv_place(struct karst_core *core, struct karst_qp *qp, const uint8_t *sr
 				    karst_mem_check_local(core->mem, pd, s->lkey, s->addr + w->off,
 					    n, KARST_ACCESS_LOCAL_WRITE, &host) != KARST_MEM_OK))
 				return KARST_WC_LOC_PROT_ERR;
-			memcpy(host, src, n);
+			karst_mem_place(
+				&core->placer, core->mem, s->lkey, host, src, n, end && n == len);
 			src += n;
 			len -= n;
 			w->got += n;

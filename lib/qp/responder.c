@@ -154,7 +154,8 @@ rx_send(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uin
 			return;
 		}
 	}
-	st = karst_recv_place(core, qp, pkt->data + pkt->pay_off, pkt->pay_len);
+	st = karst_recv_place(
+		core, qp, pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
 		fail_receive(core, qp, st);
 		refuse(core, qp, pkt,
@@ -250,7 +251,8 @@ rx_write(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, ui
 			refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
 			return;
 		}
-		memcpy(host, pkt->data + pkt->pay_off, pkt->pay_len);
+		karst_mem_place(&core->placer, core->mem, r->rkey, host, pkt->data + pkt->pay_off,
+			pkt->pay_len, (opf & KARST_OPF_END) != 0);
 		r->va += pkt->pay_len;
 		r->left -= pkt->pay_len;
 	}

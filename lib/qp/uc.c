@@ -75,7 +75,8 @@ rx_send(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uin
 		give_up(core, qp, pkt, KARST_DROP_NO_WQE);
 		return;
 	}
-	st = karst_recv_place(core, qp, pkt->data + pkt->pay_off, pkt->pay_len);
+	st = karst_recv_place(
+		core, qp, pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
 		struct karst_recv_done done = {.status = st, .opcode = KARST_WC_RECV};
 
@@ -119,7 +120,8 @@ rx_write(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, ui
 		return;
 	}
 	if (pkt->pay_len != 0)
-		memcpy(host, pkt->data + pkt->pay_off, pkt->pay_len);
+		karst_mem_place(&core->placer, core->mem, r->rkey, host, pkt->data + pkt->pay_off,
+			pkt->pay_len, (opf & KARST_OPF_END) != 0);
 	r->va += pkt->pay_len;
 	r->left -= pkt->pay_len;
 	r->op = opf & KARST_OPF_END ? KARST_MSG_NONE : KARST_MSG_WRITE;

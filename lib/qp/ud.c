@@ -163,9 +163,10 @@ karst_ud_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
 		return;
 	}
 	grh_area(pkt, grh);
-	done.status = karst_recv_place(core, qp, grh, sizeof(grh));
+	done.status = karst_recv_place(core, qp, grh, sizeof(grh), pkt->pay_len == 0);
 	if (done.status == KARST_WC_SUCCESS)
-		done.status = karst_recv_place(core, qp, pkt->data + pkt->pay_off, pkt->pay_len);
+		done.status =
+			karst_recv_place(core, qp, pkt->data + pkt->pay_off, pkt->pay_len, true);
 	if (karst_unlikely(done.status != KARST_WC_SUCCESS)) {
 		done = (struct karst_recv_done){.status = done.status, .opcode = KARST_WC_RECV};
 		karst_drop_pkt(core, pkt, KARST_DROP_UD_LENGTH);

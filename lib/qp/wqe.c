@@ -125,9 +125,10 @@ karst_wqe_check(const struct karst_core *core, const struct karst_qp *qp, const 
 }
 
 enum karst_wc_status
-karst_wqe_scatter(const struct karst_core *core, const struct karst_qp *qp,
-	const struct karst_wqe *w, uint32_t off, const uint8_t *src, uint32_t n)
+karst_wqe_scatter(struct karst_core *core, const struct karst_qp *qp, const struct karst_wqe *w,
+	uint32_t off, const uint8_t *src, uint32_t n)
 {
+	bool end = off + n == w->len;
 	struct karst_sge_cursor c;
 
 	if (karst_unlikely(n > w->len || off > w->len - n))
@@ -143,7 +144,8 @@ karst_wqe_scatter(const struct karst_core *core, const struct karst_qp *qp,
 						   s->addr + c.off, m, KARST_ACCESS_LOCAL_WRITE,
 						   &host) != KARST_MEM_OK))
 				return KARST_WC_LOC_PROT_ERR;
-			memcpy(host, src, m);
+			karst_mem_place(
+				&core->placer, core->mem, s->lkey, host, src, m, end && m == n);
 			src += m;
 			n -= m;
 		}

@@ -103,7 +103,7 @@ karst_wqe_gather(const struct karst_core *core, const struct karst_qp *qp,
 }
 
 /** Writes @n bytes of @src to message offset @off of a READ's or atomic's SGEs. */
-enum karst_wc_status karst_wqe_scatter(const struct karst_core *core, const struct karst_qp *qp,
+enum karst_wc_status karst_wqe_scatter(struct karst_core *core, const struct karst_qp *qp,
 	const struct karst_wqe *w, uint32_t off, const uint8_t *src, uint32_t n);
 
 #endif /* KARST_QP_WQE_H */

@@ -59,18 +59,19 @@ reset_ep_model(struct sim_ep *ep)
 	uint32_t i;
 
 	ep->state = EP_LIVE;
-	ep->send_failed = ep->recv_failed = false;
+	ep->send_failed = ep->recv_failed = ep->hard_error = ep->unexplained = false;
 	ep->ops_cap = s->ops_per_ep + 8;
 	ep->ops = sim_alloc_raw(s, ep->ops_cap * sizeof(*ep->ops));
 	ep->nops = ep->done = 0;
 	ep->budget = rng_range(&s->rng, s->ops_per_ep / 2, s->ops_per_ep);
-	ep->unsignaled = 0;
+	ep->unsignaled = ep->sq_used = ep->rq_used = 0;
 	ep->next_lpsn = ep->next_msn = ep->next_recv_seq = 0;
 	ep->draining = ep->drained = false;
 	ep->recvs_cap = 4096;
 	ep->recvs = sim_alloc_raw(s, ep->recvs_cap * sizeof(*ep->recvs));
 	ep->nrecvs = ep->rdone = ep->rx_next = ep->rx_received = 0;
 	ep->last_wqe_event = ep->comm_est = false;
+	ep->tx_last = UINT32_MAX;
 	ep->tx_hi = ep->acked = ep->delivered_hi = ep->hint = ep->rd_out = 0;
 	ep->since_ackreq = ep->adverse = ep->adverse_done = ep->ud_psn = 0;
 	ep->fault_at = rng_below(&s->rng, ep->budget);

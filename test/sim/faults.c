@@ -362,24 +362,22 @@ scribble(struct sim_ep *ep)
 }
 
 static bool
-strike_victim(struct sim_ep *ep)
+strike_victim(struct sim_ep *ep, enum sim_eager eager)
 {
-	if (ep->nops < ep->fault_at && !rng_one_in(&ep->s->rng, 8))
+	if (ep->nops < ep->fault_at && eager != EAGER && !rng_one_in(&ep->s->rng, 8))
 		return false;
-	if (ep->scribbles == 0)
-		return true;
 	ep->core->core->now_ns = ep->s->now_ns;
 	scribble(ep);
 	return true;
 }
 
 bool
-sim_fault_strike(struct sim_ep *ep)
+sim_fault_strike(struct sim_ep *ep, enum sim_eager eager)
 {
 	struct sim_pair *p = ep->pair;
 
 	if (p->victim)
-		return strike_victim(ep);
+		return strike_victim(ep, eager);
 	if (ep != &p->ep[p->fault_end] || ep->fault_done || is_op(p->fault) ||
 		ep->nops < ep->fault_at || ep->s->finishing || ep->state != EP_LIVE)
 		return false;

@@ -199,6 +199,7 @@ frame_copy(struct sim *s, const struct sim_frame *f)
 	c->len = f->len;
 	c->from = f->from;
 	c->to = f->to;
+	c->flow = f->flow;
 	return c;
 }
 
@@ -218,6 +219,7 @@ sim_link_send(struct sim *s, struct sim_frame *f, const struct karst_pkt *info,
 	struct sim_link *l = &s->links[f->from][f->to];
 	bool dead = pair != NULL && s->now_ns >= pair->dead_ns, late;
 
+	f->flow = pair != NULL ? (uint8_t)(pair->idx / 2) : 0;
 	if (dead || rng_ppm(&s->rng, l->drop_ppm) ||
 		(l->ack_drop_ppm != 0 && is_ack(info) && rng_ppm(&s->rng, l->ack_drop_ppm))) {
 		sim_trace(s, FATE_LOST, f->from, f->to, info, true);
@@ -253,8 +255,9 @@ sim_link_deliver(struct sim *s)
 {
 	while (s->nheap > 0 && s->heap[0]->at_ns <= s->now_ns) {
 		struct sim_frame *f = heap_pop(s);
-		/* Whichever core's port it comes to: the dispatcher finds the right one. */
-		struct sim_core *c = &s->nodes[f->to].cores[rng_below(&s->rng, s->ncores)];
+		/* A flow comes to one core, maybe the wrong one, as a NIC does it. */
+		uint32_t at = s->jumbled ? rng_below(&s->rng, s->ncores) : f->flow % s->ncores;
+		struct sim_core *c = &s->nodes[f->to].cores[at];
 
 		f->next = NULL;
 		*c->inbox.tail = f;

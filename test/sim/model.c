@@ -354,7 +354,7 @@ sim_memory_final(struct sim *s, struct sim_node *n)
 {
 	uint32_t i, j;
 
-	if (memcmp(n->mem, n->shadow, n->mem_used + SIM_GUARD) == 0)
+	if (n->mem_used == 0 || memcmp(n->mem, n->shadow, n->mem_used + SIM_GUARD) == 0)
 		return;
 	for (i = 0; n->mem[i] == n->shadow[i]; i++)
 		;

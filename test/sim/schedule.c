@@ -307,7 +307,10 @@ judge_pair(struct sim *s, struct sim_pair *p)
 	for (e = 0; e < 2; e++) {
 		struct sim_ep *ep = &p->ep[e];
 
-		if ((p->type == KARST_QPT_RC ? !p->broken : exact) &&
+		if (ep->unexplained && !ep->hard_error)
+			sim_fail(s, "pair %u, QP %#x: receives were flushed for no reason", p->idx,
+				ep->qpn);
+		if ((p->type == KARST_QPT_RC ? !p->broken : exact) && !ep->rcq->neglected &&
 			ep->rx_received != ep->peer->next_recv_seq)
 			sim_fail(s, "pair %u, QP %#x: %u messages were sent to it, %u received", p->idx,
 				ep->qpn, ep->peer->next_recv_seq, ep->rx_received);
@@ -388,6 +391,7 @@ finish(struct sim *s)
 	int rc;
 
 	s->finishing = true;
+	sim_note(s, "all to Error");
 	for (i = 0; i < 2 * s->npairs; i++) {
 		struct sim_ep *ep = ep_at(s, i);
 

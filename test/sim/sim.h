@@ -214,7 +214,7 @@ struct sim_cq {
 	struct karst_cq_shared *shared;
 	struct sim_node *node;
 	uint32_t entries;
-	uint32_t committed; /* work requests that may still complete into it */
+	uint32_t users;     /* send and receive queues that complete into it */
 	uint32_t armed;     /* enum karst_cq_armed, as the program believes */
 	uint32_t events;
 	struct karst_cq_lane lane[SIM_MAX_CORES];
@@ -236,6 +236,7 @@ struct sim_srq {
 	struct sim_buf *bufs;
 	uint32_t nbufs;
 	uint32_t taken; /* completions seen */
+	uint32_t used;  /* places of the CQ that it may still fill */
 	uint32_t limit; /* armed */
 	uint32_t limit_events;
 	struct sim_cq *rcq;
@@ -261,6 +262,8 @@ struct sim_ep {
 	uint32_t qpn;
 	enum sim_ep_state state;
 	bool send_failed, recv_failed; /* a completion in error was seen */
+	bool hard_error;  /* one that was no flush */
+	bool unexplained; /* receives were flushed: a send must have failed */
 	enum karst_qp_state asked; /* state that the program put it in last */
 	struct karst_qp_init init;
 	struct karst_path path;
@@ -292,6 +295,7 @@ struct sim_ep {
 	uint32_t done; /* operations whose completion is known */
 	uint32_t budget; /* still to post */
 	uint32_t unsignaled;
+	uint32_t sq_used; /* places of the send CQ that it may still fill */
 	uint32_t next_lpsn, next_msn, next_recv_seq;
 	bool draining; /* SQD asked for */
 	bool drained;  /* SQ_DRAINED came */
@@ -299,6 +303,7 @@ struct sim_ep {
 	/* the receive queue */
 	struct sim_recv *recvs;
 	uint32_t nrecvs, recvs_cap, rdone;
+	uint32_t rq_used;
 	uint32_t rx_next;     /* peer's operation to be received next */
 	uint32_t rx_received; /* completions, errors not counted */
 	bool last_wqe_event;
@@ -307,6 +312,7 @@ struct sim_ep {
 
 	/* wire, as requester */
 	uint32_t tx_hi;        /* first PSN never sent */
+	uint32_t tx_last;      /* PSN sent last */
 	uint32_t acked;        /* PSNs acknowledged by what was delivered */
 	uint32_t delivered_hi; /* first PSN never delivered to the peer */
 	uint32_t hint;         /* operation found last */
@@ -351,6 +357,7 @@ struct sim_frame {
 	uint64_t seq;
 	uint16_t len;
 	uint8_t from, to;
+	uint8_t flow;
 	bool corrupt;
 	uint16_t clean_len;
 	uint8_t *clean; /* of a corrupted frame: as it was sent */
@@ -547,7 +554,7 @@ unsigned int sim_fault_opcode(struct sim_ep *ep);
 /** Makes a finished work request wrong. */
 void sim_fault_op(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *wqe);
 /** Faults that are not work requests.  @return whether it struck now. */
-bool sim_fault_strike(struct sim_ep *ep);
+bool sim_fault_strike(struct sim_ep *ep, enum sim_eager eager);
 /** May @op, or any operation of @ep, end with @status? */
 bool sim_fault_excuses(const struct sim_ep *ep, const struct sim_op *op, enum karst_wc_status status);
 

@@ -215,10 +215,12 @@ request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct 
 		ep->tx_hi++;
 		return;
 	}
-	if (p->flags & KARST_PKT_ACKREQ || is_rd_atomic(op))
+	/* Going back begins a new count. */
+	if (p->flags & KARST_PKT_ACKREQ || is_rd_atomic(op) || at != ep->tx_last + 1)
 		ep->since_ackreq = 0;
 	else if (++ep->since_ackreq > c->ack_interval + 1)
 		BAD(s, ep, p, "no acknowledgement asked for in %u packets (Q2)", ep->since_ackreq);
+	ep->tx_last = at;
 	if (at == ep->tx_hi)
 		check_new(s, c, ep, op, at, p);
 	else
@@ -311,7 +313,7 @@ datagram_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 	if (op == NULL || at != ep->tx_hi)
 		BAD(s, ep, p, "PSN out of order");
 	ep->tx_hi++;
-	if (p->src_qpn != ep->qpn || p->qkey != ep->qkey)
+	if (p->src_qpn != ep->qpn || p->qkey != ep->peer->qkey)
 		BAD(s, ep, p, "source QP %#x, Q_Key %#x", p->src_qpn, p->qkey);
 	if (p->opcode !=
 		(op->opcode == KARST_WR_SEND ? KARST_UD_SEND_ONLY : KARST_UD_SEND_ONLY_IMM))
@@ -401,8 +403,10 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 	/* A NAK acknowledges what stands before it. */
 	if (p->opcode == KARST_RC_ACK && type != KARST_AETH_ACK)
 		at--;
-	if (at + 1 > req->acked && at < req->next_lpsn)
+	if (at + 1 > req->acked && at < req->next_lpsn) {
 		req->acked = at + 1;
+		req->adverse_done = req->adverse;
+	}
 	if (p->opcode == KARST_RC_ATOMIC_ACK || ((fl & KARST_OPF_READ) && (fl & KARST_OPF_END))) {
 		if (!op->answered && op->started) {
 			op->answered = true;

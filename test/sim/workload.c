@@ -11,13 +11,14 @@
 /* --- completion queue room --- */
 
 /*
- * A work request is posted only if its completion has room.  Whoever has unsignalled ones
- * outstanding keeps one more place, for the signalled one that must follow.
+ * A work request is posted only if its completion has room; each queue has its share of the
+ * places.  Whoever has unsignalled ones outstanding keeps one more, for the signalled one that
+ * must follow.
  */
 static bool
-cq_room(const struct sim_cq *cq, uint32_t n)
+cq_room(const struct sim_cq *cq, uint32_t used, uint32_t n)
 {
-	return cq->neglected || cq->committed + n <= cq->entries;
+	return cq->neglected || used + n <= cq->entries / cq->users;
 }
 
 /* --- buffers --- */
@@ -115,7 +116,7 @@ post_recv_one(struct sim_ep *ep, struct sim_buf *b)
 		ep->fault_done = true;
 	}
 	ep->nrecvs++;
-	ep->rcq->committed++;
+	ep->rq_used++;
 	s->stats.recvs++;
 	if (karst_wq_publish(&ep->rq, 1))
 		sim_ring(ep);
@@ -139,10 +140,7 @@ post_recvs(struct sim_ep *ep, enum sim_eager eager)
 	if (p->rnr_pressure)
 		n = 1;
 	while (n-- > 0 && ep->nrecvs < ep->recvs_cap && karst_wq_free(&ep->rq, 1) != 0 &&
-		cq_room(ep->rcq, 2) && (b = buf_get(s, ep->rbufs, ep->nrbufs)) != NULL) {
-		/* Leave room for sends that complete into the same queue. */
-		if (ep->rcq->committed * 2 > ep->rcq->entries)
-			break;
+		cq_room(ep->rcq, ep->rq_used, 1) && (b = buf_get(s, ep->rbufs, ep->nrbufs)) != NULL) {
 		post_recv_one(ep, b);
 		did = true;
 	}
@@ -162,8 +160,7 @@ sim_post_srq(struct sim *s, struct sim_core *c, enum sim_eager eager)
 		return false;
 	if (eager == LAZY && !rng_one_in(&s->rng, 4))
 		return false;
-	if (karst_wq_free(&q->wq, 1) == 0 || !cq_room(q->rcq, 2) ||
-		q->rcq->committed * 2 > q->rcq->entries ||
+	if (karst_wq_free(&q->wq, 1) == 0 || !cq_room(q->rcq, q->used, 1) ||
 		(b = buf_get(s, q->bufs, q->nbufs)) == NULL)
 		return false;
 	w = karst_wq_slot(&q->wq, 0);
@@ -176,7 +173,7 @@ sim_post_srq(struct sim *s, struct sim_core *c, enum sim_eager eager)
 	w->num_sge = r->npieces;
 	put_sges(w->sge, b, r->pieces, r->npieces);
 	q->nrecvs++;
-	q->rcq->committed++;
+	q->used++;
 	s->stats.recvs++;
 	karst_wq_publish(&q->wq, 1);
 	if (q->limit == 0 && rng_one_in(&s->rng, 16)) {
@@ -476,13 +473,13 @@ enter(struct sim *s, struct sim_ep *ep, struct sim_op *op, const struct karst_se
 	if (op->mw != NULL && op->mw == &ep->peer->mw && op->opcode != KARST_WR_SEND_WITH_INV)
 		op->mw->users++;
 	ep->nops++;
-	ep->scq->committed++;
+	ep->sq_used++;
 	s->stats.ops++;
 	if (op->signaled) {
-		ep->scq->committed -= ep->unsignaled != 0;
+		ep->sq_used -= ep->unsignaled != 0;
 		ep->unsignaled = 0;
 	} else {
-		ep->scq->committed += ep->unsignaled == 0;
+		ep->sq_used += ep->unsignaled == 0;
 		ep->unsignaled++;
 	}
 }
@@ -516,7 +513,7 @@ build_send(struct sim_ep *ep, uint32_t slot, struct sim_buf *b)
 	if (rng_one_in(&s->rng, 2) || ep->budget == 1 || fault || ep->unsignaled + 1 >= most ||
 		op->opcode == KARST_WR_BIND_MW || op->opcode == KARST_WR_LOCAL_INV ||
 		op->opcode == KARST_WR_SEND_WITH_INV || op->mw != NULL ||
-		!cq_room(ep->scq, ep->unsignaled != 0 ? 1 : 2))
+		!cq_room(ep->scq, ep->sq_used, ep->unsignaled != 0 ? 1 : 2))
 		w->flags |= KARST_SEND_SIGNALED;
 	if (fault)
 		sim_fault_op(ep, op, w);
@@ -542,7 +539,7 @@ post_sends(struct sim_ep *ep, enum sim_eager eager)
 		/* A place was kept for the signalled one that must follow. */
 		spare = ep->unsignaled != 0 ? 0 : 1;
 		b = buf_get(s, ep->bufs, ep->nbufs);
-		if (b == NULL || !cq_room(ep->scq, spare))
+		if (b == NULL || !cq_room(ep->scq, ep->sq_used, spare))
 			break;
 		build_send(ep, n++, b);
 	}
@@ -583,6 +580,7 @@ drain(struct sim_ep *ep)
 		ep->asked = KARST_QPS_RTS;
 		rc = karst_qp_modify(ep->core->core, ep->qp, &a, KARST_QP_STATE);
 	}
+	sim_note(s, "pair %u QP %#x: to %s", ep->pair->idx, ep->qpn, ep->draining ? "SQD" : "RTS");
 	if (rc != 0)
 		sim_fail(s, "pair %u, QP %#x: modify to %s: %d", ep->pair->idx, ep->qpn,
 			ep->draining ? "SQD" : "RTS", rc);
@@ -596,9 +594,9 @@ sim_program(struct sim_ep *ep, enum sim_eager eager)
 {
 	bool did = false;
 
-	if (ep->state == EP_GONE)
+	if (ep->state == EP_GONE || (ep->pair->victim && ep->scribbles == 0))
 		return false;
-	if (sim_fault_strike(ep))
+	if (sim_fault_strike(ep, eager))
 		return true;
 	did |= drain(ep);
 	did |= post_recvs(ep, eager);
@@ -615,8 +613,10 @@ sim_ep_idle(const struct sim_ep *ep)
 		return true;
 	if (ep->draining && ep->state == EP_LIVE)
 		return false;
+	/* Nobody looks at what completes: at the end when nothing more can be posted. */
 	if (ep->scq->neglected)
-		return ep->scq->overflow || ep->rcq->overflow || ep->budget == 0;
+		return ep->nops - ep->done >= karst_min_u32(ep->nbufs, ep->init.max_send_wr) ||
+			ep->budget == 0 || karst_qp_state(ep->qp) == KARST_QPS_ERR;
 	return ep->done == ep->nops && (ep->budget == 0 || ep->state != EP_LIVE);
 }
 

@@ -268,11 +268,14 @@ pick_cq(struct sim *s, struct sim_node *n, bool own)
 
 	if (!own && n->ncqs > 0 && rng_one_in(&s->rng, 2)) {
 		q = &n->cqs[rng_below(&s->rng, n->ncqs)];
-		if (!q->exclusive)
+		if (!q->exclusive && q->entries / (q->users + 1) >= 3) {
+			q->users++;
 			return q;
+		}
 	}
-	q = build_cq(s, n, rng_pow2(&s->rng, 8, 128));
+	q = build_cq(s, n, rng_pow2(&s->rng, 4, 128));
 	q->exclusive = own;
+	q->users = 1;
 	return q;
 }
 
@@ -303,6 +306,7 @@ build_srq(struct sim *s, struct sim_core *c, uint32_t pd, uint32_t msg_max)
 		sim_fail(s, "karst_pd_ref()");
 	karst_wq_attach(&q->wq, init.shared, init.max_wr, stride);
 	q->rcq = build_cq(s, c->node, rng_pow2(&s->rng, 32, 128));
+	q->rcq->users = 1;
 	q->nbufs = rng_range(&s->rng, 2, init.max_wr);
 	q->bufs = sim_alloc_raw(s, q->nbufs * sizeof(*q->bufs));
 	q->mr = sim_mr_new(c->node, pd, q->nbufs * (msg_max + 128), KARST_ACCESS_LOCAL_WRITE);
@@ -510,7 +514,14 @@ build_ep(struct sim *s, struct sim_pair *p, uint32_t e)
 			ep->srq = &ep->core->srq;
 	}
 	ep->scq = pick_cq(s, ep->node, own);
-	ep->rcq = ep->srq ? ep->srq->rcq : rng_one_in(r, 2) ? ep->scq : pick_cq(s, ep->node, own);
+	if (ep->srq != NULL) {
+		ep->rcq = ep->srq->rcq;
+	} else if (rng_one_in(r, 2) && ep->scq->entries / (ep->scq->users + 1) >= 2) {
+		ep->rcq = ep->scq;
+		ep->scq->users++;
+	} else {
+		ep->rcq = pick_cq(s, ep->node, own);
+	}
 	create_qp(s, ep, pd);
 	draw_path(s, ep);
 	build_ep_memory(s, ep, pd);

@@ -219,7 +219,7 @@ say_setup(const struct perf_app *app)
 		fprintf(to, "client on CPU %d, server on CPU %d", app->eal.cpus[0],
 			app->eal.cpus[1]);
 	fprintf(to, "; MTU %u, %u QP%s, depth %u", o->mtu, o->qps, o->qps == 1 ? "" : "s",
-		o->depth);
+		app->plan.jobs[0].depth);
 	if (o->loss > 0)
 		fprintf(to, ", loss %g", o->loss);
 	if (o->verify)

@@ -43,7 +43,7 @@ usage(FILE *to)
 	      "  --size N[K|M][,...]  bytes of a message, 1..1G, or all [64K; cas, faa, atomic-write: 8]\n"
 	      "  --mtu N              256, 512, 1024, 2048, 4096: path MTU [4096]\n"
 	      "  --qps N              queue pairs, used in turn, 1..500000 [1]\n"
-	      "  --depth N            messages outstanding of each, 1..16384 [64]\n"
+	      "  --depth N            messages outstanding of each, 1..16384 [64, less if --working-set is small]\n"
 	      "  --inflight N         messages outstanding of all [1024 or 64 MiB worth, or the depth]\n"
 	      "  --batch N            messages posted at once [64 KiB worth, at most 16]\n"
 	      "  --inline N           messages up to N bytes are posted inline, 0..1024 [0]\n"
@@ -235,21 +235,24 @@ parse_list(const char *text, struct perf_opts *o, int (*add)(const char *, struc
 static int
 parse_mtu(const char *text, struct perf_opts *o)
 {
-	int rc = parse_u32("--mtu", text, 0, UINT32_MAX, &o->mtu);
+	static const char *const mtus[] = {"256", "512", "1024", "2048", "4096"};
+	int i = find(text, mtus, KARST_DIM(mtus));
 
-	if (rc == 0 && (!karst_is_pow2(o->mtu) || o->mtu < 256 || o->mtu > 4096))
-		rc = wrong("--mtu", text, "256, 512, 1024, 2048, 4096");
-	return rc;
+	if (i < 0)
+		return wrong("--mtu", text, "256, 512, 1024, 2048, 4096");
+	o->mtu = 256u << i;
+	return 0;
 }
 
 static int
 parse_ring_size(const char *text, struct perf_opts *o)
 {
-	int rc = parse_u32("--ring-size", text, 0, UINT32_MAX, &o->ring_size);
+	uint64_t v;
 
-	if (rc == 0 && (!karst_is_pow2(o->ring_size) || o->ring_size < 32 || o->ring_size > 32768))
-		rc = wrong("--ring-size", text, "a power of two from 32 to 32768");
-	return rc;
+	if (parse_scaled(text, &v) != 0 || !karst_is_pow2(v) || v < 32 || v > 32768)
+		return wrong("--ring-size", text, "a power of two from 32 to 32768");
+	o->ring_size = (uint32_t)v;
+	return 0;
 }
 
 static int
@@ -457,7 +460,6 @@ set_defaults(struct perf_opts *o)
 	memset(o, 0, sizeof(*o));
 	o->mtu = 4096;
 	o->qps = 1;
-	o->depth = 64;
 	o->rd_atomic = 16;
 	o->lcores = 1;
 	o->duration_s = 1;

@@ -38,7 +38,7 @@ struct perf_opts {
 	bool all_sizes; /* --size all, or none given: what does not fit is left out */
 	uint32_t mtu;   /* path MTU, bytes */
 	uint32_t qps;
-	uint32_t depth;    /* messages outstanding of a queue pair */
+	uint32_t depth;    /* messages outstanding of a queue pair; 0: the plan's choice */
 	uint32_t inflight; /* messages outstanding altogether; 0: the plan's choice */
 	uint32_t batch;    /* messages posted at once; 0: the plan's choice */
 	uint32_t inline_bytes;

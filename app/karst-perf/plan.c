@@ -10,6 +10,7 @@
 #define DEFAULT_WORKING_SET (UINT64_C(64) << 20)
 #define DEFAULT_SIZE        65536u
 #define ATOMIC_SIZE         8u
+#define DEFAULT_DEPTH       64u
 #define DEFAULT_INFLIGHT    1024u
 #define INFLIGHT_BYTES      (64u << 20)
 #define BATCH_BYTES         65536u /* how much is posted at once */
@@ -75,17 +76,26 @@ too_large(const struct perf_job *j, uint64_t need, uint64_t have, const char *wh
 	return 2;
 }
 
+/* A batch of every queue pair. */
+static uint64_t
+row_bytes(const struct perf_job *j)
+{
+	return (uint64_t)j->qps * j->batch * j->stride;
+}
+
+static uint64_t
+rows_needed(const struct perf_job *j)
+{
+	return align_up(slots_needed(j), j->batch) / j->batch;
+}
+
 /* Places in memory. */
 static int
 lay_out(const struct perf_opts *o, uint64_t memory, struct perf_job *j)
 {
 	uint64_t want = o->working_set != 0 ? o->working_set : DEFAULT_WORKING_SET;
-	uint64_t row, rows, least;
+	uint64_t row = row_bytes(j), least = rows_needed(j), rows;
 
-	j->headroom = j->transport == PERF_UD ? PERF_GRH_ROOM : 0;
-	j->stride = (uint32_t)align_up(j->headroom + j->size, KARST_CACHE_LINE);
-	least = align_up(slots_needed(j), j->batch) / j->batch;
-	row = (uint64_t)j->qps * j->batch * j->stride;
 	rows = want / row;
 	if (rows < least) {
 		if (o->working_set != 0)
@@ -127,40 +137,61 @@ default_inflight(const struct perf_job *j)
 	return n > j->depth ? n : j->depth;
 }
 
+/* Everything that follows from the depth. */
+static int
+fit_depth(const struct perf_opts *o, struct perf_job *j, uint32_t depth)
+{
+	j->depth = depth;
+	j->inflight = o->inflight != 0 ? o->inflight : default_inflight(j);
+	j->batch = o->batch;
+	if (j->batch == 0) {
+		j->batch =
+			karst_min_u32(MAX_BATCH, BATCH_BYTES / karst_min_u32(j->size, BATCH_BYTES));
+		j->batch = karst_min_u32(j->batch, depth > 1 ? depth / 2 : 1);
+		j->batch = karst_min_u32(j->batch, j->inflight);
+	}
+	j->recv_depth = recv_depth(j);
+	j->headroom = j->transport == PERF_UD ? PERF_GRH_ROOM : 0;
+	j->stride = (uint32_t)align_up(j->headroom + j->size, KARST_CACHE_LINE);
+	if (j->batch <= depth && j->batch <= j->inflight)
+		return 0;
+	fprintf(stderr,
+		"karst-perf: --batch: %u is not allowed; allowed: at most --depth (%u) and "
+		"--inflight (%u)\n",
+		j->batch, depth, j->inflight);
+	return 2;
+}
+
 static int
 fill_job(const struct perf_opts *o, uint64_t memory, enum perf_op op, uint32_t size,
 	struct perf_job *j)
 {
+	uint32_t depth = o->depth != 0 ? o->depth : DEFAULT_DEPTH;
+	int rc;
+
 	*j = (struct perf_job){
 		.op = op,
 		.transport = o->transport,
 		.size = size,
 		.mtu = o->mtu,
 		.qps = o->qps,
-		.depth = o->depth,
 		.rd_atomic = o->rd_atomic,
 		.lcores = o->lcores,
 		.inlined = op != PERF_OP_READ && !perf_op_atomic(op) && size <= o->inline_bytes,
 		.timeout = o->timeout >= 0 ? (uint32_t)o->timeout : default_timeout(o),
 	};
-	j->inflight = o->inflight;
-	if (j->inflight == 0)
-		j->inflight = default_inflight(j);
-	j->batch = o->batch;
-	if (j->batch == 0) {
-		j->batch = karst_min_u32(MAX_BATCH, BATCH_BYTES / karst_min_u32(size, BATCH_BYTES));
-		j->batch = karst_min_u32(j->batch, j->depth > 1 ? j->depth / 2 : 1);
-		j->batch = karst_min_u32(j->batch, j->inflight);
+	rc = fit_depth(o, j, depth);
+	while (rc == 0 && o->depth == 0 && o->working_set != 0 && depth > o->batch && depth > 1 &&
+		row_bytes(j) * rows_needed(j) > o->working_set) {
+		depth /= 2;
+		rc = fit_depth(o, j, depth);
 	}
-	if (j->batch > j->depth || j->batch > j->inflight) {
-		fprintf(stderr,
-			"karst-perf: --batch: %u is not allowed; allowed: at most --depth (%u) "
-			"and --inflight (%u)\n",
-			j->batch, j->depth, j->inflight);
-		return 2;
-	}
-	j->recv_depth = recv_depth(j);
-	return lay_out(o, memory, j);
+	if (rc == 0)
+		rc = lay_out(o, memory, j);
+	if (rc == 0 && o->depth == 0 && depth != DEFAULT_DEPTH)
+		fprintf(stderr, "karst-perf: %s of %u bytes: depth %u, to fit --working-set\n",
+			perf_op_name(op), size, depth);
+	return rc;
 }
 
 /* What does not go together whatever the op and the size. */

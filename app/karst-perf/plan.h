@@ -12,7 +12,8 @@
  *   batch 0 of QP 0, batch 0 of QP 1, ... batch 0 of the last QP, batch 1 of QP 0, ...
  *
  * A place is not used again before the message that was in it has completed and, with
- * --verify, has been checked; that is what sets the smallest number of places.
+ * --verify, has been checked; that is what sets the smallest number of places.  When a working
+ * set was given that is too small for the default depth, the depth is lowered to what fits.
  */
 #ifndef PERF_PLAN_H
 #define PERF_PLAN_H

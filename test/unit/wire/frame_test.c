@@ -27,7 +27,7 @@ expect_bytes(const struct karst_ib_hdrs *ib, const void *want, size_t len)
 			karst_opcode_name(ib->opcode), i);
 }
 
-/* Every header once, in its place (W3, W5), from the rules alone. */
+/* Every header once, in its place (W2, W3, W5), padded (W6), from the rules alone. */
 Test(build, bytes_from_the_rules)
 {
 	struct karst_frame f = sample_frame(0, false, false, 0, 0);

@@ -76,6 +76,7 @@ visit_fields(const struct karst_frame *f, const uint8_t *frame, unsigned int len
 	guard_free(&g);
 }
 
+/* All fields of all headers (W2, W3, W5, W6). */
 Test(parse, every_opcode)
 {
 	for_each_frame(visit_fields);
@@ -117,6 +118,7 @@ visit_cut(const struct karst_frame *f, const uint8_t *frame, unsigned int len)
 	guard_free(&g);
 }
 
+/* The length covers the headers, or the packet is dropped (W9). */
 Test(parse, cut_at_every_length)
 {
 	for_each_frame(visit_cut);
@@ -244,6 +246,7 @@ static const struct damage damages[] = {
 	{"IPv6 opcode", true, false, BTH6, 0x78, KARST_DROP_OPCODE},
 };
 
+/* Each check of a frame on its own (W1, W2, W6, and W9 as far as it needs no queue pair). */
 Test(parse, every_drop_reason, .init = base_frames)
 {
 	bool seen[KARST_DROP_MAX] = {false};
@@ -271,6 +274,7 @@ Test(parse, every_drop_reason, .init = base_frames)
 	guard_free(&g);
 }
 
+/* PadCnt against what is there (W6). */
 Test(parse, pad_larger_than_payload)
 {
 	struct karst_frame f = sample_frame(KARST_RC_SEND_ONLY, false, false, 0, 0);

@@ -13,9 +13,11 @@
 #include <rte_cycles.h>
 #include <rte_launch.h>
 #include <rte_malloc.h>
+#include <rte_mbuf_pool_ops.h>
 
 #include "karst_crc.h"
 
+#define POOL_OPS           "stack"
 #define DEFAULT_MBUFS_EACH 2048u /* and once more for the ports */
 
 /* --- configuration --- */
@@ -43,8 +45,6 @@ fill_defaults(struct karst_engine_config *c)
 	default_u32(&c->mbufs, DEFAULT_MBUFS_EACH * (c->lcores + 1));
 	default_u32(&c->handoff_slots, 1024);
 	default_u32(&c->sleep_max_us, 50);
-	if (c->pool_ops == NULL)
-		c->pool_ops = "stack";
 }
 
 /* What is wrong with a configuration whose defaults are filled in, or NULL. */
@@ -131,9 +131,23 @@ want_huge_pages(
 	madvise((void *)from, chunk->len, MADV_HUGEPAGE);
 }
 
+/* Whether this process has a mempool handler of that name (they are plug-ins). */
+static bool
+have_pool_ops(const char *name)
+{
+	uint32_t i;
+
+	for (i = 0; i < rte_mempool_ops_table.num_ops; i++)
+		if (strcmp(rte_mempool_ops_table.ops[i].name, name) == 0)
+			return true;
+	return false;
+}
+
 static int
 init_pool(struct karst_engine *e)
 {
+	if (e->cfg.pool_ops == NULL)
+		e->cfg.pool_ops = have_pool_ops(POOL_OPS) ? POOL_OPS : rte_mbuf_best_mempool_ops();
 	e->pool = rte_pktmbuf_pool_create_by_ops(e->name, e->cfg.mbufs, 0, sizeof(struct karst_pkt),
 		ENG_ROOM, (int)rte_socket_id(), e->cfg.pool_ops);
 	if (e->pool == NULL) {

@@ -5,6 +5,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 #include <rte_eal.h>
@@ -16,14 +17,17 @@
 static void
 eal_up(bool telemetry)
 {
-	char arg[][32] = {"bed", "--no-huge", "--no-shconf", "--no-pci", "-m", "192",
-		"--log-level=4", "--lcores", "(0-2)@(0-1)", "--no-telemetry"};
-	char *argv[KARST_DIM(arg)];
-	int argc = telemetry ? KARST_DIM(arg) - 1 : KARST_DIM(arg);
-	size_t i;
+	char prefix[48];
+	char *argv[] = {(char *)"bed", (char *)"--no-huge", (char *)"--no-shconf",
+		(char *)"--no-pci", (char *)"-m", (char *)"192", (char *)"--log-level=4",
+		(char *)"--lcores", (char *)"(0-2)@(0-1)", (char *)"--no-telemetry"};
+	int argc = KARST_DIM(argv);
 
-	for (i = 0; i < KARST_DIM(arg); i++)
-		argv[i] = arg[i];
+	if (telemetry) {
+		/* a socket that is this test's alone */
+		snprintf(prefix, sizeof(prefix), "--file-prefix=karst_test_%d", (int)getpid());
+		argv[argc - 1] = prefix;
+	}
 	cr_assert_geq(rte_eal_init(argc, argv), 0, "EAL");
 }
 
@@ -219,9 +223,11 @@ poller(void *arg)
 {
 	struct bed_poller *p = arg;
 
-	while (!atomic_load(&p->stop))
+	while (!atomic_load(&p->stop)) {
 		if (poll_all(p->bed->e, p->lcores) == 0)
 			sched_yield();
+		atomic_store(&p->running, true);
+	}
 	release_all(p->bed->e, p->lcores);
 	return NULL;
 }
@@ -233,8 +239,11 @@ bed_poller_start(struct bed_poller *p, struct bed *bed, uint64_t lcores)
 	bed->mine &= ~lcores;
 	p->bed = bed;
 	p->lcores = lcores;
+	atomic_init(&p->running, false);
 	atomic_init(&p->stop, false);
 	cr_assert_eq(pthread_create(&p->thread, NULL, poller, p), 0);
+	while (!atomic_load(&p->running))
+		sched_yield();
 }
 
 void

@@ -58,9 +58,10 @@ struct bed_poller {
 	struct bed *bed;
 	uint64_t lcores;
 	pthread_t thread;
+	atomic_bool running;
 	atomic_bool stop;
 };
-/** Takes @lcores over from this thread. */
+/** Takes @lcores over from this thread; they are attached to the new one when it returns. */
 void bed_poller_start(struct bed_poller *p, struct bed *bed, uint64_t lcores);
 /** They are nobody's afterwards. */
 void bed_poller_stop(struct bed_poller *p);

@@ -55,7 +55,7 @@ Test(telemetry, commands)
 	struct bed_poller poller;
 	struct karst_cqe cqe;
 	struct bed bed;
-	char text[64];
+	char text[64], path[256];
 	uint32_t key;
 	int fd, i;
 
@@ -101,4 +101,7 @@ Test(telemetry, commands)
 	expect_in(ask(fd, "/karst/lcores"), "null");
 	expect_in(ask(fd, "/karst/engines"), "[]");
 	close(fd);
+	snprintf(path, sizeof(path), "%s/dpdk_telemetry.v2", rte_eal_get_runtime_dir());
+	unlink(path);
+	rmdir(rte_eal_get_runtime_dir());
 }

@@ -252,15 +252,16 @@ follow_up(struct karst_core *core, struct karst_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
+	/* first, because it moves una, too, past local operations */
+	karst_requester_settle(core, qp);
+	if (!karst_qp_may_send(qp))
+		return;
 	if ((int32_t)(r->snd_idx - r->una_idx) < 0) {
 		r->snd_idx = r->una_idx;
 		r->snd_psn = r->una_psn;
 	} else if (r->snd_idx == r->una_idx && karst_psn_before(r->snd_psn, r->una_psn)) {
 		r->snd_psn = r->una_psn;
 	}
-	karst_requester_settle(core, qp);
-	if (!karst_qp_may_send(qp))
-		return;
 	if (!(r->flags & KARST_REQ_IDLE) || r->snd_idx != r->nxt_idx)
 		karst_core_activate(core, qp);
 }

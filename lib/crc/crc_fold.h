@@ -61,7 +61,7 @@ static_assert((2 * FOLD_ACCS - 1) * BLOCK <= CRC_FOLD_WORDS * 8, "factors for th
  * How far ahead to ask for a long message's source.  Past its end that is a guess: that the
  * message goes on there, as the payload of the next packet does.
  */
-#define STREAM_AHEAD 3072
+#define STREAM_AHEAD 5120
 
 static const uint64_t *
 factors_at(size_t blocks_after)

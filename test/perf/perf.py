@@ -23,7 +23,7 @@ FIELDS = {
 }
 # What may be null, because it was not asked for or needs a second lcore.
 OPTIONAL = {'latency_ns', 'ring_copy_gbps', 'ring_copy_ratio', 'ring_rtt_ns'}
-COMMON = ['--verify', '--working-set', '4M']
+COMMON = ['--verify', '--working-set', '16M']
 TIMEOUT_S = 240
 
 
@@ -116,9 +116,11 @@ def iters(number):
 
 def operations(perf):
     for op in ('write', 'write-imm', 'read', 'send'):
-        for size, number in ((1, 2000), (64, 2000), (4096, 1000), (65536, 300), (1048577, 30)):
+        for size, depth, number in ((1, 64, 2000), (64, 64, 2000), (4096, 64, 1000),
+                                    (65536, 16, 300), (1048577, 4, 30)):
             perf.measure(f'RC {op} of {size} bytes',
-                         f'--op {op} --size {size} --iters {number}', iters(number))
+                         f'--op {op} --size {size} --depth {depth} --iters {number}',
+                         iters(number))
     for op in ('cas', 'faa', 'atomic-write'):
         perf.measure(f'RC {op}', f'--op {op} --size 8 --iters 2000', iters(2000))
     for op in ('write', 'write-imm', 'send'):
@@ -128,7 +130,8 @@ def operations(perf):
 
 def shapes(perf):
     for mtu in (256, 1024):
-        perf.measure(f'path MTU {mtu}', f'--mtu {mtu} --size 100001 --iters 200', iters(200))
+        perf.measure(f'path MTU {mtu}', f'--mtu {mtu} --size 100001 --depth 16 --iters 200',
+                     iters(200))
     for op in ('write', 'read', 'send'):
         perf.measure(f'two lcores, {op}', f'--lcores 2 --op {op} --size 16384 --iters 1000',
                      iters(1000))
@@ -144,8 +147,8 @@ def losses(perf):
 
     for op, size in (('write', 65536), ('read', 65536), ('send', 65536), ('faa', 8)):
         number = 400 if size > 8 else 4000
-        perf.measure(f'1% loss, {op}', f'--op {op} --size {size} --loss 0.01 --iters {number}',
-                     again)
+        perf.measure(f'1% loss, {op}',
+                     f'--op {op} --size {size} --loss 0.01 --depth 32 --iters {number}', again)
     perf.measure('10% loss on two lcores',
                  '--op write --size 32768 --lcores 2 --loss 0.1 --iters 200', again)
 

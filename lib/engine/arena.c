@@ -101,7 +101,7 @@ chunk_unmap(struct arena *a, struct arena_chunk *c)
 }
 
 void
-arena_init(struct arena *a)
+eng_arena_init(struct arena *a)
 {
 	memset(a, 0, sizeof(*a));
 	a->chunk_bytes = CHUNK_MIN_BYTES;
@@ -137,7 +137,7 @@ cut(struct arena *a, size_t rounded)
 }
 
 void *
-arena_alloc(struct arena *a, size_t size)
+eng_arena_alloc(struct arena *a, size_t size)
 {
 	struct arena_chunk *c;
 	struct arena_free *f;
@@ -164,7 +164,7 @@ arena_alloc(struct arena *a, size_t size)
 }
 
 void
-arena_free(struct arena *a, void *p, size_t size)
+eng_arena_free(struct arena *a, void *p, size_t size)
 {
 	struct arena_free *f = p;
 	unsigned int class;
@@ -183,9 +183,9 @@ arena_free(struct arena *a, void *p, size_t size)
 }
 
 void
-arena_fini(struct arena *a)
+eng_arena_fini(struct arena *a)
 {
 	while (a->chunks != NULL)
 		chunk_unmap(a, a->chunks);
-	arena_init(a);
+	eng_arena_init(a);
 }

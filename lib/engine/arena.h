@@ -31,15 +31,15 @@ struct arena {
 	struct arena_free *free[ARENA_CLASSES];
 };
 
-void arena_init(struct arena *a);
+void eng_arena_init(struct arena *a);
 
 /** @return @size zeroed bytes, cache-line aligned; NULL: no memory. */
-void *arena_alloc(struct arena *a, size_t size);
+void *eng_arena_alloc(struct arena *a, size_t size);
 
-/** Gives back what arena_alloc() with the same @size returned; NULL is ignored. */
-void arena_free(struct arena *a, void *p, size_t size);
+/** Gives back what eng_arena_alloc() with the same @size returned; NULL is ignored. */
+void eng_arena_free(struct arena *a, void *p, size_t size);
 
 /** Gives everything back to the system. */
-void arena_fini(struct arena *a);
+void eng_arena_fini(struct arena *a);
 
 #endif /* ENGINE_ARENA_H */

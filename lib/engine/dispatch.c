@@ -9,7 +9,7 @@
 #include "engine_priv.h"
 
 void
-dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n)
+eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n)
 {
 	struct karst_core *core = lc->core;
 	unsigned int i;

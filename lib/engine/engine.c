@@ -100,7 +100,7 @@ init_memory_table(struct karst_engine *e)
 		if (ret != 0)
 			return ret;
 	}
-	buf = arena_alloc(&e->objects, bytes);
+	buf = eng_arena_alloc(&e->objects, bytes);
 	return buf == NULL ? -ENOMEM : karst_mem_init(buf, &cfg, &e->mem);
 }
 
@@ -113,8 +113,8 @@ init_ah_table(struct karst_engine *e)
 
 	if (bytes == 0)
 		return -EINVAL;
-	buf = arena_alloc(&e->objects, bytes);
-	e->ah_pd = arena_alloc(&e->objects, slots * sizeof(*e->ah_pd));
+	buf = eng_arena_alloc(&e->objects, bytes);
+	e->ah_pd = eng_arena_alloc(&e->objects, slots * sizeof(*e->ah_pd));
 	e->ah_mask = slots - 1;
 	if (buf == NULL || e->ah_pd == NULL)
 		return -ENOMEM;
@@ -167,7 +167,7 @@ init_rcu(struct karst_engine *e)
 	size_t bytes = rte_rcu_qsbr_get_memsize(e->nlcores);
 	uint32_t i;
 
-	e->rcu = arena_alloc(&e->objects, bytes);
+	e->rcu = eng_arena_alloc(&e->objects, bytes);
 	if (e->rcu == NULL)
 		return -ENOMEM;
 	rte_rcu_qsbr_init(e->rcu, e->nlcores);
@@ -182,11 +182,11 @@ init_lcores(struct karst_engine *e)
 	uint32_t i;
 	int ret;
 
-	e->lcore = arena_alloc(&e->objects, e->nlcores * sizeof(e->lcore[0]));
+	e->lcore = eng_arena_alloc(&e->objects, e->nlcores * sizeof(e->lcore[0]));
 	if (e->lcore == NULL)
 		return -ENOMEM;
 	for (i = 0; i < e->nlcores; i++) {
-		ret = lcore_init(e, i);
+		ret = eng_lcore_init(e, i);
 		if (ret != 0)
 			return ret;
 	}
@@ -203,10 +203,10 @@ free_engine(struct karst_engine *e)
 	for (i = 0; i < e->nports; i++)
 		rte_eth_dev_stop(e->port[i].info.ethdev);
 	for (i = 0; e->lcore != NULL && i < e->nlcores; i++)
-		lcore_fini(&e->lcore[i]);
+		eng_lcore_fini(&e->lcore[i]);
 	rte_mempool_free(e->pool);
-	arena_fini(&e->objects);
-	arena_fini(&e->rings);
+	eng_arena_fini(&e->objects);
+	eng_arena_fini(&e->rings);
 	pthread_mutex_destroy(&e->ctl_lock);
 	free(e);
 }
@@ -244,13 +244,13 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 
 	if (e == NULL)
 		return -ENOMEM;
-	log_init();
+	eng_log_init();
 	e->cfg = *cfg;
 	fill_defaults(&e->cfg);
 	if (cfg->ops != NULL)
 		e->ops = *cfg->ops;
-	arena_init(&e->objects);
-	arena_init(&e->rings);
+	eng_arena_init(&e->objects);
+	eng_arena_init(&e->rings);
 	pthread_mutex_init(&e->ctl_lock, NULL);
 	fault = config_fault(&e->cfg);
 	if (fault != NULL) {
@@ -261,7 +261,7 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 	e->nlcores = e->cfg.lcores;
 	e->lcore_bits = karst_log2(karst_pow2_ceil(e->nlcores));
 	init_clock(e);
-	ret = telemetry_add(e);
+	ret = eng_telemetry_add(e);
 	if (ret != 0) {
 		free_engine(e);
 		return ret;
@@ -270,11 +270,11 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 	if (ret != 0) {
 		karst_log(
 			KARST_LOG_ERR, "%s: creating the engine: %s", e->name, rte_strerror(-ret));
-		telemetry_del(e);
+		eng_telemetry_del(e);
 		free_engine(e);
 		return ret;
 	}
-	telemetry_ready(e);
+	eng_telemetry_ready(e);
 	*engine = e;
 	return 0;
 }
@@ -282,11 +282,11 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 int
 karst_engine_destroy(struct karst_engine *e)
 {
-	if (any_attached(e)) {
+	if (eng_any_attached(e)) {
 		karst_log(KARST_LOG_ERR, "%s: destroyed while lcores are attached", e->name);
 		return -EBUSY;
 	}
-	telemetry_del(e);
+	eng_telemetry_del(e);
 	free_engine(e);
 	return 0;
 }
@@ -304,7 +304,7 @@ karst_engine_now_ns(const struct karst_engine *e)
 }
 
 bool
-any_attached(const struct karst_engine *e)
+eng_any_attached(const struct karst_engine *e)
 {
 	uint32_t i;
 
@@ -362,7 +362,7 @@ karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores)
 	uint32_t i;
 	int ret;
 
-	if (e->started || any_attached(e))
+	if (e->started || eng_any_attached(e))
 		return -EBUSY;
 	ret = choose_workers(e, eal_lcores);
 	if (ret != 0)
@@ -370,7 +370,7 @@ karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores)
 	e->started = true;
 	atomic_store_explicit(&e->running, true, memory_order_relaxed);
 	for (i = 0; i < e->nlcores; i++) {
-		ret = rte_eal_remote_launch(lcore_main, &e->lcore[i], e->lcore[i].eal_lcore);
+		ret = rte_eal_remote_launch(eng_lcore_main, &e->lcore[i], e->lcore[i].eal_lcore);
 		if (ret != 0) {
 			karst_log(KARST_LOG_ERR, "%s: EAL worker %u: %s", e->name,
 				e->lcore[i].eal_lcore, rte_strerror(-ret));
@@ -438,11 +438,11 @@ karst_engine_set_loss(struct karst_engine *e, double probability, uint64_t seed)
 	if (!(probability >= 0 && probability <= 1))
 		return -EINVAL;
 	call.threshold = probability == 1 ? UINT64_MAX : (uint64_t)(probability * 0x1p64);
-	ret = ctl_enter(e);
+	ret = eng_ctl_enter(e);
 	if (ret != 0)
 		return ret;
 	for (i = 0; i < e->nlcores; i++)
-		mailbox_call(&e->lcore[i], set_loss_on_lcore, &call);
-	ctl_leave(e);
+		eng_mailbox_call(&e->lcore[i], set_loss_on_lcore, &call);
+	eng_ctl_leave(e);
 	return 0;
 }

@@ -183,7 +183,7 @@ struct karst_engine {
 	uint64_t tsc_mul;     /* ns = tsc * mul >> 32 */
 	_Atomic bool running; /* lcores of karst_engine_start() go on */
 	bool started;
-	pthread_mutex_t ctl_lock; /* everything below, mem, ahs; see ctl_enter() */
+	pthread_mutex_t ctl_lock; /* everything below, mem, ahs; see eng_ctl_enter() */
 	struct arena objects;     /* only the engine looks at these */
 	struct arena rings;       /* shared with the program */
 	uint32_t nqps[KARST_ENGINE_MAX_LCORES];
@@ -221,57 +221,57 @@ this_thread(void)
 
 /* --- engine.c --- */
 
-bool any_attached(const struct karst_engine *e);
+bool eng_any_attached(const struct karst_engine *e);
 
 /* --- mailbox.c --- */
 
 /* Runs @fn on lcore @lc: at once if the caller may, else by mailbox.  @return what @fn does. */
-int mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg);
+int eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg);
 
 /* On the lcore's thread: does what is in the mailbox.  @return how many. */
-unsigned int mailbox_serve(struct eng_lcore *lc);
+unsigned int eng_mailbox_serve(struct eng_lcore *lc);
 
 /* Gives @lc to this thread if it is free.  -EBUSY: it is another's. */
-int lcore_attach(struct eng_lcore *lc);
-void lcore_detach(struct eng_lcore *lc);
+int eng_lcore_attach(struct eng_lcore *lc);
+void eng_lcore_detach(struct eng_lcore *lc);
 
 /* Begins a control call: takes ctl_lock while answering own mailboxes.  -EDEADLK: in a callback. */
-int ctl_enter(struct karst_engine *e);
-void ctl_leave(struct karst_engine *e);
+int eng_ctl_enter(struct karst_engine *e);
+void eng_ctl_leave(struct karst_engine *e);
 
 /* Within a control call: waits until every lcore has ended the turn that it is in. */
-void ctl_quiesce(struct karst_engine *e);
+void eng_ctl_quiesce(struct karst_engine *e);
 
 /* --- lcore.c --- */
 
-int lcore_init(struct karst_engine *e, uint32_t index);
-void lcore_fini(struct eng_lcore *lc);
+int eng_lcore_init(struct karst_engine *e, uint32_t index);
+void eng_lcore_fini(struct eng_lcore *lc);
 /* The loop of karst_engine_start(). */
-int lcore_main(void *arg);
+int eng_lcore_main(void *arg);
 
 /* --- rx.c, dispatch.c, handoff.c: @return frames handled --- */
 
-unsigned int rx_poll(struct eng_lcore *lc);
+unsigned int eng_rx_poll(struct eng_lcore *lc);
 /* Delivers parsed packets of this lcore and frees their mbufs. */
-void dispatch(
+void eng_dispatch(
 	struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n);
 /* Gives parsed packets to the lcores that own their QPs. */
-void handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n);
-unsigned int handoff_poll(struct eng_lcore *lc);
+void eng_handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n);
+unsigned int eng_handoff_poll(struct eng_lcore *lc);
 
 /* --- sched.c, tx.c --- */
 
 /* Lets active QPs build into @b.  @return whether any was asked. */
-void sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes);
+void eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes);
 /* Forgets a QP that is about to be destroyed. */
-void sched_forget(struct eng_lcore *lc, struct eng_qp *qp);
+void eng_sched_forget(struct eng_lcore *lc, struct eng_qp *qp);
 /* Back to the list of active QPs: the port's queue has drained. */
-void sched_unpark(struct eng_lcore *lc, struct eng_txq *q);
+void eng_sched_unpark(struct eng_lcore *lc, struct eng_txq *q);
 
-unsigned int tx_poll(struct eng_lcore *lc);
+unsigned int eng_tx_poll(struct eng_lcore *lc);
 /* Gives all buffers back to the pool. */
-void tx_fini(struct eng_lcore *lc);
-void stash_spill(struct eng_lcore *lc);
+void eng_tx_fini(struct eng_lcore *lc);
+void eng_stash_spill(struct eng_lcore *lc);
 
 /* Frees a buffer of a frame that was received or could not be sent. */
 static inline void
@@ -281,7 +281,7 @@ buffer_free(struct eng_lcore *lc, struct rte_mbuf *m)
 	if (karst_likely(m->pool == lc->pool && rte_mbuf_refcnt_read(m) == 1 && m->nb_segs == 1 &&
 		    RTE_MBUF_DIRECT(m))) {
 		if (karst_unlikely(lc->nstash == ENG_STASH))
-			stash_spill(lc);
+			eng_stash_spill(lc);
 		lc->stash[lc->nstash++] = m;
 		return;
 	}
@@ -290,24 +290,26 @@ buffer_free(struct eng_lcore *lc, struct rte_mbuf *m)
 
 /* --- port.c --- */
 
-bool port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why);
+bool eng_port_accepts(
+	const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why);
 /* May lcore @lc use @path?  0 or -EINVAL, logged. */
-int port_check_path(const struct karst_engine *e, uint32_t lcore, const struct karst_path *path);
+int eng_port_check_path(
+	const struct karst_engine *e, uint32_t lcore, const struct karst_path *path);
 
 /* --- objects.c --- */
 
 /* A copy of the handle and the attributes of QP @qpn.  -ENOENT, -EDEADLK */
-int qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,
+int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,
 	struct karst_qp_attr *attr);
 
 /* --- log.c, telemetry.c --- */
 
-void log_init(void);
+void eng_log_init(void);
 /* Gives the engine its name and, with the first one, chooses the CRC kernels and registers the
  * telemetry commands.  -EEXIST: an engine of that name is there; -EIO: see karst_crc_init(). */
-int telemetry_add(struct karst_engine *e);
+int eng_telemetry_add(struct karst_engine *e);
 /* The engine is complete: commands may look at it. */
-void telemetry_ready(struct karst_engine *e);
-void telemetry_del(struct karst_engine *e);
+void eng_telemetry_ready(struct karst_engine *e);
+void eng_telemetry_del(struct karst_engine *e);
 
 #endif /* ENGINE_PRIV_H */

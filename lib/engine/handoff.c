@@ -11,7 +11,7 @@
 #include "engine_priv.h"
 
 void
-handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n)
+eng_handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n)
 {
 	struct karst_engine *e = lc->e;
 	void *batch[ENG_MAX_BURST];
@@ -41,7 +41,7 @@ handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n)
 }
 
 unsigned int
-handoff_poll(struct eng_lcore *lc)
+eng_handoff_poll(struct eng_lcore *lc)
 {
 	struct rte_mbuf *mbufs[ENG_MAX_BURST];
 	struct karst_pkt *pkts[ENG_MAX_BURST];
@@ -57,7 +57,7 @@ handoff_poll(struct eng_lcore *lc)
 		pkts[i] = rte_mbuf_to_priv(mbufs[i]);
 		bytes += pkts[i]->len;
 		if (bytes >= lc->e->cfg.rx_bytes || i + 1 == n) {
-			dispatch(lc, mbufs + from, pkts + from, i + 1 - from);
+			eng_dispatch(lc, mbufs + from, pkts + from, i + 1 - from);
 			from = i + 1;
 			bytes = 0;
 		}

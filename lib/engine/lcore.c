@@ -50,15 +50,15 @@ turn(struct eng_lcore *lc)
 
 	core->now_ns = engine_now(lc->e);
 	if (karst_unlikely(!rte_ring_empty(lc->mailbox)))
-		n += mailbox_serve(lc);
-	n += rx_poll(lc);
+		n += eng_mailbox_serve(lc);
+	n += eng_rx_poll(lc);
 	if (lc->e->nlcores > 1)
-		n += handoff_poll(lc);
+		n += eng_handoff_poll(lc);
 	n += bell_poll(lc);
 	n += karst_core_expire(core, ENG_TIMERS);
 	if (core->dirty != NULL)
 		karst_core_flush(core);
-	n += tx_poll(lc);
+	n += eng_tx_poll(lc);
 	if (core->dirty != NULL)
 		karst_core_flush(core);
 	rte_rcu_qsbr_quiescent(lc->e->rcu, lc->index);
@@ -78,7 +78,7 @@ karst_engine_poll(struct karst_engine *e, uint32_t lcore)
 	/* relaxed: only this thread itself stores its own name */
 	if (karst_unlikely(
 		    atomic_load_explicit(&lc->owner, memory_order_relaxed) != this_thread())) {
-		if (lcore_attach(lc) != 0) {
+		if (eng_lcore_attach(lc) != 0) {
 			assert(!"an lcore is polled by one thread at a time");
 			return 0;
 		}
@@ -90,7 +90,7 @@ void
 karst_engine_release(struct karst_engine *e, uint32_t lcore)
 {
 	assert(lcore < e->nlcores);
-	lcore_detach(&e->lcore[lcore]);
+	eng_lcore_detach(&e->lcore[lcore]);
 }
 
 uint64_t
@@ -125,13 +125,13 @@ nap(struct eng_lcore *lc)
 }
 
 int
-lcore_main(void *arg)
+eng_lcore_main(void *arg)
 {
 	struct eng_lcore *lc = arg;
 	struct karst_engine *e = lc->e;
 	enum karst_idle idle = e->cfg.idle;
 
-	if (lcore_attach(lc) != 0)
+	if (eng_lcore_attach(lc) != 0)
 		return -EBUSY;
 	lc->idle_run = 0;
 	lc->sleep_ns = NAP_FIRST_NS;
@@ -148,7 +148,7 @@ lcore_main(void *arg)
 			rte_pause();
 		}
 	}
-	lcore_detach(lc);
+	eng_lcore_detach(lc);
 	return 0;
 }
 
@@ -228,7 +228,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 
 	if (bytes == 0)
 		return -EINVAL;
-	buf = arena_alloc(&e->objects, bytes);
+	buf = eng_arena_alloc(&e->objects, bytes);
 	if (buf == NULL)
 		return -ENOMEM;
 	return karst_core_init(buf, &cfg, engine_now(e), &lc->core);
@@ -240,7 +240,7 @@ init_bell(struct karst_engine *e, struct eng_lcore *lc)
 	/* A QP may ring once for each of its queues before the lcore has seen it. */
 	uint32_t cells = karst_pow2_ceil(2 * e->cfg.max_qps);
 
-	lc->bell_shared = arena_alloc(&e->rings, karst_bell_bytes(cells));
+	lc->bell_shared = eng_arena_alloc(&e->rings, karst_bell_bytes(cells));
 	if (lc->bell_shared == NULL)
 		return -ENOMEM;
 	karst_bell_init(&lc->bell, lc->bell_shared, cells);
@@ -248,7 +248,7 @@ init_bell(struct karst_engine *e, struct eng_lcore *lc)
 }
 
 int
-lcore_init(struct karst_engine *e, uint32_t index)
+eng_lcore_init(struct karst_engine *e, uint32_t index)
 {
 	struct eng_lcore *lc = &e->lcore[index];
 	struct rte_mbuf fresh = {.nb_segs = 1, .data_off = RTE_PKTMBUF_HEADROOM};
@@ -275,7 +275,7 @@ lcore_init(struct karst_engine *e, uint32_t index)
 }
 
 void
-lcore_fini(struct eng_lcore *lc)
+eng_lcore_fini(struct eng_lcore *lc)
 {
 	void *m;
 
@@ -283,7 +283,7 @@ lcore_fini(struct eng_lcore *lc)
 		return;
 	while (lc->handoff != NULL && rte_ring_sc_dequeue(lc->handoff, &m) == 0)
 		rte_pktmbuf_free(m);
-	tx_fini(lc);
+	eng_tx_fini(lc);
 	rte_ring_free(lc->handoff);
 	rte_ring_free(lc->mailbox);
 	pthread_mutex_destroy(&lc->attach_lock);

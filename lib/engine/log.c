@@ -27,7 +27,7 @@ sink(enum karst_log_level level, const char *fmt, va_list ap)
 }
 
 void
-log_init(void)
+eng_log_init(void)
 {
 	if (logtype >= 0)
 		return;

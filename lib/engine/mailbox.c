@@ -50,7 +50,7 @@ run(struct eng_lcore *lc, eng_fn fn, void *arg)
 }
 
 unsigned int
-mailbox_serve(struct eng_lcore *lc)
+eng_mailbox_serve(struct eng_lcore *lc)
 {
 	unsigned int n = 0;
 	void *p;
@@ -60,7 +60,7 @@ mailbox_serve(struct eng_lcore *lc)
 
 		msg->ret = run(lc, msg->fn, msg->arg);
 		n++;
-		/* release, pairs with the acquire in mailbox_call(); msg is gone after it */
+		/* release, pairs with the acquire in eng_mailbox_call(); msg is gone after it */
 		atomic_store_explicit(&msg->done, true, memory_order_release);
 	}
 	if (n > 0)
@@ -85,7 +85,7 @@ serve_mine(struct karst_engine *e)
 	for (i = 0; i < e->nlcores; i++) {
 		if (!is_mine(&e->lcore[i], me))
 			continue;
-		mailbox_serve(&e->lcore[i]);
+		eng_mailbox_serve(&e->lcore[i]);
 		rte_rcu_qsbr_quiescent(e->rcu, i);
 	}
 }
@@ -100,7 +100,7 @@ run_unattached(struct eng_lcore *lc, eng_fn fn, void *arg, int *ret)
 	/* relaxed: it changes under this lock */
 	mine = atomic_load_explicit(&lc->owner, memory_order_relaxed) == 0;
 	if (mine) {
-		mailbox_serve(lc);
+		eng_mailbox_serve(lc);
 		if (fn != NULL)
 			*ret = run(lc, fn, arg);
 	}
@@ -109,7 +109,7 @@ run_unattached(struct eng_lcore *lc, eng_fn fn, void *arg, int *ret)
 }
 
 int
-mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg)
+eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg)
 {
 	struct eng_msg msg = {.fn = fn, .arg = arg};
 	unsigned int times = 0;
@@ -125,7 +125,7 @@ mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg)
 		serve_mine(lc->e);
 		back_off(&times);
 	}
-	/* acquire, pairs with the release in mailbox_serve() */
+	/* acquire, pairs with the release in eng_mailbox_serve() */
 	while (!atomic_load_explicit(&msg.done, memory_order_acquire)) {
 		serve_mine(lc->e);
 		back_off(&times);
@@ -136,7 +136,7 @@ mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg)
 }
 
 int
-lcore_attach(struct eng_lcore *lc)
+eng_lcore_attach(struct eng_lcore *lc)
 {
 	uintptr_t me = this_thread(), owner;
 
@@ -151,12 +151,12 @@ lcore_attach(struct eng_lcore *lc)
 }
 
 void
-lcore_detach(struct eng_lcore *lc)
+eng_lcore_detach(struct eng_lcore *lc)
 {
 	if (!is_mine(lc, this_thread()))
 		return;
 	pthread_mutex_lock(&lc->attach_lock);
-	mailbox_serve(lc);
+	eng_mailbox_serve(lc);
 	rte_rcu_qsbr_thread_offline(lc->e->rcu, lc->index);
 	atomic_store_explicit(&lc->owner, 0, memory_order_relaxed);
 	pthread_mutex_unlock(&lc->attach_lock);
@@ -186,7 +186,7 @@ ctl_lock(struct karst_engine *e)
 }
 
 int
-ctl_enter(struct karst_engine *e)
+eng_ctl_enter(struct karst_engine *e)
 {
 	if (in_callback(e)) {
 		karst_log(KARST_LOG_ERR, "%s: control call from inside of a callback", e->name);
@@ -197,13 +197,13 @@ ctl_enter(struct karst_engine *e)
 }
 
 void
-ctl_leave(struct karst_engine *e)
+eng_ctl_leave(struct karst_engine *e)
 {
 	pthread_mutex_unlock(&e->ctl_lock);
 }
 
 void
-ctl_quiesce(struct karst_engine *e)
+eng_ctl_quiesce(struct karst_engine *e)
 {
 	uint64_t token = rte_rcu_qsbr_start(e->rcu);
 	unsigned int times = 0;

@@ -13,24 +13,24 @@
 int
 karst_engine_pd_alloc(struct karst_engine *e, uint32_t *pd)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = karst_pd_alloc(e->mem, pd);
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
 int
 karst_engine_pd_free(struct karst_engine *e, uint32_t pd)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = karst_pd_free(e->mem, pd);
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
@@ -38,12 +38,12 @@ int
 karst_engine_mr_reg(struct karst_engine *e, uint32_t pd, void *host, uint64_t va, uint64_t len,
 	unsigned int access, uint32_t *key)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = karst_mr_reg(e->mem, pd, host, va, len, access, key);
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
@@ -51,67 +51,67 @@ int
 karst_engine_mr_rereg(
 	struct karst_engine *e, uint32_t key, unsigned int what, const struct karst_mr_attr *attr)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = karst_mr_rereg_begin(e->mem, key, what, attr);
 	if (ret == 0) {
-		ctl_quiesce(e);
+		eng_ctl_quiesce(e);
 		karst_mr_rereg_end(e->mem, key, what, attr);
 	}
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
 int
 karst_engine_mr_dereg(struct karst_engine *e, uint32_t key)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = karst_mr_dereg_begin(e->mem, key);
 	if (ret == 0) {
-		ctl_quiesce(e);
+		eng_ctl_quiesce(e);
 		karst_mr_dereg_end(e->mem, key);
 	}
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
 int
 karst_engine_mw_alloc(struct karst_engine *e, uint32_t pd, enum karst_mem_type type, uint32_t *key)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = karst_mw_alloc(e->mem, pd, type, key);
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
 int
 karst_engine_mw_free(struct karst_engine *e, uint32_t key)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = karst_mw_free_begin(e->mem, key);
 	if (ret == 0) {
-		ctl_quiesce(e);
+		eng_ctl_quiesce(e);
 		karst_mw_free_end(e->mem, key);
 	}
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
 static int
 ah_create(struct karst_engine *e, uint32_t pd, const struct karst_path *path, uint32_t *ah)
 {
-	int ret = port_check_path(e, KARST_ENGINE_ANY_LCORE, path);
+	int ret = eng_port_check_path(e, KARST_ENGINE_ANY_LCORE, path);
 
 	if (ret == 0)
 		ret = karst_pd_ref(e->mem, pd);
@@ -129,27 +129,27 @@ int
 karst_engine_ah_create(
 	struct karst_engine *e, uint32_t pd, const struct karst_path *path, uint32_t *ah)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = ah_create(e, pd, path, ah);
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
 int
 karst_engine_ah_destroy(struct karst_engine *e, uint32_t ah)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = karst_ah_destroy(e->ahs, ah);
 	if (ret == 0) {
-		ctl_quiesce(e);
+		eng_ctl_quiesce(e);
 		karst_pd_unref(e->mem, e->ah_pd[ah & e->ah_mask]);
 	}
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }

@@ -17,9 +17,9 @@
 static void
 cq_free(struct karst_engine *e, struct eng_cq *c)
 {
-	arena_free(&e->objects, c->cq_mem, c->cq_bytes);
-	arena_free(&e->rings, c->pub.sh, c->shared_bytes);
-	arena_free(&e->objects, c, c->self_bytes);
+	eng_arena_free(&e->objects, c->cq_mem, c->cq_bytes);
+	eng_arena_free(&e->rings, c->pub.sh, c->shared_bytes);
+	eng_arena_free(&e->objects, c, c->self_bytes);
 }
 
 static int
@@ -33,14 +33,14 @@ cq_create(struct karst_engine *e, uint32_t entries, void *user, struct karst_eng
 
 	if (entries == 0 || entries > KARST_CQ_MAX_ENTRIES)
 		return -EINVAL;
-	c = arena_alloc(&e->objects, self_bytes);
+	c = eng_arena_alloc(&e->objects, self_bytes);
 	if (c == NULL)
 		return -ENOMEM;
 	c->self_bytes = self_bytes;
 	c->cq_bytes = karst_cq_object_bytes(&init);
 	c->shared_bytes = karst_cq_bytes(init.entries, init.nlanes);
-	c->cq_mem = arena_alloc(&e->objects, c->cq_bytes);
-	c->pub.sh = arena_alloc(&e->rings, c->shared_bytes);
+	c->cq_mem = eng_arena_alloc(&e->objects, c->cq_bytes);
+	c->pub.sh = eng_arena_alloc(&e->rings, c->shared_bytes);
 	init.shared = c->pub.sh;
 	init.user = c;
 	ret = c->cq_mem == NULL || c->pub.sh == NULL ? -ENOMEM
@@ -64,12 +64,12 @@ int
 karst_engine_cq_create(
 	struct karst_engine *e, uint32_t entries, void *user, struct karst_engine_cq **cq)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = cq_create(e, entries, user, cq);
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
@@ -77,7 +77,7 @@ int
 karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq)
 {
 	struct eng_cq *c = karst_container_of(cq, struct eng_cq, pub);
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
@@ -86,7 +86,7 @@ karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq)
 		cq_free(e, c);
 		e->ncqs--;
 	}
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
@@ -149,9 +149,9 @@ srq_limit_on_lcore(struct eng_lcore *lc, void *arg)
 static void
 srq_free(struct karst_engine *e, struct eng_srq *s)
 {
-	arena_free(&e->objects, s->srq_mem, karst_srq_object_bytes());
-	arena_free(&e->rings, s->ring, s->ring_bytes);
-	arena_free(&e->objects, s, sizeof(*s));
+	eng_arena_free(&e->objects, s->srq_mem, karst_srq_object_bytes());
+	eng_arena_free(&e->rings, s->ring, s->ring_bytes);
+	eng_arena_free(&e->objects, s, sizeof(*s));
 }
 
 static int
@@ -174,18 +174,18 @@ srq_create(struct karst_engine *e, const struct karst_engine_srq_init *in,
 		init.max_sge > KARST_WQ_MAX_SGE)
 		return -EINVAL;
 	stride = karst_wq_stride(false, init.max_sge, 0);
-	s = arena_alloc(&e->objects, sizeof(*s));
+	s = eng_arena_alloc(&e->objects, sizeof(*s));
 	if (s == NULL)
 		return -ENOMEM;
 	s->ring_bytes = karst_wq_bytes(init.max_wr, stride);
-	s->srq_mem = arena_alloc(&e->objects, karst_srq_object_bytes());
-	s->ring = arena_alloc(&e->rings, s->ring_bytes);
+	s->srq_mem = eng_arena_alloc(&e->objects, karst_srq_object_bytes());
+	s->ring = eng_arena_alloc(&e->rings, s->ring_bytes);
 	init.shared = s->ring;
 	init.user = s;
 	call.s = s;
 	ret = s->srq_mem == NULL || s->ring == NULL ? -ENOMEM : karst_pd_ref(e->mem, in->pd);
 	if (ret == 0) {
-		ret = mailbox_call(&e->lcore[lcore], srq_create_on_lcore, &call);
+		ret = eng_mailbox_call(&e->lcore[lcore], srq_create_on_lcore, &call);
 		if (ret != 0)
 			karst_pd_unref(e->mem, in->pd);
 	}
@@ -206,12 +206,12 @@ int
 karst_engine_srq_create(struct karst_engine *e, const struct karst_engine_srq_init *init,
 	struct karst_engine_srq **srq)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = srq_create(e, init, srq);
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
@@ -219,12 +219,12 @@ int
 karst_engine_srq_set_limit(struct karst_engine *e, struct karst_engine_srq *srq, uint32_t limit)
 {
 	struct srq_call call = {.s = karst_container_of(srq, struct eng_srq, pub), .limit = limit};
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
-	ret = mailbox_call(&e->lcore[srq->lcore], srq_limit_on_lcore, &call);
-	ctl_leave(e);
+	ret = eng_mailbox_call(&e->lcore[srq->lcore], srq_limit_on_lcore, &call);
+	eng_ctl_leave(e);
 	return ret;
 }
 
@@ -232,17 +232,17 @@ int
 karst_engine_srq_destroy(struct karst_engine *e, struct karst_engine_srq *srq)
 {
 	struct srq_call call = {.s = karst_container_of(srq, struct eng_srq, pub)};
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
-	ret = mailbox_call(&e->lcore[srq->lcore], srq_destroy_on_lcore, &call);
+	ret = eng_mailbox_call(&e->lcore[srq->lcore], srq_destroy_on_lcore, &call);
 	if (ret == 0) {
 		karst_pd_unref(e->mem, srq->pd);
 		srq_free(e, call.s);
 		e->nsrqs--;
 	}
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
@@ -286,7 +286,7 @@ qp_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct qp_call *call = arg;
 
-	sched_forget(lc, call->q);
+	eng_sched_forget(lc, call->q);
 	karst_qp_destroy(lc->core, call->q->qp);
 	return 0;
 }
@@ -348,7 +348,7 @@ rings_alloc(struct karst_engine *e, struct karst_qp_init *init, uint8_t **rings,
 		rq = karst_wq_bytes(
 			init->max_recv_wr, karst_wq_stride(false, init->max_recv_sge, 0));
 	*bytes = sq + rq;
-	*rings = arena_alloc(&e->rings, sq + rq);
+	*rings = eng_arena_alloc(&e->rings, sq + rq);
 	if (*rings == NULL)
 		return -ENOMEM;
 	init->sq_shared = *rings;
@@ -371,9 +371,9 @@ qp_alloc(struct karst_engine *e, struct karst_qp_init *init, struct eng_qp **out
 	qp_bytes = karst_qp_bytes(init);
 	self = sizeof(*q) + qp_bytes;
 	if (qp_bytes != 0)
-		q = arena_alloc(&e->objects, self);
+		q = eng_arena_alloc(&e->objects, self);
 	if (q == NULL) {
-		arena_free(&e->rings, rings, ring_bytes);
+		eng_arena_free(&e->rings, rings, ring_bytes);
 		return qp_bytes == 0 ? -EINVAL : -ENOMEM;
 	}
 	q->self_bytes = self;
@@ -387,8 +387,8 @@ qp_alloc(struct karst_engine *e, struct karst_qp_init *init, struct eng_qp **out
 static void
 qp_free(struct karst_engine *e, struct eng_qp *q)
 {
-	arena_free(&e->rings, q->rings, q->ring_bytes);
-	arena_free(&e->objects, q, q->self_bytes);
+	eng_arena_free(&e->rings, q->rings, q->ring_bytes);
+	eng_arena_free(&e->objects, q, q->self_bytes);
 }
 
 /* The program's side of a QP that has just been created. */
@@ -433,7 +433,7 @@ qp_create(
 		return ret;
 	ret = karst_pd_ref(e->mem, in->pd);
 	if (ret == 0) {
-		ret = mailbox_call(&e->lcore[lcore], qp_create_on_lcore, &call);
+		ret = eng_mailbox_call(&e->lcore[lcore], qp_create_on_lcore, &call);
 		if (ret != 0)
 			karst_pd_unref(e->mem, in->pd);
 	}
@@ -451,12 +451,12 @@ int
 karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_init *init,
 	struct karst_engine_qp **qp)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = qp_create(e, init, qp);
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
@@ -474,7 +474,7 @@ check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
 	}
 	if ((mask & KARST_QP_AV) == 0)
 		return 0;
-	if (port_check_path(e, qp->lcore, &attr->path) != 0)
+	if (eng_port_check_path(e, qp->lcore, &attr->path) != 0)
 		return -EINVAL;
 	info = &e->port[attr->path.port].info;
 	if ((mask & KARST_QP_PATH_MTU) && attr->path_mtu > info->path_mtu) {
@@ -492,14 +492,14 @@ karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 {
 	struct qp_call call = {
 		.q = karst_container_of(qp, struct eng_qp, pub), .attr = attr, .mask = mask};
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = check_attr(e, qp, attr, mask);
 	if (ret == 0)
-		ret = mailbox_call(&e->lcore[qp->lcore], qp_modify_on_lcore, &call);
-	ctl_leave(e);
+		ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_modify_on_lcore, &call);
+	eng_ctl_leave(e);
 	return ret;
 }
 
@@ -508,12 +508,12 @@ karst_engine_qp_query(
 	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_qp_attr *attr)
 {
 	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub), .out = attr};
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
-	ret = mailbox_call(&e->lcore[qp->lcore], qp_query_on_lcore, &call);
-	ctl_leave(e);
+	ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_query_on_lcore, &call);
+	eng_ctl_leave(e);
 	return ret;
 }
 
@@ -521,17 +521,17 @@ int
 karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp)
 {
 	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub)};
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
-	mailbox_call(&e->lcore[qp->lcore], qp_destroy_on_lcore, &call);
+	eng_mailbox_call(&e->lcore[qp->lcore], qp_destroy_on_lcore, &call);
 	/* Still under ctl_lock, so nobody has got its number yet. */
 	karst_mw_release_qp(e->mem, qp->num);
 	karst_pd_unref(e->mem, qp->pd);
 	e->nqps[qp->lcore]--;
 	qp_free(e, call.q);
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return 0;
 }
 
@@ -555,16 +555,17 @@ find_on_lcore(struct eng_lcore *lc, void *arg)
 }
 
 int
-qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,
+eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,
 	struct karst_qp_attr *attr)
 {
 	struct find_call call = {.qpn = qpn, .qp = qp, .attr = attr};
 	uint32_t lcore = qpn & ((1u << e->lcore_bits) - 1);
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
-	ret = lcore < e->nlcores ? mailbox_call(&e->lcore[lcore], find_on_lcore, &call) : -ENOENT;
-	ctl_leave(e);
+	ret = lcore < e->nlcores ? eng_mailbox_call(&e->lcore[lcore], find_on_lcore, &call)
+				 : -ENOENT;
+	eng_ctl_leave(e);
 	return ret;
 }

@@ -261,7 +261,7 @@ port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uin
 		karst_log(KARST_LOG_ERR, "%s: port %u: %s", e->name, cfg->ethdev, fault);
 		return -EINVAL;
 	}
-	if (any_attached(e)) {
+	if (eng_any_attached(e)) {
 		karst_log(KARST_LOG_ERR, "%s: a port is added while lcores run", e->name);
 		return -EBUSY;
 	}
@@ -284,7 +284,7 @@ int
 karst_engine_port_add(
 	struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *port)
 {
-	int ret = ctl_enter(e);
+	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
@@ -292,7 +292,7 @@ karst_engine_port_add(
 		ret = port_add(e, cfg, port);
 	else
 		ret = -ENOSPC;
-	ctl_leave(e);
+	eng_ctl_leave(e);
 	return ret;
 }
 
@@ -377,7 +377,7 @@ accepts_slowly(const struct eng_port *port, const struct karst_pkt *pkt, enum ka
 }
 
 bool
-port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why)
+eng_port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why)
 {
 	uint32_t dst;
 
@@ -389,7 +389,7 @@ port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum kars
 }
 
 int
-port_check_path(const struct karst_engine *e, uint32_t lcore, const struct karst_path *path)
+eng_port_check_path(const struct karst_engine *e, uint32_t lcore, const struct karst_path *path)
 {
 	struct karst_engine_addr src;
 

@@ -99,7 +99,7 @@ rx_chunk(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs,
 		struct karst_pkt *pkt = pkts[i];
 		enum karst_drop why = pkt->drop;
 
-		if (karst_unlikely(why != KARST_DROP_NONE || !port_accepts(port, pkt, &why))) {
+		if (karst_unlikely(why != KARST_DROP_NONE || !eng_port_accepts(port, pkt, &why))) {
 			refuse(lc, q->port, mbufs[i], why);
 			continue;
 		}
@@ -111,8 +111,8 @@ rx_chunk(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs,
 		pkts[mine++] = pkt;
 	}
 	if (naway > 0)
-		handoff_put(lc, away, naway);
-	dispatch(lc, mbufs, pkts, mine);
+		eng_handoff_put(lc, away, naway);
+	eng_dispatch(lc, mbufs, pkts, mine);
 }
 
 static unsigned int
@@ -149,7 +149,7 @@ rx_queue(struct eng_lcore *lc, const struct eng_rxq *q)
 }
 
 unsigned int
-rx_poll(struct eng_lcore *lc)
+eng_rx_poll(struct eng_lcore *lc)
 {
 	unsigned int i, n = 0;
 

@@ -60,7 +60,7 @@ unpark(struct eng_qp *qp)
 }
 
 void
-sched_unpark(struct eng_lcore *lc, struct eng_txq *q)
+eng_sched_unpark(struct eng_lcore *lc, struct eng_txq *q)
 {
 	while (q->parked != NULL) {
 		struct karst_qp *qp = q->parked->qp;
@@ -98,7 +98,7 @@ build_one(struct eng_lcore *lc, struct karst_qp *qp, struct karst_tx_burst *b, u
 }
 
 void
-sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes)
+eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes)
 {
 	/* QPs may have work that makes no frames, but not without end. */
 	unsigned int turns = 2 * ENG_MAX_BURST;
@@ -125,7 +125,7 @@ sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes)
 }
 
 void
-sched_forget(struct eng_lcore *lc, struct eng_qp *qp)
+eng_sched_forget(struct eng_lcore *lc, struct eng_qp *qp)
 {
 	uint32_t i, kept = 0;
 

@@ -262,7 +262,7 @@ on_qp(const char *cmd, const char *params, struct rte_tel_data *d)
 	pthread_mutex_lock(&engines.lock);
 	e = find_engine(num == params ? NULL : params);
 	if (e != NULL)
-		ret = qp_by_number(e, (uint32_t)qpn, &qp, &attr);
+		ret = eng_qp_by_number(e, (uint32_t)qpn, &qp, &attr);
 	if (ret == 0)
 		fill_qp(&qp, &attr, d);
 	pthread_mutex_unlock(&engines.lock);
@@ -325,7 +325,7 @@ add_locked(struct karst_engine *e)
 }
 
 int
-telemetry_add(struct karst_engine *e)
+eng_telemetry_add(struct karst_engine *e)
 {
 	int ret;
 
@@ -336,7 +336,7 @@ telemetry_add(struct karst_engine *e)
 }
 
 void
-telemetry_ready(struct karst_engine *e)
+eng_telemetry_ready(struct karst_engine *e)
 {
 	pthread_mutex_lock(&engines.lock);
 	e->ready = true;
@@ -344,7 +344,7 @@ telemetry_ready(struct karst_engine *e)
 }
 
 void
-telemetry_del(struct karst_engine *e)
+eng_telemetry_del(struct karst_engine *e)
 {
 	struct karst_engine **at;
 

@@ -18,7 +18,7 @@
 
 /* The hottest buffers go back, for the lcore that runs out of them to take. */
 void
-stash_spill(struct eng_lcore *lc)
+eng_stash_spill(struct eng_lcore *lc)
 {
 	lc->nstash -= ENG_SPILL;
 	rte_mempool_put_bulk(lc->pool, (void **)&lc->stash[lc->nstash], ENG_SPILL);
@@ -85,7 +85,7 @@ flush_port(struct eng_lcore *lc, unsigned int port)
 		q->n = 0;
 		if (karst_unlikely(lc->blocked >> port & 1)) {
 			lc->blocked &= ~(1u << port);
-			sched_unpark(lc, q);
+			eng_sched_unpark(lc, q);
 		}
 		return;
 	}
@@ -130,7 +130,7 @@ flush_ports(struct eng_lcore *lc, uint32_t ports)
 }
 
 unsigned int
-tx_poll(struct eng_lcore *lc)
+eng_tx_poll(struct eng_lcore *lc)
 {
 	const struct karst_engine_config *cfg = &lc->e->cfg;
 	struct karst_tx_burst b = {
@@ -147,7 +147,7 @@ tx_poll(struct eng_lcore *lc)
 		return 0;
 	}
 	b.max = lc->tx_ready;
-	sched_build(lc, &b, cfg->tx_bytes);
+	eng_sched_build(lc, &b, cfg->tx_bytes);
 	if (b.n == 0)
 		return 0;
 	karst_icrc_seal_burst(b.seals, b.n);
@@ -157,7 +157,7 @@ tx_poll(struct eng_lcore *lc)
 }
 
 void
-tx_fini(struct eng_lcore *lc)
+eng_tx_fini(struct eng_lcore *lc)
 {
 	unsigned int i, port;
 

@@ -5,7 +5,8 @@
 
   install.py SOURCE BUILD   (TAP)
 
-Shows that karst.pc, the headers and the archive are complete without the source tree.
+Shows that karst.pc, the headers, the shared object and the archive are complete without the
+source tree.
 """
 import os
 import shlex
@@ -60,8 +61,9 @@ class Tap:
 
 
 def check(source, build, dest):
-    tap = Tap(['meson install', 'pkg-config finds karst', 'a program compiles',
-               'it has an engine'])
+    tap = Tap(['meson install', 'pkg-config finds karst',
+               'a program links with the shared object', 'it has an engine',
+               'a program links with the archive', 'it has an engine'])
     _, problems = run(['meson', 'install', '-C', build, '--no-rebuild', '--destdir', dest])
     if not tap.point(problems):
         return tap
@@ -74,17 +76,23 @@ def check(source, build, dest):
                           env=dict(os.environ, PKG_CONFIG_PATH=pc))
     if not tap.point(problems):
         return tap
-    program = os.path.join(dest, 'embed')
-    _, problems = run([os.environ.get('CC', 'cc'), '-std=gnu11', '-D_GNU_SOURCE', '-Wall',
-                       '-Werror', '-o', program,
-                       os.path.join(source, 'test', 'install', 'embed.c'),
-                       *shlex.split(flags)])
-    if tap.point(problems):
+    flags = shlex.split(flags)
+    for flavour, link in (('shared object', ['-Wl,-rpath,' + os.path.dirname(pc)]),
+                          ('archive', [])):
+        if flavour == 'archive':
+            flags = ['-l:libkarst.a' if flag == '-lkarst' else flag for flag in flags]
+        program = os.path.join(dest, 'embed')
+        _, problems = run([os.environ.get('CC', 'cc'), '-std=gnu11', '-D_GNU_SOURCE', '-Wall',
+                           '-Werror', '-o', program,
+                           os.path.join(source, 'test', 'install', 'embed.c'), *flags, *link])
+        if not tap.point(problems):
+            return tap
         text, problems = run([program, '--no-huge', '--no-shconf', '-m', '256', '--no-pci',
                               '-l', '0', '--log-level', 'error'])
         if 'embedded' not in text:
             problems.append(f'output: {text}')
-        tap.point(problems)
+        if not tap.point(problems):
+            return tap
     return tap
 
 

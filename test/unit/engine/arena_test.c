@@ -34,7 +34,7 @@ take(struct arena *a, struct piece *pc, unsigned int *seed)
 	size_t i;
 
 	pc->size = draw_size(seed);
-	pc->p = arena_alloc(a, pc->size);
+	pc->p = eng_arena_alloc(a, pc->size);
 	pc->mark = (uint8_t)rand_r(seed);
 	cr_assert_not_null(pc->p);
 	cr_assert_eq((uintptr_t)pc->p % KARST_CACHE_LINE, 0);
@@ -51,7 +51,7 @@ give(struct arena *a, struct piece *pc)
 
 	for (i = 0; i < pc->size; i++)
 		cr_assert_eq(pc->p[i], pc->mark, "byte %zu of %zu", i, pc->size);
-	arena_free(a, pc->p, pc->size);
+	eng_arena_free(a, pc->p, pc->size);
 	pc->p = NULL;
 }
 
@@ -61,7 +61,7 @@ Test(arena, random_life)
 	unsigned int seed = 7, i, k;
 	struct arena a;
 
-	arena_init(&a);
+	eng_arena_init(&a);
 	for (k = 0; k < 6000; k++) {
 		i = (unsigned int)rand_r(&seed) % LIVE;
 		if (live[i].p == NULL)
@@ -73,8 +73,8 @@ Test(arena, random_life)
 		if (live[i].p != NULL)
 			give(&a, &live[i]);
 	cr_assert_eq(a.used, 0);
-	arena_free(&a, NULL, 100);
-	arena_fini(&a);
+	eng_arena_free(&a, NULL, 100);
+	eng_arena_fini(&a);
 	cr_assert_eq(a.mapped, 0);
 }
 
@@ -86,25 +86,25 @@ Test(arena, dense_and_reused)
 	uint64_t mapped;
 	unsigned int i;
 
-	arena_init(&a);
+	eng_arena_init(&a);
 	for (i = 0; i < 1000; i++)
-		p[i] = arena_alloc(&a, 700);
+		p[i] = eng_arena_alloc(&a, 700);
 	for (i = 1; i < 1000; i++)
 		cr_assert_eq(p[i] - p[i - 1], 704);
 	mapped = a.mapped;
-	arena_free(&a, p[500], 700);
-	cr_assert_eq(arena_alloc(&a, 690), p[500]);
+	eng_arena_free(&a, p[500], 700);
+	cr_assert_eq(eng_arena_alloc(&a, 690), p[500]);
 	cr_assert_eq(a.mapped, mapped);
-	arena_fini(&a);
+	eng_arena_fini(&a);
 }
 
 Test(arena, too_much)
 {
 	struct arena a;
 
-	arena_init(&a);
-	cr_assert_null(arena_alloc(&a, SIZE_MAX));
-	cr_assert_null(arena_alloc(&a, SIZE_MAX / 8));
+	eng_arena_init(&a);
+	cr_assert_null(eng_arena_alloc(&a, SIZE_MAX));
+	cr_assert_null(eng_arena_alloc(&a, SIZE_MAX / 8));
 	cr_assert_eq(a.used, 0);
-	arena_fini(&a);
+	eng_arena_fini(&a);
 }

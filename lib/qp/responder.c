@@ -24,8 +24,12 @@
 static void
 owe_ack(struct karst_core *core, struct karst_qp *qp)
 {
-	if (qp->rsp.owed == KARST_OWED_NONE)
-		qp->rsp.owed = KARST_OWED_ACK;
+	struct karst_responder *r = &qp->rsp;
+
+	/* the NAK of refuse_duplicate() gives way */
+	if (r->owed == KARST_OWED_NONE ||
+		(!r->fatal && r->syndrome == (KARST_AETH_NAK | KARST_NAK_REM_ACCESS)))
+		r->owed = KARST_OWED_ACK;
 	karst_core_activate(core, qp);
 }
 
@@ -429,6 +433,25 @@ part_of(const struct karst_qp *qp, const struct karst_rsp *e, const struct karst
 		skip + npsn <= e->npsn && pkt->va == e->va + off;
 }
 
+/*
+ * The key of a duplicate READ fits no more.  A peer that still waits for it is told and fails;
+ * but it may be a late copy of one that was answered long ago, of a window that was invalidated
+ * since.  So this side goes on, and a peer that has gone on takes the NAK for a ghost (Q10).
+ */
+static void
+refuse_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
+	/* what is owed to newer requests is more important; the peer will ask again */
+	if (r->owed != KARST_OWED_NONE || r->wait != KARST_WAIT_NONE)
+		return;
+	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
+	owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_REM_ACCESS, KARST_WAIT_NONE);
+	r->nak_psn = pkt->psn;
+}
+
 static void
 dup_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
 {
@@ -445,14 +468,7 @@ dup_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
 	if (pkt->dma_len != 0 &&
 		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
 			KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK) {
-		karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
-		karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
-		owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_REM_ACCESS, KARST_WAIT_NONE);
-		r->nak_psn = pkt->psn;
-		/* what was not answered yet will not be asked for by a peer that failed */
-		r->rsp_cur = r->rsp_added;
-		r->fatal = true;
-		karst_qp_error(core, qp, KARST_EVENT_QP_ACCESS_ERR);
+		refuse_duplicate(core, qp, pkt);
 		return;
 	}
 	e->rkey = pkt->rkey;

@@ -144,8 +144,13 @@ karst_responder_tx(
 		if (e->type != KARST_RSP_READ) {
 			build_atomic_response(core, qp, e, b);
 		} else if (!build_read_response(core, qp, e, b)) {
-			source_gone(core, qp);
-			break;
+			if ((int32_t)(r->rsp_cur - r->rsp_done) >= 0) {
+				source_gone(core, qp);
+				break;
+			}
+			/* it was answered before; whoever asks again may be a late copy, and the
+			 * key may have been given up since: no answer */
+			r->rsp_psn = karst_psn_add(e->end, -1u);
 		}
 		next_response(r, e);
 	}

@@ -56,6 +56,7 @@ usage(FILE *to)
 	      "  --iters N            messages for each measurement, instead\n"
 	      "  --lat                also measure ping-pong latency\n"
 	      "  --verify             check every byte\n"
+	      "  --no-baselines       traffic alone, as for a profiler\n"
 	      "  --loss P             drop received packets with probability 0..0.5 [0]\n"
 	      "  --window N           unacknowledged packets of a queue pair [the engine's]\n"
 	      "  --timeout N          RC timeout 4.096 us * 2^N, 1..31 [14; with --loss 8 or 10]\n"
@@ -294,6 +295,7 @@ enum {
 	OPT_ITERS,
 	OPT_LAT,
 	OPT_VERIFY,
+	OPT_NO_BASELINES,
 	OPT_LOSS,
 	OPT_WINDOW,
 	OPT_TIMEOUT,
@@ -322,6 +324,7 @@ static const struct option long_options[] = {
 	{"iters", required_argument, NULL, OPT_ITERS},
 	{"lat", no_argument, NULL, OPT_LAT},
 	{"verify", no_argument, NULL, OPT_VERIFY},
+	{"no-baselines", no_argument, NULL, OPT_NO_BASELINES},
 	{"loss", required_argument, NULL, OPT_LOSS},
 	{"window", required_argument, NULL, OPT_WINDOW},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
@@ -392,6 +395,9 @@ parse_how(int opt, const char *arg, struct perf_opts *o)
 		return 0;
 	case OPT_VERIFY:
 		o->verify = true;
+		return 0;
+	case OPT_NO_BASELINES:
+		o->no_baselines = true;
 		return 0;
 	case OPT_LOSS:
 		return parse_real("--loss", arg, 0, 0.5, &o->loss);

@@ -48,6 +48,7 @@ struct perf_opts {
 	uint64_t iters; /* 0: by duration */
 	bool latency;
 	bool verify;
+	bool no_baselines;
 	double loss;
 	uint64_t working_set; /* bytes; 0: the plan's choice */
 	/* protocol */

@@ -357,7 +357,8 @@ perf_run_lead(void *arg)
 		traffic_slice(r, slice);
 		if (r->pingpong && !r->client.failed)
 			pingpong_slice(r, cycles_of(PINGPONG_S));
-		baseline_slices(r);
+		if (!r->opts->no_baselines)
+			baseline_slices(r);
 		if (r->opts->iters != 0)
 			more = r->client.left > 0;
 		else

@@ -410,6 +410,18 @@ sim_fault_strike(struct sim_ep *ep, enum sim_eager eager)
 	return true;
 }
 
+/* The program that did not look at its completions closes its queue pair at last. */
+bool
+sim_fault_give_up(struct sim_ep *ep)
+{
+	if (!ep->scq->neglected || ep->state == EP_GONE || ep->s->finishing ||
+		karst_qp_state(ep->qp) == KARST_QPS_ERR || !sim_ep_idle(ep) ||
+		!rng_one_in(&ep->s->rng, 8))
+		return false;
+	modify(ep, KARST_QPS_ERR);
+	return true;
+}
+
 /* --- excuses --- */
 
 bool

@@ -58,7 +58,7 @@ flushed(const struct sim_ep *ep)
 {
 	if (ep->pair->victim || ep->state == EP_GONE)
 		return true;
-	return ep->done == ep->nops && (ep->srq != NULL || ep->rdone == ep->nrecvs);
+	return sim_sends_over(ep) && (ep->srq != NULL || ep->rdone == ep->nrecvs);
 }
 
 static bool
@@ -307,6 +307,8 @@ judge_pair(struct sim *s, struct sim_pair *p)
 	for (e = 0; e < 2; e++) {
 		struct sim_ep *ep = &p->ep[e];
 
+		if (sim_sends_over(ep))
+			sim_trailing(s, ep);
 		if (ep->unexplained && !ep->hard_error)
 			sim_fail(s, "pair %u, QP %#x: receives were flushed for no reason", p->idx,
 				ep->qpn);

@@ -314,6 +314,7 @@ struct sim_ep {
 	uint32_t tx_hi;        /* first PSN never sent */
 	uint32_t tx_last;      /* PSN sent last */
 	uint32_t acked;        /* PSNs acknowledged by what was delivered */
+	uint32_t confirmed;    /* operations answered */
 	uint32_t delivered_hi; /* first PSN never delivered to the peer */
 	uint32_t hint;         /* operation found last */
 	uint32_t rd_out;
@@ -544,6 +545,7 @@ bool sim_poll_cq(struct sim *s, struct sim_cq *cq, uint32_t max);
 bool sim_post_srq(struct sim *s, struct sim_core *c, enum sim_eager eager);
 /** All that was posted has completed. */
 bool sim_ep_idle(const struct sim_ep *ep);
+bool sim_sends_over(const struct sim_ep *ep);
 
 /* --- faults.c --- */
 
@@ -555,6 +557,7 @@ unsigned int sim_fault_opcode(struct sim_ep *ep);
 void sim_fault_op(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *wqe);
 /** Faults that are not work requests.  @return whether it struck now. */
 bool sim_fault_strike(struct sim_ep *ep, enum sim_eager eager);
+bool sim_fault_give_up(struct sim_ep *ep);
 /** May @op, or any operation of @ep, end with @status? */
 bool sim_fault_excuses(const struct sim_ep *ep, const struct sim_op *op, enum karst_wc_status status);
 
@@ -581,6 +584,7 @@ void sim_memory_final(struct sim *s, struct sim_node *n);
 
 /* --- oracle.c --- */
 
+void sim_trailing(struct sim *s, struct sim_ep *ep);
 void sim_completion(struct sim *s, struct sim_cq *cq, const struct karst_cqe *e);
 void sim_async(struct sim *s, struct sim_core *c, enum karst_async_event ev, void *object);
 void sim_ep_lost(struct sim_ep *ep); /* queues were reset or destroyed */

@@ -174,7 +174,7 @@ static void
 check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *op, uint32_t at,
 	const struct karst_pkt *p)
 {
-	uint32_t most = 1u << 23, slack;
+	bool message = !is_rd_atomic(op) && op->opcode != KARST_WR_ATOMIC_WRITE;
 
 	if (!op->started && (op->flags & KARST_SEND_FENCE) != 0)
 		check_fence(s, ep, op, p);
@@ -186,11 +186,8 @@ check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *o
 	}
 	op->started = true;
 	ep->tx_hi = op->opcode == KARST_WR_RDMA_READ ? op->lpsn + op->npsn : at + 1;
-	/* A READ takes its PSNs at once, so the window may be passed by one. */
-	slack = op->opcode == KARST_WR_RDMA_READ ? op->npsn : 1;
-	if (ep->pair->type == KARST_QPT_RC &&
-		(ep->tx_hi - ep->acked > most ||
-			(ep->tx_hi > ep->acked + slack && at - ep->acked >= c->window + 64)))
+	/* READs and atomics have a limit of their own. */
+	if (ep->tx_hi - ep->acked > 1u << 23 || (message && at - ep->acked >= c->window))
 		BAD(s, ep, p, "%u PSNs unacknowledged, the window is %u (P2)", ep->tx_hi - ep->acked,
 			c->window);
 }
@@ -391,6 +388,23 @@ request_delivered(struct sim_ep *req, const struct karst_pkt *p)
 		req->delivered_hi = at + 1;
 }
 
+/* Steps over operations that are known to be answered: that is progress. */
+static void
+confirm(struct sim_ep *req)
+{
+	for (; req->confirmed < req->nops; req->confirmed++) {
+		const struct sim_op *op = &req->ops[req->confirmed];
+
+		if (op->npsn == 0)
+			continue;
+		if (is_rd_atomic(op) || op->opcode == KARST_WR_ATOMIC_WRITE
+				? !op->answered
+				: op->lpsn + op->npsn > req->acked)
+			return;
+		req->adverse_done = req->adverse;
+	}
+}
+
 static void
 response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 {
@@ -403,16 +417,15 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 	/* A NAK acknowledges what stands before it. */
 	if (p->opcode == KARST_RC_ACK && type != KARST_AETH_ACK)
 		at--;
-	if (at + 1 > req->acked && at < req->next_lpsn) {
+	if (at + 1 > req->acked && at < req->next_lpsn)
 		req->acked = at + 1;
-		req->adverse_done = req->adverse;
-	}
 	if (p->opcode == KARST_RC_ATOMIC_ACK || ((fl & KARST_OPF_READ) && (fl & KARST_OPF_END))) {
 		if (!op->answered && op->started) {
 			op->answered = true;
 			req->rd_out--;
 		}
 	}
+	confirm(req);
 }
 
 void

@@ -596,12 +596,31 @@ sim_program(struct sim_ep *ep, enum sim_eager eager)
 
 	if (ep->state == EP_GONE || (ep->pair->victim && ep->scribbles == 0))
 		return false;
-	if (sim_fault_strike(ep, eager))
+	if (sim_fault_strike(ep, eager) || (eager == WILLING && sim_fault_give_up(ep)))
 		return true;
 	did |= drain(ep);
 	did |= post_recvs(ep, eager);
 	did |= post_sends(ep, eager);
 	return did;
+}
+
+/* Of a queue in Error, what is not flushed has been done before without a signal. */
+bool
+sim_sends_over(const struct sim_ep *ep)
+{
+	uint32_t i, end;
+
+	if (ep->done == ep->nops)
+		return true;
+	if (ep->qp == NULL || karst_qp_state(ep->qp) != KARST_QPS_ERR)
+		return false;
+	for (i = ep->done; i < ep->nops; i++) {
+		end = ep->ops[i].lpsn + ep->ops[i].npsn;
+		if (ep->ops[i].signaled ||
+			end > (ep->pair->type == KARST_QPT_RC ? ep->acked : ep->tx_hi))
+			return false;
+	}
+	return true;
 }
 
 bool
@@ -617,7 +636,8 @@ sim_ep_idle(const struct sim_ep *ep)
 	if (ep->scq->neglected)
 		return ep->nops - ep->done >= karst_min_u32(ep->nbufs, ep->init.max_send_wr) ||
 			ep->budget == 0 || karst_qp_state(ep->qp) == KARST_QPS_ERR;
-	return ep->done == ep->nops && (ep->budget == 0 || ep->state != EP_LIVE);
+	return sim_sends_over(ep) && (ep->budget == 0 || ep->state != EP_LIVE ||
+					     karst_qp_state(ep->qp) == KARST_QPS_ERR);
 }
 
 /* --- polling --- */

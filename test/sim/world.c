@@ -273,7 +273,7 @@ pick_cq(struct sim *s, struct sim_node *n, bool own)
 			return q;
 		}
 	}
-	q = build_cq(s, n, rng_pow2(&s->rng, 4, 128));
+	q = build_cq(s, n, rng_pow2(&s->rng, 4, own ? 8 : 128));
 	q->exclusive = own;
 	q->users = 1;
 	return q;
@@ -550,6 +550,8 @@ build_pair(struct sim *s, struct sim_pair *p)
 		ep->core = &ep->node->cores[rng_below(r, s->ncores)];
 		ep->nbufs = rng_range(r, 2, 12);
 		ep->nrbufs = rng_range(r, 2, 12);
+		if (p->fault == FAULT_CQ_OVERFLOW)
+			ep->nbufs = ep->nrbufs = 12;
 	}
 	p->ep[0].nbufs = p->ep[1].nbufs;
 	p->ep[0].nrbufs = p->ep[1].nrbufs;

@@ -59,7 +59,7 @@ usage(FILE *to)
 	      "  --no-baselines       traffic alone, as for a profiler\n"
 	      "  --loss P             drop received packets with probability 0..0.5 [0]\n"
 	      "  --window N           unacknowledged packets of a queue pair [the engine's]\n"
-	      "  --timeout N          RC timeout 4.096 us * 2^N, 1..31 [14; with --loss 8 or 10]\n"
+	      "  --timeout N          RC timeout 4.096 us * 2^N, 1..31 [17; with --loss 8 or 11]\n"
 	      "  --idle poll|yield    what an idle lcore does [poll; yield if CPUs are too few]\n"
 	      "  --seed N             of loss, patterns and queue pair numbers [1]\n"
 	      "\n"

@@ -118,14 +118,14 @@ lay_out(const struct perf_opts *o, uint64_t memory, struct perf_job *j)
 	return 0;
 }
 
-/* Patient, since a reactor may lose its processor for a while; with losses, 1 ms if the peer is
- * the same thread, else 4 ms. */
+/* Patient, since a reactor may lose its processor for a while: 0.5 s; with losses, 1 ms if the
+ * peer is the same thread, else 8 ms. */
 static uint32_t
 default_timeout(const struct perf_opts *o)
 {
 	if (o->loss == 0)
-		return 14;
-	return o->lcores == 1 ? 8 : 10;
+		return 17;
+	return o->lcores == 1 ? 8 : 11;
 }
 
 /* More than one queue pair needs, but so few that what is outstanding stays in the cache. */

@@ -120,6 +120,17 @@ karst_requester_settle(struct karst_core *core, struct karst_qp *qp)
 
 /* --- the timer --- */
 
+/*
+ * Q6 allows 1 to 4 times the nominal time.  The first expiry comes after 1, later ones without
+ * progress after 2 and 3 times (the wheel adds up to two ticks): a peer that lost its processor
+ * for a while is not given up so soon.
+ */
+static uint32_t
+patience(const struct karst_requester *r)
+{
+	return 1 + karst_min_u32((uint32_t)(r->retry_cnt - r->retry_left), 2);
+}
+
 void
 karst_requester_arm(struct karst_core *core, struct karst_qp *qp)
 {
@@ -127,7 +138,7 @@ karst_requester_arm(struct karst_core *core, struct karst_qp *qp)
 
 	if (r->deadline_ns != 0 || r->rto_ns == 0 || r->una_psn == r->nxt_psn)
 		return;
-	r->deadline_ns = core->now_ns + r->rto_ns;
+	r->deadline_ns = core->now_ns + r->rto_ns * patience(r);
 	if (!karst_timer_armed(&r->timer))
 		karst_wheel_add(&core->wheel, &r->timer, r->deadline_ns);
 }

@@ -149,7 +149,8 @@ emit(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_frame *f,
 			karst_drop_name((enum karst_drop)p.drop));
 	}
 	if (p.len != built->len)
-		sim_fail(s, "QP %#x: frame length %u but %u bytes used", ep->qpn, built->len, p.len);
+		sim_fail(
+			s, "QP %#x: frame length %u but %u bytes used", ep->qpn, built->len, p.len);
 	s->stats.packets++;
 	c->tx_packets++;
 	if (!ep->pair->victim)
@@ -177,7 +178,8 @@ transmit_qp(struct sim *s, struct sim_core *c, struct karst_qp *qp, uint32_t max
 	}
 	more = karst_qp_tx(c->core, qp, &b, rng_range(&s->rng, 1, s->max_bytes));
 	if (b.n > max || b.nsegs > b.max_segs)
-		sim_fail(s, "QP %#x overran its burst: %u packets, %u segments", ep->qpn, b.n, b.nsegs);
+		sim_fail(s, "QP %#x overran its burst: %u packets, %u segments", ep->qpn, b.n,
+			b.nsegs);
 	karst_icrc_seal_burst(seals, b.n);
 	for (i = 0; i < b.n; i++)
 		emit(s, c, ep, frames[i], &pkts[i]);

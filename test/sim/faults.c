@@ -306,8 +306,8 @@ modify(struct sim_ep *ep, enum karst_qp_state to)
 	ep->core->core->now_ns = ep->s->now_ns;
 	rc = karst_qp_modify(ep->core->core, ep->qp, &a, KARST_QP_STATE);
 	if (rc != 0)
-		sim_fail(ep->s, "pair %u, QP %#x: modify to state %d: %d", ep->pair->idx, ep->qpn, to,
-			rc);
+		sim_fail(ep->s, "pair %u, QP %#x: modify to state %d: %d", ep->pair->idx, ep->qpn,
+			to, rc);
 	ep->asked = to;
 }
 

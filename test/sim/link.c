@@ -156,8 +156,9 @@ sim_frame_same(const struct sim_frame *f)
 			continue;
 		if (!ip6 && (i == l3 + 1 || i == l3 + 8 || i == l3 + 10 || i == l3 + 11))
 			continue;
-		if (ip6 && ((i == l3 && (a[i] & 0xf0) == (b[i] & 0xf0)) ||
-				   (i > l3 && i < l3 + 4) || i == l3 + 7))
+		if (ip6 &&
+			((i == l3 && (a[i] & 0xf0) == (b[i] & 0xf0)) || (i > l3 && i < l3 + 4) ||
+				i == l3 + 7))
 			continue;
 		return false;
 	}
@@ -213,8 +214,8 @@ adverse(struct sim_pair *pair)
 }
 
 void
-sim_link_send(struct sim *s, struct sim_frame *f, const struct karst_pkt *info,
-	struct sim_pair *pair)
+sim_link_send(
+	struct sim *s, struct sim_frame *f, const struct karst_pkt *info, struct sim_pair *pair)
 {
 	struct sim_link *l = &s->links[f->from][f->to];
 	bool dead = pair != NULL && s->now_ns >= pair->dead_ns, late;

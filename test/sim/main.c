@@ -22,7 +22,7 @@
 
 #include "sim.h"
 
-#define MAX_JOBS 64
+#define MAX_JOBS    64
 #define ARENA_BYTES ((size_t)256 << 20)
 
 #ifndef SIM_VERSION
@@ -77,8 +77,7 @@ static const char usage_text[] =
 	"\n"
 	"Exit status: 0 nothing was violated, 1 something was, 2 wrong usage.\n";
 
-static void __attribute__((noreturn, format(printf, 1, 2)))
-usage_error(const char *fmt, ...)
+static void __attribute__((noreturn, format(printf, 1, 2))) usage_error(const char *fmt, ...)
 {
 	va_list ap;
 
@@ -179,8 +178,18 @@ read_seeds(struct options *o, const char *path)
 	fclose(f);
 }
 
-enum { OPT_SEEDS = 256, OPT_SEED, OPT_FILE, OPT_PROFILE, OPT_JOBS, OPT_LAST, OPT_PROGRESS, OPT_JSON,
-	OPT_EXPECT, OPT_VERSION };
+enum {
+	OPT_SEEDS = 256,
+	OPT_SEED,
+	OPT_FILE,
+	OPT_PROFILE,
+	OPT_JOBS,
+	OPT_LAST,
+	OPT_PROGRESS,
+	OPT_JSON,
+	OPT_EXPECT,
+	OPT_VERSION
+};
 
 static const struct option long_options[] = {
 	{"seeds", required_argument, NULL, OPT_SEEDS},

@@ -51,8 +51,9 @@ sim_pieces_match(const struct sim_node *n, const struct sim_piece *p, uint32_t n
 		data += part;
 		len -= part;
 		at += part;
-		if (strict && memcmp(n->mem + p[i].off + at, n->shadow + p[i].off + at,
-				      p[i].len - at) != 0)
+		if (strict &&
+			memcmp(n->mem + p[i].off + at, n->shadow + p[i].off + at, p[i].len - at) !=
+				0)
 			return false;
 	}
 	return len == 0;
@@ -362,7 +363,7 @@ sim_memory_final(struct sim *s, struct sim_node *n)
 		if (i - n->mrs[j].off < n->mrs[j].len)
 			break;
 	}
-	sim_fail(s, "node %u: byte %u of memory (%s %u, offset %u) is %02x and must be %02x", n->idx,
-		i, j < n->nmrs ? "region" : "between regions,", j,
+	sim_fail(s, "node %u: byte %u of memory (%s %u, offset %u) is %02x and must be %02x",
+		n->idx, i, j < n->nmrs ? "region" : "between regions,", j,
 		j < n->nmrs ? i - n->mrs[j].off : 0, n->mem[i], n->shadow[i]);
 }

@@ -17,11 +17,16 @@ const char *
 sim_op_name(unsigned int opcode)
 {
 	static const char *const names[KARST_WR_MAX] = {[KARST_WR_RDMA_WRITE] = "WRITE",
-		[KARST_WR_RDMA_WRITE_WITH_IMM] = "WRITE with Imm", [KARST_WR_SEND] = "SEND",
-		[KARST_WR_SEND_WITH_IMM] = "SEND with Imm", [KARST_WR_RDMA_READ] = "READ",
-		[KARST_WR_ATOMIC_CAS] = "COMPARE SWAP", [KARST_WR_ATOMIC_FAA] = "FETCH ADD",
-		[KARST_WR_LOCAL_INV] = "LOCAL INV", [KARST_WR_BIND_MW] = "BIND MW",
-		[KARST_WR_SEND_WITH_INV] = "SEND with Inv", [KARST_WR_ATOMIC_WRITE] = "ATOMIC WRITE"};
+		[KARST_WR_RDMA_WRITE_WITH_IMM] = "WRITE with Imm",
+		[KARST_WR_SEND] = "SEND",
+		[KARST_WR_SEND_WITH_IMM] = "SEND with Imm",
+		[KARST_WR_RDMA_READ] = "READ",
+		[KARST_WR_ATOMIC_CAS] = "COMPARE SWAP",
+		[KARST_WR_ATOMIC_FAA] = "FETCH ADD",
+		[KARST_WR_LOCAL_INV] = "LOCAL INV",
+		[KARST_WR_BIND_MW] = "BIND MW",
+		[KARST_WR_SEND_WITH_INV] = "SEND with Inv",
+		[KARST_WR_ATOMIC_WRITE] = "ATOMIC WRITE"};
 
 	return opcode < KARST_WR_MAX && names[opcode] ? names[opcode] : "unknown operation";
 }
@@ -109,10 +114,12 @@ check_sent(struct sim *s, struct sim_ep *ep, const struct sim_op *op)
 	struct sim_ep *to = ep->peer;
 	const struct sim_recv *r;
 
-	if (to->srq != NULL || op->received || to->state != EP_LIVE || ep->pair->type != KARST_QPT_RC)
+	if (to->srq != NULL || op->received || to->state != EP_LIVE ||
+		ep->pair->type != KARST_QPT_RC)
 		return;
 	if (op->recv_seq >= to->nrecvs)
-		sim_fail(s, "pair %u, QP %#x: %s number %u completed without a receive work request",
+		sim_fail(s,
+			"pair %u, QP %#x: %s number %u completed without a receive work request",
 			ep->pair->idx, ep->qpn, sim_op_name(op->opcode), (uint32_t)(op - ep->ops));
 	r = &to->recvs[op->recv_seq];
 	if (r->done || op->opcode == KARST_WR_RDMA_WRITE_WITH_IMM)
@@ -129,7 +136,8 @@ static void
 op_succeeded(struct sim *s, struct sim_ep *ep, struct sim_op *op)
 {
 	if (op->expect != KARST_WC_SUCCESS && op->expect != SIM_EXPECT_ANY)
-		sim_fail(s, "pair %u, QP %#x: %s number %u succeeded, but it has to fail with %u (%s)",
+		sim_fail(s,
+			"pair %u, QP %#x: %s number %u succeeded, but it has to fail with %u (%s)",
 			ep->pair->idx, ep->qpn, sim_op_name(op->opcode), (uint32_t)(op - ep->ops),
 			op->expect, sim_fault_name(ep->pair->fault));
 	op->state = OP_DONE;
@@ -200,7 +208,8 @@ check_success(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const s
 		op->opcode == KARST_WR_ATOMIC_FAA;
 
 	if (!op->signaled)
-		sim_fail(s, "pair %u, QP %#x: completion of number %u, which was not signalled (Q1)",
+		sim_fail(s,
+			"pair %u, QP %#x: completion of number %u, which was not signalled (Q1)",
 			ep->pair->idx, ep->qpn, (uint32_t)(op - ep->ops));
 	if (ep->send_failed)
 		sim_fail(s, "pair %u, QP %#x: success of number %u behind an error", ep->pair->idx,
@@ -284,10 +293,11 @@ send_completion(struct sim *s, struct sim_ep *ep, const struct karst_cqe *e)
 		lost = ep->adverse;
 
 	if (idx >= ep->nops || ep->ops[idx].wr_id != e->wr_id)
-		sim_fail(s, "QP %#x: completion of a work request that was not posted: %#llx", ep->qpn,
-			(unsigned long long)e->wr_id);
+		sim_fail(s, "QP %#x: completion of a work request that was not posted: %#llx",
+			ep->qpn, (unsigned long long)e->wr_id);
 	if (idx < ep->done)
-		sim_fail(s, "pair %u, QP %#x: number %u completed twice or out of order (status %u)",
+		sim_fail(s,
+			"pair %u, QP %#x: number %u completed twice or out of order (status %u)",
 			ep->pair->idx, ep->qpn, idx, e->status);
 	for (; ep->done < idx; ep->done++) {
 		struct sim_op *op = &ep->ops[ep->done];
@@ -327,8 +337,7 @@ recv_failed(struct sim *s, struct sim_ep *ep, struct sim_recv *r, enum karst_wc_
 		sim_fail(s, "pair %u, QP %#x: a receive ended with status %u (fault: %s)", p->idx,
 			ep->qpn, status, sim_fault_name(p->fault));
 	/* The send that failed may stand in another queue, not looked at yet. */
-	if (status == KARST_WC_WR_FLUSH_ERR && p->fault == FAULT_NONE &&
-		ep->asked != KARST_QPS_ERR)
+	if (status == KARST_WC_WR_FLUSH_ERR && p->fault == FAULT_NONE && ep->asked != KARST_QPS_ERR)
 		ep->unexplained = true;
 	if (status != KARST_WC_WR_FLUSH_ERR)
 		s->stats.errors++;
@@ -353,8 +362,9 @@ message_fits(const struct sim_ep *ep, const struct sim_recv *r, const struct sim
 			 op->opcode != KARST_WR_RDMA_WRITE_WITH_IMM) ||
 			e->imm != op->imm))
 		return false;
-	if (!(e->flags & KARST_WC_WITH_IMM) && (op->opcode == KARST_WR_SEND_WITH_IMM ||
-						       op->opcode == KARST_WR_RDMA_WRITE_WITH_IMM))
+	if (!(e->flags & KARST_WC_WITH_IMM) &&
+		(op->opcode == KARST_WR_SEND_WITH_IMM ||
+			op->opcode == KARST_WR_RDMA_WRITE_WITH_IMM))
 		return false;
 	if (((e->flags & KARST_WC_WITH_INV) != 0) != (op->opcode == KARST_WR_SEND_WITH_INV))
 		return false;
@@ -383,7 +393,8 @@ match(struct sim *s, struct sim_ep *ep, const struct sim_recv *r, const struct k
 				"pair %u, QP %#x: received opcode %u, %u bytes, flags %#x, imm %#x: not the "
 				"peer's number %u (%s of %u bytes, imm %#x) or damaged",
 				ep->pair->idx, ep->qpn, e->opcode, e->byte_len, e->flags, e->imm, i,
-				sim_op_name(from->ops[i].opcode), from->ops[i].len, from->ops[i].imm);
+				sim_op_name(from->ops[i].opcode), from->ops[i].len,
+				from->ops[i].imm);
 	}
 	if (ep->pair->type != KARST_QPT_RC && s->jumbled) {
 		for (i = 0; i < ep->rx_next; i++) {
@@ -433,7 +444,8 @@ recv_succeeded(struct sim *s, struct sim_ep *ep, struct sim_recv *r, const struc
 	op = match(s, ep, r, e);
 	op->received = true;
 	ep->rx_received++;
-	if (ep->pair->type == KARST_QPT_RC && ep->rcq->armed == KARST_CQ_ARM_SOLICITED && (op->flags & KARST_SEND_SOLICITED) != 0)
+	if (ep->pair->type == KARST_QPT_RC && ep->rcq->armed == KARST_CQ_ARM_SOLICITED &&
+		(op->flags & KARST_SEND_SOLICITED) != 0)
 		sim_fail(s, "pair %u, QP %#x: a solicited completion without event", ep->pair->idx,
 			ep->qpn);
 	check_grh(s, ep, r, e);
@@ -529,7 +541,8 @@ sim_completion(struct sim *s, struct sim_cq *cq, const struct karst_cqe *e)
 			(unsigned long long)e->wr_id);
 	if (WR_EPOCH(e->wr_id) != (s->epoch & 15) && kind != 3)
 		sim_fail(s, "QP %#x: a completion of before the reset", e->qpn);
-	if (kind != 3 && (WR_A(e->wr_id) != ep->pair->idx || WR_B(e->wr_id) != (ep == &ep->pair->ep[1])))
+	if (kind != 3 &&
+		(WR_A(e->wr_id) != ep->pair->idx || WR_B(e->wr_id) != (ep == &ep->pair->ep[1])))
 		sim_fail(s, "QP %#x: a completion of another QP's work request", e->qpn);
 	if (cq != (kind == 1 ? ep->scq : ep->rcq))
 		sim_fail(s, "QP %#x: a completion in the wrong CQ", e->qpn);
@@ -588,7 +601,8 @@ qp_event(struct sim *s, enum karst_async_event ev, struct karst_qp *qp)
 		break;
 	case KARST_EVENT_SQ_DRAINED:
 		if (!ep->draining || ep->drained)
-			sim_fail(s, "pair %u, QP %#x: SQ_DRAINED that nobody asked for", p->idx, ep->qpn);
+			sim_fail(s, "pair %u, QP %#x: SQ_DRAINED that nobody asked for", p->idx,
+				ep->qpn);
 		ep->drained = true;
 		break;
 	case KARST_EVENT_QP_LAST_WQE_REACHED:

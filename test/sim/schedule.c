@@ -14,7 +14,7 @@
 
 #include "sim.h"
 
-#define MAX_STEPS 3000000
+#define MAX_STEPS    3000000
 #define MAX_QUIET_NS 120000000000ull /* without any completion */
 
 void
@@ -90,7 +90,8 @@ stuck(struct sim *s, const char *how)
 				how, ep->pair->idx, ep->qpn,
 				ep->qp ? (int)karst_qp_state(ep->qp) : -1, ep->done, ep->nops,
 				ep->rdone, ep->nrecvs, ep->budget, s->finishing ? ", flushing" : "",
-				ep->done < ep->nops ? sim_op_name(ep->ops[ep->done].opcode) : "nothing");
+				ep->done < ep->nops ? sim_op_name(ep->ops[ep->done].opcode)
+						    : "nothing");
 	}
 	sim_fail(s, "%s, with nothing outstanding", how);
 }
@@ -305,20 +306,22 @@ judge_pair(struct sim *s, struct sim_pair *p)
 	uint32_t e, i;
 
 	for (e = 0; e < 2; e++) {
+		if (sim_sends_over(&p->ep[e]))
+			sim_trailing(s, &p->ep[e]);
+	}
+	for (e = 0; e < 2; e++) {
 		struct sim_ep *ep = &p->ep[e];
 
-		if (sim_sends_over(ep))
-			sim_trailing(s, ep);
 		if (ep->unexplained && !ep->hard_error)
 			sim_fail(s, "pair %u, QP %#x: receives were flushed for no reason", p->idx,
 				ep->qpn);
-		if ((p->type == KARST_QPT_RC ? !p->broken : exact) && !ep->rcq->neglected &&
-			ep->rx_received != ep->peer->next_recv_seq)
-			sim_fail(s, "pair %u, QP %#x: %u messages were sent to it, %u received", p->idx,
-				ep->qpn, ep->peer->next_recv_seq, ep->rx_received);
+		if ((p->type == KARST_QPT_RC ? !p->broken && p->fault == FAULT_NONE : exact) &&
+			!ep->rcq->neglected && ep->rx_received != ep->peer->next_recv_seq)
+			sim_fail(s, "pair %u, QP %#x: %u messages were sent to it, %u received",
+				p->idx, ep->qpn, ep->peer->next_recv_seq, ep->rx_received);
 		for (i = 0; i < SIM_CELLS; i++)
-			sim_cell_final(s, ep->node, &ep->cells[i],
-				exact && p->type == KARST_QPT_UC);
+			sim_cell_final(
+				s, ep->node, &ep->cells[i], exact && p->type == KARST_QPT_UC);
 		for (i = 0; i < SIM_WORDS; i++)
 			sim_word_final(s, ep->node, &ep->words[i]);
 	}
@@ -404,7 +407,8 @@ finish(struct sim *s)
 		ep->core->core->now_ns = s->now_ns;
 		rc = karst_qp_modify(ep->core->core, ep->qp, &a, KARST_QP_STATE);
 		if (rc != 0)
-			sim_fail(s, "pair %u, QP %#x: modify to Error: %d", ep->pair->idx, ep->qpn, rc);
+			sim_fail(s, "pair %u, QP %#x: modify to Error: %d", ep->pair->idx, ep->qpn,
+				rc);
 		ep->asked = KARST_QPS_ERR;
 	}
 	run_phase(s);

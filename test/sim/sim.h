@@ -50,7 +50,7 @@ enum sim_profile {
 /* What goes wrong on purpose with one connection. */
 enum sim_fault {
 	FAULT_NONE,
-	FAULT_PEER_DIES,   /* from some moment on every packet of the connection is lost */
+	FAULT_PEER_DIES, /* from some moment on every packet of the connection is lost */
 	FAULT_BAD_RKEY,
 	FAULT_RANGE,       /* remote address out of bounds, wrapping included */
 	FAULT_ACCESS,      /* region without the right, or QP without */
@@ -78,7 +78,7 @@ const char *sim_fault_name(enum sim_fault f);
 enum sim_op_state {
 	OP_POSTED,
 	OP_DONE,
-	OP_FAILED,  /* completed in error */
+	OP_FAILED, /* completed in error */
 	OP_FLUSHED,
 	OP_GONE, /* queue reset or destroyed */
 };
@@ -158,10 +158,10 @@ struct sim_op {
 	uint8_t state;  /* enum sim_op_state */
 	uint8_t expect; /* enum karst_wc_status: what it must end with */
 	bool signaled;
-	bool received;   /* the peer's receive completion was seen */
-	bool answered;   /* the last response packet was delivered */
-	bool started;    /* its first packet was sent */
-	bool swapped; /* CAS: succeeded */
+	bool received; /* the peer's receive completion was seen */
+	bool answered; /* the last response packet was delivered */
+	bool started;  /* its first packet was sent */
+	bool swapped;  /* CAS: succeeded */
 	struct sim_ep *ep;
 	uint16_t npieces;
 	struct sim_piece *pieces;
@@ -214,8 +214,8 @@ struct sim_cq {
 	struct karst_cq_shared *shared;
 	struct sim_node *node;
 	uint32_t entries;
-	uint32_t users;     /* send and receive queues that complete into it */
-	uint32_t armed;     /* enum karst_cq_armed, as the program believes */
+	uint32_t users; /* send and receive queues that complete into it */
+	uint32_t armed; /* enum karst_cq_armed, as the program believes */
 	uint32_t events;
 	struct karst_cq_lane lane[SIM_MAX_CORES];
 	bool exclusive; /* of one endpoint */
@@ -262,9 +262,9 @@ struct sim_ep {
 	uint32_t qpn;
 	enum sim_ep_state state;
 	bool send_failed, recv_failed; /* a completion in error was seen */
-	bool hard_error;  /* one that was no flush */
-	bool unexplained; /* receives were flushed: a send must have failed */
-	enum karst_qp_state asked; /* state that the program put it in last */
+	bool hard_error;               /* one that was no flush */
+	bool unexplained;              /* receives were flushed: a send must have failed */
+	enum karst_qp_state asked;     /* state that the program put it in last */
 	struct karst_qp_init init;
 	struct karst_path path;
 	struct karst_wq sq, rq;
@@ -279,8 +279,8 @@ struct sim_ep {
 	unsigned int access;
 
 	/* memory */
-	struct sim_mr *lmr;  /* of its own buffers */
-	struct sim_mr *tmr;  /* of its cells */
+	struct sim_mr *lmr;   /* of its own buffers */
+	struct sim_mr *tmr;   /* of its cells */
 	struct sim_buf *bufs; /* for sends */
 	uint32_t nbufs;
 	struct sim_buf *rbufs;
@@ -292,7 +292,7 @@ struct sim_ep {
 	/* the send queue */
 	struct sim_op *ops;
 	uint32_t nops, ops_cap;
-	uint32_t done; /* operations whose completion is known */
+	uint32_t done;   /* operations whose completion is known */
 	uint32_t budget; /* still to post */
 	uint32_t unsignaled;
 	uint32_t sq_used; /* places of the send CQ that it may still fill */
@@ -319,7 +319,7 @@ struct sim_ep {
 	uint32_t hint;         /* operation found last */
 	uint32_t rd_out;
 	uint32_t since_ackreq;
-	uint32_t adverse; /* packets of this connection lost or spoilt so far */
+	uint32_t adverse;      /* packets of this connection lost or spoilt so far */
 	uint32_t adverse_done; /* and when the last send completed */
 	uint32_t ud_psn;
 	uint64_t retransmits;
@@ -426,8 +426,15 @@ struct sim_trace_rec {
 	bool parsed;
 };
 
-enum sim_fate { FATE_SENT, FATE_LOST, FATE_SPOILT, FATE_DUPLICATED, FATE_DELAYED, FATE_RECEIVED,
-	FATE_REFUSED };
+enum sim_fate {
+	FATE_SENT,
+	FATE_LOST,
+	FATE_SPOILT,
+	FATE_DUPLICATED,
+	FATE_DELAYED,
+	FATE_RECEIVED,
+	FATE_REFUSED
+};
 
 #define SIM_TRACE 256
 
@@ -489,8 +496,7 @@ struct sim {
 /** Runs the schedule of @seed.  @return true if nothing was violated; else s->why says what. */
 bool sim_run(struct sim *s, uint64_t seed);
 /** Records a violation and ends the schedule; does not return. */
-void sim_fail(struct sim *s, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3), noreturn));
+void sim_fail(struct sim *s, const char *fmt, ...) __attribute__((format(printf, 2, 3), noreturn));
 
 /* --- config.c --- */
 
@@ -516,8 +522,8 @@ void sim_ep_destroy(struct sim_ep *ep);
 struct sim_frame *sim_frame_get(struct sim *s);
 void sim_frame_put(struct sim *s, struct sim_frame *f);
 /** Takes over a sealed frame and decides its fate.  @ep the sender, NULL if unknown. */
-void sim_link_send(struct sim *s, struct sim_frame *f, const struct karst_pkt *info,
-	struct sim_pair *pair);
+void sim_link_send(
+	struct sim *s, struct sim_frame *f, const struct karst_pkt *info, struct sim_pair *pair);
 /** Moves frames that have arrived into their nodes' inboxes. */
 void sim_link_deliver(struct sim *s);
 uint64_t sim_link_next(const struct sim *s);
@@ -559,7 +565,8 @@ void sim_fault_op(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w
 bool sim_fault_strike(struct sim_ep *ep, enum sim_eager eager);
 bool sim_fault_give_up(struct sim_ep *ep);
 /** May @op, or any operation of @ep, end with @status? */
-bool sim_fault_excuses(const struct sim_ep *ep, const struct sim_op *op, enum karst_wc_status status);
+bool sim_fault_excuses(
+	const struct sim_ep *ep, const struct sim_op *op, enum karst_wc_status status);
 
 /* --- model.c --- */
 

@@ -15,8 +15,8 @@
 #include "karst_psn.h"
 #include "sim.h"
 
-#define BAD(s, ep, p, fmt, ...)                                                                    \
-	sim_fail(s, "pair %u, QP %#x sent %s psn %06x: " fmt, (ep)->pair->idx, (ep)->qpn,          \
+#define BAD(s, ep, p, fmt, ...)                                                           \
+	sim_fail(s, "pair %u, QP %#x sent %s psn %06x: " fmt, (ep)->pair->idx, (ep)->qpn, \
 		karst_opcode_name((p)->opcode), (p)->psn, ##__VA_ARGS__)
 
 /* --- finding the work request --- */
@@ -149,7 +149,8 @@ check_content(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_
 	if ((fl & (KARST_OPF_IMM | KARST_OPF_IETH)) != 0 && p->imm != op->imm)
 		BAD(s, ep, p, "immediate %#x instead of %#x", p->imm, op->imm);
 	if (last && ep->pair->type == KARST_QPT_RC && !(p->flags & KARST_PKT_ACKREQ))
-		BAD(s, ep, p, "the last packet of a message does not ask for an acknowledgement (Q2)");
+		BAD(s, ep, p,
+			"the last packet of a message does not ask for an acknowledgement (Q2)");
 	if (last && (fl & (KARST_OPF_SEND | KARST_OPF_IMM)) != 0 &&
 		((p->flags & KARST_PKT_SE) != 0) != ((op->flags & KARST_SEND_SOLICITED) != 0))
 		BAD(s, ep, p, "solicited event bit");
@@ -188,8 +189,8 @@ check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *o
 	ep->tx_hi = op->opcode == KARST_WR_RDMA_READ ? op->lpsn + op->npsn : at + 1;
 	/* READs and atomics have a limit of their own. */
 	if (ep->tx_hi - ep->acked > 1u << 23 || (message && at - ep->acked >= c->window))
-		BAD(s, ep, p, "%u PSNs unacknowledged, the window is %u (P2)", ep->tx_hi - ep->acked,
-			c->window);
+		BAD(s, ep, p, "%u PSNs unacknowledged, the window is %u (P2)",
+			ep->tx_hi - ep->acked, c->window);
 }
 
 static void
@@ -201,7 +202,8 @@ request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct 
 	if (op == NULL)
 		BAD(s, ep, p, "no work request that takes this PSN was posted");
 	if (at > ep->tx_hi)
-		BAD(s, ep, p, "PSNs from %06x on were skipped", karst_psn_add(ep->sq_psn, ep->tx_hi));
+		BAD(s, ep, p, "PSNs from %06x on were skipped",
+			karst_psn_add(ep->sq_psn, ep->tx_hi));
 	if (op->expect == KARST_WC_LOC_PROT_ERR || op->expect == KARST_WC_LOC_QP_OP_ERR)
 		BAD(s, ep, p, "number %u is not valid and was sent all the same",
 			(uint32_t)(op - ep->ops));
@@ -215,7 +217,7 @@ request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct 
 	/* Going back begins a new count. */
 	if (p->flags & KARST_PKT_ACKREQ || is_rd_atomic(op) || at != ep->tx_last + 1)
 		ep->since_ackreq = 0;
-	else if (++ep->since_ackreq > c->ack_interval + 1)
+	else if (++ep->since_ackreq > 2 * c->ack_interval)
 		BAD(s, ep, p, "no acknowledgement asked for in %u packets (Q2)", ep->since_ackreq);
 	ep->tx_last = at;
 	if (at == ep->tx_hi)
@@ -236,8 +238,8 @@ check_msn(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p, uint32_t 
 		return;
 	lo = messages_before(req, at);
 	if (karst_psn_diff(msn, lo) < 0 || karst_psn_diff(hi, msn) < 0)
-		BAD(s, ep, p, "MSN %u, but %u messages were acknowledged and %u delivered (R10)", msn,
-			lo, hi);
+		BAD(s, ep, p, "MSN %u, but %u messages were acknowledged and %u delivered (R10)",
+			msn, lo, hi);
 }
 
 static void
@@ -265,7 +267,8 @@ static void
 response_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 {
 	struct sim_ep *req = ep->peer;
-	uint32_t at = karst_psn_add(p->psn, (uint32_t)-req->sq_psn), fl = karst_opcode_flags(p->opcode);
+	uint32_t at = karst_psn_add(p->psn, (uint32_t)-req->sq_psn),
+		 fl = karst_opcode_flags(p->opcode);
 	unsigned int type = karst_aeth_syndrome(p->aeth) & KARST_AETH_TYPE_MASK;
 	bool ack = p->opcode != KARST_RC_ACK || type == KARST_AETH_ACK;
 	struct sim_op *op;
@@ -283,7 +286,8 @@ response_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 	if (p->opcode == KARST_RC_ACK && type == KARST_AETH_RNR)
 		s->stats.rnrs++;
 	/* Nothing was executed yet: the PSN before the first one. */
-	if (ack && p->opcode == KARST_RC_ACK && at == KARST_PSN_MASK && karst_aeth_msn(p->aeth) == 0)
+	if (ack && p->opcode == KARST_RC_ACK && at == KARST_PSN_MASK &&
+		karst_aeth_msn(p->aeth) == 0)
 		return;
 	if (at >= req->delivered_hi)
 		BAD(s, ep, p, "answers a request that was not delivered");
@@ -336,11 +340,13 @@ check_headers(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 		((p->flags & KARST_PKT_VLAN) != 0) != path->has_vlan)
 		BAD(s, ep, p, "IP version or VLAN tag");
 	if (path->has_vlan && karst_get_be16(p->data + 14) != path->vlan_tci)
-		BAD(s, ep, p, "VLAN %#x instead of %#x", karst_get_be16(p->data + 14), path->vlan_tci);
+		BAD(s, ep, p, "VLAN %#x instead of %#x", karst_get_be16(p->data + 14),
+			path->vlan_tci);
 	if (memcmp(p->data, path->dst_mac, 6) != 0 || memcmp(p->data + 6, path->src_mac, 6) != 0)
 		BAD(s, ep, p, "MAC addresses");
 	if (path->ip6 ? memcmp(l3 + 8, path->src_ip, 16) || memcmp(l3 + 24, path->dst_ip, 16)
-		      : memcmp(l3 + 12, path->src_ip + 12, 4) || memcmp(l3 + 16, path->dst_ip + 12, 4))
+		      : memcmp(l3 + 12, path->src_ip + 12, 4) ||
+				memcmp(l3 + 16, path->dst_ip + 12, 4))
 		BAD(s, ep, p, "IP addresses");
 	if (!path->ip6 && (l3[6] & 0x40) == 0)
 		BAD(s, ep, p, "DF is not set (W1)");
@@ -408,7 +414,8 @@ confirm(struct sim_ep *req)
 static void
 response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 {
-	uint32_t at = karst_psn_add(p->psn, (uint32_t)-req->sq_psn), fl = karst_opcode_flags(p->opcode);
+	uint32_t at = karst_psn_add(p->psn, (uint32_t)-req->sq_psn),
+		 fl = karst_opcode_flags(p->opcode);
 	unsigned int type = karst_aeth_syndrome(p->aeth) & KARST_AETH_TYPE_MASK;
 	struct sim_op *op = op_of(req, at);
 

@@ -133,14 +133,16 @@ post_recvs(struct sim_ep *ep, enum sim_eager eager)
 
 	if (ep->srq != NULL || ep->state != EP_LIVE || s->finishing)
 		return false;
-	if (p->fault == FAULT_RNR && ep == &p->ep[1 - p->fault_end] && ep->nrecvs >= ep->fault_at / 4)
+	if (p->fault == FAULT_RNR && ep == &p->ep[1 - p->fault_end] &&
+		ep->nrecvs >= ep->fault_at / 4)
 		return false;
 	if (p->rnr_pressure && eager != EAGER && !rng_one_in(&s->rng, eager == LAZY ? 12 : 3))
 		return false;
 	if (p->rnr_pressure)
 		n = 1;
 	while (n-- > 0 && ep->nrecvs < ep->recvs_cap && karst_wq_free(&ep->rq, 1) != 0 &&
-		cq_room(ep->rcq, ep->rq_used, 1) && (b = buf_get(s, ep->rbufs, ep->nrbufs)) != NULL) {
+		cq_room(ep->rcq, ep->rq_used, 1) &&
+		(b = buf_get(s, ep->rbufs, ep->nrbufs)) != NULL) {
 		post_recv_one(ep, b);
 		did = true;
 	}
@@ -361,8 +363,7 @@ fill_payload(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_s
 		op->data = sim_alloc_raw(s, op->len + 8);
 		sim_fill(op->data, op->len, rng_u64(&s->rng));
 	}
-	if (outward && op->len <= ep->init.max_inline &&
-		rng_ppm(&s->rng, ep->pair->inline_ppm)) {
+	if (outward && op->len <= ep->init.max_inline && rng_ppm(&s->rng, ep->pair->inline_ppm)) {
 		w->flags |= KARST_SEND_INLINE;
 		w->num = (uint16_t)op->len;
 		memcpy(w->inline_data, op->data, op->len);
@@ -403,7 +404,8 @@ fill_op(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_w
 		w->num = 0;
 		return;
 	}
-	op->len = wr_is_atomic(op->opcode) || op->opcode == KARST_WR_ATOMIC_WRITE ? 8 : pick_len(s, ep);
+	op->len = wr_is_atomic(op->opcode) || op->opcode == KARST_WR_ATOMIC_WRITE ? 8
+										  : pick_len(s, ep);
 	if (wr_is_send(op->opcode) && ep->peer->srq != NULL)
 		op->len = karst_min_u32(op->len, ep->peer->srq->msg_max);
 	if (wr_is_atomic(op->opcode)) {
@@ -559,8 +561,7 @@ drain(struct sim_ep *ep)
 	struct sim *s = ep->s;
 	int rc;
 
-	if (!ep->pair->use_sqd || ep->state != EP_LIVE ||
-		karst_qp_state(ep->qp) == KARST_QPS_ERR)
+	if (!ep->pair->use_sqd || ep->state != EP_LIVE || karst_qp_state(ep->qp) == KARST_QPS_ERR)
 		return false;
 	ep->core->core->now_ns = s->now_ns;
 	if (!ep->draining) {
@@ -570,8 +571,8 @@ drain(struct sim_ep *ep)
 		ep->draining = true;
 		ep->drained = false;
 		ep->asked = KARST_QPS_SQD;
-		rc = karst_qp_modify(ep->core->core, ep->qp, &a,
-			KARST_QP_STATE | KARST_QP_EN_SQD_ASYNC_NOTIFY);
+		rc = karst_qp_modify(
+			ep->core->core, ep->qp, &a, KARST_QP_STATE | KARST_QP_EN_SQD_ASYNC_NOTIFY);
 	} else {
 		if (!ep->drained)
 			return false;
@@ -630,14 +631,15 @@ sim_ep_idle(const struct sim_ep *ep)
 		return ep->scribbles == 0;
 	if (ep->state == EP_GONE)
 		return true;
-	if (ep->draining && ep->state == EP_LIVE)
+	if (ep->draining && ep->state == EP_LIVE && karst_qp_state(ep->qp) != KARST_QPS_ERR)
 		return false;
 	/* Nobody looks at what completes: at the end when nothing more can be posted. */
 	if (ep->scq->neglected)
 		return ep->nops - ep->done >= karst_min_u32(ep->nbufs, ep->init.max_send_wr) ||
 			ep->budget == 0 || karst_qp_state(ep->qp) == KARST_QPS_ERR;
-	return sim_sends_over(ep) && (ep->budget == 0 || ep->state != EP_LIVE ||
-					     karst_qp_state(ep->qp) == KARST_QPS_ERR);
+	return sim_sends_over(ep) &&
+		(ep->budget == 0 || ep->state != EP_LIVE ||
+			karst_qp_state(ep->qp) == KARST_QPS_ERR);
 }
 
 /* --- polling --- */

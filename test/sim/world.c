@@ -18,15 +18,15 @@
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/asan_interface.h>
-#define arena_poison(p, n) ASAN_POISON_MEMORY_REGION(p, n)
+#define arena_poison(p, n)   ASAN_POISON_MEMORY_REGION(p, n)
 #define arena_unpoison(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
 #else
-#define arena_poison(p, n) ((void)(p), (void)(n))
+#define arena_poison(p, n)   ((void)(p), (void)(n))
 #define arena_unpoison(p, n) ((void)(p), (void)(n))
 #endif
 
 #define ARENA_GUARD 64
-#define NODE_MEM (6u << 20)
+#define NODE_MEM    (6u << 20)
 
 /* --- arena --- */
 
@@ -327,8 +327,8 @@ round8(uint32_t v)
 }
 
 static void
-build_bufs(struct sim *s, struct sim_buf *b, uint32_t n, uint32_t len, struct sim_mr *mr,
-	uint32_t *at)
+build_bufs(
+	struct sim *s, struct sim_buf *b, uint32_t n, uint32_t len, struct sim_mr *mr, uint32_t *at)
 {
 	uint32_t i;
 
@@ -422,7 +422,8 @@ draw_path(struct sim *s, struct sim_ep *ep)
 	ep->path.tclass = (uint8_t)rng_below(&s->rng, 256);
 	ep->path.hop_limit = (uint8_t)rng_below(&s->rng, 256);
 	ep->path.flow_label = rng_one_in(&s->rng, 2) ? 0 : rng_below(&s->rng, 1 << 20);
-	ep->path.udp_sport = rng_one_in(&s->rng, 2) ? 0 : (uint16_t)rng_range(&s->rng, 0xc000, 0xffff);
+	ep->path.udp_sport =
+		rng_one_in(&s->rng, 2) ? 0 : (uint16_t)rng_range(&s->rng, 0xc000, 0xffff);
 }
 
 static void
@@ -451,7 +452,8 @@ create_qp(struct sim *s, struct sim_ep *ep, uint32_t pd)
 	in->sq_shared = sim_alloc(s, karst_wq_bytes(in->max_send_wr, stride));
 	if (ep->srq == NULL)
 		in->rq_shared = sim_alloc(s,
-			karst_wq_bytes(in->max_recv_wr, karst_wq_stride(false, in->max_recv_sge, 0)));
+			karst_wq_bytes(
+				in->max_recv_wr, karst_wq_stride(false, in->max_recv_sge, 0)));
 	if (karst_qp_bytes(in) == 0)
 		sim_fail(s, "karst_qp_bytes() is 0");
 	ep->qp_mem = sim_alloc(s, karst_qp_bytes(in));
@@ -529,7 +531,7 @@ build_ep(struct sim *s, struct sim_pair *p, uint32_t e)
 		if (karst_ah_create(ep->node->ahs, pd, &ep->path, &ep->ah) != 0)
 			sim_fail(s, "karst_ah_create()");
 		ep->qkey = e == 1 && rng_one_in(r, 2) ? p->ep[0].qkey
-						     : (uint32_t)rng_u64(r) & 0x7fffffff;
+						      : (uint32_t)rng_u64(r) & 0x7fffffff;
 	}
 }
 

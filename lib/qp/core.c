@@ -67,6 +67,8 @@ karst_core_init(
 	core->lcore_bits = cfg->lcore_bits;
 	core->ack_interval = cfg->ack_interval != 0 ? cfg->ack_interval : DEFAULT_ACK_INTERVAL;
 	core->window_packets = cfg->window_packets != 0 ? cfg->window_packets : DEFAULT_WINDOW;
+	/* Q2: a full window has asked for an acknowledgement, or nothing would ever open it */
+	core->ack_interval = karst_min_u32(core->ack_interval, core->window_packets);
 	core->placer.stream_bytes =
 		cfg->stream_bytes != 0 ? cfg->stream_bytes : DEFAULT_STREAM_BYTES;
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;

@@ -80,7 +80,8 @@ bool
 karst_qp_tx(
 	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t max_bytes)
 {
-	uint32_t limit = b->bytes + max_bytes, n = b->n, bytes = b->bytes;
+	uint32_t limit = b->bytes + karst_min_u32(max_bytes, UINT32_MAX - b->bytes);
+	uint32_t n = b->n, bytes = b->bytes;
 	bool more = false;
 
 	if (qp->type == KARST_QPT_RC) {

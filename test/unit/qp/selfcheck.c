@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "selfcheck.h"
+
+#include "qp_priv.h"
+
+#define AHEAD(a, b) ((int32_t)((a) - (b)))
+
+static uint32_t
+distance(uint32_t to, uint32_t from)
+{
+	return (to - from) & KARST_PSN_MASK;
+}
+
+/* The cursors stand in order, in requests and in PSNs (P2). */
+static const char *
+check_cursors(const struct karst_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	uint32_t out = distance(r->nxt_psn, r->una_psn);
+
+	if (AHEAD(r->snd_idx, r->una_idx) < 0 || AHEAD(r->nxt_idx, r->snd_idx) < 0)
+		return "una_idx <= snd_idx <= nxt_idx";
+	if (AHEAD(qp->sq.tail, r->nxt_idx) < 0)
+		return "a request was started that was never posted";
+	if (AHEAD(r->una_idx, qp->sq.head) < 0 || AHEAD(qp->sq.tail, qp->sq.head) < 0)
+		return "slots were given back that are in use";
+	if (qp->sq.tail - qp->sq.head > qp->sq.mask + 1)
+		return "more requests than slots";
+	if (out > 1u << 23)
+		return "more than 2^23 PSNs outstanding (P2)";
+	if (distance(r->snd_psn, r->una_psn) > out)
+		return "una_psn <= snd_psn <= nxt_psn";
+	return NULL;
+}
+
+/* The started requests fill the PSNs without a gap, and the cursors stand in theirs. */
+static const char *
+check_slots(const struct karst_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	uint32_t i, psn = 0, rd = 0;
+
+	for (i = r->una_idx; i != r->nxt_idx; i++) {
+		const struct karst_sq_slot *s = &r->slots[i & qp->sq.mask];
+
+		if (i != r->una_idx && s->psn != psn)
+			return "gap between the PSNs of two requests";
+		psn = karst_psn_add(s->psn, s->npsn);
+		if (i == r->una_idx && distance(r->una_psn, s->psn) > s->npsn)
+			return "una_psn is not in the oldest request";
+		if (i == r->snd_idx && distance(r->snd_psn, s->psn) > s->npsn)
+			return "snd_psn is not in the request that is being sent";
+		if (AHEAD(r->snd_idx, i) > 0 && (s->flags & KARST_SLOT_RD_ATOMIC) &&
+			!(s->flags & KARST_SLOT_DONE))
+			rd++;
+	}
+	if (r->una_idx != r->nxt_idx &&
+		distance(psn, r->una_psn) < distance(r->nxt_psn, r->una_psn))
+		return "PSNs were sent that belong to no request";
+	if (r->una_idx == r->nxt_idx && r->una_psn != r->nxt_psn)
+		return "PSNs are outstanding without a request";
+	if (rd != r->rd_out)
+		return "READs and atomics in flight are miscounted";
+	return NULL;
+}
+
+/* Whoever waits is woken: by the clock, or because it is on the list. */
+static const char *
+check_wakeup(const struct karst_core *core, const struct karst_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	bool listed = (qp->flags & KARST_QPF_ACTIVE) != 0;
+
+	if (!listed && r->deadline_ns == 0 && r->rto_ns != 0 && r->una_psn != r->nxt_psn)
+		return "requests are outstanding and no clock runs (Q6)";
+	if ((r->flags & KARST_REQ_RNR_WAIT) && r->deadline_ns == 0)
+		return "waits after an RNR NAK without a deadline (Q7)";
+	if (r->deadline_ns != 0) {
+		if (!karst_timer_armed(&r->timer))
+			return "a deadline without a timer";
+		if (core->wheel.origin_ns + r->timer.tick * KARST_WHEEL_TICK_NS >
+			r->deadline_ns + 2 * KARST_WHEEL_TICK_NS)
+			return "the timer is later than its deadline (Q6)";
+	}
+	if (!listed && qp->state == KARST_QPS_RTS && r->una_idx == r->nxt_idx &&
+		qp->sq.tail != r->nxt_idx && !(r->flags & (KARST_REQ_RNR_WAIT | KARST_REQ_IDLE)))
+		return "a request waits for nothing";
+	return NULL;
+}
+
+static const char *
+check_responder(const struct karst_qp *qp)
+{
+	const struct karst_responder *r = &qp->rsp;
+	uint32_t owed = r->rsp_added - r->rsp_cur;
+
+	if (owed > r->rsp_mask + 1u || r->rsp_saved > r->rsp_mask + 1u)
+		return "more answers than places";
+	if (AHEAD(r->rsp_added, r->rsp_done) < 0)
+		return "answers were given that nobody asked for";
+	if (owed != 0) {
+		const struct karst_rsp *e = karst_rsp_at(r, r->rsp_cur);
+
+		if (distance(r->rsp_psn, e->beg) >= distance(e->end, e->beg))
+			return "the answering cursor is outside of its request";
+		if (distance(e->beg, e->psn) + distance(e->end, e->beg) > e->npsn)
+			return "answers outside of their request (R4)";
+	}
+	if ((owed != 0 || r->owed != KARST_OWED_NONE) && !(qp->flags & KARST_QPF_ACTIVE))
+		return "an answer is owed and nobody will give it";
+	if (r->rwqe.held && !r->rwqe.bad && r->rwqe.got > r->rwqe.total)
+		return "more received than there is room for";
+	return NULL;
+}
+
+const char *
+qp_selfcheck(const struct karst_core *core, const struct karst_qp *qp)
+{
+	const char *wrong = NULL;
+
+	if (qp->state != KARST_QPS_ERR)
+		wrong = check_cursors(qp);
+	if (wrong == NULL && karst_qp_may_send(qp))
+		wrong = check_slots(qp);
+	if (wrong == NULL && karst_qp_may_send(qp) && qp->type == KARST_QPT_RC)
+		wrong = check_wakeup(core, qp);
+	if (wrong == NULL && karst_qp_may_receive(qp) && qp->type == KARST_QPT_RC)
+		wrong = check_responder(qp);
+	return wrong;
+}

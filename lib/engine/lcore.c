@@ -56,11 +56,9 @@ turn(struct eng_lcore *lc)
 		n += eng_handoff_poll(lc);
 	n += bell_poll(lc);
 	n += karst_core_expire(core, ENG_TIMERS);
-	if (core->dirty != NULL)
-		karst_core_flush(core);
+	karst_core_flush(core);
 	n += eng_tx_poll(lc);
-	if (core->dirty != NULL)
-		karst_core_flush(core);
+	karst_core_flush(core);
 	rte_rcu_qsbr_quiescent(lc->e->rcu, lc->index);
 	stat_add(&lc->stats.turns, 1);
 	if (n == 0)

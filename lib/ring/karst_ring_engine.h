@@ -80,8 +80,8 @@ karst_wqe_publish_head(struct karst_wqe_ring *r, uint32_t head)
 
 /**
  * The engine stops looking at this queue until the doorbell rings.
- * @return true if slots arrived meanwhile: then it is not idle, go on (-EPROTO as in poll is
- *   found by the next karst_wqe_poll()).
+ * @return true if slots arrived meanwhile and no doorbell will tell: then it is not idle, go
+ *   on (-EPROTO as in poll is found by the next karst_wqe_poll()).
  */
 static inline bool
 karst_wqe_idle(struct karst_wqe_ring *r)
@@ -91,8 +91,8 @@ karst_wqe_idle(struct karst_wqe_ring *r)
 	atomic_thread_fence(memory_order_seq_cst);
 	if (karst_likely(atomic_load_explicit(&r->sh->tail, memory_order_relaxed) == r->tail))
 		return false;
-	atomic_store_explicit(&r->sh->idle, 0, memory_order_relaxed);
-	return true;
+	/* The program may have seen the flag, too; if it took it, it rings. */
+	return atomic_exchange_explicit(&r->sh->idle, 0, memory_order_relaxed) != 0;
 }
 
 /** The doorbell rang, or the engine looks at the queue by itself: no more bells needed. */

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Both sides of the rings in one thread: what goes in comes out, indices wrap around 2^32, and
+ * whatever the program's side writes, the engine's side stays inside of its memory.  What
+ * threads may do to each other is in ring_thread_test.c.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+
+#include "karst_ring_engine.h"
+
+#define SLOTS   8u
+#define ENTRIES 8u
+
+struct queue {
+	void *shared;
+	struct karst_wq program;
+	struct karst_wqe_ring engine;
+};
+
+static void *
+zeroed(size_t bytes)
+{
+	void *p = aligned_alloc(KARST_CACHE_LINE, (bytes + KARST_CACHE_LINE - 1) & ~63ul);
+
+	cr_assert_not_null(p);
+	return memset(p, 0, bytes);
+}
+
+/* A send queue whose indices stand at @start already. */
+static void
+queue_up(struct queue *q, uint32_t start)
+{
+	uint32_t stride = karst_wq_stride(true, 1, 0);
+
+	q->shared = zeroed(karst_wq_bytes(SLOTS, stride));
+	karst_wqe_init(&q->engine, q->shared, SLOTS, stride, 1, 0, true);
+	q->engine.head = q->engine.tail = start;
+	atomic_store(&q->engine.sh->tail, start);
+	atomic_store(&q->engine.sh->head, start);
+	karst_wq_attach(&q->program, q->shared, SLOTS, stride);
+}
+
+static bool
+post(struct queue *q, uint64_t wr_id)
+{
+	struct karst_send_wqe *wqe;
+
+	cr_assert_geq(karst_wq_free(&q->program, 1), 1);
+	wqe = karst_wq_slot(&q->program, 0);
+	wqe->wr_id = wr_id;
+	return karst_wq_publish(&q->program, 1);
+}
+
+static uint64_t
+slot_id(const struct queue *q, uint32_t idx)
+{
+	return ((const struct karst_send_wqe *)karst_wqe_slot(&q->engine, idx))->wr_id;
+}
+
+Test(work_queue, stride_holds_what_was_asked_for)
+{
+	cr_assert_eq(karst_wq_stride(true, 1, 0), 64);
+	cr_assert_eq(karst_wq_stride(true, 2, 32), 64);
+	cr_assert_eq(karst_wq_stride(true, 3, 0), 128);
+	cr_assert_eq(karst_wq_stride(true, 1, 33), 128);
+	cr_assert_eq(karst_wq_stride(false, 1, 0), 32);
+	cr_assert_eq(karst_wq_stride(false, 2, 0), 64);
+	for (uint32_t sge = 1; sge <= KARST_WQ_MAX_SGE; sge++) {
+		for (uint32_t in = 0; in <= KARST_WQ_MAX_INLINE; in += 17) {
+			uint32_t s = karst_wq_stride(true, sge, in);
+
+			cr_assert(karst_is_pow2(s));
+			cr_assert_geq(s, KARST_SEND_WQE_HDR + sge * sizeof(struct karst_sge));
+			cr_assert_geq(s, KARST_SEND_WQE_HDR + in);
+		}
+	}
+}
+
+Test(work_queue, fills_empties_and_wraps)
+{
+	uint32_t start = UINT32_MAX - 2 * SLOTS;
+	uint64_t next = 0, seen = 0;
+	struct queue q;
+
+	queue_up(&q, start);
+	for (unsigned int round = 0; round < 6 * SLOTS; round++) {
+		uint32_t n = 1 + round % SLOTS;
+
+		for (uint32_t i = 0; i < n; i++)
+			post(&q, next++);
+		cr_assert_eq(karst_wq_free(&q.program, SLOTS), SLOTS - n);
+		cr_assert_eq(karst_wqe_poll(&q.engine), 0);
+		cr_assert_eq(q.engine.tail - q.engine.head, n);
+		for (uint32_t i = 0; i < n; i++)
+			cr_assert_eq(slot_id(&q, q.engine.head + i), seen++);
+		karst_wqe_publish_head(&q.engine, q.engine.tail);
+		cr_assert_eq(karst_wq_free(&q.program, SLOTS), SLOTS);
+	}
+	free(q.shared);
+}
+
+Test(work_queue, doorbell_only_when_idle)
+{
+	struct queue q;
+
+	queue_up(&q, 0);
+	cr_assert(post(&q, 1), "a new send queue is idle");
+	cr_assert_not(post(&q, 2), "one doorbell until the engine has seen it");
+	karst_wqe_busy(&q.engine);
+	cr_assert_not(post(&q, 3));
+	cr_assert_eq(karst_wqe_poll(&q.engine), 0);
+	karst_wqe_publish_head(&q.engine, q.engine.tail);
+	cr_assert_not(karst_wqe_idle(&q.engine), "nothing came meanwhile");
+	cr_assert(post(&q, 4));
+	free(q.shared);
+}
+
+Test(work_queue, not_idle_with_work_left)
+{
+	struct queue q;
+
+	queue_up(&q, 0);
+	karst_wqe_busy(&q.engine);
+	cr_assert_eq(karst_wqe_poll(&q.engine), 0);
+	/* behind the engine's last look */
+	cr_assert_not(post(&q, 1));
+	cr_assert(karst_wqe_idle(&q.engine));
+	cr_assert_not(post(&q, 2), "it went on, so nobody needs to ring");
+	free(q.shared);
+}
+
+Test(work_queue, impossible_tails_are_refused)
+{
+	uint32_t tail = 0, taken = 0, refused = 0;
+	struct queue q;
+
+	srandom(11);
+	queue_up(&q, 100);
+	post(&q, 1);
+	post(&q, 2);
+	cr_assert_eq(karst_wqe_poll(&q.engine), 0);
+	for (unsigned int i = 0; i < 100000; i++) {
+		struct karst_wqe_ring before = q.engine;
+
+		/* near the truth, or anywhere */
+		tail = i % 2 ? q.engine.head + (uint32_t)random() % (3 * SLOTS) - SLOTS
+			     : (uint32_t)random() * 2654435761u;
+		atomic_store(&q.engine.sh->tail, tail);
+		if (karst_wqe_poll(&q.engine) == 0) {
+			taken++;
+			cr_assert_eq(q.engine.tail, tail);
+			cr_assert_leq(tail - q.engine.head, SLOTS);
+			cr_assert_geq(tail - before.head, before.tail - before.head);
+			karst_wqe_publish_head(&q.engine, q.engine.tail);
+		} else {
+			refused++;
+			cr_assert_eq(q.engine.tail, before.tail);
+		}
+	}
+	cr_assert_gt(taken, 1000);
+	cr_assert_gt(refused, 1000);
+	free(q.shared);
+}
+
+struct lane {
+	struct karst_lane_shared *sh;
+	struct karst_lane engine;
+	struct karst_cq_lane program;
+};
+
+static void
+lane_up(struct lane *l, uint32_t start)
+{
+	l->sh = zeroed(karst_lane_bytes(ENTRIES));
+	karst_lane_init(&l->engine, l->sh, ENTRIES);
+	l->engine.tail = l->engine.published = l->engine.head_seen = start;
+	atomic_store(&l->sh->tail, start);
+	atomic_store(&l->sh->head, start);
+	karst_cq_lane_attach(&l->program, l->sh, ENTRIES);
+}
+
+Test(lane, r14_nothing_is_seen_before_it_is_published)
+{
+	const struct karst_cqe *cqe;
+	struct lane l;
+
+	lane_up(&l, 0);
+	cr_assert(karst_lane_room(&l.engine));
+	karst_lane_next(&l.engine)->wr_id = 5;
+	cr_assert_eq(karst_cq_lane_peek(&l.program, &cqe), 0);
+	karst_lane_publish(&l.engine);
+	cr_assert_eq(karst_cq_lane_peek(&l.program, &cqe), 1);
+	cr_assert_eq(cqe->wr_id, 5);
+	cr_assert_eq(karst_cq_lane_peek(&l.program, &cqe), 1, "looking takes nothing");
+	karst_cq_lane_take(&l.program, 1);
+	cr_assert_eq(karst_cq_lane_peek(&l.program, &cqe), 0);
+	free(l.sh);
+}
+
+Test(lane, fills_empties_and_wraps)
+{
+	uint64_t next = 0, seen = 0;
+	struct lane l;
+
+	lane_up(&l, UINT32_MAX - 20);
+	for (unsigned int round = 0; round < 10 * ENTRIES; round++) {
+		const struct karst_cqe *cqe;
+		uint32_t n = 0, got;
+
+		while (n < 1 + round % ENTRIES && karst_lane_room(&l.engine)) {
+			karst_lane_next(&l.engine)->wr_id = next++;
+			n++;
+		}
+		cr_assert_eq(n, 1 + round % ENTRIES);
+		if (n == ENTRIES)
+			cr_assert_not(karst_lane_room(&l.engine));
+		karst_lane_publish(&l.engine);
+		while ((got = karst_cq_lane_peek(&l.program, &cqe)) > 0) {
+			cr_assert_leq((uintptr_t)(cqe + got),
+				(uintptr_t)l.sh + karst_lane_bytes(ENTRIES), "not past the end");
+			for (uint32_t i = 0; i < got; i++)
+				cr_assert_eq(cqe[i].wr_id, seen++);
+			karst_cq_lane_take(&l.program, got);
+		}
+		cr_assert_eq(seen, next);
+	}
+	free(l.sh);
+}
+
+/* The entries that the engine has written and the program has not taken never exceed the lane,
+ * by the engine's own account, whatever stands in head. */
+Test(lane, impossible_heads_are_no_progress)
+{
+	uint32_t written = 0;
+	struct lane l;
+
+	srandom(12);
+	lane_up(&l, 0);
+	for (unsigned int i = 0; i < 100000; i++) {
+		uint32_t head = i % 2 ? l.engine.tail + (uint32_t)random() % 32 - 24
+				      : (uint32_t)random() * 2654435761u;
+
+		atomic_store(&l.sh->head, head);
+		if (!karst_lane_room(&l.engine))
+			continue;
+		written++;
+		cr_assert_lt(l.engine.tail - l.engine.head_seen, ENTRIES);
+		karst_lane_next(&l.engine)->wr_id = i;
+	}
+	cr_assert_gt(written, 1000);
+	free(l.sh);
+}
+
+Test(completion_queue, arming_never_weakens)
+{
+	struct karst_cq_shared cq = {0};
+
+	karst_cq_arm(&cq, true);
+	cr_assert_eq(atomic_load(&cq.armed), KARST_CQ_ARM_SOLICITED);
+	karst_cq_arm(&cq, false);
+	cr_assert_eq(atomic_load(&cq.armed), KARST_CQ_ARM_NEXT);
+	karst_cq_arm(&cq, true);
+	cr_assert_eq(atomic_load(&cq.armed), KARST_CQ_ARM_NEXT);
+}
+
+Test(completion_queue, lanes_do_not_overlap)
+{
+	struct karst_cq_shared *sh = zeroed(karst_cq_bytes(ENTRIES, 3));
+
+	for (uint32_t i = 0; i < 3; i++) {
+		uint8_t *lane = (uint8_t *)karst_cq_lane(sh, ENTRIES, i);
+
+		cr_assert_eq((uintptr_t)lane % KARST_CACHE_LINE, 0);
+		cr_assert_geq(lane, (uint8_t *)(sh + 1) + i * karst_lane_bytes(ENTRIES));
+		cr_assert_leq(lane + karst_lane_bytes(ENTRIES),
+			(uint8_t *)sh + karst_cq_bytes(ENTRIES, 3));
+	}
+	free(sh);
+}
+
+Test(doorbell, first_in_first_out_until_full)
+{
+	struct karst_bell_shared *sh = zeroed(karst_bell_bytes(4));
+	uint32_t qpns[8], next = 0, seen = 0;
+	struct karst_bell bell;
+
+	karst_bell_init(&bell, sh, 4);
+	cr_assert_eq(karst_bell_poll(&bell, qpns, 8), 0);
+	for (unsigned int round = 0; round < 50; round++) {
+		unsigned int n = 1 + round % 4, got;
+
+		for (unsigned int i = 0; i < n; i++)
+			cr_assert_eq(karst_bell_ring(sh, 3, next++), 0);
+		if (n == 4)
+			cr_assert_eq(karst_bell_ring(sh, 3, 99), -EAGAIN);
+		got = karst_bell_poll(&bell, qpns, 2);
+		got += karst_bell_poll(&bell, qpns + got, 6);
+		cr_assert_eq(got, n);
+		for (unsigned int i = 0; i < n; i++)
+			cr_assert_eq(qpns[i], seen++);
+	}
+	free(sh);
+}

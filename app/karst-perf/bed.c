@@ -303,6 +303,11 @@ account(struct perf_bed *b)
 		traffic_init(b, end, &i);
 		core = (struct karst_qp_init){
 			.type = i.type,
+			/* only asked whether they are there */
+			.send_cq = (struct karst_cq *)b->send_cq,
+			.recv_cq = (struct karst_cq *)b->recv_cq,
+			.sq_shared = b->mem->base[end],
+			.rq_shared = b->mem->base[end],
 			.max_send_wr = i.max_send_wr,
 			.max_recv_wr = i.max_recv_wr,
 			.max_send_sge = 1,

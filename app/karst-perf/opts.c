@@ -43,7 +43,7 @@ usage(FILE *to)
 	      "  --size N[K|M][,...]  bytes of a message, 1..1G, or all [64K; cas, faa, atomic-write: 8]\n"
 	      "  --mtu N              256, 512, 1024, 2048, 4096: path MTU [4096]\n"
 	      "  --qps N              queue pairs, used in turn, 1..500000 [1]\n"
-	      "  --depth N            messages outstanding of each, 1..16384 [64, less if --working-set is small]\n"
+	      "  --depth N            messages outstanding of each, 1..16384 [64, or what fits]\n"
 	      "  --inflight N         messages outstanding of all [1024 or 64 MiB worth, or the depth]\n"
 	      "  --batch N            messages posted at once [64 KiB worth, at most 16]\n"
 	      "  --inline N           messages up to N bytes are posted inline, 0..1024 [0]\n"

@@ -38,9 +38,9 @@ fill_defaults(struct karst_engine_config *c)
 	default_u32(&c->max_ahs, 1024);
 	default_u32(&c->max_pds, 256);
 	default_u32(&c->rx_burst, 32);
-	default_u32(&c->rx_bytes, 32 << 10);
+	default_u32(&c->rx_bytes, 16 << 10);
 	default_u32(&c->tx_burst, 32);
-	default_u32(&c->tx_bytes, 32 << 10);
+	default_u32(&c->tx_bytes, 128 << 10);
 	default_u32(&c->quantum_bytes, 16 << 10);
 	default_u32(&c->mbufs, DEFAULT_MBUFS_EACH * (c->lcores + 1));
 	default_u32(&c->handoff_slots, 1024);

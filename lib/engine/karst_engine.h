@@ -108,15 +108,15 @@ struct karst_engine_config {
 	bool no_migreq; /* send MigReq 0 as Linux soft-RoCE does, not 1 (W2) */
 	/* budgets of a turn */
 	uint32_t rx_burst; /* frames taken from a port's queue at once, 1..64; default 32 */
-	uint32_t rx_bytes; /* verified before they are copied out of the cache; default 32 KiB */
+	uint32_t rx_bytes; /* verified before they are copied out of the cache; default 16 KiB */
 	uint32_t tx_burst; /* frames built, 1..64; default 32 */
-	uint32_t tx_bytes; /* default 32 KiB */
+	uint32_t tx_bytes; /* default 128 KiB */
 	uint32_t quantum_bytes; /* of a QP in a round of the scheduler; default 16 KiB */
 	/* buffers */
 	uint32_t mbufs;         /* of the pool; default: what windows and port rings can use */
 	const char *pool_ops;   /* mempool handler; default "stack": last in, first out, so that
 			       * buffers come back while they are in the cache */
-	uint32_t handoff_slots; /* of the ring into each lcore; a power of two; default 1024 */
+	uint32_t handoff_slots; /* of the ring into each lcore; default 1024 */
 	/* idle lcores of karst_engine_start() */
 	enum karst_idle idle;
 	uint32_t sleep_max_us; /* default 50 */
@@ -334,15 +334,17 @@ struct karst_engine_qp_init {
 
 /** The program's side of a QP; one thread at a time posts to each of its queues. */
 struct karst_engine_qp {
+	/* one cache line for who sends */
 	struct karst_wq sq;
-	struct karst_wq rq;             /* unused with an SRQ */
 	struct karst_bell_shared *bell; /* of the owner lcore */
 	uint32_t bell_mask;
 	uint32_t num; /* QP number */
 	uint32_t lcore;
 	uint32_t pd;
 	void *user;
+	struct karst_wq rq; /* unused with an SRQ */
 };
+static_assert(offsetof(struct karst_engine_qp, rq) == KARST_CACHE_LINE, "layout");
 
 /** In RESET.  -EINVAL, -ENOMEM, -ENOSPC: the lcore has max_qps. */
 int karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_init *init,

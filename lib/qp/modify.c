@@ -187,7 +187,8 @@ take_responder(struct karst_qp *qp, const struct karst_qp_attr *a, unsigned int 
 }
 
 static void
-take_requester(struct karst_qp *qp, const struct karst_qp_attr *a, unsigned int mask)
+take_requester(struct karst_core *core, struct karst_qp *qp, const struct karst_qp_attr *a,
+	unsigned int mask)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -196,6 +197,7 @@ take_requester(struct karst_qp *qp, const struct karst_qp_attr *a, unsigned int 
 	if (mask & KARST_QP_TIMEOUT) {
 		r->timeout = a->timeout;
 		r->rto_ns = a->timeout != 0 ? 4096ull << a->timeout : 0; /* Q6 */
+		karst_requester_retime(core, qp);
 	}
 	if (mask & KARST_QP_RETRY_CNT)
 		r->retry_cnt = r->retry_left = a->retry_cnt;
@@ -254,7 +256,7 @@ karst_qp_modify(struct karst_core *core, struct karst_qp *qp, const struct karst
 		return rc;
 	take_identity(qp, attr, mask);
 	take_responder(qp, attr, mask);
-	take_requester(qp, attr, mask);
+	take_requester(core, qp, attr, mask);
 	if ((mask & KARST_QP_STATE) && (to != qp->state || to == KARST_QPS_SQD))
 		enter(core, qp, to);
 	return 0;

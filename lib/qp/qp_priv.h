@@ -315,6 +315,8 @@ void karst_requester_complete_one(struct karst_core *core, struct karst_qp *qp,
 void karst_requester_settle(struct karst_core *core, struct karst_qp *qp);
 /** Starts the acknowledgement timer unless it runs. */
 void karst_requester_arm(struct karst_core *core, struct karst_qp *qp);
+/** The timeout was changed: what is outstanding waits by the new one. */
+void karst_requester_retime(struct karst_core *core, struct karst_qp *qp);
 /** The initial state of both halves; the rings are emptied. */
 void karst_requester_reset(struct karst_core *core, struct karst_qp *qp);
 void karst_responder_reset(struct karst_core *core, struct karst_qp *qp);

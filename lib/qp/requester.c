@@ -106,10 +106,13 @@ karst_requester_settle(struct karst_core *core, struct karst_qp *qp)
 		return;
 	if (r->una_idx != una)
 		karst_wqe_publish_head(&qp->sq, r->una_idx);
-	if ((r->flags & KARST_REQ_FAILED) && (int32_t)(r->una_idx - r->fail_idx) >= 0) {
+	if ((r->flags & KARST_REQ_FAILED) && r->una_idx == r->fail_idx) {
 		karst_requester_fail(core, qp, r->fail_status, 0);
 		return;
 	}
+	/* it could not be sent again, and was acknowledged after all */
+	if ((int32_t)(r->una_idx - r->fail_idx) > 0)
+		r->flags &= (uint8_t)~KARST_REQ_FAILED;
 	if (qp->state == KARST_QPS_SQD && r->una_idx == r->nxt_idx &&
 		!(r->flags & KARST_REQ_DRAIN_TOLD)) {
 		r->flags |= KARST_REQ_DRAIN_TOLD;
@@ -141,6 +144,19 @@ karst_requester_arm(struct karst_core *core, struct karst_qp *qp)
 	r->deadline_ns = core->now_ns + r->rto_ns * patience(r);
 	if (!karst_timer_armed(&r->timer))
 		karst_wheel_add(&core->wheel, &r->timer, r->deadline_ns);
+}
+
+void
+karst_requester_retime(struct karst_core *core, struct karst_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+
+	if (r->flags & KARST_REQ_RNR_WAIT)
+		return;
+	/* the timer may be armed for later than the new deadline */
+	karst_wheel_del(&core->wheel, &r->timer);
+	r->deadline_ns = 0;
+	karst_requester_arm(core, qp);
 }
 
 /* Something was acknowledged: counts are refilled (Q6) and the clock starts anew. */
@@ -325,7 +341,7 @@ rx_rnr(struct karst_core *core, struct karst_qp *qp, uint8_t code)
 }
 
 static void
-rx_nak(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint8_t syndrome)
+rx_nak(struct karst_core *core, struct karst_qp *qp, uint8_t syndrome)
 {
 	static const uint8_t status[] = {
 		[KARST_NAK_INV_REQ] = KARST_WC_REM_INV_REQ_ERR,
@@ -334,20 +350,23 @@ rx_nak(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint
 	};
 	uint8_t code = syndrome & KARST_AETH_VALUE_MASK;
 
-	switch (code) {
-	case KARST_NAK_PSN_SEQ:
-		karst_count(&core->counters, KARST_CTR_PACKET_SEQ_ERR);
-		if (!(qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT)))
-			karst_requester_rewind(core, qp);
-		break;
-	case KARST_NAK_INV_REQ:
-	case KARST_NAK_REM_ACCESS:
-	case KARST_NAK_REM_OP:
+	if (code != KARST_NAK_PSN_SEQ) {
 		karst_requester_fail(core, qp, status[code], syndrome);
-		break;
-	default:
-		karst_drop_pkt(core, pkt, KARST_DROP_BAD_SYNDROME);
+		return;
 	}
+	karst_count(&core->counters, KARST_CTR_PACKET_SEQ_ERR);
+	if (!(qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT)))
+		karst_requester_rewind(core, qp);
+}
+
+/* Q10: syndromes that mean something; code 4 is for RD alone. */
+static bool
+syndrome_known(uint8_t syndrome)
+{
+	uint8_t type = syndrome & KARST_AETH_TYPE_MASK;
+
+	return type == KARST_AETH_ACK || type == KARST_AETH_RNR ||
+		(type == KARST_AETH_NAK && (syndrome & KARST_AETH_VALUE_MASK) <= KARST_NAK_REM_OP);
 }
 
 static void
@@ -358,7 +377,7 @@ rx_ack(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
 	bool positive = type == KARST_AETH_ACK ||
 		(karst_mutant(KARST_MUTANT_IGNORE_NAK) && syndrome == KARST_AETH_NAK);
 
-	if (!positive && type != KARST_AETH_RNR && type != KARST_AETH_NAK) {
+	if (!syndrome_known(syndrome)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_BAD_SYNDROME);
 		return;
 	}
@@ -375,7 +394,7 @@ rx_ack(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
 	else if (type == KARST_AETH_RNR)
 		rx_rnr(core, qp, syndrome & KARST_AETH_VALUE_MASK);
 	else
-		rx_nak(core, qp, pkt, syndrome);
+		rx_nak(core, qp, syndrome);
 	follow_up(core, qp);
 }
 
@@ -468,6 +487,9 @@ rx_response(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
 		karst_requester_fail(core, qp, st, 0);
 		return;
 	}
+	if ((karst_opcode_flags(pkt->opcode) & KARST_OPF_AETH) &&
+		(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK)
+		take_credits(r, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
 	r->una_psn = karst_psn_add(r->una_psn, 1);
 	if (r->una_psn == karst_psn_add(slot->psn, slot->npsn)) {
 		slot->flags |= KARST_SLOT_DONE;

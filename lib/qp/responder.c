@@ -553,8 +553,9 @@ end_wait(struct karst_responder *r)
 		/* it overtook the NAK, which is still here; if more is missing it stays */
 		return;
 	}
+	/* the NAK is not needed; the ACK that it took the place of may be (R11) */
 	if (r->wait == KARST_WAIT_RNR && r->owed == KARST_OWED_NAK)
-		r->owed = KARST_OWED_NONE;
+		r->owed = KARST_OWED_ACK;
 	r->wait = KARST_WAIT_NONE;
 }
 

@@ -355,6 +355,8 @@ bed_frame(const struct bed *b, const struct karst_ib_hdrs *ib)
 		f.ib.dqpn = b->s->qpn;
 	if (f.ib.pkey == 0)
 		f.ib.pkey = 0xffff;
+	if (f.ib.aeth == 0 && f.ib.opcode != KARST_RC_ACK)
+		f.ib.aeth = 0x1f000000; /* no limit, instead of no credit */
 	if (f.ib.pay == NULL)
 		f.ib.pay = b->pattern;
 	return f;

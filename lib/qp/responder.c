@@ -24,12 +24,8 @@
 static void
 owe_ack(struct karst_core *core, struct karst_qp *qp)
 {
-	struct karst_responder *r = &qp->rsp;
-
-	/* the NAK of refuse_duplicate() gives way */
-	if (r->owed == KARST_OWED_NONE ||
-		(!r->fatal && r->syndrome == (KARST_AETH_NAK | KARST_NAK_REM_ACCESS)))
-		r->owed = KARST_OWED_ACK;
+	if (qp->rsp.owed == KARST_OWED_NONE)
+		qp->rsp.owed = KARST_OWED_ACK;
 	karst_core_activate(core, qp);
 }
 
@@ -82,6 +78,10 @@ executed(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *p
 	struct karst_responder *r = &qp->rsp;
 
 	r->epsn = karst_psn_add(r->epsn, npsn);
+	/* to new work, but not to duplicates, the NAK of refuse_duplicate() gives way */
+	if (karst_unlikely(r->owed == KARST_OWED_NAK) && !r->fatal &&
+		r->syndrome == (KARST_AETH_NAK | KARST_NAK_REM_ACCESS))
+		r->owed = KARST_OWED_NONE;
 	if (pkt->flags & KARST_PKT_ACKREQ)
 		owe_ack(core, qp);
 }

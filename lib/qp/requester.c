@@ -184,7 +184,9 @@ karst_requester_rewind(struct karst_core *core, struct karst_qp *qp)
 	r->snd_idx = r->una_idx;
 	r->snd_psn = r->una_psn;
 	r->rd_out = 0;
-	r->since_ackreq = 0;
+	/* the first packet of a round asks for an acknowledgement: if it is a duplicate, and all
+	 * behind it is lost again, nothing else would tell us */
+	r->since_ackreq = core->ack_interval - 1;
 	r->flags |= KARST_REQ_ROUND;
 	karst_core_activate(core, qp);
 }

@@ -192,7 +192,7 @@ Test(traffic, three_lcores)
 /* A short hand-off ring loses packets, counts them, and the transport recovers. */
 Test(traffic, handoff_full)
 {
-	struct bed_config cfg = {.engine = {.lcores = 2, .handoff_slots = 16}};
+	struct bed_config cfg = {.engine = {.lcores = 2, .handoff_slots = 4}};
 	struct karst_counters c;
 	unsigned int i;
 	struct bed bed;

@@ -27,27 +27,27 @@
 
 #include "karst_mem.h"
 
-#define KARST_MEM_LIVE        (1ull << 32)                /* the word's key may be used */
-#define KARST_MEM_KEY_MASK    (KARST_MEM_LIVE | 0xffffffffull)
-#define KARST_MEM_KEY_ROUNDS  3
+#define KARST_MEM_LIVE       (1ull << 32) /* the word's key may be used */
+#define KARST_MEM_KEY_MASK   (KARST_MEM_LIVE | 0xffffffffull)
+#define KARST_MEM_KEY_ROUNDS 3
 
 /* A right that every region has and no window: to be read by the program's own requests. */
 #define KARST_MEM_LOCAL_READ (1u << 31)
 
 /** A slot of the table; private but for the checks below. */
 struct karst_mem_entry {
-	uint64_t word;        /* 0..31 key, 32 live, 33..35 state, 36..63 sequence number */
-	uint64_t base;        /* first address, as work requests and peers count */
-	uint64_t len;         /* base + len is at most 2^64 */
-	uint64_t host;        /* where "base" is in our address space */
-	uint64_t owner;       /* PD << 32 | QPN (0 but for a type 2 window) */
-	uint32_t rights;      /* enum karst_access, KARST_MEM_LOCAL_READ */
-	uint32_t key;         /* the current key, whether it may be used or not */
-	uint32_t bound;       /* region: how many windows are bound to it, or that none may be */
-	uint32_t mr_slot;     /* window: the region that it is bound to */
-	uint32_t generation;  /* how often the slot was used, modulo what fits in a key */
-	uint8_t type;         /* enum karst_mem_type */
-	uint8_t owner_shift;  /* 0: PD and QPN must fit; 32: the PD */
+	uint64_t word;       /* 0..31 key, 32 live, 33..35 state, 36..63 sequence number */
+	uint64_t base;       /* first address, as work requests and peers count */
+	uint64_t len;        /* base + len is at most 2^64 */
+	uint64_t host;       /* where "base" is in our address space */
+	uint64_t owner;      /* PD << 32 | QPN (0 but for a type 2 window) */
+	uint32_t rights;     /* enum karst_access, KARST_MEM_LOCAL_READ */
+	uint32_t key;        /* the current key, whether it may be used or not */
+	uint32_t bound;      /* region: how many windows are bound to it, or that none may be */
+	uint32_t mr_slot;    /* window: the region that it is bound to */
+	uint32_t generation; /* how often the slot was used, modulo what fits in a key */
+	uint8_t type;        /* enum karst_mem_type */
+	uint8_t owner_shift; /* 0: PD and QPN must fit; 32: the PD */
 	uint16_t reserved;
 } karst_cache_aligned;
 
@@ -65,7 +65,7 @@ struct karst_mem {
 	struct karst_mem_entry *entry;
 	uint32_t slot_mask;
 	uint32_t inv_mul[KARST_MEM_KEY_ROUNDS];
-	uint32_t xor[KARST_MEM_KEY_ROUNDS + 1]; /* low 8 bits are zero */
+	uint32_t xor [KARST_MEM_KEY_ROUNDS + 1]; /* low 8 bits are zero */
 	struct karst_mem_ctl *ctl;
 } karst_cache_aligned;
 
@@ -75,15 +75,15 @@ static_assert(sizeof(struct karst_mem) == KARST_CACHE_LINE, "one line");
 karst_always_inline struct karst_mem_entry *
 karst_mem_entry_of(const struct karst_mem *m, uint32_t key)
 {
-	uint32_t v = (key & ~0xffu) ^ m->xor[3];
+	uint32_t v = (key & ~0xffu) ^ m->xor [3];
 
 	/* Upper half onto lower half of the 24 bits undoes itself. */
 	v ^= v >> 20 << 8;
-	v = v * m->inv_mul[2] ^ m->xor[2];
+	v = v * m->inv_mul[2] ^ m->xor [2];
 	v ^= v >> 20 << 8;
-	v = v * m->inv_mul[1] ^ m->xor[1];
+	v = v * m->inv_mul[1] ^ m->xor [1];
 	v ^= v >> 20 << 8;
-	v = v * m->inv_mul[0] ^ m->xor[0];
+	v = v * m->inv_mul[0] ^ m->xor [0];
 	return &m->entry[(v >> 8) & m->slot_mask];
 }
 
@@ -124,8 +124,8 @@ karst_mem_check_local(const struct karst_mem *m, uint32_t pd, uint32_t key, uint
 	if (karst_unlikely((rights & access) != access))
 		return KARST_MEM_BAD_ACCESS;
 	base = __atomic_load_n(&e->base, __ATOMIC_RELAXED);
-	if (karst_unlikely(!karst_mem_in_range(
-		    base, __atomic_load_n(&e->len, __ATOMIC_RELAXED), va, len)))
+	if (karst_unlikely(
+		    !karst_mem_in_range(base, __atomic_load_n(&e->len, __ATOMIC_RELAXED), va, len)))
 		return KARST_MEM_BAD_RANGE;
 	*host = (uint8_t *)(uintptr_t)(__atomic_load_n(&e->host, __ATOMIC_RELAXED) + (va - base));
 	return KARST_MEM_OK;

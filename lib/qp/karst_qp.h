@@ -31,7 +31,7 @@
 #include "karst_pkt.h"
 #include "karst_ring_engine.h"
 #include "karst_wheel.h"
-#include "mem_copy.h"
+#include "karst_mem_copy.h"
 
 struct karst_core;
 struct karst_qp;
@@ -109,7 +109,7 @@ struct karst_core_config {
 	/* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
 	uint32_t window_packets;
 	uint64_t stream_bytes; /* regions from this size on are written past the cache; 0 = default
-			       * 16 MiB, UINT64_MAX = never (mem_copy.h) */
+			       * 16 MiB, UINT64_MAX = never (karst_mem_copy.h) */
 	bool migreq;           /* MigReq bit of packets sent (W2) */
 	uint64_t seed;         /* for QPN numbering */
 	struct karst_mem *mem;

@@ -388,11 +388,12 @@ rsp_find(struct karst_responder *r, uint32_t psn, uint32_t *which)
 {
 	uint32_t i;
 
-	for (i = r->rsp_added - r->rsp_saved; i != r->rsp_added; i++) {
-		struct karst_rsp *e = karst_rsp_at(r, i);
+	/* newest first: an old one may have had the same PSN 2^24 packets ago */
+	for (i = 1; i <= r->rsp_saved; i++) {
+		struct karst_rsp *e = karst_rsp_at(r, r->rsp_added - i);
 
 		if (((psn - e->psn) & KARST_PSN_MASK) < e->npsn) {
-			*which = i;
+			*which = r->rsp_added - i;
 			return e;
 		}
 	}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Duplicate READs and atomics: the replay ring of the responder (R4, R5, R6). */
+#include "harness.h"
+
+static enum karst_drop
+read_req(struct bed *b, uint32_t psn, uint32_t off, uint32_t len)
+{
+	return send_pkt(b, RC_READ_REQUEST, psn, .va = VA + off, .rkey = b->key, .dma_len = len);
+}
+
+static enum karst_drop
+faa(struct bed *b, uint32_t psn, uint64_t add)
+{
+	return send_pkt(b, RC_FETCH_ADD, psn, .va = VA + 64, .rkey = b->key, .swap_add = add);
+}
+
+static uint64_t
+orig_of(const struct karst_pkt *p)
+{
+	return karst_get_be64(p->data + p->bth_off + KARST_BTH_LEN + KARST_AETH_LEN);
+}
+
+static uint64_t
+word(const struct bed *b)
+{
+	uint64_t v;
+
+	memcpy(&v, b->buf + 64, 8);
+	return v;
+}
+
+/* (R5): executed once; the saved value is told again, whatever key and address say. */
+Test(rc_replay, r5_duplicate_atomic)
+{
+	struct bed *b = bed_rc();
+	uint64_t before = word(b);
+
+	expect_taken(b, faa(b, R(0), 5));
+	cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(0))), before);
+	expect_taken(b, faa(b, R(0), 5));
+	cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(0))), before);
+	expect_taken(b, send_pkt(b, RC_FETCH_ADD, R(0), .va = 3, .rkey = 0x666));
+	cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(0))), before);
+	cr_assert_eq(word(b), before + 5);
+	cr_assert_eq(count(b, RX_ATOMIC_REQUESTS), 1);
+	cr_assert_eq(count(b, DUPLICATE_REQUEST), 2);
+	bed_close(b);
+}
+
+/* (R5): no saved result of that PSN, or of another kind: silence. */
+Test(rc_replay, r5_not_saved)
+{
+	struct bed *b = bed_rc();
+
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0)));
+	expect_taken(b, read_req(b, R(1), 0, 8));
+	expect_taken(b,
+		send_pkt(b, RC_ATOMIC_WRITE, R(2), .va = VA, .rkey = b->key, .dma_len = 8,
+			.pay_len = 8));
+	expect_pkt(b, RC_READ_RESP_ONLY, R(1));
+	expect_pkt(b, RC_READ_RESP_ONLY, R(2));
+	expect_drop(b, DUPLICATE, faa(b, R(0), 1));
+	expect_drop(b, DUPLICATE, faa(b, R(1), 1));
+	expect_drop(b, DUPLICATE, faa(b, R(2), 1));
+	expect_drop(b, DUPLICATE, faa(b, R(-5), 1));
+	expect_drop(b, DUPLICATE, read_req(b, R(0), 0, 8));
+	expect_drop(b, DUPLICATE, read_req(b, R(2), 0, 8));
+	expect_none(b);
+	bed_close(b);
+}
+
+/* (R5): ATOMIC WRITE is an atomic, too: answered again, stored once. */
+Test(rc_replay, r5_duplicate_atomic_write)
+{
+	struct bed *b = bed_rc();
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		expect_taken(b,
+			send_pkt(b, RC_ATOMIC_WRITE, R(0), .va = VA, .rkey = b->key, .dma_len = 8,
+				.pay = b->pattern + 100 * i, .pay_len = 8));
+		expect_pkt(b, RC_READ_RESP_ONLY, R(0));
+	}
+	expect_mem(b, 0, 0, 8);
+	bed_close(b);
+}
+
+/* (R4): executed again, same PSNs; the data is what memory holds now. */
+Test(rc_replay, r4_duplicate_read)
+{
+	struct bed *b = bed_rc();
+	const struct karst_pkt *p;
+
+	expect_taken(b, read_req(b, R(0), 0, 515));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(1));
+	expect_pkt(b, RC_READ_RESP_LAST, R(2));
+	memcpy(b->buf, b->pattern, 515);
+	expect_taken(b, read_req(b, R(0), 0, 515));
+	expect_data(b, expect_pkt(b, RC_READ_RESP_FIRST, R(0)), 0, 256);
+	expect_data(b, expect_pkt(b, RC_READ_RESP_MIDDLE, R(1)), 256, 256);
+	p = expect_pkt(b, RC_READ_RESP_LAST, R(2));
+	expect_data(b, p, 512, 3);
+	cr_assert_eq(p->aeth, 0x1f000001); /* counted once (R10) */
+	cr_assert_eq(count(b, RX_READ_REQUESTS), 1);
+	bed_close(b);
+}
+
+/* (R4): it may begin part way into the original, and end there. */
+Test(rc_replay, r4_part_of_the_original)
+{
+	struct bed *b = bed_rc();
+
+	memcpy(b->buf, b->pattern, 1024);
+	expect_taken(b, read_req(b, R(0), 0, 4 * MTU));
+	b->out_head = (turn(b), b->out_tail);
+	expect_taken(b, read_req(b, R(2), 2 * MTU, 2 * MTU));
+	expect_data(b, expect_pkt(b, RC_READ_RESP_FIRST, R(2)), 512, 256);
+	expect_data(b, expect_pkt(b, RC_READ_RESP_LAST, R(3)), 768, 256);
+	expect_taken(b, read_req(b, R(3), 3 * MTU, MTU));
+	expect_data(b, expect_pkt(b, RC_READ_RESP_ONLY, R(3)), 768, 256);
+	/* one from the middle */
+	expect_taken(b, read_req(b, R(1), MTU, MTU));
+	expect_data(b, expect_pkt(b, RC_READ_RESP_ONLY, R(1)), 256, 256);
+	expect_none(b);
+	/* and again all */
+	expect_taken(b, read_req(b, R(0), 0, 4 * MTU));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(1));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(2));
+	expect_pkt(b, RC_READ_RESP_LAST, R(3));
+	bed_close(b);
+}
+
+/* (R4): what is no part of the original is not answered. */
+Test(rc_replay, r4_not_a_part)
+{
+	struct bed *b = bed_rc();
+
+	expect_taken(b, read_req(b, R(0), 0, 2 * MTU));
+	b->out_head = (turn(b), b->out_tail);
+	expect_drop(b, DUPLICATE, read_req(b, R(0), 0, 2 * MTU + 1));
+	expect_drop(b, DUPLICATE, read_req(b, R(1), 0, MTU));        /* VA not moved */
+	expect_drop(b, DUPLICATE, read_req(b, R(0), MTU, MTU));      /* PSN not moved */
+	expect_drop(b, DUPLICATE, read_req(b, R(1), MTU, 2 * MTU));  /* length not moved */
+	expect_drop(b, DUPLICATE, read_req(b, R(0), 8192, 2 * MTU)); /* elsewhere */
+	expect_drop(b, DUPLICATE, read_req(b, R(1), MTU, 0xffffffff));
+	expect_none(b);
+	bed_close(b);
+}
+
+/* (R4): the key is checked again; a late copy must not end a connection that has moved on. */
+Test(rc_replay, r4_key_is_checked_again)
+{
+	struct bed *b = bed_rc();
+	uint32_t key = bed_region(b, 0, 512, KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_READ);
+
+	expect_taken(b, send_pkt(b, RC_READ_REQUEST, R(0), .va = VA, .rkey = key, .dma_len = 300));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_LAST, R(1));
+	bed_dereg(b, key);
+	expect_drop(b, REQUEST,
+		send_pkt(b, RC_READ_REQUEST, R(1), .va = VA + 256, .rkey = key, .dma_len = 44));
+	expect_nak(b, R(1), REM_ACCESS, 1);
+	expect_state(b, RTS);
+	bed_close(b);
+}
+
+/* (R4): a duplicate of one that has not been answered yet is answered once. */
+Test(rc_replay, r4_duplicate_of_a_pending_one)
+{
+	struct bed *b = bed_rc();
+
+	expect_taken(b, read_req(b, R(0), 0, 2 * MTU));
+	expect_taken(b, read_req(b, R(2), 0, 8));
+	expect_taken(b, read_req(b, R(0), 0, 2 * MTU));
+	expect_taken(b, read_req(b, R(2), 0, 8));
+	expect_taken(b, read_req(b, R(1), MTU, MTU));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_LAST, R(1));
+	expect_pkt(b, RC_READ_RESP_ONLY, R(2));
+	expect_none(b);
+	bed_close(b);
+}
+
+/* (R4): one that is half answered goes back; what follows it follows again. */
+Test(rc_replay, r4_duplicate_of_a_half_answered_one)
+{
+	struct bed *b = bed_rc();
+
+	expect_taken(b, read_req(b, R(0), 0, 3 * MTU));
+	expect_taken(b, faa(b, R(3), 1));
+	turn_once(b, 2, UINT32_MAX);
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(1));
+	expect_taken(b, read_req(b, R(1), MTU, 2 * MTU));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(1));
+	expect_pkt(b, RC_READ_RESP_LAST, R(2));
+	expect_pkt(b, RC_ATOMIC_ACK, R(3));
+	expect_none(b);
+	bed_close(b);
+}
+
+/* (R4, R5): going back to an old one: those behind it are answered again, in order. */
+Test(rc_replay, r4_followers_are_answered_again)
+{
+	struct bed *b = bed_rc();
+	uint64_t v = word(b);
+
+	expect_taken(b, read_req(b, R(0), 0, 2 * MTU));
+	expect_taken(b, faa(b, R(2), 1));
+	expect_taken(b, read_req(b, R(3), 0, 8));
+	b->out_head = (turn(b), b->out_tail);
+	expect_taken(b, read_req(b, R(1), MTU, MTU));
+	expect_pkt(b, RC_READ_RESP_ONLY, R(1));
+	cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(2))), v);
+	expect_pkt(b, RC_READ_RESP_ONLY, R(3));
+	expect_none(b);
+	cr_assert_eq(word(b), v + 1);
+	bed_close(b);
+}
+
+/* (R6): the last max_dest_rd_atomic are kept, first in, first out, over many operations. */
+Test(rc_replay, r6_first_in_first_out)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	uint64_t v;
+	struct bed *b;
+	uint32_t i;
+
+	s.attr.max_dest_rd_atomic = 3; /* of the 4 that the QP has room for */
+	b = bed_open(&s);
+	v = word(b);
+	for (i = 0; i < 1000; i++) {
+		expect_taken(b, faa(b, R(i), 1));
+		cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(i))), v + i);
+		if (i < 3)
+			continue;
+		/* a duplicate is not saved again: the order stays */
+		expect_taken(b, faa(b, R(i - 2), 1));
+		cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(i - 2))), v + i - 2);
+		expect_pkt(b, RC_ATOMIC_ACK, R(i - 1));
+		expect_pkt(b, RC_ATOMIC_ACK, R(i));
+		expect_drop(b, DUPLICATE, faa(b, R(i - 3), 1));
+		expect_none(b);
+	}
+	cr_assert_eq(word(b), v + 1000);
+	bed_close(b);
+}
+
+/* (R6, R1): one more outstanding than agreed. */
+Test(rc_replay, r6_too_many)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint64_t v;
+
+	s.attr.max_dest_rd_atomic = 2;
+	b = bed_open(&s);
+	v = word(b);
+	expect_taken(b, read_req(b, R(0), 0, 8));
+	expect_taken(b, faa(b, R(1), 1));
+	expect_drop(b, REQUEST, faa(b, R(2), 1));
+	expect_pkt(b, RC_READ_RESP_ONLY, R(0));
+	expect_pkt(b, RC_ATOMIC_ACK, R(1));
+	expect_nak(b, R(2), INV_REQ, 2);
+	expect_event(b, QP_REQ_ERR);
+	cr_assert_eq(word(b), v + 1);
+	bed_close(b);
+}
+
+/* (R6): none at all. */
+Test(rc_replay, r6_none_agreed)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+
+	s.attr.max_dest_rd_atomic = 0;
+	b = bed_open(&s);
+	expect_drop(b, REQUEST, read_req(b, R(0), 0, 8));
+	expect_nak(b, R(0), INV_REQ, 0);
+	expect_event(b, QP_REQ_ERR);
+	bed_close(b);
+}
+
+/* (R6): a peer that has moved on is not held to an answer that it does not want any more. */
+Test(rc_replay, r6_new_request_while_answering_again)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+
+	s.attr.max_dest_rd_atomic = 1;
+	b = bed_open(&s);
+	expect_taken(b, read_req(b, R(0), 0, 2 * MTU));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_LAST, R(1));
+	expect_taken(b, read_req(b, R(0), 0, 2 * MTU));
+	expect_taken(b, faa(b, R(2), 1));
+	expect_pkt(b, RC_ATOMIC_ACK, R(2));
+	expect_none(b);
+	bed_close(b);
+}
+
+/* Memory that goes away before the answer: NAK with the PSN that cannot be given (R4, R13). */
+Test(rc_replay, r13_source_gone_mid_read)
+{
+	struct bed *b = bed_rc();
+	uint32_t key = bed_region(b, 0, 4096, KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_READ);
+
+	expect_taken(
+		b, send_pkt(b, RC_READ_REQUEST, R(0), .va = VA, .rkey = key, .dma_len = 3 * MTU));
+	expect_taken(b, read_req(b, R(3), 0, 8));
+	turn_once(b, 1, UINT32_MAX);
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	bed_dereg(b, key);
+	expect_nak(b, R(1), REM_ACCESS, 2);
+	expect_event(b, QP_ACCESS_ERR);
+	expect_state(b, ERR);
+	expect_none(b);
+	bed_close(b);
+}
+
+/* (P1, R5): a result of one whole number space ago does not stand for the one of now. */
+Test(rc_replay, r5_same_psn_one_wrap_later)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_pkt pkt;
+	struct karst_frame f;
+	uint8_t data[256];
+	struct bed *b;
+	uint64_t v;
+	uint32_t i;
+	int len;
+
+	s.attr.max_dest_rd_atomic = 4;
+	b = bed_open(&s);
+	v = word(b);
+	expect_taken(b, faa(b, R(0), 1));
+	expect_pkt(b, RC_ATOMIC_ACK, R(0));
+	/* 2^24 - 1 empty WRITEs, parsed once and renumbered: the frame itself is not looked at */
+	f = bed_frame(b, &(struct karst_ib_hdrs){.opcode = KARST_RC_WRITE_ONLY, .psn = R(1)});
+	len = karst_build_frame(data, sizeof(data), &f);
+	pkt = (struct karst_pkt){.data = data, .len = (uint16_t)len};
+	cr_assert_eq(karst_parse(&pkt), KARST_DROP_NONE);
+	pkt.qp = b->s->qp;
+	for (i = 1; i < 1u << 24; i++) {
+		pkt.psn = R(i);
+		karst_qp_rx(b->core, &pkt);
+	}
+	cr_assert_eq(pkt.drop, KARST_DROP_NONE);
+	/* (R10): MSN has come around, too */
+	expect_taken(b, faa(b, R(0), 1));
+	cr_assert_eq(expect_pkt(b, RC_ATOMIC_ACK, R(0))->aeth, 0x1f000001);
+	expect_taken(b, faa(b, R(0), 1));
+	cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(0))), v + 1);
+	cr_assert_eq(word(b), v + 2);
+	bed_close(b);
+}

@@ -46,7 +46,10 @@
 #define ENG_MAILBOX 256u
 
 static_assert(sizeof(struct karst_pkt) % RTE_MBUF_PRIV_ALIGN == 0, "an mbuf's private area");
-#define ENG_ROOM (((RTE_PKTMBUF_HEADROOM + KARST_FRAME_MAX) + 63u) & ~63u)
+/* Of a buffer: more than KARST_FRAME_MAX, so that net_af_packet's framesz=4352 fits, the smallest
+ * above it of which whole pages can be filled (blocksz=69632). */
+#define ENG_ROOM (RTE_PKTMBUF_HEADROOM + 4352u)
+static_assert(KARST_FRAME_MAX <= 4352, "a frame fits");
 
 /* --- objects: what the program sees first, then the engine's part --- */
 

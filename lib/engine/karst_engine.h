@@ -176,7 +176,9 @@ struct karst_engine_port_config {
 	uint64_t lcore_mask; /* engine lcores that serve it, one rx and one tx queue each, in
 			       * order; 0: all.  QPs of other lcores cannot use the port. */
 	uint16_t mtu;        /* IP MTU; 0: what RoCE of path MTU 4096 needs, or the largest that
-			       * the device agrees to */
+			       * the device agrees to; more than that need is taken as the need */
+	bool force_mtu;      /* mtu is right, whatever the driver says: net_af_packet and net_tap
+			       * tell DPDK 1500 and carry what the kernel's device does */
 	uint16_t rx_slots;   /* descriptors of each queue; default 1024, fewer if it must be */
 	uint16_t tx_slots;
 	uint8_t mac[6];     /* all zero: the device's own */

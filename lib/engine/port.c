@@ -62,6 +62,12 @@ config_fault(const struct karst_engine *e, const struct karst_engine_port_config
 	return NULL;
 }
 
+static uint16_t
+mtu_wanted(const struct karst_engine_port_config *cfg)
+{
+	return cfg->mtu != 0 && cfg->mtu < MTU_WANTED ? cfg->mtu : MTU_WANTED;
+}
+
 /* The MTU to put into the device's configuration: what its limits allow of @want. */
 static uint32_t
 mtu_allowed(const struct rte_eth_dev_info *info, uint32_t want)
@@ -82,10 +88,9 @@ configure_device(struct eng_port *p, const struct karst_engine_port_config *cfg,
 	const struct rte_eth_dev_info *info)
 {
 	struct rte_eth_conf conf = {0};
-	uint32_t want = cfg->mtu != 0 ? cfg->mtu : MTU_WANTED;
 	int ret;
 
-	conf.rxmode.mtu = mtu_allowed(info, want);
+	conf.rxmode.mtu = mtu_allowed(info, mtu_wanted(cfg));
 	if (p->nq > 1 && info->flow_type_rss_offloads != 0) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf.rx_adv_conf.rss_conf.rss_hf =
@@ -124,13 +129,14 @@ setup_queues(struct karst_engine *e, struct eng_port *p, const struct karst_engi
 
 /* Settles the MTU, after the queues are there and before the start. */
 static int
-settle_mtu(struct eng_port *p, const struct karst_engine_port_config *cfg)
+settle_mtu(struct eng_port *p, const struct karst_engine_port_config *cfg,
+	const struct rte_eth_dev_info *info)
 {
-	uint16_t want = cfg->mtu != 0 ? cfg->mtu : MTU_WANTED, mtu = 0;
+	uint16_t want = mtu_wanted(cfg), mtu = 0;
 	int ret;
 
 	ret = rte_eth_dev_get_mtu(cfg->ethdev, &mtu);
-	if (ret == 0 && mtu < want) {
+	if (ret == 0 && mtu < want && mtu_allowed(info, want) == want) {
 		/* Some drivers take it only here; -ENOTSUP from others means "any". */
 		ret = rte_eth_dev_set_mtu(cfg->ethdev, want);
 		mtu = ret == 0 || ret == -ENOTSUP ? want : mtu;
@@ -140,10 +146,10 @@ settle_mtu(struct eng_port *p, const struct karst_engine_port_config *cfg)
 		karst_log(KARST_LOG_ERR, "%s: reading the MTU: %s", p->name, rte_strerror(-ret));
 		return ret;
 	}
-	mtu = RTE_MIN(mtu, want);
+	mtu = cfg->force_mtu ? want : RTE_MIN(mtu, want);
 	p->info.mtu = mtu;
 	p->info.path_mtu = path_mtu_of(mtu);
-	if (mtu < cfg->mtu || p->info.path_mtu == 0) {
+	if ((cfg->mtu != 0 && mtu < want) || p->info.path_mtu == 0) {
 		karst_log(KARST_LOG_ERR,
 			"%s: MTU %u wanted, the device allows %u (path MTU 4096 needs %u, 1024 needs %u)",
 			p->name, want, mtu, 4096 + IP_OVERHEAD, 1024 + IP_OVERHEAD);
@@ -238,7 +244,7 @@ bring_up(struct karst_engine *e, struct eng_port *p, const struct karst_engine_p
 	if (ret == 0)
 		ret = setup_queues(e, p, cfg);
 	if (ret == 0)
-		ret = settle_mtu(p, cfg);
+		ret = settle_mtu(p, cfg, &info);
 	if (ret == 0)
 		ret = settle_mac(p, cfg);
 	if (ret != 0)

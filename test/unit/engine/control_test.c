@@ -3,7 +3,6 @@
  */
 /* Control calls: from other threads, across reactors, from callbacks, under traffic; limits. */
 #include <sched.h>
-#include <stdlib.h>
 
 #include <criterion/criterion.h>
 
@@ -175,7 +174,7 @@ Test(control, dereg_under_traffic)
 {
 	struct bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
 	struct karst_engine_qp *a, *b;
-	uint8_t *src = malloc(BUF), *dst = malloc(BUF);
+	static uint8_t src[BUF], dst[BUF];
 	struct bed_poller poller;
 	struct karst_cqe cqe;
 	uint32_t ks, kd, i;

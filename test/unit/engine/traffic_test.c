@@ -2,8 +2,6 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Real frames between two ports: operations, sizes, lcores, hand-off, full queues. */
-#include <stdlib.h>
-
 #include <criterion/criterion.h>
 
 #include "bed.h"
@@ -19,13 +17,14 @@ struct ends {
 static void
 ends_up(struct bed *bed, struct ends *t, uint32_t lcore_a, uint32_t lcore_b)
 {
+	static uint8_t mem[2][BUF];
 	int side;
 
 	t->qp[0] = bed_qp(bed, KARST_QPT_RC, lcore_a);
 	t->qp[1] = bed_qp(bed, KARST_QPT_RC, lcore_b);
 	bed_connect(bed, t->qp[0], t->qp[1]);
 	for (side = 0; side < 2; side++) {
-		t->mem[side] = malloc(BUF);
+		t->mem[side] = mem[side];
 		bed_fill(t->mem[side], BUF, (unsigned int)side);
 		t->key[side] = bed_mr(bed, t->mem[side], BUF);
 	}

@@ -137,7 +137,7 @@ draw_pair(struct sim *s, struct sim_pair *p, uint32_t idx)
 		p->fault = draw_fault(s, p);
 	if (s->profile == SIM_HOSTILE && (idx == 0 || rng_one_in(r, 4))) {
 		p->victim = true;
-		p->fault = FAULT_SCRIBBLE;
+		p->fault = rng_one_in(r, 2) ? FAULT_SCRIBBLE : FAULT_FORGED;
 	}
 }
 
@@ -162,6 +162,7 @@ sim_config(struct sim *s)
 	if (s->ops_per_ep < 8)
 		s->ops_per_ep = 8;
 	s->epochs = s->profile < SIM_FAULTS && rng_one_in(r, 4) ? 2 : 1;
+	s->noise_ppm = rng_one_in(r, 4) ? rng_below(r, 60000) : 0;
 	s->step_ns = rng_log(r, 20, 500);
 	s->max_burst = rng_range(r, 1, SIM_MAX_BURST);
 	s->max_bytes = rng_log(r, 64, 65536);

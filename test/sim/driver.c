@@ -55,6 +55,8 @@ inbox_pop(struct sim_core *c)
 static void
 judge_frame(struct sim *s, const struct sim_frame *f, const struct karst_pkt *p)
 {
+	if (f->noise)
+		return;
 	if (p->drop != KARST_DROP_NONE) {
 		if (!f->corrupt)
 			sim_fail(s, "an undamaged frame of node %u was refused: %s", f->from,
@@ -94,10 +96,13 @@ receive_one(struct sim *s, struct sim_core *c, struct sim_frame *f, struct karst
 	ep = sim_ep_of(c->node, p->dqpn);
 	if (ep == NULL || ep->qp != p->qp)
 		sim_fail(s, "lookup of QPN %#x gives another QP", p->dqpn);
-	if (!ep->pair->victim)
+	if (!ep->pair->victim && !f->noise)
 		sim_wire_delivered(s, ep, p);
 	karst_qp_prefetch(p->qp);
 	karst_qp_rx(core, p);
+	if (f->noise && !ep->pair->victim && p->drop == KARST_DROP_NONE)
+		sim_fail(s, "QP %#x took a frame that is not meant for it: %s", p->dqpn,
+			karst_opcode_name(p->opcode));
 	sim_trace(s, FATE_RECEIVED, f->from, f->to, p, true);
 }
 

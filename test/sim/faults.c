@@ -14,7 +14,7 @@ static const char *const names[FAULT_MAX] = {"none", "peer dies", "bad R_Key", "
 	"no access", "misaligned", "SEND too long", "RNR", "bad L_Key", "bad L_Key of a receive",
 	"bad key to invalidate", "key of an unbound window", "bad work request",
 	"bad local invalidation", "bad bind", "moved to Error", "reset", "destroyed",
-	"region deregistered", "CQ overflow", "scribbled rings"};
+	"region deregistered", "CQ overflow", "scribbled rings", "forged frames"};
 
 const char *
 sim_fault_name(enum sim_fault f)
@@ -364,7 +364,8 @@ scribble(struct sim_ep *ep)
 static bool
 strike_victim(struct sim_ep *ep, enum sim_eager eager)
 {
-	if (ep->nops < ep->fault_at && eager != EAGER && !rng_one_in(&ep->s->rng, 8))
+	if (ep->pair->fault == FAULT_FORGED ||
+		(ep->nops < ep->fault_at && eager != EAGER && !rng_one_in(&ep->s->rng, 8)))
 		return false;
 	ep->core->core->now_ns = ep->s->now_ns;
 	scribble(ep);

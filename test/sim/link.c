@@ -27,7 +27,7 @@ sim_frame_get(struct sim *s)
 	else
 		f = sim_alloc_raw(s, sizeof(*f));
 	f->next = NULL;
-	f->corrupt = false;
+	f->corrupt = f->noise = false;
 	f->clean = NULL;
 	/* Any alignment of the start, as drivers differ. */
 	f->buf = f->store + HEADROOM;
@@ -201,6 +201,7 @@ frame_copy(struct sim *s, const struct sim_frame *f)
 	c->from = f->from;
 	c->to = f->to;
 	c->flow = f->flow;
+	c->noise = f->noise;
 	return c;
 }
 
@@ -229,6 +230,14 @@ sim_link_send(
 		sim_frame_put(s, f);
 		return;
 	}
+	if (s->noise_ppm != 0 && rng_ppm(&s->rng, s->noise_ppm)) {
+		struct sim_frame *c = frame_copy(s, f);
+
+		sim_forge_noise(s, c, info);
+		dispatch(s, l, c, false);
+	}
+	if (pair != NULL && pair->fault == FAULT_FORGED && rng_one_in(&s->rng, 12))
+		sim_forge(s, f, info);
 	if (rng_ppm(&s->rng, l->dup_ppm)) {
 		uint32_t n = rng_log(&s->rng, 1, 4);
 

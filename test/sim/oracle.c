@@ -524,6 +524,29 @@ check_event(struct sim *s, struct sim_cq *cq, const struct sim_ep *ep, const str
 			ep->qpn, e->status, cq->armed);
 }
 
+/* Of a connection that was given up nothing is believed; its program goes on if it can. */
+static void
+victim_completion(struct sim *s, struct sim_ep *ep, const struct karst_cqe *e)
+{
+	uint32_t idx = WR_IDX(e->wr_id);
+
+	if (e->status != KARST_WC_SUCCESS && ep->state == EP_LIVE)
+		ep->state = EP_ERROR;
+	if (WR_KIND(e->wr_id) == 1 && idx < ep->nops && ep->ops[idx].wr_id == e->wr_id &&
+		ep->ops[idx].state == OP_POSTED) {
+		ep->ops[idx].state = OP_DONE;
+		if (ep->ops[idx].buf != NULL)
+			ep->ops[idx].buf->busy = false;
+		ep->sq_used -= ep->sq_used != 0;
+		s->last_progress_ns = s->now_ns;
+	}
+	if (WR_KIND(e->wr_id) == 2 && idx < ep->nrecvs && !ep->recvs[idx].done) {
+		ep->recvs[idx].done = true;
+		ep->recvs[idx].buf->busy = false;
+		ep->rq_used -= ep->rq_used != 0;
+	}
+}
+
 void
 sim_completion(struct sim *s, struct sim_cq *cq, const struct karst_cqe *e)
 {
@@ -533,8 +556,10 @@ sim_completion(struct sim *s, struct sim_cq *cq, const struct karst_cqe *e)
 	s->stats.completions++;
 	if (ep == NULL)
 		sim_fail(s, "a completion of QP %#x, which does not exist", e->qpn);
-	if (ep->pair->victim)
+	if (ep->pair->victim) {
+		victim_completion(s, ep, e);
 		return;
+	}
 	check_event(s, cq, ep, e);
 	if (kind < 1 || kind > 3)
 		sim_fail(s, "QP %#x: a completion with wr_id %#llx", e->qpn,

@@ -6,6 +6,7 @@
  *
  *   config.c    draws the parameters of a schedule from its seed
  *   world.c     builds nodes, memory, queues and queue pairs; connects and takes down
+ *   forge.c     frames that no honest peer sends
  *   link.c      carries frames: loss, duplication, reordering, delay, corruption
  *   driver.c    drives a protocol core as an engine would: receive, bells, timers, transmit
  *   workload.c  the programs: what they post and when, faults included
@@ -70,6 +71,7 @@ enum sim_fault {
 	FAULT_DEREG,       /* ... deregisters the target region */
 	FAULT_CQ_OVERFLOW, /* ... does not poll its completion queue */
 	FAULT_SCRIBBLE,    /* ... writes garbage over its rings */
+	FAULT_FORGED,      /* its frames are changed on the way, with a right ICRC */
 	FAULT_MAX,
 };
 
@@ -359,6 +361,7 @@ struct sim_frame {
 	uint16_t len;
 	uint8_t from, to;
 	uint8_t flow;
+	bool noise; /* made up: see forge.c */
 	bool corrupt;
 	uint16_t clean_len;
 	uint8_t *clean; /* of a corrupted frame: as it was sent */
@@ -471,6 +474,7 @@ struct sim {
 	bool jumbled; /* frames may be duplicated or overtaken */
 	bool finishing;
 	uint32_t ops_per_ep;
+	uint32_t noise_ppm; /* frames that are followed by one that must be ignored */
 	uint32_t step_ns;
 	uint32_t max_burst, max_bytes;
 
@@ -529,6 +533,13 @@ void sim_link_deliver(struct sim *s);
 uint64_t sim_link_next(const struct sim *s);
 /** Was what was refused or accepted refused or accepted rightly? */
 bool sim_frame_same(const struct sim_frame *f);
+
+/* --- forge.c --- */
+
+/** Makes a frame into one that must be dropped without any effect.  @p the frame as parsed. */
+void sim_forge_noise(struct sim *s, struct sim_frame *f, const struct karst_pkt *p);
+/** Makes a frame into anything that is well-formed for the parser or not. */
+void sim_forge(struct sim *s, struct sim_frame *f, const struct karst_pkt *p);
 
 /* --- driver.c --- */
 

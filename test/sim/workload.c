@@ -628,7 +628,9 @@ bool
 sim_ep_idle(const struct sim_ep *ep)
 {
 	if (ep->pair->victim)
-		return ep->scribbles == 0;
+		return ep->scribbles == 0 ||
+			(ep->pair->fault == FAULT_FORGED &&
+				(ep->budget == 0 || karst_qp_state(ep->qp) == KARST_QPS_ERR));
 	if (ep->state == EP_GONE)
 		return true;
 	if (ep->draining && ep->state == EP_LIVE && karst_qp_state(ep->qp) != KARST_QPS_ERR)

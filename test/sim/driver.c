@@ -125,7 +125,8 @@ receive(struct sim *s, struct sim_core *c)
 		ptrs[i] = &pkts[i];
 	}
 	karst_parse_burst(ptrs, n);
-	karst_icrc_verify_burst(ptrs, n);
+	if (!s->opt.no_icrc)
+		karst_icrc_verify_burst(ptrs, n);
 	for (i = 0; i < n; i++) {
 		receive_one(s, c, frames[i], &pkts[i]);
 		sim_frame_put(s, frames[i]);

@@ -71,6 +71,7 @@ static const char usage_text[] =
 	"      --last N          packets to show when a schedule fails, 0..256 (default 60)\n"
 	"      --progress        print how far it is, once a second\n"
 	"      --json            print the result as JSON\n"
+	"      --no-icrc         let receivers take damaged frames: the oracle must notice\n"
 	"      --expect-failure  succeed only if a schedule fails (for builds with a known fault)\n"
 	"  -h, --help            print this\n"
 	"      --version         print the version\n"
@@ -188,6 +189,7 @@ enum {
 	OPT_PROGRESS,
 	OPT_JSON,
 	OPT_EXPECT,
+	OPT_NO_ICRC,
 	OPT_VERSION
 };
 
@@ -202,6 +204,7 @@ static const struct option long_options[] = {
 	{"progress", no_argument, NULL, OPT_PROGRESS},
 	{"json", no_argument, NULL, OPT_JSON},
 	{"expect-failure", no_argument, NULL, OPT_EXPECT},
+	{"no-icrc", no_argument, NULL, OPT_NO_ICRC},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPT_VERSION},
 	{NULL, 0, NULL, 0},
@@ -243,6 +246,9 @@ take_option(struct options *o, int c)
 		break;
 	case OPT_EXPECT:
 		o->expect_failure = true;
+		break;
+	case OPT_NO_ICRC:
+		o->sim.no_icrc = true;
 		break;
 	case 'h':
 		fputs(usage_text, stdout);

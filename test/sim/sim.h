@@ -453,6 +453,7 @@ struct sim_arena {
 struct sim_options {
 	enum sim_profile profile;
 	bool verbose;
+	bool no_icrc; /* a receiver that does not look: must be noticed */
 	uint32_t trace_packets;
 };
 

@@ -287,6 +287,11 @@ flush_sq(struct karst_core *core, struct karst_qp *qp)
 			break;
 		}
 		while (r->una_idx != qp->sq.tail && n < FLUSH_BUDGET) {
+			if (karst_mutant(KARST_MUTANT_DEAF_FLUSH) &&
+				r->una_idx + 1 == qp->sq.tail) {
+				r->una_idx++;
+				break;
+			}
 			flush_send(core, qp);
 			n++;
 		}

@@ -13,6 +13,7 @@ enum karst_mutant {
 	KARST_MUTANT_NONE,
 	KARST_MUTANT_DUP_ATOMIC,      /* responder executes duplicate atomics again (R5) */
 	KARST_MUTANT_DUP_SEND,        /* responder delivers duplicate SENDs again (R3) */
+	KARST_MUTANT_DUP_WRITE,       /* responder executes duplicate WRITEs again (R3) */
 	KARST_MUTANT_IGNORE_NAK,      /* requester takes a sequence NAK for an ACK (Q4) */
 	KARST_MUTANT_READ_RETRY_PSN,  /* READ retry moves the address but not the PSN (Q5) */
 	KARST_MUTANT_READ_RETRY_VA,   /* READ retry moves the PSN but not the address (Q5) */
@@ -27,6 +28,8 @@ enum karst_mutant {
 	KARST_MUTANT_UC_MIX,      /* UC goes on with a message after a PSN gap (U1) */
 	KARST_MUTANT_PSN_WRAP,    /* PSN compared without wrap-around (P1) */
 	KARST_MUTANT_WINDOW_KEY,  /* remote invalidate leaves the window usable (R9) */
+	KARST_MUTANT_RD_LIMIT,    /* max_rd_atomic is not kept (Q5) */
+	KARST_MUTANT_DEAF_FLUSH,  /* the newest request of a queue in Error is not flushed (Q8) */
 	KARST_MUTANT_MAX
 };
 

@@ -170,7 +170,7 @@ send_single(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe
 	uint32_t psn = r->snd_psn, pay_len = 0, nsegs = b->nsegs;
 	uint8_t *p;
 
-	if (r->rd_out >= r->max_rd_atomic)
+	if (r->rd_out >= r->max_rd_atomic && !karst_mutant(KARST_MUTANT_RD_LIMIT))
 		return STEP_BLOCKED;
 	if (!karst_frame_room(b, w->nsge))
 		return STEP_MORE;

@@ -500,6 +500,8 @@ dup_atomic(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, 
 static void
 rx_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
+	uint8_t *host;
+
 	karst_count(&core->counters, KARST_CTR_DUPLICATE_REQUEST);
 	if (opf & KARST_OPF_READ) {
 		dup_read(core, qp, pkt);
@@ -514,6 +516,11 @@ rx_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt
 			qp->rsp.epsn = karst_psn_add(qp->rsp.epsn, -1u);
 			return;
 		}
+		if (karst_mutant(KARST_MUTANT_DUP_WRITE) && (opf & KARST_OPF_WRITE) &&
+			(opf & KARST_OPF_START) && pkt->pay_len != 0 &&
+			karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va,
+				pkt->pay_len, KARST_ACCESS_REMOTE_WRITE, &host) == KARST_MEM_OK)
+			memcpy(host, pkt->data + pkt->pay_off, pkt->pay_len);
 		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
 		if (pkt->flags & KARST_PKT_ACKREQ)
 			owe_ack(core, qp);

@@ -73,9 +73,13 @@ start_request(struct karst_core *core, struct karst_qp *qp, const struct karst_w
 {
 	struct karst_requester *r = &qp->req;
 	struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
-	enum karst_wc_status st = karst_wqe_check(core, qp, w);
+	enum karst_wc_status st = KARST_WC_SUCCESS;
 	uint32_t npsn;
 
+	/* nothing goes out of a message whose end may not be sent; a single packet is checked as
+	 * it is gathered */
+	if (w->len > karst_qp_mtu(qp) || (w->info->slot_flags & KARST_SLOT_RD_ATOMIC))
+		st = karst_wqe_check(core, qp, w);
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
 		set_failed(core, qp, idx, st);
 		return STEP_BLOCKED;
@@ -384,7 +388,9 @@ karst_requester_tx(
 	}
 	if (b->n != sent && qp->type == KARST_QPT_RC && karst_qp_may_send(qp))
 		karst_requester_arm(core, qp);
-	if (qp->type == KARST_QPT_UC && qp->sq.head != r->una_idx)
+	if (qp->type == KARST_QPT_UC && qp->sq.head != r->una_idx) {
 		karst_wqe_publish_head(&qp->sq, r->una_idx);
+		karst_requester_settle(core, qp); /* may be drained now */
+	}
 	return s == STEP_MORE;
 }

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * How requests fail: NAKs from the peer (Q8), responses that are wrong, and packets that are
+ * dropped before any state changes (W9).
+ */
+#include "harness.h"
+
+struct fatal {
+	uint8_t syndrome;
+	enum karst_wc_status status;
+};
+
+/* (Q8, L3): the status of each fatal NAK; 0x63 is what some say for a receive that is too small. */
+static const struct fatal fatals[] = {
+	{0x61, KARST_WC_REM_INV_REQ_ERR},
+	{0x62, KARST_WC_REM_ACCESS_ERR},
+	{0x63, KARST_WC_REM_OP_ERR},
+};
+
+/* (Q8, Q3): what is before the NAK completes, its request fails, the rest is flushed. */
+Test(errors, q8_fatal_naks)
+{
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(fatals); i++) {
+		struct bed *b = bed_rc();
+
+		post(b, RDMA_WRITE, 1, .len = 4);
+		post(b, RDMA_WRITE, 2, .len = 300, .quiet = true);
+		post(b, RDMA_READ, 3, .len = 4, .quiet = true);
+		post(b, LOCAL_INV, 4, .imm = b->key, .quiet = true);
+		turn(b);
+		b->out_head = b->out_tail;
+		expect_taken(
+			b, send_pkt(b, RC_ACK, S(2), .aeth = (uint32_t)fatals[i].syndrome << 24));
+		expect_wc_at(b, __FILE__, __LINE__, false, 1, KARST_WC_SUCCESS);
+		expect_wc_at(b, __FILE__, __LINE__, false, 2, fatals[i].status);
+		cr_assert_eq(b->wc.syndrome, fatals[i].syndrome);
+		expect_wc(b, 3, WR_FLUSH_ERR);
+		cr_assert_eq(b->wc.opcode, KARST_WC_RDMA_READ);
+		expect_wc(b, 4, WR_FLUSH_ERR);
+		expect_state(b, ERR);
+		/* nothing is heard any more */
+		expect_drop(b, QP_STATE, send_pkt(b, RC_ACK, S(3), .aeth = 0x1f000000));
+		bed_close(b);
+	}
+}
+
+/* (Q3): a fatal NAK behind a READ whose response is missing: first the READ. */
+Test(errors, q3_fatal_nak_past_a_read)
+{
+	struct bed *b = bed_rc();
+
+	post(b, RDMA_READ, 1, .len = 4);
+	post(b, RDMA_WRITE, 2, .len = 4);
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	expect_taken(b, send_pkt(b, RC_ACK, S(1), .aeth = 0x62000000));
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	expect_no_wc(b);
+	expect_state(b, RTS);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* (W10): READ responses are cut as the request says, or the READ fails. */
+Test(errors, w10_bad_responses)
+{
+	static const struct {
+		uint8_t opcode;
+		uint16_t len;
+		uint32_t n; /* good responses before it */
+	} bad[] = {
+		{KARST_RC_READ_RESP_FIRST, 255, 0},
+		{KARST_RC_READ_RESP_FIRST, 300, 0},
+		{KARST_RC_READ_RESP_ONLY, 256, 0},
+		{KARST_RC_READ_RESP_LAST, 256, 0},
+		{KARST_RC_READ_RESP_MIDDLE, 44, 1},
+		{KARST_RC_READ_RESP_LAST, 43, 1},
+		{KARST_RC_READ_RESP_LAST, 45, 1},
+		{KARST_RC_READ_RESP_LAST, 0, 1},
+	};
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(bad); i++) {
+		struct bed *b = bed_rc();
+		struct karst_ib_hdrs ib = {
+			.opcode = bad[i].opcode, .psn = S(bad[i].n), .pay_len = bad[i].len};
+
+		post(b, RDMA_READ, 1, .len = 300);
+		expect_pkt(b, RC_READ_REQUEST, S(0));
+		if (bad[i].n != 0)
+			expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(0), .pay_len = 256));
+		bed_rx(b, &ib);
+		expect_wc(b, 1, BAD_RESP_ERR);
+		expect_state(b, ERR);
+		expect_untouched(b, 256 * bad[i].n, 1024);
+		bed_close(b);
+	}
+}
+
+/* An ATOMIC WRITE response has no payload. */
+Test(errors, w10_atomic_write_response)
+{
+	struct bed *b = bed_rc();
+
+	post(b, ATOMIC_WRITE, 1, .len = 8);
+	expect_pkt(b, RC_ATOMIC_WRITE, S(0));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(0), .pay_len = 4));
+	expect_wc(b, 1, BAD_RESP_ERR);
+	bed_close(b);
+}
+
+/* What the program may not ask for, each with its status; the peer sees nothing. */
+Test(errors, requests_that_make_no_sense)
+{
+	static const struct {
+		const char *what;
+		struct wr wr;
+		enum karst_wc_status status;
+	} bad[] = {
+		{"operation that does not exist", {.op = 10, .len = 4}, KARST_WC_LOC_QP_OP_ERR},
+		{"operation far away", {.op = 200, .len = 4}, KARST_WC_LOC_QP_OP_ERR},
+		{"no such key", {.op = KARST_WR_SEND, .len = 4, .lkey = 5}, KARST_WC_LOC_PROT_ERR},
+		{"behind the region", {.op = KARST_WR_SEND, .off = BUF_BYTES - 3, .len = 4},
+			KARST_WC_LOC_PROT_ERR},
+		{"atomic of 4", {.op = KARST_WR_ATOMIC_CAS, .len = 4}, KARST_WC_LOC_LEN_ERR},
+		{"atomic of 16", {.op = KARST_WR_ATOMIC_FAA, .len = 16}, KARST_WC_LOC_LEN_ERR},
+		{"ATOMIC WRITE of 4", {.op = KARST_WR_ATOMIC_WRITE, .len = 4},
+			KARST_WC_LOC_LEN_ERR},
+		{"inline READ", {.op = KARST_WR_RDMA_READ, .inl = "abcd", .len = 4},
+			KARST_WC_LOC_QP_OP_ERR},
+	};
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(bad); i++) {
+		struct bed *b = bed_rc();
+
+		bed_post(b, &bad[i].wr);
+		turn(b);
+		cr_assert_eq(b->out_head, b->out_tail, "%s", bad[i].what);
+		expect_wc_at(b, __FILE__, __LINE__, false, 0, bad[i].status);
+		expect_state(b, ERR);
+		bed_close(b);
+	}
+}
+
+/* The sink of a READ must be writable. */
+Test(errors, sink_may_only_be_read)
+{
+	struct bed *b = bed_rc();
+	uint32_t key = bed_region(b, 0, 64, 0);
+
+	post(b, RDMA_WRITE, 1, .len = 4, .lkey = key);
+	post(b, RDMA_READ, 2, .len = 4, .lkey = key);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
+	expect_wc(b, 1, SUCCESS);
+	expect_wc(b, 2, LOC_PROT_ERR);
+	bed_close(b);
+}
+
+/* (IBTA) no message is longer than 2^31 bytes. */
+Test(errors, message_too_long)
+{
+	struct bed *b = bed_rc();
+	struct karst_sge sge[2] = {{VA, 0x80000000u, b->key}, {VA, 1, b->key}};
+
+	post(b, RDMA_WRITE, 1, .sge = sge, .nsge = 2);
+	expect_wc(b, 1, LOC_LEN_ERR);
+	bed_close(b);
+}
+
+/* --- before any state changes (W9) --- */
+
+static void
+expect_nothing_happened(struct bed *b)
+{
+	expect_none(b);
+	expect_no_wc(b);
+	expect_no_event(b);
+	expect_untouched(b, 0, BUF_BYTES);
+	cr_assert_eq(count(b, RX_PACKETS), 0);
+}
+
+/* (W9, L4): every silent drop, and its reason. */
+Test(errors, w9_silent_drops)
+{
+	struct bed *b = bed_rc();
+	const struct karst_ib_hdrs write = {.opcode = KARST_RC_WRITE_ONLY,
+		.psn = R(0),
+		.va = VA,
+		.rkey = b->key,
+		.dma_len = 4,
+		.pay_len = 4,
+		.ackreq = true};
+	struct karst_ib_hdrs ib = write;
+	struct karst_frame f;
+
+	ib.tver = 1;
+	expect_drop(b, TVER, bed_rx(b, &ib));
+	ib = write;
+	ib.dqpn = b->s->qpn + 1;
+	expect_drop(b, NO_QP, bed_rx(b, &ib));
+	ib.dqpn = 0xffffff;
+	expect_drop(b, NO_QP, bed_rx(b, &ib));
+	ib.dqpn = 1;
+	expect_drop(b, NO_QP, bed_rx(b, &ib));
+	ib = write;
+	ib.pkey = 0xfffe;
+	expect_drop(b, PKEY, bed_rx(b, &ib));
+	ib = write;
+	ib.opcode = KARST_UC_WRITE_ONLY;
+	expect_drop(b, QP_TYPE, bed_rx(b, &ib));
+	ib.opcode = KARST_UD_SEND_ONLY;
+	expect_drop(b, QP_TYPE, bed_rx(b, &ib));
+	ib.opcode = KARST_XRC_WRITE_ONLY;
+	expect_drop(b, QP_TYPE, bed_rx(b, &ib));
+	ib.opcode = KARST_RD_WRITE_ONLY;
+	expect_drop(b, QP_TYPE, bed_rx(b, &ib));
+	ib = write;
+	ib.opcode = KARST_CNP;
+	ib.pay_len = 0;
+	expect_drop(b, CNP, bed_rx(b, &ib));
+	f = bed_frame(b, &write);
+	f.saddr[3] ^= 1;
+	expect_drop(b, ADDRESS, bed_rx_frame(b, &f));
+	f = bed_frame(b, &write);
+	f.daddr[0] ^= 1;
+	expect_drop(b, ADDRESS, bed_rx_frame(b, &f));
+	f = bed_frame(b, &write);
+	f.ip6 = true;
+	expect_drop(b, ADDRESS, bed_rx_frame(b, &f));
+	expect_nothing_happened(b);
+	bed_close(b);
+}
+
+/* (W9, L5): what is accepted although it looks unusual. */
+Test(errors, w9_accepted)
+{
+	struct bed *b = bed_rc();
+	struct karst_ib_hdrs ib = {.opcode = KARST_RC_WRITE_ONLY, .psn = R(0), .pkey = 0x7fff};
+	struct karst_frame f;
+
+	expect_taken(b, bed_rx(b, &ib)); /* a limited member: we are a full one */
+	ib = (struct karst_ib_hdrs){.opcode = KARST_RC_WRITE_ONLY,
+		.psn = R(1),
+		.fecn = true,
+		.becn = true,
+		.migreq = true,
+		.resv6 = 0x3f,
+		.resv7 = 0x7f};
+	f = bed_frame(b, &ib);
+	f.sport = 0xffff;
+	f.tclass = 0xff;
+	f.ttl = 1;
+	f.ip_frag = 0;
+	memset(f.smac, 9, 6);
+	expect_taken(b, bed_rx_frame(b, &f));
+	ib = (struct karst_ib_hdrs){.opcode = KARST_RC_WRITE_ONLY, .psn = R(2), .ackreq = true};
+	f = bed_frame(b, &ib);
+	f.sport = 1;
+	expect_taken(b, bed_rx_frame(b, &f));
+	expect_ack(b, R(2), 3);
+	bed_close(b);
+}
+
+/* (W9): two limited members may not talk; a full one and a limited one may. */
+Test(errors, w9_limited_members)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+
+	s.attr.pkey = 0x1234;
+	b = bed_open(&s);
+	expect_drop(b, PKEY, send_pkt(b, RC_WRITE_ONLY, R(0), .pkey = 0x1234, .ackreq = true));
+	expect_drop(b, PKEY, send_pkt(b, RC_WRITE_ONLY, R(0), .pkey = 0x9235, .ackreq = true));
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .pkey = 0x9234, .ackreq = true));
+	cr_assert_eq(expect_pkt(b, RC_ACK, R(0))->pkey, 0x1234);
+	bed_close(b);
+}
+
+/* (W9): states that may not receive. */
+Test(errors, w9_states)
+{
+	static const enum karst_qp_state deaf[] = {KARST_QPS_RESET, KARST_QPS_INIT};
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(deaf); i++) {
+		struct setup s = setup_of(KARST_QPT_RC);
+		struct bed *b;
+
+		s.state = deaf[i];
+		b = bed_open(&s);
+		expect_drop(b, QP_STATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+		expect_nothing_happened(b);
+		bed_close(b);
+	}
+}
+
+/* (W9): the other address family and a path with a VLAN. */
+Test(errors, w9_ipv6_addresses)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_path *p = &s.attr.path;
+	struct karst_ib_hdrs ib = {.opcode = KARST_RC_WRITE_ONLY, .psn = FIRST_PSN, .ackreq = true};
+	struct karst_frame f;
+	struct bed *b;
+
+	memset(p->src_ip, 0, 16);
+	memset(p->dst_ip, 0, 16);
+	p->ip6 = true;
+	p->src_ip[0] = p->dst_ip[0] = 0x20;
+	p->src_ip[15] = 1;
+	p->dst_ip[15] = 2;
+	b = bed_open(&s);
+	f = bed_frame(b, &ib);
+	f.saddr[5] = 1;
+	expect_drop(b, ADDRESS, bed_rx_frame(b, &f));
+	f = bed_frame(b, &ib);
+	f.daddr[15] = 9;
+	expect_drop(b, ADDRESS, bed_rx_frame(b, &f));
+	f = bed_frame(b, &ib);
+	f.ip6 = false;
+	expect_drop(b, ADDRESS, bed_rx_frame(b, &f));
+	expect_taken(b, bed_rx(b, &ib));
+	expect_ack(b, R(0), 1);
+	bed_close(b);
+}

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Error, drained and error-of-the-send-queue: what is flushed, drained, resumed, reset. */
+#include "harness.h"
+
+static void
+ack(struct bed *b, uint32_t psn, uint32_t msn)
+{
+	expect_taken(b, send_pkt(b, RC_ACK, psn, .aeth = 0x1f000000 | msn));
+}
+
+/* Both queues, started or not, in order; signalled or not. */
+Test(flush, order)
+{
+	struct bed *b = bed_rc();
+	uint32_t i;
+
+	for (i = 0; i < 20; i++)
+		post_recv(b, 100 + i, 0, 64);
+	for (i = 0; i < 20; i++)
+		post(b, RDMA_READ, i, .len = 8, .quiet = true); /* four may start */
+	turn(b);
+	b->out_head = b->out_tail;
+	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
+	for (i = 0; i < 20; i++)
+		expect_wc(b, i, WR_FLUSH_ERR);
+	for (i = 0; i < 20; i++)
+		expect_recv(b, 100 + i, WR_FLUSH_ERR);
+	expect_no_event(b); /* the program wanted it */
+	bed_close(b);
+}
+
+/* A queue longer than one visit's budget, posted in Error. */
+Test(flush, posted_in_error)
+{
+	struct bed *b = bed_rc();
+	uint32_t i, round;
+
+	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < 64; i++) {
+			post_recv(b, i, 0, 1);
+			post(b, SEND, i, .len = 1);
+		}
+		for (i = 0; i < 64; i++) {
+			expect_wc(b, i, WR_FLUSH_ERR);
+			expect_recv(b, i, WR_FLUSH_ERR);
+		}
+	}
+	bed_close(b);
+}
+
+/* A message that was half received takes its receive request with it. */
+Test(flush, receive_in_progress)
+{
+	struct bed *b = bed_rc();
+
+	post_recv(b, 1, 0, 1024);
+	post_recv(b, 2, 0, 1024);
+	expect_taken(b, send_pkt(b, RC_SEND_FIRST, R(0), .pay_len = 256));
+	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
+	expect_recv(b, 1, WR_FLUSH_ERR);
+	expect_recv(b, 2, WR_FLUSH_ERR);
+	bed_close(b);
+}
+
+/* What was owed to the peer when the program gave up is not sent. */
+Test(flush, nothing_is_sent_any_more)
+{
+	struct bed *b = bed_rc();
+
+	expect_taken(b, send_pkt(b, RC_READ_REQUEST, R(0), .va = VA, .rkey = b->key, .dma_len = 8));
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
+	post(b, RDMA_WRITE, 1, .len = 1);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
+	expect_none(b);
+	expect_wc(b, 1, WR_FLUSH_ERR);
+	bed_close(b);
+}
+
+/* RESET forgets everything without a word, and the QP lives again. */
+Test(flush, reset_and_again)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+	uint32_t i;
+
+	for (i = 0; i < 5; i++) {
+		post_recv(b, 1, 0, 300);
+		post(b, RDMA_WRITE, 2, .len = 300);
+		post(b, RDMA_READ, 3, .len = 8);
+		expect_pkt(b, RC_WRITE_FIRST, S(0));
+		expect_pkt(b, RC_WRITE_LAST, S(1));
+		expect_pkt(b, RC_READ_REQUEST, S(2));
+		/* half a message, an answer that is owed, a gap */
+		expect_taken(b, send_pkt(b, RC_FETCH_ADD, R(0), .va = VA, .rkey = b->key));
+		expect_taken(b, send_pkt(b, RC_SEND_FIRST, R(1), .pay_len = 256));
+		expect_drop(b, SEQUENCE, send_pkt(b, RC_SEND_LAST, R(3), .pay_len = 4));
+		if (i & 1)
+			bed_forget(b);
+		cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
+		advance_time(b, 1000 * MS);
+		expect_none(b);
+		expect_drop(b, QP_STATE, send_pkt(b, RC_WRITE_ONLY, R(0)));
+		cr_assert_eq(karst_wq_free(&b->s->sq, 64), 64);
+		cr_assert_eq(karst_wq_free(&b->s->rq, 64), 64);
+		bed_bring_up(b, &s, KARST_QPS_RTS);
+		/* PSNs, MSN and the replay ring begin anew */
+		expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+		expect_ack(b, R(0), 1);
+		expect_drop(b, DUPLICATE, send_pkt(b, RC_FETCH_ADD, R(-1), .rkey = b->key));
+		cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
+		bed_bring_up(b, &s, KARST_QPS_RTS);
+	}
+	bed_close(b);
+}
+
+/* SQD: what was started is finished, nothing is begun, the event tells when; then on. */
+Test(flush, drain)
+{
+	struct karst_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
+	struct bed *b = bed_rc();
+
+	post(b, RDMA_WRITE, 1, .len = 2 * MTU);
+	turn_once(b, 1, UINT32_MAX);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	post(b, RDMA_WRITE, 2, .len = 1);
+	cr_assert_eq(bed_modify(b, &attr, KARST_QP_STATE | KARST_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	expect_pkt(b, RC_WRITE_LAST, S(1));
+	expect_none(b);
+	/* (Q6): the clock still runs */
+	advance_time(b, 4 * (4096ull << 10));
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	expect_pkt(b, RC_WRITE_LAST, S(1));
+	expect_no_event(b);
+	ack(b, S(1), 1);
+	expect_wc(b, 1, SUCCESS);
+	expect_event(b, SQ_DRAINED);
+	post(b, RDMA_WRITE, 3, .len = 1);
+	expect_none(b);
+	attr.qp_state = KARST_QPS_RTS;
+	cr_assert_eq(bed_modify(b, &attr, KARST_QP_STATE), 0);
+	expect_pkt(b, RC_WRITE_ONLY, S(2));
+	expect_pkt(b, RC_WRITE_ONLY, S(3));
+	ack(b, S(3), 3);
+	expect_wc(b, 2, SUCCESS);
+	expect_wc(b, 3, SUCCESS);
+	bed_close(b);
+}
+
+/* Nothing was under way: told at once; and once only. */
+Test(flush, drain_when_idle)
+{
+	struct karst_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
+	struct bed *b = bed_rc();
+
+	cr_assert_eq(bed_modify(b, &attr, KARST_QP_STATE | KARST_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	expect_event(b, SQ_DRAINED);
+	cr_assert_eq(bed_modify(b, &attr, KARST_QP_STATE), 0);
+	expect_no_event(b);
+	bed_close(b);
+}
+
+/* And not told if nobody asked. */
+Test(flush, drain_silently)
+{
+	struct bed *b = bed_rc();
+
+	cr_assert_eq(bed_to_state(b, KARST_QPS_SQD), 0);
+	expect_no_event(b);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
+	bed_close(b);
+}
+
+/* A UC message that is half sent drains when its last packet has gone out. */
+Test(flush, drain_uc)
+{
+	struct karst_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
+	struct setup s = setup_of(KARST_QPT_UC);
+	struct bed *b = bed_open(&s);
+
+	post(b, SEND, 1, .len = 3 * MTU);
+	post(b, SEND, 2, .len = 1);
+	turn_once(b, 1, UINT32_MAX);
+	expect_pkt(b, UC_SEND_FIRST, S(0));
+	cr_assert_eq(bed_modify(b, &attr, KARST_QP_STATE | KARST_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	cr_assert_eq(b->event_head, b->event_tail);
+	expect_pkt(b, UC_SEND_MIDDLE, S(1));
+	expect_pkt(b, UC_SEND_LAST, S(2));
+	expect_none(b);
+	expect_wc(b, 1, SUCCESS);
+	expect_event(b, SQ_DRAINED);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RTS), 0);
+	expect_pkt(b, UC_SEND_ONLY, S(3));
+	expect_wc(b, 2, SUCCESS);
+	bed_close(b);
+}
+
+/* SQE: a failed send of UC stops its send queue alone; RTS again goes on behind it. */
+Test(flush, send_queue_error_uc)
+{
+	struct setup s = setup_of(KARST_QPT_UC);
+	struct bed *b = bed_open(&s);
+
+	post(b, SEND, 1, .len = 4);
+	post(b, SEND, 2, .len = 4, .lkey = 0x666);
+	post(b, SEND, 3, .len = 4);
+	expect_pkt(b, UC_SEND_ONLY, S(0));
+	expect_none(b);
+	expect_wc(b, 1, SUCCESS);
+	expect_wc(b, 2, LOC_PROT_ERR);
+	expect_wc(b, 3, WR_FLUSH_ERR);
+	expect_state(b, SQE);
+	/* the receive side goes on */
+	post_recv(b, 9, 0, 64);
+	expect_taken(b, send_pkt(b, UC_SEND_ONLY, R(0), .pay_len = 4));
+	expect_recv(b, 9, SUCCESS);
+	/* what is posted meanwhile is flushed */
+	post(b, SEND, 4, .len = 4);
+	expect_wc(b, 4, WR_FLUSH_ERR);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RTS), 0);
+	post(b, SEND, 5, .len = 4);
+	expect_pkt(b, UC_SEND_ONLY, S(1));
+	expect_wc(b, 5, SUCCESS);
+	expect_no_event(b);
+	bed_close(b);
+}
+
+/* Destroyed with everything under way: nothing is left behind. */
+Test(flush, destroy_while_active)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+	unsigned int i;
+
+	bed_add(b, &s);
+	bed_add(b, &s);
+	for (i = 0; i < 3; i++) {
+		b->s = &b->side[i];
+		post_recv(b, 1, 0, 64);
+		post(b, RDMA_READ, 1, .len = 8);
+		turn_once(b, 1, UINT32_MAX);
+		post(b, RDMA_WRITE, 2, .len = 8);
+		expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	}
+	b->out_head = b->out_tail;
+	bed_destroy_side(b, &b->side[1]); /* the middle of the list */
+	bed_destroy_side(b, &b->side[2]); /* its end */
+	b->s = &b->side[0];
+	expect_pkt(b, RC_ACK, R(0));
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	advance_time(b, 100 * MS);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Numbers: never 0, 1 or 0xffffff; back late; another core's are not ours. */
+Test(flush, numbers)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	uint32_t seen[64], i, j;
+	struct bed *b;
+
+	s.state = KARST_QPS_RESET;
+	s.core.max_qps = 4;
+	s.core.lcore_bits = 2;
+	s.core.seed = 0;
+	for (s.core.lcore = 0; s.core.lcore < 1; s.core.lcore++) {
+		b = bed_open(&s);
+		bed_destroy_side(b, &b->side[0]);
+		for (i = 0; i < 60; i++) {
+			b->nsides = 0;
+			bed_add(b, &s);
+			seen[i] = b->s->qpn;
+			cr_assert_gt(seen[i], 1);
+			cr_assert_lt(seen[i], 0xffffff);
+			cr_assert_eq(karst_qpn_lcore(b->core, seen[i]), s.core.lcore);
+			cr_assert_eq(karst_core_lookup(b->core, seen[i]), b->s->qp);
+			cr_assert_null(karst_core_lookup(b->core, seen[i] ^ 1));
+			for (j = i > 3 ? i - 3 : 0; j < i; j++)
+				cr_assert_neq(seen[i], seen[j]);
+			bed_destroy_side(b, b->s);
+		}
+		bed_close(b);
+	}
+}
+
+/* The table's far end: no number is 0xffffff, and one more QP than allowed is refused. */
+Test(flush, numbers_at_the_end)
+{
+	static uint8_t *mem;
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_qp_init init;
+	struct karst_qp *qp;
+	struct bed *b;
+	uint32_t i;
+
+	s.state = KARST_QPS_RESET;
+	s.core.max_qps = 3;
+	b = bed_open(&s);
+	bed_add(b, &s);
+	bed_add(b, &s);
+	init = s.qp;
+	init.pd = b->pd;
+	init.send_cq = b->scq;
+	init.recv_cq = b->rcq;
+	init.sq_shared = b->s->sq_mem;
+	init.rq_shared = b->s->rq_mem;
+	mem = aligned_alloc(64, karst_qp_bytes(&init));
+	cr_assert_eq(karst_qp_create(b->core, mem, &init, &qp), -ENOSPC);
+	free(mem);
+	bed_close(b);
+
+	s.core.max_qps = (1u << 16) - 3;
+	s.core.lcore_bits = 8;
+	s.core.lcore = 255;
+	s.core.seed = (1u << 16) - 2; /* two before the end */
+	s.cq_entries = 16;
+	{
+		struct karst_core_config cfg = s.core;
+		struct karst_mem_config mc = {.max_keys = 2, .max_pds = 1};
+		static const struct karst_core_ops ops;
+		struct karst_core *core;
+		void *core_mem, *m = aligned_alloc(64, (karst_mem_size(&mc) + 63) & ~63ul);
+		struct karst_qp *qps[4];
+		void *rings, *qmem[4];
+		struct karst_cq *cq;
+		struct karst_cq_init ci = {.entries = 2, .nlanes = 256};
+		void *cqs, *cqo;
+
+		cr_assert_eq(karst_mem_init(m, &mc, &cfg.mem), 0);
+		cfg.ops = &ops;
+		core_mem = aligned_alloc(64, (karst_core_bytes(&cfg) + 63) & ~63ul);
+		cr_assert_eq(karst_core_init(core_mem, &cfg, 0, &core), 0);
+		ci.shared = cqs = aligned_alloc(64, karst_cq_bytes(2, 256));
+		cqo = aligned_alloc(64, karst_cq_object_bytes(&ci));
+		cr_assert_eq(karst_cq_create(cqo, &ci, &cq), 0);
+		rings = calloc(1, 65536);
+		init.send_cq = init.recv_cq = cq;
+		init.sq_shared = init.rq_shared = (void *)(((uintptr_t)rings + 63) & ~63ul);
+		for (i = 0; i < 4; i++) {
+			qmem[i] = aligned_alloc(64, karst_qp_bytes(&init));
+			cr_assert_eq(karst_qp_create(core, qmem[i], &init, &qps[i]), 0);
+			cr_assert_eq(karst_qp_num(qps[i]) & 0xff, 255);
+			cr_assert_neq(karst_qp_num(qps[i]), 0xffffff);
+		}
+		cr_assert_eq(karst_qp_num(qps[0]), 0xfffeff);
+		cr_assert_eq(karst_qp_num(qps[1]), 0x0000ff);
+		for (i = 0; i < 4; i++) {
+			karst_qp_destroy(core, qps[i]);
+			free(qmem[i]);
+		}
+		free(core_mem);
+		free(m);
+		free(cqs);
+		free(cqo);
+		free(rings);
+	}
+}

@@ -11,7 +11,8 @@
  *	dispatch.c packets to their queue pairs; handoff.c  to other lcores
  *	sched.c    which queue pair builds frames; tx.c  buffers and the ports' queues
  *	mailbox.c  control calls across threads
- *	memory.c   PDs, regions, windows, address handles; objects.c  CQs, SRQs, QPs
+ *	memory.c   PDs, regions, windows, address handles
+ *	objects.c  CQs, SRQs; pairs.c  QPs
  *
  * Who writes what: an lcore's structure is written by the thread that polls it, but for "owner",
  * the mailbox and the hand-off ring.  What is common to all lcores is read-only while one is
@@ -299,7 +300,10 @@ bool eng_port_accepts(
 int eng_port_check_path(
 	const struct karst_engine *e, uint32_t lcore, const struct karst_path *path);
 
-/* --- objects.c --- */
+/* --- objects.c, pairs.c --- */
+
+/* The lcore that @wanted means.  -EINVAL: there is none such. */
+int eng_choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lcore);
 
 /* A copy of the handle and the attributes of QP @qpn.  -ENOENT, -EDEADLK */
 int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,

@@ -285,7 +285,7 @@ Test(traffic, destroy_while_parked)
 
 #define ROUNDS 40u
 
-/* Two QPs with long queues advance side by side, though one sends small messages and the other large. */
+/* Two QPs with long queues advance side by side, though one has small messages, the other large. */
 Test(traffic, scheduler_is_fair_by_bytes)
 {
 	struct bed_config cfg = {0};

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Queue pairs, as the program has them.  A QP is one allocation of each arena: its handle with
+ * the karst_qp behind it, and its send queue with its receive queue behind it.
+ *
+ * Everything here holds ctl_lock; what touches an lcore's state runs on that lcore (mailbox.c).
+ */
+#include "engine_priv.h"
+
+struct qp_call {
+	struct eng_qp *q;
+	const struct karst_qp_init *init;
+	const struct karst_qp_attr *attr;
+	struct karst_qp_attr *out;
+	unsigned int mask;
+};
+
+static int
+qp_create_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct qp_call *call = arg;
+
+	return karst_qp_create(lc->core, call->q + 1, call->init, &call->q->qp);
+}
+
+static int
+qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct qp_call *call = arg;
+
+	return karst_qp_modify(lc->core, call->q->qp, call->attr, call->mask);
+}
+
+static int
+qp_query_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct qp_call *call = arg;
+
+	karst_qp_query(call->q->qp, call->out);
+	return 0;
+}
+
+static int
+qp_destroy_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct qp_call *call = arg;
+
+	eng_sched_forget(lc, call->q);
+	karst_qp_destroy(lc->core, call->q->qp);
+	return 0;
+}
+
+/* What UD packets must fit into, whatever port they take. */
+static uint8_t
+least_path_mtu(const struct karst_engine *e)
+{
+	uint8_t mtu = 5;
+	uint32_t i;
+
+	for (i = 0; i < e->nports; i++)
+		if (e->port[i].info.path_mtu < mtu)
+			mtu = e->port[i].info.path_mtu;
+	return mtu;
+}
+
+/* Translates the program's wishes; powers of two and at least one where there must be one. */
+static int
+qp_init_from(const struct karst_engine *e, const struct karst_engine_qp_init *in,
+	struct karst_qp_init *init)
+{
+	if (in->send_cq == NULL || in->recv_cq == NULL || in->max_send_wr > KARST_WQ_MAX_SLOTS ||
+		in->max_recv_wr > KARST_WQ_MAX_SLOTS || in->max_send_sge > KARST_WQ_MAX_SGE ||
+		in->max_recv_sge > KARST_WQ_MAX_SGE || in->max_inline > KARST_WQ_MAX_INLINE)
+		return -EINVAL;
+	*init = (struct karst_qp_init){
+		.type = in->type,
+		.pd = in->pd,
+		.send_cq = karst_container_of(in->send_cq, struct eng_cq, pub)->cq,
+		.recv_cq = karst_container_of(in->recv_cq, struct eng_cq, pub)->cq,
+		.max_send_wr = karst_pow2_ceil(in->max_send_wr),
+		.max_send_sge = in->max_send_sge != 0 ? in->max_send_sge : 1,
+		.max_inline = in->max_inline,
+		.max_dest_rd_atomic = in->max_dest_rd_atomic,
+		.ud_mtu = least_path_mtu(e),
+		.sq_sig_all = in->sq_sig_all,
+		.credits = in->credits,
+	};
+	if (in->srq != NULL) {
+		init->srq = karst_container_of(in->srq, struct eng_srq, pub)->srq;
+	} else {
+		init->max_recv_wr = karst_pow2_ceil(in->max_recv_wr);
+		init->max_recv_sge = in->max_recv_sge != 0 ? in->max_recv_sge : 1;
+	}
+	return 0;
+}
+
+/* Memory for the rings of a QP. */
+static int
+rings_alloc(struct karst_engine *e, struct karst_qp_init *init, uint8_t **rings, size_t *bytes)
+{
+	size_t sq, rq = 0;
+
+	sq = karst_wq_bytes(
+		init->max_send_wr, karst_wq_stride(true, init->max_send_sge, init->max_inline));
+	sq = (sq + KARST_CACHE_LINE - 1) & ~(size_t)(KARST_CACHE_LINE - 1);
+	if (init->srq == NULL)
+		rq = karst_wq_bytes(
+			init->max_recv_wr, karst_wq_stride(false, init->max_recv_sge, 0));
+	*bytes = sq + rq;
+	*rings = eng_arena_alloc(&e->rings, sq + rq);
+	if (*rings == NULL)
+		return -ENOMEM;
+	init->sq_shared = *rings;
+	init->rq_shared = init->srq == NULL ? *rings + sq : NULL;
+	return 0;
+}
+
+/* Memory for a QP and its rings.  -EINVAL: @init is out of range. */
+static int
+qp_alloc(struct karst_engine *e, struct karst_qp_init *init, struct eng_qp **out)
+{
+	size_t ring_bytes, qp_bytes, self;
+	struct eng_qp *q = NULL;
+	uint8_t *rings;
+	int ret;
+
+	ret = rings_alloc(e, init, &rings, &ring_bytes);
+	if (ret != 0)
+		return ret;
+	qp_bytes = karst_qp_bytes(init);
+	self = sizeof(*q) + qp_bytes;
+	if (qp_bytes != 0)
+		q = eng_arena_alloc(&e->objects, self);
+	if (q == NULL) {
+		eng_arena_free(&e->rings, rings, ring_bytes);
+		return qp_bytes == 0 ? -EINVAL : -ENOMEM;
+	}
+	q->self_bytes = self;
+	q->ring_bytes = ring_bytes;
+	q->rings = rings;
+	init->user = q;
+	*out = q;
+	return 0;
+}
+
+static void
+qp_free(struct karst_engine *e, struct eng_qp *q)
+{
+	eng_arena_free(&e->rings, q->rings, q->ring_bytes);
+	eng_arena_free(&e->objects, q, q->self_bytes);
+}
+
+/* The program's side of a QP that has just been created. */
+static void
+qp_attach(
+	const struct eng_lcore *lc, struct eng_qp *q, const struct karst_qp_init *init, void *user)
+{
+	struct karst_engine_qp *pub = &q->pub;
+
+	karst_wq_attach(&pub->sq, init->sq_shared, init->max_send_wr,
+		karst_wq_stride(true, init->max_send_sge, init->max_inline));
+	if (init->srq == NULL)
+		karst_wq_attach(&pub->rq, init->rq_shared, init->max_recv_wr,
+			karst_wq_stride(false, init->max_recv_sge, 0));
+	pub->bell = lc->bell_shared;
+	pub->bell_mask = lc->bell.mask;
+	pub->num = karst_qp_num(q->qp);
+	pub->lcore = lc->index;
+	pub->pd = init->pd;
+	pub->user = user;
+}
+
+static int
+qp_create(
+	struct karst_engine *e, const struct karst_engine_qp_init *in, struct karst_engine_qp **qp)
+{
+	uint32_t lcore, wanted = in->lcore;
+	struct karst_qp_init init;
+	struct qp_call call = {.init = &init};
+	int ret;
+
+	if (in->srq != NULL && wanted == KARST_ENGINE_ANY_LCORE)
+		wanted = in->srq->lcore;
+	ret = eng_choose_lcore(e, wanted, &lcore);
+	if (ret == 0 && in->srq != NULL && in->srq->lcore != lcore)
+		ret = -EINVAL;
+	if (ret == 0)
+		ret = qp_init_from(e, in, &init);
+	if (ret == 0)
+		ret = qp_alloc(e, &init, &call.q);
+	if (ret != 0)
+		return ret;
+	ret = karst_pd_ref(e->mem, in->pd);
+	if (ret == 0) {
+		ret = eng_mailbox_call(&e->lcore[lcore], qp_create_on_lcore, &call);
+		if (ret != 0)
+			karst_pd_unref(e->mem, in->pd);
+	}
+	if (ret != 0) {
+		qp_free(e, call.q);
+		return ret;
+	}
+	qp_attach(&e->lcore[lcore], call.q, &init, in->user);
+	e->nqps[lcore]++;
+	*qp = &call.q->pub;
+	return 0;
+}
+
+int
+karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_init *init,
+	struct karst_engine_qp **qp)
+{
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = qp_create(e, init, qp);
+	eng_ctl_leave(e);
+	return ret;
+}
+
+/* What only the engine knows: its ports. */
+static int
+check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
+	const struct karst_qp_attr *attr, unsigned int mask)
+{
+	const struct karst_engine_port_info *info;
+
+	if ((mask & KARST_QP_PORT) && (attr->port_num < 1 || attr->port_num > e->nports)) {
+		karst_log(KARST_LOG_ERR, "%s: port number %u, there are %u", e->name,
+			attr->port_num, e->nports);
+		return -EINVAL;
+	}
+	if ((mask & KARST_QP_AV) == 0)
+		return 0;
+	if (eng_port_check_path(e, qp->lcore, &attr->path) != 0)
+		return -EINVAL;
+	info = &e->port[attr->path.port].info;
+	if ((mask & KARST_QP_PATH_MTU) && attr->path_mtu > info->path_mtu) {
+		karst_log(KARST_LOG_ERR, "%s: path MTU %u, but MTU %u of port %u carries %u",
+			e->name, 128u << attr->path_mtu, info->mtu, attr->path.port,
+			128u << info->path_mtu);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int
+karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
+	const struct karst_qp_attr *attr, unsigned int mask)
+{
+	struct qp_call call = {
+		.q = karst_container_of(qp, struct eng_qp, pub), .attr = attr, .mask = mask};
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = check_attr(e, qp, attr, mask);
+	if (ret == 0)
+		ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_modify_on_lcore, &call);
+	eng_ctl_leave(e);
+	return ret;
+}
+
+int
+karst_engine_qp_query(
+	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_qp_attr *attr)
+{
+	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub), .out = attr};
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_query_on_lcore, &call);
+	eng_ctl_leave(e);
+	return ret;
+}
+
+int
+karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp)
+{
+	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub)};
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	eng_mailbox_call(&e->lcore[qp->lcore], qp_destroy_on_lcore, &call);
+	/* Still under ctl_lock, so nobody has got its number yet. */
+	karst_mw_release_qp(e->mem, qp->num);
+	karst_pd_unref(e->mem, qp->pd);
+	e->nqps[qp->lcore]--;
+	qp_free(e, call.q);
+	eng_ctl_leave(e);
+	return 0;
+}
+
+struct find_call {
+	uint32_t qpn;
+	struct karst_engine_qp *qp;
+	struct karst_qp_attr *attr;
+};
+
+static int
+find_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct find_call *call = arg;
+	struct karst_qp *qp = karst_core_lookup(lc->core, call->qpn);
+
+	if (qp == NULL)
+		return -ENOENT;
+	*call->qp = ((struct eng_qp *)karst_qp_user(qp))->pub;
+	karst_qp_query(qp, call->attr);
+	return 0;
+}
+
+int
+eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,
+	struct karst_qp_attr *attr)
+{
+	struct find_call call = {.qpn = qpn, .qp = qp, .attr = attr};
+	uint32_t lcore = qpn & ((1u << e->lcore_bits) - 1);
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = lcore < e->nlcores ? eng_mailbox_call(&e->lcore[lcore], find_on_lcore, &call)
+				 : -ENOENT;
+	eng_ctl_leave(e);
+	return ret;
+}

@@ -97,6 +97,27 @@ seal_one(const struct karst_seal *j)
 	store_le32(out, ~state);
 }
 
+/* Payload of at least so many bytes is fetched ahead for writing if the frame is cold. */
+#define COLD_MIN 1024u
+
+/*
+ * A frame that another processor wrote or read last is fetched line by line as it is stored to,
+ * each with the latency of that processor's cache: asked for a packet ahead, the lines come
+ * while something else is done.
+ */
+static karst_noinline void
+fetch_cold(const struct karst_seal *j)
+{
+	uint32_t len = 0;
+
+	for (unsigned int i = 0; i < j->nsegs; i++)
+		len += j->segs[i].len;
+	if (len < COLD_MIN)
+		return;
+	for (uint32_t off = 0; off < len; off += KARST_CACHE_LINE)
+		karst_prefetchw(j->pay + off);
+}
+
 static void
 seal_burst(const struct karst_seal *jobs, unsigned int n)
 {
@@ -105,6 +126,8 @@ seal_burst(const struct karst_seal *jobs, unsigned int n)
 			__builtin_prefetch(jobs[i + 1].l3);
 			if (jobs[i + 1].nsegs > 0)
 				prefetch_lines(jobs[i + 1].segs->src);
+			if (jobs[i + 1].cold)
+				fetch_cold(&jobs[i + 1]);
 		}
 		seal_one(&jobs[i]);
 	}

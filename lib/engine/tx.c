@@ -21,6 +21,7 @@ void
 eng_stash_spill(struct eng_lcore *lc)
 {
 	lc->nstash -= ENG_SPILL;
+	lc->nforeign = karst_min_u32(lc->nforeign, lc->nstash);
 	rte_mempool_put_bulk(lc->pool, (void **)&lc->stash[lc->nstash], ENG_SPILL);
 }
 
@@ -35,7 +36,35 @@ stash_fill(struct eng_lcore *lc)
 		if (n == 0)
 			return false;
 	}
-	lc->nstash = n;
+	lc->nstash = lc->nforeign = n;
+	return true;
+}
+
+/* Where a frame begins in a fresh buffer; all are of one make, so the mbuf need not be read. */
+static inline uint8_t *
+frame_of(struct rte_mbuf *m)
+{
+	return (uint8_t *)rte_mbuf_to_priv(m) + sizeof(struct karst_pkt) + RTE_PKTMBUF_HEADROOM;
+}
+
+/*
+ * A buffer from the pool was freed by another lcore, whose cache still has its lines: they are
+ * asked for early, those of the mbuf some buffers ahead, those of the headers now, those of the
+ * payload as the frame before is sealed.
+ */
+static inline bool
+is_foreign(struct eng_lcore *lc, struct rte_mbuf *m)
+{
+	const uint8_t *data = frame_of(m);
+
+	if (karst_likely(lc->nstash >= lc->nforeign))
+		return false;
+	lc->nforeign = lc->nstash;
+	if (lc->nstash >= ENG_FETCH_AHEAD)
+		karst_prefetchw(lc->stash[lc->nstash - ENG_FETCH_AHEAD]);
+	karst_prefetchw(data);
+	karst_prefetchw(data + KARST_CACHE_LINE);
+	karst_prefetchw(data + 2 * KARST_CACHE_LINE);
 	return true;
 }
 
@@ -48,10 +77,11 @@ fresh(struct eng_lcore *lc, unsigned int i)
 	if (karst_unlikely(lc->nstash == 0 && !stash_fill(lc)))
 		return false;
 	m = lc->stash[--lc->nstash];
+	lc->tx_cold[i] = is_foreign(lc, m);
 	*mbuf_rearm(m) = lc->rearm;
 	m->ol_flags = 0;
 	lc->tx_mbuf[i] = m;
-	lc->tx_pkt[i].data = rte_pktmbuf_mtod(m, uint8_t *);
+	lc->tx_pkt[i].data = frame_of(m);
 	return true;
 }
 
@@ -67,6 +97,7 @@ refill(struct eng_lcore *lc, unsigned int used)
 	for (; karst_unlikely(i < used && ready > used); i++) {
 		ready--;
 		lc->tx_mbuf[i] = lc->tx_mbuf[ready];
+		lc->tx_cold[i] = lc->tx_cold[ready];
 		lc->tx_pkt[i].data = lc->tx_pkt[ready].data;
 	}
 	lc->tx_ready = i < used ? i : ready;
@@ -135,6 +166,7 @@ eng_tx_poll(struct eng_lcore *lc)
 	const struct karst_engine_config *cfg = &lc->e->cfg;
 	struct karst_tx_burst b = {
 		.pkts = lc->tx_pkts, .seals = lc->seals, .segs = lc->segs, .max_segs = ENG_SEGS};
+	unsigned int i;
 
 	if (karst_unlikely(lc->blocked != 0))
 		flush_ports(lc, lc->blocked);
@@ -150,6 +182,8 @@ eng_tx_poll(struct eng_lcore *lc)
 	eng_sched_build(lc, &b, cfg->tx_bytes);
 	if (b.n == 0)
 		return 0;
+	for (i = 0; i < b.n; i++)
+		b.seals[i].cold = lc->tx_cold[i];
 	karst_icrc_seal_burst(b.seals, b.n);
 	flush_ports(lc, sort_by_port(lc, b.n));
 	refill(lc, b.n);

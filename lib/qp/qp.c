@@ -276,16 +276,14 @@ static bool
 flush_sq(struct karst_core *core, struct karst_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
+	bool more, broken;
 	uint32_t n = 0;
-	bool more;
 
 	do {
-		if (karst_wqe_poll(&qp->sq) != 0) {
-			/* believe nothing that was not seen before */
+		/* an impossible tail: what was seen before is flushed, and no more is believed */
+		broken = karst_wqe_poll(&qp->sq) != 0;
+		if (broken)
 			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
-			more = false;
-			break;
-		}
 		while (r->una_idx != qp->sq.tail && n < FLUSH_BUDGET) {
 			if (karst_mutant(KARST_MUTANT_DEAF_FLUSH) &&
 				r->una_idx + 1 == qp->sq.tail) {
@@ -296,7 +294,7 @@ flush_sq(struct karst_core *core, struct karst_qp *qp)
 			n++;
 		}
 		more = r->una_idx != qp->sq.tail;
-	} while (!more && karst_wqe_idle(&qp->sq));
+	} while (!more && !broken && karst_wqe_idle(&qp->sq));
 	if (!more)
 		r->flags |= KARST_REQ_IDLE;
 	/* a queue that leaves SQE begins behind what was flushed */

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Completion queues: arming, solicited events, overflow. */
+#include "harness.h"
+
+static void
+recv_one(struct bed *b, uint32_t psn, bool se)
+{
+	post_recv(b, psn, 0, 64);
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, psn, .pay_len = 4, .se = se));
+	expect_recv(b, psn, SUCCESS);
+}
+
+/* Armed: one event at the next completion, at the flush; not armed: none. */
+Test(cq, armed)
+{
+	struct bed *b = bed_rc();
+
+	recv_one(b, R(0), true);
+	cr_assert_eq(b->cq_events, 0);
+	karst_cq_arm(b->rcq_shared, false);
+	post_recv(b, 1, 0, 64);
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(1)));
+	cr_assert_eq(b->cq_events, 0);
+	turn(b);
+	cr_assert_eq(b->cq_events, 1);
+	expect_recv(b, 1, SUCCESS);
+	recv_one(b, R(2), true);
+	cr_assert_eq(b->cq_events, 1);
+	cr_assert_eq(count(b, EVENTS), 1);
+	bed_close(b);
+}
+
+/* Armed for solicited ones: SE and errors. */
+Test(cq, solicited)
+{
+	struct bed *b = bed_rc();
+
+	karst_cq_arm(b->rcq_shared, true);
+	recv_one(b, R(0), false);
+	cr_assert_eq(b->cq_events, 0);
+	recv_one(b, R(1), true);
+	cr_assert_eq(b->cq_events, 1);
+	karst_cq_arm(b->rcq_shared, true);
+	recv_one(b, R(2), false);
+	cr_assert_eq(b->cq_events, 1);
+	post_recv(b, 9, 0, 64);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
+	expect_recv(b, 9, WR_FLUSH_ERR);
+	cr_assert_eq(b->cq_events, 2);
+	bed_close(b);
+}
+
+/* A send completion is no solicited event, a failed one is. */
+Test(cq, solicited_send)
+{
+	struct bed *b = bed_rc();
+
+	karst_cq_arm(b->scq_shared, true);
+	post(b, SEND, 1, .len = 4, .flags = KARST_SEND_SOLICITED);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
+	expect_wc(b, 1, SUCCESS);
+	cr_assert_eq(b->cq_events, 0);
+	post(b, SEND, 2, .len = 4, .lkey = 0x666);
+	expect_wc(b, 2, LOC_PROT_ERR);
+	cr_assert_eq(b->cq_events, 1);
+	bed_close(b);
+}
+
+/* Armed once for solicited ones, then for any: the stronger counts; garbage wakes. */
+Test(cq, armed_words)
+{
+	struct bed *b = bed_rc();
+	struct karst_cq_shared *sh = b->rcq_shared;
+
+	karst_cq_arm(sh, false);
+	karst_cq_arm(sh, true);
+	recv_one(b, R(0), false);
+	cr_assert_eq(b->cq_events, 1);
+	karst_cq_arm(sh, true);
+	karst_cq_arm(sh, false);
+	recv_one(b, R(1), false);
+	cr_assert_eq(b->cq_events, 2);
+	atomic_store(&sh->armed, 0xdeadbeef);
+	recv_one(b, R(2), false);
+	cr_assert_eq(b->cq_events, 3);
+	cr_assert_eq(atomic_load(&sh->armed), 0);
+	bed_close(b);
+}
+
+/* A full lane: the completion is lost, CQ_ERR once, the QPs that complete into it fail. */
+Test(cq, overflow)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint32_t i;
+
+	s.cq_entries = 4;
+	b = bed_open(&s);
+	for (i = 0; i < 6; i++)
+		post(b, RDMA_WRITE, i, .len = 1);
+	turn(b);
+	b->out_head = b->out_tail;
+	expect_taken(b, send_pkt(b, RC_ACK, S(3), .aeth = 0x1f000004));
+	cr_assert_not(karst_cq_overflown(b->scq));
+	turn(b);
+	expect_state(b, RTS);
+	expect_taken(b, send_pkt(b, RC_ACK, S(4), .aeth = 0x1f000005));
+	cr_assert(karst_cq_overflown(b->scq));
+	cr_assert_not(karst_cq_overflown(b->rcq));
+	expect_event_of(b, CQ_ERR, b->scq);
+	expect_event(b, QP_FATAL);
+	expect_state(b, ERR);
+	for (i = 0; i < 4; i++)
+		expect_wc(b, i, SUCCESS);
+	/* nothing comes after it, though there is room again; the queue is emptied all the same */
+	expect_no_wc(b);
+	cr_assert_eq(karst_wq_free(&b->s->sq, 64), 64);
+	cr_assert_geq(count(b, CQ_OVERFLOWS), 2);
+	/* another QP on the same queue finds out when it completes */
+	bed_add(b, &s);
+	post(b, RDMA_WRITE, 7, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
+	expect_event(b, QP_FATAL);
+	bed_close(b);
+}
+
+/* On the receive side; the message that has lost its completion is not acknowledged. */
+Test(cq, overflow_of_receives)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+
+	s.cq_entries = 1;
+	b = bed_open(&s);
+	post_recv(b, 1, 0, 64);
+	post_recv(b, 2, 0, 64);
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 4, .ackreq = true));
+	expect_ack(b, R(0), 1);
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(1), .pay_len = 4, .ackreq = true));
+	expect_none(b);
+	expect_event_of(b, CQ_ERR, b->rcq);
+	expect_event(b, QP_FATAL);
+	expect_recv(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+/* UC completes as it sends: overflow there as well. */
+Test(cq, overflow_uc)
+{
+	struct setup s = setup_of(KARST_QPT_UC);
+	struct bed *b;
+
+	s.cq_entries = 1;
+	b = bed_open(&s);
+	post(b, SEND, 1, .len = 1);
+	post(b, SEND, 2, .len = 1);
+	post(b, SEND, 3, .len = 1);
+	expect_pkt(b, UC_SEND_ONLY, S(0));
+	expect_pkt(b, UC_SEND_ONLY, S(1));
+	expect_none(b);
+	expect_event_of(b, CQ_ERR, b->scq);
+	expect_event(b, QP_FATAL);
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+/* The program's head may say anything: at worst it loses its own completions. */
+Test(cq, impossible_head)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_lane_shared *lane;
+	struct bed *b;
+	uint32_t i;
+
+	s.cq_entries = 4;
+	b = bed_open(&s);
+	lane = karst_cq_lane(b->scq_shared, 4, 0);
+	for (i = 0; i < 5; i++)
+		post(b, RDMA_WRITE, i, .len = 1);
+	turn(b);
+	b->out_head = b->out_tail;
+	atomic_store(&lane->head, 0x80000000u);
+	expect_taken(b, send_pkt(b, RC_ACK, S(4), .aeth = 0x1f000005));
+	cr_assert(karst_cq_overflown(b->scq));
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* What cannot be made; what is in use. */
+Test(cq, create)
+{
+	struct bed *b = bed_rc();
+	struct karst_cq_init init = {.shared = b->scq_shared, .entries = 256, .nlanes = 1};
+	void *mem = aligned_alloc(64, karst_cq_object_bytes(&init));
+	struct karst_cq *cq;
+
+	cr_assert_eq(karst_cq_destroy(b->scq), -EBUSY);
+	init.entries = 0;
+	cr_assert_eq(karst_cq_create(mem, &init, &cq), -EINVAL);
+	init.entries = 100;
+	cr_assert_eq(karst_cq_create(mem, &init, &cq), -EINVAL);
+	init.entries = 2 * KARST_CQ_MAX_ENTRIES;
+	cr_assert_eq(karst_cq_create(mem, &init, &cq), -EINVAL);
+	init.entries = 256;
+	init.nlanes = 0;
+	cr_assert_eq(karst_cq_object_bytes(&init), 0);
+	cr_assert_eq(karst_cq_create(mem, &init, &cq), -EINVAL);
+	init.nlanes = 257;
+	cr_assert_eq(karst_cq_create(mem, &init, &cq), -EINVAL);
+	init.nlanes = 1;
+	init.shared = NULL;
+	cr_assert_eq(karst_cq_create(mem, &init, &cq), -EINVAL);
+	free(mem);
+	bed_close(b);
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Where the fields of a queue pair stand: what every packet touches, in few cache lines. */
+#include <criterion/criterion.h>
+
+#include "qp_priv.h"
+
+#define LINE(type, field) (offsetof(type, field) / KARST_CACHE_LINE)
+
+Test(layout, identity_is_one_line)
+{
+	cr_assert_eq(_Alignof(struct karst_qp), KARST_CACHE_LINE);
+	cr_assert_eq(LINE(struct karst_qp, qpn), 0);
+	cr_assert_eq(LINE(struct karst_qp, rx_ip4), 0);
+	cr_assert_eq(LINE(struct karst_qp, pkey), 0);
+	cr_assert_eq(LINE(struct karst_qp, qkey), 0);
+}
+
+Test(layout, requester_cursors_are_one_line)
+{
+	cr_assert_eq(LINE(struct karst_qp, req.una_idx), LINE(struct karst_qp, req.snd_psn));
+	cr_assert_eq(LINE(struct karst_qp, req.una_idx), LINE(struct karst_qp, req.flags));
+	cr_assert_eq(LINE(struct karst_qp, req.una_idx), LINE(struct karst_qp, req.rd_out));
+}
+
+Test(layout, responder_state_is_one_line)
+{
+	cr_assert_eq(offsetof(struct karst_qp, rsp) % KARST_CACHE_LINE, 0);
+	cr_assert_eq(LINE(struct karst_qp, rsp.epsn), LINE(struct karst_qp, rsp.rkey));
+	cr_assert_eq(LINE(struct karst_qp, rsp.epsn), LINE(struct karst_qp, rsp.left));
+}
+
+Test(layout, small_things)
+{
+	cr_assert_eq(sizeof(struct karst_sq_slot), 16);
+	cr_assert_eq(sizeof(struct karst_rsp), 40);
+	cr_assert_eq(sizeof(struct karst_cq_lane_state) % KARST_CACHE_LINE, 0);
+	cr_assert_leq(18 + 40 + 8 + 12, KARST_TMPL_MAX);
+}
+
+/* An idle QP with 64 requests each way stays below 2 KiB, without its rings. */
+Test(layout, memory_of_an_idle_qp)
+{
+	static struct karst_cq cq;
+	static char ring;
+	struct karst_qp_init init = {.type = KARST_QPT_RC,
+		.send_cq = &cq,
+		.recv_cq = &cq,
+		.sq_shared = &ring,
+		.rq_shared = &ring,
+		.max_send_wr = 64,
+		.max_recv_wr = 64,
+		.max_send_sge = 1,
+		.max_recv_sge = 1,
+		.max_dest_rd_atomic = 4};
+
+	cr_assert_gt(karst_qp_bytes(&init), sizeof(struct karst_qp));
+	cr_assert_leq(karst_qp_bytes(&init), 2048);
+}

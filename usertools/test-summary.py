@@ -80,7 +80,7 @@ def count_meson_test(result, text, is_tap):
 
 
 def show_failure(name, run, counts):
-    """What a failed test said: its bad points with their comments, or the end of its output."""
+    """What a failed test said: its bad points with their comments and YAML, or its last lines."""
     text = (run.get('stdout') or '').splitlines()
     print(f'--- {name}: {run["result"]}, exit status {run["returncode"]}, '
           f'{counts[1]} failed', file=sys.stderr)
@@ -90,7 +90,7 @@ def show_failure(name, run, counts):
         point = POINT.match(line)
         if point:
             bad = bool(point.group(1)) and not DIRECTIVE.search(point.group(3))
-        elif not line.lstrip().startswith('#'):
+        elif not line.startswith((' ', '#')):
             continue
         if bad:
             shown.append(line)

@@ -126,6 +126,8 @@ def small(bench):
     many = bench.median('--op write --size 64 --qps 100000', lambda r: r['mops'])
     bench.row('100,000 QPs in turn: share of 1 QP', ratio(get(many, 'mops'), get(one, 'mops')),
               0.5, note=f'{many["mops"]:.2f} M/s' if many else '')
+    bench.row('memory of an idle QP without its rings', get(many, 'qp_bytes'), 2048,
+              unit=' bytes', at_most=True)
 
 
 def loss(bench):

@@ -51,6 +51,10 @@ static_assert(sizeof(struct karst_pkt) % RTE_MBUF_PRIV_ALIGN == 0, "an mbuf's pr
 /* Of a buffer: more than KARST_FRAME_MAX, so that net_af_packet's framesz=4352 fits, the smallest
  * above it of which whole pages can be filled (blocksz=69632). */
 #define ENG_ROOM (RTE_PKTMBUF_HEADROOM + 4352u)
+/* Frames to send begin here, so that after the 54 bytes of headers of the most frequent packet
+ * (Middle, IPv4, no tag) the payload begins with a cache line. */
+#define ENG_FRAME_OFF (RTE_PKTMBUF_HEADROOM + 10u)
+static_assert(ENG_FRAME_OFF + KARST_FRAME_MAX <= ENG_ROOM, "the longest frame fits");
 static_assert(KARST_FRAME_MAX <= 4352, "a frame fits");
 
 /* --- objects: what the program sees first, then the engine's part --- */

@@ -249,7 +249,7 @@ int
 eng_lcore_init(struct karst_engine *e, uint32_t index)
 {
 	struct eng_lcore *lc = &e->lcore[index];
-	struct rte_mbuf fresh = {.nb_segs = 1, .data_off = RTE_PKTMBUF_HEADROOM};
+	struct rte_mbuf fresh = {.nb_segs = 1, .data_off = ENG_FRAME_OFF};
 	unsigned int i;
 	int ret;
 

@@ -44,7 +44,7 @@ stash_fill(struct eng_lcore *lc)
 static inline uint8_t *
 frame_of(struct rte_mbuf *m)
 {
-	return (uint8_t *)rte_mbuf_to_priv(m) + sizeof(struct karst_pkt) + RTE_PKTMBUF_HEADROOM;
+	return (uint8_t *)rte_mbuf_to_priv(m) + sizeof(struct karst_pkt) + ENG_FRAME_OFF;
 }
 
 /*

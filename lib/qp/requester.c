@@ -170,10 +170,9 @@ progress(struct karst_core *core, struct karst_qp *qp)
 	r->flags &= (uint8_t)~KARST_REQ_ROUND;
 	if (r->flags & KARST_REQ_RNR_WAIT)
 		return;
-	if (r->una_psn == r->nxt_psn)
-		r->deadline_ns = 0;
-	else if (r->rto_ns != 0)
-		r->deadline_ns = core->now_ns + r->rto_ns;
+	r->deadline_ns = 0;
+	/* the timer may have fired for the end of an RNR wait: then nothing runs */
+	karst_requester_arm(core, qp);
 }
 
 void

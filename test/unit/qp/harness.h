@@ -162,7 +162,7 @@ void expect_aeth_at(
 	struct bed *b, const char *file, int line, uint32_t psn, uint8_t syndrome, uint32_t msn);
 #define expect_aeth(b, psn, syndrome, msn) expect_aeth_at(b, __FILE__, __LINE__, psn, syndrome, msn)
 #define expect_ack(b, psn, msn)            expect_aeth(b, psn, 0x1f, msn)
-#define expect_nak(b, psn, code, msn)      expect_aeth(b, psn, KARST_AETH_NAK | KARST_NAK_##code, msn)
+#define expect_nak(b, psn, n, msn)         expect_aeth(b, psn, KARST_AETH_NAK | KARST_NAK_##n, msn)
 #define expect_rnr(b, psn, code, msn)      expect_aeth(b, psn, KARST_AETH_RNR | (code), msn)
 void expect_none_at(struct bed *b, const char *file, int line);
 #define expect_none(b) expect_none_at(b, __FILE__, __LINE__)

@@ -21,8 +21,8 @@ struct karst_seal {
 	uint8_t *pay;                 /* first byte after the headers */
 	const struct karst_seg *segs; /* where the payload comes from, in order */
 	uint16_t nsegs;
-	uint8_t pad; /* zero bytes after the payload, 0..3 */
-	uint8_t ip6; /* 1 for IPv6, 0 for IPv4 */
+	uint8_t pad;  /* zero bytes after the payload, 0..3 */
+	uint8_t ip6;  /* 1 for IPv6, 0 for IPv4 */
 	uint8_t cold; /* 1: another processor had the frame's memory last; fetch it ahead */
 };
 

@@ -72,7 +72,8 @@ reset_ep_model(struct sim_ep *ep)
 	ep->nrecvs = ep->rdone = ep->rx_next = ep->rx_received = 0;
 	ep->last_wqe_event = ep->comm_est = false;
 	ep->tx_last = UINT32_MAX;
-	ep->confirmed = 0;
+	ep->confirmed = ep->lsn = 0;
+	ep->limited = false;
 	ep->tx_hi = ep->acked = ep->delivered_hi = ep->hint = ep->rd_out = 0;
 	ep->since_ackreq = ep->adverse = ep->adverse_done = ep->ud_psn = 0;
 	ep->fault_at = rng_below(&s->rng, ep->budget);

@@ -316,6 +316,9 @@ struct sim_ep {
 	uint32_t tx_hi;        /* first PSN never sent */
 	uint32_t tx_last;      /* PSN sent last */
 	uint32_t acked;        /* PSNs acknowledged by what was delivered */
+	bool limited;          /* the peer gives credits (Q9) */
+	uint32_t admitted;     /* PSN of a message that may have been let pass before that */
+	uint32_t lsn;          /* messages that the peer was ever heard to allow */
 	uint32_t confirmed;    /* operations answered */
 	uint32_t delivered_hi; /* first PSN never delivered to the peer */
 	uint32_t hint;         /* operation found last */
@@ -594,7 +597,7 @@ void sim_cell_final(struct sim *s, struct sim_node *n, struct sim_cell *c, bool 
 void sim_word_posted(struct sim *s, struct sim_ep *ep, struct sim_op *op);
 void sim_word_done(struct sim *s, struct sim_ep *ep, struct sim_op *op);
 void sim_word_final(struct sim *s, struct sim_node *n, struct sim_word *w);
-/** Pieces hold, behind @skip bytes, @len bytes of @data; @strict: and nothing behind has changed. */
+/** Pieces hold, behind @skip bytes, @len bytes of @data; @strict: nothing behind has changed. */
 bool sim_pieces_match(const struct sim_node *n, const struct sim_piece *p, uint32_t np,
 	uint32_t skip, const uint8_t *data, uint32_t len, bool strict);
 /** The shadow believes what is in memory now. */

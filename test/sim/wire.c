@@ -170,6 +170,35 @@ check_fence(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const str
 	}
 }
 
+/* Steps over operations that are known to be answered: that is progress. */
+static void
+confirm(struct sim_ep *req)
+{
+	for (; req->confirmed < req->nops; req->confirmed++) {
+		const struct sim_op *op = &req->ops[req->confirmed];
+
+		if (op->npsn == 0)
+			continue;
+		if (is_rd_atomic(op) || op->opcode == KARST_WR_ATOMIC_WRITE
+				? !op->answered
+				: op->lpsn + op->npsn > req->acked)
+			return;
+		req->adverse_done = req->adverse;
+	}
+}
+
+/* Q9: without credit one message may go as a probe, when nothing else is outstanding. */
+static void
+check_credit(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const struct karst_pkt *p)
+{
+	uint32_t idx = (uint32_t)(op - ep->ops);
+
+	confirm(ep);
+	if (ep->limited && op->recv_seq != OP_NO_RECV && op->msn + 1 > ep->lsn &&
+		ep->confirmed < idx && op->lpsn != ep->admitted)
+		BAD(s, ep, p, "message %u, but the peer has allowed %u (Q9)", op->msn + 1, ep->lsn);
+}
+
 /* A PSN that was never sent before. */
 static void
 check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *op, uint32_t at,
@@ -179,6 +208,8 @@ check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *o
 
 	if (!op->started && (op->flags & KARST_SEND_FENCE) != 0)
 		check_fence(s, ep, op, p);
+	if (!op->started)
+		check_credit(s, ep, op, p);
 	if (!op->started && (is_rd_atomic(op) || op->opcode == KARST_WR_ATOMIC_WRITE)) {
 		ep->rd_out++;
 		if (ep->rd_out > ep->max_rd_atomic)
@@ -394,21 +425,27 @@ request_delivered(struct sim_ep *req, const struct karst_pkt *p)
 		req->delivered_hi = at + 1;
 }
 
-/* Steps over operations that are known to be answered: that is progress. */
-static void
-confirm(struct sim_ep *req)
-{
-	for (; req->confirmed < req->nops; req->confirmed++) {
-		const struct sim_op *op = &req->ops[req->confirmed];
+static const uint16_t credits[31] = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256,
+	384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
 
-		if (op->npsn == 0)
-			continue;
-		if (is_rd_atomic(op) || op->opcode == KARST_WR_ATOMIC_WRITE
-				? !op->answered
-				: op->lpsn + op->npsn > req->acked)
-			return;
-		req->adverse_done = req->adverse;
+/* What an AETH allows, judged in the requester's favour: the most ever said counts. */
+static void
+credits_heard(struct sim_ep *req, uint32_t aeth, bool taken)
+{
+	uint32_t code = karst_aeth_syndrome(aeth) & KARST_AETH_VALUE_MASK;
+
+	if ((karst_aeth_syndrome(aeth) & KARST_AETH_TYPE_MASK) != KARST_AETH_ACK)
+		return;
+	if (code == KARST_AETH_CREDIT_UNLIMITED) {
+		req->limited = false;
+		return;
 	}
+	if (taken && !req->limited) {
+		req->limited = true;
+		req->admitted = req->tx_hi;
+	}
+	if (karst_aeth_msn(aeth) + credits[code] > req->lsn)
+		req->lsn = karst_aeth_msn(aeth) + credits[code];
 }
 
 static void
@@ -418,6 +455,7 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 		 fl = karst_opcode_flags(p->opcode);
 	unsigned int type = karst_aeth_syndrome(p->aeth) & KARST_AETH_TYPE_MASK;
 	struct sim_op *op = op_of(req, at);
+	uint32_t before;
 
 	if (op == NULL)
 		return;
@@ -432,7 +470,12 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 			req->rd_out--;
 		}
 	}
+	before = req->confirmed;
 	confirm(req);
+	if (fl & KARST_OPF_AETH)
+		credits_heard(req, p->aeth,
+			p->opcode == KARST_RC_ACK && req->confirmed != before &&
+				req->confirmed > (uint32_t)(op - req->ops));
 }
 
 void

@@ -62,7 +62,7 @@ gates_open(const struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx)
 	if (w->h.opcode == KARST_WR_LOCAL_INV && r->una_idx != idx)
 		return false;
 	if ((w->info->slot_flags & KARST_SLOT_CREDIT) && qp->type == KARST_QPT_RC &&
-		!credit_ok(r, idx))
+		!credit_ok(r, idx) && !karst_mutant(KARST_MUTANT_CREDIT))
 		return false;
 	return true;
 }

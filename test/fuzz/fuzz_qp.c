@@ -21,8 +21,11 @@
 
 #include "fuzz.h"
 #include "karst_build.h"
+#include "karst_hdr.h"
+#include "karst_opcode.h"
 #include "karst_parse.h"
-#include "qp_priv.h"
+#include "karst_psn.h"
+#include "karst_qp.h"
 #include "selfcheck.h"
 
 #define PAGE      4096u
@@ -53,6 +56,7 @@ struct rig {
 	struct karst_core *core;
 	struct karst_ah_table *ahs;
 	struct karst_cq *cq;
+	uint32_t cq_entries;
 	struct karst_srq *srq;
 	struct karst_qp *qp[QPS];
 	struct karst_wq sq[QPS];
@@ -87,6 +91,13 @@ must_at(bool good, const char *what, int line)
 		return;
 	fprintf(stderr, "fuzz_qp.c:%d: %s\n", line, what);
 	abort();
+}
+
+/* @wrong: what is, or NULL. */
+static void
+fine(const char *wrong)
+{
+	must_at(wrong == NULL, wrong, __LINE__);
 }
 
 /* --- input --- */
@@ -168,6 +179,7 @@ open_core(struct rig *r, uint8_t how)
 
 	if (how & 4)
 		cq.entries = 8;
+	r->cq_entries = cq.entries;
 	must(karst_ah_table_bytes(4) <= sizeof(ah_buf));
 	must(karst_ah_table_init(ah_buf, 4, &r->ahs) == 0);
 	must(karst_ah_create(r->ahs, r->pd, &r->path, &r->ah) == 0);
@@ -370,17 +382,17 @@ some_len(struct input *in)
 	return which < 0xa0 ? which : lens[which % KARST_DIM(lens)];
 }
 
-/* A PSN near one that means something to this QP. */
+/* A PSN near one that means something to the QP. */
 static uint32_t
-some_psn(const struct karst_qp *qp, bool request, struct input *in)
+some_psn(const struct qp_numbers *near, bool request, struct input *in)
 {
 	uint8_t which = u8(in);
-	uint32_t base = request ? qp->rsp.epsn : qp->req.una_psn;
+	uint32_t base = request ? near->epsn : near->una_psn;
 
 	if (which >= 0xf8)
 		return take(in, 3);
 	if (which >= 0xe0)
-		base = request ? qp->rsp.epsn + (1u << 23) : qp->req.nxt_psn;
+		base = request ? near->epsn + (1u << 23) : near->nxt_psn;
 	if (which < 0x80)
 		return base & KARST_PSN_MASK;
 	return (base + (which & 31) - 16) & KARST_PSN_MASK;
@@ -394,6 +406,7 @@ made_frame(struct rig *r, struct input *in)
 	static uint8_t frame[2048];
 	uint8_t which = u8(in), opcode = u8(in), flags = u8(in);
 	const struct karst_qp *qp = r->qp[which & 1];
+	struct qp_numbers near;
 	bool request;
 	struct karst_frame f = {.vlan = r->path.has_vlan,
 		.ip6 = r->path.ip6,
@@ -406,6 +419,7 @@ made_frame(struct rig *r, struct input *in)
 
 	if (!(which & 0x80))
 		opcode = (uint8_t)(transport[r->type] | (opcode & 0x1f));
+	qp_numbers(qp, &near);
 	request = (karst_opcode_flags(opcode) & KARST_OPF_REQUEST) != 0;
 	memcpy(f.saddr, r->path.dst_ip + (f.ip6 ? 0 : 12), f.ip6 ? 16 : 4);
 	memcpy(f.daddr, r->path.src_ip + (f.ip6 ? 0 : 12), f.ip6 ? 16 : 4);
@@ -414,8 +428,8 @@ made_frame(struct rig *r, struct input *in)
 		.ackreq = flags & 2,
 		.becn = flags & 4,
 		.pkey = flags & 8 ? 0x7fff : 0xffff,
-		.dqpn = qp->qpn,
-		.psn = some_psn(qp, request, in),
+		.dqpn = karst_qp_num(qp),
+		.psn = some_psn(&near, request, in),
 		.qkey = 0x77,
 		.src_qpn = 0x99,
 		.imm = 0x01020304};
@@ -426,7 +440,7 @@ made_frame(struct rig *r, struct input *in)
 			? karst_min_u32(some_len(in), 600)
 			: 0);
 	f.ib.dma_len = flags & 0x10 ? f.ib.pay_len : some_len(in);
-	f.ib.aeth = (flags & 0x20 ? take(in, 1) : 0x1fu) << 24 | (qp->req.ssn & 0xffffff);
+	f.ib.aeth = (flags & 0x20 ? take(in, 1) : 0x1fu) << 24 | near.ssn;
 	f.ib.swap_add = f.ib.va;
 	f.ib.compare = flags & 0x40 ? 0xeeeeeeeeeeeeeeeeull : 0;
 	len = karst_build_frame(frame, sizeof(frame), &f);
@@ -507,7 +521,7 @@ static void
 ring(struct rig *r, unsigned int i, bool rung)
 {
 	if (rung)
-		karst_core_doorbell(r->core, r->qp[i]->qpn);
+		karst_core_doorbell(r->core, karst_qp_num(r->qp[i]));
 }
 
 static void
@@ -636,14 +650,13 @@ renew_region(struct rig *r)
 static void
 take_completions(struct rig *r, struct input *in)
 {
-	uint32_t entries = r->cq->lane[0].ring.mask + 1;
-	struct karst_lane_shared *sh = karst_cq_lane((void *)cq_shared, entries, 0);
+	struct karst_lane_shared *sh = karst_cq_lane((void *)cq_shared, r->cq_entries, 0);
 	struct karst_cq_lane lane;
 	const struct karst_cqe *cqe;
 	uint32_t n;
 
 	karst_core_flush(r->core);
-	karst_cq_lane_attach(&lane, sh, entries);
+	karst_cq_lane_attach(&lane, sh, r->cq_entries);
 	n = karst_min_u32(karst_cq_lane_peek(&lane, &cqe), 1 + u8(in) % 64);
 	while (n-- > 0) {
 		if (cqe->opcode == KARST_WC_BIND_MW && cqe->status == 0)
@@ -683,12 +696,8 @@ check_qps(const struct rig *r)
 {
 	unsigned int i;
 
-	for (i = 0; i < QPS; i++) {
-		const char *wrong = qp_selfcheck(r->core, r->qp[i]);
-
-		if (wrong != NULL)
-			must_at(false, wrong, __LINE__);
-	}
+	for (i = 0; i < QPS; i++)
+		fine(qp_selfcheck(r->core, r->qp[i]));
 }
 
 /* Whatever happened, Error flushes all that was posted, and then there is silence. */
@@ -711,11 +720,7 @@ end(struct rig *r)
 	must(karst_core_next_active(r->core) == NULL);
 	for (i = 0; i < QPS; i++) {
 		qp = r->qp[i];
-		must(qp->state == KARST_QPS_ERR);
-		must(qp->req.una_idx == qp->sq.tail && qp->sq.head == qp->sq.tail);
-		must(r->srq != NULL || (qp->flags & KARST_QPF_RQ_BROKEN) ||
-			qp->rq.head == qp->rq.tail);
-		must(!qp->rsp.rwqe.held);
+		fine(qp_flushed(qp));
 		a.qp_state = KARST_QPS_RESET;
 		must(karst_qp_modify(r->core, qp, &a, KARST_QP_STATE) == 0);
 		karst_qp_destroy(r->core, qp);

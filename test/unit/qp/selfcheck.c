@@ -132,3 +132,26 @@ qp_selfcheck(const struct karst_core *core, const struct karst_qp *qp)
 		wrong = check_responder(qp);
 	return wrong;
 }
+
+const char *
+qp_flushed(const struct karst_qp *qp)
+{
+	if (qp->state != KARST_QPS_ERR)
+		return "not in Error";
+	if (qp->req.una_idx != qp->sq.tail || qp->sq.head != qp->sq.tail)
+		return "a send request was not flushed";
+	if (qp->srq == NULL && !(qp->flags & KARST_QPF_RQ_BROKEN) && qp->rq.head != qp->rq.tail)
+		return "a receive request was not flushed";
+	if (qp->rsp.rwqe.held)
+		return "a receive request that a message had taken was not flushed";
+	return NULL;
+}
+
+void
+qp_numbers(const struct karst_qp *qp, struct qp_numbers *n)
+{
+	n->epsn = qp->rsp.epsn;
+	n->una_psn = qp->req.una_psn;
+	n->nxt_psn = qp->req.nxt_psn;
+	n->ssn = qp->req.ssn;
+}

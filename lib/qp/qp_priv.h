@@ -299,6 +299,20 @@ void karst_responder_rx(struct karst_core *core, struct karst_qp *qp, struct kar
 bool karst_responder_tx(
 	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit);
 
+/** Owes a NAK for the expected PSN; it takes the place of an ACK, which it implies. */
+void karst_owe_nak(struct karst_core *core, struct karst_qp *qp, uint8_t syndrome, uint8_t wait);
+/** Drops a request with a NAK that ends the connection, and the event that tells why (R13). */
+void karst_refuse(
+	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, enum karst_nak nak);
+/** A request message was executed: the MSN moves on (R10). */
+void karst_message_done(struct karst_core *core, struct karst_qp *qp);
+void karst_responder_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
+void karst_responder_atomic(
+	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf);
+void karst_responder_dup_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
+void karst_responder_dup_atomic(
+	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf);
+
 void karst_requester_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
 bool karst_requester_tx(
 	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit);

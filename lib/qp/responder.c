@@ -12,10 +12,7 @@
  * from rsps[] (first in, first out), then at most one ACK or NAK.  So many requests of a
  * burst share one ACK (R11), and an ACK never overtakes a READ response.
  *
- * rsps[] is a ring of the last max_dest_rd_atomic READs and atomics (R6), with a cursor
- * (rsp_cur, rsp_psn) at the next response to send.  A duplicate READ or atomic moves the
- * cursor back to the PSN that it asks for (R4, R5); one that the cursor has not reached yet
- * will be answered anyway and changes nothing.
+ * READs and atomics are in responder_saved.c.
  */
 #include "qp_priv.h"
 
@@ -30,8 +27,8 @@ owe_ack(struct karst_core *core, struct karst_qp *qp)
 }
 
 /* A NAK for the expected PSN; it takes the place of an ACK, which it implies. */
-static void
-owe_nak(struct karst_core *core, struct karst_qp *qp, uint8_t syndrome, uint8_t wait)
+void
+karst_owe_nak(struct karst_core *core, struct karst_qp *qp, uint8_t syndrome, uint8_t wait)
 {
 	struct karst_responder *r = &qp->rsp;
 
@@ -43,12 +40,13 @@ owe_nak(struct karst_core *core, struct karst_qp *qp, uint8_t syndrome, uint8_t 
 }
 
 /* R13: a NAK that ends the connection, and the event that tells why. */
-static void
-refuse(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, enum karst_nak nak)
+void
+karst_refuse(
+	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, enum karst_nak nak)
 {
 	karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
 	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
-	owe_nak(core, qp, KARST_AETH_NAK | nak, KARST_WAIT_NONE);
+	karst_owe_nak(core, qp, KARST_AETH_NAK | nak, KARST_WAIT_NONE);
 	qp->rsp.fatal = true;
 	karst_qp_error(core, qp,
 		nak == KARST_NAK_REM_ACCESS ? KARST_EVENT_QP_ACCESS_ERR : KARST_EVENT_QP_REQ_ERR);
@@ -59,7 +57,7 @@ rnr(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
 {
 	karst_drop_pkt(core, pkt, KARST_DROP_RNR);
 	karst_count(&core->counters, KARST_CTR_RNR_NAK_SENT);
-	owe_nak(core, qp, KARST_AETH_RNR | qp->rsp.min_rnr_timer, KARST_WAIT_RNR);
+	karst_owe_nak(core, qp, KARST_AETH_RNR | qp->rsp.min_rnr_timer, KARST_WAIT_RNR);
 }
 
 /* A receive work request that failed for a reason of this side (R9). */
@@ -86,8 +84,8 @@ executed(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *p
 		owe_ack(core, qp);
 }
 
-static void
-message_done(struct karst_core *core, struct karst_qp *qp)
+void
+karst_message_done(struct karst_core *core, struct karst_qp *qp)
 {
 	qp->rsp.op = KARST_MSG_NONE;
 	qp->rsp.msn = karst_psn_add(qp->rsp.msn, 1);
@@ -133,7 +131,7 @@ send_done(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *
 			return;
 		}
 	}
-	message_done(core, qp);
+	karst_message_done(core, qp);
 	executed(core, qp, pkt, 1);
 	karst_recv_complete(core, qp, &done);
 }
@@ -162,7 +160,7 @@ rx_send(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uin
 		core, qp, pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
 		fail_receive(core, qp, st);
-		refuse(core, qp, pkt,
+		karst_refuse(core, qp, pkt,
 			st == KARST_WC_LOC_LEN_ERR ? KARST_NAK_INV_REQ : KARST_NAK_REM_OP);
 		return;
 	}
@@ -212,7 +210,7 @@ write_done(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt 
 		.solicited = (pkt->flags & KARST_PKT_SE) != 0,
 	};
 
-	message_done(core, qp);
+	karst_message_done(core, qp);
 	executed(core, qp, pkt, 1);
 	if (opf & KARST_OPF_IMM)
 		karst_recv_complete(core, qp, &done);
@@ -241,18 +239,18 @@ rx_write(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, ui
 		int nak = start_write(core, qp, pkt, opf);
 
 		if (nak != 0) {
-			refuse(core, qp, pkt, (enum karst_nak)(nak - 1));
+			karst_refuse(core, qp, pkt, (enum karst_nak)(nak - 1));
 			return;
 		}
 	} else if (opf & KARST_OPF_END ? pkt->pay_len != r->left : pkt->pay_len >= r->left) {
-		refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
 		return;
 	}
 	if (pkt->pay_len != 0) {
 		if (karst_unlikely(karst_mem_check_remote(core->mem, qp->pd, qp->qpn, r->rkey,
 					   r->va, pkt->pay_len, KARST_ACCESS_REMOTE_WRITE,
 					   &host) != KARST_MEM_OK)) {
-			refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
+			karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
 			return;
 		}
 		karst_mem_place(&core->placer, core->mem, r->rkey, host, pkt->data + pkt->pay_off,
@@ -268,234 +266,7 @@ rx_write(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, ui
 	}
 }
 
-/* --- READ and atomics --- */
-
-/*
- * A place in rsps[] for a new READ or atomic (R6); NULL if the peer has more outstanding than
- * was agreed: the oldest was never answered yet.
- */
-static struct karst_rsp *
-rsp_room(struct karst_responder *r)
-{
-	if (r->rsp_added - r->rsp_done >= r->rsp_max)
-		return NULL;
-	if (r->rsp_added - r->rsp_cur >= r->rsp_max) {
-		/* the oldest is only being answered again, to a peer that has moved on */
-		r->rsp_cur = r->rsp_added - r->rsp_max + 1;
-		r->rsp_psn = karst_rsp_at(r, r->rsp_cur)->beg;
-	}
-	return karst_rsp_at(r, r->rsp_added);
-}
-
-static void
-rsp_add(struct karst_core *core, struct karst_qp *qp, struct karst_rsp *e,
-	const struct karst_pkt *pkt, uint32_t npsn)
-{
-	struct karst_responder *r = &qp->rsp;
-
-	e->psn = e->beg = pkt->psn;
-	e->npsn = npsn;
-	e->end = karst_psn_add(pkt->psn, npsn);
-	if (r->rsp_cur == r->rsp_added)
-		r->rsp_psn = e->psn;
-	r->rsp_added++;
-	if (r->rsp_saved < r->rsp_max)
-		r->rsp_saved++;
-	/* the response acknowledges everything before it */
-	if (r->owed == KARST_OWED_ACK)
-		r->owed = KARST_OWED_NONE;
-	r->epsn = e->end;
-	message_done(core, qp);
-	karst_core_activate(core, qp);
-}
-
-static void
-rx_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
-{
-	struct karst_responder *r = &qp->rsp;
-	struct karst_rsp *e = rsp_room(r);
-	uint8_t *host;
-
-	if (e == NULL || !(r->access & KARST_ACCESS_REMOTE_READ) || pkt->dma_len > 1u << 31) {
-		refuse(core, qp, pkt, KARST_NAK_INV_REQ);
-		return;
-	}
-	if (pkt->dma_len != 0 &&
-		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
-			KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK) {
-		refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
-		return;
-	}
-	e->type = KARST_RSP_READ;
-	e->va = pkt->va;
-	e->rkey = pkt->rkey;
-	e->len = pkt->dma_len;
-	karst_count(&core->counters, KARST_CTR_RX_READ_REQUESTS);
-	rsp_add(core, qp, e, pkt, karst_psn_count(pkt->dma_len, qp->mtu_shift));
-}
-
-/* R7: a real CPU atomic.  @return the value before. */
-static uint64_t
-execute_atomic(const struct karst_pkt *pkt, uint8_t *host)
-{
-	const uint8_t *eth = pkt->data + pkt->bth_off + KARST_BTH_LEN;
-
-	if (pkt->opcode == KARST_RC_CMP_SWAP)
-		return karst_mem_cas(
-			host, karst_atomiceth_compare(eth), karst_atomiceth_swap_add(eth));
-	return karst_mem_faa(host, karst_atomiceth_swap_add(eth));
-}
-
-static void
-rx_atomic(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
-{
-	struct karst_responder *r = &qp->rsp;
-	struct karst_rsp *e = rsp_room(r);
-	bool write = (opf & KARST_OPF_ATOMICWRITE) != 0;
-	unsigned int access = write ? KARST_ACCESS_REMOTE_WRITE : KARST_ACCESS_REMOTE_ATOMIC;
-	uint8_t *host;
-
-	if (e == NULL || !(r->access & access) || (pkt->va & 7) != 0 ||
-		(write && (pkt->dma_len != 8 || pkt->pay_len != 8))) {
-		refuse(core, qp, pkt, KARST_NAK_INV_REQ);
-		return;
-	}
-	/* zero-based and shifted regions: what the CPU sees must be aligned, too */
-	if (karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, 8, access,
-		    &host) != KARST_MEM_OK ||
-		((uintptr_t)host & 7) != 0) {
-		refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
-		return;
-	}
-	if (write) {
-		e->type = KARST_RSP_ATOMIC_WRITE;
-		karst_mem_store8(host, pkt->data + pkt->pay_off);
-	} else {
-		e->type = KARST_RSP_ATOMIC;
-		e->va = execute_atomic(pkt, host);
-	}
-	e->rkey = pkt->rkey;
-	e->len = 0;
-	karst_count(&core->counters, KARST_CTR_RX_ATOMIC_REQUESTS);
-	rsp_add(core, qp, e, pkt, 1);
-}
-
 /* --- duplicates --- */
-
-/* The saved entry that PSN @psn belongs to; *which is its number. */
-static struct karst_rsp *
-rsp_find(struct karst_responder *r, uint32_t psn, uint32_t *which)
-{
-	uint32_t i;
-
-	/* newest first: an old one may have had the same PSN 2^24 packets ago */
-	for (i = 1; i <= r->rsp_saved; i++) {
-		struct karst_rsp *e = karst_rsp_at(r, r->rsp_added - i);
-
-		if (((psn - e->psn) & KARST_PSN_MASK) < e->npsn) {
-			*which = r->rsp_added - i;
-			return e;
-		}
-	}
-	return NULL;
-}
-
-/* The cursor goes back to PSN @psn of entry @which, unless it is not there yet. */
-static void
-rsp_rewind(struct karst_core *core, struct karst_qp *qp, uint32_t which, uint32_t psn, uint32_t end)
-{
-	struct karst_responder *r = &qp->rsp;
-	struct karst_rsp *e = karst_rsp_at(r, which);
-	int32_t behind = (int32_t)(r->rsp_cur - which);
-
-	if (behind < 0 || (behind == 0 && karst_psn_diff(r->rsp_psn, psn) <= 0))
-		return;
-	/* the entries after it are answered again, too, whole: they were asked for later */
-	for (; (int32_t)(r->rsp_cur - which) > 0; r->rsp_cur--) {
-		struct karst_rsp *later = karst_rsp_at(r, r->rsp_cur - 1);
-
-		later->beg = later->psn;
-		later->end = karst_psn_add(later->psn, later->npsn);
-	}
-	e->beg = psn;
-	e->end = end;
-	r->rsp_psn = psn;
-	karst_core_activate(core, qp);
-}
-
-/* R4: a duplicate READ must be a part of the original. */
-static bool
-part_of(const struct karst_qp *qp, const struct karst_rsp *e, const struct karst_pkt *pkt,
-	uint32_t npsn)
-{
-	uint32_t skip = karst_psn_add(pkt->psn, -e->psn), off = skip << qp->mtu_shift;
-
-	return e->type == KARST_RSP_READ && off <= e->len && pkt->dma_len <= e->len - off &&
-		skip + npsn <= e->npsn && pkt->va == e->va + off;
-}
-
-/*
- * The key of a duplicate READ fits no more.  A peer that still waits for it is told and fails;
- * but it may be a late copy of one that was answered long ago, of a window that was invalidated
- * since.  So this side goes on, and a peer that has gone on takes the NAK for a ghost (Q10).
- */
-static void
-refuse_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
-{
-	struct karst_responder *r = &qp->rsp;
-
-	karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
-	/* what is owed to newer requests is more important; the peer will ask again */
-	if (r->owed != KARST_OWED_NONE || r->wait != KARST_WAIT_NONE)
-		return;
-	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
-	owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_REM_ACCESS, KARST_WAIT_NONE);
-	r->nak_psn = pkt->psn;
-}
-
-static void
-dup_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
-{
-	struct karst_responder *r = &qp->rsp;
-	uint32_t which, npsn = karst_psn_count(pkt->dma_len, qp->mtu_shift);
-	struct karst_rsp *e = rsp_find(r, pkt->psn, &which);
-	uint8_t *host;
-
-	if (e == NULL || !part_of(qp, e, pkt, npsn)) {
-		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
-		return;
-	}
-	/* the key is checked again, and may be another one of the same memory */
-	if (pkt->dma_len != 0 &&
-		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
-			KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK) {
-		refuse_duplicate(core, qp, pkt);
-		return;
-	}
-	e->rkey = pkt->rkey;
-	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, npsn));
-}
-
-static void
-dup_atomic(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
-{
-	struct karst_responder *r = &qp->rsp;
-	uint32_t which, type;
-	struct karst_rsp *e = rsp_find(r, pkt->psn, &which);
-	uint8_t *host;
-
-	type = opf & KARST_OPF_ATOMICWRITE ? KARST_RSP_ATOMIC_WRITE : KARST_RSP_ATOMIC;
-	if (e == NULL || e->type != type) {
-		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
-		return;
-	}
-	if (karst_mutant(KARST_MUTANT_DUP_ATOMIC) && type == KARST_RSP_ATOMIC &&
-		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, 8,
-			KARST_ACCESS_REMOTE_ATOMIC, &host) == KARST_MEM_OK)
-		e->va = execute_atomic(pkt, host);
-	/* R5: neither key nor address is looked at */
-	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, 1));
-}
 
 static void
 rx_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
@@ -504,9 +275,9 @@ rx_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt
 
 	karst_count(&core->counters, KARST_CTR_DUPLICATE_REQUEST);
 	if (opf & KARST_OPF_READ) {
-		dup_read(core, qp, pkt);
+		karst_responder_dup_read(core, qp, pkt);
 	} else if (opf & (KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE)) {
-		dup_atomic(core, qp, pkt, opf);
+		karst_responder_dup_atomic(core, qp, pkt, opf);
 	} else {
 		/* R3 */
 		if (karst_mutant(KARST_MUTANT_DUP_SEND) && (opf & KARST_OPF_SEND) &&
@@ -549,7 +320,7 @@ rx_ahead(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
 		karst_drop_pkt(core, pkt, KARST_DROP_SEQUENCE);
 		karst_count(&core->counters, KARST_CTR_SEQ_NAK_SENT);
 		r->oos_psn = pkt->psn;
-		owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_PSN_SEQ, KARST_WAIT_SEQ);
+		karst_owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_PSN_SEQ, KARST_WAIT_SEQ);
 	}
 }
 
@@ -622,15 +393,15 @@ karst_responder_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pk
 	if (karst_unlikely(!(qp->flags & KARST_QPF_COMM_EST)))
 		communication_established(core, qp);
 	if (karst_unlikely(!in_order(qp, pkt, opf)))
-		refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
 	else if (opf & KARST_OPF_WRITE)
 		rx_write(core, qp, pkt, opf);
 	else if (opf & KARST_OPF_SEND)
 		rx_send(core, qp, pkt, opf);
 	else if (opf & KARST_OPF_READ)
-		rx_read(core, qp, pkt);
+		karst_responder_read(core, qp, pkt);
 	else if (opf & (KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE))
-		rx_atomic(core, qp, pkt, opf);
+		karst_responder_atomic(core, qp, pkt, opf);
 	else
-		refuse(core, qp, pkt, KARST_NAK_INV_REQ); /* FLUSH: not offered */
+		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ); /* FLUSH: not offered */
 }

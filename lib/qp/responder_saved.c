@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * READs and atomics at the responder (RC), and what is kept to answer them again.
+ *
+ * rsps[] is a ring of the last max_dest_rd_atomic READs and atomics (R6), with a cursor
+ * (rsp_cur, rsp_psn) at the next response to send (responder_tx.c).  A duplicate READ or atomic
+ * moves the cursor back to the PSN that it asks for (R4, R5); one that the cursor has not
+ * reached yet will be answered anyway and changes nothing.
+ */
+#include "qp_priv.h"
+
+/* --- taking --- */
+
+/*
+ * A place in rsps[] for a new READ or atomic (R6); NULL if the peer has more outstanding than
+ * was agreed: the oldest was never answered yet.
+ */
+static struct karst_rsp *
+rsp_room(struct karst_responder *r)
+{
+	if (r->rsp_added - r->rsp_done >= r->rsp_max)
+		return NULL;
+	if (r->rsp_added - r->rsp_cur >= r->rsp_max) {
+		/* the oldest is only being answered again, to a peer that has moved on */
+		r->rsp_cur = r->rsp_added - r->rsp_max + 1;
+		r->rsp_psn = karst_rsp_at(r, r->rsp_cur)->beg;
+	}
+	return karst_rsp_at(r, r->rsp_added);
+}
+
+static void
+rsp_add(struct karst_core *core, struct karst_qp *qp, struct karst_rsp *e,
+	const struct karst_pkt *pkt, uint32_t npsn)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	e->psn = e->beg = pkt->psn;
+	e->npsn = npsn;
+	e->end = karst_psn_add(pkt->psn, npsn);
+	if (r->rsp_cur == r->rsp_added)
+		r->rsp_psn = e->psn;
+	r->rsp_added++;
+	if (r->rsp_saved < r->rsp_max)
+		r->rsp_saved++;
+	/* the response acknowledges everything before it */
+	if (r->owed == KARST_OWED_ACK)
+		r->owed = KARST_OWED_NONE;
+	r->epsn = e->end;
+	karst_message_done(core, qp);
+	karst_core_activate(core, qp);
+}
+
+void
+karst_responder_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_responder *r = &qp->rsp;
+	struct karst_rsp *e = rsp_room(r);
+	uint8_t *host;
+
+	if (e == NULL || !(r->access & KARST_ACCESS_REMOTE_READ) || pkt->dma_len > 1u << 31) {
+		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+		return;
+	}
+	if (pkt->dma_len != 0 &&
+		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
+			KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK) {
+		karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
+		return;
+	}
+	e->type = KARST_RSP_READ;
+	e->va = pkt->va;
+	e->rkey = pkt->rkey;
+	e->len = pkt->dma_len;
+	karst_count(&core->counters, KARST_CTR_RX_READ_REQUESTS);
+	rsp_add(core, qp, e, pkt, karst_psn_count(pkt->dma_len, qp->mtu_shift));
+}
+
+/* R7: a real CPU atomic.  @return the value before. */
+static uint64_t
+execute_atomic(const struct karst_pkt *pkt, uint8_t *host)
+{
+	const uint8_t *eth = pkt->data + pkt->bth_off + KARST_BTH_LEN;
+
+	if (pkt->opcode == KARST_RC_CMP_SWAP)
+		return karst_mem_cas(
+			host, karst_atomiceth_compare(eth), karst_atomiceth_swap_add(eth));
+	return karst_mem_faa(host, karst_atomiceth_swap_add(eth));
+}
+
+void
+karst_responder_atomic(
+	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_responder *r = &qp->rsp;
+	struct karst_rsp *e = rsp_room(r);
+	bool write = (opf & KARST_OPF_ATOMICWRITE) != 0;
+	unsigned int access = write ? KARST_ACCESS_REMOTE_WRITE : KARST_ACCESS_REMOTE_ATOMIC;
+	uint8_t *host;
+
+	if (e == NULL || !(r->access & access) || (pkt->va & 7) != 0 ||
+		(write && (pkt->dma_len != 8 || pkt->pay_len != 8))) {
+		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+		return;
+	}
+	/* zero-based and shifted regions: what the CPU sees must be aligned, too */
+	if (karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, 8, access,
+		    &host) != KARST_MEM_OK ||
+		((uintptr_t)host & 7) != 0) {
+		karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
+		return;
+	}
+	if (write) {
+		e->type = KARST_RSP_ATOMIC_WRITE;
+		karst_mem_store8(host, pkt->data + pkt->pay_off);
+	} else {
+		e->type = KARST_RSP_ATOMIC;
+		e->va = execute_atomic(pkt, host);
+	}
+	e->rkey = pkt->rkey;
+	e->len = 0;
+	karst_count(&core->counters, KARST_CTR_RX_ATOMIC_REQUESTS);
+	rsp_add(core, qp, e, pkt, 1);
+}
+
+/* --- duplicates --- */
+
+/* The saved entry that PSN @psn belongs to; *which is its number. */
+static struct karst_rsp *
+rsp_find(struct karst_responder *r, uint32_t psn, uint32_t *which)
+{
+	uint32_t i;
+
+	/* newest first: an old one may have had the same PSN 2^24 packets ago */
+	for (i = 1; i <= r->rsp_saved; i++) {
+		struct karst_rsp *e = karst_rsp_at(r, r->rsp_added - i);
+
+		if (((psn - e->psn) & KARST_PSN_MASK) < e->npsn) {
+			*which = r->rsp_added - i;
+			return e;
+		}
+	}
+	return NULL;
+}
+
+/* The cursor goes back to PSN @psn of entry @which, unless it is not there yet. */
+static void
+rsp_rewind(struct karst_core *core, struct karst_qp *qp, uint32_t which, uint32_t psn, uint32_t end)
+{
+	struct karst_responder *r = &qp->rsp;
+	struct karst_rsp *e = karst_rsp_at(r, which);
+	int32_t behind = (int32_t)(r->rsp_cur - which);
+
+	if (behind < 0 || (behind == 0 && karst_psn_diff(r->rsp_psn, psn) <= 0))
+		return;
+	/* the entries after it are answered again, too, whole: they were asked for later */
+	for (; (int32_t)(r->rsp_cur - which) > 0; r->rsp_cur--) {
+		struct karst_rsp *later = karst_rsp_at(r, r->rsp_cur - 1);
+
+		later->beg = later->psn;
+		later->end = karst_psn_add(later->psn, later->npsn);
+	}
+	e->beg = psn;
+	e->end = end;
+	r->rsp_psn = psn;
+	karst_core_activate(core, qp);
+}
+
+/* R4: a duplicate READ must be a part of the original. */
+static bool
+part_of(const struct karst_qp *qp, const struct karst_rsp *e, const struct karst_pkt *pkt,
+	uint32_t npsn)
+{
+	uint32_t skip = karst_psn_add(pkt->psn, -e->psn), off = skip << qp->mtu_shift;
+
+	return e->type == KARST_RSP_READ && off <= e->len && pkt->dma_len <= e->len - off &&
+		skip + npsn <= e->npsn && pkt->va == e->va + off;
+}
+
+/*
+ * The key of a duplicate READ fits no more.  A peer that still waits for it is told and fails;
+ * but it may be a late copy of one that was answered long ago, of a window that was invalidated
+ * since.  So this side goes on, and a peer that has gone on takes the NAK for a ghost (Q10).
+ */
+static void
+refuse_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_responder *r = &qp->rsp;
+
+	karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
+	/* what is owed to newer requests is more important; the peer will ask again */
+	if (r->owed != KARST_OWED_NONE || r->wait != KARST_WAIT_NONE)
+		return;
+	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
+	karst_owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_REM_ACCESS, KARST_WAIT_NONE);
+	r->nak_psn = pkt->psn;
+}
+
+void
+karst_responder_dup_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint32_t which, npsn = karst_psn_count(pkt->dma_len, qp->mtu_shift);
+	struct karst_rsp *e = rsp_find(r, pkt->psn, &which);
+	uint8_t *host;
+
+	if (e == NULL || !part_of(qp, e, pkt, npsn)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
+		return;
+	}
+	/* the key is checked again, and may be another one of the same memory */
+	if (pkt->dma_len != 0 &&
+		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
+			KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK) {
+		refuse_duplicate(core, qp, pkt);
+		return;
+	}
+	e->rkey = pkt->rkey;
+	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, npsn));
+}
+
+void
+karst_responder_dup_atomic(
+	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint32_t which, type;
+	struct karst_rsp *e = rsp_find(r, pkt->psn, &which);
+	uint8_t *host;
+
+	type = opf & KARST_OPF_ATOMICWRITE ? KARST_RSP_ATOMIC_WRITE : KARST_RSP_ATOMIC;
+	if (e == NULL || e->type != type) {
+		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
+		return;
+	}
+	if (karst_mutant(KARST_MUTANT_DUP_ATOMIC) && type == KARST_RSP_ATOMIC &&
+		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, 8,
+			KARST_ACCESS_REMOTE_ATOMIC, &host) == KARST_MEM_OK)
+		e->va = execute_atomic(pkt, host);
+	/* R5: neither key nor address is looked at */
+	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, 1));
+}

@@ -35,8 +35,8 @@
 
 #define ENG_MAX_BURST 64u
 /* Free buffers that an lcore keeps: it takes from and gives to the pool so many at once. */
-#define ENG_STASH 128u
-#define ENG_SPILL 32u
+#define ENG_STASH       128u
+#define ENG_SPILL       32u
 #define ENG_FETCH_AHEAD 4u /* foreign buffers whose mbuf is on its way */
 /* Frames that wait for room in a port's queue: what was left of one turn, and UD's next ones. */
 #define ENG_PENDING (2 * ENG_MAX_BURST)

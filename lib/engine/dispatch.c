@@ -7,6 +7,17 @@
  * frame (verified: from here on it is in L1 or L2), and then the delivery, which copies.
  */
 #include "engine_priv.h"
+#include "karst_opcode.h"
+
+/* Packets between the one delivered and the one whose send ring is being loaded. */
+#define RESPONSE_AHEAD 2u
+
+static inline void
+prefetch_response(const struct karst_pkt *pkt)
+{
+	if (pkt->qp != NULL && (karst_opcode_flags(pkt->opcode) & KARST_OPF_RESPONSE))
+		karst_qp_prefetch_response(pkt->qp);
+}
 
 void
 eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n)
@@ -31,6 +42,8 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 	for (i = 0; i < n; i++) {
 		struct karst_pkt *pkt = pkts[i];
 
+		if (i + RESPONSE_AHEAD < n)
+			prefetch_response(pkts[i + RESPONSE_AHEAD]);
 		if (karst_unlikely(pkt->drop != KARST_DROP_NONE))
 			karst_count_drop(&core->counters, pkt->drop);
 		else if (karst_unlikely(pkt->qp == NULL))

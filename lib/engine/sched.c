@@ -18,6 +18,9 @@
  */
 #include "engine_priv.h"
 
+/* QPs between the one that builds and the one whose send ring is being loaded. */
+#define SEND_AHEAD 2u
+
 static void
 take_more(struct eng_lcore *lc)
 {
@@ -113,6 +116,8 @@ eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_byt
 				break;
 		}
 		qp = lc->ready[lc->ready_head];
+		if (lc->nready > SEND_AHEAD)
+			karst_qp_prefetch_send(lc->ready[lc->ready_head + SEND_AHEAD]);
 		q = &lc->tx[karst_qp_port(qp) % KARST_ENGINE_MAX_PORTS];
 		if (karst_unlikely(q->n > 0)) {
 			drop_first(lc);

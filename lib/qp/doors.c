@@ -108,9 +108,30 @@ karst_qp_tx(
 void
 karst_qp_prefetch(const struct karst_qp *qp)
 {
-	const char *p = (const char *)qp;
+	static const uint16_t lines[] = {0, offsetof(struct karst_qp, req),
+		offsetof(struct karst_qp, req) + KARST_CACHE_LINE,
+		offsetof(struct karst_qp, sq.head), offsetof(struct karst_qp, rsp),
+		offsetof(struct karst_qp, rsp) + KARST_CACHE_LINE, offsetof(struct karst_qp, tmpl),
+		offsetof(struct karst_qp, tmpl) + KARST_CACHE_LINE};
 	unsigned int i;
 
-	for (i = 0; i < 6; i++)
-		__builtin_prefetch(p + i * KARST_CACHE_LINE);
+	for (i = 0; i < KARST_DIM(lines); i++)
+		__builtin_prefetch((const char *)qp + lines[i]);
+}
+
+void
+karst_qp_prefetch_send(const struct karst_qp *qp)
+{
+	__builtin_prefetch(&qp->sq.sh->tail);
+	karst_prefetchw(&qp->sq.sh->head);
+	__builtin_prefetch(karst_wqe_slot(&qp->sq, qp->req.snd_idx));
+	karst_prefetchw(&qp->req.slots[qp->req.snd_idx & qp->sq.mask]);
+}
+
+void
+karst_qp_prefetch_response(const struct karst_qp *qp)
+{
+	karst_prefetchw(&qp->sq.sh->head);
+	__builtin_prefetch(karst_wqe_slot(&qp->sq, qp->req.una_idx));
+	__builtin_prefetch(&qp->req.slots[qp->req.una_idx & qp->sq.mask]);
 }

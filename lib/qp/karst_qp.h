@@ -219,8 +219,15 @@ bool karst_qp_tx(
  */
 void karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt);
 
-/** Starts loading what karst_qp_rx() will need. */
+/** Starts loading the QP itself, for karst_qp_rx() or karst_qp_tx(). */
 void karst_qp_prefetch(const struct karst_qp *qp);
+
+/**
+ * Second step, when the first has had time to end: what karst_qp_tx() will need of the send
+ * ring, and what karst_qp_rx() will need of it for an acknowledgement or response.
+ */
+void karst_qp_prefetch_send(const struct karst_qp *qp);
+void karst_qp_prefetch_response(const struct karst_qp *qp);
 
 /* --- queue pairs --- */
 

@@ -347,6 +347,9 @@ have_request(struct karst_core *core, struct karst_qp *qp)
 
 	if (r->snd_idx != r->nxt_idx)
 		return true;
+	/* the program rings before it expects us to look again */
+	if (r->flags & KARST_REQ_IDLE)
+		return false;
 	if (qp->state == KARST_QPS_SQD || (r->flags & KARST_REQ_FAILED))
 		return false;
 	while (r->snd_idx == qp->sq.tail) {

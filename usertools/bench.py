@@ -126,6 +126,11 @@ def small(bench):
     many = bench.median('--op write --size 64 --qps 100000', lambda r: r['mops'])
     bench.row('100,000 QPs in turn: share of 1 QP', ratio(get(many, 'mops'), get(one, 'mops')),
               0.5, note=f'{many["mops"]:.2f} M/s' if many else '')
+    alone = bench.median('--op write --size 64 --batch 1', lambda r: r['mops'])
+    turn = bench.median('--op write --size 64 --qps 100000 --batch 1', lambda r: r['mops'])
+    bench.info('the same, one message at each turn',
+               f'{ratio(turn["mops"], alone["mops"]):.2f}' if turn and alone else 'not measured',
+               f'{turn["mops"]:.2f} M/s of {alone["mops"]:.2f}' if turn and alone else '')
     bench.row('memory of an idle QP without its rings', get(many, 'qp_bytes'), 2048,
               unit=' bytes', at_most=True)
 

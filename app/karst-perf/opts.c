@@ -66,6 +66,7 @@ usage(FILE *to)
 	      "  ports\n"
 	      "  --ring-size N        slots of the net_ring ports, a power of two, 32..32768 [256]\n"
 	      "  --vdev SPEC          twice: a pair of other DPDK devices that are linked\n"
+	      "  --force-mtu          they carry frames of --mtu, whatever their drivers say\n"
 	      "\n"
 	      "  output\n"
 	      "  --json               an object a line for each measurement, instead of a table\n"
@@ -303,6 +304,7 @@ enum {
 	OPT_SEED,
 	OPT_RING_SIZE,
 	OPT_VDEV,
+	OPT_FORCE_MTU,
 	OPT_JSON,
 	OPT_VERSION,
 };
@@ -332,6 +334,7 @@ static const struct option long_options[] = {
 	{"seed", required_argument, NULL, OPT_SEED},
 	{"ring-size", required_argument, NULL, OPT_RING_SIZE},
 	{"vdev", required_argument, NULL, OPT_VDEV},
+	{"force-mtu", no_argument, NULL, OPT_FORCE_MTU},
 	{"json", no_argument, NULL, OPT_JSON},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -417,6 +420,9 @@ parse_how(int opt, const char *arg, struct perf_opts *o)
 		return parse_number("--seed", arg, 0, UINT64_MAX, &o->seed);
 	case OPT_RING_SIZE:
 		return parse_ring_size(arg, o);
+	case OPT_FORCE_MTU:
+		o->force_mtu = true;
+		return 0;
 	case OPT_VDEV:
 		return add_vdev(arg, o);
 	default:

@@ -60,6 +60,7 @@ struct perf_opts {
 	const char *vdevs[2];
 	uint32_t num_vdevs;
 	uint32_t ring_size;
+	bool force_mtu;
 	const char *eal_args[PERF_MAX_EAL_ARGS]; /* what followed "--" */
 	uint32_t num_eal_args;
 	/* output */

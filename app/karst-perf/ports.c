@@ -95,6 +95,7 @@ add_port(const struct perf_opts *o, struct perf_ports *p, int end, uint16_t ethd
 		.lcore_mask = UINT64_C(1) << p->lcore[end],
 		.num_addrs = 1,
 		.addrs = &addr,
+		.force_mtu = o->force_mtu,
 	};
 	struct karst_engine_port_info info;
 	int rc = karst_engine_port_add(p->engine, &cfg, &p->port[end]);
@@ -108,7 +109,7 @@ add_port(const struct perf_opts *o, struct perf_ports *p, int end, uint16_t ethd
 		return 0;
 	fprintf(stderr,
 		"karst-perf: --mtu: %u is more than port %d (%s) carries, its IP MTU is %u; allowed: "
-		"up to %u\n",
+		"up to %u, or more with --force-mtu if the driver does not know better\n",
 		o->mtu, end, p->driver, info.mtu, 128u << info.path_mtu);
 	return 2;
 }

@@ -172,7 +172,7 @@ def other_ports(perf):
         memif = f'socket={os.path.join(folder, "memif.sock")},socket-abstract=no,bsize=8192'
         perf.measure('net_memif', f'--vdev net_memif0,role=server,{memif} '
                                   f'--vdev net_memif1,role=client,{memif} '
-                                  '--mtu 1024 --op write --size 16384 --iters 500', iters(500))
+                                  '--force-mtu --op write --size 16384 --iters 500', iters(500))
 
 
 def table(perf):

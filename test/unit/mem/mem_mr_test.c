@@ -81,6 +81,7 @@ Test(mem_mr, bad_registrations)
 		{0x1000, VA, 4096, KARST_ACCESS_REMOTE_READ, 0},
 		{0x1000, VA, 4096, KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_LOCAL_WRITE, 0},
 		{0x1000, VA, 4096, KARST_ACCESS_RELAXED_ORDERING, 0},
+		{0x1000, VA, 4096, KARST_ACCESS_HUGETLB, 0},
 		{0x1000, 0, 0, 0, 0}, /* holds nothing */
 		{0x1000, UINT64_MAX, 0, 0, 0},
 		{0x1000, UINT64_MAX, 1, 0, 0}, /* ends at 2^64 */

@@ -164,15 +164,18 @@ Test(rc_retry, q5_last_response_lost)
 	post(b, RDMA_READ, 1, .len = 3 * MTU);
 	expect_pkt(b, RC_READ_REQUEST, S(0));
 	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(0), .pay_len = 256));
-	expect_taken(b, send_pkt(b, RC_READ_RESP_MIDDLE, S(1), .pay_len = 256));
+	expect_taken(
+		b, send_pkt(b, RC_READ_RESP_MIDDLE, S(1), .pay = b->pattern + 256, .pay_len = 256));
 	advance_time(b, 4 * RTO);
 	p = expect_pkt(b, RC_READ_REQUEST, S(2));
 	cr_assert_eq(p->va, PEER_VA + 512);
 	cr_assert_eq(p->dma_len, 256);
 	/* a duplicate of one that is there already */
 	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_MIDDLE, S(1), .pay_len = 256));
-	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(2), .pay_len = 256));
+	expect_taken(
+		b, send_pkt(b, RC_READ_RESP_ONLY, S(2), .pay = b->pattern + 512, .pay_len = 256));
 	expect_wc(b, 1, SUCCESS);
+	expect_mem(b, 0, 0, 3 * MTU);
 	bed_close(b);
 }
 

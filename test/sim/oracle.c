@@ -288,10 +288,6 @@ send_completion(struct sim *s, struct sim_ep *ep, const struct karst_cqe *e)
 {
 	uint32_t idx = WR_IDX(e->wr_id), lost = ep->adverse - ep->adverse_done;
 
-	/* Where much is lost, what was delivered may still have been refused behind a gap. */
-	if (s->profile == SIM_BRUTAL)
-		lost = ep->adverse;
-
 	if (idx >= ep->nops || ep->ops[idx].wr_id != e->wr_id)
 		sim_fail(s, "QP %#x: completion of a work request that was not posted: %#llx",
 			ep->qpn, (unsigned long long)e->wr_id);

@@ -184,6 +184,7 @@ struct sim_op {
 	uint32_t new_key; /* BIND_MW */
 	uint32_t lpsn;    /* first PSN, counted from the connection's start */
 	uint32_t npsn;
+	uint32_t got;      /* response packets taken */
 	uint32_t msn;      /* messages before it */
 	uint32_t recv_seq; /* number among those that need a receive work request */
 	uint64_t posted_ns;

@@ -19,6 +19,12 @@
 	sim_fail(s, "pair %u, QP %#x sent %s psn %06x: " fmt, (ep)->pair->idx, (ep)->qpn, \
 		karst_opcode_name((p)->opcode), (p)->psn, ##__VA_ARGS__)
 
+static uint32_t
+max_u32(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
 /* --- finding the work request --- */
 
 /* The operation that PSN number @at belongs to. */
@@ -170,21 +176,37 @@ check_fence(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const str
 	}
 }
 
-/* Steps over operations that are known to be answered: that is progress. */
-static void
-confirm(struct sim_ep *req)
+static bool
+is_answered(const struct sim_op *op)
+{
+	return is_rd_atomic(op) || op->opcode == KARST_WR_ATOMIC_WRITE;
+}
+
+/*
+ * Everything before PSN number @end is acknowledged, but a READ or atomic stands in the way until
+ * its response has come (Q3).
+ * @return false if one does.
+ */
+static bool
+acknowledge(struct sim_ep *req, uint32_t end)
 {
 	for (; req->confirmed < req->nops; req->confirmed++) {
 		const struct sim_op *op = &req->ops[req->confirmed];
 
 		if (op->npsn == 0)
 			continue;
-		if (is_rd_atomic(op) || op->opcode == KARST_WR_ATOMIC_WRITE
-				? !op->answered
-				: op->lpsn + op->npsn > req->acked)
-			return;
+		if (op->lpsn >= end)
+			break;
+		if (is_answered(op) && !op->answered)
+			return false;
+		if (op->lpsn + op->npsn > end) {
+			req->acked = max_u32(req->acked, end);
+			break;
+		}
+		req->acked = max_u32(req->acked, op->lpsn + op->npsn);
 		req->adverse_done = req->adverse;
 	}
+	return true;
 }
 
 /* Q9: without credit one message may go as a probe, when nothing else is outstanding. */
@@ -193,7 +215,7 @@ check_credit(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const st
 {
 	uint32_t idx = (uint32_t)(op - ep->ops);
 
-	confirm(ep);
+	acknowledge(ep, ep->acked);
 	if (ep->limited && op->recv_seq != OP_NO_RECV && op->msn + 1 > ep->lsn &&
 		ep->confirmed < idx && op->lpsn != ep->admitted)
 		BAD(s, ep, p, "message %u, but the peer has allowed %u (Q9)", op->msn + 1, ep->lsn);
@@ -448,34 +470,41 @@ credits_heard(struct sim_ep *req, uint32_t aeth, bool taken)
 		req->lsn = karst_aeth_msn(aeth) + credits[code];
 }
 
+/* A packet of a READ's or atomic's response; it counts only in its turn (Q5). */
+static bool
+response_taken(struct sim_ep *req, struct sim_op *op, uint32_t at)
+{
+	if (!acknowledge(req, at < op->lpsn ? at : op->lpsn) ||
+		req->confirmed != (uint32_t)(op - req->ops) || !op->started || op->answered ||
+		at != op->lpsn + op->got)
+		return false;
+	req->acked = max_u32(req->acked, at + 1);
+	if (++op->got < op->npsn)
+		return true;
+	op->answered = true;
+	req->rd_out--;
+	acknowledge(req, at + 1);
+	return true;
+}
+
 static void
 response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 {
 	uint32_t at = karst_psn_add(p->psn, (uint32_t)-req->sq_psn),
 		 fl = karst_opcode_flags(p->opcode);
-	unsigned int type = karst_aeth_syndrome(p->aeth) & KARST_AETH_TYPE_MASK;
+	bool ack = (karst_aeth_syndrome(p->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK, taken;
 	struct sim_op *op = op_of(req, at);
-	uint32_t before;
+	uint32_t before = req->acked;
 
-	if (op == NULL)
+	if (op == NULL || at >= req->tx_hi)
 		return;
-	/* A NAK acknowledges what stands before it. */
-	if (p->opcode == KARST_RC_ACK && type != KARST_AETH_ACK)
-		at--;
-	if (at + 1 > req->acked && at < req->next_lpsn)
-		req->acked = at + 1;
-	if (p->opcode == KARST_RC_ATOMIC_ACK || ((fl & KARST_OPF_READ) && (fl & KARST_OPF_END))) {
-		if (!op->answered && op->started) {
-			op->answered = true;
-			req->rd_out--;
-		}
-	}
-	before = req->confirmed;
-	confirm(req);
+	if (p->opcode == KARST_RC_ACK)
+		/* a NAK acknowledges what stands before it */
+		taken = acknowledge(req, ack ? at + 1 : at) && req->acked != before;
+	else
+		taken = response_taken(req, op, at);
 	if (fl & KARST_OPF_AETH)
-		credits_heard(req, p->aeth,
-			p->opcode == KARST_RC_ACK && req->confirmed != before &&
-				req->confirmed > (uint32_t)(op - req->ops));
+		credits_heard(req, p->aeth, taken && ack);
 }
 
 void

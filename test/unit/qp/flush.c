@@ -358,3 +358,36 @@ Test(flush, numbers_at_the_end)
 		free(rings);
 	}
 }
+
+/* Configurations of a core that are impossible. */
+Test(flush, core_config)
+{
+	struct bed *b = bed_rc();
+	static const struct karst_core_ops none;
+	struct karst_core_config good = {.max_qps = 1, .mem = b->mem, .ops = &none}, bad;
+	struct karst_core *core;
+	static char buf[64] karst_cache_aligned;
+
+	cr_assert_neq(karst_core_bytes(&good), 0);
+#define REFUSED(field, value)                            \
+	bad = good;                                      \
+	bad.field = (value);                             \
+	cr_assert_eq(karst_core_bytes(&bad), 0, #field); \
+	cr_assert_eq(karst_core_init(buf, &bad, 0, &core), -EINVAL)
+	REFUSED(max_qps, 0);
+	REFUSED(max_qps, (1u << 24) - 2);
+	REFUSED(lcore_bits, 9);
+	REFUSED(lcore, 1);
+	REFUSED(mem, NULL);
+	REFUSED(ops, NULL);
+	REFUSED(window_packets, (1u << 22) + 1);
+#undef REFUSED
+	/* a QP that cannot be made leaves the table as it was */
+	cr_assert_eq(karst_qp_create(b->core, buf, &(struct karst_qp_init){0}, NULL), -EINVAL);
+	cr_assert_eq(b->core->nqps, 1);
+	/* nobody listens in RESET */
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
+	karst_core_doorbell(b->core, b->s->qpn);
+	cr_assert_null(karst_core_next_active(b->core));
+	bed_close(b);
+}

@@ -384,10 +384,12 @@ bed_rx_frame(struct bed *b, const struct karst_frame *f)
 		karst_icrc_verify_burst(&p, 1);
 	if (pkt.drop == KARST_DROP_NONE) {
 		pkt.qp = karst_core_lookup(b->core, pkt.dqpn);
-		if (pkt.qp == NULL)
+		if (pkt.qp == NULL) {
 			pkt.drop = KARST_DROP_NO_QP;
-		else
+		} else {
+			karst_qp_prefetch(pkt.qp);
 			karst_qp_rx(b->core, &pkt);
+		}
 	}
 	memset(pkt.data, 0xdb, (size_t)len);
 	free(pkt.data);
@@ -456,6 +458,7 @@ visit(struct bed *b, struct karst_qp *qp, uint32_t frames, uint32_t bytes)
 		o->pkt.data = o->data;
 		pkts[i] = &o->pkt;
 	}
+	karst_qp_prefetch_send(qp);
 	more = karst_qp_tx(b->core, qp, &burst, bytes);
 	if (more)
 		karst_core_activate(b->core, qp);

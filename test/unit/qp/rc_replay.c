@@ -358,3 +358,26 @@ Test(rc_replay, r5_same_psn_one_wrap_later)
 	cr_assert_eq(word(b), v + 2);
 	bed_close(b);
 }
+
+/* (R4): asked for again, and the memory goes before the answer: silence, not the end. */
+Test(rc_replay, r4_source_gone_while_answering_again)
+{
+	struct bed *b = bed_rc();
+	uint32_t key = bed_region(b, 0, 512, KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_READ);
+	const struct karst_ib_hdrs ib = {.opcode = KARST_RC_READ_REQUEST,
+		.psn = R(0),
+		.va = VA,
+		.rkey = key,
+		.dma_len = 300};
+
+	expect_taken(b, bed_rx(b, &ib));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_LAST, R(1));
+	expect_taken(b, bed_rx(b, &ib));
+	bed_dereg(b, key);
+	expect_none(b);
+	expect_state(b, RTS);
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(2), .ackreq = true));
+	expect_ack(b, R(2), 2);
+	bed_close(b);
+}

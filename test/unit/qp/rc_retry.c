@@ -605,3 +605,62 @@ Test(rc_retry, p1_far_from_the_wrap)
 	expect_wc(b, 1, SUCCESS);
 	bed_close(b);
 }
+
+/* The program changes a READ or an atomic while the answer is on its way. */
+Test(rc_retry, sink_changed_by_the_program)
+{
+	static const enum karst_wr_opcode ops[] = {KARST_WR_RDMA_READ, KARST_WR_ATOMIC_FAA};
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(ops); i++) {
+		struct bed *b = bed_rc();
+		struct karst_send_wqe *w = bed_slot(b);
+
+		bed_post(b, &(struct wr){.op = ops[i], .id = 1, .len = 8});
+		turn(b);
+		b->out_head = b->out_tail;
+		if (i == 0) {
+			w->sge[0].len = 9;
+			expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(0), .pay_len = 8));
+		} else {
+			w->opcode = KARST_WR_ATOMIC_CAS;
+			expect_taken(b, send_pkt(b, RC_ATOMIC_ACK, S(0)));
+		}
+		expect_wc(b, 1, LOC_QP_OP_ERR);
+		expect_untouched(b, 0, 64);
+		bed_close(b);
+	}
+}
+
+/* (Q7): a timeout that is changed during the wait after an RNR NAK does not shorten it. */
+Test(rc_retry, q7_timeout_changed_during_the_wait)
+{
+	struct karst_qp_attr attr = {.timeout = 1};
+	struct bed *b = bed_rc();
+
+	post(b, SEND, 1, .len = 1);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x2c000000)); /* 0.64 ms */
+	cr_assert_eq(bed_to_state(b, KARST_QPS_SQD), 0);
+	cr_assert_eq(bed_modify(b, &attr, KARST_QP_TIMEOUT), 0);
+	advance_time(b, 600 * US);
+	expect_none(b);
+	advance_time(b, 50 * US);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* ATOMIC WRITE whose source goes away before it can be sent again. */
+Test(rc_retry, atomic_write_source_deregistered)
+{
+	struct bed *b = bed_rc();
+	uint32_t key = bed_region(b, 0, 64, 0);
+
+	post(b, ATOMIC_WRITE, 1, .len = 8, .lkey = key);
+	expect_pkt(b, RC_ATOMIC_WRITE, S(0));
+	bed_dereg(b, key);
+	expect_taken(b, nak(b, S(0), 0));
+	expect_wc(b, 1, LOC_PROT_ERR);
+	bed_close(b);
+}

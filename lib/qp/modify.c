@@ -215,6 +215,7 @@ enter(struct karst_core *core, struct karst_qp *qp, uint8_t to)
 	switch (to) {
 	case KARST_QPS_RESET:
 		qp->state = KARST_QPS_RESET;
+		qp->flags &= (uint8_t)~KARST_QPF_SQD_NOTIFY;
 		karst_requester_reset(core, qp);
 		karst_responder_reset(core, qp);
 		return;

@@ -113,7 +113,8 @@ karst_qp_create(
 	struct karst_qp *qp = buf;
 	uint32_t slot;
 
-	if (bytes == 0)
+	if (bytes == 0 || init->send_cq->nlanes <= core->lcore ||
+		init->recv_cq->nlanes <= core->lcore)
 		return -EINVAL;
 	/* the table has three numbers more than QPs, for those that are never given out */
 	if (core->nqps + 3 >= core->max_qps)

@@ -74,8 +74,11 @@ karst_recv_take(struct karst_core *core, struct karst_qp *qp)
 
 	if (qp->rsp.rwqe.held)
 		return KARST_RWQE_OK;
-	if (qp->srq != NULL && karst_unlikely(qp->srq->broken))
-		return KARST_RWQE_EMPTY;
+	if (qp->srq != NULL && karst_unlikely(qp->srq->broken)) {
+		/* another QP found it so: there is nothing to wait for */
+		karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
+		return KARST_RWQE_BROKEN;
+	}
 	if (ring->head == ring->tail) {
 		if (karst_unlikely(karst_wqe_poll(ring) != 0))
 			return ring_broken(core, qp);

@@ -187,6 +187,9 @@ karst_requester_rewind(struct karst_core *core, struct karst_qp *qp)
 	 * behind it is lost again, nothing else would tell us */
 	r->since_ackreq = core->ack_interval - 1;
 	r->flags |= KARST_REQ_ROUND;
+	/* the clock of what goes out again starts anew; an RNR wait sets its own */
+	if (r->deadline_ns != 0 && r->rto_ns != 0)
+		r->deadline_ns = core->now_ns + r->rto_ns * patience(r);
 	karst_core_activate(core, qp);
 }
 

@@ -190,6 +190,35 @@ Test(cq, impossible_head)
 	bed_close(b);
 }
 
+/* A queue pair's completion queues have a lane for its lcore. */
+Test(cq, lane_of_the_lcore)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_core_config cfg = s.core;
+	struct bed *b = bed_open(&s);
+	struct karst_qp_init init = s.qp;
+	struct karst_core *core;
+	struct karst_qp *qp;
+	void *mem, *qp_mem;
+
+	cfg.lcore_bits = 1;
+	cfg.lcore = 1;
+	cfg.mem = b->mem;
+	cfg.ops = b->core->ops;
+	mem = aligned_alloc(64, (karst_core_bytes(&cfg) + 63) & ~(size_t)63);
+	cr_assert_eq(karst_core_init(mem, &cfg, 0, &core), 0);
+	init.pd = b->pd;
+	init.send_cq = b->scq; /* one lane */
+	init.recv_cq = b->rcq;
+	init.sq_shared = b->s->sq_mem;
+	init.rq_shared = b->s->rq_mem;
+	qp_mem = aligned_alloc(64, karst_qp_bytes(&init));
+	cr_assert_eq(karst_qp_create(core, qp_mem, &init, &qp), -EINVAL);
+	free(qp_mem);
+	free(mem);
+	bed_close(b);
+}
+
 /* What cannot be made; what is in use. */
 Test(cq, create)
 {

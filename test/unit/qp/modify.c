@@ -346,6 +346,23 @@ Test(modify, r1_access_flags_in_rts)
 	bed_close(b);
 }
 
+/* The wish to be told when the send queue is drained does not outlive a reset. */
+Test(modify, drain_notice_after_reset)
+{
+	struct setup s = setup_of(RC);
+	struct bed *b = bed_open(&s);
+	struct karst_qp_attr attr = s.attr;
+
+	attr.qp_state = KARST_QPS_SQD;
+	attr.en_sqd_async_notify = 1;
+	cr_assert_eq(bed_modify(b, &attr, KARST_QP_STATE | KARST_QP_EN_SQD_ASYNC_NOTIFY), 0);
+	expect_event(b, SQ_DRAINED);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
+	bed_bring_up(b, &s, KARST_QPS_RTS);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_SQD), 0);
+	bed_close(b);
+}
+
 /* What cannot be made. */
 Test(modify, create)
 {

@@ -221,6 +221,24 @@ Test(rc_retry, q6_timeout)
 	bed_close(b);
 }
 
+/* (Q6): what goes out again after a NAK has all of its time, without progress, too. */
+Test(rc_retry, q6_nak_restarts_the_clock)
+{
+	struct bed *b = bed_rc();
+
+	post(b, RDMA_WRITE, 1, .len = 2 * MTU);
+	expect_write(b, 0, 0, 2);
+	advance_time(b, RTO - 1);
+	expect_taken(b, nak(b, S(0), 0));
+	expect_write(b, 0, 0, 2);
+	advance_time(b, RTO / 2);
+	expect_none(b);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0);
+	expect_taken(b, ack(b, S(1), 1));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
 /* (Q6): each expiry is between one and four times the nominal value after the one before. */
 Test(rc_retry, q6_each_interval)
 {

@@ -162,6 +162,12 @@ Test(ring_hostile, srq_tail)
 	expect_event_of(b, SRQ_ERR, b->srq);
 	expect_event(b, QP_FATAL);
 	expect_event(b, QP_LAST_WQE_REACHED);
+	/* the next QP on it does not let its peer wait for ever */
+	bed_add(b, &s);
+	expect_drop(b, RNR, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 4, .ackreq = true));
+	expect_event(b, QP_FATAL);
+	expect_event(b, QP_LAST_WQE_REACHED);
+	expect_none(b);
 	bed_close(b);
 }
 

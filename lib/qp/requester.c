@@ -330,6 +330,8 @@ rx_rnr(struct karst_core *core, struct karst_qp *qp, uint8_t code)
 	if (r->flags & KARST_REQ_RNR_WAIT)
 		return;
 	karst_count(&core->counters, KARST_CTR_RNR_NAK_RECEIVED);
+	/* the peer is there: timeouts before it and after it do not add up (Q6) */
+	r->retry_left = r->retry_cnt;
 	if (r->rnr_left == 0) {
 		karst_requester_fail(core, qp, KARST_WC_RNR_RETRY_EXC_ERR, KARST_AETH_RNR | code);
 		return;

@@ -496,6 +496,38 @@ Test(rc_retry, acknowledged_while_sending_again)
 	bed_close(b);
 }
 
+/* The send cursor does not stay on the slot of a local operation that completes behind an ACK. */
+Test(rc_retry, local_operation_behind_the_cursor)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint32_t mw;
+
+	s.qp.max_send_wr = 2;
+	b = bed_open(&s);
+	cr_assert_eq(karst_mw_alloc(b->mem, b->pd, KARST_MEM_MW1, &mw), 0);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	post(b, BIND_MW, 2,
+		.bind = {.mw_key = mw,
+			.mr_key = b->key,
+			.va = VA,
+			.len = 64,
+			.access = KARST_ACCESS_REMOTE_READ});
+	expect_write(b, 0, 0, 1);
+	expect_taken(b, nak(b, S(0), 0)); /* the cursor goes back ... */
+	expect_taken(b, ack(b, S(0), 1)); /* ... and both complete before it goes on */
+	expect_wc(b, 1, SUCCESS);
+	expect_wc(b, 2, SUCCESS);
+	post(b, RDMA_WRITE, 3, .len = 1);
+	post(b, RDMA_WRITE, 4, .len = 1);
+	expect_write(b, 1, 0, 1);
+	expect_write(b, 2, 0, 1);
+	expect_taken(b, ack(b, S(2), 3));
+	expect_wc(b, 3, SUCCESS);
+	expect_wc(b, 4, SUCCESS);
+	bed_close(b);
+}
+
 /* Local operations are done once, however often the requests around them are sent. */
 Test(rc_retry, local_operation_is_not_repeated)
 {

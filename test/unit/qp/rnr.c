@@ -162,6 +162,57 @@ Test(rnr, q7_then_timeout)
 	bed_close(b);
 }
 
+/* (Q6): a peer that says "not ready" is there; timeouts between such answers do not add up. */
+Test(rnr, q6_nak_refills_retries)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	unsigned int i;
+
+	s.attr.retry_cnt = 1;
+	s.attr.rnr_retry = 7;
+	b = bed_open(&s);
+	post(b, SEND, 1, .len = 1);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	for (i = 0; i < 4; i++) {
+		/* lost; then sent again, and not welcome */
+		advance_time(b, 2 * (4096ull << s.attr.timeout));
+		expect_pkt(b, RC_SEND_ONLY, S(0));
+		expect_taken(b, rnr_nak(b, S(0), 1));
+		advance_time(b, 20 * US);
+		expect_pkt(b, RC_SEND_ONLY, S(0));
+	}
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+/* (Q6): an acknowledgement between the end of the wait and the next packet: a clock runs on. */
+Test(rnr, q6_clock_after_the_wait)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+
+	s.attr.rnr_retry = 7;
+	b = bed_open(&s);
+	post(b, SEND, 1, .len = 1);
+	post(b, SEND, 2, .len = 1);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	expect_pkt(b, RC_SEND_ONLY, S(1));
+	expect_taken(b, rnr_nak(b, S(0), 1));
+	b->core->now_ns += 20 * US;
+	cr_assert_eq(karst_core_expire(b->core, 8), 1);
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
+	expect_wc(b, 1, SUCCESS);
+	expect_pkt(b, RC_SEND_ONLY, S(1));
+	/* it is lost */
+	advance_time(b, 4 * (4096ull << s.attr.timeout));
+	expect_pkt(b, RC_SEND_ONLY, S(1));
+	expect_taken(b, send_pkt(b, RC_ACK, S(1), .aeth = 0x1f000002));
+	expect_wc(b, 2, SUCCESS);
+	bed_close(b);
+}
+
 /* (R8): a SEND without a receive request: NAK with the timer and its PSN, nothing executed. */
 Test(rnr, r8_send)
 {

@@ -496,7 +496,7 @@ Test(rc_retry, acknowledged_while_sending_again)
 	bed_close(b);
 }
 
-/* The send cursor does not stay on the slot of a local operation that completes behind an ACK. */
+/* The send cursor does not stay on the slot of a local operation that completes behind a response. */
 Test(rc_retry, local_operation_behind_the_cursor)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
@@ -506,16 +506,17 @@ Test(rc_retry, local_operation_behind_the_cursor)
 	s.qp.max_send_wr = 2;
 	b = bed_open(&s);
 	cr_assert_eq(karst_mw_alloc(b->mem, b->pd, KARST_MEM_MW1, &mw), 0);
-	post(b, RDMA_WRITE, 1, .len = 1);
+	post(b, RDMA_READ, 1, .len = 1);
 	post(b, BIND_MW, 2,
 		.bind = {.mw_key = mw,
 			.mr_key = b->key,
 			.va = VA,
 			.len = 64,
 			.access = KARST_ACCESS_REMOTE_READ});
-	expect_write(b, 0, 0, 1);
+	expect_pkt(b, RC_READ_REQUEST, S(0));
 	expect_taken(b, nak(b, S(0), 0)); /* the cursor goes back ... */
-	expect_taken(b, ack(b, S(0), 1)); /* ... and both complete before it goes on */
+	/* ... and both complete before it goes on */
+	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(0), .aeth = 0x1f000001, .pay_len = 1));
 	expect_wc(b, 1, SUCCESS);
 	expect_wc(b, 2, SUCCESS);
 	post(b, RDMA_WRITE, 3, .len = 1);

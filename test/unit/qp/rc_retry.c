@@ -496,7 +496,7 @@ Test(rc_retry, acknowledged_while_sending_again)
 	bed_close(b);
 }
 
-/* The send cursor does not stay on the slot of a local operation that completes behind a response. */
+/* The send cursor does not stay on the slot of a local operation behind a late response. */
 Test(rc_retry, local_operation_behind_the_cursor)
 {
 	struct setup s = setup_of(KARST_QPT_RC);

@@ -180,7 +180,7 @@ struct karst_sq_slot {
 	uint32_t len;  /* message bytes */
 	uint8_t op;    /* enum karst_wr_opcode */
 	uint8_t flags; /* enum karst_slot_flags */
-	uint16_t ssn;  /* low bits of its send sequence number, from 1 */
+	uint16_t reserved;
 };
 static_assert(sizeof(struct karst_sq_slot) == 16, "four a cache line");
 
@@ -207,7 +207,7 @@ struct karst_requester {
 	uint8_t retry_left;
 	uint8_t rnr_left;
 	uint32_t lsn; /* Q9, low 24 bits */
-	uint32_t ssn; /* of the newest request started */
+	uint32_t ssn; /* send sequence number of the newest request started, from 1 */
 	uint32_t fail_idx;
 	uint8_t fail_status; /* enum karst_wc_status */
 	uint8_t retry_cnt;

@@ -102,7 +102,6 @@ start_request(struct karst_core *core, struct karst_qp *qp, const struct karst_w
 		.len = w->len,
 		.op = w->h.opcode,
 		.flags = w->info->slot_flags,
-		.ssn = (uint16_t)r->ssn,
 	};
 	if ((w->h.flags & KARST_SEND_SIGNALED) || (qp->flags & KARST_QPF_SIG_ALL))
 		slot->flags |= KARST_SLOT_SIGNALED;

@@ -91,7 +91,7 @@ mtu_code(uint32_t mtu)
 static int
 to_init(const struct perf_bed *b, int end, struct karst_engine_qp *qp)
 {
-	struct karst_qp_attr a = {
+	struct karst_core_qp_attr a = {
 		.qp_state = KARST_QPS_INIT,
 		.port_num = (uint8_t)(b->ports->port[end] + 1),
 		.access_flags = KARST_ACCESS_REMOTE,
@@ -109,7 +109,7 @@ static int
 to_rtr(const struct perf_bed *b, int end, struct karst_engine_qp *qp,
 	const struct karst_engine_qp *peer)
 {
-	struct karst_qp_attr a = {
+	struct karst_core_qp_attr a = {
 		.qp_state = KARST_QPS_RTR,
 		.path = b->ports->path[end],
 		.path_mtu = mtu_code(b->job->mtu),
@@ -130,7 +130,7 @@ to_rtr(const struct perf_bed *b, int end, struct karst_engine_qp *qp,
 static int
 to_rts(const struct perf_bed *b, struct karst_engine_qp *qp)
 {
-	struct karst_qp_attr a = {
+	struct karst_core_qp_attr a = {
 		.qp_state = KARST_QPS_RTS,
 		.sq_psn = qp->num & 0xffffff,
 		.timeout = (uint8_t)b->job->timeout,
@@ -304,8 +304,8 @@ account(struct perf_bed *b)
 		core = (struct karst_qp_init){
 			.type = i.type,
 			/* only asked whether they are there */
-			.send_cq = (struct karst_cq *)b->send_cq,
-			.recv_cq = (struct karst_cq *)b->recv_cq,
+			.send_cq = (struct karst_core_cq *)b->send_cq,
+			.recv_cq = (struct karst_core_cq *)b->recv_cq,
 			.sq_shared = b->mem->base[end],
 			.rq_shared = b->mem->base[end],
 			.max_send_wr = i.max_send_wr,

@@ -32,7 +32,7 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 			rte_prefetch0(&core->qps[slot]);
 	}
 	for (i = 0; i < n; i++) {
-		struct karst_qp *qp = karst_core_lookup(core, pkts[i]->dqpn);
+		struct karst_core_qp *qp = karst_core_lookup(core, pkts[i]->dqpn);
 
 		pkts[i]->qp = qp;
 		if (karst_likely(qp != NULL))

@@ -61,16 +61,16 @@ static_assert(KARST_FRAME_MAX <= 4352, "a frame fits");
 
 struct eng_qp {
 	struct karst_engine_qp pub;
-	struct karst_qp *qp;
+	struct karst_core_qp *qp;
 	struct eng_qp *park_next; /* waits for a port's queue to drain */
 	struct eng_qp **park_pprev;
 	uint8_t *rings;    /* send queue, then receive queue */
-	size_t self_bytes; /* with the karst_qp that follows */
+	size_t self_bytes; /* with the karst_core_qp that follows */
 	size_t ring_bytes;
 } karst_cache_aligned;
 
 struct eng_cq {
-	struct karst_cq *cq;
+	struct karst_core_cq *cq;
 	void *cq_mem;
 	size_t cq_bytes;
 	size_t shared_bytes;
@@ -80,7 +80,7 @@ struct eng_cq {
 
 struct eng_srq {
 	struct karst_engine_srq pub;
-	struct karst_srq *srq;
+	struct karst_core_srq *srq;
 	void *srq_mem;
 	void *ring;
 	size_t ring_bytes;
@@ -153,7 +153,7 @@ struct eng_lcore {
 	/* the scheduler */
 	uint32_t ready_head;
 	uint32_t nready;
-	struct karst_qp *ready[ENG_READY];
+	struct karst_core_qp *ready[ENG_READY];
 
 	struct eng_rxq rxq[KARST_ENGINE_MAX_PORTS];
 	struct rte_mbuf *stash[ENG_STASH];
@@ -314,7 +314,7 @@ int eng_choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lc
 
 /* A copy of the handle and the attributes of QP @qpn.  -ENOENT, -EDEADLK */
 int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,
-	struct karst_qp_attr *attr);
+	struct karst_core_qp_attr *attr);
 
 /* --- log.c, telemetry.c --- */
 

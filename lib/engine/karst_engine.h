@@ -190,7 +190,7 @@ struct karst_engine_port_config {
 struct karst_engine_port_info {
 	uint16_t ethdev;
 	uint16_t mtu;     /* IP MTU */
-	uint8_t path_mtu; /* largest that fits, as karst_qp_attr.path_mtu: 1..5 */
+	uint8_t path_mtu; /* largest that fits, as karst_core_qp_attr.path_mtu: 1..5 */
 	uint8_t mac[6];
 	uint16_t vlan;
 	uint64_t lcore_mask;
@@ -200,7 +200,7 @@ struct karst_engine_port_info {
 
 /**
  * Configures and starts a port.  *port: its number in struct karst_path and karst_pkt, from 0;
- * karst_qp_attr.port_num is one more.
+ * karst_core_qp_attr.port_num is one more.
  * -EBUSY: an lcore is attached; -EINVAL; -ENOSPC: too many ports; or what DPDK said.
  */
 int karst_engine_port_add(
@@ -354,9 +354,9 @@ int karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_
 /** As karst_qp_modify().  -EINVAL also: path over a port that the QP's lcore does not serve, or
  *  an address that is not the port's, or a path MTU that the port does not carry. */
 int karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
-	const struct karst_qp_attr *attr, unsigned int mask);
+	const struct karst_core_qp_attr *attr, unsigned int mask);
 int karst_engine_qp_query(
-	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_qp_attr *attr);
+	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_core_qp_attr *attr);
 /** Work requests that have not completed vanish; completions that have not been polled stay. */
 int karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp);
 

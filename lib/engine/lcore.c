@@ -31,7 +31,7 @@ bell_poll(struct eng_lcore *lc)
 	if (n == 0)
 		return 0;
 	for (i = 0; i < n && n > 1; i++) {
-		const struct karst_qp *qp = karst_core_lookup(core, qpns[i]);
+		const struct karst_core_qp *qp = karst_core_lookup(core, qpns[i]);
 
 		if (qp != NULL)
 			karst_qp_prefetch(qp);
@@ -153,7 +153,7 @@ eng_lcore_main(void *arg)
 /* --- callbacks of the core, translated to the program's objects --- */
 
 static void
-on_cq_event(struct karst_core *core, struct karst_cq *cq)
+on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 {
 	struct eng_lcore *lc = core->user;
 	struct eng_cq *c = karst_cq_user(cq);

@@ -12,8 +12,8 @@
 struct qp_call {
 	struct eng_qp *q;
 	const struct karst_qp_init *init;
-	const struct karst_qp_attr *attr;
-	struct karst_qp_attr *out;
+	const struct karst_core_qp_attr *attr;
+	struct karst_core_qp_attr *out;
 	unsigned int mask;
 };
 
@@ -224,7 +224,7 @@ karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_init
 /* What only the engine knows: its ports. */
 static int
 check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
-	const struct karst_qp_attr *attr, unsigned int mask)
+	const struct karst_core_qp_attr *attr, unsigned int mask)
 {
 	const struct karst_engine_port_info *info;
 
@@ -249,7 +249,7 @@ check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
 
 int
 karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
-	const struct karst_qp_attr *attr, unsigned int mask)
+	const struct karst_core_qp_attr *attr, unsigned int mask)
 {
 	struct qp_call call = {
 		.q = karst_container_of(qp, struct eng_qp, pub), .attr = attr, .mask = mask};
@@ -266,7 +266,7 @@ karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 
 int
 karst_engine_qp_query(
-	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_qp_attr *attr)
+	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_core_qp_attr *attr)
 {
 	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub), .out = attr};
 	int ret = eng_ctl_enter(e);
@@ -299,14 +299,14 @@ karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp)
 struct find_call {
 	uint32_t qpn;
 	struct karst_engine_qp *qp;
-	struct karst_qp_attr *attr;
+	struct karst_core_qp_attr *attr;
 };
 
 static int
 find_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct find_call *call = arg;
-	struct karst_qp *qp = karst_core_lookup(lc->core, call->qpn);
+	struct karst_core_qp *qp = karst_core_lookup(lc->core, call->qpn);
 
 	if (qp == NULL)
 		return -ENOENT;
@@ -317,7 +317,7 @@ find_on_lcore(struct eng_lcore *lc, void *arg)
 
 int
 eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,
-	struct karst_qp_attr *attr)
+	struct karst_core_qp_attr *attr)
 {
 	struct find_call call = {.qpn = qpn, .qp = qp, .attr = attr};
 	uint32_t lcore = qpn & ((1u << e->lcore_bits) - 1);

@@ -24,7 +24,7 @@
 #define ETH_OVERHEAD  (KARST_ETH_LEN + KARST_VLAN_LEN + RTE_ETHER_CRC_LEN)
 #define DEFAULT_SLOTS 1024u
 
-/* Largest path MTU (1..5, as in karst_qp_attr) that an IP MTU carries; 0: none. */
+/* Largest path MTU (1..5, as in karst_core_qp_attr) that an IP MTU carries; 0: none. */
 static uint8_t
 path_mtu_of(uint32_t mtu)
 {

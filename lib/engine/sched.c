@@ -24,7 +24,7 @@
 static void
 take_more(struct eng_lcore *lc)
 {
-	struct karst_qp *qp;
+	struct karst_core_qp *qp;
 
 	lc->ready_head = 0;
 	while (lc->nready < ENG_READY && (qp = karst_core_next_active(lc->core)) != NULL) {
@@ -66,7 +66,7 @@ void
 eng_sched_unpark(struct eng_lcore *lc, struct eng_txq *q)
 {
 	while (q->parked != NULL) {
-		struct karst_qp *qp = q->parked->qp;
+		struct karst_core_qp *qp = q->parked->qp;
 
 		unpark(q->parked);
 		karst_core_activate(lc->core, qp);
@@ -75,7 +75,8 @@ eng_sched_unpark(struct eng_lcore *lc, struct eng_txq *q)
 
 /* Lets the first QP of ready[] build.  @return false: it must wait for another burst. */
 static inline bool
-build_one(struct eng_lcore *lc, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t max_bytes)
+build_one(struct eng_lcore *lc, struct karst_core_qp *qp, struct karst_tx_burst *b,
+	uint32_t max_bytes)
 {
 	const int32_t quantum = (int32_t)lc->e->cfg.quantum_bytes;
 	int32_t *deficit = karst_qp_deficit(qp);
@@ -107,7 +108,7 @@ eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_byt
 	unsigned int turns = 2 * ENG_MAX_BURST;
 
 	while (b->n < b->max && b->bytes < max_bytes && turns-- > 0) {
-		struct karst_qp *qp;
+		struct karst_core_qp *qp;
 		struct eng_txq *q;
 
 		if (lc->nready == 0) {

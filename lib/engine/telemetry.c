@@ -217,7 +217,8 @@ on_ports(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static void
-fill_qp(const struct karst_engine_qp *qp, const struct karst_qp_attr *a, struct rte_tel_data *d)
+fill_qp(const struct karst_engine_qp *qp, const struct karst_core_qp_attr *a,
+	struct rte_tel_data *d)
 {
 	static const char *const states[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
 
@@ -245,7 +246,7 @@ static int
 on_qp(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	const char *num = params == NULL ? NULL : strrchr(params, ':');
-	struct karst_qp_attr attr;
+	struct karst_core_qp_attr attr;
 	struct karst_engine_qp qp;
 	struct karst_engine *e;
 	unsigned long qpn;

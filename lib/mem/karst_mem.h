@@ -21,28 +21,7 @@
 #define KARST_MEM_H
 
 #include "karst_base.h"
-
-/* Access flags; the values are those of enum ibv_access_flags. */
-enum karst_access {
-	KARST_ACCESS_LOCAL_WRITE = 1u << 0,
-	KARST_ACCESS_REMOTE_WRITE = 1u << 1,
-	KARST_ACCESS_REMOTE_READ = 1u << 2,
-	KARST_ACCESS_REMOTE_ATOMIC = 1u << 3,
-	KARST_ACCESS_MW_BIND = 1u << 4,
-	KARST_ACCESS_ZERO_BASED = 1u << 5,
-	KARST_ACCESS_HUGETLB = 1u << 7,           /* accepted, no effect */
-	KARST_ACCESS_RELAXED_ORDERING = 1u << 20, /* accepted, no effect */
-};
-
-#define KARST_ACCESS_REMOTE \
-	(KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ | KARST_ACCESS_REMOTE_ATOMIC)
-
-enum karst_mem_type {
-	KARST_MEM_FREE,
-	KARST_MEM_MR,
-	KARST_MEM_MW1, /* type 1 window: bound by a bind verb, belongs to the PD */
-	KARST_MEM_MW2, /* type 2 window (2B): bound and invalidated by work requests, of a QP */
-};
+#include "karst_verbs.h"
 
 /** Outcome of a check.  Remote checks turn every failure into NAK remote access error (R1). */
 enum karst_mem_status {
@@ -85,13 +64,6 @@ void karst_pd_unref(struct karst_mem *m, uint32_t pd);
  */
 int karst_mr_reg(struct karst_mem *m, uint32_t pd, void *host, uint64_t va, uint64_t len,
 	unsigned int access, uint32_t *key);
-
-/* What karst_mr_rereg_begin() changes; the values are those of enum ibv_rereg_mr_flags. */
-enum karst_rereg {
-	KARST_REREG_TRANSLATION = 1u << 0,
-	KARST_REREG_PD = 1u << 1,
-	KARST_REREG_ACCESS = 1u << 2,
-};
 
 struct karst_mr_attr {
 	uint32_t pd;

@@ -46,7 +46,7 @@ karst_core_bytes(const struct karst_core_config *cfg)
 {
 	if (!config_ok(cfg))
 		return 0;
-	return sizeof(struct karst_core) + table_slots(cfg) * sizeof(struct karst_qp *);
+	return sizeof(struct karst_core) + table_slots(cfg) * sizeof(struct karst_core_qp *);
 }
 
 int
@@ -74,7 +74,7 @@ karst_core_init(
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
 	core->max_qps = table_slots(cfg);
 	core->next_slot = (uint32_t)(cfg->seed % core->max_qps);
-	core->qps = (struct karst_qp **)(core + 1);
+	core->qps = (struct karst_core_qp **)(core + 1);
 	core->active_tail = &core->active_head;
 	karst_wheel_init(&core->wheel, now_ns);
 	*out = core;
@@ -82,7 +82,7 @@ karst_core_init(
 }
 
 void
-karst_core_activate(struct karst_core *core, struct karst_qp *qp)
+karst_core_activate(struct karst_core *core, struct karst_core_qp *qp)
 {
 	if (qp->flags & KARST_QPF_ACTIVE)
 		return;
@@ -92,10 +92,10 @@ karst_core_activate(struct karst_core *core, struct karst_qp *qp)
 	core->active_tail = &qp->next_active;
 }
 
-struct karst_qp *
+struct karst_core_qp *
 karst_core_next_active(struct karst_core *core)
 {
-	struct karst_qp *qp = core->active_head;
+	struct karst_core_qp *qp = core->active_head;
 
 	if (qp == NULL)
 		return NULL;
@@ -111,7 +111,7 @@ karst_core_next_active(struct karst_core *core)
 void
 karst_core_doorbell(struct karst_core *core, uint32_t qpn)
 {
-	struct karst_qp *qp = karst_core_lookup(core, qpn);
+	struct karst_core_qp *qp = karst_core_lookup(core, qpn);
 
 	if (qp == NULL || qp->state == KARST_QPS_RESET)
 		return;
@@ -131,8 +131,8 @@ karst_core_expire(struct karst_core *core, unsigned int budget)
 
 		n = karst_wheel_advance(&core->wheel, core->now_ns, fired, want);
 		for (i = 0; i < n; i++) {
-			struct karst_qp *qp =
-				karst_container_of(fired[i], struct karst_qp, req.timer);
+			struct karst_core_qp *qp =
+				karst_container_of(fired[i], struct karst_core_qp, req.timer);
 
 			karst_requester_expire(core, qp);
 		}

@@ -21,13 +21,13 @@ karst_cq_object_bytes(const struct karst_cq_init *init)
 {
 	if (init->nlanes == 0 || init->nlanes > 256)
 		return 0;
-	return sizeof(struct karst_cq) + init->nlanes * sizeof(struct karst_cq_lane_state);
+	return sizeof(struct karst_core_cq) + init->nlanes * sizeof(struct karst_cq_lane_state);
 }
 
 int
-karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_cq **out)
+karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_core_cq **out)
 {
-	struct karst_cq *cq = buf;
+	struct karst_core_cq *cq = buf;
 	uint32_t i;
 
 	if (karst_cq_object_bytes(init) == 0 || init->shared == NULL ||
@@ -48,25 +48,25 @@ karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_cq **o
 }
 
 int
-karst_cq_destroy(struct karst_cq *cq)
+karst_cq_destroy(struct karst_core_cq *cq)
 {
 	return atomic_load(&cq->users) != 0 ? -EBUSY : 0;
 }
 
 void *
-karst_cq_user(const struct karst_cq *cq)
+karst_cq_user(const struct karst_core_cq *cq)
 {
 	return cq->user;
 }
 
 bool
-karst_cq_overflown(const struct karst_cq *cq)
+karst_cq_overflown(const struct karst_core_cq *cq)
 {
 	return atomic_load_explicit(&cq->overflown, memory_order_relaxed) != 0;
 }
 
 static karst_noinline void
-overflow(struct karst_core *core, struct karst_cq *cq)
+overflow(struct karst_core *core, struct karst_core_cq *cq)
 {
 	karst_count(&core->counters, KARST_CTR_CQ_OVERFLOWS);
 	/* two lcores may find the queue full at once: one tells */
@@ -75,7 +75,7 @@ overflow(struct karst_core *core, struct karst_cq *cq)
 }
 
 struct karst_cqe *
-karst_cq_push(struct karst_core *core, struct karst_cq *cq, bool solicited)
+karst_cq_push(struct karst_core *core, struct karst_core_cq *cq, bool solicited)
 {
 	struct karst_cq_lane_state *l = &cq->lane[core->lcore];
 
@@ -96,7 +96,7 @@ karst_cq_push(struct karst_core *core, struct karst_cq *cq, bool solicited)
 static void
 signal_lane(struct karst_core *core, struct karst_cq_lane_state *l)
 {
-	struct karst_cq *cq = l->cq;
+	struct karst_core_cq *cq = l->cq;
 	uint32_t armed = atomic_load_explicit(&cq->sh->armed, memory_order_relaxed);
 
 	if (karst_likely(armed == 0))

@@ -16,7 +16,7 @@ pkey_ok(uint16_t a, uint16_t b)
 
 /* W9: RC and UC packets come from the peer, to us. */
 static bool
-address_ok(const struct karst_qp *qp, const struct karst_pkt *pkt)
+address_ok(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
 	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
 	uint64_t pair;
@@ -31,7 +31,7 @@ address_ok(const struct karst_qp *qp, const struct karst_pkt *pkt)
 }
 
 static enum karst_drop
-check(const struct karst_qp *qp, const struct karst_pkt *pkt)
+check(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
 	static const uint8_t transport[] = {
 		[KARST_QPT_RC] = KARST_TRANSPORT_RC,
@@ -55,7 +55,7 @@ check(const struct karst_qp *qp, const struct karst_pkt *pkt)
 void
 karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
 {
-	struct karst_qp *qp = pkt->qp;
+	struct karst_core_qp *qp = pkt->qp;
 	enum karst_drop drop = check(qp, pkt);
 
 	if (karst_unlikely(drop != KARST_DROP_NONE)) {
@@ -77,8 +77,8 @@ karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
 }
 
 bool
-karst_qp_tx(
-	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t max_bytes)
+karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
+	uint32_t max_bytes)
 {
 	uint32_t limit = b->bytes + karst_min_u32(max_bytes, UINT32_MAX - b->bytes);
 	uint32_t n = b->n, bytes = b->bytes;
@@ -106,13 +106,14 @@ karst_qp_tx(
 }
 
 void
-karst_qp_prefetch(const struct karst_qp *qp)
+karst_qp_prefetch(const struct karst_core_qp *qp)
 {
-	static const uint16_t lines[] = {0, offsetof(struct karst_qp, req),
-		offsetof(struct karst_qp, req) + KARST_CACHE_LINE,
-		offsetof(struct karst_qp, sq.head), offsetof(struct karst_qp, rsp),
-		offsetof(struct karst_qp, rsp) + KARST_CACHE_LINE, offsetof(struct karst_qp, tmpl),
-		offsetof(struct karst_qp, tmpl) + KARST_CACHE_LINE};
+	static const uint16_t lines[] = {0, offsetof(struct karst_core_qp, req),
+		offsetof(struct karst_core_qp, req) + KARST_CACHE_LINE,
+		offsetof(struct karst_core_qp, sq.head), offsetof(struct karst_core_qp, rsp),
+		offsetof(struct karst_core_qp, rsp) + KARST_CACHE_LINE,
+		offsetof(struct karst_core_qp, tmpl),
+		offsetof(struct karst_core_qp, tmpl) + KARST_CACHE_LINE};
 	unsigned int i;
 
 	for (i = 0; i < KARST_DIM(lines); i++)
@@ -120,7 +121,7 @@ karst_qp_prefetch(const struct karst_qp *qp)
 }
 
 void
-karst_qp_prefetch_send(const struct karst_qp *qp)
+karst_qp_prefetch_send(const struct karst_core_qp *qp)
 {
 	__builtin_prefetch(&qp->sq.sh->tail);
 	karst_prefetchw(&qp->sq.sh->head);
@@ -129,7 +130,7 @@ karst_qp_prefetch_send(const struct karst_qp *qp)
 }
 
 void
-karst_qp_prefetch_response(const struct karst_qp *qp)
+karst_qp_prefetch_response(const struct karst_core_qp *qp)
 {
 	karst_prefetchw(&qp->sq.sh->head);
 	__builtin_prefetch(karst_wqe_slot(&qp->sq, qp->req.una_idx));

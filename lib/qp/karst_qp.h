@@ -30,13 +30,14 @@
 #include "karst_mem.h"
 #include "karst_pkt.h"
 #include "karst_ring_engine.h"
+#include "karst_verbs.h"
 #include "karst_wheel.h"
 #include "karst_mem_copy.h"
 
 struct karst_core;
-struct karst_qp;
-struct karst_cq;
-struct karst_srq;
+struct karst_core_qp;
+struct karst_core_cq;
+struct karst_core_srq;
 struct karst_ah_table;
 
 /* --- addresses --- */
@@ -71,33 +72,20 @@ struct karst_cq_init {
 
 size_t karst_cq_object_bytes(const struct karst_cq_init *init);
 /** Control thread, before any QP uses it.  -EINVAL */
-int karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_cq **cq);
+int karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_core_cq **cq);
 /** Control thread.  -EBUSY: QPs use it. */
-int karst_cq_destroy(struct karst_cq *cq);
-void *karst_cq_user(const struct karst_cq *cq);
+int karst_cq_destroy(struct karst_core_cq *cq);
+void *karst_cq_user(const struct karst_core_cq *cq);
 /** True once a completion was lost because a lane was full. */
-bool karst_cq_overflown(const struct karst_cq *cq);
+bool karst_cq_overflown(const struct karst_core_cq *cq);
 
 /* --- the protocol core of one lcore --- */
-
-enum karst_async_event {
-	/* values of enum ibv_event_type */
-	KARST_EVENT_CQ_ERR = 0,
-	KARST_EVENT_QP_FATAL = 1,
-	KARST_EVENT_QP_REQ_ERR = 2,
-	KARST_EVENT_QP_ACCESS_ERR = 3,
-	KARST_EVENT_COMM_EST = 4,
-	KARST_EVENT_SQ_DRAINED = 5,
-	KARST_EVENT_SRQ_ERR = 14,
-	KARST_EVENT_SRQ_LIMIT_REACHED = 15,
-	KARST_EVENT_QP_LAST_WQE_REACHED = 16,
-};
 
 /** What the caller is told; called on the core's lcore, from karst_core_flush() or a door. */
 struct karst_core_ops {
 	/** An armed completion queue has something. */
-	void (*cq_event)(struct karst_core *core, struct karst_cq *cq);
-	/** @object is the karst_qp, karst_cq or karst_srq that the event is about. */
+	void (*cq_event)(struct karst_core *core, struct karst_core_cq *cq);
+	/** @object is the karst_core_qp, _cq or _srq that the event is about. */
 	void (*async_event)(struct karst_core *core, enum karst_async_event event, void *object);
 };
 
@@ -130,8 +118,8 @@ struct karst_core {
 	struct karst_counters counters;
 	struct karst_wheel wheel;
 	/* FIFO of QPs that have something to send */
-	struct karst_qp *active_head;
-	struct karst_qp **active_tail;
+	struct karst_core_qp *active_head;
+	struct karst_core_qp **active_tail;
 	/* completion lanes written since the last flush */
 	struct karst_cq_lane_state *dirty;
 	struct karst_mem *mem;
@@ -146,7 +134,7 @@ struct karst_core {
 	uint32_t nqps;
 	uint32_t next_slot; /* where the search for a free QPN goes on */
 	uint8_t bth_flags;  /* MigReq as it stands in BTH byte 1 */
-	struct karst_qp **qps;
+	struct karst_core_qp **qps;
 };
 
 /** Which core owns a QPN. */
@@ -157,7 +145,7 @@ karst_qpn_lcore(const struct karst_core *core, uint32_t qpn)
 }
 
 /** The QP of this core with that number; NULL if there is none or it is another core's. */
-static inline struct karst_qp *
+static inline struct karst_core_qp *
 karst_core_lookup(const struct karst_core *core, uint32_t qpn)
 {
 	uint32_t slot = qpn >> core->lcore_bits;
@@ -177,10 +165,10 @@ unsigned int karst_core_expire(struct karst_core *core, unsigned int budget);
 void karst_core_flush(struct karst_core *core);
 
 /** Takes the next QP off the list of those that want to send; NULL if none. */
-struct karst_qp *karst_core_next_active(struct karst_core *core);
+struct karst_core_qp *karst_core_next_active(struct karst_core *core);
 
 /** Puts a QP (back) at the end of that list; nothing happens if it is there. */
-void karst_core_activate(struct karst_core *core, struct karst_qp *qp);
+void karst_core_activate(struct karst_core *core, struct karst_core_qp *qp);
 
 /* --- the doors --- */
 
@@ -210,8 +198,8 @@ struct karst_tx_burst {
  * exceed it), or there is nothing to send.
  * @return true if the QP has more to send now: put it back with karst_core_activate().
  */
-bool karst_qp_tx(
-	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t max_bytes);
+bool karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
+	uint32_t max_bytes);
 
 /**
  * Delivers a packet whose ->qp is set (karst_core_lookup(pkt->dqpn)).  Drops are counted in
@@ -220,61 +208,18 @@ bool karst_qp_tx(
 void karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt);
 
 /** Starts loading the QP itself, for karst_qp_rx() or karst_qp_tx(). */
-void karst_qp_prefetch(const struct karst_qp *qp);
+void karst_qp_prefetch(const struct karst_core_qp *qp);
 
 /**
  * Second step, when the first has had time to end: what karst_qp_tx() will need of the send
  * ring, and what karst_qp_rx() will need of it for an acknowledgement or response.
  */
-void karst_qp_prefetch_send(const struct karst_qp *qp);
-void karst_qp_prefetch_response(const struct karst_qp *qp);
+void karst_qp_prefetch_send(const struct karst_core_qp *qp);
+void karst_qp_prefetch_response(const struct karst_core_qp *qp);
 
 /* --- queue pairs --- */
 
-enum karst_qp_type {
-	/* values of enum ibv_qp_type */
-	KARST_QPT_RC = 2,
-	KARST_QPT_UC = 3,
-	KARST_QPT_UD = 4,
-};
-
-enum karst_qp_state {
-	/* values of enum ibv_qp_state */
-	KARST_QPS_RESET = 0,
-	KARST_QPS_INIT = 1,
-	KARST_QPS_RTR = 2,
-	KARST_QPS_RTS = 3,
-	KARST_QPS_SQD = 4,
-	KARST_QPS_SQE = 5,
-	KARST_QPS_ERR = 6,
-};
-
-/* Which members of struct karst_qp_attr are meant; values of enum ibv_qp_attr_mask. */
-enum karst_qp_attr_mask {
-	KARST_QP_STATE = 1u << 0,
-	KARST_QP_CUR_STATE = 1u << 1,
-	KARST_QP_EN_SQD_ASYNC_NOTIFY = 1u << 2,
-	KARST_QP_ACCESS_FLAGS = 1u << 3,
-	KARST_QP_PKEY_INDEX = 1u << 4,
-	KARST_QP_PORT = 1u << 5,
-	KARST_QP_QKEY = 1u << 6,
-	KARST_QP_AV = 1u << 7,
-	KARST_QP_PATH_MTU = 1u << 8,
-	KARST_QP_TIMEOUT = 1u << 9,
-	KARST_QP_RETRY_CNT = 1u << 10,
-	KARST_QP_RNR_RETRY = 1u << 11,
-	KARST_QP_RQ_PSN = 1u << 12,
-	KARST_QP_MAX_QP_RD_ATOMIC = 1u << 13,
-	KARST_QP_ALT_PATH = 1u << 14, /* refused: no path migration */
-	KARST_QP_MIN_RNR_TIMER = 1u << 15,
-	KARST_QP_SQ_PSN = 1u << 16,
-	KARST_QP_MAX_DEST_RD_ATOMIC = 1u << 17,
-	KARST_QP_PATH_MIG_STATE = 1u << 18, /* refused */
-	KARST_QP_CAP = 1u << 19,            /* refused: no resizing */
-	KARST_QP_DEST_QPN = 1u << 20,
-};
-
-struct karst_qp_attr {
+struct karst_core_qp_attr {
 	enum karst_qp_state qp_state;
 	enum karst_qp_state cur_qp_state;
 	uint8_t path_mtu; /* enum ibv_mtu: 1 = 256 .. 5 = 4096 */
@@ -301,14 +246,14 @@ struct karst_qp_attr {
 struct karst_qp_init {
 	enum karst_qp_type type;
 	uint32_t pd; /* the caller has checked and counted it (karst_pd_ref) */
-	struct karst_cq *send_cq;
-	struct karst_cq *recv_cq;
-	struct karst_srq *srq; /* NULL: own receive queue */
-	void *sq_shared;       /* karst_wq_bytes(max_send_wr, karst_wq_stride(true, ...)) */
-	void *rq_shared;       /* likewise for receives; NULL with an SRQ */
-	uint32_t max_send_wr;  /* powers of two, 1..KARST_WQ_MAX_SLOTS */
-	uint32_t max_recv_wr;  /* 0 with an SRQ */
-	uint32_t max_send_sge; /* 1..KARST_WQ_MAX_SGE */
+	struct karst_core_cq *send_cq;
+	struct karst_core_cq *recv_cq;
+	struct karst_core_srq *srq; /* NULL: own receive queue */
+	void *sq_shared;            /* karst_wq_bytes(max_send_wr, karst_wq_stride(true, ...)) */
+	void *rq_shared;            /* likewise for receives; NULL with an SRQ */
+	uint32_t max_send_wr;       /* powers of two, 1..KARST_WQ_MAX_SLOTS */
+	uint32_t max_recv_wr;       /* 0 with an SRQ */
+	uint32_t max_send_sge;      /* 1..KARST_WQ_MAX_SGE */
 	uint32_t max_recv_sge;
 	uint32_t max_inline;         /* 0..KARST_WQ_MAX_INLINE */
 	uint32_t max_dest_rd_atomic; /* most that modify may set, 0..KARST_QP_MAX_RD_ATOMIC */
@@ -322,31 +267,31 @@ struct karst_qp_init {
 size_t karst_qp_bytes(const struct karst_qp_init *init);
 
 /** On the core's lcore.  The QP is in RESET and has a number.  -EINVAL, -ENOSPC: max_qps */
-int karst_qp_create(
-	struct karst_core *core, void *buf, const struct karst_qp_init *init, struct karst_qp **qp);
+int karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *init,
+	struct karst_core_qp **qp);
 
 /** On the core's lcore; from any state; discards everything, without completions. */
-void karst_qp_destroy(struct karst_core *core, struct karst_qp *qp);
+void karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp);
 
 /**
  * On the core's lcore.  Transitions, required and allowed attributes as ibv_modify_qp(3).
  * -EINVAL: transition or attribute not allowed, value out of range; -EOPNOTSUPP: a feature
  * that karst does not have (path migration, resizing).
  */
-int karst_qp_modify(struct karst_core *core, struct karst_qp *qp, const struct karst_qp_attr *attr,
-	unsigned int mask);
+int karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_core_qp_attr *attr, unsigned int mask);
 
 /** On the core's lcore.  All attributes. */
-void karst_qp_query(const struct karst_qp *qp, struct karst_qp_attr *attr);
+void karst_qp_query(const struct karst_core_qp *qp, struct karst_core_qp_attr *attr);
 
-uint32_t karst_qp_num(const struct karst_qp *qp);
-enum karst_qp_state karst_qp_state(const struct karst_qp *qp);
-enum karst_qp_type karst_qp_type(const struct karst_qp *qp);
-void *karst_qp_user(const struct karst_qp *qp);
+uint32_t karst_qp_num(const struct karst_core_qp *qp);
+enum karst_qp_state karst_qp_state(const struct karst_core_qp *qp);
+enum karst_qp_type karst_qp_type(const struct karst_core_qp *qp);
+void *karst_qp_user(const struct karst_core_qp *qp);
 /** Port that packets of this QP leave through (UD: decided per packet, karst_pkt.port). */
-uint8_t karst_qp_port(const struct karst_qp *qp);
+uint8_t karst_qp_port(const struct karst_core_qp *qp);
 /** Scratch of the scheduler (bytes it may still send in this round). */
-int32_t *karst_qp_deficit(struct karst_qp *qp);
+int32_t *karst_qp_deficit(struct karst_core_qp *qp);
 
 /* --- shared receive queues: of one core, as the QPs that use them --- */
 
@@ -361,13 +306,13 @@ struct karst_srq_init {
 
 size_t karst_srq_object_bytes(void);
 int karst_srq_create(struct karst_core *core, void *buf, const struct karst_srq_init *init,
-	struct karst_srq **srq);
+	struct karst_core_srq **srq);
 /** -EBUSY: QPs use it. */
-int karst_srq_destroy(struct karst_srq *srq);
+int karst_srq_destroy(struct karst_core_srq *srq);
 /** Arms the limit event anew. -EINVAL: larger than the queue. */
-int karst_srq_set_limit(struct karst_core *core, struct karst_srq *srq, uint32_t limit);
-uint32_t karst_srq_limit(const struct karst_srq *srq);
-void *karst_srq_user(const struct karst_srq *srq);
+int karst_srq_set_limit(struct karst_core *core, struct karst_core_srq *srq, uint32_t limit);
+uint32_t karst_srq_limit(const struct karst_core_srq *srq);
+void *karst_srq_user(const struct karst_core_srq *srq);
 
 /* --- address handles: one table for all cores --- */
 

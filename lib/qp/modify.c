@@ -69,7 +69,7 @@ static const struct rule rules[] = {
 /* --- checks --- */
 
 static int
-check_transition(const struct karst_qp *qp, uint8_t from, uint8_t to, unsigned int mask)
+check_transition(const struct karst_core_qp *qp, uint8_t from, uint8_t to, unsigned int mask)
 {
 	size_t i;
 
@@ -89,7 +89,7 @@ check_transition(const struct karst_qp *qp, uint8_t from, uint8_t to, unsigned i
 }
 
 static int
-check_addresses(const struct karst_qp_attr *a, unsigned int mask)
+check_addresses(const struct karst_core_qp_attr *a, unsigned int mask)
 {
 	if ((mask & KARST_QP_AV) && karst_path_check(&a->path) != 0)
 		return -EINVAL;
@@ -105,7 +105,7 @@ check_addresses(const struct karst_qp_attr *a, unsigned int mask)
 }
 
 static int
-check_values(const struct karst_qp *qp, const struct karst_qp_attr *a, unsigned int mask)
+check_values(const struct karst_core_qp *qp, const struct karst_core_qp_attr *a, unsigned int mask)
 {
 	if ((mask & KARST_QP_ACCESS_FLAGS) &&
 		(a->access_flags &
@@ -131,7 +131,7 @@ check_values(const struct karst_qp *qp, const struct karst_qp_attr *a, unsigned 
 
 /* The headers of connected types follow from path, peer and partition. */
 static void
-renew_template(struct karst_qp *qp)
+renew_template(struct karst_core_qp *qp)
 {
 	uint8_t pair[8];
 
@@ -145,7 +145,7 @@ renew_template(struct karst_qp *qp)
 }
 
 static void
-take_identity(struct karst_qp *qp, const struct karst_qp_attr *a, unsigned int mask)
+take_identity(struct karst_core_qp *qp, const struct karst_core_qp_attr *a, unsigned int mask)
 {
 	if (mask & KARST_QP_PKEY_INDEX)
 		qp->pkey = a->pkey != 0 ? a->pkey : 0xffff;
@@ -169,7 +169,7 @@ take_identity(struct karst_qp *qp, const struct karst_qp_attr *a, unsigned int m
 }
 
 static void
-take_responder(struct karst_qp *qp, const struct karst_qp_attr *a, unsigned int mask)
+take_responder(struct karst_core_qp *qp, const struct karst_core_qp_attr *a, unsigned int mask)
 {
 	struct karst_responder *r = &qp->rsp;
 
@@ -187,8 +187,8 @@ take_responder(struct karst_qp *qp, const struct karst_qp_attr *a, unsigned int 
 }
 
 static void
-take_requester(struct karst_core *core, struct karst_qp *qp, const struct karst_qp_attr *a,
-	unsigned int mask)
+take_requester(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_core_qp_attr *a, unsigned int mask)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -208,7 +208,7 @@ take_requester(struct karst_core *core, struct karst_qp *qp, const struct karst_
 }
 
 static void
-enter(struct karst_core *core, struct karst_qp *qp, uint8_t to)
+enter(struct karst_core *core, struct karst_core_qp *qp, uint8_t to)
 {
 	uint8_t from = qp->state;
 
@@ -236,8 +236,8 @@ enter(struct karst_core *core, struct karst_qp *qp, uint8_t to)
 }
 
 int
-karst_qp_modify(struct karst_core *core, struct karst_qp *qp, const struct karst_qp_attr *attr,
-	unsigned int mask)
+karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_core_qp_attr *attr, unsigned int mask)
 {
 	uint8_t to = mask & KARST_QP_STATE ? (uint8_t)attr->qp_state : qp->state;
 	int rc;

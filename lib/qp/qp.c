@@ -5,7 +5,7 @@
  * The life of a queue pair apart from its transitions (modify.c): making it in the caller's
  * memory, emptying it, failing it, flushing it.
  *
- * Memory of a QP: struct karst_qp, then one karst_sq_slot for each send ring slot, then the
+ * Memory of a QP: struct karst_core_qp, then one karst_sq_slot for each send ring slot, then the
  * karst_rsp ring, then the SGEs of the receive work request in progress.
  */
 #include "karst_qp.h"
@@ -51,7 +51,7 @@ queues_ok(const struct karst_qp_init *init)
 size_t
 karst_qp_bytes(const struct karst_qp_init *init)
 {
-	size_t n = sizeof(struct karst_qp);
+	size_t n = sizeof(struct karst_core_qp);
 
 	if (init->type != KARST_QPT_RC && init->type != KARST_QPT_UC && init->type != KARST_QPT_UD)
 		return 0;
@@ -86,7 +86,7 @@ free_slot(struct karst_core *core)
 /* --- making and unmaking --- */
 
 static void
-init_rings(struct karst_qp *qp, const struct karst_qp_init *init)
+init_rings(struct karst_core_qp *qp, const struct karst_qp_init *init)
 {
 	uint8_t *p = (uint8_t *)(qp + 1);
 
@@ -106,11 +106,11 @@ init_rings(struct karst_qp *qp, const struct karst_qp_init *init)
 }
 
 int
-karst_qp_create(
-	struct karst_core *core, void *buf, const struct karst_qp_init *init, struct karst_qp **out)
+karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *init,
+	struct karst_core_qp **out)
 {
 	size_t bytes = karst_qp_bytes(init);
-	struct karst_qp *qp = buf;
+	struct karst_core_qp *qp = buf;
 	uint32_t slot;
 
 	if (bytes == 0 || init->send_cq->nlanes <= core->lcore ||
@@ -150,9 +150,9 @@ karst_qp_create(
 }
 
 static void
-deactivate(struct karst_core *core, struct karst_qp *qp)
+deactivate(struct karst_core *core, struct karst_core_qp *qp)
 {
-	struct karst_qp **pp;
+	struct karst_core_qp **pp;
 
 	if (!(qp->flags & KARST_QPF_ACTIVE))
 		return;
@@ -166,7 +166,7 @@ deactivate(struct karst_core *core, struct karst_qp *qp)
 }
 
 void
-karst_qp_destroy(struct karst_core *core, struct karst_qp *qp)
+karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 {
 	karst_wheel_del(&core->wheel, &qp->req.timer);
 	deactivate(core, qp);
@@ -190,7 +190,7 @@ empty_ring(struct karst_wqe_ring *ring, bool idle)
 }
 
 void
-karst_requester_reset(struct karst_core *core, struct karst_qp *qp)
+karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -207,7 +207,7 @@ karst_requester_reset(struct karst_core *core, struct karst_qp *qp)
 }
 
 void
-karst_responder_reset(struct karst_core *core, struct karst_qp *qp)
+karst_responder_reset(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_responder *r = &qp->rsp;
 
@@ -229,7 +229,7 @@ karst_responder_reset(struct karst_core *core, struct karst_qp *qp)
 /* --- failing --- */
 
 void
-karst_qp_error(struct karst_core *core, struct karst_qp *qp, int event)
+karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event)
 {
 	struct karst_responder *r = &qp->rsp;
 
@@ -251,7 +251,7 @@ karst_qp_error(struct karst_core *core, struct karst_qp *qp, int event)
 /* --- flushing --- */
 
 static void
-flush_send(struct karst_core *core, struct karst_qp *qp)
+flush_send(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t idx = r->una_idx;
@@ -274,7 +274,7 @@ flush_send(struct karst_core *core, struct karst_qp *qp)
 
 /* @return true if the budget ended before the queue. */
 static bool
-flush_sq(struct karst_core *core, struct karst_qp *qp)
+flush_sq(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 	bool more, broken;
@@ -309,7 +309,7 @@ flush_sq(struct karst_core *core, struct karst_qp *qp)
 }
 
 static void
-flush_one_recv(struct karst_core *core, struct karst_qp *qp)
+flush_one_recv(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_recv_done done = {.status = KARST_WC_WR_FLUSH_ERR, .opcode = KARST_WC_RECV};
 
@@ -317,7 +317,7 @@ flush_one_recv(struct karst_core *core, struct karst_qp *qp)
 }
 
 static bool
-flush_rq(struct karst_core *core, struct karst_qp *qp)
+flush_rq(struct karst_core *core, struct karst_core_qp *qp)
 {
 	uint32_t n = 0;
 
@@ -343,7 +343,7 @@ flush_rq(struct karst_core *core, struct karst_qp *qp)
 }
 
 bool
-karst_qp_flush(struct karst_core *core, struct karst_qp *qp)
+karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp)
 {
 	bool more = flush_sq(core, qp);
 
@@ -355,45 +355,45 @@ karst_qp_flush(struct karst_core *core, struct karst_qp *qp)
 /* --- looking --- */
 
 uint32_t
-karst_qp_num(const struct karst_qp *qp)
+karst_qp_num(const struct karst_core_qp *qp)
 {
 	return qp->qpn;
 }
 
 enum karst_qp_state
-karst_qp_state(const struct karst_qp *qp)
+karst_qp_state(const struct karst_core_qp *qp)
 {
 	return qp->state;
 }
 
 enum karst_qp_type
-karst_qp_type(const struct karst_qp *qp)
+karst_qp_type(const struct karst_core_qp *qp)
 {
 	return qp->type;
 }
 
 void *
-karst_qp_user(const struct karst_qp *qp)
+karst_qp_user(const struct karst_core_qp *qp)
 {
 	return qp->user;
 }
 
 uint8_t
-karst_qp_port(const struct karst_qp *qp)
+karst_qp_port(const struct karst_core_qp *qp)
 {
 	return qp->port;
 }
 
 int32_t *
-karst_qp_deficit(struct karst_qp *qp)
+karst_qp_deficit(struct karst_core_qp *qp)
 {
 	return &qp->deficit;
 }
 
 void
-karst_qp_query(const struct karst_qp *qp, struct karst_qp_attr *attr)
+karst_qp_query(const struct karst_core_qp *qp, struct karst_core_qp_attr *attr)
 {
-	*attr = (struct karst_qp_attr){
+	*attr = (struct karst_core_qp_attr){
 		.qp_state = qp->state,
 		.cur_qp_state = qp->state,
 		.path_mtu = (uint8_t)(qp->mtu_shift - 7),

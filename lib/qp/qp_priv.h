@@ -42,13 +42,13 @@ int karst_path_check(const struct karst_path *path);
 
 struct karst_cq_lane_state {
 	struct karst_lane ring;
-	struct karst_cq *cq;
+	struct karst_core_cq *cq;
 	struct karst_cq_lane_state *next_dirty;
 	bool dirty;
 	bool solicited; /* something since the last flush is worth a solicited event */
 } karst_cache_aligned;
 
-struct karst_cq {
+struct karst_core_cq {
 	struct karst_cq_shared *sh;
 	void *user;
 	uint32_t nlanes;
@@ -62,11 +62,11 @@ struct karst_cq {
  * queue is full, or was ever: the completion is lost, the event raised, and the caller puts
  * the QP into Error.
  */
-struct karst_cqe *karst_cq_push(struct karst_core *core, struct karst_cq *cq, bool solicited);
+struct karst_cqe *karst_cq_push(struct karst_core *core, struct karst_core_cq *cq, bool solicited);
 
 /* --- receive work requests --- */
 
-struct karst_srq {
+struct karst_core_srq {
 	struct karst_wqe_ring ring;
 	uint32_t pd;
 	uint32_t limit; /* 0: not armed */
@@ -91,10 +91,10 @@ struct karst_rwqe {
 enum karst_rwqe_status { KARST_RWQE_OK, KARST_RWQE_EMPTY, KARST_RWQE_BROKEN };
 
 /** Takes the next receive work request into qp->rsp.rwqe unless one is held. */
-enum karst_rwqe_status karst_recv_take(struct karst_core *core, struct karst_qp *qp);
+enum karst_rwqe_status karst_recv_take(struct karst_core *core, struct karst_core_qp *qp);
 /** Places @len bytes, the last of the message if @end; SUCCESS, LOC_LEN_ERR or LOC_PROT_ERR. */
-enum karst_wc_status karst_recv_place(
-	struct karst_core *core, struct karst_qp *qp, const uint8_t *src, uint32_t len, bool end);
+enum karst_wc_status karst_recv_place(struct karst_core *core, struct karst_core_qp *qp,
+	const uint8_t *src, uint32_t len, bool end);
 
 struct karst_recv_done {
 	enum karst_wc_status status;
@@ -107,7 +107,7 @@ struct karst_recv_done {
 };
 /** Completes the held receive work request. */
 void karst_recv_complete(
-	struct karst_core *core, struct karst_qp *qp, const struct karst_recv_done *done);
+	struct karst_core *core, struct karst_core_qp *qp, const struct karst_recv_done *done);
 
 /* --- responder --- */
 
@@ -231,7 +231,7 @@ enum karst_qp_flags {
 	KARST_QPF_LAST_WQE = 1u << 6, /* event was raised */
 };
 
-struct karst_qp {
+struct karst_core_qp {
 	/* line 0: identity, read for every packet */
 	uint32_t qpn;
 	uint8_t type;  /* enum karst_qp_type */
@@ -243,10 +243,10 @@ struct karst_qp {
 	uint16_t pkey;
 	uint8_t ip6;
 	uint8_t port;
-	struct karst_qp *next_active;
-	struct karst_cq *send_cq;
-	struct karst_cq *recv_cq;
-	struct karst_srq *srq;
+	struct karst_core_qp *next_active;
+	struct karst_core_cq *send_cq;
+	struct karst_core_cq *recv_cq;
+	struct karst_core_srq *srq;
 	int32_t deficit;
 	uint32_t qkey;
 
@@ -269,81 +269,84 @@ struct karst_qp {
 	uint32_t sq_psn;
 } karst_cache_aligned;
 
-static_assert(offsetof(struct karst_qp, req) == 64, "identity is one line");
-static_assert(offsetof(struct karst_qp, req.flags) == 96, "hot half of the requester in one line");
+static_assert(offsetof(struct karst_core_qp, req) == 64, "identity is one line");
+static_assert(
+	offsetof(struct karst_core_qp, req.flags) == 96, "hot half of the requester in one line");
 static_assert(offsetof(struct karst_requester, deadline_ns) <= 64, "timer state next to it");
 
 static inline uint32_t
-karst_qp_mtu(const struct karst_qp *qp)
+karst_qp_mtu(const struct karst_core_qp *qp)
 {
 	return 1u << qp->mtu_shift;
 }
 
 /** States in which the requester works and takes acknowledgements. */
 static inline bool
-karst_qp_may_send(const struct karst_qp *qp)
+karst_qp_may_send(const struct karst_core_qp *qp)
 {
 	return qp->state == KARST_QPS_RTS || qp->state == KARST_QPS_SQD;
 }
 
 /** States in which the responder works (W9). */
 static inline bool
-karst_qp_may_receive(const struct karst_qp *qp)
+karst_qp_may_receive(const struct karst_core_qp *qp)
 {
 	return qp->state >= KARST_QPS_RTR && qp->state <= KARST_QPS_SQE;
 }
 
 /* --- inside lib/qp --- */
 
-void karst_responder_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
-bool karst_responder_tx(
-	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit);
+void karst_responder_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
+bool karst_responder_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
+	uint32_t limit);
 
 /** Owes a NAK for the expected PSN; it takes the place of an ACK, which it implies. */
-void karst_owe_nak(struct karst_core *core, struct karst_qp *qp, uint8_t syndrome, uint8_t wait);
+void karst_owe_nak(
+	struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome, uint8_t wait);
 /** Drops a request with a NAK that ends the connection, and the event that tells why (R13). */
-void karst_refuse(
-	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, enum karst_nak nak);
+void karst_refuse(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
+	enum karst_nak nak);
 /** A request message was executed: the MSN moves on (R10). */
-void karst_message_done(struct karst_core *core, struct karst_qp *qp);
-void karst_responder_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
+void karst_message_done(struct karst_core *core, struct karst_core_qp *qp);
+void karst_responder_read(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 void karst_responder_atomic(
-	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf);
-void karst_responder_dup_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
+void karst_responder_dup_read(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 void karst_responder_dup_atomic(
-	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf);
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
 
-void karst_requester_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
-bool karst_requester_tx(
-	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit);
-void karst_requester_expire(struct karst_core *core, struct karst_qp *qp);
+void karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
+bool karst_requester_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
+	uint32_t limit);
+void karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp);
 /** Goes back to the oldest unacknowledged PSN (Q4..Q7). */
-void karst_requester_rewind(struct karst_core *core, struct karst_qp *qp);
+void karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp);
 /** Completes the oldest request with @status; RC and unconnected QPs then fail as they must. */
-void karst_requester_fail(struct karst_core *core, struct karst_qp *qp, enum karst_wc_status status,
-	uint8_t syndrome);
+void karst_requester_fail(struct karst_core *core, struct karst_core_qp *qp,
+	enum karst_wc_status status, uint8_t syndrome);
 /** Completes request una_idx and steps past it. */
-void karst_requester_complete_one(struct karst_core *core, struct karst_qp *qp,
+void karst_requester_complete_one(struct karst_core *core, struct karst_core_qp *qp,
 	enum karst_wc_status status, uint8_t syndrome);
 /** Completes what needs no acknowledgement any more: local operations, a failed request. */
-void karst_requester_settle(struct karst_core *core, struct karst_qp *qp);
+void karst_requester_settle(struct karst_core *core, struct karst_core_qp *qp);
 /** Starts the acknowledgement timer unless it runs. */
-void karst_requester_arm(struct karst_core *core, struct karst_qp *qp);
+void karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp);
 /** The timeout was changed: what is outstanding waits by the new one. */
-void karst_requester_retime(struct karst_core *core, struct karst_qp *qp);
+void karst_requester_retime(struct karst_core *core, struct karst_core_qp *qp);
 /** The initial state of both halves; the rings are emptied. */
-void karst_requester_reset(struct karst_core *core, struct karst_qp *qp);
-void karst_responder_reset(struct karst_core *core, struct karst_qp *qp);
+void karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp);
+void karst_responder_reset(struct karst_core *core, struct karst_core_qp *qp);
 
-void karst_uc_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
-void karst_ud_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt);
-bool karst_datagram_tx(
-	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit);
+void karst_uc_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
+void karst_ud_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
+bool karst_datagram_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
+	uint32_t limit);
 
 /** To Error from inside (R13, Q8), with an event unless @event is negative. */
-void karst_qp_error(struct karst_core *core, struct karst_qp *qp, int event);
+void karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event);
 /** Flushes a budget of work requests of a QP in Error or SQE.  @return true if more is left. */
-bool karst_qp_flush(struct karst_core *core, struct karst_qp *qp);
+bool karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp);
 
 /** An address handle as the data path sees it; NULL if the number or PD does not fit. */
 const struct karst_tmpl *karst_ah_lookup(const struct karst_ah_table *t, uint32_t ah, uint32_t pd);

@@ -16,7 +16,7 @@
 /* --- taking --- */
 
 static karst_noinline enum karst_rwqe_status
-ring_broken(struct karst_core *core, struct karst_qp *qp)
+ring_broken(struct karst_core *core, struct karst_core_qp *qp)
 {
 	karst_count(&core->counters, KARST_CTR_RQ_CORRUPT);
 	if (qp->srq != NULL) {
@@ -31,7 +31,7 @@ ring_broken(struct karst_core *core, struct karst_qp *qp)
 
 /* SRQ limit: fewer than the limit are left; look for new ones before saying so. */
 static void
-check_limit(struct karst_core *core, struct karst_srq *srq)
+check_limit(struct karst_core *core, struct karst_core_srq *srq)
 {
 	struct karst_wqe_ring *ring = &srq->ring;
 
@@ -68,7 +68,7 @@ copy_rwqe(struct karst_rwqe *w, const struct karst_wqe_ring *ring)
 }
 
 enum karst_rwqe_status
-karst_recv_take(struct karst_core *core, struct karst_qp *qp)
+karst_recv_take(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_wqe_ring *ring = qp->srq != NULL ? &qp->srq->ring : &qp->rq;
 
@@ -95,8 +95,8 @@ karst_recv_take(struct karst_core *core, struct karst_qp *qp)
 /* --- placing --- */
 
 enum karst_wc_status
-karst_recv_place(
-	struct karst_core *core, struct karst_qp *qp, const uint8_t *src, uint32_t len, bool end)
+karst_recv_place(struct karst_core *core, struct karst_core_qp *qp, const uint8_t *src,
+	uint32_t len, bool end)
 {
 	struct karst_rwqe *w = &qp->rsp.rwqe;
 	uint32_t pd = qp->srq != NULL ? qp->srq->pd : qp->pd;
@@ -134,7 +134,7 @@ karst_recv_place(
 
 void
 karst_recv_complete(
-	struct karst_core *core, struct karst_qp *qp, const struct karst_recv_done *done)
+	struct karst_core *core, struct karst_core_qp *qp, const struct karst_recv_done *done)
 {
 	bool error = done->status != KARST_WC_SUCCESS;
 	struct karst_cqe *cqe = karst_cq_push(core, qp->recv_cq, done->solicited || error);
@@ -163,14 +163,14 @@ karst_recv_complete(
 size_t
 karst_srq_object_bytes(void)
 {
-	return sizeof(struct karst_srq);
+	return sizeof(struct karst_core_srq);
 }
 
 int
 karst_srq_create(struct karst_core *core, void *buf, const struct karst_srq_init *init,
-	struct karst_srq **out)
+	struct karst_core_srq **out)
 {
-	struct karst_srq *srq = buf;
+	struct karst_core_srq *srq = buf;
 
 	if (init->shared == NULL || !karst_is_pow2(init->max_wr) ||
 		init->max_wr > KARST_WQ_MAX_SLOTS || init->max_sge == 0 ||
@@ -187,13 +187,13 @@ karst_srq_create(struct karst_core *core, void *buf, const struct karst_srq_init
 }
 
 int
-karst_srq_destroy(struct karst_srq *srq)
+karst_srq_destroy(struct karst_core_srq *srq)
 {
 	return srq->users != 0 ? -EBUSY : 0;
 }
 
 int
-karst_srq_set_limit(struct karst_core *core, struct karst_srq *srq, uint32_t limit)
+karst_srq_set_limit(struct karst_core *core, struct karst_core_srq *srq, uint32_t limit)
 {
 	if (limit > srq->ring.mask + 1)
 		return -EINVAL;
@@ -204,13 +204,13 @@ karst_srq_set_limit(struct karst_core *core, struct karst_srq *srq, uint32_t lim
 }
 
 uint32_t
-karst_srq_limit(const struct karst_srq *srq)
+karst_srq_limit(const struct karst_core_srq *srq)
 {
 	return srq->limit;
 }
 
 void *
-karst_srq_user(const struct karst_srq *srq)
+karst_srq_user(const struct karst_core_srq *srq)
 {
 	return srq->user;
 }

@@ -22,8 +22,8 @@
 /* --- completing --- */
 
 void
-karst_requester_complete_one(
-	struct karst_core *core, struct karst_qp *qp, enum karst_wc_status status, uint8_t syndrome)
+karst_requester_complete_one(struct karst_core *core, struct karst_core_qp *qp,
+	enum karst_wc_status status, uint8_t syndrome)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t idx = r->una_idx;
@@ -58,8 +58,8 @@ karst_requester_complete_one(
 }
 
 void
-karst_requester_fail(
-	struct karst_core *core, struct karst_qp *qp, enum karst_wc_status status, uint8_t syndrome)
+karst_requester_fail(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_status status,
+	uint8_t syndrome)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t idx = r->una_idx;
@@ -90,7 +90,7 @@ karst_requester_fail(
 }
 
 void
-karst_requester_settle(struct karst_core *core, struct karst_qp *qp)
+karst_requester_settle(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t una = r->una_idx;
@@ -135,7 +135,7 @@ patience(const struct karst_requester *r)
 }
 
 void
-karst_requester_arm(struct karst_core *core, struct karst_qp *qp)
+karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -147,7 +147,7 @@ karst_requester_arm(struct karst_core *core, struct karst_qp *qp)
 }
 
 void
-karst_requester_retime(struct karst_core *core, struct karst_qp *qp)
+karst_requester_retime(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -161,7 +161,7 @@ karst_requester_retime(struct karst_core *core, struct karst_qp *qp)
 
 /* Something was acknowledged: counts are refilled (Q6) and the clock starts anew. */
 static void
-progress(struct karst_core *core, struct karst_qp *qp)
+progress(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -176,7 +176,7 @@ progress(struct karst_core *core, struct karst_qp *qp)
 }
 
 void
-karst_requester_rewind(struct karst_core *core, struct karst_qp *qp)
+karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -194,7 +194,7 @@ karst_requester_rewind(struct karst_core *core, struct karst_qp *qp)
 }
 
 void
-karst_requester_expire(struct karst_core *core, struct karst_qp *qp)
+karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -241,7 +241,7 @@ slot_passed(const struct karst_sq_slot *slot, uint32_t end)
  * @return false if a READ or atomic stands in the way: its response was lost.
  */
 static bool
-ack_before(struct karst_core *core, struct karst_qp *qp, uint32_t end)
+ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t una = r->una_psn, una_idx = r->una_idx;
@@ -279,7 +279,7 @@ ack_before(struct karst_core *core, struct karst_qp *qp, uint32_t end)
 
 /* After una moved: the send cursor is not behind it, and whoever waited for it goes on. */
 static void
-follow_up(struct karst_core *core, struct karst_qp *qp)
+follow_up(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -299,7 +299,7 @@ follow_up(struct karst_core *core, struct karst_qp *qp)
 
 /* A response before the one that came is missing: ask again, once per round (Q3, Q5). */
 static void
-lost_response(struct karst_core *core, struct karst_qp *qp)
+lost_response(struct karst_core *core, struct karst_core_qp *qp)
 {
 	if (qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
 		return;
@@ -323,7 +323,7 @@ take_credits(struct karst_requester *r, uint8_t syndrome, uint32_t msn)
 }
 
 static void
-rx_rnr(struct karst_core *core, struct karst_qp *qp, uint8_t code)
+rx_rnr(struct karst_core *core, struct karst_core_qp *qp, uint8_t code)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -347,7 +347,7 @@ rx_rnr(struct karst_core *core, struct karst_qp *qp, uint8_t code)
 }
 
 static void
-rx_nak(struct karst_core *core, struct karst_qp *qp, uint8_t syndrome)
+rx_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome)
 {
 	static const uint8_t status[] = {
 		[KARST_NAK_INV_REQ] = KARST_WC_REM_INV_REQ_ERR,
@@ -376,7 +376,7 @@ syndrome_known(uint8_t syndrome)
 }
 
 static void
-rx_ack(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_requester *r = &qp->req;
 	uint8_t syndrome = karst_aeth_syndrome(pkt->aeth), type = syndrome & KARST_AETH_TYPE_MASK;
@@ -411,8 +411,8 @@ rx_ack(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
  * @return SUCCESS, or how the READ fails.
  */
 static enum karst_wc_status
-take_read_response(struct karst_core *core, struct karst_qp *qp, const struct karst_sq_slot *slot,
-	const struct karst_pkt *pkt)
+take_read_response(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_sq_slot *slot, const struct karst_pkt *pkt)
 {
 	uint32_t off = karst_psn_add(pkt->psn, -slot->psn) << qp->mtu_shift;
 	uint32_t want = karst_min_u32(slot->len - off, karst_qp_mtu(qp));
@@ -435,8 +435,8 @@ take_read_response(struct karst_core *core, struct karst_qp *qp, const struct ka
 }
 
 static enum karst_wc_status
-take_atomic_response(struct karst_core *core, struct karst_qp *qp, const struct karst_sq_slot *slot,
-	const struct karst_pkt *pkt)
+take_atomic_response(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_sq_slot *slot, const struct karst_pkt *pkt)
 {
 	uint64_t old = karst_get_be64(pkt->data + pkt->bth_off + KARST_BTH_LEN + KARST_AETH_LEN);
 	enum karst_wc_status st;
@@ -463,7 +463,7 @@ response_fits(uint8_t op, uint8_t opcode)
 }
 
 static void
-rx_response(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+rx_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_requester *r = &qp->req;
 	struct karst_sq_slot *slot;
@@ -507,7 +507,7 @@ rx_response(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
 }
 
 void
-karst_requester_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_requester *r = &qp->req;
 

@@ -32,7 +32,8 @@ enum step {
 /* --- gates --- */
 
 static void
-set_failed(struct karst_core *core, struct karst_qp *qp, uint32_t idx, enum karst_wc_status status)
+set_failed(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
+	enum karst_wc_status status)
 {
 	qp->req.flags |= KARST_REQ_FAILED;
 	qp->req.fail_idx = idx;
@@ -50,7 +51,7 @@ credit_ok(const struct karst_requester *r, uint32_t idx)
 }
 
 static bool
-gates_open(const struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx)
+gates_open(const struct karst_core_qp *qp, const struct karst_wqe *w, uint32_t idx)
 {
 	const struct karst_requester *r = &qp->req;
 
@@ -69,7 +70,8 @@ gates_open(const struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx)
 
 /* A request is met for the first time: validate all of it, then give it its PSNs. */
 static enum step
-start_request(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx)
+start_request(
+	struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w, uint32_t idx)
 {
 	struct karst_requester *r = &qp->req;
 	struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
@@ -125,7 +127,8 @@ advance(struct karst_core *core, struct karst_requester *r, uint32_t npsn)
 }
 
 static enum step
-send_local(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx)
+send_local(
+	struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w, uint32_t idx)
 {
 	struct karst_requester *r = &qp->req;
 	struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
@@ -164,8 +167,8 @@ send_local(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe 
 
 /* READ, atomics, ATOMIC WRITE: one packet that is answered by a response (Q5). */
 static enum step
-send_single(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx,
-	struct karst_tx_burst *b)
+send_single(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
+	uint32_t idx, struct karst_tx_burst *b)
 {
 	struct karst_requester *r = &qp->req;
 	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
@@ -217,8 +220,8 @@ send_single(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe
 
 /* One packet of a SEND or WRITE: @n payload bytes at message offset @off. */
 static enum karst_wc_status
-build_packet(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w, uint32_t off,
-	uint32_t n, struct karst_sge_cursor *c, struct karst_tx_burst *b)
+build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
+	uint32_t off, uint32_t n, struct karst_sge_cursor *c, struct karst_tx_burst *b)
 {
 	struct karst_requester *r = &qp->req;
 	bool first = off == 0, last = off + n == w->len;
@@ -254,8 +257,8 @@ build_packet(struct karst_core *core, struct karst_qp *qp, const struct karst_wq
 }
 
 static enum step
-send_message(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w, uint32_t idx,
-	struct karst_tx_burst *b, uint32_t limit)
+send_message(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
+	uint32_t idx, struct karst_tx_burst *b, uint32_t limit)
 {
 	struct karst_requester *r = &qp->req;
 	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
@@ -293,7 +296,8 @@ send_message(struct karst_core *core, struct karst_qp *qp, const struct karst_wq
 }
 
 static enum step
-send_request(struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+send_request(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t idx = r->snd_idx;
@@ -332,7 +336,7 @@ send_request(struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst
 /* --- one visit --- */
 
 static karst_noinline void
-ring_broken(struct karst_core *core, struct karst_qp *qp)
+ring_broken(struct karst_core *core, struct karst_core_qp *qp)
 {
 	karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
 	karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
@@ -340,7 +344,7 @@ ring_broken(struct karst_core *core, struct karst_qp *qp)
 
 /* Is there a request at the cursor?  If not, the queue goes idle. */
 static bool
-have_request(struct karst_core *core, struct karst_qp *qp)
+have_request(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -369,7 +373,7 @@ have_request(struct karst_core *core, struct karst_qp *qp)
 
 bool
 karst_requester_tx(
-	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
 {
 	struct karst_requester *r = &qp->req;
 	enum step s = STEP_NEXT;

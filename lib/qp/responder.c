@@ -19,7 +19,7 @@
 /* --- what is owed --- */
 
 static void
-owe_ack(struct karst_core *core, struct karst_qp *qp)
+owe_ack(struct karst_core *core, struct karst_core_qp *qp)
 {
 	if (qp->rsp.owed == KARST_OWED_NONE)
 		qp->rsp.owed = KARST_OWED_ACK;
@@ -28,7 +28,7 @@ owe_ack(struct karst_core *core, struct karst_qp *qp)
 
 /* A NAK for the expected PSN; it takes the place of an ACK, which it implies. */
 void
-karst_owe_nak(struct karst_core *core, struct karst_qp *qp, uint8_t syndrome, uint8_t wait)
+karst_owe_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome, uint8_t wait)
 {
 	struct karst_responder *r = &qp->rsp;
 
@@ -41,8 +41,8 @@ karst_owe_nak(struct karst_core *core, struct karst_qp *qp, uint8_t syndrome, ui
 
 /* R13: a NAK that ends the connection, and the event that tells why. */
 void
-karst_refuse(
-	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, enum karst_nak nak)
+karst_refuse(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
+	enum karst_nak nak)
 {
 	karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
 	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
@@ -53,7 +53,7 @@ karst_refuse(
 }
 
 static void
-rnr(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+rnr(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	karst_drop_pkt(core, pkt, KARST_DROP_RNR);
 	karst_count(&core->counters, KARST_CTR_RNR_NAK_SENT);
@@ -62,7 +62,7 @@ rnr(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
 
 /* A receive work request that failed for a reason of this side (R9). */
 static void
-fail_receive(struct karst_core *core, struct karst_qp *qp, enum karst_wc_status status)
+fail_receive(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_status status)
 {
 	struct karst_recv_done done = {.status = status, .opcode = KARST_WC_RECV};
 
@@ -71,7 +71,8 @@ fail_receive(struct karst_core *core, struct karst_qp *qp, enum karst_wc_status 
 
 /* An expected request was executed. */
 static void
-executed(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t npsn)
+executed(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
+	uint32_t npsn)
 {
 	struct karst_responder *r = &qp->rsp;
 
@@ -85,7 +86,7 @@ executed(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *p
 }
 
 void
-karst_message_done(struct karst_core *core, struct karst_qp *qp)
+karst_message_done(struct karst_core *core, struct karst_core_qp *qp)
 {
 	qp->rsp.op = KARST_MSG_NONE;
 	qp->rsp.msn = karst_psn_add(qp->rsp.msn, 1);
@@ -96,7 +97,7 @@ karst_message_done(struct karst_core *core, struct karst_qp *qp)
 
 /* R9: the key that a SEND with Invalidate names is given up. */
 static bool
-invalidate(struct karst_core *core, struct karst_qp *qp, uint32_t rkey)
+invalidate(struct karst_core *core, struct karst_core_qp *qp, uint32_t rkey)
 {
 	if (karst_mutant(KARST_MUTANT_WINDOW_KEY))
 		return true;
@@ -104,7 +105,8 @@ invalidate(struct karst_core *core, struct karst_qp *qp, uint32_t rkey)
 }
 
 static void
-send_done(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
+send_done(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
+	uint32_t opf)
 {
 	struct karst_recv_done done = {
 		.status = KARST_WC_SUCCESS,
@@ -137,7 +139,7 @@ send_done(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *
 }
 
 static void
-rx_send(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	enum karst_wc_status st;
@@ -176,7 +178,8 @@ rx_send(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uin
 
 /* Takes over the RETH of a First or Only.  @return 0, or the NAK + 1. */
 static int
-start_write(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
+start_write(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
+	uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	uint8_t *host;
@@ -199,7 +202,8 @@ start_write(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt
 }
 
 static void
-write_done(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
+write_done(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
+	uint32_t opf)
 {
 	struct karst_recv_done done = {
 		.status = KARST_WC_SUCCESS,
@@ -217,7 +221,7 @@ write_done(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt 
 }
 
 static void
-rx_write(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	uint8_t *host;
@@ -269,7 +273,7 @@ rx_write(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, ui
 /* --- duplicates --- */
 
 static void
-rx_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+rx_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	uint8_t *host;
 
@@ -301,7 +305,7 @@ rx_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt
 /* --- sequence --- */
 
 static void
-rx_ahead(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+rx_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_responder *r = &qp->rsp;
 
@@ -340,7 +344,7 @@ end_wait(struct karst_responder *r)
 
 /* Is the opcode one that may come now (R1), and the payload as long as it must be (W10)? */
 static bool
-in_order(const struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
+in_order(const struct karst_core_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
 {
 	uint32_t mtu = karst_qp_mtu(qp);
 
@@ -364,7 +368,7 @@ in_order(const struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
 }
 
 static void
-communication_established(struct karst_core *core, struct karst_qp *qp)
+communication_established(struct karst_core *core, struct karst_core_qp *qp)
 {
 	qp->flags |= KARST_QPF_COMM_EST;
 	if (qp->state == KARST_QPS_RTR)
@@ -372,7 +376,7 @@ communication_established(struct karst_core *core, struct karst_qp *qp)
 }
 
 void
-karst_responder_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+karst_responder_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_responder *r = &qp->rsp;
 	uint32_t opf = karst_opcode_flags(pkt->opcode);

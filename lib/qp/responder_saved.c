@@ -31,7 +31,7 @@ rsp_room(struct karst_responder *r)
 }
 
 static void
-rsp_add(struct karst_core *core, struct karst_qp *qp, struct karst_rsp *e,
+rsp_add(struct karst_core *core, struct karst_core_qp *qp, struct karst_rsp *e,
 	const struct karst_pkt *pkt, uint32_t npsn)
 {
 	struct karst_responder *r = &qp->rsp;
@@ -53,7 +53,7 @@ rsp_add(struct karst_core *core, struct karst_qp *qp, struct karst_rsp *e,
 }
 
 void
-karst_responder_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+karst_responder_read(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_responder *r = &qp->rsp;
 	struct karst_rsp *e = rsp_room(r);
@@ -91,7 +91,7 @@ execute_atomic(const struct karst_pkt *pkt, uint8_t *host)
 
 void
 karst_responder_atomic(
-	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	struct karst_rsp *e = rsp_room(r);
@@ -146,7 +146,8 @@ rsp_find(struct karst_responder *r, uint32_t psn, uint32_t *which)
 
 /* The cursor goes back to PSN @psn of entry @which, unless it is not there yet. */
 static void
-rsp_rewind(struct karst_core *core, struct karst_qp *qp, uint32_t which, uint32_t psn, uint32_t end)
+rsp_rewind(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, uint32_t psn,
+	uint32_t end)
 {
 	struct karst_responder *r = &qp->rsp;
 	struct karst_rsp *e = karst_rsp_at(r, which);
@@ -169,7 +170,7 @@ rsp_rewind(struct karst_core *core, struct karst_qp *qp, uint32_t which, uint32_
 
 /* R4: a duplicate READ must be a part of the original. */
 static bool
-part_of(const struct karst_qp *qp, const struct karst_rsp *e, const struct karst_pkt *pkt,
+part_of(const struct karst_core_qp *qp, const struct karst_rsp *e, const struct karst_pkt *pkt,
 	uint32_t npsn)
 {
 	uint32_t skip = karst_psn_add(pkt->psn, -e->psn), off = skip << qp->mtu_shift;
@@ -184,7 +185,7 @@ part_of(const struct karst_qp *qp, const struct karst_rsp *e, const struct karst
  * since.  So this side goes on, and a peer that has gone on takes the NAK for a ghost (Q10).
  */
 static void
-refuse_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+refuse_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_responder *r = &qp->rsp;
 
@@ -198,7 +199,7 @@ refuse_duplicate(struct karst_core *core, struct karst_qp *qp, struct karst_pkt 
 }
 
 void
-karst_responder_dup_read(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+karst_responder_dup_read(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_responder *r = &qp->rsp;
 	uint32_t which, npsn = karst_psn_count(pkt->dma_len, qp->mtu_shift);
@@ -222,7 +223,7 @@ karst_responder_dup_read(struct karst_core *core, struct karst_qp *qp, struct ka
 
 void
 karst_responder_dup_atomic(
-	struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	uint32_t which, type;

@@ -13,7 +13,7 @@
 
 /* Q9: what the AETH says about receive work requests; "not limited" unless asked for. */
 static uint8_t
-credit_code(struct karst_qp *qp)
+credit_code(struct karst_core_qp *qp)
 {
 	uint32_t n, code;
 
@@ -28,7 +28,7 @@ credit_code(struct karst_qp *qp)
 }
 
 static uint8_t *
-put_aeth(struct karst_qp *qp, uint8_t *p, uint8_t syndrome)
+put_aeth(struct karst_core_qp *qp, uint8_t *p, uint8_t syndrome)
 {
 	karst_aeth_set(p, syndrome, qp->rsp.msn);
 	return p + KARST_AETH_LEN;
@@ -36,7 +36,7 @@ put_aeth(struct karst_qp *qp, uint8_t *p, uint8_t syndrome)
 
 /* One packet of a READ response.  @return false if the memory is not there any more. */
 static bool
-build_read_response(struct karst_core *core, struct karst_qp *qp, const struct karst_rsp *e,
+build_read_response(struct karst_core *core, struct karst_core_qp *qp, const struct karst_rsp *e,
 	struct karst_tx_burst *b)
 {
 	uint32_t psn = qp->rsp.rsp_psn, off = karst_psn_add(psn, -e->psn) << qp->mtu_shift;
@@ -61,7 +61,7 @@ build_read_response(struct karst_core *core, struct karst_qp *qp, const struct k
 }
 
 static void
-build_atomic_response(struct karst_core *core, struct karst_qp *qp, const struct karst_rsp *e,
+build_atomic_response(struct karst_core *core, struct karst_core_qp *qp, const struct karst_rsp *e,
 	struct karst_tx_burst *b)
 {
 	uint8_t *p = put_aeth(qp, karst_frame_open(b, &qp->tmpl), KARST_AETH_ACK | credit_code(qp));
@@ -78,7 +78,7 @@ build_atomic_response(struct karst_core *core, struct karst_qp *qp, const struct
 
 /* The source of a READ has gone: all that is left to say is why. */
 static void
-source_gone(struct karst_core *core, struct karst_qp *qp)
+source_gone(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_responder *r = &qp->rsp;
 
@@ -106,7 +106,7 @@ next_response(struct karst_responder *r, const struct karst_rsp *e)
 }
 
 static void
-build_ack(struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b)
+build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
 	struct karst_responder *r = &qp->rsp;
 	uint32_t psn = karst_psn_add(r->epsn, -1u);
@@ -132,7 +132,7 @@ build_ack(struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b
 
 bool
 karst_responder_tx(
-	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
 {
 	struct karst_responder *r = &qp->rsp;
 

@@ -10,7 +10,8 @@
 #include "qp_priv.h"
 
 static void
-give_up(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, enum karst_drop why)
+give_up(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
+	enum karst_drop why)
 {
 	struct karst_rwqe *w = &qp->rsp.rwqe;
 
@@ -21,7 +22,7 @@ give_up(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, enu
 
 /* @return true if the packet continues or starts a message in good order. */
 static bool
-in_order(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+in_order(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	uint32_t mtu = karst_qp_mtu(qp);
@@ -50,8 +51,8 @@ in_order(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, ui
 }
 
 static void
-complete(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *pkt, uint32_t opf,
-	enum karst_wc_opcode opcode, uint32_t byte_len)
+complete(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
+	uint32_t opf, enum karst_wc_opcode opcode, uint32_t byte_len)
 {
 	struct karst_recv_done done = {
 		.status = KARST_WC_SUCCESS,
@@ -66,7 +67,7 @@ complete(struct karst_core *core, struct karst_qp *qp, const struct karst_pkt *p
 }
 
 static void
-rx_send(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	enum karst_wc_status st;
@@ -94,7 +95,7 @@ rx_send(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uin
 }
 
 static void
-rx_write(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	uint8_t *host = NULL;
@@ -132,7 +133,7 @@ rx_write(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt, ui
 }
 
 void
-karst_uc_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+karst_uc_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	uint32_t opf = karst_opcode_flags(pkt->opcode);
 

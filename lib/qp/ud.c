@@ -11,13 +11,13 @@
 /* --- sending --- */
 
 static void
-fail_send(struct karst_core *core, struct karst_qp *qp, enum karst_wc_status status)
+fail_send(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_status status)
 {
 	karst_requester_fail(core, qp, status, 0);
 }
 
 static enum karst_wc_status
-build(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w,
+build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
 	struct karst_tx_burst *b)
 {
 	const struct karst_tmpl *t = karst_ah_lookup(core->ahs, w->h.ud.ah, qp->pd);
@@ -55,7 +55,7 @@ build(struct karst_core *core, struct karst_qp *qp, const struct karst_wqe *w,
 
 /* Sends the oldest request.  @return false if there is none, or it failed. */
 static bool
-send_one(struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b)
+send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t idx = r->una_idx;
@@ -82,7 +82,7 @@ send_one(struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b)
 
 bool
 karst_datagram_tx(
-	struct karst_core *core, struct karst_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t head = r->una_idx;
@@ -132,7 +132,7 @@ grh_area(const struct karst_pkt *pkt, uint8_t *area)
 }
 
 void
-karst_ud_rx(struct karst_core *core, struct karst_qp *qp, struct karst_pkt *pkt)
+karst_ud_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_rwqe *w = &qp->rsp.rwqe;
 	struct karst_recv_done done = {

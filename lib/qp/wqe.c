@@ -44,7 +44,7 @@ const struct karst_wr_info karst_wr_infos[KARST_WR_MAX] = {
 
 /* Takes the SGEs of the copy, as many as the header says, and adds up their lengths. */
 static enum karst_wc_status
-load_sges(const struct karst_qp *qp, const uint8_t *slot, struct karst_wqe *w)
+load_sges(const struct karst_core_qp *qp, const uint8_t *slot, struct karst_wqe *w)
 {
 	bool atomic = w->h.opcode == KARST_WR_ATOMIC_CAS || w->h.opcode == KARST_WR_ATOMIC_FAA;
 	uint32_t max = atomic ? 1 : qp->sq.max_sge, i;
@@ -67,7 +67,7 @@ load_sges(const struct karst_qp *qp, const uint8_t *slot, struct karst_wqe *w)
 }
 
 enum karst_wc_status
-karst_wqe_load(const struct karst_qp *qp, uint32_t idx, struct karst_wqe *w)
+karst_wqe_load(const struct karst_core_qp *qp, uint32_t idx, struct karst_wqe *w)
 {
 	const uint8_t *slot = karst_wqe_slot(&qp->sq, idx);
 	enum karst_wc_status st;
@@ -105,7 +105,8 @@ karst_wqe_load(const struct karst_qp *qp, uint32_t idx, struct karst_wqe *w)
 }
 
 enum karst_wc_status
-karst_wqe_check(const struct karst_core *core, const struct karst_qp *qp, const struct karst_wqe *w)
+karst_wqe_check(
+	const struct karst_core *core, const struct karst_core_qp *qp, const struct karst_wqe *w)
 {
 	unsigned int access = w->info->sink ? KARST_ACCESS_LOCAL_WRITE : 0;
 	uint8_t *host;
@@ -125,8 +126,8 @@ karst_wqe_check(const struct karst_core *core, const struct karst_qp *qp, const 
 }
 
 enum karst_wc_status
-karst_wqe_scatter(struct karst_core *core, const struct karst_qp *qp, const struct karst_wqe *w,
-	uint32_t off, const uint8_t *src, uint32_t n)
+karst_wqe_scatter(struct karst_core *core, const struct karst_core_qp *qp,
+	const struct karst_wqe *w, uint32_t off, const uint8_t *src, uint32_t n)
 {
 	bool end = off + n == w->len;
 	struct karst_sge_cursor c;

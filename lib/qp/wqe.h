@@ -51,11 +51,12 @@ struct karst_sge_cursor {
  * Copies and validates request @idx.
  * @return KARST_WC_SUCCESS, or how the request fails: LOC_QP_OP_ERR, LOC_LEN_ERR.
  */
-enum karst_wc_status karst_wqe_load(const struct karst_qp *qp, uint32_t idx, struct karst_wqe *w);
+enum karst_wc_status karst_wqe_load(
+	const struct karst_core_qp *qp, uint32_t idx, struct karst_wqe *w);
 
 /** Do all SGEs lie in memory that this QP may use so?  KARST_WC_SUCCESS or LOC_PROT_ERR. */
 enum karst_wc_status karst_wqe_check(
-	const struct karst_core *core, const struct karst_qp *qp, const struct karst_wqe *w);
+	const struct karst_core *core, const struct karst_core_qp *qp, const struct karst_wqe *w);
 
 /** Moves a cursor to message offset @off. */
 static inline void
@@ -73,7 +74,7 @@ karst_wqe_seek(const struct karst_wqe *w, struct karst_sge_cursor *c, uint32_t o
 
 /** Appends @n bytes from the cursor to the open frame.  KARST_WC_SUCCESS or LOC_PROT_ERR. */
 static inline enum karst_wc_status
-karst_wqe_gather(const struct karst_core *core, const struct karst_qp *qp,
+karst_wqe_gather(const struct karst_core *core, const struct karst_core_qp *qp,
 	const struct karst_wqe *w, struct karst_sge_cursor *c, uint32_t n, struct karst_tx_burst *b)
 {
 	if (w->inline_src != NULL) {
@@ -103,7 +104,7 @@ karst_wqe_gather(const struct karst_core *core, const struct karst_qp *qp,
 }
 
 /** Writes @n bytes of @src to message offset @off of a READ's or atomic's SGEs. */
-enum karst_wc_status karst_wqe_scatter(struct karst_core *core, const struct karst_qp *qp,
+enum karst_wc_status karst_wqe_scatter(struct karst_core *core, const struct karst_core_qp *qp,
 	const struct karst_wqe *w, uint32_t off, const uint8_t *src, uint32_t n);
 
 #endif /* KARST_QP_WQE_H */

@@ -25,7 +25,7 @@
 #define KARST_PKT_BECN   0x20 /* BTH BECN */
 #define KARST_PKT_MIGREQ 0x40 /* BTH MigReq */
 
-struct karst_qp;
+struct karst_core_qp;
 
 struct karst_pkt {
 	uint8_t *data;    /* first byte of the Ethernet header */
@@ -55,7 +55,7 @@ struct karst_pkt {
 		uint32_t src_qpn; /* DETH, 24 bits */
 		uint32_t srqn;    /* XRCETH, 24 bits */
 	};
-	struct karst_qp *qp; /* set by dispatch; NULL before */
+	struct karst_core_qp *qp; /* set by dispatch; NULL before */
 };
 
 static_assert(sizeof(struct karst_pkt) == 64, "one cache line");

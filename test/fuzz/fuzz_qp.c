@@ -55,10 +55,10 @@ struct rig {
 	struct karst_mem *mem;
 	struct karst_core *core;
 	struct karst_ah_table *ahs;
-	struct karst_cq *cq;
+	struct karst_core_cq *cq;
 	uint32_t cq_entries;
-	struct karst_srq *srq;
-	struct karst_qp *qp[QPS];
+	struct karst_core_srq *srq;
+	struct karst_core_qp *qp[QPS];
 	struct karst_wq sq[QPS];
 	struct karst_wq rq[QPS];
 	uint32_t pd;
@@ -123,7 +123,7 @@ u8(struct input *in)
 /* --- set-up --- */
 
 static void
-on_cq_event(struct karst_core *core, struct karst_cq *cq)
+on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 {
 	must(core != NULL && cq != NULL);
 }
@@ -242,7 +242,7 @@ open_qp(struct rig *r, unsigned int i, uint8_t how, uint8_t rd)
 static void
 connect_qp(struct rig *r, unsigned int i, uint8_t how, uint8_t rd)
 {
-	struct karst_qp_attr a = {.path_mtu = 1,
+	struct karst_core_qp_attr a = {.path_mtu = 1,
 		.qkey = 0x77,
 		.rq_psn = 0xfffff8,
 		.sq_psn = 0xfffffc,
@@ -405,7 +405,7 @@ made_frame(struct rig *r, struct input *in)
 		[KARST_QPT_RC] = 0, [KARST_QPT_UC] = 0x20, [KARST_QPT_UD] = 0x60};
 	static uint8_t frame[2048];
 	uint8_t which = u8(in), opcode = u8(in), flags = u8(in);
-	const struct karst_qp *qp = r->qp[which & 1];
+	const struct karst_core_qp *qp = r->qp[which & 1];
 	struct qp_numbers near;
 	bool request;
 	struct karst_frame f = {.vlan = r->path.has_vlan,
@@ -454,7 +454,7 @@ made_frame(struct rig *r, struct input *in)
 /* --- frames out, time --- */
 
 static bool
-visit(struct rig *r, struct karst_qp *qp, uint32_t frames, uint32_t bytes)
+visit(struct rig *r, struct karst_core_qp *qp, uint32_t frames, uint32_t bytes)
 {
 	static uint8_t data[FRAMES][KARST_FRAME_MAX];
 	struct karst_pkt pkt[FRAMES], *pkts[FRAMES];
@@ -490,7 +490,7 @@ transmit(struct rig *r, struct input *in)
 	uint32_t frames = 1 + u8(in) % FRAMES, visits = 1 + u8(in) % 4, bytes = take(in, 2);
 
 	while (visits-- > 0) {
-		struct karst_qp *qp = karst_core_next_active(r->core);
+		struct karst_core_qp *qp = karst_core_next_active(r->core);
 
 		if (qp == NULL)
 			break;
@@ -614,8 +614,8 @@ modify(struct rig *r, struct input *in)
 	static const uint8_t states[] = {KARST_QPS_RESET, KARST_QPS_INIT, KARST_QPS_RTR,
 		KARST_QPS_RTS, KARST_QPS_SQD, KARST_QPS_RTS, KARST_QPS_SQD, KARST_QPS_ERR};
 	uint8_t how = u8(in), v = u8(in);
-	struct karst_qp *qp = r->qp[how & 1];
-	struct karst_qp_attr a;
+	struct karst_core_qp *qp = r->qp[how & 1];
+	struct karst_core_qp_attr a;
 	unsigned int mask = how & 0x40 ? take(in, 3) : KARST_QP_STATE;
 
 	karst_qp_query(qp, &a);
@@ -704,8 +704,8 @@ check_qps(const struct rig *r)
 static void
 end(struct rig *r)
 {
-	struct karst_qp_attr a = {.qp_state = KARST_QPS_ERR};
-	struct karst_qp *qp;
+	struct karst_core_qp_attr a = {.qp_state = KARST_QPS_ERR};
+	struct karst_core_qp *qp;
 	unsigned int i, turns = 0;
 
 	for (i = 0; i < QPS; i++)

@@ -8,7 +8,7 @@
 #include "sim.h"
 
 static void
-modify(struct sim_ep *ep, struct karst_qp_attr *a, enum karst_qp_state to, unsigned int mask)
+modify(struct sim_ep *ep, struct karst_core_qp_attr *a, enum karst_qp_state to, unsigned int mask)
 {
 	int rc;
 
@@ -97,7 +97,7 @@ reset_ep_model(struct sim_ep *ep)
 static void
 to_init(struct sim_ep *ep)
 {
-	struct karst_qp_attr a = {.pkey_index = 0, .port_num = 1};
+	struct karst_core_qp_attr a = {.pkey_index = 0, .port_num = 1};
 
 	a.access_flags = ep->access;
 	a.qkey = ep->qkey;
@@ -114,7 +114,7 @@ to_init(struct sim_ep *ep)
 static void
 to_rtr(struct sim_ep *ep)
 {
-	struct karst_qp_attr a = {.path_mtu = (uint8_t)(ep->pair->mtu_shift - 7)};
+	struct karst_core_qp_attr a = {.path_mtu = (uint8_t)(ep->pair->mtu_shift - 7)};
 	unsigned int mask = 0;
 
 	a.dest_qpn = ep->peer->qpn;
@@ -132,7 +132,7 @@ to_rtr(struct sim_ep *ep)
 static void
 to_rts(struct sim_ep *ep)
 {
-	struct karst_qp_attr a = {.sq_psn = ep->sq_psn};
+	struct karst_core_qp_attr a = {.sq_psn = ep->sq_psn};
 	unsigned int mask = KARST_QP_SQ_PSN;
 
 	a.timeout = ep->timeout;
@@ -171,7 +171,7 @@ sim_connect(struct sim *s, struct sim_pair *p)
 void
 sim_disconnect(struct sim *s, struct sim_pair *p)
 {
-	struct karst_qp_attr a = {0};
+	struct karst_core_qp_attr a = {0};
 	uint32_t e;
 
 	for (e = 0; e < 2; e++) {

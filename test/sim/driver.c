@@ -11,7 +11,7 @@
 #include "sim.h"
 
 static void
-on_cq_event(struct karst_core *core, struct karst_cq *cq)
+on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 {
 	struct sim_core *c = core->user;
 	struct sim_cq *q = karst_cq_user(cq);
@@ -165,7 +165,7 @@ emit(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_frame *f,
 }
 
 static bool
-transmit_qp(struct sim *s, struct sim_core *c, struct karst_qp *qp, uint32_t max)
+transmit_qp(struct sim *s, struct sim_core *c, struct karst_core_qp *qp, uint32_t max)
 {
 	struct sim_frame *frames[SIM_MAX_BURST];
 	struct karst_pkt pkts[SIM_MAX_BURST], *ptrs[SIM_MAX_BURST];
@@ -200,7 +200,7 @@ transmit(struct sim *s, struct sim_core *c)
 	uint32_t turns = rng_range(&s->rng, 1, 4);
 
 	while (turns-- > 0) {
-		struct karst_qp *qp = karst_core_next_active(c->core);
+		struct karst_core_qp *qp = karst_core_next_active(c->core);
 
 		if (qp == NULL)
 			return;

@@ -300,7 +300,7 @@ sim_fault_op(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
 static void
 modify(struct sim_ep *ep, enum karst_qp_state to)
 {
-	struct karst_qp_attr a = {.qp_state = to};
+	struct karst_core_qp_attr a = {.qp_state = to};
 	int rc;
 
 	ep->core->core->now_ns = ep->s->now_ns;

@@ -609,7 +609,7 @@ sim_ep_lost(struct sim_ep *ep)
 /* --- asynchronous events --- */
 
 static void
-qp_event(struct sim *s, enum karst_async_event ev, struct karst_qp *qp)
+qp_event(struct sim *s, enum karst_async_event ev, struct karst_core_qp *qp)
 {
 	struct sim_ep *ep = karst_qp_user(qp);
 	struct sim_pair *p = ep->pair;

@@ -429,7 +429,7 @@ judge_memory(struct sim *s)
 static void
 finish(struct sim *s)
 {
-	struct karst_qp_attr a = {.qp_state = KARST_QPS_ERR};
+	struct karst_core_qp_attr a = {.qp_state = KARST_QPS_ERR};
 	uint32_t i;
 	int rc;
 

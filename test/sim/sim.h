@@ -212,7 +212,7 @@ struct sim_ep;
 struct sim_pair;
 
 struct sim_cq {
-	struct karst_cq *cq;
+	struct karst_core_cq *cq;
 	void *object;
 	struct karst_cq_shared *shared;
 	struct sim_node *node;
@@ -227,7 +227,7 @@ struct sim_cq {
 };
 
 struct sim_srq {
-	struct karst_srq *srq;
+	struct karst_core_srq *srq;
 	void *object;
 	struct sim_core *core;
 	uint32_t pd;
@@ -260,7 +260,7 @@ struct sim_ep {
 	struct sim_node *node;
 	struct sim_core *core;
 	struct sim_ep *peer;
-	struct karst_qp *qp;
+	struct karst_core_qp *qp;
 	void *qp_mem;
 	uint32_t qpn;
 	enum sim_ep_state state;

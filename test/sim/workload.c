@@ -557,7 +557,7 @@ post_sends(struct sim_ep *ep, enum sim_eager eager)
 static bool
 drain(struct sim_ep *ep)
 {
-	struct karst_qp_attr a = {.en_sqd_async_notify = 1};
+	struct karst_core_qp_attr a = {.en_sqd_async_notify = 1};
 	struct sim *s = ep->s;
 	int rc;
 

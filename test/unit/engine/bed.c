@@ -129,7 +129,7 @@ bed_qp(struct bed *bed, enum karst_qp_type type, uint32_t lcore)
 
 unsigned int
 bed_attr(const struct bed *bed, enum karst_qp_type type, int side, uint32_t peer,
-	enum karst_qp_state to, struct karst_qp_attr *attr)
+	enum karst_qp_state to, struct karst_core_qp_attr *attr)
 {
 	struct karst_engine_port_info dst;
 	unsigned int mask = KARST_QP_STATE;
@@ -176,7 +176,7 @@ bed_connect(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *
 {
 	struct karst_engine_qp *qp[2] = {a, b};
 	enum karst_qp_state to;
-	struct karst_qp_attr attr;
+	struct karst_core_qp_attr attr;
 	int side;
 
 	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {

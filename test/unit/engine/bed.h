@@ -48,7 +48,7 @@ void bed_connect(struct bed *bed, struct karst_engine_qp *a, struct karst_engine
 
 /** The attributes and mask of the step to @to of a QP on port @side towards @peer. */
 unsigned int bed_attr(const struct bed *bed, enum karst_qp_type type, int side, uint32_t peer,
-	enum karst_qp_state to, struct karst_qp_attr *attr);
+	enum karst_qp_state to, struct karst_core_qp_attr *attr);
 
 /** A region with all rights. */
 uint32_t bed_mr(struct bed *bed, void *mem, size_t len);

@@ -18,7 +18,7 @@ Test(control, from_another_thread)
 	struct bed_config cfg = {0};
 	struct karst_engine_lcore_stats st;
 	struct bed_poller poller;
-	struct karst_qp_attr attr;
+	struct karst_core_qp_attr attr;
 	struct bed bed;
 	unsigned int i;
 
@@ -374,7 +374,7 @@ Test(control, paths_and_mtu)
 	struct karst_engine_port_info info;
 	struct karst_engine_addr v6 = {.ip = {0xfd, [15] = 9}};
 	struct karst_engine_qp *qp;
-	struct karst_qp_attr attr;
+	struct karst_core_qp_attr attr;
 	struct karst_path path;
 	unsigned int mask;
 	struct bed bed;

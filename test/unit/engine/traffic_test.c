@@ -397,7 +397,7 @@ Test(traffic, datagrams)
 	for (side = 0; side < 2; side++) {
 		qp[side] = bed_qp(&bed, KARST_QPT_UD, 0);
 		for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
-			struct karst_qp_attr attr;
+			struct karst_core_qp_attr attr;
 			unsigned int mask = bed_attr(&bed, KARST_QPT_UD, side, 0, to, &attr);
 
 			cr_assert_eq(karst_engine_qp_modify(bed.e, qp[side], &attr, mask), 0);

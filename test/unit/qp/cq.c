@@ -198,7 +198,7 @@ Test(cq, lane_of_the_lcore)
 	struct bed *b = bed_open(&s);
 	struct karst_qp_init init = s.qp;
 	struct karst_core *core;
-	struct karst_qp *qp;
+	struct karst_core_qp *qp;
 	void *mem, *qp_mem;
 
 	cfg.lcore_bits = 1;
@@ -225,7 +225,7 @@ Test(cq, create)
 	struct bed *b = bed_rc();
 	struct karst_cq_init init = {.shared = b->scq_shared, .entries = 256, .nlanes = 1};
 	void *mem = aligned_alloc(64, karst_cq_object_bytes(&init));
-	struct karst_cq *cq;
+	struct karst_core_cq *cq;
 
 	cr_assert_eq(karst_cq_destroy(b->scq), -EBUSY);
 	init.entries = 0;

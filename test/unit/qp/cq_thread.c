@@ -24,7 +24,7 @@
 
 struct test {
 	struct karst_core *core;
-	struct karst_cq *cq;
+	struct karst_core_cq *cq;
 	void *shared;
 	uint64_t data[TOTAL];
 	_Atomic uint32_t events;
@@ -34,7 +34,7 @@ struct test {
 };
 
 static void
-on_cq_event(struct karst_core *core, struct karst_cq *cq)
+on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 {
 	struct test *t = core->user;
 

@@ -119,7 +119,7 @@ Test(flush, reset_and_again)
 /* SQD: what was started is finished, nothing is begun, the event tells when; then on. */
 Test(flush, drain)
 {
-	struct karst_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
+	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
 	struct bed *b = bed_rc();
 
 	post(b, RDMA_WRITE, 1, .len = 2 * MTU);
@@ -152,7 +152,7 @@ Test(flush, drain)
 /* Nothing was under way: told at once; and once only. */
 Test(flush, drain_when_idle)
 {
-	struct karst_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
+	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
 	struct bed *b = bed_rc();
 
 	cr_assert_eq(bed_modify(b, &attr, KARST_QP_STATE | KARST_QP_EN_SQD_ASYNC_NOTIFY), 0);
@@ -176,7 +176,7 @@ Test(flush, drain_silently)
 /* A UC message that is half sent drains when its last packet has gone out. */
 Test(flush, drain_uc)
 {
-	struct karst_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
+	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
 	struct setup s = setup_of(KARST_QPT_UC);
 	struct bed *b = bed_open(&s);
 
@@ -292,7 +292,7 @@ Test(flush, numbers_at_the_end)
 	static uint8_t *mem;
 	struct setup s = setup_of(KARST_QPT_RC);
 	struct karst_qp_init init;
-	struct karst_qp *qp;
+	struct karst_core_qp *qp;
 	struct bed *b;
 	uint32_t i;
 
@@ -323,9 +323,9 @@ Test(flush, numbers_at_the_end)
 		static const struct karst_core_ops ops;
 		struct karst_core *core;
 		void *core_mem, *m = aligned_alloc(64, (karst_mem_size(&mc) + 63) & ~63ul);
-		struct karst_qp *qps[4];
+		struct karst_core_qp *qps[4];
 		void *rings, *qmem[4];
-		struct karst_cq *cq;
+		struct karst_core_cq *cq;
 		struct karst_cq_init ci = {.entries = 2, .nlanes = 256};
 		void *cqs, *cqo;
 

@@ -16,7 +16,7 @@
 /* --- what the core tells --- */
 
 static void
-on_cq_event(struct karst_core *core, struct karst_cq *cq)
+on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 {
 	struct bed *b = core->user;
 
@@ -203,7 +203,7 @@ bed_add(struct bed *b, const struct setup *s)
 }
 
 int
-bed_modify(struct bed *b, const struct karst_qp_attr *attr, unsigned int mask)
+bed_modify(struct bed *b, const struct karst_core_qp_attr *attr, unsigned int mask)
 {
 	return karst_qp_modify(b->core, b->s->qp, attr, mask);
 }
@@ -211,7 +211,7 @@ bed_modify(struct bed *b, const struct karst_qp_attr *attr, unsigned int mask)
 int
 bed_to_state(struct bed *b, enum karst_qp_state state)
 {
-	struct karst_qp_attr attr = {.qp_state = state};
+	struct karst_core_qp_attr attr = {.qp_state = state};
 
 	return bed_modify(b, &attr, KARST_QP_STATE);
 }
@@ -221,7 +221,7 @@ bed_bring_up(struct bed *b, const struct setup *s, enum karst_qp_state to)
 {
 	enum karst_qp_type type = karst_qp_type(b->s->qp);
 	bool rc = type == KARST_QPT_RC, ud = type == KARST_QPT_UD;
-	struct karst_qp_attr attr = s->attr;
+	struct karst_core_qp_attr attr = s->attr;
 	unsigned int mask;
 
 	if (to >= KARST_QPS_INIT) {
@@ -439,7 +439,7 @@ take_frame(struct bed *b, struct out_frame *o, const struct karst_pkt *built)
 }
 
 static bool
-visit(struct bed *b, struct karst_qp *qp, uint32_t frames, uint32_t bytes)
+visit(struct bed *b, struct karst_core_qp *qp, uint32_t frames, uint32_t bytes)
 {
 	struct karst_pkt *pkts[TX_FRAMES], built;
 	struct karst_seal seals[TX_FRAMES];
@@ -475,7 +475,7 @@ visit(struct bed *b, struct karst_qp *qp, uint32_t frames, uint32_t bytes)
 bool
 turn_once(struct bed *b, uint32_t frames, uint32_t bytes)
 {
-	struct karst_qp *qp = karst_core_next_active(b->core);
+	struct karst_core_qp *qp = karst_core_next_active(b->core);
 	bool more = qp != NULL && visit(b, qp, frames, bytes);
 
 	karst_core_flush(b->core);
@@ -486,7 +486,7 @@ turn_once(struct bed *b, uint32_t frames, uint32_t bytes)
 void
 turn(struct bed *b)
 {
-	struct karst_qp *qp;
+	struct karst_core_qp *qp;
 	uint32_t visits = 0;
 
 	karst_core_expire(b->core, 1000);

@@ -50,7 +50,7 @@
 
 /** A QP with its rings. */
 struct side {
-	struct karst_qp *qp;
+	struct karst_core_qp *qp;
 	uint32_t qpn;
 	struct karst_wq sq;
 	struct karst_wq rq;
@@ -83,13 +83,13 @@ struct bed {
 	uint8_t *pattern; /* BUF_BYTES of what the peer sends when .pay is not given */
 	struct karst_path path;
 
-	struct karst_cq *scq;
-	struct karst_cq *rcq;
+	struct karst_core_cq *scq;
+	struct karst_core_cq *rcq;
 	struct karst_cq_lane slane;
 	struct karst_cq_lane rlane;
 	void *scq_shared;
 	void *rcq_shared;
-	struct karst_srq *srq;
+	struct karst_core_srq *srq;
 	struct karst_wq srq_wq;
 
 	struct side side[SIDES];
@@ -116,7 +116,7 @@ struct bed {
 struct setup {
 	struct karst_core_config core;
 	struct karst_qp_init qp;
-	struct karst_qp_attr attr;
+	struct karst_core_qp_attr attr;
 	enum karst_qp_state state; /* where to bring the QP: RTS unless changed */
 	uint32_t cq_entries;
 	uint32_t srq_wr; /* not 0: with a shared receive queue */
@@ -138,7 +138,7 @@ uint32_t bed_region(struct bed *b, uint32_t off, uint32_t len, unsigned int acce
 void bed_dereg(struct bed *b, uint32_t key);
 
 /** karst_qp_modify() of b->s. */
-int bed_modify(struct bed *b, const struct karst_qp_attr *attr, unsigned int mask);
+int bed_modify(struct bed *b, const struct karst_core_qp_attr *attr, unsigned int mask);
 int bed_to_state(struct bed *b, enum karst_qp_state state);
 /** From RESET to @to with the attributes of @s. */
 void bed_bring_up(struct bed *b, const struct setup *s, enum karst_qp_state to);

@@ -10,25 +10,28 @@
 
 Test(layout, identity_is_one_line)
 {
-	cr_assert_eq(_Alignof(struct karst_qp), KARST_CACHE_LINE);
-	cr_assert_eq(LINE(struct karst_qp, qpn), 0);
-	cr_assert_eq(LINE(struct karst_qp, rx_ip4), 0);
-	cr_assert_eq(LINE(struct karst_qp, pkey), 0);
-	cr_assert_eq(LINE(struct karst_qp, qkey), 0);
+	cr_assert_eq(_Alignof(struct karst_core_qp), KARST_CACHE_LINE);
+	cr_assert_eq(LINE(struct karst_core_qp, qpn), 0);
+	cr_assert_eq(LINE(struct karst_core_qp, rx_ip4), 0);
+	cr_assert_eq(LINE(struct karst_core_qp, pkey), 0);
+	cr_assert_eq(LINE(struct karst_core_qp, qkey), 0);
 }
 
 Test(layout, requester_cursors_are_one_line)
 {
-	cr_assert_eq(LINE(struct karst_qp, req.una_idx), LINE(struct karst_qp, req.snd_psn));
-	cr_assert_eq(LINE(struct karst_qp, req.una_idx), LINE(struct karst_qp, req.flags));
-	cr_assert_eq(LINE(struct karst_qp, req.una_idx), LINE(struct karst_qp, req.rd_out));
+	cr_assert_eq(
+		LINE(struct karst_core_qp, req.una_idx), LINE(struct karst_core_qp, req.snd_psn));
+	cr_assert_eq(
+		LINE(struct karst_core_qp, req.una_idx), LINE(struct karst_core_qp, req.flags));
+	cr_assert_eq(
+		LINE(struct karst_core_qp, req.una_idx), LINE(struct karst_core_qp, req.rd_out));
 }
 
 Test(layout, responder_state_is_one_line)
 {
-	cr_assert_eq(offsetof(struct karst_qp, rsp) % KARST_CACHE_LINE, 0);
-	cr_assert_eq(LINE(struct karst_qp, rsp.epsn), LINE(struct karst_qp, rsp.rkey));
-	cr_assert_eq(LINE(struct karst_qp, rsp.epsn), LINE(struct karst_qp, rsp.left));
+	cr_assert_eq(offsetof(struct karst_core_qp, rsp) % KARST_CACHE_LINE, 0);
+	cr_assert_eq(LINE(struct karst_core_qp, rsp.epsn), LINE(struct karst_core_qp, rsp.rkey));
+	cr_assert_eq(LINE(struct karst_core_qp, rsp.epsn), LINE(struct karst_core_qp, rsp.left));
 }
 
 Test(layout, small_things)
@@ -42,7 +45,7 @@ Test(layout, small_things)
 /* An idle QP with 64 requests each way stays below 2 KiB, without its rings. */
 Test(layout, memory_of_an_idle_qp)
 {
-	static struct karst_cq cq;
+	static struct karst_core_cq cq;
 	static char ring;
 	struct karst_qp_init init = {.type = KARST_QPT_RC,
 		.send_cq = &cq,
@@ -55,6 +58,6 @@ Test(layout, memory_of_an_idle_qp)
 		.max_recv_sge = 1,
 		.max_dest_rd_atomic = 4};
 
-	cr_assert_gt(karst_qp_bytes(&init), sizeof(struct karst_qp));
+	cr_assert_gt(karst_qp_bytes(&init), sizeof(struct karst_core_qp));
 	cr_assert_leq(karst_qp_bytes(&init), 2048);
 }

@@ -91,9 +91,9 @@ go_to(struct bed *b, const struct setup *s, enum karst_qp_state state)
 
 /* A refused call leaves all attributes as they were. */
 static int
-modify_checked(struct bed *b, const struct karst_qp_attr *attr, unsigned int mask)
+modify_checked(struct bed *b, const struct karst_core_qp_attr *attr, unsigned int mask)
 {
-	struct karst_qp_attr before, after;
+	struct karst_core_qp_attr before, after;
 	int rc;
 
 	memset(&before, 0, sizeof(before));
@@ -111,7 +111,7 @@ static void
 try_transition(struct bed *b, const struct setup *s, int from, int to)
 {
 	enum karst_qp_type type = karst_qp_type(b->s->qp);
-	struct karst_qp_attr attr = s->attr;
+	struct karst_core_qp_attr attr = s->attr;
 	unsigned int required, optional, bit;
 	bool allowed = table(type, from, to, &required, &optional);
 
@@ -188,7 +188,7 @@ struct value {
 	enum karst_qp_state to;
 };
 
-#define FIELD(f) offsetof(struct karst_qp_attr, f), sizeof(((struct karst_qp_attr *)0)->f)
+#define FIELD(f) offsetof(struct karst_core_qp_attr, f), sizeof(((struct karst_core_qp_attr *)0)->f)
 
 static const struct value values[] = {
 	{"port 0", FIELD(port_num), 0, 255, KARST_QP_PORT, KARST_QPS_RESET, KARST_QPS_INIT},
@@ -220,7 +220,7 @@ Test(modify, ranges)
 
 	for (i = 0; i < KARST_DIM(values); i++) {
 		const struct value *v = &values[i];
-		struct karst_qp_attr attr = s.attr;
+		struct karst_core_qp_attr attr = s.attr;
 
 		cr_assert(table(RC, (int)v->from, (int)v->to, &required, &optional));
 		attr.qp_state = v->to;
@@ -242,7 +242,7 @@ Test(modify, addresses)
 	unsigned int i, required, optional;
 
 	for (i = 0; i < 4; i++) {
-		struct karst_qp_attr attr = s.attr;
+		struct karst_core_qp_attr attr = s.attr;
 
 		attr.qp_state = KARST_QPS_RTR;
 		attr.path.ip6 = i & 1;
@@ -259,7 +259,7 @@ Test(modify, odd_masks)
 {
 	struct setup s = setup_of(RC);
 	struct bed *b = bed_open(&s);
-	struct karst_qp_attr attr = s.attr;
+	struct karst_core_qp_attr attr = s.attr;
 
 	attr.qp_state = KARST_QPS_RTS;
 	attr.cur_qp_state = KARST_QPS_SQD;
@@ -282,7 +282,7 @@ Test(modify, odd_masks)
 Test(modify, query)
 {
 	struct setup s = setup_of(RC);
-	struct karst_qp_attr a;
+	struct karst_core_qp_attr a;
 	struct bed *b;
 
 	s.attr.path.port = 0;
@@ -315,7 +315,7 @@ Test(modify, query)
 /* (R6): fewer saved results from now on. */
 Test(modify, r6_max_dest_rd_atomic_while_drained)
 {
-	struct karst_qp_attr attr = {.max_dest_rd_atomic = 1};
+	struct karst_core_qp_attr attr = {.max_dest_rd_atomic = 1};
 	struct bed *b = bed_rc();
 	uint32_t i;
 
@@ -334,7 +334,7 @@ Test(modify, r6_max_dest_rd_atomic_while_drained)
 /* (R1): access rights may be taken away while connected. */
 Test(modify, r1_access_flags_in_rts)
 {
-	struct karst_qp_attr attr = {.access_flags = KARST_ACCESS_REMOTE_READ};
+	struct karst_core_qp_attr attr = {.access_flags = KARST_ACCESS_REMOTE_READ};
 	struct bed *b = bed_rc();
 
 	cr_assert_eq(bed_modify(b, &attr, KARST_QP_ACCESS_FLAGS), 0);
@@ -351,7 +351,7 @@ Test(modify, drain_notice_after_reset)
 {
 	struct setup s = setup_of(RC);
 	struct bed *b = bed_open(&s);
-	struct karst_qp_attr attr = s.attr;
+	struct karst_core_qp_attr attr = s.attr;
 
 	attr.qp_state = KARST_QPS_SQD;
 	attr.en_sqd_async_notify = 1;

@@ -170,7 +170,7 @@ Test(path, changed_while_drained)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
 	struct bed *b = bed_open(&s);
-	struct karst_qp_attr attr = s.attr;
+	struct karst_core_qp_attr attr = s.attr;
 
 	attr.path.dst_ip[15] = 77;
 	attr.path.dst_mac[5] = 77;

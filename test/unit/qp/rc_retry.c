@@ -368,7 +368,7 @@ Test(rc_retry, q6_no_retries)
 Test(rc_retry, q6_shorter_timeout)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
-	struct karst_qp_attr attr = {.timeout = 1};
+	struct karst_core_qp_attr attr = {.timeout = 1};
 	struct bed *b;
 
 	s.attr.timeout = 20; /* 4.3 s */
@@ -391,7 +391,7 @@ Test(rc_retry, q6_shorter_timeout)
 /* (Q6): a timeout given while something is outstanding counts for it; 0 stops the clock. */
 Test(rc_retry, q6_timeout_changed_under_way)
 {
-	struct karst_qp_attr attr = {.timeout = 0};
+	struct karst_core_qp_attr attr = {.timeout = 0};
 	struct bed *b = bed_rc();
 
 	post(b, RDMA_WRITE, 1, .len = 1);
@@ -687,7 +687,7 @@ Test(rc_retry, sink_changed_by_the_program)
 /* (Q7): a timeout that is changed during the wait after an RNR NAK does not shorten it. */
 Test(rc_retry, q7_timeout_changed_during_the_wait)
 {
-	struct karst_qp_attr attr = {.timeout = 1};
+	struct karst_core_qp_attr attr = {.timeout = 1};
 	struct bed *b = bed_rc();
 
 	post(b, SEND, 1, .len = 1);

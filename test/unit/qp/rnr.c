@@ -319,7 +319,7 @@ Test(rnr, r11_nak_taken_back)
 /* (R8): min_rnr_timer may be changed, and the next NAK carries it. */
 Test(rnr, r8_timer_changed)
 {
-	struct karst_qp_attr attr = {.min_rnr_timer = 31};
+	struct karst_core_qp_attr attr = {.min_rnr_timer = 31};
 	struct bed *b = bed_rc();
 
 	cr_assert_eq(bed_modify(b, &attr, KARST_QP_MIN_RNR_TIMER), 0);

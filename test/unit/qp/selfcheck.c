@@ -15,7 +15,7 @@ distance(uint32_t to, uint32_t from)
 
 /* The cursors stand in order, in requests and in PSNs (P2). */
 static const char *
-check_cursors(const struct karst_qp *qp)
+check_cursors(const struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	uint32_t out = distance(r->nxt_psn, r->una_psn);
@@ -37,7 +37,7 @@ check_cursors(const struct karst_qp *qp)
 
 /* The started requests fill the PSNs without a gap, and the cursors stand in theirs. */
 static const char *
-check_slots(const struct karst_qp *qp)
+check_slots(const struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	uint32_t i, psn = 0, rd = 0;
@@ -68,7 +68,7 @@ check_slots(const struct karst_qp *qp)
 
 /* Whoever waits is woken: by the clock, or because it is on the list. */
 static const char *
-check_wakeup(const struct karst_core *core, const struct karst_qp *qp)
+check_wakeup(const struct karst_core *core, const struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	bool listed = (qp->flags & KARST_QPF_ACTIVE) != 0;
@@ -93,7 +93,7 @@ check_wakeup(const struct karst_core *core, const struct karst_qp *qp)
 }
 
 static const char *
-check_responder(const struct karst_qp *qp)
+check_responder(const struct karst_core_qp *qp)
 {
 	const struct karst_responder *r = &qp->rsp;
 	uint32_t owed = r->rsp_added - r->rsp_cur;
@@ -118,7 +118,7 @@ check_responder(const struct karst_qp *qp)
 }
 
 const char *
-qp_selfcheck(const struct karst_core *core, const struct karst_qp *qp)
+qp_selfcheck(const struct karst_core *core, const struct karst_core_qp *qp)
 {
 	const char *wrong = NULL;
 
@@ -134,7 +134,7 @@ qp_selfcheck(const struct karst_core *core, const struct karst_qp *qp)
 }
 
 const char *
-qp_flushed(const struct karst_qp *qp)
+qp_flushed(const struct karst_core_qp *qp)
 {
 	if (qp->state != KARST_QPS_ERR)
 		return "not in Error";
@@ -148,7 +148,7 @@ qp_flushed(const struct karst_qp *qp)
 }
 
 void
-qp_numbers(const struct karst_qp *qp, struct qp_numbers *n)
+qp_numbers(const struct karst_core_qp *qp, struct qp_numbers *n)
 {
 	n->epsn = qp->rsp.epsn;
 	n->una_psn = qp->req.una_psn;

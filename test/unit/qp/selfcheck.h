@@ -11,10 +11,10 @@
 #include "karst_qp.h"
 
 /** @return NULL, or what is wrong. */
-const char *qp_selfcheck(const struct karst_core *core, const struct karst_qp *qp);
+const char *qp_selfcheck(const struct karst_core *core, const struct karst_core_qp *qp);
 
 /** What must be true of a QP in Error when it has come to rest.  @return as above. */
-const char *qp_flushed(const struct karst_qp *qp);
+const char *qp_flushed(const struct karst_core_qp *qp);
 
 /** Numbers that mean something to a queue pair now, for frames that come near them. */
 struct qp_numbers {
@@ -23,6 +23,6 @@ struct qp_numbers {
 	uint32_t nxt_psn; /* next of ours */
 	uint32_t ssn;     /* requests of ours, ever */
 };
-void qp_numbers(const struct karst_qp *qp, struct qp_numbers *n);
+void qp_numbers(const struct karst_core_qp *qp, struct qp_numbers *n);
 
 #endif /* QP_SELFCHECK_H */

@@ -163,7 +163,7 @@ Test(srq, create)
 		.pd = b->pd, .shared = b->side[0].sq_mem, .max_wr = 8, .max_sge = 1};
 	struct karst_srq_init bad;
 	void *mem = aligned_alloc(64, (karst_srq_object_bytes() + 63) & ~63ul);
-	struct karst_srq *srq;
+	struct karst_core_srq *srq;
 	struct karst_qp_init init = s.qp;
 
 	bad = good;

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Numbers that programs, control messages and the engine share.  They are those of libibverbs,
+ * so a shim above karst hands them through.  Work request opcodes, send flags and completion
+ * codes stand in karst_ring.h, beside the layouts that carry them.
+ */
+#ifndef KARST_VERBS_H
+#define KARST_VERBS_H
+
+/* Access flags; the values are those of enum ibv_access_flags. */
+enum karst_access {
+	KARST_ACCESS_LOCAL_WRITE = 1u << 0,
+	KARST_ACCESS_REMOTE_WRITE = 1u << 1,
+	KARST_ACCESS_REMOTE_READ = 1u << 2,
+	KARST_ACCESS_REMOTE_ATOMIC = 1u << 3,
+	KARST_ACCESS_MW_BIND = 1u << 4,
+	KARST_ACCESS_ZERO_BASED = 1u << 5,
+	KARST_ACCESS_HUGETLB = 1u << 7,           /* accepted, no effect */
+	KARST_ACCESS_RELAXED_ORDERING = 1u << 20, /* accepted, no effect */
+};
+
+#define KARST_ACCESS_REMOTE \
+	(KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ | KARST_ACCESS_REMOTE_ATOMIC)
+
+/* What a re-registration changes; the values are those of enum ibv_rereg_mr_flags. */
+enum karst_rereg {
+	KARST_REREG_TRANSLATION = 1u << 0,
+	KARST_REREG_PD = 1u << 1,
+	KARST_REREG_ACCESS = 1u << 2,
+};
+
+/* What a key names. */
+enum karst_mem_type {
+	KARST_MEM_FREE,
+	KARST_MEM_MR,
+	KARST_MEM_MW1, /* type 1 window: bound by a bind verb, belongs to the PD */
+	KARST_MEM_MW2, /* type 2 window (2B): bound and invalidated by work requests, of a QP */
+};
+
+/* The values are those of enum ibv_qp_type. */
+enum karst_qp_type {
+	KARST_QPT_RC = 2,
+	KARST_QPT_UC = 3,
+	KARST_QPT_UD = 4,
+};
+
+/* The values are those of enum ibv_qp_state. */
+enum karst_qp_state {
+	KARST_QPS_RESET = 0,
+	KARST_QPS_INIT = 1,
+	KARST_QPS_RTR = 2,
+	KARST_QPS_RTS = 3,
+	KARST_QPS_SQD = 4,
+	KARST_QPS_SQE = 5,
+	KARST_QPS_ERR = 6,
+};
+
+/* Which attributes of a queue pair are meant; the values are those of enum ibv_qp_attr_mask. */
+enum karst_qp_attr_mask {
+	KARST_QP_STATE = 1u << 0,
+	KARST_QP_CUR_STATE = 1u << 1,
+	KARST_QP_EN_SQD_ASYNC_NOTIFY = 1u << 2,
+	KARST_QP_ACCESS_FLAGS = 1u << 3,
+	KARST_QP_PKEY_INDEX = 1u << 4,
+	KARST_QP_PORT = 1u << 5,
+	KARST_QP_QKEY = 1u << 6,
+	KARST_QP_AV = 1u << 7,
+	KARST_QP_PATH_MTU = 1u << 8,
+	KARST_QP_TIMEOUT = 1u << 9,
+	KARST_QP_RETRY_CNT = 1u << 10,
+	KARST_QP_RNR_RETRY = 1u << 11,
+	KARST_QP_RQ_PSN = 1u << 12,
+	KARST_QP_MAX_QP_RD_ATOMIC = 1u << 13,
+	KARST_QP_ALT_PATH = 1u << 14, /* refused: no path migration */
+	KARST_QP_MIN_RNR_TIMER = 1u << 15,
+	KARST_QP_SQ_PSN = 1u << 16,
+	KARST_QP_MAX_DEST_RD_ATOMIC = 1u << 17,
+	KARST_QP_PATH_MIG_STATE = 1u << 18, /* refused */
+	KARST_QP_CAP = 1u << 19,            /* refused: no resizing */
+	KARST_QP_DEST_QPN = 1u << 20,
+};
+
+/* Asynchronous events; the values are those of enum ibv_event_type. */
+enum karst_async_event {
+	KARST_EVENT_CQ_ERR = 0,
+	KARST_EVENT_QP_FATAL = 1,
+	KARST_EVENT_QP_REQ_ERR = 2,
+	KARST_EVENT_QP_ACCESS_ERR = 3,
+	KARST_EVENT_COMM_EST = 4,
+	KARST_EVENT_SQ_DRAINED = 5,
+	KARST_EVENT_DEVICE_FATAL = 8, /* the engine is gone */
+	KARST_EVENT_PORT_ACTIVE = 9,
+	KARST_EVENT_PORT_ERR = 10,
+	KARST_EVENT_SRQ_ERR = 14,
+	KARST_EVENT_SRQ_LIMIT_REACHED = 15,
+	KARST_EVENT_QP_LAST_WQE_REACHED = 16,
+	KARST_EVENT_GID_CHANGE = 18,
+};
+
+#endif /* KARST_VERBS_H */

@@ -83,7 +83,7 @@ enum karst_qp_attr_mask {
 };
 
 /* Asynchronous events; the values are those of enum ibv_event_type. */
-enum karst_async_event {
+enum karst_async_event_code {
 	KARST_EVENT_CQ_ERR = 0,
 	KARST_EVENT_QP_FATAL = 1,
 	KARST_EVENT_QP_REQ_ERR = 2,

@@ -46,6 +46,7 @@
 #define KARST_ENGINE_MAX_LCORES 64u
 #define KARST_ENGINE_MAX_PORTS  32u
 #define KARST_ENGINE_MAX_ADDRS  16u
+#define KARST_ENGINE_MAX_OWNERS 4096u
 /** For karst_engine_qp_init.lcore and karst_engine_srq_init.lcore: the one with fewest QPs. */
 #define KARST_ENGINE_ANY_LCORE UINT32_MAX
 
@@ -54,6 +55,7 @@ struct karst_engine;
 struct karst_engine_qp;
 struct karst_engine_cq;
 struct karst_engine_srq;
+struct karst_engine_owner; /* karst_owner.h */
 
 /* --- configuration --- */
 
@@ -66,7 +68,7 @@ enum karst_idle {
 
 /** An asynchronous event; which member of the union is set follows from @event. */
 struct karst_engine_event {
-	enum karst_async_event event;
+	enum karst_async_event_code event;
 	union {
 		struct karst_engine_qp *qp;
 		struct karst_engine_cq *cq;   /* KARST_EVENT_CQ_ERR */
@@ -98,10 +100,11 @@ struct karst_engine_config {
 		name; /* up to 15 characters; of mempool, rings and in telemetry; default "karst0", "karst1", ... */
 	uint32_t lcores; /* 1..KARST_ENGINE_MAX_LCORES; default 1 */
 	/* limits; tables are allocated at once, objects as they are created */
-	uint32_t max_qps;  /* of each lcore; default 1024 */
-	uint32_t max_keys; /* memory regions and windows; default 4096, up to 2^20 */
-	uint32_t max_ahs;  /* default 1024 */
-	uint32_t max_pds;  /* default 256 */
+	uint32_t max_qps;    /* of each lcore; default 1024 */
+	uint32_t max_keys;   /* memory regions and windows; default 4096, up to 2^20 */
+	uint32_t max_ahs;    /* default 1024 */
+	uint32_t max_pds;    /* default 256 */
+	uint32_t max_owners; /* sessions at a time; default 64, up to KARST_ENGINE_MAX_OWNERS */
 	/* protocol */
 	uint32_t window_packets; /* see struct karst_core_config */
 	uint32_t ack_interval;

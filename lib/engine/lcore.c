@@ -166,7 +166,7 @@ on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 }
 
 static void
-on_async_event(struct karst_core *core, enum karst_async_event event, void *object)
+on_async_event(struct karst_core *core, enum karst_async_event_code event, void *object)
 {
 	struct karst_engine_event ev = {.event = event};
 	struct eng_lcore *lc = core->user;

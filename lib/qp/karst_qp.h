@@ -86,7 +86,8 @@ struct karst_core_ops {
 	/** An armed completion queue has something. */
 	void (*cq_event)(struct karst_core *core, struct karst_core_cq *cq);
 	/** @object is the karst_core_qp, _cq or _srq that the event is about. */
-	void (*async_event)(struct karst_core *core, enum karst_async_event event, void *object);
+	void (*async_event)(
+		struct karst_core *core, enum karst_async_event_code event, void *object);
 };
 
 struct karst_core_config {

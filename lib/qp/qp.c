@@ -244,7 +244,7 @@ karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event)
 		r->owed = KARST_OWED_NONE;
 	}
 	if (event >= 0)
-		karst_event(core, (enum karst_async_event)event, qp);
+		karst_event(core, (enum karst_async_event_code)event, qp);
 	karst_core_activate(core, qp);
 }
 

@@ -352,7 +352,7 @@ bool karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp);
 const struct karst_tmpl *karst_ah_lookup(const struct karst_ah_table *t, uint32_t ah, uint32_t pd);
 
 static inline void
-karst_event(struct karst_core *core, enum karst_async_event event, void *object)
+karst_event(struct karst_core *core, enum karst_async_event_code event, void *object)
 {
 	core->ops->async_event(core, event, object);
 }

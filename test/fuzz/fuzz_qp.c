@@ -129,7 +129,7 @@ on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 }
 
 static void
-on_async_event(struct karst_core *core, enum karst_async_event event, void *object)
+on_async_event(struct karst_core *core, enum karst_async_event_code event, void *object)
 {
 	must(core != NULL && object != NULL && event <= KARST_EVENT_QP_LAST_WQE_REACHED);
 }

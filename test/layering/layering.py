@@ -35,7 +35,9 @@ MAY_SEE = {
     'mem': [],
     'ring': [],
     'qp': ['wire', 'crc', 'ring', 'mem'],
-    'engine': ['qp', 'mem', 'crc', 'ring', 'wire'],
+    'ctl': ['ring'],
+    'client': ['ctl', 'ring'],
+    'engine': ['qp', 'mem', 'crc', 'ring', 'wire', 'ctl'],
 }
 WITH_EAL = {'engine'}
 

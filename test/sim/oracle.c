@@ -609,7 +609,7 @@ sim_ep_lost(struct sim_ep *ep)
 /* --- asynchronous events --- */
 
 static void
-qp_event(struct sim *s, enum karst_async_event ev, struct karst_core_qp *qp)
+qp_event(struct sim *s, enum karst_async_event_code ev, struct karst_core_qp *qp)
 {
 	struct sim_ep *ep = karst_qp_user(qp);
 	struct sim_pair *p = ep->pair;
@@ -640,7 +640,7 @@ qp_event(struct sim *s, enum karst_async_event ev, struct karst_core_qp *qp)
 }
 
 void
-sim_async(struct sim *s, struct sim_core *c, enum karst_async_event ev, void *object)
+sim_async(struct sim *s, struct sim_core *c, enum karst_async_event_code ev, void *object)
 {
 	struct sim_cq *cq;
 	struct sim_srq *q;

@@ -609,7 +609,7 @@ void sim_memory_final(struct sim *s, struct sim_node *n);
 
 void sim_trailing(struct sim *s, struct sim_ep *ep);
 void sim_completion(struct sim *s, struct sim_cq *cq, const struct karst_cqe *e);
-void sim_async(struct sim *s, struct sim_core *c, enum karst_async_event ev, void *object);
+void sim_async(struct sim *s, struct sim_core *c, enum karst_async_event_code ev, void *object);
 void sim_ep_lost(struct sim_ep *ep); /* queues were reset or destroyed */
 uint64_t sim_wr_id(const struct sim *s, unsigned int kind, uint32_t a, uint32_t b, uint32_t idx);
 void sim_final(struct sim *s);

@@ -24,7 +24,7 @@ on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 }
 
 static void
-on_async_event(struct karst_core *core, enum karst_async_event event, void *object)
+on_async_event(struct karst_core *core, enum karst_async_event_code event, void *object)
 {
 	struct bed *b = core->user;
 
@@ -721,8 +721,8 @@ expect_no_wc_at(struct bed *b, const char *file, int line)
 }
 
 void
-expect_event_at(
-	struct bed *b, const char *file, int line, enum karst_async_event event, const void *object)
+expect_event_at(struct bed *b, const char *file, int line, enum karst_async_event_code event,
+	const void *object)
 {
 	struct event e;
 

@@ -65,7 +65,7 @@ struct out_frame {
 };
 
 struct event {
-	enum karst_async_event event;
+	enum karst_async_event_code event;
 	const void *object;
 };
 
@@ -225,7 +225,7 @@ const struct karst_cqe *expect_wc_at(
 #define expect_recv(b, id, st) expect_wc_at(b, __FILE__, __LINE__, true, id, KARST_WC_##st)
 void expect_no_wc_at(struct bed *b, const char *file, int line);
 #define expect_no_wc(b) expect_no_wc_at(b, __FILE__, __LINE__)
-void expect_event_at(struct bed *b, const char *file, int line, enum karst_async_event event,
+void expect_event_at(struct bed *b, const char *file, int line, enum karst_async_event_code event,
 	const void *object);
 /** The next event is about b->s. */
 #define expect_event(b, ev) expect_event_at(b, __FILE__, __LINE__, KARST_EVENT_##ev, (b)->s->qp)

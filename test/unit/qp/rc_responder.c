@@ -17,7 +17,7 @@ write_only(struct bed *b, uint32_t psn, uint32_t off, uint32_t len)
 /* A refused request: NAK, event, Error, and nothing touched (R13). */
 static void
 expect_refused_at(struct bed *b, int line, uint32_t psn, uint8_t code, uint32_t msn,
-	enum karst_async_event event)
+	enum karst_async_event_code event)
 {
 	expect_aeth_at(b, __FILE__, line, psn, KARST_AETH_NAK | code, msn);
 	expect_event_at(b, __FILE__, line, event, b->s->qp);

@@ -1,0 +1,489 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Control messages between a program (libkarst) and an engine (karstd, or one in the same
+ * process): attach, create, modify, register, destroy.  Work requests and completions never come
+ * this way; they go through shared memory (karst_ring.h).
+ *
+ * One message is one packet of a SOCK_SEQPACKET socket: struct karst_ctl_hdr, a body that
+ * belongs to the operation, and file descriptors beside it.  A program sends a request and gets
+ * one reply with the same sequence number and operation; requests of one connection are answered
+ * in order.  The first request is HELLO.  The engine sends nothing of its own accord: events come
+ * through pipes whose reading ends a reply brings.
+ *
+ * Everything is little-endian and naturally aligned; reserved members are 0 and are checked.
+ * A body may be longer than the receiver knows: a longer one is accepted if the rest is 0, so
+ * that members can be added; a shorter one is -EPROTO.  KARST_CTL_VERSION changes when an old
+ * reader would misunderstand.
+ *
+ * Handles (PD, CQ, SRQ, QP, channel) are 32-bit numbers of this connection, never 0.  Keys are
+ * L_Keys and R_Keys, address handles the numbers of work requests.
+ *
+ * A failed request changes nothing; its reply has a negative errno as status, and
+ * struct karst_ctl_fault as body: a sentence that says what was wrong and what is allowed.
+ *
+ * doc/control-abi.rst says the same without C.
+ */
+#ifndef KARST_CTL_H
+#define KARST_CTL_H
+
+#include <stddef.h>
+
+#include "karst_base.h"
+
+#define KARST_CTL_MAGIC   0x6c74636bu /* "kctl" */
+#define KARST_CTL_VERSION 1u
+#define KARST_CTL_MAX     65536u /* bytes of a message, header included */
+#define KARST_CTL_MAX_FDS 128u   /* beside one message */
+
+/* Operations.  X(NAME, value): a request's body is struct karst_ctl_<name>_req, a reply's
+ * struct karst_ctl_<name>_rsp. */
+#define KARST_CTL_OPS(X)                        \
+	X(HELLO, hello, 1)                      \
+	X(QUERY_DEVICE, query_device, 2)        \
+	X(QUERY_PORT, query_port, 3)            \
+	X(QUERY_GIDS, query_gids, 4)            \
+	X(GET_CHUNK, get_chunk, 5)              \
+	X(ALLOC_PD, alloc_pd, 16)               \
+	X(FREE_PD, free_pd, 17)                 \
+	X(REG_MR, reg_mr, 18)                   \
+	X(REREG_MR, rereg_mr, 19)               \
+	X(DEREG_MR, dereg_mr, 20)               \
+	X(ALLOC_MW, alloc_mw, 21)               \
+	X(FREE_MW, free_mw, 22)                 \
+	X(CREATE_AH, create_ah, 23)             \
+	X(DESTROY_AH, destroy_ah, 24)           \
+	X(CREATE_CHANNEL, create_channel, 32)   \
+	X(DESTROY_CHANNEL, destroy_channel, 33) \
+	X(CREATE_CQ, create_cq, 34)             \
+	X(MODIFY_CQ, modify_cq, 35)             \
+	X(DESTROY_CQ, destroy_cq, 36)           \
+	X(CREATE_SRQ, create_srq, 40)           \
+	X(MODIFY_SRQ, modify_srq, 41)           \
+	X(QUERY_SRQ, query_srq, 42)             \
+	X(DESTROY_SRQ, destroy_srq, 43)         \
+	X(CREATE_QP, create_qp, 48)             \
+	X(MODIFY_QP, modify_qp, 49)             \
+	X(QUERY_QP, query_qp, 50)               \
+	X(DESTROY_QP, destroy_qp, 51)
+
+enum karst_ctl_op {
+#define X(NAME, name, value) KARST_CTL_##NAME = value,
+	KARST_CTL_OPS(X)
+#undef X
+};
+
+struct karst_ctl_hdr {
+	uint32_t magic;   /* KARST_CTL_MAGIC */
+	uint16_t version; /* KARST_CTL_VERSION */
+	uint16_t op;      /* enum karst_ctl_op */
+	uint32_t len;     /* bytes of the whole message */
+	uint32_t seq;     /* the requester's; a reply repeats it */
+	int32_t status;   /* request: 0; reply: 0 or a negative errno */
+	uint32_t nfds;    /* descriptors beside this message */
+};
+static_assert(sizeof(struct karst_ctl_hdr) == 24, "layout");
+
+#define KARST_CTL_WHY 232u
+
+/** Body of the reply to a failed request. */
+struct karst_ctl_fault {
+	char why[KARST_CTL_WHY]; /* UTF-8, ends in 0 */
+};
+
+/* --- where shared memory is --- */
+
+/** A place in the connection's ring memory: memory file @chunk, bytes from its start. */
+struct karst_ctl_place {
+	uint32_t chunk;
+	uint32_t reserved;
+	uint64_t off;
+	uint64_t len;
+};
+
+/* --- attach, queries --- */
+
+#define KARST_CTL_NAME 64u
+
+/** First of all.  No descriptors. */
+struct karst_ctl_hello_req {
+	char program[KARST_CTL_NAME]; /* for people; ends in 0 */
+	uint32_t abi;                 /* KARST_RING_ABI of the program */
+	uint32_t reserved;
+};
+
+/** Descriptors: the reading end of the asynchronous event pipe (struct karst_ctl_async), then
+ *  for each lcore an eventfd that wakes it. */
+struct karst_ctl_hello_rsp {
+	char engine[KARST_CTL_NAME]; /* its name */
+	char version[32];            /* of karst */
+	uint32_t abi;
+	uint32_t nlcores;
+	uint32_t nports;
+	uint32_t client; /* this connection's number, in telemetry and logs */
+	uint32_t bell_cells;
+	uint32_t nchunks; /* that exist now; get them by GET_CHUNK */
+	int32_t engine_pid;
+	uint32_t reserved;
+	struct karst_ctl_place bell[64]; /* [nlcores]: struct karst_bell_shared */
+};
+
+/** Limits of this connection, and what the device is. */
+struct karst_ctl_query_device_req {
+	uint64_t reserved;
+};
+struct karst_ctl_query_device_rsp {
+	uint64_t node_guid;
+	uint64_t max_mr_bytes;
+	uint32_t nports;
+	uint32_t max_qp, max_qp_wr, max_sge, max_inline;
+	uint32_t max_cq, max_cqe;
+	uint32_t max_mr, max_mw, max_pd, max_ah;
+	uint32_t max_srq, max_srq_wr, max_srq_sge;
+	uint32_t max_qp_rd_atom;
+	uint32_t max_channels;
+	uint32_t reserved;
+};
+
+struct karst_ctl_query_port_req {
+	uint32_t port; /* from 1 */
+	uint32_t reserved;
+};
+struct karst_ctl_query_port_rsp {
+	uint8_t state; /* enum ibv_port_state: 1 down, 4 active */
+	uint8_t max_mtu;
+	uint8_t active_mtu; /* enum ibv_mtu */
+	uint8_t mac[6];
+	uint8_t reserved0;
+	uint16_t vlan;
+	uint16_t mtu; /* IP */
+	uint16_t reserved1;
+	uint32_t gids; /* entries of the GID table */
+	uint32_t mbps; /* 0: not known */
+	uint32_t reserved2;
+	char name[KARST_CTL_NAME]; /* in the configuration */
+	char netdev[16];           /* kernel interface; empty: none */
+};
+
+#define KARST_CTL_GIDS 64u
+
+struct karst_ctl_query_gids_req {
+	uint32_t port;
+	uint32_t first;
+};
+struct karst_ctl_query_gids_rsp {
+	uint32_t n; /* in this reply */
+	uint32_t reserved;
+	struct {
+		uint8_t gid[16];
+		uint16_t vlan; /* 0: none */
+		uint8_t type;  /* 2: RoCEv2 */
+		uint8_t valid;
+		uint32_t ifindex;
+	} gid[KARST_CTL_GIDS];
+};
+
+/** The memory file of a chunk that a place has named.  Reply's descriptor: the file, sealed. */
+struct karst_ctl_get_chunk_req {
+	uint32_t chunk;
+	uint32_t reserved;
+};
+struct karst_ctl_get_chunk_rsp {
+	uint64_t bytes;
+};
+
+/* --- protection, memory --- */
+
+struct karst_ctl_alloc_pd_req {
+	uint64_t reserved;
+};
+struct karst_ctl_alloc_pd_rsp {
+	uint32_t pd;
+	uint32_t reserved;
+};
+struct karst_ctl_free_pd_req {
+	uint32_t pd;
+	uint32_t reserved;
+};
+
+/* How the engine reaches a piece of a region. */
+enum karst_ctl_piece_kind {
+	KARST_CTL_PIECE_COPY = 0, /* by process_vm_readv and _writev */
+	KARST_CTL_PIECE_FD = 1,   /* descriptor number fd beside this message, at file_off */
+	KARST_CTL_PIECE_VMA = 2,  /* a shared mapping of the program: /proc/PID/map_files */
+};
+
+/** Pieces follow each other without gaps and cover the region; all but COPY are whole pages,
+ *  of the file's size of page. */
+struct karst_ctl_piece {
+	uint64_t addr;
+	uint64_t len;
+	uint64_t file_off;
+	uint64_t vma_start, vma_end; /* VMA: as in the program's /proc/self/maps */
+	uint32_t kind;               /* enum karst_ctl_piece_kind */
+	int32_t fd;                  /* FD: index among the message's descriptors */
+	uint32_t flags;              /* KARST_CTL_PIECE_* */
+	uint32_t reserved;
+};
+#define KARST_CTL_PIECE_MIGRATED (1u << 0) /* for statistics: was private before */
+#define KARST_CTL_PIECE_RDONLY   (1u << 1) /* the program itself may not write there */
+
+#define KARST_CTL_MAX_PIECES 512u
+
+struct karst_ctl_reg_mr_req {
+	uint32_t pd;
+	uint32_t access; /* enum karst_access */
+	uint64_t addr;   /* in the program */
+	uint64_t len;
+	uint64_t iova; /* first address as work requests and peers count */
+	uint32_t npieces;
+	uint32_t reserved;
+	struct karst_ctl_piece piece[]; /* [npieces] */
+};
+struct karst_ctl_reg_mr_rsp {
+	uint32_t key;
+	uint32_t reserved;
+	uint64_t shared_bytes, migrated_bytes, copied_bytes;
+};
+
+struct karst_ctl_rereg_mr_req {
+	uint32_t key;
+	uint32_t what; /* enum karst_rereg; without TRANSLATION npieces is 0 */
+	uint32_t pd;
+	uint32_t access;
+	uint64_t addr;
+	uint64_t len;
+	uint64_t iova;
+	uint32_t npieces;
+	uint32_t reserved;
+	struct karst_ctl_piece piece[];
+};
+struct karst_ctl_rereg_mr_rsp {
+	uint32_t key;
+	uint32_t reserved;
+	uint64_t shared_bytes, migrated_bytes, copied_bytes;
+};
+
+/** When the reply comes, the engine does not touch the memory any more. */
+struct karst_ctl_dereg_mr_req {
+	uint32_t key;
+	uint32_t reserved;
+};
+
+struct karst_ctl_alloc_mw_req {
+	uint32_t pd;
+	uint32_t type; /* 1 or 2, enum ibv_mw_type */
+};
+struct karst_ctl_alloc_mw_rsp {
+	uint32_t key;
+	uint32_t reserved;
+};
+struct karst_ctl_free_mw_req {
+	uint32_t key; /* as allocated; the low 8 bits do not matter */
+	uint32_t reserved;
+};
+
+/* --- addresses: resolved by the engine (neighbours, routes), which may take seconds --- */
+
+struct karst_ctl_ah_attr {
+	uint8_t dgid[16];
+	uint32_t flow_label;
+	uint8_t port_num; /* from 1 */
+	uint8_t sgid_index;
+	uint8_t hop_limit;
+	uint8_t traffic_class;
+	uint8_t sl;
+	uint8_t reserved[7];
+};
+static_assert(sizeof(struct karst_ctl_ah_attr) == 32, "layout");
+
+struct karst_ctl_create_ah_req {
+	uint32_t pd;
+	uint32_t reserved;
+	struct karst_ctl_ah_attr attr;
+};
+struct karst_ctl_create_ah_rsp {
+	uint32_t ah;
+	uint32_t reserved;
+};
+struct karst_ctl_destroy_ah_req {
+	uint32_t ah;
+	uint32_t reserved;
+};
+
+/* --- completion channels and queues --- */
+
+/** Reply's descriptor: the reading end of a pipe (non-blocking for the engine, as the program
+ *  likes for itself) in which each event is one 8-byte cookie of the CQ. */
+struct karst_ctl_create_channel_req {
+	uint64_t reserved;
+};
+struct karst_ctl_create_channel_rsp {
+	uint32_t channel;
+	uint32_t reserved;
+};
+struct karst_ctl_destroy_channel_req {
+	uint32_t channel;
+	uint32_t reserved;
+};
+
+struct karst_ctl_create_cq_req {
+	uint32_t entries;
+	uint32_t channel; /* 0: none, no events */
+	uint64_t cookie;  /* in events */
+	uint32_t comp_vector;
+	uint32_t reserved;
+};
+struct karst_ctl_create_cq_rsp {
+	uint32_t cq;
+	uint32_t entries; /* of each lane */
+	uint32_t nlanes;
+	uint32_t reserved;
+	struct karst_ctl_place place; /* struct karst_cq_shared */
+};
+/** Moderation: an event after @count completions or @period_us after the first, whichever is
+ *  sooner; 0, 0: at once. */
+struct karst_ctl_modify_cq_req {
+	uint32_t cq;
+	uint16_t count;
+	uint16_t period_us;
+};
+struct karst_ctl_destroy_cq_req {
+	uint32_t cq;
+	uint32_t reserved;
+};
+
+/* --- shared receive queues --- */
+
+struct karst_ctl_create_srq_req {
+	uint32_t pd;
+	uint32_t max_wr, max_sge, limit;
+	uint64_t cookie; /* in asynchronous events */
+};
+struct karst_ctl_create_srq_rsp {
+	uint32_t srq;
+	uint32_t max_wr; /* as it became */
+	uint32_t max_sge;
+	uint32_t stride;
+	uint32_t lcore;
+	uint32_t reserved;
+	struct karst_ctl_place place; /* struct karst_wq_shared */
+};
+struct karst_ctl_modify_srq_req {
+	uint32_t srq;
+	uint32_t limit;
+};
+struct karst_ctl_query_srq_req {
+	uint32_t srq;
+	uint32_t reserved;
+};
+struct karst_ctl_query_srq_rsp {
+	uint32_t max_wr, max_sge, limit, reserved;
+};
+struct karst_ctl_destroy_srq_req {
+	uint32_t srq;
+	uint32_t reserved;
+};
+
+/* --- queue pairs --- */
+
+struct karst_ctl_create_qp_req {
+	uint32_t type; /* enum karst_qp_type */
+	uint32_t pd;
+	uint32_t send_cq, recv_cq;
+	uint32_t srq; /* 0: own receive queue */
+	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
+	uint32_t max_dest_rd_atomic;
+	uint32_t flags; /* KARST_CTL_QP_* */
+	uint32_t lcore; /* UINT32_MAX: the engine chooses */
+	uint32_t reserved;
+	uint64_t cookie; /* in asynchronous events */
+};
+#define KARST_CTL_QP_SIG_ALL (1u << 0)
+#define KARST_CTL_QP_CREDITS (1u << 1)
+
+struct karst_ctl_create_qp_rsp {
+	uint32_t qp;
+	uint32_t qpn;
+	uint32_t lcore;
+	/* as they became */
+	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
+	uint32_t send_stride, recv_stride;
+	struct karst_ctl_place sq; /* struct karst_wq_shared */
+	struct karst_ctl_place rq; /* len 0: none */
+};
+
+struct karst_ctl_qp_attr {
+	uint32_t qp_state, cur_qp_state;
+	uint32_t path_mtu, qkey, rq_psn, sq_psn, dest_qpn, access_flags;
+	uint16_t pkey_index;
+	uint8_t en_sqd_async_notify, sq_draining;
+	uint8_t max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num;
+	uint8_t timeout, retry_cnt, rnr_retry, reserved[5];
+	struct karst_ctl_ah_attr ah;
+};
+
+struct karst_ctl_modify_qp_req {
+	uint32_t qp;
+	uint32_t mask; /* enum karst_qp_attr_mask */
+	struct karst_ctl_qp_attr attr;
+};
+struct karst_ctl_query_qp_req {
+	uint32_t qp;
+	uint32_t reserved;
+};
+struct karst_ctl_query_qp_rsp {
+	struct karst_ctl_qp_attr attr;
+};
+struct karst_ctl_destroy_qp_req {
+	uint32_t qp;
+	uint32_t reserved;
+};
+
+/* Replies that say nothing but their status. */
+#define KARST_CTL_PLAIN_REPLIES(X)                                                               \
+	X(free_pd)                                                                               \
+	X(dereg_mr)                                                                              \
+	X(free_mw)                                                                               \
+	X(destroy_ah) X(destroy_channel) X(modify_cq) X(destroy_cq) X(modify_srq) X(destroy_srq) \
+		X(modify_qp) X(destroy_qp)
+#define X(name)                         \
+	struct karst_ctl_##name##_rsp { \
+		uint64_t reserved;      \
+	};
+KARST_CTL_PLAIN_REPLIES(X)
+#undef X
+
+/* --- asynchronous events --- */
+
+/** A record of the asynchronous event pipe; written whole. */
+struct karst_ctl_async {
+	uint32_t event;  /* enum karst_async_event_code */
+	uint32_t handle; /* of the CQ, SRQ or QP; a port's number; 0: the device */
+	uint64_t cookie; /* the object's */
+};
+static_assert(sizeof(struct karst_ctl_async) == 16, "layout");
+
+/* --- a door without a socket --- */
+
+/**
+ * Where a program's requests go when the engine is in the same process: lib/engine's sessions
+ * give one out, karst_open_door() takes it.  karst_open() makes one of a socket.
+ */
+struct karst_ctl_door {
+	/**
+	 * One request, one reply; any thread, one at a time.  @fds: the caller's, duplicated by
+	 * whoever keeps them.  @rsp has room for KARST_CTL_MAX bytes, @rsp_fds for
+	 * KARST_CTL_MAX_FDS descriptors, which are the caller's to close.
+	 * @return 0: there is a reply (of whatever status); -EIO: the engine is gone.
+	 */
+	int (*call)(void *user, const void *req, size_t len, const int *fds, unsigned int nfds,
+		void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds);
+	/** Ends the attachment; everything that it had is destroyed. */
+	void (*close)(void *user);
+	void *user;
+	int hup_fd; /* poll() says POLLHUP once the engine is gone; -1: it cannot */
+};
+
+#endif /* KARST_CTL_H */

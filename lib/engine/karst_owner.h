@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Owners: whose an object is, whose memory its rings are in, and who is told of its events.
+ *
+ * Without one, an object belongs to the program that embeds the engine.  A session (karst_session.h)
+ * makes an owner for its program, and then
+ *
+ *   - rings come from memory files that this program alone maps, sealed against every change of
+ *     size, in chunks;
+ *   - the program rings doorbells of its own, one for each lcore, and the lcore looks only at QPs
+ *     of the owner whose bell rang;
+ *   - an lcore that sleeps (KARST_IDLE_SLEEP) is woken by an eventfd of the owner's, which the
+ *     program writes if karst_bell_must_wake() says so;
+ *   - events go to the owner's callbacks.
+ *
+ * Control calls, as those of karst_engine.h.
+ */
+#ifndef KARST_OWNER_H
+#define KARST_OWNER_H
+
+#include "karst_engine.h"
+
+struct karst_engine_owner_init {
+	const char *name;        /* in logs and telemetry */
+	uint64_t max_ring_bytes; /* of all its rings, rounded up to chunks; 0: no limit */
+	uint32_t max_qps;        /* sizes the doorbell rings */
+	/* NULL: the engine's.  Called on lcores, as those of the engine. */
+	const struct karst_engine_ops *ops;
+	void *user;
+};
+
+/** -ENOMEM, -ENOSPC: KARST_ENGINE_MAX_OWNERS, -EINVAL */
+int karst_engine_owner_create(struct karst_engine *e, const struct karst_engine_owner_init *init,
+	struct karst_engine_owner **owner);
+
+/** Its objects are destroyed already: -EBUSY otherwise. */
+int karst_engine_owner_destroy(struct karst_engine_owner *owner);
+
+/** Where @p, inside of a ring, doorbell ring or CQ of the owner, lies.  -EINVAL: nowhere. */
+int karst_engine_owner_locate(
+	const struct karst_engine_owner *owner, const void *p, uint32_t *chunk, uint64_t *off);
+
+/** The sealed memory file of a chunk, the owner's to close.  -EINVAL: no such chunk. */
+int karst_engine_owner_chunk(
+	const struct karst_engine_owner *owner, uint32_t chunk, int *fd, uint64_t *bytes);
+
+/** The owner's bell of @lcore, how many cells it has, and the eventfd that wakes the lcore. */
+int karst_engine_owner_bell(const struct karst_engine_owner *owner, uint32_t lcore,
+	struct karst_bell_shared **bell, uint32_t *cells, int *wake_fd);
+
+/** Bytes of the rings that it has. */
+uint64_t karst_engine_owner_ring_bytes(const struct karst_engine_owner *owner);
+
+#endif /* KARST_OWNER_H */

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * A session: one program's attachment to an engine.  It answers that program's control messages
+ * (karst_ctl.h), owns everything that they create, keeps to its limits, and takes all of it back
+ * when it ends, however the program ended.
+ *
+ * It does no socket I/O: karstd reads messages from a socket and hands them in; a program that
+ * embeds the engine goes through karst_session_door().
+ *
+ * What a message says is hostile: every handle, key, size and descriptor is checked against this
+ * session, and a request either does all of what it says or nothing.
+ *
+ * Threads: a session is used by one thread at a time, which may block in it (for the lcores, and
+ * for a neighbour's answer); different sessions by different threads at once.
+ */
+#ifndef KARST_SESSION_H
+#define KARST_SESSION_H
+
+#include <sys/types.h>
+
+#include "karst_ctl.h"
+#include "karst_engine.h"
+
+struct karst_session;
+
+/** What one program may have; zero means the default, which is what the engine itself may. */
+struct karst_session_limits {
+	uint32_t max_qps;
+	uint32_t max_cqs;
+	uint32_t max_srqs;
+	uint32_t max_mrs;
+	uint32_t max_mws;
+	uint32_t max_pds;
+	uint32_t max_ahs;
+	uint32_t max_channels;
+	uint64_t max_ring_bytes; /* shared memory of its rings; default 256 MiB */
+	uint64_t max_mr_bytes;   /* registered, summed; default: no limit */
+};
+
+struct karst_session_init {
+	const char *program; /* shown until HELLO says another */
+	/* Whose memory it registers.  0: the engine's own process, whose addresses are used as
+	 * they are. */
+	pid_t pid;
+	int pidfd; /* of pid; -1 with pid 0.  The session duplicates it. */
+	uid_t uid;
+	gid_t gid;
+	struct karst_session_limits limits;
+	/* Asked while a request waits for something long: false ends the wait with -ECANCELED.
+	 * May be NULL. */
+	bool (*alive)(void *user);
+	void *user;
+};
+
+/** -ENOMEM, -ENOSPC: the engine has as many sessions as it may (karst_engine_config). */
+int karst_session_create(struct karst_engine *e, const struct karst_session_init *init,
+	struct karst_session **session);
+
+/** Destroys everything that the session has: QPs leave without a trace, memory is unmapped, slots
+ *  are free.  Takes about a turn of each lcore, however much it is. */
+void karst_session_destroy(struct karst_session *s);
+
+/** As struct karst_ctl_door.call.  Malformed messages get a reply, too, with -EPROTO. */
+int karst_session_handle(struct karst_session *s, const void *req, size_t len, const int *fds,
+	unsigned int nfds, void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds);
+
+/** Makes a session of this process; closing the door destroys it. */
+int karst_session_door(struct karst_engine *e, const struct karst_session_limits *limits,
+	struct karst_ctl_door *door);
+
+/** For telemetry and logs. */
+struct karst_session_info {
+	uint32_t client; /* its number */
+	char program[KARST_CTL_NAME];
+	pid_t pid;
+	uid_t uid;
+	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels;
+	uint64_t ring_bytes;
+	uint64_t shared_bytes, migrated_bytes, copied_bytes; /* of its regions */
+	uint64_t requests, refused;                          /* control messages */
+	uint64_t attached_ns;                                /* on the engine's clock */
+	bool failed; /* it broke a rule of the shared memory; its QPs are in Error */
+};
+
+/** All sessions of an engine, up to @max.  Any thread.  @return how many there are. */
+unsigned int karst_session_list(
+	struct karst_engine *e, struct karst_session_info *infos, unsigned int max);
+
+#endif /* KARST_SESSION_H */

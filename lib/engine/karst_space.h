@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Another process's memory as the engine reaches it.
+ *
+ * A region of a program becomes a *window* of as many addresses in the engine.  Pieces that the
+ * two processes can share (a memory file, a shared mapping of the program) are mapped there;
+ * where a piece must be copied, the window has no pages, and lib/mem's foreign path takes the
+ * bytes across with process_vm_readv() and process_vm_writev(), batched.  The transport sees
+ * plain host addresses in both cases.
+ *
+ * A program can take pages away under the engine (truncate a file that it shares).  Touching such
+ * a page raises SIGBUS; the handler that karst_space_init() installs puts a zero page there and
+ * marks the space as failed, so the engine goes on and the program that did it is thrown out.
+ *
+ * Control threads, one at a time for each space.
+ */
+#ifndef KARST_SPACE_H
+#define KARST_SPACE_H
+
+#include <sys/types.h>
+
+#include "karst_ctl.h"
+#include "karst_engine.h"
+
+struct karst_space;
+struct karst_space_region;
+
+/** @pidfd is duplicated.  -ESRCH, -EPERM: the process cannot be reached. */
+int karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, gid_t gid,
+	struct karst_space **space);
+/** Regions that are left are unmapped; no key names them any more. */
+void karst_space_destroy(struct karst_space *s);
+
+/**
+ * Makes a window of @n pieces that cover [addr, addr + len).
+ * @write whether the engine will ever write there (local write, remote write or atomic access).
+ * @why (KARST_CTL_WHY bytes) says what was wrong.
+ * -EINVAL: pieces that do not cover the range, or are not what they say; -EFAULT: the program has
+ * no such memory, or may not write there; -EACCES: a file that its user may not open so;
+ * -EBADF: a foreign descriptor; -ENOMEM.
+ */
+int karst_space_map(struct karst_space *s, uint64_t addr, uint64_t len, bool write,
+	const struct karst_ctl_piece *pieces, unsigned int n, const int *fds, unsigned int nfds,
+	struct karst_space_region **region, char *why);
+
+/** After the key that named it is gone (karst_engine_mr_dereg()). */
+void karst_space_unmap(struct karst_space_region *r);
+
+/** Address in the engine of the first byte. */
+void *karst_space_host(const struct karst_space_region *r);
+
+/** Bytes of each way: shared, of these migrated, copied. */
+void karst_space_bytes(
+	const struct karst_space_region *r, uint64_t *shared, uint64_t *migrated, uint64_t *copied);
+
+/** True once the program has taken pages away under the engine, or copying to it failed because
+ *  it is gone. */
+bool karst_space_failed(const struct karst_space *s);
+
+#endif /* KARST_SPACE_H */

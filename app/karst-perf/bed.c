@@ -67,7 +67,21 @@ perf_memory_destroy(struct perf_memory *m)
 	memset(m, 0, sizeof(*m));
 }
 
-/* --- queue pairs --- */
+/* --- an embedded engine's objects --- */
+
+struct perf_bed_engine {
+	const struct perf_ports *ports;
+	uint32_t pd;
+	uint32_t num_ahs;  /* of them made */
+	uint32_t num_keys; /* of traffic's made */
+	uint32_t num_lat_keys;
+	struct karst_engine_cq *send_cq; /* of the client's sends */
+	struct karst_engine_cq *recv_cq; /* of the server's receives */
+	struct karst_engine_cq *idle_cq; /* for the directions that nothing uses */
+	struct karst_engine_qp **qps[PERF_ENDS];
+	struct karst_engine_cq *lat_cq[PERF_ENDS]; /* of sends and receives */
+	struct karst_engine_qp *lat_qp[PERF_ENDS];
+};
 
 static int
 refused(const char *what, int rc)
@@ -93,7 +107,7 @@ to_init(const struct perf_bed *b, int end, struct karst_engine_qp *qp)
 {
 	struct karst_core_qp_attr a = {
 		.qp_state = KARST_QPS_INIT,
-		.port_num = (uint8_t)(b->ports->port[end] + 1),
+		.port_num = (uint8_t)(b->engine->ports->port[end] + 1),
 		.access_flags = KARST_ACCESS_REMOTE,
 		.qkey = PERF_QKEY,
 	};
@@ -102,7 +116,7 @@ to_init(const struct perf_bed *b, int end, struct karst_engine_qp *qp)
 	if (b->job->transport == PERF_UC)
 		a.access_flags = KARST_ACCESS_REMOTE_WRITE;
 	mask |= b->job->transport == PERF_UD ? KARST_QP_QKEY : KARST_QP_ACCESS_FLAGS;
-	return karst_engine_qp_modify(b->ports->engine, qp, &a, mask);
+	return karst_engine_qp_modify(b->engine->ports->engine, qp, &a, mask);
 }
 
 static int
@@ -111,7 +125,7 @@ to_rtr(const struct perf_bed *b, int end, struct karst_engine_qp *qp,
 {
 	struct karst_core_qp_attr a = {
 		.qp_state = KARST_QPS_RTR,
-		.path = b->ports->path[end],
+		.path = b->engine->ports->path[end],
 		.path_mtu = mtu_code(b->job->mtu),
 		.dest_qpn = peer->num,
 		.rq_psn = peer->num & 0xffffff,
@@ -124,7 +138,7 @@ to_rtr(const struct perf_bed *b, int end, struct karst_engine_qp *qp,
 		mask |= KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN;
 	if (b->job->transport == PERF_RC)
 		mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
-	return karst_engine_qp_modify(b->ports->engine, qp, &a, mask);
+	return karst_engine_qp_modify(b->engine->ports->engine, qp, &a, mask);
 }
 
 static int
@@ -143,7 +157,7 @@ to_rts(const struct perf_bed *b, struct karst_engine_qp *qp)
 	if (b->job->transport == PERF_RC)
 		mask |= KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
 			KARST_QP_MAX_QP_RD_ATOMIC;
-	return karst_engine_qp_modify(b->ports->engine, qp, &a, mask);
+	return karst_engine_qp_modify(b->engine->ports->engine, qp, &a, mask);
 }
 
 static int
@@ -168,10 +182,10 @@ traffic_init(const struct perf_bed *b, int end, struct karst_engine_qp_init *ini
 
 	*init = (struct karst_engine_qp_init){
 		.type = qp_type(j->transport),
-		.lcore = b->ports->lcore[end],
-		.pd = b->pd,
-		.send_cq = end == PERF_CLIENT ? b->send_cq : b->idle_cq,
-		.recv_cq = end == PERF_SERVER ? b->recv_cq : b->idle_cq,
+		.lcore = b->engine->ports->lcore[end],
+		.pd = b->engine->pd,
+		.send_cq = end == PERF_CLIENT ? b->engine->send_cq : b->engine->idle_cq,
+		.recv_cq = end == PERF_SERVER ? b->engine->recv_cq : b->engine->idle_cq,
 		.max_send_wr = end == PERF_CLIENT ? karst_pow2_ceil(j->depth) : 1,
 		.max_recv_wr = end == PERF_SERVER && j->recv_depth != 0 ? j->recv_depth : 1,
 		.max_inline = end == PERF_CLIENT && j->inlined ? j->size : 0,
@@ -189,17 +203,19 @@ create_qps(struct perf_bed *b)
 		struct karst_engine_qp_init init;
 
 		traffic_init(b, end, &init);
-		b->qps[end] = calloc(b->job->qps, sizeof(*b->qps[end]));
-		if (b->qps[end] == NULL)
+		b->engine->qps[end] = calloc(b->job->qps, sizeof(*b->engine->qps[end]));
+		if (b->engine->qps[end] == NULL)
 			return refused("queue pairs", -ENOMEM);
 		for (i = 0; i < b->job->qps; i++) {
-			rc = karst_engine_qp_create(b->ports->engine, &init, &b->qps[end][i]);
+			rc = karst_engine_qp_create(
+				b->engine->ports->engine, &init, &b->engine->qps[end][i]);
 			if (rc != 0)
 				return refused("queue pair", rc);
 		}
 	}
 	for (i = 0; i < b->job->qps; i++) {
-		struct karst_engine_qp *pair[PERF_ENDS] = {b->qps[0][i], b->qps[1][i]};
+		struct karst_engine_qp *pair[PERF_ENDS] = {
+			b->engine->qps[0][i], b->engine->qps[1][i]};
 
 		rc = connect_pair(b, pair);
 		if (rc != 0)
@@ -212,41 +228,42 @@ static int
 create_lat_pair(struct perf_bed *b)
 {
 	const struct perf_job *j = b->job;
-	struct karst_engine *e = b->ports->engine;
+	struct karst_engine *e = b->engine->ports->engine;
 	int end, rc;
 
 	for (end = 0; end < PERF_ENDS; end++) {
 		struct karst_engine_qp_init init = {
 			.type = qp_type(j->transport),
-			.lcore = b->ports->lcore[end],
-			.pd = b->pd,
+			.lcore = b->engine->ports->lcore[end],
+			.pd = b->engine->pd,
 			.max_send_wr = LAT_WRS,
 			.max_recv_wr = LAT_WRS,
 			.max_inline = j->inlined ? j->size : 0,
 			.max_dest_rd_atomic = j->transport == PERF_RC ? j->rd_atomic : 0,
 		};
 
-		rc = karst_engine_cq_create(e, 4 * LAT_WRS, NULL, &b->lat.cq[end]);
+		rc = karst_engine_cq_create(e, 4 * LAT_WRS, NULL, &b->engine->lat_cq[end]);
 		if (rc != 0)
 			return refused("completion queue", rc);
-		rc = karst_engine_mr_reg(e, b->pd, b->mem->lat[end], (uintptr_t)b->mem->lat[end],
-			b->mem->lat_bytes, ACCESS, &b->lat.key[end]);
+		rc = karst_engine_mr_reg(e, b->engine->pd, b->mem->lat[end],
+			(uintptr_t)b->mem->lat[end], b->mem->lat_bytes, ACCESS,
+			&b->far[end].lat_key);
 		if (rc != 0)
 			return refused("memory region", rc);
-		b->num_lat_keys++;
-		init.send_cq = init.recv_cq = b->lat.cq[end];
-		rc = karst_engine_qp_create(e, &init, &b->lat.qp[end]);
+		b->engine->num_lat_keys++;
+		init.send_cq = init.recv_cq = b->engine->lat_cq[end];
+		rc = karst_engine_qp_create(e, &init, &b->engine->lat_qp[end]);
 		if (rc != 0)
 			return refused("queue pair", rc);
 	}
-	return connect_pair(b, b->lat.qp);
+	return connect_pair(b, b->engine->lat_qp);
 }
 
 static int
 create_cqs(struct perf_bed *b)
 {
 	const struct perf_job *j = b->job;
-	struct karst_engine *e = b->ports->engine;
+	struct karst_engine *e = b->engine->ports->engine;
 	uint32_t sends = j->inflight + 64, receives = 64;
 	int rc;
 
@@ -255,36 +272,37 @@ create_cqs(struct perf_bed *b)
 	if (j->recv_depth != 0)
 		receives += (uint32_t)karst_min_u64(
 			(uint64_t)j->recv_depth * j->qps, j->inflight + 2 * j->recv_depth);
-	rc = karst_engine_cq_create(e, sends, NULL, &b->send_cq);
+	rc = karst_engine_cq_create(e, sends, NULL, &b->engine->send_cq);
 	if (rc == 0)
-		rc = karst_engine_cq_create(e, receives, NULL, &b->recv_cq);
+		rc = karst_engine_cq_create(e, receives, NULL, &b->engine->recv_cq);
 	if (rc == 0)
-		rc = karst_engine_cq_create(e, 64, NULL, &b->idle_cq);
+		rc = karst_engine_cq_create(e, 64, NULL, &b->engine->idle_cq);
 	return rc == 0 ? 0 : refused("completion queue", rc);
 }
 
 static int
 create_memory(struct perf_bed *b)
 {
-	struct karst_engine *e = b->ports->engine;
-	int end, rc = karst_engine_pd_alloc(e, &b->pd);
+	struct karst_engine *e = b->engine->ports->engine;
+	int end, rc = karst_engine_pd_alloc(e, &b->engine->pd);
 
 	if (rc != 0)
 		return refused("protection domain", rc);
 	for (end = 0; end < PERF_ENDS; end++) {
 		uint8_t *base = b->mem->base[end];
 
-		rc = karst_engine_mr_reg(
-			e, b->pd, base, (uintptr_t)base, b->job->working_set, ACCESS, &b->key[end]);
+		rc = karst_engine_mr_reg(e, b->engine->pd, base, (uintptr_t)base,
+			b->job->working_set, ACCESS, &b->far[end].key);
 		if (rc != 0)
 			return refused("memory region", rc);
-		b->num_keys++;
+		b->engine->num_keys++;
 		if (b->job->transport != PERF_UD)
 			continue;
-		rc = karst_engine_ah_create(e, b->pd, &b->ports->path[end], &b->ah[end]);
+		rc = karst_engine_ah_create(
+			e, b->engine->pd, &b->engine->ports->path[end], &b->ah[end]);
 		if (rc != 0)
 			return refused("address handle", rc);
-		b->num_ahs++;
+		b->engine->num_ahs++;
 	}
 	return 0;
 }
@@ -304,8 +322,8 @@ account(struct perf_bed *b)
 		core = (struct karst_qp_init){
 			.type = i.type,
 			/* only asked whether they are there */
-			.send_cq = (struct karst_core_cq *)b->send_cq,
-			.recv_cq = (struct karst_core_cq *)b->recv_cq,
+			.send_cq = (struct karst_core_cq *)b->engine->send_cq,
+			.recv_cq = (struct karst_core_cq *)b->engine->recv_cq,
 			.sq_shared = b->mem->base[end],
 			.rq_shared = b->mem->base[end],
 			.max_send_wr = i.max_send_wr,
@@ -323,16 +341,109 @@ account(struct perf_bed *b)
 	}
 }
 
+/* --- as the traffic sees it --- */
+
+int
+perf_bed_init(const struct perf_job *job, const struct perf_memory *mem, struct perf_bed *b)
+{
+	int end;
+
+	memset(b, 0, sizeof(*b));
+	b->job = job;
+	b->mem = mem;
+	for (end = 0; end < PERF_ENDS; end++) {
+		b->far[end].base = (uintptr_t)mem->base[end];
+		b->far[end].lat = (uintptr_t)mem->lat[end];
+		b->far[end].qpns = calloc(job->qps, sizeof(*b->far[end].qpns));
+		if (b->far[end].qpns == NULL)
+			return refused("queue pairs", -ENOMEM);
+	}
+	return 0;
+}
+
+void
+perf_bed_fini(struct perf_bed *b)
+{
+	int end;
+
+	for (end = 0; end < PERF_ENDS; end++) {
+		free(b->far[end].qpns);
+		free(b->qps[end]);
+		free(b->lat_qp[end]);
+	}
+	free(b->engine);
+	memset(b, 0, sizeof(*b));
+}
+
+struct perf_qp *
+perf_qp_array(uint32_t n)
+{
+	void *p;
+
+	if (posix_memalign(&p, KARST_CACHE_LINE, n * sizeof(struct perf_qp)) != 0)
+		return NULL;
+	memset(p, 0, n * sizeof(struct perf_qp));
+	return p;
+}
+
+static void
+show_qp(const struct karst_engine_qp *from, struct perf_qp *to)
+{
+	to->sq = from->sq;
+	to->rq = from->rq;
+	to->bell = from->bell;
+	to->bell_mask = from->bell_mask;
+	to->num = from->num;
+}
+
+static struct perf_lanes
+show_cq(const struct perf_bed *b, struct karst_engine_cq *cq, int end)
+{
+	return (struct perf_lanes){&cq->lane[b->engine->ports->lcore[end]], 1};
+}
+
+static int
+show(struct perf_bed *b, bool latency)
+{
+	const struct perf_bed_engine *own = b->engine;
+	uint32_t i;
+	int end;
+
+	for (end = 0; end < PERF_ENDS; end++) {
+		b->qps[end] = perf_qp_array(b->job->qps);
+		if (latency)
+			b->lat_qp[end] = perf_qp_array(1);
+		if (b->qps[end] == NULL || (latency && b->lat_qp[end] == NULL))
+			return refused("queue pairs", -ENOMEM);
+		for (i = 0; i < b->job->qps; i++) {
+			show_qp(own->qps[end][i], &b->qps[end][i]);
+			b->far[end].qpns[i] = own->qps[end][i]->num;
+		}
+		if (!latency)
+			continue;
+		show_qp(own->lat_qp[end], b->lat_qp[end]);
+		b->far[end].lat_qpn = own->lat_qp[end]->num;
+		b->lat_lanes[end] = show_cq(b, own->lat_cq[end], end);
+	}
+	b->sends = show_cq(b, own->send_cq, PERF_CLIENT);
+	b->receives = show_cq(b, own->recv_cq, PERF_SERVER);
+	return 0;
+}
+
 int
 perf_bed_create(const struct perf_job *job, const struct perf_ports *ports,
 	const struct perf_memory *mem, bool latency, struct perf_bed *b)
 {
 	int rc;
 
-	memset(b, 0, sizeof(*b));
-	b->job = job;
-	b->ports = ports;
-	b->mem = mem;
+	rc = perf_bed_init(job, mem, b);
+	if (rc == 0 && (b->engine = calloc(1, sizeof(*b->engine))) == NULL)
+		rc = refused("queue pairs", -ENOMEM);
+	if (rc != 0) {
+		perf_bed_fini(b);
+		return 1;
+	}
+	b->engine->ports = ports;
 	rc = create_memory(b);
 	if (rc == 0)
 		rc = create_cqs(b);
@@ -345,45 +456,48 @@ perf_bed_create(const struct perf_job *job, const struct perf_ports *ports,
 		return 1;
 	}
 	account(b);
-	return 0;
+	rc = show(b, latency);
+	if (rc != 0)
+		perf_bed_destroy(b);
+	return rc == 0 ? 0 : 1;
 }
 
 static void
 destroy_qps(struct perf_bed *b)
 {
-	struct karst_engine *e = b->ports->engine;
+	struct karst_engine *e = b->engine->ports->engine;
 	uint32_t i;
 	int end;
 
 	for (end = 0; end < PERF_ENDS; end++) {
-		for (i = 0; b->qps[end] != NULL && i < b->job->qps; i++)
-			if (b->qps[end][i] != NULL)
-				karst_engine_qp_destroy(e, b->qps[end][i]);
-		free(b->qps[end]);
-		if (b->lat.qp[end] != NULL)
-			karst_engine_qp_destroy(e, b->lat.qp[end]);
+		for (i = 0; b->engine->qps[end] != NULL && i < b->job->qps; i++)
+			if (b->engine->qps[end][i] != NULL)
+				karst_engine_qp_destroy(e, b->engine->qps[end][i]);
+		free(b->engine->qps[end]);
+		if (b->engine->lat_qp[end] != NULL)
+			karst_engine_qp_destroy(e, b->engine->lat_qp[end]);
 	}
 }
 
 void
 perf_bed_destroy(struct perf_bed *b)
 {
-	struct karst_engine *e = b->ports->engine;
-	struct karst_engine_cq *cqs[] = {
-		b->send_cq, b->recv_cq, b->idle_cq, b->lat.cq[0], b->lat.cq[1]};
+	struct karst_engine *e = b->engine->ports->engine;
+	struct karst_engine_cq *cqs[] = {b->engine->send_cq, b->engine->recv_cq, b->engine->idle_cq,
+		b->engine->lat_cq[0], b->engine->lat_cq[1]};
 	uint32_t i;
 
 	destroy_qps(b);
 	for (i = 0; i < KARST_DIM(cqs); i++)
 		if (cqs[i] != NULL)
 			karst_engine_cq_destroy(e, cqs[i]);
-	while (b->num_ahs > 0)
-		karst_engine_ah_destroy(e, b->ah[--b->num_ahs]);
-	while (b->num_keys > 0)
-		karst_engine_mr_dereg(e, b->key[--b->num_keys]);
-	while (b->num_lat_keys > 0)
-		karst_engine_mr_dereg(e, b->lat.key[--b->num_lat_keys]);
-	if (b->pd != 0)
-		karst_engine_pd_free(e, b->pd);
-	memset(b, 0, sizeof(*b));
+	while (b->engine->num_ahs > 0)
+		karst_engine_ah_destroy(e, b->ah[--b->engine->num_ahs]);
+	while (b->engine->num_keys > 0)
+		karst_engine_mr_dereg(e, b->far[--b->engine->num_keys].key);
+	while (b->engine->num_lat_keys > 0)
+		karst_engine_mr_dereg(e, b->far[--b->engine->num_lat_keys].lat_key);
+	if (b->engine->pd != 0)
+		karst_engine_pd_free(e, b->engine->pd);
+	perf_bed_fini(b);
 }

@@ -12,51 +12,64 @@
 #ifndef PERF_BED_H
 #define PERF_BED_H
 
+#include "endpoint.h"
 #include "plan.h"
 #include "ports.h"
 
 /** Buffers of the whole run, reused by all measurements; anonymous, in huge pages if the
  *  kernel has some, and populated. */
 struct perf_memory {
-	uint8_t *base[PERF_ENDS];
-	uint64_t bytes;          /* of each */
-	uint8_t *lat[PERF_ENDS]; /* for ping-pong: one place to send from, one to receive in */
-	uint64_t lat_bytes;      /* of each */
+	uint8_t *base[PERF_ENDS]; /* NULL: the end is in another process */
+	uint64_t bytes;           /* of each */
+	uint8_t *lat[PERF_ENDS];  /* for ping-pong: one place to send from, one to receive in */
+	uint64_t lat_bytes;       /* of each */
 };
 
 /** @lat_bytes: for both places of an end.  -ENOMEM, said on stderr. */
 int perf_memory_create(uint64_t bytes, uint64_t lat_bytes, struct perf_memory *m);
 void perf_memory_destroy(struct perf_memory *m);
 
-/** The pair for ping-pong; all NULL if none was asked for. */
-struct perf_lat_pair {
-	struct karst_engine_qp *qp[PERF_ENDS];
-	struct karst_engine_cq *cq[PERF_ENDS]; /* of sends and receives */
-	uint32_t key[PERF_ENDS];
+/** What one end must know of the other. */
+struct perf_far {
+	uint64_t base; /* of its memory, in its addresses */
+	uint64_t lat;
+	uint32_t key; /* of each */
+	uint32_t lat_key;
+	uint32_t *qpns; /* [job->qps] */
+	uint32_t lat_qpn;
 };
+
+struct perf_bed_engine;
+struct perf_attach;
 
 struct perf_bed {
 	const struct perf_job *job;
-	const struct perf_ports *ports;
 	const struct perf_memory *mem;
-	uint32_t pd;
-	uint32_t key[PERF_ENDS]; /* of mem->base, local and remote */
-	uint32_t ah[PERF_ENDS];  /* UD: to the other end */
-	uint32_t num_ahs;        /* of them made */
-	uint32_t num_keys;       /* of @key made */
-	uint32_t num_lat_keys;
-	struct karst_engine_cq *send_cq; /* of the client's sends */
-	struct karst_engine_cq *recv_cq; /* of the server's receives */
-	struct karst_engine_cq *idle_cq; /* for the directions that nothing uses */
-	struct karst_engine_qp **qps[PERF_ENDS];
-	struct perf_lat_pair lat;
+	struct perf_far far[PERF_ENDS];
+	uint32_t ah[PERF_ENDS]; /* UD: to the other end */
+	/* NULL: the end is in another process */
+	struct perf_qp *qps[PERF_ENDS];
+	struct perf_qp *lat_qp[PERF_ENDS]; /* for ping-pong, if asked for */
+	struct perf_lanes sends;           /* of the client */
+	struct perf_lanes receives;        /* of the server */
+	struct perf_lanes lat_lanes[PERF_ENDS];
 	uint64_t qp_bytes;   /* memory of a QP without its rings, both ends' average */
 	uint64_t ring_bytes; /* memory of the rings of a QP of the client */
+	/* whose it is */
+	struct perf_bed_engine *engine;
+	struct perf_attach *attach;
 };
 
 #define PERF_QKEY 0x11111111u
 
-/** 0 or 1: the engine refused, said on stderr; everything is taken down again then. */
+/** What both kinds of bed begin and end with.  -ENOMEM, said on stderr. */
+int perf_bed_init(const struct perf_job *job, const struct perf_memory *mem, struct perf_bed *bed);
+void perf_bed_fini(struct perf_bed *bed);
+
+/** @n zeroed queue pairs, for free(); NULL. */
+struct perf_qp *perf_qp_array(uint32_t n);
+
+/** A bed of an embedded engine.  0 or 1: the engine refused, said on stderr; everything is taken down again then. */
 int perf_bed_create(const struct perf_job *job, const struct perf_ports *ports,
 	const struct perf_memory *mem, bool latency, struct perf_bed *bed);
 void perf_bed_destroy(struct perf_bed *bed);

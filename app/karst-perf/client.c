@@ -45,15 +45,15 @@ make_template(struct perf_client *c)
 		w->ud.ah = c->bed->ah[PERF_CLIENT];
 		w->ud.remote_qkey = PERF_QKEY;
 	} else {
-		w->rdma.rkey = c->bed->key[PERF_SERVER];
+		w->rdma.rkey = c->bed->far[PERF_SERVER].key;
 	}
 	if (j->op == PERF_OP_CAS || j->op == PERF_OP_FAA) {
 		w->atomic.sge[0].len = j->size;
-		w->atomic.sge[0].lkey = c->bed->key[PERF_CLIENT];
+		w->atomic.sge[0].lkey = c->bed->far[PERF_CLIENT].key;
 		w->atomic.compare_add = 1;
 	} else if (!j->inlined) {
 		w->sge[0].len = j->size;
-		w->sge[0].lkey = c->bed->key[PERF_CLIENT];
+		w->sge[0].lkey = c->bed->far[PERF_CLIENT].key;
 	}
 }
 
@@ -69,12 +69,12 @@ perf_client_create(const struct perf_bed *bed, bool verify, uint64_t seed, struc
 	c->verify = verify;
 	c->late_check = verify && j->transport == PERF_UC && j->op == PERF_OP_WRITE;
 	c->seed = seed;
-	c->lane = &bed->send_cq->lane[bed->ports->lcore[PERF_CLIENT]];
+	c->lanes = bed->sends;
 	c->rows = j->slots / j->batch;
 	c->turn_budget = j->batch > TURN_BUDGET ? j->batch : TURN_BUDGET;
 	c->left = UINT64_MAX;
-	c->local = (uintptr_t)bed->mem->base[PERF_CLIENT];
-	c->remote = (uintptr_t)bed->mem->base[PERF_SERVER];
+	c->local = bed->far[PERF_CLIENT].base;
+	c->remote = bed->far[PERF_SERVER].base;
 	make_template(c);
 	if (posix_memalign((void **)&c->flows, KARST_CACHE_LINE, j->qps * sizeof(*c->flows)) != 0)
 		c->flows = NULL;
@@ -88,8 +88,8 @@ perf_client_create(const struct perf_bed *bed, bool verify, uint64_t seed, struc
 	}
 	memset(c->flows, 0, j->qps * sizeof(*c->flows));
 	for (i = 0; i < j->qps; i++) {
-		c->flows[i].qp = bed->qps[PERF_CLIENT][i];
-		c->flows[i].peer_qpn = bed->qps[PERF_SERVER][i]->num;
+		c->flows[i].qp = &bed->qps[PERF_CLIENT][i];
+		c->flows[i].peer_qpn = bed->far[PERF_SERVER].qpns[i];
 	}
 	perf_check_begin(c);
 	return 0;
@@ -150,19 +150,29 @@ take_one(struct perf_client *c, const struct karst_cqe *e)
 	return n;
 }
 
-uint32_t
-perf_client_reap(struct perf_client *c)
+static uint32_t
+reap_lane(struct perf_client *c, struct karst_cq_lane *lane)
 {
 	const struct karst_cqe *cqes;
-	uint32_t i, n = karst_cq_lane_peek(c->lane, &cqes), done = 0;
+	uint32_t i, n = karst_cq_lane_peek(lane, &cqes), done = 0;
 
 	if (n == 0)
 		return 0;
 	for (i = 0; i < n; i++)
 		done += take_one(c, &cqes[i]);
-	karst_cq_lane_take(c->lane, n);
+	karst_cq_lane_take(lane, n);
 	c->outstanding -= done;
 	perf_tally_add(&c->tally.completed, done);
+	return n;
+}
+
+uint32_t
+perf_client_reap(struct perf_client *c)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < c->lanes.n; i++)
+		n += reap_lane(c, &c->lanes.lane[i]);
 	return n;
 }
 
@@ -196,7 +206,7 @@ post_batch(struct perf_client *c, uint32_t flow, uint32_t n)
 	uint32_t i;
 
 	for (i = 0; i < n; i++, off += j->stride) {
-		w = karst_engine_send_slot(f->qp, i);
+		w = perf_qp_send_slot(f->qp, i);
 		*w = c->template;
 		if (c->verify)
 			perf_check_posted(c, w, flow, f->posted + i, off);
@@ -212,7 +222,7 @@ post_batch(struct perf_client *c, uint32_t flow, uint32_t n)
 		f->sample = f->posted - 1;
 	}
 	f->row = f->row + 1 == c->rows ? 0 : f->row + 1;
-	if (karst_unlikely(karst_engine_post_send(f->qp, n) != 0))
+	if (karst_unlikely(perf_qp_post_send(f->qp, n) != 0))
 		c->failed = true;
 }
 
@@ -226,7 +236,7 @@ wrap(const struct perf_client *c, uint32_t flow)
 static inline void
 prefetch_ahead(const struct perf_client *c)
 {
-	const struct karst_engine_qp *qp;
+	const struct perf_qp *qp;
 	uint32_t i;
 
 	rte_prefetch0(&c->flows[wrap(c, c->next + AHEAD_FLOW)]);
@@ -235,7 +245,7 @@ prefetch_ahead(const struct perf_client *c)
 	rte_prefetch0(&qp->sq.sh->tail);
 	rte_prefetch0(&qp->sq.sh->idle);
 	for (i = 0; i < c->job.batch && i < 8; i++)
-		rte_prefetch0(karst_engine_send_slot(qp, i));
+		rte_prefetch0(perf_qp_send_slot(qp, i));
 }
 
 /* How many messages the flow may take now: a whole batch, or what is left of all; 0: none. */
@@ -244,7 +254,7 @@ room(const struct perf_client *c, const struct perf_flow *f)
 {
 	uint32_t n = (uint32_t)karst_min_u64(c->job.batch, c->left);
 
-	if (f->posted - f->completed + n > c->job.depth || karst_engine_send_room(f->qp, n) < n)
+	if (f->posted - f->completed + n > c->job.depth || karst_wq_free(&f->qp->sq, n) < n)
 		return 0;
 	/* a place is not used again before it was looked at */
 	if (karst_unlikely(c->late_check && f->posted - f->checked + n > c->job.slots))

@@ -24,8 +24,8 @@ post_receives(struct perf_pinger *p, uint32_t n)
 	uint32_t i;
 
 	for (i = 0; i < n; i++)
-		*karst_engine_recv_slot(p->qp, i) = p->receive;
-	if (karst_engine_post_recv(p->qp, n) != 0)
+		*perf_qp_recv_slot(p->qp, i) = p->receive;
+	if (perf_qp_post_recv(p->qp, n) != 0)
 		p->errors++;
 }
 
@@ -43,18 +43,17 @@ make_template(const struct perf_bed *bed, enum perf_end end, struct perf_pinger 
 	};
 	const struct perf_job *j = bed->job;
 	struct karst_send_wqe *w = &p->template;
-	struct karst_sge sge = {(uintptr_t)p->out, j->size, bed->lat.key[end]};
+	struct karst_sge sge = {(uintptr_t)p->out, j->size, bed->far[end].lat_key};
 
 	w->opcode = opcodes[j->op];
 	w->num = 1;
 	if (j->transport == PERF_UD) {
 		w->ud.ah = bed->ah[end];
-		w->ud.remote_qpn = bed->lat.qp[1 - end]->num;
+		w->ud.remote_qpn = bed->far[1 - end].lat_qpn;
 		w->ud.remote_qkey = PERF_QKEY;
 	} else {
-		w->rdma.remote_addr =
-			(uintptr_t)bed->mem->lat[1 - end] + area(j->size) + PERF_GRH_ROOM;
-		w->rdma.rkey = bed->lat.key[1 - end];
+		w->rdma.remote_addr = bed->far[1 - end].lat + area(j->size) + PERF_GRH_ROOM;
+		w->rdma.rkey = bed->far[1 - end].lat_key;
 	}
 	if (j->op == PERF_OP_CAS || j->op == PERF_OP_FAA) {
 		w->atomic.compare_add = 1;
@@ -76,8 +75,8 @@ perf_pinger_init(const struct perf_bed *bed, enum perf_end end, struct perf_ping
 	memset(p, 0, sizeof(*p));
 	memset(bed->mem->lat[end], 0, perf_pinger_bytes(j->size));
 	p->bed = bed;
-	p->qp = bed->lat.qp[end];
-	p->lane = &bed->lat.cq[end]->lane[bed->ports->lcore[end]];
+	p->qp = bed->lat_qp[end];
+	p->lanes = bed->lat_lanes[end];
 	p->out = bed->mem->lat[end];
 	p->in = bed->mem->lat[end] + area(j->size) + PERF_GRH_ROOM;
 	p->fetches = j->op == PERF_OP_READ || perf_op_atomic(j->op);
@@ -88,7 +87,7 @@ perf_pinger_init(const struct perf_bed *bed, enum perf_end end, struct perf_ping
 	if (j->op == PERF_OP_SEND) {
 		p->receive.num_sge = 1;
 		p->receive.sge[0] = (struct karst_sge){
-			(uintptr_t)p->in - grh, j->size + grh, bed->lat.key[end]};
+			(uintptr_t)p->in - grh, j->size + grh, bed->far[end].lat_key};
 	}
 	post_receives(p, RECEIVES);
 }
@@ -106,9 +105,9 @@ post(struct perf_pinger *p, uint32_t number)
 	const struct perf_job *j = p->bed->job;
 	struct karst_send_wqe *w;
 
-	if (karst_engine_send_room(p->qp, 1) == 0)
+	if (karst_wq_free(&p->qp->sq, 1) == 0)
 		return; /* only when answers were lost: as if this one was, too */
-	w = karst_engine_send_slot(p->qp, 0);
+	w = perf_qp_send_slot(p->qp, 0);
 	*w = p->template;
 	if (!p->fetches)
 		p->out[j->size - 1] = (uint8_t)number;
@@ -117,16 +116,16 @@ post(struct perf_pinger *p, uint32_t number)
 		memcpy(w->inline_data, p->out, j->size);
 	if (p->fetches || ++p->posted % SIGNAL_EVERY == 0)
 		w->flags |= KARST_SEND_SIGNALED;
-	if (karst_engine_post_send(p->qp, 1) != 0)
+	if (perf_qp_post_send(p->qp, 1) != 0)
 		p->errors++;
 }
 
 /* Takes completions of sends and receives. */
 static void
-reap(struct perf_pinger *p)
+reap_lane(struct perf_pinger *p, struct karst_cq_lane *lane)
 {
 	const struct karst_cqe *cqes;
-	uint32_t i, receives = 0, n = karst_cq_lane_peek(p->lane, &cqes);
+	uint32_t i, receives = 0, n = karst_cq_lane_peek(lane, &cqes);
 
 	if (n == 0)
 		return;
@@ -143,9 +142,18 @@ reap(struct perf_pinger *p)
 				p->bed->job->op == PERF_OP_SEND ? last_byte(p) : (uint8_t)e->imm;
 		}
 	}
-	karst_cq_lane_take(p->lane, n);
+	karst_cq_lane_take(lane, n);
 	if (receives > 0)
 		post_receives(p, receives);
+}
+
+static void
+reap(struct perf_pinger *p)
+{
+	uint32_t i;
+
+	for (i = 0; i < p->lanes.n; i++)
+		reap_lane(p, &p->lanes.lane[i]);
 }
 
 void

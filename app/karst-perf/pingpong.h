@@ -22,8 +22,8 @@
 
 struct perf_pinger {
 	const struct perf_bed *bed;
-	struct karst_engine_qp *qp;
-	struct karst_cq_lane *lane;
+	struct perf_qp *qp;
+	struct perf_lanes lanes;
 	struct karst_send_wqe template;
 	uint8_t *out; /* what is sent */
 	uint8_t *in;  /* payload of what is received */

@@ -12,7 +12,7 @@ fill_recv(struct perf_server *s, uint32_t flow, uint32_t i)
 {
 	const struct perf_job *j = &s->job;
 	struct perf_sink *k = &s->sinks[flow];
-	struct karst_recv_wqe *w = karst_engine_recv_slot(k->qp, i);
+	struct karst_recv_wqe *w = perf_qp_recv_slot(k->qp, i);
 	uint64_t place = ((uint64_t)k->row * j->qps + flow) * j->batch + k->col;
 	uint32_t grh = j->transport == PERF_UD ? PERF_GRH_BYTES : 0;
 
@@ -23,10 +23,9 @@ fill_recv(struct perf_server *s, uint32_t flow, uint32_t i)
 		return;
 	}
 	w->num_sge = 1;
-	w->sge[0].addr =
-		(uintptr_t)s->bed->mem->base[PERF_SERVER] + place * j->stride + j->headroom - grh;
+	w->sge[0].addr = s->bed->far[PERF_SERVER].base + place * j->stride + j->headroom - grh;
 	w->sge[0].len = j->size + grh;
-	w->sge[0].lkey = s->bed->key[PERF_SERVER];
+	w->sge[0].lkey = s->bed->far[PERF_SERVER].key;
 	if (++k->col == j->batch) {
 		k->col = 0;
 		k->row = k->row + 1 == s->rows ? 0 : k->row + 1;
@@ -36,7 +35,7 @@ fill_recv(struct perf_server *s, uint32_t flow, uint32_t i)
 static inline void
 publish(struct perf_server *s, uint32_t flow, uint32_t n)
 {
-	if (karst_unlikely(n > 0 && karst_engine_post_recv(s->sinks[flow].qp, n) != 0))
+	if (karst_unlikely(n > 0 && perf_qp_post_recv(s->sinks[flow].qp, n) != 0))
 		perf_tally_add(&s->tally.errors, 1);
 }
 
@@ -51,14 +50,14 @@ perf_server_create(const struct perf_bed *bed, bool verify, uint64_t seed, struc
 	s->job = *j;
 	s->verify = verify;
 	s->seed = seed;
-	s->lane = &bed->recv_cq->lane[bed->ports->lcore[PERF_SERVER]];
+	s->lanes = bed->receives;
 	s->rows = j->slots / j->batch;
 	s->sinks = calloc(j->qps, sizeof(*s->sinks));
 	if (s->sinks == NULL)
 		return -ENOMEM;
 	for (i = 0; i < j->qps; i++) {
-		s->sinks[i].qp = bed->qps[PERF_SERVER][i];
-		s->sinks[i].peer_qpn = bed->qps[PERF_CLIENT][i]->num;
+		s->sinks[i].qp = &bed->qps[PERF_SERVER][i];
+		s->sinks[i].peer_qpn = bed->far[PERF_CLIENT].qpns[i];
 		for (k = 0; k < j->recv_depth; k++)
 			fill_recv(s, i, k);
 		publish(s, i, j->recv_depth);
@@ -73,15 +72,13 @@ perf_server_destroy(struct perf_server *s)
 	s->sinks = NULL;
 }
 
-uint32_t
-perf_server_turn(struct perf_server *s)
+static uint32_t
+take_lane(struct perf_server *s, struct karst_cq_lane *lane)
 {
 	const struct karst_cqe *cqes;
 	uint32_t i, n, flow = 0, fresh = 0, good = 0;
 
-	if (s->job.recv_depth == 0)
-		return 0;
-	n = karst_cq_lane_peek(s->lane, &cqes);
+	n = karst_cq_lane_peek(lane, &cqes);
 	if (n == 0)
 		return 0;
 	for (i = 0; i < n; i++) {
@@ -106,7 +103,19 @@ perf_server_turn(struct perf_server *s)
 		good++;
 	}
 	publish(s, flow, fresh);
-	karst_cq_lane_take(s->lane, n);
+	karst_cq_lane_take(lane, n);
 	perf_tally_add(&s->tally.completed, good);
+	return n;
+}
+
+uint32_t
+perf_server_turn(struct perf_server *s)
+{
+	uint32_t i, n = 0;
+
+	if (s->job.recv_depth == 0)
+		return 0;
+	for (i = 0; i < s->lanes.n; i++)
+		n += take_lane(s, &s->lanes.lane[i]);
 	return n;
 }

@@ -42,7 +42,7 @@ perf_tally_read(const uint64_t *counter)
 
 /** The client's side of a queue pair. */
 struct perf_flow {
-	struct karst_engine_qp *qp;
+	struct perf_qp *qp;
 	uint64_t posted;
 	uint64_t completed;
 	uint64_t checked;    /* UC WRITE with --verify: messages looked at */
@@ -57,7 +57,7 @@ struct perf_client {
 	const struct perf_bed *bed;
 	struct perf_job job; /* a copy, beside what is used with it */
 	struct perf_flow *flows;
-	struct karst_cq_lane *lane;
+	struct perf_lanes lanes;
 	uint32_t next; /* flow to visit */
 	uint32_t rows; /* of places */
 	uint32_t outstanding;
@@ -76,7 +76,7 @@ struct perf_client {
 
 /** The server's side of a queue pair. */
 struct perf_sink {
-	struct karst_engine_qp *qp;
+	struct perf_qp *qp;
 	uint64_t expected; /* number of the next message */
 	uint32_t row, col; /* place of the next receive */
 	uint32_t peer_qpn;
@@ -87,7 +87,7 @@ struct perf_server {
 	const struct perf_bed *bed;
 	struct perf_job job;
 	struct perf_sink *sinks;
-	struct karst_cq_lane *lane;
+	struct perf_lanes lanes;
 	uint32_t rows;
 	bool verify;
 	uint8_t first_error; /* status of the first completion in error */

@@ -10,7 +10,8 @@
  * belongs to the operation, and file descriptors beside it.  A program sends a request and gets
  * one reply with the same sequence number and operation; requests of one connection are answered
  * in order.  The first request is HELLO.  The engine sends nothing of its own accord: events come
- * through pipes whose reading ends a reply brings.
+ * through streams whose reading ends a reply brings.  (Streams are pairs of sockets: whoever
+ * reads a pipe can hold its lock, and with it the writer, for as long as it likes.)
  *
  * Everything is little-endian and naturally aligned; reserved members are 0 and are checked.
  * A body may be longer than the receiver knows: a longer one is accepted if the rest is 0, so
@@ -113,7 +114,7 @@ struct karst_ctl_hello_req {
 	uint32_t reserved;
 };
 
-/** Descriptors: the reading end of the asynchronous event pipe (struct karst_ctl_async), then
+/** Descriptors: the reading end of the stream of asynchronous events (struct karst_ctl_async), then
  *  for each lcore an eventfd that wakes it. */
 struct karst_ctl_hello_rsp {
 	char engine[KARST_CTL_NAME]; /* its name */
@@ -249,7 +250,9 @@ struct karst_ctl_reg_mr_rsp {
 
 struct karst_ctl_rereg_mr_req {
 	uint32_t key;
-	uint32_t what; /* enum karst_rereg; without TRANSLATION npieces is 0 */
+	/* enum karst_rereg; without TRANSLATION npieces is 0; an access that writes, given to a
+	 * region that had none such, needs TRANSLATION too */
+	uint32_t what;
 	uint32_t pd;
 	uint32_t access;
 	uint64_t addr;
@@ -314,7 +317,7 @@ struct karst_ctl_destroy_ah_req {
 
 /* --- completion channels and queues --- */
 
-/** Reply's descriptor: the reading end of a pipe (non-blocking for the engine, as the program
+/** Reply's descriptor: the reading end of a stream (non-blocking for the engine, as the program
  *  likes for itself) in which each event is one 8-byte cookie of the CQ. */
 struct karst_ctl_create_channel_req {
 	uint64_t reserved;
@@ -442,12 +445,13 @@ struct karst_ctl_destroy_qp_req {
 };
 
 /* Replies that say nothing but their status. */
-#define KARST_CTL_PLAIN_REPLIES(X)                                                               \
-	X(free_pd)                                                                               \
-	X(dereg_mr)                                                                              \
-	X(free_mw)                                                                               \
-	X(destroy_ah) X(destroy_channel) X(modify_cq) X(destroy_cq) X(modify_srq) X(destroy_srq) \
-		X(modify_qp) X(destroy_qp)
+#define KARST_CTL_PLAIN_REPLIES(X)                                                              \
+	X(free_pd)                                                                              \
+	X(dereg_mr)                                                                             \
+	X(free_mw)                                                                              \
+	X(destroy_ah)                                                                           \
+	X(destroy_channel) X(modify_cq) X(destroy_cq) X(modify_srq) X(destroy_srq) X(modify_qp) \
+		X(destroy_qp)
 #define X(name)                         \
 	struct karst_ctl_##name##_rsp { \
 		uint64_t reserved;      \
@@ -457,7 +461,7 @@ KARST_CTL_PLAIN_REPLIES(X)
 
 /* --- asynchronous events --- */
 
-/** A record of the asynchronous event pipe; written whole. */
+/** A record of the stream of asynchronous events; written whole. */
 struct karst_ctl_async {
 	uint32_t event;  /* enum karst_async_event_code */
 	uint32_t handle; /* of the CQ, SRQ or QP; a port's number; 0: the device */

@@ -62,9 +62,18 @@ int karst_session_create(struct karst_engine *e, const struct karst_session_init
  *  are free.  Takes about a turn of each lcore, however much it is. */
 void karst_session_destroy(struct karst_session *s);
 
-/** As struct karst_ctl_door.call.  Malformed messages get a reply, too, with -EPROTO. */
+/** As struct karst_ctl_door.call; @req and @rsp are aligned to 8 bytes.  Malformed messages get a
+ *  reply, too, with -EPROTO. */
 int karst_session_handle(struct karst_session *s, const void *req, size_t len, const int *fds,
 	unsigned int nfds, void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds);
+
+/**
+ * Readable when something has happened that cannot wait for the program's next message: the
+ * session has failed.  Whoever waits for messages waits for this too, and calls
+ * karst_session_attend(), as if it were one.
+ */
+int karst_session_fd(const struct karst_session *s);
+void karst_session_attend(struct karst_session *s);
 
 /** Makes a session of this process; closing the door destroys it. */
 int karst_session_door(struct karst_engine *e, const struct karst_session_limits *limits,

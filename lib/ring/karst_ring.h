@@ -34,6 +34,10 @@
 
 #include "karst_base.h"
 
+/** Number of these layouts and of the rules of doc/ring-abi.rst; a program and an engine whose
+ *  numbers differ do not talk to each other. */
+#define KARST_RING_ABI 1u
+
 /* --- work requests --- */
 
 /* Operations of send work requests; the values are those of enum ibv_wr_opcode. */

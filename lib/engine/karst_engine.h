@@ -69,6 +69,7 @@ enum karst_idle {
 /** An asynchronous event; which member of the union is set follows from @event. */
 struct karst_engine_event {
 	enum karst_async_event_code event;
+	uint8_t port; /* KARST_EVENT_PORT_*, KARST_EVENT_GID_CHANGE */
 	union {
 		struct karst_engine_qp *qp;
 		struct karst_engine_cq *cq;   /* KARST_EVENT_CQ_ERR */
@@ -151,6 +152,8 @@ uint64_t karst_engine_now_ns(const struct karst_engine *e);
 /** An IP address in wire order; IPv4 as ::ffff:a.b.c.d. */
 struct karst_engine_addr {
 	uint8_t ip[16];
+	uint8_t prefix; /* of a port's address: bits that all on its link share, of 32 (IPv4) or
+			 * 128; 0: every address of the family is on the link */
 };
 
 /** The IPv4 address a.b.c.d as 0xAABBCCDD. */
@@ -188,6 +191,19 @@ struct karst_engine_port_config {
 	uint16_t vlan;      /* VLAN id that received tagged frames must have; 0: no tags */
 	uint32_t num_addrs; /* 1..KARST_ENGINE_MAX_ADDRS */
 	const struct karst_engine_addr *addrs; /* copied */
+	/* next hops for what is not on the link; all zero: none */
+	struct karst_engine_addr gateway4;
+	struct karst_engine_addr gateway6;
+	/* The kernel interface that the port is a view of (net_af_packet, net_af_xdp): the kernel
+	 * owns ARP, neighbour discovery and routes, and is asked.  NULL: the port is the engine's. */
+	const char *netdev;
+	/* Name of a tap interface to make, of the port's MAC address: what is not RoCE for this
+	 * port goes to the kernel there, what the kernel sends there leaves by the port.  NULL:
+	 * none.  Not with netdev. */
+	const char *exception_tap;
+	/* Where a driver shares the device with the kernel: take RoCE alone, by flow rules, and
+	 * leave all else where it was.  An error if the device cannot. */
+	bool isolate;
 };
 
 struct karst_engine_port_info {
@@ -197,6 +213,12 @@ struct karst_engine_port_info {
 	uint8_t mac[6];
 	uint16_t vlan;
 	uint64_t lcore_mask;
+	bool link_up;       /* as karst_engine_links_check() saw it last */
+	uint32_t link_mbps; /* 0: not known */
+	char netdev[16];    /* empty: none */
+	char exception_tap[16];
+	struct karst_engine_addr gateway4;
+	struct karst_engine_addr gateway6;
 	uint32_t num_addrs;
 	struct karst_engine_addr addrs[KARST_ENGINE_MAX_ADDRS];
 };
@@ -204,10 +226,32 @@ struct karst_engine_port_info {
 /**
  * Configures and starts a port.  *port: its number in struct karst_path and karst_pkt, from 0;
  * karst_core_qp_attr.port_num is one more.
- * -EBUSY: an lcore is attached; -EINVAL; -ENOSPC: too many ports; or what DPDK said.
+ * Lcores may run meanwhile; UD queue pairs made before it keep to the path MTU of then.
+ * -EINVAL; -ENOSPC: too many ports; or what DPDK or the kernel said.
  */
 int karst_engine_port_add(
 	struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *port);
+
+/**
+ * Takes a port away and stops its device, without closing it.  Other ports keep their numbers; its
+ * own may come back with the next port.  Queue pairs whose path is over it send into nothing.
+ * -EINVAL: no such port.
+ */
+int karst_engine_port_remove(struct karst_engine *e, uint8_t port);
+
+/**
+ * Changes the addresses of a port; all owners hear KARST_EVENT_GID_CHANGE.  Queue pairs whose path
+ * begins at an address that has gone do not receive any more.  -EINVAL
+ */
+int karst_engine_port_set_addrs(struct karst_engine *e, uint8_t port, uint32_t num_addrs,
+	const struct karst_engine_addr *addrs);
+
+/**
+ * Looks at the links of all ports; owners hear KARST_EVENT_PORT_ERR and KARST_EVENT_PORT_ACTIVE of
+ * those that have changed.  To be called now and then; nothing else watches them.
+ * @return how many have changed, or -EDEADLK.
+ */
+int karst_engine_links_check(struct karst_engine *e);
 
 /** -EINVAL: no such port. */
 int karst_engine_port_info(

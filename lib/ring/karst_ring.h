@@ -14,12 +14,17 @@
  *                     idle: engine sets, whoever rings clears
  *   completion lane   entries, tail: engine       head: program
  *   doorbell ring     cells: programs             (the engine reads and frees cells)
+ *                     asleep: engine sets, whoever wakes it clears
  *
  * A program posts in three steps: fill slots, publish the tail, and, if the engine had gone
  * idle on that queue, ring the doorbell.  The idle flag and the tail are a Dekker pair: the
  * program stores the tail and then loads the flag; the engine stores the flag and then loads
  * the tail again; a full fence between store and load on both sides means that at least one
  * of them sees the other.
+ *
+ * An engine that sleeps is woken in the same manner: the cell of the doorbell ring and the asleep
+ * word are a Dekker pair, too.  Waking is a system call (an eventfd), which is not in here: the
+ * program makes it when karst_bell_must_wake() says so.
  *
  * The engine trusts nothing in here; see karst_ring_engine.h.
  *
@@ -396,8 +401,11 @@ struct karst_bell_cell {
 
 struct karst_bell_shared {
 	_Atomic uint32_t tail; /* producers: tickets ever taken */
-	uint8_t pad[KARST_CACHE_LINE - 4];
+	uint8_t pad0[KARST_CACHE_LINE - 4];
+	_Atomic uint32_t asleep; /* engine sets: 1 = wake the lcore after ringing; taken by that */
+	uint8_t pad1[KARST_CACHE_LINE - 4];
 } karst_cache_aligned;
+static_assert(sizeof(struct karst_bell_shared) == 128, "one line per purpose");
 
 /** Bytes of shared memory of a doorbell ring; @cells a power of two. */
 static inline size_t
@@ -438,6 +446,22 @@ karst_bell_ring(struct karst_bell_shared *sh, uint32_t mask, uint32_t qpn)
 	/* release, pairs with the acquire in karst_bell_poll(): the QPN is written */
 	atomic_store_explicit(&c->seq, pos + 1, memory_order_release);
 	return 0;
+}
+
+/**
+ * After karst_bell_ring(), or after several.
+ * @return true: the engine sleeps and it is up to the caller to wake it, by the eventfd that
+ *   belongs to the ring.  Of many who ring at once, one is told.
+ */
+static inline bool
+karst_bell_must_wake(struct karst_bell_shared *sh)
+{
+	/* Dekker with karst_bell_sleep(): the cell before the asleep word */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (karst_likely(atomic_load_explicit(&sh->asleep, memory_order_relaxed) == 0))
+		return false;
+	/* taking the word is the duty to wake.  relaxed: the eventfd orders, not the word */
+	return atomic_exchange_explicit(&sh->asleep, 0, memory_order_relaxed) != 0;
 }
 
 #endif /* KARST_RING_H */

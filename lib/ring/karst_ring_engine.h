@@ -174,6 +174,7 @@ karst_bell_init(struct karst_bell *b, void *shared, uint32_t cells)
 	b->head = 0;
 	for (i = 0; i < cells; i++)
 		atomic_store_explicit(&b->cells[i].seq, i, memory_order_relaxed);
+	atomic_store_explicit(&b->sh->asleep, 0, memory_order_relaxed);
 	atomic_store_explicit(&b->sh->tail, 0, memory_order_release);
 }
 
@@ -195,6 +196,49 @@ karst_bell_poll(struct karst_bell *b, uint32_t *qpns, unsigned int max)
 		b->head++;
 	}
 	return n;
+}
+
+/** Is there nothing to take?  A ticket that is taken but not written yet counts as nothing: who
+ *  has taken it writes, and then looks at the asleep word. */
+static inline bool
+karst_bell_empty(const struct karst_bell *b)
+{
+	/* relaxed: karst_bell_poll() orders what is then read */
+	return atomic_load_explicit(&b->cells[b->head & b->mask].seq, memory_order_relaxed) !=
+		b->head + 1;
+}
+
+/** First half of karst_bell_sleep(), for who sleeps on many rings: this for each of them, one full
+ *  fence, and then karst_bell_empty() for each. */
+static inline void
+karst_bell_doze(struct karst_bell *b)
+{
+	/* relaxed: the fence that follows orders it */
+	atomic_store_explicit(&b->sh->asleep, 1, memory_order_relaxed);
+}
+
+/** No longer: bells need no eventfd.  Who has taken the word just now still writes it. */
+static inline void
+karst_bell_awake(struct karst_bell *b)
+{
+	/* relaxed: whoever sees the old value wakes in vain, no more */
+	atomic_store_explicit(&b->sh->asleep, 0, memory_order_relaxed);
+}
+
+/**
+ * The engine is about to sleep until the eventfd of this ring is written (or anything else wakes
+ * it).  @return false: there is a bell, stay awake.
+ */
+static inline bool
+karst_bell_sleep(struct karst_bell *b)
+{
+	karst_bell_doze(b);
+	/* Dekker with karst_bell_must_wake(): the asleep word before the cell */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (karst_likely(karst_bell_empty(b)))
+		return true;
+	karst_bell_awake(b);
+	return false;
 }
 
 #endif /* KARST_RING_ENGINE_H */

@@ -84,12 +84,14 @@ Test(layout, completion_queue)
 
 Test(layout, doorbell_ring)
 {
-	cr_assert_eq(sizeof(struct karst_bell_shared), 64);
+	cr_assert_eq(sizeof(struct karst_bell_shared), 128);
 	AT(karst_bell_shared, tail, 0, 4);
+	AT(karst_bell_shared, asleep, 64, 4);
 	cr_assert_eq(sizeof(struct karst_bell_cell), 8);
 	AT(karst_bell_cell, seq, 0, 4);
 	AT(karst_bell_cell, qpn, 4, 4);
-	cr_assert_eq(karst_bell_bytes(32), 64 + 32 * 8);
+	cr_assert_eq(karst_bell_bytes(32), 128 + 32 * 8);
+	cr_assert_eq(KARST_RING_ABI, 1);
 }
 
 /* Values that stand in memory are those of verbs. */

@@ -304,3 +304,74 @@ Test(doorbell, first_in_first_out_until_full)
 	}
 	free(sh);
 }
+
+Test(doorbell, who_rings_a_sleeper_wakes_it_once)
+{
+	struct karst_bell_shared *sh = zeroed(karst_bell_bytes(4));
+	struct karst_bell bell;
+	uint32_t qpn;
+
+	karst_bell_init(&bell, sh, 4);
+	cr_assert_eq(karst_bell_ring(sh, 3, 1), 0);
+	cr_assert_not(karst_bell_must_wake(sh), "the engine is awake");
+	cr_assert_not(karst_bell_empty(&bell));
+	cr_assert_not(karst_bell_sleep(&bell), "a bell is there");
+	cr_assert_not(karst_bell_must_wake(sh), "so it has stayed awake");
+	cr_assert_eq(karst_bell_poll(&bell, &qpn, 1), 1);
+	cr_assert(karst_bell_empty(&bell));
+	cr_assert(karst_bell_sleep(&bell));
+	cr_assert_eq(karst_bell_ring(sh, 3, 2), 0);
+	cr_assert(karst_bell_must_wake(sh));
+	cr_assert_eq(karst_bell_ring(sh, 3, 3), 0);
+	cr_assert_not(karst_bell_must_wake(sh), "it is being woken");
+	karst_bell_awake(&bell);
+	cr_assert_eq(karst_bell_poll(&bell, &qpn, 1), 1);
+	cr_assert_eq(karst_bell_poll(&bell, &qpn, 1), 1);
+	cr_assert(karst_bell_sleep(&bell));
+	karst_bell_awake(&bell);
+	cr_assert_eq(karst_bell_ring(sh, 3, 4), 0);
+	cr_assert_not(karst_bell_must_wake(sh), "it woke by itself");
+	free(sh);
+}
+
+/* Somebody else has the first ticket and has not written yet: the engine may sleep, for that one
+ * will look at the asleep word when it has. */
+Test(doorbell, sleeps_over_a_ticket_that_is_not_written)
+{
+	struct karst_bell_shared *sh = zeroed(karst_bell_bytes(4));
+	struct karst_bell bell;
+	uint32_t qpn = 0;
+
+	karst_bell_init(&bell, sh, 4);
+	atomic_store(&sh->tail, 1);
+	cr_assert_eq(karst_bell_ring(sh, 3, 8), 0);
+	cr_assert_eq(karst_bell_poll(&bell, &qpn, 1), 0);
+	cr_assert(karst_bell_sleep(&bell));
+	((struct karst_bell_cell *)(sh + 1))->qpn = 7;
+	atomic_store(&((struct karst_bell_cell *)(sh + 1))->seq, 1);
+	cr_assert(karst_bell_must_wake(sh));
+	karst_bell_awake(&bell);
+	cr_assert_eq(karst_bell_poll(&bell, &qpn, 1), 1);
+	cr_assert_eq(qpn, 7);
+	cr_assert_eq(karst_bell_poll(&bell, &qpn, 1), 1);
+	cr_assert_eq(qpn, 8);
+	free(sh);
+}
+
+/* Any value may stand in the asleep word. */
+Test(doorbell, hostile_asleep_word)
+{
+	struct karst_bell_shared *sh = zeroed(karst_bell_bytes(4));
+	struct karst_bell bell;
+	uint32_t qpn;
+
+	karst_bell_init(&bell, sh, 4);
+	atomic_store(&sh->asleep, 0xffffffff);
+	cr_assert(karst_bell_must_wake(sh));
+	atomic_store(&sh->asleep, 77);
+	cr_assert_eq(karst_bell_ring(sh, 3, 5), 0);
+	cr_assert_not(karst_bell_sleep(&bell));
+	cr_assert_eq(atomic_load(&sh->asleep), 0);
+	cr_assert_eq(karst_bell_poll(&bell, &qpn, 1), 1);
+	free(sh);
+}

@@ -445,19 +445,21 @@ struct karst_ctl_destroy_qp_req {
 };
 
 /* Replies that say nothing but their status. */
-#define KARST_CTL_PLAIN_REPLIES(X)                                                              \
-	X(free_pd)                                                                              \
-	X(dereg_mr)                                                                             \
-	X(free_mw)                                                                              \
-	X(destroy_ah)                                                                           \
-	X(destroy_channel) X(modify_cq) X(destroy_cq) X(modify_srq) X(destroy_srq) X(modify_qp) \
-		X(destroy_qp)
-#define X(name)                         \
+#define KARST_CTL_PLAIN_REPLY(name)     \
 	struct karst_ctl_##name##_rsp { \
 		uint64_t reserved;      \
-	};
-KARST_CTL_PLAIN_REPLIES(X)
-#undef X
+	}
+KARST_CTL_PLAIN_REPLY(free_pd);
+KARST_CTL_PLAIN_REPLY(dereg_mr);
+KARST_CTL_PLAIN_REPLY(free_mw);
+KARST_CTL_PLAIN_REPLY(destroy_ah);
+KARST_CTL_PLAIN_REPLY(destroy_channel);
+KARST_CTL_PLAIN_REPLY(modify_cq);
+KARST_CTL_PLAIN_REPLY(destroy_cq);
+KARST_CTL_PLAIN_REPLY(modify_srq);
+KARST_CTL_PLAIN_REPLY(destroy_srq);
+KARST_CTL_PLAIN_REPLY(modify_qp);
+KARST_CTL_PLAIN_REPLY(destroy_qp);
 
 /* --- asynchronous events --- */
 

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The two ends of a connection: a program's door made of a socket, and the loop that answers.
+ *
+ * A door that has seen anything but a well-formed reply to its request is broken for good: what
+ * the engine has done and what the program believes could differ.
+ */
+#include "karst_ctl_sock.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "karst_ctl_msg.h"
+
+/* --- the program's end --- */
+
+struct socket_door {
+	int fd;
+	bool broken;
+};
+
+static int
+door_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	struct socket_door *d = user;
+	int ret = d->broken ? -EIO : karst_ctl_send(d->fd, req, len, fds, nfds);
+
+	*nrsp_fds = 0;
+	if (ret == 0)
+		ret = karst_ctl_recv(d->fd, rsp, rsp_len, rsp_fds, nrsp_fds);
+	if (ret == -EMFILE) {
+		/* The engine has done it, but this program has no room for what it got. */
+		*rsp_len = karst_ctl_refuse(req, len, -EMFILE,
+			"the program has no descriptors left for those that the engine sent "
+			"(ulimit -n)",
+			rsp);
+		return 0;
+	}
+	if (ret == 0 && karst_ctl_check_reply(req, rsp, *rsp_len, *nrsp_fds, NULL) == 0)
+		return 0;
+	if (ret == 0)
+		karst_ctl_close_fds(rsp_fds, *nrsp_fds);
+	*nrsp_fds = 0;
+	d->broken = true;
+	return -EIO;
+}
+
+static void
+door_close(void *user)
+{
+	struct socket_door *d = user;
+
+	close(d->fd);
+	free(d);
+}
+
+int
+karst_ctl_socket_door(int fd, struct karst_ctl_door *door)
+{
+	struct socket_door *d = malloc(sizeof(*d));
+
+	if (d == NULL)
+		return -ENOMEM;
+	*d = (struct socket_door){.fd = fd};
+	*door = (struct karst_ctl_door){
+		.call = door_call, .close = door_close, .user = d, .hup_fd = fd};
+	return 0;
+}
+
+/* --- the engine's end --- */
+
+struct exchange {
+	int fds[KARST_CTL_MAX_FDS];
+	int rsp_fds[KARST_CTL_MAX_FDS];
+	uint8_t req[KARST_CTL_MAX] karst_aligned(8);
+	uint8_t rsp[KARST_CTL_MAX] karst_aligned(8);
+};
+
+/* Waits until there is a message (or the end). */
+static int
+wait_for_message(int fd, const struct karst_ctl_server *srv)
+{
+	struct pollfd p[2] = {
+		{.fd = fd, .events = POLLIN}, {.fd = srv->attend_fd, .events = POLLIN}};
+
+	for (;;) {
+		if (poll(p, 2, -1) < 0) {
+			if (errno == EINTR)
+				continue;
+			return -errno;
+		}
+		if (p[1].revents & POLLIN)
+			srv->attend(srv->user);
+		if (p[0].revents != 0)
+			return 0;
+	}
+}
+
+/* Sends a reply; if it is its descriptors that cannot be sent, a refusal. */
+static int
+send_reply(int fd, struct exchange *x, size_t req_len, size_t rsp_len, unsigned int nrsp_fds)
+{
+	int ret = karst_ctl_send(fd, x->rsp, rsp_len, x->rsp_fds, nrsp_fds);
+
+	if (ret == -ETOOMANYREFS) {
+		rsp_len = karst_ctl_refuse(x->req, req_len, -EMFILE,
+			"the kernel carries too many descriptors already", x->rsp);
+		ret = karst_ctl_send(fd, x->rsp, rsp_len, NULL, 0);
+	}
+	return ret;
+}
+
+/* Receives, has it handled, replies. */
+static int
+serve_one(int fd, const struct karst_ctl_server *srv, struct exchange *x)
+{
+	size_t len, rsp_len = 0;
+	unsigned int nfds, nrsp_fds = 0;
+	int ret = karst_ctl_recv(fd, x->req, &len, x->fds, &nfds);
+
+	switch (ret) {
+	case 0:
+		ret = srv->handle(srv->user, x->req, len, x->fds, nfds, x->rsp, &rsp_len,
+			x->rsp_fds, &nrsp_fds);
+		karst_ctl_close_fds(x->fds, nfds);
+		break;
+	case -EMSGSIZE:
+		rsp_len = karst_ctl_refuse(
+			x->req, len, ret, "message longer than 65536 bytes", x->rsp);
+		ret = 0;
+		break;
+	case -EMFILE:
+		rsp_len = karst_ctl_refuse(x->req, len, ret,
+			"descriptors were lost: there were more than 128, or the engine has none "
+			"left (its ulimit -n)",
+			x->rsp);
+		ret = 0;
+		break;
+	default:
+		return ret;
+	}
+	if (ret == 0)
+		ret = send_reply(fd, x, len, rsp_len, nrsp_fds);
+	karst_ctl_close_fds(x->rsp_fds, nrsp_fds);
+	return ret;
+}
+
+int
+karst_ctl_serve(int fd, const struct karst_ctl_server *server)
+{
+	struct exchange *x = malloc(sizeof(*x));
+	int ret = x == NULL ? -ENOMEM : 0;
+
+	while (ret == 0) {
+		ret = wait_for_message(fd, server);
+		if (ret == 0)
+			ret = serve_one(fd, server, x);
+	}
+	free(x);
+	return ret == -ECONNRESET || ret == -EPIPE ? 0 : ret;
+}

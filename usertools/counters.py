@@ -13,6 +13,8 @@ import sys
 
 OUTPUT = os.path.join('doc', 'counters.rst')
 ROW = re.compile(r'^(KARST_COUNTER|KARST_DROP_REASON)\((\w+),\s*"([^"]*)",\s*"([^"]*)"\)$')
+HW_ROW = re.compile(r'^KARST_HW_COUNTER\("([^"]*)", ((?:(?:CTR|DROP)\(\w+\)(?: \+ )?)+), "([^"]*)"\)$')
+TERM = re.compile(r'(?:CTR|DROP)\((\w+)\)')
 SECTION = re.compile(r'^/\* (lib/\w+)(?::\s*(.*))? \*/$')
 
 HEAD = """.. SPDX-License-Identifier: BSD-3-Clause
@@ -23,13 +25,21 @@ Counters and drop reasons
 =========================
 
 Every lcore keeps one set of these; it alone writes them, and readers add the sets up.  The tables
-lib/base/karst_counter.def and lib/base/karst_drop.def generate the enums, the names and this
-page.
+lib/base/karst_counter.def, lib/base/karst_drop.def and lib/base/karst_hw_counter.def generate the
+enums, the names and this page.  observability.rst says how to read them.
 
 Counters
 ========
 
 Names follow the hw_counters of Linux RDMA devices where there is one for the same thing.
+"""
+
+HW = """
+Names of Linux
+==============
+
+What RDMA devices of Linux show under hw_counters, for programs that look for those names
+(``/karst/hw_counters``).  Each is a sum of the above and below.
 """
 
 DROPS = """
@@ -70,10 +80,32 @@ def rows_of(root, name):
     return [(title, rows) for title, rows in sections if rows]
 
 
+def hw_table(root):
+    """The table of lib/base/karst_hw_counter.def, each row with what it is the sum of."""
+    names = {}
+    for name in ('karst_counter.def', 'karst_drop.def'):
+        with open(os.path.join(root, 'lib', 'base', name), encoding='utf-8') as f:
+            for row in filter(None, map(ROW.match, f.read().splitlines())):
+                names[row.group(2)] = row.group(3)
+    out = ['', '.. list-table::', '   :header-rows: 1', '   :widths: 25 30 45', '',
+           '   * - name', '     - sum of', '     - meaning']
+    with open(os.path.join(root, 'lib', 'base', 'karst_hw_counter.def'), encoding='utf-8') as f:
+        for line in f.read().splitlines():
+            row = HW_ROW.match(line)
+            if row:
+                terms = ', '.join(f'``{names[sym]}``' for sym in TERM.findall(row.group(2)))
+                out += [f'   * - ``{row.group(1)}``', f'     - {terms}', f'     - {row.group(3)}']
+            elif line.startswith('KARST_'):
+                raise SystemExit(f'counters.py: lib/base/karst_hw_counter.def: cannot read: {line}')
+    return out
+
+
 def render(root):
     out = [HEAD.rstrip('\n')]
     for _, rows in rows_of(root, 'karst_counter.def'):
         out += table(rows)
+    out.append(HW.rstrip('\n'))
+    out += hw_table(root)
     out.append(DROPS.rstrip('\n'))
     for title, rows in rows_of(root, 'karst_drop.def'):
         if title:

@@ -21,6 +21,12 @@ static const struct name counter_names[KARST_CTR_MAX] = {
 #undef KARST_COUNTER
 };
 
+static const struct name hw_names[] = {
+#define KARST_HW_COUNTER(n, sum, h) {n, h},
+#include "karst_hw_counter.def"
+#undef KARST_HW_COUNTER
+};
+
 const char *
 karst_drop_name(enum karst_drop reason)
 {
@@ -43,6 +49,33 @@ const char *
 karst_counter_help(enum karst_counter ctr)
 {
 	return (unsigned int)ctr < KARST_CTR_MAX ? counter_names[ctr].help : "unknown";
+}
+
+const char *
+karst_hw_counter_name(unsigned int i)
+{
+	return i < KARST_HW_COUNTERS ? hw_names[i].name : "unknown";
+}
+
+const char *
+karst_hw_counter_help(unsigned int i)
+{
+	return i < KARST_HW_COUNTERS ? hw_names[i].help : "unknown";
+}
+
+uint64_t
+karst_hw_counter_value(const struct karst_counters *c, unsigned int i)
+{
+#define CTR(sym)  c->ctr[KARST_CTR_##sym]
+#define DROP(sym) c->drop[KARST_DROP_##sym]
+	const uint64_t values[] = {
+#define KARST_HW_COUNTER(n, sum, h) sum,
+#include "karst_hw_counter.def"
+#undef KARST_HW_COUNTER
+	};
+#undef DROP
+#undef CTR
+	return i < KARST_HW_COUNTERS ? values[i] : 0;
 }
 
 void

@@ -3,7 +3,8 @@
  */
 /*
  * Counters and drop reasons.  Both are generated from one table each (karst_counter.def,
- * karst_drop.def).  A set belongs to one lcore, which is its only writer; readers on other
+ * karst_drop.def); a third (karst_hw_counter.def) says which of them Linux has other names for.
+ * A set belongs to one lcore, which is its only writer; readers on other
  * threads see each 64-bit value whole, never a torn one.
  */
 #ifndef KARST_COUNTERS_H
@@ -25,6 +26,14 @@ enum karst_counter {
 	KARST_CTR_MAX
 };
 
+/* Position in karst_hw_counter.def. */
+enum {
+	KARST_HW_COUNTERS = 0
+#define KARST_HW_COUNTER(name, sum, help) +1
+#include "karst_hw_counter.def"
+#undef KARST_HW_COUNTER
+};
+
 struct karst_counters {
 	uint64_t drop[KARST_DROP_MAX];
 	uint64_t ctr[KARST_CTR_MAX];
@@ -38,6 +47,12 @@ const char *karst_drop_help(enum karst_drop reason);
 const char *karst_counter_name(enum karst_counter ctr);
 /** One-line meaning of a counter. */
 const char *karst_counter_help(enum karst_counter ctr);
+/** Name in the manner of Linux's hw_counters; @i below KARST_HW_COUNTERS, else "unknown". */
+const char *karst_hw_counter_name(unsigned int i);
+/** One-line meaning. */
+const char *karst_hw_counter_help(unsigned int i);
+/** Its value, from counters that were summed up before. */
+uint64_t karst_hw_counter_value(const struct karst_counters *c, unsigned int i);
 /** Adds @from to @sum, entry by entry; @from may be written meanwhile by its lcore. */
 void karst_counters_add(struct karst_counters *sum, const struct karst_counters *from);
 

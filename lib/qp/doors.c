@@ -64,6 +64,8 @@ karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
 	}
 	karst_count(&core->counters, KARST_CTR_RX_PACKETS);
 	karst_count_n(&core->counters, KARST_CTR_RX_BYTES, pkt->len);
+	karst_qp_add(&qp->rx_packets, 1);
+	karst_qp_add(&qp->rx_bytes, pkt->len);
 	if (qp->type == KARST_QPT_RC) {
 		if (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST)
 			karst_responder_rx(core, qp, pkt);
@@ -102,6 +104,8 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 		more |= karst_qp_flush(core, qp);
 	karst_count_n(&core->counters, KARST_CTR_TX_PACKETS, b->n - n);
 	karst_count_n(&core->counters, KARST_CTR_TX_BYTES, b->bytes - bytes);
+	karst_qp_add(&qp->tx_packets, b->n - n);
+	karst_qp_add(&qp->tx_bytes, b->bytes - bytes);
 	return more;
 }
 

@@ -285,6 +285,24 @@ int karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
 /** On the core's lcore.  All attributes. */
 void karst_qp_query(const struct karst_core_qp *qp, struct karst_core_qp_attr *attr);
 
+/** What one QP has sent and received, since it was created. */
+struct karst_qp_stats {
+	uint64_t tx_packets; /* frames built */
+	uint64_t tx_bytes;   /* of these frames */
+	uint64_t rx_packets; /* frames that were for it and in order to be looked at */
+	uint64_t rx_bytes;
+	/* modulo 2^32 */
+	uint32_t retransmits;     /* request packets sent again */
+	uint32_t timeouts;        /* of acknowledgements */
+	uint32_t seq_naks;        /* sequence error NAKs received */
+	uint32_t rnr_naks;        /* RNR NAKs received */
+	uint32_t out_of_sequence; /* requests received ahead of the expected PSN */
+	uint32_t duplicates;      /* duplicate requests received */
+};
+
+/** Any thread, as long as the QP exists; each value is whole. */
+void karst_qp_stats(const struct karst_core_qp *qp, struct karst_qp_stats *stats);
+
 uint32_t karst_qp_num(const struct karst_core_qp *qp);
 enum karst_qp_state karst_qp_state(const struct karst_core_qp *qp);
 enum karst_qp_type karst_qp_type(const struct karst_core_qp *qp);

@@ -262,6 +262,7 @@ flush_send(struct karst_core *core, struct karst_core_qp *qp)
 	r->una_idx = idx + 1;
 	karst_count(&core->counters, KARST_CTR_REQ_COMPLETIONS);
 	karst_count(&core->counters, KARST_CTR_REQ_CQE_ERROR);
+	karst_count(&core->counters, KARST_CTR_REQ_CQE_FLUSH_ERROR);
 	if (cqe == NULL)
 		return;
 	*cqe = (struct karst_cqe){
@@ -353,6 +354,23 @@ karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp)
 }
 
 /* --- looking --- */
+
+void
+karst_qp_stats(const struct karst_core_qp *qp, struct karst_qp_stats *s)
+{
+	*s = (struct karst_qp_stats){
+		.tx_packets = __atomic_load_n(&qp->tx_packets, __ATOMIC_RELAXED),
+		.tx_bytes = __atomic_load_n(&qp->tx_bytes, __ATOMIC_RELAXED),
+		.rx_packets = __atomic_load_n(&qp->rx_packets, __ATOMIC_RELAXED),
+		.rx_bytes = __atomic_load_n(&qp->rx_bytes, __ATOMIC_RELAXED),
+		.retransmits = __atomic_load_n(&qp->retransmits, __ATOMIC_RELAXED),
+		.timeouts = __atomic_load_n(&qp->timeouts, __ATOMIC_RELAXED),
+		.seq_naks = __atomic_load_n(&qp->seq_naks, __ATOMIC_RELAXED),
+		.rnr_naks = __atomic_load_n(&qp->rnr_naks, __ATOMIC_RELAXED),
+		.out_of_sequence = __atomic_load_n(&qp->out_of_sequence, __ATOMIC_RELAXED),
+		.duplicates = __atomic_load_n(&qp->duplicates, __ATOMIC_RELAXED),
+	};
+}
 
 uint32_t
 karst_qp_num(const struct karst_core_qp *qp)

@@ -250,11 +250,16 @@ struct karst_core_qp {
 	int32_t deficit;
 	uint32_t qkey;
 
-	/* line 1, 2: requester and its ring */
+	/* line 1 to 3: requester and its ring */
 	struct karst_requester req karst_cache_aligned;
 	struct karst_wqe_ring sq;
+	/* what is left of the line of sq.head, which every visit loads */
+	uint64_t tx_packets;
+	uint64_t tx_bytes;
+	uint64_t rx_packets;
+	uint64_t rx_bytes;
 
-	/* line 3 to 5: responder and its ring */
+	/* line 4 to 6: responder and its ring */
 	struct karst_responder rsp karst_cache_aligned;
 	struct karst_wqe_ring rq;
 
@@ -267,11 +272,22 @@ struct karst_core_qp {
 	struct karst_path path;
 	uint32_t rq_psn;
 	uint32_t sq_psn;
+
+	/* counted when something goes wrong */
+	uint32_t retransmits;
+	uint32_t timeouts;
+	uint32_t seq_naks;
+	uint32_t rnr_naks;
+	uint32_t out_of_sequence;
+	uint32_t duplicates;
 } karst_cache_aligned;
 
 static_assert(offsetof(struct karst_core_qp, req) == 64, "identity is one line");
 static_assert(
 	offsetof(struct karst_core_qp, req.flags) == 96, "hot half of the requester in one line");
+static_assert(offsetof(struct karst_core_qp, sq.head) / 64 ==
+		offsetof(struct karst_core_qp, rx_bytes) / 64,
+	"counters of every packet share a line");
 static_assert(offsetof(struct karst_requester, deadline_ns) <= 64, "timer state next to it");
 
 static inline uint32_t
@@ -355,6 +371,19 @@ static inline void
 karst_event(struct karst_core *core, enum karst_async_event_code event, void *object)
 {
 	core->ops->async_event(core, event, object);
+}
+
+/* Counters of a QP: its lcore is the only writer, readers elsewhere see whole values. */
+static inline void
+karst_qp_add(uint64_t *counter, uint64_t n)
+{
+	__atomic_store_n(counter, *counter + n, __ATOMIC_RELAXED);
+}
+
+static inline void
+karst_qp_note(uint32_t *counter)
+{
+	__atomic_store_n(counter, *counter + 1, __ATOMIC_RELAXED);
 }
 
 /** Drops @pkt: one count under one reason. */

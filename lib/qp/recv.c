@@ -142,6 +142,10 @@ karst_recv_complete(
 	qp->rsp.rwqe.held = false;
 	if (error)
 		karst_count(&core->counters, KARST_CTR_RESP_CQE_ERROR);
+	if (done->status == KARST_WC_WR_FLUSH_ERR)
+		karst_count(&core->counters, KARST_CTR_RESP_CQE_FLUSH_ERROR);
+	else if (done->status == KARST_WC_LOC_LEN_ERR)
+		karst_count(&core->counters, KARST_CTR_RESP_LOCAL_LENGTH_ERROR);
 	if (karst_unlikely(cqe == NULL)) {
 		karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
 		return;

@@ -57,6 +57,22 @@ karst_requester_complete_one(struct karst_core *core, struct karst_core_qp *qp,
 	};
 }
 
+/* Why a request fails, for those reasons that the peer or its silence gave. */
+static void
+count_failure(struct karst_core *core, enum karst_wc_status status)
+{
+	static const uint8_t counter[] = {
+		[KARST_WC_REM_INV_REQ_ERR] = KARST_CTR_REQ_REMOTE_INVALID_REQUEST,
+		[KARST_WC_REM_ACCESS_ERR] = KARST_CTR_REQ_REMOTE_ACCESS_ERRORS,
+		[KARST_WC_REM_OP_ERR] = KARST_CTR_REQ_REMOTE_OPERATION_ERRORS,
+		[KARST_WC_RETRY_EXC_ERR] = KARST_CTR_RETRY_EXCEEDED,
+		[KARST_WC_RNR_RETRY_EXC_ERR] = KARST_CTR_RNR_RETRY_EXCEEDED,
+	};
+
+	if ((size_t)status < KARST_DIM(counter) && counter[status] != 0)
+		karst_count(&core->counters, counter[status]);
+}
+
 void
 karst_requester_fail(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_status status,
 	uint8_t syndrome)
@@ -76,6 +92,7 @@ karst_requester_fail(struct karst_core *core, struct karst_core_qp *qp, enum kar
 		r->nxt_idx = idx + 1;
 	}
 	r->flags &= (uint8_t)~KARST_REQ_FAILED;
+	count_failure(core, status);
 	karst_requester_complete_one(core, qp, status, syndrome);
 	karst_wqe_publish_head(&qp->sq, r->una_idx);
 	if (qp->state == KARST_QPS_ERR)
@@ -213,6 +230,7 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 	if (karst_mutant(KARST_MUTANT_NO_TIMEOUT))
 		return;
 	karst_count(&core->counters, KARST_CTR_LOCAL_ACK_TIMEOUT);
+	karst_qp_note(&qp->timeouts);
 	if (r->retry_left == 0) {
 		karst_requester_fail(core, qp, KARST_WC_RETRY_EXC_ERR, 0);
 		return;
@@ -330,6 +348,7 @@ rx_rnr(struct karst_core *core, struct karst_core_qp *qp, uint8_t code)
 	if (r->flags & KARST_REQ_RNR_WAIT)
 		return;
 	karst_count(&core->counters, KARST_CTR_RNR_NAK_RECEIVED);
+	karst_qp_note(&qp->rnr_naks);
 	/* the peer is there: timeouts before it and after it do not add up (Q6) */
 	r->retry_left = r->retry_cnt;
 	if (r->rnr_left == 0) {
@@ -361,6 +380,7 @@ rx_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome)
 		return;
 	}
 	karst_count(&core->counters, KARST_CTR_PACKET_SEQ_ERR);
+	karst_qp_note(&qp->seq_naks);
 	if (!(qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT)))
 		karst_requester_rewind(core, qp);
 }

@@ -115,15 +115,18 @@ start_request(
 
 /* The cursor moves over @npsn PSNs that have just gone out. */
 static void
-advance(struct karst_core *core, struct karst_requester *r, uint32_t npsn)
+advance(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
 {
+	struct karst_requester *r = &qp->req;
 	bool again = r->snd_psn != r->nxt_psn;
 
 	r->snd_psn = karst_psn_add(r->snd_psn, npsn);
-	if (karst_unlikely(again))
+	if (karst_unlikely(again)) {
 		karst_count(&core->counters, KARST_CTR_RETRANSMITS);
-	else
+		karst_qp_note(&qp->retransmits);
+	} else {
 		r->nxt_psn = r->snd_psn;
+	}
 }
 
 static enum step
@@ -213,7 +216,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	karst_frame_close(core, b, &qp->tmpl, p, w->info->opc[3], 0, true, psn, pay_len);
 	r->since_ackreq = 0;
 	r->rd_out++;
-	advance(core, r, slot->npsn - skip);
+	advance(core, qp, slot->npsn - skip);
 	r->snd_idx = idx + 1;
 	return STEP_NEXT;
 }
@@ -281,7 +284,7 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 			set_failed(core, qp, idx, KARST_WC_LOC_PROT_ERR);
 			return STEP_BLOCKED;
 		}
-		advance(core, r, 1);
+		advance(core, qp, 1);
 		off += n;
 		if (off == w->len)
 			break;

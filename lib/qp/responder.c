@@ -46,6 +46,8 @@ karst_refuse(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt
 {
 	karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
 	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
+	if (nak == KARST_NAK_REM_ACCESS)
+		karst_count(&core->counters, KARST_CTR_RESP_REMOTE_ACCESS_ERRORS);
 	karst_owe_nak(core, qp, KARST_AETH_NAK | nak, KARST_WAIT_NONE);
 	qp->rsp.fatal = true;
 	karst_qp_error(core, qp,
@@ -215,6 +217,7 @@ write_done(struct karst_core *core, struct karst_core_qp *qp, const struct karst
 	};
 
 	karst_message_done(core, qp);
+	karst_count(&core->counters, KARST_CTR_RX_WRITE_REQUESTS);
 	executed(core, qp, pkt, 1);
 	if (opf & KARST_OPF_IMM)
 		karst_recv_complete(core, qp, &done);
@@ -278,6 +281,7 @@ rx_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt
 	uint8_t *host;
 
 	karst_count(&core->counters, KARST_CTR_DUPLICATE_REQUEST);
+	karst_qp_note(&qp->duplicates);
 	if (opf & KARST_OPF_READ) {
 		karst_responder_dup_read(core, qp, pkt);
 	} else if (opf & (KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE)) {
@@ -310,6 +314,7 @@ rx_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 	struct karst_responder *r = &qp->rsp;
 
 	karst_count(&core->counters, KARST_CTR_OUT_OF_SEQUENCE);
+	karst_qp_note(&qp->out_of_sequence);
 	switch (r->wait) {
 	case KARST_WAIT_RNR:
 		karst_drop_pkt(core, pkt, KARST_DROP_RNR);

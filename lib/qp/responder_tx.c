@@ -83,6 +83,7 @@ source_gone(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_responder *r = &qp->rsp;
 
 	karst_count(&core->counters, KARST_CTR_ERROR_NAK_SENT);
+	karst_count(&core->counters, KARST_CTR_RESP_REMOTE_ACCESS_ERRORS);
 	r->owed = KARST_OWED_NAK;
 	r->syndrome = KARST_AETH_NAK | KARST_NAK_REM_ACCESS;
 	r->nak_psn = r->rsp_psn;

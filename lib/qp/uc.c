@@ -126,8 +126,10 @@ rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 	r->va += pkt->pay_len;
 	r->left -= pkt->pay_len;
 	r->op = opf & KARST_OPF_END ? KARST_MSG_NONE : KARST_MSG_WRITE;
-	if (opf & KARST_OPF_END)
+	if (opf & KARST_OPF_END) {
 		karst_count(&core->counters, KARST_CTR_RX_REQUESTS);
+		karst_count(&core->counters, KARST_CTR_RX_WRITE_REQUESTS);
+	}
 	if (opf & KARST_OPF_IMM)
 		complete(core, qp, pkt, opf, KARST_WC_RECV_RDMA_WITH_IMM, r->total);
 }

@@ -68,8 +68,21 @@ counter_help(int i)
 	return karst_counter_help((enum karst_counter)i);
 }
 
+static const char *
+hw_name(int i)
+{
+	return karst_hw_counter_name((unsigned int)i);
+}
+
+static const char *
+hw_help(int i)
+{
+	return karst_hw_counter_help((unsigned int)i);
+}
+
 Test(base, names)
 {
+	check_names(hw_name, hw_help, KARST_HW_COUNTERS);
 	check_names(drop_name, drop_help, KARST_DROP_MAX);
 	check_names(counter_name, counter_help, KARST_CTR_MAX);
 }
@@ -90,6 +103,35 @@ Test(base, counters_add)
 		cr_assert_eq(c[1].drop[i], 2);
 	for (i = 0; i < KARST_CTR_MAX; i++)
 		cr_assert_eq(c[1].ctr[i], (uint64_t)i << 41);
+	free(c);
+}
+
+static uint64_t
+hw_value(const struct karst_counters *c, const char *name)
+{
+	unsigned int i;
+
+	for (i = 0; i < KARST_HW_COUNTERS; i++)
+		if (strcmp(karst_hw_counter_name(i), name) == 0)
+			return karst_hw_counter_value(c, i);
+	cr_assert_fail("no %s", name);
+	return 0;
+}
+
+Test(base, hw_counters)
+{
+	struct karst_counters *c = aligned_alloc(KARST_CACHE_LINE, sizeof(*c));
+
+	memset(c, 0, sizeof(*c));
+	karst_count_n(c, KARST_CTR_PACKET_SEQ_ERR, 3);
+	karst_count_n(c, KARST_CTR_RNR_NAK_SENT, 5);
+	karst_count_drop(c, KARST_DROP_NO_WQE);
+	karst_count_drop(c, KARST_DROP_ICRC);
+	cr_assert_eq(hw_value(c, "packet_seq_err"), 3);
+	cr_assert_eq(hw_value(c, "out_of_buffer"), 6);
+	cr_assert_eq(hw_value(c, "rx_icrc_encapsulated"), 1);
+	cr_assert_eq(hw_value(c, "local_ack_timeout_err"), 0);
+	cr_assert_eq(karst_hw_counter_value(c, KARST_HW_COUNTERS), 0);
 	free(c);
 }
 

@@ -61,6 +61,34 @@ Test(rc_retry, q4_sequence_nak)
 	bed_close(b);
 }
 
+/* What the QP itself has counted of a loss, next to what its core has. */
+Test(rc_retry, stats_of_the_qp)
+{
+	struct bed *b = bed_rc();
+	struct karst_qp_stats st;
+
+	post(b, RDMA_WRITE, 1, .len = 3 * MTU);
+	turn(b);
+	expect_write(b, 0, 0, 3);
+	karst_qp_stats(b->s->qp, &st);
+	cr_assert_eq(st.tx_packets, 3);
+	cr_assert_eq(st.tx_bytes, count(b, TX_BYTES));
+	cr_assert_eq(st.rx_packets, 0);
+	expect_taken(b, nak(b, S(1), 0));
+	expect_write(b, 0, 1, 3);
+	expect_taken(b, ack(b, S(2), 1));
+	expect_wc(b, 1, SUCCESS);
+	karst_qp_stats(b->s->qp, &st);
+	cr_assert_eq(st.tx_packets, 5);
+	cr_assert_eq(st.tx_bytes, count(b, TX_BYTES));
+	cr_assert_eq(st.rx_packets, 2);
+	cr_assert_eq(st.rx_bytes, count(b, RX_BYTES));
+	cr_assert_eq(st.seq_naks, 1);
+	cr_assert_eq(st.retransmits, 2);
+	cr_assert_eq(st.timeouts, 0);
+	bed_close(b);
+}
+
 /* (Q4): for the same point once in a round; progress or a timeout begins the next. */
 Test(rc_retry, q4_once_per_round)
 {

@@ -143,6 +143,8 @@ struct eng_lcore {
 	uint64_t loss_state;
 	struct karst_bell bell;
 	struct karst_engine_lcore_stats stats;
+	uint64_t turn_tsc; /* start of the last turn */
+	bool was_busy;     /* it did something */
 
 	/* buffers */
 	struct rte_mempool *pool;
@@ -219,9 +221,15 @@ stat_add(uint64_t *stat, uint64_t n)
 }
 
 static inline uint64_t
+engine_ns_at(const struct karst_engine *e, uint64_t tsc)
+{
+	return (uint64_t)((unsigned __int128)(tsc - e->tsc_base) * e->tsc_mul >> 32);
+}
+
+static inline uint64_t
 engine_now(const struct karst_engine *e)
 {
-	return (uint64_t)((unsigned __int128)(rte_rdtsc() - e->tsc_base) * e->tsc_mul >> 32);
+	return engine_ns_at(e, rte_rdtsc());
 }
 
 static inline uintptr_t

@@ -508,6 +508,12 @@ struct karst_engine_lcore_stats {
 	uint64_t doorbells;
 	uint64_t messages; /* control calls done from the mailbox */
 	uint64_t no_mbufs; /* turns that could not send for want of buffers */
+	/* Of the TSC, from the start of one turn to the start of the next: all since the lcore was
+	 * attached, and those that began with a turn that did something.  The rest was idle: empty
+	 * turns, yielding, sleep.  What a program with its own reactor does between two turns
+	 * counts with the first. */
+	uint64_t cycles;
+	uint64_t busy_cycles;
 };
 
 /** Any thread.  -EINVAL: no such lcore. */

@@ -42,13 +42,27 @@ bell_poll(struct eng_lcore *lc)
 	return n;
 }
 
+/* The one look at the clock in a turn, which also ends the account of the turn before. */
+static inline void
+begin_turn(struct eng_lcore *lc)
+{
+	uint64_t tsc = rte_rdtsc(), spent = tsc - lc->turn_tsc;
+
+	lc->core->now_ns = engine_ns_at(lc->e, tsc);
+	lc->turn_tsc = tsc;
+	stat_add(&lc->stats.turns, 1);
+	stat_add(&lc->stats.cycles, spent);
+	if (lc->was_busy)
+		stat_add(&lc->stats.busy_cycles, spent);
+}
+
 static unsigned int
 turn(struct eng_lcore *lc)
 {
 	struct karst_core *core = lc->core;
 	unsigned int n = 0;
 
-	core->now_ns = engine_now(lc->e);
+	begin_turn(lc);
 	if (karst_unlikely(!rte_ring_empty(lc->mailbox)))
 		n += eng_mailbox_serve(lc);
 	n += eng_rx_poll(lc);
@@ -60,7 +74,7 @@ turn(struct eng_lcore *lc)
 	n += eng_tx_poll(lc);
 	karst_core_flush(core);
 	rte_rcu_qsbr_quiescent(lc->e->rcu, lc->index);
-	stat_add(&lc->stats.turns, 1);
+	lc->was_busy = n > 0;
 	if (n == 0)
 		stat_add(&lc->stats.idle_turns, 1);
 	return n;

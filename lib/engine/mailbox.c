@@ -144,6 +144,8 @@ eng_lcore_attach(struct eng_lcore *lc)
 	owner = atomic_load_explicit(&lc->owner, memory_order_relaxed);
 	if (owner == 0) {
 		rte_rcu_qsbr_thread_online(lc->e->rcu, lc->index);
+		lc->turn_tsc = rte_rdtsc();
+		lc->was_busy = false;
 		atomic_store_explicit(&lc->owner, me, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&lc->attach_lock);

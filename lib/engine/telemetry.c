@@ -112,6 +112,8 @@ fill_lcore(const struct eng_lcore *lc, struct rte_tel_data *d)
 		{"doorbells", &s.doorbells},
 		{"messages", &s.messages},
 		{"no_mbufs", &s.no_mbufs},
+		{"cycles", &s.cycles},
+		{"busy_cycles", &s.busy_cycles},
 	};
 	size_t i;
 

@@ -232,6 +232,7 @@ struct karst_core_qp_attr {
 	uint16_t pkey_index;   /* only 0 */
 	uint16_t pkey;         /* value of that index; 0 means 0xffff */
 	uint8_t en_sqd_async_notify;
+	uint8_t sq_draining; /* query: in SQD, and not everything sent is acknowledged */
 	uint8_t max_rd_atomic;
 	uint8_t max_dest_rd_atomic;
 	uint8_t min_rnr_timer;  /* 0..31 (Q7) */
@@ -281,6 +282,13 @@ void karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp);
  */
 int karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
 	const struct karst_core_qp_attr *attr, unsigned int mask);
+
+/**
+ * Which attributes a transition needs and which it may have besides, KARST_QP_STATE aside, as the
+ * tables of ibv_modify_qp(3).  Any thread.  -EINVAL: there is no such transition.
+ */
+int karst_qp_transition(enum karst_qp_type type, enum karst_qp_state from, enum karst_qp_state to,
+	unsigned int *required, unsigned int *optional);
 
 /** On the core's lcore.  All attributes. */
 void karst_qp_query(const struct karst_core_qp *qp, struct karst_core_qp_attr *attr);

@@ -68,24 +68,38 @@ static const struct rule rules[] = {
 
 /* --- checks --- */
 
-static int
-check_transition(const struct karst_core_qp *qp, uint8_t from, uint8_t to, unsigned int mask)
+int
+karst_qp_transition(enum karst_qp_type type, enum karst_qp_state from, enum karst_qp_state to,
+	unsigned int *required, unsigned int *optional)
 {
 	size_t i;
 
-	mask &= ~(unsigned int)KARST_QP_STATE;
+	*required = 0;
+	*optional = CUR_;
 	if (to == KARST_QPS_RESET || to == KARST_QPS_ERR)
-		return mask & ~(unsigned int)CUR_ ? -EINVAL : 0;
+		return 0;
 	for (i = 0; i < KARST_DIM(rules); i++) {
 		const struct rule *r = &rules[i];
 
-		if (r->from != from || r->to != to || r->type != qp->type)
+		if (r->from != from || r->to != to || r->type != type)
 			continue;
-		if ((mask & r->required) != r->required || (mask & ~(r->required | r->optional)))
-			return -EINVAL;
+		*required = r->required;
+		*optional = r->optional;
 		return 0;
 	}
 	return -EINVAL;
+}
+
+static int
+check_transition(const struct karst_core_qp *qp, uint8_t from, uint8_t to, unsigned int mask)
+{
+	unsigned int required, optional;
+
+	mask &= ~(unsigned int)KARST_QP_STATE;
+	if (karst_qp_transition(qp->type, from, to, &required, &optional) != 0 ||
+		(mask & required) != required || (mask & ~(required | optional)) != 0)
+		return -EINVAL;
+	return 0;
 }
 
 static int

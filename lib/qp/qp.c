@@ -422,6 +422,8 @@ karst_qp_query(const struct karst_core_qp *qp, struct karst_core_qp_attr *attr)
 		.access_flags = qp->rsp.access,
 		.pkey = qp->pkey,
 		.en_sqd_async_notify = (qp->flags & KARST_QPF_SQD_NOTIFY) != 0,
+		.sq_draining =
+			qp->state == KARST_QPS_SQD && (qp->req.flags & KARST_REQ_DRAIN_TOLD) == 0,
 		.max_rd_atomic = qp->req.max_rd_atomic,
 		.max_dest_rd_atomic = (uint8_t)qp->rsp.rsp_max,
 		.min_rnr_timer = qp->rsp.min_rnr_timer,

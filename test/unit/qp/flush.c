@@ -119,7 +119,7 @@ Test(flush, reset_and_again)
 /* SQD: what was started is finished, nothing is begun, the event tells when; then on. */
 Test(flush, drain)
 {
-	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1};
+	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_SQD, .en_sqd_async_notify = 1}, is;
 	struct bed *b = bed_rc();
 
 	post(b, RDMA_WRITE, 1, .len = 2 * MTU);
@@ -134,9 +134,13 @@ Test(flush, drain)
 	expect_pkt(b, RC_WRITE_FIRST, S(0));
 	expect_pkt(b, RC_WRITE_LAST, S(1));
 	expect_no_event(b);
+	karst_qp_query(b->qp, &is);
+	cr_assert(is.sq_draining);
 	ack(b, S(1), 1);
 	expect_wc(b, 1, SUCCESS);
 	expect_event(b, SQ_DRAINED);
+	karst_qp_query(b->qp, &is);
+	cr_assert_not(is.sq_draining);
 	post(b, RDMA_WRITE, 3, .len = 1);
 	expect_none(b);
 	attr.qp_state = KARST_QPS_RTS;

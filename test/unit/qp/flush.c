@@ -134,12 +134,12 @@ Test(flush, drain)
 	expect_pkt(b, RC_WRITE_FIRST, S(0));
 	expect_pkt(b, RC_WRITE_LAST, S(1));
 	expect_no_event(b);
-	karst_qp_query(b->qp, &is);
+	karst_qp_query(b->s->qp, &is);
 	cr_assert(is.sq_draining);
 	ack(b, S(1), 1);
 	expect_wc(b, 1, SUCCESS);
 	expect_event(b, SQ_DRAINED);
-	karst_qp_query(b->qp, &is);
+	karst_qp_query(b->s->qp, &is);
 	cr_assert_not(is.sq_draining);
 	post(b, RDMA_WRITE, 3, .len = 1);
 	expect_none(b);

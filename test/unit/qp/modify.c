@@ -357,7 +357,7 @@ Test(modify, drain_notice_after_reset)
 	attr.en_sqd_async_notify = 1;
 	cr_assert_eq(bed_modify(b, &attr, KARST_QP_STATE | KARST_QP_EN_SQD_ASYNC_NOTIFY), 0);
 	expect_event(b, SQ_DRAINED);
-	karst_qp_query(b->qp, &attr);
+	karst_qp_query(b->s->qp, &attr);
 	cr_assert_not(attr.sq_draining);
 	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
 	bed_bring_up(b, &s, KARST_QPS_RTS);

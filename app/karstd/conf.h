@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The configuration of karstd.
+ *
+ * conf_keys.def has every section and key; each key is the member of the same name of its
+ * section's structure here.  A structure has no pointers and no padding that is not zero, so two
+ * of them can be compared as bytes.
+ *
+ * A file is read in three steps: conf_scan.c finds the lines (rte_cfgfile has no line numbers,
+ * and passes over what it does not understand), rte_cfgfile reads keys and values, and conf.c
+ * checks and stores them with the help of conf_value.c.  All errors of a file are reported, not
+ * only the first.
+ */
+#ifndef KARSTD_CONF_H
+#define KARSTD_CONF_H
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "karst_engine.h"
+
+#define KD_TEXT         256u /* of a value, as rte_cfgfile has it */
+#define KD_NAME         32u
+#define KD_MAX_CPUS     1024u
+#define KD_MAX_ADDRS    KARST_ENGINE_MAX_ADDRS
+#define KD_MAX_PORTS    KARST_ENGINE_MAX_PORTS
+#define KD_MAX_LIMITS   64u /* sections [limits WHO] */
+#define KD_DEFAULT_CONF "/etc/karst/karst.conf"
+
+/* What the words of a KARSTD_WORD() are, where the order is not another header's. */
+enum kd_tristate { KD_NO, KD_YES, KD_AUTO };
+enum kd_driver { KD_AF_PACKET, KD_AF_XDP };
+
+enum kd_device { KD_DEV_NONE, KD_DEV_LOOPBACK, KD_DEV_PCI, KD_DEV_VDEV, KD_DEV_NETDEV };
+
+struct kd_cpus {
+	uint32_t n;
+	uint16_t cpu[KARST_ENGINE_MAX_LCORES]; /* in the order of the file */
+};
+
+struct kd_addrs {
+	uint32_t n;
+	struct karst_engine_addr addr[KD_MAX_ADDRS];
+};
+
+struct kd_ip {
+	bool set;
+	uint8_t ip[16];
+};
+
+struct kd_mac {
+	bool set;
+	uint8_t mac[6];
+};
+
+struct kd_conf_engine {
+	char name[16];
+	struct kd_cpus lcores;
+	uint32_t idle; /* enum karst_idle */
+	uint32_t sleep_max_us;
+	uint32_t max_qps, max_keys, max_pds, max_ahs;
+	uint32_t window_packets, ack_interval;
+	uint32_t migreq;
+	uint32_t mbufs;
+	uint32_t huge_pages; /* enum kd_tristate */
+	uint64_t memory;
+};
+
+struct kd_conf_socket {
+	char path[KD_TEXT];
+	uint32_t mode;
+	uint32_t owner, group; /* UINT32_MAX: unchanged */
+	uint32_t backlog;
+	uint32_t max_clients;
+};
+
+struct kd_conf_limits {
+	char who[KD_NAME]; /* empty: everybody; a user, or @group */
+	uint32_t id;       /* the user's or the group's */
+	uint32_t clients;
+	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels;
+	uint64_t ring_bytes, mr_bytes;
+};
+
+struct kd_conf_port {
+	char name[KD_NAME];
+	char device[KD_TEXT];
+	enum kd_device kind; /* follows from device */
+	uint32_t driver;     /* enum kd_driver */
+	struct kd_addrs addresses;
+	uint32_t link_local;
+	struct kd_ip gateway4, gateway6;
+	uint32_t vlan;
+	uint32_t mtu;
+	struct kd_mac mac;
+	struct kd_cpus lcores;
+	uint32_t rx_slots, tx_slots;
+	char exception_tap[16];
+	uint32_t isolate;
+};
+
+struct kd_conf_log {
+	uint32_t level;      /* enum karst_log_level */
+	uint32_t dpdk_level; /* the same */
+	char file[KD_TEXT];
+};
+
+struct kd_conf {
+	struct kd_conf_engine engine;
+	struct kd_conf_socket socket;
+	struct kd_conf_limits limits[1 + KD_MAX_LIMITS]; /* [0]: everybody's */
+	uint32_t nlimits;
+	struct kd_conf_port port[KD_MAX_PORTS];
+	uint32_t nports;
+	struct kd_conf_log log;
+};
+
+/** Where errors go, one line each, and how many there were. */
+struct kd_faults {
+	void (*say)(void *user, const char *line);
+	void *user;
+	uint32_t n;
+};
+
+void kd_fault(struct kd_faults *f, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/** What holds without a file. */
+void kd_conf_defaults(struct kd_conf *c);
+
+/** Reads @path over the defaults, without kd_conf_finish().  @return 0, or -EINVAL if @f has got
+ *  errors. */
+int kd_conf_read(struct kd_conf *c, const char *path, struct kd_faults *f);
+
+/** Stores one value, as a line of a file would; @at ("--socket") begins the error. */
+int kd_conf_set(struct kd_conf *c, const char *section, const char *key, const char *value,
+	const char *at, struct kd_faults *f);
+
+/** Replaces the ports by one loopback port. */
+void kd_conf_only_loopback(struct kd_conf *c);
+
+/** After everything is read: fills in what follows from other values, and checks those that
+ *  depend on each other.  @at: where they come from, for errors.  @return 0 or -EINVAL. */
+int kd_conf_finish(struct kd_conf *c, const char *at, struct kd_faults *f);
+
+/**
+ * Takes over from @to what can change while the daemon runs.
+ * @other calls for each section that differs and cannot; may be NULL.
+ */
+void kd_conf_reload(struct kd_conf *c, const struct kd_conf *to,
+	void (*other)(void *user, const char *section), void *user);
+
+/** The limits of a user who is in these groups; what is 0 there has no limit of its own. */
+struct kd_conf_limits kd_conf_limits_of(
+	const struct kd_conf *c, uint32_t uid, const uint32_t *gids, uint32_t ngids);
+
+#endif /* KARSTD_CONF_H */

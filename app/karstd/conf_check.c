@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What values of karst.conf mean together. */
+#include "conf.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+
+#include "conf_value.h"
+
+struct check {
+	struct kd_conf *c;
+	const char *at;
+	struct kd_faults *f;
+};
+
+/* "karst.conf: [port wire] KEY" */
+__attribute__((format(printf, 4, 5))) static void
+port_fault(
+	const struct check *k, const struct kd_conf_port *p, const char *key, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	kd_fault(k->f, "%s: [port %s] %s: %s", k->at, p->name, key, text);
+}
+
+static const char *
+show_ip(const uint8_t ip[16], char *to, size_t len)
+{
+	struct karst_engine_addr a;
+
+	memcpy(a.ip, ip, sizeof(a.ip));
+	if (karst_engine_addr_is_ip4(&a))
+		return inet_ntop(AF_INET, ip + 12, to, (socklen_t)len);
+	return inet_ntop(AF_INET6, ip, to, (socklen_t)len);
+}
+
+static bool
+is_link_local(const struct karst_engine_addr *a)
+{
+	return a->ip[0] == 0xfe && (a->ip[1] & 0xc0) == 0x80;
+}
+
+/* Do the first @a->prefix bits agree? */
+static bool
+on_link(const struct karst_engine_addr *a, const uint8_t ip[16])
+{
+	struct karst_engine_addr other = {.prefix = 0};
+	uint32_t bits = a->prefix, i;
+
+	memcpy(other.ip, ip, sizeof(other.ip));
+	if (karst_engine_addr_is_ip4(a) != karst_engine_addr_is_ip4(&other))
+		return false;
+	if (karst_engine_addr_is_ip4(a))
+		bits += 96;
+	for (i = 0; i < bits; i++)
+		if (((a->ip[i / 8] ^ ip[i / 8]) >> (7 - i % 8) & 1) != 0)
+			return false;
+	return true;
+}
+
+static void
+check_gateway(const struct check *k, const struct kd_conf_port *p, const char *key,
+	const struct kd_ip *gw)
+{
+	struct karst_engine_addr ll;
+	char text[INET6_ADDRSTRLEN];
+	uint32_t i;
+
+	if (!gw->set)
+		return;
+	if (p->kind == KD_DEV_NETDEV || p->kind == KD_DEV_LOOPBACK) {
+		port_fault(k, p, key, "%s; allowed: none",
+			p->kind == KD_DEV_NETDEV ? "a kernel interface follows the kernel's routes"
+						 : "a loopback port leads nowhere else");
+		return;
+	}
+	for (i = 0; i < p->addresses.n; i++)
+		if (on_link(&p->addresses.addr[i], gw->ip))
+			return;
+	memcpy(ll.ip, gw->ip, sizeof(ll.ip));
+	if (p->link_local && is_link_local(&ll))
+		return;
+	port_fault(k, p, key, "%s is in no network of the port's addresses; allowed: one that is",
+		show_ip(gw->ip, text, sizeof(text)));
+}
+
+/* Keys that this kind of device has no use for: the user expects something that will not be. */
+static void
+check_kind(const struct check *k, const struct kd_conf_port *p)
+{
+	bool netdev = p->kind == KD_DEV_NETDEV, loop = p->kind == KD_DEV_LOOPBACK;
+
+	if (!netdev && p->driver != KD_AF_PACKET)
+		port_fault(k, p, "driver", "\"%s\" is no kernel interface; allowed: only with one",
+			p->device);
+	if ((netdev || loop) && p->exception_tap[0] != '\0')
+		port_fault(k, p, "exception_tap",
+			"%s; allowed: with a PCI device or a virtual device",
+			netdev ? "the kernel has its interface anyhow" : "nobody sends there");
+	if ((netdev || loop) && p->vlan != 0)
+		port_fault(k, p, "vlan", "%s; allowed: 0",
+			netdev ? "of a kernel interface, use the kernel's VLAN interface as device"
+			       : "a loopback port has no tags");
+	if ((netdev || loop) && p->mac.set)
+		port_fault(k, p, "mac", "%s; allowed: none",
+			netdev ? "a kernel interface has its own" : "a loopback port needs none");
+	if (p->isolate && p->kind != KD_DEV_PCI)
+		port_fault(k, p, "isolate", "allowed: with a PCI device only");
+}
+
+static void
+check_addresses(const struct check *k, const struct kd_conf_port *p)
+{
+	uint32_t n = p->addresses.n + (p->link_local ? 1 : 0), i, j, o;
+	char text[INET6_ADDRSTRLEN];
+
+	if (n == 0 && p->kind != KD_DEV_NETDEV)
+		port_fault(k, p, "addresses",
+			"none is given; allowed: 1 to %u, or link_local = yes", KD_MAX_ADDRS);
+	if (n > KD_MAX_ADDRS)
+		port_fault(k, p, "addresses", "%u with the link-local one; allowed: up to %u", n,
+			KD_MAX_ADDRS);
+	for (i = 0; i < p->addresses.n; i++) {
+		const struct karst_engine_addr *a = &p->addresses.addr[i];
+
+		for (o = 0; &k->c->port[o] != p && !is_link_local(a); o++)
+			for (j = 0; j < k->c->port[o].addresses.n; j++)
+				if (memcmp(a->ip, k->c->port[o].addresses.addr[j].ip, 16) == 0)
+					port_fault(k, p, "addresses",
+						"port \"%s\" has %s already; allowed: each once",
+						k->c->port[o].name,
+						show_ip(a->ip, text, sizeof(text)));
+	}
+}
+
+static void
+check_port_lcores(const struct check *k, const struct kd_conf_port *p)
+{
+	const struct kd_cpus *all = &k->c->engine.lcores;
+	uint32_t i, j;
+
+	if (p->lcores.n != 0 && all->n == 0) {
+		port_fault(k, p, "lcores",
+			"[engine] lcores is auto; allowed: auto, or CPUs named there");
+		return;
+	}
+	for (i = 0; i < p->lcores.n; i++) {
+		for (j = 0; j < all->n && all->cpu[j] != p->lcores.cpu[i]; j++)
+			;
+		if (j == all->n)
+			port_fault(k, p, "lcores",
+				"CPU %u is not in [engine] lcores; allowed: those there",
+				p->lcores.cpu[i]);
+	}
+}
+
+static void
+check_device(const struct check *k, struct kd_conf_port *p)
+{
+	uint32_t o;
+
+	if (p->device[0] == '\0') {
+		port_fault(k, p, "device",
+			"not given; allowed: a PCI address, a kernel interface, net_..., or loopback");
+		return;
+	}
+	p->kind = kd_device_kind(p->device);
+	for (o = 0; &k->c->port[o] != p && p->kind != KD_DEV_LOOPBACK; o++)
+		if (strcmp(k->c->port[o].device, p->device) == 0)
+			port_fault(k, p, "device", "port \"%s\" has %s already; allowed: each once",
+				k->c->port[o].name, p->device);
+}
+
+/* 127.0.0.1 and ::1, unless something else is wanted. */
+static void
+loopback_addresses(struct kd_conf_port *p)
+{
+	static const struct karst_engine_addr v6 = {.ip = {[15] = 1}, .prefix = 128};
+
+	if (p->kind != KD_DEV_LOOPBACK || p->addresses.n != 0)
+		return;
+	p->addresses.addr[0] = karst_engine_addr_ip4(0x7f000001);
+	p->addresses.addr[0].prefix = 8;
+	p->addresses.addr[1] = v6;
+	p->addresses.n = 2;
+}
+
+static void
+check_cpus(const struct check *k)
+{
+	const struct kd_cpus *cpus = &k->c->engine.lcores;
+	cpu_set_t set;
+	uint32_t i;
+
+	if (sched_getaffinity(0, sizeof(set), &set) != 0)
+		return;
+	for (i = 0; i < cpus->n; i++)
+		if (!CPU_ISSET(cpus->cpu[i], &set))
+			kd_fault(k->f,
+				"%s: [engine] lcores: the daemon may not run on CPU %u; "
+				"allowed: CPUs of this machine and of its affinity mask",
+				k->at, cpus->cpu[i]);
+}
+
+int
+kd_conf_finish(struct kd_conf *c, const char *at, struct kd_faults *f)
+{
+	const struct check k = {.c = c, .at = at, .f = f};
+	uint32_t i, before = f->n;
+
+	if (c->nports == 0)
+		kd_conf_only_loopback(c);
+	check_cpus(&k);
+	for (i = 0; i < c->nports; i++) {
+		struct kd_conf_port *p = &c->port[i];
+
+		check_device(&k, p);
+		if (p->kind == KD_DEV_NONE)
+			continue;
+		loopback_addresses(p);
+		check_kind(&k, p);
+		check_addresses(&k, p);
+		check_gateway(&k, p, "gateway4", &p->gateway4);
+		check_gateway(&k, p, "gateway6", &p->gateway6);
+		check_port_lcores(&k, p);
+	}
+	return f->n == before ? 0 : -EINVAL;
+}
+
+/* --- limits --- */
+
+static bool
+applies(const struct kd_conf_limits *l, uint32_t uid, const uint32_t *gids, uint32_t ngids)
+{
+	uint32_t i;
+
+	if (l->who[0] != '@')
+		return l->id == uid;
+	for (i = 0; i < ngids; i++)
+		if (l->id == gids[i])
+			return true;
+	return false;
+}
+
+struct kd_conf_limits
+kd_conf_limits_of(const struct kd_conf *c, uint32_t uid, const uint32_t *gids, uint32_t ngids)
+{
+	struct kd_conf_limits all = c->limits[0];
+	const struct kd_conf_limits *own = NULL;
+	uint32_t i;
+
+	for (i = 1; i < c->nlimits; i++) {
+		const struct kd_conf_limits *l = &c->limits[i];
+
+		if (applies(l, uid, gids, ngids) &&
+			(own == NULL || (own->who[0] == '@' && l->who[0] != '@')))
+			own = l;
+	}
+	if (own == NULL)
+		return all;
+	all.clients = own->clients ? own->clients : all.clients;
+	all.qps = own->qps ? own->qps : all.qps;
+	all.cqs = own->cqs ? own->cqs : all.cqs;
+	all.srqs = own->srqs ? own->srqs : all.srqs;
+	all.mrs = own->mrs ? own->mrs : all.mrs;
+	all.mws = own->mws ? own->mws : all.mws;
+	all.pds = own->pds ? own->pds : all.pds;
+	all.ahs = own->ahs ? own->ahs : all.ahs;
+	all.channels = own->channels ? own->channels : all.channels;
+	all.ring_bytes = own->ring_bytes ? own->ring_bytes : all.ring_bytes;
+	all.mr_bytes = own->mr_bytes ? own->mr_bytes : all.mr_bytes;
+	return all;
+}

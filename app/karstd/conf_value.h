@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Values of karst.conf: text to structure members, by type. */
+#ifndef KARSTD_CONF_VALUE_H
+#define KARSTD_CONF_VALUE_H
+
+#include <stddef.h>
+
+#include "conf.h"
+
+enum kd_type {
+	KD_U32,   /* uint32_t */
+	KD_BYTES, /* uint64_t, suffixes K, M, G, T */
+	KD_WORD,  /* uint32_t: which of the words */
+	KD_LABEL, /* char[] */
+	KD_CPUS,
+	KD_PATH, /* char[] */
+	KD_MODE,
+	KD_USER,
+	KD_GROUP,
+	KD_DEVICE, /* char[] */
+	KD_ADDRS,  /* adds to what is there */
+	KD_IP4,
+	KD_IP6,
+	KD_MAC,
+	KD_IFNAME, /* char[] */
+	KD_LOGFILE,
+};
+
+/** A row of conf_keys.def. */
+struct kd_key {
+	const char *section;
+	const char *name;
+	enum kd_type type;
+	const char *def;
+	uint64_t least, most; /* of numbers */
+	const char *form;     /* words of KD_WORD; what is allowed of the others */
+	const char *unit;
+	size_t offset; /* in the section's structure */
+	size_t size;
+};
+
+#define KD_WHY 256u
+
+/** @return 0, or -EINVAL with @why (KD_WHY bytes): what is wrong, without what is allowed. */
+int kd_value_parse(const struct kd_key *k, const char *text, void *at, char *why);
+
+/** "1 to 1000 us", "yield, poll or sleep", ... */
+void kd_value_allowed(const struct kd_key *k, char *to, size_t len);
+
+/** A name of a port or an engine: letters, digits, '_', '-', '.'. */
+bool kd_name_is_good(const char *name);
+
+/** What kind of device a text names. */
+enum kd_device kd_device_kind(const char *device);
+
+#endif /* KARSTD_CONF_VALUE_H */

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_log.h>
+
+#define LINE_BYTES 1024u
+
+enum target { TO_STDERR, TO_JOURNAL, TO_SYSLOG, TO_FILE };
+
+/* At file scope because the sinks of karst and of DPDK have no argument for it. */
+static struct {
+	pthread_mutex_t lock;
+	enum target target;
+	int fd;
+	enum karst_log_level level;
+	uint64_t lost;
+	int lost_errno;
+	FILE *dpdk; /* what DPDK prints into */
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO, .level = KARST_LOG_NOTICE};
+
+static const char *const level_names[] = {"error", "warning", "notice", "info", "debug"};
+static const int priorities[] = {LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG};
+static const uint32_t rte_levels[] = {
+	RTE_LOG_ERR, RTE_LOG_WARNING, RTE_LOG_NOTICE, RTE_LOG_INFO, RTE_LOG_DEBUG};
+
+/* Is stderr the journal, as systemd says in the environment? */
+static bool
+stderr_is_journal(void)
+{
+	const char *env = getenv("JOURNAL_STREAM");
+	uintmax_t dev, ino;
+	struct stat st;
+
+	return env != NULL && sscanf(env, "%ju:%ju", &dev, &ino) == 2 &&
+		fstat(STDERR_FILENO, &st) == 0 && st.st_dev == dev && st.st_ino == ino;
+}
+
+/* --- one line; under the lock --- */
+
+static int
+put(const char *line, size_t len)
+{
+	ssize_t n = write(state.fd, line, len);
+
+	if (n == (ssize_t)len)
+		return 0;
+	state.lost++;
+	state.lost_errno = n < 0 ? errno : ENOSPC;
+	return -1;
+}
+
+static size_t
+stamp(char *to, size_t room)
+{
+	struct timespec ts;
+	struct tm tm;
+	size_t n;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	gmtime_r(&ts.tv_sec, &tm);
+	n = strftime(to, room, "%Y-%m-%dT%H:%M:%S", &tm);
+	return n + (size_t)snprintf(to + n, room - n, ".%03ldZ ", ts.tv_nsec / 1000000);
+}
+
+static void
+put_line(enum karst_log_level level, const char *text)
+{
+	char line[LINE_BYTES + 64];
+	size_t n = 0;
+
+	switch (state.target) {
+	case TO_SYSLOG:
+		syslog(priorities[level], "%s", text);
+		return;
+	case TO_JOURNAL:
+		n = (size_t)snprintf(line, sizeof(line), "<%d>", priorities[level]);
+		break;
+	case TO_STDERR:
+		n = (size_t)snprintf(line, sizeof(line), "karstd: ");
+		break;
+	case TO_FILE:
+		n = stamp(line, sizeof(line));
+		break;
+	}
+	n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s%s\n",
+		state.target == TO_JOURNAL ? "" : level_names[level],
+		state.target == TO_JOURNAL ? "" : ": ", text);
+	put(line, n);
+}
+
+static void
+report_lost(void)
+{
+	uint64_t lost = state.lost;
+	char text[128];
+
+	snprintf(text, sizeof(text), "%" PRIu64 " messages were lost: %s", lost,
+		strerror(state.lost_errno));
+	state.lost = 0;
+	put_line(KARST_LOG_WARNING, text);
+	if (state.lost != 0)
+		state.lost = lost;
+}
+
+static void
+log_line(enum karst_log_level level, const char *text)
+{
+	pthread_mutex_lock(&state.lock);
+	if (state.lost != 0)
+		report_lost();
+	if (state.lost != 0)
+		state.lost++;
+	else
+		put_line(level, text);
+	pthread_mutex_unlock(&state.lock);
+}
+
+/* --- whose lines --- */
+
+static void
+karst_sink(enum karst_log_level level, const char *fmt, va_list ap)
+{
+	char text[LINE_BYTES];
+
+	if (level > __atomic_load_n(&state.level, __ATOMIC_RELAXED))
+		return;
+	vsnprintf(text, sizeof(text), fmt, ap);
+	log_line(level, text);
+}
+
+/* What DPDK prints, a line or more; DPDK has judged by its own levels. */
+static ssize_t
+dpdk_write(void *cookie, const char *buf, size_t size)
+{
+	uint32_t rte = (uint32_t)rte_log_cur_msg_loglevel();
+	enum karst_log_level level = KARST_LOG_ERR;
+	size_t at = 0;
+
+	(void)cookie;
+	while (level < KARST_LOG_DEBUG && rte_levels[level] < rte)
+		level++;
+	while (at < size) {
+		const char *end = memchr(buf + at, '\n', size - at);
+		size_t len = end != NULL ? (size_t)(end - buf) - at : size - at;
+		char text[LINE_BYTES];
+
+		snprintf(text, sizeof(text), "%.*s",
+			(int)(len < sizeof(text) ? len : sizeof(text) - 1), buf + at);
+		if (text[0] != '\0')
+			log_line(level, text);
+		at += len + 1;
+	}
+	return (ssize_t)size;
+}
+
+void
+kd_log_take_karst(void)
+{
+	karst_log_set_sink(karst_sink);
+}
+
+void
+kd_log_take_dpdk(void)
+{
+	static const cookie_io_functions_t io = {.write = dpdk_write};
+
+	state.dpdk = fopencookie(NULL, "w", io);
+	if (state.dpdk == NULL)
+		return;
+	setvbuf(state.dpdk, NULL, _IOLBF, LINE_BYTES);
+	rte_openlog_stream(state.dpdk);
+}
+
+/* --- targets --- */
+
+int
+kd_log_open(const struct kd_conf_log *c)
+{
+	enum target target = TO_FILE;
+	int fd = STDERR_FILENO, old = -1;
+
+	if (strcmp(c->file, "stderr") == 0) {
+		target = stderr_is_journal() ? TO_JOURNAL : TO_STDERR;
+	} else if (strcmp(c->file, "syslog") == 0) {
+		target = TO_SYSLOG;
+		openlog("karstd", LOG_PID, LOG_DAEMON);
+	} else {
+		fd = open(c->file,
+			O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0640);
+		if (fd < 0) {
+			int err = errno;
+
+			karst_log(KARST_LOG_ERR, "log file %s: %s", c->file, strerror(err));
+			return -err;
+		}
+	}
+	pthread_mutex_lock(&state.lock);
+	if (state.target == TO_FILE)
+		old = state.fd;
+	state.target = target;
+	state.fd = fd;
+	__atomic_store_n(&state.level, c->level, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&state.lock);
+	if (old >= 0)
+		close(old);
+	rte_log_set_level_pattern("*", (uint32_t)rte_levels[c->dpdk_level]);
+	rte_log_set_level_pattern("karst", (uint32_t)rte_levels[c->level]);
+	return 0;
+}
+
+void
+kd_log_close(void)
+{
+	pthread_mutex_lock(&state.lock);
+	if (state.target == TO_FILE)
+		close(state.fd);
+	state.target = TO_STDERR;
+	state.fd = STDERR_FILENO;
+	pthread_mutex_unlock(&state.lock);
+}

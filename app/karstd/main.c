@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * karstd: an engine in a process of its own, which programs attach to.
+ */
+#include "conf.h"
+#include "log.h"
+#include "opts.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void
+say(void *user, const char *line)
+{
+	(void)user;
+	fprintf(stderr, "karstd: %s\n", line);
+}
+
+/* File, then command line.  Errors are all said. */
+static int
+read_conf(const struct kd_opts *o, struct kd_conf *c, struct kd_faults *f)
+{
+	const char *path = o->config;
+
+	kd_conf_defaults(c);
+	if (path == NULL && access(KD_DEFAULT_CONF, F_OK) == 0)
+		path = KD_DEFAULT_CONF;
+	if (path != NULL)
+		kd_conf_read(c, path, f);
+	if (o->loopback)
+		kd_conf_only_loopback(c);
+	if (o->socket != NULL)
+		kd_conf_set(c, "socket", "path", o->socket, "--socket", f);
+	if (o->name != NULL)
+		kd_conf_set(c, "engine", "name", o->name, "--name", f);
+	if (o->log_level != NULL)
+		kd_conf_set(c, "log", "level", o->log_level, "--log-level", f);
+	if (f->n == 0)
+		kd_conf_finish(c, path != NULL ? path : "defaults", f);
+	return f->n == 0 ? 0 : -1;
+}
+
+int
+main(int argc, char **argv)
+{
+	struct kd_faults faults = {.say = say};
+	struct kd_conf *conf;
+	struct kd_opts opts;
+	int rc = kd_opts_parse(argc, argv, &opts);
+
+	if (rc >= 0)
+		return rc;
+	conf = malloc(sizeof(*conf));
+	if (conf == NULL)
+		return KD_EXIT_FAILED;
+	rc = read_conf(&opts, conf, &faults) == 0 ? KD_EXIT_OK : KD_EXIT_WRONG;
+	free(conf);
+	return rc;
+}

@@ -1,0 +1,245 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""karstd --check on good and bad configurations: check.py KARSTD ROOT (TAP)."""
+import os
+import subprocess
+import sys
+import tempfile
+
+# A file and what its errors must say: (line or None, text) for each, in any order; no others.
+BAD = {
+    'unknown section': ('[motor]\n', [(1, '[motor]: unknown section; allowed: [engine]')]),
+    'unknown key': ('[engine]\nnmae = x\n', [(2, 'nmae: unknown key; allowed: name, lcores')]),
+    'a port key in another section': ('[log]\ndevice = eth0\n', [(2, 'unknown key')]),
+    'a line that is nothing': ('[engine]\nidle poll\n', [(2, 'neither [SECTION] nor KEY = VALUE')]),
+    'a key before any section': ('idle = poll\n', [(1, 'before the first [SECTION]')]),
+    'no closing bracket': ('[engine\nidle = poll\n', [(1, 'a section is [NAME]'),
+                                                      (2, 'before the first')]),
+    'words behind a section': ('[engine] x\n', [(1, 'nothing behind it')]),
+    'empty section': ('[ ]\n', [(1, '1 to 63')]),
+    'a section twice': ('[log]\n[engine]\n[log]\n', [(3, '[log] is in line 1 already')]),
+    'a key twice': ('[engine]\nidle = poll\nidle = poll\n', [(3, 'it is in line 2 already')]),
+    'a long line': ('[log]\nfile = /' + 'x' * 400 + '\n', [(2, 'a line has up to 320')]),
+    'a long value': ('[log]\nfile = /' + 'x' * 260 + '\n', [(2, 'up to 255')]),
+    'a long key': ('[log]\n' + 'x' * 64 + ' = 1\n', [(2, 'a key has 1 to 63')]),
+    'an empty key': ('[log]\n = 1\n', [(2, 'a key has 1 to 63')]),
+    'a NUL byte': ('[log]\nle\0vel = debug\n', [(2, 'NUL')]),
+    'a backslash': ('[log]\nfile = /a\\#b\n', [(2, 'backslash')]),
+    'an unknown word': ('[engine]\nidle = nap\n', [(2, '"nap": unknown; allowed: yield, poll or '
+                                                       'sleep')]),
+    'no number': ('[engine]\nsleep_max_us = soon\n', [(2, 'not a number; allowed: 1 to 1000000 '
+                                                          '(us)')]),
+    'a negative number': ('[engine]\nmax_qps = -1\n', [(2, 'not a number')]),
+    'a number with a tail': ('[engine]\nmax_qps = 10x\n', [(2, '"x" does not belong')]),
+    'a number too small': ('[engine]\nmax_keys = 1\n', [(2, 'too small; allowed: 16 to')]),
+    'a number too large': ('[engine]\nmax_keys = 99999999\n', [(2, 'too large')]),
+    'a number beyond 64 bits': ('[engine]\nmax_keys = 99999999999999999999\n', [(2, 'too large')]),
+    'bytes too large by a suffix': ('[limits]\nring_bytes = 99999999999999999T\n',
+                                    [(2, 'too large; allowed: 1M to 1T')]),
+    'auto where there is none': ('[engine]\nmax_qps = auto\n', [(2, 'not a number')]),
+    'an empty value': ('[engine]\nmax_qps =\n', [(2, 'not a number')]),
+    'a bad name': ('[engine]\nname = a b\n', [(2, 'not a name')]),
+    'a long name': ('[engine]\nname = abcdefghijklmnop\n', [(2, 'too long')]),
+    'a CPU that is none': ('[engine]\nlcores = one\n', [(2, 'no CPU and no range')]),
+    'CPUs backwards': ('[engine]\nlcores = 3-1\n', [(2, 'no CPU and no range')]),
+    'a CPU twice': ('[engine]\nlcores = 0,0\n', [(2, 'CPU 0 twice')]),
+    'a CPU that the machine has not': ('[engine]\nlcores = 1000\n',
+                                       [(None, 'may not run on CPU 1000')]),
+    'a CPU beyond all': ('[engine]\nlcores = 4000\n', [(2, 'no CPU 4000')]),
+    'a relative socket': ('[socket]\npath = karst.sock\n', [(2, 'not the absolute path')]),
+    'a socket too long': ('[socket]\npath = /' + 'x' * 107 + '\n', [(2, 'too long')]),
+    'a mode': ('[socket]\nmode = 1777\n', [(2, 'not a mode')]),
+    'a mode that is not octal': ('[socket]\nmode = rw\n', [(2, 'not a mode')]),
+    'no such user': ('[socket]\nowner = nobody-knows\n', [(2, 'no such user')]),
+    'no such group': ('[socket]\ngroup = nobody-knows\n', [(2, 'no such group')]),
+    'limits of nobody': ('[limits nobody-knows]\nqps = 1\n', [(1, 'no such user or group')]),
+    'limits of no group': ('[limits @nobody-knows]\n', [(1, 'no such user or group')]),
+    'limits twice': ('[limits root]\n[limits  root]\n', [(2, 'limits of root already')]),
+    'a port without a name': ('[port]\ndevice = loopback\n', [(1, 'a port has a name')]),
+    'a port with a bad name': ('[port a b]\ndevice = loopback\n', [(1, 'a port has a name')]),
+    'a port twice': ('[port a]\ndevice = loopback\n[port  a]\ndevice = eth0\n',
+                     [(3, 'a port "a" already')]),
+    'a port without a device': ('[port a]\nmtu = 1500\n', [(None, '[port a] device: not given')]),
+    'no kind of device': ('[port a]\ndevice = a/b\n', [(2, 'no kind of device')]),
+    'a device twice': ('[port a]\ndevice = eth0\n[port b]\ndevice = eth0\n',
+                       [(None, 'port "a" has eth0 already')]),
+    'no address': ('[port a]\ndevice = net_null0\n', [(None, 'addresses: none is given')]),
+    'an address without prefix': ('[port a]\ndevice = eth0\naddresses = 192.0.2.1\n',
+                                  [(3, 'has no prefix length')]),
+    'an address that is none': ('[port a]\ndevice = eth0\naddresses = 192.0.2/24\n',
+                                [(3, '"192.0.2" is no IP address')]),
+    'a prefix too long': ('[port a]\ndevice = eth0\naddresses = 192.0.2.1/33\n',
+                          [(3, '"33", not 1 to 32')]),
+    'a multicast address': ('[port a]\ndevice = eth0\naddresses = ff02::1/64\n',
+                            [(3, 'is a multicast address')]),
+    'an address twice': ('[port a]\ndevice = eth0\naddresses = 192.0.2.1/24, 192.0.2.1/25\n',
+                         [(3, '192.0.2.1 twice')]),
+    'an address of another port': (
+        '[port a]\ndevice = eth0\naddresses = 192.0.2.1/24\n'
+        '[port b]\ndevice = eth1\naddresses = 192.0.2.1/24\n',
+        [(None, 'port "a" has 192.0.2.1 already')]),
+    'too many addresses': (
+        '[port a]\ndevice = eth0\n' +
+        ''.join(f'addresses = 192.0.2.{n}/24\n' for n in range(1, 18)),
+        [(19, 'more than 16 addresses')]),
+    'too many with the link-local one': (
+        '[port a]\ndevice = eth0\nlink_local = yes\n' +
+        ''.join(f'addresses = 192.0.2.{n}/24\n' for n in range(1, 17)),
+        [(None, '17 with the link-local one')]),
+    'two loopback ports with the default addresses': (
+        '[port a]\ndevice = loopback\n[port b]\ndevice = loopback\n',
+        [(None, 'port "a" has 127.0.0.1 already'), (None, 'port "a" has ::1 already')]),
+    'a gateway that is none': ('[port a]\ndevice = eth0\ngateway4 = fe80::1\n',
+                               [(3, 'not an IPv4 address')]),
+    'a gateway elsewhere': (
+        '[port a]\ndevice = net_null0\naddresses = 192.0.2.1/24\ngateway4 = 198.51.100.1\n',
+        [(None, '198.51.100.1 is in no network')]),
+    'a gateway of a kernel interface': (
+        '[port a]\ndevice = eth0\naddresses = 192.0.2.1/24\ngateway4 = 192.0.2.2\n',
+        [(None, "follows the kernel's routes")]),
+    'a VLAN too large': ('[port a]\ndevice = eth0\nvlan = 4095\n', [(3, 'too large')]),
+    'a VLAN of a kernel interface': ('[port a]\ndevice = eth0\nvlan = 5\n',
+                                     [(None, 'VLAN interface')]),
+    'an MTU too small': ('[port a]\ndevice = eth0\nmtu = 100\n', [(3, 'too small')]),
+    'a MAC address': ('[port a]\ndevice = net_null0\naddresses = 192.0.2.1/24\nmac = 02:00\n',
+                      [(4, 'not a MAC address')]),
+    'a MAC address of a group': (
+        '[port a]\ndevice = net_null0\naddresses = 192.0.2.1/24\nmac = 01:00:00:00:00:01\n',
+        [(4, "a group's address")]),
+    'a driver without an interface': ('[port a]\ndevice = loopback\ndriver = af_xdp\n',
+                                      [(None, 'is no kernel interface')]),
+    'a tap of a kernel interface': ('[port a]\ndevice = eth0\nexception_tap = tap0\n',
+                                    [(None, 'the kernel has its interface anyhow')]),
+    'a tap with a bad name': ('[port a]\ndevice = net_null0\nexception_tap = a/b\n',
+                              [(3, 'not the name of an interface'),
+                               ]),
+    'isolation of no adapter': ('[port a]\ndevice = eth0\nisolate = yes\n',
+                                [(None, 'with a PCI device only')]),
+    'lcores that the engine has not': (
+        '[engine]\nlcores = 0\n[port a]\ndevice = eth0\nlcores = 1\n',
+        [(None, 'CPU 1 is not in [engine] lcores')]),
+    'lcores of a port alone': ('[port a]\ndevice = eth0\nlcores = 0\n',
+                               [(None, '[engine] lcores is auto')]),
+    'a log file nowhere': ('[log]\nfile = log.txt\n', [(2, 'not the absolute path')]),
+    'all errors at once': (
+        '[engine]\nidle = nap\nmax_qps = x\n[port a]\nmtu = 1\n[nonsense]\nkey = 1\n',
+        [(2, 'nap'), (3, 'max_qps'), (5, 'mtu'), (6, 'unknown section')]),
+}
+
+GOOD = {
+    'an empty file': '',
+    'comments and space': '# all\n\n  [engine]  # here\n\t idle\t=  poll \t# there\n',
+    'no newline at the end': '[engine]\nidle = poll',
+    'Windows line ends': '[engine]\r\nidle = poll\r\n',
+    'suffixes': '[limits]\nring_bytes = 16m\nmr_bytes = 2T\n[engine]\nmemory = 1G\n',
+    'auto': '[engine]\nlcores = auto\nmbufs = auto\nmemory = auto\n[limits]\nqps = auto\n',
+    'limits of a user and a group': '[limits root]\nqps = 10\n[limits @root]\nqps = 20\n',
+    'owners by name and number': '[socket]\nowner = root\ngroup = 0\nmode = 660\n',
+    'a port of each kind':
+        '[port a]\ndevice = 0000:03:00.0\naddresses = 192.0.2.1/24\ngateway4 = 192.0.2.254\n'
+        'isolate = yes\n'
+        '[port b]\ndevice = net_memif0,role=client\naddresses = 2001:db8::1/64\n'
+        'gateway6 = 2001:db8::2\nexception_tap = rdma0\nvlan = 7\nmac = 02:00:00:00:00:01\n'
+        '[port c]\ndevice = eth0\ndriver = af_xdp\n'
+        '[port d]\ndevice = eth1\nlink_local = yes\nmtu = 1500\n'
+        '[port e]\ndevice = loopback\n',
+    'a link-local router':
+        '[port a]\ndevice = net_null0\nlink_local = yes\ngateway6 = fe80::1\n',
+    'addresses on several lines':
+        '[port a]\ndevice = eth0\naddresses = 192.0.2.1/24\naddresses = 192.0.2.2/24 2001:db8::1/64\n',
+    'link-local addresses may be the same on different links':
+        '[port a]\ndevice = net_null0\naddresses = fe80::1/64\n'
+        '[port b]\ndevice = net_null1\naddresses = fe80::1/64\n',
+}
+
+
+class Check:
+    def __init__(self, karstd):
+        self.karstd = karstd
+        self.number = 0
+        self.failed = 0
+
+    def point(self, name, problems):
+        self.number += 1
+        self.failed += bool(problems)
+        print(f'{"not ok" if problems else "ok"} {self.number} - {name}')
+        for problem in problems:
+            print(f'# {problem}')
+
+    def run(self, *args):
+        return subprocess.run([self.karstd, *args], stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=60, check=False)
+
+    def check_file(self, text, folder):
+        path = os.path.join(folder, 'karst.conf')
+        with open(path, 'w', encoding='utf-8', newline='') as f:
+            f.write(text)
+        return path, self.run('--check', '--config', path)
+
+
+def problems_of(path, run, errors):
+    """What is not as @errors say it must be."""
+    problems = []
+    if run.returncode != 2:
+        problems.append(f'exit status {run.returncode}, not 2')
+    lines = run.stderr.splitlines()
+    for number, text in errors:
+        at = f'{path}:{number}: ' if number else f'{path}: '
+        found = [line for line in lines if at in line and text in line]
+        if len(found) != 1:
+            problems.append(f'{len(found)} lines with "{at}" and "{text}"')
+        else:
+            lines.remove(found[0])
+    problems += [f'unexpected: {line}' for line in lines]
+    if problems:
+        problems += ['it said: ' + line for line in run.stderr.splitlines()]
+    return problems
+
+
+def main(argv):
+    if len(argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    check = Check(argv[1])
+    shipped = os.path.join(argv[2], 'config', 'karst.conf')
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (text, errors) in BAD.items():
+            path, run = check.check_file(text, folder)
+            check.point(name, problems_of(path, run, errors))
+        for name, text in GOOD.items():
+            _, run = check.check_file(text, folder)
+            check.point(name, run.stderr.splitlines() if run.returncode else [])
+        with open(shipped, encoding='utf-8') as f:
+            # every key taken for real
+            text = ''.join(line[1:] if line[:1] == '#' and line[1:2] not in ' \n' else line
+                           for line in f)
+        _, run = check.check_file(text, folder)
+        check.point('the shipped file with all of its keys uncommented',
+                    run.stderr.splitlines() if run.returncode else [])
+        run = check.run('--check', '--config', shipped)
+        check.point('the shipped file', run.stderr.splitlines() if run.returncode else [])
+        for name, args, text in (
+                ('a file that is not there', ['--config', folder + '/none'], 'No such file'),
+                ('a folder', ['--config', folder], 'not a regular file'),
+                ('--socket', ['--config', '/dev/null/x', '--socket', 'rel'], 'Not a directory'),
+                ('--socket that is relative', ['--socket', 'rel'], 'absolute path'),
+                ('--log-level', ['--log-level', 'loud'], 'error, warning, notice, info or debug'),
+                ('--name', ['--name', ''], 'not a name'),
+                ('an unknown option', ['--daemonize'], '--help'),
+                ('a word', ['start'], 'not an option')):
+            run = check.run('--check', *args)
+            check.point(name, [] if run.returncode == 2 and text in run.stderr else
+                        [f'exit status {run.returncode}, "{text}" not in: {run.stderr}'])
+        for name, args, text in (('--help', ['--help'], 'usage: karstd'),
+                                 ('--version', ['--version'], 'karstd ')):
+            run = check.run(*args)
+            check.point(name, [] if run.returncode == 0 and text in run.stdout else
+                        [f'exit status {run.returncode}: {run.stdout}'])
+    print(f'1..{check.number}')
+    return 1 if check.failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

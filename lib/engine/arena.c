@@ -3,8 +3,12 @@
  */
 #include "arena.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <linux/mman.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define HUGE_BYTES      (2ul << 20)
 #define CHUNK_MIN_BYTES (2ul << 20)
@@ -13,16 +17,25 @@
 #define SMALL_CLASSES   (SMALL_MAX / KARST_CACHE_LINE)
 #define STEPS           8u /* classes to a doubling above that */
 
-/* At the start of each mapping, in a line of its own. */
 struct arena_chunk {
 	struct arena_chunk *next;
-	struct arena_chunk **pprev;
-	void *map;
+	uint8_t *map;
 	size_t bytes;
-} karst_cache_aligned;
+	int fd; /* -1: private memory */
+	uint32_t number;
+};
 
-struct arena_free {
-	struct arena_free *next;
+/* A piece that is free; or, on the spare list, a record that waits for one. */
+struct arena_block {
+	struct arena_block *next;
+	uint8_t *p;
+};
+
+#define SLAB_BLOCKS 255u
+
+struct arena_slab {
+	struct arena_slab *next;
+	struct arena_block block[SLAB_BLOCKS];
 };
 
 /* The class of @size and, in *@rounded, the bytes that its members have. */
@@ -46,18 +59,17 @@ class_of(size_t size, size_t *rounded)
 	return SMALL_CLASSES + (shift - 12) * STEPS + step;
 }
 
-/* Huge pages from the system's pool if it has enough, else memory that may become huge. */
-static void *
-map_bytes(size_t bytes)
+/* --- chunks --- */
+
+/* Aligned addresses without memory behind them. */
+static uint8_t *
+reserve(size_t bytes)
 {
-	const int prot = PROT_READ | PROT_WRITE, flags = MAP_PRIVATE | MAP_ANONYMOUS;
 	uint8_t *p, *at;
 	size_t lead;
 
-	p = mmap(NULL, bytes, prot, flags | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
-	if (p != MAP_FAILED)
-		return p;
-	p = mmap(NULL, bytes + HUGE_BYTES, prot, flags | MAP_NORESERVE, -1, 0);
+	p = mmap(NULL, bytes + HUGE_BYTES, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (p == MAP_FAILED)
 		return NULL;
 	at = (uint8_t *)(((uintptr_t)p + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1));
@@ -65,46 +77,187 @@ map_bytes(size_t bytes)
 	if (lead > 0)
 		munmap(p, lead);
 	munmap(at + bytes, HUGE_BYTES - lead);
+	return at;
+}
+
+/* Huge pages from the system's pool if it has enough, else memory that may become huge. */
+static uint8_t *
+map_private(size_t bytes)
+{
+	uint8_t *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_HUGE_2MB, -1, 0);
+
+	if (p != MAP_FAILED)
+		return p;
+	p = reserve(bytes);
+	if (p != NULL)
+		madvise(p, bytes, MADV_HUGEPAGE); /* a wish */
+	return p;
+}
+
+/*
+ * Not from the pool of huge pages: who has the file may punch a hole into it, and if the pool were
+ * empty when the engine looked there next, that would be the end of the engine.
+ */
+static int
+make_file(const char *name, size_t bytes)
+{
+	int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+	if (fd < 0)
+		return -1;
+	if (ftruncate(fd, (off_t)bytes) == 0 &&
+		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static uint8_t *
+map_file(int fd, size_t bytes)
+{
+	uint8_t *at = reserve(bytes);
+
+	if (at == NULL)
+		return NULL;
+	if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+		munmap(at, bytes);
+		return NULL;
+	}
 	madvise(at, bytes, MADV_HUGEPAGE); /* a wish */
 	return at;
 }
 
-/* A mapping with room for @need bytes behind its header, linked into the arena. */
+static bool
+is_over_limit(const struct arena *a, size_t bytes)
+{
+	return a->file != NULL && a->max_mapped != 0 && bytes > a->max_mapped - a->mapped;
+}
+
+/* A chunk of @bytes, a multiple of HUGE_BYTES, linked into the arena. */
 static struct arena_chunk *
-chunk_map(struct arena *a, size_t need)
+chunk_map(struct arena *a, size_t bytes)
 {
 	struct arena_chunk *c;
-	size_t bytes = (need + sizeof(*c) + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
 
-	c = map_bytes(bytes);
+	if (is_over_limit(a, bytes))
+		return NULL;
+	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return NULL;
-	c->map = c;
 	c->bytes = bytes;
+	c->fd = -1;
+	if (a->file == NULL) {
+		c->map = map_private(bytes);
+	} else {
+		c->fd = make_file(a->file, bytes);
+		c->map = c->fd < 0 ? NULL : map_file(c->fd, bytes);
+		c->number = a->next_number;
+	}
+	if (c->map == NULL) {
+		if (c->fd >= 0)
+			close(c->fd);
+		free(c);
+		return NULL;
+	}
+	a->next_number++;
 	c->next = a->chunks;
-	c->pprev = &a->chunks;
-	if (c->next != NULL)
-		c->next->pprev = &c->next;
 	a->chunks = c;
 	a->mapped += bytes;
 	return c;
 }
 
 static void
-chunk_unmap(struct arena *a, struct arena_chunk *c)
+chunk_unmap(struct arena *a, struct arena_chunk **at)
 {
-	*c->pprev = c->next;
-	if (c->next != NULL)
-		c->next->pprev = c->pprev;
+	struct arena_chunk *c = *at;
+
+	*at = c->next;
 	a->mapped -= c->bytes;
 	munmap(c->map, c->bytes);
+	if (c->fd >= 0)
+		close(c->fd);
+	free(c);
+}
+
+static struct arena_chunk **
+chunk_at(struct arena *a, const uint8_t *p)
+{
+	struct arena_chunk **at = &a->chunks;
+
+	while (p < (*at)->map || p >= (*at)->map + (*at)->bytes)
+		at = &(*at)->next;
+	return at;
+}
+
+/* --- records: as many as blocks, so freeing needs no memory --- */
+
+static bool
+records_for_one_more(struct arena *a)
+{
+	struct arena_slab *s;
+	unsigned int i;
+
+	if (a->nrecords > a->nblocks)
+		return true;
+	s = malloc(sizeof(*s));
+	if (s == NULL)
+		return false;
+	s->next = a->slabs;
+	a->slabs = s;
+	for (i = 0; i < SLAB_BLOCKS; i++) {
+		s->block[i].next = a->spare;
+		a->spare = &s->block[i];
+	}
+	a->nrecords += SLAB_BLOCKS;
+	return true;
+}
+
+static void
+block_push(struct arena *a, unsigned int class, uint8_t *p)
+{
+	struct arena_block *b = a->spare;
+
+	a->spare = b->next;
+	b->p = p;
+	b->next = a->free[class];
+	a->free[class] = b;
+}
+
+static uint8_t *
+block_pop(struct arena *a, unsigned int class)
+{
+	struct arena_block *b = a->free[class];
+
+	if (b == NULL)
+		return NULL;
+	a->free[class] = b->next;
+	b->next = a->spare;
+	a->spare = b;
+	return b->p;
+}
+
+/* --- allocation --- */
+
+static void
+init(struct arena *a, const char *file, uint64_t max_bytes)
+{
+	memset(a, 0, sizeof(*a));
+	a->chunk_bytes = CHUNK_MIN_BYTES;
+	a->file = file;
+	a->max_mapped = (max_bytes + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
 }
 
 void
 eng_arena_init(struct arena *a)
 {
-	memset(a, 0, sizeof(*a));
-	a->chunk_bytes = CHUNK_MIN_BYTES;
+	init(a, NULL, 0);
+}
+
+void
+eng_arena_init_files(struct arena *a, const char *name, uint64_t max_bytes)
+{
+	init(a, name, max_bytes);
 }
 
 static bool
@@ -114,20 +267,24 @@ is_large(size_t rounded)
 }
 
 /* Cuts @rounded bytes off the newest chunk, or off a new one. */
-static void *
+static uint8_t *
 cut(struct arena *a, size_t rounded)
 {
 	struct arena_chunk *c;
-	void *p;
+	uint8_t *p;
 
 	if ((size_t)(a->end - a->next) < rounded) {
-		while (a->chunk_bytes - sizeof(*c) < rounded)
+		while (a->chunk_bytes < rounded)
 			a->chunk_bytes *= 2;
-		c = chunk_map(a, a->chunk_bytes - sizeof(*c));
+		/* near the limit a smaller one will do */
+		while (is_over_limit(a, a->chunk_bytes) && a->chunk_bytes / 2 >= rounded &&
+			a->chunk_bytes > CHUNK_MIN_BYTES)
+			a->chunk_bytes /= 2;
+		c = chunk_map(a, a->chunk_bytes);
 		if (c == NULL)
 			return NULL;
-		a->next = (uint8_t *)(c + 1);
-		a->end = (uint8_t *)c + c->bytes;
+		a->next = c->map;
+		a->end = c->map + c->bytes;
 		if (a->chunk_bytes < CHUNK_MAX_BYTES)
 			a->chunk_bytes *= 2;
 	}
@@ -136,27 +293,60 @@ cut(struct arena *a, size_t rounded)
 	return p;
 }
 
+/* A chunk for one block. */
+static uint8_t *
+own_chunk(struct arena *a, size_t rounded)
+{
+	struct arena_chunk *c = chunk_map(a, (rounded + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1));
+
+	return c == NULL ? NULL : c->map;
+}
+
+/* Zeros a block of a file that is large: its pages go back to the system. */
+static void
+punch(struct arena *a, uint8_t *p)
+{
+	const struct arena_chunk *c = *chunk_at(a, p);
+
+	if (fallocate(c->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)c->bytes) != 0)
+		memset(p, 0, c->bytes);
+}
+
+/* A block that has not been used before: zero. */
+static uint8_t *
+fresh(struct arena *a, size_t rounded)
+{
+	uint8_t *p;
+
+	if (is_large(rounded) && a->file == NULL)
+		return own_chunk(a, rounded);
+	if (!records_for_one_more(a))
+		return NULL;
+	p = is_large(rounded) ? own_chunk(a, rounded) : cut(a, rounded);
+	a->nblocks += p != NULL;
+	return p;
+}
+
 void *
 eng_arena_alloc(struct arena *a, size_t size)
 {
-	struct arena_chunk *c;
-	struct arena_free *f;
 	unsigned int class;
 	size_t rounded;
-	void *p;
+	uint8_t *p;
 
 	if (size > SIZE_MAX / 4)
 		return NULL;
 	class = class_of(size, &rounded);
-	if (is_large(rounded)) {
-		c = chunk_map(a, rounded);
-		p = c == NULL ? NULL : c + 1;
-	} else if (a->free[class] != NULL) {
-		f = a->free[class];
-		a->free[class] = f->next;
-		p = memset(f, 0, rounded);
+	if (class >= ARENA_CLASSES) {
+		p = a->file == NULL ? own_chunk(a, rounded) : NULL;
 	} else {
-		p = cut(a, rounded); /* fresh from the system: zero */
+		p = block_pop(a, class);
+		if (p == NULL)
+			p = fresh(a, rounded);
+		else if (is_large(rounded))
+			punch(a, p);
+		else
+			memset(p, 0, rounded);
 	}
 	if (p != NULL)
 		a->used += rounded;
@@ -166,7 +356,6 @@ eng_arena_alloc(struct arena *a, size_t size)
 void
 eng_arena_free(struct arena *a, void *p, size_t size)
 {
-	struct arena_free *f = p;
 	unsigned int class;
 	size_t rounded;
 
@@ -174,18 +363,58 @@ eng_arena_free(struct arena *a, void *p, size_t size)
 		return;
 	class = class_of(size, &rounded);
 	a->used -= rounded;
-	if (is_large(rounded)) {
-		chunk_unmap(a, (struct arena_chunk *)p - 1);
+	if (is_large(rounded) && a->file == NULL) {
+		chunk_unmap(a, chunk_at(a, p));
 		return;
 	}
-	f->next = a->free[class];
-	a->free[class] = f;
+	if (is_large(rounded))
+		punch(a, p);
+	block_push(a, class, p);
+}
+
+/* --- memory files --- */
+
+int
+eng_arena_find(const struct arena *a, const void *p, uint32_t *number, uint64_t *off)
+{
+	const struct arena_chunk *c;
+	const uint8_t *at = p;
+
+	for (c = a->chunks; c != NULL; c = c->next) {
+		if (c->fd >= 0 && at >= c->map && at < c->map + c->bytes) {
+			*number = c->number;
+			*off = (uint64_t)(at - c->map);
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+int
+eng_arena_file(const struct arena *a, uint32_t number, int *fd, uint64_t *bytes)
+{
+	const struct arena_chunk *c;
+
+	for (c = a->chunks; c != NULL; c = c->next) {
+		if (c->fd >= 0 && c->number == number) {
+			*fd = c->fd;
+			*bytes = c->bytes;
+			return 0;
+		}
+	}
+	return -EINVAL;
 }
 
 void
 eng_arena_fini(struct arena *a)
 {
+	struct arena_slab *s;
+
 	while (a->chunks != NULL)
-		chunk_unmap(a, a->chunks);
-	eng_arena_init(a);
+		chunk_unmap(a, &a->chunks);
+	while ((s = a->slabs) != NULL) {
+		a->slabs = s->next;
+		free(s);
+	}
+	init(a, a->file, a->max_mapped);
 }

@@ -8,36 +8,62 @@
  * Allocations are rounded up to a size class (multiples of 64 bytes up to 4 KiB, then eight steps
  * to each doubling) and cut off the end of a chunk of some MiB, so that objects of one kind that
  * are created one after another are neighbours.  What is freed goes to its class's list and is
- * used again, last in, first out.  What is larger than a quarter of a chunk has a mapping of its
+ * used again, last in, first out.  What is larger than a quarter of a chunk has a chunk of its
  * own.
+ *
+ * A chunk is private memory, or, for rings that another process shares, a memory file that is
+ * sealed against every change of its size: whoever maps it can write what it likes, but not take
+ * pages away under the engine.  For its sake nothing about the arena itself stands in a chunk:
+ * what is free is known from records beside it.  Chunks of files keep their numbers and stay until
+ * the end, since the other process has mapped them.
  */
 #ifndef ENGINE_ARENA_H
 #define ENGINE_ARENA_H
 
 #include "karst_base.h"
 
-#define ARENA_CLASSES 192
+/* Up to 2^40 bytes; more is possible in private memory only, where it is not kept. */
+#define ARENA_CLASSES 288
 
 struct arena_chunk;
-struct arena_free;
+struct arena_block;
+struct arena_slab;
 
 struct arena {
-	struct arena_chunk *chunks;
-	uint8_t *next; /* unused rest of the newest chunk */
+	struct arena_chunk *chunks; /* newest first */
+	uint8_t *next;              /* unused rest of the newest chunk that is shared out */
 	uint8_t *end;
-	size_t chunk_bytes; /* of the next chunk: they grow */
-	uint64_t mapped;    /* bytes taken from the system */
-	uint64_t used;      /* bytes handed out, rounded up */
-	struct arena_free *free[ARENA_CLASSES];
+	size_t chunk_bytes;   /* of the next chunk: they grow */
+	uint64_t mapped;      /* bytes taken from the system */
+	uint64_t used;        /* bytes handed out, rounded up */
+	const char *file;     /* name of memory files; NULL: private memory */
+	uint64_t max_mapped;  /* of memory files; 0: no limit */
+	uint32_t next_number; /* of the next memory file */
+	uint64_t nblocks;     /* that were ever cut off and are kept when they are freed */
+	uint64_t nrecords;    /* at least as many */
+	struct arena_slab *slabs;
+	struct arena_block *spare; /* records that describe nothing */
+	struct arena_block *free[ARENA_CLASSES];
 };
 
+/** Of private memory. */
 void eng_arena_init(struct arena *a);
 
-/** @return @size zeroed bytes, cache-line aligned; NULL: no memory. */
+/** Of sealed memory files named @name (the caller's to keep), together at most @max_bytes, rounded
+ *  up to 2 MiB; 0: no limit. */
+void eng_arena_init_files(struct arena *a, const char *name, uint64_t max_bytes);
+
+/** @return @size zeroed bytes, cache-line aligned; NULL: no memory, or the limit. */
 void *eng_arena_alloc(struct arena *a, size_t size);
 
 /** Gives back what eng_arena_alloc() with the same @size returned; NULL is ignored. */
 void eng_arena_free(struct arena *a, void *p, size_t size);
+
+/** In which memory file, and where in it, @p lies.  -EINVAL: in none. */
+int eng_arena_find(const struct arena *a, const void *p, uint32_t *number, uint64_t *off);
+
+/** The descriptor, the arena's to close, and the size of memory file @number.  -EINVAL */
+int eng_arena_file(const struct arena *a, uint32_t number, int *fd, uint64_t *bytes);
 
 /** Gives everything back to the system. */
 void eng_arena_fini(struct arena *a);

@@ -2,7 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /* The arena against a list of what is out: alignment, zeros, no overlap, reuse. */
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 
@@ -55,27 +59,42 @@ give(struct arena *a, struct piece *pc)
 	pc->p = NULL;
 }
 
-Test(arena, random_life)
+static void
+random_life(struct arena *a)
 {
 	static struct piece live[LIVE];
 	unsigned int seed = 7, i, k;
-	struct arena a;
 
-	eng_arena_init(&a);
 	for (k = 0; k < 6000; k++) {
 		i = (unsigned int)rand_r(&seed) % LIVE;
 		if (live[i].p == NULL)
-			take(&a, &live[i], &seed);
+			take(a, &live[i], &seed);
 		else
-			give(&a, &live[i]);
+			give(a, &live[i]);
 	}
 	for (i = 0; i < LIVE; i++)
 		if (live[i].p != NULL)
-			give(&a, &live[i]);
-	cr_assert_eq(a.used, 0);
-	eng_arena_free(&a, NULL, 100);
-	eng_arena_fini(&a);
-	cr_assert_eq(a.mapped, 0);
+			give(a, &live[i]);
+	cr_assert_eq(a->used, 0);
+	eng_arena_free(a, NULL, 100);
+	eng_arena_fini(a);
+	cr_assert_eq(a->mapped, 0);
+}
+
+Test(arena, random_life)
+{
+	struct arena a;
+
+	eng_arena_init(&a);
+	random_life(&a);
+}
+
+Test(arena, random_life_of_files)
+{
+	struct arena a;
+
+	eng_arena_init_files(&a, "test", 0);
+	random_life(&a);
 }
 
 /* Objects of one kind are neighbours, and what was freed is used before new memory is. */
@@ -106,5 +125,124 @@ Test(arena, too_much)
 	cr_assert_null(eng_arena_alloc(&a, SIZE_MAX));
 	cr_assert_null(eng_arena_alloc(&a, SIZE_MAX / 8));
 	cr_assert_eq(a.used, 0);
+	eng_arena_fini(&a);
+}
+
+/* What is shared: a view of the file shows what stands at the place that the arena tells. */
+static void
+check_place(const struct arena *a, const uint8_t *p, size_t size)
+{
+	uint64_t off, bytes;
+	uint32_t number;
+	uint8_t *view;
+	int fd;
+
+	cr_assert_eq(eng_arena_find(a, p, &number, &off), 0);
+	cr_assert_eq(eng_arena_file(a, number, &fd, &bytes), 0);
+	cr_assert_leq(off + size, bytes);
+	view = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	cr_assert_neq(view, MAP_FAILED);
+	cr_assert_eq(memcmp(view + off, p, size), 0);
+	view[off] ^= 0xff;
+	cr_assert_eq(memcmp(view + off, p, size), 0);
+	munmap(view, bytes);
+}
+
+Test(arena, files_are_found)
+{
+	static const size_t sizes[] = {64, 5000, 3 << 20, 20 << 20, 100, 9 << 20, 40 << 20};
+	uint8_t *p[KARST_DIM(sizes)];
+	uint32_t number;
+	struct arena a;
+	uint64_t off;
+	size_t i;
+	int fd;
+
+	eng_arena_init_files(&a, "test", 0);
+	for (i = 0; i < KARST_DIM(sizes); i++) {
+		p[i] = eng_arena_alloc(&a, sizes[i]);
+		cr_assert_not_null(p[i]);
+		memset(p[i], (int)i + 1, sizes[i]);
+	}
+	for (i = 0; i < KARST_DIM(sizes); i++)
+		check_place(&a, p[i], sizes[i]);
+	cr_assert_eq(eng_arena_find(&a, &a, &number, &off), -EINVAL);
+	cr_assert_eq(eng_arena_file(&a, 100, &fd, &off), -EINVAL);
+	eng_arena_fini(&a);
+}
+
+/* Whoever gets a file can neither shrink nor grow it, nor take away the right to write. */
+Test(arena, files_are_sealed)
+{
+	uint32_t number;
+	uint64_t off, bytes;
+	struct arena a;
+	uint8_t *p;
+	int fd;
+
+	eng_arena_init_files(&a, "test", 0);
+	p = eng_arena_alloc(&a, 4096);
+	cr_assert_eq(eng_arena_find(&a, p, &number, &off), 0);
+	cr_assert_eq(eng_arena_file(&a, number, &fd, &bytes), 0);
+	cr_assert_neq(ftruncate(fd, 0), 0);
+	cr_assert_neq(ftruncate(fd, (off_t)bytes - 4096), 0);
+	cr_assert_neq(ftruncate(fd, (off_t)bytes + 4096), 0);
+	cr_assert_neq(fcntl(fd, F_ADD_SEALS, F_SEAL_WRITE), 0);
+	cr_assert_neq(fcntl(fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+	/* a hole is possible, and harmless: it reads as zero and takes what is written */
+	memset(p, 7, 4096);
+	cr_assert_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes), 0);
+	cr_assert_eq(p[0], 0);
+	p[0] = 1;
+	eng_arena_fini(&a);
+}
+
+/* Scribbling on what was freed, which the other process still has mapped, misleads nobody. */
+Test(arena, hostile_free_memory)
+{
+	uint8_t *p[64];
+	struct arena a;
+	unsigned int i;
+
+	eng_arena_init_files(&a, "test", 0);
+	for (i = 0; i < 64; i++)
+		p[i] = eng_arena_alloc(&a, 640);
+	for (i = 0; i < 64; i++)
+		eng_arena_free(&a, p[i], 640);
+	for (i = 0; i < 64; i++)
+		memset(p[i], 0xa5, 640);
+	for (i = 0; i < 64; i++) {
+		uint8_t *again = eng_arena_alloc(&a, 640);
+
+		cr_assert_eq(again, p[63 - i], "last in, first out");
+		cr_assert_eq(again[0] | again[639], 0);
+	}
+	eng_arena_fini(&a);
+}
+
+Test(arena, limit_of_files)
+{
+	struct arena a;
+	unsigned int i;
+	uint8_t *p;
+
+	eng_arena_init_files(&a, "test", 5 << 20); /* 6 MiB */
+	for (i = 0; eng_arena_alloc(&a, 1 << 20) != NULL; i++)
+		;
+	cr_assert_eq(i, 6);
+	cr_assert_eq(a.mapped, 6 << 20);
+	for (i = 0; i < 10000; i++)
+		cr_assert_null(eng_arena_alloc(&a, 1 << 20));
+	cr_assert_leq(a.nrecords, 1000, "refusals cost nothing");
+	eng_arena_fini(&a);
+
+	eng_arena_init_files(&a, "test", 64 << 20);
+	for (i = 0; i < 100; i++) {
+		p = eng_arena_alloc(&a, 40 << 20);
+		cr_assert_not_null(p);
+		cr_assert_eq(p[0] | p[(40 << 20) - 1], 0);
+		p[0] = p[(40 << 20) - 1] = 1;
+		eng_arena_free(&a, p, 40 << 20);
+	}
 	eng_arena_fini(&a);
 }

@@ -78,12 +78,20 @@ karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
 	}
 }
 
+/* For karst_tx_lost(). */
+static karst_noinline void
+name_frames(struct karst_tx_burst *b, struct karst_core_qp *qp, uint32_t from)
+{
+	for (; from < b->n; from++)
+		b->pkts[from]->qp = qp;
+}
+
 bool
 karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
 	uint32_t max_bytes)
 {
 	uint32_t limit = b->bytes + karst_min_u32(max_bytes, UINT32_MAX - b->bytes);
-	uint32_t n = b->n, bytes = b->bytes;
+	uint32_t n = b->n, bytes = b->bytes, nforeign = b->nforeign;
 	bool more = false;
 
 	if (qp->type == KARST_QPT_RC) {
@@ -102,6 +110,8 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	}
 	if (karst_unlikely(qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE))
 		more |= karst_qp_flush(core, qp);
+	if (karst_unlikely(b->nforeign != nforeign))
+		name_frames(b, qp, n);
 	karst_count_n(&core->counters, KARST_CTR_TX_PACKETS, b->n - n);
 	karst_count_n(&core->counters, KARST_CTR_TX_BYTES, b->bytes - bytes);
 	karst_qp_add(&qp->tx_packets, b->n - n);

@@ -92,9 +92,10 @@ enum karst_rwqe_status { KARST_RWQE_OK, KARST_RWQE_EMPTY, KARST_RWQE_BROKEN };
 
 /** Takes the next receive work request into qp->rsp.rwqe unless one is held. */
 enum karst_rwqe_status karst_recv_take(struct karst_core *core, struct karst_core_qp *qp);
-/** Places @len bytes, the last of the message if @end; SUCCESS, LOC_LEN_ERR or LOC_PROT_ERR. */
+/** Places @len bytes of packet @psn, the last of the message if @end; SUCCESS, LOC_LEN_ERR,
+ *  LOC_PROT_ERR, or WR_FLUSH_ERR: the QP has failed already. */
 enum karst_wc_status karst_recv_place(struct karst_core *core, struct karst_core_qp *qp,
-	const uint8_t *src, uint32_t len, bool end);
+	uint32_t psn, const uint8_t *src, uint32_t len, bool end);
 
 struct karst_recv_done {
 	enum karst_wc_status status;
@@ -336,6 +337,9 @@ void karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struc
 bool karst_requester_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
 	uint32_t limit);
 void karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp);
+/** Request @idx cannot go out: it fails with @status when those before it are done. */
+void karst_requester_fail_at(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
+	enum karst_wc_status status);
 /** Goes back to the oldest unacknowledged PSN (Q4..Q7). */
 void karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp);
 /** Completes the oldest request with @status; RC and unconnected QPs then fail as they must. */
@@ -363,6 +367,20 @@ bool karst_datagram_tx(struct karst_core *core, struct karst_core_qp *qp, struct
 void karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event);
 /** Flushes a budget of work requests of a QP in Error or SQE.  @return true if more is left. */
 bool karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp);
+
+/** Queues bytes for foreign memory.  false: the QP has failed already. */
+static inline bool
+karst_foreign_write(struct karst_core *core, const struct karst_foreign_write *w)
+{
+	return core->foreign->write(core, w);
+}
+
+/** What was queued is there.  false: not so for @qp, which has failed already. */
+static inline bool
+karst_foreign_settle(struct karst_core *core, const struct karst_core_qp *qp)
+{
+	return karst_likely(core->foreign_queued == 0) || core->foreign->flush(core, qp);
+}
 
 /** An address handle as the data path sees it; NULL if the number or PD does not fit. */
 const struct karst_tmpl *karst_ah_lookup(const struct karst_ah_table *t, uint32_t ah, uint32_t pd);

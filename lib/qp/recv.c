@@ -94,9 +94,24 @@ karst_recv_take(struct karst_core *core, struct karst_core_qp *qp)
 
 /* --- placing --- */
 
+static karst_noinline bool
+place_foreign(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint8_t *dst,
+	const uint8_t *src, uint32_t n, bool end)
+{
+	const struct karst_foreign_write w = {.qp = qp,
+		.dst = dst,
+		.src = src,
+		.n = n,
+		.psn = psn,
+		.kind = KARST_FOREIGN_RECV,
+		.end = end};
+
+	return karst_foreign_write(core, &w);
+}
+
 enum karst_wc_status
-karst_recv_place(struct karst_core *core, struct karst_core_qp *qp, const uint8_t *src,
-	uint32_t len, bool end)
+karst_recv_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn,
+	const uint8_t *src, uint32_t len, bool end)
 {
 	struct karst_rwqe *w = &qp->rsp.rwqe;
 	uint32_t pd = qp->srq != NULL ? qp->srq->pd : qp->pd;
@@ -115,8 +130,13 @@ karst_recv_place(struct karst_core *core, struct karst_core_qp *qp, const uint8_
 				    karst_mem_check_local(core->mem, pd, s->lkey, s->addr + w->off,
 					    n, KARST_ACCESS_LOCAL_WRITE, &host) != KARST_MEM_OK))
 				return KARST_WC_LOC_PROT_ERR;
-			karst_mem_place(
-				&core->placer, core->mem, s->lkey, host, src, n, end && n == len);
+			if (karst_mem_is_foreign(host)) {
+				if (!place_foreign(core, qp, psn, host, src, n, end && n == len))
+					return KARST_WC_WR_FLUSH_ERR;
+			} else {
+				karst_mem_place(&core->placer, core->mem, s->lkey, host, src, n,
+					end && n == len);
+			}
 			src += n;
 			len -= n;
 			w->got += n;

@@ -451,7 +451,11 @@ take_read_response(struct karst_core *core, struct karst_core_qp *qp,
 		return KARST_WC_LOC_QP_OP_ERR;
 	if (karst_mutant(KARST_MUTANT_ORDER) && (qp->req.retry_left != qp->req.retry_cnt))
 		off = 0;
-	return karst_wqe_scatter(core, qp, &w, off, pkt->data + pkt->pay_off, want);
+	st = karst_wqe_scatter(core, qp, &w, pkt->psn, off, pkt->data + pkt->pay_off, want);
+	/* what was queued before the last packet, whose own SGE need not be foreign */
+	if (st == KARST_WC_SUCCESS && last && !karst_foreign_settle(core, qp))
+		st = KARST_WC_WR_FLUSH_ERR;
+	return st;
 }
 
 static enum karst_wc_status
@@ -465,7 +469,7 @@ take_atomic_response(struct karst_core *core, struct karst_core_qp *qp,
 	st = karst_wqe_load(qp, qp->req.una_idx, &w);
 	if (st != KARST_WC_SUCCESS || w.h.opcode != slot->op)
 		return KARST_WC_LOC_QP_OP_ERR;
-	return karst_wqe_scatter(core, qp, &w, 0, (const uint8_t *)&old, sizeof(old));
+	return karst_wqe_scatter(core, qp, &w, pkt->psn, 0, (const uint8_t *)&old, sizeof(old));
 }
 
 /* Does this response opcode answer this operation? */
@@ -510,7 +514,8 @@ rx_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 	else
 		st = take_atomic_response(core, qp, slot, pkt);
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
-		karst_requester_fail(core, qp, st, 0);
+		if (st != KARST_WC_WR_FLUSH_ERR)
+			karst_requester_fail(core, qp, st, 0);
 		return;
 	}
 	if ((karst_opcode_flags(pkt->opcode) & KARST_OPF_AETH) &&

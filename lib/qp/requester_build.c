@@ -31,8 +31,8 @@ enum step {
 
 /* --- gates --- */
 
-static void
-set_failed(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
+void
+karst_requester_fail_at(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
 	enum karst_wc_status status)
 {
 	qp->req.flags |= KARST_REQ_FAILED;
@@ -83,11 +83,11 @@ start_request(
 	if (w->len > karst_qp_mtu(qp) || (w->info->slot_flags & KARST_SLOT_RD_ATOMIC))
 		st = karst_wqe_check(core, qp, w);
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
-		set_failed(core, qp, idx, st);
+		karst_requester_fail_at(core, qp, idx, st);
 		return STEP_BLOCKED;
 	}
 	if (karst_unlikely((w->info->slot_flags & KARST_SLOT_RD_ATOMIC) && r->max_rd_atomic == 0)) {
-		set_failed(core, qp, idx, KARST_WC_LOC_QP_OP_ERR);
+		karst_requester_fail_at(core, qp, idx, KARST_WC_LOC_QP_OP_ERR);
 		return STEP_BLOCKED;
 	}
 	if (!gates_open(qp, w, idx))
@@ -155,7 +155,7 @@ send_local(
 			rc = karst_mw_bind(core->mem, &bind, &key);
 		}
 		if (rc != 0) {
-			set_failed(core, qp, idx,
+			karst_requester_fail_at(core, qp, idx,
 				w->h.opcode == KARST_WR_BIND_MW ? KARST_WC_MW_BIND_ERR
 								: KARST_WC_LOC_QP_OP_ERR);
 			return STEP_BLOCKED;
@@ -202,7 +202,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 		karst_wqe_seek(w, &c, 0);
 		if (karst_wqe_gather(core, qp, w, &c, pay_len, b) != KARST_WC_SUCCESS) {
 			b->nsegs = nsegs;
-			set_failed(core, qp, idx, KARST_WC_LOC_PROT_ERR);
+			karst_requester_fail_at(core, qp, idx, KARST_WC_LOC_PROT_ERR);
 			return STEP_BLOCKED;
 		}
 	} else {
@@ -281,7 +281,7 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 			return STEP_MORE;
 		if (karst_unlikely(build_packet(core, qp, w, off, n, &c, b) != KARST_WC_SUCCESS)) {
 			b->nsegs = nsegs;
-			set_failed(core, qp, idx, KARST_WC_LOC_PROT_ERR);
+			karst_requester_fail_at(core, qp, idx, KARST_WC_LOC_PROT_ERR);
 			return STEP_BLOCKED;
 		}
 		advance(core, qp, 1);
@@ -310,7 +310,7 @@ send_request(
 
 	st = karst_wqe_load(qp, idx, &w);
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
-		set_failed(core, qp, idx, st);
+		karst_requester_fail_at(core, qp, idx, st);
 		return STEP_BLOCKED;
 	}
 	if (!again) {
@@ -325,7 +325,7 @@ send_request(
 			    (slot->len != w.len && !(slot->flags & KARST_SLOT_LOCAL)))) {
 			/* the program changed a request that is under way */
 			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
-			set_failed(core, qp, idx, KARST_WC_LOC_QP_OP_ERR);
+			karst_requester_fail_at(core, qp, idx, KARST_WC_LOC_QP_OP_ERR);
 			return STEP_BLOCKED;
 		}
 	}

@@ -160,8 +160,14 @@ rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt
 			return;
 		}
 	}
-	st = karst_recv_place(
-		core, qp, pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
+	st = karst_recv_place(core, qp, pkt->psn, pkt->data + pkt->pay_off, pkt->pay_len,
+		(opf & KARST_OPF_END) != 0);
+	if (st == KARST_WC_SUCCESS && (opf & KARST_OPF_END) && !karst_foreign_settle(core, qp))
+		st = KARST_WC_WR_FLUSH_ERR;
+	if (karst_unlikely(st == KARST_WC_WR_FLUSH_ERR)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
+		return;
+	}
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
 		fail_receive(core, qp, st);
 		karst_refuse(core, qp, pkt,
@@ -223,6 +229,23 @@ write_done(struct karst_core *core, struct karst_core_qp *qp, const struct karst
 		karst_recv_complete(core, qp, &done);
 }
 
+/* @return false if the QP has failed. */
+static karst_noinline bool
+place_foreign(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
+	uint32_t opf, uint8_t *dst)
+{
+	const struct karst_foreign_write w = {.qp = qp,
+		.dst = dst,
+		.src = pkt->data + pkt->pay_off,
+		.n = pkt->pay_len,
+		.psn = pkt->psn,
+		.kind = KARST_FOREIGN_WRITE,
+		.end = (opf & KARST_OPF_END) != 0};
+
+	return karst_foreign_write(core, &w) &&
+		(!(opf & KARST_OPF_IMM) || karst_foreign_settle(core, qp));
+}
+
 static void
 rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
@@ -260,8 +283,15 @@ rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 			karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
 			return;
 		}
-		karst_mem_place(&core->placer, core->mem, r->rkey, host, pkt->data + pkt->pay_off,
-			pkt->pay_len, (opf & KARST_OPF_END) != 0);
+		if (karst_mem_is_foreign(host)) {
+			if (!place_foreign(core, qp, pkt, opf, host)) {
+				karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
+				return;
+			}
+		} else {
+			karst_mem_place(&core->placer, core->mem, r->rkey, host,
+				pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
+		}
 		r->va += pkt->pay_len;
 		r->left -= pkt->pay_len;
 	}

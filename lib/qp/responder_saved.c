@@ -89,6 +89,27 @@ execute_atomic(const struct karst_pkt *pkt, uint8_t *host)
 	return karst_mem_faa(host, karst_atomiceth_swap_add(eth));
 }
 
+/* The same, and ATOMIC WRITE, where no instruction reaches.  @return false: no memory there. */
+static bool
+execute_foreign(struct karst_core *core, const struct karst_pkt *pkt, bool write, uint8_t *host,
+	uint64_t *old)
+{
+	const uint8_t *eth = pkt->data + pkt->bth_off + KARST_BTH_LEN;
+	struct karst_foreign_atomic a = {.op = KARST_FOREIGN_STORE, .host = host};
+
+	if (write) {
+		memcpy(&a.operand, pkt->data + pkt->pay_off, sizeof(a.operand));
+	} else {
+		a.op = pkt->opcode == KARST_RC_CMP_SWAP ? KARST_FOREIGN_CAS : KARST_FOREIGN_FAA;
+		a.compare = karst_atomiceth_compare(eth);
+		a.operand = karst_atomiceth_swap_add(eth);
+	}
+	if (!core->foreign->atomic(core, &a))
+		return false;
+	*old = a.old;
+	return true;
+}
+
 void
 karst_responder_atomic(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
@@ -111,11 +132,20 @@ karst_responder_atomic(
 		karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
 		return;
 	}
-	if (write) {
-		e->type = KARST_RSP_ATOMIC_WRITE;
+	/* R14: after what came before it */
+	if (!karst_foreign_settle(core, qp)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
+		return;
+	}
+	e->type = write ? KARST_RSP_ATOMIC_WRITE : KARST_RSP_ATOMIC;
+	if (karst_mem_is_foreign(host)) {
+		if (!execute_foreign(core, pkt, write, host, &e->va)) {
+			karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
+			return;
+		}
+	} else if (write) {
 		karst_mem_store8(host, pkt->data + pkt->pay_off);
 	} else {
-		e->type = KARST_RSP_ATOMIC;
 		e->va = execute_atomic(pkt, host);
 	}
 	e->rkey = pkt->rkey;

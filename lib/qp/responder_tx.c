@@ -54,8 +54,10 @@ build_read_response(struct karst_core *core, struct karst_core_qp *qp, const str
 	p = karst_frame_open(b, &qp->tmpl);
 	if (first || last)
 		p = put_aeth(qp, p, KARST_AETH_ACK | credit_code(qp));
-	if (n != 0)
+	if (n != 0) {
+		b->nforeign += karst_mem_is_foreign(host);
 		karst_frame_seg(b, host, n);
+	}
 	karst_frame_close(core, b, &qp->tmpl, p, opcode, 0, false, psn, n);
 	return true;
 }

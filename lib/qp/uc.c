@@ -76,8 +76,14 @@ rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt
 		give_up(core, qp, pkt, KARST_DROP_NO_WQE);
 		return;
 	}
-	st = karst_recv_place(
-		core, qp, pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
+	st = karst_recv_place(core, qp, pkt->psn, pkt->data + pkt->pay_off, pkt->pay_len,
+		(opf & KARST_OPF_END) != 0);
+	if (st == KARST_WC_SUCCESS && (opf & KARST_OPF_END) && !karst_foreign_settle(core, qp))
+		st = KARST_WC_WR_FLUSH_ERR;
+	if (karst_unlikely(st == KARST_WC_WR_FLUSH_ERR)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_UC_MESSAGE);
+		return;
+	}
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
 		struct karst_recv_done done = {.status = st, .opcode = KARST_WC_RECV};
 
@@ -92,6 +98,22 @@ rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt
 		karst_count(&core->counters, KARST_CTR_RX_REQUESTS);
 		complete(core, qp, pkt, opf, KARST_WC_RECV, r->rwqe.got);
 	}
+}
+
+/* At once: what comes next of this message must know. */
+static karst_noinline bool
+place_foreign(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
+	uint32_t opf, uint8_t *dst)
+{
+	const struct karst_foreign_write w = {.qp = qp,
+		.dst = dst,
+		.src = pkt->data + pkt->pay_off,
+		.n = pkt->pay_len,
+		.psn = pkt->psn,
+		.kind = KARST_FOREIGN_WRITE,
+		.end = (opf & KARST_OPF_END) != 0};
+
+	return karst_foreign_write(core, &w) && karst_foreign_settle(core, qp);
 }
 
 static void
@@ -120,9 +142,15 @@ rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 		give_up(core, qp, pkt, KARST_DROP_UC_ACCESS);
 		return;
 	}
-	if (pkt->pay_len != 0)
+	if (pkt->pay_len != 0 && karst_mem_is_foreign(host)) {
+		if (!place_foreign(core, qp, pkt, opf, host)) {
+			give_up(core, qp, pkt, KARST_DROP_UC_ACCESS);
+			return;
+		}
+	} else if (pkt->pay_len != 0) {
 		karst_mem_place(&core->placer, core->mem, r->rkey, host, pkt->data + pkt->pay_off,
 			pkt->pay_len, (opf & KARST_OPF_END) != 0);
+	}
 	r->va += pkt->pay_len;
 	r->left -= pkt->pay_len;
 	r->op = opf & KARST_OPF_END ? KARST_MSG_NONE : KARST_MSG_WRITE;

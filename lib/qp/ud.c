@@ -163,10 +163,15 @@ karst_ud_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 		return;
 	}
 	grh_area(pkt, grh);
-	done.status = karst_recv_place(core, qp, grh, sizeof(grh), pkt->pay_len == 0);
+	done.status = karst_recv_place(core, qp, pkt->psn, grh, sizeof(grh), pkt->pay_len == 0);
 	if (done.status == KARST_WC_SUCCESS)
-		done.status =
-			karst_recv_place(core, qp, pkt->data + pkt->pay_off, pkt->pay_len, true);
+		done.status = karst_recv_place(
+			core, qp, pkt->psn, pkt->data + pkt->pay_off, pkt->pay_len, true);
+	/* also because grh[] is gone after this function */
+	if (!karst_foreign_settle(core, qp) || done.status == KARST_WC_WR_FLUSH_ERR) {
+		karst_drop_pkt(core, pkt, KARST_DROP_UD_LENGTH);
+		return;
+	}
 	if (karst_unlikely(done.status != KARST_WC_SUCCESS)) {
 		done = (struct karst_recv_done){.status = done.status, .opcode = KARST_WC_RECV};
 		karst_drop_pkt(core, pkt, KARST_DROP_UD_LENGTH);

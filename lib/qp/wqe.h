@@ -72,10 +72,14 @@ karst_wqe_seek(const struct karst_wqe *w, struct karst_sge_cursor *c, uint32_t o
 	}
 }
 
+/** What to put in a frame for @n foreign bytes; NULL: they are not there. */
+const uint8_t *karst_wqe_foreign(struct karst_core *core, const struct karst_core_qp *qp,
+	const uint8_t *src, uint32_t n, struct karst_tx_burst *b);
+
 /** Appends @n bytes from the cursor to the open frame.  KARST_WC_SUCCESS or LOC_PROT_ERR. */
 static inline enum karst_wc_status
-karst_wqe_gather(const struct karst_core *core, const struct karst_core_qp *qp,
-	const struct karst_wqe *w, struct karst_sge_cursor *c, uint32_t n, struct karst_tx_burst *b)
+karst_wqe_gather(struct karst_core *core, const struct karst_core_qp *qp, const struct karst_wqe *w,
+	struct karst_sge_cursor *c, uint32_t n, struct karst_tx_burst *b)
 {
 	if (w->inline_src != NULL) {
 		karst_frame_seg(b, w->inline_src + c->off, n);
@@ -85,13 +89,20 @@ karst_wqe_gather(const struct karst_core *core, const struct karst_core_qp *qp,
 	while (n > 0) {
 		const struct karst_sge *s = &w->sge[c->i];
 		uint32_t m = karst_min_u32(n, s->len - c->off);
+		const uint8_t *src;
 		uint8_t *host;
 
 		if (m > 0) {
 			if (karst_unlikely(karst_mem_check_local(core->mem, qp->pd, s->lkey,
 						   s->addr + c->off, m, 0, &host) != KARST_MEM_OK))
 				return KARST_WC_LOC_PROT_ERR;
-			karst_frame_seg(b, host, m);
+			src = host;
+			if (karst_mem_is_foreign(src)) {
+				src = karst_wqe_foreign(core, qp, host, m, b);
+				if (src == NULL)
+					return KARST_WC_LOC_PROT_ERR;
+			}
+			karst_frame_seg(b, src, m);
 			n -= m;
 			c->off += m;
 		}
@@ -103,8 +114,9 @@ karst_wqe_gather(const struct karst_core *core, const struct karst_core_qp *qp,
 	return KARST_WC_SUCCESS;
 }
 
-/** Writes @n bytes of @src to message offset @off of a READ's or atomic's SGEs. */
-enum karst_wc_status karst_wqe_scatter(struct karst_core *core, const struct karst_core_qp *qp,
-	const struct karst_wqe *w, uint32_t off, const uint8_t *src, uint32_t n);
+/** Writes @n bytes of @src, of packet @psn, to message offset @off of a READ's or atomic's SGEs.
+ *  KARST_WC_WR_FLUSH_ERR: the QP has failed already. */
+enum karst_wc_status karst_wqe_scatter(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_wqe *w, uint32_t psn, uint32_t off, const uint8_t *src, uint32_t n);
 
 #endif /* KARST_QP_WQE_H */

@@ -178,6 +178,7 @@ karst_engine_addr_is_ip4(const struct karst_engine_addr *a)
 }
 
 struct karst_engine_port_config {
+	const char *name;    /* what people call it, up to 31 characters; NULL: as DPDK does */
 	uint16_t ethdev;     /* DPDK port id, neither configured nor started by the program */
 	uint64_t lcore_mask; /* engine lcores that serve it, one rx and one tx queue each, in
 			       * order; 0: all.  QPs of other lcores cannot use the port. */
@@ -207,6 +208,7 @@ struct karst_engine_port_config {
 };
 
 struct karst_engine_port_info {
+	char name[32];
 	uint16_t ethdev;
 	uint16_t mtu;     /* IP MTU */
 	uint8_t path_mtu; /* largest that fits, as karst_core_qp_attr.path_mtu: 1..5 */

@@ -11,6 +11,8 @@
  */
 #include "engine_priv.h"
 
+#include <stdio.h>
+
 #include <rte_ether.h>
 
 #include "karst_hdr.h"
@@ -55,6 +57,8 @@ config_fault(const struct karst_engine *e, const struct karst_engine_port_config
 		return "lcore_mask names an lcore that the engine does not have";
 	if (cfg->mtu != 0 && cfg->mtu < MTU_LEAST)
 		return "the MTU is too small for RoCE of path MTU 256";
+	if (cfg->name != NULL && strlen(cfg->name) >= sizeof(((struct eng_port *)NULL)->info.name))
+		return "a name has up to 31 characters";
 	if (cfg->vlan > 4094)
 		return "a VLAN id is 1 to 4094";
 	if (cfg->mac[0] & 1)
@@ -273,6 +277,7 @@ port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uin
 	}
 	memset(p, 0, sizeof(*p));
 	rte_eth_dev_get_name_by_port(cfg->ethdev, p->name);
+	snprintf(p->info.name, sizeof(p->info.name), "%s", cfg->name != NULL ? cfg->name : p->name);
 	p->info.ethdev = cfg->ethdev;
 	p->info.lcore_mask = cfg->lcore_mask != 0 ? cfg->lcore_mask : all;
 	p->info.vlan = cfg->vlan;

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What a program's numbers stand for.
+ *
+ * Handles are numbers that a session gives out: an index into a table and a generation, so that
+ * the handle of something destroyed does not fit what comes after it.  Slots are used again
+ * first in, first out, as late as possible.
+ *
+ * Keys are numbers that the engine has given out (L_Keys, address handles); a hash table says
+ * which of them are this session's.
+ *
+ * Both grow as they are filled, look up in O(1), and are used by one thread.
+ */
+#ifndef ENGINE_HANDLES_H
+#define ENGINE_HANDLES_H
+
+#include "karst_base.h"
+
+#define HANDLES_MAX (1u << 22)
+
+struct handle_slot {
+	void *item; /* NULL: free */
+	uint32_t generation;
+	uint32_t next_free; /* slot + 1 */
+};
+
+struct handles {
+	struct handle_slot *slot;
+	uint32_t slots; /* allocated */
+	uint32_t used;
+	uint32_t max;
+	uint32_t free_head; /* slot + 1; 0: none */
+	uint32_t free_tail;
+};
+
+/** @max: as many as there may be, at most HANDLES_MAX. */
+void eng_handles_init(struct handles *h, uint32_t max);
+void eng_handles_fini(struct handles *h);
+
+/** *handle: a number for @item, never 0.  -ENOSPC: there are @max; -ENOMEM */
+int eng_handles_add(struct handles *h, void *item, uint32_t *handle);
+
+/** NULL: the number fits nothing. */
+void *eng_handles_get(const struct handles *h, uint32_t handle);
+
+/** @handle is one that fits. */
+void eng_handles_del(struct handles *h, uint32_t handle);
+
+/** The first item in slot *at or behind it, *at moved on; NULL: none. */
+void *eng_handles_next(const struct handles *h, uint32_t *at);
+
+/** Part of what is in a table of keys. */
+struct key_node {
+	struct key_node *next;
+	uint32_t key;
+};
+
+struct keys {
+	struct key_node **bucket;
+	uint32_t buckets; /* a power of two, or 0 */
+	uint32_t used;
+	uint32_t max;
+};
+
+void eng_keys_init(struct keys *k, uint32_t max);
+/** Forgets what is in it. */
+void eng_keys_fini(struct keys *k);
+
+/** Room for one more, so that eng_keys_add() cannot fail.  -ENOSPC: there are @max; -ENOMEM */
+int eng_keys_reserve(struct keys *k);
+void eng_keys_add(struct keys *k, struct key_node *node, uint32_t key);
+/** NULL: the key is not in the table. */
+struct key_node *eng_keys_get(const struct keys *k, uint32_t key);
+void eng_keys_del(struct keys *k, struct key_node *node);
+/** Any of them; NULL: none is left.  *at is 0 at first; for taking out one after another. */
+struct key_node *eng_keys_any(const struct keys *k, uint32_t *at);
+
+#endif /* ENGINE_HANDLES_H */

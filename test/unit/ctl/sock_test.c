@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Messages over sockets: whole or refused, with their descriptors or without any. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "karst_ctl_sock.h"
+#include "message.h"
+
+static struct message m, got;
+static int fds[256];
+static unsigned int nfds;
+static size_t len;
+
+static void
+make_pair(int pair[2])
+{
+	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+}
+
+static unsigned int
+open_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned int n = 0;
+
+	while (readdir(d) != NULL)
+		n++;
+	closedir(d);
+	return n;
+}
+
+static int
+receive(int fd)
+{
+	memset(&got, 0xee, sizeof(got));
+	return karst_ctl_recv(fd, &got, &len, fds, &nfds);
+}
+
+Test(sock, one_message)
+{
+	size_t sent = message_request(&m, KARST_CTL_HELLO, 72);
+	int pair[2];
+
+	make_pair(pair);
+	cr_assert_eq(karst_ctl_send(pair[0], &m, sent, NULL, 0), 0);
+	cr_assert_eq(receive(pair[1]), 0);
+	cr_assert_eq(len, sent);
+	cr_assert_eq(nfds, 0);
+	cr_assert_eq(memcmp(&m, &got, sent), 0);
+	sent = message_request(&m, KARST_CTL_HELLO, KARST_CTL_MAX - sizeof(struct karst_ctl_hdr));
+	cr_assert_eq(sent, KARST_CTL_MAX);
+	cr_assert_eq(karst_ctl_send(pair[0], &m, sent, NULL, 0), 0);
+	cr_assert_eq(receive(pair[1]), 0);
+	cr_assert_eq(len, sent);
+	cr_assert_eq(karst_ctl_send(pair[0], &m, sent + 1, NULL, 0), -EMSGSIZE);
+}
+
+Test(sock, descriptors)
+{
+	int pair[2], sent[KARST_CTL_MAX_FDS];
+	unsigned int i, before;
+	uint64_t v;
+
+	make_pair(pair);
+	for (i = 0; i < KARST_CTL_MAX_FDS; i++)
+		sent[i] = eventfd(i + 1, 0);
+	before = open_fds();
+	cr_assert_eq(karst_ctl_send(pair[0], &m, 100, sent, KARST_CTL_MAX_FDS), 0);
+	cr_assert_eq(receive(pair[1]), 0);
+	cr_assert_eq(nfds, KARST_CTL_MAX_FDS);
+	for (i = 0; i < nfds; i++) {
+		cr_assert_eq(read(fds[i], &v, sizeof(v)), 8);
+		cr_assert_eq(v, i + 1, "in order");
+		cr_assert(fcntl(fds[i], F_GETFD) & FD_CLOEXEC);
+	}
+	karst_ctl_close_fds(fds, nfds);
+	cr_assert_eq(open_fds(), before);
+	cr_assert_eq(karst_ctl_send(pair[0], &m, 100, sent, KARST_CTL_MAX_FDS + 1), -EMSGSIZE);
+}
+
+/* Sends without the library's care. */
+static void
+raw_send(int fd, size_t bytes, const int *send_fds, unsigned int n)
+{
+	struct iovec iov = {&m, bytes};
+	char anc[CMSG_SPACE(250 * sizeof(int))] karst_aligned(8) = {0};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+	struct cmsghdr *c = (void *)anc;
+
+	if (n > 0) {
+		mh.msg_control = anc;
+		mh.msg_controllen = CMSG_SPACE(n * sizeof(int));
+		*c = (struct cmsghdr){.cmsg_len = CMSG_LEN(n * sizeof(int)),
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(c), send_fds, n * sizeof(int));
+	}
+	cr_assert_eq(sendmsg(fd, &mh, 0), (ssize_t)bytes);
+}
+
+/* Nothing of a message that came damaged stays behind. */
+Test(sock, truncated)
+{
+	int pair[2], sent[200], i;
+	unsigned int before;
+
+	make_pair(pair);
+	for (i = 0; i < 200; i++)
+		sent[i] = pair[0];
+	before = open_fds();
+	raw_send(pair[0], KARST_CTL_MAX + 1, sent, 3);
+	cr_assert_eq(receive(pair[1]), -EMSGSIZE);
+	cr_assert_eq(len, KARST_CTL_MAX);
+	cr_assert_eq(open_fds(), before);
+	raw_send(pair[0], 50, sent, KARST_CTL_MAX_FDS + 1);
+	cr_assert_eq(receive(pair[1]), -EMFILE);
+	cr_assert_eq(len, 50);
+	cr_assert_eq(nfds, 0);
+	cr_assert_eq(open_fds(), before);
+	raw_send(pair[0], 50, sent, 200);
+	cr_assert_eq(receive(pair[1]), -EMFILE);
+	cr_assert_eq(open_fds(), before);
+	raw_send(pair[0], 50, sent, 1);
+	cr_assert_eq(receive(pair[1]), 0, "and it goes on");
+	cr_assert_eq(nfds, 1);
+}
+
+/* A receiver that may have no more descriptors. */
+Test(sock, no_descriptors_left)
+{
+	struct rlimit r;
+	int pair[2], sent[8], i;
+	unsigned int before;
+
+	make_pair(pair);
+	for (i = 0; i < 8; i++)
+		sent[i] = pair[0];
+	before = open_fds();
+	cr_assert_eq(karst_ctl_send(pair[0], &m, 50, sent, 8), 0);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &r), 0);
+	/* the lowest free number, so that 2 of the 8 fit */
+	i = dup(pair[0]);
+	close(i);
+	r.rlim_cur = (rlim_t)i + 2;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &r), 0);
+	cr_assert_eq(receive(pair[1]), -EMFILE);
+	r.rlim_cur = r.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &r);
+	cr_assert_eq(open_fds(), before);
+}
+
+Test(sock, hang_up)
+{
+	int pair[2];
+
+	make_pair(pair);
+	cr_assert_not(karst_ctl_hung_up(pair[1]));
+	cr_assert_eq(karst_ctl_send(pair[0], &m, 50, NULL, 0), 0);
+	close(pair[0]);
+	cr_assert(karst_ctl_hung_up(pair[1]), "although there is a message yet");
+	cr_assert_eq(receive(pair[1]), 0);
+	cr_assert_eq(receive(pair[1]), -ECONNRESET);
+	/* an error, and no signal */
+	cr_assert_eq(karst_ctl_send(pair[1], &m, 50, NULL, 0), -EPIPE);
+	make_pair(pair);
+	cr_assert_eq(send(pair[0], &m, 0, 0), 0);
+	cr_assert_eq(receive(pair[1]), -ECONNRESET, "an empty packet");
+}
+
+/* The one who connected, not the one who asks. */
+Test(sock, peer)
+{
+	struct karst_ctl_peer peer;
+	int pair[2], status;
+	struct pollfd p;
+	pid_t child;
+
+	make_pair(pair);
+	cr_assert_eq(karst_ctl_peer(pair[0], &peer), 0);
+	cr_assert_eq(peer.pid, getpid());
+	cr_assert_eq(peer.uid, geteuid());
+	cr_assert_eq(peer.gid, getegid());
+	p = (struct pollfd){.fd = peer.pidfd, .events = POLLIN};
+	cr_assert_eq(poll(&p, 1, 0), 0, "alive");
+	close(peer.pidfd);
+	/* whoever makes a pair is the peer of both */
+	child = fork();
+	if (child == 0) {
+		pause();
+		_exit(0);
+	}
+	close(pair[1]);
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	cr_assert(karst_ctl_hung_up(pair[0]));
+}
+
+/* --- both ends --- */
+
+struct server {
+	struct karst_ctl_server srv;
+	int fd;
+	pthread_t thread;
+	unsigned int handled, attended;
+	int ret;
+	int stream[2];
+};
+
+static int
+handle(void *user, const void *req, size_t req_len, const int *req_fds, unsigned int req_nfds,
+	void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	const struct karst_ctl_hdr *h = req;
+	char text[KARST_CTL_WHY] = "";
+	struct server *s = user;
+	int ret = karst_ctl_check_request(req, req_len, req_nfds, text);
+
+	s->handled++;
+	*nrsp_fds = 0;
+	if (ret != 0) {
+		*rsp_len = karst_ctl_refuse(req, req_len, ret, text, rsp);
+		return 0;
+	}
+	*rsp_len = karst_ctl_reply(h, rsp);
+	if (h->op == KARST_CTL_CREATE_CHANNEL) {
+		rsp_fds[0] = dup(s->stream[0]);
+		*nrsp_fds = ((struct karst_ctl_hdr *)rsp)->nfds = 1;
+	} else if (h->op == KARST_CTL_REG_MR) {
+		uint64_t v = 5;
+
+		cr_assert_eq(write(req_fds[0], &v, sizeof(v)), 8);
+	} else if (h->op == KARST_CTL_QUERY_SRQ) {
+		((struct karst_ctl_hdr *)rsp)->seq++; /* a wrong reply */
+	} else if (h->op == KARST_CTL_QUERY_QP) {
+		return -EIO;
+	}
+	return 0;
+}
+
+static void
+attend(void *user)
+{
+	struct server *s = user;
+	uint64_t v;
+
+	cr_assert_eq(read(s->srv.attend_fd, &v, sizeof(v)), 8);
+	s->attended++;
+}
+
+static void *
+serve(void *arg)
+{
+	struct server *s = arg;
+
+	s->ret = karst_ctl_serve(s->fd, &s->srv);
+	close(s->fd);
+	return NULL;
+}
+
+static void
+start(struct server *s, struct karst_ctl_door *door)
+{
+	int pair[2];
+
+	make_pair(pair);
+	*s = (struct server){.fd = pair[1],
+		.srv = {.handle = handle,
+			.attend = attend,
+			.attend_fd = eventfd(0, EFD_NONBLOCK),
+			.user = s}};
+	cr_assert_eq(pipe(s->stream), 0);
+	cr_assert_eq(pthread_create(&s->thread, NULL, serve, s), 0);
+	cr_assert_eq(karst_ctl_socket_door(pair[0], door), 0);
+}
+
+static int
+call(struct karst_ctl_door *door, uint32_t op, size_t body, const int *with, unsigned int n)
+{
+	size_t sent = message_request(&m, op, body);
+
+	message_hdr(&m)->nfds = n;
+	return door->call(door->user, &m, sent, with, n, &got, &len, fds, &nfds);
+}
+
+Test(door, calls)
+{
+	struct karst_ctl_door door;
+	unsigned int before, i;
+	struct server s;
+	uint64_t v = 0;
+	int efd;
+
+	start(&s, &door);
+	efd = eventfd(0, 0);
+	before = open_fds();
+	for (i = 0; i < 1000; i++) {
+		cr_assert_eq(call(&door, KARST_CTL_CREATE_CHANNEL, 8, NULL, 0), 0);
+		cr_assert_eq(message_hdr(&got)->status, 0);
+		cr_assert_eq(nfds, 1);
+		close(fds[0]);
+		cr_assert_eq(call(&door, KARST_CTL_REG_MR, 40, &efd, 1), 0);
+		cr_assert_eq(message_hdr(&got)->status, 0);
+	}
+	cr_assert_eq(open_fds(), before);
+	cr_assert_eq(read(efd, &v, sizeof(v)), 8);
+	cr_assert_eq(v, 5000);
+	cr_assert_eq(call(&door, 8888, 8, NULL, 0), 0);
+	cr_assert_eq(message_hdr(&got)->status, -EOPNOTSUPP);
+	/* what the handler never sees */
+	message_request(&m, KARST_CTL_ALLOC_PD, KARST_CTL_MAX);
+	raw_send(door.hup_fd, KARST_CTL_MAX + 5, NULL, 0);
+	cr_assert_eq(receive(door.hup_fd), 0);
+	cr_assert_eq(message_hdr(&got)->status, -EMSGSIZE);
+	v = 1;
+	cr_assert_eq(write(s.srv.attend_fd, &v, sizeof(v)), 8);
+	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), 0);
+	door.close(door.user);
+	pthread_join(s.thread, NULL);
+	cr_assert_eq(s.ret, 0);
+	cr_assert_eq(s.handled, 2002);
+	cr_assert_leq(s.attended, 1); /* the end may come first */
+}
+
+/* Attending alone wakes the loop. */
+Test(door, attend)
+{
+	struct karst_ctl_door door;
+	struct pollfd p;
+	struct server s;
+	uint64_t v = 1;
+
+	start(&s, &door);
+	cr_assert_eq(write(s.srv.attend_fd, &v, sizeof(v)), 8);
+	p = (struct pollfd){.fd = s.srv.attend_fd, .events = POLLIN};
+	while (poll(&p, 1, 0) > 0)
+		usleep(100);
+	shutdown(s.fd, SHUT_RDWR);
+	pthread_join(s.thread, NULL);
+	cr_assert_eq(s.ret, 0);
+	cr_assert_eq(s.attended, 1);
+	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
+	door.close(door.user);
+}
+
+/* A door that was answered wrongly, or not at all, stays shut. */
+Test(door, broken)
+{
+	struct karst_ctl_door door;
+	struct server s;
+
+	start(&s, &door);
+	cr_assert_eq(call(&door, KARST_CTL_QUERY_SRQ, 8, NULL, 0), -EIO);
+	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
+	door.close(door.user);
+	pthread_join(s.thread, NULL);
+	start(&s, &door);
+	cr_assert_eq(call(&door, KARST_CTL_QUERY_QP, 8, NULL, 0), -EIO);
+	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
+	pthread_join(s.thread, NULL);
+	cr_assert_eq(s.ret, -EIO);
+	door.close(door.user);
+}
+
+/* The program has no room for the descriptor that comes with a reply. */
+Test(door, no_descriptors_left)
+{
+	struct karst_ctl_fault *fault = (void *)message_body(&got);
+	struct karst_ctl_door door;
+	int pair[2], lowest;
+	struct rlimit r;
+
+	make_pair(pair);
+	cr_assert_eq(karst_ctl_socket_door(pair[0], &door), 0);
+	/* the reply is there before it is asked for */
+	message_request(&m, KARST_CTL_CREATE_CHANNEL, 8);
+	len = karst_ctl_reply(message_hdr(&m), &got);
+	message_hdr(&got)->nfds = 1;
+	cr_assert_eq(karst_ctl_send(pair[1], &got, len, &pair[1], 1), 0);
+	cr_assert_eq(karst_ctl_send(pair[1], &got, len, &pair[1], 1), 0);
+	cr_assert_eq(getrlimit(RLIMIT_NOFILE, &r), 0);
+	lowest = dup(0);
+	close(lowest);
+	r.rlim_cur = (rlim_t)lowest;
+	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &r), 0);
+	cr_assert_eq(call(&door, KARST_CTL_CREATE_CHANNEL, 8, NULL, 0), 0);
+	cr_assert_eq(message_hdr(&got)->status, -EMFILE);
+	cr_assert_not_null(strstr(fault->why, "descriptors"));
+	cr_assert_eq(nfds, 0);
+	r.rlim_cur = r.rlim_max;
+	setrlimit(RLIMIT_NOFILE, &r);
+	cr_assert_eq(call(&door, KARST_CTL_CREATE_CHANNEL, 8, NULL, 0), 0);
+	cr_assert_eq(message_hdr(&got)->status, 0);
+	cr_assert_eq(nfds, 1);
+	door.close(door.user);
+}

@@ -207,6 +207,7 @@ free_engine(struct karst_engine *e)
 	rte_mempool_free(e->pool);
 	eng_arena_fini(&e->objects);
 	eng_arena_fini(&e->rings);
+	pthread_mutex_destroy(&e->session_lock);
 	pthread_mutex_destroy(&e->ctl_lock);
 	free(e);
 }
@@ -252,6 +253,7 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 	eng_arena_init(&e->objects);
 	eng_arena_init(&e->rings);
 	pthread_mutex_init(&e->ctl_lock, NULL);
+	pthread_mutex_init(&e->session_lock, NULL);
 	fault = config_fault(&e->cfg);
 	if (fault != NULL) {
 		karst_log(KARST_LOG_ERR, "engine configuration: %s", fault);

@@ -202,6 +202,9 @@ struct karst_engine {
 	uint32_t nqps[KARST_ENGINE_MAX_LCORES];
 	uint32_t ncqs;
 	uint32_t nsrqs;
+	pthread_mutex_t session_lock; /* the following three, and what sessions tell of themselves */
+	struct karst_session *sessions;
+	uint32_t last_client;
 	struct karst_engine *next; /* telemetry's list */
 	bool ready;
 };

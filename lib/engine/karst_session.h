@@ -89,8 +89,9 @@ struct karst_session_info {
 	uint64_t ring_bytes;
 	uint64_t shared_bytes, migrated_bytes, copied_bytes; /* of its regions */
 	uint64_t requests, refused;                          /* control messages */
-	uint64_t attached_ns;                                /* on the engine's clock */
-	bool failed; /* it broke a rule of the shared memory; its QPs are in Error */
+	uint64_t lost_events; /* of all its streams, because it did not read them */
+	uint64_t attached_ns; /* on the engine's clock */
+	bool failed;          /* it took memory away under the engine; its QPs are in Error */
 };
 
 /** All sessions of an engine, up to @max.  Any thread.  @return how many there are. */

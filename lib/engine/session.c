@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Life of a session, and the way of a message: form (lib/ctl), order (HELLO first, nothing after
+ * a failure), the operation's handler, the reply.
+ *
+ * A session fails when its program has taken away memory under the engine (karst_space_failed()):
+ * what its queue pairs would send from then on is not what the program meant.  They go into
+ * Error, the program hears KARST_EVENT_DEVICE_FATAL, and all that is left for it is to go.  A
+ * broken ring is a smaller thing: it fails the queue that it belongs to (doc/ring-abi.rst).
+ */
+#include "session_priv.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "karst_ctl_sock.h"
+
+#define DEFAULT_RING_BYTES (256ull << 20)
+#define DEFAULT_QUEUES     65536u
+#define DEFAULT_CHANNELS   64u
+
+/* --- helpers of the operations --- */
+
+int
+eng_session_give_fd(struct session_call *c, int fd)
+{
+	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+
+	if (copy < 0)
+		return say(c, -EMFILE, "the engine has no descriptors left (its ulimit -n)");
+	c->rsp_fds[c->nrsp_fds++] = copy;
+	return 0;
+}
+
+static int
+say_full(struct session_call *c, int ret, uint32_t max, const char *what, const char *limit)
+{
+	if (ret == -ENOSPC)
+		return say(c, ret, "%s: this program has %u, as many as it may (%s)", what, max,
+			limit);
+	return say(c, ret, "%s: the engine has no memory", what);
+}
+
+int
+eng_session_handle_add(struct session_call *c, struct handles *h, void *item, const char *what,
+	const char *limit, uint32_t *handle)
+{
+	int ret = eng_handles_add(h, item, handle);
+
+	return ret == 0 ? 0 : say_full(c, ret, h->max, what, limit);
+}
+
+int
+eng_session_key_reserve(struct session_call *c, struct keys *k, const char *what, const char *limit)
+{
+	int ret = eng_keys_reserve(k);
+
+	return ret == 0 ? 0 : say_full(c, ret, k->max, what, limit);
+}
+
+void *
+eng_session_find(struct session_call *c, const struct handles *h, uint32_t handle, const char *what)
+{
+	void *item = eng_handles_get(h, handle);
+
+	if (item == NULL)
+		say(c, -EINVAL, "%s %u: this program has none such", what, handle);
+	return item;
+}
+
+void
+eng_session_place(
+	const struct karst_session *s, const void *p, uint64_t len, struct karst_ctl_place *place)
+{
+	int ret = karst_engine_owner_locate(s->owner, p, &place->chunk, &place->off);
+
+	assert(ret == 0);
+	(void)ret;
+	place->len = len;
+}
+
+/* --- failure --- */
+
+static void
+fail(struct karst_session *s)
+{
+	const struct karst_ctl_async record = {.event = KARST_EVENT_DEVICE_FATAL};
+
+	s->failed = true;
+	karst_log(KARST_LOG_WARNING,
+		"%s: client %u (%s, process %d) has taken memory away under the engine", s->e->name,
+		s->info.client, s->info.program, (int)s->info.pid);
+	eng_session_stop_qps(s);
+	eng_stream_put(&s->async, &record, sizeof(record));
+}
+
+static void
+look_for_failure(struct karst_session *s)
+{
+	if (!s->failed && s->space != NULL && karst_space_failed(s->space))
+		fail(s);
+}
+
+int
+karst_session_fd(const struct karst_session *s)
+{
+	return s->attend_fd;
+}
+
+/* Puts what others may know of the session where they may see it. */
+static void
+publish(struct karst_session *s, unsigned int requests, unsigned int refused)
+{
+	struct karst_session_info *info = &s->info;
+
+	pthread_mutex_lock(&s->e->session_lock);
+	info->qps = s->qps.used;
+	info->cqs = s->cqs.used;
+	info->srqs = s->srqs.used;
+	info->mrs = s->mrs.used;
+	info->mws = s->mws.used;
+	info->pds = s->pds.used;
+	info->ahs = s->ahs.used;
+	info->channels = s->channels.used;
+	info->ring_bytes = karst_engine_owner_ring_bytes(s->owner);
+	info->shared_bytes = s->shared;
+	info->migrated_bytes = s->migrated;
+	info->copied_bytes = s->copied;
+	info->requests += requests;
+	info->refused += refused;
+	info->failed = s->failed;
+	pthread_mutex_unlock(&s->e->session_lock);
+}
+
+void
+karst_session_attend(struct karst_session *s)
+{
+	uint64_t n;
+
+	if (read(s->attend_fd, &n, sizeof(n)) != sizeof(n))
+		return;
+	look_for_failure(s);
+	publish(s, 0, 0);
+}
+
+/* --- messages --- */
+
+typedef int (*operation)(struct karst_session *s, struct session_call *c);
+
+#define X(OP, body, number) [number] = eng_session_##body,
+static const operation operations[] = {KARST_CTL_OPS(X)};
+#undef X
+
+/* May a well-formed message of operation @op come now? */
+static int
+check_order(struct karst_session *s, uint32_t op, char *why)
+{
+	if (!s->greeted && op != KARST_CTL_HELLO)
+		return karst_ctl_say(why, -EPROTO, "%s before HELLO", karst_ctl_op_info(op)->name);
+	if (s->greeted && op == KARST_CTL_HELLO)
+		return karst_ctl_say(why, -EPROTO, "a second HELLO");
+	look_for_failure(s);
+	if (s->failed)
+		return karst_ctl_say(why, -EIO,
+			"this program has taken memory away that it had registered; all that is "
+			"left is to close");
+	return 0;
+}
+
+int
+karst_session_handle(struct karst_session *s, const void *req, size_t len, const int *fds,
+	unsigned int nfds, void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	const struct karst_ctl_hdr *h = req;
+	struct karst_ctl_hdr *out = rsp;
+	struct session_call c = {
+		.body = h + 1, .fds = fds, .nfds = nfds, .rsp = out + 1, .rsp_fds = rsp_fds};
+	int ret = karst_ctl_check_request(req, len, nfds, c.why);
+
+	if (ret == 0)
+		ret = check_order(s, h->op, c.why);
+	if (ret == 0) {
+		*rsp_len = karst_ctl_reply(h, rsp);
+		ret = operations[h->op](s, &c);
+	}
+	if (ret != 0) {
+		karst_ctl_close_fds(rsp_fds, c.nrsp_fds);
+		c.nrsp_fds = 0;
+		*rsp_len = karst_ctl_refuse(req, len, ret, c.why, rsp);
+	}
+	out->nfds = *nrsp_fds = c.nrsp_fds;
+	publish(s, 1, ret != 0);
+	return 0;
+}
+
+/* --- HELLO --- */
+
+static void
+put_name(char *to, size_t room, const char *name)
+{
+	snprintf(to, room, "%s", name);
+}
+
+static uint32_t
+count_chunks(const struct karst_session *s)
+{
+	uint64_t bytes;
+	uint32_t n = 0;
+	int fd;
+
+	while (karst_engine_owner_chunk(s->owner, n, &fd, &bytes) == 0)
+		n++;
+	return n;
+}
+
+static int
+put_bells(struct karst_session *s, struct session_call *c, struct karst_ctl_hello_rsp *rsp)
+{
+	struct karst_bell_shared *bell;
+	int ret, wake_fd;
+	uint32_t i;
+
+	for (i = 0; i < s->e->nlcores; i++) {
+		ret = karst_engine_owner_bell(s->owner, i, &bell, &rsp->bell_cells, &wake_fd);
+		assert(ret == 0);
+		eng_session_place(s, bell, karst_bell_bytes(rsp->bell_cells), &rsp->bell[i]);
+		ret = eng_session_give_fd(c, wake_fd);
+		if (ret != 0)
+			return ret;
+	}
+	return 0;
+}
+
+static_assert(KARST_ENGINE_MAX_LCORES <= KARST_DIM(((struct karst_ctl_hello_rsp *)0)->bell),
+	"a doorbell for each lcore");
+static_assert(KARST_ENGINE_MAX_LCORES < KARST_CTL_MAX_FDS, "descriptors of HELLO");
+
+int
+eng_session_hello(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_hello_req *req = c->body;
+	struct karst_ctl_hello_rsp *rsp = c->rsp;
+	int ret;
+
+	if (memchr(req->program, 0, sizeof(req->program)) == NULL)
+		return say(c, -EINVAL, "program: a name of up to %zu bytes, and a 0 behind it",
+			sizeof(req->program) - 1);
+	if (req->abi != KARST_RING_ABI)
+		return say(c, -EPROTO,
+			"abi %u: the rings of this engine are of number %u; the program's libkarst "
+			"is of another version",
+			req->abi, KARST_RING_ABI);
+	ret = eng_session_give_fd(c, s->async_reader);
+	if (ret == 0)
+		ret = put_bells(s, c, rsp);
+	if (ret != 0)
+		return ret;
+	put_name(rsp->engine, sizeof(rsp->engine), s->e->name);
+	put_name(rsp->version, sizeof(rsp->version), KARST_VERSION);
+	rsp->abi = KARST_RING_ABI;
+	rsp->nlcores = s->e->nlcores;
+	rsp->nports = eng_session_nports(s->e);
+	rsp->client = s->info.client;
+	rsp->nchunks = count_chunks(s);
+	rsp->engine_pid = getpid();
+	close(s->async_reader);
+	s->async_reader = -1;
+	s->greeted = true;
+	if (req->program[0] != 0) {
+		pthread_mutex_lock(&s->e->session_lock);
+		put_name(s->info.program, sizeof(s->info.program), req->program);
+		pthread_mutex_unlock(&s->e->session_lock);
+	}
+	return 0;
+}
+
+/* --- life --- */
+
+static void
+default_u32(uint32_t *v, uint32_t value)
+{
+	if (*v == 0)
+		*v = value;
+}
+
+static void
+fill_limits(const struct karst_engine *e, struct karst_session_limits *l)
+{
+	uint64_t qps = (uint64_t)e->cfg.max_qps * e->nlcores;
+
+	default_u32(&l->max_qps, (uint32_t)karst_min_u64(qps, HANDLES_MAX));
+	default_u32(&l->max_cqs, DEFAULT_QUEUES);
+	default_u32(&l->max_srqs, DEFAULT_QUEUES);
+	default_u32(&l->max_mrs, e->cfg.max_keys);
+	default_u32(&l->max_mws, e->cfg.max_keys);
+	default_u32(&l->max_pds, e->cfg.max_pds);
+	default_u32(&l->max_ahs, e->cfg.max_ahs);
+	default_u32(&l->max_channels, DEFAULT_CHANNELS);
+	if (l->max_ring_bytes == 0)
+		l->max_ring_bytes = DEFAULT_RING_BYTES;
+	if (l->max_mr_bytes == 0)
+		l->max_mr_bytes = UINT64_MAX;
+}
+
+static void
+init_tables(struct karst_session *s)
+{
+	const struct karst_session_limits *l = &s->limits;
+
+	eng_handles_init(&s->pds, l->max_pds);
+	eng_handles_init(&s->channels, l->max_channels);
+	eng_handles_init(&s->cqs, l->max_cqs);
+	eng_handles_init(&s->srqs, l->max_srqs);
+	eng_handles_init(&s->qps, l->max_qps);
+	eng_keys_init(&s->mrs, l->max_mrs);
+	eng_keys_init(&s->mws, l->max_mws);
+	eng_keys_init(&s->ahs, l->max_ahs);
+}
+
+static void
+link_session(struct karst_session *s)
+{
+	struct karst_engine *e = s->e;
+
+	pthread_mutex_lock(&e->session_lock);
+	s->info.client = ++e->last_client;
+	s->next = e->sessions;
+	s->pprev = &e->sessions;
+	if (s->next != NULL)
+		s->next->pprev = &s->next;
+	e->sessions = s;
+	pthread_mutex_unlock(&e->session_lock);
+}
+
+static void
+unlink_session(struct karst_session *s)
+{
+	pthread_mutex_lock(&s->e->session_lock);
+	*s->pprev = s->next;
+	if (s->next != NULL)
+		s->next->pprev = s->pprev;
+	pthread_mutex_unlock(&s->e->session_lock);
+}
+
+/* Everything but the objects; also of a session that is half made. */
+static void
+free_session(struct karst_session *s)
+{
+	if (s->owner != NULL) {
+		int ret = karst_engine_owner_destroy(s->owner);
+
+		assert(ret == 0);
+		(void)ret;
+	}
+	if (s->space != NULL)
+		karst_space_destroy(s->space);
+	eng_stream_close(&s->async);
+	if (s->async_reader >= 0)
+		close(s->async_reader);
+	if (s->attend_fd >= 0)
+		close(s->attend_fd);
+	eng_handles_fini(&s->pds);
+	eng_handles_fini(&s->channels);
+	eng_handles_fini(&s->cqs);
+	eng_handles_fini(&s->srqs);
+	eng_handles_fini(&s->qps);
+	eng_keys_fini(&s->mrs);
+	eng_keys_fini(&s->mws);
+	eng_keys_fini(&s->ahs);
+	free(s);
+}
+
+static int
+open_session(struct karst_session *s, const struct karst_session_init *init)
+{
+	struct karst_engine_owner_init owner = {
+		.name = s->info.program,
+		.max_ring_bytes = s->limits.max_ring_bytes,
+		.max_qps = s->limits.max_qps,
+		.ops = &eng_session_ops,
+		.user = s,
+	};
+	int ret;
+
+	s->attend_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (s->attend_fd < 0)
+		return -errno;
+	ret = eng_stream_open(&s->async, &s->lost_events, &s->async_reader);
+	if (ret == 0 && init->pid != 0) {
+		ret = karst_space_create(
+			s->e, init->pid, init->pidfd, init->uid, init->gid, &s->space);
+		if (ret == 0)
+			karst_space_watch(s->space, s->attend_fd);
+	}
+	if (ret == 0)
+		ret = karst_engine_owner_create(s->e, &owner, &s->owner);
+	return ret;
+}
+
+int
+karst_session_create(struct karst_engine *e, const struct karst_session_init *init,
+	struct karst_session **session)
+{
+	struct karst_session *s = calloc(1, sizeof(*s));
+	int ret;
+
+	if (s == NULL)
+		return -ENOMEM;
+	s->e = e;
+	s->limits = init->limits;
+	s->alive = init->alive;
+	s->user = init->user;
+	s->async.fd = s->attend_fd = s->async_reader = -1;
+	s->info.pid = init->pid != 0 ? init->pid : getpid();
+	s->info.uid = init->uid;
+	s->info.attached_ns = karst_engine_now_ns(e);
+	put_name(s->info.program, sizeof(s->info.program),
+		init->program != NULL ? init->program : "");
+	fill_limits(e, &s->limits);
+	init_tables(s);
+	ret = open_session(s, init);
+	if (ret != 0) {
+		karst_log(KARST_LOG_ERR, "%s: a session for process %d: %s", e->name,
+			(int)s->info.pid, strerror(-ret));
+		free_session(s);
+		return ret;
+	}
+	link_session(s);
+	*session = s;
+	return 0;
+}
+
+void
+karst_session_destroy(struct karst_session *s)
+{
+	unlink_session(s);
+	eng_session_drop_qps(s);
+	eng_session_drop_queues(s);
+	eng_session_drop_ahs(s);
+	eng_session_drop_memory(s);
+	eng_session_drop_pds(s);
+	free_session(s);
+}
+
+unsigned int
+karst_session_list(struct karst_engine *e, struct karst_session_info *infos, unsigned int max)
+{
+	const struct karst_session *s;
+	unsigned int n = 0;
+
+	pthread_mutex_lock(&e->session_lock);
+	for (s = e->sessions; s != NULL; s = s->next, n++) {
+		if (n >= max)
+			continue;
+		infos[n] = s->info;
+		infos[n].lost_events = atomic_load_explicit(&s->lost_events, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&e->session_lock);
+	return n;
+}
+
+/* --- the door --- */
+
+static int
+door_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	return karst_session_handle(user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+}
+
+static void
+door_close(void *user)
+{
+	karst_session_destroy(user);
+}
+
+int
+karst_session_door(struct karst_engine *e, const struct karst_session_limits *limits,
+	struct karst_ctl_door *door)
+{
+	struct karst_session_init init = {
+		.program = e->name, .pidfd = -1, .uid = getuid(), .gid = getgid()};
+	struct karst_session *s;
+	int ret;
+
+	if (limits != NULL)
+		init.limits = *limits;
+	ret = karst_session_create(e, &init, &s);
+	if (ret != 0)
+		return ret;
+	*door = (struct karst_ctl_door){
+		.call = door_call, .close = door_close, .user = s, .hup_fd = -1};
+	return 0;
+}

@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Attributes of queue pairs, and addresses: what a program may ask for, said in words when it may
+ * not, and the translation into what lib/qp takes.
+ *
+ * lib/qp checks the same again, on its lcore, where the state cannot change any more.  Here it is
+ * checked first so that the program learns which member was wrong, and so that nobody waits for a
+ * neighbour whose queue pair would not have taken the path.
+ */
+#include "session_priv.h"
+
+#include <stdio.h>
+
+#include "karst_neigh.h"
+
+#define FLOW_LABEL_MAX 0xfffffu
+#define SL_MAX         7u
+#define NUM_MAX        0xffffffu
+#define QP_ACCESS      (KARST_ACCESS_REMOTE | KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_MW_BIND)
+#define NEVER          ((unsigned int)(KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE | KARST_QP_CAP))
+#define ALL_BITS       (((unsigned int)KARST_QP_DEST_QPN << 1) - 1)
+
+/* --- names --- */
+
+static const char *const bit_names[] = {"STATE", "CUR_STATE", "EN_SQD_ASYNC_NOTIFY", "ACCESS_FLAGS",
+	"PKEY_INDEX", "PORT", "QKEY", "AV", "PATH_MTU", "TIMEOUT", "RETRY_CNT", "RNR_RETRY",
+	"RQ_PSN", "MAX_QP_RD_ATOMIC", "ALT_PATH", "MIN_RNR_TIMER", "SQ_PSN", "MAX_DEST_RD_ATOMIC",
+	"PATH_MIG_STATE", "CAP", "DEST_QPN"};
+static_assert(ALL_BITS == (1u << KARST_DIM(bit_names)) - 1, "a name for each bit");
+
+/* The names of the bits in @mask, one after another. */
+static const char *
+names_of(unsigned int mask, char *buf, size_t size)
+{
+	size_t i, n = 0;
+
+	buf[0] = 0;
+	for (i = 0; i < KARST_DIM(bit_names) && n < size; i++)
+		if (mask & 1u << i)
+			n += (size_t)snprintf(
+				buf + n, size - n, "%s%s", n > 0 ? " " : "", bit_names[i]);
+	return buf;
+}
+
+static const char *
+state_name(uint32_t state)
+{
+	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+
+	return state < KARST_DIM(names) ? names[state] : "?";
+}
+
+static const char *
+type_name(enum karst_qp_type type)
+{
+	return type == KARST_QPT_RC ? "RC" : type == KARST_QPT_UC ? "UC" : "UD";
+}
+
+/* --- addresses --- */
+
+/* The port that a program calls @number. */
+static int
+check_port(const struct karst_session *s, struct session_call *c, const char *member,
+	uint32_t number, struct karst_engine_port_info *info)
+{
+	if (number >= 1 && karst_engine_port_info(s->e, (uint8_t)(number - 1), info) == 0)
+		return 0;
+	return say(c, -EINVAL, "%s %u: there is no such port; they go from 1 to %u", member, number,
+		eng_session_nports(s->e));
+}
+
+static bool
+all_zero(const uint8_t *p, size_t n)
+{
+	while (n > 0 && p[n - 1] == 0)
+		n--;
+	return n == 0;
+}
+
+static int
+check_dgid(struct session_call *c, const struct karst_engine_addr *dst,
+	const struct karst_engine_addr *src)
+{
+	bool ip4 = karst_engine_addr_is_ip4(dst);
+
+	if (all_zero(dst->ip, 16) || (ip4 && all_zero(dst->ip + 12, 4)))
+		return say(c, -EINVAL, "dgid: all zero");
+	if (ip4 != karst_engine_addr_is_ip4(src))
+		return say(c, -EINVAL,
+			"dgid is an %s address and the source, by sgid_index, an %s address: both "
+			"must be of one family",
+			ip4 ? "IPv4" : "IPv6", ip4 ? "IPv6" : "IPv4");
+	return 0;
+}
+
+static int
+check_ah(const struct karst_session *s, struct session_call *c,
+	const struct karst_ctl_ah_attr *attr, struct karst_engine_port_info *info)
+{
+	struct karst_engine_addr dst = {0};
+	int ret = check_port(s, c, "ah.port_num", attr->port_num, info);
+
+	if (ret != 0)
+		return ret;
+	if (attr->sgid_index >= info->num_addrs)
+		return say(c, -EINVAL, "sgid_index %u: port %u has %u GIDs, from 0 on",
+			attr->sgid_index, attr->port_num, info->num_addrs);
+	if (attr->flow_label > FLOW_LABEL_MAX)
+		return say(c, -EINVAL, "flow_label 0x%x: up to 0x%x", attr->flow_label,
+			FLOW_LABEL_MAX);
+	if (attr->sl > SL_MAX)
+		return say(c, -EINVAL, "sl %u: up to %u", attr->sl, SL_MAX);
+	memcpy(dst.ip, attr->dgid, sizeof(dst.ip));
+	return check_dgid(c, &dst, &info->addrs[attr->sgid_index]);
+}
+
+static int
+resolve_fault(struct session_call *c, int ret, const struct karst_ctl_ah_attr *attr)
+{
+	const uint8_t *d = attr->dgid;
+
+	if (ret != -EHOSTUNREACH)
+		return say(c, ret, "looking for the way to the peer: %s", strerror(-ret));
+	if (d[10] == 0xff && d[11] == 0xff && all_zero(d, 10))
+		return say(c, ret, "no way from port %u to %u.%u.%u.%u: no route, or no answer",
+			attr->port_num, d[12], d[13], d[14], d[15]);
+	return say(c, ret,
+		"no way from port %u to %02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:"
+		"%02x%02x:%02x%02x: no route, or no answer",
+		attr->port_num, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[9], d[10],
+		d[11], d[12], d[13], d[14], d[15]);
+}
+
+int
+eng_session_path(struct karst_session *s, struct session_call *c,
+	const struct karst_ctl_ah_attr *attr, struct karst_path *path)
+{
+	const struct karst_engine_resolve_opts opts = {.alive = s->alive, .user = s->user};
+	struct karst_engine_port_info info;
+	int ret = check_ah(s, c, attr, &info);
+
+	if (ret != 0)
+		return ret;
+	ret = karst_engine_resolve(
+		s->e, (uint8_t)(attr->port_num - 1), attr->sgid_index, attr->dgid, &opts, path);
+	if (ret != 0)
+		return resolve_fault(c, ret, attr);
+	path->tclass = attr->traffic_class;
+	path->hop_limit = attr->hop_limit;
+	path->flow_label = attr->flow_label;
+	if (path->has_vlan)
+		path->vlan_tci = (uint16_t)((path->vlan_tci & 0xfff) | attr->sl << 13);
+	return 0;
+}
+
+int
+eng_session_create_ah(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_create_ah_req *req = c->body;
+	const struct session_pd *pd = eng_session_find(c, &s->pds, req->pd, "pd");
+	struct karst_ctl_create_ah_rsp *rsp = c->rsp;
+	struct session_ah *ah;
+	struct karst_path path;
+	int ret;
+
+	if (pd == NULL)
+		return -EINVAL;
+	ret = eng_session_key_reserve(c, &s->ahs, "address handles", "max_ahs");
+	if (ret == 0)
+		ret = eng_session_path(s, c, &req->attr, &path);
+	if (ret != 0)
+		return ret;
+	ah = calloc(1, sizeof(*ah));
+	if (ah == NULL)
+		return say(c, -ENOMEM, "address handle: the engine has no memory");
+	ret = karst_engine_ah_create(s->e, pd->pd, &path, &rsp->ah);
+	if (ret != 0) {
+		free(ah);
+		return ret == -ENOSPC
+			? say(c, ret, "address handle: the engine has %u, as many as it may",
+				  s->e->cfg.max_ahs)
+			: say(c, ret, "address handle: %s", strerror(-ret));
+	}
+	eng_keys_add(&s->ahs, &ah->node, rsp->ah);
+	return 0;
+}
+
+int
+eng_session_destroy_ah(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_destroy_ah_req *req = c->body;
+	struct key_node *node = eng_keys_get(&s->ahs, req->ah);
+	int ret;
+
+	if (node == NULL)
+		return say(c, -EINVAL, "ah 0x%x: this program has none such", req->ah);
+	ret = karst_engine_ah_destroy(s->e, req->ah);
+	if (ret != 0)
+		return say(c, ret, "ah 0x%x: %s", req->ah, strerror(-ret));
+	eng_keys_del(&s->ahs, node);
+	free(karst_container_of(node, struct session_ah, node));
+	return 0;
+}
+
+void
+eng_session_drop_ahs(struct karst_session *s)
+{
+	struct key_node *node;
+	uint32_t at = 0;
+
+	while ((node = eng_keys_any(&s->ahs, &at)) != NULL) {
+		karst_engine_ah_destroy(s->e, node->key);
+		eng_keys_del(&s->ahs, node);
+		free(karst_container_of(node, struct session_ah, node));
+	}
+}
+
+/* --- attributes: what is allowed --- */
+
+/* Every attribute that is a number with a ceiling. */
+static int
+check_numbers(const struct session_qp *qp, struct session_call *c,
+	const struct karst_ctl_qp_attr *a, unsigned int mask)
+{
+	const struct {
+		unsigned int bit;
+		const char *name;
+		uint32_t value, least, most;
+	} numbers[] = {
+		{KARST_QP_STATE, "qp_state", a->qp_state, 0, KARST_QPS_ERR},
+		{KARST_QP_CUR_STATE, "cur_qp_state", a->cur_qp_state, 0, KARST_QPS_ERR},
+		{KARST_QP_PKEY_INDEX, "pkey_index", a->pkey_index, 0, 0},
+		{KARST_QP_PATH_MTU, "path_mtu", a->path_mtu, 1, 5},
+		{KARST_QP_TIMEOUT, "timeout", a->timeout, 0, 31},
+		{KARST_QP_RETRY_CNT, "retry_cnt", a->retry_cnt, 0, 7},
+		{KARST_QP_RNR_RETRY, "rnr_retry", a->rnr_retry, 0, 7},
+		{KARST_QP_MIN_RNR_TIMER, "min_rnr_timer", a->min_rnr_timer, 0, 31},
+		{KARST_QP_RQ_PSN, "rq_psn", a->rq_psn, 0, NUM_MAX},
+		{KARST_QP_SQ_PSN, "sq_psn", a->sq_psn, 0, NUM_MAX},
+		{KARST_QP_DEST_QPN, "dest_qpn", a->dest_qpn, 0, NUM_MAX},
+		{KARST_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic", a->max_rd_atomic, 0,
+			KARST_QP_MAX_RD_ATOMIC},
+		{KARST_QP_MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic", a->max_dest_rd_atomic, 0,
+			qp->max_dest_rd_atomic},
+	};
+	size_t i;
+
+	for (i = 0; i < KARST_DIM(numbers); i++)
+		if ((mask & numbers[i].bit) != 0 &&
+			(numbers[i].value < numbers[i].least || numbers[i].value > numbers[i].most))
+			return say(c, -EINVAL, "%s %u: %u to %u", numbers[i].name, numbers[i].value,
+				numbers[i].least, numbers[i].most);
+	if ((mask & KARST_QP_ACCESS_FLAGS) != 0 && (a->access_flags & ~(uint32_t)QP_ACCESS) != 0)
+		return say(c, -EINVAL, "access_flags 0x%x: allowed are the bits 0x%x",
+			a->access_flags, QP_ACCESS);
+	return 0;
+}
+
+/* Is there such a transition, and does it take these attributes? */
+static int
+check_transition(const struct session_qp *qp, struct session_call *c, uint32_t from,
+	const struct karst_ctl_qp_attr *a, unsigned int mask)
+{
+	uint32_t to = mask & KARST_QP_STATE ? a->qp_state : from;
+	unsigned int required, optional, rest = mask & ~(unsigned int)KARST_QP_STATE;
+	char names[160];
+
+	if ((mask & KARST_QP_CUR_STATE) != 0 && a->cur_qp_state != from)
+		return say(c, -EINVAL, "cur_qp_state %s: it is %s", state_name(a->cur_qp_state),
+			state_name(from));
+	if (karst_qp_transition(qp->type, (enum karst_qp_state)from, (enum karst_qp_state)to,
+		    &required, &optional) != 0)
+		return say(c, -EINVAL, "%s to %s: %s queue pairs have no such transition",
+			state_name(from), state_name(to), type_name(qp->type));
+	if ((required & ~rest) != 0)
+		return say(c, -EINVAL, "%s to %s (%s): missing %s", state_name(from),
+			state_name(to), type_name(qp->type),
+			names_of(required & ~rest, names, sizeof(names)));
+	if ((rest & ~(required | optional)) != 0)
+		return say(c, -EINVAL, "%s to %s (%s): not allowed %s", state_name(from),
+			state_name(to), type_name(qp->type),
+			names_of(rest & ~(required | optional), names, sizeof(names)));
+	return 0;
+}
+
+static int
+check_mask(struct session_call *c, unsigned int mask)
+{
+	char names[64];
+
+	if ((mask & NEVER) != 0)
+		return say(c, -EOPNOTSUPP, "%s: karst has no path migration and no resizing",
+			names_of(mask & NEVER, names, sizeof(names)));
+	if ((mask & ~ALL_BITS) != 0)
+		return say(c, -EINVAL, "mask 0x%x: known are the bits 0x%x", mask, ALL_BITS);
+	return 0;
+}
+
+/* Ports and what they carry. */
+static int
+check_ports(const struct karst_session *s, struct session_call *c,
+	const struct karst_ctl_qp_attr *a, unsigned int mask)
+{
+	struct karst_engine_port_info info;
+	int ret = 0;
+
+	if ((mask & KARST_QP_PORT) != 0)
+		ret = check_port(s, c, "port_num", a->port_num, &info);
+	if (ret == 0 && (mask & KARST_QP_AV) != 0)
+		ret = check_ah(s, c, &a->ah, &info);
+	if (ret == 0 && (mask & KARST_QP_AV) != 0 && (mask & KARST_QP_PATH_MTU) != 0 &&
+		a->path_mtu > info.path_mtu)
+		ret = say(c, -EINVAL, "path_mtu %u (%u bytes): MTU %u of port %u carries %u",
+			a->path_mtu, 128u << a->path_mtu, info.mtu, a->ah.port_num, info.path_mtu);
+	return ret;
+}
+
+/* --- modify, query --- */
+
+static void
+translate(const struct karst_ctl_qp_attr *a, struct karst_core_qp_attr *attr)
+{
+	attr->qp_state = (enum karst_qp_state)a->qp_state;
+	attr->cur_qp_state = (enum karst_qp_state)a->cur_qp_state;
+	attr->path_mtu = (uint8_t)a->path_mtu;
+	attr->qkey = a->qkey;
+	attr->rq_psn = a->rq_psn;
+	attr->sq_psn = a->sq_psn;
+	attr->dest_qpn = a->dest_qpn;
+	attr->access_flags = a->access_flags;
+	attr->pkey_index = a->pkey_index;
+	attr->en_sqd_async_notify = a->en_sqd_async_notify;
+	attr->max_rd_atomic = a->max_rd_atomic;
+	attr->max_dest_rd_atomic = a->max_dest_rd_atomic;
+	attr->min_rnr_timer = a->min_rnr_timer;
+	attr->port_num = a->port_num;
+	attr->timeout = a->timeout;
+	attr->retry_cnt = a->retry_cnt;
+	attr->rnr_retry = a->rnr_retry;
+}
+
+int
+eng_session_modify_qp(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_modify_qp_req *req = c->body;
+	struct session_qp *qp = eng_session_find(c, &s->qps, req->qp, "qp");
+	struct karst_core_qp_attr attr = {0}, is;
+	int ret;
+
+	if (qp == NULL)
+		return -EINVAL;
+	ret = check_mask(c, req->mask);
+	if (ret == 0)
+		ret = check_numbers(qp, c, &req->attr, req->mask);
+	if (ret != 0)
+		return ret;
+	ret = karst_engine_qp_query(s->e, qp->qp, &is);
+	if (ret != 0)
+		return say(c, ret, "qp %u: %s", req->qp, strerror(-ret));
+	ret = check_transition(qp, c, is.qp_state, &req->attr, req->mask);
+	if (ret == 0)
+		ret = check_ports(s, c, &req->attr, req->mask);
+	if (ret == 0 && (req->mask & KARST_QP_AV) != 0)
+		ret = eng_session_path(s, c, &req->attr.ah, &attr.path);
+	if (ret != 0)
+		return ret;
+	translate(&req->attr, &attr);
+	ret = karst_engine_qp_modify(s->e, qp->qp, &attr, req->mask);
+	if (ret != 0)
+		return say(c, ret,
+			"qp %u, lcore %u: its state is not %s any more, or its lcore does not "
+			"serve the port",
+			req->qp, qp->qp->lcore, state_name(is.qp_state));
+	if ((req->mask & KARST_QP_AV) != 0)
+		qp->ah = req->attr.ah;
+	return 0;
+}
+
+int
+eng_session_query_qp(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_query_qp_req *req = c->body;
+	struct session_qp *qp = eng_session_find(c, &s->qps, req->qp, "qp");
+	struct karst_ctl_query_qp_rsp *rsp = c->rsp;
+	struct karst_core_qp_attr is;
+	int ret;
+
+	if (qp == NULL)
+		return -EINVAL;
+	ret = karst_engine_qp_query(s->e, qp->qp, &is);
+	if (ret != 0)
+		return say(c, ret, "qp %u: %s", req->qp, strerror(-ret));
+	rsp->attr = (struct karst_ctl_qp_attr){
+		.qp_state = is.qp_state,
+		.cur_qp_state = is.cur_qp_state,
+		.path_mtu = is.path_mtu,
+		.qkey = is.qkey,
+		.rq_psn = is.rq_psn,
+		.sq_psn = is.sq_psn,
+		.dest_qpn = is.dest_qpn,
+		.access_flags = is.access_flags,
+		.pkey_index = is.pkey_index,
+		.en_sqd_async_notify = is.en_sqd_async_notify,
+		.sq_draining = is.sq_draining,
+		.max_rd_atomic = is.max_rd_atomic,
+		.max_dest_rd_atomic = is.max_dest_rd_atomic,
+		.min_rnr_timer = is.min_rnr_timer,
+		.port_num = is.port_num,
+		.timeout = is.timeout,
+		.retry_cnt = is.retry_cnt,
+		.rnr_retry = is.rnr_retry,
+		.ah = qp->ah,
+	};
+	return 0;
+}

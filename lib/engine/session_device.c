@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What the device is, as this program may use it: limits, ports, GIDs; ring memory; protection
+ * domains.
+ */
+#include "session_priv.h"
+
+#include <net/if.h>
+#include <stdio.h>
+
+#define PORT_DOWN   1u /* enum ibv_port_state */
+#define PORT_ACTIVE 4u
+#define GID_ROCE2   2u
+
+uint32_t
+eng_session_nports(const struct karst_engine *e)
+{
+	struct karst_engine_port_info info;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++)
+		if (karst_engine_port_info(e, (uint8_t)i, &info) == 0)
+			n = i + 1;
+	return n;
+}
+
+static int
+find_port(const struct karst_session *s, struct session_call *c, uint32_t number,
+	struct karst_engine_port_info *info)
+{
+	if (number < 1 || number > KARST_ENGINE_MAX_PORTS ||
+		karst_engine_port_info(s->e, (uint8_t)(number - 1), info) != 0)
+		return say(c, -EINVAL, "port %u: there is none such; they go from 1 to %u", number,
+			eng_session_nports(s->e));
+	return 0;
+}
+
+/* The EUI-64 of the first port's MAC address. */
+static uint64_t
+node_guid(const struct karst_engine *e)
+{
+	struct karst_engine_port_info info;
+	uint64_t guid = 0;
+	uint32_t i;
+
+	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++)
+		if (karst_engine_port_info(e, (uint8_t)i, &info) == 0)
+			break;
+	if (i == KARST_ENGINE_MAX_PORTS)
+		return 0;
+	for (i = 0; i < 6; i++) {
+		guid = guid << 8 | (i == 0 ? info.mac[i] ^ 2u : info.mac[i]);
+		if (i == 2)
+			guid = guid << 16 | 0xfffe;
+	}
+	return guid;
+}
+
+int
+eng_session_query_device(struct karst_session *s, struct session_call *c)
+{
+	struct karst_ctl_query_device_rsp *rsp = c->rsp;
+	const struct karst_session_limits *l = &s->limits;
+
+	rsp->node_guid = node_guid(s->e);
+	rsp->max_mr_bytes = l->max_mr_bytes;
+	rsp->nports = eng_session_nports(s->e);
+	rsp->max_qp = l->max_qps;
+	rsp->max_qp_wr = rsp->max_srq_wr = KARST_WQ_MAX_SLOTS;
+	rsp->max_sge = rsp->max_srq_sge = KARST_WQ_MAX_SGE;
+	rsp->max_inline = KARST_WQ_MAX_INLINE;
+	rsp->max_cq = l->max_cqs;
+	rsp->max_cqe = KARST_CQ_MAX_ENTRIES;
+	rsp->max_mr = l->max_mrs;
+	rsp->max_mw = l->max_mws;
+	rsp->max_pd = l->max_pds;
+	rsp->max_ah = l->max_ahs;
+	rsp->max_srq = l->max_srqs;
+	rsp->max_qp_rd_atom = KARST_QP_MAX_RD_ATOMIC;
+	rsp->max_channels = l->max_channels;
+	return 0;
+}
+
+int
+eng_session_query_port(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_query_port_req *req = c->body;
+	struct karst_ctl_query_port_rsp *rsp = c->rsp;
+	struct karst_engine_port_info info;
+	int ret = find_port(s, c, req->port, &info);
+
+	if (ret != 0)
+		return ret;
+	rsp->state = info.link_up ? PORT_ACTIVE : PORT_DOWN;
+	rsp->max_mtu = rsp->active_mtu = info.path_mtu;
+	memcpy(rsp->mac, info.mac, sizeof(rsp->mac));
+	rsp->vlan = info.vlan;
+	rsp->mtu = info.mtu;
+	rsp->gids = info.num_addrs;
+	rsp->mbps = info.link_mbps;
+	snprintf(rsp->name, sizeof(rsp->name), "%s", info.name);
+	snprintf(rsp->netdev, sizeof(rsp->netdev), "%s", info.netdev);
+	return 0;
+}
+
+int
+eng_session_query_gids(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_query_gids_req *req = c->body;
+	struct karst_ctl_query_gids_rsp *rsp = c->rsp;
+	struct karst_engine_port_info info;
+	int ret = find_port(s, c, req->port, &info);
+	uint32_t i, ifindex;
+
+	if (ret != 0)
+		return ret;
+	ifindex = info.netdev[0] != 0 ? if_nametoindex(info.netdev) : 0;
+	for (i = req->first; i < info.num_addrs && rsp->n < KARST_CTL_GIDS; i++, rsp->n++) {
+		memcpy(rsp->gid[rsp->n].gid, info.addrs[i].ip, sizeof(rsp->gid[0].gid));
+		rsp->gid[rsp->n].vlan = info.vlan;
+		rsp->gid[rsp->n].type = GID_ROCE2;
+		rsp->gid[rsp->n].valid = 1;
+		rsp->gid[rsp->n].ifindex = ifindex;
+	}
+	return 0;
+}
+
+int
+eng_session_get_chunk(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_get_chunk_req *req = c->body;
+	struct karst_ctl_get_chunk_rsp *rsp = c->rsp;
+	int fd;
+
+	if (karst_engine_owner_chunk(s->owner, req->chunk, &fd, &rsp->bytes) != 0)
+		return say(c, -EINVAL, "chunk %u: this program's ring memory has none such",
+			req->chunk);
+	return eng_session_give_fd(c, fd);
+}
+
+int
+eng_session_alloc_pd(struct karst_session *s, struct session_call *c)
+{
+	struct karst_ctl_alloc_pd_rsp *rsp = c->rsp;
+	struct session_pd *pd = calloc(1, sizeof(*pd));
+	int ret;
+
+	if (pd == NULL)
+		return say(c, -ENOMEM, "protection domain: the engine has no memory");
+	ret = eng_session_handle_add(c, &s->pds, pd, "protection domains", "max_pds", &pd->handle);
+	if (ret != 0) {
+		free(pd);
+		return ret;
+	}
+	ret = karst_engine_pd_alloc(s->e, &pd->pd);
+	if (ret != 0) {
+		eng_handles_del(&s->pds, pd->handle);
+		free(pd);
+		return say(c, ret, "protection domain: the engine has %u, as many as it may",
+			s->e->cfg.max_pds);
+	}
+	rsp->pd = pd->handle;
+	return 0;
+}
+
+int
+eng_session_free_pd(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_free_pd_req *req = c->body;
+	struct session_pd *pd = eng_session_find(c, &s->pds, req->pd, "pd");
+	int ret;
+
+	if (pd == NULL)
+		return -EINVAL;
+	ret = karst_engine_pd_free(s->e, pd->pd);
+	if (ret != 0)
+		return say(c, ret,
+			"pd %u: regions, windows, address handles, shared receive queues or queue "
+			"pairs of it are left",
+			req->pd);
+	eng_handles_del(&s->pds, pd->handle);
+	free(pd);
+	return 0;
+}
+
+void
+eng_session_drop_pds(struct karst_session *s)
+{
+	struct session_pd *pd;
+	uint32_t at = 0;
+	int ret;
+
+	while ((pd = eng_handles_next(&s->pds, &at)) != NULL) {
+		ret = karst_engine_pd_free(s->e, pd->pd);
+		assert(ret == 0);
+		(void)ret;
+		eng_handles_del(&s->pds, pd->handle);
+		free(pd);
+	}
+}

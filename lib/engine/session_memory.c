@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Regions and windows of a session.
+ *
+ * A region of another process is a window of addresses in this one (karst_space.h), under which
+ * it is registered; its key goes before its window.  A region of this process is registered as
+ * it is, whatever pieces came.
+ *
+ * lib/mem looks at the upper 24 bits of a key first, so the tables here are by these: a key that
+ * another session has, or that is stale, is not found, or is found and differs.
+ */
+#include "session_priv.h"
+
+#define WRITES (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_ATOMIC)
+#define KNOWN                                                                    \
+	(KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE | KARST_ACCESS_MW_BIND | \
+		KARST_ACCESS_ZERO_BASED | KARST_ACCESS_HUGETLB | KARST_ACCESS_RELAXED_ORDERING)
+#define REREG_KNOWN (KARST_REREG_TRANSLATION | KARST_REREG_PD | KARST_REREG_ACCESS)
+
+static uint32_t
+upper(uint32_t key)
+{
+	return key >> 8;
+}
+
+/* --- checks --- */
+
+static int
+check_access(struct session_call *c, uint32_t access)
+{
+	if ((access & ~(uint32_t)KNOWN) != 0)
+		return say(c, -EINVAL, "access 0x%x: known are the bits 0x%x", access, KNOWN);
+	if ((access & (KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_ATOMIC)) != 0 &&
+		(access & KARST_ACCESS_LOCAL_WRITE) == 0)
+		return say(c, -EINVAL,
+			"access 0x%x: remote write and remote atomic need local write (0x%x)",
+			access, KARST_ACCESS_LOCAL_WRITE);
+	return 0;
+}
+
+static int
+check_range(struct session_call *c, const char *what, uint64_t addr, uint64_t len)
+{
+	if (addr + (len - 1) < addr)
+		return say(c, -EINVAL, "%s 0x%llx, len %llu: wraps around 2^64", what,
+			(unsigned long long)addr, (unsigned long long)len);
+	return 0;
+}
+
+/* A translation: where in the program, how long, under which addresses. */
+struct range {
+	uint64_t addr;
+	uint64_t len;
+	uint64_t iova;
+	uint32_t npieces;
+	const struct karst_ctl_piece *piece;
+};
+
+/* @had: bytes of the region that this one replaces. */
+static int
+check_translation(const struct karst_session *s, struct session_call *c, const struct range *r,
+	uint32_t access, uint64_t had)
+{
+	uint64_t max = s->limits.max_mr_bytes, others = s->mr_bytes - had;
+	int ret;
+
+	if (r->len == 0)
+		return say(c, -EINVAL, "len 0: a region has at least 1 byte");
+	ret = check_range(c, "addr", r->addr, r->len);
+	if (ret == 0 && (access & KARST_ACCESS_ZERO_BASED) == 0)
+		ret = check_range(c, "iova", r->iova, r->len);
+	if (ret == 0 && (r->len > max || others > max - r->len))
+		ret = say(c, -ENOMEM,
+			"len %llu: this program has registered %llu of the %llu bytes that it may "
+			"(max_mr_bytes)",
+			(unsigned long long)r->len, (unsigned long long)others,
+			(unsigned long long)max);
+	return ret;
+}
+
+/* --- regions --- */
+
+/* What a translation became. */
+struct mapping {
+	struct karst_space_region *region;
+	void *host;
+	uint64_t shared, migrated, copied;
+};
+
+static int
+map_range(const struct karst_session *s, struct session_call *c, const struct range *r, bool write,
+	struct mapping *m)
+{
+	int ret;
+
+	*m = (struct mapping){.host = (void *)(uintptr_t)r->addr, .shared = r->len};
+	if (s->space == NULL)
+		return 0;
+	ret = karst_space_map(s->space, r->addr, r->len, write, r->piece, r->npieces, c->fds,
+		c->nfds, &m->region, c->why);
+	if (ret != 0)
+		return ret;
+	m->host = karst_space_host(m->region);
+	karst_space_bytes(m->region, &m->shared, &m->migrated, &m->copied);
+	return 0;
+}
+
+static void
+unmap(struct karst_space_region *region)
+{
+	if (region != NULL)
+		karst_space_unmap(region);
+}
+
+/* Counts a region's bytes in (@sign 1) or out (-1). */
+static void
+count_bytes(struct karst_session *s, const struct session_mr *mr, int sign)
+{
+	s->mr_bytes += (uint64_t)sign * mr->len;
+	s->shared += (uint64_t)sign * mr->shared;
+	s->migrated += (uint64_t)sign * mr->migrated;
+	s->copied += (uint64_t)sign * mr->copied;
+}
+
+/* The region now is what @m says. */
+static void
+take_mapping(struct karst_session *s, struct session_mr *mr, const struct mapping *m,
+	const struct range *r, bool write)
+{
+	mr->len = r->len;
+	mr->writable = write;
+	mr->region = m->region;
+	mr->shared = m->shared;
+	mr->migrated = m->migrated;
+	mr->copied = m->copied;
+	count_bytes(s, mr, 1);
+}
+
+static int
+reg_mr(struct karst_session *s, struct session_call *c, const struct session_pd *pd,
+	const struct range *r, uint32_t access, struct session_mr *mr)
+{
+	bool write = (access & WRITES) != 0;
+	struct mapping m;
+	int ret;
+
+	ret = eng_session_key_reserve(c, &s->mrs, "memory regions", "max_mrs");
+	if (ret == 0)
+		ret = map_range(s, c, r, write, &m);
+	if (ret != 0)
+		return ret;
+	ret = karst_engine_mr_reg(s->e, pd->pd, m.host, r->iova, r->len, access, &mr->key);
+	if (ret != 0) {
+		unmap(m.region);
+		return say(c, ret, "memory region: the engine has %u keys, and none is free",
+			s->e->cfg.max_keys);
+	}
+	mr->access = access;
+	take_mapping(s, mr, &m, r, write);
+	eng_keys_add(&s->mrs, &mr->node, upper(mr->key));
+	return 0;
+}
+
+int
+eng_session_reg_mr(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_reg_mr_req *req = c->body;
+	const struct session_pd *pd = eng_session_find(c, &s->pds, req->pd, "pd");
+	const struct range r = {req->addr, req->len, req->iova, req->npieces, req->piece};
+	struct karst_ctl_reg_mr_rsp *rsp = c->rsp;
+	struct session_mr *mr;
+	int ret;
+
+	if (pd == NULL)
+		return -EINVAL;
+	ret = check_access(c, req->access);
+	if (ret == 0)
+		ret = check_translation(s, c, &r, req->access, 0);
+	if (ret != 0)
+		return ret;
+	mr = calloc(1, sizeof(*mr));
+	if (mr == NULL)
+		return say(c, -ENOMEM, "memory region: the engine has no memory");
+	ret = reg_mr(s, c, pd, &r, req->access, mr);
+	if (ret != 0) {
+		free(mr);
+		return ret;
+	}
+	rsp->key = mr->key;
+	rsp->shared_bytes = mr->shared;
+	rsp->migrated_bytes = mr->migrated;
+	rsp->copied_bytes = mr->copied;
+	return 0;
+}
+
+static struct session_mr *
+find_mr(const struct karst_session *s, struct session_call *c, uint32_t key)
+{
+	struct key_node *node = eng_keys_get(&s->mrs, upper(key));
+	struct session_mr *mr =
+		node == NULL ? NULL : karst_container_of(node, struct session_mr, node);
+
+	if (mr == NULL || mr->key != key) {
+		say(c, -EINVAL, "key 0x%x: this program has no such region", key);
+		return NULL;
+	}
+	return mr;
+}
+
+static void
+free_mr(struct karst_session *s, struct session_mr *mr)
+{
+	unmap(mr->region);
+	count_bytes(s, mr, -1);
+	eng_keys_del(&s->mrs, &mr->node);
+	free(mr);
+}
+
+int
+eng_session_dereg_mr(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_dereg_mr_req *req = c->body;
+	struct session_mr *mr = find_mr(s, c, req->key);
+	int ret;
+
+	if (mr == NULL)
+		return -EINVAL;
+	ret = karst_engine_mr_dereg(s->e, mr->key);
+	if (ret != 0)
+		return say(c, ret, "key 0x%x: windows are bound to the region", req->key);
+	free_mr(s, mr);
+	return 0;
+}
+
+/* --- re-registration --- */
+
+static int
+check_rereg(const struct karst_session *s, struct session_call *c, const struct session_mr *mr,
+	const struct karst_ctl_rereg_mr_req *req, uint32_t access)
+{
+	const struct range r = {req->addr, req->len, req->iova, req->npieces, req->piece};
+	int ret;
+
+	if (req->what == 0 || (req->what & ~(uint32_t)REREG_KNOWN) != 0)
+		return say(c, -EINVAL, "what 0x%x: some of the bits 0x%x", req->what, REREG_KNOWN);
+	ret = check_access(c, access);
+	if (ret != 0 || (req->what & KARST_REREG_TRANSLATION) != 0)
+		return ret != 0 ? ret : check_translation(s, c, &r, access, mr->len);
+	if (req->npieces != 0 || c->nfds != 0)
+		return say(c, -EINVAL, "npieces %u, nfds %u: without a new translation none",
+			req->npieces, c->nfds);
+	if ((mr->access & ~access & KARST_ACCESS_ZERO_BASED) != 0)
+		return say(c, -EINVAL,
+			"access 0x%x: a zero-based region that shall not be one any more needs a "
+			"new translation",
+			access);
+	if ((access & WRITES) != 0 && !mr->writable)
+		return say(c, -EINVAL,
+			"access 0x%x: the region was registered without a right to write, so to "
+			"write there needs a new translation",
+			access);
+	return 0;
+}
+
+/* Changes the key's meaning; the old mapping, if it is replaced, goes. */
+static int
+rereg_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
+	const struct karst_ctl_rereg_mr_req *req, const struct session_pd *pd, uint32_t access)
+{
+	const struct range r = {req->addr, req->len, req->iova, req->npieces, req->piece};
+	bool moves = (req->what & KARST_REREG_TRANSLATION) != 0;
+	struct karst_space_region *old = mr->region;
+	struct karst_mr_attr attr = {.access = access, .va = r.iova, .len = r.len};
+	struct mapping m = {0};
+	int ret;
+
+	if (moves) {
+		ret = map_range(s, c, &r, (access & WRITES) != 0, &m);
+		if (ret != 0)
+			return ret;
+		attr.host = m.host;
+	}
+	if (pd != NULL)
+		attr.pd = pd->pd;
+	ret = karst_engine_mr_rereg(s->e, mr->key, req->what, &attr);
+	if (ret != 0) {
+		unmap(m.region);
+		return say(c, ret,
+			ret == -EBUSY ? "key 0x%x: windows are bound to the region"
+				      : "key 0x%x: the region was invalidated",
+			mr->key);
+	}
+	mr->access = access;
+	if (moves) {
+		unmap(old);
+		count_bytes(s, mr, -1);
+		take_mapping(s, mr, &m, &r, (access & WRITES) != 0);
+	}
+	return 0;
+}
+
+int
+eng_session_rereg_mr(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_rereg_mr_req *req = c->body;
+	struct karst_ctl_rereg_mr_rsp *rsp = c->rsp;
+	struct session_mr *mr = find_mr(s, c, req->key);
+	const struct session_pd *pd = NULL;
+	uint32_t access;
+	int ret;
+
+	if (mr == NULL)
+		return -EINVAL;
+	access = (req->what & KARST_REREG_ACCESS) != 0 ? req->access : mr->access;
+	ret = check_rereg(s, c, mr, req, access);
+	if (ret != 0)
+		return ret;
+	if ((req->what & KARST_REREG_PD) != 0) {
+		pd = eng_session_find(c, &s->pds, req->pd, "pd");
+		if (pd == NULL)
+			return -EINVAL;
+	}
+	ret = rereg_mr(s, c, mr, req, pd, access);
+	if (ret != 0)
+		return ret;
+	rsp->key = mr->key;
+	rsp->shared_bytes = mr->shared;
+	rsp->migrated_bytes = mr->migrated;
+	rsp->copied_bytes = mr->copied;
+	return 0;
+}
+
+/* --- windows --- */
+
+int
+eng_session_alloc_mw(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_alloc_mw_req *req = c->body;
+	const struct session_pd *pd = eng_session_find(c, &s->pds, req->pd, "pd");
+	struct karst_ctl_alloc_mw_rsp *rsp = c->rsp;
+	struct session_mw *mw;
+	int ret;
+
+	if (pd == NULL)
+		return -EINVAL;
+	if (req->type != 1 && req->type != 2)
+		return say(c, -EINVAL, "type %u: 1 or 2", req->type);
+	ret = eng_session_key_reserve(c, &s->mws, "memory windows", "max_mws");
+	if (ret != 0)
+		return ret;
+	mw = calloc(1, sizeof(*mw));
+	if (mw == NULL)
+		return say(c, -ENOMEM, "memory window: the engine has no memory");
+	ret = karst_engine_mw_alloc(
+		s->e, pd->pd, req->type == 1 ? KARST_MEM_MW1 : KARST_MEM_MW2, &mw->key);
+	if (ret != 0) {
+		free(mw);
+		return say(c, ret, "memory window: the engine has %u keys, and none is free",
+			s->e->cfg.max_keys);
+	}
+	eng_keys_add(&s->mws, &mw->node, upper(mw->key));
+	rsp->key = mw->key;
+	return 0;
+}
+
+static void
+free_mw(struct karst_session *s, struct session_mw *mw)
+{
+	eng_keys_del(&s->mws, &mw->node);
+	free(mw);
+}
+
+int
+eng_session_free_mw(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_free_mw_req *req = c->body;
+	struct key_node *node = eng_keys_get(&s->mws, upper(req->key));
+	struct session_mw *mw;
+	int ret;
+
+	if (node == NULL)
+		return say(c, -EINVAL, "key 0x%x: this program has no such window", req->key);
+	mw = karst_container_of(node, struct session_mw, node);
+	ret = karst_engine_mw_free(s->e, mw->key);
+	if (ret != 0)
+		return say(c, ret, "key 0x%x: %s", req->key, strerror(-ret));
+	free_mw(s, mw);
+	return 0;
+}
+
+/* --- the end --- */
+
+void
+eng_session_drop_memory(struct karst_session *s)
+{
+	struct key_node *node;
+	uint32_t at = 0;
+
+	while ((node = eng_keys_any(&s->mws, &at)) != NULL) {
+		struct session_mw *mw = karst_container_of(node, struct session_mw, node);
+
+		karst_engine_mw_free(s->e, mw->key);
+		free_mw(s, mw);
+	}
+	at = 0;
+	while ((node = eng_keys_any(&s->mrs, &at)) != NULL) {
+		struct session_mr *mr = karst_container_of(node, struct session_mr, node);
+
+		karst_engine_mr_dereg(s->e, mr->key);
+		free_mr(s, mr);
+	}
+}

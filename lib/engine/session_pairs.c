@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Queue pairs of a session: making and unmaking.  What their attributes may be is in
+ * session_attr.c.
+ */
+#include "session_priv.h"
+
+#define KNOWN_FLAGS (KARST_CTL_QP_SIG_ALL | KARST_CTL_QP_CREDITS)
+
+/* --- checks --- */
+
+static int
+check_most(struct session_call *c, const char *name, uint32_t value, uint32_t most)
+{
+	return value <= most ? 0 : say(c, -EINVAL, "%s %u: up to %u", name, value, most);
+}
+
+static int
+check_sizes(struct session_call *c, const struct karst_ctl_create_qp_req *req)
+{
+	int ret = check_most(c, "max_send_wr", req->max_send_wr, KARST_WQ_MAX_SLOTS);
+
+	if (ret == 0)
+		ret = check_most(c, "max_recv_wr", req->max_recv_wr, KARST_WQ_MAX_SLOTS);
+	if (ret == 0)
+		ret = check_most(c, "max_send_sge", req->max_send_sge, KARST_WQ_MAX_SGE);
+	if (ret == 0)
+		ret = check_most(c, "max_recv_sge", req->max_recv_sge, KARST_WQ_MAX_SGE);
+	if (ret == 0)
+		ret = check_most(c, "max_inline", req->max_inline, KARST_WQ_MAX_INLINE);
+	if (ret == 0)
+		ret = check_most(
+			c, "max_dest_rd_atomic", req->max_dest_rd_atomic, KARST_QP_MAX_RD_ATOMIC);
+	return ret;
+}
+
+static int
+check_create(const struct karst_session *s, struct session_call *c,
+	const struct karst_ctl_create_qp_req *req, const struct session_srq *srq)
+{
+	if (req->type < KARST_QPT_RC || req->type > KARST_QPT_UD)
+		return say(c, -EINVAL, "type %u: %u (RC), %u (UC) or %u (UD)", req->type,
+			KARST_QPT_RC, KARST_QPT_UC, KARST_QPT_UD);
+	if ((req->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
+		return say(
+			c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags, KNOWN_FLAGS);
+	if (req->lcore != KARST_ENGINE_ANY_LCORE && req->lcore >= s->e->nlcores)
+		return say(c, -EINVAL, "lcore %u: the engine has %u, from 0 on; %u for any",
+			req->lcore, s->e->nlcores, KARST_ENGINE_ANY_LCORE);
+	if (srq != NULL && req->lcore != KARST_ENGINE_ANY_LCORE && req->lcore != srq->srq->lcore)
+		return say(c, -EINVAL, "lcore %u: that of the shared receive queue, %u", req->lcore,
+			srq->srq->lcore);
+	return check_sizes(c, req);
+}
+
+/* --- creation --- */
+
+static int
+create_fault(const struct karst_session *s, struct session_call *c, int ret)
+{
+	if (ret == -ENOSPC)
+		return say(c, ret, "queue pair: the lcore has %u, as many as it may",
+			s->e->cfg.max_qps);
+	if (ret == -ENOMEM)
+		return say(c, ret,
+			"queue pair: no room in the ring memory, of which this program has %llu "
+			"bytes and may have %llu (max_ring_bytes)",
+			(unsigned long long)karst_engine_owner_ring_bytes(s->owner),
+			(unsigned long long)s->limits.max_ring_bytes);
+	return say(c, ret, "queue pair: %s", strerror(-ret));
+}
+
+static void
+place_queue(const struct karst_session *s, const struct karst_wq *wq, uint32_t *slots,
+	uint32_t *stride, struct karst_ctl_place *place)
+{
+	*slots = wq->mask + 1;
+	*stride = 1u << wq->shift;
+	eng_session_place(s, wq->sh, karst_wq_bytes(*slots, *stride), place);
+}
+
+static void
+fill_created(const struct karst_session *s, const struct session_qp *qp,
+	const struct karst_engine_qp_init *init, struct karst_ctl_create_qp_rsp *rsp)
+{
+	rsp->qp = qp->handle;
+	rsp->qpn = qp->qp->num;
+	rsp->lcore = qp->qp->lcore;
+	rsp->max_send_sge = init->max_send_sge;
+	rsp->max_inline = init->max_inline;
+	place_queue(s, &qp->qp->sq, &rsp->max_send_wr, &rsp->send_stride, &rsp->sq);
+	if (init->srq != NULL)
+		return;
+	rsp->max_recv_sge = init->max_recv_sge;
+	place_queue(s, &qp->qp->rq, &rsp->max_recv_wr, &rsp->recv_stride, &rsp->rq);
+}
+
+/* Everything that the message names; its sizes, at least 1 where there must be one. */
+static int
+prepare(struct karst_session *s, struct session_call *c, const struct karst_ctl_create_qp_req *req,
+	struct karst_engine_qp_init *init)
+{
+	const struct session_pd *pd = eng_session_find(c, &s->pds, req->pd, "pd");
+	const struct session_srq *srq = NULL;
+	const struct session_cq *send_cq, *recv_cq;
+	int ret;
+
+	if (pd == NULL)
+		return -EINVAL;
+	send_cq = eng_session_find(c, &s->cqs, req->send_cq, "send_cq");
+	if (send_cq == NULL)
+		return -EINVAL;
+	recv_cq = eng_session_find(c, &s->cqs, req->recv_cq, "recv_cq");
+	if (recv_cq == NULL)
+		return -EINVAL;
+	if (req->srq != 0) {
+		srq = eng_session_find(c, &s->srqs, req->srq, "srq");
+		if (srq == NULL)
+			return -EINVAL;
+	}
+	ret = check_create(s, c, req, srq);
+	if (ret != 0)
+		return ret;
+	*init = (struct karst_engine_qp_init){
+		.owner = s->owner,
+		.type = (enum karst_qp_type)req->type,
+		.lcore = req->lcore,
+		.pd = pd->pd,
+		.send_cq = send_cq->cq,
+		.recv_cq = recv_cq->cq,
+		.srq = srq != NULL ? srq->srq : NULL,
+		.max_send_wr = req->max_send_wr,
+		.max_recv_wr = req->max_recv_wr,
+		.max_send_sge = req->max_send_sge != 0 ? req->max_send_sge : 1,
+		.max_recv_sge = req->max_recv_sge != 0 ? req->max_recv_sge : 1,
+		.max_inline = req->max_inline,
+		.max_dest_rd_atomic = req->max_dest_rd_atomic,
+		.sq_sig_all = (req->flags & KARST_CTL_QP_SIG_ALL) != 0,
+		.credits = (req->flags & KARST_CTL_QP_CREDITS) != 0,
+	};
+	return 0;
+}
+
+int
+eng_session_create_qp(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_create_qp_req *req = c->body;
+	struct karst_engine_qp_init init;
+	struct session_qp *qp;
+	int ret = prepare(s, c, req, &init);
+
+	if (ret != 0)
+		return ret;
+	qp = calloc(1, sizeof(*qp));
+	if (qp == NULL)
+		return say(c, -ENOMEM, "queue pair: the engine has no memory");
+	qp->cookie = req->cookie;
+	qp->type = init.type;
+	qp->max_dest_rd_atomic = req->max_dest_rd_atomic;
+	init.user = qp;
+	ret = eng_session_handle_add(c, &s->qps, qp, "queue pairs", "max_qps", &qp->handle);
+	if (ret != 0) {
+		free(qp);
+		return ret;
+	}
+	ret = karst_engine_qp_create(s->e, &init, &qp->qp);
+	if (ret != 0) {
+		eng_handles_del(&s->qps, qp->handle);
+		free(qp);
+		return create_fault(s, c, ret);
+	}
+	fill_created(s, qp, &init, c->rsp);
+	return 0;
+}
+
+/* --- destruction --- */
+
+int
+eng_session_destroy_qp(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_destroy_qp_req *req = c->body;
+	struct session_qp *qp = eng_session_find(c, &s->qps, req->qp, "qp");
+	int ret;
+
+	if (qp == NULL)
+		return -EINVAL;
+	ret = karst_engine_qp_destroy(s->e, qp->qp);
+	if (ret != 0)
+		return say(c, ret, "qp %u: %s", req->qp, strerror(-ret));
+	eng_handles_del(&s->qps, qp->handle);
+	free(qp);
+	return 0;
+}
+
+void
+eng_session_drop_qps(struct karst_session *s)
+{
+	struct session_qp *qp;
+	uint32_t at = 0;
+	int ret = 0;
+
+	while ((qp = eng_handles_next(&s->qps, &at)) != NULL) {
+		ret |= karst_engine_qp_destroy(s->e, qp->qp);
+		eng_handles_del(&s->qps, qp->handle);
+		free(qp);
+	}
+	assert(ret == 0);
+	(void)ret;
+}
+
+void
+eng_session_stop_qps(struct karst_session *s)
+{
+	const struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_ERR};
+	struct session_qp *qp;
+	uint32_t at = 0;
+
+	while ((qp = eng_handles_next(&s->qps, &at)) != NULL)
+		karst_engine_qp_modify(s->e, qp->qp, &attr, KARST_QP_STATE);
+}

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What the files of a session share.
+ *
+ *	session.c         life, HELLO, dispatch of messages, the list, the door
+ *	session_events.c  streams, and the callbacks that write them
+ *	session_device.c  queries, ring memory, protection domains
+ *	session_memory.c  regions, windows
+ *	session_queues.c  channels, completion queues, shared receive queues
+ *	session_pairs.c   queue pairs
+ *	session_attr.c    attributes of queue pairs and addresses: what is allowed, translation
+ *
+ * Threads: everything here belongs to the thread that uses the session, but for what the
+ * callbacks read, which does not change while the object exists: its cookie, its handle, its
+ * channel's stream.  "info" is guarded by the engine's session_lock.
+ *
+ * An operation first looks up and checks everything, then takes a handle or room for a key, then
+ * asks the engine; so what can fail last is the engine, and nothing has to be undone but the
+ * handle.  It refuses by returning what say() returns.
+ */
+#ifndef SESSION_PRIV_H
+#define SESSION_PRIV_H
+
+#include <stdlib.h>
+
+#include "engine_priv.h"
+#include "handles.h"
+#include "karst_ctl_msg.h"
+#include "karst_owner.h"
+#include "karst_session.h"
+#include "karst_space.h"
+
+/* --- streams of events --- */
+
+/* Records that have not been read may take so much of the kernel's memory; each takes some 800
+ * bytes of it. */
+#define STREAM_BYTES (1 << 20)
+
+struct session_stream {
+	int fd;
+	_Atomic uint64_t *lost; /* records that found no room */
+};
+
+/* *@reader: the end that the program gets; the caller's. */
+int eng_stream_open(struct session_stream *st, _Atomic uint64_t *lost, int *reader);
+void eng_stream_close(struct session_stream *st);
+/* Any thread; does not wait. */
+void eng_stream_put(const struct session_stream *st, const void *record, size_t bytes);
+
+extern const struct karst_engine_ops eng_session_ops;
+
+/* --- objects --- */
+
+struct session_pd {
+	uint32_t handle;
+	uint32_t pd; /* the engine's number */
+};
+
+struct session_channel {
+	uint32_t handle;
+	uint32_t cqs; /* that use it */
+	struct session_stream stream;
+};
+
+struct session_cq {
+	uint32_t handle;
+	uint64_t cookie;
+	struct session_channel *channel; /* NULL: none */
+	struct karst_engine_cq *cq;
+};
+
+struct session_srq {
+	uint32_t handle;
+	uint64_t cookie;
+	uint32_t max_sge;
+	struct karst_engine_srq *srq;
+};
+
+struct session_qp {
+	uint32_t handle;
+	uint64_t cookie;
+	enum karst_qp_type type;
+	uint32_t max_dest_rd_atomic;
+	struct karst_ctl_ah_attr ah; /* as it was set last */
+	struct karst_engine_qp *qp;
+};
+
+/* Regions and windows are found by the upper 24 bits of their keys. */
+struct session_mr {
+	struct key_node node;
+	uint32_t key;
+	uint32_t access;
+	uint64_t len;
+	bool writable;                     /* the engine may write where it is mapped */
+	struct karst_space_region *region; /* NULL: this process's own memory */
+	uint64_t shared, migrated, copied; /* bytes of each way */
+};
+
+struct session_mw {
+	struct key_node node;
+	uint32_t key;
+};
+
+/* Its key is the number of the address handle. */
+struct session_ah {
+	struct key_node node;
+};
+
+/* --- a session --- */
+
+struct karst_session {
+	struct karst_engine *e;
+	struct karst_engine_owner *owner;
+	struct karst_space *space; /* NULL: this process */
+	struct karst_session_limits limits;
+	bool (*alive)(void *user);
+	void *user;
+	bool greeted;
+	bool failed;
+	int attend_fd;
+	int async_reader; /* until HELLO; then -1 */
+	struct session_stream async;
+	_Atomic uint64_t lost_events;
+	struct handles pds, channels, cqs, srqs, qps;
+	struct keys mrs, mws, ahs;
+	uint64_t mr_bytes;
+	uint64_t shared, migrated, copied;
+	/* under session_lock */
+	struct karst_session_info info;
+	struct karst_session *next;
+	struct karst_session **pprev;
+};
+
+/* --- operations --- */
+
+struct session_call {
+	const void *body; /* checked by karst_ctl_check_request() */
+	const int *fds;   /* the caller's */
+	unsigned int nfds;
+	void *rsp;    /* body of the reply, zero */
+	int *rsp_fds; /* become the caller's */
+	unsigned int nrsp_fds;
+	char why[KARST_CTL_WHY];
+};
+
+/* Each returns 0, having written the body of the reply, or a negative errno, having written why. */
+#define X(OP, body, number) int eng_session_##body(struct karst_session *s, struct session_call *c);
+KARST_CTL_OPS(X)
+#undef X
+
+#define say(c, ret, ...) karst_ctl_say((c)->why, ret, __VA_ARGS__)
+
+/* A copy of @fd for the program.  -EMFILE, said */
+int eng_session_give_fd(struct session_call *c, int fd);
+
+/* Takes a handle for @item.  @what, @limit: their names, for refusals. */
+int eng_session_handle_add(struct session_call *c, struct handles *h, void *item, const char *what,
+	const char *limit, uint32_t *handle);
+/* The same for room in a table of keys. */
+int eng_session_key_reserve(
+	struct session_call *c, struct keys *k, const char *what, const char *limit);
+
+/* What @handle names, or NULL, said. */
+void *eng_session_find(
+	struct session_call *c, const struct handles *h, uint32_t handle, const char *what);
+
+/* Where @p, in ring memory, lies. */
+void eng_session_place(
+	const struct karst_session *s, const void *p, uint64_t len, struct karst_ctl_place *place);
+
+/* --- session_device.c --- */
+
+/* The highest number of a port, from 1 on; 0: there is none. */
+uint32_t eng_session_nports(const struct karst_engine *e);
+
+/* --- session_attr.c --- */
+
+/* The path that @attr asks for; waits for neighbours. */
+int eng_session_path(struct karst_session *s, struct session_call *c,
+	const struct karst_ctl_ah_attr *attr, struct karst_path *path);
+
+/* --- the end, in this order; nothing can refuse --- */
+
+void eng_session_drop_qps(struct karst_session *s);
+void eng_session_drop_queues(struct karst_session *s);
+void eng_session_drop_ahs(struct karst_session *s);
+void eng_session_drop_memory(struct karst_session *s);
+void eng_session_drop_pds(struct karst_session *s);
+
+/* All queue pairs into Error. */
+void eng_session_stop_qps(struct karst_session *s);
+
+#endif /* SESSION_PRIV_H */

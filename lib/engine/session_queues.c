@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Completion channels, completion queues and shared receive queues of a session.
+ */
+#include "session_priv.h"
+
+/* --- channels --- */
+
+int
+eng_session_create_channel(struct karst_session *s, struct session_call *c)
+{
+	struct karst_ctl_create_channel_rsp *rsp = c->rsp;
+	struct session_channel *ch = calloc(1, sizeof(*ch));
+	int ret, reader;
+
+	if (ch == NULL)
+		return say(c, -ENOMEM, "channel: the engine has no memory");
+	ret = eng_session_handle_add(
+		c, &s->channels, ch, "completion channels", "max_channels", &ch->handle);
+	if (ret != 0) {
+		free(ch);
+		return ret;
+	}
+	ret = eng_stream_open(&ch->stream, &s->lost_events, &reader);
+	if (ret != 0) {
+		eng_handles_del(&s->channels, ch->handle);
+		free(ch);
+		return say(c, ret, "channel: the engine has no descriptors left (its ulimit -n)");
+	}
+	c->rsp_fds[c->nrsp_fds++] = reader;
+	rsp->channel = ch->handle;
+	return 0;
+}
+
+static void
+free_channel(struct karst_session *s, struct session_channel *ch)
+{
+	eng_stream_close(&ch->stream);
+	eng_handles_del(&s->channels, ch->handle);
+	free(ch);
+}
+
+int
+eng_session_destroy_channel(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_destroy_channel_req *req = c->body;
+	struct session_channel *ch = eng_session_find(c, &s->channels, req->channel, "channel");
+
+	if (ch == NULL)
+		return -EINVAL;
+	if (ch->cqs != 0)
+		return say(c, -EBUSY, "channel %u: %u completion queues use it", req->channel,
+			ch->cqs);
+	free_channel(s, ch);
+	return 0;
+}
+
+/* --- completion queues --- */
+
+static int
+cq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32_t entries)
+{
+	return say(c, ret,
+		"entries %u: no room in the ring memory, of which this program has %llu bytes and "
+		"may have %llu (max_ring_bytes)",
+		entries, (unsigned long long)karst_engine_owner_ring_bytes(s->owner),
+		(unsigned long long)s->limits.max_ring_bytes);
+}
+
+static int
+check_cq(struct session_call *c, const struct karst_ctl_create_cq_req *req)
+{
+	if (req->entries == 0 || req->entries > KARST_CQ_MAX_ENTRIES)
+		return say(c, -EINVAL, "entries %u: 1 to %u", req->entries, KARST_CQ_MAX_ENTRIES);
+	if (req->comp_vector != 0)
+		return say(c, -EINVAL, "comp_vector %u: there is 0 alone", req->comp_vector);
+	return 0;
+}
+
+int
+eng_session_create_cq(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_create_cq_req *req = c->body;
+	struct karst_ctl_create_cq_rsp *rsp = c->rsp;
+	struct session_channel *ch = NULL;
+	struct session_cq *cq;
+	int ret = check_cq(c, req);
+
+	if (ret != 0)
+		return ret;
+	if (req->channel != 0) {
+		ch = eng_session_find(c, &s->channels, req->channel, "channel");
+		if (ch == NULL)
+			return -EINVAL;
+	}
+	cq = calloc(1, sizeof(*cq));
+	if (cq == NULL)
+		return say(c, -ENOMEM, "completion queue: the engine has no memory");
+	cq->cookie = req->cookie;
+	cq->channel = ch;
+	ret = eng_session_handle_add(c, &s->cqs, cq, "completion queues", "max_cqs", &cq->handle);
+	if (ret != 0) {
+		free(cq);
+		return ret;
+	}
+	ret = karst_engine_cq_create_owned(s->owner, req->entries, cq, &cq->cq);
+	if (ret != 0) {
+		eng_handles_del(&s->cqs, cq->handle);
+		free(cq);
+		return cq_fault(s, c, ret, req->entries);
+	}
+	if (ch != NULL)
+		ch->cqs++;
+	rsp->cq = cq->handle;
+	rsp->entries = cq->cq->entries;
+	rsp->nlanes = cq->cq->nlanes;
+	eng_session_place(
+		s, cq->cq->sh, karst_cq_bytes(cq->cq->entries, cq->cq->nlanes), &rsp->place);
+	return 0;
+}
+
+int
+eng_session_modify_cq(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_modify_cq_req *req = c->body;
+	struct session_cq *cq = eng_session_find(c, &s->cqs, req->cq, "cq");
+	int ret;
+
+	if (cq == NULL)
+		return -EINVAL;
+	ret = karst_engine_cq_moderate(s->e, cq->cq, req->count, req->period_us);
+	if (ret != 0)
+		return say(c, ret, "cq %u: count %u, period_us %u: %s", req->cq, req->count,
+			req->period_us, strerror(-ret));
+	return 0;
+}
+
+static int
+destroy_cq(struct karst_session *s, struct session_cq *cq)
+{
+	int ret = karst_engine_cq_destroy(s->e, cq->cq);
+
+	if (ret != 0)
+		return ret;
+	if (cq->channel != NULL)
+		cq->channel->cqs--;
+	eng_handles_del(&s->cqs, cq->handle);
+	free(cq);
+	return 0;
+}
+
+int
+eng_session_destroy_cq(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_destroy_cq_req *req = c->body;
+	struct session_cq *cq = eng_session_find(c, &s->cqs, req->cq, "cq");
+	int ret;
+
+	if (cq == NULL)
+		return -EINVAL;
+	ret = destroy_cq(s, cq);
+	return ret == 0 ? 0 : say(c, ret, "cq %u: queue pairs use it", req->cq);
+}
+
+/* --- shared receive queues --- */
+
+static int
+check_srq(struct session_call *c, const struct karst_ctl_create_srq_req *req)
+{
+	if (req->max_wr == 0 || req->max_wr > KARST_WQ_MAX_SLOTS)
+		return say(c, -EINVAL, "max_wr %u: 1 to %u", req->max_wr, KARST_WQ_MAX_SLOTS);
+	if (req->max_sge > KARST_WQ_MAX_SGE)
+		return say(c, -EINVAL, "max_sge %u: up to %u", req->max_sge, KARST_WQ_MAX_SGE);
+	if (req->limit > req->max_wr)
+		return say(c, -EINVAL, "limit %u: up to max_wr, %u", req->limit, req->max_wr);
+	return 0;
+}
+
+static void
+fill_srq(const struct karst_session *s, const struct session_srq *q,
+	struct karst_ctl_create_srq_rsp *rsp)
+{
+	const struct karst_wq *rq = &q->srq->rq;
+
+	rsp->srq = q->handle;
+	rsp->max_wr = rq->mask + 1;
+	rsp->max_sge = q->max_sge;
+	rsp->stride = 1u << rq->shift;
+	rsp->lcore = q->srq->lcore;
+	eng_session_place(s, rq->sh, karst_wq_bytes(rsp->max_wr, rsp->stride), &rsp->place);
+}
+
+int
+eng_session_create_srq(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_create_srq_req *req = c->body;
+	const struct session_pd *pd = eng_session_find(c, &s->pds, req->pd, "pd");
+	struct karst_engine_srq_init init = {.owner = s->owner,
+		.lcore = KARST_ENGINE_ANY_LCORE,
+		.max_wr = req->max_wr,
+		.max_sge = req->max_sge != 0 ? req->max_sge : 1,
+		.limit = req->limit};
+	struct session_srq *q;
+	int ret;
+
+	if (pd == NULL)
+		return -EINVAL;
+	ret = check_srq(c, req);
+	if (ret != 0)
+		return ret;
+	q = calloc(1, sizeof(*q));
+	if (q == NULL)
+		return say(c, -ENOMEM, "shared receive queue: the engine has no memory");
+	q->cookie = req->cookie;
+	q->max_sge = init.max_sge;
+	ret = eng_session_handle_add(
+		c, &s->srqs, q, "shared receive queues", "max_srqs", &q->handle);
+	if (ret != 0) {
+		free(q);
+		return ret;
+	}
+	init.pd = pd->pd;
+	init.user = q;
+	ret = karst_engine_srq_create(s->e, &init, &q->srq);
+	if (ret != 0) {
+		eng_handles_del(&s->srqs, q->handle);
+		free(q);
+		return cq_fault(s, c, ret, req->max_wr);
+	}
+	fill_srq(s, q, c->rsp);
+	return 0;
+}
+
+int
+eng_session_modify_srq(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_modify_srq_req *req = c->body;
+	struct session_srq *q = eng_session_find(c, &s->srqs, req->srq, "srq");
+	int ret;
+
+	if (q == NULL)
+		return -EINVAL;
+	ret = karst_engine_srq_set_limit(s->e, q->srq, req->limit);
+	if (ret != 0)
+		return say(c, ret, "limit %u: up to max_wr, %u", req->limit, q->srq->rq.mask + 1);
+	return 0;
+}
+
+struct limit_call {
+	const struct eng_srq *srq;
+	uint32_t limit;
+};
+
+static int
+limit_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct limit_call *call = arg;
+
+	call->limit = karst_srq_limit(call->srq->srq);
+	return 0;
+}
+
+int
+eng_session_query_srq(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_query_srq_req *req = c->body;
+	struct session_srq *q = eng_session_find(c, &s->srqs, req->srq, "srq");
+	struct karst_ctl_query_srq_rsp *rsp = c->rsp;
+	struct limit_call call;
+	int ret;
+
+	if (q == NULL)
+		return -EINVAL;
+	call.srq = karst_container_of(q->srq, struct eng_srq, pub);
+	ret = eng_ctl_enter(s->e);
+	if (ret != 0)
+		return say(c, ret, "srq %u: %s", req->srq, strerror(-ret));
+	eng_mailbox_call(&s->e->lcore[q->srq->lcore], limit_on_lcore, &call);
+	eng_ctl_leave(s->e);
+	rsp->max_wr = q->srq->rq.mask + 1;
+	rsp->max_sge = q->max_sge;
+	rsp->limit = call.limit;
+	return 0;
+}
+
+static int
+destroy_srq(struct karst_session *s, struct session_srq *q)
+{
+	int ret = karst_engine_srq_destroy(s->e, q->srq);
+
+	if (ret != 0)
+		return ret;
+	eng_handles_del(&s->srqs, q->handle);
+	free(q);
+	return 0;
+}
+
+int
+eng_session_destroy_srq(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_destroy_srq_req *req = c->body;
+	struct session_srq *q = eng_session_find(c, &s->srqs, req->srq, "srq");
+	int ret;
+
+	if (q == NULL)
+		return -EINVAL;
+	ret = destroy_srq(s, q);
+	return ret == 0 ? 0 : say(c, ret, "srq %u: queue pairs use it", req->srq);
+}
+
+/* --- the end --- */
+
+void
+eng_session_drop_queues(struct karst_session *s)
+{
+	struct session_channel *ch;
+	struct session_srq *srq;
+	struct session_cq *cq;
+	uint32_t at = 0;
+	int ret = 0;
+
+	while ((srq = eng_handles_next(&s->srqs, &at)) != NULL)
+		ret |= destroy_srq(s, srq);
+	at = 0;
+	while ((cq = eng_handles_next(&s->cqs, &at)) != NULL)
+		ret |= destroy_cq(s, cq);
+	at = 0;
+	while ((ch = eng_handles_next(&s->channels, &at)) != NULL)
+		free_channel(s, ch);
+	assert(ret == 0);
+	(void)ret;
+}

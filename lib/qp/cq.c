@@ -38,6 +38,7 @@ karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_core_c
 	cq->user = init->user;
 	cq->nlanes = init->nlanes;
 	atomic_store_explicit(&cq->sh->armed, 0, memory_order_relaxed);
+	atomic_store_explicit(&cq->sh->overflown, 0, memory_order_relaxed);
 	for (i = 0; i < cq->nlanes; i++) {
 		cq->lane[i].cq = cq;
 		karst_lane_init(
@@ -70,8 +71,10 @@ overflow(struct karst_core *core, struct karst_core_cq *cq)
 {
 	karst_count(&core->counters, KARST_CTR_CQ_OVERFLOWS);
 	/* two lcores may find the queue full at once: one tells */
-	if (atomic_exchange(&cq->overflown, 1) == 0)
+	if (atomic_exchange(&cq->overflown, 1) == 0) {
+		atomic_store_explicit(&cq->sh->overflown, 1, memory_order_relaxed);
 		karst_event(core, KARST_EVENT_CQ_ERR, cq);
+	}
 }
 
 struct karst_cqe *
@@ -110,6 +113,21 @@ signal_lane(struct karst_core *core, struct karst_cq_lane_state *l)
 	core->ops->cq_event(core, cq);
 }
 
+/* Slots of finished requests, after their completions are visible. */
+static void
+give_back(struct karst_core *core)
+{
+	struct karst_core_qp *qp;
+
+	for (qp = core->retired; qp != NULL; qp = qp->next_retired) {
+		qp->flags &= (uint8_t)~KARST_QPF_RETIRED;
+		karst_wqe_publish_head(&qp->sq, qp->sq.head);
+		if (qp->srq == NULL)
+			karst_wqe_show_head(&qp->rq, qp->rq.head - (qp->rsp.rwqe.held ? 1 : 0));
+	}
+	core->retired = NULL;
+}
+
 void
 karst_core_flush(struct karst_core *core)
 {
@@ -117,10 +135,11 @@ karst_core_flush(struct karst_core *core)
 
 	/* also for whoever deregisters memory after the turn that this call ends */
 	karst_mem_place_fence(&core->placer);
-	if (core->dirty == NULL)
-		return;
 	for (l = core->dirty; l != NULL; l = l->next_dirty)
 		karst_lane_publish(&l->ring);
+	give_back(core);
+	if (core->dirty == NULL)
+		return;
 	/* Dekker with karst_cq_arm(): the tails before the armed words, one fence for all */
 	atomic_thread_fence(memory_order_seq_cst);
 	for (l = core->dirty, core->dirty = NULL; l != NULL; l = next) {

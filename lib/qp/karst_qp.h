@@ -178,6 +178,8 @@ struct karst_core {
 	struct karst_core_qp **active_tail;
 	/* completion lanes written since the last flush */
 	struct karst_cq_lane_state *dirty;
+	/* QPs whose rings have slots to give back since then */
+	struct karst_core_qp *retired;
 	struct karst_mem *mem;
 	struct karst_placer placer;
 	struct karst_ah_table *ahs;

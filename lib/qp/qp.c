@@ -165,11 +165,24 @@ deactivate(struct karst_core *core, struct karst_core_qp *qp)
 	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
 }
 
+static void
+unretire(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_core_qp **pp;
+
+	if (!(qp->flags & KARST_QPF_RETIRED))
+		return;
+	for (pp = &core->retired; *pp != qp; pp = &(*pp)->next_retired)
+		;
+	*pp = qp->next_retired;
+}
+
 void
 karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 {
 	karst_wheel_del(&core->wheel, &qp->req.timer);
 	deactivate(core, qp);
+	unretire(core, qp);
 	core->qps[qp->qpn >> core->lcore_bits] = NULL;
 	core->nqps--;
 	atomic_fetch_sub(&qp->send_cq->users, 1);
@@ -270,6 +283,7 @@ flush_send(struct karst_core *core, struct karst_core_qp *qp)
 		.qpn = qp->qpn,
 		.status = KARST_WC_WR_FLUSH_ERR,
 		.opcode = op < KARST_WR_MAX ? karst_wr_infos[op].wc : KARST_WC_SEND,
+		.slot = idx,
 	};
 }
 
@@ -305,7 +319,7 @@ flush_sq(struct karst_core *core, struct karst_core_qp *qp)
 	r->snd_idx = r->nxt_idx;
 	r->snd_psn = r->una_psn = r->nxt_psn;
 	r->rd_out = 0;
-	karst_wqe_publish_head(&qp->sq, r->una_idx);
+	karst_qp_retire_sends(core, qp);
 	return more;
 }
 

@@ -230,6 +230,7 @@ enum karst_qp_flags {
 	KARST_QPF_SQD_NOTIFY = 1u << 4,
 	KARST_QPF_RQ_BROKEN = 1u << 5,
 	KARST_QPF_LAST_WQE = 1u << 6, /* event was raised */
+	KARST_QPF_RETIRED = 1u << 7,  /* on the core's list: heads to publish */
 };
 
 struct karst_core_qp {
@@ -259,6 +260,7 @@ struct karst_core_qp {
 	uint64_t tx_bytes;
 	uint64_t rx_packets;
 	uint64_t rx_bytes;
+	struct karst_core_qp *next_retired;
 
 	/* line 4 to 6: responder and its ring */
 	struct karst_responder rsp karst_cache_aligned;
@@ -295,6 +297,28 @@ static inline uint32_t
 karst_qp_mtu(const struct karst_core_qp *qp)
 {
 	return 1u << qp->mtu_shift;
+}
+
+/**
+ * Heads of the rings of @qp have moved.  The program is told by karst_core_flush(), after the
+ * completions: what is before a head is finished with, so whoever finds the rings of an engine
+ * that is gone knows what was not.
+ */
+static inline void
+karst_qp_retire(struct karst_core *core, struct karst_core_qp *qp)
+{
+	if (qp->flags & KARST_QPF_RETIRED)
+		return;
+	qp->flags |= KARST_QPF_RETIRED;
+	qp->next_retired = core->retired;
+	core->retired = qp;
+}
+
+static inline void
+karst_qp_retire_sends(struct karst_core *core, struct karst_core_qp *qp)
+{
+	qp->sq.head = qp->req.una_idx;
+	karst_qp_retire(core, qp);
 }
 
 /** States in which the requester works and takes acknowledgements. */

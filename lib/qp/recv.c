@@ -4,9 +4,9 @@
 /*
  * Receive work requests: taking them from a queue or shared queue, placing payload, completing.
  *
- * A work request is copied to private memory when a message takes it, and its slot is given
- * back at once, so the order in which messages of a shared queue finish does not matter, and
- * the program cannot change what we look at.  What it asked for is checked against its keys
+ * A work request is copied to private memory when a message takes it, so the program cannot
+ * change what we look at.  The slot of a shared queue is given back at once, so the order in
+ * which messages finish does not matter; that of a QP's own queue after its completion.  What it asked for is checked against its keys
  * piece by piece as payload is placed.
  */
 #include "qp_priv.h"
@@ -86,8 +86,12 @@ karst_recv_take(struct karst_core *core, struct karst_core_qp *qp)
 			return KARST_RWQE_EMPTY;
 	}
 	copy_rwqe(&qp->rsp.rwqe, ring);
+	if (qp->srq == NULL) {
+		ring->head++;
+		return KARST_RWQE_OK;
+	}
 	karst_wqe_publish_head(ring, ring->head + 1);
-	if (qp->srq != NULL && karst_unlikely(qp->srq->limit != 0))
+	if (karst_unlikely(qp->srq->limit != 0))
 		check_limit(core, qp->srq);
 	return KARST_RWQE_OK;
 }
@@ -160,6 +164,8 @@ karst_recv_complete(
 	struct karst_cqe *cqe = karst_cq_push(core, qp->recv_cq, done->solicited || error);
 
 	qp->rsp.rwqe.held = false;
+	if (qp->srq == NULL)
+		karst_qp_retire(core, qp);
 	if (error)
 		karst_count(&core->counters, KARST_CTR_RESP_CQE_ERROR);
 	if (done->status == KARST_WC_WR_FLUSH_ERR)
@@ -179,6 +185,7 @@ karst_recv_complete(
 		.status = (uint8_t)done->status,
 		.opcode = (uint8_t)done->opcode,
 		.flags = done->flags,
+		.slot = qp->srq == NULL ? qp->rq.head - 1 : 0,
 	};
 }
 

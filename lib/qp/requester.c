@@ -54,6 +54,7 @@ karst_requester_complete_one(struct karst_core *core, struct karst_core_qp *qp,
 		.status = (uint8_t)status,
 		.opcode = karst_wr_infos[slot->op].wc,
 		.syndrome = syndrome,
+		.slot = idx,
 	};
 }
 
@@ -94,7 +95,7 @@ karst_requester_fail(struct karst_core *core, struct karst_core_qp *qp, enum kar
 	r->flags &= (uint8_t)~KARST_REQ_FAILED;
 	count_failure(core, status);
 	karst_requester_complete_one(core, qp, status, syndrome);
-	karst_wqe_publish_head(&qp->sq, r->una_idx);
+	karst_qp_retire_sends(core, qp);
 	if (qp->state == KARST_QPS_ERR)
 		return;
 	if (qp->type == KARST_QPT_RC) {
@@ -122,7 +123,7 @@ karst_requester_settle(struct karst_core *core, struct karst_core_qp *qp)
 	if (!karst_qp_may_send(qp))
 		return;
 	if (r->una_idx != una)
-		karst_wqe_publish_head(&qp->sq, r->una_idx);
+		karst_qp_retire_sends(core, qp);
 	if ((r->flags & KARST_REQ_FAILED) && r->una_idx == r->fail_idx) {
 		karst_requester_fail(core, qp, r->fail_status, 0);
 		return;
@@ -291,7 +292,7 @@ ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
 	if (r->una_psn != una)
 		progress(core, qp);
 	if (r->una_idx != una_idx)
-		karst_wqe_publish_head(&qp->sq, r->una_idx);
+		karst_qp_retire_sends(core, qp);
 	return clear;
 }
 
@@ -525,7 +526,7 @@ rx_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 	if (r->una_psn == karst_psn_add(slot->psn, slot->npsn)) {
 		slot->flags |= KARST_SLOT_DONE;
 		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
-		karst_wqe_publish_head(&qp->sq, r->una_idx);
+		karst_qp_retire_sends(core, qp);
 	}
 	progress(core, qp);
 	follow_up(core, qp);

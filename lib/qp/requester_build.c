@@ -398,7 +398,7 @@ karst_requester_tx(
 	if (b->n != sent && qp->type == KARST_QPT_RC && karst_qp_may_send(qp))
 		karst_requester_arm(core, qp);
 	if (qp->type == KARST_QPT_UC && qp->sq.head != r->una_idx) {
-		karst_wqe_publish_head(&qp->sq, r->una_idx);
+		karst_qp_retire_sends(core, qp);
 		karst_requester_settle(core, qp); /* may be drained now */
 	}
 	return s == STEP_MORE;

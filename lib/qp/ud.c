@@ -109,7 +109,7 @@ karst_datagram_tx(
 			break;
 	}
 	if (r->una_idx != head)
-		karst_wqe_publish_head(&qp->sq, r->una_idx);
+		karst_qp_retire_sends(core, qp);
 	if (qp->state == KARST_QPS_SQD)
 		karst_requester_settle(core, qp);
 	return more;

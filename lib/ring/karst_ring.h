@@ -132,7 +132,9 @@ static_assert(sizeof(struct karst_recv_wqe) == 32, "half a cache line");
 struct karst_wq_shared {
 	_Atomic uint32_t tail; /* program: slots ever filled */
 	uint8_t pad0[KARST_CACHE_LINE - 4];
-	_Atomic uint32_t head; /* engine: slots that may be filled again, ever */
+	/* engine: slots that may be filled again, ever; stored after their completions, but at
+	 * shared receive queues as soon as a message has taken the request */
+	_Atomic uint32_t head;
 	_Atomic uint32_t idle; /* engine sets: 1 = ring the doorbell after posting; taken by that */
 	uint8_t pad1[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
@@ -285,7 +287,7 @@ struct karst_cqe {
 	uint8_t opcode;   /* enum karst_wc_opcode */
 	uint8_t flags;    /* enum karst_wc_flags */
 	uint8_t syndrome; /* AETH syndrome of the NAK that caused an error, else 0 */
-	uint32_t reserved;
+	uint32_t slot;    /* index of the request in its queue; 0 with a shared receive queue */
 };
 static_assert(sizeof(struct karst_cqe) == 32, "two a cache line");
 
@@ -298,7 +300,8 @@ enum karst_cq_armed {
 /** Start of a completion queue in shared memory; @nlanes lanes follow. */
 struct karst_cq_shared {
 	_Atomic uint32_t armed; /* enum karst_cq_armed: program sets, engine clears as it signals */
-	uint8_t pad[KARST_CACHE_LINE - 4];
+	_Atomic uint32_t overflown; /* engine: 1 = a lane was full and a completion is lost */
+	uint8_t pad[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
 
 /** One lane: written by one lcore.  Its entries follow. */

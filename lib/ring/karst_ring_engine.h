@@ -69,13 +69,21 @@ karst_wqe_slot(const struct karst_wqe_ring *r, uint32_t idx)
 	return r->slots + ((size_t)(idx & r->mask) << r->shift);
 }
 
+/** Tells the program that it may fill all slots before @head again; @head is not behind what it
+ *  was told before. */
+static inline void
+karst_wqe_show_head(const struct karst_wqe_ring *r, uint32_t head)
+{
+	/* release, pairs with the acquire in karst_wq_free(): we have read the slots */
+	atomic_store_explicit(&r->sh->head, head, memory_order_release);
+}
+
 /** Gives all slots before @head back to the program. */
 static inline void
 karst_wqe_publish_head(struct karst_wqe_ring *r, uint32_t head)
 {
 	r->head = head;
-	/* release, pairs with the acquire in karst_wq_free(): we have read the slots */
-	atomic_store_explicit(&r->sh->head, head, memory_order_release);
+	karst_wqe_show_head(r, head);
 }
 
 /**

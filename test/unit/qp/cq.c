@@ -219,6 +219,40 @@ Test(cq, lane_of_the_lcore)
 	bed_close(b);
 }
 
+static uint32_t
+head_of(const struct karst_wq *wq)
+{
+	return atomic_load(&wq->sh->head);
+}
+
+/* A slot comes back with the completion of its request, which names it; not before. */
+Test(cq, slots_come_back_after_their_completions)
+{
+	struct bed *b = bed_rc();
+
+	post_recv(b, 1, 0, 1024);
+	post_recv(b, 2, 0, 1024);
+	expect_taken(b, send_pkt(b, RC_SEND_FIRST, R(0), .pay_len = 256));
+	turn(b);
+	cr_assert_eq(head_of(&b->s->rq), 0, "taken by a message that is not complete");
+	expect_taken(b, send_pkt(b, RC_SEND_LAST, R(1), .pay_len = 1));
+	cr_assert_eq(head_of(&b->s->rq), 0, "the completion is not visible yet");
+	turn(b);
+	cr_assert_eq(head_of(&b->s->rq), 1);
+	cr_assert_eq(expect_recv(b, 1, SUCCESS)->slot, 0);
+	post(b, RDMA_WRITE, 1, .len = 1, .quiet = true);
+	post(b, RDMA_WRITE, 2, .len = 1);
+	turn(b);
+	b->out_head = b->out_tail;
+	cr_assert_eq(head_of(&b->s->sq), 0);
+	expect_taken(b, send_pkt(b, RC_ACK, S(1), .aeth = 0x1f000002));
+	cr_assert_eq(head_of(&b->s->sq), 0, "the completion is not visible yet");
+	turn(b);
+	cr_assert_eq(head_of(&b->s->sq), 2);
+	cr_assert_eq(expect_wc(b, 2, SUCCESS)->slot, 1);
+	bed_close(b);
+}
+
 /* What cannot be made; what is in use. */
 Test(cq, create)
 {

@@ -545,11 +545,11 @@ Test(rc_retry, local_operation_behind_the_cursor)
 	expect_taken(b, nak(b, S(0), 0)); /* the cursor goes back ... */
 	/* ... and both complete before it goes on */
 	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(0), .aeth = 0x1f000001, .pay_len = 1));
-	/* their slots are the program's again, at once */
-	post(b, RDMA_WRITE, 3, .len = 1);
-	post(b, RDMA_WRITE, 4, .len = 1);
 	expect_wc(b, 1, SUCCESS);
 	expect_wc(b, 2, SUCCESS);
+	/* their slots are the program's again */
+	post(b, RDMA_WRITE, 3, .len = 1);
+	post(b, RDMA_WRITE, 4, .len = 1);
 	expect_write(b, 1, 0, 1);
 	expect_write(b, 2, 0, 1);
 	expect_taken(b, ack(b, S(2), 3));

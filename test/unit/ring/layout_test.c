@@ -65,6 +65,7 @@ Test(layout, completion_queue)
 {
 	cr_assert_eq(sizeof(struct karst_cq_shared), 64);
 	AT(karst_cq_shared, armed, 0, 4);
+	AT(karst_cq_shared, overflown, 4, 4);
 	cr_assert_eq(sizeof(struct karst_lane_shared), 128);
 	AT(karst_lane_shared, tail, 0, 4);
 	AT(karst_lane_shared, head, 64, 4);
@@ -79,7 +80,7 @@ Test(layout, completion_queue)
 	AT(karst_cqe, opcode, 25, 1);
 	AT(karst_cqe, flags, 26, 1);
 	AT(karst_cqe, syndrome, 27, 1);
-	AT(karst_cqe, reserved, 28, 4);
+	AT(karst_cqe, slot, 28, 4);
 }
 
 Test(layout, doorbell_ring)

@@ -102,7 +102,7 @@ struct karst_mw_bind {
 	uint32_t pd;      /* of the QP that binds */
 	uint32_t qpn;     /* QP that binds; owner of a type 2 window */
 	uint32_t mw_key;  /* current key of the window */
-	uint32_t new_key; /* type 2: same upper 24 bits as mw_key; type 1: ignored */
+	uint32_t new_key; /* same upper 24 bits as mw_key; type 1: only if it fits and is new */
 	uint32_t mr_key;
 	uint64_t va;         /* inside of the region, in the region's addresses */
 	uint64_t len;        /* 0 unbinds a type 1 window; type 2: not 0 (IBTA o10-37.2.40) */
@@ -110,9 +110,9 @@ struct karst_mw_bind {
 };
 
 /**
- * Lcore.  Binds a window by work request (type 2) or by the bind verb (type 1: a new random
- * low byte, also when it unbinds; rebinding allowed).  Needs KARST_ACCESS_MW_BIND on the
- * region, and local write for remote write or atomic.  An access by the key that dies which has
+ * Lcore.  Binds a window by work request (type 2) or by the bind verb (type 1: rebinding allowed;
+ * a new low byte, the program's or, if that is none, a random one, also when it unbinds).  Needs
+ * KARST_ACCESS_MW_BIND on the region, and local write for remote write or atomic.  An access by the key that dies which has
  * passed its check on another lcore may still go on until the end of that lcore's turn.
  * @return 0 and *bound_key; -EINVAL: keys, PDs, ranges or flags do not fit, or a type 2 window
  *   is bound already; -EBUSY: another lcore is binding the same window.

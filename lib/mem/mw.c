@@ -218,7 +218,10 @@ karst_mw_bind(struct karst_mem *m, const struct karst_mw_bind *b, uint32_t *boun
 		return mem_state(word) == MEM_CLOSED ? -EINVAL : -EBUSY;
 	}
 	old_mr = e->mr_slot;
-	key = e->type == KARST_MEM_MW1 ? mem_key_next_low(m, e) : b->new_key;
+	key = b->new_key;
+	/* type 1: what the program proposes, unless that is another window's or no change */
+	if (e->type == KARST_MEM_MW1 && (!same_upper(key, e->key) || key == e->key))
+		key = mem_key_next_low(m, e);
 	__atomic_store_n(&e->key, key, __ATOMIC_RELEASE);
 	if (mr != NULL) {
 		bind_fill(m, e, b, mr);

@@ -110,8 +110,14 @@ Test(mem_mw, type1)
 	cr_assert_eq(karst_mw_bind(t.m, &b, &k2), -EINVAL, "not the current key");
 	cr_assert_eq(karst_mem_invalidate(t.m, t.pd, QPN, k1, false), -EINVAL);
 	cr_assert_eq(karst_mem_invalidate(t.m, t.pd, QPN, k1, true), -EINVAL);
+	b.mw_key = k1;
+	b.new_key = (k1 & ~0xffu) | ((k1 + 77) & 0xff);
+	cr_assert_eq(karst_mw_bind(t.m, &b, &k2), 0);
+	cr_assert_eq(k2, b.new_key, "the program's choice");
+	k1 = k2;
 	for (i = 0; i < 1000; i++) {
 		b.mw_key = k1;
+		b.new_key = i & 1 ? k1 : ~k1; /* no change; another window's */
 		cr_assert_eq(karst_mw_bind(t.m, &b, &k2), 0);
 		cr_assert_neq(k1, k2);
 		cr_assert_eq(look(&t, t.pd, QPN, k1, VA + 256, 8), KARST_MEM_BAD_KEY);

@@ -95,7 +95,7 @@ struct karst_ctl_fault {
 
 /* --- where shared memory is --- */
 
-/** A place in the connection's ring memory: memory file @chunk, bytes from its start. */
+/** A place in the connection's ring memory: in memory file @chunk, @off bytes from its start. */
 struct karst_ctl_place {
 	uint32_t chunk;
 	uint32_t reserved;
@@ -144,7 +144,7 @@ struct karst_ctl_query_device_rsp {
 	uint32_t max_srq, max_srq_wr, max_srq_sge;
 	uint32_t max_qp_rd_atom;
 	uint32_t max_channels;
-	uint32_t reserved;
+	uint32_t reserved[2];
 };
 
 struct karst_ctl_query_port_req {
@@ -403,8 +403,8 @@ struct karst_ctl_create_qp_req {
 	uint32_t reserved;
 	uint64_t cookie; /* in asynchronous events */
 };
-#define KARST_CTL_QP_SIG_ALL (1u << 0)
-#define KARST_CTL_QP_CREDITS (1u << 1)
+#define KARST_CTL_QP_SIG_ALL (1u << 0) /* every send request completes */
+#define KARST_CTL_QP_CREDITS (1u << 1) /* end-to-end credits are advertised (Q9) */
 
 struct karst_ctl_create_qp_rsp {
 	uint32_t qp;

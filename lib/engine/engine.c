@@ -201,7 +201,7 @@ free_engine(struct karst_engine *e)
 	uint32_t i;
 
 	for (i = 0; i < e->nports; i++)
-		rte_eth_dev_stop(e->port[i].info.ethdev);
+		eng_port_fini(e, (uint8_t)i);
 	for (i = 0; e->lcore != NULL && i < e->nlcores; i++)
 		eng_lcore_fini(&e->lcore[i]);
 	rte_mempool_free(e->pool);

@@ -5,12 +5,15 @@
  * What the files of lib/engine share.
  *
  *	engine.c   life of an engine, start and stop, clock, counters
- *	port.c     configuring an ethdev, addresses, paths
+ *	port.c     configuring an ethdev; port_addr.c  addresses, paths; port_life.c  coming, going,
+ *	           links
  *	lcore.c    one turn of the wheel, idling
- *	rx.c       frames from a port: classify, hand on
+ *	rx.c       frames from a port: classify, hand on; exception.c  those that are not RoCE
  *	dispatch.c packets to their queue pairs; handoff.c  to other lcores
  *	sched.c    which queue pair builds frames; tx.c  buffers and the ports' queues
  *	mailbox.c  control calls across threads
+ *	neigh.c    ARP, neighbour discovery; neigh_table.c  what is known; resolve.c  paths;
+ *	           netlink.c  the kernel's neighbours and routes
  *	memory.c   PDs, regions, windows, address handles
  *	objects.c  CQs, SRQs; pairs.c  QPs
  *
@@ -21,6 +24,8 @@
 #ifndef ENGINE_PRIV_H
 #define ENGINE_PRIV_H
 
+#include <net/if.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -105,11 +110,23 @@ struct eng_txq {
 
 #define ENG_NO_IP4 UINT64_MAX
 
+struct eng_addrs {
+	uint32_t n;
+	struct karst_engine_addr addr[KARST_ENGINE_MAX_ADDRS];
+};
+
+struct eng_neigh;
+
 struct eng_port {
 	/* What every received frame is compared with: the first IPv4 address, as in memory.
 	 * ENG_NO_IP4: there is none, or frames must be tagged; then all take the slow path. */
-	uint64_t ip4;
-	struct karst_engine_port_info info;
+	_Atomic uint64_t ip4;
+	_Atomic uint32_t addr_seq; /* changes of the addresses; see port_addr.c */
+	struct eng_addrs addrs[2];
+	struct karst_engine_port_info info; /* but for the addresses */
+	_Atomic bool present;
+	uint32_t home;           /* first lcore that serves it: neighbours, announcements */
+	struct eng_neigh *neigh; /* the home lcore's; NULL: not our business */
 	uint16_t nq;
 	char name[RTE_ETH_NAME_MAX_LEN];
 };
@@ -241,6 +258,28 @@ this_thread(void)
 	return (uintptr_t)pthread_self();
 }
 
+static inline bool
+eng_ip_is4(const uint8_t ip[16])
+{
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(ip, prefix, sizeof(prefix)) == 0;
+}
+
+static inline bool
+eng_ip_is_group(const uint8_t ip[16])
+{
+	return eng_ip_is4(ip) ? ip[12] >> 4 == 14 : ip[0] == 0xff;
+}
+
+/* The addresses of a port: on its lcores, or with ctl_lock held. */
+static inline const struct eng_addrs *
+eng_port_addrs(const struct eng_port *p)
+{
+	/* acquire, pairs with the release in eng_port_store_addrs() */
+	return &p->addrs[atomic_load_explicit(&p->addr_seq, memory_order_acquire) & 1];
+}
+
 /* --- engine.c --- */
 
 bool eng_any_attached(const struct karst_engine *e);
@@ -252,6 +291,9 @@ int eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg);
 
 /* On the lcore's thread: does what is in the mailbox.  @return how many. */
 unsigned int eng_mailbox_serve(struct eng_lcore *lc);
+
+/* One turn of each lcore that is attached to this thread.  @return how much was done. */
+unsigned int eng_poll_mine(struct karst_engine *e);
 
 /* Gives @lc to this thread if it is free.  -EBUSY: it is another's. */
 int eng_lcore_attach(struct eng_lcore *lc);
@@ -268,6 +310,8 @@ void eng_ctl_quiesce(struct karst_engine *e);
 
 int eng_lcore_init(struct karst_engine *e, uint32_t index);
 void eng_lcore_fini(struct eng_lcore *lc);
+/* On an lcore: tells everybody of something that is no object's. */
+void eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *ev);
 /* The loop of karst_engine_start(). */
 int eng_lcore_main(void *arg);
 
@@ -279,7 +323,14 @@ void eng_dispatch(
 	struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n);
 /* Gives parsed packets to the lcores that own their QPs. */
 void eng_handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n);
+/* Gives a frame that is not RoCE, as the parser said, to the home lcore of its port. */
+void eng_handoff_give(struct eng_lcore *lc, uint32_t to, struct rte_mbuf *m);
 unsigned int eng_handoff_poll(struct eng_lcore *lc);
+
+/* --- exception.c --- */
+
+/* A frame that no queue pair gets, and why: whoever may want it has it now. */
+void eng_exception(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why);
 
 /* --- sched.c, tx.c --- */
 
@@ -291,6 +342,8 @@ void eng_sched_forget(struct eng_lcore *lc, struct eng_qp *qp);
 void eng_sched_unpark(struct eng_lcore *lc, struct eng_txq *q);
 
 unsigned int eng_tx_poll(struct eng_lcore *lc);
+/* Sends a frame of our own making, in a buffer of the pool; dropped if the queue is full. */
+void eng_tx_frame(struct eng_lcore *lc, unsigned int port, struct rte_mbuf *m);
 /* Gives all buffers back to the pool. */
 void eng_tx_fini(struct eng_lcore *lc);
 void eng_stash_spill(struct eng_lcore *lc);
@@ -310,13 +363,36 @@ buffer_free(struct eng_lcore *lc, struct rte_mbuf *m)
 	rte_pktmbuf_free(m);
 }
 
-/* --- port.c --- */
+/* --- port_life.c --- */
 
+/* A port that is configured and started: every lcore that serves it begins to.  -ENOMEM */
+int eng_port_join(struct karst_engine *e, uint8_t port);
+/* As the engine ends: no lcore runs any more. */
+void eng_port_fini(struct karst_engine *e, uint8_t port);
+void eng_port_link_init(struct eng_port *p);
+/* Tells all owners, within a control call. */
+void eng_port_event(struct karst_engine *e, uint8_t port, enum karst_async_event_code event);
+
+/* --- port_addr.c --- */
+
+/* Any thread: is there a port of that number? */
+bool eng_port_present(const struct karst_engine *e, unsigned int port);
+/* What is wrong with them, or NULL. */
+const char *eng_port_addrs_fault(uint32_t n, const struct karst_engine_addr *addrs);
+void eng_port_store_addrs(struct eng_port *p, uint32_t n, const struct karst_engine_addr *addrs);
+/* On its lcores, or with ctl_lock held. */
+bool eng_port_has_addr(const struct eng_port *p, const uint8_t ip[16]);
 bool eng_port_accepts(
 	const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why);
 /* May lcore @lc use @path?  0 or -EINVAL, logged. */
 int eng_port_check_path(
 	const struct karst_engine *e, uint32_t lcore, const struct karst_path *path);
+
+/* --- resolve.c --- */
+
+#define ENG_IP_TEXT INET6_ADDRSTRLEN
+/* For logs. */
+const char *eng_ip_text(const uint8_t ip[16], char text[ENG_IP_TEXT]);
 
 /* --- objects.c, pairs.c --- */
 

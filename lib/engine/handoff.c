@@ -40,12 +40,24 @@ eng_handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n)
 	}
 }
 
+void
+eng_handoff_give(struct eng_lcore *lc, uint32_t to, struct rte_mbuf *m)
+{
+	void *obj = m;
+
+	stat_add(&lc->stats.handoff_out, 1);
+	if (rte_ring_mp_enqueue(lc->e->lcore[to].handoff, obj) != 0) {
+		karst_count_drop(&lc->core->counters, KARST_DROP_HANDOFF_FULL);
+		buffer_free(lc, m);
+	}
+}
+
 unsigned int
 eng_handoff_poll(struct eng_lcore *lc)
 {
 	struct rte_mbuf *mbufs[ENG_MAX_BURST];
 	struct karst_pkt *pkts[ENG_MAX_BURST];
-	unsigned int n, i, from, total;
+	unsigned int n, i, k, from;
 	uint32_t bytes = 0;
 
 	n = rte_ring_sc_dequeue_burst(lc->handoff, (void **)mbufs, lc->e->cfg.rx_burst, NULL);
@@ -53,16 +65,24 @@ eng_handoff_poll(struct eng_lcore *lc)
 		return 0;
 	for (i = 0; i < n; i++)
 		rte_prefetch0(rte_mbuf_to_priv(mbufs[i]));
-	for (i = from = 0; i < n; i++) {
-		pkts[i] = rte_mbuf_to_priv(mbufs[i]);
+	for (i = k = 0; i < n; i++) {
+		struct karst_pkt *pkt = rte_mbuf_to_priv(mbufs[i]);
+
+		if (karst_unlikely(pkt->drop != KARST_DROP_NONE)) {
+			eng_exception(lc, pkt->port, mbufs[i], pkt->drop);
+			continue;
+		}
+		mbufs[k] = mbufs[i];
+		pkts[k++] = pkt;
+	}
+	for (i = from = 0; i < k; i++) {
 		bytes += pkts[i]->len;
-		if (bytes >= lc->e->cfg.rx_bytes || i + 1 == n) {
+		if (bytes >= lc->e->cfg.rx_bytes || i + 1 == k) {
 			eng_dispatch(lc, mbufs + from, pkts + from, i + 1 - from);
 			from = i + 1;
 			bytes = 0;
 		}
 	}
-	total = n;
-	stat_add(&lc->stats.handoff_in, total);
-	return total;
+	stat_add(&lc->stats.handoff_in, n);
+	return n;
 }

@@ -510,6 +510,8 @@ struct karst_engine_lcore_stats {
 	uint64_t doorbells;
 	uint64_t messages; /* control calls done from the mailbox */
 	uint64_t no_mbufs; /* turns that could not send for want of buffers */
+	uint64_t neigh_rx; /* ARP and neighbour discovery that the engine looked at */
+	uint64_t neigh_tx; /* its questions, answers and announcements */
 	/* Of the TSC, from the start of one turn to the start of the next: all since the lcore was
 	 * attached, and those that began with a turn that did something.  The rest was idle: empty
 	 * turns, yielding, sleep.  What a program with its own reactor does between two turns

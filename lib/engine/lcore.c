@@ -203,6 +203,16 @@ on_async_event(struct karst_core *core, enum karst_async_event_code event, void 
 	__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
 }
 
+void
+eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *ev)
+{
+	if (lc->e->ops.async_event == NULL)
+		return;
+	__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
+	lc->e->ops.async_event(lc->e->cfg.user, ev);
+	__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
+}
+
 static const struct karst_core_ops core_ops = {
 	.cq_event = on_cq_event,
 	.async_event = on_async_event,

@@ -90,6 +90,19 @@ serve_mine(struct karst_engine *e)
 	}
 }
 
+unsigned int
+eng_poll_mine(struct karst_engine *e)
+{
+	uintptr_t me = this_thread();
+	unsigned int n = 0;
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++)
+		if (is_mine(&e->lcore[i], me))
+			n += karst_engine_poll(e, i);
+	return n;
+}
+
 /* Calls @fn if the lcore is nobody's.  @return false: somebody has it. */
 static bool
 run_unattached(struct eng_lcore *lc, eng_fn fn, void *arg, int *ret)

@@ -60,7 +60,7 @@ least_path_mtu(const struct karst_engine *e)
 	uint32_t i;
 
 	for (i = 0; i < e->nports; i++)
-		if (e->port[i].info.path_mtu < mtu)
+		if (eng_port_present(e, i) && e->port[i].info.path_mtu < mtu)
 			mtu = e->port[i].info.path_mtu;
 	return mtu;
 }
@@ -228,8 +228,8 @@ check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
 {
 	const struct karst_engine_port_info *info;
 
-	if ((mask & KARST_QP_PORT) && (attr->port_num < 1 || attr->port_num > e->nports)) {
-		karst_log(KARST_LOG_ERR, "%s: port number %u, there are %u", e->name,
+	if ((mask & KARST_QP_PORT) && !eng_port_present(e, attr->port_num - 1u)) {
+		karst_log(KARST_LOG_ERR, "%s: port number %u, there are %u, from 1", e->name,
 			attr->port_num, e->nports);
 		return -EINVAL;
 	}

@@ -51,8 +51,6 @@ config_fault(const struct karst_engine *e, const struct karst_engine_port_config
 {
 	if (!rte_eth_dev_is_valid_port(cfg->ethdev))
 		return "no such DPDK port";
-	if (cfg->num_addrs < 1 || cfg->num_addrs > KARST_ENGINE_MAX_ADDRS || cfg->addrs == NULL)
-		return "a port has 1 to 16 IP addresses";
 	if (e->nlcores < 64 && cfg->lcore_mask >> e->nlcores != 0)
 		return "lcore_mask names an lcore that the engine does not have";
 	if (cfg->mtu != 0 && cfg->mtu < MTU_LEAST)
@@ -63,7 +61,11 @@ config_fault(const struct karst_engine *e, const struct karst_engine_port_config
 		return "a VLAN id is 1 to 4094";
 	if (cfg->mac[0] & 1)
 		return "the MAC address is a group address";
-	return NULL;
+	if (cfg->netdev != NULL && strlen(cfg->netdev) >= IF_NAMESIZE)
+		return "the name of a kernel interface has up to 15 characters";
+	if (cfg->netdev != NULL && cfg->exception_tap != NULL)
+		return "a view of a kernel interface needs no exception tap";
+	return eng_port_addrs_fault(cfg->num_addrs, cfg->addrs);
 }
 
 static uint16_t
@@ -191,44 +193,6 @@ settle_mac(struct eng_port *p, const struct karst_engine_port_config *cfg)
 	return 0;
 }
 
-static void
-store_addresses(struct eng_port *p, const struct karst_engine_port_config *cfg)
-{
-	uint32_t i, ip4;
-
-	p->info.num_addrs = cfg->num_addrs;
-	memcpy(p->info.addrs, cfg->addrs, cfg->num_addrs * sizeof(p->info.addrs[0]));
-	p->ip4 = ENG_NO_IP4;
-	for (i = cfg->num_addrs; i-- > 0 && cfg->vlan == 0;) {
-		if (karst_engine_addr_is_ip4(&cfg->addrs[i])) {
-			memcpy(&ip4, cfg->addrs[i].ip + 12, sizeof(ip4));
-			p->ip4 = ip4;
-		}
-	}
-}
-
-/* Tells each lcore that serves the port which of its queues are its own. */
-static void
-give_queues(struct karst_engine *e, uint8_t port)
-{
-	struct eng_port *p = &e->port[port];
-	uint16_t q = 0;
-	uint32_t i;
-
-	for (i = 0; i < e->nlcores; i++) {
-		struct eng_lcore *lc = &e->lcore[i];
-
-		if ((p->info.lcore_mask >> i & 1) == 0)
-			continue;
-		lc->rxq[lc->nrxq++] =
-			(struct eng_rxq){.ethdev = p->info.ethdev, .queue = q, .port = port};
-		lc->tx[port].ethdev = p->info.ethdev;
-		lc->tx[port].queue = q;
-		lc->tx[port].served = true;
-		q++;
-	}
-}
-
 /* Everything about the device.  On failure the port is left stopped. */
 static int
 bring_up(struct karst_engine *e, struct eng_port *p, const struct karst_engine_port_config *cfg)
@@ -253,41 +217,74 @@ bring_up(struct karst_engine *e, struct eng_port *p, const struct karst_engine_p
 		ret = settle_mac(p, cfg);
 	if (ret != 0)
 		return ret;
+	/* Neighbour discovery and groups of UD need it; who cannot filter takes all anyway. */
+	(void)rte_eth_allmulticast_enable(cfg->ethdev);
 	ret = rte_eth_dev_start(cfg->ethdev);
 	if (ret != 0)
 		karst_log(KARST_LOG_ERR, "%s: starting: %s", p->name, rte_strerror(-ret));
 	return ret;
 }
 
+/* The first free number; KARST_ENGINE_MAX_PORTS: there is none. */
+static uint8_t
+free_number(const struct karst_engine *e)
+{
+	uint8_t i = 0;
+
+	while (i < KARST_ENGINE_MAX_PORTS && eng_port_present(e, i))
+		i++;
+	return i;
+}
+
+static void
+fill_info(struct karst_engine *e, struct eng_port *p, const struct karst_engine_port_config *cfg)
+{
+	uint64_t all = e->nlcores == 64 ? UINT64_MAX : (1ull << e->nlcores) - 1;
+
+	rte_eth_dev_get_name_by_port(cfg->ethdev, p->name);
+	snprintf(p->info.name, sizeof(p->info.name), "%s", cfg->name != NULL ? cfg->name : p->name);
+	p->info.ethdev = cfg->ethdev;
+	p->info.lcore_mask = cfg->lcore_mask != 0 ? cfg->lcore_mask : all;
+	p->info.vlan = cfg->vlan;
+	p->info.gateway4 = cfg->gateway4;
+	p->info.gateway6 = cfg->gateway6;
+	if (cfg->netdev != NULL)
+		memcpy(p->info.netdev, cfg->netdev, strlen(cfg->netdev) + 1);
+	p->nq = (uint16_t)__builtin_popcountll(p->info.lcore_mask);
+	p->home = (uint32_t)__builtin_ctzll(p->info.lcore_mask);
+	eng_port_store_addrs(p, cfg->num_addrs, cfg->addrs);
+}
+
 static int
 port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *port)
 {
-	struct eng_port *p = &e->port[e->nports];
 	const char *fault = config_fault(e, cfg);
-	uint64_t all = e->nlcores == 64 ? UINT64_MAX : (1ull << e->nlcores) - 1;
+	uint8_t number = free_number(e);
+	struct eng_port *p = &e->port[number];
 	int ret;
 
 	if (fault != NULL) {
 		karst_log(KARST_LOG_ERR, "%s: port %u: %s", e->name, cfg->ethdev, fault);
 		return -EINVAL;
 	}
-	if (eng_any_attached(e)) {
-		karst_log(KARST_LOG_ERR, "%s: a port is added while lcores run", e->name);
-		return -EBUSY;
+	if (number == KARST_ENGINE_MAX_PORTS) {
+		karst_log(KARST_LOG_ERR, "%s: there are %u ports already", e->name, number);
+		return -ENOSPC;
 	}
 	memset(p, 0, sizeof(*p));
-	rte_eth_dev_get_name_by_port(cfg->ethdev, p->name);
-	snprintf(p->info.name, sizeof(p->info.name), "%s", cfg->name != NULL ? cfg->name : p->name);
-	p->info.ethdev = cfg->ethdev;
-	p->info.lcore_mask = cfg->lcore_mask != 0 ? cfg->lcore_mask : all;
-	p->info.vlan = cfg->vlan;
-	p->nq = (uint16_t)__builtin_popcountll(p->info.lcore_mask);
-	store_addresses(p, cfg);
+	fill_info(e, p, cfg);
 	ret = bring_up(e, p, cfg);
 	if (ret != 0)
 		return ret;
-	*port = (uint8_t)e->nports++;
-	give_queues(e, *port);
+	eng_port_link_init(p);
+	ret = eng_port_join(e, number);
+	if (ret != 0) {
+		rte_eth_dev_stop(cfg->ethdev);
+		return ret;
+	}
+	if (number >= e->nports)
+		e->nports = number + 1u;
+	*port = number;
 	return 0;
 }
 
@@ -299,128 +296,7 @@ karst_engine_port_add(
 
 	if (ret != 0)
 		return ret;
-	if (e->nports < KARST_ENGINE_MAX_PORTS)
-		ret = port_add(e, cfg, port);
-	else
-		ret = -ENOSPC;
+	ret = port_add(e, cfg, port);
 	eng_ctl_leave(e);
 	return ret;
-}
-
-int
-karst_engine_port_info(
-	const struct karst_engine *e, uint8_t port, struct karst_engine_port_info *info)
-{
-	if (port >= e->nports)
-		return -EINVAL;
-	*info = e->port[port].info;
-	return 0;
-}
-
-int
-karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr,
-	const uint8_t dst_mac[6], const uint8_t dst_ip[16], struct karst_path *path)
-{
-	const struct karst_engine_port_info *info;
-	struct karst_engine_addr dst;
-
-	if (port >= e->nports || addr >= e->port[port].info.num_addrs)
-		return -EINVAL;
-	info = &e->port[port].info;
-	memcpy(dst.ip, dst_ip, sizeof(dst.ip));
-	if (karst_engine_addr_is_ip4(&dst) != karst_engine_addr_is_ip4(&info->addrs[addr]))
-		return -EINVAL;
-	memset(path, 0, sizeof(*path));
-	memcpy(path->src_mac, info->mac, sizeof(path->src_mac));
-	memcpy(path->dst_mac, dst_mac, sizeof(path->dst_mac));
-	memcpy(path->src_ip, info->addrs[addr].ip, sizeof(path->src_ip));
-	memcpy(path->dst_ip, dst_ip, sizeof(path->dst_ip));
-	path->ip6 = !karst_engine_addr_is_ip4(&dst);
-	path->has_vlan = info->vlan != 0;
-	path->vlan_tci = info->vlan;
-	path->port = port;
-	return 0;
-}
-
-/* Is @ip, as a whole address, one of the port's, or a group's? */
-static bool
-has_address(const struct karst_engine_port_info *info, const struct karst_engine_addr *a)
-{
-	uint32_t i;
-
-	for (i = 0; i < info->num_addrs; i++)
-		if (memcmp(info->addrs[i].ip, a->ip, sizeof(a->ip)) == 0)
-			return true;
-	return false;
-}
-
-static bool
-is_group(const struct karst_engine_addr *a)
-{
-	if (karst_engine_addr_is_ip4(a))
-		return a->ip[12] >> 4 == 14;
-	return a->ip[0] == 0xff;
-}
-
-static karst_noinline bool
-accepts_slowly(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why)
-{
-	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
-	struct karst_engine_addr dst;
-	uint16_t vlan = 0;
-
-	if (pkt->flags & KARST_PKT_VLAN)
-		vlan = karst_get_be16(pkt->data + KARST_ETH_LEN) & 0xfff;
-	/* A tag with VLAN id 0 carries a priority and nothing else. */
-	if (vlan != port->info.vlan) {
-		*why = KARST_DROP_VLAN;
-		return false;
-	}
-	if (pkt->flags & KARST_PKT_IP6)
-		memcpy(dst.ip, l3 + 24, sizeof(dst.ip));
-	else
-		dst = karst_engine_addr_ip4(karst_get_be32(l3 + 16));
-	if (!has_address(&port->info, &dst) && !is_group(&dst)) {
-		*why = KARST_DROP_DEST_ADDRESS;
-		return false;
-	}
-	return true;
-}
-
-bool
-eng_port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why)
-{
-	uint32_t dst;
-
-	/* Almost all: IPv4 without a tag, to the first address. */
-	memcpy(&dst, pkt->data + KARST_ETH_LEN + 16, sizeof(dst));
-	if (karst_likely((pkt->flags & (KARST_PKT_IP6 | KARST_PKT_VLAN)) == 0 && dst == port->ip4))
-		return true;
-	return accepts_slowly(port, pkt, why);
-}
-
-int
-eng_port_check_path(const struct karst_engine *e, uint32_t lcore, const struct karst_path *path)
-{
-	struct karst_engine_addr src;
-
-	memcpy(src.ip, path->src_ip, sizeof(src.ip));
-	if (path->port >= e->nports) {
-		karst_log(KARST_LOG_ERR, "%s: path over port %u of %u", e->name, path->port,
-			e->nports);
-		return -EINVAL;
-	}
-	if (lcore < e->nlcores && !e->lcore[lcore].tx[path->port].served) {
-		karst_log(KARST_LOG_ERR, "%s: lcore %u does not serve port %u", e->name, lcore,
-			path->port);
-		return -EINVAL;
-	}
-	if (!path->ip6)
-		src = karst_engine_addr_ip4(karst_get_be32(path->src_ip + 12));
-	if (!has_address(&e->port[path->port].info, &src)) {
-		karst_log(KARST_LOG_ERR, "%s: the source address of a path is not port %u's",
-			e->name, path->port);
-		return -EINVAL;
-	}
-	return 0;
 }

@@ -37,28 +37,6 @@ inject_loss(struct eng_lcore *lc, struct karst_pkt **pkts, unsigned int n)
 			pkts[i]->drop = KARST_DROP_INJECTED;
 }
 
-/* A frame that is not ours to deliver. */
-static karst_noinline void
-refuse(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why)
-{
-	const struct karst_engine_exception ex = {
-		.lcore = lc->index, .port = port, .why = why, .mbuf = m};
-	bool foreign = why == KARST_DROP_ETHERTYPE || why == KARST_DROP_NOT_UDP ||
-		why == KARST_DROP_NOT_ROCE || why == KARST_DROP_IP_FRAGMENT;
-
-	if (foreign && lc->e->ops.exception != NULL) {
-		bool taken;
-
-		__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
-		taken = lc->e->ops.exception(lc->e->cfg.user, &ex);
-		__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
-		if (taken)
-			return;
-	}
-	karst_count_drop(&lc->core->counters, why);
-	buffer_free(lc, m);
-}
-
 /* Makes packets of mbufs; those in several segments are gone afterwards.  @return how many. */
 static unsigned int
 describe(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs,
@@ -71,7 +49,7 @@ describe(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs,
 		struct karst_pkt *pkt = rte_mbuf_to_priv(m);
 
 		if (karst_unlikely(m->nb_segs != 1 || m->priv_size < sizeof(*pkt))) {
-			refuse(lc, q->port, m, KARST_DROP_SEGMENTED);
+			eng_exception(lc, q->port, m, KARST_DROP_SEGMENTED);
 			continue;
 		}
 		pkt->data = rte_pktmbuf_mtod(m, uint8_t *);
@@ -100,7 +78,7 @@ rx_chunk(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs,
 		enum karst_drop why = pkt->drop;
 
 		if (karst_unlikely(why != KARST_DROP_NONE || !eng_port_accepts(port, pkt, &why))) {
-			refuse(lc, q->port, mbufs[i], why);
+			eng_exception(lc, q->port, mbufs[i], why);
 			continue;
 		}
 		if (karst_unlikely(karst_qpn_lcore(lc->core, pkt->dqpn) != lc->index)) {

@@ -112,6 +112,8 @@ fill_lcore(const struct eng_lcore *lc, struct rte_tel_data *d)
 		{"doorbells", &s.doorbells},
 		{"messages", &s.messages},
 		{"no_mbufs", &s.no_mbufs},
+		{"neigh_rx", &s.neigh_rx},
+		{"neigh_tx", &s.neigh_tx},
 		{"cycles", &s.cycles},
 		{"busy_cycles", &s.busy_cycles},
 	};
@@ -166,9 +168,9 @@ on_drops(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 static void
-fill_port(const struct eng_port *p, struct rte_tel_data *d)
+fill_port(
+	const struct eng_port *p, const struct karst_engine_port_info *info, struct rte_tel_data *d)
 {
-	const struct karst_engine_port_info *info = &p->info;
 	char text[RTE_TEL_MAX_STRING_LEN];
 	uint32_t i;
 
@@ -180,6 +182,9 @@ fill_port(const struct eng_port *p, struct rte_tel_data *d)
 		info->mac[2], info->mac[3], info->mac[4], info->mac[5]);
 	rte_tel_data_add_dict_string(d, "mac", text);
 	rte_tel_data_add_dict_u64(d, "vlan", info->vlan);
+	rte_tel_data_add_dict_string(d, "link", info->link_up ? "up" : "down");
+	rte_tel_data_add_dict_u64(d, "link_mbps", info->link_mbps);
+	rte_tel_data_add_dict_string(d, "netdev", info->netdev);
 	snprintf(text, sizeof(text), "0x%" PRIx64, info->lcore_mask);
 	rte_tel_data_add_dict_string(d, "lcore_mask", text);
 	for (i = 0; i < info->num_addrs; i++) {
@@ -204,13 +209,17 @@ on_ports(const char *cmd, const char *params, struct rte_tel_data *d)
 	pthread_mutex_lock(&engines.lock);
 	e = find_engine(params);
 	for (i = 0; e != NULL && i < e->nports; i++) {
-		struct rte_tel_data *sub = rte_tel_data_alloc();
+		struct karst_engine_port_info info;
+		struct rte_tel_data *sub;
 		char name[16];
 
+		if (karst_engine_port_info(e, (uint8_t)i, &info) != 0)
+			continue;
+		sub = rte_tel_data_alloc();
 		if (sub == NULL)
 			break;
 		rte_tel_data_start_dict(sub);
-		fill_port(&e->port[i], sub);
+		fill_port(&e->port[i], &info, sub);
 		snprintf(name, sizeof(name), "%u", i);
 		rte_tel_data_add_dict_container(d, name, sub, 0);
 	}

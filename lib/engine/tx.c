@@ -160,6 +160,21 @@ flush_ports(struct eng_lcore *lc, uint32_t ports)
 	}
 }
 
+void
+eng_tx_frame(struct eng_lcore *lc, unsigned int port, struct rte_mbuf *m)
+{
+	struct eng_txq *q = &lc->tx[port];
+
+	if (!q->served || q->n == ENG_PENDING) {
+		stat_add(&lc->stats.tx_dropped, 1);
+		buffer_free(lc, m);
+		return;
+	}
+	q->pend[q->n++] = m;
+	if ((lc->blocked >> port & 1) == 0)
+		flush_port(lc, port);
+}
+
 unsigned int
 eng_tx_poll(struct eng_lcore *lc)
 {

@@ -26,6 +26,7 @@ wire_up(struct wire *w, const struct bed_config *cfg)
 	bed_up(&w->bed, cfg);
 	w->pool = rte_pktmbuf_pool_create("foreign", 255, 0, sizeof(struct karst_pkt), 2048, 0);
 	cr_assert_not_null(w->pool);
+	bed_settle(&w->bed); /* what the ports announced */
 	karst_engine_counters(w->bed.e, KARST_ENGINE_ANY_LCORE, &w->before);
 }
 
@@ -206,6 +207,7 @@ Test(rx, exceptions)
 	struct wire w;
 
 	wire_up(&w, &cfg);
+	seen.times = 0;
 	f.dport = 53;
 	put(&w, &f, 0);
 	expect_drop(&w, KARST_DROP_NONE - 1);

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Frames that are not for a queue pair.  The first of these that wants one has it:
+ *
+ *   1. the engine itself: ARP and neighbour discovery about the port's addresses (neigh.c), on
+ *      the port's home lcore
+ *   2. the program: the exception callback
+ *
+ * What nobody wants is dropped, under the name that the parser gave it.
+ */
+#include "engine_priv.h"
+#include "neigh.h"
+
+static void
+drop(struct eng_lcore *lc, struct rte_mbuf *m, enum karst_drop why)
+{
+	karst_count_drop(&lc->core->counters, why);
+	buffer_free(lc, m);
+}
+
+/* Something that another protocol might understand. */
+static bool
+is_foreign(enum karst_drop why)
+{
+	return why == KARST_DROP_ETHERTYPE || why == KARST_DROP_NOT_UDP ||
+		why == KARST_DROP_NOT_ROCE || why == KARST_DROP_IP_FRAGMENT;
+}
+
+/* @return true: the program has it. */
+static bool
+offer(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why)
+{
+	const struct karst_engine_exception ex = {
+		.lcore = lc->index, .port = port, .why = why, .mbuf = m};
+	bool taken;
+
+	if (lc->e->ops.exception == NULL)
+		return false;
+	__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
+	taken = lc->e->ops.exception(lc->e->cfg.user, &ex);
+	__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
+	return taken;
+}
+
+karst_noinline void
+eng_exception(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why)
+{
+	const struct eng_port *p = &lc->e->port[port];
+	enum eng_neigh_fate fate = ENG_NEIGH_OTHER;
+
+	if (p->neigh != NULL && (why == KARST_DROP_ETHERTYPE || why == KARST_DROP_NOT_UDP) &&
+		eng_neigh_wants(m)) {
+		if (lc->index != p->home) {
+			eng_handoff_give(lc, p->home, m);
+			return;
+		}
+		fate = eng_neigh_rx(lc, port, m);
+	}
+	if (fate == ENG_NEIGH_BAD)
+		drop(lc, m, KARST_DROP_NEIGHBOUR);
+	else if (fate != ENG_NEIGH_DONE && is_foreign(why) && offer(lc, port, m, why))
+		return;
+	else if (fate == ENG_NEIGH_OTHER)
+		drop(lc, m, why);
+	else
+		buffer_free(lc, m);
+}

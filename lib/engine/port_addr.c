@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Addresses of ports: who frames are for, and the ends of paths.
+ *
+ * They may change while lcores look at them, so there are two tables, and a count of changes whose
+ * lowest bit says which one is valid.  A change fills the other, counts, and waits until every
+ * lcore has ended its turn; so an lcore reads a table that stands still, and whoever is no lcore
+ * and does not hold ctl_lock either reads again if the count has moved (port_copy_addrs()).
+ */
+#include "engine_priv.h"
+
+#include "karst_hdr.h"
+#include "neigh.h"
+
+const char *
+eng_port_addrs_fault(uint32_t n, const struct karst_engine_addr *addrs)
+{
+	uint32_t i;
+
+	if (n < 1 || n > KARST_ENGINE_MAX_ADDRS || addrs == NULL)
+		return "a port has 1 to 16 IP addresses";
+	for (i = 0; i < n; i++)
+		if (addrs[i].prefix > (eng_ip_is4(addrs[i].ip) ? 32 : 128))
+			return "the prefix of an address has at most 32 bits for IPv4, 128 for IPv6";
+	return NULL;
+}
+
+/* With ctl_lock held. */
+void
+eng_port_store_addrs(struct eng_port *p, uint32_t n, const struct karst_engine_addr *addrs)
+{
+	uint32_t seq = atomic_load_explicit(&p->addr_seq, memory_order_relaxed) + 1, i, ip4;
+	struct eng_addrs *to = &p->addrs[seq & 1];
+	uint64_t first = ENG_NO_IP4;
+
+	to->n = n;
+	memcpy(to->addr, addrs, n * sizeof(addrs[0]));
+	for (i = n; i-- > 0 && p->info.vlan == 0;) {
+		if (eng_ip_is4(addrs[i].ip)) {
+			memcpy(&ip4, addrs[i].ip + 12, sizeof(ip4));
+			first = ip4;
+		}
+	}
+	/* release, pairs with the acquire in eng_port_addrs(): the table is written */
+	atomic_store_explicit(&p->addr_seq, seq, memory_order_release);
+	/* relaxed: a frame that meets the old one arrived a moment earlier */
+	atomic_store_explicit(&p->ip4, first, memory_order_relaxed);
+}
+
+static void
+copy_addrs(const struct eng_port *p, struct karst_engine_port_info *info)
+{
+	uint32_t seq;
+
+	do {
+		const struct eng_addrs *a;
+
+		/* acquire, pairs with the release in eng_port_store_addrs() */
+		seq = atomic_load_explicit(&p->addr_seq, memory_order_acquire);
+		a = &p->addrs[seq & 1];
+		info->num_addrs = a->n;
+		memcpy(info->addrs, a->addr, sizeof(info->addrs));
+		/* The copy is complete before the count is looked at again. */
+		atomic_thread_fence(memory_order_acquire);
+	} while (atomic_load_explicit(&p->addr_seq, memory_order_relaxed) != seq);
+}
+
+bool
+eng_port_present(const struct karst_engine *e, unsigned int port)
+{
+	/* acquire, pairs with the release of who adds the port: all of it is there */
+	return port < KARST_ENGINE_MAX_PORTS &&
+		atomic_load_explicit(&e->port[port].present, memory_order_acquire);
+}
+
+int
+karst_engine_port_info(
+	const struct karst_engine *e, uint8_t port, struct karst_engine_port_info *info)
+{
+	if (!eng_port_present(e, port))
+		return -EINVAL;
+	*info = e->port[port].info;
+	copy_addrs(&e->port[port], info);
+	return 0;
+}
+
+int
+karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr,
+	const uint8_t dst_mac[6], const uint8_t dst_ip[16], struct karst_path *path)
+{
+	struct karst_engine_port_info info;
+	const uint8_t *own;
+
+	if (karst_engine_port_info(e, port, &info) != 0 || addr >= info.num_addrs)
+		return -EINVAL;
+	own = info.addrs[addr].ip;
+	if (eng_ip_is4(dst_ip) != eng_ip_is4(own))
+		return -EINVAL;
+	memset(path, 0, sizeof(*path));
+	memcpy(path->src_mac, info.mac, sizeof(path->src_mac));
+	memcpy(path->dst_mac, dst_mac, sizeof(path->dst_mac));
+	memcpy(path->src_ip, own, sizeof(path->src_ip));
+	memcpy(path->dst_ip, dst_ip, sizeof(path->dst_ip));
+	path->ip6 = !eng_ip_is4(dst_ip);
+	path->has_vlan = info.vlan != 0;
+	path->vlan_tci = info.vlan;
+	path->port = port;
+	return 0;
+}
+
+bool
+eng_port_has_addr(const struct eng_port *p, const uint8_t ip[16])
+{
+	const struct eng_addrs *a = eng_port_addrs(p);
+	uint32_t i;
+
+	for (i = 0; i < a->n; i++)
+		if (memcmp(a->addr[i].ip, ip, sizeof(a->addr[i].ip)) == 0)
+			return true;
+	return false;
+}
+
+/* --- who a frame is for --- */
+
+static karst_noinline bool
+accepts_slowly(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why)
+{
+	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
+	struct karst_engine_addr dst;
+	uint16_t vlan = 0;
+
+	if (pkt->flags & KARST_PKT_VLAN)
+		vlan = karst_get_be16(pkt->data + KARST_ETH_LEN) & 0xfff;
+	/* A tag with VLAN id 0 carries a priority and nothing else. */
+	if (vlan != port->info.vlan) {
+		*why = KARST_DROP_VLAN;
+		return false;
+	}
+	if (pkt->flags & KARST_PKT_IP6)
+		memcpy(dst.ip, l3 + 24, sizeof(dst.ip));
+	else
+		dst = karst_engine_addr_ip4(karst_get_be32(l3 + 16));
+	if (!eng_port_has_addr(port, dst.ip) && !eng_ip_is_group(dst.ip)) {
+		*why = KARST_DROP_DEST_ADDRESS;
+		return false;
+	}
+	return true;
+}
+
+bool
+eng_port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why)
+{
+	uint32_t dst;
+
+	/* Almost all: IPv4 without a tag, to the first address. */
+	memcpy(&dst, pkt->data + KARST_ETH_LEN + 16, sizeof(dst));
+	if (karst_likely((pkt->flags & (KARST_PKT_IP6 | KARST_PKT_VLAN)) == 0 &&
+		    dst == atomic_load_explicit(&port->ip4, memory_order_relaxed)))
+		return true;
+	return accepts_slowly(port, pkt, why);
+}
+
+int
+eng_port_check_path(const struct karst_engine *e, uint32_t lcore, const struct karst_path *path)
+{
+	struct karst_engine_addr src;
+
+	memcpy(src.ip, path->src_ip, sizeof(src.ip));
+	if (!eng_port_present(e, path->port)) {
+		karst_log(KARST_LOG_ERR, "%s: path over port %u, which is not there", e->name,
+			path->port);
+		return -EINVAL;
+	}
+	if (lcore < e->nlcores && (e->port[path->port].info.lcore_mask >> lcore & 1) == 0) {
+		karst_log(KARST_LOG_ERR, "%s: lcore %u does not serve port %u", e->name, lcore,
+			path->port);
+		return -EINVAL;
+	}
+	if (!path->ip6)
+		src = karst_engine_addr_ip4(karst_get_be32(path->src_ip + 12));
+	if (!eng_port_has_addr(&e->port[path->port], src.ip)) {
+		karst_log(KARST_LOG_ERR, "%s: the source address of a path is not port %u's",
+			e->name, path->port);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* --- changes --- */
+
+static int
+set_addrs(struct karst_engine *e, uint8_t port, uint32_t n, const struct karst_engine_addr *addrs)
+{
+	struct eng_neigh_call call = {.port = port};
+	struct eng_port *p = &e->port[port];
+
+	eng_port_store_addrs(p, n, addrs);
+	eng_ctl_quiesce(e);
+	if (p->neigh != NULL)
+		eng_mailbox_call(&e->lcore[p->home], eng_neigh_announce_on_lcore, &call);
+	eng_port_event(e, port, KARST_EVENT_GID_CHANGE);
+	return 0;
+}
+
+int
+karst_engine_port_set_addrs(struct karst_engine *e, uint8_t port, uint32_t num_addrs,
+	const struct karst_engine_addr *addrs)
+{
+	const char *fault = eng_port_addrs_fault(num_addrs, addrs);
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	if (!eng_port_present(e, port))
+		fault = "no such port";
+	if (fault == NULL) {
+		ret = set_addrs(e, port, num_addrs, addrs);
+	} else {
+		karst_log(KARST_LOG_ERR, "%s: addresses of port %u: %s", e->name, port, fault);
+		ret = -EINVAL;
+	}
+	eng_ctl_leave(e);
+	return ret;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Ports that come, go, and lose their link, while lcores run.
+ *
+ * A device is configured and started by the thread that adds it, before any lcore knows of it, and
+ * stopped after the last one has forgotten it.  In between each lcore that serves it has it in its
+ * own tables, which it changes itself, asked by mailbox.  Its home lcore, the first of them, hears
+ * last that it goes: frames on their way to it find everything in place until then.
+ */
+#include "engine_priv.h"
+
+#include "neigh.h"
+
+/* --- coming and going --- */
+
+struct serve_call {
+	uint8_t port;
+	uint16_t queue;
+};
+
+static int
+serve_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct serve_call *call = arg;
+	const struct eng_port *p = &lc->e->port[call->port];
+	struct eng_txq *tx = &lc->tx[call->port];
+
+	lc->rxq[lc->nrxq++] = (struct eng_rxq){
+		.ethdev = p->info.ethdev, .queue = call->queue, .port = call->port};
+	tx->ethdev = p->info.ethdev;
+	tx->queue = call->queue;
+	tx->served = true;
+	return 0;
+}
+
+static int
+leave_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct serve_call *call = arg;
+	struct eng_port *p = &lc->e->port[call->port];
+	struct eng_txq *tx = &lc->tx[call->port];
+	uint32_t i, k = 0;
+
+	for (i = 0; i < lc->nrxq; i++)
+		if (lc->rxq[i].port != call->port)
+			lc->rxq[k++] = lc->rxq[i];
+	lc->nrxq = k;
+	for (i = 0; i < tx->n; i++)
+		buffer_free(lc, tx->pend[i]);
+	stat_add(&lc->stats.tx_dropped, tx->n);
+	tx->n = 0;
+	tx->served = false;
+	lc->blocked &= ~(1u << call->port);
+	/* What they build from now on is dropped. */
+	eng_sched_unpark(lc, tx);
+	if (p->home == lc->index)
+		p->neigh = NULL;
+	return 0;
+}
+
+/* Calls @fn on each lcore that serves the port, the home lcore first or last. */
+static void
+on_lcores(struct karst_engine *e, uint8_t port, eng_fn fn, bool home_last)
+{
+	const struct eng_port *p = &e->port[port];
+	struct serve_call call = {.port = port};
+	uint16_t home_queue = 0;
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++) {
+		if ((p->info.lcore_mask >> i & 1) == 0)
+			continue;
+		if (i == p->home && home_last)
+			home_queue = call.queue;
+		else
+			eng_mailbox_call(&e->lcore[i], fn, &call);
+		call.queue++;
+	}
+	call.queue = home_queue;
+	if (home_last)
+		eng_mailbox_call(&e->lcore[p->home], fn, &call);
+}
+
+int
+eng_port_join(struct karst_engine *e, uint8_t port)
+{
+	struct eng_neigh_call call = {.port = port};
+	struct eng_port *p = &e->port[port];
+
+	if (p->info.netdev[0] == '\0') {
+		int ret = eng_neigh_create(e, &p->neigh);
+
+		if (ret != 0)
+			return ret;
+	}
+	on_lcores(e, port, serve_on_lcore, false);
+	/* release, pairs with the acquire in eng_port_present() */
+	atomic_store_explicit(&p->present, true, memory_order_release);
+	if (p->neigh != NULL)
+		eng_mailbox_call(&e->lcore[p->home], eng_neigh_announce_on_lcore, &call);
+	return 0;
+}
+
+static void
+port_remove(struct karst_engine *e, uint8_t port)
+{
+	struct eng_port *p = &e->port[port];
+	struct eng_neigh *nb = p->neigh;
+
+	atomic_store_explicit(&p->present, false, memory_order_relaxed);
+	on_lcores(e, port, leave_on_lcore, true);
+	rte_eth_dev_stop(p->info.ethdev);
+	eng_neigh_destroy(nb);
+}
+
+int
+karst_engine_port_remove(struct karst_engine *e, uint8_t port)
+{
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	if (eng_port_present(e, port)) {
+		port_remove(e, port);
+	} else {
+		karst_log(KARST_LOG_ERR, "%s: port %u is not there", e->name, port);
+		ret = -EINVAL;
+	}
+	eng_ctl_leave(e);
+	return ret;
+}
+
+void
+eng_port_fini(struct karst_engine *e, uint8_t port)
+{
+	struct eng_port *p = &e->port[port];
+
+	if (!eng_port_present(e, port))
+		return;
+	rte_eth_dev_stop(p->info.ethdev);
+	eng_neigh_destroy(p->neigh);
+}
+
+/* --- events and links --- */
+
+struct event_call {
+	struct karst_engine_event ev;
+};
+
+static int
+event_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct event_call *call = arg;
+
+	eng_async_event_all(lc, &call->ev);
+	return 0;
+}
+
+void
+eng_port_event(struct karst_engine *e, uint8_t port, enum karst_async_event_code event)
+{
+	struct event_call call = {.ev = {.event = event, .port = port}};
+
+	eng_mailbox_call(&e->lcore[e->port[port].home], event_on_lcore, &call);
+}
+
+/* @return whether the link has come or gone. */
+static bool
+link_look(struct eng_port *p)
+{
+	struct rte_eth_link link = {0};
+	bool up = true, was = __atomic_load_n(&p->info.link_up, __ATOMIC_RELAXED);
+	uint32_t mbps = 0;
+
+	/* A device that cannot tell is taken to be up. */
+	if (rte_eth_link_get_nowait(p->info.ethdev, &link) == 0) {
+		up = link.link_status == RTE_ETH_LINK_UP;
+		mbps = link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
+	}
+	__atomic_store_n(&p->info.link_mbps, mbps, __ATOMIC_RELAXED);
+	__atomic_store_n(&p->info.link_up, up, __ATOMIC_RELAXED);
+	return up != was;
+}
+
+void
+eng_port_link_init(struct eng_port *p)
+{
+	link_look(p);
+}
+
+int
+karst_engine_links_check(struct karst_engine *e)
+{
+	int ret = eng_ctl_enter(e), changed = 0;
+	unsigned int i;
+
+	if (ret != 0)
+		return ret;
+	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
+		struct eng_port *p = &e->port[i];
+
+		if (!eng_port_present(e, i) || !link_look(p))
+			continue;
+		changed++;
+		karst_log(KARST_LOG_NOTICE, "%s: port %u (%s): link %s", e->name, i, p->name,
+			p->info.link_up ? "up" : "down");
+		eng_port_event(e, (uint8_t)i,
+			p->info.link_up ? KARST_EVENT_PORT_ACTIVE : KARST_EVENT_PORT_ERR);
+	}
+	eng_ctl_leave(e);
+	return changed;
+}

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * From an address to a path, on control threads.
+ *
+ * Each look at the port is a control call of its own, so that nobody else has to wait while an
+ * answer is on its way: the home lcore of the port looks into its table, asks if it is time to,
+ * and says "not yet"; between two looks the lock is free.
+ */
+#include <arpa/inet.h>
+#include <time.h>
+
+#include "neigh.h"
+#include "netlink.h"
+
+#define TIMEOUT_MS    3000u
+#define NAP_FIRST_NS  50000u
+#define NAP_MOST_NS   2000000u
+#define ALIVE_EACH_NS 10000000u /* between two questions whether it is still wanted */
+
+const char *
+eng_ip_text(const uint8_t ip[16], char text[ENG_IP_TEXT])
+{
+	if (eng_ip_is4(ip))
+		return inet_ntop(AF_INET, ip + 12, text, ENG_IP_TEXT);
+	return inet_ntop(AF_INET6, ip, text, ENG_IP_TEXT);
+}
+
+/* --- what kind of address --- */
+
+/* One that another host on the link, or beyond, can have. */
+static bool
+is_host(const uint8_t ip[16])
+{
+	static const uint8_t zero[15];
+
+	if (eng_ip_is4(ip))
+		return ip[12] != 0 && ip[12] != 127 && ip[12] < 224;
+	return ip[0] != 0xff && (memcmp(ip, zero, sizeof(zero)) != 0 || ip[15] > 1);
+}
+
+static bool
+is_link_local6(const uint8_t ip[16])
+{
+	return ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80;
+}
+
+/* Is @ip on the link of own address @own? */
+static bool
+on_link(const struct karst_engine_addr *own, const uint8_t ip[16])
+{
+	unsigned int from = eng_ip_is4(ip) ? 12 : 0, bytes = own->prefix / 8;
+	unsigned int rest = own->prefix % 8;
+
+	if (own->prefix == 0 || is_link_local6(ip))
+		return true;
+	if (memcmp(own->ip + from, ip + from, bytes) != 0)
+		return false;
+	return rest == 0 || (own->ip[from + bytes] ^ ip[from + bytes]) >> (8 - rest) == 0;
+}
+
+static bool
+is_set(const struct karst_engine_addr *a)
+{
+	static const uint8_t zero[16];
+
+	return memcmp(a->ip, zero, sizeof(zero)) != 0;
+}
+
+/* --- waiting --- */
+
+struct waiter {
+	struct karst_engine *e;
+	const struct karst_engine_resolve_opts *opts;
+	uint64_t until_ns;
+	uint64_t asked_ns; /* alive() */
+	uint32_t nap_ns;
+};
+
+/* -ETIMEDOUT or -ECANCELED: it is over. */
+static int
+waiter_check(void *arg)
+{
+	struct waiter *w = arg;
+	uint64_t now = engine_now(w->e);
+
+	if (now >= w->until_ns)
+		return -ETIMEDOUT;
+	if (w->opts->alive == NULL || now - w->asked_ns < ALIVE_EACH_NS)
+		return 0;
+	w->asked_ns = now;
+	return w->opts->alive(w->opts->user) ? 0 : -ECANCELED;
+}
+
+/* Lets own lcores work, or sleeps a little. */
+static void
+waiter_nap(struct waiter *w)
+{
+	const struct timespec ts = {.tv_nsec = (long)w->nap_ns};
+
+	if (eng_poll_mine(w->e) > 0)
+		return;
+	nanosleep(&ts, NULL);
+	w->nap_ns = karst_min_u32(2 * w->nap_ns, NAP_MOST_NS);
+}
+
+/* --- one look --- */
+
+/* Where a path leads, as far as the configuration knows. */
+struct lookup {
+	struct karst_path *path;
+	struct eng_neigh_call call; /* .ip: the next hop */
+	bool done;                  /* nobody needs to be asked */
+	char netdev[IF_NAMESIZE];   /* not empty: the kernel knows */
+};
+
+static int
+no_route(const struct karst_engine *e, uint8_t port, const uint8_t ip[16], const char *why)
+{
+	char text[ENG_IP_TEXT];
+
+	karst_log(KARST_LOG_ERR, "%s: port %u: no way to %s: %s", e->name, port,
+		eng_ip_text(ip, text), why);
+	return -EHOSTUNREACH;
+}
+
+/* An own address: frames come back in by the port's twin. */
+static int
+loop(const struct karst_engine *e, uint8_t port, struct karst_path *path)
+{
+	memcpy(path->dst_mac, path->src_mac, sizeof(path->dst_mac));
+	return 0;
+}
+
+/* The first step, with ctl_lock held. */
+static int
+plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16], struct lookup *l)
+{
+	static const uint8_t no_mac[6];
+	const struct karst_engine_addr *own, *gateway;
+	const struct eng_port *p = &e->port[port];
+	int ret;
+
+	ret = karst_engine_path_init(e, port, addr, no_mac, ip, l->path);
+	if (ret != 0)
+		return ret;
+	own = &eng_port_addrs(p)->addr[addr];
+	gateway = eng_ip_is4(ip) ? &p->info.gateway4 : &p->info.gateway6;
+	l->call.port = port;
+	memcpy(l->call.src, own->ip, sizeof(l->call.src));
+	memcpy(l->call.ip, ip, sizeof(l->call.ip));
+	l->done = true;
+	if (eng_port_has_addr(p, ip))
+		return loop(e, port, l->path);
+	if (eng_ip_is_group(ip)) {
+		karst_path_multicast_mac(l->path);
+		return 0;
+	}
+	if (!is_host(ip))
+		return no_route(e, port, ip, "no host can have this address");
+	l->done = false;
+	memcpy(l->netdev, p->info.netdev, sizeof(l->netdev));
+	if (l->netdev[0] != '\0')
+		return 0;
+	if (p->neigh == NULL)
+		return no_route(e, port, ip, "the port leads nowhere but back");
+	if (on_link(own, ip))
+		return 0;
+	if (!is_set(gateway))
+		return no_route(e, port, ip,
+			"it is not on the link of the source address, and there is no gateway");
+	memcpy(l->call.ip, gateway->ip, sizeof(l->call.ip));
+	return 0;
+}
+
+/* Asks the home lcore.  -EAGAIN: not yet known. */
+static int
+look(struct karst_engine *e, struct eng_neigh_call *call)
+{
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	if (call->port < e->nports && e->port[call->port].neigh != NULL)
+		ret = eng_mailbox_call(
+			&e->lcore[e->port[call->port].home], eng_neigh_use_on_lcore, call);
+	else
+		ret = -EINVAL; /* it was removed meanwhile */
+	eng_ctl_leave(e);
+	return ret;
+}
+
+static int
+wait_for(struct waiter *w, struct lookup *l)
+{
+	const struct eng_patience patience = {.go_on = waiter_check, .user = w};
+	int ret;
+
+	if (l->netdev[0] != '\0')
+		return eng_netlink_resolve(l->netdev, l->path->dst_ip, &patience, l->path->dst_mac);
+	for (;;) {
+		ret = look(w->e, &l->call);
+		if (ret != -EAGAIN)
+			break;
+		ret = waiter_check(w);
+		if (ret != 0)
+			break;
+		waiter_nap(w);
+	}
+	memcpy(l->path->dst_mac, l->call.mac, sizeof(l->path->dst_mac));
+	return ret;
+}
+
+int
+karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t dst_ip[16],
+	const struct karst_engine_resolve_opts *opts, struct karst_path *path)
+{
+	static const struct karst_engine_resolve_opts defaults;
+	struct karst_path found;
+	struct lookup l = {.path = &found};
+	struct waiter w = {.e = e, .opts = opts != NULL ? opts : &defaults, .nap_ns = NAP_FIRST_NS};
+	uint32_t ms = w.opts->timeout_ms != 0 ? w.opts->timeout_ms : TIMEOUT_MS;
+	char dst[ENG_IP_TEXT], hop[ENG_IP_TEXT];
+	int ret;
+
+	ret = eng_ctl_enter(e);
+	if (ret != 0)
+		return ret;
+	ret = plan(e, port, addr, dst_ip, &l);
+	eng_ctl_leave(e);
+	w.asked_ns = engine_now(e);
+	w.until_ns = w.asked_ns + ms * UINT64_C(1000000);
+	if (ret == 0 && !l.done)
+		ret = wait_for(&w, &l);
+	if (ret == -ETIMEDOUT) {
+		karst_log(KARST_LOG_ERR,
+			"%s: port %u: no answer from %s, on the way to %s, in %u ms", e->name, port,
+			eng_ip_text(l.call.ip, hop), eng_ip_text(dst_ip, dst), ms);
+		ret = -EHOSTUNREACH;
+	}
+	if (ret == 0)
+		*path = found;
+	return ret;
+}
+
+int
+karst_engine_neigh_list(
+	struct karst_engine *e, uint8_t port, struct karst_engine_neigh *list, unsigned int max)
+{
+	struct eng_neigh_call call = {.port = port, .list = list, .max = max};
+	char netdev[IF_NAMESIZE] = "";
+	unsigned int i;
+	int ret;
+
+	ret = eng_ctl_enter(e);
+	if (ret != 0)
+		return ret;
+	if (!eng_port_present(e, port))
+		ret = -EINVAL;
+	else if (e->port[port].neigh != NULL)
+		ret = eng_mailbox_call(
+			&e->lcore[e->port[port].home], eng_neigh_list_on_lcore, &call);
+	else
+		memcpy(netdev, e->port[port].info.netdev, sizeof(netdev));
+	eng_ctl_leave(e);
+	if (netdev[0] != '\0')
+		ret = eng_netlink_list(netdev, list, max);
+	for (i = 0; ret > 0 && i < karst_min_u32((uint32_t)ret, max); i++)
+		list[i].port = port;
+	return ret;
+}

@@ -6,7 +6,7 @@
  * which starts loading what the next one needs: the entry in the table of QPs, the QP, the
  * frame (verified: from here on it is in L1 or L2), and then the delivery, which copies.
  */
-#include "engine_priv.h"
+#include "foreign.h"
 #include "karst_opcode.h"
 
 /* Packets between the one delivered and the one whose send ring is being loaded. */
@@ -23,7 +23,7 @@ void
 eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n)
 {
 	struct karst_core *core = lc->core;
-	unsigned int i;
+	unsigned int i, kept = 0;
 
 	for (i = 0; i < n; i++) {
 		uint32_t slot = pkts[i]->dqpn >> core->lcore_bits;
@@ -50,6 +50,15 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 			karst_count_drop(&core->counters, KARST_DROP_NO_QP);
 		else
 			karst_qp_rx(core, pkt);
-		buffer_free(lc, mbufs[i]);
+		/* what is to be written into foreign memory is still in the buffers */
+		if (karst_likely(core->foreign_queued == 0))
+			buffer_free(lc, mbufs[i]);
+		else
+			mbufs[kept++] = mbufs[i];
 	}
+	if (karst_likely(kept == 0))
+		return;
+	eng_foreign_flush(lc);
+	for (i = 0; i < kept; i++)
+		buffer_free(lc, mbufs[i]);
 }

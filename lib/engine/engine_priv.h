@@ -187,6 +187,8 @@ struct eng_lcore {
 	pthread_mutex_t attach_lock; /* held by who attaches, or makes a call while none is */
 	struct karst_bell_shared *bell_shared;
 	uint32_t eal_lcore;
+	struct eng_foreign *foreign; /* foreign.c */
+	unsigned int breaks;         /* eng_window_breaks() when it last looked */
 	/* of karst_engine_start() */
 	uint32_t idle_run;
 	uint32_t sleep_ns;

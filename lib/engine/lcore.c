@@ -9,7 +9,7 @@
  * that sending itself makes (UD, UC) follow at the end.  The end of a turn is the lcore's
  * quiescent point: it holds no pointer into the memory tables then.
  */
-#include "engine_priv.h"
+#include "foreign.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -243,6 +243,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.mem = e->mem,
 		.ahs = e->ahs,
 		.ops = &core_ops,
+		.foreign = &eng_foreign_ops,
 		.user = lc,
 	};
 	size_t bytes = karst_core_bytes(&cfg);
@@ -292,6 +293,8 @@ eng_lcore_init(struct karst_engine *e, uint32_t index)
 		return -rte_errno;
 	ret = init_bell(e, lc);
 	if (ret == 0)
+		ret = eng_foreign_init(lc);
+	if (ret == 0)
 		ret = init_core(e, lc);
 	return ret;
 }
@@ -306,6 +309,7 @@ eng_lcore_fini(struct eng_lcore *lc)
 	while (lc->handoff != NULL && rte_ring_sc_dequeue(lc->handoff, &m) == 0)
 		rte_pktmbuf_free(m);
 	eng_tx_fini(lc);
+	eng_foreign_fini(lc);
 	rte_ring_free(lc->handoff);
 	rte_ring_free(lc->mailbox);
 	pthread_mutex_destroy(&lc->attach_lock);

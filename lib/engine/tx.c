@@ -14,7 +14,7 @@
  * leave.  Only UD packets can meet a full pend[], since they choose their port one by one; they
  * are dropped then, and counted.
  */
-#include "engine_priv.h"
+#include "foreign.h"
 
 /* The hottest buffers go back, for the lcore that runs out of them to take. */
 void
@@ -160,6 +160,26 @@ flush_ports(struct eng_lcore *lc, uint32_t ports)
 	}
 }
 
+/* Frees the frames of the set @lost.  @return how many are left, in their order, at the front. */
+static karst_noinline unsigned int
+drop_lost(struct eng_lcore *lc, unsigned int n, uint64_t lost)
+{
+	struct rte_mbuf *gone[ENG_MAX_BURST];
+	unsigned int i, kept = 0, ngone = 0;
+
+	for (i = 0; i < n; i++) {
+		if (lost >> i & 1) {
+			gone[ngone++] = lc->tx_mbuf[i];
+			continue;
+		}
+		lc->tx_mbuf[kept] = lc->tx_mbuf[i];
+		lc->tx_pkt[kept++] = lc->tx_pkt[i];
+	}
+	for (i = 0; i < ngone; i++)
+		buffer_free(lc, gone[i]);
+	return kept;
+}
+
 void
 eng_tx_frame(struct eng_lcore *lc, unsigned int port, struct rte_mbuf *m)
 {
@@ -181,7 +201,8 @@ eng_tx_poll(struct eng_lcore *lc)
 	const struct karst_engine_config *cfg = &lc->e->cfg;
 	struct karst_tx_burst b = {
 		.pkts = lc->tx_pkts, .seals = lc->seals, .segs = lc->segs, .max_segs = ENG_SEGS};
-	unsigned int i;
+	unsigned int i, n;
+	uint64_t lost = 0;
 
 	if (karst_unlikely(lc->blocked != 0))
 		flush_ports(lc, lc->blocked);
@@ -195,12 +216,17 @@ eng_tx_poll(struct eng_lcore *lc)
 	}
 	b.max = lc->tx_ready;
 	eng_sched_build(lc, &b, cfg->tx_bytes);
+	if (karst_unlikely(b.nforeign != 0))
+		lost = eng_foreign_fetch(lc, &b);
 	if (b.n == 0)
 		return 0;
 	for (i = 0; i < b.n; i++)
 		b.seals[i].cold = lc->tx_cold[i];
 	karst_icrc_seal_burst(b.seals, b.n);
-	flush_ports(lc, sort_by_port(lc, b.n));
+	if (eng_foreign_is_broken(lc))
+		lost |= eng_foreign_broken(lc, &b);
+	n = karst_likely(lost == 0) ? b.n : drop_lost(lc, b.n, lost);
+	flush_ports(lc, sort_by_port(lc, n));
 	refill(lc, b.n);
 	return b.n;
 }

@@ -23,4 +23,14 @@ karst_mem_is_foreign(const void *host)
 	return karst_unlikely((intptr_t)host < 0);
 }
 
+struct karst_mem;
+
+/**
+ * Lcore.  Makes all keys unusable whose memory @match says yes to (the host address of the first
+ * byte of a region or bound window, as registered): it has vanished.  Like an invalidation, it
+ * does not wait for accesses that have passed their check.
+ * @return how many it could not take because another lcore is changing them: call again.
+ */
+uint32_t karst_mem_revoke(struct karst_mem *m, bool (*match)(const void *host));
+
 #endif /* KARST_FOREIGN_H */

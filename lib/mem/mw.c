@@ -17,6 +17,7 @@
  */
 #include <errno.h>
 
+#include "karst_foreign.h"
 #include "mem_priv.h"
 
 #define BIND_ACCESS_KNOWN (KARST_ACCESS_REMOTE | KARST_ACCESS_ZERO_BASED)
@@ -272,6 +273,35 @@ karst_mem_invalidate(struct karst_mem *m, uint32_t pd, uint32_t qpn, uint32_t ke
 	default:
 		return -EINVAL;
 	}
+}
+
+/* Windows before regions: a region is taken only when no window is bound to it. */
+static uint32_t
+revoke(struct karst_mem *m, bool (*match)(const void *host), bool windows)
+{
+	struct karst_mem_entry *e = m->entry, *end = e + m->slot_mask + 1;
+	uint32_t left = 0;
+
+	for (; e < end; e++) {
+		uint64_t word = mem_word_load(e);
+		bool done;
+
+		if ((word & KARST_MEM_LIVE) == 0 || (mem_state(word) == MEM_BOUND) != windows ||
+			!match((void *)(uintptr_t)__atomic_load_n(&e->host, __ATOMIC_RELAXED)))
+			continue;
+		done = windows ? window_unbind(m, e, word, MEM_UNBOUND)
+			       : mr_invalidate(e, word) == 0;
+		left += !done;
+	}
+	return left;
+}
+
+uint32_t
+karst_mem_revoke(struct karst_mem *m, bool (*match)(const void *host))
+{
+	uint32_t left = revoke(m, match, true);
+
+	return left + revoke(m, match, false);
 }
 
 uint32_t

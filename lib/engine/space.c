@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Spaces and their regions: the control side of karst_space.h.
+ *
+ * A region is a window (window.h).  Its pieces are opened and checked first (piece.c); only when
+ * all are found good are addresses taken and files mapped over them.  Pieces that are copied get
+ * no pages.  If there is one, the region's host addresses are foreign (karst_foreign.h), and
+ * foreign.c serves every access, piece by piece; if there is none, lib/mem and lib/qp see plain
+ * memory.
+ *
+ * Files whose pages exist already are mapped with their page tables filled, so that no lcore ever
+ * takes a page fault there.  Pages that do not exist are not made: a program could make a root
+ * daemon allocate any amount of memory by registering a large empty file.
+ *
+ * Mappings are a resource of the process.  When they run short, pieces are copied that could have
+ * been mapped.
+ */
+#include "space_priv.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define HUGE       (2ull << 20)
+#define MAPS_SPARE 8192u /* left to everybody else in the process */
+#define MAX_LEN    (1ull << 42)
+
+/* Of the process, like the limit that it is held against (vm.max_map_count). */
+static _Atomic unsigned int maps_used;
+
+/* --- spaces --- */
+
+static int
+open_proc(pid_t pid, int pidfd)
+{
+	struct pollfd p = {.fd = pidfd, .events = POLLIN};
+	char path[32];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (fd < 0)
+		return errno == EACCES ? -EPERM : -ESRCH;
+	/* if it lives now, what was opened is its directory and not that of a successor */
+	if (poll(&p, 1, 0) != 0) {
+		close(fd);
+		return -ESRCH;
+	}
+	return fd;
+}
+
+/* May its memory be read and written?  Asked with nothing to read. */
+static int
+may_copy(pid_t pid)
+{
+	struct iovec none = {NULL, 0};
+
+	if (process_vm_readv(pid, &none, 1, &none, 1, 0) == 0)
+		return 0;
+	return errno == ESRCH ? -ESRCH : -EPERM;
+}
+
+int
+karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, gid_t gid,
+	struct karst_space **out)
+{
+	struct karst_space *s;
+	int ret = eng_window_init();
+
+	if (ret == 0)
+		ret = may_copy(pid);
+	if (ret != 0)
+		return ret;
+	s = calloc(1, sizeof(*s));
+	if (s == NULL)
+		return -ENOMEM;
+	*s = (struct karst_space){.e = e, .pid = pid, .uid = uid, .gid = gid};
+	s->pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
+	if (s->pidfd < 0) {
+		ret = -errno;
+		free(s);
+		return ret;
+	}
+	s->procfd = open_proc(pid, s->pidfd);
+	if (s->procfd < 0) {
+		ret = s->procfd;
+		close(s->pidfd);
+		free(s);
+		return ret;
+	}
+	*out = s;
+	return 0;
+}
+
+void
+karst_space_destroy(struct karst_space *s)
+{
+	while (s->regions != NULL)
+		karst_space_unmap(s->regions);
+	close(s->procfd);
+	close(s->pidfd);
+	free(s);
+}
+
+bool
+karst_space_failed(const struct karst_space *s)
+{
+	/* relaxed: a flag that nothing else depends on */
+	return atomic_load_explicit(&s->failed, memory_order_relaxed);
+}
+
+/* In the SIGBUS handler. */
+static void
+on_broken(struct eng_window *w)
+{
+	struct karst_space *s = w->owner;
+
+	atomic_store_explicit(&s->failed, true, memory_order_relaxed);
+}
+
+/* --- checking a request --- */
+
+static int
+check_cover(uint64_t addr, uint64_t len, const struct karst_ctl_piece *p, unsigned int n, char *why)
+{
+	uint64_t at;
+	unsigned int i;
+
+	if (len > MAX_LEN || addr > UINT64_MAX / 2 - len || n > KARST_CTL_MAX_PIECES) {
+		snprintf(why, KARST_CTL_WHY, "no region of %#llx bytes at %#llx, in %u pieces",
+			(unsigned long long)len, (unsigned long long)addr, n);
+		return -EINVAL;
+	}
+	at = n > 0 ? p[0].addr : addr;
+	for (i = 0; i < n && p[i].addr == at && p[i].len > 0 && p[i].len <= 2 * MAX_LEN; i++)
+		at += p[i].len;
+	if (i == n && (n == 0 ? len == 0 : p[0].addr <= addr && at >= addr + len && len > 0))
+		return 0;
+	snprintf(why, KARST_CTL_WHY, "the pieces do not cover %#llx..+%#llx without gaps",
+		(unsigned long long)addr, (unsigned long long)len);
+	return -EINVAL;
+}
+
+static void
+close_sources(struct eng_source *src, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (src[i].fd >= 0)
+			close(src[i].fd);
+}
+
+static int
+open_sources(const struct karst_space *s, bool write, const struct karst_ctl_piece *pieces,
+	unsigned int n, const int *fds, unsigned int nfds, struct eng_source *src, char *why)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < n && ret == 0; i++)
+		ret = eng_piece_open(s, &pieces[i], fds, nfds, write, &src[i], why);
+	if (ret != 0)
+		close_sources(src, i - 1);
+	return ret;
+}
+
+/* --- mapping --- */
+
+static unsigned int
+maps_limit(void)
+{
+	unsigned int limit = 65530;
+	FILE *f = fopen("/proc/sys/vm/max_map_count", "re");
+
+	if (f != NULL) {
+		if (fscanf(f, "%u", &limit) != 1)
+			limit = 65530;
+		fclose(f);
+	}
+	return limit > MAPS_SPARE ? limit - MAPS_SPARE : 0;
+}
+
+/* Are all pages of it there?  Then mapping them takes no memory. */
+static bool
+all_there(const struct eng_source *src, uint64_t len)
+{
+	off_t hole = lseek(src->fd, (off_t)src->off, SEEK_HOLE);
+
+	return src->page < HUGE && hole >= 0 && (uint64_t)hole >= src->off + len;
+}
+
+static bool
+map_piece(uint8_t *at, const struct eng_source *src, bool write)
+{
+	int prot = PROT_READ | (write ? PROT_WRITE : 0), flags = MAP_SHARED | MAP_FIXED;
+	uint64_t len = src->ctl->len;
+
+	if (mmap(at, len, prot, flags, src->fd, (off_t)src->off) == MAP_FAILED)
+		return false;
+	if (len >= HUGE)
+		madvise(at, len, MADV_HUGEPAGE);
+	if (all_there(src, len))
+		madvise(at, len, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+	return true;
+}
+
+/* What is not mapped, for whatever reason, is copied.  Neighbours of a kind become one piece. */
+static void
+map_pieces(struct karst_space_region *r, const struct eng_source *src, unsigned int n, bool write)
+{
+	unsigned int i, limit = maps_limit();
+	uint64_t off = 0;
+
+	for (i = 0; i < n; off += src[i].ctl->len, i++) {
+		const struct karst_ctl_piece *ctl = src[i].ctl;
+		struct eng_piece p = {.off = off, .len = ctl->len, .writable = write};
+
+		/* each splits the reserved range in two; counted before, taken back if not used */
+		if (src[i].fd >= 0 && atomic_fetch_add(&maps_used, 2) < limit &&
+			map_piece(r->w.base + off, &src[i], write)) {
+			p.page = src[i].page;
+			p.migrated = (ctl->flags & KARST_CTL_PIECE_MIGRATED) != 0;
+			r->nmaps += 2;
+		} else if (src[i].fd >= 0) {
+			atomic_fetch_sub(&maps_used, 2);
+		}
+		if (p.page == 0 && r->w.npieces > 0 && r->piece[r->w.npieces - 1].page == 0)
+			r->piece[r->w.npieces - 1].len += p.len;
+		else
+			r->piece[r->w.npieces++] = p;
+	}
+}
+
+/* Sums up what is in the region proper, and looks whether what is copied is there. */
+static int
+survey(struct karst_space_region *r, char *why)
+{
+	const struct karst_space *s = r->space;
+	unsigned int i;
+	int ret;
+
+	for (i = 0; i < r->w.npieces; i++) {
+		const struct eng_piece *p = &r->piece[i];
+		uint64_t from = r->w.remote + p->off, to = from + p->len;
+
+		from = karst_max_u64(from, r->addr);
+		to = karst_min_u64(to, r->addr + r->len);
+		if (from >= to)
+			continue;
+		if (p->page == 0) {
+			ret = eng_piece_probe(s, from, to - from, why);
+			if (ret != 0)
+				return ret;
+			r->foreign = true;
+			continue;
+		}
+		r->shared_bytes += to - from;
+		if (p->migrated)
+			r->migrated_bytes += to - from;
+	}
+	return 0;
+}
+
+/* Addresses here and there agree in as many low bits as the largest page has. */
+static int
+take_window(struct karst_space_region *r, const struct eng_source *src, unsigned int n)
+{
+	uint64_t align = r->w.bytes >= HUGE ? HUGE : 4096;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (src[i].fd >= 0 && src[i].page > align)
+			align = src[i].page;
+	return eng_window_alloc(&r->w, align, r->w.remote & (align - 1));
+}
+
+static int
+make_region(struct karst_space_region *r, const struct eng_source *src, unsigned int n, bool write,
+	char *why)
+{
+	int ret;
+
+	if (n == 0)
+		return 0;
+	ret = take_window(r, src, n);
+	if (ret != 0) {
+		snprintf(why, KARST_CTL_WHY, "no addresses are left in the engine for %#llx bytes",
+			(unsigned long long)r->len);
+		return ret;
+	}
+	map_pieces(r, src, n, write);
+	ret = survey(r, why);
+	if (ret != 0) {
+		eng_window_free(&r->w);
+		atomic_fetch_sub(&maps_used, r->nmaps);
+	}
+	return ret;
+}
+
+static void
+link_region(struct karst_space *s, struct karst_space_region *r)
+{
+	r->next = s->regions;
+	r->pprev = &s->regions;
+	if (r->next != NULL)
+		r->next->pprev = &r->next;
+	s->regions = r;
+}
+
+int
+karst_space_map(struct karst_space *s, uint64_t addr, uint64_t len, bool write,
+	const struct karst_ctl_piece *pieces, unsigned int n, const int *fds, unsigned int nfds,
+	struct karst_space_region **region, char *why)
+{
+	struct eng_source src[KARST_CTL_MAX_PIECES];
+	struct karst_space_region *r;
+	int ret = check_cover(addr, len, pieces, n, why);
+
+	if (ret != 0)
+		return ret;
+	r = calloc(1, sizeof(*r) + n * sizeof(r->piece[0]));
+	if (r == NULL) {
+		snprintf(why, KARST_CTL_WHY, "the engine is out of memory");
+		return -ENOMEM;
+	}
+	r->space = s;
+	r->addr = addr;
+	r->len = len;
+	r->w.piece = r->piece;
+	r->w.owner = s;
+	r->w.broken = on_broken;
+	r->w.remote = n > 0 ? pieces[0].addr : addr;
+	r->w.bytes = n > 0 ? pieces[n - 1].addr + pieces[n - 1].len - r->w.remote : 0;
+	ret = open_sources(s, write, pieces, n, fds, nfds, src, why);
+	if (ret == 0) {
+		ret = make_region(r, src, n, write, why);
+		close_sources(src, n);
+	}
+	if (ret != 0) {
+		free(r);
+		return ret;
+	}
+	link_region(s, r);
+	*region = r;
+	return 0;
+}
+
+void
+karst_space_unmap(struct karst_space_region *r)
+{
+	*r->pprev = r->next;
+	if (r->next != NULL)
+		r->next->pprev = r->pprev;
+	if (r->w.bytes != 0) {
+		eng_window_free(&r->w);
+		atomic_fetch_sub(&maps_used, r->nmaps);
+	}
+	free(r);
+}
+
+/* --- looking --- */
+
+void *
+karst_space_host(const struct karst_space_region *r)
+{
+	uintptr_t at = (uintptr_t)r->w.base + (r->addr - r->w.remote);
+
+	return (void *)(r->foreign ? at | KARST_MEM_FOREIGN : at);
+}
+
+void
+karst_space_bytes(
+	const struct karst_space_region *r, uint64_t *shared, uint64_t *migrated, uint64_t *copied)
+{
+	*shared = r->shared_bytes;
+	*migrated = r->migrated_bytes;
+	*copied = r->len - r->shared_bytes;
+}

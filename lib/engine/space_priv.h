@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What the control side of foreign memory (space.c, piece.c) and its data path (foreign.c) share. */
+#ifndef ENGINE_SPACE_PRIV_H
+#define ENGINE_SPACE_PRIV_H
+
+#include <sys/uio.h>
+
+#include "engine_priv.h"
+#include "karst_space.h"
+#include "window.h"
+
+struct karst_space {
+	struct karst_engine *e;
+	pid_t pid;
+	int pidfd;
+	int procfd; /* /proc/PID, which goes on meaning this process */
+	uid_t uid;
+	gid_t gid;
+	struct karst_space_region *regions;
+	_Atomic uint64_t alive_ns; /* when the process was last known to live; foreign.c */
+	_Atomic bool failed;
+};
+
+struct karst_space_region {
+	struct eng_window w;
+	struct karst_space *space;
+	struct karst_space_region *next;
+	struct karst_space_region **pprev;
+	uint64_t addr;
+	uint64_t len;
+	bool foreign; /* some of it is copied */
+	uint64_t shared_bytes;
+	uint64_t migrated_bytes;
+	unsigned int nmaps; /* counted in the process's budget of mappings */
+	struct eng_piece piece[];
+};
+
+/* A piece on its way: what of it was found to be mappable. */
+struct eng_source {
+	const struct karst_ctl_piece *ctl;
+	int fd; /* -1: copied */
+	uint64_t off;
+	uint32_t page;
+};
+
+/**
+ * Opens what @ctl names and checks that all of it can be mapped, for writing if @write.
+ * src->fd stays -1 if the bytes have to be copied.  Errors and @why as karst_space_map().
+ */
+int eng_piece_open(const struct karst_space *s, const struct karst_ctl_piece *ctl, const int *fds,
+	unsigned int nfds, bool write, struct eng_source *src, char *why);
+
+/* What is left to be copied is there.  -EFAULT */
+int eng_piece_probe(const struct karst_space *s, uint64_t addr, uint64_t len, char *why);
+
+/* --- foreign.c --- */
+
+/* Does the process still live?  Asked before it is touched. */
+bool eng_space_alive(struct karst_space *s, uint64_t now_ns);
+
+#endif /* ENGINE_SPACE_PRIV_H */

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Windows: ranges of addresses in this process that stand for memory of others.
+ *
+ * All are cut from one large range that is reserved once and never readable as such.  A table
+ * says for each address of it whose window it is, for the lcores (foreign.c) and for the SIGBUS
+ * handler.
+ */
+#ifndef ENGINE_WINDOW_H
+#define ENGINE_WINDOW_H
+
+#include <stdatomic.h>
+
+#include "karst_base.h"
+#include "karst_foreign.h"
+
+/* How a part of a window is reached. */
+struct eng_piece {
+	uint64_t off; /* of its first byte in the window */
+	uint64_t len;
+	uint32_t page; /* of the mapping; 0: there is none, bytes are copied */
+	bool writable;
+	bool migrated;
+};
+
+struct eng_window {
+	uint8_t *base;     /* its first address */
+	uint64_t remote;   /* what that is in the other process */
+	uint64_t bytes;    /* that pieces cover, from base on */
+	uint64_t reserved; /* a power of two; base is a multiple of it */
+	void *owner;       /* struct karst_space */
+	/* called by the SIGBUS handler, so: no locks, no allocation */
+	void (*broken)(struct eng_window *w);
+	unsigned int npieces;
+	struct eng_piece *piece; /* in order, without gaps */
+};
+
+/* Once in a process: reserves the range.  -ENOMEM */
+int eng_window_init(void);
+
+/**
+ * Takes addresses for w->bytes bytes whose first is a multiple of @align (a power of two) plus
+ * @lead; sets w->base and w->reserved.  -ENOMEM
+ */
+int eng_window_alloc(struct eng_window *w, uint64_t align, uint64_t lead);
+
+/* Unmaps everything in the window and gives the addresses back. */
+void eng_window_free(struct eng_window *w);
+
+/* Which window an address without KARST_MEM_FOREIGN is in; NULL: none. */
+struct eng_window *eng_window_of(const void *p);
+
+/* The piece that byte @off of the window is in. */
+const struct eng_piece *eng_window_piece(const struct eng_window *w, uint64_t off);
+
+/* How often the SIGBUS handler has put zeros in the place of pages that were taken away. */
+unsigned int eng_window_breaks(void);
+
+#endif /* ENGINE_WINDOW_H */

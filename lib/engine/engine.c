@@ -19,6 +19,8 @@
 
 #define POOL_OPS           "stack"
 #define DEFAULT_MBUFS_EACH 2048u /* and once more for the ports */
+#define FRAME_ROOM         (ENG_ROOM - RTE_PKTMBUF_HEADROOM)
+#define FRAME_ROOM_LEAST   512u
 
 /* --- configuration --- */
 
@@ -42,6 +44,7 @@ fill_defaults(struct karst_engine_config *c)
 	default_u32(&c->tx_burst, 32);
 	default_u32(&c->tx_bytes, 128 << 10);
 	default_u32(&c->quantum_bytes, 16 << 10);
+	default_u32(&c->frame_bytes, FRAME_ROOM);
 	default_u32(&c->mbufs, DEFAULT_MBUFS_EACH * (c->lcores + 1));
 	default_u32(&c->handoff_slots, 1024);
 	default_u32(&c->sleep_max_us, 50);
@@ -59,6 +62,8 @@ config_fault(const struct karst_engine_config *c)
 		return "rx_burst, tx_burst: 1 to 64";
 	if (c->tx_bytes > 1u << 24 || c->rx_bytes > 1u << 24 || c->quantum_bytes > 1u << 24)
 		return "rx_bytes, tx_bytes, quantum_bytes: 1 to 16777216";
+	if (c->frame_bytes < FRAME_ROOM_LEAST || c->frame_bytes > FRAME_ROOM)
+		return "frame_bytes: 512 to 4352";
 	if (c->mbufs < c->lcores * (ENG_STASH + 2 * ENG_MAX_BURST))
 		return "mbufs: at least 256 for each lcore";
 	if (c->handoff_slots > 1u << 20)
@@ -146,14 +151,15 @@ have_pool_ops(const char *name)
 static int
 init_pool(struct karst_engine *e)
 {
+	uint16_t room = (uint16_t)(RTE_PKTMBUF_HEADROOM + e->cfg.frame_bytes);
+
 	if (e->cfg.pool_ops == NULL)
 		e->cfg.pool_ops = have_pool_ops(POOL_OPS) ? POOL_OPS : rte_mbuf_best_mempool_ops();
 	e->pool = rte_pktmbuf_pool_create_by_ops(e->name, e->cfg.mbufs, 0, sizeof(struct karst_pkt),
-		ENG_ROOM, (int)rte_socket_id(), e->cfg.pool_ops);
+		room, (int)rte_socket_id(), e->cfg.pool_ops);
 	if (e->pool == NULL) {
 		karst_log(KARST_LOG_ERR, "%s: a pool of %u buffers of %u bytes by \"%s\": %s",
-			e->name, e->cfg.mbufs, (unsigned int)ENG_ROOM, e->cfg.pool_ops,
-			rte_strerror(rte_errno));
+			e->name, e->cfg.mbufs, room, e->cfg.pool_ops, rte_strerror(rte_errno));
 		return -rte_errno;
 	}
 	if (!rte_eal_has_hugepages())

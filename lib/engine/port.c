@@ -68,10 +68,14 @@ config_fault(const struct karst_engine *e, const struct karst_engine_port_config
 	return eng_port_addrs_fault(cfg->num_addrs, cfg->addrs);
 }
 
+/* At most what path MTU 4096 needs, and buffers hold. */
 static uint16_t
-mtu_wanted(const struct karst_engine_port_config *cfg)
+mtu_wanted(const struct karst_engine *e, const struct karst_engine_port_config *cfg)
 {
-	return cfg->mtu != 0 && cfg->mtu < MTU_WANTED ? cfg->mtu : MTU_WANTED;
+	uint32_t room = e->cfg.frame_bytes - (ENG_FRAME_OFF - RTE_PKTMBUF_HEADROOM);
+	uint32_t want = RTE_MIN(MTU_WANTED, room - ETH_OVERHEAD);
+
+	return (uint16_t)(cfg->mtu != 0 && cfg->mtu < want ? cfg->mtu : want);
 }
 
 /* The MTU to put into the device's configuration: what its limits allow of @want. */
@@ -90,13 +94,13 @@ mtu_allowed(const struct rte_eth_dev_info *info, uint32_t want)
 }
 
 static int
-configure_device(struct eng_port *p, const struct karst_engine_port_config *cfg,
-	const struct rte_eth_dev_info *info)
+configure_device(const struct karst_engine *e, struct eng_port *p,
+	const struct karst_engine_port_config *cfg, const struct rte_eth_dev_info *info)
 {
 	struct rte_eth_conf conf = {0};
 	int ret;
 
-	conf.rxmode.mtu = mtu_allowed(info, mtu_wanted(cfg));
+	conf.rxmode.mtu = mtu_allowed(info, mtu_wanted(e, cfg));
 	if (p->nq > 1 && info->flow_type_rss_offloads != 0) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
 		conf.rx_adv_conf.rss_conf.rss_hf =
@@ -135,10 +139,10 @@ setup_queues(struct karst_engine *e, struct eng_port *p, const struct karst_engi
 
 /* Settles the MTU, after the queues are there and before the start. */
 static int
-settle_mtu(struct eng_port *p, const struct karst_engine_port_config *cfg,
-	const struct rte_eth_dev_info *info)
+settle_mtu(const struct karst_engine *e, struct eng_port *p,
+	const struct karst_engine_port_config *cfg, const struct rte_eth_dev_info *info)
 {
-	uint16_t want = mtu_wanted(cfg), mtu = 0;
+	uint16_t want = mtu_wanted(e, cfg), mtu = 0;
 	int ret;
 
 	ret = rte_eth_dev_get_mtu(cfg->ethdev, &mtu);
@@ -208,11 +212,11 @@ bring_up(struct karst_engine *e, struct eng_port *p, const struct karst_engine_p
 		return -EINVAL;
 	}
 	if (ret == 0)
-		ret = configure_device(p, cfg, &info);
+		ret = configure_device(e, p, cfg, &info);
 	if (ret == 0)
 		ret = setup_queues(e, p, cfg);
 	if (ret == 0)
-		ret = settle_mtu(p, cfg, &info);
+		ret = settle_mtu(e, p, cfg, &info);
 	if (ret == 0)
 		ret = settle_mac(p, cfg);
 	if (ret != 0)
@@ -242,7 +246,8 @@ fill_info(struct karst_engine *e, struct eng_port *p, const struct karst_engine_
 	uint64_t all = e->nlcores == 64 ? UINT64_MAX : (1ull << e->nlcores) - 1;
 
 	rte_eth_dev_get_name_by_port(cfg->ethdev, p->name);
-	snprintf(p->info.name, sizeof(p->info.name), "%s", cfg->name != NULL ? cfg->name : p->name);
+	snprintf(p->info.name, sizeof(p->info.name), "%.31s",
+		cfg->name != NULL ? cfg->name : p->name);
 	p->info.ethdev = cfg->ethdev;
 	p->info.lcore_mask = cfg->lcore_mask != 0 ? cfg->lcore_mask : all;
 	p->info.vlan = cfg->vlan;

@@ -84,7 +84,7 @@ eng_space_alive(struct karst_space *s, uint64_t now_ns)
 	if (karst_space_failed(s))
 		return false;
 	if (poll(&p, 1, 0) != 0) {
-		atomic_store_explicit(&s->failed, true, memory_order_relaxed);
+		eng_space_fail(s);
 		return false;
 	}
 	atomic_store_explicit(&s->alive_ns, now_ns, memory_order_relaxed);

@@ -80,7 +80,7 @@ karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, gid_
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
 		return -ENOMEM;
-	*s = (struct karst_space){.e = e, .pid = pid, .uid = uid, .gid = gid};
+	*s = (struct karst_space){.e = e, .pid = pid, .uid = uid, .gid = gid, .watch_fd = -1};
 	s->pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
 	if (s->pidfd < 0) {
 		ret = -errno;
@@ -115,13 +115,29 @@ karst_space_failed(const struct karst_space *s)
 	return atomic_load_explicit(&s->failed, memory_order_relaxed);
 }
 
-/* In the SIGBUS handler. */
+void
+karst_space_watch(struct karst_space *s, int fd)
+{
+	s->watch_fd = fd;
+}
+
+void
+eng_space_fail(struct karst_space *s)
+{
+	const uint64_t one = 1;
+	int saved = errno;
+
+	/* relaxed: the flag stands alone; who sees it first tells */
+	if (atomic_exchange_explicit(&s->failed, true, memory_order_relaxed) || s->watch_fd < 0)
+		return;
+	if (write(s->watch_fd, &one, sizeof(one)) < 0)
+		errno = saved;
+}
+
 static void
 on_broken(struct eng_window *w)
 {
-	struct karst_space *s = w->owner;
-
-	atomic_store_explicit(&s->failed, true, memory_order_relaxed);
+	eng_space_fail(w->owner);
 }
 
 /* --- checking a request --- */

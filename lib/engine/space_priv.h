@@ -21,6 +21,7 @@ struct karst_space {
 	struct karst_space_region *regions;
 	_Atomic uint64_t alive_ns; /* when the process was last known to live; foreign.c */
 	_Atomic bool failed;
+	int watch_fd; /* told of that; -1: nobody */
 };
 
 struct karst_space_region {
@@ -54,6 +55,12 @@ int eng_piece_open(const struct karst_space *s, const struct karst_ctl_piece *ct
 
 /* What is left to be copied is there.  -EFAULT */
 int eng_piece_probe(const struct karst_space *s, uint64_t addr, uint64_t len, char *why);
+
+/* --- space.c --- */
+
+/* What the process has registered is not there any more, for this reason or that.  Also from a
+ * handler of signals. */
+void eng_space_fail(struct karst_space *s);
 
 /* --- foreign.c --- */
 

@@ -225,6 +225,14 @@ create_qps(struct perf_bed *b)
 }
 
 static int
+new_cq(struct karst_engine *e, uint32_t entries, struct karst_engine_cq **cq)
+{
+	const struct karst_engine_cq_init init = {.entries = entries};
+
+	return karst_engine_cq_create(e, &init, cq);
+}
+
+static int
 create_lat_pair(struct perf_bed *b)
 {
 	const struct perf_job *j = b->job;
@@ -242,7 +250,7 @@ create_lat_pair(struct perf_bed *b)
 			.max_dest_rd_atomic = j->transport == PERF_RC ? j->rd_atomic : 0,
 		};
 
-		rc = karst_engine_cq_create(e, 4 * LAT_WRS, NULL, &b->engine->lat_cq[end]);
+		rc = new_cq(e, 4 * LAT_WRS, &b->engine->lat_cq[end]);
 		if (rc != 0)
 			return refused("completion queue", rc);
 		rc = karst_engine_mr_reg(e, b->engine->pd, b->mem->lat[end],
@@ -272,11 +280,11 @@ create_cqs(struct perf_bed *b)
 	if (j->recv_depth != 0)
 		receives += (uint32_t)karst_min_u64(
 			(uint64_t)j->recv_depth * j->qps, j->inflight + 2 * j->recv_depth);
-	rc = karst_engine_cq_create(e, sends, NULL, &b->engine->send_cq);
+	rc = new_cq(e, sends, &b->engine->send_cq);
 	if (rc == 0)
-		rc = karst_engine_cq_create(e, receives, NULL, &b->engine->recv_cq);
+		rc = new_cq(e, receives, &b->engine->recv_cq);
 	if (rc == 0)
-		rc = karst_engine_cq_create(e, 64, NULL, &b->engine->idle_cq);
+		rc = new_cq(e, 64, &b->engine->idle_cq);
 	return rc == 0 ? 0 : refused("completion queue", rc);
 }
 

@@ -39,6 +39,7 @@ fill_defaults(struct karst_engine_config *c)
 	default_u32(&c->max_keys, 4096);
 	default_u32(&c->max_ahs, 1024);
 	default_u32(&c->max_pds, 256);
+	default_u32(&c->max_owners, 64);
 	default_u32(&c->rx_burst, 32);
 	default_u32(&c->rx_bytes, 16 << 10);
 	default_u32(&c->tx_burst, 32);
@@ -58,6 +59,8 @@ config_fault(const struct karst_engine_config *c)
 		return "lcores: 1 to 64";
 	if (c->max_qps > 1u << 22)
 		return "max_qps: 1 to 4194304";
+	if (c->max_owners > KARST_ENGINE_MAX_OWNERS)
+		return "max_owners: 1 to 4096";
 	if (c->rx_burst > ENG_MAX_BURST || c->tx_burst > ENG_MAX_BURST)
 		return "rx_burst, tx_burst: 1 to 64";
 	if (c->tx_bytes > 1u << 24 || c->rx_bytes > 1u << 24 || c->quantum_bytes > 1u << 24)
@@ -113,15 +116,12 @@ static int
 init_ah_table(struct karst_engine *e)
 {
 	size_t bytes = karst_ah_table_bytes(e->cfg.max_ahs);
-	uint32_t slots = karst_pow2_ceil(e->cfg.max_ahs);
 	void *buf;
 
 	if (bytes == 0)
 		return -EINVAL;
 	buf = eng_arena_alloc(&e->objects, bytes);
-	e->ah_pd = eng_arena_alloc(&e->objects, slots * sizeof(*e->ah_pd));
-	e->ah_mask = slots - 1;
-	if (buf == NULL || e->ah_pd == NULL)
+	if (buf == NULL)
 		return -ENOMEM;
 	return karst_ah_table_init(buf, e->cfg.max_ahs, &e->ahs);
 }
@@ -210,9 +210,9 @@ free_engine(struct karst_engine *e)
 		eng_port_fini(e, (uint8_t)i);
 	for (i = 0; e->lcore != NULL && i < e->nlcores; i++)
 		eng_lcore_fini(&e->lcore[i]);
+	eng_owners_fini(e);
 	rte_mempool_free(e->pool);
 	eng_arena_fini(&e->objects);
-	eng_arena_fini(&e->rings);
 	pthread_mutex_destroy(&e->session_lock);
 	pthread_mutex_destroy(&e->ctl_lock);
 	free(e);
@@ -239,6 +239,8 @@ init_engine(struct karst_engine *e)
 		ret = init_pool(e);
 	if (ret == 0)
 		ret = init_lcores(e);
+	if (ret == 0)
+		ret = eng_owner_create_self(e);
 	return ret;
 }
 
@@ -257,7 +259,6 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 	if (cfg->ops != NULL)
 		e->ops = *cfg->ops;
 	eng_arena_init(&e->objects);
-	eng_arena_init(&e->rings);
 	pthread_mutex_init(&e->ctl_lock, NULL);
 	pthread_mutex_init(&e->session_lock, NULL);
 	fault = config_fault(&e->cfg);

@@ -15,7 +15,7 @@
  *	neigh.c    ARP, neighbour discovery; neigh_table.c  what is known; resolve.c  paths;
  *	           netlink.c  the kernel's neighbours and routes
  *	memory.c   PDs, regions, windows, address handles
- *	objects.c  CQs, SRQs; pairs.c  QPs
+ *	objects.c  CQs, SRQs; pairs.c  QPs; owner.c  whose they are, doorbells
  *
  * Who writes what: an lcore's structure is written by the thread that polls it, but for "owner",
  * the mailbox and the hand-off ring.  What is common to all lcores is read-only while one is
@@ -47,10 +47,12 @@
 #define ENG_PENDING (2 * ENG_MAX_BURST)
 #define ENG_SEGS    (2 * ENG_MAX_BURST + KARST_WQ_MAX_SGE)
 /* QPs that the scheduler has taken off the list, to prefetch them before their turn. */
-#define ENG_READY   8u
-#define ENG_BELLS   32u
-#define ENG_TIMERS  64u
-#define ENG_MAILBOX 256u
+#define ENG_READY 8u
+#define ENG_BELLS 32u /* taken from one owner's ring at a time */
+/* Owners whose rings an lcore looks at in a turn. */
+#define ENG_BELL_LOOKS 8u
+#define ENG_TIMERS     64u
+#define ENG_MAILBOX    256u
 
 static_assert(sizeof(struct karst_pkt) % RTE_MBUF_PRIV_ALIGN == 0, "an mbuf's private area");
 /* Of a buffer: more than KARST_FRAME_MAX, so that net_af_packet's framesz=4352 fits, the smallest
@@ -67,6 +69,7 @@ static_assert(KARST_FRAME_MAX <= 4352, "a frame fits");
 struct eng_qp {
 	struct karst_engine_qp pub;
 	struct karst_core_qp *qp;
+	struct karst_engine_owner *owner;
 	struct eng_qp *park_next; /* waits for a port's queue to drain */
 	struct eng_qp **park_pprev;
 	uint8_t *rings;    /* send queue, then receive queue */
@@ -76,6 +79,7 @@ struct eng_qp {
 
 struct eng_cq {
 	struct karst_core_cq *cq;
+	struct karst_engine_owner *owner;
 	void *cq_mem;
 	size_t cq_bytes;
 	size_t shared_bytes;
@@ -86,6 +90,7 @@ struct eng_cq {
 struct eng_srq {
 	struct karst_engine_srq pub;
 	struct karst_core_srq *srq;
+	struct karst_engine_owner *owner;
 	void *srq_mem;
 	void *ring;
 	size_t ring_bytes;
@@ -131,6 +136,31 @@ struct eng_port {
 	char name[RTE_ETH_NAME_MAX_LEN];
 };
 
+/* --- owners --- */
+
+/* As the lcore sees it. */
+struct eng_bell {
+	struct karst_bell ring;
+	struct karst_engine_owner *owner;
+};
+
+struct karst_engine_owner {
+	struct karst_engine *e;
+	struct karst_engine_ops ops;
+	void *user;
+	struct arena rings; /* shared with the program */
+	char name[64];      /* of its memory files */
+	uint32_t nobjects;  /* CQs, SRQs, QPs */
+	uint32_t bell_cells;
+	struct karst_engine_owner *next;
+	struct karst_engine_owner **pprev;
+	/* of each lcore */
+	struct {
+		struct karst_bell_shared *bell;
+		int wake_fd;
+	} door[];
+};
+
 /* --- an lcore --- */
 
 struct eng_lcore;
@@ -158,7 +188,9 @@ struct eng_lcore {
 	uint64_t rearm;   /* first fields of a fresh mbuf */
 	uint64_t loss;    /* frames dropped out of 2^64 */
 	uint64_t loss_state;
-	struct karst_bell bell;
+	uint32_t nbells;
+	uint32_t next_bell;     /* that the next turn looks at first */
+	struct eng_bell *bells; /* [max_owners + 1] */
 	struct karst_engine_lcore_stats stats;
 	uint64_t turn_tsc; /* start of the last turn */
 	bool was_busy;     /* it did something */
@@ -185,7 +217,6 @@ struct eng_lcore {
 	struct eng_txq tx[KARST_ENGINE_MAX_PORTS];
 
 	pthread_mutex_t attach_lock; /* held by who attaches, or makes a call while none is */
-	struct karst_bell_shared *bell_shared;
 	uint32_t eal_lcore;
 	struct eng_foreign *foreign; /* foreign.c */
 	unsigned int breaks;         /* eng_window_breaks() when it last looked */
@@ -209,15 +240,15 @@ struct karst_engine {
 	struct rte_rcu_qsbr *rcu;
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs;
-	uint32_t *ah_pd; /* PD of each address handle, by the low bits of its number */
-	uint32_t ah_mask;
 	uint64_t tsc_base;
 	uint64_t tsc_mul;     /* ns = tsc * mul >> 32 */
 	_Atomic bool running; /* lcores of karst_engine_start() go on */
 	bool started;
-	pthread_mutex_t ctl_lock; /* everything below, mem, ahs; see eng_ctl_enter() */
-	struct arena objects;     /* only the engine looks at these */
-	struct arena rings;       /* shared with the program */
+	pthread_mutex_t ctl_lock;          /* everything below, mem, ahs; see eng_ctl_enter() */
+	struct arena objects;              /* only the engine looks at these */
+	struct karst_engine_owner *self;   /* the program that embeds the engine */
+	struct karst_engine_owner *owners; /* with it */
+	uint32_t nowners;
 	uint32_t nqps[KARST_ENGINE_MAX_LCORES];
 	uint32_t ncqs;
 	uint32_t nsrqs;
@@ -364,6 +395,15 @@ buffer_free(struct eng_lcore *lc, struct rte_mbuf *m)
 	}
 	rte_pktmbuf_free(m);
 }
+
+/* --- owner.c --- */
+
+/* Looks at doorbells.  @return how many rang. */
+unsigned int eng_bells_poll(struct eng_lcore *lc);
+/* The owner of what the embedding program makes. */
+int eng_owner_create_self(struct karst_engine *e);
+/* Frees all owners. */
+void eng_owners_fini(struct karst_engine *e);
 
 /* --- port_life.c --- */
 

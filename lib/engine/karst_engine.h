@@ -63,7 +63,8 @@ struct karst_engine_owner; /* karst_owner.h */
 enum karst_idle {
 	KARST_IDLE_YIELD, /* sched_yield(): kind to whoever shares the processor; the default */
 	KARST_IDLE_POLL,  /* spin */
-	KARST_IDLE_SLEEP, /* after some idle turns sleep, longer and longer up to sleep_max_us */
+	KARST_IDLE_SLEEP, /* after a while sleep until there is something to do; if a port cannot
+			   * wake the lcore: longer and longer, up to sleep_max_us */
 };
 
 /** An asynchronous event; which member of the union is set follows from @event. */
@@ -180,9 +181,13 @@ karst_engine_addr_is_ip4(const struct karst_engine_addr *a)
 	return memcmp(a->ip, prefix, sizeof(prefix)) == 0;
 }
 
+/** Instead of a DPDK port: every frame that leaves the port comes back in. */
+#define KARST_ENGINE_NO_ETHDEV UINT16_MAX
+
 struct karst_engine_port_config {
 	const char *name;    /* what people call it, up to 31 characters; NULL: as DPDK does */
-	uint16_t ethdev;     /* DPDK port id, neither configured nor started by the program */
+	uint16_t ethdev;     /* DPDK port id, neither configured nor started by the program; or
+			      * KARST_ENGINE_NO_ETHDEV */
 	uint64_t lcore_mask; /* engine lcores that serve it, one rx and one tx queue each, in
 			       * order; 0: all.  QPs of other lcores cannot use the port. */
 	uint16_t mtu;        /* IP MTU; 0: what RoCE of path MTU 4096 needs, or the largest that
@@ -195,6 +200,12 @@ struct karst_engine_port_config {
 	uint16_t vlan;      /* VLAN id that received tagged frames must have; 0: no tags */
 	uint32_t num_addrs; /* 1..KARST_ENGINE_MAX_ADDRS */
 	const struct karst_engine_addr *addrs; /* copied */
+	/* For KARST_IDLE_SLEEP: descriptors that are readable as long as frames wait to be
+	 * received, one for each queue (in the order of the lcores) or one for all; the program's
+	 * to close, after the port.  Lcores that serve a port without any (and with an ethdev)
+	 * look again every sleep_max_us. */
+	const int *wake_fds;
+	uint32_t nwake_fds;
 	/* next hops for what is not on the link; all zero: none */
 	struct karst_engine_addr gateway4;
 	struct karst_engine_addr gateway6;
@@ -263,7 +274,16 @@ int karst_engine_port_info(
 	const struct karst_engine *e, uint8_t port, struct karst_engine_port_info *info);
 
 /**
- * Fills a path from address number @addr of @port to a peer on the same link.
+ * The loopback twin of @port: the number to put into karst_path.port if the destination is an
+ * address of this engine.  What is sent there does not leave by the device but comes back in, and
+ * goes the whole way of a received frame.  Any engine port's address may be the destination.  It is
+ * @port itself if that has no ethdev.
+ */
+uint8_t karst_engine_port_loop(const struct karst_engine *e, uint8_t port);
+
+/**
+ * Fills a path from address number @addr of @port to a peer on the same link; @port may be a
+ * loopback twin, and is replaced by it if the destination is an address of the port itself.
  * @dst_mac, @dst_ip: wire order, IPv4 as ::ffff:a.b.c.d.
  * -EINVAL: no such port or address, or the address families differ.
  */
@@ -310,15 +330,23 @@ int karst_engine_mr_rereg(
 	struct karst_engine *e, uint32_t key, unsigned int what, const struct karst_mr_attr *attr);
 /** When it returns, no lcore touches the memory any more. */
 int karst_engine_mr_dereg(struct karst_engine *e, uint32_t key);
+/** The same for @n keys, waiting once for all.  Keys that name nothing are passed over, regions that
+ *  windows are bound to stay (-EBUSY), the others are deregistered all the same.
+ *  @return 0, or the first error. */
+int karst_engine_mr_dereg_many(struct karst_engine *e, const uint32_t *keys, uint32_t n);
 
 int karst_engine_mw_alloc(
 	struct karst_engine *e, uint32_t pd, enum karst_mem_type type, uint32_t *key);
 int karst_engine_mw_free(struct karst_engine *e, uint32_t key);
+/** As karst_engine_mr_dereg_many(). */
+int karst_engine_mw_free_many(struct karst_engine *e, const uint32_t *keys, uint32_t n);
 
 /** @path: of any port of the engine; packets of lcores that do not serve it are dropped. */
 int karst_engine_ah_create(
 	struct karst_engine *e, uint32_t pd, const struct karst_path *path, uint32_t *ah);
 int karst_engine_ah_destroy(struct karst_engine *e, uint32_t ah);
+/** As karst_engine_mr_dereg_many(). */
+int karst_engine_ah_destroy_many(struct karst_engine *e, const uint32_t *ahs, uint32_t n);
 
 /* --- completion queues --- */
 
@@ -333,9 +361,15 @@ struct karst_engine_cq {
 	struct karst_cq_lane lane[]; /* for karst_cq_lane_peek() and _take() */
 };
 
-/** @entries of each lane, rounded up to a power of two.  -EINVAL, -ENOMEM */
-int karst_engine_cq_create(
-	struct karst_engine *e, uint32_t entries, void *user, struct karst_engine_cq **cq);
+struct karst_engine_cq_init {
+	uint32_t entries;                 /* of each lane, rounded up to a power of two */
+	struct karst_engine_owner *owner; /* NULL: the program that embeds the engine */
+	void *user;
+};
+
+/** -EINVAL, -ENOMEM */
+int karst_engine_cq_create(struct karst_engine *e, const struct karst_engine_cq_init *init,
+	struct karst_engine_cq **cq);
 /** -EBUSY: QPs use it. */
 int karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq);
 /** True once completions were lost because a lane was full. */
@@ -349,6 +383,7 @@ struct karst_engine_srq_init {
 	uint32_t max_wr;  /* rounded up to a power of two */
 	uint32_t max_sge; /* 0: 1 */
 	uint32_t limit;
+	struct karst_engine_owner *owner; /* NULL: the program that embeds the engine */
 	void *user;
 };
 
@@ -383,6 +418,8 @@ struct karst_engine_qp_init {
 	uint32_t max_dest_rd_atomic; /* most that modify may set, up to KARST_QP_MAX_RD_ATOMIC */
 	bool sq_sig_all;
 	bool credits; /* see struct karst_qp_init */
+	/* NULL: the program that embeds the engine.  Its CQs and SRQ have the same one. */
+	struct karst_engine_owner *owner;
 	void *user;
 };
 
@@ -390,13 +427,14 @@ struct karst_engine_qp_init {
 struct karst_engine_qp {
 	/* one cache line for who sends */
 	struct karst_wq sq;
-	struct karst_bell_shared *bell; /* of the owner lcore */
+	struct karst_bell_shared *bell; /* of its lcore */
 	uint32_t bell_mask;
-	uint32_t num; /* QP number */
+	uint32_t num;    /* QP number */
+	int32_t wake_fd; /* of its lcore; -1: that never sleeps */
 	uint32_t lcore;
-	uint32_t pd;
 	void *user;
 	struct karst_wq rq; /* unused with an SRQ */
+	uint32_t pd;
 };
 static_assert(offsetof(struct karst_engine_qp, rq) == KARST_CACHE_LINE, "layout");
 
@@ -411,6 +449,9 @@ int karst_engine_qp_query(
 	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_core_qp_attr *attr);
 /** Work requests that have not completed vanish; completions that have not been polled stay. */
 int karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp);
+/** The same for @n of them, some at a time, so that other QPs are served in between. */
+int karst_engine_qp_destroy_many(
+	struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_t n);
 
 /* --- the data path of the program --- */
 
@@ -437,23 +478,33 @@ karst_engine_recv_slot(const struct karst_engine_qp *qp, uint32_t i)
 	return (struct karst_recv_wqe *)karst_wq_slot(&qp->rq, i);
 }
 
+/** Writes an eventfd that karst_bell_must_wake() asks for. */
+void karst_engine_wake(int wake_fd);
+
+/** Rings the doorbell of a QP, waking its lcore if that sleeps.  -EAGAIN: see karst_bell_ring(). */
+static inline int
+karst_engine_ring(struct karst_engine_qp *qp)
+{
+	int ret = karst_bell_ring(qp->bell, qp->bell_mask, qp->num);
+
+	if (qp->wake_fd >= 0 && karst_bell_must_wake(qp->bell))
+		karst_engine_wake(qp->wake_fd);
+	return ret;
+}
+
 /** Hands @n filled slots of the send queue to the engine, waking it for this QP if need be.
  *  -EAGAIN: see karst_bell_ring(). */
 static inline int
 karst_engine_post_send(struct karst_engine_qp *qp, uint32_t n)
 {
-	if (karst_wq_publish(&qp->sq, n))
-		return karst_bell_ring(qp->bell, qp->bell_mask, qp->num);
-	return 0;
+	return karst_wq_publish(&qp->sq, n) ? karst_engine_ring(qp) : 0;
 }
 
 /** The same for filled slots of the receive queue. */
 static inline int
 karst_engine_post_recv(struct karst_engine_qp *qp, uint32_t n)
 {
-	if (karst_unlikely(karst_wq_publish(&qp->rq, n)))
-		return karst_bell_ring(qp->bell, qp->bell_mask, qp->num);
-	return 0;
+	return karst_unlikely(karst_wq_publish(&qp->rq, n)) ? karst_engine_ring(qp) : 0;
 }
 
 /** The same for filled slots of a shared receive queue. */

@@ -15,7 +15,8 @@
  *     program writes if karst_bell_must_wake() says so;
  *   - events go to the owner's callbacks.
  *
- * Control calls, as those of karst_engine.h.
+ * Control calls, as those of karst_engine.h.  The last four are for the thread that makes the
+ * owner's objects, and take no lock.
  */
 #ifndef KARST_OWNER_H
 #define KARST_OWNER_H
@@ -25,28 +26,30 @@
 struct karst_engine_owner_init {
 	const char *name;        /* in logs and telemetry */
 	uint64_t max_ring_bytes; /* of all its rings, rounded up to chunks; 0: no limit */
-	uint32_t max_qps;        /* sizes the doorbell rings */
+	uint32_t max_qps; /* of one lcore; sizes the doorbell rings; 0: all that it may have */
 	/* NULL: the engine's.  Called on lcores, as those of the engine. */
 	const struct karst_engine_ops *ops;
 	void *user;
 };
 
-/** -ENOMEM, -ENOSPC: KARST_ENGINE_MAX_OWNERS, -EINVAL */
+/** -ENOMEM; -ENOSPC: there are max_owners */
 int karst_engine_owner_create(struct karst_engine *e, const struct karst_engine_owner_init *init,
 	struct karst_engine_owner **owner);
 
-/** Its objects are destroyed already: -EBUSY otherwise. */
+/** Its objects are destroyed already: -EBUSY otherwise.  No lcore touches its memory afterwards. */
 int karst_engine_owner_destroy(struct karst_engine_owner *owner);
 
 /** Where @p, inside of a ring, doorbell ring or CQ of the owner, lies.  -EINVAL: nowhere. */
 int karst_engine_owner_locate(
 	const struct karst_engine_owner *owner, const void *p, uint32_t *chunk, uint64_t *off);
 
-/** The sealed memory file of a chunk, the owner's to close.  -EINVAL: no such chunk. */
+/** The sealed memory file of a chunk, the owner's to close.  Chunks are numbered from 0 as they
+ *  come, and stay as long as the owner.  -EINVAL: no such chunk. */
 int karst_engine_owner_chunk(
 	const struct karst_engine_owner *owner, uint32_t chunk, int *fd, uint64_t *bytes);
 
-/** The owner's bell of @lcore, how many cells it has, and the eventfd that wakes the lcore. */
+/** The owner's bell of @lcore, how many cells it has, and the eventfd that wakes the lcore (the
+ *  owner's to close).  -EINVAL: no such lcore. */
 int karst_engine_owner_bell(const struct karst_engine_owner *owner, uint32_t lcore,
 	struct karst_bell_shared **bell, uint32_t *cells, int *wake_fd);
 

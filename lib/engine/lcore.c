@@ -21,27 +21,6 @@
 #define NAP_AFTER    64u
 #define NAP_FIRST_NS 2000u
 
-static unsigned int
-bell_poll(struct eng_lcore *lc)
-{
-	struct karst_core *core = lc->core;
-	uint32_t qpns[ENG_BELLS];
-	unsigned int i, n = karst_bell_poll(&lc->bell, qpns, ENG_BELLS);
-
-	if (n == 0)
-		return 0;
-	for (i = 0; i < n && n > 1; i++) {
-		const struct karst_core_qp *qp = karst_core_lookup(core, qpns[i]);
-
-		if (qp != NULL)
-			karst_qp_prefetch(qp);
-	}
-	for (i = 0; i < n; i++)
-		karst_core_doorbell(core, qpns[i]);
-	stat_add(&lc->stats.doorbells, n);
-	return n;
-}
-
 /* The one look at the clock in a turn, which also ends the account of the turn before. */
 static inline void
 begin_turn(struct eng_lcore *lc)
@@ -68,7 +47,7 @@ turn(struct eng_lcore *lc)
 	n += eng_rx_poll(lc);
 	if (lc->e->nlcores > 1)
 		n += eng_handoff_poll(lc);
-	n += bell_poll(lc);
+	n += eng_bells_poll(lc);
 	n += karst_core_expire(core, ENG_TIMERS);
 	karst_core_flush(core);
 	n += eng_tx_poll(lc);
@@ -172,10 +151,10 @@ on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 	struct eng_lcore *lc = core->user;
 	struct eng_cq *c = karst_cq_user(cq);
 
-	if (lc->e->ops.cq_event == NULL)
+	if (c->owner->ops.cq_event == NULL)
 		return;
 	__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
-	lc->e->ops.cq_event(lc->e->cfg.user, &c->pub);
+	c->owner->ops.cq_event(c->owner->user, &c->pub);
 	__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
 }
 
@@ -183,23 +162,27 @@ static void
 on_async_event(struct karst_core *core, enum karst_async_event_code event, void *object)
 {
 	struct karst_engine_event ev = {.event = event};
+	const struct karst_engine_owner *o;
 	struct eng_lcore *lc = core->user;
 
-	if (lc->e->ops.async_event == NULL)
-		return;
 	switch (event) {
 	case KARST_EVENT_CQ_ERR:
+		o = ((struct eng_cq *)karst_cq_user(object))->owner;
 		ev.cq = &((struct eng_cq *)karst_cq_user(object))->pub;
 		break;
 	case KARST_EVENT_SRQ_ERR:
 	case KARST_EVENT_SRQ_LIMIT_REACHED:
+		o = ((struct eng_srq *)karst_srq_user(object))->owner;
 		ev.srq = &((struct eng_srq *)karst_srq_user(object))->pub;
 		break;
 	default:
+		o = ((struct eng_qp *)karst_qp_user(object))->owner;
 		ev.qp = &((struct eng_qp *)karst_qp_user(object))->pub;
 	}
+	if (o->ops.async_event == NULL)
+		return;
 	__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
-	lc->e->ops.async_event(lc->e->cfg.user, &ev);
+	o->ops.async_event(o->user, &ev);
 	__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
 }
 
@@ -258,16 +241,10 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 }
 
 static int
-init_bell(struct karst_engine *e, struct eng_lcore *lc)
+init_bells(struct karst_engine *e, struct eng_lcore *lc)
 {
-	/* A QP may ring once for each of its queues before the lcore has seen it. */
-	uint32_t cells = karst_pow2_ceil(2 * e->cfg.max_qps);
-
-	lc->bell_shared = eng_arena_alloc(&e->rings, karst_bell_bytes(cells));
-	if (lc->bell_shared == NULL)
-		return -ENOMEM;
-	karst_bell_init(&lc->bell, lc->bell_shared, cells);
-	return 0;
+	lc->bells = eng_arena_alloc(&e->objects, (e->cfg.max_owners + 1) * sizeof(lc->bells[0]));
+	return lc->bells == NULL ? -ENOMEM : 0;
 }
 
 int
@@ -291,7 +268,7 @@ eng_lcore_init(struct karst_engine *e, uint32_t index)
 	lc->handoff = make_ring(e, "h", index, e->cfg.handoff_slots);
 	if (lc->mailbox == NULL || lc->handoff == NULL)
 		return -rte_errno;
-	ret = init_bell(e, lc);
+	ret = init_bells(e, lc);
 	if (ret == 0)
 		ret = eng_foreign_init(lc);
 	if (ret == 0)

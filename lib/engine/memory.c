@@ -10,6 +10,9 @@
  */
 #include "engine_priv.h"
 
+/* Keys or address handles that go at once. */
+#define TOGETHER 1024u
+
 int
 karst_engine_pd_alloc(struct karst_engine *e, uint32_t *pd)
 {
@@ -64,20 +67,63 @@ karst_engine_mr_rereg(
 	return ret;
 }
 
-int
-karst_engine_mr_dereg(struct karst_engine *e, uint32_t key)
+/* What goes in two steps: @begin makes a name unusable, @end frees what it named. */
+struct two_steps {
+	int (*begin)(struct karst_engine *e, uint32_t name);
+	void (*end)(struct karst_engine *e, uint32_t name);
+};
+
+/* Removes @n names, @TOGETHER at a time, waiting once for each such group. */
+static int
+remove_many(struct karst_engine *e, const uint32_t *names, uint32_t n, const struct two_steps *how)
 {
-	int ret = eng_ctl_enter(e);
+	uint32_t i, from, group, begun[TOGETHER], nbegun;
+	int ret = eng_ctl_enter(e), one;
 
 	if (ret != 0)
 		return ret;
-	ret = karst_mr_dereg_begin(e->mem, key);
-	if (ret == 0) {
-		eng_ctl_quiesce(e);
-		karst_mr_dereg_end(e->mem, key);
+	for (from = 0; from < n; from += group) {
+		group = karst_min_u32(n - from, TOGETHER);
+		for (i = nbegun = 0; i < group; i++) {
+			one = how->begin(e, names[from + i]);
+			if (one == 0)
+				begun[nbegun++] = names[from + i];
+			else if (ret == 0)
+				ret = one;
+		}
+		if (nbegun > 0)
+			eng_ctl_quiesce(e);
+		for (i = 0; i < nbegun; i++)
+			how->end(e, begun[i]);
 	}
 	eng_ctl_leave(e);
 	return ret;
+}
+
+static int
+mr_begin(struct karst_engine *e, uint32_t key)
+{
+	return karst_mr_dereg_begin(e->mem, key);
+}
+
+static void
+mr_end(struct karst_engine *e, uint32_t key)
+{
+	karst_mr_dereg_end(e->mem, key);
+}
+
+static const struct two_steps mr_steps = {mr_begin, mr_end};
+
+int
+karst_engine_mr_dereg_many(struct karst_engine *e, const uint32_t *keys, uint32_t n)
+{
+	return remove_many(e, keys, n, &mr_steps);
+}
+
+int
+karst_engine_mr_dereg(struct karst_engine *e, uint32_t key)
+{
+	return remove_many(e, &key, 1, &mr_steps);
 }
 
 int
@@ -92,20 +138,30 @@ karst_engine_mw_alloc(struct karst_engine *e, uint32_t pd, enum karst_mem_type t
 	return ret;
 }
 
+static int
+mw_begin(struct karst_engine *e, uint32_t key)
+{
+	return karst_mw_free_begin(e->mem, key);
+}
+
+static void
+mw_end(struct karst_engine *e, uint32_t key)
+{
+	karst_mw_free_end(e->mem, key);
+}
+
+static const struct two_steps mw_steps = {mw_begin, mw_end};
+
+int
+karst_engine_mw_free_many(struct karst_engine *e, const uint32_t *keys, uint32_t n)
+{
+	return remove_many(e, keys, n, &mw_steps);
+}
+
 int
 karst_engine_mw_free(struct karst_engine *e, uint32_t key)
 {
-	int ret = eng_ctl_enter(e);
-
-	if (ret != 0)
-		return ret;
-	ret = karst_mw_free_begin(e->mem, key);
-	if (ret == 0) {
-		eng_ctl_quiesce(e);
-		karst_mw_free_end(e->mem, key);
-	}
-	eng_ctl_leave(e);
-	return ret;
+	return remove_many(e, &key, 1, &mw_steps);
 }
 
 static int
@@ -118,9 +174,7 @@ ah_create(struct karst_engine *e, uint32_t pd, const struct karst_path *path, ui
 	if (ret != 0)
 		return ret;
 	ret = karst_ah_create(e->ahs, pd, path, ah);
-	if (ret == 0)
-		e->ah_pd[*ah & e->ah_mask] = pd;
-	else
+	if (ret != 0)
 		karst_pd_unref(e->mem, pd);
 	return ret;
 }
@@ -138,18 +192,28 @@ karst_engine_ah_create(
 	return ret;
 }
 
+static int
+ah_begin(struct karst_engine *e, uint32_t ah)
+{
+	return karst_ah_destroy(e->ahs, ah);
+}
+
+static void
+ah_end(struct karst_engine *e, uint32_t ah)
+{
+	karst_pd_unref(e->mem, karst_ah_pd(e->ahs, ah));
+}
+
+static const struct two_steps ah_steps = {ah_begin, ah_end};
+
+int
+karst_engine_ah_destroy_many(struct karst_engine *e, const uint32_t *ahs, uint32_t n)
+{
+	return remove_many(e, ahs, n, &ah_steps);
+}
+
 int
 karst_engine_ah_destroy(struct karst_engine *e, uint32_t ah)
 {
-	int ret = eng_ctl_enter(e);
-
-	if (ret != 0)
-		return ret;
-	ret = karst_ah_destroy(e->ahs, ah);
-	if (ret == 0) {
-		eng_ctl_quiesce(e);
-		karst_pd_unref(e->mem, e->ah_pd[ah & e->ah_mask]);
-	}
-	eng_ctl_leave(e);
-	return ret;
+	return remove_many(e, &ah, 1, &ah_steps);
 }

@@ -4,8 +4,8 @@
 /*
  * Completion queues and shared receive queues, as the program has them.
  *
- * Memory comes from two arenas: "objects", which only the engine looks at, and "rings", which it
- * shares with the program.
+ * Memory comes from two arenas: "objects", which only the engine looks at, and the "rings" of the
+ * owner, which it shares with the program.
  *
  * Everything here holds ctl_lock; what touches an lcore's state runs on that lcore (mailbox.c).
  */
@@ -17,29 +17,31 @@ static void
 cq_free(struct karst_engine *e, struct eng_cq *c)
 {
 	eng_arena_free(&e->objects, c->cq_mem, c->cq_bytes);
-	eng_arena_free(&e->rings, c->pub.sh, c->shared_bytes);
+	eng_arena_free(&c->owner->rings, c->pub.sh, c->shared_bytes);
 	eng_arena_free(&e->objects, c, c->self_bytes);
 }
 
 static int
-cq_create(struct karst_engine *e, uint32_t entries, void *user, struct karst_engine_cq **cq)
+cq_create(
+	struct karst_engine *e, const struct karst_engine_cq_init *in, struct karst_engine_cq **cq)
 {
-	struct karst_cq_init init = {.entries = karst_pow2_ceil(entries), .nlanes = e->nlcores};
+	struct karst_cq_init init = {.entries = karst_pow2_ceil(in->entries), .nlanes = e->nlcores};
 	size_t self_bytes = sizeof(struct eng_cq) + e->nlcores * sizeof(struct karst_cq_lane);
 	struct eng_cq *c;
 	uint32_t i;
 	int ret;
 
-	if (entries == 0 || entries > KARST_CQ_MAX_ENTRIES)
+	if (in->entries == 0 || in->entries > KARST_CQ_MAX_ENTRIES)
 		return -EINVAL;
 	c = eng_arena_alloc(&e->objects, self_bytes);
 	if (c == NULL)
 		return -ENOMEM;
+	c->owner = in->owner != NULL ? in->owner : e->self;
 	c->self_bytes = self_bytes;
 	c->cq_bytes = karst_cq_object_bytes(&init);
 	c->shared_bytes = karst_cq_bytes(init.entries, init.nlanes);
 	c->cq_mem = eng_arena_alloc(&e->objects, c->cq_bytes);
-	c->pub.sh = eng_arena_alloc(&e->rings, c->shared_bytes);
+	c->pub.sh = eng_arena_alloc(&c->owner->rings, c->shared_bytes);
 	init.shared = c->pub.sh;
 	init.user = c;
 	ret = c->cq_mem == NULL || c->pub.sh == NULL ? -ENOMEM
@@ -48,26 +50,27 @@ cq_create(struct karst_engine *e, uint32_t entries, void *user, struct karst_eng
 		cq_free(e, c);
 		return ret;
 	}
-	c->pub.user = user;
+	c->pub.user = in->user;
 	c->pub.entries = init.entries;
 	c->pub.nlanes = init.nlanes;
 	for (i = 0; i < init.nlanes; i++)
 		karst_cq_lane_attach(
 			&c->pub.lane[i], karst_cq_lane(c->pub.sh, init.entries, i), init.entries);
 	e->ncqs++;
+	c->owner->nobjects++;
 	*cq = &c->pub;
 	return 0;
 }
 
 int
-karst_engine_cq_create(
-	struct karst_engine *e, uint32_t entries, void *user, struct karst_engine_cq **cq)
+karst_engine_cq_create(struct karst_engine *e, const struct karst_engine_cq_init *init,
+	struct karst_engine_cq **cq)
 {
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
-	ret = cq_create(e, entries, user, cq);
+	ret = cq_create(e, init, cq);
 	eng_ctl_leave(e);
 	return ret;
 }
@@ -82,6 +85,7 @@ karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq)
 		return ret;
 	ret = karst_cq_destroy(c->cq);
 	if (ret == 0) {
+		c->owner->nobjects--;
 		cq_free(e, c);
 		e->ncqs--;
 	}
@@ -149,7 +153,7 @@ static void
 srq_free(struct karst_engine *e, struct eng_srq *s)
 {
 	eng_arena_free(&e->objects, s->srq_mem, karst_srq_object_bytes());
-	eng_arena_free(&e->rings, s->ring, s->ring_bytes);
+	eng_arena_free(&s->owner->rings, s->ring, s->ring_bytes);
 	eng_arena_free(&e->objects, s, sizeof(*s));
 }
 
@@ -176,9 +180,10 @@ srq_create(struct karst_engine *e, const struct karst_engine_srq_init *in,
 	s = eng_arena_alloc(&e->objects, sizeof(*s));
 	if (s == NULL)
 		return -ENOMEM;
+	s->owner = in->owner != NULL ? in->owner : e->self;
 	s->ring_bytes = karst_wq_bytes(init.max_wr, stride);
 	s->srq_mem = eng_arena_alloc(&e->objects, karst_srq_object_bytes());
-	s->ring = eng_arena_alloc(&e->rings, s->ring_bytes);
+	s->ring = eng_arena_alloc(&s->owner->rings, s->ring_bytes);
 	init.shared = s->ring;
 	init.user = s;
 	call.s = s;
@@ -197,6 +202,7 @@ srq_create(struct karst_engine *e, const struct karst_engine_srq_init *in,
 	s->pub.lcore = lcore;
 	s->pub.pd = in->pd;
 	e->nsrqs++;
+	s->owner->nobjects++;
 	*srq = &s->pub;
 	return 0;
 }
@@ -238,6 +244,7 @@ karst_engine_srq_destroy(struct karst_engine *e, struct karst_engine_srq *srq)
 	ret = eng_mailbox_call(&e->lcore[srq->lcore], srq_destroy_on_lcore, &call);
 	if (ret == 0) {
 		karst_pd_unref(e->mem, srq->pd);
+		call.s->owner->nobjects--;
 		srq_free(e, call.s);
 		e->nsrqs--;
 	}

@@ -9,6 +9,9 @@
  */
 #include "engine_priv.h"
 
+/* QPs destroyed in one turn of an lcore: it shall not hold up the others for long. */
+#define DESTROY_AT_ONCE 32u
+
 struct qp_call {
 	struct eng_qp *q;
 	const struct karst_qp_init *init;
@@ -42,16 +45,6 @@ qp_query_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
-static int
-qp_destroy_on_lcore(struct eng_lcore *lc, void *arg)
-{
-	struct qp_call *call = arg;
-
-	eng_sched_forget(lc, call->q);
-	karst_qp_destroy(lc->core, call->q->qp);
-	return 0;
-}
-
 /* What UD packets must fit into, whatever port they take. */
 static uint8_t
 least_path_mtu(const struct karst_engine *e)
@@ -63,6 +56,16 @@ least_path_mtu(const struct karst_engine *e)
 		if (eng_port_present(e, i) && e->port[i].info.path_mtu < mtu)
 			mtu = e->port[i].info.path_mtu;
 	return mtu;
+}
+
+/* Are the CQs and the SRQ that a QP is to use its owner's? */
+static bool
+all_of(const struct karst_engine_owner *owner, const struct karst_engine_qp_init *in)
+{
+	return karst_container_of(in->send_cq, struct eng_cq, pub)->owner == owner &&
+		karst_container_of(in->recv_cq, struct eng_cq, pub)->owner == owner &&
+		(in->srq == NULL ||
+			karst_container_of(in->srq, struct eng_srq, pub)->owner == owner);
 }
 
 /* Translates the program's wishes; powers of two and at least one where there must be one. */
@@ -98,7 +101,7 @@ qp_init_from(const struct karst_engine *e, const struct karst_engine_qp_init *in
 
 /* Memory for the rings of a QP. */
 static int
-rings_alloc(struct karst_engine *e, struct karst_qp_init *init, uint8_t **rings, size_t *bytes)
+rings_alloc(struct arena *arena, struct karst_qp_init *init, uint8_t **rings, size_t *bytes)
 {
 	size_t sq, rq = 0;
 
@@ -109,7 +112,7 @@ rings_alloc(struct karst_engine *e, struct karst_qp_init *init, uint8_t **rings,
 		rq = karst_wq_bytes(
 			init->max_recv_wr, karst_wq_stride(false, init->max_recv_sge, 0));
 	*bytes = sq + rq;
-	*rings = eng_arena_alloc(&e->rings, sq + rq);
+	*rings = eng_arena_alloc(arena, sq + rq);
 	if (*rings == NULL)
 		return -ENOMEM;
 	init->sq_shared = *rings;
@@ -119,14 +122,15 @@ rings_alloc(struct karst_engine *e, struct karst_qp_init *init, uint8_t **rings,
 
 /* Memory for a QP and its rings.  -EINVAL: @init is out of range. */
 static int
-qp_alloc(struct karst_engine *e, struct karst_qp_init *init, struct eng_qp **out)
+qp_alloc(struct karst_engine *e, struct karst_engine_owner *owner, struct karst_qp_init *init,
+	struct eng_qp **out)
 {
 	size_t ring_bytes, qp_bytes, self;
 	struct eng_qp *q = NULL;
 	uint8_t *rings;
 	int ret;
 
-	ret = rings_alloc(e, init, &rings, &ring_bytes);
+	ret = rings_alloc(&owner->rings, init, &rings, &ring_bytes);
 	if (ret != 0)
 		return ret;
 	qp_bytes = karst_qp_bytes(init);
@@ -134,12 +138,13 @@ qp_alloc(struct karst_engine *e, struct karst_qp_init *init, struct eng_qp **out
 	if (qp_bytes != 0)
 		q = eng_arena_alloc(&e->objects, self);
 	if (q == NULL) {
-		eng_arena_free(&e->rings, rings, ring_bytes);
+		eng_arena_free(&owner->rings, rings, ring_bytes);
 		return qp_bytes == 0 ? -EINVAL : -ENOMEM;
 	}
 	q->self_bytes = self;
 	q->ring_bytes = ring_bytes;
 	q->rings = rings;
+	q->owner = owner;
 	init->user = q;
 	*out = q;
 	return 0;
@@ -148,7 +153,7 @@ qp_alloc(struct karst_engine *e, struct karst_qp_init *init, struct eng_qp **out
 static void
 qp_free(struct karst_engine *e, struct eng_qp *q)
 {
-	eng_arena_free(&e->rings, q->rings, q->ring_bytes);
+	eng_arena_free(&q->owner->rings, q->rings, q->ring_bytes);
 	eng_arena_free(&e->objects, q, q->self_bytes);
 }
 
@@ -164,8 +169,9 @@ qp_attach(
 	if (init->srq == NULL)
 		karst_wq_attach(&pub->rq, init->rq_shared, init->max_recv_wr,
 			karst_wq_stride(false, init->max_recv_sge, 0));
-	pub->bell = lc->bell_shared;
-	pub->bell_mask = lc->bell.mask;
+	pub->bell = q->owner->door[lc->index].bell;
+	pub->bell_mask = q->owner->bell_cells - 1;
+	pub->wake_fd = q->owner->door[lc->index].wake_fd;
 	pub->num = karst_qp_num(q->qp);
 	pub->lcore = lc->index;
 	pub->pd = init->pd;
@@ -176,6 +182,7 @@ static int
 qp_create(
 	struct karst_engine *e, const struct karst_engine_qp_init *in, struct karst_engine_qp **qp)
 {
+	struct karst_engine_owner *owner = in->owner != NULL ? in->owner : e->self;
 	uint32_t lcore, wanted = in->lcore;
 	struct karst_qp_init init;
 	struct qp_call call = {.init = &init};
@@ -188,8 +195,10 @@ qp_create(
 		ret = -EINVAL;
 	if (ret == 0)
 		ret = qp_init_from(e, in, &init);
+	if (ret == 0 && !all_of(owner, in))
+		ret = -EINVAL;
 	if (ret == 0)
-		ret = qp_alloc(e, &init, &call.q);
+		ret = qp_alloc(e, owner, &init, &call.q);
 	if (ret != 0)
 		return ret;
 	ret = karst_pd_ref(e->mem, in->pd);
@@ -204,6 +213,7 @@ qp_create(
 	}
 	qp_attach(&e->lcore[lcore], call.q, &init, in->user);
 	e->nqps[lcore]++;
+	owner->nobjects++;
 	*qp = &call.q->pub;
 	return 0;
 }
@@ -278,22 +288,76 @@ karst_engine_qp_query(
 	return ret;
 }
 
-int
-karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp)
-{
-	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub)};
-	int ret = eng_ctl_enter(e);
+/* QPs of one lcore, some of a program's. */
+struct destroy_call {
+	struct karst_engine_qp *const *qps;
+	uint32_t n;
+};
 
-	if (ret != 0)
-		return ret;
-	eng_mailbox_call(&e->lcore[qp->lcore], qp_destroy_on_lcore, &call);
+static int
+qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct destroy_call *call = arg;
+	uint32_t i;
+
+	for (i = 0; i < call->n; i++) {
+		struct eng_qp *q = karst_container_of(call->qps[i], struct eng_qp, pub);
+
+		if (call->qps[i]->lcore != lc->index)
+			continue;
+		eng_sched_forget(lc, q);
+		karst_qp_destroy(lc->core, q->qp);
+	}
+	return 0;
+}
+
+/* What is left of a QP when its lcore has forgotten it. */
+static void
+qp_bury(struct karst_engine *e, struct karst_engine_qp *qp)
+{
+	struct eng_qp *q = karst_container_of(qp, struct eng_qp, pub);
+
 	/* Still under ctl_lock, so nobody has got its number yet. */
 	karst_mw_release_qp(e->mem, qp->num);
 	karst_pd_unref(e->mem, qp->pd);
 	e->nqps[qp->lcore]--;
-	qp_free(e, call.q);
+	q->owner->nobjects--;
+	qp_free(e, q);
+}
+
+static void
+destroy_some(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_t n)
+{
+	struct destroy_call call = {.qps = qps, .n = n};
+	uint64_t lcores = 0;
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		lcores |= 1ull << qps[i]->lcore;
+	for (; lcores != 0; lcores &= lcores - 1)
+		eng_mailbox_call(&e->lcore[__builtin_ctzll(lcores)], qps_destroy_on_lcore, &call);
+	for (i = 0; i < n; i++)
+		qp_bury(e, qps[i]);
+}
+
+int
+karst_engine_qp_destroy_many(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_t n)
+{
+	uint32_t i;
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	for (i = 0; i < n; i += DESTROY_AT_ONCE)
+		destroy_some(e, qps + i, karst_min_u32(n - i, DESTROY_AT_ONCE));
 	eng_ctl_leave(e);
 	return 0;
+}
+
+int
+karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp)
+{
+	return karst_engine_qp_destroy_many(e, &qp, 1);
 }
 
 struct find_call {

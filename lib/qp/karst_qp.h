@@ -430,5 +430,7 @@ int karst_ah_create(
 /** Control thread.  The number fits nothing afterwards; an lcore that is using it at this
  *  moment finishes its packet.  -EINVAL */
 int karst_ah_destroy(struct karst_ah_table *t, uint32_t ah);
+/** PD of a handle; also of one that is destroyed, until the next one is created. */
+uint32_t karst_ah_pd(const struct karst_ah_table *t, uint32_t ah);
 
 #endif /* KARST_QP_H */

@@ -224,6 +224,12 @@ karst_ah_destroy(struct karst_ah_table *t, uint32_t number)
 	return 0;
 }
 
+uint32_t
+karst_ah_pd(const struct karst_ah_table *t, uint32_t number)
+{
+	return t->ah[number & t->mask].pd;
+}
+
 const struct karst_tmpl *
 karst_ah_lookup(const struct karst_ah_table *t, uint32_t number, uint32_t pd)
 {

@@ -71,6 +71,7 @@ address(int side, bool ip6)
 void
 bed_up(struct bed *bed, const struct bed_config *cfg)
 {
+	const struct karst_engine_cq_init cq = {.entries = 1024};
 	unsigned int queues = cfg->queues;
 	int side;
 
@@ -98,7 +99,7 @@ bed_up(struct bed *bed, const struct bed_config *cfg)
 	}
 	bed->mine = (1ull << karst_engine_config(bed->e)->lcores) - 1;
 	cr_assert_eq(karst_engine_pd_alloc(bed->e, &bed->pd), 0);
-	cr_assert_eq(karst_engine_cq_create(bed->e, 1024, NULL, &bed->cq), 0);
+	cr_assert_eq(karst_engine_cq_create(bed->e, &cq, &bed->cq), 0);
 }
 
 void

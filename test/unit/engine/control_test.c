@@ -246,6 +246,8 @@ Test(control, limits)
 	struct bed_config cfg = {.engine = {.lcores = 2, .max_qps = 4}};
 	struct karst_engine_qp_init init = {
 		.type = KARST_QPT_RC, .max_send_wr = 3, .max_recv_wr = 1};
+	const struct karst_engine_cq_init none = {.entries = 0};
+	const struct karst_engine_cq_init many = {.entries = KARST_CQ_MAX_ENTRIES + 1};
 	struct karst_engine_qp *qp[8], *more;
 	struct karst_engine_cq *cq;
 	unsigned int i, on[2] = {0};
@@ -281,8 +283,8 @@ Test(control, limits)
 	init.max_inline = 0;
 	init.pd = bed.pd + 1;
 	cr_assert_eq(karst_engine_qp_create(bed.e, &init, &more), -EINVAL);
-	cr_assert_eq(karst_engine_cq_create(bed.e, 0, NULL, &cq), -EINVAL);
-	cr_assert_eq(karst_engine_cq_create(bed.e, KARST_CQ_MAX_ENTRIES + 1, NULL, &cq), -EINVAL);
+	cr_assert_eq(karst_engine_cq_create(bed.e, &none, &cq), -EINVAL);
+	cr_assert_eq(karst_engine_cq_create(bed.e, &many, &cq), -EINVAL);
 	cr_assert_eq(karst_engine_cq_destroy(bed.e, bed.cq), 0);
 	cr_assert_eq(karst_engine_pd_free(bed.e, bed.pd), 0);
 	bed_down(&bed);
@@ -311,8 +313,8 @@ Test(control, bad_configurations)
 {
 	static const struct karst_engine_config bad[] = {
 		{.lcores = 65}, {.max_qps = 1u << 23}, {.max_keys = 1u << 21},
-		{.max_ahs = 1u << 21}, {.max_pds = 65537}, {.rx_burst = 65}, {.tx_burst = 65},
-		{.mbufs = 10}, {.idle = (enum karst_idle)7},
+		{.max_ahs = 1u << 21}, {.max_pds = 65537}, {.max_owners = 4097}, {.rx_burst = 65},
+		{.tx_burst = 65}, {.mbufs = 10}, {.idle = (enum karst_idle)7},
 		{.name = "a name that is much too long"}, {.name = "karst0"}, /* the bed's */
 	};
 	struct bed_config cfg = {0};

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Owners, and the doorbells that an lcore listens to.
+ *
+ * The program that embeds the engine is an owner, too (karst_engine.self), whose rings are in
+ * private memory; so nothing else needs to know that there are two kinds.
+ *
+ * Each owner has one doorbell ring and one eventfd for each lcore.  An lcore keeps an array of the
+ * bells, which only it touches: adding and removing one are calls through the mailbox.  In a turn
+ * it looks at ENG_BELL_LOOKS of them, and goes on with the next ones in the next turn, so that
+ * hundreds of owners that do nothing cost as much as a few.
+ *
+ * A bell counts only for queue pairs of its owner: else one program could keep an lcore busy with
+ * the idle queues of another.
+ */
+#include "karst_owner.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "engine_priv.h"
+
+/* --- on the lcore --- */
+
+/* The QP that bell @b rings for, if it may. */
+static inline bool
+may_ring(const struct eng_lcore *lc, const struct eng_bell *b, uint32_t qpn)
+{
+	const struct karst_core_qp *qp = karst_core_lookup(lc->core, qpn);
+
+	return qp != NULL && ((const struct eng_qp *)karst_qp_user(qp))->owner == b->owner;
+}
+
+static unsigned int
+bell_poll(struct eng_lcore *lc, struct eng_bell *b)
+{
+	struct karst_core *core = lc->core;
+	uint32_t qpns[ENG_BELLS];
+	unsigned int i, n = karst_bell_poll(&b->ring, qpns, ENG_BELLS);
+
+	if (n == 0)
+		return 0;
+	for (i = 0; i < n && n > 1; i++) {
+		const struct karst_core_qp *qp = karst_core_lookup(core, qpns[i]);
+
+		if (qp != NULL)
+			karst_qp_prefetch(qp);
+	}
+	for (i = 0; i < n; i++)
+		if (karst_likely(may_ring(lc, b, qpns[i])))
+			karst_core_doorbell(core, qpns[i]);
+	stat_add(&lc->stats.doorbells, n);
+	return n;
+}
+
+unsigned int
+eng_bells_poll(struct eng_lcore *lc)
+{
+	unsigned int i, n = 0, looks = karst_min_u32(lc->nbells, ENG_BELL_LOOKS);
+
+	for (i = 0; i < looks; i++) {
+		n += bell_poll(lc, &lc->bells[lc->next_bell]);
+		if (++lc->next_bell == lc->nbells)
+			lc->next_bell = 0;
+	}
+	return n;
+}
+
+static int
+bell_add_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct karst_engine_owner *o = arg;
+	struct eng_bell *b = &lc->bells[lc->nbells++];
+
+	b->owner = o;
+	karst_bell_init(&b->ring, o->door[lc->index].bell, o->bell_cells);
+	return 0;
+}
+
+static int
+bell_del_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	uint32_t i = 0;
+
+	while (i < lc->nbells && lc->bells[i].owner != arg)
+		i++;
+	if (i == lc->nbells)
+		return -ENOENT;
+	lc->bells[i] = lc->bells[--lc->nbells];
+	if (lc->next_bell >= lc->nbells)
+		lc->next_bell = 0;
+	return 0;
+}
+
+void
+karst_engine_wake(int wake_fd)
+{
+	const uint64_t one = 1;
+	ssize_t ret;
+
+	/* What can fail is a counter that is full: then the lcore has been told often enough. */
+	ret = write(wake_fd, &one, sizeof(one));
+	(void)ret;
+}
+
+/* --- life --- */
+
+static void
+owner_free(struct karst_engine_owner *o)
+{
+	uint32_t i;
+
+	for (i = 0; i < o->e->nlcores; i++)
+		if (o->door[i].wake_fd >= 0)
+			close(o->door[i].wake_fd);
+	eng_arena_fini(&o->rings);
+	free(o);
+}
+
+static struct karst_engine_owner *
+owner_alloc(struct karst_engine *e, const struct karst_engine_owner_init *init)
+{
+	struct karst_engine_owner *o = calloc(1, sizeof(*o) + e->nlcores * sizeof(o->door[0]));
+	uint32_t i, max_qps = e->cfg.max_qps;
+
+	if (o == NULL)
+		return NULL;
+	for (i = 0; i < e->nlcores; i++)
+		o->door[i].wake_fd = -1;
+	o->e = e;
+	o->ops = init->ops != NULL ? *init->ops : e->ops;
+	o->user = init->ops != NULL ? init->user : e->cfg.user;
+	snprintf(o->name, sizeof(o->name), "karst:%s", init->name != NULL ? init->name : "");
+	if (init->max_qps != 0)
+		max_qps = karst_min_u32(max_qps, init->max_qps);
+	/* A QP may ring once for each of its queues before the lcore has seen it. */
+	o->bell_cells = karst_pow2_ceil(2 * max_qps);
+	return o;
+}
+
+/* Bells for all lcores. */
+static int
+doors_alloc(struct karst_engine_owner *o, bool with_eventfds)
+{
+	uint32_t i;
+
+	for (i = 0; i < o->e->nlcores; i++) {
+		o->door[i].bell = eng_arena_alloc(&o->rings, karst_bell_bytes(o->bell_cells));
+		if (o->door[i].bell == NULL)
+			return -ENOMEM;
+		if (!with_eventfds)
+			continue;
+		o->door[i].wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		if (o->door[i].wake_fd < 0)
+			return -errno;
+	}
+	return 0;
+}
+
+/* Lets the lcores listen.  Nothing can fail from here on. */
+static void
+owner_enter(struct karst_engine_owner *o)
+{
+	uint32_t i;
+
+	for (i = 0; i < o->e->nlcores; i++)
+		eng_mailbox_call(&o->e->lcore[i], bell_add_on_lcore, o);
+	o->next = o->e->owners;
+	o->pprev = &o->e->owners;
+	if (o->next != NULL)
+		o->next->pprev = &o->next;
+	o->e->owners = o;
+	o->e->nowners++;
+}
+
+static void
+owner_leave(struct karst_engine_owner *o)
+{
+	uint32_t i;
+
+	for (i = 0; i < o->e->nlcores; i++)
+		eng_mailbox_call(&o->e->lcore[i], bell_del_on_lcore, o);
+	*o->pprev = o->next;
+	if (o->next != NULL)
+		o->next->pprev = o->pprev;
+	o->e->nowners--;
+}
+
+int
+eng_owner_create_self(struct karst_engine *e)
+{
+	const struct karst_engine_owner_init init = {.name = "self"};
+	struct karst_engine_owner *o = owner_alloc(e, &init);
+	int ret;
+
+	if (o == NULL)
+		return -ENOMEM;
+	eng_arena_init(&o->rings);
+	ret = doors_alloc(o, false);
+	if (ret != 0) {
+		owner_free(o);
+		return ret;
+	}
+	owner_enter(o);
+	e->self = o;
+	return 0;
+}
+
+void
+eng_owners_fini(struct karst_engine *e)
+{
+	struct karst_engine_owner *o;
+
+	while ((o = e->owners) != NULL) {
+		e->owners = o->next;
+		owner_free(o);
+	}
+}
+
+int
+karst_engine_owner_create(struct karst_engine *e, const struct karst_engine_owner_init *init,
+	struct karst_engine_owner **owner)
+{
+	struct karst_engine_owner *o;
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	/* the program itself is one more */
+	o = e->nowners <= e->cfg.max_owners ? owner_alloc(e, init) : NULL;
+	if (o == NULL) {
+		ret = e->nowners <= e->cfg.max_owners ? -ENOMEM : -ENOSPC;
+	} else {
+		eng_arena_init_files(&o->rings, o->name, init->max_ring_bytes);
+		ret = doors_alloc(o, true);
+		if (ret != 0)
+			owner_free(o);
+		else
+			owner_enter(o);
+	}
+	eng_ctl_leave(e);
+	if (ret == 0)
+		*owner = o;
+	return ret;
+}
+
+int
+karst_engine_owner_destroy(struct karst_engine_owner *o)
+{
+	struct karst_engine *e = o->e;
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	if (o->nobjects != 0) {
+		ret = -EBUSY;
+	} else {
+		owner_leave(o);
+		owner_free(o);
+	}
+	eng_ctl_leave(e);
+	return ret;
+}
+
+/* --- where its memory is --- */
+
+int
+karst_engine_owner_locate(
+	const struct karst_engine_owner *owner, const void *p, uint32_t *chunk, uint64_t *off)
+{
+	return eng_arena_find(&owner->rings, p, chunk, off);
+}
+
+int
+karst_engine_owner_chunk(
+	const struct karst_engine_owner *owner, uint32_t chunk, int *fd, uint64_t *bytes)
+{
+	return eng_arena_file(&owner->rings, chunk, fd, bytes);
+}
+
+int
+karst_engine_owner_bell(const struct karst_engine_owner *owner, uint32_t lcore,
+	struct karst_bell_shared **bell, uint32_t *cells, int *wake_fd)
+{
+	if (lcore >= owner->e->nlcores)
+		return -EINVAL;
+	*bell = owner->door[lcore].bell;
+	*cells = owner->bell_cells;
+	*wake_fd = owner->door[lcore].wake_fd;
+	return 0;
+}
+
+uint64_t
+karst_engine_owner_ring_bytes(const struct karst_engine_owner *owner)
+{
+	return owner->rings.used;
+}

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Order of things: signals are blocked, so that every thread inherits that and they are read from
+ * a descriptor; the lock on the socket, before anything is touched that another daemon may have;
+ * DPDK; the engine; its ports; its lcores; the listening socket, last, so that whoever can connect
+ * finds everything there.  The end is the same backwards.
+ */
+#include "daemon.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+
+#include "eal.h"
+#include "karst_log.h"
+#include "log.h"
+#include "notify.h"
+#include "opts.h"
+#include "place.h"
+#include "ports.h"
+#include "server.h"
+#include "socket.h"
+
+#define XDP_FRAME_BYTES 2560u
+#define WATCH_MS        1000
+#define RETRY_MS        100 /* after a connection could not be accepted */
+
+struct daemon {
+	struct kd_conf *conf;
+	kd_reread_fn reread;
+	void *user;
+	int signal_fd;
+	struct kd_socket socket;
+	struct kd_eal eal;
+	bool eal_started;
+	struct karst_engine *engine;
+	bool running; /* lcores */
+	struct kd_ports ports;
+	struct kd_server *server;
+};
+
+/* --- signals --- */
+
+static int
+take_signals(struct daemon *d)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	signal(SIGPIPE, SIG_IGN);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) == 0)
+		d->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+	if (d->signal_fd >= 0)
+		return KD_EXIT_OK;
+	karst_log(KARST_LOG_ERR, "signals: %s", strerror(errno));
+	return KD_EXIT_FAILED;
+}
+
+static void
+cannot_change(void *user, const char *section)
+{
+	(void)user;
+	karst_log(KARST_LOG_NOTICE,
+		"[%s] has changed; that takes effect when karstd is started again", section);
+}
+
+static void
+reload(struct daemon *d)
+{
+	struct kd_conf *fresh = malloc(sizeof(*fresh));
+
+	kd_notify("RELOADING=1");
+	if (fresh == NULL || d->reread(d->user, fresh) != 0) {
+		karst_log(KARST_LOG_ERR, "the configuration is not changed");
+	} else {
+		kd_conf_reload(d->conf, fresh, cannot_change, NULL);
+		kd_server_set_limits(d->server, d->conf);
+		kd_log_open(&d->conf->log);
+		karst_log(KARST_LOG_NOTICE, "limits and log settings are read again");
+	}
+	free(fresh);
+	kd_notify("READY=1");
+}
+
+/* @return whether to go on. */
+static bool
+serve_signal(struct daemon *d)
+{
+	struct signalfd_siginfo info;
+
+	if (read(d->signal_fd, &info, sizeof(info)) != sizeof(info))
+		return true;
+	if (info.ssi_signo == SIGHUP) {
+		reload(d);
+		return true;
+	}
+	karst_log(KARST_LOG_NOTICE, "signal %u from process %u: stopping", info.ssi_signo,
+		info.ssi_pid);
+	return false;
+}
+
+/* --- start --- */
+
+/* Each program costs some descriptors. */
+static void
+raise_limits(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) == 0) {
+		lim.rlim_cur = lim.rlim_max;
+		setrlimit(RLIMIT_NOFILE, &lim);
+	}
+	/* AF_XDP's memory on kernels that count it, and locked memory of DPDK. */
+	lim.rlim_cur = lim.rlim_max = RLIM_INFINITY;
+	setrlimit(RLIMIT_MEMLOCK, &lim);
+}
+
+static int
+make_engine(struct daemon *d)
+{
+	const struct kd_conf_engine *c = &d->conf->engine;
+	const struct karst_engine_config cfg = {
+		.name = c->name,
+		.lcores = c->lcores.n,
+		.max_qps = c->max_qps,
+		.max_keys = c->max_keys,
+		.max_ahs = c->max_ahs,
+		.max_pds = c->max_pds,
+		.max_owners = d->conf->socket.max_clients,
+		.window_packets = c->window_packets,
+		.ack_interval = c->ack_interval,
+		.no_migreq = !c->migreq,
+		.frame_bytes = kd_ports_want_small_frames(d->conf) ? XDP_FRAME_BYTES : 0,
+		.mbufs = d->eal.mbufs,
+		.idle = (enum karst_idle)c->idle,
+		.sleep_max_us = c->sleep_max_us,
+	};
+	int rc = karst_engine_create(&cfg, &d->engine);
+
+	kd_log_take_karst(); /* the engine has its own idea */
+	if (rc == 0)
+		return KD_EXIT_OK;
+	karst_log(KARST_LOG_ERR, "the engine: %s", strerror(-rc));
+	return KD_EXIT_FAILED;
+}
+
+static int
+start_engine(struct daemon *d)
+{
+	int rc;
+
+	if (kd_eal_start(d->conf, &d->eal) != 0)
+		return KD_EXIT_FAILED;
+	d->eal_started = true;
+	rc = make_engine(d);
+	if (rc != KD_EXIT_OK)
+		return rc;
+	if (kd_ports_open(&d->ports, d->conf, d->engine) != 0)
+		return KD_EXIT_FAILED;
+	rc = karst_engine_start(d->engine, d->eal.lcore);
+	if (rc != 0) {
+		karst_log(KARST_LOG_ERR, "starting the lcores: %s", strerror(-rc));
+		return KD_EXIT_FAILED;
+	}
+	d->running = true;
+	return KD_EXIT_OK;
+}
+
+static int
+start(struct daemon *d)
+{
+	int rc = take_signals(d);
+
+	raise_limits();
+	if (rc == KD_EXIT_OK)
+		rc = kd_socket_lock(&d->socket, &d->conf->socket);
+	if (rc == KD_EXIT_OK && (kd_ports_check(d->conf) != 0 || kd_place_choose(d->conf) != 0))
+		rc = KD_EXIT_FAILED;
+	if (rc == KD_EXIT_OK)
+		rc = start_engine(d);
+	if (rc != KD_EXIT_OK)
+		return rc;
+	d->server = kd_server_create(d->engine, d->conf);
+	if (d->server == NULL)
+		return KD_EXIT_FAILED;
+	return kd_socket_listen(&d->socket, &d->conf->socket);
+}
+
+/* --- in between --- */
+
+static uint64_t
+now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static void
+loop(struct daemon *d)
+{
+	uint64_t watch_at = now_ms() + WATCH_MS, accept_at = 0;
+	bool go_on = true;
+
+	while (go_on) {
+		uint64_t now = now_ms(), until = watch_at;
+		struct pollfd fds[2] = {{.fd = d->signal_fd, .events = POLLIN},
+			{.fd = d->socket.fd, .events = POLLIN}};
+
+		if (accept_at > now) {
+			fds[1].fd = -1;
+			until = karst_min_u64(until, accept_at);
+		}
+		if (poll(fds, 2, until > now ? (int)(until - now) : 0) < 0 && errno != EINTR)
+			break;
+		if (fds[1].revents != 0 && kd_server_accept(d->server, d->socket.fd) != 0)
+			accept_at = now_ms() + RETRY_MS;
+		if (now_ms() >= watch_at) {
+			kd_ports_watch(&d->ports, d->engine);
+			watch_at = now_ms() + WATCH_MS;
+		}
+		if (fds[0].revents != 0)
+			go_on = serve_signal(d);
+	}
+}
+
+/* --- end --- */
+
+static void
+stop(struct daemon *d)
+{
+	kd_notify("STOPPING=1");
+	if (d->server != NULL)
+		kd_server_destroy(d->server);
+	if (d->running)
+		karst_engine_stop(d->engine);
+	if (d->engine != NULL && karst_engine_destroy(d->engine) != 0)
+		karst_log(KARST_LOG_ERR, "the engine is still in use");
+	kd_ports_close(&d->ports);
+	if (d->eal_started)
+		rte_eal_cleanup();
+	kd_socket_close(&d->socket);
+	if (d->signal_fd >= 0)
+		close(d->signal_fd);
+}
+
+int
+kd_daemon_run(struct kd_conf *c, kd_reread_fn reread, void *user)
+{
+	struct daemon d = {.conf = c, .reread = reread, .user = user, .signal_fd = -1};
+	uint64_t began = now_ms();
+	int rc;
+
+	kd_log_take_karst();
+	kd_log_take_dpdk();
+	d.socket.fd = d.socket.lock_fd = d.ports.xdp_fd = -1;
+	rc = kd_log_open(&c->log) == 0 ? start(&d) : KD_EXIT_FAILED;
+	if (rc == KD_EXIT_OK) {
+		karst_log(KARST_LOG_NOTICE,
+			"karst " KARST_VERSION
+			", engine %s on %u lcore%s, listens on %s after %u ms, "
+			"in %s memory",
+			c->engine.name, c->engine.lcores.n, c->engine.lcores.n == 1 ? "" : "s",
+			d.socket.path, (unsigned int)(now_ms() - began),
+			d.eal.huge ? "huge page" : "ordinary");
+		kd_notify("READY=1");
+		loop(&d);
+	}
+	stop(&d);
+	kd_log_close();
+	return rc;
+}

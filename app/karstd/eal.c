@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * EAL's main lcore is the thread that main() runs on, and control threads come from it, so it may
+ * use every processor that is not an lcore's (all of them if there is no other).  Engine lcore i
+ * is EAL lcore i + 1, pinned.
+ *
+ * Nothing is left in the file system: DPDK refuses --in-memory together with --no-huge, and there
+ * --no-shconf comes to the same.
+ */
+#include "eal.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_pci.h>
+
+#include "karst_log.h"
+
+#define MAX_ARGS   (32u + 2 * KD_MAX_PORTS)
+#define TEXT_BYTES 16384u
+#define HUGE_PATH  "/sys/kernel/mm/hugepages"
+#define MIB        (UINT64_C(1) << 20)
+
+#define MBUF_BYTES      5120u /* with everything around it */
+#define MBUFS_OF_LCORE  2048u
+#define EAL_BASE_BYTES  (64 * MIB)
+#define EAL_LCORE_BYTES (4 * MIB)
+
+struct args {
+	int num;
+	char *argv[MAX_ARGS + 1];
+	char text[TEXT_BYTES];
+	size_t used;
+};
+
+__attribute__((format(printf, 2, 3))) static void
+add(struct args *a, const char *fmt, ...)
+{
+	char *to = a->text + a->used;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(to, TEXT_BYTES - a->used, fmt, ap);
+	va_end(ap);
+	assert(n >= 0 && (size_t)n < TEXT_BYTES - a->used && a->num < (int)MAX_ARGS);
+	a->used += (size_t)n + 1;
+	a->argv[a->num++] = to;
+}
+
+/* --- lcores --- */
+
+/* Where control threads run, as EAL writes it: "0,2,3". */
+static int
+control_cpus(const struct kd_conf *c, char *to, size_t len)
+{
+	cpu_set_t set, rest;
+	size_t n = 0;
+	uint32_t i;
+	int cpu;
+
+	if (sched_getaffinity(0, sizeof(set), &set) != 0)
+		return -errno;
+	rest = set;
+	for (i = 0; i < c->engine.lcores.n; i++)
+		CPU_CLR(c->engine.lcores.cpu[i], &rest);
+	if (CPU_COUNT(&rest) == 0)
+		rest = set;
+	for (cpu = 0; cpu < CPU_SETSIZE && n + 8 < len; cpu++)
+		if (CPU_ISSET(cpu, &rest))
+			n += (size_t)snprintf(to + n, len - n, "%s%d", n != 0 ? "," : "", cpu);
+	return 0;
+}
+
+static int
+add_lcores(struct args *a, const struct kd_conf *c, struct kd_eal *eal)
+{
+	char control[5 * CPU_SETSIZE], list[KARST_ENGINE_MAX_LCORES * 12] = "";
+	size_t n = 0;
+	uint32_t i;
+	int rc = control_cpus(c, control, sizeof(control));
+
+	if (rc != 0)
+		return rc;
+	for (i = 0; i < c->engine.lcores.n; i++) {
+		eal->lcore[i] = i + 1;
+		n += (size_t)snprintf(
+			list + n, sizeof(list) - n, ",%u@%u", i + 1, c->engine.lcores.cpu[i]);
+	}
+	add(a, "--lcores=0@(%s)%s", control, list);
+	return 0;
+}
+
+/* --- memory --- */
+
+static uint64_t
+free_huge_bytes(void)
+{
+	DIR *dir = opendir(HUGE_PATH);
+	const struct dirent *d;
+	uint64_t sum = 0;
+
+	if (dir == NULL)
+		return 0;
+	while ((d = readdir(dir)) != NULL) {
+		uint64_t kib, pages = 0;
+		char path[sizeof(HUGE_PATH) + sizeof(d->d_name) + 20];
+		FILE *f;
+
+		if (sscanf(d->d_name, "hugepages-%" SCNu64 "kB", &kib) != 1)
+			continue;
+		snprintf(path, sizeof(path), HUGE_PATH "/%s/free_hugepages", d->d_name);
+		f = fopen(path, "re");
+		if (f == NULL)
+			continue;
+		if (fscanf(f, "%" SCNu64, &pages) == 1)
+			sum += pages * (kib << 10);
+		fclose(f);
+	}
+	closedir(dir);
+	return sum;
+}
+
+/* What windows and the rings of all ports can hold at once. */
+static uint32_t
+mbufs_wanted(const struct kd_conf *c)
+{
+	uint32_t n = c->engine.lcores.n, sum = MBUFS_OF_LCORE * (n + 1), i;
+
+	if (c->engine.mbufs != 0)
+		return c->engine.mbufs;
+	for (i = 0; i < c->nports; i++) {
+		const struct kd_conf_port *p = &c->port[i];
+
+		/* net_af_xdp wants twice as many for its fill ring. */
+		if (p->kind != KD_DEV_LOOPBACK)
+			sum += (p->lcores.n != 0 ? p->lcores.n : n) *
+				((p->driver == KD_AF_XDP ? 2 : 1) * p->rx_slots + p->tx_slots);
+	}
+	return sum;
+}
+
+static int
+add_memory(struct args *a, const struct kd_conf *c, struct kd_eal *eal)
+{
+	uint64_t bytes = c->engine.memory, free_bytes = free_huge_bytes();
+
+	eal->mbufs = mbufs_wanted(c);
+	if (bytes == 0)
+		bytes = EAL_BASE_BYTES + c->engine.lcores.n * EAL_LCORE_BYTES +
+			(uint64_t)eal->mbufs * MBUF_BYTES;
+	eal->huge = c->engine.huge_pages == KD_YES ||
+		(c->engine.huge_pages == KD_AUTO && free_bytes >= bytes);
+	if (eal->huge && free_bytes < bytes) {
+		karst_log(KARST_LOG_ERR,
+			"huge_pages = yes, but %" PRIu64 " MiB of them are free and %" PRIu64
+			" are needed: raise vm.nr_hugepages, or set huge_pages = auto",
+			free_bytes / MIB, (bytes + MIB - 1) / MIB);
+		return -EIO;
+	}
+	if (eal->huge) {
+		add(a, "--in-memory");
+		return 0;
+	}
+	add(a, "--no-shconf");
+	add(a, "--no-huge");
+	add(a, "-m");
+	add(a, "%" PRIu64, (bytes + MIB - 1) / MIB);
+	return 0;
+}
+
+/* --- devices, logs --- */
+
+static void
+add_devices(struct args *a, const struct kd_conf *c)
+{
+	struct rte_pci_addr pci;
+	uint32_t i, n = 0;
+
+	for (i = 0; i < c->nports; i++) {
+		char name[PCI_PRI_STR_SIZE];
+
+		if (c->port[i].kind != KD_DEV_PCI ||
+			rte_pci_addr_parse(c->port[i].device, &pci) != 0)
+			continue;
+		rte_pci_device_name(&pci, name, sizeof(name));
+		add(a, "-a");
+		add(a, "%s", name);
+		n++;
+	}
+	if (n == 0)
+		add(a, "--no-pci");
+}
+
+static void
+add_logs(struct args *a, const struct kd_conf *c)
+{
+	static const char *const names[] = {"error", "warning", "notice", "info", "debug"};
+
+	/* For types that are registered late, the first pattern that fits wins.  Telemetry warns
+	 * of sockets that other programs have left behind. */
+	add(a, "--log-level=lib.telemetry:error");
+	add(a, "--log-level=karst:%s", names[c->log.level]);
+	add(a, "--log-level=*:%s", names[c->log.dpdk_level]);
+}
+
+int
+kd_eal_start(const struct kd_conf *c, struct kd_eal *eal)
+{
+	struct args a = {.num = 0};
+	int rc;
+
+	memset(eal, 0, sizeof(*eal));
+	add(&a, "karstd");
+	add(&a, "--file-prefix=%s", c->engine.name);
+	rc = add_lcores(&a, c, eal);
+	if (rc != 0) {
+		karst_log(KARST_LOG_ERR, "the processors that may be used: %s", strerror(-rc));
+		return -EIO;
+	}
+	rc = add_memory(&a, c, eal);
+	if (rc != 0)
+		return rc;
+	add_devices(&a, c);
+	add_logs(&a, c);
+	if (rte_eal_init(a.num, a.argv) >= 0)
+		return 0;
+	karst_log(KARST_LOG_ERR, "DPDK does not start: %s; its own words are above",
+		rte_strerror(rte_errno));
+	return -EIO;
+}

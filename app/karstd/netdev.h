@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* A kernel interface that a port is a view of. */
+#ifndef KARSTD_NETDEV_H
+#define KARSTD_NETDEV_H
+
+#include "conf.h"
+
+struct kd_netdev {
+	char name[16];
+	unsigned int index;
+	uint32_t mtu;
+	uint32_t rx_queues;
+	uint8_t mac[6];
+	bool up;
+	struct kd_addrs addresses; /* its own, IPv4 first */
+};
+
+/** -ENODEV: there is no such interface; or what the kernel says.  Not logged. */
+int kd_netdev_read(const char *name, struct kd_netdev *n);
+
+/**
+ * Keeps the kernel from answering RoCE packets, of which it has a copy, with "port unreachable":
+ * a UDP socket at port 4791 of the interface that drops everything.
+ * @return descriptor; -EADDRINUSE: another program has RoCE on this interface.
+ */
+int kd_netdev_silence(const struct kd_netdev *n);
+
+/** Lets an AF_PACKET socket see RoCE only. */
+int kd_netdev_only_roce(int fd);
+
+#endif /* KARSTD_NETDEV_H */

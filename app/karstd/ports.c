@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "ports.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_pci.h>
+
+#include "karst_log.h"
+#include "place.h"
+#include "xdp.h"
+
+#ifndef KARST_ENGINE_NO_ETHDEV /* until lib/engine has loopback ports */
+#define KARST_ENGINE_NO_ETHDEV UINT16_MAX
+#endif
+
+/* net_af_packet's frames: of one page's half, or so many bytes that 16 of them fill 17 pages and a
+ * frame of path MTU 4096 fits. */
+#define PACKET_SMALL_MTU 1500u
+#define PACKET_SMALL     "framesz=2048,blocksz=4096"
+#define PACKET_LARGE     "framesz=4352,blocksz=69632"
+#define PACKET_UNIT      16u /* framecnt is a multiple of it */
+
+__attribute__((format(printf, 2, 3))) static int
+fault(const struct kd_conf_port *p, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	karst_log(KARST_LOG_ERR, "port %s: %s", p->name, text);
+	return -EIO;
+}
+
+/* --- before DPDK starts --- */
+
+/* The kernel's driver of a PCI device; empty: none. */
+static void
+pci_driver(const char *name, char *driver, size_t len)
+{
+	char path[128], link[256];
+	const char *slash;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/driver", name);
+	n = readlink(path, link, sizeof(link) - 1);
+	link[n > 0 ? n : 0] = '\0';
+	slash = strrchr(link, '/');
+	snprintf(driver, len, "%s", slash != NULL ? slash + 1 : "");
+}
+
+static void
+pci_name(const struct kd_conf_port *p, char *name, size_t len)
+{
+	struct rte_pci_addr pci;
+
+	name[0] = '\0';
+	if (rte_pci_addr_parse(p->device, &pci) == 0)
+		rte_pci_device_name(&pci, name, len);
+}
+
+static int
+check_pci(const struct kd_conf_port *p)
+{
+	char name[PCI_PRI_STR_SIZE], path[128];
+
+	pci_name(p, name, sizeof(name));
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", name);
+	if (access(path, F_OK) == 0)
+		return 0;
+	return fault(p, "there is no PCI device %s; lspci lists those that there are", p->device);
+}
+
+static int
+check_netdev(const struct kd_conf_port *p)
+{
+	struct kd_netdev n;
+	int rc = kd_netdev_read(p->device, &n);
+
+	if (rc == -ENODEV)
+		return fault(p, "there is no interface %s; \"ip link\" lists those that there are",
+			p->device);
+	if (rc == -EPROTOTYPE)
+		return fault(
+			p, "interface %s is not Ethernet, which RoCEv2 frames need", p->device);
+	if (rc != 0)
+		return fault(p, "interface %s: %s", p->device, strerror(-rc));
+	if (p->mtu != 0 && p->mtu > n.mtu)
+		return fault(p,
+			"interface %s has MTU %u, and mtu = %u is wanted: \"ip link set %s mtu %u\", "
+			"or mtu = auto",
+			p->device, n.mtu, p->mtu, p->device, p->mtu);
+	if (p->addresses.n == 0 && n.addresses.n == 0)
+		return fault(p,
+			"interface %s has no IP address, and none is configured: \"ip address add ... "
+			"dev %s\"",
+			p->device, p->device);
+	return 0;
+}
+
+int
+kd_ports_check(const struct kd_conf *c)
+{
+	uint32_t i;
+	int rc = 0;
+
+	for (i = 0; i < c->nports; i++) {
+		const struct kd_conf_port *p = &c->port[i];
+
+		if ((p->kind == KD_DEV_PCI && check_pci(p) != 0) ||
+			(p->kind == KD_DEV_NETDEV && check_netdev(p) != 0))
+			rc = -ENODEV;
+	}
+	return rc;
+}
+
+bool
+kd_ports_want_small_frames(const struct kd_conf *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->nports; i++)
+		if (c->port[i].kind == KD_DEV_NETDEV && c->port[i].driver == KD_AF_XDP)
+			return true;
+	return false;
+}
+
+/* --- which lcores --- */
+
+static uint64_t
+configured_lcores(const struct kd_conf *c, const struct kd_conf_port *p)
+{
+	uint64_t mask = 0;
+	uint32_t i, j;
+
+	for (i = 0; i < c->engine.lcores.n; i++)
+		for (j = 0; j < p->lcores.n; j++)
+			if (c->engine.lcores.cpu[i] == p->lcores.cpu[j])
+				mask |= UINT64_C(1) << i;
+	return mask;
+}
+
+/* All lcores, or the first ones if the device has only @queues. */
+static uint64_t
+lcore_mask(const struct kd_conf *c, const struct kd_conf_port *p, uint32_t queues)
+{
+	uint32_t n = karst_min_u32(c->engine.lcores.n, queues);
+
+	if (p->lcores.n != 0)
+		return configured_lcores(c, p);
+	return n == 64 ? UINT64_MAX : (UINT64_C(1) << n) - 1;
+}
+
+/* --- devices --- */
+
+static int
+plug(struct kd_port *port, const char *name, const char *args)
+{
+	int rc = rte_eal_hotplug_add("vdev", name, args);
+
+	if (rc == 0)
+		rc = rte_eth_dev_get_port_by_name(name, &port->ethdev);
+	if (rc != 0)
+		return fault(port->conf,
+			"DPDK makes no device of %s%s%s: %s; its own words are above", name,
+			args[0] != '\0' ? "," : "", args, rte_strerror(-rc));
+	port->probed = true;
+	return 0;
+}
+
+static int
+open_vdev(struct kd_port *port)
+{
+	const char *comma = strchr(port->conf->device, ',');
+	char name[KD_TEXT];
+
+	snprintf(name, sizeof(name), "%.*s",
+		comma != NULL ? (int)(comma - port->conf->device) : (int)KD_TEXT,
+		port->conf->device);
+	return plug(port, name, comma != NULL ? comma + 1 : "");
+}
+
+static int
+open_pci(struct kd_port *port)
+{
+	char name[PCI_PRI_STR_SIZE], driver[64];
+
+	pci_name(port->conf, name, sizeof(name));
+	if (rte_eth_dev_get_port_by_name(name, &port->ethdev) == 0) {
+		port->probed = true;
+		return 0;
+	}
+	pci_driver(name, driver, sizeof(driver));
+	return fault(port->conf,
+		"DPDK has no port for PCI device %s, whose kernel driver is %s: bind it to vfio-pci "
+		"(dpdk-devbind.py -b vfio-pci %s), or install DPDK's driver for it",
+		name, driver[0] != '\0' ? driver : "none", name);
+}
+
+static int
+open_af_packet(struct kd_port *port, uint32_t queues)
+{
+	const struct kd_conf_port *p = port->conf;
+	char name[64], args[256];
+
+	snprintf(name, sizeof(name), "net_af_packet_%s", port->netdev.name);
+	snprintf(args, sizeof(args), "iface=%s,qpairs=%u,framecnt=%u,%s", port->netdev.name, queues,
+		(p->rx_slots + PACKET_UNIT - 1) / PACKET_UNIT * PACKET_UNIT,
+		port->netdev.mtu <= PACKET_SMALL_MTU ? PACKET_SMALL : PACKET_LARGE);
+	return plug(port, name, args);
+}
+
+static int
+check_xdp(const struct kd_port *port, uint32_t queues)
+{
+	const struct kd_conf_port *p = port->conf;
+	int rc;
+
+	if (port->netdev.rx_queues > queues)
+		return fault(p,
+			"interface %s has %u receive queues and %u lcores serve it, so RoCE frames of "
+			"the others would be lost: \"ethtool -L %s combined %u\", or more lcores",
+			p->device, port->netdev.rx_queues, queues, p->device, queues);
+	rc = kd_xdp_remove_stale(&port->netdev);
+	if (rc == -EBUSY)
+		return fault(p,
+			"another XDP program is attached to %s: \"ip link set %s xdp off\", or driver = "
+			"af_packet",
+			p->device, p->device);
+	return rc == 0 ? 0 : fault(p, "XDP programs of %s: %s", p->device, strerror(-rc));
+}
+
+static int
+open_af_xdp(struct kd_ports *ps, struct kd_port *port, uint32_t queues)
+{
+	const struct kd_conf_port *p = port->conf;
+	char name[64], args[256], path[64];
+	int rc = check_xdp(port, queues);
+
+	if (rc != 0)
+		return rc;
+	if (ps->xdp_fd < 0)
+		ps->xdp_fd = kd_xdp_file();
+	if (ps->xdp_fd < 0)
+		return fault(p, "the XDP program: %s", strerror(-ps->xdp_fd));
+	kd_xdp_path(ps->xdp_fd, path, sizeof(path));
+	snprintf(name, sizeof(name), "net_af_xdp_%s", port->netdev.name);
+	/* Busy polling of sockets would fight with the idle modes of lcores. */
+	snprintf(args, sizeof(args),
+		"iface=%s,start_queue=0,queue_count=%u,busy_budget=0,xdp_prog=%s",
+		port->netdev.name, queues, path);
+	return plug(port, name, args);
+}
+
+static int
+open_netdev(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
+{
+	const struct kd_conf_port *p = port->conf;
+	uint32_t queues;
+	int rc = kd_netdev_read(p->device, &port->netdev);
+
+	if (rc != 0)
+		return fault(p, "interface %s: %s", p->device, strerror(-rc));
+	if (!port->netdev.up)
+		karst_log(KARST_LOG_WARNING, "port %s: interface %s is down: \"ip link set %s up\"",
+			p->name, p->device, p->device);
+	port->silence_fd = kd_netdev_silence(&port->netdev);
+	if (port->silence_fd == -EADDRINUSE)
+		return fault(p,
+			"UDP port 4791 of %s belongs to another program (another karstd, or the kernel's "
+			"soft-RoCE)",
+			p->device);
+	if (port->silence_fd < 0)
+		return fault(p, "UDP port 4791 of %s: %s", p->device, strerror(-port->silence_fd));
+	queues = (uint32_t)__builtin_popcountll(lcore_mask(c, p,
+		p->driver == KD_AF_XDP && port->netdev.rx_queues != 0 ? port->netdev.rx_queues
+								      : 16));
+	return p->driver == KD_AF_XDP ? open_af_xdp(ps, port, queues)
+				      : open_af_packet(port, queues);
+}
+
+static int
+open_device(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
+{
+	switch (port->conf->kind) {
+	case KD_DEV_PCI:
+		return open_pci(port);
+	case KD_DEV_VDEV:
+		return open_vdev(port);
+	case KD_DEV_NETDEV:
+		return open_netdev(ps, c, port);
+	default:
+		port->ethdev = KARST_ENGINE_NO_ETHDEV;
+		return 0;
+	}
+}
+
+/* --- addresses --- */
+
+/* fe80:: and the interface identifier that is made of a MAC address. */
+static struct karst_engine_addr
+link_local(const uint8_t mac[6])
+{
+	struct karst_engine_addr a = {.ip = {0xfe, 0x80, [8] = mac[0] ^ 2, mac[1], mac[2], 0xff,
+					      0xfe, mac[3], mac[4], mac[5]},
+		.prefix = 64};
+
+	return a;
+}
+
+/* Loopback ports have a MAC address for show: no frame of theirs leaves. */
+static void
+loopback_mac(const struct kd_ports *ps, const struct kd_port *port, uint8_t mac[6])
+{
+	const uint8_t own[6] = {2, 'k', 'a', 'r', 's', (uint8_t)(port - ps->port)};
+
+	memcpy(mac, own, sizeof(own));
+}
+
+static void
+choose_addresses(struct kd_port *port, const uint8_t mac[6])
+{
+	port->addresses = port->conf->addresses;
+	if (port->addresses.n == 0)
+		port->addresses = port->netdev.addresses;
+	if (port->conf->link_local && port->addresses.n < KD_MAX_ADDRS)
+		port->addresses.addr[port->addresses.n++] = link_local(mac);
+}
+
+static void
+gateway(struct karst_engine_addr *to, const struct kd_ip *from)
+{
+	memset(to, 0, sizeof(*to));
+	if (from->set)
+		memcpy(to->ip, from->ip, sizeof(to->ip));
+}
+
+/* --- one port --- */
+
+static int
+fill_config(const struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port,
+	struct karst_engine_port_config *cfg)
+{
+	const struct kd_conf_port *p = port->conf;
+	struct rte_eth_dev_info info = {.max_rx_queues = UINT16_MAX, .max_tx_queues = UINT16_MAX};
+	struct rte_ether_addr own = {0};
+	int rc = 0;
+
+	memset(cfg, 0, sizeof(*cfg));
+	if (port->probed)
+		rc = rte_eth_dev_info_get(port->ethdev, &info);
+	if (rc == 0 && port->probed)
+		rc = rte_eth_macaddr_get(port->ethdev, &own);
+	if (rc != 0)
+		return fault(p, "DPDK does not know its device: %s", rte_strerror(-rc));
+	if (p->kind == KD_DEV_LOOPBACK)
+		loopback_mac(ps, port, cfg->mac);
+	else if (p->mac.set)
+		memcpy(cfg->mac, p->mac.mac, sizeof(cfg->mac));
+	choose_addresses(
+		port, p->mac.set || p->kind == KD_DEV_LOOPBACK ? cfg->mac : own.addr_bytes);
+	cfg->name = p->name;
+	cfg->ethdev = port->ethdev;
+	cfg->lcore_mask = lcore_mask(c, p, RTE_MIN(info.max_rx_queues, info.max_tx_queues));
+	cfg->mtu = (uint16_t)p->mtu;
+	cfg->rx_slots = (uint16_t)p->rx_slots;
+	cfg->tx_slots = (uint16_t)p->tx_slots;
+	cfg->vlan = (uint16_t)p->vlan;
+	cfg->num_addrs = port->addresses.n;
+	cfg->addrs = port->addresses.addr;
+	gateway(&cfg->gateway4, &p->gateway4);
+	gateway(&cfg->gateway6, &p->gateway6);
+	cfg->exception_tap = p->exception_tap[0] != '\0' ? p->exception_tap : NULL;
+	cfg->isolate = p->isolate;
+	if (p->kind == KD_DEV_NETDEV) {
+		/* The drivers tell DPDK 1500, and carry what the interface does. */
+		cfg->netdev = p->device;
+		cfg->force_mtu = p->driver == KD_AF_PACKET;
+		if (cfg->mtu == 0 && cfg->force_mtu)
+			cfg->mtu = (uint16_t)karst_min_u32(port->netdev.mtu, UINT16_MAX);
+	}
+	return 0;
+}
+
+/* An AF_PACKET socket sees everything on the interface unless it is told otherwise. */
+static int
+narrow(const struct kd_port *port, const struct kd_fds *fds)
+{
+	uint32_t i;
+	int rc = 0;
+
+	for (i = 0; rc == 0 && port->conf->kind == KD_DEV_NETDEV && i < fds->n; i++)
+		if (kd_wake_is_packet(fds->fd[i]))
+			rc = kd_netdev_only_roce(fds->fd[i]);
+	return rc == 0 ? 0 : fault(port->conf, "a filter for RoCE: %s", strerror(-rc));
+}
+
+static void
+say_port(const struct kd_port *port, const struct karst_engine_port_info *info)
+{
+	char list[KD_MAX_ADDRS * (INET6_ADDRSTRLEN + 1)] = "", ip[INET6_ADDRSTRLEN];
+	size_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < info->num_addrs; i++) {
+		const struct karst_engine_addr *a = &info->addrs[i];
+		bool is4 = karst_engine_addr_is_ip4(a);
+
+		inet_ntop(is4 ? AF_INET : AF_INET6, a->ip + (is4 ? 12 : 0), ip, sizeof(ip));
+		n += (size_t)snprintf(list + n, sizeof(list) - n, " %s", ip);
+	}
+	karst_log(KARST_LOG_NOTICE, "port %u, %s: %s, path MTU %u, addresses%s", port->number + 1u,
+		port->conf->name, port->conf->device, 128u << info->path_mtu, list);
+}
+
+static int
+open_port(
+	struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e, struct kd_port *port)
+{
+	struct karst_engine_port_config cfg;
+	struct karst_engine_port_info info;
+	struct kd_fds before, fds;
+	int rc;
+
+	kd_wake_scan(&before);
+	rc = open_device(ps, c, port);
+	if (rc == 0)
+		rc = fill_config(ps, c, port, &cfg);
+	if (rc != 0)
+		return rc;
+	rc = karst_engine_port_add(e, &cfg, &port->number);
+	if (rc != 0)
+		return fault(port->conf, "%s does not become a port: %s", port->conf->device,
+			strerror(-rc));
+	port->added = true;
+	kd_wake_scan(&fds);
+	kd_wake_only_new(&fds, &before);
+	rc = narrow(port, &fds);
+	if (rc == 0)
+		rc = karst_engine_port_info(e, port->number, &info);
+	if (rc != 0)
+		return rc;
+	if (port->probed)
+		kd_place_warn(c, port->conf, info.lcore_mask, rte_eth_dev_socket_id(port->ethdev));
+	say_port(port, &info);
+	return 0;
+}
+
+/* --- all of them --- */
+
+int
+kd_ports_open(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e)
+{
+	uint32_t i;
+	int rc = 0;
+
+	memset(ps, 0, sizeof(*ps));
+	ps->xdp_fd = -1;
+	for (i = 0; rc == 0 && i < c->nports; i++) {
+		struct kd_port *port = &ps->port[ps->n++];
+
+		port->conf = &c->port[i];
+		port->silence_fd = -1;
+		rc = open_port(ps, c, e, port);
+	}
+	return rc;
+}
+
+static void
+follow_addresses(struct kd_port *port, struct karst_engine *e)
+{
+	struct kd_netdev now;
+
+	if (!port->added || port->conf->kind != KD_DEV_NETDEV || port->conf->addresses.n != 0)
+		return;
+	if (kd_netdev_read(port->conf->device, &now) != 0 || now.addresses.n == 0 ||
+		memcmp(&now.addresses, &port->netdev.addresses, sizeof(now.addresses)) == 0)
+		return;
+	port->netdev.addresses = now.addresses;
+	choose_addresses(port, port->netdev.mac);
+	if (karst_engine_port_set_addrs(e, port->number, port->addresses.n, port->addresses.addr) ==
+		0)
+		karst_log(KARST_LOG_NOTICE, "port %s: interface %s has other addresses now",
+			port->conf->name, port->conf->device);
+}
+
+void
+kd_ports_watch(struct kd_ports *ps, struct karst_engine *e)
+{
+	uint32_t i;
+
+	for (i = 0; i < ps->n; i++)
+		follow_addresses(&ps->port[i], e);
+	karst_engine_links_check(e);
+}
+
+void
+kd_ports_close(struct kd_ports *ps)
+{
+	uint32_t i;
+
+	for (i = 0; i < ps->n; i++) {
+		struct kd_port *port = &ps->port[i];
+
+		if (port->probed)
+			rte_eth_dev_close(port->ethdev);
+		if (port->silence_fd >= 0)
+			close(port->silence_fd);
+	}
+	if (ps->xdp_fd >= 0)
+		close(ps->xdp_fd);
+	ps->n = 0;
+}

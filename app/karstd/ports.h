@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Ports: from [port NAME] to a DPDK device in an engine.
+ *
+ *   loopback          no device at all
+ *   PCI address       probed when EAL starts, which may touch no other device
+ *   net_...           made by hot-plug
+ *   kernel interface  net_af_packet or net_af_xdp, made by hot-plug; ARP, routes and everything
+ *                     that is not RoCE stay with the kernel
+ */
+#ifndef KARSTD_PORTS_H
+#define KARSTD_PORTS_H
+
+#include "conf.h"
+#include "netdev.h"
+#include "wake.h"
+
+struct kd_port {
+	const struct kd_conf_port *conf;
+	uint8_t number; /* of the engine */
+	bool added;
+	uint16_t ethdev;
+	bool probed; /* ethdev is to be closed */
+	struct kd_netdev netdev;
+	int silence_fd; /* kd_netdev_silence(); -1 */
+	struct kd_addrs addresses;
+};
+
+struct kd_ports {
+	uint32_t n;
+	struct kd_port port[KD_MAX_PORTS];
+	int xdp_fd; /* the program as a file; -1: not needed yet */
+};
+
+/** Before DPDK starts: are the devices there?  Errors are logged, all of them.  -ENODEV */
+int kd_ports_check(const struct kd_conf *c);
+
+/** Whether buffers must fit into a page: AF_XDP's do. */
+bool kd_ports_want_small_frames(const struct kd_conf *c);
+
+/** Makes all ports.  -EIO: said why; kd_ports_close() in any case. */
+int kd_ports_open(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e);
+
+/** Follows the addresses of kernel interfaces, and links.  To be called each second or so. */
+void kd_ports_watch(struct kd_ports *ps, struct karst_engine *e);
+
+/** After the engine is gone. */
+void kd_ports_close(struct kd_ports *ps);
+
+#endif /* KARSTD_PORTS_H */

@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "server.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "karst_ctl_msg.h"
+#include "karst_ctl_sock.h"
+#include "karst_log.h"
+#include "karst_session.h"
+
+#define MAX_GROUPS      256u
+#define MAX_REFUSED     256u /* connections not admitted yet, or waiting for their refusal */
+#define REFUSE_WITHIN_S 2
+#define STACK_BYTES     (1u << 20)
+
+struct client {
+	struct kd_server *server;
+	struct client *next, **pprev;
+	struct karst_ctl_peer peer;
+	struct karst_session *session;
+	int fd;
+	bool refused; /* does not count as attached */
+};
+
+struct kd_server {
+	struct karst_engine *engine;
+	pthread_mutex_t lock; /* everything below */
+	pthread_cond_t left;
+	struct kd_conf conf;
+	struct client *clients;
+	uint32_t nclients; /* attached */
+	uint32_t nrefused;
+};
+
+/* --- who may attach --- */
+
+static uint32_t
+groups_of(int fd, const struct karst_ctl_peer *peer, uint32_t gids[MAX_GROUPS + 1])
+{
+	socklen_t len = MAX_GROUPS * sizeof(*gids);
+	uint32_t n = 0;
+
+	gids[n++] = peer->gid;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, gids + 1, &len) == 0)
+		n += (uint32_t)(len / sizeof(*gids));
+	return n;
+}
+
+static uint32_t
+attached_of_user(const struct kd_server *s, uid_t uid)
+{
+	const struct client *c;
+	uint32_t n = 0;
+
+	for (c = s->clients; c != NULL; c = c->next)
+		n += !c->refused && c->peer.uid == uid;
+	return n;
+}
+
+/* Counts @c as attached if it may be.  Otherwise @why says why not. */
+static int
+admit(struct client *c, struct karst_session_limits *limits, char *why)
+{
+	struct kd_server *s = c->server;
+	uint32_t gids[MAX_GROUPS + 1], ngids = groups_of(c->fd, &c->peer, gids), most;
+	struct kd_conf_limits l;
+	int rc = 0;
+
+	pthread_mutex_lock(&s->lock);
+	l = kd_conf_limits_of(&s->conf, c->peer.uid, gids, ngids);
+	most = l.clients;
+	if (s->nclients >= s->conf.socket.max_clients)
+		rc = karst_ctl_say(why, -EUSERS,
+			"%u programs are attached, which is all that [socket] max_clients allows",
+			s->nclients);
+	else if (most != 0 && attached_of_user(s, c->peer.uid) >= most)
+		rc = karst_ctl_say(why, -EUSERS,
+			"user %u has %u programs attached, which is all that [limits] clients allows",
+			c->peer.uid, most);
+	if (rc == 0) {
+		c->refused = false;
+		s->nrefused--;
+		s->nclients++;
+	}
+	pthread_mutex_unlock(&s->lock);
+	*limits = (struct karst_session_limits){
+		.max_qps = l.qps,
+		.max_cqs = l.cqs,
+		.max_srqs = l.srqs,
+		.max_mrs = l.mrs,
+		.max_mws = l.mws,
+		.max_pds = l.pds,
+		.max_ahs = l.ahs,
+		.max_channels = l.channels,
+		.max_ring_bytes = l.ring_bytes,
+		.max_mr_bytes = l.mr_bytes,
+	};
+	return rc;
+}
+
+/* Waits, not for long, for the request that hears the refusal. */
+static void
+refuse(const struct client *c, int status, const char *why)
+{
+	const struct timeval within = {.tv_sec = REFUSE_WITHIN_S};
+	uint8_t *buf = malloc(2 * KARST_CTL_MAX);
+	int fds[KARST_CTL_MAX_FDS];
+	unsigned int nfds = 0;
+	size_t len;
+
+	if (buf == NULL)
+		return;
+	setsockopt(c->fd, SOL_SOCKET, SO_RCVTIMEO, &within, sizeof(within));
+	setsockopt(c->fd, SOL_SOCKET, SO_SNDTIMEO, &within, sizeof(within));
+	if (karst_ctl_recv(c->fd, buf, &len, fds, &nfds) == 0) {
+		karst_ctl_close_fds(fds, nfds);
+		len = karst_ctl_refuse(buf, len, status, why, buf + KARST_CTL_MAX);
+		(void)karst_ctl_send(c->fd, buf + KARST_CTL_MAX, len, NULL, 0);
+	}
+	free(buf);
+}
+
+/* --- one attachment, on its thread --- */
+
+static bool
+is_alive(void *user)
+{
+	const struct client *c = user;
+
+	return !karst_ctl_hung_up(c->fd);
+}
+
+static int
+handle(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	struct client *c = user;
+
+	return karst_session_handle(
+		c->session, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+}
+
+static void
+attend(void *user)
+{
+	struct client *c = user;
+
+	karst_session_attend(c->session);
+}
+
+static int
+open_session(struct client *c, char *why)
+{
+	struct karst_session_init init = {
+		.program = "?",
+		.pid = c->peer.pid,
+		.pidfd = c->peer.pidfd,
+		.uid = c->peer.uid,
+		.gid = c->peer.gid,
+		.alive = is_alive,
+		.user = c,
+	};
+	int rc = admit(c, &init.limits, why);
+
+	if (rc != 0)
+		return rc;
+	rc = karst_session_create(c->server->engine, &init, &c->session);
+	if (rc != 0)
+		karst_ctl_say(
+			why, rc, "no session for process %d: %s", (int)c->peer.pid, strerror(-rc));
+	return rc;
+}
+
+static void
+serve(struct client *c)
+{
+	struct karst_ctl_server server = {.handle = handle, .attend = attend, .user = c};
+	char why[KARST_CTL_WHY] = "";
+	int rc = open_session(c, why);
+
+	if (rc != 0) {
+		karst_log(KARST_LOG_NOTICE, "process %d of user %u is refused: %s",
+			(int)c->peer.pid, c->peer.uid, why);
+		refuse(c, rc, why);
+		return;
+	}
+	karst_log(KARST_LOG_INFO, "process %d of user %u attached", (int)c->peer.pid, c->peer.uid);
+	server.attend_fd = karst_session_fd(c->session);
+	rc = karst_ctl_serve(c->fd, &server);
+	karst_session_destroy(c->session);
+	karst_log(KARST_LOG_INFO, "process %d of user %u is gone%s%s", (int)c->peer.pid,
+		c->peer.uid, rc != 0 ? ": " : "", rc != 0 ? strerror(-rc) : "");
+}
+
+/* Leaves the list.  After that, the server may be gone. */
+static void
+leave(struct client *c)
+{
+	struct kd_server *s = c->server;
+
+	pthread_mutex_lock(&s->lock);
+	*c->pprev = c->next;
+	if (c->next != NULL)
+		c->next->pprev = c->pprev;
+	if (c->refused)
+		s->nrefused--;
+	else
+		s->nclients--;
+	/* Under the lock: kd_server_destroy() calls shutdown() for descriptors in the list. */
+	close(c->fd);
+	if (c->peer.pidfd >= 0)
+		close(c->peer.pidfd);
+	free(c);
+	if (s->clients == NULL)
+		pthread_cond_signal(&s->left);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void *
+client_main(void *arg)
+{
+	struct client *c = arg;
+	int rc = karst_ctl_peer(c->fd, &c->peer);
+
+	if (rc == 0)
+		serve(c);
+	else
+		karst_log(KARST_LOG_NOTICE, "a connection: who it is cannot be told: %s",
+			strerror(-rc));
+	leave(c);
+	return NULL;
+}
+
+/* --- all of them --- */
+
+static int
+start_thread(struct client *c)
+{
+	pthread_attr_t attr;
+	pthread_t thread;
+	int rc = pthread_attr_init(&attr);
+
+	if (rc != 0)
+		return -rc;
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	rc = pthread_create(&thread, &attr, client_main, c);
+	pthread_attr_destroy(&attr);
+	return -rc;
+}
+
+/* A connection begins as one that is refused, until it is admitted. */
+static int
+add_client(struct kd_server *s, int fd)
+{
+	struct client *c = calloc(1, sizeof(*c));
+	int rc;
+
+	if (c == NULL)
+		return -ENOMEM;
+	c->server = s;
+	c->fd = fd;
+	c->peer.pidfd = -1;
+	c->refused = true;
+	pthread_mutex_lock(&s->lock);
+	c->next = s->clients;
+	c->pprev = &s->clients;
+	if (c->next != NULL)
+		c->next->pprev = &c->next;
+	s->clients = c;
+	s->nrefused++;
+	rc = start_thread(c);
+	if (rc != 0) {
+		s->clients = c->next;
+		if (c->next != NULL)
+			c->next->pprev = &s->clients;
+		s->nrefused--;
+	}
+	pthread_mutex_unlock(&s->lock);
+	if (rc != 0)
+		free(c);
+	return rc;
+}
+
+static bool
+is_crowded(struct kd_server *s)
+{
+	bool yes;
+
+	pthread_mutex_lock(&s->lock);
+	yes = s->nrefused >= MAX_REFUSED;
+	pthread_mutex_unlock(&s->lock);
+	return yes;
+}
+
+int
+kd_server_accept(struct kd_server *s, int listen_fd)
+{
+	int rc, fd;
+
+	if (is_crowded(s))
+		return -EAGAIN;
+	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+	if (fd < 0)
+		return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS
+			? -errno
+			: 0;
+	rc = add_client(s, fd);
+	if (rc != 0) {
+		karst_log(KARST_LOG_WARNING, "a connection is closed unheard: %s", strerror(-rc));
+		close(fd);
+	}
+	return rc;
+}
+
+void
+kd_server_set_limits(struct kd_server *s, const struct kd_conf *conf)
+{
+	pthread_mutex_lock(&s->lock);
+	kd_conf_reload(&s->conf, conf, NULL, NULL);
+	pthread_mutex_unlock(&s->lock);
+}
+
+struct kd_server *
+kd_server_create(struct karst_engine *e, const struct kd_conf *conf)
+{
+	struct kd_server *s = calloc(1, sizeof(*s));
+
+	if (s == NULL)
+		return NULL;
+	s->engine = e;
+	s->conf = *conf;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->left, NULL);
+	return s;
+}
+
+void
+kd_server_destroy(struct kd_server *s)
+{
+	const struct client *c;
+
+	pthread_mutex_lock(&s->lock);
+	for (c = s->clients; c != NULL; c = c->next)
+		shutdown(c->fd, SHUT_RDWR);
+	while (s->clients != NULL)
+		pthread_cond_wait(&s->left, &s->lock);
+	pthread_mutex_unlock(&s->lock);
+	pthread_cond_destroy(&s->left);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}

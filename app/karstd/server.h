@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Programs that attach: each connection has a thread and a session (karst_session.h).
+ *
+ * A connection that may not attach is answered, too: its first request is refused with the reason.
+ */
+#ifndef KARSTD_SERVER_H
+#define KARSTD_SERVER_H
+
+#include "conf.h"
+
+struct kd_server;
+
+/** @conf is copied as far as it is needed.  NULL: no memory. */
+struct kd_server *kd_server_create(struct karst_engine *e, const struct kd_conf *conf);
+
+/** Accepts one connection, if one waits.  @return 0; -EAGAIN, -EMFILE, ...: try again later. */
+int kd_server_accept(struct kd_server *s, int listen_fd);
+
+/** Limits for programs that attach from now on. */
+void kd_server_set_limits(struct kd_server *s, const struct kd_conf *conf);
+
+/** Ends all attachments, and waits until the last one is through. */
+void kd_server_destroy(struct kd_server *s);
+
+#endif /* KARSTD_SERVER_H */

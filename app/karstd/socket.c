@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "socket.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "karst_log.h"
+#include "opts.h"
+
+static int
+failed(const char *what, const char *path)
+{
+	karst_log(KARST_LOG_ERR, "%s %s: %s", what, path, strerror(errno));
+	return KD_EXIT_FAILED;
+}
+
+/* The last folder of @path, if it is missing. */
+static int
+make_folder(const char *path)
+{
+	char folder[KD_TEXT];
+	const char *slash = strrchr(path, '/');
+
+	snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
+	if (folder[0] == '\0' || mkdir(folder, 0755) == 0 || errno == EEXIST)
+		return KD_EXIT_OK;
+	return failed("making the folder", folder);
+}
+
+/* --- the lock --- */
+
+static void
+say_busy(const struct kd_socket *s, int fd)
+{
+	char pid[16] = "";
+	ssize_t n = pread(fd, pid, sizeof(pid) - 1, 0);
+
+	pid[n > 0 ? strspn(pid, "0123456789") : 0] = '\0';
+	karst_log(KARST_LOG_ERR,
+		"another karstd%s%s serves %s already: stop it, or use another socket (--socket)",
+		pid[0] != '\0' ? ", process " : "", pid, s->path);
+}
+
+/* Is the file of @fd still the one at the path?  A daemon that stops removes its own. */
+static bool
+is_current(int fd, const char *path)
+{
+	struct stat a, b;
+
+	return fstat(fd, &a) == 0 && stat(path, &b) == 0 && a.st_dev == b.st_dev &&
+		a.st_ino == b.st_ino;
+}
+
+static void
+write_pid(int fd)
+{
+	char text[16];
+	int n = snprintf(text, sizeof(text), "%d\n", (int)getpid());
+
+	/* For people; what counts is the lock, so a full disk does no harm. */
+	if (ftruncate(fd, 0) != 0 || pwrite(fd, text, (size_t)n, 0) != n)
+		karst_log(
+			KARST_LOG_INFO, "the lock file has no process number: %s", strerror(errno));
+}
+
+int
+kd_socket_lock(struct kd_socket *s, const struct kd_conf_socket *c)
+{
+	int fd, rc;
+
+	memset(s, 0, sizeof(*s));
+	s->lock_fd = s->fd = -1;
+	snprintf(s->path, sizeof(s->path), "%s", c->path);
+	snprintf(s->lock_path, sizeof(s->lock_path), "%s.lock", c->path);
+	rc = make_folder(s->path);
+	while (rc == KD_EXIT_OK && s->lock_fd < 0) {
+		fd = open(s->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+		if (fd < 0)
+			return failed("the lock file", s->lock_path);
+		if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+			if (errno == EWOULDBLOCK) {
+				say_busy(s, fd);
+				rc = KD_EXIT_BUSY;
+			} else {
+				rc = failed("locking", s->lock_path);
+			}
+			close(fd);
+		} else if (is_current(fd, s->lock_path)) {
+			s->lock_fd = fd;
+			write_pid(fd);
+		} else {
+			close(fd);
+		}
+	}
+	return rc;
+}
+
+/* --- the socket --- */
+
+static int
+fill_address(const struct kd_socket *s, struct sockaddr_un *at)
+{
+	memset(at, 0, sizeof(*at));
+	at->sun_family = AF_UNIX;
+	if (strlen(s->path) >= sizeof(at->sun_path)) /* conf_value.c has checked it */
+		return -ENAMETOOLONG;
+	memcpy(at->sun_path, s->path, strlen(s->path));
+	return 0;
+}
+
+/* Does anybody accept connections there?  Somebody might without holding our lock. */
+static bool
+somebody_listens(const struct sockaddr_un *at)
+{
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	bool yes = fd >= 0 && (connect(fd, (const void *)at, sizeof(*at)) == 0 || errno == EAGAIN);
+
+	if (fd >= 0)
+		close(fd);
+	return yes;
+}
+
+/* What a dead daemon has left; nothing else is touched. */
+static int
+remove_stale(const struct kd_socket *s, const struct sockaddr_un *at)
+{
+	struct stat st;
+
+	if (lstat(s->path, &st) != 0)
+		return errno == ENOENT ? KD_EXIT_OK : failed("the socket", s->path);
+	if (!S_ISSOCK(st.st_mode)) {
+		karst_log(KARST_LOG_ERR,
+			"%s is there and no socket: remove it, or use another path (--socket)",
+			s->path);
+		return KD_EXIT_FAILED;
+	}
+	if (somebody_listens(at)) {
+		karst_log(KARST_LOG_ERR,
+			"another program listens on %s: stop it, or use another socket (--socket)",
+			s->path);
+		return KD_EXIT_BUSY;
+	}
+	return unlink(s->path) == 0 ? KD_EXIT_OK : failed("removing the old socket", s->path);
+}
+
+static int
+set_permissions(const struct kd_socket *s, const struct kd_conf_socket *c)
+{
+	if ((c->owner != UINT32_MAX || c->group != UINT32_MAX) &&
+		chown(s->path, c->owner, c->group) != 0)
+		return failed("setting owner and group of", s->path);
+	if (chmod(s->path, c->mode) != 0)
+		return failed("setting the mode of", s->path);
+	return KD_EXIT_OK;
+}
+
+int
+kd_socket_listen(struct kd_socket *s, const struct kd_conf_socket *c)
+{
+	struct sockaddr_un at;
+	mode_t mask;
+	int rc;
+
+	if (fill_address(s, &at) != 0)
+		return KD_EXIT_WRONG;
+	rc = remove_stale(s, &at);
+	if (rc != KD_EXIT_OK)
+		return rc;
+	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (s->fd < 0)
+		return failed("a socket for", s->path);
+	mask = umask(0777); /* nobody connects before the permissions are set */
+	rc = bind(s->fd, (const void *)&at, sizeof(at)) == 0 ? KD_EXIT_OK
+							     : failed("the socket", s->path);
+	umask(mask);
+	if (rc != KD_EXIT_OK)
+		return rc;
+	s->present = true;
+	rc = set_permissions(s, c);
+	if (rc == KD_EXIT_OK && listen(s->fd, (int)c->backlog) != 0)
+		rc = failed("listening on", s->path);
+	return rc;
+}
+
+void
+kd_socket_close(struct kd_socket *s)
+{
+	if (s->present)
+		unlink(s->path);
+	if (s->fd >= 0)
+		close(s->fd);
+	if (s->lock_fd >= 0) {
+		unlink(s->lock_path); /* before it is given back, so that nobody has got it yet */
+		close(s->lock_fd);
+	}
+	s->present = false;
+	s->fd = s->lock_fd = -1;
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The listening socket, and that only one daemon has it.
+ *
+ * A lock file beside the socket, PATH.lock, is held as long as the daemon lives; the kernel lets
+ * go of it however the daemon ends.  Who holds it may remove a socket that a dead daemon has left
+ * behind.
+ */
+#ifndef KARSTD_SOCKET_H
+#define KARSTD_SOCKET_H
+
+#include "conf.h"
+
+struct kd_socket {
+	char path[KD_TEXT];
+	char lock_path[KD_TEXT + 8];
+	int lock_fd;
+	int fd;       /* listening; -1: not yet */
+	bool present; /* there is a socket at path, and it is ours */
+};
+
+/** Takes the lock.  @return enum kd_exit; errors are logged. */
+int kd_socket_lock(struct kd_socket *s, const struct kd_conf_socket *c);
+
+/** Listens, with owner, group and mode as configured.  @return enum kd_exit. */
+int kd_socket_listen(struct kd_socket *s, const struct kd_conf_socket *c);
+
+/** Removes the socket and gives the lock back; also after failures. */
+void kd_socket_close(struct kd_socket *s);
+
+#endif /* KARSTD_SOCKET_H */

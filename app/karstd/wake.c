@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "wake.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
+#define TUN_MAJOR 10u
+#define TUN_MINOR 200u
+
+/* The address family of a socket, -1: it is none. */
+static int
+family_of(int fd)
+{
+	socklen_t len = sizeof(int);
+	int domain;
+
+	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 ? domain : -1;
+}
+
+static bool
+is_tun(int fd)
+{
+	struct stat st;
+
+	return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && major(st.st_rdev) == TUN_MAJOR &&
+		minor(st.st_rdev) == TUN_MINOR;
+}
+
+bool
+kd_wake_is_packet(int fd)
+{
+	return family_of(fd) == AF_PACKET;
+}
+
+void
+kd_wake_scan(struct kd_fds *fds)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	const struct dirent *d;
+
+	fds->n = 0;
+	if (dir == NULL)
+		return;
+	while ((d = readdir(dir)) != NULL && fds->n < KD_MAX_FDS) {
+		int fd = atoi(d->d_name), family;
+
+		if (d->d_name[0] == '.' || fd == dirfd(dir))
+			continue;
+		family = family_of(fd);
+		if (family == AF_PACKET || family == AF_XDP || (family < 0 && is_tun(fd)))
+			fds->fd[fds->n++] = fd;
+	}
+	closedir(dir);
+}
+
+void
+kd_wake_only_new(struct kd_fds *fds, const struct kd_fds *before)
+{
+	uint32_t i, j, n = 0;
+
+	for (i = 0; i < fds->n; i++) {
+		for (j = 0; j < before->n && before->fd[j] != fds->fd[i]; j++)
+			;
+		if (j == before->n)
+			fds->fd[n++] = fds->fd[i];
+	}
+	fds->n = n;
+}

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What net_af_xdp attaches to a kernel interface: RoCEv2, UDP to port 4791 over IPv4 or IPv6, with
+ * up to two VLAN tags, goes to the AF_XDP socket of its receive queue; everything else, and RoCE
+ * while there is no socket, goes on to the kernel.
+ *
+ * IPv4 packets with options go to the kernel: no RoCE peer sends them, and the ICRC does not cover
+ * options.  Fragments do, too, since a RoCE packet is never one.
+ *
+ * xsks_map is the name by which the driver finds the map; it has a slot for each receive queue.
+ * None of the helpers asks for another license than the file has.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define ROCE_PORT  4791
+#define MAX_QUEUES 64
+#define MAX_TAGS   2
+#define FRAGMENT   0x3fff /* offset, and that more follow */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, MAX_QUEUES);
+	__type(key, __u32);
+	__type(value, __u32);
+} xsks_map SEC(".maps");
+
+struct tag {
+	__be16 tci;
+	__be16 proto;
+};
+
+static __always_inline int
+is_roce_udp(const struct udphdr *udp, const void *end)
+{
+	return (const void *)(udp + 1) <= end && udp->dest == bpf_htons(ROCE_PORT);
+}
+
+static __always_inline int
+is_roce_ip4(const struct iphdr *ip, const void *end)
+{
+	return (const void *)(ip + 1) <= end && ip->ihl == 5 && ip->protocol == IPPROTO_UDP &&
+		(ip->frag_off & bpf_htons(FRAGMENT)) == 0 &&
+		is_roce_udp((const void *)(ip + 1), end);
+}
+
+static __always_inline int
+is_roce_ip6(const struct ipv6hdr *ip, const void *end)
+{
+	return (const void *)(ip + 1) <= end && ip->nexthdr == IPPROTO_UDP &&
+		is_roce_udp((const void *)(ip + 1), end);
+}
+
+SEC("xdp")
+int
+karst_roce(struct xdp_md *ctx)
+{
+	const void *at = (const void *)(long)ctx->data;
+	const void *end = (const void *)(long)ctx->data_end;
+	const struct ethhdr *eth = at;
+	__be16 proto;
+	int i;
+
+	if ((const void *)(eth + 1) > end)
+		return XDP_PASS;
+	proto = eth->h_proto;
+	at = eth + 1;
+#pragma unroll
+	for (i = 0; i < MAX_TAGS; i++) {
+		const struct tag *tag = at;
+
+		if (proto != bpf_htons(ETH_P_8021Q) && proto != bpf_htons(ETH_P_8021AD))
+			break;
+		if ((const void *)(tag + 1) > end)
+			return XDP_PASS;
+		proto = tag->proto;
+		at = tag + 1;
+	}
+	if ((proto == bpf_htons(ETH_P_IP) && is_roce_ip4(at, end)) ||
+		(proto == bpf_htons(ETH_P_IPV6) && is_roce_ip6(at, end)))
+		return (int)bpf_redirect_map(&xsks_map, ctx->rx_queue_index, XDP_PASS);
+	return XDP_PASS;
+}
+
+char LICENSE[] SEC("license") = "BSD-3-Clause";

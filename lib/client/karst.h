@@ -3,7 +3,7 @@
  */
 /*
  * libkarst: RDMA verbs over a karst engine, for programs that attach to karstd (karst_open())
- * and for programs that embed an engine (karst_open_engine(), karst_embed.h).
+ * and for programs that embed an engine (karst_open_door(), karst_embed.h).
  *
  * Objects, calls and their meaning are those of libibverbs, under names that begin with karst_;
  * numbers (opcodes, states, flags, completion codes) are the same too.  What differs:
@@ -212,7 +212,9 @@ enum karst_mw_type {
 struct karst_mw {
 	struct karst_context *context;
 	struct karst_pd *pd;
-	uint32_t rkey; /* current; karst_bind_mw() changes it, KARST_WR_BIND_MW does not */
+	/* current; karst_bind_mw() changes it.  After a KARST_WR_BIND_MW the program does, before
+	 * the next one. */
+	uint32_t rkey;
 	enum karst_mw_type type;
 	uint32_t handle;
 };
@@ -268,14 +270,17 @@ void karst_ack_cq_events(struct karst_cq *cq, unsigned int n);
 /** Takes up to @n completions.  @return how many, or -EIO: the queue has overflown. */
 int karst_poll_cq(struct karst_cq *cq, int n, struct karst_cqe *cqes);
 
+/** Which member of an event's element is set. */
+enum karst_async_object {
+	KARST_ASYNC_OBJECT_NONE,
+	KARST_ASYNC_OBJECT_CQ,
+	KARST_ASYNC_OBJECT_QP,
+	KARST_ASYNC_OBJECT_SRQ,
+	KARST_ASYNC_OBJECT_PORT,
+};
+
 struct karst_async_event {
-	enum karst_async_object {
-		KARST_ASYNC_OBJECT_NONE,
-		KARST_ASYNC_OBJECT_CQ,
-		KARST_ASYNC_OBJECT_QP,
-		KARST_ASYNC_OBJECT_SRQ,
-		KARST_ASYNC_OBJECT_PORT,
-	} object;
+	enum karst_async_object object;
 	enum karst_async_event_code event;
 	union {
 		struct karst_cq *cq;
@@ -475,7 +480,8 @@ int karst_post_recv(
 int karst_post_srq_recv(
 	struct karst_srq *srq, const struct karst_recv_wr *wr, const struct karst_recv_wr **bad);
 
-/** Type 1 windows: posts a bind and sets mw->rkey. */
+/** Type 1 windows: posts a bind and sets mw->rkey, which is good once the bind has completed.
+ *  (If it fails the window keeps its old key, and is of no use but to be deallocated.) */
 struct karst_mw_bind_info {
 	const struct karst_mr *mr;
 	uint64_t addr;
@@ -531,23 +537,23 @@ karst_recv_publish(struct karst_qp *qp, uint32_t n)
 	return karst_unlikely(karst_wq_publish(&qp->rq, n)) ? karst_ring_bell(qp) : 0;
 }
 
-/** Completions in place: how many stand at *@cqes; none taken yet.  0 also after the engine's
- *  death: karst_poll_cq() tells. */
+/** Completions in place: how many stand at *@cqes; none taken yet.  Each call begins with another
+ *  lcore's, so that none waits for ever.  0 also after the engine's death: karst_poll_cq() tells. */
 static inline uint32_t
 karst_cq_peek(struct karst_cq *cq, const struct karst_cqe **cqes)
 {
 	uint32_t i, n;
 
 	for (i = 0; i < cq->nlanes; i++) {
+		cq->next = cq->next + 1 < cq->nlanes ? cq->next + 1 : 0;
 		n = karst_cq_lane_peek(&cq->lane[cq->next], cqes);
 		if (n > 0)
 			return n;
-		cq->next = cq->next + 1 == cq->nlanes ? 0 : cq->next + 1;
 	}
 	return 0;
 }
 
-/** Takes the first @n of those that karst_cq_peek() has shown. */
+/** Takes the first @n of those that the last karst_cq_peek() has shown. */
 static inline void
 karst_cq_take(struct karst_cq *cq, uint32_t n)
 {

@@ -35,9 +35,28 @@
 #define KARST_RING_H
 
 #include <errno.h>
-#include <stdatomic.h>
 
 #include "karst_base.h"
+
+/** A word that both sides use.  C++ has the same types and functions under other names (until
+ *  its <stdatomic.h> of 2023). */
+#ifdef __cplusplus
+#include <atomic>
+using std::atomic_compare_exchange_weak;
+using std::atomic_compare_exchange_weak_explicit;
+using std::atomic_exchange_explicit;
+using std::atomic_load_explicit;
+using std::atomic_store_explicit;
+using std::atomic_thread_fence;
+using std::memory_order_acquire;
+using std::memory_order_relaxed;
+using std::memory_order_release;
+using std::memory_order_seq_cst;
+typedef std::atomic<uint32_t> karst_word;
+#else
+#include <stdatomic.h>
+typedef _Atomic uint32_t karst_word;
+#endif
 
 /** Number of these layouts and of the rules of doc/ring-abi.rst; a program and an engine whose
  *  numbers differ do not talk to each other. */
@@ -130,12 +149,12 @@ static_assert(sizeof(struct karst_recv_wqe) == 32, "half a cache line");
 
 /** Start of a work queue in shared memory; the slots follow. */
 struct karst_wq_shared {
-	_Atomic uint32_t tail; /* program: slots ever filled */
+	karst_word tail; /* program: slots ever filled */
 	uint8_t pad0[KARST_CACHE_LINE - 4];
 	/* engine: slots that may be filled again, ever; stored after their completions, but at
 	 * shared receive queues as soon as a message has taken the request */
-	_Atomic uint32_t head;
-	_Atomic uint32_t idle; /* engine sets: 1 = ring the doorbell after posting; taken by that */
+	karst_word head;
+	karst_word idle; /* engine sets: 1 = ring the doorbell after posting; taken by that */
 	uint8_t pad1[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
 static_assert(sizeof(struct karst_wq_shared) == 128, "one line per writer");
@@ -184,7 +203,7 @@ struct karst_wq {
 static inline void
 karst_wq_attach(struct karst_wq *wq, void *shared, uint32_t slots, uint32_t stride)
 {
-	wq->sh = shared;
+	wq->sh = (struct karst_wq_shared *)shared;
 	wq->slots = (uint8_t *)shared + sizeof(*wq->sh);
 	wq->mask = slots - 1;
 	wq->shift = karst_log2(stride);
@@ -299,16 +318,16 @@ enum karst_cq_armed {
 
 /** Start of a completion queue in shared memory; @nlanes lanes follow. */
 struct karst_cq_shared {
-	_Atomic uint32_t armed; /* enum karst_cq_armed: program sets, engine clears as it signals */
-	_Atomic uint32_t overflown; /* engine: 1 = a lane was full and a completion is lost */
+	karst_word armed;     /* enum karst_cq_armed: program sets, engine clears as it signals */
+	karst_word overflown; /* engine: 1 = a lane was full and a completion is lost */
 	uint8_t pad[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
 
 /** One lane: written by one lcore.  Its entries follow. */
 struct karst_lane_shared {
-	_Atomic uint32_t tail; /* engine: entries ever written */
+	karst_word tail; /* engine: entries ever written */
 	uint8_t pad0[KARST_CACHE_LINE - 4];
-	_Atomic uint32_t head; /* program: entries ever read */
+	karst_word head; /* program: entries ever read */
 	uint8_t pad1[KARST_CACHE_LINE - 4];
 } karst_cache_aligned;
 
@@ -398,14 +417,14 @@ karst_cq_arm(struct karst_cq_shared *sh, bool solicited_only)
 
 /** A cell: the sequence says whose turn it is, as in a bounded queue with tickets. */
 struct karst_bell_cell {
-	_Atomic uint32_t seq;
+	karst_word seq;
 	uint32_t qpn;
 };
 
 struct karst_bell_shared {
-	_Atomic uint32_t tail; /* producers: tickets ever taken */
+	karst_word tail; /* producers: tickets ever taken */
 	uint8_t pad0[KARST_CACHE_LINE - 4];
-	_Atomic uint32_t asleep; /* engine sets: 1 = wake the lcore after ringing; taken by that */
+	karst_word asleep; /* engine sets: 1 = wake the lcore after ringing; taken by that */
 	uint8_t pad1[KARST_CACHE_LINE - 4];
 } karst_cache_aligned;
 static_assert(sizeof(struct karst_bell_shared) == 128, "one line per purpose");

@@ -5,10 +5,11 @@
 
   install.py SOURCE BUILD   (TAP)
 
-Shows that karst.pc, the headers, the shared object and the archive are complete without the
-source tree.
+Shows that the .pc files, the headers, the shared objects and the archives are complete without
+the source tree, for programs that embed an engine and for those that attach to one.
 """
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def relocate(path, dest):
 
 
 class Tap:
-    """Points, each of which needs the one before it."""
+    """Points; the first failure fails the whole."""
 
     def __init__(self, names):
         self.names = names
@@ -56,43 +57,99 @@ class Tap:
         print(f'{"not ok" if problems else "ok"} {self.number} - {name}')
         for problem in problems:
             print(f'# {problem}')
-        self.bad = bool(problems)
+        self.bad |= bool(problems)
         return not problems
 
 
-def check(source, build, dest):
-    tap = Tap(['meson install', 'pkg-config finds karst',
-               'a program links with the shared object', 'it has an engine',
-               'a program links with the archive', 'it has an engine'])
-    _, problems = run(['meson', 'install', '-C', build, '--no-rebuild', '--destdir', dest])
-    if not tap.point(problems):
-        return tap
-    pc = find(dest, 'karst.pc')
-    if pc is None:
-        tap.point(['no karst.pc was installed'])
-        return tap
-    relocate(os.path.join(pc, 'karst.pc'), dest)
-    flags, problems = run(['pkg-config', '--cflags', '--libs', 'karst'],
-                          env=dict(os.environ, PKG_CONFIG_PATH=pc))
-    if not tap.point(problems):
-        return tap
+EAL = ['--no-huge', '--no-shconf', '-m', '256', '--no-pci', '-l', '0', '--log-level', 'error']
+# name, package, source, compiler, arguments, what it prints
+PROGRAMS = [
+    ('an engine', 'karst-engine', 'embed.c', ['cc', '-std=gnu11', '-D_GNU_SOURCE'], EAL,
+     'embedded'),
+    ('a client', 'karst', 'attach.c', ['cc', '-std=c11'], [], 'attached'),
+    ('a client in C++', 'karst', 'attach.cc', ['c++', '-std=c++11'], [], 'attached'),
+]
+
+
+def declared(header):
+    """Functions that a header declares, but for the inline ones."""
+    with open(header, encoding='utf-8') as f:
+        text = re.sub(r'/\*.*?\*/', '', f.read(), flags=re.DOTALL)
+    return set(re.findall(r'^(?!static)(?:const )?(?:int|void|char) \*?(karst_\w+)\(', text,
+                          flags=re.MULTILINE))
+
+
+def exported(library):
+    """name -> version of what a shared object offers."""
+    text, problems = run(['nm', '-D', '--defined-only', library])
+    symbols = [line.split()[-1] for line in text.splitlines() if line.split()[-2] == 'T']
+    return dict(symbol.split('@@') for symbol in symbols), problems
+
+
+def check_exports(dest, libdir):
+    """libkarst.so offers what its headers declare, under a version, and nothing else."""
+    headers = find(dest, 'karst.h')
+    want = set().union(*(declared(os.path.join(headers, name))
+                         for name in ('karst.h', 'karst_embed.h')))
+    have, problems = exported(os.path.join(libdir, 'libkarst.so'))
+    problems += [f'{name} is declared, but not exported' for name in sorted(want - set(have))]
+    problems += [f'{name} is exported, but not declared' for name in sorted(set(have) - want)]
+    problems += [f'{name} has version {version}' for name, version in have.items()
+                 if not re.fullmatch(r'KARST_\d+\.\d+', version)]
+    if len(want) < 40:
+        problems.append(f'only {len(want)} functions found in the headers')
+    return problems
+
+
+def check_needs(libdir):
+    """Programs do not load DPDK."""
+    text, problems = run(['readelf', '-d', os.path.join(libdir, 'libkarst.so')])
+    return problems + [line for line in text.splitlines() if 'NEEDED' in line and 'rte_' in line]
+
+
+def pkg_config(package, libdir, static):
+    flags, problems = run(['pkg-config', '--cflags', '--libs', package],
+                          env=dict(os.environ, PKG_CONFIG_PATH=os.path.join(libdir, 'pkgconfig')))
     flags = shlex.split(flags)
-    for flavour, link in (('shared object', ['-Wl,-rpath,' + os.path.dirname(pc)]),
-                          ('archive', [])):
-        if flavour == 'archive':
-            flags = ['-l:libkarst.a' if flag == '-lkarst' else flag for flag in flags]
-        program = os.path.join(dest, 'embed')
-        _, problems = run([os.environ.get('CC', 'cc'), '-std=gnu11', '-D_GNU_SOURCE', '-Wall',
-                           '-Werror', '-o', program,
-                           os.path.join(source, 'test', 'install', 'embed.c'), *flags, *link])
-        if not tap.point(problems):
-            return tap
-        text, problems = run([program, '--no-huge', '--no-shconf', '-m', '256', '--no-pci',
-                              '-l', '0', '--log-level', 'error'])
-        if 'embedded' not in text:
+    if static:
+        flags = [f'-l:lib{package}.a' if flag == '-l' + package else flag for flag in flags]
+    return flags, problems
+
+
+def build_and_run(source, dest, libdir, program, static):
+    _, package, name, compiler, args, says = program
+    flags, problems = pkg_config(package, libdir, static)
+    exe = os.path.join(dest, 'program')
+    if not problems:
+        _, problems = run([*compiler, '-Wall', '-Werror', '-o', exe,
+                           os.path.join(source, 'test', 'install', name), *flags,
+                           *([] if static else ['-Wl,-rpath,' + libdir])])
+    if not problems:
+        text, problems = run([exe, *args])
+        if says not in text:
             problems.append(f'output: {text}')
-        if not tap.point(problems):
-            return tap
+    return problems
+
+
+def check(source, build, dest):
+    cases = [(program, static) for program in PROGRAMS for static in (False, True)]
+    tap = Tap(['meson install', 'libkarst exports what its headers declare',
+               'libkarst does not need DPDK',
+               *(f'{program[0]}, with the {"archive" if static else "shared object"}'
+                 for program, static in cases)])
+    _, problems = run(['meson', 'install', '-C', build, '--no-rebuild', '--destdir', dest])
+    pc = find(dest, 'karst.pc')
+    if not problems and (pc is None or find(dest, 'karst-engine.pc') != pc):
+        problems = ['no karst.pc and karst-engine.pc were installed']
+    if not tap.point(problems):
+        return tap
+    for name in ('karst.pc', 'karst-engine.pc'):
+        relocate(os.path.join(pc, name), dest)
+    libdir = os.path.dirname(pc)
+    tap.point(check_exports(dest, libdir))
+    tap.point(check_needs(libdir))
+    for program, static in cases:
+        tap.point(build_and_run(source, dest, libdir, program, static))
     return tap
 
 

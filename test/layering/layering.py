@@ -56,6 +56,7 @@ ALSO = {
     'base': {'stdio.h',                    # the default log sink
              'sys/auxv.h', 'asm/hwcap.h'}, # processor features of aarch64
     'crc': {'stdlib.h'},                   # getenv(): the kernel named by KARST_CRC
+    'ring': {'atomic'},                    # for programs in C++
 }
 BANNED_CALLS = re.compile(
     r'(?<![\w.>])(malloc|calloc|realloc|aligned_alloc|posix_memalign|free|alloca|strdup|'

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Control requests: one at a time through the door, and what comes back is checked before anybody
+ * believes it.
+ */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include "karst_ctl_msg.h"
+#include "karst_ctl_sock.h"
+
+int
+cli_fail_forked(void)
+{
+	return cli_fail_const(-EPERM,
+		"this context belongs to the parent process; after fork() the child opens its own");
+}
+
+int
+cli_check(struct karst_client *c)
+{
+	switch (atomic_load_explicit(&c->state, memory_order_acquire)) {
+	case CLI_LIVE:
+		return 0;
+	case CLI_FORKED:
+		return cli_fail_forked();
+	default:
+		return cli_fail_const(
+			-EIO, "the engine is gone; close the context and open another");
+	}
+}
+
+void
+cli_set_dead(struct karst_client *c)
+{
+	int live = CLI_LIVE;
+
+	/* release, pairs with the acquire in cli_is_dead() */
+	atomic_compare_exchange_strong_explicit(
+		&c->state, &live, CLI_DEAD, memory_order_acq_rel, memory_order_relaxed);
+}
+
+bool
+cli_look(struct karst_client *c)
+{
+	struct pollfd p = {.fd = c->door.hup_fd};
+
+	if (p.fd >= 0 && poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)))
+		cli_set_dead(c);
+	return !cli_is_dead(c);
+}
+
+/* What came back, held against the rules of messages and against what was asked. */
+static int
+check_reply(const struct karst_ctl_hdr *req, const struct karst_ctl_hdr *h, size_t len,
+	unsigned int nfds, const struct cli_reply *reply)
+{
+	const struct karst_ctl_fault *fault = (const struct karst_ctl_fault *)(h + 1);
+	char why[KARST_CTL_WHY];
+	int ret = karst_ctl_check_reply(req, h, len, nfds, why);
+
+	if (ret != 0)
+		return cli_fail(ret, "the engine's answer: %s", why);
+	if (h->status != 0)
+		return cli_fail(h->status, "%s", fault->why);
+	if (nfds > reply->nfds)
+		return cli_fail(-EPROTO,
+			"the engine's answer to request %u has %u descriptors, at most %u expected",
+			req->op, nfds, reply->nfds);
+	return 0;
+}
+
+int
+cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len,
+	const int *fds, unsigned int nfds, struct cli_reply *reply)
+{
+	int got_fds[KARST_CTL_MAX_FDS];
+	unsigned int got_nfds = 0;
+	size_t got = 0;
+	int ret;
+
+	ret = cli_check(c);
+	if (ret != 0)
+		return ret;
+	*req = (struct karst_ctl_hdr){
+		.magic = KARST_CTL_MAGIC,
+		.version = KARST_CTL_VERSION,
+		.op = (uint16_t)op,
+		.len = (uint32_t)len,
+		.seq = ++c->seq,
+		.nfds = nfds,
+	};
+	ret = c->door.call(c->door.user, req, len, fds, nfds, c->reply, &got, got_fds, &got_nfds);
+	if (ret != 0) {
+		if (ret == -EIO)
+			cli_set_dead(c);
+		return cli_fail(ret, "no answer from the engine: %s",
+			ret == -EIO ? "it is gone" : strerror(-ret));
+	}
+	ret = check_reply(req, c->reply, got, got_nfds, reply);
+	if (ret != 0) {
+		karst_ctl_close_fds(got_fds, got_nfds);
+		return ret;
+	}
+	if (reply->len > 0)
+		memcpy(reply->body, (struct karst_ctl_hdr *)c->reply + 1, reply->len);
+	if (got_nfds > 0)
+		memcpy(reply->fds, got_fds, got_nfds * sizeof(int));
+	reply->nfds = got_nfds;
+	return 0;
+}
+
+int
+cli_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len,
+	const int *fds, unsigned int nfds, struct cli_reply *reply)
+{
+	int ret = cli_check(c);
+
+	if (ret != 0)
+		return ret;
+	pthread_mutex_lock(&c->ctl);
+	ret = cli_call_locked(c, op, req, len, fds, nfds, reply);
+	pthread_mutex_unlock(&c->ctl);
+	return ret;
+}
+
+int
+cli_destroy_call(struct karst_client *c, enum karst_ctl_op op, uint32_t handle)
+{
+	/* all of these requests are a handle and a reserved word */
+	CLI_REQ(destroy_qp) m = {.body.qp = handle};
+	struct karst_ctl_destroy_qp_rsp rsp;
+	struct cli_reply reply = {&rsp, sizeof(rsp), NULL, 0};
+	int ret = cli_call(c, op, &m.hdr, sizeof(m), NULL, 0, &reply);
+
+	return ret == -EIO && cli_is_dead(c) ? 0 : ret;
+}

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Events: completion channels, and the asynchronous events of a context.
+ *
+ * Both are streams whose writer is the engine.  A record that names an object which is gone is
+ * skipped; the end of the stream means that the engine is gone.  Then every armed queue of the
+ * channel has its event, because its outstanding requests are flushed; and there is one last
+ * asynchronous event.
+ */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+int
+karst_create_comp_channel(struct karst_context *ctx, struct karst_comp_channel **channel)
+{
+	struct karst_client *c = cli_of(ctx);
+	CLI_REQ(create_channel) m = {.body.reserved = 0};
+	struct karst_ctl_create_channel_rsp r;
+	int fd = -1, ret;
+	struct cli_reply reply = {&r, sizeof(r), &fd, 1};
+	struct karst_comp_channel *ch = calloc(1, sizeof(*ch));
+
+	if (ch == NULL)
+		return cli_fail_const(-ENOMEM, "no memory");
+	ret = cli_call(c, KARST_CTL_CREATE_CHANNEL, &m.hdr, sizeof(m), NULL, 0, &reply);
+	if (ret == 0 && reply.nfds != 1)
+		ret = cli_fail_const(-EPROTO, "the engine sent no descriptor of the channel");
+	if (ret != 0) {
+		free(ch);
+		return ret;
+	}
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+	*ch = (struct karst_comp_channel){.context = ctx, .fd = fd, .handle = r.channel};
+	atomic_fetch_add(&c->nobjects, 1);
+	*channel = ch;
+	return 0;
+}
+
+int
+karst_destroy_comp_channel(struct karst_comp_channel *channel)
+{
+	struct karst_client *c = cli_of(channel->context);
+	uint32_t refs;
+	int ret;
+
+	if (cli_forked(c))
+		return cli_fail_forked();
+	pthread_mutex_lock(&c->reg);
+	refs = channel->refs;
+	pthread_mutex_unlock(&c->reg);
+	if (refs != 0)
+		return cli_fail(-EBUSY, "%u completion queues use this channel", refs);
+	ret = cli_destroy_call(c, KARST_CTL_DESTROY_CHANNEL, channel->handle);
+	if (ret != 0)
+		return ret;
+	close(channel->fd);
+	atomic_fetch_sub(&c->nobjects, 1);
+	free(channel);
+	return 0;
+}
+
+/* --- reading --- */
+
+/* One record.  @return 0; -EIO: the stream has ended; -EAGAIN, -EINTR. */
+static int
+next_record(int fd, void *record, size_t len)
+{
+	ssize_t n = read(fd, record, len);
+
+	if (n == (ssize_t)len)
+		return 0;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return cli_fail_const(
+			-errno, errno == EAGAIN ? "no event" : "interrupted by a signal");
+	return -EIO;
+}
+
+/* The queue that an event names, with one more event to acknowledge; NULL: it is gone. */
+static struct cli_cq *
+take_cq(struct karst_comp_channel *channel, uint64_t cookie)
+{
+	struct karst_client *c = cli_of(channel->context);
+	struct cli_cq *q;
+
+	pthread_mutex_lock(&c->reg);
+	q = cli_object_find(c, CLI_CQ, cookie);
+	if (q != NULL && q->pub.channel == channel)
+		q->events.got++;
+	else
+		q = NULL;
+	pthread_mutex_unlock(&c->reg);
+	return q;
+}
+
+static bool
+take_orphaned(struct cli_cq *q)
+{
+	bool pending;
+
+	if (atomic_load(&q->pub.sh->armed) == 0)
+		return false;
+	cli_lock(&q->lock);
+	pending = cli_orphans_pending(q);
+	cli_unlock(&q->lock);
+	return pending && atomic_exchange(&q->pub.sh->armed, 0) != 0;
+}
+
+/* The engine is gone: an armed queue of the channel that has something left. */
+static struct cli_cq *
+take_any(struct karst_comp_channel *channel)
+{
+	struct karst_client *c = cli_of(channel->context);
+	struct cli_cq *q = NULL;
+	uint32_t i;
+
+	pthread_mutex_lock(&c->reg);
+	for (i = 0; i < c->nentries && q == NULL; i++) {
+		struct cli_cq *at = c->entry[i].object;
+
+		if (c->entry[i].kind == CLI_CQ && at->pub.channel == channel && take_orphaned(at))
+			q = at;
+	}
+	if (q != NULL)
+		q->events.got++;
+	pthread_mutex_unlock(&c->reg);
+	return q;
+}
+
+int
+karst_get_cq_event(struct karst_comp_channel *channel, struct karst_cq **cq, void **cq_context)
+{
+	struct karst_client *c = cli_of(channel->context);
+	struct cli_cq *q = NULL;
+	uint64_t cookie;
+	int ret;
+
+	if (cli_forked(c))
+		return cli_fail_forked();
+	while (q == NULL) {
+		ret = next_record(channel->fd, &cookie, sizeof(cookie));
+		if (ret == -EIO) {
+			cli_set_dead(c);
+			q = take_any(channel);
+			if (q == NULL)
+				return cli_check(c);
+		} else if (ret != 0) {
+			return ret;
+		} else {
+			q = take_cq(channel, cookie);
+		}
+	}
+	*cq = &q->pub;
+	if (cq_context != NULL)
+		*cq_context = q->pub.cq_context;
+	return 0;
+}
+
+void
+karst_ack_cq_events(struct karst_cq *cq, unsigned int n)
+{
+	struct karst_client *c = cli_of(cq->context);
+
+	if (cli_forked(c))
+		return;
+	pthread_mutex_lock(&c->reg);
+	cli_cq_of(cq)->events.acked += n;
+	pthread_cond_broadcast(&c->acked);
+	pthread_mutex_unlock(&c->reg);
+}
+
+/* --- asynchronous events --- */
+
+static enum karst_async_object
+object_of(uint32_t event)
+{
+	switch (event) {
+	case KARST_EVENT_CQ_ERR:
+		return KARST_ASYNC_OBJECT_CQ;
+	case KARST_EVENT_QP_FATAL:
+	case KARST_EVENT_QP_REQ_ERR:
+	case KARST_EVENT_QP_ACCESS_ERR:
+	case KARST_EVENT_COMM_EST:
+	case KARST_EVENT_SQ_DRAINED:
+	case KARST_EVENT_QP_LAST_WQE_REACHED:
+		return KARST_ASYNC_OBJECT_QP;
+	case KARST_EVENT_SRQ_ERR:
+	case KARST_EVENT_SRQ_LIMIT_REACHED:
+		return KARST_ASYNC_OBJECT_SRQ;
+	case KARST_EVENT_PORT_ACTIVE:
+	case KARST_EVENT_PORT_ERR:
+	case KARST_EVENT_GID_CHANGE:
+		return KARST_ASYNC_OBJECT_PORT;
+	default:
+		return KARST_ASYNC_OBJECT_NONE;
+	}
+}
+
+/* Fills in the object, with reg held.  @return where its events are counted; NULL: there is none,
+ *  or it is gone, and then *@gone. */
+static struct cli_events *
+find_object(struct karst_client *c, const struct karst_ctl_async *a, struct karst_async_event *e,
+	bool *gone)
+{
+	struct cli_srq *srq;
+	struct cli_cq *cq;
+	struct cli_qp *qp;
+
+	switch (e->object) {
+	case KARST_ASYNC_OBJECT_CQ:
+		cq = cli_object_find(c, CLI_CQ, a->cookie);
+		*gone = cq == NULL;
+		e->element.cq = cq != NULL ? &cq->pub : NULL;
+		return cq != NULL ? &cq->async : NULL;
+	case KARST_ASYNC_OBJECT_QP:
+		qp = cli_object_find(c, CLI_QP, a->cookie);
+		*gone = qp == NULL;
+		e->element.qp = qp != NULL ? &qp->pub : NULL;
+		return qp != NULL ? &qp->async : NULL;
+	case KARST_ASYNC_OBJECT_SRQ:
+		srq = cli_object_find(c, CLI_SRQ, a->cookie);
+		*gone = srq == NULL;
+		e->element.srq = srq != NULL ? &srq->pub : NULL;
+		return srq != NULL ? &srq->async : NULL;
+	case KARST_ASYNC_OBJECT_PORT:
+		e->element.port_num = a->handle;
+		return NULL;
+	default:
+		/* an engine of a later version may know events that we do not */
+		*gone = a->event != KARST_EVENT_DEVICE_FATAL;
+		return NULL;
+	}
+}
+
+/* @return false: the event is of an object that is gone, or one that was told before. */
+static bool
+take_async(struct karst_client *c, const struct karst_ctl_async *a, struct karst_async_event *e)
+{
+	struct cli_events *events;
+	bool gone = false;
+
+	*e = (struct karst_async_event){
+		.object = object_of(a->event), .event = (enum karst_async_event_code)a->event};
+	pthread_mutex_lock(&c->reg);
+	events = find_object(c, a, e, &gone);
+	if (events != NULL)
+		events->got++;
+	if (a->event == KARST_EVENT_DEVICE_FATAL) {
+		gone = c->fatal_told;
+		c->fatal_told = true;
+	}
+	pthread_mutex_unlock(&c->reg);
+	return !gone;
+}
+
+int
+karst_get_async_event(struct karst_context *ctx, struct karst_async_event *event)
+{
+	static const struct karst_ctl_async last = {.event = KARST_EVENT_DEVICE_FATAL};
+	struct karst_client *c = cli_of(ctx);
+	struct karst_ctl_async a;
+	int ret;
+
+	if (cli_forked(c))
+		return cli_fail_forked();
+	for (;;) {
+		ret = next_record(ctx->async_fd, &a, sizeof(a));
+		if (ret == -EIO) {
+			cli_set_dead(c);
+			return take_async(c, &last, event) ? 0 : cli_check(c);
+		}
+		if (ret != 0)
+			return ret;
+		if (take_async(c, &a, event))
+			return 0;
+	}
+}
+
+void
+karst_ack_async_event(const struct karst_async_event *event)
+{
+	struct cli_events *events;
+	struct karst_client *c;
+
+	switch (event->object) {
+	case KARST_ASYNC_OBJECT_CQ:
+		c = cli_of(event->element.cq->context);
+		events = &cli_cq_of(event->element.cq)->async;
+		break;
+	case KARST_ASYNC_OBJECT_QP:
+		c = cli_of(event->element.qp->context);
+		events = &cli_qp_of(event->element.qp)->async;
+		break;
+	case KARST_ASYNC_OBJECT_SRQ:
+		c = cli_of(event->element.srq->context);
+		events = &cli_srq_of(event->element.srq)->async;
+		break;
+	default:
+		return;
+	}
+	if (cli_forked(c))
+		return;
+	pthread_mutex_lock(&c->reg);
+	events->acked++;
+	pthread_cond_broadcast(&c->acked);
+	pthread_mutex_unlock(&c->reg);
+}

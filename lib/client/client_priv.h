@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What the files of libkarst share.
+ *
+ * Three kinds of locks, taken in this order:
+ *
+ *   ctl      a mutex of the context: one control request at a time, and the mapped chunks.  It
+ *            may be held for seconds while the engine looks for a peer; nothing else waits for it.
+ *   reg      a mutex of the context: the table of objects that events name, counts of events,
+ *            and who uses whom.  Held for some instructions.
+ *   struct cli_lock   one for each send queue, receive queue, shared receive queue and completion
+ *            queue: posting and polling take theirs and nothing else.
+ *
+ * A context is LIVE until somebody finds the engine gone (DEAD), or is a child's copy (FORKED);
+ * calls look at this before they take any lock.
+ */
+#ifndef KARST_CLIENT_PRIV_H
+#define KARST_CLIENT_PRIV_H
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "karst.h"
+#include "karst_ctl.h"
+
+/* --- locks --- */
+
+struct cli_lock {
+	_Atomic uint32_t held;
+};
+
+static inline void
+cli_lock(struct cli_lock *l)
+{
+	unsigned int spins = 0;
+
+	/* acquire, pairs with the release in cli_unlock(): what the last holder did is seen */
+	while (karst_unlikely(atomic_exchange_explicit(&l->held, 1, memory_order_acquire) != 0)) {
+		/* the holder may have lost its processor to us */
+		while (atomic_load_explicit(&l->held, memory_order_relaxed) != 0)
+			if (++spins % 64 == 0)
+				sched_yield();
+	}
+}
+
+static inline void
+cli_unlock(struct cli_lock *l)
+{
+	/* release, pairs with the acquire in cli_lock() */
+	atomic_store_explicit(&l->held, 0, memory_order_release);
+}
+
+/* --- the context --- */
+
+enum cli_state { CLI_LIVE, CLI_DEAD, CLI_FORKED };
+
+enum cli_kind { CLI_FREE, CLI_CQ, CLI_QP, CLI_SRQ };
+
+/** An object that events name: by index and generation, never by address. */
+struct cli_entry {
+	void *object;
+	enum cli_kind kind;
+	uint32_t generation;
+	uint32_t next_free; /* index + 1, 0: none */
+};
+
+/** Events that were handed out and acknowledged; under reg. */
+struct cli_events {
+	uint64_t got;
+	uint64_t acked;
+};
+
+struct cli_chunk {
+	void *at; /* NULL: not mapped yet */
+	uint64_t bytes;
+};
+
+struct karst_client {
+	struct karst_context pub;
+	_Atomic int state;         /* enum cli_state */
+	_Atomic uint32_t nobjects; /* that are left, of all kinds */
+	struct karst_ctl_door door;
+	uint64_t migrate_min;
+	uint32_t max_rd_atomic; /* of a queue pair, as the device has it */
+	char engine[KARST_CTL_NAME];
+	char version[32];
+
+	/* doorbells, by lcore of the engine; they never change */
+	struct karst_bell_shared *bell[64];
+	uint32_t bell_mask;
+	int wake_fd[64];
+
+	pthread_mutex_t ctl;
+	uint32_t seq;
+	void *reply; /* KARST_CTL_MAX bytes */
+	struct cli_chunk *chunk;
+	uint32_t nchunks;
+
+	pthread_mutex_t reg;
+	pthread_cond_t acked;
+	struct cli_entry *entry;
+	uint32_t nentries;
+	uint32_t free_entry; /* index + 1, 0: none */
+	bool fatal_told;     /* KARST_EVENT_DEVICE_FATAL was handed out */
+
+	/* the list that a fork goes through */
+	struct karst_client *next;
+	struct karst_client **link;
+};
+
+/** 0; -EPERM or -EIO with a reason if the engine cannot be asked any more. */
+int cli_check(struct karst_client *c);
+
+/** -EPERM with a reason in a child that inherited the context, else 0. */
+static inline int
+cli_forked(const struct karst_client *c)
+{
+	return karst_unlikely(atomic_load_explicit(&c->state, memory_order_relaxed) == CLI_FORKED);
+}
+int cli_fail_forked(void);
+
+/** The engine was found gone. */
+void cli_set_dead(struct karst_client *c);
+
+/** Asks the system whether the engine is there; some hundred nanoseconds. */
+bool cli_look(struct karst_client *c);
+
+static inline bool
+cli_is_dead(const struct karst_client *c)
+{
+	/* acquire, pairs with the release in cli_set_dead(): nobody writes the rings any more */
+	return atomic_load_explicit(&c->state, memory_order_acquire) == CLI_DEAD;
+}
+
+/* --- why (why.c) --- */
+
+/** Keeps a sentence for karst_why().  @return @err. */
+int cli_fail(int err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/** The same for a constant, which costs nothing: for calls that fail in the normal course. */
+int cli_fail_const(int err, const char *why);
+
+/* --- control requests (call.c) --- */
+
+/* A request's message; cli_call() fills the header. */
+#define CLI_REQ(name)                               \
+	struct {                                    \
+		struct karst_ctl_hdr hdr;           \
+		struct karst_ctl_##name##_req body; \
+	}
+
+/** What a reply brings. */
+struct cli_reply {
+	void *body;
+	size_t len;    /* of @body; no shorter one is taken */
+	int *fds;      /* the caller's to close; may be NULL with nfds 0 */
+	uint32_t nfds; /* room; then how many came */
+};
+
+/**
+ * Sends a request and waits for its answer.  @req: header (filled here) and body, @len together.
+ * @return the reply's status, with its sentence; -EIO: the engine is gone; -EPROTO: it answered
+ * nonsense.
+ */
+int cli_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len,
+	const int *fds, unsigned int nfds, struct cli_reply *reply);
+
+/** The same with ctl held. */
+int cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req,
+	size_t len, const int *fds, unsigned int nfds, struct cli_reply *reply);
+
+/** A request that brings nothing back; an engine that is gone has nothing to undo, so for
+ *  destroying that is success. */
+int cli_destroy_call(struct karst_client *c, enum karst_ctl_op op, uint32_t handle);
+
+/* --- ring memory (chunk.c) --- */
+
+/** Address of @bytes at @place, whose file is fetched and mapped on first use.  -EPROTO: there
+ *  are not so many. */
+int cli_place(struct karst_client *c, const struct karst_ctl_place *place, uint64_t bytes,
+	const char *what, void **at);
+void cli_chunks_unmap(struct karst_client *c);
+
+/* --- objects that events name (object.c) --- */
+
+/** @return the cookie for the engine, 0: no memory. */
+uint64_t cli_object_add(struct karst_client *c, enum cli_kind kind, void *object);
+/** With reg held; NULL if there is no such object (any more). */
+void *cli_object_find(const struct karst_client *c, enum cli_kind kind, uint64_t cookie);
+void cli_object_del(struct karst_client *c, uint64_t cookie);
+/** The last of an object: no event finds it any more, and all that were handed out are
+ *  acknowledged when this returns. */
+void cli_object_end(struct karst_client *c, uint64_t cookie, const struct cli_events *events,
+	const struct cli_events *more);
+
+/* --- objects --- */
+
+struct cli_pd {
+	struct karst_pd pub;
+	_Atomic uint32_t users;
+};
+
+struct cli_cq {
+	struct karst_cq pub;
+	struct cli_lock lock karst_cache_aligned;
+	uint64_t look_ns;     /* when to look for the engine's death again */
+	struct cli_qp *sends; /* QPs that complete here */
+	struct cli_qp *recvs;
+	_Atomic uint32_t users;
+	uint64_t cookie;
+	struct cli_events events;
+	struct cli_events async;
+	struct karst_cq_lane lane[];
+};
+
+struct cli_srq {
+	struct karst_srq pub;
+	struct cli_lock lock karst_cache_aligned;
+	_Atomic uint32_t users;
+	uint64_t cookie;
+	struct cli_events async;
+};
+
+/** Which requests of a queue the engine took with it; under the lock of the CQ. */
+struct cli_orphans {
+	uint32_t born; /* entries in the CQ's lane when the QP was made */
+	uint32_t next; /* next request to be flushed */
+	bool known;    /* @next is valid */
+};
+
+struct cli_qp {
+	struct karst_qp pub;
+	_Atomic uint32_t state; /* enum karst_qp_state, as the program set it last */
+	bool sig_all;
+	bool credits;
+	struct cli_lock send_lock karst_cache_aligned;
+	struct cli_lock recv_lock karst_cache_aligned;
+	struct cli_orphans send_orphans;
+	struct cli_orphans recv_orphans;
+	struct cli_qp *next_send; /* of the CQs */
+	struct cli_qp *next_recv;
+	uint64_t cookie;
+	struct cli_events async;
+};
+
+static inline struct karst_client *
+cli_of(const struct karst_context *ctx)
+{
+	return ctx->priv;
+}
+
+static inline struct cli_cq *
+cli_cq_of(struct karst_cq *cq)
+{
+	return karst_container_of(cq, struct cli_cq, pub);
+}
+
+static inline struct cli_qp *
+cli_qp_of(struct karst_qp *qp)
+{
+	return karst_container_of(qp, struct cli_qp, pub);
+}
+
+static inline struct cli_srq *
+cli_srq_of(struct karst_srq *srq)
+{
+	return karst_container_of(srq, struct cli_srq, pub);
+}
+
+static inline struct cli_pd *
+cli_pd_of(struct karst_pd *pd)
+{
+	return karst_container_of(pd, struct cli_pd, pub);
+}
+
+/* --- after the engine's death (orphan.c), with the CQ's lock held --- */
+
+/** Completes up to @n requests that the engine took with it.  @return how many. */
+uint32_t cli_orphans_flush(struct cli_cq *cq, uint32_t n, struct karst_cqe *cqes);
+/** Is there a completion, or a request to be flushed? */
+bool cli_orphans_pending(struct cli_cq *cq);
+
+/* --- small things of several files --- */
+
+/** An object of @pd was made, or destroyed. */
+void cli_pd_get(struct karst_pd *pd);
+void cli_pd_put(struct karst_pd *pd);
+
+void cli_ah_attr_to_ctl(const struct karst_ah_attr *a, struct karst_ctl_ah_attr *w);
+void cli_ah_attr_of_ctl(const struct karst_ctl_ah_attr *w, struct karst_ah_attr *a);
+
+/** What kind of completion a send request ends in (post.c). */
+uint8_t cli_wc_opcode(uint8_t wr_opcode);
+
+#endif /* KARST_CLIENT_PRIV_H */

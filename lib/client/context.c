@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Opening and closing: the socket, the first exchange, the doorbells; and what a fork does.
+ */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "karst_ctl_sock.h"
+#include "karst_embed.h"
+
+#define DEFAULT_MIGRATE_MIN 65536u
+#define DEFAULT_TIMEOUT_MS  5000u
+
+/* --- fork --- */
+
+/* The contexts of this process: a child's handler has nobody to ask for them. */
+static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct karst_client *list;
+static pthread_once_t list_once = PTHREAD_ONCE_INIT;
+
+static void
+before_fork(void)
+{
+	pthread_mutex_lock(&list_lock);
+}
+
+static void
+in_parent(void)
+{
+	pthread_mutex_unlock(&list_lock);
+}
+
+/* The child lets go of the connection, or the engine would not notice its parent's end. */
+static void
+in_child(void)
+{
+	struct karst_client *c;
+
+	for (c = list; c != NULL; c = c->next) {
+		atomic_store_explicit(&c->state, CLI_FORKED, memory_order_relaxed);
+		if (c->door.hup_fd >= 0)
+			close(c->door.hup_fd);
+	}
+	list = NULL;
+	pthread_mutex_unlock(&list_lock);
+}
+
+static void
+watch_forks(void)
+{
+	pthread_atfork(before_fork, in_parent, in_child);
+}
+
+static void
+list_add(struct karst_client *c)
+{
+	pthread_once(&list_once, watch_forks);
+	pthread_mutex_lock(&list_lock);
+	c->next = list;
+	c->link = &list;
+	if (list != NULL)
+		list->link = &c->next;
+	list = c;
+	pthread_mutex_unlock(&list_lock);
+}
+
+static void
+list_del(struct karst_client *c)
+{
+	pthread_mutex_lock(&list_lock);
+	*c->link = c->next;
+	if (c->next != NULL)
+		c->next->link = c->link;
+	pthread_mutex_unlock(&list_lock);
+}
+
+/* --- the first exchange --- */
+
+static int
+attach_bells(struct karst_client *c, const struct karst_ctl_hello_rsp *rsp)
+{
+	void *at;
+	uint32_t i;
+	int ret;
+
+	c->bell_mask = rsp->bell_cells - 1;
+	for (i = 0; i < rsp->nlcores; i++) {
+		ret = cli_place(
+			c, &rsp->bell[i], karst_bell_bytes(rsp->bell_cells), "doorbell ring", &at);
+		if (ret != 0)
+			return ret;
+		c->bell[i] = at;
+	}
+	return 0;
+}
+
+static int
+take_hello(struct karst_client *c, const struct karst_ctl_hello_rsp *rsp, const int *fds,
+	uint32_t nfds)
+{
+	uint32_t i;
+
+	if (rsp->nlcores == 0 || rsp->nlcores > KARST_DIM(c->wake_fd) || nfds != rsp->nlcores + 1 ||
+		!karst_is_pow2(rsp->bell_cells))
+		return cli_fail(-EPROTO,
+			"the engine says that it has %u lcores and %u doorbells, and sent %u "
+			"descriptors",
+			rsp->nlcores, rsp->bell_cells, nfds);
+	if (rsp->abi != KARST_RING_ABI)
+		return cli_fail(-EPROTO, "the engine's rings are of version %u, this library's %u",
+			rsp->abi, KARST_RING_ABI);
+	c->pub.async_fd = fds[0];
+	fcntl(fds[0], F_SETFL, fcntl(fds[0], F_GETFL) & ~O_NONBLOCK);
+	for (i = 0; i < rsp->nlcores; i++)
+		c->wake_fd[i] = fds[i + 1];
+	c->pub.nlcores = rsp->nlcores;
+	c->pub.nports = rsp->nports;
+	c->pub.client = rsp->client;
+	memcpy(c->engine, rsp->engine, sizeof(c->engine) - 1);
+	memcpy(c->version, rsp->version, sizeof(c->version) - 1);
+	return attach_bells(c, rsp);
+}
+
+static int
+hello(struct karst_client *c, const char *program)
+{
+	CLI_REQ(hello) m = {.body.abi = KARST_RING_ABI};
+	struct karst_ctl_hello_rsp rsp;
+	int fds[1 + KARST_DIM(c->wake_fd)];
+	struct cli_reply reply = {&rsp, sizeof(rsp), fds, KARST_DIM(fds)};
+	uint32_t i;
+	int ret;
+
+	if (program == NULL)
+		program = program_invocation_short_name;
+	memcpy(m.body.program, program, strnlen(program, sizeof(m.body.program) - 1));
+	ret = cli_call(c, KARST_CTL_HELLO, &m.hdr, sizeof(m), NULL, 0, &reply);
+	if (ret != 0)
+		return ret;
+	ret = take_hello(c, &rsp, fds, reply.nfds);
+	/* what was not taken over is still here alone */
+	if (ret != 0 && c->pub.async_fd < 0)
+		for (i = 0; i < reply.nfds; i++)
+			close(fds[i]);
+	return ret;
+}
+
+/* --- making and unmaking --- */
+
+static void
+client_free(struct karst_client *c)
+{
+	uint32_t i;
+
+	cli_chunks_unmap(c);
+	if (c->pub.async_fd >= 0)
+		close(c->pub.async_fd);
+	for (i = 0; i < c->pub.nlcores; i++)
+		close(c->wake_fd[i]);
+	pthread_mutex_destroy(&c->ctl);
+	pthread_mutex_destroy(&c->reg);
+	pthread_cond_destroy(&c->acked);
+	free(c->entry);
+	free(c->reply);
+	free(c);
+}
+
+static struct karst_client *
+client_new(const struct karst_ctl_door *door, const struct karst_open_attr *attr)
+{
+	struct karst_client *c = calloc(1, sizeof(*c));
+
+	if (c == NULL)
+		return NULL;
+	c->reply = malloc(KARST_CTL_MAX);
+	if (c->reply == NULL) {
+		free(c);
+		return NULL;
+	}
+	c->pub.async_fd = -1;
+	c->pub.priv = c;
+	c->door = *door;
+	c->migrate_min = attr->migrate_min != 0 ? attr->migrate_min : DEFAULT_MIGRATE_MIN;
+	pthread_mutex_init(&c->ctl, NULL);
+	pthread_mutex_init(&c->reg, NULL);
+	pthread_cond_init(&c->acked, NULL);
+	return c;
+}
+
+int
+karst_open_door(const struct karst_ctl_door *door, const struct karst_open_attr *attr,
+	struct karst_context **ctx)
+{
+	static const struct karst_open_attr defaults;
+	struct karst_device_attr device;
+	struct karst_client *c;
+	int ret;
+
+	if (attr == NULL)
+		attr = &defaults;
+	c = client_new(door, attr);
+	if (c == NULL)
+		return cli_fail_const(-ENOMEM, "no memory");
+	ret = hello(c, attr->program);
+	if (ret == 0)
+		ret = karst_query_device(&c->pub, &device);
+	if (ret != 0) {
+		client_free(c);
+		return ret;
+	}
+	c->max_rd_atomic = device.max_qp_rd_atom;
+	list_add(c);
+	*ctx = &c->pub;
+	return 0;
+}
+
+/* --- the socket --- */
+
+static int
+set_timeout(int fd, uint32_t ms)
+{
+	struct timeval tv = {.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
+
+	if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv)) != 0 ||
+		setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) != 0)
+		return cli_fail(-errno, "setsockopt: %s", strerror(errno));
+	return 0;
+}
+
+static int
+connect_to(int fd, const char *path)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int err;
+
+	if (strlen(path) >= sizeof(a.sun_path))
+		return cli_fail(-EINVAL,
+			"%s: longer than the %zu bytes that a socket's name may have", path,
+			sizeof(a.sun_path) - 1);
+	memcpy(a.sun_path, path, strlen(path) + 1);
+	if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+		return 0;
+	err = errno == EAGAIN ? ETIMEDOUT : errno;
+	return cli_fail(-err, "%s: %s%s", path, strerror(err),
+		err == ENOENT || err == ECONNREFUSED ? "; is karstd running?" : "");
+}
+
+static int
+socket_door(const char *path, uint32_t timeout_ms, struct karst_ctl_door *door)
+{
+	int ret, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return cli_fail(-errno, "socket: %s", strerror(errno));
+	ret = set_timeout(fd, timeout_ms);
+	if (ret == 0)
+		ret = connect_to(fd, path);
+	if (ret == 0) {
+		ret = karst_ctl_socket_door(fd, door);
+		if (ret != 0)
+			cli_fail(ret, "%s: %s", path, strerror(-ret));
+	}
+	if (ret != 0)
+		close(fd);
+	return ret;
+}
+
+int
+karst_open(const char *path, const struct karst_open_attr *attr, struct karst_context **ctx)
+{
+	uint32_t ms = DEFAULT_TIMEOUT_MS;
+	struct karst_ctl_door door;
+	int ret;
+
+	if (attr != NULL && attr->connect_timeout_ms != 0)
+		ms = attr->connect_timeout_ms;
+	if (path == NULL)
+		path = secure_getenv("KARST_SOCKET");
+	if (path == NULL)
+		path = KARST_DEFAULT_SOCKET;
+	ret = socket_door(path, ms, &door);
+	if (ret != 0)
+		return ret;
+	ret = karst_open_door(&door, attr, ctx);
+	if (ret != 0) {
+		door.close(door.user);
+		return ret;
+	}
+	/* from now on an answer may take as long as it takes: the engine looks for peers */
+	return set_timeout(door.hup_fd, 0);
+}
+
+int
+karst_close(struct karst_context *ctx)
+{
+	struct karst_client *c = cli_of(ctx);
+	uint32_t left;
+
+	if (cli_forked(c))
+		return cli_fail_forked();
+	left = atomic_load(&c->nobjects);
+	if (left != 0)
+		return cli_fail(
+			-EBUSY, "%u objects of this context are left; destroy them first", left);
+	list_del(c);
+	c->door.close(c->door.user);
+	client_free(c);
+	return 0;
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Completion queues.  A poll goes from lane to lane, beginning behind the one that it took from
+ * last, so none starves.  A poll that finds nothing looks, once in a while, whether the engine is
+ * there at all; a thread that does only that costs nothing when there is work.
+ */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define LOOK_NS 1000000u
+
+static int
+attach(struct karst_client *c, struct cli_cq *q, const struct karst_ctl_create_cq_rsp *r)
+{
+	void *at;
+	uint32_t i;
+	int ret;
+
+	if (!karst_is_pow2(r->entries) || r->entries > KARST_CQ_MAX_ENTRIES || r->nlanes == 0 ||
+		r->nlanes != c->pub.nlcores)
+		return cli_fail(-EPROTO, "the engine made a completion queue of %u lanes of %u",
+			r->nlanes, r->entries);
+	ret = cli_place(
+		c, &r->place, karst_cq_bytes(r->entries, r->nlanes), "completion queue", &at);
+	if (ret != 0)
+		return ret;
+	q->pub.cqe = r->entries;
+	q->pub.handle = r->cq;
+	q->pub.sh = at;
+	q->pub.nlanes = r->nlanes;
+	q->pub.lane = q->lane;
+	for (i = 0; i < r->nlanes; i++)
+		karst_cq_lane_attach(
+			&q->lane[i], karst_cq_lane(q->pub.sh, r->entries, i), r->entries);
+	return 0;
+}
+
+static int
+create(struct karst_client *c, struct cli_cq *q, uint32_t cqe)
+{
+	struct karst_comp_channel *ch = q->pub.channel;
+	CLI_REQ(create_cq) m = {.body = {.entries = cqe, .cookie = q->cookie}};
+	struct karst_ctl_create_cq_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+	int ret;
+
+	m.body.channel = ch != NULL ? ch->handle : 0;
+	ret = cli_call(c, KARST_CTL_CREATE_CQ, &m.hdr, sizeof(m), NULL, 0, &reply);
+	if (ret != 0)
+		return ret;
+	ret = attach(c, q, &r);
+	if (ret != 0)
+		cli_destroy_call(c, KARST_CTL_DESTROY_CQ, r.cq);
+	return ret;
+}
+
+/* The channel is used by one more or one less. */
+static void
+channel_count(struct karst_client *c, struct karst_comp_channel *ch, uint32_t n)
+{
+	if (ch == NULL)
+		return;
+	pthread_mutex_lock(&c->reg);
+	ch->refs += n;
+	pthread_mutex_unlock(&c->reg);
+}
+
+int
+karst_create_cq(struct karst_context *ctx, uint32_t cqe, void *cq_context,
+	struct karst_comp_channel *channel, struct karst_cq **cq)
+{
+	struct karst_client *c = cli_of(ctx);
+	struct cli_cq *q;
+	int ret = cli_check(c);
+	size_t bytes = sizeof(*q) + ctx->nlcores * sizeof(q->lane[0]);
+
+	if (ret != 0)
+		return ret;
+	if (channel != NULL && channel->context != ctx)
+		return cli_fail_const(-EINVAL, "the channel is another context's");
+	q = aligned_alloc(KARST_CACHE_LINE, (bytes + KARST_CACHE_LINE - 1) & ~(size_t)63);
+	if (q == NULL)
+		return cli_fail_const(-ENOMEM, "no memory");
+	memset(q, 0, bytes);
+	q->pub.context = ctx;
+	q->pub.channel = channel;
+	q->pub.cq_context = cq_context;
+	q->cookie = cli_object_add(c, CLI_CQ, q);
+	if (q->cookie == 0) {
+		free(q);
+		return cli_fail_const(-ENOMEM, "no memory");
+	}
+	ret = create(c, q, cqe);
+	if (ret != 0) {
+		cli_object_del(c, q->cookie);
+		free(q);
+		return ret;
+	}
+	channel_count(c, channel, 1);
+	atomic_fetch_add(&c->nobjects, 1);
+	*cq = &q->pub;
+	return 0;
+}
+
+int
+karst_modify_cq(struct karst_cq *cq, uint16_t count, uint16_t period_us)
+{
+	CLI_REQ(modify_cq)
+	m = {.body = {.cq = cq->handle, .count = count, .period_us = period_us}};
+	struct karst_ctl_modify_cq_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+
+	return cli_call(
+		cli_of(cq->context), KARST_CTL_MODIFY_CQ, &m.hdr, sizeof(m), NULL, 0, &reply);
+}
+
+int
+karst_destroy_cq(struct karst_cq *cq)
+{
+	struct karst_client *c = cli_of(cq->context);
+	struct cli_cq *q = cli_cq_of(cq);
+	uint32_t users;
+	int ret;
+
+	if (cli_forked(c))
+		return cli_fail_forked();
+	users = atomic_load(&q->users);
+	if (users != 0)
+		return cli_fail(-EBUSY, "%u queues of queue pairs complete into this queue", users);
+	ret = cli_destroy_call(c, KARST_CTL_DESTROY_CQ, cq->handle);
+	if (ret != 0)
+		return ret;
+	cli_object_end(c, q->cookie, &q->events, &q->async);
+	channel_count(c, cq->channel, UINT32_MAX);
+	atomic_fetch_sub(&c->nobjects, 1);
+	free(q);
+	return 0;
+}
+
+int
+karst_req_notify_cq(struct karst_cq *cq, bool solicited_only)
+{
+	if (cli_forked(cli_of(cq->context)))
+		return cli_fail_forked();
+	karst_cq_arm(cq->sh, solicited_only);
+	return 0;
+}
+
+/* --- polling --- */
+
+static uint32_t
+take(struct karst_cq *cq, uint32_t max, struct karst_cqe *cqes)
+{
+	uint32_t lane, n = 0, tried;
+
+	for (tried = 0; tried < cq->nlanes && n < max; tried++) {
+		const struct karst_cqe *at;
+		uint32_t got;
+
+		lane = cq->next = cq->next + 1 < cq->nlanes ? cq->next + 1 : 0;
+		/* twice, because entries wrap around */
+		while (n < max && (got = karst_cq_lane_peek(&cq->lane[lane], &at)) > 0) {
+			got = karst_min_u32(got, max - n);
+			memcpy(cqes + n, at, got * sizeof(*cqes));
+			karst_cq_lane_take(&cq->lane[lane], got);
+			n += got;
+		}
+	}
+	return n;
+}
+
+/* At most once in a millisecond; the coarse clock needs no system call. */
+static bool
+engine_gone(struct karst_client *c, struct cli_cq *q)
+{
+	struct timespec t;
+	uint64_t now_ns;
+
+	if (cli_is_dead(c))
+		return true;
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	now_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	if (now_ns < q->look_ns)
+		return false;
+	q->look_ns = now_ns + LOOK_NS;
+	return !cli_look(c);
+}
+
+static karst_noinline int
+poll_empty(struct karst_client *c, struct cli_cq *q, uint32_t n, struct karst_cqe *cqes)
+{
+	uint32_t got;
+
+	if (karst_unlikely(atomic_load_explicit(&q->pub.sh->overflown, memory_order_relaxed) != 0))
+		return cli_fail_const(-EIO,
+			"the completion queue has overflown: completions came "
+			"faster than they were polled, and some are lost");
+	if (karst_likely(!engine_gone(c, q)))
+		return 0;
+	/* it may have published something before it went */
+	got = take(&q->pub, n, cqes);
+	return (int)(got > 0 ? got : cli_orphans_flush(q, n, cqes));
+}
+
+int
+karst_poll_cq(struct karst_cq *cq, int n, struct karst_cqe *cqes)
+{
+	struct karst_client *c = cli_of(cq->context);
+	struct cli_cq *q = cli_cq_of(cq);
+	int got;
+
+	if (cli_forked(c))
+		return cli_fail_forked();
+	if (n <= 0)
+		return n == 0 ? 0 : cli_fail_const(-EINVAL, "less than no completions");
+	cli_lock(&q->lock);
+	got = (int)take(cq, (uint32_t)n, cqes);
+	if (karst_unlikely(got == 0))
+		got = poll_empty(c, q, (uint32_t)n, cqes);
+	cli_unlock(&q->lock);
+	return got;
+}

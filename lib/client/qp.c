@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Queue pairs: making them, their states, unmaking them. */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+/* --- what the engine made of it --- */
+
+static bool
+queue_ok(uint32_t slots, uint32_t stride, bool send, uint32_t max_sge, uint32_t max_inline)
+{
+	return karst_is_pow2(slots) && slots <= KARST_WQ_MAX_SLOTS && max_sge <= KARST_WQ_MAX_SGE &&
+		max_inline <= KARST_WQ_MAX_INLINE &&
+		stride == karst_wq_stride(send, max_sge, max_inline);
+}
+
+static int
+attach_queues(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_create_qp_rsp *r)
+{
+	void *at;
+	int ret;
+
+	ret = cli_place(
+		c, &r->sq, karst_wq_bytes(r->max_send_wr, r->send_stride), "send queue", &at);
+	if (ret != 0)
+		return ret;
+	karst_wq_attach(&q->pub.sq, at, r->max_send_wr, r->send_stride);
+	if (q->pub.srq != NULL)
+		return 0;
+	ret = cli_place(
+		c, &r->rq, karst_wq_bytes(r->max_recv_wr, r->recv_stride), "receive queue", &at);
+	if (ret != 0)
+		return ret;
+	karst_wq_attach(&q->pub.rq, at, r->max_recv_wr, r->recv_stride);
+	return 0;
+}
+
+static int
+attach(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_create_qp_rsp *r)
+{
+	if (r->lcore >= c->pub.nlcores ||
+		!queue_ok(r->max_send_wr, r->send_stride, true, r->max_send_sge, r->max_inline) ||
+		(q->pub.srq == NULL &&
+			!queue_ok(r->max_recv_wr, r->recv_stride, false, r->max_recv_sge, 0)))
+		return cli_fail(-EPROTO,
+			"the engine made a queue pair of %u and %u requests of %u and %u bytes on "
+			"lcore %u",
+			r->max_send_wr, r->max_recv_wr, r->send_stride, r->recv_stride, r->lcore);
+	q->pub.handle = r->qp;
+	q->pub.qp_num = r->qpn;
+	q->pub.lcore = r->lcore;
+	q->pub.bell = c->bell[r->lcore];
+	q->pub.bell_mask = c->bell_mask;
+	q->pub.wake_fd = c->wake_fd[r->lcore];
+	q->pub.cap = (struct karst_qp_cap){
+		.max_send_wr = r->max_send_wr,
+		.max_recv_wr = q->pub.srq == NULL ? r->max_recv_wr : 0,
+		.max_send_sge = r->max_send_sge,
+		.max_recv_sge = q->pub.srq == NULL ? r->max_recv_sge : 0,
+		.max_inline_data = r->max_inline,
+	};
+	return attach_queues(c, q, r);
+}
+
+/* --- the lists of the completion queues --- */
+
+static uint32_t
+lane_tail(const struct cli_cq *cq, uint32_t lcore)
+{
+	return atomic_load_explicit(&cq->lane[lcore].sh->tail, memory_order_relaxed);
+}
+
+static void
+list_add(struct cli_qp *q)
+{
+	struct cli_cq *s = cli_cq_of(q->pub.send_cq), *r = cli_cq_of(q->pub.recv_cq);
+
+	cli_lock(&s->lock);
+	q->send_orphans.born = lane_tail(s, q->pub.lcore);
+	q->next_send = s->sends;
+	s->sends = q;
+	cli_unlock(&s->lock);
+	cli_lock(&r->lock);
+	q->recv_orphans.born = lane_tail(r, q->pub.lcore);
+	q->next_recv = r->recvs;
+	r->recvs = q;
+	cli_unlock(&r->lock);
+}
+
+static void
+list_del(struct cli_qp *q)
+{
+	struct cli_cq *s = cli_cq_of(q->pub.send_cq), *r = cli_cq_of(q->pub.recv_cq);
+	struct cli_qp **pp;
+
+	cli_lock(&s->lock);
+	for (pp = &s->sends; *pp != q; pp = &(*pp)->next_send)
+		;
+	*pp = q->next_send;
+	cli_unlock(&s->lock);
+	cli_lock(&r->lock);
+	for (pp = &r->recvs; *pp != q; pp = &(*pp)->next_recv)
+		;
+	*pp = q->next_recv;
+	cli_unlock(&r->lock);
+}
+
+/* What the QP stands on is used by one more or one less. */
+static void
+count(struct cli_qp *q, uint32_t n)
+{
+	atomic_fetch_add(&cli_cq_of(q->pub.send_cq)->users, n);
+	atomic_fetch_add(&cli_cq_of(q->pub.recv_cq)->users, n);
+	if (q->pub.srq != NULL)
+		atomic_fetch_add(&cli_srq_of(q->pub.srq)->users, n);
+}
+
+/* --- creating --- */
+
+static int
+create(struct karst_client *c, struct cli_qp *q, const struct karst_qp_init_attr *init)
+{
+	CLI_REQ(create_qp)
+	m = {.body = {.type = (uint32_t)init->qp_type,
+		     .pd = q->pub.pd->handle,
+		     .send_cq = init->send_cq->handle,
+		     .recv_cq = init->recv_cq->handle,
+		     .srq = init->srq != NULL ? init->srq->handle : 0,
+		     .max_send_wr = init->cap.max_send_wr,
+		     .max_recv_wr = init->srq != NULL ? 0 : init->cap.max_recv_wr,
+		     .max_send_sge = init->cap.max_send_sge,
+		     .max_recv_sge = init->srq != NULL ? 0 : init->cap.max_recv_sge,
+		     .max_inline = init->cap.max_inline_data,
+		     .max_dest_rd_atomic = c->max_rd_atomic,
+		     .flags = (init->sq_sig_all ? KARST_CTL_QP_SIG_ALL : 0) |
+			     (init->credits ? KARST_CTL_QP_CREDITS : 0),
+		     .lcore = init->on_lcore ? init->lcore : UINT32_MAX,
+		     .cookie = q->cookie}};
+	struct karst_ctl_create_qp_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+	int ret;
+
+	ret = cli_call(c, KARST_CTL_CREATE_QP, &m.hdr, sizeof(m), NULL, 0, &reply);
+	if (ret != 0)
+		return ret;
+	ret = attach(c, q, &r);
+	if (ret != 0)
+		cli_destroy_call(c, KARST_CTL_DESTROY_QP, r.qp);
+	return ret;
+}
+
+static int
+check_init(const struct karst_pd *pd, const struct karst_qp_init_attr *init)
+{
+	if (init->send_cq == NULL || init->recv_cq == NULL)
+		return cli_fail_const(-EINVAL,
+			"a queue pair needs a send_cq and a recv_cq, which may be the same");
+	if (init->send_cq->context != pd->context || init->recv_cq->context != pd->context ||
+		(init->srq != NULL && init->srq->context != pd->context))
+		return cli_fail_const(-EINVAL,
+			"a completion or shared receive queue of another "
+			"context than the protection domain");
+	return 0;
+}
+
+int
+karst_create_qp(struct karst_pd *pd, struct karst_qp_init_attr *init, struct karst_qp **qp)
+{
+	struct karst_client *c = cli_of(pd->context);
+	struct cli_qp *q;
+	int ret = cli_check(c);
+
+	if (ret == 0)
+		ret = check_init(pd, init);
+	if (ret != 0)
+		return ret;
+	q = aligned_alloc(KARST_CACHE_LINE, sizeof(*q));
+	if (q == NULL)
+		return cli_fail_const(-ENOMEM, "no memory");
+	memset(q, 0, sizeof(*q));
+	q->pub.context = pd->context;
+	q->pub.pd = pd;
+	q->pub.send_cq = init->send_cq;
+	q->pub.recv_cq = init->recv_cq;
+	q->pub.srq = init->srq;
+	q->pub.qp_context = init->qp_context;
+	q->pub.qp_type = init->qp_type;
+	q->sig_all = init->sq_sig_all;
+	q->credits = init->credits;
+	q->cookie = cli_object_add(c, CLI_QP, q);
+	ret = q->cookie != 0 ? create(c, q, init) : cli_fail_const(-ENOMEM, "no memory");
+	if (ret != 0) {
+		if (q->cookie != 0)
+			cli_object_del(c, q->cookie);
+		free(q);
+		return ret;
+	}
+	init->cap = q->pub.cap;
+	list_add(q);
+	count(q, 1);
+	cli_pd_get(pd);
+	*qp = &q->pub;
+	return 0;
+}
+
+/* --- states --- */
+
+static void
+attr_to_ctl(const struct karst_qp_attr *a, struct karst_ctl_qp_attr *w)
+{
+	*w = (struct karst_ctl_qp_attr){
+		.qp_state = (uint32_t)a->qp_state,
+		.cur_qp_state = (uint32_t)a->cur_qp_state,
+		.path_mtu = (uint32_t)a->path_mtu,
+		.qkey = a->qkey,
+		.rq_psn = a->rq_psn,
+		.sq_psn = a->sq_psn,
+		.dest_qpn = a->dest_qp_num,
+		.access_flags = a->qp_access_flags,
+		.pkey_index = a->pkey_index,
+		.en_sqd_async_notify = a->en_sqd_async_notify,
+		.max_rd_atomic = a->max_rd_atomic,
+		.max_dest_rd_atomic = a->max_dest_rd_atomic,
+		.min_rnr_timer = a->min_rnr_timer,
+		.port_num = a->port_num,
+		.timeout = a->timeout,
+		.retry_cnt = a->retry_cnt,
+		.rnr_retry = a->rnr_retry,
+	};
+	cli_ah_attr_to_ctl(&a->ah_attr, &w->ah);
+}
+
+static void
+attr_of_ctl(const struct karst_ctl_qp_attr *w, struct karst_qp_attr *a)
+{
+	*a = (struct karst_qp_attr){
+		.qp_state = (enum karst_qp_state)w->qp_state,
+		.cur_qp_state = (enum karst_qp_state)w->cur_qp_state,
+		.path_mtu = (enum karst_mtu)w->path_mtu,
+		.qkey = w->qkey,
+		.rq_psn = w->rq_psn,
+		.sq_psn = w->sq_psn,
+		.dest_qp_num = w->dest_qpn,
+		.qp_access_flags = w->access_flags,
+		.pkey_index = w->pkey_index,
+		.en_sqd_async_notify = w->en_sqd_async_notify,
+		.sq_draining = w->sq_draining,
+		.max_rd_atomic = w->max_rd_atomic,
+		.max_dest_rd_atomic = w->max_dest_rd_atomic,
+		.min_rnr_timer = w->min_rnr_timer,
+		.port_num = w->port_num,
+		.timeout = w->timeout,
+		.retry_cnt = w->retry_cnt,
+		.rnr_retry = w->rnr_retry,
+	};
+	cli_ah_attr_of_ctl(&w->ah, &a->ah_attr);
+}
+
+int
+karst_modify_qp(struct karst_qp *qp, const struct karst_qp_attr *attr, unsigned int mask)
+{
+	CLI_REQ(modify_qp) m = {.body = {.qp = qp->handle, .mask = mask}};
+	struct karst_ctl_modify_qp_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+	struct cli_qp *q = cli_qp_of(qp);
+	int ret;
+
+	attr_to_ctl(attr, &m.body.attr);
+	ret = cli_call(
+		cli_of(qp->context), KARST_CTL_MODIFY_QP, &m.hdr, sizeof(m), NULL, 0, &reply);
+	if (ret == 0 && (mask & KARST_QP_STATE))
+		atomic_store_explicit(&q->state, (uint32_t)attr->qp_state, memory_order_relaxed);
+	return ret;
+}
+
+int
+karst_query_qp(struct karst_qp *qp, struct karst_qp_attr *attr, struct karst_qp_init_attr *init)
+{
+	const struct cli_qp *q = cli_qp_of(qp);
+	CLI_REQ(query_qp) m = {.body.qp = qp->handle};
+	struct karst_ctl_query_qp_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+	int ret = cli_call(
+		cli_of(qp->context), KARST_CTL_QUERY_QP, &m.hdr, sizeof(m), NULL, 0, &reply);
+
+	if (ret != 0)
+		return ret;
+	attr_of_ctl(&r.attr, attr);
+	attr->cap = qp->cap;
+	if (init != NULL)
+		*init = (struct karst_qp_init_attr){
+			.qp_context = qp->qp_context,
+			.send_cq = qp->send_cq,
+			.recv_cq = qp->recv_cq,
+			.srq = qp->srq,
+			.cap = qp->cap,
+			.qp_type = qp->qp_type,
+			.sq_sig_all = q->sig_all,
+			.credits = q->credits,
+			.lcore = qp->lcore,
+		};
+	return 0;
+}
+
+int
+karst_destroy_qp(struct karst_qp *qp)
+{
+	struct karst_client *c = cli_of(qp->context);
+	struct cli_qp *q = cli_qp_of(qp);
+	int ret = cli_destroy_call(c, KARST_CTL_DESTROY_QP, qp->handle);
+
+	if (ret != 0)
+		return ret;
+	list_del(q);
+	cli_object_end(c, q->cookie, &q->async, NULL);
+	count(q, UINT32_MAX);
+	cli_pd_put(qp->pd);
+	free(q);
+	return 0;
+}

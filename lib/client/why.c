@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* The reason of a thread's last failure, in words. */
+#include "client_priv.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+/* Of the thread, as errno is: the calls have no place to hand a sentence out. */
+static _Thread_local char words[KARST_CTL_WHY + 64];
+static _Thread_local const char *now;
+
+const char *
+karst_why(void)
+{
+	return now != NULL ? now : "";
+}
+
+int
+cli_fail_const(int err, const char *why)
+{
+	now = why;
+	return err;
+}
+
+int
+cli_fail(int err, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(words, sizeof(words), fmt, ap);
+	va_end(ap);
+	now = words;
+	return err;
+}
+
+const char *
+karst_version(void)
+{
+	return KARST_VERSION;
+}

@@ -207,14 +207,15 @@ eng_session_destroy_ah(struct karst_session *s, struct session_call *c)
 void
 eng_session_drop_ahs(struct karst_session *s)
 {
+	uint32_t ah[DROP_BATCH], n, at = 0;
 	struct key_node *node;
-	uint32_t at = 0;
 
-	while ((node = eng_keys_any(&s->ahs, &at)) != NULL) {
-		karst_engine_ah_destroy(s->e, node->key);
-		eng_keys_del(&s->ahs, node);
-		free(karst_container_of(node, struct session_ah, node));
-	}
+	for (; s->ahs.used > 0; karst_engine_ah_destroy_many(s->e, ah, n))
+		for (n = 0; n < DROP_BATCH && (node = eng_keys_any(&s->ahs, &at)) != NULL; n++) {
+			ah[n] = node->key;
+			eng_keys_del(&s->ahs, node);
+			free(karst_container_of(node, struct session_ah, node));
+		}
 }
 
 /* --- attributes: what is allowed --- */

@@ -395,20 +395,29 @@ eng_session_free_mw(struct karst_session *s, struct session_call *c)
 void
 eng_session_drop_memory(struct karst_session *s)
 {
+	struct session_mr *mr[DROP_BATCH];
+	uint32_t key[DROP_BATCH], i, n, at = 0;
 	struct key_node *node;
-	uint32_t at = 0;
 
-	while ((node = eng_keys_any(&s->mws, &at)) != NULL) {
-		struct session_mw *mw = karst_container_of(node, struct session_mw, node);
+	for (; s->mws.used > 0; karst_engine_mw_free_many(s->e, key, n))
+		for (n = 0; n < DROP_BATCH && (node = eng_keys_any(&s->mws, &at)) != NULL; n++) {
+			struct session_mw *mw = karst_container_of(node, struct session_mw, node);
 
-		karst_engine_mw_free(s->e, mw->key);
-		free_mw(s, mw);
-	}
+			key[n] = mw->key;
+			free_mw(s, mw);
+		}
 	at = 0;
-	while ((node = eng_keys_any(&s->mrs, &at)) != NULL) {
-		struct session_mr *mr = karst_container_of(node, struct session_mr, node);
-
-		karst_engine_mr_dereg(s->e, mr->key);
-		free_mr(s, mr);
+	while (s->mrs.used > 0) {
+		for (n = 0; n < DROP_BATCH && (node = eng_keys_any(&s->mrs, &at)) != NULL; n++) {
+			mr[n] = karst_container_of(node, struct session_mr, node);
+			key[n] = mr[n]->key;
+			eng_keys_del(&s->mrs, node);
+		}
+		karst_engine_mr_dereg_many(s->e, key, n);
+		/* no lcore touches their memory any more */
+		for (i = 0; i < n; i++) {
+			unmap(mr[i]->region);
+			free(mr[i]);
+		}
 	}
 }

@@ -197,17 +197,27 @@ eng_session_destroy_qp(struct karst_session *s, struct session_call *c)
 void
 eng_session_drop_qps(struct karst_session *s)
 {
-	struct session_qp *qp;
-	uint32_t at = 0;
-	int ret = 0;
+	struct karst_engine_qp *gone[DROP_BATCH];
+	struct session_qp *qp[DROP_BATCH];
+	uint32_t i, n, at = 0;
+	int ret;
 
-	while ((qp = eng_handles_next(&s->qps, &at)) != NULL) {
-		ret |= karst_engine_qp_destroy(s->e, qp->qp);
-		eng_handles_del(&s->qps, qp->handle);
-		free(qp);
+	while (s->qps.used > 0) {
+		for (n = 0; n < DROP_BATCH; n++) {
+			qp[n] = eng_handles_next(&s->qps, &at);
+			if (qp[n] == NULL)
+				break;
+			gone[n] = qp[n]->qp;
+		}
+		ret = karst_engine_qp_destroy_many(s->e, gone, n);
+		assert(ret == 0);
+		(void)ret;
+		/* no event names them any more */
+		for (i = 0; i < n; i++) {
+			eng_handles_del(&s->qps, qp[i]->handle);
+			free(qp[i]);
+		}
 	}
-	assert(ret == 0);
-	(void)ret;
 }
 
 void

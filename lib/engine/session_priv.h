@@ -183,6 +183,9 @@ int eng_session_path(struct karst_session *s, struct session_call *c,
 
 /* --- the end, in this order; nothing can refuse --- */
 
+/* So many objects go at once: the engine waits for its lcores once for each batch. */
+#define DROP_BATCH 512u
+
 void eng_session_drop_qps(struct karst_session *s);
 void eng_session_drop_queues(struct karst_session *s);
 void eng_session_drop_ahs(struct karst_session *s);

@@ -105,7 +105,10 @@ eng_session_create_cq(struct karst_session *s, struct session_call *c)
 		free(cq);
 		return ret;
 	}
-	ret = karst_engine_cq_create_owned(s->owner, req->entries, cq, &cq->cq);
+	ret = karst_engine_cq_create(s->e,
+		&(struct karst_engine_cq_init){
+			.entries = req->entries, .user = cq, .owner = s->owner},
+		&cq->cq);
 	if (ret != 0) {
 		eng_handles_del(&s->cqs, cq->handle);
 		free(cq);
@@ -126,14 +129,12 @@ eng_session_modify_cq(struct karst_session *s, struct session_call *c)
 {
 	const struct karst_ctl_modify_cq_req *req = c->body;
 	struct session_cq *cq = eng_session_find(c, &s->cqs, req->cq, "cq");
-	int ret;
 
 	if (cq == NULL)
 		return -EINVAL;
-	ret = karst_engine_cq_moderate(s->e, cq->cq, req->count, req->period_us);
-	if (ret != 0)
-		return say(c, ret, "cq %u: count %u, period_us %u: %s", req->cq, req->count,
-			req->period_us, strerror(-ret));
+	if (req->count != 0 || req->period_us != 0)
+		return say(c, -EOPNOTSUPP, "count %u, period_us %u: this engine has no moderation",
+			req->count, req->period_us);
 	return 0;
 }
 

@@ -40,8 +40,7 @@ sys_madvise(void *at, size_t len, int advice)
 static inline int
 sys_move(void *from, size_t len, void *to)
 {
-	void *p = (void *)syscall(
-		SYS_mremap, from, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, to);
+	void *p = (void *)syscall(SYS_mremap, from, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, to);
 
 	return p == MAP_FAILED ? -1 : 0;
 }

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * fork() with memory that was moved.
+ *
+ * A child shares shared pages with its parent, but this memory was private when the program asked
+ * for it, so the child makes a private copy of all of it before it goes on.  The parent's fork()
+ * returns only then: what the parent writes afterwards is not in the copy.  A pipe tells it; should
+ * the child die, the pipe's end does.
+ *
+ * vfork(), posix_spawn() and system() run no handlers and need none: such a child shares its
+ * parent's memory anyway until it executes another program.
+ */
+#include "fork.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <unistd.h>
+
+#include "alloc.h"
+#include "migrate.h"
+#include "pages.h"
+
+/* Of the process; done[] is under cli_pages_lock(), which is held from prepare() on. */
+static struct {
+	pthread_once_t once;
+	int ret;
+	int done[2]; /* -1: there is nothing to wait for */
+} state = {.once = PTHREAD_ONCE_INIT, .done = {-1, -1}};
+
+static void
+prepare(void)
+{
+	cli_pages_lock();
+	/* without a pipe the parent goes on at once */
+	if (cli_moved_count() == 0 || pipe2(state.done, O_CLOEXEC) != 0)
+		state.done[0] = state.done[1] = -1;
+}
+
+static void
+parent(void)
+{
+	char byte;
+
+	if (state.done[0] >= 0) {
+		close(state.done[1]);
+		while (read(state.done[0], &byte, 1) < 0 && errno == EINTR)
+			;
+		close(state.done[0]);
+	}
+	cli_pages_unlock();
+}
+
+static void
+child(void)
+{
+	cli_pages_lock_reset();
+	cli_moved_forget();
+	cli_alloc_inherit();
+	cli_pages_forget();
+	if (state.done[0] < 0)
+		return;
+	close(state.done[0]);
+	(void)!write(state.done[1], "", 1);
+	close(state.done[1]);
+}
+
+static void
+init(void)
+{
+	state.ret = -pthread_atfork(prepare, parent, child);
+}
+
+int
+cli_fork_init(void)
+{
+	pthread_once(&state.once, init);
+	return state.ret;
+}

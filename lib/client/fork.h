@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#ifndef KARST_CLIENT_FORK_H
+#define KARST_CLIENT_FORK_H
+
+/** Once in a process, before memory is moved.  -ENOMEM */
+int cli_fork_init(void);
+
+#endif /* KARST_CLIENT_FORK_H */

@@ -36,7 +36,8 @@
 #define RETRY_MS        100 /* after a connection could not be accepted */
 
 struct daemon {
-	struct kd_conf *conf;
+	struct kd_conf *conf;  /* with what was chosen automatically */
+	struct kd_conf *asked; /* as it was read last */
 	kd_reread_fn reread;
 	void *user;
 	int signal_fd;
@@ -86,9 +87,9 @@ reload(struct daemon *d)
 	if (fresh == NULL || d->reread(d->user, fresh) != 0) {
 		karst_log(KARST_LOG_ERR, "the configuration is not changed");
 	} else {
-		kd_conf_reload(d->conf, fresh, cannot_change, NULL);
-		kd_server_set_limits(d->server, d->conf);
-		kd_log_open(&d->conf->log);
+		kd_conf_reload(d->asked, fresh, cannot_change, NULL);
+		kd_server_set_limits(d->server, d->asked);
+		kd_log_open(&d->asked->log);
 		karst_log(KARST_LOG_NOTICE, "limits and log settings are read again");
 	}
 	free(fresh);
@@ -185,6 +186,10 @@ start(struct daemon *d)
 {
 	int rc = take_signals(d);
 
+	d->asked = malloc(sizeof(*d->asked));
+	if (d->asked == NULL)
+		return KD_EXIT_FAILED;
+	*d->asked = *d->conf;
 	raise_limits();
 	if (rc == KD_EXIT_OK)
 		rc = kd_socket_lock(&d->socket, &d->conf->socket);
@@ -257,6 +262,7 @@ stop(struct daemon *d)
 	kd_socket_close(&d->socket);
 	if (d->signal_fd >= 0)
 		close(d->signal_fd);
+	free(d->asked);
 }
 
 int

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""A karstd under test, and what the tests of this folder share."""
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+HANG_S = 60 # nobody waits longer than this for anything
+HEADER = struct.Struct('<IHHIIiI')
+MAGIC, VERSION, HELLO = 0x6c74636b, 1, 1
+
+
+class Tap:
+    """Numbers points; a point's problems are lines of text."""
+
+    def __init__(self):
+        self.number = 0
+        self.failed = 0
+
+    def point(self, name, problems):
+        self.number += 1
+        self.failed += bool(problems)
+        print(f'{"not ok" if problems else "ok"} {self.number} - {name}'.replace('#', ''))
+        for problem in problems:
+            for line in str(problem).splitlines():
+                print(f'# {line}')
+        sys.stdout.flush()
+
+    def skip(self, name, reason):
+        self.number += 1
+        print(f'ok {self.number} - {name} # SKIP {reason}')
+        sys.stdout.flush()
+
+    def note(self, text):
+        print(f'# {text}')
+        sys.stdout.flush()
+
+    def finish(self):
+        print(f'1..{self.number}')
+        return 1 if self.failed else 0
+
+
+class Daemon:
+    """karstd PROGRAM with a configuration, in @folder; in network namespace @netns if given."""
+
+    def __init__(self, program, folder, conf='', name='karstd', netns=None, args=(), path=None):
+        self.folder = folder
+        self.socket = path or os.path.join(folder, name + '.sock')
+        self.conf = os.path.join(folder, name + '.conf')
+        self.stderr = os.path.join(folder, name + '.stderr')
+        self.name = f'{name[:6]}{os.getpid()}'
+        self.command = ['ip', 'netns', 'exec', netns] if netns else []
+        self.command += [program, '--config', self.conf, '--socket', self.socket,
+                         '--name', self.name, *args]
+        self.write(conf)
+        self.process = None
+        self.start_s = None
+        self.notify = None # the socket on which it tells systemd
+
+    def write(self, conf):
+        with open(self.conf, 'w', encoding='utf-8') as f:
+            f.write(conf)
+
+    def text(self):
+        with open(self.stderr, encoding='utf-8', errors='replace') as f:
+            return f.read()
+
+    def start(self):
+        """@return problems: it is not ready, as it would tell systemd."""
+        path = self.conf + '.notify'
+        if self.notify is not None:
+            self.notify.close()
+            os.unlink(path)
+        self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.notify.bind(path)
+        began = time.monotonic()
+        with open(self.stderr, 'w', encoding='utf-8') as err:
+            self.process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=err, stderr=err,
+                env=dict(os.environ, NOTIFY_SOCKET=path))
+        problems = self.ready()
+        self.start_s = time.monotonic() - began
+        return problems
+
+    def ready(self):
+        """Waits for READY=1."""
+        began = time.monotonic()
+        self.notify.settimeout(0.1)
+        while time.monotonic() - began < HANG_S:
+            try:
+                if b'READY=1' in self.notify.recv(4096):
+                    return []
+            except socket.timeout:
+                if self.process.poll() is not None:
+                    return [f'exit status {self.process.returncode}: {self.text()}']
+        return [f'not ready after {HANG_S} s: {self.text()}']
+
+    def reload(self, conf=None):
+        """SIGHUP, and until that has been dealt with."""
+        if conf is not None:
+            self.write(conf)
+        self.send(signal.SIGHUP)
+        return self.ready()
+
+    def run(self):
+        """Runs it to an end of its own accord: (exit status, what it said)."""
+        try:
+            done = subprocess.run(self.command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True, timeout=HANG_S, check=False)
+        except subprocess.TimeoutExpired as e:
+            return 'timeout', str(e.stdout)
+        return done.returncode, done.stdout
+
+    def refuses(self, status, *texts):
+        """@return problems: it ends with @status and says all @texts."""
+        code, said = self.run()
+        problems = [] if code == status else [f'exit status {code}, not {status}']
+        problems += [f'"{text}" is not said' for text in texts if text not in said]
+        return problems + ([said] if problems else [])
+
+    def says(self, text, since=0):
+        """Waits until it has said @text after the first @since characters."""
+        began = time.monotonic()
+        while time.monotonic() - began < HANG_S:
+            if text in self.text()[since:]:
+                return []
+            if self.process.poll() is not None:
+                return [f'it ended instead of saying "{text}": {self.text()}']
+            time.sleep(0.02)
+        return [f'"{text}" is not said: {self.text()}']
+
+    def send(self, number):
+        self.process.send_signal(number)
+
+    def stop(self, number=signal.SIGTERM, status=0):
+        """@return problems: it ends, with @status."""
+        if self.process is None:
+            return ['it was not started']
+        if self.process.poll() is None:
+            self.send(number)
+        try:
+            code = self.process.wait(HANG_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return [f'it does not end: {self.text()}']
+        return [] if code == status else [f'exit status {code}, not {status}: {self.text()}']
+
+    def kill(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+
+
+def connect(path):
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    sock.settimeout(HANG_S)
+    sock.connect(path)
+    return sock
+
+
+def hello(program=b'test', abi=1, seq=1):
+    body = struct.pack('<64sII', program, abi, 0)
+    return HEADER.pack(MAGIC, VERSION, HELLO, HEADER.size + len(body), seq, 0, 0) + body
+
+
+def call(sock, message):
+    """(status, body of the reply); status None: the other end is gone."""
+    try:
+        sock.sendall(message)
+        reply, fds, _, _ = socket.recv_fds(sock, 65536, 128)
+    except (BrokenPipeError, ConnectionResetError):
+        return None, b''
+    for fd in fds:
+        os.close(fd)
+    if len(reply) < HEADER.size:
+        return None, b''
+    return HEADER.unpack_from(reply)[5], reply[HEADER.size:]
+
+
+def words(body):
+    """The sentence in the reply to a refused request."""
+    return body.split(b'\0')[0].decode(errors='replace')

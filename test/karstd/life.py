@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Start, stop and everything in between: life.py KARSTD (TAP).
+
+Nothing is timed but what is printed for people.
+"""
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+
+from daemon import Daemon, HANG_S, Tap, call, connect, hello, words
+
+LOOPBACK = '[port loop]\ndevice = loopback\n'
+
+
+def starts_and_stops(tap, karstd, folder):
+    d = Daemon(karstd, os.path.join(folder), LOOPBACK, name='life')
+    tap.point('it starts and tells systemd', d.start())
+    if d.start_s:
+        tap.note(f'ready after {d.start_s:.2f} s')
+    tap.point('the socket takes connections', connects(d.socket))
+    other = Daemon(karstd, folder, LOOPBACK, name='other', path=d.socket)
+    tap.point('a second one on the same socket refuses to start, and names the first',
+              other.refuses(3, f'another karstd, process {d.process.pid} serves'))
+    tap.point('the first one is still there', connects(d.socket))
+    tap.point('SIGTERM stops it', d.stop())
+    tap.point('nothing is left of socket and lock',
+              [f'{path} is there' for path in (d.socket, d.socket + '.lock')
+               if os.path.lexists(path)])
+    tap.point('it starts again', d.start())
+    tap.point('SIGINT stops it, too', d.stop(signal.SIGINT))
+
+
+def connects(path):
+    try:
+        connect(path).close()
+    except OSError as e:
+        return [f'{path}: {e}']
+    return []
+
+
+def after_a_crash(tap, karstd, folder):
+    d = Daemon(karstd, folder, LOOPBACK, name='crash')
+    problems = d.start()
+    d.kill()
+    if not os.path.exists(d.socket):
+        problems.append('kill -9 leaves no socket, so this point shows nothing')
+    tap.point('kill -9 leaves a socket behind', problems)
+    tap.point('the next one replaces it', d.start() + connects(d.socket) + d.stop())
+
+
+def at_most_one(tap, karstd, folder):
+    """Several at once: one of them gets the socket."""
+    ds = [Daemon(karstd, folder, LOOPBACK, name=f'race{i}', path=os.path.join(folder, 'race.sock'))
+          for i in range(3)]
+    processes = [subprocess.Popen(d.command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                  stderr=subprocess.DEVNULL) for d in ds]
+    began = time.monotonic()
+    while sum(p.poll() is None for p in processes) > 1 and time.monotonic() - began < HANG_S:
+        time.sleep(0.05)
+    alive = [p for p in processes if p.poll() is None]
+    codes = [p.returncode for p in processes if p.returncode is not None]
+    problems = [] if len(alive) == 1 and codes == [3, 3] else \
+        [f'{len(alive)} live on, the others ended with {codes}']
+    for p in alive:
+        p.terminate()
+        p.wait(HANG_S)
+    tap.point('of three that are started at once, one has the socket', problems)
+
+
+def foreign_sockets(tap, karstd, folder):
+    path = os.path.join(folder, 'taken')
+    with open(path, 'w', encoding='utf-8') as f:
+        f.write('precious')
+    d = Daemon(karstd, folder, LOOPBACK, name='file', path=path)
+    problems = d.refuses(1, path, 'no socket')
+    with open(path, encoding='utf-8') as f:
+        if f.read() != 'precious':
+            problems.append('the file has changed')
+    tap.point('a file in the place of the socket is not touched', problems)
+    path = os.path.join(folder, 'foreign')
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.bind(path)
+        sock.listen()
+        d = Daemon(karstd, folder, LOOPBACK, name='foreign', path=path)
+        problems = d.refuses(3, 'another program listens')
+        if not os.path.exists(path):
+            problems.append('the socket is gone')
+        tap.point('another program that listens there is not disturbed', problems)
+    d = Daemon(karstd, folder, LOOPBACK, name='nowhere', path='/proc/none/karst.sock')
+    tap.point('a folder that cannot be made', d.refuses(1, '/proc/none'))
+
+
+def permissions(tap, karstd, folder):
+    if os.getuid() != 0:
+        tap.skip('permissions of the socket', 'needs root to give files away')
+        return
+    path = os.path.join(folder, 'new', 'karst.sock')
+    d = Daemon(karstd, folder, LOOPBACK + '[socket]\nmode = 0620\nowner = 1234\ngroup = 4321\n',
+               name='perm', path=path)
+    problems = d.start()
+    if not problems:
+        st = os.stat(path)
+        found = (oct(stat.S_IMODE(st.st_mode)), st.st_uid, st.st_gid)
+        if found != ('0o620', 1234, 4321):
+            problems.append(f'mode, owner and group are {found}')
+        if not may_connect(path, 1234) or may_connect(path, 9999):
+            problems.append('the owner may not connect, or a stranger may')
+    tap.point('mode, owner and group of the socket are as configured', problems + d.stop())
+
+
+def may_connect(path, uid):
+    script = ('import os, socket, sys\n'
+              f'os.setgroups([]); os.setgid({uid}); os.setuid({uid})\n'
+              's = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n'
+              f's.connect({path!r})\n')
+    os.chmod(os.path.dirname(path), 0o755)
+    os.chmod(os.path.dirname(os.path.dirname(path)), 0o755)
+    return subprocess.run([sys.executable, '-c', script], stderr=subprocess.DEVNULL,
+                          check=False).returncode == 0
+
+
+def missing_devices(tap, karstd, folder):
+    for name, device, texts in (
+            ('an interface', 'karstnone0', ['port a: there is no interface karstnone0']),
+            ('a PCI device', 'ffff:ff:1f.7', ['port a: there is no PCI device ffff:ff:1f.7']),
+            ('a virtual device', 'net_nonsense0', ['port a: DPDK makes no device of net_nonsense0']),
+            ('an interface that is not Ethernet', 'lo', ['port a'])):
+        d = Daemon(karstd, folder, f'[port a]\ndevice = {device}\naddresses = 192.0.2.1/24\n',
+                   name='missing')
+        tap.point(f'{name} that is not there', d.refuses(1, *texts))
+    d = Daemon(karstd, folder,
+               '[port a]\ndevice = karstnone0\n[port b]\ndevice = karstnone1\n', name='missing')
+    tap.point('all missing interfaces are reported', d.refuses(1, 'karstnone0', 'karstnone1'))
+    left = [name for name in os.listdir(folder) if name.startswith('missing.sock')]
+    tap.point('nothing is left of those that did not start', left)
+
+
+def memory(tap, karstd, folder):
+    d = Daemon(karstd, folder, LOOPBACK + '[engine]\nhuge_pages = yes\nmemory = 1T\n', name='huge')
+    tap.point('huge pages that are not there', d.refuses(1, 'huge_pages = yes', 'vm.nr_hugepages'))
+    d = Daemon(karstd, folder, LOOPBACK + '[engine]\nhuge_pages = no\n', name='small')
+    tap.point('without huge pages', d.start() + d.stop())
+    if d.start_s:
+        tap.note(f'without huge pages ready after {d.start_s:.2f} s')
+    if not reserve_huge_pages(160):
+        tap.skip('with huge pages', 'the machine has none to give')
+        return
+    d = Daemon(karstd, folder, LOOPBACK + '[engine]\nhuge_pages = yes\n', name='large')
+    tap.point('with huge pages', d.start() + d.stop())
+    if d.start_s:
+        tap.note(f'with huge pages ready after {d.start_s:.2f} s')
+    reserve_huge_pages(None)
+
+
+HUGE = '/proc/sys/vm/nr_hugepages'
+huge_before = []
+
+
+def reserve_huge_pages(n):
+    """@n pages, or as many as before.  Whether they are there."""
+    try:
+        with open(HUGE, 'r+', encoding='ascii') as f:
+            if n is not None:
+                huge_before.append(f.read().strip())
+                n = max(n, int(huge_before[-1]))
+            f.seek(0)
+            f.write(str(n) if n is not None else huge_before.pop())
+        with open('/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages',
+                  encoding='ascii') as f:
+            free = int(f.read())
+    except OSError:
+        return False
+    if n is not None and free < n:
+        reserve_huge_pages(None)
+        return False
+    return True
+
+
+def logs(tap, karstd, folder):
+    path = os.path.join(folder, 'karst.log')
+    conf = LOOPBACK + f'[log]\nfile = {path}\n'
+    d = Daemon(karstd, folder, conf, name='log')
+    problems = d.start()
+    if 'listens on' not in read(path):
+        problems.append('the log file does not tell of the start')
+    tap.point('a log file', problems)
+    os.rename(path, path + '.1')
+    tap.point('SIGHUP opens it again', d.reload() + said(path, 'read again'))
+    before = len(read(path))
+    tap.point('a configuration with errors changes nothing, and says what is wrong',
+              d.reload(conf + 'level = loud\n') + said(path, 'loud', before) +
+              said(path, 'is not changed', before))
+    before = len(read(path))
+    problems = d.reload(conf + '[engine]\nidle = poll\n[limits]\nqps = 5\n')
+    problems += said(path, '[engine] has changed', before) + said(path, 'read again', before)
+    if '[port] has' in read(path) or '[socket] has' in read(path):
+        problems.append('so is what does not: ' + read(path))
+    tap.point('what needs a restart is named', problems)
+    before = len(read(path))
+    problems = d.reload(conf + 'level = error\n') + d.reload()
+    if read(path)[before:]:
+        problems.append('level = error still lets through: ' + read(path)[before:])
+    tap.point('the level changes', problems + d.stop())
+    d = Daemon(karstd, folder, LOOPBACK + '[log]\nfile = /proc/none/log\n', name='log')
+    tap.point('a log file that cannot be opened', d.refuses(1, '/proc/none/log'))
+
+
+def read(path):
+    try:
+        with open(path, encoding='utf-8', errors='replace') as f:
+            return f.read()
+    except OSError:
+        return ''
+
+
+def said(path, text, since=0):
+    found = read(path)[since:]
+    return [] if text in found else [f'{path} does not say "{text}": {found}']
+
+
+def full_disk(tap, karstd, folder):
+    disk = os.path.join(folder, 'disk')
+    os.mkdir(disk)
+    if subprocess.run(['mount', '-t', 'tmpfs', '-o', 'size=16k', 'tmpfs', disk], check=False,
+                      stderr=subprocess.DEVNULL).returncode:
+        tap.skip('a full disk', 'a tmpfs cannot be mounted here')
+        return
+    try:
+        log = os.path.join(disk, 'log')
+        d = Daemon(karstd, folder, LOOPBACK + f'[log]\nfile = {log}\n', name='full')
+        problems = d.start()
+        ballast = os.path.join(disk, 'ballast')
+        with open(ballast, 'wb', buffering=0) as f:
+            try:
+                while True:
+                    f.write(b'x' * 512)
+            except OSError:
+                pass
+        size = os.path.getsize(log)
+        for _ in range(100): # fills what is left of the log's last page
+            problems += d.reload()
+        problems += connects(d.socket)
+        if os.path.getsize(log) > size + 4096:
+            problems.append('the disk is not full, so this point shows nothing')
+        tap.point('a full disk for the log does not stop it', problems)
+        os.unlink(ballast)
+        tap.point('when there is room again, it tells how much was lost',
+                  d.reload() + said(log, 'messages were lost: No space left') + d.stop())
+    finally:
+        subprocess.run(['umount', disk], check=False)
+
+
+def clients(tap, karstd, folder):
+    d = Daemon(karstd, folder, LOOPBACK + '[socket]\nmax_clients = 3\n[limits root]\nclients = 2\n'
+               '[log]\nlevel = info\n', name='client')
+    tap.point('a daemon for three programs', d.start())
+    try:
+        first, second = connect(d.socket), connect(d.socket)
+        status = [call(s, hello())[0] for s in (first, second)]
+        tap.point('two programs of a user attach', [] if status == [0, 0] else [f'{status}'])
+        third = connect(d.socket)
+        status, body = call(third, hello())
+        tap.point('the third is refused with the reason',
+                  [] if status == -87 and '[limits] clients' in words(body) else
+                  [f'status {status}: {words(body)}'])
+        second.close()
+        tap.point('a program that leaves is missed', d.says('is gone'))
+        second = connect(d.socket)
+        tap.point('and makes room', [] if call(second, hello())[0] == 0 else ['refused'])
+        status, body = call(second, b'nonsense')
+        tap.point('nonsense is answered', [] if status == -71 else [f'status {status}'])
+        status, body = call(first, hello(seq=7))
+        tap.point('others do not notice', [] if status is not None else ['hung up'])
+        since = len(d.text())
+        child = subprocess.Popen([sys.executable, '-c', HOLDER, d.socket],
+                                 stdout=subprocess.PIPE, stdin=subprocess.PIPE)
+        second.close()
+        d.says('is gone', since)
+        since = len(d.text())
+        child.stdin.write(b'\n')
+        child.stdin.flush()
+        line = child.stdout.readline()
+        child.kill()
+        child.wait()
+        problems = d.says(f'process {child.pid} of user 0 is gone', since)
+        tap.point('a killed program is missed', problems if line else ['it did not attach'])
+    finally:
+        tap.point('it stops while programs are attached', d.stop())
+    tap.point('and they notice', [] if first.recv(100) == b'' else ['not hung up'])
+
+
+# Attaches when told to, and waits to be killed.
+HOLDER = f'''
+import sys
+sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
+from daemon import connect, hello, call
+sys.stdin.readline()
+sock = connect(sys.argv[1])
+print(call(sock, hello())[0], flush=True)
+sys.stdin.readline()
+sys.stdin.readline()
+'''
+
+
+def main(argv):
+    if len(argv) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as folder:
+        for part in (starts_and_stops, after_a_crash, at_most_one, foreign_sockets, permissions,
+                     missing_devices, memory, logs, full_disk, clients):
+            part(tap, argv[1], folder)
+    return tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

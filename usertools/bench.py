@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 
 BULK = '--size 64K --mtu 4096 --working-set 64M'
@@ -195,6 +196,158 @@ def crc(bench):
                   1.1, at_most=True)
 
 
+class Daemon:
+    """A karstd of the bench's own with a loopback port."""
+
+    def __init__(self, perf, engine=''):
+        beside = os.path.join(os.path.dirname(perf), 'karstd')
+        self.program = beside if os.path.exists(beside) else \
+            os.path.join(os.path.dirname(perf), '..', 'karstd', 'karstd')
+        self.folder = tempfile.TemporaryDirectory(prefix='karst-bench-')
+        self.socket = os.path.join(self.folder.name, 'karst.sock')
+        conf = os.path.join(self.folder.name, 'karst.conf')
+        with open(conf, 'w', encoding='utf-8') as f:
+            f.write(f'[engine]\nname = bench{os.getpid() % 10000}\n{engine}'
+                    '[limits]\nring_bytes = 4G\n[port lo]\ndevice = loopback\n')
+        self.process = subprocess.Popen(
+            [self.program, '--config', conf, '--socket', self.socket, '--log-level', 'warning'])
+        for _ in range(1000):
+            if os.path.exists(self.socket) or self.process.poll() is not None:
+                break
+            time.sleep(0.01)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *why):
+        self.process.terminate()
+        self.process.wait()
+        self.folder.cleanup()
+
+    def cpu_seconds(self):
+        with open(f'/proc/{self.process.pid}/stat', encoding='ascii') as f:
+            words = f.read().rsplit(')', 1)[1].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
+
+
+class Pair:
+    """A server and a client over a daemon; the client waits for the word to begin."""
+
+    def __init__(self, bench, daemon, args):
+        self.server = subprocess.Popen(
+            [bench.perf, '--connect', daemon.socket, '--server', '--tcp-port', '0'],
+            stdout=subprocess.PIPE, text=True)
+        port = self.server.stdout.readline().split()[-1]
+        self.client = subprocess.Popen(
+            [bench.perf, '--connect', daemon.socket, '--peer', 'localhost', '--tcp-port', port,
+             '--hold', '--json', *args.split()],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def connected(self):
+        for line in self.client.stderr:
+            if 'connected' in line:
+                return True
+        return False
+
+    def begin(self):
+        self.client.stdin.write('\n')
+        self.client.stdin.flush()
+
+    def result(self):
+        out, _ = self.client.communicate()
+        self.server.wait()
+        lines = [line for line in out.splitlines() if line.startswith('{')]
+        return json.loads(lines[0]) if lines and self.client.returncode == 0 else None
+
+
+def attached(bench):
+    """A daemon's lcore and a client's thread, against an embedded engine."""
+    shares, mallocs, rates = [], [], []
+    note = ''
+    for _ in range(bench.runs):
+        own = bench.run(f'--op write {BULK}')
+        alloc = bench.run(f'--daemon --op write {BULK}')
+        heap = bench.run(f'--daemon --op write {BULK} --memory malloc')
+        if own and alloc and heap:
+            shares.append(alloc[0]['gbps'] / own[0]['gbps'])
+            mallocs.append(heap[0]['gbps'] / alloc[0]['gbps'])
+            note = f'{alloc[0]["gbps"]:.1f} Gb/s of embedded {own[0]["gbps"]:.1f}, ' \
+                   f'memcpy {alloc[0]["memcpy_gbps"]:.0f}'
+            rates.append(heap[0]['memory_path'])
+    bench.row('64 KiB WRITE over a daemon: share of embedded', middle(shares), 0.85, note=note)
+    bench.row('the same from malloc(): share of karst_alloc()', middle(mallocs), 0.9,
+              note=f'memory {rates[-1]}' if rates else '')
+    small_one = bench.median('--daemon --op write --size 64', lambda r: r['mops'])
+    bench.row('64 B WRITE over a daemon', get(small_one, 'mops'), 2.5, unit=' M/s', stretch=4)
+    for op in ('write', 'read'):
+        ping = bench.run(f'--daemon --op {op} --size 64 --lat')
+        if ping:
+            bench.info(f'64 B {op.upper()} ping-pong over a daemon: p50',
+                       f'{ping[0]["latency_ns"]["p50"]:.0f} ns',
+                       f'bare ring round trip {ping[0]["ring_rtt_ns"]:.0f} ns')
+
+
+def middle(values):
+    return sorted(values)[len(values) // 2] if values else None
+
+
+def clients(bench):
+    """Many programs on one engine."""
+    count, qps = 16, 1000
+    engine = f'idle = yield\nmax_qps = {2 * count * qps + 1024}\n'
+    with Daemon(bench.perf, engine) as daemon:
+        began = time.monotonic()
+        pairs = [Pair(bench, daemon, f'--op write --size 4096 --qps {qps} --depth 2 --batch 1 '
+                      f'--no-baselines --duration {max(2, bench.seconds)}') for _ in range(count)]
+        ready = [p.connected() for p in pairs]
+        seconds = time.monotonic() - began
+        for p in pairs:
+            p.begin()
+        rates = [r['mops'] if r else 0 for r in [p.result() for p in pairs]]
+    whole = all(ready) and all(rates)
+    bench.failed += not whole
+    bench.row(f'{count} clients with {qps} QPs each: connected in', seconds if whole else None, 10,
+              unit=' s', at_most=True, note='processes started, 4 MiB of buffers each, peers too')
+    jain = sum(rates) ** 2 / (count * sum(r * r for r in rates)) if whole else None
+    bench.row("the same, fairness: Jain's index", jain, 1 / 1.04,
+              note=f'{min(rates):.4f} to {max(rates):.4f} M/s each' if whole else '')
+
+
+def idle(bench):
+    """What costs nothing."""
+    with Daemon(bench.perf, 'idle = sleep\n') as daemon:
+        time.sleep(1)
+        before, began = daemon.cpu_seconds(), time.monotonic()
+        time.sleep(max(5, bench.seconds))
+        share = (daemon.cpu_seconds() - before) / (time.monotonic() - began)
+    bench.row('an idle engine, mode sleep: share of a core', 100 * share, 1, unit=' %',
+              at_most=True)
+    ratios = []
+    with Daemon(bench.perf, 'idle = yield\n') as daemon:
+        args = f'--op write --size 64 --no-baselines --duration {bench.seconds}'
+        for _ in range(bench.runs):
+            alone = timed_pair(bench, daemon, args)
+            idlers = [Pair(bench, daemon, args) for _ in range(16)]
+            for p in idlers:
+                p.connected()
+            among = timed_pair(bench, daemon, args)
+            for p in idlers:
+                p.client.terminate()
+                p.client.wait()
+                p.server.wait()
+            if alone and among:
+                ratios.append(among['mops'] / alone['mops'])
+    bench.info('64 B WRITE beside 32 idle clients: share of alone',
+               f'{middle(ratios):.2f}' if ratios else 'not measured')
+
+
+def timed_pair(bench, daemon, args):
+    pair = Pair(bench, daemon, args)
+    pair.connected()
+    pair.begin()
+    return pair.result()
+
+
 def machine():
     """What was measured on."""
     with open('/proc/cpuinfo', encoding='utf-8') as f:
@@ -206,14 +359,14 @@ def main():
     parser = argparse.ArgumentParser(description='Measures the figures of karst.')
     parser.add_argument('--seconds', type=float, default=5, help='of each measurement')
     parser.add_argument('--runs', type=int, default=3, help='of each command, median counts')
-    parser.add_argument('--only', choices=['bulk', 'small', 'loss', 'crc'],
+    parser.add_argument('--only', choices=['bulk', 'small', 'loss', 'crc', 'attached', 'clients', 'idle'],
                         help='some of the figures')
     parser.add_argument('perf', help='the karst-perf to run')
     args = parser.parse_args()
     if not os.access(args.perf, os.X_OK):
         parser.error(f'{args.perf}: not a program')
     bench = Bench(args.perf, args.seconds, args.runs)
-    for part in (bulk, small, loss, crc):
+    for part in (bulk, small, loss, crc, attached, clients, idle):
         if args.only in (None, part.__name__):
             part(bench)
     print(f'\n{machine()}; load {os.getloadavg()[0]:.1f}; {args.seconds:g} s each, '

@@ -5,67 +5,10 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 
-#define HUGE_ALIGN  (UINT64_C(2) << 20)
-#define LAT_WRS     128u
 #define RETRIES     7
 #define RNR_FOREVER 7
 #define RNR_CODE    1 /* 0.01 ms (Q7) */
-#define ACCESS      (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE)
-
-/* --- memory --- */
-
-static uint8_t *
-map(uint64_t bytes)
-{
-	uint64_t slack = bytes + HUGE_ALIGN;
-	uint8_t *raw, *p;
-
-	raw = mmap(NULL, slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (raw == MAP_FAILED)
-		return NULL;
-	/* whole huge pages; what is left over stays untouched until the program ends */
-	p = (uint8_t *)(((uintptr_t)raw + HUGE_ALIGN - 1) & ~(uintptr_t)(HUGE_ALIGN - 1));
-	(void)madvise(p, bytes, MADV_HUGEPAGE);
-	memset(p, 0, bytes);
-	return p;
-}
-
-int
-perf_memory_create(uint64_t bytes, uint64_t lat_bytes, struct perf_memory *m)
-{
-	int i;
-
-	memset(m, 0, sizeof(*m));
-	m->bytes = bytes;
-	m->lat_bytes = lat_bytes;
-	for (i = 0; i < PERF_ENDS; i++) {
-		m->base[i] = map(bytes);
-		m->lat[i] = lat_bytes != 0 ? map(lat_bytes) : NULL;
-		if (m->base[i] == NULL || (lat_bytes != 0 && m->lat[i] == NULL)) {
-			fprintf(stderr, "karst-perf: no memory for %llu bytes of buffers\n",
-				(unsigned long long)(2 * (bytes + lat_bytes)));
-			perf_memory_destroy(m);
-			return -ENOMEM;
-		}
-	}
-	return 0;
-}
-
-void
-perf_memory_destroy(struct perf_memory *m)
-{
-	int i;
-
-	for (i = 0; i < PERF_ENDS; i++) {
-		if (m->base[i] != NULL)
-			munmap(m->base[i], m->bytes);
-		if (m->lat[i] != NULL)
-			munmap(m->lat[i], m->lat_bytes);
-	}
-	memset(m, 0, sizeof(*m));
-}
 
 /* --- an embedded engine's objects --- */
 
@@ -90,8 +33,8 @@ refused(const char *what, int rc)
 	return rc;
 }
 
-static enum karst_qp_type
-qp_type(enum perf_transport t)
+enum karst_qp_type
+perf_qp_type(enum perf_transport t)
 {
 	return t == PERF_RC ? KARST_QPT_RC : t == PERF_UC ? KARST_QPT_UC : KARST_QPT_UD;
 }
@@ -181,7 +124,7 @@ traffic_init(const struct perf_bed *b, int end, struct karst_engine_qp_init *ini
 	const struct perf_job *j = b->job;
 
 	*init = (struct karst_engine_qp_init){
-		.type = qp_type(j->transport),
+		.type = perf_qp_type(j->transport),
 		.lcore = b->engine->ports->lcore[end],
 		.pd = b->engine->pd,
 		.send_cq = end == PERF_CLIENT ? b->engine->send_cq : b->engine->idle_cq,
@@ -241,20 +184,20 @@ create_lat_pair(struct perf_bed *b)
 
 	for (end = 0; end < PERF_ENDS; end++) {
 		struct karst_engine_qp_init init = {
-			.type = qp_type(j->transport),
+			.type = perf_qp_type(j->transport),
 			.lcore = b->engine->ports->lcore[end],
 			.pd = b->engine->pd,
-			.max_send_wr = LAT_WRS,
-			.max_recv_wr = LAT_WRS,
+			.max_send_wr = PERF_LAT_WRS,
+			.max_recv_wr = PERF_LAT_WRS,
 			.max_inline = j->inlined ? j->size : 0,
 			.max_dest_rd_atomic = j->transport == PERF_RC ? j->rd_atomic : 0,
 		};
 
-		rc = new_cq(e, 4 * LAT_WRS, &b->engine->lat_cq[end]);
+		rc = new_cq(e, 4 * PERF_LAT_WRS, &b->engine->lat_cq[end]);
 		if (rc != 0)
 			return refused("completion queue", rc);
 		rc = karst_engine_mr_reg(e, b->engine->pd, b->mem->lat[end],
-			(uintptr_t)b->mem->lat[end], b->mem->lat_bytes, ACCESS,
+			(uintptr_t)b->mem->lat[end], b->mem->lat_bytes, PERF_ACCESS,
 			&b->far[end].lat_key);
 		if (rc != 0)
 			return refused("memory region", rc);
@@ -267,19 +210,26 @@ create_lat_pair(struct perf_bed *b)
 	return connect_pair(b, b->engine->lat_qp);
 }
 
-static int
-create_cqs(struct perf_bed *b)
+void
+perf_bed_cq_sizes(const struct perf_job *j, uint32_t *sends, uint32_t *receives)
 {
-	const struct perf_job *j = b->job;
-	struct karst_engine *e = b->engine->ports->engine;
-	uint32_t sends = j->inflight + 64, receives = 64;
-	int rc;
-
+	*sends = j->inflight + 64;
+	*receives = 64;
 	/* an unreliable sender does not wait for the receiver, but it cannot get further ahead
 	 * than the receiver has work requests, and those are bounded by a turn's burst */
 	if (j->recv_depth != 0)
-		receives += (uint32_t)karst_min_u64(
+		*receives += (uint32_t)karst_min_u64(
 			(uint64_t)j->recv_depth * j->qps, j->inflight + 2 * j->recv_depth);
+}
+
+static int
+create_cqs(struct perf_bed *b)
+{
+	struct karst_engine *e = b->engine->ports->engine;
+	uint32_t sends, receives;
+	int rc;
+
+	perf_bed_cq_sizes(b->job, &sends, &receives);
 	rc = new_cq(e, sends, &b->engine->send_cq);
 	if (rc == 0)
 		rc = new_cq(e, receives, &b->engine->recv_cq);
@@ -300,7 +250,7 @@ create_memory(struct perf_bed *b)
 		uint8_t *base = b->mem->base[end];
 
 		rc = karst_engine_mr_reg(e, b->engine->pd, base, (uintptr_t)base,
-			b->job->working_set, ACCESS, &b->far[end].key);
+			b->job->working_set, PERF_ACCESS, &b->far[end].key);
 		if (rc != 0)
 			return refused("memory region", rc);
 		b->engine->num_keys++;

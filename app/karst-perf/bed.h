@@ -13,21 +13,9 @@
 #define PERF_BED_H
 
 #include "endpoint.h"
+#include "memory.h"
 #include "plan.h"
 #include "ports.h"
-
-/** Buffers of the whole run, reused by all measurements; anonymous, in huge pages if the
- *  kernel has some, and populated. */
-struct perf_memory {
-	uint8_t *base[PERF_ENDS]; /* NULL: the end is in another process */
-	uint64_t bytes;           /* of each */
-	uint8_t *lat[PERF_ENDS];  /* for ping-pong: one place to send from, one to receive in */
-	uint64_t lat_bytes;       /* of each */
-};
-
-/** @lat_bytes: for both places of an end.  -ENOMEM, said on stderr. */
-int perf_memory_create(uint64_t bytes, uint64_t lat_bytes, struct perf_memory *m);
-void perf_memory_destroy(struct perf_memory *m);
 
 /** What one end must know of the other. */
 struct perf_far {
@@ -60,7 +48,14 @@ struct perf_bed {
 	struct perf_attach *attach;
 };
 
-#define PERF_QKEY 0x11111111u
+#define PERF_QKEY    0x11111111u
+#define PERF_LAT_WRS 128u
+#define PERF_ACCESS  (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE)
+
+enum karst_qp_type perf_qp_type(enum perf_transport transport);
+
+/** Entries that the client's completion queue of sends and the server's of receives need. */
+void perf_bed_cq_sizes(const struct perf_job *job, uint32_t *sends, uint32_t *receives);
 
 /** What both kinds of bed begin and end with.  -ENOMEM, said on stderr. */
 int perf_bed_init(const struct perf_job *job, const struct perf_memory *mem, struct perf_bed *bed);

@@ -26,7 +26,9 @@ perf_check_begin(struct perf_client *c)
 	if (!c->verify)
 		return;
 	memset(at(c->local, 0), 0, c->job.working_set);
-	memset(at(c->remote, 0), 0, c->job.working_set);
+	/* an end that is elsewhere clears its own: perf_check_expect() */
+	if (c->bed->mem->base[PERF_SERVER] != NULL)
+		memset(at(c->remote, 0), 0, c->job.working_set);
 }
 
 /* --- atomics --- */
@@ -88,7 +90,7 @@ perf_check_posted(
 
 	if (c->shadow != NULL)
 		post_atomic(c, w, flow, seq, off);
-	else
+	else if (!perf_op_fetches(c->job.op) || c->bed->mem->base[PERF_SERVER] != NULL)
 		perf_pattern_fill(at(base, off), c->job.size, c->seed, flow, (uint32_t)seq);
 }
 
@@ -99,7 +101,7 @@ perf_check_completed(struct perf_client *c, uint32_t flow, uint32_t n)
 	uint64_t seq = c->flows[flow].completed, end = seq + n, wrong = 0;
 	uint64_t base = perf_op_fetches(j->op) ? c->local : c->remote;
 
-	if (perf_op_receives(j->op) || c->late_check)
+	if (perf_op_receives(j->op) || (c->late_check && !perf_op_fetches(j->op)))
 		return;
 	for (; seq < end; seq++) {
 		uint64_t off = perf_bed_offset(j, flow, seq);
@@ -113,44 +115,115 @@ perf_check_completed(struct perf_client *c, uint32_t flow, uint32_t n)
 		perf_tally_add(&c->tally.wrong, wrong);
 }
 
-void
-perf_client_settle(struct perf_client *c)
+/* Messages [from, to) of a flow that were written to @base, and the wire is empty. */
+static void
+settle_flow(const struct perf_job *j, uint64_t base, uint64_t seed, uint32_t flow, uint64_t from,
+	uint64_t to, struct perf_tally *tally)
 {
-	const struct perf_job *j = &c->job;
-	uint32_t i;
+	for (; from < to; from++) {
+		const uint8_t *p = at(base, perf_bed_offset(j, flow, from));
 
-	if (!c->late_check)
-		return;
-	for (i = 0; i < j->qps; i++) {
-		struct perf_flow *f = &c->flows[i];
-
-		for (; f->checked < f->posted; f->checked++) {
-			const uint8_t *p = at(c->remote, perf_bed_offset(j, i, f->checked));
-
-			if (holds(j, p, c->seed, i, f->checked))
-				continue;
-			/* the last packet comes only if all others came (U1) */
-			if (perf_pattern_check_end(p, j->size, c->seed, i, (uint32_t)f->checked))
-				perf_tally_add(&c->tally.wrong, 1);
-			else
-				perf_tally_add(&c->tally.lost, 1);
-		}
+		if (holds(j, p, seed, flow, from))
+			continue;
+		/* the last packet comes only if all others came (U1) */
+		if (j->transport == PERF_RC ||
+			perf_pattern_check_end(p, j->size, seed, flow, (uint32_t)from))
+			perf_tally_add(&tally->wrong, 1);
+		else
+			perf_tally_add(&tally->lost, 1);
 	}
 }
 
 void
-perf_client_finish(struct perf_client *c)
+perf_client_settle(struct perf_client *c)
+{
+	uint32_t i;
+
+	if (!c->late_check)
+		return;
+	for (i = 0; i < c->job.qps; i++) {
+		struct perf_flow *f = &c->flows[i];
+
+		if (c->bed->mem->base[PERF_SERVER] != NULL)
+			settle_flow(
+				&c->job, c->remote, c->seed, i, f->checked, f->posted, &c->tally);
+		f->checked = f->posted;
+	}
+}
+
+static uint64_t
+mix_targets(const uint8_t *base, uint32_t stride, uint64_t places)
+{
+	uint64_t i, v, sum = 0;
+
+	for (i = 0; i < places; i++) {
+		memcpy(&v, base + i * stride, sizeof(v));
+		sum = perf_mix64(sum + v + i);
+	}
+	return sum;
+}
+
+uint64_t
+perf_check_targets(const struct perf_server *s)
+{
+	return mix_targets(
+		s->bed->mem->base[PERF_SERVER], s->job.stride, (uint64_t)s->job.qps * s->job.slots);
+}
+
+void
+perf_client_finish(struct perf_client *c, uint64_t targets)
 {
 	uint64_t places = (uint64_t)c->job.qps * c->job.slots, i, target, wrong = 0;
 
 	if (c->shadow == NULL || c->failed)
 		return;
-	for (i = 0; i < places; i++) {
-		memcpy(&target, at(c->remote, i * c->job.stride), sizeof(target));
-		wrong += target != c->shadow[i];
+	if (c->bed->mem->base[PERF_SERVER] == NULL) {
+		wrong = targets !=
+			mix_targets((const uint8_t *)c->shadow, sizeof(uint64_t), places);
+	} else {
+		for (i = 0; i < places; i++) {
+			memcpy(&target, at(c->remote, i * c->job.stride), sizeof(target));
+			wrong += target != c->shadow[i];
+		}
 	}
 	if (wrong != 0)
 		perf_tally_add(&c->tally.wrong, wrong);
+}
+
+/* --- the server's part, when the client cannot see its memory --- */
+
+void
+perf_check_expect(struct perf_server *s)
+{
+	const struct perf_job *j = &s->job;
+	uint8_t *base = s->bed->mem->base[PERF_SERVER];
+	uint32_t flow, slot;
+
+	memset(base, 0, j->working_set);
+	if (!perf_op_fetches(j->op))
+		return;
+	for (flow = 0; flow < j->qps; flow++)
+		for (slot = 0; slot < j->slots; slot++)
+			perf_pattern_fill(base + perf_bed_offset(j, flow, slot), j->size, s->seed,
+				flow, slot);
+}
+
+void
+perf_server_settle(struct perf_server *s, uint32_t flow, uint64_t posted)
+{
+	const struct perf_job *j = &s->job;
+	struct perf_sink *k = &s->sinks[flow];
+	uint64_t base = s->bed->far[PERF_SERVER].base;
+
+	if (!perf_op_fetches(j->op)) {
+		settle_flow(j, base, s->seed, flow, k->checked, posted, &s->tally);
+		k->checked = posted;
+		return;
+	}
+	/* what has been read is given its next contents */
+	for (; k->checked < posted; k->checked++)
+		perf_pattern_fill(at(base, perf_bed_offset(j, flow, k->checked)), j->size, s->seed,
+			flow, (uint32_t)(k->checked + j->slots));
 }
 
 /* --- receives --- */

@@ -13,6 +13,10 @@
  *   CAS, FAA                      client: the old value must be the one that all operations
  *                                 before have led to; at the end every target is compared
  *
+ * Over a karstd the client does not see the server's memory.  Then the server looks at what was
+ * written, and prepares what is going to be read, while the wire is empty; the client goes on
+ * only in places that the server has been through (perf_server_settle()).
+ *
  * Every fourth CAS compares with a wrong value, must fail and must leave its target alone.
  * All of this runs in the reactor, so figures with --verify are lower.
  */
@@ -30,6 +34,15 @@ void perf_check_posted(
 
 /** The next @n messages of @flow have completed. */
 void perf_check_completed(struct perf_client *c, uint32_t flow, uint32_t n);
+
+/** Attached: prepares the server's memory before the first message. */
+void perf_check_expect(struct perf_server *s);
+
+/** Attached: messages of @flow up to number @posted have completed. */
+void perf_server_settle(struct perf_server *s, uint32_t flow, uint64_t posted);
+
+/** Attached: what all targets of atomics hold, as one number. */
+uint64_t perf_check_targets(const struct perf_server *s);
 
 /** The server received completion @e of sink @flow. */
 void perf_check_received(struct perf_server *s, uint32_t flow, const struct karst_cqe *e);

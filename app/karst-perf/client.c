@@ -57,6 +57,17 @@ make_template(struct perf_client *c)
 	}
 }
 
+/* Is there nobody who can look at a message as it completes? */
+static bool
+checks_late(const struct perf_bed *bed)
+{
+	const struct perf_job *j = bed->job;
+
+	if (bed->mem->base[PERF_SERVER] != NULL)
+		return j->transport == PERF_UC && j->op == PERF_OP_WRITE;
+	return j->op == PERF_OP_WRITE || j->op == PERF_OP_READ || j->op == PERF_OP_ATOMIC_WRITE;
+}
+
 int
 perf_client_create(const struct perf_bed *bed, bool verify, uint64_t seed, struct perf_client *c)
 {
@@ -67,7 +78,7 @@ perf_client_create(const struct perf_bed *bed, bool verify, uint64_t seed, struc
 	c->bed = bed;
 	c->job = *j;
 	c->verify = verify;
-	c->late_check = verify && j->transport == PERF_UC && j->op == PERF_OP_WRITE;
+	c->late_check = verify && checks_late(bed);
 	c->seed = seed;
 	c->lanes = bed->sends;
 	c->rows = j->slots / j->batch;

@@ -226,3 +226,46 @@ perf_eal_start(const struct perf_opts *o, uint64_t bytes, struct perf_eal *eal)
 	}
 	return find_workers(o, eal);
 }
+
+int
+perf_eal_start_attached(struct perf_eal *eal)
+{
+	struct args a = {.num = 0};
+	char cpus[256] = "";
+	int cpu, last = -1;
+	size_t len = 0;
+	cpu_set_t set;
+
+	memset(eal, 0, sizeof(*eal));
+	if (sched_getaffinity(0, sizeof(set), &set) != 0) {
+		perror("karst-perf: sched_getaffinity");
+		return 1;
+	}
+	eal->num_cpus = (uint32_t)CPU_COUNT(&set);
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (!CPU_ISSET(cpu, &set))
+			continue;
+		if (last >= 0 && len < sizeof(cpus) - 8)
+			len += (size_t)snprintf(
+				cpus + len, sizeof(cpus) - len, "%s%d", len == 0 ? "" : ",", last);
+		last = cpu;
+	}
+	if (len == 0)
+		snprintf(cpus, sizeof(cpus), "%d", last);
+	eal->cpus[0] = last;
+	add(&a, "karst-perf");
+	addf(&a, "--lcores=0@(%s)", cpus);
+	add(&a, "--no-pci");
+	add(&a, "--no-huge");
+	add(&a, "--no-shconf");
+	add(&a, "--no-telemetry");
+	add(&a, "--log-level=*:warning");
+	add(&a, "-m");
+	add(&a, "32");
+	if (rte_eal_init(a.num, a.argv) < 0) {
+		fprintf(stderr, "karst-perf: DPDK does not start: %s; its own words are above\n",
+			rte_strerror(rte_errno));
+		return 1;
+	}
+	return 0;
+}

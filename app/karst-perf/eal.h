@@ -31,4 +31,8 @@ uint64_t perf_eal_free_memory(void);
  */
 int perf_eal_start(const struct perf_opts *opts, uint64_t bytes, struct perf_eal *eal);
 
+/** For a program that attaches to a karstd: clock and rings, nothing else.  This thread runs on
+ *  any processor but the last, which is a small machine's engine's; cpus[0] is that one. */
+int perf_eal_start_attached(struct perf_eal *eal);
+
 #endif /* PERF_EAL_H */

@@ -11,11 +11,14 @@
 
 #include "karst_engine.h"
 
+struct karst_qp;
+
 /** One thread at a time posts to each queue. */
 struct perf_qp {
 	/* one cache line for who sends */
 	struct karst_wq sq;
 	struct karst_bell_shared *bell; /* of an embedded engine */
+	struct karst_qp *attached;      /* or the attached program's handle, else NULL */
 	uint32_t bell_mask;
 	uint32_t num; /* QP number */
 	struct karst_wq rq;
@@ -27,9 +30,13 @@ struct perf_lanes {
 	uint32_t n;
 };
 
+int perf_qp_ring_attached(struct karst_qp *qp);
+
 static inline int
 perf_qp_ring(struct perf_qp *qp)
 {
+	if (qp->attached != NULL)
+		return perf_qp_ring_attached(qp->attached);
 	return karst_bell_ring(qp->bell, qp->bell_mask, qp->num);
 }
 

@@ -2,19 +2,28 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karst-perf: two endpoints in one process over a pair of DPDK ports, at full speed.
+ * karst-perf: two endpoints in one process over a pair of DPDK ports, or in two processes over
+ * karstd, at full speed.
  *
  * Order of things: the command line (opts.c) becomes a list of measurements (plan.c); DPDK
  * starts (eal.c); ports, engine (ports.c) and buffers (bed.c) are made once; then for each
  * measurement queue pairs are made and connected (bed.c), worker threads run it (run.c, which
  * calls client.c, server.c, pingpong.c and baseline.c) while the main thread shows progress,
  * and the figures are printed (report.c).
+ *
+ * Over karstd the bed is made of libkarst's objects (attach.c), and the server is a process of
+ * its own (remote.c) that is spoken to over TCP (link.c); --daemon starts it and a karstd
+ * (daemon.c).
  */
+#include "attach.h"
 #include "crc_bench.h"
+#include "daemon.h"
 #include "eal.h"
+#include "remote.h"
 #include "report.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,7 +39,10 @@ struct perf_app {
 	struct perf_opts opts;
 	struct perf_plan plan;
 	struct perf_eal eal;
-	struct perf_ports ports;
+	struct perf_ports ports;   /* embedded */
+	struct perf_attach attach; /* over karstd */
+	struct perf_link link;
+	struct perf_daemon daemon;
 	struct perf_memory memory;
 	struct perf_baseline baseline;
 	FILE *progress;
@@ -75,7 +87,16 @@ show_progress(const struct perf_app *app, const struct perf_run *r, uint32_t nr,
 	fflush(app->progress);
 }
 
-/* Until both workers are through. */
+/* Until the leader is through: one of two lcores, or a thread. */
+static bool
+is_running(const struct perf_app *app, const struct perf_run *r, uint32_t worker)
+{
+	if (r->ports == NULL)
+		/* acquire, pairs with the release in lead_thread(): what it did is seen */
+		return !atomic_load_explicit(&r->done, memory_order_acquire);
+	return rte_eal_get_lcore_state(app->eal.lcores[worker]) == RUNNING;
+}
+
 static void
 watch(const struct perf_app *app, const struct perf_run *r, uint32_t nr)
 {
@@ -85,7 +106,7 @@ watch(const struct perf_app *app, const struct perf_run *r, uint32_t nr)
 	uint32_t i;
 
 	for (i = 0; i < app->opts.lcores; i++) {
-		while (rte_eal_get_lcore_state(app->eal.lcores[i]) == RUNNING) {
+		while (is_running(app, r, i)) {
 			double now = now_s();
 
 			if (now - shown >= 1) {
@@ -97,18 +118,46 @@ watch(const struct perf_app *app, const struct perf_run *r, uint32_t nr)
 			}
 			nanosleep(&nap, NULL);
 		}
-		rte_eal_wait_lcore(app->eal.lcores[i]);
+		if (r->ports != NULL)
+			rte_eal_wait_lcore(app->eal.lcores[i]);
 	}
 	clear_progress(app);
 }
 
 /* --- one measurement --- */
 
+static void *
+lead_thread(void *arg)
+{
+	struct perf_run *r = arg;
+
+	perf_run_lead(r);
+	/* release, pairs with the acquire in is_running() */
+	atomic_store_explicit(&r->done, true, memory_order_release);
+	return NULL;
+}
+
+static int
+launch_attached(const struct perf_app *app, struct perf_run *r, uint32_t nr)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, lead_thread, r) != 0) {
+		fputs("karst-perf: no thread\n", stderr);
+		return 1;
+	}
+	watch(app, r, nr);
+	pthread_join(thread, NULL);
+	return 0;
+}
+
 static int
 launch(const struct perf_app *app, struct perf_run *r, uint32_t nr)
 {
 	int rc = 0;
 
+	if (r->ports == NULL)
+		return launch_attached(app, r, nr);
 	if (app->opts.lcores > 1)
 		rc = rte_eal_remote_launch(perf_run_follow, r, app->eal.lcores[1]);
 	if (rc == 0)
@@ -136,37 +185,90 @@ print(const struct perf_app *app, const struct perf_run *r)
 }
 
 static int
+make_bed(struct perf_app *app, const struct perf_job *j, struct perf_bed *bed)
+{
+	if (!perf_opts_attached(&app->opts))
+		return perf_bed_create(j, &app->ports, &app->memory, app->opts.latency, bed);
+	if (perf_attach_bed_create(&app->attach, j, &app->memory, app->opts.latency, bed) != 0)
+		return 1;
+	if (perf_remote_connect(&app->link, bed) == 0)
+		return 0;
+	perf_attach_bed_destroy(bed);
+	return 1;
+}
+
+static void
+prepare_run(
+	struct perf_app *app, const struct perf_job *j, struct perf_bed *bed, struct perf_run *r)
+{
+	bool attached = perf_opts_attached(&app->opts);
+	uint32_t cpus = app->opts.lcores;
+
+	/* a server that polls, and whoever polls the engine */
+	if (attached)
+		cpus = app->opts.latency || j->recv_depth != 0 ? 3 : 2;
+	memset(r, 0, sizeof(*r));
+	r->opts = &app->opts;
+	r->job = j;
+	r->ports = attached ? NULL : &app->ports;
+	r->link = attached ? &app->link : NULL;
+	r->bed = bed;
+	r->baseline = &app->baseline;
+	r->pingpong = app->opts.latency;
+	r->yield = app->opts.yield >= 0 ? app->opts.yield != 0 : app->eal.num_cpus < cpus;
+	r->rtt_cpu = attached && app->eal.num_cpus > 1 ? app->eal.cpus[0] : -1;
+}
+
+/* So that several clients begin together. */
+static void
+wait_for_word(void)
+{
+	int c;
+
+	fputs("karst-perf: connected; a line on standard input begins\n", stderr);
+	do
+		c = getchar();
+	while (c != '\n' && c != EOF);
+}
+
+static int
+run_once(struct perf_app *app, struct perf_run *r, uint32_t nr)
+{
+	int rc = perf_run_begin(r);
+
+	if (rc != 0) {
+		fputs("karst-perf: no memory for a measurement\n", stderr);
+		return 1;
+	}
+	rc = launch(app, r, nr);
+	if (rc == 0)
+		rc = print(app, r);
+	perf_run_end(r);
+	return rc;
+}
+
+static int
 measure(struct perf_app *app, uint32_t nr)
 {
 	const struct perf_job *j = &app->plan.jobs[nr];
+	double began = now_s();
 	struct perf_run *r;
 	struct perf_bed bed;
 	int rc;
 
 	if (posix_memalign((void **)&r, KARST_CACHE_LINE, sizeof(*r)) != 0)
 		return 1;
-	rc = perf_bed_create(j, &app->ports, &app->memory, app->opts.latency, &bed);
+	rc = make_bed(app, j, &bed);
 	if (rc == 0) {
-		memset(r, 0, sizeof(*r));
-		r->opts = &app->opts;
-		r->job = j;
-		r->ports = &app->ports;
-		r->bed = &bed;
-		r->baseline = &app->baseline;
-		r->pingpong = app->opts.latency;
-		r->yield = app->opts.yield >= 0 ? app->opts.yield != 0
-						: app->eal.num_cpus < app->opts.lcores;
-		rc = perf_run_begin(r);
-		if (rc == 0) {
-			rc = launch(app, r, nr);
-			if (rc == 0)
-				rc = print(app, r);
-			perf_run_end(r);
-		} else {
-			fputs("karst-perf: no memory for a measurement\n", stderr);
-			rc = 1;
-		}
-		perf_bed_destroy(&bed);
+		prepare_run(app, j, &bed, r);
+		r->connect_s = now_s() - began;
+		if (app->opts.hold)
+			wait_for_word();
+		rc = run_once(app, r, nr);
+		if (bed.attach != NULL)
+			perf_attach_bed_destroy(&bed);
+		else
+			perf_bed_destroy(&bed);
 	}
 	free(r);
 	return rc;
@@ -204,10 +306,9 @@ lat_bytes(const struct perf_app *app)
 }
 
 static void
-say_setup(const struct perf_app *app)
+say_embedded(const struct perf_app *app, FILE *to)
 {
 	const struct perf_opts *o = &app->opts;
-	FILE *to = o->json ? stderr : stdout;
 
 	fprintf(to, "karst-perf: %s ports", app->ports.driver);
 	if (o->num_vdevs == 0)
@@ -218,6 +319,29 @@ say_setup(const struct perf_app *app)
 	else
 		fprintf(to, "client on CPU %d, server on CPU %d", app->eal.cpus[0],
 			app->eal.cpus[1]);
+}
+
+static void
+say_attached(const struct perf_app *app, FILE *to)
+{
+	const struct perf_opts *o = &app->opts;
+	struct karst_device_attr dev = {.engine = "?"};
+
+	(void)karst_query_device(app->attach.ctx, &dev);
+	fprintf(to, "karst-perf: attached to engine %s at %s, server on %s, %s memory", dev.engine,
+		o->connect, app->link.peer, perf_memory_name(o->memory));
+}
+
+static void
+say_setup(const struct perf_app *app)
+{
+	const struct perf_opts *o = &app->opts;
+	FILE *to = o->json ? stderr : stdout;
+
+	if (perf_opts_attached(o))
+		say_attached(app, to);
+	else
+		say_embedded(app, to);
 	fprintf(to, "; MTU %u, %u QP%s, depth %u", o->mtu, o->qps, o->qps == 1 ? "" : "s",
 		app->plan.jobs[0].depth);
 	if (o->loss > 0)
@@ -225,7 +349,7 @@ say_setup(const struct perf_app *app)
 	if (o->verify)
 		fputs(", every byte verified", to);
 	fprintf(to, ", latency %s\n", o->latency ? "of ping-pong" : "under load");
-	if (app->eal.num_cpus < o->lcores)
+	if (!perf_opts_attached(o) && app->eal.num_cpus < o->lcores)
 		fprintf(to, "karst-perf: %u CPUs for %u lcores: idle lcores yield\n",
 			app->eal.num_cpus, o->lcores);
 	fflush(to);
@@ -248,28 +372,100 @@ run_all(struct perf_app *app)
 	return worst;
 }
 
+/* Buffers and baselines, then the measurements. */
 static int
-prepare_and_run(struct perf_app *app)
+buffers_and_run(struct perf_app *app, uint32_t ends, void *stack)
 {
-	uint64_t bytes = app->plan.max_working_set;
+	int rc = perf_memory_create(app->opts.memory, ends, app->plan.max_working_set,
+		lat_bytes(app), stack, &app->memory);
+
+	if (rc != 0)
+		return 1;
+	if (perf_baseline_create(app->opts.ring_size, &app->baseline) == 0) {
+		rc = run_all(app);
+		perf_baseline_destroy(&app->baseline);
+	} else {
+		fputs("karst-perf: no memory for the baselines\n", stderr);
+		rc = 1;
+	}
+	perf_memory_destroy(&app->memory);
+	return rc;
+}
+
+static int
+embedded(struct perf_app *app)
+{
 	int rc = perf_eal_start(&app->opts, eal_bytes(app), &app->eal);
 
 	if (rc != 0)
 		return rc;
 	rc = perf_ports_open(&app->opts, app->opts.qps + 1, &app->ports);
 	if (rc == 0) {
-		rc = perf_memory_create(bytes, lat_bytes(app), &app->memory) == 0 ? 0 : 1;
-		if (rc == 0 && perf_baseline_create(app->opts.ring_size, &app->baseline) != 0) {
-			fputs("karst-perf: no memory for the baselines\n", stderr);
-			rc = 1;
-		}
-		if (rc == 0) {
-			rc = run_all(app);
-			perf_baseline_destroy(&app->baseline);
-		}
-		perf_memory_destroy(&app->memory);
+		rc = buffers_and_run(app, 1u << PERF_CLIENT | 1u << PERF_SERVER, NULL);
 		perf_ports_close(&app->ports);
 	}
+	rte_eal_cleanup();
+	return rc;
+}
+
+static int
+attached_client(struct perf_app *app, void *stack)
+{
+	struct perf_opts *o = &app->opts;
+	int rc = 0;
+
+	if (o->memory == PERF_MEMORY_STACK &&
+		app->plan.max_working_set + lat_bytes(app) > PERF_STACK_BYTES) {
+		fprintf(stderr,
+			"karst-perf: --memory stack: %" PRIu64
+			" bytes of buffers; allowed: up to %" PRIu64
+			", with a smaller --working-set\n",
+			app->plan.max_working_set + lat_bytes(app), PERF_STACK_BYTES);
+		return 2;
+	}
+	if (o->daemon)
+		rc = perf_daemon_start(o, &app->daemon);
+	if (rc == 0)
+		rc = perf_attach_open(o, PERF_CLIENT, &app->attach);
+	if (rc == 0 && perf_link_connect(o->peer, o->tcp_port, &app->link) == 0) {
+		rc = perf_remote_hello(&app->link, o, app->plan.max_working_set, lat_bytes(app)) ==
+				0
+			? buffers_and_run(app, 1u << PERF_CLIENT, stack)
+			: 1;
+		perf_link_close(&app->link);
+	} else if (rc == 0) {
+		rc = 1;
+	}
+	perf_attach_close(&app->attach);
+	if (o->daemon)
+		perf_daemon_stop(&app->daemon);
+	return rc;
+}
+
+static int
+attached_server(struct perf_app *app, void *stack)
+{
+	int rc = perf_attach_open(&app->opts, PERF_SERVER, &app->attach);
+
+	if (rc != 0)
+		return rc;
+	rc = perf_remote_serve(&app->opts, &app->attach, stack);
+	perf_attach_close(&app->attach);
+	return rc;
+}
+
+static int
+attached(struct perf_app *app)
+{
+	void *stack = NULL;
+	int rc;
+
+	if (app->opts.memory == PERF_MEMORY_STACK)
+		stack = __builtin_alloca(PERF_STACK_BYTES);
+	rc = perf_eal_start_attached(&app->eal);
+	if (rc != 0)
+		return rc;
+	rc = app->opts.server ? attached_server(app, stack) : attached_client(app, stack);
 	rte_eal_cleanup();
 	return rc;
 }
@@ -293,7 +489,7 @@ main(int argc, char **argv)
 	if (rc == 0) {
 		app->progress = app->opts.json || !isatty(STDOUT_FILENO) ? stderr : stdout;
 		app->tty = isatty(fileno(app->progress)) != 0;
-		rc = prepare_and_run(app);
+		rc = perf_opts_attached(&app->opts) ? attached(app) : embedded(app);
 		perf_plan_free(&app->plan);
 	}
 out:

@@ -11,9 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define STACK_WORKING_SET (UINT64_C(2) << 20) /* a stack is small */
+
 static const char *const op_names[PERF_OP_MAX] = {
 	"write", "write-imm", "read", "send", "cas", "faa", "atomic-write"};
 static const char *const transport_names[PERF_TRANSPORT_MAX] = {"rc", "uc", "ud"};
+
+static const char *const memory_names[PERF_MEMORY_MAX] = {
+	"private", "alloc", "malloc", "stack", "hugetlb"};
 
 static const uint32_t all_sizes[] = {64, 256, 1024, 4096, 16384, 65536, 1048576};
 
@@ -29,13 +34,29 @@ perf_transport_name(enum perf_transport transport)
 	return transport_names[transport];
 }
 
+const char *
+perf_memory_name(enum perf_memory_kind kind)
+{
+	return memory_names[kind];
+}
+
+const char *
+perf_opts_mode(const struct perf_opts *o)
+{
+	return o->daemon ? "daemon" : o->connect != NULL ? "attached" : "embedded";
+}
+
 static void
 usage(FILE *to)
 {
 	fputs("usage: karst-perf [OPTION...] [-- EAL-OPTION...]\n"
+	      "       karst-perf --connect SOCKET --server [OPTION...]\n"
+	      "       karst-perf --connect SOCKET --peer HOST [OPTION...]\n"
+	      "       karst-perf --daemon [OPTION...]\n"
 	      "       karst-perf crc [OPTION...]      CRC kernels; see karst-perf crc --help\n"
 	      "\n"
-	      "Two endpoints in one process exchange RoCEv2 frames over a pair of DPDK ports.\n"
+	      "Two endpoints in one process exchange RoCEv2 frames over a pair of DPDK ports; or, over\n"
+	      "karstd, two processes that attach to one daemon or to two.\n"
 	      "\n"
 	      "  what\n"
 	      "  --op OP[,OP...]      write, write-imm, read, send, cas, faa, atomic-write, all [write]\n"
@@ -67,6 +88,18 @@ usage(FILE *to)
 	      "  --ring-size N        slots of the net_ring ports, a power of two, 32..32768 [256]\n"
 	      "  --vdev SPEC          twice: a pair of other DPDK devices that are linked\n"
 	      "  --force-mtu          they carry frames of --mtu, whatever their drivers say\n"
+	      "\n"
+	      "  over karstd\n"
+	      "  --connect SOCKET     attach to the daemon that listens there\n"
+	      "  --server             be the server: wait for one client\n"
+	      "  --peer HOST          be the client of the server on HOST\n"
+	      "  --daemon             start a karstd with a loopback port and a server, and be the client\n"
+	      "  --karstd PROGRAM     that daemon [the karstd beside this program, or on the PATH]\n"
+	      "  --memory KIND        alloc, malloc, stack, hugetlb: buffers of this end [alloc]\n"
+	      "  --tcp-port N         of the server [18515]\n"
+	      "  --ib-port N          port of the daemon [1]\n"
+	      "  --gid-index N        [the first of IPv4]\n"
+	      "  --hold               once connected, say so and wait for a line on standard input\n"
 	      "\n"
 	      "  output\n"
 	      "  --json               an object a line for each measurement, instead of a table\n"
@@ -305,6 +338,16 @@ enum {
 	OPT_RING_SIZE,
 	OPT_VDEV,
 	OPT_FORCE_MTU,
+	OPT_CONNECT,
+	OPT_SERVER,
+	OPT_PEER,
+	OPT_DAEMON,
+	OPT_KARSTD,
+	OPT_MEMORY,
+	OPT_TCP_PORT,
+	OPT_IB_PORT,
+	OPT_GID_INDEX,
+	OPT_HOLD,
 	OPT_JSON,
 	OPT_VERSION,
 };
@@ -335,6 +378,16 @@ static const struct option long_options[] = {
 	{"ring-size", required_argument, NULL, OPT_RING_SIZE},
 	{"vdev", required_argument, NULL, OPT_VDEV},
 	{"force-mtu", no_argument, NULL, OPT_FORCE_MTU},
+	{"connect", required_argument, NULL, OPT_CONNECT},
+	{"server", no_argument, NULL, OPT_SERVER},
+	{"peer", required_argument, NULL, OPT_PEER},
+	{"daemon", no_argument, NULL, OPT_DAEMON},
+	{"karstd", required_argument, NULL, OPT_KARSTD},
+	{"memory", required_argument, NULL, OPT_MEMORY},
+	{"tcp-port", required_argument, NULL, OPT_TCP_PORT},
+	{"ib-port", required_argument, NULL, OPT_IB_PORT},
+	{"gid-index", required_argument, NULL, OPT_GID_INDEX},
+	{"hold", no_argument, NULL, OPT_HOLD},
 	{"json", no_argument, NULL, OPT_JSON},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -377,6 +430,64 @@ parse_what(int opt, const char *arg, struct perf_opts *o)
 	default:
 		return -1;
 	}
+}
+
+static int
+parse_memory(const char *text, struct perf_opts *o)
+{
+	int kind = find(text, memory_names, PERF_MEMORY_MAX);
+
+	if (kind <= PERF_MEMORY_PRIVATE)
+		return wrong("--memory", text, "alloc, malloc, stack, hugetlb");
+	o->memory = (enum perf_memory_kind)kind;
+	return 0;
+}
+
+/* Options about a karstd.  -1: not one of them. */
+static int
+parse_where(int opt, const char *arg, struct perf_opts *o)
+{
+	uint32_t v = 0;
+	int rc = 0;
+
+	switch (opt) {
+	case OPT_CONNECT:
+		o->connect = arg;
+		break;
+	case OPT_SERVER:
+		o->server = true;
+		break;
+	case OPT_PEER:
+		o->peer = arg;
+		break;
+	case OPT_DAEMON:
+		o->daemon = true;
+		break;
+	case OPT_KARSTD:
+		o->karstd = arg;
+		break;
+	case OPT_MEMORY:
+		rc = parse_memory(arg, o);
+		break;
+	case OPT_TCP_PORT:
+		/* 0: any, as whoever starts the server by program wants it */
+		rc = parse_u32("--tcp-port", arg, 0, 65535, &v);
+		o->tcp_port = (uint16_t)v;
+		break;
+	case OPT_IB_PORT:
+		rc = parse_u32("--ib-port", arg, 1, 255, &o->port);
+		break;
+	case OPT_HOLD:
+		o->hold = true;
+		break;
+	case OPT_GID_INDEX:
+		rc = parse_u32("--gid-index", arg, 0, 255, &v);
+		o->gid_index = (int32_t)v;
+		break;
+	default:
+		return -1;
+	}
+	return rc;
 }
 
 /* All others. */
@@ -479,6 +590,53 @@ set_defaults(struct perf_opts *o)
 	o->yield = -1;
 	o->seed = 1;
 	o->ring_size = 256;
+	o->tcp_port = 18515;
+	o->port = 1;
+	o->gid_index = -1;
+}
+
+static int
+misplaced(const char *option, const char *allowed)
+{
+	fprintf(stderr, "karst-perf: %s: not allowed here; allowed: %s\n", option, allowed);
+	return 2;
+}
+
+/* Who is where: an engine of our own, or a karstd. */
+static int
+check_where(struct perf_opts *o)
+{
+	static const char over[] = "with --connect or --daemon";
+	static const char own[] = "without --connect and --daemon: they are the daemon's";
+
+	if (!perf_opts_attached(o)) {
+		if (o->server || o->peer != NULL)
+			return misplaced(o->server ? "--server" : "--peer", "with --connect");
+		if (o->memory != PERF_MEMORY_PRIVATE || o->hold)
+			return misplaced(o->hold ? "--hold" : "--memory", over);
+		return o->karstd != NULL ? misplaced("--karstd", "with --daemon") : 0;
+	}
+	if (o->daemon && (o->connect != NULL || o->server || o->peer != NULL))
+		return misplaced("--daemon", "without --connect, --server and --peer");
+	if (o->connect != NULL && o->server == (o->peer != NULL))
+		return misplaced("--connect", "with one of --server and --peer HOST");
+	if (o->karstd != NULL && !o->daemon)
+		return misplaced("--karstd", "with --daemon");
+	if (o->num_vdevs != 0 || o->force_mtu || o->num_eal_args != 0)
+		return misplaced(o->num_vdevs != 0 ? "--vdev"
+				: o->force_mtu     ? "--force-mtu"
+						   : "--",
+			own);
+	if (o->lcores != 1)
+		return misplaced("--lcores", own);
+	if (!o->daemon && (o->loss > 0 || o->window != 0))
+		return misplaced(o->loss > 0 ? "--loss" : "--window",
+			"with --daemon, or without --connect: they are the daemon's");
+	if (o->memory == PERF_MEMORY_PRIVATE)
+		o->memory = PERF_MEMORY_ALLOC;
+	if (o->memory == PERF_MEMORY_STACK && o->working_set == 0)
+		o->working_set = STACK_WORKING_SET;
+	return 0;
 }
 
 int
@@ -503,6 +661,8 @@ perf_opts_parse(int argc, char **argv, struct perf_opts *o)
 		timed |= opt == OPT_DURATION;
 		rc = parse_what(opt, optarg, o);
 		if (rc < 0)
+			rc = parse_where(opt, optarg, o);
+		if (rc < 0)
 			rc = parse_how(opt, optarg, o);
 		if (rc != 0)
 			return rc;
@@ -512,6 +672,9 @@ perf_opts_parse(int argc, char **argv, struct perf_opts *o)
 		return rc;
 	if (timed && o->iters != 0)
 		return wrong("--iters", "with --duration", "one of the two");
+	rc = check_where(o);
+	if (rc != 0)
+		return rc;
 	if (o->num_vdevs == 1)
 		return wrong("--vdev", o->vdevs[0], "two devices, or none for a net_ring pair");
 	if (o->ops == 0)

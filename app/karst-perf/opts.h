@@ -25,6 +25,16 @@ enum perf_transport {
 	PERF_TRANSPORT_MAX,
 };
 
+/** What buffers are made of; an embedded run has PRIVATE. */
+enum perf_memory_kind {
+	PERF_MEMORY_PRIVATE, /* anonymous, in huge pages if the kernel has some */
+	PERF_MEMORY_ALLOC,   /* karst_alloc() */
+	PERF_MEMORY_MALLOC,
+	PERF_MEMORY_STACK,
+	PERF_MEMORY_HUGETLB, /* private huge pages, reserved by the administrator */
+	PERF_MEMORY_MAX,
+};
+
 #define PERF_MAX_SIZES    64u
 #define PERF_MAX_EAL_ARGS 64u
 
@@ -63,6 +73,17 @@ struct perf_opts {
 	bool force_mtu;
 	const char *eal_args[PERF_MAX_EAL_ARGS]; /* what followed "--" */
 	uint32_t num_eal_args;
+	/* over a karstd */
+	const char *connect; /* its socket; NULL: an engine of our own */
+	bool server;
+	const char *peer; /* host of the server */
+	bool daemon;      /* a karstd and a server of our own */
+	const char *karstd;
+	uint16_t tcp_port;
+	uint32_t port;     /* of the device, from 1 */
+	bool hold;         /* wait for the word to begin */
+	int32_t gid_index; /* -1: the plan's choice */
+	enum perf_memory_kind memory;
 	/* output */
 	bool json;
 };
@@ -70,6 +91,16 @@ struct perf_opts {
 /** As on the command line, in JSON and in tables. */
 const char *perf_op_name(enum perf_op op);
 const char *perf_transport_name(enum perf_transport transport);
+/** "embedded", "attached" or "daemon". */
+const char *perf_opts_mode(const struct perf_opts *o);
+const char *perf_memory_name(enum perf_memory_kind kind);
+
+/** Is the engine in another process? */
+static inline bool
+perf_opts_attached(const struct perf_opts *o)
+{
+	return o->connect != NULL || o->daemon;
+}
 
 /**
  * Reads the command line.

@@ -14,13 +14,7 @@
 #define PERF_PORTS_H
 
 #include "karst_engine.h"
-#include "opts.h"
-
-enum perf_end {
-	PERF_CLIENT,
-	PERF_SERVER,
-	PERF_ENDS,
-};
+#include "memory.h"
 
 struct perf_ports {
 	struct karst_engine *engine;

@@ -2,6 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 #include "report.h"
+#include "attach.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -95,8 +96,11 @@ make_counts(const struct perf_run *r, struct perf_result *x)
 	const uint64_t *b = r->before.ctr, *bd = r->before.drop;
 	struct karst_counters now;
 
-	memset(&now, 0, sizeof(now));
-	karst_engine_counters(r->ports->engine, KARST_ENGINE_ANY_LCORE, &now);
+	now = r->before;
+	if (r->ports != NULL) {
+		memset(&now, 0, sizeof(now));
+		karst_engine_counters(r->ports->engine, KARST_ENGINE_ANY_LCORE, &now);
+	}
 	x->posted = c->posted;
 	x->retransmits = now.ctr[KARST_CTR_RETRANSMITS] - b[KARST_CTR_RETRANSMITS];
 	x->timeouts = now.ctr[KARST_CTR_LOCAL_ACK_TIMEOUT] - b[KARST_CTR_LOCAL_ACK_TIMEOUT];
@@ -104,9 +108,9 @@ make_counts(const struct perf_run *r, struct perf_result *x)
 	x->injected = now.drop[KARST_DROP_INJECTED] - bd[KARST_DROP_INJECTED];
 	x->icrc_drops = now.drop[KARST_DROP_ICRC] - bd[KARST_DROP_ICRC];
 	x->verify_errors = c->wrong + s->wrong;
-	x->errors = c->errors + s->errors + r->ping.errors + r->pong.errors + r->stuck;
+	x->errors = c->errors + s->errors + r->ping.errors + r->pong.errors + r->stuck + r->broken;
 	/* what receivers never got; with one-sided operations only --verify can tell */
-	x->lost = c->lost;
+	x->lost = c->lost + s->lost;
 	if (r->job->transport != PERF_RC && r->job->recv_depth != 0)
 		x->lost = c->posted - karst_min_u64(c->posted, s->completed);
 }
@@ -148,6 +152,9 @@ perf_report_trouble(const struct perf_run *r, const struct perf_result *x)
 			op, r->job->size, r->server.tally.errors, r->server.first_error);
 	if (r->ping.errors + r->pong.errors != 0)
 		fprintf(stderr, "karst-perf: %s of %u bytes: ping-pong ended in error\n", op,
+			r->job->size);
+	if (r->broken)
+		fprintf(stderr, "karst-perf: %s of %u bytes: the server is gone\n", op,
 			r->job->size);
 	if (r->stuck)
 		fprintf(stderr, "karst-perf: %s of %u bytes: messages never completed\n", op,
@@ -213,6 +220,21 @@ integer(uint64_t v)
 	return json_integer((json_int_t)v);
 }
 
+/* Shares of the registered bytes, by how the engine reaches them; its own memory: shared. */
+static int
+add_paths(json_t *o, const struct perf_run *r)
+{
+	struct perf_paths p = {.shared = 1};
+	double sum;
+
+	if (r->bed->attach != NULL)
+		p = r->bed->attach->paths;
+	sum = (double)(p.shared + p.migrated + p.copied);
+	return json_object_set_new(o, "memory_path",
+		json_pack("{s:f, s:f, s:f}", "shared", ratio((double)p.shared, sum), "migrated",
+			ratio((double)p.migrated, sum), "copied", ratio((double)p.copied, sum)));
+}
+
 static int
 add_setup(json_t *o, const struct perf_run *r)
 {
@@ -226,7 +248,11 @@ add_setup(json_t *o, const struct perf_run *r)
 	rc |= json_object_set_new(o, "qps", integer(j->qps));
 	rc |= json_object_set_new(o, "depth", integer(j->depth));
 	rc |= json_object_set_new(o, "lcores", integer(j->lcores));
-	rc |= json_object_set_new(o, "port", json_string(r->ports->driver));
+	rc |= json_object_set_new(
+		o, "port", json_string(r->ports != NULL ? r->ports->driver : "karstd"));
+	rc |= json_object_set_new(o, "mode", json_string(perf_opts_mode(r->opts)));
+	rc |= json_object_set_new(o, "memory", json_string(perf_memory_name(r->opts->memory)));
+	rc |= add_paths(o, r);
 	return rc;
 }
 
@@ -280,11 +306,14 @@ add_more(json_t *o, const struct perf_run *r, const struct perf_result *x)
 	rc |= json_object_set_new(o, "batch", integer(j->batch));
 	rc |= json_object_set_new(o, "inflight", integer(j->inflight));
 	rc |= json_object_set_new(o, "inline", json_boolean(j->inlined));
-	rc |= json_object_set_new(o, "window_packets",
-		integer(karst_engine_config(r->ports->engine)->window_packets));
+	if (r->ports != NULL)
+		rc |= json_object_set_new(o, "window_packets",
+			integer(karst_engine_config(r->ports->engine)->window_packets));
 	rc |= json_object_set_new(o, "timeout", integer(j->timeout));
 	rc |= json_object_set_new(o, "working_set_bytes", integer(j->working_set));
-	rc |= json_object_set_new(o, "ring_size", integer(r->ports->ring_size));
+	if (r->ports != NULL)
+		rc |= json_object_set_new(o, "ring_size", integer(r->ports->ring_size));
+	rc |= json_object_set_new(o, "connect_seconds", real(r->connect_s));
 	rc |= json_object_set_new(o, "qp_bytes", integer(r->bed->qp_bytes));
 	rc |= json_object_set_new(o, "qp_ring_bytes", integer(r->bed->ring_bytes));
 	return rc;

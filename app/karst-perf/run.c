@@ -4,20 +4,12 @@
 #include "run.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 
 #include <rte_cycles.h>
 #include <rte_pause.h>
-
-enum phase {
-	PHASE_PARK,
-	PHASE_TRAFFIC,
-	PHASE_PINGPONG,
-	PHASE_RING_COPY,
-	PHASE_RING_RTT,
-	PHASE_QUIT,
-};
 
 /* Lengths of the parts of a round. */
 #define SLICE_S      0.050 /* at most; at least four to a measurement */
@@ -48,7 +40,7 @@ rest(const struct perf_run *r)
 }
 
 static void
-enter(struct perf_run *r, enum phase phase)
+enter_here(struct perf_run *r, enum perf_phase phase)
 {
 	/* relaxed: written by this thread alone */
 	uint32_t was = atomic_load_explicit(&r->phase, memory_order_relaxed);
@@ -65,10 +57,57 @@ enter(struct perf_run *r, enum phase phase)
 	}
 }
 
+/* A turn of our own engine; a karstd's makes its turns itself. */
+static inline unsigned int
+poll_engine(const struct perf_run *r, enum perf_end end)
+{
+	if (r->ports == NULL)
+		return 0;
+	return karst_engine_poll(r->ports->engine, r->ports->lcore[end]);
+}
+
+/* Asks the server in the other process; without an answer the measurement has failed. */
+static json_t *
+ask(struct perf_run *r, json_t *request)
+{
+	json_t *answer;
+
+	if (perf_link_ask(r->link, request, &answer) == 0)
+		return answer;
+	r->broken = true;
+	r->client.failed = true;
+	return NULL;
+}
+
+static uint64_t
+ask_number(struct perf_run *r, json_t *request, const char *member)
+{
+	json_t *answer = ask(r, request);
+	uint64_t v = 0;
+
+	if (answer != NULL && perf_link_number(answer, member, UINT64_MAX, &v) != 0) {
+		r->broken = true;
+		r->client.failed = true;
+	}
+	json_decref(answer);
+	return v;
+}
+
+static void
+enter(struct perf_run *r, enum perf_phase phase)
+{
+	if (r->link != NULL) {
+		if (!r->broken)
+			json_decref(ask(r, json_pack("{s:i}", "phase", (int)phase)));
+		return;
+	}
+	enter_here(r, phase);
+}
+
 static void
 server_turn(struct perf_run *r)
 {
-	unsigned int n = karst_engine_poll(r->ports->engine, r->ports->lcore[PERF_SERVER]);
+	unsigned int n = poll_engine(r, PERF_SERVER);
 
 	n += perf_server_turn(&r->server);
 	if (n == 0)
@@ -78,7 +117,7 @@ server_turn(struct perf_run *r)
 static void
 pong_turn(struct perf_run *r)
 {
-	unsigned int n = karst_engine_poll(r->ports->engine, r->ports->lcore[PERF_SERVER]);
+	unsigned int n = poll_engine(r, PERF_SERVER);
 
 	perf_pong(&r->pong);
 	if (n == 0)
@@ -89,36 +128,36 @@ int
 perf_run_follow(void *arg)
 {
 	struct perf_run *r = arg;
-	enum phase phase = PHASE_PARK;
+	enum perf_phase phase = PERF_PHASE_PARK;
 	uint32_t at = 0;
 
-	while (phase != PHASE_QUIT) {
+	while (phase != PERF_PHASE_QUIT) {
 		/* acquire, pairs with the release in enter() */
 		uint32_t want = atomic_load_explicit(&r->phase, memory_order_acquire);
 
 		if (want != at) {
 			at = want;
-			phase = (enum phase)(want & 0xff);
-			if (phase == PHASE_QUIT)
+			phase = (enum perf_phase)(want & 0xff);
+			if (phase == PERF_PHASE_QUIT)
 				karst_engine_release(
 					r->ports->engine, r->ports->lcore[PERF_SERVER]);
 			/* release, pairs with the acquire in enter() */
 			atomic_store_explicit(&r->at, at, memory_order_release);
 		}
 		switch (phase) {
-		case PHASE_TRAFFIC:
+		case PERF_PHASE_TRAFFIC:
 			server_turn(r);
 			break;
-		case PHASE_PINGPONG:
+		case PERF_PHASE_PINGPONG:
 			pong_turn(r);
 			break;
-		case PHASE_RING_COPY:
+		case PERF_PHASE_RING_COPY:
 			perf_baseline_ring_copy_follow(r->baseline);
-			phase = PHASE_PARK;
+			phase = PERF_PHASE_PARK;
 			break;
-		case PHASE_RING_RTT:
+		case PERF_PHASE_RING_RTT:
 			perf_baseline_rtt_follow(r->baseline);
-			phase = PHASE_PARK;
+			phase = PERF_PHASE_PARK;
 			break;
 		default:
 			rte_pause();
@@ -134,12 +173,12 @@ perf_run_follow(void *arg)
 static inline void
 turn(struct perf_run *r, bool post)
 {
-	unsigned int n = karst_engine_poll(r->ports->engine, r->ports->lcore[PERF_CLIENT]);
+	unsigned int n = poll_engine(r, PERF_CLIENT);
 
 	n += perf_client_reap(&r->client);
 	if (post)
 		n += perf_client_post(&r->client);
-	if (r->job->lcores == 1)
+	if (r->alone)
 		n += perf_server_turn(&r->server);
 	if (n == 0)
 		rest(r);
@@ -147,11 +186,18 @@ turn(struct perf_run *r, bool post)
 
 /* Where the counters stand that a window is made of. */
 static struct perf_window
-look(const struct perf_run *r)
+look(struct perf_run *r)
 {
 	struct karst_counters c;
 	struct perf_window w = {.messages = r->client.tally.completed};
 
+	if (r->link != NULL) {
+		/* what was written one-sidedly is seen by nobody there: it counts when sent */
+		if (r->job->transport != PERF_RC && r->job->recv_depth != 0)
+			w.messages = ask_number(r, json_pack("{s:b}", "count", 1), "completed");
+		w.cycles = rte_rdtsc();
+		return w;
+	}
 	memset(&c, 0, sizeof(c));
 	karst_engine_counters(r->ports->engine, KARST_ENGINE_ANY_LCORE, &c);
 	/* what an unreliable sender has sent has not arrived yet */
@@ -180,7 +226,7 @@ drain(struct perf_run *r)
 	}
 	if (r->job->transport == PERF_RC)
 		return;
-	for (since = rte_rdtsc(); rte_rdtsc() - since < cycles_of(QUIET_S);) {
+	for (since = rte_rdtsc(); rte_rdtsc() - since < cycles_of(QUIET_S) && !r->broken;) {
 		uint64_t arrived = look(r).messages;
 
 		if (arrived - r->arrived_before >= r->client.tally.posted - r->posted_before)
@@ -242,6 +288,23 @@ must_settle(const struct perf_client *c)
 		f->posted - f->checked + c->job.batch > c->job.slots;
 }
 
+/* Everything posted has completed: those who look late look now. */
+static void
+settle(struct perf_run *r)
+{
+	json_t *posted;
+	uint32_t i;
+
+	if (r->link != NULL && r->client.late_check && !r->broken) {
+		posted = json_array();
+		for (i = 0; i < r->job->qps; i++)
+			json_array_append_new(
+				posted, json_integer((json_int_t)r->client.flows[i].posted));
+		json_decref(ask(r, json_pack("{s:o}", "settle", posted)));
+	}
+	perf_client_settle(&r->client);
+}
+
 /* Polls for @cycles and until @messages have completed, or until there is nothing more to do. */
 static void
 traffic_for(struct perf_run *r, uint64_t cycles, uint64_t messages)
@@ -255,7 +318,7 @@ traffic_for(struct perf_run *r, uint64_t cycles, uint64_t messages)
 		turn(r, true);
 		if (karst_unlikely(must_settle(&r->client))) {
 			drain(r);
-			perf_client_settle(&r->client);
+			settle(r);
 		}
 		now = rte_rdtsc();
 	}
@@ -267,7 +330,7 @@ traffic_slice(struct perf_run *r, uint64_t cycles)
 	bool counted = r->opts->iters != 0;
 	struct perf_window from, to;
 
-	enter(r, PHASE_TRAFFIC);
+	enter(r, PERF_PHASE_TRAFFIC);
 	r->posted_before = r->client.tally.posted;
 	r->arrived_before = look(r).messages;
 	if (!counted)
@@ -281,7 +344,7 @@ traffic_slice(struct perf_run *r, uint64_t cycles)
 	if (counted)
 		to = look(r);
 	count_window(r, &from, &to);
-	perf_client_settle(&r->client);
+	settle(r);
 }
 
 /* --- the leader: ping-pong --- */
@@ -291,19 +354,17 @@ pingpong_slice(struct perf_run *r, uint64_t cycles)
 {
 	uint64_t start = rte_rdtsc(), now = start;
 	uint64_t patience = cycles_of(r->job->transport == PERF_RC ? STUCK_S : LOST_PING_S);
-	bool alone = r->job->lcores == 1;
-
-	enter(r, PHASE_PINGPONG);
+	enter(r, PERF_PHASE_PINGPONG);
 	while (now - start < cycles && !r->client.failed) {
 		uint64_t sent = rte_rdtsc();
 
 		perf_ping(&r->ping);
 		do {
-			karst_engine_poll(r->ports->engine, r->ports->lcore[PERF_CLIENT]);
-			if (alone)
+			poll_engine(r, PERF_CLIENT);
+			if (r->alone)
 				perf_pong(&r->pong);
 			now = rte_rdtsc();
-			if (r->yield && !alone)
+			if (r->yield && !r->alone)
 				sched_yield();
 		} while (!perf_ping_done(&r->ping) && now - sent < patience);
 		now = rte_rdtsc();
@@ -322,26 +383,91 @@ pingpong_slice(struct perf_run *r, uint64_t cycles)
 
 /* --- the leader: all of it --- */
 
+/* Without a second lcore that polls: for the round trip a thread of its own. */
+static void *
+rtt_thread(void *arg)
+{
+	struct perf_run *r = arg;
+
+	if (r->rtt_cpu >= 0) {
+		cpu_set_t set;
+
+		CPU_ZERO(&set);
+		CPU_SET(r->rtt_cpu, &set);
+		(void)pthread_setaffinity_np(pthread_self(), sizeof(set), &set);
+	}
+	perf_baseline_rtt_follow(r->baseline);
+	return NULL;
+}
+
+static void
+attached_baseline_slices(struct perf_run *r)
+{
+	uint32_t i = r->slices.num - 1;
+	pthread_t thread;
+
+	r->slices.copy[i] = perf_baseline_copy(r->baseline, cycles_of(COPY_S));
+	/* relaxed: pthread_create() releases */
+	atomic_store_explicit(&r->baseline->stop, 0, memory_order_relaxed);
+	if (r->rtt_cpu < 0 || pthread_create(&thread, NULL, rtt_thread, r) != 0)
+		return;
+	perf_baseline_rtt(r->baseline, cycles_of(RTT_S), false);
+	/* release, pairs with the acquire in perf_baseline_rtt_follow() */
+	atomic_store_explicit(&r->baseline->stop, 1, memory_order_release);
+	pthread_join(thread, NULL);
+}
+
 static void
 baseline_slices(struct perf_run *r)
 {
-	bool alone = r->job->lcores == 1;
 	uint32_t i = r->slices.num - 1;
 
-	enter(r, PHASE_PARK);
+	enter(r, PERF_PHASE_PARK);
+	if (r->link != NULL) {
+		attached_baseline_slices(r);
+		return;
+	}
 	r->slices.copy[i] = perf_baseline_copy(r->baseline, cycles_of(COPY_S));
 	/* relaxed: enter() releases */
 	atomic_store_explicit(&r->baseline->stop, 0, memory_order_relaxed);
-	enter(r, PHASE_RING_COPY);
-	r->slices.ring_copy[i] = perf_baseline_ring_copy(r->baseline, cycles_of(COPY_S), alone);
+	enter(r, PERF_PHASE_RING_COPY);
+	r->slices.ring_copy[i] = perf_baseline_ring_copy(r->baseline, cycles_of(COPY_S), r->alone);
 	/* release, pairs with the acquire in ..._follow(): nothing comes after it */
 	atomic_store_explicit(&r->baseline->stop, 1, memory_order_release);
-	enter(r, PHASE_PARK);
+	enter(r, PERF_PHASE_PARK);
 	atomic_store_explicit(&r->baseline->stop, 0, memory_order_relaxed);
-	enter(r, PHASE_RING_RTT);
-	perf_baseline_rtt(r->baseline, cycles_of(RTT_S), alone);
+	enter(r, PERF_PHASE_RING_RTT);
+	perf_baseline_rtt(r->baseline, cycles_of(RTT_S), r->alone);
 	atomic_store_explicit(&r->baseline->stop, 1, memory_order_release);
-	enter(r, PHASE_PARK);
+	enter(r, PERF_PHASE_PARK);
+}
+
+/* The last checks, and what the server in another process has found. */
+static void
+finish(struct perf_run *r)
+{
+	struct perf_tally *s = &r->server.tally;
+	uint64_t targets = 0, status = 0;
+	json_t *o;
+
+	if (r->link == NULL) {
+		perf_client_finish(&r->client, 0);
+		return;
+	}
+	if (r->client.shadow != NULL && !r->client.failed)
+		targets = ask_number(r, json_pack("{s:b}", "targets", 1), "targets");
+	perf_client_finish(&r->client, targets);
+	o = r->broken ? NULL : ask(r, json_pack("{s:b}", "result", 1));
+	if (o != NULL &&
+		(perf_link_number(o, "completed", UINT64_MAX, &s->completed) != 0 ||
+			perf_link_number(o, "errors", UINT64_MAX, &s->errors) != 0 ||
+			perf_link_number(o, "wrong", UINT64_MAX, &s->wrong) != 0 ||
+			perf_link_number(o, "lost", UINT64_MAX, &s->lost) != 0 ||
+			perf_link_number(o, "pong", UINT64_MAX, &r->pong.errors) != 0 ||
+			perf_link_number(o, "status", 255, &status) != 0))
+		r->broken = true;
+	r->server.first_error = (uint8_t)status;
+	json_decref(o);
 }
 
 int
@@ -365,42 +491,76 @@ perf_run_lead(void *arg)
 			more = r->sum.cycles + slice / 2 < total;
 		more &= !r->client.failed;
 	}
-	perf_client_finish(&r->client);
-	enter(r, PHASE_QUIT);
-	karst_engine_release(r->ports->engine, r->ports->lcore[PERF_CLIENT]);
+	finish(r);
+	enter(r, PERF_PHASE_QUIT);
+	if (r->ports != NULL)
+		karst_engine_release(r->ports->engine, r->ports->lcore[PERF_CLIENT]);
+	return 0;
+}
+
+static void
+aim_baseline(struct perf_run *r)
+{
+	uint8_t *const *base = r->bed->mem->base;
+	bool back = perf_op_fetches(r->job->op) || r->job->op == PERF_OP_CAS ||
+		r->job->op == PERF_OP_FAA;
+	uint8_t *here = base[PERF_CLIENT], *there = base[PERF_SERVER];
+
+	/* a server in another process: memory of ours stands for its */
+	if (there == NULL)
+		there = r->bed->mem->mirror;
+	/* data of a READ, and old values of atomics, come from the server */
+	perf_baseline_aim(r->baseline, back ? there : here, back ? here : there,
+		r->job->working_set, r->job->mtu);
+}
+
+static int
+begin_server(struct perf_run *r)
+{
+	int rc = perf_server_create(r->bed, r->opts->verify, r->opts->seed, &r->server);
+
+	if (rc == 0 && r->pingpong)
+		perf_pinger_init(r->bed, PERF_SERVER, &r->pong);
+	return rc;
+}
+
+static int
+begin_client(struct perf_run *r)
+{
+	int rc = perf_client_create(r->bed, r->opts->verify, r->opts->seed, &r->client);
+
+	if (rc == 0 && r->pingpong && (r->latency = perf_hist_create()) == NULL)
+		rc = -ENOMEM;
+	/* room for the first slices now, so that it is seldom made while measuring */
+	if (rc == 0 && !add_slice(&r->slices, 0))
+		rc = -ENOMEM;
+	if (rc != 0)
+		return rc;
+	r->slices.num = 0;
+	if (r->opts->iters != 0)
+		r->client.left = r->opts->iters;
+	if (r->pingpong)
+		perf_pinger_init(r->bed, PERF_CLIENT, &r->ping);
+	aim_baseline(r);
 	return 0;
 }
 
 int
 perf_run_begin(struct perf_run *r)
 {
-	uint8_t *const *base = r->bed->mem->base;
-	bool back = perf_op_fetches(r->job->op) || r->job->op == PERF_OP_CAS ||
-		r->job->op == PERF_OP_FAA;
-	int rc = perf_client_create(r->bed, r->opts->verify, r->opts->seed, &r->client);
+	int rc = 0;
 
-	if (rc == 0)
-		rc = perf_server_create(r->bed, r->opts->verify, r->opts->seed, &r->server);
-	if (rc == 0 && r->pingpong && (r->latency = perf_hist_create()) == NULL)
-		rc = -ENOMEM;
-	/* room for the first slices now, so that it is seldom made while measuring */
-	if (rc == 0 && !add_slice(&r->slices, 0))
-		rc = -ENOMEM;
+	r->alone = r->ports != NULL && r->job->lcores == 1;
+	if (r->bed->qps[PERF_CLIENT] != NULL)
+		rc = begin_client(r);
+	if (rc == 0 && r->bed->qps[PERF_SERVER] != NULL)
+		rc = begin_server(r);
 	if (rc != 0) {
 		perf_run_end(r);
 		return rc;
 	}
-	r->slices.num = 0;
-	if (r->opts->iters != 0)
-		r->client.left = r->opts->iters;
-	if (r->pingpong) {
-		perf_pinger_init(r->bed, PERF_CLIENT, &r->ping);
-		perf_pinger_init(r->bed, PERF_SERVER, &r->pong);
-	}
-	/* data of a READ, and old values of atomics, come from the server */
-	perf_baseline_aim(r->baseline, base[back ? PERF_SERVER : PERF_CLIENT],
-		base[back ? PERF_CLIENT : PERF_SERVER], r->job->working_set, r->job->mtu);
-	karst_engine_counters(r->ports->engine, KARST_ENGINE_ANY_LCORE, &r->before);
+	if (r->ports != NULL)
+		karst_engine_counters(r->ports->engine, KARST_ENGINE_ANY_LCORE, &r->before);
 	return 0;
 }
 

@@ -16,13 +16,26 @@
  * The thread of the first lcore leads: it polls the client's end (and the server's, if there is
  * one lcore) and decides when a phase begins.  The thread of the second lcore follows: it does
  * the server's part of whatever phase there is.  The main thread only watches.
+ *
+ * Over a karstd the leader is a thread of the client, the follower the server's process
+ * (remote.c), which is told of phases over the link; there are no ring copies then.
  */
 #ifndef PERF_RUN_H
 #define PERF_RUN_H
 
 #include "baseline.h"
+#include "link.h"
 #include "pingpong.h"
 #include "traffic.h"
+
+enum perf_phase {
+	PERF_PHASE_PARK,
+	PERF_PHASE_TRAFFIC,
+	PERF_PHASE_PINGPONG,
+	PERF_PHASE_RING_COPY,
+	PERF_PHASE_RING_RTT,
+	PERF_PHASE_QUIT,
+};
 
 /** Figures of one slice, a column each; Gb/s. */
 struct perf_slices {
@@ -42,7 +55,8 @@ struct perf_window {
 struct perf_run {
 	const struct perf_opts *opts;
 	const struct perf_job *job;
-	struct perf_ports *ports;
+	struct perf_ports *ports; /* NULL: attached */
+	struct perf_link *link;   /* to the server in another process; else NULL */
 	const struct perf_bed *bed;
 	struct perf_baseline *baseline;
 	struct perf_client client;
@@ -51,17 +65,22 @@ struct perf_run {
 	struct perf_hist *latency; /* of --lat, in TSC cycles */
 	struct perf_slices slices;
 	struct perf_window sum;
+	double connect_s;             /* from no queue pairs to all of them connected */
 	struct karst_counters before; /* of the engine, when the measurement began */
 	uint64_t posted_before;       /* when the slice began */
 	uint64_t arrived_before;      /* requests that responders had completed, then */
 	uint64_t lost_pings;
-	bool stuck; /* something outstanding never completed */
+	bool stuck;  /* something outstanding never completed */
+	bool broken; /* the other process is gone */
+	bool alone;  /* both ends on this thread */
 	bool yield;
+	int rtt_cpu;   /* attached: where the other half of ring rtt runs; -1: nowhere */
 	bool pingpong; /* --lat */
 	/* phases */
 	_Atomic uint32_t phase karst_cache_aligned; /* leader: number << 8 | enum phase */
 	_Atomic uint32_t at karst_cache_aligned;    /* follower: the last one it has entered */
 	uint64_t elapsed_ns karst_cache_aligned;    /* leader: measured so far, for progress */
+	_Atomic bool done;                          /* attached: the leader's thread is through */
 };
 
 /**
@@ -70,7 +89,7 @@ struct perf_run {
  */
 int perf_run_begin(struct perf_run *run);
 
-/** On the first worker and, if there are two lcores, on the second, at the same time.
+/** On the first worker (attached: a thread) and, if there are two lcores, on the second, at the same time.
  *  @arg: the struct perf_run.  Both return when the measurement is over. */
 int perf_run_lead(void *arg);
 int perf_run_follow(void *arg);

@@ -45,7 +45,7 @@ struct perf_flow {
 	struct perf_qp *qp;
 	uint64_t posted;
 	uint64_t completed;
-	uint64_t checked;    /* UC WRITE with --verify: messages looked at */
+	uint64_t checked;    /* with late_check: messages looked at */
 	uint64_t sample_tsc; /* when the sample was posted; 0: there is none */
 	uint64_t sample;     /* number of the message whose latency is being taken */
 	uint32_t row;        /* of places, for the next batch */
@@ -78,6 +78,7 @@ struct perf_client {
 struct perf_sink {
 	struct perf_qp *qp;
 	uint64_t expected; /* number of the next message */
+	uint64_t checked;  /* see perf_server_settle() */
 	uint32_t row, col; /* place of the next receive */
 	uint32_t peer_qpn;
 };
@@ -113,8 +114,9 @@ uint32_t perf_client_post(struct perf_client *c);
 /** Checks what could not be checked message by message; everything has arrived or is lost. */
 void perf_client_settle(struct perf_client *c);
 
-/** At the end of a measurement: what is left to check (atomics' targets). */
-void perf_client_finish(struct perf_client *c);
+/** At the end of a measurement: what is left to check (atomics' targets).  @targets: of
+ *  perf_check_targets(), if the server is elsewhere. */
+void perf_client_finish(struct perf_client *c, uint64_t targets);
 
 /** Takes receives, checks them, posts them anew.  @return how many. */
 uint32_t perf_server_turn(struct perf_server *s);

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The TCP connection between an attached client and its server, outside of what is measured:
+ * numbers of queue pairs, phases, results.  One JSON object a line; a request is answered by one
+ * object, {"error": "..."} if it cannot be done.
+ *
+ * Who listens believes nothing: lines are bounded, and every number is checked where it is used.
+ */
+#ifndef PERF_LINK_H
+#define PERF_LINK_H
+
+#include <jansson.h>
+
+#include "karst_base.h"
+
+#define PERF_LINK_PORT 18515u /* as perftest's */
+
+struct perf_link {
+	int fd;
+	char peer[80]; /* address, for messages */
+	char *line;    /* what has been received of the next line */
+	size_t len, room;
+	size_t scanned; /* bytes of it without a line's end */
+};
+
+/** Listens on all addresses.  @port 0: any, told in *@port.  @return a socket, or -errno. */
+int perf_link_listen(uint16_t *port);
+
+/** Waits for a client.  -errno. */
+int perf_link_accept(int listener, struct perf_link *link);
+
+/** @host: a name or an address.  Tries again for some seconds while nobody listens.
+ *  0 or -errno, said on stderr. */
+int perf_link_connect(const char *host, uint16_t port, struct perf_link *link);
+
+void perf_link_close(struct perf_link *link);
+
+/** Sends @o and drops the reference.  -EPIPE, -ENOMEM (also for NULL) */
+int perf_link_send(struct perf_link *link, json_t *o);
+
+/**
+ * The next object.  @wait: else -EAGAIN if it is not there yet.
+ * -EPIPE: the peer is gone; -EPROTO: not JSON, or too long.
+ */
+int perf_link_recv(struct perf_link *link, bool wait, json_t **o);
+
+/** Sends @request and waits for the answer; an "error" in it is said on stderr: -EREMOTEIO.
+ *  @answer may be NULL. */
+int perf_link_ask(struct perf_link *link, json_t *request, json_t **answer);
+
+/** Member @name of @o as a number of up to @max, into *@value.  -EPROTO: none such. */
+int perf_link_number(const json_t *o, const char *name, uint64_t max, uint64_t *value);
+
+#endif /* PERF_LINK_H */

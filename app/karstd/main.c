@@ -3,20 +3,31 @@
  */
 /*
  * karstd: an engine in a process of its own, which programs attach to.
+ *
+ * This file reads the configuration (opts.c, conf*.c) and hands over to daemon.c.
  */
 #include "conf.h"
-#include "log.h"
+#include "daemon.h"
 #include "opts.h"
 
+#include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
+
+#include "karst_log.h"
 
 static void
 say(void *user, const char *line)
 {
 	(void)user;
 	fprintf(stderr, "karstd: %s\n", line);
+}
+
+static void
+say_to_log(void *user, const char *line)
+{
+	(void)user;
+	karst_log(KARST_LOG_ERR, "%s", line);
 }
 
 /* File, then command line.  Errors are all said. */
@@ -40,7 +51,15 @@ read_conf(const struct kd_opts *o, struct kd_conf *c, struct kd_faults *f)
 		kd_conf_set(c, "log", "level", o->log_level, "--log-level", f);
 	if (f->n == 0)
 		kd_conf_finish(c, path != NULL ? path : "defaults", f);
-	return f->n == 0 ? 0 : -1;
+	return f->n == 0 ? 0 : -EINVAL;
+}
+
+static int
+reread(void *user, struct kd_conf *c)
+{
+	struct kd_faults faults = {.say = say_to_log};
+
+	return read_conf(user, c, &faults);
 }
 
 int
@@ -54,9 +73,15 @@ main(int argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	conf = malloc(sizeof(*conf));
-	if (conf == NULL)
+	if (conf == NULL) {
+		fputs("karstd: no memory\n", stderr);
 		return KD_EXIT_FAILED;
-	rc = read_conf(&opts, conf, &faults) == 0 ? KD_EXIT_OK : KD_EXIT_WRONG;
+	}
+	rc = KD_EXIT_OK;
+	if (read_conf(&opts, conf, &faults) != 0)
+		rc = KD_EXIT_WRONG;
+	else if (!opts.check)
+		rc = kd_daemon_run(conf, reread, &opts);
 	free(conf);
 	return rc;
 }

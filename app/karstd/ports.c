@@ -17,10 +17,6 @@
 #include "place.h"
 #include "xdp.h"
 
-#ifndef KARST_ENGINE_NO_ETHDEV /* until lib/engine has loopback ports */
-#define KARST_ENGINE_NO_ETHDEV UINT16_MAX
-#endif
-
 /* net_af_packet's frames: of one page's half, or so many bytes that 16 of them fill 17 pages and a
  * frame of path MTU 4096 fits. */
 #define PACKET_SMALL_MTU 1500u

@@ -12,6 +12,7 @@
  *	dispatch.c packets to their queue pairs; handoff.c  to other lcores
  *	sched.c    which queue pair builds frames; tx.c  buffers and the ports' queues
  *	mailbox.c  control calls across threads
+ *	tap.c      the exception path to the kernel
  *	neigh.c    ARP, neighbour discovery; neigh_table.c  what is known; resolve.c  paths;
  *	           netlink.c  the kernel's neighbours and routes
  *	memory.c   PDs, regions, windows, address handles
@@ -121,6 +122,7 @@ struct eng_addrs {
 };
 
 struct eng_neigh;
+struct eng_tap;
 
 struct eng_port {
 	/* What every received frame is compared with: the first IPv4 address, as in memory.
@@ -132,6 +134,7 @@ struct eng_port {
 	_Atomic bool present;
 	uint32_t home;           /* first lcore that serves it: neighbours, announcements */
 	struct eng_neigh *neigh; /* the home lcore's; NULL: not our business */
+	struct eng_tap *tap;     /* NULL: none */
 	uint16_t nq;
 	char name[RTE_ETH_NAME_MAX_LEN];
 };
@@ -185,6 +188,7 @@ struct eng_lcore {
 	uint32_t index;
 	uint32_t nrxq;
 	uint32_t blocked; /* ports (bits) whose pend is not empty */
+	uint32_t tapped;  /* ports (bits) that it sends for the kernel */
 	uint64_t rearm;   /* first fields of a fresh mbuf */
 	uint64_t loss;    /* frames dropped out of 2^64 */
 	uint64_t loss_state;
@@ -252,7 +256,8 @@ struct karst_engine {
 	uint32_t nqps[KARST_ENGINE_MAX_LCORES];
 	uint32_t ncqs;
 	uint32_t nsrqs;
-	pthread_mutex_t session_lock; /* the following three, and what sessions tell of themselves */
+	pthread_mutex_t
+		session_lock; /* the following three, and what sessions tell of themselves */
 	struct karst_session *sessions;
 	uint32_t last_client;
 	struct karst_engine *next; /* telemetry's list */
@@ -364,6 +369,11 @@ unsigned int eng_handoff_poll(struct eng_lcore *lc);
 
 /* A frame that no queue pair gets, and why: whoever may want it has it now. */
 void eng_exception(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why);
+
+/* --- tap.c --- */
+
+/* Sends what the kernel has sent on taps, of the ports that the lcore is home of. */
+unsigned int eng_tap_poll(struct eng_lcore *lc);
 
 /* --- sched.c, tx.c --- */
 

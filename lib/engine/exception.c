@@ -6,12 +6,16 @@
  *
  *   1. the engine itself: ARP and neighbour discovery about the port's addresses (neigh.c), on
  *      the port's home lcore
- *   2. the program: the exception callback
+ *   2. the kernel, if the port has an exception tap (tap.c); RoCE to addresses and VLANs that are
+ *      not the port's is the kernel's then, too
+ *   3. the program: the exception callback
  *
- * What nobody wants is dropped, under the name that the parser gave it.
+ * So with a tap the engine answers for its own addresses and the kernel for all others that it has
+ * there; and answers of neighbours reach both, as either may have asked.  What nobody wants is
+ * dropped, under the name that the parser gave it.
  */
-#include "engine_priv.h"
 #include "neigh.h"
+#include "tap.h"
 
 static void
 drop(struct eng_lcore *lc, struct rte_mbuf *m, enum karst_drop why)
@@ -26,6 +30,26 @@ is_foreign(enum karst_drop why)
 {
 	return why == KARST_DROP_ETHERTYPE || why == KARST_DROP_NOT_UDP ||
 		why == KARST_DROP_NOT_ROCE || why == KARST_DROP_IP_FRAGMENT;
+}
+
+/* What a kernel that had this port would look at. */
+static bool
+is_kernels(enum karst_drop why)
+{
+	return is_foreign(why) || why == KARST_DROP_IP_HEADER || why == KARST_DROP_DEST_ADDRESS ||
+		why == KARST_DROP_VLAN;
+}
+
+/* The kernel gets it, if it can. */
+static void
+give_kernel(struct eng_lcore *lc, struct eng_tap *tap, struct rte_mbuf *m)
+{
+	if (!eng_tap_put(tap, lc->index, m)) {
+		drop(lc, m, KARST_DROP_TAP);
+		return;
+	}
+	stat_add(&lc->stats.tap_rx, 1);
+	buffer_free(lc, m);
 }
 
 /* @return true: the program has it. */
@@ -60,6 +84,8 @@ eng_exception(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst
 	}
 	if (fate == ENG_NEIGH_BAD)
 		drop(lc, m, KARST_DROP_NEIGHBOUR);
+	else if (fate != ENG_NEIGH_DONE && p->tap != NULL && is_kernels(why))
+		give_kernel(lc, p->tap, m);
 	else if (fate != ENG_NEIGH_DONE && is_foreign(why) && offer(lc, port, m, why))
 		return;
 	else if (fate == ENG_NEIGH_OTHER)

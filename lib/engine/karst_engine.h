@@ -233,6 +233,7 @@ struct karst_engine_port_info {
 	uint32_t link_mbps; /* 0: not known */
 	char netdev[16];    /* empty: none */
 	char exception_tap[16];
+	uint64_t exception_lost; /* frames that the tap's kernel side refused */
 	struct karst_engine_addr gateway4;
 	struct karst_engine_addr gateway6;
 	uint32_t num_addrs;
@@ -566,6 +567,8 @@ struct karst_engine_lcore_stats {
 	uint64_t no_mbufs; /* turns that could not send for want of buffers */
 	uint64_t neigh_rx; /* ARP and neighbour discovery that the engine looked at */
 	uint64_t neigh_tx; /* its questions, answers and announcements */
+	uint64_t tap_rx;   /* frames given to the kernel by an exception tap */
+	uint64_t tap_tx;   /* frames that the kernel sent there */
 	/* Of the TSC, from the start of one turn to the start of the next: all since the lcore was
 	 * attached, and those that began with a turn that did something.  The rest was idle: empty
 	 * turns, yielding, sleep.  What a program with its own reactor does between two turns

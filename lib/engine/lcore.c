@@ -45,6 +45,8 @@ turn(struct eng_lcore *lc)
 	if (karst_unlikely(!rte_ring_empty(lc->mailbox)))
 		n += eng_mailbox_serve(lc);
 	n += eng_rx_poll(lc);
+	if (karst_unlikely(lc->tapped != 0))
+		n += eng_tap_poll(lc);
 	if (lc->e->nlcores > 1)
 		n += eng_handoff_poll(lc);
 	n += eng_bells_poll(lc);

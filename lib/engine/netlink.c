@@ -121,8 +121,14 @@ transact(struct kernel *k, struct nlmsghdr *req, mnl_cb_t fn, void *arg)
 
 /* --- routes --- */
 
+static bool
+is_link_local(const struct hop *h)
+{
+	return h->family == AF_INET6 && h->ip[0] == 0xfe && (h->ip[1] & 0xc0) == 0x80;
+}
+
 struct route_reply {
-	struct hop *hop; /* in: the destination */
+	struct hop *hop; /* in: the destination; out: the next hop */
 	unsigned int ifindex;
 	bool unicast;
 };
@@ -159,29 +165,50 @@ on_route(const struct nlmsghdr *nlh, void *arg)
 	return MNL_CB_STOP;
 }
 
-/* From a destination to the next hop. */
+/* @out: must it leave by our interface? */
 static int
-route(struct kernel *k, struct hop *hop)
+route_query(struct kernel *k, const struct hop *to, bool out, struct route_reply *reply)
 {
-	struct route_reply reply = {.hop = hop};
 	char buf[MSG_BYTES];
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
 	struct rtmsg *rtm;
-	int ret;
 
 	nlh->nlmsg_type = RTM_GETROUTE;
 	nlh->nlmsg_flags = NLM_F_REQUEST;
 	rtm = mnl_nlmsg_put_extra_header(nlh, sizeof(*rtm));
-	rtm->rtm_family = (uint8_t)hop->family;
-	rtm->rtm_dst_len = (uint8_t)(8 * addr_bytes(hop->family));
-	mnl_attr_put(nlh, RTA_DST, addr_bytes(hop->family), hop->ip);
-	mnl_attr_put_u32(nlh, RTA_OIF, k->ifindex);
-	ret = transact(k, nlh, on_route, &reply);
+	rtm->rtm_family = (uint8_t)to->family;
+	rtm->rtm_dst_len = (uint8_t)(8 * addr_bytes(to->family));
+	mnl_attr_put(nlh, RTA_DST, addr_bytes(to->family), to->ip);
+	if (out)
+		mnl_attr_put_u32(nlh, RTA_OIF, k->ifindex);
+	return transact(k, nlh, on_route, reply);
+}
+
+/*
+ * From a destination to the next hop.  The kernel is asked for its own choice first: only that tells
+ * of routes that forbid a destination, and told which interface to use it would rather assume that
+ * everybody is on that link than say that there is no route.  If it would take another interface,
+ * it is asked again for this one.
+ */
+static int
+route(struct kernel *k, struct hop *hop)
+{
+	struct hop own = *hop, here = *hop;
+	struct route_reply reply = {.hop = &own};
+	int ret;
+
+	ret = route_query(k, hop, is_link_local(hop), &reply);
+	if (ret == 0 && reply.unicast && reply.ifindex != k->ifindex) {
+		reply = (struct route_reply){.hop = &here};
+		ret = route_query(k, hop, true, &reply);
+	}
 	if (ret == -ENETUNREACH || ret == -EHOSTUNREACH || ret == -EACCES || ret == -EINVAL ||
 		ret == -ESRCH)
 		return -EHOSTUNREACH;
 	if (ret == 0 && (!reply.unicast || reply.ifindex != k->ifindex))
 		return -EHOSTUNREACH;
+	if (ret == 0)
+		*hop = *reply.hop;
 	return ret;
 }
 

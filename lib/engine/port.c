@@ -45,6 +45,13 @@ mac_is_zero(const uint8_t mac[6])
 	return memcmp(mac, zero, sizeof(zero)) == 0;
 }
 
+/* Length of an optional name. */
+static size_t
+name_len(const char *name)
+{
+	return name == NULL ? 0 : strlen(name);
+}
+
 /* What is wrong with a configuration, or NULL. */
 static const char *
 config_fault(const struct karst_engine *e, const struct karst_engine_port_config *cfg)
@@ -61,9 +68,11 @@ config_fault(const struct karst_engine *e, const struct karst_engine_port_config
 		return "a VLAN id is 1 to 4094";
 	if (cfg->mac[0] & 1)
 		return "the MAC address is a group address";
-	if (cfg->netdev != NULL && strlen(cfg->netdev) >= IF_NAMESIZE)
+	if (name_len(cfg->netdev) >= IF_NAMESIZE)
 		return "the name of a kernel interface has up to 15 characters";
-	if (cfg->netdev != NULL && cfg->exception_tap != NULL)
+	if (name_len(cfg->exception_tap) >= IF_NAMESIZE)
+		return "the name of an exception tap has up to 15 characters";
+	if (name_len(cfg->netdev) != 0 && name_len(cfg->exception_tap) != 0)
 		return "a view of a kernel interface needs no exception tap";
 	return eng_port_addrs_fault(cfg->num_addrs, cfg->addrs);
 }
@@ -184,6 +193,9 @@ settle_mac(struct eng_port *p, const struct karst_engine_port_config *cfg)
 			rte_strerror(-ret));
 		return ret;
 	}
+	/* net_ring has none; a neighbour needs one to answer to. */
+	if (mac_is_zero(own.addr_bytes))
+		rte_eth_random_addr(own.addr_bytes);
 	memcpy(p->info.mac, own.addr_bytes, sizeof(p->info.mac));
 	if (mac_is_zero(cfg->mac) || memcmp(cfg->mac, own.addr_bytes, sizeof(cfg->mac)) == 0)
 		return 0;
@@ -253,8 +265,8 @@ fill_info(struct karst_engine *e, struct eng_port *p, const struct karst_engine_
 	p->info.vlan = cfg->vlan;
 	p->info.gateway4 = cfg->gateway4;
 	p->info.gateway6 = cfg->gateway6;
-	if (cfg->netdev != NULL)
-		memcpy(p->info.netdev, cfg->netdev, strlen(cfg->netdev) + 1);
+	memcpy(p->info.netdev, cfg->netdev, name_len(cfg->netdev));
+	memcpy(p->info.exception_tap, cfg->exception_tap, name_len(cfg->exception_tap));
 	p->nq = (uint16_t)__builtin_popcountll(p->info.lcore_mask);
 	p->home = (uint32_t)__builtin_ctzll(p->info.lcore_mask);
 	eng_port_store_addrs(p, cfg->num_addrs, cfg->addrs);

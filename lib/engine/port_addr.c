@@ -13,6 +13,7 @@
 
 #include "karst_hdr.h"
 #include "neigh.h"
+#include "tap.h"
 
 const char *
 eng_port_addrs_fault(uint32_t n, const struct karst_engine_addr *addrs)
@@ -83,6 +84,8 @@ karst_engine_port_info(
 		return -EINVAL;
 	*info = e->port[port].info;
 	copy_addrs(&e->port[port], info);
+	if (e->port[port].tap != NULL)
+		info->exception_lost = eng_tap_lost(e->port[port].tap);
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "engine_priv.h"
 
 #include "neigh.h"
+#include "tap.h"
 
 /* --- coming and going --- */
 
@@ -32,6 +33,8 @@ serve_on_lcore(struct eng_lcore *lc, void *arg)
 	tx->ethdev = p->info.ethdev;
 	tx->queue = call->queue;
 	tx->served = true;
+	if (p->home == lc->index && p->tap != NULL)
+		lc->tapped |= 1u << call->port;
 	return 0;
 }
 
@@ -55,8 +58,11 @@ leave_on_lcore(struct eng_lcore *lc, void *arg)
 	lc->blocked &= ~(1u << call->port);
 	/* What they build from now on is dropped. */
 	eng_sched_unpark(lc, tx);
-	if (p->home == lc->index)
+	if (p->home == lc->index) {
+		lc->tapped &= ~(1u << call->port);
 		p->neigh = NULL;
+		p->tap = NULL;
+	}
 	return 0;
 }
 
@@ -88,13 +94,18 @@ eng_port_join(struct karst_engine *e, uint8_t port)
 {
 	struct eng_neigh_call call = {.port = port};
 	struct eng_port *p = &e->port[port];
+	int ret = 0;
 
-	if (p->info.netdev[0] == '\0') {
-		int ret = eng_neigh_create(e, &p->neigh);
-
-		if (ret != 0)
-			return ret;
+	if (p->info.exception_tap[0] != '\0')
+		ret = eng_tap_create(e, port, p->info.exception_tap, &p->tap);
+	if (ret == 0 && p->info.netdev[0] == '\0')
+		ret = eng_neigh_create(e, &p->neigh);
+	if (ret != 0) {
+		eng_tap_destroy(p->tap);
+		return ret;
 	}
+	if (p->tap != NULL)
+		eng_tap_carrier(p->tap, p->info.link_up);
 	on_lcores(e, port, serve_on_lcore, false);
 	/* release, pairs with the acquire in eng_port_present() */
 	atomic_store_explicit(&p->present, true, memory_order_release);
@@ -108,11 +119,13 @@ port_remove(struct karst_engine *e, uint8_t port)
 {
 	struct eng_port *p = &e->port[port];
 	struct eng_neigh *nb = p->neigh;
+	struct eng_tap *tap = p->tap;
 
 	atomic_store_explicit(&p->present, false, memory_order_relaxed);
 	on_lcores(e, port, leave_on_lcore, true);
 	rte_eth_dev_stop(p->info.ethdev);
 	eng_neigh_destroy(nb);
+	eng_tap_destroy(tap);
 }
 
 int
@@ -141,6 +154,7 @@ eng_port_fini(struct karst_engine *e, uint8_t port)
 		return;
 	rte_eth_dev_stop(p->info.ethdev);
 	eng_neigh_destroy(p->neigh);
+	eng_tap_destroy(p->tap);
 }
 
 /* --- events and links --- */
@@ -181,6 +195,8 @@ link_look(struct eng_port *p)
 	}
 	__atomic_store_n(&p->info.link_mbps, mbps, __ATOMIC_RELAXED);
 	__atomic_store_n(&p->info.link_up, up, __ATOMIC_RELAXED);
+	if (up != was && p->tap != NULL)
+		eng_tap_carrier(p->tap, up);
 	return up != was;
 }
 

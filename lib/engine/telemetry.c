@@ -114,6 +114,8 @@ fill_lcore(const struct eng_lcore *lc, struct rte_tel_data *d)
 		{"no_mbufs", &s.no_mbufs},
 		{"neigh_rx", &s.neigh_rx},
 		{"neigh_tx", &s.neigh_tx},
+		{"tap_rx", &s.tap_rx},
+		{"tap_tx", &s.tap_tx},
 		{"cycles", &s.cycles},
 		{"busy_cycles", &s.busy_cycles},
 	};

@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The exception path: what is not RoCE goes to the kernel by a tap interface with the port's MAC
+ * address, tags and all, and what the kernel sends there leaves by the port.
+ *
+ *	lcore --- to_kernel[lcore] ---+
+ *	lcore --- to_kernel[lcore] ---+--> thread --- write() --> tap
+ *	home lcore <-- from_kernel ------- thread <-- read() ---- tap
+ *
+ * Reading and writing a tap are system calls, and writing runs the kernel's receive path; so a
+ * thread of its own does them, and frames cross by rings of one producer and one consumer.  They
+ * are copied into the ring: buffers of the pool stay with the lcores, and no lcore ever waits for
+ * a thread that the kernel may have put aside in the middle of something.  A full ring loses
+ * frames, which are counted; the thread stops reading the tap when from_kernel is full, and the
+ * kernel's own queue fills.
+ *
+ * The thread sleeps when there is nothing to do.  Who puts a frame into a ring afterwards wakes it
+ * by an eventfd: it says "asleep", and looks again; the lcore publishes, and looks whether it is
+ * asleep; between the two steps of each is a full fence, so one of them sees the other.
+ */
+#include "tap.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if_tun.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <net/if_arp.h>
+#include <rte_ether.h>
+#include <rte_lcore.h>
+
+#include "karst_hdr.h"
+
+#define SLOTS     256u /* of each ring */
+#define BURST     32u
+#define FULL_MS   1 /* looks again, when from_kernel is full */
+#define MTU_USUAL 1500u
+
+struct slot {
+	uint32_t len;
+	uint8_t frame[]; /* frame_max, and one byte more, which tells a longer frame */
+};
+
+/* One producer, one consumer; tail and head count and are masked at use. */
+struct frame_ring {
+	_Atomic uint32_t tail karst_cache_aligned; /* the producer's */
+	_Atomic uint32_t head karst_cache_aligned; /* the consumer's */
+	uint32_t slot_bytes karst_cache_aligned;
+	size_t bytes; /* of all this */
+	uint8_t slots[] karst_cache_aligned;
+};
+
+struct eng_tap {
+	struct karst_engine *e;
+	uint8_t port;
+	bool running;
+	int fd;
+	int wake_fd;
+	uint32_t frame_max;
+	char name[IF_NAMESIZE];
+	pthread_t thread;
+	_Atomic bool stop;
+	_Atomic bool asleep;
+	_Atomic uint64_t lost;
+	struct frame_ring *from_kernel;
+	struct frame_ring *to_kernel[KARST_ENGINE_MAX_LCORES]; /* NULL: does not serve the port */
+};
+
+/* --- rings --- */
+
+static struct frame_ring *
+ring_create(uint32_t frame_max)
+{
+	uint32_t slot = RTE_ALIGN_CEIL((uint32_t)sizeof(struct slot) + frame_max + 1, 64u);
+	size_t bytes = sizeof(struct frame_ring) + (size_t)SLOTS * slot;
+	struct frame_ring *r = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	if (r == MAP_FAILED)
+		return NULL;
+	r->slot_bytes = slot;
+	r->bytes = bytes;
+	return r;
+}
+
+static void
+ring_destroy(struct frame_ring *r)
+{
+	if (r != NULL)
+		munmap(r, r->bytes);
+}
+
+/* The producer's next slot; NULL: the ring is full. */
+static struct slot *
+ring_free_slot(struct frame_ring *r)
+{
+	uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed);
+
+	/* acquire, pairs with the release in ring_pop(): the slot has been read */
+	if (tail - atomic_load_explicit(&r->head, memory_order_acquire) == SLOTS)
+		return NULL;
+	return (struct slot *)(void *)(r->slots + (size_t)(tail % SLOTS) * r->slot_bytes);
+}
+
+static void
+ring_push(struct frame_ring *r)
+{
+	/* release, pairs with the acquire in ring_first(): the slot is written */
+	atomic_store_explicit(&r->tail, atomic_load_explicit(&r->tail, memory_order_relaxed) + 1,
+		memory_order_release);
+}
+
+/* The consumer's next slot; NULL: the ring is empty. */
+static const struct slot *
+ring_first(struct frame_ring *r)
+{
+	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed);
+
+	/* acquire, pairs with the release in ring_push() */
+	if (atomic_load_explicit(&r->tail, memory_order_acquire) == head)
+		return NULL;
+	return (const struct slot *)(void *)(r->slots + (size_t)(head % SLOTS) * r->slot_bytes);
+}
+
+static void
+ring_pop(struct frame_ring *r)
+{
+	/* release, pairs with the acquire in ring_free_slot() */
+	atomic_store_explicit(&r->head, atomic_load_explicit(&r->head, memory_order_relaxed) + 1,
+		memory_order_release);
+}
+
+/* --- lcores --- */
+
+static void
+wake(struct eng_tap *t)
+{
+	const uint64_t one = 1;
+
+	/* The frame is published before we look; pairs with the fence in doze(). */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(&t->asleep, memory_order_relaxed))
+		return;
+	/* relaxed: only one of the lcores has to write, and two may */
+	atomic_store_explicit(&t->asleep, false, memory_order_relaxed);
+	if (write(t->wake_fd, &one, sizeof(one)) < 0)
+		return; /* it is full of wake-ups already */
+}
+
+bool
+eng_tap_put(struct eng_tap *t, uint32_t lcore, const struct rte_mbuf *m)
+{
+	struct frame_ring *r = t->to_kernel[lcore];
+	struct slot *s = ring_free_slot(r);
+
+	if (s == NULL || m->nb_segs != 1 || m->data_len > t->frame_max)
+		return false;
+	s->len = m->data_len;
+	memcpy(s->frame, rte_pktmbuf_mtod(m, const void *), m->data_len);
+	ring_push(r);
+	wake(t);
+	return true;
+}
+
+static unsigned int
+send_frames(struct eng_lcore *lc, struct eng_tap *t)
+{
+	const struct eng_txq *q = &lc->tx[t->port];
+	unsigned int n = 0;
+
+	/* What the queue does not take waits here, and not in the way of queue pairs. */
+	while (n < BURST && q->n < ENG_PENDING / 2) {
+		const struct slot *s = ring_first(t->from_kernel);
+		struct rte_mbuf *m;
+
+		if (s == NULL)
+			break;
+		m = rte_pktmbuf_alloc(lc->pool);
+		if (m == NULL) {
+			stat_add(&lc->stats.no_mbufs, 1);
+			break;
+		}
+		memcpy(rte_pktmbuf_append(m, (uint16_t)s->len), s->frame, s->len);
+		ring_pop(t->from_kernel);
+		eng_tx_frame(lc, t->port, m);
+		n++;
+	}
+	stat_add(&lc->stats.tap_tx, n);
+	return n;
+}
+
+unsigned int
+eng_tap_poll(struct eng_lcore *lc)
+{
+	uint32_t ports = lc->tapped;
+	unsigned int n = 0;
+
+	for (; ports != 0; ports &= ports - 1)
+		n += send_frames(lc, lc->e->port[__builtin_ctz(ports)].tap);
+	return n;
+}
+
+/* --- the thread --- */
+
+static void
+lose(struct eng_tap *t)
+{
+	atomic_fetch_add_explicit(&t->lost, 1, memory_order_relaxed);
+}
+
+/* @return how many frames the kernel got. */
+static unsigned int
+write_frames(struct eng_tap *t)
+{
+	unsigned int i, n = 0, k;
+
+	for (i = 0; i < t->e->nlcores; i++) {
+		struct frame_ring *r = t->to_kernel[i];
+		const struct slot *s;
+
+		for (k = 0; r != NULL && k < BURST && (s = ring_first(r)) != NULL; k++) {
+			if (write(t->fd, s->frame, s->len) != (ssize_t)s->len)
+				lose(t); /* the interface is down, or the kernel has no memory */
+			ring_pop(r);
+			n++;
+		}
+	}
+	return n;
+}
+
+static unsigned int
+read_frames(struct eng_tap *t)
+{
+	unsigned int n;
+
+	for (n = 0; n < BURST; n++) {
+		struct slot *s = ring_free_slot(t->from_kernel);
+		ssize_t len;
+
+		if (s == NULL)
+			break;
+		len = read(t->fd, s->frame, t->frame_max + 1);
+		if (len < 0)
+			break;
+		if (len < RTE_ETHER_HDR_LEN || len > (ssize_t)t->frame_max) {
+			lose(t);
+			continue;
+		}
+		s->len = (uint32_t)len;
+		ring_push(t->from_kernel);
+	}
+	return n;
+}
+
+static bool
+anything_to_write(struct eng_tap *t)
+{
+	unsigned int i;
+
+	for (i = 0; i < t->e->nlcores; i++)
+		if (t->to_kernel[i] != NULL && ring_first(t->to_kernel[i]) != NULL)
+			return true;
+	return false;
+}
+
+static void
+doze(struct eng_tap *t)
+{
+	bool full = ring_free_slot(t->from_kernel) == NULL;
+	struct pollfd p[2] = {
+		{.fd = t->wake_fd, .events = POLLIN}, {.fd = full ? -1 : t->fd, .events = POLLIN}};
+	uint64_t count;
+
+	atomic_store_explicit(&t->asleep, true, memory_order_relaxed);
+	/* Said before we look again; pairs with the fence in wake(). */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!anything_to_write(t))
+		poll(p, 2, full ? FULL_MS : -1);
+	atomic_store_explicit(&t->asleep, false, memory_order_relaxed);
+	if (read(t->wake_fd, &count, sizeof(count)) < 0)
+		return; /* woken by the tap */
+}
+
+static void *
+tap_main(void *arg)
+{
+	struct eng_tap *t = arg;
+
+	while (!atomic_load_explicit(&t->stop, memory_order_relaxed))
+		if (write_frames(t) + read_frames(t) == 0)
+			doze(t);
+	return NULL;
+}
+
+/* --- the interface --- */
+
+static int
+failed(const struct eng_tap *t, const char *what)
+{
+	int err = errno;
+	const char *hint = "";
+
+	if (err == EPERM || err == EACCES)
+		hint = " (CAP_NET_ADMIN is needed)";
+	else if (err == EBUSY || err == EINVAL)
+		hint = " (is there an interface of that name already?)";
+	karst_log(KARST_LOG_ERR, "%s: port %u: exception tap \"%s\": %s: %s%s", t->e->name, t->port,
+		t->name, what, strerror(err), hint);
+	return -err;
+}
+
+static int
+interface_open(struct eng_tap *t)
+{
+	struct ifreq ifr = {.ifr_flags = IFF_TAP | IFF_NO_PI};
+
+	t->fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+	if (t->fd < 0)
+		return failed(t, "/dev/net/tun");
+	memcpy(ifr.ifr_name, t->name, sizeof(ifr.ifr_name));
+	if (ioctl(t->fd, TUNSETIFF, &ifr) != 0)
+		return failed(t, "making the interface");
+	return 0;
+}
+
+/* MAC address, MTU, up. */
+static int
+interface_setup(struct eng_tap *t, const struct karst_engine_port_info *info)
+{
+	int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), ret = 0;
+	struct ifreq ifr = {0};
+
+	if (sock < 0)
+		return failed(t, "socket");
+	memcpy(ifr.ifr_name, t->name, sizeof(ifr.ifr_name));
+	ifr.ifr_hwaddr.sa_family = ARPHRD_ETHER;
+	memcpy(ifr.ifr_hwaddr.sa_data, info->mac, sizeof(info->mac));
+	if (ioctl(sock, SIOCSIFHWADDR, &ifr) != 0)
+		ret = failed(t, "setting the MAC address");
+	/* Others on the link may not know longer frames than usual. */
+	ifr.ifr_mtu = (int)karst_min_u32(info->mtu, MTU_USUAL);
+	if (ret == 0 && ioctl(sock, SIOCSIFMTU, &ifr) != 0)
+		ret = failed(t, "setting the MTU");
+	if (ret == 0 && ioctl(sock, SIOCGIFFLAGS, &ifr) != 0)
+		ret = failed(t, "reading its flags");
+	ifr.ifr_flags |= IFF_UP;
+	if (ret == 0 && ioctl(sock, SIOCSIFFLAGS, &ifr) != 0)
+		ret = failed(t, "bringing it up");
+	close(sock);
+	return ret;
+}
+
+static int
+make_rings(struct eng_tap *t, uint64_t lcore_mask)
+{
+	uint32_t i;
+
+	t->from_kernel = ring_create(t->frame_max);
+	if (t->from_kernel == NULL)
+		return -ENOMEM;
+	for (i = 0; i < t->e->nlcores; i++) {
+		if ((lcore_mask >> i & 1) == 0)
+			continue;
+		t->to_kernel[i] = ring_create(t->frame_max);
+		if (t->to_kernel[i] == NULL)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static int
+start(struct eng_tap *t)
+{
+	char name[16];
+	int ret;
+
+	t->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (t->wake_fd < 0)
+		return failed(t, "eventfd");
+	snprintf(name, sizeof(name), "karst-tap%u", t->port);
+	/* Away from the processors of EAL's lcores. */
+	ret = rte_ctrl_thread_create(&t->thread, name, NULL, tap_main, t);
+	if (ret != 0) {
+		errno = ret < 0 ? -ret : ret;
+		return failed(t, "starting its thread");
+	}
+	t->running = true;
+	return 0;
+}
+
+int
+eng_tap_create(struct karst_engine *e, uint8_t port, const char *name, struct eng_tap **tap)
+{
+	const struct karst_engine_port_info *info = &e->port[port].info;
+	struct eng_tap *t = calloc(1, sizeof(*t));
+	int ret;
+
+	if (t == NULL)
+		return -ENOMEM;
+	t->e = e;
+	t->port = port;
+	t->fd = t->wake_fd = -1;
+	t->frame_max = info->mtu + KARST_ETH_LEN + 2 * KARST_VLAN_LEN;
+	snprintf(t->name, sizeof(t->name), "%s", name);
+	ret = make_rings(t, info->lcore_mask);
+	if (ret == 0)
+		ret = interface_open(t);
+	if (ret == 0)
+		ret = interface_setup(t, info);
+	if (ret == 0)
+		ret = start(t);
+	if (ret != 0) {
+		eng_tap_destroy(t);
+		return ret;
+	}
+	*tap = t;
+	return 0;
+}
+
+void
+eng_tap_destroy(struct eng_tap *t)
+{
+	const uint64_t one = 1;
+	unsigned int i;
+
+	if (t == NULL)
+		return;
+	if (t->running) {
+		atomic_store_explicit(&t->stop, true, memory_order_relaxed);
+		if (write(t->wake_fd, &one, sizeof(one)) < 0)
+			assert(errno == EAGAIN); /* as many wake-ups as it can count: it wakes */
+		pthread_join(t->thread, NULL);
+	}
+	if (t->fd >= 0)
+		close(t->fd);
+	if (t->wake_fd >= 0)
+		close(t->wake_fd);
+	ring_destroy(t->from_kernel);
+	for (i = 0; i < KARST_ENGINE_MAX_LCORES; i++)
+		ring_destroy(t->to_kernel[i]);
+	free(t);
+}
+
+void
+eng_tap_carrier(struct eng_tap *t, bool up)
+{
+	int carrier = up;
+
+	/* An older kernel cannot; then the interface seems to have a link for ever. */
+	(void)ioctl(t->fd, TUNSETCARRIER, &carrier);
+}
+
+uint64_t
+eng_tap_lost(const struct eng_tap *t)
+{
+	return atomic_load_explicit(&t->lost, memory_order_relaxed);
+}

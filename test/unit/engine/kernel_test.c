@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Ports beside a real kernel: each case has a network namespace of its own, and another one for the
+ * host at the far end, which vanish with the processes that hold them.
+ *
+ *	here:  engine -- net_af_packet on "near" -- veth -- "far" :there
+ *	here:  engine -- net_ring -- engine,  with taps "taphere" here and "tapfar" there
+ */
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <rte_eal.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+
+#include "karst_engine.h"
+#include "karst_neigh.h"
+
+#define PATIENCE_MS 20000u
+
+struct net {
+	pid_t there; /* holds the other namespace */
+	struct karst_engine *e;
+	pthread_t thread;
+	atomic_bool stop;
+};
+
+/* Runs a command of the shell.  @return its status. */
+static int sh(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+static int
+sh(const char *fmt, ...)
+{
+	char cmd[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(cmd, sizeof(cmd), fmt, ap);
+	va_end(ap);
+	return system(cmd);
+}
+
+#define must(...) cr_assert_eq(sh(__VA_ARGS__), 0, "a command failed")
+
+/* A process in a network namespace of its own, until this one ends. */
+static pid_t
+namespace_hold(void)
+{
+	int ready[2];
+	char c = 0;
+	pid_t pid;
+
+	cr_assert_eq(pipe(ready), 0);
+	pid = fork();
+	cr_assert_geq(pid, 0);
+	if (pid == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		if (unshare(CLONE_NEWNET) == 0 && write(ready[1], "y", 1) == 1)
+			for (;;)
+				pause();
+		_exit(1);
+	}
+	close(ready[1]);
+	cr_assert_eq(read(ready[0], &c, 1), 1);
+	close(ready[0]);
+	return pid;
+}
+
+static void
+net_up(struct net *n)
+{
+	memset(n, 0, sizeof(*n));
+	if (unshare(CLONE_NEWNET) != 0)
+		cr_skip_test("network namespaces need root: %s", strerror(errno));
+	if (sh("ip link set lo up") != 0)
+		cr_skip_test("there is no \"ip\" (Debian package iproute2)");
+	n->there = namespace_hold();
+	must("nsenter -t %d -n ip link set lo up", (int)n->there);
+}
+
+static void
+eal_up(const char *vdev)
+{
+	char *argv[] = {(char *)"kernel_test", (char *)"--no-huge", (char *)"--no-shconf",
+		(char *)"--no-pci", (char *)"-m", (char *)"192", (char *)"--log-level=4",
+		(char *)"--no-telemetry", (char *)"--lcores", (char *)"0@(0-1)", (char *)vdev};
+
+	cr_assert_geq(rte_eal_init((int)KARST_DIM(argv) - (vdev == NULL), argv), 0, "EAL");
+}
+
+static void
+veth_up(struct net *n)
+{
+	must("ip link add near type veth peer name far");
+	must("ip link set far netns %d", (int)n->there);
+	must("ip link set near up");
+	must("nsenter -t %d -n ip link set far up", (int)n->there);
+	must("nsenter -t %d -n ip addr add 10.77.0.2/24 dev far", (int)n->there);
+	must("nsenter -t %d -n ip addr add fd77::2/64 dev far nodad", (int)n->there);
+}
+
+static void *
+poller(void *arg)
+{
+	struct net *n = arg;
+
+	while (!atomic_load(&n->stop))
+		if (karst_engine_poll(n->e, 0) == 0)
+			usleep(50);
+	karst_engine_release(n->e, 0);
+	return NULL;
+}
+
+static void
+engine_up(struct net *n)
+{
+	const struct karst_engine_config cfg = {.max_qps = 16};
+
+	cr_assert_eq(karst_engine_create(&cfg, &n->e), 0);
+	cr_assert_eq(pthread_create(&n->thread, NULL, poller, n), 0);
+}
+
+static void
+net_down(struct net *n)
+{
+	atomic_store(&n->stop, true);
+	pthread_join(n->thread, NULL);
+	cr_assert_eq(karst_engine_destroy(n->e), 0);
+	kill(n->there, SIGKILL);
+	waitpid(n->there, NULL, 0);
+}
+
+static struct karst_engine_addr
+ip4(uint32_t host, uint8_t prefix)
+{
+	struct karst_engine_addr a = karst_engine_addr_ip4(host);
+
+	a.prefix = prefix;
+	return a;
+}
+
+static struct karst_engine_addr
+ip6(uint8_t last)
+{
+	struct karst_engine_addr a = {.ip = {0xfd, 0x77, [15] = last}, .prefix = 64};
+
+	return a;
+}
+
+static uint8_t
+add_port(struct net *n, struct karst_engine_port_config *cfg, struct karst_engine_addr *addrs)
+{
+	uint8_t port;
+
+	cfg->num_addrs = 2;
+	cfg->addrs = addrs;
+	cr_assert_eq(karst_engine_port_add(n->e, cfg, &port), 0);
+	return port;
+}
+
+static int
+resolve(struct net *n, uint32_t addr, struct karst_engine_addr to, uint32_t ms,
+	struct karst_path *path)
+{
+	const struct karst_engine_resolve_opts opts = {.timeout_ms = ms};
+
+	memset(path, 0, sizeof(*path));
+	return karst_engine_resolve(n->e, 0, addr, to.ip, &opts, path);
+}
+
+/* The MAC address of the far end, as "ip" shows it. */
+static void
+far_mac(struct net *n, uint8_t mac[6])
+{
+	unsigned int m[6], i;
+	char cmd[96];
+	FILE *f;
+
+	snprintf(cmd, sizeof(cmd), "nsenter -t %d -n ip -br link show dev far | awk '{ print $3 }'",
+		(int)n->there);
+	f = popen(cmd, "r");
+	cr_assert_not_null(f);
+	cr_assert_eq(fscanf(f, "%x:%x:%x:%x:%x:%x", &m[0], &m[1], &m[2], &m[3], &m[4], &m[5]), 6);
+	pclose(f);
+	for (i = 0; i < 6; i++)
+		mac[i] = (uint8_t)m[i];
+}
+
+/* The engine owns the port, and speaks ARP and neighbour discovery with the kernel there. */
+Test(kernel, own_port)
+{
+	struct karst_engine_addr addrs[2] = {ip4(0x0a4d0001, 24), ip6(1)};
+	struct karst_engine_port_config cfg = {.mac = {2, 0, 0, 0, 0x77, 1}};
+	struct karst_path path;
+	uint8_t mac[6];
+	struct net n;
+
+	net_up(&n);
+	veth_up(&n);
+	/* nobody but the engine answers here */
+	must("ip link set near arp off");
+	must("sysctl -qw net.ipv6.conf.near.disable_ipv6=1");
+	must("ip link set near promisc on");
+	eal_up("--vdev=net_af_packet0,iface=near");
+	engine_up(&n);
+	add_port(&n, &cfg, addrs);
+	far_mac(&n, mac);
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0002, 0), PATIENCE_MS, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	cr_assert_eq(resolve(&n, 1, ip6(2), PATIENCE_MS, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0003, 0), 300, &path), -EHOSTUNREACH);
+	/* and the other way round: the kernel there asks */
+	must("nsenter -t %d -n ip neigh flush dev far", (int)n.there);
+	sh("nsenter -t %d -n ping -q -c 1 -W 1 10.77.0.1 >/dev/null", (int)n.there);
+	must("nsenter -t %d -n ip neigh get 10.77.0.1 dev far | grep -q 02:00:00:00:77:01",
+		(int)n.there);
+	sh("nsenter -t %d -n ping -q -c 1 -W 1 fd77::1 >/dev/null", (int)n.there);
+	must("nsenter -t %d -n ip neigh get fd77::1 dev far | grep -q 02:00:00:00:77:01",
+		(int)n.there);
+	net_down(&n);
+}
+
+/* The kernel owns the port, which the engine looks at: neighbours and routes are the kernel's. */
+Test(kernel, view_of_an_interface)
+{
+	struct karst_engine_addr addrs[2] = {ip4(0x0a4d0001, 24), ip6(1)};
+	struct karst_engine_port_config cfg = {.netdev = "near"};
+	struct karst_engine_neigh list[8];
+	struct karst_path path;
+	uint8_t mac[6];
+	struct net n;
+	int i, count;
+
+	net_up(&n);
+	veth_up(&n);
+	must("ip addr add 10.77.0.1/24 dev near");
+	must("ip addr add fd77::1/64 dev near nodad");
+	must("ip route add 10.88.0.0/16 via 10.77.0.2");
+	must("ip -6 route add fd88::/16 via fd77::2");
+	eal_up("--vdev=net_af_packet0,iface=near");
+	engine_up(&n);
+	add_port(&n, &cfg, addrs);
+	far_mac(&n, mac);
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0002, 0), PATIENCE_MS, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	cr_assert_eq(resolve(&n, 1, ip6(2), PATIENCE_MS, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	/* again, from what it knows; and beyond the router */
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0002, 0), PATIENCE_MS, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a580203, 0), PATIENCE_MS, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	addrs[1].ip[1] = 0x88;
+	cr_assert_eq(resolve(&n, 1, addrs[1], PATIENCE_MS, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, 6);
+	/* nobody there; no way there */
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0003, 0), 300, &path), -EHOSTUNREACH);
+	must("ip route add unreachable 10.99.0.0/16");
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a630001, 0), PATIENCE_MS, &path), -EHOSTUNREACH);
+	must("ip route add blackhole 10.98.0.0/16");
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a620001, 0), PATIENCE_MS, &path), -EHOSTUNREACH);
+	count = karst_engine_neigh_list(n.e, 0, list, KARST_DIM(list));
+	cr_assert_geq(count, 3);
+	for (i = 0; i < count && memcmp(list[i].ip, ip4(0x0a4d0002, 0).ip, 16) != 0; i++)
+		;
+	cr_assert_lt(i, count);
+	cr_assert_arr_eq(list[i].mac, mac, 6);
+	/* an interface that has gone */
+	must("ip link del near");
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0002, 0), 300, &path), -ENODEV);
+	net_down(&n);
+}
+
+/* Two ports joined by rings; the taps beside them are in different namespaces. */
+static void
+taps_up(struct net *n)
+{
+	struct karst_engine_addr addrs[2];
+	struct karst_engine_port_config cfg;
+	struct rte_ring *wire[2];
+	unsigned int side;
+
+	wire[0] = rte_ring_create("wire0", 1024, 0, 0);
+	wire[1] = rte_ring_create("wire1", 1024, 0, 0);
+	for (side = 0; side < 2; side++) {
+		char name[16];
+		int id;
+
+		snprintf(name, sizeof(name), "side%u", side);
+		id = rte_eth_from_rings(name, &wire[1 - side], 1, &wire[side], 1, 0);
+		cr_assert_geq(id, 0);
+		cfg = (struct karst_engine_port_config){.ethdev = (uint16_t)id,
+			.mac = {2, 0, 0, 0, 0x99, (uint8_t)(side + 1)},
+			.exception_tap = side == 0 ? "taphere" : "tapfar"};
+		addrs[0] = ip4(0x0a4d0001 + side, 24);
+		addrs[1] = ip6((uint8_t)(1 + side));
+		add_port(n, &cfg, addrs);
+	}
+	must("ip link set tapfar netns %d", (int)n->there);
+	must("nsenter -t %d -n ip link set tapfar up", (int)n->there);
+}
+
+Test(kernel, exception_tap)
+{
+	struct karst_engine_lcore_stats before, after;
+	struct karst_engine_port_info info;
+	struct karst_path path;
+	struct net n;
+
+	net_up(&n);
+	eal_up(NULL);
+	engine_up(&n);
+	taps_up(&n);
+	/* addresses of the kernels', beside those of the engine */
+	must("ip addr add 10.77.0.11/24 dev taphere");
+	must("ip addr add fd77::11/64 dev taphere nodad");
+	must("nsenter -t %d -n ip addr add 10.77.0.12/24 dev tapfar", (int)n.there);
+	must("nsenter -t %d -n ip addr add fd77::12/64 dev tapfar nodad", (int)n.there);
+	cr_assert_eq(karst_engine_lcore_stats(n.e, 0, &before), 0);
+	must("ping -q -c 20 -i 0.01 -W 10 10.77.0.12 >/dev/null");
+	must("ping -q -c 20 -i 0.01 -W 10 fd77::12 >/dev/null");
+	must("ping -q -c 5 -i 0.01 -W 10 -s 1400 10.77.0.12 >/dev/null");
+	cr_assert_eq(karst_engine_lcore_stats(n.e, 0, &after), 0);
+	cr_assert_geq(after.tap_rx - before.tap_rx, 90);
+	cr_assert_geq(after.tap_tx - before.tap_tx, 90);
+	must("ip neigh get 10.77.0.12 dev taphere | grep -q 02:00:00:00:99:02");
+	/* the engine's neighbours, with the kernel's beside them */
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d0002, 0), PATIENCE_MS, &path), 0);
+	cr_assert_eq(path.dst_mac[5], 2);
+	cr_assert_eq(resolve(&n, 1, ip6(2), PATIENCE_MS, &path), 0);
+	cr_assert_eq(path.dst_mac[5], 2);
+	cr_assert_eq(resolve(&n, 0, ip4(0x0a4d000c, 0), PATIENCE_MS, &path), 0);
+	cr_assert_eq(path.dst_mac[5], 2);
+	/* addresses that both have: the engine answers for them, the kernel uses them */
+	must("ip addr add 10.77.0.1/24 dev taphere");
+	must("nsenter -t %d -n ping -q -c 3 -i 0.01 -W 10 10.77.0.1 >/dev/null", (int)n.there);
+	/* gone with the port */
+	cr_assert_eq(karst_engine_port_remove(n.e, 0), 0);
+	cr_assert_neq(sh("ip link show dev taphere >/dev/null 2>&1"), 0);
+	cr_assert_eq(karst_engine_port_info(n.e, 0, &info), -EINVAL);
+	cr_assert_eq(karst_engine_port_info(n.e, 1, &info), 0);
+	net_down(&n);
+}
+
+Test(kernel, exception_tap_refused)
+{
+	struct karst_engine_addr addr = ip4(0x0a4d0001, 24);
+	struct karst_engine_port_config cfg = {
+		.num_addrs = 1, .addrs = &addr, .exception_tap = "busy"};
+	struct rte_ring *wire;
+	struct net n;
+	uint8_t port;
+	int id;
+
+	net_up(&n);
+	must("ip link add busy type veth peer name other");
+	eal_up(NULL);
+	engine_up(&n);
+	wire = rte_ring_create("wire", 64, 0, 0);
+	id = rte_eth_from_ring(wire);
+	cr_assert_geq(id, 0);
+	cfg.ethdev = (uint16_t)id;
+	cr_assert_lt(karst_engine_port_add(n.e, &cfg, &port), 0);
+	cfg.exception_tap = "0123456789abcdef";
+	cr_assert_eq(karst_engine_port_add(n.e, &cfg, &port), -EINVAL);
+	cfg.exception_tap = "free";
+	cfg.netdev = "busy";
+	cr_assert_eq(karst_engine_port_add(n.e, &cfg, &port), -EINVAL);
+	cfg.netdev = NULL;
+	cr_assert_eq(karst_engine_port_add(n.e, &cfg, &port), 0);
+	cr_assert_eq(port, 0);
+	net_down(&n);
+}

@@ -26,7 +26,10 @@ eng_neigh_table_init(struct eng_neigh_table *t, uint32_t seed)
 static struct eng_neigh_entry *
 set_of(struct eng_neigh_table *t, const uint8_t ip[16])
 {
-	uint32_t h = rte_jhash(ip, 16, t->seed);
+	uint32_t words[4], h;
+
+	memcpy(words, ip, sizeof(words)); /* an address may lie anywhere */
+	h = rte_jhash(words, sizeof(words), t->seed);
 
 	return &t->entry[(h & (SETS - 1)) * ENG_NEIGH_WAYS];
 }

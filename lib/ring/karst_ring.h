@@ -249,8 +249,9 @@ karst_wq_publish(struct karst_wq *wq, uint32_t n)
 	if (karst_likely(atomic_load_explicit(&wq->sh->idle, memory_order_relaxed) == 0))
 		return false;
 	/* taking the flag is the right to ring: once, however much is posted before the engine
-	 * has seen the bell.  relaxed: the bell orders, not the flag */
-	return atomic_exchange_explicit(&wq->sh->idle, 0, memory_order_relaxed) != 0;
+	 * has seen the bell.  acquire, pairs with the release in karst_wqe_idle(): the engine has
+	 * freed the cell of our last bell, and those before it */
+	return atomic_exchange_explicit(&wq->sh->idle, 0, memory_order_acquire) != 0;
 }
 
 /* --- completion queue --- */
@@ -445,7 +446,9 @@ static inline int
 karst_bell_ring(struct karst_bell_shared *sh, uint32_t mask, uint32_t qpn)
 {
 	struct karst_bell_cell *cells = (struct karst_bell_cell *)(sh + 1), *c;
-	uint32_t pos = atomic_load_explicit(&sh->tail, memory_order_relaxed);
+	/* acquire, pairs with the release of the ticket before: who took it knew that the cells
+	 * before its own were free, and a cell that only looks taken would pass for a full ring */
+	uint32_t pos = atomic_load_explicit(&sh->tail, memory_order_acquire);
 
 	for (;;) {
 		int32_t turn;
@@ -456,12 +459,12 @@ karst_bell_ring(struct karst_bell_shared *sh, uint32_t mask, uint32_t qpn)
 		if (turn < 0)
 			return -EAGAIN;
 		if (turn > 0) {
-			pos = atomic_load_explicit(&sh->tail, memory_order_relaxed);
+			pos = atomic_load_explicit(&sh->tail, memory_order_acquire);
 			continue;
 		}
-		/* relaxed: the ticket orders nothing, the cell's sequence does */
+		/* acquire and release, pair with each other, as above */
 		if (atomic_compare_exchange_weak_explicit(
-			    &sh->tail, &pos, pos + 1, memory_order_relaxed, memory_order_relaxed))
+			    &sh->tail, &pos, pos + 1, memory_order_acq_rel, memory_order_acquire))
 			break;
 	}
 	c->qpn = qpn;

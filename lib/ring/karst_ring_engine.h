@@ -94,7 +94,9 @@ karst_wqe_publish_head(struct karst_wqe_ring *r, uint32_t head)
 static inline bool
 karst_wqe_idle(struct karst_wqe_ring *r)
 {
-	atomic_store_explicit(&r->sh->idle, 1, memory_order_relaxed);
+	/* release, pairs with the acquire in karst_wq_publish(): the cells of bells that we have
+	 * taken are free */
+	atomic_store_explicit(&r->sh->idle, 1, memory_order_release);
 	/* Dekker with karst_wq_publish(): idle flag before tail */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (karst_likely(atomic_load_explicit(&r->sh->tail, memory_order_relaxed) == r->tail))

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Objects: what can be made, what is refused with which error, in which order things go. */
+#include "bed.h"
+
+#include <errno.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#define says(word) cr_assert_not_null(strstr(karst_why(), word), "it says: %s", karst_why())
+
+Test(client_api, device_and_ports)
+{
+	struct karst_gid_entry table[8];
+	struct karst_device_attr device;
+	struct karst_port_attr port;
+	union karst_gid gid;
+	struct bed b;
+
+	bed_up(&b, 1);
+	cr_assert_eq(karst_query_device(b.ctx, &device), 0);
+	cr_assert_eq(device.nports, 2);
+	cr_assert_eq(b.ctx->nports, 2);
+	cr_assert_str_eq(device.version, karst_version());
+	cr_assert_gt(device.max_qp, 0);
+	cr_assert_geq(device.max_qp_wr, 1024);
+	cr_assert_eq(karst_query_port(b.ctx, 2, &port), 0);
+	cr_assert_eq(port.state, KARST_PORT_ACTIVE);
+	cr_assert_eq(port.mac[5], 2);
+	cr_assert_eq(karst_query_port(b.ctx, 0, &port), -EINVAL);
+	cr_assert_eq(karst_query_port(b.ctx, 3, &port), -EINVAL);
+	says("3");
+	cr_assert_eq(karst_query_gid(b.ctx, 2, 0, &gid), 0);
+	cr_assert_eq(gid.raw[10], 0xff);
+	cr_assert_eq(gid.raw[15], 2);
+	cr_assert_lt(karst_query_gid(b.ctx, 2, 40, &gid), 0);
+	cr_assert_lt(karst_query_gid(b.ctx, 9, 0, &gid), 0);
+	cr_assert_eq(karst_query_gid_table(b.ctx, table, KARST_DIM(table)), 2);
+	cr_assert_eq(table[1].port_num, 2);
+	cr_assert_eq(table[1].gid_type, 2);
+	cr_assert_eq(memcmp(&table[1].gid, &gid, sizeof(gid)), 0);
+	cr_assert_eq(karst_query_gid_table(b.ctx, table, 1), 1);
+	bed_down(&b);
+}
+
+/* What is in use stays, and the sentence says who uses it. */
+Test(client_api, order)
+{
+	struct karst_srq_init_attr sinit = {.max_wr = 4, .max_sge = 1};
+	static uint8_t mem[4096];
+	struct karst_qp_init_attr init;
+	struct karst_comp_channel *ch;
+	struct karst_srq *srq;
+	struct karst_mr *mr;
+	struct karst_qp *qp;
+	struct karst_cq *cq;
+	struct bed b;
+
+	bed_up(&b, 1);
+	mr = bed_mr(&b, mem, sizeof(mem));
+	cr_assert_eq(karst_create_comp_channel(b.ctx, &ch), 0);
+	cr_assert_eq(karst_create_cq(b.ctx, 8, &b, ch, &cq), 0);
+	cr_assert_eq(cq->cq_context, &b);
+	cr_assert_eq(ch->refs, 1);
+	cr_assert_eq(karst_create_srq(b.pd, &sinit, &srq), 0, "%s", karst_why());
+	init = bed_init(&b, KARST_QPT_RC);
+	init.recv_cq = cq;
+	init.srq = srq;
+	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), 0, "%s", karst_why());
+	cr_assert_eq(init.cap.max_recv_wr, 0);
+	cr_assert_eq(qp->lcore, srq->lcore);
+
+	cr_assert_eq(karst_close(b.ctx), -EBUSY);
+	says("left");
+	cr_assert_eq(karst_dealloc_pd(b.pd), -EBUSY);
+	cr_assert_eq(karst_destroy_cq(cq), -EBUSY);
+	cr_assert_eq(karst_destroy_cq(b.cq), -EBUSY);
+	cr_assert_eq(karst_destroy_srq(srq), -EBUSY);
+	cr_assert_eq(karst_destroy_comp_channel(ch), -EBUSY);
+	cr_assert_eq(karst_destroy_qp(qp), 0);
+	cr_assert_eq(karst_destroy_srq(srq), 0);
+	cr_assert_eq(karst_destroy_cq(cq), 0);
+	cr_assert_eq(karst_destroy_comp_channel(ch), 0);
+	cr_assert_eq(karst_dealloc_pd(b.pd), -EBUSY);
+	cr_assert_eq(karst_dereg_mr(mr), 0);
+	bed_down(&b);
+}
+
+Test(client_api, refused)
+{
+	struct karst_srq_init_attr sinit = {.max_wr = 0, .max_sge = 1};
+	struct karst_context *other;
+	struct karst_qp_init_attr init;
+	struct karst_pd *pd;
+	struct karst_srq *srq;
+	struct karst_qp *qp;
+	struct karst_cq *cq;
+	struct karst_mr *mr;
+	struct karst_mw *mw;
+	uint8_t byte;
+	struct bed b;
+
+	bed_up(&b, 1);
+	cr_assert_eq(karst_create_cq(b.ctx, 0, NULL, NULL, &cq), -EINVAL);
+	cr_assert_eq(karst_create_cq(b.ctx, UINT32_MAX, NULL, NULL, &cq), -EINVAL);
+	says("4294967295");
+	cr_assert_eq(karst_create_srq(b.pd, &sinit, &srq), -EINVAL);
+	cr_assert_eq(karst_alloc_mw(b.pd, (enum karst_mw_type)3, &mw), -EINVAL);
+	cr_assert_lt(karst_reg_mr(b.pd, &byte, 1, 1u << 30, &mr), 0);
+	cr_assert_lt(karst_reg_mr(b.pd, &byte, 1, KARST_ACCESS_REMOTE_WRITE, &mr), 0,
+		"remote without local write");
+	cr_assert_lt(karst_reg_mr(b.pd, (void *)-8, 16, 0, &mr), 0);
+	init = bed_init(&b, (enum karst_qp_type)9);
+	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
+	init = bed_init(&b, KARST_QPT_RC);
+	init.cap.max_send_sge = 1000;
+	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
+	says("max_send_sge");
+	init = bed_init(&b, KARST_QPT_RC);
+	init.cap.max_inline_data = 100000;
+	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
+	init = bed_init(&b, KARST_QPT_RC);
+	init.send_cq = NULL;
+	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
+	init = bed_init(&b, KARST_QPT_RC);
+	init.on_lcore = true;
+	init.lcore = 7;
+	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
+	/* another context's objects */
+	other = bed_open(&b);
+	cr_assert_eq(karst_alloc_pd(other, &pd), 0);
+	init = bed_init(&b, KARST_QPT_RC);
+	cr_assert_eq(karst_create_qp(pd, &init, &qp), -EINVAL);
+	says("another");
+	cr_assert_eq(karst_dealloc_pd(pd), 0);
+	cr_assert_eq(karst_close(other), 0);
+	bed_down(&b);
+}
+
+Test(client_api, modify_and_query)
+{
+	struct karst_qp_init_attr init;
+	struct karst_qp_attr attr;
+	struct karst_qp *qp;
+	struct bed b;
+
+	bed_up(&b, 1);
+	qp = bed_qp(&b, KARST_QPT_RC);
+	cr_assert_eq(bed_to(qp, KARST_QPS_RTR, 1, 5), -EINVAL, "from RESET");
+	cr_assert_eq(bed_to(qp, KARST_QPS_INIT, 3, 5), -EINVAL, "no such port");
+	cr_assert_eq(bed_to(qp, KARST_QPS_INIT, 1, 5), 0);
+	cr_assert_eq(bed_to(qp, KARST_QPS_RTR, 1, 5), 0, "%s", karst_why());
+	attr = (struct karst_qp_attr){.qp_state = KARST_QPS_RTS};
+	cr_assert_eq(karst_modify_qp(qp, &attr, KARST_QP_STATE), -EINVAL, "attributes missing");
+	cr_assert_eq(karst_query_qp(qp, &attr, &init), 0);
+	cr_assert_eq(attr.qp_state, KARST_QPS_RTR);
+	cr_assert_eq(attr.dest_qp_num, 5);
+	cr_assert_eq(attr.path_mtu, KARST_MTU_1024);
+	cr_assert_eq(attr.cap.max_send_wr, 16);
+	cr_assert_eq(attr.ah_attr.port_num, 1);
+	cr_assert_eq(attr.ah_attr.dgid.raw[15], 2);
+	cr_assert_eq(init.send_cq, b.cq);
+	cr_assert_eq(init.qp_type, KARST_QPT_RC);
+	cr_assert_eq(karst_destroy_qp(qp), 0);
+	bed_down(&b);
+}
+
+/* Re-registration: the key stays, what it names changes. */
+Test(client_api, reregister)
+{
+	static uint8_t mem[8192];
+	struct karst_mr *mr;
+	struct karst_pd *pd;
+	uint32_t key;
+	struct bed b;
+
+	bed_up(&b, 1);
+	mr = bed_mr(&b, mem, 4096);
+	key = mr->lkey;
+	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_TRANSLATION, NULL, mem + 4096, 4096, 0), 0,
+		"%s", karst_why());
+	cr_assert_eq(mr->addr, mem + 4096);
+	cr_assert_eq(mr->lkey, key);
+	cr_assert_eq(karst_alloc_pd(b.ctx, &pd), 0);
+	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_PD, NULL, NULL, 0, 0), -EINVAL);
+	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_PD | KARST_REREG_ACCESS, pd, NULL, 0, 0), 0,
+		"%s", karst_why());
+	cr_assert_eq(mr->pd, pd);
+	cr_assert_eq(karst_dealloc_pd(pd), -EBUSY);
+	cr_assert_eq(karst_rereg_mr(mr, 1u << 20, NULL, NULL, 0, 0), -EINVAL);
+	cr_assert_eq(karst_dereg_mr(mr), 0);
+	cr_assert_eq(karst_dealloc_pd(pd), 0);
+	bed_down(&b);
+}
+
+/* A child may not use what it inherited, and its parent does not notice that there is one. */
+Test(client_api, fork)
+{
+	static uint8_t mem[4096];
+	struct karst_async_event ev;
+	struct karst_context *ctx;
+	struct karst_mr *mr;
+	struct karst_qp *qp;
+	struct karst_cqe e;
+	struct karst_pd *pd;
+	struct bed b;
+	int status;
+	pid_t pid;
+
+	bed_up(&b, 1);
+	qp = bed_qp(&b, KARST_QPT_RC);
+	mr = bed_mr(&b, mem, sizeof(mem));
+	pid = fork();
+	if (pid == 0) {
+		if (karst_alloc_pd(b.ctx, &pd) != -EPERM)
+			_exit(1);
+		if (karst_poll_cq(b.cq, 1, &e) != -EPERM)
+			_exit(2);
+		if (bed_post(qp, KARST_WR_SEND, 1, mr, 0, 1, NULL, 0) != -EPERM ||
+			bed_recv(qp, 1, mr, 0, 1) != -EPERM || karst_ring_bell(qp) != -EPERM)
+			_exit(3);
+		if (karst_dereg_mr(mr) != -EPERM || karst_destroy_qp(qp) != -EPERM ||
+			karst_destroy_cq(b.cq) != -EPERM || karst_dealloc_pd(b.pd) != -EPERM ||
+			karst_close(b.ctx) != -EPERM)
+			_exit(4);
+		if (karst_get_async_event(b.ctx, &ev) != -EPERM ||
+			karst_req_notify_cq(b.cq, false) != -EPERM)
+			_exit(5);
+		if (karst_open("/nonexistent", NULL, &ctx) != -ENOENT)
+			_exit(6);
+		_exit(strstr(karst_why(), "/nonexistent") != NULL ? 0 : 7);
+	}
+	cr_assert_eq(waitpid(pid, &status, 0), pid);
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child: %x", status);
+	cr_assert_eq(karst_dereg_mr(mr), 0);
+	cr_assert_eq(karst_destroy_qp(qp), 0);
+	bed_down(&b);
+}
+
+Test(client_api, open)
+{
+	struct karst_open_attr attr = {.connect_timeout_ms = 100};
+	struct karst_context *ctx;
+	char path[200];
+
+	memset(path, 'x', sizeof(path));
+	path[sizeof(path) - 1] = 0;
+	cr_assert_eq(karst_open(path, &attr, &ctx), -EINVAL);
+	cr_assert_eq(karst_open("/nonexistent/karst.sock", &attr, &ctx), -ENOENT);
+	says("karstd");
+	setenv("KARST_SOCKET", "/nonexistent/by.environment", 1);
+	cr_assert_eq(karst_open(NULL, NULL, &ctx), -ENOENT);
+	says("by.environment");
+}
+
+Test(client_api, names)
+{
+	cr_assert_str_eq(karst_wc_status_str(KARST_WC_SUCCESS), "success");
+	cr_assert_str_eq(karst_wc_status_str((enum karst_wc_status)200), "unknown");
+	cr_assert_str_eq(karst_wr_opcode_str(KARST_WR_RDMA_READ), "RDMA READ");
+	cr_assert_str_eq(karst_wr_opcode_str(KARST_WR_MAX), "unknown");
+	cr_assert_str_eq(karst_event_str(KARST_EVENT_DEVICE_FATAL), "engine gone");
+	cr_assert_str_eq(karst_event_str((enum karst_async_event_code)77), "unknown");
+	cr_assert_str_eq(karst_qp_state_str(KARST_QPS_SQE), "SQE");
+	cr_assert_str_eq(karst_qp_state_str((enum karst_qp_state)7), "unknown");
+}

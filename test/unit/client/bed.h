@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The bed of libkarst's tests: a real engine with two ports joined by net_ring, polled by a thread,
+ * and contexts that come through the door of a session.  Or an engine in a child process, reached
+ * through a socket, which can be killed.
+ */
+#ifndef BED_H
+#define BED_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "karst.h"
+#include "karst_embed.h"
+#include "karst_session.h"
+
+#define BED_PATIENCE_MS 20000u
+
+struct bed {
+	struct karst_engine *e; /* NULL: in a child process */
+	pthread_t poller;
+	atomic_bool stop;
+	pid_t child;
+	struct karst_context *ctx;
+	struct karst_pd *pd;
+	struct karst_cq *cq;
+};
+
+/** An engine of @lcores here, a context, a PD, a CQ of 1024. */
+void bed_up(struct bed *b, uint32_t lcores);
+void bed_down(struct bed *b);
+/** Another context of the engine here. */
+struct karst_context *bed_open(struct bed *b);
+
+/** The same with the engine in a child process. */
+void bed_up_apart(struct bed *b, uint32_t lcores);
+/** kill -9; returns when it is dead. */
+void bed_kill(struct bed *b);
+
+struct karst_qp_init_attr bed_init(struct bed *b, enum karst_qp_type type);
+/** A QP of 16 requests, 4 pieces, 64 inline bytes, in RESET; the bed's PD and CQ. */
+struct karst_qp *bed_qp(struct bed *b, enum karst_qp_type type);
+/** To @to, on port @port (1 or 2) towards QP number @peer on the other port.  @return as modify. */
+int bed_to(struct karst_qp *qp, enum karst_qp_state to, uint32_t port, uint32_t peer);
+/** Both to RTS, @a on port 1 with @b on port 2. */
+void bed_connect(struct karst_qp *a, struct karst_qp *b);
+struct karst_mr *bed_mr(struct bed *b, void *mem, size_t len);
+
+/** One completion; ends the test if none comes. */
+struct karst_cqe bed_wait(struct karst_cq *cq);
+/** Nothing comes while a loop of the engine's turns goes by. */
+void bed_nothing(struct karst_cq *cq);
+
+/** One request, signalled, of one piece. */
+int bed_post(struct karst_qp *qp, enum karst_wr_opcode op, uint64_t wr_id, struct karst_mr *mr,
+	size_t off, uint32_t len, struct karst_mr *remote, size_t remote_off);
+int bed_recv(struct karst_qp *qp, uint64_t wr_id, struct karst_mr *mr, size_t off, uint32_t len);
+
+#endif /* BED_H */

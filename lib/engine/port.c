@@ -265,8 +265,10 @@ fill_info(struct karst_engine *e, struct eng_port *p, const struct karst_engine_
 	p->info.vlan = cfg->vlan;
 	p->info.gateway4 = cfg->gateway4;
 	p->info.gateway6 = cfg->gateway6;
-	memcpy(p->info.netdev, cfg->netdev, name_len(cfg->netdev));
-	memcpy(p->info.exception_tap, cfg->exception_tap, name_len(cfg->exception_tap));
+	if (cfg->netdev != NULL)
+		memcpy(p->info.netdev, cfg->netdev, name_len(cfg->netdev));
+	if (cfg->exception_tap != NULL)
+		memcpy(p->info.exception_tap, cfg->exception_tap, name_len(cfg->exception_tap));
 	p->nq = (uint16_t)__builtin_popcountll(p->info.lcore_mask);
 	p->home = (uint32_t)__builtin_ctzll(p->info.lcore_mask);
 	eng_port_store_addrs(p, cfg->num_addrs, cfg->addrs);

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""karst-perf over karstd, every byte verified: attached.py KARST-PERF KARSTD (TAP).
+
+Within one daemon, and across two that are joined by net_memif, by a veth pair seen through
+AF_PACKET, and by one seen through AF_XDP.  No figure is judged.  The veth pairs are in network
+namespaces of the test's own and need root; without it those points are skipped.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+START_S = 20
+TIMEOUT_S = 180
+WORDS = ['--json', '--verify', '--no-baselines']
+KINDS = ('alloc', 'malloc', 'stack', 'hugetlb')
+
+
+class Tap:
+    """Numbered points."""
+
+    def __init__(self):
+        self.number = 0
+        self.failed = 0
+
+    def point(self, name, problems, skip=None):
+        self.number += 1
+        self.failed += bool(problems)
+        tail = f' # SKIP {skip}' if skip else ''
+        print(f'{"not ok" if problems else "ok"} {self.number} - {name}{tail}', flush=True)
+        for problem in problems or []:
+            for line in str(problem).splitlines():
+                print(f'# {line}')
+
+
+class Daemon:
+    """A karstd with one port."""
+
+    def __init__(self, karstd, folder, name, port, netns=None):
+        self.socket = os.path.join(folder, name + '.sock')
+        conf = os.path.join(folder, name + '.conf')
+        self.log = os.path.join(folder, name + '.log')
+        with open(conf, 'w', encoding='utf-8') as f:
+            f.write(f'[engine]\nname = {name}\nidle = yield\n[port p]\n{port}')
+        words = [karstd, '--config', conf, '--socket', self.socket]
+        if netns:
+            words = ['ip', 'netns', 'exec', netns, *words]
+        with open(self.log, 'w', encoding='utf-8') as log:
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log,
+                                            stderr=log)
+
+    def ready(self):
+        """[] once it listens, else what it said."""
+        for _ in range(START_S * 20):
+            if os.path.exists(self.socket):
+                return []
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        return ['karstd did not start', *self.said().splitlines()[-10:]]
+
+    def said(self):
+        with open(self.log, encoding='utf-8', errors='replace') as f:
+            return f.read()
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            self.process.wait(timeout=START_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return ['karstd did not end when it was told to']
+        return [] if self.process.returncode == 0 else [
+            f'karstd ended with {self.process.returncode}', *self.said().splitlines()[-10:]]
+
+
+def traffic(perf, server, client, args, server_args=''):
+    """Runs a server and a client.  (problems, JSON objects)"""
+    with subprocess.Popen([perf, '--connect', server.socket, '--server', '--tcp-port', '0',
+                           *server_args.split()], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as peer:
+        line = peer.stdout.readline()
+        if not line.strip():
+            return ['no server', peer.communicate()[1][-1500:]], []
+        words = [perf, '--connect', client.socket, '--peer', 'localhost', '--tcp-port',
+                 line.split()[-1], *WORDS, *args.split()]
+        try:
+            run = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S,
+                                 check=False)
+        except subprocess.TimeoutExpired:
+            peer.kill()
+            return [f'not through after {TIMEOUT_S} s: ' + ' '.join(words)], []
+        if run.returncode != 0:
+            peer.terminate()
+        _, complaints = peer.communicate()
+    found = [json.loads(text) for text in run.stdout.splitlines() if text.startswith('{')]
+    problems = [] if run.returncode == 0 else [
+        f'exit status {run.returncode}: {run.stderr[-1500:]} {complaints[-1500:]}',
+        ' '.join(words)]
+    for one in found:
+        if one['verify_errors'] or one['errors'] or one['messages'] <= 0:
+            problems.append(f'{one["op"]}: {one["messages"]} messages, {one["verify_errors"]} '
+                            f'wrong, {one["errors"]} errors')
+        if one['mode'] != 'attached':
+            problems.append(f'mode is {one["mode"]}')
+        if abs(sum(one['memory_path'].values()) - 1) > 1e-3:
+            problems.append(f'memory_path is {one["memory_path"]}')
+    if not found and not problems:
+        problems.append('nothing was measured')
+    return problems, found
+
+
+MIXES = [
+    ('every operation over RC', '--op all --size 1,64,4097,65536 --iters 400 --mtu MTU'),
+    ('every operation over UC', '--op all --transport uc --size 64,9000 --iters 300 --mtu MTU'),
+    ('UD', '--op send --transport ud --size 512 --iters 400 --mtu MTU'),
+    ('many queue pairs', '--qps 100 --depth 4 --size 3000 --iters 2000 --mtu MTU'),
+    ('ping-pong', '--op write,send,read --size 64 --lat --iters 200 --mtu MTU'),
+]
+
+
+def within_one(tap, perf, karstd, folder):
+    daemon = Daemon(karstd, folder, 'one', 'device = loopback\n')
+    problems = daemon.ready()
+    tap.point('one daemon: it starts', problems)
+    for name, args in [] if problems else MIXES:
+        problems, _ = traffic(perf, daemon, daemon, args.replace('MTU', '4096'))
+        tap.point(f'one daemon: {name}', problems)
+    for kind in KINDS if daemon.process.poll() is None else []:
+        memories(tap, perf, daemon, kind)
+    tap.point('one daemon: it ends', daemon.stop())
+
+
+def free_huge_pages():
+    with open('/proc/meminfo', encoding='ascii') as f:
+        return next(int(line.split()[1]) for line in f if line.startswith('HugePages_Free'))
+
+
+def memories(tap, perf, daemon, kind):
+    """Content from and into each kind of memory, and the way that it takes."""
+    if kind == 'hugetlb' and free_huge_pages() < 8:
+        tap.point(f'one daemon: memory {kind}', [], skip='fewer than 8 free huge pages')
+        return
+    problems, found = traffic(
+        perf, daemon, daemon,
+        f'--op write,read,send,faa --size 20000 --iters 200 --working-set 2M --memory {kind}',
+        f'--memory {kind}')
+    want = {'alloc': 'shared', 'stack': 'copied'}.get(kind, 'migrated')
+    for one in found:
+        if one['memory'] != kind or one['memory_path'][want] < 0.9:
+            problems.append(f'{one["op"]}: memory {one["memory"]} by {one["memory_path"]}')
+    tap.point(f'one daemon: memory {kind}', problems)
+
+
+def across(tap, perf, karstd, folder, name, ports, mtu, netns=(None, None)):
+    """Two daemons."""
+    daemons, problems = [], []
+    for i in (0, 1):
+        # one after the other: a client of net_memif wants its server to be there
+        daemons.append(Daemon(karstd, folder, name + str(i), ports[i], netns[i]))
+        problems += daemons[i].ready()
+    if problems and name == 'xdp' and 'XDP' in ' '.join(problems):
+        tap.point(f'{name}: two daemons start', [], skip='this kernel has no AF_XDP on veth')
+        for daemon in daemons:
+            daemon.stop()
+        return
+    tap.point(f'{name}: two daemons start', problems)
+    for what, args in [] if problems else MIXES:
+        problems, _ = traffic(perf, daemons[0], daemons[1], args.replace('MTU', str(mtu)))
+        tap.point(f'{name}: {what}', problems)
+    tap.point(f'{name}: both end', daemons[0].stop() + daemons[1].stop())
+
+
+def memif(tap, perf, karstd, folder):
+    link = f'socket={os.path.join(folder, "memif.sock")},socket-abstract=no,bsize=8192'
+    ports = [f'device = net_memif0,role={role},{link}\naddresses = 10.77.0.{i}/24\n'
+             for i, role in ((1, 'server'), (2, 'client'))]
+    across(tap, perf, karstd, folder, 'memif', ports, 1024)
+
+
+class Veth:
+    """A pair of interfaces in two namespaces."""
+
+    def __init__(self, name, mtu):
+        self.netns = [f'karst-{name}-{os.getpid()}-{i}' for i in (0, 1)]
+        ip = [['netns', 'add', self.netns[0]], ['netns', 'add', self.netns[1]],
+              ['-n', self.netns[0], 'link', 'add', 'veth0', 'mtu', str(mtu), 'type', 'veth',
+               'peer', 'name', 'veth1', 'mtu', str(mtu), 'netns', self.netns[1]]]
+        for i in (0, 1):
+            ip += [['-n', self.netns[i], 'addr', 'add', f'10.78.0.{i + 1}/24', 'dev', f'veth{i}'],
+                   ['-n', self.netns[i], 'link', 'set', f'veth{i}', 'up'],
+                   ['-n', self.netns[i], 'link', 'set', 'lo', 'up']]
+        for words in ip:
+            subprocess.run(['ip', *words], check=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *why):
+        for name in self.netns:
+            subprocess.run(['ip', 'netns', 'del', name], check=False)
+
+
+def veth(tap, perf, karstd, folder, name, driver, frame, mtu):
+    if os.geteuid() != 0:
+        tap.point(f'{name}: two daemons', [], skip='network namespaces need root')
+        return
+    with Veth(name, frame) as pair:
+        ports = [f'device = veth{i}\ndriver = {driver}\n' for i in (0, 1)]
+        across(tap, perf, karstd, folder, name, ports, mtu, pair.netns)
+
+
+def main(argv):
+    if len(argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    tap = Tap()
+    with tempfile.TemporaryDirectory(prefix='karst-perf-') as folder:
+        within_one(tap, argv[1], argv[2], folder)
+        memif(tap, argv[1], argv[2], folder)
+        veth(tap, argv[1], argv[2], folder, 'packet', 'af_packet', 4300, 4096)
+        veth(tap, argv[1], argv[2], folder, 'xdp', 'af_xdp', 1500, 1024)
+    print(f'1..{tap.number}')
+    return 1 if tap.failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

@@ -97,8 +97,8 @@ write_config(const struct perf_opts *o, const char *path)
 	if (o->window != 0)
 		fprintf(f, "window_packets = %u\n", o->window);
 	if (o->loss > 0)
-		fprintf(f, "loss_ppm = %u\nseed = %llu\n", (unsigned int)(o->loss * 1e6),
-			(unsigned long long)o->seed);
+		fprintf(f, "loss_ppm = %u\nloss_seed = %u\n", (unsigned int)(o->loss * 1e6),
+			(uint32_t)o->seed | 1);
 	fputs("[limits]\nring_bytes = 16G\n[port lo]\ndevice = loopback\n", f);
 	bad = ferror(f);
 	return fclose(f) != 0 || bad ? -EIO : 0;

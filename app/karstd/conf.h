@@ -65,6 +65,7 @@ struct kd_conf_engine {
 	uint32_t sleep_max_us;
 	uint32_t max_qps, max_keys, max_pds, max_ahs;
 	uint32_t window_packets, ack_interval;
+	uint32_t loss_ppm, loss_seed;
 	uint32_t migreq;
 	uint32_t mbufs;
 	uint32_t huge_pages; /* enum kd_tristate */

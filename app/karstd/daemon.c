@@ -153,6 +153,8 @@ make_engine(struct daemon *d)
 	int rc = karst_engine_create(&cfg, &d->engine);
 
 	kd_log_take_karst(); /* the engine has its own idea */
+	if (rc == 0 && c->loss_ppm != 0)
+		rc = karst_engine_set_loss(d->engine, c->loss_ppm / 1e6, c->loss_seed);
 	if (rc == 0)
 		return KD_EXIT_OK;
 	karst_log(KARST_LOG_ERR, "the engine: %s", strerror(-rc));

@@ -125,7 +125,7 @@ default_timeout(const struct perf_opts *o)
 {
 	if (o->loss == 0)
 		return 17;
-	return o->lcores == 1 ? 8 : 11;
+	return o->lcores == 1 && !perf_opts_attached(o) ? 8 : 11;
 }
 
 /* More than one queue pair needs, but so few that what is outstanding stays in the cache. */

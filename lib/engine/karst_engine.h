@@ -363,7 +363,7 @@ struct karst_engine_cq {
 };
 
 struct karst_engine_cq_init {
-	uint32_t entries;                 /* of each lane, rounded up to a power of two */
+	uint32_t entries;                 /* of each lane, rounded up to a power of two from 2 on */
 	struct karst_engine_owner *owner; /* NULL: the program that embeds the engine */
 	void *user;
 };

@@ -25,7 +25,11 @@ static int
 cq_create(
 	struct karst_engine *e, const struct karst_engine_cq_init *in, struct karst_engine_cq **cq)
 {
-	struct karst_cq_init init = {.entries = karst_pow2_ceil(in->entries), .nlanes = e->nlcores};
+	/* Two at least: a lane of one would end in the middle of a cache line. */
+	struct karst_cq_init init = {
+		.entries = in->entries > 2 ? karst_pow2_ceil(in->entries) : 2,
+		.nlanes = e->nlcores,
+	};
 	size_t self_bytes = sizeof(struct eng_cq) + e->nlcores * sizeof(struct karst_cq_lane);
 	struct eng_cq *c;
 	uint32_t i;

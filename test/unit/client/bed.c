@@ -369,6 +369,15 @@ bed_wait(struct karst_cq *cq)
 }
 
 void
+bed_pause(void)
+{
+	static unsigned int calls; /* of this process, which is one test's */
+
+	cr_assert_lt(++calls, BED_PATIENCE_MS * 10);
+	usleep(100);
+}
+
+void
 bed_nothing(struct karst_cq *cq)
 {
 	struct karst_cqe e;

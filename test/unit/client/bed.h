@@ -50,6 +50,8 @@ struct karst_mr *bed_mr(struct bed *b, void *mem, size_t len);
 
 /** One completion; ends the test if none comes. */
 struct karst_cqe bed_wait(struct karst_cq *cq);
+/** Gives the engine time; ends the test if it has been called for too long. */
+void bed_pause(void);
 /** Nothing comes while a loop of the engine's turns goes by. */
 void bed_nothing(struct karst_cq *cq);
 

@@ -153,6 +153,8 @@ do_jobs(struct eng_foreign *f, struct karst_space *s, uint64_t now_ns, bool writ
 	if (n > 0 && eng_space_alive(s, now_ns)) {
 		moved = write ? process_vm_writev(s->pid, local, niov, remote, niov, 0)
 			      : process_vm_readv(s->pid, local, niov, remote, niov, 0);
+		if (moved < 0 && errno == ESRCH)
+			eng_space_fail(s);
 	}
 	for (i = 0; i < n; i++) {
 		struct job *j = &f->job[which[i]];

@@ -55,13 +55,13 @@ open_proc(pid_t pid, int pidfd)
 	return fd;
 }
 
-/* May its memory be read and written?  Asked with nothing to read. */
+/* May its memory be read and written?  Asked with an address where no process has any. */
 static int
 may_copy(pid_t pid)
 {
-	struct iovec none = {NULL, 0};
+	struct iovec there = {(void *)8, 1}, here = {&(char){0}, 1};
 
-	if (process_vm_readv(pid, &none, 1, &none, 1, 0) == 0)
+	if (process_vm_readv(pid, &here, 1, &there, 1, 0) >= 0 || errno == EFAULT)
 		return 0;
 	return errno == ESRCH ? -ESRCH : -EPERM;
 }

@@ -83,7 +83,8 @@ eng_window_piece(const struct eng_window *w, uint64_t off)
 unsigned int
 eng_window_breaks(void)
 {
-	/* relaxed: the handler runs on the thread that asks whether it did */
+	/* after the caller's reads of windows; pairs with mend(), which counts before it maps */
+	atomic_thread_fence(memory_order_acquire);
 	return atomic_load_explicit(&range.breaks, memory_order_relaxed);
 }
 
@@ -105,12 +106,11 @@ mend(const void *p)
 		return false;
 	prot = piece->writable ? PROT_READ | PROT_WRITE : PROT_READ;
 	at = (uintptr_t)p & ~(uintptr_t)(piece->page - 1);
-	if (syscall(SYS_mmap, at, (size_t)piece->page, prot,
-		    MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == -1)
-		return false;
+	/* First: an lcore that reads the zeros, and then asks, is told. */
 	w->broken(w);
-	atomic_fetch_add_explicit(&range.breaks, 1, memory_order_relaxed);
-	return true;
+	atomic_fetch_add(&range.breaks, 1);
+	return syscall(SYS_mmap, at, (size_t)piece->page, prot,
+		       MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != -1;
 }
 
 static void

@@ -161,7 +161,8 @@ static int
 make_mixed(void)
 {
 	uint64_t part = 16 * 4096;
-	int i, rw = PROT_READ | PROT_WRITE, ret = use_map(5 * part, rw, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	int i, rw = PROT_READ | PROT_WRITE,
+	       ret = use_map(5 * part, rw, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	int fd = memfd_create("program", 0), file = temp_file(1);
 
 	if (ret != 0 || fd < 0 || file < 0 || ftruncate(fd, (off_t)part) != 0 ||
@@ -254,8 +255,8 @@ is_private(uint64_t addr)
 static void
 enlist(const struct order *o, struct answer *a, struct karst_memory **m)
 {
-	a->ret = karst_memory_get((const void *)(uintptr_t)o->addr, o->len, o->flag != 0, o->min, m,
-		a->why);
+	a->ret = karst_memory_get(
+		(const void *)(uintptr_t)o->addr, o->len, o->flag != 0, o->min, m, a->why);
 	if (a->ret != 0)
 		return;
 	mine.reg[mine.next++ % MAX_REGISTERED] = *m;
@@ -365,7 +366,8 @@ program_end(struct program *p)
 
 	shutdown(p->sock, SHUT_RDWR);
 	reap(p, &status);
-	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the program ended with %#x", status);
+	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the program ended with %#x",
+		status);
 }
 
 void
@@ -445,11 +447,12 @@ program_fill(struct program *p, unsigned int seed)
 bool
 program_shows(struct program *p, uint64_t off, uint64_t len, unsigned int seed, uint64_t shift)
 {
-	return simple(p, &(struct order){.op = OP_SHOWS,
-				 .addr = off,
-				 .len = len,
-				 .seed = seed,
-				 .shift = shift}) == 1;
+	return simple(p,
+		       &(struct order){.op = OP_SHOWS,
+			       .addr = off,
+			       .len = len,
+			       .seed = seed,
+			       .shift = shift}) == 1;
 }
 
 int
@@ -468,7 +471,8 @@ int
 program_protect(struct program *p, uint64_t addr, uint64_t len, int prot)
 {
 	return simple(p,
-		&(struct order){.op = OP_PROTECT, .addr = addr, .len = len, .flag = (uint32_t)prot});
+		&(struct order){
+			.op = OP_PROTECT, .addr = addr, .len = len, .flag = (uint32_t)prot});
 }
 
 bool

@@ -74,8 +74,8 @@ int program_deregister(struct program *p);
 /** Fills the whole range anew. */
 void program_fill(struct program *p, unsigned int seed);
 /** Does [off, off + len) of the range show the pattern of @seed, shifted by @shift bytes? */
-bool program_shows(struct program *p, uint64_t off, uint64_t len, unsigned int seed,
-	uint64_t shift);
+bool program_shows(
+	struct program *p, uint64_t off, uint64_t len, unsigned int seed, uint64_t shift);
 
 /** munmap() of pages, truncation of its file to @len, mprotect(), in the program. */
 int program_munmap(struct program *p, uint64_t addr, uint64_t len);

@@ -17,7 +17,7 @@
 #include <criterion/criterion.h>
 
 #include "bed.h"
-#include "karst_ctl_msg.h"
+#include "karst_ctl_sock.h"
 #include "karst_space.h"
 #include "program.h"
 
@@ -92,16 +92,16 @@ map_pieces(struct rig *rig, uint64_t addr, uint64_t len, bool write, struct prog
 	karst_space_bytes(out->r, &out->shared, &out->migrated, &out->copied);
 	cr_assert_eq(out->shared + out->copied, len);
 	cr_assert_leq(out->migrated, out->shared);
-	cr_assert_eq(karst_engine_mr_reg(rig->bed.e, rig->bed.pd, karst_space_host(out->r), addr, len,
-			     write ? ALL : KARST_ACCESS_REMOTE_READ, &out->key),
+	cr_assert_eq(karst_engine_mr_reg(rig->bed.e, rig->bed.pd, karst_space_host(out->r), addr,
+			     len, write ? ALL : KARST_ACCESS_REMOTE_READ, &out->key),
 		0);
 	return 0;
 }
 
 /* What a session does for REG_MR; errors of the program's side are returned, too. */
 static int
-region_make(struct rig *rig, uint64_t addr, uint64_t len, bool write, uint64_t min,
-	struct region *out)
+region_make(
+	struct rig *rig, uint64_t addr, uint64_t len, bool write, uint64_t min, struct region *out)
 {
 	static struct program_pieces p;
 	int ret = program_register(&rig->prog, addr, len, write, min, &p);
@@ -161,7 +161,8 @@ fill_local(struct rig *rig, uint64_t len, unsigned int seed)
 }
 
 static void
-expect_local(const struct rig *rig, uint64_t from, uint64_t len, unsigned int seed, const char *what)
+expect_local(
+	const struct rig *rig, uint64_t from, uint64_t len, unsigned int seed, const char *what)
 {
 	uint64_t i;
 
@@ -190,10 +191,10 @@ exercise(struct rig *rig, const struct region *r, uint64_t edge)
 
 	fill_local(rig, len, 2);
 	cr_assert_eq(remote_op(rig, 0, KARST_WR_RDMA_WRITE, 0, r->addr, third, r->key), 0);
-	cr_assert_eq(remote_op(rig, 1, KARST_WR_RDMA_WRITE, third, r->addr + third, len - third,
-			     r->key),
+	cr_assert_eq(
+		remote_op(rig, 1, KARST_WR_RDMA_WRITE, third, r->addr + third, len - third, r->key),
 		0);
-	cr_assert(program_shows(p, edge, len, 2, -edge), "written");
+	cr_assert(program_shows(p, edge, len, 2, 0), "written");
 	cr_assert(program_shows(p, 0, edge, 1, 0), "before it");
 
 	program_fill(p, 3);
@@ -207,11 +208,11 @@ exercise(struct rig *rig, const struct region *r, uint64_t edge)
 
 	fill_local(rig, len, 5);
 	cr_assert_eq(own_op(rig, KARST_WR_RDMA_READ, 0, r->addr, len, r->key), 0);
-	cr_assert(program_shows(p, edge, len, 5, -edge), "the result of an own READ");
+	cr_assert(program_shows(p, edge, len, 5, 0), "the result of an own READ");
 
 	fill_local(rig, len, 6);
 	receive(rig, r->addr, len, r->key);
-	cr_assert(program_shows(p, edge, len, 6, -edge), "received");
+	cr_assert(program_shows(p, edge, len, 6, 0), "received");
 	cr_assert(program_shows(p, 0, edge, 4, 0), "before it, to the end");
 }
 
@@ -295,7 +296,7 @@ one_kind(enum kind kind)
 	if (kinds[kind].way == MIGRATED)
 		cr_assert(program_is_private(&rig.prog, addr + len / 2), "private again");
 	/* the pattern before, with what the last message brought */
-	cr_assert(program_shows(&rig.prog, EDGE, len - 2 * EDGE - 1, 6, -EDGE), "still there");
+	cr_assert(program_shows(&rig.prog, EDGE, len - 2 * EDGE - 1, 6, 0), "still there");
 	program_end(&rig.prog);
 	rig_down(&rig);
 }
@@ -410,8 +411,7 @@ try_fd(struct rig *rig, int fd, uint64_t off, bool write)
 	p.piece[0] = (struct karst_ctl_piece){
 		.addr = 1 << 30, .len = 8192, .file_off = off, .kind = KARST_CTL_PIECE_FD};
 	p.fds[0] = fd;
-	ret = karst_space_map(
-		rig->space, 1 << 30, 8192, write, p.piece, 1, p.fds, 1, &r, p.why);
+	ret = karst_space_map(rig->space, 1 << 30, 8192, write, p.piece, 1, p.fds, 1, &r, p.why);
 	if (ret == 0)
 		karst_space_unmap(r);
 	else
@@ -553,8 +553,8 @@ Test(space, unmapped_under_own_requests)
 	cr_assert_eq(region_make(&rig, addr, len, true, UINT64_MAX, &r), 0);
 	cr_assert_eq(program_munmap(&rig.prog, addr + 8192, len - 8192), 0);
 	cr_assert_eq(own_op(&rig, KARST_WR_RDMA_WRITE, 0, addr, 8192, r.key), 0);
-	cr_assert_eq(own_op(&rig, KARST_WR_RDMA_WRITE, 0, addr, 65536, r.key),
-		KARST_WC_LOC_PROT_ERR);
+	cr_assert_eq(
+		own_op(&rig, KARST_WR_RDMA_WRITE, 0, addr, 65536, r.key), KARST_WC_LOC_PROT_ERR);
 	/* a message to a receive that is gone: both sides are told */
 	bed_post_recv(rig.far[1], 3, (void *)(uintptr_t)addr, 65536, r.key);
 	bed_post(rig.near[1], KARST_WR_SEND, 4, rig.local, 65536, rig.local_key, NULL, 0);
@@ -578,7 +578,8 @@ Test(space, own_read_into_what_is_gone)
 	cr_assert_eq(program_make(&rig.prog, KIND_PRIVATE_FILE, &addr, &len), 0);
 	cr_assert_eq(region_make(&rig, addr, len, true, UINT64_MAX, &r), 0);
 	cr_assert_eq(program_munmap(&rig.prog, addr + 8192, len - 8192), 0);
-	cr_assert_eq(own_op(&rig, KARST_WR_RDMA_READ, 0, addr, 65536, r.key), KARST_WC_LOC_PROT_ERR);
+	cr_assert_eq(
+		own_op(&rig, KARST_WR_RDMA_READ, 0, addr, 65536, r.key), KARST_WC_LOC_PROT_ERR);
 	program_end(&rig.prog);
 	rig_down(&rig);
 }
@@ -598,11 +599,11 @@ Test(space, truncated_under_traffic)
 	cr_assert_eq(karst_space_create(rig.bed.e, second.pid, second.pidfd, 0, 0, &other), 0);
 	cr_assert_eq(program_make(&second, KIND_MEMFD, &addr2, &len2), 0);
 	cr_assert_eq(program_register(&second, addr2, len2, true, UINT64_MAX, &p), 0);
-	cr_assert_eq(karst_space_map(other, addr2, len2, true, p.piece, p.n, p.fds, p.nfds, &good.r,
-			     p.why),
+	cr_assert_eq(karst_space_map(
+			     other, addr2, len2, true, p.piece, p.n, p.fds, p.nfds, &good.r, p.why),
 		0);
-	cr_assert_eq(karst_engine_mr_reg(rig.bed.e, rig.bed.pd, karst_space_host(good.r), addr2, len2,
-			     ALL, &good.key),
+	cr_assert_eq(karst_engine_mr_reg(rig.bed.e, rig.bed.pd, karst_space_host(good.r), addr2,
+			     len2, ALL, &good.key),
 		0);
 
 	cr_assert_eq(program_make(&rig.prog, KIND_MEMFD, &addr, &len), 0);
@@ -643,7 +644,8 @@ Test(space, truncated_under_own_requests)
 	cr_assert_eq(r.copied, 0);
 	fill_local(&rig, 65536, 9);
 	cr_assert_eq(program_truncate(&rig.prog, 0), 0);
-	cr_assert_eq(own_op(&rig, KARST_WR_RDMA_WRITE, 0, addr, 65536, r.key), KARST_WC_LOC_PROT_ERR);
+	cr_assert_eq(
+		own_op(&rig, KARST_WR_RDMA_WRITE, 0, addr, 65536, r.key), KARST_WC_LOC_PROT_ERR);
 	expect_local(&rig, 0, 65536, 9, "the target of a request that failed");
 	program_end(&rig.prog);
 	rig_down(&rig);
@@ -693,8 +695,8 @@ post_faa(struct rig *rig, unsigned int pair, uint64_t addr, uint32_t key)
 	w->opcode = KARST_WR_ATOMIC_FAA;
 	w->flags = KARST_SEND_SIGNALED;
 	w->num = 1;
-	w->atomic.remote_addr = addr;
-	w->atomic.rkey = key;
+	w->rdma.remote_addr = addr;
+	w->rdma.rkey = key;
 	w->atomic.compare_add = 1;
 	w->atomic.sge[0] = (struct karst_sge){
 		.addr = (uintptr_t)rig->local + 64 * pair, .len = 8, .lkey = rig->local_key};
@@ -800,8 +802,8 @@ Test(space, regions_come_and_go)
 	cr_assert_eq(program_register(&rig.prog, addr, len, true, 4096, &p), 0);
 	for (k = 0; k < 100; k++) {
 		for (i = 0; i < KARST_DIM(r); i++)
-			cr_assert_eq(karst_space_map(rig.space, addr + i, len - 100 * i, true, p.piece,
-					     p.n, p.fds, p.nfds, &r[i], p.why),
+			cr_assert_eq(karst_space_map(rig.space, addr + i, len - 100 * i, true,
+					     p.piece, p.n, p.fds, p.nfds, &r[i], p.why),
 				0, "%s", p.why);
 		for (i = 0; i < KARST_DIM(r); i++)
 			karst_space_unmap(r[(i * 37) % KARST_DIM(r)]);

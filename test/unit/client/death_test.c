@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* The engine is killed while requests are outstanding: all of them complete, nobody hangs. */
+#include "bed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+
+#include <criterion/criterion.h>
+
+static uint8_t mem[1 << 20];
+
+struct pair {
+	struct bed b;
+	struct karst_mr *mr;
+	struct karst_qp *a;
+	struct karst_qp *z;
+};
+
+static void
+pair_up(struct pair *p, uint32_t lcores)
+{
+	bed_up_apart(&p->b, lcores);
+	p->mr = bed_mr(&p->b, mem, sizeof(mem));
+	p->a = bed_qp(&p->b, KARST_QPT_RC);
+	p->z = bed_qp(&p->b, KARST_QPT_RC);
+	bed_connect(p->a, p->z);
+}
+
+static void
+pair_down(struct pair *p)
+{
+	cr_assert_eq(karst_close(p->b.ctx), -EBUSY, "also after the engine's death");
+	cr_assert_eq(karst_destroy_qp(p->a), 0, "%s", karst_why());
+	cr_assert_eq(karst_destroy_qp(p->z), 0);
+	cr_assert_eq(karst_dereg_mr(p->mr), 0);
+	bed_down(&p->b);
+}
+
+static void
+expect_fatal(struct karst_context *ctx)
+{
+	struct pollfd fd = {.fd = ctx->async_fd, .events = POLLIN};
+	struct karst_async_event ev;
+
+	do {
+		cr_assert_eq(poll(&fd, 1, (int)BED_PATIENCE_MS), 1);
+		cr_assert_eq(karst_get_async_event(ctx, &ev), 0);
+		karst_ack_async_event(&ev);
+	} while (ev.event != KARST_EVENT_DEVICE_FATAL);
+	cr_assert_eq(ev.object, KARST_ASYNC_OBJECT_NONE);
+	cr_assert_eq(karst_get_async_event(ctx, &ev), -EIO, "once");
+}
+
+/* What was outstanding on queues that nothing moves on is flushed, signalled or not, in order; and
+ * what is posted afterwards. */
+Test(client_death, outstanding)
+{
+	struct karst_sge sge;
+	struct karst_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = KARST_WR_SEND};
+	struct karst_pd *pd;
+	struct karst_cqe e;
+	struct pair p;
+	uint32_t i;
+
+	pair_up(&p, 1);
+	sge = (struct karst_sge){p.mr->iova, 8, p.mr->lkey};
+	/* the peer has no receive: they wait */
+	for (i = 0; i < 10; i++) {
+		wr.wr_id = i;
+		wr.send_flags = i & 1 ? KARST_SEND_SIGNALED : 0;
+		cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
+		cr_assert_eq(bed_recv(p.a, 100 + i, p.mr, 0, 8), 0);
+	}
+	bed_nothing(p.b.cq);
+	bed_kill(&p.b);
+	for (i = 0; i < 20; i++) {
+		e = bed_wait(p.b.cq);
+		cr_assert_eq(e.status, KARST_WC_WR_FLUSH_ERR);
+		cr_assert_eq(e.wr_id, i < 10 ? i : 90 + i);
+		cr_assert_eq(e.qpn, p.a->qp_num);
+		cr_assert_eq(e.opcode, i < 10 ? KARST_WC_SEND : KARST_WC_RECV);
+	}
+	bed_nothing(p.b.cq);
+	for (i = 0; i < 100; i++) {
+		wr.wr_id = 1000 + i;
+		cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
+		e = bed_wait(p.b.cq);
+		cr_assert_eq(e.wr_id, 1000 + i);
+		cr_assert_eq(e.status, KARST_WC_WR_FLUSH_ERR);
+	}
+	cr_assert_eq(karst_alloc_pd(p.b.ctx, &pd), -EIO);
+	cr_assert_not_null(strstr(karst_why(), "gone"));
+	expect_fatal(p.b.ctx);
+	pair_down(&p);
+}
+
+/* Under traffic: each request completes exactly once, whenever the engine goes. */
+static void
+killed_under_traffic(unsigned int after)
+{
+	uint32_t posted = 0, done = 0, flushed = 0, i;
+	struct karst_cqe e[16];
+	struct pair p;
+	int n;
+
+	pair_up(&p, 2);
+	while (done < after || flushed == 0 || done < posted) {
+		if (flushed == 0 && posted < after + 5000)
+			for (i = 0; i < 16 &&
+				bed_post(p.a, KARST_WR_RDMA_WRITE, posted, p.mr, 0, 3000, p.mr,
+					500000) == 0;
+				i++)
+				posted++;
+		if (p.b.child != 0 && done >= after) {
+			bed_kill(&p.b);
+			p.b.child = 0;
+		}
+		n = karst_poll_cq(p.b.cq, KARST_DIM(e), e);
+		cr_assert_geq(n, 0, "%s", karst_why());
+		for (i = 0; i < (uint32_t)n; i++) {
+			cr_assert_eq(e[i].wr_id, done, "%llu where %u is due",
+				(unsigned long long)e[i].wr_id, done);
+			done++;
+			flushed += e[i].status == KARST_WC_WR_FLUSH_ERR;
+			cr_assert(e[i].status == 0 || e[i].status == KARST_WC_WR_FLUSH_ERR);
+			cr_assert(flushed == 0 || e[i].status != 0, "a success after a flush");
+		}
+		if (n == 0)
+			bed_pause();
+	}
+	bed_nothing(p.b.cq);
+	pair_down(&p);
+}
+
+Test(client_death, under_traffic)
+{
+	killed_under_traffic(2000);
+}
+
+Test(client_death, under_traffic_early)
+{
+	killed_under_traffic(3);
+}
+
+static void *
+wait_for_event(void *arg)
+{
+	struct karst_comp_channel *ch = arg;
+	struct karst_cq *cq;
+	void *context;
+	int ret;
+
+	ret = karst_get_cq_event(ch, &cq, &context);
+	if (ret == 0)
+		karst_ack_cq_events(cq, 1);
+	return (void *)(intptr_t)ret;
+}
+
+/* Who waits for an event gets it if there is something to flush, and then learns the reason. */
+Test(client_death, blocked_in_events)
+{
+	struct karst_comp_channel *ch, *idle;
+	struct karst_qp_init_attr init;
+	struct karst_cq *cq;
+	struct karst_qp *qp;
+	pthread_t t[2];
+	struct pair p;
+	void *ret;
+
+	pair_up(&p, 1);
+	cr_assert_eq(karst_create_comp_channel(p.b.ctx, &ch), 0);
+	cr_assert_eq(karst_create_comp_channel(p.b.ctx, &idle), 0);
+	cr_assert_eq(karst_create_cq(p.b.ctx, 16, NULL, ch, &cq), 0);
+	init = bed_init(&p.b, KARST_QPT_RC);
+	init.recv_cq = cq;
+	cr_assert_eq(karst_create_qp(p.b.pd, &init, &qp), 0);
+	cr_assert_eq(bed_to(qp, KARST_QPS_INIT, 1, 0), 0);
+	cr_assert_eq(bed_recv(qp, 77, p.mr, 0, 8), 0);
+	cr_assert_eq(karst_req_notify_cq(cq, false), 0);
+	cr_assert_eq(pthread_create(&t[0], NULL, wait_for_event, ch), 0);
+	cr_assert_eq(pthread_create(&t[1], NULL, wait_for_event, idle), 0);
+	bed_pause();
+	bed_kill(&p.b);
+	pthread_join(t[0], &ret);
+	cr_assert_eq((intptr_t)ret, 0, "the armed queue has something");
+	pthread_join(t[1], &ret);
+	cr_assert_eq((intptr_t)ret, -EIO);
+	cr_assert_eq(bed_wait(cq).wr_id, 77);
+	cr_assert_eq(karst_req_notify_cq(cq, false), 0);
+	cr_assert_eq((intptr_t)wait_for_event(ch), -EIO);
+	expect_fatal(p.b.ctx);
+	cr_assert_eq(karst_destroy_qp(qp), 0);
+	cr_assert_eq(karst_destroy_cq(cq), 0);
+	cr_assert_eq(karst_destroy_comp_channel(ch), 0);
+	cr_assert_eq(karst_destroy_comp_channel(idle), 0);
+	pair_down(&p);
+}
+
+/* A control request that the engine does not answer any more. */
+Test(client_death, found_by_a_request)
+{
+	struct karst_device_attr device;
+	struct karst_cqe e;
+	struct pair p;
+
+	pair_up(&p, 1);
+	bed_kill(&p.b);
+	cr_assert_eq(karst_query_device(p.b.ctx, &device), -EIO);
+	cr_assert_eq(bed_to(p.a, KARST_QPS_ERR, 0, 0), -EIO);
+	cr_assert_eq(karst_poll_cq(p.b.cq, 1, &e), 0);
+	pair_down(&p);
+}

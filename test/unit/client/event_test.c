@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Events: channels, arming, moderation, asynchronous events, and that nothing goes before its events
+ * are acknowledged. */
+#include "bed.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+static uint8_t mem[8192];
+
+struct stage {
+	struct bed b;
+	struct karst_comp_channel *ch;
+	struct karst_cq *cq; /* with events, of both QPs' receives */
+	struct karst_mr *mr;
+	struct karst_qp *a;
+	struct karst_qp *z;
+};
+
+static void
+stage_up(struct stage *s)
+{
+	struct karst_qp_init_attr init;
+
+	bed_up(&s->b, 1);
+	s->mr = bed_mr(&s->b, mem, sizeof(mem));
+	cr_assert_eq(karst_create_comp_channel(s->b.ctx, &s->ch), 0, "%s", karst_why());
+	cr_assert_eq(karst_create_cq(s->b.ctx, 64, s, s->ch, &s->cq), 0, "%s", karst_why());
+	init = bed_init(&s->b, KARST_QPT_RC);
+	init.recv_cq = s->cq;
+	init.qp_context = s;
+	cr_assert_eq(karst_create_qp(s->b.pd, &init, &s->a), 0, "%s", karst_why());
+	cr_assert_eq(karst_create_qp(s->b.pd, &init, &s->z), 0, "%s", karst_why());
+	bed_connect(s->a, s->z);
+}
+
+static void
+stage_down(struct stage *s)
+{
+	cr_assert_eq(karst_destroy_qp(s->a), 0);
+	cr_assert_eq(karst_destroy_qp(s->z), 0);
+	cr_assert_eq(karst_destroy_cq(s->cq), 0);
+	cr_assert_eq(karst_destroy_comp_channel(s->ch), 0);
+	cr_assert_eq(karst_dereg_mr(s->mr), 0);
+	bed_down(&s->b);
+}
+
+static void
+message(struct stage *s, bool solicited)
+{
+	struct karst_sge sge = {s->mr->iova, 8, s->mr->lkey};
+	struct karst_send_wr wr = {.wr_id = 1,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = KARST_WR_SEND,
+		.send_flags = KARST_SEND_SIGNALED | (solicited ? KARST_SEND_SOLICITED : 0)};
+
+	cr_assert_eq(bed_recv(s->z, 2, s->mr, 4096, 8), 0);
+	cr_assert_eq(karst_post_send(s->a, &wr, NULL), 0);
+	cr_assert_eq(bed_wait(s->b.cq).status, KARST_WC_SUCCESS);
+}
+
+static bool
+readable(int fd, int ms)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, ms) == 1;
+}
+
+static void
+expect_event(struct stage *s)
+{
+	struct karst_cq *cq = NULL;
+	void *context = NULL;
+
+	cr_assert(readable(s->ch->fd, (int)BED_PATIENCE_MS));
+	cr_assert_eq(karst_get_cq_event(s->ch, &cq, &context), 0, "%s", karst_why());
+	cr_assert_eq(cq, s->cq);
+	cr_assert_eq(context, s);
+	karst_ack_cq_events(cq, 1);
+}
+
+Test(client_event, armed)
+{
+	struct karst_cq *cq;
+	void *context;
+	struct stage s;
+
+	stage_up(&s);
+	message(&s, false);
+	bed_wait(s.cq);
+	cr_assert_not(readable(s.ch->fd, 0), "not armed");
+	cr_assert_eq(karst_req_notify_cq(s.cq, false), 0);
+	bed_nothing(s.cq);
+	message(&s, false);
+	expect_event(&s);
+	bed_wait(s.cq);
+	/* once */
+	message(&s, false);
+	bed_wait(s.cq);
+	cr_assert_not(readable(s.ch->fd, 0));
+	cr_assert_eq(fcntl(s.ch->fd, F_SETFL, O_NONBLOCK), 0);
+	cr_assert_eq(karst_get_cq_event(s.ch, &cq, &context), -EAGAIN);
+	/* solicited */
+	cr_assert_eq(karst_req_notify_cq(s.cq, true), 0);
+	message(&s, false);
+	bed_wait(s.cq);
+	cr_assert_not(readable(s.ch->fd, 0));
+	message(&s, true);
+	expect_event(&s);
+	bed_wait(s.cq);
+	stage_down(&s);
+}
+
+struct waiter {
+	struct stage *s;
+	atomic_int stage;
+};
+
+static void *
+destroy(void *arg)
+{
+	struct waiter *w = arg;
+
+	atomic_store(&w->stage, 1);
+	cr_assert_eq(karst_destroy_cq(w->s->cq), 0);
+	atomic_store(&w->stage, 2);
+	return NULL;
+}
+
+/* A queue is destroyed when its events are acknowledged, not before. */
+Test(client_event, destroy_waits)
+{
+	struct karst_qp_init_attr init;
+	struct waiter w = {.stage = 0};
+	struct karst_cq *cq = NULL;
+	void *context;
+	struct stage s;
+	pthread_t t;
+	int i;
+
+	stage_up(&s);
+	w.s = &s;
+	cr_assert_eq(karst_req_notify_cq(s.cq, false), 0);
+	message(&s, false);
+	cr_assert_eq(karst_get_cq_event(s.ch, &cq, &context), 0);
+	cr_assert_eq(karst_destroy_qp(s.a), 0);
+	cr_assert_eq(karst_destroy_qp(s.z), 0);
+	cr_assert_eq(pthread_create(&t, NULL, destroy, &w), 0);
+	for (i = 0; i < 100; i++)
+		bed_pause();
+	cr_assert_eq(atomic_load(&w.stage), 1, "it waits");
+	karst_ack_cq_events(cq, 1);
+	pthread_join(t, NULL);
+	cr_assert_eq(atomic_load(&w.stage), 2);
+	cr_assert_eq(karst_create_cq(s.b.ctx, 64, &s, s.ch, &s.cq), 0);
+	init = bed_init(&s.b, KARST_QPT_RC);
+	cr_assert_eq(karst_create_qp(s.b.pd, &init, &s.a), 0);
+	cr_assert_eq(karst_create_qp(s.b.pd, &init, &s.z), 0);
+	stage_down(&s);
+}
+
+/* An event that nobody has read does not hit the queue that comes after. */
+Test(client_event, stale)
+{
+	struct karst_qp_init_attr init;
+	struct karst_cq *cq;
+	void *context;
+	struct stage s;
+
+	stage_up(&s);
+	cr_assert_eq(karst_req_notify_cq(s.cq, false), 0);
+	message(&s, false);
+	cr_assert(readable(s.ch->fd, (int)BED_PATIENCE_MS));
+	cr_assert_eq(karst_destroy_qp(s.a), 0);
+	cr_assert_eq(karst_destroy_qp(s.z), 0);
+	cr_assert_eq(karst_destroy_cq(s.cq), 0);
+	cr_assert_eq(karst_create_cq(s.b.ctx, 64, &s, s.ch, &s.cq), 0);
+	cr_assert_eq(fcntl(s.ch->fd, F_SETFL, O_NONBLOCK), 0);
+	cr_assert_eq(karst_get_cq_event(s.ch, &cq, &context), -EAGAIN);
+	init = bed_init(&s.b, KARST_QPT_RC);
+	cr_assert_eq(karst_create_qp(s.b.pd, &init, &s.a), 0);
+	cr_assert_eq(karst_create_qp(s.b.pd, &init, &s.z), 0);
+	stage_down(&s);
+}
+
+/* The first packet of a connection before RTS, and the limit of a shared receive queue. */
+Test(client_event, asynchronous)
+{
+	struct karst_srq_init_attr sinit = {.srq_context = &sinit, .max_wr = 4, .max_sge = 1};
+	struct karst_async_event ev;
+	struct karst_srq *srq;
+	struct stage s;
+
+	stage_up(&s);
+	cr_assert_eq(fcntl(s.b.ctx->async_fd, F_SETFL, O_NONBLOCK), 0);
+	while (karst_get_async_event(s.b.ctx, &ev) == 0)
+		karst_ack_async_event(&ev);
+	cr_assert_eq(karst_get_async_event(s.b.ctx, &ev), -EAGAIN);
+	cr_assert_eq(karst_create_srq(s.b.pd, &sinit, &srq), 0);
+	/* fewer than the limit already: told at once */
+	cr_assert_eq(karst_modify_srq(srq, 2), 0);
+	cr_assert(readable(s.b.ctx->async_fd, (int)BED_PATIENCE_MS));
+	cr_assert_eq(karst_get_async_event(s.b.ctx, &ev), 0);
+	cr_assert_eq(ev.event, KARST_EVENT_SRQ_LIMIT_REACHED);
+	cr_assert_eq(ev.object, KARST_ASYNC_OBJECT_SRQ);
+	cr_assert_eq(ev.element.srq, srq);
+	cr_assert_eq(ev.element.srq->srq_context, &sinit);
+	karst_ack_async_event(&ev);
+	cr_assert_eq(karst_destroy_srq(srq), 0);
+	/* a queue pair that a program has broken */
+	atomic_store(&s.a->sq.sh->tail, 12345);
+	cr_assert_eq(karst_ring_bell(s.a), 0);
+	cr_assert(readable(s.b.ctx->async_fd, (int)BED_PATIENCE_MS));
+	cr_assert_eq(karst_get_async_event(s.b.ctx, &ev), 0);
+	cr_assert_eq(ev.event, KARST_EVENT_QP_FATAL, "%s", karst_event_str(ev.event));
+	cr_assert_eq(ev.element.qp, s.a);
+	cr_assert_eq(ev.element.qp->qp_context, &s);
+	karst_ack_async_event(&ev);
+	stage_down(&s);
+}

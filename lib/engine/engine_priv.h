@@ -451,9 +451,17 @@ const char *eng_ip_text(const uint8_t ip[16], char text[ENG_IP_TEXT]);
 /* The lcore that @wanted means.  -EINVAL: there is none such. */
 int eng_choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lcore);
 
-/* A copy of the handle and the attributes of QP @qpn.  -ENOENT, -EDEADLK */
-int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,
-	struct karst_core_qp_attr *attr);
+struct eng_qp_report {
+	enum karst_qp_type type;
+	uint32_t lcore;
+	uint32_t pd;
+	uint32_t sq_seen, sq_done; /* karst_qp_send_queue() */
+	struct karst_core_qp_attr attr;
+	struct karst_qp_stats stats;
+};
+
+/* All about QP @qpn, as its lcore sees it between two turns.  -ENOENT, -EDEADLK */
+int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report);
 
 /* --- log.c, telemetry.c --- */
 

@@ -362,8 +362,7 @@ karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp)
 
 struct find_call {
 	uint32_t qpn;
-	struct karst_engine_qp *qp;
-	struct karst_core_qp_attr *attr;
+	struct eng_qp_report *report;
 };
 
 static int
@@ -374,16 +373,19 @@ find_on_lcore(struct eng_lcore *lc, void *arg)
 
 	if (qp == NULL)
 		return -ENOENT;
-	*call->qp = ((struct eng_qp *)karst_qp_user(qp))->pub;
-	karst_qp_query(qp, call->attr);
+	call->report->type = karst_qp_type(qp);
+	call->report->lcore = lc->index;
+	call->report->pd = ((struct eng_qp *)karst_qp_user(qp))->pub.pd;
+	karst_qp_query(qp, &call->report->attr);
+	karst_qp_stats(qp, &call->report->stats);
+	karst_qp_send_queue(qp, &call->report->sq_seen, &call->report->sq_done);
 	return 0;
 }
 
 int
-eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct karst_engine_qp *qp,
-	struct karst_core_qp_attr *attr)
+eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report)
 {
-	struct find_call call = {.qpn = qpn, .qp = qp, .attr = attr};
+	struct find_call call = {.qpn = qpn, .report = report};
 	uint32_t lcore = qpn & ((1u << e->lcore_bits) - 1);
 	int ret = eng_ctl_enter(e);
 

@@ -4,27 +4,18 @@
 /*
  * rte_telemetry: what the engines of this process are doing.
  *
- *	/karst/lcores     what each lcore's wheel did
- *	/karst/counters   protocol counters, of each lcore that has counted something
- *	/karst/drops      dropped frames by reason, likewise
- *	/karst/ports      address, MTU, who serves it
- *	/karst/qp,NUM     one queue pair
- *
- * Each takes the name of an engine as parameter (with /karst/qp: NAME:NUM); without one, the
- * oldest engine answers.  /karst/engines lists them.
- *
  * rte_telemetry has one table of commands for the process and hands no pointer to the callbacks,
  * so there is a list of engines here: the one piece of state of the library that is not an
  * engine's.  Its lock is held while a command runs, so that no engine vanishes under it.
+ *
+ * doc/observability.rst has the commands and what they answer.
  */
-#include "engine_priv.h"
+#include "telemetry.h"
 
-#include <arpa/inet.h>
-#include <inttypes.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <rte_telemetry.h>
+#include <unistd.h>
 
 #include "karst_crc.h"
 
@@ -35,18 +26,185 @@ static struct {
 	bool registered;
 } engines = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The engine that @params names, up to a comma or colon; or the oldest. */
+/* --- which engine --- */
+
+/* The engine whose name is the first @n characters of @name; without any, the oldest. */
 static struct karst_engine *
-find_engine(const char *params)
+find_engine(const char *name, size_t n)
 {
-	size_t n = params == NULL ? 0 : strcspn(params, ",:");
 	struct karst_engine *e;
 
 	for (e = engines.first; e != NULL; e = e->next)
-		if (e->ready && (n == 0 || (strlen(e->name) == n && !strncmp(e->name, params, n))))
+		if (e->ready && (n == 0 || (strlen(e->name) == n && !strncmp(e->name, name, n))))
 			return e;
 	return NULL;
 }
+
+static int
+open_named(const char *name, size_t n, struct karst_engine **e)
+{
+	pthread_mutex_lock(&engines.lock);
+	*e = find_engine(name, n);
+	if (*e != NULL)
+		return 0;
+	pthread_mutex_unlock(&engines.lock);
+	return -ENOENT;
+}
+
+int
+eng_tel_open(const char *params, struct karst_engine **e, uint64_t *number)
+{
+	const char *text = params == NULL ? "" : params, *colon = strrchr(text, ':');
+	const char *num = colon != NULL ? colon + 1 : text;
+	size_t n = colon != NULL ? (size_t)(colon - text) : strlen(text);
+	char *end;
+
+	if (colon == NULL && isdigit((unsigned char)text[0]))
+		n = 0;
+	else if (colon == NULL)
+		num = NULL;
+	if (num != NULL && *num != '\0') {
+		if (!isdigit((unsigned char)*num))
+			return -EINVAL;
+		*number = strtoull(num, &end, 0);
+		if (*end != '\0')
+			return -EINVAL;
+	}
+	return open_named(text, n, e);
+}
+
+int
+eng_tel_open_name(const char *name, struct karst_engine **e)
+{
+	return open_named(name, name == NULL ? 0 : strlen(name), e);
+}
+
+void
+eng_tel_close(void)
+{
+	pthread_mutex_unlock(&engines.lock);
+}
+
+/* --- rows --- */
+
+static unsigned int
+digits(uint64_t v)
+{
+	unsigned int n = 1;
+
+	for (; v >= 10; v /= 10)
+		n++;
+	return n;
+}
+
+bool
+tel_row_begin(struct tel_row *row)
+{
+	row->bytes = 2; /* {} */
+	row->d = rte_tel_data_alloc();
+	if (row->d != NULL)
+		rte_tel_data_start_dict(row->d);
+	return row->d != NULL;
+}
+
+void
+tel_row_u64(struct tel_row *row, const char *name, uint64_t v)
+{
+	if (rte_tel_data_add_dict_u64(row->d, name, v) == 0)
+		row->bytes += strlen(name) + digits(v) + 4; /* "": and a comma */
+}
+
+void
+tel_row_str(struct tel_row *row, const char *name, const char *v)
+{
+	/* each character may become an escape of six */
+	if (rte_tel_data_add_dict_string(row->d, name, v) == 0)
+		row->bytes += strlen(name) + 6 * strlen(v) + 6;
+}
+
+void
+tel_list_begin(struct tel_list *list, struct rte_tel_data *d)
+{
+	*list = (struct tel_list){.d = d};
+	rte_tel_data_start_dict(d);
+}
+
+bool
+tel_list_add(struct tel_list *list, const char *name, struct tel_row *row, uint64_t next)
+{
+	size_t bytes = row->bytes + strlen(name) + 4;
+
+	if (list->bytes + bytes > TEL_ANSWER_MAX && list->rows > 0) {
+		rte_tel_data_free(row->d);
+		rte_tel_data_add_dict_u64(list->d, "next", next);
+		return false;
+	}
+	rte_tel_data_add_dict_container(list->d, name, row->d, 0);
+	list->bytes += bytes;
+	list->rows++;
+	return true;
+}
+
+/* --- columns --- */
+
+bool
+tel_table_begin(
+	struct tel_table *t, struct rte_tel_data *d, const char *const *names, uint32_t text)
+{
+	unsigned int i;
+
+	*t = (struct tel_table){.d = d, .names = names};
+	rte_tel_data_start_dict(d);
+	for (i = 0; names[i] != NULL; i++) {
+		assert(i < TEL_COLUMNS);
+		t->col[i] = rte_tel_data_alloc();
+		if (t->col[i] == NULL) {
+			while (i-- > 0)
+				rte_tel_data_free(t->col[i]);
+			return false;
+		}
+		rte_tel_data_start_array(
+			t->col[i], text >> i & 1 ? RTE_TEL_STRING_VAL : RTE_TEL_U64_VAL);
+		t->bytes += strlen(names[i]) + 6;
+	}
+	return true;
+}
+
+bool
+tel_table_row(struct tel_table *t)
+{
+	if (t->bytes + TEL_ROW_MAX > TEL_ANSWER_MAX || t->rows == RTE_TEL_MAX_ARRAY_ENTRIES)
+		return false;
+	t->rows++;
+	return true;
+}
+
+void
+tel_table_u64(struct tel_table *t, unsigned int col, uint64_t v)
+{
+	rte_tel_data_add_array_u64(t->col[col], v);
+	t->bytes += digits(v) + 1;
+}
+
+void
+tel_table_str(struct tel_table *t, unsigned int col, const char *v)
+{
+	rte_tel_data_add_array_string(t->col[col], v);
+	t->bytes += strlen(v) + 3;
+}
+
+void
+tel_table_end(struct tel_table *t, uint64_t next)
+{
+	unsigned int i;
+
+	for (i = 0; t->names[i] != NULL; i++)
+		rte_tel_data_add_dict_container(t->d, t->names[i], t->col[i], 0);
+	if (next != 0)
+		rte_tel_data_add_dict_u64(t->d, "next", next);
+}
+
+/* --- engines --- */
 
 static int
 on_engines(const char *cmd, const char *params, struct rte_tel_data *d)
@@ -62,248 +220,67 @@ on_engines(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
-/* Adds one entry to @d for each lcore: what @fill makes of it. */
+static const char *
+idle_name(enum karst_idle idle)
+{
+	static const char *const names[] = {[KARST_IDLE_YIELD] = "yield",
+		[KARST_IDLE_POLL] = "poll",
+		[KARST_IDLE_SLEEP] = "sleep"};
+
+	return (size_t)idle < KARST_DIM(names) ? names[idle] : "?";
+}
+
 static int
-for_each_lcore(const char *params, struct rte_tel_data *d,
-	void (*fill)(const struct eng_lcore *lc, struct rte_tel_data *d))
+on_engine(const char *cmd, const char *params, struct rte_tel_data *d)
 {
 	struct karst_engine *e;
-	uint32_t i;
-	int ret = -ENOENT;
+	uint64_t none = 0;
+	uint32_t i, qps = 0;
+	int ret;
 
 	rte_tel_data_start_dict(d);
-	pthread_mutex_lock(&engines.lock);
-	e = find_engine(params);
-	for (i = 0; e != NULL && i < e->nlcores; i++) {
-		struct rte_tel_data *sub = rte_tel_data_alloc();
-		char name[16];
-
-		if (sub == NULL)
-			break;
-		rte_tel_data_start_dict(sub);
-		fill(&e->lcore[i], sub);
-		snprintf(name, sizeof(name), "%u", i);
-		rte_tel_data_add_dict_container(d, name, sub, 0);
-		ret = 0;
+	ret = eng_tel_open(params, &e, &none);
+	if (ret != 0)
+		return ret;
+	ret = eng_ctl_enter(e);
+	if (ret == 0) {
+		for (i = 0; i < e->nlcores; i++)
+			qps += e->nqps[i];
+		rte_tel_data_add_dict_string(d, "name", e->name);
+		rte_tel_data_add_dict_u64(d, "pid", (uint64_t)getpid());
+		rte_tel_data_add_dict_u64(d, "uptime_ns", engine_now(e));
+		rte_tel_data_add_dict_u64(d, "tsc_hz", rte_get_tsc_hz());
+		rte_tel_data_add_dict_u64(d, "lcores", e->nlcores);
+		rte_tel_data_add_dict_u64(d, "ports", e->nports);
+		rte_tel_data_add_dict_u64(d, "qps", qps);
+		rte_tel_data_add_dict_u64(d, "cqs", e->ncqs);
+		rte_tel_data_add_dict_u64(d, "srqs", e->nsrqs);
+		rte_tel_data_add_dict_string(d, "idle", idle_name(e->cfg.idle));
+		eng_ctl_leave(e);
 	}
-	pthread_mutex_unlock(&engines.lock);
+	eng_tel_close();
 	return ret;
 }
 
-static void
-fill_lcore(const struct eng_lcore *lc, struct rte_tel_data *d)
-{
-	struct karst_engine_lcore_stats s;
-	const struct {
-		const char *name;
-		const uint64_t *value;
-	} rows[] = {
-		{"turns", &s.turns},
-		{"idle_turns", &s.idle_turns},
-		{"sleeps", &s.sleeps},
-		{"rx_bursts", &s.rx_bursts},
-		{"rx_frames", &s.rx_frames},
-		{"tx_bursts", &s.tx_bursts},
-		{"tx_frames", &s.tx_frames},
-		{"tx_full", &s.tx_full},
-		{"tx_dropped", &s.tx_dropped},
-		{"handoff_in", &s.handoff_in},
-		{"handoff_out", &s.handoff_out},
-		{"doorbells", &s.doorbells},
-		{"messages", &s.messages},
-		{"no_mbufs", &s.no_mbufs},
-		{"neigh_rx", &s.neigh_rx},
-		{"neigh_tx", &s.neigh_tx},
-		{"tap_rx", &s.tap_rx},
-		{"tap_tx", &s.tap_tx},
-		{"cycles", &s.cycles},
-		{"busy_cycles", &s.busy_cycles},
-	};
-	size_t i;
+/* --- the list of commands and of engines --- */
 
-	karst_engine_lcore_stats(lc->e, lc->index, &s);
-	rte_tel_data_add_dict_int(
-		d, "attached", atomic_load_explicit(&lc->owner, memory_order_relaxed) != 0);
-	rte_tel_data_add_dict_u64(d, "qps", lc->core->nqps);
-	for (i = 0; i < KARST_DIM(rows); i++)
-		rte_tel_data_add_dict_u64(d, rows[i].name, *rows[i].value);
-}
-
-static void
-fill_counters(const struct eng_lcore *lc, struct rte_tel_data *d)
-{
-	struct karst_counters sum;
-	unsigned int i;
-
-	karst_engine_counters(lc->e, lc->index, &sum);
-	for (i = 0; i < KARST_CTR_MAX; i++)
-		rte_tel_data_add_dict_u64(d, karst_counter_name(i), sum.ctr[i]);
-}
-
-static void
-fill_drops(const struct eng_lcore *lc, struct rte_tel_data *d)
-{
-	struct karst_counters sum;
-	unsigned int i;
-
-	karst_engine_counters(lc->e, lc->index, &sum);
-	for (i = KARST_DROP_NONE + 1; i < KARST_DROP_MAX; i++)
-		rte_tel_data_add_dict_u64(d, karst_drop_name(i), sum.drop[i]);
-}
-
-static int
-on_lcores(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	return for_each_lcore(params, d, fill_lcore);
-}
-
-static int
-on_counters(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	return for_each_lcore(params, d, fill_counters);
-}
-
-static int
-on_drops(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	return for_each_lcore(params, d, fill_drops);
-}
-
-static void
-fill_port(
-	const struct eng_port *p, const struct karst_engine_port_info *info, struct rte_tel_data *d)
-{
-	char text[RTE_TEL_MAX_STRING_LEN];
-	uint32_t i;
-
-	rte_tel_data_add_dict_string(d, "device", p->name);
-	rte_tel_data_add_dict_u64(d, "ethdev", info->ethdev);
-	rte_tel_data_add_dict_u64(d, "mtu", info->mtu);
-	rte_tel_data_add_dict_u64(d, "path_mtu", 128u << info->path_mtu);
-	snprintf(text, sizeof(text), "%02x:%02x:%02x:%02x:%02x:%02x", info->mac[0], info->mac[1],
-		info->mac[2], info->mac[3], info->mac[4], info->mac[5]);
-	rte_tel_data_add_dict_string(d, "mac", text);
-	rte_tel_data_add_dict_u64(d, "vlan", info->vlan);
-	rte_tel_data_add_dict_string(d, "link", info->link_up ? "up" : "down");
-	rte_tel_data_add_dict_u64(d, "link_mbps", info->link_mbps);
-	rte_tel_data_add_dict_string(d, "netdev", info->netdev);
-	snprintf(text, sizeof(text), "0x%" PRIx64, info->lcore_mask);
-	rte_tel_data_add_dict_string(d, "lcore_mask", text);
-	for (i = 0; i < info->num_addrs; i++) {
-		char name[24];
-
-		snprintf(name, sizeof(name), "address_%u", i);
-		if (karst_engine_addr_is_ip4(&info->addrs[i]))
-			inet_ntop(AF_INET, info->addrs[i].ip + 12, text, sizeof(text));
-		else
-			inet_ntop(AF_INET6, info->addrs[i].ip, text, sizeof(text));
-		rte_tel_data_add_dict_string(d, name, text);
-	}
-}
-
-static int
-on_ports(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	struct karst_engine *e;
-	uint32_t i;
-
-	rte_tel_data_start_dict(d);
-	pthread_mutex_lock(&engines.lock);
-	e = find_engine(params);
-	for (i = 0; e != NULL && i < e->nports; i++) {
-		struct karst_engine_port_info info;
-		struct rte_tel_data *sub;
-		char name[16];
-
-		if (karst_engine_port_info(e, (uint8_t)i, &info) != 0)
-			continue;
-		sub = rte_tel_data_alloc();
-		if (sub == NULL)
-			break;
-		rte_tel_data_start_dict(sub);
-		fill_port(&e->port[i], &info, sub);
-		snprintf(name, sizeof(name), "%u", i);
-		rte_tel_data_add_dict_container(d, name, sub, 0);
-	}
-	pthread_mutex_unlock(&engines.lock);
-	return e == NULL ? -ENOENT : 0;
-}
-
-static void
-fill_qp(const struct karst_engine_qp *qp, const struct karst_core_qp_attr *a,
-	struct rte_tel_data *d)
-{
-	static const char *const states[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
-
-	rte_tel_data_add_dict_u64(d, "qpn", qp->num);
-	rte_tel_data_add_dict_u64(d, "lcore", qp->lcore);
-	rte_tel_data_add_dict_u64(d, "pd", qp->pd);
-	rte_tel_data_add_dict_string(
-		d, "state", a->qp_state < KARST_DIM(states) ? states[a->qp_state] : "?");
-	rte_tel_data_add_dict_u64(d, "port_num", a->port_num);
-	rte_tel_data_add_dict_u64(d, "path_mtu", a->path_mtu == 0 ? 0 : 128u << a->path_mtu);
-	rte_tel_data_add_dict_u64(d, "dest_qpn", a->dest_qpn);
-	rte_tel_data_add_dict_u64(d, "rq_psn", a->rq_psn);
-	rte_tel_data_add_dict_u64(d, "sq_psn", a->sq_psn);
-	rte_tel_data_add_dict_u64(d, "max_rd_atomic", a->max_rd_atomic);
-	rte_tel_data_add_dict_u64(d, "max_dest_rd_atomic", a->max_dest_rd_atomic);
-	rte_tel_data_add_dict_u64(d, "timeout", a->timeout);
-	rte_tel_data_add_dict_u64(d, "retry_cnt", a->retry_cnt);
-	rte_tel_data_add_dict_u64(d, "rnr_retry", a->rnr_retry);
-	rte_tel_data_add_dict_u64(d, "sq_posted", qp->sq.tail);
-	rte_tel_data_add_dict_u64(
-		d, "sq_done", atomic_load_explicit(&qp->sq.sh->head, memory_order_relaxed));
-}
-
-static int
-on_qp(const char *cmd, const char *params, struct rte_tel_data *d)
-{
-	const char *num = params == NULL ? NULL : strrchr(params, ':');
-	struct karst_core_qp_attr attr;
-	struct karst_engine_qp qp;
-	struct karst_engine *e;
-	unsigned long qpn;
-	char *end;
-	int ret = -ENOENT;
-
-	rte_tel_data_start_dict(d);
-	if (params == NULL)
-		return -EINVAL;
-	num = num == NULL ? params : num + 1;
-	qpn = strtoul(num, &end, 0);
-	if (end == num || *end != '\0' || qpn > 0xffffff)
-		return -EINVAL;
-	pthread_mutex_lock(&engines.lock);
-	e = find_engine(num == params ? NULL : params);
-	if (e != NULL)
-		ret = eng_qp_by_number(e, (uint32_t)qpn, &qp, &attr);
-	if (ret == 0)
-		fill_qp(&qp, &attr, d);
-	pthread_mutex_unlock(&engines.lock);
-	return ret;
-}
+static const struct tel_cmd own_cmds[] = {
+	{"/karst/engines", on_engines, "Names of the karst engines. No parameters."},
+	{"/karst/engine", on_engine, "One engine. Parameter: [engine]"},
+	{NULL, NULL, NULL},
+};
 
 static void
 register_commands(void)
 {
-	const struct {
-		const char *cmd;
-		telemetry_cb fn;
-		const char *help;
-	} rows[] = {
-		{"/karst/engines", on_engines, "Names of the karst engines. No parameters."},
-		{"/karst/lcores", on_lcores, "What each lcore did. Parameter: engine (optional)."},
-		{"/karst/counters", on_counters,
-			"Protocol counters of each lcore. Parameter: engine (optional)."},
-		{"/karst/drops", on_drops,
-			"Dropped frames of each lcore by reason. Parameter: engine (optional)."},
-		{"/karst/ports", on_ports, "Ports. Parameter: engine (optional)."},
-		{"/karst/qp", on_qp, "A queue pair. Parameter: [engine:]number."},
-	};
+	const struct tel_cmd *const tables[] = {own_cmds, eng_tel_lcores, eng_tel_ports,
+		eng_tel_qps, eng_tel_clients, eng_tel_capture};
+	const struct tel_cmd *c;
 	size_t i;
 
-	for (i = 0; i < KARST_DIM(rows); i++)
-		rte_telemetry_register_cmd(rows[i].cmd, rows[i].fn, rows[i].help);
+	for (i = 0; i < KARST_DIM(tables); i++)
+		for (c = tables[i]; c->cmd != NULL; c++)
+			rte_telemetry_register_cmd(c->cmd, c->fn, c->help);
 }
 
 static int

@@ -141,6 +141,17 @@ uint32_t karst_mw_release_qp(struct karst_mem *m, uint32_t qpn);
  *  -EINVAL: the key is not usable. */
 int karst_mem_query(const struct karst_mem *m, uint32_t key, struct karst_mr_attr *attr);
 
+struct karst_mem_usage {
+	uint32_t max_keys; /* regions and windows together */
+	uint32_t mrs;
+	uint32_t mws;
+	uint32_t max_pds;
+	uint32_t pds;
+};
+
+/** Control.  How full the table is. */
+void karst_mem_usage(const struct karst_mem *m, struct karst_mem_usage *usage);
+
 #include "mem_check.h"
 
 /*

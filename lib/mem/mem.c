@@ -167,6 +167,20 @@ karst_pd_unref(struct karst_mem *m, uint32_t pd)
 	m->ctl->pd[pd].refs--;
 }
 
+void
+karst_mem_usage(const struct karst_mem *m, struct karst_mem_usage *u)
+{
+	const struct karst_mem_ctl *c = m->ctl;
+
+	*u = (struct karst_mem_usage){
+		.max_keys = m->slot_mask + 1,
+		.mrs = c->used[KARST_MEM_MR],
+		.mws = c->used[KARST_MEM_MW1] + c->used[KARST_MEM_MW2],
+		.max_pds = c->max_pds,
+		.pds = c->max_pds - c->pds.count,
+	};
+}
+
 struct karst_mem_entry *
 mem_slot_alloc(struct karst_mem *m, uint32_t pd, enum karst_mem_type type)
 {
@@ -179,6 +193,7 @@ mem_slot_alloc(struct karst_mem *m, uint32_t pd, enum karst_mem_type type)
 	assert(mem_state(mem_word_load(e)) == MEM_FREE);
 	mem_key_renew(m, e);
 	e->type = (uint8_t)type;
+	m->ctl->used[type]++;
 	e->owner_shift = type == KARST_MEM_MW2 ? 0 : 32;
 	__atomic_store_n(&e->owner, (uint64_t)pd << 32, __ATOMIC_RELAXED);
 	m->ctl->pd[pd].refs++;
@@ -192,6 +207,7 @@ mem_slot_free(struct karst_mem *m, struct karst_mem_entry *e)
 
 	assert(mem_state(word) == MEM_CLOSED);
 	karst_pd_unref(m, (uint32_t)(e->owner >> 32));
+	m->ctl->used[e->type]--;
 	e->type = KARST_MEM_FREE;
 	mem_word_store(e, mem_word_next(word, MEM_FREE));
 	fifo_push(&m->ctl->slots, mem_slot_of(m, e));

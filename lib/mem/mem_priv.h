@@ -57,7 +57,8 @@ struct karst_mem_ctl {
 	uint32_t mul[KARST_MEM_KEY_ROUNDS];
 	unsigned int slot_bits;
 	uint32_t max_pds;
-	struct mem_fifo slots; /* free slots, the one freed longest ago first */
+	uint32_t used[KARST_MEM_MW2 + 1]; /* slots by enum karst_mem_type */
+	struct mem_fifo slots;            /* free slots, the one freed longest ago first */
 	struct mem_fifo pds;
 	struct mem_pd *pd;    /* [max_pds + 1]; 0 is not used */
 	uint32_t *qp_windows; /* [MEM_QP_BUCKETS], changed by lcores */

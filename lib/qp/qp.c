@@ -199,7 +199,8 @@ empty_ring(struct karst_wqe_ring *ring, bool idle)
 
 	ring->tail = tail;
 	karst_wqe_publish_head(ring, tail);
-	atomic_store_explicit(&ring->sh->idle, idle, memory_order_relaxed);
+	/* release, as in karst_wqe_idle() */
+	atomic_store_explicit(&ring->sh->idle, idle, memory_order_release);
 }
 
 void
@@ -384,6 +385,13 @@ karst_qp_stats(const struct karst_core_qp *qp, struct karst_qp_stats *s)
 		.out_of_sequence = __atomic_load_n(&qp->out_of_sequence, __ATOMIC_RELAXED),
 		.duplicates = __atomic_load_n(&qp->duplicates, __ATOMIC_RELAXED),
 	};
+}
+
+void
+karst_qp_send_queue(const struct karst_core_qp *qp, uint32_t *seen, uint32_t *done)
+{
+	*seen = qp->sq.tail;
+	*done = qp->sq.head;
 }
 
 uint32_t

@@ -28,6 +28,17 @@ telemetry_connect(void)
 	return fd;
 }
 
+static void
+telemetry_close(int fd)
+{
+	char path[256];
+
+	close(fd);
+	snprintf(path, sizeof(path), "%s/dpdk_telemetry.v2", rte_eal_get_runtime_dir());
+	unlink(path);
+	rmdir(rte_eal_get_runtime_dir());
+}
+
 static const char *
 ask(int fd, const char *cmd)
 {
@@ -55,7 +66,7 @@ Test(telemetry, commands)
 	struct bed_poller poller;
 	struct karst_cqe cqe;
 	struct bed bed;
-	char text[64], path[256];
+	char text[64];
 	uint32_t key;
 	int fd, i;
 
@@ -77,6 +88,18 @@ Test(telemetry, commands)
 	expect_in(ask(fd, "/karst/ports"), "\"address_0\":\"10.0.0.2\"");
 	expect_in(ask(fd, "/karst/ports"), "\"mac\":\"02:00:00:00:00:01\"");
 
+	expect_in(ask(fd, "/karst/ports"), "\"name\":");
+	expect_in(ask(fd, "/karst/ports"), "\"rx_packets\":");
+	expect_in(ask(fd, "/karst/hw_counters"), "\"rx_write_requests\":3");
+	expect_in(ask(fd, "/karst/hw_counters,karst0"), "\"packet_seq_err\":0");
+	expect_in(ask(fd, "/karst/memory"), "\"regions\":1,\"windows\":0");
+	expect_in(ask(fd, "/karst/engine"), "\"qps\":2");
+
+	/* of lcores, from one on */
+	expect_in(ask(fd, "/karst/lcores,karst0:1"), "{\"1\":{\"attached\":1");
+	expect_in(ask(fd, "/karst/lcores,1"), "{\"1\":{\"attached\":1");
+	expect_in(ask(fd, "/karst/lcores,:2"), "{}");
+
 	/* about a QP: its lcore's thread must answer */
 	bed_poller_start(&poller, &bed, 3);
 	snprintf(text, sizeof(text), "/karst/qp,%u", a->num);
@@ -90,18 +113,70 @@ Test(telemetry, commands)
 		snprintf(cmd, sizeof(cmd), "/karst/qp,%u", a->num);
 		expect_in(ask(fd, cmd), text);
 	}
+	expect_in(ask(fd, "/karst/neighbours"), "\"ip\":[]");
+	snprintf(text, sizeof(text), "/karst/qp,%u", a->num);
+	expect_in(ask(fd, text), "\"type\":\"RC\",\"state\":\"RTS\"");
+	expect_in(ask(fd, text), "\"tx_packets\":3,");
+	expect_in(ask(fd, text), "\"retransmits\":0,");
+	expect_in(ask(fd, "/karst/qps"), "\"tx_packets\":[3,3]");
+	expect_in(ask(fd, "/karst/qps"), "\"state\":[\"RTS\",\"RTS\"]");
 	bed_poller_stop(&poller);
 
 	/* what is not there */
 	expect_in(ask(fd, "/karst/lcores,karst7"), "null");
+	expect_in(ask(fd, "/karst/lcores,karst0:x"), "null");
+	expect_in(ask(fd, "/karst/qps,:1000000000"), "\"qpn\":[]");
 	expect_in(ask(fd, "/karst/qp"), "null");
 	expect_in(ask(fd, "/karst/qp,99999999"), "null");
 	expect_in(ask(fd, "/karst/qp,x"), "null");
 	bed_down(&bed);
 	expect_in(ask(fd, "/karst/lcores"), "null");
 	expect_in(ask(fd, "/karst/engines"), "[]");
-	close(fd);
-	snprintf(path, sizeof(path), "%s/dpdk_telemetry.v2", rte_eal_get_runtime_dir());
-	unlink(path);
-	rmdir(rte_eal_get_runtime_dir());
+	telemetry_close(fd);
+}
+
+/* How many numbers stand in the array @name of @answer. */
+static unsigned int
+count_in(const char *answer, const char *name)
+{
+	const char *p = strstr(answer, name);
+	unsigned int n = 0;
+
+	cr_assert_not_null(p, "no %s in %s", name, answer);
+	p = strchr(p, '[') + 1;
+	while (*p != ']') {
+		n += *p >= '0' && *p <= '9' && (p[1] == ',' || p[1] == ']');
+		p++;
+	}
+	return n;
+}
+
+/* An answer has 16 KiB: longer lists come in pages, each complete JSON, nothing twice. */
+Test(telemetry, pages)
+{
+	struct bed_config cfg = {.engine.lcores = 2, .telemetry = true};
+	struct bed bed;
+	unsigned int i, seen = 0, pages = 0;
+	char cmd[64] = "/karst/qps";
+	int fd;
+
+	bed_up(&bed, &cfg);
+	for (i = 0; i < 1000; i++)
+		bed_qp(&bed, i % 2 ? KARST_QPT_RC : KARST_QPT_UD, i & 1);
+	bed_release(&bed);
+	fd = telemetry_connect();
+	for (;;) {
+		const char *answer = ask(fd, cmd), *next = strstr(answer, "\"next\":");
+
+		cr_assert_eq(answer[strlen(answer) - 1], '}', "cut off: %s", answer);
+		seen += count_in(answer, "\"qpn\":");
+		cr_assert_lt(++pages, 100);
+		if (next == NULL)
+			break;
+		snprintf(cmd, sizeof(cmd), "/karst/qps,karst0:%lu", strtoul(next + 7, NULL, 10));
+	}
+	cr_assert_eq(seen, 1000);
+	cr_assert_gt(pages, 1);
+	bed_down(&bed);
+	telemetry_close(fd);
 }

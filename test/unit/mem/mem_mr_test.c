@@ -65,6 +65,32 @@ Test(mem_mr, pd_life)
 	bed_close(m);
 }
 
+Test(mem_mr, usage)
+{
+	struct karst_mem *m = bed_open(4, 3);
+	uint32_t pd = bed_pd(m), mr = bed_mr(m, pd, bytes, 0, 1, 0), mw1, mw2;
+	struct karst_mem_usage u;
+
+	cr_assert_eq(karst_mw_alloc(m, pd, KARST_MEM_MW1, &mw1), 0);
+	cr_assert_eq(karst_mw_alloc(m, pd, KARST_MEM_MW2, &mw2), 0);
+	karst_mem_usage(m, &u);
+	cr_assert_eq(u.max_keys, 4);
+	cr_assert_eq(u.mrs, 1);
+	cr_assert_eq(u.mws, 2);
+	cr_assert_eq(u.max_pds, 3);
+	cr_assert_eq(u.pds, 1);
+	cr_assert_eq(bed_mw_free(m, mw1), 0);
+	cr_assert_eq(karst_mr_dereg_begin(m, mr), 0);
+	karst_mem_usage(m, &u);
+	cr_assert_eq(u.mrs, 1, "held until _end");
+	karst_mr_dereg_end(m, mr);
+	cr_assert_eq(bed_mw_free(m, mw2), 0);
+	cr_assert_eq(karst_pd_free(m, pd), 0);
+	karst_mem_usage(m, &u);
+	cr_assert_eq(u.mrs + u.mws + u.pds, 0);
+	bed_close(m);
+}
+
 Test(mem_mr, bad_registrations)
 {
 	static const struct {

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What the telemetry commands share.
+ *
+ *	telemetry.c          the engines of this process, parameters, answers in pages
+ *	telemetry_lcores.c   lcores, counters, drops
+ *	telemetry_ports.c    ports, neighbours
+ *	telemetry_qps.c      queue pairs
+ *	telemetry_clients.c  programs, memory
+ *	telemetry_capture.c  packet capture
+ *
+ * An answer of rte_telemetry is at most 16 KiB of JSON, so a command that lists things stops
+ * before that and says "next": the number to ask with for the rest.
+ *
+ * Commands run on threads of rte_telemetry, several at once, and never on an lcore.  From
+ * eng_tel_open() to eng_tel_close() no engine comes or goes; what else they look at is either
+ * behind ctl_lock, or written by one lcore in whole words.
+ */
+#ifndef ENGINE_TELEMETRY_H
+#define ENGINE_TELEMETRY_H
+
+#include <rte_telemetry.h>
+
+#include "engine_priv.h"
+
+/* Room for what a command itself adds around its rows. */
+#define TEL_ANSWER_MAX (15u << 10)
+
+struct tel_cmd {
+	const char *cmd;
+	telemetry_cb fn;
+	const char *help;
+};
+
+/* Of the other files; each ends with a row of NULLs. */
+extern const struct tel_cmd eng_tel_lcores[];
+extern const struct tel_cmd eng_tel_ports[];
+extern const struct tel_cmd eng_tel_qps[];
+extern const struct tel_cmd eng_tel_clients[];
+extern const struct tel_cmd eng_tel_capture[];
+
+/**
+ * Finds what "ENGINE", "ENGINE:NUMBER", "NUMBER" or nothing means: without a name the oldest
+ * engine, without a number @number as it was.  Holds the list of engines on success.
+ * -ENOENT: no such engine; -EINVAL: no number.
+ */
+int eng_tel_open(const char *params, struct karst_engine **e, uint64_t *number);
+/** The same, for an engine's name alone; NULL or "": the oldest. */
+int eng_tel_open_name(const char *name, struct karst_engine **e);
+void eng_tel_close(void);
+
+/* --- rows: containers whose length as JSON is known --- */
+
+struct tel_row {
+	struct rte_tel_data *d;
+	size_t bytes;
+};
+
+/** false: no memory. */
+bool tel_row_begin(struct tel_row *row);
+void tel_row_u64(struct tel_row *row, const char *name, uint64_t v);
+void tel_row_str(struct tel_row *row, const char *name, const char *v);
+
+/** Rows of one answer. */
+struct tel_list {
+	struct rte_tel_data *d;
+	size_t bytes;
+	uint32_t rows;
+};
+
+void tel_list_begin(struct tel_list *list, struct rte_tel_data *d);
+/** Adds @row under @name, or, if it does not fit any more, discards it and puts @next into the
+ *  answer.  @return whether it was added. */
+bool tel_list_add(struct tel_list *list, const char *name, struct tel_row *row, uint64_t next);
+
+/* --- columns: arrays of equal length, for lists that may be long --- */
+
+#define TEL_COLUMNS 16u
+#define TEL_ROW_MAX 256u /* characters that a row may have */
+
+struct tel_table {
+	struct rte_tel_data *d;
+	const char *const *names; /* ends with NULL */
+	struct rte_tel_data *col[TEL_COLUMNS];
+	size_t bytes;
+	uint32_t rows;
+};
+
+/** @text: bit set of the columns of strings, the others are numbers.  false: no memory. */
+bool tel_table_begin(
+	struct tel_table *t, struct rte_tel_data *d, const char *const *names, uint32_t text);
+/** Begins a row, of which each column is then given once.  false: it would not fit. */
+bool tel_table_row(struct tel_table *t);
+void tel_table_u64(struct tel_table *t, unsigned int col, uint64_t v);
+void tel_table_str(struct tel_table *t, unsigned int col, const char *v);
+/** The columns are the answer, with "next" if that is not 0. */
+void tel_table_end(struct tel_table *t, uint64_t next);
+
+#endif /* ENGINE_TELEMETRY_H */

@@ -360,6 +360,8 @@ karst_engine_stop(struct karst_engine *e)
 		return;
 	atomic_store_explicit(&e->running, false, memory_order_relaxed);
 	for (i = 0; i < e->nlcores; i++)
+		eng_lcore_wake(&e->lcore[i]);
+	for (i = 0; i < e->nlcores; i++)
 		if (e->lcore[i].eal_lcore < RTE_MAX_LCORE)
 			rte_eal_wait_lcore(e->lcore[i].eal_lcore);
 	e->started = false;

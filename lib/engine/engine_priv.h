@@ -7,8 +7,9 @@
  *	engine.c   life of an engine, start and stop, clock, counters
  *	port.c     configuring an ethdev; port_addr.c  addresses, paths; port_life.c  coming, going,
  *	           links
- *	lcore.c    one turn of the wheel, idling
- *	rx.c       frames from a port: classify, hand on; exception.c  those that are not RoCE
+ *	lcore.c    one turn of the wheel; sleep.c  idling
+ *	rx.c       frames from a port: classify, hand on; exception.c  those that are not RoCE;
+ *	           loop.c  frames that never leave
  *	dispatch.c packets to their queue pairs; handoff.c  to other lcores
  *	sched.c    which queue pair builds frames; tx.c  buffers and the ports' queues
  *	mailbox.c  control calls across threads
@@ -25,6 +26,7 @@
 #ifndef ENGINE_PRIV_H
 #define ENGINE_PRIV_H
 
+#include <limits.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -54,6 +56,11 @@
 #define ENG_BELL_LOOKS 8u
 #define ENG_TIMERS     64u
 #define ENG_MAILBOX    256u
+#define ENG_LOOP_SLOTS 512u
+/* Ports as frames leave through them: those of the engine, and the loopback twin of each. */
+#define ENG_TXQS (2 * KARST_ENGINE_MAX_PORTS)
+/* Instead of a port: loopback, the mbuf knows which. */
+#define ENG_RX_LOOP UINT_MAX
 
 static_assert(sizeof(struct karst_pkt) % RTE_MBUF_PRIV_ALIGN == 0, "an mbuf's private area");
 /* Of a buffer: more than KARST_FRAME_MAX, so that net_af_packet's framesz=4352 fits, the smallest
@@ -103,10 +110,12 @@ struct eng_rxq {
 	uint16_t ethdev;
 	uint16_t queue;
 	uint8_t port;
+	int wake_fd; /* readable while frames wait; -1: none */
 };
 
 struct eng_txq {
 	bool served;
+	bool loop; /* no device */
 	uint16_t ethdev;
 	uint16_t queue;
 	uint16_t n;            /* frames in pend */
@@ -136,6 +145,7 @@ struct eng_port {
 	struct eng_neigh *neigh; /* the home lcore's; NULL: not our business */
 	struct eng_tap *tap;     /* NULL: none */
 	uint16_t nq;
+	int wake_fd[KARST_ENGINE_MAX_LCORES]; /* of each queue; -1: none */
 	char name[RTE_ETH_NAME_MAX_LEN];
 };
 
@@ -185,10 +195,12 @@ struct eng_lcore {
 	uintptr_t in_callback;   /* the thread that is in a callback of the program; else 0 */
 	struct rte_ring *mailbox;
 	struct rte_ring *handoff;
+	struct rte_ring *loop;
 	uint32_t index;
 	uint32_t nrxq;
-	uint32_t blocked; /* ports (bits) whose pend is not empty */
+	uint32_t nblind;  /* of these, ports that cannot wake it */
 	uint32_t tapped;  /* ports (bits) that it sends for the kernel */
+	uint64_t blocked; /* ports (bits) whose pend is not empty */
 	uint64_t rearm;   /* first fields of a fresh mbuf */
 	uint64_t loss;    /* frames dropped out of 2^64 */
 	uint64_t loss_state;
@@ -218,15 +230,20 @@ struct eng_lcore {
 	struct karst_pkt tx_pkt[ENG_MAX_BURST] karst_cache_aligned;
 	struct karst_seal seals[ENG_MAX_BURST];
 	struct karst_seg segs[ENG_SEGS];
-	struct eng_txq tx[KARST_ENGINE_MAX_PORTS];
+	struct eng_txq tx[ENG_TXQS];
 
 	pthread_mutex_t attach_lock; /* held by who attaches, or makes a call while none is */
 	uint32_t eal_lcore;
 	struct eng_foreign *foreign; /* foreign.c */
 	unsigned int breaks;         /* eng_window_breaks() when it last looked */
 	/* of karst_engine_start() */
-	uint32_t idle_run;
-	uint32_t sleep_ns;
+	uint32_t idle_run;   /* idle turns before naps */
+	uint32_t nap_ns;     /* of the next nap */
+	uint64_t idle_since; /* engine's clock; 0: it is not */
+	int epoll_fd;        /* -1: never sleeps */
+	int wake_fd;
+	/* in a line of its own: others look at it when they have given it something */
+	_Atomic uint32_t asleep karst_cache_aligned;
 } karst_cache_aligned;
 
 /* --- the engine --- */
@@ -310,6 +327,19 @@ eng_ip_is_group(const uint8_t ip[16])
 	return eng_ip_is4(ip) ? ip[12] >> 4 == 14 : ip[0] == 0xff;
 }
 
+static inline bool
+eng_port_has_device(const struct eng_port *p)
+{
+	return p->info.ethdev != KARST_ENGINE_NO_ETHDEV;
+}
+
+/* The engine port of which @port may be the loopback twin. */
+static inline uint8_t
+eng_port_base(uint8_t port)
+{
+	return port % KARST_ENGINE_MAX_PORTS;
+}
+
 /* The addresses of a port: on its lcores, or with ctl_lock held. */
 static inline const struct eng_addrs *
 eng_port_addrs(const struct eng_port *p)
@@ -353,9 +383,30 @@ void eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *
 /* The loop of karst_engine_start(). */
 int eng_lcore_main(void *arg);
 
+/* --- sleep.c --- */
+
+int eng_sleep_init(struct eng_lcore *lc);
+void eng_sleep_fini(struct eng_lcore *lc);
+/* Any thread: @fd wakes the lcore; by each write (@edge), or while it is readable. */
+int eng_sleep_watch(struct eng_lcore *lc, int fd, bool edge);
+void eng_sleep_unwatch(struct eng_lcore *lc, int fd);
+/* Any thread, after giving the lcore something: wakes it if it sleeps. */
+void eng_lcore_wake(struct eng_lcore *lc);
+/* On the lcore's thread: around the loop, after a turn that did something, and after others. */
+int eng_sleep_begin(struct eng_lcore *lc);
+void eng_sleep_end(struct eng_lcore *lc, int slack);
+void eng_sleep_reset(struct eng_lcore *lc);
+void eng_sleep_idle(struct eng_lcore *lc);
+
 /* --- rx.c, dispatch.c, handoff.c: @return frames handled --- */
 
 unsigned int eng_rx_poll(struct eng_lcore *lc);
+/* Frames from @port, or ENG_RX_LOOP. */
+void eng_rx_burst(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned int port);
+unsigned int eng_loop_poll(struct eng_lcore *lc);
+/* As rte_eth_tx_burst(), by the loopback twin @port. */
+uint16_t eng_loop_send(
+	struct eng_lcore *lc, unsigned int port, struct rte_mbuf **mbufs, uint16_t n);
 /* Delivers parsed packets of this lcore and frees their mbufs. */
 void eng_dispatch(
 	struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n);
@@ -374,6 +425,8 @@ void eng_exception(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum 
 
 /* Sends what the kernel has sent on taps, of the ports that the lcore is home of. */
 unsigned int eng_tap_poll(struct eng_lcore *lc);
+/* Is there something of that? */
+bool eng_tap_waiting(const struct eng_lcore *lc);
 
 /* --- sched.c, tx.c --- */
 
@@ -434,6 +487,9 @@ const char *eng_port_addrs_fault(uint32_t n, const struct karst_engine_addr *add
 void eng_port_store_addrs(struct eng_port *p, uint32_t n, const struct karst_engine_addr *addrs);
 /* On its lcores, or with ctl_lock held. */
 bool eng_port_has_addr(const struct eng_port *p, const uint8_t ip[16]);
+/* Is a frame that never left for an address of any port? */
+bool eng_loop_accepts(
+	const struct karst_engine *e, const struct karst_pkt *pkt, enum karst_drop *why);
 bool eng_port_accepts(
 	const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why);
 /* May lcore @lc use @path?  0 or -EINVAL, logged. */

@@ -29,8 +29,10 @@ eng_handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n)
 			else
 				mbufs[left++] = mbufs[i];
 		}
-		if (to < e->nlcores)
+		if (to < e->nlcores) {
 			sent = rte_ring_mp_enqueue_burst(e->lcore[to].handoff, batch, nb, NULL);
+			eng_lcore_wake(&e->lcore[to]);
+		}
 		for (i = sent; i < nb; i++) {
 			karst_count_drop(&lc->core->counters,
 				to < e->nlcores ? KARST_DROP_HANDOFF_FULL : KARST_DROP_NO_QP);
@@ -50,6 +52,7 @@ eng_handoff_give(struct eng_lcore *lc, uint32_t to, struct rte_mbuf *m)
 		karst_count_drop(&lc->core->counters, KARST_DROP_HANDOFF_FULL);
 		buffer_free(lc, m);
 	}
+	eng_lcore_wake(&lc->e->lcore[to]);
 }
 
 unsigned int
@@ -69,7 +72,7 @@ eng_handoff_poll(struct eng_lcore *lc)
 		struct karst_pkt *pkt = rte_mbuf_to_priv(mbufs[i]);
 
 		if (karst_unlikely(pkt->drop != KARST_DROP_NONE)) {
-			eng_exception(lc, pkt->port, mbufs[i], pkt->drop);
+			eng_exception(lc, eng_port_base(pkt->port), mbufs[i], pkt->drop);
 			continue;
 		}
 		mbufs[k] = mbufs[i];

@@ -13,13 +13,8 @@
 
 #include <sched.h>
 #include <stdio.h>
-#include <time.h>
 
 #include <rte_cycles.h>
-
-/* Idle turns before the first nap, and how long that is. */
-#define NAP_AFTER    64u
-#define NAP_FIRST_NS 2000u
 
 /* The one look at the clock in a turn, which also ends the account of the turn before. */
 static inline void
@@ -45,6 +40,7 @@ turn(struct eng_lcore *lc)
 	if (karst_unlikely(!rte_ring_empty(lc->mailbox)))
 		n += eng_mailbox_serve(lc);
 	n += eng_rx_poll(lc);
+	n += eng_loop_poll(lc);
 	if (karst_unlikely(lc->tapped != 0))
 		n += eng_tap_poll(lc);
 	if (lc->e->nlcores > 1)
@@ -97,50 +93,29 @@ karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore)
 	return next > now ? next - now : 0;
 }
 
-/* Sleeps longer and longer, up to the ceiling, but not past the next timer. */
-static void
-nap(struct eng_lcore *lc)
-{
-	struct timespec ts = {0};
-	uint64_t ns;
-
-	if (++lc->idle_run <= NAP_AFTER)
-		return;
-	ns = karst_min_u64(lc->sleep_ns, karst_engine_idle_ns(lc->e, lc->index));
-	if (lc->sleep_ns < lc->e->cfg.sleep_max_us * 1000)
-		lc->sleep_ns = karst_min_u32(lc->sleep_ns * 2, lc->e->cfg.sleep_max_us * 1000);
-	if (ns == 0)
-		return;
-	ts.tv_sec = (time_t)(ns / 1000000000);
-	ts.tv_nsec = (long)(ns % 1000000000);
-	nanosleep(&ts, NULL);
-	stat_add(&lc->stats.sleeps, 1);
-}
-
 int
 eng_lcore_main(void *arg)
 {
 	struct eng_lcore *lc = arg;
 	struct karst_engine *e = lc->e;
 	enum karst_idle idle = e->cfg.idle;
+	int slack;
 
 	if (eng_lcore_attach(lc) != 0)
 		return -EBUSY;
-	lc->idle_run = 0;
-	lc->sleep_ns = NAP_FIRST_NS;
+	slack = eng_sleep_begin(lc);
 	/* relaxed: nothing is ordered by it, it only has to be seen */
 	while (atomic_load_explicit(&e->running, memory_order_relaxed)) {
-		if (turn(lc) > 0) {
-			lc->idle_run = 0;
-			lc->sleep_ns = NAP_FIRST_NS;
-		} else if (idle == KARST_IDLE_YIELD) {
+		if (turn(lc) > 0)
+			eng_sleep_reset(lc);
+		else if (idle == KARST_IDLE_YIELD)
 			sched_yield();
-		} else if (idle == KARST_IDLE_SLEEP) {
-			nap(lc);
-		} else {
+		else if (idle == KARST_IDLE_SLEEP)
+			eng_sleep_idle(lc);
+		else
 			rte_pause();
-		}
 	}
+	eng_sleep_end(lc, slack);
 	eng_lcore_detach(lc);
 	return 0;
 }
@@ -262,15 +237,19 @@ eng_lcore_init(struct karst_engine *e, uint32_t index)
 	lc->rearm = *mbuf_rearm(&fresh);
 	lc->e = e;
 	lc->index = index;
+	lc->epoll_fd = lc->wake_fd = -1;
 	lc->pool = e->pool;
 	pthread_mutex_init(&lc->attach_lock, NULL);
 	for (i = 0; i < ENG_MAX_BURST; i++)
 		lc->tx_pkts[i] = &lc->tx_pkt[i];
 	lc->mailbox = make_ring(e, "m", index, ENG_MAILBOX);
 	lc->handoff = make_ring(e, "h", index, e->cfg.handoff_slots);
-	if (lc->mailbox == NULL || lc->handoff == NULL)
+	lc->loop = make_ring(e, "l", index, ENG_LOOP_SLOTS);
+	if (lc->mailbox == NULL || lc->handoff == NULL || lc->loop == NULL)
 		return -rte_errno;
-	ret = init_bells(e, lc);
+	ret = eng_sleep_init(lc);
+	if (ret == 0)
+		ret = init_bells(e, lc);
 	if (ret == 0)
 		ret = eng_foreign_init(lc);
 	if (ret == 0)
@@ -287,9 +266,13 @@ eng_lcore_fini(struct eng_lcore *lc)
 		return;
 	while (lc->handoff != NULL && rte_ring_sc_dequeue(lc->handoff, &m) == 0)
 		rte_pktmbuf_free(m);
+	while (lc->loop != NULL && rte_ring_sc_dequeue(lc->loop, &m) == 0)
+		rte_pktmbuf_free(m);
 	eng_tx_fini(lc);
 	eng_foreign_fini(lc);
 	rte_ring_free(lc->handoff);
+	rte_ring_free(lc->loop);
 	rte_ring_free(lc->mailbox);
+	eng_sleep_fini(lc);
 	pthread_mutex_destroy(&lc->attach_lock);
 }

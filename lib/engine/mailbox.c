@@ -133,8 +133,10 @@ eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg)
 	for (;;) {
 		if (run_unattached(lc, fn, arg, &ret))
 			return ret;
-		if (rte_ring_mp_enqueue(lc->mailbox, &msg) == 0)
+		if (rte_ring_mp_enqueue(lc->mailbox, &msg) == 0) {
+			eng_lcore_wake(lc);
 			break;
+		}
 		serve_mine(lc->e);
 		back_off(&times);
 	}

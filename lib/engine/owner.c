@@ -96,17 +96,6 @@ bell_del_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
-void
-karst_engine_wake(int wake_fd)
-{
-	const uint64_t one = 1;
-	ssize_t ret;
-
-	/* What can fail is a counter that is full: then the lcore has been told often enough. */
-	ret = write(wake_fd, &one, sizeof(one));
-	(void)ret;
-}
-
 /* --- life --- */
 
 static void
@@ -114,9 +103,13 @@ owner_free(struct karst_engine_owner *o)
 {
 	uint32_t i;
 
-	for (i = 0; i < o->e->nlcores; i++)
-		if (o->door[i].wake_fd >= 0)
-			close(o->door[i].wake_fd);
+	for (i = 0; i < o->e->nlcores && o != o->e->self; i++) {
+		if (o->door[i].wake_fd < 0)
+			continue;
+		/* the program has the file, too, so closing it does not end the watch */
+		eng_sleep_unwatch(&o->e->lcore[i], o->door[i].wake_fd);
+		close(o->door[i].wake_fd);
+	}
 	eng_arena_fini(&o->rings);
 	free(o);
 }
@@ -142,9 +135,8 @@ owner_alloc(struct karst_engine *e, const struct karst_engine_owner_init *init)
 	return o;
 }
 
-/* Bells for all lcores. */
 static int
-doors_alloc(struct karst_engine_owner *o, bool with_eventfds)
+bells_alloc(struct karst_engine_owner *o)
 {
 	uint32_t i;
 
@@ -152,11 +144,23 @@ doors_alloc(struct karst_engine_owner *o, bool with_eventfds)
 		o->door[i].bell = eng_arena_alloc(&o->rings, karst_bell_bytes(o->bell_cells));
 		if (o->door[i].bell == NULL)
 			return -ENOMEM;
-		if (!with_eventfds)
-			continue;
+	}
+	return 0;
+}
+
+static int
+eventfds_make(struct karst_engine_owner *o)
+{
+	uint32_t i;
+	int ret;
+
+	for (i = 0; i < o->e->nlcores; i++) {
 		o->door[i].wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		if (o->door[i].wake_fd < 0)
 			return -errno;
+		ret = eng_sleep_watch(&o->e->lcore[i], o->door[i].wake_fd, true);
+		if (ret != 0)
+			return ret;
 	}
 	return 0;
 }
@@ -195,18 +199,22 @@ eng_owner_create_self(struct karst_engine *e)
 {
 	const struct karst_engine_owner_init init = {.name = "self"};
 	struct karst_engine_owner *o = owner_alloc(e, &init);
+	uint32_t i;
 	int ret;
 
 	if (o == NULL)
 		return -ENOMEM;
+	e->self = o;
 	eng_arena_init(&o->rings);
-	ret = doors_alloc(o, false);
+	ret = bells_alloc(o);
 	if (ret != 0) {
 		owner_free(o);
 		return ret;
 	}
+	/* no hostile program has it, so the lcore's own will do */
+	for (i = 0; i < e->nlcores; i++)
+		o->door[i].wake_fd = e->lcore[i].wake_fd;
 	owner_enter(o);
-	e->self = o;
 	return 0;
 }
 
@@ -236,7 +244,9 @@ karst_engine_owner_create(struct karst_engine *e, const struct karst_engine_owne
 		ret = e->nowners <= e->cfg.max_owners ? -ENOMEM : -ENOSPC;
 	} else {
 		eng_arena_init_files(&o->rings, o->name, init->max_ring_bytes);
-		ret = doors_alloc(o, true);
+		ret = bells_alloc(o);
+		if (ret == 0)
+			ret = eventfds_make(o);
 		if (ret != 0)
 			owner_free(o);
 		else

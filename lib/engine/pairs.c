@@ -247,7 +247,7 @@ check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
 		return 0;
 	if (eng_port_check_path(e, qp->lcore, &attr->path) != 0)
 		return -EINVAL;
-	info = &e->port[attr->path.port].info;
+	info = &e->port[eng_port_base(attr->path.port)].info;
 	if ((mask & KARST_QP_PATH_MTU) && attr->path_mtu > info->path_mtu) {
 		karst_log(KARST_LOG_ERR, "%s: path MTU %u, but MTU %u of port %u carries %u",
 			e->name, 128u << attr->path_mtu, info->mtu, attr->path.port,

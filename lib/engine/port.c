@@ -52,14 +52,34 @@ name_len(const char *name)
 	return name == NULL ? 0 : strlen(name);
 }
 
+static uint64_t
+mask_of(const struct karst_engine *e, const struct karst_engine_port_config *cfg)
+{
+	uint64_t all = e->nlcores == 64 ? UINT64_MAX : (1ull << e->nlcores) - 1;
+
+	return cfg->lcore_mask != 0 ? cfg->lcore_mask : all;
+}
+
+static uint16_t
+queues_of(const struct karst_engine *e, const struct karst_engine_port_config *cfg)
+{
+	return (uint16_t)__builtin_popcountll(mask_of(e, cfg));
+}
+
 /* What is wrong with a configuration, or NULL. */
 static const char *
 config_fault(const struct karst_engine *e, const struct karst_engine_port_config *cfg)
 {
-	if (!rte_eth_dev_is_valid_port(cfg->ethdev))
+	bool device = cfg->ethdev != KARST_ENGINE_NO_ETHDEV;
+
+	if (device && !rte_eth_dev_is_valid_port(cfg->ethdev))
 		return "no such DPDK port";
+	if (!device && (cfg->netdev != NULL || cfg->exception_tap != NULL || cfg->isolate))
+		return "a port without a device has no kernel interface, no exception tap, no flow rules";
 	if (e->nlcores < 64 && cfg->lcore_mask >> e->nlcores != 0)
 		return "lcore_mask names an lcore that the engine does not have";
+	if (cfg->nwake_fds > 1 && cfg->nwake_fds != queues_of(e, cfg))
+		return "wake_fds: one for all queues, or one for each";
 	if (cfg->mtu != 0 && cfg->mtu < MTU_LEAST)
 		return "the MTU is too small for RoCE of path MTU 256";
 	if (cfg->name != NULL && strlen(cfg->name) >= sizeof(((struct eng_port *)NULL)->info.name))
@@ -209,6 +229,18 @@ settle_mac(struct eng_port *p, const struct karst_engine_port_config *cfg)
 	return 0;
 }
 
+/* What a port without a device has instead. */
+static void
+bring_up_loop(
+	struct karst_engine *e, struct eng_port *p, const struct karst_engine_port_config *cfg)
+{
+	const uint8_t mac[6] = {2, 'k', 'r', 's', 't', (uint8_t)(p - e->port)};
+
+	p->info.mtu = mtu_wanted(e, cfg);
+	p->info.path_mtu = path_mtu_of(p->info.mtu);
+	memcpy(p->info.mac, mac_is_zero(cfg->mac) ? mac : cfg->mac, sizeof(p->info.mac));
+}
+
 /* Everything about the device.  On failure the port is left stopped. */
 static int
 bring_up(struct karst_engine *e, struct eng_port *p, const struct karst_engine_port_config *cfg)
@@ -255,13 +287,16 @@ free_number(const struct karst_engine *e)
 static void
 fill_info(struct karst_engine *e, struct eng_port *p, const struct karst_engine_port_config *cfg)
 {
-	uint64_t all = e->nlcores == 64 ? UINT64_MAX : (1ull << e->nlcores) - 1;
+	uint32_t i;
 
-	rte_eth_dev_get_name_by_port(cfg->ethdev, p->name);
+	if (cfg->ethdev == KARST_ENGINE_NO_ETHDEV)
+		snprintf(p->name, sizeof(p->name), "loopback");
+	else
+		rte_eth_dev_get_name_by_port(cfg->ethdev, p->name);
 	snprintf(p->info.name, sizeof(p->info.name), "%.31s",
 		cfg->name != NULL ? cfg->name : p->name);
 	p->info.ethdev = cfg->ethdev;
-	p->info.lcore_mask = cfg->lcore_mask != 0 ? cfg->lcore_mask : all;
+	p->info.lcore_mask = mask_of(e, cfg);
 	p->info.vlan = cfg->vlan;
 	p->info.gateway4 = cfg->gateway4;
 	p->info.gateway6 = cfg->gateway6;
@@ -269,8 +304,11 @@ fill_info(struct karst_engine *e, struct eng_port *p, const struct karst_engine_
 		memcpy(p->info.netdev, cfg->netdev, name_len(cfg->netdev));
 	if (cfg->exception_tap != NULL)
 		memcpy(p->info.exception_tap, cfg->exception_tap, name_len(cfg->exception_tap));
-	p->nq = (uint16_t)__builtin_popcountll(p->info.lcore_mask);
+	p->nq = queues_of(e, cfg);
 	p->home = (uint32_t)__builtin_ctzll(p->info.lcore_mask);
+	for (i = 0; i < p->nq; i++)
+		p->wake_fd[i] =
+			cfg->nwake_fds == 0 ? -1 : cfg->wake_fds[cfg->nwake_fds == 1 ? 0 : i];
 	eng_port_store_addrs(p, cfg->num_addrs, cfg->addrs);
 }
 
@@ -280,7 +318,7 @@ port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uin
 	const char *fault = config_fault(e, cfg);
 	uint8_t number = free_number(e);
 	struct eng_port *p = &e->port[number];
-	int ret;
+	int ret = 0;
 
 	if (fault != NULL) {
 		karst_log(KARST_LOG_ERR, "%s: port %u: %s", e->name, cfg->ethdev, fault);
@@ -292,13 +330,17 @@ port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uin
 	}
 	memset(p, 0, sizeof(*p));
 	fill_info(e, p, cfg);
-	ret = bring_up(e, p, cfg);
+	if (eng_port_has_device(p))
+		ret = bring_up(e, p, cfg);
+	else
+		bring_up_loop(e, p, cfg);
 	if (ret != 0)
 		return ret;
 	eng_port_link_init(p);
 	ret = eng_port_join(e, number);
 	if (ret != 0) {
-		rte_eth_dev_stop(cfg->ethdev);
+		if (eng_port_has_device(p))
+			rte_eth_dev_stop(cfg->ethdev);
 		return ret;
 	}
 	if (number >= e->nports)

@@ -95,8 +95,10 @@ karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr
 {
 	struct karst_engine_port_info info;
 	const uint8_t *own;
+	uint32_t i;
 
-	if (karst_engine_port_info(e, port, &info) != 0 || addr >= info.num_addrs)
+	if (port >= ENG_TXQS || karst_engine_port_info(e, eng_port_base(port), &info) != 0 ||
+		addr >= info.num_addrs)
 		return -EINVAL;
 	own = info.addrs[addr].ip;
 	if (eng_ip_is4(dst_ip) != eng_ip_is4(own))
@@ -110,6 +112,9 @@ karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr
 	path->has_vlan = info.vlan != 0;
 	path->vlan_tci = info.vlan;
 	path->port = port;
+	for (i = 0; i < info.num_addrs; i++)
+		if (memcmp(info.addrs[i].ip, dst_ip, sizeof(info.addrs[i].ip)) == 0)
+			path->port = karst_engine_port_loop(e, port);
 	return 0;
 }
 
@@ -165,25 +170,49 @@ eng_port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum 
 	return accepts_slowly(port, pkt, why);
 }
 
+bool
+eng_loop_accepts(const struct karst_engine *e, const struct karst_pkt *pkt, enum karst_drop *why)
+{
+	const struct eng_port *port = &e->port[eng_port_base(pkt->port)];
+	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
+	struct karst_engine_addr dst;
+	uint32_t dst4, i;
+
+	memcpy(&dst4, pkt->data + KARST_ETH_LEN + 16, sizeof(dst4));
+	if (karst_likely((pkt->flags & (KARST_PKT_IP6 | KARST_PKT_VLAN)) == 0 &&
+		    dst4 == atomic_load_explicit(&port->ip4, memory_order_relaxed)))
+		return true;
+	if (pkt->flags & KARST_PKT_IP6)
+		memcpy(dst.ip, l3 + 24, sizeof(dst.ip));
+	else
+		dst = karst_engine_addr_ip4(karst_get_be32(l3 + 16));
+	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++)
+		if (eng_port_present(e, i) && eng_port_has_addr(&e->port[i], dst.ip))
+			return true;
+	*why = KARST_DROP_DEST_ADDRESS;
+	return eng_ip_is_group(dst.ip);
+}
+
 int
 eng_port_check_path(const struct karst_engine *e, uint32_t lcore, const struct karst_path *path)
 {
+	const struct eng_port *port = &e->port[eng_port_base(path->port)];
 	struct karst_engine_addr src;
 
 	memcpy(src.ip, path->src_ip, sizeof(src.ip));
-	if (!eng_port_present(e, path->port)) {
+	if (path->port >= ENG_TXQS || !eng_port_present(e, eng_port_base(path->port))) {
 		karst_log(KARST_LOG_ERR, "%s: path over port %u, which is not there", e->name,
 			path->port);
 		return -EINVAL;
 	}
-	if (lcore < e->nlcores && (e->port[path->port].info.lcore_mask >> lcore & 1) == 0) {
+	if (lcore < e->nlcores && (port->info.lcore_mask >> lcore & 1) == 0) {
 		karst_log(KARST_LOG_ERR, "%s: lcore %u does not serve port %u", e->name, lcore,
 			path->port);
 		return -EINVAL;
 	}
 	if (!path->ip6)
 		src = karst_engine_addr_ip4(karst_get_be32(path->src_ip + 12));
-	if (!eng_port_has_addr(&e->port[path->port], src.ip)) {
+	if (!eng_port_has_addr(port, src.ip)) {
 		karst_log(KARST_LOG_ERR, "%s: the source address of a path is not port %u's",
 			e->name, path->port);
 		return -EINVAL;

@@ -21,21 +21,63 @@ struct serve_call {
 	uint16_t queue;
 };
 
+/* @return @fd, or -1 if it cannot wake the lcore. */
+static int
+watch_port(struct eng_lcore *lc, int fd)
+{
+	int ret;
+
+	if (fd < 0)
+		return -1;
+	ret = eng_sleep_watch(lc, fd, false);
+	if (ret == 0)
+		return fd;
+	karst_log(KARST_LOG_WARNING,
+		"%s: lcore %u looks for frames instead of waiting for them: %s", lc->e->name,
+		lc->index, rte_strerror(-ret));
+	return -1;
+}
+
 static int
 serve_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	const struct serve_call *call = arg;
 	const struct eng_port *p = &lc->e->port[call->port];
+	struct eng_txq *twin = &lc->tx[karst_engine_port_loop(lc->e, call->port)];
 	struct eng_txq *tx = &lc->tx[call->port];
 
-	lc->rxq[lc->nrxq++] = (struct eng_rxq){
-		.ethdev = p->info.ethdev, .queue = call->queue, .port = call->port};
+	twin->loop = twin->served = true;
+	if (twin == tx)
+		return 0;
+	lc->rxq[lc->nrxq++] = (struct eng_rxq){.ethdev = p->info.ethdev,
+		.queue = call->queue,
+		.port = call->port,
+		.wake_fd = watch_port(lc, p->wake_fd[call->queue])};
+	lc->nblind += lc->rxq[lc->nrxq - 1].wake_fd < 0;
 	tx->ethdev = p->info.ethdev;
 	tx->queue = call->queue;
+	tx->loop = false;
 	tx->served = true;
 	if (p->home == lc->index && p->tap != NULL)
 		lc->tapped |= 1u << call->port;
 	return 0;
+}
+
+/* Frames that wait are lost. */
+static void
+close_txq(struct eng_lcore *lc, unsigned int port)
+{
+	struct eng_txq *tx = &lc->tx[port];
+	uint32_t i;
+
+	for (i = 0; i < tx->n; i++)
+		buffer_free(lc, tx->pend[i]);
+	stat_add(&lc->stats.tx_dropped, tx->n);
+	tx->n = 0;
+	tx->served = false;
+	lc->blocked &= ~(1ull << port);
+	/* What they build from now on is dropped. */
+	eng_sched_unpark(lc, tx);
 }
 
 static int
@@ -43,21 +85,21 @@ leave_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	const struct serve_call *call = arg;
 	struct eng_port *p = &lc->e->port[call->port];
-	struct eng_txq *tx = &lc->tx[call->port];
 	uint32_t i, k = 0;
 
-	for (i = 0; i < lc->nrxq; i++)
-		if (lc->rxq[i].port != call->port)
+	for (i = 0; i < lc->nrxq; i++) {
+		if (lc->rxq[i].port != call->port) {
 			lc->rxq[k++] = lc->rxq[i];
+			continue;
+		}
+		if (lc->rxq[i].wake_fd >= 0)
+			eng_sleep_unwatch(lc, lc->rxq[i].wake_fd);
+		else
+			lc->nblind--;
+	}
 	lc->nrxq = k;
-	for (i = 0; i < tx->n; i++)
-		buffer_free(lc, tx->pend[i]);
-	stat_add(&lc->stats.tx_dropped, tx->n);
-	tx->n = 0;
-	tx->served = false;
-	lc->blocked &= ~(1u << call->port);
-	/* What they build from now on is dropped. */
-	eng_sched_unpark(lc, tx);
+	close_txq(lc, call->port);
+	close_txq(lc, karst_engine_port_loop(lc->e, call->port));
 	if (p->home == lc->index) {
 		lc->tapped &= ~(1u << call->port);
 		p->neigh = NULL;
@@ -98,7 +140,7 @@ eng_port_join(struct karst_engine *e, uint8_t port)
 
 	if (p->info.exception_tap[0] != '\0')
 		ret = eng_tap_create(e, port, p->info.exception_tap, &p->tap);
-	if (ret == 0 && p->info.netdev[0] == '\0')
+	if (ret == 0 && p->info.netdev[0] == '\0' && eng_port_has_device(p))
 		ret = eng_neigh_create(e, &p->neigh);
 	if (ret != 0) {
 		eng_tap_destroy(p->tap);
@@ -123,7 +165,8 @@ port_remove(struct karst_engine *e, uint8_t port)
 
 	atomic_store_explicit(&p->present, false, memory_order_relaxed);
 	on_lcores(e, port, leave_on_lcore, true);
-	rte_eth_dev_stop(p->info.ethdev);
+	if (eng_port_has_device(p))
+		rte_eth_dev_stop(p->info.ethdev);
 	eng_neigh_destroy(nb);
 	eng_tap_destroy(tap);
 }
@@ -152,7 +195,8 @@ eng_port_fini(struct karst_engine *e, uint8_t port)
 
 	if (!eng_port_present(e, port))
 		return;
-	rte_eth_dev_stop(p->info.ethdev);
+	if (eng_port_has_device(p))
+		rte_eth_dev_stop(p->info.ethdev);
 	eng_neigh_destroy(p->neigh);
 	eng_tap_destroy(p->tap);
 }
@@ -189,7 +233,7 @@ link_look(struct eng_port *p)
 	uint32_t mbps = 0;
 
 	/* A device that cannot tell is taken to be up. */
-	if (rte_eth_link_get_nowait(p->info.ethdev, &link) == 0) {
+	if (eng_port_has_device(p) && rte_eth_link_get_nowait(p->info.ethdev, &link) == 0) {
 		up = link.link_status == RTE_ETH_LINK_UP;
 		mbps = link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
 	}

@@ -130,6 +130,7 @@ static int
 loop(const struct karst_engine *e, uint8_t port, struct karst_path *path)
 {
 	memcpy(path->dst_mac, path->src_mac, sizeof(path->dst_mac));
+	path->port = karst_engine_port_loop(e, port);
 	return 0;
 }
 

@@ -39,37 +39,50 @@ inject_loss(struct eng_lcore *lc, struct karst_pkt **pkts, unsigned int n)
 
 /* Makes packets of mbufs; those in several segments are gone afterwards.  @return how many. */
 static unsigned int
-describe(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs,
-	struct karst_pkt **pkts, unsigned int n)
+describe(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n,
+	unsigned int port)
 {
 	unsigned int i, k = 0;
 
 	for (i = 0; i < n; i++) {
 		struct rte_mbuf *m = mbufs[i];
 		struct karst_pkt *pkt = rte_mbuf_to_priv(m);
+		uint8_t from = (uint8_t)(port == ENG_RX_LOOP ? m->port : port);
 
 		if (karst_unlikely(m->nb_segs != 1 || m->priv_size < sizeof(*pkt))) {
-			eng_exception(lc, q->port, m, KARST_DROP_SEGMENTED);
+			eng_exception(lc, eng_port_base(from), m, KARST_DROP_SEGMENTED);
 			continue;
 		}
 		pkt->data = rte_pktmbuf_mtod(m, uint8_t *);
 		pkt->len = m->data_len;
-		pkt->port = q->port;
+		pkt->port = from;
 		mbufs[k] = m;
 		pkts[k++] = pkt;
 	}
 	return k;
 }
 
-static void
-rx_chunk(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs, unsigned int n)
+static inline bool
+accepts(const struct eng_lcore *lc, unsigned int port, const struct karst_pkt *pkt,
+	enum karst_drop *why)
 {
-	const struct eng_port *port = &lc->e->port[q->port];
+	if (*why != KARST_DROP_NONE)
+		return false;
+	if (port == ENG_RX_LOOP)
+		return eng_loop_accepts(lc->e, pkt, why);
+	return eng_port_accepts(&lc->e->port[port], pkt, why);
+}
+
+static void
+rx_chunk(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned int port)
+{
 	struct karst_pkt *pkts[ENG_MAX_BURST];
 	struct rte_mbuf *away[ENG_MAX_BURST];
 	unsigned int i, mine = 0, naway = 0;
 
-	n = describe(lc, q, mbufs, pkts, n);
+	n = describe(lc, mbufs, pkts, n, port);
+	if (karst_unlikely(n == 0))
+		return;
 	karst_parse_burst(pkts, n);
 	if (karst_unlikely(lc->loss != 0))
 		inject_loss(lc, pkts, n);
@@ -77,8 +90,8 @@ rx_chunk(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs,
 		struct karst_pkt *pkt = pkts[i];
 		enum karst_drop why = pkt->drop;
 
-		if (karst_unlikely(why != KARST_DROP_NONE || !eng_port_accepts(port, pkt, &why))) {
-			eng_exception(lc, q->port, mbufs[i], why);
+		if (karst_unlikely(!accepts(lc, port, pkt, &why))) {
+			eng_exception(lc, eng_port_base(pkt->port), mbufs[i], why);
 			continue;
 		}
 		if (karst_unlikely(karst_qpn_lcore(lc->core, pkt->dqpn) != lc->index)) {
@@ -93,16 +106,12 @@ rx_chunk(struct eng_lcore *lc, const struct eng_rxq *q, struct rte_mbuf **mbufs,
 	eng_dispatch(lc, mbufs, pkts, mine);
 }
 
-static unsigned int
-rx_queue(struct eng_lcore *lc, const struct eng_rxq *q)
+void
+eng_rx_burst(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned int port)
 {
-	struct rte_mbuf *mbufs[ENG_MAX_BURST];
-	unsigned int i, from, n;
+	unsigned int i, from;
 	uint32_t bytes = 0;
 
-	n = rte_eth_rx_burst(q->ethdev, q->queue, mbufs, (uint16_t)lc->e->cfg.rx_burst);
-	if (n == 0)
-		return 0;
 	for (i = 0; i < n; i++) {
 		/* The frame begins behind the headroom, whoever wrote it: no need to wait for
 		 * the mbuf to know its address. */
@@ -116,13 +125,24 @@ rx_queue(struct eng_lcore *lc, const struct eng_rxq *q)
 	for (i = from = 0; i < n; i++) {
 		bytes += mbufs[i]->pkt_len;
 		if (bytes >= lc->e->cfg.rx_bytes || i + 1 == n) {
-			rx_chunk(lc, q, mbufs + from, i + 1 - from);
+			rx_chunk(lc, mbufs + from, i + 1 - from, port);
 			from = i + 1;
 			bytes = 0;
 		}
 	}
 	stat_add(&lc->stats.rx_bursts, 1);
 	stat_add(&lc->stats.rx_frames, n);
+}
+
+static unsigned int
+rx_queue(struct eng_lcore *lc, const struct eng_rxq *q)
+{
+	struct rte_mbuf *mbufs[ENG_MAX_BURST];
+	unsigned int n;
+
+	n = rte_eth_rx_burst(q->ethdev, q->queue, mbufs, (uint16_t)lc->e->cfg.rx_burst);
+	if (n > 0)
+		eng_rx_burst(lc, mbufs, n, q->port);
 	return n;
 }
 

@@ -119,7 +119,7 @@ eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_byt
 		qp = lc->ready[lc->ready_head];
 		if (lc->nready > SEND_AHEAD)
 			karst_qp_prefetch_send(lc->ready[lc->ready_head + SEND_AHEAD]);
-		q = &lc->tx[karst_qp_port(qp) % KARST_ENGINE_MAX_PORTS];
+		q = &lc->tx[karst_qp_port(qp) % ENG_TXQS];
 		if (karst_unlikely(q->n > 0)) {
 			drop_first(lc);
 			park(q, karst_qp_user(qp));

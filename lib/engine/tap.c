@@ -208,6 +208,17 @@ eng_tap_poll(struct eng_lcore *lc)
 	return n;
 }
 
+bool
+eng_tap_waiting(const struct eng_lcore *lc)
+{
+	uint32_t ports = lc->tapped;
+
+	for (; ports != 0; ports &= ports - 1)
+		if (ring_first(lc->e->port[__builtin_ctz(ports)].tap->from_kernel) != NULL)
+			return true;
+	return false;
+}
+
 /* --- the thread --- */
 
 static void
@@ -257,6 +268,8 @@ read_frames(struct eng_tap *t)
 		s->len = (uint32_t)len;
 		ring_push(t->from_kernel);
 	}
+	if (n > 0)
+		eng_lcore_wake(&t->e->lcore[t->e->port[t->port].home]);
 	return n;
 }
 

@@ -108,35 +108,39 @@ static void
 flush_port(struct eng_lcore *lc, unsigned int port)
 {
 	struct eng_txq *q = &lc->tx[port];
-	uint16_t sent = rte_eth_tx_burst(q->ethdev, q->queue, q->pend, q->n);
+	uint16_t sent;
 
+	if (q->loop)
+		sent = eng_loop_send(lc, port, q->pend, q->n);
+	else
+		sent = rte_eth_tx_burst(q->ethdev, q->queue, q->pend, q->n);
 	stat_add(&lc->stats.tx_bursts, 1);
 	stat_add(&lc->stats.tx_frames, sent);
 	if (karst_likely(sent == q->n)) {
 		q->n = 0;
 		if (karst_unlikely(lc->blocked >> port & 1)) {
-			lc->blocked &= ~(1u << port);
+			lc->blocked &= ~(1ull << port);
 			eng_sched_unpark(lc, q);
 		}
 		return;
 	}
 	q->n = (uint16_t)(q->n - sent);
 	memmove(q->pend, q->pend + sent, q->n * sizeof(q->pend[0]));
-	lc->blocked |= 1u << port;
+	lc->blocked |= 1ull << port;
 	stat_add(&lc->stats.tx_full, 1);
 }
 
 /* Queues the @n frames that were built for their ports.  @return bit set of the ports. */
-static uint32_t
+static uint64_t
 sort_by_port(struct eng_lcore *lc, unsigned int n)
 {
-	uint32_t touched = 0;
+	uint64_t touched = 0;
 	unsigned int i;
 
 	for (i = 0; i < n; i++) {
 		const struct karst_pkt *pkt = &lc->tx_pkt[i];
 		struct rte_mbuf *m = lc->tx_mbuf[i];
-		struct eng_txq *q = &lc->tx[pkt->port % KARST_ENGINE_MAX_PORTS];
+		struct eng_txq *q = &lc->tx[pkt->port % ENG_TXQS];
 
 		if (karst_unlikely(!q->served || q->n == ENG_PENDING)) {
 			stat_add(&lc->stats.tx_dropped, 1);
@@ -146,16 +150,16 @@ sort_by_port(struct eng_lcore *lc, unsigned int n)
 		m->data_len = pkt->len;
 		m->pkt_len = pkt->len;
 		q->pend[q->n++] = m;
-		touched |= 1u << pkt->port;
+		touched |= 1ull << pkt->port % ENG_TXQS;
 	}
 	return touched;
 }
 
 static void
-flush_ports(struct eng_lcore *lc, uint32_t ports)
+flush_ports(struct eng_lcore *lc, uint64_t ports)
 {
 	while (ports != 0) {
-		flush_port(lc, (unsigned int)__builtin_ctz(ports));
+		flush_port(lc, (unsigned int)__builtin_ctzll(ports));
 		ports &= ports - 1;
 	}
 }
@@ -238,7 +242,7 @@ eng_tx_fini(struct eng_lcore *lc)
 
 	for (i = 0; i < lc->tx_ready; i++)
 		rte_mempool_put(lc->pool, lc->tx_mbuf[i]);
-	for (port = 0; port < KARST_ENGINE_MAX_PORTS; port++)
+	for (port = 0; port < ENG_TXQS; port++)
 		rte_pktmbuf_free_bulk(lc->tx[port].pend, lc->tx[port].n);
 	if (lc->nstash > 0)
 		rte_mempool_put_bulk(lc->pool, (void **)lc->stash, lc->nstash);

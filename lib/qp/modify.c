@@ -164,11 +164,15 @@ take_identity(struct karst_core_qp *qp, const struct karst_core_qp_attr *a, unsi
 	if (mask & KARST_QP_PKEY_INDEX)
 		qp->pkey = a->pkey != 0 ? a->pkey : 0xffff;
 	if (mask & KARST_QP_PORT)
+		qp->port_num = a->port_num;
+	if ((mask & KARST_QP_PORT) && (qp->type == KARST_QPT_UD || qp->state <= KARST_QPS_INIT))
 		qp->port = (uint8_t)(a->port_num - 1);
 	if (mask & KARST_QP_QKEY)
 		qp->qkey = a->qkey;
-	if (mask & KARST_QP_AV)
+	if (mask & KARST_QP_AV) {
 		qp->path = a->path;
+		qp->port = a->path.port;
+	}
 	if (mask & KARST_QP_PATH_MTU)
 		qp->mtu_shift = (uint8_t)(a->path_mtu + 7);
 	if (mask & KARST_QP_DEST_QPN)

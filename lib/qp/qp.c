@@ -449,7 +449,7 @@ karst_qp_query(const struct karst_core_qp *qp, struct karst_core_qp_attr *attr)
 		.max_rd_atomic = qp->req.max_rd_atomic,
 		.max_dest_rd_atomic = (uint8_t)qp->rsp.rsp_max,
 		.min_rnr_timer = qp->rsp.min_rnr_timer,
-		.port_num = (uint8_t)(qp->port + 1),
+		.port_num = qp->port_num,
 		.timeout = qp->req.timeout,
 		.retry_cnt = qp->req.retry_cnt,
 		.rnr_retry = qp->req.rnr_retry,

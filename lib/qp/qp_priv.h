@@ -244,7 +244,7 @@ struct karst_core_qp {
 	uint32_t pd;
 	uint16_t pkey;
 	uint8_t ip6;
-	uint8_t port;
+	uint8_t port; /* that its packets leave through: the path's; before, and UD: port_num - 1 */
 	struct karst_core_qp *next_active;
 	struct karst_core_cq *send_cq;
 	struct karst_core_cq *recv_cq;
@@ -273,6 +273,7 @@ struct karst_core_qp {
 	void *user;
 	uint32_t dest_qpn;
 	struct karst_path path;
+	uint8_t port_num; /* as the program says */
 	uint32_t rq_psn;
 	uint32_t sq_psn;
 

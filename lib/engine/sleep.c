@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What an lcore of karst_engine_start() does when there is nothing to do, with KARST_IDLE_SLEEP.
+ *
+ * For SLEEP_AFTER_NS it goes on looking, since most pauses are short.  Then it waits in an epoll
+ * for whoever can have work for it:
+ *
+ *   another lcore, a control call, a tap       its own eventfd, lc->wake_fd
+ *   the end                                    the same
+ *   the program that embeds the engine         the same
+ *   an owner's program                         the eventfd of that owner for this lcore
+ *   a port                                     the descriptor that the port was added with
+ *   a timer                                    the timeout
+ *
+ * Nobody makes a system call for an lcore that is awake.  It says that it goes to sleep in
+ * lc->asleep and in the asleep word of each doorbell ring, passes a full fence, and looks once more
+ * at everything that those words stand for.  Whoever has put something there passes a fence, too,
+ * and then looks at the word: one of both sees the other.  Ports need no word, their descriptors
+ * are readable as long as frames wait.
+ *
+ * The eventfds are watched edge-triggered and never read: a program shares them, and could make a
+ * read block.  A wake-up in vain costs it a turn of the wheel and is possible whenever somebody has
+ * taken the word just as the lcore woke up by itself.
+ *
+ * Asleep, the lcore is offline for RCU: it holds no pointer, and nobody waits for it.
+ *
+ * A port without a descriptor cannot wake anybody, and a queue that is full does not tell when it
+ * has drained; then the lcore takes naps, longer and longer up to sleep_max_us.
+ */
+#include "engine_priv.h"
+
+#include <errno.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SLEEP_AFTER_NS 50000u
+/* Idle turns before the first nap, and how long that is. */
+#define NAP_AFTER    64u
+#define NAP_FIRST_NS 2000u
+#define NS           1000000000u
+/* How late timers of this thread may be. */
+#define SLACK_NS 1000u
+
+/* --- who can wake it --- */
+
+int
+eng_sleep_watch(struct eng_lcore *lc, int fd, bool edge)
+{
+	struct epoll_event want = {.events = edge ? EPOLLIN | EPOLLET : EPOLLIN};
+
+	if (lc->epoll_fd < 0)
+		return 0;
+	return epoll_ctl(lc->epoll_fd, EPOLL_CTL_ADD, fd, &want) == 0 ? 0 : -errno;
+}
+
+void
+eng_sleep_unwatch(struct eng_lcore *lc, int fd)
+{
+	if (lc->epoll_fd >= 0)
+		epoll_ctl(lc->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
+}
+
+int
+eng_sleep_init(struct eng_lcore *lc)
+{
+	lc->epoll_fd = lc->wake_fd = -1;
+	if (lc->e->cfg.idle != KARST_IDLE_SLEEP)
+		return 0;
+	lc->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	lc->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (lc->epoll_fd < 0 || lc->wake_fd < 0)
+		return -errno;
+	return eng_sleep_watch(lc, lc->wake_fd, true);
+}
+
+void
+eng_sleep_fini(struct eng_lcore *lc)
+{
+	if (lc->wake_fd >= 0)
+		close(lc->wake_fd);
+	if (lc->epoll_fd >= 0)
+		close(lc->epoll_fd);
+}
+
+void
+karst_engine_wake(int wake_fd)
+{
+	const uint64_t one = 1;
+	ssize_t ret;
+
+	/* What can fail is a counter that is full: then the lcore has been told often enough. */
+	ret = write(wake_fd, &one, sizeof(one));
+	(void)ret;
+}
+
+void
+eng_lcore_wake(struct eng_lcore *lc)
+{
+	if (lc->wake_fd < 0)
+		return;
+	/* Dekker with doze_off(): what was put there before the asleep word */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (karst_likely(atomic_load_explicit(&lc->asleep, memory_order_relaxed) == 0))
+		return;
+	/* relaxed: the eventfd orders.  Of many, one makes the system call. */
+	if (atomic_exchange_explicit(&lc->asleep, 0, memory_order_relaxed) != 0)
+		karst_engine_wake(lc->wake_fd);
+}
+
+/* --- sleeping --- */
+
+static void
+wake_up(struct eng_lcore *lc)
+{
+	uint32_t i;
+
+	/* relaxed: whoever sees the old value wakes in vain, no more */
+	atomic_store_explicit(&lc->asleep, 0, memory_order_relaxed);
+	for (i = 0; i < lc->nbells; i++)
+		karst_bell_awake(&lc->bells[i].ring);
+}
+
+/* Says that it sleeps.  @return false: there is something to do after all. */
+static bool
+doze_off(struct eng_lcore *lc)
+{
+	uint32_t i;
+
+	/* relaxed: the fence orders it */
+	atomic_store_explicit(&lc->asleep, 1, memory_order_relaxed);
+	for (i = 0; i < lc->nbells; i++)
+		karst_bell_doze(&lc->bells[i].ring);
+	/* Dekker with eng_lcore_wake() and karst_bell_must_wake() */
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!rte_ring_empty(lc->mailbox) || !rte_ring_empty(lc->handoff) ||
+		!rte_ring_empty(lc->loop) || eng_tap_waiting(lc) ||
+		!atomic_load_explicit(&lc->e->running, memory_order_relaxed))
+		return false;
+	for (i = 0; i < lc->nbells; i++)
+		if (!karst_bell_empty(&lc->bells[i].ring))
+			return false;
+	return true;
+}
+
+static void
+pause_for(uint64_t ns)
+{
+	const struct timespec ts = {.tv_sec = (time_t)(ns / NS), .tv_nsec = (long)(ns % NS)};
+
+	nanosleep(&ts, NULL);
+}
+
+/* Until somebody wakes it, or the next timer. */
+static void
+wait_for_work(struct eng_lcore *lc)
+{
+	uint64_t ns = karst_engine_idle_ns(lc->e, lc->index);
+	struct timespec ts = {.tv_sec = (time_t)(ns / NS), .tv_nsec = (long)(ns % NS)};
+	struct epoll_event events[16];
+
+	rte_rcu_qsbr_thread_offline(lc->e->rcu, lc->index);
+	if (epoll_pwait2(lc->epoll_fd, events, (int)KARST_DIM(events),
+		    ns == UINT64_MAX ? NULL : &ts, NULL) < 0 &&
+		errno != EINTR)
+		pause_for((uint64_t)lc->e->cfg.sleep_max_us * 1000); /* a kernel without it */
+	rte_rcu_qsbr_thread_online(lc->e->rcu, lc->index);
+	stat_add(&lc->stats.sleeps, 1);
+}
+
+/* Longer and longer, but not past the next timer. */
+static void
+nap(struct eng_lcore *lc)
+{
+	uint32_t most_ns = lc->e->cfg.sleep_max_us * 1000;
+	uint64_t ns;
+
+	if (++lc->idle_run <= NAP_AFTER)
+		return;
+	ns = karst_min_u64(lc->nap_ns, karst_engine_idle_ns(lc->e, lc->index));
+	lc->nap_ns = karst_min_u32(lc->nap_ns * 2, most_ns);
+	if (ns == 0)
+		return;
+	pause_for(ns);
+	stat_add(&lc->stats.sleeps, 1);
+}
+
+/* Will somebody tell it of everything that may come? */
+static bool
+can_be_woken(const struct eng_lcore *lc)
+{
+	return lc->nblind == 0 && lc->blocked == 0 && lc->nready == 0 &&
+		lc->core->active_head == NULL;
+}
+
+void
+eng_sleep_reset(struct eng_lcore *lc)
+{
+	lc->idle_run = 0;
+	lc->nap_ns = NAP_FIRST_NS;
+	lc->idle_since = 0;
+}
+
+void
+eng_sleep_idle(struct eng_lcore *lc)
+{
+	uint64_t now = lc->core->now_ns;
+
+	if (!can_be_woken(lc)) {
+		nap(lc);
+		return;
+	}
+	if (lc->idle_since == 0)
+		lc->idle_since = now;
+	if (now - lc->idle_since < SLEEP_AFTER_NS) {
+		rte_pause();
+		return;
+	}
+	if (doze_off(lc))
+		wait_for_work(lc);
+	wake_up(lc);
+}
+
+int
+eng_sleep_begin(struct eng_lcore *lc)
+{
+	int slack = prctl(PR_GET_TIMERSLACK);
+
+	eng_sleep_reset(lc);
+	if (lc->e->cfg.idle == KARST_IDLE_SLEEP)
+		prctl(PR_SET_TIMERSLACK, SLACK_NS);
+	return slack;
+}
+
+void
+eng_sleep_end(struct eng_lcore *lc, int slack)
+{
+	if (lc->e->cfg.idle == KARST_IDLE_SLEEP && slack > 0)
+		prctl(PR_SET_TIMERSLACK, (unsigned long)slack);
+}

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Frames that never leave: by the twin of a port with a device, and by a port without one. */
+#include <sched.h>
+
+#include <criterion/criterion.h>
+#include <rte_ethdev.h>
+
+#include "bed.h"
+
+#define QPS   4u
+#define BYTES 65536u
+
+/* As bed_connect(), but by the loopback twins; @timeout of the retransmission, 0: never. */
+static void
+connect_twins(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b, int side_b,
+	uint8_t timeout)
+{
+	struct karst_engine_qp *qp[2] = {a, b};
+	const int side[2] = {0, side_b};
+	struct karst_engine_port_info dst;
+	struct karst_core_qp_attr attr;
+	enum karst_qp_state to;
+	int i;
+
+	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
+		for (i = 0; i < (a == b ? 1 : 2); i++) {
+			unsigned int mask =
+				bed_attr(bed, KARST_QPT_RC, side[i], qp[1 - i]->num, to, &attr);
+
+			cr_assert_eq(
+				karst_engine_port_info(bed->e, bed->port[side[1 - i]], &dst), 0);
+			cr_assert_eq(karst_engine_path_init(bed->e,
+					     karst_engine_port_loop(bed->e, bed->port[side[i]]), 0,
+					     dst.mac, dst.addrs[0].ip, &attr.path),
+				0);
+			attr.rq_psn = attr.sq_psn = 0xfffff0;
+			attr.timeout = timeout;
+			cr_assert_eq(karst_engine_qp_modify(bed->e, qp[i], &attr, mask), 0,
+				"QP %d to state %d", i, to);
+		}
+	}
+}
+
+/* Nothing of it was on a wire, but announcements of the addresses. */
+static void
+check_wires_are_silent(const struct bed *bed)
+{
+	struct rte_eth_stats stats;
+	int side;
+
+	for (side = 0; side < 2; side++) {
+		cr_assert_eq(rte_eth_stats_get(bed->ethdev[side], &stats), 0);
+		cr_assert_lt(stats.opackets, 16);
+	}
+}
+
+static void
+check_no_drops(const struct bed *bed)
+{
+	struct karst_counters sum;
+	unsigned int i;
+
+	karst_engine_counters(bed->e, KARST_ENGINE_ANY_LCORE, &sum);
+	for (i = KARST_DROP_NONE + 1; i < KARST_DROP_MAX; i++)
+		cr_assert_eq(sum.drop[i], 0, "%s", karst_drop_name(i));
+}
+
+/* WRITEs and READs between @a and @b, checked byte by byte. */
+static void
+exchange(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b)
+{
+	static uint8_t mem[2][BYTES];
+	struct karst_engine_qp *qp[2] = {a, b};
+	uint32_t key[2] = {bed_mr(bed, mem[0], BYTES), bed_mr(bed, mem[1], BYTES)};
+	struct karst_cqe cqe;
+	unsigned int i;
+
+	for (i = 0; i < 8; i++) {
+		unsigned int from = i & 1, to = 1 - from;
+
+		bed_fill(mem[from], BYTES, i);
+		memset(mem[to], 0, BYTES);
+		bed_post(qp[from], KARST_WR_RDMA_WRITE, i, mem[from], BYTES, key[from], mem[to],
+			key[to]);
+		cr_assert(bed_wait(bed, &cqe));
+		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+		cr_assert_eq(memcmp(mem[from], mem[to], BYTES), 0);
+		memset(mem[from], 0, BYTES);
+		bed_post(qp[from], KARST_WR_RDMA_READ, i, mem[from], BYTES, key[from], mem[to],
+			key[to]);
+		cr_assert(bed_wait(bed, &cqe));
+		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+		cr_assert_eq(memcmp(mem[from], mem[to], BYTES), 0);
+	}
+	cr_assert_eq(karst_engine_mr_dereg_many(bed->e, key, 2), 0);
+}
+
+Test(loop, twins_and_paths)
+{
+	static const struct karst_engine_addr addr = {
+		.ip = {[10] = 0xff, 0xff, 10, 0, 7, 7}, .prefix = 24};
+	struct karst_engine_port_config cfg = {
+		.ethdev = KARST_ENGINE_NO_ETHDEV, .num_addrs = 1, .addrs = &addr};
+	struct karst_engine_port_info a, b;
+	struct bed_config bcfg = {0};
+	struct karst_path path;
+	struct bed bed;
+	uint8_t port, twin;
+
+	bed_up(&bed, &bcfg);
+	twin = karst_engine_port_loop(bed.e, bed.port[0]);
+	cr_assert_neq(twin, bed.port[0]);
+	cr_assert_eq(karst_engine_port_loop(bed.e, twin), twin);
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[0], &a), 0);
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[1], &b), 0);
+	/* to itself by the twin, to the other one as the caller says */
+	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 0, a.mac, a.addrs[0].ip, &path), 0);
+	cr_assert_eq(path.port, twin);
+	cr_assert_eq(karst_engine_path_init(bed.e, bed.port[0], 0, b.mac, b.addrs[0].ip, &path), 0);
+	cr_assert_eq(path.port, bed.port[0]);
+	cr_assert_eq(karst_engine_path_init(bed.e, twin, 0, b.mac, b.addrs[0].ip, &path), 0);
+	cr_assert_eq(path.port, twin);
+	cr_assert_eq(karst_engine_path_init(bed.e, twin + 2, 0, b.mac, b.addrs[0].ip, &path),
+		-EINVAL, "a twin of no port");
+
+	cr_assert_eq(karst_engine_port_add(bed.e, &cfg, &port), 0);
+	cr_assert_eq(karst_engine_port_loop(bed.e, port), port);
+	cr_assert_eq(karst_engine_port_info(bed.e, port, &a), 0);
+	cr_assert_eq(a.ethdev, KARST_ENGINE_NO_ETHDEV);
+	cr_assert_eq(a.path_mtu, 5);
+	cr_assert(a.link_up);
+	cr_assert_eq(karst_engine_port_remove(bed.e, port), 0);
+	cfg.exception_tap = "tap0";
+	cr_assert_eq(karst_engine_port_add(bed.e, &cfg, &port), -EINVAL);
+	bed_down(&bed);
+}
+
+Test(loop, one_lcore)
+{
+	struct bed_config cfg = {0};
+	struct karst_engine_qp *a, *b, *c;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	a = bed_qp(&bed, KARST_QPT_RC, 0);
+	b = bed_qp(&bed, KARST_QPT_RC, 0);
+	connect_twins(&bed, a, b, 0, 14);
+	exchange(&bed, a, b);
+	/* to another port's address */
+	a = bed_qp(&bed, KARST_QPT_RC, 0);
+	c = bed_qp(&bed, KARST_QPT_RC, 0);
+	connect_twins(&bed, a, c, 1, 14);
+	exchange(&bed, a, c);
+	/* to itself */
+	a = bed_qp(&bed, KARST_QPT_RC, 0);
+	connect_twins(&bed, a, a, 0, 14);
+	exchange(&bed, a, a);
+	check_wires_are_silent(&bed);
+	check_no_drops(&bed);
+	bed_down(&bed);
+}
+
+Test(loop, vlan_and_ip6)
+{
+	struct bed_config cfg = {.vlan = 77, .ip6 = true, .engine.lcores = 2};
+	struct karst_engine_qp *a, *b;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	a = bed_qp(&bed, KARST_QPT_RC, 0);
+	b = bed_qp(&bed, KARST_QPT_RC, 1);
+	connect_twins(&bed, a, b, 1, 14);
+	exchange(&bed, a, b);
+	check_wires_are_silent(&bed);
+	check_no_drops(&bed);
+	bed_down(&bed);
+}
+
+Test(loop, two_lcores_on_two_threads)
+{
+	struct bed_config cfg = {.engine.lcores = 2};
+	struct karst_engine_qp *a, *b;
+	struct bed_poller poller;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	a = bed_qp(&bed, KARST_QPT_RC, 0);
+	b = bed_qp(&bed, KARST_QPT_RC, 1);
+	connect_twins(&bed, a, b, 0, 0);
+	bed_poller_start(&poller, &bed, 1u << 1);
+	exchange(&bed, a, b);
+	bed_poller_stop(&poller);
+	check_wires_are_silent(&bed);
+	check_no_drops(&bed);
+	bed_down(&bed);
+}
+
+/* Without a device, lcores of another mask, and loss on the way, which is made good. */
+Test(loop, port_without_device)
+{
+	const struct karst_engine_addr addr = karst_engine_addr_ip4(0x7f000001);
+	struct karst_engine_port_config port = {
+		.ethdev = KARST_ENGINE_NO_ETHDEV, .num_addrs = 1, .addrs = &addr};
+	struct bed_config cfg = {.engine.lcores = 2};
+	struct karst_engine_qp *a, *b;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), 0);
+	a = bed_qp(&bed, KARST_QPT_RC, 0);
+	b = bed_qp(&bed, KARST_QPT_RC, 1);
+	connect_twins(&bed, a, b, 0, 10);
+	exchange(&bed, a, b);
+	check_no_drops(&bed);
+	cr_assert_eq(karst_engine_set_loss(bed.e, 0.05, 3), 0);
+	exchange(&bed, a, b);
+	bed_down(&bed);
+}
+
+/*
+ * The other lcore does not empty its ring: the queue pairs wait, as at a port that is full, and
+ * nothing is lost or overtakes.  The second lcore's sends to the first go on all the while.
+ */
+Test(loop, a_full_ring_holds_back)
+{
+	static uint8_t mem[2][1 << 20];
+	struct bed_config cfg = {.engine.lcores = 2};
+	struct karst_engine_lcore_stats stats;
+	struct karst_engine_qp *a[QPS], *b[QPS];
+	uint32_t key[2], i, k, done[QPS] = {0};
+	struct karst_cqe cqe;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	key[0] = bed_mr(&bed, mem[0], sizeof(mem[0]));
+	key[1] = bed_mr(&bed, mem[1], sizeof(mem[1]));
+	for (i = 0; i < QPS; i++) {
+		a[i] = bed_qp(&bed, KARST_QPT_RC, 0);
+		b[i] = bed_qp(&bed, KARST_QPT_RC, 1);
+		connect_twins(&bed, a[i], b[i], 0, 0);
+		for (k = 0; k < 8; k++) {
+			bed_fill(mem[0] + i * (sizeof(mem[0]) / QPS), sizeof(mem[0]) / QPS, i);
+			bed_post(a[i], KARST_WR_RDMA_WRITE, i << 8 | k,
+				mem[0] + i * (sizeof(mem[0]) / QPS), sizeof(mem[0]) / QPS, key[0],
+				mem[1] + i * (sizeof(mem[1]) / QPS), key[1]);
+		}
+	}
+	bed.mine = 1;
+	bed_settle(&bed);
+	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &stats), 0);
+	cr_assert_gt(stats.tx_full, 0);
+	cr_assert_eq(karst_engine_cq_poll(bed.cq, &cqe, 1), 0);
+	bed.mine = 3;
+	for (i = 0; i < QPS * 8; i++) {
+		cr_assert(bed_wait(&bed, &cqe));
+		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+		cr_assert_eq(cqe.wr_id & 0xff, done[cqe.wr_id >> 8]++, "in order");
+	}
+	cr_assert_eq(memcmp(mem[0], mem[1], sizeof(mem[0])), 0);
+	check_no_drops(&bed);
+	check_wires_are_silent(&bed);
+	bed_down(&bed);
+}
+
+/* A port goes while frames wait in its twin and on their way. */
+Test(loop, port_goes_under_traffic)
+{
+	static uint8_t mem[2][1 << 20];
+	const struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a090909);
+	struct karst_engine_port_config port = {
+		.ethdev = KARST_ENGINE_NO_ETHDEV, .num_addrs = 1, .addrs = &addr};
+	struct bed_config cfg = {.engine.lcores = 2};
+	struct karst_engine_qp *a, *b;
+	unsigned int round, before;
+	uint32_t key[2];
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	key[0] = bed_mr(&bed, mem[0], sizeof(mem[0]));
+	key[1] = bed_mr(&bed, mem[1], sizeof(mem[1]));
+	for (round = 0; round < 20; round++) {
+		cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), 0);
+		a = bed_qp(&bed, KARST_QPT_RC, 0);
+		b = bed_qp(&bed, KARST_QPT_RC, round & 1);
+		connect_twins(&bed, a, b, 0, 0);
+		bed_post(a, KARST_WR_RDMA_WRITE, 1, mem[0], sizeof(mem[0]), key[0], mem[1], key[1]);
+		for (before = 0; before < round; before++)
+			karst_engine_poll(bed.e, 0);
+		cr_assert_eq(karst_engine_port_remove(bed.e, bed.port[0]), 0);
+		bed_settle(&bed);
+		cr_assert_eq(karst_engine_qp_destroy(bed.e, a), 0);
+		cr_assert_eq(karst_engine_qp_destroy(bed.e, b), 0);
+	}
+	bed_down(&bed);
+}

@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""seed_session.py CORPUS: seeds for fuzz_session: lives of programs, as the target reads them."""
+import hashlib
+import os
+import struct
+import sys
+
+HELLO, QUERY_DEVICE, QUERY_PORT, QUERY_GIDS, GET_CHUNK = 1, 2, 3, 4, 5
+ALLOC_PD, FREE_PD, REG_MR, REREG_MR, DEREG_MR, ALLOC_MW, FREE_MW = range(16, 23)
+CREATE_AH, DESTROY_AH = 23, 24
+CREATE_CHANNEL, DESTROY_CHANNEL, CREATE_CQ, MODIFY_CQ, DESTROY_CQ = range(32, 37)
+CREATE_SRQ, MODIFY_SRQ, QUERY_SRQ, DESTROY_SRQ = range(40, 44)
+CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP = range(48, 52)
+GID = bytes(10) + b'\xff\xff\x0a\0\0\x01'
+
+
+def request(op, body=b'', patches=(), nfds=0):
+    """@patches: (word of the body, number of the reply that named it)."""
+    out = bytes([op, nfds | len(patches) << 2 | 0x40])
+    for at, which in patches:
+        out += bytes([at, which])
+    return out + bytes([len(body)]) + body
+
+
+def u32(*values):
+    return struct.pack(f'<{len(values)}I', *values)
+
+
+def ah(port=1):
+    return GID + u32(0) + bytes([port, 0, 64, 0, 0]) + bytes(7)
+
+
+def create_qp(kind, srq=None):
+    body = u32(kind, 0, 0, 0, 0, 4, 4 if srq is None else 0, 1, 1, 32, 4, 0, 0xffffffff)
+    return request(CREATE_QP, body, [(1, 0), (2, 1), (3, 1)])
+
+
+def modify(which, mask, state=0, **values):
+    attr = bytearray(80)
+    at = {'path_mtu': (8, 'I'), 'dest_qpn': (24, 'I'), 'access': (28, 'I'), 'rd': (36, 'B'),
+          'dest_rd': (37, 'B'), 'rnr': (38, 'B'), 'port': (39, 'B'), 'timeout': (40, 'B')}
+    struct.pack_into('<I', attr, 0, state)
+    for name, value in values.items():
+        struct.pack_into('<' + at[name][1], attr, at[name][0], value)
+    attr[48:80] = ah()
+    return request(MODIFY_QP, u32(0, mask) + bytes(attr), [(0, which)])
+
+
+PD = request(ALLOC_PD)
+CQ = request(CREATE_CQ, u32(16))
+LIVES = [
+    request(QUERY_DEVICE) + request(QUERY_PORT, u32(1)) + request(QUERY_GIDS, u32(1)) +
+    request(GET_CHUNK),
+    PD + request(REG_MR, u32(0, 7) + struct.pack('<QQQ', 4096, 4096, 4096), [(0, 0)]) +
+    request(REREG_MR, u32(0, 4, 0, 1), [(0, 1)]) + request(DEREG_MR, b'', [(0, 1)]) +
+    request(FREE_PD, b'', [(0, 0)]),
+    PD + request(ALLOC_MW, u32(0, 2), [(0, 0)]) + request(FREE_MW, b'', [(0, 1)]),
+    PD + request(CREATE_AH, u32(0, 0) + ah(), [(0, 0)]) + request(DESTROY_AH, b'', [(0, 1)]),
+    request(CREATE_CHANNEL) + request(CREATE_CQ, u32(16), [(1, 0)]) +
+    request(MODIFY_CQ, u32(0), [(0, 1)]) + request(DESTROY_CHANNEL, b'', [(0, 0)]) +
+    request(DESTROY_CQ, b'', [(0, 1)]) + request(DESTROY_CHANNEL, b'', [(0, 0)]),
+    PD + request(CREATE_SRQ, u32(0, 4, 1), [(0, 0)]) + request(MODIFY_SRQ, u32(0, 2), [(0, 1)]) +
+    request(QUERY_SRQ, b'', [(0, 1)]) + request(DESTROY_SRQ, b'', [(0, 1)]),
+    PD + CQ + create_qp(2) + modify(2, 0x39, 1, port=1, access=14) +
+    modify(2, 0x129181, 2, path_mtu=3, dest_qpn=5, dest_rd=4, rnr=1) +
+    modify(2, 0x12e01, 3, timeout=14) + request(QUERY_QP, b'', [(0, 2)]) +
+    modify(2, 1, 6) + modify(2, 1, 0) + request(DESTROY_QP, b'', [(0, 2)]),
+    PD + CQ + create_qp(3) + create_qp(4) + modify(3, 0x71, 1, port=1),
+    request(REG_MR, bytes(96), nfds=2),
+]
+
+
+def main(argv):
+    os.makedirs(argv[1], exist_ok=True)
+    for seed in [b'', b'\0'] + [start + life for life in LIVES for start in (b'\0', b'\1')]:
+        with open(os.path.join(argv[1], hashlib.sha1(seed).hexdigest()), 'wb') as f:
+            f.write(seed)
+
+
+if __name__ == '__main__':
+    main(sys.argv)

@@ -48,6 +48,7 @@ using std::atomic_exchange_explicit;
 using std::atomic_load_explicit;
 using std::atomic_store_explicit;
 using std::atomic_thread_fence;
+using std::memory_order_acq_rel;
 using std::memory_order_acquire;
 using std::memory_order_relaxed;
 using std::memory_order_release;

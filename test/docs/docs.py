@@ -7,6 +7,7 @@
   every man page parses without a warning (mandoc)
   every path of the tree that a document names exists
   every program in app/ has a man page
+  every call of libkarst has a man page, with its declaration, and every page is installed
   every folder of lib/ has a README.rst
 """
 import os
@@ -90,6 +91,58 @@ def check_programs(root):
             if os.path.isfile(os.path.join(app, name, 'meson.build')) and name not in pages]
 
 
+HEADERS = ('lib/client/karst.h', 'lib/client/karst_embed.h')
+CALL = re.compile(r'^(?:static inline )?(?:const )?\w+(?: \w+)*[ *\n]+'
+                  r'(karst_\w+)\(([^{;]*?)\)(?=[;\n])', re.M)
+
+
+def parameters(text):
+    """How often a call takes something: a slip between header and page shows in that."""
+    return 0 if text.strip() == 'void' else text.count(',') + 1
+
+
+def declared_calls(root):
+    """name -> number of parameters"""
+    calls = {}
+    for header in HEADERS:
+        with open(os.path.join(root, header), encoding='utf-8') as f:
+            text = re.sub(r'/\*.*?\*/', '', f.read(), flags=re.S)
+        calls.update((name, parameters(args)) for name, args in CALL.findall(text))
+    return calls
+
+
+def documented_calls(root):
+    """(names of the NAME sections, name -> number of parameters of the SYNOPSIS)"""
+    names, calls = set(), {}
+    for page in man_pages(root):
+        if not page.endswith('.3'):
+            continue
+        with open(page, encoding='utf-8') as f:
+            text = f.read()
+        names.update(re.findall(r'^\.Nm (karst_\w+)', text, re.M))
+        for name, args in re.findall(r'^\.Fo (\w+)\n(.*?)^\.Fc', text, re.M | re.S):
+            calls[name] = parameters(','.join(re.findall(r'^\.Fa "(.*)"', args, re.M)))
+    return names, calls
+
+
+def check_calls(root):
+    declared = declared_calls(root)
+    names, documented = documented_calls(root)
+    found = [f'{name}() has no page in doc/man' for name in sorted(set(declared) - names)]
+    found += [f'{name}() has a page, but {" and ".join(HEADERS)} do not declare it'
+              for name in sorted(names - set(declared))]
+    found += [f'{name}(): other parameters in its page' for name in sorted(names & set(declared))
+              if documented.get(name) != declared[name]]
+    with open(os.path.join(root, 'doc', 'man', 'meson.build'), encoding='utf-8') as f:
+        installed = f.read()
+    found += [f'{os.path.basename(page)} is not installed by doc/man/meson.build'
+              for page in man_pages(root) if re.search(r'\.[37]$', page)
+              and not re.search(rf"'{os.path.basename(page)[:-2]}(\.7)?'", installed)]
+    if len(declared) < 50:
+        found.append(f'only {len(declared)} calls found in {" and ".join(HEADERS)}')
+    return found
+
+
 def check_readmes(root):
     lib = os.path.join(root, 'lib')
     return [f'lib/{name} has no README.rst' for name in sorted(os.listdir(lib))
@@ -102,6 +155,7 @@ CHECKS = {
     'man pages parse': check_man,
     'paths exist': check_paths,
     'programs have man pages': check_programs,
+    'calls have man pages': check_calls,
     'folders explain themselves': check_readmes,
 }
 

@@ -87,7 +87,8 @@ def exported(library):
 
 
 def check_exports(dest, libdir):
-    """libkarst.so offers what its headers declare, under a version, and nothing else."""
+    """libkarst.so offers what its headers declare, under a version and with a page, and nothing
+    else."""
     headers = find(dest, 'karst.h')
     want = set().union(*(declared(os.path.join(headers, name))
                          for name in ('karst.h', 'karst_embed.h')))
@@ -96,6 +97,7 @@ def check_exports(dest, libdir):
     problems += [f'{name} is exported, but not declared' for name in sorted(set(have) - want)]
     problems += [f'{name} has version {version}' for name, version in have.items()
                  if not re.fullmatch(r'KARST_\d+\.\d+', version)]
+    problems += [f'{name} has no page' for name in sorted(want) if not find(dest, name + '.3')]
     if len(want) < 40:
         problems.append(f'only {len(want)} functions found in the headers')
     return problems

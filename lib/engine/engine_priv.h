@@ -378,7 +378,8 @@ void eng_ctl_quiesce(struct karst_engine *e);
 
 int eng_lcore_init(struct karst_engine *e, uint32_t index);
 void eng_lcore_fini(struct eng_lcore *lc);
-/* On an lcore: tells everybody of something that is no object's. */
+/* On an lcore, for a control call, whose lock keeps the owners: tells all of them of something that
+ * is no object's. */
 void eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *ev);
 /* The loop of karst_engine_start(). */
 int eng_lcore_main(void *arg);

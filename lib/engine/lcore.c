@@ -166,10 +166,12 @@ on_async_event(struct karst_core *core, enum karst_async_event_code event, void 
 void
 eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *ev)
 {
-	if (lc->e->ops.async_event == NULL)
-		return;
+	const struct karst_engine_owner *o;
+
 	__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
-	lc->e->ops.async_event(lc->e->cfg.user, ev);
+	for (o = lc->e->owners; o != NULL; o = o->next)
+		if (o->ops.async_event != NULL)
+			o->ops.async_event(o->user, ev);
 	__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
 }
 

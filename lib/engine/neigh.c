@@ -8,12 +8,11 @@
  *
  * What is believed:
  *
- *   an answer to us that we have asked for     the neighbour is known
- *   a question about one of our addresses      answered; who asked may be used, and is asked
- *   anybody's announcement                     if it contradicts what we know, we ask
+ *	an answer to us that we have asked for     the neighbour is known
+ *	anything else that names its sender        if it contradicts what we know, we ask
  *
- * Everything else is ignored.  A frame is read where it lies and never changed; what is sent is
- * built in a buffer of the lcore.
+ * Questions about our addresses are answered, up to some rate.  A frame is read where it lies and
+ * never changed; what is sent is built in a buffer of the lcore.
  */
 #include "neigh.h"
 
@@ -311,8 +310,7 @@ rx_arp(struct eng_lcore *lc, uint8_t port, const struct l3 *l3)
 	if (op == RTE_ARP_OP_REQUEST && is_ours(p, target.ip)) {
 		if (!may_answer(nb, now))
 			return ENG_NEIGH_BAD;
-		if (sip != 0)
-			eng_neigh_hint(&nb->table, sender.ip, sha, now);
+		eng_neigh_claim(&nb->table, sender.ip, sha);
 		send_arp(lc, port, RTE_ARP_OP_REPLY, sha, tip, sha, sip);
 		return ENG_NEIGH_DONE;
 	}
@@ -401,7 +399,7 @@ rx_solicitation(struct eng_lcore *lc, uint8_t port, const struct nd_seen *nd)
 			nd->msg->target, ND_NA_FLAG_OVERRIDE);
 		return ENG_NEIGH_DONE;
 	}
-	eng_neigh_hint(&nb->table, nd->ip->src_addr, nd->mac, now);
+	eng_neigh_claim(&nb->table, nd->ip->src_addr, nd->mac);
 	send_nd(lc, port, ND_NEIGHBOR_ADVERT, nd->mac, nd->msg->target, nd->ip->src_addr,
 		nd->msg->target, ND_NA_FLAG_SOLICITED | ND_NA_FLAG_OVERRIDE);
 	return ENG_NEIGH_DONE;

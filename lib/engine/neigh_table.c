@@ -46,30 +46,18 @@ find(struct eng_neigh_table *t, const uint8_t ip[16])
 	return NULL;
 }
 
-/* A place for @ip, which has none; NULL: it is not worth one. */
+/* A place for @ip, which has none. */
 static struct eng_neigh_entry *
-place(struct eng_neigh_table *t, const uint8_t ip[16], bool wanted, uint64_t now_ns)
+place(struct eng_neigh_table *t, const uint8_t ip[16], uint64_t now_ns)
 {
-	struct eng_neigh_entry *set = set_of(t, ip), *best = NULL;
+	struct eng_neigh_entry *set = set_of(t, ip), *best = set;
 	unsigned int i;
 
-	for (i = 0; i < ENG_NEIGH_WAYS; i++) {
-		struct eng_neigh_entry *n = &set[i];
-
-		if (!n->taken) {
-			best = n;
-			break;
-		}
-		if (n->wanted && !wanted)
-			continue;
-		if (best == NULL || n->wanted < best->wanted ||
-			(n->wanted == best->wanted && n->used_ns < best->used_ns))
-			best = n;
-	}
-	if (best == NULL)
-		return NULL;
+	for (i = 0; i < ENG_NEIGH_WAYS && best->taken; i++)
+		if (!set[i].taken || set[i].used_ns < best->used_ns)
+			best = &set[i];
 	*best = (struct eng_neigh_entry){
-		.taken = true, .wanted = wanted, .since_ns = now_ns, .used_ns = now_ns};
+		.taken = true, .state = KARST_NEIGH_ASKED, .since_ns = now_ns, .used_ns = now_ns};
 	memcpy(best->ip, ip, 16);
 	return best;
 }
@@ -96,11 +84,8 @@ eng_neigh_use(
 {
 	struct eng_neigh_entry *n = find(t, ip);
 
-	if (n == NULL) {
-		n = place(t, ip, true, now_ns);
-		n->state = KARST_NEIGH_ASKED;
-	}
-	n->wanted = true;
+	if (n == NULL)
+		n = place(t, ip, now_ns);
 	n->used_ns = now_ns;
 	if (n->state == KARST_NEIGH_KNOWN && now_ns - n->since_ns >= FRESH_NS)
 		n->state = KARST_NEIGH_DOUBTED;
@@ -135,27 +120,6 @@ eng_neigh_answer(
 		return false;
 	confirm(n, mac, now_ns);
 	return true;
-}
-
-void
-eng_neigh_hint(
-	struct eng_neigh_table *t, const uint8_t ip[16], const uint8_t mac[6], uint64_t now_ns)
-{
-	struct eng_neigh_entry *n = find(t, ip);
-
-	if (n == NULL)
-		n = place(t, ip, false, now_ns);
-	else if (n->state != KARST_NEIGH_ASKED) {
-		eng_neigh_claim(t, ip, mac);
-		return;
-	}
-	if (n == NULL)
-		return;
-	/* It may be used, but it has to say so again when it is. */
-	memcpy(n->mac, mac, 6);
-	n->state = KARST_NEIGH_DOUBTED;
-	n->since_ns = now_ns;
-	n->asks = 0;
 }
 
 void

@@ -5,21 +5,20 @@
  * The neighbours of one port: which MAC address an IP address has.  No I/O, no clock: who calls
  * says what time it is, and sends the questions that he is told to send.
  *
- *	            use                 answer
- *	  (absent) -----> ASKED ----------------------> KNOWN
- *	      |             ^                            |
- *	      | hint        | too many unanswered        | age, or somebody claims otherwise
- *	      v             | questions                  v
- *	   DOUBTED <--------+------------------------ DOUBTED --answer--> KNOWN
+ *	            use            answer           age, a claim
+ *	  (absent) -----> ASKED ----------> KNOWN ---------------> DOUBTED
+ *	                    ^                 ^      answer           |
+ *	                    |                 +-----------------------+
+ *	                    +--- too many questions without answer ---+
  *
  * A doubted neighbour is used as it was, while it is asked again.  Nothing is learnt from an
- * answer to which there was no question, and what a stranger claims never replaces what an answer
- * has said: at most it casts doubt on it, so that we ask.
+ * answer to which there was no question, nor from those who ask us: a path is used as long as its
+ * queue pair lives, so it is worth a round trip to have it from who was asked.  What a stranger
+ * claims casts doubt at most, so that we ask.
  *
  * The table is set-associative: an address has ENG_NEIGH_WAYS places, found by a secret hash.
- * When they are taken, the one unused for longest makes room; an address that we looked for never
- * for one that merely looked for us.  So a flood costs a few comparisons a frame, and displaces
- * nobody that we talk to.
+ * When they are taken, the one unused for longest makes room.  Only our own questions make entries;
+ * a flood costs a few comparisons a frame, and displaces nobody.
  */
 #ifndef NEIGH_TABLE_H
 #define NEIGH_TABLE_H
@@ -33,7 +32,6 @@ struct eng_neigh_entry {
 	uint8_t mac[6];
 	bool taken;
 	uint8_t state;     /* enum karst_neigh_state */
-	bool wanted;       /* we looked for it */
 	uint8_t asks;      /* questions since the last answer */
 	uint64_t since_ns; /* confirmed; ASKED: the first question */
 	uint64_t asked_ns; /* last question */
@@ -56,10 +54,6 @@ bool eng_neigh_use(struct eng_neigh_table *t, const uint8_t ip[16], uint64_t now
 
 /** An answer: @ip has @mac.  @return false: nobody had asked. */
 bool eng_neigh_answer(
-	struct eng_neigh_table *t, const uint8_t ip[16], const uint8_t mac[6], uint64_t now_ns);
-
-/** @ip, at @mac, asked us something. */
-void eng_neigh_hint(
 	struct eng_neigh_table *t, const uint8_t ip[16], const uint8_t mac[6], uint64_t now_ns);
 
 /** Somebody says unasked that @ip has @mac. */

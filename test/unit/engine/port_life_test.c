@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Ports that come, go, change addresses and lose their link, while lcores run. */
+#include <criterion/criterion.h>
+#include <rte_ethdev.h>
+
+#include "bed.h"
+#include "karst_neigh.h"
+#include "karst_owner.h"
+
+#define BUF 65536u
+
+struct seen {
+	atomic_uint gid_change, port_err, port_active;
+	atomic_uint port;
+};
+
+static void
+on_event(void *user, const struct karst_engine_event *event)
+{
+	struct seen *seen = user;
+
+	atomic_store(&seen->port, event->port);
+	if (event->event == KARST_EVENT_GID_CHANGE)
+		atomic_fetch_add(&seen->gid_change, 1);
+	else if (event->event == KARST_EVENT_PORT_ERR)
+		atomic_fetch_add(&seen->port_err, 1);
+	else if (event->event == KARST_EVENT_PORT_ACTIVE)
+		atomic_fetch_add(&seen->port_active, 1);
+}
+
+static const struct karst_engine_ops ops = {.async_event = on_event};
+
+/* The peer of a new address is asked and answers; of the old one it does not. */
+Test(port_life, addresses)
+{
+	struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000064);
+	struct seen own = {0}, other = {0};
+	const struct bed_config cfg = {.engine = {.ops = &ops, .user = &own}};
+	const struct karst_engine_owner_init init = {.name = "other", .ops = &ops, .user = &other};
+	const struct karst_engine_resolve_opts opts = {.timeout_ms = 20000},
+					       brief = {.timeout_ms = 50};
+	struct karst_engine_owner *owner;
+	struct karst_engine_port_info info;
+	struct bed_poller poller;
+	struct karst_path path;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	cr_assert_eq(karst_engine_owner_create(bed.e, &init, &owner), 0);
+	bed_poller_start(&poller, &bed, 1);
+	cr_assert_eq(karst_engine_port_set_addrs(bed.e, bed.port[1], 1, &addr), 0);
+	cr_assert_eq(atomic_load(&own.gid_change), 1);
+	cr_assert_eq(atomic_load(&other.gid_change), 1);
+	cr_assert_eq(atomic_load(&other.port), bed.port[1]);
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[1], &info), 0);
+	cr_assert_eq(info.num_addrs, 1);
+	cr_assert_arr_eq(info.addrs[0].ip, addr.ip, 16);
+	cr_assert_eq(karst_engine_resolve(bed.e, bed.port[0], 0, addr.ip, &opts, &path), 0);
+	cr_assert_eq(karst_engine_resolve(bed.e, bed.port[0], 0,
+			     karst_engine_addr_ip4(0x0a000002).ip, &brief, &path),
+		-EHOSTUNREACH);
+	cr_assert_eq(karst_engine_resolve(bed.e, bed.port[1], 1, addr.ip, &opts, &path), -EINVAL);
+	bed_poller_stop(&poller);
+	cr_assert_eq(karst_engine_owner_destroy(owner), 0);
+	bed_down(&bed);
+}
+
+Test(port_life, links)
+{
+	struct seen seen = {0};
+	const struct bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
+	struct karst_engine_port_info info;
+	struct bed_poller poller;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	bed_poller_start(&poller, &bed, 1);
+	karst_engine_links_check(bed.e); /* they came up when they were started */
+	cr_assert_eq(karst_engine_links_check(bed.e), 0);
+	atomic_store(&seen.port_active, 0);
+	cr_assert_eq(rte_eth_dev_set_link_down(bed.ethdev[1]), 0);
+	cr_assert_eq(karst_engine_links_check(bed.e), 1);
+	cr_assert_eq(atomic_load(&seen.port_err), 1);
+	cr_assert_eq(atomic_load(&seen.port), bed.port[1]);
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[1], &info), 0);
+	cr_assert_not(info.link_up);
+	cr_assert_eq(karst_engine_links_check(bed.e), 0);
+	cr_assert_eq(rte_eth_dev_set_link_up(bed.ethdev[1]), 0);
+	cr_assert_eq(karst_engine_links_check(bed.e), 1);
+	cr_assert_eq(atomic_load(&seen.port_active), 1);
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[1], &info), 0);
+	cr_assert(info.link_up);
+	bed_poller_stop(&poller);
+	bed_down(&bed);
+}
+
+/* A port goes under a queue pair that sends, and comes back: what was lost is sent again. */
+Test(port_life, goes_under_traffic)
+{
+	static uint8_t from[BUF], to[BUF];
+	struct bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
+	struct karst_engine_addr addr[2] = {karst_engine_addr_ip4(0x0a000001)};
+	struct karst_engine_port_config port = {
+		.lcore_mask = 1, .mac = {2, 0, 0, 0, 0, 1}, .num_addrs = 1, .addrs = addr};
+	struct karst_engine_qp *a, *b;
+	struct bed_poller poller;
+	struct karst_cqe cqe;
+	struct bed bed;
+	uint32_t lkey, rkey;
+	unsigned int round, i;
+
+	bed_up(&bed, &cfg);
+	a = bed_qp(&bed, KARST_QPT_RC, 0);
+	b = bed_qp(&bed, KARST_QPT_RC, 1);
+	bed_connect(&bed, a, b);
+	lkey = bed_mr(&bed, from, BUF);
+	rkey = bed_mr(&bed, to, BUF);
+	port.ethdev = bed.ethdev[0];
+	bed_poller_start(&poller, &bed, 3);
+	for (round = 0; round < 20; round++) {
+		bed_fill(from, BUF, round);
+		for (i = 0; i < 8; i++)
+			bed_post(a, KARST_WR_RDMA_WRITE, i, from, BUF, lkey, to, rkey);
+		cr_assert_eq(karst_engine_port_remove(bed.e, bed.port[0]), 0);
+		cr_assert_eq(karst_engine_port_remove(bed.e, bed.port[0]), -EINVAL);
+		cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), 0);
+		cr_assert_eq(bed.port[0], 0, "the number is free again");
+		for (i = 0; i < 8; i++) {
+			cr_assert(bed_wait(&bed, &cqe), "round %u", round);
+			cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+		}
+		cr_assert_arr_eq(from, to, BUF);
+	}
+	bed_poller_stop(&poller);
+	bed_down(&bed);
+}

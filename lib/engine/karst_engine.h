@@ -127,7 +127,9 @@ struct karst_engine_config {
 	uint32_t handoff_slots; /* of the ring into each lcore; default 1024 */
 	/* idle lcores of karst_engine_start() */
 	enum karst_idle idle;
-	uint32_t sleep_max_us; /* default 50 */
+	uint32_t sleep_max_us;   /* default 50 */
+	const char *capture_dir; /* where packet captures are written; stays the caller's; default
+				  * EAL's runtime directory */
 	uint64_t seed; /* of QP numbers and keys; 0: from getrandom(), anything else is for tests */
 	const struct karst_engine_ops *ops;
 	void *user;
@@ -255,6 +257,13 @@ int karst_engine_port_add(
  * -EINVAL: no such port.
  */
 int karst_engine_port_remove(struct karst_engine *e, uint8_t port);
+
+/**
+ * Sets the descriptors of karst_engine_port_config.wake_fds: some drivers have them only after the
+ * port was added.  @n: 0, 1, or the number of queues.  -EINVAL
+ */
+int karst_engine_port_set_wake_fds(
+	struct karst_engine *e, uint8_t port, const int *fds, uint32_t n);
 
 /**
  * Changes the addresses of a port; all owners hear KARST_EVENT_GID_CHANGE.  Queue pairs whose path

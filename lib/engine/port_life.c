@@ -38,6 +38,15 @@ watch_port(struct eng_lcore *lc, int fd)
 	return -1;
 }
 
+static void
+unwatch_port(struct eng_lcore *lc, const struct eng_rxq *q)
+{
+	if (q->wake_fd >= 0)
+		eng_sleep_unwatch(lc, q->wake_fd);
+	else
+		lc->nblind--;
+}
+
 static int
 serve_on_lcore(struct eng_lcore *lc, void *arg)
 {
@@ -92,10 +101,7 @@ leave_on_lcore(struct eng_lcore *lc, void *arg)
 			lc->rxq[k++] = lc->rxq[i];
 			continue;
 		}
-		if (lc->rxq[i].wake_fd >= 0)
-			eng_sleep_unwatch(lc, lc->rxq[i].wake_fd);
-		else
-			lc->nblind--;
+		unwatch_port(lc, &lc->rxq[i]);
 	}
 	lc->nrxq = k;
 	close_txq(lc, call->port);
@@ -183,6 +189,48 @@ karst_engine_port_remove(struct karst_engine *e, uint8_t port)
 	} else {
 		karst_log(KARST_LOG_ERR, "%s: port %u is not there", e->name, port);
 		ret = -EINVAL;
+	}
+	eng_ctl_leave(e);
+	return ret;
+}
+
+static int
+rewatch_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct serve_call *call = arg;
+	uint32_t i;
+
+	for (i = 0; i < lc->nrxq; i++) {
+		struct eng_rxq *q = &lc->rxq[i];
+
+		if (q->port != call->port)
+			continue;
+		unwatch_port(lc, q);
+		q->wake_fd = watch_port(lc, lc->e->port[call->port].wake_fd[call->queue]);
+		lc->nblind += q->wake_fd < 0;
+	}
+	return 0;
+}
+
+int
+karst_engine_port_set_wake_fds(struct karst_engine *e, uint8_t port, const int *fds, uint32_t n)
+{
+	struct eng_port *p = &e->port[port];
+	int ret = eng_ctl_enter(e);
+	uint32_t i;
+
+	if (ret != 0)
+		return ret;
+	if (!eng_port_present(e, port) || (n > 1 && n != p->nq)) {
+		karst_log(KARST_LOG_ERR,
+			"%s: port %u: %u descriptors to wait for; one for all "
+			"queues, or one for each of a port that is there",
+			e->name, port, n);
+		ret = -EINVAL;
+	} else {
+		for (i = 0; i < p->nq; i++)
+			p->wake_fd[i] = n == 0 ? -1 : fds[n == 1 ? 0 : i];
+		on_lcores(e, port, rewatch_on_lcore, false);
 	}
 	eng_ctl_leave(e);
 	return ret;

@@ -24,6 +24,8 @@
 #define PACKET_LARGE     "framesz=4352,blocksz=69632"
 #define PACKET_UNIT      16u /* framecnt is a multiple of it */
 
+#define XDP_LARGEST_MTU 3000u /* most interfaces take a little more */
+
 __attribute__((format(printf, 2, 3))) static int
 fault(const struct kd_conf_port *p, const char *fmt, ...)
 {
@@ -368,6 +370,7 @@ fill_config(const struct kd_ports *ps, const struct kd_conf *c, struct kd_port *
 	cfg->ethdev = port->ethdev;
 	cfg->lcore_mask = lcore_mask(c, p, RTE_MIN(info.max_rx_queues, info.max_tx_queues));
 	cfg->mtu = (uint16_t)p->mtu;
+	cfg->force_mtu = p->kind == KD_DEV_VDEV && p->mtu != 0;
 	cfg->rx_slots = (uint16_t)p->rx_slots;
 	cfg->tx_slots = (uint16_t)p->tx_slots;
 	cfg->vlan = (uint16_t)p->vlan;
@@ -378,10 +381,10 @@ fill_config(const struct kd_ports *ps, const struct kd_conf *c, struct kd_port *
 	cfg->exception_tap = p->exception_tap[0] != '\0' ? p->exception_tap : NULL;
 	cfg->isolate = p->isolate;
 	if (p->kind == KD_DEV_NETDEV) {
-		/* The drivers tell DPDK 1500, and carry what the interface does. */
+		/* Drivers do not ask the interface; net_af_packet always says 1500. */
 		cfg->netdev = p->device;
 		cfg->force_mtu = p->driver == KD_AF_PACKET;
-		if (cfg->mtu == 0 && cfg->force_mtu)
+		if (cfg->mtu == 0)
 			cfg->mtu = (uint16_t)karst_min_u32(port->netdev.mtu, UINT16_MAX);
 	}
 	return 0;
@@ -418,6 +421,17 @@ say_port(const struct kd_port *port, const struct karst_engine_port_info *info)
 		port->conf->name, port->conf->device, 128u << info->path_mtu, list);
 }
 
+/* What the kernel says about XDP is not always said by the driver. */
+static const char *
+xdp_hint(const struct kd_port *port)
+{
+	if (port->conf->kind != KD_DEV_NETDEV || port->conf->driver != KD_AF_XDP)
+		return "";
+	if (port->netdev.mtu > XDP_LARGEST_MTU)
+		return "; its MTU is probably too large for XDP: 2132 is what path MTU 2048 needs";
+	return "; driver = af_packet works with every interface";
+}
+
 static int
 open_port(
 	struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e, struct kd_port *port)
@@ -435,8 +449,8 @@ open_port(
 		return rc;
 	rc = karst_engine_port_add(e, &cfg, &port->number);
 	if (rc != 0)
-		return fault(port->conf, "%s does not become a port: %s", port->conf->device,
-			strerror(-rc));
+		return fault(port->conf, "%s does not become a port: %s%s", port->conf->device,
+			strerror(-rc), xdp_hint(port));
 	port->added = true;
 	kd_wake_scan(&fds);
 	kd_wake_only_new(&fds, &before);
@@ -445,6 +459,9 @@ open_port(
 		rc = karst_engine_port_info(e, port->number, &info);
 	if (rc != 0)
 		return rc;
+	/* Any other number is a driver's that does something else; its lcores look for frames. */
+	if (fds.n != 0 && fds.n == (uint32_t)__builtin_popcountll(info.lcore_mask))
+		karst_engine_port_set_wake_fds(e, port->number, fds.fd, fds.n);
 	if (port->probed)
 		kd_place_warn(c, port->conf, info.lcore_mask, rte_eth_dev_socket_id(port->ethdev));
 	say_port(port, &info);

@@ -6,11 +6,6 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-
-#define TUN_MAJOR 10u
-#define TUN_MINOR 200u
 
 /* The address family of a socket, -1: it is none. */
 static int
@@ -22,19 +17,16 @@ family_of(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &len) == 0 ? domain : -1;
 }
 
-static bool
-is_tun(int fd)
-{
-	struct stat st;
-
-	return fstat(fd, &st) == 0 && S_ISCHR(st.st_mode) && major(st.st_rdev) == TUN_MAJOR &&
-		minor(st.st_rdev) == TUN_MINOR;
-}
-
 bool
 kd_wake_is_packet(int fd)
 {
 	return family_of(fd) == AF_PACKET;
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	return *(const int *)a - *(const int *)b;
 }
 
 void
@@ -52,10 +44,11 @@ kd_wake_scan(struct kd_fds *fds)
 		if (d->d_name[0] == '.' || fd == dirfd(dir))
 			continue;
 		family = family_of(fd);
-		if (family == AF_PACKET || family == AF_XDP || (family < 0 && is_tun(fd)))
+		if (family == AF_PACKET || family == AF_XDP)
 			fds->fd[fds->n++] = fd;
 	}
 	closedir(dir);
+	qsort(fds->fd, fds->n, sizeof(fds->fd[0]), compare);
 }
 
 void

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What a sleeping lcore can wait for: the sockets in which drivers receive.  DPDK does not say
- * which they are, so they are found by comparing the descriptors of this process before and after
- * the device was made.
+ * What a sleeping lcore can wait for: the sockets in which net_af_packet and net_af_xdp receive.
+ * DPDK does not say which they are, so they are found by comparing the descriptors of this process
+ * before and after the device was made.
  */
 #ifndef KARSTD_WAKE_H
 #define KARSTD_WAKE_H
@@ -19,7 +19,8 @@ struct kd_fds {
 	int fd[KD_MAX_FDS];
 };
 
-/** Descriptors that a driver receives frames from: AF_PACKET and AF_XDP sockets, tun devices. */
+/** Descriptors that a driver receives frames from: AF_PACKET and AF_XDP sockets, in the order in
+ *  which they were opened, which is that of the queues. */
 void kd_wake_scan(struct kd_fds *fds);
 
 /** Takes out of @fds what is in @before. */

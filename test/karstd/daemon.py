@@ -74,6 +74,7 @@ class Daemon:
         path = self.conf + '.notify'
         if self.notify is not None:
             self.notify.close()
+        if os.path.exists(path):
             os.unlink(path)
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.bind(path)

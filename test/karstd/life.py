@@ -149,38 +149,42 @@ def memory(tap, karstd, folder):
     tap.point('without huge pages', d.start() + d.stop())
     if d.start_s:
         tap.note(f'without huge pages ready after {d.start_s:.2f} s')
-    if not reserve_huge_pages(160):
-        tap.skip('with huge pages', 'the machine has none to give')
-        return
-    d = Daemon(karstd, folder, LOOPBACK + '[engine]\nhuge_pages = yes\n', name='large')
-    tap.point('with huge pages', d.start() + d.stop())
+    with HugePages(160) as pages:
+        if not pages.there:
+            tap.skip('with huge pages', 'the machine has none to give')
+            return
+        d = Daemon(karstd, folder, LOOPBACK + '[engine]\nhuge_pages = yes\n', name='large')
+        tap.point('with huge pages', d.start() + d.stop())
     if d.start_s:
         tap.note(f'with huge pages ready after {d.start_s:.2f} s')
-    reserve_huge_pages(None)
 
 
 HUGE = '/proc/sys/vm/nr_hugepages'
-huge_before = []
+FREE = '/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages'
 
 
-def reserve_huge_pages(n):
-    """@n pages, or as many as before.  Whether they are there."""
-    try:
-        with open(HUGE, 'r+', encoding='ascii') as f:
-            if n is not None:
-                huge_before.append(f.read().strip())
-                n = max(n, int(huge_before[-1]))
-            f.seek(0)
-            f.write(str(n) if n is not None else huge_before.pop())
-        with open('/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages',
-                  encoding='ascii') as f:
-            free = int(f.read())
-    except OSError:
-        return False
-    if n is not None and free < n:
-        reserve_huge_pages(None)
-        return False
-    return True
+class HugePages:
+    """@n more huge pages for a while; "there" says whether the kernel had them."""
+
+    def __init__(self, n):
+        self.n = n
+        self.before = None
+        self.there = False
+
+    def __enter__(self):
+        try:
+            self.before = int(read(HUGE))
+            with open(HUGE, 'w', encoding='ascii') as f:
+                f.write(str(self.before + self.n))
+            self.there = int(read(FREE)) >= self.n
+        except (OSError, ValueError):
+            pass
+        return self
+
+    def __exit__(self, *_):
+        if self.before is not None and os.access(HUGE, os.W_OK):
+            with open(HUGE, 'w', encoding='ascii') as f:
+                f.write(str(self.before))
 
 
 def logs(tap, karstd, folder):

@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Every kind of port, with verified traffic between two daemons: ports.py KARSTD KARST-PERF (TAP).
+
+Kernel interfaces are veth pairs between two network namespaces of the test's own.
+"""
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+
+from daemon import Daemon, HANG_S, Tap
+
+NETNS = [f'karstd{os.getpid()}a', f'karstd{os.getpid()}b']
+DEV = 'kveth0'
+ADDRESS = ['192.0.2.1', '192.0.2.2']
+TRAFFIC = ['--op', 'write,read,send', '--size', '20000', '--iters', '300', '--verify',
+           '--no-baselines']
+
+
+def sh(*args, check=True):
+    return subprocess.run(args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=HANG_S, check=check).stdout
+
+
+def in_netns(end, *args):
+    return ['ip', 'netns', 'exec', NETNS[end], *args]
+
+
+class Network:
+    """Two namespaces and a veth pair."""
+
+    def __init__(self, mtu, queues=1):
+        for name in NETNS:
+            sh('ip', 'netns', 'add', name)
+            sh('ip', '-n', name, 'link', 'set', 'lo', 'up')
+        both = ['numrxqueues', str(queues), 'numtxqueues', str(queues)]
+        sh('ip', '-n', NETNS[0], 'link', 'add', DEV, *both, 'type', 'veth', 'peer', 'name', DEV,
+           *both, 'netns', NETNS[1])
+        for end, name in enumerate(NETNS):
+            sh('ip', '-n', name, 'address', 'add', ADDRESS[end] + '/24', 'dev', DEV)
+            sh('ip', '-n', name, 'link', 'set', DEV, 'mtu', str(mtu), 'up')
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for name in NETNS:
+            sh('ip', 'netns', 'del', name, check=False)
+
+
+def traffic(perf, server, client, mtu):
+    """A little of it between two daemons, every byte verified; test/perf has the rest."""
+    with subprocess.Popen([perf, '--connect', server, '--server', '--tcp-port', '0'],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as peer:
+        line = peer.stdout.readline()
+        if 'TCP port' not in line:
+            return ['no server: ' + line + peer.stdout.read()]
+        try:
+            run = subprocess.run([perf, '--connect', client, '--peer', 'localhost', '--tcp-port',
+                                  line.split()[-1], '--mtu', str(mtu), *TRAFFIC],
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, text=True, timeout=2 * HANG_S,
+                                 check=False)
+        except subprocess.TimeoutExpired as e:
+            peer.kill()
+            return [f'not through after {2 * HANG_S} s: {e.stdout}']
+        if run.returncode:
+            peer.kill()
+            return [f'exit status {run.returncode}: {run.stdout}{peer.stdout.read()}']
+        peer.wait(HANG_S)
+    return []
+
+
+def loopback(tap, karstd, perf, folder):
+    d = Daemon(karstd, folder, '[port loop]\ndevice = loopback\n', name='loop')
+    problems = d.start()
+    if not problems:
+        problems = traffic(perf, d.socket, d.socket, 4096)
+    tap.point('a loopback port: traffic', problems + d.stop())
+
+
+def memif(tap, karstd, perf, folder):
+    ds = []
+    for end, role in enumerate(('server', 'client')):
+        ds.append(Daemon(
+            karstd, folder,
+            f'[port wire]\naddresses = {ADDRESS[end]}/24, 2001:db8::{end + 1}/64\nmtu = 4180\n'
+            f'device = net_memif0,role={role},id=7,bsize=8192,socket-abstract=no,'
+            f'socket={folder}/memif.sock\n', name=f'memif{end}'))
+    problems = ds[0].start() + ds[1].start()
+    if not problems:
+        problems = traffic(perf, ds[0].socket, ds[1].socket, 4096)
+    tap.point('two daemons over net_memif: traffic', problems + ds[0].stop() + ds[1].stop())
+
+
+def netdev_conf(driver, more=''):
+    return f'[port a]\ndevice = {DEV}\ndriver = {driver}\n{more}'
+
+
+def pair(karstd, folder, driver):
+    return [Daemon(karstd, folder, netdev_conf(driver), name=f'{driver[3:]}{end}',
+                   netns=NETNS[end]) for end in (0, 1)]
+
+
+# Sends a datagram to a port of an address, and says whether "port unreachable" comes back.
+KNOCK = '''
+import socket, sys
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.connect((sys.argv[1], int(sys.argv[2])))
+sock.settimeout(1)
+try:
+    sock.send(b'hello')
+    sock.recv(10)
+except ConnectionRefusedError:
+    print('refused')
+except socket.timeout:
+    print('silence')
+'''
+
+
+def knock(port):
+    return sh(*in_netns(1, sys.executable, '-c', KNOCK, ADDRESS[0], str(port))).strip()
+
+
+def kernel_goes_on():
+    """What is not RoCE is the kernel's as before; RoCE is not."""
+    problems = []
+    found = knock(4791)
+    if found != 'silence':
+        problems.append(f'the kernel answers RoCE: {found}')
+    found = knock(4792)
+    if found != 'refused':
+        problems.append(f'the kernel does not answer other UDP: {found}')
+    tcp = subprocess.run(in_netns(1, sys.executable, '-c', TCP, ADDRESS[0]), check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=HANG_S)
+    if 'refused' not in tcp.stdout:
+        problems.append(f'TCP does not reach the kernel: {tcp.stdout}')
+    return problems
+
+
+TCP = '''
+import socket, sys
+try:
+    socket.create_connection((sys.argv[1], 9), 5)
+except ConnectionRefusedError:
+    print('refused')
+'''
+
+
+def netdev(tap, karstd, perf, folder, driver, mtu, path_mtu):
+    with Network(mtu):
+        ds = pair(karstd, folder, driver)
+        problems = ds[0].start() + ds[1].start()
+        tap.point(f'{driver}: two daemons start', problems)
+        if not problems:
+            tap.point(f'{driver}: traffic', traffic(perf, ds[0].socket, ds[1].socket, path_mtu))
+            tap.point(f'{driver}: the kernel goes on with the rest', kernel_goes_on())
+            other = Daemon(karstd, folder, netdev_conf(driver), name='other', netns=NETNS[0])
+            tap.point(f'{driver}: an interface has one daemon',
+                      other.refuses(1, f'UDP port 4791 of {DEV} belongs to another program'))
+            since = len(ds[0].text())
+            sh('ip', '-n', NETNS[0], 'address', 'add', '198.51.100.1/24', 'dev', DEV)
+            tap.point(f'{driver}: a new address of the interface is taken over',
+                      ds[0].says('has other addresses now', since))
+        ds[0].kill()
+        tap.point(f'{driver}: it starts again after kill -9', ds[0].start() + ds[0].stop())
+        tap.point(f'{driver}: it stops', ds[1].stop())
+        left = [sh('ip', '-n', name, 'link', 'show', DEV) for name in NETNS]
+        tap.point(f'{driver}: no XDP program is left',
+                  [text for text in left if 'xdp' in text.replace(DEV, '')])
+
+
+def netdev_faults(tap, karstd, folder):
+    with Network(1500):
+        d = Daemon(karstd, folder, netdev_conf('af_packet', 'mtu = 4180\n'), name='mtu',
+                   netns=NETNS[0])
+        tap.point('an interface with a smaller MTU than wanted',
+                  d.refuses(1, f'interface {DEV} has MTU 1500, and mtu = 4180 is wanted',
+                            f'ip link set {DEV} mtu 4180'))
+        sh('ip', '-n', NETNS[0], 'address', 'flush', 'dev', DEV)
+        d = Daemon(karstd, folder, netdev_conf('af_packet'), name='noip', netns=NETNS[0])
+        tap.point('an interface without an address',
+                  d.refuses(1, f'interface {DEV} has no IP address'))
+
+
+def xdp_faults(tap, karstd, folder):
+    with Network(3000, queues=2):
+        d = Daemon(karstd, folder, netdev_conf('af_xdp') + '[engine]\nlcores = 0\n', name='queue',
+                   netns=NETNS[0])
+        tap.point('af_xdp: more queues than lcores',
+                  d.refuses(1, '2 receive queues and 1 lcores', 'ethtool -L'))
+    with Network(9000):
+        d = Daemon(karstd, folder, netdev_conf('af_xdp'), name='jumbo', netns=NETNS[0])
+        tap.point('af_xdp: an MTU that is too large',
+                  d.refuses(1, 'port a', 'its MTU is probably too large for XDP'))
+    with Network(3000):
+        source = os.path.join(folder, 'other.c')
+        with open(source, 'w', encoding='ascii') as f:
+            f.write('__attribute__((section("xdp"), used)) int other(void *c) { return 2; }\n'
+                    'char LICENSE[] __attribute__((section("license"), used)) = "BSD";\n')
+        sh('clang', '-O2', '-target', 'bpf', '-c', source, '-o', source + '.o')
+        sh('ip', '-n', NETNS[0], 'link', 'set', DEV, 'xdp', 'obj', source + '.o', 'sec', 'xdp')
+        d = Daemon(karstd, folder, netdev_conf('af_xdp'), name='foreign', netns=NETNS[0])
+        problems = d.refuses(1, f'another XDP program is attached to {DEV}')
+        if 'xdp' not in sh('ip', '-n', NETNS[0], 'link', 'show', DEV):
+            problems.append('the other program is gone')
+        tap.point("af_xdp: another program's XDP program is not replaced", problems)
+
+
+def reason_against_netns():
+    if os.getuid() != 0:
+        return 'needs root'
+    name = f'karstd{os.getpid()}t'
+    run = subprocess.run(['ip', 'netns', 'add', name], stdout=subprocess.PIPE,
+                         stderr=subprocess.STDOUT, text=True, check=False)
+    if run.returncode == 0:
+        run = subprocess.run(['ip', '-n', name, 'link', 'add', 'v0', 'type', 'veth', 'peer', 'name',
+                              'v1'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             check=False)
+    sh('ip', 'netns', 'del', name, check=False)
+    return f'no veth pairs here: {run.stdout.strip()}' if run.returncode else None
+
+
+def reason_against_xdp():
+    try:
+        socket.socket(44, socket.SOCK_RAW).close() # AF_XDP
+    except OSError as e:
+        return f'the kernel has no AF_XDP: {e.strerror}'
+    return None
+
+
+def main(argv):
+    if len(argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    karstd, perf = argv[1:]
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as folder:
+        loopback(tap, karstd, perf, folder)
+        memif(tap, karstd, perf, folder)
+        reason = reason_against_netns()
+        if reason:
+            tap.skip('ports of kernel interfaces', reason)
+            return tap.finish()
+        netdev(tap, karstd, perf, folder, 'af_packet', 9000, 4096)
+        netdev(tap, karstd, perf, folder, 'af_packet', 1500, 1024)
+        netdev_faults(tap, karstd, folder)
+        reason = reason_against_xdp()
+        if reason:
+            tap.skip('af_xdp', reason)
+            return tap.finish()
+        netdev(tap, karstd, perf, folder, 'af_xdp', 3000, 2048)
+        xdp_faults(tap, karstd, folder)
+    return tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

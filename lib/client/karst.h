@@ -538,7 +538,8 @@ karst_recv_publish(struct karst_qp *qp, uint32_t n)
 }
 
 /** Completions in place: how many stand at *@cqes; none taken yet.  Each call begins with another
- *  lcore's, so that none waits for ever.  0 also after the engine's death: karst_poll_cq() tells. */
+ *  lcore's, so that none waits for ever.  0 also after the engine's death, of which
+ *  karst_poll_cq() tells. */
 static inline uint32_t
 karst_cq_peek(struct karst_cq *cq, const struct karst_cqe **cqes)
 {

@@ -9,8 +9,8 @@
  * completion stands in the lane already, behind which the head did not follow any more, are found
  * by number and slot of the completion.
  *
- * The rest is flushed, as a queue pair in Error would: each poll reads on in the rings and moves the
- * head in the engine's place, so whoever goes on posting gets those back, too.  Requests of shared
+ * The rest is flushed, as a queue pair in Error would: each poll reads on in the rings and moves
+ * the head in the engine's place, so whoever goes on posting gets those back, too.  Requests of shared
  * receive queues are not completed; they belong to no queue pair.
  */
 #include "client_priv.h"
@@ -49,7 +49,7 @@ left(const struct cli_cq *cq, const struct cli_qp *q, const struct karst_wq *wq,
 		o->next = first_open(cq, q, wq, o->born, recv);
 		o->known = true;
 	}
-	/* acquire, pairs with the release in karst_wq_publish(): whoever posted is another thread */
+	/* acquire, pairs with the release in karst_wq_publish(): another thread may have posted */
 	n = atomic_load_explicit(&wq->sh->tail, memory_order_acquire) - o->next;
 	return n <= wq->mask + 1 ? n : 0;
 }

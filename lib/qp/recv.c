@@ -5,9 +5,9 @@
  * Receive work requests: taking them from a queue or shared queue, placing payload, completing.
  *
  * A work request is copied to private memory when a message takes it, so the program cannot
- * change what we look at.  The slot of a shared queue is given back at once, so the order in
- * which messages finish does not matter; that of a QP's own queue after its completion.  What it asked for is checked against its keys
- * piece by piece as payload is placed.
+ * change what we look at.  The slot of a shared queue is given back at once, so the order in which
+ * messages finish does not matter; that of a QP's own queue after its completion.  What it asked
+ * for is checked against its keys piece by piece as payload is placed.
  */
 #include "qp_priv.h"
 

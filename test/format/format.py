@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 
-C_DIRS = ('lib', 'app', 'drivers', 'test')
+C_DIRS = ('lib', 'app', 'doc/examples', 'drivers', 'test')
 COLUMNS = 100
 TAB = 8
 

@@ -223,6 +223,9 @@ walk(struct made *m, struct cli_vmas *vmas, char *why)
 	struct cli_vma v;
 	int ret;
 
+	/* a region of no bytes has no pieces, but a list */
+	if (!make_room(m))
+		return karst_ctl_say(why, -ENOMEM, "out of memory");
 	while (at < m->end) {
 		if (!make_room(m))
 			return karst_ctl_say(why, -ENOMEM, "out of memory");

@@ -6,6 +6,7 @@
  * which starts loading what the next one needs: the entry in the table of QPs, the QP, the
  * frame (verified: from here on it is in L1 or L2), and then the delivery, which copies.
  */
+#include "capture.h"
 #include "foreign.h"
 #include "karst_opcode.h"
 
@@ -39,6 +40,8 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 			karst_qp_prefetch(qp);
 	}
 	karst_icrc_verify_burst(pkts, n);
+	if (karst_unlikely(lc->capture != NULL))
+		eng_capture_rx(lc, pkts, n);
 	for (i = 0; i < n; i++) {
 		struct karst_pkt *pkt = pkts[i];
 

@@ -4,6 +4,7 @@
 /*
  * Life of an engine: configuration, tables, the buffer pool, lcores; start and stop.
  */
+#include "capture.h"
 #include "engine_priv.h"
 
 #include <stdio.h>
@@ -296,6 +297,7 @@ karst_engine_destroy(struct karst_engine *e)
 		return -EBUSY;
 	}
 	eng_telemetry_del(e);
+	eng_capture_stop(e, NULL);
 	free_engine(e);
 	return 0;
 }

@@ -177,6 +177,7 @@ struct karst_engine_owner {
 /* --- an lcore --- */
 
 struct eng_lcore;
+struct eng_capture; /* capture.h */
 typedef int (*eng_fn)(struct eng_lcore *lc, void *arg);
 
 /* A control call on its way, on the caller's stack. */
@@ -208,8 +209,9 @@ struct eng_lcore {
 	uint32_t next_bell;     /* that the next turn looks at first */
 	struct eng_bell *bells; /* [max_owners + 1] */
 	struct karst_engine_lcore_stats stats;
-	uint64_t turn_tsc; /* start of the last turn */
-	bool was_busy;     /* it did something */
+	struct eng_capture *capture; /* of one of its QPs; NULL: none */
+	uint64_t turn_tsc;           /* start of the last turn */
+	bool was_busy;               /* it did something */
 
 	/* buffers */
 	struct rte_mempool *pool;
@@ -265,6 +267,7 @@ struct karst_engine {
 	uint64_t tsc_mul;     /* ns = tsc * mul >> 32 */
 	_Atomic bool running; /* lcores of karst_engine_start() go on */
 	bool started;
+	struct eng_capture *capture;       /* NULL: none; with the list of engines held */
 	pthread_mutex_t ctl_lock;          /* everything below, mem, ahs; see eng_ctl_enter() */
 	struct arena objects;              /* only the engine looks at these */
 	struct karst_engine_owner *self;   /* the program that embeds the engine */

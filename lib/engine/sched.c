@@ -16,7 +16,7 @@
  * A QP in ready[], or parked, may be on the core's list as well, since the core does not know of
  * it; then it gets a turn too many, in which it has nothing to send.
  */
-#include "engine_priv.h"
+#include "capture.h"
 
 /* QPs between the one that builds and the one whose send ring is being loaded. */
 #define SEND_AHEAD 2u
@@ -80,13 +80,15 @@ build_one(struct eng_lcore *lc, struct karst_core_qp *qp, struct karst_tx_burst 
 {
 	const int32_t quantum = (int32_t)lc->e->cfg.quantum_bytes;
 	int32_t *deficit = karst_qp_deficit(qp);
-	uint32_t before = b->bytes;
+	uint32_t before = b->bytes, first = b->n;
 	bool more;
 
 	if (*deficit <= 0)
 		*deficit += quantum;
 	more = karst_qp_tx(lc->core, qp, b,
 		karst_min_u32(*deficit > 0 ? (uint32_t)*deficit : 1, max_bytes - before));
+	if (karst_unlikely(lc->capture != NULL))
+		eng_capture_built(lc, qp, first, b->n);
 	*deficit -= (int32_t)(b->bytes - before);
 	if (!more) {
 		*deficit = 0;

@@ -60,6 +60,8 @@ fill_lcore(const struct eng_lcore *lc, struct tel_row *row)
 		{"no_mbufs", &s.no_mbufs},
 		{"neigh_rx", &s.neigh_rx},
 		{"neigh_tx", &s.neigh_tx},
+		{"tap_rx", &s.tap_rx},
+		{"tap_tx", &s.tap_tx},
 		{"cycles", &s.cycles},
 		{"busy_cycles", &s.busy_cycles},
 	};
@@ -134,6 +136,31 @@ on_hw_counters(const char *cmd, const char *params, struct rte_tel_data *d)
 	return 0;
 }
 
+/* What the names mean. */
+static int
+on_help(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	const char *what = params == NULL ? "" : params;
+	unsigned int i;
+
+	rte_tel_data_start_dict(d);
+	if (strcmp(what, "counters") == 0) {
+		for (i = 0; i < KARST_CTR_MAX; i++)
+			rte_tel_data_add_dict_string(
+				d, karst_counter_name(i), karst_counter_help(i));
+	} else if (strcmp(what, "drops") == 0) {
+		for (i = KARST_DROP_NONE + 1; i < KARST_DROP_MAX; i++)
+			rte_tel_data_add_dict_string(d, karst_drop_name(i), karst_drop_help(i));
+	} else if (strcmp(what, "hw_counters") == 0) {
+		for (i = 0; i < KARST_HW_COUNTERS; i++)
+			rte_tel_data_add_dict_string(
+				d, karst_hw_counter_name(i), karst_hw_counter_help(i));
+	} else {
+		return -EINVAL;
+	}
+	return 0;
+}
+
 const struct tel_cmd eng_tel_lcores[] = {
 	{"/karst/lcores", on_lcores,
 		"What each lcore did. Parameter: [engine][:first], by default the first of all."},
@@ -143,5 +170,6 @@ const struct tel_cmd eng_tel_lcores[] = {
 		"Dropped frames of each lcore by reason. Parameter: [engine][:first]"},
 	{"/karst/hw_counters", on_hw_counters,
 		"Counters under the names of Linux's hw_counters. Parameter: [engine]"},
+	{"/karst/help", on_help, "What names mean. Parameter: counters, drops or hw_counters"},
 	{NULL, NULL, NULL},
 };

@@ -14,6 +14,7 @@
  * leave.  Only UD packets can meet a full pend[], since they choose their port one by one; they
  * are dropped then, and counted.
  */
+#include "capture.h"
 #include "foreign.h"
 
 /* The hottest buffers go back, for the lcore that runs out of them to take. */
@@ -229,6 +230,8 @@ eng_tx_poll(struct eng_lcore *lc)
 	karst_icrc_seal_burst(b.seals, b.n);
 	if (eng_foreign_is_broken(lc))
 		lost |= eng_foreign_broken(lc, &b);
+	if (karst_unlikely(lc->capture != NULL))
+		eng_capture_tx(lc, b.n, lost);
 	n = karst_likely(lost == 0) ? b.n : drop_lost(lc, b.n, lost);
 	flush_ports(lc, sort_by_port(lc, n));
 	refill(lc, b.n);

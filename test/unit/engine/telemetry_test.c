@@ -94,6 +94,8 @@ Test(telemetry, commands)
 	expect_in(ask(fd, "/karst/hw_counters,karst0"), "\"packet_seq_err\":0");
 	expect_in(ask(fd, "/karst/memory"), "\"regions\":1,\"windows\":0");
 	expect_in(ask(fd, "/karst/engine"), "\"qps\":2");
+	expect_in(ask(fd, "/karst/clients"), "{}");
+	expect_in(ask(fd, "/karst/help,drops"), "\"icrc\":\"invariant CRC");
 
 	/* of lcores, from one on */
 	expect_in(ask(fd, "/karst/lcores,karst0:1"), "{\"1\":{\"attached\":1");
@@ -132,6 +134,99 @@ Test(telemetry, commands)
 	bed_down(&bed);
 	expect_in(ask(fd, "/karst/lcores"), "null");
 	expect_in(ask(fd, "/karst/engines"), "[]");
+	telemetry_close(fd);
+}
+
+/* Asks until @part is in the answer. */
+static void
+ask_until(int fd, const char *cmd, const char *part)
+{
+	unsigned int tries;
+
+	for (tries = 0; tries < 2000; tries++) {
+		if (strstr(ask(fd, cmd), part) != NULL)
+			return;
+		usleep(10000);
+	}
+	cr_assert_fail("never %s in %s", part, ask(fd, cmd));
+}
+
+/* The file that a capture made: where telemetry says, with frames in it, and ours to remove. */
+static void
+check_capture(const char *name, const char *part)
+{
+	char path[300], bytes[8192];
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", rte_eal_get_runtime_dir(), name);
+	f = fopen(path, "rb");
+	cr_assert_not_null(f, "%s", path);
+	n = fread(bytes, 1, sizeof(bytes), f);
+	fclose(f);
+	unlink(path);
+	cr_assert_gt(n, 300);
+	cr_assert_eq(memcmp(bytes, "\x0a\x0d\x0d\x0a", 4), 0);
+	cr_assert_not_null(memmem(bytes, n, part, strlen(part)), "no payload in the file");
+}
+
+/* A queue pair's frames, both ways, into a file; and what is refused. */
+Test(telemetry, capture)
+{
+	struct bed_config cfg = {.engine.lcores = 2, .telemetry = true};
+	static uint8_t mem[8192];
+	struct karst_engine_qp *a, *b;
+	struct bed_poller poller;
+	struct bed bed;
+	char cmd[128];
+	uint32_t key;
+	int fd, i;
+
+	bed_up(&bed, &cfg);
+	a = bed_qp(&bed, KARST_QPT_RC, 0);
+	b = bed_qp(&bed, KARST_QPT_RC, 1);
+	bed_connect(&bed, a, b);
+	key = bed_mr(&bed, mem, sizeof(mem));
+	memcpy(mem, "sixteen letters.", 16);
+	fd = telemetry_connect();
+	bed_poller_start(&poller, &bed, 3);
+
+	expect_in(ask(fd, "/karst/capture/start"), "qp=NUMBER is missing");
+	expect_in(ask(fd, "/karst/capture/start,qp=4711"), "has no queue pair 4711");
+	expect_in(ask(fd, "/karst/capture/start,qp=x"), "qp: a number from 0 to 16777215, not 'x'");
+	expect_in(ask(fd, "/karst/capture/start,qp=1,colour=red"), "unknown key 'colour'");
+	expect_in(ask(fd, "/karst/capture/start,qp=1,seconds=0"), "seconds: a number from 1");
+	expect_in(ask(fd, "/karst/capture/start,engine=no,qp=1"), "there is no engine 'no'");
+	expect_in(ask(fd, "/karst/capture/stop"), "has no capture");
+	expect_in(ask(fd, "/karst/capture/status"), "has no capture");
+	snprintf(cmd, sizeof(cmd), "/karst/capture/start,qp=%u,file=../x", a->num);
+	expect_in(ask(fd, cmd), "without a path");
+	/* what is there already is not touched */
+	snprintf(cmd, sizeof(cmd), "/karst/capture/start,qp=%u,file=dpdk_telemetry.v2", a->num);
+	expect_in(ask(fd, cmd), "File exists");
+
+	snprintf(cmd, sizeof(cmd), "/karst/capture/start,qp=%u,file=a.pcapng", a->num);
+	expect_in(ask(fd, cmd), "\"running\":1");
+	expect_in(ask(fd, cmd), "is running; there is one at a time");
+	bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 16, key, mem + 4096, key);
+	ask_until(fd, "/karst/capture/status", "\"frames\":2"); /* it and its ACK */
+	expect_in(ask(fd, "/karst/capture/stop"), "\"ended\":\"stopped\"");
+	check_capture("a.pcapng", "sixteen letters.");
+
+	/* one that ends by itself, and one that the end of the engine ends */
+	snprintf(cmd, sizeof(cmd), "/karst/capture/start,qp=%u,file=b.pcapng,count=2", b->num);
+	expect_in(ask(fd, cmd), "\"running\":1");
+	for (i = 0; i < 3; i++)
+		bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 16, key, mem + 4096, key);
+	ask_until(fd, "/karst/capture/status", "\"ended\":\"count reached\"");
+	expect_in(ask(fd, "/karst/capture/status"), "\"frames\":2");
+	check_capture("b.pcapng", "sixteen letters.");
+	snprintf(cmd, sizeof(cmd), "/karst/capture/start,qp=%u,file=c.pcapng", b->num);
+	expect_in(ask(fd, cmd), "\"running\":1");
+	bed_poller_stop(&poller);
+	bed_down(&bed);
+	snprintf(cmd, sizeof(cmd), "%s/c.pcapng", rte_eal_get_runtime_dir());
+	cr_assert_eq(unlink(cmd), 0);
 	telemetry_close(fd);
 }
 

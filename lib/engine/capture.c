@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Packet capture: the lcore's side, the writer, and its life (capture.h).
+ *
+ * The ring is single producer (the lcore), single consumer (the writer).  Each index has one
+ * writer; a slot is the consumer's from the release of tail until the release of head.
+ *
+ * Who may name files: the commands come by the telemetry socket, which only the engine's user can
+ * open, and still can only name files in one directory, that do not exist yet: O_EXCL does not
+ * follow links.
+ */
+#include "capture.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_eal.h>
+
+#define SLOTS       2048u /* a power of two */
+#define WRITE_BURST 64u
+#define NAP_NS      2000000
+
+struct slot {
+	uint64_t tsc;
+	uint16_t len;
+	uint16_t have;
+	uint8_t port;
+	uint8_t direction; /* enum pcapng_direction */
+	uint16_t reserved;
+	uint8_t data[];
+};
+
+struct eng_capture {
+	/* the lcore's */
+	uint32_t qpn;
+	uint32_t snaplen;
+	uint32_t stride;
+	uint32_t tail;
+	uint64_t left;  /* frames that may still be taken */
+	uint64_t built; /* of the burst under construction: bit set of those of the QP */
+	uint64_t dropped;
+	uint8_t *slots;
+
+	/* between the two */
+	_Atomic uint32_t shared_tail karst_cache_aligned;
+	_Atomic uint32_t shared_head karst_cache_aligned;
+	_Atomic bool stop;
+	_Atomic bool ended;
+
+	/* the writer's */
+	struct karst_engine *e karst_cache_aligned;
+	struct eng_lcore *lc;
+	struct eng_capture_config cfg;
+	pthread_t thread;
+	FILE *f;
+	uint64_t frames; /* these two are looked at by others */
+	uint64_t bytes;
+	uint64_t start_ns; /* of the engine's clock, and then it was */
+	uint64_t epoch_ns; /* so late since 1970 */
+	uint32_t nports;
+	uint8_t interface[KARST_ENGINE_MAX_PORTS]; /* of each port, from 1; 0: not in the file yet */
+	uint64_t seen[KARST_ENGINE_MAX_PORTS];
+	char path[PATH_MAX];
+	char why[CAPTURE_WHY]; /* set before ended */
+};
+
+static inline struct slot *
+slot_at(const struct eng_capture *c, uint32_t i)
+{
+	return (struct slot *)(void *)(c->slots + (size_t)(i & (SLOTS - 1)) * c->stride);
+}
+
+/* --- on the lcore --- */
+
+static void
+take(struct eng_capture *c, const struct karst_pkt *pkt, enum pcapng_direction direction)
+{
+	struct slot *s = slot_at(c, c->tail);
+
+	if (c->left == 0)
+		return;
+	/* acquire, pairs with the release in drain(): the slot has been read */
+	if (c->tail - atomic_load_explicit(&c->shared_head, memory_order_acquire) == SLOTS) {
+		stat_add(&c->dropped, 1);
+		return;
+	}
+	c->left--;
+	s->tsc = rte_rdtsc();
+	s->len = pkt->len;
+	s->have = (uint16_t)karst_min_u32(pkt->len, c->snaplen);
+	s->port = eng_port_base(pkt->port);
+	s->direction = (uint8_t)direction;
+	memcpy(s->data, pkt->data, s->have);
+	c->tail++;
+	/* release, pairs with the acquire in drain(): the slot is filled */
+	atomic_store_explicit(&c->shared_tail, c->tail, memory_order_release);
+}
+
+void
+eng_capture_rx(struct eng_lcore *lc, struct karst_pkt *const *pkts, unsigned int n)
+{
+	struct eng_capture *c = lc->capture;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (pkts[i]->dqpn == c->qpn)
+			take(c, pkts[i], PCAPNG_IN);
+}
+
+void
+eng_capture_built(
+	struct eng_lcore *lc, const struct karst_core_qp *qp, unsigned int from, unsigned int to)
+{
+	struct eng_capture *c = lc->capture;
+
+	if (karst_qp_num(qp) != c->qpn)
+		return;
+	for (; from < to; from++)
+		c->built |= 1ull << from;
+}
+
+void
+eng_capture_tx(struct eng_lcore *lc, unsigned int n, uint64_t lost)
+{
+	struct eng_capture *c = lc->capture;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if ((c->built & ~lost) >> i & 1)
+			take(c, &lc->tx_pkt[i], PCAPNG_OUT);
+	c->built = 0;
+}
+
+/* --- the writer --- */
+
+static uint64_t
+time_of(const struct eng_capture *c, uint64_t engine_ns)
+{
+	return c->epoch_ns + (engine_ns - c->start_ns);
+}
+
+/* The interface of @port in the file, made with the first frame of it. */
+static uint32_t
+interface_of(struct eng_capture *c, uint8_t port)
+{
+	struct karst_engine_port_info info;
+	char name[40];
+
+	if (c->interface[port] != 0)
+		return c->interface[port] - 1u;
+	if (karst_engine_port_info(c->e, port, &info) != 0)
+		memset(&info, 0, sizeof(info)); /* it has gone meanwhile */
+	if (info.name[0] != '\0')
+		snprintf(name, sizeof(name), "%s", info.name);
+	else
+		snprintf(name, sizeof(name), "port%u", port);
+	eng_pcapng_interface(c->f, name, c->e->port[port].name, info.mac, c->snaplen);
+	c->interface[port] = (uint8_t)++c->nports;
+	return c->interface[port] - 1u;
+}
+
+static void
+write_slot(struct eng_capture *c, const struct slot *s)
+{
+	const struct pcapng_packet p = {
+		.interface = interface_of(c, s->port),
+		.time_ns = time_of(c, engine_ns_at(c->e, s->tsc)),
+		.len = s->len,
+		.have = s->have,
+		.direction = s->direction,
+		.data = s->data,
+	};
+
+	eng_pcapng_packet(c->f, &p);
+	c->seen[s->port]++;
+}
+
+/* Writes what is in the ring, up to a budget.  @return how many frames. */
+static uint32_t
+drain(struct eng_capture *c)
+{
+	uint32_t head = atomic_load_explicit(&c->shared_head, memory_order_relaxed);
+	/* acquire, pairs with the release in take() */
+	uint32_t tail = atomic_load_explicit(&c->shared_tail, memory_order_acquire);
+	uint32_t i, n = karst_min_u32(tail - head, WRITE_BURST);
+
+	for (i = 0; i < n; i++)
+		write_slot(c, slot_at(c, head + i));
+	/* release, pairs with the acquire in take() */
+	atomic_store_explicit(&c->shared_head, head + n, memory_order_release);
+	stat_add(&c->frames, n);
+	if (n > 0)
+		__atomic_store_n(&c->bytes, (uint64_t)ftello(c->f), __ATOMIC_RELAXED);
+	return n;
+}
+
+/* Why it is to end, or NULL. */
+static const char *
+reason_to_end(const struct eng_capture *c)
+{
+	if (ferror(c->f))
+		return "the file cannot be written";
+	if (atomic_load_explicit(&c->stop, memory_order_relaxed))
+		return "stopped";
+	if (c->cfg.count != 0 && c->frames >= c->cfg.count)
+		return "count reached";
+	if (c->bytes >= c->cfg.bytes)
+		return "bytes reached";
+	if (engine_now(c->e) - c->start_ns >= c->cfg.seconds * 1000000000)
+		return "time is up";
+	return NULL;
+}
+
+static int
+detach_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	lc->capture = NULL;
+	return 0;
+}
+
+/* What is in the ring still belongs into the file, but for what is beyond its limits. */
+static void
+finish(struct eng_capture *c)
+{
+	uint32_t port;
+
+	while (!ferror(c->f) && c->bytes < c->cfg.bytes && drain(c) > 0)
+		;
+	for (port = 0; port < KARST_ENGINE_MAX_PORTS; port++) {
+		if (c->interface[port] == 0)
+			continue;
+		/* what was dropped is not known by port: the first has all */
+		eng_pcapng_statistics(c->f, c->interface[port] - 1u, time_of(c, engine_now(c->e)),
+			c->seen[port], c->interface[port] == 1 ? c->dropped : 0);
+	}
+}
+
+static void *
+writer(void *arg)
+{
+	const struct timespec nap = {.tv_nsec = NAP_NS};
+	struct eng_capture *c = arg;
+	const char *why;
+
+	while ((why = reason_to_end(c)) == NULL) {
+		if (drain(c) > 0)
+			continue;
+		/* readers that follow the file see it at once */
+		fflush(c->f);
+		nanosleep(&nap, NULL);
+	}
+	eng_mailbox_call(c->lc, detach_on_lcore, NULL);
+	finish(c);
+	if (fflush(c->f) != 0 || ferror(c->f))
+		why = "the file cannot be written";
+	__atomic_store_n(&c->bytes, (uint64_t)ftello(c->f), __ATOMIC_RELAXED);
+	snprintf(c->why, sizeof(c->why), "%s", why);
+	karst_log(KARST_LOG_INFO, "%s: capture of QP %u ended: %s", c->e->name, c->qpn, why);
+	/* release, pairs with the acquire in eng_capture_status() */
+	atomic_store_explicit(&c->ended, true, memory_order_release);
+	return NULL;
+}
+
+/* --- its life --- */
+
+static bool
+name_ok(const char *name)
+{
+	static const char chars[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+	return name[0] != '\0' && name[0] != '.' && name[0] != '-' &&
+		strlen(name) <= CAPTURE_NAME_MAX && strspn(name, chars) == strlen(name);
+}
+
+static int
+open_file(struct eng_capture *c, char why[CAPTURE_WHY])
+{
+	const char *dir =
+		c->e->cfg.capture_dir != NULL ? c->e->cfg.capture_dir : rte_eal_get_runtime_dir();
+	char made_up[CAPTURE_NAME_MAX];
+	const char *name = c->cfg.file;
+	int fd, at;
+
+	if (name == NULL) {
+		snprintf(made_up, sizeof(made_up), "%s-qp%u-%llx.pcapng", c->e->name, c->qpn,
+			(unsigned long long)c->start_ns);
+		name = made_up;
+	}
+	if (!name_ok(name)) {
+		snprintf(why, CAPTURE_WHY,
+			"file: a name of up to %u letters, digits, '.', '_' and '-', without a path; "
+			"it is made in %s",
+			CAPTURE_NAME_MAX, dir);
+		return -EINVAL;
+	}
+	snprintf(c->path, sizeof(c->path), "%s/%s", dir, name);
+	at = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	fd = at < 0 ? -1
+		    : openat(at, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	c->f = fd < 0 ? NULL : fdopen(fd, "wb");
+	if (c->f == NULL) {
+		int ret = -errno;
+
+		snprintf(why, CAPTURE_WHY, "%.200s: %s", c->path, strerror(-ret));
+		if (fd >= 0)
+			close(fd);
+		if (at >= 0)
+			close(at);
+		return ret;
+	}
+	close(at);
+	return 0;
+}
+
+static void
+capture_free(struct eng_capture *c)
+{
+	if (c->f != NULL)
+		fclose(c->f);
+	if (c->slots != NULL)
+		munmap(c->slots, (size_t)SLOTS * c->stride);
+	free(c);
+}
+
+static int
+ring_alloc(struct eng_capture *c)
+{
+	void *p;
+
+	c->stride = (uint32_t)(sizeof(struct slot) + c->snaplen + 63) & ~63u;
+	p = mmap(NULL, (size_t)SLOTS * c->stride, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (p == MAP_FAILED)
+		return -ENOMEM;
+	c->slots = p;
+	return 0;
+}
+
+static struct eng_capture *
+capture_new(struct karst_engine *e, const struct eng_capture_config *cfg, char why[CAPTURE_WHY])
+{
+	struct eng_capture *c = aligned_alloc(KARST_CACHE_LINE, sizeof(*c));
+	struct timespec now;
+
+	if (c == NULL)
+		return NULL;
+	memset(c, 0, sizeof(*c));
+	c->e = e;
+	c->cfg = *cfg;
+	c->qpn = cfg->qpn;
+	c->snaplen = cfg->snaplen;
+	c->left = cfg->count != 0 ? cfg->count : UINT64_MAX;
+	c->lc = &e->lcore[cfg->qpn & ((1u << e->lcore_bits) - 1)];
+	c->start_ns = engine_now(e);
+	clock_gettime(CLOCK_REALTIME, &now);
+	c->epoch_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+	if (ring_alloc(c) != 0) {
+		snprintf(why, CAPTURE_WHY, "no memory for a ring of %u frames", SLOTS);
+		free(c);
+		return NULL;
+	}
+	return c;
+}
+
+static int
+attach_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	lc->capture = arg;
+	return 0;
+}
+
+static int
+run(struct eng_capture *c, char why[CAPTURE_WHY])
+{
+	char comment[80];
+	int ret = open_file(c, why);
+
+	if (ret != 0)
+		return ret;
+	snprintf(comment, sizeof(comment), "queue pair %u of engine %s", c->qpn, c->e->name);
+	eng_pcapng_section(c->f, "karst", comment);
+	eng_mailbox_call(c->lc, attach_on_lcore, c);
+	ret = -rte_ctrl_thread_create(&c->thread, "karst-capture", NULL, writer, c);
+	if (ret != 0) {
+		snprintf(why, CAPTURE_WHY, "no thread for it: %s", strerror(abs(ret)));
+		eng_mailbox_call(c->lc, detach_on_lcore, NULL);
+		unlink(c->path);
+		return -abs(ret);
+	}
+	return 0;
+}
+
+int
+eng_capture_start(
+	struct karst_engine *e, const struct eng_capture_config *cfg, char why[CAPTURE_WHY])
+{
+	struct eng_qp_report report;
+	struct eng_capture *c;
+	int ret;
+
+	if (e->capture != NULL && !atomic_load_explicit(&e->capture->ended, memory_order_acquire)) {
+		snprintf(why, CAPTURE_WHY, "a capture of QP %u is running; there is one at a time",
+			e->capture->qpn);
+		return -EBUSY;
+	}
+	ret = eng_qp_by_number(e, cfg->qpn, &report);
+	if (ret != 0) {
+		snprintf(why, CAPTURE_WHY, "%s has no queue pair %u", e->name, cfg->qpn);
+		return ret;
+	}
+	c = capture_new(e, cfg, why);
+	if (c == NULL)
+		return -ENOMEM;
+	ret = run(c, why);
+	if (ret != 0) {
+		capture_free(c);
+		return ret;
+	}
+	eng_capture_stop(e, NULL); /* the one before, which has ended */
+	e->capture = c;
+	karst_log(KARST_LOG_NOTICE, "%s: capture of QP %u into %s", e->name, c->qpn, c->path);
+	return 0;
+}
+
+int
+eng_capture_status(const struct karst_engine *e, struct eng_capture_status *st)
+{
+	const struct eng_capture *c = e->capture;
+
+	if (c == NULL)
+		return -ENOENT;
+	memset(st, 0, sizeof(*st));
+	/* acquire, pairs with the release in writer(): the reason is written */
+	st->running = !atomic_load_explicit(&c->ended, memory_order_acquire);
+	st->qpn = c->qpn;
+	st->frames = __atomic_load_n(&c->frames, __ATOMIC_RELAXED);
+	st->bytes = __atomic_load_n(&c->bytes, __ATOMIC_RELAXED);
+	st->dropped = __atomic_load_n(&c->dropped, __ATOMIC_RELAXED);
+	snprintf(st->path, sizeof(st->path), "%s", c->path);
+	if (!st->running)
+		snprintf(st->ended, sizeof(st->ended), "%s", c->why);
+	return 0;
+}
+
+int
+eng_capture_stop(struct karst_engine *e, struct eng_capture_status *status)
+{
+	struct eng_capture *c = e->capture;
+
+	if (c == NULL)
+		return -ENOENT;
+	atomic_store_explicit(&c->stop, true, memory_order_relaxed);
+	pthread_join(c->thread, NULL);
+	if (status != NULL)
+		eng_capture_status(e, status);
+	e->capture = NULL;
+	capture_free(c);
+	return 0;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Capture of the frames of one queue pair into a file.
+ *
+ * The lcore that owns the queue pair copies its frames, as they are on the wire, into a ring of
+ * slots; a thread takes them out and writes the file.  A lcore never waits: what finds the ring
+ * full is counted and missing in the file.  Without a capture the lcore looks at one pointer for
+ * each burst.
+ *
+ * Frames are received when their ICRC has been judged, whatever the judgement; those that the
+ * parser refused belong to no queue pair.  Frames are sent when they are built; of UD packets
+ * that find their port's queue full, the file has more than the wire.
+ *
+ * An engine has one capture at a time.  It ends by itself, at one of its limits or when the file
+ * cannot be written; it stays, to be asked about, until it is stopped or the next one begins.
+ */
+#ifndef ENGINE_CAPTURE_H
+#define ENGINE_CAPTURE_H
+
+#include <limits.h>
+
+#include "engine_priv.h"
+#include "pcapng.h"
+
+struct eng_capture_config {
+	uint32_t qpn;
+	const char *file; /* name in the engine's directory for captures; NULL: one is made up */
+	uint64_t count;   /* frames; 0: no limit */
+	uint64_t seconds;
+	uint64_t bytes;   /* of the file */
+	uint32_t snaplen; /* bytes of a frame */
+};
+
+#define CAPTURE_SECONDS_MAX 86400u
+#define CAPTURE_BYTES_MAX   (1ull << 36)
+#define CAPTURE_SNAPLEN_MIN 64u
+#define CAPTURE_NAME_MAX    64u
+#define CAPTURE_WHY         256u
+
+struct eng_capture_status {
+	bool running;
+	uint32_t qpn;
+	uint64_t frames;  /* in the file */
+	uint64_t bytes;   /* of the file */
+	uint64_t dropped; /* for want of room in the ring */
+	char path[PATH_MAX];
+	char ended[CAPTURE_WHY]; /* why it does not run any more */
+};
+
+/* All three with the list of engines held, as telemetry commands run.  @why says what is wrong
+ * and what is allowed.  -EBUSY: there is one; -ENOENT: no such queue pair; -EINVAL; or what the
+ * file system said. */
+int eng_capture_start(
+	struct karst_engine *e, const struct eng_capture_config *cfg, char why[CAPTURE_WHY]);
+/* Ends it if it runs, and forgets it.  -ENOENT: there is none. */
+int eng_capture_stop(struct karst_engine *e, struct eng_capture_status *status);
+int eng_capture_status(const struct karst_engine *e, struct eng_capture_status *status);
+
+/* --- on the lcore, while lc->capture is set --- */
+
+/* The packets of a burst, before they are delivered. */
+void eng_capture_rx(struct eng_lcore *lc, struct karst_pkt *const *pkts, unsigned int n);
+/* Frames [from, to) of the burst under construction are of @qp. */
+void eng_capture_built(
+	struct eng_lcore *lc, const struct karst_core_qp *qp, unsigned int from, unsigned int to);
+/* The burst is sealed; @lost: bit set of frames that will not leave. */
+void eng_capture_tx(struct eng_lcore *lc, unsigned int n, uint64_t lost);
+
+#endif /* ENGINE_CAPTURE_H */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Writes capture files in the pcapng format (little-endian, nanoseconds, Ethernet).
+ *
+ * DPDK's rte_pcapng names ethdevs as interfaces, and loopback ports of karst are none; that is
+ * why the few blocks are written here.  Order of calls: a section, then interfaces and packets,
+ * an interface before its first packet, then statistics.  Whether all of it arrived, ferror()
+ * tells at the end.
+ */
+#ifndef ENGINE_PCAPNG_H
+#define ENGINE_PCAPNG_H
+
+#include <stdio.h>
+
+#include "karst_base.h"
+
+enum pcapng_direction {
+	PCAPNG_IN = 1,
+	PCAPNG_OUT = 2,
+};
+
+/** @program and @comment: for people. */
+void eng_pcapng_section(FILE *f, const char *program, const char *comment);
+
+/** The interfaces of a file are numbered from 0 as they are written. */
+void eng_pcapng_interface(
+	FILE *f, const char *name, const char *description, const uint8_t mac[6], uint32_t snaplen);
+
+struct pcapng_packet {
+	uint32_t interface;
+	uint64_t time_ns; /* since 1970 */
+	uint32_t len;     /* on the wire, */
+	uint32_t have;    /* and how much of it is here */
+	enum pcapng_direction direction;
+	const uint8_t *data;
+};
+
+void eng_pcapng_packet(FILE *f, const struct pcapng_packet *p);
+
+/** How many packets of an interface were seen, and of these were lost for want of room. */
+void eng_pcapng_statistics(
+	FILE *f, uint32_t interface, uint64_t time_ns, uint64_t received, uint64_t dropped);
+
+#endif /* ENGINE_PCAPNG_H */

@@ -10,8 +10,8 @@
  * by number and slot of the completion.
  *
  * The rest is flushed, as a queue pair in Error would: each poll reads on in the rings and moves
- * the head in the engine's place, so whoever goes on posting gets those back, too.  Requests of shared
- * receive queues are not completed; they belong to no queue pair.
+ * the head in the engine's place, so whoever goes on posting gets those back, too.  Requests of
+ * shared receive queues are not completed; they belong to no queue pair.
  */
 #include "client_priv.h"
 

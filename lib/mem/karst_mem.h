@@ -112,8 +112,9 @@ struct karst_mw_bind {
 /**
  * Lcore.  Binds a window by work request (type 2) or by the bind verb (type 1: rebinding allowed;
  * a new low byte, the program's or, if that is none, a random one, also when it unbinds).  Needs
- * KARST_ACCESS_MW_BIND on the region, and local write for remote write or atomic.  An access by the key that dies which has
- * passed its check on another lcore may still go on until the end of that lcore's turn.
+ * KARST_ACCESS_MW_BIND on the region, and local write for remote write or atomic.  An access by
+ * the key that dies which has passed its check on another lcore may still go on until the end of
+ * that lcore's turn.
  * @return 0 and *bound_key; -EINVAL: keys, PDs, ranges or flags do not fit, or a type 2 window
  *   is bound already; -EBUSY: another lcore is binding the same window.
  */

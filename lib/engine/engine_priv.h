@@ -13,7 +13,7 @@
  *	dispatch.c packets to their queue pairs; handoff.c  to other lcores
  *	sched.c    which queue pair builds frames; tx.c  buffers and the ports' queues
  *	mailbox.c  control calls across threads
- *	tap.c      the exception path to the kernel
+ *	tap.c      the exception path to the kernel; flow.c  rules for RoCE in the device
  *	neigh.c    ARP, neighbour discovery; neigh_table.c  what is known; resolve.c  paths;
  *	           netlink.c  the kernel's neighbours and routes
  *	memory.c   PDs, regions, windows, address handles
@@ -141,9 +141,10 @@ struct eng_port {
 	struct eng_addrs addrs[2];
 	struct karst_engine_port_info info; /* but for the addresses */
 	_Atomic bool present;
-	uint32_t home;           /* first lcore that serves it: neighbours, announcements */
-	struct eng_neigh *neigh; /* the home lcore's; NULL: not our business */
-	struct eng_tap *tap;     /* NULL: none */
+	uint32_t home;            /* first lcore that serves it: neighbours, announcements */
+	struct eng_neigh *neigh;  /* the home lcore's; NULL: not our business */
+	struct eng_tap *tap;      /* NULL: none */
+	struct rte_flow *flow[2]; /* for IPv4, IPv6; NULL: none */
 	uint16_t nq;
 	int wake_fd[KARST_ENGINE_MAX_LCORES]; /* of each queue; -1: none */
 	char name[RTE_ETH_NAME_MAX_LEN];
@@ -476,6 +477,8 @@ void eng_owners_fini(struct karst_engine *e);
 
 /* A port that is configured and started: every lcore that serves it begins to.  -ENOMEM */
 int eng_port_join(struct karst_engine *e, uint8_t port);
+/* Stops the device, if there is one. */
+void eng_port_stop(struct eng_port *p);
 /* As the engine ends: no lcore runs any more. */
 void eng_port_fini(struct karst_engine *e, uint8_t port);
 void eng_port_link_init(struct eng_port *p);

@@ -219,7 +219,7 @@ struct karst_engine_port_config {
 	 * none.  Not with netdev. */
 	const char *exception_tap;
 	/* Where a driver shares the device with the kernel: take RoCE alone, by flow rules, and
-	 * leave all else where it was.  An error if the device cannot. */
+	 * leave all else where it was.  With netdev.  An error if the device cannot. */
 	bool isolate;
 };
 

@@ -15,6 +15,7 @@
 
 #include <rte_ether.h>
 
+#include "flow.h"
 #include "karst_hdr.h"
 
 /* IPv6, UDP, BTH, the longest extended headers that have payload (RETH, ImmDt), ICRC. */
@@ -94,6 +95,8 @@ config_fault(const struct karst_engine *e, const struct karst_engine_port_config
 		return "the name of an exception tap has up to 15 characters";
 	if (name_len(cfg->netdev) != 0 && name_len(cfg->exception_tap) != 0)
 		return "a view of a kernel interface needs no exception tap";
+	if (cfg->isolate && name_len(cfg->netdev) == 0)
+		return "isolate leaves ARP to the kernel: netdev has to name its interface";
 	return eng_port_addrs_fault(cfg->num_addrs, cfg->addrs);
 }
 
@@ -255,6 +258,8 @@ bring_up(struct karst_engine *e, struct eng_port *p, const struct karst_engine_p
 			p->name, p->nq, info.max_rx_queues, info.max_tx_queues);
 		return -EINVAL;
 	}
+	if (ret == 0 && cfg->isolate)
+		ret = eng_flow_isolate(p);
 	if (ret == 0)
 		ret = configure_device(e, p, cfg, &info);
 	if (ret == 0)
@@ -270,6 +275,11 @@ bring_up(struct karst_engine *e, struct eng_port *p, const struct karst_engine_p
 	ret = rte_eth_dev_start(cfg->ethdev);
 	if (ret != 0)
 		karst_log(KARST_LOG_ERR, "%s: starting: %s", p->name, rte_strerror(-ret));
+	if (ret == 0) {
+		ret = eng_flow_steer(p, info.flow_type_rss_offloads != 0, cfg->isolate);
+		if (ret != 0)
+			rte_eth_dev_stop(cfg->ethdev);
+	}
 	return ret;
 }
 
@@ -339,8 +349,7 @@ port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uin
 	eng_port_link_init(p);
 	ret = eng_port_join(e, number);
 	if (ret != 0) {
-		if (eng_port_has_device(p))
-			rte_eth_dev_stop(cfg->ethdev);
+		eng_port_stop(p);
 		return ret;
 	}
 	if (number >= e->nports)

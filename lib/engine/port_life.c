@@ -11,6 +11,7 @@
  */
 #include "engine_priv.h"
 
+#include "flow.h"
 #include "neigh.h"
 #include "tap.h"
 
@@ -162,6 +163,15 @@ eng_port_join(struct karst_engine *e, uint8_t port)
 	return 0;
 }
 
+void
+eng_port_stop(struct eng_port *p)
+{
+	if (!eng_port_has_device(p))
+		return;
+	eng_flow_clear(p);
+	rte_eth_dev_stop(p->info.ethdev);
+}
+
 static void
 port_remove(struct karst_engine *e, uint8_t port)
 {
@@ -171,8 +181,7 @@ port_remove(struct karst_engine *e, uint8_t port)
 
 	atomic_store_explicit(&p->present, false, memory_order_relaxed);
 	on_lcores(e, port, leave_on_lcore, true);
-	if (eng_port_has_device(p))
-		rte_eth_dev_stop(p->info.ethdev);
+	eng_port_stop(p);
 	eng_neigh_destroy(nb);
 	eng_tap_destroy(tap);
 }
@@ -243,8 +252,7 @@ eng_port_fini(struct karst_engine *e, uint8_t port)
 
 	if (!eng_port_present(e, port))
 		return;
-	if (eng_port_has_device(p))
-		rte_eth_dev_stop(p->info.ethdev);
+	eng_port_stop(p);
 	eng_neigh_destroy(p->neigh);
 	eng_tap_destroy(p->tap);
 }

@@ -134,6 +134,18 @@ loop(const struct karst_engine *e, uint8_t port, struct karst_path *path)
 	return 0;
 }
 
+/* Is @ip an address of any port? */
+static bool
+is_elsewhere(const struct karst_engine *e, const uint8_t ip[16])
+{
+	uint32_t i;
+
+	for (i = 0; i < e->nports; i++)
+		if (eng_port_present(e, i) && eng_port_has_addr(&e->port[i], ip))
+			return true;
+	return false;
+}
+
 /* The first step, with ctl_lock held. */
 static int
 plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16], struct lookup *l)
@@ -160,6 +172,11 @@ plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16], 
 	}
 	if (!is_host(ip))
 		return no_route(e, port, ip, "no host can have this address");
+	/* An address of another port, which this one's link would not lead to. */
+	if ((p->neigh == NULL && p->info.netdev[0] == '\0') || !on_link(own, ip)) {
+		if (is_elsewhere(e, ip))
+			return loop(e, port, l->path);
+	}
 	l->done = false;
 	memcpy(l->netdev, p->info.netdev, sizeof(l->netdev));
 	if (l->netdev[0] != '\0')

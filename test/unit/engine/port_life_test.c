@@ -96,6 +96,25 @@ Test(port_life, links)
 	bed_down(&bed);
 }
 
+/* net_ring has no flow rules: it cannot be shared, and is no worse for having been asked. */
+Test(port_life, isolate_refused)
+{
+	struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000001);
+	struct karst_engine_port_config port = {.num_addrs = 1, .addrs = &addr, .isolate = true};
+	const struct bed_config cfg = {0};
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	cr_assert_eq(karst_engine_port_remove(bed.e, bed.port[0]), 0);
+	port.ethdev = bed.ethdev[0];
+	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), -EINVAL);
+	port.netdev = "eth0";
+	cr_assert_lt(karst_engine_port_add(bed.e, &port, &bed.port[0]), 0);
+	port.isolate = false;
+	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), 0);
+	bed_down(&bed);
+}
+
 /* A port goes under a queue pair that sends, and comes back: what was lost is sent again. */
 Test(port_life, goes_under_traffic)
 {

@@ -1,0 +1,557 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""karst-top, karst-exporter and karst-capture against a running daemon, with real traffic.
+
+  observe.py USERTOOLS KARSTD KARST-PERF KARST-DUMP   (TAP)
+
+What they show is held against what karst-perf moved, against each other, and, for captures,
+against the parser of karst-dump and Wireshark's.
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+HANG_S = 120
+NAME = f'observe{os.getpid() % 100000}'
+
+
+class Tap:
+    """Numbered points."""
+
+    def __init__(self):
+        self.number = 0
+        self.failed = 0
+
+    def point(self, name, problems):
+        self.number += 1
+        self.failed += bool(problems)
+        print(f'{"not ok" if problems else "ok"} {self.number} - {name}', flush=True)
+        for problem in problems:
+            for line in str(problem).splitlines():
+                print(f'# {line}')
+
+    def skip(self, name, reason):
+        self.number += 1
+        print(f'ok {self.number} - {name} # SKIP {reason}', flush=True)
+
+
+class Bed:
+    """A daemon with a loopback port, and the programs."""
+
+    def __init__(self, usertools, karstd, perf, dump, folder):
+        self.usertools = usertools
+        self.karstd = karstd
+        self.perf = perf
+        self.dump = dump
+        self.folder = folder
+        self.socket = os.path.join(folder, 'k.sock')
+        self.log = os.path.join(folder, 'k.log')
+        self.process = None
+
+    def start(self):
+        conf = os.path.join(self.folder, 'k.conf')
+        with open(conf, 'w', encoding='utf-8') as f:
+            f.write(f'[engine]\nname = {NAME}\nidle = yield\n[port p]\ndevice = loopback\n')
+        with open(self.log, 'w', encoding='utf-8') as log:
+            self.process = subprocess.Popen(
+                [self.karstd, '--config', conf, '--socket', self.socket],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        for _ in range(HANG_S * 20):
+            if os.path.exists(self.socket):
+                return []
+            if self.process.poll() is not None:
+                break
+            time.sleep(0.05)
+        with open(self.log, encoding='utf-8') as f:
+            return ['karstd did not start', f.read()[-1500:]]
+
+    def stop(self):
+        self.process.terminate()
+        return [] if self.process.wait(timeout=HANG_S) == 0 else ['karstd failed']
+
+    def run(self, *words):
+        try:
+            return subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, text=True, timeout=HANG_S, check=False)
+        except subprocess.TimeoutExpired as e:
+            return subprocess.CompletedProcess(e.cmd, 'timeout', str(e.stdout), str(e.stderr))
+
+    def tool(self, name, *words):
+        return self.run(os.path.join(self.usertools, name), '--file-prefix', NAME, *words)
+
+    def traffic(self, args):
+        """Moves messages within the daemon, to the end.  (problems, what karst-perf says)"""
+        with subprocess.Popen([self.perf, '--connect', self.socket, '--server', '--tcp-port', '0'],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as peer:
+            port = peer.stdout.readline().split()
+            if not port:
+                return ['no server', peer.communicate()[1][-1000:]], {}
+            run = self.run(self.perf, '--connect', self.socket, '--peer', 'localhost',
+                           '--tcp-port', port[-1], '--json', '--no-baselines', *args.split())
+            if run.returncode != 0:
+                peer.terminate()
+            peer.communicate()
+        found = [json.loads(line) for line in run.stdout.splitlines() if line.startswith('{')]
+        if run.returncode != 0 or not found:
+            return [f'karst-perf: exit status {run.returncode}: {run.stderr[-1000:]}'], {}
+        return [], found[0]
+
+
+class Background:
+    """Traffic that goes on while something else is looked at; then both ends are killed."""
+
+    def __init__(self, bed, args):
+        self.bed = bed
+        self.args = args
+        self.ends = []
+
+    def start(self, *words):
+        self.ends.append(subprocess.Popen([self.bed.perf, '--connect', self.bed.socket, *words],
+                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                          text=True))
+        return self.ends[-1]
+
+    def __enter__(self):
+        """@return problems: traffic has not begun, with queue pairs that have sent."""
+        port = self.start('--server', '--tcp-port', '0').stdout.readline().split()
+        if port:
+            self.start('--peer', 'localhost', '--tcp-port', port[-1], '--no-baselines',
+                       '--duration', '3600', *self.args.split())
+        for _ in range(HANG_S * 10):
+            rows = queue_pairs(self.bed)
+            if rows and all(row['tx_packets'] and row['rx_packets'] for row in rows):
+                return []
+            time.sleep(0.1)
+        return ['no traffic']
+
+    def __exit__(self, *why):
+        for process in self.ends:
+            process.kill()
+            process.communicate()
+
+
+def telemetry(bed, command):
+    sys.path.insert(0, bed.usertools)
+    import karst_observe
+    sys.path.pop(0)
+    engine = karst_observe.find_engines(prefix=NAME)[0]
+    try:
+        return command(engine)
+    finally:
+        engine.telemetry.close()
+
+
+def queue_pairs(bed):
+    return telemetry(bed, lambda engine: engine.table('qps'))
+
+
+# --- the text format of Prometheus ---
+
+METRIC = re.compile(r'^[a-zA-Z_:][a-zA-Z0-9_:]*$')
+SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$')
+LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
+
+
+def parse_labels(text, problems):
+    labels = {}
+    at = 0
+    while at < len(text):
+        label = LABEL.match(text, at)
+        if not label:
+            problems.append(f'labels: {text}')
+            break
+        labels[label.group(1)] = label.group(2)
+        at = label.end()
+    return labels
+
+
+def parse_exposition(text):
+    """(problems, {(name, labels as a frozenset): value})"""
+    problems, values, kinds, helped, current = [], {}, {}, set(), None
+    if not text.endswith('\n'):
+        problems.append('the last line does not end')
+    for line in text.splitlines():
+        if line.startswith('# HELP '):
+            current = line.split(' ', 3)[2]
+            if current in helped:
+                problems.append(f'twice: {line}')
+            helped.add(current)
+        elif line.startswith('# TYPE '):
+            _, _, name, kind = line.split(' ')
+            if name != current or kind not in ('counter', 'gauge') or not METRIC.match(name):
+                problems.append(f'out of place: {line}')
+            kinds[name] = kind
+            if (kind == 'counter') != name.endswith('_total'):
+                problems.append(f'name of a {kind}: {name}')
+        else:
+            sample = SAMPLE.match(line)
+            if not sample or sample.group(1) != current or current not in kinds:
+                problems.append(f'not a sample of {current}: {line}')
+                continue
+            labels = frozenset(parse_labels(sample.group(2) or '', problems).items())
+            if (current, labels) in values:
+                problems.append(f'twice: {line}')
+            values[current, labels] = float(sample.group(3))
+    return problems, values
+
+
+def total(values, name):
+    found = [value for (metric, _), value in values.items() if metric == name]
+    return sum(found) if found else None
+
+
+def scrape(bed, *words):
+    run = bed.tool('karst-exporter', '--once', *words)
+    if run.returncode != 0:
+        return [f'exit status {run.returncode}: {run.stderr}'], {}
+    return parse_exposition(run.stdout)
+
+
+# --- points ---
+
+def sums(tap, bed):
+    """Before and after a known number of messages."""
+    problems, before = scrape(bed)
+    tap.point('exporter: the text is what Prometheus reads', problems)
+    wrong, result = bed.traffic('--op write --size 20000 --qps 3 --iters 3000')
+    problems, after = scrape(bed)
+    problems += wrong
+    if not problems:
+        def grown(name):
+            return total(after, name) - total(before, name)
+
+        if grown('karst_rx_write_requests_total') < result['messages']:
+            problems.append(f"{grown('karst_rx_write_requests_total')} WRITEs executed, "
+                            f"{result['messages']} were measured")
+        if grown('karst_req_completions_total') < grown('karst_rx_write_requests_total'):
+            problems.append('fewer requests completed than executed')
+        # nothing is lost on a loopback port, and all of it has arrived
+        for sent, received in (('karst_tx_packets_total', 'karst_rx_packets_total'),
+                               ('karst_tx_bytes_total', 'karst_rx_bytes_total')):
+            if grown(sent) != grown(received) or grown(sent) <= 0:
+                problems.append(f'{sent} {grown(sent)}, {received} {grown(received)}')
+        if grown('karst_tx_bytes_total') < result['messages'] * 20000:
+            problems.append(f"{grown('karst_tx_bytes_total')} bytes for {result['messages']} "
+                            'messages')
+        for (name, labels), value in before.items():
+            if name.endswith('_total') and after.get((name, labels), value) < value:
+                problems.append(f'{name} {dict(labels)} went back')
+        if grown('karst_lcore_busy_cycles_total') <= 0 or \
+                grown('karst_lcore_busy_cycles_total') > grown('karst_lcore_cycles_total'):
+            problems.append('busy_cycles')
+        hw = after.get(('karst_hw_counters_total', frozenset(
+            {'engine': NAME, 'counter': 'rx_write_requests'}.items())))
+        if hw != total(after, 'karst_rx_write_requests_total'):
+            problems.append(f'hw_counters has {hw} WRITEs')
+    tap.point('exporter: counts agree with what was moved, and with each other', problems)
+
+
+def while_running(tap, bed):
+    with Background(bed, '--op write --size 4096 --qps 5') as problems:
+        tap.point('traffic between five queue pairs and five', problems)
+        if not problems:
+            top(tap, bed)
+            between(tap, bed)
+            captures(tap, bed)
+
+
+def between(tap, bed):
+    """A queue pair's count lies between two readings of its lcore's."""
+    def ask(engine):
+        first = sum(row['tx_bytes'] for row in engine.rows('counters').values())
+        middle = engine.table('qps')
+        last = sum(row['tx_bytes'] for row in engine.rows('counters').values())
+        return first, middle, last
+
+    first, rows, last = telemetry(bed, ask)
+    problems = [] if len(rows) == 10 else [f'{len(rows)} queue pairs, not 10']
+    seen = later = sum(row['tx_bytes'] for row in rows)
+    for _ in range(HANG_S * 10):
+        grown = telemetry(bed, ask)
+        later = sum(row['tx_bytes'] for row in grown[1])
+        if later != seen:
+            break
+        time.sleep(0.1)
+    # those of earlier queue pairs are in the lcore's alone, so differences are compared
+    if not grown[0] - last <= later - seen <= grown[2] - first:
+        problems.append(f'{grown[0] - last} <= {later - seen} <= {grown[2] - first}')
+    if later <= seen:
+        problems.append('nothing was sent meanwhile')
+    tap.point("queue pairs: their counts add up to their lcore's", problems)
+    problems, values = scrape(bed, '--qps')
+    series = [labels for name, labels in values if name == 'karst_qp_tx_bytes_total']
+    if len(series) != 10:
+        problems.append(f'{len(series)} series of queue pairs')
+    clients = total(values, 'karst_clients')
+    if clients != 2:
+        problems.append(f'{clients} clients')
+    if total(values, 'karst_client_qps') != 10:
+        problems.append(f"clients have {total(values, 'karst_client_qps')} queue pairs")
+    tap.point('exporter: queue pairs and clients', problems)
+
+
+def cells(lines, head):
+    """[[cell]] of the table whose first line begins with @head."""
+    at = next((i for i, line in enumerate(lines) if line.startswith(head)), None)
+    if at is None:
+        return []
+    found = []
+    for line in lines[at + 1:]:
+        if not line:
+            break
+        found.append(re.split(r'\s{2,}', line))
+    return found
+
+
+def top(tap, bed):
+    run = bed.tool('karst-top', '--once', '-d', '1', '-q', '4')
+    lines = run.stdout.splitlines()
+    problems = [] if run.returncode == 0 else [f'exit status {run.returncode}: {run.stderr}']
+    roce = re.search(r'^RoCE  in ([\d.]+) Gb/s .* out ([\d.]+) Gb/s', run.stdout, re.M)
+    if not roce or float(roce.group(1)) <= 0 or float(roce.group(2)) <= 0:
+        problems.append('no rate of RoCE')
+    lcores = cells(lines, 'lcore')
+    if len(lcores) != 1 or lcores[0][1] != '10' or not lcores[0][3].isdigit() or \
+            not 0 <= float(lcores[0][4]) <= 100:
+        problems.append(f'lcores: {lcores}')
+    pairs = cells(lines, 'queue pair')
+    if len(pairs) != 5 or pairs[4][0] != '... and 6 more, by bytes':
+        problems.append(f'queue pairs: {pairs}')
+    elif not all(row[1:3] == ['RC', 'RTS'] and float(row[3]) + float(row[5]) > 0
+                 for row in pairs[:4]):
+        problems.append(f'queue pairs: {pairs}')
+    clients = cells(lines, 'client')
+    if len(clients) != 2 or not all(row[1].startswith('karst-perf') for row in clients):
+        problems.append(f'clients: {clients}')
+    if problems:
+        problems.append(run.stdout)
+    tap.point('top: rates, lcores, the busiest queue pairs, clients', problems)
+
+    run = bed.tool('karst-top', '-b', '-n', '3', '-d', '0.1')
+    screens = sum(line.startswith('karst-top ') for line in run.stdout.splitlines())
+    tap.point('top: as many screens as asked for',
+              [] if screens == 3 and run.returncode == 0 else [f'{screens}: {run.stderr}'])
+
+
+# --- captures ---
+
+def frames_of(path):
+    """[(direction, destination queue pair)] of a pcapng file."""
+    found = []
+    with open(path, 'rb') as f:
+        data = f.read()
+    at = 0
+    while at < len(data):
+        kind, length = struct.unpack_from('<II', data, at)
+        if length < 12 or struct.unpack_from('<I', data, at + length - 4)[0] != length:
+            raise ValueError(f'byte {at}: a block of {length} bytes')
+        if kind == 6:
+            have = struct.unpack_from('<I', data, at + 20)[0]
+            frame = data[at + 28:at + 28 + have]
+            code, size, flags = struct.unpack_from('<HHI', data, at + 28 + (have + 3 & ~3))
+            if (code, size) != (2, 4):
+                raise ValueError(f'byte {at}: no flags')
+            bth = 14 + (20 if frame[12:14] == b'\x08\x00' else 40) + 8
+            found.append((flags & 3, int.from_bytes(frame[bth + 5:bth + 8], 'big')))
+        at += length
+    return found
+
+
+def judge_capture(bed, path, qpn, count):
+    """@return problems: not @count good frames, of both directions, of that queue pair."""
+    try:
+        frames = frames_of(path)
+    except (OSError, ValueError, struct.error) as e:
+        return [str(e)]
+    problems = [] if count in (None, len(frames)) else [f'{len(frames)} frames, not {count}']
+    received = {to for direction, to in frames if direction == 1}
+    sent = {to for direction, to in frames if direction == 2}
+    if received != {qpn} or len(sent) != 1 or sent == received:
+        problems.append(f'received for {received}, sent to {sent}')
+    run = bed.run(bed.dump, '--json', '--quiet', path)
+    if run.returncode != 0:
+        return problems + [f'karst-dump: {run.stdout}{run.stderr}']
+    seen = json.loads(run.stdout.splitlines()[-1])
+    if not seen['frames'] == seen['roce'] == seen['icrc_ok'] == len(frames):
+        problems.append(f'karst-dump: {seen}')
+    return problems
+
+
+def captures(tap, bed):
+    qpn = queue_pairs(bed)[0]['qpn']
+    path = os.path.join(bed.folder, 'c.pcapng')
+    run = bed.tool('karst-capture', '--qp', str(qpn), '-w', path, '--count', '300')
+    problems = [] if run.returncode == 0 else [f'exit status {run.returncode}: {run.stderr}']
+    if 'karst-capture: 300 frames' not in run.stderr or 'count reached' not in run.stderr:
+        problems.append(run.stderr)
+    tap.point('capture: as many frames as asked for, both ways, with their ICRC',
+              problems + judge_capture(bed, path, qpn, 300))
+    if shutil.which('tshark'):
+        run = bed.run('tshark', '-r', path, '-Y', 'infiniband and !_ws.malformed', '-T', 'fields',
+                      '-e', 'infiniband.bth.opcode', '-e', 'frame.interface_name')
+        rows = [line.split('\t') for line in run.stdout.splitlines()]
+        problems = [] if len(rows) == 300 and all(row[1:] == ['p'] for row in rows) else [
+            f'{len(rows)} frames', *run.stdout.splitlines()[:5], run.stderr]
+        tap.point("capture: Wireshark's dissector reads it", problems)
+    else:
+        tap.skip("capture: Wireshark's dissector reads it", 'no tshark here')
+
+    path = os.path.join(bed.folder, 's.pcapng')
+    with subprocess.Popen([os.path.join(bed.usertools, 'karst-capture'), '--file-prefix', NAME,
+                           '--qp', str(qpn), '-w', path, '--snaplen', '128'],
+                          stderr=subprocess.PIPE, text=True) as process:
+        for _ in range(HANG_S * 10):
+            if os.path.exists(path) and os.path.getsize(path) > 2000:
+                break
+            time.sleep(0.1)
+        second = bed.tool('karst-capture', '--qp', str(qpn), '-w', os.devnull)
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=HANG_S)
+    problems = [] if process.returncode == 0 and 'stopped' in said else [
+        f'exit status {process.returncode}: {said}']
+    try:
+        if len({to for direction, to in frames_of(path) if direction == 1}) != 1:
+            problems.append('received for several')
+    except (OSError, ValueError, struct.error) as e:
+        problems.append(str(e))
+    if max(os.path.getsize(path), 1) > 1 << 28:
+        problems.append('longer than allowed')
+    tap.point('capture: ends at a signal, and the file is whole', problems)
+    tap.point('capture: one at a time',
+              [] if second.returncode == 1 and 'one at a time' in second.stderr else
+              [f'exit status {second.returncode}: {second.stderr}'])
+    left = [name for name in os.listdir(f'/var/run/dpdk/{NAME}') if name.endswith('.pcapng')] \
+        if os.path.isdir(f'/var/run/dpdk/{NAME}') else []
+    tap.point('capture: nothing is left behind', left)
+
+
+# --- how figures are given ---
+
+def textfile(tap, bed):
+    path = os.path.join(bed.folder, 'karst.prom')
+    run = bed.tool('karst-exporter', '--textfile', path)
+    problems = [] if run.returncode == 0 else [f'exit status {run.returncode}: {run.stderr}']
+    if not problems:
+        with open(path, encoding='utf-8') as f:
+            problems, values = parse_exposition(f.read())
+        if total(values, 'karst_up') != 1:
+            problems.append('karst_up')
+        if os.stat(path).st_mode & 0o777 != 0o644:
+            problems.append('the node exporter may not read it')
+    problems += [name for name in os.listdir(bed.folder) if name.startswith('.karst-')]
+    tap.point('exporter: a text file', problems)
+    run = bed.tool('karst-exporter', '--textfile', os.path.join(bed.folder, 'no', 'such'))
+    tap.point('exporter: a folder that is not there', [] if run.returncode == 1 and
+              'karst-exporter:' in run.stderr else [f'exit status {run.returncode}: {run.stderr}'])
+
+
+class Exporter:
+    """karst-exporter --listen, and what it answers."""
+
+    def __init__(self, bed):
+        self.process = subprocess.Popen(
+            [os.path.join(bed.usertools, 'karst-exporter'), '--file-prefix', NAME,
+             '--listen', 'localhost:0'], stderr=subprocess.PIPE, text=True)
+        self.url = self.process.stderr.readline().split()[-1]
+
+    def get(self, url=None):
+        try:
+            with urllib.request.urlopen(url or self.url, timeout=HANG_S) as answer:
+                return answer.status, answer.headers['Content-Type'], answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, '', ''
+
+    def end(self):
+        self.process.terminate()
+        self.process.wait(timeout=HANG_S)
+        self.process.stderr.close()
+
+
+def listening(tap, bed):
+    """Also what it says when the daemon has gone; ends the daemon."""
+    exporter = Exporter(bed)
+    status, kind, text = exporter.get()
+    problems, values = parse_exposition(text)
+    if status != 200 or not kind.startswith('text/plain; version=0.0.4'):
+        problems.append(f'{status} {kind}')
+    if total(values, 'karst_up') != 1:
+        problems.append('karst_up')
+    if exporter.get(exporter.url.replace('metrics', 'secrets'))[0] != 404:
+        problems.append('/secrets')
+    tap.point('exporter: over HTTP', problems)
+    problems = bed.stop()
+    status, _, text = exporter.get()
+    wrong, values = parse_exposition(text)
+    if status != 200 or total(values, 'karst_up') != 0:
+        problems.append(text)
+    tap.point('exporter: a daemon that has gone', problems + wrong)
+    exporter.end()
+
+
+WRONG = [
+    ('karst-top', ['-d', '0'], 'seconds from'), ('karst-top', ['-n', '0'], 'a number from'),
+    ('karst-top', ['--sort', 'colour'], 'bytes'), ('karst-top', ['--colour'], '--colour'),
+    ('karst-exporter', ['--listen', 'here'], 'ADDRESS:PORT'),
+    ('karst-exporter', ['--interval', '5'], '--textfile'),
+    ('karst-exporter', ['--once', '--textfile', 'x'], 'not allowed with'),
+    ('karst-capture', ['--qp', '7'], '-w'), ('karst-capture', ['-w', 'x'], '--qp'),
+    ('karst-capture', ['--qp', '16777216', '-w', 'x'], 'a number from 0 to 16777215'),
+    ('karst-capture', ['--qp', '7', '-w', 'x', '--snaplen', '1'], 'a number from 64'),
+]
+
+
+def refused(tap, bed):
+    for tool, words, text in WRONG:
+        run = bed.tool(tool, *words)
+        problems = [] if run.returncode == 2 and text in run.stderr else [
+            f'exit status {run.returncode}: {run.stderr}']
+        tap.point(f'refused: {tool} {" ".join(words)}', problems)
+    run = bed.tool('karst-capture', '--qp', '99999', '-w', os.devnull)
+    tap.point('refused: a queue pair that is not there', [] if run.returncode == 1 and
+              'no queue pair 99999' in run.stderr else [f'{run.returncode}: {run.stderr}'])
+    for tool, words in (('karst-top', ['--once']), ('karst-exporter', ['--once']),
+                        ('karst-capture', ['--qp', '7', '-w', os.devnull])):
+        run = bed.run(os.path.join(bed.usertools, tool), '--file-prefix', NAME + '-not', *words)
+        tap.point(f'no engine: {tool}', [] if run.returncode == 1 and
+                  'no karst engine' in run.stderr else [f'{run.returncode}: {run.stderr}'])
+
+
+def main(argv):
+    if len(argv) != 5:
+        print(__doc__, file=sys.stderr)
+        return 2
+    sys.dont_write_bytecode = True
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as folder:
+        bed = Bed(*argv[1:], folder)
+        problems = bed.start()
+        tap.point('a daemon with a loopback port', problems)
+        if not problems:
+            try:
+                sums(tap, bed)
+                while_running(tap, bed)
+                textfile(tap, bed)
+                refused(tap, bed)
+                listening(tap, bed)
+            finally:
+                if bed.process.poll() is None:
+                    bed.process.kill()
+                    bed.process.wait()
+                for base in ('/var/run/dpdk', '/tmp/dpdk'):
+                    shutil.rmtree(os.path.join(base, NAME), ignore_errors=True)
+    print(f'1..{tap.number}')
+    return 1 if tap.failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

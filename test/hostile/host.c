@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* A karstd under test: its life, what it says by telemetry, and what it has. */
+#include "hostile.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TELEMETRY_BYTES 65536
+
+static const char conf[] = "[engine]\n"
+			   "max_qps = 2048\n"
+			   "max_keys = 8192\n"
+			   "[socket]\n"
+			   "max_clients = 64\n"
+			   "[limits]\n"
+			   "qps = 1024\n"
+			   "[log]\n"
+			   "level = warning\n";
+
+/* --- life --- */
+
+bool
+host_start(struct host *h)
+{
+	char conf_path[96], log_path[96];
+	uint64_t until = now_ms() + HANG_S * 1000;
+
+	snprintf(conf_path, sizeof(conf_path), "%s/karst.conf", h->folder);
+	snprintf(log_path, sizeof(log_path), "%s/log", h->folder);
+	h->pid = fork();
+	if (h->pid == 0) {
+		int fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+		dup2(fd, STDOUT_FILENO);
+		dup2(fd, STDERR_FILENO);
+		close(fd);
+		execl(h->karstd, h->karstd, "--config", conf_path, "--socket", h->sock, "--name",
+			h->name, (char *)NULL);
+		_exit(127);
+	}
+	while (host_alive(h) && now_ms() < until) {
+		struct karst_context *ctx;
+
+		if (karst_open(h->sock, NULL, &ctx) == 0) {
+			karst_close(ctx);
+			return true;
+		}
+		sleep_ms(20);
+	}
+	note("karstd did not start: %s; its log is %s", karst_why(), log_path);
+	return false;
+}
+
+bool
+host_up(struct host *h, const char *karstd)
+{
+	char path[96];
+	FILE *f;
+
+	*h = (struct host){.karstd = karstd};
+	snprintf(h->folder, sizeof(h->folder), "/tmp/karst-hostile-XXXXXX");
+	if (mkdtemp(h->folder) == NULL) {
+		note("%s: %s", h->folder, strerror(errno));
+		return false;
+	}
+	snprintf(h->sock, sizeof(h->sock), "%s/sock", h->folder);
+	snprintf(h->name, sizeof(h->name), "hostile%d", (int)getpid() % 1000000);
+	snprintf(path, sizeof(path), "%s/karst.conf", h->folder);
+	f = fopen(path, "w");
+	if (f == NULL || fputs(conf, f) < 0 || fclose(f) != 0) {
+		note("%s: %s", path, strerror(errno));
+		return false;
+	}
+	return host_start(h);
+}
+
+bool
+host_alive(const struct host *h)
+{
+	return h->pid > 0 && waitpid(h->pid, NULL, WNOHANG) == 0;
+}
+
+void
+host_kill(struct host *h)
+{
+	kill(h->pid, SIGKILL);
+	waitpid(h->pid, NULL, 0);
+	h->pid = 0;
+}
+
+/* Whoever looks for the reason finds it here. */
+static void
+show_log(const struct host *h)
+{
+	char path[96], line[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/log", h->folder);
+	f = fopen(path, "r");
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+		note("karstd: %.*s", (int)strcspn(line, "\n"), line);
+	if (f != NULL)
+		fclose(f);
+}
+
+bool
+host_stop(struct host *h)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+	int status = 0;
+	pid_t got;
+
+	kill(h->pid, SIGTERM);
+	while ((got = waitpid(h->pid, &status, WNOHANG)) == 0 && now_ms() < until)
+		sleep_ms(10);
+	if (got == h->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0) {
+		h->pid = 0;
+		return true;
+	}
+	if (got == 0)
+		host_kill(h);
+	note("karstd: %s %d", got == 0 ? "did not stop within" : "ended with wait status",
+		got == 0 ? HANG_S : status);
+	show_log(h);
+	return false;
+}
+
+void
+host_remove(const struct host *h)
+{
+	static const char *const names[] = {"sock", "sock.lock", "karst.conf", "log"};
+	char path[96];
+	size_t i;
+
+	for (i = 0; i < KARST_DIM(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", h->folder, names[i]);
+		unlink(path);
+	}
+	rmdir(h->folder);
+}
+
+/* --- telemetry --- */
+
+static int
+telemetry_connect(const struct host *h)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	const struct timeval patience = {.tv_sec = HANG_S};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "/var/run/dpdk/%s/dpdk_telemetry.v2", h->name);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+		return fd;
+	note("%s: %s", a.sun_path, strerror(errno));
+	close(fd);
+	return -1;
+}
+
+/* The answer, ending in 0. */
+static bool
+telemetry(const struct host *h, const char *cmd, char *answer)
+{
+	int fd = telemetry_connect(h);
+	ssize_t n = -1;
+
+	if (fd < 0)
+		return false;
+	if (recv(fd, answer, TELEMETRY_BYTES - 1, 0) > 0 && send(fd, cmd, strlen(cmd), 0) > 0)
+		n = recv(fd, answer, TELEMETRY_BYTES - 1, 0);
+	close(fd);
+	if (n <= 0)
+		return false;
+	answer[n] = '\0';
+	return true;
+}
+
+static long
+number(const char *answer, const char *key)
+{
+	char name[64];
+	const char *at;
+
+	snprintf(name, sizeof(name), "\"%s\":", key);
+	at = strstr(answer, name);
+	return at != NULL ? strtol(at + strlen(name), NULL, 10) : -1;
+}
+
+long
+host_ask(const struct host *h, const char *cmd, const char *key)
+{
+	char answer[TELEMETRY_BYTES];
+
+	return telemetry(h, cmd, answer) ? number(answer, key) : -1;
+}
+
+/* --- what it has --- */
+
+static long
+count_entries(pid_t pid, const char *what)
+{
+	const struct dirent *d;
+	char path[64];
+	long n = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
+	dir = opendir(path);
+	while (dir != NULL && (d = readdir(dir)) != NULL)
+		n += d->d_name[0] != '.';
+	if (dir != NULL)
+		closedir(dir);
+	return n;
+}
+
+void
+process_usage(pid_t pid, struct usage *u)
+{
+	char path[64], line[512];
+	FILE *f;
+
+	u->fds = count_entries(pid, "fd");
+	u->threads = count_entries(pid, "task");
+	u->mappings = u->shared = u->rss_kib = 0;
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	f = fopen(path, "r");
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+		char flags[8] = "";
+
+		u->mappings++;
+		u->shared += sscanf(line, "%*s %7s", flags) == 1 && flags[3] == 's';
+	}
+	if (f != NULL)
+		fclose(f);
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "r");
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+		if (sscanf(line, "RssAnon: %ld", &u->rss_kib) == 1)
+			break;
+	if (f != NULL)
+		fclose(f);
+}
+
+void
+host_usage(const struct host *h, struct usage *u)
+{
+	char engine[TELEMETRY_BYTES] = "", memory[TELEMETRY_BYTES] = "";
+
+	telemetry(h, "/karst/engine", engine);
+	telemetry(h, "/karst/memory", memory);
+	*u = (struct usage){
+		.qps = number(engine, "qps"),
+		.cqs = number(engine, "cqs"),
+		.srqs = number(engine, "srqs"),
+		.regions = number(memory, "regions"),
+		.windows = number(memory, "windows"),
+		.pds = number(memory, "pds"),
+		.owners = number(memory, "owners"),
+		.object_bytes = number(memory, "object_bytes"),
+		.ring_bytes = number(memory, "ring_bytes"),
+		.mbufs_used = number(memory, "mbufs") - number(memory, "mbufs_free"),
+	};
+	process_usage(h->pid, u);
+}
+
+/* What is more than before, by more than it may. */
+static const char *
+grown_member(const struct usage *was, const struct usage *is, bool grown, long *by)
+{
+	const struct {
+		const char *name;
+		long was, is, slack;
+	} rows[] = {
+		{"queue pairs", was->qps, is->qps, 0},
+		{"completion queues", was->cqs, is->cqs, 0},
+		{"shared receive queues", was->srqs, is->srqs, 0},
+		{"regions", was->regions, is->regions, 0},
+		{"windows", was->windows, is->windows, 0},
+		{"protection domains", was->pds, is->pds, 0},
+		{"owners", was->owners, is->owners, 0},
+		{"bytes of objects", was->object_bytes, is->object_bytes, 0},
+		{"bytes of rings", was->ring_bytes, is->ring_bytes, 0},
+		{"descriptors", was->fds, is->fds, 0},
+		{"threads", was->threads, is->threads, 0},
+		{"shared mappings", was->shared, is->shared, 0},
+		/* the C library keeps some stacks of threads that have ended, and arenas */
+		{"mappings", was->mappings, is->mappings, 128},
+		{"KiB of private memory", was->rss_kib, is->rss_kib, grown ? 1 << 30 : 6144},
+		/* in flight */
+		{"packet buffers", was->mbufs_used, is->mbufs_used, 1024},
+	};
+	size_t i;
+
+	for (i = 0; i < KARST_DIM(rows); i++) {
+		*by = rows[i].is - rows[i].was;
+		if (*by > rows[i].slack)
+			return rows[i].name;
+	}
+	return NULL;
+}
+
+bool
+host_settles(const struct host *h, const struct usage *before, bool grown)
+{
+	uint64_t until = now_ms() + HANG_S * 1000 / 4;
+	const char *what = "?";
+	struct usage is;
+	long by = 0;
+
+	while (host_alive(h)) {
+		host_usage(h, &is);
+		what = grown_member(before, &is, grown, &by);
+		if (what == NULL) {
+			note("karstd: %ld descriptors, %ld mappings, %ld KiB of private memory; "
+			     "before %ld, %ld, %ld",
+				is.fds, is.mappings, is.rss_kib, before->fds, before->mappings,
+				before->rss_kib);
+			return true;
+		}
+		if (now_ms() > until)
+			break;
+		sleep_ms(20);
+	}
+	if (!host_alive(h)) {
+		note("karstd is gone");
+		show_log(h);
+	} else {
+		note("karstd has kept something: %ld more %s", by, what);
+	}
+	return false;
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Hostile programs beside innocent ones, against a real karstd.
+ *
+ * A case starts a karstd with a loopback port, and two innocent pairs: processes of their own that
+ * move data between two attachments and look at every byte (innocent.c).  Then it does its worst
+ * for a while.  Afterwards
+ *
+ *   - the innocents have gone on, have found no wrong byte and no error, and their queue pairs
+ *     have sent nothing twice;
+ *   - karstd lives, and has as many descriptors, mappings, keys, queues, buffers and threads as
+ *     before, and about as much memory.
+ *
+ * Processes speak through one page of shared memory each (struct report).  Every random choice
+ * comes from the seed that is printed; what the scheduler does with it does not.
+ */
+#ifndef HOSTILE_H
+#define HOSTILE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "karst.h"
+
+#define HANG_S 120 /* nobody waits longer than this for anything */
+
+struct options {
+	const char *karstd;
+	uint64_t seed;
+	uint32_t seconds; /* of scribbling or talking nonsense; 0: the case's default */
+	uint32_t kills;
+	uint32_t attaches;
+	uint32_t registrations;
+	bool grown; /* do not judge karstd's memory: sanitizers keep what was freed */
+};
+
+/* --- random numbers --- */
+
+struct dice {
+	uint64_t state;
+};
+
+static inline uint64_t
+dice_roll(struct dice *d)
+{
+	uint64_t z = d->state += 0x9e3779b97f4a7c15ull;
+
+	z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+	z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+	return z ^ (z >> 31);
+}
+
+/** From 0 to @n - 1. */
+static inline uint32_t
+dice_below(struct dice *d, uint32_t n)
+{
+	return (uint32_t)((dice_roll(d) >> 32) * n >> 32);
+}
+
+/* --- a karstd --- */
+
+struct host {
+	const char *karstd;
+	char folder[64];
+	char sock[96];
+	char name[16];
+	pid_t pid;
+};
+
+/** What of it a program could leak. */
+struct usage {
+	long fds;
+	long mappings;
+	long shared; /* of these */
+	long threads;
+	long rss_kib;
+	/* telemetry: */
+	long clients, qps, cqs, srqs, regions, windows, pds, owners, object_bytes, ring_bytes,
+		mbufs_used;
+};
+
+/** Starts it in a new folder.  @return false, having said why. */
+bool host_up(struct host *h, const char *karstd);
+/** Again, in the same folder. */
+bool host_start(struct host *h);
+/** @return false, having said so: it was not there any more, or did not end as it should. */
+bool host_stop(struct host *h);
+void host_kill(struct host *h);
+void host_remove(const struct host *h);
+bool host_alive(const struct host *h);
+
+/** A number that telemetry has; -1: it has none such. */
+long host_ask(const struct host *h, const char *cmd, const char *key);
+
+/** What /proc says of a process. */
+void process_usage(pid_t pid, struct usage *u);
+void host_usage(const struct host *h, struct usage *u);
+/** Waits until nothing is more than it was.  @return false, having said what is. */
+bool host_settles(const struct host *h, const struct usage *before, bool grown);
+
+/* --- processes --- */
+
+/** What a process tells, and is told. */
+struct report {
+	_Atomic bool stop;
+	_Atomic bool ready;
+	_Atomic uint64_t ops;   /* done, and looked at */
+	_Atomic uint64_t bytes; /* of these */
+	uint32_t qpn[2];        /* before ready */
+	char fault[512];        /* of a process that has ended badly */
+};
+
+struct child {
+	pid_t pid;
+	struct report *report;
+};
+
+/** Runs @fn in a new process, which ends when that returns. */
+bool child_start(struct child *c, void (*fn)(struct report *r, void *arg), void *arg);
+/** In the child: says what is wrong, and ends. */
+__attribute__((noreturn, format(printf, 2, 3))) void child_fail(
+	struct report *r, const char *fmt, ...);
+bool child_alive(struct child *c);
+/** Tells it to stop and waits.  @return false, having said why: it has failed. */
+bool child_stop(struct child *c, const char *what);
+/** kill -9 */
+void child_kill(struct child *c);
+
+/* --- two queue pairs, connected, in one process --- */
+
+struct end {
+	struct karst_context *ctx;
+	struct karst_pd *pd;
+	struct karst_cq *cq;
+	struct karst_mr *mr;
+	struct karst_qp *qp;
+	uint8_t *mem;
+	bool copied; /* it is of malloc() */
+};
+
+/** An attachment with a completion queue and @len bytes of memory registered; @copied: memory that
+ *  the engine has to copy. */
+int end_open(struct end *e, const struct host *h, const char *program, size_t len, bool copied);
+int end_qp(struct end *e, enum karst_qp_type type);
+/** Brings the queue pair of @e to RTS, towards @peer. */
+int end_connect(struct end *e, uint32_t peer);
+int end_post(struct end *e, enum karst_wr_opcode op, uint64_t wr_id, size_t off, uint32_t len,
+	const struct end *peer, size_t peer_off);
+int end_post_recv(struct end *e, uint64_t wr_id, size_t off, uint32_t len);
+/** Destroys what there is of it. */
+int end_close(struct end *e);
+
+/* --- innocents --- */
+
+#define INNOCENTS 2
+
+struct innocents {
+	const struct host *host;
+	struct child child[INNOCENTS];
+	uint64_t ops[INNOCENTS];
+};
+
+bool innocents_start(struct innocents *in, const struct host *h, uint64_t seed);
+/** Waits until each has done something more.  @return false, having said which did not. */
+bool innocents_go_on(struct innocents *in);
+/** @return false, having said why: one failed, or sent something twice. */
+bool innocents_stop(struct innocents *in);
+
+/* --- cases --- */
+
+bool case_scribble(const struct options *o);
+bool case_kill(const struct options *o);
+bool case_churn(const struct options *o);
+bool case_talk(const struct options *o);
+bool case_death(const struct options *o);
+
+/** A line of comment in the TAP stream. */
+__attribute__((format(printf, 1, 2))) void note(const char *fmt, ...);
+
+uint64_t now_ms(void);
+void sleep_ms(uint32_t ms);
+
+#endif /* HOSTILE_H */

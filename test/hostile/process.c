@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Processes that report, time, and the TAP stream. */
+#include "hostile.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+void
+note(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	printf("# ");
+	vprintf(fmt, ap);
+	printf("\n");
+	fflush(stdout);
+	va_end(ap);
+}
+
+uint64_t
+now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+void
+sleep_ms(uint32_t ms)
+{
+	const struct timespec t = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
+
+	nanosleep(&t, NULL);
+}
+
+bool
+child_start(struct child *c, void (*fn)(struct report *r, void *arg), void *arg)
+{
+	pid_t parent = getpid();
+
+	c->report = mmap(NULL, sizeof(*c->report), PROT_READ | PROT_WRITE,
+		MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (c->report == MAP_FAILED) {
+		note("mmap: %s", strerror(errno));
+		return false;
+	}
+	c->pid = fork();
+	if (c->pid < 0)
+		note("fork: %s", strerror(errno));
+	if (c->pid != 0)
+		return c->pid > 0;
+	/* whatever becomes of the test, nobody is left behind */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+	fn(c->report, arg);
+	_exit(0);
+}
+
+void
+child_fail(struct report *r, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(r->fault, sizeof(r->fault), fmt, ap);
+	va_end(ap);
+	_exit(1);
+}
+
+bool
+child_alive(struct child *c)
+{
+	siginfo_t info = {0};
+
+	return waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+		info.si_pid == 0;
+}
+
+static void
+forget(struct child *c)
+{
+	munmap(c->report, sizeof(*c->report));
+	c->pid = 0;
+}
+
+void
+child_kill(struct child *c)
+{
+	kill(c->pid, SIGKILL);
+	waitpid(c->pid, NULL, 0);
+	forget(c);
+}
+
+bool
+child_stop(struct child *c, const char *what)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+	int status = 0;
+	bool good;
+
+	atomic_store(&c->report->stop, true);
+	while (child_alive(c)) {
+		if (now_ms() > until) {
+			note("%s: does not stop", what);
+			child_kill(c);
+			return false;
+		}
+		sleep_ms(2);
+	}
+	waitpid(c->pid, &status, 0);
+	good = WIFEXITED(status) && WEXITSTATUS(status) == 0;
+	if (!good && WIFSIGNALED(status))
+		note("%s: killed by signal %d", what, WTERMSIG(status));
+	else if (!good)
+		note("%s: %s", what, c->report->fault);
+	forget(c);
+	return good;
+}

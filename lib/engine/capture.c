@@ -63,7 +63,8 @@ struct eng_capture {
 	uint64_t start_ns; /* of the engine's clock, and then it was */
 	uint64_t epoch_ns; /* so late since 1970 */
 	uint32_t nports;
-	uint8_t interface[KARST_ENGINE_MAX_PORTS]; /* of each port, from 1; 0: not in the file yet */
+	/* of each port, from 1; 0: not in the file yet */
+	uint8_t interface[KARST_ENGINE_MAX_PORTS];
 	uint64_t seen[KARST_ENGINE_MAX_PORTS];
 	char path[PATH_MAX];
 	char why[CAPTURE_WHY]; /* set before ended */

@@ -8,6 +8,7 @@
  * takes to load some hundred QPs; so it is made on the thread that asks, under ctl_lock, without
  * which no QP comes or goes, from counters that are whole words.
  */
+#include "session_priv.h"
 #include "telemetry.h"
 
 static const char *
@@ -89,6 +90,7 @@ enum {
 	COL_QPN,
 	COL_TYPE,
 	COL_STATE,
+	COL_CLIENT,
 	COL_TX_PACKETS,
 	COL_TX_BYTES,
 	COL_RX_PACKETS,
@@ -97,8 +99,19 @@ enum {
 	COL_TIMEOUTS
 };
 
-static const char *const columns[] = {"qpn", "type", "state", "tx_packets", "tx_bytes",
+static const char *const columns[] = {"qpn", "type", "state", "client", "tx_packets", "tx_bytes",
 	"rx_packets", "rx_bytes", "retransmits", "timeouts", NULL};
+
+/* The number of the program that has the QP; 0: the one that embeds the engine. */
+static uint32_t
+client_of(const struct karst_core_qp *qp)
+{
+	const struct karst_engine_owner *o = ((const struct eng_qp *)karst_qp_user(qp))->owner;
+
+	if (o->ops.cq_event != eng_session_ops.cq_event)
+		return 0;
+	return ((const struct karst_session *)o->user)->info.client;
+}
 
 static void
 add_qp(struct tel_table *t, const struct karst_core_qp *qp)
@@ -109,6 +122,7 @@ add_qp(struct tel_table *t, const struct karst_core_qp *qp)
 	tel_table_u64(t, COL_QPN, karst_qp_num(qp));
 	tel_table_str(t, COL_TYPE, type_name(karst_qp_type(qp)));
 	tel_table_str(t, COL_STATE, state_name(karst_qp_state(qp)));
+	tel_table_u64(t, COL_CLIENT, client_of(qp));
 	tel_table_u64(t, COL_TX_PACKETS, s.tx_packets);
 	tel_table_u64(t, COL_TX_BYTES, s.tx_bytes);
 	tel_table_u64(t, COL_RX_PACKETS, s.rx_packets);

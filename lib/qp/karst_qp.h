@@ -387,7 +387,8 @@ struct karst_qp_stats {
 /** Any thread, as long as the QP exists; each value is whole. */
 void karst_qp_stats(const struct karst_core_qp *qp, struct karst_qp_stats *stats);
 
-/** On the core's lcore.  Send requests that it has seen, and that it has given back; modulo 2^32. */
+/** On the core's lcore.  Send requests that it has seen, and that it has given back, both modulo
+ *  2^32. */
 void karst_qp_send_queue(const struct karst_core_qp *qp, uint32_t *seen, uint32_t *done);
 
 uint32_t karst_qp_num(const struct karst_core_qp *qp);

@@ -327,7 +327,8 @@ def top(tap, bed):
     pairs = cells(lines, 'queue pair')
     if len(pairs) != 5 or pairs[4][0] != '... and 6 more, by bytes':
         problems.append(f'queue pairs: {pairs}')
-    elif not all(row[1:3] == ['RC', 'RTS'] and float(row[3]) + float(row[5]) > 0
+    elif not all(row[1:3] == ['RC', 'RTS'] and row[3].isdigit() and
+                 float(row[4]) + float(row[6]) > 0
                  for row in pairs[:4]):
         problems.append(f'queue pairs: {pairs}')
     clients = cells(lines, 'client')

@@ -179,6 +179,19 @@ open_session(struct client *c, char *why)
 	return rc;
 }
 
+/* Its place is free, before anybody reads that it is gone. */
+static void
+dismiss(struct client *c)
+{
+	pthread_mutex_lock(&c->server->lock);
+	if (!c->refused) {
+		c->refused = true;
+		c->server->nclients--;
+		c->server->nrefused++;
+	}
+	pthread_mutex_unlock(&c->server->lock);
+}
+
 static void
 serve(struct client *c)
 {
@@ -187,6 +200,7 @@ serve(struct client *c)
 	int rc = open_session(c, why);
 
 	if (rc != 0) {
+		dismiss(c);
 		karst_log(KARST_LOG_NOTICE, "process %d of user %u is refused: %s",
 			(int)c->peer.pid, c->peer.uid, why);
 		refuse(c, rc, why);
@@ -196,6 +210,7 @@ serve(struct client *c)
 	server.attend_fd = karst_session_fd(c->session);
 	rc = karst_ctl_serve(c->fd, &server);
 	karst_session_destroy(c->session);
+	dismiss(c);
 	karst_log(KARST_LOG_INFO, "process %d of user %u is gone%s%s", (int)c->peer.pid,
 		c->peer.uid, rc != 0 ? ": " : "", rc != 0 ? strerror(-rc) : "");
 }
@@ -210,10 +225,7 @@ leave(struct client *c)
 	*c->pprev = c->next;
 	if (c->next != NULL)
 		c->next->pprev = c->pprev;
-	if (c->refused)
-		s->nrefused--;
-	else
-		s->nclients--;
+	s->nrefused--;
 	/* Under the lock: kd_server_destroy() calls shutdown() for descriptors in the list. */
 	close(c->fd);
 	if (c->peer.pidfd >= 0)

@@ -262,8 +262,9 @@ def full_disk(tap, karstd, folder):
 
 
 def clients(tap, karstd, folder):
-    d = Daemon(karstd, folder, LOOPBACK + '[socket]\nmax_clients = 3\n[limits root]\nclients = 2\n'
-               '[log]\nlevel = info\n', name='client')
+    conf = (LOOPBACK + '[socket]\nmax_clients = 3\n[log]\nlevel = info\n'
+            '[limits]\nclients = 1\n[limits @root]\nclients = 1\n[limits root]\nclients = 2\n')
+    d = Daemon(karstd, folder, conf, name='client')
     tap.point('a daemon for three programs', d.start())
     try:
         first, second = connect(d.socket), connect(d.socket)
@@ -295,6 +296,16 @@ def clients(tap, karstd, folder):
         child.wait()
         problems = d.says(f'process {child.pid} of user 0 is gone', since)
         tap.point('a killed program is missed', problems if line else ['it did not attach'])
+        problems = d.reload(conf.replace('[limits root]\nclients = 2', '[limits root]\nclients = 4'))
+        more, found = [], []
+        for _ in range(3):
+            more.append(connect(d.socket))
+            found.append(call(more[-1], hello()))
+        if [status for status, _ in found] != [0, 0, -87]:
+            problems.append(f'{[(status, words(body)) for status, body in found]}')
+        elif '[socket] max_clients' not in words(found[2][1]):
+            problems.append(words(found[2][1]))
+        tap.point('SIGHUP changes limits, up to what the daemon has for all', problems)
     finally:
         tap.point('it stops while programs are attached', d.stop())
     tap.point('and they notice', [] if first.recv(100) == b'' else ['not hung up'])

@@ -6,7 +6,8 @@
  *
  * Whom a frame is for on the wire is found like this:
  *
- *   an address of the engine    the loopback twin of its port: the frame never leaves
+ *   an address of the port      its loopback twin: the frame never leaves; likewise an address of
+ *                               another port of the engine that the link does not lead to
  *   a multicast group           the group's MAC address (U4)
  *   on the link                 the destination, asked for by ARP or neighbour discovery
  *   anywhere else               the port's gateway, asked for likewise

@@ -64,6 +64,7 @@ fill_port(const char *device, const struct karst_engine_port_info *info, struct 
 	tel_row_u64(row, "link_mbps", info->link_mbps);
 	tel_row_str(row, "netdev", info->netdev);
 	tel_row_str(row, "exception_tap", info->exception_tap);
+	tel_row_u64(row, "exception_lost", info->exception_lost);
 	fill_addresses(info, row);
 	fill_device(info->ethdev, row);
 }

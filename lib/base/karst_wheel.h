@@ -26,6 +26,7 @@ struct karst_timer {
 	struct karst_timer *next;
 	struct karst_timer **pprev; /* what points to us; NULL when idle */
 	uint64_t tick;              /* when it fires, in ticks since the wheel's origin */
+	uint32_t kind;              /* its owner's, to tell what it is embedded in */
 };
 
 struct karst_wheel {

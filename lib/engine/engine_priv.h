@@ -92,6 +92,7 @@ struct eng_cq {
 	size_t cq_bytes;
 	size_t shared_bytes;
 	size_t self_bytes;
+	bool moderated;             /* ever */
 	struct karst_engine_cq pub; /* ends in an array */
 } karst_cache_aligned;
 

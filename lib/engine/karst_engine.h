@@ -380,6 +380,9 @@ struct karst_engine_cq_init {
 /** -EINVAL, -ENOMEM */
 int karst_engine_cq_create(struct karst_engine *e, const struct karst_engine_cq_init *init,
 	struct karst_engine_cq **cq);
+/** See karst_cq_set_moderation(). */
+int karst_engine_cq_set_moderation(
+	struct karst_engine *e, struct karst_engine_cq *cq, uint16_t count, uint16_t period_us);
 /** -EBUSY: QPs use it. */
 int karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq);
 /** True once completions were lost because a lane was full. */

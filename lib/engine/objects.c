@@ -80,15 +80,40 @@ karst_engine_cq_create(struct karst_engine *e, const struct karst_engine_cq_init
 }
 
 int
-karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq)
+karst_engine_cq_set_moderation(
+	struct karst_engine *e, struct karst_engine_cq *cq, uint16_t count, uint16_t period_us)
 {
 	struct eng_cq *c = karst_container_of(cq, struct eng_cq, pub);
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
+	c->moderated = true;
+	karst_cq_set_moderation(c->cq, count, period_us);
+	eng_ctl_leave(e);
+	return 0;
+}
+
+static int
+cq_forget_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	karst_core_forget_cq(lc->core, arg);
+	return 0;
+}
+
+int
+karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq)
+{
+	struct eng_cq *c = karst_container_of(cq, struct eng_cq, pub);
+	int ret = eng_ctl_enter(e);
+	uint32_t i;
+
+	if (ret != 0)
+		return ret;
 	ret = karst_cq_destroy(c->cq);
 	if (ret == 0) {
+		for (i = 0; c->moderated && i < e->nlcores; i++)
+			eng_mailbox_call(&e->lcore[i], cq_forget_on_lcore, c->cq);
 		c->owner->nobjects--;
 		cq_free(e, c);
 		e->ncqs--;

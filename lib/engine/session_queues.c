@@ -132,10 +132,7 @@ eng_session_modify_cq(struct karst_session *s, struct session_call *c)
 
 	if (cq == NULL)
 		return -EINVAL;
-	if (req->count != 0 || req->period_us != 0)
-		return say(c, -EOPNOTSUPP, "count %u, period_us %u: this engine has no moderation",
-			req->count, req->period_us);
-	return 0;
+	return karst_engine_cq_set_moderation(s->e, cq->cq, req->count, req->period_us);
 }
 
 static int

@@ -121,6 +121,16 @@ karst_core_doorbell(struct karst_core *core, uint32_t qpn)
 	karst_core_activate(core, qp);
 }
 
+static inline void
+fire(struct karst_core *core, struct karst_timer *t)
+{
+	if (karst_likely(t->kind == KARST_TIMER_QP))
+		karst_requester_expire(
+			core, karst_container_of(t, struct karst_core_qp, req.timer));
+	else
+		karst_cq_expire(core, karst_container_of(t, struct karst_cq_lane_state, timer));
+}
+
 unsigned int
 karst_core_expire(struct karst_core *core, unsigned int budget)
 {
@@ -131,12 +141,8 @@ karst_core_expire(struct karst_core *core, unsigned int budget)
 		unsigned int want = budget - done < 32 ? budget - done : 32;
 
 		n = karst_wheel_advance(&core->wheel, core->now_ns, fired, want);
-		for (i = 0; i < n; i++) {
-			struct karst_core_qp *qp =
-				karst_container_of(fired[i], struct karst_core_qp, req.timer);
-
-			karst_requester_expire(core, qp);
-		}
+		for (i = 0; i < n; i++)
+			fire(core, fired[i]);
 		done += n;
 		if (n < want)
 			break;

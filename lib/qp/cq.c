@@ -11,6 +11,10 @@
  *
  * A full lane is fatal for the CQ, as with hardware: the completion is lost, CQ_ERR is raised
  * once, and every QP that completes into it afterwards goes into Error.
+ *
+ * Moderation holds an event back: a lane that would raise it counts what it publishes from then on,
+ * and raises it when there is enough, or when its timer fires.  The queue stays armed meanwhile, so
+ * a program that takes the completions before the event comes is told once too often at worst.
  */
 #include "qp_priv.h"
 
@@ -41,6 +45,7 @@ karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_core_c
 	atomic_store_explicit(&cq->sh->overflown, 0, memory_order_relaxed);
 	for (i = 0; i < cq->nlanes; i++) {
 		cq->lane[i].cq = cq;
+		cq->lane[i].timer.kind = KARST_TIMER_CQ_LANE;
 		karst_lane_init(
 			&cq->lane[i].ring, karst_cq_lane(cq->sh, init->entries, i), init->entries);
 	}
@@ -95,22 +100,81 @@ karst_cq_push(struct karst_core *core, struct karst_core_cq *cq, bool solicited)
 	return karst_lane_next(&l->ring);
 }
 
+/* Raises the event, once however many lanes are about to. */
+static void
+raise_event(struct karst_core *core, struct karst_cq_lane_state *l)
+{
+	struct karst_core_cq *cq = l->cq;
+
+	if (l->held) {
+		l->held = false;
+		karst_wheel_del(&core->wheel, &l->timer);
+	}
+	/* another lcore may be signalling the same queue: whoever disarms it raises the event */
+	if (atomic_exchange(&cq->sh->armed, 0) == 0)
+		return;
+	karst_count(&core->counters, KARST_CTR_EVENTS);
+	core->ops->cq_event(core, cq);
+}
+
+/* What is fresh would be worth an event: is there enough of it? */
+static karst_noinline void
+moderate(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t how)
+{
+	uint32_t count = how >> 16, period_us = how & 0xffff;
+
+	if (!l->held) {
+		l->held = true;
+		l->held_entries = 0;
+		if (period_us != 0)
+			karst_wheel_add(
+				&core->wheel, &l->timer, core->now_ns + (uint64_t)period_us * 1000);
+	}
+	l->held_entries += l->fresh;
+	if (count != 0 && l->held_entries >= count)
+		raise_event(core, l);
+}
+
 /* Raises the event if the program waits for what has just been published. */
 static void
 signal_lane(struct karst_core *core, struct karst_cq_lane_state *l)
 {
 	struct karst_core_cq *cq = l->cq;
 	uint32_t armed = atomic_load_explicit(&cq->sh->armed, memory_order_relaxed);
+	uint32_t how;
 
 	if (karst_likely(armed == 0))
 		return;
-	if (armed == KARST_CQ_ARM_SOLICITED && !l->solicited)
+	if (armed == KARST_CQ_ARM_SOLICITED && !l->solicited && !l->held)
 		return;
-	/* another lcore may be signalling the same queue: whoever disarms it raises the event */
-	if (atomic_exchange(&cq->sh->armed, 0) == 0)
-		return;
-	karst_count(&core->counters, KARST_CTR_EVENTS);
-	core->ops->cq_event(core, cq);
+	/* relaxed: a change takes effect sooner or later */
+	how = atomic_load_explicit(&cq->moderation, memory_order_relaxed);
+	if (karst_likely(how == 0))
+		raise_event(core, l);
+	else
+		moderate(core, l, how);
+}
+
+void
+karst_cq_expire(struct karst_core *core, struct karst_cq_lane_state *l)
+{
+	raise_event(core, l);
+}
+
+void
+karst_cq_set_moderation(struct karst_core_cq *cq, uint16_t count, uint16_t period_us)
+{
+	uint32_t how = (uint32_t)count << 16 | period_us;
+
+	if (count == 1 || (count == 0 && period_us == 0))
+		how = 0;
+	atomic_store_explicit(&cq->moderation, how, memory_order_relaxed);
+}
+
+void
+karst_core_forget_cq(struct karst_core *core, struct karst_core_cq *cq)
+{
+	karst_wheel_del(&core->wheel, &cq->lane[core->lcore].timer);
 }
 
 /* Slots of finished requests, after their completions are visible. */
@@ -135,8 +199,10 @@ karst_core_flush(struct karst_core *core)
 
 	/* also for whoever deregisters memory after the turn that this call ends */
 	karst_mem_place_fence(&core->placer);
-	for (l = core->dirty; l != NULL; l = l->next_dirty)
+	for (l = core->dirty; l != NULL; l = l->next_dirty) {
+		l->fresh = l->ring.tail - l->ring.published;
 		karst_lane_publish(&l->ring);
+	}
 	give_back(core);
 	if (core->dirty == NULL)
 		return;

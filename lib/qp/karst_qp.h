@@ -77,6 +77,15 @@ int karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_co
 /** Control thread.  -EBUSY: QPs use it. */
 int karst_cq_destroy(struct karst_core_cq *cq);
 void *karst_cq_user(const struct karst_core_cq *cq);
+/**
+ * Moderation: an armed queue has its event after @count completions, or @period_us after the first
+ * of them, whichever is sooner; each lcore counts and waits for its own lane.  @count 0: no matter
+ * how many; @period_us 0: no matter how long.  0, 0 (and @count 1) means at once, as without.
+ * Any thread, any time; what is waiting already waits on.
+ */
+void karst_cq_set_moderation(struct karst_core_cq *cq, uint16_t count, uint16_t period_us);
+/** On each core's lcore, before the memory of a queue that was ever moderated goes. */
+void karst_core_forget_cq(struct karst_core *core, struct karst_core_cq *cq);
 /** True once a completion was lost because a lane was full. */
 bool karst_cq_overflown(const struct karst_core_cq *cq);
 

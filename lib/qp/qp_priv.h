@@ -46,7 +46,15 @@ struct karst_cq_lane_state {
 	struct karst_cq_lane_state *next_dirty;
 	bool dirty;
 	bool solicited; /* something since the last flush is worth a solicited event */
+	/* moderation */
+	bool held;             /* an event is due, at the latest when the timer fires */
+	uint32_t held_entries; /* published since it is */
+	uint32_t fresh;        /* published by this flush */
+	struct karst_timer timer;
 } karst_cache_aligned;
+
+/* What a timer of a core's wheel is embedded in (karst_timer.kind). */
+enum karst_timer_kind { KARST_TIMER_QP, KARST_TIMER_CQ_LANE };
 
 struct karst_core_cq {
 	struct karst_cq_shared *sh;
@@ -54,6 +62,8 @@ struct karst_core_cq {
 	uint32_t nlanes;
 	_Atomic uint32_t users;     /* QPs, each counted once per role */
 	_Atomic uint32_t overflown; /* 1 once a completion was lost */
+	/* moderation: count in the upper half, period_us in the lower; 0: none */
+	_Atomic uint32_t moderation;
 	struct karst_cq_lane_state lane[];
 };
 
@@ -63,6 +73,9 @@ struct karst_core_cq {
  * the QP into Error.
  */
 struct karst_cqe *karst_cq_push(struct karst_core *core, struct karst_core_cq *cq, bool solicited);
+
+/** The period of a moderated lane is over. */
+void karst_cq_expire(struct karst_core *core, struct karst_cq_lane_state *lane);
 
 /* --- receive work requests --- */
 

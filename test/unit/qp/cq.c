@@ -280,3 +280,132 @@ Test(cq, create)
 	free(mem);
 	bed_close(b);
 }
+
+/* --- moderation --- */
+
+/* @n receives that complete in one turn each. */
+static void
+recv_some(struct bed *b, uint32_t *psn, uint32_t n)
+{
+	for (; n > 0; n--)
+		recv_one(b, R((*psn)++), false);
+}
+
+Test(cq, moderated_by_count)
+{
+	struct bed *b = bed_rc();
+	uint32_t psn = 0;
+
+	karst_cq_set_moderation(b->rcq, 3, 0);
+	recv_some(b, &psn, 5);
+	karst_cq_arm(b->rcq_shared, false);
+	recv_some(b, &psn, 2);
+	cr_assert_eq(b->cq_events, 0, "what came before it was armed does not count");
+	advance_time(b, 1000000000);
+	cr_assert_eq(b->cq_events, 0, "however long it takes");
+	recv_some(b, &psn, 1);
+	cr_assert_eq(b->cq_events, 1);
+	recv_some(b, &psn, 9);
+	cr_assert_eq(b->cq_events, 1, "it is not armed");
+	karst_cq_arm(b->rcq_shared, false);
+	recv_some(b, &psn, 2);
+	cr_assert_eq(b->cq_events, 1, "counting begins anew");
+	recv_some(b, &psn, 1);
+	cr_assert_eq(b->cq_events, 2);
+	bed_close(b);
+}
+
+Test(cq, moderated_by_period)
+{
+	struct bed *b = bed_rc();
+	uint32_t psn = 0, i;
+
+	karst_cq_set_moderation(b->rcq, 0, 100);
+	for (i = 0; i < 3; i++) {
+		karst_cq_arm(b->rcq_shared, false);
+		advance_time(b, 1000000);
+		cr_assert_eq(b->cq_events, i, "nothing has come");
+		recv_some(b, &psn, 1);
+		advance_time(b, 60000);
+		recv_some(b, &psn, 20);
+		cr_assert_eq(b->cq_events, i, "however many");
+		advance_time(b, 60000);
+		cr_assert_eq(b->cq_events, i + 1, "the period of the first is over");
+		advance_time(b, 1000000);
+		cr_assert_eq(b->cq_events, i + 1);
+	}
+	bed_close(b);
+}
+
+/* Whichever is sooner; and the timer of an event that the count has raised does not raise another. */
+Test(cq, moderated_by_both)
+{
+	struct bed *b = bed_rc();
+	uint32_t psn = 0;
+
+	karst_cq_set_moderation(b->rcq, 4, 100);
+	karst_cq_arm(b->rcq_shared, false);
+	recv_some(b, &psn, 4);
+	cr_assert_eq(b->cq_events, 1);
+	karst_cq_arm(b->rcq_shared, false);
+	advance_time(b, 1000000);
+	cr_assert_eq(b->cq_events, 1);
+	recv_some(b, &psn, 3);
+	cr_assert_eq(b->cq_events, 1);
+	advance_time(b, 200000);
+	cr_assert_eq(b->cq_events, 2);
+	bed_close(b);
+}
+
+/* A solicited one begins it; what follows counts whatever it is. */
+Test(cq, moderated_solicited)
+{
+	struct bed *b = bed_rc();
+
+	karst_cq_set_moderation(b->rcq, 2, 100);
+	karst_cq_arm(b->rcq_shared, true);
+	recv_one(b, R(0), false);
+	advance_time(b, 1000000);
+	cr_assert_eq(b->cq_events, 0);
+	recv_one(b, R(1), true);
+	cr_assert_eq(b->cq_events, 0);
+	recv_one(b, R(2), false);
+	cr_assert_eq(b->cq_events, 1);
+	bed_close(b);
+}
+
+Test(cq, no_moderation)
+{
+	struct bed *b = bed_rc();
+	uint32_t psn = 0, i;
+
+	for (i = 0; i < 4; i++) {
+		/* turned on, and off while an event is held back: that one comes in its time */
+		karst_cq_set_moderation(b->rcq, 0, 100);
+		karst_cq_arm(b->rcq_shared, false);
+		recv_some(b, &psn, 1);
+		cr_assert_eq(b->cq_events, 2 * i);
+		karst_cq_set_moderation(b->rcq, (uint16_t)(i & 1), (uint16_t)(i & 1 ? 50 : 0));
+		advance_time(b, 200000);
+		cr_assert_eq(b->cq_events, 2 * i + 1);
+		karst_cq_arm(b->rcq_shared, false);
+		recv_some(b, &psn, 1);
+		cr_assert_eq(b->cq_events, 2 * i + 2);
+	}
+	bed_close(b);
+}
+
+/* The queue goes while an event is held back: its timer does not fire any more. */
+Test(cq, moderated_and_destroyed)
+{
+	struct bed *b = bed_rc();
+	uint32_t psn = 0;
+
+	karst_cq_set_moderation(b->rcq, 0, 100);
+	karst_cq_arm(b->rcq_shared, false);
+	recv_some(b, &psn, 1);
+	karst_core_forget_cq(b->core, b->rcq);
+	advance_time(b, 1000000);
+	cr_assert_eq(b->cq_events, 0);
+	bed_close(b);
+}

@@ -4,7 +4,6 @@
 /*
  * Life of an engine: configuration, tables, the buffer pool, lcores; start and stop.
  */
-#include "capture.h"
 #include "engine_priv.h"
 
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include <rte_malloc.h>
 #include <rte_mbuf_pool_ops.h>
 
+#include "capture.h"
 #include "karst_crc.h"
 
 #define POOL_OPS           "stack"

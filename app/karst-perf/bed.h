@@ -64,7 +64,8 @@ void perf_bed_fini(struct perf_bed *bed);
 /** @n zeroed queue pairs, for free(); NULL. */
 struct perf_qp *perf_qp_array(uint32_t n);
 
-/** A bed of an embedded engine.  0 or 1: the engine refused, said on stderr; everything is taken down again then. */
+/** A bed of an embedded engine.  0 or 1: the engine refused, said on stderr; everything is taken
+ *  down again then. */
 int perf_bed_create(const struct perf_job *job, const struct perf_ports *ports,
 	const struct perf_memory *mem, bool latency, struct perf_bed *bed);
 void perf_bed_destroy(struct perf_bed *bed);

@@ -44,13 +44,11 @@ perf_remote_hello(
 }
 
 /* The members of a job that go over the link. */
-#define JOB_MEMBERS(X)                                                                     \
-	X(op)                                                                              \
-	X(transport)                                                                       \
-	X(size)                                                                            \
-	X(mtu)                                                                             \
-	X(qps) X(depth) X(inflight) X(batch) X(slots) X(stride) X(headroom) X(working_set) \
-		X(recv_depth) X(rd_atomic) X(inlined) X(timeout)
+/* clang-format off */
+#define JOB_MEMBERS(X) \
+	X(op) X(transport) X(size) X(mtu) X(qps) X(depth) X(inflight) X(batch) X(slots) \
+	X(stride) X(headroom) X(working_set) X(recv_depth) X(rd_atomic) X(inlined) X(timeout)
+/* clang-format on */
 
 static json_t *
 describe_job(const struct perf_job *j)

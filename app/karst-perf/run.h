@@ -89,8 +89,8 @@ struct perf_run {
  */
 int perf_run_begin(struct perf_run *run);
 
-/** On the first worker (attached: a thread) and, if there are two lcores, on the second, at the same time.
- *  @arg: the struct perf_run.  Both return when the measurement is over. */
+/** On the first worker (attached: a thread) and, if there are two lcores, on the second, at the
+ *  same time. @arg: the struct perf_run.  Both return when the measurement is over. */
 int perf_run_lead(void *arg);
 int perf_run_follow(void *arg);
 

@@ -5,7 +5,7 @@
  * From a range of addresses to pieces: mapping by mapping,
  *
  *	pages of our own file (karst_alloc(), moved memory)	by its descriptor
- *	other shared mappings					by their place in /proc/PID/map_files
+ *	other shared mappings					by /proc/PID/map_files
  *	private anonymous memory, as far as it is whole pages	moved, then as the first
  *	everything else						copied
  *

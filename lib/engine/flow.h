@@ -14,9 +14,9 @@
 int eng_flow_isolate(struct eng_port *p);
 
 /**
- * After the device was started: rules for UDP to port 4791, if the device takes them and they are of
- * use; says in the log how frames come to the lcores.  @rss: it spreads all frames over its queues.
- * An error, logged, only if @isolate, since nothing would come then.
+ * After the device was started: rules for UDP to port 4791, if the device takes them and they are
+ * of use; says in the log how frames come to the lcores.  @rss: it spreads all frames over its
+ * queues.  An error, logged, only if @isolate, since nothing would come then.
  */
 int eng_flow_steer(struct eng_port *p, bool rss, bool isolate);
 

@@ -212,7 +212,7 @@ struct karst_engine_port_config {
 	struct karst_engine_addr gateway4;
 	struct karst_engine_addr gateway6;
 	/* The kernel interface that the port is a view of (net_af_packet, net_af_xdp): the kernel
-	 * owns ARP, neighbour discovery and routes, and is asked.  NULL: the port is the engine's. */
+	 * owns ARP, neighbour discovery and routes.  NULL: the port is the engine's. */
 	const char *netdev;
 	/* Name of a tap interface to make, of the port's MAC address: what is not RoCE for this
 	 * port goes to the kernel there, what the kernel sends there leaves by the port.  NULL:
@@ -340,8 +340,8 @@ int karst_engine_mr_rereg(
 	struct karst_engine *e, uint32_t key, unsigned int what, const struct karst_mr_attr *attr);
 /** When it returns, no lcore touches the memory any more. */
 int karst_engine_mr_dereg(struct karst_engine *e, uint32_t key);
-/** The same for @n keys, waiting once for all.  Keys that name nothing are passed over, regions that
- *  windows are bound to stay (-EBUSY), the others are deregistered all the same.
+/** The same for @n keys, waiting once for all.  Keys that name nothing are passed over, regions
+ *  that windows are bound to stay (-EBUSY), the others are deregistered all the same.
  *  @return 0, or the first error. */
 int karst_engine_mr_dereg_many(struct karst_engine *e, const uint32_t *keys, uint32_t n);
 

@@ -4,8 +4,8 @@
 /*
  * Owners: whose an object is, whose memory its rings are in, and who is told of its events.
  *
- * Without one, an object belongs to the program that embeds the engine.  A session (karst_session.h)
- * makes an owner for its program, and then
+ * Without one, an object belongs to the program that embeds the engine.  A session
+ * (karst_session.h) makes an owner for its program, and then
  *
  *   - rings come from memory files that this program alone maps, sealed against every change of
  *     size, in chunks;

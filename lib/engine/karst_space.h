@@ -59,7 +59,7 @@ void karst_space_bytes(
  *  it is gone. */
 bool karst_space_failed(const struct karst_space *s);
 
-/** When the space fails, 1 is written to @fd, an eventfd of the caller's that outlives the space. */
+/** When the space fails, 1 is written to @fd, an eventfd of the caller's that outlives it. */
 void karst_space_watch(struct karst_space *s, int fd);
 
 #endif /* KARST_SPACE_H */

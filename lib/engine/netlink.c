@@ -185,10 +185,10 @@ route_query(struct kernel *k, const struct hop *to, bool out, struct route_reply
 }
 
 /*
- * From a destination to the next hop.  The kernel is asked for its own choice first: only that tells
- * of routes that forbid a destination, and told which interface to use it would rather assume that
- * everybody is on that link than say that there is no route.  If it would take another interface,
- * it is asked again for this one.
+ * From a destination to the next hop.  The kernel is asked for its own choice first: only that
+ * tells of routes that forbid a destination, and told which interface to use it would rather assume
+ * that everybody is on that link than say that there is no route.  If it would take another
+ * interface, it is asked again for this one.
  */
 static int
 route(struct kernel *k, struct hop *hop)

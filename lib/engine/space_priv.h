@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What the control side of foreign memory (space.c, piece.c) and its data path (foreign.c) share. */
+/* What control (space.c, piece.c) and data path (foreign.c) of foreign memory share. */
 #ifndef ENGINE_SPACE_PRIV_H
 #define ENGINE_SPACE_PRIV_H
 

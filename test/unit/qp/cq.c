@@ -337,7 +337,7 @@ Test(cq, moderated_by_period)
 	bed_close(b);
 }
 
-/* Whichever is sooner; and the timer of an event that the count has raised does not raise another. */
+/* Whichever is sooner; and the timer of an event that the count has raised raises no other. */
 Test(cq, moderated_by_both)
 {
 	struct bed *b = bed_rc();

@@ -4,8 +4,8 @@
 /*
  * An engine that sleeps whenever it finds no bell, on an eventfd, and programs that ring one bell
  * at a time and wait for the answer.  The engine reads nothing from the eventfd: it is told of each
- * write by an edge-triggered epoll, as the real one.  A wake-up that gets lost stops everything (the
- * test runs into its timeout).
+ * write by an edge-triggered epoll, as the real one.  A wake-up that gets lost stops everything
+ * (the test runs into its timeout).
  */
 #include "karst_ring_engine.h"
 

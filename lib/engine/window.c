@@ -40,10 +40,11 @@ static struct {
 	uint64_t used; /* from base on, in blocks that were given out once */
 	_Atomic uintptr_t *table;
 	uint64_t free[ORDERS]; /* first free block by log2 of its size: offset + 1; 0: none */
-	_Atomic unsigned int breaks;
 	struct sigaction before;
 	pthread_mutex_t lock;
 } range = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+_Atomic unsigned int eng_window_broken;
 
 static _Atomic uintptr_t *
 word_of(const void *p)
@@ -80,14 +81,6 @@ eng_window_piece(const struct eng_window *w, uint64_t off)
 	return &w->piece[lo];
 }
 
-unsigned int
-eng_window_breaks(void)
-{
-	/* after the caller's reads of windows; pairs with mend(), which counts before it maps */
-	atomic_thread_fence(memory_order_acquire);
-	return atomic_load_explicit(&range.breaks, memory_order_relaxed);
-}
-
 /* --- pages that are taken away --- */
 
 /* Puts zeros where a page of @p was.  System calls only. */
@@ -108,7 +101,7 @@ mend(const void *p)
 	at = (uintptr_t)p & ~(uintptr_t)(piece->page - 1);
 	/* First: an lcore that reads the zeros, and then asks, is told. */
 	w->broken(w);
-	atomic_fetch_add(&range.breaks, 1);
+	atomic_fetch_add(&eng_window_broken, 1);
 	return syscall(SYS_mmap, at, (size_t)piece->page, prot,
 		       MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != -1;
 }

@@ -55,7 +55,16 @@ struct eng_window *eng_window_of(const void *p);
 /* The piece that byte @off of the window is in. */
 const struct eng_piece *eng_window_piece(const struct eng_window *w, uint64_t off);
 
-/* How often the SIGBUS handler has put zeros in the place of pages that were taken away. */
-unsigned int eng_window_breaks(void);
+/* Of the process, as its handler is: how often that has put zeros in the place of pages that were
+ * taken away.  Through eng_window_breaks() alone. */
+extern _Atomic unsigned int eng_window_broken;
+
+static inline unsigned int
+eng_window_breaks(void)
+{
+	/* after the caller's reads of windows; pairs with the handler: it counts, then maps */
+	atomic_thread_fence(memory_order_acquire);
+	return atomic_load_explicit(&eng_window_broken, memory_order_relaxed);
+}
 
 #endif /* ENGINE_WINDOW_H */

@@ -411,8 +411,8 @@ embedded(struct perf_app *app)
 static int
 attached_client(struct perf_app *app, void *stack)
 {
-	struct perf_opts *o = &app->opts;
-	int rc = 0;
+	const struct perf_opts *o = &app->opts;
+	int rc;
 
 	if (o->memory == PERF_MEMORY_STACK &&
 		app->plan.max_working_set + lat_bytes(app) > PERF_STACK_BYTES) {
@@ -423,10 +423,7 @@ attached_client(struct perf_app *app, void *stack)
 			app->plan.max_working_set + lat_bytes(app), PERF_STACK_BYTES);
 		return 2;
 	}
-	if (o->daemon)
-		rc = perf_daemon_start(o, &app->daemon);
-	if (rc == 0)
-		rc = perf_attach_open(o, PERF_CLIENT, &app->attach);
+	rc = perf_attach_open(o, PERF_CLIENT, &app->attach);
 	if (rc == 0 && perf_link_connect(o->peer, o->tcp_port, &app->link) == 0) {
 		rc = perf_remote_hello(&app->link, o, app->plan.max_working_set, lat_bytes(app)) ==
 				0
@@ -437,8 +434,6 @@ attached_client(struct perf_app *app, void *stack)
 		rc = 1;
 	}
 	perf_attach_close(&app->attach);
-	if (o->daemon)
-		perf_daemon_stop(&app->daemon);
 	return rc;
 }
 
@@ -457,16 +452,23 @@ attached_server(struct perf_app *app, void *stack)
 static int
 attached(struct perf_app *app)
 {
+	struct perf_opts *o = &app->opts;
 	void *stack = NULL;
-	int rc;
+	int rc = 0;
 
-	if (app->opts.memory == PERF_MEMORY_STACK)
+	if (o->memory == PERF_MEMORY_STACK)
 		stack = __builtin_alloca(PERF_STACK_BYTES);
-	rc = perf_eal_start_attached(&app->eal);
-	if (rc != 0)
-		return rc;
-	rc = app->opts.server ? attached_server(app, stack) : attached_client(app, stack);
-	rte_eal_cleanup();
+	/* children are started while this thread may run wherever the process may */
+	if (o->daemon)
+		rc = perf_daemon_start(o, &app->daemon);
+	if (rc == 0)
+		rc = perf_eal_start_attached(&app->eal);
+	if (rc == 0) {
+		rc = o->server ? attached_server(app, stack) : attached_client(app, stack);
+		rte_eal_cleanup();
+	}
+	if (o->daemon)
+		perf_daemon_stop(&app->daemon);
 	return rc;
 }
 

@@ -226,3 +226,25 @@ Test(client_event, asynchronous)
 	karst_ack_async_event(&ev);
 	stage_down(&s);
 }
+
+/* One event for several completions, or for fewer when the time is over. */
+Test(client_event, moderation)
+{
+	struct stage s;
+	int i;
+
+	stage_up(&s);
+	cr_assert_eq(karst_modify_cq(s.cq, 3, 60000), 0, "%s", karst_why());
+	cr_assert_eq(karst_req_notify_cq(s.cq, false), 0);
+	for (i = 0; i < 3; i++)
+		message(&s, false);
+	expect_event(&s);
+	for (i = 0; i < 3; i++)
+		bed_wait(s.cq);
+	cr_assert_eq(karst_modify_cq(s.cq, 1000, 1000), 0, "%s", karst_why());
+	cr_assert_eq(karst_req_notify_cq(s.cq, false), 0);
+	message(&s, false);
+	expect_event(&s); /* a millisecond later */
+	bed_wait(s.cq);
+	stage_down(&s);
+}

@@ -11,7 +11,7 @@
  * plain host addresses in both cases.
  *
  * A program can take pages away under the engine (truncate a file that it shares).  Touching such
- * a page raises SIGBUS; the handler that karst_space_init() installs puts a zero page there and
+ * a page raises SIGBUS; the handler that the first space installs puts a zero page there and
  * marks the space as failed, so the engine goes on and the program that did it is thrown out.
  *
  * Control threads, one at a time for each space.
@@ -48,7 +48,8 @@ int karst_space_map(struct karst_space *s, uint64_t addr, uint64_t len, bool wri
 /** After the key that named it is gone (karst_engine_mr_dereg()). */
 void karst_space_unmap(struct karst_space_region *r);
 
-/** Address in the engine of the first byte. */
+/** Address in the engine of the first byte, for karst_engine_mr_reg(): a foreign one
+ *  (karst_foreign.h), not to be followed, if some of the region is copied. */
 void *karst_space_host(const struct karst_space_region *r);
 
 /** Bytes of each way: shared, of these migrated, copied. */

@@ -772,6 +772,76 @@ Test(space, r14_order_on_copied_memory)
 	rig_down(&rig);
 }
 
+/* --- without acknowledgements --- */
+
+static void
+connect_uc(struct rig *rig, struct karst_engine_qp *qp[2])
+{
+	struct karst_core_qp_attr attr;
+	enum karst_qp_state to;
+	int side;
+
+	for (side = 0; side < 2; side++)
+		qp[side] = bed_qp(&rig->bed, KARST_QPT_UC, 0);
+	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
+		for (side = 0; side < 2; side++) {
+			unsigned int mask = bed_attr(
+				&rig->bed, KARST_QPT_UC, side, qp[1 - side]->num, to, &attr);
+
+			cr_assert_eq(karst_engine_qp_modify(rig->bed.e, qp[side], &attr, mask), 0);
+		}
+	}
+}
+
+/* UC (U1) completes at once, so it must know at once what is there and what is not. */
+Test(space, u1_uc_on_copied_memory)
+{
+	struct karst_engine_qp *qp[2];
+	struct karst_cqe cqe;
+	struct region r;
+	struct rig rig;
+	uint64_t addr, len;
+	unsigned int i;
+
+	rig_up(&rig);
+	connect_uc(&rig, qp);
+	cr_assert_eq(program_make(&rig.prog, KIND_PRIVATE_FILE, &addr, &len), 0);
+	cr_assert_eq(region_make(&rig, addr, len, true, UINT64_MAX, &r), 0);
+	cr_assert_eq(r.copied, len);
+
+	fill_local(&rig, 65536, 2);
+	bed_post_recv(qp[1], 3, (void *)(uintptr_t)addr, 65536, r.key);
+	bed_post(qp[0], KARST_WR_SEND, 4, rig.local, 65536, rig.local_key, NULL, 0);
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(wait_one(&rig), KARST_WC_SUCCESS);
+	cr_assert(program_shows(&rig.prog, 0, 65536, 2, 0), "received");
+
+	bed_post(qp[0], KARST_WR_RDMA_WRITE, 5, rig.local, 32768, rig.local_key,
+		(void *)(uintptr_t)(addr + 100000), r.key);
+	cr_assert_eq(wait_one(&rig), KARST_WC_SUCCESS);
+	bed_settle(&rig.bed);
+	cr_assert(program_shows(&rig.prog, 100000, 32768, 2, 0), "written");
+
+	program_fill(&rig.prog, 3);
+	bed_post(qp[1], KARST_WR_RDMA_WRITE, 6, (void *)(uintptr_t)addr, 65536, r.key, rig.local,
+		rig.local_key);
+	cr_assert_eq(wait_one(&rig), KARST_WC_SUCCESS);
+	bed_settle(&rig.bed);
+	expect_local(&rig, 0, 65536, 3, "sent");
+
+	cr_assert_eq(program_munmap(&rig.prog, addr + 8192, len - 8192), 0);
+	bed_post_recv(qp[1], 7, (void *)(uintptr_t)(addr + 4096), 65536, r.key);
+	bed_post(qp[0], KARST_WR_SEND, 8, rig.local, 65536, rig.local_key, NULL, 0);
+	for (i = 0; i < 2; i++) {
+		cr_assert(bed_wait(&rig.bed, &cqe));
+		cr_assert_eq(cqe.status, cqe.wr_id == 7 ? KARST_WC_LOC_PROT_ERR : KARST_WC_SUCCESS);
+	}
+	bed_post(qp[0], KARST_WR_SEND, 9, (void *)(uintptr_t)(addr + 4096), 65536, r.key, NULL, 0);
+	cr_assert_eq(wait_one(&rig), KARST_WC_LOC_PROT_ERR);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
 /* --- many --- */
 
 static unsigned int

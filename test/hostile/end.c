@@ -65,7 +65,7 @@ step(const struct end *e, enum karst_qp_state to, uint32_t peer, const union kar
 		.max_dest_rd_atomic = 4,
 		.max_rd_atomic = 4,
 		.min_rnr_timer = 1,
-		.timeout = 20, /* so long that what is lost is not mistaken for what is late */
+		.timeout = e->timeout != 0 ? e->timeout : 20,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 	};

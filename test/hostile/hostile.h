@@ -121,6 +121,9 @@ struct child {
 
 /** Runs @fn in a new process, which ends when that returns. */
 bool child_start(struct child *c, void (*fn)(struct report *r, void *arg), void *arg);
+/** The same, and its qpn[1] is @peer_qpn. */
+bool child_start_told(
+	struct child *c, void (*fn)(struct report *r, void *arg), void *arg, uint32_t peer_qpn);
 /** In the child: says what is wrong, and ends. */
 __attribute__((noreturn, format(printf, 2, 3))) void child_fail(
 	struct report *r, const char *fmt, ...);
@@ -139,7 +142,8 @@ struct end {
 	struct karst_mr *mr;
 	struct karst_qp *qp;
 	uint8_t *mem;
-	bool copied; /* it is of malloc() */
+	bool copied;     /* it is of malloc() */
+	uint8_t timeout; /* of RC; 0: so long that what is lost is not mistaken for what is late */
 };
 
 /** An attachment with a completion queue and @len bytes of memory registered; @copied: memory that

@@ -4,7 +4,7 @@
 /*
  * Programs that are killed -9 at any moment: while they attach, create, register, connect, move
  * data, wait for an address, or destroy.  Several at once, so that the engine cleans up after one
- * while it serves the others.
+ * while it serves the others.  And one whose peer notices.
  */
 #include "hostile.h"
 
@@ -14,7 +14,7 @@
 
 #define VICTIMS   4
 #define LIFE_MS   60
-#define DEFAULT_N 60
+#define DEFAULT_N 500
 #define MEM_BYTES (1u << 19)
 
 struct start {
@@ -121,6 +121,81 @@ massacre(const struct host *h, struct dice *d, uint32_t n, struct innocents *in)
 	return good;
 }
 
+/* --- the one who is left --- */
+
+#define PEER_LEN 1000u
+
+static void
+peer(struct report *r, void *arg)
+{
+	const struct start *s = arg;
+	struct end e;
+	uint32_t i;
+
+	if (end_open(&e, s->host, "peer", MEM_BYTES, false) != 0 || end_qp(&e, KARST_QPT_RC) != 0 ||
+		end_connect(&e, r->qpn[1]) != 0)
+		child_fail(r, "attaching: %s", karst_why());
+	for (i = 0; i < 64; i++)
+		if (end_post_recv(&e, i, 0, PEER_LEN) != 0)
+			child_fail(r, "posting: %s", karst_why());
+	r->qpn[0] = e.qp->qp_num;
+	atomic_store(&r->ready, true);
+	for (;;)
+		sleep_ms(1000);
+}
+
+/* Sends to it; @return the status of the first that fails; -1: none completes. */
+static int
+send_until_error(struct end *e, struct child *c)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+	uint32_t good = 0, out = 0;
+
+	while (now_ms() < until) {
+		struct karst_cqe cqe;
+
+		if (out == 0 && end_post(e, KARST_WR_SEND, good, 0, PEER_LEN, NULL, 0) == 0)
+			out++;
+		if (karst_poll_cq(e->cq, 1, &cqe) != 1)
+			continue;
+		out--;
+		if (cqe.status != KARST_WC_SUCCESS)
+			return cqe.status;
+		if (++good == 10)
+			child_kill(c);
+	}
+	return -1;
+}
+
+/* Whose peer is killed learns it by its retries. */
+static bool
+bereaved(const struct host *h)
+{
+	struct end e;
+	struct child c = {0};
+	struct start s = {h, 0};
+	int status = -1;
+
+	if (end_open(&e, h, "bereaved", MEM_BYTES, false) != 0 || end_qp(&e, KARST_QPT_RC) != 0) {
+		note("attaching: %s", karst_why());
+		return false;
+	}
+	e.timeout = 14; /* 67 ms, 8 times */
+	if (!child_start_told(&c, peer, &s, e.qp->qp_num))
+		return false;
+	while (child_alive(&c) && !atomic_load(&c.report->ready))
+		sleep_ms(1);
+	if (!atomic_load(&c.report->ready) || end_connect(&e, c.report->qpn[0]) != 0)
+		note("peer: %s%s", c.report->fault, karst_why());
+	else
+		status = send_until_error(&e, &c);
+	if (c.pid != 0)
+		child_kill(&c);
+	if (status != KARST_WC_RETRY_EXC_ERR)
+		note("sends to a peer that was killed: status %d", status);
+	return end_close(&e) == 0 && status == KARST_WC_RETRY_EXC_ERR;
+}
+
 bool
 case_kill(const struct options *o)
 {
@@ -141,6 +216,7 @@ case_kill(const struct options *o)
 	good = good && massacre(&h, &d, kills, &in);
 	note("%u kills", kills);
 	good = innocents_go_on(&in) && good;
+	good = bereaved(&h) && good;
 	good &= host_settles(&h, &before, o->grown);
 	good &= innocents_stop(&in);
 	good &= host_stop(&h);

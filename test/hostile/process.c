@@ -48,6 +48,13 @@ sleep_ms(uint32_t ms)
 bool
 child_start(struct child *c, void (*fn)(struct report *r, void *arg), void *arg)
 {
+	return child_start_told(c, fn, arg, 0);
+}
+
+bool
+child_start_told(
+	struct child *c, void (*fn)(struct report *r, void *arg), void *arg, uint32_t peer_qpn)
+{
 	pid_t parent = getpid();
 
 	c->report = mmap(NULL, sizeof(*c->report), PROT_READ | PROT_WRITE,
@@ -56,6 +63,7 @@ child_start(struct child *c, void (*fn)(struct report *r, void *arg), void *arg)
 		note("mmap: %s", strerror(errno));
 		return false;
 	}
+	c->report->qpn[1] = peer_qpn;
 	c->pid = fork();
 	if (c->pid < 0)
 		note("fork: %s", strerror(errno));

@@ -301,23 +301,37 @@ one_kind(enum kind kind)
 	rig_down(&rig);
 }
 
-/* Huge pages are a resource of the machine: takes two if there are none, and gives them back. */
-static void
-with_huge_pages(enum kind kind)
-{
-	const char *path = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages";
-	FILE *f = fopen(path, "r+");
-	unsigned int had = 0;
+/* Huge pages are a resource of the machine: tests that need some reserve two more, and give them
+ * back even if they fail. */
+#define NR_HUGE "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
 
-	if (f == NULL || fscanf(f, "%u", &had) != 1)
+static bool
+add_huge_pages(int n)
+{
+	FILE *f = fopen(NR_HUGE, "r+");
+	unsigned int had = 0;
+	bool ok = f != NULL && fscanf(f, "%u", &had) == 1;
+
+	if (ok) {
+		rewind(f);
+		ok = fprintf(f, "%d", (int)had + n) > 0;
+	}
+	if (f != NULL)
+		ok &= fclose(f) == 0;
+	return ok;
+}
+
+static void
+reserve_huge(void)
+{
+	if (!add_huge_pages(2))
 		cr_skip("huge pages cannot be reserved");
-	rewind(f);
-	fprintf(f, "%u", had + 2);
-	fflush(f);
-	one_kind(kind);
-	rewind(f);
-	fprintf(f, "%u", had);
-	fclose(f);
+}
+
+static void
+release_huge(void)
+{
+	add_huge_pages(-2);
 }
 
 #define KIND_TEST(name, kind)       \
@@ -343,14 +357,14 @@ KIND_TEST(sysv, KIND_SYSV)
 KIND_TEST(posix_shm, KIND_POSIX_SHM)
 KIND_TEST(mixed, KIND_MIXED)
 
-Test(space, content_hugetlb)
+Test(space, content_hugetlb, .init = reserve_huge, .fini = release_huge)
 {
-	with_huge_pages(KIND_HUGETLB);
+	one_kind(KIND_HUGETLB);
 }
 
-Test(space, content_hugetlb_private)
+Test(space, content_hugetlb_private, .init = reserve_huge, .fini = release_huge)
 {
-	with_huge_pages(KIND_HUGETLB_PRIVATE);
+	one_kind(KIND_HUGETLB_PRIVATE);
 }
 
 /* --- what cannot be registered --- */

@@ -62,7 +62,7 @@ struct karst_open_attr {
  * Attaches to the engine that listens at @socket (NULL: $KARST_SOCKET, else
  * KARST_DEFAULT_SOCKET).  @attr may be NULL.
  * -ENOENT, -ECONNREFUSED: no engine there; -EACCES: the socket's permissions; -EPROTO: another
- * version; -EAGAIN: the engine has as many clients as it may.
+ * version; -EUSERS: the engine has as many clients as it may; -ETIMEDOUT: it does not answer.
  */
 int karst_open(const char *socket, const struct karst_open_attr *attr, struct karst_context **ctx);
 

@@ -47,7 +47,8 @@ door_call(void *user, const void *req, size_t len, const int *fds, unsigned int 
 		karst_ctl_close_fds(rsp_fds, *nrsp_fds);
 	*nrsp_fds = 0;
 	d->broken = true;
-	return -EIO;
+	/* the socket has a timeout, and an answer that comes now would be taken for the next */
+	return ret == -EAGAIN ? -ETIMEDOUT : -EIO;
 }
 
 static void

@@ -13,6 +13,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -355,6 +356,22 @@ Test(door, attend)
 	cr_assert_eq(s.attended, 1);
 	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
 	door.close(door.user);
+}
+
+/* Nobody answers, and the socket does not wait for ever. */
+Test(door, silence)
+{
+	const struct timeval tv = {.tv_usec = 20000};
+	struct karst_ctl_door door;
+	int pair[2];
+
+	make_pair(pair);
+	cr_assert_eq(setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)), 0);
+	cr_assert_eq(karst_ctl_socket_door(pair[0], &door), 0);
+	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), -ETIMEDOUT);
+	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
+	door.close(door.user);
+	close(pair[1]);
 }
 
 /* A door that was answered wrongly, or not at all, stays shut. */

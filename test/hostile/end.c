@@ -13,8 +13,9 @@
 int
 end_open(struct end *e, const struct host *h, const char *program, size_t len, bool copied)
 {
-	const struct karst_open_attr attr = {
-		.program = program, .migrate_min = copied ? UINT64_MAX : 0};
+	const struct karst_open_attr attr = {.program = program,
+		.migrate_min = copied ? UINT64_MAX : 0,
+		.connect_timeout_ms = HANG_S * 1000};
 	unsigned int access = ALL_ACCESS;
 	int ret;
 

@@ -34,6 +34,7 @@ static const char conf[] = "[engine]\n"
 bool
 host_start(struct host *h)
 {
+	const struct karst_open_attr attr = {.connect_timeout_ms = HANG_S * 1000};
 	char conf_path[96], log_path[96];
 	uint64_t until = now_ms() + HANG_S * 1000;
 
@@ -53,7 +54,7 @@ host_start(struct host *h)
 	while (host_alive(h) && now_ms() < until) {
 		struct karst_context *ctx;
 
-		if (karst_open(h->sock, NULL, &ctx) == 0) {
+		if (karst_open(h->sock, &attr, &ctx) == 0) {
 			karst_close(ctx);
 			return true;
 		}

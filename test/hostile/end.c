@@ -66,7 +66,7 @@ step(const struct end *e, enum karst_qp_state to, uint32_t peer, const union kar
 		.max_dest_rd_atomic = 4,
 		.max_rd_atomic = 4,
 		.min_rnr_timer = 1,
-		.timeout = e->timeout != 0 ? e->timeout : 20,
+		.timeout = e->timeout,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 	};

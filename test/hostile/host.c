@@ -207,6 +207,15 @@ host_ask(const struct host *h, const char *cmd, const char *key)
 	return telemetry(h, cmd, answer) ? number(answer, key) : -1;
 }
 
+void
+host_show(const struct host *h, const char *cmd)
+{
+	char answer[TELEMETRY_BYTES];
+
+	if (telemetry(h, cmd, answer))
+		note("%s", answer);
+}
+
 /* --- what it has --- */
 
 static long

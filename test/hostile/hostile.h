@@ -95,6 +95,8 @@ bool host_alive(const struct host *h);
 
 /** A number that telemetry has; -1: it has none such. */
 long host_ask(const struct host *h, const char *cmd, const char *key);
+/** Notes all of an answer, for whoever looks for a reason. */
+void host_show(const struct host *h, const char *cmd);
 
 /** What /proc says of a process. */
 void process_usage(pid_t pid, struct usage *u);
@@ -108,10 +110,11 @@ bool host_settles(const struct host *h, const struct usage *before, bool grown);
 struct report {
 	_Atomic bool stop;
 	_Atomic bool ready;
-	_Atomic uint64_t ops;   /* done, and looked at */
-	_Atomic uint64_t bytes; /* of these */
-	uint32_t qpn[2];        /* before ready */
-	char fault[512];        /* of a process that has ended badly */
+	_Atomic uint64_t ops;      /* done, and looked at */
+	_Atomic uint64_t bytes;    /* of these */
+	_Atomic uint64_t pause_ms; /* the longest without any */
+	uint32_t qpn[2];           /* before ready */
+	char fault[512];           /* of a process that has ended badly */
 };
 
 struct child {
@@ -143,7 +146,7 @@ struct end {
 	struct karst_qp *qp;
 	uint8_t *mem;
 	bool copied;     /* it is of malloc() */
-	uint8_t timeout; /* of RC; 0: so long that what is lost is not mistaken for what is late */
+	uint8_t timeout; /* of RC; 0: it waits for ever, so nothing is sent again for being late */
 };
 
 /** An attachment with a completion queue and @len bytes of memory registered; @copied: memory that

@@ -190,12 +190,13 @@ innocent(struct report *r, void *arg)
 {
 	const struct start *s = arg;
 	static struct pair p;
-	uint64_t until = now_ms() + HANG_S * 1000;
+	uint64_t last = now_ms();
 	uint32_t i, busy;
 
 	p.r = r;
 	p.dice.state = s->seed;
 	open_pair(&p, s);
+	last = now_ms();
 	do {
 		bool stop = atomic_load(&r->stop);
 
@@ -204,12 +205,15 @@ innocent(struct report *r, void *arg)
 				begin(&p, i);
 			busy += p.slot[i].busy;
 		}
-		if (poll_end(&p, &p.a) + poll_end(&p, &p.b) > 0)
-			until = now_ms() + HANG_S * 1000;
-		else if (now_ms() > until)
+		if (poll_end(&p, &p.a) + poll_end(&p, &p.b) > 0) {
+			last = now_ms();
+			continue;
+		}
+		if (now_ms() - last > atomic_load(&r->pause_ms))
+			atomic_store(&r->pause_ms, now_ms() - last);
+		if (now_ms() - last > HANG_S * 1000)
 			child_fail(r, "nothing completes any more");
-		else
-			sleep_ms(0);
+		sleep_ms(0);
 	} while (busy > 0);
 	if (end_close(&p.a) != 0 || end_close(&p.b) != 0)
 		child_fail(r, "closing: %s", karst_why());
@@ -263,7 +267,8 @@ static bool
 sent_once(const struct host *h, const struct report *r)
 {
 	static const char *const never[] = {
-		"retransmits", "timeouts", "seq_naks", "out_of_sequence", "duplicates"};
+		"retransmits", "timeouts", "seq_naks", "rnr_naks", "out_of_sequence", "duplicates"};
+	bool good = true;
 	char cmd[64];
 	size_t i, j;
 
@@ -275,11 +280,16 @@ sent_once(const struct host *h, const struct report *r)
 			if (n != 0) {
 				note("queue pair %u of an innocent: %ld %s", r->qpn[i], n,
 					never[j]);
-				return false;
+				good = false;
 			}
 		}
 	}
-	return true;
+	if (!good) {
+		host_show(h, "/karst/drops");
+		host_show(h, "/karst/lcores");
+		host_show(h, "/karst/ports");
+	}
+	return good;
 }
 
 bool
@@ -292,8 +302,10 @@ innocents_stop(struct innocents *in)
 		struct child *c = &in->child[i];
 
 		good &= sent_once(in->host, c->report);
-		note("innocent pair %d: %" PRIu64 " operations, %" PRIu64 " bytes, each looked at",
-			i, atomic_load(&c->report->ops), atomic_load(&c->report->bytes));
+		note("innocent pair %d: %" PRIu64 " operations, %" PRIu64
+		     " bytes, each looked at; longest pause %" PRIu64 " ms",
+			i, atomic_load(&c->report->ops), atomic_load(&c->report->bytes),
+			atomic_load(&c->report->pause_ms));
 		good &= child_stop(c, "innocent pair");
 	}
 	return good;

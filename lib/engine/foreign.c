@@ -96,6 +96,7 @@ eng_space_alive(struct karst_space *s, uint64_t now_ns)
 struct place {
 	struct karst_space *space;
 	uint8_t *mapped; /* NULL: copied */
+	uint64_t window; /* bytes of the whole of it */
 	uint64_t remote;
 	uint32_t n; /* bytes that lie together */
 };
@@ -107,7 +108,7 @@ place_of(const uint8_t *host, uint32_t n)
 	const struct eng_window *w = eng_window_of(p);
 	uint64_t off = (uint64_t)(p - w->base);
 	const struct eng_piece *piece = eng_window_piece(w, off);
-	struct place at = {.space = w->owner, .remote = w->remote + off};
+	struct place at = {.space = w->owner, .window = w->bytes, .remote = w->remote + off};
 
 	at.n = (uint32_t)karst_min_u64(n, piece->off + piece->len - off);
 	at.mapped = piece->page != 0 ? w->base + off : NULL;
@@ -202,14 +203,22 @@ flush(struct karst_core *core, const struct karst_core_qp *qp)
 	return ok;
 }
 
+/* As karst_mem_place(): most of a region with copied edges is mapped memory like any other. */
 static void
-copy_here(uint8_t *dst, const uint8_t *src, uint32_t n, bool end)
+copy_here(struct karst_placer *p, const struct place *at, const uint8_t *src, bool end)
 {
-	uint32_t tail = end ? (n >= 8 ? 8 : n >= 4 ? 4 : 1) : 0;
+	uint32_t n = at->n, tail = end ? (n >= 8 ? 8 : n >= 4 ? 4 : 1) : 0;
 
-	memcpy(dst, src, n - tail);
-	if (end)
-		karst_copy_tail(dst + n - tail, src + n - tail, tail);
+	if (n >= KARST_COPY_STREAM_MIN && at->window >= p->stream_bytes) {
+		karst_copy_stream(at->mapped, src, n - tail);
+		p->pending = true;
+	} else {
+		memcpy(at->mapped, src, n - tail);
+	}
+	if (!end)
+		return;
+	karst_mem_place_fence(p);
+	karst_copy_tail(at->mapped + n - tail, src + n - tail, tail);
 }
 
 static bool
@@ -227,7 +236,7 @@ place(struct karst_core *core, const struct karst_foreign_write *w)
 			!flush(core, w->qp))
 			return false;
 		if (at.mapped != NULL) {
-			copy_here(at.mapped, w->src + off, at.n, end);
+			copy_here(&core->placer, &at, w->src + off, end);
 		} else {
 			struct job *j = &f->job[f->njobs++];
 
@@ -287,11 +296,15 @@ fetch(struct karst_core *core, const uint8_t *src, uint32_t n)
 {
 	struct eng_lcore *lc = core->user;
 	struct eng_foreign *f = lc->foreign;
-	uint8_t *dst = scratch_take(f, n);
+	struct place at = place_of(src, n);
+	uint8_t *dst;
 	bool ok;
 
 	/* nothing is queued while frames are built */
 	assert(f->njobs == 0);
+	if (at.mapped != NULL && at.n == n)
+		return at.mapped;
+	dst = scratch_take(f, n);
 	ok = gather(lc, dst, src, n, NO_FRAME);
 	/* one segment, one region, one space */
 	if (ok && f->njobs > 0)
@@ -334,9 +347,16 @@ static void
 fetch_seg(struct eng_lcore *lc, const struct karst_tx_burst *b, uint32_t i, struct karst_seg *seg,
 	uint64_t *lost)
 {
-	uint8_t *dst = scratch_take(lc->foreign, seg->len);
 	const uint8_t *src = seg->src;
+	struct place at = place_of(src, seg->len);
+	uint8_t *dst;
 
+	/* in one mapped piece, as nearly all are: the frame is made of it directly */
+	if (at.mapped != NULL && at.n == seg->len) {
+		seg->src = at.mapped;
+		return;
+	}
+	dst = scratch_take(lc->foreign, seg->len);
 	seg->src = dst;
 	if (gather(lc, dst, src, seg->len, i))
 		return;

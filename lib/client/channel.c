@@ -105,9 +105,9 @@ take_orphaned(struct cli_cq *q)
 
 	if (atomic_load(&q->pub.sh->armed) == 0)
 		return false;
-	cli_lock(&q->lock);
+	karst_lock(&q->lock);
 	pending = cli_orphans_pending(q);
-	cli_unlock(&q->lock);
+	karst_unlock(&q->lock);
 	return pending && atomic_exchange(&q->pub.sh->armed, 0) != 0;
 }
 

@@ -10,7 +10,7 @@
  *            may be held for seconds while the engine looks for a peer; nothing else waits for it.
  *   reg      a mutex of the context: the table of objects that events name, counts of events,
  *            and who uses whom.  Held for some instructions.
- *   struct cli_lock   one for each send queue, receive queue, shared receive queue and completion
+ *   struct karst_lock   one for each send queue, receive queue, shared receive queue and completion
  *            queue: posting and polling take theirs and nothing else.
  *
  * A context is LIVE until somebody finds the engine gone (DEAD), or is a child's copy (FORKED);
@@ -20,38 +20,11 @@
 #define KARST_CLIENT_PRIV_H
 
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 
 #include "karst.h"
 #include "karst_ctl.h"
-
-/* --- locks --- */
-
-struct cli_lock {
-	_Atomic uint32_t held;
-};
-
-static inline void
-cli_lock(struct cli_lock *l)
-{
-	unsigned int spins = 0;
-
-	/* acquire, pairs with the release in cli_unlock(): what the last holder did is seen */
-	while (karst_unlikely(atomic_exchange_explicit(&l->held, 1, memory_order_acquire) != 0)) {
-		/* the holder may have lost its processor to us */
-		while (atomic_load_explicit(&l->held, memory_order_relaxed) != 0)
-			if (++spins % 64 == 0)
-				sched_yield();
-	}
-}
-
-static inline void
-cli_unlock(struct cli_lock *l)
-{
-	/* release, pairs with the acquire in cli_lock() */
-	atomic_store_explicit(&l->held, 0, memory_order_release);
-}
+#include "karst_lock.h"
 
 /* --- the context --- */
 
@@ -204,7 +177,7 @@ struct cli_pd {
 
 struct cli_cq {
 	struct karst_cq pub;
-	struct cli_lock lock karst_cache_aligned;
+	struct karst_lock lock karst_cache_aligned;
 	uint64_t look_ns;     /* when to look for the engine's death again */
 	struct cli_qp *sends; /* QPs that complete here */
 	struct cli_qp *recvs;
@@ -217,7 +190,7 @@ struct cli_cq {
 
 struct cli_srq {
 	struct karst_srq pub;
-	struct cli_lock lock karst_cache_aligned;
+	struct karst_lock lock karst_cache_aligned;
 	_Atomic uint32_t users;
 	uint64_t cookie;
 	struct cli_events async;
@@ -235,8 +208,8 @@ struct cli_qp {
 	_Atomic uint32_t state; /* enum karst_qp_state, as the program set it last */
 	bool sig_all;
 	bool credits;
-	struct cli_lock send_lock karst_cache_aligned;
-	struct cli_lock recv_lock karst_cache_aligned;
+	struct karst_lock send_lock karst_cache_aligned;
+	struct karst_lock recv_lock karst_cache_aligned;
 	struct cli_orphans send_orphans;
 	struct cli_orphans recv_orphans;
 	struct cli_qp *next_send; /* of the CQs */

@@ -218,10 +218,10 @@ karst_poll_cq(struct karst_cq *cq, int n, struct karst_cqe *cqes)
 		return cli_fail_forked();
 	if (n <= 0)
 		return n == 0 ? 0 : cli_fail_const(-EINVAL, "less than no completions");
-	cli_lock(&q->lock);
+	karst_lock(&q->lock);
 	got = (int)take(cq, (uint32_t)n, cqes);
 	if (karst_unlikely(got == 0))
 		got = poll_empty(c, q, (uint32_t)n, cqes);
-	cli_unlock(&q->lock);
+	karst_unlock(&q->lock);
 	return got;
 }

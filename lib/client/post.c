@@ -11,40 +11,15 @@
 #include <errno.h>
 #include <unistd.h>
 
-#define RC_ (1u << KARST_QPT_RC)
-#define UC_ (1u << KARST_QPT_UC)
-#define UD_ (1u << KARST_QPT_UD)
+#include "karst_wr.h"
 
 #define SEND_FLAGS \
 	(KARST_SEND_FENCE | KARST_SEND_SIGNALED | KARST_SEND_SOLICITED | KARST_SEND_INLINE)
 
-enum shape { SHAPE_NONE, SHAPE_SEND, SHAPE_RDMA, SHAPE_ATOMIC, SHAPE_INV, SHAPE_BIND };
-
-struct op {
-	uint8_t types; /* 1 << enum karst_qp_type */
-	uint8_t shape;
-	uint8_t wc; /* enum karst_wc_opcode */
-	bool inlined;
-};
-
-static const struct op ops[KARST_WR_MAX] = {
-	[KARST_WR_RDMA_WRITE] = {RC_ | UC_, SHAPE_RDMA, KARST_WC_RDMA_WRITE, true},
-	[KARST_WR_RDMA_WRITE_WITH_IMM] = {RC_ | UC_, SHAPE_RDMA, KARST_WC_RDMA_WRITE, true},
-	[KARST_WR_SEND] = {RC_ | UC_ | UD_, SHAPE_SEND, KARST_WC_SEND, true},
-	[KARST_WR_SEND_WITH_IMM] = {RC_ | UC_ | UD_, SHAPE_SEND, KARST_WC_SEND, true},
-	[KARST_WR_SEND_WITH_INV] = {RC_, SHAPE_SEND, KARST_WC_SEND, true},
-	[KARST_WR_RDMA_READ] = {RC_, SHAPE_RDMA, KARST_WC_RDMA_READ, false},
-	[KARST_WR_ATOMIC_CAS] = {RC_, SHAPE_ATOMIC, KARST_WC_COMP_SWAP, false},
-	[KARST_WR_ATOMIC_FAA] = {RC_, SHAPE_ATOMIC, KARST_WC_FETCH_ADD, false},
-	[KARST_WR_ATOMIC_WRITE] = {RC_, SHAPE_RDMA, KARST_WC_ATOMIC_WRITE, true},
-	[KARST_WR_LOCAL_INV] = {RC_ | UC_, SHAPE_INV, KARST_WC_LOCAL_INV, false},
-	[KARST_WR_BIND_MW] = {RC_ | UC_, SHAPE_BIND, KARST_WC_BIND_MW, false},
-};
-
 uint8_t
 cli_wc_opcode(uint8_t wr_opcode)
 {
-	return wr_opcode < KARST_WR_MAX ? ops[wr_opcode].wc : KARST_WC_SEND;
+	return wr_opcode < KARST_WR_MAX ? karst_wr_ops[wr_opcode].wc : KARST_WC_SEND;
 }
 
 /* --- one request --- */
@@ -68,7 +43,7 @@ put_inline(struct karst_send_wqe *w, const struct karst_send_wr *wr, uint32_t ma
 }
 
 static int
-put_payload(struct karst_send_wqe *w, const struct karst_send_wr *wr, const struct op *op,
+put_payload(struct karst_send_wqe *w, const struct karst_send_wr *wr, const struct karst_wr_op *op,
 	const struct karst_qp_cap *cap)
 {
 	if (wr->send_flags & KARST_SEND_INLINE) {
@@ -137,25 +112,25 @@ check_bind(const struct karst_send_wr *wr, enum karst_mw_type type)
 
 static int
 put_body(const struct cli_qp *q, struct karst_send_wqe *w, const struct karst_send_wr *wr,
-	const struct op *op, enum karst_mw_type window)
+	const struct karst_wr_op *op, enum karst_mw_type window)
 {
 	int ret = 0;
 
-	switch ((enum shape)op->shape) {
-	case SHAPE_RDMA:
+	switch ((enum karst_wr_shape)op->shape) {
+	case KARST_WR_SHAPE_RDMA:
 		w->rdma.remote_addr = wr->rdma.remote_addr;
 		w->rdma.rkey = wr->rdma.rkey;
 		return put_payload(w, wr, op, &q->pub.cap);
-	case SHAPE_SEND:
+	case KARST_WR_SHAPE_SEND:
 		if (q->pub.qp_type == KARST_QPT_UD)
 			ret = put_address(w, wr, q);
 		return ret != 0 ? ret : put_payload(w, wr, op, &q->pub.cap);
-	case SHAPE_ATOMIC:
+	case KARST_WR_SHAPE_ATOMIC:
 		return put_atomic(w, wr);
-	case SHAPE_INV:
+	case KARST_WR_SHAPE_INV:
 		w->num = 0;
 		return 0;
-	case SHAPE_BIND:
+	case KARST_WR_SHAPE_BIND:
 		ret = check_bind(wr, window);
 		if (ret == 0)
 			put_bind(w, wr, wr->bind_mw.rkey);
@@ -169,17 +144,15 @@ static int
 put_send(const struct cli_qp *q, struct karst_send_wqe *w, const struct karst_send_wr *wr,
 	enum karst_mw_type window)
 {
-	const struct op *op;
+	const struct karst_wr_op *op = karst_wr_op(wr->opcode, q->pub.qp_type);
 	bool inv;
 
-	if (karst_unlikely((unsigned int)wr->opcode >= KARST_WR_MAX ||
-		    !(ops[wr->opcode].types & 1u << q->pub.qp_type)))
+	if (karst_unlikely(op == NULL))
 		return cli_fail(-EINVAL, "operation %u on a queue pair of type %u",
 			(unsigned int)wr->opcode, (unsigned int)q->pub.qp_type);
 	if (karst_unlikely(wr->send_flags & ~(unsigned int)SEND_FLAGS))
 		return cli_fail(
 			-EINVAL, "send_flags %#x; known are %#x", wr->send_flags, SEND_FLAGS);
-	op = &ops[wr->opcode];
 	inv = wr->opcode == KARST_WR_SEND_WITH_INV || wr->opcode == KARST_WR_LOCAL_INV;
 	w->wr_id = wr->wr_id;
 	w->opcode = (uint8_t)wr->opcode;
@@ -212,7 +185,7 @@ post_sends(struct cli_qp *q, const struct karst_send_wr *wr, const struct karst_
 	bool ring = false;
 	int ret = 0;
 
-	cli_lock(&q->send_lock);
+	karst_lock(&q->send_lock);
 	for (; wr != NULL; wr = wr->next) {
 		if (n == room) {
 			room = karst_wq_free(sq, n + 1);
@@ -228,7 +201,7 @@ post_sends(struct cli_qp *q, const struct karst_send_wr *wr, const struct karst_
 	}
 	if (karst_likely(n > 0))
 		ring = karst_wq_publish(sq, n);
-	cli_unlock(&q->send_lock);
+	karst_unlock(&q->send_lock);
 	if (ret != 0 && bad != NULL)
 		*bad = wr;
 	if (ring)
@@ -277,13 +250,13 @@ karst_bind_mw(struct karst_qp *qp, struct karst_mw *mw, uint64_t wr_id, unsigned
 }
 
 static int
-post_recvs(struct karst_wq *wq, struct cli_lock *lock, uint32_t max_sge,
+post_recvs(struct karst_wq *wq, struct karst_lock *lock, uint32_t max_sge,
 	const struct karst_recv_wr *wr, const struct karst_recv_wr **bad, bool *ring)
 {
 	uint32_t n = 0, room = 0;
 	int ret = 0;
 
-	cli_lock(lock);
+	karst_lock(lock);
 	for (; wr != NULL; wr = wr->next) {
 		struct karst_recv_wqe *w;
 
@@ -305,7 +278,7 @@ post_recvs(struct karst_wq *wq, struct cli_lock *lock, uint32_t max_sge,
 			memcpy(w->sge, wr->sg_list, wr->num_sge * sizeof(w->sge[0]));
 	}
 	*ring = n > 0 && karst_wq_publish(wq, n);
-	cli_unlock(lock);
+	karst_unlock(lock);
 	if (ret != 0 && bad != NULL)
 		*bad = wr;
 	return ret;

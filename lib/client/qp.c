@@ -78,16 +78,16 @@ list_add(struct cli_qp *q)
 {
 	struct cli_cq *s = cli_cq_of(q->pub.send_cq), *r = cli_cq_of(q->pub.recv_cq);
 
-	cli_lock(&s->lock);
+	karst_lock(&s->lock);
 	q->send_orphans.born = lane_tail(s, q->pub.lcore);
 	q->next_send = s->sends;
 	s->sends = q;
-	cli_unlock(&s->lock);
-	cli_lock(&r->lock);
+	karst_unlock(&s->lock);
+	karst_lock(&r->lock);
 	q->recv_orphans.born = lane_tail(r, q->pub.lcore);
 	q->next_recv = r->recvs;
 	r->recvs = q;
-	cli_unlock(&r->lock);
+	karst_unlock(&r->lock);
 }
 
 static void
@@ -96,16 +96,16 @@ list_del(struct cli_qp *q)
 	struct cli_cq *s = cli_cq_of(q->pub.send_cq), *r = cli_cq_of(q->pub.recv_cq);
 	struct cli_qp **pp;
 
-	cli_lock(&s->lock);
+	karst_lock(&s->lock);
 	for (pp = &s->sends; *pp != q; pp = &(*pp)->next_send)
 		;
 	*pp = q->next_send;
-	cli_unlock(&s->lock);
-	cli_lock(&r->lock);
+	karst_unlock(&s->lock);
+	karst_lock(&r->lock);
 	for (pp = &r->recvs; *pp != q; pp = &(*pp)->next_recv)
 		;
 	*pp = q->next_recv;
-	cli_unlock(&r->lock);
+	karst_unlock(&r->lock);
 }
 
 /* What the QP stands on is used by one more or one less. */

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The lock of a queue: a thread's own and uncontended in the normal course, so that taking it is
+ * one exchange.  Who finds it held spins, and gives way to the holder now and then.  For libkarst
+ * and the shims above it; not installed.
+ */
+#ifndef KARST_LOCK_H
+#define KARST_LOCK_H
+
+#include <sched.h>
+#include <stdatomic.h>
+
+#include "karst_base.h"
+
+struct karst_lock {
+	_Atomic uint32_t held;
+};
+
+static inline void
+karst_lock(struct karst_lock *l)
+{
+	unsigned int spins = 0;
+
+	/* acquire, pairs with the release in karst_unlock(): what the last holder did is seen */
+	while (karst_unlikely(atomic_exchange_explicit(&l->held, 1, memory_order_acquire) != 0)) {
+		/* the holder may have lost its processor to us */
+		while (atomic_load_explicit(&l->held, memory_order_relaxed) != 0)
+			if (++spins % 64 == 0)
+				sched_yield();
+	}
+}
+
+static inline void
+karst_unlock(struct karst_lock *l)
+{
+	/* release, pairs with the acquire in karst_lock() */
+	atomic_store_explicit(&l->held, 0, memory_order_release);
+}
+
+#endif /* KARST_LOCK_H */

@@ -103,6 +103,8 @@ class Tree:
         beside = os.path.normpath(os.path.join(os.path.dirname(path), header))
         if beside in self.text:
             return lib_of(beside)
+        if os.path.dirname(header) and not is_public(header):
+            return None # the system's, as linux/netlink.h is
         return self.libs.get(os.path.basename(header))
 
     def c_files(self):
@@ -296,7 +298,8 @@ CLEAN = {
     'lib/wire/layout.h': SPDX + '#include <stddef.h>\n',
     'lib/qp/qp.c': SPDX + '#include "karst_wire.h"\n',
     'lib/engine/lcore.c': SPDX + '#include <rte_mbuf.h>\n#include <time.h>\n',
-    'app/tool/main.c': SPDX + '#include "karst_wire.h"\n#include <stdlib.h>\n',
+    'app/tool/main.c': SPDX + '#include "karst_wire.h"\n#include <stdlib.h>\n'
+                              '#include <sys/layout.h>\n',
     'test/unit/wire/test_wire.c': SPDX + '#include "karst_wire.h"\n#include "layout.h"\n',
 }
 BREAKS = [

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "folder.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "opts.h"
+
+/* A variable that another user has left behind (su, sudo) does not count. */
+static const char *
+runtime_dir(void)
+{
+	const char *dir = getenv("XDG_RUNTIME_DIR");
+	struct stat st;
+
+	if (dir == NULL || dir[0] != '/' || strlen(dir) + sizeof("/karst") > KR_FOLDER)
+		return NULL;
+	if (stat(dir, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+		return NULL;
+	return access(dir, W_OK | X_OK) == 0 ? dir : NULL;
+}
+
+void
+kr_folder_path(char *path)
+{
+	const char *dir = runtime_dir();
+
+	if (dir != NULL)
+		snprintf(path, KR_FOLDER, "%s/karst", dir);
+	else
+		snprintf(path, KR_FOLDER, "/tmp/karst-%u", (unsigned int)geteuid());
+}
+
+int
+kr_folder_make(const char *path)
+{
+	struct stat st;
+
+	if (mkdir(path, 0700) != 0 && errno != EEXIST) {
+		kr_fail("making the folder %s: %s", path, strerror(errno));
+		return -errno;
+	}
+	if (lstat(path, &st) != 0)
+		return -errno; /* removed by another one that has ended: again */
+	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & 077) == 0)
+		return 0;
+	kr_fail("%s must be a folder that is yours alone (mode 0700): remove it", path);
+	return -EPERM;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The folder of this user's karst-runs: $XDG_RUNTIME_DIR/karst, or /tmp/karst-UID.  Whoever needs
+ * it makes it, whoever takes the last thing out of it removes it.
+ */
+#ifndef KARST_RUN_FOLDER_H
+#define KARST_RUN_FOLDER_H
+
+#include <stddef.h>
+
+/* Short enough that a socket in it has a path that fits its address. */
+#define KR_FOLDER 64
+
+/** Where it is, whether or not it is there. */
+void kr_folder_path(char *path);
+
+/** Makes it if need be.  -errno after a word: it is somebody else's, or cannot be made. */
+int kr_folder_make(const char *path);
+
+#endif /* KARST_RUN_FOLDER_H */

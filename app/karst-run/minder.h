@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * A process that minds what a program needs to the end of its life, and of its descendants'.
+ *
+ * karst-run becomes the program, so that its process number, its terminal, its signals and its exit
+ * status are the program's by nature.  Where something must be cleaned up afterwards, a minder
+ * stays behind.  It is no child of the program, which might wait for children, and has none of its
+ * descriptors.  It waits for the end of the process and then for the end of a pipe, which the
+ * program's descendants inherit; so that a program that closes all descriptors is minded to its
+ * end, and one that goes into the background to that of its last descendant.
+ */
+#ifndef KARST_RUN_MINDER_H
+#define KARST_RUN_MINDER_H
+
+/**
+ * Minds the calling process.  In the end it removes the folder @tree (NULL: none), gives back @held
+ * (a descriptor that it keeps open; -1: none), and removes @folder if nothing else is in it.
+ * -errno, after a word.
+ */
+int kr_minder_start(const char *folder, const char *tree, int held);
+
+/** Makes the calling process one that belongs to nobody: its own session, no descriptors but
+ *  @keep[0..n), quiet, and deaf to the signals of a terminal.  @name: for ps(1). */
+void kr_minder_detach(const char *name, const int *keep, unsigned int n);
+
+#endif /* KARST_RUN_MINDER_H */

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "netlink.h"
+
+#include <errno.h>
+#include <linux/netlink.h>
+#include <seccomp.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+bool
+kr_netlink_present(void)
+{
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_RDMA);
+
+	if (fd < 0)
+		return false;
+	close(fd);
+	return true;
+}
+
+bool
+kr_netlink_hides(enum kr_netlink want, bool (*present)(void))
+{
+	if (want == KR_NETLINK_AUTO)
+		return present();
+	return want == KR_NETLINK_HIDE;
+}
+
+/* The kernel looks at the lower half of an argument that is an int; so does the filter. */
+static struct scmp_arg_cmp
+is(unsigned int arg, uint32_t value)
+{
+	return (struct scmp_arg_cmp){arg, SCMP_CMP_MASKED_EQ, UINT32_MAX, value};
+}
+
+/* With @nnp the program can gain no privileges by executing a file, which is what the kernel wants
+ * of somebody who has none. */
+static int
+load(bool nnp)
+{
+	const struct scmp_arg_cmp args[] = {is(0, AF_NETLINK), is(2, NETLINK_RDMA)};
+	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
+	int ret;
+
+	if (filter == NULL)
+		return -ENOMEM;
+	/* programs of another architecture call as they like, and see no karst */
+	ret = seccomp_attr_set(filter, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_ALLOW);
+	if (ret == 0)
+		ret = seccomp_attr_set(filter, SCMP_FLTATR_CTL_NNP, nnp);
+	if (ret == 0)
+		ret = seccomp_attr_set(filter, SCMP_FLTATR_API_SYSRAWRC, 1);
+	if (ret == 0)
+		ret = seccomp_rule_add_array(
+			filter, SCMP_ACT_ERRNO(EPROTONOSUPPORT), SCMP_SYS(socket), 2, args);
+	if (ret == 0)
+		ret = seccomp_load(filter);
+	seccomp_release(filter);
+	return ret;
+}
+
+int
+kr_netlink_hide(void)
+{
+	int ret = load(false);
+
+	return ret == -EACCES ? load(true) : ret;
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "opts.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "karst_base.h"
+
+#define LINGER_S     5
+#define LINGER_MAX_S 86400
+
+enum {
+	MODE = 256,
+	SOCKET,
+	PRIVATE,
+	LINGER,
+	ENGINE_LOG,
+	PROVIDER,
+	NETLINK,
+	KEEP_TREE,
+	PRINT,
+	DOCTOR,
+	VERSION,
+};
+
+static const struct option options[] = {
+	{"mode", required_argument, NULL, MODE},
+	{"socket", required_argument, NULL, SOCKET},
+	{"private", no_argument, NULL, PRIVATE},
+	{"linger", required_argument, NULL, LINGER},
+	{"engine-log", required_argument, NULL, ENGINE_LOG},
+	{"provider", required_argument, NULL, PROVIDER},
+	{"netlink", required_argument, NULL, NETLINK},
+	{"keep-tree", required_argument, NULL, KEEP_TREE},
+	{"print", no_argument, NULL, PRINT},
+	{"doctor", no_argument, NULL, DOCTOR},
+	{"verbose", no_argument, NULL, 'v'},
+	{"version", no_argument, NULL, VERSION},
+	{"help", no_argument, NULL, 'h'},
+	{0},
+};
+
+static void
+usage(FILE *to)
+{
+	fputs("usage: karst-run [OPTION...] PROGRAM [ARGUMENT...]\n"
+	      "       karst-run [OPTION...] --doctor | --print | --keep-tree DIR\n"
+	      "\n"
+	      "Runs a program that uses libibverbs with karst's devices in view: karst0 for the\n"
+	      "first port of the engine, karst1 for the second, and so on.\n"
+	      "\n"
+	      "  --socket PATH      the engine; default: $KARST_SOCKET, else\n"
+	      "                     /run/karst/karst.sock, else a private one\n"
+	      "  --private          an engine of this user alone, with one loopback port\n"
+	      "  --linger SECONDS   how long that outlives the last program; default 5\n"
+	      "  --engine-log FILE  what that says\n"
+	      "  --mode MODE        ns: namespaces; env: variables; auto: ns if it can be had\n"
+	      "  --netlink WHAT     the kernel's own list of RDMA devices: keep, hide, or auto:\n"
+	      "                     hide if there is one\n"
+	      "  --provider FILE    libkarst-rdmav34.so, if it is not where it belongs\n"
+	      "  --keep-tree DIR    write what programs would see to DIR, for containers\n"
+	      "  --print            tell what would be done\n"
+	      "  --doctor           check everything that is needed, one by one\n"
+	      "  -v, --verbose      tell what is done\n"
+	      "  --version          print the version\n"
+	      "  -h, --help         print this\n"
+	      "\n"
+	      "Exit status: the program's; 125 karst-run failed, 126 the program cannot be run,\n"
+	      "127 it is not there.  --doctor: 0 all is well, 1 something is not.\n",
+		to);
+}
+
+static int
+say(const char *fmt, va_list ap)
+{
+	char line[1024];
+
+	vsnprintf(line, sizeof(line), fmt, ap);
+	fprintf(stderr, "karst-run: %s\n", line);
+	return KR_EXIT_FAILED;
+}
+
+int
+kr_fail(const char *fmt, ...)
+{
+	va_list ap;
+	int rc;
+
+	va_start(ap, fmt);
+	rc = say(fmt, ap);
+	va_end(ap);
+	return rc;
+}
+
+void
+kr_tell(const struct kr_opts *o, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!o->verbose)
+		return;
+	va_start(ap, fmt);
+	say(fmt, ap);
+	va_end(ap);
+}
+
+/* @words: in the order of the enum that *@out is. */
+static int
+word(const char *option, const char *arg, const char *const *words, unsigned int n, int *out)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		if (strcmp(arg, words[i]) == 0) {
+			*out = (int)i;
+			return -1;
+		}
+	}
+	return kr_fail(
+		"%s %s: unknown; allowed: %s, %s or %s", option, arg, words[0], words[1], words[2]);
+}
+
+static int
+seconds(const char *arg, unsigned int *out)
+{
+	char *end;
+	unsigned long v;
+
+	errno = 0;
+	v = strtoul(arg, &end, 10);
+	if (arg[0] < '0' || arg[0] > '9' || *end != '\0' || errno != 0 || v > LINGER_MAX_S)
+		return kr_fail(
+			"--linger %s: not allowed; allowed: 0 to %u (seconds)", arg, LINGER_MAX_S);
+	*out = (unsigned int)v;
+	return -1;
+}
+
+static int
+take(int c, struct kr_opts *o)
+{
+	static const char *const modes[] = {"auto", "ns", "env"};
+	static const char *const netlinks[] = {"auto", "hide", "keep"};
+	int value = 0, rc = -1;
+
+	switch (c) {
+	case MODE:
+		rc = word("--mode", optarg, modes, KARST_DIM(modes), &value);
+		o->mode = (enum kr_mode)value;
+		break;
+	case NETLINK:
+		rc = word("--netlink", optarg, netlinks, KARST_DIM(netlinks), &value);
+		o->netlink = (enum kr_netlink)value;
+		break;
+	case LINGER:
+		rc = seconds(optarg, &o->linger_s);
+		break;
+	case SOCKET:
+		o->socket = optarg;
+		break;
+	case PRIVATE:
+		o->private_engine = true;
+		break;
+	case ENGINE_LOG:
+		o->engine_log = optarg;
+		break;
+	case PROVIDER:
+		o->provider = optarg;
+		break;
+	case KEEP_TREE:
+		o->keep_tree = optarg;
+		break;
+	case PRINT:
+		o->print = true;
+		break;
+	case DOCTOR:
+		o->doctor = true;
+		break;
+	case 'v':
+		o->verbose = true;
+		break;
+	case VERSION:
+		puts("karst-run " KARST_VERSION);
+		return KR_EXIT_OK;
+	case 'h':
+		usage(stdout);
+		return KR_EXIT_OK;
+	default:
+		return kr_fail("--help lists what is allowed");
+	}
+	return rc;
+}
+
+static int
+check(const struct kr_opts *o)
+{
+	unsigned int whats = (unsigned int)o->doctor + o->print + (o->keep_tree != NULL);
+	bool program = o->argv[0] != NULL;
+
+	if (o->socket != NULL && o->private_engine)
+		return kr_fail("--socket names an engine and --private starts another: give one");
+	if (whats > 1)
+		return kr_fail("--doctor, --print and --keep-tree: give one of them");
+	if ((o->doctor || o->keep_tree != NULL) && program)
+		return kr_fail(
+			"\"%s\": no program is run with --doctor or --keep-tree", o->argv[0]);
+	if (whats == 0 && !program)
+		return kr_fail("no PROGRAM is given; --help tells more");
+	return -1;
+}
+
+int
+kr_opts_parse(int argc, char **argv, struct kr_opts *o)
+{
+	int c, rc;
+
+	memset(o, 0, sizeof(*o));
+	o->linger_s = LINGER_S;
+	/* "+": the first word that is no option is the program, and what follows is its own */
+	while ((c = getopt_long(argc, argv, "+vh", options, NULL)) != -1) {
+		rc = take(c, o);
+		if (rc >= 0)
+			return rc;
+	}
+	o->argv = argv + optind;
+	return check(o);
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* karst-run's command line, and how all of its parts speak. */
+#ifndef KARST_RUN_OPTS_H
+#define KARST_RUN_OPTS_H
+
+#include <stdbool.h>
+
+#include "netlink.h"
+
+/* What karst-run itself exits with, as env(1) does; everything else is the program's. */
+enum kr_exit {
+	KR_EXIT_OK = 0,
+	KR_EXIT_UNWELL = 1,   /* --doctor has found something */
+	KR_EXIT_FAILED = 125, /* karst-run, before the program was started */
+	KR_EXIT_NO_EXEC = 126,
+	KR_EXIT_NO_PROGRAM = 127,
+};
+
+enum kr_mode { KR_MODE_AUTO, KR_MODE_NS, KR_MODE_ENV };
+
+struct kr_opts {
+	enum kr_mode mode;
+	enum kr_netlink netlink;
+	const char *socket;     /* NULL: not named */
+	const char *engine_log; /* NULL: none is kept */
+	const char *provider;   /* NULL: look for it */
+	const char *keep_tree;  /* NULL: no */
+	unsigned int linger_s;
+	bool private_engine;
+	bool doctor;
+	bool print;
+	bool verbose;
+	char **argv; /* the program; NULL-terminated, empty if there is none */
+};
+
+/** @return -1: go on; otherwise what to exit with. */
+int kr_opts_parse(int argc, char **argv, struct kr_opts *o);
+
+/** A line on standard error.  @return KR_EXIT_FAILED */
+int kr_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/** The same with --verbose only. */
+void kr_tell(const struct kr_opts *o, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+#endif /* KARST_RUN_OPTS_H */

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Without a namespace it takes a variable more than those that libibverbs has for the purpose
+ * (SYSFS_PATH, RDMAV_DRIVERS): it leaves out a device whose node in /dev/infiniband is not there,
+ * and that before it loads any driver.  So the provider must be in the process already to answer
+ * that question, too, which LD_PRELOAD sees to.
+ */
+#include "vars.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "place.h"
+
+static int
+add(struct kr_vars *v, const char *name, const char *value)
+{
+	char *copy = value != NULL ? strdup(value) : NULL;
+
+	if (value != NULL && copy == NULL)
+		return -ENOMEM;
+	v->var[v->n++] = (struct kr_var){name, copy};
+	return 0;
+}
+
+/* @value before what there is already. */
+static int
+add_before(struct kr_vars *v, const char *name, int len, const char *value, const char *there)
+{
+	char *both;
+	int ret;
+
+	if (asprintf(&both, "%.*s%s%s", len, value, there != NULL ? ":" : "",
+		    there != NULL ? there : "") < 0)
+		return -ENOMEM;
+	ret = add(v, name, both);
+	free(both);
+	return ret;
+}
+
+static const char *
+of(const char *name)
+{
+	const char *value = getenv(name);
+
+	return value != NULL && value[0] != '\0' ? value : NULL;
+}
+
+/* libibverbs looks at IBV_DRIVERS only if there is no RDMAV_DRIVERS. */
+static int
+add_driver(struct kr_vars *v, const char *provider)
+{
+	const char *there = of("RDMAV_DRIVERS");
+
+	return add_before(v, "RDMAV_DRIVERS", (int)(strlen(provider) - strlen(KR_PROVIDER_END)),
+		provider, there != NULL ? there : of("IBV_DRIVERS"));
+}
+
+int
+kr_vars_make(struct kr_vars *v, const char *socket, const char *provider, const char *tree,
+	bool driver_file)
+{
+	int ret;
+
+	memset(v, 0, sizeof(*v));
+	ret = add(v, "KARST_SOCKET", socket);
+	if (ret == 0)
+		ret = add(v, "SYSFS_PATH", tree);
+	if (ret == 0 && provider != NULL && !driver_file)
+		ret = add_driver(v, provider);
+	if (ret == 0 && provider != NULL && tree != NULL)
+		ret = add_before(
+			v, "LD_PRELOAD", (int)strlen(provider), provider, of("LD_PRELOAD"));
+	if (ret != 0)
+		kr_vars_free(v);
+	return ret;
+}
+
+int
+kr_vars_set(const struct kr_vars *v)
+{
+	unsigned int i;
+
+	for (i = 0; i < v->n; i++) {
+		const struct kr_var *e = &v->var[i];
+
+		if ((e->value != NULL ? setenv(e->name, e->value, 1) : unsetenv(e->name)) != 0)
+			return -errno;
+	}
+	return 0;
+}
+
+void
+kr_vars_free(struct kr_vars *v)
+{
+	while (v->n > 0)
+		free(v->var[--v->n].value);
+}

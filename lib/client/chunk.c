@@ -79,7 +79,7 @@ fetch(struct karst_client *c, uint32_t chunk)
 }
 
 int
-cli_place(struct karst_client *c, const struct karst_ctl_place *place, uint64_t bytes,
+cli_place_locked(struct karst_client *c, const struct karst_ctl_place *place, uint64_t bytes,
 	const char *what, void **at)
 {
 	const struct cli_chunk *k;
@@ -88,20 +88,28 @@ cli_place(struct karst_client *c, const struct karst_ctl_place *place, uint64_t 
 	if (place->chunk >= MAX_CHUNKS)
 		return cli_fail(
 			-EPROTO, "the engine put the %s into memory file %u", what, place->chunk);
-	pthread_mutex_lock(&c->ctl);
 	if (place->chunk >= c->nchunks || c->chunk[place->chunk].at == NULL)
 		ret = fetch(c, place->chunk);
-	if (ret == 0) {
-		k = &c->chunk[place->chunk];
-		if (place->len < bytes || place->len > k->bytes ||
-			place->off > k->bytes - place->len || place->off % KARST_CACHE_LINE != 0)
-			ret = cli_fail(-EPROTO,
-				"the engine put the %s, %llu bytes, at %llu in %llu bytes", what,
-				(unsigned long long)bytes, (unsigned long long)place->off,
-				(unsigned long long)k->bytes);
-		else
-			*at = (uint8_t *)k->at + place->off;
-	}
+	if (ret != 0)
+		return ret;
+	k = &c->chunk[place->chunk];
+	if (place->len < bytes || place->len > k->bytes || place->off > k->bytes - place->len ||
+		place->off % KARST_CACHE_LINE != 0)
+		return cli_fail(-EPROTO, "the engine put the %s, %llu bytes, at %llu in %llu bytes",
+			what, (unsigned long long)bytes, (unsigned long long)place->off,
+			(unsigned long long)k->bytes);
+	*at = (uint8_t *)k->at + place->off;
+	return 0;
+}
+
+int
+cli_place(struct karst_client *c, const struct karst_ctl_place *place, uint64_t bytes,
+	const char *what, void **at)
+{
+	int ret;
+
+	pthread_mutex_lock(&c->ctl);
+	ret = cli_place_locked(c, place, bytes, what, at);
 	pthread_mutex_unlock(&c->ctl);
 	return ret;
 }

@@ -154,6 +154,9 @@ int cli_destroy_call(struct karst_client *c, enum karst_ctl_op op, uint32_t hand
  *  are not so many. */
 int cli_place(struct karst_client *c, const struct karst_ctl_place *place, uint64_t bytes,
 	const char *what, void **at);
+/** The same with ctl held. */
+int cli_place_locked(struct karst_client *c, const struct karst_ctl_place *place, uint64_t bytes,
+	const char *what, void **at);
 void cli_chunks_unmap(struct karst_client *c);
 
 /* --- objects that events name (object.c) --- */
@@ -178,6 +181,7 @@ struct cli_pd {
 struct cli_cq {
 	struct karst_cq pub;
 	struct karst_lock lock karst_cache_aligned;
+	unsigned int flags;   /* enum karst_cq_flags */
 	uint64_t look_ns;     /* when to look for the engine's death again */
 	struct cli_qp *sends; /* QPs that complete here */
 	struct cli_qp *recvs;

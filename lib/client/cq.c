@@ -14,37 +14,61 @@
 
 #define LOOK_NS 1000000u
 
-static int
-attach(struct karst_client *c, struct cli_cq *q, const struct karst_ctl_create_cq_rsp *r)
+/* The lanes at @lanes are those to poll; with @live_only those of which the engine says so. */
+static void
+attach_lanes(struct cli_cq *q, void *lanes, uint32_t entries, bool live_only)
 {
-	void *at;
 	uint32_t i;
-	int ret;
 
-	if (!karst_is_pow2(r->entries) || r->entries > KARST_CQ_MAX_ENTRIES || r->nlanes == 0 ||
-		r->nlanes != c->pub.nlcores)
+	for (i = 0; i < q->pub.nlanes; i++) {
+		struct karst_lane_shared *sh = karst_cq_lane(lanes, entries, q->flags, i);
+
+		/* acquire, pairs with the release in karst_lane_move(): the lane is complete */
+		if (!live_only || atomic_load_explicit(&sh->live, memory_order_acquire) != 0)
+			karst_cq_lane_attach(&q->lane[i], sh, entries, q->flags);
+	}
+}
+
+static int
+check_lanes(const struct karst_client *c, uint32_t entries, uint32_t nlanes)
+{
+	if (!karst_is_pow2(entries) || entries > KARST_CQ_MAX_ENTRIES || nlanes != c->pub.nlcores)
 		return cli_fail(-EPROTO, "the engine made a completion queue of %u lanes of %u",
-			r->nlanes, r->entries);
-	ret = cli_place(
-		c, &r->place, karst_cq_bytes(r->entries, r->nlanes), "completion queue", &at);
-	if (ret != 0)
-		return ret;
-	q->pub.cqe = r->entries;
-	q->pub.handle = r->cq;
-	q->pub.sh = at;
-	q->pub.nlanes = r->nlanes;
-	q->pub.lane = q->lane;
-	for (i = 0; i < r->nlanes; i++)
-		karst_cq_lane_attach(
-			&q->lane[i], karst_cq_lane(q->pub.sh, r->entries, i), r->entries);
+			nlanes, entries);
 	return 0;
 }
 
 static int
-create(struct karst_client *c, struct cli_cq *q, uint32_t cqe)
+attach(struct karst_client *c, struct cli_cq *q, const struct karst_ctl_create_cq_rsp *r)
+{
+	void *sh, *lanes;
+	int ret = check_lanes(c, r->entries, r->nlanes);
+
+	if (ret == 0)
+		ret = cli_place(c, &r->place, sizeof(*q->pub.sh), "completion queue", &sh);
+	if (ret == 0)
+		ret = cli_place(c, &r->lanes, karst_cq_lanes_bytes(r->entries, r->nlanes, q->flags),
+			"lanes of a completion queue", &lanes);
+	if (ret != 0)
+		return ret;
+	q->pub.cqe = r->entries;
+	q->pub.handle = r->cq;
+	q->pub.sh = sh;
+	q->pub.nlanes = r->nlanes;
+	q->pub.lane = q->lane;
+	attach_lanes(q, lanes, r->entries, false);
+	return 0;
+}
+
+static int
+create(struct karst_client *c, struct cli_cq *q, const struct karst_cq_init_attr *init)
 {
 	struct karst_comp_channel *ch = q->pub.channel;
-	CLI_REQ(create_cq) m = {.body = {.entries = cqe, .cookie = q->cookie}};
+	CLI_REQ(create_cq)
+	m = {.body = {.entries = init->cqe,
+		     .cookie = q->cookie,
+		     .comp_vector = init->comp_vector,
+		     .flags = init->flags}};
 	struct karst_ctl_create_cq_rsp r;
 	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
 	int ret;
@@ -71,8 +95,8 @@ channel_count(struct karst_client *c, struct karst_comp_channel *ch, uint32_t n)
 }
 
 int
-karst_create_cq(struct karst_context *ctx, uint32_t cqe, void *cq_context,
-	struct karst_comp_channel *channel, struct karst_cq **cq)
+karst_create_cq_ex(
+	struct karst_context *ctx, const struct karst_cq_init_attr *init, struct karst_cq **cq)
 {
 	struct karst_client *c = cli_of(ctx);
 	struct cli_cq *q;
@@ -81,30 +105,103 @@ karst_create_cq(struct karst_context *ctx, uint32_t cqe, void *cq_context,
 
 	if (ret != 0)
 		return ret;
-	if (channel != NULL && channel->context != ctx)
+	if (init->channel != NULL && init->channel->context != ctx)
 		return cli_fail_const(-EINVAL, "the channel is another context's");
 	q = aligned_alloc(KARST_CACHE_LINE, (bytes + KARST_CACHE_LINE - 1) & ~(size_t)63);
 	if (q == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
 	memset(q, 0, bytes);
 	q->pub.context = ctx;
-	q->pub.channel = channel;
-	q->pub.cq_context = cq_context;
+	q->pub.channel = init->channel;
+	q->pub.cq_context = init->cq_context;
+	q->flags = init->flags;
 	q->cookie = cli_object_add(c, CLI_CQ, q);
 	if (q->cookie == 0) {
 		free(q);
 		return cli_fail_const(-ENOMEM, "no memory");
 	}
-	ret = create(c, q, cqe);
+	ret = create(c, q, init);
 	if (ret != 0) {
 		cli_object_del(c, q->cookie);
 		free(q);
 		return ret;
 	}
-	channel_count(c, channel, 1);
+	channel_count(c, init->channel, 1);
 	atomic_fetch_add(&c->nobjects, 1);
 	*cq = &q->pub;
 	return 0;
+}
+
+int
+karst_create_cq(struct karst_context *ctx, uint32_t cqe, void *cq_context,
+	struct karst_comp_channel *channel, struct karst_cq **cq)
+{
+	const struct karst_cq_init_attr init = {
+		.cqe = cqe, .cq_context = cq_context, .channel = channel};
+
+	return karst_create_cq_ex(ctx, &init, cq);
+}
+
+/* --- another size --- */
+
+/* Lanes beside the present ones; ctl is held. */
+static int
+lay_lanes(struct karst_client *c, const struct cli_cq *q, uint32_t cqe, uint32_t *entries,
+	void **lanes)
+{
+	CLI_REQ(resize_cq) m = {.body = {.cq = q->pub.handle, .entries = cqe}};
+	struct karst_ctl_resize_cq_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+	int ret = cli_call_locked(c, KARST_CTL_RESIZE_CQ, &m.hdr, sizeof(m), NULL, 0, &reply);
+
+	if (ret == 0)
+		ret = check_lanes(c, r.entries, r.nlanes);
+	if (ret == 0)
+		ret = cli_place_locked(c, &r.lanes,
+			karst_cq_lanes_bytes(r.entries, r.nlanes, q->flags),
+			"lanes of a completion queue", lanes);
+	*entries = r.entries;
+	return ret;
+}
+
+/* The engine goes over to them, and so does this program; ctl is held.  Pollers wait only for this,
+ * which takes about a turn of each lcore.  The program knows the place before, because an engine
+ * that dies half way has gone over with some of its lanes. */
+static int
+switch_lanes(struct karst_client *c, struct cli_cq *q, void *lanes, uint32_t entries)
+{
+	CLI_REQ(switch_cq) m = {.body.cq = q->pub.handle};
+	struct karst_ctl_switch_cq_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+	int ret;
+
+	karst_lock(&q->lock);
+	ret = cli_call_locked(c, KARST_CTL_SWITCH_CQ, &m.hdr, sizeof(m), NULL, 0, &reply);
+	if (ret == 0 || cli_is_dead(c))
+		attach_lanes(q, lanes, entries, ret != 0);
+	if (ret == 0)
+		q->pub.cqe = entries;
+	karst_unlock(&q->lock);
+	return ret;
+}
+
+int
+karst_resize_cq(struct karst_cq *cq, uint32_t cqe)
+{
+	struct karst_client *c = cli_of(cq->context);
+	struct cli_cq *q = cli_cq_of(cq);
+	int ret = cli_check(c);
+	uint32_t entries;
+	void *lanes;
+
+	if (ret != 0)
+		return ret;
+	pthread_mutex_lock(&c->ctl);
+	ret = lay_lanes(c, q, cqe, &entries, &lanes);
+	if (ret == 0)
+		ret = switch_lanes(c, q, lanes, entries);
+	pthread_mutex_unlock(&c->ctl);
+	return ret;
 }
 
 int

@@ -5,6 +5,7 @@
 #include "client_priv.h"
 
 #include <errno.h>
+#include <time.h>
 #include <unistd.h>
 
 int
@@ -38,6 +39,10 @@ karst_query_device(struct karst_context *ctx, struct karst_device_attr *attr)
 		.max_srq_sge = r.max_srq_sge,
 		.max_qp_rd_atom = r.max_qp_rd_atom,
 		.max_channels = r.max_channels,
+		.num_comp_vectors = ctx->nlcores,
+		.max_mcast_grp = r.max_mcasts,
+		.max_mcast_qp_attach = r.max_mcasts,
+		.max_total_mcast_qp_attach = r.max_mcasts,
 	};
 	memcpy(attr->engine, c->engine, sizeof(attr->engine));
 	memcpy(attr->version, c->version, sizeof(attr->version));
@@ -139,4 +144,17 @@ karst_query_gid_table(struct karst_context *ctx, struct karst_gid_entry *entries
 			return ret;
 	}
 	return (int)n;
+}
+
+int
+karst_query_clock(struct karst_context *ctx, uint64_t *ns)
+{
+	struct timespec t;
+
+	if (cli_forked(cli_of(ctx)))
+		return cli_fail_forked();
+	/* what the engine reads, too */
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	*ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	return 0;
 }

@@ -107,6 +107,11 @@ struct karst_device_attr {
 	uint32_t max_srq_sge;
 	uint32_t max_qp_rd_atom;
 	uint32_t max_channels;
+	uint32_t num_comp_vectors;
+	/* multicast: attachments of queue pairs to groups; one limit holds for all of them */
+	uint32_t max_mcast_grp;
+	uint32_t max_mcast_qp_attach; /* to one group */
+	uint32_t max_total_mcast_qp_attach;
 };
 
 /** The values are those of enum ibv_port_state. */
@@ -162,6 +167,8 @@ int karst_query_port(struct karst_context *ctx, uint32_t port, struct karst_port
 int karst_query_gid(struct karst_context *ctx, uint32_t port, uint32_t index, union karst_gid *gid);
 /** All ports' valid entries, up to @max.  @return how many. */
 int karst_query_gid_table(struct karst_context *ctx, struct karst_gid_entry *entries, size_t max);
+/** The clock of the times of completions (KARST_CQ_TIMESTAMPS), now: ns of CLOCK_MONOTONIC. */
+int karst_query_clock(struct karst_context *ctx, uint64_t *ns);
 
 /* --- protection domains, memory --- */
 
@@ -256,9 +263,28 @@ struct karst_cq {
 	void *priv;
 };
 
-/** @cqe: the least number of entries, for each lcore of the engine.  @channel may be NULL. */
+struct karst_cq_init_attr {
+	uint32_t cqe; /* the least number of entries, for each lcore of the engine */
+	void *cq_context;
+	struct karst_comp_channel *channel; /* NULL: no events */
+	uint32_t comp_vector; /* below num_comp_vectors; which one makes no difference, since each
+			       * queue has a lane for each lcore and events come by the channel */
+	unsigned int flags;   /* enum karst_cq_flags */
+};
+
+int karst_create_cq_ex(
+	struct karst_context *ctx, const struct karst_cq_init_attr *init, struct karst_cq **cq);
+/** The same with vector 0 and no flags. */
 int karst_create_cq(struct karst_context *ctx, uint32_t cqe, void *cq_context,
 	struct karst_comp_channel *channel, struct karst_cq **cq);
+/**
+ * Changes the size to at least @cqe entries, while completions come in; cq->cqe says what it
+ * became.  What has not been polled stays, in its order, and so do moderation, arming and channel.
+ * karst_poll_cq() in other threads waits meanwhile; karst_cq_peek() and karst_cq_take() must not
+ * be called, and what a peek has shown before is gone.
+ * -EINVAL: out of range, or more unread completions than @cqe.
+ */
+int karst_resize_cq(struct karst_cq *cq, uint32_t cqe);
 /** An event after @count completions or @period_us microseconds after the first of them. */
 int karst_modify_cq(struct karst_cq *cq, uint16_t count, uint16_t period_us);
 /** Waits until all events that were got are acknowledged.  -EBUSY: QPs use it. */
@@ -267,7 +293,8 @@ int karst_req_notify_cq(struct karst_cq *cq, bool solicited_only);
 /** Blocks unless the channel's fd is non-blocking (-EAGAIN). */
 int karst_get_cq_event(struct karst_comp_channel *channel, struct karst_cq **cq, void **cq_context);
 void karst_ack_cq_events(struct karst_cq *cq, unsigned int n);
-/** Takes up to @n completions.  @return how many, or -EIO: the queue has overflown. */
+/** Takes up to @n completions, without their times.  @return how many, or -EIO: the queue has
+ *  overflown. */
 int karst_poll_cq(struct karst_cq *cq, int n, struct karst_cqe *cqes);
 
 /** Which member of an event's element is set. */
@@ -425,6 +452,16 @@ int karst_query_qp(
 	struct karst_qp *qp, struct karst_qp_attr *attr, struct karst_qp_init_attr *init);
 int karst_destroy_qp(struct karst_qp *qp);
 
+/**
+ * @qp receives what is sent to the multicast group @gid (IPv4-mapped 224/4, or ff00::/8) by way of
+ * its port, also what queue pairs of this engine send there, @qp included.  A second time is
+ * harmless.  Destroying @qp detaches it.
+ * -EINVAL: not UD, or not a group; -ENOSPC: max_mcast_grp and the other limits.
+ */
+int karst_attach_mcast(struct karst_qp *qp, const union karst_gid *gid);
+/** -EINVAL also: it is not attached. */
+int karst_detach_mcast(struct karst_qp *qp, const union karst_gid *gid);
+
 /* --- posting: lists --- */
 
 struct karst_send_wr {
@@ -552,6 +589,17 @@ karst_cq_peek(struct karst_cq *cq, const struct karst_cqe **cqes)
 			return n;
 	}
 	return 0;
+}
+
+/**
+ * The times at which the engine published what the last karst_cq_peek() has shown, index by index,
+ * until they are taken; NULL without KARST_CQ_TIMESTAMPS.  On the clock of karst_query_clock().
+ * Completions that karst_poll_cq() makes after the engine's death have none.
+ */
+static inline const uint64_t *
+karst_cq_stamps(const struct karst_cq *cq)
+{
+	return karst_cq_lane_stamps(&cq->lane[cq->next]);
 }
 
 /** Takes the first @n of those that the last karst_cq_peek() has shown. */

@@ -321,3 +321,29 @@ karst_destroy_qp(struct karst_qp *qp)
 	free(q);
 	return 0;
 }
+
+/* --- multicast --- */
+
+int
+karst_attach_mcast(struct karst_qp *qp, const union karst_gid *gid)
+{
+	CLI_REQ(attach_mcast) m = {.body.qp = qp->handle};
+	struct karst_ctl_attach_mcast_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+
+	memcpy(m.body.gid, gid->raw, sizeof(m.body.gid));
+	return cli_call(
+		cli_of(qp->context), KARST_CTL_ATTACH_MCAST, &m.hdr, sizeof(m), NULL, 0, &reply);
+}
+
+int
+karst_detach_mcast(struct karst_qp *qp, const union karst_gid *gid)
+{
+	CLI_REQ(detach_mcast) m = {.body.qp = qp->handle};
+	struct karst_ctl_detach_mcast_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+
+	memcpy(m.body.gid, gid->raw, sizeof(m.body.gid));
+	return cli_call(
+		cli_of(qp->context), KARST_CTL_DETACH_MCAST, &m.hdr, sizeof(m), NULL, 0, &reply);
+}

@@ -60,6 +60,8 @@
 	X(CREATE_CQ, create_cq, 34)             \
 	X(MODIFY_CQ, modify_cq, 35)             \
 	X(DESTROY_CQ, destroy_cq, 36)           \
+	X(RESIZE_CQ, resize_cq, 37)             \
+	X(SWITCH_CQ, switch_cq, 38)             \
 	X(CREATE_SRQ, create_srq, 40)           \
 	X(MODIFY_SRQ, modify_srq, 41)           \
 	X(QUERY_SRQ, query_srq, 42)             \
@@ -67,7 +69,9 @@
 	X(CREATE_QP, create_qp, 48)             \
 	X(MODIFY_QP, modify_qp, 49)             \
 	X(QUERY_QP, query_qp, 50)               \
-	X(DESTROY_QP, destroy_qp, 51)
+	X(DESTROY_QP, destroy_qp, 51)           \
+	X(ATTACH_MCAST, attach_mcast, 56)       \
+	X(DETACH_MCAST, detach_mcast, 57)
 
 enum karst_ctl_op {
 #define X(NAME, name, value) KARST_CTL_##NAME = value,
@@ -144,7 +148,8 @@ struct karst_ctl_query_device_rsp {
 	uint32_t max_srq, max_srq_wr, max_srq_sge;
 	uint32_t max_qp_rd_atom;
 	uint32_t max_channels;
-	uint32_t reserved[2];
+	uint32_t max_mcasts; /* attachments of queue pairs to multicast groups */
+	uint32_t reserved;
 };
 
 struct karst_ctl_query_port_req {
@@ -333,10 +338,10 @@ struct karst_ctl_destroy_channel_req {
 
 struct karst_ctl_create_cq_req {
 	uint32_t entries;
-	uint32_t channel; /* 0: none, no events */
-	uint64_t cookie;  /* in events */
-	uint32_t comp_vector;
-	uint32_t reserved;
+	uint32_t channel;     /* 0: none, no events */
+	uint64_t cookie;      /* in events */
+	uint32_t comp_vector; /* below nlcores */
+	uint32_t flags;       /* enum karst_cq_flags */
 };
 struct karst_ctl_create_cq_rsp {
 	uint32_t cq;
@@ -344,6 +349,7 @@ struct karst_ctl_create_cq_rsp {
 	uint32_t nlanes;
 	uint32_t reserved;
 	struct karst_ctl_place place; /* struct karst_cq_shared */
+	struct karst_ctl_place lanes; /* [nlanes]: struct karst_lane_shared and what follows it */
 };
 /** Moderation: an event after @count completions or @period_us after the first, whichever is
  *  sooner; 0, 0: at once. */
@@ -353,6 +359,24 @@ struct karst_ctl_modify_cq_req {
 	uint16_t period_us;
 };
 struct karst_ctl_destroy_cq_req {
+	uint32_t cq;
+	uint32_t reserved;
+};
+/** Lanes of another size, which nobody uses before SWITCH_CQ; those of a RESIZE_CQ before are given
+ *  back. */
+struct karst_ctl_resize_cq_req {
+	uint32_t cq;
+	uint32_t entries;
+};
+struct karst_ctl_resize_cq_rsp {
+	uint32_t entries; /* of each lane */
+	uint32_t nlanes;
+	struct karst_ctl_place lanes;
+};
+/** The engine goes over to the lanes of the last RESIZE_CQ, taking unread entries along, while the
+ *  program keeps off both.  Then it gives the old ones back.  If the engine dies meanwhile, lanes
+ *  whose word "live" is set are those to go on with. */
+struct karst_ctl_switch_cq_req {
 	uint32_t cq;
 	uint32_t reserved;
 };
@@ -444,6 +468,18 @@ struct karst_ctl_destroy_qp_req {
 	uint32_t reserved;
 };
 
+/** A second time is harmless. */
+struct karst_ctl_attach_mcast_req {
+	uint32_t qp;
+	uint32_t reserved;
+	uint8_t gid[16]; /* of the group */
+};
+struct karst_ctl_detach_mcast_req {
+	uint32_t qp;
+	uint32_t reserved;
+	uint8_t gid[16];
+};
+
 /* Replies that say nothing but their status. */
 #define KARST_CTL_PLAIN_REPLY(name)     \
 	struct karst_ctl_##name##_rsp { \
@@ -456,10 +492,13 @@ KARST_CTL_PLAIN_REPLY(destroy_ah);
 KARST_CTL_PLAIN_REPLY(destroy_channel);
 KARST_CTL_PLAIN_REPLY(modify_cq);
 KARST_CTL_PLAIN_REPLY(destroy_cq);
+KARST_CTL_PLAIN_REPLY(switch_cq);
 KARST_CTL_PLAIN_REPLY(modify_srq);
 KARST_CTL_PLAIN_REPLY(destroy_srq);
 KARST_CTL_PLAIN_REPLY(modify_qp);
 KARST_CTL_PLAIN_REPLY(destroy_qp);
+KARST_CTL_PLAIN_REPLY(attach_mcast);
+KARST_CTL_PLAIN_REPLY(detach_mcast);
 
 /* --- asynchronous events --- */
 

@@ -49,15 +49,17 @@ KARST_CTL_OPS(X)
 	X(DESTROY_AH, destroy_ah, reserved)           \
 	X(CREATE_CHANNEL, create_channel, reserved)   \
 	X(DESTROY_CHANNEL, destroy_channel, reserved) \
-	X(CREATE_CQ, create_cq, reserved)             \
 	X(DESTROY_CQ, destroy_cq, reserved)           \
+	X(SWITCH_CQ, switch_cq, reserved)             \
 	X(QUERY_SRQ, query_srq, reserved)             \
 	X(DESTROY_SRQ, destroy_srq, reserved)         \
 	X(CREATE_QP, create_qp, reserved)             \
 	X(MODIFY_QP, modify_qp, attr.reserved)        \
 	X(MODIFY_QP, modify_qp, attr.ah.reserved)     \
 	X(QUERY_QP, query_qp, reserved)               \
-	X(DESTROY_QP, destroy_qp, reserved)
+	X(DESTROY_QP, destroy_qp, reserved)           \
+	X(ATTACH_MCAST, attach_mcast, reserved)       \
+	X(DETACH_MCAST, detach_mcast, reserved)
 
 static const struct {
 	uint16_t op;

@@ -17,7 +17,8 @@
  *	neigh.c    ARP, neighbour discovery; neigh_table.c  what is known; resolve.c  paths;
  *	           netlink.c  the kernel's neighbours and routes
  *	memory.c   PDs, regions, windows, address handles
- *	objects.c  CQs, SRQs; pairs.c  QPs; owner.c  whose they are, doorbells
+ *	objects.c  CQs, SRQs; lanes.c  CQs of another size; pairs.c  QPs; owner.c  whose they are,
+ *	           doorbells
  *
  * Who writes what: an lcore's structure is written by the thread that polls it, but for "owner",
  * the mailbox and the hand-off ring.  What is common to all lcores is read-only while one is
@@ -90,8 +91,9 @@ struct eng_cq {
 	struct karst_engine_owner *owner;
 	void *cq_mem;
 	size_t cq_bytes;
-	size_t shared_bytes;
 	size_t self_bytes;
+	void *next_lanes; /* to go over to; NULL: none */
+	uint32_t next_entries;
 	bool moderated;             /* ever */
 	struct karst_engine_cq pub; /* ends in an array */
 } karst_cache_aligned;
@@ -277,6 +279,7 @@ struct karst_engine {
 	uint32_t nowners;
 	uint32_t nqps[KARST_ENGINE_MAX_LCORES];
 	uint32_t ncqs;
+	_Atomic uint32_t nstamped; /* CQs that keep times */
 	uint32_t nsrqs;
 	pthread_mutex_t
 		session_lock; /* the following three, and what sessions tell of themselves */
@@ -383,6 +386,8 @@ void eng_ctl_quiesce(struct karst_engine *e);
 
 int eng_lcore_init(struct karst_engine *e, uint32_t index);
 void eng_lcore_fini(struct eng_lcore *lc);
+/* karst_core_flush(), with the time if somebody wants it. */
+void eng_flush(struct eng_lcore *lc);
 /* On an lcore, for a control call, whose lock keeps the owners: tells all of them of something that
  * is no object's. */
 void eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *ev);
@@ -510,7 +515,13 @@ int eng_port_check_path(
 /* For logs. */
 const char *eng_ip_text(const uint8_t ip[16], char text[ENG_IP_TEXT]);
 
-/* --- objects.c, pairs.c --- */
+/* --- objects.c, lanes.c, pairs.c --- */
+
+/* The size that lanes of at least @entries get: two at least, since a lane of one would end in the
+ * middle of a cache line.  0: out of range */
+uint32_t eng_lane_entries(uint32_t entries);
+/* Frees what was laid and not used (lanes.c). */
+void eng_cq_free_next(struct eng_cq *c);
 
 /* The lcore that @wanted means.  -EINVAL: there is none such. */
 int eng_choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lcore);

@@ -364,15 +364,17 @@ int karst_engine_ah_destroy_many(struct karst_engine *e, const uint32_t *ahs, ui
 struct karst_engine_cq {
 	struct karst_cq_shared *sh; /* for karst_cq_arm() */
 	void *user;
-	uint32_t entries; /* of each lane */
-	uint32_t nlanes;  /* one for each lcore of the engine */
-	uint32_t next;    /* lane that the next poll begins with */
-	uint32_t reserved;
+	void *lanes;                 /* karst_cq_lane() */
+	uint32_t entries;            /* of each lane */
+	uint32_t nlanes;             /* one for each lcore of the engine */
+	uint32_t next;               /* lane that the next poll begins with */
+	uint32_t flags;              /* enum karst_cq_flags */
 	struct karst_cq_lane lane[]; /* for karst_cq_lane_peek() and _take() */
 };
 
 struct karst_engine_cq_init {
 	uint32_t entries;                 /* of each lane, rounded up to a power of two from 2 on */
+	uint32_t flags;                   /* enum karst_cq_flags */
 	struct karst_engine_owner *owner; /* NULL: the program that embeds the engine */
 	void *user;
 };
@@ -383,6 +385,19 @@ int karst_engine_cq_create(struct karst_engine *e, const struct karst_engine_cq_
 /** See karst_cq_set_moderation(). */
 int karst_engine_cq_set_moderation(
 	struct karst_engine *e, struct karst_engine_cq *cq, uint16_t count, uint16_t period_us);
+/**
+ * Changes the size, while completions come in; nobody polls meanwhile.  What is not read yet stays.
+ * -EINVAL: out of range; -ENOSPC: more than @entries are not read; -ENOMEM
+ */
+int karst_engine_cq_resize(struct karst_engine *e, struct karst_engine_cq *cq, uint32_t entries);
+/**
+ * The same in two steps, for a program that has to know the new place before anything stands there.
+ * The first makes *@lanes of *@entries, rounded up; lanes that were made before and not used are
+ * freed.  The second goes over to them; -EINVAL: there are none.
+ */
+int karst_engine_cq_lay_lanes(
+	struct karst_engine *e, struct karst_engine_cq *cq, uint32_t *entries, void **lanes);
+int karst_engine_cq_switch_lanes(struct karst_engine *e, struct karst_engine_cq *cq);
 /** -EBUSY: QPs use it. */
 int karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq);
 /** True once completions were lost because a lane was full. */

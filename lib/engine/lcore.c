@@ -13,6 +13,7 @@
 
 #include <sched.h>
 #include <stdio.h>
+#include <time.h>
 
 #include <rte_cycles.h>
 
@@ -28,6 +29,29 @@ begin_turn(struct eng_lcore *lc)
 	stat_add(&lc->stats.cycles, spent);
 	if (lc->was_busy)
 		stat_add(&lc->stats.busy_cycles, spent);
+}
+
+/* Times of completions are on the kernel's clock, which programs can read, too; the TSC as the
+ * engine counts it drifts away from that. */
+static karst_noinline void
+read_stamp(struct karst_core *core)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	core->stamp_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void
+eng_flush(struct eng_lcore *lc)
+{
+	struct karst_core *core = lc->core;
+
+	/* relaxed: a queue is made before any QP that completes into it */
+	if (karst_unlikely(atomic_load_explicit(&lc->e->nstamped, memory_order_relaxed) != 0) &&
+		core->dirty != NULL)
+		read_stamp(core);
+	karst_core_flush(core);
 }
 
 static unsigned int
@@ -47,9 +71,9 @@ turn(struct eng_lcore *lc)
 		n += eng_handoff_poll(lc);
 	n += eng_bells_poll(lc);
 	n += karst_core_expire(core, ENG_TIMERS);
-	karst_core_flush(core);
+	eng_flush(lc);
 	n += eng_tx_poll(lc);
-	karst_core_flush(core);
+	eng_flush(lc);
 	rte_rcu_qsbr_quiescent(lc->e->rcu, lc->index);
 	lc->was_busy = n > 0;
 	if (n == 0)

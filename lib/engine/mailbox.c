@@ -45,7 +45,7 @@ run(struct eng_lcore *lc, eng_fn fn, void *arg)
 
 	lc->core->now_ns = engine_now(lc->e);
 	ret = fn(lc, arg);
-	karst_core_flush(lc->core);
+	eng_flush(lc);
 	return ret;
 }
 

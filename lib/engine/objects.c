@@ -13,54 +13,84 @@
 
 /* --- completion queues --- */
 
+static size_t
+lanes_bytes(const struct eng_cq *c)
+{
+	return karst_cq_lanes_bytes(c->pub.entries, c->pub.nlanes, c->pub.flags);
+}
+
 static void
 cq_free(struct karst_engine *e, struct eng_cq *c)
 {
+	eng_cq_free_next(c);
 	eng_arena_free(&e->objects, c->cq_mem, c->cq_bytes);
-	eng_arena_free(&c->owner->rings, c->pub.sh, c->shared_bytes);
+	eng_arena_free(&c->owner->rings, c->pub.lanes, lanes_bytes(c));
+	eng_arena_free(&c->owner->rings, c->pub.sh, sizeof(*c->pub.sh));
 	eng_arena_free(&e->objects, c, c->self_bytes);
+}
+
+/* What @in asks for, as far as it goes without memory. */
+static int
+cq_init_from(const struct karst_engine *e, const struct karst_engine_cq_init *in,
+	struct karst_cq_init *init)
+{
+	*init = (struct karst_cq_init){
+		.entries = eng_lane_entries(in->entries),
+		.nlanes = e->nlcores,
+		.flags = in->flags,
+	};
+	return init->entries == 0 || (in->flags & ~(uint32_t)KARST_CQ_TIMESTAMPS) != 0 ? -EINVAL
+										       : 0;
+}
+
+static int
+cq_alloc(struct karst_engine *e, struct eng_cq *c, struct karst_cq_init *init)
+{
+	c->pub.entries = init->entries;
+	c->pub.nlanes = init->nlanes;
+	c->pub.flags = init->flags;
+	c->cq_bytes = karst_cq_object_bytes(init);
+	c->cq_mem = eng_arena_alloc(&e->objects, c->cq_bytes);
+	c->pub.sh = eng_arena_alloc(&c->owner->rings, sizeof(*c->pub.sh));
+	c->pub.lanes = eng_arena_alloc(&c->owner->rings, lanes_bytes(c));
+	init->shared = c->pub.sh;
+	init->lanes = c->pub.lanes;
+	init->user = c;
+	return c->cq_mem == NULL || c->pub.sh == NULL || c->pub.lanes == NULL
+		? -ENOMEM
+		: karst_cq_create(c->cq_mem, init, &c->cq);
 }
 
 static int
 cq_create(
 	struct karst_engine *e, const struct karst_engine_cq_init *in, struct karst_engine_cq **cq)
 {
-	/* Two at least: a lane of one would end in the middle of a cache line. */
-	struct karst_cq_init init = {
-		.entries = in->entries > 2 ? karst_pow2_ceil(in->entries) : 2,
-		.nlanes = e->nlcores,
-	};
 	size_t self_bytes = sizeof(struct eng_cq) + e->nlcores * sizeof(struct karst_cq_lane);
+	struct karst_cq_init init;
 	struct eng_cq *c;
 	uint32_t i;
-	int ret;
+	int ret = cq_init_from(e, in, &init);
 
-	if (in->entries == 0 || in->entries > KARST_CQ_MAX_ENTRIES)
-		return -EINVAL;
+	if (ret != 0)
+		return ret;
 	c = eng_arena_alloc(&e->objects, self_bytes);
 	if (c == NULL)
 		return -ENOMEM;
 	c->owner = in->owner != NULL ? in->owner : e->self;
 	c->self_bytes = self_bytes;
-	c->cq_bytes = karst_cq_object_bytes(&init);
-	c->shared_bytes = karst_cq_bytes(init.entries, init.nlanes);
-	c->cq_mem = eng_arena_alloc(&e->objects, c->cq_bytes);
-	c->pub.sh = eng_arena_alloc(&c->owner->rings, c->shared_bytes);
-	init.shared = c->pub.sh;
-	init.user = c;
-	ret = c->cq_mem == NULL || c->pub.sh == NULL ? -ENOMEM
-						     : karst_cq_create(c->cq_mem, &init, &c->cq);
+	ret = cq_alloc(e, c, &init);
 	if (ret != 0) {
 		cq_free(e, c);
 		return ret;
 	}
 	c->pub.user = in->user;
-	c->pub.entries = init.entries;
-	c->pub.nlanes = init.nlanes;
 	for (i = 0; i < init.nlanes; i++)
-		karst_cq_lane_attach(
-			&c->pub.lane[i], karst_cq_lane(c->pub.sh, init.entries, i), init.entries);
+		karst_cq_lane_attach(&c->pub.lane[i],
+			karst_cq_lane(c->pub.lanes, init.entries, init.flags, i), init.entries,
+			init.flags);
 	e->ncqs++;
+	if (init.flags & KARST_CQ_TIMESTAMPS)
+		atomic_fetch_add_explicit(&e->nstamped, 1, memory_order_relaxed);
 	c->owner->nobjects++;
 	*cq = &c->pub;
 	return 0;
@@ -114,6 +144,8 @@ karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq)
 	if (ret == 0) {
 		for (i = 0; c->moderated && i < e->nlcores; i++)
 			eng_mailbox_call(&e->lcore[i], cq_forget_on_lcore, c->cq);
+		if (cq->flags & KARST_CQ_TIMESTAMPS)
+			atomic_fetch_sub_explicit(&e->nstamped, 1, memory_order_relaxed);
 		c->owner->nobjects--;
 		cq_free(e, c);
 		e->ncqs--;

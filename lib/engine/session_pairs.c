@@ -194,6 +194,28 @@ eng_session_destroy_qp(struct karst_session *s, struct session_call *c)
 	return 0;
 }
 
+/* --- multicast --- */
+
+int
+eng_session_attach_mcast(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_attach_mcast_req *req = c->body;
+
+	if (eng_session_find(c, &s->qps, req->qp, "qp") == NULL)
+		return -EINVAL;
+	return say(c, -ENOSPC, "multicast: this engine has no groups yet (max_mcasts is 0)");
+}
+
+int
+eng_session_detach_mcast(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_detach_mcast_req *req = c->body;
+
+	if (eng_session_find(c, &s->qps, req->qp, "qp") == NULL)
+		return -EINVAL;
+	return say(c, -EINVAL, "qp %u: it is not attached to this group", req->qp);
+}
+
 void
 eng_session_drop_qps(struct karst_session *s)
 {

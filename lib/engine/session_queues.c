@@ -70,13 +70,32 @@ cq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32_
 }
 
 static int
-check_cq(struct session_call *c, const struct karst_ctl_create_cq_req *req)
+check_entries(struct session_call *c, uint32_t entries)
 {
-	if (req->entries == 0 || req->entries > KARST_CQ_MAX_ENTRIES)
-		return say(c, -EINVAL, "entries %u: 1 to %u", req->entries, KARST_CQ_MAX_ENTRIES);
-	if (req->comp_vector != 0)
-		return say(c, -EINVAL, "comp_vector %u: there is 0 alone", req->comp_vector);
+	if (entries == 0 || entries > KARST_CQ_MAX_ENTRIES)
+		return say(c, -EINVAL, "entries %u: 1 to %u", entries, KARST_CQ_MAX_ENTRIES);
 	return 0;
+}
+
+static int
+check_cq(const struct karst_session *s, struct session_call *c,
+	const struct karst_ctl_create_cq_req *req)
+{
+	if (req->comp_vector >= s->e->nlcores)
+		return say(
+			c, -EINVAL, "comp_vector %u: 0 to %u", req->comp_vector, s->e->nlcores - 1);
+	if ((req->flags & ~(uint32_t)KARST_CQ_TIMESTAMPS) != 0)
+		return say(c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags,
+			KARST_CQ_TIMESTAMPS);
+	return check_entries(c, req->entries);
+}
+
+/* Where lanes of @entries of @cq lie. */
+static void
+place_lanes(const struct karst_session *s, const struct karst_engine_cq *cq, const void *lanes,
+	uint32_t entries, struct karst_ctl_place *place)
+{
+	eng_session_place(s, lanes, karst_cq_lanes_bytes(entries, cq->nlanes, cq->flags), place);
 }
 
 int
@@ -86,7 +105,7 @@ eng_session_create_cq(struct karst_session *s, struct session_call *c)
 	struct karst_ctl_create_cq_rsp *rsp = c->rsp;
 	struct session_channel *ch = NULL;
 	struct session_cq *cq;
-	int ret = check_cq(c, req);
+	int ret = check_cq(s, c, req);
 
 	if (ret != 0)
 		return ret;
@@ -106,8 +125,10 @@ eng_session_create_cq(struct karst_session *s, struct session_call *c)
 		return ret;
 	}
 	ret = karst_engine_cq_create(s->e,
-		&(struct karst_engine_cq_init){
-			.entries = req->entries, .user = cq, .owner = s->owner},
+		&(struct karst_engine_cq_init){.entries = req->entries,
+			.flags = req->flags,
+			.user = cq,
+			.owner = s->owner},
 		&cq->cq);
 	if (ret != 0) {
 		eng_handles_del(&s->cqs, cq->handle);
@@ -119,9 +140,51 @@ eng_session_create_cq(struct karst_session *s, struct session_call *c)
 	rsp->cq = cq->handle;
 	rsp->entries = cq->cq->entries;
 	rsp->nlanes = cq->cq->nlanes;
-	eng_session_place(
-		s, cq->cq->sh, karst_cq_bytes(cq->cq->entries, cq->cq->nlanes), &rsp->place);
+	eng_session_place(s, cq->cq->sh, sizeof(*cq->cq->sh), &rsp->place);
+	place_lanes(s, cq->cq, cq->cq->lanes, cq->cq->entries, &rsp->lanes);
 	return 0;
+}
+
+int
+eng_session_resize_cq(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_resize_cq_req *req = c->body;
+	struct session_cq *cq = eng_session_find(c, &s->cqs, req->cq, "cq");
+	struct karst_ctl_resize_cq_rsp *rsp = c->rsp;
+	uint32_t entries = req->entries;
+	void *lanes;
+	int ret;
+
+	if (cq == NULL)
+		return -EINVAL;
+	ret = check_entries(c, entries);
+	if (ret != 0)
+		return ret;
+	ret = karst_engine_cq_lay_lanes(s->e, cq->cq, &entries, &lanes);
+	if (ret != 0)
+		return cq_fault(s, c, ret, req->entries);
+	rsp->entries = entries;
+	rsp->nlanes = cq->cq->nlanes;
+	place_lanes(s, cq->cq, lanes, entries, &rsp->lanes);
+	return 0;
+}
+
+int
+eng_session_switch_cq(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_switch_cq_req *req = c->body;
+	struct session_cq *cq = eng_session_find(c, &s->cqs, req->cq, "cq");
+	int ret;
+
+	if (cq == NULL)
+		return -EINVAL;
+	ret = karst_engine_cq_switch_lanes(s->e, cq->cq);
+	if (ret == -ENOSPC)
+		return say(c, -EINVAL,
+			"cq %u: more completions wait to be polled than the new size has room for",
+			req->cq);
+	return ret == 0 ? 0
+			: say(c, ret, "cq %u: RESIZE_CQ comes first, and makes the lanes", req->cq);
 }
 
 int

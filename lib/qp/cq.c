@@ -12,6 +12,8 @@
  * A full lane is fatal for the CQ, as with hardware: the completion is lost, CQ_ERR is raised
  * once, and every QP that completes into it afterwards goes into Error.
  *
+ * Times, where a queue has them, are those of the flush: not earlier than what they belong to.
+ *
  * Moderation holds an event back: a lane that would raise it counts what it publishes from then on,
  * and raises it when there is enough, or when its timer fires.  The queue stays armed meanwhile, so
  * a program that takes the completions before the event comes is told once too often at worst.
@@ -34,7 +36,7 @@ karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_core_c
 	struct karst_core_cq *cq = buf;
 	uint32_t i;
 
-	if (karst_cq_object_bytes(init) == 0 || init->shared == NULL ||
+	if (karst_cq_object_bytes(init) == 0 || init->shared == NULL || init->lanes == NULL ||
 		!karst_is_pow2(init->entries) || init->entries > KARST_CQ_MAX_ENTRIES)
 		return -EINVAL;
 	memset(cq, 0, karst_cq_object_bytes(init));
@@ -46,8 +48,9 @@ karst_cq_create(void *buf, const struct karst_cq_init *init, struct karst_core_c
 	for (i = 0; i < cq->nlanes; i++) {
 		cq->lane[i].cq = cq;
 		cq->lane[i].timer.kind = KARST_TIMER_CQ_LANE;
-		karst_lane_init(
-			&cq->lane[i].ring, karst_cq_lane(cq->sh, init->entries, i), init->entries);
+		karst_lane_init(&cq->lane[i].ring,
+			karst_cq_lane(init->lanes, init->entries, init->flags, i), init->entries,
+			init->flags);
 	}
 	*out = cq;
 	return 0;
@@ -172,6 +175,34 @@ karst_cq_set_moderation(struct karst_core_cq *cq, uint16_t count, uint16_t perio
 }
 
 void
+karst_core_look_cq(struct karst_core *core, const struct karst_core_cq *cq, struct karst_lane *lane,
+	struct karst_lane_span *span)
+{
+	*lane = cq->lane[core->lcore].ring;
+	*span = karst_lane_unread(lane);
+}
+
+int
+karst_core_move_cq(struct karst_core *core, struct karst_core_cq *cq, struct karst_lane_shared *to,
+	uint32_t entries, struct karst_lane_span *span)
+{
+	return karst_lane_move(&cq->lane[core->lcore].ring, to, entries, span);
+}
+
+void
+karst_core_unmove_cq(struct karst_core *core, struct karst_core_cq *cq,
+	struct karst_lane_shared *to, uint32_t entries, struct karst_lane_span *span)
+{
+	struct karst_lane *l = &cq->lane[core->lcore].ring;
+	int ret;
+
+	karst_lane_trim(l, entries, span);
+	ret = karst_lane_move(l, to, entries, span);
+	assert(ret == 0);
+	(void)ret;
+}
+
+void
 karst_core_forget_cq(struct karst_core *core, struct karst_core_cq *cq)
 {
 	karst_wheel_del(&core->wheel, &cq->lane[core->lcore].timer);
@@ -201,6 +232,8 @@ karst_core_flush(struct karst_core *core)
 	karst_mem_place_fence(&core->placer);
 	for (l = core->dirty; l != NULL; l = l->next_dirty) {
 		l->fresh = l->ring.tail - l->ring.published;
+		if (karst_unlikely(l->ring.stamps != NULL))
+			karst_lane_stamp(&l->ring, core->stamp_ns);
 		karst_lane_publish(&l->ring);
 	}
 	give_back(core);

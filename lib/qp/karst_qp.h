@@ -65,10 +65,12 @@ void karst_path_multicast_mac(struct karst_path *path);
 /* --- completion queues --- */
 
 struct karst_cq_init {
-	void *shared;     /* karst_cq_bytes(entries, nlanes), cache-line aligned */
-	uint32_t entries; /* of each lane; a power of two, 1..KARST_CQ_MAX_ENTRIES */
-	uint32_t nlanes;  /* lcores of the engine */
-	void *user;       /* the caller's, see karst_cq_user() */
+	void *shared;       /* struct karst_cq_shared */
+	void *lanes;        /* karst_cq_lanes_bytes(entries, nlanes, flags), cache-line aligned */
+	uint32_t entries;   /* of each lane; a power of two, 1..KARST_CQ_MAX_ENTRIES */
+	uint32_t nlanes;    /* lcores of the engine */
+	unsigned int flags; /* enum karst_cq_flags */
+	void *user;         /* the caller's, see karst_cq_user() */
 };
 
 size_t karst_cq_object_bytes(const struct karst_cq_init *init);
@@ -84,6 +86,20 @@ void *karst_cq_user(const struct karst_core_cq *cq);
  * Any thread, any time; what is waiting already waits on.
  */
 void karst_cq_set_moderation(struct karst_core_cq *cq, uint16_t count, uint16_t period_us);
+/**
+ * Moving the core's lane of @cq to memory of @entries, 0 at first; both on the core's lcore, which
+ * goes on between the two.
+ * karst_core_look_cq() says what has to be copied, karst_lane_copy() to karst_lane_in(@lane, @to,
+ * @entries) does so on any thread, and karst_core_move_cq() goes over.
+ * -ENOSPC: the program has not read more than @entries; nothing has changed.
+ * karst_core_unmove_cq() comes back, given the old memory and the same @span.
+ */
+void karst_core_look_cq(struct karst_core *core, const struct karst_core_cq *cq,
+	struct karst_lane *lane, struct karst_lane_span *span);
+int karst_core_move_cq(struct karst_core *core, struct karst_core_cq *cq,
+	struct karst_lane_shared *to, uint32_t entries, struct karst_lane_span *span);
+void karst_core_unmove_cq(struct karst_core *core, struct karst_core_cq *cq,
+	struct karst_lane_shared *to, uint32_t entries, struct karst_lane_span *span);
 /** On each core's lcore, before the memory of a queue that was ever moderated goes. */
 void karst_core_forget_cq(struct karst_core *core, struct karst_core_cq *cq);
 /** True once a completion was lost because a lane was full. */
@@ -204,6 +220,8 @@ struct karst_core {
 	uint32_t next_slot; /* where the search for a free QPN goes on */
 	uint8_t bth_flags;  /* MigReq as it stands in BTH byte 1 */
 	struct karst_core_qp **qps;
+	/* set by the driver before karst_core_flush(), if there are queues that keep times */
+	uint64_t stamp_ns;
 };
 
 /** Which core owns a QPN. */

@@ -48,10 +48,12 @@ struct karst_cq_lane_state {
 	bool solicited; /* something since the last flush is worth a solicited event */
 	/* moderation */
 	bool held;             /* an event is due, at the latest when the timer fires */
-	uint32_t held_entries; /* published since it is */
 	uint32_t fresh;        /* published by this flush */
+	uint32_t held_entries; /* published since an event is due */
 	struct karst_timer timer;
 } karst_cache_aligned;
+static_assert(offsetof(struct karst_cq_lane_state, held_entries) == 64,
+	"without moderation one line is enough");
 
 /* What a timer of a core's wheel is embedded in (karst_timer.kind). */
 enum karst_timer_kind { KARST_TIMER_QP, KARST_TIMER_CQ_LANE };

@@ -61,7 +61,7 @@ typedef _Atomic uint32_t karst_word;
 
 /** Number of these layouts and of the rules of doc/ring-abi.rst; a program and an engine whose
  *  numbers differ do not talk to each other. */
-#define KARST_RING_ABI 1u
+#define KARST_RING_ABI 2u
 
 /* --- work requests --- */
 
@@ -318,54 +318,83 @@ enum karst_cq_armed {
 	KARST_CQ_ARM_NEXT = 2,
 };
 
-/** Start of a completion queue in shared memory; @nlanes lanes follow. */
+/* What a completion queue has beyond the usual. */
+enum karst_cq_flags {
+	KARST_CQ_TIMESTAMPS = 1u << 0, /* a time beside each entry */
+};
+
+/** What the lanes of a completion queue have in common; they are elsewhere, and can be exchanged
+ *  for larger or smaller ones. */
 struct karst_cq_shared {
 	karst_word armed;     /* enum karst_cq_armed: program sets, engine clears as it signals */
 	karst_word overflown; /* engine: 1 = a lane was full and a completion is lost */
 	uint8_t pad[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
 
-/** One lane: written by one lcore.  Its entries follow. */
+/** One lane: written by one lcore.  Its entries follow; then, with KARST_CQ_TIMESTAMPS, a 64-bit
+ *  time for each of them: ns of CLOCK_MONOTONIC. */
 struct karst_lane_shared {
 	karst_word tail; /* engine: entries ever written */
-	uint8_t pad0[KARST_CACHE_LINE - 4];
+	karst_word live; /* engine: 1 = the lane is in use; 0 = not yet, or not any more */
+	uint8_t pad0[KARST_CACHE_LINE - 8];
 	karst_word head; /* program: entries ever read */
 	uint8_t pad1[KARST_CACHE_LINE - 4];
 } karst_cache_aligned;
 
 #define KARST_CQ_MAX_ENTRIES (1u << 22)
 
+/** Bytes of a lane of @entries (a power of two), whole cache lines from 2 entries on. */
 static inline size_t
-karst_lane_bytes(uint32_t entries)
+karst_lane_bytes(uint32_t entries, unsigned int flags)
 {
-	return sizeof(struct karst_lane_shared) + (size_t)entries * sizeof(struct karst_cqe);
+	size_t bytes =
+		sizeof(struct karst_lane_shared) + (size_t)entries * sizeof(struct karst_cqe);
+
+	if (flags & KARST_CQ_TIMESTAMPS)
+		bytes += ((size_t)entries * sizeof(uint64_t) + KARST_CACHE_LINE - 1) &
+			~(size_t)(KARST_CACHE_LINE - 1);
+	return bytes;
 }
 
-/** Bytes of shared memory of a CQ: each lane holds @entries (a power of two). */
+/** Bytes of shared memory of a CQ's lanes. */
 static inline size_t
-karst_cq_bytes(uint32_t entries, uint32_t nlanes)
+karst_cq_lanes_bytes(uint32_t entries, uint32_t nlanes, unsigned int flags)
 {
-	return sizeof(struct karst_cq_shared) + nlanes * karst_lane_bytes(entries);
+	return nlanes * karst_lane_bytes(entries, flags);
 }
 
+/** Lane number @lane of @lanes. */
 static inline struct karst_lane_shared *
-karst_cq_lane(struct karst_cq_shared *sh, uint32_t entries, uint32_t lane)
+karst_cq_lane(void *lanes, uint32_t entries, unsigned int flags, uint32_t lane)
 {
-	return (struct karst_lane_shared *)((uint8_t *)(sh + 1) + lane * karst_lane_bytes(entries));
+	return (struct karst_lane_shared *)((uint8_t *)lanes +
+		lane * karst_lane_bytes(entries, flags));
+}
+
+/** The times of a lane's entries; NULL: it has none. */
+static inline uint64_t *
+karst_lane_stamps(struct karst_lane_shared *sh, uint32_t entries, unsigned int flags)
+{
+	struct karst_cqe *cqes = (struct karst_cqe *)(sh + 1);
+
+	return flags & KARST_CQ_TIMESTAMPS ? (uint64_t *)(cqes + entries) : NULL;
 }
 
 /** The program's view of a lane. */
 struct karst_cq_lane {
 	struct karst_lane_shared *sh;
+	const uint64_t *stamps; /* NULL: none */
 	uint32_t mask;
 	uint32_t head;
 	uint32_t tail_seen;
 };
 
 static inline void
-karst_cq_lane_attach(struct karst_cq_lane *l, struct karst_lane_shared *sh, uint32_t entries)
+karst_cq_lane_attach(
+	struct karst_cq_lane *l, struct karst_lane_shared *sh, uint32_t entries, unsigned int flags)
 {
 	l->sh = sh;
+	l->stamps = karst_lane_stamps(sh, entries, flags);
 	l->mask = entries - 1;
 	l->head = atomic_load_explicit(&sh->head, memory_order_relaxed);
 	l->tail_seen = l->head;
@@ -388,6 +417,13 @@ karst_cq_lane_peek(struct karst_cq_lane *l, const struct karst_cqe **cqes)
 	n = karst_min_u32(l->tail_seen - l->head, l->mask + 1 - i);
 	*cqes = (const struct karst_cqe *)(l->sh + 1) + i;
 	return n;
+}
+
+/** The times of what karst_cq_lane_peek() has shown, until it is taken; NULL: it has none. */
+static inline const uint64_t *
+karst_cq_lane_stamps(const struct karst_cq_lane *l)
+{
+	return l->stamps != NULL ? l->stamps + (l->head & l->mask) : NULL;
 }
 
 /** Takes @n entries that karst_cq_lane_peek() has shown. */

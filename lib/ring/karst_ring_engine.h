@@ -117,6 +117,7 @@ karst_wqe_busy(struct karst_wqe_ring *r)
 struct karst_lane {
 	struct karst_lane_shared *sh;
 	struct karst_cqe *cqes;
+	uint64_t *stamps; /* NULL: none */
 	uint32_t mask;
 	uint32_t tail;      /* written, maybe not published */
 	uint32_t published; /* what sh->tail says */
@@ -124,14 +125,17 @@ struct karst_lane {
 };
 
 static inline void
-karst_lane_init(struct karst_lane *l, struct karst_lane_shared *sh, uint32_t entries)
+karst_lane_init(
+	struct karst_lane *l, struct karst_lane_shared *sh, uint32_t entries, unsigned int flags)
 {
 	l->sh = sh;
 	l->cqes = (struct karst_cqe *)(sh + 1);
+	l->stamps = karst_lane_stamps(sh, entries, flags);
 	l->mask = entries - 1;
 	l->tail = l->published = l->head_seen = 0;
 	atomic_store_explicit(&sh->tail, 0, memory_order_relaxed);
 	atomic_store_explicit(&sh->head, 0, memory_order_relaxed);
+	atomic_store_explicit(&sh->live, 1, memory_order_release);
 }
 
 /** Is there room for one more entry?  A head that is impossible counts as no progress. */
@@ -153,6 +157,103 @@ static inline struct karst_cqe *
 karst_lane_next(struct karst_lane *l)
 {
 	return &l->cqes[l->tail++ & l->mask];
+}
+
+/** Gives everything that is not published yet the time @ns. */
+static inline void
+karst_lane_stamp(struct karst_lane *l, uint64_t ns)
+{
+	uint32_t i;
+
+	for (i = l->published; i != l->tail; i++)
+		l->stamps[i & l->mask] = ns;
+}
+
+/* Exchanging the memory of a lane: unread, by the lane's lcore; copy, by anybody, which may take
+ * its time, since what is published does not change; move, by the lcore again. */
+
+/** Entries by index. */
+struct karst_lane_span {
+	uint32_t from; /* the first that the program has not read */
+	uint32_t upto; /* those before it are copied */
+};
+
+/** What the program has not read, as far as it may be believed: its head is looked at only here. */
+static inline struct karst_lane_span
+karst_lane_unread(const struct karst_lane *l)
+{
+	/* acquire, pairs with the release in karst_cq_lane_take() */
+	uint32_t head = atomic_load_explicit(&l->sh->head, memory_order_acquire);
+
+	/* not beyond what it was shown, not behind what it is known to have read */
+	if (l->published - head > l->published - l->head_seen)
+		head = l->head_seen;
+	return (struct karst_lane_span){.from = head, .upto = l->published};
+}
+
+/** The lane @l, as it would stand in the memory @sh of @entries. */
+static inline struct karst_lane
+karst_lane_in(const struct karst_lane *l, struct karst_lane_shared *sh, uint32_t entries)
+{
+	struct karst_lane to = *l;
+
+	to.sh = sh;
+	to.cqes = (struct karst_cqe *)(sh + 1);
+	to.stamps = l->stamps != NULL ? (uint64_t *)(to.cqes + entries) : NULL;
+	to.mask = entries - 1;
+	return to;
+}
+
+/** Copies entries @from to @upto. */
+static inline void
+karst_lane_copy(
+	const struct karst_lane *to, const struct karst_lane *l, uint32_t from, uint32_t upto)
+{
+	uint32_t i;
+
+	for (i = from; i != upto; i++) {
+		to->cqes[i & to->mask] = l->cqes[i & l->mask];
+		if (to->stamps != NULL)
+			to->stamps[i & to->mask] = l->stamps[i & l->mask];
+	}
+}
+
+/**
+ * Goes on in the memory @sh of @entries, in which @done has been copied; the rest is copied now,
+ * and @done is what both memories have.  Indices stay what they are.
+ * -ENOSPC: what is unread is more than @entries; nothing has changed.
+ */
+static inline int
+karst_lane_move(struct karst_lane *l, struct karst_lane_shared *sh, uint32_t entries,
+	struct karst_lane_span *done)
+{
+	struct karst_lane to = karst_lane_in(l, sh, entries);
+
+	if (l->tail - done->from > entries)
+		return -ENOSPC;
+	karst_lane_copy(&to, l, done->upto, l->tail);
+	done->upto = l->tail;
+	to.head_seen = done->from;
+	atomic_store_explicit(&sh->head, done->from, memory_order_relaxed);
+	atomic_store_explicit(&sh->tail, to.published, memory_order_relaxed);
+	/* release, pairs with the acquire of a program whose engine died meanwhile: this lane is
+	 * the one to go on with; for a moment both would do */
+	atomic_store_explicit(&sh->live, 1, memory_order_release);
+	atomic_store_explicit(&l->sh->live, 0, memory_order_release);
+	*l = to;
+	return 0;
+}
+
+/** Before coming back to memory of @entries, which must not fail: of a program that has pretended
+ *  to read what it had not, the newest are kept. */
+static inline void
+karst_lane_trim(const struct karst_lane *l, uint32_t entries, struct karst_lane_span *span)
+{
+	if (l->tail - span->from <= entries)
+		return;
+	span->from = l->tail - entries;
+	if ((int32_t)(span->upto - span->from) < 0)
+		span->upto = span->from;
 }
 
 /** Shows the program everything written so far. */

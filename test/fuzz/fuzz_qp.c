@@ -175,7 +175,10 @@ open_core(struct rig *r, uint8_t how)
 		.mem = r->mem,
 		.ahs = r->ahs,
 		.ops = &ops};
-	struct karst_cq_init cq = {.shared = cq_shared, .entries = CQ_SIZE, .nlanes = 1};
+	struct karst_cq_init cq = {.shared = cq_shared,
+		.lanes = cq_shared + sizeof(struct karst_cq_shared),
+		.entries = CQ_SIZE,
+		.nlanes = 1};
 
 	if (how & 4)
 		cq.entries = 8;
@@ -187,7 +190,7 @@ open_core(struct rig *r, uint8_t how)
 	must(karst_core_bytes(&cfg) <= sizeof(core_buf));
 	must(karst_core_init(core_buf, &cfg, 1000, &r->core) == 0);
 	must(karst_cq_object_bytes(&cq) <= sizeof(cq_buf));
-	must(karst_cq_bytes(cq.entries, 1) <= sizeof(cq_shared));
+	must(sizeof(struct karst_cq_shared) + karst_lane_bytes(cq.entries, 0) <= sizeof(cq_shared));
 	must(karst_cq_create(cq_buf, &cq, &r->cq) == 0);
 }
 
@@ -650,13 +653,13 @@ renew_region(struct rig *r)
 static void
 take_completions(struct rig *r, struct input *in)
 {
-	struct karst_lane_shared *sh = karst_cq_lane((void *)cq_shared, r->cq_entries, 0);
+	struct karst_lane_shared *sh = (void *)(cq_shared + sizeof(struct karst_cq_shared));
 	struct karst_cq_lane lane;
 	const struct karst_cqe *cqe;
 	uint32_t n;
 
 	karst_core_flush(r->core);
-	karst_cq_lane_attach(&lane, sh, r->cq_entries);
+	karst_cq_lane_attach(&lane, sh, r->cq_entries, 0);
 	n = karst_min_u32(karst_cq_lane_peek(&lane, &cqe), 1 + u8(in) % 64);
 	while (n-- > 0) {
 		if (cqe->opcode == KARST_WC_BIND_MW && cqe->status == 0)

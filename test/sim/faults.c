@@ -346,7 +346,7 @@ scribble(struct sim_ep *ep)
 		atomic_store(&q->sh->idle, (uint32_t)rng_u64(r));
 		break;
 	case 3:
-		karst_cq_lane(ep->scq->shared, ep->scq->entries, ep->core->idx)->head =
+		karst_cq_lane(ep->scq->lanes, ep->scq->entries, 0, ep->core->idx)->head =
 			(uint32_t)rng_u64(r);
 		break;
 	default:

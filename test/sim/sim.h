@@ -215,6 +215,7 @@ struct sim_cq {
 	struct karst_core_cq *cq;
 	void *object;
 	struct karst_cq_shared *shared;
+	void *lanes;
 	struct sim_node *node;
 	uint32_t entries;
 	uint32_t users; /* send and receive queues that complete into it */

@@ -250,14 +250,17 @@ build_cq(struct sim *s, struct sim_node *n, uint32_t entries)
 
 	q->node = n;
 	q->entries = entries;
-	q->shared = sim_alloc(s, karst_cq_bytes(entries, s->ncores));
+	q->shared = sim_alloc(s, sizeof(*q->shared));
+	q->lanes = sim_alloc(s, karst_cq_lanes_bytes(entries, s->ncores, 0));
 	init.shared = q->shared;
+	init.lanes = q->lanes;
 	q->object = sim_alloc(s, karst_cq_object_bytes(&init));
 	rc = karst_cq_create(q->object, &init, &q->cq);
 	if (rc != 0)
 		sim_fail(s, "karst_cq_create(): %d", rc);
 	for (i = 0; i < s->ncores; i++)
-		karst_cq_lane_attach(&q->lane[i], karst_cq_lane(q->shared, entries, i), entries);
+		karst_cq_lane_attach(
+			&q->lane[i], karst_cq_lane(q->lanes, entries, 0, i), entries, 0);
 	return q;
 }
 

@@ -94,7 +94,8 @@ program_up(struct bed *bed, struct program *p, const char *name, uint32_t lcore)
 	p->bell = own_view(p, p->bell);
 	karst_wq_attach(&p->sq, own_view(p, p->qp->sq.sh), 16, karst_wq_stride(true, 1, 0));
 	for (i = 0; i < p->cq->nlanes; i++)
-		karst_cq_lane_attach(&p->lane[i], own_view(p, p->cq->lane[i].sh), p->cq->entries);
+		karst_cq_lane_attach(
+			&p->lane[i], own_view(p, p->cq->lane[i].sh), p->cq->entries, 0);
 	p->key = bed_mr(bed, p->mem, sizeof(p->mem));
 }
 

@@ -182,6 +182,7 @@ client_cq(
 	struct client *c, uint32_t entries, uint32_t channel, uint64_t cookie, struct client_cq *cq)
 {
 	struct karst_ctl_create_cq_rsp rsp;
+	void *lanes;
 	uint32_t i;
 
 	cr_assert_eq(CALL(c, CREATE_CQ, create_cq, .entries = entries, .channel = channel,
@@ -190,11 +191,13 @@ client_cq(
 	rsp = *RSP(c, create_cq);
 	cq->handle = rsp.cq;
 	cq->nlanes = rsp.nlanes;
-	cr_assert_eq(rsp.place.len, karst_cq_bytes(rsp.entries, rsp.nlanes));
+	cr_assert_eq(rsp.place.len, sizeof(*cq->sh));
+	cr_assert_eq(rsp.lanes.len, karst_cq_lanes_bytes(rsp.entries, rsp.nlanes, 0));
 	cq->sh = client_at(c, &rsp.place);
+	lanes = client_at(c, &rsp.lanes);
 	for (i = 0; i < rsp.nlanes; i++)
 		karst_cq_lane_attach(
-			&cq->lane[i], karst_cq_lane(cq->sh, rsp.entries, i), rsp.entries);
+			&cq->lane[i], karst_cq_lane(lanes, rsp.entries, 0, i), rsp.entries, 0);
 }
 
 unsigned int

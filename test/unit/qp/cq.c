@@ -178,7 +178,7 @@ Test(cq, impossible_head)
 
 	s.cq_entries = 4;
 	b = bed_open(&s);
-	lane = karst_cq_lane(b->scq_shared, 4, 0);
+	lane = b->scq_lanes;
 	for (i = 0; i < 5; i++)
 		post(b, RDMA_WRITE, i, .len = 1);
 	turn(b);
@@ -257,7 +257,8 @@ Test(cq, slots_come_back_after_their_completions)
 Test(cq, create)
 {
 	struct bed *b = bed_rc();
-	struct karst_cq_init init = {.shared = b->scq_shared, .entries = 256, .nlanes = 1};
+	struct karst_cq_init init = {
+		.shared = b->scq_shared, .lanes = b->scq_lanes, .entries = 256, .nlanes = 1};
 	void *mem = aligned_alloc(64, karst_cq_object_bytes(&init));
 	struct karst_core_cq *cq;
 
@@ -276,6 +277,9 @@ Test(cq, create)
 	cr_assert_eq(karst_cq_create(mem, &init, &cq), -EINVAL);
 	init.nlanes = 1;
 	init.shared = NULL;
+	cr_assert_eq(karst_cq_create(mem, &init, &cq), -EINVAL);
+	init.shared = b->scq_shared;
+	init.lanes = NULL;
 	cr_assert_eq(karst_cq_create(mem, &init, &cq), -EINVAL);
 	free(mem);
 	bed_close(b);

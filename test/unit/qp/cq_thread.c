@@ -26,6 +26,7 @@ struct test {
 	struct karst_core *core;
 	struct karst_core_cq *cq;
 	void *shared;
+	struct karst_lane_shared *lane;
 	uint64_t data[TOTAL];
 	_Atomic uint32_t events;
 	bool solicited_only;
@@ -108,7 +109,7 @@ run_program(struct test *t)
 	struct karst_cq_lane lane;
 	uint32_t done = 0;
 
-	karst_cq_lane_attach(&lane, karst_cq_lane(t->shared, ENTRIES, 0), ENTRIES);
+	karst_cq_lane_attach(&lane, t->lane, ENTRIES, 0);
 	while (done < TOTAL) {
 		uint32_t seen = atomic_load_explicit(&t->events, memory_order_acquire), more;
 
@@ -129,15 +130,18 @@ run(unsigned int number, bool solicited_only, const char *what)
 	static uint8_t mem_buf[65536] karst_cache_aligned;
 	static uint8_t core_buf[32768] karst_cache_aligned;
 	static uint8_t cq_buf[1024] karst_cache_aligned;
-	static uint8_t shared[4096] karst_cache_aligned;
+	static struct karst_cq_shared shared;
+	static uint8_t lane[4096] karst_cache_aligned;
 	static struct test t;
 	struct karst_mem_config mc = {.max_keys = 2, .max_pds = 1};
 	struct karst_core_config cc = {.max_qps = 1, .ops = &ops, .user = &t};
-	struct karst_cq_init init = {.shared = shared, .entries = ENTRIES, .nlanes = 1};
+	struct karst_cq_init init = {
+		.shared = &shared, .lanes = lane, .entries = ENTRIES, .nlanes = 1};
 	pthread_t thread;
 
 	memset(&t, 0, sizeof(t));
-	t.shared = shared;
+	t.shared = &shared;
+	t.lane = (struct karst_lane_shared *)(void *)lane;
 	t.solicited_only = solicited_only;
 	if (karst_mem_size(&mc) > sizeof(mem_buf) || karst_mem_init(mem_buf, &mc, &cc.mem) != 0 ||
 		karst_core_bytes(&cc) > sizeof(core_buf) ||

@@ -331,13 +331,15 @@ Test(flush, numbers_at_the_end)
 		void *rings, *qmem[4];
 		struct karst_core_cq *cq;
 		struct karst_cq_init ci = {.entries = 2, .nlanes = 256};
-		void *cqs, *cqo;
+		void *lanes, *cqo;
+		struct karst_cq_shared cqs;
 
 		cr_assert_eq(karst_mem_init(m, &mc, &cfg.mem), 0);
 		cfg.ops = &ops;
 		core_mem = aligned_alloc(64, (karst_core_bytes(&cfg) + 63) & ~63ul);
 		cr_assert_eq(karst_core_init(core_mem, &cfg, 0, &core), 0);
-		ci.shared = cqs = aligned_alloc(64, karst_cq_bytes(2, 256));
+		ci.shared = &cqs;
+		ci.lanes = lanes = aligned_alloc(64, karst_cq_lanes_bytes(2, 256, 0));
 		cqo = aligned_alloc(64, karst_cq_object_bytes(&ci));
 		cr_assert_eq(karst_cq_create(cqo, &ci, &cq), 0);
 		rings = calloc(1, 65536);
@@ -357,7 +359,7 @@ Test(flush, numbers_at_the_end)
 		}
 		free(core_mem);
 		free(m);
-		free(cqs);
+		free(lanes);
 		free(cqo);
 		free(rings);
 	}

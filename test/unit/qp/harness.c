@@ -109,12 +109,14 @@ open_cqs(struct bed *b, uint32_t entries)
 {
 	struct karst_cq_init init = {.entries = entries, .nlanes = 1, .user = b};
 
-	init.shared = b->scq_shared = block(b, karst_cq_bytes(entries, 1));
+	init.shared = b->scq_shared = block(b, sizeof(struct karst_cq_shared));
+	init.lanes = b->scq_lanes = block(b, karst_lane_bytes(entries, 0));
 	cr_assert_eq(karst_cq_create(block(b, karst_cq_object_bytes(&init)), &init, &b->scq), 0);
-	init.shared = b->rcq_shared = block(b, karst_cq_bytes(entries, 1));
+	init.shared = b->rcq_shared = block(b, sizeof(struct karst_cq_shared));
+	init.lanes = b->rcq_lanes = block(b, karst_lane_bytes(entries, 0));
 	cr_assert_eq(karst_cq_create(block(b, karst_cq_object_bytes(&init)), &init, &b->rcq), 0);
-	karst_cq_lane_attach(&b->slane, karst_cq_lane(b->scq_shared, entries, 0), entries);
-	karst_cq_lane_attach(&b->rlane, karst_cq_lane(b->rcq_shared, entries, 0), entries);
+	karst_cq_lane_attach(&b->slane, b->scq_lanes, entries, 0);
+	karst_cq_lane_attach(&b->rlane, b->rcq_lanes, entries, 0);
 	cr_assert_eq(karst_cq_user(b->scq), b);
 }
 

@@ -88,7 +88,9 @@ struct bed {
 	struct karst_cq_lane slane;
 	struct karst_cq_lane rlane;
 	void *scq_shared;
+	void *scq_lanes;
 	void *rcq_shared;
+	void *rcq_lanes;
 	struct karst_core_srq *srq;
 	struct karst_wq srq_wq;
 

@@ -69,7 +69,13 @@ Test(layout, completion_queue)
 	cr_assert_eq(sizeof(struct karst_lane_shared), 128);
 	AT(karst_lane_shared, tail, 0, 4);
 	AT(karst_lane_shared, head, 64, 4);
-	cr_assert_eq(karst_cq_bytes(16, 3), 64 + 3 * (128 + 16 * 32));
+	AT(karst_lane_shared, live, 4, 4);
+	cr_assert_eq(karst_lane_bytes(16, 0), 128 + 16 * 32);
+	cr_assert_eq(karst_cq_lanes_bytes(16, 3, 0), 3 * (128 + 16 * 32));
+	cr_assert_eq(KARST_CQ_TIMESTAMPS, 1);
+	cr_assert_eq(karst_lane_bytes(16, KARST_CQ_TIMESTAMPS), 128 + 16 * 32 + 16 * 8);
+	/* whole cache lines */
+	cr_assert_eq(karst_lane_bytes(2, KARST_CQ_TIMESTAMPS), 128 + 2 * 32 + 64);
 	cr_assert_eq(sizeof(struct karst_cqe), 32);
 	AT(karst_cqe, wr_id, 0, 8);
 	AT(karst_cqe, qpn, 8, 4);
@@ -92,7 +98,7 @@ Test(layout, doorbell_ring)
 	AT(karst_bell_cell, seq, 0, 4);
 	AT(karst_bell_cell, qpn, 4, 4);
 	cr_assert_eq(karst_bell_bytes(32), 128 + 32 * 8);
-	cr_assert_eq(KARST_RING_ABI, 1);
+	cr_assert_eq(KARST_RING_ABI, 2);
 }
 
 /* Values that stand in memory are those of verbs. */

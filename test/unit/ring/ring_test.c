@@ -174,12 +174,12 @@ struct lane {
 static void
 lane_up(struct lane *l, uint32_t start)
 {
-	l->sh = zeroed(karst_lane_bytes(ENTRIES));
-	karst_lane_init(&l->engine, l->sh, ENTRIES);
+	l->sh = zeroed(karst_lane_bytes(ENTRIES, 0));
+	karst_lane_init(&l->engine, l->sh, ENTRIES, 0);
 	l->engine.tail = l->engine.published = l->engine.head_seen = start;
 	atomic_store(&l->sh->tail, start);
 	atomic_store(&l->sh->head, start);
-	karst_cq_lane_attach(&l->program, l->sh, ENTRIES);
+	karst_cq_lane_attach(&l->program, l->sh, ENTRIES, 0);
 }
 
 Test(lane, r14_nothing_is_seen_before_it_is_published)
@@ -220,7 +220,7 @@ Test(lane, fills_empties_and_wraps)
 		karst_lane_publish(&l.engine);
 		while ((got = karst_cq_lane_peek(&l.program, &cqe)) > 0) {
 			cr_assert_leq((uintptr_t)(cqe + got),
-				(uintptr_t)l.sh + karst_lane_bytes(ENTRIES), "not past the end");
+				(uintptr_t)l.sh + karst_lane_bytes(ENTRIES, 0), "not past the end");
 			for (uint32_t i = 0; i < got; i++)
 				cr_assert_eq(cqe[i].wr_id, seen++);
 			karst_cq_lane_take(&l.program, got);
@@ -268,17 +268,20 @@ Test(completion_queue, arming_never_weakens)
 
 Test(completion_queue, lanes_do_not_overlap)
 {
-	struct karst_cq_shared *sh = zeroed(karst_cq_bytes(ENTRIES, 3));
+	for (unsigned int flags = 0; flags <= KARST_CQ_TIMESTAMPS; flags++) {
+		size_t bytes = karst_lane_bytes(ENTRIES, flags);
+		uint8_t *lanes = zeroed(karst_cq_lanes_bytes(ENTRIES, 3, flags));
 
-	for (uint32_t i = 0; i < 3; i++) {
-		uint8_t *lane = (uint8_t *)karst_cq_lane(sh, ENTRIES, i);
+		for (uint32_t i = 0; i < 3; i++) {
+			uint8_t *lane = (uint8_t *)karst_cq_lane(lanes, ENTRIES, flags, i);
 
-		cr_assert_eq((uintptr_t)lane % KARST_CACHE_LINE, 0);
-		cr_assert_geq(lane, (uint8_t *)(sh + 1) + i * karst_lane_bytes(ENTRIES));
-		cr_assert_leq(lane + karst_lane_bytes(ENTRIES),
-			(uint8_t *)sh + karst_cq_bytes(ENTRIES, 3));
+			cr_assert_eq((uintptr_t)lane % KARST_CACHE_LINE, 0);
+			cr_assert_geq(lane, lanes + i * bytes);
+			cr_assert_leq(
+				lane + bytes, lanes + karst_cq_lanes_bytes(ENTRIES, 3, flags));
+		}
+		free(lanes);
 	}
-	free(sh);
 }
 
 Test(doorbell, first_in_first_out_until_full)

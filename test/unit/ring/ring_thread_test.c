@@ -60,7 +60,7 @@ run_program(void *arg)
 	struct karst_wq wq;
 
 	karst_wq_attach(&wq, p->wq_shared, SLOTS, 64);
-	karst_cq_lane_attach(&lane, p->lane_shared, ENTRIES);
+	karst_cq_lane_attach(&lane, p->lane_shared, ENTRIES, 0);
 	while (done < REQUESTS) {
 		const struct karst_cqe *cqe;
 		uint32_t n = karst_wq_free(&wq, 1), got;
@@ -179,10 +179,10 @@ main(void)
 
 		p->id = i;
 		p->wq_shared = zeroed(karst_wq_bytes(SLOTS, 64));
-		p->lane_shared = zeroed(karst_lane_bytes(ENTRIES));
+		p->lane_shared = zeroed(karst_lane_bytes(ENTRIES, 0));
 		p->bell_shared = bell;
 		karst_wqe_init(&p->sq, p->wq_shared, SLOTS, 64, 1, 0, true);
-		karst_lane_init(&p->lane, p->lane_shared, ENTRIES);
+		karst_lane_init(&p->lane, p->lane_shared, ENTRIES, 0);
 	}
 	if (pthread_create(&thread, NULL, run_engine, &e) != 0)
 		return 1;

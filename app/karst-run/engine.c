@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "private.h"
+
 const char *
 kr_engine_named(const struct kr_opts *o)
 {
@@ -15,17 +17,38 @@ kr_engine_named(const struct kr_opts *o)
 	return socket != NULL && socket[0] != '\0' ? socket : NULL;
 }
 
+/* The machine's engine, if there is one that this user may use.  @return -1: found; otherwise what to
+ * exit with, or KR_EXIT_OK: there is none. */
+static int
+take_default(struct kr_engine *e)
+{
+	const char *why;
+
+	switch (kr_view_take(KARST_DEFAULT_SOCKET, &e->view, &why)) {
+	case 0:
+		return -1;
+	case -ENOENT:
+	case -ECONNREFUSED:
+		return KR_EXIT_OK;
+	case -EACCES:
+		kr_fail("%s; a private engine is used instead", why);
+		return KR_EXIT_OK;
+	default:
+		return kr_fail("%s; --private uses another engine", why);
+	}
+}
+
 int
 kr_engine_find(const struct kr_opts *o, const struct kr_places *places, const char *folder,
 	struct kr_engine *e)
 {
-	const char *named = kr_engine_named(o), *why = NULL;
-	const char *socket = named != NULL ? named : KARST_DEFAULT_SOCKET;
+	const char *named = o->private_engine ? NULL : kr_engine_named(o), *why;
+	int rc = KR_EXIT_OK;
 
-	(void)places;
-	(void)folder;
 	e->hold = -1;
-	if (kr_view_take(socket, &e->view, &why) != 0)
-		return kr_fail("%s", why);
-	return -1;
+	if (named != NULL)
+		return kr_view_take(named, &e->view, &why) == 0 ? -1 : kr_fail("%s", why);
+	if (!o->private_engine)
+		rc = take_default(e);
+	return rc == KR_EXIT_OK ? kr_private_join(o, places, folder, &e->view, &e->hold) : rc;
 }

@@ -4,9 +4,11 @@
 #include "folder.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -52,4 +54,64 @@ kr_folder_make(const char *path)
 		return 0;
 	kr_fail("%s must be a folder that is yours alone (mode 0700): remove it", path);
 	return -EPERM;
+}
+
+/* --- the lock --- */
+
+#define LOCK "lock"
+
+static void
+lock_path(const char *folder, char *path)
+{
+	snprintf(path, KR_FOLDER + sizeof(LOCK) + 1, "%s/" LOCK, folder);
+}
+
+/* The last one who had it may have removed it. */
+static bool
+is_current(int fd, const char *path)
+{
+	struct stat a, b;
+
+	return fstat(fd, &a) == 0 && lstat(path, &b) == 0 && a.st_dev == b.st_dev &&
+		a.st_ino == b.st_ino;
+}
+
+int
+kr_folder_lock(const char *path)
+{
+	char lock[KR_FOLDER + sizeof(LOCK) + 1];
+	int fd, ret;
+
+	lock_path(path, lock);
+	for (;;) {
+		ret = kr_folder_make(path);
+		if (ret == -ENOENT)
+			continue;
+		if (ret != 0)
+			return ret;
+		fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+		if (fd < 0 && errno == ENOENT)
+			continue;
+		if (fd < 0 || flock(fd, LOCK_EX) != 0) {
+			ret = -errno;
+			kr_fail("locking %s: %s", lock, strerror(-ret));
+			if (fd >= 0)
+				close(fd);
+			return ret;
+		}
+		if (is_current(fd, lock))
+			return fd;
+		close(fd);
+	}
+}
+
+void
+kr_folder_unlock_last(const char *path, int lock)
+{
+	char file[KR_FOLDER + sizeof(LOCK) + 1];
+
+	lock_path(path, file);
+	unlink(file); /* before it is given back, so that nobody has got it yet */
+	close(lock);
+	rmdir(path);
 }

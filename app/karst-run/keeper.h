@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* The process that keeps a private engine: see private.h. */
+#ifndef KARST_RUN_KEEPER_H
+#define KARST_RUN_KEEPER_H
+
+#include <limits.h>
+
+#include "folder.h"
+#include "opts.h"
+
+struct kr_keep {
+	const char *karstd;
+	const char *folder;
+	unsigned int linger_s;
+	char socket[KR_FOLDER + 16];
+	char socket_lock[KR_FOLDER + 24];
+	char conf[KR_FOLDER + 16];
+	char alive[KR_FOLDER + 16];
+	char log[PATH_MAX];
+	bool log_is_ours; /* removed in the end */
+	int log_fd;       /* open for writing when kr_keeper_start() is called */
+};
+
+/** Says what is where; does nothing. */
+void kr_keep_init(
+	struct kr_keep *k, const struct kr_opts *o, const char *karstd, const char *folder);
+
+/** @return a descriptor from which karstd's status can be read, as waitpid(2) gives it, once it
+ *  has ended; or -errno. */
+int kr_keeper_start(const struct kr_keep *k);
+
+#endif /* KARST_RUN_KEEPER_H */

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include "private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "keeper.h"
+
+#define START_MS   15000
+#define LOOK_MS    10
+#define BUSY       3 /* karstd's exit status: another one has the socket still */
+#define TAIL_BYTES 2048
+
+static int64_t
+now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+/* What karstd said last. */
+static void
+say_log(const char *path)
+{
+	char text[TAIL_BYTES + 1];
+	FILE *f = fopen(path, "re");
+	char *line, *rest = text;
+	size_t n;
+
+	if (f == NULL)
+		return;
+	if (fseek(f, -TAIL_BYTES, SEEK_END) != 0)
+		rewind(f);
+	n = fread(text, 1, TAIL_BYTES, f);
+	text[n] = '\0';
+	fclose(f);
+	while ((line = strsep(&rest, "\n")) != NULL)
+		if (line[0] != '\0')
+			kr_fail("  %s", line);
+}
+
+/* --- starting --- */
+
+static int
+write_conf(const char *path)
+{
+	FILE *f = fopen(path, "we");
+	int bad;
+
+	if (f == NULL)
+		return -errno;
+	fprintf(f,
+		"# written by karst-run\n[engine]\nname = run-%u\n[socket]\nmode = 0600\n"
+		"[port lo]\ndevice = loopback\n",
+		(unsigned int)geteuid());
+	bad = ferror(f);
+	return fclose(f) != 0 || bad ? -EIO : 0;
+}
+
+/* Until karstd answers.  @return -1, an exit status of karst-run, or BUSY. */
+static int
+await(const struct kr_keep *k, int report, struct kr_view *v)
+{
+	int64_t until = now_ms() + START_MS;
+	struct pollfd p = {.fd = report, .events = POLLIN};
+	const char *why = "";
+	int status;
+
+	while (now_ms() < until) {
+		if (poll(&p, 1, LOOK_MS) > 0) {
+			if (read(report, &status, sizeof(status)) == sizeof(status) &&
+				WIFEXITED(status) && WEXITSTATUS(status) == BUSY)
+				return BUSY;
+			kr_fail("the private engine, %s, did not start:", k->karstd);
+			say_log(k->log);
+			return KR_EXIT_FAILED;
+		}
+		if (kr_view_take(k->socket, v, &why) == 0)
+			return -1;
+	}
+	kr_fail("the private engine, %s, did not start in time: %s", k->karstd, why);
+	say_log(k->log);
+	return KR_EXIT_FAILED;
+}
+
+/* With the lock. */
+static int
+start(struct kr_keep *k, struct kr_view *v, int *hold)
+{
+	int both, report, rc, ret = write_conf(k->conf);
+
+	k->log_fd = open(k->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (k->log_fd < 0)
+		return kr_fail("the private engine's log, %s: %s", k->log, strerror(errno));
+	unlink(k->alive); /* nobody reads it */
+	if (ret == 0 && mkfifo(k->alive, 0600) != 0)
+		ret = -errno;
+	if (ret != 0)
+		return kr_fail("writing to %s: %s", k->folder, strerror(-ret));
+	/* both ends, until the keeper has its own: it must not see an end before the beginning */
+	both = open(k->alive, O_RDWR | O_CLOEXEC);
+	report = both < 0 ? -errno : kr_keeper_start(k);
+	close(k->log_fd);
+	if (report < 0) {
+		if (both >= 0)
+			close(both);
+		return kr_fail("a process that keeps the private engine: %s", strerror(-report));
+	}
+	rc = await(k, report, v);
+	if (rc < 0) {
+		*hold = open(k->alive, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+		if (*hold < 0) {
+			rc = kr_fail("the private engine ended: %s", strerror(errno));
+			kr_view_free(v);
+		}
+	}
+	close(both);
+	close(report);
+	return rc;
+}
+
+/* --- joining --- */
+
+/* With the lock.  @return -1, an exit status of karst-run, or BUSY: not yet. */
+static int
+join(const struct kr_opts *o, struct kr_keep *k, struct kr_view *v, int *hold)
+{
+	const char *why;
+
+	*hold = open(k->alive, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+	if (*hold < 0 && errno != ENXIO && errno != ENOENT)
+		return kr_fail("%s: %s", k->alive, strerror(errno));
+	if (*hold < 0) {
+		kr_tell(o, "starting a private engine, %s", k->karstd);
+		return start(k, v, hold);
+	}
+	if (kr_view_take(k->socket, v, &why) == 0) {
+		kr_tell(o, "the private engine is there already");
+		return -1;
+	}
+	close(*hold); /* it is about to end */
+	*hold = -1;
+	return BUSY;
+}
+
+static void
+nap(void)
+{
+	const struct timespec ts = {.tv_nsec = LOOK_MS * 1000000L};
+
+	nanosleep(&ts, NULL);
+}
+
+int
+kr_private_join(const struct kr_opts *o, const struct kr_places *places, const char *folder,
+	struct kr_view *v, int *hold)
+{
+	int64_t until = now_ms() + START_MS;
+	struct kr_keep k;
+	int lock, rc;
+
+	if (!places->has_karstd)
+		return kr_fail(
+			"no engine answers, and to start a private one karstd is missing: %s",
+			places->karstd);
+	kr_keep_init(&k, o, places->karstd, folder);
+	do {
+		lock = kr_folder_lock(folder);
+		if (lock < 0) {
+			rc = KR_EXIT_FAILED;
+			break;
+		}
+		rc = join(o, &k, v, hold);
+		close(lock);
+		if (rc == BUSY)
+			nap();
+	} while (rc == BUSY && now_ms() < until);
+	if (rc == BUSY)
+		rc = kr_fail("a private engine in %s neither answers nor ends", folder);
+	return rc;
+}

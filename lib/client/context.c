@@ -316,3 +316,19 @@ karst_close(struct karst_context *ctx)
 	client_free(c);
 	return 0;
 }
+
+void
+karst_abandon(struct karst_context *ctx)
+{
+	struct karst_client *c = cli_of(ctx);
+	uint32_t i;
+
+	if (cli_forked(c))
+		return;
+	list_del(c);
+	cli_set_dead(c);
+	c->door.close(c->door.user);
+	for (i = 0; i < c->pub.nlcores; i++)
+		close(c->wake_fd[i]);
+	close(c->pub.async_fd);
+}

@@ -69,6 +69,12 @@ int karst_open(const char *socket, const struct karst_open_attr *attr, struct ka
 /** -EBUSY: objects are left.  Also after the engine's death. */
 int karst_close(struct karst_context *ctx);
 
+/**
+ * Ends the attachment whatever is left in it: the engine destroys all of it, as when the program
+ * ends.  Neither the context nor its objects may be used afterwards; their memory is not given back.
+ */
+void karst_abandon(struct karst_context *ctx);
+
 /** What went wrong in the calling thread's last failed call, in words; never NULL. */
 const char *karst_why(void);
 

@@ -267,3 +267,25 @@ Test(client_api, names)
 	cr_assert_str_eq(karst_qp_state_str(KARST_QPS_SQE), "SQE");
 	cr_assert_str_eq(karst_qp_state_str((enum karst_qp_state)7), "unknown");
 }
+
+/* --- leaving without tidying up --- */
+
+Test(client_api, abandon)
+{
+	struct karst_session_info infos[4];
+	struct karst_context *other;
+	struct karst_cq *cq;
+	struct karst_pd *pd;
+	struct bed b;
+
+	bed_up(&b, 1);
+	other = bed_open(&b);
+	cr_assert_eq(karst_alloc_pd(other, &pd), 0);
+	cr_assert_eq(karst_create_cq(other, 8, NULL, NULL, &cq), 0);
+	cr_assert_eq(karst_close(other), -EBUSY);
+	cr_assert_eq(karst_session_list(b.e, infos, 4), 2);
+	karst_abandon(other);
+	cr_assert_eq(karst_session_list(b.e, infos, 4), 1);
+	cr_assert_eq(infos[0].client, b.ctx->client, "the other one is still there");
+	bed_down(&b);
+}

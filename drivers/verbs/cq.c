@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Completion queues: making, resizing, arming, unmaking.  Polling is in poll.c. */
+#include "provider.h"
+
+#include <limits.h>
+
+/* All but what a NIC with offloads, or one that knows the time of day, would say. */
+#define KNOWN_WC_FLAGS IBV_WC_STANDARD_FLAGS
+
+struct wanted {
+	int64_t cqe;
+	struct ibv_comp_channel *channel;
+	uint32_t comp_vector;
+	uint64_t wc_flags;
+	bool single;
+};
+
+static int
+check(struct ibv_context *ibv, const struct wanted *w)
+{
+	if (w->cqe < 1 || w->cqe > INT_MAX || w->comp_vector >= (uint32_t)ibv->num_comp_vectors)
+		return EINVAL;
+	if (w->channel != NULL && w->channel->context != ibv)
+		return EINVAL;
+	return 0;
+}
+
+static struct kv_cq *
+create(struct ibv_context *ibv, const struct wanted *w)
+{
+	struct karst_comp_channel *channel = NULL;
+	struct kv_cq *cq;
+	int ret = check(ibv, w);
+
+	if (ret != 0) {
+		errno = ret;
+		return NULL;
+	}
+	cq = aligned_alloc(KARST_CACHE_LINE, sizeof(*cq));
+	if (cq == NULL)
+		return kv_fail(-ENOMEM);
+	*cq = (struct kv_cq){.single = w->single};
+	if (w->channel != NULL)
+		channel = kv_events_channel(w->channel);
+	ret = karst_create_cq(kv_context_of(ibv)->karst, (uint32_t)w->cqe, cq, channel, &cq->karst);
+	if (ret != 0) {
+		free(cq);
+		return kv_fail(ret);
+	}
+	cq->vcq.cq.handle = cq->karst->handle;
+	cq->vcq.cq.cqe = (int)cq->karst->cqe;
+	return cq;
+}
+
+struct ibv_cq *
+kv_create_cq(struct ibv_context *ibv, int cqe, struct ibv_comp_channel *channel, int comp_vector)
+{
+	struct kv_cq *cq = create(ibv,
+		&(struct wanted){
+			.cqe = cqe, .channel = channel, .comp_vector = (uint32_t)comp_vector});
+
+	return cq != NULL ? &cq->vcq.cq : NULL;
+}
+
+struct ibv_cq_ex *
+kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init)
+{
+	struct wanted w = {
+		.cqe = init->cqe,
+		.channel = init->channel,
+		.comp_vector = init->comp_vector,
+		.wc_flags = init->wc_flags,
+	};
+	struct kv_cq *cq;
+
+	if ((init->comp_mask &
+		    ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) ||
+		(init->wc_flags & ~(uint64_t)KNOWN_WC_FLAGS)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) {
+		/* a queue that may overrun silently is not to be had */
+		if (init->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED) {
+			errno = EOPNOTSUPP;
+			return NULL;
+		}
+		w.single = init->flags != 0;
+	}
+	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
+		if (init->parent_domain == NULL ||
+			kv_pd_of(init->parent_domain)->contained == NULL) {
+			errno = EINVAL;
+			return NULL;
+		}
+		w.single |= kv_pd_of(init->parent_domain)->td != NULL;
+	}
+	cq = create(ibv, &w);
+	if (cq == NULL)
+		return NULL;
+	kv_set_poll_ops(cq, init->wc_flags);
+	return &cq->vcq.cq_ex;
+}
+
+int
+kv_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
+{
+	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
+		return EOPNOTSUPP;
+	if (attr->attr_mask == 0)
+		return 0;
+	return kv_error(karst_modify_cq(
+		kv_cq_of(ibv)->karst, attr->moderate.cq_count, attr->moderate.cq_period));
+}
+
+int
+kv_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
+{
+	return kv_error(karst_req_notify_cq(kv_cq_of(ibv)->karst, solicited_only != 0));
+}
+
+int
+kv_destroy_cq(struct ibv_cq *ibv)
+{
+	struct kv_cq *cq = kv_cq_of(ibv);
+	int ret;
+
+	kv_events_close(&cq->events);
+	ret = karst_destroy_cq(cq->karst);
+	if (ret != 0) {
+		kv_events_resume(&cq->events);
+		return kv_error(ret);
+	}
+	kv_events_wait(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
+		&ibv->async_events_completed);
+	free(cq);
+	return 0;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* The device and its port: attaching, and what they can do. */
+#include "provider.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <string.h>
+
+#define VENDOR_ID      0x4b52u /* "KR": no PCI vendor */
+#define VENDOR_PART_ID 1u
+#define MAX_MSG_BYTES  (1u << 31)
+
+/* enum ibv_port_cap_flags names it for RoCE ports */
+#define PORT_IP_BASED_GIDS (1u << 26)
+
+/* --- errors --- */
+
+int
+kv_error(int ret)
+{
+	if (ret < 0 && getenv("KARST_VERBS_DEBUG") != NULL)
+		fprintf(stderr, "karst: %s\n", karst_why());
+	return ret < 0 ? -ret : ret;
+}
+
+void *
+kv_fail(int ret)
+{
+	errno = kv_error(ret);
+	return NULL;
+}
+
+/* --- attaching --- */
+
+struct karst_context *
+kv_attach(const struct kv_device *dev)
+{
+	struct karst_context *karst;
+	int ret = karst_open(dev->socket, NULL, &karst);
+
+	if (ret != 0) {
+		/* libibverbs has no words for it but "failed to open" */
+		fprintf(stderr, "karst: %s: %s\n", dev->vdev.device.name, karst_why());
+		errno = -ret;
+		return NULL;
+	}
+	if (dev->port == 0 || dev->port > karst->nports) {
+		fprintf(stderr, "karst: %s is port %u of an engine that has %u\n",
+			dev->vdev.device.name, dev->port, karst->nports);
+		karst_close(karst);
+		errno = ENODEV;
+		return NULL;
+	}
+	return karst;
+}
+
+/* --- the device --- */
+
+static int
+clamp(uint64_t n)
+{
+	return n > INT32_MAX ? INT32_MAX : (int)n;
+}
+
+static void
+fill_device(struct ibv_device_attr *to, const struct karst_device_attr *from)
+{
+	snprintf(to->fw_ver, sizeof(to->fw_ver), "%s", from->version);
+	to->node_guid = htobe64(from->node_guid);
+	to->sys_image_guid = htobe64(from->node_guid);
+	to->max_mr_size = from->max_mr_size;
+	to->page_size_cap = from->page_size_cap;
+	to->vendor_id = VENDOR_ID;
+	to->vendor_part_id = VENDOR_PART_ID;
+	to->max_qp = clamp(from->max_qp);
+	to->max_qp_wr = clamp(from->max_qp_wr);
+	to->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
+		IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
+		IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+	to->max_sge = clamp(from->max_sge);
+	to->max_sge_rd = clamp(from->max_sge);
+	to->max_cq = clamp(from->max_cq);
+	to->max_cqe = clamp(from->max_cqe);
+	to->max_mr = clamp(from->max_mr);
+	to->max_pd = clamp(from->max_pd);
+	to->max_qp_rd_atom = clamp(from->max_qp_rd_atom);
+	to->max_res_rd_atom = clamp((uint64_t)from->max_qp_rd_atom * from->max_qp);
+	to->max_qp_init_rd_atom = clamp(from->max_qp_rd_atom);
+	to->atomic_cap = IBV_ATOMIC_HCA;
+	to->max_mw = clamp(from->max_mw);
+	to->max_ah = clamp(from->max_ah);
+	to->max_srq = clamp(from->max_srq);
+	to->max_srq_wr = clamp(from->max_srq_wr);
+	to->max_srq_sge = clamp(from->max_srq_sge);
+	to->max_pkeys = 1;
+	to->local_ca_ack_delay = 15; /* 134 ms: an engine may share its CPU */
+	to->phys_port_cnt = 1;
+}
+
+int
+kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_input *input,
+	struct ibv_device_attr_ex *attr, size_t attr_size)
+{
+	struct ibv_device_attr_ex all = {
+		.cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX},
+		.phys_port_cnt_ex = 1,
+	};
+	struct karst_device_attr from;
+	int ret;
+
+	if (input != NULL && input->comp_mask != 0)
+		return EINVAL;
+	if (attr_size < sizeof(all.orig_attr))
+		return EINVAL;
+	ret = karst_query_device(kv_context_of(ibv)->karst, &from);
+	if (ret != 0)
+		return kv_error(ret);
+	fill_device(&all.orig_attr, &from);
+	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
+	memset(attr, 0, attr_size);
+	memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));
+	return 0;
+}
+
+/* --- the port --- */
+
+/* Width and speed are codes whose product is the rate; a port that does not know its rate says the
+ * least.  Lanes of 25.78, 14.06 (as 16), 10, 5 and 2.5 Gb/s. */
+static void
+fill_rate(struct ibv_port_attr *to, uint32_t mbps)
+{
+	static const struct {
+		uint32_t mbps;
+		uint8_t width, speed;
+	} rates[] = {
+		{400000, 4, 128}, /* 8 lanes of HDR */
+		{200000, 2, 128}, /* 4 of HDR */
+		{100000, 2, 32},  /* 4 of EDR */
+		{50000, 1, 64},
+		{40000, 2, 4},
+		{25000, 1, 32},
+		{10000, 1, 4},
+		{5000, 1, 2},
+		{0, 1, 1},
+	};
+	unsigned int i;
+
+	for (i = 0; mbps < rates[i].mbps; i++)
+		;
+	to->active_width = rates[i].width;
+	to->active_speed = rates[i].speed;
+}
+
+int
+kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *attr)
+{
+	const struct kv_context *ctx = kv_context_of(ibv);
+	struct karst_port_attr from;
+	int ret;
+
+	if (port != 1)
+		return EINVAL;
+	ret = karst_query_port(ctx->karst, ctx->port, &from);
+	if (ret != 0)
+		return kv_error(ret);
+	memset(attr, 0, sizeof(*attr));
+	attr->state = (enum ibv_port_state)from.state;
+	attr->max_mtu = (enum ibv_mtu)from.max_mtu;
+	attr->active_mtu = (enum ibv_mtu)from.active_mtu;
+	attr->gid_tbl_len = clamp(from.gid_tbl_len);
+	attr->port_cap_flags = PORT_IP_BASED_GIDS;
+	attr->max_msg_sz = MAX_MSG_BYTES;
+	attr->pkey_tbl_len = 1;
+	attr->max_vl_num = 1;
+	attr->phys_state = from.state == KARST_PORT_ACTIVE ? 5 : 3; /* LinkUp, Disabled */
+	attr->link_layer = IBV_LINK_LAYER_ETHERNET;
+	fill_rate(attr, from.mbps);
+	return 0;
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The descriptors that libibverbs opens, writes, reads and closes by itself, thinking that the kernel
+ * is behind them, and what is behind them here:
+ *
+ *   stat(), open("/dev/infiniband/uverbsN")   a character device that refuses everything (/dev/full),
+ *                                     which becomes the context's cmd_fd; for devices of ours that
+ *                                     sysfs has and /dev has not
+ *   write(cmd_fd, CREATE_COMP_CHANNEL)  a completion channel of libkarst, whose descriptor the
+ *                                     program may poll; all other commands are refused
+ *   read(channel)                     the next event: the address of an ibv_cq
+ *   read(async_fd)                    the next asynchronous event: the address of its object
+ *   close(channel)                    the end of the libkarst channel
+ *
+ * The streams of the engine carry other records than the kernel's, so reading translates; it also
+ * skips events of objects that are gone, which libibverbs would follow as pointers.
+ *
+ * Events are counted twice: libibverbs counts what the program has acknowledged, we count what
+ * was handed out, and an object goes when these are equal.  An event that is being read while its
+ * object is destroyed is held by libkarst, which waits for it; we then find the object closing, and let
+ * go of the event.
+ */
+#include "provider.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <rdma/ib_user_verbs.h>
+
+#define DEVICES    "/dev/infiniband/"
+#define EMPTY_CDEV "/dev/full"
+
+enum stream_kind { STREAM_COMMANDS, STREAM_ASYNC, STREAM_CHANNEL };
+
+/** A descriptor of ours. */
+struct stream {
+	struct stream *next;
+	int fd;
+	enum stream_kind kind;
+	struct kv_context *ctx;
+	struct karst_comp_channel *channel;
+};
+
+/* Of the process, as descriptors are. */
+static struct {
+	pthread_mutex_t lock; /* over the list, and all struct kv_events */
+	struct stream *streams;
+	/* what libibverbs called before */
+	int (*stat)(const char *path, struct stat *st);
+	int (*open)(const char *path, int flags, ...);
+	ssize_t (*write)(int fd, const void *buf, size_t len);
+	ssize_t (*read)(int fd, void *buf, size_t len);
+	int (*close)(int fd);
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* --- the list of streams --- */
+
+/* A copy: the stream may go at any moment.  @return false: not ours. */
+static bool
+find(int fd, struct stream *copy)
+{
+	struct stream *s;
+
+	pthread_mutex_lock(&state.lock);
+	for (s = state.streams; s != NULL && s->fd != fd; s = s->next)
+		;
+	if (s != NULL)
+		*copy = *s;
+	pthread_mutex_unlock(&state.lock);
+	return s != NULL;
+}
+
+static int
+add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_channel *channel)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+
+	if (s == NULL)
+		return ENOMEM;
+	*s = (struct stream){.fd = fd, .kind = kind, .ctx = ctx, .channel = channel};
+	pthread_mutex_lock(&state.lock);
+	s->next = state.streams;
+	state.streams = s;
+	pthread_mutex_unlock(&state.lock);
+	return 0;
+}
+
+/* Forgets a descriptor, or all of a context (@fd -1). */
+static void
+forget(int fd, const struct kv_context *ctx)
+{
+	struct stream **at = &state.streams, *s;
+
+	pthread_mutex_lock(&state.lock);
+	while ((s = *at) != NULL) {
+		if (fd >= 0 ? s->fd != fd : s->ctx != ctx) {
+			at = &s->next;
+			continue;
+		}
+		*at = s->next;
+		free(s);
+	}
+	pthread_mutex_unlock(&state.lock);
+}
+
+struct karst_comp_channel *
+kv_events_channel(const struct ibv_comp_channel *channel)
+{
+	struct stream s;
+
+	return find(channel->fd, &s) && s.kind == STREAM_CHANNEL ? s.channel : NULL;
+}
+
+/* --- objects that events are about --- */
+
+/* Counts an event that is about to be handed out.  @return false: its object is going. */
+static bool
+hand_out(struct kv_events *events, uint32_t *count)
+{
+	bool closing;
+
+	pthread_mutex_lock(&state.lock);
+	closing = events->closing;
+	if (!closing)
+		++*count;
+	pthread_mutex_unlock(&state.lock);
+	return !closing;
+}
+
+void
+kv_events_close(struct kv_events *events)
+{
+	pthread_mutex_lock(&state.lock);
+	events->closing = true;
+	pthread_mutex_unlock(&state.lock);
+}
+
+void
+kv_events_resume(struct kv_events *events)
+{
+	pthread_mutex_lock(&state.lock);
+	events->closing = false;
+	pthread_mutex_unlock(&state.lock);
+}
+
+void
+kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
+	const uint32_t *comp, const uint32_t *async)
+{
+	pthread_mutex_lock(mutex);
+	while ((comp != NULL && *comp != events->comp) || *async != events->async)
+		pthread_cond_wait(cond, mutex);
+	pthread_mutex_unlock(mutex);
+}
+
+/* --- reading --- */
+
+static ssize_t
+failed(int ret)
+{
+	errno = -ret;
+	return -1;
+}
+
+static ssize_t
+read_channel(const struct stream *s, void *buf, size_t len)
+{
+	struct ib_uverbs_comp_event_desc desc;
+	struct karst_cq *karst;
+	struct kv_cq *cq;
+	void *context;
+	bool out;
+	int ret;
+
+	if (len < sizeof(desc))
+		return failed(-EINVAL);
+	do {
+		ret = karst_get_cq_event(s->channel, &karst, &context);
+		if (ret != 0)
+			return failed(ret);
+		cq = context;
+		out = hand_out(&cq->events, &cq->events.comp);
+		karst_ack_cq_events(karst, 1);
+	} while (!out);
+	desc.cq_handle = (uintptr_t)&cq->vcq.cq;
+	memcpy(buf, &desc, sizeof(desc));
+	return sizeof(desc);
+}
+
+/* What libibverbs knows the event's object by.  @return false: it is going, or not ours. */
+static bool
+element_of(const struct stream *s, const struct karst_async_event *e, uint64_t *element)
+{
+	struct kv_cq *cq;
+	struct kv_qp *qp;
+	struct kv_srq *srq;
+
+	switch (e->object) {
+	case KARST_ASYNC_OBJECT_CQ:
+		cq = e->element.cq->cq_context;
+		*element = (uintptr_t)&cq->vcq.cq;
+		return hand_out(&cq->events, &cq->events.async);
+	case KARST_ASYNC_OBJECT_QP:
+		qp = e->element.qp->qp_context;
+		*element = (uintptr_t)&qp->vqp.qp;
+		return hand_out(&qp->events, &qp->events.async);
+	case KARST_ASYNC_OBJECT_SRQ:
+		srq = e->element.srq->srq_context;
+		*element = (uintptr_t)&srq->vsrq.srq;
+		return hand_out(&srq->events, &srq->events.async);
+	case KARST_ASYNC_OBJECT_PORT:
+		*element = 1;
+		return e->element.port_num == s->ctx->port;
+	default:
+		*element = 0;
+		return true;
+	}
+}
+
+static ssize_t
+read_async(const struct stream *s, void *buf, size_t len)
+{
+	struct ib_uverbs_async_event_desc desc = {0};
+	struct karst_async_event event;
+	uint64_t element;
+	bool out;
+	int ret;
+
+	if (len < sizeof(desc))
+		return failed(-EINVAL);
+	do {
+		ret = karst_get_async_event(s->ctx->karst, &event);
+		if (ret != 0)
+			return failed(ret);
+		out = element_of(s, &event, &element);
+		karst_ack_async_event(&event);
+	} while (!out);
+	desc.element = element;
+	desc.event_type = (uint32_t)event.event;
+	memcpy(buf, &desc, sizeof(desc));
+	return sizeof(desc);
+}
+
+/* --- commands --- */
+
+static ssize_t
+create_channel(struct kv_context *ctx, const void *buf, size_t len)
+{
+	struct {
+		struct ib_uverbs_cmd_hdr hdr;
+		struct ib_uverbs_create_comp_channel cmd;
+	} req;
+	struct ib_uverbs_create_comp_channel_resp rsp;
+	struct karst_comp_channel *channel;
+	int ret;
+
+	if (len < sizeof(req))
+		return failed(-EINVAL);
+	memcpy(&req, buf, sizeof(req));
+	ret = karst_create_comp_channel(ctx->karst, &channel);
+	if (ret != 0)
+		return failed(-kv_error(ret));
+	ret = add(channel->fd, STREAM_CHANNEL, ctx, channel);
+	if (ret != 0) {
+		karst_destroy_comp_channel(channel);
+		return failed(-ret);
+	}
+	rsp.fd = (uint32_t)channel->fd;
+	memcpy((void *)(uintptr_t)req.cmd.response, &rsp, sizeof(rsp));
+	return (ssize_t)len;
+}
+
+/* --- the calls that are taken over --- */
+
+/* Is this the node of a device of ours, and there is none?  Also asked before libibverbs has loaded
+ * any driver, if this one was preloaded. */
+static bool
+stands_for(const char *path)
+{
+	const char *sysfs = getenv("SYSFS_PATH");
+	char ibdev[IBV_SYSFS_PATH_MAX], name[8] = "";
+	struct stat st;
+	int fd;
+
+	if (strncmp(path, DEVICES, sizeof(DEVICES) - 1) != 0 || state.stat(path, &st) == 0)
+		return false;
+	snprintf(ibdev, sizeof(ibdev), "%s/class/infiniband_verbs/%s/ibdev",
+		sysfs != NULL ? sysfs : "/sys", path + sizeof(DEVICES) - 1);
+	fd = state.open(ibdev, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	if (state.read(fd, name, sizeof(name) - 1) < 0)
+		name[0] = 0;
+	state.close(fd);
+	return strncmp(name, "karst", 5) == 0;
+}
+
+static int
+our_stat(const char *path, struct stat *st)
+{
+	return state.stat(stands_for(path) ? EMPTY_CDEV : path, st);
+}
+
+static int
+our_open(const char *path, int flags, ...)
+{
+	va_list args;
+	mode_t mode;
+
+	if (stands_for(path))
+		return state.open(EMPTY_CDEV, O_RDWR | O_CLOEXEC);
+	va_start(args, flags);
+	mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;
+	va_end(args);
+	return state.open(path, flags, mode);
+}
+
+static ssize_t
+our_write(int fd, const void *buf, size_t len)
+{
+	struct ib_uverbs_cmd_hdr hdr;
+	struct stream s;
+
+	if (!find(fd, &s) || s.kind != STREAM_COMMANDS)
+		return state.write(fd, buf, len);
+	if (len < sizeof(hdr))
+		return failed(-EINVAL);
+	memcpy(&hdr, buf, sizeof(hdr));
+	if (hdr.command != IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL)
+		return failed(-EOPNOTSUPP);
+	return create_channel(s.ctx, buf, len);
+}
+
+static ssize_t
+our_read(int fd, void *buf, size_t len)
+{
+	struct stream s;
+
+	if (!find(fd, &s) || s.kind == STREAM_COMMANDS)
+		return state.read(fd, buf, len);
+	return s.kind == STREAM_CHANNEL ? read_channel(&s, buf, len) : read_async(&s, buf, len);
+}
+
+static int
+our_close(int fd)
+{
+	struct stream s;
+
+	if (!find(fd, &s))
+		return state.close(fd);
+	forget(fd, NULL);
+	/* libkarst closes its own; in a forked child it does nothing */
+	if (s.kind == STREAM_CHANNEL && karst_destroy_comp_channel(s.channel) == 0)
+		return 0;
+	return state.close(fd);
+}
+
+/* --- contexts, devices --- */
+
+int
+kv_events_context(struct kv_context *ctx)
+{
+	int ret = add(ctx->ibv->cmd_fd, STREAM_COMMANDS, ctx, NULL);
+
+	return ret != 0 ? ret : add(ctx->ibv->async_fd, STREAM_ASYNC, ctx, NULL);
+}
+
+void
+kv_events_context_end(struct kv_context *ctx)
+{
+	forget(-1, ctx);
+}
+
+static void
+before_fork(void)
+{
+	pthread_mutex_lock(&state.lock);
+}
+
+static void
+after_fork(void)
+{
+	pthread_mutex_unlock(&state.lock);
+}
+
+void
+kv_events_init(void)
+{
+	const struct kv_slot slots[] = {
+		{"stat", (void *)our_stat, (void **)&state.stat},
+		{"open", (void *)our_open, (void **)&state.open},
+		{"write", (void *)our_write, (void **)&state.write},
+		{"read", (void *)our_read, (void **)&state.read},
+		{"close", (void *)our_close, (void **)&state.close},
+	};
+
+	state.stat = stat;
+	state.open = open;
+	state.write = write;
+	state.read = read;
+	state.close = close;
+	pthread_atfork(before_fork, after_fork, after_fork);
+	kv_slots_patch("libibverbs.so", slots, KARST_DIM(slots));
+}

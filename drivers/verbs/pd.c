@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Protection domains and what is like them: thread domains, parent domains, XRC domains; and
+ * address handles.
+ *
+ * A parent domain is a protection domain with a second name: what is made in it is made in the
+ * one that it contains.  If it has a thread domain, its queues take no locks.
+ */
+#include "provider.h"
+
+#include <string.h>
+
+/* --- protection domains --- */
+
+struct ibv_pd *
+kv_alloc_pd(struct ibv_context *ibv)
+{
+	struct kv_pd *pd = calloc(1, sizeof(*pd));
+	int ret;
+
+	if (pd == NULL)
+		return kv_fail(-ENOMEM);
+	ret = karst_alloc_pd(kv_context_of(ibv)->karst, &pd->karst);
+	if (ret != 0) {
+		free(pd);
+		return kv_fail(ret);
+	}
+	pd->ibv.context = ibv;
+	pd->ibv.handle = pd->karst->handle;
+	return &pd->ibv;
+}
+
+int
+kv_dealloc_pd(struct ibv_pd *ibv)
+{
+	struct kv_pd *pd = kv_pd_of(ibv);
+	int ret;
+
+	if (atomic_load(&pd->users) != 0)
+		return EBUSY;
+	if (pd->contained != NULL) {
+		atomic_fetch_sub(&pd->contained->users, 1);
+		if (pd->td != NULL)
+			atomic_fetch_sub(&pd->td->users, 1);
+		free(pd);
+		return 0;
+	}
+	ret = karst_dealloc_pd(pd->karst);
+	if (ret != 0)
+		return kv_error(ret);
+	free(pd);
+	return 0;
+}
+
+/* --- thread domains --- */
+
+struct ibv_td *
+kv_alloc_td(struct ibv_context *ibv, struct ibv_td_init_attr *init)
+{
+	struct kv_td *td;
+
+	if (init->comp_mask != 0) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	td = calloc(1, sizeof(*td));
+	if (td == NULL)
+		return kv_fail(-ENOMEM);
+	td->ibv.context = ibv;
+	return &td->ibv;
+}
+
+int
+kv_dealloc_td(struct ibv_td *ibv)
+{
+	struct kv_td *td = kv_td_of(ibv);
+
+	if (atomic_load(&td->users) != 0)
+		return EBUSY;
+	free(td);
+	return 0;
+}
+
+/* --- parent domains --- */
+
+struct ibv_pd *
+kv_alloc_parent_domain(struct ibv_context *ibv, struct ibv_parent_domain_init_attr *init)
+{
+	struct kv_pd *pd, *contained;
+
+	if (init->pd == NULL) {
+		errno = EINVAL;
+		return NULL;
+	}
+	/* rings are in the engine's memory, so there is nothing for an allocator to allocate */
+	if (init->comp_mask & ~(uint32_t)IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	contained = kv_pd_of(init->pd);
+	if (contained->contained != NULL || init->pd->context != ibv) {
+		errno = EINVAL;
+		return NULL;
+	}
+	pd = calloc(1, sizeof(*pd));
+	if (pd == NULL)
+		return kv_fail(-ENOMEM);
+	pd->ibv.context = ibv;
+	pd->ibv.handle = contained->ibv.handle;
+	pd->karst = contained->karst;
+	pd->contained = contained;
+	atomic_fetch_add(&contained->users, 1);
+	if (init->td != NULL) {
+		pd->td = kv_td_of(init->td);
+		atomic_fetch_add(&pd->td->users, 1);
+	}
+	return &pd->ibv;
+}
+
+/* --- address handles --- */
+
+int
+kv_ah_attr(const struct kv_context *ctx, const struct ibv_ah_attr *from, struct karst_ah_attr *to)
+{
+	/* RoCE addresses are IP addresses: no LIDs */
+	if (from->port_num != 1 || !from->is_global)
+		return -EINVAL;
+	*to = (struct karst_ah_attr){
+		.flow_label = from->grh.flow_label,
+		.sgid_index = from->grh.sgid_index,
+		.hop_limit = from->grh.hop_limit,
+		.traffic_class = from->grh.traffic_class,
+		.sl = from->sl,
+		.port_num = (uint8_t)ctx->port,
+	};
+	memcpy(to->dgid.raw, from->grh.dgid.raw, sizeof(to->dgid.raw));
+	return 0;
+}
+
+void
+kv_ah_attr_back(const struct karst_ah_attr *from, struct ibv_ah_attr *to)
+{
+	*to = (struct ibv_ah_attr){
+		.grh = {.flow_label = from->flow_label,
+			.sgid_index = from->sgid_index,
+			.hop_limit = from->hop_limit,
+			.traffic_class = from->traffic_class},
+		.sl = from->sl,
+		.is_global = from->port_num != 0,
+		.port_num = from->port_num != 0,
+	};
+	memcpy(to->grh.dgid.raw, from->dgid.raw, sizeof(to->grh.dgid.raw));
+}
+
+struct ibv_ah *
+kv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
+{
+	struct kv_ah *ah = calloc(1, sizeof(*ah));
+	struct karst_ah_attr to;
+	int ret;
+
+	if (ah == NULL)
+		return kv_fail(-ENOMEM);
+	ret = kv_ah_attr(kv_context_of(pd->context), attr, &to);
+	if (ret == 0)
+		ret = karst_create_ah(kv_pd_of(pd)->karst, &to, &ah->karst);
+	if (ret != 0) {
+		free(ah);
+		errno = ret == -EINVAL ? EINVAL : kv_error(ret);
+		return NULL;
+	}
+	ah->ibv.handle = ah->karst->handle;
+	return &ah->ibv;
+}
+
+int
+kv_destroy_ah(struct ibv_ah *ibv)
+{
+	struct kv_ah *ah = kv_ah_of(ibv);
+	int ret = karst_destroy_ah(ah->karst);
+
+	if (ret != 0)
+		return kv_error(ret);
+	free(ah);
+	return 0;
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Polling: completions are read where the engine wrote them.  A poll that finds none asks libkarst,
+ * which looks, once in a while, whether the engine is there, and makes up the completions of what it
+ * took with it.
+ */
+#include "provider.h"
+
+#include <arpa/inet.h>
+
+static inline void
+lock(struct kv_cq *cq)
+{
+	if (!cq->single)
+		karst_lock(&cq->lock);
+}
+
+static inline void
+unlock(struct kv_cq *cq)
+{
+	if (!cq->single)
+		karst_unlock(&cq->lock);
+}
+
+/* --- the basic way --- */
+
+static inline void
+fill(struct ibv_wc *wc, const struct karst_cqe *c)
+{
+	wc->wr_id = c->wr_id;
+	wc->status = (enum ibv_wc_status)c->status;
+	wc->opcode = (enum ibv_wc_opcode)c->opcode;
+	wc->vendor_err = c->syndrome;
+	wc->byte_len = c->byte_len;
+	wc->imm_data = c->flags & KARST_WC_WITH_INV ? c->imm : htonl(c->imm);
+	wc->qp_num = c->qpn;
+	wc->src_qp = c->src_qpn;
+	wc->wc_flags = c->flags;
+	wc->pkey_index = 0;
+	wc->slid = 0;
+	wc->sl = 0;
+	wc->dlid_path_bits = 0;
+}
+
+static karst_noinline int
+poll_empty(struct kv_cq *cq, int n, struct ibv_wc *wc)
+{
+	struct karst_cqe cqe;
+	int ret;
+
+	ret = n > 0 ? karst_poll_cq(cq->karst, 1, &cqe) : 0;
+	if (ret > 0)
+		fill(wc, &cqe);
+	return ret;
+}
+
+int
+kv_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
+{
+	struct kv_cq *cq = kv_cq_of(ibv);
+	const struct karst_cqe *cqes;
+	uint32_t i, got;
+	int done = 0;
+
+	lock(cq);
+	while (done < n && (got = karst_cq_peek(cq->karst, &cqes)) > 0) {
+		got = karst_min_u32(got, (uint32_t)(n - done));
+		for (i = 0; i < got; i++)
+			fill(&wc[done++], &cqes[i]);
+		karst_cq_take(cq->karst, got);
+	}
+	if (done == 0)
+		done = poll_empty(cq, n, wc);
+	unlock(cq);
+	return done;
+}
+
+/* --- the extended way: one completion at a time, looked at by accessors --- */
+
+static void
+show(struct kv_cq *cq)
+{
+	const struct karst_cqe *c = &cq->cqes[cq->at];
+
+	cq->vcq.cq_ex.status = (enum ibv_wc_status)c->status;
+	cq->vcq.cq_ex.wr_id = c->wr_id;
+}
+
+/* The next that stand together.  0; ENOENT; EIO: the queue has overflown. */
+static int
+look(struct kv_cq *cq)
+{
+	int ret;
+
+	cq->at = 0;
+	cq->n = karst_cq_peek(cq->karst, &cq->cqes);
+	if (karst_unlikely(cq->n == 0)) {
+		ret = karst_poll_cq(cq->karst, 1, &cq->last);
+		if (ret <= 0)
+			return ret == 0 ? ENOENT : -ret;
+		cq->cqes = &cq->last;
+	}
+	show(cq);
+	return 0;
+}
+
+/* Gives back what was looked at; n is 0 if that was not in the ring. */
+static void
+take(struct kv_cq *cq, uint32_t n)
+{
+	if (cq->n > 0)
+		karst_cq_take(cq->karst, n);
+	cq->n = 0;
+}
+
+static int
+start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
+{
+	struct kv_cq *cq = karst_container_of(ibv, struct kv_cq, vcq.cq_ex);
+	int ret;
+
+	if (karst_unlikely(attr->comp_mask != 0))
+		return EINVAL;
+	lock(cq);
+	ret = look(cq);
+	if (ret != 0)
+		unlock(cq);
+	return ret;
+}
+
+static int
+next_poll(struct ibv_cq_ex *ibv)
+{
+	struct kv_cq *cq = karst_container_of(ibv, struct kv_cq, vcq.cq_ex);
+
+	if (cq->at + 1 < cq->n) {
+		cq->at++;
+		show(cq);
+		return 0;
+	}
+	take(cq, cq->n);
+	return look(cq);
+}
+
+static void
+end_poll(struct ibv_cq_ex *ibv)
+{
+	struct kv_cq *cq = karst_container_of(ibv, struct kv_cq, vcq.cq_ex);
+
+	take(cq, cq->at + 1);
+	unlock(cq);
+}
+
+static const struct karst_cqe *
+current(struct ibv_cq_ex *ibv)
+{
+	const struct kv_cq *cq = karst_container_of(ibv, struct kv_cq, vcq.cq_ex);
+
+	return &cq->cqes[cq->at];
+}
+
+static enum ibv_wc_opcode
+read_opcode(struct ibv_cq_ex *ibv)
+{
+	return (enum ibv_wc_opcode)current(ibv)->opcode;
+}
+
+static uint32_t
+read_vendor_err(struct ibv_cq_ex *ibv)
+{
+	return current(ibv)->syndrome;
+}
+
+static unsigned int
+read_wc_flags(struct ibv_cq_ex *ibv)
+{
+	return current(ibv)->flags;
+}
+
+static uint32_t
+read_byte_len(struct ibv_cq_ex *ibv)
+{
+	return current(ibv)->byte_len;
+}
+
+static __be32
+read_imm_data(struct ibv_cq_ex *ibv)
+{
+	const struct karst_cqe *c = current(ibv);
+
+	return c->flags & KARST_WC_WITH_INV ? c->imm : htonl(c->imm);
+}
+
+static uint32_t
+read_qp_num(struct ibv_cq_ex *ibv)
+{
+	return current(ibv)->qpn;
+}
+
+static uint32_t
+read_src_qp(struct ibv_cq_ex *ibv)
+{
+	return current(ibv)->src_qpn;
+}
+
+static uint32_t
+read_slid(struct ibv_cq_ex *ibv)
+{
+	(void)ibv;
+	return 0; /* there are no LIDs, and no more than one virtual lane */
+}
+
+static uint8_t
+read_nothing(struct ibv_cq_ex *ibv)
+{
+	(void)ibv;
+	return 0;
+}
+
+void
+kv_set_poll_ops(struct kv_cq *cq, uint64_t wc_flags)
+{
+	struct ibv_cq_ex *ex = &cq->vcq.cq_ex;
+
+	ex->start_poll = start_poll;
+	ex->next_poll = next_poll;
+	ex->end_poll = end_poll;
+	ex->read_opcode = read_opcode;
+	ex->read_vendor_err = read_vendor_err;
+	ex->read_wc_flags = read_wc_flags;
+	if (wc_flags & IBV_WC_EX_WITH_BYTE_LEN)
+		ex->read_byte_len = read_byte_len;
+	if (wc_flags & IBV_WC_EX_WITH_IMM)
+		ex->read_imm_data = read_imm_data;
+	if (wc_flags & IBV_WC_EX_WITH_QP_NUM)
+		ex->read_qp_num = read_qp_num;
+	if (wc_flags & IBV_WC_EX_WITH_SRC_QP)
+		ex->read_src_qp = read_src_qp;
+	if (wc_flags & IBV_WC_EX_WITH_SLID)
+		ex->read_slid = read_slid;
+	if (wc_flags & IBV_WC_EX_WITH_SL)
+		ex->read_sl = read_nothing;
+	if (wc_flags & IBV_WC_EX_WITH_DLID_PATH_BITS)
+		ex->read_dlid_path_bits = read_nothing;
+}

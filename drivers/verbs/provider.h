@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What the files of the provider share: the objects, each of which begins with what libibverbs
+ * knows of it and names its counterpart in libkarst, and the operations.
+ *
+ * Threads: as verbs, any.  The locks are those of the send queue, the receive queue and the
+ * completion queue, which posting and polling take and nothing else; and one mutex over the
+ * descriptors that libibverbs reads (event.c).  Queues of a thread domain, and completion queues
+ * that the program says it polls from one thread, take none.
+ *
+ * Errors: operations return a positive errno, or NULL and errno, as libibverbs wants it; libkarst's
+ * sentence (karst_why()) goes to standard error if $KARST_VERBS_DEBUG is set.
+ */
+#ifndef KARST_VERBS_PROVIDER_H
+#define KARST_VERBS_PROVIDER_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include "abi34.h"
+#include "karst.h"
+#include "karst_lock.h"
+
+/* --- objects --- */
+
+struct kv_device {
+	struct verbs_device vdev;
+	char socket[108]; /* of the engine */
+	uint32_t port;    /* of the engine, from 1; this device's only one */
+};
+
+struct kv_context {
+	struct ibv_context *ibv;
+	struct karst_context *karst;
+	uint32_t port;
+	struct verbs_context *vctx; /* last: libibverbs allocates it in its own size */
+};
+
+struct kv_td {
+	struct ibv_td ibv;
+	_Atomic uint32_t users;
+};
+
+/** A protection domain, or a parent domain over one. */
+struct kv_pd {
+	struct ibv_pd ibv;
+	struct karst_pd *karst; /* of the contained one, if this is a parent */
+	struct kv_pd *contained;
+	struct kv_td *td;
+	_Atomic uint32_t users; /* parents; what else is in it libkarst counts, by its own domain */
+};
+
+struct kv_mr {
+	struct verbs_mr vmr;
+	struct karst_mr *karst;
+};
+
+struct kv_mw {
+	struct ibv_mw ibv;
+	struct karst_mw *karst;
+};
+
+struct kv_ah {
+	struct ibv_ah ibv;
+	struct karst_ah *karst;
+};
+
+/** Events that were handed to the program; under kv_events_lock(). */
+struct kv_events {
+	uint32_t comp;
+	uint32_t async;
+	bool closing; /* the object is about to go: none is handed out any more */
+};
+
+struct kv_cq {
+	struct verbs_cq vcq;
+	struct karst_cq *karst;
+	bool single; /* one thread: no lock */
+	struct karst_lock lock karst_cache_aligned;
+	/* an extended poll under way: completion @at of @n that stand at @cqes */
+	const struct karst_cqe *cqes;
+	uint32_t at;
+	uint32_t n;
+	struct karst_cqe last; /* one that libkarst made up after the engine's death */
+	struct kv_events events;
+};
+
+struct kv_srq {
+	struct verbs_srq vsrq;
+	struct karst_srq *karst;
+	struct karst_lock lock karst_cache_aligned;
+	struct kv_events events;
+};
+
+struct kv_qp {
+	struct verbs_qp vqp;
+	struct karst_qp *karst;
+	bool single;
+	struct kv_pd *pd;
+	/* for posting */
+	struct karst_lock send_lock karst_cache_aligned;
+	struct karst_lock recv_lock karst_cache_aligned;
+	/* a list of ibv_wr_*() calls under way, with the send lock held */
+	struct karst_send_wqe *wqe; /* the last one */
+	uint32_t nwqes;
+	int wr_error;
+	struct kv_events events;
+};
+
+/* --- from libibverbs' pointers to ours --- */
+
+struct kv_context *kv_context_of(struct ibv_context *ibv);
+
+static inline struct kv_pd *
+kv_pd_of(struct ibv_pd *ibv)
+{
+	return karst_container_of(ibv, struct kv_pd, ibv);
+}
+
+static inline struct kv_td *
+kv_td_of(struct ibv_td *ibv)
+{
+	return karst_container_of(ibv, struct kv_td, ibv);
+}
+
+static inline struct kv_mr *
+kv_mr_of(struct ibv_mr *ibv)
+{
+	return karst_container_of(ibv, struct kv_mr, vmr.ibv_mr);
+}
+
+static inline struct kv_mw *
+kv_mw_of(struct ibv_mw *ibv)
+{
+	return karst_container_of(ibv, struct kv_mw, ibv);
+}
+
+static inline struct kv_ah *
+kv_ah_of(struct ibv_ah *ibv)
+{
+	return karst_container_of(ibv, struct kv_ah, ibv);
+}
+
+static inline struct kv_cq *
+kv_cq_of(struct ibv_cq *ibv)
+{
+	return karst_container_of(ibv, struct kv_cq, vcq.cq);
+}
+
+static inline struct kv_srq *
+kv_srq_of(struct ibv_srq *ibv)
+{
+	return karst_container_of(ibv, struct kv_srq, vsrq.srq);
+}
+
+static inline struct kv_qp *
+kv_qp_of(struct ibv_qp *ibv)
+{
+	return karst_container_of(ibv, struct kv_qp, vqp.qp);
+}
+
+/* --- errors --- */
+
+/** Of libkarst's @ret, a negative errno: the positive one, said aloud if that is wanted. */
+int kv_error(int ret);
+/** The same for operations that return a pointer. */
+void *kv_fail(int ret);
+
+/* --- operations, by file --- */
+
+/* device.c */
+int kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_input *input,
+	struct ibv_device_attr_ex *attr, size_t attr_size);
+int kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *attr);
+/** Attaches to the device's engine.  NULL and errno. */
+struct karst_context *kv_attach(const struct kv_device *dev);
+
+/* pd.c */
+struct ibv_pd *kv_alloc_pd(struct ibv_context *ibv);
+int kv_dealloc_pd(struct ibv_pd *pd);
+struct ibv_td *kv_alloc_td(struct ibv_context *ibv, struct ibv_td_init_attr *init);
+int kv_dealloc_td(struct ibv_td *td);
+struct ibv_pd *kv_alloc_parent_domain(
+	struct ibv_context *ibv, struct ibv_parent_domain_init_attr *init);
+struct ibv_ah *kv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
+int kv_destroy_ah(struct ibv_ah *ah);
+/** -EINVAL: not an address of this device's port. */
+int kv_ah_attr(
+	const struct kv_context *ctx, const struct ibv_ah_attr *from, struct karst_ah_attr *to);
+void kv_ah_attr_back(const struct karst_ah_attr *from, struct ibv_ah_attr *to);
+
+/* mr.c */
+struct ibv_mr *kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access);
+int kv_rereg_mr(
+	struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
+int kv_dereg_mr(struct verbs_mr *vmr);
+struct ibv_mw *kv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
+int kv_dealloc_mw(struct ibv_mw *mw);
+int kv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+
+/* cq.c */
+struct ibv_cq *kv_create_cq(
+	struct ibv_context *ibv, int cqe, struct ibv_comp_channel *channel, int comp_vector);
+struct ibv_cq_ex *kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init);
+int kv_destroy_cq(struct ibv_cq *cq);
+int kv_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
+int kv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
+
+/* poll.c */
+int kv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+/** Sets the extended operations that @wc_flags need. */
+void kv_set_poll_ops(struct kv_cq *cq, uint64_t wc_flags);
+
+/* srq.c */
+struct ibv_srq *kv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init);
+struct ibv_srq *kv_create_srq_ex(struct ibv_context *ibv, struct ibv_srq_init_attr_ex *init);
+int kv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
+int kv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
+int kv_destroy_srq(struct ibv_srq *srq);
+
+/* qp.c */
+struct ibv_qp *kv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
+struct ibv_qp *kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init);
+int kv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int kv_query_qp(
+	struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
+int kv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
+int kv_destroy_qp(struct ibv_qp *qp);
+
+/* post.c */
+int kv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
+int kv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+int kv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
+
+/* wr.c */
+/** The ibv_wr_*() calls that @ops ask for.  EOPNOTSUPP: one that this type of QP does not have. */
+int kv_set_wr_ops(struct kv_qp *qp, uint64_t ops);
+
+/* event.c: the descriptors that libibverbs opens, reads and closes by itself */
+
+/** Takes those calls over; once, when the provider is loaded. */
+void kv_events_init(void);
+/** What is read from the context's async_fd, and asked for through its cmd_fd. */
+int kv_events_context(struct kv_context *ctx);
+void kv_events_context_end(struct kv_context *ctx);
+/** The libkarst channel behind a libibverbs one. */
+struct karst_comp_channel *kv_events_channel(const struct ibv_comp_channel *channel);
+
+/** From here on no event of the object is handed out. */
+void kv_events_close(struct kv_events *events);
+/** The object stays after all. */
+void kv_events_resume(struct kv_events *events);
+/** Of a closed object: returns when all events that were handed out are acknowledged.  @mutex,
+ *  @cond, @comp (may be NULL), @async: where libibverbs counts. */
+void kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
+	const uint32_t *comp, const uint32_t *async);
+
+/* slots.c */
+struct kv_slot {
+	const char *name; /* of the function that the library imports */
+	void *ours;
+	void **theirs; /* may be NULL: where to keep the one that was there */
+};
+/** Replaces what loaded libraries whose path has @library in it import.  @return slots replaced. */
+unsigned int kv_slots_patch(const char *library, const struct kv_slot *slots, unsigned int n);
+
+#endif /* KARST_VERBS_PROVIDER_H */

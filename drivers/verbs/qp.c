@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Queue pairs: making, their states, multicast groups, unmaking. */
+#include "provider.h"
+
+#include <string.h>
+
+#define KNOWN_INIT \
+	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+/* the bits that libkarst knows by the same values */
+#define KNOWN_MASK ((int)KARST_QP_DEST_QPN * 2 - 1)
+
+/* --- making --- */
+
+static int
+check_init(const struct ibv_qp_init_attr_ex *init)
+{
+	if (init->comp_mask & ~(uint32_t)KNOWN_INIT)
+		return EOPNOTSUPP;
+	if ((init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && init->create_flags != 0)
+		return EOPNOTSUPP;
+	switch (init->qp_type) {
+	case IBV_QPT_RC:
+	case IBV_QPT_UC:
+	case IBV_QPT_UD:
+		return init->comp_mask & IBV_QP_INIT_ATTR_PD && init->pd != NULL ? 0 : EINVAL;
+	default:
+		return EOPNOTSUPP;
+	}
+}
+
+static void
+to_init(const struct ibv_qp_init_attr_ex *from, struct kv_qp *qp, struct karst_qp_init_attr *to)
+{
+	*to = (struct karst_qp_init_attr){
+		.qp_context = qp,
+		.send_cq = from->send_cq != NULL ? kv_cq_of(from->send_cq)->karst : NULL,
+		.recv_cq = from->recv_cq != NULL ? kv_cq_of(from->recv_cq)->karst : NULL,
+		.srq = from->srq != NULL ? kv_srq_of(from->srq)->karst : NULL,
+		.cap = {.max_send_wr = from->cap.max_send_wr,
+			.max_recv_wr = from->cap.max_recv_wr,
+			.max_send_sge = from->cap.max_send_sge,
+			.max_recv_sge = from->cap.max_recv_sge,
+			.max_inline_data = from->cap.max_inline_data},
+		.qp_type = (enum karst_qp_type)from->qp_type,
+		.sq_sig_all = from->sq_sig_all != 0,
+	};
+}
+
+static void
+cap_back(const struct karst_qp_cap *from, struct ibv_qp_cap *to)
+{
+	*to = (struct ibv_qp_cap){
+		.max_send_wr = from->max_send_wr,
+		.max_recv_wr = from->max_recv_wr,
+		.max_send_sge = from->max_send_sge,
+		.max_recv_sge = from->max_recv_sge,
+		.max_inline_data = from->max_inline_data,
+	};
+}
+
+/* What libibverbs fills in of QPs that were made the basic way. */
+static void
+fill_ibv(struct ibv_context *ibv, struct kv_qp *qp, const struct ibv_qp_init_attr_ex *init)
+{
+	struct ibv_qp *q = &qp->vqp.qp;
+
+	q->context = ibv;
+	q->qp_context = init->qp_context;
+	q->pd = init->comp_mask & IBV_QP_INIT_ATTR_PD ? init->pd : NULL;
+	q->send_cq = init->send_cq;
+	q->recv_cq = init->recv_cq;
+	q->srq = init->srq;
+	q->handle = qp->karst->handle;
+	q->qp_num = qp->karst->qp_num;
+	q->state = IBV_QPS_RESET;
+	q->qp_type = init->qp_type;
+	pthread_mutex_init(&q->mutex, NULL);
+	pthread_cond_init(&q->cond, NULL);
+}
+
+static struct kv_qp *
+new_qp(void)
+{
+	struct kv_qp *qp = aligned_alloc(KARST_CACHE_LINE, sizeof(*qp));
+
+	if (qp != NULL)
+		*qp = (struct kv_qp){0};
+	return qp;
+}
+
+struct ibv_qp *
+kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
+{
+	struct kv_pd *pd = init->comp_mask & IBV_QP_INIT_ATTR_PD && init->pd != NULL
+		? kv_pd_of(init->pd)
+		: NULL;
+	struct karst_qp_init_attr to;
+	struct kv_qp *qp;
+	int ret = check_init(init);
+
+	if (ret != 0) {
+		errno = ret;
+		return NULL;
+	}
+	qp = new_qp();
+	if (qp == NULL)
+		return kv_fail(-ENOMEM);
+	qp->vqp.qp.qp_type = init->qp_type;
+	if (init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+		ret = kv_set_wr_ops(qp, init->send_ops_flags);
+		if (ret != 0) {
+			free(qp);
+			errno = ret;
+			return NULL;
+		}
+		qp->vqp.comp_mask |= VERBS_QP_EX;
+	}
+	qp->single = pd != NULL && pd->td != NULL;
+	to_init(init, qp, &to);
+	ret = karst_create_qp(pd != NULL ? pd->karst : NULL, &to, &qp->karst);
+	if (ret != 0) {
+		free(qp);
+		return kv_fail(ret);
+	}
+	cap_back(&to.cap, &init->cap);
+	fill_ibv(ibv, qp, init);
+	return &qp->vqp.qp;
+}
+
+struct ibv_qp *
+kv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
+{
+	struct ibv_qp_init_attr_ex ex = {
+		.qp_context = init->qp_context,
+		.send_cq = init->send_cq,
+		.recv_cq = init->recv_cq,
+		.srq = init->srq,
+		.cap = init->cap,
+		.qp_type = init->qp_type,
+		.sq_sig_all = init->sq_sig_all,
+		.comp_mask = IBV_QP_INIT_ATTR_PD,
+		.pd = pd,
+	};
+	struct ibv_qp *qp = kv_create_qp_ex(pd->context, &ex);
+
+	if (qp != NULL)
+		init->cap = ex.cap;
+	return qp;
+}
+
+/* --- states --- */
+
+int
+kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
+{
+	const struct kv_context *ctx = kv_context_of(ibv->context);
+	struct karst_qp_attr to = {
+		.qp_state = (enum karst_qp_state)attr->qp_state,
+		.cur_qp_state = (enum karst_qp_state)attr->cur_qp_state,
+		.path_mtu = (enum karst_mtu)attr->path_mtu,
+		.qkey = attr->qkey,
+		.rq_psn = attr->rq_psn & 0xffffff,
+		.sq_psn = attr->sq_psn & 0xffffff,
+		.dest_qp_num = attr->dest_qp_num,
+		/* local access is a matter of regions alone */
+		.qp_access_flags = attr->qp_access_flags & KARST_ACCESS_REMOTE,
+		.pkey_index = attr->pkey_index,
+		.en_sqd_async_notify = attr->en_sqd_async_notify,
+		.max_rd_atomic = attr->max_rd_atomic,
+		.max_dest_rd_atomic = attr->max_dest_rd_atomic,
+		.min_rnr_timer = attr->min_rnr_timer,
+		.port_num = (uint8_t)ctx->port,
+		.timeout = attr->timeout,
+		.retry_cnt = attr->retry_cnt,
+		.rnr_retry = attr->rnr_retry,
+	};
+
+	if (mask & ~KNOWN_MASK)
+		return EOPNOTSUPP; /* rate limit */
+	if (mask & IBV_QP_PORT && attr->port_num != 1)
+		return EINVAL;
+	if (mask & IBV_QP_AV && kv_ah_attr(ctx, &attr->ah_attr, &to.ah_attr) != 0)
+		return EINVAL;
+	return kv_error(karst_modify_qp(kv_qp_of(ibv)->karst, &to, (unsigned int)mask));
+}
+
+int
+kv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init)
+{
+	struct kv_qp *qp = kv_qp_of(ibv);
+	struct karst_qp_init_attr karst_init;
+	struct karst_qp_attr from;
+	int ret = karst_query_qp(qp->karst, &from, &karst_init);
+
+	(void)mask; /* all that there is */
+	if (ret != 0)
+		return kv_error(ret);
+	*attr = (struct ibv_qp_attr){
+		.qp_state = (enum ibv_qp_state)from.qp_state,
+		.cur_qp_state = (enum ibv_qp_state)from.qp_state,
+		.path_mtu = (enum ibv_mtu)from.path_mtu,
+		.path_mig_state = IBV_MIG_MIGRATED,
+		.qkey = from.qkey,
+		.rq_psn = from.rq_psn,
+		.sq_psn = from.sq_psn,
+		.dest_qp_num = from.dest_qp_num,
+		.qp_access_flags = from.qp_access_flags,
+		.pkey_index = from.pkey_index,
+		.en_sqd_async_notify = from.en_sqd_async_notify,
+		.sq_draining = from.sq_draining,
+		.max_rd_atomic = from.max_rd_atomic,
+		.max_dest_rd_atomic = from.max_dest_rd_atomic,
+		.min_rnr_timer = from.min_rnr_timer,
+		.port_num = from.port_num != 0,
+		.timeout = from.timeout,
+		.retry_cnt = from.retry_cnt,
+		.rnr_retry = from.rnr_retry,
+	};
+	cap_back(&from.cap, &attr->cap);
+	kv_ah_attr_back(&from.ah_attr, &attr->ah_attr);
+	*init = (struct ibv_qp_init_attr){
+		.qp_context = ibv->qp_context,
+		.send_cq = ibv->send_cq,
+		.recv_cq = ibv->recv_cq,
+		.srq = ibv->srq,
+		.cap = attr->cap,
+		.qp_type = ibv->qp_type,
+		.sq_sig_all = karst_init.sq_sig_all,
+	};
+	return 0;
+}
+
+int
+kv_query_qp_data_in_order(struct ibv_qp *ibv, enum ibv_wr_opcode op, uint32_t flags)
+{
+	(void)ibv;
+	(void)op;
+	(void)flags;
+	return 0; /* regions past the cache are written out of order within a message */
+}
+
+int
+kv_destroy_qp(struct ibv_qp *ibv)
+{
+	struct kv_qp *qp = kv_qp_of(ibv);
+	int ret;
+
+	kv_events_close(&qp->events);
+	ret = karst_destroy_qp(qp->karst);
+	if (ret != 0) {
+		kv_events_resume(&qp->events);
+		return kv_error(ret);
+	}
+	kv_events_wait(&qp->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
+	free(qp);
+	return 0;
+}

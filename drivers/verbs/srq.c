@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Shared receive queues, basic and of XRC domains. */
+#include "provider.h"
+
+static struct kv_srq *
+create(struct ibv_pd *pd, struct karst_srq_init_attr *init, struct ibv_srq_attr *attr)
+{
+	struct kv_srq *srq = aligned_alloc(KARST_CACHE_LINE, sizeof(*srq));
+	int ret;
+
+	if (srq == NULL)
+		return kv_fail(-ENOMEM);
+	*srq = (struct kv_srq){0};
+	init->srq_context = srq;
+	init->max_wr = attr->max_wr;
+	init->max_sge = attr->max_sge;
+	/* as with others, the limit is armed by ibv_modify_srq() alone */
+	ret = karst_create_srq(kv_pd_of(pd)->karst, init, &srq->karst);
+	if (ret != 0) {
+		free(srq);
+		return kv_fail(ret);
+	}
+	attr->max_wr = srq->karst->rq.mask + 1;
+	attr->max_sge = srq->karst->max_sge;
+	srq->vsrq.srq.handle = srq->karst->handle;
+	return srq;
+}
+
+struct ibv_srq *
+kv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
+{
+	struct karst_srq_init_attr to = {0};
+	struct kv_srq *srq = create(pd, &to, &init->attr);
+
+	return srq != NULL ? &srq->vsrq.srq : NULL;
+}
+
+struct ibv_srq *
+kv_create_srq_ex(struct ibv_context *ibv, struct ibv_srq_init_attr_ex *init)
+{
+	struct karst_srq_init_attr to = {0};
+	struct ibv_srq *s;
+	struct kv_srq *srq;
+
+	if ((init->comp_mask & ~(uint32_t)(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD)) ||
+		(init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && init->srq_type != IBV_SRQT_BASIC)) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD) || init->pd == NULL) {
+		errno = EINVAL;
+		return NULL;
+	}
+	srq = create(init->pd, &to, &init->attr);
+	if (srq == NULL)
+		return NULL;
+	/* libibverbs fills in basic ones alone */
+	s = &srq->vsrq.srq;
+	s->context = ibv;
+	s->srq_context = init->srq_context;
+	s->pd = init->pd;
+	pthread_mutex_init(&s->mutex, NULL);
+	pthread_cond_init(&s->cond, NULL);
+	return s;
+}
+
+int
+kv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int mask)
+{
+	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		return EINVAL;
+	if (mask & IBV_SRQ_MAX_WR)
+		return EOPNOTSUPP;
+	if (!(mask & IBV_SRQ_LIMIT))
+		return 0;
+	return kv_error(karst_modify_srq(kv_srq_of(ibv)->karst, attr->srq_limit));
+}
+
+int
+kv_query_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr)
+{
+	struct karst_srq_attr from;
+	int ret = karst_query_srq(kv_srq_of(ibv)->karst, &from);
+
+	if (ret != 0)
+		return kv_error(ret);
+	*attr = (struct ibv_srq_attr){from.max_wr, from.max_sge, from.srq_limit};
+	return 0;
+}
+
+int
+kv_destroy_srq(struct ibv_srq *ibv)
+{
+	struct kv_srq *srq = kv_srq_of(ibv);
+	int ret;
+
+	kv_events_close(&srq->events);
+	ret = karst_destroy_srq(srq->karst);
+	if (ret != 0) {
+		kv_events_resume(&srq->events);
+		return kv_error(ret);
+	}
+	kv_events_wait(&srq->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
+	free(srq);
+	return 0;
+}

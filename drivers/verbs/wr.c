@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Posting by ibv_wr_*() calls: between ibv_wr_start(), which takes the lock of the send queue, and
+ * ibv_wr_complete() or ibv_wr_abort(), which give it back, requests are built in the free slots of
+ * the ring.  Nothing of them can be seen until all are published together, so aborting costs nothing
+ * and the first mistake makes all of them fail.
+ */
+#include "provider.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "karst_wr.h"
+
+#define SEND_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
+
+static struct kv_qp *
+qp_of(struct ibv_qp_ex *ex)
+{
+	return karst_container_of(ex, struct kv_qp, vqp.qp_ex);
+}
+
+static void
+fail(struct kv_qp *qp, int error)
+{
+	if (qp->wr_error == 0)
+		qp->wr_error = error;
+}
+
+/* --- begin, end --- */
+
+/* What setters write to when there is no slot, or none of this request; never published. */
+static __thread union {
+	struct karst_send_wqe wqe;
+	uint8_t bytes[KARST_SEND_WQE_HDR + KARST_WQ_MAX_INLINE];
+} nowhere;
+
+static void
+wr_start(struct ibv_qp_ex *ex)
+{
+	struct kv_qp *qp = qp_of(ex);
+
+	if (!qp->single)
+		karst_lock(&qp->send_lock);
+	qp->nwqes = 0;
+	qp->wqe = &nowhere.wqe;
+	qp->wr_error = ex->qp_base.state < IBV_QPS_RTS ? EINVAL : 0;
+}
+
+static int
+wr_complete(struct ibv_qp_ex *ex)
+{
+	struct kv_qp *qp = qp_of(ex);
+	bool ring = false;
+	int ret = qp->wr_error;
+
+	if (karst_likely(ret == 0 && qp->nwqes > 0))
+		ring = karst_wq_publish(&qp->karst->sq, qp->nwqes);
+	if (!qp->single)
+		karst_unlock(&qp->send_lock);
+	if (ring)
+		karst_ring_bell(qp->karst);
+	return ret;
+}
+
+static void
+wr_abort(struct ibv_qp_ex *ex)
+{
+	struct kv_qp *qp = qp_of(ex);
+
+	if (!qp->single)
+		karst_unlock(&qp->send_lock);
+}
+
+/* --- requests --- */
+
+static struct karst_send_wqe *
+next(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t imm)
+{
+	struct kv_qp *qp = qp_of(ex);
+	struct karst_wq *sq = &qp->karst->sq;
+
+	if (karst_unlikely(ex->wr_flags & ~(unsigned int)SEND_FLAGS))
+		fail(qp, EINVAL);
+	if (karst_unlikely(karst_wq_free(sq, qp->nwqes + 1) <= qp->nwqes)) {
+		fail(qp, ENOMEM);
+		qp->wqe = &nowhere.wqe;
+	} else {
+		qp->wqe = karst_wq_slot(sq, qp->nwqes++);
+	}
+	qp->wqe->wr_id = ex->wr_id;
+	qp->wqe->opcode = (uint8_t)opcode;
+	/* inline data is what ibv_wr_set_inline_data() says, not a flag */
+	qp->wqe->flags = (uint8_t)(ex->wr_flags & ~(unsigned int)IBV_SEND_INLINE);
+	qp->wqe->num = 0;
+	qp->wqe->imm = imm;
+	return qp->wqe;
+}
+
+static void
+rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t imm, uint32_t rkey,
+	uint64_t remote_addr)
+{
+	struct karst_send_wqe *w = next(ex, opcode, imm);
+
+	w->rdma.remote_addr = remote_addr;
+	w->rdma.rkey = rkey;
+}
+
+static void
+wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
+{
+	rdma(ex, IBV_WR_RDMA_WRITE, 0, rkey, remote_addr);
+}
+
+static void
+wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, __be32 imm)
+{
+	rdma(ex, IBV_WR_RDMA_WRITE_WITH_IMM, ntohl(imm), rkey, remote_addr);
+}
+
+static void
+wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
+{
+	rdma(ex, IBV_WR_RDMA_READ, 0, rkey, remote_addr);
+}
+
+static void
+wr_atomic_cmp_swp(
+	struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t compare, uint64_t swap)
+{
+	rdma(ex, IBV_WR_ATOMIC_CMP_AND_SWP, 0, rkey, remote_addr);
+	qp_of(ex)->wqe->atomic.compare_add = compare;
+	qp_of(ex)->wqe->atomic.swap = swap;
+}
+
+static void
+wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t add)
+{
+	rdma(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, rkey, remote_addr);
+	qp_of(ex)->wqe->atomic.compare_add = add;
+	qp_of(ex)->wqe->atomic.swap = 0;
+}
+
+static void
+wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, const void *atomic_wr)
+{
+	struct karst_send_wqe *w;
+
+	rdma(ex, IBV_WR_ATOMIC_WRITE, 0, rkey, remote_addr);
+	w = qp_of(ex)->wqe;
+	if (qp_of(ex)->karst->cap.max_inline_data < 8) {
+		fail(qp_of(ex), ENOMEM);
+		return;
+	}
+	memcpy(w->inline_data, atomic_wr, 8);
+	w->num = 8;
+	w->flags |= KARST_SEND_INLINE;
+}
+
+static void
+wr_send(struct ibv_qp_ex *ex)
+{
+	next(ex, IBV_WR_SEND, 0);
+}
+
+static void
+wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
+{
+	next(ex, IBV_WR_SEND_WITH_IMM, ntohl(imm));
+}
+
+static void
+wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	next(ex, IBV_WR_SEND_WITH_INV, rkey);
+}
+
+static void
+wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
+{
+	next(ex, IBV_WR_LOCAL_INV, rkey);
+}
+
+static void
+wr_bind_mw(
+	struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
+{
+	struct karst_send_wqe *w = next(ex, IBV_WR_BIND_MW, 0);
+
+	if (mw->type != IBV_MW_TYPE_2 || (info->mr == NULL && info->length != 0)) {
+		fail(qp_of(ex), EINVAL);
+		return;
+	}
+	w->bind.addr = info->addr;
+	w->bind.len = info->length;
+	w->bind.mw_key = mw->rkey;
+	w->bind.new_key = rkey;
+	w->bind.mr_key = info->mr != NULL ? info->mr->lkey : 0;
+	w->bind.access = info->mw_access_flags;
+}
+
+/* --- what goes with a request --- */
+
+static void
+wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
+{
+	struct karst_send_wqe *w = qp_of(ex)->wqe;
+
+	w->ud.ah = ah->handle;
+	w->ud.remote_qpn = remote_qpn;
+	w->ud.remote_qkey = remote_qkey;
+}
+
+static bool
+is_atomic(const struct karst_send_wqe *w)
+{
+	return w->opcode == KARST_WR_ATOMIC_CAS || w->opcode == KARST_WR_ATOMIC_FAA;
+}
+
+static void
+wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *list)
+{
+	struct kv_qp *qp = qp_of(ex);
+	struct karst_send_wqe *w = qp->wqe;
+	bool atomic = is_atomic(w);
+
+	if (karst_unlikely(num_sge > (atomic ? 1 : qp->karst->cap.max_send_sge))) {
+		fail(qp, EINVAL);
+		return;
+	}
+	w->num = (uint16_t)num_sge;
+	if (num_sge > 0)
+		memcpy(atomic ? w->atomic.sge : w->sge, list, num_sge * sizeof(w->sge[0]));
+}
+
+static void
+wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
+{
+	const struct ibv_sge sge = {addr, length, lkey};
+
+	wr_set_sge_list(ex, 1, &sge);
+}
+
+static void
+wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf, const struct ibv_data_buf *list)
+{
+	struct kv_qp *qp = qp_of(ex);
+	struct karst_send_wqe *w = qp->wqe;
+	size_t i, n = 0;
+
+	if (karst_unlikely(!karst_wr_ops[w->opcode].inlined)) {
+		fail(qp, EINVAL);
+		return;
+	}
+	for (i = 0; i < num_buf; i++) {
+		if (karst_unlikely(list[i].length > qp->karst->cap.max_inline_data - n)) {
+			fail(qp, ENOMEM);
+			return;
+		}
+		memcpy(w->inline_data + n, list[i].addr, list[i].length);
+		n += list[i].length;
+	}
+	w->num = (uint16_t)n;
+	w->flags |= KARST_SEND_INLINE;
+}
+
+static void
+wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
+{
+	const struct ibv_data_buf buf = {addr, length};
+
+	wr_set_inline_data_list(ex, 1, &buf);
+}
+
+/* --- which calls a queue pair has --- */
+
+static const struct {
+	uint64_t flag; /* enum ibv_qp_create_send_ops_flags */
+	enum ibv_wr_opcode opcode;
+} flags[] = {
+	{IBV_QP_EX_WITH_RDMA_WRITE, IBV_WR_RDMA_WRITE},
+	{IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM, IBV_WR_RDMA_WRITE_WITH_IMM},
+	{IBV_QP_EX_WITH_SEND, IBV_WR_SEND},
+	{IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_WR_SEND_WITH_IMM},
+	{IBV_QP_EX_WITH_RDMA_READ, IBV_WR_RDMA_READ},
+	{IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_WR_ATOMIC_CMP_AND_SWP},
+	{IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_WR_ATOMIC_FETCH_AND_ADD},
+	{IBV_QP_EX_WITH_LOCAL_INV, IBV_WR_LOCAL_INV},
+	{IBV_QP_EX_WITH_BIND_MW, IBV_WR_BIND_MW},
+	{IBV_QP_EX_WITH_SEND_WITH_INV, IBV_WR_SEND_WITH_INV},
+	{IBV_QP_EX_WITH_ATOMIC_WRITE, IBV_WR_ATOMIC_WRITE},
+};
+
+int
+kv_set_wr_ops(struct kv_qp *qp, uint64_t ops)
+{
+	struct ibv_qp_ex *ex = &qp->vqp.qp_ex;
+	uint64_t has = 0;
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(flags); i++)
+		if (karst_wr_op(flags[i].opcode, qp->vqp.qp.qp_type) != NULL)
+			has |= flags[i].flag;
+	if (ops & ~has)
+		return EOPNOTSUPP;
+	ex->wr_start = wr_start;
+	ex->wr_complete = wr_complete;
+	ex->wr_abort = wr_abort;
+	ex->wr_rdma_write = wr_rdma_write;
+	ex->wr_rdma_write_imm = wr_rdma_write_imm;
+	ex->wr_rdma_read = wr_rdma_read;
+	ex->wr_atomic_cmp_swp = wr_atomic_cmp_swp;
+	ex->wr_atomic_fetch_add = wr_atomic_fetch_add;
+	ex->wr_atomic_write = wr_atomic_write;
+	ex->wr_send = wr_send;
+	ex->wr_send_imm = wr_send_imm;
+	ex->wr_send_inv = wr_send_inv;
+	ex->wr_local_inv = wr_local_inv;
+	ex->wr_bind_mw = wr_bind_mw;
+	ex->wr_set_sge = wr_set_sge;
+	ex->wr_set_sge_list = wr_set_sge_list;
+	ex->wr_set_inline_data = wr_set_inline_data;
+	ex->wr_set_inline_data_list = wr_set_inline_data_list;
+	if (qp->vqp.qp.qp_type == IBV_QPT_UD)
+		ex->wr_set_ud_addr = wr_set_ud_addr;
+	return 0;
+}

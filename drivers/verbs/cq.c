@@ -7,7 +7,7 @@
 #include <limits.h>
 
 /* All but what a NIC with offloads, or one that knows the time of day, would say. */
-#define KNOWN_WC_FLAGS IBV_WC_STANDARD_FLAGS
+#define KNOWN_WC_FLAGS (IBV_WC_STANDARD_FLAGS | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
 
 struct wanted {
 	int64_t cqe;
@@ -30,7 +30,12 @@ check(struct ibv_context *ibv, const struct wanted *w)
 static struct kv_cq *
 create(struct ibv_context *ibv, const struct wanted *w)
 {
-	struct karst_comp_channel *channel = NULL;
+	struct karst_cq_init_attr init = {
+		.cqe = (uint32_t)w->cqe,
+		.comp_vector = w->comp_vector,
+		.flags =
+			w->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP ? KARST_CQ_TIMESTAMPS : 0,
+	};
 	struct kv_cq *cq;
 	int ret = check(ibv, w);
 
@@ -41,10 +46,11 @@ create(struct ibv_context *ibv, const struct wanted *w)
 	cq = aligned_alloc(KARST_CACHE_LINE, sizeof(*cq));
 	if (cq == NULL)
 		return kv_fail(-ENOMEM);
-	*cq = (struct kv_cq){.single = w->single};
+	*cq = (struct kv_cq){.single = w->single, .stamped = init.flags != 0};
+	init.cq_context = cq;
 	if (w->channel != NULL)
-		channel = kv_events_channel(w->channel);
-	ret = karst_create_cq(kv_context_of(ibv)->karst, (uint32_t)w->cqe, cq, channel, &cq->karst);
+		init.channel = kv_events_channel(w->channel);
+	ret = karst_create_cq_ex(kv_context_of(ibv)->karst, &init, &cq->karst);
 	if (ret != 0) {
 		free(cq);
 		return kv_fail(ret);
@@ -102,6 +108,22 @@ kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init)
 		return NULL;
 	kv_set_poll_ops(cq, init->wc_flags);
 	return &cq->vcq.cq_ex;
+}
+
+int
+kv_resize_cq(struct ibv_cq *ibv, int cqe)
+{
+	struct kv_cq *cq = kv_cq_of(ibv);
+	int ret;
+
+	if (cqe < 1)
+		return EINVAL;
+	karst_lock(&cq->lock);
+	ret = karst_resize_cq(cq->karst, (uint32_t)cqe);
+	if (ret == 0)
+		ibv->cqe = (int)cq->karst->cqe;
+	karst_unlock(&cq->lock);
+	return kv_error(ret);
 }
 
 int

@@ -11,6 +11,7 @@
 #define VENDOR_ID      0x4b52u /* "KR": no PCI vendor */
 #define VENDOR_PART_ID 1u
 #define MAX_MSG_BYTES  (1u << 31)
+#define NS_PER_S       1000000000u
 
 /* enum ibv_port_cap_flags names it for RoCE ports */
 #define PORT_IP_BASED_GIDS (1u << 26)
@@ -90,6 +91,9 @@ fill_device(struct ibv_device_attr *to, const struct karst_device_attr *from)
 	to->max_qp_init_rd_atom = clamp(from->max_qp_rd_atom);
 	to->atomic_cap = IBV_ATOMIC_HCA;
 	to->max_mw = clamp(from->max_mw);
+	to->max_mcast_grp = clamp(from->max_mcast_grp);
+	to->max_mcast_qp_attach = clamp(from->max_mcast_qp_attach);
+	to->max_total_mcast_qp_attach = clamp(from->max_total_mcast_qp_attach);
 	to->max_ah = clamp(from->max_ah);
 	to->max_srq = clamp(from->max_srq);
 	to->max_srq_wr = clamp(from->max_srq_wr);
@@ -104,6 +108,8 @@ kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_inp
 	struct ibv_device_attr_ex *attr, size_t attr_size)
 {
 	struct ibv_device_attr_ex all = {
+		.completion_timestamp_mask = UINT64_MAX,
+		.hca_core_clock = NS_PER_S / 1000, /* in kHz */
 		.cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX},
 		.phys_port_cnt_ex = 1,
 	};
@@ -121,6 +127,29 @@ kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_inp
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	memset(attr, 0, attr_size);
 	memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));
+	return 0;
+}
+
+int
+kv_query_rt_values(struct ibv_context *ibv, struct ibv_values_ex *values)
+{
+	uint32_t want = values->comp_mask;
+	uint64_t ns;
+	int ret;
+
+	values->comp_mask = 0;
+	if (want & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK)
+		return EOPNOTSUPP;
+	if (!(want & IBV_VALUES_MASK_RAW_CLOCK))
+		return 0;
+	ret = karst_query_clock(kv_context_of(ibv)->karst, &ns);
+	if (ret != 0)
+		return kv_error(ret);
+	/* in cycles of hca_core_clock, as the timestamps of completions are: the whole number in
+	 * tv_nsec, by the interface's custom */
+	values->raw_clock.tv_sec = 0;
+	values->raw_clock.tv_nsec = (long)ns;
+	values->comp_mask = IBV_VALUES_MASK_RAW_CLOCK;
 	return 0;
 }
 

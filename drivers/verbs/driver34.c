@@ -48,6 +48,7 @@ static const struct verbs_context_ops ops = {
 	.alloc_parent_domain = kv_alloc_parent_domain,
 	.alloc_pd = kv_alloc_pd,
 	.alloc_td = kv_alloc_td,
+	.attach_mcast = kv_attach_mcast,
 	.bind_mw = kv_bind_mw,
 	.create_ah = kv_create_ah,
 	.create_cq = kv_create_cq,
@@ -64,6 +65,7 @@ static const struct verbs_context_ops ops = {
 	.destroy_cq = kv_destroy_cq,
 	.destroy_qp = kv_destroy_qp,
 	.destroy_srq = kv_destroy_srq,
+	.detach_mcast = kv_detach_mcast,
 	.free_context = free_context,
 	.modify_cq = kv_modify_cq,
 	.modify_qp = kv_modify_qp,
@@ -76,10 +78,12 @@ static const struct verbs_context_ops ops = {
 	.query_port = kv_query_port,
 	.query_qp = kv_query_qp,
 	.query_qp_data_in_order = kv_query_qp_data_in_order,
+	.query_rt_values = kv_query_rt_values,
 	.query_srq = kv_query_srq,
 	.reg_mr = kv_reg_mr,
 	.req_notify_cq = kv_req_notify_cq,
 	.rereg_mr = kv_rereg_mr,
+	.resize_cq = kv_resize_cq,
 };
 
 static struct verbs_context *

@@ -101,6 +101,8 @@ look(struct kv_cq *cq)
 		if (ret <= 0)
 			return ret == 0 ? ENOENT : -ret;
 		cq->cqes = &cq->last;
+	} else if (cq->stamped) {
+		cq->stamps = karst_cq_stamps(cq->karst);
 	}
 	show(cq);
 	return 0;
@@ -219,6 +221,19 @@ read_nothing(struct ibv_cq_ex *ibv)
 	return 0;
 }
 
+static uint64_t
+read_completion_ts(struct ibv_cq_ex *ibv)
+{
+	const struct kv_cq *cq = karst_container_of(ibv, struct kv_cq, vcq.cq_ex);
+	uint64_t ns = 0;
+
+	if (cq->n > 0)
+		return cq->stamps[cq->at];
+	/* made up just now */
+	karst_query_clock(cq->karst->context, &ns);
+	return ns;
+}
+
 void
 kv_set_poll_ops(struct kv_cq *cq, uint64_t wc_flags)
 {
@@ -244,4 +259,6 @@ kv_set_poll_ops(struct kv_cq *cq, uint64_t wc_flags)
 		ex->read_sl = read_nothing;
 	if (wc_flags & IBV_WC_EX_WITH_DLID_PATH_BITS)
 		ex->read_dlid_path_bits = read_nothing;
+	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)
+		ex->read_completion_ts = read_completion_ts;
 }

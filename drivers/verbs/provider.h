@@ -79,9 +79,11 @@ struct kv_cq {
 	struct verbs_cq vcq;
 	struct karst_cq *karst;
 	bool single; /* one thread: no lock */
+	bool stamped;
 	struct karst_lock lock karst_cache_aligned;
 	/* an extended poll under way: completion @at of @n that stand at @cqes */
 	const struct karst_cqe *cqes;
+	const uint64_t *stamps;
 	uint32_t at;
 	uint32_t n;
 	struct karst_cqe last; /* one that libkarst made up after the engine's death */
@@ -175,6 +177,7 @@ void *kv_fail(int ret);
 int kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_input *input,
 	struct ibv_device_attr_ex *attr, size_t attr_size);
 int kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *attr);
+int kv_query_rt_values(struct ibv_context *ibv, struct ibv_values_ex *values);
 /** Attaches to the device's engine.  NULL and errno. */
 struct karst_context *kv_attach(const struct kv_device *dev);
 
@@ -206,6 +209,7 @@ struct ibv_cq *kv_create_cq(
 	struct ibv_context *ibv, int cqe, struct ibv_comp_channel *channel, int comp_vector);
 struct ibv_cq_ex *kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init);
 int kv_destroy_cq(struct ibv_cq *cq);
+int kv_resize_cq(struct ibv_cq *cq, int cqe);
 int kv_modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *attr);
 int kv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 
@@ -229,6 +233,8 @@ int kv_query_qp(
 	struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);
 int kv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
 int kv_destroy_qp(struct ibv_qp *qp);
+int kv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
+int kv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 
 /* post.c */
 int kv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);

@@ -257,3 +257,25 @@ kv_destroy_qp(struct ibv_qp *ibv)
 	free(qp);
 	return 0;
 }
+
+/* --- multicast --- */
+
+int
+kv_attach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid)
+{
+	union karst_gid to;
+
+	(void)lid; /* RoCE has none */
+	memcpy(to.raw, gid->raw, sizeof(to.raw));
+	return kv_error(karst_attach_mcast(kv_qp_of(ibv)->karst, &to));
+}
+
+int
+kv_detach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid)
+{
+	union karst_gid to;
+
+	(void)lid;
+	memcpy(to.raw, gid->raw, sizeof(to.raw));
+	return kv_error(karst_detach_mcast(kv_qp_of(ibv)->karst, &to));
+}

@@ -17,8 +17,7 @@ kr_engine_named(const struct kr_opts *o)
 	return socket != NULL && socket[0] != '\0' ? socket : NULL;
 }
 
-/* The machine's engine, if there is one that this user may use.  @return -1: found; otherwise what to
- * exit with, or KR_EXIT_OK: there is none. */
+/* The machine's engine, if there is one that this user may use.  @return as kr_engine_look(). */
 static int
 take_default(struct kr_engine *e)
 {
@@ -39,16 +38,23 @@ take_default(struct kr_engine *e)
 }
 
 int
+kr_engine_look(const struct kr_opts *o, struct kr_engine *e)
+{
+	const char *named = kr_engine_named(o), *why;
+
+	e->hold = -1;
+	if (o->private_engine)
+		return KR_EXIT_OK;
+	if (named == NULL)
+		return take_default(e);
+	return kr_view_take(named, &e->view, &why) == 0 ? -1 : kr_fail("%s", why);
+}
+
+int
 kr_engine_find(const struct kr_opts *o, const struct kr_places *places, const char *folder,
 	struct kr_engine *e)
 {
-	const char *named = o->private_engine ? NULL : kr_engine_named(o), *why;
-	int rc = KR_EXIT_OK;
+	int rc = kr_engine_look(o, e);
 
-	e->hold = -1;
-	if (named != NULL)
-		return kr_view_take(named, &e->view, &why) == 0 ? -1 : kr_fail("%s", why);
-	if (!o->private_engine)
-		rc = take_default(e);
 	return rc == KR_EXIT_OK ? kr_private_join(o, places, folder, &e->view, &e->hold) : rc;
 }

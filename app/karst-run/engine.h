@@ -19,6 +19,10 @@ struct kr_engine {
 /** The socket that is named, by option or variable; NULL: none is. */
 const char *kr_engine_named(const struct kr_opts *o);
 
+/** Finds one that runs.  @return -1: go on; KR_EXIT_OK: a private one is what the user is to have;
+ *  otherwise what to exit with, after a word. */
+int kr_engine_look(const struct kr_opts *o, struct kr_engine *e);
+
 /** Finds one or, where that is allowed, starts one of this user's own in @folder.
  *  @return -1: go on; otherwise what to exit with, after a word. */
 int kr_engine_find(const struct kr_opts *o, const struct kr_places *places, const char *folder,

@@ -11,6 +11,8 @@
  *   vars.c     or tells the program by variables
  *   netlink.c  and keeps it from asking the kernel
  *   minder.c   cleans up afterwards
+ *   plan.c     tells what would be done
+ *   doctor.c   tells what is missing
  *
  * karst-run becomes the program in the end: see minder.h.
  */
@@ -22,12 +24,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "doctor.h"
 #include "engine.h"
 #include "minder.h"
 #include "netlink.h"
 #include "ns.h"
 #include "opts.h"
 #include "place.h"
+#include "plan.h"
 #include "tree.h"
 #include "vars.h"
 
@@ -38,7 +42,7 @@ struct run {
 	struct kr_engine engine;
 	char folder[KR_FOLDER];
 	char tree[KR_FOLDER + 24];
-	bool ns;
+	enum kr_ns_kind ns;
 };
 
 /* --- how --- */
@@ -46,48 +50,51 @@ struct run {
 static int
 choose_mode(struct run *r)
 {
-	enum kr_ns_kind kind;
 	char why[KR_NS_WHY];
 
-	r->ns = r->o.mode != KR_MODE_ENV;
-	if (r->o.mode != KR_MODE_AUTO)
+	r->ns = KR_NS_NONE;
+	if (r->o.mode == KR_MODE_ENV)
 		return -1;
-	if (kr_ns_try(&r->engine.view, r->places.provider, &kind, why) == 0) {
-		kr_tell(&r->o, "in its own %s", kr_ns_name(kind));
+	if (kr_ns_try(&r->engine.view, r->places.provider, &r->ns, why) == 0) {
+		kr_tell(&r->o, "in its own %s", kr_ns_name(r->ns));
 		return -1;
 	}
-	kr_tell(&r->o, "by variables, because namespaces cannot be had: %s", why);
-	r->ns = false;
+	r->ns = KR_NS_NONE;
+	if (r->o.mode == KR_MODE_NS)
+		return kr_fail("namespaces cannot be had (%s); --mode env does without", why);
+	kr_tell(&r->o, "by variables, because namespaces cannot be had (%s)", why);
 	return -1;
 }
 
 static int
-make_tree(const struct run *r)
+make_tree(const struct run *r, const char *path)
 {
 	int dir, ret = 0;
 
-	kr_tree_remove(r->tree); /* of a process that had our number, and no minder any more */
-	if (mkdir(r->tree, 0700) != 0)
-		ret = -errno;
-	dir = ret == 0 ? open(r->tree, O_DIRECTORY | O_CLOEXEC) : -1;
+	if (mkdir(path, 0755) != 0)
+		return kr_fail("making %s: %s", path, strerror(errno));
+	dir = open(path, O_DIRECTORY | O_CLOEXEC);
+	ret = dir < 0 ? -errno : kr_tree_write(dir, &r->engine.view);
 	if (ret == 0)
-		ret = dir < 0 ? -errno : kr_tree_write(dir, &r->engine.view);
+		ret = kr_tree_nodes(dir, "dev/infiniband", &r->engine.view);
+	if (ret == 0)
+		ret = kr_tree_driver(dir, "libibverbs.d", r->places.provider);
 	if (dir >= 0)
 		close(dir);
-	if (ret != 0)
-		return kr_fail("writing %s: %s", r->tree, strerror(-ret));
-	return -1;
+	if (ret == 0)
+		return -1;
+	kr_tree_remove(path);
+	return kr_fail("writing %s: %s", path, strerror(-ret));
 }
 
 static int
 start_minder(struct run *r)
 {
-	const char *tree = r->ns ? NULL : r->tree;
+	const char *tree = r->ns != KR_NS_NONE ? NULL : r->tree;
 	int ret = 0;
 
 	if (tree == NULL && r->engine.hold < 0)
 		return -1; /* nothing will be left */
-	snprintf(r->tree, sizeof(r->tree), "%s/tree.%d", r->folder, (int)getpid());
 	if (tree != NULL)
 		ret = kr_folder_make(r->folder);
 	if (ret == 0)
@@ -96,17 +103,25 @@ start_minder(struct run *r)
 }
 
 static int
-set_vars(const struct run *r)
+make_vars(const struct run *r, struct kr_vars *v)
 {
 	const char *provider = r->places.has_provider ? r->places.provider : NULL;
-	struct kr_vars v;
-	int ret;
+	bool ns = r->ns != KR_NS_NONE;
 
-	ret = kr_vars_make(&v, r->engine.view.socket, provider, r->ns ? NULL : r->tree,
-		r->ns && kr_ns_has_drivers());
-	if (ret == 0)
+	return kr_vars_make(
+		v, r->engine.view.socket, provider, ns ? NULL : r->tree, ns && kr_ns_has_drivers());
+}
+
+static int
+set_vars(const struct run *r)
+{
+	struct kr_vars v;
+	int ret = make_vars(r, &v);
+
+	if (ret == 0) {
 		ret = kr_vars_set(&v);
-	kr_vars_free(&v);
+		kr_vars_free(&v);
+	}
 	return ret == 0 ? -1 : kr_fail("the environment: %s", strerror(-ret));
 }
 
@@ -132,41 +147,97 @@ prepare(struct run *r)
 	char why[KR_NS_WHY];
 	int rc = choose_mode(r);
 
+	snprintf(r->tree, sizeof(r->tree), "%s/tree.%d", r->folder, (int)getpid());
 	if (rc < 0)
 		rc = start_minder(r);
-	if (rc < 0 && !r->ns)
-		rc = make_tree(r);
+	if (rc < 0 && r->ns == KR_NS_NONE) {
+		kr_tree_remove(r->tree); /* of one that had our number, and no minder any more */
+		rc = make_tree(r, r->tree);
+	}
 	if (rc < 0)
 		rc = set_vars(r);
-	if (rc < 0 && r->ns && kr_ns_enter(&r->engine.view, r->places.provider, why) != 0)
-		rc = kr_fail("namespaces cannot be had (%s); --mode env does without", why);
+	if (rc < 0 && r->ns != KR_NS_NONE &&
+		kr_ns_enter(&r->engine.view, r->places.provider, why) != 0)
+		rc = kr_fail("namespaces: %s", why);
 	return rc < 0 ? hide_netlink(r) : rc;
 }
 
 static int
 become(char **argv)
 {
+	int err;
+
 	execvp(argv[0], argv);
-	kr_fail("%s: %s", argv[0], strerror(errno));
-	return errno == ENOENT ? KR_EXIT_NO_PROGRAM : KR_EXIT_NO_EXEC;
+	err = errno;
+	kr_fail("%s: %s", argv[0], strerror(err));
+	return err == ENOENT ? KR_EXIT_NO_PROGRAM : KR_EXIT_NO_EXEC;
 }
+
+/* --- what --- */
 
 static int
 run(struct run *r)
 {
-	int rc;
+	int rc = kr_engine_find(&r->o, &r->places, r->folder, &r->engine);
 
+	if (rc < 0)
+		rc = prepare(r);
+	return rc < 0 ? become(r->o.argv) : rc;
+}
+
+static int
+print(struct run *r)
+{
+	struct kr_vars v;
+	int rc = kr_engine_look(&r->o, &r->engine);
+
+	if (rc > KR_EXIT_OK)
+		return rc;
+	if (rc == KR_EXIT_OK) {
+		kr_plan_private(&r->places, r->folder);
+		snprintf(r->engine.view.socket, sizeof(r->engine.view.socket), "%s/karst.sock",
+			r->folder);
+	} else {
+		kr_plan_engine(&r->engine.view);
+	}
+	rc = choose_mode(r);
+	snprintf(r->tree, sizeof(r->tree), "%s/tree.PID", r->folder);
+	if (rc < 0 && make_vars(r, &v) == 0) {
+		kr_plan_program(
+			&v, r->ns, kr_netlink_hides(r->o.netlink, kr_netlink_present), r->o.argv);
+		kr_vars_free(&v);
+	}
+	return rc < 0 ? KR_EXIT_OK : rc;
+}
+
+static int
+keep_tree(struct run *r)
+{
+	int rc = kr_engine_look(&r->o, &r->engine);
+
+	if (rc == KR_EXIT_OK)
+		return kr_fail("--keep-tree: no engine answers, and a private one would not stay: "
+			       "start karstd, or name its socket with --socket");
+	if (rc < 0)
+		rc = make_tree(r, r->o.keep_tree);
+	return rc < 0 ? KR_EXIT_OK : rc;
+}
+
+static int
+act(struct run *r)
+{
+	int rc = kr_places_find(r->o.provider, &r->places);
+
+	if (rc >= 0)
+		return rc;
+	if (r->o.doctor)
+		return kr_doctor(&r->o, &r->places, r->folder);
 	if (!r->places.has_provider)
 		kr_fail("%s is not there: programs will have no use of the devices",
 			r->places.provider);
-	rc = kr_engine_find(&r->o, &r->places, r->folder, &r->engine);
-	if (rc >= 0)
-		return rc;
-	rc = prepare(r);
-	if (rc < 0)
-		rc = become(r->o.argv);
-	kr_view_free(&r->engine.view);
-	return rc;
+	if (r->o.print)
+		return print(r);
+	return r->o.keep_tree != NULL ? keep_tree(r) : run(r);
 }
 
 int
@@ -178,6 +249,7 @@ main(int argc, char **argv)
 	if (rc >= 0)
 		return rc;
 	kr_folder_path(r.folder);
-	rc = kr_places_find(r.o.provider, &r.places);
-	return rc >= 0 ? rc : run(&r);
+	rc = act(&r);
+	kr_view_free(&r.engine.view);
+	return rc;
 }

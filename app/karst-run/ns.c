@@ -191,27 +191,30 @@ mirror(const char *from, const char *to, char *why)
 static int
 ours(const struct kr_view *v, const char *provider, char *why)
 {
-	int stage = open(STAGE, O_DIRECTORY | O_CLOEXEC), nodes = -1, ret;
+	int stage = open(STAGE, O_DIRECTORY | O_CLOEXEC), ret;
 
 	if (stage < 0)
 		return failed(why, STAGE);
 	ret = kr_tree_write(stage, v);
-	if (ret == 0 && (mkdir(STAGE "/dev", 0755) != 0 || mkdir(STAGE NODES, 0755) != 0))
-		ret = -errno;
-	if (ret == 0) {
-		nodes = open(STAGE NODES, O_DIRECTORY | O_CLOEXEC);
-		ret = nodes < 0 ? -errno : kr_tree_nodes(nodes, v);
-	}
+	if (ret == 0)
+		ret = kr_tree_nodes(stage, NODES + 1, v);
 	if (ret == 0)
 		ret = kr_tree_driver(stage, "drivers", provider);
-	if (nodes >= 0)
-		close(nodes);
 	close(stage);
 	if (ret != 0) {
 		errno = -ret;
 		return failed(why, "writing to " STAGE);
 	}
 	return 0;
+}
+
+void
+kr_ns_print(void)
+{
+	puts("cover /sys/class");
+	if (kr_ns_has_drivers())
+		puts("cover " DRIVERS);
+	puts(access(NODES, F_OK) == 0 ? "cover " NODES : "cover /dev");
 }
 
 /* /dev/infiniband is covered if it is there; otherwise /dev, in which nobody else may make it. */

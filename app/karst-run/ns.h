@@ -27,6 +27,9 @@ bool kr_ns_has_drivers(void);
 
 const char *kr_ns_name(enum kr_ns_kind kind);
 
+/** Prints which folders are covered. */
+void kr_ns_print(void);
+
 /**
  * Goes there.  Single-threaded callers only.  @provider: the driver for /etc/libibverbs.d.
  * @return 0, or -errno with a sentence in @why (KR_NS_WHY bytes); the process is then of no use for

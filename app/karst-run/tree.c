@@ -337,14 +337,20 @@ kr_tree_write(int dir, const struct kr_view *v)
 }
 
 int
-kr_tree_nodes(int dir, const struct kr_view *v)
+kr_tree_nodes(int dir, const char *folder, const struct kr_view *v)
 {
+	char path[64];
 	uint32_t i;
+	int ret;
 
-	for (i = 0; i < v->ndevs; i++)
-		if (symlinkat(KR_NODE_TARGET, dir, v->dev[i].node) != 0)
-			return -errno;
-	return 0;
+	snprintf(path, sizeof(path), "%s/", folder);
+	ret = make_folders(dir, path);
+	for (i = 0; i < v->ndevs && ret == 0; i++) {
+		snprintf(path, sizeof(path), "%s/%s", folder, v->dev[i].node);
+		if (symlinkat(KR_NODE_TARGET, dir, path) != 0)
+			ret = -errno;
+	}
+	return ret;
 }
 
 int

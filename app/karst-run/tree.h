@@ -24,8 +24,8 @@
  */
 int kr_tree_write(int dir, const struct kr_view *v);
 
-/** Makes the devices' nodes, links to KR_NODE_TARGET, in the folder @dir. */
-int kr_tree_nodes(int dir, const struct kr_view *v);
+/** Makes the devices' nodes, links to KR_NODE_TARGET, in @folder in @dir. */
+int kr_tree_nodes(int dir, const char *folder, const struct kr_view *v);
 
 /** Makes @folder/karst.driver in @dir, by which libibverbs finds @provider. */
 int kr_tree_driver(int dir, const char *folder, const char *provider);

@@ -233,7 +233,8 @@ act(struct run *r)
 	if (r->o.doctor)
 		return kr_doctor(&r->o, &r->places, r->folder);
 	if (!r->places.has_provider)
-		kr_fail("%s is not there: programs will have no use of the devices",
+		return kr_fail("the provider, %s, is not there: build or install all of karst, or "
+			       "name it with --provider",
 			r->places.provider);
 	if (r->o.print)
 		return print(r);

@@ -146,13 +146,14 @@ static int
 write_bus(int dir, const struct kr_device *d)
 {
 	char path[64], cpus[512] = "";
+	/* vendor and device as the provider says them, too */
 	int ret = kr_tree_put(dir, "device/modalias", "rdma_device:N%s\n", d->name);
 
 	all_cpus(cpus, sizeof(cpus));
 	if (ret == 0)
-		ret = kr_tree_put(dir, "device/vendor", "0x0000\n");
+		ret = kr_tree_put(dir, "device/vendor", "0x4b52\n");
 	if (ret == 0)
-		ret = kr_tree_put(dir, "device/device", "0x0000\n");
+		ret = kr_tree_put(dir, "device/device", "0x0001\n");
 	if (ret == 0)
 		ret = put_of_netdev(dir, d, "numa_node", "-1\n");
 	if (ret == 0)

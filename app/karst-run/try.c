@@ -129,13 +129,16 @@ kr_try_memory(const char *arg, struct kr_answer *a)
 		ret = karst_alloc_pd(ctx, &pd);
 	if (ret == 0)
 		ret = karst_reg_mr(pd, p, BYTES, KARST_ACCESS_LOCAL_WRITE, &mr);
-	if (ret != 0)
+	if (ret != 0) {
 		snprintf(a->text, sizeof(a->text), "%s", karst_why());
-	else if (mr->copied_bytes == 0)
+		return ret;
+	}
+	if (mr->copied_bytes == 0) {
 		snprintf(a->text, sizeof(a->text), "private pages are moved into shared ones");
-	else
-		snprintf(a->text, sizeof(a->text),
-			"private pages are copied, which costs time: userfaultfd is not allowed "
-			"(sysctl vm.unprivileged_userfaultfd)");
-	return ret;
+		return 0;
+	}
+	snprintf(a->text, sizeof(a->text),
+		"private pages are copied, which costs time: userfaultfd is not allowed (sysctl "
+		"vm.unprivileged_userfaultfd)");
+	return 1;
 }

@@ -6,7 +6,7 @@
 #define KARST_RUN_TRY_H
 
 struct kr_answer {
-	int ret; /* 0: it works; -errno */
+	int ret; /* 0: it works; 1: it does, but not well; -errno */
 	char text[512];
 };
 

@@ -11,6 +11,7 @@ HELLO, QUERY_DEVICE, QUERY_PORT, QUERY_GIDS, GET_CHUNK = 1, 2, 3, 4, 5
 ALLOC_PD, FREE_PD, REG_MR, REREG_MR, DEREG_MR, ALLOC_MW, FREE_MW = range(16, 23)
 CREATE_AH, DESTROY_AH = 23, 24
 CREATE_CHANNEL, DESTROY_CHANNEL, CREATE_CQ, MODIFY_CQ, DESTROY_CQ = range(32, 37)
+RESIZE_CQ, SWITCH_CQ = 37, 38
 CREATE_SRQ, MODIFY_SRQ, QUERY_SRQ, DESTROY_SRQ = range(40, 44)
 CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP = range(48, 52)
 GID = bytes(10) + b'\xff\xff\x0a\0\0\x01'
@@ -61,6 +62,10 @@ LIVES = [
     request(CREATE_CHANNEL) + request(CREATE_CQ, u32(16), [(1, 0)]) +
     request(MODIFY_CQ, u32(0), [(0, 1)]) + request(DESTROY_CHANNEL, b'', [(0, 0)]) +
     request(DESTROY_CQ, b'', [(0, 1)]) + request(DESTROY_CHANNEL, b'', [(0, 0)]),
+    request(CREATE_CQ, u32(16, 0, 0, 0, 0, 1)) + request(RESIZE_CQ, u32(0, 40), [(0, 0)]) +
+    request(RESIZE_CQ, u32(0, 2), [(0, 0)]) + request(SWITCH_CQ, b'', [(0, 0)]) +
+    request(SWITCH_CQ, b'', [(0, 0)]) + request(RESIZE_CQ, u32(0, 9), [(0, 0)]) +
+    request(DESTROY_CQ, b'', [(0, 0)]),
     PD + request(CREATE_SRQ, u32(0, 4, 1), [(0, 0)]) + request(MODIFY_SRQ, u32(0, 2), [(0, 1)]) +
     request(QUERY_SRQ, b'', [(0, 1)]) + request(DESTROY_SRQ, b'', [(0, 1)]),
     PD + CQ + create_qp(2) + modify(2, 0x39, 1, port=1, access=14) +

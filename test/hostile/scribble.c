@@ -5,9 +5,9 @@
  * The scribbler: a program with queue pairs of every type that go on working, while a second
  * thread of it writes random values over every byte that it shares with the engine: rings, slots,
  * lanes, doorbells, the words of sleep and idleness; the memory that it registered it gives away
- * under the engine and takes back; it writes and reads the eventfds, and shuts its streams of
- * events.  What becomes of the program itself does not matter.  It lives for some tens of
- * milliseconds, is killed, and the next one comes with the next seed.
+ * under the engine and takes back; it resizes its completion queues; it writes and reads the
+ * eventfds, and shuts its streams of events.  What becomes of the program itself does not matter.
+ * It lives for some tens of milliseconds, is killed, and the next one comes with the next seed.
  */
 #include "hostile.h"
 
@@ -222,6 +222,9 @@ work(struct scribbler *s)
 		karst_poll_cq(e->cq, KARST_DIM(cqes), cqes);
 		if (dice_below(&s->dice, 4) == 0)
 			karst_req_notify_cq(e->cq, dice_below(&s->dice, 2));
+		/* the lanes that the engine copies from and to are being scribbled over */
+		if (dice_below(&s->dice, 32) == 0)
+			karst_resize_cq(e->cq, 1u << dice_below(&s->dice, 14));
 	}
 	if (dice_below(&s->dice, 64) == 0)
 		abuse_memory(s);

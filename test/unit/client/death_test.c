@@ -7,6 +7,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <criterion/criterion.h>
 
@@ -144,6 +146,62 @@ Test(client_death, under_traffic_early)
 {
 	killed_under_traffic(3);
 }
+
+static void *
+kill_soon(void *arg)
+{
+	struct bed *b = arg;
+
+	usleep(2000 + (useconds_t)random() % 20000);
+	bed_kill(b);
+	return NULL;
+}
+
+/* In the middle of a resize, more often than not: each request completes exactly once, wherever the
+ * lanes were. */
+static void
+killed_while_resizing(unsigned int seed)
+{
+	uint32_t posted = 0, done = 0, resized = 0;
+	bool flushed = false;
+	struct karst_cqe e;
+	struct pair p;
+	pthread_t t;
+	int ret = 0;
+
+	srandom(seed);
+	pair_up(&p, 2);
+	cr_assert_eq(pthread_create(&t, NULL, kill_soon, &p.b), 0);
+	while (!flushed || done < posted) {
+		while (!flushed && posted - done < 16 &&
+			bed_post(p.a, KARST_WR_RDMA_WRITE, posted, p.mr, 0, 8, p.mr, 500000) == 0)
+			posted++;
+		if (ret == 0)
+			ret = karst_resize_cq(p.b.cq, resized++ % 2 ? 32 : 500);
+		cr_assert(ret == 0 || ret == -EIO, "%s", karst_why());
+		/* not all: something is unread at each resize */
+		if (karst_poll_cq(p.b.cq, 1, &e) != 1)
+			continue;
+		cr_assert_eq(
+			e.wr_id, done, "%llu where %u is due", (unsigned long long)e.wr_id, done);
+		cr_assert(e.status == 0 || e.status == KARST_WC_WR_FLUSH_ERR);
+		flushed |= e.status != 0;
+		done++;
+	}
+	pthread_join(t, NULL);
+	cr_assert_eq(karst_resize_cq(p.b.cq, 100), -EIO);
+	bed_nothing(p.b.cq);
+	pair_down(&p);
+}
+
+#define RESIZING(seed)                            \
+	Test(client_death, while_resizing_##seed) \
+	{                                         \
+		killed_while_resizing(seed);      \
+	}
+RESIZING(1)
+RESIZING(2)
+RESIZING(3)
 
 static void *
 wait_for_event(void *arg)

@@ -172,14 +172,14 @@ struct lane {
 };
 
 static void
-lane_up(struct lane *l, uint32_t start)
+lane_up(struct lane *l, uint32_t start, unsigned int flags)
 {
-	l->sh = zeroed(karst_lane_bytes(ENTRIES, 0));
-	karst_lane_init(&l->engine, l->sh, ENTRIES, 0);
+	l->sh = zeroed(karst_lane_bytes(ENTRIES, flags));
+	karst_lane_init(&l->engine, l->sh, ENTRIES, flags);
 	l->engine.tail = l->engine.published = l->engine.head_seen = start;
 	atomic_store(&l->sh->tail, start);
 	atomic_store(&l->sh->head, start);
-	karst_cq_lane_attach(&l->program, l->sh, ENTRIES, 0);
+	karst_cq_lane_attach(&l->program, l->sh, ENTRIES, flags);
 }
 
 Test(lane, r14_nothing_is_seen_before_it_is_published)
@@ -187,7 +187,7 @@ Test(lane, r14_nothing_is_seen_before_it_is_published)
 	const struct karst_cqe *cqe;
 	struct lane l;
 
-	lane_up(&l, 0);
+	lane_up(&l, 0, 0);
 	cr_assert(karst_lane_room(&l.engine));
 	karst_lane_next(&l.engine)->wr_id = 5;
 	cr_assert_eq(karst_cq_lane_peek(&l.program, &cqe), 0);
@@ -205,7 +205,7 @@ Test(lane, fills_empties_and_wraps)
 	uint64_t next = 0, seen = 0;
 	struct lane l;
 
-	lane_up(&l, UINT32_MAX - 20);
+	lane_up(&l, UINT32_MAX - 20, 0);
 	for (unsigned int round = 0; round < 10 * ENTRIES; round++) {
 		const struct karst_cqe *cqe;
 		uint32_t n = 0, got;
@@ -238,7 +238,7 @@ Test(lane, impossible_heads_are_no_progress)
 	struct lane l;
 
 	srandom(12);
-	lane_up(&l, 0);
+	lane_up(&l, 0, 0);
 	for (unsigned int i = 0; i < 100000; i++) {
 		uint32_t head = i % 2 ? l.engine.tail + (uint32_t)random() % 32 - 24
 				      : (uint32_t)random() * 2654435761u;
@@ -252,6 +252,173 @@ Test(lane, impossible_heads_are_no_progress)
 	}
 	cr_assert_gt(written, 1000);
 	free(l.sh);
+}
+
+/* --- lanes that go elsewhere --- */
+
+static void
+write_entries(struct lane *l, uint32_t n, uint64_t ns)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		cr_assert(karst_lane_room(&l->engine));
+		l->engine.cqes[l->engine.tail & l->engine.mask].wr_id = l->engine.tail;
+		karst_lane_next(&l->engine);
+	}
+	if (l->engine.stamps != NULL)
+		karst_lane_stamp(&l->engine, ns);
+	karst_lane_publish(&l->engine);
+}
+
+/* Entries @from to @to, with the time @ns where there are times. */
+static void
+expect_entries(struct lane *l, uint32_t from, uint32_t to, uint64_t ns)
+{
+	const struct karst_cqe *cqe;
+	const uint64_t *at;
+	uint32_t n, i;
+
+	while (from != to) {
+		n = karst_cq_lane_peek(&l->program, &cqe);
+		at = karst_cq_lane_stamps(&l->program);
+		cr_assert_gt(n, 0);
+		cr_assert_eq(at != NULL, l->engine.stamps != NULL);
+		for (i = 0; i < n && from != to; i++, from++) {
+			cr_assert_eq(cqe[i].wr_id, from);
+			cr_assert(at == NULL || at[i] == ns);
+		}
+		karst_cq_lane_take(&l->program, i);
+	}
+}
+
+/* Looks, copies, lets @more entries come, and moves.  @return as karst_lane_move(). */
+static int
+move(struct lane *l, struct karst_lane_shared *to, uint32_t entries, uint32_t more, uint64_t ns,
+	struct karst_lane_span *span)
+{
+	struct karst_lane was = l->engine, new = karst_lane_in(&was, to, entries);
+
+	*span = karst_lane_unread(&was);
+	karst_lane_copy(&new, &was, span->from, span->upto);
+	write_entries(l, more, ns);
+	return karst_lane_move(&l->engine, to, entries, span);
+}
+
+/* To every size, with every number of unread entries, before and after the indices wrap around. */
+Test(lane, moves)
+{
+	static const uint32_t starts[] = {0, 5, UINT32_MAX - 7};
+	uint32_t size, n, more, flags, k;
+
+	for (size = 2; size <= 4 * ENTRIES; size *= 2)
+		for (n = 0; n <= ENTRIES; n++)
+			for (more = 0; more <= ENTRIES - n; more++)
+				for (flags = 0; flags <= KARST_CQ_TIMESTAMPS; flags++)
+					for (k = 0; k < KARST_DIM(starts); k++) {
+						struct karst_lane_span span;
+						struct karst_lane_shared *to, *old;
+						uint32_t from = starts[k];
+						struct lane l;
+						int ret;
+
+						lane_up(&l, from, flags);
+						old = l.sh;
+						to = zeroed(karst_lane_bytes(size, flags));
+						write_entries(&l, n, 77);
+						ret = move(&l, to, size, more, 77, &span);
+						cr_assert_eq(ret, n + more > size ? -ENOSPC : 0);
+						cr_assert_eq(to->live, ret == 0);
+						cr_assert_eq(old->live, ret != 0);
+						if (ret == 0)
+							karst_cq_lane_attach(
+								&l.program, to, size, flags);
+						expect_entries(&l, from, from + n + more, 77);
+						/* and on from there, around */
+						write_entries(&l, 2, 77);
+						expect_entries(&l, from + n + more,
+							from + n + more + 2, 77);
+						free(to);
+						free(old);
+					}
+}
+
+/* Back to where it came from, with what came meanwhile. */
+Test(lane, moves_back)
+{
+	struct karst_lane_shared *small = zeroed(karst_lane_bytes(8, 0)), *old;
+	struct karst_lane_span span;
+	struct lane l;
+
+	lane_up(&l, 3, 0);
+	old = l.sh;
+	write_entries(&l, 4, 0);
+	cr_assert_eq(move(&l, small, 8, 1, 0, &span), 0);
+	write_entries(&l, 3, 0);
+	karst_lane_trim(&l.engine, ENTRIES, &span);
+	cr_assert_eq(karst_lane_move(&l.engine, old, ENTRIES, &span), 0);
+	cr_assert_eq(small->live, 0);
+	cr_assert_eq(old->live, 1);
+	expect_entries(&l, 3, 11, 0);
+	free(small);
+	free(old);
+}
+
+/* Whatever stands in the heads of both memories, nothing is written beyond either, and coming back
+ * works. */
+Test(lane, moves_with_impossible_heads)
+{
+	unsigned int i, fits = 0;
+
+	srandom(13);
+	for (i = 0; i < 20000; i++) {
+		uint32_t size = 2u << random() % 6, bytes = (uint32_t)karst_lane_bytes(size, 0), n;
+		uint8_t *mem = zeroed(bytes + 64);
+		struct karst_lane_shared *to = (void *)mem, *old;
+		struct karst_lane_span span;
+		struct karst_lane was, new;
+		struct lane l;
+
+		lane_up(&l, (uint32_t)random(), 0);
+		old = l.sh;
+		memset(mem + bytes, 0xa5, 64);
+		for (n = 0; n < 2u * ENTRIES; n++) {
+			atomic_store(&old->head, l.engine.tail - (uint32_t)random() % 20);
+			if (karst_lane_room(&l.engine))
+				write_entries(&l, 1, 0);
+		}
+		atomic_store(&old->head,
+			random() % 2 ? (uint32_t)random()
+				     : l.engine.tail - (uint32_t)random() % 40);
+		was = l.engine;
+		span = karst_lane_unread(&was);
+		cr_assert_leq(span.upto - span.from, ENTRIES);
+		new = karst_lane_in(&was, to, size);
+		if (span.upto - span.from <= size)
+			karst_lane_copy(&new, &was, span.from, span.upto);
+		for (n = 0; n < (uint32_t)random() % 64; n++) {
+			atomic_store(&old->head, l.engine.tail);
+			if (karst_lane_room(&l.engine))
+				write_entries(&l, 1, 0);
+		}
+		if (span.upto - span.from <= size &&
+			karst_lane_move(&l.engine, to, size, &span) == 0) {
+			fits++;
+			for (n = 0; n < (uint32_t)random() % 64; n++) {
+				atomic_store(&to->head, l.engine.tail);
+				if (karst_lane_room(&l.engine))
+					write_entries(&l, 1, 0);
+			}
+			karst_lane_trim(&l.engine, ENTRIES, &span);
+			cr_assert_eq(karst_lane_move(&l.engine, old, ENTRIES, &span), 0);
+		}
+		for (n = 0; n < 64; n++)
+			cr_assert_eq(mem[bytes + n], 0xa5);
+		cr_assert_leq(l.engine.tail - l.engine.head_seen, ENTRIES);
+		free(mem);
+		free(old);
+	}
+	cr_assert_gt(fits, 1000);
 }
 
 Test(completion_queue, arming_never_weakens)

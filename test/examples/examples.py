@@ -7,55 +7,12 @@
 """
 import os
 import re
-import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 
-HANG_S = 120 # nobody waits longer than this for anything
-
-
-class Karstd:
-    """A daemon of its own, on a socket in @folder."""
-
-    def __init__(self, program, folder):
-        self.socket = os.path.join(folder, 'karst.sock')
-        conf = os.path.join(folder, 'karst.conf')
-        with open(conf, 'w', encoding='utf-8'):
-            pass
-        self.log = os.path.join(folder, 'karstd.log')
-        with open(self.log, 'w', encoding='utf-8') as log:
-            self.process = subprocess.Popen(
-                [program, '--config', conf, '--socket', self.socket, '--loopback',
-                 '--name', f'ex{os.getpid()}'], stdout=log, stderr=log)
-
-    def wait(self):
-        """@return problems: it does not answer."""
-        until = time.monotonic() + HANG_S
-        while time.monotonic() < until and self.process.poll() is None:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
-                try:
-                    s.connect(self.socket)
-                    return []
-                except OSError:
-                    time.sleep(0.02)
-        return ['karstd does not answer', *self.text()]
-
-    def text(self):
-        with open(self.log, encoding='utf-8', errors='replace') as f:
-            return f.read().splitlines()[-20:]
-
-    def stop(self):
-        """@return problems: it did not stop cleanly."""
-        self.process.send_signal(signal.SIGTERM)
-        try:
-            status = self.process.wait(HANG_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return ['karstd did not stop', *self.text()]
-        return [f'karstd ended with {status}', *self.text()] if status else []
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from bed import Daemon, HANG_S, Tap  # noqa: E402
 
 
 class Example:
@@ -130,20 +87,14 @@ def main(argv):
     if len(argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
-    failed = number = 0
+    tap = Tap()
     with tempfile.TemporaryDirectory() as folder:
-        daemon = Karstd(argv[1], folder)
+        daemon = Daemon(argv[1], folder, args=['--loopback'], name='examples')
         env = dict(os.environ, KARST_SOCKET=daemon.socket)
-        for name, check in [('karstd starts', daemon.wait), *cases(argv[2], env),
+        for name, check in [('karstd starts', daemon.start), *cases(argv[2], env),
                             ('karstd stops', daemon.stop)]:
-            problems = check()
-            number += 1
-            failed += bool(problems)
-            print(f'{"not ok" if problems else "ok"} {number} - {name}')
-            for problem in problems:
-                print(f'# {problem}')
-    print(f'1..{number}')
-    return 1 if failed else 0
+            tap.point(name, check())
+    return tap.finish()
 
 
 if __name__ == '__main__':

@@ -14,7 +14,8 @@ import sys
 import tempfile
 import time
 
-from daemon import Daemon, HANG_S, Tap, call, connect, hello, words
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from bed import Daemon, HANG_S, HugePages, Tap, call, connect, hello, words  # noqa: E402
 
 LOOPBACK = '[port loop]\ndevice = loopback\n'
 
@@ -159,34 +160,6 @@ def memory(tap, karstd, folder):
         tap.note(f'with huge pages ready after {d.start_s:.2f} s')
 
 
-HUGE = '/proc/sys/vm/nr_hugepages'
-FREE = '/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages'
-
-
-class HugePages:
-    """@n more huge pages for a while; "there" says whether the kernel had them."""
-
-    def __init__(self, n):
-        self.n = n
-        self.before = None
-        self.there = False
-
-    def __enter__(self):
-        try:
-            self.before = int(read(HUGE))
-            with open(HUGE, 'w', encoding='ascii') as f:
-                f.write(str(self.before + self.n))
-            self.there = int(read(FREE)) >= self.n
-        except (OSError, ValueError):
-            pass
-        return self
-
-    def __exit__(self, *_):
-        if self.before is not None and os.access(HUGE, os.W_OK):
-            with open(HUGE, 'w', encoding='ascii') as f:
-                f.write(str(self.before))
-
-
 def logs(tap, karstd, folder):
     path = os.path.join(folder, 'karst.log')
     conf = LOOPBACK + f'[log]\nfile = {path}\n'
@@ -314,8 +287,8 @@ def clients(tap, karstd, folder):
 # Attaches when told to, and waits to be killed.
 HOLDER = f'''
 import sys
-sys.path.insert(0, {os.path.dirname(os.path.abspath(__file__))!r})
-from daemon import connect, hello, call
+sys.path.insert(0, {sys.path[0]!r})
+from bed import connect, hello, call
 sys.stdin.readline()
 sock = connect(sys.argv[1])
 print(call(sock, hello())[0], flush=True)

@@ -11,7 +11,8 @@ import subprocess
 import sys
 import tempfile
 
-from daemon import Daemon, HANG_S, Tap
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from bed import Daemon, HANG_S, Tap  # noqa: E402
 
 NETNS = [f'karstd{os.getpid()}a', f'karstd{os.getpid()}b']
 DEV = 'kveth0'

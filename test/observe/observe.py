@@ -21,28 +21,11 @@ import time
 import urllib.error
 import urllib.request
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from bed import Daemon, Tap  # noqa: E402
+
 HANG_S = 120
-NAME = f'observe{os.getpid() % 100000}'
-
-
-class Tap:
-    """Numbered points."""
-
-    def __init__(self):
-        self.number = 0
-        self.failed = 0
-
-    def point(self, name, problems):
-        self.number += 1
-        self.failed += bool(problems)
-        print(f'{"not ok" if problems else "ok"} {self.number} - {name}', flush=True)
-        for problem in problems:
-            for line in str(problem).splitlines():
-                print(f'# {line}')
-
-    def skip(self, name, reason):
-        self.number += 1
-        print(f'ok {self.number} - {name} # SKIP {reason}', flush=True)
+CONF = '[engine]\nidle = yield\n[port p]\ndevice = loopback\n'
 
 
 class Bed:
@@ -50,34 +33,12 @@ class Bed:
 
     def __init__(self, usertools, karstd, perf, dump, folder):
         self.usertools = usertools
-        self.karstd = karstd
         self.perf = perf
         self.dump = dump
         self.folder = folder
-        self.socket = os.path.join(folder, 'k.sock')
-        self.log = os.path.join(folder, 'k.log')
-        self.process = None
-
-    def start(self):
-        conf = os.path.join(self.folder, 'k.conf')
-        with open(conf, 'w', encoding='utf-8') as f:
-            f.write(f'[engine]\nname = {NAME}\nidle = yield\n[port p]\ndevice = loopback\n')
-        with open(self.log, 'w', encoding='utf-8') as log:
-            self.process = subprocess.Popen(
-                [self.karstd, '--config', conf, '--socket', self.socket],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        for _ in range(HANG_S * 20):
-            if os.path.exists(self.socket):
-                return []
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        with open(self.log, encoding='utf-8') as f:
-            return ['karstd did not start', f.read()[-1500:]]
-
-    def stop(self):
-        self.process.terminate()
-        return [] if self.process.wait(timeout=HANG_S) == 0 else ['karstd failed']
+        self.daemon = Daemon(karstd, folder, CONF, name='observe')
+        self.socket = self.daemon.socket
+        self.name = self.daemon.name
 
     def run(self, *words):
         try:
@@ -87,7 +48,7 @@ class Bed:
             return subprocess.CompletedProcess(e.cmd, 'timeout', str(e.stdout), str(e.stderr))
 
     def tool(self, name, *words):
-        return self.run(os.path.join(self.usertools, name), '--file-prefix', NAME, *words)
+        return self.run(os.path.join(self.usertools, name), '--file-prefix', self.name, *words)
 
     def traffic(self, args):
         """Moves messages within the daemon, to the end.  (problems, what karst-perf says)"""
@@ -144,7 +105,7 @@ def telemetry(bed, command):
     sys.path.insert(0, bed.usertools)
     import karst_observe
     sys.path.pop(0)
-    engine = karst_observe.find_engines(prefix=NAME)[0]
+    engine = karst_observe.find_engines(prefix=bed.name)[0]
     try:
         return command(engine)
     finally:
@@ -250,7 +211,7 @@ def sums(tap, bed):
                 grown('karst_lcore_busy_cycles_total') > grown('karst_lcore_cycles_total'):
             problems.append('busy_cycles')
         hw = after.get(('karst_hw_counters_total', frozenset(
-            {'engine': NAME, 'counter': 'rx_write_requests'}.items())))
+            {'engine': bed.name, 'counter': 'rx_write_requests'}.items())))
         if hw != total(after, 'karst_rx_write_requests_total'):
             problems.append(f'hw_counters has {hw} WRITEs')
     tap.point('exporter: counts agree with what was moved, and with each other', problems)
@@ -408,7 +369,7 @@ def captures(tap, bed):
         tap.skip("capture: Wireshark's dissector reads it", 'no tshark here')
 
     path = os.path.join(bed.folder, 's.pcapng')
-    with subprocess.Popen([os.path.join(bed.usertools, 'karst-capture'), '--file-prefix', NAME,
+    with subprocess.Popen([os.path.join(bed.usertools, 'karst-capture'), '--file-prefix', bed.name,
                            '--qp', str(qpn), '-w', path, '--snaplen', '128'],
                           stderr=subprocess.PIPE, text=True) as process:
         for _ in range(HANG_S * 10):
@@ -431,8 +392,8 @@ def captures(tap, bed):
     tap.point('capture: one at a time',
               [] if second.returncode == 1 and 'one at a time' in second.stderr else
               [f'exit status {second.returncode}: {second.stderr}'])
-    left = [name for name in os.listdir(f'/var/run/dpdk/{NAME}') if name.endswith('.pcapng')] \
-        if os.path.isdir(f'/var/run/dpdk/{NAME}') else []
+    left = [name for name in os.listdir(f'/var/run/dpdk/{bed.name}') if name.endswith('.pcapng')] \
+        if os.path.isdir(f'/var/run/dpdk/{bed.name}') else []
     tap.point('capture: nothing is left behind', left)
 
 
@@ -461,7 +422,7 @@ class Exporter:
 
     def __init__(self, bed):
         self.process = subprocess.Popen(
-            [os.path.join(bed.usertools, 'karst-exporter'), '--file-prefix', NAME,
+            [os.path.join(bed.usertools, 'karst-exporter'), '--file-prefix', bed.name,
              '--listen', 'localhost:0'], stderr=subprocess.PIPE, text=True)
         self.url = self.process.stderr.readline().split()[-1]
 
@@ -490,7 +451,7 @@ def listening(tap, bed):
     if exporter.get(exporter.url.replace('metrics', 'secrets'))[0] != 404:
         problems.append('/secrets')
     tap.point('exporter: over HTTP', problems)
-    problems = bed.stop()
+    problems = bed.daemon.stop()
     status, _, text = exporter.get()
     wrong, values = parse_exposition(text)
     if status != 200 or total(values, 'karst_up') != 0:
@@ -522,7 +483,7 @@ def refused(tap, bed):
               'no queue pair 99999' in run.stderr else [f'{run.returncode}: {run.stderr}'])
     for tool, words in (('karst-top', ['--once']), ('karst-exporter', ['--once']),
                         ('karst-capture', ['--qp', '7', '-w', os.devnull])):
-        run = bed.run(os.path.join(bed.usertools, tool), '--file-prefix', NAME + '-not', *words)
+        run = bed.run(os.path.join(bed.usertools, tool), '--file-prefix', bed.name + '-not', *words)
         tap.point(f'no engine: {tool}', [] if run.returncode == 1 and
                   'no karst engine' in run.stderr else [f'{run.returncode}: {run.stderr}'])
 
@@ -535,7 +496,7 @@ def main(argv):
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder:
         bed = Bed(*argv[1:], folder)
-        problems = bed.start()
+        problems = bed.daemon.start()
         tap.point('a daemon with a loopback port', problems)
         if not problems:
             try:
@@ -545,13 +506,10 @@ def main(argv):
                 refused(tap, bed)
                 listening(tap, bed)
             finally:
-                if bed.process.poll() is None:
-                    bed.process.kill()
-                    bed.process.wait()
+                bed.daemon.kill()
                 for base in ('/var/run/dpdk', '/tmp/dpdk'):
-                    shutil.rmtree(os.path.join(base, NAME), ignore_errors=True)
-    print(f'1..{tap.number}')
-    return 1 if tap.failed else 0
+                    shutil.rmtree(os.path.join(base, bed.name), ignore_errors=True)
+    return tap.finish()
 
 
 if __name__ == '__main__':

@@ -12,71 +12,14 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 
-START_S = 20
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from bed import Daemon, HugePages, Tap  # noqa: E402
+
 TIMEOUT_S = 180
 WORDS = ['--json', '--verify', '--no-baselines']
+ENGINE = '[engine]\nidle = yield\n[port p]\n'
 KINDS = ('alloc', 'malloc', 'stack', 'hugetlb')
-
-
-class Tap:
-    """Numbered points."""
-
-    def __init__(self):
-        self.number = 0
-        self.failed = 0
-
-    def point(self, name, problems, skip=None):
-        self.number += 1
-        self.failed += bool(problems)
-        tail = f' # SKIP {skip}' if skip else ''
-        print(f'{"not ok" if problems else "ok"} {self.number} - {name}{tail}', flush=True)
-        for problem in problems or []:
-            for line in str(problem).splitlines():
-                print(f'# {line}')
-
-
-class Daemon:
-    """A karstd with one port."""
-
-    def __init__(self, karstd, folder, name, port, netns=None):
-        self.socket = os.path.join(folder, name + '.sock')
-        conf = os.path.join(folder, name + '.conf')
-        self.log = os.path.join(folder, name + '.log')
-        with open(conf, 'w', encoding='utf-8') as f:
-            f.write(f'[engine]\nname = {name}\nidle = yield\n[port p]\n{port}')
-        words = [karstd, '--config', conf, '--socket', self.socket]
-        if netns:
-            words = ['ip', 'netns', 'exec', netns, *words]
-        with open(self.log, 'w', encoding='utf-8') as log:
-            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log,
-                                            stderr=log)
-
-    def ready(self):
-        """[] once it listens, else what it said."""
-        for _ in range(START_S * 20):
-            if os.path.exists(self.socket):
-                return []
-            if self.process.poll() is not None:
-                break
-            time.sleep(0.05)
-        return ['karstd did not start', *self.said().splitlines()[-10:]]
-
-    def said(self):
-        with open(self.log, encoding='utf-8', errors='replace') as f:
-            return f.read()
-
-    def stop(self):
-        self.process.terminate()
-        try:
-            self.process.wait(timeout=START_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-            return ['karstd did not end when it was told to']
-        return [] if self.process.returncode == 0 else [
-            f'karstd ended with {self.process.returncode}', *self.said().splitlines()[-10:]]
 
 
 def traffic(perf, server, client, args, server_args=''):
@@ -126,47 +69,19 @@ MIXES = [
 
 
 def within_one(tap, perf, karstd, folder):
-    daemon = Daemon(karstd, folder, 'one', 'device = loopback\n')
-    problems = daemon.ready()
+    daemon = Daemon(karstd, folder, ENGINE + 'device = loopback\n', name='one')
+    problems = daemon.start()
     tap.point('one daemon: it starts', problems)
     for name, args in [] if problems else MIXES:
         problems, _ = traffic(perf, daemon, daemon, args.replace('MTU', '4096'))
         tap.point(f'one daemon: {name}', problems)
     with HugePages(16) as huge:
         for kind in KINDS if daemon.process.poll() is None else []:
-            if kind == 'hugetlb' and not huge.got:
+            if kind == 'hugetlb' and not huge.there:
                 tap.point('one daemon: memory hugetlb', [], skip='no huge pages to be had')
             else:
                 memories(tap, perf, daemon, kind)
     tap.point('one daemon: it ends', daemon.stop())
-
-
-class HugePages:
-    """A few huge pages, given back at the end."""
-
-    PATH = '/proc/sys/vm/nr_hugepages'
-
-    def __init__(self, number):
-        self.before = self.read()
-        self.write(self.before + number)
-        self.got = self.read() >= self.before + number
-
-    def read(self):
-        with open(self.PATH, encoding='ascii') as f:
-            return int(f.read())
-
-    def write(self, number):
-        try:
-            with open(self.PATH, 'w', encoding='ascii') as f:
-                f.write(str(number))
-        except OSError:
-            pass  # read() tells
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *why):
-        self.write(self.before)
 
 
 def memories(tap, perf, daemon, kind):
@@ -187,10 +102,11 @@ def across(tap, perf, karstd, folder, name, ports, mtu, netns=(None, None)):
     daemons, problems = [], []
     for i in (0, 1):
         # one after the other: a client of net_memif wants its server to be there
-        daemons.append(Daemon(karstd, folder, name + str(i), ports[i], netns[i]))
-        problems += daemons[i].ready()
+        daemons.append(Daemon(karstd, folder, ENGINE + ports[i], name=name + str(i),
+                              netns=netns[i]))
+        problems += daemons[i].start()
     if problems and name == 'xdp' and 'XDP' in ' '.join(problems):
-        tap.point(f'{name}: two daemons start', [], skip='this kernel has no AF_XDP on veth')
+        tap.skip(f'{name}: two daemons start', 'this kernel has no AF_XDP on veth')
         for daemon in daemons:
             daemon.stop()
         return
@@ -233,7 +149,7 @@ class Veth:
 
 def veth(tap, perf, karstd, folder, name, driver, frame, mtu):
     if os.geteuid() != 0:
-        tap.point(f'{name}: two daemons', [], skip='network namespaces need root')
+        tap.skip(f'{name}: two daemons', 'network namespaces need root')
         return
     with Veth(name, frame) as pair:
         ports = [f'device = veth{i}\ndriver = {driver}\n' for i in (0, 1)]
@@ -250,8 +166,7 @@ def main(argv):
         memif(tap, argv[1], argv[2], folder)
         veth(tap, argv[1], argv[2], folder, 'packet', 'af_packet', 4300, 4096)
         veth(tap, argv[1], argv[2], folder, 'xdp', 'af_xdp', 1500, 1024)
-    print(f'1..{tap.number}')
-    return 1 if tap.failed else 0
+    return tap.finish()
 
 
 if __name__ == '__main__':

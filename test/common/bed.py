@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""A karstd under test, and what the tests of this folder share."""
+"""What the suites that run programs share: points, a karstd, its control socket, huge pages.
+
+  sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+"""
 import os
+import re
 import signal
 import socket
 import struct
@@ -14,6 +18,14 @@ HANG_S = 60 # nobody waits longer than this for anything
 LSAN = 'suppressions=' + os.path.join(os.path.dirname(os.path.abspath(__file__)), 'lsan.supp')
 HEADER = struct.Struct('<IHHIIiI')
 MAGIC, VERSION, HELLO = 0x6c74636b, 1, 1
+
+
+def ring_abi():
+    """What lib/ring says that the layouts of the rings are."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..', 'lib', 'ring',
+                        'karst_ring.h')
+    with open(path, encoding='utf-8') as f:
+        return int(re.search(r'#define KARST_RING_ABI (\d+)u', f.read()).group(1))
 
 
 class Tap:
@@ -166,8 +178,8 @@ def connect(path):
     return sock
 
 
-def hello(program=b'test', abi=1, seq=1):
-    body = struct.pack('<64sII', program, abi, 0)
+def hello(program=b'test', abi=None, seq=1):
+    body = struct.pack('<64sII', program, ring_abi() if abi is None else abi, 0)
     return HEADER.pack(MAGIC, VERSION, HELLO, HEADER.size + len(body), seq, 0, 0) + body
 
 
@@ -188,3 +200,35 @@ def call(sock, message):
 def words(body):
     """The sentence in the reply to a refused request."""
     return body.split(b'\0')[0].decode(errors='replace')
+
+
+class HugePages:
+    """@n more huge pages for a while; "there" says whether the kernel had them."""
+
+    ALL = '/proc/sys/vm/nr_hugepages'
+    FREE = '/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages'
+
+    def __init__(self, n):
+        self.n = n
+        self.before = None
+        self.there = False
+
+    @staticmethod
+    def read(path):
+        with open(path, encoding='ascii') as f:
+            return int(f.read())
+
+    def __enter__(self):
+        try:
+            self.before = self.read(self.ALL)
+            with open(self.ALL, 'w', encoding='ascii') as f:
+                f.write(str(self.before + self.n))
+            self.there = self.read(self.FREE) >= self.n
+        except (OSError, ValueError):
+            pass
+        return self
+
+    def __exit__(self, *_):
+        if self.before is not None and os.access(self.ALL, os.W_OK):
+            with open(self.ALL, 'w', encoding='ascii') as f:
+                f.write(str(self.before))

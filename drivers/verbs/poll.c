@@ -24,6 +24,30 @@ unlock(struct kv_cq *cq)
 		karst_unlock(&cq->lock);
 }
 
+/* --- unmade queue pairs --- */
+
+static void
+drop(struct kv_cq *cq, uint32_t qpn)
+{
+	uint32_t i;
+
+	lock(cq);
+	for (i = 0; i < cq->karst->nlanes; i++)
+		karst_cq_lane_drop(&cq->karst->lane[i], qpn);
+	unlock(cq);
+}
+
+void
+kv_drop_completions(const struct kv_qp *qp)
+{
+	const struct ibv_qp *q = &qp->vqp.qp;
+
+	if (q->send_cq != NULL)
+		drop(kv_cq_of(q->send_cq), q->qp_num);
+	if (q->recv_cq != NULL && q->recv_cq != q->send_cq)
+		drop(kv_cq_of(q->recv_cq), q->qp_num);
+}
+
 /* --- the basic way --- */
 
 static inline void

@@ -215,6 +215,8 @@ int kv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 
 /* poll.c */
 int kv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+/** Completions of @qp that have not been polled are gone. */
+void kv_drop_completions(const struct kv_qp *qp);
 /** Sets the extended operations that @wc_flags need. */
 void kv_set_poll_ops(struct kv_cq *cq, uint64_t wc_flags);
 

@@ -156,6 +156,7 @@ int
 kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
 	const struct kv_context *ctx = kv_context_of(ibv->context);
+	struct kv_qp *qp = kv_qp_of(ibv);
 	struct karst_qp_attr to = {
 		.qp_state = (enum karst_qp_state)attr->qp_state,
 		.cur_qp_state = (enum karst_qp_state)attr->cur_qp_state,
@@ -176,6 +177,7 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 		.retry_cnt = attr->retry_cnt,
 		.rnr_retry = attr->rnr_retry,
 	};
+	int ret;
 
 	if (mask & ~KNOWN_MASK)
 		return EOPNOTSUPP; /* rate limit */
@@ -183,7 +185,10 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 		return EINVAL;
 	if (mask & IBV_QP_AV && kv_ah_attr(ctx, &attr->ah_attr, &to.ah_attr) != 0)
 		return EINVAL;
-	return kv_error(karst_modify_qp(kv_qp_of(ibv)->karst, &to, (unsigned int)mask));
+	ret = karst_modify_qp(qp->karst, &to, (unsigned int)mask);
+	if (ret == 0 && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
+		kv_drop_completions(qp);
+	return kv_error(ret);
 }
 
 int
@@ -253,6 +258,7 @@ kv_destroy_qp(struct ibv_qp *ibv)
 		kv_events_resume(&qp->events);
 		return kv_error(ret);
 	}
+	kv_drop_completions(qp);
 	kv_events_wait(&qp->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
 	free(qp);
 	return 0;

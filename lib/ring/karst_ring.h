@@ -436,6 +436,31 @@ karst_cq_lane_take(struct karst_cq_lane *l, uint32_t n)
 }
 
 /**
+ * Forgets the entries of queue pair @qpn that are not taken: the others close up, towards the end, in
+ * their order.  What karst_cq_lane_peek() has shown is gone.
+ */
+static inline void
+karst_cq_lane_drop(struct karst_cq_lane *l, uint32_t qpn)
+{
+	struct karst_cqe *cqes = (struct karst_cqe *)(l->sh + 1);
+	uint64_t *stamps = (uint64_t *)(uintptr_t)l->stamps;
+	uint32_t from, to;
+
+	/* acquire: as in karst_cq_lane_peek() */
+	l->tail_seen = atomic_load_explicit(&l->sh->tail, memory_order_acquire);
+	for (from = to = l->tail_seen; from != l->head;) {
+		if (cqes[--from & l->mask].qpn == qpn)
+			continue;
+		if (--to == from)
+			continue;
+		cqes[to & l->mask] = cqes[from & l->mask];
+		if (stamps != NULL)
+			stamps[to & l->mask] = stamps[from & l->mask];
+	}
+	karst_cq_lane_take(l, to - l->head);
+}
+
+/**
  * Asks for an event at the next completion (@solicited_only: the next solicited or failed one).
  * As with verbs: arm, then poll once more, then wait.
  */

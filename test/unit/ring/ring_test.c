@@ -254,6 +254,49 @@ Test(lane, impossible_heads_are_no_progress)
 	free(l.sh);
 }
 
+/* Entries of queue pair 1 go, wherever they stand; those of 2 stay in order, with their times. */
+Test(lane, drops_what_is_of_a_queue_pair)
+{
+	static const uint32_t starts[] = {0, 5, UINT32_MAX - 7};
+	uint32_t n, of_1, flags, k, i;
+
+	for (n = 0; n <= ENTRIES; n++)
+		for (of_1 = 0; of_1 < 1u << n; of_1 += 1 + of_1 / 64)
+			for (flags = 0; flags <= KARST_CQ_TIMESTAMPS; flags++)
+				for (k = 0; k < KARST_DIM(starts); k++) {
+					const struct karst_cqe *cqe;
+					struct lane l;
+
+					lane_up(&l, starts[k], flags);
+					for (i = 0; i < n; i++) {
+						struct karst_cqe *e = karst_lane_next(&l.engine);
+
+						e->wr_id = i;
+						e->qpn = of_1 >> i & 1 ? 1 : 2;
+						if (flags != 0)
+							l.engine.stamps[(starts[k] + i) % ENTRIES] =
+								100 + i;
+					}
+					karst_lane_publish(&l.engine);
+					karst_cq_lane_drop(&l.program, 1);
+					for (i = 0; i < n; i++) {
+						if (of_1 >> i & 1)
+							continue;
+						cr_assert_gt(
+							karst_cq_lane_peek(&l.program, &cqe), 0);
+						cr_assert_eq(cqe->wr_id, i);
+						if (flags != 0)
+							cr_assert_eq(
+								*karst_cq_lane_stamps(&l.program),
+								100 + i);
+						karst_cq_lane_take(&l.program, 1);
+					}
+					cr_assert_eq(karst_cq_lane_peek(&l.program, &cqe), 0);
+					cr_assert_eq(l.sh->head, l.sh->tail);
+					free(l.sh);
+				}
+}
+
 /* --- lanes that go elsewhere --- */
 
 static void

@@ -132,7 +132,7 @@ kv_bind_mw(struct ibv_qp *qp, struct ibv_mw *ibv, struct ibv_mw_bind *bind)
 		.mr = b->mr != NULL ? kv_mr_of(b->mr)->karst : NULL,
 		.addr = b->addr,
 		.length = b->length,
-		.access = b->mw_access_flags,
+		.access = kv_window_access(b->mw_access_flags),
 	};
 	int ret =
 		karst_bind_mw(kv_qp_of(qp)->karst, mw->karst, bind->wr_id, bind->send_flags, &info);

@@ -85,7 +85,7 @@ put_bind(struct karst_send_wqe *w, const struct ibv_send_wr *wr)
 	w->bind.mw_key = wr->bind_mw.mw->rkey;
 	w->bind.new_key = wr->bind_mw.rkey;
 	w->bind.mr_key = b->mr != NULL ? b->mr->lkey : 0;
-	w->bind.access = b->mw_access_flags;
+	w->bind.access = kv_window_access(b->mw_access_flags);
 	return 0;
 }
 

@@ -243,7 +243,16 @@ int kv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr *
 int kv_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int kv_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 
+/** Rights of a window: a right to write locally, which programs often ask for, is none. */
+static inline unsigned int
+kv_window_access(unsigned int access)
+{
+	return access & ~(unsigned int)IBV_ACCESS_LOCAL_WRITE;
+}
+
 /* wr.c */
+/** Bytes that an ATOMIC WRITE carries in its request. */
+#define KV_ATOMIC_WRITE_BYTES 8
 /** The ibv_wr_*() calls that @ops ask for.  EOPNOTSUPP: one that this type of QP does not have. */
 int kv_set_wr_ops(struct kv_qp *qp, uint64_t ops);
 

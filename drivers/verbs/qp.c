@@ -119,6 +119,10 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 	}
 	qp->single = pd != NULL && pd->td != NULL;
 	to_init(init, qp, &to);
+	if (init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
+		init->send_ops_flags & IBV_QP_EX_WITH_ATOMIC_WRITE &&
+		to.cap.max_inline_data < KV_ATOMIC_WRITE_BYTES)
+		to.cap.max_inline_data = KV_ATOMIC_WRITE_BYTES;
 	ret = karst_create_qp(pd != NULL ? pd->karst : NULL, &to, &qp->karst);
 	if (ret != 0) {
 		free(qp);

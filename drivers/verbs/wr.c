@@ -151,12 +151,12 @@ wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, const
 
 	rdma(ex, IBV_WR_ATOMIC_WRITE, 0, rkey, remote_addr);
 	w = qp_of(ex)->wqe;
-	if (qp_of(ex)->karst->cap.max_inline_data < 8) {
-		fail(qp_of(ex), ENOMEM);
+	if (karst_unlikely(qp_of(ex)->karst->cap.max_inline_data < KV_ATOMIC_WRITE_BYTES)) {
+		fail(qp_of(ex), EINVAL); /* made without IBV_QP_EX_WITH_ATOMIC_WRITE */
 		return;
 	}
-	memcpy(w->inline_data, atomic_wr, 8);
-	w->num = 8;
+	memcpy(w->inline_data, atomic_wr, KV_ATOMIC_WRITE_BYTES);
+	w->num = KV_ATOMIC_WRITE_BYTES;
 	w->flags |= KARST_SEND_INLINE;
 }
 
@@ -199,7 +199,7 @@ wr_bind_mw(
 	w->bind.mw_key = mw->rkey;
 	w->bind.new_key = rkey;
 	w->bind.mr_key = info->mr != NULL ? info->mr->lkey : 0;
-	w->bind.access = info->mw_access_flags;
+	w->bind.access = kv_window_access(info->mw_access_flags);
 }
 
 /* --- what goes with a request --- */

@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""What the tests of this folder share: engines, and unmodified programs over them.
+
+A case runs a server and a client, each under karst-run.  It is passed if both end by themselves
+with status 0, say what they must, frames went through the engine, and nothing is left there.
+"""
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', 'common'))
+sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
+sys.dont_write_bytecode = True
+import karst_observe  # noqa: E402
+from bed import Daemon, HANG_S, Tap  # noqa: E402
+
+# Programs that end with status 0 after having said this have failed all the same.
+NEVER = r'invalid data|[Cc]ompletion with error|[Ff]ailed|[Cc]ouldn.t'
+LOG_LINES = 15
+OUTPUT_LINES = 40
+
+
+def free_port():
+    """A TCP port that nobody listens on."""
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return s.getsockname()[1]
+
+
+def listening(port):
+    """Does somebody listen on the TCP port?  Without connecting, which would be a client."""
+    for name in ('tcp', 'tcp6'):
+        with open('/proc/net/' + name, encoding='ascii') as f:
+            for line in f.readlines()[1:]:
+                words = line.split()
+                if words[3] == '0A' and int(words[1].rsplit(':', 1)[1], 16) == port:
+                    return True
+    return False
+
+
+class Program:
+    """A program, running; what it prints goes to a file, so that it never waits for us."""
+
+    def __init__(self, words, env=None, cwd=None):
+        self.words = [str(word) for word in words]
+        self.output = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(self.words, stdin=subprocess.DEVNULL, stdout=self.output,
+                                        stderr=self.output, env=env, cwd=cwd,
+                                        start_new_session=True)
+
+    @property
+    def status(self):
+        return self.process.poll()
+
+    def text(self):
+        return os.pread(self.output.fileno(), 1 << 20, 0).decode(errors='replace')
+
+    def wait(self, limit_s=HANG_S):
+        """@return problems: it does not end."""
+        try:
+            self.process.wait(limit_s)
+            return []
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return [f'does not end within {limit_s} s']
+
+    def kill(self):
+        """With all that it has started."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.wait()
+
+    def until(self, condition, what, limit_s=HANG_S):
+        """Waits for @condition().  @return problems."""
+        end = time.monotonic() + limit_s
+        while time.monotonic() < end:
+            if condition():
+                return []
+            if self.status is not None:
+                return [f'ended with {self.status} instead of {what}']
+            time.sleep(0.01)
+        return [f'not {what} within {limit_s} s']
+
+    def shown(self):
+        """For the report of a failure."""
+        lines = self.text().splitlines()
+        cut = [f'... {len(lines) - OUTPUT_LINES} lines ...'] if len(lines) > OUTPUT_LINES else []
+        return ['$ ' + ' '.join(self.words), *cut, *lines[-OUTPUT_LINES:],
+                f'status {self.status}']
+
+
+class Engine:
+    """A karstd, and programs that see its devices."""
+
+    def __init__(self, tools, folder, conf, name='verbs'):
+        self.tools = tools
+        self.daemon = Daemon(tools.karstd, folder, conf, name=name)
+        self.idle = None # what it holds when nobody is attached
+
+    def start(self):
+        problems = self.daemon.start()
+        if not problems:
+            self.idle = self.holds()
+        return problems
+
+    def stop(self):
+        return self.daemon.stop()
+
+    def command(self, words, mode='ns'):
+        return [self.tools.karst_run, '--socket', self.daemon.socket, '--mode', mode, *words]
+
+    def program(self, words, mode='ns', env=None, cwd=None):
+        return Program(self.command(words, mode), dict(os.environ, **(env or {})), cwd)
+
+    def ask(self, question):
+        """@question of the engine's telemetry."""
+        engine = karst_observe.find_engines(prefix=self.daemon.name)[0]
+        try:
+            return question(engine)
+        finally:
+            engine.telemetry.close()
+
+    def counter(self, name):
+        return sum(row[name] for row in self.ask(lambda e: e.rows('counters')).values())
+
+    def holds(self):
+        """What programs have in it, by telemetry."""
+        engine = self.ask(lambda e: e.ask('engine'))
+        memory = self.ask(lambda e: e.ask('memory'))
+        found = {name: engine[name] for name in ('qps', 'cqs', 'srqs')}
+        found.update({name: memory[name] for name in (
+            'regions', 'windows', 'pds', 'owners', 'ring_bytes', 'shared_bytes', 'migrated_bytes',
+            'copied_bytes')})
+        found['clients'] = len(self.ask(lambda e: list(e.pages('clients')))[0])
+        return found
+
+    def left(self):
+        """@return problems: programs that are gone have left something; a hangup takes a moment."""
+        end = time.monotonic() + HANG_S
+        while True:
+            found = self.holds()
+            if found == self.idle:
+                return []
+            if time.monotonic() > end:
+                return [f'left in the engine: {name} {found[name]}, was {self.idle[name]}'
+                        for name in found if found[name] != self.idle[name]]
+            time.sleep(0.02)
+
+    def shown(self):
+        return [f'karstd {self.daemon.name}:', *self.daemon.text().splitlines()[-LOG_LINES:]]
+
+
+class Tools:
+    """Where the programs of this build are."""
+
+    def __init__(self, karstd, karst_run):
+        self.karstd = os.path.abspath(karstd)
+        self.karst_run = os.path.abspath(karst_run)
+
+
+def says(program, texts):
+    """@return problems: @program did not say one of the regular expressions @texts."""
+    text = program.text()
+    return [f'"{wanted}" is not said' for wanted in texts if not re.search(wanted, text)]
+
+
+def pair(engines, words, client_words=(), peer=('localhost',), port='-p', says_both=(),
+         says_client=(), env=None, mode='ns', frames=1, refused=None, limit_s=HANG_S):
+    """Runs @words as a server over the first of @engines, and as a client, with @client_words and
+    @peer added, over the last.
+
+    @port: the option that names the TCP port.  @frames: so many at the least must have arrived.
+    @refused: both must fail and the client say this instead.  @return problems.
+    """
+    tcp = str(free_port())
+    before = [e.counter('rx_packets') for e in engines]
+    server = engines[0].program([*words, port, tcp], mode, env)
+    client = None
+    problems = server.until(lambda: listening(int(tcp)), 'listening', limit_s) \
+        if refused is None else []
+    if not problems and refused is None:
+        client = engines[-1].program([*words, port, tcp, *client_words, *peer], mode, env)
+        problems += [f'client: {p}' for p in client.wait(limit_s)]
+        if client.status != 0:
+            problems.append(f'client: exit status {client.status}')
+            server.kill()
+    problems += [f'server: {p}' for p in server.wait(limit_s)]
+    if refused is not None:
+        problems += [] if server.status not in (0, None) else ['it was not refused']
+        problems += says(server, [refused])
+    elif server.status != 0:
+        problems.append(f'server: exit status {server.status}')
+    if not problems and refused is None:
+        problems = [f'client: {p}' for p in says(client, [*says_both, *says_client])]
+        problems += [f'server: {p}' for p in says(server, says_both)]
+        problems += [f'it said: {found.group(0)}' for found in (
+            re.search(NEVER, program.text()) for program in (server, client)) if found]
+        for engine, count in zip(engines, before):
+            got = engine.counter('rx_packets') - count
+            if got < frames:
+                problems.append(f'{got} frames went through the engine, {frames} is the least')
+    for engine in engines:
+        problems += engine.left()
+    if problems:
+        for program in (server, client):
+            problems += program.shown() if program else []
+        for engine in engines:
+            problems += engine.shown()
+    return problems
+
+
+# One engine with a loopback port.
+LOOPBACK = '[engine]\nidle = sleep\n[port p]\ndevice = loopback\n'
+
+
+def memif(folder, end):
+    """One of two engines that are joined by shared memory; 0 is to be started first."""
+    return (f'[engine]\nidle = sleep\n[port p]\nmtu = 4180\n'
+            f'addresses = 10.77.0.{end + 1}/24, 2001:db8::{end + 1}/64\n'
+            f'device = net_memif0,role={("server", "client")[end]},id=3,bsize=8192,'
+            f'socket-abstract=no,socket={folder}/memif.sock\n')
+
+
+def run_all(argv, doc, one, two=None, more=0):
+    """The main program of a test: @one(tap, tools, engine, *rest) over an engine with a loopback
+    port, then @two(tap, tools, engines, *rest) over two that are joined.  @more: words that it is
+    given after KARSTD and KARST-RUN, the rest above."""
+    if len(argv) != 3 + more:
+        print(doc, file=sys.stderr)
+        return 2
+    tap, tools = Tap(), Tools(*argv[1:3])
+    with tempfile.TemporaryDirectory(prefix='karst-verbs-') as folder:
+        engines = [Engine(tools, folder, LOOPBACK, name='loop')]
+        with_engines(tap, 'one engine', engines,
+                     lambda: one(tap, tools, engines[0], *argv[3:]))
+        if two is not None:
+            pair_of = [Engine(tools, folder, memif(folder, end), name=f'wire{end}')
+                       for end in (0, 1)]
+            with_engines(tap, 'two engines', pair_of,
+                         lambda: two(tap, tools, pair_of, *argv[3:]))
+    return tap.finish()
+
+
+def with_engines(tap, name, engines, cases):
+    problems = []
+    for engine in engines:
+        problems = problems or engine.start()
+    tap.point(f'{name}: start', problems)
+    try:
+        if not problems:
+            cases()
+    finally:
+        problems = [p for engine in engines if engine.daemon.process for p in engine.stop()]
+    tap.point(f'{name}: end', problems)

@@ -142,7 +142,7 @@ struct karst_port_attr {
 	uint16_t ip_mtu;
 	uint16_t vlan; /* 0: none */
 	uint8_t mac[6];
-	uint32_t gid_tbl_len;
+	uint32_t gid_tbl_len; /* entries of the table, empty ones included */
 	uint32_t mbps; /* 0: not known */
 	char name[64]; /* in karstd's configuration */
 	char netdev[16];

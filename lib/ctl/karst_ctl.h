@@ -165,7 +165,7 @@ struct karst_ctl_query_port_rsp {
 	uint16_t vlan;
 	uint16_t mtu; /* IP */
 	uint16_t reserved1;
-	uint32_t gids; /* entries of the GID table */
+	uint32_t gids; /* entries of the GID table, empty ones included */
 	uint32_t mbps; /* 0: not known */
 	uint32_t reserved2;
 	char name[KARST_CTL_NAME]; /* in the configuration */

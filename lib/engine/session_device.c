@@ -98,7 +98,7 @@ eng_session_query_port(struct karst_session *s, struct session_call *c)
 	memcpy(rsp->mac, info.mac, sizeof(rsp->mac));
 	rsp->vlan = info.vlan;
 	rsp->mtu = info.mtu;
-	rsp->gids = info.num_addrs;
+	rsp->gids = KARST_ENGINE_MAX_ADDRS; /* those that may come, too */
 	rsp->mbps = info.link_mbps;
 	snprintf(rsp->name, sizeof(rsp->name), "%s", info.name);
 	snprintf(rsp->netdev, sizeof(rsp->netdev), "%s", info.netdev);

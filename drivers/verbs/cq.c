@@ -15,6 +15,7 @@ struct wanted {
 	uint32_t comp_vector;
 	uint64_t wc_flags;
 	bool single;
+	struct kv_pd *parent; /* NULL: none */
 };
 
 static int
@@ -36,6 +37,7 @@ create(struct ibv_context *ibv, const struct wanted *w)
 		.flags =
 			w->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP ? KARST_CQ_TIMESTAMPS : 0,
 	};
+	struct kv_memory memory;
 	struct kv_cq *cq;
 	int ret = check(ibv, w);
 
@@ -43,16 +45,18 @@ create(struct ibv_context *ibv, const struct wanted *w)
 		errno = ret;
 		return NULL;
 	}
-	cq = aligned_alloc(KARST_CACHE_LINE, sizeof(*cq));
+	cq = kv_object_new(w->parent, sizeof(*cq), KV_RESOURCE_CQ, &memory);
 	if (cq == NULL)
-		return kv_fail(-ENOMEM);
-	*cq = (struct kv_cq){.single = w->single, .stamped = init.flags != 0};
+		return NULL;
+	cq->memory = memory;
+	cq->single = w->single;
+	cq->stamped = init.flags != 0;
 	init.cq_context = cq;
 	if (w->channel != NULL)
 		init.channel = kv_events_channel(w->channel);
 	ret = karst_create_cq_ex(kv_context_of(ibv)->karst, &init, &cq->karst);
 	if (ret != 0) {
-		free(cq);
+		kv_object_free(cq, KV_RESOURCE_CQ, cq->memory);
 		return kv_fail(ret);
 	}
 	cq->vcq.cq.handle = cq->karst->handle;
@@ -101,7 +105,8 @@ kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init)
 			errno = EINVAL;
 			return NULL;
 		}
-		w.single |= kv_pd_of(init->parent_domain)->td != NULL;
+		w.parent = kv_pd_of(init->parent_domain);
+		w.single |= w.parent->td != NULL;
 	}
 	cq = create(ibv, &w);
 	if (cq == NULL)
@@ -157,6 +162,6 @@ kv_destroy_cq(struct ibv_cq *ibv)
 	}
 	kv_events_wait(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
 		&ibv->async_events_completed);
-	free(cq);
+	kv_object_free(cq, KV_RESOURCE_CQ, cq->memory);
 	return 0;
 }

@@ -6,11 +6,15 @@
  * address handles.
  *
  * A parent domain is a protection domain with a second name: what is made in it is made in the
- * one that it contains.  If it has a thread domain, its queues take no locks.
+ * one that it contains.  If it has a thread domain, its queues take no locks.  If it has allocators,
+ * the structures of its queue pairs and queues come from them; rings are in the engine's memory.
  */
 #include "provider.h"
 
 #include <string.h>
+
+#define KNOWN_PARENT \
+	(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
 
 /* --- protection domains --- */
 
@@ -88,19 +92,20 @@ kv_dealloc_td(struct ibv_td *ibv)
 struct ibv_pd *
 kv_alloc_parent_domain(struct ibv_context *ibv, struct ibv_parent_domain_init_attr *init)
 {
+	bool has_allocators = init->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
 	struct kv_pd *pd, *contained;
 
 	if (init->pd == NULL) {
 		errno = EINVAL;
 		return NULL;
 	}
-	/* rings are in the engine's memory, so there is nothing for an allocator to allocate */
-	if (init->comp_mask & ~(uint32_t)IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT) {
+	if (init->comp_mask & ~(uint32_t)KNOWN_PARENT) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
 	contained = kv_pd_of(init->pd);
-	if (contained->contained != NULL || init->pd->context != ibv) {
+	if (contained->contained != NULL || init->pd->context != ibv ||
+		(has_allocators && (init->alloc == NULL || init->free == NULL))) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -111,12 +116,67 @@ kv_alloc_parent_domain(struct ibv_context *ibv, struct ibv_parent_domain_init_at
 	pd->ibv.handle = contained->ibv.handle;
 	pd->karst = contained->karst;
 	pd->contained = contained;
+	if (has_allocators) {
+		pd->alloc = init->alloc;
+		pd->free = init->free;
+	}
+	if (init->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+		pd->alloc_context = init->pd_context;
 	atomic_fetch_add(&contained->users, 1);
 	if (init->td != NULL) {
 		pd->td = kv_td_of(init->td);
 		atomic_fetch_add(&pd->td->users, 1);
 	}
 	return &pd->ibv;
+}
+
+/* @return IBV_ALLOCATOR_USE_DEFAULT: it is left to us; NULL and errno. */
+static void *
+ask_allocator(struct kv_pd *pd, size_t size, enum kv_resource what)
+{
+	void *p;
+
+	if (pd == NULL || pd->alloc == NULL)
+		return IBV_ALLOCATOR_USE_DEFAULT;
+	p = pd->alloc(&pd->ibv, pd->alloc_context, size, KARST_CACHE_LINE, what);
+	if (p == NULL) {
+		errno = ENOMEM;
+	} else if (p != IBV_ALLOCATOR_USE_DEFAULT && (uintptr_t)p % KARST_CACHE_LINE != 0) {
+		pd->free(&pd->ibv, pd->alloc_context, p, what);
+		p = NULL;
+		errno = EINVAL;
+	}
+	return p;
+}
+
+void *
+kv_object_new(struct kv_pd *pd, size_t size, enum kv_resource what, struct kv_memory *memory)
+{
+	void *p = ask_allocator(pd, size, what);
+
+	memory->is_theirs = p != IBV_ALLOCATOR_USE_DEFAULT;
+	if (!memory->is_theirs)
+		p = aligned_alloc(KARST_CACHE_LINE, size);
+	if (p == NULL)
+		return NULL;
+	memset(p, 0, size);
+	memory->parent = pd != NULL && pd->contained != NULL ? pd : NULL;
+	if (memory->parent != NULL)
+		atomic_fetch_add(&pd->users, 1);
+	return p;
+}
+
+void
+kv_object_free(void *object, enum kv_resource what, struct kv_memory memory)
+{
+	struct kv_pd *pd = memory.parent;
+
+	if (memory.is_theirs)
+		pd->free(&pd->ibv, pd->alloc_context, object, what);
+	else
+		free(object);
+	if (pd != NULL)
+		atomic_fetch_sub(&pd->users, 1);
 }
 
 /* --- address handles --- */

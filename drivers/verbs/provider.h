@@ -50,7 +50,26 @@ struct kv_pd {
 	struct karst_pd *karst; /* of the contained one, if this is a parent */
 	struct kv_pd *contained;
 	struct kv_td *td;
-	_Atomic uint32_t users; /* parents; what else is in it libkarst counts, by its own domain */
+	_Atomic uint32_t users; /* parents, and objects with memory of a parent; all else that is in
+				 * it libkarst counts, by its own domain */
+	/* the program's allocators, which a parent may have; both or none */
+	void *(*alloc)(struct ibv_pd *pd, void *context, size_t size, size_t alignment,
+		uint64_t resource_type);
+	void (*free)(struct ibv_pd *pd, void *context, void *ptr, uint64_t resource_type);
+	void *alloc_context;
+};
+
+/** What the program's allocators are told that the memory is for. */
+enum kv_resource {
+	KV_RESOURCE_CQ = 1,
+	KV_RESOURCE_SRQ,
+	KV_RESOURCE_QP,
+};
+
+/** Where the memory of an object is from. */
+struct kv_memory {
+	struct kv_pd *parent; /* the parent domain that it is in; NULL: none */
+	bool is_theirs;       /* the program's allocator gave it */
 };
 
 struct kv_mr {
@@ -77,6 +96,7 @@ struct kv_events {
 
 struct kv_cq {
 	struct verbs_cq vcq;
+	struct kv_memory memory;
 	struct karst_cq *karst;
 	bool single; /* one thread: no lock */
 	bool stamped;
@@ -92,6 +112,7 @@ struct kv_cq {
 
 struct kv_srq {
 	struct verbs_srq vsrq;
+	struct kv_memory memory;
 	struct karst_srq *karst;
 	struct karst_lock lock karst_cache_aligned;
 	struct kv_events events;
@@ -99,6 +120,7 @@ struct kv_srq {
 
 struct kv_qp {
 	struct verbs_qp vqp;
+	struct kv_memory memory;
 	struct karst_qp *karst;
 	bool single;
 	struct kv_pd *pd;
@@ -188,6 +210,10 @@ struct ibv_td *kv_alloc_td(struct ibv_context *ibv, struct ibv_td_init_attr *ini
 int kv_dealloc_td(struct ibv_td *td);
 struct ibv_pd *kv_alloc_parent_domain(
 	struct ibv_context *ibv, struct ibv_parent_domain_init_attr *init);
+/** Cache-aligned memory of an object in @pd (NULL: in none) that begins with zeros.
+ *  NULL and errno. */
+void *kv_object_new(struct kv_pd *pd, size_t size, enum kv_resource what, struct kv_memory *memory);
+void kv_object_free(void *object, enum kv_resource what, struct kv_memory memory);
 struct ibv_ah *kv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 int kv_destroy_ah(struct ibv_ah *ah);
 /** -EINVAL: not an address of this device's port. */

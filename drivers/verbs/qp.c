@@ -80,16 +80,6 @@ fill_ibv(struct ibv_context *ibv, struct kv_qp *qp, const struct ibv_qp_init_att
 	pthread_cond_init(&q->cond, NULL);
 }
 
-static struct kv_qp *
-new_qp(void)
-{
-	struct kv_qp *qp = aligned_alloc(KARST_CACHE_LINE, sizeof(*qp));
-
-	if (qp != NULL)
-		*qp = (struct kv_qp){0};
-	return qp;
-}
-
 struct ibv_qp *
 kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 {
@@ -97,6 +87,7 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 		? kv_pd_of(init->pd)
 		: NULL;
 	struct karst_qp_init_attr to;
+	struct kv_memory memory;
 	struct kv_qp *qp;
 	int ret = check_init(init);
 
@@ -104,14 +95,15 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 		errno = ret;
 		return NULL;
 	}
-	qp = new_qp();
+	qp = kv_object_new(pd, sizeof(*qp), KV_RESOURCE_QP, &memory);
 	if (qp == NULL)
-		return kv_fail(-ENOMEM);
+		return NULL;
+	qp->memory = memory;
 	qp->vqp.qp.qp_type = init->qp_type;
 	if (init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		ret = kv_set_wr_ops(qp, init->send_ops_flags);
 		if (ret != 0) {
-			free(qp);
+			kv_object_free(qp, KV_RESOURCE_QP, qp->memory);
 			errno = ret;
 			return NULL;
 		}
@@ -125,7 +117,7 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 		to.cap.max_inline_data = KV_ATOMIC_WRITE_BYTES;
 	ret = karst_create_qp(pd != NULL ? pd->karst : NULL, &to, &qp->karst);
 	if (ret != 0) {
-		free(qp);
+		kv_object_free(qp, KV_RESOURCE_QP, qp->memory);
 		return kv_fail(ret);
 	}
 	cap_back(&to.cap, &init->cap);
@@ -264,7 +256,7 @@ kv_destroy_qp(struct ibv_qp *ibv)
 	}
 	kv_drop_completions(qp);
 	kv_events_wait(&qp->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
-	free(qp);
+	kv_object_free(qp, KV_RESOURCE_QP, qp->memory);
 	return 0;
 }
 

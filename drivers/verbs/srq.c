@@ -7,19 +7,20 @@
 static struct kv_srq *
 create(struct ibv_pd *pd, struct karst_srq_init_attr *init, struct ibv_srq_attr *attr)
 {
-	struct kv_srq *srq = aligned_alloc(KARST_CACHE_LINE, sizeof(*srq));
+	struct kv_memory memory;
+	struct kv_srq *srq = kv_object_new(kv_pd_of(pd), sizeof(*srq), KV_RESOURCE_SRQ, &memory);
 	int ret;
 
 	if (srq == NULL)
-		return kv_fail(-ENOMEM);
-	*srq = (struct kv_srq){0};
+		return NULL;
+	srq->memory = memory;
 	init->srq_context = srq;
 	init->max_wr = attr->max_wr;
 	init->max_sge = attr->max_sge;
 	/* as with others, the limit is armed by ibv_modify_srq() alone */
 	ret = karst_create_srq(kv_pd_of(pd)->karst, init, &srq->karst);
 	if (ret != 0) {
-		free(srq);
+		kv_object_free(srq, KV_RESOURCE_SRQ, srq->memory);
 		return kv_fail(ret);
 	}
 	attr->max_wr = srq->karst->rq.mask + 1;
@@ -103,6 +104,6 @@ kv_destroy_srq(struct ibv_srq *ibv)
 		return kv_error(ret);
 	}
 	kv_events_wait(&srq->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
-	free(srq);
+	kv_object_free(srq, KV_RESOURCE_SRQ, srq->memory);
 	return 0;
 }

@@ -141,6 +141,7 @@ make_engine(struct daemon *d)
 		.max_keys = c->max_keys,
 		.max_ahs = c->max_ahs,
 		.max_pds = c->max_pds,
+		.max_mcasts = c->max_mcasts,
 		.max_owners = d->conf->socket.max_clients,
 		.window_packets = c->window_packets,
 		.ack_interval = c->ack_interval,

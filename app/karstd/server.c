@@ -100,6 +100,7 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 		.max_pds = l.pds,
 		.max_ahs = l.ahs,
 		.max_channels = l.channels,
+		.max_mcasts = l.mcasts,
 		.max_ring_bytes = l.ring_bytes,
 		.max_mr_bytes = l.mr_bytes,
 	};

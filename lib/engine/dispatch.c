@@ -8,7 +8,9 @@
  */
 #include "capture.h"
 #include "foreign.h"
+#include "karst_hdr.h"
 #include "karst_opcode.h"
+#include "mcast.h"
 
 /* Packets between the one delivered and the one whose send ring is being loaded. */
 #define RESPONSE_AHEAD 2u
@@ -18,6 +20,15 @@ prefetch_response(const struct karst_pkt *pkt)
 {
 	if (pkt->qp != NULL && (karst_opcode_flags(pkt->opcode) & KARST_OPF_RESPONSE))
 		karst_qp_prefetch_response(pkt->qp);
+}
+
+static karst_noinline void
+no_such_qp(struct eng_lcore *lc, const struct karst_pkt *pkt)
+{
+	if (pkt->dqpn == KARST_QPN_MULTICAST)
+		eng_mcast_deliver(lc, pkt);
+	else
+		karst_count_drop(&lc->core->counters, KARST_DROP_NO_QP);
 }
 
 void
@@ -50,7 +61,7 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 		if (karst_unlikely(pkt->drop != KARST_DROP_NONE))
 			karst_count_drop(&core->counters, pkt->drop);
 		else if (karst_unlikely(pkt->qp == NULL))
-			karst_count_drop(&core->counters, KARST_DROP_NO_QP);
+			no_such_qp(lc, pkt);
 		else
 			karst_qp_rx(core, pkt);
 		/* what is to be written into foreign memory is still in the buffers */

@@ -40,6 +40,7 @@ fill_defaults(struct karst_engine_config *c)
 	default_u32(&c->max_keys, 4096);
 	default_u32(&c->max_ahs, 1024);
 	default_u32(&c->max_pds, 256);
+	default_u32(&c->max_mcasts, 1024);
 	default_u32(&c->max_owners, 64);
 	default_u32(&c->rx_burst, 32);
 	default_u32(&c->rx_bytes, 16 << 10);
@@ -62,6 +63,8 @@ config_fault(const struct karst_engine_config *c)
 		return "max_qps: 1 to 4194304";
 	if (c->max_owners > KARST_ENGINE_MAX_OWNERS)
 		return "max_owners: 1 to 4096";
+	if (c->max_mcasts > 65536)
+		return "max_mcasts: 1 to 65536";
 	if (c->rx_burst > ENG_MAX_BURST || c->tx_burst > ENG_MAX_BURST)
 		return "rx_burst, tx_burst: 1 to 64";
 	if (c->tx_bytes > 1u << 24 || c->rx_bytes > 1u << 24 || c->quantum_bytes > 1u << 24)

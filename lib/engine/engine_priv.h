@@ -16,6 +16,7 @@
  *	tap.c      the exception path to the kernel; flow.c  rules for RoCE in the device
  *	neigh.c    ARP, neighbour discovery; neigh_table.c  what is known; resolve.c  paths;
  *	           netlink.c  the kernel's neighbours and routes
+ *	mcast.c    multicast groups
  *	memory.c   PDs, regions, windows, address handles
  *	objects.c  CQs, SRQs; lanes.c  CQs of another size; pairs.c  QPs; owner.c  whose they are,
  *	           doorbells
@@ -82,6 +83,8 @@ struct eng_qp {
 	struct eng_qp *park_next; /* waits for a port's queue to drain */
 	struct eng_qp **park_pprev;
 	uint8_t *rings;    /* send queue, then receive queue */
+	uint32_t nmcasts;  /* multicast groups that it is in */
+	uint8_t port_num;  /* from 1; 0: not set yet */
 	size_t self_bytes; /* with the karst_core_qp that follows */
 	size_t ring_bytes;
 } karst_cache_aligned;
@@ -148,6 +151,8 @@ struct eng_port {
 	struct eng_neigh *neigh;  /* the home lcore's; NULL: not our business */
 	struct eng_tap *tap;      /* NULL: none */
 	struct rte_flow *flow[2]; /* for IPv4, IPv6; NULL: none */
+	bool all_groups;          /* the device takes all multicast frames */
+	bool promisc;             /* it was made promiscuous for groups */
 	uint16_t nq;
 	int wake_fd[KARST_ENGINE_MAX_LCORES]; /* of each queue; -1: none */
 	char name[RTE_ETH_NAME_MAX_LEN];
@@ -168,6 +173,8 @@ struct karst_engine_owner {
 	struct arena rings; /* shared with the program */
 	char name[64];      /* of its memory files */
 	uint32_t nobjects;  /* CQs, SRQs, QPs */
+	uint32_t nmcasts;   /* its QPs' attachments to multicast groups */
+	uint32_t max_mcasts;
 	uint32_t bell_cells;
 	struct karst_engine_owner *next;
 	struct karst_engine_owner **pprev;
@@ -267,6 +274,8 @@ struct karst_engine {
 	struct rte_rcu_qsbr *rcu;
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs;
+	struct eng_mcast *mcast;    /* NULL: never any groups */
+	_Atomic uint32_t mcast_seq; /* changes of them; see mcast.c */
 	uint64_t tsc_base;
 	uint64_t tsc_mul;     /* ns = tsc * mul >> 32 */
 	_Atomic bool running; /* lcores of karst_engine_start() go on */

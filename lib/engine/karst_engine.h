@@ -106,6 +106,7 @@ struct karst_engine_config {
 	uint32_t max_keys;   /* memory regions and windows; default 4096, up to 2^20 */
 	uint32_t max_ahs;    /* default 1024 */
 	uint32_t max_pds;    /* default 256 */
+	uint32_t max_mcasts; /* attachments to multicast groups; default 1024, up to 65536 */
 	uint32_t max_owners; /* sessions at a time; default 64, up to KARST_ENGINE_MAX_OWNERS */
 	/* protocol */
 	uint32_t window_packets; /* see struct karst_core_config */
@@ -236,6 +237,7 @@ struct karst_engine_port_info {
 	char netdev[16];    /* empty: none */
 	char exception_tap[16];
 	uint64_t exception_lost; /* frames that the tap's kernel side refused */
+	uint32_t mcast_groups;   /* that QPs are attached to */
 	struct karst_engine_addr gateway4;
 	struct karst_engine_addr gateway6;
 	uint32_t num_addrs;
@@ -475,6 +477,16 @@ int karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 	const struct karst_core_qp_attr *attr, unsigned int mask);
 int karst_engine_qp_query(
 	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_core_qp_attr *attr);
+/**
+ * @qp, of type UD, receives what comes to the multicast @group by way of its port, also from QPs of
+ * this engine; wire order, IPv4 as ::ffff:a.b.c.d.  A second time is harmless; destroying ends it.
+ * -EINVAL: not UD, not a group; detach: not attached; -ENOSPC: max_mcasts; -EDQUOT: the owner's;
+ * -ENOMEM
+ */
+int karst_engine_qp_attach_mcast(
+	struct karst_engine *e, struct karst_engine_qp *qp, const uint8_t group[16]);
+int karst_engine_qp_detach_mcast(
+	struct karst_engine *e, struct karst_engine_qp *qp, const uint8_t group[16]);
 /** Work requests that have not completed vanish; completions that have not been polled stay. */
 int karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp);
 /** The same for @n of them, some at a time, so that other QPs are served in between. */

@@ -26,7 +26,8 @@
 struct karst_engine_owner_init {
 	const char *name;        /* in logs and telemetry */
 	uint64_t max_ring_bytes; /* of all its rings, rounded up to chunks; 0: no limit */
-	uint32_t max_qps; /* of one lcore; sizes the doorbell rings; 0: all that it may have */
+	uint32_t max_qps;    /* of one lcore; sizes the doorbell rings; 0: all that it may have */
+	uint32_t max_mcasts; /* 0: all that the engine may have */
 	/* NULL: the engine's.  Called on lcores, as those of the engine. */
 	const struct karst_engine_ops *ops;
 	void *user;

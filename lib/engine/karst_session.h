@@ -35,6 +35,7 @@ struct karst_session_limits {
 	uint32_t max_pds;
 	uint32_t max_ahs;
 	uint32_t max_channels;
+	uint32_t max_mcasts;     /* attachments of QPs to multicast groups */
 	uint64_t max_ring_bytes; /* shared memory of its rings; default 256 MiB */
 	uint64_t max_mr_bytes;   /* registered, summed; default: no limit */
 };

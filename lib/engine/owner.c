@@ -128,6 +128,7 @@ owner_alloc(struct karst_engine *e, const struct karst_engine_owner_init *init)
 	o->ops = init->ops != NULL ? *init->ops : e->ops;
 	o->user = init->ops != NULL ? init->user : e->cfg.user;
 	snprintf(o->name, sizeof(o->name), "karst:%s", init->name != NULL ? init->name : "");
+	o->max_mcasts = init->max_mcasts != 0 ? init->max_mcasts : e->cfg.max_mcasts;
 	if (init->max_qps != 0)
 		max_qps = karst_min_u32(max_qps, init->max_qps);
 	/* A QP may ring once for each of its queues before the lcore has seen it. */

@@ -7,7 +7,7 @@
  *
  * Everything here holds ctl_lock; what touches an lcore's state runs on that lcore (mailbox.c).
  */
-#include "engine_priv.h"
+#include "mcast.h"
 
 /* QPs destroyed in one turn of an lcore: it shall not hold up the others for long. */
 #define DESTROY_AT_ONCE 32u
@@ -270,6 +270,8 @@ karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 	ret = check_attr(e, qp, attr, mask);
 	if (ret == 0)
 		ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_modify_on_lcore, &call);
+	if (ret == 0 && (mask & KARST_QP_PORT) != 0)
+		eng_mcast_moved(e, call.q, attr->port_num);
 	eng_ctl_leave(e);
 	return ret;
 }
@@ -332,6 +334,7 @@ destroy_some(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_
 	uint64_t lcores = 0;
 	uint32_t i;
 
+	eng_mcast_forget(e, qps, n);
 	for (i = 0; i < n; i++)
 		lcores |= 1ull << qps[i]->lcore;
 	for (; lcores != 0; lcores &= lcores - 1)

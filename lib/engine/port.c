@@ -17,6 +17,7 @@
 
 #include "flow.h"
 #include "karst_hdr.h"
+#include "mcast.h"
 
 /* IPv6, UDP, BTH, the longest extended headers that have payload (RETH, ImmDt), ICRC. */
 #define IP_OVERHEAD                                                                       \
@@ -270,8 +271,8 @@ bring_up(struct karst_engine *e, struct eng_port *p, const struct karst_engine_p
 		ret = settle_mac(p, cfg);
 	if (ret != 0)
 		return ret;
-	/* Neighbour discovery and groups of UD need it; who cannot filter takes all anyway. */
-	(void)rte_eth_allmulticast_enable(cfg->ethdev);
+	/* For neighbour discovery and groups of UD. */
+	p->all_groups = rte_eth_allmulticast_enable(cfg->ethdev) == 0;
 	ret = rte_eth_dev_start(cfg->ethdev);
 	if (ret != 0)
 		karst_log(KARST_LOG_ERR, "%s: starting: %s", p->name, rte_strerror(-ret));
@@ -354,6 +355,7 @@ port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uin
 	}
 	if (number >= e->nports)
 		e->nports = number + 1u;
+	eng_mcast_port_added(e, number);
 	*port = number;
 	return 0;
 }

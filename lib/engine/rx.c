@@ -12,7 +12,9 @@
  * pointer, and so its private area is the peer's to overwrite from then on.
  */
 #include "engine_priv.h"
+#include "karst_hdr.h"
 #include "karst_parse.h"
+#include "mcast.h"
 
 /* xorshift64*: good enough to lose packets. */
 static uint64_t
@@ -94,7 +96,10 @@ rx_chunk(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned
 			eng_exception(lc, eng_port_base(pkt->port), mbufs[i], why);
 			continue;
 		}
-		if (karst_unlikely(karst_qpn_lcore(lc->core, pkt->dqpn) != lc->index)) {
+		if (karst_unlikely(pkt->dqpn == KARST_QPN_MULTICAST)) {
+			if (!eng_mcast_spread(lc, mbufs[i]))
+				continue;
+		} else if (karst_unlikely(karst_qpn_lcore(lc->core, pkt->dqpn) != lc->index)) {
 			away[naway++] = mbufs[i];
 			continue;
 		}

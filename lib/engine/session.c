@@ -300,6 +300,7 @@ fill_limits(const struct karst_engine *e, struct karst_session_limits *l)
 	default_u32(&l->max_pds, e->cfg.max_pds);
 	default_u32(&l->max_ahs, e->cfg.max_ahs);
 	default_u32(&l->max_channels, DEFAULT_CHANNELS);
+	default_u32(&l->max_mcasts, e->cfg.max_mcasts);
 	if (l->max_ring_bytes == 0)
 		l->max_ring_bytes = DEFAULT_RING_BYTES;
 	if (l->max_mr_bytes == 0)
@@ -381,6 +382,7 @@ open_session(struct karst_session *s, const struct karst_session_init *init)
 		.name = s->info.program,
 		.max_ring_bytes = s->limits.max_ring_bytes,
 		.max_qps = s->limits.max_qps,
+		.max_mcasts = s->limits.max_mcasts,
 		.ops = &eng_session_ops,
 		.user = s,
 	};

@@ -196,24 +196,52 @@ eng_session_destroy_qp(struct karst_session *s, struct session_call *c)
 
 /* --- multicast --- */
 
+static int
+mcast_fault(const struct karst_session *s, struct session_call *c, int ret,
+	const struct session_qp *qp, uint32_t handle)
+{
+	if (ret == -EINVAL && qp->type != KARST_QPT_UD)
+		return say(
+			c, ret, "qp %u: UD queue pairs alone can be in a multicast group", handle);
+	if (ret == -EINVAL)
+		return say(c, ret,
+			"gid: a multicast group is an IPv4 address from 224.0.0.0 to "
+			"239.255.255.255, as ::ffff:a.b.c.d, or an IPv6 address of ff00::/8");
+	if (ret == -EDQUOT)
+		return say(c, -ENOSPC,
+			"multicast attachments: this program has %u, as many as it may (max_mcasts)",
+			s->limits.max_mcasts);
+	if (ret == -ENOSPC)
+		return say(c, ret,
+			"multicast attachments: the engine has %u, as many as it may (max_mcasts)",
+			s->e->cfg.max_mcasts);
+	return say(c, ret, "multicast attachment: %s", strerror(-ret));
+}
+
 int
 eng_session_attach_mcast(struct karst_session *s, struct session_call *c)
 {
 	const struct karst_ctl_attach_mcast_req *req = c->body;
+	const struct session_qp *qp = eng_session_find(c, &s->qps, req->qp, "qp");
+	int ret;
 
-	if (eng_session_find(c, &s->qps, req->qp, "qp") == NULL)
+	if (qp == NULL)
 		return -EINVAL;
-	return say(c, -ENOSPC, "multicast: this engine has no groups yet (max_mcasts is 0)");
+	ret = karst_engine_qp_attach_mcast(s->e, qp->qp, req->gid);
+	return ret == 0 ? 0 : mcast_fault(s, c, ret, qp, req->qp);
 }
 
 int
 eng_session_detach_mcast(struct karst_session *s, struct session_call *c)
 {
 	const struct karst_ctl_detach_mcast_req *req = c->body;
+	const struct session_qp *qp = eng_session_find(c, &s->qps, req->qp, "qp");
+	int ret;
 
-	if (eng_session_find(c, &s->qps, req->qp, "qp") == NULL)
+	if (qp == NULL)
 		return -EINVAL;
-	return say(c, -EINVAL, "qp %u: it is not attached to this group", req->qp);
+	ret = karst_engine_qp_detach_mcast(s->e, qp->qp, req->gid);
+	return ret == 0 ? 0 : say(c, ret, "qp %u: it is not attached to this group", req->qp);
 }
 
 void

@@ -65,6 +65,7 @@ fill_port(const char *device, const struct karst_engine_port_info *info, struct 
 	tel_row_str(row, "netdev", info->netdev);
 	tel_row_str(row, "exception_tap", info->exception_tap);
 	tel_row_u64(row, "exception_lost", info->exception_lost);
+	tel_row_u64(row, "mcast_groups", info->mcast_groups);
 	fill_addresses(info, row);
 	fill_device(info->ethdev, row);
 }

@@ -16,6 +16,7 @@
  */
 #include "capture.h"
 #include "foreign.h"
+#include "mcast.h"
 
 /* The hottest buffers go back, for the lcore that runs out of them to take. */
 void
@@ -131,10 +132,35 @@ flush_port(struct eng_lcore *lc, unsigned int port)
 	stat_add(&lc->stats.tx_full, 1);
 }
 
+/* A frame that is on its way to a multicast group: those who are in it here get it, too.
+ * @return bit set of the ports touched. */
+static karst_noinline uint64_t
+echo(struct eng_lcore *lc, const struct rte_mbuf *m, unsigned int port)
+{
+	unsigned int twin = port + KARST_ENGINE_MAX_PORTS;
+	struct eng_txq *q = &lc->tx[twin % ENG_TXQS];
+	struct rte_mbuf *copy;
+
+	/* what never leaves comes back as it is */
+	if (lc->tx[port].loop)
+		return 0;
+	copy = eng_mcast_echo(lc, m, (uint8_t)port);
+	if (copy == NULL)
+		return 0;
+	if (!q->served || q->n == ENG_PENDING) {
+		stat_add(&lc->stats.tx_dropped, 1);
+		buffer_free(lc, copy);
+		return 0;
+	}
+	q->pend[q->n++] = copy;
+	return 1ull << twin;
+}
+
 /* Queues the @n frames that were built for their ports.  @return bit set of the ports. */
 static uint64_t
 sort_by_port(struct eng_lcore *lc, unsigned int n)
 {
+	bool groups = eng_mcast_any(lc->e);
 	uint64_t touched = 0;
 	unsigned int i;
 
@@ -152,6 +178,8 @@ sort_by_port(struct eng_lcore *lc, unsigned int n)
 		m->pkt_len = pkt->len;
 		q->pend[q->n++] = m;
 		touched |= 1ull << pkt->port % ENG_TXQS;
+		if (karst_unlikely(groups && (pkt->data[0] & 1) != 0))
+			touched |= echo(lc, m, pkt->port % ENG_TXQS);
 	}
 	return touched;
 }

@@ -117,6 +117,9 @@ karst_bth_pkey(const uint8_t *bth)
 	return karst_get_be16(bth + 2);
 }
 
+/** Destination QP of packets to a group (U4). */
+#define KARST_QPN_MULTICAST 0xffffffu
+
 static inline uint32_t
 karst_bth_dqpn(const uint8_t *bth)
 {

@@ -14,7 +14,9 @@ CREATE_CHANNEL, DESTROY_CHANNEL, CREATE_CQ, MODIFY_CQ, DESTROY_CQ = range(32, 37
 RESIZE_CQ, SWITCH_CQ = 37, 38
 CREATE_SRQ, MODIFY_SRQ, QUERY_SRQ, DESTROY_SRQ = range(40, 44)
 CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP = range(48, 52)
+ATTACH_MCAST, DETACH_MCAST = 56, 57
 GID = bytes(10) + b'\xff\xff\x0a\0\0\x01'
+GROUP = bytes(10) + b'\xff\xff\xe0\x01\x02\x03'
 
 
 def request(op, body=b'', patches=(), nfds=0):
@@ -73,6 +75,11 @@ LIVES = [
     modify(2, 0x12e01, 3, timeout=14) + request(QUERY_QP, b'', [(0, 2)]) +
     modify(2, 1, 6) + modify(2, 1, 0) + request(DESTROY_QP, b'', [(0, 2)]),
     PD + CQ + create_qp(3) + create_qp(4) + modify(3, 0x71, 1, port=1),
+    PD + CQ + create_qp(4) + request(ATTACH_MCAST, u32(0, 0) + GROUP, [(0, 2)]) +
+    modify(2, 0x71, 1, port=1) + request(ATTACH_MCAST, u32(0, 0) + b'\xff' + GROUP[1:], [(0, 2)]) +
+    request(ATTACH_MCAST, u32(0, 0) + GROUP, [(0, 2)]) + request(CREATE_AH, u32(0, 0) + GROUP + ah()[16:],
+                                                                [(0, 0)]) +
+    request(DETACH_MCAST, u32(0, 0) + GROUP, [(0, 2)]) + request(DESTROY_QP, b'', [(0, 2)]),
     request(REG_MR, bytes(96), nfds=2),
 ]
 

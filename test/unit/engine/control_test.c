@@ -313,9 +313,10 @@ Test(control, bad_configurations)
 {
 	static const struct karst_engine_config bad[] = {
 		{.lcores = 65}, {.max_qps = 1u << 23}, {.max_keys = 1u << 21},
-		{.max_ahs = 1u << 21}, {.max_pds = 65537}, {.max_owners = 4097}, {.rx_burst = 65},
-		{.tx_burst = 65}, {.mbufs = 10}, {.idle = (enum karst_idle)7},
-		{.name = "a name that is much too long"}, {.name = "karst0"}, /* the bed's */
+		{.max_ahs = 1u << 21}, {.max_pds = 65537}, {.max_owners = 4097},
+		{.max_mcasts = 65537}, {.rx_burst = 65}, {.tx_burst = 65}, {.mbufs = 10},
+		{.idle = (enum karst_idle)7}, {.name = "a name that is much too long"},
+		{.name = "karst0"}, /* the bed's */
 	};
 	struct bed_config cfg = {0};
 	struct karst_engine *e;

@@ -44,6 +44,14 @@ enum karst_qp_type {
 	KARST_QPT_RC = 2,
 	KARST_QPT_UC = 3,
 	KARST_QPT_UD = 4,
+	KARST_QPT_XRC_SEND = 9,  /* initiator: a requester without a receive side */
+	KARST_QPT_XRC_RECV = 10, /* target: a responder whose receives are in SRQs of its domain */
+};
+
+/* The values are those of enum ibv_srq_type. */
+enum karst_srq_type {
+	KARST_SRQT_BASIC = 0, /* of queue pairs that were made with it */
+	KARST_SRQT_XRC = 1,   /* of every target of its domain; requests name it by number */
 };
 
 /* The values are those of enum ibv_qp_state. */

@@ -199,7 +199,7 @@ srq_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct srq_call *call = arg;
 
-	return karst_srq_destroy(call->s->srq);
+	return karst_srq_destroy(lc->core, call->s->srq);
 }
 
 static int

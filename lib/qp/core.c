@@ -17,6 +17,15 @@
 #define DEFAULT_WINDOW       256u
 #define MAX_WINDOW           (1u << 22)
 #define DEFAULT_STREAM_BYTES (16u << 20)
+#define DEFAULT_XRC_SRQS     1024u
+
+const uint8_t karst_qp_transports[] = {
+	[KARST_QPT_RC] = KARST_TRANSPORT_RC,
+	[KARST_QPT_UC] = KARST_TRANSPORT_UC,
+	[KARST_QPT_UD] = KARST_TRANSPORT_UD,
+	[KARST_QPT_XRC_SEND] = KARST_TRANSPORT_XRC,
+	[KARST_QPT_XRC_RECV] = KARST_TRANSPORT_XRC,
+};
 
 const uint32_t karst_rnr_ns[32] = {655360000, 10000, 20000, 30000, 40000, 60000, 80000, 120000,
 	160000, 240000, 320000, 480000, 640000, 960000, 1280000, 1920000, 2560000, 3840000, 5120000,
@@ -30,7 +39,8 @@ static bool
 config_ok(const struct karst_core_config *cfg)
 {
 	return cfg->lcore_bits <= 8 && cfg->lcore < 1u << cfg->lcore_bits && cfg->max_qps >= 1 &&
-		cfg->max_qps <= (1u << (24 - cfg->lcore_bits)) - 3 && cfg->mem != NULL &&
+		cfg->max_qps <= (1u << (24 - cfg->lcore_bits)) - 3 &&
+		cfg->max_xrc_srqs <= 1u << (23 - cfg->lcore_bits) && cfg->mem != NULL &&
 		cfg->ops != NULL && cfg->window_packets <= MAX_WINDOW;
 }
 
@@ -41,12 +51,19 @@ table_slots(const struct karst_core_config *cfg)
 	return cfg->max_qps + 3;
 }
 
+static uint32_t
+srq_slots(const struct karst_core_config *cfg)
+{
+	return karst_pow2_ceil(cfg->max_xrc_srqs != 0 ? cfg->max_xrc_srqs : DEFAULT_XRC_SRQS);
+}
+
 size_t
 karst_core_bytes(const struct karst_core_config *cfg)
 {
 	if (!config_ok(cfg))
 		return 0;
-	return sizeof(struct karst_core) + table_slots(cfg) * sizeof(struct karst_core_qp *);
+	return sizeof(struct karst_core) + table_slots(cfg) * sizeof(struct karst_core_qp *) +
+		srq_slots(cfg) * sizeof(struct karst_core_srq *);
 }
 
 int
@@ -76,6 +93,9 @@ karst_core_init(
 	core->max_qps = table_slots(cfg);
 	core->next_slot = (uint32_t)(cfg->seed % core->max_qps);
 	core->qps = (struct karst_core_qp **)(core + 1);
+	core->srqs = (struct karst_core_srq **)(core->qps + core->max_qps);
+	core->srq_mask = srq_slots(cfg) - 1;
+	core->next_srq = (uint32_t)(cfg->seed >> 8);
 	core->active_tail = &core->active_head;
 	karst_wheel_init(&core->wheel, now_ns);
 	*out = core;

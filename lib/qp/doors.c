@@ -14,7 +14,7 @@ pkey_ok(uint16_t a, uint16_t b)
 	return ((a ^ b) & 0x7fff) == 0 && ((a | b) & 0x8000) != 0;
 }
 
-/* W9: RC and UC packets come from the peer, to us. */
+/* W9: RC, UC and XRC packets come from the peer, to us. */
 static bool
 address_ok(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
@@ -33,15 +33,9 @@ address_ok(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 static enum karst_drop
 check(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
-	static const uint8_t transport[] = {
-		[KARST_QPT_RC] = KARST_TRANSPORT_RC,
-		[KARST_QPT_UC] = KARST_TRANSPORT_UC,
-		[KARST_QPT_UD] = KARST_TRANSPORT_UD,
-	};
-
 	if (karst_unlikely(pkt->opcode == KARST_CNP))
 		return KARST_DROP_CNP;
-	if (karst_unlikely((pkt->opcode & KARST_TRANSPORT_MASK) != transport[qp->type]))
+	if (karst_unlikely((pkt->opcode & KARST_TRANSPORT_MASK) != karst_qp_transport(qp)))
 		return KARST_DROP_QP_TYPE;
 	if (karst_unlikely(!karst_qp_may_receive(qp)))
 		return KARST_DROP_QP_STATE;
@@ -50,6 +44,20 @@ check(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 	if (qp->type != KARST_QPT_UD && karst_unlikely(!address_ok(qp, pkt)))
 		return KARST_DROP_ADDRESS;
 	return KARST_DROP_NONE;
+}
+
+/* Each end of an XRC connection is one half of an RC queue pair. */
+static karst_noinline void
+rx_xrc(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+{
+	bool request = (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST) != 0;
+
+	if (request != (qp->type == KARST_QPT_XRC_RECV))
+		karst_drop_pkt(core, pkt, KARST_DROP_QP_TYPE);
+	else if (request)
+		karst_responder_rx(core, qp, pkt);
+	else
+		karst_requester_rx(core, qp, pkt);
 }
 
 void
@@ -73,6 +81,8 @@ karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
 			karst_requester_rx(core, qp, pkt);
 	} else if (qp->type == KARST_QPT_UC) {
 		karst_uc_rx(core, qp, pkt);
+	} else if (qp->type != KARST_QPT_UD) {
+		rx_xrc(core, qp, pkt);
 	} else {
 		karst_ud_rx(core, qp, pkt);
 	}
@@ -94,7 +104,7 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	uint32_t n = b->n, bytes = b->bytes, nforeign = b->nforeign;
 	bool more = false;
 
-	if (qp->type == KARST_QPT_RC) {
+	if (karst_qp_reliable(qp)) {
 		/* in Error only what explains it */
 		if (karst_qp_may_receive(qp) || qp->rsp.fatal) {
 			more = karst_responder_tx(core, qp, b, limit);

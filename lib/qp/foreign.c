@@ -52,7 +52,7 @@ lost_receive(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
 	qp->rsp.op = KARST_MSG_NONE;
 	if (qp->rsp.rwqe.held)
 		karst_recv_complete(core, qp, &done);
-	if (qp->type == KARST_QPT_RC)
+	if (karst_qp_reliable(qp))
 		nak_taken(core, qp, psn, KARST_NAK_REM_OP, KARST_EVENT_QP_REQ_ERR);
 	else
 		karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
@@ -68,7 +68,7 @@ karst_foreign_lost(struct karst_core *core, struct karst_core_qp *qp, enum karst
 		break;
 	case KARST_FOREIGN_WRITE:
 		/* UC gives the message up, and goes on (U1) */
-		if (qp->type == KARST_QPT_RC)
+		if (karst_qp_reliable(qp))
 			nak_taken(core, qp, psn, KARST_NAK_REM_ACCESS, KARST_EVENT_QP_ACCESS_ERR);
 		break;
 	case KARST_FOREIGN_RESPONSE:
@@ -117,7 +117,7 @@ karst_tx_lost(struct karst_core *core, const struct karst_tx_burst *b, uint32_t 
 	uint32_t idx, psn = karst_bth_psn(pkt->data + pkt->bth_off);
 
 	/* UC and UD have fetched before they built */
-	assert(qp->type == KARST_QPT_RC);
+	assert(karst_qp_reliable(qp));
 	if (karst_opcode_flags(pkt->opcode) & KARST_OPF_RESPONSE)
 		lost_answer(core, qp, psn);
 	else if (karst_qp_may_send(qp) && request_of(qp, psn, &idx))

@@ -179,7 +179,10 @@ struct karst_core_config {
 	uint64_t stream_bytes; /* regions from this size on are written past the cache; 0 = default
 			       * 16 MiB, UINT64_MAX = never (karst_mem_copy.h) */
 	bool migreq;           /* MigReq bit of packets sent (W2) */
-	uint64_t seed;         /* for QPN numbering */
+	/* XRC SRQs of this core, rounded up to a power of two; 0 = default 1024; at most
+	 * 2^(23-lcore_bits) */
+	uint32_t max_xrc_srqs;
+	uint64_t seed; /* for the numbers of QPs and SRQs */
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
 	const struct karst_core_ops *ops;
@@ -222,6 +225,11 @@ struct karst_core {
 	struct karst_core_qp **qps;
 	/* set by the driver before karst_core_flush(), if there are queues that keep times */
 	uint64_t stamp_ns;
+	/* XRC SRQs by the low bits of their numbers; see xrc.c */
+	struct karst_core_srq **srqs;
+	uint32_t srq_mask;
+	uint32_t nsrqs;
+	uint32_t next_srq; /* what the next number is made of */
 };
 
 /** Which core owns a QPN. */
@@ -350,7 +358,10 @@ struct karst_core_qp_attr {
 
 struct karst_qp_init {
 	enum karst_qp_type type;
-	uint32_t pd; /* the caller has checked and counted it (karst_pd_ref) */
+	/* XRC_SEND has no recv_cq, srq and rq_shared; XRC_RECV has none of what follows but
+	 * max_dest_rd_atomic and xrcd (U3).  What is not there is 0. */
+	uint32_t pd;   /* the caller has checked and counted it (karst_pd_ref) */
+	uint32_t xrcd; /* XRC_RECV: number of the domain, not 0; the caller's */
 	struct karst_core_cq *send_cq;
 	struct karst_core_cq *recv_cq;
 	struct karst_core_srq *srq; /* NULL: own receive queue */
@@ -375,7 +386,9 @@ size_t karst_qp_bytes(const struct karst_qp_init *init);
 int karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *init,
 	struct karst_core_qp **qp);
 
-/** On the core's lcore; from any state; discards everything, without completions. */
+/** On the core's lcore; from any state; discards everything, without completions; but a receive
+ *  that an XRC target holds is flushed, because its queue is another's: karst_core_flush() before
+ *  that goes. */
 void karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp);
 
 /**
@@ -422,6 +435,10 @@ uint32_t karst_qp_num(const struct karst_core_qp *qp);
 enum karst_qp_state karst_qp_state(const struct karst_core_qp *qp);
 enum karst_qp_type karst_qp_type(const struct karst_core_qp *qp);
 void *karst_qp_user(const struct karst_core_qp *qp);
+/** On the core's lcore. */
+void karst_qp_set_user(struct karst_core_qp *qp, void *user);
+/** Domain of an XRC target, else 0. */
+uint32_t karst_qp_xrcd(const struct karst_core_qp *qp);
 /** Port that packets of this QP leave through (UD: decided per packet, karst_pkt.port). */
 uint8_t karst_qp_port(const struct karst_core_qp *qp);
 /** Scratch of the scheduler (bytes it may still send in this round). */
@@ -431,6 +448,9 @@ int32_t *karst_qp_deficit(struct karst_core_qp *qp);
 
 struct karst_srq_init {
 	uint32_t pd;
+	/* XRC: number of the domain, not 0, and where receives complete; else 0 and NULL */
+	uint32_t xrcd;
+	struct karst_core_cq *cq;
 	void *shared; /* karst_wq_bytes(max_wr, karst_wq_stride(false, ...)) */
 	uint32_t max_wr;
 	uint32_t max_sge;
@@ -439,10 +459,18 @@ struct karst_srq_init {
 };
 
 size_t karst_srq_object_bytes(void);
+/** -EINVAL; -ENOSPC: max_xrc_srqs */
 int karst_srq_create(struct karst_core *core, void *buf, const struct karst_srq_init *init,
 	struct karst_core_srq **srq);
-/** -EBUSY: QPs use it. */
-int karst_srq_destroy(struct karst_core_srq *srq);
+/** -EBUSY: QPs were made with it.  An XRC SRQ is withdrawn first. */
+int karst_srq_destroy(struct karst_core *core, struct karst_core_srq *srq);
+/**
+ * Takes its number away from an XRC SRQ: requests that name it are refused from now on, messages in
+ * the middle too, and what targets held of it is dropped.  Its number comes back late.
+ */
+void karst_srq_withdraw(struct karst_core *core, struct karst_core_srq *srq);
+/** What an XRCETH names it by: unique among all cores of the same lcore_bits.  0: it has none. */
+uint32_t karst_srq_num(const struct karst_core_srq *srq);
 /** Arms the limit event anew. -EINVAL: larger than the queue. */
 int karst_srq_set_limit(struct karst_core *core, struct karst_core_srq *srq, uint32_t limit);
 uint32_t karst_srq_limit(const struct karst_core_srq *srq);

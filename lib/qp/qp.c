@@ -6,7 +6,9 @@
  * memory, emptying it, failing it, flushing it.
  *
  * Memory of a QP: struct karst_core_qp, then one karst_sq_slot for each send ring slot, then the
- * karst_rsp ring, then the SGEs of the receive work request in progress.
+ * karst_rsp ring, then the SGEs of the receive work request in progress.  XRC types lack a queue or
+ * two; in the place of each they have a ring of their own in which there is never anything, so that
+ * nobody has to ask.
  */
 #include "karst_qp.h"
 
@@ -18,10 +20,23 @@
 
 /* --- layout --- */
 
+static bool
+is_xrc(const struct karst_qp_init *init)
+{
+	return init->type == KARST_QPT_XRC_SEND || init->type == KARST_QPT_XRC_RECV;
+}
+
+static uint32_t
+sq_slots(const struct karst_qp_init *init)
+{
+	return init->type == KARST_QPT_XRC_RECV ? 1 : init->max_send_wr;
+}
+
 static uint32_t
 rsp_slots(const struct karst_qp_init *init)
 {
-	return init->type == KARST_QPT_RC && init->max_dest_rd_atomic != 0
+	return (init->type == KARST_QPT_RC || init->type == KARST_QPT_XRC_RECV) &&
+			init->max_dest_rd_atomic != 0
 		? karst_pow2_ceil(init->max_dest_rd_atomic)
 		: 1;
 }
@@ -31,7 +46,18 @@ recv_sges(const struct karst_qp_init *init)
 {
 	uint32_t n = init->srq != NULL ? init->srq->ring.max_sge : init->max_recv_sge;
 
+	if (init->type == KARST_QPT_XRC_RECV)
+		return KARST_WQ_MAX_SGE; /* whatever SRQ comes */
 	return n != 0 ? n : 1;
+}
+
+/* An XRC target: nothing but its domain. */
+static bool
+target_ok(const struct karst_qp_init *init)
+{
+	return init->pd == 0 && init->xrcd != 0 && init->send_cq == NULL && init->recv_cq == NULL &&
+		init->srq == NULL && init->sq_shared == NULL && init->rq_shared == NULL &&
+		init->max_send_wr == 0 && init->max_recv_wr == 0;
 }
 
 static bool
@@ -39,10 +65,16 @@ queues_ok(const struct karst_qp_init *init)
 {
 	if (init->sq_shared == NULL || !karst_is_pow2(init->max_send_wr) ||
 		init->max_send_wr > KARST_WQ_MAX_SLOTS || init->max_send_sge == 0 ||
-		init->max_send_sge > KARST_WQ_MAX_SGE || init->max_inline > KARST_WQ_MAX_INLINE)
+		init->max_send_sge > KARST_WQ_MAX_SGE || init->max_inline > KARST_WQ_MAX_INLINE ||
+		init->send_cq == NULL || init->xrcd != 0)
+		return false;
+	if (init->type == KARST_QPT_XRC_SEND)
+		return init->recv_cq == NULL && init->srq == NULL && init->rq_shared == NULL &&
+			init->max_recv_wr == 0;
+	if (init->recv_cq == NULL)
 		return false;
 	if (init->srq != NULL)
-		return init->rq_shared == NULL && init->srq->pd == init->pd;
+		return init->rq_shared == NULL && init->srq->pd == init->pd && init->srq->xrcd == 0;
 	return init->rq_shared != NULL && karst_is_pow2(init->max_recv_wr) &&
 		init->max_recv_wr <= KARST_WQ_MAX_SLOTS && init->max_recv_sge != 0 &&
 		init->max_recv_sge <= KARST_WQ_MAX_SGE;
@@ -53,15 +85,17 @@ karst_qp_bytes(const struct karst_qp_init *init)
 {
 	size_t n = sizeof(struct karst_core_qp);
 
-	if (init->type != KARST_QPT_RC && init->type != KARST_QPT_UC && init->type != KARST_QPT_UD)
+	if (init->type != KARST_QPT_RC && init->type != KARST_QPT_UC &&
+		init->type != KARST_QPT_UD && !is_xrc(init))
 		return 0;
-	if (!queues_ok(init) || init->send_cq == NULL || init->recv_cq == NULL ||
+	if (!(init->type == KARST_QPT_XRC_RECV ? target_ok(init) : queues_ok(init)) ||
 		init->max_dest_rd_atomic > KARST_QP_MAX_RD_ATOMIC || init->ud_mtu > 5)
 		return 0;
-	n += init->max_send_wr * sizeof(struct karst_sq_slot);
+	n += sq_slots(init) * sizeof(struct karst_sq_slot);
 	n += rsp_slots(init) * sizeof(struct karst_rsp);
 	n += recv_sges(init) * sizeof(struct karst_sge);
-	return (n + KARST_CACHE_LINE - 1) & ~(size_t)(KARST_CACHE_LINE - 1);
+	n = (n + KARST_CACHE_LINE - 1) & ~(size_t)(KARST_CACHE_LINE - 1);
+	return is_xrc(init) ? n + 2 * sizeof(struct karst_wq_shared) : n;
 }
 
 /* --- numbers --- */
@@ -86,23 +120,48 @@ free_slot(struct karst_core *core)
 /* --- making and unmaking --- */
 
 static void
-init_rings(struct karst_core_qp *qp, const struct karst_qp_init *init)
+init_rings(struct karst_core_qp *qp, const struct karst_qp_init *init, size_t bytes)
 {
+	/* at the end, if there are any */
+	struct karst_wq_shared *none = (struct karst_wq_shared *)((uint8_t *)qp + bytes) - 2;
 	uint8_t *p = (uint8_t *)(qp + 1);
 
-	karst_wqe_init(&qp->sq, init->sq_shared, init->max_send_wr,
-		karst_wq_stride(true, init->max_send_sge, init->max_inline), init->max_send_sge,
-		init->max_inline, true);
-	if (init->srq == NULL)
+	if (is_xrc(init))
+		karst_wqe_init(&qp->rq, &none[0], 1, karst_wq_stride(false, 1, 0), 1, 0, false);
+	if (init->type == KARST_QPT_XRC_RECV)
+		karst_wqe_init(&qp->sq, &none[1], 1, karst_wq_stride(true, 1, 0), 1, 0, true);
+	else
+		karst_wqe_init(&qp->sq, init->sq_shared, init->max_send_wr,
+			karst_wq_stride(true, init->max_send_sge, init->max_inline),
+			init->max_send_sge, init->max_inline, true);
+	if (init->rq_shared != NULL)
 		karst_wqe_init(&qp->rq, init->rq_shared, init->max_recv_wr,
 			karst_wq_stride(false, init->max_recv_sge, 0), init->max_recv_sge, 0,
 			false);
 	qp->req.slots = (struct karst_sq_slot *)p;
-	p += init->max_send_wr * sizeof(struct karst_sq_slot);
+	p += sq_slots(init) * sizeof(struct karst_sq_slot);
 	qp->rsp.rsps = (struct karst_rsp *)p;
 	qp->rsp.rsp_mask = (uint16_t)(rsp_slots(init) - 1);
 	p += rsp_slots(init) * sizeof(struct karst_rsp);
 	qp->rsp.rwqe.sge = (struct karst_sge *)p;
+}
+
+static bool
+lane_ok(const struct karst_core *core, const struct karst_core_cq *cq)
+{
+	return cq == NULL || cq->nlanes > core->lcore;
+}
+
+/* What the QP was made with is used by one more or one less. */
+static void
+count_users(struct karst_core_qp *qp, uint32_t n)
+{
+	if (qp->send_cq != NULL)
+		atomic_fetch_add(&qp->send_cq->users, n);
+	if (qp->recv_cq != NULL)
+		atomic_fetch_add(&qp->recv_cq->users, n);
+	if (qp->srq != NULL)
+		qp->srq->users += n;
 }
 
 int
@@ -113,8 +172,7 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	struct karst_core_qp *qp = buf;
 	uint32_t slot;
 
-	if (bytes == 0 || init->send_cq->nlanes <= core->lcore ||
-		init->recv_cq->nlanes <= core->lcore)
+	if (bytes == 0 || !lane_ok(core, init->send_cq) || !lane_ok(core, init->recv_cq))
 		return -EINVAL;
 	/* the table has three numbers more than QPs, for those that are never given out */
 	if (core->nqps + 3 >= core->max_qps)
@@ -128,21 +186,19 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	qp->state = KARST_QPS_RESET;
 	qp->mtu_shift = (uint8_t)(7 + (init->ud_mtu != 0 ? init->ud_mtu : 5));
 	qp->flags = (init->sq_sig_all ? KARST_QPF_SIG_ALL : 0) |
-		(init->credits ? KARST_QPF_CREDITS : 0);
+		(init->credits && !is_xrc(init) ? KARST_QPF_CREDITS : 0);
 	qp->pd = init->pd;
 	qp->pkey = 0xffff;
 	qp->send_cq = init->send_cq;
 	qp->recv_cq = init->recv_cq;
 	qp->srq = init->srq;
+	qp->xrcd = init->xrcd;
 	qp->user = init->user;
-	init_rings(qp, init);
+	init_rings(qp, init, bytes);
 	karst_requester_reset(core, qp);
 	karst_responder_reset(core, qp);
 
-	atomic_fetch_add(&qp->send_cq->users, 1);
-	atomic_fetch_add(&qp->recv_cq->users, 1);
-	if (qp->srq != NULL)
-		qp->srq->users++;
+	count_users(qp, 1);
 	core->qps[slot] = qp;
 	core->nqps++;
 	*out = qp;
@@ -180,15 +236,14 @@ unretire(struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 {
+	if (qp->type == KARST_QPT_XRC_RECV)
+		karst_xrc_leave(core, qp);
 	karst_wheel_del(&core->wheel, &qp->req.timer);
 	deactivate(core, qp);
 	unretire(core, qp);
 	core->qps[qp->qpn >> core->lcore_bits] = NULL;
 	core->nqps--;
-	atomic_fetch_sub(&qp->send_cq->users, 1);
-	atomic_fetch_sub(&qp->recv_cq->users, 1);
-	if (qp->srq != NULL)
-		qp->srq->users--;
+	count_users(qp, UINT32_MAX);
 }
 
 /* What the program has posted is forgotten; an impossible tail too. */
@@ -339,7 +394,7 @@ flush_rq(struct karst_core *core, struct karst_core_qp *qp)
 
 	if (qp->rsp.rwqe.held)
 		flush_one_recv(core, qp);
-	if (qp->srq != NULL) {
+	if (qp->srq != NULL || qp->type == KARST_QPT_XRC_RECV) {
 		if (!(qp->flags & KARST_QPF_LAST_WQE)) {
 			qp->flags |= KARST_QPF_LAST_WQE;
 			karst_event(core, KARST_EVENT_QP_LAST_WQE_REACHED, qp);
@@ -416,6 +471,18 @@ void *
 karst_qp_user(const struct karst_core_qp *qp)
 {
 	return qp->user;
+}
+
+void
+karst_qp_set_user(struct karst_core_qp *qp, void *user)
+{
+	qp->user = user;
+}
+
+uint32_t
+karst_qp_xrcd(const struct karst_core_qp *qp)
+{
+	return qp->xrcd;
 }
 
 uint8_t

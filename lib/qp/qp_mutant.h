@@ -31,6 +31,7 @@ enum karst_mutant {
 	KARST_MUTANT_RD_LIMIT,    /* max_rd_atomic is not kept (Q5) */
 	KARST_MUTANT_DEAF_FLUSH,  /* the newest request of a queue in Error is not flushed (Q8) */
 	KARST_MUTANT_CREDIT,      /* end-to-end credits are not looked at (Q9) */
+	KARST_MUTANT_XRC_STICKS,  /* an XRC target keeps to the first SRQ that was named (U3) */
 	KARST_MUTANT_MAX
 };
 

@@ -85,9 +85,14 @@ struct karst_core_srq {
 	struct karst_wqe_ring ring;
 	uint32_t pd;
 	uint32_t limit; /* 0: not armed */
-	uint32_t users;
-	bool broken; /* the program wrote an impossible tail */
+	uint32_t users; /* QPs that were made with it */
+	bool broken;    /* the program wrote an impossible tail */
 	void *user;
+	/* XRC; else 0 */
+	uint32_t number;
+	uint32_t xrcd;
+	struct karst_core_cq *cq;
+	struct karst_core_qp *targets; /* whose srq it is at present */
 };
 
 /** The receive work request that a message is going into: a private copy. */
@@ -139,6 +144,7 @@ struct karst_rsp {
 	uint32_t rkey;
 	uint32_t len;
 	uint32_t type; /* enum karst_rsp_type */
+	uint32_t pd;   /* READ: of the request; XRC targets change theirs */
 };
 
 enum karst_msg_op { KARST_MSG_NONE, KARST_MSG_SEND, KARST_MSG_WRITE };
@@ -256,7 +262,7 @@ struct karst_core_qp {
 	uint8_t mtu_shift;
 	uint8_t flags;   /* enum karst_qp_flags */
 	uint64_t rx_ip4; /* source and destination address of its packets, as they stand in them */
-	uint32_t pd;
+	uint32_t pd;     /* XRC targets: with recv_cq and srq, of the request in progress */
 	uint16_t pkey;
 	uint8_t ip6;
 	uint8_t port; /* that its packets leave through: the path's; before, and UD: port_num - 1 */
@@ -291,6 +297,11 @@ struct karst_core_qp {
 	uint8_t port_num; /* as the program says */
 	uint32_t rq_psn;
 	uint32_t sq_psn;
+
+	/* XRC targets */
+	uint32_t xrcd;
+	struct karst_core_qp *next_target; /* of the same srq */
+	struct karst_core_qp **pprev_target;
 
 	/* counted when something goes wrong */
 	uint32_t retransmits;
@@ -335,6 +346,22 @@ karst_qp_retire_sends(struct karst_core *core, struct karst_core_qp *qp)
 {
 	qp->sq.head = qp->req.una_idx;
 	karst_qp_retire(core, qp);
+}
+
+/** Transports with acknowledgements.  RC is asked for first: it is what must be fast. */
+static inline bool
+karst_qp_reliable(const struct karst_core_qp *qp)
+{
+	return karst_likely(qp->type == KARST_QPT_RC) || qp->type >= KARST_QPT_XRC_SEND;
+}
+
+/** Upper bits of the opcodes of a type of QP (W4). */
+extern const uint8_t karst_qp_transports[KARST_QPT_XRC_RECV + 1];
+
+static inline uint8_t
+karst_qp_transport(const struct karst_core_qp *qp)
+{
+	return karst_qp_transports[qp->type];
 }
 
 /** States in which the requester works and takes acknowledgements. */
@@ -397,6 +424,19 @@ void karst_requester_retime(struct karst_core *core, struct karst_core_qp *qp);
 /** The initial state of both halves; the rings are emptied. */
 void karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp);
 void karst_responder_reset(struct karst_core *core, struct karst_core_qp *qp);
+
+/* --- XRC (xrc.c) --- */
+
+/** The SRQ that an XRCETH names, for a target; NULL: none of its domain. */
+struct karst_core_srq *karst_xrc_find(
+	const struct karst_core *core, const struct karst_core_qp *qp, uint32_t number);
+/** Makes the SRQ of @pkt, an expected request in order, that of its target.  false: refused. */
+bool karst_xrc_enter(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
+/** The target gives back what it holds of an SRQ, and has none. */
+void karst_xrc_leave(struct karst_core *core, struct karst_core_qp *qp);
+/** A number for @srq, entered under it.  -ENOSPC */
+int karst_xrc_number(struct karst_core *core, struct karst_core_srq *srq);
 
 void karst_uc_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 void karst_ud_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);

@@ -205,7 +205,9 @@ karst_srq_create(struct karst_core *core, void *buf, const struct karst_srq_init
 
 	if (init->shared == NULL || !karst_is_pow2(init->max_wr) ||
 		init->max_wr > KARST_WQ_MAX_SLOTS || init->max_sge == 0 ||
-		init->max_sge > KARST_WQ_MAX_SGE || init->limit > init->max_wr)
+		init->max_sge > KARST_WQ_MAX_SGE || init->limit > init->max_wr ||
+		(init->xrcd != 0) != (init->cq != NULL) ||
+		(init->cq != NULL && init->cq->nlanes <= core->lcore))
 		return -EINVAL;
 	memset(srq, 0, sizeof(*srq));
 	karst_wqe_init(&srq->ring, init->shared, init->max_wr,
@@ -213,14 +215,28 @@ karst_srq_create(struct karst_core *core, void *buf, const struct karst_srq_init
 	srq->pd = init->pd;
 	srq->limit = init->limit;
 	srq->user = init->user;
+	if (init->xrcd != 0) {
+		int ret = karst_xrc_number(core, srq);
+
+		if (ret != 0)
+			return ret;
+		srq->xrcd = init->xrcd;
+		srq->cq = init->cq;
+		atomic_fetch_add(&srq->cq->users, 1);
+	}
 	*out = srq;
 	return 0;
 }
 
 int
-karst_srq_destroy(struct karst_core_srq *srq)
+karst_srq_destroy(struct karst_core *core, struct karst_core_srq *srq)
 {
-	return srq->users != 0 ? -EBUSY : 0;
+	if (srq->users != 0)
+		return -EBUSY;
+	karst_srq_withdraw(core, srq);
+	if (srq->cq != NULL)
+		atomic_fetch_sub(&srq->cq->users, 1);
+	return 0;
 }
 
 int
@@ -238,6 +254,12 @@ uint32_t
 karst_srq_limit(const struct karst_core_srq *srq)
 {
 	return srq->limit;
+}
+
+uint32_t
+karst_srq_num(const struct karst_core_srq *srq)
+{
+	return srq->number;
 }
 
 void *

@@ -98,7 +98,7 @@ karst_requester_fail(struct karst_core *core, struct karst_core_qp *qp, enum kar
 	karst_qp_retire_sends(core, qp);
 	if (qp->state == KARST_QPS_ERR)
 		return;
-	if (qp->type == KARST_QPT_RC) {
+	if (karst_qp_reliable(qp)) {
 		karst_qp_error(core, qp, -1);
 	} else {
 		/* the receive side of UC and UD goes on */
@@ -477,13 +477,15 @@ take_atomic_response(struct karst_core *core, struct karst_core_qp *qp,
 static bool
 response_fits(uint8_t op, uint8_t opcode)
 {
+	uint8_t operation = opcode & KARST_OPERATION_MASK;
+
 	switch (op) {
 	case KARST_WR_RDMA_READ:
-		return opcode != KARST_RC_ATOMIC_ACK;
+		return operation != KARST_OPERATION_ATOMIC_ACK;
 	case KARST_WR_ATOMIC_WRITE:
-		return opcode == KARST_RC_READ_RESP_ONLY;
+		return operation == KARST_OPERATION_READ_RESP_ONLY;
 	default:
-		return opcode == KARST_RC_ATOMIC_ACK;
+		return operation == KARST_OPERATION_ATOMIC_ACK;
 	}
 }
 
@@ -535,6 +537,7 @@ rx_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 void
 karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
+	bool ack = (pkt->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_ACK;
 	struct karst_requester *r = &qp->req;
 
 	if (!karst_qp_may_send(qp)) {
@@ -544,8 +547,6 @@ karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 	/* Q10 */
 	if (((pkt->psn - r->una_psn) & KARST_PSN_MASK) >=
 		((r->nxt_psn - r->una_psn) & KARST_PSN_MASK)) {
-		bool ack = pkt->opcode == KARST_RC_ACK;
-
 		/* the last acknowledgement again, perhaps with new credits (Q9) */
 		if (ack && karst_psn_add(pkt->psn, 1) == r->una_psn &&
 			(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK) {
@@ -556,7 +557,7 @@ karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 			core, pkt, ack ? KARST_DROP_GHOST_ACK : KARST_DROP_UNEXPECTED_RESPONSE);
 		return;
 	}
-	if (pkt->opcode == KARST_RC_ACK)
+	if (ack)
 		rx_ack(core, qp, pkt);
 	else
 		rx_response(core, qp, pkt);

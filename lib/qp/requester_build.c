@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The requester sends: from the send ring to frames (RC and UC).
+ * The requester sends: from the send ring to frames (RC, UC and XRC).
  *
  * Where it is: (snd_idx, snd_psn) says which request and which packet of it comes next.  A
  * request that is met for the first time (snd_idx == nxt_idx) is validated and gets its slot:
@@ -62,7 +62,7 @@ gates_open(const struct karst_core_qp *qp, const struct karst_wqe *w, uint32_t i
 	/* what LOCAL_INV takes away may still be needed to send earlier requests again */
 	if (w->h.opcode == KARST_WR_LOCAL_INV && r->una_idx != idx)
 		return false;
-	if ((w->info->slot_flags & KARST_SLOT_CREDIT) && qp->type == KARST_QPT_RC &&
+	if ((w->info->slot_flags & KARST_SLOT_CREDIT) && karst_qp_reliable(qp) &&
 		!credit_ok(r, idx) && !karst_mutant(KARST_MUTANT_CREDIT))
 		return false;
 	return true;
@@ -168,6 +168,19 @@ send_local(
 	return STEP_NEXT;
 }
 
+/* What stands between BTH and the headers of an operation (W5).  @return their place. */
+static inline uint8_t *
+open_request(const struct karst_core_qp *qp, const struct karst_wqe *w, uint8_t transport,
+	struct karst_tx_burst *b)
+{
+	uint8_t *p = karst_frame_open(b, &qp->tmpl);
+
+	if (karst_likely(transport != KARST_TRANSPORT_XRC))
+		return p;
+	karst_xrceth_set(p, w->h.rdma.srqn);
+	return p + KARST_XRCETH_LEN;
+}
+
 /* READ, atomics, ATOMIC WRITE: one packet that is answered by a response (Q5). */
 static enum step
 send_single(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
@@ -177,7 +190,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
 	uint32_t skip = karst_psn_add(r->snd_psn, -slot->psn), off = skip << qp->mtu_shift;
 	uint32_t psn = r->snd_psn, pay_len = 0, nsegs = b->nsegs;
-	uint8_t *p;
+	uint8_t transport = karst_qp_transport(qp), *p;
 
 	if (r->rd_out >= r->max_rd_atomic && !karst_mutant(KARST_MUTANT_RD_LIMIT))
 		return STEP_BLOCKED;
@@ -185,7 +198,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 		return STEP_MORE;
 	if (karst_mutant(KARST_MUTANT_READ_RETRY_PSN) && w->h.opcode == KARST_WR_RDMA_READ)
 		psn = slot->psn;
-	p = karst_frame_open(b, &qp->tmpl);
+	p = open_request(qp, w, transport, b);
 	if (w->h.opcode == KARST_WR_RDMA_READ) {
 		/* Q5: after a loss only the missing part, VA, length and PSN moved together */
 		karst_reth_set(p,
@@ -213,7 +226,8 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 			cas ? w->h.atomic.compare_add : 0);
 		p += KARST_ATOMICETH_LEN;
 	}
-	karst_frame_close(core, b, &qp->tmpl, p, w->info->opc[3], 0, true, psn, pay_len);
+	karst_frame_close(
+		core, b, &qp->tmpl, p, transport | w->info->opc[3], 0, true, psn, pay_len);
 	r->since_ackreq = 0;
 	r->rd_out++;
 	advance(core, qp, slot->npsn - skip);
@@ -228,8 +242,8 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 {
 	struct karst_requester *r = &qp->req;
 	bool first = off == 0, last = off + n == w->len;
-	uint8_t transport = qp->type == KARST_QPT_UC ? KARST_TRANSPORT_UC : KARST_TRANSPORT_RC;
-	uint8_t *p = karst_frame_open(b, &qp->tmpl), flags = 0;
+	uint8_t transport = karst_qp_transport(qp), flags = 0;
+	uint8_t *p = open_request(qp, w, transport, b);
 	bool ackreq = false;
 
 	if (first && w->info->reth) {
@@ -247,7 +261,7 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 			return st;
 	}
 	/* Q2: on the last packet, and once in ack_interval */
-	if (transport == KARST_TRANSPORT_RC && (last || ++r->since_ackreq >= core->ack_interval)) {
+	if (transport != KARST_TRANSPORT_UC && (last || ++r->since_ackreq >= core->ack_interval)) {
 		ackreq = true;
 		r->since_ackreq = 0;
 	}
@@ -274,7 +288,7 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 		uint32_t nsegs = b->nsegs;
 
 		/* UC: nothing comes back that could open a window */
-		if (qp->type == KARST_QPT_RC &&
+		if (qp->type != KARST_QPT_UC &&
 			((r->snd_psn - r->una_psn) & KARST_PSN_MASK) >= core->window_packets)
 			return STEP_BLOCKED;
 		if (!karst_frame_room(b, w->nsge) || b->bytes >= limit)
@@ -395,7 +409,7 @@ karst_requester_tx(
 		__builtin_prefetch(karst_wqe_slot(&qp->sq, r->snd_idx + 1));
 		s = send_request(core, qp, b, limit);
 	}
-	if (b->n != sent && qp->type == KARST_QPT_RC && karst_qp_may_send(qp))
+	if (b->n != sent && qp->type != KARST_QPT_UC && karst_qp_may_send(qp))
 		karst_requester_arm(core, qp);
 	if (qp->type == KARST_QPT_UC && qp->sq.head != r->una_idx) {
 		karst_qp_retire_sends(core, qp);

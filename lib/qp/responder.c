@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The responder takes requests (RC).
+ * The responder takes requests (RC, and XRC once xrc.c has found their receive queue).
  *
  * A request is expected (PSN == epsn), a duplicate (before it) or a sequence error (after
  * it) (P3).  An expected one passes the checks of rule R1 in order: opcode order, resources,
@@ -433,6 +433,8 @@ karst_responder_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 		communication_established(core, qp);
 	if (karst_unlikely(!in_order(qp, pkt, opf)))
 		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+	else if (karst_unlikely(opf & KARST_OPF_XRCETH) && !karst_xrc_enter(core, qp, pkt, opf))
+		return;
 	else if (opf & KARST_OPF_WRITE)
 		rx_write(core, qp, pkt, opf);
 	else if (opf & KARST_OPF_SEND)

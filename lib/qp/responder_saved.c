@@ -70,6 +70,7 @@ karst_responder_read(struct karst_core *core, struct karst_core_qp *qp, struct k
 		return;
 	}
 	e->type = KARST_RSP_READ;
+	e->pd = qp->pd;
 	e->va = pkt->va;
 	e->rkey = pkt->rkey;
 	e->len = pkt->dma_len;
@@ -77,13 +78,26 @@ karst_responder_read(struct karst_core *core, struct karst_core_qp *qp, struct k
 	rsp_add(core, qp, e, pkt, karst_psn_count(pkt->dma_len, qp->mtu_shift));
 }
 
+/* The last header, whatever stands before it. */
+static inline const uint8_t *
+atomiceth_of(const struct karst_pkt *pkt)
+{
+	return pkt->data + pkt->pay_off - KARST_ATOMICETH_LEN;
+}
+
+static inline bool
+is_cas(const struct karst_pkt *pkt)
+{
+	return (pkt->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_CMP_SWAP;
+}
+
 /* R7: a real CPU atomic.  @return the value before. */
 static uint64_t
 execute_atomic(const struct karst_pkt *pkt, uint8_t *host)
 {
-	const uint8_t *eth = pkt->data + pkt->bth_off + KARST_BTH_LEN;
+	const uint8_t *eth = atomiceth_of(pkt);
 
-	if (pkt->opcode == KARST_RC_CMP_SWAP)
+	if (is_cas(pkt))
 		return karst_mem_cas(
 			host, karst_atomiceth_compare(eth), karst_atomiceth_swap_add(eth));
 	return karst_mem_faa(host, karst_atomiceth_swap_add(eth));
@@ -94,13 +108,13 @@ static bool
 execute_foreign(struct karst_core *core, const struct karst_pkt *pkt, bool write, uint8_t *host,
 	uint64_t *old)
 {
-	const uint8_t *eth = pkt->data + pkt->bth_off + KARST_BTH_LEN;
+	const uint8_t *eth = atomiceth_of(pkt);
 	struct karst_foreign_atomic a = {.op = KARST_FOREIGN_STORE, .host = host};
 
 	if (write) {
 		memcpy(&a.operand, pkt->data + pkt->pay_off, sizeof(a.operand));
 	} else {
-		a.op = pkt->opcode == KARST_RC_CMP_SWAP ? KARST_FOREIGN_CAS : KARST_FOREIGN_FAA;
+		a.op = is_cas(pkt) ? KARST_FOREIGN_CAS : KARST_FOREIGN_FAA;
 		a.compare = karst_atomiceth_compare(eth);
 		a.operand = karst_atomiceth_swap_add(eth);
 	}
@@ -235,20 +249,28 @@ karst_responder_dup_read(struct karst_core *core, struct karst_core_qp *qp, stru
 	struct karst_responder *r = &qp->rsp;
 	uint32_t which, npsn = karst_psn_count(pkt->dma_len, qp->mtu_shift);
 	struct karst_rsp *e = rsp_find(r, pkt->psn, &which);
+	uint32_t pd = qp->pd;
 	uint8_t *host;
 
 	if (e == NULL || !part_of(qp, e, pkt, npsn)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
 		return;
 	}
+	/* that of the request, which may not be the one in progress; none if its SRQ has gone */
+	if (qp->type == KARST_QPT_XRC_RECV) {
+		const struct karst_core_srq *srq = karst_xrc_find(core, qp, pkt->srqn);
+
+		pd = srq != NULL ? srq->pd : 0;
+	}
 	/* the key is checked again, and may be another one of the same memory */
 	if (pkt->dma_len != 0 &&
-		karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
+		karst_mem_check_remote(core->mem, pd, qp->qpn, pkt->rkey, pkt->va, pkt->dma_len,
 			KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK) {
 		refuse_duplicate(core, qp, pkt);
 		return;
 	}
 	e->rkey = pkt->rkey;
+	e->pd = pd;
 	rsp_rewind(core, qp, which, pkt->psn, karst_psn_add(pkt->psn, npsn));
 }
 

@@ -42,13 +42,14 @@ build_read_response(struct karst_core *core, struct karst_core_qp *qp, const str
 	uint32_t psn = qp->rsp.rsp_psn, off = karst_psn_add(psn, -e->psn) << qp->mtu_shift;
 	uint32_t n = karst_min_u32(karst_qp_mtu(qp), e->len - off);
 	bool first = psn == e->beg, last = karst_psn_add(psn, 1) == e->end;
-	uint8_t opcode = first ? (last ? KARST_RC_READ_RESP_ONLY : KARST_RC_READ_RESP_FIRST)
-			       : (last ? KARST_RC_READ_RESP_LAST : KARST_RC_READ_RESP_MIDDLE);
+	uint8_t operation = first
+		? (last ? KARST_OPERATION_READ_RESP_ONLY : KARST_OPERATION_READ_RESP_FIRST)
+		: (last ? KARST_OPERATION_READ_RESP_LAST : KARST_OPERATION_READ_RESP_MIDDLE);
 	uint8_t *host = NULL, *p;
 
 	if (n != 0 &&
 		karst_unlikely(
-			karst_mem_check_remote(core->mem, qp->pd, qp->qpn, e->rkey, e->va + off, n,
+			karst_mem_check_remote(core->mem, e->pd, qp->qpn, e->rkey, e->va + off, n,
 				KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK))
 		return false;
 	p = karst_frame_open(b, &qp->tmpl);
@@ -58,7 +59,8 @@ build_read_response(struct karst_core *core, struct karst_core_qp *qp, const str
 		b->nforeign += karst_mem_is_foreign(host);
 		karst_frame_seg(b, host, n);
 	}
-	karst_frame_close(core, b, &qp->tmpl, p, opcode, 0, false, psn, n);
+	karst_frame_close(
+		core, b, &qp->tmpl, p, karst_qp_transport(qp) | operation, 0, false, psn, n);
 	return true;
 }
 
@@ -68,14 +70,15 @@ build_atomic_response(struct karst_core *core, struct karst_core_qp *qp, const s
 {
 	uint8_t *p = put_aeth(qp, karst_frame_open(b, &qp->tmpl), KARST_AETH_ACK | credit_code(qp));
 	/* ATOMIC WRITE is answered by an empty READ response (L6) */
-	uint8_t opcode = KARST_RC_READ_RESP_ONLY;
+	uint8_t operation = KARST_OPERATION_READ_RESP_ONLY;
 
 	if (e->type == KARST_RSP_ATOMIC) {
-		opcode = KARST_RC_ATOMIC_ACK;
+		operation = KARST_OPERATION_ATOMIC_ACK;
 		karst_put_be64(p, e->va);
 		p += KARST_ATOMICACK_LEN;
 	}
-	karst_frame_close(core, b, &qp->tmpl, p, opcode, 0, false, e->psn, 0);
+	karst_frame_close(
+		core, b, &qp->tmpl, p, karst_qp_transport(qp) | operation, 0, false, e->psn, 0);
 }
 
 /* The source of a READ has gone: all that is left to say is why. */
@@ -128,7 +131,8 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 	else
 		syndrome = KARST_AETH_ACK | credit_code(qp);
 	p = put_aeth(qp, karst_frame_open(b, &qp->tmpl), syndrome);
-	karst_frame_close(core, b, &qp->tmpl, p, KARST_RC_ACK, 0, false, psn, 0);
+	karst_frame_close(core, b, &qp->tmpl, p, karst_qp_transport(qp) | KARST_OPERATION_ACK, 0,
+		false, psn, 0);
 	karst_count(&core->counters, KARST_CTR_ACK_SENT);
 	r->owed = KARST_OWED_NONE;
 }

@@ -7,6 +7,7 @@
 #define RC_ (1u << KARST_QPT_RC)
 #define UC_ (1u << KARST_QPT_UC)
 #define UD_ (1u << KARST_QPT_UD)
+#define RX_ (RC_ | 1u << KARST_QPT_XRC_SEND) /* what RC has, XRC has */
 #define OPC(mid, last, first, only)                                                     \
 	{                                                                               \
 		KARST_OPERATION_##mid, KARST_OPERATION_##last, KARST_OPERATION_##first, \
@@ -19,27 +20,27 @@
 
 const struct karst_wr_info karst_wr_infos[KARST_WR_MAX] = {
 	[KARST_WR_RDMA_WRITE] = {OPC(WRITE_MIDDLE, WRITE_LAST, WRITE_FIRST, WRITE_ONLY), 0,
-		KARST_WC_RDMA_WRITE, RC_ | UC_, .reth = true, .inlined = true},
+		KARST_WC_RDMA_WRITE, RX_ | UC_, .reth = true, .inlined = true},
 	[KARST_WR_RDMA_WRITE_WITH_IMM] = {OPC(WRITE_MIDDLE, WRITE_LAST_IMM, WRITE_FIRST,
 						  WRITE_ONLY_IMM),
-		KARST_SLOT_CREDIT, KARST_WC_RDMA_WRITE, RC_ | UC_, .reth = true, .imm = true,
+		KARST_SLOT_CREDIT, KARST_WC_RDMA_WRITE, RX_ | UC_, .reth = true, .imm = true,
 		.inlined = true},
 	[KARST_WR_SEND] = {OPC(SEND_MIDDLE, SEND_LAST, SEND_FIRST, SEND_ONLY), KARST_SLOT_CREDIT,
-		KARST_WC_SEND, RC_ | UC_ | UD_, .inlined = true},
+		KARST_WC_SEND, RX_ | UC_ | UD_, .inlined = true},
 	[KARST_WR_SEND_WITH_IMM] = {OPC(SEND_MIDDLE, SEND_LAST_IMM, SEND_FIRST, SEND_ONLY_IMM),
-		KARST_SLOT_CREDIT, KARST_WC_SEND, RC_ | UC_ | UD_, .imm = true, .inlined = true},
+		KARST_SLOT_CREDIT, KARST_WC_SEND, RX_ | UC_ | UD_, .imm = true, .inlined = true},
 	[KARST_WR_SEND_WITH_INV] = {OPC(SEND_MIDDLE, SEND_LAST_INV, SEND_FIRST, SEND_ONLY_INV),
-		KARST_SLOT_CREDIT, KARST_WC_SEND, RC_, .inv = true, .inlined = true},
-	[KARST_WR_RDMA_READ] = {ALONE(READ_REQUEST), KARST_SLOT_RD_ATOMIC, KARST_WC_RDMA_READ, RC_,
+		KARST_SLOT_CREDIT, KARST_WC_SEND, RX_, .inv = true, .inlined = true},
+	[KARST_WR_RDMA_READ] = {ALONE(READ_REQUEST), KARST_SLOT_RD_ATOMIC, KARST_WC_RDMA_READ, RX_,
 		.reth = true, .sink = true},
-	[KARST_WR_ATOMIC_CAS] = {ALONE(CMP_SWAP), KARST_SLOT_RD_ATOMIC, KARST_WC_COMP_SWAP, RC_,
+	[KARST_WR_ATOMIC_CAS] = {ALONE(CMP_SWAP), KARST_SLOT_RD_ATOMIC, KARST_WC_COMP_SWAP, RX_,
 		.sink = true},
-	[KARST_WR_ATOMIC_FAA] = {ALONE(FETCH_ADD), KARST_SLOT_RD_ATOMIC, KARST_WC_FETCH_ADD, RC_,
+	[KARST_WR_ATOMIC_FAA] = {ALONE(FETCH_ADD), KARST_SLOT_RD_ATOMIC, KARST_WC_FETCH_ADD, RX_,
 		.sink = true},
 	[KARST_WR_ATOMIC_WRITE] = {ALONE(ATOMIC_WRITE), KARST_SLOT_RD_ATOMIC, KARST_WC_ATOMIC_WRITE,
-		RC_, .reth = true, .inlined = true},
-	[KARST_WR_LOCAL_INV] = {ALONE(SEND_ONLY), KARST_SLOT_LOCAL, KARST_WC_LOCAL_INV, RC_ | UC_},
-	[KARST_WR_BIND_MW] = {ALONE(SEND_ONLY), KARST_SLOT_LOCAL, KARST_WC_BIND_MW, RC_ | UC_},
+		RX_, .reth = true, .inlined = true},
+	[KARST_WR_LOCAL_INV] = {ALONE(SEND_ONLY), KARST_SLOT_LOCAL, KARST_WC_LOCAL_INV, RX_ | UC_},
+	[KARST_WR_BIND_MW] = {ALONE(SEND_ONLY), KARST_SLOT_LOCAL, KARST_WC_BIND_MW, RX_ | UC_},
 };
 
 /* Takes the SGEs of the copy, as many as the header says, and adds up their lengths. */
@@ -84,6 +85,8 @@ karst_wqe_load(const struct karst_core_qp *qp, uint32_t idx, struct karst_wqe *w
 		w->len = w->nsge = 0;
 		return KARST_WC_SUCCESS;
 	}
+	if (karst_unlikely(qp->type == KARST_QPT_XRC_SEND) && w->h.rdma.srqn > 0xffffff)
+		return KARST_WC_LOC_QP_OP_ERR;
 	if (w->h.flags & KARST_SEND_INLINE) {
 		if (karst_unlikely(!w->info->inlined || w->h.num > qp->sq.max_inline))
 			return KARST_WC_LOC_QP_OP_ERR;
@@ -126,7 +129,7 @@ karst_wqe_check(
 }
 
 /*
- * RC can fetch foreign bytes when the burst is complete, all at once: should they not be there, the
+ * RC and XRC can fetch foreign bytes when the burst is complete, all at once: should they not be there, the
  * request has not completed yet.  UC and UD complete here and now, so they ask at once.
  */
 const uint8_t *
@@ -134,7 +137,7 @@ karst_wqe_foreign(struct karst_core *core, const struct karst_core_qp *qp, const
 	uint32_t n, struct karst_tx_burst *b)
 {
 	b->nforeign++;
-	return qp->type == KARST_QPT_RC ? src : core->foreign->fetch(core, src, n);
+	return karst_qp_reliable(qp) ? src : core->foreign->fetch(core, src, n);
 }
 
 static karst_noinline bool

@@ -19,7 +19,7 @@ struct karst_wr_info {
 	uint8_t opc[4]; /* BTH operation by (first << 1 | last) */
 	uint8_t slot_flags;
 	uint8_t wc;       /* enum karst_wc_opcode */
-	uint8_t types;    /* 1 << enum karst_qp_type */
+	uint16_t types;   /* 1 << enum karst_qp_type */
 	bool reth : 1;    /* First carries RETH */
 	bool imm : 1;     /* Last carries ImmDt */
 	bool inv : 1;     /* Last carries IETH */

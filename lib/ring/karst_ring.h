@@ -106,7 +106,8 @@ struct karst_send_wqe {
 		struct {
 			uint64_t remote_addr;
 			uint32_t rkey;
-		} rdma; /* WRITE, READ, atomics, ATOMIC WRITE */
+			uint32_t srqn; /* XRC_SEND, SENDs too: the peer's SRQ, 24 bits */
+		} rdma;                /* WRITE, READ, atomics, ATOMIC WRITE */
 		struct {
 			uint32_t ah; /* address handle number */
 			uint32_t remote_qpn;

@@ -226,6 +226,12 @@ karst_deth_set(uint8_t *p, uint32_t qkey, uint32_t src_qpn)
 	karst_put_be32(p + 4, src_qpn & 0xffffff);
 }
 
+static inline void
+karst_xrceth_set(uint8_t *p, uint32_t srqn)
+{
+	karst_put_be32(p, srqn & 0xffffff);
+}
+
 /* --- AETH (W3, Q9, R10): syndrome and MSN --- */
 
 #define KARST_AETH_ACK              0x00 /* | credit code */

@@ -730,7 +730,7 @@ end(struct rig *r)
 	}
 	must(r->core->wheel.count == 0 && r->core->active_head == NULL);
 	must(karst_cq_destroy(r->cq) == 0);
-	must(r->srq == NULL || karst_srq_destroy(r->srq) == 0);
+	must(r->srq == NULL || karst_srq_destroy(r->core, r->srq) == 0);
 }
 
 static void

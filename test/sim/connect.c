@@ -214,7 +214,7 @@ take_down_node(struct sim *s, struct sim_node *n)
 			sim_fail(s, "node %u core %u: %s without any QP", n->idx, i,
 				c->core->active_head ? "active list" : "timers");
 		if (c->has_srq) {
-			rc = karst_srq_destroy(c->srq.srq);
+			rc = karst_srq_destroy(c->core, c->srq.srq);
 			if (rc != 0)
 				sim_fail(s, "karst_srq_destroy(): %d", rc);
 			karst_pd_unref(n->mem_table, c->srq.pd);

@@ -308,7 +308,7 @@ bed_close_at(struct bed *b, const char *file, int line)
 	cr_assert_eq(karst_cq_destroy(b->scq), 0);
 	cr_assert_eq(karst_cq_destroy(b->rcq), 0);
 	if (b->srq != NULL)
-		cr_assert_eq(karst_srq_destroy(b->srq), 0);
+		cr_assert_eq(karst_srq_destroy(b->core, b->srq), 0);
 	check_guards(b);
 	for (i = 0; i < b->nblocks; i++)
 		free(b->mem_block[i]);

@@ -52,7 +52,7 @@ Test(srq, shared)
 	expect_drop(b, RNR, send_to(b, 1, R(3), KARST_RC_SEND_ONLY, 4));
 	expect_rnr(b, R(3), 12, 2);
 	cr_assert_eq(karst_wq_free(&b->srq_wq, 8), 8);
-	cr_assert_eq(karst_srq_destroy(b->srq), -EBUSY);
+	cr_assert_eq(karst_srq_destroy(b->core, b->srq), -EBUSY);
 	cr_assert_eq(karst_srq_user(b->srq), b);
 	bed_close(b);
 }

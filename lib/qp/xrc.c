@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * XRC: the receive queue of a request is the one that its XRCETH names (U3).
+ *
+ * On the wire an XRC connection is an RC connection in one direction, so both ends are RC's
+ * requester and RC's responder.  What is different is the target's srq, pd and recv_cq: the first
+ * packet of each message sets them (karst_xrc_enter()), and from there on RC's code finds them where
+ * it always does.  They stay until another SRQ is named, or the SRQ or the target goes; each SRQ
+ * lists the targets that point at it.  READs keep their PD beside them, because they are answered
+ * later.
+ *
+ * The SRQ's protection domain is that of the message, for receives as for READs, WRITEs and
+ * atomics; targets have none of their own.  Who names an SRQ that there is not, or one of another
+ * domain, or another one in the middle of a message, gets a NAK "invalid request", and the
+ * connection ends.
+ *
+ * An SRQ's number is (n << lcore_bits | lcore), modulo 2^24, where n counts on with each SRQ of the
+ * core, past those whose place in the table (the low bits of n) is taken.  So a number comes back
+ * when the count has gone all the way round.  0 is never given out.
+ */
+#include "qp_priv.h"
+
+#include <errno.h>
+
+/* --- numbers --- */
+
+static struct karst_core_srq **
+place_of(const struct karst_core *core, uint32_t number)
+{
+	return &core->srqs[(number >> core->lcore_bits) & core->srq_mask];
+}
+
+int
+karst_xrc_number(struct karst_core *core, struct karst_core_srq *srq)
+{
+	uint32_t number;
+
+	if (core->nsrqs > core->srq_mask)
+		return -ENOSPC;
+	do {
+		number = (core->next_srq++ << core->lcore_bits | core->lcore) & 0xffffff;
+	} while (number == 0 || *place_of(core, number) != NULL);
+	*place_of(core, number) = srq;
+	core->nsrqs++;
+	srq->number = number;
+	return 0;
+}
+
+struct karst_core_srq *
+karst_xrc_find(const struct karst_core *core, const struct karst_core_qp *qp, uint32_t number)
+{
+	struct karst_core_srq *srq = *place_of(core, number);
+
+	return srq != NULL && srq->number == number && srq->xrcd == qp->xrcd ? srq : NULL;
+}
+
+/* --- targets and SRQs --- */
+
+static void
+detach(struct karst_core_qp *qp)
+{
+	*qp->pprev_target = qp->next_target;
+	if (qp->next_target != NULL)
+		qp->next_target->pprev_target = qp->pprev_target;
+	qp->srq = NULL;
+	qp->recv_cq = NULL;
+	qp->pd = 0;
+}
+
+static void
+attach(struct karst_core_qp *qp, struct karst_core_srq *srq)
+{
+	if (qp->srq != NULL)
+		detach(qp);
+	qp->next_target = srq->targets;
+	qp->pprev_target = &srq->targets;
+	if (srq->targets != NULL)
+		srq->targets->pprev_target = &qp->next_target;
+	srq->targets = qp;
+	qp->srq = srq;
+	qp->recv_cq = srq->cq;
+	qp->pd = srq->pd;
+}
+
+bool
+karst_xrc_enter(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	struct karst_core_srq *srq = qp->srq;
+
+	if (karst_mutant(KARST_MUTANT_XRC_STICKS) && srq != NULL)
+		return true;
+	if (srq != NULL && srq->number == pkt->srqn)
+		return true;
+	srq = opf & KARST_OPF_START ? karst_xrc_find(core, qp, pkt->srqn) : NULL;
+	if (srq == NULL) {
+		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+		return false;
+	}
+	assert(!qp->rsp.rwqe.held);
+	attach(qp, srq);
+	return true;
+}
+
+void
+karst_xrc_leave(struct karst_core *core, struct karst_core_qp *qp)
+{
+	const struct karst_recv_done done = {
+		.status = KARST_WC_WR_FLUSH_ERR, .opcode = KARST_WC_RECV};
+
+	if (qp->srq == NULL)
+		return;
+	if (qp->rsp.rwqe.held)
+		karst_recv_complete(core, qp, &done);
+	detach(qp);
+}
+
+void
+karst_srq_withdraw(struct karst_core *core, struct karst_core_srq *srq)
+{
+	if (srq->number == 0)
+		return;
+	*place_of(core, srq->number) = NULL;
+	core->nsrqs--;
+	srq->number = 0;
+	while (srq->targets != NULL) {
+		srq->targets->rsp.rwqe.held = false;
+		detach(srq->targets);
+	}
+}

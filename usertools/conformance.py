@@ -24,7 +24,6 @@ import sys
 # check wants code and a test for it.
 NOT_YET = {
     'U2': 'communication management',
-    'U3': 'XRC beyond the wire format',
     'C1': 'communication management',
     'C2': 'communication management',
     'E2': 'congestion control',

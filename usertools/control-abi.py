@@ -48,7 +48,7 @@ Rules
   the message is malformed or comes out of order; ``-EOPNOTSUPP``: there is no such operation, or
   no such feature; ``-EINVAL``: a member; ``-EBUSY``: something still needs the object; ``-ENOSPC``
   and ``-ENOMEM``: a limit; ``-EIO``: the engine has given the program up.
-- Handles of PDs, CQs, SRQs, QPs and channels are numbers of this connection and never 0.  Keys
+- Handles of PDs, XRC domains, CQs, SRQs, QPs and channels are numbers of this connection and never 0.  Keys
   are L_Keys and R_Keys.  Those of another connection do not work.
 
 Offsets below are those in the body, which begins {HDR} bytes into the message.

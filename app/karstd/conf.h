@@ -84,7 +84,7 @@ struct kd_conf_limits {
 	char who[KD_NAME]; /* empty: everybody; a user, or @group */
 	uint32_t id;       /* the user's or the group's */
 	uint32_t clients;
-	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels, mcasts;
+	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels, mcasts, xrcds;
 	uint64_t ring_bytes, mr_bytes;
 };
 

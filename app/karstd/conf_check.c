@@ -275,6 +275,7 @@ kd_conf_limits_of(const struct kd_conf *c, uint32_t uid, const uint32_t *gids, u
 	all.ahs = own->ahs ? own->ahs : all.ahs;
 	all.channels = own->channels ? own->channels : all.channels;
 	all.mcasts = own->mcasts ? own->mcasts : all.mcasts;
+	all.xrcds = own->xrcds ? own->xrcds : all.xrcds;
 	all.ring_bytes = own->ring_bytes ? own->ring_bytes : all.ring_bytes;
 	all.mr_bytes = own->mr_bytes ? own->mr_bytes : all.mr_bytes;
 	return all;

@@ -178,6 +178,11 @@ struct cli_pd {
 	_Atomic uint32_t users;
 };
 
+struct cli_xrcd {
+	struct karst_xrcd pub;
+	_Atomic uint32_t users;
+};
+
 struct cli_cq {
 	struct karst_cq pub;
 	struct karst_lock lock karst_cache_aligned;
@@ -244,6 +249,12 @@ static inline struct cli_srq *
 cli_srq_of(struct karst_srq *srq)
 {
 	return karst_container_of(srq, struct cli_srq, pub);
+}
+
+static inline struct cli_xrcd *
+cli_xrcd_of(struct karst_xrcd *xrcd)
+{
+	return karst_container_of(xrcd, struct cli_xrcd, pub);
 }
 
 static inline struct cli_pd *

@@ -228,7 +228,7 @@ karst_destroy_cq(struct karst_cq *cq)
 		return cli_fail_forked();
 	users = atomic_load(&q->users);
 	if (users != 0)
-		return cli_fail(-EBUSY, "%u queues of queue pairs complete into this queue", users);
+		return cli_fail(-EBUSY, "%u queues complete into this queue", users);
 	ret = cli_destroy_call(c, KARST_CTL_DESTROY_CQ, cq->handle);
 	if (ret != 0)
 		return ret;

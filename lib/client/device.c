@@ -43,6 +43,7 @@ karst_query_device(struct karst_context *ctx, struct karst_device_attr *attr)
 		.max_mcast_grp = r.max_mcasts,
 		.max_mcast_qp_attach = r.max_mcasts,
 		.max_total_mcast_qp_attach = r.max_mcasts,
+		.max_xrcd = r.max_xrcd,
 	};
 	memcpy(attr->engine, c->engine, sizeof(attr->engine));
 	memcpy(attr->version, c->version, sizeof(attr->version));

@@ -118,6 +118,7 @@ struct karst_device_attr {
 	uint32_t max_mcast_grp;
 	uint32_t max_mcast_qp_attach; /* to one group */
 	uint32_t max_total_mcast_qp_attach;
+	uint32_t max_xrcd;
 };
 
 /** The values are those of enum ibv_port_state. */
@@ -143,8 +144,8 @@ struct karst_port_attr {
 	uint16_t vlan; /* 0: none */
 	uint8_t mac[6];
 	uint32_t gid_tbl_len; /* entries of the table, empty ones included */
-	uint32_t mbps; /* 0: not known */
-	char name[64]; /* in karstd's configuration */
+	uint32_t mbps;        /* 0: not known */
+	char name[64];        /* in karstd's configuration */
 	char netdev[16];
 };
 
@@ -349,6 +350,33 @@ struct karst_ah {
 int karst_create_ah(struct karst_pd *pd, const struct karst_ah_attr *attr, struct karst_ah **ah);
 int karst_destroy_ah(struct karst_ah *ah);
 
+/* --- XRC domains --- */
+
+/*
+ * Extended reliable connections: a requester (KARST_QPT_XRC_SEND) names in each of its requests the
+ * shared receive queue (KARST_SRQT_XRC) that it is for, and the target that it is connected to
+ * (KARST_QPT_XRC_RECV) puts it there.  Target and SRQ must be of one domain, but may be of several
+ * programs.  Protection domain and completion queue of a message are its SRQ's, also for READs,
+ * WRITEs and atomics; a completion's qpn is the target's number.
+ *
+ * Who names an SRQ that there is not, or one of another domain, ends the connection: its request
+ * completes as KARST_WC_REM_INV_REQ_ERR.
+ */
+struct karst_xrcd {
+	struct karst_context *context;
+	uint32_t handle;
+};
+
+/**
+ * Opens the domain that device and inode of @fd name, for all programs that have the file; it ends
+ * with its last user.  @fd -1: one that nobody else can open.  @oflags: O_CREAT, O_EXCL.
+ * -ENOENT: there is none and O_CREAT is not set; -EEXIST: there is one and O_EXCL is; -EINVAL:
+ * another flag; -EBADF; -ENOSPC: the context has max_xrcd.
+ */
+int karst_open_xrcd(struct karst_context *ctx, int fd, int oflags, struct karst_xrcd **xrcd);
+/** -EBUSY: SRQs or QPs of this context are in it. */
+int karst_close_xrcd(struct karst_xrcd *xrcd);
+
 /* --- shared receive queues --- */
 
 struct karst_srq_init_attr {
@@ -356,6 +384,10 @@ struct karst_srq_init_attr {
 	uint32_t max_wr;
 	uint32_t max_sge;
 	uint32_t srq_limit;
+	enum karst_srq_type srq_type;
+	/* KARST_SRQT_XRC: its domain, and where receives complete; else not looked at */
+	struct karst_xrcd *xrcd;
+	struct karst_cq *cq;
 };
 
 struct karst_srq_attr {
@@ -370,6 +402,10 @@ struct karst_srq {
 	void *srq_context;
 	uint32_t handle;
 	uint32_t lcore; /* its QPs are there */
+	/* XRC; else 0 and NULL */
+	uint32_t srq_num; /* what requests name it by */
+	struct karst_xrcd *xrcd;
+	struct karst_cq *cq;
 	/* private */
 	struct karst_wq rq;
 	uint32_t max_sge;
@@ -395,9 +431,12 @@ struct karst_qp_cap {
 
 struct karst_qp_init_attr {
 	void *qp_context;
+	/* XRC_SEND has no recv_cq, and XRC_RECV neither: not looked at; what @cap says of queues
+	 * that are not there neither */
 	struct karst_cq *send_cq;
 	struct karst_cq *recv_cq;
-	struct karst_srq *srq;   /* NULL: own receive queue */
+	struct karst_srq *srq;   /* NULL: own receive queue; not for XRC types */
+	struct karst_xrcd *xrcd; /* XRC_RECV: its domain */
 	struct karst_qp_cap cap; /* karst_create_qp() writes what it became */
 	enum karst_qp_type qp_type;
 	bool sq_sig_all;
@@ -431,10 +470,11 @@ struct karst_qp_attr {
 
 struct karst_qp {
 	struct karst_context *context;
-	struct karst_pd *pd;
+	struct karst_pd *pd; /* XRC_RECV: NULL */
 	struct karst_cq *send_cq;
 	struct karst_cq *recv_cq;
 	struct karst_srq *srq;
+	struct karst_xrcd *xrcd; /* XRC_RECV */
 	void *qp_context;
 	uint32_t handle;
 	uint32_t qp_num;
@@ -450,7 +490,11 @@ struct karst_qp {
 	void *priv;
 };
 
+/** @pd: XRC_RECV has none, NULL will do. */
 int karst_create_qp(struct karst_pd *pd, struct karst_qp_init_attr *init, struct karst_qp **qp);
+/** A further handle on an XRC_RECV queue pair, of whatever program: it can be modified and queried,
+ *  has its events, and ends with its last handle.  -ENOENT: none of that number is in the domain. */
+int karst_open_qp(struct karst_xrcd *xrcd, uint32_t qp_num, void *qp_context, struct karst_qp **qp);
 /** @mask: enum karst_qp_attr_mask.  With KARST_QP_AV the engine finds the way to the peer, which
  *  may take some seconds: -EHOSTUNREACH. */
 int karst_modify_qp(struct karst_qp *qp, const struct karst_qp_attr *attr, unsigned int mask);
@@ -479,6 +523,7 @@ struct karst_send_wr {
 	unsigned int send_flags; /* enum karst_send_flags */
 	uint32_t imm_data;       /* host order */
 	uint32_t invalidate_rkey;
+	uint32_t remote_srqn; /* XRC_SEND: srq_num of the peer's SRQ, with every operation */
 	union {
 		struct {
 			uint64_t remote_addr;

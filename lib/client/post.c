@@ -158,6 +158,11 @@ put_send(const struct cli_qp *q, struct karst_send_wqe *w, const struct karst_se
 	w->opcode = (uint8_t)wr->opcode;
 	w->flags = (uint8_t)wr->send_flags;
 	w->imm = inv ? wr->invalidate_rkey : wr->imm_data;
+	if (karst_unlikely(q->pub.qp_type == KARST_QPT_XRC_SEND)) {
+		if (wr->remote_srqn > 0xffffff)
+			return cli_fail(-EINVAL, "remote_srqn %#x: 24 bits", wr->remote_srqn);
+		w->rdma.srqn = wr->remote_srqn;
+	}
 	return put_body(q, w, wr, op, window);
 }
 
@@ -292,9 +297,10 @@ karst_post_recv(
 	bool ring;
 	int ret = check_state(q, KARST_QPS_INIT);
 
-	if (ret == 0 && qp->srq != NULL)
-		ret = cli_fail_const(
-			-EINVAL, "a queue pair with a shared receive queue: post there");
+	if (ret == 0 && (qp->srq != NULL || qp->recv_cq == NULL))
+		ret = cli_fail_const(-EINVAL,
+			qp->srq != NULL ? "a queue pair with a shared receive queue: post there"
+					: "a queue pair of an XRC type has no receive queue");
 	if (karst_unlikely(ret != 0)) {
 		if (bad != NULL)
 			*bad = wr;

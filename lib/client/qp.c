@@ -17,18 +17,43 @@ queue_ok(uint32_t slots, uint32_t stride, bool send, uint32_t max_sge, uint32_t 
 		stride == karst_wq_stride(send, max_sge, max_inline);
 }
 
+/* Which queues of its own a queue pair has. */
+
+static bool
+has_sends(const struct cli_qp *q)
+{
+	return q->pub.qp_type != KARST_QPT_XRC_RECV;
+}
+
+static bool
+has_recvs(const struct cli_qp *q)
+{
+	return q->pub.srq == NULL && q->pub.recv_cq != NULL;
+}
+
+static void
+set_lcore(struct karst_client *c, struct cli_qp *q, uint32_t lcore)
+{
+	q->pub.lcore = lcore;
+	q->pub.bell = c->bell[lcore];
+	q->pub.bell_mask = c->bell_mask;
+	q->pub.wake_fd = c->wake_fd[lcore];
+}
+
 static int
 attach_queues(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_create_qp_rsp *r)
 {
 	void *at;
 	int ret;
 
+	if (!has_sends(q))
+		return 0;
 	ret = cli_place(
 		c, &r->sq, karst_wq_bytes(r->max_send_wr, r->send_stride), "send queue", &at);
 	if (ret != 0)
 		return ret;
 	karst_wq_attach(&q->pub.sq, at, r->max_send_wr, r->send_stride);
-	if (q->pub.srq != NULL)
+	if (!has_recvs(q))
 		return 0;
 	ret = cli_place(
 		c, &r->rq, karst_wq_bytes(r->max_recv_wr, r->recv_stride), "receive queue", &at);
@@ -42,8 +67,10 @@ static int
 attach(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_create_qp_rsp *r)
 {
 	if (r->lcore >= c->pub.nlcores ||
-		!queue_ok(r->max_send_wr, r->send_stride, true, r->max_send_sge, r->max_inline) ||
-		(q->pub.srq == NULL &&
+		(has_sends(q) &&
+			!queue_ok(r->max_send_wr, r->send_stride, true, r->max_send_sge,
+				r->max_inline)) ||
+		(has_recvs(q) &&
 			!queue_ok(r->max_recv_wr, r->recv_stride, false, r->max_recv_sge, 0)))
 		return cli_fail(-EPROTO,
 			"the engine made a queue pair of %u and %u requests of %u and %u bytes on "
@@ -51,15 +78,12 @@ attach(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_create_q
 			r->max_send_wr, r->max_recv_wr, r->send_stride, r->recv_stride, r->lcore);
 	q->pub.handle = r->qp;
 	q->pub.qp_num = r->qpn;
-	q->pub.lcore = r->lcore;
-	q->pub.bell = c->bell[r->lcore];
-	q->pub.bell_mask = c->bell_mask;
-	q->pub.wake_fd = c->wake_fd[r->lcore];
+	set_lcore(c, q, r->lcore);
 	q->pub.cap = (struct karst_qp_cap){
 		.max_send_wr = r->max_send_wr,
-		.max_recv_wr = q->pub.srq == NULL ? r->max_recv_wr : 0,
+		.max_recv_wr = has_recvs(q) ? r->max_recv_wr : 0,
 		.max_send_sge = r->max_send_sge,
-		.max_recv_sge = q->pub.srq == NULL ? r->max_recv_sge : 0,
+		.max_recv_sge = has_recvs(q) ? r->max_recv_sge : 0,
 		.max_inline_data = r->max_inline,
 	};
 	return attach_queues(c, q, r);
@@ -76,64 +100,98 @@ lane_tail(const struct cli_cq *cq, uint32_t lcore)
 static void
 list_add(struct cli_qp *q)
 {
-	struct cli_cq *s = cli_cq_of(q->pub.send_cq), *r = cli_cq_of(q->pub.recv_cq);
+	struct cli_cq *cq;
 
-	karst_lock(&s->lock);
-	q->send_orphans.born = lane_tail(s, q->pub.lcore);
-	q->next_send = s->sends;
-	s->sends = q;
-	karst_unlock(&s->lock);
-	karst_lock(&r->lock);
-	q->recv_orphans.born = lane_tail(r, q->pub.lcore);
-	q->next_recv = r->recvs;
-	r->recvs = q;
-	karst_unlock(&r->lock);
+	if (q->pub.send_cq != NULL) {
+		cq = cli_cq_of(q->pub.send_cq);
+		karst_lock(&cq->lock);
+		q->send_orphans.born = lane_tail(cq, q->pub.lcore);
+		q->next_send = cq->sends;
+		cq->sends = q;
+		karst_unlock(&cq->lock);
+	}
+	if (q->pub.recv_cq != NULL) {
+		cq = cli_cq_of(q->pub.recv_cq);
+		karst_lock(&cq->lock);
+		q->recv_orphans.born = lane_tail(cq, q->pub.lcore);
+		q->next_recv = cq->recvs;
+		cq->recvs = q;
+		karst_unlock(&cq->lock);
+	}
 }
 
 static void
 list_del(struct cli_qp *q)
 {
-	struct cli_cq *s = cli_cq_of(q->pub.send_cq), *r = cli_cq_of(q->pub.recv_cq);
 	struct cli_qp **pp;
+	struct cli_cq *cq;
 
-	karst_lock(&s->lock);
-	for (pp = &s->sends; *pp != q; pp = &(*pp)->next_send)
-		;
-	*pp = q->next_send;
-	karst_unlock(&s->lock);
-	karst_lock(&r->lock);
-	for (pp = &r->recvs; *pp != q; pp = &(*pp)->next_recv)
-		;
-	*pp = q->next_recv;
-	karst_unlock(&r->lock);
+	if (q->pub.send_cq != NULL) {
+		cq = cli_cq_of(q->pub.send_cq);
+		karst_lock(&cq->lock);
+		for (pp = &cq->sends; *pp != q; pp = &(*pp)->next_send)
+			;
+		*pp = q->next_send;
+		karst_unlock(&cq->lock);
+	}
+	if (q->pub.recv_cq != NULL) {
+		cq = cli_cq_of(q->pub.recv_cq);
+		karst_lock(&cq->lock);
+		for (pp = &cq->recvs; *pp != q; pp = &(*pp)->next_recv)
+			;
+		*pp = q->next_recv;
+		karst_unlock(&cq->lock);
+	}
 }
 
 /* What the QP stands on is used by one more or one less. */
 static void
 count(struct cli_qp *q, uint32_t n)
 {
-	atomic_fetch_add(&cli_cq_of(q->pub.send_cq)->users, n);
-	atomic_fetch_add(&cli_cq_of(q->pub.recv_cq)->users, n);
+	atomic_fetch_add(&cli_of(q->pub.context)->nobjects, n);
+	if (q->pub.pd != NULL)
+		atomic_fetch_add(&cli_pd_of(q->pub.pd)->users, n);
+	if (q->pub.send_cq != NULL)
+		atomic_fetch_add(&cli_cq_of(q->pub.send_cq)->users, n);
+	if (q->pub.recv_cq != NULL)
+		atomic_fetch_add(&cli_cq_of(q->pub.recv_cq)->users, n);
 	if (q->pub.srq != NULL)
 		atomic_fetch_add(&cli_srq_of(q->pub.srq)->users, n);
+	if (q->pub.xrcd != NULL)
+		atomic_fetch_add(&cli_xrcd_of(q->pub.xrcd)->users, n);
 }
 
 /* --- creating --- */
+
+/* What the types have; the rest is 0. */
+static void
+request(const struct cli_qp *q, const struct karst_qp_init_attr *init,
+	struct karst_ctl_create_qp_req *r)
+{
+	if (has_sends(q)) {
+		r->pd = q->pub.pd->handle;
+		r->send_cq = q->pub.send_cq->handle;
+		r->max_send_wr = init->cap.max_send_wr;
+		r->max_send_sge = init->cap.max_send_sge;
+		r->max_inline = init->cap.max_inline_data;
+	} else {
+		r->xrcd = q->pub.xrcd->handle;
+	}
+	if (q->pub.recv_cq != NULL)
+		r->recv_cq = q->pub.recv_cq->handle;
+	if (q->pub.srq != NULL)
+		r->srq = q->pub.srq->handle;
+	if (has_recvs(q)) {
+		r->max_recv_wr = init->cap.max_recv_wr;
+		r->max_recv_sge = init->cap.max_recv_sge;
+	}
+}
 
 static int
 create(struct karst_client *c, struct cli_qp *q, const struct karst_qp_init_attr *init)
 {
 	CLI_REQ(create_qp)
 	m = {.body = {.type = (uint32_t)init->qp_type,
-		     .pd = q->pub.pd->handle,
-		     .send_cq = init->send_cq->handle,
-		     .recv_cq = init->recv_cq->handle,
-		     .srq = init->srq != NULL ? init->srq->handle : 0,
-		     .max_send_wr = init->cap.max_send_wr,
-		     .max_recv_wr = init->srq != NULL ? 0 : init->cap.max_recv_wr,
-		     .max_send_sge = init->cap.max_send_sge,
-		     .max_recv_sge = init->srq != NULL ? 0 : init->cap.max_recv_sge,
-		     .max_inline = init->cap.max_inline_data,
 		     .max_dest_rd_atomic = c->max_rd_atomic,
 		     .flags = (init->sq_sig_all ? KARST_CTL_QP_SIG_ALL : 0) |
 			     (init->credits ? KARST_CTL_QP_CREDITS : 0),
@@ -143,6 +201,7 @@ create(struct karst_client *c, struct cli_qp *q, const struct karst_qp_init_attr
 	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
 	int ret;
 
+	request(q, init, &m.body);
 	ret = cli_call(c, KARST_CTL_CREATE_QP, &m.hdr, sizeof(m), NULL, 0, &reply);
 	if (ret != 0)
 		return ret;
@@ -155,10 +214,19 @@ create(struct karst_client *c, struct cli_qp *q, const struct karst_qp_init_attr
 static int
 check_init(const struct karst_pd *pd, const struct karst_qp_init_attr *init)
 {
-	if (init->send_cq == NULL || init->recv_cq == NULL)
+	bool sender = init->qp_type == KARST_QPT_XRC_SEND;
+
+	if (pd == NULL)
+		return cli_fail_const(-EINVAL,
+			"a queue pair needs a protection domain, unless it is of type XRC_RECV");
+	if (init->send_cq == NULL || (init->recv_cq == NULL && !sender))
 		return cli_fail_const(-EINVAL,
 			"a queue pair needs a send_cq and a recv_cq, which may be the same");
-	if (init->send_cq->context != pd->context || init->recv_cq->context != pd->context ||
+	if (sender && init->srq != NULL)
+		return cli_fail_const(-EINVAL,
+			"a queue pair of type XRC_SEND receives nothing: no shared receive queue");
+	if (init->send_cq->context != pd->context ||
+		(!sender && init->recv_cq->context != pd->context) ||
 		(init->srq != NULL && init->srq->context != pd->context))
 		return cli_fail_const(-EINVAL,
 			"a completion or shared receive queue of another "
@@ -166,42 +234,108 @@ check_init(const struct karst_pd *pd, const struct karst_qp_init_attr *init)
 	return 0;
 }
 
+static struct cli_qp *
+alloc_qp(struct karst_context *ctx, void *qp_context)
+{
+	struct cli_qp *q = aligned_alloc(KARST_CACHE_LINE, sizeof(*q));
+
+	if (q == NULL) {
+		cli_fail_const(-ENOMEM, "no memory");
+		return NULL;
+	}
+	memset(q, 0, sizeof(*q));
+	q->pub.context = ctx;
+	q->pub.qp_context = qp_context;
+	q->cookie = cli_object_add(cli_of(ctx), CLI_QP, q);
+	if (q->cookie != 0)
+		return q;
+	free(q);
+	cli_fail_const(-ENOMEM, "no memory");
+	return NULL;
+}
+
+static void
+free_qp(struct cli_qp *q)
+{
+	cli_object_del(cli_of(q->pub.context), q->cookie);
+	free(q);
+}
+
 int
 karst_create_qp(struct karst_pd *pd, struct karst_qp_init_attr *init, struct karst_qp **qp)
 {
-	struct karst_client *c = cli_of(pd->context);
+	bool target = init->qp_type == KARST_QPT_XRC_RECV;
+	struct karst_client *c;
 	struct cli_qp *q;
-	int ret = cli_check(c);
+	int ret;
 
-	if (ret == 0)
+	if (target ? init->xrcd == NULL : pd == NULL)
+		return target
+			? cli_fail_const(-EINVAL, "a queue pair of type XRC_RECV needs an xrcd")
+			: check_init(pd, init);
+	c = cli_of(target ? init->xrcd->context : pd->context);
+	ret = cli_check(c);
+	if (ret == 0 && !target)
 		ret = check_init(pd, init);
 	if (ret != 0)
 		return ret;
-	q = aligned_alloc(KARST_CACHE_LINE, sizeof(*q));
+	q = alloc_qp(&c->pub, init->qp_context);
 	if (q == NULL)
-		return cli_fail_const(-ENOMEM, "no memory");
-	memset(q, 0, sizeof(*q));
-	q->pub.context = pd->context;
-	q->pub.pd = pd;
-	q->pub.send_cq = init->send_cq;
-	q->pub.recv_cq = init->recv_cq;
-	q->pub.srq = init->srq;
-	q->pub.qp_context = init->qp_context;
+		return -ENOMEM;
 	q->pub.qp_type = init->qp_type;
 	q->sig_all = init->sq_sig_all;
 	q->credits = init->credits;
-	q->cookie = cli_object_add(c, CLI_QP, q);
-	ret = q->cookie != 0 ? create(c, q, init) : cli_fail_const(-ENOMEM, "no memory");
+	if (target) {
+		q->pub.xrcd = init->xrcd;
+	} else {
+		q->pub.pd = pd;
+		q->pub.send_cq = init->send_cq;
+		q->pub.recv_cq = init->qp_type == KARST_QPT_XRC_SEND ? NULL : init->recv_cq;
+		q->pub.srq = init->srq;
+	}
+	ret = create(c, q, init);
 	if (ret != 0) {
-		if (q->cookie != 0)
-			cli_object_del(c, q->cookie);
-		free(q);
+		free_qp(q);
 		return ret;
 	}
 	init->cap = q->pub.cap;
 	list_add(q);
 	count(q, 1);
-	cli_pd_get(pd);
+	*qp = &q->pub;
+	return 0;
+}
+
+int
+karst_open_qp(struct karst_xrcd *xrcd, uint32_t qp_num, void *qp_context, struct karst_qp **qp)
+{
+	CLI_REQ(open_qp) m = {.body = {.xrcd = xrcd->handle, .qpn = qp_num}};
+	struct karst_client *c = cli_of(xrcd->context);
+	struct karst_ctl_open_qp_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+	struct cli_qp *q;
+	int ret = cli_check(c);
+
+	if (ret != 0)
+		return ret;
+	q = alloc_qp(xrcd->context, qp_context);
+	if (q == NULL)
+		return -ENOMEM;
+	m.body.cookie = q->cookie;
+	ret = cli_call(c, KARST_CTL_OPEN_QP, &m.hdr, sizeof(m), NULL, 0, &reply);
+	if (ret == 0 && r.lcore >= c->pub.nlcores) {
+		ret = cli_fail(-EPROTO, "the engine has a queue pair on lcore %u", r.lcore);
+		cli_destroy_call(c, KARST_CTL_DESTROY_QP, r.qp);
+	}
+	if (ret != 0) {
+		free_qp(q);
+		return ret;
+	}
+	q->pub.qp_type = KARST_QPT_XRC_RECV;
+	q->pub.xrcd = xrcd;
+	q->pub.handle = r.qp;
+	q->pub.qp_num = qp_num;
+	set_lcore(c, q, r.lcore);
+	count(q, 1);
 	*qp = &q->pub;
 	return 0;
 }
@@ -296,6 +430,7 @@ karst_query_qp(struct karst_qp *qp, struct karst_qp_attr *attr, struct karst_qp_
 			.send_cq = qp->send_cq,
 			.recv_cq = qp->recv_cq,
 			.srq = qp->srq,
+			.xrcd = qp->xrcd,
 			.cap = qp->cap,
 			.qp_type = qp->qp_type,
 			.sq_sig_all = q->sig_all,
@@ -317,7 +452,6 @@ karst_destroy_qp(struct karst_qp *qp)
 	list_del(q);
 	cli_object_end(c, q->cookie, &q->async, NULL);
 	count(q, UINT32_MAX);
-	cli_pd_put(qp->pd);
 	free(q);
 	return 0;
 }

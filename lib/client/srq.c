@@ -28,6 +28,7 @@ attach(struct karst_client *c, struct cli_srq *s, const struct karst_ctl_create_
 	s->pub.handle = r->srq;
 	s->pub.lcore = r->lcore;
 	s->pub.max_sge = r->max_sge;
+	s->pub.srq_num = r->srqn;
 	return 0;
 }
 
@@ -39,17 +40,48 @@ create(struct karst_client *c, struct cli_srq *s, const struct karst_srq_init_at
 		     .max_wr = init->max_wr,
 		     .max_sge = init->max_sge,
 		     .limit = init->srq_limit,
-		     .cookie = s->cookie}};
+		     .cookie = s->cookie,
+		     .type = (uint32_t)init->srq_type}};
 	struct karst_ctl_create_srq_rsp r;
 	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
-	int ret = cli_call(c, KARST_CTL_CREATE_SRQ, &m.hdr, sizeof(m), NULL, 0, &reply);
+	int ret;
 
+	if (s->pub.xrcd != NULL) {
+		m.body.xrcd = s->pub.xrcd->handle;
+		m.body.cq = s->pub.cq->handle;
+	}
+	ret = cli_call(c, KARST_CTL_CREATE_SRQ, &m.hdr, sizeof(m), NULL, 0, &reply);
 	if (ret != 0)
 		return ret;
 	ret = attach(c, s, &r);
 	if (ret != 0)
 		cli_destroy_call(c, KARST_CTL_DESTROY_SRQ, r.srq);
 	return ret;
+}
+
+static int
+check_xrc(const struct karst_pd *pd, const struct karst_srq_init_attr *init)
+{
+	if (init->srq_type != KARST_SRQT_XRC)
+		return 0;
+	if (init->xrcd == NULL || init->cq == NULL)
+		return cli_fail_const(
+			-EINVAL, "a shared receive queue of type XRC needs an xrcd and a cq");
+	if (init->xrcd->context != pd->context || init->cq->context != pd->context)
+		return cli_fail_const(-EINVAL,
+			"an XRC domain or completion queue of another context than the "
+			"protection domain");
+	return 0;
+}
+
+/* What an XRC one stands on is used by one more or one less. */
+static void
+count(struct cli_srq *s, uint32_t n)
+{
+	if (s->pub.xrcd == NULL)
+		return;
+	atomic_fetch_add(&cli_xrcd_of(s->pub.xrcd)->users, n);
+	atomic_fetch_add(&cli_cq_of(s->pub.cq)->users, n);
 }
 
 int
@@ -60,6 +92,8 @@ karst_create_srq(
 	struct cli_srq *s;
 	int ret = cli_check(c);
 
+	if (ret == 0)
+		ret = check_xrc(pd, init);
 	if (ret != 0)
 		return ret;
 	s = aligned_alloc(KARST_CACHE_LINE, sizeof(*s));
@@ -69,6 +103,10 @@ karst_create_srq(
 	s->pub.context = pd->context;
 	s->pub.pd = pd;
 	s->pub.srq_context = init->srq_context;
+	if (init->srq_type == KARST_SRQT_XRC) {
+		s->pub.xrcd = init->xrcd;
+		s->pub.cq = init->cq;
+	}
 	s->cookie = cli_object_add(c, CLI_SRQ, s);
 	ret = s->cookie != 0 ? create(c, s, init) : cli_fail_const(-ENOMEM, "no memory");
 	if (ret != 0) {
@@ -77,6 +115,7 @@ karst_create_srq(
 		free(s);
 		return ret;
 	}
+	count(s, 1);
 	cli_pd_get(pd);
 	*srq = &s->pub;
 	return 0;
@@ -124,6 +163,7 @@ karst_destroy_srq(struct karst_srq *srq)
 	if (ret != 0)
 		return ret;
 	cli_object_end(c, s->cookie, &s->async, NULL);
+	count(s, UINT32_MAX);
 	cli_pd_put(srq->pd);
 	free(s);
 	return 0;

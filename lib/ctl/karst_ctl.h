@@ -18,7 +18,7 @@
  * that members can be added; a shorter one is -EPROTO.  KARST_CTL_VERSION changes when an old
  * reader would misunderstand.
  *
- * Handles (PD, CQ, SRQ, QP, channel) are 32-bit numbers of this connection, never 0.  Keys are
+ * Handles (PD, XRC domain, CQ, SRQ, QP, channel) are 32-bit numbers of this connection, never 0.  Keys are
  * L_Keys and R_Keys, address handles the numbers of work requests.
  *
  * A failed request changes nothing; its reply has a negative errno as status, and
@@ -55,6 +55,8 @@
 	X(FREE_MW, free_mw, 22)                 \
 	X(CREATE_AH, create_ah, 23)             \
 	X(DESTROY_AH, destroy_ah, 24)           \
+	X(OPEN_XRCD, open_xrcd, 25)             \
+	X(CLOSE_XRCD, close_xrcd, 26)           \
 	X(CREATE_CHANNEL, create_channel, 32)   \
 	X(DESTROY_CHANNEL, destroy_channel, 33) \
 	X(CREATE_CQ, create_cq, 34)             \
@@ -70,6 +72,7 @@
 	X(MODIFY_QP, modify_qp, 49)             \
 	X(QUERY_QP, query_qp, 50)               \
 	X(DESTROY_QP, destroy_qp, 51)           \
+	X(OPEN_QP, open_qp, 52)                 \
 	X(ATTACH_MCAST, attach_mcast, 56)       \
 	X(DETACH_MCAST, detach_mcast, 57)
 
@@ -149,7 +152,7 @@ struct karst_ctl_query_device_rsp {
 	uint32_t max_qp_rd_atom;
 	uint32_t max_channels;
 	uint32_t max_mcasts; /* attachments of queue pairs to multicast groups */
-	uint32_t reserved;
+	uint32_t max_xrcd;
 };
 
 struct karst_ctl_query_port_req {
@@ -320,6 +323,27 @@ struct karst_ctl_destroy_ah_req {
 	uint32_t reserved;
 };
 
+/* --- XRC domains --- */
+
+/** Beside the request: nothing (a domain that nobody else can open) or one descriptor, of the file
+ *  whose device and inode name the domain.  -ENOENT: there is none and CREATE is not set; -EEXIST:
+ *  there is one and EXCL is set. */
+struct karst_ctl_open_xrcd_req {
+	uint32_t flags; /* KARST_CTL_XRCD_* */
+	uint32_t reserved;
+};
+#define KARST_CTL_XRCD_CREATE (1u << 0)
+#define KARST_CTL_XRCD_EXCL   (1u << 1)
+struct karst_ctl_open_xrcd_rsp {
+	uint32_t xrcd;
+	uint32_t lcore; /* of all that is in it */
+};
+/** -EBUSY: SRQs or queue pairs of this connection are in it. */
+struct karst_ctl_close_xrcd_req {
+	uint32_t xrcd;
+	uint32_t reserved;
+};
+
 /* --- completion channels and queues --- */
 
 /** Reply's descriptor: the reading end of a stream (non-blocking for the engine, as the program
@@ -387,6 +411,10 @@ struct karst_ctl_create_srq_req {
 	uint32_t pd;
 	uint32_t max_wr, max_sge, limit;
 	uint64_t cookie; /* in asynchronous events */
+	uint32_t type;   /* enum karst_srq_type */
+	uint32_t xrcd;   /* XRC: its domain, and the CQ of its receives; else 0 */
+	uint32_t cq;
+	uint32_t reserved;
 };
 struct karst_ctl_create_srq_rsp {
 	uint32_t srq;
@@ -394,7 +422,7 @@ struct karst_ctl_create_srq_rsp {
 	uint32_t max_sge;
 	uint32_t stride;
 	uint32_t lcore;
-	uint32_t reserved;
+	uint32_t srqn;                /* XRC: its number in requests; else 0 */
 	struct karst_ctl_place place; /* struct karst_wq_shared */
 };
 struct karst_ctl_modify_srq_req {
@@ -415,6 +443,8 @@ struct karst_ctl_destroy_srq_req {
 
 /* --- queue pairs --- */
 
+/** XRC_SEND: recv_cq, srq, max_recv_wr and max_recv_sge are 0.  XRC_RECV: all from pd to max_inline
+ *  are 0. */
 struct karst_ctl_create_qp_req {
 	uint32_t type; /* enum karst_qp_type */
 	uint32_t pd;
@@ -422,9 +452,9 @@ struct karst_ctl_create_qp_req {
 	uint32_t srq; /* 0: own receive queue */
 	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
 	uint32_t max_dest_rd_atomic;
-	uint32_t flags; /* KARST_CTL_QP_* */
-	uint32_t lcore; /* UINT32_MAX: the engine chooses */
-	uint32_t reserved;
+	uint32_t flags;  /* KARST_CTL_QP_* */
+	uint32_t lcore;  /* UINT32_MAX: the engine chooses */
+	uint32_t xrcd;   /* XRC_RECV: its domain; else 0 */
 	uint64_t cookie; /* in asynchronous events */
 };
 #define KARST_CTL_QP_SIG_ALL (1u << 0) /* every send request completes */
@@ -437,7 +467,7 @@ struct karst_ctl_create_qp_rsp {
 	/* as they became */
 	uint32_t max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline;
 	uint32_t send_stride, recv_stride;
-	struct karst_ctl_place sq; /* struct karst_wq_shared */
+	struct karst_ctl_place sq; /* struct karst_wq_shared; len 0: none */
 	struct karst_ctl_place rq; /* len 0: none */
 };
 
@@ -480,6 +510,18 @@ struct karst_ctl_detach_mcast_req {
 	uint8_t gid[16];
 };
 
+/** A further handle on an XRC_RECV queue pair, of whatever connection: it can be modified and
+ *  queried, and ends with its last handle.  -ENOENT: none of that number is in the domain. */
+struct karst_ctl_open_qp_req {
+	uint32_t xrcd;
+	uint32_t qpn;
+	uint64_t cookie; /* in asynchronous events */
+};
+struct karst_ctl_open_qp_rsp {
+	uint32_t qp;
+	uint32_t lcore;
+};
+
 /* Replies that say nothing but their status. */
 #define KARST_CTL_PLAIN_REPLY(name)     \
 	struct karst_ctl_##name##_rsp { \
@@ -489,6 +531,7 @@ KARST_CTL_PLAIN_REPLY(free_pd);
 KARST_CTL_PLAIN_REPLY(dereg_mr);
 KARST_CTL_PLAIN_REPLY(free_mw);
 KARST_CTL_PLAIN_REPLY(destroy_ah);
+KARST_CTL_PLAIN_REPLY(close_xrcd);
 KARST_CTL_PLAIN_REPLY(destroy_channel);
 KARST_CTL_PLAIN_REPLY(modify_cq);
 KARST_CTL_PLAIN_REPLY(destroy_cq);

@@ -15,7 +15,8 @@ struct karst_ctl_op_info {
 	const char *name;   /* "REG_MR" */
 	uint32_t req_bytes; /* of a request's body, without pieces */
 	uint32_t rsp_bytes; /* of a reply's body */
-	bool pieces;        /* pieces follow a request's body, and descriptors may come beside it */
+	uint32_t max_fds;   /* that may come beside a request */
+	bool pieces;        /* pieces follow a request's body */
 };
 
 /** NULL: there is no such operation. */

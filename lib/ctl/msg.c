@@ -13,12 +13,17 @@
 
 #define HDR sizeof(struct karst_ctl_hdr)
 
-#define X(OP, body, number)                                                               \
-	[number] = {                                                                      \
-		.name = #OP,                                                              \
-		.req_bytes = sizeof(struct karst_ctl_##body##_req),                       \
-		.rsp_bytes = sizeof(struct karst_ctl_##body##_rsp),                       \
-		.pieces = (number) == KARST_CTL_REG_MR || (number) == KARST_CTL_REREG_MR, \
+#define HAS_PIECES(number) ((number) == KARST_CTL_REG_MR || (number) == KARST_CTL_REREG_MR)
+
+#define X(OP, body, number)                                                   \
+	[number] = {                                                          \
+		.name = #OP,                                                  \
+		.req_bytes = sizeof(struct karst_ctl_##body##_req),           \
+		.rsp_bytes = sizeof(struct karst_ctl_##body##_rsp),           \
+		.max_fds = HAS_PIECES(number)             ? KARST_CTL_MAX_FDS \
+			: (number) == KARST_CTL_OPEN_XRCD ? 1                 \
+							  : 0,                \
+		.pieces = HAS_PIECES(number),                                 \
 	},
 static const struct karst_ctl_op_info ops[] = {KARST_CTL_OPS(X)};
 #undef X
@@ -47,13 +52,15 @@ KARST_CTL_OPS(X)
 	X(CREATE_AH, create_ah, reserved)             \
 	X(CREATE_AH, create_ah, attr.reserved)        \
 	X(DESTROY_AH, destroy_ah, reserved)           \
+	X(OPEN_XRCD, open_xrcd, reserved)             \
+	X(CLOSE_XRCD, close_xrcd, reserved)           \
 	X(CREATE_CHANNEL, create_channel, reserved)   \
 	X(DESTROY_CHANNEL, destroy_channel, reserved) \
 	X(DESTROY_CQ, destroy_cq, reserved)           \
 	X(SWITCH_CQ, switch_cq, reserved)             \
+	X(CREATE_SRQ, create_srq, reserved)           \
 	X(QUERY_SRQ, query_srq, reserved)             \
 	X(DESTROY_SRQ, destroy_srq, reserved)         \
-	X(CREATE_QP, create_qp, reserved)             \
 	X(MODIFY_QP, modify_qp, attr.reserved)        \
 	X(MODIFY_QP, modify_qp, attr.ah.reserved)     \
 	X(QUERY_QP, query_qp, reserved)               \
@@ -198,9 +205,9 @@ karst_ctl_check_request(const void *msg, size_t len, unsigned int nfds, char *wh
 	if (h->status != 0)
 		return karst_ctl_say(why, -EPROTO, "%s: status %d in a request, it is 0 there",
 			info->name, h->status);
-	if (nfds != 0 && !info->pieces)
-		return karst_ctl_say(
-			why, -EPROTO, "%s: %u descriptors, it takes none", info->name, nfds);
+	if (nfds > info->max_fds)
+		return karst_ctl_say(why, -EPROTO, "%s: %u descriptors, it takes up to %u",
+			info->name, nfds, info->max_fds);
 	if (!info->pieces || len - HDR < info->req_bytes)
 		ret = check_body(info->name, body, len - HDR, info->req_bytes, why);
 	else

@@ -41,6 +41,7 @@ fill_defaults(struct karst_engine_config *c)
 	default_u32(&c->max_ahs, 1024);
 	default_u32(&c->max_pds, 256);
 	default_u32(&c->max_mcasts, 1024);
+	default_u32(&c->max_xrc_srqs, 1024);
 	default_u32(&c->max_owners, 64);
 	default_u32(&c->rx_burst, 32);
 	default_u32(&c->rx_bytes, 16 << 10);
@@ -61,6 +62,8 @@ config_fault(const struct karst_engine_config *c)
 		return "lcores: 1 to 64";
 	if (c->max_qps > 1u << 22)
 		return "max_qps: 1 to 4194304";
+	if (c->max_xrc_srqs > ENG_MAX_XRC_SRQS)
+		return "max_xrc_srqs: 1 to 65536";
 	if (c->max_owners > KARST_ENGINE_MAX_OWNERS)
 		return "max_owners: 1 to 4096";
 	if (c->max_mcasts > 65536)

@@ -18,8 +18,8 @@
  *	           netlink.c  the kernel's neighbours and routes
  *	mcast.c    multicast groups
  *	memory.c   PDs, regions, windows, address handles
- *	objects.c  CQs, SRQs; lanes.c  CQs of another size; pairs.c  QPs; owner.c  whose they are,
- *	           doorbells
+ *	objects.c  CQs, SRQs; lanes.c  CQs of another size; pairs.c  QPs; xrc.c  XRC domains,
+ *	           shared targets; owner.c  whose they are, doorbells
  *
  * Who writes what: an lcore's structure is written by the thread that polls it, but for "owner",
  * the mailbox and the hand-off ring.  What is common to all lcores is read-only while one is
@@ -44,6 +44,8 @@
 #include "karst_log.h"
 
 #define ENG_MAX_BURST 64u
+/* SRQ numbers have 24 bits, of which 6 name the lcore; half of the rest keeps them from coming back. */
+#define ENG_MAX_XRC_SRQS 65536u
 /* Free buffers that an lcore keeps: it takes from and gives to the pool so many at once. */
 #define ENG_STASH       128u
 #define ENG_SPILL       32u
@@ -82,12 +84,25 @@ struct eng_qp {
 	struct karst_engine_owner *owner;
 	struct eng_qp *park_next; /* waits for a port's queue to drain */
 	struct eng_qp **park_pprev;
-	uint8_t *rings;    /* send queue, then receive queue */
+	uint8_t *rings;    /* send queue, then receive queue; NULL: none */
 	uint32_t nmcasts;  /* multicast groups that it is in */
 	uint8_t port_num;  /* from 1; 0: not set yet */
-	size_t self_bytes; /* with the karst_core_qp that follows */
+	size_t self_bytes; /* with the karst_core_qp that follows, but for XRC targets */
 	size_t ring_bytes;
+	struct eng_qp *same; /* the next handle of this QP, around a ring; itself: there is one */
+	/* XRC targets */
+	struct karst_engine_xrcd *xrcd;
+	void *core_mem; /* the karst_core_qp of all handles */
+	size_t core_bytes;
 } karst_cache_aligned;
+
+struct eng_xrcd {
+	struct karst_engine_xrcd pub;
+	uint32_t users; /* who has opened it, and what is in it */
+	bool shared;
+	uint64_t dev, ino; /* shared */
+	struct eng_xrcd *next;
+};
 
 struct eng_cq {
 	struct karst_core_cq *cq;
@@ -106,6 +121,7 @@ struct eng_srq {
 	struct karst_core_srq *srq;
 	struct karst_engine_owner *owner;
 	void *srq_mem;
+	struct karst_engine_xrcd *xrcd; /* NULL: basic */
 	void *ring;
 	size_t ring_bytes;
 } karst_cache_aligned;
@@ -290,6 +306,8 @@ struct karst_engine {
 	uint32_t ncqs;
 	_Atomic uint32_t nstamped; /* CQs that keep times */
 	uint32_t nsrqs;
+	struct eng_xrcd *xrcds;
+	uint32_t last_xrcd; /* number of the newest domain */
 	pthread_mutex_t
 		session_lock; /* the following three, and what sessions tell of themselves */
 	struct karst_session *sessions;
@@ -543,6 +561,21 @@ struct eng_qp_report {
 	struct karst_core_qp_attr attr;
 	struct karst_qp_stats stats;
 };
+
+/* "RC" */
+const char *eng_qp_type_name(enum karst_qp_type type);
+
+/* The bell and the eventfd of its owner for lcore @lcore. */
+void eng_qp_set_door(struct eng_qp *q, uint32_t lcore);
+
+/* --- xrc.c --- */
+
+/* Something is in a domain, or is not any more. */
+void eng_xrcd_get(struct karst_engine_xrcd *xrcd);
+void eng_xrcd_put(struct karst_engine *e, struct karst_engine_xrcd *xrcd);
+
+/* On the lcore: @q is no handle of its QP any more.  false: it is the last. */
+bool eng_qp_part(struct eng_lcore *lc, struct eng_qp *q);
 
 /* All about QP @qpn, as its lcore sees it between two turns.  -ENOENT, -EDEADLK */
 int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report);

@@ -55,6 +55,7 @@ struct karst_engine;
 struct karst_engine_qp;
 struct karst_engine_cq;
 struct karst_engine_srq;
+struct karst_engine_xrcd;
 struct karst_engine_owner; /* karst_owner.h */
 
 /* --- configuration --- */
@@ -102,12 +103,13 @@ struct karst_engine_config {
 		name; /* up to 15 characters; of mempool, rings and in telemetry; default "karst0", "karst1", ... */
 	uint32_t lcores; /* 1..KARST_ENGINE_MAX_LCORES; default 1 */
 	/* limits; tables are allocated at once, objects as they are created */
-	uint32_t max_qps;    /* of each lcore; default 1024 */
-	uint32_t max_keys;   /* memory regions and windows; default 4096, up to 2^20 */
-	uint32_t max_ahs;    /* default 1024 */
-	uint32_t max_pds;    /* default 256 */
-	uint32_t max_mcasts; /* attachments to multicast groups; default 1024, up to 65536 */
-	uint32_t max_owners; /* sessions at a time; default 64, up to KARST_ENGINE_MAX_OWNERS */
+	uint32_t max_qps;      /* of each lcore; default 1024 */
+	uint32_t max_keys;     /* memory regions and windows; default 4096, up to 2^20 */
+	uint32_t max_ahs;      /* default 1024 */
+	uint32_t max_pds;      /* default 256 */
+	uint32_t max_mcasts;   /* attachments to multicast groups; default 1024, up to 65536 */
+	uint32_t max_xrc_srqs; /* of each lcore; default 1024 */
+	uint32_t max_owners;   /* sessions at a time; default 64, up to KARST_ENGINE_MAX_OWNERS */
 	/* protocol */
 	uint32_t window_packets; /* see struct karst_core_config */
 	uint32_t ack_interval;
@@ -405,11 +407,36 @@ int karst_engine_cq_destroy(struct karst_engine *e, struct karst_engine_cq *cq);
 /** True once completions were lost because a lane was full. */
 bool karst_engine_cq_overflown(const struct karst_engine_cq *cq);
 
+/* --- XRC domains --- */
+
+/** What XRC targets and SRQs must have in common; all of them are of its lcore. */
+struct karst_engine_xrcd {
+	uint32_t number; /* never 0; of one domain at a time */
+	uint32_t lcore;
+};
+
+struct karst_engine_xrcd_init {
+	uint32_t lcore; /* or KARST_ENGINE_ANY_LCORE; of a domain that is made */
+	bool shared;    /* with all who say the same device and inode; false: a new one */
+	bool create;    /* shared: make it if there is none */
+	bool exclusive; /* shared: only if there is none */
+	uint64_t dev, ino;
+};
+
+/** -ENOENT, -EEXIST: see init; -EINVAL, -ENOMEM */
+int karst_engine_xrcd_open(struct karst_engine *e, const struct karst_engine_xrcd_init *init,
+	struct karst_engine_xrcd **xrcd);
+/** Once for each that was opened.  The domain ends when nobody has it open and nothing is in it. */
+int karst_engine_xrcd_close(struct karst_engine *e, struct karst_engine_xrcd *xrcd);
+
 /* --- shared receive queues --- */
 
 struct karst_engine_srq_init {
-	uint32_t lcore; /* its QPs must be of the same lcore */
+	uint32_t lcore; /* its QPs must be of the same lcore; XRC: the domain's, or any */
 	uint32_t pd;
+	/* XRC: its domain, and where receives complete; else NULL */
+	struct karst_engine_xrcd *xrcd;
+	struct karst_engine_cq *cq;
 	uint32_t max_wr;  /* rounded up to a power of two */
 	uint32_t max_sge; /* 0: 1 */
 	uint32_t limit;
@@ -422,13 +449,17 @@ struct karst_engine_srq {
 	void *user;
 	uint32_t lcore;
 	uint32_t pd;
+	uint32_t num; /* XRC: what requests name it by; else 0 */
 };
 
+/** -EINVAL, -ENOMEM; -ENOSPC: the domain's lcore has max_xrc_srqs */
 int karst_engine_srq_create(struct karst_engine *e, const struct karst_engine_srq_init *init,
 	struct karst_engine_srq **srq);
 int karst_engine_srq_set_limit(
 	struct karst_engine *e, struct karst_engine_srq *srq, uint32_t limit);
-/** -EBUSY: QPs use it. */
+/** See karst_srq_withdraw(). */
+int karst_engine_srq_withdraw(struct karst_engine *e, struct karst_engine_srq *srq);
+/** -EBUSY: QPs use it.  XRC targets do not hold it: messages for it are refused from now on. */
 int karst_engine_srq_destroy(struct karst_engine *e, struct karst_engine_srq *srq);
 
 /* --- queue pairs --- */
@@ -440,7 +471,10 @@ struct karst_engine_qp_init {
 	struct karst_engine_cq *send_cq;
 	struct karst_engine_cq *recv_cq;
 	struct karst_engine_srq *srq; /* NULL: own receive queue */
-	uint32_t max_send_wr;         /* rounded up to a power of two, at least 1 */
+	/* XRC_RECV: its domain, whose lcore it gets; pd is 0, and queues, their sizes and CQs are not
+	 * looked at.  XRC_SEND: nor are those of receives. */
+	struct karst_engine_xrcd *xrcd;
+	uint32_t max_send_wr; /* rounded up to a power of two, at least 1 */
 	uint32_t max_recv_wr;
 	uint32_t max_send_sge; /* 0: 1 */
 	uint32_t max_recv_sge; /* 0: 1 */
@@ -487,6 +521,21 @@ int karst_engine_qp_attach_mcast(
 	struct karst_engine *e, struct karst_engine_qp *qp, const uint8_t group[16]);
 int karst_engine_qp_detach_mcast(
 	struct karst_engine *e, struct karst_engine_qp *qp, const uint8_t group[16]);
+
+/** A further handle on an XRC target: the QP ends with the last one. */
+struct karst_engine_qp_open {
+	struct karst_engine_xrcd *xrcd;
+	uint32_t qpn;
+	struct karst_engine_owner *owner;
+	void *user;
+};
+
+/** -ENOENT: no target of that number is in the domain; -ENOMEM */
+int karst_engine_qp_open(struct karst_engine *e, const struct karst_engine_qp_open *open,
+	struct karst_engine_qp **qp);
+/** Has it more than one handle? */
+bool karst_engine_qp_is_shared(struct karst_engine *e, const struct karst_engine_qp *qp);
+
 /** Work requests that have not completed vanish; completions that have not been polled stay. */
 int karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp);
 /** The same for @n of them, some at a time, so that other QPs are served in between. */

@@ -160,11 +160,22 @@ on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 }
 
 static void
+tell(struct eng_lcore *lc, const struct karst_engine_owner *o, const struct karst_engine_event *ev)
+{
+	if (o->ops.async_event == NULL)
+		return;
+	__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
+	o->ops.async_event(o->user, ev);
+	__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
+}
+
+static void
 on_async_event(struct karst_core *core, enum karst_async_event_code event, void *object)
 {
 	struct karst_engine_event ev = {.event = event};
 	const struct karst_engine_owner *o;
 	struct eng_lcore *lc = core->user;
+	struct eng_qp *q;
 
 	switch (event) {
 	case KARST_EVENT_CQ_ERR:
@@ -177,14 +188,15 @@ on_async_event(struct karst_core *core, enum karst_async_event_code event, void 
 		ev.srq = &((struct eng_srq *)karst_srq_user(object))->pub;
 		break;
 	default:
-		o = ((struct eng_qp *)karst_qp_user(object))->owner;
-		ev.qp = &((struct eng_qp *)karst_qp_user(object))->pub;
-	}
-	if (o->ops.async_event == NULL)
+		q = karst_qp_user(object);
+		do {
+			ev.qp = &q->pub;
+			tell(lc, q->owner, &ev);
+			q = q->same;
+		} while (q != karst_qp_user(object));
 		return;
-	__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
-	o->ops.async_event(o->user, &ev);
-	__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);
+	}
+	tell(lc, o, &ev);
 }
 
 void
@@ -222,6 +234,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.lcore = lc->index,
 		.lcore_bits = e->lcore_bits,
 		.max_qps = e->cfg.max_qps,
+		.max_xrc_srqs = e->cfg.max_xrc_srqs,
 		.ack_interval = e->cfg.ack_interval,
 		.window_packets = e->cfg.window_packets,
 		.migreq = !e->cfg.no_migreq,

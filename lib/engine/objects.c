@@ -203,6 +203,15 @@ srq_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 }
 
 static int
+srq_withdraw_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct srq_call *call = arg;
+
+	karst_srq_withdraw(lc->core, call->s->srq);
+	return 0;
+}
+
+static int
 srq_limit_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct srq_call *call = arg;
@@ -216,6 +225,28 @@ srq_free(struct karst_engine *e, struct eng_srq *s)
 	eng_arena_free(&e->objects, s->srq_mem, karst_srq_object_bytes());
 	eng_arena_free(&s->owner->rings, s->ring, s->ring_bytes);
 	eng_arena_free(&e->objects, s, sizeof(*s));
+}
+
+/* Where it is to be, and what makes it an XRC one. */
+static int
+srq_xrc(const struct karst_engine *e, const struct karst_engine_srq_init *in, uint32_t *lcore,
+	struct karst_srq_init *init)
+{
+	const struct eng_cq *cq;
+	int ret;
+
+	if (in->xrcd == NULL && in->cq == NULL)
+		return eng_choose_lcore(e, in->lcore, lcore);
+	if (in->xrcd == NULL || in->cq == NULL)
+		return -EINVAL;
+	cq = karst_container_of(in->cq, const struct eng_cq, pub);
+	ret = cq->owner == (in->owner != NULL ? in->owner : e->self) ? 0 : -EINVAL;
+	if (in->lcore != KARST_ENGINE_ANY_LCORE && in->lcore != in->xrcd->lcore)
+		ret = -EINVAL;
+	*lcore = in->xrcd->lcore;
+	init->xrcd = in->xrcd->number;
+	init->cq = cq->cq;
+	return ret;
 }
 
 static int
@@ -233,7 +264,7 @@ srq_create(struct karst_engine *e, const struct karst_engine_srq_init *in,
 	uint32_t lcore, stride;
 	int ret;
 
-	ret = eng_choose_lcore(e, in->lcore, &lcore);
+	ret = srq_xrc(e, in, &lcore, &init);
 	if (ret != 0 || in->max_wr == 0 || in->max_wr > KARST_WQ_MAX_SLOTS ||
 		init.max_sge > KARST_WQ_MAX_SGE)
 		return -EINVAL;
@@ -262,6 +293,10 @@ srq_create(struct karst_engine *e, const struct karst_engine_srq_init *in,
 	s->pub.user = in->user;
 	s->pub.lcore = lcore;
 	s->pub.pd = in->pd;
+	s->pub.num = karst_srq_num(s->srq);
+	s->xrcd = in->xrcd;
+	if (s->xrcd != NULL)
+		eng_xrcd_get(s->xrcd);
 	e->nsrqs++;
 	s->owner->nobjects++;
 	*srq = &s->pub;
@@ -295,6 +330,19 @@ karst_engine_srq_set_limit(struct karst_engine *e, struct karst_engine_srq *srq,
 }
 
 int
+karst_engine_srq_withdraw(struct karst_engine *e, struct karst_engine_srq *srq)
+{
+	struct srq_call call = {.s = karst_container_of(srq, struct eng_srq, pub)};
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = eng_mailbox_call(&e->lcore[srq->lcore], srq_withdraw_on_lcore, &call);
+	eng_ctl_leave(e);
+	return ret;
+}
+
+int
 karst_engine_srq_destroy(struct karst_engine *e, struct karst_engine_srq *srq)
 {
 	struct srq_call call = {.s = karst_container_of(srq, struct eng_srq, pub)};
@@ -306,6 +354,8 @@ karst_engine_srq_destroy(struct karst_engine *e, struct karst_engine_srq *srq)
 	if (ret == 0) {
 		karst_pd_unref(e->mem, srq->pd);
 		call.s->owner->nobjects--;
+		if (call.s->xrcd != NULL)
+			eng_xrcd_put(e, call.s->xrcd);
 		srq_free(e, call.s);
 		e->nsrqs--;
 	}

@@ -3,7 +3,8 @@
  */
 /*
  * Queue pairs, as the program has them.  A QP is one allocation of each arena: its handle with
- * the karst_qp behind it, and its send queue with its receive queue behind it.
+ * the karst_core_qp behind it, and its send queue with its receive queue behind it.  XRC targets have
+ * no queues, and may have further handles (xrc.c), so there the karst_core_qp is by itself.
  *
  * Everything here holds ctl_lock; what touches an lcore's state runs on that lcore (mailbox.c).
  */
@@ -25,15 +26,19 @@ qp_create_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct qp_call *call = arg;
 
-	return karst_qp_create(lc->core, call->q + 1, call->init, &call->q->qp);
+	return karst_qp_create(lc->core, call->q->core_mem, call->init, &call->q->qp);
 }
 
 static int
 qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct qp_call *call = arg;
+	int ret = karst_qp_modify(lc->core, call->q->qp, call->attr, call->mask);
 
-	return karst_qp_modify(lc->core, call->q->qp, call->attr, call->mask);
+	/* an XRC target may have completed something of a queue that does not know it */
+	if (call->q->xrcd != NULL)
+		karst_core_flush(lc->core);
+	return ret;
 }
 
 static int
@@ -43,6 +48,24 @@ qp_query_on_lcore(struct eng_lcore *lc, void *arg)
 
 	karst_qp_query(call->q->qp, call->out);
 	return 0;
+}
+
+const char *
+eng_qp_type_name(enum karst_qp_type type)
+{
+	switch (type) {
+	case KARST_QPT_RC:
+		return "RC";
+	case KARST_QPT_UC:
+		return "UC";
+	case KARST_QPT_UD:
+		return "UD";
+	case KARST_QPT_XRC_SEND:
+		return "XRC_SEND";
+	case KARST_QPT_XRC_RECV:
+		return "XRC_RECV";
+	}
+	return "?";
 }
 
 /* What UD packets must fit into, whatever port they take. */
@@ -62,8 +85,10 @@ least_path_mtu(const struct karst_engine *e)
 static bool
 all_of(const struct karst_engine_owner *owner, const struct karst_engine_qp_init *in)
 {
-	return karst_container_of(in->send_cq, struct eng_cq, pub)->owner == owner &&
-		karst_container_of(in->recv_cq, struct eng_cq, pub)->owner == owner &&
+	return (in->send_cq == NULL ||
+		       karst_container_of(in->send_cq, struct eng_cq, pub)->owner == owner) &&
+		(in->recv_cq == NULL ||
+			karst_container_of(in->recv_cq, struct eng_cq, pub)->owner == owner) &&
 		(in->srq == NULL ||
 			karst_container_of(in->srq, struct eng_srq, pub)->owner == owner);
 }
@@ -73,15 +98,21 @@ static int
 qp_init_from(const struct karst_engine *e, const struct karst_engine_qp_init *in,
 	struct karst_qp_init *init)
 {
-	if (in->send_cq == NULL || in->recv_cq == NULL || in->max_send_wr > KARST_WQ_MAX_SLOTS ||
-		in->max_recv_wr > KARST_WQ_MAX_SLOTS || in->max_send_sge > KARST_WQ_MAX_SGE ||
-		in->max_recv_sge > KARST_WQ_MAX_SGE || in->max_inline > KARST_WQ_MAX_INLINE)
+	if (in->type == KARST_QPT_XRC_RECV) {
+		*init = (struct karst_qp_init){.type = in->type,
+			.xrcd = in->xrcd->number,
+			.max_dest_rd_atomic = in->max_dest_rd_atomic};
+		return 0;
+	}
+	if (in->send_cq == NULL || (in->recv_cq == NULL && in->type != KARST_QPT_XRC_SEND) ||
+		in->max_send_wr > KARST_WQ_MAX_SLOTS || in->max_recv_wr > KARST_WQ_MAX_SLOTS ||
+		in->max_send_sge > KARST_WQ_MAX_SGE || in->max_recv_sge > KARST_WQ_MAX_SGE ||
+		in->max_inline > KARST_WQ_MAX_INLINE)
 		return -EINVAL;
 	*init = (struct karst_qp_init){
 		.type = in->type,
 		.pd = in->pd,
 		.send_cq = karst_container_of(in->send_cq, struct eng_cq, pub)->cq,
-		.recv_cq = karst_container_of(in->recv_cq, struct eng_cq, pub)->cq,
 		.max_send_wr = karst_pow2_ceil(in->max_send_wr),
 		.max_send_sge = in->max_send_sge != 0 ? in->max_send_sge : 1,
 		.max_inline = in->max_inline,
@@ -90,6 +121,9 @@ qp_init_from(const struct karst_engine *e, const struct karst_engine_qp_init *in
 		.sq_sig_all = in->sq_sig_all,
 		.credits = in->credits,
 	};
+	if (in->type == KARST_QPT_XRC_SEND)
+		return in->srq == NULL ? 0 : -EINVAL;
+	init->recv_cq = karst_container_of(in->recv_cq, struct eng_cq, pub)->cq;
 	if (in->srq != NULL) {
 		init->srq = karst_container_of(in->srq, struct eng_srq, pub)->srq;
 	} else {
@@ -105,10 +139,14 @@ rings_alloc(struct arena *arena, struct karst_qp_init *init, uint8_t **rings, si
 {
 	size_t sq, rq = 0;
 
+	*rings = NULL;
+	*bytes = 0;
+	if (init->type == KARST_QPT_XRC_RECV)
+		return 0;
 	sq = karst_wq_bytes(
 		init->max_send_wr, karst_wq_stride(true, init->max_send_sge, init->max_inline));
 	sq = (sq + KARST_CACHE_LINE - 1) & ~(size_t)(KARST_CACHE_LINE - 1);
-	if (init->srq == NULL)
+	if (init->max_recv_wr != 0)
 		rq = karst_wq_bytes(
 			init->max_recv_wr, karst_wq_stride(false, init->max_recv_sge, 0));
 	*bytes = sq + rq;
@@ -116,7 +154,7 @@ rings_alloc(struct arena *arena, struct karst_qp_init *init, uint8_t **rings, si
 	if (*rings == NULL)
 		return -ENOMEM;
 	init->sq_shared = *rings;
-	init->rq_shared = init->srq == NULL ? *rings + sq : NULL;
+	init->rq_shared = rq != 0 ? *rings + sq : NULL;
 	return 0;
 }
 
@@ -134,13 +172,20 @@ qp_alloc(struct karst_engine *e, struct karst_engine_owner *owner, struct karst_
 	if (ret != 0)
 		return ret;
 	qp_bytes = karst_qp_bytes(init);
-	self = sizeof(*q) + qp_bytes;
+	self = init->type == KARST_QPT_XRC_RECV ? sizeof(*q) : sizeof(*q) + qp_bytes;
 	if (qp_bytes != 0)
 		q = eng_arena_alloc(&e->objects, self);
-	if (q == NULL) {
-		eng_arena_free(&owner->rings, rings, ring_bytes);
+	if (q != NULL)
+		q->core_mem = self == sizeof(*q) ? eng_arena_alloc(&e->objects, qp_bytes) : q + 1;
+	if (q == NULL || q->core_mem == NULL) {
+		if (q != NULL)
+			eng_arena_free(&e->objects, q, self);
+		if (rings != NULL)
+			eng_arena_free(&owner->rings, rings, ring_bytes);
 		return qp_bytes == 0 ? -EINVAL : -ENOMEM;
 	}
+	q->core_bytes = qp_bytes;
+	q->same = q;
 	q->self_bytes = self;
 	q->ring_bytes = ring_bytes;
 	q->rings = rings;
@@ -153,8 +198,19 @@ qp_alloc(struct karst_engine *e, struct karst_engine_owner *owner, struct karst_
 static void
 qp_free(struct karst_engine *e, struct eng_qp *q)
 {
-	eng_arena_free(&q->owner->rings, q->rings, q->ring_bytes);
+	if (q->rings != NULL)
+		eng_arena_free(&q->owner->rings, q->rings, q->ring_bytes);
+	if (q->core_mem != q + 1)
+		eng_arena_free(&e->objects, q->core_mem, q->core_bytes);
 	eng_arena_free(&e->objects, q, q->self_bytes);
+}
+
+void
+eng_qp_set_door(struct eng_qp *q, uint32_t lcore)
+{
+	q->pub.bell = q->owner->door[lcore].bell;
+	q->pub.bell_mask = q->owner->bell_cells - 1;
+	q->pub.wake_fd = q->owner->door[lcore].wake_fd;
 }
 
 /* The program's side of a QP that has just been created. */
@@ -164,14 +220,13 @@ qp_attach(
 {
 	struct karst_engine_qp *pub = &q->pub;
 
-	karst_wq_attach(&pub->sq, init->sq_shared, init->max_send_wr,
-		karst_wq_stride(true, init->max_send_sge, init->max_inline));
-	if (init->srq == NULL)
+	if (init->sq_shared != NULL)
+		karst_wq_attach(&pub->sq, init->sq_shared, init->max_send_wr,
+			karst_wq_stride(true, init->max_send_sge, init->max_inline));
+	if (init->rq_shared != NULL)
 		karst_wq_attach(&pub->rq, init->rq_shared, init->max_recv_wr,
 			karst_wq_stride(false, init->max_recv_sge, 0));
-	pub->bell = q->owner->door[lc->index].bell;
-	pub->bell_mask = q->owner->bell_cells - 1;
-	pub->wake_fd = q->owner->door[lc->index].wake_fd;
+	eng_qp_set_door(q, lc->index);
 	pub->num = karst_qp_num(q->qp);
 	pub->lcore = lc->index;
 	pub->pd = init->pd;
@@ -183,28 +238,35 @@ qp_create(
 	struct karst_engine *e, const struct karst_engine_qp_init *in, struct karst_engine_qp **qp)
 {
 	struct karst_engine_owner *owner = in->owner != NULL ? in->owner : e->self;
-	uint32_t lcore, wanted = in->lcore;
+	bool target = in->type == KARST_QPT_XRC_RECV;
+	uint32_t lcore, wanted = in->lcore, *home = NULL;
 	struct karst_qp_init init;
 	struct qp_call call = {.init = &init};
 	int ret;
 
-	if (in->srq != NULL && wanted == KARST_ENGINE_ANY_LCORE)
-		wanted = in->srq->lcore;
+	if ((in->type == KARST_QPT_XRC_RECV) != (in->xrcd != NULL))
+		return -EINVAL;
+	if (target)
+		home = &in->xrcd->lcore;
+	else if (in->srq != NULL)
+		home = &in->srq->lcore;
+	if (home != NULL && wanted == KARST_ENGINE_ANY_LCORE)
+		wanted = *home;
 	ret = eng_choose_lcore(e, wanted, &lcore);
-	if (ret == 0 && in->srq != NULL && in->srq->lcore != lcore)
+	if (ret == 0 && home != NULL && *home != lcore)
 		ret = -EINVAL;
 	if (ret == 0)
 		ret = qp_init_from(e, in, &init);
-	if (ret == 0 && !all_of(owner, in))
+	if (ret == 0 && !target && !all_of(owner, in))
 		ret = -EINVAL;
 	if (ret == 0)
 		ret = qp_alloc(e, owner, &init, &call.q);
 	if (ret != 0)
 		return ret;
-	ret = karst_pd_ref(e->mem, in->pd);
+	ret = target ? 0 : karst_pd_ref(e->mem, in->pd);
 	if (ret == 0) {
 		ret = eng_mailbox_call(&e->lcore[lcore], qp_create_on_lcore, &call);
-		if (ret != 0)
+		if (ret != 0 && !target)
 			karst_pd_unref(e->mem, in->pd);
 	}
 	if (ret != 0) {
@@ -212,6 +274,9 @@ qp_create(
 		return ret;
 	}
 	qp_attach(&e->lcore[lcore], call.q, &init, in->user);
+	call.q->xrcd = in->xrcd;
+	if (target)
+		eng_xrcd_get(in->xrcd);
 	e->nqps[lcore]++;
 	owner->nobjects++;
 	*qp = &call.q->pub;
@@ -305,10 +370,12 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 	for (i = 0; i < call->n; i++) {
 		struct eng_qp *q = karst_container_of(call->qps[i], struct eng_qp, pub);
 
-		if (call->qps[i]->lcore != lc->index)
+		if (call->qps[i]->lcore != lc->index || eng_qp_part(lc, q))
 			continue;
 		eng_sched_forget(lc, q);
 		karst_qp_destroy(lc->core, q->qp);
+		if (q->xrcd != NULL)
+			karst_core_flush(lc->core);
 	}
 	return 0;
 }
@@ -319,11 +386,19 @@ qp_bury(struct karst_engine *e, struct karst_engine_qp *qp)
 {
 	struct eng_qp *q = karst_container_of(qp, struct eng_qp, pub);
 
-	/* Still under ctl_lock, so nobody has got its number yet. */
-	karst_mw_release_qp(e->mem, qp->num);
-	karst_pd_unref(e->mem, qp->pd);
-	e->nqps[qp->lcore]--;
+	if (q->qp == NULL) {
+		/* other handles are left */
+		q->core_mem = q + 1;
+	} else {
+		/* Still under ctl_lock, so nobody has got its number yet. */
+		karst_mw_release_qp(e->mem, qp->num);
+		if (q->xrcd == NULL)
+			karst_pd_unref(e->mem, qp->pd);
+		e->nqps[qp->lcore]--;
+	}
 	q->owner->nobjects--;
+	if (q->xrcd != NULL)
+		eng_xrcd_put(e, q->xrcd);
 	qp_free(e, q);
 }
 

@@ -22,6 +22,7 @@
 #define DEFAULT_RING_BYTES (256ull << 20)
 #define DEFAULT_QUEUES     65536u
 #define DEFAULT_CHANNELS   64u
+#define DEFAULT_XRCDS      1024u
 
 /* --- helpers of the operations --- */
 
@@ -95,6 +96,7 @@ fail(struct karst_session *s)
 		"%s: client %u (%s, process %d) has taken memory away under the engine", s->e->name,
 		s->info.client, s->info.program, (int)s->info.pid);
 	eng_session_stop_qps(s);
+	eng_session_stop_srqs(s);
 	eng_stream_put(&s->async, &record, sizeof(record));
 }
 
@@ -126,6 +128,7 @@ publish(struct karst_session *s, unsigned int requests, unsigned int refused)
 	info->pds = s->pds.used;
 	info->ahs = s->ahs.used;
 	info->channels = s->channels.used;
+	info->xrcds = s->xrcds.used;
 	info->ring_bytes = karst_engine_owner_ring_bytes(s->owner);
 	info->shared_bytes = s->shared;
 	info->migrated_bytes = s->migrated;
@@ -301,6 +304,7 @@ fill_limits(const struct karst_engine *e, struct karst_session_limits *l)
 	default_u32(&l->max_ahs, e->cfg.max_ahs);
 	default_u32(&l->max_channels, DEFAULT_CHANNELS);
 	default_u32(&l->max_mcasts, e->cfg.max_mcasts);
+	default_u32(&l->max_xrcds, DEFAULT_XRCDS);
 	if (l->max_ring_bytes == 0)
 		l->max_ring_bytes = DEFAULT_RING_BYTES;
 	if (l->max_mr_bytes == 0)
@@ -314,6 +318,7 @@ init_tables(struct karst_session *s)
 
 	eng_handles_init(&s->pds, l->max_pds);
 	eng_handles_init(&s->channels, l->max_channels);
+	eng_handles_init(&s->xrcds, l->max_xrcds);
 	eng_handles_init(&s->cqs, l->max_cqs);
 	eng_handles_init(&s->srqs, l->max_srqs);
 	eng_handles_init(&s->qps, l->max_qps);
@@ -366,6 +371,7 @@ free_session(struct karst_session *s)
 		close(s->attend_fd);
 	eng_handles_fini(&s->pds);
 	eng_handles_fini(&s->channels);
+	eng_handles_fini(&s->xrcds);
 	eng_handles_fini(&s->cqs);
 	eng_handles_fini(&s->srqs);
 	eng_handles_fini(&s->qps);
@@ -442,6 +448,7 @@ karst_session_destroy(struct karst_session *s)
 	unlink_session(s);
 	eng_session_drop_qps(s);
 	eng_session_drop_queues(s);
+	eng_session_drop_xrcds(s);
 	eng_session_drop_ahs(s);
 	eng_session_drop_memory(s);
 	eng_session_drop_pds(s);

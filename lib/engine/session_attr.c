@@ -52,12 +52,6 @@ state_name(uint32_t state)
 	return state < KARST_DIM(names) ? names[state] : "?";
 }
 
-static const char *
-type_name(enum karst_qp_type type)
-{
-	return type == KARST_QPT_RC ? "RC" : type == KARST_QPT_UC ? "UC" : "UD";
-}
-
 /* --- addresses --- */
 
 /* The port that a program calls @number. */
@@ -274,14 +268,14 @@ check_transition(const struct session_qp *qp, struct session_call *c, uint32_t f
 	if (karst_qp_transition(qp->type, (enum karst_qp_state)from, (enum karst_qp_state)to,
 		    &required, &optional) != 0)
 		return say(c, -EINVAL, "%s to %s: %s queue pairs have no such transition",
-			state_name(from), state_name(to), type_name(qp->type));
+			state_name(from), state_name(to), eng_qp_type_name(qp->type));
 	if ((required & ~rest) != 0)
 		return say(c, -EINVAL, "%s to %s (%s): missing %s", state_name(from),
-			state_name(to), type_name(qp->type),
+			state_name(to), eng_qp_type_name(qp->type),
 			names_of(required & ~rest, names, sizeof(names)));
 	if ((rest & ~(required | optional)) != 0)
 		return say(c, -EINVAL, "%s to %s (%s): not allowed %s", state_name(from),
-			state_name(to), type_name(qp->type),
+			state_name(to), eng_qp_type_name(qp->type),
 			names_of(rest & ~(required | optional), names, sizeof(names)));
 	return 0;
 }
@@ -379,6 +373,27 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 	return 0;
 }
 
+/* The address as the engine has it, for a handle by which it was not set. */
+static void
+ah_of_path(
+	const struct karst_session *s, const struct karst_path *path, struct karst_ctl_ah_attr *ah)
+{
+	struct karst_engine_port_info info;
+	uint8_t port = eng_port_base(path->port);
+
+	if (all_zero(path->dst_ip, 16) || karst_engine_port_info(s->e, port, &info) != 0)
+		return;
+	memcpy(ah->dgid, path->dst_ip, sizeof(ah->dgid));
+	ah->flow_label = path->flow_label;
+	ah->port_num = (uint8_t)(port + 1);
+	ah->hop_limit = path->hop_limit;
+	ah->traffic_class = path->tclass;
+	ah->sl = path->has_vlan ? (uint8_t)(path->vlan_tci >> 13) : 0;
+	while (ah->sgid_index + 1u < info.num_addrs &&
+		memcmp(info.addrs[ah->sgid_index].ip, path->src_ip, 16) != 0)
+		ah->sgid_index++;
+}
+
 int
 eng_session_query_qp(struct karst_session *s, struct session_call *c)
 {
@@ -414,5 +429,7 @@ eng_session_query_qp(struct karst_session *s, struct session_call *c)
 		.rnr_retry = is.rnr_retry,
 		.ah = qp->ah,
 	};
+	if (qp->xrcd != NULL && all_zero(qp->ah.dgid, sizeof(qp->ah.dgid)))
+		ah_of_path(s, &is.path, &rsp->attr.ah);
 	return 0;
 }

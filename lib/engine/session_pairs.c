@@ -36,22 +36,71 @@ check_sizes(struct session_call *c, const struct karst_ctl_create_qp_req *req)
 	return ret;
 }
 
+static bool
+is_xrc(uint32_t type)
+{
+	return type == KARST_QPT_XRC_SEND || type == KARST_QPT_XRC_RECV;
+}
+
+static int
+check_type(struct session_call *c, uint32_t type)
+{
+	if ((type >= KARST_QPT_RC && type <= KARST_QPT_UD) || is_xrc(type))
+		return 0;
+	return say(c, -EINVAL, "type %u: %u (RC), %u (UC), %u (UD), %u (XRC_SEND) or %u (XRC_RECV)",
+		type, KARST_QPT_RC, KARST_QPT_UC, KARST_QPT_UD, KARST_QPT_XRC_SEND,
+		KARST_QPT_XRC_RECV);
+}
+
+/* What a type does not have is 0. */
+static int
+check_absent(struct session_call *c, const struct karst_ctl_create_qp_req *req)
+{
+	const struct {
+		const char *name;
+		uint32_t value;
+		bool of_send, of_recv; /* members that XRC_SEND, XRC_RECV and the others have */
+		bool of_others;
+	} members[] = {
+		{"pd", req->pd, true, false, true},
+		{"send_cq", req->send_cq, true, false, true},
+		{"recv_cq", req->recv_cq, false, false, true},
+		{"srq", req->srq, false, false, true},
+		{"max_send_wr", req->max_send_wr, true, false, true},
+		{"max_recv_wr", req->max_recv_wr, false, false, true},
+		{"max_send_sge", req->max_send_sge, true, false, true},
+		{"max_recv_sge", req->max_recv_sge, false, false, true},
+		{"max_inline", req->max_inline, true, false, true},
+		{"xrcd", req->xrcd, false, true, false},
+	};
+	size_t i;
+
+	for (i = 0; i < KARST_DIM(members); i++) {
+		bool has = req->type == KARST_QPT_XRC_SEND ? members[i].of_send
+			: req->type == KARST_QPT_XRC_RECV  ? members[i].of_recv
+							   : members[i].of_others;
+
+		if (!has && members[i].value != 0)
+			return say(c, -EINVAL, "%s %u: 0 for a queue pair of type %s",
+				members[i].name, members[i].value,
+				eng_qp_type_name((enum karst_qp_type)req->type));
+	}
+	return 0;
+}
+
 static int
 check_create(const struct karst_session *s, struct session_call *c,
-	const struct karst_ctl_create_qp_req *req, const struct session_srq *srq)
+	const struct karst_ctl_create_qp_req *req, const uint32_t *home)
 {
-	if (req->type < KARST_QPT_RC || req->type > KARST_QPT_UD)
-		return say(c, -EINVAL, "type %u: %u (RC), %u (UC) or %u (UD)", req->type,
-			KARST_QPT_RC, KARST_QPT_UC, KARST_QPT_UD);
 	if ((req->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
 		return say(
 			c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags, KNOWN_FLAGS);
 	if (req->lcore != KARST_ENGINE_ANY_LCORE && req->lcore >= s->e->nlcores)
 		return say(c, -EINVAL, "lcore %u: the engine has %u, from 0 on; %u for any",
 			req->lcore, s->e->nlcores, KARST_ENGINE_ANY_LCORE);
-	if (srq != NULL && req->lcore != KARST_ENGINE_ANY_LCORE && req->lcore != srq->srq->lcore)
-		return say(c, -EINVAL, "lcore %u: that of the shared receive queue, %u", req->lcore,
-			srq->srq->lcore);
+	if (home != NULL && req->lcore != KARST_ENGINE_ANY_LCORE && req->lcore != *home)
+		return say(c, -EINVAL, "lcore %u: that of the %s, %u", req->lcore,
+			req->srq != 0 ? "shared receive queue" : "XRC domain", *home);
 	return check_sizes(c, req);
 }
 
@@ -88,49 +137,72 @@ fill_created(const struct karst_session *s, const struct session_qp *qp,
 	rsp->qp = qp->handle;
 	rsp->qpn = qp->qp->num;
 	rsp->lcore = qp->qp->lcore;
+	if (init->type == KARST_QPT_XRC_RECV)
+		return;
 	rsp->max_send_sge = init->max_send_sge;
 	rsp->max_inline = init->max_inline;
 	place_queue(s, &qp->qp->sq, &rsp->max_send_wr, &rsp->send_stride, &rsp->sq);
-	if (init->srq != NULL)
+	if (init->srq != NULL || init->type == KARST_QPT_XRC_SEND)
 		return;
 	rsp->max_recv_sge = init->max_recv_sge;
 	place_queue(s, &qp->qp->rq, &rsp->max_recv_wr, &rsp->recv_stride, &rsp->rq);
 }
 
-/* Everything that the message names; its sizes, at least 1 where there must be one. */
+/* The objects that the message names. */
 static int
-prepare(struct karst_session *s, struct session_call *c, const struct karst_ctl_create_qp_req *req,
-	struct karst_engine_qp_init *init)
+find_all(struct karst_session *s, struct session_call *c, const struct karst_ctl_create_qp_req *req,
+	struct session_xrcd **xrcd, struct karst_engine_qp_init *init)
 {
-	const struct session_pd *pd = eng_session_find(c, &s->pds, req->pd, "pd");
-	const struct session_srq *srq = NULL;
-	const struct session_cq *send_cq, *recv_cq;
-	int ret;
+	const struct session_srq *srq;
+	const struct session_pd *pd;
+	const struct session_cq *cq;
 
+	*xrcd = NULL;
+	if (req->type == KARST_QPT_XRC_RECV) {
+		*xrcd = eng_session_find(c, &s->xrcds, req->xrcd, "xrcd");
+		if (*xrcd == NULL)
+			return -EINVAL;
+		init->xrcd = (*xrcd)->xrcd;
+		return 0;
+	}
+	pd = eng_session_find(c, &s->pds, req->pd, "pd");
 	if (pd == NULL)
 		return -EINVAL;
-	send_cq = eng_session_find(c, &s->cqs, req->send_cq, "send_cq");
-	if (send_cq == NULL)
+	init->pd = pd->pd;
+	cq = eng_session_find(c, &s->cqs, req->send_cq, "send_cq");
+	if (cq == NULL)
 		return -EINVAL;
-	recv_cq = eng_session_find(c, &s->cqs, req->recv_cq, "recv_cq");
-	if (recv_cq == NULL)
+	init->send_cq = cq->cq;
+	if (req->type == KARST_QPT_XRC_SEND)
+		return 0;
+	cq = eng_session_find(c, &s->cqs, req->recv_cq, "recv_cq");
+	if (cq == NULL)
 		return -EINVAL;
-	if (req->srq != 0) {
-		srq = eng_session_find(c, &s->srqs, req->srq, "srq");
-		if (srq == NULL)
-			return -EINVAL;
-	}
-	ret = check_create(s, c, req, srq);
-	if (ret != 0)
-		return ret;
+	init->recv_cq = cq->cq;
+	if (req->srq == 0)
+		return 0;
+	srq = eng_session_find(c, &s->srqs, req->srq, "srq");
+	if (srq == NULL)
+		return -EINVAL;
+	if (srq->xrcd != NULL)
+		return say(c, -EINVAL,
+			"srq %u: of type XRC, which serves the XRC_RECV queue pairs of its domain",
+			req->srq);
+	init->srq = srq->srq;
+	return 0;
+}
+
+/* Everything that the message says; its sizes, at least 1 where there must be one. */
+static int
+prepare(struct karst_session *s, struct session_call *c, const struct karst_ctl_create_qp_req *req,
+	struct session_xrcd **xrcd, struct karst_engine_qp_init *init)
+{
+	int ret = check_type(c, req->type);
+
 	*init = (struct karst_engine_qp_init){
 		.owner = s->owner,
 		.type = (enum karst_qp_type)req->type,
 		.lcore = req->lcore,
-		.pd = pd->pd,
-		.send_cq = send_cq->cq,
-		.recv_cq = recv_cq->cq,
-		.srq = srq != NULL ? srq->srq : NULL,
 		.max_send_wr = req->max_send_wr,
 		.max_recv_wr = req->max_recv_wr,
 		.max_send_sge = req->max_send_sge != 0 ? req->max_send_sge : 1,
@@ -140,7 +212,16 @@ prepare(struct karst_session *s, struct session_call *c, const struct karst_ctl_
 		.sq_sig_all = (req->flags & KARST_CTL_QP_SIG_ALL) != 0,
 		.credits = (req->flags & KARST_CTL_QP_CREDITS) != 0,
 	};
-	return 0;
+	if (ret == 0)
+		ret = check_absent(c, req);
+	if (ret == 0)
+		ret = find_all(s, c, req, xrcd, init);
+	if (ret != 0)
+		return ret;
+	return check_create(s, c, req,
+		*xrcd != NULL               ? &init->xrcd->lcore
+			: init->srq != NULL ? &init->srq->lcore
+					    : NULL);
 }
 
 int
@@ -148,8 +229,9 @@ eng_session_create_qp(struct karst_session *s, struct session_call *c)
 {
 	const struct karst_ctl_create_qp_req *req = c->body;
 	struct karst_engine_qp_init init;
+	struct session_xrcd *xrcd;
 	struct session_qp *qp;
-	int ret = prepare(s, c, req, &init);
+	int ret = prepare(s, c, req, &xrcd, &init);
 
 	if (ret != 0)
 		return ret;
@@ -171,11 +253,23 @@ eng_session_create_qp(struct karst_session *s, struct session_call *c)
 		free(qp);
 		return create_fault(s, c, ret);
 	}
+	qp->xrcd = xrcd;
+	if (xrcd != NULL)
+		xrcd->users++;
 	fill_created(s, qp, &init, c->rsp);
 	return 0;
 }
 
 /* --- destruction --- */
+
+static void
+forget(struct karst_session *s, struct session_qp *qp)
+{
+	if (qp->xrcd != NULL)
+		qp->xrcd->users--;
+	eng_handles_del(&s->qps, qp->handle);
+	free(qp);
+}
 
 int
 eng_session_destroy_qp(struct karst_session *s, struct session_call *c)
@@ -189,8 +283,7 @@ eng_session_destroy_qp(struct karst_session *s, struct session_call *c)
 	ret = karst_engine_qp_destroy(s->e, qp->qp);
 	if (ret != 0)
 		return say(c, ret, "qp %u: %s", req->qp, strerror(-ret));
-	eng_handles_del(&s->qps, qp->handle);
-	free(qp);
+	forget(s, qp);
 	return 0;
 }
 
@@ -264,8 +357,7 @@ eng_session_drop_qps(struct karst_session *s)
 		(void)ret;
 		/* no event names them any more */
 		for (i = 0; i < n; i++) {
-			eng_handles_del(&s->qps, qp[i]->handle);
-			free(qp[i]);
+			forget(s, qp[i]);
 		}
 	}
 }
@@ -278,5 +370,6 @@ eng_session_stop_qps(struct karst_session *s)
 	uint32_t at = 0;
 
 	while ((qp = eng_handles_next(&s->qps, &at)) != NULL)
-		karst_engine_qp_modify(s->e, qp->qp, &attr, KARST_QP_STATE);
+		if (qp->xrcd == NULL || !karst_engine_qp_is_shared(s->e, qp->qp))
+			karst_engine_qp_modify(s->e, qp->qp, &attr, KARST_QP_STATE);
 }

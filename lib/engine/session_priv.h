@@ -10,6 +10,7 @@
  *	session_memory.c  regions, windows
  *	session_queues.c  channels, completion queues, shared receive queues
  *	session_pairs.c   queue pairs
+ *	session_xrc.c     XRC domains, and targets that others have made
  *	session_attr.c    attributes of queue pairs and addresses: what is allowed, translation
  *
  * Threads: everything here belongs to the thread that uses the session, but for what the
@@ -71,10 +72,18 @@ struct session_cq {
 	struct karst_engine_cq *cq;
 };
 
+struct session_xrcd {
+	uint32_t handle;
+	uint32_t users; /* SRQs and QPs of this session */
+	int pin_fd;     /* of the file that names it; -1: none */
+	struct karst_engine_xrcd *xrcd;
+};
+
 struct session_srq {
 	uint32_t handle;
 	uint64_t cookie;
 	uint32_t max_sge;
+	struct session_xrcd *xrcd; /* NULL: basic */
 	struct karst_engine_srq *srq;
 };
 
@@ -83,7 +92,8 @@ struct session_qp {
 	uint64_t cookie;
 	enum karst_qp_type type;
 	uint32_t max_dest_rd_atomic;
-	struct karst_ctl_ah_attr ah; /* as it was set last */
+	struct session_xrcd *xrcd;   /* XRC_RECV */
+	struct karst_ctl_ah_attr ah; /* as it was set last, by this handle */
 	struct karst_engine_qp *qp;
 };
 
@@ -123,7 +133,7 @@ struct karst_session {
 	int async_reader; /* until HELLO; then -1 */
 	struct session_stream async;
 	_Atomic uint64_t lost_events;
-	struct handles pds, channels, cqs, srqs, qps;
+	struct handles pds, channels, xrcds, cqs, srqs, qps;
 	struct keys mrs, mws, ahs;
 	uint64_t mr_bytes;
 	uint64_t shared, migrated, copied;
@@ -188,11 +198,14 @@ int eng_session_path(struct karst_session *s, struct session_call *c,
 
 void eng_session_drop_qps(struct karst_session *s);
 void eng_session_drop_queues(struct karst_session *s);
+void eng_session_drop_xrcds(struct karst_session *s);
 void eng_session_drop_ahs(struct karst_session *s);
 void eng_session_drop_memory(struct karst_session *s);
 void eng_session_drop_pds(struct karst_session *s);
 
-/* All queue pairs into Error. */
+/* All queue pairs into Error, but for XRC targets that other programs have, too. */
 void eng_session_stop_qps(struct karst_session *s);
+/* No XRC target finds its SRQs any more. */
+void eng_session_stop_srqs(struct karst_session *s);
 
 #endif /* SESSION_PRIV_H */

@@ -70,6 +70,16 @@ cq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32_
 }
 
 static int
+srq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32_t max_wr)
+{
+	if (ret == -ENOSPC)
+		return say(c, ret,
+			"XRC shared receive queue: the lcore of its domain has %u, as many as it may",
+			s->e->cfg.max_xrc_srqs);
+	return cq_fault(s, c, ret, max_wr);
+}
+
+static int
 check_entries(struct session_call *c, uint32_t entries)
 {
 	if (entries == 0 || entries > KARST_CQ_MAX_ENTRIES)
@@ -222,7 +232,9 @@ eng_session_destroy_cq(struct karst_session *s, struct session_call *c)
 	if (cq == NULL)
 		return -EINVAL;
 	ret = destroy_cq(s, cq);
-	return ret == 0 ? 0 : say(c, ret, "cq %u: queue pairs use it", req->cq);
+	return ret == 0
+		? 0
+		: say(c, ret, "cq %u: shared receive queues or queue pairs use it", req->cq);
 }
 
 /* --- shared receive queues --- */
@@ -236,6 +248,13 @@ check_srq(struct session_call *c, const struct karst_ctl_create_srq_req *req)
 		return say(c, -EINVAL, "max_sge %u: up to %u", req->max_sge, KARST_WQ_MAX_SGE);
 	if (req->limit > req->max_wr)
 		return say(c, -EINVAL, "limit %u: up to max_wr, %u", req->limit, req->max_wr);
+	if (req->type != KARST_SRQT_BASIC && req->type != KARST_SRQT_XRC)
+		return say(c, -EINVAL, "type %u: %u (basic) or %u (XRC)", req->type,
+			KARST_SRQT_BASIC, KARST_SRQT_XRC);
+	if (req->type == KARST_SRQT_BASIC && (req->xrcd != 0 || req->cq != 0))
+		return say(c, -EINVAL,
+			"xrcd %u, cq %u: both are 0 but for shared receive queues of type %u (XRC)",
+			req->xrcd, req->cq, KARST_SRQT_XRC);
 	return 0;
 }
 
@@ -250,7 +269,30 @@ fill_srq(const struct karst_session *s, const struct session_srq *q,
 	rsp->max_sge = q->max_sge;
 	rsp->stride = 1u << rq->shift;
 	rsp->lcore = q->srq->lcore;
+	rsp->srqn = q->srq->num;
 	eng_session_place(s, rq->sh, karst_wq_bytes(rsp->max_wr, rsp->stride), &rsp->place);
+}
+
+/* Domain and CQ of an XRC one. */
+static int
+find_xrc(struct karst_session *s, struct session_call *c,
+	const struct karst_ctl_create_srq_req *req, struct session_xrcd **xrcd,
+	struct karst_engine_srq_init *init)
+{
+	const struct session_cq *cq;
+
+	*xrcd = NULL;
+	if (req->type != KARST_SRQT_XRC)
+		return 0;
+	*xrcd = eng_session_find(c, &s->xrcds, req->xrcd, "xrcd");
+	if (*xrcd == NULL)
+		return -EINVAL;
+	cq = eng_session_find(c, &s->cqs, req->cq, "cq");
+	if (cq == NULL)
+		return -EINVAL;
+	init->xrcd = (*xrcd)->xrcd;
+	init->cq = cq->cq;
+	return 0;
 }
 
 int
@@ -263,12 +305,15 @@ eng_session_create_srq(struct karst_session *s, struct session_call *c)
 		.max_wr = req->max_wr,
 		.max_sge = req->max_sge != 0 ? req->max_sge : 1,
 		.limit = req->limit};
+	struct session_xrcd *xrcd;
 	struct session_srq *q;
 	int ret;
 
 	if (pd == NULL)
 		return -EINVAL;
 	ret = check_srq(c, req);
+	if (ret == 0)
+		ret = find_xrc(s, c, req, &xrcd, &init);
 	if (ret != 0)
 		return ret;
 	q = calloc(1, sizeof(*q));
@@ -288,8 +333,11 @@ eng_session_create_srq(struct karst_session *s, struct session_call *c)
 	if (ret != 0) {
 		eng_handles_del(&s->srqs, q->handle);
 		free(q);
-		return cq_fault(s, c, ret, req->max_wr);
+		return srq_fault(s, c, ret, req->max_wr);
 	}
+	q->xrcd = xrcd;
+	if (xrcd != NULL)
+		xrcd->users++;
 	fill_srq(s, q, c->rsp);
 	return 0;
 }
@@ -353,6 +401,8 @@ destroy_srq(struct karst_session *s, struct session_srq *q)
 
 	if (ret != 0)
 		return ret;
+	if (q->xrcd != NULL)
+		q->xrcd->users--;
 	eng_handles_del(&s->srqs, q->handle);
 	free(q);
 	return 0;
@@ -372,6 +422,17 @@ eng_session_destroy_srq(struct karst_session *s, struct session_call *c)
 }
 
 /* --- the end --- */
+
+void
+eng_session_stop_srqs(struct karst_session *s)
+{
+	struct session_srq *q;
+	uint32_t at = 0;
+
+	while ((q = eng_handles_next(&s->srqs, &at)) != NULL)
+		if (q->xrcd != NULL)
+			karst_engine_srq_withdraw(s->e, q->srq);
+}
 
 void
 eng_session_drop_queues(struct karst_session *s)

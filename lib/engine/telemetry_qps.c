@@ -19,12 +19,6 @@ state_name(unsigned int state)
 	return state < KARST_DIM(names) ? names[state] : "?";
 }
 
-static const char *
-type_name(enum karst_qp_type type)
-{
-	return type == KARST_QPT_RC ? "RC" : type == KARST_QPT_UC ? "UC" : "UD";
-}
-
 static void
 fill_qp(uint32_t qpn, const struct eng_qp_report *r, struct rte_tel_data *d)
 {
@@ -59,7 +53,7 @@ fill_qp(uint32_t qpn, const struct eng_qp_report *r, struct rte_tel_data *d)
 	size_t i;
 
 	rte_tel_data_add_dict_u64(d, "qpn", qpn);
-	rte_tel_data_add_dict_string(d, "type", type_name(r->type));
+	rte_tel_data_add_dict_string(d, "type", eng_qp_type_name(r->type));
 	rte_tel_data_add_dict_string(d, "state", state_name(a->qp_state));
 	rte_tel_data_add_dict_u64(d, "lcore", r->lcore);
 	rte_tel_data_add_dict_u64(d, "pd", r->pd);
@@ -120,7 +114,7 @@ add_qp(struct tel_table *t, const struct karst_core_qp *qp)
 
 	karst_qp_stats(qp, &s);
 	tel_table_u64(t, COL_QPN, karst_qp_num(qp));
-	tel_table_str(t, COL_TYPE, type_name(karst_qp_type(qp)));
+	tel_table_str(t, COL_TYPE, eng_qp_type_name(karst_qp_type(qp)));
 	tel_table_str(t, COL_STATE, state_name(karst_qp_state(qp)));
 	tel_table_u64(t, COL_CLIENT, client_of(qp));
 	tel_table_u64(t, COL_TX_PACKETS, s.tx_packets);

@@ -56,7 +56,7 @@ read_request(const struct karst_ctl_hdr *h, size_t len, unsigned int nfds)
 	uint32_t n = 0;
 
 	CHECK(info != NULL && h->len == len && h->nfds == nfds && h->status == 0);
-	CHECK(nfds == 0 || info->pieces);
+	CHECK(nfds <= info->max_fds);
 	known = HDR + info->req_bytes;
 	CHECK(len >= known);
 	sum(body, info->req_bytes);

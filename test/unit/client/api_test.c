@@ -113,7 +113,7 @@ Test(client_api, refused)
 	cr_assert_lt(karst_reg_mr(b.pd, &byte, 1, KARST_ACCESS_REMOTE_WRITE, &mr), 0,
 		"remote without local write");
 	cr_assert_lt(karst_reg_mr(b.pd, (void *)-8, 16, 0, &mr), 0);
-	init = bed_init(&b, (enum karst_qp_type)9);
+	init = bed_init(&b, (enum karst_qp_type)8);
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
 	init = bed_init(&b, KARST_QPT_RC);
 	init.cap.max_send_sge = 1000;

@@ -281,7 +281,7 @@ attr_rtr(struct karst_qp *qp, struct karst_qp_attr *a, uint32_t port, uint32_t p
 	a->path_mtu = KARST_MTU_1024;
 	a->dest_qp_num = peer;
 	a->rq_psn = 100;
-	if (qp->qp_type == KARST_QPT_RC) {
+	if (qp->qp_type == KARST_QPT_RC || qp->qp_type == KARST_QPT_XRC_RECV) {
 		a->max_dest_rd_atomic = 4;
 		a->min_rnr_timer = 1;
 		mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
@@ -293,9 +293,11 @@ static unsigned int
 attr_rts(struct karst_qp *qp, struct karst_qp_attr *a)
 {
 	a->sq_psn = 100;
-	if (qp->qp_type != KARST_QPT_RC)
-		return KARST_QP_SQ_PSN;
 	a->timeout = 14;
+	if (qp->qp_type == KARST_QPT_XRC_RECV)
+		return KARST_QP_SQ_PSN | KARST_QP_TIMEOUT;
+	if (qp->qp_type != KARST_QPT_RC && qp->qp_type != KARST_QPT_XRC_SEND)
+		return KARST_QP_SQ_PSN;
 	a->retry_cnt = 7;
 	a->rnr_retry = 7;
 	a->max_rd_atomic = 4;

@@ -39,7 +39,7 @@ Test(msg, operations)
 	cr_assert(info->pieces);
 	for (op = 0; op < 70000; op++)
 		n += karst_ctl_op_info(op) != NULL;
-	cr_assert_eq(n, 31);
+	cr_assert_eq(n, 34);
 	cr_assert_null(karst_ctl_op_info(0));
 	cr_assert_null(karst_ctl_op_info(UINT32_MAX));
 }
@@ -119,9 +119,9 @@ Test(msg, reserved_members)
 	/* in bytes; written by hand from doc/control-abi.rst */
 	cr_assert_eq(found,
 		4 /* HELLO */ + 8 + 4 + 4 /* queries, chunk */ + 8 + 4 /* PD */ + 4 + 4 +
-			4 /* MR */ + 4 /* MW */ + 4 + 7 + 4 /* AH */ + 8 + 4 /* channel */ + 4 +
-			4 /* CQ */ + 4 + 4 /* SRQ */ + 4 + 5 + 7 + 4 + 4 /* QP */ + 4 +
-			4 /* multicast */);
+			4 /* MR */ + 4 /* MW */ + 4 + 7 + 4 /* AH */ + 4 + 4 /* XRCD */ + 8 +
+			4 /* channel */ + 4 + 4 /* CQ */ + 4 + 4 + 4 /* SRQ */ + 5 + 7 + 4 +
+			4 /* QP */ + 4 + 4 /* multicast */);
 }
 
 static size_t
@@ -154,6 +154,21 @@ Test(msg, pieces)
 	register_request(1, 1);
 	message_hdr(&m)->nfds = 5;
 	cr_assert_eq(check(message_hdr(&m)->len, 5), 0);
+}
+
+/* How many descriptors an operation takes. */
+Test(msg, descriptors)
+{
+	size_t len =
+		message_request(&m, KARST_CTL_OPEN_XRCD, sizeof(struct karst_ctl_open_xrcd_req));
+
+	message_hdr(&m)->nfds = 1;
+	cr_assert_eq(check(len, 1), 0);
+	message_hdr(&m)->nfds = 2;
+	refused(len, 2, "up to 1");
+	len = message_request(&m, KARST_CTL_ALLOC_PD, sizeof(struct karst_ctl_alloc_pd_req));
+	message_hdr(&m)->nfds = 1;
+	refused(len, 1, "up to 0");
 }
 
 /* --- replies --- */

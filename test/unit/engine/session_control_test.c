@@ -133,6 +133,7 @@ static const struct karst_session_limits tight = {.max_qps = 2,
 	.max_pds = 2,
 	.max_ahs = 2,
 	.max_channels = 2,
+	.max_xrcds = 2,
 	.max_mr_bytes = 8192};
 
 /* What a session has, and what it takes from the engine. */
@@ -194,6 +195,9 @@ Test(session_control, limits, .timeout = 100)
 	}
 	over_the_limit(&bed, c, -ENOSPC, "max_channels",
 		CALL(c, CREATE_CHANNEL, create_channel, .reserved = 0));
+	for (i = 0; i < 2; i++)
+		cr_assert_eq(CALL(c, OPEN_XRCD, open_xrcd, .flags = 0), 0, "%s", c->why);
+	over_the_limit(&bed, c, -ENOSPC, "max_xrcds", CALL(c, OPEN_XRCD, open_xrcd, .flags = 0));
 	for (i = 0; i < 2; i++)
 		client_cq(c, 16, 0, 0, &cq[i]);
 	over_the_limit(&bed, c, -ENOSPC, "max_cqs", CALL(c, CREATE_CQ, create_cq, .entries = 16));

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * XRC domains, and targets that several programs have.
+ *
+ * A domain is of one lcore, because a target and the SRQ that a request names must be.  It is kept
+ * by those who have opened it and by what is in it, whoever goes first, and ends with the last.
+ *
+ * A target QP may be opened again.  Each handle is a struct eng_qp with an owner of its own, all of
+ * them share the karst_core_qp, and "same" makes a ring of them.  One is what karst_qp_user() says,
+ * and stands for all with the scheduler and in telemetry; when it goes, another takes its place.
+ * Events go to all.
+ *
+ * Everything here holds ctl_lock.
+ */
+#include "engine_priv.h"
+
+/* --- domains --- */
+
+static struct eng_xrcd *
+find_shared(const struct karst_engine *e, const struct karst_engine_xrcd_init *init)
+{
+	struct eng_xrcd *x = e->xrcds;
+
+	while (x != NULL && !(x->shared && x->dev == init->dev && x->ino == init->ino))
+		x = x->next;
+	return x;
+}
+
+static bool
+number_taken(const struct karst_engine *e, uint32_t number)
+{
+	const struct eng_xrcd *x = e->xrcds;
+
+	while (x != NULL && x->pub.number != number)
+		x = x->next;
+	return x != NULL;
+}
+
+static int
+make(struct karst_engine *e, const struct karst_engine_xrcd_init *init, struct eng_xrcd **out)
+{
+	struct eng_xrcd *x;
+	uint32_t lcore;
+	int ret = eng_choose_lcore(e, init->lcore, &lcore);
+
+	if (ret != 0)
+		return ret;
+	x = eng_arena_alloc(&e->objects, sizeof(*x));
+	if (x == NULL)
+		return -ENOMEM;
+	while (e->last_xrcd == UINT32_MAX || number_taken(e, e->last_xrcd + 1))
+		e->last_xrcd++;
+	*x = (struct eng_xrcd){.pub = {.number = ++e->last_xrcd, .lcore = lcore},
+		.shared = init->shared,
+		.dev = init->dev,
+		.ino = init->ino,
+		.next = e->xrcds};
+	e->xrcds = x;
+	*out = x;
+	return 0;
+}
+
+int
+karst_engine_xrcd_open(struct karst_engine *e, const struct karst_engine_xrcd_init *init,
+	struct karst_engine_xrcd **xrcd)
+{
+	struct eng_xrcd *x;
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	x = init->shared ? find_shared(e, init) : NULL;
+	if (x != NULL)
+		ret = init->exclusive ? -EEXIST : 0;
+	else
+		ret = init->shared && !init->create ? -ENOENT : make(e, init, &x);
+	if (ret == 0) {
+		x->users++;
+		*xrcd = &x->pub;
+	}
+	eng_ctl_leave(e);
+	return ret;
+}
+
+void
+eng_xrcd_get(struct karst_engine_xrcd *xrcd)
+{
+	karst_container_of(xrcd, struct eng_xrcd, pub)->users++;
+}
+
+void
+eng_xrcd_put(struct karst_engine *e, struct karst_engine_xrcd *xrcd)
+{
+	struct eng_xrcd *x = karst_container_of(xrcd, struct eng_xrcd, pub), **at = &e->xrcds;
+
+	if (--x->users != 0)
+		return;
+	while (*at != x)
+		at = &(*at)->next;
+	*at = x->next;
+	eng_arena_free(&e->objects, x, sizeof(*x));
+}
+
+int
+karst_engine_xrcd_close(struct karst_engine *e, struct karst_engine_xrcd *xrcd)
+{
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	eng_xrcd_put(e, xrcd);
+	eng_ctl_leave(e);
+	return 0;
+}
+
+/* --- further handles of a target --- */
+
+struct open_call {
+	const struct karst_engine_qp_open *in;
+	struct eng_qp *q;
+};
+
+static int
+open_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct karst_engine_qp_open *in = ((struct open_call *)arg)->in;
+	struct karst_core_qp *qp = karst_core_lookup(lc->core, in->qpn);
+	struct eng_qp *first, *q = ((struct open_call *)arg)->q;
+
+	if (qp == NULL || karst_qp_xrcd(qp) != in->xrcd->number)
+		return -ENOENT;
+	first = karst_qp_user(qp);
+	*q = (struct eng_qp){.pub = first->pub,
+		.qp = qp,
+		.owner = in->owner != NULL ? in->owner : lc->e->self,
+		.xrcd = first->xrcd,
+		.core_mem = first->core_mem,
+		.core_bytes = first->core_bytes,
+		.self_bytes = sizeof(*q),
+		.same = first->same};
+	q->pub.user = in->user;
+	eng_qp_set_door(q, lc->index);
+	first->same = q;
+	return 0;
+}
+
+static int
+qp_open(struct karst_engine *e, const struct karst_engine_qp_open *in, struct karst_engine_qp **qp)
+{
+	struct open_call call = {.in = in, .q = eng_arena_alloc(&e->objects, sizeof(*call.q))};
+	int ret;
+
+	if (call.q == NULL)
+		return -ENOMEM;
+	ret = eng_mailbox_call(&e->lcore[in->xrcd->lcore], open_on_lcore, &call);
+	if (ret != 0) {
+		eng_arena_free(&e->objects, call.q, sizeof(*call.q));
+		return ret;
+	}
+	call.q->owner->nobjects++;
+	eng_xrcd_get(call.q->xrcd);
+	*qp = &call.q->pub;
+	return 0;
+}
+
+int
+karst_engine_qp_open(struct karst_engine *e, const struct karst_engine_qp_open *open,
+	struct karst_engine_qp **qp)
+{
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = qp_open(e, open, qp);
+	eng_ctl_leave(e);
+	return ret;
+}
+
+bool
+karst_engine_qp_is_shared(struct karst_engine *e, const struct karst_engine_qp *qp)
+{
+	const struct eng_qp *q = karst_container_of(qp, const struct eng_qp, pub);
+	bool shared;
+
+	if (eng_ctl_enter(e) != 0)
+		return true;
+	shared = q->same != q;
+	eng_ctl_leave(e);
+	return shared;
+}
+
+bool
+eng_qp_part(struct eng_lcore *lc, struct eng_qp *q)
+{
+	struct eng_qp *before = q;
+
+	if (q->same == q)
+		return false;
+	if (karst_qp_user(q->qp) == q) {
+		eng_sched_forget(lc, q);
+		karst_qp_set_user(q->qp, q->same);
+		karst_core_activate(lc->core, q->qp);
+	}
+	while (before->same != q)
+		before = before->same;
+	before->same = q->same;
+	q->qp = NULL;
+	return true;
+}

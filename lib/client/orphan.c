@@ -4,10 +4,11 @@
 /*
  * Requests that the engine took with it.
  *
- * The rings outlive the engine, and say what was outstanding: the requests from head to tail, for
- * the engine moves a head only after the completions of what is before it.  Those whose
- * completion stands in the lane already, behind which the head did not follow any more, are found
- * by number and slot of the completion.
+ * The rings outlive the engine, and say what was outstanding: the requests from "done" to tail, for
+ * the engine moves "done" only after the completions of what is before it.  Those whose
+ * completion stands in the lane already, behind which it did not follow any more, are found
+ * by number and slot of the completion.  Slots are free before they are done: what has been posted
+ * into them since then by a program that does not wait for completions is all that is left of them.
  *
  * The rest is flushed, as a queue pair in Error would: each poll reads on in the rings and moves
  * the head in the engine's place, so whoever goes on posting gets those back, too.  Requests of
@@ -23,19 +24,22 @@ first_open(const struct cli_cq *cq, const struct cli_qp *q, const struct karst_w
 	const struct karst_cq_lane *lane = &cq->lane[q->pub.lcore];
 	const struct karst_cqe *cqes = (const struct karst_cqe *)(lane->sh + 1);
 	uint32_t end = atomic_load_explicit(&lane->sh->tail, memory_order_acquire);
-	uint32_t head = atomic_load_explicit(&wq->sh->head, memory_order_acquire);
-	uint32_t posted = atomic_load_explicit(&wq->sh->tail, memory_order_acquire) - head;
-	uint32_t n = karst_min_u32(end - born, lane->mask + 1), done = 0;
+	uint32_t first = atomic_load_explicit(&wq->sh->done, memory_order_acquire);
+	uint32_t tail = atomic_load_explicit(&wq->sh->tail, memory_order_acquire);
+	uint32_t n = karst_min_u32(end - born, lane->mask + 1), done = 0, posted;
 
+	if (tail - first > wq->mask + 1)
+		first = tail - (wq->mask + 1);
+	posted = tail - first;
 	for (; n > 0; n--) {
 		const struct karst_cqe *e = &cqes[(end - n) & lane->mask];
 
 		if (e->qpn != q->pub.qp_num || ((e->opcode & KARST_WC_RECV) != 0) != recv)
 			continue;
-		if (e->slot - head < posted && e->slot - head >= done)
-			done = e->slot - head + 1;
+		if (e->slot - first < posted && e->slot - first >= done)
+			done = e->slot - first + 1;
 	}
-	return head + done;
+	return first + done;
 }
 
 /* Posted and not flushed yet. */
@@ -63,9 +67,12 @@ slot_at(const struct karst_wq *wq, uint32_t idx)
 static void
 flushed(struct cli_orphans *o, const struct karst_wq *wq)
 {
+	uint32_t head = atomic_load_explicit(&wq->sh->head, memory_order_relaxed);
+
 	o->next++;
 	/* release, pairs with the acquire in karst_wq_free(), in the engine's place */
-	atomic_store_explicit(&wq->sh->head, o->next, memory_order_release);
+	if ((int32_t)(o->next - head) > 0)
+		atomic_store_explicit(&wq->sh->head, o->next, memory_order_release);
 }
 
 static uint32_t

@@ -208,17 +208,37 @@ karst_core_forget_cq(struct karst_core *core, struct karst_core_cq *cq)
 	karst_wheel_del(&core->wheel, &cq->lane[core->lcore].timer);
 }
 
-/* Slots of finished requests, after their completions are visible. */
+/* How many receive requests are finished; one that a message has taken is not. */
+static uint32_t
+recvs_done(const struct karst_core_qp *qp)
+{
+	return qp->rq.head - (qp->rsp.rwqe.held ? 1 : 0);
+}
+
+/* Slots of finished requests, before their completions: whoever sees one can post at once. */
 static void
-give_back(struct karst_core *core)
+give_back(const struct karst_core *core)
+{
+	const struct karst_core_qp *qp;
+
+	for (qp = core->retired; qp != NULL; qp = qp->next_retired) {
+		karst_wqe_show_head(&qp->sq, qp->sq.head);
+		if (qp->srq == NULL)
+			karst_wqe_show_head(&qp->rq, recvs_done(qp));
+	}
+}
+
+/* The same after their completions: what is not before this we take with us if we die. */
+static void
+settle(struct karst_core *core)
 {
 	struct karst_core_qp *qp;
 
 	for (qp = core->retired; qp != NULL; qp = qp->next_retired) {
 		qp->flags &= (uint8_t)~KARST_QPF_RETIRED;
-		karst_wqe_publish_head(&qp->sq, qp->sq.head);
+		karst_wqe_show_done(&qp->sq, qp->sq.head);
 		if (qp->srq == NULL)
-			karst_wqe_show_head(&qp->rq, qp->rq.head - (qp->rsp.rwqe.held ? 1 : 0));
+			karst_wqe_show_done(&qp->rq, recvs_done(qp));
 	}
 	core->retired = NULL;
 }
@@ -230,13 +250,14 @@ karst_core_flush(struct karst_core *core)
 
 	/* also for whoever deregisters memory after the turn that this call ends */
 	karst_mem_place_fence(&core->placer);
+	give_back(core);
 	for (l = core->dirty; l != NULL; l = l->next_dirty) {
 		l->fresh = l->ring.tail - l->ring.published;
 		if (karst_unlikely(l->ring.stamps != NULL))
 			karst_lane_stamp(&l->ring, core->stamp_ns);
 		karst_lane_publish(&l->ring);
 	}
-	give_back(core);
+	settle(core);
 	if (core->dirty == NULL)
 		return;
 	/* Dekker with karst_cq_arm(): the tails before the armed words, one fence for all */

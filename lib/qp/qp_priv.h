@@ -327,9 +327,8 @@ karst_qp_mtu(const struct karst_core_qp *qp)
 }
 
 /**
- * Heads of the rings of @qp have moved.  The program is told by karst_core_flush(), after the
- * completions: what is before a head is finished with, so whoever finds the rings of an engine
- * that is gone knows what was not.
+ * Heads of the rings of @qp have moved.  The program is told by karst_core_flush(): that slots are
+ * free before the completions, that they are done with after them.
  */
 static inline void
 karst_qp_retire(struct karst_core *core, struct karst_core_qp *qp)

@@ -153,11 +153,14 @@ static_assert(sizeof(struct karst_recv_wqe) == 32, "half a cache line");
 struct karst_wq_shared {
 	karst_word tail; /* program: slots ever filled */
 	uint8_t pad0[KARST_CACHE_LINE - 4];
-	/* engine: slots that may be filled again, ever; stored after their completions, but at
-	 * shared receive queues as soon as a message has taken the request */
+	/* engine: slots that may be filled again, ever; stored before their completions, so that
+	 * whoever has seen one has room */
 	karst_word head;
 	karst_word idle; /* engine sets: 1 = ring the doorbell after posting; taken by that */
-	uint8_t pad1[KARST_CACHE_LINE - 8];
+	/* engine: slots whose completions are visible; for a program whose engine has died.  Shared
+	 * receive queues leave it alone */
+	karst_word done;
+	uint8_t pad1[KARST_CACHE_LINE - 12];
 } karst_cache_aligned;
 static_assert(sizeof(struct karst_wq_shared) == 128, "one line per writer");
 

@@ -46,6 +46,7 @@ karst_wqe_init(struct karst_wqe_ring *r, void *shared, uint32_t slots, uint32_t 
 	r->head = r->tail = 0;
 	atomic_store_explicit(&r->sh->tail, 0, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->head, 0, memory_order_relaxed);
+	atomic_store_explicit(&r->sh->done, 0, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->idle, idle, memory_order_release);
 }
 
@@ -84,6 +85,14 @@ karst_wqe_publish_head(struct karst_wqe_ring *r, uint32_t head)
 {
 	r->head = head;
 	karst_wqe_show_head(r, head);
+}
+
+/** The completions of all requests before @done are visible. */
+static inline void
+karst_wqe_show_done(const struct karst_wqe_ring *r, uint32_t done)
+{
+	/* release: after the tails of the lanes, for who reads this when we are gone */
+	atomic_store_explicit(&r->sh->done, done, memory_order_release);
 }
 
 /**

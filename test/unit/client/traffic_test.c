@@ -282,6 +282,41 @@ Test(client_traffic, many)
 	pair_down(&p);
 }
 
+/* Who has polled a completion may post in its place: the slot is free by then, at both ends. */
+Test(client_traffic, a_completion_makes_room)
+{
+	uint32_t slots, sends = 0, recvs = 0, posted = 0, done = 0, i;
+	struct karst_cqe e[4];
+	struct pair p;
+	int n;
+
+	pair_up(&p, 1, KARST_QPT_RC);
+	slots = p.a->sq.mask + 1;
+	cr_assert_eq(p.z->rq.mask + 1, slots);
+	while (done < 300000) {
+		for (; recvs < slots; recvs++, posted++)
+			cr_assert_eq(bed_recv(p.z, 1, p.mr, 0, 64), 0, "after %u", done);
+		for (; sends < slots && posted > 0; sends++, posted--)
+			cr_assert_eq(bed_post(p.a, KARST_WR_SEND, 2, p.mr, 4096, 8, p.mr, 0), 0,
+				"after %u", done);
+		n = karst_poll_cq(p.b.cq, (int)KARST_DIM(e), e);
+		cr_assert_geq(n, 0);
+		for (i = 0; i < (uint32_t)n; i++) {
+			cr_assert_eq(e[i].status, KARST_WC_SUCCESS);
+			if (e[i].wr_id == 1)
+				recvs--;
+			else
+				sends--;
+			done++;
+		}
+	}
+	while (sends > 0) {
+		if (bed_wait(p.b.cq).wr_id == 2)
+			sends--;
+	}
+	pair_down(&p);
+}
+
 /* A lane that always has something does not keep another one waiting. */
 Test(client_traffic, lanes_take_turns)
 {

@@ -19,6 +19,7 @@ Test(layout, work_queue)
 	AT(karst_wq_shared, tail, 0, 4);
 	AT(karst_wq_shared, head, 64, 4);
 	AT(karst_wq_shared, idle, 68, 4);
+	AT(karst_wq_shared, done, 72, 4);
 	cr_assert_eq(karst_wq_bytes(8, 64), 128 + 8 * 64);
 }
 

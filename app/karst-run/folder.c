@@ -66,7 +66,7 @@ lock_path(const char *folder, char *path)
 	snprintf(path, KR_FOLDER + sizeof(LOCK) + 1, "%s/" LOCK, folder);
 }
 
-/* The last one who had it may have removed it. */
+/* Whoever gives it back removes it. */
 static bool
 is_current(int fd, const char *path)
 {
@@ -106,12 +106,12 @@ kr_folder_lock(const char *path)
 }
 
 void
-kr_folder_unlock_last(const char *path, int lock)
+kr_folder_unlock(const char *path, int lock)
 {
 	char file[KR_FOLDER + sizeof(LOCK) + 1];
 
 	lock_path(path, file);
-	unlink(file); /* before it is given back, so that nobody has got it yet */
+	unlink(file); /* before it is given back, so that nobody else has got this one yet */
 	close(lock);
 	rmdir(path);
 }

@@ -19,11 +19,11 @@ void kr_folder_path(char *path);
 /** Makes it if need be.  -errno after a word: it is somebody else's, or cannot be made. */
 int kr_folder_make(const char *path);
 
-/** Makes it, too, and waits until nobody else has the lock in it.  @return a descriptor whose
- *  closing gives the lock back, or -errno after a word. */
+/** Makes it, too, and waits until nobody else has the lock in it.  @return a descriptor for
+ *  kr_folder_unlock(), or -errno after a word. */
 int kr_folder_lock(const char *path);
 
-/** Gives the lock back, and removes it and the folder if there is nothing else in it. */
-void kr_folder_unlock_last(const char *path, int lock);
+/** Gives the lock back and removes it, and the folder if there is nothing else in it. */
+void kr_folder_unlock(const char *path, int lock);
 
 #endif /* KARST_RUN_FOLDER_H */

@@ -40,6 +40,17 @@ kr_keep_init(struct kr_keep *k, const struct kr_opts *o, const char *karstd, con
 	k->log_fd = -1;
 }
 
+void
+kr_keep_remove(const struct kr_keep *k)
+{
+	unlink(k->alive);
+	unlink(k->conf);
+	if (k->log_is_ours)
+		unlink(k->log);
+	unlink(k->socket);
+	unlink(k->socket_lock);
+}
+
 /* --- karstd --- */
 
 static void
@@ -103,17 +114,9 @@ is_ours(const struct kr_keep *k, int alive)
 static void
 clean_up(const struct kr_keep *k, int alive, int lock)
 {
-	if (is_ours(k, alive)) {
-		unlink(k->alive);
-		unlink(k->conf);
-		if (k->log_is_ours)
-			unlink(k->log);
-		unlink(k->socket);
-		unlink(k->socket_lock);
-		kr_folder_unlock_last(k->folder, lock);
-	} else {
-		close(lock);
-	}
+	if (is_ours(k, alive))
+		kr_keep_remove(k);
+	kr_folder_unlock(k->folder, lock);
 }
 
 /* Until karstd has ended by itself, or nobody has used it for a while; then with the lock. */
@@ -130,7 +133,7 @@ wait_for_end(const struct kr_keep *k, int alive, int pidfd, int *lock)
 		*lock = kr_folder_lock(k->folder);
 		if (*lock < 0 || !is_used(alive))
 			return false;
-		close(*lock);
+		kr_folder_unlock(k->folder, *lock);
 		*lock = -1;
 	}
 }

@@ -27,6 +27,9 @@ struct kr_keep {
 void kr_keep_init(
 	struct kr_keep *k, const struct kr_opts *o, const char *karstd, const char *folder);
 
+/** Removes what is in the folder for an engine that nobody keeps. */
+void kr_keep_remove(const struct kr_keep *k);
+
 /** @return a descriptor from which karstd's status can be read, as waitpid(2) gives it, once it
  *  has ended; or -errno. */
 int kr_keeper_start(const struct kr_keep *k);

@@ -94,28 +94,42 @@ await(const struct kr_keep *k, int report, struct kr_view *v)
 	return KR_EXIT_FAILED;
 }
 
+/* The FIFO with both ends, until the keeper has its own: it must not see an end before the
+ * beginning.  *report as kr_keeper_start() has it. */
+static int
+prepare(struct kr_keep *k, int *both, int *report)
+{
+	int ret = write_conf(k->conf);
+
+	unlink(k->alive); /* nobody reads it */
+	if (ret == 0 && mkfifo(k->alive, 0600) != 0)
+		ret = -errno;
+	*both = ret == 0 ? open(k->alive, O_RDWR | O_CLOEXEC) : -1;
+	if (ret == 0)
+		ret = *both < 0 ? -errno : kr_keeper_start(k);
+	if (ret < 0) {
+		if (*both >= 0)
+			close(*both);
+		return kr_fail("preparing a private engine in %s: %s", k->folder, strerror(-ret));
+	}
+	*report = ret;
+	return -1;
+}
+
 /* With the lock. */
 static int
 start(struct kr_keep *k, struct kr_view *v, int *hold)
 {
-	int both, report, rc, ret = write_conf(k->conf);
+	int both, report = -1, rc;
 
 	k->log_fd = open(k->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (k->log_fd < 0)
 		return kr_fail("the private engine's log, %s: %s", k->log, strerror(errno));
-	unlink(k->alive); /* nobody reads it */
-	if (ret == 0 && mkfifo(k->alive, 0600) != 0)
-		ret = -errno;
-	if (ret != 0)
-		return kr_fail("writing to %s: %s", k->folder, strerror(-ret));
-	/* both ends, until the keeper has its own: it must not see an end before the beginning */
-	both = open(k->alive, O_RDWR | O_CLOEXEC);
-	report = both < 0 ? -errno : kr_keeper_start(k);
+	rc = prepare(k, &both, &report);
 	close(k->log_fd);
-	if (report < 0) {
-		if (both >= 0)
-			close(both);
-		return kr_fail("a process that keeps the private engine: %s", strerror(-report));
+	if (rc >= 0) {
+		kr_keep_remove(k);
+		return rc;
 	}
 	rc = await(k, report, v);
 	if (rc < 0) {
@@ -182,7 +196,7 @@ kr_private_join(const struct kr_opts *o, const struct kr_places *places, const c
 			break;
 		}
 		rc = join(o, &k, v, hold);
-		close(lock);
+		kr_folder_unlock(folder, lock);
 		if (rc == BUSY)
 			nap();
 	} while (rc == BUSY && now_ms() < until);

@@ -80,7 +80,7 @@ kr_tree_remove(const char *path)
 
 /* --- a device --- */
 
-/* As the kernel writes it; the names of the widths and speeds are IBTA's. */
+/* As the kernel writes it, of the width and speed that the provider says. */
 static const char *
 rate(uint32_t mbps)
 {
@@ -88,24 +88,21 @@ rate(uint32_t mbps)
 		uint32_t mbps;
 		const char *text;
 	} rates[] = {
-		{400000, "400 Gb/sec (4X NDR)"},
+		{400000, "400 Gb/sec (8X HDR)"},
 		{200000, "200 Gb/sec (4X HDR)"},
 		{100000, "100 Gb/sec (4X EDR)"},
-		{50000, "50 Gb/sec (2X EDR)"},
+		{50000, "50 Gb/sec (1X HDR)"},
 		{40000, "40 Gb/sec (4X QDR)"},
 		{25000, "25 Gb/sec (1X EDR)"},
-		{20000, "20 Gb/sec (4X DDR)"},
 		{10000, "10 Gb/sec (1X QDR)"},
 		{5000, "5 Gb/sec (1X DDR)"},
+		{0, "2.5 Gb/sec (1X SDR)"},
 	};
 	unsigned int i;
 
-	if (mbps == 0) /* no wire limits it */
-		return "100 Gb/sec (4X EDR)";
-	for (i = 0; i < KARST_DIM(rates); i++)
-		if (mbps >= rates[i].mbps)
-			return rates[i].text;
-	return "2.5 Gb/sec (1X SDR)";
+	for (i = 0; mbps < rates[i].mbps; i++)
+		;
+	return rates[i].text;
 }
 
 /* A file of the device of the port's kernel interface, if it has both; else @otherwise. */

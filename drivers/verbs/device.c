@@ -69,7 +69,6 @@ static void
 fill_device(struct ibv_device_attr *to, const struct karst_device_attr *from)
 {
 	snprintf(to->fw_ver, sizeof(to->fw_ver), "%s", from->version);
-	to->node_guid = htobe64(from->node_guid);
 	to->sys_image_guid = htobe64(from->node_guid);
 	to->max_mr_size = from->max_mr_size;
 	to->page_size_cap = from->page_size_cap;
@@ -124,6 +123,8 @@ kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_inp
 	if (ret != 0)
 		return kv_error(ret);
 	fill_device(&all.orig_attr, &from);
+	/* the port's, which is this device; sysfs has it, and libibverbs says it from there */
+	all.orig_attr.node_guid = ibv_get_device_guid(ibv->device);
 	all.device_cap_flags_ex = all.orig_attr.device_cap_flags;
 	memset(attr, 0, attr_size);
 	memcpy(attr, &all, attr_size < sizeof(all) ? attr_size : sizeof(all));

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""karst-run under test, and what the tests of this folder share."""
+import os
+import subprocess
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', 'common'))
+sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
+sys.dont_write_bytecode = True
+import karst_observe  # noqa: E402,F401
+from bed import HEADER, MAGIC, VERSION, Daemon, HANG_S, Tap  # noqa: E402,F401
+
+NOBODY = 65534
+# What a user brings along that would change what is tested.
+MEDDLING = ('KARST_SOCKET', 'SYSFS_PATH', 'RDMAV_DRIVERS', 'IBV_DRIVERS', 'LD_PRELOAD',
+            'XDG_RUNTIME_DIR')
+AS_NOBODY = ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups']
+
+
+class Run:
+    """karst-run with @options, at the engine of @socket if one is given, as root or nobody."""
+
+    def __init__(self, program, *options, socket=None, nobody=False, env=None, before=()):
+        self.command = [*before, *(AS_NOBODY if nobody else []), program, *options]
+        if socket:
+            self.command += ['--socket', socket]
+        self.env = {k: v for k, v in os.environ.items() if k not in MEDDLING}
+        self.env.update(env or {})
+
+    def start(self, *args, **kwargs):
+        return subprocess.Popen([*self.command, *args], stdin=subprocess.DEVNULL, env=self.env,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **kwargs)
+
+    def __call__(self, *args, **kwargs):
+        return subprocess.run([*self.command, *args], stdin=subprocess.DEVNULL, env=self.env,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              timeout=HANG_S, check=False, **kwargs)
+
+    def shell(self, script, **kwargs):
+        return self('sh', '-c', script, **kwargs)
+
+
+def expect(done, status, *texts, stream='stdout'):
+    """Problems: another exit status, or something is not said."""
+    said = getattr(done, stream)
+    problems = [] if done.returncode == status else [f'exit status {done.returncode}, not {status}']
+    problems += [f'"{text}" is not said' for text in texts if text not in said]
+    return problems + ([f'stdout: {done.stdout}', f'stderr: {done.stderr}'] if problems else [])
+
+
+def differ(what, is_, should_be):
+    return [] if is_ == should_be else [f'{what}: {is_!r}, not {should_be!r}']
+
+
+def becomes(what, condition):
+    """Problems: it has not become true while anybody would wait for it."""
+    began = time.monotonic()
+    while time.monotonic() - began < HANG_S:
+        if condition():
+            return []
+        time.sleep(0.02)
+    return [f'{what}: not within {HANG_S} s']
+
+
+def processes(text):
+    """Process numbers whose command line has @text in it."""
+    found = []
+    for name in os.listdir('/proc'):
+        if name.isdigit() and int(name) != os.getpid():
+            try:
+                with open(f'/proc/{name}/cmdline', 'rb') as f:
+                    if text.encode() in f.read():
+                        found.append(int(name))
+            except OSError:
+                pass
+    return found

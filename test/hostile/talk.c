@@ -140,6 +140,16 @@ put_mr(struct talker *t, struct karst_ctl_reg_mr_req *b)
 	return sizeof(*b) + b->npieces * sizeof(b->piece[0]);
 }
 
+/* A group, more often than not, of few. */
+static void
+put_mcast(struct talker *t, struct karst_ctl_attach_mcast_req *b)
+{
+	b->qp = word(t);
+	b->gid[10] = b->gid[11] = 0xff;
+	b->gid[12] = dice_below(&t->dice, 8) ? 239 : (uint8_t)dice_roll(&t->dice);
+	b->gid[15] = (uint8_t)dice_below(&t->dice, 4);
+}
+
 static void
 put_hello(struct talker *t, struct karst_ctl_hello_req *b)
 {
@@ -161,6 +171,8 @@ put_request(struct talker *t, uint16_t op)
 		put_hello(t, (void *)body);
 	else if (op == KARST_CTL_REG_MR)
 		len = put_mr(t, (void *)body);
+	else if (op == KARST_CTL_ATTACH_MCAST || op == KARST_CTL_DETACH_MCAST)
+		put_mcast(t, (void *)body);
 	else
 		for (i = 0; i < len / 4; i++)
 			body[i] = dice_below(&t->dice, 3) ? word(t) : 0;

@@ -3,6 +3,7 @@
  */
 /* Completion queues: arming, solicited events, overflow. */
 #include "harness.h"
+#include "qp_priv.h"
 
 static void
 recv_one(struct bed *b, uint32_t psn, bool se)
@@ -290,6 +291,84 @@ Test(cq, create)
 	cr_assert_eq(karst_cq_create(mem, &init, &cq), -EINVAL);
 	free(mem);
 	bed_close(b);
+}
+
+/* Times are those of the flush, for all that it shows; without them the driver's is not looked at. */
+Test(cq, times)
+{
+	struct bed *b = bed_rc();
+	struct karst_cq_init init = {
+		.shared = b->scq_shared, .entries = 4, .nlanes = 1, .flags = KARST_CQ_TIMESTAMPS};
+	size_t bytes = karst_lane_bytes(4, KARST_CQ_TIMESTAMPS);
+	struct karst_core_cq *cq;
+	struct karst_cq_lane lane;
+	const struct karst_cqe *at;
+	void *mem = aligned_alloc(64, karst_cq_object_bytes(&init));
+	uint32_t i;
+
+	init.lanes = aligned_alloc(64, bytes);
+	memset(init.lanes, 0, bytes);
+	cr_assert_eq(karst_cq_create(mem, &init, &cq), 0);
+	karst_cq_lane_attach(&lane, init.lanes, 4, KARST_CQ_TIMESTAMPS);
+	for (i = 0; i < 10; i++) {
+		b->core->stamp_ns = 1; /* of no flush */
+		karst_cq_push(b->core, cq, false)->wr_id = 2 * i;
+		karst_cq_push(b->core, cq, false)->wr_id = 2 * i + 1;
+		b->core->stamp_ns = 100 + i;
+		karst_core_flush(b->core);
+		cr_assert_eq(karst_cq_lane_peek(&lane, &at), 2);
+		cr_assert_eq(at[1].wr_id, 2 * i + 1);
+		cr_assert_eq(karst_cq_lane_stamps(&lane)[0], 100 + i);
+		cr_assert_eq(karst_cq_lane_stamps(&lane)[1], 100 + i);
+		karst_cq_lane_take(&lane, 2);
+	}
+	free(init.lanes);
+	free(mem);
+	bed_close(b);
+}
+
+/* A lane that is moved between a completion and its flush; an event that is held back comes all the
+ * same, and the room is that of the new lane. */
+Test(cq, moved_before_the_flush)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	size_t bytes = karst_lane_bytes(8, KARST_CQ_TIMESTAMPS);
+	struct karst_lane_shared *to = aligned_alloc(64, bytes);
+	struct karst_lane_span span;
+	struct karst_lane lane, new;
+	struct bed *b;
+	uint32_t i;
+
+	s.cq_entries = 4;
+	b = bed_open(&s);
+	memset(to, 0, bytes);
+	karst_cq_set_moderation(b->scq, 6, 0);
+	karst_cq_arm(b->scq_shared, false);
+	for (i = 0; i < 2; i++)
+		karst_cq_push(b->core, b->scq, false)->wr_id = i;
+	karst_core_flush(b->core);
+	karst_core_look_cq(b->core, b->scq, &lane, &span);
+	new = karst_lane_in(&lane, to, 8);
+	karst_lane_copy(&new, &lane, span.from, span.upto);
+	for (; i < 4; i++)
+		karst_cq_push(b->core, b->scq, false)->wr_id = i;
+	cr_assert_eq(karst_core_move_cq(b->core, b->scq, to, 8, &span), 0);
+	for (; i < 8; i++)
+		karst_cq_push(b->core, b->scq, false)->wr_id = i;
+	cr_assert_eq(b->cq_events, 0);
+	karst_core_flush(b->core);
+	cr_assert_eq(b->cq_events, 1);
+	karst_cq_lane_attach(&b->slane, to, 8, 0);
+	for (i = 0; i < 8; i++) {
+		const struct karst_cqe *at;
+
+		cr_assert_gt(karst_cq_lane_peek(&b->slane, &at), 0);
+		cr_assert_eq(at->wr_id, i);
+		karst_cq_lane_take(&b->slane, 1);
+	}
+	cr_assert_not(karst_cq_overflown(b->scq));
+	bed_close(b);
+	free(to);
 }
 
 /* --- moderation --- */

@@ -61,7 +61,6 @@ setup_of(enum karst_qp_type type)
 			.max_send_sge = 4,
 			.max_recv_sge = 4,
 			.max_inline = 128,
-			.max_dest_rd_atomic = type == KARST_QPT_RC ? 4 : 0,
 			.ud_mtu = 1},
 		.attr = {.path_mtu = 1,
 			.qkey = 0x1234,
@@ -83,6 +82,15 @@ setup_of(enum karst_qp_type type)
 		.state = KARST_QPS_RTS,
 		.cq_entries = 256,
 	};
+	if (type == KARST_QPT_RC || type == KARST_QPT_XRC_RECV)
+		s.qp.max_dest_rd_atomic = 4;
+	if (type == KARST_QPT_XRC_SEND)
+		s.qp.max_recv_wr = 0;
+	if (type == KARST_QPT_XRC_RECV) {
+		s.qp.max_send_wr = s.qp.max_recv_wr = 0;
+		s.qp.xrcd = s.srq_xrcd = 1;
+		s.srq_wr = 8;
+	}
 	return s;
 }
 
@@ -129,6 +137,8 @@ open_srq(struct bed *b, const struct setup *s)
 		.max_wr = s->srq_wr,
 		.max_sge = s->qp.max_recv_sge,
 		.limit = s->srq_limit,
+		.xrcd = s->srq_xrcd,
+		.cq = s->srq_xrcd != 0 ? b->rcq : NULL,
 		.user = b};
 
 	cr_assert_eq(
@@ -167,6 +177,15 @@ bed_rc(void)
 	return bed_open(&s);
 }
 
+static void *
+ring(uint32_t slots, uint32_t stride)
+{
+	void *p = aligned_alloc(64, karst_wq_bytes(slots, stride));
+
+	memset(p, 0, karst_wq_bytes(slots, stride));
+	return p;
+}
+
 struct side *
 bed_add(struct bed *b, const struct setup *s)
 {
@@ -177,29 +196,30 @@ bed_add(struct bed *b, const struct setup *s)
 
 	cr_assert_lt(b->nsides, SIDES);
 	side = b->s = &b->side[b->nsides++];
-	init.pd = b->pd;
-	init.send_cq = b->scq;
-	init.recv_cq = b->rcq;
+	memset(side, 0, sizeof(*side));
 	init.user = b;
-	side->sq_mem = aligned_alloc(64, karst_wq_bytes(init.max_send_wr, sstride));
-	memset(side->sq_mem, 0, karst_wq_bytes(init.max_send_wr, sstride));
-	init.sq_shared = side->sq_mem;
-	if (b->srq != NULL) {
+	if (init.type != KARST_QPT_XRC_RECV) {
+		init.pd = b->pd;
+		init.send_cq = b->scq;
+		init.sq_shared = side->sq_mem = ring(init.max_send_wr, sstride);
+	}
+	if (init.type < KARST_QPT_XRC_SEND)
+		init.recv_cq = b->rcq;
+	if (init.type < KARST_QPT_XRC_SEND && b->srq != NULL) {
 		init.srq = b->srq;
 		init.max_recv_wr = init.max_recv_sge = 0;
-	} else {
-		side->rq_mem = aligned_alloc(64, karst_wq_bytes(init.max_recv_wr, rstride));
-		memset(side->rq_mem, 0, karst_wq_bytes(init.max_recv_wr, rstride));
-		init.rq_shared = side->rq_mem;
+	} else if (init.max_recv_wr != 0) {
+		init.rq_shared = side->rq_mem = ring(init.max_recv_wr, rstride);
 	}
 	cr_assert_neq(karst_qp_bytes(&init), 0);
 	side->qp_mem = aligned_alloc(64, karst_qp_bytes(&init));
 	memset(side->qp_mem, 0xdd, karst_qp_bytes(&init));
 	cr_assert_eq(karst_qp_create(b->core, side->qp_mem, &init, &side->qp), 0);
 	side->qpn = karst_qp_num(side->qp);
-	karst_wq_attach(&side->sq, init.sq_shared, init.max_send_wr, sstride);
-	if (b->srq == NULL)
-		karst_wq_attach(&side->rq, init.rq_shared, init.max_recv_wr, rstride);
+	if (side->sq_mem != NULL)
+		karst_wq_attach(&side->sq, side->sq_mem, init.max_send_wr, sstride);
+	if (side->rq_mem != NULL)
+		karst_wq_attach(&side->rq, side->rq_mem, init.max_recv_wr, rstride);
 	bed_bring_up(b, s, s->state);
 	return side;
 }
@@ -222,7 +242,9 @@ void
 bed_bring_up(struct bed *b, const struct setup *s, enum karst_qp_state to)
 {
 	enum karst_qp_type type = karst_qp_type(b->s->qp);
-	bool rc = type == KARST_QPT_RC, ud = type == KARST_QPT_UD;
+	bool requester = type == KARST_QPT_RC || type == KARST_QPT_XRC_SEND;
+	bool responder = type == KARST_QPT_RC || type == KARST_QPT_XRC_RECV;
+	bool ud = type == KARST_QPT_UD;
 	struct karst_core_qp_attr attr = s->attr;
 	unsigned int mask;
 
@@ -238,14 +260,16 @@ bed_bring_up(struct bed *b, const struct setup *s, enum karst_qp_state to)
 		if (!ud)
 			mask |= KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN |
 				KARST_QP_RQ_PSN;
-		if (rc)
+		if (responder)
 			mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
 		cr_assert_eq(bed_modify(b, &attr, mask), 0);
 	}
 	if (to >= KARST_QPS_RTS) {
 		attr.qp_state = KARST_QPS_RTS;
 		mask = KARST_QP_STATE | KARST_QP_SQ_PSN;
-		if (rc)
+		if (type == KARST_QPT_XRC_RECV)
+			mask |= KARST_QP_TIMEOUT;
+		if (requester)
 			mask |= KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
 				KARST_QP_MAX_QP_RD_ATOMIC;
 		cr_assert_eq(bed_modify(b, &attr, mask), 0);
@@ -305,10 +329,10 @@ bed_close_at(struct bed *b, const char *file, int line)
 		bed_destroy_side(b, &b->side[i]);
 	cr_assert_null(karst_core_next_active(b->core));
 	cr_assert_eq(b->core->wheel.count, 0, "a timer outlives its QP");
-	cr_assert_eq(karst_cq_destroy(b->scq), 0);
-	cr_assert_eq(karst_cq_destroy(b->rcq), 0);
 	if (b->srq != NULL)
 		cr_assert_eq(karst_srq_destroy(b->core, b->srq), 0);
+	cr_assert_eq(karst_cq_destroy(b->scq), 0);
+	cr_assert_eq(karst_cq_destroy(b->rcq), 0);
 	check_guards(b);
 	for (i = 0; i < b->nblocks; i++)
 		free(b->mem_block[i]);
@@ -357,7 +381,7 @@ bed_frame(const struct bed *b, const struct karst_ib_hdrs *ib)
 		f.ib.dqpn = b->s->qpn;
 	if (f.ib.pkey == 0)
 		f.ib.pkey = 0xffff;
-	if (f.ib.aeth == 0 && f.ib.opcode != KARST_RC_ACK)
+	if (f.ib.aeth == 0 && f.ib.opcode != KARST_RC_ACK && f.ib.opcode != KARST_XRC_ACK)
 		f.ib.aeth = 0x1f000000; /* no limit, instead of no credit */
 	if (f.ib.pay == NULL)
 		f.ib.pay = b->pattern;
@@ -537,7 +561,9 @@ void
 expect_aeth_at(
 	struct bed *b, const char *file, int line, uint32_t psn, uint8_t syndrome, uint32_t msn)
 {
-	const struct karst_pkt *p = expect_at(b, file, line, KARST_RC_ACK, psn);
+	bool xrc = karst_qp_type(b->s->qp) == KARST_QPT_XRC_RECV;
+	const struct karst_pkt *p =
+		expect_at(b, file, line, xrc ? KARST_XRC_ACK : KARST_RC_ACK, psn);
 
 	if (p->aeth != ((uint32_t)syndrome << 24 | msn))
 		fail("%s:%d: expected AETH %02x%06x, got %08x", file, line, syndrome, msn, p->aeth);
@@ -654,6 +680,7 @@ bed_post(struct bed *b, const struct wr *wr)
 	} else {
 		w->rdma.remote_addr = wr->va != 0 ? wr->va : PEER_VA;
 		w->rdma.rkey = wr->rkey != 0 ? wr->rkey : PEER_RKEY;
+		w->rdma.srqn = wr->srqn;
 	}
 	put_operands(b, w, wr);
 	bed_publish(b, 1);

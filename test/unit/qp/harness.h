@@ -123,6 +123,7 @@ struct setup {
 	uint32_t cq_entries;
 	uint32_t srq_wr; /* not 0: with a shared receive queue */
 	uint32_t srq_limit;
+	uint32_t srq_xrcd; /* not 0: that is an XRC one, of this domain */
 };
 
 struct setup setup_of(enum karst_qp_type type);
@@ -200,6 +201,7 @@ struct wr {
 	uint32_t imm;   /* or the key to invalidate */
 	uint64_t va;    /* 0: PEER_VA */
 	uint32_t rkey;  /* 0: PEER_RKEY */
+	uint32_t srqn;  /* XRC */
 	uint32_t lkey;  /* 0: b->key */
 	const struct karst_sge *sge;
 	uint32_t nsge;

@@ -117,6 +117,24 @@ check_responder(const struct karst_core_qp *qp)
 	return NULL;
 }
 
+/* What an XRC target points at knows it, and is there (U3). */
+static const char *
+check_target(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	const struct karst_core_qp *q;
+
+	if (qp->srq == NULL)
+		return qp->rsp.rwqe.held || qp->recv_cq != NULL || qp->pd != 0
+			? "an XRC target has something of an SRQ that it has not"
+			: NULL;
+	if (qp->recv_cq != qp->srq->cq || qp->pd != qp->srq->pd ||
+		karst_xrc_find(core, qp, qp->srq->number) != qp->srq)
+		return "an XRC target points at an SRQ that is not to be found";
+	for (q = qp->srq->targets; q != NULL && q != qp; q = q->next_target)
+		;
+	return q == NULL ? "an SRQ does not know who points at it" : NULL;
+}
+
 const char *
 qp_selfcheck(const struct karst_core *core, const struct karst_core_qp *qp)
 {
@@ -126,10 +144,12 @@ qp_selfcheck(const struct karst_core *core, const struct karst_core_qp *qp)
 		wrong = check_cursors(qp);
 	if (wrong == NULL && karst_qp_may_send(qp))
 		wrong = check_slots(qp);
-	if (wrong == NULL && karst_qp_may_send(qp) && qp->type == KARST_QPT_RC)
+	if (wrong == NULL && karst_qp_may_send(qp) && karst_qp_reliable(qp))
 		wrong = check_wakeup(core, qp);
-	if (wrong == NULL && karst_qp_may_receive(qp) && qp->type == KARST_QPT_RC)
+	if (wrong == NULL && karst_qp_may_receive(qp) && karst_qp_reliable(qp))
 		wrong = check_responder(qp);
+	if (wrong == NULL && qp->type == KARST_QPT_XRC_RECV)
+		wrong = check_target(core, qp);
 	return wrong;
 }
 

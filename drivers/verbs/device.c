@@ -35,11 +35,31 @@ kv_fail(int ret)
 
 /* --- attaching --- */
 
+/* Programs register buffers once and use them often, and small ones for what is most in a hurry: one
+ * page on its own is worth moving.  $KARST_MIGRATE_MIN says otherwise. */
+static uint64_t
+migrate_min(void)
+{
+	const char *min = getenv("KARST_MIGRATE_MIN");
+	unsigned long long bytes;
+	char *end;
+
+	if (min == NULL)
+		return 1;
+	errno = 0;
+	bytes = strtoull(min, &end, 0);
+	if (errno == 0 && end != min && *end == 0)
+		return bytes;
+	fprintf(stderr, "karst: KARST_MIGRATE_MIN: '%s' is no number of bytes\n", min);
+	return 1;
+}
+
 struct karst_context *
 kv_attach(const struct kv_device *dev)
 {
+	const struct karst_open_attr attr = {.migrate_min = migrate_min()};
 	struct karst_context *karst;
-	int ret = karst_open(dev->socket, NULL, &karst);
+	int ret = karst_open(dev->socket, &attr, &karst);
 
 	if (ret != 0) {
 		/* libibverbs has no words for it but "failed to open" */

@@ -59,8 +59,10 @@
 /* Owners whose rings an lcore looks at in a turn. */
 #define ENG_BELL_LOOKS 8u
 #define ENG_TIMERS     64u
-#define ENG_MAILBOX    256u
-#define ENG_LOOP_SLOTS 512u
+/* Turns in which a send queue that ran dry stays in sight: some microseconds. */
+#define ENG_LINGER_TURNS 64u
+#define ENG_MAILBOX      256u
+#define ENG_LOOP_SLOTS   512u
 /* Ports as frames leave through them: those of the engine, and the loopback twin of each. */
 #define ENG_TXQS (2 * KARST_ENGINE_MAX_PORTS)
 /* Instead of a port: loopback, the mbuf knows which. */

@@ -72,6 +72,8 @@ turn(struct eng_lcore *lc)
 	n += eng_bells_poll(lc);
 	n += karst_core_expire(core, ENG_TIMERS);
 	eng_flush(lc);
+	if (core->nlinger != 0)
+		karst_core_linger(core);
 	n += eng_tx_poll(lc);
 	eng_flush(lc);
 	rte_rcu_qsbr_quiescent(lc->e->rcu, lc->index);
@@ -237,6 +239,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.max_xrc_srqs = e->cfg.max_xrc_srqs,
 		.ack_interval = e->cfg.ack_interval,
 		.window_packets = e->cfg.window_packets,
+		.linger_turns = ENG_LINGER_TURNS,
 		.migreq = !e->cfg.no_migreq,
 		.seed = e->cfg.seed + lc->index,
 		.mem = e->mem,

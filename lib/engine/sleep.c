@@ -194,7 +194,7 @@ static bool
 can_be_woken(const struct eng_lcore *lc)
 {
 	return lc->nblind == 0 && lc->blocked == 0 && lc->nready == 0 &&
-		lc->core->active_head == NULL;
+		lc->core->active_head == NULL && lc->core->nlinger == 0;
 }
 
 void

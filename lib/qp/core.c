@@ -89,6 +89,7 @@ karst_core_init(
 	core->ack_interval = karst_min_u32(core->ack_interval, core->window_packets);
 	core->placer.stream_bytes =
 		cfg->stream_bytes != 0 ? cfg->stream_bytes : DEFAULT_STREAM_BYTES;
+	core->linger_turns = cfg->linger_turns;
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
 	core->max_qps = table_slots(cfg);
 	core->next_slot = (uint32_t)(cfg->seed % core->max_qps);

@@ -183,6 +183,9 @@ struct karst_core_config {
 	 * 2^(23-lcore_bits) */
 	uint32_t max_xrc_srqs;
 	uint64_t seed; /* for the numbers of QPs and SRQs */
+	/* how often karst_core_linger() looks at a send queue that has run dry, before its program
+	 * must ring for it; 0: never */
+	uint32_t linger_turns;
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
 	const struct karst_core_ops *ops;
@@ -194,6 +197,12 @@ struct karst_core_config {
 size_t karst_core_bytes(const struct karst_core_config *cfg);
 int karst_core_init(
 	void *buf, const struct karst_core_config *cfg, uint64_t now_ns, struct karst_core **core);
+
+/** A send queue that ran dry a moment ago. */
+struct karst_core_linger {
+	struct karst_core_qp *qp;
+	uint32_t left; /* looks */
+};
 
 /* The part of the core that its driver may touch; the rest is in qp_priv.h. */
 struct karst_core {
@@ -223,6 +232,9 @@ struct karst_core {
 	uint32_t next_slot; /* where the search for a free QPN goes on */
 	uint8_t bth_flags;  /* MigReq as it stands in BTH byte 1 */
 	struct karst_core_qp **qps;
+	uint32_t linger_turns;
+	uint32_t nlinger; /* while it is not 0, karst_core_linger() wants to be called */
+	struct karst_core_linger linger[8];
 	/* set by the driver before karst_core_flush(), if there are queues that keep times */
 	uint64_t stamp_ns;
 	/* XRC SRQs by the low bits of their numbers; see xrc.c */
@@ -261,6 +273,9 @@ void karst_core_flush(struct karst_core *core);
 
 /** Takes the next QP off the list of those that want to send; NULL if none. */
 struct karst_core_qp *karst_core_next_active(struct karst_core *core);
+
+/** Once a turn, before sending: looks at send queues that ran dry a moment ago. */
+void karst_core_linger(struct karst_core *core);
 
 /** Puts a QP (back) at the end of that list; nothing happens if it is there. */
 void karst_core_activate(struct karst_core *core, struct karst_core_qp *qp);

@@ -239,6 +239,7 @@ karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 	if (qp->type == KARST_QPT_XRC_RECV)
 		karst_xrc_leave(core, qp);
 	karst_wheel_del(&core->wheel, &qp->req.timer);
+	karst_requester_unlinger(core, qp);
 	deactivate(core, qp);
 	unretire(core, qp);
 	core->qps[qp->qpn >> core->lcore_bits] = NULL;
@@ -265,6 +266,7 @@ karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_requester *r = &qp->req;
 
 	karst_wheel_del(&core->wheel, &r->timer);
+	karst_requester_unlinger(core, qp);
 	empty_ring(&qp->sq, true);
 	r->una_idx = r->snd_idx = r->nxt_idx = qp->sq.tail;
 	r->una_psn = r->snd_psn = r->nxt_psn = qp->sq_psn;

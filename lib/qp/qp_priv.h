@@ -213,6 +213,7 @@ enum karst_req_flags {
 	KARST_REQ_LIMITED = 1u << 3,  /* lsn is valid: the responder gives credits */
 	KARST_REQ_IDLE = 1u << 4,     /* the program must ring */
 	KARST_REQ_DRAIN_TOLD = 1u << 5,
+	KARST_REQ_LINGER = 1u << 6, /* ran dry just now: in core->linger[] */
 };
 
 struct karst_requester {
@@ -495,5 +496,13 @@ karst_drop_pkt(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop r
 extern const uint32_t karst_rnr_ns[32];
 /** Credit codes (Q9). */
 extern const uint16_t karst_credits[31];
+
+/* --- linger.c --- */
+
+/** The send queue has nothing more.  @return false: it has after all; true: it is looked at again by
+ *  karst_core_linger(), or is idle and its program rings. */
+bool karst_requester_dry(struct karst_core *core, struct karst_core_qp *qp);
+/** Before a QP goes, or begins anew. */
+void karst_requester_unlinger(struct karst_core *core, struct karst_core_qp *qp);
 
 #endif /* KARST_QP_PRIV_H */

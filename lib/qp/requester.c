@@ -312,7 +312,7 @@ follow_up(struct karst_core *core, struct karst_core_qp *qp)
 	} else if (r->snd_idx == r->una_idx && karst_psn_before(r->snd_psn, r->una_psn)) {
 		r->snd_psn = r->una_psn;
 	}
-	if (!(r->flags & KARST_REQ_IDLE) || r->snd_idx != r->nxt_idx)
+	if (!(r->flags & (KARST_REQ_IDLE | KARST_REQ_LINGER)) || r->snd_idx != r->nxt_idx)
 		karst_core_activate(core, qp);
 }
 

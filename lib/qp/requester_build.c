@@ -379,10 +379,8 @@ have_request(struct karst_core *core, struct karst_core_qp *qp)
 		}
 		if (r->snd_idx != qp->sq.tail)
 			break;
-		if (!karst_wqe_idle(&qp->sq)) {
-			r->flags |= KARST_REQ_IDLE;
+		if (karst_requester_dry(core, qp))
 			return false;
-		}
 	}
 	r->flags &= (uint8_t)~KARST_REQ_IDLE;
 	return true;

@@ -99,10 +99,9 @@ karst_datagram_tx(
 			break;
 		}
 		if (r->una_idx == qp->sq.tail) {
-			if (karst_wqe_idle(&qp->sq))
-				continue;
-			r->flags |= KARST_REQ_IDLE;
-			break;
+			if (karst_requester_dry(core, qp))
+				break;
+			continue;
 		}
 		r->flags &= (uint8_t)~KARST_REQ_IDLE;
 		if (!send_one(core, qp, b))

@@ -95,6 +95,14 @@ karst_wqe_show_done(const struct karst_wqe_ring *r, uint32_t done)
 	atomic_store_explicit(&r->sh->done, done, memory_order_release);
 }
 
+/** Has the program published nothing since the last karst_wqe_poll()?  One load. */
+static inline bool
+karst_wqe_dry(const struct karst_wqe_ring *r)
+{
+	/* relaxed: karst_wqe_poll() orders what is then read */
+	return atomic_load_explicit(&r->sh->tail, memory_order_relaxed) == r->tail;
+}
+
 /**
  * The engine stops looking at this queue until the doorbell rings.
  * @return true if slots arrived meanwhile and no doorbell will tell: then it is not idle, go

@@ -266,6 +266,7 @@ sim_core_turn(struct sim *s, struct sim_core *c)
 			timers(s, c);
 			break;
 		default:
+			karst_core_linger(c->core);
 			transmit(s, c);
 			break;
 		}
@@ -279,7 +280,7 @@ bool
 sim_core_ready(const struct sim *s, const struct sim_core *c)
 {
 	return c->inbox.n != 0 || c->bells != 0 || c->core->active_head != NULL ||
-		karst_wheel_next_ns(&c->core->wheel) <= s->now_ns;
+		c->core->nlinger != 0 || karst_wheel_next_ns(&c->core->wheel) <= s->now_ns;
 }
 
 uint64_t

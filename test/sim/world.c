@@ -176,6 +176,8 @@ build_core(struct sim *s, struct sim_node *n, uint32_t idx)
 		.max_qps = 2 * SIM_MAX_PAIRS + 1,
 		.ack_interval = rng_one_in(&s->rng, 2) ? 0 : rng_log(&s->rng, 1, 64),
 		.window_packets = rng_one_in(&s->rng, 2) ? 0 : rng_log(&s->rng, 4, 1024),
+		/* no draw: the seeds that are kept go on to mean what they meant */
+		.linger_turns = (uint32_t)(s->seed % 4),
 		.migreq = rng_one_in(&s->rng, 2),
 		.seed = rng_u64(&s->rng),
 		.mem = n->mem_table,

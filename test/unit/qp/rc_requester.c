@@ -702,6 +702,71 @@ Test(rc_requester, doorbell)
 	bed_close(b);
 }
 
+static void
+post_silently(struct bed *b, bool rings)
+{
+	struct karst_send_wqe *w = bed_slot(b);
+
+	memset(w, 0, sizeof(*w));
+	w->opcode = KARST_WR_RDMA_WRITE;
+	cr_assert_eq(karst_wq_publish(&b->s->sq, 1), rings);
+}
+
+/* A queue that ran dry is looked at for some turns more, in which nobody need ring. */
+Test(rc_requester, linger)
+{
+	struct bed *b = bed_rc();
+	unsigned int i;
+
+	b->core->linger_turns = 3;
+	post_silently(b, true);
+	karst_core_doorbell(b->core, b->s->qpn);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	cr_assert_eq(b->core->nlinger, 1);
+	for (i = 0; i < 3; i++)
+		karst_core_linger(b->core);
+	post_silently(b, false);
+	karst_core_linger(b->core);
+	cr_assert_eq(b->core->nlinger, 0);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	cr_assert_eq(b->core->nlinger, 1, "and so again");
+	for (i = 0; i < 4; i++)
+		karst_core_linger(b->core);
+	cr_assert_eq(b->core->nlinger, 0);
+	expect_none(b);
+	post_silently(b, true);
+	karst_core_linger(b->core);
+	expect_none(b);
+	karst_core_doorbell(b->core, b->s->qpn);
+	expect_pkt(b, RC_WRITE_ONLY, S(2));
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* No more than a few queues linger; what goes, errs or is reset does so no longer. */
+Test(rc_requester, linger_ends)
+{
+	struct bed *b = bed_rc();
+
+	b->core->linger_turns = 3;
+	b->core->nlinger = KARST_DIM(b->core->linger);
+	post_silently(b, true);
+	karst_core_doorbell(b->core, b->s->qpn);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	b->core->nlinger = 0;
+	post_silently(b, true);
+	karst_core_doorbell(b->core, b->s->qpn);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	cr_assert_eq(b->core->nlinger, 1);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
+	turn(b);
+	karst_core_linger(b->core);
+	cr_assert_eq(b->core->nlinger, 0);
+	expect_wc(b, 0, WR_FLUSH_ERR);
+	expect_wc(b, 0, WR_FLUSH_ERR);
+	bed_close(b);
+}
+
 /* A visit stops at its budget of frames or bytes and goes on from there. */
 Test(rc_requester, budgets)
 {

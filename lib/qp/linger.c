@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Send queues that ran dry a moment ago.
+ *
+ * A program that posts one request at a time is often a little slower than the engine.  If its
+ * queue went idle each time, it would have to ring for every request, which costs both sides more
+ * than the request.  So a few queues of a core stay in sight for some turns after they ran dry: their
+ * tails are looked at, one load each, and only then they go idle.  More than a few queues at once
+ * keep the core busy anyway, and those go idle as they run dry.
+ */
+#include "qp_priv.h"
+
+static void
+drop(struct karst_core *core, uint32_t i)
+{
+	core->linger[i].qp->req.flags &= (uint8_t)~KARST_REQ_LINGER;
+	core->linger[i] = core->linger[--core->nlinger];
+}
+
+bool
+karst_requester_dry(struct karst_core *core, struct karst_core_qp *qp)
+{
+	if (qp->req.flags & KARST_REQ_LINGER)
+		return true;
+	if (core->nlinger < KARST_DIM(core->linger) && core->linger_turns != 0) {
+		core->linger[core->nlinger++] =
+			(struct karst_core_linger){.qp = qp, .left = core->linger_turns};
+		qp->req.flags |= KARST_REQ_LINGER;
+		return true;
+	}
+	if (karst_wqe_idle(&qp->sq))
+		return false;
+	qp->req.flags |= KARST_REQ_IDLE;
+	return true;
+}
+
+void
+karst_requester_unlinger(struct karst_core *core, struct karst_core_qp *qp)
+{
+	uint32_t i;
+
+	if (!(qp->req.flags & KARST_REQ_LINGER))
+		return;
+	for (i = 0; core->linger[i].qp != qp; i++)
+		;
+	drop(core, i);
+}
+
+void
+karst_core_linger(struct karst_core *core)
+{
+	uint32_t i = 0;
+
+	while (i < core->nlinger) {
+		struct karst_core_linger *l = &core->linger[i];
+		struct karst_core_qp *qp = l->qp;
+		bool dry = karst_wqe_dry(&qp->sq);
+
+		if (karst_likely(dry && karst_qp_may_send(qp) && l->left > 0)) {
+			l->left--;
+			i++;
+			continue;
+		}
+		drop(core, i);
+		if (dry && karst_qp_may_send(qp) && !karst_wqe_idle(&qp->sq))
+			qp->req.flags |= KARST_REQ_IDLE;
+		else
+			karst_core_activate(core, qp);
+	}
+}

@@ -17,6 +17,7 @@ enum karst_access {
 	KARST_ACCESS_REMOTE_ATOMIC = 1u << 3,
 	KARST_ACCESS_MW_BIND = 1u << 4,
 	KARST_ACCESS_ZERO_BASED = 1u << 5,
+	KARST_ACCESS_ON_DEMAND = 1u << 6,         /* to libkarst alone: see doc/memory.rst */
 	KARST_ACCESS_HUGETLB = 1u << 7,           /* accepted, no effect */
 	KARST_ACCESS_RELAXED_ORDERING = 1u << 20, /* accepted, no effect */
 };

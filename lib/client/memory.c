@@ -81,12 +81,10 @@ add_piece(struct made *m, const struct karst_ctl_piece *p)
 }
 
 static void
-add_copy(struct made *m, uint64_t from, uint64_t to, bool rdonly)
+add_copy(struct made *m, uint64_t from, uint64_t to, uint32_t flags)
 {
-	const struct karst_ctl_piece p = {.addr = from,
-		.len = to - from,
-		.kind = KARST_CTL_PIECE_COPY,
-		.flags = rdonly ? KARST_CTL_PIECE_RDONLY : 0};
+	const struct karst_ctl_piece p = {
+		.addr = from, .len = to - from, .kind = KARST_CTL_PIECE_COPY, .flags = flags};
 
 	add_piece(m, &p);
 }
@@ -183,13 +181,13 @@ add_private(struct made *m, const struct cli_vma *v, uint64_t from, uint64_t to)
 		last - first >= m->migrate_min && !is_stack(v))
 		moved = cli_move(first, last - first);
 	if (moved == NULL) {
-		add_copy(m, from, to, !v->write);
+		add_copy(m, from, to, v->write ? 0 : KARST_CTL_PIECE_RDONLY);
 		return;
 	}
 	m->moved[m->nmoved++] = moved;
-	add_copy(m, from, first, false);
+	add_copy(m, from, first, 0);
 	add_fd(m, cli_pages_fd(), first, last, moved->block.off, KARST_CTL_PIECE_MIGRATED);
-	add_copy(m, last, to, false);
+	add_copy(m, last, to, 0);
 }
 
 /* @return where the next mapping has to begin. */
@@ -261,14 +259,35 @@ simplify(struct made *m)
 {
 	drop(m);
 	m->pub.npieces = m->pub.nfds = 0;
-	add_copy(m, m->start, m->end, !m->write);
+	add_copy(m, m->start, m->end, m->write ? 0 : KARST_CTL_PIECE_RDONLY);
 }
 
-int
-karst_memory_get(const void *addr, size_t len, bool write, uint64_t migrate_min,
-	struct karst_memory **out, char *why)
+/* Looks at each mapping.  @why is written on failure. */
+static int
+look(struct made *m, char *why)
 {
 	struct cli_vmas vmas;
+	int ret;
+
+	cli_pages_lock();
+	ret = cli_vmas_open(&vmas);
+	if (ret == 0) {
+		ret = walk(m, &vmas, why);
+		cli_vmas_close(&vmas);
+	} else {
+		karst_ctl_say(why, ret, "/proc/self/maps cannot be opened");
+	}
+	if (ret != 0)
+		drop(m);
+	else if (m->pub.npieces > KARST_CTL_MAX_PIECES)
+		simplify(m);
+	cli_pages_unlock();
+	return ret;
+}
+
+static int
+begin(const void *addr, size_t len, bool write, struct made **out, char *why)
+{
 	struct made *m;
 	int ret;
 
@@ -283,26 +302,51 @@ karst_memory_get(const void *addr, size_t len, bool write, uint64_t migrate_min,
 	m->start = (uintptr_t)addr;
 	m->end = m->start + len;
 	m->write = write;
-	m->migrate_min = karst_max_u64(migrate_min, 1);
-	cli_pages_lock();
-	ret = cli_vmas_open(&vmas);
-	if (ret == 0) {
-		ret = walk(m, &vmas, why);
-		cli_vmas_close(&vmas);
-	} else {
-		karst_ctl_say(why, ret, "/proc/self/maps cannot be opened");
-	}
+	*out = m;
+	return 0;
+}
+
+static void
+end(struct made *m)
+{
+	free(m->pub.piece);
+	free(m->moved);
+	free(m);
+}
+
+int
+karst_memory_get(const void *addr, size_t len, bool write, uint64_t migrate_min,
+	struct karst_memory **out, char *why)
+{
+	struct made *m;
+	int ret = begin(addr, len, write, &m, why);
+
 	if (ret != 0)
-		drop(m);
-	else if (m->pub.npieces > KARST_CTL_MAX_PIECES)
-		simplify(m);
-	cli_pages_unlock();
-	if (ret != 0) {
-		free(m->pub.piece);
-		free(m->moved);
-		free(m);
 		return ret;
+	m->migrate_min = karst_max_u64(migrate_min, 1);
+	ret = look(m, why);
+	if (ret != 0)
+		end(m);
+	else
+		*out = &m->pub;
+	return ret;
+}
+
+int
+karst_memory_get_on_demand(
+	const void *addr, size_t len, bool write, struct karst_memory **out, char *why)
+{
+	struct made *m;
+	int ret = begin(addr, len, write, &m, why);
+
+	if (ret != 0)
+		return ret;
+	if (!make_room(m)) {
+		end(m);
+		return karst_ctl_say(why, -ENOMEM, "out of memory");
 	}
+	add_copy(m, m->start, m->end,
+		KARST_CTL_PIECE_ON_DEMAND | (write ? 0 : KARST_CTL_PIECE_RDONLY));
 	*out = &m->pub;
 	return 0;
 }
@@ -315,7 +359,5 @@ karst_memory_put(struct karst_memory *pub)
 	cli_pages_lock();
 	drop(m);
 	cli_pages_unlock();
-	free(m->pub.piece);
-	free(m->moved);
-	free(m);
+	end(m);
 }

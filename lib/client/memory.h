@@ -32,6 +32,13 @@ struct karst_memory {
 int karst_memory_get(const void *addr, size_t len, bool write, uint64_t migrate_min,
 	struct karst_memory **m, char *why);
 
+/**
+ * The same for memory that is looked at when it is used, however often the program maps something else
+ * there: all of it is copied, and nothing need be there yet.  -EINVAL, -ENOMEM.
+ */
+int karst_memory_get_on_demand(
+	const void *addr, size_t len, bool write, struct karst_memory **m, char *why);
+
 /** The engine does not touch the range any more, or never did: what was moved goes back, if this
  *  was its last registration and the program has not put something else there. */
 void karst_memory_put(struct karst_memory *m);

@@ -34,7 +34,10 @@ memory_get(struct karst_client *c, const void *addr, size_t len, unsigned int ac
 	/* atomics of peers and of the program itself can only meet in shared pages */
 	if ((access & KARST_ACCESS_REMOTE_ATOMIC) && min != UINT64_MAX)
 		min = 1;
-	ret = karst_memory_get(addr, len, (access & WRITES) != 0, min, m, why);
+	if (access & KARST_ACCESS_ON_DEMAND)
+		ret = karst_memory_get_on_demand(addr, len, (access & WRITES) != 0, m, why);
+	else
+		ret = karst_memory_get(addr, len, (access & WRITES) != 0, min, m, why);
 	return ret != 0 ? cli_fail(ret, "%s", why) : 0;
 }
 
@@ -67,7 +70,7 @@ reg_call(struct karst_client *c, const struct karst_pd *pd, const struct cli_mr 
 	if (msg == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
 	body->pd = pd->handle;
-	body->access = r->access;
+	body->access = r->access & ~(unsigned int)KARST_ACCESS_ON_DEMAND;
 	body->addr = (uintptr_t)r->pub.addr;
 	body->len = r->pub.length;
 	body->iova = r->pub.iova;
@@ -137,7 +140,7 @@ rereg_call(struct karst_client *c, const struct cli_mr *r, unsigned int what,
 	body->key = r->pub.lkey;
 	body->what = what;
 	body->pd = pd->handle;
-	body->access = access;
+	body->access = access & ~(unsigned int)KARST_ACCESS_ON_DEMAND;
 	body->addr = (uintptr_t)to->addr;
 	body->len = to->length;
 	body->iova = to->iova;
@@ -167,8 +170,11 @@ karst_rereg_mr(struct karst_mr *mr, unsigned int what, struct karst_pd *pd, void
 		pd = mr->pd;
 	if (!(what & KARST_REREG_ACCESS))
 		access = r->access;
-	/* what was only read so far must be looked at again before it is written to */
-	if ((access & WRITES) && !(r->access & WRITES) && !(what & KARST_REREG_TRANSLATION)) {
+	/* what was only read so far must be looked at again before it is written to; so must what is
+	 * no more, or from now on, looked at when it is used */
+	if (!(what & KARST_REREG_TRANSLATION) &&
+		(((access & WRITES) && !(r->access & WRITES)) ||
+			((access ^ r->access) & KARST_ACCESS_ON_DEMAND))) {
 		what |= KARST_REREG_TRANSLATION;
 	} else if (what & KARST_REREG_TRANSLATION) {
 		to.addr = addr;

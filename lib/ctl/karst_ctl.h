@@ -235,8 +235,9 @@ struct karst_ctl_piece {
 	uint32_t flags;              /* KARST_CTL_PIECE_* */
 	uint32_t reserved;
 };
-#define KARST_CTL_PIECE_MIGRATED (1u << 0) /* for statistics: was private before */
-#define KARST_CTL_PIECE_RDONLY   (1u << 1) /* the program itself may not write there */
+#define KARST_CTL_PIECE_MIGRATED  (1u << 0) /* for statistics: was private before */
+#define KARST_CTL_PIECE_RDONLY    (1u << 1) /* the program itself may not write there */
+#define KARST_CTL_PIECE_ON_DEMAND (1u << 2) /* COPY: nothing need be there until it is used */
 
 #define KARST_CTL_MAX_PIECES 512u
 

@@ -96,6 +96,10 @@ map_range(const struct karst_session *s, struct session_call *c, const struct ra
 	int ret;
 
 	*m = (struct mapping){.host = (void *)(uintptr_t)r->addr, .shared = r->len};
+	if (s->space == NULL && r->npieces > 0 && r->piece[0].flags & KARST_CTL_PIECE_ON_DEMAND)
+		return say(c, -EOPNOTSUPP,
+			"memory on demand: not in a program that has its engine in itself, which "
+			"a hole in that memory would end");
 	if (s->space == NULL)
 		return 0;
 	ret = karst_space_map(s->space, r->addr, r->len, write, r->piece, r->npieces, c->fds,

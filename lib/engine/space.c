@@ -236,7 +236,13 @@ map_pieces(struct karst_space_region *r, const struct eng_source *src, unsigned 
 
 	for (i = 0; i < n; off += src[i].ctl->len, i++) {
 		const struct karst_ctl_piece *ctl = src[i].ctl;
-		struct eng_piece p = {.off = off, .len = ctl->len, .writable = write};
+		struct eng_piece *last = r->w.npieces > 0 ? &r->piece[r->w.npieces - 1] : NULL;
+		struct eng_piece p = {
+			.off = off,
+			.len = ctl->len,
+			.writable = write,
+			.on_demand = (ctl->flags & KARST_CTL_PIECE_ON_DEMAND) != 0,
+		};
 
 		/* each splits the reserved range in two; counted before, taken back if not used */
 		if (src[i].fd >= 0 && atomic_fetch_add(&maps_used, 2) < limit &&
@@ -247,8 +253,9 @@ map_pieces(struct karst_space_region *r, const struct eng_source *src, unsigned 
 		} else if (src[i].fd >= 0) {
 			atomic_fetch_sub(&maps_used, 2);
 		}
-		if (p.page == 0 && r->w.npieces > 0 && r->piece[r->w.npieces - 1].page == 0)
-			r->piece[r->w.npieces - 1].len += p.len;
+		if (p.page == 0 && last != NULL && last->page == 0 &&
+			last->on_demand == p.on_demand)
+			last->len += p.len;
 		else
 			r->piece[r->w.npieces++] = p;
 	}
@@ -271,7 +278,7 @@ survey(struct karst_space_region *r, char *why)
 		if (from >= to)
 			continue;
 		if (p->page == 0) {
-			ret = eng_piece_probe(s, from, to - from, why);
+			ret = p->on_demand ? 0 : eng_piece_probe(s, from, to - from, why);
 			if (ret != 0)
 				return ret;
 			r->foreign = true;

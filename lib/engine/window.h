@@ -23,6 +23,7 @@ struct eng_piece {
 	uint32_t page; /* of the mapping; 0: there is none, bytes are copied */
 	bool writable;
 	bool migrated;
+	bool on_demand; /* copied, and perhaps not there yet */
 };
 
 struct eng_window {

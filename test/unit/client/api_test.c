@@ -5,6 +5,7 @@
 #include "bed.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -178,6 +179,8 @@ Test(client_api, reregister)
 	struct bed b;
 
 	bed_up(&b, 1);
+	cr_assert_eq(karst_reg_mr(b.pd, mem, 4096, KARST_ACCESS_ON_DEMAND, &mr), -EOPNOTSUPP);
+	says("on demand");
 	mr = bed_mr(&b, mem, 4096);
 	key = mr->lkey;
 	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_TRANSLATION, NULL, mem + 4096, 4096, 0), 0,
@@ -193,6 +196,67 @@ Test(client_api, reregister)
 	cr_assert_eq(karst_rereg_mr(mr, 1u << 20, NULL, NULL, 0, 0), -EINVAL);
 	cr_assert_eq(karst_dereg_mr(mr), 0);
 	cr_assert_eq(karst_dealloc_pd(pd), 0);
+	bed_down(&b);
+}
+
+/* A region on demand finds what is mapped when it is used, and nothing else. */
+Test(client_api, on_demand)
+{
+	const size_t len = 256 * 1024;
+	struct karst_qp *qp[2];
+	struct karst_mr *mr, *plain;
+	static uint8_t mem[4096];
+	struct karst_cqe c;
+	struct bed b;
+	uint8_t *at;
+	int round;
+
+	bed_up_apart(&b, 1);
+	qp[0] = bed_qp(&b, KARST_QPT_RC);
+	qp[1] = bed_qp(&b, KARST_QPT_RC);
+	bed_connect(qp[0], qp[1]);
+	plain = bed_mr(&b, mem, sizeof(mem));
+	at = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	cr_assert_neq(at, MAP_FAILED);
+	cr_assert_eq(karst_reg_mr(b.pd, at, len, KARST_ACCESS_LOCAL_WRITE, &mr), -EFAULT);
+	cr_assert_eq(karst_reg_mr(b.pd, at, len,
+			     KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE |
+				     KARST_ACCESS_ON_DEMAND,
+			     &mr),
+		0, "%s", karst_why());
+	cr_assert_eq(mr->copied_bytes, len);
+	for (round = 1; round <= 3; round++) {
+		/* other pages than before */
+		cr_assert_eq(mmap(at, len, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+			at);
+		memset(mem, round, sizeof(mem));
+		cr_assert_eq(bed_post(qp[0], KARST_WR_RDMA_WRITE, 1, plain, 0, sizeof(mem), mr,
+				     len - sizeof(mem)),
+			0);
+		c = bed_wait(b.cq);
+		cr_assert_eq(c.status, KARST_WC_SUCCESS, "%s", karst_wc_status_str(c.status));
+		cr_assert_eq(memcmp(at + len - sizeof(mem), mem, sizeof(mem)), 0);
+	}
+	/* as an ordinary one it is looked at now, and its pages are held */
+	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_ACCESS, NULL, NULL, 0,
+			     KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE),
+		0, "%s", karst_why());
+	cr_assert_eq(mr->copied_bytes + mr->shared_bytes, len);
+	cr_assert_eq(at[len - 1], 3);
+	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_ACCESS, NULL, NULL, 0,
+			     KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE |
+				     KARST_ACCESS_ON_DEMAND),
+		0, "%s", karst_why());
+	cr_assert_eq(mr->copied_bytes, len);
+	cr_assert_eq(munmap(at, len), 0);
+	cr_assert_eq(bed_post(qp[0], KARST_WR_RDMA_WRITE, 2, plain, 0, sizeof(mem), mr, 0), 0);
+	c = bed_wait(b.cq);
+	cr_assert_eq(c.status, KARST_WC_REM_ACCESS_ERR, "%s", karst_wc_status_str(c.status));
+	cr_assert_eq(karst_dereg_mr(mr), 0);
+	cr_assert_eq(karst_dereg_mr(plain), 0);
+	cr_assert_eq(karst_destroy_qp(qp[0]), 0);
+	cr_assert_eq(karst_destroy_qp(qp[1]), 0);
 	bed_down(&b);
 }
 

@@ -16,6 +16,10 @@
 /* enum ibv_port_cap_flags names it for RoCE ports */
 #define PORT_IP_BASED_GIDS (1u << 26)
 
+#define ODP_DATAGRAM (IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV)
+#define ODP_RC \
+	(ODP_DATAGRAM | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC)
+
 /* --- errors --- */
 
 int
@@ -131,6 +135,12 @@ kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_inp
 		.hca_core_clock = NS_PER_S / 1000, /* in kHz */
 		.cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX},
 		.phys_port_cnt_ex = 1,
+		/* as copied memory is reached: all that there is, but not all addresses at once */
+		.odp_caps = {.general_caps = IBV_ODP_SUPPORT,
+			.per_transport_caps = {.rc_odp_caps = ODP_RC,
+				.uc_odp_caps = ODP_DATAGRAM | IBV_ODP_SUPPORT_WRITE,
+				.ud_odp_caps = ODP_DATAGRAM}},
+		.xrc_odp_caps = ODP_RC,
 	};
 	struct karst_device_attr from;
 	int ret;

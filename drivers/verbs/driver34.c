@@ -44,6 +44,7 @@ free_context(struct ibv_context *ibv)
 }
 
 static const struct verbs_context_ops ops = {
+	.advise_mr = kv_advise_mr,
 	.alloc_mw = kv_alloc_mw,
 	.alloc_parent_domain = kv_alloc_parent_domain,
 	.alloc_pd = kv_alloc_pd,
@@ -102,6 +103,7 @@ alloc_context(struct ibv_device *device, int cmd_fd, void *private_data)
 	c->kv.ibv = &c->vctx.context;
 	c->kv.vctx = &c->vctx;
 	c->kv.port = dev->port;
+	pthread_mutex_init(&c->kv.lock, NULL);
 	c->kv.karst = kv_attach(dev);
 	if (c->kv.karst != NULL) {
 		c->vctx.context.async_fd = c->kv.karst->async_fd;

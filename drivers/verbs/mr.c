@@ -4,10 +4,14 @@
 /* Memory regions and windows. */
 #include "provider.h"
 
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #define KNOWN_ACCESS                                                                    \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |    \
 		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | \
-		IBV_ACCESS_HUGETLB)
+		IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
 
 /* 0, or the errno of what is asked too much; *@to without the optional bits that do nothing. */
 static int
@@ -15,12 +19,36 @@ check_access(int access, unsigned int *to)
 {
 	unsigned int must = (unsigned int)access & ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE;
 
-	if (must & IBV_ACCESS_ON_DEMAND)
-		return EOPNOTSUPP;
 	if (must & ~(unsigned int)KNOWN_ACCESS)
 		return EINVAL;
 	*to = must;
 	return 0;
+}
+
+/* The list of regions on demand is for advice, which names them by key. */
+static void
+list_on_demand(struct kv_context *ctx, struct kv_mr *mr)
+{
+	if (!(mr->vmr.access & IBV_ACCESS_ON_DEMAND))
+		return;
+	pthread_mutex_lock(&ctx->lock);
+	mr->next = ctx->on_demand;
+	ctx->on_demand = mr;
+	pthread_mutex_unlock(&ctx->lock);
+}
+
+static void
+unlist(struct kv_context *ctx, struct kv_mr *mr)
+{
+	struct kv_mr **at = &ctx->on_demand;
+
+	if (!(mr->vmr.access & IBV_ACCESS_ON_DEMAND))
+		return;
+	pthread_mutex_lock(&ctx->lock);
+	while (*at != mr)
+		at = &(*at)->next;
+	*at = mr->next;
+	pthread_mutex_unlock(&ctx->lock);
 }
 
 struct ibv_mr *
@@ -30,6 +58,9 @@ kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acc
 	unsigned int flags;
 	int ret = check_access(access, &flags);
 
+	/* "all addresses": a region has a range of addresses in the engine, which has no more than we */
+	if (ret == 0 && flags & IBV_ACCESS_ON_DEMAND && addr == NULL && length == SIZE_MAX)
+		ret = EOPNOTSUPP;
 	if (ret != 0) {
 		errno = ret;
 		return NULL;
@@ -49,6 +80,7 @@ kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acc
 	mr->vmr.ibv_mr.handle = mr->karst->lkey;
 	mr->vmr.ibv_mr.lkey = mr->karst->lkey;
 	mr->vmr.ibv_mr.rkey = mr->karst->rkey;
+	list_on_demand(kv_context_of(pd->context), mr);
 	return &mr->vmr.ibv_mr;
 }
 
@@ -56,6 +88,7 @@ int
 kv_rereg_mr(
 	struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access)
 {
+	struct kv_context *ctx = kv_context_of(vmr->ibv_mr.context);
 	struct kv_mr *mr = kv_mr_of(&vmr->ibv_mr);
 	unsigned int to = 0;
 	int ret = flags & IBV_REREG_MR_CHANGE_ACCESS ? check_access(access, &to) : 0;
@@ -67,8 +100,10 @@ kv_rereg_mr(
 		errno = ret;
 		return ret;
 	}
+	unlist(ctx, mr);
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		vmr->access = access;
+	list_on_demand(ctx, mr);
 	vmr->ibv_mr.lkey = mr->karst->lkey;
 	vmr->ibv_mr.rkey = mr->karst->rkey;
 	return 0;
@@ -82,8 +117,82 @@ kv_dereg_mr(struct verbs_mr *vmr)
 
 	if (ret != 0)
 		return kv_error(ret);
+	unlist(kv_context_of(vmr->ibv_mr.context), mr);
 	free(mr);
 	return 0;
+}
+
+/* --- advice about regions on demand --- */
+
+/* The region that @sge is in.  The context's lock is held. */
+static const struct kv_mr *
+find_on_demand(const struct kv_pd *pd, const struct ibv_sge *sge)
+{
+	const struct kv_mr *mr = kv_context_of(pd->ibv.context)->on_demand;
+
+	while (mr != NULL && (mr->karst->lkey != sge->lkey || mr->karst->pd != pd->karst))
+		mr = mr->next;
+	if (mr == NULL || sge->addr < mr->karst->iova || sge->length > mr->karst->length ||
+		sge->addr - mr->karst->iova > mr->karst->length - sge->length)
+		return NULL;
+	return mr;
+}
+
+/* The system call itself: what watches madvise() may register memory in turn. */
+static int
+populate(const struct kv_mr *mr, const struct ibv_sge *sge, bool write)
+{
+	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	uintptr_t at = (uintptr_t)mr->karst->addr + (sge->addr - mr->karst->iova);
+	uintptr_t start = at & ~(page - 1), end = (at + sge->length + page - 1) & ~(page - 1);
+
+	if (start == end ||
+		syscall(SYS_madvise, start, end - start,
+			write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
+		return 0;
+	switch (errno) {
+	case EINVAL: /* a kernel that does not know it, or memory that cannot be written to */
+		return EOPNOTSUPP;
+	case ENOMEM: /* nothing is mapped there */
+		return EFAULT;
+	default:
+		return errno;
+	}
+}
+
+static int
+advise(const struct kv_pd *pd, enum ibv_advise_mr_advice advice, const struct ibv_sge *sge)
+{
+	bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
+	const struct kv_mr *mr = find_on_demand(pd, sge);
+
+	if (mr == NULL)
+		return EINVAL;
+	if (write && !(mr->vmr.access & IBV_ACCESS_LOCAL_WRITE))
+		return EPERM;
+	/* what is there already is as near as it can be */
+	return advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT ? 0 : populate(mr, sge, write);
+}
+
+int
+kv_advise_mr(struct ibv_pd *ibv, enum ibv_advise_mr_advice advice, uint32_t flags,
+	struct ibv_sge *sges, uint32_t nsges)
+{
+	struct kv_context *ctx = kv_context_of(ibv->context);
+	uint32_t i;
+	int ret = 0;
+
+	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH)
+		return EINVAL;
+	if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH &&
+		advice != IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
+		advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
+		return EOPNOTSUPP;
+	pthread_mutex_lock(&ctx->lock);
+	for (i = 0; i < nsges && ret == 0; i++)
+		ret = advise(kv_pd_of(ibv), advice, &sges[i]);
+	pthread_mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 /* --- windows --- */

@@ -36,6 +36,8 @@ struct kv_context {
 	struct ibv_context *ibv;
 	struct karst_context *karst;
 	uint32_t port;
+	pthread_mutex_t lock;
+	struct kv_mr *on_demand;    /* regions; under the lock */
 	struct verbs_context *vctx; /* last: libibverbs allocates it in its own size */
 };
 
@@ -75,6 +77,7 @@ struct kv_memory {
 struct kv_mr {
 	struct verbs_mr vmr;
 	struct karst_mr *karst;
+	struct kv_mr *next; /* of those on demand */
 };
 
 struct kv_mw {
@@ -226,6 +229,8 @@ struct ibv_mr *kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t 
 int kv_rereg_mr(
 	struct verbs_mr *vmr, int flags, struct ibv_pd *pd, void *addr, size_t length, int access);
 int kv_dereg_mr(struct verbs_mr *vmr);
+int kv_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
+	struct ibv_sge *sges, uint32_t nsges);
 struct ibv_mw *kv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int kv_dealloc_mw(struct ibv_mw *mw);
 int kv_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);

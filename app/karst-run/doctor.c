@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "engine.h"
-#include "netlink.h"
+#include "hide.h"
 #include "ns.h"
 #include "private.h"
 #include "try.h"

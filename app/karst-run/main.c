@@ -9,7 +9,7 @@
  *   tree.c     writes what sysfs would say of them
  *   ns.c       puts that where the program looks, in namespaces of its own
  *   vars.c     or tells the program by variables
- *   netlink.c  and keeps it from asking the kernel
+ *   hide.c     and keeps it from asking the kernel
  *   minder.c   cleans up afterwards
  *   plan.c     tells what would be done
  *   doctor.c   tells what is missing
@@ -27,7 +27,7 @@
 #include "doctor.h"
 #include "engine.h"
 #include "minder.h"
-#include "netlink.h"
+#include "hide.h"
 #include "ns.h"
 #include "opts.h"
 #include "place.h"
@@ -203,8 +203,8 @@ print(struct run *r)
 	rc = choose_mode(r);
 	snprintf(r->tree, sizeof(r->tree), "%s/tree.PID", r->folder);
 	if (rc < 0 && make_vars(r, &v) == 0) {
-		kr_plan_program(
-			&v, r->ns, kr_netlink_hides(r->o.netlink, kr_netlink_present), r->o.argv);
+		kr_plan_program(r->places.provider, &v, r->ns,
+			kr_netlink_hides(r->o.netlink, kr_netlink_present), r->o.argv);
 		kr_vars_free(&v);
 	}
 	return rc < 0 ? KR_EXIT_OK : rc;

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-#include "netlink.h"
+#include "hide.h"
 
 /* What karst-run itself exits with, as env(1) does; everything else is the program's. */
 enum kr_exit {

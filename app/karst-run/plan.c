@@ -45,10 +45,12 @@ kr_plan_private(const struct kr_places *places, const char *folder)
 }
 
 void
-kr_plan_program(const struct kr_vars *vars, enum kr_ns_kind ns, bool hidden, char **argv)
+kr_plan_program(const char *provider, const struct kr_vars *vars, enum kr_ns_kind ns, bool hidden,
+	char **argv)
 {
 	unsigned int i;
 
+	printf("provider %s\n", provider);
 	if (ns != KR_NS_NONE) {
 		printf("namespaces: %s\n", kr_ns_name(ns));
 		kr_ns_print();

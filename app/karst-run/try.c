@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "karst.h"
-#include "netlink.h"
+#include "hide.h"
 
 #define LIBIBVERBS  "libibverbs.so.1"
 #define PRIVATE_ABI "IBVERBS_PRIVATE_34"

@@ -6,7 +6,8 @@
   install.py SOURCE BUILD   (TAP)
 
 Shows that the .pc files, the headers, the shared objects and the archives are complete without
-the source tree, for programs that embed an engine and for those that attach to one.
+the source tree, for programs that embed an engine and for those that attach to one; and that
+verbs programs can be run.
 """
 import os
 import re
@@ -133,12 +134,24 @@ def build_and_run(source, dest, libdir, program, static):
     return problems
 
 
+def check_run(dest):
+    """An installed karst-run finds provider and karstd where they were installed."""
+    provider = os.path.join(find(dest, 'libkarst-rdmav34.so'), 'libkarst-rdmav34.so')
+    env = dict(os.environ, XDG_RUNTIME_DIR=os.path.join(dest, 'run'))
+    os.mkdir(env['XDG_RUNTIME_DIR'], 0o700)
+    env.pop('LD_LIBRARY_PATH', None)
+    text, problems = run([os.path.join(find(dest, 'karst-run'), 'karst-run'), '--private',
+                          '--linger', '0', '--doctor'], env=env)
+    return problems + ([] if f'ok     provider: {provider}' in text else [text])
+
+
 def check(source, build, dest):
     cases = [(program, static) for program in PROGRAMS for static in (False, True)]
     tap = Tap(['meson install', 'libkarst exports what its headers declare',
                'libkarst does not need DPDK',
                *(f'{program[0]}, with the {"archive" if static else "shared object"}'
-                 for program, static in cases)])
+                 for program, static in cases),
+               'karst-run'])
     _, problems = run(['meson', 'install', '-C', build, '--no-rebuild', '--destdir', dest])
     pc = find(dest, 'karst.pc')
     if not problems and (pc is None or find(dest, 'karst-engine.pc') != pc):
@@ -152,6 +165,7 @@ def check(source, build, dest):
     tap.point(check_needs(libdir))
     for program, static in cases:
         tap.point(build_and_run(source, dest, libdir, program, static))
+    tap.point(check_run(dest))
     return tap
 
 

@@ -300,7 +300,7 @@ def printed(tap, program, path):
     done = Run(program, socket=path)('--print', 'ibv_devices')
     tap.point('--print tells what would be done', expect(
         done, 0, f'engine {path}: ', 'device karst1: uverbs1, port 2, two\n',
-        f'  gid 0: {GIDS["karst1"][0]}\n', 'cover /sys/class\n', f'set KARST_SOCKET={path}\n',
+        f'  gid 0: {GIDS["karst1"][0]}\n', '/libkarst-rdmav34.so\n', 'cover /sys/class\n', f'set KARST_SOCKET={path}\n',
         'run ibv_devices\n'))
 
 

@@ -9,8 +9,8 @@
  * are in sysfs only, so that family must seem absent to the program: a seccomp filter answers
  * that one call.  Real adapters are found all the same, because sysfs has them, too.
  */
-#ifndef KARST_RUN_NETLINK_H
-#define KARST_RUN_NETLINK_H
+#ifndef KARST_RUN_HIDE_H
+#define KARST_RUN_HIDE_H
 
 #include <stdbool.h>
 
@@ -26,4 +26,4 @@ bool kr_netlink_hides(enum kr_netlink want, bool (*present)(void));
 /** From here on, for this thread and what it becomes.  -errno: the kernel has no seccomp. */
 int kr_netlink_hide(void);
 
-#endif /* KARST_RUN_NETLINK_H */
+#endif /* KARST_RUN_HIDE_H */

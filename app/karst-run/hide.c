@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-#include "netlink.h"
+#include "hide.h"
 
 #include <errno.h>
 #include <linux/netlink.h>

@@ -4,7 +4,7 @@
 /* When the kernel's list of RDMA devices is hidden from a program. */
 #include <criterion/criterion.h>
 
-#include "netlink.h"
+#include "hide.h"
 
 static unsigned int asked;
 
@@ -22,7 +22,7 @@ absent(void)
 	return false;
 }
 
-Test(netlink, is_hidden_where_there_is_one)
+Test(hide, is_hidden_where_there_is_one)
 {
 	cr_assert(kr_netlink_hides(KR_NETLINK_AUTO, there));
 	cr_assert_not(kr_netlink_hides(KR_NETLINK_AUTO, absent));
@@ -30,14 +30,14 @@ Test(netlink, is_hidden_where_there_is_one)
 }
 
 /* Asking loads kernel modules. */
-Test(netlink, is_not_asked_when_the_user_decides)
+Test(hide, is_not_asked_when_the_user_decides)
 {
 	cr_assert(kr_netlink_hides(KR_NETLINK_HIDE, absent));
 	cr_assert_not(kr_netlink_hides(KR_NETLINK_KEEP, there));
 	cr_assert_eq(asked, 0);
 }
 
-Test(netlink, hidden_is_hidden)
+Test(hide, hidden_is_hidden)
 {
 	cr_assert_eq(kr_netlink_hide(), 0);
 	cr_assert_not(kr_netlink_present());

@@ -101,8 +101,9 @@ fill_device(struct ibv_device_attr *to, const struct karst_device_attr *from)
 	to->max_qp = clamp(from->max_qp);
 	to->max_qp_wr = clamp(from->max_qp_wr);
 	to->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
-		IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_MEM_WINDOW |
-		IBV_DEVICE_MEM_MGT_EXTENSIONS | IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+		IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_XRC |
+		IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_MGT_EXTENSIONS |
+		IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 	to->max_sge = clamp(from->max_sge);
 	to->max_sge_rd = clamp(from->max_sge);
 	to->max_cq = clamp(from->max_cq);

@@ -179,6 +179,48 @@ kv_object_free(void *object, enum kv_resource what, struct kv_memory memory)
 		atomic_fetch_sub(&pd->users, 1);
 }
 
+/* --- XRC domains --- */
+
+struct ibv_xrcd *
+kv_open_xrcd(struct ibv_context *ibv, struct ibv_xrcd_init_attr *init)
+{
+	const uint32_t need = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+	struct kv_xrcd *x;
+	int ret;
+
+	if (init->comp_mask & ~need) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	if ((init->comp_mask & need) != need) {
+		errno = EINVAL;
+		return NULL;
+	}
+	x = calloc(1, sizeof(*x));
+	if (x == NULL)
+		return kv_fail(-ENOMEM);
+	ret = karst_open_xrcd(kv_context_of(ibv)->karst, init->fd, init->oflags, &x->karst);
+	if (ret != 0) {
+		free(x);
+		return kv_fail(ret);
+	}
+	x->vxrcd.xrcd.context = ibv;
+	x->vxrcd.handle = x->karst->handle;
+	return &x->vxrcd.xrcd;
+}
+
+int
+kv_close_xrcd(struct ibv_xrcd *ibv)
+{
+	struct kv_xrcd *x = kv_xrcd_of(ibv);
+	int ret = karst_close_xrcd(x->karst);
+
+	if (ret != 0)
+		return kv_error(ret);
+	free(x);
+	return 0;
+}
+
 /* --- address handles --- */
 
 int

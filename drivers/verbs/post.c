@@ -102,6 +102,8 @@ put(const struct kv_qp *qp, struct karst_send_wqe *w, const struct ibv_send_wr *
 	w->opcode = (uint8_t)wr->opcode;
 	w->flags = (uint8_t)wr->send_flags;
 	w->imm = inv ? wr->invalidate_rkey : ntohl(wr->imm_data);
+	if (k->qp_type == KARST_QPT_XRC_SEND)
+		w->rdma.srqn = wr->qp_type.xrc.remote_srqn;
 	switch ((enum karst_wr_shape)op->shape) {
 	case KARST_WR_SHAPE_RDMA:
 		w->rdma.remote_addr = wr->wr.rdma.remote_addr;

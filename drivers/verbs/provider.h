@@ -90,6 +90,11 @@ struct kv_ah {
 	struct karst_ah *karst;
 };
 
+struct kv_xrcd {
+	struct verbs_xrcd vxrcd;
+	struct karst_xrcd *karst;
+};
+
 /** Events that were handed to the program; under kv_events_lock(). */
 struct kv_events {
 	uint32_t comp;
@@ -171,6 +176,12 @@ kv_ah_of(struct ibv_ah *ibv)
 	return karst_container_of(ibv, struct kv_ah, ibv);
 }
 
+static inline struct kv_xrcd *
+kv_xrcd_of(struct ibv_xrcd *ibv)
+{
+	return karst_container_of(ibv, struct kv_xrcd, vxrcd.xrcd);
+}
+
 static inline struct kv_cq *
 kv_cq_of(struct ibv_cq *ibv)
 {
@@ -217,6 +228,8 @@ struct ibv_pd *kv_alloc_parent_domain(
  *  NULL and errno. */
 void *kv_object_new(struct kv_pd *pd, size_t size, enum kv_resource what, struct kv_memory *memory);
 void kv_object_free(void *object, enum kv_resource what, struct kv_memory memory);
+struct ibv_xrcd *kv_open_xrcd(struct ibv_context *ibv, struct ibv_xrcd_init_attr *init);
+int kv_close_xrcd(struct ibv_xrcd *xrcd);
 struct ibv_ah *kv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 int kv_destroy_ah(struct ibv_ah *ah);
 /** -EINVAL: not an address of this device's port. */
@@ -256,11 +269,13 @@ struct ibv_srq *kv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 struct ibv_srq *kv_create_srq_ex(struct ibv_context *ibv, struct ibv_srq_init_attr_ex *init);
 int kv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
 int kv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
+int kv_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num);
 int kv_destroy_srq(struct ibv_srq *srq);
 
 /* qp.c */
 struct ibv_qp *kv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
 struct ibv_qp *kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init);
+struct ibv_qp *kv_open_qp(struct ibv_context *ibv, struct ibv_qp_open_attr *attr);
 int kv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 int kv_query_qp(
 	struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, struct ibv_qp_init_attr *init);

@@ -6,8 +6,9 @@
 
 #include <string.h>
 
-#define KNOWN_INIT \
-	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
+#define KNOWN_INIT                                                                     \
+	(IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | \
+		IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
 /* the bits that libkarst knows by the same values */
 #define KNOWN_MASK ((int)KARST_QP_DEST_QPN * 2 - 1)
 
@@ -24,7 +25,10 @@ check_init(const struct ibv_qp_init_attr_ex *init)
 	case IBV_QPT_RC:
 	case IBV_QPT_UC:
 	case IBV_QPT_UD:
+	case IBV_QPT_XRC_SEND:
 		return init->comp_mask & IBV_QP_INIT_ATTR_PD && init->pd != NULL ? 0 : EINVAL;
+	case IBV_QPT_XRC_RECV:
+		return init->comp_mask & IBV_QP_INIT_ATTR_XRCD && init->xrcd != NULL ? 0 : EINVAL;
 	default:
 		return EOPNOTSUPP;
 	}
@@ -46,6 +50,8 @@ to_init(const struct ibv_qp_init_attr_ex *from, struct kv_qp *qp, struct karst_q
 		.qp_type = (enum karst_qp_type)from->qp_type,
 		.sq_sig_all = from->sq_sig_all != 0,
 	};
+	if (from->comp_mask & IBV_QP_INIT_ATTR_XRCD && from->xrcd != NULL)
+		to->xrcd = kv_xrcd_of(from->xrcd)->karst;
 }
 
 static void
@@ -78,6 +84,10 @@ fill_ibv(struct ibv_context *ibv, struct kv_qp *qp, const struct ibv_qp_init_att
 	q->qp_type = init->qp_type;
 	pthread_mutex_init(&q->mutex, NULL);
 	pthread_cond_init(&q->cond, NULL);
+	if (init->comp_mask & IBV_QP_INIT_ATTR_XRCD && init->xrcd != NULL) {
+		qp->vqp.comp_mask |= VERBS_QP_XRCD;
+		qp->vqp.xrcd = &kv_xrcd_of(init->xrcd)->vxrcd;
+	}
 }
 
 struct ibv_qp *
@@ -146,7 +156,53 @@ kv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init)
 	return qp;
 }
 
+struct ibv_qp *
+kv_open_qp(struct ibv_context *ibv, struct ibv_qp_open_attr *attr)
+{
+	const uint32_t need = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
+	struct ibv_qp_init_attr_ex init = {
+		.qp_type = IBV_QPT_XRC_RECV, .comp_mask = IBV_QP_INIT_ATTR_XRCD};
+	struct kv_memory memory;
+	struct kv_qp *qp;
+	int ret;
+
+	if ((attr->comp_mask & need) != need || attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED ||
+		attr->xrcd == NULL || attr->qp_type != IBV_QPT_XRC_RECV) {
+		errno = EINVAL;
+		return NULL;
+	}
+	qp = kv_object_new(NULL, sizeof(*qp), KV_RESOURCE_QP, &memory);
+	if (qp == NULL)
+		return NULL;
+	qp->memory = memory;
+	ret = karst_open_qp(kv_xrcd_of(attr->xrcd)->karst, attr->qp_num, qp, &qp->karst);
+	if (ret != 0) {
+		kv_object_free(qp, KV_RESOURCE_QP, qp->memory);
+		return kv_fail(ret);
+	}
+	init.xrcd = attr->xrcd;
+	if (attr->comp_mask & IBV_QP_OPEN_ATTR_CONTEXT)
+		init.qp_context = attr->qp_context;
+	fill_ibv(ibv, qp, &init);
+	return &qp->vqp.qp;
+}
+
 /* --- states --- */
+
+/* Attributes of the half that an XRC queue pair does not have are passed over, as the kernel does:
+ * programs treat both halves as they treat RC. */
+static int
+without_other_half(enum ibv_qp_type type, int mask)
+{
+	switch (type) {
+	case IBV_QPT_XRC_SEND:
+		return mask & ~(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+	case IBV_QPT_XRC_RECV:
+		return mask & ~(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY);
+	default:
+		return mask;
+	}
+}
 
 int
 kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
@@ -175,6 +231,7 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	};
 	int ret;
 
+	mask = without_other_half(ibv->qp_type, mask);
 	if (mask & ~KNOWN_MASK)
 		return EOPNOTSUPP; /* rate limit */
 	if (mask & IBV_QP_PORT && attr->port_num != 1)

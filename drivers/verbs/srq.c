@@ -32,27 +32,48 @@ create(struct ibv_pd *pd, struct karst_srq_init_attr *init, struct ibv_srq_attr 
 struct ibv_srq *
 kv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
-	struct karst_srq_init_attr to = {0};
+	struct karst_srq_init_attr to = {.srq_type = KARST_SRQT_BASIC};
 	struct kv_srq *srq = create(pd, &to, &init->attr);
 
 	return srq != NULL ? &srq->vsrq.srq : NULL;
 }
 
+static int
+check(const struct ibv_srq_init_attr_ex *init)
+{
+	const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
+		IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	const uint32_t xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+
+	if (init->comp_mask & ~known)
+		return EOPNOTSUPP; /* tag matching */
+	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD) || init->pd == NULL)
+		return EINVAL;
+	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || init->srq_type == IBV_SRQT_BASIC)
+		return 0;
+	if (init->srq_type != IBV_SRQT_XRC)
+		return EOPNOTSUPP;
+	if ((init->comp_mask & xrc) != xrc || init->xrcd == NULL || init->cq == NULL)
+		return EINVAL;
+	return 0;
+}
+
 struct ibv_srq *
 kv_create_srq_ex(struct ibv_context *ibv, struct ibv_srq_init_attr_ex *init)
 {
-	struct karst_srq_init_attr to = {0};
+	struct karst_srq_init_attr to = {.srq_type = KARST_SRQT_BASIC};
 	struct ibv_srq *s;
 	struct kv_srq *srq;
+	int ret = check(init);
 
-	if ((init->comp_mask & ~(uint32_t)(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD)) ||
-		(init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE && init->srq_type != IBV_SRQT_BASIC)) {
-		errno = EOPNOTSUPP;
+	if (ret != 0) {
+		errno = ret;
 		return NULL;
 	}
-	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD) || init->pd == NULL) {
-		errno = EINVAL;
-		return NULL;
+	if ((init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && init->srq_type == IBV_SRQT_XRC) {
+		to.srq_type = KARST_SRQT_XRC;
+		to.xrcd = kv_xrcd_of(init->xrcd)->karst;
+		to.cq = kv_cq_of(init->cq)->karst;
 	}
 	srq = create(init->pd, &to, &init->attr);
 	if (srq == NULL)
@@ -64,6 +85,12 @@ kv_create_srq_ex(struct ibv_context *ibv, struct ibv_srq_init_attr_ex *init)
 	s->pd = init->pd;
 	pthread_mutex_init(&s->mutex, NULL);
 	pthread_cond_init(&s->cond, NULL);
+	srq->vsrq.srq_type = to.srq_type == KARST_SRQT_XRC ? IBV_SRQT_XRC : IBV_SRQT_BASIC;
+	if (to.srq_type == KARST_SRQT_XRC) {
+		srq->vsrq.xrcd = &kv_xrcd_of(init->xrcd)->vxrcd;
+		srq->vsrq.cq = init->cq;
+	}
+	srq->vsrq.srq_num = srq->karst->srq_num;
 	return s;
 }
 
@@ -88,6 +115,17 @@ kv_query_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr)
 	if (ret != 0)
 		return kv_error(ret);
 	*attr = (struct ibv_srq_attr){from.max_wr, from.max_sge, from.srq_limit};
+	return 0;
+}
+
+int
+kv_get_srq_num(struct ibv_srq *ibv, uint32_t *srq_num)
+{
+	const struct kv_srq *srq = kv_srq_of(ibv);
+
+	if (srq->vsrq.srq_type != IBV_SRQT_XRC)
+		return EOPNOTSUPP;
+	*srq_num = srq->vsrq.srq_num;
 	return 0;
 }
 

@@ -214,6 +214,12 @@ wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uin
 	w->ud.remote_qkey = remote_qkey;
 }
 
+static void
+wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
+{
+	qp_of(ex)->wqe->rdma.srqn = remote_srqn;
+}
+
 static bool
 is_atomic(const struct karst_send_wqe *w)
 {
@@ -326,5 +332,7 @@ kv_set_wr_ops(struct kv_qp *qp, uint64_t ops)
 	ex->wr_set_inline_data_list = wr_set_inline_data_list;
 	if (qp->vqp.qp.qp_type == IBV_QPT_UD)
 		ex->wr_set_ud_addr = wr_set_ud_addr;
+	if (qp->vqp.qp.qp_type == IBV_QPT_XRC_SEND)
+		ex->wr_set_xrc_srqn = wr_set_xrc_srqn;
 	return 0;
 }

@@ -41,7 +41,7 @@ karst_query_device(struct karst_context *ctx, struct karst_device_attr *attr)
 		.max_channels = r.max_channels,
 		.num_comp_vectors = ctx->nlcores,
 		.max_mcast_grp = r.max_mcasts,
-		.max_mcast_qp_attach = r.max_mcasts,
+		.max_mcast_qp_attach = r.max_mcast_qps,
 		.max_total_mcast_qp_attach = r.max_mcasts,
 		.max_xrcd = r.max_xrcd,
 	};

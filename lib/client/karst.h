@@ -114,9 +114,9 @@ struct karst_device_attr {
 	uint32_t max_qp_rd_atom;
 	uint32_t max_channels;
 	uint32_t num_comp_vectors;
-	/* multicast: attachments of queue pairs to groups; one limit holds for all of them */
+	/* multicast: attachments of queue pairs to groups */
 	uint32_t max_mcast_grp;
-	uint32_t max_mcast_qp_attach; /* to one group */
+	uint32_t max_mcast_qp_attach; /* to one group, of all programs */
 	uint32_t max_total_mcast_qp_attach;
 	uint32_t max_xrcd;
 };

@@ -153,6 +153,8 @@ struct karst_ctl_query_device_rsp {
 	uint32_t max_channels;
 	uint32_t max_mcasts; /* attachments of queue pairs to multicast groups */
 	uint32_t max_xrcd;
+	uint32_t max_mcast_qps; /* in one group, of all programs */
+	uint32_t reserved;
 };
 
 struct karst_ctl_query_port_req {

@@ -452,7 +452,7 @@ void eng_dispatch(
 	struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n);
 /* Gives parsed packets to the lcores that own their QPs. */
 void eng_handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n);
-/* Gives a frame that is not RoCE, as the parser said, to the home lcore of its port. */
+/* Gives one to lcore @to: what is not RoCE, as the parser said, or is for a multicast group. */
 void eng_handoff_give(struct eng_lcore *lc, uint32_t to, struct rte_mbuf *m);
 unsigned int eng_handoff_poll(struct eng_lcore *lc);
 

@@ -47,6 +47,8 @@
 #define KARST_ENGINE_MAX_PORTS  32u
 #define KARST_ENGINE_MAX_ADDRS  16u
 #define KARST_ENGINE_MAX_OWNERS 4096u
+/** Queue pairs in a multicast group: so many may have to be served for one packet. */
+#define KARST_ENGINE_GROUP_QPS 256u
 /** For karst_engine_qp_init.lcore and karst_engine_srq_init.lcore: the one with fewest QPs. */
 #define KARST_ENGINE_ANY_LCORE UINT32_MAX
 
@@ -514,8 +516,8 @@ int karst_engine_qp_query(
 /**
  * @qp, of type UD, receives what comes to the multicast @group by way of its port, also from QPs of
  * this engine; wire order, IPv4 as ::ffff:a.b.c.d.  A second time is harmless; destroying ends it.
- * -EINVAL: not UD, not a group; detach: not attached; -ENOSPC: max_mcasts; -EDQUOT: the owner's;
- * -ENOMEM
+ * -EINVAL: not UD, not a group; detach: not attached; -EDQUOT: the owner's max_mcasts; -ENOSPC: the
+ * engine's; -EUSERS: the group has KARST_ENGINE_GROUP_QPS; -ENOMEM
  */
 int karst_engine_qp_attach_mcast(
 	struct karst_engine *e, struct karst_engine_qp *qp, const uint8_t group[16]);

@@ -425,6 +425,17 @@ member_of(struct eng_qp *q, const uint8_t ip[16])
 	return m;
 }
 
+/* Members of a group, whatever their ports are or will be. */
+static uint32_t
+members_of(const struct eng_mcast *mc, const uint8_t ip[16])
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < mc->n; i++)
+		n += memcmp(mc->member[i].ip, ip, 16) == 0;
+	return n;
+}
+
 static int
 attach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
 {
@@ -444,6 +455,8 @@ attach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
 		return -EDQUOT;
 	if (e->mcast->n == e->cfg.max_mcasts)
 		return -ENOSPC;
+	if (members_of(e->mcast, ip) == KARST_ENGINE_GROUP_QPS)
+		return -EUSERS;
 	put(e->mcast, &m);
 	q->nmcasts++;
 	q->owner->nmcasts++;

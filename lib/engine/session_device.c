@@ -81,6 +81,7 @@ eng_session_query_device(struct karst_session *s, struct session_call *c)
 	rsp->max_qp_rd_atom = KARST_QP_MAX_RD_ATOMIC;
 	rsp->max_channels = l->max_channels;
 	rsp->max_mcasts = karst_min_u32(l->max_mcasts, s->e->cfg.max_mcasts);
+	rsp->max_mcast_qps = karst_min_u32(rsp->max_mcasts, KARST_ENGINE_GROUP_QPS);
 	rsp->max_xrcd = l->max_xrcds;
 	return 0;
 }

@@ -308,6 +308,9 @@ mcast_fault(const struct karst_session *s, struct session_call *c, int ret,
 		return say(c, ret,
 			"multicast attachments: the engine has %u, as many as it may (max_mcasts)",
 			s->e->cfg.max_mcasts);
+	if (ret == -EUSERS)
+		return say(c, -ENOSPC, "gid: %u queue pairs are in this group, as many as may be",
+			KARST_ENGINE_GROUP_QPS);
 	return say(c, ret, "multicast attachment: %s", strerror(-ret));
 }
 

@@ -390,6 +390,30 @@ Test(mcast, limits)
 	bed_down(&p.bed);
 }
 
+/* A packet has a bounded number of receivers. */
+Test(mcast, a_group_has_so_many_members)
+{
+	const struct bed_config cfg = {.engine = {.lcores = 2}};
+	struct karst_engine_qp *first = NULL, *qp;
+	struct party p;
+	uint32_t i;
+
+	party_up(&p, &cfg);
+	for (i = 0; i < KARST_ENGINE_GROUP_QPS; i++) {
+		qp = bed_qp(&p.bed, KARST_QPT_UD, i & 1);
+		first = i == 0 ? qp : first;
+		to_rts(&p.bed, qp, i & 1);
+		join(&p, qp, group4);
+	}
+	qp = bed_qp(&p.bed, KARST_QPT_UD, 0);
+	cr_assert_eq(karst_engine_qp_attach_mcast(p.bed.e, qp, group4), -EUSERS);
+	join(&p, qp, other4);
+	join(&p, first, group4);
+	cr_assert_eq(karst_engine_qp_detach_mcast(p.bed.e, first, group4), 0);
+	join(&p, qp, group4);
+	bed_down(&p.bed);
+}
+
 struct churn {
 	struct party *p;
 	atomic_bool stop;

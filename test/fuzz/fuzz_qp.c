@@ -4,8 +4,8 @@
 /*
  * Fuzz target: the doors of queue pairs.
  *
- * The first bytes of an input choose two queue pairs of one kind (RC, UC, UD), their limits, and
- * what they share.  The rest is a list of actions: raw frames; frames of chosen fields near the
+ * The first bytes of an input choose two queue pairs of one kind (RC, UC, UD; or the two halves of
+ * XRC, with two SRQs), their limits, and what they share.  The rest is a list of actions: raw frames; frames of chosen fields near the
  * PSNs that count, with a right ICRC, so that the state machines are reached; time; transmission
  * with small budgets; work requests good and bad; nonsense in the shared rings; modify calls;
  * regions that go away.
@@ -58,6 +58,7 @@ struct rig {
 	struct karst_core_cq *cq;
 	uint32_t cq_entries;
 	struct karst_core_srq *srq;
+	struct karst_core_srq *srq2; /* XRC: comes and goes */
 	struct karst_core_qp *qp[QPS];
 	struct karst_wq sq[QPS];
 	struct karst_wq rq[QPS];
@@ -66,7 +67,7 @@ struct rig {
 	uint32_t ah;
 	bool local_named; /* the program has used the key of PAGE_LOCAL */
 	struct karst_path path;
-	enum karst_qp_type type;
+	enum karst_qp_type type; /* of both; XRC_SEND: the second is an XRC_RECV */
 };
 
 /* All memory is static: a run begins by writing it anew. */
@@ -76,7 +77,7 @@ static uint8_t core_buf[32768] karst_cache_aligned;
 static uint8_t ah_buf[4096] karst_cache_aligned;
 static uint8_t cq_buf[4096] karst_cache_aligned;
 static uint8_t cq_shared[16384] karst_cache_aligned;
-static uint8_t srq_buf[512] karst_cache_aligned;
+static uint8_t srq_buf[2][512] karst_cache_aligned;
 static uint8_t srq_shared[4096] karst_cache_aligned;
 static uint8_t qp_buf[QPS][4096] karst_cache_aligned;
 static uint8_t sq_shared[QPS][4096] karst_cache_aligned;
@@ -169,6 +170,7 @@ static void
 open_core(struct rig *r, uint8_t how)
 {
 	struct karst_core_config cfg = {.max_qps = 4,
+		.max_xrc_srqs = 2,
 		.ack_interval = how & 1 ? 2 : 0,
 		.window_packets = how & 2 ? 3 : 0,
 		.migreq = true,
@@ -203,10 +205,43 @@ open_srq(struct rig *r, uint8_t limit)
 		.max_sge = MAX_SGE,
 		.limit = limit % SLOTS};
 
-	must(karst_srq_object_bytes() <= sizeof(srq_buf));
-	must(karst_srq_create(r->core, srq_buf, &init, &r->srq) == 0);
+	must(karst_srq_object_bytes() <= sizeof(srq_buf[0]));
+	must(karst_srq_create(r->core, srq_buf[0], &init, &r->srq) == 0);
 	karst_wq_attach(&r->rq[0], srq_shared, SLOTS, karst_wq_stride(false, MAX_SGE, 0));
 	r->rq[1] = r->rq[0];
+}
+
+/* One of the two of XRC; its ring is anew with it. */
+static struct karst_core_srq *
+open_xrc_srq(struct rig *r, unsigned int i)
+{
+	struct karst_srq_init init = {.pd = r->pd,
+		.xrcd = 1,
+		.cq = r->cq,
+		.shared = i == 0 ? srq_shared : rq_shared[1],
+		.max_wr = SLOTS,
+		.max_sge = MAX_SGE};
+	struct karst_core_srq *srq;
+
+	must(karst_srq_create(r->core, srq_buf[i], &init, &srq) == 0);
+	karst_wq_attach(&r->rq[i], init.shared, SLOTS, karst_wq_stride(false, MAX_SGE, 0));
+	return srq;
+}
+
+static bool
+is_xrc(const struct rig *r)
+{
+	return r->type == KARST_QPT_XRC_SEND;
+}
+
+static void
+open_target(struct rig *r, uint8_t rd)
+{
+	const struct karst_qp_init init = {
+		.type = KARST_QPT_XRC_RECV, .xrcd = 1, .max_dest_rd_atomic = 1 + (rd & 3)};
+
+	must(karst_qp_bytes(&init) != 0 && karst_qp_bytes(&init) <= sizeof(qp_buf[1]));
+	must(karst_qp_create(r->core, qp_buf[1], &init, &r->qp[1]) == 0);
 }
 
 static void
@@ -228,7 +263,10 @@ open_qp(struct rig *r, unsigned int i, uint8_t how, uint8_t rd)
 	uint32_t sstride = karst_wq_stride(true, MAX_SGE, INLINE);
 	uint32_t rstride = karst_wq_stride(false, MAX_SGE, 0);
 
-	if (r->srq == NULL) {
+	if (is_xrc(r)) {
+		init.recv_cq = NULL;
+		init.srq = NULL;
+	} else if (r->srq == NULL) {
 		init.rq_shared = rq_shared[i];
 		init.max_recv_wr = SLOTS;
 		init.max_recv_sge = MAX_SGE;
@@ -259,14 +297,18 @@ connect_qp(struct rig *r, unsigned int i, uint8_t how, uint8_t rd)
 		.max_rd_atomic = 1 + (rd >> 4 & 3),
 		.max_dest_rd_atomic = 1 + (rd & 3),
 		.path = r->path};
+	enum karst_qp_type type = karst_qp_type(r->qp[i]);
 	unsigned int first = KARST_QP_PKEY_INDEX | KARST_QP_PORT, second = 0;
 	unsigned int third = KARST_QP_SQ_PSN;
 
-	first |= r->type == KARST_QPT_UD ? KARST_QP_QKEY : KARST_QP_ACCESS_FLAGS;
-	if (r->type != KARST_QPT_UD)
+	first |= type == KARST_QPT_UD ? KARST_QP_QKEY : KARST_QP_ACCESS_FLAGS;
+	if (type != KARST_QPT_UD)
 		second |= KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN;
-	if (r->type == KARST_QPT_RC) {
+	if (type == KARST_QPT_RC || type == KARST_QPT_XRC_RECV)
 		second |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
+	if (type == KARST_QPT_XRC_RECV)
+		third |= KARST_QP_TIMEOUT;
+	if (type == KARST_QPT_RC || type == KARST_QPT_XRC_SEND) {
 		third |= KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
 			KARST_QP_MAX_QP_RD_ATOMIC;
 	}
@@ -289,7 +331,7 @@ open_rig(struct rig *r, struct input *in)
 	unsigned int i;
 
 	memset(r, 0, sizeof(*r));
-	r->type = types[kind % KARST_DIM(types)];
+	r->type = kind >= 0xf0 ? KARST_QPT_XRC_SEND : types[kind % KARST_DIM(types)];
 	r->path = (struct karst_path){.src_mac = {2, 1},
 		.dst_mac = {2, 2},
 		.src_ip = {[0] = 0x20, [12] = 10, [15] = 1},
@@ -302,10 +344,17 @@ open_rig(struct rig *r, struct input *in)
 	memset(srq_shared, 0, sizeof(srq_shared));
 	open_memory(r);
 	open_core(r, shape);
-	if (shape & 8)
+	if (is_xrc(r)) {
+		r->srq = open_xrc_srq(r, 0);
+		r->srq2 = open_xrc_srq(r, 1);
+	} else if (shape & 8) {
 		open_srq(r, rd);
+	}
 	for (i = 0; i < QPS; i++) {
-		open_qp(r, i, shape >> 4, rd);
+		if (is_xrc(r) && i == 1)
+			open_target(r, rd);
+		else
+			open_qp(r, i, shape >> 4, rd);
 		connect_qp(r, i, how, rd);
 	}
 }
@@ -404,8 +453,10 @@ some_psn(const struct qp_numbers *near, bool request, struct input *in)
 static void
 made_frame(struct rig *r, struct input *in)
 {
-	static const uint8_t transport[] = {
-		[KARST_QPT_RC] = 0, [KARST_QPT_UC] = 0x20, [KARST_QPT_UD] = 0x60};
+	static const uint8_t transport[] = {[KARST_QPT_RC] = 0,
+		[KARST_QPT_UC] = 0x20,
+		[KARST_QPT_UD] = 0x60,
+		[KARST_QPT_XRC_SEND] = 0xa0};
 	static uint8_t frame[2048];
 	uint8_t which = u8(in), opcode = u8(in), flags = u8(in);
 	const struct karst_core_qp *qp = r->qp[which & 1];
@@ -436,6 +487,12 @@ made_frame(struct rig *r, struct input *in)
 		.qkey = 0x77,
 		.src_qpn = 0x99,
 		.imm = 0x01020304};
+	if (is_xrc(r)) {
+		f.ib.srqn = karst_srq_num(flags & 0x80 ? r->srq2 : r->srq);
+		if (which & 0x40)
+			f.ib.srqn ^= 1u << (which >> 1 & 31);
+		f.ib.src_qpn = 0; /* they share a place */
+	}
 	f.ib.va = some_va(in);
 	f.ib.rkey = some_key(r, in);
 	f.ib.inv_rkey = f.ib.rkey;
@@ -530,7 +587,7 @@ ring(struct rig *r, unsigned int i, bool rung)
 static void
 post_send(struct rig *r, struct input *in)
 {
-	unsigned int i = u8(in) & 1;
+	unsigned int which = u8(in), i = is_xrc(r) ? 0 : which & 1;
 	struct karst_send_wqe *w = karst_wq_slot(&r->sq[i], 0);
 	uint8_t op = u8(in), flags = u8(in), n;
 	struct karst_sge *sge = w->sge;
@@ -547,6 +604,7 @@ post_send(struct rig *r, struct input *in)
 	} else {
 		w->rdma.remote_addr = 0x1000;
 		w->rdma.rkey = 0x100;
+		w->rdma.srqn = flags & 0x80 ? 1u << 24 : 0xffffff;
 	}
 	if (w->opcode == KARST_WR_BIND_MW) {
 		w->bind.addr = some_va(in);
@@ -574,7 +632,7 @@ post_send(struct rig *r, struct input *in)
 static void
 post_recv(struct rig *r, struct input *in)
 {
-	unsigned int i = u8(in) & 1, q = r->srq != NULL ? 0 : i;
+	unsigned int i = u8(in) & 1, q = r->srq != NULL && !is_xrc(r) ? 0 : i;
 	struct karst_recv_wqe *w = karst_wq_slot(&r->rq[q], 0);
 	struct karst_sge *sge = w->sge;
 	uint32_t n;
@@ -729,8 +787,9 @@ end(struct rig *r)
 		karst_qp_destroy(r->core, qp);
 	}
 	must(r->core->wheel.count == 0 && r->core->active_head == NULL);
-	must(karst_cq_destroy(r->cq) == 0);
 	must(r->srq == NULL || karst_srq_destroy(r->core, r->srq) == 0);
+	must(r->srq2 == NULL || karst_srq_destroy(r->core, r->srq2) == 0);
+	must(karst_cq_destroy(r->cq) == 0);
 }
 
 static void
@@ -775,6 +834,11 @@ act(struct rig *r, struct input *in)
 		karst_core_doorbell(r->core, take(in, 1));
 		if (r->srq != NULL)
 			karst_srq_set_limit(r->core, r->srq, what >> 4);
+		if (r->srq2 != NULL && what >> 4 == 15) {
+			/* in the middle of whatever */
+			must(karst_srq_destroy(r->core, r->srq2) == 0);
+			r->srq2 = open_xrc_srq(r, 1);
+		}
 		break;
 	default:
 		renew_region(r);

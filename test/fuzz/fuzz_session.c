@@ -152,6 +152,10 @@ one_call(struct karst_session *s, struct input *in, uint32_t numbers[NUMBERS], u
 		/* most replies begin with the number of what they made */
 		memcpy(&numbers[*next % NUMBERS], x.rsp + HDR, 4);
 		(*next)++;
+		/* it can be opened by its number alone */
+		if (op == KARST_CTL_CREATE_QP)
+			numbers[NUMBERS - 1] =
+				((struct karst_ctl_create_qp_rsp *)(void *)(x.rsp + HDR))->qpn;
 	}
 	karst_engine_poll(engine, 0);
 }
@@ -176,7 +180,8 @@ make_session(void)
 			.max_mws = 8,
 			.max_pds = 8,
 			.max_ahs = 8,
-			.max_channels = 4},
+			.max_channels = 4,
+			.max_xrcds = 4},
 		.alive = not_alive};
 	struct karst_session *s;
 

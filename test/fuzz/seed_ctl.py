@@ -11,7 +11,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 ROW = re.compile(r'^   \* - (\d+)\n     - ([A-Z_]+)\n     - (\d+)\n     - (\d+)$', re.M)
-REG_MR, REREG_MR = 18, 19
+REG_MR, REREG_MR, OPEN_XRCD = 18, 19, 25
 
 
 def message(op, body, status=0, nfds=0):
@@ -31,6 +31,8 @@ def main(argv):
     seeds = [b'', b'\0', message(999, bytes(8)), message(16, b'because'.ljust(232, b'\0'), -22)]
     for op, req, rsp in ops:
         seeds += [message(op, bytes(req)), message(op, bytes(req + 8)), message(op, bytes(rsp))]
+        if op == OPEN_XRCD:
+            seeds += [message(op, bytes(req), nfds=n) for n in (1, 2)]
         if op in (REG_MR, REREG_MR):
             seeds += [message(op, pieces(op, req, n), nfds=n // 2) for n in (1, 3, 8)]
     os.makedirs(argv[1], exist_ok=True)

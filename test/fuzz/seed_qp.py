@@ -10,7 +10,7 @@ import hashlib
 import os
 import sys
 
-RC, UC, UD = 0, 3, 4
+RC, UC, UD, XRC = 0, 3, 4, 0xf0
 OPEN, LOCAL, READ_ONLY, WINDOW1, WINDOW2 = 0, 1, 2, 4, 5
 PAGE = {OPEN: 0, LOCAL: 2}
 
@@ -100,6 +100,18 @@ SEEDS = {
            send(2), send(4), tx(), TAKE, change(3), send(2), tx()],
     'ud': [UD, 0, 0x23, 0, recv(), frame(4, pay=8), recv(), frame(5, pay=9), send(2), send(3),
            bytes([8, 0, 2, 0x82, 1]) + va() + bytes([8, OPEN, 77]), tx(), TAKE],
+    'xrc target': [XRC, 0, 0x23, 0x33, recv(), recv(qp=1), recv(LEN[600], qp=1),
+                   frame(4, pay=8, qp=1), frame(4, pay=9, qp=1, flags=0x82),
+                   frame(0, pay=LEN[256], qp=1, flags=0x82), frame(2, pay=8, qp=1, flags=0x82),
+                   frame(0x0a, pay=8, qp=1), frame(0x0c, dma=LEN[600], qp=1, flags=0x82),
+                   frame(0x14, qp=1), tx(2, 1), frame(0x0c, -4, dma=LEN[600], qp=1, flags=0x82),
+                   frame(0x1d, pay=8, qp=1), tx(), TAKE],
+    'xrc queue gone': [XRC, 0, 0x23, 0x33, recv(qp=1), frame(0, pay=LEN[256], qp=1, flags=0x82),
+                       bytes([0xfe, 0]), frame(2, pay=8, qp=1, flags=0x82), tx(), TAKE],
+    'xrc refused': [XRC, 0, 0x23, 0x33, recv(), frame(4, pay=8, qp=0x41), tx(), change(0, 1)],
+    'xrc initiator': [XRC, 0, 0x27, 0x33, send(0), send(4, LEN[600]), send(6), send(2, LEN[512]),
+                      tx(), frame(ACK), frame(0x0d, pay=LEN[256]), frame(0x0e, pay=LEN[256]),
+                      frame(0x0f, pay=88), frame(0x12), frame(ACK, 1), tx(), wait(60), tx(), TAKE],
     'ipv6': [RC, 0xc0, 0x23, 0x11, recv(), frame(4, pay=8), send(0), tx(), frame(ACK)],
     'overflow': [RC, 4, 0x23, 0x11] + [recv(), frame(4, pay=8)] * 10 + [tx()],
     'hostile': [RC, 0, 0x23, 0x11, send(0), bytes([11, 0x08, 0, 0, 0, 0, 99]), tx(), change(0),

@@ -13,7 +13,9 @@ CREATE_AH, DESTROY_AH = 23, 24
 CREATE_CHANNEL, DESTROY_CHANNEL, CREATE_CQ, MODIFY_CQ, DESTROY_CQ = range(32, 37)
 RESIZE_CQ, SWITCH_CQ = 37, 38
 CREATE_SRQ, MODIFY_SRQ, QUERY_SRQ, DESTROY_SRQ = range(40, 44)
-CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP = range(48, 52)
+CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP, OPEN_QP = range(48, 53)
+OPEN_XRCD, CLOSE_XRCD = 25, 26
+QPN = 15  # where the number of the newest queue pair is kept
 ATTACH_MCAST, DETACH_MCAST = 56, 57
 GID = bytes(10) + b'\xff\xff\x0a\0\0\x01'
 GROUP = bytes(10) + b'\xff\xff\xe0\x01\x02\x03'
@@ -53,6 +55,11 @@ def modify(which, mask, state=0, **values):
 
 PD = request(ALLOC_PD)
 CQ = request(CREATE_CQ, u32(16))
+# numbers 0 to 5: PD, CQ, XRC domain, SRQ, target, a further handle
+XRC = (PD + CQ + request(OPEN_XRCD, u32(1), nfds=1) +
+       request(CREATE_SRQ, u32(0, 4, 1, 0, 0, 0, 1), [(0, 0), (7, 2), (8, 1)]) +
+       request(CREATE_QP, u32(10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0xffffffff), [(13, 2)]) +
+       request(OPEN_QP, b'', [(0, 2), (1, QPN)]))
 LIVES = [
     request(QUERY_DEVICE) + request(QUERY_PORT, u32(1)) + request(QUERY_GIDS, u32(1)) +
     request(GET_CHUNK),
@@ -81,6 +88,20 @@ LIVES = [
                                                                 [(0, 0)]) +
     request(DETACH_MCAST, u32(0, 0) + GROUP, [(0, 2)]) + request(DESTROY_QP, b'', [(0, 2)]),
     request(REG_MR, bytes(96), nfds=2),
+    request(OPEN_XRCD, u32(0)) + request(OPEN_XRCD, u32(3), nfds=1) +
+    request(OPEN_XRCD, u32(3), nfds=1) + request(CLOSE_XRCD, b'', [(0, 0)]) +
+    request(CLOSE_XRCD, b'', [(0, 0)]) + request(OPEN_XRCD, u32(0), nfds=1),
+    XRC + modify(4, 0x39, 1, port=1, access=14) +
+    modify(5, 0x129181, 2, path_mtu=3, dest_qpn=5, dest_rd=4, rnr=1) +
+    modify(4, 0x10201, 3, timeout=14) + request(QUERY_QP, b'', [(0, 5)]) +
+    request(DESTROY_QP, b'', [(0, 4)]) + request(CLOSE_XRCD, b'', [(0, 2)]) +
+    request(DESTROY_SRQ, b'', [(0, 3)]) + modify(5, 1, 6) + request(DESTROY_QP, b'', [(0, 5)]) +
+    request(CLOSE_XRCD, b'', [(0, 2)]),
+    XRC + request(DESTROY_CQ, b'', [(0, 1)]),
+    PD + CQ + request(CREATE_QP, u32(9, 0, 0, 0, 0, 4, 0, 1, 0, 32, 0, 0, 0xffffffff),
+                      [(1, 0), (2, 1)]) +
+    modify(2, 0x39, 1, port=1, access=14) + modify(2, 0x101181, 2, path_mtu=3, dest_qpn=5) +
+    modify(2, 0x12e01, 3, timeout=14),
 ]
 
 

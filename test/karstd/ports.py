@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Every kind of port, with verified traffic between two daemons: ports.py KARSTD KARST-PERF (TAP).
+"""Every kind of port, with verified traffic between two daemons (TAP).
+
+  ports.py KARSTD KARST-PERF MEMBER
 
 Kernel interfaces are veth pairs between two network namespaces of the test's own.
 """
@@ -10,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 from bed import Daemon, HANG_S, Tap  # noqa: E402
@@ -17,6 +20,8 @@ from bed import Daemon, HANG_S, Tap  # noqa: E402
 NETNS = [f'karstd{os.getpid()}a', f'karstd{os.getpid()}b']
 DEV = 'kveth0'
 ADDRESS = ['192.0.2.1', '192.0.2.2']
+GROUP = '239.7.7.7'
+MESSAGES = 40
 TRAFFIC = ['--op', 'write,read,send', '--size', '20000', '--iters', '300', '--verify',
            '--no-baselines']
 
@@ -76,15 +81,56 @@ def traffic(perf, server, client, mtu):
     return []
 
 
-def loopback(tap, karstd, perf, folder):
+class Member:
+    """A program in a multicast group (member.c); ended by close()."""
+
+    def __init__(self, program, path, *args):
+        self.process = subprocess.Popen([program, path, GROUP, str(MESSAGES), *args],
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+
+    def line(self):
+        patience = threading.Timer(HANG_S, self.process.kill)
+        patience.start()
+        try:
+            return self.process.stdout.readline().strip()
+        finally:
+            patience.cancel()
+
+    def close(self):
+        """@return what else it has said."""
+        return self.process.communicate(timeout=HANG_S)[0].split('\n')[:-1]
+
+
+def multicast(member, *paths):
+    """Two programs at each daemon are in a group; one of them sends: each hears it once."""
+    sender = Member(member, paths[0], 'send')
+    members = [sender] + [Member(member, path) for path in (*paths, paths[-1])]
+    said = [m.line() for m in members]
+    problems = [line for line in said if line != 'ready']
+    if not problems:
+        sender.process.stdin.write('go\n')
+        sender.process.stdin.flush()
+        want = [f'message {i}' for i in range(MESSAGES)]
+        said = [[m.line() for _ in want] for m in members]
+        problems = [f'member {i}: {got}' for i, got in enumerate(said) if got != want]
+    for i, m in enumerate(members):
+        more = m.close()
+        if more:
+            problems.append(f'member {i}, too much: {more}')
+    return problems
+
+
+def loopback(tap, karstd, perf, member, folder):
     d = Daemon(karstd, folder, '[port loop]\ndevice = loopback\n', name='loop')
     problems = d.start()
     if not problems:
         problems = traffic(perf, d.socket, d.socket, 4096)
-    tap.point('a loopback port: traffic', problems + d.stop())
+    tap.point('a loopback port: traffic', problems)
+    tap.point('a loopback port: multicast', multicast(member, d.socket) + d.stop())
 
 
-def memif(tap, karstd, perf, folder):
+def memif(tap, karstd, perf, member, folder):
     ds = []
     for end, role in enumerate(('server', 'client')):
         ds.append(Daemon(
@@ -95,7 +141,9 @@ def memif(tap, karstd, perf, folder):
     problems = ds[0].start() + ds[1].start()
     if not problems:
         problems = traffic(perf, ds[0].socket, ds[1].socket, 4096)
-    tap.point('two daemons over net_memif: traffic', problems + ds[0].stop() + ds[1].stop())
+    tap.point('two daemons over net_memif: traffic', problems)
+    tap.point('two daemons over net_memif: multicast',
+              multicast(member, ds[0].socket, ds[1].socket) + ds[0].stop() + ds[1].stop())
 
 
 def netdev_conf(driver, more=''):
@@ -153,13 +201,14 @@ except ConnectionRefusedError:
 '''
 
 
-def netdev(tap, karstd, perf, folder, driver, mtu, path_mtu):
+def netdev(tap, karstd, perf, member, folder, driver, mtu, path_mtu):
     with Network(mtu):
         ds = pair(karstd, folder, driver)
         problems = ds[0].start() + ds[1].start()
         tap.point(f'{driver}: two daemons start', problems)
         if not problems:
             tap.point(f'{driver}: traffic', traffic(perf, ds[0].socket, ds[1].socket, path_mtu))
+            tap.point(f'{driver}: multicast', multicast(member, ds[0].socket, ds[1].socket))
             tap.point(f'{driver}: the kernel goes on with the rest', kernel_goes_on())
             other = Daemon(karstd, folder, netdev_conf(driver), name='other', netns=NETNS[0])
             tap.point(f'{driver}: an interface has one daemon',
@@ -236,26 +285,26 @@ def reason_against_xdp():
 
 
 def main(argv):
-    if len(argv) != 3:
+    if len(argv) != 4:
         print(__doc__, file=sys.stderr)
         return 2
-    karstd, perf = argv[1:]
+    karstd, perf, member = argv[1:]
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder:
-        loopback(tap, karstd, perf, folder)
-        memif(tap, karstd, perf, folder)
+        loopback(tap, karstd, perf, member, folder)
+        memif(tap, karstd, perf, member, folder)
         reason = reason_against_netns()
         if reason:
             tap.skip('ports of kernel interfaces', reason)
             return tap.finish()
-        netdev(tap, karstd, perf, folder, 'af_packet', 9000, 4096)
-        netdev(tap, karstd, perf, folder, 'af_packet', 1500, 1024)
+        netdev(tap, karstd, perf, member, folder, 'af_packet', 9000, 4096)
+        netdev(tap, karstd, perf, member, folder, 'af_packet', 1500, 1024)
         netdev_faults(tap, karstd, folder)
         reason = reason_against_xdp()
         if reason:
             tap.skip('af_xdp', reason)
             return tap.finish()
-        netdev(tap, karstd, perf, folder, 'af_xdp', 3000, 2048)
+        netdev(tap, karstd, perf, member, folder, 'af_xdp', 3000, 2048)
         xdp_faults(tap, karstd, folder)
     return tap.finish()
 

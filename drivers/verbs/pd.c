@@ -230,7 +230,7 @@ kv_ah_attr(const struct kv_context *ctx, const struct ibv_ah_attr *from, struct 
 	if (from->port_num != 1 || !from->is_global)
 		return -EINVAL;
 	*to = (struct karst_ah_attr){
-		.flow_label = from->grh.flow_label,
+		.flow_label = from->grh.flow_label & 0xfffff, /* UCX says -1 for none */
 		.sgid_index = from->grh.sgid_index,
 		.hop_limit = from->grh.hop_limit,
 		.traffic_class = from->grh.traffic_class,
@@ -265,13 +265,15 @@ kv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 
 	if (ah == NULL)
 		return kv_fail(-ENOMEM);
-	ret = kv_ah_attr(kv_context_of(pd->context), attr, &to);
-	if (ret == 0)
-		ret = karst_create_ah(kv_pd_of(pd)->karst, &to, &ah->karst);
+	if (kv_ah_attr(kv_context_of(pd->context), attr, &to) != 0) {
+		free(ah);
+		errno = EINVAL;
+		return NULL;
+	}
+	ret = karst_create_ah(kv_pd_of(pd)->karst, &to, &ah->karst);
 	if (ret != 0) {
 		free(ah);
-		errno = ret == -EINVAL ? EINVAL : kv_error(ret);
-		return NULL;
+		return kv_fail(ret);
 	}
 	ah->ibv.handle = ah->karst->handle;
 	return &ah->ibv;

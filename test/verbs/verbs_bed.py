@@ -121,6 +121,15 @@ class Engine:
     def program(self, words, mode='ns', env=None, cwd=None):
         return Program(self.command(words, mode), dict(os.environ, **(env or {})), cwd)
 
+    def link_up(self):
+        """@return problems: a port has no link, which takes a moment where two engines meet."""
+        end = time.monotonic() + HANG_S
+        while any(port['link'] != 'up' for port in self.ask(lambda e: e.rows('ports')).values()):
+            if time.monotonic() > end:
+                return ['a port is down']
+            time.sleep(0.05)
+        return []
+
     def ask(self, question):
         """@question of the engine's telemetry."""
         engine = karst_observe.find_engines(prefix=self.daemon.name)[0]
@@ -174,15 +183,15 @@ def says(program, texts):
 
 
 def pair(engines, words, client_words=(), peer=('localhost',), port='-p', says_both=(),
-         says_client=(), env=None, mode='ns', frames=1, refused=None, limit_s=HANG_S):
+         says_client=(), env=None, mode='ns', frames=1, moved=0, refused=None, limit_s=HANG_S):
     """Runs @words as a server over the first of @engines, and as a client, with @client_words and
     @peer added, over the last.
 
-    @port: the option that names the TCP port.  @frames: so many at the least must have arrived.
-    @refused: both must fail and the client say this instead.  @return problems.
+    @port: the option that names the TCP port.  @frames: so many at the least must have arrived
+    in all, @moved: so many bytes.  @refused: both must fail and the client say this instead.  @return problems.
     """
     tcp = str(free_port())
-    before = [e.counter('rx_packets') for e in engines]
+    before = {name: [e.counter(name) for e in engines] for name in ('rx_packets', 'rx_bytes')}
     server = engines[0].program([*words, port, tcp], mode, env)
     client = None
     problems = server.until(lambda: listening(int(tcp)), 'listening', limit_s) \
@@ -204,10 +213,12 @@ def pair(engines, words, client_words=(), peer=('localhost',), port='-p', says_b
         problems += [f'server: {p}' for p in says(server, says_both)]
         problems += [f'it said: {found.group(0)}' for found in (
             re.search(NEVER, program.text()) for program in (server, client)) if found]
-        for engine, count in zip(engines, before):
-            got = engine.counter('rx_packets') - count
-            if got < frames:
-                problems.append(f'{got} frames went through the engine, {frames} is the least')
+        got = [e.counter('rx_packets') - n for e, n in zip(engines, before['rx_packets'])]
+        if sum(got) < frames:
+            problems.append(f'{got} frames went through the engines, {frames} is the least')
+        got = [e.counter('rx_bytes') - n for e, n in zip(engines, before['rx_bytes'])]
+        if sum(got) < moved:
+            problems.append(f'{got} bytes went through the engines, {moved} is the least')
     for engine in engines:
         problems += engine.left()
     if problems:
@@ -216,6 +227,12 @@ def pair(engines, words, client_words=(), peer=('localhost',), port='-p', says_b
         for engine in engines:
             problems += engine.shown()
     return problems
+
+
+def has_xrc(engine):
+    """Does its device say that it has extended reliable connections?"""
+    program = engine.program(['ibv_devinfo', '-v'])
+    return not program.wait() and bool(re.search(r'(?m)^\s*XRC$', program.text()))
 
 
 # One engine with a loopback port.
@@ -254,6 +271,8 @@ def with_engines(tap, name, engines, cases):
     problems = []
     for engine in engines:
         problems = problems or engine.start()
+    for engine in engines:
+        problems = problems or engine.link_up()
     tap.point(f'{name}: start', problems)
     try:
         if not problems:

@@ -49,7 +49,7 @@ kr_folder_make(const char *path)
 		return -errno;
 	}
 	if (lstat(path, &st) != 0)
-		return -errno; /* removed by another one that has ended: again */
+		return -EAGAIN; /* removed by another one that has ended */
 	if (S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & 077) == 0)
 		return 0;
 	kr_fail("%s must be a folder that is yours alone (mode 0700): remove it", path);
@@ -85,7 +85,7 @@ kr_folder_lock(const char *path)
 	lock_path(path, lock);
 	for (;;) {
 		ret = kr_folder_make(path);
-		if (ret == -ENOENT)
+		if (ret == -EAGAIN)
 			continue;
 		if (ret != 0)
 			return ret;

@@ -16,7 +16,8 @@
 /** Where it is, whether or not it is there. */
 void kr_folder_path(char *path);
 
-/** Makes it if need be.  -errno after a word: it is somebody else's, or cannot be made. */
+/** Makes it if need be.  -EAGAIN: somebody has removed it meanwhile; another -errno after a word:
+ *  it is somebody else's, or cannot be made. */
 int kr_folder_make(const char *path);
 
 /** Makes it, too, and waits until nobody else has the lock in it.  @return a descriptor for

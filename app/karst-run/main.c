@@ -66,13 +66,12 @@ choose_mode(struct run *r)
 	return -1;
 }
 
+/* In @path, an empty folder, which is removed if it fails. */
 static int
-make_tree(const struct run *r, const char *path)
+write_tree(const struct run *r, const char *path)
 {
-	int dir, ret = 0;
+	int ret, dir;
 
-	if (mkdir(path, 0755) != 0)
-		return kr_fail("making %s: %s", path, strerror(errno));
 	dir = open(path, O_DIRECTORY | O_CLOEXEC);
 	ret = dir < 0 ? -errno : kr_tree_write(dir, &r->engine.view);
 	if (ret == 0)
@@ -87,19 +86,31 @@ make_tree(const struct run *r, const char *path)
 	return kr_fail("writing %s: %s", path, strerror(-ret));
 }
 
+/* The folder that it is in may go whenever nothing is in it: then both are made again. */
+static int
+make_tree(const struct run *r)
+{
+	int ret;
+
+	kr_tree_remove(r->tree); /* of one that had our number, and no minder any more */
+	do {
+		ret = kr_folder_make(r->folder);
+		if (ret == 0 && mkdir(r->tree, 0700) != 0)
+			ret = errno == ENOENT ? -EAGAIN : -errno;
+	} while (ret == -EAGAIN);
+	if (ret == 0)
+		return write_tree(r, r->tree);
+	return kr_fail("making %s: %s", r->tree, strerror(-ret));
+}
+
 static int
 start_minder(struct run *r)
 {
 	const char *tree = r->ns != KR_NS_NONE ? NULL : r->tree;
-	int ret = 0;
 
 	if (tree == NULL && r->engine.hold < 0)
 		return -1; /* nothing will be left */
-	if (tree != NULL)
-		ret = kr_folder_make(r->folder);
-	if (ret == 0)
-		ret = kr_minder_start(r->folder, tree, r->engine.hold);
-	return ret == 0 ? -1 : KR_EXIT_FAILED;
+	return kr_minder_start(r->folder, tree, r->engine.hold) == 0 ? -1 : KR_EXIT_FAILED;
 }
 
 static int
@@ -150,10 +161,8 @@ prepare(struct run *r)
 	snprintf(r->tree, sizeof(r->tree), "%s/tree.%d", r->folder, (int)getpid());
 	if (rc < 0)
 		rc = start_minder(r);
-	if (rc < 0 && r->ns == KR_NS_NONE) {
-		kr_tree_remove(r->tree); /* of one that had our number, and no minder any more */
-		rc = make_tree(r, r->tree);
-	}
+	if (rc < 0 && r->ns == KR_NS_NONE)
+		rc = make_tree(r);
 	if (rc < 0)
 		rc = set_vars(r);
 	if (rc < 0 && r->ns != KR_NS_NONE &&
@@ -218,8 +227,10 @@ keep_tree(struct run *r)
 	if (rc == KR_EXIT_OK)
 		return kr_fail("--keep-tree: no engine answers, and a private one would not stay: "
 			       "start karstd, or name its socket with --socket");
+	if (rc < 0 && mkdir(r->o.keep_tree, 0755) != 0)
+		rc = kr_fail("making %s: %s", r->o.keep_tree, strerror(errno));
 	if (rc < 0)
-		rc = make_tree(r, r->o.keep_tree);
+		rc = write_tree(r, r->o.keep_tree);
 	return rc < 0 ? KR_EXIT_OK : rc;
 }
 

@@ -12,6 +12,7 @@ import re
 import socket
 import sys
 import tempfile
+import threading
 
 from run_bed import karst_observe, Daemon, NOBODY, Run, Tap, becomes, differ, expect
 
@@ -241,6 +242,29 @@ def minded_to_the_end(tap, program, path, folder):
     tap.point('and for a program that closes all descriptors', problems)
 
 
+def folder_goes(tap, program, path):
+    """The folder of the trees is removed by whoever leaves it empty, here again and again."""
+    folder = f'/tmp/karst-{os.getuid()}'
+    done = threading.Event()
+
+    def remove():
+        while not done.is_set():
+            try:
+                os.rmdir(folder)
+            except OSError:
+                pass
+    thread = threading.Thread(target=remove)
+    thread.start()
+    run = Run(program, '--mode', 'env', socket=path)
+    problems = []
+    for _ in range(30):
+        problems += expect(run('true'), 0)
+    done.set()
+    thread.join()
+    problems += becomes(f'{folder} is gone', lambda: not os.path.exists(folder))
+    tap.point('the folder of the trees may go at any moment', problems)
+
+
 def killed(tap, program, path):
     run = Run(program, '--mode', 'env', socket=path)
     process = run.start('sh', '-c', 'echo $SYSFS_PATH; exec sleep 1000')
@@ -417,6 +441,7 @@ def main(argv):
             one_in_another(tap, program, d.socket, other.socket)
             real_adapters(tap, program, d.socket)
             minded_to_the_end(tap, program, d.socket, folder)
+            folder_goes(tap, program, d.socket)
             killed(tap, program, d.socket)
             exits(tap, program, d.socket)
             options(tap, program, d.socket)

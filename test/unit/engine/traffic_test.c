@@ -491,3 +491,35 @@ Test(traffic, shared_receive_queue)
 	cr_assert_eq(karst_engine_srq_destroy(bed.e, srq), 0);
 	bed_down(&bed);
 }
+
+/* Of an engine that is embedded: what is unread stays, more than fits is refused. */
+Test(traffic, resized_completion_queue)
+{
+	struct bed_config cfg = {.engine = {.lcores = 2}};
+	struct bed_poller poller;
+	struct bed bed;
+	struct ends t;
+	uint32_t i, round;
+
+	bed_up(&bed, &cfg);
+	ends_up(&bed, &t, 0, 1);
+	cr_assert_eq(karst_engine_cq_switch_lanes(bed.e, bed.cq), -EINVAL, "none are laid");
+	cr_assert_eq(karst_engine_cq_resize(bed.e, bed.cq, 0), -EINVAL);
+	for (round = 0; round < 3; round++) {
+		for (i = 0; i < 10; i++)
+			bed_post(t.qp[0], KARST_WR_RDMA_WRITE, i, t.mem[0], 8, t.key[0], t.mem[1],
+				t.key[1]);
+		bed_settle(&bed);
+		cr_assert_eq(karst_engine_cq_resize(bed.e, bed.cq, 8), -ENOSPC);
+		/* lcores of this thread, or of another */
+		if (round == 1)
+			bed_poller_start(&poller, &bed, 3);
+		cr_assert_eq(karst_engine_cq_resize(bed.e, bed.cq, round == 0 ? 5000 : 16), 0);
+		cr_assert_eq(bed.cq->entries, round == 0 ? 8192 : 16);
+		if (round == 1)
+			bed_poller_stop(&poller);
+		for (i = 0; i < 10; i++)
+			expect(&bed, i, KARST_WC_RDMA_WRITE, t.qp[0]->num);
+	}
+	bed_down(&bed);
+}

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import tempfile
 
-from run_bed import NOBODY, Run, Tap, becomes, differ, expect, processes
+from run_bed import (NOBODY, Run, Tap, becomes, differ, expect, free_tcp_port, is_listening,
+                     processes)
 
 DEFAULT = '/run/karst/karst.sock'
 SHOW = 'echo $KARST_SOCKET; cat /sys/class/infiniband/karst0/karst/socket; exec cat'
@@ -156,6 +157,24 @@ def for_nobody(tap, program, folder):
               becomes(f'{path} is gone', lambda: not os.path.exists(path)))
 
 
+def reaches_memory(tap, program, folder):
+    """An engine without privileges, and programs in user namespaces of their own."""
+    bed = Bed(program, folder)
+    os.chown(bed.runtime, NOBODY, NOBODY)
+    run = bed.run('--private', '--linger', '0', nobody=True)
+    for mode in ('ns', 'env'):
+        port = free_tcp_port()
+        args = ['--mode', mode, 'ibv_rc_pingpong', '-g', '0', '-c', '-p', port]
+        server = run.start(*args)
+        problems = becomes('the server listens or ends', lambda s=server, p=port:
+                           is_listening(p) or s.poll() is not None)
+        problems += expect(run(*args, '127.0.0.1'), 0, '1000 iters in')
+        said = server.communicate()
+        problems += differ('exit status of the server', server.returncode, 0)
+        tap.point(f'{mode}: it reaches the memory of that user\'s programs',
+                  problems + (list(said) if problems else []) + bed.gone())
+
+
 def hostile_folder(tap, program, folder):
     path = f'/tmp/karst-{NOBODY}'
     run = Run(program, '--private', '--linger', '0', nobody=True)
@@ -224,7 +243,7 @@ def main(argv):
     with tempfile.TemporaryDirectory(prefix='kr') as folder:
         os.chmod(folder, 0o755)
         for case in (meets, starts_at_once, lingers, is_killed, by_default, for_nobody,
-                     hostile_folder, does_not_start, writes_a_log):
+                     reaches_memory, hostile_folder, does_not_start, writes_a_log):
             case(tap, program, folder)
     return tap.finish()
 

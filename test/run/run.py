@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 
-from run_bed import karst_observe, Daemon, NOBODY, Run, Tap, becomes, differ, expect
+from run_bed import (karst_observe, Daemon, NOBODY, Run, Tap, becomes, differ, expect,
+                     free_tcp_port, is_listening)
 
 CONF = '''
 [socket]
@@ -382,22 +383,6 @@ def programs(tap, program, path):
                 'GID[  1]:\t\tfd00:9::1, RoCE v2'))
 
 
-def free_tcp_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return str(s.getsockname()[1])
-
-
-def connect_when_it_listens(run, server, port, *args):
-    """The client cannot know when the server listens: it is asked again until it does."""
-    done = []
-
-    def connected():
-        done[:] = [run(*args, '-p', port, '127.0.0.1')]
-        return done[0].returncode == 0 or server.poll() is not None
-    return becomes('the client is through', connected) or expect(done[0], 0, '1000 iters in')
-
-
 def pingpong(tap, program, path):
     for mode in ('ns', 'env'):
         for nobody in (False, True):
@@ -406,7 +391,9 @@ def pingpong(tap, program, path):
             args = ['ibv_rc_pingpong', '-d', 'karst0', '-g', '0', '-c']
             port = free_tcp_port()
             process = server.start(*args, '-p', port)
-            problems = connect_when_it_listens(client, process, port, *args)
+            problems = becomes('the server listens or ends', lambda s=process, p=port:
+                               is_listening(p) or s.poll() is not None)
+            problems += expect(client(*args, '-p', port, '127.0.0.1'), 0, '1000 iters in')
             out = process.communicate()
             problems += differ('exit status of the server', process.returncode, 0)
             if problems:

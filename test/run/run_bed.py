@@ -2,6 +2,7 @@
 # Copyright (c) 2026 The karst authors
 """karst-run under test, and what the tests of this folder share."""
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -77,3 +78,20 @@ def processes(text):
             except OSError:
                 pass
     return found
+
+
+def free_tcp_port():
+    with socket.socket() as s:
+        s.bind(('127.0.0.1', 0))
+        return str(s.getsockname()[1])
+
+
+def is_listening(port):
+    """Without connecting, which would be a client."""
+    for name in ('tcp', 'tcp6'):
+        with open('/proc/net/' + name, encoding='ascii') as f:
+            for line in f.readlines()[1:]:
+                words = line.split()
+                if words[3] == '0A' and int(words[1].rsplit(':', 1)[1], 16) == int(port):
+                    return True
+    return False

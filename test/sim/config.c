@@ -96,9 +96,12 @@ draw_mix(struct sim *s, struct sim_pair *p)
 		p->mix[ops[i]] = rng_one_in(&s->rng, 3) ? 0 : rng_below(&s->rng, 100);
 		if (ops[i] == KARST_WR_BIND_MW || ops[i] == KARST_WR_LOCAL_INV)
 			p->mix[ops[i]] /= 4;
-		else
+		else if (ops[i] != KARST_WR_SEND_WITH_INV || !p->xrc)
 			sum += p->mix[ops[i]];
 	}
+	if (p->xrc) /* windows of type 2 are of one QP, and here it is not the one that receives */
+		p->mix[KARST_WR_BIND_MW] = p->mix[KARST_WR_LOCAL_INV] =
+			p->mix[KARST_WR_SEND_WITH_INV] = 0;
 	if (sum == 0)
 		p->mix[ops[n > 2 ? rng_below(&s->rng, 8 < n ? 8 : n) : 0]] = 50;
 }
@@ -123,9 +126,12 @@ draw_pair(struct sim *s, struct sim_pair *p, uint32_t idx)
 	memset(p, 0, sizeof(*p));
 	p->idx = idx;
 	p->type = x < 74 ? KARST_QPT_RC : x < 88 ? KARST_QPT_UC : KARST_QPT_UD;
+	/* where no end may fail: when one of its two does, the other goes on */
+	p->xrc = p->type == KARST_QPT_RC && s->profile < SIM_BRUTAL &&
+		sim_mix(s->seed * SIM_MAX_PAIRS + idx) % 5 == 0;
 	p->mtu_shift = 8 + (rng_one_in(r, 3) ? rng_below(r, 5) : rng_below(r, 2));
 	p->dead_ns = UINT64_MAX;
-	p->credits = rng_one_in(r, 3);
+	p->credits = rng_one_in(r, 3) && !p->xrc;
 	p->rnr_pressure = rng_one_in(r, 3);
 	p->use_sqd = p->type == KARST_QPT_RC && rng_one_in(r, 8);
 	p->inline_ppm = rng_one_in(r, 2) ? rng_below(r, 600000) : 0;

@@ -8,20 +8,27 @@
 #include "sim.h"
 
 static void
-modify(struct sim_ep *ep, struct karst_core_qp_attr *a, enum karst_qp_state to, unsigned int mask)
+modify_qp(struct sim_ep *ep, struct karst_core_qp *qp, struct karst_core_qp_attr *a,
+	enum karst_qp_state to, unsigned int mask)
 {
 	int rc;
 
 	a->qp_state = to;
 	ep->core->core->now_ns = ep->s->now_ns;
-	rc = karst_qp_modify(ep->core->core, ep->qp, a, mask | KARST_QP_STATE);
+	rc = karst_qp_modify(ep->core->core, qp, a, mask | KARST_QP_STATE);
 	if (rc != 0)
 		sim_fail(ep->s, "pair %u end %u: karst_qp_modify to state %d, mask %#x: %d",
 			ep->pair->idx, (unsigned int)(ep == &ep->pair->ep[1]), to, mask, rc);
-	if (karst_qp_state(ep->qp) != to)
+	if (karst_qp_state(qp) != to)
 		sim_fail(ep->s, "pair %u: state is %d instead of %d", ep->pair->idx,
-			karst_qp_state(ep->qp), to);
+			karst_qp_state(qp), to);
 	ep->asked = to;
+}
+
+static void
+modify(struct sim_ep *ep, struct karst_core_qp_attr *a, enum karst_qp_state to, unsigned int mask)
+{
+	modify_qp(ep, ep->qp, a, to, mask);
 }
 
 /* Attributes anew for each epoch. */
@@ -104,6 +111,9 @@ to_init(struct sim_ep *ep)
 	modify(ep, &a, KARST_QPS_INIT,
 		KARST_QP_PKEY_INDEX | KARST_QP_PORT |
 			(ep->pair->type == KARST_QPT_UD ? KARST_QP_QKEY : KARST_QP_ACCESS_FLAGS));
+	if (ep->target != NULL)
+		modify_qp(ep, ep->target, &a, KARST_QPS_INIT,
+			KARST_QP_PKEY_INDEX | KARST_QP_PORT | KARST_QP_ACCESS_FLAGS);
 	if (ep->srq == NULL)
 		karst_wq_attach(&ep->rq, ep->init.rq_shared, ep->init.max_recv_wr,
 			karst_wq_stride(false, ep->init.max_recv_sge, 0));
@@ -117,13 +127,21 @@ to_rtr(struct sim_ep *ep)
 	struct karst_core_qp_attr a = {.path_mtu = (uint8_t)(ep->pair->mtu_shift - 7)};
 	unsigned int mask = 0;
 
-	a.dest_qpn = ep->peer->qpn;
+	a.dest_qpn = ep->peer->target_qpn;
 	a.rq_psn = ep->peer->sq_psn;
 	a.path = ep->path;
 	a.max_dest_rd_atomic = ep->max_dest_rd_atomic;
 	a.min_rnr_timer = ep->min_rnr_timer;
 	if (ep->pair->type != KARST_QPT_UD)
 		mask = KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN;
+	if (ep->target != NULL) {
+		/* to the requester over there; nothing comes to the one here */
+		modify(ep, &a, KARST_QPS_RTR, mask);
+		a.dest_qpn = ep->peer->qpn;
+		modify_qp(ep, ep->target, &a, KARST_QPS_RTR,
+			mask | KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER);
+		return;
+	}
 	if (ep->pair->type == KARST_QPT_RC)
 		mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
 	modify(ep, &a, KARST_QPS_RTR, mask);
@@ -143,6 +161,8 @@ to_rts(struct sim_ep *ep)
 		mask |= KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
 			KARST_QP_MAX_QP_RD_ATOMIC;
 	modify(ep, &a, KARST_QPS_RTS, mask);
+	if (ep->target != NULL)
+		modify_qp(ep, ep->target, &a, KARST_QPS_RTS, KARST_QP_SQ_PSN | KARST_QP_TIMEOUT);
 }
 
 void
@@ -180,6 +200,8 @@ sim_disconnect(struct sim *s, struct sim_pair *p)
 		if (ep->qp == NULL)
 			continue;
 		modify(ep, &a, KARST_QPS_RESET, 0);
+		if (ep->target != NULL)
+			modify_qp(ep, ep->target, &a, KARST_QPS_RESET, 0);
 	}
 }
 
@@ -199,12 +221,17 @@ sim_ep_destroy(struct sim_ep *ep)
 	karst_pd_unref(ep->node->mem_table, ep->init.pd);
 	ep->core->by_slot[ep->qpn >> s->lcore_bits] = NULL;
 	ep->qp = NULL;
+	if (ep->target == NULL)
+		return;
+	karst_qp_destroy(ep->core->core, ep->target);
+	ep->core->by_slot[ep->target_qpn >> s->lcore_bits] = NULL;
+	ep->target = NULL;
 }
 
 static void
 take_down_node(struct sim *s, struct sim_node *n)
 {
-	uint32_t i;
+	uint32_t i, j;
 	int rc;
 
 	for (i = 0; i < s->ncores; i++) {
@@ -213,11 +240,13 @@ take_down_node(struct sim *s, struct sim_node *n)
 		if (c->core->active_head != NULL || c->core->wheel.count != 0)
 			sim_fail(s, "node %u core %u: %s without any QP", n->idx, i,
 				c->core->active_head ? "active list" : "timers");
-		if (c->has_srq) {
-			rc = karst_srq_destroy(c->core, c->srq.srq);
+		for (j = 0; j < SIM_SRQS; j++) {
+			if (c->srq[j].srq == NULL)
+				continue;
+			rc = karst_srq_destroy(c->core, c->srq[j].srq);
 			if (rc != 0)
 				sim_fail(s, "karst_srq_destroy(): %d", rc);
-			karst_pd_unref(n->mem_table, c->srq.pd);
+			karst_pd_unref(n->mem_table, c->srq[j].pd);
 		}
 	}
 	for (i = 0; i < n->ncqs; i++) {

@@ -94,7 +94,7 @@ receive_one(struct sim *s, struct sim_core *c, struct sim_frame *f, struct karst
 		return;
 	}
 	ep = sim_ep_of(c->node, p->dqpn);
-	if (ep == NULL || ep->qp != p->qp)
+	if (ep == NULL || (p->dqpn == ep->qpn ? ep->qp : ep->target) != p->qp)
 		sim_fail(s, "lookup of QPN %#x gives another QP", p->dqpn);
 	if (!ep->pair->victim && !f->noise)
 		sim_wire_delivered(s, ep, p);

@@ -438,6 +438,9 @@ recv_succeeded(struct sim *s, struct sim_ep *ep, struct sim_recv *r, const struc
 		sim_fail(s, "pair %u, QP %#x: a receive with a bad key succeeds", ep->pair->idx,
 			ep->qpn);
 	op = match(s, ep, r, e);
+	if (op->srq != r->srq && ep->pair->xrc)
+		sim_fail(s, "pair %u, QP %#x: number %u is for SRQ %u and came to %u (U3)",
+			ep->pair->idx, ep->qpn, (uint32_t)(op - ep->peer->ops), op->srq, r->srq);
 	op->received = true;
 	ep->rx_received++;
 	if (ep->pair->type == KARST_QPT_RC && ep->rcq->armed == KARST_CQ_ARM_SOLICITED &&
@@ -483,10 +486,11 @@ own_recv(struct sim *s, struct sim_ep *ep, const struct karst_cqe *e)
 static void
 shared_recv(struct sim *s, struct sim_cq *cq, struct sim_ep *ep, const struct karst_cqe *e)
 {
-	struct sim_srq *q = &cq->node->cores[WR_B(e->wr_id)].srq;
-	uint32_t idx = WR_IDX(e->wr_id);
+	uint32_t idx = WR_IDX(e->wr_id), which = WR_B(e->wr_id) / SIM_MAX_CORES % SIM_SRQS;
+	struct sim_core *c = &cq->node->cores[WR_B(e->wr_id) % SIM_MAX_CORES];
+	struct sim_srq *q = &c->srq[which];
 
-	if (idx >= q->nrecvs || ep->srq != q)
+	if (idx >= q->nrecvs || ep->core != c || ep->srq == NULL || (which != 0) != ep->pair->xrc)
 		sim_fail(s, "QP %#x: completion of a shared receive that was not posted", ep->qpn);
 	q->taken++;
 	q->used--;
@@ -504,7 +508,7 @@ ep_by_qpn(struct sim *s, struct sim_node *n, uint32_t qpn)
 	for (i = 0; i < s->npairs * 2; i++) {
 		struct sim_ep *ep = &s->pairs[i / 2].ep[i & 1];
 
-		if (ep->node == n && ep->qpn == qpn)
+		if (ep->node == n && (ep->qpn == qpn || ep->target_qpn == qpn))
 			return ep;
 	}
 	return NULL;
@@ -565,6 +569,8 @@ sim_completion(struct sim *s, struct sim_cq *cq, const struct karst_cqe *e)
 	if (kind != 3 &&
 		(WR_A(e->wr_id) != ep->pair->idx || WR_B(e->wr_id) != (ep == &ep->pair->ep[1])))
 		sim_fail(s, "QP %#x: a completion of another QP's work request", e->qpn);
+	if (e->qpn != (kind == 1 ? ep->qpn : ep->target_qpn))
+		sim_fail(s, "QP %#x: a completion that is for the other half of it", e->qpn);
 	if (cq != (kind == 1 ? ep->scq : ep->rcq))
 		sim_fail(s, "QP %#x: a completion in the wrong CQ", e->qpn);
 	if (ep->state == EP_GONE)
@@ -627,7 +633,7 @@ qp_event(struct sim *s, enum karst_async_event_code ev, struct karst_core_qp *qp
 		ep->drained = true;
 		break;
 	case KARST_EVENT_QP_LAST_WQE_REACHED:
-		if (ep->srq == NULL || ep->last_wqe_event)
+		if (ep->srq == NULL || ep->last_wqe_event || (p->xrc && qp != ep->target))
 			sim_fail(s, "pair %u, QP %#x: LAST_WQE_REACHED", p->idx, ep->qpn);
 		ep->last_wqe_event = true;
 		break;

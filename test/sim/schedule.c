@@ -380,8 +380,8 @@ accept_srq(struct sim *s, struct sim_node *n)
 {
 	uint32_t i, j;
 
-	for (i = 0; i < s->ncores; i++) {
-		struct sim_srq *q = &n->cores[i].srq;
+	for (i = 0; i < s->ncores * SIM_SRQS; i++) {
+		struct sim_srq *q = &n->cores[i / SIM_SRQS].srq[i % SIM_SRQS];
 
 		for (j = 0; j < q->nrecvs; j++) {
 			if (!q->recvs[j].done)
@@ -444,6 +444,8 @@ finish(struct sim *s)
 			continue;
 		ep->core->core->now_ns = s->now_ns;
 		rc = karst_qp_modify(ep->core->core, ep->qp, &a, KARST_QP_STATE);
+		if (rc == 0 && ep->target != NULL)
+			rc = karst_qp_modify(ep->core->core, ep->target, &a, KARST_QP_STATE);
 		if (rc != 0)
 			sim_fail(s, "pair %u, QP %#x: modify to Error: %d", ep->pair->idx, ep->qpn,
 				rc);

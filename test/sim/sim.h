@@ -36,6 +36,7 @@
 #define SIM_MAX_BURST 32
 #define SIM_WORDS     6 /* atomic words of each connection's target area */
 #define SIM_CELLS     4 /* target areas of an endpoint */
+#define SIM_SRQS      3 /* of a core: a basic one, then those of XRC */
 #define SIM_GUARD     64
 #define SIM_FILL      0xA5
 
@@ -182,6 +183,7 @@ struct sim_op {
 	uint64_t result;
 	struct sim_mw *mw;
 	uint32_t new_key; /* BIND_MW */
+	uint32_t srq;     /* XRC: which of the peer's SRQs it is for */
 	uint32_t lpsn;    /* first PSN, counted from the connection's start */
 	uint32_t npsn;
 	uint32_t got;      /* response packets taken */
@@ -202,6 +204,7 @@ struct sim_recv {
 	struct sim_piece *pieces;
 	uint32_t npieces;
 	uint32_t total;
+	uint32_t srq; /* which of the core's; 0 also for an own queue */
 	bool done;
 	bool bad; /* FAULT_RECV_KEY */
 };
@@ -228,7 +231,8 @@ struct sim_cq {
 };
 
 struct sim_srq {
-	struct karst_core_srq *srq;
+	struct karst_core_srq *srq; /* NULL: there is none */
+	uint32_t which;             /* of the core's */
 	void *object;
 	struct sim_core *core;
 	uint32_t pd;
@@ -264,6 +268,10 @@ struct sim_ep {
 	struct karst_core_qp *qp;
 	void *qp_mem;
 	uint32_t qpn;
+	/* XRC: qp sends, and this one receives; else NULL and qpn */
+	struct karst_core_qp *target;
+	void *target_mem;
+	uint32_t target_qpn;
 	enum sim_ep_state state;
 	bool send_failed, recv_failed; /* a completion in error was seen */
 	bool hard_error;               /* one that was no flush */
@@ -340,6 +348,7 @@ struct sim_ep {
 struct sim_pair {
 	uint32_t idx;
 	enum karst_qp_type type;
+	bool xrc; /* type RC, but each end is an initiator and a target of XRC */
 	uint32_t mtu_shift;
 	uint32_t msg_max;
 	struct sim_ep ep[2];
@@ -351,8 +360,8 @@ struct sim_pair {
 	bool use_sqd;
 	bool credits;
 	bool rnr_pressure;
-	bool torn; /* FAULT_RESET and FAULT_DESTROY */
-	uint16_t udp_sport[2];
+	bool torn;             /* FAULT_RESET and FAULT_DESTROY */
+	uint16_t udp_sport[4]; /* of each QP */
 	/* what its operations are drawn from */
 	uint32_t mix[KARST_WR_MAX];
 	uint32_t inline_ppm, fence_ppm, zero_ppm;
@@ -388,8 +397,7 @@ struct sim_core {
 	uint32_t bell_mask;
 	uint32_t bells; /* rung and not yet polled */
 	struct sim_fifo inbox;
-	struct sim_srq srq;
-	bool has_srq;
+	struct sim_srq srq[SIM_SRQS];
 	uint32_t ack_interval, window;
 	struct sim_ep *by_slot[2 * SIM_MAX_PAIRS + 8]; /* by QPN; a few are reserved */
 	uint64_t tx_packets;
@@ -404,7 +412,7 @@ struct sim_node {
 	uint32_t mem_len, mem_used;
 	uint32_t npds;
 	uint32_t pds[2 * SIM_MAX_PAIRS + 4];
-	struct sim_mr mrs[4 * SIM_MAX_PAIRS + 8];
+	struct sim_mr mrs[4 * SIM_MAX_PAIRS + SIM_SRQS * SIM_MAX_CORES + 8];
 	uint32_t nmrs;
 	struct sim_core cores[SIM_MAX_CORES];
 	struct sim_cq cqs[SIM_MAX_CQS + 2 * SIM_MAX_PAIRS];

@@ -124,6 +124,8 @@ check_content(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_
 	unsigned int want = opcode_for(op, i) |
 		(ep->pair->type == KARST_QPT_UC ? KARST_TRANSPORT_UC : KARST_TRANSPORT_RC);
 
+	if (ep->pair->xrc && p->srqn != karst_srq_num(ep->peer->core->srq[op->srq].srq))
+		BAD(s, ep, p, "SRQ %#x (U3)", p->srqn);
 	if (p->opcode != want)
 		BAD(s, ep, p, "packet %u of %s number %u should be %s", i, sim_op_name(op->opcode),
 			(uint32_t)(op - ep->ops), karst_opcode_name((uint8_t)want));
@@ -143,7 +145,7 @@ check_content(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_
 			BAD(s, ep, p, "DMA length %u instead of %u", p->dma_len, op->len - skip);
 	}
 	if ((fl & KARST_OPF_ATOMICETH) != 0) {
-		const uint8_t *h = p->data + p->bth_off + KARST_BTH_LEN;
+		const uint8_t *h = p->data + p->pay_off - KARST_ATOMICETH_LEN;
 		uint64_t swap_add = op->opcode == KARST_WR_ATOMIC_CAS ? op->swap : op->compare_add;
 
 		if (p->va != op->rva || p->rkey != op->rkey ||
@@ -384,10 +386,13 @@ check_headers(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 	const struct karst_path *path = &ep->path;
 	const uint8_t *l3 = p->data + karst_pkt_l3_off(p), *udp = p->data + p->bth_off - 8;
 	uint32_t sport = karst_get_be16(udp);
-	bool first = ep == &ep->pair->ep[0];
+	bool answer = (karst_opcode_flags(p->opcode) & KARST_OPF_RESPONSE) != 0;
+	uint16_t *was = &ep->pair->udp_sport[(ep == &ep->pair->ep[1]) + (answer ? 2 : 0)];
 	uint32_t i;
 
-	if (p->dqpn != ep->peer->qpn)
+	if (!ep->pair->xrc)
+		was = &ep->pair->udp_sport[ep == &ep->pair->ep[1]];
+	if (p->dqpn != (answer ? ep->peer->qpn : ep->peer->target_qpn))
 		BAD(s, ep, p, "destination QP %#x", p->dqpn);
 	if (((p->flags & KARST_PKT_IP6) != 0) != path->ip6 ||
 		((p->flags & KARST_PKT_VLAN) != 0) != path->has_vlan)
@@ -405,9 +410,9 @@ check_headers(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 		BAD(s, ep, p, "DF is not set (W1)");
 	if (sport < 0xc000 || (path->udp_sport != 0 && sport != path->udp_sport))
 		BAD(s, ep, p, "UDP source port %#x (W1)", sport);
-	if (ep->pair->udp_sport[!first] == 0)
-		ep->pair->udp_sport[!first] = (uint16_t)sport;
-	if (ep->pair->type != KARST_QPT_UD && ep->pair->udp_sport[!first] != sport)
+	if (*was == 0)
+		*was = (uint16_t)sport;
+	if (ep->pair->type != KARST_QPT_UD && *was != sport)
 		BAD(s, ep, p, "UDP source port changed to %#x (W1)", sport);
 	for (i = 0; i < karst_pkt_pad(p); i++) {
 		if (p->data[p->pay_off + p->pay_len + i] != 0)
@@ -417,10 +422,26 @@ check_headers(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 		BAD(s, ep, p, "P_Key %#x", p->pkey);
 }
 
+/* A packet of XRC as if it were RC's, which it is but for its transport. */
+static const struct karst_pkt *
+as_rc(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p, struct karst_pkt *copy)
+{
+	if (!ep->pair->xrc)
+		return p;
+	if ((p->opcode & KARST_TRANSPORT_MASK) != KARST_TRANSPORT_XRC)
+		BAD(s, ep, p, "not a packet of XRC");
+	*copy = *p;
+	copy->opcode &= KARST_OPERATION_MASK;
+	return copy;
+}
+
 void
 sim_wire_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p)
 {
+	struct karst_pkt copy;
+
 	check_headers(s, ep, p);
+	p = as_rc(s, ep, p, &copy);
 	if (ep->asked != KARST_QPS_RTS && ep->asked != KARST_QPS_SQD && ep->asked != KARST_QPS_ERR)
 		BAD(s, ep, p, "in state %d", ep->asked);
 	if (ep->pair->type == KARST_QPT_UD)
@@ -510,8 +531,11 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 void
 sim_wire_delivered(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 {
-	if (ep->pair->type == KARST_QPT_UD || p->dqpn != ep->qpn)
+	struct karst_pkt copy;
+
+	if (ep->pair->type == KARST_QPT_UD)
 		return;
+	p = as_rc(s, ep, p, &copy);
 	if (karst_opcode_flags(p->opcode) & KARST_OPF_REQUEST)
 		request_delivered(ep->peer, p);
 	else if (ep->pair->type == KARST_QPT_RC)

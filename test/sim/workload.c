@@ -149,16 +149,16 @@ post_recvs(struct sim_ep *ep, enum sim_eager eager)
 	return did;
 }
 
-bool
-sim_post_srq(struct sim *s, struct sim_core *c, enum sim_eager eager)
+static bool
+post_srq(struct sim *s, struct sim_srq *q, enum sim_eager eager)
 {
-	struct sim_srq *q = &c->srq;
+	struct sim_core *c = q->core;
 	struct karst_recv_wqe *w;
 	struct sim_recv *r;
 	struct sim_buf *b;
 	int rc;
 
-	if (!c->has_srq || s->finishing || q->nrecvs == q->cap)
+	if (q->srq == NULL || s->finishing || q->nrecvs == q->cap)
 		return false;
 	if (eager == LAZY && !rng_one_in(&s->rng, 4))
 		return false;
@@ -171,7 +171,9 @@ sim_post_srq(struct sim *s, struct sim_core *c, enum sim_eager eager)
 	r->buf = b;
 	b->busy = true;
 	r->npieces = cut(s, b, r->total, q->max_sge, &r->pieces);
-	r->wr_id = w->wr_id = sim_wr_id(s, 3, c->node->idx, c->idx, q->nrecvs);
+	r->srq = q->which;
+	r->wr_id = w->wr_id =
+		sim_wr_id(s, 3, c->node->idx, c->idx + SIM_MAX_CORES * q->which, q->nrecvs);
 	w->num_sge = r->npieces;
 	put_sges(w->sge, b, r->pieces, r->npieces);
 	q->nrecvs++;
@@ -185,6 +187,17 @@ sim_post_srq(struct sim *s, struct sim_core *c, enum sim_eager eager)
 			sim_fail(s, "karst_srq_set_limit(%u of %u): %d", q->limit, q->slots, rc);
 	}
 	return true;
+}
+
+bool
+sim_post_srq(struct sim *s, struct sim_core *c, enum sim_eager eager)
+{
+	bool did = false;
+	uint32_t i;
+
+	for (i = 0; i < SIM_SRQS; i++)
+		did |= post_srq(s, &c->srq[i], eager);
+	return did;
 }
 
 /* --- sends --- */
@@ -442,6 +455,10 @@ fill_op(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_w
 	} else {
 		w->rdma.remote_addr = op->rva;
 		w->rdma.rkey = op->rkey;
+	}
+	if (ep->pair->xrc) {
+		op->srq = 1 + rng_below(&s->rng, SIM_SRQS - 1);
+		w->rdma.srqn = karst_srq_num(ep->peer->core->srq[op->srq].srq);
 	}
 }
 

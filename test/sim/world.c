@@ -284,17 +284,22 @@ pick_cq(struct sim *s, struct sim_node *n, bool own)
 	return q;
 }
 
+/* @xrcd 0: a basic one; else its receives complete into @rcq. */
 static void
-build_srq(struct sim *s, struct sim_core *c, uint32_t pd, uint32_t msg_max)
+build_srq(struct sim *s, struct sim_core *c, uint32_t which, uint32_t pd, uint32_t msg_max,
+	struct sim_cq *rcq)
 {
-	struct sim_srq *q = &c->srq;
+	struct sim_srq *q = &c->srq[which];
 	struct karst_srq_init init = {.pd = pd,
 		.max_wr = rng_pow2(&s->rng, 4, 32),
 		.max_sge = rng_range(&s->rng, 1, 4),
+		.xrcd = rcq != NULL ? 1 : 0,
+		.cq = rcq != NULL ? rcq->cq : NULL,
 		.user = q};
 	uint32_t stride = karst_wq_stride(false, init.max_sge, 0), i;
 	int rc;
 
+	q->which = which;
 	q->slots = init.max_wr;
 	q->max_sge = init.max_sge;
 	q->core = c;
@@ -310,8 +315,8 @@ build_srq(struct sim *s, struct sim_core *c, uint32_t pd, uint32_t msg_max)
 	if (karst_pd_ref(c->node->mem_table, pd) != 0)
 		sim_fail(s, "karst_pd_ref()");
 	karst_wq_attach(&q->wq, init.shared, init.max_wr, stride);
-	q->rcq = build_cq(s, c->node, rng_pow2(&s->rng, 32, 128));
-	q->rcq->users = 1;
+	q->rcq = rcq != NULL ? rcq : build_cq(s, c->node, rng_pow2(&s->rng, 32, 128));
+	q->rcq->users++;
 	q->nbufs = rng_range(&s->rng, 2, init.max_wr);
 	q->bufs = sim_alloc_raw(s, q->nbufs * sizeof(*q->bufs));
 	q->mr = sim_mr_new(c->node, pd, q->nbufs * (msg_max + 128), KARST_ACCESS_LOCAL_WRITE);
@@ -320,7 +325,17 @@ build_srq(struct sim *s, struct sim_core *c, uint32_t pd, uint32_t msg_max)
 			q->mr, q->mr->off + i * (msg_max + 128), msg_max + 96, false};
 	q->cap = 4096;
 	q->recvs = sim_alloc_raw(s, q->cap * sizeof(*q->recvs));
-	c->has_srq = true;
+}
+
+/* Those that the core's XRC targets receive by: one CQ, so that their order can be judged. */
+static void
+build_xrc_srqs(struct sim *s, struct sim_core *c, uint32_t pd)
+{
+	struct sim_cq *rcq = build_cq(s, c->node, rng_pow2(&s->rng, 64, 128));
+	uint32_t msg_max = rng_log(&s->rng, 256, 4096), i;
+
+	for (i = 1; i < SIM_SRQS; i++)
+		build_srq(s, c, i, pd, msg_max, rcq);
 }
 
 /* --- an endpoint's memory --- */
@@ -432,6 +447,33 @@ draw_path(struct sim *s, struct sim_ep *ep)
 }
 
 static void
+enter_qp(struct sim *s, struct sim_ep *ep, uint32_t qpn)
+{
+	if ((qpn & ((1u << s->lcore_bits) - 1)) != ep->core->idx ||
+		qpn >> s->lcore_bits >= KARST_DIM(ep->core->by_slot) ||
+		ep->core->by_slot[qpn >> s->lcore_bits] != NULL)
+		sim_fail(s, "QPN %#x is another core's or not unique", qpn);
+	ep->core->by_slot[qpn >> s->lcore_bits] = ep;
+}
+
+static void
+create_target(struct sim *s, struct sim_ep *ep)
+{
+	const struct karst_qp_init in = {
+		.type = KARST_QPT_XRC_RECV, .xrcd = 1, .max_dest_rd_atomic = 20, .user = ep};
+	int rc;
+
+	if (karst_qp_bytes(&in) == 0)
+		sim_fail(s, "karst_qp_bytes() of a target is 0");
+	ep->target_mem = sim_alloc(s, karst_qp_bytes(&in));
+	rc = karst_qp_create(ep->core->core, ep->target_mem, &in, &ep->target);
+	if (rc != 0)
+		sim_fail(s, "karst_qp_create() of a target: %d", rc);
+	ep->target_qpn = karst_qp_num(ep->target);
+	enter_qp(s, ep, ep->target_qpn);
+}
+
+static void
 create_qp(struct sim *s, struct sim_ep *ep, uint32_t pd)
 {
 	struct karst_qp_init *in = &ep->init;
@@ -439,11 +481,11 @@ create_qp(struct sim *s, struct sim_ep *ep, uint32_t pd)
 	uint32_t stride;
 	int rc;
 
-	in->type = ep->pair->type;
+	in->type = ep->pair->xrc ? KARST_QPT_XRC_SEND : ep->pair->type;
 	in->pd = pd;
 	in->send_cq = ep->scq->cq;
-	in->recv_cq = ep->rcq->cq;
-	in->srq = ep->srq ? ep->srq->srq : NULL;
+	in->recv_cq = ep->pair->xrc ? NULL : ep->rcq->cq;
+	in->srq = ep->srq && !ep->pair->xrc ? ep->srq->srq : NULL;
 	in->max_send_wr = rng_pow2(r, 2, 64);
 	in->max_recv_wr = ep->srq ? 0 : rng_pow2(r, 2, 32);
 	in->max_send_sge = rng_range(r, 1, 6);
@@ -467,12 +509,8 @@ create_qp(struct sim *s, struct sim_ep *ep, uint32_t pd)
 		sim_fail(s, "karst_qp_create(): %d", rc);
 	if (karst_pd_ref(ep->node->mem_table, pd) != 0)
 		sim_fail(s, "karst_pd_ref()");
-	ep->qpn = karst_qp_num(ep->qp);
-	if ((ep->qpn & ((1u << s->lcore_bits) - 1)) != ep->core->idx ||
-		ep->qpn >> s->lcore_bits >= KARST_DIM(ep->core->by_slot) ||
-		ep->core->by_slot[ep->qpn >> s->lcore_bits] != NULL)
-		sim_fail(s, "QPN %#x is another core's or not unique", ep->qpn);
-	ep->core->by_slot[ep->qpn >> s->lcore_bits] = ep;
+	ep->qpn = ep->target_qpn = karst_qp_num(ep->qp);
+	enter_qp(s, ep, ep->qpn);
 	karst_wq_attach(&ep->sq, in->sq_shared, in->max_send_wr, stride);
 	if (ep->srq == NULL)
 		karst_wq_attach(&ep->rq, in->rq_shared, in->max_recv_wr,
@@ -514,11 +552,19 @@ build_ep(struct sim *s, struct sim_pair *p, uint32_t e)
 		if (ep->node->npds > 1 && rng_one_in(r, 3))
 			pd = ep->node->pds[1];
 	}
-	if (!own && p->fault == FAULT_NONE && rng_one_in(r, 5)) {
-		if (!ep->core->has_srq)
-			build_srq(s, ep->core, pd, rng_log(r, 256, 4096));
-		if (ep->core->srq.pd == pd && ep->core->srq.msg_max >= 64)
-			ep->srq = &ep->core->srq;
+	if (p->xrc) {
+		if (ep->core->srq[1].srq == NULL)
+			build_xrc_srqs(s, ep->core, pd);
+		/* what the peer can reach is theirs (U3) */
+		pd = ep->core->srq[1].pd;
+		ep->srq = &ep->core->srq[1];
+	} else if (!own && p->fault == FAULT_NONE && rng_one_in(r, 5)) {
+		struct sim_srq *q = &ep->core->srq[0];
+
+		if (q->srq == NULL)
+			build_srq(s, ep->core, 0, pd, rng_log(r, 256, 4096), NULL);
+		if (q->pd == pd && q->msg_max >= 64)
+			ep->srq = q;
 	}
 	ep->scq = pick_cq(s, ep->node, own);
 	if (ep->srq != NULL) {
@@ -530,6 +576,8 @@ build_ep(struct sim *s, struct sim_pair *p, uint32_t e)
 		ep->rcq = pick_cq(s, ep->node, own);
 	}
 	create_qp(s, ep, pd);
+	if (p->xrc)
+		create_target(s, ep);
 	draw_path(s, ep);
 	build_ep_memory(s, ep, pd);
 	if (p->type == KARST_QPT_UD) {

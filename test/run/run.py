@@ -14,8 +14,8 @@ import sys
 import tempfile
 import threading
 
-from run_bed import (karst_observe, Daemon, NOBODY, Run, Tap, becomes, differ, expect,
-                     free_tcp_port, is_listening)
+from run_bed import (karst_observe, Daemon, IS_ROOT, NOBODY, Run, Tap, USERS, becomes, differ,
+                     expect, free_tcp_port, is_listening, who)
 
 CONF = '''
 [socket]
@@ -121,6 +121,26 @@ def of_an_interface(tap, program, karstd, folder):
         os.system(f'ip netns del {netns}')
 
 
+def by_default(tap, program, karstd, folder):
+    """The machine's engine, at the default socket: in a namespace in which that is ours."""
+    run_dir = os.path.join(folder, 'default')
+    os.mkdir(run_dir)
+    d = Daemon(karstd, folder, '[socket]\nmode = 0600\n', name='default',
+               path=os.path.join(run_dir, 'karst.sock'))
+    problems = d.start()
+    before = ['unshare', '-m', '--propagation', 'private', 'sh', '-c',
+              'mount -t tmpfs none /run && mkdir /run/karst && '
+              f'mount --bind {run_dir} /run/karst && exec "$@"', 'sh']
+    show = ['sh', '-c', 'echo $KARST_SOCKET']
+    problems += expect(Run(program, before=before)(*show), 0, '/run/karst/karst.sock\n')
+    done = Run(program, '--linger', '0', before=before, nobody=True)(*show)
+    problems += expect(done, 0, f'/tmp/karst-{NOBODY}/karst.sock\n')
+    problems += expect(done, 0, '/run/karst/karst.sock', 'Permission denied',
+                       'a private engine is used instead', stream='stderr')
+    tap.point('the machine\'s engine is the default; one who may not use it is told, and gets his '
+              'own', problems + d.stop())
+
+
 # --- namespaces ---
 
 LOOK = '''
@@ -147,13 +167,12 @@ def mounts():
 
 
 def in_a_namespace(tap, program, path, nobody):
-    who = 'nobody' if nobody else 'root'
     run = Run(program, '--mode', 'ns', socket=path, nobody=nobody,
               env={'SYSFS_PATH': '/nowhere', 'LC_ALL': 'C'})
     before = mounts(), os.path.lexists('/dev/infiniband')
     done = run.shell(LOOK)
     uid = NOBODY if nobody else os.getuid()
-    tap.point(f'{who}: in a namespace the devices are where the kernel\'s would be, and all else '
+    tap.point(f'{who(nobody)}: in a namespace the devices are where the kernel\'s would be, and all else '
               'is as it was', expect(
                   done, 0, f'{uid}\n', 'karst0\nkarst1\n', 'uverbs0\nuverbs1\n',
                   listing('/dev', 'infiniband') + '\n',
@@ -162,8 +181,8 @@ def in_a_namespace(tap, program, path, nobody):
                   'SYSFS_PATH= LD_PRELOAD=\n', '3\n', 'there\n'))
     done = run.shell('mkdir /tmp/karst-run-test.$$ && rmdir /tmp/karst-run-test.$$ && pwd',
                      cwd='/tmp')
-    tap.point(f'{who}: the folder that was covered meanwhile is back', expect(done, 0, '/tmp'))
-    tap.point(f'{who}: nothing of it is seen outside',
+    tap.point(f'{who(nobody)}: the folder that was covered meanwhile is back', expect(done, 0, '/tmp'))
+    tap.point(f'{who(nobody)}: nothing of it is seen outside',
               differ('mounts, /dev/infiniband', (mounts(), os.path.lexists('/dev/infiniband')),
                      before))
 
@@ -211,15 +230,14 @@ done'''
 # --- variables ---
 
 def without_namespaces(tap, program, path, nobody):
-    who = 'nobody' if nobody else 'root'
     env = {'RDMAV_DRIVERS': 'other'}
     run = Run(program, '--mode', 'env', socket=path, nobody=nobody, env=env)
     done = run.shell('echo $SYSFS_PATH; env; cat $SYSFS_PATH/class/infiniband/karst1/karst/port')
     problems = expect(done, 0, f'KARST_SOCKET={path}\n', 'libkarst:other\n',
                       'libkarst-rdmav34.so\n', '\n2\n')
     tree = done.stdout.split('\n')[0]
-    tap.point(f'{who}: without a namespace variables lead to the devices', problems)
-    tap.point(f'{who}: the tree is removed in the end',
+    tap.point(f'{who(nobody)}: without a namespace variables lead to the devices', problems)
+    tap.point(f'{who(nobody)}: the tree is removed in the end',
               becomes(f'{tree} is gone', lambda: not os.path.exists(os.path.dirname(tree))))
 
 
@@ -356,11 +374,11 @@ def netlink(tap, program, path):
     hidden = 'EPROTONOSUPPORT made made made\n'
     kept = 'ESOCKTNOSUPPORT made made made\n'
     for mode in ('ns', 'env'):
-        for nobody in (False, True):
+        for nobody in USERS:
             for want, answer in (('hide', hidden), ('keep', kept),
                                  ('auto', hidden if present else kept)):
                 run = Run(program, '--mode', mode, '--netlink', want, socket=path, nobody=nobody)
-                tap.point(f'{mode}, {"nobody" if nobody else "root"}: --netlink {want}',
+                tap.point(f'{mode}, {who(nobody)}: --netlink {want}',
                           expect(run('python3', '-c', ASK), 0, answer))
 
 
@@ -368,16 +386,15 @@ def netlink(tap, program, path):
 
 def programs(tap, program, path):
     for mode in ('ns', 'env'):
-        for nobody in (False, True):
-            who = 'nobody' if nobody else 'root'
+        for nobody in USERS:
             run = Run(program, '--mode', mode, socket=path, nobody=nobody)
             done = run('ibv_devices')
-            tap.point(f'{mode}, {who}: ibv_devices lists the devices', expect(
+            tap.point(f'{mode}, {who(nobody)}: ibv_devices lists the devices', expect(
                 done, 0, *(f'{device}          \t{guid.replace(":", "")}\n'
                            for device, guid in GUIDS.items())) +
                       differ('stderr', done.stderr, ''))
             done = run('ibv_devinfo', '-v', '-d', 'karst1')
-            tap.point(f'{mode}, {who}: ibv_devinfo asks one', expect(
+            tap.point(f'{mode}, {who(nobody)}: ibv_devinfo asks one', expect(
                 done, 0, 'hca_id:\tkarst1', f'node_guid:\t\t\t{GUIDS["karst1"]}',
                 'state:\t\t\tPORT_ACTIVE (4)', 'GID[  0]:\t\t::ffff:10.9.0.1, RoCE v2',
                 'GID[  1]:\t\tfd00:9::1, RoCE v2'))
@@ -385,7 +402,7 @@ def programs(tap, program, path):
 
 def pingpong(tap, program, path):
     for mode in ('ns', 'env'):
-        for nobody in (False, True):
+        for nobody in USERS:
             server = Run(program, '--mode', mode, socket=path)
             client = Run(program, '--mode', mode, socket=path, nobody=nobody)
             args = ['ibv_rc_pingpong', '-d', 'karst0', '-g', '0', '-c']
@@ -398,7 +415,7 @@ def pingpong(tap, program, path):
             problems += differ('exit status of the server', process.returncode, 0)
             if problems:
                 problems += out
-            tap.point(f'{mode}: ibv_rc_pingpong of root and {"nobody" if nobody else "root"}, '
+            tap.point(f'{mode}: ibv_rc_pingpong of {who(False)} and {who(nobody)}, '
                       'every byte checked', problems)
 
 
@@ -408,9 +425,8 @@ def main(argv):
         return 2
     program, karstd = os.path.abspath(argv[1]), os.path.abspath(argv[2])
     tap = Tap()
-    if os.getuid() != 0:
-        print('1..0 # SKIP must be root, to be nobody, too')
-        return 0
+    if not IS_ROOT:
+        tap.skip('as nobody, over an interface, beside adapters of the kernel', 'must be root')
     with tempfile.TemporaryDirectory(prefix='karst-run-test') as folder:
         os.chmod(folder, 0o755)
         d = Daemon(karstd, folder, CONF, name='run')
@@ -421,12 +437,14 @@ def main(argv):
             ports = karst_observe.find_engines(prefix=d.name)[0].rows('ports')
             GUIDS.update({f'karst{number}': eui64(row['mac']) for number, row in ports.items()})
             kept_tree(tap, program, d.socket, folder)
-            of_an_interface(tap, program, karstd, folder)
-            for nobody in (False, True):
+            if IS_ROOT:
+                of_an_interface(tap, program, karstd, folder)
+                real_adapters(tap, program, d.socket)
+                by_default(tap, program, karstd, folder)
+            for nobody in USERS:
                 in_a_namespace(tap, program, d.socket, nobody)
                 without_namespaces(tap, program, d.socket, nobody)
             one_in_another(tap, program, d.socket, other.socket)
-            real_adapters(tap, program, d.socket)
             minded_to_the_end(tap, program, d.socket, folder)
             folder_goes(tap, program, d.socket)
             killed(tap, program, d.socket)

@@ -18,6 +18,9 @@ NOBODY = 65534
 # What a user brings along that would change what is tested.
 MEDDLING = ('KARST_SOCKET', 'SYSFS_PATH', 'RDMAV_DRIVERS', 'IBV_DRIVERS', 'LD_PRELOAD',
             'XDG_RUNTIME_DIR')
+IS_ROOT = os.getuid() == 0
+# As whom karst-run is tried: as who runs the test, and, if that is root, as nobody, too.
+USERS = (False, True) if IS_ROOT else (False,)
 AS_NOBODY = ['setpriv', f'--reuid={NOBODY}', f'--regid={NOBODY}', '--clear-groups']
 
 
@@ -29,6 +32,8 @@ class Run:
         if socket:
             self.command += ['--socket', socket]
         self.env = {k: v for k, v in os.environ.items() if k not in MEDDLING}
+        # folders that nobody may not look into would change what is said of a missing program
+        self.env['PATH'] = '/usr/bin:/usr/sbin:/bin:/sbin'
         self.env.update(env or {})
 
     def start(self, *args, **kwargs):
@@ -50,6 +55,10 @@ def expect(done, status, *texts, stream='stdout'):
     problems = [] if done.returncode == status else [f'exit status {done.returncode}, not {status}']
     problems += [f'"{text}" is not said' for text in texts if text not in said]
     return problems + ([f'stdout: {done.stdout}', f'stderr: {done.stderr}'] if problems else [])
+
+
+def who(nobody):
+    return 'nobody' if nobody else 'root' if IS_ROOT else 'user'
 
 
 def differ(what, is_, should_be):

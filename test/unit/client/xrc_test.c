@@ -430,10 +430,13 @@ Test(client_xrc, u3_queue_gone)
 Test(client_xrc, u3_program_gone)
 {
 	int file = memfd_create("domain", MFD_CLOEXEC);
-	struct karst_qp *ini, *tgt;
+	/* what the context that goes has is never freed, but not lost either */
+	static struct karst_qp *tgt;
+	static struct karst_context *ctx;
+	static struct inbox in;
 	struct karst_ctl_door door;
-	struct karst_context *ctx;
-	struct inbox in = {0}, mine = {0};
+	struct inbox mine = {0};
+	struct karst_qp *ini, *heir;
 	struct karst_mr *mr;
 	struct bed b;
 	int i;
@@ -466,8 +469,8 @@ Test(client_xrc, u3_program_gone)
 	cr_assert_eq(karst_destroy_qp(ini), 0);
 	/* the domain is there, and so is what was mine in it */
 	ini = bed_qp(&b, KARST_QPT_XRC_SEND);
-	tgt = make_target(mine.xrcd);
-	bed_connect(ini, tgt);
+	heir = make_target(mine.xrcd);
+	bed_connect(ini, heir);
 	post_recv(&mine, 5, 0, 64);
 	cr_assert_eq(post_to(ini, KARST_WR_SEND, 6, mr, 0, 64, &mine, 0), 0);
 	for (;;) {
@@ -480,7 +483,7 @@ Test(client_xrc, u3_program_gone)
 	}
 	expect(bed_wait(mine.cq), 5, SUCCESS);
 	cr_assert_eq(karst_destroy_qp(ini), 0);
-	cr_assert_eq(karst_destroy_qp(tgt), 0);
+	cr_assert_eq(karst_destroy_qp(heir), 0);
 	cr_assert_eq(karst_dereg_mr(mr), 0);
 	inbox_down(&mine);
 	close(file);

@@ -337,6 +337,31 @@ Test(session_traffic, memory_of_a_process, .timeout = 60)
 	bed_down(&bed);
 }
 
+/* An XRC target of the innocent program, of which the other has a handle, too, and an SRQ beside. */
+static uint32_t
+share_target(struct client *innocent, struct client *other, uint32_t pd, uint32_t cq, int fd)
+{
+	const struct karst_ctl_open_xrcd_req req = {.flags = KARST_CTL_XRCD_CREATE};
+	uint32_t xrcd, tgt, qpn;
+
+	cr_assert_eq(client_call_fds(innocent, KARST_CTL_OPEN_XRCD, &req, sizeof(req), &fd, 1), 0,
+		"%s", innocent->why);
+	xrcd = RSP(innocent, open_xrcd)->xrcd;
+	cr_assert_eq(CALL(innocent, CREATE_QP, create_qp, .type = KARST_QPT_XRC_RECV, .xrcd = xrcd,
+			     .lcore = UINT32_MAX),
+		0, "%s", innocent->why);
+	tgt = RSP(innocent, create_qp)->qp;
+	qpn = RSP(innocent, create_qp)->qpn;
+	cr_assert_eq(client_call_fds(other, KARST_CTL_OPEN_XRCD, &req, sizeof(req), &fd, 1), 0);
+	xrcd = RSP(other, open_xrcd)->xrcd;
+	cr_assert_eq(CALL(other, OPEN_QP, open_qp, .xrcd = xrcd, .qpn = qpn), 0, "%s", other->why);
+	cr_assert_eq(CALL(other, CREATE_SRQ, create_srq, .pd = pd, .max_wr = 4,
+			     .type = KARST_SRQT_XRC, .xrcd = xrcd, .cq = cq),
+		0, "%s", other->why);
+	cr_assert_neq(RSP(other, create_srq)->srqn, 0);
+	return tgt;
+}
+
 /* Pages taken away: the session fails, its queue pairs are in Error, the other one goes on. */
 Test(session_traffic, memory_taken_away, .timeout = 60)
 {
@@ -348,7 +373,7 @@ Test(session_traffic, memory_taken_away, .timeout = 60)
 	struct side side[2];
 	struct client_cq cq;
 	struct client_qp qp;
-	uint32_t pd, shared;
+	uint32_t pd, shared, tgt;
 	struct client *c;
 	struct child ch;
 	struct bed bed;
@@ -363,6 +388,7 @@ Test(session_traffic, memory_taken_away, .timeout = 60)
 	shared = RSP(c, reg_mr)->key;
 	client_cq(c, 64, 0, 0, &cq);
 	client_qp(c, KARST_QPT_RC, pd, &cq, 0, 0, &qp);
+	tgt = share_target(side[1].c, c, pd, cq.handle, ch.memfd);
 	cr_assert_eq(CALL(side[0].c, DESTROY_QP, destroy_qp, .qp = side[0].qp.handle), 0);
 	client_qp(side[0].c, KARST_QPT_RC, side[0].pd, &side[0].cq, 0, 0, &side[0].qp);
 	client_connect(&bed, side[0].c, &side[0].qp, c, &qp);
@@ -383,6 +409,8 @@ Test(session_traffic, memory_taken_away, .timeout = 60)
 	cr_assert(info.failed);
 	cr_assert_eq(CALL(c, QUERY_QP, query_qp, .qp = qp.handle), -EIO);
 	cr_assert_eq(CALL(c, ALLOC_PD, alloc_pd, .reserved = 0), -EIO);
+	cr_assert_eq(CALL(side[1].c, QUERY_QP, query_qp, .qp = tgt), 0);
+	cr_assert_eq(RSP(side[1].c, query_qp)->attr.qp_state, KARST_QPS_RESET, "it is shared");
 	client_close(c);
 	/* the others do not notice */
 	cr_assert_eq(CALL(side[0].c, ALLOC_PD, alloc_pd, .reserved = 0), 0);

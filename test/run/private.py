@@ -165,11 +165,11 @@ def reaches_memory(tap, program, folder):
     run = bed.run('--private', '--linger', '0', nobody=IS_ROOT)
     for mode in ('ns', 'env'):
         port = free_tcp_port()
-        args = ['--mode', mode, 'ibv_rc_pingpong', '-g', '0', '-c', '-p', port]
+        args = ['--mode', mode, 'ibv_rc_pingpong', '-g', '0', '-c', '-n', '100', '-p', port]
         server = run.start(*args)
         problems = becomes('the server listens or ends', lambda s=server, p=port:
                            is_listening(p) or s.poll() is not None)
-        problems += expect(run(*args, '127.0.0.1'), 0, '1000 iters in')
+        problems += expect(run(*args, '127.0.0.1'), 0, '100 iters in')
         said = server.communicate()
         problems += differ('exit status of the server', server.returncode, 0)
         tap.point(f'{mode}: it reaches the memory of that user\'s programs',

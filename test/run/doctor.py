@@ -125,7 +125,8 @@ def no_namespaces(tap, program, path):
               expect(done, 0, 'max_user_namespaces') + differ('verdict', found, ['note']))
     run = Run(program, socket=path, before=NO_NAMESPACES)
     done = run('sh', '-c', 'ls $SYSFS_PATH/class/infiniband; ibv_devices')
-    tap.point('no namespaces: variables are used instead', expect(done, 0, 'karst0\n', '    karst0'))
+    tap.point('no namespaces: variables are used instead',
+              expect(done, 0, 'karst0\n', '    karst0'))
     done = Run(program, '--mode', 'ns', socket=path, before=NO_NAMESPACES)('echo', 'run')
     tap.point('no namespaces: --mode ns says so', expect(
         done, 125, 'namespaces cannot be had', '--mode env', stream='stderr') +

@@ -172,8 +172,8 @@ def in_a_namespace(tap, program, path, nobody):
     before = mounts(), os.path.lexists('/dev/infiniband')
     done = run.shell(LOOK)
     uid = NOBODY if nobody else os.getuid()
-    tap.point(f'{who(nobody)}: in a namespace the devices are where the kernel\'s would be, and all else '
-              'is as it was', expect(
+    tap.point(f'{who(nobody)}: in a namespace the devices are where the kernel\'s would be, and '
+              'all else is as it was', expect(
                   done, 0, f'{uid}\n', 'karst0\nkarst1\n', 'uverbs0\nuverbs1\n',
                   listing('/dev', 'infiniband') + '\n',
                   listing('/sys/class', 'infiniband', 'infiniband_verbs') + '\n',
@@ -181,7 +181,8 @@ def in_a_namespace(tap, program, path, nobody):
                   'SYSFS_PATH= LD_PRELOAD=\n', '3\n', 'there\n'))
     done = run.shell('mkdir /tmp/karst-run-test.$$ && rmdir /tmp/karst-run-test.$$ && pwd',
                      cwd='/tmp')
-    tap.point(f'{who(nobody)}: the folder that was covered meanwhile is back', expect(done, 0, '/tmp'))
+    tap.point(f'{who(nobody)}: the folder that was covered meanwhile is back',
+              expect(done, 0, '/tmp'))
     tap.point(f'{who(nobody)}: nothing of it is seen outside',
               differ('mounts, /dev/infiniband', (mounts(), os.path.lexists('/dev/infiniband')),
                      before))
@@ -216,7 +217,8 @@ mknod /dev/shm/dev/null c 1 3; mknod /dev/shm/dev/full c 1 7
 echo node > /dev/shm/dev/infiniband/uverbs0
 mount --rbind /dev/shm/dev /dev
 for mode in ns env; do
-{program} --socket {path} --mode $mode sh -c 'cd ${{SYSFS_PATH:-/sys}}/class; ls infiniband infiniband_verbs
+{program} --socket {path} --mode $mode sh -c 'cd ${{SYSFS_PATH:-/sys}}/class
+ls infiniband infiniband_verbs
 cat infiniband_verbs/*/ibdev; ls -d infiniband/real0/. infiniband_verbs/uverbs0/.
 cat /dev/infiniband/uverbs0'
 done'''
@@ -304,7 +306,8 @@ def exits(tap, program, path):
         problems += expect(run('/nowhere/program'), 127, '/nowhere/program', stream='stderr')
         problems += expect(run('no-such-program'), 127, stream='stderr')
         problems += expect(run('/etc/passwd'), 126, 'Permission denied', stream='stderr')
-        process = run.start('sh', '-c', 'trap "exit 33" TERM; echo $$; while :; do sleep 0.05; done')
+        process = run.start('sh', '-c', 'trap "exit 33" TERM; echo $$; '
+                            'while :; do sleep 0.05; done')
         problems += differ('process', process.stdout.readline().strip(), str(process.pid))
         process.terminate()
         process.communicate()
@@ -312,7 +315,8 @@ def exits(tap, program, path):
         process = run.start('python3', '-c', 'import os\ntry:\n os.wait()\n'
                             'except ChildProcessError: print("none")')
         problems += differ('children', process.communicate()[0], 'none\n')
-        tap.point(f'{mode}: exit status, signals, process and children are the program\'s', problems)
+        tap.point(f'{mode}: exit status, signals, process and children are the program\'s',
+                  problems)
 
 
 def options(tap, program, path):
@@ -343,7 +347,8 @@ def printed(tap, program, path):
     done = Run(program, socket=path)('--print', 'ibv_devices')
     tap.point('--print tells what would be done', expect(
         done, 0, f'engine {path}: ', 'device karst1: uverbs1, port 2, two\n',
-        f'  gid 0: {GIDS["karst1"][0]}\n', '/libkarst-rdmav34.so\n', 'cover /sys/class\n', f'set KARST_SOCKET={path}\n',
+        f'  gid 0: {GIDS["karst1"][0]}\n', '/libkarst-rdmav34.so\n', 'cover /sys/class\n',
+        f'set KARST_SOCKET={path}\n',
         'run ibv_devices\n'))
 
 

@@ -490,16 +490,23 @@ Test(client_xrc, u3_program_gone)
 	bed_down(&b);
 }
 
-/* The engine is killed: sends come back, targets and queues are destroyed without it. */
+/* The domain's file goes to an engine in another process.  That is killed: sends come back, targets
+ * and queues are destroyed without it. */
 Test(client_xrc, engine_gone)
 {
+	int file = memfd_create("domain", MFD_CLOEXEC);
 	struct karst_qp *ini, *tgt;
+	struct karst_xrcd *again;
 	struct inbox in = {0};
 	struct karst_mr *mr;
 	struct bed b;
 
 	bed_up_apart(&b, 1);
-	inbox_up(&in, b.ctx, -1);
+	cr_assert_eq(karst_open_xrcd(b.ctx, file, 0, &again), -ENOENT);
+	inbox_up(&in, b.ctx, file);
+	cr_assert_eq(karst_open_xrcd(b.ctx, file, O_CREAT | O_EXCL, &again), -EEXIST);
+	cr_assert_eq(karst_open_xrcd(b.ctx, file, 0, &again), 0, "%s", karst_why());
+	close(file);
 	mr = bed_mr(&b, mem, sizeof(mem));
 	ini = bed_qp(&b, KARST_QPT_XRC_SEND);
 	tgt = make_target(in.xrcd);
@@ -512,6 +519,7 @@ Test(client_xrc, engine_gone)
 	cr_assert_eq(karst_destroy_qp(ini), 0, "%s", karst_why());
 	cr_assert_eq(karst_destroy_qp(tgt), 0, "%s", karst_why());
 	cr_assert_eq(karst_dereg_mr(mr), 0);
+	cr_assert_eq(karst_close_xrcd(again), 0);
 	inbox_down(&in);
 	bed_down(&b);
 }

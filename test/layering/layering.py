@@ -36,9 +36,10 @@ MAY_SEE = {
     'mem': [],
     'ring': [],
     'qp': ['wire', 'crc', 'ring', 'mem'],
+    'cm': ['wire'],
     'ctl': ['ring'],
     'client': ['ctl', 'ring'],
-    'engine': ['qp', 'mem', 'crc', 'ring', 'wire', 'ctl'],
+    'engine': ['qp', 'cm', 'mem', 'crc', 'ring', 'wire', 'ctl'],
 }
 WITH_EAL = {'engine'}
 # These talk to the system: sockets, descriptors, memory of processes.

@@ -37,7 +37,7 @@ qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
 
 	/* an XRC target may have completed something of a queue that does not know it */
 	if (call->q->xrcd != NULL)
-		karst_core_flush(lc->core);
+		eng_flush(lc);
 	return ret;
 }
 
@@ -375,7 +375,7 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 		eng_sched_forget(lc, q);
 		karst_qp_destroy(lc->core, q->qp);
 		if (q->xrcd != NULL)
-			karst_core_flush(lc->core);
+			eng_flush(lc);
 	}
 	return 0;
 }

@@ -48,6 +48,24 @@ kv_drop_completions(const struct kv_qp *qp)
 		drop(kv_cq_of(q->recv_cq), q->qp_num);
 }
 
+/* --- what completions say --- */
+
+/* Verbs have no place for what IP a datagram came over, which whoever reads the 40 bytes in front of
+ * it must know.  Where mlx5 adapters say it, UCX looks for it: 1 is IPv6, 2 IPv4, 8 means UDP. */
+static inline uint8_t
+service_level(const struct karst_cqe *c)
+{
+	if (karst_likely(!(c->flags & KARST_WC_GRH)))
+		return 0;
+	return c->flags & KARST_WC_IP4 ? 8 | 2 : 8 | 1;
+}
+
+static inline unsigned int
+flags_of(const struct karst_cqe *c)
+{
+	return c->flags & (unsigned int)~KARST_WC_IP4;
+}
+
 /* --- the basic way --- */
 
 static inline void
@@ -61,10 +79,10 @@ fill(struct ibv_wc *wc, const struct karst_cqe *c)
 	wc->imm_data = c->flags & KARST_WC_WITH_INV ? c->imm : htonl(c->imm);
 	wc->qp_num = c->qpn;
 	wc->src_qp = c->src_qpn;
-	wc->wc_flags = c->flags;
+	wc->wc_flags = flags_of(c);
 	wc->pkey_index = 0;
 	wc->slid = 0;
-	wc->sl = 0;
+	wc->sl = service_level(c);
 	wc->dlid_path_bits = 0;
 }
 
@@ -202,7 +220,7 @@ read_vendor_err(struct ibv_cq_ex *ibv)
 static unsigned int
 read_wc_flags(struct ibv_cq_ex *ibv)
 {
-	return current(ibv)->flags;
+	return flags_of(current(ibv));
 }
 
 static uint32_t
@@ -235,7 +253,13 @@ static uint32_t
 read_slid(struct ibv_cq_ex *ibv)
 {
 	(void)ibv;
-	return 0; /* there are no LIDs, and no more than one virtual lane */
+	return 0; /* there are no LIDs */
+}
+
+static uint8_t
+read_sl(struct ibv_cq_ex *ibv)
+{
+	return service_level(current(ibv));
 }
 
 static uint8_t
@@ -280,7 +304,7 @@ kv_set_poll_ops(struct kv_cq *cq, uint64_t wc_flags)
 	if (wc_flags & IBV_WC_EX_WITH_SLID)
 		ex->read_slid = read_slid;
 	if (wc_flags & IBV_WC_EX_WITH_SL)
-		ex->read_sl = read_nothing;
+		ex->read_sl = read_sl;
 	if (wc_flags & IBV_WC_EX_WITH_DLID_PATH_BITS)
 		ex->read_dlid_path_bits = read_nothing;
 	if (wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP)

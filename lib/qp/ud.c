@@ -137,7 +137,7 @@ karst_ud_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 	struct karst_recv_done done = {
 		.status = KARST_WC_SUCCESS,
 		.opcode = KARST_WC_RECV,
-		.flags = KARST_WC_GRH,
+		.flags = pkt->flags & KARST_PKT_IP6 ? KARST_WC_GRH : KARST_WC_GRH | KARST_WC_IP4,
 		.byte_len = KARST_GRH_LEN + pkt->pay_len,
 		.src_qpn = pkt->src_qpn,
 		.solicited = (pkt->flags & KARST_PKT_SE) != 0,

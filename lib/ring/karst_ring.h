@@ -294,11 +294,12 @@ enum karst_wc_opcode {
 	KARST_WC_RECV_RDMA_WITH_IMM = 129,
 };
 
-/* The values are those of enum ibv_wc_flags. */
+/* The values are those of enum ibv_wc_flags, but for the last. */
 enum karst_wc_flags {
 	KARST_WC_GRH = 1u << 0,
 	KARST_WC_WITH_IMM = 1u << 1,
 	KARST_WC_WITH_INV = 1u << 3,
+	KARST_WC_IP4 = 1u << 7, /* with GRH: the packet came over IPv4, not IPv6 */
 };
 
 /** A completion, 32 bytes. */

@@ -167,7 +167,7 @@ Test(ud, u1_receive_ipv4)
 	expect_recv(b, 1, SUCCESS);
 	cr_assert_eq(b->wc.byte_len, 140);
 	cr_assert_eq(b->wc.src_qpn, 0x777);
-	cr_assert_eq(b->wc.flags, KARST_WC_GRH | KARST_WC_WITH_IMM);
+	cr_assert_eq(b->wc.flags, KARST_WC_GRH | KARST_WC_IP4 | KARST_WC_WITH_IMM);
 	cr_assert_eq(b->wc.imm, 3);
 	for (i = 0; i < 20; i++)
 		cr_assert_eq(b->buf[i], 0);
@@ -192,6 +192,7 @@ Test(ud, u1_receive_ipv6)
 	expect_taken(b, send_pkt(b, UD_SEND_ONLY, 7, .qkey = 0x1234, .src_qpn = 1));
 	expect_recv(b, 1, SUCCESS);
 	cr_assert_eq(b->wc.byte_len, 40);
+	cr_assert_eq(b->wc.flags, KARST_WC_GRH);
 	cr_assert_eq(b->buf[0] >> 4, 6);
 	cr_assert_arr_eq(b->buf + 8, p->dst_ip, 16);
 	cr_assert_arr_eq(b->buf + 24, p->src_ip, 16);

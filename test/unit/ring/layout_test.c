@@ -112,6 +112,7 @@ Test(layout, values)
 	cr_assert_eq(KARST_WC_WR_FLUSH_ERR, 5);
 	cr_assert_eq(KARST_WC_RECV_RDMA_WITH_IMM, 129);
 	cr_assert_eq(KARST_WC_WITH_INV, 8);
+	cr_assert_eq(KARST_WC_IP4, 128);
 	cr_assert_eq(KARST_CQ_ARM_SOLICITED, 1);
 	cr_assert_eq(KARST_CQ_ARM_NEXT, 2);
 }

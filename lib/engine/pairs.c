@@ -33,12 +33,8 @@ static int
 qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct qp_call *call = arg;
-	int ret = karst_qp_modify(lc->core, call->q->qp, call->attr, call->mask);
 
-	/* an XRC target may have completed something of a queue that does not know it */
-	if (call->q->xrcd != NULL)
-		eng_flush(lc);
-	return ret;
+	return karst_qp_modify(lc->core, call->q->qp, call->attr, call->mask);
 }
 
 static int
@@ -374,8 +370,6 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 			continue;
 		eng_sched_forget(lc, q);
 		karst_qp_destroy(lc->core, q->qp);
-		if (q->xrcd != NULL)
-			eng_flush(lc);
 	}
 	return 0;
 }

@@ -2,13 +2,24 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Polling: completions are read where the engine wrote them.  A poll that finds none asks libkarst,
- * which looks, once in a while, whether the engine is there, and makes up the completions of what it
- * took with it.
+ * Polling: completions are read where the engine wrote them.  Of the polls that find none, one in
+ * ASK_EVERY asks libkarst, which looks whether the engine is there, and makes up the completions of
+ * what it took with it.
  */
 #include "provider.h"
 
 #include <arpa/inet.h>
+#include <sched.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Polls in vain between two offers, at most: some microseconds. */
+#define MOST_PATIENCE 255u
+#define LONELY_AT     32u
+/* A power of two. */
+#define ASK_EVERY 64u
 
 static inline void
 lock(struct kv_cq *cq)
@@ -86,13 +97,86 @@ fill(struct ibv_wc *wc, const struct karst_cqe *c)
 	wc->dlid_path_bits = 0;
 }
 
+/* --- giving way --- */
+
+static uint64_t
+now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* An offer that takes longer was taken up: a thread that ran in between costs two switches, and an
+ * offer that nobody wants not twice as much as the cheapest system call.  0: make none. */
+static uint64_t
+taken_up_ns(void)
+{
+	static _Atomic uint64_t known = UINT64_MAX;
+	uint64_t least = atomic_load_explicit(&known, memory_order_relaxed), began;
+	const char *value;
+	unsigned int i;
+
+	if (karst_likely(least != UINT64_MAX))
+		return least;
+	value = getenv("KARST_POLL_YIELD");
+	for (i = 0; i < 16; i++) {
+		began = now_ns();
+		syscall(SYS_getppid);
+		least = karst_min_u64(least, now_ns() - began);
+	}
+	least = value != NULL && strcmp(value, "0") == 0 ? 0 : 3 * least + 1;
+	atomic_store_explicit(&known, least, memory_order_relaxed);
+	return least;
+}
+
+/* Who polls in vain offers its CPU, because on a machine with few of them another may want it, which
+ * may be the one that is waited for.  As long as nobody takes it up (and a scheduler may not let
+ * somebody who would, some times), offers become rare. */
+static karst_noinline void
+give_way(void)
+{
+	static __thread uint32_t in_vain; /* polls since the last offer */
+	static __thread uint32_t lonely;  /* offers in a row that nobody took up */
+	uint64_t taken_up, began;
+
+	if (in_vain++ < (lonely > LONELY_AT ? lonely - LONELY_AT : 0))
+		return;
+	in_vain = 0;
+	taken_up = taken_up_ns();
+	if (taken_up == 0)
+		return;
+	began = now_ns();
+	sched_yield();
+	if (now_ns() - began > taken_up)
+		lonely = 0;
+	else
+		lonely = karst_min_u32(lonely + 1, LONELY_AT + MOST_PATIENCE);
+}
+
+/* --- nothing in the ring --- */
+
+/* As karst_poll_cq(), now and then. */
+static int
+ask(struct kv_cq *cq, struct karst_cqe *cqe)
+{
+	int ret;
+
+	if (++cq->empty % ASK_EVERY != 0)
+		return 0;
+	ret = karst_poll_cq(cq->karst, 1, cqe);
+	if (ret != 0)
+		cq->empty--; /* there may be more of them: ask at once */
+	return ret;
+}
+
 static karst_noinline int
 poll_empty(struct kv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct karst_cqe cqe;
-	int ret;
+	int ret = n > 0 ? ask(cq, &cqe) : 0;
 
-	ret = n > 0 ? karst_poll_cq(cq->karst, 1, &cqe) : 0;
 	if (ret > 0)
 		fill(wc, &cqe);
 	return ret;
@@ -116,6 +200,8 @@ kv_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 	if (done == 0)
 		done = poll_empty(cq, n, wc);
 	unlock(cq);
+	if (done == 0)
+		give_way();
 	return done;
 }
 
@@ -139,7 +225,7 @@ look(struct kv_cq *cq)
 	cq->at = 0;
 	cq->n = karst_cq_peek(cq->karst, &cq->cqes);
 	if (karst_unlikely(cq->n == 0)) {
-		ret = karst_poll_cq(cq->karst, 1, &cq->last);
+		ret = ask(cq, &cq->last);
 		if (ret <= 0)
 			return ret == 0 ? ENOENT : -ret;
 		cq->cqes = &cq->last;
@@ -169,8 +255,10 @@ start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 		return EINVAL;
 	lock(cq);
 	ret = look(cq);
-	if (ret != 0)
+	if (ret != 0) {
 		unlock(cq);
+		give_way();
+	}
 	return ret;
 }
 

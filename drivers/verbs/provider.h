@@ -114,6 +114,7 @@ struct kv_cq {
 	const uint64_t *stamps;
 	uint32_t at;
 	uint32_t n;
+	uint32_t empty;        /* polls that found nothing in the ring */
 	struct karst_cqe last; /* one that libkarst made up after the engine's death */
 	struct kv_events events;
 };

@@ -1,0 +1,258 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""rdma-core's own tests, unmodified, over a karstd: pyverbs.py KARSTD KARST-RUN ROOT (TAP).
+
+  --seed N         what the tests' random choices begin with; default: another one each time
+  --only PATTERN   a few of them, as test_qp.* (then it does not matter how many have passed)
+
+They are those of the package python3-pyverbs, run with the system's python3, over IPv4 and over
+IPv6; and after them test_karst.py of this folder, written in the same way.  A test may be
+skipped if the table "Not offered" of doc/verbs.rst names it, and must be unless that says that some
+runs can do it.  When the process ends within a test, that test has failed and another process goes on.
+"""
+import argparse
+import fnmatch
+import gzip
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import threading
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(HERE) # its name is that of a package
+# pylint: disable=wrong-import-position
+from verbs_bed import Engine, Tap, Tools
+from bed import HugePages
+
+PACKAGED = '/usr/share/doc/rdma-core/tests'
+PYTHON = '/usr/bin/python3' # the one that Debian's pyverbs is for
+OWN = 'test_karst'
+# Tests of other devices.
+OTHERS = ('test_mlx5', 'test_efa', 'test_cuda')
+# Connection management is not there yet.
+LATER = ('test_rdmacm',)
+FILE_S = 240
+ATTEMPTS = 3 # if the machine does not run
+LEAST = 105
+HUGE_PAGES = 6 # for two programs, three each
+GIDS = ('IPv4', 'IPv6')
+CONF = """[engine]
+idle = yield
+huge_pages = no
+[port lo]
+device = loopback
+addresses = 192.0.2.1/24, 2001:db8::1/64
+"""
+
+
+# --- what is allowed to be skipped ---
+
+class NotOffered:
+    """The table of doc/verbs.rst: rows of (patterns of tests, is that so always, why)."""
+
+    def __init__(self, root):
+        import docutils.core
+        import docutils.nodes as nodes
+        with open(os.path.join(root, 'doc', 'verbs.rst'), encoding='utf-8') as f:
+            tree = docutils.core.publish_doctree(f.read())
+        table, = [t for t in tree.findall(nodes.table)
+                  if t.next_node(nodes.title) and t.next_node(nodes.title).astext() == 'Not offered']
+        self.rows = []
+        for row in table.next_node(nodes.tbody).findall(nodes.row):
+            _, tests, why = row.findall(nodes.entry)
+            patterns = [n.astext() for n in tests.findall(nodes.literal)]
+            self.rows.append((patterns, 'some runs' not in tests.astext(),
+                              ' '.join(why.astext().split())))
+
+    def judge(self, test, result, text):
+        """@return problems; and why @test was skipped, if that is in order, else None."""
+        found = [(always, why) for patterns, always, why in self.rows
+                 if any(fnmatch.fnmatchcase(test, p) for p in patterns)]
+        if result == 'skipped':
+            if found:
+                return [], found[0][1]
+            return [f'skipped: {text}', 'doc/verbs.rst does not list it as not offered'], None
+        if result == 'passed':
+            if any(always for always, _ in found):
+                return ['passed, but doc/verbs.rst lists it as not offered'], None
+            return [], None
+        return [result, text], None
+
+    def strangers(self, tests):
+        """Patterns that are of none of @tests."""
+        return [p for patterns, _, _ in self.rows for p in patterns
+                if not any(fnmatch.fnmatchcase(t, p) for t in tests)]
+
+
+# --- running ---
+
+class Clock(threading.Thread):
+    """Notices when the machine stands still for seconds, as a virtual one does at times: rdma-core's
+    tests wait for ten seconds at the most."""
+
+    TICK_S = 0.1
+    STILL_S = 2
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.worst_s = 0
+        self.start()
+
+    def run(self):
+        last = time.monotonic()
+        while True:
+            time.sleep(self.TICK_S)
+            now = time.monotonic()
+            self.worst_s = max(self.worst_s, now - last - self.TICK_S)
+            last = now
+
+    def stood_still(self):
+        """For how long since the last call, if that matters; else 0."""
+        worst_s, self.worst_s = self.worst_s, 0
+        return worst_s if worst_s > self.STILL_S else 0
+
+
+def unpack(folder):
+    """The packaged tests, and ours, in @folder/tests.  @return the names of the files to be run."""
+    to = os.path.join(folder, 'tests')
+    os.mkdir(to)
+    for name in sorted(os.listdir(PACKAGED)):
+        opened = gzip.open if name.endswith('.gz') else open
+        with opened(os.path.join(PACKAGED, name), 'rb') as src, \
+                open(os.path.join(to, name.removesuffix('.gz')), 'wb') as dst:
+            shutil.copyfileobj(src, dst)
+    shutil.copy(os.path.join(HERE, OWN + '.py'), to)
+    return sorted(name[:-3] for name in os.listdir(to)
+                  if name.startswith('test_') and name.endswith('.py')
+                  and not name.startswith(OTHERS + LATER))
+
+
+class File:
+    """The tests of one file: name -> [result, text]."""
+
+    def __init__(self, engine, folder, name, seed, gid):
+        self.engine = engine
+        self.folder = folder
+        self.name = name
+        self.words = [PYTHON, '-BP', os.path.join(HERE, 'pyverbs_child.py'), folder, name, 'karst0',
+                      str(gid), str(seed)]
+        self.tests = {}
+        self.done = set()
+
+    def read(self, path):
+        """Takes in what the child has written.  @return the test in which it was, or None."""
+        at = None
+        with open(path, encoding='utf-8') as f:
+            for line in f:
+                words = json.loads(line)
+                for test in words.get('tests', []):
+                    self.tests.setdefault(test, ['not run', ''])
+                if 'test' in words:
+                    at = words['test']
+                    self.tests[at] = [words['result'], words.get('text', '')]
+                    self.done.add(at)
+                if 'end' in words:
+                    at = None
+        return at
+
+    def once(self, limit_s):
+        """@return problems; None: there are tests that were not run."""
+        path = os.path.join(self.folder, 'results')
+        open(path, 'w', encoding='utf-8').close()
+        program = self.engine.program([*self.words, path, *sorted(self.done)],
+                                      env={'PYTHONHASHSEED': '0'}, cwd=self.folder)
+        late = program.wait(limit_s)
+        at = self.read(path)
+        if at is not None:
+            self.tests[at] = ['failed', '\n'.join(['the process ended in it', *program.shown()])]
+            if not late:
+                return None
+        return [] if program.status == 0 and at is None else [*late, *program.shown()]
+
+    def attempt(self):
+        until = time.monotonic() + FILE_S
+        problems = None
+        while problems is None:
+            problems = self.once(max(until - time.monotonic(), 1))
+        return problems
+
+    def run(self, tap, clock):
+        """@return problems of the file as a whole."""
+        clock.stood_still()
+        problems = self.attempt()
+        for _ in range(ATTEMPTS - 1):
+            failed = [t for t, (result, _) in self.tests.items() if result in ('failed', 'not run')]
+            still_s = clock.stood_still()
+            if not (failed or problems) or not still_s:
+                break
+            tap.note(f'the machine stood still for {still_s:.0f} s in {self.name}: once more '
+                     f'{" ".join(failed)}')
+            self.done.difference_update(failed)
+            problems = self.attempt()
+        return problems + self.engine.left() + ([] if self.tests else ['there is no test in it'])
+
+
+def run_all(args, tap, engine, clock, folder, names, gid):
+    """All tests over GID number @gid.  @return their names."""
+    table = NotOffered(args.root)
+    passed, seen = 0, []
+    for name in names:
+        if not fnmatch.fnmatchcase(name, args.only.split('.')[0]):
+            continue
+        file = File(engine, folder, name, args.seed, gid)
+        with HugePages(HUGE_PAGES):
+            problems = file.run(tap, clock)
+        for test, (result, text) in file.tests.items():
+            test = test.removeprefix('tests.')
+            if not fnmatch.fnmatchcase(test, args.only):
+                continue
+            seen.append(test)
+            passed += result == 'passed' and name != OWN
+            wrong, why = table.judge(test, result, text)
+            if why:
+                tap.skip(f'{GIDS[gid]}: {test}', why)
+            else:
+                tap.point(f'{GIDS[gid]}: {test}', wrong)
+        tap.point(f'{GIDS[gid]}: {name} as a whole', problems)
+    if args.only == '*':
+        tap.point(f'{GIDS[gid]}: {passed} of rdma-core\'s tests have passed',
+                  [] if passed >= LEAST else [f'{LEAST} are wanted'])
+        tap.point(f'{GIDS[gid]}: the table "Not offered" is of tests that there are',
+                  [f'{p} is none' for p in table.strangers(seen)])
+
+
+def main(argv):
+    parser = argparse.ArgumentParser()
+    parser.add_argument('karstd')
+    parser.add_argument('karst_run')
+    parser.add_argument('root')
+    parser.add_argument('--seed', type=int, default=random.randrange(1 << 31))
+    parser.add_argument('--only', default='*')
+    args = parser.parse_args(argv[1:])
+    tap = Tap()
+    if not os.path.isdir(PACKAGED):
+        tap.point(f'{PACKAGED} is there', ['it comes with python3-pyverbs, unless dpkg leaves out '
+                                           'documentation'])
+        return tap.finish()
+    with tempfile.TemporaryDirectory(prefix='karst-pyverbs-') as folder:
+        with HugePages(HUGE_PAGES) as huge:
+            tap.note(f'seed {args.seed}, user {os.geteuid()}, '
+                     f'{"with" if huge.there else "without"} huge pages')
+        engine = Engine(Tools(args.karstd, args.karst_run), folder, CONF, name='pyv')
+        problems = engine.start()
+        tap.point('a karstd', problems)
+        if not problems:
+            names, clock = unpack(folder), Clock()
+            for gid in range(len(GIDS)):
+                run_all(args, tap, engine, clock, folder, names, gid)
+            tap.point('the karstd ends well', engine.stop())
+    return tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

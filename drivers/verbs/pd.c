@@ -234,7 +234,8 @@ kv_ah_attr(const struct kv_context *ctx, const struct ibv_ah_attr *from, struct 
 		.sgid_index = from->grh.sgid_index,
 		.hop_limit = from->grh.hop_limit,
 		.traffic_class = from->grh.traffic_class,
-		.sl = from->sl,
+		/* RoCE has 0 to 7; a completion's, which ibv_init_ah_from_wc() takes, is none: poll.c */
+		.sl = from->sl & 8 ? 0 : from->sl,
 		.port_num = (uint8_t)ctx->port,
 	};
 	memcpy(to->dgid.raw, from->grh.dgid.raw, sizeof(to->dgid.raw));

@@ -9,6 +9,7 @@
  *   tree.c     writes what sysfs would say of them
  *   ns.c       puts that where the program looks, in namespaces of its own
  *   vars.c     or tells the program by variables
+ *   cpus.c     leaves the engine its CPUs
  *   hide.c     and keeps it from asking the kernel
  *   minder.c   cleans up afterwards
  *   plan.c     tells what would be done
@@ -153,6 +154,17 @@ hide_netlink(const struct run *r)
 }
 
 static int
+choose_cpus(const struct run *r)
+{
+	int ret = kr_cpus_set(r->o.cpus, &r->engine.view.lcores);
+
+	if (ret == -ENODATA)
+		return kr_fail("--cpus spare: it may run on the CPUs of the engine's lcores alone; "
+			       "--cpus all lets it");
+	return ret == 0 ? -1 : kr_fail("--cpus: %s", strerror(-ret));
+}
+
+static int
 prepare(struct run *r)
 {
 	char why[KR_NS_WHY];
@@ -168,6 +180,8 @@ prepare(struct run *r)
 	if (rc < 0 && r->ns != KR_NS_NONE &&
 		kr_ns_enter(&r->engine.view, r->places.provider, why) != 0)
 		rc = kr_fail("namespaces: %s", why);
+	if (rc < 0)
+		rc = choose_cpus(r);
 	return rc < 0 ? hide_netlink(r) : rc;
 }
 

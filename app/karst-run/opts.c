@@ -22,6 +22,7 @@ enum {
 	LINGER,
 	ENGINE_LOG,
 	PROVIDER,
+	CPUS,
 	NETLINK,
 	KEEP_TREE,
 	PRINT,
@@ -36,6 +37,7 @@ static const struct option options[] = {
 	{"linger", required_argument, NULL, LINGER},
 	{"engine-log", required_argument, NULL, ENGINE_LOG},
 	{"provider", required_argument, NULL, PROVIDER},
+	{"cpus", required_argument, NULL, CPUS},
 	{"netlink", required_argument, NULL, NETLINK},
 	{"keep-tree", required_argument, NULL, KEEP_TREE},
 	{"print", no_argument, NULL, PRINT},
@@ -61,6 +63,8 @@ usage(FILE *to)
 	      "  --linger SECONDS   how long that outlives the last program; default 5\n"
 	      "  --engine-log FILE  what that says\n"
 	      "  --mode MODE        ns: namespaces; env: variables; auto: ns if it can be had\n"
+	      "  --cpus WHICH       where it runs: spare: not on CPUs of the engine's lcores;\n"
+	      "                     all: anywhere; auto: spare if there are any\n"
 	      "  --netlink WHAT     the kernel's own list of RDMA devices: keep, hide, or auto:\n"
 	      "                     hide if there is one\n"
 	      "  --provider FILE    libkarst-rdmav34.so, if it is not where it belongs\n"
@@ -146,12 +150,17 @@ take(int c, struct kr_opts *o)
 {
 	static const char *const modes[] = {"auto", "ns", "env"};
 	static const char *const netlinks[] = {"auto", "hide", "keep"};
+	static const char *const cpus[] = {"auto", "spare", "all"};
 	int value = 0, rc = -1;
 
 	switch (c) {
 	case MODE:
 		rc = word("--mode", optarg, modes, KARST_DIM(modes), &value);
 		o->mode = (enum kr_mode)value;
+		break;
+	case CPUS:
+		rc = word("--cpus", optarg, cpus, KARST_DIM(cpus), &value);
+		o->cpus = (enum kr_cpus)value;
 		break;
 	case NETLINK:
 		rc = word("--netlink", optarg, netlinks, KARST_DIM(netlinks), &value);

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 
+#include "cpus.h"
 #include "hide.h"
 
 /* What karst-run itself exits with, as env(1) does; everything else is the program's. */
@@ -23,6 +24,7 @@ enum kr_mode { KR_MODE_AUTO, KR_MODE_NS, KR_MODE_ENV };
 struct kr_opts {
 	enum kr_mode mode;
 	enum kr_netlink netlink;
+	enum kr_cpus cpus;
 	const char *socket;     /* NULL: not named */
 	const char *engine_log; /* NULL: none is kept */
 	const char *provider;   /* NULL: look for it */

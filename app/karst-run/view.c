@@ -151,6 +151,16 @@ query(struct karst_context *ctx, struct kr_view *v)
 	return ret == 0 ? query_gids(ctx, v) : ret;
 }
 
+static void
+query_lcores(struct karst_context *ctx, struct kr_view *v)
+{
+	uint32_t i, cpu;
+
+	for (i = 0; i < ctx->nlcores; i++)
+		if (karst_query_lcore(ctx, i, &cpu) == 0 && cpu < CPU_SETSIZE)
+			CPU_SET(cpu, &v->lcores);
+}
+
 int
 kr_view_take(const char *socket, struct kr_view *v, const char **why)
 {
@@ -169,6 +179,7 @@ kr_view_take(const char *socket, struct kr_view *v, const char **why)
 		*why = karst_why();
 		return ret;
 	}
+	query_lcores(ctx, v);
 	ret = query(ctx, v);
 	*why = ret == -ENOMEM || ret == -ENFILE ? strerror(-ret) : karst_why();
 	karst_close(ctx);

@@ -7,6 +7,8 @@
 #ifndef KARST_RUN_VIEW_H
 #define KARST_RUN_VIEW_H
 
+#include <sched.h>
+
 #include "karst.h"
 
 struct kr_device {
@@ -24,6 +26,7 @@ struct kr_view {
 	struct karst_device_attr engine;
 	struct kr_device *dev;
 	uint32_t ndevs;
+	cpu_set_t lcores; /* CPUs that the engine is bound to */
 };
 
 /** Asks the engine at @socket.  @return 0, or karst_open()'s -errno; *why is then a sentence, valid

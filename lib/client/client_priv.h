@@ -65,6 +65,7 @@ struct karst_client {
 	struct karst_bell_shared *bell[64];
 	uint32_t bell_mask;
 	int wake_fd[64];
+	int32_t cpu[64];
 
 	pthread_mutex_t ctl;
 	uint32_t seq;

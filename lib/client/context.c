@@ -122,6 +122,7 @@ take_hello(struct karst_client *c, const struct karst_ctl_hello_rsp *rsp, const 
 	fcntl(fds[0], F_SETFL, fcntl(fds[0], F_GETFL) & ~O_NONBLOCK);
 	for (i = 0; i < rsp->nlcores; i++)
 		c->wake_fd[i] = fds[i + 1];
+	memcpy(c->cpu, rsp->cpu, sizeof(c->cpu));
 	c->pub.nlcores = rsp->nlcores;
 	c->pub.nports = rsp->nports;
 	c->pub.client = rsp->client;

@@ -159,3 +159,19 @@ karst_query_clock(struct karst_context *ctx, uint64_t *ns)
 	*ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 	return 0;
 }
+
+int
+karst_query_lcore(struct karst_context *ctx, uint32_t lcore, uint32_t *cpu)
+{
+	const struct karst_client *c = cli_of(ctx);
+
+	if (cli_forked(c))
+		return cli_fail_forked();
+	if (lcore >= ctx->nlcores)
+		return cli_fail(
+			-EINVAL, "lcore %u: the engine has %u, from 0 on", lcore, ctx->nlcores);
+	if (c->cpu[lcore] < 0)
+		return cli_fail_const(-ENODATA, "the lcore is bound to no CPU in particular");
+	*cpu = (uint32_t)c->cpu[lcore];
+	return 0;
+}

@@ -174,6 +174,9 @@ int karst_query_port(struct karst_context *ctx, uint32_t port, struct karst_port
 int karst_query_gid(struct karst_context *ctx, uint32_t port, uint32_t index, union karst_gid *gid);
 /** All ports' valid entries, up to @max.  @return how many. */
 int karst_query_gid_table(struct karst_context *ctx, struct karst_gid_entry *entries, size_t max);
+/** The CPU that the engine's lcore number @lcore is bound to, which the program's threads had better
+ *  leave to it.  -ENODATA: to none in particular; -EINVAL: there is no such lcore. */
+int karst_query_lcore(struct karst_context *ctx, uint32_t lcore, uint32_t *cpu);
 /** The clock of the times of completions (KARST_CQ_TIMESTAMPS), now: ns of CLOCK_MONOTONIC. */
 int karst_query_clock(struct karst_context *ctx, uint64_t *ns);
 

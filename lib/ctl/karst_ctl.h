@@ -135,6 +135,7 @@ struct karst_ctl_hello_rsp {
 	int32_t engine_pid;
 	uint32_t reserved;
 	struct karst_ctl_place bell[64]; /* [nlcores]: struct karst_bell_shared */
+	int32_t cpu[64]; /* [nlcores]: that it is bound to; -1: none in particular */
 };
 
 /** Limits of this connection, and what the device is. */

@@ -222,6 +222,7 @@ struct eng_lcore {
 	struct karst_core *core;
 	struct karst_engine *e;
 	_Atomic uintptr_t owner; /* the thread that it is attached to; 0: none */
+	_Atomic int32_t cpu;     /* that this thread is bound to; -1: none in particular */
 	uintptr_t in_callback;   /* the thread that is in a callback of the program; else 0 */
 	struct rte_ring *mailbox;
 	struct rte_ring *handoff;

@@ -280,6 +280,7 @@ eng_lcore_init(struct karst_engine *e, uint32_t index)
 	lc->e = e;
 	lc->index = index;
 	lc->epoll_fd = lc->wake_fd = -1;
+	atomic_init(&lc->cpu, -1);
 	lc->pool = e->pool;
 	pthread_mutex_init(&lc->attach_lock, NULL);
 	for (i = 0; i < ENG_MAX_BURST; i++)

@@ -150,6 +150,20 @@ eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg)
 	return msg.ret;
 }
 
+/* The one that this thread is bound to; -1: none in particular. */
+static int32_t
+own_cpu(void)
+{
+	cpu_set_t set;
+	int32_t cpu;
+
+	if (sched_getaffinity(0, sizeof(set), &set) != 0 || CPU_COUNT(&set) != 1)
+		return -1;
+	for (cpu = 0; !CPU_ISSET(cpu, &set); cpu++)
+		;
+	return cpu;
+}
+
 int
 eng_lcore_attach(struct eng_lcore *lc)
 {
@@ -159,6 +173,7 @@ eng_lcore_attach(struct eng_lcore *lc)
 	owner = atomic_load_explicit(&lc->owner, memory_order_relaxed);
 	if (owner == 0) {
 		rte_rcu_qsbr_thread_online(lc->e->rcu, lc->index);
+		atomic_store_explicit(&lc->cpu, own_cpu(), memory_order_relaxed);
 		lc->turn_tsc = rte_rdtsc();
 		lc->was_busy = false;
 		atomic_store_explicit(&lc->owner, me, memory_order_relaxed);

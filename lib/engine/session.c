@@ -231,6 +231,8 @@ put_bells(struct karst_session *s, struct session_call *c, struct karst_ctl_hell
 		ret = karst_engine_owner_bell(s->owner, i, &bell, &rsp->bell_cells, &wake_fd);
 		assert(ret == 0);
 		eng_session_place(s, bell, karst_bell_bytes(rsp->bell_cells), &rsp->bell[i]);
+		/* relaxed: for information */
+		rsp->cpu[i] = atomic_load_explicit(&s->e->lcore[i].cpu, memory_order_relaxed);
 		ret = eng_session_give_fd(c, wake_fd);
 		if (ret != 0)
 			return ret;

@@ -325,6 +325,7 @@ def options(tap, program, path):
             ('no program', [], 'no PROGRAM is given'),
             ('an unknown mode', ['--mode', 'soon', 'true'], 'allowed: auto, ns or env'),
             ('an unknown netlink', ['--netlink', 'no', 'true'], 'allowed: auto, hide or keep'),
+            ('unknown CPUs', ['--cpus', '3', 'true'], 'allowed: auto, spare or all'),
             ('a bad time', ['--linger', '5s', 'true'], 'allowed: 0 to 86400 (seconds)'),
             ('two engines', ['--private', '--socket', path, 'true'], 'give one'),
             ('two things', ['--doctor', '--print'], 'give one of them'),
@@ -385,6 +386,22 @@ def netlink(tap, program, path):
                 run = Run(program, '--mode', mode, '--netlink', want, socket=path, nobody=nobody)
                 tap.point(f'{mode}, {who(nobody)}: --netlink {want}',
                           expect(run('python3', '-c', ASK), 0, answer))
+
+
+# --- its CPUs ---
+
+def cpus(tap, program, path):
+    """The engine of this suite has one lcore, on the last CPU that it may use."""
+    may = sorted(os.sched_getaffinity(0))
+    say = ('python3', '-c', 'import os; print(sorted(os.sched_getaffinity(0)))')
+    spare = may[:-1] or may
+    for want, answer in (('auto', spare), ('all', may)):
+        run = Run(program, '--cpus', want, socket=path)
+        tap.point(f'--cpus {want}: on CPUs {answer} of {may}', expect(run(*say), 0, f'{answer}\n'))
+    run = Run(program, '--cpus', 'spare', socket=path,
+              before=('taskset', '--cpu-list', str(may[-1])))
+    tap.point('--cpus spare: not on a CPU of the engine alone',
+              expect(run(*say), 125, '--cpus all lets it', stream='stderr'))
 
 
 # --- programs ---
@@ -456,6 +473,7 @@ def main(argv):
             exits(tap, program, d.socket)
             options(tap, program, d.socket)
             printed(tap, program, d.socket)
+            cpus(tap, program, d.socket)
             netlink(tap, program, d.socket)
             programs(tap, program, d.socket)
             pingpong(tap, program, d.socket)

@@ -20,6 +20,7 @@ Test(client_api, device_and_ports)
 	struct karst_port_attr port;
 	union karst_gid gid;
 	struct bed b;
+	uint32_t cpu;
 
 	bed_up(&b, 1);
 	cr_assert_eq(karst_query_device(b.ctx, &device), 0);
@@ -28,6 +29,9 @@ Test(client_api, device_and_ports)
 	cr_assert_str_eq(device.version, karst_version());
 	cr_assert_gt(device.max_qp, 0);
 	cr_assert_geq(device.max_qp_wr, 1024);
+	/* the bed's poller may run anywhere */
+	cr_assert_eq(karst_query_lcore(b.ctx, 0, &cpu), -ENODATA);
+	cr_assert_eq(karst_query_lcore(b.ctx, 1, &cpu), -EINVAL);
 	cr_assert_eq(karst_query_port(b.ctx, 2, &port), 0);
 	cr_assert_eq(port.state, KARST_PORT_ACTIVE);
 	cr_assert_eq(port.mac[5], 2);

@@ -187,17 +187,18 @@ def pair(engines, words, client_words=(), peer=('localhost',), port='-p', says_b
     """Runs @words as a server over the first of @engines, and as a client, with @client_words and
     @peer added, over the last.
 
-    @port: the option that names the TCP port.  @frames: so many at the least must have arrived
+    @port: the option that names the TCP port; or two, the server's and the client's.  @frames: so many at the least must have arrived
     in all, @moved: so many bytes.  @refused: both must fail and the client say this instead.  @return problems.
     """
     tcp = str(free_port())
+    listen, connect = (port, port) if isinstance(port, str) else port
     before = {name: [e.counter(name) for e in engines] for name in ('rx_packets', 'rx_bytes')}
-    server = engines[0].program([*words, port, tcp], mode, env)
+    server = engines[0].program([*words, listen, tcp], mode, env)
     client = None
     problems = server.until(lambda: listening(int(tcp)), 'listening', limit_s) \
         if refused is None else []
     if not problems and refused is None:
-        client = engines[-1].program([*words, port, tcp, *client_words, *peer], mode, env)
+        client = engines[-1].program([*words, connect, tcp, *client_words, *peer], mode, env)
         problems += [f'client: {p}' for p in client.wait(limit_s)]
         if client.status != 0:
             problems.append(f'client: exit status {client.status}')
@@ -233,6 +234,29 @@ def has_xrc(engine):
     """Does its device say that it has extended reliable connections?"""
     program = engine.program(['ibv_devinfo', '-v'])
     return not program.wait() and bool(re.search(r'(?m)^\s*XRC$', program.text()))
+
+
+NO_RDMA_CM = 'librdmacm knows no device of karst: connection management is not there yet'
+# Binds an identifier to an address; the first word of it is then the device.
+CM_PROBE = """
+import ctypes, socket, struct, sys
+cm = ctypes.CDLL('librdmacm.so.1', use_errno=True)
+cm.rdma_create_event_channel.restype = ctypes.c_void_p
+channel = cm.rdma_create_event_channel()
+ident = ctypes.POINTER(ctypes.c_void_p)()
+address = struct.pack('=HH4s8x', socket.AF_INET, 0, socket.inet_aton(sys.argv[1]))
+there = bool(channel) and cm.rdma_create_id(
+    ctypes.c_void_p(channel), ctypes.byref(ident), None, 0x106) == 0 and \\
+    cm.rdma_bind_addr(ident, address) == 0 and bool(ident[0])
+print('there' if there else 'not there')
+"""
+
+
+def has_rdma_cm(engine):
+    """Does librdmacm find the engine's device by its first address?"""
+    port = engine.ask(lambda e: e.rows('ports'))[0]
+    program = engine.program([sys.executable, '-c', CM_PROBE, port['address_0']])
+    return not program.wait() and program.text().split('\n')[0] == 'there'
 
 
 # One engine with a loopback port.

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""qperf over karst: qperf.py KARSTD KARST-RUN (TAP).
+
+By itself qperf knows peers by LID alone, and RoCE has none: with every RoCE device it is refused
+when it connects or makes an address handle.  So it is here, and nothing of it is left.  With
+librdmacm, which its RC tests can use, it must work.
+"""
+import sys
+
+from verbs_bed import NO_RDMA_CM, free_port, has_rdma_cm, listening, run_all
+
+BY_LID = [('rc_bw', 'modify QP to RTR'), ('uc_lat', 'modify QP to RTR'),
+          ('ud_bw', 'create address handle')]
+MSGS = 200
+BY_CM = ['rc_bw', 'rc_bi_bw', 'rc_lat', 'rc_rdma_read_bw', 'rc_rdma_read_lat', 'rc_rdma_write_bw',
+         'rc_rdma_write_lat', 'rc_compare_swap_mr', 'rc_fetch_add_mr', 'ver_rc_compare_swap',
+         'ver_rc_fetch_add']
+
+
+def client(engine, tcp, words):
+    program = engine.program(['qperf', '-lp', tcp, 'localhost', *words])
+    return program, program.wait()
+
+
+def refused(tap, engine, tcp):
+    for test, text in BY_LID:
+        program, problems = client(engine, tcp, ['-t', '1', test])
+        if f'failed to {text}' not in program.text():
+            problems.append(f'it does not say that it failed to {text}')
+        problems += engine.left()
+        tap.point(f'by LID it is refused: {test}', problems + (program.shown() if problems else []))
+
+
+def works(tap, engine, tcp):
+    there = has_rdma_cm(engine)
+    for test in BY_CM:
+        if not there:
+            tap.skip(test, NO_RDMA_CM)
+            continue
+        before = engine.counter('rx_packets')
+        program, problems = client(engine, tcp, ['-cm', '1', '-n', str(MSGS), test])
+        if program.status != 0 or ' = ' not in program.text() or 'mismatch' in program.text():
+            problems.append('it failed')
+        if engine.counter('rx_packets') - before < MSGS // 2:
+            problems.append('that was not the engine')
+        problems += engine.left()
+        tap.point(test, problems + (program.shown() if problems else []))
+
+
+def one(tap, _, engine):
+    tcp = str(free_port())
+    server = engine.program(['qperf', '-lp', tcp])
+    try:
+        problems = server.until(lambda: listening(int(tcp)), 'listening')
+        tap.point('a server', problems + (server.shown() if problems else []))
+        if not problems:
+            refused(tap, engine, tcp)
+            works(tap, engine, tcp)
+    finally:
+        server.kill()
+
+
+if __name__ == '__main__':
+    sys.exit(run_all(sys.argv, __doc__, one))

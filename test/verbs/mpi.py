@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Open MPI over UCX over karst: mpi.py KARSTD KARST-RUN MPI-CHECK (TAP).
+
+mpi_check.c checks every value.  UCX is given no other transport, not even between processes of
+one machine.
+"""
+import os
+import sys
+
+from verbs_bed import Program, run_all
+
+LIMIT_S = 120
+TRANSPORTS = ('rc_v,self', 'ud_verbs,self')
+MPIRUN = ['mpirun.openmpi', '--allow-run-as-root', '--oversubscribe', '--mca', 'pml', 'ucx',
+          '--mca', 'osc', 'ucx', '--mca', 'btl', '^vader,openib,tcp', '--mca',
+          'mpi_yield_when_idle', '1']
+
+
+def run(tap, check, tls, contexts):
+    """@contexts: (engine, ranks) each."""
+    engines = [engine for engine, _ in contexts]
+    name = f'{len(engines)} engine(s), {tls}, {" + ".join(str(n) for _, n in contexts)} ranks'
+    words = list(MPIRUN)
+    for i, (engine, ranks) in enumerate(contexts):
+        words += [':'] if i else []
+        words += ['-n', str(ranks), *engine.command([check])]
+    before = [engine.counter('rx_bytes') for engine in engines]
+    env = {'UCX_TLS': tls, 'UCX_NET_DEVICES': 'karst0:1', 'UCX_WARN_UNUSED_ENV_VARS': 'n'}
+    program = Program(words, dict(os.environ, **env))
+    problems = program.wait(LIMIT_S)
+    if program.status != 0 or 'ranks: all right' not in program.text():
+        problems.append('it failed')
+    for engine, n in zip(engines, before):
+        # more than 3 MiB go round from each rank
+        if engine.counter('rx_bytes') - n < 3 << 20:
+            problems.append(f'{engine.counter("rx_bytes") - n} bytes went through the engine')
+        problems += engine.left()
+    if problems:
+        problems += program.shown()
+        for engine in engines:
+            problems += engine.shown()
+    tap.point(name, problems)
+
+
+def one(tap, _, engine, check):
+    for tls in TRANSPORTS:
+        for ranks in (2, 4):
+            run(tap, os.path.abspath(check), tls, [(engine, ranks)])
+
+
+def two(tap, _, engines, check):
+    for tls in TRANSPORTS:
+        run(tap, os.path.abspath(check), tls, [(engine, 2) for engine in engines])
+
+
+if __name__ == '__main__':
+    sys.exit(run_all(sys.argv, __doc__, one, two, more=1))

@@ -1,0 +1,530 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Calls of libibverbs for what no other program of this folder makes sure of: orders of unmaking,
+ * lists, events, attributes, threads, forks.  Run under karst-run; prints TAP.
+ */
+#include "calls_bed.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* --- orders --- */
+
+static void
+what_is_used_stays(void)
+{
+	struct ibv_td_init_attr td_init = {0};
+	struct ibv_srq_init_attr srq_init = {.attr = {.max_wr = 4, .max_sge = 1}};
+	struct ibv_parent_domain_init_attr init = {0};
+	struct ibv_pd *parent;
+	struct ibv_srq *srq;
+	struct ibv_td *td;
+	struct rig r;
+
+	rig_up(&r);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(ibv_destroy_cq(r.cq), EBUSY);
+	EQ(ibv_dealloc_pd(r.pd), EBUSY);
+	MUST((td = ibv_alloc_td(r.ctx, &td_init)) != NULL);
+	init.pd = r.pd;
+	init.td = td;
+	MUST((parent = ibv_alloc_parent_domain(r.ctx, &init)) != NULL);
+	EQ(ibv_dealloc_td(td), EBUSY);
+	MUST((srq = ibv_create_srq(parent, &srq_init)) != NULL);
+	EQ(ibv_dealloc_pd(parent), EBUSY);
+	EQ(ibv_destroy_srq(srq), 0);
+	EQ(ibv_dealloc_pd(parent), 0);
+	EQ(ibv_dealloc_td(td), 0);
+	rig_down(&r);
+}
+
+static void
+bound_regions_stay(void)
+{
+	struct ibv_mw_bind bind = {.wr_id = 1, .send_flags = IBV_SEND_SIGNALED};
+	struct ibv_mw *mw;
+	struct rig r;
+
+	rig_up(&r);
+	rig_connect(&r, IBV_QPT_RC);
+	MUST((mw = ibv_alloc_mw(r.pd, IBV_MW_TYPE_1)) != NULL);
+	bind.bind_info = (struct ibv_mw_bind_info){
+		.mr = r.mr,
+		.addr = (uintptr_t)r.buf,
+		.length = 4096,
+		.mw_access_flags = IBV_ACCESS_REMOTE_WRITE,
+	};
+	EQ(ibv_bind_mw(r.qp[0], mw, &bind), 0);
+	EQ(wait_for(r.cq).status, IBV_WC_SUCCESS);
+	EQ(ibv_dereg_mr(r.mr), EBUSY);
+	EQ(ibv_rereg_mr(r.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_LOCAL_WRITE),
+		IBV_REREG_MR_ERR_CMD);
+	EQ(errno, EBUSY);
+	EQ(ibv_dealloc_mw(mw), 0);
+	rig_down(&r);
+}
+
+/* Closing a device ends what is left in it; the engine is asked about that afterwards. */
+static void
+closing_ends_all(void)
+{
+	struct rig r;
+
+	rig_up(&r);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(ibv_close_device(r.ctx), 0);
+	free(r.buf);
+}
+
+/* --- memory --- */
+
+static void
+keys_stay(void)
+{
+	struct ibv_pd *other;
+	uint32_t lkey, rkey;
+	struct rig r;
+
+	rig_up(&r);
+	lkey = r.mr->lkey;
+	rkey = r.mr->rkey;
+	MUST((other = ibv_alloc_pd(r.ctx)) != NULL);
+	EQ(ibv_rereg_mr(r.mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, IBV_ACCESS_REMOTE_READ),
+		0);
+	EQ(ibv_rereg_mr(r.mr, IBV_REREG_MR_CHANGE_TRANSLATION, NULL, r.buf + 4096, 4096, 0), 0);
+	EQ(ibv_rereg_mr(r.mr, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0), 0);
+	EQ(r.mr->lkey, lkey);
+	EQ(r.mr->rkey, rkey);
+	EQ(ibv_dealloc_pd(other), EBUSY);
+	EQ(ibv_dealloc_pd(r.pd), 0);
+	r.pd = other;
+	rig_down(&r);
+}
+
+/* --- lists --- */
+
+static void
+lists_stop_at_the_first_mistake(void)
+{
+	struct ibv_sge sge, two[3];
+	struct ibv_send_wr wr[4], *bad = NULL;
+	struct rig r;
+	unsigned int i;
+
+	rig_up(&r);
+	rig_connect(&r, IBV_QPT_RC);
+	sge = piece(&r, 0, 8);
+	memset(wr, 0, sizeof(wr));
+	for (i = 0; i < 4; i++) {
+		EQ(post_recv(&r, r.qp[1], 100 + i, 1024 * i, 1024), 0);
+		wr[i] = (struct ibv_send_wr){
+			.wr_id = i,
+			.next = i < 3 ? &wr[i + 1] : NULL,
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_SEND,
+			.send_flags = IBV_SEND_SIGNALED,
+		};
+	}
+	two[0] = two[1] = two[2] = sge;
+	wr[2].sg_list = two;
+	wr[2].num_sge = 3; /* it may have two */
+	EQ(ibv_post_send(r.qp[0], wr, &bad), EINVAL);
+	CHECK(bad == &wr[2], "request %ld", (long)(bad - wr));
+	for (i = 0; i < 4; i++)
+		EQ(wait_for(r.cq).status, IBV_WC_SUCCESS);
+	/* nothing of what came behind it has gone out: two receives are left */
+	wr[0].opcode = 99;
+	EQ(ibv_post_send(r.qp[0], wr, &bad), EINVAL);
+	CHECK(bad == &wr[0], "request %ld", (long)(bad - wr));
+	sge.length = 65;
+	wr[0].opcode = IBV_WR_SEND;
+	wr[0].send_flags = IBV_SEND_INLINE;
+	EQ(ibv_post_send(r.qp[0], wr, &bad), ENOMEM);
+	for (i = 0; i < 2; i++) {
+		EQ(post_send(&r, r.qp[0], 7, 0, 8, 0), 0);
+		EQ(wait_for(r.cq).status, IBV_WC_SUCCESS);
+		EQ(wait_for(r.cq).status, IBV_WC_SUCCESS);
+	}
+	nothing_more(&r);
+	rig_down(&r);
+}
+
+static struct ibv_qp_ex *
+make_qp_ex(struct rig *r)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = r->cq,
+		.recv_cq = r->cq,
+		.cap = {.max_send_wr = 4,
+			.max_recv_wr = 4,
+			.max_send_sge = 2,
+			.max_recv_sge = 2,
+			.max_inline_data = 64},
+		.qp_type = IBV_QPT_RC,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = r->pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_RDMA_WRITE,
+	};
+
+	MUST((r->qp[0] = ibv_create_qp_ex(r->ctx, &init)) != NULL);
+	r->qp[1] = make_qp(r, IBV_QPT_RC, NULL);
+	MUST(to_init(r->qp[0]) == 0 && to_init(r->qp[1]) == 0);
+	MUST(to_rtr(r->qp[0], r->qp[1]->qp_num) == 0 && to_rtr(r->qp[1], r->qp[0]->qp_num) == 0);
+	MUST(to_rts(r->qp[0]) == 0 && to_rts(r->qp[1]) == 0);
+	return ibv_qp_to_qp_ex(r->qp[0]);
+}
+
+static void
+write_inline(struct rig *r, struct ibv_qp_ex *ex, uint64_t wr_id, size_t to, size_t len)
+{
+	static char data[128] = "data that may change at once";
+
+	ex->wr_id = wr_id;
+	ex->wr_flags = IBV_SEND_SIGNALED;
+	ibv_wr_rdma_write(ex, r->mr->rkey, (uintptr_t)r->buf + to);
+	ibv_wr_set_inline_data(ex, data, len);
+}
+
+static void
+lists_of_calls_go_out_whole_or_not(void)
+{
+	struct ibv_qp_ex *ex;
+	struct rig r;
+	unsigned int i;
+
+	rig_up(&r);
+	ex = make_qp_ex(&r);
+	ibv_wr_start(ex);
+	write_inline(&r, ex, 1, 0, 8);
+	ibv_wr_abort(ex);
+	ibv_wr_start(ex);
+	write_inline(&r, ex, 2, 0, 8);
+	write_inline(&r, ex, 3, 0, 65);
+	EQ(ibv_wr_complete(ex), ENOMEM);
+	ibv_wr_start(ex);
+	for (i = 0; i < 65; i++)
+		write_inline(&r, ex, 4, 0, 8);
+	EQ(ibv_wr_complete(ex), ENOMEM); /* more than the queue has */
+	EQ(r.buf[0], 0);
+	ibv_wr_start(ex);
+	for (i = 0; i < 3; i++)
+		write_inline(&r, ex, 10 + i, 64 * i, 8);
+	EQ(ibv_wr_complete(ex), 0);
+	for (i = 0; i < 3; i++)
+		EQ(wait_for(r.cq).wr_id, 10 + i);
+	EQ(memcmp(r.buf + 128, "data tha", 9), 0);
+	nothing_more(&r);
+	rig_down(&r);
+}
+
+/* --- events --- */
+
+static void *
+acknowledge(void *cq)
+{
+	usleep(20000);
+	ibv_ack_cq_events(cq, 1);
+	return NULL;
+}
+
+static void
+completion_events(void)
+{
+	struct ibv_comp_channel *ch;
+	struct ibv_cq *cq, *told = NULL;
+	void *context = NULL;
+	pthread_t late;
+	struct rig r;
+	int mine;
+
+	rig_up(&r);
+	MUST((ch = ibv_create_comp_channel(r.ctx)) != NULL);
+	EQ(ibv_destroy_cq(r.cq), 0);
+	MUST((r.cq = cq = ibv_create_cq(r.ctx, 64, &mine, ch, 0)) != NULL);
+	EQ(ibv_destroy_comp_channel(ch), EBUSY);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(ibv_req_notify_cq(cq, 1), 0);
+	EQ(post_recv(&r, r.qp[1], 1, 0, 64), 0);
+	EQ(post_recv(&r, r.qp[1], 2, 0, 64), 0);
+	EQ(post_send(&r, r.qp[0], 3, 64, 8, 0), 0); /* not solicited */
+	wait_for(cq);
+	wait_for(cq);
+	EQ(post_send(&r, r.qp[0], 4, 64, 8, IBV_SEND_SOLICITED), 0);
+	EQ(ibv_get_cq_event(ch, &told, &context), 0);
+	CHECK(told == cq && context == &mine, "of another queue");
+	wait_for(cq);
+	wait_for(cq);
+	EQ(ibv_destroy_qp(r.qp[0]), 0);
+	EQ(ibv_destroy_qp(r.qp[1]), 0);
+	r.qp[0] = r.qp[1] = NULL;
+	/* destroying waits for the acknowledgement */
+	MUST(pthread_create(&late, NULL, acknowledge, cq) == 0);
+	EQ(ibv_destroy_cq(cq), 0);
+	pthread_join(late, NULL);
+	EQ(ibv_destroy_comp_channel(ch), 0);
+	MUST((r.cq = ibv_create_cq(r.ctx, 1, NULL, NULL, 0)) != NULL);
+	rig_down(&r);
+}
+
+static void
+expect_event(struct rig *r, enum ibv_event_type type, const void *element)
+{
+	struct ibv_async_event e;
+
+	MUST(ibv_get_async_event(r->ctx, &e) == 0);
+	CHECK(e.event_type == type && e.element.qp == element, "%s",
+		ibv_event_type_str(e.event_type));
+	ibv_ack_async_event(&e);
+}
+
+static void
+asynchronous_events(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_qp_attr err = {.qp_state = IBV_QPS_ERR};
+	struct ibv_srq_attr limit = {.srq_limit = 2}, is;
+	struct rig r;
+	unsigned int i;
+
+	rig_up(&r);
+	MUST((r.srq = ibv_create_srq(r.pd, &init)) != NULL);
+	rig_connect(&r, IBV_QPT_RC);
+	for (i = 0; i < 2; i++)
+		EQ(post_recv(&r, r.qp[1], i, 0, 64), 0);
+	EQ(ibv_modify_srq(r.srq, &limit, IBV_SRQ_LIMIT), 0);
+	EQ(ibv_query_srq(r.srq, &is), 0);
+	EQ(is.srq_limit, 2);
+	EQ(post_send(&r, r.qp[0], 3, 64, 8, 0), 0);
+	wait_for(r.cq);
+	wait_for(r.cq);
+	expect_event(&r, IBV_EVENT_SRQ_LIMIT_REACHED, r.srq);
+	EQ(ibv_modify_qp(r.qp[1], &err, IBV_QP_STATE), 0);
+	expect_event(&r, IBV_EVENT_QP_LAST_WQE_REACHED, r.qp[1]);
+	rig_down(&r);
+}
+
+/* --- attributes --- */
+
+static void
+attributes_come_back(void)
+{
+	const int all = 0x1ffffff;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr a;
+	union ibv_gid gid;
+	struct rig r;
+
+	rig_up(&r);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(ibv_query_gid(r.ctx, 1, 0, &gid), 0);
+	EQ(ibv_query_qp(r.qp[0], &a, all, &init), 0);
+	EQ(a.qp_state, IBV_QPS_RTS);
+	EQ(a.path_mtu, IBV_MTU_1024);
+	EQ(a.rq_psn, 0x123456);
+	EQ(a.dest_qp_num, r.qp[1]->qp_num);
+	EQ(a.qp_access_flags, IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ);
+	EQ(a.max_rd_atomic, 4);
+	EQ(a.max_dest_rd_atomic, 4);
+	EQ(a.min_rnr_timer, 12);
+	EQ(a.port_num, 1);
+	EQ(a.timeout, 14);
+	EQ(a.retry_cnt, 7);
+	EQ(a.rnr_retry, 7);
+	EQ(a.ah_attr.is_global, 1);
+	EQ(a.ah_attr.grh.hop_limit, 64);
+	EQ(memcmp(&a.ah_attr.grh.dgid, &gid, sizeof(gid)), 0);
+	CHECK(init.cap.max_send_wr >= 16, "%u", init.cap.max_send_wr);
+	CHECK(init.send_cq == r.cq && init.qp_type == IBV_QPT_RC, "of another");
+	rig_down(&r);
+}
+
+static void
+times_are_in_order(void)
+{
+	struct ibv_values_ex before = {.comp_mask = IBV_VALUES_MASK_RAW_CLOCK}, after = before;
+	struct ibv_cq_init_attr_ex init = {
+		.cqe = 16, .wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP};
+	struct ibv_poll_cq_attr poll = {0};
+	uint64_t last, now;
+	struct ibv_cq_ex *ex;
+	struct rig r;
+	unsigned int i;
+
+	rig_up(&r);
+	EQ(ibv_destroy_cq(r.cq), 0);
+	MUST((ex = ibv_create_cq_ex(r.ctx, &init)) != NULL);
+	r.cq = ibv_cq_ex_to_cq(ex);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(ibv_query_rt_values_ex(r.ctx, &before), 0);
+	last = (uint64_t)before.raw_clock.tv_nsec;
+	for (i = 0; i < 3; i++) {
+		EQ(post_recv(&r, r.qp[1], i, 0, 64), 0);
+		EQ(post_send(&r, r.qp[0], i, 64, 8, IBV_SEND_INLINE), 0);
+	}
+	for (i = 0; i < 6; i++) {
+		while (ibv_start_poll(ex, &poll) == ENOENT)
+			;
+		now = ibv_wc_read_completion_ts(ex);
+		CHECK(now >= last, "%llu after %llu", (unsigned long long)now,
+			(unsigned long long)last);
+		last = now;
+		ibv_end_poll(ex);
+	}
+	EQ(ibv_query_rt_values_ex(r.ctx, &after), 0);
+	CHECK((uint64_t)after.raw_clock.tv_nsec >= last, "the clock is behind");
+	rig_down(&r);
+}
+
+/* --- datagrams --- */
+
+static void
+groups(void)
+{
+	struct ibv_ah_attr attr = {.is_global = 1, .port_num = 1, .grh = {.hop_limit = 1}};
+	struct ibv_send_wr wr, *bad;
+	struct ibv_sge sge;
+	union ibv_gid gid;
+	struct ibv_ah *ah;
+	struct rig r;
+
+	rig_up(&r);
+	rig_connect(&r, IBV_QPT_UD);
+	EQ(inet_pton(AF_INET6, "::ffff:239.1.2.3", &gid), 1);
+	attr.grh.dgid = gid;
+	MUST((ah = ibv_create_ah(r.pd, &attr)) != NULL);
+	EQ(ibv_attach_mcast(r.qp[1], &gid, 0), 0);
+	EQ(post_recv(&r, r.qp[1], 1, 0, 1024), 0);
+	memcpy(r.buf + 2048, "to all", 7);
+	sge = piece(&r, 2048, 7);
+	wr = (struct ibv_send_wr){
+		.wr_id = 2,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.wr.ud = {ah, 0xffffff, 0x1234},
+	};
+	EQ(ibv_post_send(r.qp[0], &wr, &bad), 0);
+	EQ(wait_for(r.cq).wr_id, 1);
+	EQ(memcmp(r.buf + 40, "to all", 7), 0);
+	EQ(ibv_detach_mcast(r.qp[1], &gid, 0), 0);
+	EQ(ibv_detach_mcast(r.qp[1], &gid, 0), EINVAL);
+	EQ(ibv_destroy_ah(ah), 0);
+	rig_down(&r);
+}
+
+/* --- threads and processes --- */
+
+#define THREADS  4u
+#define MESSAGES 2000u
+
+static struct rig crowd;
+
+/* Posts and polls; whoever finds a completion counts it. */
+static void *
+one_of_many(void *done)
+{
+	_Atomic unsigned int *n = done;
+	unsigned int posted = 0;
+	struct ibv_wc wc;
+
+	while (*n < THREADS * MESSAGES) {
+		struct ibv_sge sge = piece(&crowd, 0, 8);
+		struct ibv_send_wr wr = {
+			.sg_list = &sge,
+			.num_sge = 1,
+			.opcode = IBV_WR_RDMA_WRITE,
+			.send_flags = IBV_SEND_SIGNALED,
+			.wr.rdma = {(uintptr_t)crowd.buf + 64, crowd.mr->rkey},
+		};
+		struct ibv_send_wr *bad;
+
+		if (posted < MESSAGES && ibv_post_send(crowd.qp[0], &wr, &bad) == 0)
+			posted++;
+		if (ibv_poll_cq(crowd.cq, 1, &wc) == 1) {
+			if (wc.status != IBV_WC_SUCCESS)
+				return done;
+			++*n;
+		}
+	}
+	return NULL;
+}
+
+static void
+threads_share_queues(void)
+{
+	static _Atomic unsigned int done;
+	pthread_t thread[THREADS];
+	void *bad = NULL;
+	unsigned int i;
+
+	rig_up(&crowd);
+	rig_connect(&crowd, IBV_QPT_RC);
+	for (i = 0; i < THREADS; i++)
+		MUST(pthread_create(&thread[i], NULL, one_of_many, &done) == 0);
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(thread[i], &bad);
+		CHECK(bad == NULL, "a completion in error");
+	}
+	EQ(done, THREADS * MESSAGES);
+	rig_down(&crowd);
+}
+
+/* What a child does; its exit status says whether it went well. */
+static int
+child(struct rig *parents)
+{
+	struct rig r;
+
+	if (ibv_alloc_pd(parents->ctx) != NULL || errno != EPERM)
+		return 1;
+	if (ibv_destroy_qp(parents->qp[0]) != EPERM)
+		return 2;
+	rig_up(&r);
+	rig_connect(&r, IBV_QPT_RC);
+	nothing_more(&r);
+	rig_down(&r);
+	return 0;
+}
+
+static void
+children_have_their_own(void)
+{
+	int status = -1;
+	struct rig r;
+	pid_t pid;
+
+	rig_up(&r);
+	rig_connect(&r, IBV_QPT_RC);
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		_exit(child(&r));
+	EQ(waitpid(pid, &status, 0), pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", (unsigned int)status);
+	nothing_more(&r);
+	rig_down(&r);
+}
+
+int
+main(void)
+{
+	run_case("what is used stays", what_is_used_stays);
+	run_case("regions with windows stay", bound_regions_stay);
+	run_case("closing a device ends all that is in it", closing_ends_all);
+	run_case("keys stay over re-registrations", keys_stay);
+	run_case("lists stop at the first mistake", lists_stop_at_the_first_mistake);
+	run_case("lists of ibv_wr calls go out whole or not", lists_of_calls_go_out_whole_or_not);
+	run_case("completion events", completion_events);
+	run_case("asynchronous events", asynchronous_events);
+	run_case("attributes come back", attributes_come_back);
+	run_case("times are in order", times_are_in_order);
+	run_case("multicast groups", groups);
+	run_case("threads share queues", threads_share_queues);
+	run_case("children have their own", children_have_their_own);
+	return cases_end();
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What the cases of calls.c stand on: points, an open device, a connected pair. */
+#ifndef CALLS_BED_H
+#define CALLS_BED_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <infiniband/verbs.h>
+
+#define BUF_BYTES  65536u
+#define PATIENCE_S 30
+
+/* A case goes on after a failed check, and ends the program where it cannot. */
+#define CHECK(ok, ...) (check((ok), __LINE__, #ok, __VA_ARGS__))
+#define EQ(a, b)                                                                         \
+	do {                                                                             \
+		long long got = (long long)(a), want = (long long)(b);                   \
+		check(got == want, __LINE__, #a " == " #b, "%lld, not %lld", got, want); \
+	} while (0)
+#define MUST(ok)                                                        \
+	do {                                                            \
+		if (!check((ok), __LINE__, #ok, "%s", strerror(errno))) \
+			give_up();                                      \
+	} while (0)
+
+bool check(bool ok, int line, const char *what, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+_Noreturn void give_up(void);
+
+/** Runs a case; its checks are a point. */
+void run_case(const char *name, void (*fn)(void));
+/** @return the exit status. */
+int cases_end(void);
+
+struct rig {
+	struct ibv_context *ctx;
+	struct ibv_pd *pd;
+	struct ibv_cq *cq;
+	struct ibv_mr *mr; /* of buf, with all rights */
+	struct ibv_qp *qp[2];
+	struct ibv_srq *srq; /* if the case makes one; the second queue pair's */
+	uint8_t *buf;        /* BUF_BYTES */
+};
+
+struct ibv_context *open_device(void);
+/** All but queue pairs. */
+void rig_up(struct rig *r);
+/** A queue pair of 16 requests, 2 pieces, 64 inline bytes; @srq may be NULL. */
+struct ibv_qp *make_qp(struct rig *r, enum ibv_qp_type type, struct ibv_srq *srq);
+/** @return as ibv_modify_qp(). */
+int to_init(struct ibv_qp *qp);
+int to_rtr(struct ibv_qp *qp, uint32_t peer);
+int to_rts(struct ibv_qp *qp);
+/** Makes and connects both. */
+void rig_connect(struct rig *r, enum ibv_qp_type type);
+void rig_down(struct rig *r);
+
+struct ibv_sge piece(struct rig *r, size_t off, uint32_t len);
+int post_recv(struct rig *r, struct ibv_qp *qp, uint64_t wr_id, size_t off, uint32_t len);
+int post_send(
+	struct rig *r, struct ibv_qp *qp, uint64_t wr_id, size_t off, uint32_t len, unsigned flags);
+/** The next completion; gives up if none comes. */
+struct ibv_wc wait_for(struct ibv_cq *cq);
+/** None comes while a SEND of the pair goes there and back. */
+void nothing_more(struct rig *r);
+
+#endif /* CALLS_BED_H */

@@ -17,6 +17,7 @@ import tempfile
 import time
 
 BULK = '--size 64K --mtu 4096 --working-set 64M'
+ADDRESS = '192.0.2.1'  # of the daemon's port, for programs that ignore loopback addresses
 LOSSES = [f'1/{1 << shift}' for shift in range(14, 5, -1)]
 
 
@@ -199,7 +200,7 @@ def crc(bench):
 class Daemon:
     """A karstd of the bench's own with a loopback port."""
 
-    def __init__(self, perf, engine=''):
+    def __init__(self, perf, engine='', ports=''):
         beside = os.path.join(os.path.dirname(perf), 'karstd')
         self.program = beside if os.path.exists(beside) else \
             os.path.join(os.path.dirname(perf), '..', 'karstd', 'karstd')
@@ -208,7 +209,8 @@ class Daemon:
         conf = os.path.join(self.folder.name, 'karst.conf')
         with open(conf, 'w', encoding='utf-8') as f:
             f.write(f'[engine]\nname = bench{os.getpid() % 10000}\n{engine}'
-                    '[limits]\nring_bytes = 4G\n[port lo]\ndevice = loopback\n')
+                    '[limits]\nring_bytes = 4G\n[port lo]\ndevice = loopback\n'
+                    f'{ports}')
         self.process = subprocess.Popen(
             [self.program, '--config', conf, '--socket', self.socket, '--log-level', 'warning'])
         for _ in range(1000):
@@ -348,6 +350,130 @@ def timed_pair(bench, daemon, args):
     return pair.result()
 
 
+# --- unmodified programs ---
+
+VERBS_PORT = 18770     # of perftest, UCX and libfabric, for meeting
+UCX_RC = 'rc_verbs,ud_verbs'
+
+
+class Programs:
+    """Pairs of programs, over a daemon by karst-run or over the kernel as they are."""
+
+    def __init__(self, bench, daemon):
+        self.bench = bench
+        beside = os.path.join(os.path.dirname(bench.perf), 'karst-run')
+        run = beside if os.path.isfile(beside) else \
+            os.path.join(os.path.dirname(bench.perf), '..', 'karst-run', 'karst-run')
+        self.over = [run, '--socket', daemon.socket]
+
+    def pair(self, server, client, karst=True, env=None):
+        """What the client printed; None if it failed."""
+        before = self.over if karst else []
+        print(f'[{time.monotonic() - self.bench.began:5.0f} s] '
+              f'{"karst-run " if karst else ""}{" ".join(client)}', file=sys.stderr, flush=True)
+        options = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT, 'text': True,
+                   'env': {**os.environ, **(env or {})}}
+        other = subprocess.Popen([*before, *server], **options)
+        time.sleep(1)
+        try:
+            done = subprocess.run([*before, *client], timeout=60, check=False, **options)
+            other.communicate(timeout=10)
+        except subprocess.TimeoutExpired:
+            done = None
+        other.kill()
+        other.wait()
+        if done is not None and done.returncode == 0:
+            return done.stdout
+        print(done.stdout[-600:] if done else 'it hangs', file=sys.stderr)
+        self.bench.failed += 1
+        return None
+
+    def perftest(self, args):
+        """The words of the row of figures; [] if it failed."""
+        words = [*args.split(), '-F', '-p', str(VERBS_PORT)]
+        out = self.pair(words, [*words, 'localhost']) or ''
+        rows = out.split('#bytes')[-1].splitlines()[1:2]
+        return rows[0].split() if rows else []
+
+    def ucx(self, tls, args, karst):
+        """The average and the overall figure of the last line of ucx_perftest."""
+        words = ['ucx_perftest', *args.split(), '-p', str(VERBS_PORT)]
+        out = self.pair(words, [*words, 'localhost'], karst, {'UCX_TLS': tls}) or ''
+        lines = [line.split() for line in out.splitlines() if line.startswith('Final:')]
+        return [float(word) for word in lines[-1][1:]] if lines else None
+
+    def fabric(self, provider, kind, size, karst):
+        """MB/s and microseconds a transfer of fi_pingpong."""
+        words = ['fi_pingpong', '-p', provider, '-e', kind, '-S', str(size), '-I', '2000']
+        out = self.pair([*words, '-B', str(VERBS_PORT)], [*words, '-P', str(VERBS_PORT), ADDRESS
+                                                          if karst else '127.0.0.1'], karst) or ''
+        lines = [line.split() for line in out.splitlines() if line[:1].isdigit()]
+        return [float(word) for word in lines[-1][-3:-1]] if lines else None
+
+
+def verbs(bench):
+    """perftest beside karst-perf on the same daemon; UCX and libfabric beside kernel TCP.
+
+    perftest sends one buffer over and over, which stays in the cache; karst-perf does not.
+    """
+    with Daemon(bench.perf, ports=f'addresses = {ADDRESS}/24\n') as daemon:
+        p = Programs(bench, daemon)
+        few, many = max(1, int(30000 * bench.seconds)), max(1, int(3000000 * bench.seconds))
+        for what, command, args, column, value, goal in (
+                ('64 KiB WRITE', f'ib_write_bw -s 65536 -n {few} --report_gbits',
+                 '--op write --size 64K', 3, lambda r: r['gbps'], 0.9),
+                ('2 B WRITE', f'ib_write_bw -s 2 -n {many}', '--op write --size 2', 4,
+                 lambda r: r['mops'], 0.8)):
+            shares, note = [], ''
+            for _ in range(bench.runs):
+                ours = timed_pair(bench, daemon,
+                                  f'{args} --no-baselines --duration {bench.seconds}')
+                theirs = p.perftest(command)
+                if ours and len(theirs) > column:
+                    shares.append(float(theirs[column]) / value(ours))
+                    note = f'{float(theirs[column]):.2f} of {value(ours):.2f} ' \
+                           f'{"Gb/s" if column == 3 else "M/s"}'
+            bench.row(f'{what}: {command.split()[0]} of karst-perf --connect', middle(shares),
+                      goal, note=note)
+        for name, op in (('ib_write_lat', 'write'), ('ib_send_lat', 'send')):
+            shares, note = [], ''
+            for _ in range(bench.runs):
+                ours = timed_pair(bench, daemon, f'--op {op} --size 2 --lat --no-baselines '
+                                  f'--duration {bench.seconds}')
+                theirs = p.perftest(f'{name} -s 2 -n {few}')
+                if ours and len(theirs) > 4:
+                    # theirs is half of a round trip
+                    trip = 2000 * float(theirs[4])
+                    shares.append(trip / ours['latency_ns']['p50'])
+                    note = f'round trips of {trip:.0f} and {ours["latency_ns"]["p50"]:.0f} ns'
+            bench.row(f'2 B {op.upper()} round trip: {name} of karst-perf --connect',
+                      middle(shares), 1.15, at_most=True, note=note)
+        against_tcp(bench, p)
+
+
+def against_tcp(bench, p):
+    for what, args, column, unit in (
+            ('8 B latency', '-t tag_lat -s 8 -n 20000', 2, 'us'),
+            ('64 KiB bandwidth', '-t tag_bw -s 65536 -n 20000', 5, 'MB/s')):
+        ours, tcp = p.ucx(UCX_RC, args, True), p.ucx('tcp', args, False)
+        ahead(bench, f'ucx_perftest {what} over that of TCP', ours and ours[column],
+              tcp and tcp[column], unit)
+    for kind in ('msg', 'rdm'):
+        provider = {'msg': ('verbs', 'tcp'), 'rdm': ('verbs;ofi_rxm', 'tcp;ofi_rxm')}[kind]
+        small, small_tcp = (p.fabric(provider[i], kind, 64, i == 0) for i in (0, 1))
+        large, large_tcp = (p.fabric(provider[i], kind, 65536, i == 0) for i in (0, 1))
+        ahead(bench, f'fi_pingpong {kind} 64 B latency over that of TCP', small and small[1],
+              small_tcp and small_tcp[1], 'us')
+        ahead(bench, f'fi_pingpong {kind} 64 KiB bandwidth over that of TCP', large and large[0],
+              large_tcp and large_tcp[0], 'MB/s')
+
+
+def ahead(bench, what, ours, tcp, unit):
+    """More bandwidth, or less time, than the kernel's."""
+    bench.row(what, ratio(ours, tcp), 1, at_most=unit == 'us',
+              note=f'{ours:.2f} and {tcp:.2f} {unit}' if ours and tcp else '')
+
+
 def machine():
     """What was measured on."""
     with open('/proc/cpuinfo', encoding='utf-8') as f:
@@ -359,14 +485,15 @@ def main():
     parser = argparse.ArgumentParser(description='Measures the figures of karst.')
     parser.add_argument('--seconds', type=float, default=5, help='of each measurement')
     parser.add_argument('--runs', type=int, default=3, help='of each command, median counts')
-    parser.add_argument('--only', choices=['bulk', 'small', 'loss', 'crc', 'attached', 'clients', 'idle'],
+    parser.add_argument('--only', choices=['bulk', 'small', 'loss', 'crc', 'attached', 'clients', 'idle',
+                                           'verbs'],
                         help='some of the figures')
     parser.add_argument('perf', help='the karst-perf to run')
     args = parser.parse_args()
     if not os.access(args.perf, os.X_OK):
         parser.error(f'{args.perf}: not a program')
     bench = Bench(args.perf, args.seconds, args.runs)
-    for part in (bulk, small, loss, crc, attached, clients, idle):
+    for part in (bulk, small, loss, crc, attached, clients, idle, verbs):
         if args.only in (None, part.__name__):
             part(bench)
     print(f'\n{machine()}; load {os.getloadavg()[0]:.1f}; {args.seconds:g} s each, '

@@ -18,6 +18,7 @@
 /* Polls in vain between two offers, at most: some microseconds. */
 #define MOST_PATIENCE 255u
 #define LONELY_AT     32u
+#define WATCH_EVERY   16u
 /* A power of two. */
 #define ASK_EVERY 64u
 
@@ -138,7 +139,8 @@ static karst_noinline void
 give_way(void)
 {
 	static __thread uint32_t in_vain; /* polls since the last offer */
-	static __thread uint32_t lonely;  /* offers in a row that nobody took up */
+	static __thread uint32_t unwatched;
+	static __thread uint32_t lonely; /* offers in a row that nobody took up */
 	uint64_t taken_up, began;
 
 	if (in_vain++ < (lonely > LONELY_AT ? lonely - LONELY_AT : 0))
@@ -147,6 +149,11 @@ give_way(void)
 	taken_up = taken_up_ns();
 	if (taken_up == 0)
 		return;
+	/* while they are taken up, a look at the clock now and then will do */
+	if (lonely == 0 && ++unwatched % WATCH_EVERY != 0) {
+		sched_yield();
+		return;
+	}
 	began = now_ns();
 	sched_yield();
 	if (now_ns() - began > taken_up)

@@ -15,7 +15,8 @@ void kr_plan_engine(const struct kr_view *v);
 /** A private engine that is not asked, because it may have to be started first. */
 void kr_plan_private(const struct kr_places *places, const char *folder);
 
-/** How the program would see them.  @provider: who serves them.  @vars, @ns: as it would be run; @hidden: the kernel's list. */
+/** How the program would see them.  @provider: who serves them.  @vars, @ns: as it would be run;
+ *  @hidden: the kernel's list. */
 void kr_plan_program(const char *provider, const struct kr_vars *vars, enum kr_ns_kind ns,
 	bool hidden, char **argv);
 

@@ -39,8 +39,8 @@ kv_fail(int ret)
 
 /* --- attaching --- */
 
-/* Programs register buffers once and use them often, and small ones for what is most in a hurry: one
- * page on its own is worth moving.  $KARST_MIGRATE_MIN says otherwise. */
+/* Programs register buffers once and use them often, and small ones for what is most in a hurry:
+ * one page on its own is worth moving.  $KARST_MIGRATE_MIN says otherwise. */
 static uint64_t
 migrate_min(void)
 {

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The descriptors that libibverbs opens, writes, reads and closes by itself, thinking that the kernel
- * is behind them, and what is behind them here:
+ * The descriptors that libibverbs opens, writes, reads and closes by itself, thinking that the
+ * kernel is behind them, and what is behind them here:
  *
- *   stat(), open("/dev/infiniband/uverbsN")   a character device that refuses everything (/dev/full),
- *                                     which becomes the context's cmd_fd; for devices of ours that
- *                                     sysfs has and /dev has not
+ *   stat(), open("/dev/infiniband/uverbsN")   of devices of ours that sysfs has and /dev has not:
+ *                                     a character device that refuses everything (/dev/full),
+ *                                     which becomes the context's cmd_fd
  *   write(cmd_fd, CREATE_COMP_CHANNEL)  a completion channel of libkarst, whose descriptor the
  *                                     program may poll; all other commands are refused
  *   read(channel)                     the next event: the address of an ibv_cq
@@ -19,8 +19,8 @@
  *
  * Events are counted twice: libibverbs counts what the program has acknowledged, we count what
  * was handed out, and an object goes when these are equal.  An event that is being read while its
- * object is destroyed is held by libkarst, which waits for it; we then find the object closing, and let
- * go of the event.
+ * object is destroyed is held by libkarst, which waits for it; we then find the object closing, and
+ * let go of the event.
  */
 #include "provider.h"
 

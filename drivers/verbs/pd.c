@@ -6,8 +6,9 @@
  * address handles.
  *
  * A parent domain is a protection domain with a second name: what is made in it is made in the
- * one that it contains.  If it has a thread domain, its queues take no locks.  If it has allocators,
- * the structures of its queue pairs and queues come from them; rings are in the engine's memory.
+ * one that it contains.  If it has a thread domain, its queues take no locks.  If it has
+ * allocators, the structures of its queue pairs and queues come from them; rings are in the
+ * engine's memory.
  */
 #include "provider.h"
 
@@ -234,7 +235,8 @@ kv_ah_attr(const struct kv_context *ctx, const struct ibv_ah_attr *from, struct 
 		.sgid_index = from->grh.sgid_index,
 		.hop_limit = from->grh.hop_limit,
 		.traffic_class = from->grh.traffic_class,
-		/* RoCE has 0 to 7; a completion's, which ibv_init_ah_from_wc() takes, is none: poll.c */
+		/* RoCE has 0 to 7; a completion's, which ibv_init_ah_from_wc() takes, is none:
+		 * poll.c */
 		.sl = from->sl & 8 ? 0 : from->sl,
 		.port_num = (uint8_t)ctx->port,
 	};

@@ -62,8 +62,8 @@ kv_drop_completions(const struct kv_qp *qp)
 
 /* --- what completions say --- */
 
-/* Verbs have no place for what IP a datagram came over, which whoever reads the 40 bytes in front of
- * it must know.  Where mlx5 adapters say it, UCX looks for it: 1 is IPv6, 2 IPv4, 8 means UDP. */
+/* Verbs have no place for what IP a datagram came over, which whoever reads the 40 bytes in front
+ * of it must know.  Where mlx5 adapters say it, UCX looks for it: 1 is IPv6, 2 IPv4, 8 means UDP. */
 static inline uint8_t
 service_level(const struct karst_cqe *c)
 {
@@ -132,9 +132,9 @@ taken_up_ns(void)
 	return least;
 }
 
-/* Who polls in vain offers its CPU, because on a machine with few of them another may want it, which
- * may be the one that is waited for.  As long as nobody takes it up (and a scheduler may not let
- * somebody who would, some times), offers become rare. */
+/* Who polls in vain offers its CPU, because on a machine with few of them another may want it,
+ * which may be the one that is waited for.  As long as nobody takes it up (and a scheduler may not
+ * let somebody who would, some times), offers become rare. */
 static karst_noinline void
 give_way(void)
 {

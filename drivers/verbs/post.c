@@ -3,8 +3,9 @@
  */
 /*
  * Posting lists.  Requests are written straight from the program's structures into the slots of the
- * ring; a list is published by one store and, if the engine is not looking, one bell.  What is wrong
- * with a request is found before it is published, so those before it are posted and it is not.
+ * ring; a list is published by one store and, if the engine is not looking, one bell.  What is
+ * wrong with a request is found before it is published, so those before it are posted and it is
+ * not.
  */
 #include "provider.h"
 

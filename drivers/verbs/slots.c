@@ -4,10 +4,10 @@
 /*
  * Import slots: where a loaded library keeps the addresses of functions that it calls in others.
  *
- * What libibverbs asks the kernel for without asking its provider first, it asks for by calls of the
- * C library, through such slots; replacing a handful of them takes those calls over in that library
- * alone, whoever else calls open() or read() is not touched.  A library that was linked with
- * "-z now" has its slots made read-only; they are made writable for the moment.
+ * What libibverbs asks the kernel for without asking its provider first, it asks for by calls of
+ * the C library, through such slots; replacing a handful of them takes those calls over in that
+ * library alone, whoever else calls open() or read() is not touched.  A library that was linked
+ * with "-z now" has its slots made read-only; they are made writable for the moment.
  */
 #include "provider.h"
 

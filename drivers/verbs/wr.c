@@ -4,8 +4,8 @@
 /*
  * Posting by ibv_wr_*() calls: between ibv_wr_start(), which takes the lock of the send queue, and
  * ibv_wr_complete() or ibv_wr_abort(), which give it back, requests are built in the free slots of
- * the ring.  Nothing of them can be seen until all are published together, so aborting costs nothing
- * and the first mistake makes all of them fail.
+ * the ring.  Nothing of them can be seen until all are published together, so aborting costs
+ * nothing and the first mistake makes all of them fail.
  */
 #include "provider.h"
 

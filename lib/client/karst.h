@@ -71,7 +71,8 @@ int karst_close(struct karst_context *ctx);
 
 /**
  * Ends the attachment whatever is left in it: the engine destroys all of it, as when the program
- * ends.  Neither the context nor its objects may be used afterwards; their memory is not given back.
+ * ends.  Neither the context nor its objects may be used afterwards; their memory is not given
+ * back.
  */
 void karst_abandon(struct karst_context *ctx);
 
@@ -174,8 +175,8 @@ int karst_query_port(struct karst_context *ctx, uint32_t port, struct karst_port
 int karst_query_gid(struct karst_context *ctx, uint32_t port, uint32_t index, union karst_gid *gid);
 /** All ports' valid entries, up to @max.  @return how many. */
 int karst_query_gid_table(struct karst_context *ctx, struct karst_gid_entry *entries, size_t max);
-/** The CPU that the engine's lcore number @lcore is bound to, which the program's threads had better
- *  leave to it.  -ENODATA: to none in particular; -EINVAL: there is no such lcore. */
+/** The CPU that the engine's lcore number @lcore is bound to, which the program's threads had
+ *  better leave to it.  -ENODATA: to none in particular; -EINVAL: there is no such lcore. */
 int karst_query_lcore(struct karst_context *ctx, uint32_t lcore, uint32_t *cpu);
 /** The clock of the times of completions (KARST_CQ_TIMESTAMPS), now: ns of CLOCK_MONOTONIC. */
 int karst_query_clock(struct karst_context *ctx, uint64_t *ns);
@@ -496,7 +497,8 @@ struct karst_qp {
 /** @pd: XRC_RECV has none, NULL will do. */
 int karst_create_qp(struct karst_pd *pd, struct karst_qp_init_attr *init, struct karst_qp **qp);
 /** A further handle on an XRC_RECV queue pair, of whatever program: it can be modified and queried,
- *  has its events, and ends with its last handle.  -ENOENT: none of that number is in the domain. */
+ *  has its events, and ends with its last handle.  -ENOENT: none of that number is in the domain.
+ *  */
 int karst_open_qp(struct karst_xrcd *xrcd, uint32_t qp_num, void *qp_context, struct karst_qp **qp);
 /** @mask: enum karst_qp_attr_mask.  With KARST_QP_AV the engine finds the way to the peer, which
  *  may take some seconds: -EHOSTUNREACH. */

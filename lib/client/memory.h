@@ -33,8 +33,8 @@ int karst_memory_get(const void *addr, size_t len, bool write, uint64_t migrate_
 	struct karst_memory **m, char *why);
 
 /**
- * The same for memory that is looked at when it is used, however often the program maps something else
- * there: all of it is copied, and nothing need be there yet.  -EINVAL, -ENOMEM.
+ * The same for memory that is looked at when it is used, however often the program maps something
+ * else there: all of it is copied, and nothing need be there yet.  -EINVAL, -ENOMEM.
  */
 int karst_memory_get_on_demand(
 	const void *addr, size_t len, bool write, struct karst_memory **m, char *why);

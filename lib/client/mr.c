@@ -170,8 +170,8 @@ karst_rereg_mr(struct karst_mr *mr, unsigned int what, struct karst_pd *pd, void
 		pd = mr->pd;
 	if (!(what & KARST_REREG_ACCESS))
 		access = r->access;
-	/* what was only read so far must be looked at again before it is written to; so must what is
-	 * no more, or from now on, looked at when it is used */
+	/* what was only read so far must be looked at again before it is written to; so must what
+	 * is no more, or from now on, looked at when it is used */
 	if (!(what & KARST_REREG_TRANSLATION) &&
 		(((access & WRITES) && !(r->access & WRITES)) ||
 			((access ^ r->access) & KARST_ACCESS_ON_DEMAND))) {

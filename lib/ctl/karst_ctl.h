@@ -18,8 +18,8 @@
  * that members can be added; a shorter one is -EPROTO.  KARST_CTL_VERSION changes when an old
  * reader would misunderstand.
  *
- * Handles (PD, XRC domain, CQ, SRQ, QP, channel) are 32-bit numbers of this connection, never 0.  Keys are
- * L_Keys and R_Keys, address handles the numbers of work requests.
+ * Handles (PD, XRC domain, CQ, SRQ, QP, channel) are 32-bit numbers of this connection, never 0.
+ * Keys are L_Keys and R_Keys, address handles the numbers of work requests.
  *
  * A failed request changes nothing; its reply has a negative errno as status, and
  * struct karst_ctl_fault as body: a sentence that says what was wrong and what is allowed.

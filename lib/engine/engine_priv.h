@@ -44,7 +44,8 @@
 #include "karst_log.h"
 
 #define ENG_MAX_BURST 64u
-/* SRQ numbers have 24 bits, of which 6 name the lcore; half of the rest keeps them from coming back. */
+/* SRQ numbers have 24 bits, of which 6 name the lcore; half of the rest keeps them from coming
+ * back. */
 #define ENG_MAX_XRC_SRQS 65536u
 /* Free buffers that an lcore keeps: it takes from and gives to the pool so many at once. */
 #define ENG_STASH       128u

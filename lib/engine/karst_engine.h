@@ -101,8 +101,8 @@ struct karst_engine_ops {
 
 /** Zero (NULL, false) means the default for every member. */
 struct karst_engine_config {
-	const char *
-		name; /* up to 15 characters; of mempool, rings and in telemetry; default "karst0", "karst1", ... */
+	/* up to 15 characters; of mempool, rings and in telemetry; default "karst0", "karst1", ... */
+	const char *name;
 	uint32_t lcores; /* 1..KARST_ENGINE_MAX_LCORES; default 1 */
 	/* limits; tables are allocated at once, objects as they are created */
 	uint32_t max_qps;      /* of each lcore; default 1024 */
@@ -473,8 +473,8 @@ struct karst_engine_qp_init {
 	struct karst_engine_cq *send_cq;
 	struct karst_engine_cq *recv_cq;
 	struct karst_engine_srq *srq; /* NULL: own receive queue */
-	/* XRC_RECV: its domain, whose lcore it gets; pd is 0, and queues, their sizes and CQs are not
-	 * looked at.  XRC_SEND: nor are those of receives. */
+	/* XRC_RECV: its domain, whose lcore it gets; pd is 0, and queues, their sizes and CQs are
+	 * not looked at.  XRC_SEND: nor are those of receives. */
 	struct karst_engine_xrcd *xrcd;
 	uint32_t max_send_wr; /* rounded up to a power of two, at least 1 */
 	uint32_t max_recv_wr;

@@ -3,8 +3,8 @@
  */
 /*
  * Queue pairs, as the program has them.  A QP is one allocation of each arena: its handle with
- * the karst_core_qp behind it, and its send queue with its receive queue behind it.  XRC targets have
- * no queues, and may have further handles (xrc.c), so there the karst_core_qp is by itself.
+ * the karst_core_qp behind it, and its send queue with its receive queue behind it.  XRC targets
+ * have no queues, and may have further handles (xrc.c), so there the karst_core_qp is by itself.
  *
  * Everything here holds ctl_lock; what touches an lcore's state runs on that lcore (mailbox.c).
  */

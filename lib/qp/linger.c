@@ -6,9 +6,9 @@
  *
  * A program that posts one request at a time is often a little slower than the engine.  If its
  * queue went idle each time, it would have to ring for every request, which costs both sides more
- * than the request.  So a few queues of a core stay in sight for some turns after they ran dry: their
- * tails are looked at, one load each, and only then they go idle.  More than a few queues at once
- * keep the core busy anyway, and those go idle as they run dry.
+ * than the request.  So a few queues of a core stay in sight for some turns after they ran dry:
+ * their tails are looked at, one load each, and only then they go idle.  More than a few queues at
+ * once keep the core busy anyway, and those go idle as they run dry.
  */
 #include "qp_priv.h"
 

@@ -499,8 +499,8 @@ extern const uint16_t karst_credits[31];
 
 /* --- linger.c --- */
 
-/** The send queue has nothing more.  @return false: it has after all; true: it is looked at again by
- *  karst_core_linger(), or is idle and its program rings. */
+/** The send queue has nothing more.  @return false: it has after all; true: it is looked at again
+ *  by karst_core_linger(), or is idle and its program rings. */
 bool karst_requester_dry(struct karst_core *core, struct karst_core_qp *qp);
 /** Before a QP goes, or begins anew. */
 void karst_requester_unlinger(struct karst_core *core, struct karst_core_qp *qp);

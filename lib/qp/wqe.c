@@ -129,8 +129,8 @@ karst_wqe_check(
 }
 
 /*
- * RC and XRC can fetch foreign bytes when the burst is complete, all at once: should they not be there, the
- * request has not completed yet.  UC and UD complete here and now, so they ask at once.
+ * RC and XRC can fetch foreign bytes when the burst is complete, all at once: should they not be
+ * there, the request has not completed yet.  UC and UD complete here and now, so they ask at once.
  */
 const uint8_t *
 karst_wqe_foreign(struct karst_core *core, const struct karst_core_qp *qp, const uint8_t *src,

@@ -6,10 +6,10 @@
  *
  * On the wire an XRC connection is an RC connection in one direction, so both ends are RC's
  * requester and RC's responder.  What is different is the target's srq, pd and recv_cq: the first
- * packet of each message sets them (karst_xrc_enter()), and from there on RC's code finds them where
- * it always does.  They stay until another SRQ is named, or the SRQ or the target goes; each SRQ
- * lists the targets that point at it.  READs keep their PD beside them, because they are answered
- * later.
+ * packet of each message sets them (karst_xrc_enter()), and from there on RC's code finds them
+ * where it always does.  They stay until another SRQ is named, or the SRQ or the target goes; each
+ * SRQ lists the targets that point at it.  READs keep their PD beside them, because they are
+ * answered later.
  *
  * The SRQ's protection domain is that of the message, for receives as for READs, WRITEs and
  * atomics; targets have none of their own.  Who names an SRQ that there is not, or one of another

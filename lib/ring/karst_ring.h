@@ -441,8 +441,8 @@ karst_cq_lane_take(struct karst_cq_lane *l, uint32_t n)
 }
 
 /**
- * Forgets the entries of queue pair @qpn that are not taken: the others close up, towards the end, in
- * their order.  What karst_cq_lane_peek() has shown is gone.
+ * Forgets the entries of queue pair @qpn that are not taken: the others close up, towards the end,
+ * in their order.  What karst_cq_lane_peek() has shown is gone.
  */
 static inline void
 karst_cq_lane_drop(struct karst_cq_lane *l, uint32_t qpn)

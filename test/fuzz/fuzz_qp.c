@@ -5,10 +5,10 @@
  * Fuzz target: the doors of queue pairs.
  *
  * The first bytes of an input choose two queue pairs of one kind (RC, UC, UD; or the two halves of
- * XRC, with two SRQs), their limits, and what they share.  The rest is a list of actions: raw frames; frames of chosen fields near the
- * PSNs that count, with a right ICRC, so that the state machines are reached; time; transmission
- * with small budgets; work requests good and bad; nonsense in the shared rings; modify calls;
- * regions that go away.
+ * XRC, with two SRQs), their limits, and what they share.  The rest is a list of actions: raw
+ * frames; frames of chosen fields near the PSNs that count, with a right ICRC, so that the state
+ * machines are reached; time; transmission with small budgets; work requests good and bad; nonsense
+ * in the shared rings; modify calls; regions that go away.
  *
  * What must hold: no sanitizer report; the invariants of unit/qp/selfcheck.h after every action;
  * every frame sent parses and carries a right ICRC; memory that nobody may write to keeps its

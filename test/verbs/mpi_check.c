@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * mpi_check [ROUNDS]: an MPI program that checks every value it receives.  Point to point in sizes on
- * both sides of each protocol's limits, collective operations against what each rank can work out by
- * itself, and one-sided ones.  Says "all right" on rank 0 and exits with 0 if nothing was wrong
- * anywhere.
+ * mpi_check [ROUNDS]: an MPI program that checks every value it receives.  Point to point in sizes
+ * on both sides of each protocol's limits, collective operations against what each rank can work
+ * out by itself, and one-sided ones.  Says "all right" on rank 0 and exits with 0 if nothing was
+ * wrong anywhere.
  */
 #include <stdint.h>
 #include <stdio.h>

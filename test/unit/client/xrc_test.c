@@ -123,8 +123,8 @@ post_recv(struct inbox *in, uint64_t id, size_t off, uint32_t len)
 		cr_assert_eq(e_.wr_id, id, "completion of %llu", (unsigned long long)e_.wr_id); \
 	} while (0)
 
-/* Everything that a requester can ask for, of two SRQs in turn; memory is reached by the keys of the
- * SRQ's protection domain. */
+/* Everything that a requester can ask for, of two SRQs in turn; memory is reached by the keys of
+ * the SRQ's protection domain. */
 static void
 operations(uint32_t lcores)
 {

@@ -7,7 +7,8 @@
  *
  *	here:  engine -- net_af_packet on "near" -- veth -- "far" :there
  *	here:  engine -- net_ring -- engine,  with taps "taphere" here and "tapfar" there
- *	here:  engine -- net_af_packet on "choosy", a macvlan -- veth -- "far" -- net_af_packet -- engine
+ *	here:  engine -- net_af_packet on "choosy", a macvlan -- veth -- "far" -- net_af_packet --
+ *	engine
  */
 #include <errno.h>
 #include <sched.h>

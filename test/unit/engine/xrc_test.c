@@ -137,8 +137,8 @@ expect(struct karst_engine_cq *cq, uint64_t id, enum karst_wc_status status)
 	cr_assert_eq(cqe.status, status, "%u", cqe.status);
 }
 
-/* The maker's handle goes, and the message goes on; with the last one the request comes back to whom
- * it belongs, before the call returns. */
+/* The maker's handle goes, and the message goes on; with the last one the request comes back to
+ * whom it belongs, before the call returns. */
 Test(engine_xrc, u3_handles)
 {
 	struct karst_engine_qp_open open;

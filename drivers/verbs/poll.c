@@ -63,7 +63,8 @@ kv_drop_completions(const struct kv_qp *qp)
 /* --- what completions say --- */
 
 /* Verbs have no place for what IP a datagram came over, which whoever reads the 40 bytes in front
- * of it must know.  Where mlx5 adapters say it, UCX looks for it: 1 is IPv6, 2 IPv4, 8 means UDP. */
+ * of it must know.  Where mlx5 adapters say it, UCX looks for it: 1 is IPv6, 2 IPv4, 8 means
+ * UDP. */
 static inline uint8_t
 service_level(const struct karst_cqe *c)
 {

@@ -478,7 +478,8 @@ send_to(struct net *n, struct members *m, uint32_t from, const uint8_t group[16]
 	cr_assert_eq(karst_engine_ah_destroy(n->e, ah), 0);
 }
 
-/* A macvlan hands up those groups alone that somebody wants; net_af_packet has no list to say so. */
+/* A macvlan hands up those groups alone that somebody wants; net_af_packet has no list to say
+ * so. */
 Test(kernel, u4_multicast_over_a_device_that_filters)
 {
 	const struct karst_engine_addr group = ip4(0xef070707, 0);

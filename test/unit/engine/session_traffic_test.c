@@ -337,7 +337,8 @@ Test(session_traffic, memory_of_a_process, .timeout = 60)
 	bed_down(&bed);
 }
 
-/* An XRC target of the innocent program, of which the other has a handle, too, and an SRQ beside. */
+/* An XRC target of the innocent program, of which the other has a handle, too, and an SRQ
+ * beside. */
 static uint32_t
 share_target(struct client *innocent, struct client *other, uint32_t pd, uint32_t cq, int fd)
 {

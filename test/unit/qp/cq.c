@@ -293,7 +293,8 @@ Test(cq, create)
 	bed_close(b);
 }
 
-/* Times are those of the flush, for all that it shows; without them the driver's is not looked at. */
+/* Times are those of the flush, for all that it shows; without them the driver's is not looked
+ * at. */
 Test(cq, times)
 {
 	struct bed *b = bed_rc();

@@ -461,7 +461,8 @@ Test(xrc, u3_srq_goes)
 	bed_close(b);
 }
 
-/* A target goes, or is reset, in the middle of a message: the SRQ's program gets its request back. */
+/* A target goes, or is reset, in the middle of a message: the SRQ's program gets its request
+ * back. */
 Test(xrc, u3_target_goes)
 {
 	struct bed *b = bed_target();

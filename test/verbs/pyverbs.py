@@ -40,7 +40,8 @@ FILE_S = 240
 ATTEMPTS = 3 # if the machine does not run
 LEAST = 105
 HUGE_PAGES = 6 # for two programs, three each
-GIDS = ('IPv4', 'IPv6')
+# By number of the GID: of which kind, and how karst-run shows the devices.
+GIDS = (('IPv4', 'auto'), ('IPv6', 'env'))
 CONF = """[engine]
 idle = yield
 huge_pages = no
@@ -139,6 +140,7 @@ class File:
         self.engine = engine
         self.folder = folder
         self.name = name
+        _, self.mode = GIDS[gid]
         self.words = [PYTHON, '-BP', os.path.join(HERE, 'pyverbs_child.py'), folder, name, 'karst0',
                       str(gid), str(seed)]
         self.tests = {}
@@ -164,7 +166,7 @@ class File:
         """@return problems; None: there are tests that were not run."""
         path = os.path.join(self.folder, 'results')
         open(path, 'w', encoding='utf-8').close()
-        program = self.engine.program([*self.words, path, *sorted(self.done)],
+        program = self.engine.program([*self.words, path, *sorted(self.done)], self.mode,
                                       env={'PYTHONHASHSEED': '0'}, cwd=self.folder)
         late = program.wait(limit_s)
         at = self.read(path)
@@ -199,7 +201,7 @@ class File:
 
 def run_all(args, tap, engine, clock, folder, names, gid):
     """All tests over GID number @gid.  @return their names."""
-    table = NotOffered(args.root)
+    table, kind = NotOffered(args.root), GIDS[gid][0]
     passed, seen = 0, []
     for name in names:
         if not fnmatch.fnmatchcase(name, args.only.split('.')[0]):
@@ -215,14 +217,14 @@ def run_all(args, tap, engine, clock, folder, names, gid):
             passed += result == 'passed' and name != OWN
             wrong, why = table.judge(test, result, text)
             if why:
-                tap.skip(f'{GIDS[gid]}: {test}', why)
+                tap.skip(f'{kind}: {test}', why)
             else:
-                tap.point(f'{GIDS[gid]}: {test}', wrong)
-        tap.point(f'{GIDS[gid]}: {name} as a whole', problems)
+                tap.point(f'{kind}: {test}', wrong)
+        tap.point(f'{kind}: {name} as a whole', problems)
     if args.only == '*':
-        tap.point(f'{GIDS[gid]}: {passed} of rdma-core\'s tests have passed',
+        tap.point(f'{kind}: {passed} of rdma-core\'s tests have passed',
                   [] if passed >= LEAST else [f'{LEAST} are wanted'])
-        tap.point(f'{GIDS[gid]}: the table "Not offered" is of tests that there are',
+        tap.point(f'{kind}: the table "Not offered" is of tests that there are',
                   [f'{p} is none' for p in table.strangers(seen)])
 
 

@@ -90,12 +90,16 @@ kv_rereg_mr(
 {
 	struct kv_context *ctx = kv_context_of(vmr->ibv_mr.context);
 	struct kv_mr *mr = kv_mr_of(&vmr->ibv_mr);
+	struct karst_pd *in = NULL;
 	unsigned int to = 0;
 	int ret = flags & IBV_REREG_MR_CHANGE_ACCESS ? check_access(access, &to) : 0;
 
+	/* what the flags do not name may be anything, and from pyverbs it is */
+	if (flags & IBV_REREG_MR_CHANGE_PD && pd != NULL)
+		in = kv_pd_of(pd)->karst;
 	if (ret == 0)
-		ret = kv_error(karst_rereg_mr(mr->karst, (unsigned int)flags,
-			pd != NULL ? kv_pd_of(pd)->karst : NULL, addr, length, to));
+		ret = kv_error(
+			karst_rereg_mr(mr->karst, (unsigned int)flags, in, addr, length, to));
 	if (ret != 0) {
 		errno = ret;
 		return ret;

@@ -511,9 +511,45 @@ children_have_their_own(void)
 	rig_down(&r);
 }
 
-int
-main(void)
+/* --- the engine's end --- */
+
+/* Says when it is ready for that. */
+static void
+engine_goes(void)
 {
+	struct ibv_async_event e;
+	struct ibv_wc wc;
+	struct rig r;
+	unsigned int i;
+
+	rig_up(&r);
+	rig_connect(&r, IBV_QPT_RC);
+	for (i = 0; i < 3; i++)
+		EQ(post_recv(&r, r.qp[1], i, 0, 64), 0);
+	printf("# ready\n");
+	fflush(stdout);
+	MUST(ibv_get_async_event(r.ctx, &e) == 0);
+	EQ(e.event_type, IBV_EVENT_DEVICE_FATAL);
+	ibv_ack_async_event(&e);
+	for (i = 0; i < 3; i++) {
+		wc = wait_for(r.cq);
+		EQ(wc.wr_id, i);
+		EQ(wc.status, IBV_WC_WR_FLUSH_ERR);
+		EQ(wc.qp_num, r.qp[1]->qp_num);
+	}
+	EQ(post_recv(&r, r.qp[1], 4, 0, 64), 0);
+	EQ(wait_for(r.cq).wr_id, 4);
+	CHECK(ibv_alloc_pd(r.ctx) == NULL && errno == EIO, "%s", strerror(errno));
+	rig_down(&r);
+}
+
+int
+main(int argc, char **argv)
+{
+	if (argc > 1 && strcmp(argv[1], "--end") == 0) {
+		run_case("the engine goes", engine_goes);
+		return cases_end();
+	}
 	run_case("what is used stays", what_is_used_stays);
 	run_case("regions with windows stay", bound_regions_stay);
 	run_case("closing a device ends all that is in it", closing_ends_all);

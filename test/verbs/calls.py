@@ -8,31 +8,51 @@ The cases are those of calls.c; afterwards nothing must be left in the engine.
 import os
 import re
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from verbs_bed import run_all  # noqa: E402
+from verbs_bed import LOOPBACK, Engine, run_all  # noqa: E402
 
 LIMIT_S = 240
 
 
-def cases(tap, _tools, engine, program):
+def relay(tap, mode, run):
+    """The points of @run are ours.  @return problems of it as a whole."""
+    said = []
+    for line in run.text().splitlines():
+        point = re.match(r'(not )?ok \d+ - (.*)', line)
+        if point:
+            tap.point(f'{mode}: {point.group(2)}', (said or ['failed']) if point.group(1) else [])
+            said = []
+        else:
+            said.append(line.removeprefix('# '))
+    problems = [] if run.status == 0 else [f'exit status {run.status}']
+    if not re.search(r'^1\.\.\d+$', run.text(), re.M):
+        problems += ['not all cases were run', *run.shown()]
+    return problems
+
+
+def the_end(tap, tools, program):
+    """An engine of its own is killed under the program."""
+    with tempfile.TemporaryDirectory(prefix='karst-verbs-') as folder:
+        engine = Engine(tools, folder, LOOPBACK, name='end')
+        problems = engine.start()
+        if not problems:
+            run = engine.program([program, '--end'])
+            problems = run.until(lambda: '# ready' in run.text(), 'ready')
+            engine.daemon.kill()
+            problems += run.wait(LIMIT_S)
+            problems += relay(tap, 'kill', run)
+        tap.point('kill: it has ended well', problems)
+
+
+def cases(tap, tools, engine, program):
+    program = os.path.abspath(program)
     for mode in ('ns', 'env'):
-        run = engine.program([os.path.abspath(program)], mode)
-        problems = run.wait(LIMIT_S)
-        said = []
-        for line in run.text().splitlines():
-            point = re.match(r'(not )?ok \d+ - (.*)', line)
-            if point:
-                tap.point(f'{mode}: {point.group(2)}', (said or ['failed']) if point.group(1) else [])
-                said = []
-            else:
-                said.append(line.removeprefix('# '))
-        problems += engine.left()
-        if run.status != 0:
-            problems.append(f'exit status {run.status}')
-        if not re.search(r'^1\.\.\d+$', run.text(), re.M):
-            problems += ['not all cases were run', *run.shown()]
+        run = engine.program([program], mode)
+        problems = run.wait(LIMIT_S) + relay(tap, mode, run) + engine.left()
         tap.point(f'{mode}: all are run, and nothing is left', problems)
+    the_end(tap, tools, program)
 
 
 if __name__ == '__main__':

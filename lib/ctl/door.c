@@ -41,10 +41,11 @@ door_call(void *user, const void *req, size_t len, const int *fds, unsigned int 
 			rsp);
 		return 0;
 	}
-	if (ret == 0 && karst_ctl_check_reply(req, rsp, *rsp_len, *nrsp_fds, NULL) == 0)
+	if (ret == 0) {
+		/* what is no reply to this the caller finds out, and says; nothing more is asked */
+		d->broken = karst_ctl_check_reply(req, rsp, *rsp_len, *nrsp_fds, NULL) != 0;
 		return 0;
-	if (ret == 0)
-		karst_ctl_close_fds(rsp_fds, *nrsp_fds);
+	}
 	*nrsp_fds = 0;
 	d->broken = true;
 	/* the socket has a timeout, and an answer that comes now would be taken for the next */

@@ -568,8 +568,9 @@ struct karst_ctl_door {
 	 * One request, one reply; any thread, one at a time.  @fds: the caller's, duplicated by
 	 * whoever keeps them.  @rsp has room for KARST_CTL_MAX bytes, @rsp_fds for
 	 * KARST_CTL_MAX_FDS descriptors, which are the caller's to close.
-	 * @return 0: there is a reply (of whatever status); -EIO: the engine is gone; -ETIMEDOUT:
-	 * it has not answered in the time that the socket gives it, and the door is shut.
+	 * @return 0: there is a reply (of whatever status), to be held against the request: behind
+	 * one that does not fit the door is shut; -EIO: the engine is gone; -ETIMEDOUT: it has not
+	 * answered in the time that the socket gives it, and the door is shut.
 	 */
 	int (*call)(void *user, const void *req, size_t len, const int *fds, unsigned int nfds,
 		void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds);

@@ -481,6 +481,9 @@ child(struct rig *parents)
 {
 	struct rig r;
 
+	if (parents->buf[0] != 0x11)
+		return 3;
+	memset(parents->buf, 0x99, BUF_BYTES);
 	if (ibv_alloc_pd(parents->ctx) != NULL || errno != EPERM)
 		return 1;
 	if (ibv_destroy_qp(parents->qp[0]) != EPERM)
@@ -501,11 +504,18 @@ children_have_their_own(void)
 
 	rig_up(&r);
 	rig_connect(&r, IBV_QPT_RC);
+	memset(r.buf, 0x11, BUF_BYTES);
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0)
 		_exit(child(&r));
+	/* what is written by the peer meanwhile, the child's writing does not touch, and the other way */
+	EQ(post_recv(&r, r.qp[1], 1, 4096, 100), 0);
+	EQ(post_send(&r, r.qp[0], 2, 0, 100, IBV_SEND_SIGNALED), 0);
+	EQ(wait_for(r.cq).status, IBV_WC_SUCCESS);
+	EQ(wait_for(r.cq).status, IBV_WC_SUCCESS);
 	EQ(waitpid(pid, &status, 0), pid);
+	CHECK(r.buf[0] == 0x11 && r.buf[4096] == 0x11 && r.buf[4195] == 0x11, "the child's bytes");
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %#x", (unsigned int)status);
 	nothing_more(&r);
 	rig_down(&r);
@@ -543,9 +553,31 @@ engine_goes(void)
 	rig_down(&r);
 }
 
+/* Objects of all kinds, and requests under way, when the program just ends. */
+static void
+leaves(void)
+{
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = 16, .max_sge = 1}};
+	struct rig r;
+	unsigned int i;
+
+	rig_up(&r);
+	for (i = 0; i < 20; i++) {
+		rig_connect(&r, IBV_QPT_RC);
+		EQ(post_send(&r, r.qp[0], i, 0, 4096, 0), 0);
+		MUST(ibv_create_srq(r.pd, &srq) != NULL);
+		MUST(ibv_alloc_mw(r.pd, IBV_MW_TYPE_2) != NULL);
+		MUST(ibv_create_comp_channel(r.ctx) != NULL);
+	}
+}
+
 int
 main(int argc, char **argv)
 {
+	if (argc > 1 && strcmp(argv[1], "--leave") == 0) {
+		run_case("leaves everything as it is", leaves);
+		return cases_end();
+	}
 	if (argc > 1 && strcmp(argv[1], "--end") == 0) {
 		run_case("the engine goes", engine_goes);
 		return cases_end();

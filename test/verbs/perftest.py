@@ -9,7 +9,7 @@ messages as they were told to send, and that so many bytes went through the engi
 import shlex
 import sys
 
-from verbs_bed import has_xrc, pair, run_all
+from verbs_bed import pair, run_all
 
 MSGS = 200
 SIZES = [1 << i for i in range(1, 24)]
@@ -58,16 +58,14 @@ CASES = [
     ('ib_atomic_bw -A CMP_AND_SWAP -b', 8),
     ('ib_atomic_lat -A FETCH_AND_ADD -e', 8),
     ('ib_atomic_lat -A CMP_AND_SWAP', 8),
-    *[(f'ib_send_bw -m {mtu} -e', 65536) for mtu in (256, 512, 1024, 2048, 4096)],
-    *[(f'ib_read_bw -m {mtu} -e', 65536) for mtu in (256, 2048)],
-]
-XRC = [
     ('ib_send_bw -c XRC -e', 65536),
     ('ib_send_lat -c XRC -e', 2),
     ('ib_write_bw -c XRC', 65536),
     ('ib_write_lat -c XRC', 2),
     ('ib_read_bw -c XRC -e', 65536),
     ('ib_atomic_bw -c XRC', 8),
+    *[(f'ib_send_bw -m {mtu} -e', 65536) for mtu in (256, 512, 1024, 2048, 4096)],
+    *[(f'ib_read_bw -m {mtu} -e', 65536) for mtu in (256, 2048)],
 ]
 # Without a number of messages.
 DURATION = [('ib_write_bw -D 1', 65536), ('ib_send_bw -D 1', 65536), ('ib_read_bw -D 1', 65536)]
@@ -100,16 +98,6 @@ def case(tap, engines, text, size, mode='ns'):
                    frames=n // 2, moved=moved))
 
 
-def xrc(tap, engines, cases):
-    """A feature that a device may not have."""
-    there = has_xrc(engines[0])
-    for text, size in cases:
-        if there:
-            case(tap, engines, text, size)
-        else:
-            tap.skip(f'{len(engines)} engine(s): {text}', 'the device has no XRC')
-
-
 def one(tap, _, engine):
     for text, size in CASES:
         case(tap, [engine], text, size)
@@ -124,14 +112,12 @@ def one(tap, _, engine):
         tap.point(f'1 engine(s): {text}',
                   pair([engine], text.split(), moved=10 * sum(SIZES), limit_s=180,
                        says_client=[rf'(?m)^ *{size} +10 ' for size in SIZES]))
-    xrc(tap, [engine], XRC)
 
 
 def two(tap, _, engines):
     for text, size in CASES:
         if text in WIRE:
             case(tap, engines, text, size)
-    xrc(tap, engines, [(text, size) for text, size in XRC if text in WIRE])
 
 
 if __name__ == '__main__':

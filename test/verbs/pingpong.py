@@ -38,6 +38,8 @@ CASES = [
     ('srq, events, 64 queue pairs', 'ibv_srq_pingpong -g 0 -c -e -q 64'),
     ('srq, IPv6', 'ibv_srq_pingpong -g 1 -c -e -s 9000'),
 ]
+XSRQ = [('xrc, shared receive queues', 'ibv_xsrq_pingpong -g 0'),
+        ('xrc, shared receive queues, events', 'ibv_xsrq_pingpong -g 1 -e -s 9000 -n 50')]
 # Once more through two engines.
 WIRE = [name for name, _ in CASES if name in (
     'rc, events', 'rc, IPv6', 'rc, MTU 256', 'rc, MTU 4096', 'rc, timestamps and events',
@@ -51,6 +53,12 @@ def pingpongs(tap, engines, names, mode='ns'):
             tap.point(f'{len(engines)} engine(s), {mode}: {name}',
                       pair(engines, f'{words} -n {ITERS}'.split(), says_both=DONE, mode=mode,
                            frames=ITERS))
+
+
+def xsrq(tap, engines):
+    for name, words in XSRQ:
+        tap.point(f'{len(engines)} engine(s): {name}',
+                  pair(engines, words.split(), says_both=['(?m)^success$'], frames=10))
 
 
 def output(engine, words, mode):
@@ -104,6 +112,7 @@ def one(tap, _, engine):
         device(tap, engine, mode)
     pingpongs(tap, [engine], [name for name, _ in CASES])
     pingpongs(tap, [engine], BY_VARIABLES, 'env')
+    xsrq(tap, [engine])
     tap.point('1 engine(s): an MTU that the port does not have',
               pair([engine], ['ibv_rc_pingpong', '-g', '0', '-m', '1000'], refused='usage|Usage'))
     tap.point('1 engine(s): a GID that the port does not have',
@@ -113,6 +122,7 @@ def one(tap, _, engine):
 
 def two(tap, _, engines):
     pingpongs(tap, engines, WIRE)
+    xsrq(tap, engines)
 
 
 if __name__ == '__main__':

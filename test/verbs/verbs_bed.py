@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(HERE, '..', 'common'))
 sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
 sys.dont_write_bytecode = True
 import karst_observe  # noqa: E402
-from bed import Daemon, HANG_S, Tap  # noqa: E402
+from bed import Daemon, HANG_S, HEADER, Tap  # noqa: E402
 
 # Programs that end with status 0 after having said this have failed all the same.
 NEVER = r'invalid data|[Cc]ompletion with error|[Ff]ailed|[Cc]ouldn.t'
@@ -228,12 +228,6 @@ def pair(engines, words, client_words=(), peer=('localhost',), port='-p', says_b
         for engine in engines:
             problems += engine.shown()
     return problems
-
-
-def has_xrc(engine):
-    """Does its device say that it has extended reliable connections?"""
-    program = engine.program(['ibv_devinfo', '-v'])
-    return not program.wait() and bool(re.search(r'(?m)^\s*XRC$', program.text()))
 
 
 NO_RDMA_CM = 'librdmacm knows no device of karst: connection management is not there yet'

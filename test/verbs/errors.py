@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Wrong calls, forks, threads and bad ends: errors.py KARSTD KARST-RUN VERBS-CALLS VERBS-WRONG (TAP).
+
+Wrong arguments are those of wrong.c.  Then a program that leaves everything as it is, programs that
+are killed in mid-traffic, or whose engine is, and an engine of another version.  Whatever a program
+does, nothing of it is left.
+"""
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+
+from calls import relay
+from verbs_bed import HEADER, LOOPBACK, Engine, free_port, listening, pair, run_all
+
+
+def shown(problems, *things):
+    """With what @things have said, if there are problems."""
+    return problems + [line for thing in things for line in thing.shown()] if problems else []
+
+
+def points(tap, engine, words):
+    """The points of a program that speaks TAP, as ours."""
+    program = engine.program(words)
+    problems = program.wait()
+    problems += relay(tap, 'ns', program) + engine.left()
+    tap.point(f'{os.path.basename(words[0])}: nothing is left', shown(problems, program, engine))
+
+
+def traffic(engine, words):
+    """A server and a client that would go on for long; (server, client, problems)."""
+    tcp = str(free_port())
+    server = engine.program([*words, '-p', tcp])
+    problems = server.until(lambda: listening(int(tcp)), 'listening')
+    before = engine.counter('rx_bytes')
+    client = engine.program([*words, '-p', tcp, 'localhost'])
+    problems += client.until(lambda: engine.counter('rx_bytes') - before > 1 << 20, 'busy')
+    return server, client, problems
+
+
+FOR_LONG = [
+    ('ib_write_bw', ['ib_write_bw', '-D', '600']),
+    ('ib_read_bw with events', ['ib_read_bw', '-e', '-n', '100000000']),
+    ('ibv_srq_pingpong with events', ['ibv_srq_pingpong', '-g', '0', '-e', '-n', '100000000']),
+]
+
+
+def killed(tap, engine):
+    for name, words in FOR_LONG:
+        for which in ('client', 'server'):
+            server, client, problems = traffic(engine, words)
+            first, second = (client, server) if which == 'client' else (server, client)
+            first.kill()
+            # the other one may wait for ever for a peer that does not come back
+            second.kill()
+            problems += engine.left()
+            tap.point(f'{name}: the {which} is killed', shown(problems, server, client, engine))
+    tap.point('the next one works', pair([engine], ['ibv_rc_pingpong', '-g', '0', '-c', '-e']))
+
+
+def one(tap, _, engine, calls, wrong):
+    points(tap, engine, [os.path.abspath(wrong)])
+    points(tap, engine, [os.path.abspath(calls), '--leave'])
+    killed(tap, engine)
+    engine_dies(tap, engine.tools)
+    other_version(tap, engine)
+
+
+def engine_dies(tap, tools):
+    for name, words in FOR_LONG:
+        with tempfile.TemporaryDirectory(prefix='karst-verbs-') as folder:
+            engine = Engine(tools, folder, LOOPBACK, name='dies')
+            problems = engine.start()
+            server, client, more = traffic(engine, words)
+            problems += more
+            engine.daemon.kill()
+            for which, program in (('server', server), ('client', client)):
+                problems += [f'{which}: {p}' for p in program.wait()]
+                if program.status in (0, -signal.SIGKILL, -signal.SIGSEGV, -signal.SIGABRT):
+                    problems.append(f'{which}: status {program.status} is no error of its own')
+            tap.point(f'{name}: the engine is killed, and it ends with an error',
+                      shown(problems, server, client, engine))
+
+
+class Stranger(threading.Thread):
+    """Listens as an engine would whose messages have another version, which it says."""
+
+    def __init__(self, path):
+        super().__init__(daemon=True)
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.bind(path)
+        self.sock.listen()
+
+    def run(self):
+        while True:
+            try:
+                peer, _ = self.sock.accept()
+            except OSError:
+                return
+            with peer:
+                request = peer.recv(65536)
+                if len(request) >= HEADER.size:
+                    magic, version, kind, _, seq, _, _ = HEADER.unpack_from(request)
+                    peer.send(HEADER.pack(magic, version + 1, kind, HEADER.size, seq, 0, 0))
+
+
+def other_version(tap, engine):
+    """Told by karst-run, and by the provider if the engine changed after the program's start."""
+    with tempfile.TemporaryDirectory(prefix='karst-verbs-') as folder:
+        flag = os.path.join(folder, 'flag')
+        real = Engine(engine.tools, folder, LOOPBACK, name='real')
+        problems = real.start()
+        late = real.program(['sh', '-c', f'echo up; until [ -e {flag} ]; do sleep 0.1; done; '
+                             'exec ibv_devinfo'])
+        problems += late.until(lambda: 'up' in late.text(), 'up') + real.stop()
+        stranger = Stranger(real.daemon.socket)
+        stranger.start()
+        with open(flag, 'w', encoding='ascii'):
+            pass
+        problems += late.wait()
+        if late.status == 0 or 'version' not in late.text():
+            problems.append('it does not say that versions differ')
+        tap.point('an engine of another version: ibv_devinfo', shown(problems, late))
+        soon = real.program(['ibv_devinfo'])
+        problems = soon.wait()
+        if soon.status != 125 or 'version' not in soon.text():
+            problems.append('it does not say that versions differ')
+        tap.point('an engine of another version: karst-run', shown(problems, soon))
+        stranger.sock.close()
+
+
+if __name__ == '__main__':
+    sys.exit(run_all(sys.argv, __doc__, one, more=2))

@@ -72,7 +72,7 @@ eng_session_query_device(struct karst_session *s, struct session_call *c)
 	rsp->max_sge = rsp->max_srq_sge = KARST_WQ_MAX_SGE;
 	rsp->max_inline = KARST_WQ_MAX_INLINE;
 	rsp->max_cq = l->max_cqs;
-	rsp->max_cqe = KARST_CQ_MAX_ENTRIES;
+	rsp->max_cqe = eng_session_max_cqe(s);
 	rsp->max_mr = l->max_mrs;
 	rsp->max_mw = l->max_mws;
 	rsp->max_pd = l->max_pds;

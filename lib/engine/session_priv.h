@@ -185,6 +185,11 @@ void eng_session_place(
 /* The highest number of a port, from 1 on; 0: there is none. */
 uint32_t eng_session_nports(const struct karst_engine *e);
 
+/* --- session_queues.c --- */
+
+/* The most entries that a completion queue of this program may have, on each lane. */
+uint32_t eng_session_max_cqe(const struct karst_session *s);
+
 /* --- session_attr.c --- */
 
 /* The path that @attr asks for; waits for neighbours. */

@@ -79,11 +79,29 @@ srq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32
 	return cq_fault(s, c, ret, max_wr);
 }
 
-static int
-check_entries(struct session_call *c, uint32_t entries)
+/* What a queue may have that has the ring memory nearly for itself: some is lost by rounding, more of
+ * a little than of much. */
+uint32_t
+eng_session_max_cqe(const struct karst_session *s)
 {
-	if (entries == 0 || entries > KARST_CQ_MAX_ENTRIES)
-		return say(c, -EINVAL, "entries %u: 1 to %u", entries, KARST_CQ_MAX_ENTRIES);
+	uint64_t room = s->limits.max_ring_bytes / 4 * 3;
+	uint32_t n = KARST_CQ_MAX_ENTRIES;
+
+	if (room <= 16u << 20)
+		room /= 2;
+	while (n > 2 && karst_cq_lanes_bytes(n, s->e->nlcores, KARST_CQ_TIMESTAMPS) > room)
+		n /= 2;
+	return n;
+}
+
+static int
+check_entries(const struct karst_session *s, struct session_call *c, uint32_t entries)
+{
+	uint32_t max = eng_session_max_cqe(s);
+
+	if (entries == 0 || entries > max)
+		return say(c, -EINVAL, "entries %u: 1 to %u (of max_ring_bytes, %llu)", entries,
+			max, (unsigned long long)s->limits.max_ring_bytes);
 	return 0;
 }
 
@@ -97,7 +115,7 @@ check_cq(const struct karst_session *s, struct session_call *c,
 	if ((req->flags & ~(uint32_t)KARST_CQ_TIMESTAMPS) != 0)
 		return say(c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags,
 			KARST_CQ_TIMESTAMPS);
-	return check_entries(c, req->entries);
+	return check_entries(s, c, req->entries);
 }
 
 /* Where lanes of @entries of @cq lie. */
@@ -167,7 +185,7 @@ eng_session_resize_cq(struct karst_session *s, struct session_call *c)
 
 	if (cq == NULL)
 		return -EINVAL;
-	ret = check_entries(c, entries);
+	ret = check_entries(s, c, entries);
 	if (ret != 0)
 		return ret;
 	ret = karst_engine_cq_lay_lanes(s->e, cq->cq, &entries, &lanes);

@@ -78,6 +78,35 @@ Test(session_control, hello)
 	bed_down(&bed);
 }
 
+/* A queue as large as the device says can be had, whatever ring memory there is. */
+Test(session_control, largest_completion_queue)
+{
+	const struct karst_ctl_query_device_rsp *dev;
+	struct bed_config cfg = {.engine.lcores = 2};
+	uint64_t bytes;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	bed_settle(&bed);
+	for (bytes = 4u << 20; bytes <= 512u << 20; bytes += bytes / 3) {
+		struct karst_session_limits limits = {.max_ring_bytes = bytes};
+		struct client *c = client_open(bed.e, &limits);
+		uint32_t cqe;
+
+		cr_assert_eq(CALL(c, QUERY_DEVICE, query_device, .reserved = 0), 0);
+		dev = RSP(c, query_device);
+		cqe = dev->max_cqe;
+		cr_assert_geq((uint64_t)cqe * 2 * sizeof(struct karst_cqe), bytes / 16);
+		cr_assert_eq(
+			CALL(c, CREATE_CQ, create_cq, .entries = cqe, .flags = KARST_CQ_TIMESTAMPS),
+			0, "%u entries: %s", cqe, c->why);
+		refused(c, -EINVAL, "max_ring_bytes",
+			CALL(c, CREATE_CQ, create_cq, .entries = cqe + 1));
+		client_close(c);
+	}
+	bed_down(&bed);
+}
+
 Test(session_control, device)
 {
 	struct karst_session_limits limits = {.max_qps = 3, .max_mr_bytes = 5};
@@ -324,7 +353,7 @@ Test(session_control, ring_bytes, .timeout = 100)
 	cr_assert_lt(n, 512);
 	cr_assert_gt(n, 64);
 	refused(c, -ENOMEM, "max_ring_bytes", CALL(c, CREATE_CQ, create_cq, .entries = 4096));
-	refused(c, -ENOMEM, "max_ring_bytes",
+	refused(c, -EINVAL, "max_ring_bytes",
 		CALL(c, CREATE_CQ, create_cq, .entries = KARST_CQ_MAX_ENTRIES));
 	for (i = 0; i < n; i++)
 		cr_assert_eq(CALL(c, DESTROY_CQ, destroy_cq, .cq = cq[i].handle), 0);

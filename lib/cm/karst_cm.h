@@ -89,7 +89,8 @@ enum karst_cm_ev_code {
 	KARST_CM_EV_TIMEWAIT_EXIT, /* no packet of the connection is on its way any more */
 	KARST_CM_EV_SIDR_REQ,      /* a new id: sidr_reply or destroy it (SIDR REQ) */
 	KARST_CM_EV_SIDR_REP,      /* the answer, good or bad: see @reason (SIDR REP) */
-	KARST_CM_EV_SIDR_ERROR,    /* no answer to our SIDR REQ; the id is idle */
+	KARST_CM_EV_SIDR_ERROR,    /* no answer to our SIDR REQ, or one of the peer's was given up
+				    * before it was answered; the id is idle */
 };
 
 /** Lives as long as the call of ops->event. */
@@ -114,23 +115,24 @@ struct karst_cm_ev {
 	bool local;      /* REJ: our own side refused what the peer sent, or gave up on it */
 	uint8_t service_timeout;  /* MRA: patience, 4.096 us * 2^this */
 	uint8_t target_ack_delay; /* REP: as an exponent */
-	bool failover;            /* REP: the peer accepted an alternate path (never asked for) */
 	uint8_t info_len;         /* REJ, SIDR REP: additional information of the reason */
 	const uint8_t *info;
 };
 
-/** What the caller is told; called from within its own calls, as the last thing that they do. */
+/** What the caller is told. */
 struct karst_cm_ops {
 	/** Send these 256 bytes; @path and @mad are gone when this returns.  May not call back. */
 	void (*send)(void *user, const struct karst_cm_path *path, const uint8_t *mad);
-	/** May call everything but karst_cm_rx() and karst_cm_expire(), destroying @ev->id too. */
+	/** From karst_cm_rx() and karst_cm_expire() alone.  May call everything but these two, and
+	 * destroy @ev->id. */
 	void (*event)(void *user, const struct karst_cm_ev *ev);
 };
 
 struct karst_cm_config {
-	uint32_t max_ids;       /* of all kinds, time-wait included: 2..2^20; 0 = default 4096 */
-	uint32_t max_half_open; /* REQs and SIDR REQs that wait for us or for an RTU; 0 = default: a
-				 * quarter of max_ids; a peer address has a quarter of these */
+	uint32_t max_ids; /* of all kinds, time-wait included: 2..2^20; 0 = default 8192 */
+	/* REQs and SIDR REQs that wait for us or for an RTU; 0 = default: a quarter of max_ids.
+	 * One peer address may have half of them. */
+	uint32_t max_half_open;
 	uint64_t guid; /* of the engine, not 0: says with the communication id who we are */
 	uint64_t seed; /* secret: ids and hash tables cannot be guessed without it */
 	uint8_t response_timeout;    /* asked of peers, 4.096 us * 2^this; 0 = default 20 (4.3 s) */
@@ -234,7 +236,8 @@ int karst_cm_id_sidr_request(struct karst_cm *cm, const struct karst_cm_path *pa
 	uint64_t service_id, const void *private_data, uint8_t len, void *user, uint32_t *id);
 /**
  * After EV_SIDR_REQ: sends a SIDR REP with @status (enum karst_cm_sidr_status), the qpn and qkey
- * of @param and its private data; for as long as it may be asked again the same answer is given.
+ * of @param and its private data (NULL: none; not with success); for as long as it may be asked
+ * again the same answer is given.
  */
 int karst_cm_id_sidr_reply(
 	struct karst_cm *cm, uint32_t id, uint8_t status, const struct karst_cm_param *param);

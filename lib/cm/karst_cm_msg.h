@@ -102,6 +102,13 @@ enum karst_cm_apr_status {
 	KARST_CM_APR_UNSUPPORTED = 2,
 };
 
+/* What a REP says about the alternate path of the REQ. */
+enum karst_cm_failover {
+	KARST_CM_FAILOVER_ACCEPTED = 0, /* or there was none */
+	KARST_CM_FAILOVER_UNSUPPORTED = 1,
+	KARST_CM_FAILOVER_REJECTED = 2,
+};
+
 /* Values of struct karst_cm_req's transport. */
 enum karst_cm_transport {
 	KARST_CM_TRANSPORT_RC = 0,
@@ -161,7 +168,7 @@ struct karst_cm_rep {
 	uint8_t responder_resources;
 	uint8_t initiator_depth;
 	uint8_t target_ack_delay;
-	uint8_t failover;
+	uint8_t failover; /* enum karst_cm_failover */
 	uint8_t rnr_retry_count;
 	bool flow_control;
 	bool srq;
@@ -233,6 +240,9 @@ enum karst_cm_parse {
 
 /** @m is written only if all is well; it points into @mad. */
 enum karst_cm_parse karst_cm_msg_parse(const void *mad, size_t len, struct karst_cm_msg *m);
+
+/** The kind of a MAD that was built or parsed. */
+enum karst_cm_kind karst_cm_mad_kind(const uint8_t *mad);
 
 /** -EMSGSIZE: private data or information longer than the message takes; @mad is as it was. */
 int karst_cm_msg_build(const struct karst_cm_msg *m, uint8_t mad[KARST_CM_MAD_LEN]);

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Communication ids: slots, and the ways to find them.
+ *
+ * The number of an id is its slot and how often that was used, made unreadable by a secret: a
+ * message that is late finds a slot used again, but not under its number.  Slots are used again
+ * in the order in which they were given back, to make that as late as can be.
+ */
+#include "cm_priv.h"
+
+uint64_t
+cm_mix(uint64_t z)
+{
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+static uint64_t
+hash_ip(const struct cm_core *c, const uint8_t ip[16])
+{
+	uint64_t half[2];
+
+	memcpy(half, ip, sizeof(half));
+	return cm_mix(cm_mix(half[0] + c->key) + half[1]);
+}
+
+static uint32_t
+bucket(const struct cm_core *c, const uint8_t ip[16], uint64_t guid, uint32_t number)
+{
+	return (uint32_t)cm_mix(cm_mix(hash_ip(c, ip) ^ guid) + number) & c->hash_mask;
+}
+
+/* --- lists and chains --- */
+
+static void
+link_in(struct cm_link **at, struct cm_link *link)
+{
+	link->next = *at;
+	link->pprev = at;
+	if (link->next != NULL)
+		link->next->pprev = &link->next;
+	*at = link;
+}
+
+static void
+link_out(struct cm_link *link)
+{
+	if (link->pprev == NULL)
+		return;
+	*link->pprev = link->next;
+	if (link->next != NULL)
+		link->next->pprev = link->pprev;
+	link->pprev = NULL;
+}
+
+static void
+list_append(struct cm_list *list, struct cm_id *id)
+{
+	id->list = list;
+	link_in(list->tail, &id->age);
+	list->tail = &id->age.next;
+}
+
+static void
+list_remove(struct cm_id *id)
+{
+	if (id->list == NULL)
+		return;
+	if (id->list->tail == &id->age.next)
+		id->list->tail = id->age.pprev;
+	link_out(&id->age);
+	id->list = NULL;
+}
+
+/* --- slots --- */
+
+static uint32_t
+number_of(const struct cm_core *c, uint32_t slot, uint32_t uses)
+{
+	return (uses << c->slot_bits | slot) ^ c->id_key;
+}
+
+void
+cm_table_init(struct cm_core *c)
+{
+	uint32_t i;
+
+	c->free.tail = &c->free.head;
+	c->half_open.tail = &c->half_open.head;
+	c->orphans.tail = &c->orphans.head;
+	for (i = 0; i < c->max_ids; i++) {
+		c->slots[i].uses = (uint32_t)cm_mix(c->key + i);
+		list_append(&c->free, &c->slots[i]);
+	}
+}
+
+/* The oldest orphan has waited longest for what it owes. */
+static void
+reclaim_orphan(struct cm_core *c)
+{
+	if (c->orphans.head != NULL)
+		cm_id_free(c, karst_container_of(c->orphans.head, struct cm_id, age));
+}
+
+struct cm_id *
+cm_id_new(struct cm_core *c, enum karst_cm_state state, void *user)
+{
+	struct cm_id *id;
+	uint32_t uses;
+
+	if (c->free.head == NULL)
+		reclaim_orphan(c);
+	if (c->free.head == NULL)
+		return NULL;
+	id = karst_container_of(c->free.head, struct cm_id, age);
+	list_remove(id);
+	uses = id->uses + 1;
+	if (number_of(c, (uint32_t)(id - c->slots), uses) == 0)
+		uses++;
+	memset(id, 0, sizeof(*id));
+	id->uses = uses;
+	id->id = number_of(c, (uint32_t)(id - c->slots), uses);
+	id->state = state;
+	id->user = user;
+	id->mra = CM_NO_MRA;
+	id->born_ns = c->pub.now_ns;
+	c->pub.nids++;
+	return id;
+}
+
+void
+cm_id_free(struct cm_core *c, struct cm_id *id)
+{
+	karst_wheel_del(&c->wheel, &id->timer);
+	cm_half_open_remove(c, id);
+	list_remove(id);
+	cm_id_unhash(id);
+	id->id = 0;
+	id->user = NULL;
+	list_append(&c->free, id);
+	c->pub.nids--;
+}
+
+struct cm_id *
+cm_id_find(const struct cm_core *c, uint32_t number)
+{
+	uint32_t slot = (number ^ c->id_key) & ((1u << c->slot_bits) - 1);
+
+	if (number == 0 || slot >= c->max_ids || c->slots[slot].id != number)
+		return NULL;
+	return &c->slots[slot];
+}
+
+struct cm_id *
+cm_id_of_user(const struct cm_core *c, uint32_t number)
+{
+	struct cm_id *id = cm_id_find(c, number);
+
+	return id != NULL && !id->orphan ? id : NULL;
+}
+
+/* --- by what the peer calls it --- */
+
+void
+cm_id_hash_remote(struct cm_core *c, struct cm_id *id)
+{
+	uint32_t b = bucket(c, id->path.remote_ip, id->remote_guid, id->remote_id);
+
+	link_out(&id->by_remote_id);
+	link_in(&c->remote_ids[b], &id->by_remote_id);
+}
+
+struct cm_id *
+cm_id_by_remote(const struct cm_core *c, const uint8_t ip[16], uint64_t guid, uint32_t remote_id)
+{
+	struct cm_link *l = c->remote_ids[bucket(c, ip, guid, remote_id)];
+	struct cm_id *id;
+
+	for (; l != NULL; l = l->next) {
+		id = karst_container_of(l, struct cm_id, by_remote_id);
+		if (id->remote_id == remote_id && id->remote_guid == guid &&
+			same_ip(id->path.remote_ip, ip))
+			return id;
+	}
+	return NULL;
+}
+
+void
+cm_id_hash_qpn(struct cm_core *c, struct cm_id *id)
+{
+	uint32_t b = bucket(c, id->path.remote_ip, id->remote_guid, id->remote_qpn);
+
+	link_out(&id->by_remote_qpn);
+	link_in(&c->remote_qpns[b], &id->by_remote_qpn);
+}
+
+struct cm_id *
+cm_id_by_qpn(const struct cm_core *c, const uint8_t ip[16], uint64_t guid, uint32_t qpn)
+{
+	struct cm_link *l = c->remote_qpns[bucket(c, ip, guid, qpn)];
+	struct cm_id *id;
+
+	for (; l != NULL; l = l->next) {
+		id = karst_container_of(l, struct cm_id, by_remote_qpn);
+		if (id->remote_qpn == qpn && id->remote_guid == guid &&
+			same_ip(id->path.remote_ip, ip))
+			return id;
+	}
+	return NULL;
+}
+
+void
+cm_id_unhash_qpn(struct cm_id *id)
+{
+	link_out(&id->by_remote_qpn);
+}
+
+void
+cm_id_unhash(struct cm_id *id)
+{
+	link_out(&id->by_remote_id);
+	cm_id_unhash_qpn(id);
+	link_out(&id->by_service);
+}
+
+/* --- listeners --- */
+
+static uint32_t
+service_bucket(const struct cm_core *c, uint64_t service_id)
+{
+	return (uint32_t)cm_mix(service_id + c->key) & c->hash_mask;
+}
+
+static struct cm_id *
+service_in(struct cm_link *l, uint64_t service_id, uint64_t mask)
+{
+	struct cm_id *id;
+
+	for (; l != NULL; l = l->next) {
+		id = karst_container_of(l, struct cm_id, by_service);
+		if (id->mask == mask && id->service_id == (service_id & mask))
+			return id;
+	}
+	return NULL;
+}
+
+int
+cm_service_add(struct cm_core *c, struct cm_id *id)
+{
+	struct cm_link **at = &c->masked;
+
+	if (id->mask == UINT64_MAX)
+		at = &c->services[service_bucket(c, id->service_id)];
+	if (service_in(*at, id->service_id, id->mask) != NULL)
+		return -EADDRINUSE;
+	/* in the list of masks, behind those that are at least as narrow */
+	while (id->mask != UINT64_MAX && *at != NULL &&
+		__builtin_popcountll(karst_container_of(*at, struct cm_id, by_service)->mask) >=
+			__builtin_popcountll(id->mask))
+		at = &(*at)->next;
+	link_in(at, &id->by_service);
+	return 0;
+}
+
+struct cm_id *
+cm_service_find(const struct cm_core *c, uint64_t service_id)
+{
+	struct cm_link *l = c->services[service_bucket(c, service_id)];
+	struct cm_id *id = service_in(l, service_id, UINT64_MAX);
+
+	if (id != NULL)
+		return id;
+	for (l = c->masked; l != NULL; l = l->next) {
+		id = karst_container_of(l, struct cm_id, by_service);
+		if (id->service_id == (service_id & id->mask))
+			return id;
+	}
+	return NULL;
+}
+
+/* --- half-open connections, orphans --- */
+
+static uint16_t
+source_of(const struct cm_core *c, const uint8_t ip[16])
+{
+	return (uint16_t)(hash_ip(c, ip) % CM_SOURCE_BUCKETS);
+}
+
+bool
+cm_half_open_crowded(const struct cm_core *c, const uint8_t ip[16])
+{
+	return c->half_open_from[source_of(c, ip)] >= (c->max_half_open + 1) / 2;
+}
+
+void
+cm_half_open_add(struct cm_core *c, struct cm_id *id)
+{
+	id->source = source_of(c, id->path.remote_ip);
+	list_append(&c->half_open, id);
+	c->half_open_from[id->source]++;
+	c->pub.nhalf_open++;
+}
+
+void
+cm_half_open_remove(struct cm_core *c, struct cm_id *id)
+{
+	if (id->list != &c->half_open)
+		return;
+	list_remove(id);
+	c->half_open_from[id->source]--;
+	c->pub.nhalf_open--;
+}
+
+void
+cm_orphan_add(struct cm_core *c, struct cm_id *id)
+{
+	cm_half_open_remove(c, id);
+	id->orphan = true;
+	id->user = NULL;
+	list_append(&c->orphans, id);
+}

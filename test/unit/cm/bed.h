@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * One struct karst_cm under test; the peer at message level, the user and the clock are in the
+ * test's hands.  Tests read as traces:
+ *
+ *	send_msg(b, peer_req(b, 0));
+ *	id = expect_ev(b, REQ)->id;
+ *	cr_assert_eq(karst_cm_id_accept(b->cm, id, &b->param), 0);
+ *	expect_msg(b, REP);
+ *
+ * send_msg() delivers a message of the peer; expect_msg() and expect_ev() take the next message
+ * sent and the next event, and fail if it is another one; advance() lets time pass.  bed_close()
+ * fails the test if anything is left that it has not looked at.  After everything that happens the
+ * tables are held against their invariants.
+ */
+#ifndef CM_BED_H
+#define CM_BED_H
+
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdlib.h>
+
+#include "karst_cm.h"
+
+#define MS           UINT64_C(1000000)
+#define SECOND       UINT64_C(1000000000)
+#define OUR_GUID     UINT64_C(0x0200000000000001)
+#define PEER_GUID    UINT64_C(0x0200000000000002)
+#define SERVICE      UINT64_C(0x0000000001061c06)
+#define PEER_ID      0x50000001u
+#define PEER_QPN     0x2000u
+#define OUR_QPN      0x1000u
+#define TID          UINT64_C(0x1122334400000000)
+#define BED_QUEUE    4096u
+#define BED_LISTENER ((void *)"listener")
+#define BED_USER     ((void *)"user")
+
+struct bed_msg {
+	struct karst_cm_path path;
+	uint8_t mad[KARST_CM_MAD_LEN];
+	struct karst_cm_msg m;
+};
+
+struct bed_ev {
+	struct karst_cm_ev ev;
+	struct karst_cm_path path;
+	uint8_t private_data[256];
+	uint8_t info[KARST_CM_REJ_INFO];
+};
+
+struct bed {
+	struct karst_cm *cm;
+	void *mem;
+	struct karst_cm_path path;   /* from us to the peer */
+	struct karst_cm_param param; /* of our queue pair */
+	struct bed_msg out[BED_QUEUE];
+	uint32_t out_head, out_tail;
+	struct bed_ev evs[BED_QUEUE];
+	uint32_t ev_head, ev_tail;
+	/* if set, called with each event, after it was recorded */
+	void (*on_event)(struct bed *b, const struct karst_cm_ev *ev);
+};
+
+/** @cfg may be NULL; guid, seed and ops are filled in. */
+struct bed *bed_open(const struct karst_cm_config *cfg);
+void bed_close(struct bed *b);
+
+/** The n-th peer address is that of the path, with another last byte. */
+struct karst_cm_path seen_from(const struct bed *b, unsigned int n);
+void send_msg(struct bed *b, struct karst_cm_msg m);
+void send_from(struct bed *b, unsigned int n, struct karst_cm_msg m);
+void send_raw(struct bed *b, const void *mad, size_t len);
+void advance(struct bed *b, uint64_t ns);
+
+/** The n-th connection that the peer asks for: its comm id, QP number and TID are n more. */
+struct karst_cm_msg peer_req(const struct bed *b, uint32_t n);
+/** A message of the peer about our @id, as the answer to @about (may be NULL: the n-th REQ). */
+struct karst_cm_msg peer_msg(
+	enum karst_cm_kind kind, uint32_t id, const struct bed_msg *about, uint32_t n);
+struct karst_cm_msg peer_rep(const struct bed_msg *req, uint32_t n);
+struct karst_cm_msg peer_dreq(uint32_t id, uint32_t n);
+
+struct bed_msg *bed_msg_at(struct bed *b, enum karst_cm_kind kind, int line);
+const struct karst_cm_ev *bed_ev_at(struct bed *b, enum karst_cm_ev_code code, int line);
+void bed_no_msg_at(struct bed *b, int line);
+void bed_no_ev_at(struct bed *b, int line);
+#define expect_msg(b, kind) bed_msg_at(b, KARST_CM_##kind, __LINE__)
+#define expect_ev(b, code)  bed_ev_at(b, KARST_CM_EV_##code, __LINE__)
+#define expect_no_msg(b)    bed_no_msg_at(b, __LINE__)
+#define expect_no_ev(b)     bed_no_ev_at(b, __LINE__)
+
+/** What is counted, by the symbol of karst_cm_counter.def. */
+#define counted(b, symbol)  ((b)->cm->counters.other[KARST_CM_CTR_##symbol])
+#define duplicates(b, kind) ((b)->cm->counters.rx_duplicates[KARST_CM_##kind])
+
+/** Short ways to a state, the n-th connection; @return its id. */
+uint32_t bed_listen(struct bed *b);
+uint32_t bed_req_rcvd(struct bed *b, uint32_t n);
+uint32_t bed_rep_sent(struct bed *b, uint32_t n);
+uint32_t bed_passive(struct bed *b, uint32_t n); /* established */
+uint32_t bed_req_sent(struct bed *b, uint32_t n, struct bed_msg *req);
+uint32_t bed_rep_rcvd(struct bed *b, uint32_t n, struct bed_msg *req);
+uint32_t bed_active(struct bed *b, uint32_t n); /* established */
+
+enum karst_cm_state state_of(struct bed *b, uint32_t id);
+
+#endif /* CM_BED_H */

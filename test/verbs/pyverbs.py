@@ -6,10 +6,11 @@
   --seed N         what the tests' random choices begin with; default: another one each time
   --only PATTERN   a few of them, as test_qp.* (then it does not matter how many have passed)
 
-They are those of the package python3-pyverbs, run with the system's python3, over IPv4 and over
-IPv6; and after them test_karst.py of this folder, written in the same way.  A test may be
-skipped if the table "Not offered" of doc/verbs.rst names it, and must be unless that says that some
-runs can do it.  When the process ends within a test, that test has failed and another process goes on.
+They are those of the package python3-pyverbs, run with the system's python3, over IPv4 and one
+lcore, and over IPv6 and two without namespaces; beside them test_karst.py of this folder, written
+in the same way.  A test may be skipped if the table "Not offered" of doc/verbs.rst names it, and
+must be unless that says that some runs can do it.  When the process ends within a test, that test
+has failed and another process goes on.
 """
 import argparse
 import fnmatch
@@ -40,10 +41,10 @@ FILE_S = 240
 ATTEMPTS = 3 # if the machine does not run
 LEAST = 105
 HUGE_PAGES = 6 # for two programs, three each
-# By number of the GID: of which kind, and how karst-run shows the devices.
-GIDS = (('IPv4', 'auto'), ('IPv6', 'env'))
+# By number of the GID: of which kind, how karst-run shows the devices, lcores of the engine.
+GIDS = (('IPv4', 'auto', 1), ('IPv6', 'env', 2))
 CONF = """[engine]
-idle = yield
+lcores = {lcores}
 huge_pages = no
 [port lo]
 device = loopback
@@ -140,7 +141,7 @@ class File:
         self.engine = engine
         self.folder = folder
         self.name = name
-        _, self.mode = GIDS[gid]
+        self.mode = GIDS[gid][1]
         self.words = [PYTHON, '-BP', os.path.join(HERE, 'pyverbs_child.py'), folder, name, 'karst0',
                       str(gid), str(seed)]
         self.tests = {}
@@ -245,14 +246,16 @@ def main(argv):
         with HugePages(HUGE_PAGES) as huge:
             tap.note(f'seed {args.seed}, user {os.geteuid()}, '
                      f'{"with" if huge.there else "without"} huge pages')
-        engine = Engine(Tools(args.karstd, args.karst_run), folder, CONF, name='pyv')
-        problems = engine.start()
-        tap.point('a karstd', problems)
-        if not problems:
-            names, clock = unpack(folder), Clock()
-            for gid in range(len(GIDS)):
+        tools, names, clock = Tools(args.karstd, args.karst_run), unpack(folder), Clock()
+        for gid, (kind, _, lcores) in enumerate(GIDS):
+            cpus = sorted(os.sched_getaffinity(0))[-lcores:]
+            engine = Engine(tools, folder, CONF.format(lcores=','.join(map(str, cpus))),
+                            name=f'pyv{gid}')
+            problems = engine.start()
+            tap.point(f'{kind}: a karstd on {len(cpus)} lcores', problems)
+            if not problems:
                 run_all(args, tap, engine, clock, folder, names, gid)
-            tap.point('the karstd ends well', engine.stop())
+                tap.point(f'{kind}: the karstd ends well', engine.stop())
     return tap.finish()
 
 

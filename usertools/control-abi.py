@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""doc/control-abi.rst, from the structures in lib/ctl/karst_ctl.h.
+"""doc/control-abi.rst, from the structures in lib/ctl/karst_ctl.h and
+karst_ctl_cm.h.
 
   control-abi.py            prints the document
   control-abi.py --write    writes it to doc/control-abi.rst
@@ -12,7 +13,7 @@ import os
 import re
 import sys
 
-HEADER = os.path.join('lib', 'ctl', 'karst_ctl.h')
+HEADERS = [os.path.join('lib', 'ctl', name) for name in ('karst_ctl.h', 'karst_ctl_cm.h')]
 OUTPUT = os.path.join('doc', 'control-abi.rst')
 PREFIX = 'karst_ctl_'
 
@@ -24,8 +25,9 @@ The control messages
 ====================
 
 What a program and an engine say to each other outside of the data path, byte by byte; the rings
-of the data path are in ring-abi.rst.  The header is ``lib/ctl/karst_ctl.h``; this page says the
-same without C, for whoever writes another end.
+of the data path are in ring-abi.rst.  The headers are ``lib/ctl/karst_ctl.h`` and, for connection
+management, ``lib/ctl/karst_ctl_cm.h``; this page says the same without C, for whoever writes
+another end.
 
 Rules
 =====
@@ -48,8 +50,9 @@ Rules
   the message is malformed or comes out of order; ``-EOPNOTSUPP``: there is no such operation, or
   no such feature; ``-EINVAL``: a member; ``-EBUSY``: something still needs the object; ``-ENOSPC``
   and ``-ENOMEM``: a limit; ``-EIO``: the engine has given the program up.
-- Handles of PDs, XRC domains, CQs, SRQs, QPs and channels are numbers of this connection and never 0.  Keys
-  are L_Keys and R_Keys.  Those of another connection do not work.
+- Handles of PDs, XRC domains, CQs, SRQs, QPs, channels, and of connection management's channels,
+  identifiers and groups, are numbers of this connection and never 0.  Keys are L_Keys and R_Keys.
+  Those of another connection do not work.
 
 Offsets below are those in the body, which begins {HDR} bytes into the message.
 
@@ -61,12 +64,17 @@ STREAMS = """
 Streams
 =======
 
-HELLO and CREATE_CHANNEL bring the reading end of a stream: a connected socket that the program only
+HELLO, CREATE_CHANNEL and CM_CREATE_CHANNEL bring the reading end of a stream: a connected socket that the program only
 reads.  Records arrive whole.  It ends when the engine is gone.  Whoever does not read for a long
 time loses records.
 
 Channel
   Each record is the 8-byte ``cookie`` of a CQ that was armed and has something.
+
+Connection management
+  A byte of no meaning whenever the first event begins to wait; the event itself is CM_GET_EVENT's.
+  Whoever is told that the last one has been taken (``emptied``) reads one byte, so that the stream
+  is readable as long as events wait.
 
 Asynchronous events
 """
@@ -99,7 +107,7 @@ class Struct:
 
 
 class Header:
-    """The numbers, operations and structures of karst_ctl.h."""
+    """The numbers, operations and structures of both headers."""
 
     def __init__(self, text):
         self.numbers = {name: int(value, 0) for name, value in
@@ -219,12 +227,12 @@ def render(header):
             f'{numbers["KARST_CTL_VERSION"]}.', '', 'Body of a refusal, struct ``fault``:']
     out += table(header.structs['fault'])
     out += section('Parts', '=')
-    for name in ('place', 'piece', 'ah_attr', 'qp_attr'):
+    for name in ('place', 'piece', 'ah_attr', 'qp_attr', 'cm_addr', 'cm_param'):
         struct = header.structs[name]
         out += ['', f'Struct ``{name}``, {struct.size} bytes.' +
                 (f'  {struct.comment}' if struct.comment else '')] + table(struct)
     out += ['', 'Kinds of a piece:'] + number_table(header.kinds)
-    out += ['', 'Flags of a piece and of CREATE_QP:'] + number_table(header.flags)
+    out += ['', 'Flags of a piece, of CREATE_QP, OPEN_XRCD and CM_ACCEPT:'] + number_table(header.flags)
     out += ['', 'Access flags, states, attribute masks, events: ``lib/base/karst_verbs.h``; they '
             'are those of libibverbs.']
     out += section('Operations', '=')
@@ -266,8 +274,11 @@ def asserts(header):
 def main(argv):
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     path = os.path.join(root, OUTPUT)
-    with open(os.path.join(root, HEADER), encoding='utf-8') as f:
-        header = Header(f.read())
+    text = ''
+    for name in HEADERS:
+        with open(os.path.join(root, name), encoding='utf-8') as f:
+            text += f.read()
+    header = Header(text)
     if argv[1:] == []:
         print(render(header), end='')
     elif argv[1:] == ['--asserts']:

@@ -108,4 +108,32 @@ enum karst_async_event_code {
 	KARST_EVENT_GID_CHANGE = 18,
 };
 
+/* --- connection management --- */
+
+/** The values are those of enum rdma_port_space.  Of an InfiniBand address there is none. */
+enum karst_rdmacm_port_space {
+	KARST_RDMACM_PS_TCP = 0x0106,
+	KARST_RDMACM_PS_UDP = 0x0111,
+};
+
+/** The values are those of enum rdma_cm_event_type. */
+enum karst_rdmacm_event_type {
+	KARST_RDMACM_ADDR_RESOLVED = 0,
+	KARST_RDMACM_ADDR_ERROR = 1,
+	KARST_RDMACM_ROUTE_RESOLVED = 2,
+	KARST_RDMACM_ROUTE_ERROR = 3,
+	KARST_RDMACM_CONNECT_REQUEST = 4,
+	KARST_RDMACM_CONNECT_RESPONSE = 5,
+	KARST_RDMACM_CONNECT_ERROR = 6,
+	KARST_RDMACM_UNREACHABLE = 7,
+	KARST_RDMACM_REJECTED = 8,
+	KARST_RDMACM_ESTABLISHED = 9,
+	KARST_RDMACM_DISCONNECTED = 10,
+	KARST_RDMACM_DEVICE_REMOVAL = 11,
+	KARST_RDMACM_MULTICAST_JOIN = 12,
+	KARST_RDMACM_MULTICAST_ERROR = 13,
+	KARST_RDMACM_ADDR_CHANGE = 14,
+	KARST_RDMACM_TIMEWAIT_EXIT = 15,
+};
+
 #endif /* KARST_VERBS_H */

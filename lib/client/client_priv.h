@@ -9,7 +9,7 @@
  *   ctl      a mutex of the context: one control request at a time, and the mapped chunks.  It
  *            may be held for seconds while the engine looks for a peer; nothing else waits for it.
  *   reg      a mutex of the context: the table of objects that events name, counts of events,
- *            and who uses whom.  Held for some instructions.
+ *            channels of connection management, and who uses whom.  Held for some instructions.
  *   struct karst_lock   one for each send queue, receive queue, shared receive queue and completion
  *            queue: posting and polling take theirs and nothing else.
  *
@@ -51,6 +51,8 @@ struct cli_chunk {
 	uint64_t bytes;
 };
 
+struct cli_cm_channel;
+
 struct karst_client {
 	struct karst_context pub;
 	_Atomic int state;         /* enum cli_state */
@@ -79,6 +81,7 @@ struct karst_client {
 	uint32_t nentries;
 	uint32_t free_entry; /* index + 1, 0: none */
 	bool fatal_told;     /* KARST_EVENT_DEVICE_FATAL was handed out */
+	struct cli_cm_channel *cm_channels;
 
 	/* the list that a fork goes through */
 	struct karst_client *next;
@@ -279,6 +282,8 @@ void cli_pd_put(struct karst_pd *pd);
 
 void cli_ah_attr_to_ctl(const struct karst_ah_attr *a, struct karst_ctl_ah_attr *w);
 void cli_ah_attr_of_ctl(const struct karst_ctl_ah_attr *w, struct karst_ah_attr *a);
+/** All but the sizes of the queues, which are 0. */
+void cli_qp_attr_of_ctl(const struct karst_ctl_qp_attr *w, struct karst_qp_attr *a);
 
 /** What kind of completion a send request ends in (post.c). */
 uint8_t cli_wc_opcode(uint8_t wr_opcode);

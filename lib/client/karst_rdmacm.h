@@ -33,31 +33,7 @@
 extern "C" {
 #endif
 
-/** The values are those of enum rdma_port_space.  Of an InfiniBand address there is none. */
-enum karst_rdmacm_port_space {
-	KARST_RDMACM_PS_TCP = 0x0106,
-	KARST_RDMACM_PS_UDP = 0x0111,
-};
-
-/** The values are those of enum rdma_cm_event_type. */
-enum karst_rdmacm_event_type {
-	KARST_RDMACM_ADDR_RESOLVED = 0,
-	KARST_RDMACM_ADDR_ERROR = 1,
-	KARST_RDMACM_ROUTE_RESOLVED = 2,
-	KARST_RDMACM_ROUTE_ERROR = 3,
-	KARST_RDMACM_CONNECT_REQUEST = 4,
-	KARST_RDMACM_CONNECT_RESPONSE = 5,
-	KARST_RDMACM_CONNECT_ERROR = 6,
-	KARST_RDMACM_UNREACHABLE = 7,
-	KARST_RDMACM_REJECTED = 8,
-	KARST_RDMACM_ESTABLISHED = 9,
-	KARST_RDMACM_DISCONNECTED = 10,
-	KARST_RDMACM_DEVICE_REMOVAL = 11,
-	KARST_RDMACM_MULTICAST_JOIN = 12,
-	KARST_RDMACM_MULTICAST_ERROR = 13,
-	KARST_RDMACM_ADDR_CHANGE = 14,
-	KARST_RDMACM_TIMEWAIT_EXIT = 15,
-};
+/* enum karst_rdmacm_port_space and enum karst_rdmacm_event_type are in karst_verbs.h. */
 
 /* --- channels, events --- */
 
@@ -107,8 +83,8 @@ struct karst_rdmacm_event {
 	 * connect; REJECTED: the reason, a number of the CM protocol; DISCONNECTED: -ETIMEDOUT if the
 	 * peer has not answered */
 	int status;
-	/* CONNECT_REQUEST, CONNECT_RESPONSE, ESTABLISHED, REJECTED, DISCONNECTED: numbers of the
-	 * peer, as its rdma_cm would tell: resources are already those of this side */
+	/* CONNECT_REQUEST, CONNECT_RESPONSE: what the peer offers, with the resources as one's own
+	 * parameters may take them over; ESTABLISHED, REJECTED: its private data */
 	struct karst_rdmacm_conn_param conn;
 	/* ESTABLISHED of UDP's active side, MULTICAST_JOIN */
 	struct karst_rdmacm_ud_param ud;
@@ -154,7 +130,7 @@ int karst_rdmacm_resolve_addr(struct karst_context *ctx, uint32_t id, const stru
 int karst_rdmacm_resolve_route(struct karst_context *ctx, uint32_t id, uint32_t timeout_ms);
 
 /** Binds to any address and a free port number if it is not bound.  @backlog: requests that wait to
- *  be got, further ones are rejected; at most, and with 0 or less, what the engine is set to. */
+ *  be got, further ones are rejected; at most, and with 0 or less, 1024. */
 int karst_rdmacm_listen(struct karst_context *ctx, uint32_t id, int backlog);
 
 /** Asks the peer: CONNECT_RESPONSE (TCP), ESTABLISHED (UDP), REJECTED, UNREACHABLE.  -EINVAL also:

@@ -367,8 +367,8 @@ attr_to_ctl(const struct karst_qp_attr *a, struct karst_ctl_qp_attr *w)
 	cli_ah_attr_to_ctl(&a->ah_attr, &w->ah);
 }
 
-static void
-attr_of_ctl(const struct karst_ctl_qp_attr *w, struct karst_qp_attr *a)
+void
+cli_qp_attr_of_ctl(const struct karst_ctl_qp_attr *w, struct karst_qp_attr *a)
 {
 	*a = (struct karst_qp_attr){
 		.qp_state = (enum karst_qp_state)w->qp_state,
@@ -422,7 +422,7 @@ karst_query_qp(struct karst_qp *qp, struct karst_qp_attr *attr, struct karst_qp_
 
 	if (ret != 0)
 		return ret;
-	attr_of_ctl(&r.attr, attr);
+	cli_qp_attr_of_ctl(&r.attr, attr);
 	attr->cap = qp->cap;
 	if (init != NULL)
 		*init = (struct karst_qp_init_attr){

@@ -18,8 +18,9 @@
  * that members can be added; a shorter one is -EPROTO.  KARST_CTL_VERSION changes when an old
  * reader would misunderstand.
  *
- * Handles (PD, XRC domain, CQ, SRQ, QP, channel) are 32-bit numbers of this connection, never 0.
- * Keys are L_Keys and R_Keys, address handles the numbers of work requests.
+ * Handles (PD, XRC domain, CQ, SRQ, QP, channel, identifiers of connection management) are 32-bit
+ * numbers of this connection, never 0.  Keys are L_Keys and R_Keys, address handles the numbers of
+ * work requests.
  *
  * A failed request changes nothing; its reply has a negative errno as status, and
  * struct karst_ctl_fault as body: a sentence that says what was wrong and what is allowed.
@@ -40,41 +41,61 @@
 
 /* Operations.  X(NAME, value): a request's body is struct karst_ctl_<name>_req, a reply's
  * struct karst_ctl_<name>_rsp. */
-#define KARST_CTL_OPS(X)                        \
-	X(HELLO, hello, 1)                      \
-	X(QUERY_DEVICE, query_device, 2)        \
-	X(QUERY_PORT, query_port, 3)            \
-	X(QUERY_GIDS, query_gids, 4)            \
-	X(GET_CHUNK, get_chunk, 5)              \
-	X(ALLOC_PD, alloc_pd, 16)               \
-	X(FREE_PD, free_pd, 17)                 \
-	X(REG_MR, reg_mr, 18)                   \
-	X(REREG_MR, rereg_mr, 19)               \
-	X(DEREG_MR, dereg_mr, 20)               \
-	X(ALLOC_MW, alloc_mw, 21)               \
-	X(FREE_MW, free_mw, 22)                 \
-	X(CREATE_AH, create_ah, 23)             \
-	X(DESTROY_AH, destroy_ah, 24)           \
-	X(OPEN_XRCD, open_xrcd, 25)             \
-	X(CLOSE_XRCD, close_xrcd, 26)           \
-	X(CREATE_CHANNEL, create_channel, 32)   \
-	X(DESTROY_CHANNEL, destroy_channel, 33) \
-	X(CREATE_CQ, create_cq, 34)             \
-	X(MODIFY_CQ, modify_cq, 35)             \
-	X(DESTROY_CQ, destroy_cq, 36)           \
-	X(RESIZE_CQ, resize_cq, 37)             \
-	X(SWITCH_CQ, switch_cq, 38)             \
-	X(CREATE_SRQ, create_srq, 40)           \
-	X(MODIFY_SRQ, modify_srq, 41)           \
-	X(QUERY_SRQ, query_srq, 42)             \
-	X(DESTROY_SRQ, destroy_srq, 43)         \
-	X(CREATE_QP, create_qp, 48)             \
-	X(MODIFY_QP, modify_qp, 49)             \
-	X(QUERY_QP, query_qp, 50)               \
-	X(DESTROY_QP, destroy_qp, 51)           \
-	X(OPEN_QP, open_qp, 52)                 \
-	X(ATTACH_MCAST, attach_mcast, 56)       \
-	X(DETACH_MCAST, detach_mcast, 57)
+#define KARST_CTL_OPS(X)                              \
+	X(HELLO, hello, 1)                            \
+	X(QUERY_DEVICE, query_device, 2)              \
+	X(QUERY_PORT, query_port, 3)                  \
+	X(QUERY_GIDS, query_gids, 4)                  \
+	X(GET_CHUNK, get_chunk, 5)                    \
+	X(ALLOC_PD, alloc_pd, 16)                     \
+	X(FREE_PD, free_pd, 17)                       \
+	X(REG_MR, reg_mr, 18)                         \
+	X(REREG_MR, rereg_mr, 19)                     \
+	X(DEREG_MR, dereg_mr, 20)                     \
+	X(ALLOC_MW, alloc_mw, 21)                     \
+	X(FREE_MW, free_mw, 22)                       \
+	X(CREATE_AH, create_ah, 23)                   \
+	X(DESTROY_AH, destroy_ah, 24)                 \
+	X(OPEN_XRCD, open_xrcd, 25)                   \
+	X(CLOSE_XRCD, close_xrcd, 26)                 \
+	X(CREATE_CHANNEL, create_channel, 32)         \
+	X(DESTROY_CHANNEL, destroy_channel, 33)       \
+	X(CREATE_CQ, create_cq, 34)                   \
+	X(MODIFY_CQ, modify_cq, 35)                   \
+	X(DESTROY_CQ, destroy_cq, 36)                 \
+	X(RESIZE_CQ, resize_cq, 37)                   \
+	X(SWITCH_CQ, switch_cq, 38)                   \
+	X(CREATE_SRQ, create_srq, 40)                 \
+	X(MODIFY_SRQ, modify_srq, 41)                 \
+	X(QUERY_SRQ, query_srq, 42)                   \
+	X(DESTROY_SRQ, destroy_srq, 43)               \
+	X(CREATE_QP, create_qp, 48)                   \
+	X(MODIFY_QP, modify_qp, 49)                   \
+	X(QUERY_QP, query_qp, 50)                     \
+	X(DESTROY_QP, destroy_qp, 51)                 \
+	X(OPEN_QP, open_qp, 52)                       \
+	X(ATTACH_MCAST, attach_mcast, 56)             \
+	X(DETACH_MCAST, detach_mcast, 57)             \
+	X(CM_CREATE_CHANNEL, cm_create_channel, 64)   \
+	X(CM_DESTROY_CHANNEL, cm_destroy_channel, 65) \
+	X(CM_GET_EVENT, cm_get_event, 66)             \
+	X(CM_CREATE_ID, cm_create_id, 67)             \
+	X(CM_DESTROY_ID, cm_destroy_id, 68)           \
+	X(CM_MIGRATE_ID, cm_migrate_id, 69)           \
+	X(CM_BIND, cm_bind, 70)                       \
+	X(CM_RESOLVE_ADDR, cm_resolve_addr, 71)       \
+	X(CM_RESOLVE_ROUTE, cm_resolve_route, 72)     \
+	X(CM_LISTEN, cm_listen, 73)                   \
+	X(CM_CONNECT, cm_connect, 74)                 \
+	X(CM_ACCEPT, cm_accept, 75)                   \
+	X(CM_REJECT, cm_reject, 76)                   \
+	X(CM_DISCONNECT, cm_disconnect, 77)           \
+	X(CM_NOTIFY, cm_notify, 78)                   \
+	X(CM_INIT_QP_ATTR, cm_init_qp_attr, 79)       \
+	X(CM_QUERY, cm_query, 80)                     \
+	X(CM_SET_OPTION, cm_set_option, 81)           \
+	X(CM_JOIN_MCAST, cm_join_mcast, 82)           \
+	X(CM_LEAVE_MCAST, cm_leave_mcast, 83)
 
 enum karst_ctl_op {
 #define X(NAME, name, value) KARST_CTL_##NAME = value,
@@ -579,5 +600,8 @@ struct karst_ctl_door {
 	void *user;
 	int hup_fd; /* poll() says POLLHUP once the engine is gone; -1: it cannot */
 };
+
+/* here, since it builds on the above */
+#include "karst_ctl_cm.h"
 
 #endif /* KARST_CTL_H */

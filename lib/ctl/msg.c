@@ -38,35 +38,50 @@ KARST_CTL_OPS(X)
 #undef X
 
 /* Members of requests that are 0. */
-#define RESERVED(X)                                   \
-	X(HELLO, hello, reserved)                     \
-	X(QUERY_DEVICE, query_device, reserved)       \
-	X(QUERY_PORT, query_port, reserved)           \
-	X(GET_CHUNK, get_chunk, reserved)             \
-	X(ALLOC_PD, alloc_pd, reserved)               \
-	X(FREE_PD, free_pd, reserved)                 \
-	X(REG_MR, reg_mr, reserved)                   \
-	X(REREG_MR, rereg_mr, reserved)               \
-	X(DEREG_MR, dereg_mr, reserved)               \
-	X(FREE_MW, free_mw, reserved)                 \
-	X(CREATE_AH, create_ah, reserved)             \
-	X(CREATE_AH, create_ah, attr.reserved)        \
-	X(DESTROY_AH, destroy_ah, reserved)           \
-	X(OPEN_XRCD, open_xrcd, reserved)             \
-	X(CLOSE_XRCD, close_xrcd, reserved)           \
-	X(CREATE_CHANNEL, create_channel, reserved)   \
-	X(DESTROY_CHANNEL, destroy_channel, reserved) \
-	X(DESTROY_CQ, destroy_cq, reserved)           \
-	X(SWITCH_CQ, switch_cq, reserved)             \
-	X(CREATE_SRQ, create_srq, reserved)           \
-	X(QUERY_SRQ, query_srq, reserved)             \
-	X(DESTROY_SRQ, destroy_srq, reserved)         \
-	X(MODIFY_QP, modify_qp, attr.reserved)        \
-	X(MODIFY_QP, modify_qp, attr.ah.reserved)     \
-	X(QUERY_QP, query_qp, reserved)               \
-	X(DESTROY_QP, destroy_qp, reserved)           \
-	X(ATTACH_MCAST, attach_mcast, reserved)       \
-	X(DETACH_MCAST, detach_mcast, reserved)
+#define RESERVED(X)                                         \
+	X(HELLO, hello, reserved)                           \
+	X(QUERY_DEVICE, query_device, reserved)             \
+	X(QUERY_PORT, query_port, reserved)                 \
+	X(GET_CHUNK, get_chunk, reserved)                   \
+	X(ALLOC_PD, alloc_pd, reserved)                     \
+	X(FREE_PD, free_pd, reserved)                       \
+	X(REG_MR, reg_mr, reserved)                         \
+	X(REREG_MR, rereg_mr, reserved)                     \
+	X(DEREG_MR, dereg_mr, reserved)                     \
+	X(FREE_MW, free_mw, reserved)                       \
+	X(CREATE_AH, create_ah, reserved)                   \
+	X(CREATE_AH, create_ah, attr.reserved)              \
+	X(DESTROY_AH, destroy_ah, reserved)                 \
+	X(OPEN_XRCD, open_xrcd, reserved)                   \
+	X(CLOSE_XRCD, close_xrcd, reserved)                 \
+	X(CREATE_CHANNEL, create_channel, reserved)         \
+	X(DESTROY_CHANNEL, destroy_channel, reserved)       \
+	X(DESTROY_CQ, destroy_cq, reserved)                 \
+	X(SWITCH_CQ, switch_cq, reserved)                   \
+	X(CREATE_SRQ, create_srq, reserved)                 \
+	X(QUERY_SRQ, query_srq, reserved)                   \
+	X(DESTROY_SRQ, destroy_srq, reserved)               \
+	X(MODIFY_QP, modify_qp, attr.reserved)              \
+	X(MODIFY_QP, modify_qp, attr.ah.reserved)           \
+	X(QUERY_QP, query_qp, reserved)                     \
+	X(DESTROY_QP, destroy_qp, reserved)                 \
+	X(ATTACH_MCAST, attach_mcast, reserved)             \
+	X(DETACH_MCAST, detach_mcast, reserved)             \
+	X(CM_CREATE_CHANNEL, cm_create_channel, reserved)   \
+	X(CM_DESTROY_CHANNEL, cm_destroy_channel, reserved) \
+	X(CM_GET_EVENT, cm_get_event, reserved)             \
+	X(CM_CREATE_ID, cm_create_id, reserved)             \
+	X(CM_DESTROY_ID, cm_destroy_id, reserved)           \
+	X(CM_BIND, cm_bind, reserved)                       \
+	X(CM_CONNECT, cm_connect, reserved)                 \
+	X(CM_CONNECT, cm_connect, param.reserved)           \
+	X(CM_ACCEPT, cm_accept, param.reserved)             \
+	X(CM_REJECT, cm_reject, param.reserved)             \
+	X(CM_DISCONNECT, cm_disconnect, reserved)           \
+	X(CM_QUERY, cm_query, reserved)                     \
+	X(CM_SET_OPTION, cm_set_option, reserved)           \
+	X(CM_JOIN_MCAST, cm_join_mcast, reserved)           \
+	X(CM_LEAVE_MCAST, cm_leave_mcast, reserved)
 
 static const struct {
 	uint16_t op;

@@ -8,6 +8,7 @@
  */
 #include "capture.h"
 #include "foreign.h"
+#include "gsi.h"
 #include "karst_hdr.h"
 #include "karst_opcode.h"
 #include "mcast.h"
@@ -27,6 +28,8 @@ no_such_qp(struct eng_lcore *lc, const struct karst_pkt *pkt)
 {
 	if (pkt->dqpn == KARST_QPN_MULTICAST)
 		eng_mcast_deliver(lc, pkt);
+	else if (pkt->dqpn == ENG_GSI_QPN)
+		eng_gsi_rx(lc, pkt);
 	else
 		karst_count_drop(&lc->core->counters, KARST_DROP_NO_QP);
 }

@@ -16,6 +16,7 @@
 #include <rte_mbuf_pool_ops.h>
 
 #include "capture.h"
+#include "cm.h"
 #include "karst_crc.h"
 
 #define POOL_OPS           "stack"
@@ -43,6 +44,7 @@ fill_defaults(struct karst_engine_config *c)
 	default_u32(&c->max_mcasts, 1024);
 	default_u32(&c->max_xrc_srqs, 1024);
 	default_u32(&c->max_owners, 64);
+	default_u32(&c->max_cm_ids, 4096);
 	default_u32(&c->rx_burst, 32);
 	default_u32(&c->rx_bytes, 16 << 10);
 	default_u32(&c->tx_burst, 32);
@@ -66,6 +68,8 @@ config_fault(const struct karst_engine_config *c)
 		return "max_xrc_srqs: 1 to 65536";
 	if (c->max_owners > KARST_ENGINE_MAX_OWNERS)
 		return "max_owners: 1 to 4096";
+	if (c->max_cm_ids < 2 || c->max_cm_ids > 1u << 20)
+		return "max_cm_ids: 2 to 1048576";
 	if (c->max_mcasts > 65536)
 		return "max_mcasts: 1 to 65536";
 	if (c->rx_burst > ENG_MAX_BURST || c->tx_burst > ENG_MAX_BURST)
@@ -213,6 +217,7 @@ free_engine(struct karst_engine *e)
 {
 	uint32_t i;
 
+	eng_cm_fini(e);
 	for (i = 0; i < e->nports; i++)
 		eng_port_fini(e, (uint8_t)i);
 	for (i = 0; e->lcore != NULL && i < e->nlcores; i++)
@@ -248,6 +253,8 @@ init_engine(struct karst_engine *e)
 		ret = init_lcores(e);
 	if (ret == 0)
 		ret = eng_owner_create_self(e);
+	if (ret == 0)
+		ret = eng_cm_init(e);
 	return ret;
 }
 
@@ -302,6 +309,7 @@ karst_engine_destroy(struct karst_engine *e)
 		karst_log(KARST_LOG_ERR, "%s: destroyed while lcores are attached", e->name);
 		return -EBUSY;
 	}
+	eng_cm_stop(e);
 	eng_telemetry_del(e);
 	eng_capture_stop(e, NULL);
 	free_engine(e);

@@ -17,6 +17,7 @@
  *	neigh.c    ARP, neighbour discovery; neigh_table.c  what is known; resolve.c  paths;
  *	           netlink.c  the kernel's neighbours and routes
  *	mcast.c    multicast groups
+ *	gsi.c      management datagrams, to and from queue pair 1; cm.h  connection management
  *	memory.c   PDs, regions, windows, address handles
  *	objects.c  CQs, SRQs; lanes.c  CQs of another size; pairs.c  QPs; xrc.c  XRC domains,
  *	           shared targets; owner.c  whose they are, doorbells
@@ -294,7 +295,9 @@ struct karst_engine {
 	struct rte_rcu_qsbr *rcu;
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs;
-	struct eng_mcast *mcast;    /* NULL: never any groups */
+	struct eng_mcast *mcast; /* NULL: never any groups */
+	struct eng_gsi *gsi;
+	struct eng_cm *cm;
 	_Atomic uint32_t mcast_seq; /* changes of them; see mcast.c */
 	uint64_t tsc_base;
 	uint64_t tsc_mul;     /* ns = tsc * mul >> 32 */
@@ -541,6 +544,11 @@ int eng_port_check_path(
 	const struct karst_engine *e, uint32_t lcore, const struct karst_path *path);
 
 /* --- resolve.c --- */
+
+/* One look for the way from own address @src_ip of @port to @dst_ip, which does not wait for anybody's
+ * answer.  -EAGAIN: asked, look again; -EHOSTUNREACH; -EINVAL: not an address of the port. */
+int eng_resolve_try(struct karst_engine *e, uint8_t port, const uint8_t src_ip[16],
+	const uint8_t dst_ip[16], struct karst_path *path);
 
 #define ENG_IP_TEXT INET6_ADDRSTRLEN
 /* For logs. */

@@ -111,6 +111,8 @@ struct karst_engine_config {
 	uint32_t max_pds;      /* default 256 */
 	uint32_t max_mcasts;   /* attachments to multicast groups; default 1024, up to 65536 */
 	uint32_t max_xrc_srqs; /* of each lcore; default 1024 */
+	uint32_t max_cm_ids;   /* connections and listeners, and connections that have ended and
+				* linger; default 4096, up to 2^20 */
 	uint32_t max_owners;   /* sessions at a time; default 64, up to KARST_ENGINE_MAX_OWNERS */
 	/* protocol */
 	uint32_t window_packets; /* see struct karst_core_config */

@@ -37,6 +37,7 @@ struct karst_session_limits {
 	uint32_t max_channels;
 	uint32_t max_mcasts;     /* attachments of QPs to multicast groups */
 	uint32_t max_xrcds;      /* default 1024 */
+	uint32_t max_cm_ids;     /* identifiers of connection management, and groups */
 	uint64_t max_ring_bytes; /* shared memory of its rings; default 256 MiB */
 	uint64_t max_mr_bytes;   /* registered, summed; default: no limit */
 };
@@ -87,7 +88,7 @@ struct karst_session_info {
 	char program[KARST_CTL_NAME];
 	pid_t pid;
 	uid_t uid;
-	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels, xrcds;
+	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels, xrcds, cm_ids;
 	uint64_t ring_bytes;
 	uint64_t shared_bytes, migrated_bytes, copied_bytes; /* of its regions */
 	uint64_t requests, refused;                          /* control messages */

@@ -112,14 +112,18 @@ struct lookup {
 	struct karst_path *path;
 	struct eng_neigh_call call; /* .ip: the next hop */
 	bool done;                  /* nobody needs to be asked */
+	bool quiet;                 /* it is a peer who gave the address: nothing for the log */
 	char netdev[IF_NAMESIZE];   /* not empty: the kernel knows */
 };
 
 static int
-no_route(const struct karst_engine *e, uint8_t port, const uint8_t ip[16], const char *why)
+no_route(const struct karst_engine *e, uint8_t port, const uint8_t ip[16], const struct lookup *l,
+	const char *why)
 {
 	char text[ENG_IP_TEXT];
 
+	if (l->quiet)
+		return -EHOSTUNREACH;
 	karst_log(KARST_LOG_ERR, "%s: port %u: no way to %s: %s", e->name, port,
 		eng_ip_text(ip, text), why);
 	return -EHOSTUNREACH;
@@ -171,7 +175,7 @@ plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16], 
 		return 0;
 	}
 	if (!is_host(ip))
-		return no_route(e, port, ip, "no host can have this address");
+		return no_route(e, port, ip, l, "no host can have this address");
 	/* An address of another port, which this one's link would not lead to. */
 	if ((p->neigh == NULL && p->info.netdev[0] == '\0') || !on_link(own, ip)) {
 		if (is_elsewhere(e, ip))
@@ -182,11 +186,11 @@ plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16], 
 	if (l->netdev[0] != '\0')
 		return 0;
 	if (p->neigh == NULL)
-		return no_route(e, port, ip, "the port leads nowhere but back");
+		return no_route(e, port, ip, l, "the port leads nowhere but back");
 	if (on_link(own, ip))
 		return 0;
 	if (!is_set(gateway))
-		return no_route(e, port, ip,
+		return no_route(e, port, ip, l,
 			"it is not on the link of the source address, and there is no gateway");
 	memcpy(l->call.ip, gateway->ip, sizeof(l->call.ip));
 	return 0;
@@ -259,6 +263,52 @@ karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr, const 
 	}
 	if (ret == 0)
 		*path = found;
+	return ret;
+}
+
+static int
+no_patience(void *user)
+{
+	return -EAGAIN;
+}
+
+/* The index of own address @src_ip, with ctl_lock held. */
+static int
+index_of(const struct karst_engine *e, uint8_t port, const uint8_t src_ip[16], uint32_t *index)
+{
+	const struct eng_addrs *a;
+
+	if (!eng_port_present(e, port))
+		return -EINVAL;
+	a = eng_port_addrs(&e->port[port]);
+	for (*index = 0; *index < a->n; ++*index)
+		if (memcmp(a->addr[*index].ip, src_ip, sizeof(a->addr[0].ip)) == 0)
+			return 0;
+	return -EINVAL;
+}
+
+int
+eng_resolve_try(struct karst_engine *e, uint8_t port, const uint8_t src_ip[16],
+	const uint8_t dst_ip[16], struct karst_path *path)
+{
+	static const struct eng_patience none = {.go_on = no_patience};
+	struct lookup l = {.path = path, .quiet = true};
+	uint32_t index;
+	int ret;
+
+	ret = eng_ctl_enter(e);
+	if (ret != 0)
+		return ret;
+	ret = index_of(e, port, src_ip, &index);
+	if (ret == 0)
+		ret = plan(e, port, index, dst_ip, &l);
+	eng_ctl_leave(e);
+	if (ret != 0 || l.done)
+		return ret;
+	if (l.netdev[0] != '\0')
+		return eng_netlink_resolve(l.netdev, path->dst_ip, &none, path->dst_mac);
+	ret = look(e, &l.call);
+	memcpy(path->dst_mac, l.call.mac, sizeof(path->dst_mac));
 	return ret;
 }
 

@@ -11,7 +11,7 @@
  * struct karst_pkt lives in the mbuf's private area.  With net_ring, an mbuf reaches the peer by
  * pointer, and so its private area is the peer's to overwrite from then on.
  */
-#include "engine_priv.h"
+#include "gsi.h"
 #include "karst_hdr.h"
 #include "karst_parse.h"
 #include "mcast.h"
@@ -99,7 +99,8 @@ rx_chunk(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned
 		if (karst_unlikely(pkt->dqpn == KARST_QPN_MULTICAST)) {
 			if (!eng_mcast_spread(lc, mbufs[i]))
 				continue;
-		} else if (karst_unlikely(karst_qpn_lcore(lc->core, pkt->dqpn) != lc->index)) {
+		} else if (karst_unlikely(karst_qpn_lcore(lc->core, pkt->dqpn) != lc->index &&
+				   pkt->dqpn != ENG_GSI_QPN)) {
 			away[naway++] = mbufs[i];
 			continue;
 		}

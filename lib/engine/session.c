@@ -17,6 +17,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "cm.h"
 #include "karst_ctl_sock.h"
 
 #define DEFAULT_RING_BYTES (256ull << 20)
@@ -307,6 +308,7 @@ fill_limits(const struct karst_engine *e, struct karst_session_limits *l)
 	default_u32(&l->max_channels, DEFAULT_CHANNELS);
 	default_u32(&l->max_mcasts, e->cfg.max_mcasts);
 	default_u32(&l->max_xrcds, DEFAULT_XRCDS);
+	default_u32(&l->max_cm_ids, e->cfg.max_cm_ids);
 	if (l->max_ring_bytes == 0)
 		l->max_ring_bytes = DEFAULT_RING_BYTES;
 	if (l->max_mr_bytes == 0)
@@ -324,6 +326,9 @@ init_tables(struct karst_session *s)
 	eng_handles_init(&s->cqs, l->max_cqs);
 	eng_handles_init(&s->srqs, l->max_srqs);
 	eng_handles_init(&s->qps, l->max_qps);
+	eng_handles_init(&s->cm_channels, l->max_channels);
+	eng_handles_init(&s->cm_ids, l->max_cm_ids);
+	eng_handles_init(&s->cm_groups, l->max_cm_ids);
 	eng_keys_init(&s->mrs, l->max_mrs);
 	eng_keys_init(&s->mws, l->max_mws);
 	eng_keys_init(&s->ahs, l->max_ahs);
@@ -377,6 +382,9 @@ free_session(struct karst_session *s)
 	eng_handles_fini(&s->cqs);
 	eng_handles_fini(&s->srqs);
 	eng_handles_fini(&s->qps);
+	eng_handles_fini(&s->cm_channels);
+	eng_handles_fini(&s->cm_ids);
+	eng_handles_fini(&s->cm_groups);
 	eng_keys_fini(&s->mrs);
 	eng_keys_fini(&s->mws);
 	eng_keys_fini(&s->ahs);
@@ -448,6 +456,7 @@ void
 karst_session_destroy(struct karst_session *s)
 {
 	unlink_session(s);
+	eng_session_drop_cm(s);
 	eng_session_drop_qps(s);
 	eng_session_drop_queues(s);
 	eng_session_drop_xrcds(s);
@@ -460,6 +469,7 @@ karst_session_destroy(struct karst_session *s)
 unsigned int
 karst_session_list(struct karst_engine *e, struct karst_session_info *infos, unsigned int max)
 {
+	struct eng_cm *cm = eng_cm_enter(e);
 	const struct karst_session *s;
 	unsigned int n = 0;
 
@@ -468,9 +478,11 @@ karst_session_list(struct karst_engine *e, struct karst_session_info *infos, uns
 		if (n >= max)
 			continue;
 		infos[n] = s->info;
+		infos[n].cm_ids = s->cm_ids.used;
 		infos[n].lost_events = atomic_load_explicit(&s->lost_events, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&e->session_lock);
+	eng_cm_leave(cm);
 	return n;
 }
 

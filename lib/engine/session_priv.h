@@ -10,6 +10,7 @@
  *	session_memory.c  regions, windows
  *	session_queues.c  channels, completion queues, shared receive queues
  *	session_pairs.c   queue pairs
+ *	session_cm.c      connection management; see cm.h
  *	session_xrc.c     XRC domains, and targets that others have made
  *	session_attr.c    attributes of queue pairs and addresses: what is allowed, translation
  *
@@ -135,6 +136,8 @@ struct karst_session {
 	_Atomic uint64_t lost_events;
 	struct handles pds, channels, xrcds, cqs, srqs, qps;
 	struct keys mrs, mws, ahs;
+	/* under the lock of connection management */
+	struct handles cm_channels, cm_ids, cm_groups;
 	uint64_t mr_bytes;
 	uint64_t shared, migrated, copied;
 	/* under session_lock */
@@ -201,6 +204,7 @@ int eng_session_path(struct karst_session *s, struct session_call *c,
 /* So many objects go at once: the engine waits for its lcores once for each batch. */
 #define DROP_BATCH 512u
 
+void eng_session_drop_cm(struct karst_session *s);
 void eng_session_drop_qps(struct karst_session *s);
 void eng_session_drop_queues(struct karst_session *s);
 void eng_session_drop_xrcds(struct karst_session *s);

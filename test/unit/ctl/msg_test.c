@@ -39,7 +39,7 @@ Test(msg, operations)
 	cr_assert(info->pieces);
 	for (op = 0; op < 70000; op++)
 		n += karst_ctl_op_info(op) != NULL;
-	cr_assert_eq(n, 34);
+	cr_assert_eq(n, 54);
 	cr_assert_null(karst_ctl_op_info(0));
 	cr_assert_null(karst_ctl_op_info(UINT32_MAX));
 }
@@ -77,7 +77,7 @@ Test(msg, every_length_of_every_operation)
 	uint32_t op;
 	size_t body;
 
-	for (op = 0; op < 64; op++) {
+	for (op = 0; op < 128; op++) {
 		const struct karst_ctl_op_info *info = karst_ctl_op_info(op);
 
 		if (info == NULL)
@@ -101,7 +101,7 @@ Test(msg, reserved_members)
 {
 	uint32_t op, found = 0;
 
-	for (op = 0; op < 64; op++) {
+	for (op = 0; op < 128; op++) {
 		const struct karst_ctl_op_info *info = karst_ctl_op_info(op);
 		uint32_t i;
 
@@ -121,7 +121,10 @@ Test(msg, reserved_members)
 		4 /* HELLO */ + 8 + 4 + 4 /* queries, chunk */ + 8 + 4 /* PD */ + 4 + 4 +
 			4 /* MR */ + 4 /* MW */ + 4 + 7 + 4 /* AH */ + 4 + 4 /* XRCD */ + 8 +
 			4 /* channel */ + 4 + 4 /* CQ */ + 4 + 4 + 4 /* SRQ */ + 5 + 7 + 4 +
-			4 /* QP */ + 4 + 4 /* multicast */);
+			4 /* QP */ + 4 +
+			4 /* multicast */
+			/* connection management */
+			+ 8 + 4 + 4 + 1 + 4 + 4 + 4 + 1 + 1 + 1 + 4 + 4 + 4 + 4 + 4);
 }
 
 static size_t

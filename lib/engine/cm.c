@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The thread of connection management.  It gives MADs that came to lib/cm, runs its timers, looks
+ * for ways and sends; and sleeps unless there is something of that to do.
+ *
+ * Sessions work on the same tables, on their own threads and under the same lock, and leave what
+ * has to wait to this one.
+ */
+#include "cm.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/random.h>
+
+#include <rte_lcore.h>
+
+#define RX_AT_ONCE     64u
+#define TIMERS_AT_ONCE 64u
+
+struct eng_cm *
+eng_cm_enter(struct karst_engine *e)
+{
+	struct eng_cm *cm = e->cm;
+
+	pthread_mutex_lock(&cm->lock);
+	cm->cm->now_ns = engine_now(e);
+	return cm;
+}
+
+void
+eng_cm_leave(struct eng_cm *cm)
+{
+	pthread_mutex_unlock(&cm->lock);
+	eng_gsi_wake(cm->e);
+}
+
+/* splitmix64 */
+uint32_t
+eng_cm_random(struct eng_cm *cm)
+{
+	uint64_t x = cm->rand += 0x9e3779b97f4a7c15ull;
+
+	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
+	return (uint32_t)(x >> 32);
+}
+
+/* @return whether there may be more. */
+static bool
+receive(struct eng_cm *cm)
+{
+	struct eng_gsi_mad *mad;
+	unsigned int n;
+
+	for (n = 0; n < RX_AT_ONCE && (mad = eng_gsi_take(cm->e)) != NULL; n++) {
+		struct karst_cm_path seen = {
+			.port = mad->port,
+			.pkey = mad->pkey,
+			.tclass = mad->tclass,
+		};
+		uint8_t index;
+
+		/* a frame that never left may be for an address of another port */
+		(void)eng_cm_find_port(cm->e, mad->dst_ip, &seen.port, &index);
+		memcpy(seen.local_ip, mad->dst_ip, sizeof(seen.local_ip));
+		memcpy(seen.remote_ip, mad->src_ip, sizeof(seen.remote_ip));
+		karst_cm_rx(cm->cm, &seen, mad->bytes, sizeof(mad->bytes));
+		eng_gsi_give(cm->e, mad);
+	}
+	return n == RX_AT_ONCE;
+}
+
+static void *
+cm_main(void *arg)
+{
+	struct eng_cm *cm = arg;
+	uint64_t next, now;
+	bool more;
+
+	/* relaxed: nothing is ordered by it, it only has to be seen */
+	while (!atomic_load_explicit(&cm->stop, memory_order_relaxed)) {
+		pthread_mutex_lock(&cm->lock);
+		cm->cm->now_ns = engine_now(cm->e);
+		more = receive(cm);
+		more |= karst_cm_expire(cm->cm, TIMERS_AT_ONCE) == TIMERS_AT_ONCE;
+		next = eng_cm_way_work(cm);
+		next = karst_min_u64(next, karst_cm_next_ns(cm->cm));
+		pthread_mutex_unlock(&cm->lock);
+		now = engine_now(cm->e);
+		if (more || next <= now)
+			next = now;
+		eng_gsi_wait(cm->e, next == UINT64_MAX ? next : next - now);
+	}
+	return NULL;
+}
+
+/* --- life --- */
+
+static int
+make_cm(struct eng_cm *cm)
+{
+	struct karst_cm_config cfg = {
+		.max_ids = cm->e->cfg.max_cm_ids, .ops = &eng_cm_ops, .user = cm};
+	uint64_t seeds[3];
+	size_t bytes;
+
+	if (getrandom(seeds, sizeof(seeds), 0) != (ssize_t)sizeof(seeds))
+		return -errno;
+	cfg.guid = seeds[0] | 1;
+	cfg.seed = seeds[1];
+	cm->rand = seeds[2];
+	bytes = karst_cm_bytes(&cfg);
+	if (bytes == 0)
+		return -EINVAL;
+	cm->cm_mem = eng_arena_alloc(&cm->e->objects, bytes);
+	if (cm->cm_mem == NULL)
+		return -ENOMEM;
+	return karst_cm_init(cm->cm_mem, &cfg, engine_now(cm->e), &cm->cm);
+}
+
+int
+eng_cm_init(struct karst_engine *e)
+{
+	struct eng_cm *cm = calloc(1, sizeof(*cm));
+	sigset_t all, old;
+	int ret;
+
+	if (cm == NULL)
+		return -ENOMEM;
+	e->cm = cm;
+	cm->e = e;
+	pthread_mutex_init(&cm->lock, NULL);
+	ret = make_cm(cm);
+	if (ret == 0)
+		ret = eng_gsi_init(e);
+	if (ret != 0)
+		return ret;
+	/* signals are the program's business */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	ret = rte_ctrl_thread_create(&cm->thread, "karst-cm", NULL, cm_main, cm);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	cm->running = ret == 0;
+	return ret;
+}
+
+void
+eng_cm_stop(struct karst_engine *e)
+{
+	struct eng_cm *cm = e->cm;
+
+	if (cm == NULL || !cm->running)
+		return;
+	atomic_store_explicit(&cm->stop, true, memory_order_relaxed);
+	eng_gsi_wake(e);
+	pthread_join(cm->thread, NULL);
+	cm->running = false;
+}
+
+void
+eng_cm_fini(struct karst_engine *e)
+{
+	struct eng_cm *cm = e->cm;
+
+	if (cm == NULL)
+		return;
+	eng_cm_stop(e);
+	eng_cm_way_fini(cm);
+	eng_gsi_fini(e);
+	pthread_mutex_destroy(&cm->lock);
+	free(cm);
+	e->cm = NULL;
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Connection management of an engine: between sessions, whose programs want connections by IP
+ * addresses and port numbers, and lib/cm, which speaks the protocol.
+ *
+ *	cm.c          its thread: MADs that came, timers, ways, MADs that go
+ *	cm_way.c      ways to peers: resolved, kept for a while; MADs and identifiers that wait for them
+ *	cm_port.c     addresses and port numbers: what is bound, who listens where
+ *	cm_channel.c  events on their way to programs
+ *	cm_id.c       identifiers: their life, and what programs ask of them
+ *	cm_conn.c     connections of identifiers: questions, answers, and what lib/cm tells
+ *	session_cm.c  the messages
+ *
+ * Threads: sessions and the thread of cm.c; all that is here, and of a session what belongs to
+ * connection management, is guarded by "lock".  Who holds it makes no control call and does not
+ * wait.  What has to wait, for a way, is left to the thread.
+ */
+#ifndef ENG_CM_H
+#define ENG_CM_H
+
+#include "gsi.h"
+#include "karst_cm.h"
+#include "session_priv.h"
+
+#define CM_WAY_BUCKETS  256u
+#define CM_PORT_BUCKETS 1024u
+
+/* --- ways (cm_way.c) --- */
+
+/* A MAD that waits to be sent. */
+struct cm_mad {
+	struct cm_mad *next;
+	struct karst_path path; /* complete once its way is known */
+	uint8_t bytes[ENG_GSI_MAD_BYTES] karst_aligned(8);
+};
+
+struct cm_mads {
+	struct cm_mad *first;
+	struct cm_mad **end; /* of no meaning without a first one */
+};
+
+enum cm_way_state { CM_WAY_ASKING, CM_WAY_READY, CM_WAY_FAILED };
+
+struct cm_way {
+	struct cm_way *next;  /* in its bucket */
+	struct cm_way *asked; /* the next one that is ASKING */
+	enum cm_way_state state;
+	uint8_t port;
+	uint8_t src_ip[16], dst_ip[16];
+	struct karst_path path; /* READY */
+	uint64_t until_ns;      /* ASKING: given up; else forgotten */
+	uint64_t look_ns;       /* ASKING: next look */
+	uint64_t nap_ns;
+	struct cm_mads mads;
+	struct cm_id *ids; /* that wait, by way_next */
+};
+
+/* --- events (cm_channel.c) --- */
+
+struct cm_event {
+	struct cm_event *next;
+	struct cm_id *id;       /* whose it is; of a connect request: the listener */
+	struct cm_id *conn;     /* connect request: the new one */
+	struct cm_group *group; /* MULTICAST_* */
+	struct karst_ctl_cm_get_event_rsp rsp;
+};
+
+struct cm_channel {
+	uint32_t handle;
+	uint32_t ids; /* that use it */
+	struct karst_session *session;
+	struct session_stream stream;
+	struct cm_event *first;
+	struct cm_event **end; /* of no meaning without a first one */
+};
+
+/* --- identifiers --- */
+
+enum cm_id_state {
+	CM_ID_IDLE,
+	CM_ID_BOUND,
+	CM_ID_ADDR_QUERY,
+	CM_ID_ADDR_RESOLVED,
+	CM_ID_ROUTE_RESOLVED,
+	CM_ID_CONNECT, /* active: asked; passive: a request came */
+	CM_ID_LISTEN,
+};
+
+/* Who of its identifiers gets a request for a port number is found out when it comes. */
+struct cm_service {
+	uint16_t port_space;
+	uint16_t port_number;
+	uint32_t cm_id; /* of lib/cm */
+	uint32_t listeners;
+};
+
+struct cm_group {
+	uint32_t handle;
+	uint64_t uid;
+	uint32_t reported; /* events that were got */
+	uint8_t ip[16];
+	struct cm_id *id;
+	struct cm_group *next; /* of the identifier */
+};
+
+struct cm_id {
+	uint32_t handle;
+	uint64_t uid;
+	struct karst_session *session;
+	struct cm_channel *channel;
+	enum cm_id_state state;
+	uint16_t port_space;
+	uint8_t qp_type;
+	bool passive;    /* made by a request */
+	bool told;       /* passive: its request was got, so that the program knows of it */
+	bool named;      /* passive: it was accepted, so that @uid is known */
+	bool has_port;   /* @port, @sgid_index and src are those of a port */
+	bool numbered;   /* its port number is its own (cm_port.c) */
+	bool reuse_addr; /* options */
+	bool af_only;
+	bool tos_set;
+	bool timeout_set;
+	uint8_t tos;
+	uint8_t timeout;
+	uint8_t port; /* of the engine, from 0 */
+	uint8_t sgid_index;
+	struct karst_ctl_cm_addr src, dst;
+	struct cm_id *port_next;    /* in the bucket of port numbers */
+	struct cm_service *service; /* LISTEN */
+	uint32_t backlog;           /* LISTEN: requests that may still come */
+	uint32_t reported;          /* events that were got */
+	uint32_t nevents;           /* that wait */
+	/* ADDR_QUERY */
+	struct cm_way *way;
+	struct cm_id *way_next;
+	uint64_t until_ns;
+	/* the connection */
+	uint32_t cm_id;  /* of lib/cm; 0: none */
+	bool has_remote; /* the following are known */
+	struct karst_cm_path path;
+	uint32_t psn; /* that our receive queue begins with */
+	uint32_t remote_psn;
+	uint32_t remote_qpn;
+	uint8_t responder_resources;
+	uint8_t initiator_depth;
+	uint8_t retry_count;
+	uint8_t rnr_retry_count;
+	struct cm_group *groups;
+};
+
+struct cm_stats {
+	uint64_t events_lost;  /* no memory, or the program does not take them */
+	uint64_t mads_dropped; /* no way, or too many wait */
+	uint64_t ways_failed;
+	uint64_t backlog_full;  /* requests rejected */
+	uint64_t limit_reached; /* requests rejected: the listener's program has max_cm_ids */
+};
+
+struct eng_cm {
+	struct karst_engine *e;
+	struct karst_cm *cm;
+	void *cm_mem;
+	pthread_t thread;
+	bool running;
+	_Atomic bool stop;
+	pthread_mutex_t lock; /* the following, and *cm */
+	struct cm_way *way[CM_WAY_BUCKETS];
+	struct cm_way *asking;
+	uint32_t nways;
+	uint64_t sweep_ns;  /* when to look for ways to forget */
+	uint32_t nmads;     /* that wait */
+	struct cm_mads out; /* whose ways are known */
+	struct cm_id *number[CM_PORT_BUCKETS];
+	uint64_t rand; /* state of eng_cm_random() */
+	uint32_t nids;
+	struct cm_stats stats;
+};
+
+/* --- cm.c --- */
+
+int eng_cm_init(struct karst_engine *e);
+/* Ends the thread.  No session is left. */
+void eng_cm_stop(struct karst_engine *e);
+void eng_cm_fini(struct karst_engine *e);
+
+/* Around all that uses the following; the thread looks for something to do after the second. */
+struct eng_cm *eng_cm_enter(struct karst_engine *e);
+void eng_cm_leave(struct eng_cm *cm);
+
+uint32_t eng_cm_random(struct eng_cm *cm);
+
+/* --- cm_way.c --- */
+
+/* Sends @mad once the way is known; drops it if it cannot be found. */
+void eng_cm_way_send(struct eng_cm *cm, const struct karst_cm_path *path, const uint8_t *mad);
+/* @id, ADDR_QUERY with src, dst and until_ns, has an event when the way is known, or is not.
+ * -ENOMEM, -ENOSPC */
+int eng_cm_way_find(struct eng_cm *cm, struct cm_id *id);
+/* @id does not wait any more. */
+void eng_cm_way_forget(struct cm_id *id);
+/* On the thread: looks, sends.  Leaves the lock meanwhile.  @return when to call again. */
+uint64_t eng_cm_way_work(struct eng_cm *cm);
+void eng_cm_way_fini(struct eng_cm *cm);
+
+/* --- cm_port.c --- */
+
+bool eng_cm_is_any(const struct karst_ctl_cm_addr *a);
+/* 0: @a is of a family that there is, written as it should be. */
+int eng_cm_check_addr(struct session_call *c, const struct karst_ctl_cm_addr *a);
+/* The port of the engine that has the address, and where; *port is the first to be looked at.
+ * -EADDRNOTAVAIL */
+int eng_cm_find_port(
+	const struct karst_engine *e, const uint8_t ip[16], uint8_t *port, uint8_t *index);
+/* The port and address that packets to @dst leave by.  -ENETUNREACH */
+int eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr *dst,
+	uint8_t *port, uint8_t *index, uint8_t src_ip[16]);
+/* Gives @id the port number in id->src, or a free one for 0.  -EADDRINUSE */
+int eng_cm_number(struct eng_cm *cm, struct cm_id *id);
+void eng_cm_unnumber(struct eng_cm *cm, struct cm_id *id);
+/* -EADDRINUSE: another one has the number, whatever both say of reuse; -ENOSPC, -ENOMEM. */
+int eng_cm_service_join(struct eng_cm *cm, struct cm_id *id);
+void eng_cm_service_leave(struct eng_cm *cm, struct cm_id *id);
+/* Who listens on @service for requests to @dst_ip; NULL: nobody. */
+struct cm_id *eng_cm_listener(
+	struct eng_cm *cm, const struct cm_service *service, const struct karst_cm_ip *ip);
+
+/* --- cm_channel.c --- */
+
+/* Puts an event behind those that wait.  NULL, counted: no room. */
+struct cm_event *eng_cm_event(struct eng_cm *cm, struct cm_id *id, uint32_t code, int status);
+/* The oldest; the caller's.  *emptied: it was the last. */
+struct cm_event *eng_cm_event_take(struct cm_channel *ch, bool *emptied);
+/* Destroys the events that wait of @id, or of @group only (not NULL). @return whether they were
+ * the last ones. */
+bool eng_cm_event_purge(struct eng_cm *cm, struct cm_id *id, const struct cm_group *group);
+/* Moves them to the channel @to.  @return as above, of the old channel. */
+bool eng_cm_event_move(struct cm_id *id, struct cm_channel *to);
+
+/* --- cm_id.c --- */
+
+/* -ENOSPC: its session has max_cm_ids; -ENOMEM */
+int eng_cm_id_new(
+	struct eng_cm *cm, struct karst_session *s, struct cm_channel *ch, struct cm_id **id);
+/* Ends whatever it is in.  @return whether its events were the last ones of its channel. */
+bool eng_cm_id_free(struct eng_cm *cm, struct cm_id *id);
+/* The way that @id has waited for: 0, or why there is none. */
+void eng_cm_id_resolved(struct eng_cm *cm, struct cm_id *id, int status);
+
+/* --- cm_conn.c --- */
+
+extern const struct karst_cm_ops eng_cm_ops;
+
+/* How packets of @id get to @dst_ip. */
+void eng_cm_ah(const struct cm_id *id, const uint8_t dst_ip[16], struct karst_ctl_ah_attr *ah);
+
+int eng_cm_connect(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
+	const struct karst_ctl_cm_param *p);
+int eng_cm_accept(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
+	const struct karst_ctl_cm_param *p);
+int eng_cm_reject(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t reason,
+	const struct karst_ctl_cm_param *p);
+int eng_cm_disconnect(struct eng_cm *cm, struct session_call *c, struct cm_id *id);
+int eng_cm_established(struct eng_cm *cm, struct session_call *c, struct cm_id *id);
+
+#endif /* ENG_CM_H */

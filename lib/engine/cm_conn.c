@@ -1,0 +1,461 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Connections of identifiers: what programs ask of lib/cm, and what it tells them.
+ *
+ * The PSN in a REQ or REP is the one that the receiver of the message shall begin with: so what an
+ * identifier sends is where its own receive queue begins, and what it is told is where it sends.
+ */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "cm.h"
+
+/* What addresses the RDMA CM puts in front of a program's private data leaves of them. */
+#define REQ_PRIVATE      (KARST_CM_REQ_PRIVATE - KARST_CM_IP_LEN)
+#define SIDR_REQ_PRIVATE (KARST_CM_SIDR_REQ_PRIVATE - KARST_CM_IP_LEN)
+/* of the port space UDP, where nobody says another one */
+#define UDP_QKEY 0x01234567u
+
+static bool
+is_ud(const struct cm_id *id)
+{
+	return id->port_space == KARST_RDMACM_PS_UDP;
+}
+
+/* --- what programs ask --- */
+
+static int
+check_private(struct session_call *c, const struct karst_ctl_cm_param *p, uint32_t most)
+{
+	if (p->private_data_len <= most)
+		return 0;
+	return say(
+		c, -EINVAL, "%u bytes of private data: up to %u here", p->private_data_len, most);
+}
+
+static int
+say_state(struct session_call *c, const struct cm_id *id, const char *what)
+{
+	static const char *const names[] = {"idle", "bound", "resolving its address",
+		"address resolved", "route resolved", "connecting or connected", "listening"};
+
+	return say(c, -EINVAL, "%s: identifier %u is %s", what, id->handle, names[id->state]);
+}
+
+static int
+cm_fault(struct session_call *c, int ret, const char *what)
+{
+	if (ret == -ENOSPC)
+		return say(c, ret, "%s: the engine has as many connections as it may (max_cm_ids)",
+			what);
+	return say(c, ret == -ENOENT || ret == -EMSGSIZE ? -EINVAL : ret,
+		"%s: the state of the connection does not allow it", what);
+}
+
+static void
+param_of(const struct cm_id *id, const struct karst_ctl_cm_param *p, struct karst_cm_param *out)
+{
+	*out = (struct karst_cm_param){
+		.qp_type = id->qp_type,
+		.flow_control = p->flow_control != 0,
+		.srq = p->srq != 0,
+		.responder_resources = p->responder_resources,
+		.initiator_depth = p->initiator_depth,
+		.retry_count = p->retry_count & 7,
+		.rnr_retry_count = p->rnr_retry_count & 7,
+		.qpn = p->qpn & 0xffffff,
+		.psn = id->psn,
+		.qkey = p->qkey != 0 ? p->qkey : UDP_QKEY,
+		.private_data = p->private_data,
+		.private_data_len = p->private_data_len,
+	};
+}
+
+int
+eng_cm_connect(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
+	const struct karst_ctl_cm_param *p)
+{
+	uint64_t service = karst_cm_service_id(id->port_space, id->dst.port_number);
+	struct karst_cm_ip ip = {
+		.src_port = id->src.port_number, .ip6 = id->src.family == AF_INET6};
+	uint8_t private_data[KARST_CM_SIDR_REQ_PRIVATE] = {0};
+	struct karst_cm_param param;
+	uint8_t len;
+	int ret;
+
+	if (id->state != CM_ID_ROUTE_RESOLVED)
+		return say_state(c, id, "connect");
+	ret = check_private(c, p, is_ud(id) ? SIDR_REQ_PRIVATE : REQ_PRIVATE);
+	if (ret != 0)
+		return ret;
+	memcpy(ip.src_ip, id->src.ip, sizeof(ip.src_ip));
+	memcpy(ip.dst_ip, id->dst.ip, sizeof(ip.dst_ip));
+	karst_cm_ip_build(&ip, private_data);
+	memcpy(private_data + KARST_CM_IP_LEN, p->private_data, p->private_data_len);
+	len = (uint8_t)(KARST_CM_IP_LEN + p->private_data_len);
+	param_of(id, p, &param);
+	param.private_data = private_data;
+	param.private_data_len = len;
+	if (is_ud(id))
+		ret = karst_cm_id_sidr_request(
+			cm->cm, &id->path, service, private_data, len, id, &id->cm_id);
+	else
+		ret = karst_cm_id_connect(cm->cm, &id->path, service, &param, id, &id->cm_id);
+	if (ret != 0)
+		return cm_fault(c, ret, "connect");
+	id->state = CM_ID_CONNECT;
+	id->responder_resources = p->responder_resources;
+	id->initiator_depth = p->initiator_depth;
+	id->retry_count = param.retry_count;
+	return 0;
+}
+
+static int
+accept_request(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
+	const struct karst_ctl_cm_param *p)
+{
+	struct karst_cm_param param;
+	int ret = check_private(c, p, is_ud(id) ? KARST_CM_SIDR_REP_PRIVATE : KARST_CM_REP_PRIVATE);
+
+	if (ret != 0)
+		return ret;
+	param_of(id, p, &param);
+	if (is_ud(id))
+		ret = karst_cm_id_sidr_reply(cm->cm, id->cm_id, KARST_CM_SIDR_SUCCESS, &param);
+	else
+		ret = karst_cm_id_accept(cm->cm, id->cm_id, &param);
+	if (ret != 0)
+		return cm_fault(c, ret, "accept");
+	id->responder_resources = p->responder_resources;
+	id->initiator_depth = p->initiator_depth;
+	return 0;
+}
+
+int
+eng_cm_accept(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
+	const struct karst_ctl_cm_param *p)
+{
+	int ret;
+
+	if (id->state != CM_ID_CONNECT)
+		return say_state(c, id, "accept");
+	if (p != NULL && id->passive)
+		return accept_request(cm, c, id, p);
+	if (p != NULL || id->passive || is_ud(id))
+		return say(c, -EINVAL,
+			"accept: a request is accepted with parameters, the answer to one (not "
+			"UDP's) without");
+	ret = karst_cm_id_ready(cm->cm, id->cm_id, NULL, 0);
+	return ret == 0 ? 0 : cm_fault(c, ret, "accept");
+}
+
+int
+eng_cm_reject(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t reason,
+	const struct karst_ctl_cm_param *p)
+{
+	struct karst_cm_param param;
+	int ret = check_private(c, p, is_ud(id) ? KARST_CM_SIDR_REP_PRIVATE : KARST_CM_REJ_PRIVATE);
+
+	if (id->state != CM_ID_CONNECT || (is_ud(id) && !id->passive))
+		return say_state(c, id, "reject");
+	if (ret == 0 && reason > UINT16_MAX)
+		ret = say(c, -EINVAL, "reason %u: up to %u", reason, UINT16_MAX);
+	if (ret != 0)
+		return ret;
+	param_of(id, p, &param);
+	if (is_ud(id))
+		ret = karst_cm_id_sidr_reply(cm->cm, id->cm_id, KARST_CM_SIDR_REJECT, &param);
+	else
+		ret = karst_cm_id_reject(cm->cm, id->cm_id,
+			reason != 0 ? (uint16_t)reason : KARST_CM_REJ_CONSUMER_DEFINED, NULL, 0,
+			p->private_data, p->private_data_len);
+	return ret == 0 ? 0 : cm_fault(c, ret, "reject");
+}
+
+int
+eng_cm_disconnect(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
+{
+	if (id->state != CM_ID_CONNECT || is_ud(id))
+		return say_state(c, id, "disconnect");
+	/* Whoever is disconnected already has what he wants. */
+	if (karst_cm_id_disconnect(cm->cm, id->cm_id, NULL, 0) != 0)
+		karst_cm_id_disconnect_reply(cm->cm, id->cm_id, NULL, 0);
+	return 0;
+}
+
+int
+eng_cm_established(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
+{
+	int ret;
+
+	if (id->state != CM_ID_CONNECT || is_ud(id))
+		return say_state(c, id, "notify");
+	ret = karst_cm_id_established(cm->cm, id->cm_id);
+	if (ret == 0)
+		eng_cm_event(cm, id, KARST_RDMACM_ESTABLISHED, 0);
+	return ret == 0 || ret == -EALREADY ? 0 : cm_fault(c, ret, "notify");
+}
+
+/* --- what lib/cm tells --- */
+
+static void
+put_private(struct cm_event *ev, const void *data, uint32_t len)
+{
+	len = karst_min_u32(len, KARST_CTL_CM_PRIVATE_DATA);
+	if (data != NULL)
+		memcpy(ev->rsp.param.private_data, data, len);
+	ev->rsp.param.private_data_len = data != NULL ? (uint8_t)len : 0;
+}
+
+static void
+put_param(struct cm_event *ev, const struct karst_cm_param *p)
+{
+	struct karst_ctl_cm_param *out = &ev->rsp.param;
+
+	out->responder_resources = p->responder_resources;
+	out->initiator_depth = p->initiator_depth;
+	out->flow_control = p->flow_control;
+	out->retry_count = p->retry_count;
+	out->rnr_retry_count = p->rnr_retry_count;
+	out->srq = p->srq;
+	out->qpn = p->qpn;
+	out->qkey = p->qkey;
+}
+
+/* What the peer says of its queue pair. */
+static void
+learn(struct cm_id *id, const struct karst_cm_param *p)
+{
+	id->remote_qpn = p->qpn;
+	id->remote_psn = p->psn;
+	id->responder_resources = p->responder_resources;
+	id->initiator_depth = p->initiator_depth;
+	id->rnr_retry_count = p->rnr_retry_count;
+	id->has_remote = true;
+}
+
+void
+eng_cm_ah(const struct cm_id *id, const uint8_t dst_ip[16], struct karst_ctl_ah_attr *ah)
+{
+	*ah = (struct karst_ctl_ah_attr){
+		.flow_label = id->path.flow_label,
+		.port_num = (uint8_t)(id->port + 1),
+		.sgid_index = id->sgid_index,
+		.hop_limit = id->path.hop_limit,
+		.traffic_class = id->path.tclass,
+		.sl = id->path.sl,
+	};
+	memcpy(ah->dgid, dst_ip, sizeof(ah->dgid));
+}
+
+/* --- requests --- */
+
+/* Nobody is told of it: the peer gets a refusal, and the id goes. */
+static void
+refuse(struct eng_cm *cm, const struct karst_cm_ev *ev, uint16_t reason)
+{
+	static const struct karst_cm_param none;
+
+	if (ev->code == KARST_CM_EV_REQ)
+		karst_cm_id_reject(cm->cm, ev->id, reason, NULL, 0, NULL, 0);
+	else
+		karst_cm_id_sidr_reply(cm->cm, ev->id,
+			reason == KARST_CM_REJ_INVALID_SERVICE_ID ? KARST_CM_SIDR_UNSUPPORTED
+								  : KARST_CM_SIDR_REJECT,
+			&none);
+	karst_cm_id_destroy(cm->cm, ev->id);
+}
+
+/* The type of the queue pair that a request is for. */
+static uint8_t
+type_of(const struct karst_cm_ev *ev)
+{
+	if (ev->code == KARST_CM_EV_SIDR_REQ)
+		return KARST_QPT_UD;
+	return ev->remote.qp_type == KARST_QPT_XRC_SEND ? KARST_QPT_XRC_RECV : ev->remote.qp_type;
+}
+
+static struct karst_ctl_cm_addr
+addr_of(const uint8_t ip[16], uint16_t number, bool ip6)
+{
+	struct karst_ctl_cm_addr a = {.family = ip6 ? AF_INET6 : AF_INET, .port_number = number};
+
+	memcpy(a.ip, ip, sizeof(a.ip));
+	return a;
+}
+
+/* Who shall have the request, or NULL and why nobody. */
+static struct cm_id *
+find_listener(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct karst_cm_ip *ip,
+	uint16_t *why)
+{
+	const struct cm_service *service = ev->listen_user;
+	struct cm_id *l = eng_cm_listener(cm, service, ip);
+
+	*why = KARST_CM_REJ_INVALID_SERVICE_ID;
+	if (l == NULL ||
+		(ev->code == KARST_CM_EV_SIDR_REQ) != (service->port_space == KARST_RDMACM_PS_UDP))
+		return NULL;
+	*why = KARST_CM_REJ_INVALID_TRANSPORT_TYPE;
+	if (type_of(ev) != l->qp_type &&
+		!(type_of(ev) == KARST_QPT_XRC_RECV && l->qp_type == KARST_QPT_XRC_SEND))
+		return NULL;
+	*why = KARST_CM_REJ_NO_RESOURCES;
+	if (l->backlog != 0)
+		return l;
+	cm->stats.backlog_full++;
+	return NULL;
+}
+
+/* The identifier of a request to @l. */
+static struct cm_id *
+make_conn(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct karst_cm_ip *ip,
+	struct cm_id *l)
+{
+	struct cm_id *id;
+
+	if (eng_cm_id_new(cm, l->session, l->channel, &id) != 0) {
+		cm->stats.limit_reached++;
+		return NULL;
+	}
+	id->passive = true;
+	id->state = CM_ID_CONNECT;
+	id->port_space = l->port_space;
+	id->qp_type = type_of(ev);
+	id->tos = l->tos;
+	id->tos_set = l->tos_set;
+	id->timeout = l->timeout;
+	id->timeout_set = l->timeout_set;
+	id->src = addr_of(ip->dst_ip, l->src.port_number, ip->ip6);
+	id->dst = addr_of(ip->src_ip, ip->src_port, ip->ip6);
+	id->path = *ev->path;
+	if (id->tos_set)
+		id->path.tclass = id->tos;
+	id->port = ev->path->port;
+	id->has_port = eng_cm_find_port(cm->e, ip->dst_ip, &id->port, &id->sgid_index) == 0;
+	learn(id, &ev->remote);
+	id->retry_count = ev->remote.retry_count;
+	return id;
+}
+
+static void
+on_request(struct eng_cm *cm, const struct karst_cm_ev *ev)
+{
+	const uint8_t *data = ev->remote.private_data;
+	uint16_t why = KARST_CM_REJ_CONSUMER_DEFINED;
+	struct cm_id *l, *id;
+	struct karst_cm_ip ip;
+	struct cm_event *out;
+
+	/* An address that is not the packet's would name another listener. */
+	if (karst_cm_ip_parse(data, ev->remote.private_data_len, &ip) != 0 ||
+		memcmp(ip.dst_ip, ev->path->local_ip, sizeof(ip.dst_ip)) != 0) {
+		refuse(cm, ev, why);
+		return;
+	}
+	l = find_listener(cm, ev, &ip, &why);
+	id = l != NULL ? make_conn(cm, ev, &ip, l) : NULL;
+	out = id != NULL ? eng_cm_event(cm, l, KARST_RDMACM_CONNECT_REQUEST, 0) : NULL;
+	if (out == NULL) {
+		if (id != NULL)
+			eng_cm_id_free(cm, id);
+		refuse(cm, ev, why);
+		return;
+	}
+	id->cm_id = ev->id;
+	karst_cm_id_set_user(cm->cm, ev->id, id);
+	l->backlog--;
+	out->conn = id;
+	put_param(out, &ev->remote);
+	put_private(out, data + KARST_CM_IP_LEN, ev->remote.private_data_len - KARST_CM_IP_LEN);
+}
+
+/* --- answers --- */
+
+static void
+on_rep(struct eng_cm *cm, struct cm_id *id, const struct karst_cm_ev *ev)
+{
+	struct cm_event *out;
+
+	learn(id, &ev->remote);
+	out = eng_cm_event(cm, id, KARST_RDMACM_CONNECT_RESPONSE, 0);
+	if (out == NULL)
+		return;
+	put_param(out, &ev->remote);
+	put_private(out, ev->remote.private_data, ev->remote.private_data_len);
+}
+
+static void
+on_sidr_rep(struct eng_cm *cm, struct cm_id *id, const struct karst_cm_ev *ev)
+{
+	struct cm_event *out = eng_cm_event(cm, id,
+		ev->reason == KARST_CM_SIDR_SUCCESS ? KARST_RDMACM_ESTABLISHED
+						    : KARST_RDMACM_UNREACHABLE,
+		ev->reason);
+
+	if (out == NULL)
+		return;
+	put_private(out, ev->remote.private_data, ev->remote.private_data_len);
+	if (ev->reason != KARST_CM_SIDR_SUCCESS)
+		return;
+	out->rsp.ud_qpn = ev->remote.qpn;
+	out->rsp.ud_qkey = ev->remote.qkey;
+	eng_cm_ah(id, id->dst.ip, &out->rsp.ah);
+}
+
+static void
+on_event(void *user, const struct karst_cm_ev *ev)
+{
+	struct eng_cm *cm = user;
+	struct cm_id *id = ev->user;
+	struct cm_event *out;
+
+	switch (ev->code) {
+	case KARST_CM_EV_REQ:
+	case KARST_CM_EV_SIDR_REQ:
+		on_request(cm, ev);
+		break;
+	case KARST_CM_EV_REP:
+		on_rep(cm, id, ev);
+		break;
+	case KARST_CM_EV_SIDR_REP:
+		on_sidr_rep(cm, id, ev);
+		break;
+	case KARST_CM_EV_RTU:
+	case KARST_CM_EV_REJ:
+		out = eng_cm_event(cm, id,
+			ev->code == KARST_CM_EV_RTU ? KARST_RDMACM_ESTABLISHED
+						    : KARST_RDMACM_REJECTED,
+			ev->code == KARST_CM_EV_RTU ? 0 : ev->reason);
+		if (out != NULL)
+			put_private(out, ev->remote.private_data, ev->remote.private_data_len);
+		break;
+	case KARST_CM_EV_REQ_ERROR:
+	case KARST_CM_EV_REP_ERROR:
+	case KARST_CM_EV_SIDR_ERROR:
+		eng_cm_event(cm, id, KARST_RDMACM_UNREACHABLE, -ETIMEDOUT);
+		break;
+	case KARST_CM_EV_DREQ:
+	case KARST_CM_EV_DREP:
+	case KARST_CM_EV_DREQ_ERROR:
+		eng_cm_event(cm, id, KARST_RDMACM_DISCONNECTED,
+			ev->code == KARST_CM_EV_DREQ_ERROR ? -ETIMEDOUT : 0);
+		break;
+	case KARST_CM_EV_TIMEWAIT_EXIT:
+		eng_cm_event(cm, id, KARST_RDMACM_TIMEWAIT_EXIT, 0);
+		break;
+	case KARST_CM_EV_MRA:
+		/* lib/cm waits longer; that is all */
+		break;
+	}
+}
+
+static void
+on_send(void *user, const struct karst_cm_path *path, const uint8_t *mad)
+{
+	eng_cm_way_send(user, path, mad);
+}
+
+const struct karst_cm_ops eng_cm_ops = {.send = on_send, .event = on_event};

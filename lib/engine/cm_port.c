@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Addresses and port numbers of identifiers.
+ *
+ * A number may be shared by identifiers with different addresses, and by all that say so as long as
+ * none of them listens.  Those that listen on one number, each with its address or a wildcard, share
+ * a listener of lib/cm, which knows of service ids alone; a request goes to the one whose address it
+ * is for, else to a wildcard.
+ *
+ * Identifiers made by a request have the number of their listener without holding it.
+ */
+#include <errno.h>
+#include <sys/socket.h>
+
+#include "cm.h"
+
+#define EPHEMERAL_FIRST 32768u
+#define EPHEMERAL_LAST  60999u
+
+static const uint8_t any4[16] = {[10] = 0xff, [11] = 0xff};
+static const uint8_t any6[16];
+
+static bool
+same_ip(const uint8_t a[16], const uint8_t b[16])
+{
+	return memcmp(a, b, 16) == 0;
+}
+
+bool
+eng_cm_is_any(const struct karst_ctl_cm_addr *a)
+{
+	return same_ip(a->ip, any6) || same_ip(a->ip, any4);
+}
+
+int
+eng_cm_check_addr(struct session_call *c, const struct karst_ctl_cm_addr *a)
+{
+	if (a->family != AF_INET && a->family != AF_INET6)
+		return say(c, -EAFNOSUPPORT, "address family %u: %u (IPv4) or %u (IPv6)", a->family,
+			AF_INET, AF_INET6);
+	if ((a->family == AF_INET) != eng_ip_is4(a->ip) && !same_ip(a->ip, any6))
+		return say(c, -EINVAL,
+			"an IPv4 address is of family %u and written as ::ffff:a.b.c.d, an IPv6 "
+			"address of family %u",
+			AF_INET, AF_INET6);
+	return 0;
+}
+
+/* --- which port of the engine --- */
+
+int
+eng_cm_find_port(const struct karst_engine *e, const uint8_t ip[16], uint8_t *port, uint8_t *index)
+{
+	struct karst_engine_port_info info;
+	uint32_t i, k, first = *port;
+
+	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
+		uint8_t at = (uint8_t)((first + i) % KARST_ENGINE_MAX_PORTS);
+
+		if (karst_engine_port_info(e, at, &info) != 0)
+			continue;
+		for (k = 0; k < info.num_addrs; k++)
+			if (same_ip(info.addrs[k].ip, ip)) {
+				*port = at;
+				*index = (uint8_t)k;
+				return 0;
+			}
+	}
+	return -EADDRNOTAVAIL;
+}
+
+/* Bits that an own address has in common with @ip, if @ip is on its link. */
+static unsigned int
+link_bits(const struct karst_engine_addr *own, const uint8_t ip[16])
+{
+	unsigned int from = eng_ip_is4(ip) ? 12 : 0, n = own->prefix, i;
+
+	for (i = 0; i < n; i++)
+		if (((own->ip[from + i / 8] ^ ip[from + i / 8]) >> (7 - i % 8) & 1) != 0)
+			return 0;
+	return n;
+}
+
+static bool
+is_link_local6(const uint8_t ip[16])
+{
+	return ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80;
+}
+
+/*
+ * How good the address is to reach @ip from; 0: not at all.  On its link, the narrower the better;
+ * else by a gateway, or as the kernel knows; else one whose link has all addresses (prefix 0).
+ */
+static unsigned int
+fitness(const struct karst_engine_port_info *info, const struct karst_engine_addr *own,
+	const uint8_t ip[16])
+{
+	static const uint8_t none[16];
+	const uint8_t *gateway = eng_ip_is4(ip) ? info->gateway4.ip : info->gateway6.ip;
+	unsigned int bits;
+
+	if (eng_ip_is4(own->ip) != eng_ip_is4(ip))
+		return 0;
+	if (is_link_local6(own->ip) != is_link_local6(ip) && !eng_ip_is_group(ip))
+		return 0;
+	bits = link_bits(own, ip);
+	if (bits != 0)
+		return 16 + bits;
+	if (memcmp(gateway, none, sizeof(none)) != 0)
+		return 4;
+	if (info->netdev[0] != '\0')
+		return 3;
+	return own->prefix == 0 || eng_ip_is_group(ip) || is_link_local6(ip) ? 2 : 0;
+}
+
+/* A wildcard means this engine: its first address of the family. */
+static int
+choose_self(const struct karst_engine *e, uint16_t family, uint8_t *port, uint8_t *index,
+	uint8_t src_ip[16])
+{
+	struct karst_engine_port_info info;
+	uint32_t i, k;
+
+	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
+		if (karst_engine_port_info(e, (uint8_t)i, &info) != 0)
+			continue;
+		for (k = 0; k < info.num_addrs; k++)
+			if (eng_ip_is4(info.addrs[k].ip) == (family == AF_INET)) {
+				*port = (uint8_t)i;
+				*index = (uint8_t)k;
+				memcpy(src_ip, info.addrs[k].ip, 16);
+				return 0;
+			}
+	}
+	return -ENETUNREACH;
+}
+
+int
+eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr *dst, uint8_t *port,
+	uint8_t *index, uint8_t src_ip[16])
+{
+	struct karst_engine_port_info info;
+	unsigned int best = 0;
+	uint32_t i, k;
+
+	if (eng_cm_is_any(dst))
+		return choose_self(e, dst->family, port, index, src_ip);
+	/* to one of our own: from there */
+	*port = 0;
+	if (eng_cm_find_port(e, dst->ip, port, index) == 0) {
+		memcpy(src_ip, dst->ip, 16);
+		return 0;
+	}
+	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
+		if (karst_engine_port_info(e, (uint8_t)i, &info) != 0)
+			continue;
+		for (k = 0; k < info.num_addrs; k++) {
+			unsigned int fit = fitness(&info, &info.addrs[k], dst->ip);
+
+			if (fit <= best)
+				continue;
+			best = fit;
+			*port = (uint8_t)i;
+			*index = (uint8_t)k;
+			memcpy(src_ip, info.addrs[k].ip, 16);
+		}
+	}
+	return best != 0 ? 0 : -ENETUNREACH;
+}
+
+/* --- port numbers --- */
+
+static struct cm_id **
+bucket_of(struct eng_cm *cm, uint16_t port_space, uint16_t number)
+{
+	return &cm->number[(port_space * 31u + number) % CM_PORT_BUCKETS];
+}
+
+/* May a packet be for both of them? */
+static bool
+overlap(const struct cm_id *a, const struct cm_id *b)
+{
+	bool any_a = eng_cm_is_any(&a->src), any_b = eng_cm_is_any(&b->src);
+
+	if (a->src.family == b->src.family)
+		return any_a || any_b || same_ip(a->src.ip, b->src.ip);
+	/* An IPv6 wildcard takes IPv4, too, unless it says otherwise. */
+	return (a->src.family == AF_INET6 && any_a && !a->af_only) ||
+		(b->src.family == AF_INET6 && any_b && !b->af_only);
+}
+
+/* Another one that has number @number and leaves no room for @id. */
+static bool
+is_taken(struct eng_cm *cm, const struct cm_id *id, uint16_t number, bool to_listen)
+{
+	const struct cm_id *at;
+
+	for (at = *bucket_of(cm, id->port_space, number); at != NULL; at = at->port_next) {
+		if (at == id || at->port_space != id->port_space || at->src.port_number != number)
+			continue;
+		if (!to_listen && at->reuse_addr && id->reuse_addr && at->state != CM_ID_LISTEN)
+			continue;
+		if (overlap(at, id))
+			return true;
+	}
+	return false;
+}
+
+int
+eng_cm_number(struct eng_cm *cm, struct cm_id *id)
+{
+	uint32_t number = id->src.port_number, i, n = EPHEMERAL_LAST - EPHEMERAL_FIRST + 1, at;
+	struct cm_id **bucket;
+
+	if (number != 0) {
+		if (is_taken(cm, id, (uint16_t)number, false))
+			return -EADDRINUSE;
+	} else {
+		at = eng_cm_random(cm) % n;
+		for (i = 0; i < n; i++, at = at + 1 < n ? at + 1 : 0) {
+			bool reuse = id->reuse_addr, taken;
+
+			/* what is free is nobody's */
+			id->reuse_addr = false;
+			taken = is_taken(cm, id, (uint16_t)(EPHEMERAL_FIRST + at), false);
+			id->reuse_addr = reuse;
+			if (!taken)
+				break;
+		}
+		if (i == n)
+			return -EADDRINUSE;
+		number = EPHEMERAL_FIRST + at;
+	}
+	id->src.port_number = (uint16_t)number;
+	bucket = bucket_of(cm, id->port_space, (uint16_t)number);
+	id->port_next = *bucket;
+	*bucket = id;
+	id->numbered = true;
+	return 0;
+}
+
+void
+eng_cm_unnumber(struct eng_cm *cm, struct cm_id *id)
+{
+	struct cm_id **at;
+
+	if (!id->numbered)
+		return;
+	for (at = bucket_of(cm, id->port_space, id->src.port_number); *at != id;
+		at = &(*at)->port_next)
+		;
+	*at = id->port_next;
+	id->numbered = false;
+}
+
+/* --- who listens --- */
+
+static struct cm_service *
+service_of(struct eng_cm *cm, uint16_t port_space, uint16_t number)
+{
+	const struct cm_id *at;
+
+	for (at = *bucket_of(cm, port_space, number); at != NULL; at = at->port_next)
+		if (at->service != NULL && at->port_space == port_space &&
+			at->src.port_number == number)
+			return at->service;
+	return NULL;
+}
+
+int
+eng_cm_service_join(struct eng_cm *cm, struct cm_id *id)
+{
+	struct cm_service *s = service_of(cm, id->port_space, id->src.port_number);
+	int ret;
+
+	if (is_taken(cm, id, id->src.port_number, true))
+		return -EADDRINUSE;
+	if (s == NULL) {
+		s = calloc(1, sizeof(*s));
+		if (s == NULL)
+			return -ENOMEM;
+		s->port_space = id->port_space;
+		s->port_number = id->src.port_number;
+		ret = karst_cm_id_listen(cm->cm, karst_cm_service_id(s->port_space, s->port_number),
+			UINT64_MAX, s, &s->cm_id);
+		if (ret != 0) {
+			free(s);
+			return ret;
+		}
+	}
+	s->listeners++;
+	id->service = s;
+	return 0;
+}
+
+void
+eng_cm_service_leave(struct eng_cm *cm, struct cm_id *id)
+{
+	struct cm_service *s = id->service;
+
+	if (s == NULL)
+		return;
+	id->service = NULL;
+	if (--s->listeners != 0)
+		return;
+	karst_cm_id_destroy(cm->cm, s->cm_id);
+	free(s);
+}
+
+struct cm_id *
+eng_cm_listener(struct eng_cm *cm, const struct cm_service *service, const struct karst_cm_ip *ip)
+{
+	struct cm_id *at, *found = NULL;
+
+	for (at = *bucket_of(cm, service->port_space, service->port_number); at != NULL;
+		at = at->port_next) {
+		if (at->service != service)
+			continue;
+		if (same_ip(at->src.ip, ip->dst_ip))
+			return at;
+		if (!eng_cm_is_any(&at->src))
+			continue;
+		/* of two wildcards the one of the request's family */
+		if (at->src.family == (ip->ip6 ? AF_INET6 : AF_INET))
+			found = at;
+		else if (at->src.family == AF_INET6 && !at->af_only && found == NULL)
+			found = at;
+	}
+	return found;
+}

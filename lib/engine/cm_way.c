@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Ways from a port's address to a peer's, for MADs and for identifiers.
+ *
+ * A way is asked for once, whoever wants it; meanwhile they wait with it.  Each look is a control
+ * call, made by the thread without the lock; only the thread forgets ways, so the one that it looks
+ * for stays.  Then all MADs go to one list, in their order, from which the thread sends.
+ *
+ * A way that was found is used for some seconds, and then looked for again, which costs one look.
+ * One that was not found stays as such for a second, lest somebody who sends requests with made-up
+ * addresses makes us search all the time; only an identifier begins anew.
+ */
+#include <errno.h>
+
+#include "cm.h"
+#include "neigh.h"
+
+#define MAX_WAYS     1024u
+#define MAX_MADS     4096u
+#define ASK_NS       UINT64_C(3000000000)
+#define KEEP_NS      UINT64_C(2000000000)
+#define FAILED_NS    UINT64_C(1000000000)
+#define SWEEP_NS     UINT64_C(1000000000)
+#define NAP_FIRST_NS UINT64_C(50000)
+#define NAP_MOST_NS  UINT64_C(10000000)
+
+static void
+mads_add(struct cm_mads *m, struct cm_mad *mad)
+{
+	mad->next = NULL;
+	if (m->first == NULL)
+		m->end = &m->first;
+	*m->end = mad;
+	m->end = &mad->next;
+}
+
+static struct cm_mad *
+mads_take(struct cm_mads *m)
+{
+	struct cm_mad *mad = m->first;
+
+	if (mad != NULL)
+		m->first = mad->next;
+	return mad;
+}
+
+static void
+mad_free(struct eng_cm *cm, struct cm_mad *mad)
+{
+	cm->nmads--;
+	free(mad);
+}
+
+static void
+mads_drop(struct eng_cm *cm, struct cm_mads *m)
+{
+	struct cm_mad *mad;
+
+	while ((mad = mads_take(m)) != NULL) {
+		cm->stats.mads_dropped++;
+		mad_free(cm, mad);
+	}
+}
+
+/* --- the table --- */
+
+static struct cm_way **
+bucket_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16])
+{
+	uint64_t words[4], h = port;
+	unsigned int i;
+
+	memcpy(words, src, 16);
+	memcpy(words + 2, dst, 16);
+	for (i = 0; i < 4; i++)
+		h = (h ^ words[i]) * 0x9e3779b97f4a7c15ull;
+	return &cm->way[h >> 56];
+}
+static_assert(CM_WAY_BUCKETS == 256, "the upper 8 bits of a hash");
+
+static void
+ask(struct eng_cm *cm, struct cm_way *w)
+{
+	w->state = CM_WAY_ASKING;
+	w->look_ns = cm->cm->now_ns;
+	w->until_ns = w->look_ns + ASK_NS;
+	w->nap_ns = NAP_FIRST_NS;
+	w->asked = cm->asking;
+	cm->asking = w;
+}
+
+/* The way; ASKING if it is new, or was found too long ago.  NULL: there are too many. */
+static struct cm_way *
+way_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16])
+{
+	struct cm_way **bucket = bucket_of(cm, port, src, dst), *w;
+
+	for (w = *bucket; w != NULL; w = w->next)
+		if (w->port == port && memcmp(w->src_ip, src, 16) == 0 &&
+			memcmp(w->dst_ip, dst, 16) == 0)
+			break;
+	if (w == NULL) {
+		w = cm->nways < MAX_WAYS ? calloc(1, sizeof(*w)) : NULL;
+		if (w == NULL)
+			return NULL;
+		w->port = port;
+		memcpy(w->src_ip, src, 16);
+		memcpy(w->dst_ip, dst, 16);
+		w->next = *bucket;
+		*bucket = w;
+		cm->nways++;
+		ask(cm, w);
+	} else if (w->state != CM_WAY_ASKING && cm->cm->now_ns >= w->until_ns) {
+		ask(cm, w);
+	}
+	return w;
+}
+
+/* Forgets what is not valid any more. */
+static void
+sweep(struct eng_cm *cm)
+{
+	unsigned int i;
+
+	cm->sweep_ns = cm->cm->now_ns + SWEEP_NS;
+	for (i = 0; i < CM_WAY_BUCKETS; i++) {
+		struct cm_way **at = &cm->way[i], *w;
+
+		while ((w = *at) != NULL) {
+			if (w->state == CM_WAY_ASKING || cm->cm->now_ns < w->until_ns) {
+				at = &w->next;
+				continue;
+			}
+			*at = w->next;
+			cm->nways--;
+			free(w);
+		}
+	}
+}
+
+/* --- what waits --- */
+
+/* The path of a MAD: its way's, and what the connection says. */
+static void
+complete(struct cm_mad *mad, const struct karst_path *way)
+{
+	uint8_t tclass = mad->path.tclass, hop_limit = mad->path.hop_limit;
+	uint32_t flow_label = mad->path.flow_label;
+
+	mad->path = *way;
+	mad->path.tclass = tclass;
+	mad->path.hop_limit = hop_limit;
+	mad->path.flow_label = flow_label;
+}
+
+void
+eng_cm_way_send(struct eng_cm *cm, const struct karst_cm_path *path, const uint8_t *bytes)
+{
+	struct cm_way *w = way_of(cm, path->port, path->local_ip, path->remote_ip);
+	struct cm_mad *mad = NULL;
+
+	if (w != NULL && w->state != CM_WAY_FAILED && cm->nmads < MAX_MADS)
+		mad = calloc(1, sizeof(*mad));
+	if (mad == NULL) {
+		cm->stats.mads_dropped++;
+		return;
+	}
+	cm->nmads++;
+	memcpy(mad->bytes, bytes, sizeof(mad->bytes));
+	mad->path.tclass = path->tclass;
+	mad->path.hop_limit = path->hop_limit;
+	mad->path.flow_label = path->flow_label;
+	if (w->state == CM_WAY_READY) {
+		complete(mad, &w->path);
+		mads_add(&cm->out, mad);
+	} else {
+		mads_add(&w->mads, mad);
+	}
+}
+
+int
+eng_cm_way_find(struct eng_cm *cm, struct cm_id *id)
+{
+	struct cm_way *w = way_of(cm, id->port, id->src.ip, id->dst.ip);
+
+	if (w == NULL)
+		return -ENOSPC;
+	if (w->state != CM_WAY_ASKING)
+		ask(cm, w);
+	if (w->until_ns < id->until_ns)
+		w->until_ns = id->until_ns;
+	id->way = w;
+	id->way_next = w->ids;
+	w->ids = id;
+	return 0;
+}
+
+void
+eng_cm_way_forget(struct cm_id *id)
+{
+	struct cm_id **at;
+
+	if (id->way == NULL)
+		return;
+	for (at = &id->way->ids; *at != id; at = &(*at)->way_next)
+		;
+	*at = id->way_next;
+	id->way = NULL;
+}
+
+/* The search is over. */
+static void
+found(struct eng_cm *cm, struct cm_way *w, int ret, const struct karst_path *path)
+{
+	struct cm_way **at;
+	struct cm_mad *mad;
+	struct cm_id *id;
+
+	for (at = &cm->asking; *at != w; at = &(*at)->asked)
+		;
+	*at = w->asked;
+	w->state = ret == 0 ? CM_WAY_READY : CM_WAY_FAILED;
+	w->until_ns = cm->cm->now_ns + (ret == 0 ? KEEP_NS : FAILED_NS);
+	if (ret == 0) {
+		w->path = *path;
+		while ((mad = mads_take(&w->mads)) != NULL) {
+			complete(mad, path);
+			mads_add(&cm->out, mad);
+		}
+	} else {
+		cm->stats.ways_failed++;
+		mads_drop(cm, &w->mads);
+	}
+	while ((id = w->ids) != NULL) {
+		eng_cm_way_forget(id);
+		eng_cm_id_resolved(cm, id, ret);
+	}
+}
+
+/* --- on the thread --- */
+
+/* Identifiers that do not want to wait any longer.  @return when the next one will not. */
+static uint64_t
+give_up(struct eng_cm *cm, struct cm_way *w)
+{
+	struct cm_id **at = &w->ids, *id;
+	uint64_t next = UINT64_MAX;
+
+	while ((id = *at) != NULL) {
+		if (cm->cm->now_ns < id->until_ns) {
+			next = karst_min_u64(next, id->until_ns);
+			at = &id->way_next;
+			continue;
+		}
+		*at = id->way_next;
+		id->way = NULL;
+		eng_cm_id_resolved(cm, id, -ETIMEDOUT);
+	}
+	return next;
+}
+
+/* One look at a way that is due.  @return when to look again. */
+static uint64_t
+look(struct eng_cm *cm, struct cm_way *w)
+{
+	struct karst_path path;
+	int ret;
+
+	pthread_mutex_unlock(&cm->lock);
+	ret = eng_resolve_try(cm->e, w->port, w->src_ip, w->dst_ip, &path);
+	pthread_mutex_lock(&cm->lock);
+	cm->cm->now_ns = engine_now(cm->e);
+	if (ret == -EAGAIN && cm->cm->now_ns >= w->until_ns)
+		ret = -ETIMEDOUT;
+	if (ret != -EAGAIN) {
+		found(cm, w, ret, &path);
+		return UINT64_MAX;
+	}
+	w->look_ns = cm->cm->now_ns + w->nap_ns;
+	w->nap_ns = karst_min_u64(2 * w->nap_ns, NAP_MOST_NS);
+	return karst_min_u64(w->look_ns, give_up(cm, w));
+}
+
+static void
+send_all(struct eng_cm *cm)
+{
+	struct eng_gsi_out out[ENG_GSI_BURST];
+	struct cm_mad *mad[ENG_GSI_BURST];
+	unsigned int i, n;
+
+	while (cm->out.first != NULL) {
+		for (n = 0; n < ENG_GSI_BURST && (mad[n] = mads_take(&cm->out)) != NULL; n++)
+			out[n] = (struct eng_gsi_out){.path = mad[n]->path, .mad = mad[n]->bytes};
+		pthread_mutex_unlock(&cm->lock);
+		eng_gsi_send(cm->e, out, n);
+		pthread_mutex_lock(&cm->lock);
+		for (i = 0; i < n; i++)
+			mad_free(cm, mad[i]);
+	}
+	cm->cm->now_ns = engine_now(cm->e);
+}
+
+uint64_t
+eng_cm_way_work(struct eng_cm *cm)
+{
+	uint64_t next = UINT64_MAX;
+	struct cm_way *w, *after;
+
+	/* Only this thread takes ways off the list, and new ones come to its front, so "after"
+	 * stays good. */
+	for (w = cm->asking; w != NULL; w = after) {
+		after = w->asked;
+		next = karst_min_u64(next, cm->cm->now_ns >= w->look_ns ? look(cm, w) : w->look_ns);
+	}
+	send_all(cm);
+	if (cm->nways > 0 && cm->cm->now_ns >= cm->sweep_ns)
+		sweep(cm);
+	if (cm->nways > 0)
+		next = karst_min_u64(next, cm->sweep_ns);
+	return next;
+}
+
+void
+eng_cm_way_fini(struct eng_cm *cm)
+{
+	struct cm_way *w;
+	unsigned int i;
+
+	for (i = 0; i < CM_WAY_BUCKETS; i++)
+		while ((w = cm->way[i]) != NULL) {
+			cm->way[i] = w->next;
+			mads_drop(cm, &w->mads);
+			free(w);
+		}
+	mads_drop(cm, &cm->out);
+}

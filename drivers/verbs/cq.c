@@ -142,10 +142,20 @@ kv_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
 		kv_cq_of(ibv)->karst, attr->moderate.cq_count, attr->moderate.cq_period));
 }
 
+/* Adapters raise an event at once if, when they are armed, something has completed that was not
+ * polled; and there are programs that count on it (UCX), which poll until there is nothing, arm, and
+ * wait.  The engine knows only of what comes.  For those who poll again after they have armed,
+ * nothing is done: they had an event, and have not polled since. */
 int
 kv_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 {
-	return kv_error(karst_req_notify_cq(kv_cq_of(ibv)->karst, solicited_only != 0));
+	struct kv_cq *cq = kv_cq_of(ibv);
+	int ret = karst_req_notify_cq(cq->karst, solicited_only != 0);
+
+	if (ret == 0 && ibv->channel != NULL &&
+		atomic_load_explicit(&cq->drained, memory_order_relaxed) && kv_has_completions(cq))
+		ret = karst_raise_cq_event(cq->karst);
+	return kv_error(ret);
 }
 
 int

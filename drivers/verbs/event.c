@@ -186,6 +186,7 @@ read_channel(const struct stream *s, void *buf, size_t len)
 			return failed(ret);
 		cq = context;
 		out = hand_out(&cq->events, &cq->events.comp);
+		atomic_store_explicit(&cq->drained, false, memory_order_relaxed);
 		karst_ack_cq_events(karst, 1);
 	} while (!out);
 	desc.cq_handle = (uintptr_t)&cq->vcq.cq;

@@ -36,6 +36,18 @@ unlock(struct kv_cq *cq)
 		karst_unlock(&cq->lock);
 }
 
+bool
+kv_has_completions(struct kv_cq *cq)
+{
+	const struct karst_cqe *cqes;
+	bool has;
+
+	lock(cq);
+	has = karst_cq_peek(cq->karst, &cqes) > 0;
+	unlock(cq);
+	return has;
+}
+
 /* --- unmade queue pairs --- */
 
 static void
@@ -205,6 +217,8 @@ kv_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 			fill(&wc[done++], &cqes[i]);
 		karst_cq_take(cq->karst, got);
 	}
+	if (done < n)
+		atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
 	if (done == 0)
 		done = poll_empty(cq, n, wc);
 	unlock(cq);
@@ -233,6 +247,7 @@ look(struct kv_cq *cq)
 	cq->at = 0;
 	cq->n = karst_cq_peek(cq->karst, &cq->cqes);
 	if (karst_unlikely(cq->n == 0)) {
+		atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
 		ret = ask(cq, &cq->last);
 		if (ret <= 0)
 			return ret == 0 ? ENOENT : -ret;

@@ -114,6 +114,9 @@ struct kv_cq {
 	const uint64_t *stamps;
 	uint32_t at;
 	uint32_t n;
+	/* the last poll left nothing, and no event came since: what is there now the program does
+	 * not know of */
+	_Atomic bool drained;
 	uint32_t empty;        /* polls that found nothing in the ring */
 	struct karst_cqe last; /* one that libkarst made up after the engine's death */
 	struct kv_events events;
@@ -260,6 +263,8 @@ int kv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 
 /* poll.c */
 int kv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
+/** Is there something to poll? */
+bool kv_has_completions(struct kv_cq *cq);
 /** Completions of @qp that have not been polled are gone. */
 void kv_drop_completions(const struct kv_qp *qp);
 /** Sets the extended operations that @wc_flags need. */

@@ -217,6 +217,17 @@ karst_modify_cq(struct karst_cq *cq, uint16_t count, uint16_t period_us)
 }
 
 int
+karst_raise_cq_event(struct karst_cq *cq)
+{
+	CLI_REQ(raise_cq) m = {.body = {.cq = cq->handle}};
+	struct karst_ctl_raise_cq_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+
+	return cli_call(
+		cli_of(cq->context), KARST_CTL_RAISE_CQ, &m.hdr, sizeof(m), NULL, 0, &reply);
+}
+
+int
 karst_destroy_cq(struct karst_cq *cq)
 {
 	struct karst_client *c = cli_of(cq->context);

@@ -65,6 +65,7 @@
 	X(DESTROY_CQ, destroy_cq, 36)                 \
 	X(RESIZE_CQ, resize_cq, 37)                   \
 	X(SWITCH_CQ, switch_cq, 38)                   \
+	X(RAISE_CQ, raise_cq, 39)                     \
 	X(CREATE_SRQ, create_srq, 40)                 \
 	X(MODIFY_SRQ, modify_srq, 41)                 \
 	X(QUERY_SRQ, query_srq, 42)                   \
@@ -400,6 +401,11 @@ struct karst_ctl_create_cq_rsp {
 	struct karst_ctl_place place; /* struct karst_cq_shared */
 	struct karst_ctl_place lanes; /* [nlanes]: struct karst_lane_shared and what follows it */
 };
+/** An armed queue has its event now, whether or not anything completes. */
+struct karst_ctl_raise_cq_req {
+	uint32_t cq;
+	uint32_t reserved;
+};
 /** Moderation: an event after @count completions or @period_us after the first, whichever is
  *  sooner; 0, 0: at once. */
 struct karst_ctl_modify_cq_req {
@@ -559,6 +565,7 @@ KARST_CTL_PLAIN_REPLY(destroy_ah);
 KARST_CTL_PLAIN_REPLY(close_xrcd);
 KARST_CTL_PLAIN_REPLY(destroy_channel);
 KARST_CTL_PLAIN_REPLY(modify_cq);
+KARST_CTL_PLAIN_REPLY(raise_cq);
 KARST_CTL_PLAIN_REPLY(destroy_cq);
 KARST_CTL_PLAIN_REPLY(switch_cq);
 KARST_CTL_PLAIN_REPLY(modify_srq);

@@ -226,6 +226,22 @@ eng_session_modify_cq(struct karst_session *s, struct session_call *c)
 	return karst_engine_cq_set_moderation(s->e, cq->cq, req->count, req->period_us);
 }
 
+int
+eng_session_raise_cq(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_raise_cq_req *req = c->body;
+	struct session_cq *cq = eng_session_find(c, &s->cqs, req->cq, "cq");
+
+	if (cq == NULL)
+		return -EINVAL;
+	if (cq->channel == NULL)
+		return say(c, -EINVAL, "cq %u: it has no channel", req->cq);
+	/* relaxed: an lcore that is about to raise it takes the flag, or we do */
+	if (atomic_exchange_explicit(&cq->cq->sh->armed, 0, memory_order_relaxed) != 0)
+		eng_stream_put(&cq->channel->stream, &cq->cookie, sizeof(cq->cookie));
+	return 0;
+}
+
 static int
 destroy_cq(struct karst_session *s, struct session_cq *cq)
 {

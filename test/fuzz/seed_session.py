@@ -11,7 +11,7 @@ HELLO, QUERY_DEVICE, QUERY_PORT, QUERY_GIDS, GET_CHUNK = 1, 2, 3, 4, 5
 ALLOC_PD, FREE_PD, REG_MR, REREG_MR, DEREG_MR, ALLOC_MW, FREE_MW = range(16, 23)
 CREATE_AH, DESTROY_AH = 23, 24
 CREATE_CHANNEL, DESTROY_CHANNEL, CREATE_CQ, MODIFY_CQ, DESTROY_CQ = range(32, 37)
-RESIZE_CQ, SWITCH_CQ = 37, 38
+RESIZE_CQ, SWITCH_CQ, RAISE_CQ = 37, 38, 39
 CREATE_SRQ, MODIFY_SRQ, QUERY_SRQ, DESTROY_SRQ = range(40, 44)
 CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP, OPEN_QP = range(48, 53)
 OPEN_XRCD, CLOSE_XRCD = 25, 26
@@ -69,7 +69,7 @@ LIVES = [
     PD + request(ALLOC_MW, u32(0, 2), [(0, 0)]) + request(FREE_MW, b'', [(0, 1)]),
     PD + request(CREATE_AH, u32(0, 0) + ah(), [(0, 0)]) + request(DESTROY_AH, b'', [(0, 1)]),
     request(CREATE_CHANNEL) + request(CREATE_CQ, u32(16), [(1, 0)]) +
-    request(MODIFY_CQ, u32(0), [(0, 1)]) + request(DESTROY_CHANNEL, b'', [(0, 0)]) +
+    request(MODIFY_CQ, u32(0), [(0, 1)]) + request(RAISE_CQ, u32(0), [(0, 1)]) + request(DESTROY_CHANNEL, b'', [(0, 0)]) +
     request(DESTROY_CQ, b'', [(0, 1)]) + request(DESTROY_CHANNEL, b'', [(0, 0)]),
     request(CREATE_CQ, u32(16, 0, 0, 0, 0, 1)) + request(RESIZE_CQ, u32(0, 40), [(0, 0)]) +
     request(RESIZE_CQ, u32(0, 2), [(0, 0)]) + request(SWITCH_CQ, b'', [(0, 0)]) +

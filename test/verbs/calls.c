@@ -272,6 +272,43 @@ completion_events(void)
 	rig_down(&r);
 }
 
+/* A program that polls until there is nothing, arms, and waits, as UCX does, misses nothing that came
+ * between the two. */
+static void
+armed_late(void)
+{
+	struct ibv_comp_channel *ch;
+	struct ibv_cq *told = NULL;
+	void *context;
+	struct ibv_wc wc;
+	struct rig r;
+
+	rig_up(&r);
+	MUST((ch = ibv_create_comp_channel(r.ctx)) != NULL);
+	EQ(ibv_destroy_cq(r.cq), 0);
+	MUST((r.cq = ibv_create_cq(r.ctx, 64, NULL, ch, 0)) != NULL);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(post_recv(&r, r.qp[1], 1, 0, 64), 0);
+	EQ(ibv_poll_cq(r.cq, 1, &wc), 0);
+	EQ(post_send(&r, r.qp[0], 2, 64, 8, 0), 0);
+	usleep(20000); /* time to complete; should it not, the event comes the usual way */
+	EQ(ibv_req_notify_cq(r.cq, 0), 0);
+	alarm(PATIENCE_S);
+	EQ(ibv_get_cq_event(ch, &told, &context), 0);
+	alarm(0);
+	CHECK(told == r.cq, "of another queue");
+	ibv_ack_cq_events(r.cq, 1);
+	wait_for(r.cq);
+	wait_for(r.cq);
+	EQ(ibv_destroy_qp(r.qp[0]), 0);
+	EQ(ibv_destroy_qp(r.qp[1]), 0);
+	r.qp[0] = r.qp[1] = NULL;
+	EQ(ibv_destroy_cq(r.cq), 0);
+	EQ(ibv_destroy_comp_channel(ch), 0);
+	MUST((r.cq = ibv_create_cq(r.ctx, 1, NULL, NULL, 0)) != NULL);
+	rig_down(&r);
+}
+
 static void
 expect_event(struct rig *r, enum ibv_event_type type, const void *element)
 {
@@ -591,6 +628,7 @@ main(int argc, char **argv)
 	run_case("lists stop at the first mistake", lists_stop_at_the_first_mistake);
 	run_case("lists of ibv_wr calls go out whole or not", lists_of_calls_go_out_whole_or_not);
 	run_case("completion events", completion_events);
+	run_case("completions between the last poll and arming", armed_late);
 	run_case("asynchronous events", asynchronous_events);
 	run_case("attributes come back", attributes_come_back);
 	run_case("times are in order", times_are_in_order);

@@ -248,3 +248,29 @@ Test(client_event, moderation)
 	bed_wait(s.cq);
 	stage_down(&s);
 }
+
+/* What had completed before raises no event; who wants one all the same asks for it. */
+Test(client_event, raised)
+{
+	struct karst_cq *got;
+	void *context;
+	struct stage s;
+
+	stage_up(&s);
+	cr_assert_eq(karst_raise_cq_event(s.b.cq), -EINVAL, "it has no channel");
+	message(&s, false);
+	cr_assert_eq(karst_raise_cq_event(s.cq), 0, "it is not armed");
+	cr_assert_eq(karst_req_notify_cq(s.cq, false), 0);
+	cr_assert_not(readable(s.ch->fd, 0));
+	cr_assert_eq(karst_raise_cq_event(s.cq), 0);
+	cr_assert_eq(karst_get_cq_event(s.ch, &got, &context), 0);
+	cr_assert_eq(got, s.cq);
+	karst_ack_cq_events(got, 1);
+	/* that was the one event */
+	cr_assert_eq(karst_raise_cq_event(s.cq), 0);
+	message(&s, false);
+	cr_assert_not(readable(s.ch->fd, 0));
+	cr_assert_eq(bed_wait(s.cq).status, KARST_WC_SUCCESS);
+	cr_assert_eq(bed_wait(s.cq).status, KARST_WC_SUCCESS);
+	stage_down(&s);
+}

@@ -395,6 +395,7 @@ try_foreign(struct client *c, uint32_t pd, uint32_t mr, uint32_t mw, uint32_t ah
 			CALL(c, CREATE_CQ, create_cq, .entries = 1, .channel = ch));
 	refused(c, -EINVAL, "cq", CALL(c, DESTROY_CQ, destroy_cq, .cq = cq));
 	refused(c, -EINVAL, "cq", CALL(c, MODIFY_CQ, modify_cq, .cq = cq));
+	refused(c, -EINVAL, "cq", CALL(c, RAISE_CQ, raise_cq, .cq = cq));
 	refused(c, -EINVAL, "send_cq",
 		CALL(c, CREATE_QP, create_qp, .type = 2, .pd = mine, .send_cq = cq,
 			.recv_cq = q.handle));

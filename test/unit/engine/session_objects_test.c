@@ -214,6 +214,7 @@ Test(session_objects, completion_queues, .init = up, .fini = down)
 	cr_assert_eq(rsp->nlanes, 2);
 	client_cq(c, 1, 0, 0, &cq);
 	cr_assert_eq(CALL(c, MODIFY_CQ, modify_cq, .cq = cq.handle), 0, "%s", c->why);
+	refused(c, -EINVAL, "no channel", CALL(c, RAISE_CQ, raise_cq, .cq = cq.handle));
 	cr_assert_eq(CALL(c, DESTROY_CQ, destroy_cq, .cq = cq.handle), 0);
 }
 

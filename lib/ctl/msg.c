@@ -58,6 +58,7 @@ KARST_CTL_OPS(X)
 	X(DESTROY_CHANNEL, destroy_channel, reserved)       \
 	X(DESTROY_CQ, destroy_cq, reserved)                 \
 	X(SWITCH_CQ, switch_cq, reserved)                   \
+	X(RAISE_CQ, raise_cq, reserved)                     \
 	X(CREATE_SRQ, create_srq, reserved)                 \
 	X(QUERY_SRQ, query_srq, reserved)                   \
 	X(DESTROY_SRQ, destroy_srq, reserved)               \

@@ -139,7 +139,7 @@ Test(cm_connect, c1_c2_as_linux)
 	bed_close(b);
 }
 
-/* The wait begins short, doubles, and the last one is whole; then the peer is told, and the user. */
+/* The wait begins short and doubles, the last is whole; then the peer is told, and the user. */
 Test(cm_connect, c1_req_lost)
 {
 	struct karst_cm_config cfg = {.max_ids = 4, .max_retries = 5, .response_timeout = 18};

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What no honest peer sends: forged messages, floods, rubbish (U2, C1). */
+#include "bed.h"
+
+/* --- malformed --- */
+
+Test(cm_hostile, u2_malformed)
+{
+	struct bed *b = bed_open(NULL);
+	struct karst_cm_msg req = peer_req(b, 0);
+	uint8_t mad[KARST_CM_MAD_LEN];
+
+	bed_listen(b);
+	cr_assert_eq(karst_cm_msg_build(&req, mad), 0);
+	send_raw(b, mad, 0);
+	send_raw(b, mad, 255);
+	cr_expect_eq(counted(b, MALFORMED), 2);
+	mad[2] = 1;
+	send_raw(b, mad, sizeof(mad));
+	mad[2] = 2;
+	mad[3] = 0x81;
+	send_raw(b, mad, sizeof(mad));
+	mad[3] = 3;
+	cr_expect_eq(counted(b, MALFORMED), 4);
+	mad[1] = 3;
+	send_raw(b, mad, sizeof(mad));
+	cr_expect_eq(counted(b, OTHER_CLASS), 1);
+	mad[1] = 7;
+	mad[17] = 1;
+	send_raw(b, mad, sizeof(mad));
+	mad[17] = 0x1b;
+	send_raw(b, mad, sizeof(mad));
+	cr_expect_eq(counted(b, ATTRIBUTE), 2);
+	mad[17] = 0x10;
+	send_raw(b, mad, sizeof(mad));
+	expect_ev(b, REQ);
+	bed_close(b);
+}
+
+/* --- forged --- */
+
+/* Whoever knows the ids, but not the peer's address, the queue pair or the transaction. */
+Test(cm_hostile, c1_forged_dreq)
+{
+	struct bed *b = bed_open(NULL);
+	uint32_t id;
+	struct karst_cm_msg m;
+
+	bed_listen(b);
+	id = bed_passive(b, 0);
+	m = peer_dreq(id, 0);
+	send_from(b, 1, m); /* another address */
+	m.dreq.qpn++;
+	send_msg(b, m); /* another queue pair */
+	m = peer_dreq(id, 0);
+	m.local_id++;
+	send_msg(b, m); /* another id of the peer */
+	cr_expect_eq(counted(b, FORGED), 3);
+	cr_expect_eq(state_of(b, id), KARST_CM_ESTABLISHED);
+	bed_close(b);
+}
+
+Test(cm_hostile, c1_forged_answers)
+{
+	struct bed *b = bed_open(NULL);
+	struct bed_msg req, dreq;
+	uint32_t id = bed_req_sent(b, 0, &req);
+	struct karst_cm_msg m = peer_rep(&req, 0);
+
+	send_from(b, 1, m);
+	m.tid++;
+	send_msg(b, m);
+	cr_expect_eq(counted(b, FORGED), 2);
+	m = peer_rep(&req, 0);
+	m.local_id = 0;
+	send_msg(b, m);
+	m = peer_rep(&req, 0);
+	m.rep.qpn = 0;
+	send_msg(b, m);
+	cr_expect_eq(counted(b, INVALID), 2);
+	cr_expect_eq(state_of(b, id), KARST_CM_REQ_SENT);
+	m = peer_msg(KARST_CM_REJ, id, &req, 0);
+	m.rej.reason = KARST_CM_REJ_CONSUMER_DEFINED;
+	send_from(b, 1, m);
+	m = peer_msg(KARST_CM_MRA, id, &req, 0);
+	m.mra.service_timeout = 31;
+	send_from(b, 1, m);
+	cr_expect_eq(counted(b, FORGED), 4);
+	send_msg(b, peer_rep(&req, 0));
+	expect_ev(b, REP);
+	cr_assert_eq(karst_cm_id_ready(b->cm, id, NULL, 0), 0);
+	expect_msg(b, RTU);
+	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
+	dreq = *expect_msg(b, DREQ);
+	m = peer_msg(KARST_CM_DREP, id, &dreq, 0);
+	m.tid++;
+	send_msg(b, m);
+	send_from(b, 1, peer_msg(KARST_CM_DREP, id, &dreq, 0));
+	cr_expect_eq(counted(b, FORGED), 6);
+	cr_expect_eq(state_of(b, id), KARST_CM_DREQ_SENT);
+	bed_close(b);
+}
+
+/* A connection that is half open is not established by somebody else's RTU. */
+Test(cm_hostile, c1_forged_rtu)
+{
+	struct bed *b = bed_open(NULL);
+	struct karst_cm_msg m;
+	uint32_t id;
+
+	bed_listen(b);
+	id = bed_rep_sent(b, 0);
+	m = peer_msg(KARST_CM_RTU, id, NULL, 0);
+	send_from(b, 1, m);
+	m.local_id++;
+	send_msg(b, m);
+	m = peer_msg(KARST_CM_RTU, id + 1, NULL, 0);
+	send_msg(b, m);
+	cr_expect_eq(counted(b, FORGED), 2);
+	cr_expect_eq(counted(b, NO_ID), 1);
+	cr_expect_eq(b->cm->nhalf_open, 1);
+	cr_expect_eq(state_of(b, id), KARST_CM_REP_SENT);
+	bed_close(b);
+}
+
+/* Messages about the id of a listener, and messages about nothing. */
+Test(cm_hostile, c1_about_a_listener)
+{
+	static const enum karst_cm_kind silent[] = {KARST_CM_MRA, KARST_CM_REJ, KARST_CM_RTU,
+		KARST_CM_DREP, KARST_CM_REP, KARST_CM_DREQ};
+	struct bed *b = bed_open(NULL);
+	uint32_t listener = bed_listen(b), i;
+
+	for (i = 0; i < KARST_DIM(silent); i++)
+		send_msg(b, peer_msg(silent[i], listener, NULL, 0));
+	cr_expect_eq(counted(b, NO_ID), KARST_DIM(silent));
+	for (i = 0; i < 4; i++)
+		send_msg(b, peer_msg(silent[i], 0, NULL, 0));
+	cr_expect_eq(counted(b, NO_ID), KARST_DIM(silent) + 4);
+	send_msg(b, peer_msg(KARST_CM_REP, 0, NULL, 0));
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_INVALID_COMM_ID);
+	send_msg(b, peer_msg(KARST_CM_DREQ, 0, NULL, 0));
+	expect_msg(b, DREP);
+	bed_close(b);
+}
+
+/* --- floods --- */
+
+static void
+flood(struct bed *b, unsigned int n, uint32_t from, uint32_t to)
+{
+	struct karst_cm_path seen = seen_from(b, n);
+	struct karst_cm_msg req;
+
+	for (; from < to; from++) {
+		req = peer_req(b, from);
+		memcpy(req.req.primary.local_gid, seen.remote_ip, 16);
+		send_from(b, n, req);
+	}
+}
+
+/* One address cannot take more than half, so that others still get in. */
+Test(cm_hostile, c1_flood_from_one_address)
+{
+	struct karst_cm_config cfg = {.max_ids = 256, .max_half_open = 16};
+	struct bed *b = bed_open(&cfg);
+	uint32_t i;
+
+	bed_listen(b);
+	flood(b, 1, 0, 1000);
+	cr_expect_eq(b->cm->nhalf_open, 8);
+	cr_expect_eq(counted(b, FLOOD), 992);
+	for (i = 0; i < 8; i++)
+		expect_ev(b, REQ);
+	bed_passive(b, 5000);
+	bed_passive(b, 5001);
+	cr_expect_eq(b->cm->nhalf_open, 8);
+	bed_close(b);
+}
+
+/* From everywhere: what has had a second makes room, what has not is left alone. */
+Test(cm_hostile, c1_flood_from_everywhere)
+{
+	struct karst_cm_config cfg = {.max_ids = 256, .max_half_open = 16};
+	struct bed *b = bed_open(&cfg);
+	const struct karst_cm_ev *ev;
+	uint32_t i, oldest = 0, id;
+
+	bed_listen(b);
+	for (i = 0; i < 40; i++)
+		flood(b, 1 + i, 0, 1);
+	cr_expect_eq(b->cm->nhalf_open, 16);
+	cr_expect_eq(counted(b, FLOOD), 24);
+	for (i = 0; i < 16; i++) {
+		ev = expect_ev(b, REQ);
+		if (i == 0)
+			oldest = ev->id;
+	}
+	advance(b, 2 * SECOND);
+	b->param.qpn = OUR_QPN + 7000;
+	send_msg(b, peer_req(b, 7000));
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_NO_RESOURCES);
+	ev = expect_ev(b, REJ);
+	cr_expect_eq(ev->id, oldest);
+	cr_expect(ev->local);
+	id = expect_ev(b, REQ)->id;
+	cr_expect_eq(counted(b, EVICTED), 1);
+	cr_assert_eq(karst_cm_id_accept(b->cm, id, &b->param), 0);
+	expect_msg(b, REP);
+	send_msg(b, peer_msg(KARST_CM_RTU, id, NULL, 7000));
+	expect_ev(b, RTU);
+	cr_expect_eq(karst_cm_id_accept(b->cm, oldest, &b->param), -EINVAL);
+	cr_expect_eq(karst_cm_id_destroy(b->cm, oldest), 0);
+	bed_close(b);
+}
+
+/* Whoever is told that a connection had to go stops to listen: the newcomer finds nobody. */
+static uint32_t listener;
+
+static void
+stop_listening(struct bed *b, const struct karst_cm_ev *ev)
+{
+	if (ev->code == KARST_CM_EV_REJ)
+		cr_assert_eq(karst_cm_id_destroy(b->cm, listener), 0);
+}
+
+Test(cm_hostile, c1_listener_gone_while_making_room)
+{
+	struct karst_cm_config cfg = {.max_ids = 64, .max_half_open = 2};
+	struct bed *b = bed_open(&cfg);
+
+	listener = bed_listen(b);
+	flood(b, 1, 0, 1);
+	flood(b, 2, 0, 1);
+	expect_ev(b, REQ);
+	expect_ev(b, REQ);
+	advance(b, 2 * SECOND);
+	b->on_event = stop_listening;
+	send_msg(b, peer_req(b, 0));
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_NO_RESOURCES);
+	expect_ev(b, REJ);
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_INVALID_SERVICE_ID);
+	bed_close(b);
+}
+
+/* All slots taken: a REJ that says so. */
+Test(cm_hostile, c1_table_full)
+{
+	struct karst_cm_config cfg = {.max_ids = 4, .max_half_open = 4};
+	struct bed *b = bed_open(&cfg);
+	uint32_t i;
+
+	bed_listen(b);
+	for (i = 0; i < 3; i++)
+		bed_passive(b, i);
+	send_msg(b, peer_req(b, 9));
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_NO_RESOURCES);
+	cr_expect_eq(counted(b, TABLE_FULL), 1);
+	bed_close(b);
+}
+
+/* Refusing costs nothing but the REJ: no slot, no half-open connection. */
+Test(cm_hostile, c1_refused_leave_nothing)
+{
+	struct bed *b = bed_open(NULL);
+	uint32_t i;
+
+	for (i = 0; i < 1000; i++) {
+		send_msg(b, peer_req(b, i));
+		expect_msg(b, REJ);
+	}
+	cr_expect_eq(b->cm->nids, 0);
+	bed_close(b);
+}
+
+/* A peer that asks for repetitions as fast as can be, or as slowly: within reason. */
+Test(cm_hostile, c1_extreme_timeouts)
+{
+	struct bed *b = bed_open(NULL);
+	struct karst_cm_msg req = peer_req(b, 0);
+	uint32_t id, sent = 0;
+
+	bed_listen(b);
+	req.req.local_response_timeout = 0;
+	req.req.remote_response_timeout = 0;
+	req.req.max_retries = 15;
+	send_msg(b, req);
+	id = expect_ev(b, REQ)->id;
+	cr_assert_eq(karst_cm_id_accept(b->cm, id, &b->param), 0);
+	advance(b, 600 * MS);
+	for (; b->out_head != b->out_tail; sent++)
+		expect_msg(b, REP);
+	cr_expect_leq(sent, 9);
+	advance(b, 2 * SECOND);
+	for (; sent < 16; sent++)
+		expect_msg(b, REP);
+	expect_msg(b, REJ);
+	expect_ev(b, REP_ERROR);
+
+	req = peer_req(b, 1);
+	req.req.local_response_timeout = 31;
+	req.req.remote_response_timeout = 31;
+	req.req.max_retries = 15;
+	send_msg(b, req);
+	id = expect_ev(b, REQ)->id;
+	advance(b, 600 * SECOND);
+	expect_msg(b, REJ);
+	cr_expect_eq(expect_ev(b, REJ)->reason, KARST_CM_REJ_TIMEOUT);
+	bed_close(b);
+}
+
+/* --- listeners for ranges --- */
+
+Test(cm_hostile, c1_masks)
+{
+	struct bed *b = bed_open(NULL);
+	uint32_t all, space, one, id;
+	struct karst_cm_msg req = peer_req(b, 0);
+
+	cr_assert_eq(karst_cm_id_listen(b->cm, 0, 0, NULL, &all), 0);
+	cr_assert_eq(karst_cm_id_listen(b->cm, SERVICE, ~UINT64_C(0xffff), NULL, &space), 0);
+	cr_assert_eq(karst_cm_id_listen(b->cm, SERVICE, UINT64_MAX, NULL, &one), 0);
+	cr_expect_eq(
+		karst_cm_id_listen(b->cm, SERVICE + 1, ~UINT64_C(0xffff), NULL, &id), -EADDRINUSE);
+	cr_expect_eq(karst_cm_id_listen(b->cm, 77, 0, NULL, &id), -EADDRINUSE);
+	send_msg(b, req);
+	cr_expect_eq(expect_ev(b, REQ)->listen_id, one);
+	cr_assert_eq(karst_cm_id_destroy(b->cm, one), 0);
+	send_msg(b, peer_req(b, 1));
+	cr_expect_eq(expect_ev(b, REQ)->listen_id, space);
+	req = peer_req(b, 2);
+	req.req.service_id = karst_cm_service_id(KARST_CM_PS_UDP, 7);
+	send_msg(b, req);
+	cr_expect_eq(expect_ev(b, REQ)->listen_id, all);
+	cr_expect_eq(b->evs[(b->ev_head - 1) % BED_QUEUE].ev.service_id, req.req.service_id);
+	bed_close(b);
+}

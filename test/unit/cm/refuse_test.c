@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Refusals: REJ with the right reason, sent and received; stale connections; LAP (C1, C2). */
+#include "bed.h"
+
+#include "karst_hdr.h"
+
+static struct karst_cm_msg
+peer_rej(uint32_t id, const struct bed_msg *about, uint32_t n, uint16_t reason)
+{
+	struct karst_cm_msg m = peer_msg(KARST_CM_REJ, id, about, n);
+
+	m.rej.reason = reason;
+	return m;
+}
+
+/* --- by the user --- */
+
+Test(cm_refuse, c1_user_rejects_req)
+{
+	struct bed *b = bed_open(NULL);
+	struct karst_cm_msg again;
+	struct bed_msg *m;
+	uint32_t id;
+
+	bed_listen(b);
+	id = bed_req_rcvd(b, 0);
+	cr_assert_eq(karst_cm_id_reject(
+			     b->cm, id, KARST_CM_REJ_CONSUMER_DEFINED, "why", 3, "private", 7),
+		0);
+	m = expect_msg(b, REJ);
+	cr_expect_eq(m->m.tid, TID);
+	cr_expect_eq(m->m.local_id, id);
+	cr_expect_eq(m->m.remote_id, PEER_ID);
+	cr_expect_eq(m->m.rej.reason, 28);
+	cr_expect_eq(m->m.rej.message, KARST_CM_ABOUT_REQ);
+	cr_expect_eq(m->m.info_len, 3);
+	cr_expect_arr_eq(m->m.info, "why\0", 4);
+	cr_expect_arr_eq(m->m.private_data, "private\0", 8);
+	/* the REJ was lost: the REQ comes again, and the user is not asked again */
+	send_msg(b, peer_req(b, 0));
+	cr_expect_arr_eq(expect_msg(b, REJ)->mad, m->mad, KARST_CM_MAD_LEN);
+	/* another attempt of the same queue pair is new */
+	again = peer_req(b, 1);
+	again.req.qpn = PEER_QPN;
+	send_msg(b, again);
+	cr_expect_neq(expect_ev(b, REQ)->id, id);
+	advance(b, 10 * SECOND);
+	cr_expect_eq(state_of(b, id), KARST_CM_IDLE);
+	bed_close(b);
+}
+
+Test(cm_refuse, c1_user_rejects_rep)
+{
+	struct bed *b = bed_open(NULL);
+	struct bed_msg req, *m;
+	uint32_t id = bed_rep_rcvd(b, 0, &req);
+
+	cr_assert_eq(karst_cm_id_reject(b->cm, id, KARST_CM_REJ_NO_RESOURCES, NULL, 0, NULL, 0), 0);
+	m = expect_msg(b, REJ);
+	cr_expect_eq(m->m.rej.message, KARST_CM_ABOUT_REP);
+	cr_expect_eq(m->m.tid, req.m.tid);
+	send_msg(b, peer_rep(&req, 0));
+	expect_msg(b, REJ);
+	cr_expect_eq(karst_cm_id_ready(b->cm, id, NULL, 0), -EINVAL);
+	cr_expect_eq(karst_cm_id_reject(b->cm, id, 28, NULL, 0, NULL, 0), -EINVAL);
+	bed_close(b);
+}
+
+/* --- by the peer, in every state --- */
+
+Test(cm_refuse, c1_req_rejected)
+{
+	struct bed *b = bed_open(NULL);
+	struct bed_msg req;
+	uint32_t id = bed_req_sent(b, 0, &req);
+	struct karst_cm_msg rej = peer_rej(id, &req, 0, KARST_CM_REJ_CONSUMER_DEFINED);
+	const struct karst_cm_ev *ev;
+
+	rej.info = (const uint8_t *)"info";
+	rej.info_len = 4;
+	rej.private_data = (const uint8_t *)"because";
+	rej.private_data_len = 7;
+	send_msg(b, rej);
+	ev = expect_ev(b, REJ);
+	cr_expect_eq(ev->id, id);
+	cr_expect_eq(ev->reason, KARST_CM_REJ_CONSUMER_DEFINED);
+	cr_expect_not(ev->local);
+	cr_expect_eq(ev->info_len, 4);
+	cr_expect_arr_eq(ev->info, "info", 4);
+	cr_expect_str_eq(ev->remote.private_data, "because");
+	cr_expect_eq(ev->remote.private_data_len, KARST_CM_REJ_PRIVATE);
+	cr_expect_eq(state_of(b, id), KARST_CM_IDLE);
+	send_msg(b, rej);
+	cr_expect_eq(counted(b, STATE), 1);
+	advance(b, 100 * SECOND);
+	bed_close(b);
+}
+
+/* As Linux refuses a port on which nobody listens: it has no id of its own. */
+Test(cm_refuse, c1_req_rejected_by_nobody)
+{
+	struct bed *b = bed_open(NULL);
+	struct bed_msg req;
+	uint32_t id = bed_req_sent(b, 0, &req);
+	struct karst_cm_msg rej = peer_rej(id, &req, 0, KARST_CM_REJ_INVALID_SERVICE_ID);
+
+	rej.local_id = 0;
+	send_msg(b, rej);
+	cr_expect_eq(expect_ev(b, REJ)->reason, KARST_CM_REJ_INVALID_SERVICE_ID);
+	bed_close(b);
+}
+
+/* The peer has waited long enough, and does not know our id: it says who it is. */
+Test(cm_refuse, c1_peer_gives_up)
+{
+	struct bed *b = bed_open(NULL);
+	struct karst_cm_msg rej;
+	uint8_t guid[8];
+	uint32_t id;
+
+	bed_listen(b);
+	id = bed_req_rcvd(b, 0);
+	karst_put_be64(guid, PEER_GUID);
+	rej = peer_rej(0, NULL, 0, KARST_CM_REJ_TIMEOUT);
+	send_msg(b, rej); /* of whom? */
+	cr_expect_eq(counted(b, NO_ID), 1);
+	rej.info = guid;
+	rej.info_len = 8;
+	send_from(b, 1, rej); /* from another address */
+	cr_expect_eq(counted(b, NO_ID), 2);
+	send_msg(b, rej);
+	cr_expect_eq(expect_ev(b, REJ)->id, id);
+	cr_expect_eq(b->cm->nhalf_open, 0);
+	cr_expect_eq(karst_cm_id_accept(b->cm, id, &b->param), -EINVAL);
+
+	id = bed_rep_sent(b, 1);
+	send_msg(b, peer_rej(id, NULL, 1, KARST_CM_REJ_TIMEOUT));
+	cr_expect_eq(expect_ev(b, REJ)->id, id);
+	cr_expect_eq(b->cm->nhalf_open, 0);
+	bed_close(b);
+}
+
+/* None of our RTUs arrived. */
+Test(cm_refuse, c1_established_rejected)
+{
+	struct bed *b = bed_open(NULL);
+	uint32_t id = bed_active(b, 0);
+
+	send_msg(b, peer_rej(id, NULL, 0, KARST_CM_REJ_TIMEOUT));
+	cr_expect_eq(expect_ev(b, REJ)->id, id);
+	cr_expect_eq(state_of(b, id), KARST_CM_TIMEWAIT);
+	advance(b, SECOND);
+	expect_ev(b, TIMEWAIT_EXIT);
+	bed_close(b);
+}
+
+/* --- REQs that cannot be --- */
+
+static void
+expect_refused(struct bed *b, struct karst_cm_msg req, uint16_t reason)
+{
+	uint64_t before = counted(b, INVALID);
+	struct bed_msg *m;
+
+	send_msg(b, req);
+	m = expect_msg(b, REJ);
+	cr_expect_eq(m->m.rej.reason, reason, "%u instead of %u", m->m.rej.reason, reason);
+	cr_expect_eq(m->m.rej.message, KARST_CM_ABOUT_REQ);
+	cr_expect_eq(m->m.tid, req.tid);
+	cr_expect_eq(m->m.local_id, 0);
+	cr_expect_eq(m->m.remote_id, req.local_id);
+	cr_expect_eq(b->cm->nids, 1);
+	cr_expect_eq(counted(b, INVALID), before + (reason != KARST_CM_REJ_INVALID_SERVICE_ID));
+}
+
+Test(cm_refuse, c1_c2_req_invalid)
+{
+	struct bed *b = bed_open(NULL);
+	struct karst_cm_msg req;
+
+	bed_listen(b);
+	req = peer_req(b, 0);
+	req.req.service_id++;
+	expect_refused(b, req, KARST_CM_REJ_INVALID_SERVICE_ID);
+	cr_expect_eq(counted(b, NO_SERVICE), 1);
+	req = peer_req(b, 0);
+	req.req.transport = KARST_CM_TRANSPORT_RD;
+	expect_refused(b, req, KARST_CM_REJ_INVALID_TRANSPORT_TYPE);
+	req.req.transport = KARST_CM_TRANSPORT_EXTENDED;
+	req.req.extended_transport = 2;
+	expect_refused(b, req, KARST_CM_REJ_INVALID_TRANSPORT_TYPE);
+	req = peer_req(b, 0);
+	req.req.mtu = 0;
+	expect_refused(b, req, KARST_CM_REJ_INVALID_MTU);
+	req.req.mtu = 6;
+	expect_refused(b, req, KARST_CM_REJ_INVALID_MTU);
+	req = peer_req(b, 0);
+	req.req.qpn = 0;
+	expect_refused(b, req, KARST_CM_REJ_NO_QP);
+	/* the connection's packets were to go to somebody else */
+	req = peer_req(b, 0);
+	req.req.primary.local_gid[15]++;
+	expect_refused(b, req, KARST_CM_REJ_INVALID_GID);
+	req = peer_req(b, 0);
+	req.req.primary.remote_gid[15]++;
+	expect_refused(b, req, KARST_CM_REJ_INVALID_GID);
+	/* without an id or a GUID there is nobody to tell */
+	req = peer_req(b, 0);
+	req.local_id = 0;
+	send_msg(b, req);
+	req = peer_req(b, 0);
+	req.req.guid = 0;
+	send_msg(b, req);
+	cr_expect_eq(counted(b, INVALID), 9);
+	bed_close(b);
+}
+
+/* --- stale connections --- */
+
+/* The peer has started anew: its queue pair or its id is one that we still know. */
+Test(cm_refuse, c1_stale_req)
+{
+	struct bed *b = bed_open(NULL);
+	struct karst_cm_msg req;
+	struct bed_msg dreq;
+	uint32_t id;
+
+	bed_listen(b);
+	id = bed_passive(b, 0);
+	req = peer_req(b, 1);
+	req.req.qpn = PEER_QPN;
+	send_msg(b, req);
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
+	dreq = *expect_msg(b, DREQ);
+	cr_expect_eq(dreq.m.local_id, id);
+	cr_expect_eq(counted(b, STALE), 1);
+	send_msg(b, req); /* still ending */
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
+	send_msg(b, peer_msg(KARST_CM_DREP, id, &dreq, 0));
+	expect_ev(b, DREP);
+	send_msg(b, req); /* in time-wait */
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
+	send_msg(b, peer_req(b, 0)); /* its very first REQ, late */
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
+	advance(b, SECOND);
+	expect_ev(b, TIMEWAIT_EXIT);
+	send_msg(b, req);
+	expect_ev(b, REQ);
+
+	/* the same id, another transaction */
+	id = bed_passive(b, 2);
+	req = peer_req(b, 2);
+	req.tid += 1000;
+	req.req.qpn += 1000;
+	send_msg(b, req);
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
+	cr_expect_eq(expect_msg(b, DREQ)->m.local_id, id);
+	/* the same number of another address is somebody else */
+	req = peer_req(b, 2);
+	memcpy(req.req.primary.local_gid, seen_from(b, 1).remote_ip, 16);
+	send_from(b, 1, req);
+	expect_ev(b, REQ);
+	bed_close(b);
+}
+
+/* Half open, and the peer starts anew: given up, with an event, but not in the middle of another. */
+Test(cm_refuse, c1_stale_half_open)
+{
+	struct bed *b = bed_open(NULL);
+	struct karst_cm_msg req;
+	const struct karst_cm_ev *ev;
+	uint32_t id;
+
+	bed_listen(b);
+	id = bed_req_rcvd(b, 0);
+	req = peer_req(b, 0);
+	req.tid += 1000;
+	send_msg(b, req);
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
+	cr_expect_eq(karst_cm_id_accept(b->cm, id, &b->param), -EINVAL);
+	cr_expect_eq(karst_cm_id_mra(b->cm, id, 20, NULL, 0), -EINVAL);
+	advance(b, MS);
+	expect_msg(b, REJ);
+	ev = expect_ev(b, REJ);
+	cr_expect_eq(ev->id, id);
+	cr_expect(ev->local);
+	cr_expect_eq(ev->reason, KARST_CM_REJ_STALE_CONN);
+	send_msg(b, req);
+	expect_ev(b, REQ);
+
+	id = bed_rep_sent(b, 1);
+	req = peer_req(b, 2);
+	req.req.qpn = PEER_QPN + 1;
+	send_msg(b, req);
+	expect_msg(b, REJ);
+	send_msg(b, peer_msg(KARST_CM_RTU, id, NULL, 1));
+	advance(b, MS);
+	expect_msg(b, REJ);
+	cr_expect_eq(expect_ev(b, REJ)->id, id);
+	bed_close(b);
+}
+
+/* A REP with the queue pair of a connection that we have. */
+Test(cm_refuse, c1_stale_rep)
+{
+	struct bed *b = bed_open(NULL);
+	uint32_t old = bed_active(b, 0), id;
+	const struct karst_cm_ev *ev;
+	struct karst_cm_msg rep;
+	struct bed_msg req, *rej;
+
+	id = bed_req_sent(b, 1, &req);
+	rep = peer_rep(&req, 1);
+	rep.rep.qpn = PEER_QPN;
+	send_msg(b, rep);
+	rej = expect_msg(b, REJ);
+	cr_expect_eq(rej->m.rej.reason, KARST_CM_REJ_STALE_CONN);
+	cr_expect_eq(rej->m.rej.message, KARST_CM_ABOUT_REP);
+	cr_expect_eq(expect_msg(b, DREQ)->m.local_id, old);
+	ev = expect_ev(b, REJ);
+	cr_expect_eq(ev->id, id);
+	cr_expect(ev->local);
+	cr_expect_eq(ev->reason, KARST_CM_REJ_STALE_CONN);
+	bed_close(b);
+}
+
+/* --- alternate paths: there are none --- */
+
+Test(cm_refuse, c1_lap)
+{
+	struct bed *b = bed_open(NULL);
+	uint32_t id = bed_active(b, 0);
+	struct karst_cm_msg lap = peer_msg(KARST_CM_LAP, id, NULL, 0);
+	struct bed_msg *apr;
+
+	send_msg(b, lap);
+	apr = expect_msg(b, APR);
+	cr_expect_eq(apr->m.apr.status, KARST_CM_APR_UNSUPPORTED);
+	cr_expect_eq(apr->m.tid, lap.tid);
+	cr_expect_eq(apr->m.local_id, id);
+	cr_expect_eq(apr->m.remote_id, PEER_ID);
+	lap.remote_id ^= 0x40;
+	send_msg(b, lap);
+	cr_expect_eq(expect_msg(b, APR)->m.apr.status, KARST_CM_APR_INVALID_COMM_ID);
+	send_msg(b, peer_msg(KARST_CM_APR, id, NULL, 0));
+	cr_expect_eq(counted(b, STATE), 1);
+	cr_expect_eq(state_of(b, id), KARST_CM_ESTABLISHED);
+	bed_close(b);
+}

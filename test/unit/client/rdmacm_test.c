@@ -1,263 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Connection management of two programs of one engine: by its loopback and by the wire. */
-#include "bed.h"
+/* Connections of two programs of one engine: by its loopback and by the wire. */
+#include "rdmacm_bed.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #include <criterion/criterion.h>
-
-#include "karst_rdmacm.h"
-
-#define SERVICE 7471u
-
-/* --- a program --- */
-
-struct program {
-	struct bed b; /* its own context, PD and CQ */
-	struct karst_rdmacm_channel *ch;
-	struct karst_mr *mr;
-	uint8_t mem[8192];
-};
-
-static void
-program_up(struct program *p, struct bed *bed)
-{
-	memset(p, 0, sizeof(*p));
-	p->b.ctx = bed_open(bed);
-	cr_assert_eq(karst_alloc_pd(p->b.ctx, &p->b.pd), 0);
-	cr_assert_eq(karst_create_cq(p->b.ctx, 64, NULL, NULL, &p->b.cq), 0);
-	cr_assert_eq(karst_rdmacm_create_channel(p->b.ctx, &p->ch), 0, "%s", karst_why());
-	p->mr = bed_mr(&p->b, p->mem, sizeof(p->mem));
-}
-
-static void
-program_down(struct program *p)
-{
-	cr_assert_eq(karst_dereg_mr(p->mr), 0);
-	cr_assert_eq(karst_rdmacm_destroy_channel(p->ch), 0, "%s", karst_why());
-	cr_assert_eq(karst_destroy_cq(p->b.cq), 0);
-	cr_assert_eq(karst_dealloc_pd(p->b.pd), 0);
-	cr_assert_eq(karst_close(p->b.ctx), 0, "%s", karst_why());
-}
-
-static uint32_t
-make_id(struct program *p, uint64_t uid)
-{
-	uint32_t id = 0;
-
-	cr_assert_eq(karst_rdmacm_create_id(p->ch, uid, KARST_RDMACM_PS_TCP, KARST_QPT_RC, &id), 0,
-		"%s", karst_why());
-	cr_assert_neq(id, 0);
-	return id;
-}
-
-static void
-destroy_id(struct program *p, uint32_t id, uint32_t events)
-{
-	uint32_t got = UINT32_MAX;
-
-	cr_assert_eq(karst_rdmacm_destroy_id(p->b.ctx, id, &got), 0, "%s", karst_why());
-	cr_assert_eq(got, events, "%u events", got);
-}
-
-static const struct sockaddr *
-addr(const char *ip, uint16_t port)
-{
-	static struct sockaddr_storage sa[4]; /* so many in one call */
-	static unsigned int next;
-	struct sockaddr_storage *s = &sa[next++ % 4];
-	struct sockaddr_in6 *in6 = (void *)s;
-	struct sockaddr_in *in = (void *)s;
-
-	memset(s, 0, sizeof(*s));
-	if (inet_pton(AF_INET, ip, &in->sin_addr) == 1) {
-		in->sin_family = AF_INET;
-		in->sin_port = htons(port);
-	} else {
-		cr_assert_eq(inet_pton(AF_INET6, ip, &in6->sin6_addr), 1);
-		in6->sin6_family = AF_INET6;
-		in6->sin6_port = htons(port);
-	}
-	return (void *)s;
-}
-
-/* --- events --- */
-
-static bool
-readable(const struct program *p, int ms)
-{
-	struct pollfd f = {.fd = p->ch->fd, .events = POLLIN};
-
-	return poll(&f, 1, ms) == 1;
-}
-
-/* Nothing waits, and the descriptor says so. */
-static void
-expect_silence(struct program *p)
-{
-	struct karst_rdmacm_event ev;
-
-	cr_assert_not(readable(p, 0));
-	cr_assert_eq(karst_rdmacm_get_event(p->ch, &ev), -EAGAIN);
-}
-
-static struct karst_rdmacm_event
-expect(struct program *p, enum karst_rdmacm_event_type type, uint64_t uid)
-{
-	struct karst_rdmacm_event ev;
-
-	cr_assert(readable(p, (int)BED_PATIENCE_MS), "no %s", karst_rdmacm_event_str(type));
-	cr_assert_eq(karst_rdmacm_get_event(p->ch, &ev), 0, "%s", karst_why());
-	cr_assert_eq(ev.event, type, "%s (%d) instead of %s", karst_rdmacm_event_str(ev.event),
-		ev.status, karst_rdmacm_event_str(type));
-	cr_assert_eq(ev.uid, uid);
-	return ev;
-}
-
-/* --- connections --- */
-
-struct end {
-	struct program *p;
-	uint32_t id;
-	struct karst_qp *qp;
-};
-
-static void
-to_state(struct end *e, enum karst_qp_state state)
-{
-	struct karst_qp_attr attr;
-	unsigned int mask = 0;
-
-	cr_assert_eq(karst_rdmacm_init_qp_attr(e->p->b.ctx, e->id, state, &attr, &mask), 0, "%s",
-		karst_why());
-	cr_assert_eq(karst_modify_qp(e->qp, &attr, mask), 0, "%s", karst_why());
-}
-
-static uint32_t
-listen_on(struct program *p, const char *ip, uint16_t port, uint64_t uid)
-{
-	uint32_t id = make_id(p, uid);
-
-	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id, addr(ip, port)), 0, "%s", karst_why());
-	cr_assert_eq(karst_rdmacm_listen(p->b.ctx, id, 8), 0, "%s", karst_why());
-	return id;
-}
-
-/* Up to where it can connect. */
-static void
-resolve(struct end *e, const char *src, const char *dst, uint64_t uid)
-{
-	cr_assert_eq(karst_rdmacm_resolve_addr(e->p->b.ctx, e->id,
-			     src != NULL ? addr(src, 0) : NULL, addr(dst, SERVICE), 2000),
-		0, "%s", karst_why());
-	expect(e->p, KARST_RDMACM_ADDR_RESOLVED, uid);
-	cr_assert_eq(karst_rdmacm_resolve_route(e->p->b.ctx, e->id, 2000), 0, "%s", karst_why());
-	expect(e->p, KARST_RDMACM_ROUTE_RESOLVED, uid);
-}
-
-static struct karst_rdmacm_conn_param
-param_of(const struct end *e, const char *text)
-{
-	struct karst_rdmacm_conn_param p = {
-		.responder_resources = 3,
-		.initiator_depth = 2,
-		.retry_count = 7,
-		.rnr_retry_count = 6,
-		.qp_num = e->qp->qp_num,
-		.private_data_len = (uint8_t)(strlen(text) + 1),
-	};
-
-	memcpy(p.private_data, text, strlen(text) + 1);
-	return p;
-}
-
-static void
-connect_end(struct end *e, const char *src, const char *dst, uint64_t uid, const char *text)
-{
-	struct karst_rdmacm_conn_param p;
-
-	e->id = make_id(e->p, uid);
-	resolve(e, src, dst, uid);
-	e->qp = bed_qp(&e->p->b, KARST_QPT_RC);
-	to_state(e, KARST_QPS_INIT);
-	p = param_of(e, text);
-	cr_assert_eq(karst_rdmacm_connect(e->p->b.ctx, e->id, &p), 0, "%s", karst_why());
-}
-
-static void
-accept_end(struct end *e, uint64_t listen_uid, uint64_t uid, const char *expected)
-{
-	struct karst_rdmacm_event ev = expect(e->p, KARST_RDMACM_CONNECT_REQUEST, listen_uid);
-	struct karst_rdmacm_conn_param p;
-
-	cr_assert_str_eq((char *)ev.conn.private_data, expected);
-	cr_assert_eq(ev.conn.private_data_len, 56);
-	/* from this side */
-	cr_assert_eq(ev.conn.responder_resources, 2);
-	cr_assert_eq(ev.conn.initiator_depth, 3);
-	cr_assert_eq(ev.conn.retry_count, 7);
-	cr_assert_eq(ev.conn.rnr_retry_count, 6);
-	e->id = ev.id;
-	e->qp = bed_qp(&e->p->b, KARST_QPT_RC);
-	to_state(e, KARST_QPS_INIT);
-	to_state(e, KARST_QPS_RTR);
-	to_state(e, KARST_QPS_RTS);
-	p = param_of(e, "welcome");
-	p.responder_resources = 2;
-	p.initiator_depth = 3;
-	cr_assert_eq(karst_rdmacm_accept(e->p->b.ctx, e->id, uid, &p), 0, "%s", karst_why());
-}
-
-static void
-finish_end(struct end *e, uint64_t uid, uint32_t peer_qpn)
-{
-	struct karst_rdmacm_event ev = expect(e->p, KARST_RDMACM_CONNECT_RESPONSE, uid);
-
-	cr_assert_str_eq((char *)ev.conn.private_data, "welcome");
-	cr_assert_eq(ev.conn.private_data_len, 196);
-	cr_assert_eq(ev.conn.qp_num, peer_qpn);
-	to_state(e, KARST_QPS_RTR);
-	to_state(e, KARST_QPS_RTS);
-	cr_assert_eq(karst_rdmacm_accept(e->p->b.ctx, e->id, 0, NULL), 0, "%s", karst_why());
-}
-
-static void
-exchange(struct end *a, struct end *b)
-{
-	struct karst_cqe e;
-	unsigned int i;
-
-	for (i = 0; i < 4; i++) {
-		memset(a->p->mem, 'a' + (int)i, 1000);
-		memset(b->p->mem + 4096, 0, 1000);
-		cr_assert_eq(bed_recv(b->qp, 1, b->p->mr, 4096, 1000), 0);
-		cr_assert_eq(bed_post(a->qp, KARST_WR_SEND, 2, a->p->mr, 0, 1000, NULL, 0), 0);
-		e = bed_wait(b->p->b.cq);
-		cr_assert_eq(e.status, KARST_WC_SUCCESS);
-		cr_assert_eq(e.byte_len, 1000);
-		cr_assert_eq(memcmp(b->p->mem + 4096, a->p->mem, 1000), 0);
-		e = bed_wait(a->p->b.cq);
-		cr_assert_eq(e.status, KARST_WC_SUCCESS);
-	}
-}
 
 /* Everything from one program to the other, from @src (NULL: the engine chooses) to @dst. */
 static void
 whole_life(struct bed *bed, const char *src, const char *dst)
 {
-	struct program *server = malloc(sizeof(*server)), *client = malloc(sizeof(*client));
+	struct program *server = program_up(bed), *client = program_up(bed);
 	struct end s = {.p = server}, c = {.p = client};
 	struct karst_rdmacm_query q;
 	uint32_t listener;
 
-	program_up(server, bed);
-	program_up(client, bed);
 	expect_silence(client);
 	listener = listen_on(server, dst, SERVICE, 1);
 	connect_end(&c, src, dst, 2, "hello");
@@ -287,8 +47,6 @@ whole_life(struct bed *bed, const char *src, const char *dst)
 	destroy_id(server, listener, 1);
 	program_down(client);
 	program_down(server);
-	free(client);
-	free(server);
 }
 
 Test(client_rdmacm, c1_connect_by_loopback)
@@ -306,5 +64,179 @@ Test(client_rdmacm, c1_connect_by_wire)
 
 	bed_up(&bed, 2);
 	whole_life(&bed, "10.0.0.1", "10.0.0.2");
+	bed_down(&bed);
+}
+
+/* IPv6, one address of each port besides the others. */
+Test(client_rdmacm, c1_connect_ipv6)
+{
+	struct bed bed;
+	unsigned int i;
+
+	bed_up(&bed, 1);
+	for (i = 0; i < 2; i++) {
+		struct karst_engine_addr addrs[2] = {karst_engine_addr_ip4(0x0a000001 + i),
+			{.ip = {0xfd, [15] = (uint8_t)(i + 1)}, .prefix = 64}};
+
+		cr_assert_eq(karst_engine_port_set_addrs(bed.e, (uint8_t)i, 2, addrs), 0);
+	}
+	whole_life(&bed, "fd00::1", "fd00::2");
+	whole_life(&bed, NULL, "fd00::1");
+	bed_down(&bed);
+}
+
+/* What is lost is asked for again. */
+Test(client_rdmacm, c1_connect_with_loss)
+{
+	struct bed bed;
+	unsigned int i;
+
+	bed_up(&bed, 1);
+	cr_assert_eq(karst_engine_set_loss(bed.e, 0.2, 4711), 0);
+	for (i = 0; i < 3; i++)
+		whole_life(&bed, "10.0.0.1", "10.0.0.2");
+	bed_down(&bed);
+}
+
+/* --- refusals --- */
+
+Test(client_rdmacm, c1_nobody_listens)
+{
+	struct bed bed;
+	struct program *p;
+	struct end e = {0};
+
+	bed_up(&bed, 1);
+	e.p = p = program_up(&bed);
+	connect_end(&e, NULL, "10.0.0.2", 5, "hello");
+	cr_assert_eq(expect(p, KARST_RDMACM_REJECTED, 5).status, 8, "no such service");
+	destroy_id(p, e.id, 3);
+	cr_assert_eq(karst_destroy_qp(e.qp), 0);
+	program_down(p);
+	bed_down(&bed);
+}
+
+Test(client_rdmacm, c1_reject)
+{
+	static const uint8_t long_text[149];
+	struct program *server, *client;
+	struct karst_rdmacm_event ev;
+	struct end e = {0};
+	uint32_t listener, id;
+	struct bed bed;
+
+	bed_up(&bed, 1);
+	server = program_up(&bed);
+	e.p = client = program_up(&bed);
+	listener = listen_on(server, "0.0.0.0", SERVICE, 1);
+	connect_end(&e, NULL, "10.0.0.2", 2, "please");
+	id = expect(server, KARST_RDMACM_CONNECT_REQUEST, 1).id;
+	cr_assert_eq(karst_rdmacm_reject(server->b.ctx, id, long_text, 149, 0), -EINVAL);
+	cr_assert_eq(karst_rdmacm_reject(server->b.ctx, id, "no", 3, 0), 0, "%s", karst_why());
+	ev = expect(client, KARST_RDMACM_REJECTED, 2);
+	cr_assert_eq(ev.status, 28);
+	cr_assert_eq(ev.conn.private_data_len, 148);
+	cr_assert_str_eq((char *)ev.conn.private_data, "no");
+	destroy_id(server, id, 0);
+	destroy_id(client, e.id, 3);
+	cr_assert_eq(karst_destroy_qp(e.qp), 0);
+	destroy_id(server, listener, 1);
+	expect_silence(server);
+	program_down(client);
+	program_down(server);
+	bed_down(&bed);
+}
+
+/* A request that nobody takes ends with its listener; one beyond the backlog at once. */
+Test(client_rdmacm, backlog_and_its_end)
+{
+	struct program *server, *client;
+	struct end e[3] = {{0}};
+	uint32_t listener;
+	struct bed bed;
+	unsigned int i;
+
+	bed_up(&bed, 1);
+	server = program_up(&bed);
+	client = program_up(&bed);
+	listener = make_id(server, 1);
+	cr_assert_eq(karst_rdmacm_bind(server->b.ctx, listener, addr("0.0.0.0", SERVICE)), 0);
+	cr_assert_eq(karst_rdmacm_listen(server->b.ctx, listener, 2), 0);
+	for (i = 0; i < 3; i++) {
+		e[i].p = client;
+		connect_end(&e[i], NULL, "10.0.0.2", 10 + i, "hello");
+	}
+	cr_assert_eq(expect(client, KARST_RDMACM_REJECTED, 12).status, 3, "no resources");
+	cr_assert(readable(server, 0));
+	destroy_id(server, listener, 0);
+	expect_silence(server);
+	cr_assert_eq(expect(client, KARST_RDMACM_REJECTED, 10).status, 28);
+	cr_assert_eq(expect(client, KARST_RDMACM_REJECTED, 11).status, 28);
+	for (i = 0; i < 3; i++) {
+		destroy_id(client, e[i].id, 3);
+		cr_assert_eq(karst_destroy_qp(e[i].qp), 0);
+	}
+	program_down(client);
+	program_down(server);
+	bed_down(&bed);
+}
+
+/* The program of one end is gone, the other hears of it. */
+Test(client_rdmacm, c1_program_ends)
+{
+	struct program *server, *client;
+	struct end s = {0}, c = {0};
+	uint32_t listener;
+	struct bed bed;
+
+	bed_up(&bed, 1);
+	s.p = server = program_up(&bed);
+	c.p = client = program_up(&bed);
+	listener = listen_on(server, "0.0.0.0", SERVICE, 1);
+	connect_end(&c, NULL, "10.0.0.2", 2, "hello");
+	accept_end(&s, 1, 3, "hello");
+	finish_end(&c, 2, s.qp->qp_num);
+	expect(server, KARST_RDMACM_ESTABLISHED, 3);
+	karst_abandon(client->b.ctx);
+	expect(server, KARST_RDMACM_DISCONNECTED, 3);
+	cr_assert_eq(karst_destroy_qp(s.qp), 0);
+	destroy_id(server, s.id, 2);
+	destroy_id(server, listener, 1);
+	program_down(server);
+	bed_down(&bed);
+}
+
+/* The QP has seen a message of the peer, whose RTU is not there yet. */
+Test(client_rdmacm, c1_established_by_traffic)
+{
+	struct program *server, *client;
+	struct end s = {0}, c = {0};
+	uint32_t listener;
+	struct bed bed;
+
+	bed_up(&bed, 1);
+	s.p = server = program_up(&bed);
+	c.p = client = program_up(&bed);
+	listener = listen_on(server, "0.0.0.0", SERVICE, 1);
+	connect_end(&c, NULL, "10.0.0.2", 2, "hello");
+	accept_end(&s, 1, 3, "hello");
+	cr_assert_eq(karst_rdmacm_notify(server->b.ctx, s.id, KARST_EVENT_SQ_DRAINED), -EINVAL);
+	cr_assert_eq(karst_rdmacm_notify(server->b.ctx, s.id, KARST_EVENT_COMM_EST), 0, "%s",
+		karst_why());
+	expect(server, KARST_RDMACM_ESTABLISHED, 3);
+	finish_end(&c, 2, s.qp->qp_num);
+	exchange(&c, &s);
+	expect_silence(server);
+	cr_assert_eq(karst_rdmacm_notify(server->b.ctx, s.id, KARST_EVENT_COMM_EST), 0);
+	expect_silence(server);
+	cr_assert_eq(karst_destroy_qp(s.qp), 0);
+	cr_assert_eq(karst_destroy_qp(c.qp), 0);
+	destroy_id(server, s.id, 1);
+	/* ADDR_RESOLVED, ROUTE_RESOLVED, CONNECT_RESPONSE, DISCONNECTED */
+	expect(client, KARST_RDMACM_DISCONNECTED, 2);
+	destroy_id(client, c.id, 4);
+	destroy_id(server, listener, 1);
+	program_down(client);
+	program_down(server);
 	bed_down(&bed);
 }

@@ -106,8 +106,8 @@ int karst_rdmacm_create_id(struct karst_rdmacm_channel *channel, uint64_t uid,
  *  its events that wait are gone.  *@events (may be NULL): events that were got of it and of its
  *  groups. */
 int karst_rdmacm_destroy_id(struct karst_context *ctx, uint32_t id, uint32_t *events);
-/** Further events, and those that wait, come by @channel, which may be of another context of the
- *  same program only if it is of the same engine and attachment: -EXDEV.  *@events as with destroy. */
+/** Further events, and those that wait, come by @channel, of the same context.  *@events as with
+ *  destroy. */
 int karst_rdmacm_migrate_id(struct karst_rdmacm_channel *channel, uint32_t id, uint32_t *events);
 
 /**

@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Identifiers: addresses and port numbers, datagrams, groups, channels, options, limits. */
+#include "rdmacm_bed.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+
+#include <criterion/criterion.h>
+
+#define UDP_QKEY 0x01234567u
+
+static int
+bind_new(struct program *p, uint32_t *id, const char *ip, uint16_t port)
+{
+	*id = make_id(p, 1);
+	return karst_rdmacm_bind(p->b.ctx, *id, addr(ip, port));
+}
+
+static uint16_t
+port_of(struct program *p, uint32_t id)
+{
+	struct karst_rdmacm_query q;
+
+	cr_assert_eq(karst_rdmacm_query(p->b.ctx, id, &q), 0, "%s", karst_why());
+	return ntohs(((struct sockaddr_in *)&q.src)->sin_port);
+}
+
+/* --- addresses and port numbers --- */
+
+Test(client_rdmacm_id, bind)
+{
+	struct sockaddr other = {.sa_family = AF_UNIX};
+	struct program *p, *q;
+	uint32_t id[8];
+	struct bed bed;
+
+	bed_up(&bed, 1);
+	p = program_up(&bed);
+	q = program_up(&bed);
+	cr_assert_eq(bind_new(p, &id[0], "10.0.0.3", 5000), -EADDRNOTAVAIL);
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[0], &other), -EAFNOSUPPORT);
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[0], addr("10.0.0.1", 5000)), 0);
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[0], addr("10.0.0.1", 5001)), -EINVAL, "twice");
+	/* another program, the same engine */
+	cr_assert_eq(bind_new(q, &id[1], "10.0.0.1", 5000), -EADDRINUSE);
+	cr_assert_eq(karst_rdmacm_bind(q->b.ctx, id[1], addr("0.0.0.0", 5000)), -EADDRINUSE);
+	cr_assert_eq(karst_rdmacm_bind(q->b.ctx, id[1], addr("::", 5000)), -EADDRINUSE);
+	cr_assert_eq(
+		karst_rdmacm_bind(q->b.ctx, id[1], addr("10.0.0.2", 5000)), 0, "the other address");
+	/* a number of the engine's choice */
+	cr_assert_eq(bind_new(p, &id[2], "10.0.0.1", 0), 0);
+	cr_assert(port_of(p, id[2]) >= 32768 && port_of(p, id[2]) <= 60999);
+	/* what is destroyed is free */
+	destroy_id(p, id[0], 0);
+	cr_assert_eq(bind_new(p, &id[0], "10.0.0.1", 5000), 0);
+	/* port spaces have nothing to do with each other */
+	id[3] = make_ud_id(p, 1);
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[3], addr("10.0.0.1", 5000)), 0);
+	destroy_id(q, id[1], 0);
+	program_down(q);
+	destroy_id(p, id[0], 0);
+	destroy_id(p, id[2], 0);
+	destroy_id(p, id[3], 0);
+	program_down(p);
+	bed_down(&bed);
+}
+
+Test(client_rdmacm_id, options)
+{
+	const int yes = 1;
+	const uint8_t tos = 0x68, timeout = 20, too_much = 32;
+	struct karst_qp_attr attr;
+	unsigned int mask;
+	struct program *p;
+	uint32_t id[4];
+	struct end e;
+	struct bed bed;
+
+	bed_up(&bed, 1);
+	p = program_up(&bed);
+#define OPTION(id, name, v) \
+	karst_rdmacm_set_option(p->b.ctx, id, 0, KARST_RDMACM_OPTION_##name, &(v), sizeof(v))
+	/* numbers may be shared if both say so, until somebody listens */
+	cr_assert_eq(bind_new(p, &id[0], "10.0.0.1", 5000), 0);
+	id[1] = make_id(p, 1);
+	cr_assert_eq(OPTION(id[1], REUSEADDR, yes), 0);
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[1], addr("10.0.0.1", 5000)), -EADDRINUSE);
+	cr_assert_eq(OPTION(id[0], REUSEADDR, yes), 0);
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[1], addr("10.0.0.1", 5000)), 0);
+	cr_assert_eq(karst_rdmacm_listen(p->b.ctx, id[1], 0), -EADDRINUSE);
+	destroy_id(p, id[0], 0);
+	cr_assert_eq(karst_rdmacm_listen(p->b.ctx, id[1], 0), 0, "%s", karst_why());
+	cr_assert_eq(OPTION(id[1], REUSEADDR, yes), -EINVAL, "it listens");
+	cr_assert_eq(bind_new(p, &id[0], "10.0.0.1", 5000), -EADDRINUSE);
+	destroy_id(p, id[0], 0);
+	/* IPv6 and IPv4 beside each other */
+	cr_assert_eq(bind_new(p, &id[2], "0.0.0.0", 6000), 0);
+	id[3] = make_id(p, 1);
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[3], addr("::", 6000)), -EADDRINUSE);
+	cr_assert_eq(OPTION(id[3], AFONLY, yes), 0);
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id[3], addr("::", 6000)), 0, "%s", karst_why());
+	cr_assert_eq(karst_rdmacm_listen(p->b.ctx, id[2], 0), 0);
+	cr_assert_eq(karst_rdmacm_listen(p->b.ctx, id[3], 0), 0, "%s", karst_why());
+	/* the others reach the attributes */
+	e = (struct end){.p = p, .id = make_id(p, 7)};
+	cr_assert_eq(OPTION(e.id, TOS, tos), 0);
+	cr_assert_eq(OPTION(e.id, ACK_TIMEOUT, too_much), -EINVAL);
+	cr_assert_eq(OPTION(e.id, ACK_TIMEOUT, timeout), 0);
+	cr_assert_eq(karst_rdmacm_set_option(p->b.ctx, e.id, 0, 4, &yes, sizeof(yes)), -ENOSYS);
+	cr_assert_eq(karst_rdmacm_set_option(p->b.ctx, e.id, 1, 1, &yes, sizeof(yes)), -ENOSYS);
+	cr_assert_eq(karst_rdmacm_set_option(
+			     p->b.ctx, e.id, 0, KARST_RDMACM_OPTION_TOS, &yes, sizeof(yes)),
+		-EINVAL, "of another size");
+	resolve(&e, "10.0.0.1", "10.0.0.2", 7);
+	cr_assert_eq(karst_rdmacm_init_qp_attr(p->b.ctx, e.id, KARST_QPS_RTR, &attr, &mask),
+		-EINVAL, "nobody has answered");
+	cr_assert_eq(karst_rdmacm_init_qp_attr(p->b.ctx, e.id, KARST_QPS_INIT, &attr, &mask), 0);
+	cr_assert_eq(attr.port_num, 1);
+	cr_assert_eq(
+		mask, KARST_QP_STATE | KARST_QP_PKEY_INDEX | KARST_QP_PORT | KARST_QP_ACCESS_FLAGS);
+	destroy_id(p, e.id, 2);
+	destroy_id(p, id[1], 0);
+	destroy_id(p, id[2], 0);
+	destroy_id(p, id[3], 0);
+	program_down(p);
+	bed_down(&bed);
+}
+
+/* Of several that listen on one number the right one gets the request. */
+Test(client_rdmacm_id, listeners_by_address)
+{
+	struct program *server, *client;
+	uint32_t l[2], conn;
+	struct end e = {0};
+	struct bed bed;
+	unsigned int i;
+
+	bed_up(&bed, 1);
+	server = program_up(&bed);
+	client = program_up(&bed);
+	l[0] = listen_on(server, "10.0.0.1", SERVICE, 100);
+	l[1] = listen_on(server, "10.0.0.2", SERVICE, 101);
+	for (i = 0; i < 2; i++) {
+		e.p = client;
+		connect_end(&e, NULL, i == 0 ? "10.0.0.1" : "10.0.0.2", 5, "hello");
+		conn = expect(server, KARST_RDMACM_CONNECT_REQUEST, 100 + i).id;
+		destroy_id(server, conn, 0);
+		expect(client, KARST_RDMACM_REJECTED, 5);
+		destroy_id(client, e.id, 3);
+		cr_assert_eq(karst_destroy_qp(e.qp), 0);
+		/* when its only listener is gone, nobody is there for the address */
+		destroy_id(server, l[i], 1);
+		connect_end(&e, NULL, i == 0 ? "10.0.0.1" : "10.0.0.2", 6, "hello");
+		cr_assert_eq(expect(client, KARST_RDMACM_REJECTED, 6).status, 8);
+		destroy_id(client, e.id, 3);
+		cr_assert_eq(karst_destroy_qp(e.qp), 0);
+	}
+	program_down(client);
+	program_down(server);
+	bed_down(&bed);
+}
+
+Test(client_rdmacm_id, resolve)
+{
+	struct karst_rdmacm_query q;
+	struct program *p;
+	struct bed bed;
+	struct end e;
+
+	bed_up(&bed, 1);
+	e.p = p = program_up(&bed);
+	e.id = make_id(p, 1);
+	cr_assert_eq(karst_rdmacm_resolve_route(p->b.ctx, e.id, 1), -EINVAL, "no address yet");
+	cr_assert_eq(karst_rdmacm_resolve_addr(
+			     p->b.ctx, e.id, addr("10.0.0.9", 0), addr("10.0.0.2", 1), 1),
+		-EADDRNOTAVAIL);
+	cr_assert_eq(karst_rdmacm_resolve_addr(
+			     p->b.ctx, e.id, addr("10.0.0.1", 0), addr("fd00::2", 1), 1),
+		-EINVAL, "of two families");
+	cr_assert_eq(karst_rdmacm_resolve_addr(p->b.ctx, e.id, NULL, addr("fd00::2", 1), 1),
+		-ENETUNREACH, "no IPv6 here");
+	cr_assert_eq(karst_rdmacm_query(p->b.ctx, e.id, &q), 0);
+	cr_assert_eq(q.src.ss_family, 0, "as it was");
+	cr_assert_eq(q.port_num, 0);
+	/* nobody has it: it may be tried again */
+	cr_assert_eq(karst_rdmacm_resolve_addr(
+			     p->b.ctx, e.id, addr("10.0.0.1", 0), addr("10.0.0.77", 1), 50),
+		0, "%s", karst_why());
+	cr_assert_eq(karst_rdmacm_resolve_addr(p->b.ctx, e.id, NULL, addr("10.0.0.77", 1), 50),
+		-EINVAL, "it is at it");
+	cr_assert_eq(expect(p, KARST_RDMACM_ADDR_ERROR, 1).status, -ETIMEDOUT);
+	resolve(&e, NULL, "10.0.0.2", 1);
+	cr_assert_eq(karst_rdmacm_query(p->b.ctx, e.id, &q), 0);
+	cr_assert_eq(q.port_num, 1);
+	cr_assert_eq(q.paths, 1);
+	cr_assert_eq(q.dgid.raw[15], 2);
+	cr_assert_eq(q.sgid.raw[15], 1);
+	destroy_id(p, e.id, 3);
+	/* a wildcard is this engine itself; and one that waits may go */
+	e.id = make_id(p, 2);
+	resolve(&e, NULL, "0.0.0.0", 2);
+	destroy_id(p, e.id, 2);
+	e.id = make_id(p, 3);
+	cr_assert_eq(karst_rdmacm_resolve_addr(
+			     p->b.ctx, e.id, addr("10.0.0.1", 0), addr("10.0.0.78", 1), 60000),
+		0);
+	destroy_id(p, e.id, 0);
+	expect_silence(p);
+	program_down(p);
+	bed_down(&bed);
+}
+
+/* --- datagrams --- */
+
+Test(client_rdmacm_id, c1_datagrams)
+{
+	struct karst_rdmacm_conn_param param = {.qp_num = 77, .private_data_len = 6};
+	struct program *server, *client;
+	struct karst_rdmacm_event ev;
+	struct karst_qp_attr attr;
+	uint32_t listener, conn;
+	unsigned int mask;
+	struct bed bed;
+	struct end e;
+
+	bed_up(&bed, 1);
+	server = program_up(&bed);
+	e.p = client = program_up(&bed);
+	listener = make_ud_id(server, 1);
+	cr_assert_eq(karst_rdmacm_bind(server->b.ctx, listener, addr("0.0.0.0", SERVICE)), 0);
+	cr_assert_eq(karst_rdmacm_listen(server->b.ctx, listener, 0), 0);
+
+	e.id = make_ud_id(client, 2);
+	resolve(&e, "10.0.0.1", "10.0.0.2", 2);
+	cr_assert_eq(
+		karst_rdmacm_init_qp_attr(client->b.ctx, e.id, KARST_QPS_INIT, &attr, &mask), 0);
+	cr_assert_eq(attr.qkey, UDP_QKEY);
+	cr_assert((mask & KARST_QP_QKEY) != 0);
+	memcpy(param.private_data, "where", 6);
+	cr_assert_eq(karst_rdmacm_connect(client->b.ctx, e.id, &param), 0, "%s", karst_why());
+	ev = expect(server, KARST_RDMACM_CONNECT_REQUEST, 1);
+	cr_assert_str_eq((char *)ev.conn.private_data, "where");
+	cr_assert_eq(ev.conn.private_data_len, 180);
+	conn = ev.id;
+	memcpy(param.private_data, "there", 6);
+	cr_assert_eq(karst_rdmacm_accept(server->b.ctx, conn, 3, &param), 0, "%s", karst_why());
+	ev = expect(client, KARST_RDMACM_ESTABLISHED, 2);
+	cr_assert_eq(ev.status, 0);
+	cr_assert_str_eq((char *)ev.conn.private_data, "there");
+	cr_assert_eq(ev.ud.qp_num, 77);
+	cr_assert_eq(ev.ud.qkey, UDP_QKEY);
+	cr_assert_eq(ev.ud.ah_attr.dgid.raw[15], 2);
+	cr_assert_eq(ev.ud.ah_attr.port_num, 1);
+	cr_assert_eq(karst_rdmacm_disconnect(client->b.ctx, e.id), -EINVAL);
+	destroy_id(client, e.id, 3);
+	destroy_id(server, conn, 0);
+
+	e.id = make_ud_id(client, 4);
+	resolve(&e, "10.0.0.1", "10.0.0.2", 4);
+	cr_assert_eq(karst_rdmacm_connect(client->b.ctx, e.id, &param), 0, "%s", karst_why());
+	conn = expect(server, KARST_RDMACM_CONNECT_REQUEST, 1).id;
+	cr_assert_eq(karst_rdmacm_reject(server->b.ctx, conn, "no", 3, 0), 0, "%s", karst_why());
+	ev = expect(client, KARST_RDMACM_UNREACHABLE, 4);
+	cr_assert_eq(ev.status, 2);
+	cr_assert_str_eq((char *)ev.conn.private_data, "no");
+	destroy_id(client, e.id, 3);
+	destroy_id(server, conn, 0);
+	destroy_id(server, listener, 2);
+
+	/* and if nobody listens */
+	e.id = make_ud_id(client, 5);
+	resolve(&e, "10.0.0.1", "10.0.0.2", 5);
+	cr_assert_eq(karst_rdmacm_connect(client->b.ctx, e.id, &param), 0, "%s", karst_why());
+	cr_assert_eq(expect(client, KARST_RDMACM_UNREACHABLE, 5).status, 1);
+	destroy_id(client, e.id, 3);
+	program_down(client);
+	program_down(server);
+	bed_down(&bed);
+}
+
+Test(client_rdmacm_id, groups)
+{
+	struct karst_rdmacm_event ev;
+	uint32_t id, group[2], events;
+	struct program *p;
+	struct bed bed;
+
+	bed_up(&bed, 1);
+	p = program_up(&bed);
+	id = make_ud_id(p, 1);
+	cr_assert_eq(karst_rdmacm_join_mcast(p->b.ctx, id, addr("224.9.9.9", 0), 10, &group[0]),
+		-EINVAL, "it has no port");
+	cr_assert_eq(karst_rdmacm_bind(p->b.ctx, id, addr("10.0.0.2", 0)), 0);
+	cr_assert_eq(karst_rdmacm_join_mcast(p->b.ctx, id, addr("10.9.9.9", 0), 10, &group[0]),
+		-EINVAL, "no group");
+	cr_assert_eq(karst_rdmacm_join_mcast(p->b.ctx, id, addr("224.9.9.9", 0), 10, &group[0]), 0,
+		"%s", karst_why());
+	cr_assert_eq(karst_rdmacm_join_mcast(p->b.ctx, id, addr("224.9.9.8", 0), 11, &group[1]), 0);
+	ev = expect(p, KARST_RDMACM_MULTICAST_JOIN, 10);
+	cr_assert_eq(ev.id, group[0]);
+	cr_assert_eq(ev.ud.qp_num, 0xffffff);
+	cr_assert_eq(ev.ud.qkey, UDP_QKEY);
+	cr_assert_eq(ev.ud.ah_attr.port_num, 2);
+	cr_assert_eq(memcmp(ev.ud.ah_attr.dgid.raw + 10, "\xff\xff\xe0\x09\x09\x09", 6), 0);
+	/* the event of the other goes with it */
+	cr_assert_eq(karst_rdmacm_leave_mcast(p->b.ctx, group[1], &events), 0);
+	cr_assert_eq(events, 0);
+	expect_silence(p);
+	cr_assert_eq(karst_rdmacm_leave_mcast(p->b.ctx, group[1], &events), -EINVAL);
+	cr_assert_eq(karst_rdmacm_leave_mcast(p->b.ctx, group[0], &events), 0);
+	cr_assert_eq(events, 1);
+	cr_assert_eq(karst_rdmacm_join_mcast(p->b.ctx, id, addr("224.9.9.9", 0), 12, &group[0]), 0);
+	/* with the identifier go its groups */
+	destroy_id(p, id, 1);
+	expect_silence(p);
+	cr_assert_eq(karst_rdmacm_leave_mcast(p->b.ctx, group[0], NULL), -EINVAL);
+	program_down(p);
+	bed_down(&bed);
+}
+
+/* --- channels --- */
+
+Test(client_rdmacm_id, migrate)
+{
+	struct karst_rdmacm_channel *other;
+	struct karst_rdmacm_event ev;
+	uint32_t id[2], events;
+	struct program *p, *q;
+	struct bed bed;
+
+	bed_up(&bed, 1);
+	p = program_up(&bed);
+	q = program_up(&bed);
+	cr_assert_eq(karst_rdmacm_create_channel(p->b.ctx, &other), 0);
+	id[0] = make_id(p, 1);
+	id[1] = make_id(p, 2);
+	cr_assert_eq(
+		karst_rdmacm_resolve_addr(p->b.ctx, id[0], NULL, addr("10.0.0.1", 1), 1000), 0);
+	expect(p, KARST_RDMACM_ADDR_RESOLVED, 1);
+	cr_assert_eq(
+		karst_rdmacm_resolve_addr(p->b.ctx, id[1], NULL, addr("10.0.0.1", 1), 1000), 0);
+	cr_assert(readable(p, BED_PATIENCE_MS));
+	cr_assert_eq(karst_rdmacm_resolve_route(p->b.ctx, id[0], 1), 0);
+	/* one of two events goes over, then the other one */
+	cr_assert_eq(karst_rdmacm_migrate_id(other, id[0], &events), 0, "%s", karst_why());
+	cr_assert_eq(events, 1);
+	cr_assert(readable(p, 0));
+	cr_assert_eq(karst_rdmacm_migrate_id(other, id[1], &events), 0, "%s", karst_why());
+	cr_assert_eq(events, 0);
+	expect_silence(p);
+	cr_assert_eq(karst_rdmacm_get_event(other, &ev), 0, "%s", karst_why());
+	cr_assert_eq(ev.event, KARST_RDMACM_ROUTE_RESOLVED);
+	cr_assert_eq(karst_rdmacm_get_event(other, &ev), 0, "%s", karst_why());
+	cr_assert_eq(ev.event, KARST_RDMACM_ADDR_RESOLVED);
+	cr_assert_eq(karst_rdmacm_get_event(other, &ev), -EAGAIN);
+	cr_assert_eq(karst_rdmacm_destroy_channel(other), -EBUSY);
+	cr_assert_eq(karst_rdmacm_migrate_id(q->ch, id[1], &events), -EINVAL, "another program's");
+	destroy_id(p, id[0], 2);
+	destroy_id(p, id[1], 1);
+	cr_assert_eq(karst_rdmacm_destroy_channel(other), 0);
+	program_down(q);
+	program_down(p);
+	bed_down(&bed);
+}
+
+/* --- limits, strangers --- */
+
+Test(client_rdmacm_id, limits)
+{
+	struct karst_session_limits limits = {.max_cm_ids = 3, .max_channels = 2};
+	struct karst_rdmacm_channel *ch[2];
+	struct karst_ctl_door door;
+	struct karst_context *ctx;
+	struct program *server, *client;
+	struct end e = {0};
+	uint32_t id[3], more;
+	struct bed bed;
+	unsigned int i;
+
+	bed_up(&bed, 1);
+	cr_assert_eq(karst_session_door(bed.e, &limits, &door), 0);
+	cr_assert_eq(karst_open_door(&door, NULL, &ctx), 0);
+	server = program_over(ctx);
+	client = program_up(&bed);
+	cr_assert_eq(karst_rdmacm_create_channel(ctx, &ch[0]), 0);
+	cr_assert_eq(karst_rdmacm_create_channel(ctx, &ch[1]), -ENOSPC);
+	for (i = 0; i < 3; i++)
+		id[i] = make_id(server, i);
+	cr_assert_eq(
+		karst_rdmacm_create_id(server->ch, 9, KARST_RDMACM_PS_TCP, KARST_QPT_RC, &more),
+		-ENOSPC);
+	/* a request, too, needs an identifier */
+	cr_assert_eq(karst_rdmacm_bind(ctx, id[0], addr("0.0.0.0", SERVICE)), 0);
+	cr_assert_eq(karst_rdmacm_listen(ctx, id[0], 0), 0);
+	e.p = client;
+	connect_end(&e, NULL, "10.0.0.2", 5, "hello");
+	cr_assert_eq(expect(client, KARST_RDMACM_REJECTED, 5).status, 3);
+	expect_silence(server);
+	destroy_id(client, e.id, 3);
+	cr_assert_eq(karst_destroy_qp(e.qp), 0);
+	for (i = 0; i < 3; i++)
+		destroy_id(server, id[i], 0);
+	cr_assert_eq(karst_rdmacm_destroy_channel(ch[0]), 0);
+	program_down(client);
+	program_down(server);
+	bed_down(&bed);
+}
+
+Test(client_rdmacm_id, kinds)
+{
+	struct program *p;
+	struct bed bed;
+	uint32_t id;
+
+	bed_up(&bed, 1);
+	p = program_up(&bed);
+	cr_assert_eq(karst_rdmacm_create_id(
+			     p->ch, 1, (enum karst_rdmacm_port_space)0x013f, KARST_QPT_RC, &id),
+		-EPROTONOSUPPORT);
+	cr_assert_eq(
+		karst_rdmacm_create_id(p->ch, 1, KARST_RDMACM_PS_TCP, KARST_QPT_UD, &id), -EINVAL);
+	cr_assert_eq(
+		karst_rdmacm_create_id(p->ch, 1, KARST_RDMACM_PS_UDP, KARST_QPT_RC, &id), -EINVAL);
+	cr_assert_eq(karst_rdmacm_destroy_id(p->b.ctx, 1, NULL), -EINVAL);
+	program_down(p);
+	bed_down(&bed);
+}
+
+/* Whoever is not root keeps off the well-known numbers. */
+static int
+door_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
+{
+	return karst_session_handle(user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+}
+
+static void
+door_close(void *user)
+{
+	karst_session_destroy(user);
+}
+
+Test(client_rdmacm_id, privileged_numbers)
+{
+	const struct karst_session_init init = {.program = "user", .pidfd = -1, .uid = 1000};
+	struct karst_ctl_door door = {.call = door_call, .close = door_close, .hup_fd = -1};
+	struct karst_session *s;
+	struct karst_context *ctx;
+	struct program *p;
+	struct bed bed;
+	uint32_t id;
+
+	bed_up(&bed, 1);
+	cr_assert_eq(karst_session_create(bed.e, &init, &s), 0);
+	door.user = s;
+	cr_assert_eq(karst_open_door(&door, NULL, &ctx), 0);
+	p = program_over(ctx);
+	cr_assert_eq(bind_new(p, &id, "10.0.0.1", 1023), -EACCES);
+	cr_assert_eq(karst_rdmacm_bind(ctx, id, addr("10.0.0.1", 1024)), 0);
+	destroy_id(p, id, 0);
+	program_down(p);
+	bed_down(&bed);
+}
+
+/* The engine dies. */
+Test(client_rdmacm_id, death)
+{
+	struct karst_rdmacm_channel *ch;
+	struct karst_rdmacm_event ev;
+	struct bed bed;
+	uint32_t id;
+
+	bed_up_apart(&bed, 1);
+	cr_assert_eq(karst_rdmacm_create_channel(bed.ctx, &ch), 0, "%s", karst_why());
+	cr_assert_eq(karst_rdmacm_create_id(ch, 1, KARST_RDMACM_PS_TCP, KARST_QPT_RC, &id), 0);
+	bed_kill(&bed);
+	cr_assert_eq(karst_rdmacm_get_event(ch, &ev), -EIO);
+	cr_assert_eq(karst_rdmacm_listen(bed.ctx, id, 0), -EIO);
+	cr_assert_eq(karst_rdmacm_destroy_id(bed.ctx, id, NULL), 0);
+	cr_assert_eq(karst_rdmacm_destroy_channel(ch), 0);
+	bed_down(&bed);
+}

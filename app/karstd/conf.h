@@ -63,7 +63,7 @@ struct kd_conf_engine {
 	struct kd_cpus lcores;
 	uint32_t idle; /* enum karst_idle */
 	uint32_t sleep_max_us;
-	uint32_t max_qps, max_keys, max_pds, max_ahs, max_mcasts;
+	uint32_t max_qps, max_keys, max_pds, max_ahs, max_mcasts, max_cm_ids;
 	uint32_t window_packets, ack_interval;
 	uint32_t loss_ppm, loss_seed;
 	uint32_t migreq;
@@ -84,7 +84,7 @@ struct kd_conf_limits {
 	char who[KD_NAME]; /* empty: everybody; a user, or @group */
 	uint32_t id;       /* the user's or the group's */
 	uint32_t clients;
-	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels, mcasts, xrcds;
+	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels, mcasts, xrcds, cm_ids;
 	uint64_t ring_bytes, mr_bytes;
 };
 

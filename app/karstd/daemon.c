@@ -142,6 +142,7 @@ make_engine(struct daemon *d)
 		.max_ahs = c->max_ahs,
 		.max_pds = c->max_pds,
 		.max_mcasts = c->max_mcasts,
+		.max_cm_ids = c->max_cm_ids,
 		.max_owners = d->conf->socket.max_clients,
 		.window_packets = c->window_packets,
 		.ack_interval = c->ack_interval,

@@ -102,6 +102,7 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 		.max_channels = l.channels,
 		.max_mcasts = l.mcasts,
 		.max_xrcds = l.xrcds,
+		.max_cm_ids = l.cm_ids,
 		.max_ring_bytes = l.ring_bytes,
 		.max_mr_bytes = l.mr_bytes,
 	};

@@ -38,6 +38,19 @@ eng_cm_leave(struct eng_cm *cm)
 	eng_gsi_wake(cm->e);
 }
 
+void
+eng_cm_report(struct karst_engine *e, struct cm_report *report)
+{
+	struct eng_cm *cm = eng_cm_enter(e);
+
+	*report = (struct cm_report){.stats = cm->stats,
+		.counters = cm->cm->counters,
+		.connections = cm->cm->nids,
+		.half_open = cm->cm->nhalf_open,
+		.ways = cm->nways};
+	eng_cm_leave(cm);
+}
+
 /* splitmix64 */
 uint32_t
 eng_cm_random(struct eng_cm *cm)

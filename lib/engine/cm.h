@@ -174,11 +174,20 @@ struct eng_cm {
 	struct cm_mads out; /* whose ways are known */
 	struct cm_id *number[CM_PORT_BUCKETS];
 	uint64_t rand; /* state of eng_cm_random() */
-	uint32_t nids;
 	struct cm_stats stats;
 };
 
 /* --- cm.c --- */
+
+/* For telemetry: what the thread and lib/cm have counted. */
+struct cm_report {
+	struct cm_stats stats;
+	struct karst_cm_counters counters;
+	uint32_t connections; /* of lib/cm, listeners and those that linger with them */
+	uint32_t half_open;
+	uint32_t ways;
+};
+void eng_cm_report(struct karst_engine *e, struct cm_report *report);
 
 int eng_cm_init(struct karst_engine *e);
 /* Ends the thread.  No session is left. */

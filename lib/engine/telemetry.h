@@ -9,6 +9,7 @@
  *	telemetry_ports.c    ports, neighbours
  *	telemetry_qps.c      queue pairs
  *	telemetry_clients.c  programs, memory
+ *	telemetry_cm.c       connection management
  *	telemetry_capture.c  packet capture
  *
  * An answer of rte_telemetry is at most 16 KiB of JSON, so a command that lists things stops
@@ -39,6 +40,7 @@ extern const struct tel_cmd eng_tel_lcores[];
 extern const struct tel_cmd eng_tel_ports[];
 extern const struct tel_cmd eng_tel_qps[];
 extern const struct tel_cmd eng_tel_clients[];
+extern const struct tel_cmd eng_tel_cm[];
 extern const struct tel_cmd eng_tel_capture[];
 
 /**

@@ -39,6 +39,7 @@ fill_client(const struct karst_session_info *s, uint64_t now_ns, struct tel_row 
 		{"ahs", s->ahs},
 		{"channels", s->channels},
 		{"xrcds", s->xrcds},
+		{"cm_ids", s->cm_ids},
 		{"ring_bytes", s->ring_bytes},
 		{"shared_bytes", s->shared_bytes},
 		{"migrated_bytes", s->migrated_bytes},

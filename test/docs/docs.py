@@ -91,7 +91,7 @@ def check_programs(root):
             if os.path.isfile(os.path.join(app, name, 'meson.build')) and name not in pages]
 
 
-HEADERS = ('lib/client/karst.h', 'lib/client/karst_embed.h')
+HEADERS = ('lib/client/karst.h', 'lib/client/karst_embed.h', 'lib/client/karst_rdmacm.h')
 CALL = re.compile(r'^(?:static inline )?(?:const )?\w+(?: \w+)*[ *\n]+'
                   r'(karst_\w+)\(([^{;]*?)\)(?=[;\n])', re.M)
 

@@ -13,6 +13,7 @@
  * the engine has as much as before.
  */
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -29,6 +30,8 @@
 #define HDR     sizeof(struct karst_ctl_hdr)
 #define CALLS   64u
 #define NUMBERS 16u
+/* in which an event has to come */
+#define EVENT_TURNS 40u
 
 #define CHECK(cond) check(cond, #cond, __LINE__)
 
@@ -129,6 +132,7 @@ one_call(struct karst_session *s, struct input *in, uint32_t numbers[NUMBERS], u
 	unsigned int patches = how >> 2 & 3, i;
 	size_t body = info != NULL ? info->req_bytes : 8, n;
 	uint8_t at[3], which[3];
+	int status;
 
 	/* another size than the operation's, for pieces and for nonsense */
 	if (how & 0x80)
@@ -148,7 +152,14 @@ one_call(struct karst_session *s, struct input *in, uint32_t numbers[NUMBERS], u
 	for (i = 0; i < patches; i++)
 		if (at[i] * 4u + 4 <= body)
 			memcpy(x.req + HDR + at[i] * 4u, &numbers[which[i] % NUMBERS], 4);
-	if (call(s, op, body, fds, how & 3) == 0) {
+	status = call(s, op, body, fds, how & 3);
+	/* what an event is about happens on another thread, and by turns of the engine */
+	for (i = 0; op == KARST_CTL_CM_GET_EVENT && status == -EAGAIN && i < EVENT_TURNS; i++) {
+		karst_engine_poll(engine, 0);
+		usleep(200);
+		status = call(s, op, body, fds, how & 3);
+	}
+	if (status == 0) {
 		/* most replies begin with the number of what they made */
 		memcpy(&numbers[*next % NUMBERS], x.rsp + HDR, 4);
 		(*next)++;
@@ -156,6 +167,10 @@ one_call(struct karst_session *s, struct input *in, uint32_t numbers[NUMBERS], u
 		if (op == KARST_CTL_CREATE_QP)
 			numbers[NUMBERS - 1] =
 				((struct karst_ctl_create_qp_rsp *)(void *)(x.rsp + HDR))->qpn;
+		/* and that of a request is behind the listener's name */
+		if (op == KARST_CTL_CM_GET_EVENT)
+			numbers[(*next - 1) % NUMBERS] =
+				((struct karst_ctl_cm_get_event_rsp *)(void *)(x.rsp + HDR))->id;
 	}
 	karst_engine_poll(engine, 0);
 }
@@ -181,7 +196,8 @@ make_session(void)
 			.max_pds = 8,
 			.max_ahs = 8,
 			.max_channels = 4,
-			.max_xrcds = 4},
+			.max_xrcds = 4,
+			.max_cm_ids = 8},
 		.alive = not_alive};
 	struct karst_session *s;
 
@@ -237,7 +253,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	karst_session_destroy(s);
 	CHECK(open_fds() == fds);
 	CHECK(karst_session_list(engine, infos, 2) == 1);
-	CHECK(infos[0].pds == 1 && infos[0].qps == 0 && infos[0].mrs == 0);
+	CHECK(infos[0].pds == 1 && infos[0].qps == 0 && infos[0].mrs == 0 && infos[0].cm_ids == 0);
 	/* all of what a session may have is there for the next one */
 	memset(x.req, 0, 64);
 	memcpy(x.req + HDR, &other_pd, 4);

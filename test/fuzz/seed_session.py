@@ -17,6 +17,10 @@ CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP, OPEN_QP = range(48, 53)
 OPEN_XRCD, CLOSE_XRCD = 25, 26
 QPN = 15  # where the number of the newest queue pair is kept
 ATTACH_MCAST, DETACH_MCAST = 56, 57
+(CM_CREATE_CHANNEL, CM_DESTROY_CHANNEL, CM_GET_EVENT, CM_CREATE_ID, CM_DESTROY_ID, CM_MIGRATE_ID,
+ CM_BIND, CM_RESOLVE_ADDR, CM_RESOLVE_ROUTE, CM_LISTEN, CM_CONNECT, CM_ACCEPT, CM_REJECT,
+ CM_DISCONNECT, CM_NOTIFY, CM_INIT_QP_ATTR, CM_QUERY, CM_SET_OPTION, CM_JOIN_MCAST,
+ CM_LEAVE_MCAST) = range(64, 84)
 GID = bytes(10) + b'\xff\xff\x0a\0\0\x01'
 GROUP = bytes(10) + b'\xff\xff\xe0\x01\x02\x03'
 
@@ -53,6 +57,29 @@ def modify(which, mask, state=0, **values):
     return request(MODIFY_QP, u32(0, mask) + bytes(attr), [(0, which)])
 
 
+def cm_addr(ip, number, family=2):
+    return struct.pack('<HHI', family, number, 0) + ip
+
+
+def cm_id(channel, udp=False):
+    body = struct.pack('<QIHBB', 7, 0, 0x111 if udp else 0x106, 4 if udp else 2, 0)
+    return request(CM_CREATE_ID, body, [(2, channel)])
+
+
+def cm_resolve(which):
+    return (request(CM_RESOLVE_ADDR, u32(0, 100) + bytes(24) + cm_addr(GID, 7000), [(0, which)]) +
+            CM_EVENT + request(CM_RESOLVE_ROUTE, b'', [(0, which)]) + CM_EVENT)
+
+
+CM_PARAM = bytes(232) + u32(5)
+CM_EVENT = request(CM_GET_EVENT, b'', [(0, 0)])
+# 0 channel, 1 listener, 4 active, 10 passive; what succeeds counts
+CM_ASKED = (request(CM_CREATE_CHANNEL) + cm_id(0) +
+            request(CM_BIND, u32(0, 0) + cm_addr(GID, 7000), [(0, 1)]) +
+            request(CM_LISTEN, u32(0, 2), [(0, 1)]) + cm_id(0) + cm_resolve(4) +
+            request(CM_CONNECT, bytes(8) + CM_PARAM, [(0, 4)]) + CM_EVENT)
+CM_UD = (request(CM_CREATE_CHANNEL) + cm_id(0, True) +
+         request(CM_BIND, u32(0, 0) + cm_addr(GID, 7000), [(0, 1)]))
 PD = request(ALLOC_PD)
 CQ = request(CREATE_CQ, u32(16))
 # numbers 0 to 5: PD, CQ, XRC domain, SRQ, target, a further handle
@@ -102,6 +129,23 @@ LIVES = [
                       [(1, 0), (2, 1)]) +
     modify(2, 0x39, 1, port=1, access=14) + modify(2, 0x101181, 2, path_mtu=3, dest_qpn=5) +
     modify(2, 0x12e01, 3, timeout=14),
+    CM_ASKED + request(CM_INIT_QP_ATTR, u32(0, 2), [(0, 10)]) +
+    request(CM_ACCEPT, u32(0, 1, 3, 0) + CM_PARAM, [(0, 10)]) + CM_EVENT + request(CM_ACCEPT, b'', [(0, 4)]) +
+    CM_EVENT + request(CM_DISCONNECT, b'', [(0, 4)]) + CM_EVENT,
+    CM_ASKED + request(CM_REJECT, u32(0, 9), [(0, 10)]) + CM_EVENT +
+    request(CM_DESTROY_ID, b'', [(0, 10)]) + request(CM_QUERY, b'', [(0, 4)]),
+    CM_ASKED + request(CM_ACCEPT, u32(0, 1, 3, 0) + CM_PARAM, [(0, 10)]) +
+    request(CM_NOTIFY, u32(0, 4), [(0, 10)]) + request(CM_DESTROY_ID, b'', [(0, 4)]) + CM_EVENT,
+    CM_ASKED[:-len(CM_EVENT)] + request(CM_DESTROY_ID, b'', [(0, 1)]) + CM_EVENT +
+    request(CM_DESTROY_CHANNEL, b'', [(0, 0)]),
+    request(CM_CREATE_CHANNEL) * 2 + cm_id(0) + cm_resolve(2) +
+    request(CM_MIGRATE_ID, b'', [(0, 2), (1, 1)]) + request(CM_SET_OPTION, u32(0, 0, 8), [(0, 2)]) +
+    request(CM_SET_OPTION, u32(0, 3, 9), [(0, 2)]) + request(CM_DESTROY_CHANNEL, b'', [(0, 0)]),
+    CM_UD + request(CM_LISTEN, u32(0, 0), [(0, 1)]) + cm_id(0, True) + cm_resolve(4) +
+    request(CM_CONNECT, bytes(8) + CM_PARAM, [(0, 4)]) + CM_EVENT + request(CM_ACCEPT, u32(0, 1, 3, 0) + CM_PARAM, [(0, 10)]) +
+    CM_EVENT,
+    CM_UD + request(CM_JOIN_MCAST, u32(0, 0, 1, 0) + cm_addr(GROUP, 0), [(0, 1)]) + CM_EVENT +
+    request(CM_LEAVE_MCAST, b'', [(0, 3)]) + request(CM_DESTROY_ID, b'', [(0, 1)]),
 ]
 
 

@@ -89,6 +89,7 @@ karst_cm_id_connect(struct karst_cm *cm, const struct karst_cm_path *path, uint6
 	id->qp_type = param->qp_type;
 	id->service_id = service_id;
 	id->local_qpn = param->qpn;
+	id->patience_ns = cm_our_patience_ns(c);
 	id->tid = (uint64_t)c->tid_high << 32 | id->id;
 	m = cm_about(id, KARST_CM_REQ);
 	put_transport(param->qp_type, &m.req);
@@ -116,7 +117,7 @@ rep_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_path *seen,
 			cm_send_again(c, id);
 		return;
 	case KARST_CM_TIMEWAIT:
-		if (id->rejected) {
+		if (id->spent) {
 			c->pub.counters.rx_duplicates[KARST_CM_REP]++;
 			cm_send_again(c, id);
 			return;

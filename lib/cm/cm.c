@@ -217,8 +217,7 @@ karst_cm_rx(struct karst_cm *cm, const struct karst_cm_path *seen, const void *m
 static void
 give_up_on_peer(struct cm_core *c, struct cm_id *id, enum karst_cm_ev_code code)
 {
-	cm_send_timeout(c, id);
-	cm_idle(c, id);
+	cm_forsake(c, id);
 	cm_tell_code(c, id, code);
 }
 

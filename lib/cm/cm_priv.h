@@ -55,7 +55,7 @@ struct cm_id {
 	uint8_t mra; /* the patience that we asked for, CM_NO_MRA if not */
 	bool passive;
 	bool orphan;    /* no user any more */
-	bool rejected;  /* time-wait after a REJ of ours, to be said again if need be */
+	bool spent;     /* time-wait of what never was a connection: for late messages only */
 	bool patient;   /* the peer's MRA was heeded since we last sent */
 	bool alternate; /* the REQ offered an alternate path */
 	bool stale;     /* the peer has forgotten it: given up when the timer fires, at once */
@@ -63,15 +63,16 @@ struct cm_id {
 	uint32_t listen_id;
 	void *user;
 	uint64_t service_id;
-	uint64_t mask; /* of a listener */
-	uint64_t tid;  /* of the exchange: REQ's, or DREQ's once there is one */
+	uint64_t mask;    /* of a listener */
+	uint64_t tid;     /* of the exchange: REQ's, or DREQ's once there is one */
+	uint64_t req_tid; /* passive: of the REQ */
 	uint64_t remote_guid;
 	uint32_t remote_id;
 	uint32_t remote_qpn;
 	uint32_t local_qpn;
 	uint16_t source; /* bucket of the peer's address while half open */
 	uint64_t born_ns;
-	uint64_t patience_ns;  /* of the peer that has sent a REQ */
+	uint64_t patience_ns;  /* how long the peer goes on asking, if it gets no answer */
 	uint64_t wait_ns;      /* before the next repetition */
 	uint64_t full_wait_ns; /* before giving up, and at most before repeating */
 	struct karst_cm_path path;
@@ -186,17 +187,20 @@ void cm_send_awaiting(struct cm_core *c, struct cm_id *id, uint64_t full_ns, uns
 bool cm_retry(struct cm_core *c, struct cm_id *id);
 void cm_timer_set(struct cm_core *c, struct cm_id *id, uint64_t ns_from_now);
 void cm_timer_stop(struct cm_core *c, struct cm_id *id);
+/** How long we go on asking, if we get no answer; and so would a peer that does as we told it. */
+uint64_t cm_our_patience_ns(const struct cm_core *c);
 /** What peers say of time, within reason. */
 uint64_t cm_peer_ns(unsigned int exponent);
+/** How long our last MRA told the peer to wait; 0 if there was none. */
+uint64_t cm_promised_ns(const struct cm_id *id);
 
 /** A message about the connection of @id: the ids and the transaction are filled in. */
 struct karst_cm_msg cm_about(const struct cm_id *id, enum karst_cm_kind kind);
 /** Refuses message @m, for which there is no id. */
 void cm_refuse(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m,
 	enum karst_cm_rej_reason reason, const void *info, uint8_t info_len);
-/** Tells the peer that we do not wait any longer; it may know us by our GUID only. */
-void cm_send_timeout(struct cm_core *c, struct cm_id *id);
-
+/** Gives up waiting for the peer: tells it, which may know us by our GUID only, and forgets it. */
+void cm_forsake(struct cm_core *c, struct cm_id *id);
 /** An event about @id, of message @m if that is not NULL. */
 struct karst_cm_ev cm_event(
 	const struct cm_id *id, enum karst_cm_ev_code code, const struct karst_cm_msg *m);
@@ -210,8 +214,11 @@ void cm_tell_code(struct cm_core *c, const struct cm_id *id, enum karst_cm_ev_co
 /** Nothing more will happen, the slot of an orphan is free. */
 void cm_idle(struct cm_core *c, struct cm_id *id);
 void cm_enter_timewait(struct cm_core *c, struct cm_id *id);
-/** The same, to say once more what is kept: our REJ. */
+/** The same for what never became a connection: what is kept, our REJ, is said again to whoever asks
+ * again. */
 void cm_enter_rejected(struct cm_core *c, struct cm_id *id);
+/** The peer does not want it any more: its REQ, should it come late, is known. */
+void cm_refused_by_peer(struct cm_core *c, struct cm_id *id);
 /** A SIDR REQ has its answer, which is kept as long as it may be asked for. */
 void cm_enter_answered(struct cm_core *c, struct cm_id *id);
 /** Its time is over. */

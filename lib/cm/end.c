@@ -14,8 +14,6 @@
 /* The time that the sides allow for a packet and its acknowledgement: 16 ms to 4.3 s. */
 #define TIMEWAIT_EXPONENT_MIN 12
 #define TIMEWAIT_EXPONENT_MAX 20
-/* A refusal or a SIDR REP is kept for 8.6 s: twice what Linux waits before it asks again. */
-#define ANSWER_EXPONENT 21
 
 void
 cm_idle(struct cm_core *c, struct cm_id *id)
@@ -33,46 +31,67 @@ cm_idle(struct cm_core *c, struct cm_id *id)
 }
 
 static void
-linger(struct cm_core *c, struct cm_id *id, unsigned int exponent)
+linger(struct cm_core *c, struct cm_id *id, uint64_t ns)
 {
 	cm_half_open_remove(c, id);
 	id->stale = false;
-	cm_timer_set(c, id, exponent_ns(exponent));
+	cm_timer_set(c, id, ns);
 }
 
-void
-cm_enter_timewait(struct cm_core *c, struct cm_id *id)
+static uint64_t
+timewait_ns(const struct cm_id *id)
 {
 	unsigned int exponent = id->path.ack_timeout;
 
 	if (exponent < TIMEWAIT_EXPONENT_MIN)
 		exponent = TIMEWAIT_EXPONENT_MIN;
-	if (exponent > TIMEWAIT_EXPONENT_MAX)
-		exponent = TIMEWAIT_EXPONENT_MAX;
+	return exponent_ns(exponent < TIMEWAIT_EXPONENT_MAX ? exponent : TIMEWAIT_EXPONENT_MAX);
+}
+
+void
+cm_enter_timewait(struct cm_core *c, struct cm_id *id)
+{
 	id->state = KARST_CM_TIMEWAIT;
-	linger(c, id, exponent);
+	linger(c, id, timewait_ns(id));
+}
+
+static void
+enter_spent(struct cm_core *c, struct cm_id *id, uint64_t ns)
+{
+	cm_id_unhash_qpn(id); /* it carried no packets: the peer may ask again for it */
+	id->state = KARST_CM_TIMEWAIT;
+	id->spent = true;
+	linger(c, id, ns);
 }
 
 void
 cm_enter_rejected(struct cm_core *c, struct cm_id *id)
 {
-	cm_id_unhash_qpn(id); /* it carried no packets: the peer may ask again for it */
-	id->state = KARST_CM_TIMEWAIT;
-	id->rejected = true;
-	linger(c, id, ANSWER_EXPONENT);
+	/* having asked for patience, we may be asked again even later */
+	enter_spent(c, id, id->patience_ns + cm_promised_ns(id));
+}
+
+void
+cm_refused_by_peer(struct cm_core *c, struct cm_id *id)
+{
+	id->kept = false;
+	if (id->passive)
+		enter_spent(c, id, timewait_ns(id));
+	else
+		cm_idle(c, id);
 }
 
 void
 cm_enter_answered(struct cm_core *c, struct cm_id *id)
 {
 	id->state = KARST_CM_SIDR_REP_SENT;
-	linger(c, id, ANSWER_EXPONENT);
+	linger(c, id, id->patience_ns);
 }
 
 void
 cm_timewait_over(struct cm_core *c, struct cm_id *id)
 {
-	bool quiet = id->orphan || id->rejected;
+	bool quiet = id->orphan || id->spent;
 
 	cm_idle(c, id);
 	if (!quiet)
@@ -264,7 +283,7 @@ karst_cm_id_destroy(struct karst_cm *cm, uint32_t number)
 		return -ENOENT;
 	switch (id->state) {
 	case KARST_CM_REQ_SENT:
-		cm_send_timeout(c, id);
+		cm_forsake(c, id);
 		cm_id_free(c, id);
 		break;
 	case KARST_CM_REQ_RCVD:

@@ -74,12 +74,13 @@ struct karst_cm_param {
 	uint8_t private_data_len;
 };
 
-/* What events are about; sent messages behind them in parentheses. */
+/* What events are about; the messages behind them in parentheses.  An id that is spent has no more
+ * events and allows no calls but karst_cm_id_destroy(); so it is after a REJ, too. */
 enum karst_cm_ev_code {
 	KARST_CM_EV_REQ = 1,       /* a new id: accept, reject or destroy it (REQ) */
-	KARST_CM_EV_REQ_ERROR,     /* no answer to our REQ; the id is idle */
+	KARST_CM_EV_REQ_ERROR,     /* no answer to our REQ; the id is spent */
 	KARST_CM_EV_REP,           /* the peer accepts: ready, reject or destroy (REP) */
-	KARST_CM_EV_REP_ERROR,     /* no RTU for our REP; the id is idle */
+	KARST_CM_EV_REP_ERROR,     /* no RTU for our REP; the id is spent */
 	KARST_CM_EV_RTU,           /* established (RTU) */
 	KARST_CM_EV_MRA,           /* the peer asks for patience (MRA) */
 	KARST_CM_EV_REJ,           /* refused, by the peer or by ourselves: see @local (REJ) */
@@ -90,7 +91,7 @@ enum karst_cm_ev_code {
 	KARST_CM_EV_SIDR_REQ,      /* a new id: sidr_reply or destroy it (SIDR REQ) */
 	KARST_CM_EV_SIDR_REP,      /* the answer, good or bad: see @reason (SIDR REP) */
 	KARST_CM_EV_SIDR_ERROR,    /* no answer to our SIDR REQ, or one of the peer's was given up
-				    * before it was answered; the id is idle */
+				    * before it was answered; the id is spent */
 };
 
 /** Lives as long as the call of ops->event. */

@@ -35,22 +35,23 @@ karst_cm_id_listen(
 void
 cm_give_up(struct cm_core *c, struct cm_id *id, enum karst_cm_rej_reason reason)
 {
-	bool sidr = id->state == KARST_CM_SIDR_REQ_RCVD;
-	struct karst_cm_msg rej = cm_about(id, KARST_CM_REJ);
+	struct karst_cm_msg rej = {0};
 	struct karst_cm_ev ev;
 
+	if (id->state == KARST_CM_SIDR_REQ_RCVD) {
+		cm_idle(c, id);
+		cm_tell_code(c, id, KARST_CM_EV_SIDR_ERROR);
+		return;
+	}
 	rej.rej.reason = (uint16_t)reason;
-	rej.rej.message =
-		id->state == KARST_CM_REQ_RCVD ? KARST_CM_ABOUT_REQ : KARST_CM_ABOUT_OTHER;
-	if (reason == KARST_CM_REJ_TIMEOUT && !sidr)
-		cm_send_timeout(c, id);
-	else if (!sidr)
-		cm_send(c, &id->path, &rej);
-	cm_idle(c, id);
-	ev = cm_event(id, sidr ? KARST_CM_EV_SIDR_ERROR : KARST_CM_EV_REJ, NULL);
+	if (reason == KARST_CM_REJ_TIMEOUT)
+		cm_forsake(c, id);
+	else
+		cm_reject(c, id, &rej);
+	ev = cm_event(id, KARST_CM_EV_REJ, NULL);
 	ev.local = true;
 	ev.reason = (uint16_t)reason;
-	ev.message = rej.rej.message;
+	ev.message = KARST_CM_ABOUT_OTHER;
 	cm_tell(c, id, &ev);
 }
 
@@ -114,15 +115,11 @@ check_req(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 	return false;
 }
 
-/* The peer may extend its own patience by sending again, and we by an MRA. */
+/* Once more with every REQ that comes, and for as long as we have asked the peer to wait. */
 void
 cm_await_user(struct cm_core *c, struct cm_id *id)
 {
-	uint64_t ns = id->patience_ns;
-
-	if (id->mra != CM_NO_MRA)
-		ns += exponent_ns(id->mra);
-	cm_timer_set(c, id, ns);
+	cm_timer_set(c, id, id->patience_ns + cm_promised_ns(id));
 }
 
 /* A REQ of a connection that waits for its user. */
@@ -147,8 +144,7 @@ static void
 req_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_path *seen,
 	const struct karst_cm_msg *m)
 {
-	if (m->tid != id->tid && id->state != KARST_CM_DREQ_SENT &&
-		id->state != KARST_CM_DREQ_RCVD && id->state != KARST_CM_TIMEWAIT) {
+	if (m->tid != id->req_tid) {
 		count(c, KARST_CM_CTR_STALE);
 		cm_refuse(c, seen, m, KARST_CM_REJ_STALE_CONN, NULL, 0);
 		cm_kill_stale(c, id);
@@ -163,10 +159,8 @@ req_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_path *seen,
 		cm_send_again(c, id);
 		break;
 	case KARST_CM_TIMEWAIT:
-		if (id->rejected)
+		if (id->spent && id->kept)
 			cm_send_again(c, id);
-		else
-			cm_refuse(c, seen, m, KARST_CM_REJ_STALE_CONN, NULL, 0);
 		break;
 	default:
 		break; /* it has its answer */
@@ -224,6 +218,7 @@ new_connection(struct cm_core *c, const struct cm_id *listener, const struct kar
 	id->alternate = memcmp(m->req.alternate.local_gid, no_gid, 16) != 0;
 	id->service_id = m->req.service_id;
 	id->tid = m->tid;
+	id->req_tid = m->tid;
 	id->remote_id = m->local_id;
 	id->remote_guid = m->req.guid;
 	id->remote_qpn = m->req.qpn;
@@ -249,6 +244,10 @@ cm_rx_req(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 		return;
 	}
 	old = cm_id_by_remote(c, seen->remote_ip, m->req.guid, m->local_id);
+	if (old != NULL && old->spent && old->req_tid != m->tid) {
+		cm_id_unhash(old); /* the number stands for another request now */
+		old = NULL;
+	}
 	if (old != NULL) {
 		req_again(c, old, seen, m);
 		return;
@@ -345,7 +344,7 @@ cm_rx_rtu(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 		c->pub.counters.rx_duplicates[KARST_CM_RTU]++;
 	} else {
 		/* established, the peer thinks: it has missed our REJ */
-		if (id->state == KARST_CM_TIMEWAIT && id->rejected)
+		if (id->state == KARST_CM_TIMEWAIT && id->spent && id->kept)
 			cm_send_again(c, id);
 		count(c, KARST_CM_CTR_STATE);
 	}

@@ -97,7 +97,7 @@ cm_rx_rej(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 	case KARST_CM_REQ_RCVD:
 	case KARST_CM_REP_SENT:
 	case KARST_CM_REP_RCVD:
-		cm_idle(c, id);
+		cm_refused_by_peer(c, id);
 		tell_rej(c, id, m);
 		return;
 	case KARST_CM_ESTABLISHED: /* our RTU was lost, and they waited long enough */

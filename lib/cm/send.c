@@ -61,11 +61,25 @@ cm_timer_stop(struct cm_core *c, struct cm_id *id)
 }
 
 uint64_t
+cm_our_patience_ns(const struct cm_core *c)
+{
+	return exponent_ns(c->response_timeout) * (c->max_retries + 1u);
+}
+
+uint64_t
 cm_peer_ns(unsigned int exponent)
 {
 	if (exponent < CM_PEER_EXPONENT_MIN)
 		exponent = CM_PEER_EXPONENT_MIN;
 	return exponent_ns(exponent < CM_PEER_EXPONENT_MAX ? exponent : CM_PEER_EXPONENT_MAX);
+}
+
+uint64_t
+cm_promised_ns(const struct cm_id *id)
+{
+	if (id->mra == CM_NO_MRA)
+		return 0;
+	return exponent_ns(id->mra < CM_PATIENCE_MAX ? id->mra : CM_PATIENCE_MAX);
 }
 
 /* Nothing is repeated after the last retry: it gets the whole time. */
@@ -129,7 +143,7 @@ cm_refuse(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 }
 
 void
-cm_send_timeout(struct cm_core *c, struct cm_id *id)
+cm_forsake(struct cm_core *c, struct cm_id *id)
 {
 	struct karst_cm_msg rej = cm_about(id, KARST_CM_REJ);
 	uint8_t guid[8];
@@ -139,7 +153,12 @@ cm_send_timeout(struct cm_core *c, struct cm_id *id)
 	rej.rej.message = KARST_CM_ABOUT_OTHER;
 	rej.info = guid;
 	rej.info_len = sizeof(guid);
-	cm_send(c, &id->path, &rej);
+	cm_keep(id, &rej);
+	cm_send_again(c, id);
+	if (id->passive)
+		cm_enter_rejected(c, id);
+	else
+		cm_idle(c, id);
 }
 
 struct karst_cm_ev

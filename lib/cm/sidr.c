@@ -7,6 +7,9 @@
  */
 #include "cm_priv.h"
 
+/* For how long a peer asks is not told; Linux does for 69 s. */
+#define SIDR_PATIENCE 24
+
 int
 karst_cm_id_sidr_request(struct karst_cm *cm, const struct karst_cm_path *path, uint64_t service_id,
 	const void *private_data, uint8_t len, void *user, uint32_t *number)
@@ -101,7 +104,8 @@ new_request(struct cm_core *c, const struct cm_id *listener, const struct karst_
 	id->path.pkey = m->sidr_req.pkey;
 	cm_id_hash_remote(c, id);
 	cm_half_open_add(c, id);
-	cm_timer_set(c, id, exponent_ns(CM_PATIENCE_MAX));
+	id->patience_ns = exponent_ns(SIDR_PATIENCE);
+	cm_timer_set(c, id, id->patience_ns);
 	ev = cm_event(id, KARST_CM_EV_SIDR_REQ, m);
 	ev.listen_user = listener->user;
 	ev.remote.qp_type = KARST_QPT_UD;

@@ -392,9 +392,15 @@ Test(cm_connect, c1_rep_lost)
 	cr_expect_eq(rej->m.rej.reason, KARST_CM_REJ_TIMEOUT);
 	cr_expect_eq(rej->m.remote_id, PEER_ID);
 	cr_expect_eq(expect_ev(b, REP_ERROR)->id, id);
-	cr_expect_eq(state_of(b, id), KARST_CM_IDLE);
+	/* late: what the peer did not hear is said again, and the user is not asked again */
 	send_msg(b, peer_msg(KARST_CM_RTU, id, NULL, 0));
 	cr_expect_eq(counted(b, STATE), 1);
+	expect_msg(b, REJ);
+	send_msg(b, peer_req(b, 0));
+	expect_msg(b, REJ);
+	cr_expect_eq(karst_cm_id_accept(b->cm, id, &b->param), -EINVAL);
+	advance(b, 30 * SECOND);
+	cr_expect_eq(state_of(b, id), KARST_CM_IDLE);
 	bed_close(b);
 }
 

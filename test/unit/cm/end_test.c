@@ -269,7 +269,9 @@ Test(cm_end, c1_destroy_req_rcvd)
 	send_msg(b, peer_req(b, 0));
 	expect_msg(b, REJ);
 	cr_expect_eq(b->cm->nids, 2);
-	advance(b, 9 * SECOND);
+	advance(b, 4 * (UINT64_C(4096) << 20) - MS);
+	cr_expect_eq(b->cm->nids, 2);
+	advance(b, 2 * MS);
 	cr_expect_eq(b->cm->nids, 1);
 	bed_close(b);
 }
@@ -284,7 +286,7 @@ Test(cm_end, c1_destroy_rep_sent)
 	/* that was lost: the peer believes it is connected */
 	send_msg(b, peer_msg(KARST_CM_RTU, id, NULL, 0));
 	expect_msg(b, REJ);
-	advance(b, 9 * SECOND);
+	advance(b, 4 * (UINT64_C(4096) << 20) + MS);
 	cr_expect_eq(b->cm->nids, 1);
 	bed_close(b);
 }
@@ -299,7 +301,7 @@ Test(cm_end, c1_destroy_rep_rcvd)
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.message, KARST_CM_ABOUT_REP);
 	send_msg(b, peer_rep(&req, 0));
 	expect_msg(b, REJ);
-	advance(b, 9 * SECOND);
+	advance(b, 16 * (UINT64_C(4096) << 20) + MS);
 	cr_expect_eq(b->cm->nids, 0);
 	bed_close(b);
 }

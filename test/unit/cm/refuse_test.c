@@ -46,8 +46,32 @@ Test(cm_refuse, c1_user_rejects_req)
 	again.req.qpn = PEER_QPN;
 	send_msg(b, again);
 	cr_expect_neq(expect_ev(b, REQ)->id, id);
-	advance(b, 10 * SECOND);
+	advance(b, 15 * SECOND);
+	cr_expect_eq(state_of(b, id), KARST_CM_TIMEWAIT);
+	advance(b, 2200 * MS);
 	cr_expect_eq(state_of(b, id), KARST_CM_IDLE);
+	expect_msg(b, REJ); /* the new one was not answered either */
+	expect_ev(b, REJ);
+	bed_close(b);
+}
+
+/* The peer was asked for patience, and the REJ was lost: it asks again after that only. */
+Test(cm_refuse, c1_rejected_after_mra)
+{
+	struct bed *b = bed_open(NULL);
+	uint32_t id;
+
+	bed_listen(b);
+	id = bed_req_rcvd(b, 0);
+	send_msg(b, peer_req(b, 0));
+	cr_expect_eq(expect_msg(b, MRA)->m.mra.service_timeout, 24);
+	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
+	expect_msg(b, REJ);
+	advance(b, 70 * SECOND);
+	send_msg(b, peer_req(b, 0));
+	expect_msg(b, REJ);
+	advance(b, 20 * SECOND);
+	cr_expect_eq(b->cm->nids, 1);
 	bed_close(b);
 }
 
@@ -139,6 +163,15 @@ Test(cm_refuse, c1_peer_gives_up)
 	send_msg(b, peer_rej(id, NULL, 1, KARST_CM_REJ_TIMEOUT));
 	cr_expect_eq(expect_ev(b, REJ)->id, id);
 	cr_expect_eq(b->cm->nhalf_open, 0);
+	send_msg(b, peer_req(b, 0)); /* doubled on the way, and late */
+	send_msg(b, peer_req(b, 1));
+	cr_expect_eq(duplicates(b, REQ), 2);
+	rej = peer_req(b, 1); /* the same number, but another transaction */
+	rej.tid += 1000;
+	send_msg(b, rej);
+	expect_ev(b, REQ);
+	advance(b, SECOND);
+	cr_expect_eq(state_of(b, id), KARST_CM_IDLE);
 	bed_close(b);
 }
 
@@ -242,8 +275,8 @@ Test(cm_refuse, c1_stale_req)
 	expect_ev(b, DREP);
 	send_msg(b, req); /* in time-wait */
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
-	send_msg(b, peer_req(b, 0)); /* its very first REQ, late */
-	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
+	send_msg(b, peer_req(b, 0)); /* its very first REQ, late: it had its answer */
+	cr_expect_eq(duplicates(b, REQ), 1);
 	advance(b, SECOND);
 	expect_ev(b, TIMEWAIT_EXIT);
 	send_msg(b, req);

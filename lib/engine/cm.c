@@ -34,8 +34,12 @@ eng_cm_enter(struct karst_engine *e)
 void
 eng_cm_leave(struct eng_cm *cm)
 {
+	bool wake = cm->out.first != NULL || cm->asking != NULL ||
+		karst_cm_next_ns(cm->cm) < cm->wake_ns;
+
 	pthread_mutex_unlock(&cm->lock);
-	eng_gsi_wake(cm->e);
+	if (wake)
+		eng_gsi_wake(cm->e);
 }
 
 void
@@ -98,10 +102,13 @@ cm_main(void *arg)
 	while (!atomic_load_explicit(&cm->stop, memory_order_relaxed)) {
 		pthread_mutex_lock(&cm->lock);
 		cm->cm->now_ns = engine_now(cm->e);
+		/* from here on whoever has something to be done wakes it */
+		cm->wake_ns = UINT64_MAX;
 		more = receive(cm);
 		more |= karst_cm_expire(cm->cm, TIMERS_AT_ONCE) == TIMERS_AT_ONCE;
 		next = eng_cm_way_work(cm);
 		next = karst_min_u64(next, karst_cm_next_ns(cm->cm));
+		cm->wake_ns = next;
 		pthread_mutex_unlock(&cm->lock);
 		now = engine_now(cm->e);
 		if (more || next <= now)

@@ -11,7 +11,7 @@
  *	cm_channel.c  events on their way to programs
  *	cm_id.c       identifiers: their life, and what programs ask of them
  *	cm_conn.c     connections of identifiers: questions, answers, and what lib/cm tells
- *	session_cm.c  the messages
+ *	session_cm.c, session_cm_addr.c, session_cm_conn.c  the messages
  *
  * Threads: sessions and the thread of cm.c; all that is here, and of a session what belongs to
  * connection management, is guarded by "lock".  Who holds it makes no control call and does not
@@ -24,6 +24,7 @@
 #include "karst_cm.h"
 #include "session_priv.h"
 
+#define CM_UDP_QKEY     0x01234567u /* of the port space UDP, where nobody says another one */
 #define CM_WAY_BUCKETS  256u
 #define CM_PORT_BUCKETS 1024u
 
@@ -131,7 +132,7 @@ struct cm_id {
 	struct cm_service *service; /* LISTEN */
 	uint32_t backlog;           /* LISTEN: requests that may still come */
 	uint32_t reported;          /* events that were got */
-	uint32_t nevents;           /* that wait */
+	uint32_t nevents;           /* that wait, but for requests */
 	/* ADDR_QUERY */
 	struct cm_way *way;
 	struct cm_id *way_next;
@@ -149,6 +150,12 @@ struct cm_id {
 	uint8_t rnr_retry_count;
 	struct cm_group *groups;
 };
+
+static inline bool
+eng_cm_is_xrc(const struct cm_id *id)
+{
+	return id->qp_type == KARST_QPT_XRC_SEND || id->qp_type == KARST_QPT_XRC_RECV;
+}
 
 struct cm_stats {
 	uint64_t events_lost;  /* no memory, or the program does not take them */
@@ -170,6 +177,7 @@ struct eng_cm {
 	struct cm_way *asking;
 	uint32_t nways;
 	uint64_t sweep_ns;  /* when to look for ways to forget */
+	uint64_t wake_ns;   /* when the thread looks again of its own accord */
 	uint32_t nmads;     /* that wait */
 	struct cm_mads out; /* whose ways are known */
 	struct cm_id *number[CM_PORT_BUCKETS];
@@ -272,5 +280,14 @@ int eng_cm_reject(struct eng_cm *cm, struct session_call *c, struct cm_id *id, u
 	const struct karst_ctl_cm_param *p);
 int eng_cm_disconnect(struct eng_cm *cm, struct session_call *c, struct cm_id *id);
 int eng_cm_established(struct eng_cm *cm, struct session_call *c, struct cm_id *id);
+
+/* --- session_cm.c --- */
+
+/* Calls @op for what @handle names, under the lock. */
+int eng_cm_with_id(struct karst_session *s, struct session_call *c, uint32_t handle,
+	int (*op)(struct eng_cm *cm, struct session_call *c, struct cm_id *id));
+/* Says that @what needs @id to be something else. */
+int eng_cm_state_fault(
+	struct session_call *c, const struct cm_id *id, const char *what, const char *wanted);
 
 #endif /* ENG_CM_H */

@@ -10,14 +10,14 @@
  * many bytes as channels that are not empty, whatever happens in between, and a program that does
  * not keep to it confuses nobody but itself.
  *
- * A program that does not take its events loses them beyond some for each identifier; a connect
- * request is rejected then.
+ * A program that does not take its events loses them beyond some for each identifier.  Requests are
+ * counted apart, by the listener's backlog.
  */
 #include <errno.h>
 
 #include "cm.h"
 
-/* Of one identifier; in its life there are some ten, a listener has its backlog besides. */
+/* Of one identifier; in its life there are some ten. */
 #define MAX_EVENTS 64u
 
 static void
@@ -37,15 +37,14 @@ put(struct cm_channel *ch, struct cm_event *ev)
 struct cm_event *
 eng_cm_event(struct eng_cm *cm, struct cm_id *id, uint32_t code, int status)
 {
-	struct cm_event *ev;
+	struct cm_event *ev = NULL;
 
 	/* Nothing is told by a name that the program has not given yet; whatever it was, accepting
 	 * fails. */
 	if (id->passive && !id->named)
 		return NULL;
-	ev = id->nevents < MAX_EVENTS + (id->state == CM_ID_LISTEN ? id->backlog : 0)
-		? calloc(1, sizeof(*ev))
-		: NULL;
+	if (code == KARST_RDMACM_CONNECT_REQUEST || id->nevents < MAX_EVENTS)
+		ev = calloc(1, sizeof(*ev));
 	if (ev == NULL) {
 		cm->stats.events_lost++;
 		return NULL;
@@ -53,7 +52,8 @@ eng_cm_event(struct eng_cm *cm, struct cm_id *id, uint32_t code, int status)
 	ev->id = id;
 	ev->rsp.event = code;
 	ev->rsp.status = status;
-	id->nevents++;
+	if (code != KARST_RDMACM_CONNECT_REQUEST)
+		id->nevents++;
 	put(id->channel, ev);
 	return ev;
 }
@@ -66,7 +66,8 @@ eng_cm_event_take(struct cm_channel *ch, bool *emptied)
 	if (ev == NULL)
 		return NULL;
 	ch->first = ev->next;
-	ev->id->nevents--;
+	if (ev->conn == NULL)
+		ev->id->nevents--;
 	*emptied = ch->first == NULL;
 	return ev;
 }
@@ -103,10 +104,11 @@ eng_cm_event_purge(struct eng_cm *cm, struct cm_id *id, const struct cm_group *g
 
 	for (; ev != NULL; ev = next) {
 		next = ev->next;
-		id->nevents--;
 		/* nobody has heard of it: it is rejected */
 		if (ev->conn != NULL)
 			eng_cm_id_free(cm, ev->conn);
+		else
+			id->nevents--;
 		free(ev);
 	}
 	return emptied;

@@ -15,8 +15,6 @@
 /* What addresses the RDMA CM puts in front of a program's private data leaves of them. */
 #define REQ_PRIVATE      (KARST_CM_REQ_PRIVATE - KARST_CM_IP_LEN)
 #define SIDR_REQ_PRIVATE (KARST_CM_SIDR_REQ_PRIVATE - KARST_CM_IP_LEN)
-/* of the port space UDP, where nobody says another one */
-#define UDP_QKEY 0x01234567u
 
 static bool
 is_ud(const struct cm_id *id)
@@ -51,7 +49,8 @@ cm_fault(struct session_call *c, int ret, const char *what)
 		return say(c, ret, "%s: the engine has as many connections as it may (max_cm_ids)",
 			what);
 	return say(c, ret == -ENOENT || ret == -EMSGSIZE ? -EINVAL : ret,
-		"%s: the state of the connection does not allow it", what);
+		"%s: the state of the connection, or a number in the parameters, does not allow it",
+		what);
 }
 
 static void
@@ -67,7 +66,7 @@ param_of(const struct cm_id *id, const struct karst_ctl_cm_param *p, struct kars
 		.rnr_retry_count = p->rnr_retry_count & 7,
 		.qpn = p->qpn & 0xffffff,
 		.psn = id->psn,
-		.qkey = p->qkey != 0 ? p->qkey : UDP_QKEY,
+		.qkey = p->qkey != 0 ? p->qkey : CM_UDP_QKEY,
 		.private_data = p->private_data,
 		.private_data_len = p->private_data_len,
 	};

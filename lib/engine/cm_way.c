@@ -18,6 +18,7 @@
 #include "neigh.h"
 
 #define MAX_WAYS     1024u
+#define MAX_MAD_WAYS 768u /* of them; the others are for programs that ask for one */
 #define MAX_MADS     4096u
 #define ASK_NS       UINT64_C(3000000000)
 #define KEEP_NS      UINT64_C(2000000000)
@@ -91,9 +92,9 @@ ask(struct eng_cm *cm, struct cm_way *w)
 	cm->asking = w;
 }
 
-/* The way; ASKING if it is new, or was found too long ago.  NULL: there are too many. */
+/* The way; ASKING if it is new, or was found too long ago.  NULL: there would be more than @most. */
 static struct cm_way *
-way_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16])
+way_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16], uint32_t most)
 {
 	struct cm_way **bucket = bucket_of(cm, port, src, dst), *w;
 
@@ -102,7 +103,7 @@ way_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst
 			memcmp(w->dst_ip, dst, 16) == 0)
 			break;
 	if (w == NULL) {
-		w = cm->nways < MAX_WAYS ? calloc(1, sizeof(*w)) : NULL;
+		w = cm->nways < most ? calloc(1, sizeof(*w)) : NULL;
 		if (w == NULL)
 			return NULL;
 		w->port = port;
@@ -158,7 +159,7 @@ complete(struct cm_mad *mad, const struct karst_path *way)
 void
 eng_cm_way_send(struct eng_cm *cm, const struct karst_cm_path *path, const uint8_t *bytes)
 {
-	struct cm_way *w = way_of(cm, path->port, path->local_ip, path->remote_ip);
+	struct cm_way *w = way_of(cm, path->port, path->local_ip, path->remote_ip, MAX_MAD_WAYS);
 	struct cm_mad *mad = NULL;
 
 	if (w != NULL && w->state != CM_WAY_FAILED && cm->nmads < MAX_MADS)
@@ -183,7 +184,7 @@ eng_cm_way_send(struct eng_cm *cm, const struct karst_cm_path *path, const uint8
 int
 eng_cm_way_find(struct eng_cm *cm, struct cm_id *id)
 {
-	struct cm_way *w = way_of(cm, id->port, id->src.ip, id->dst.ip);
+	struct cm_way *w = way_of(cm, id->port, id->src.ip, id->dst.ip, MAX_WAYS);
 
 	if (w == NULL)
 		return -ENOSPC;

@@ -10,7 +10,7 @@
  *	session_memory.c  regions, windows
  *	session_queues.c  channels, completion queues, shared receive queues
  *	session_pairs.c   queue pairs
- *	session_cm.c      connection management; see cm.h
+ *	session_cm*.c     connection management; see cm.h
  *	session_xrc.c     XRC domains, and targets that others have made
  *	session_attr.c    attributes of queue pairs and addresses: what is allowed, translation
  *

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Messages of connection management about connections: see cm_conn.c, and what queue pairs need for
+ * them.
+ */
+#include <errno.h>
+
+#include "cm.h"
+
+/* --- connections --- */
+
+static int
+connect_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
+{
+	const struct karst_ctl_cm_connect_req *req = c->body;
+
+	return eng_cm_connect(cm, c, id, &req->param);
+}
+
+int
+eng_session_cm_connect(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_cm_connect_req *req = c->body;
+
+	return eng_cm_with_id(s, c, req->id, connect_id);
+}
+
+static int
+accept_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
+{
+	const struct karst_ctl_cm_accept_req *req = c->body;
+	bool with = (req->flags & KARST_CTL_CM_ACCEPT_PARAM) != 0;
+	int ret;
+
+	if ((req->flags & ~KARST_CTL_CM_ACCEPT_PARAM) != 0)
+		return say(c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags,
+			KARST_CTL_CM_ACCEPT_PARAM);
+	ret = eng_cm_accept(cm, c, id, with ? &req->param : NULL);
+	if (ret == 0 && id->passive) {
+		id->uid = req->uid;
+		id->named = true;
+	}
+	return ret;
+}
+
+int
+eng_session_cm_accept(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_cm_accept_req *req = c->body;
+
+	return eng_cm_with_id(s, c, req->id, accept_id);
+}
+
+static int
+reject_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
+{
+	const struct karst_ctl_cm_reject_req *req = c->body;
+
+	return eng_cm_reject(cm, c, id, req->reason, &req->param);
+}
+
+int
+eng_session_cm_reject(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_cm_reject_req *req = c->body;
+
+	return eng_cm_with_id(s, c, req->id, reject_id);
+}
+
+int
+eng_session_cm_disconnect(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_cm_disconnect_req *req = c->body;
+
+	return eng_cm_with_id(s, c, req->id, eng_cm_disconnect);
+}
+
+static int
+notify_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
+{
+	const struct karst_ctl_cm_notify_req *req = c->body;
+
+	if (req->event != KARST_EVENT_COMM_EST)
+		return say(c, -EINVAL, "notify: event %u: %u (COMM_EST) and no other", req->event,
+			KARST_EVENT_COMM_EST);
+	return eng_cm_established(cm, c, id);
+}
+
+int
+eng_session_cm_notify(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_cm_notify_req *req = c->body;
+
+	return eng_cm_with_id(s, c, req->id, notify_id);
+}
+
+/* --- attributes of queue pairs --- */
+
+static void
+attr_init(const struct cm_id *id, struct karst_ctl_cm_init_qp_attr_rsp *rsp)
+{
+	rsp->mask = KARST_QP_STATE | KARST_QP_PKEY_INDEX | KARST_QP_PORT;
+	rsp->attr.qp_state = KARST_QPS_INIT;
+	rsp->attr.port_num = (uint8_t)(id->port + 1);
+	if (id->qp_type == KARST_QPT_UD) {
+		rsp->mask |= KARST_QP_QKEY;
+		rsp->attr.qkey = CM_UDP_QKEY;
+		return;
+	}
+	rsp->mask |= KARST_QP_ACCESS_FLAGS;
+	if (id->state != CM_ID_CONNECT)
+		return;
+	rsp->attr.access_flags = KARST_ACCESS_REMOTE_WRITE;
+	if (id->responder_resources != 0 && id->qp_type != KARST_QPT_UC)
+		rsp->attr.access_flags |= KARST_ACCESS_REMOTE_READ | KARST_ACCESS_REMOTE_ATOMIC;
+}
+
+static void
+attr_rtr(const struct cm_id *id, struct karst_ctl_cm_init_qp_attr_rsp *rsp)
+{
+	rsp->mask = KARST_QP_STATE | KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN |
+		KARST_QP_RQ_PSN;
+	rsp->attr.qp_state = KARST_QPS_RTR;
+	eng_cm_ah(id, id->path.remote_ip, &rsp->attr.ah);
+	rsp->attr.path_mtu = id->path.mtu;
+	rsp->attr.dest_qpn = id->remote_qpn;
+	rsp->attr.rq_psn = id->psn;
+	if (id->qp_type != KARST_QPT_RC && id->qp_type != KARST_QPT_XRC_RECV)
+		return;
+	rsp->mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
+	rsp->attr.max_dest_rd_atomic = id->responder_resources;
+}
+
+static void
+attr_rts(const struct cm_id *id, struct karst_ctl_cm_init_qp_attr_rsp *rsp)
+{
+	rsp->mask = KARST_QP_STATE | KARST_QP_SQ_PSN;
+	rsp->attr.qp_state = KARST_QPS_RTS;
+	rsp->attr.sq_psn = id->remote_psn;
+	if (id->qp_type == KARST_QPT_UC)
+		return;
+	rsp->mask |= KARST_QP_TIMEOUT;
+	rsp->attr.timeout = id->timeout_set ? id->timeout : id->path.ack_timeout;
+	if (id->qp_type == KARST_QPT_XRC_RECV)
+		return;
+	rsp->mask |= KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY | KARST_QP_MAX_QP_RD_ATOMIC;
+	rsp->attr.retry_cnt = id->retry_count;
+	rsp->attr.rnr_retry = id->rnr_retry_count;
+	rsp->attr.max_rd_atomic = id->initiator_depth;
+}
+
+static int
+init_qp_attr(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
+{
+	const struct karst_ctl_cm_init_qp_attr_req *req = c->body;
+	struct karst_ctl_cm_init_qp_attr_rsp *rsp = c->rsp;
+
+	if (!id->has_port)
+		return eng_cm_state_fault(c, id, "init_qp_attr", "bound to the address of a port");
+	if (req->state == KARST_QPS_INIT) {
+		attr_init(id, rsp);
+		return 0;
+	}
+	if ((req->state != KARST_QPS_RTR && req->state != KARST_QPS_RTS) ||
+		id->qp_type == KARST_QPT_UD)
+		return say(c, -EINVAL, "init_qp_attr: state %u: INIT, and if not UD RTR and RTS",
+			req->state);
+	if (!id->has_remote)
+		return eng_cm_state_fault(
+			c, id, "init_qp_attr", "told of the peer's queue pair yet");
+	if (req->state == KARST_QPS_RTR)
+		attr_rtr(id, rsp);
+	else
+		attr_rts(id, rsp);
+	return 0;
+}
+
+int
+eng_session_cm_init_qp_attr(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_cm_init_qp_attr_req *req = c->body;
+
+	return eng_cm_with_id(s, c, req->id, init_qp_attr);
+}

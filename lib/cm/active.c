@@ -222,7 +222,7 @@ karst_cm_id_ready(struct karst_cm *cm, uint32_t number, const void *private_data
 
 	if (id == NULL)
 		return -ENOENT;
-	if (id->state != KARST_CM_REP_RCVD)
+	if (id->state != KARST_CM_REP_RCVD || id->stale)
 		return -EINVAL;
 	m = cm_about(id, KARST_CM_RTU);
 	m.private_data = private_data;

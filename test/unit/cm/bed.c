@@ -3,69 +3,14 @@
  */
 #include "bed.h"
 
-#include "cm_priv.h"
-
-/* --- what always holds --- */
-
-static uint32_t
-length_of(const struct cm_list *list)
-{
-	const struct cm_link *l;
-	uint32_t n = 0;
-
-	for (l = list->head; l != NULL; l = l->next) {
-		cr_assert_eq(*l->pprev, l);
-		cr_assert_eq(karst_container_of(l, struct cm_id, age)->list, list);
-		n++;
-	}
-	cr_assert_null(*list->tail);
-	return n;
-}
-
-static void
-check_id(const struct cm_core *c, const struct cm_id *id)
-{
-	bool half_open = id->list == &c->half_open;
-	bool waits = id->state == KARST_CM_REQ_SENT || id->state == KARST_CM_REQ_RCVD ||
-		id->state == KARST_CM_REP_SENT || id->state == KARST_CM_DREQ_SENT ||
-		id->state == KARST_CM_TIMEWAIT || id->state == KARST_CM_SIDR_REQ_SENT ||
-		id->state == KARST_CM_SIDR_REQ_RCVD || id->state == KARST_CM_SIDR_REP_SENT;
-
-	cr_assert_eq(cm_id_find(c, id->id), id);
-	cr_assert_eq(half_open,
-		id->state == KARST_CM_REQ_RCVD || id->state == KARST_CM_REP_SENT ||
-			id->state == KARST_CM_SIDR_REQ_RCVD);
-	cr_assert_eq(id->orphan, id->list == &c->orphans);
-	cr_assert_eq(
-		karst_timer_armed(&id->timer), waits || id->stale, "state %u: timer", id->state);
-	if (id->state == KARST_CM_IDLE || id->state == KARST_CM_LISTENING)
-		cr_assert(id->by_remote_id.pprev == NULL && id->by_remote_qpn.pprev == NULL);
-	cr_assert_eq(id->by_service.pprev != NULL, id->state == KARST_CM_LISTENING);
-	if (id->state == KARST_CM_ESTABLISHED || id->state == KARST_CM_REP_RCVD)
-		cr_assert(id->by_remote_id.pprev != NULL && id->by_remote_qpn.pprev != NULL);
-}
+#include "selfcheck.h"
 
 static void
 check(const struct bed *b)
 {
-	const struct cm_core *c = karst_container_of(b->cm, const struct cm_core, pub);
-	uint32_t i, used = 0, from = 0, orphans = 0;
+	const char *why = cm_selfcheck(b->cm);
 
-	for (i = 0; i < c->max_ids; i++) {
-		if (c->slots[i].id == 0)
-			continue;
-		used++;
-		orphans += c->slots[i].orphan;
-		check_id(c, &c->slots[i]);
-	}
-	for (i = 0; i < CM_SOURCE_BUCKETS; i++)
-		from += c->half_open_from[i];
-	cr_assert_eq(used, b->cm->nids);
-	cr_assert_eq(length_of(&c->free), c->max_ids - used);
-	cr_assert_eq(length_of(&c->half_open), b->cm->nhalf_open);
-	cr_assert_eq(from, b->cm->nhalf_open);
-	cr_assert_leq(b->cm->nhalf_open, c->max_half_open);
-	cr_assert_eq(length_of(&c->orphans), orphans);
+	cr_assert_null(why, "not so: %s", why);
 }
 
 /* --- the CM's ops --- */

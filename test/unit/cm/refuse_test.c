@@ -359,6 +359,27 @@ Test(cm_refuse, c1_stale_rep)
 	bed_close(b);
 }
 
+/* The same before the user was ready: it is too late for that. */
+Test(cm_refuse, c1_stale_rep_before_ready)
+{
+	struct bed *b = bed_open(NULL);
+	struct bed_msg req;
+	uint32_t old = bed_rep_rcvd(b, 0, &req);
+	struct karst_cm_msg rep;
+
+	bed_req_sent(b, 1, &req);
+	rep = peer_rep(&req, 1);
+	rep.rep.qpn = PEER_QPN;
+	send_msg(b, rep);
+	expect_msg(b, REJ);
+	expect_ev(b, REJ);
+	cr_expect_eq(karst_cm_id_ready(b->cm, old, NULL, 0), -EINVAL);
+	advance(b, MS);
+	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
+	cr_expect_eq(expect_ev(b, REJ)->id, old);
+	bed_close(b);
+}
+
 /* --- alternate paths: there are none --- */
 
 Test(cm_refuse, c1_lap)

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What always holds between two calls of lib/cm; for its unit tests and its fuzz target. */
+#ifndef CM_SELFCHECK_H
+#define CM_SELFCHECK_H
+
+#include "karst_cm.h"
+
+/** NULL, or what is not so. */
+const char *cm_selfcheck(const struct karst_cm *cm);
+
+#endif /* CM_SELFCHECK_H */

@@ -408,6 +408,40 @@ Test(client_rdmacm_id, limits)
 	bed_down(&bed);
 }
 
+/* A request that its program has not taken yet is not its own, though the number can be guessed. */
+Test(client_rdmacm_id, request_that_waits)
+{
+	struct program *server, *client;
+	uint32_t listener, conn, guess;
+	struct karst_qp_attr attr;
+	struct end e = {0};
+	unsigned int mask;
+	struct bed bed;
+
+	bed_up(&bed, 1);
+	server = program_up(&bed);
+	e.p = client = program_up(&bed);
+	listener = listen_on(server, "0.0.0.0", SERVICE, 1);
+	connect_end(&e, NULL, "10.0.0.2", 5, "hello");
+	cr_assert(readable(server, BED_PATIENCE_MS));
+	guess = listener + 1;
+	cr_assert_eq(karst_rdmacm_destroy_id(server->b.ctx, guess, NULL), -EINVAL);
+	cr_assert_eq(karst_rdmacm_reject(server->b.ctx, guess, NULL, 0, 0), -EINVAL);
+	cr_assert_eq(karst_rdmacm_init_qp_attr(server->b.ctx, guess, KARST_QPS_INIT, &attr, &mask),
+		-EINVAL);
+	conn = expect(server, KARST_RDMACM_CONNECT_REQUEST, 1).id;
+	cr_assert_eq(conn, guess, "else this test is of no use");
+	/* and it is told nothing of it before it has given it a name */
+	destroy_id(client, e.id, 2);
+	expect_silence(server);
+	destroy_id(server, conn, 0);
+	destroy_id(server, listener, 1);
+	cr_assert_eq(karst_destroy_qp(e.qp), 0);
+	program_down(client);
+	program_down(server);
+	bed_down(&bed);
+}
+
 Test(client_rdmacm_id, kinds)
 {
 	struct program *p;

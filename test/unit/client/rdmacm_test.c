@@ -6,14 +6,18 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <sched.h>
 
 #include <criterion/criterion.h>
+#include <rte_eth_ring.h>
+#include <rte_ring.h>
 
-/* Everything from one program to the other, from @src (NULL: the engine chooses) to @dst. */
+/* Everything between a program of @there and one of @here, from @src (NULL: the engine chooses) to
+ * @dst. */
 static void
-whole_life(struct bed *bed, const char *src, const char *dst)
+life_between(struct bed *here, struct bed *there, const char *src, const char *dst)
 {
-	struct program *server = program_up(bed), *client = program_up(bed);
+	struct program *server = program_up(there), *client = program_up(here);
 	struct end s = {.p = server}, c = {.p = client};
 	struct karst_rdmacm_query q;
 	uint32_t listener;
@@ -47,6 +51,12 @@ whole_life(struct bed *bed, const char *src, const char *dst)
 	destroy_id(server, listener, 1);
 	program_down(client);
 	program_down(server);
+}
+
+static void
+whole_life(struct bed *bed, const char *src, const char *dst)
+{
+	life_between(bed, bed, src, dst);
 }
 
 Test(client_rdmacm, c1_connect_by_loopback)
@@ -95,6 +105,63 @@ Test(client_rdmacm, c1_connect_with_loss)
 	cr_assert_eq(karst_engine_set_loss(bed.e, 0.2, 4711), 0);
 	for (i = 0; i < 3; i++)
 		whole_life(&bed, "10.0.0.1", "10.0.0.2");
+	bed_down(&bed);
+}
+
+/* --- two engines --- */
+
+static void
+add_port(struct karst_engine *e, const char *name, struct rte_ring *rx, struct rte_ring *tx,
+	uint8_t last)
+{
+	const struct karst_engine_addr addrs[2] = {
+		{.ip = {[10] = 0xff, 0xff, 10, 1, 0, last}, .prefix = 24},
+		{.ip = {0xfd, 1, [15] = last}, .prefix = 64}};
+	struct karst_engine_port_config port = {
+		.mac = {2, 0, 0, 0, 1, last}, .num_addrs = 2, .addrs = addrs};
+	int id = rte_eth_from_rings(name, &rx, 1, &tx, 1, 0);
+	uint8_t number;
+
+	cr_assert_geq(id, 0);
+	port.ethdev = (uint16_t)id;
+	cr_assert_eq(karst_engine_port_add(e, &port, &number), 0);
+}
+
+static void *
+poll_other(void *arg)
+{
+	struct bed *other = arg;
+
+	while (!atomic_load(&other->stop))
+		if (karst_engine_poll(other->e, 0) == 0)
+			sched_yield();
+	karst_engine_release(other->e, 0);
+	return NULL;
+}
+
+Test(client_rdmacm, c1_connect_two_engines)
+{
+	const struct karst_engine_config cfg = {.name = "other", .max_qps = 64, .mbufs = 1024};
+	struct rte_ring *there, *back;
+	struct bed bed, other = {0};
+
+	bed_up(&bed, 1);
+	there = rte_ring_create("there", 256, 0, RING_F_EXACT_SZ);
+	back = rte_ring_create("back", 256, 0, RING_F_EXACT_SZ);
+	cr_assert_eq(karst_engine_create(&cfg, &other.e), 0);
+	add_port(bed.e, "link0", back, there, 1);
+	add_port(other.e, "link1", there, back, 2);
+	cr_assert_eq(pthread_create(&other.poller, NULL, poll_other, &other), 0);
+	/* the port is chosen by the link that the address is on */
+	life_between(&bed, &other, NULL, "10.1.0.2");
+	life_between(&other, &bed, NULL, "10.1.0.1");
+	life_between(&bed, &other, NULL, "fd01::2");
+	cr_assert_eq(karst_engine_set_loss(bed.e, 0.1, 4711), 0);
+	cr_assert_eq(karst_engine_set_loss(other.e, 0.1, 4712), 0);
+	life_between(&bed, &other, NULL, "10.1.0.2");
+	atomic_store(&other.stop, true);
+	pthread_join(other.poller, NULL);
+	cr_assert_eq(karst_engine_destroy(other.e), 0);
 	bed_down(&bed);
 }
 

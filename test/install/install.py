@@ -92,7 +92,7 @@ def check_exports(dest, libdir):
     else."""
     headers = find(dest, 'karst.h')
     want = set().union(*(declared(os.path.join(headers, name))
-                         for name in ('karst.h', 'karst_embed.h')))
+                         for name in ('karst.h', 'karst_embed.h', 'karst_rdmacm.h')))
     have, problems = exported(os.path.join(libdir, 'libkarst.so'))
     problems += [f'{name} is declared, but not exported' for name in sorted(want - set(have))]
     problems += [f'{name} is exported, but not declared' for name in sorted(set(have) - want)]

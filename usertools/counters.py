@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""doc/counters.rst, from the tables in lib/base that the code is generated from too.
+"""doc/counters.rst, from the tables in lib/base and lib/cm that the code is generated from too.
 
   counters.py           prints the document
   counters.py --write   writes it to doc/counters.rst
@@ -12,7 +12,7 @@ import re
 import sys
 
 OUTPUT = os.path.join('doc', 'counters.rst')
-ROW = re.compile(r'^(KARST_COUNTER|KARST_DROP_REASON)\((\w+),\s*"([^"]*)",\s*"([^"]*)"\)$')
+ROW = re.compile(r'^(KARST_COUNTER|KARST_DROP_REASON|KARST_CM_COUNTER)\((\w+),\s*"([^"]*)",\s*"([^"]*)"\)$')
 HW_ROW = re.compile(r'^KARST_HW_COUNTER\("([^"]*)", ((?:(?:CTR|DROP)\(\w+\)(?: \+ )?)+), "([^"]*)"\)$')
 TERM = re.compile(r'(?:CTR|DROP)\((\w+)\)')
 SECTION = re.compile(r'^/\* (lib/\w+)(?::\s*(.*))? \*/$')
@@ -50,6 +50,14 @@ A frame that is not delivered, or not acted on, is counted under exactly one rea
 parentheses are those of protocol.rst.
 """
 
+CM = """
+Connection management
+=====================
+
+Kept once for an engine, by the table lib/cm/karst_cm_counter.def (``/karst/cm``), beside the messages
+of each kind that were sent, sent again, received, and received twice.
+"""
+
 
 def table(rows):
     out = ['', '.. list-table::', '   :header-rows: 1', '   :widths: 30 70', '',
@@ -59,10 +67,10 @@ def table(rows):
     return out
 
 
-def rows_of(root, name):
+def rows_of(root, name, folder='base'):
     """[(section or None, [(name, meaning)])] of a .def file, in its order."""
     sections = [(None, [])]
-    with open(os.path.join(root, 'lib', 'base', name), encoding='utf-8') as f:
+    with open(os.path.join(root, 'lib', folder, name), encoding='utf-8') as f:
         for line in f:
             line = line.rstrip('\n')
             section = SECTION.match(line)
@@ -76,7 +84,7 @@ def rows_of(root, name):
                 if row.group(2) != 'NONE':
                     sections[-1][1].append(row.group(3, 4))
             elif line.startswith('KARST_'):
-                raise SystemExit(f'counters.py: lib/base/{name}: cannot read: {line}')
+                raise SystemExit(f'counters.py: lib/{folder}/{name}: cannot read: {line}')
     return [(title, rows) for title, rows in sections if rows]
 
 
@@ -110,6 +118,9 @@ def render(root):
     for title, rows in rows_of(root, 'karst_drop.def'):
         if title:
             out += ['', title, '-' * len(title)]
+        out += table(rows)
+    out.append(CM.rstrip('\n'))
+    for _, rows in rows_of(root, 'karst_cm_counter.def', 'cm'):
         out += table(rows)
     return '\n'.join(out) + '\n'
 

@@ -214,8 +214,8 @@ void cm_tell_code(struct cm_core *c, const struct cm_id *id, enum karst_cm_ev_co
 /** Nothing more will happen, the slot of an orphan is free. */
 void cm_idle(struct cm_core *c, struct cm_id *id);
 void cm_enter_timewait(struct cm_core *c, struct cm_id *id);
-/** The same for what never became a connection: what is kept, our REJ, is said again to whoever asks
- * again. */
+/** The same for what never became a connection: our REJ, which is kept, is said again to whoever
+ * asks again. */
 void cm_enter_rejected(struct cm_core *c, struct cm_id *id);
 /** The peer does not want it any more: its REQ, should it come late, is known. */
 void cm_refused_by_peer(struct cm_core *c, struct cm_id *id);

@@ -5,6 +5,8 @@
 
 #include "selfcheck.h"
 
+char bed_listener, bed_user;
+
 static void
 check(const struct bed *b)
 {

@@ -34,8 +34,10 @@
 #define OUR_QPN      0x1000u
 #define TID          UINT64_C(0x1122334400000000)
 #define BED_QUEUE    4096u
-#define BED_LISTENER ((void *)"listener")
-#define BED_USER     ((void *)"user")
+#define BED_LISTENER ((void *)&bed_listener)
+#define BED_USER     ((void *)&bed_user)
+
+extern char bed_listener, bed_user; /* only their addresses matter */
 
 struct bed_msg {
 	struct karst_cm_path path;

@@ -298,7 +298,7 @@ Test(cm_refuse, c1_stale_req)
 	bed_close(b);
 }
 
-/* Half open, and the peer starts anew: given up, with an event, but not in the middle of another. */
+/* Half open, and the peer starts anew: given up, with an event, but not within another. */
 Test(cm_refuse, c1_stale_half_open)
 {
 	struct bed *b = bed_open(NULL);

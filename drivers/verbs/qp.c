@@ -54,6 +54,22 @@ to_init(const struct ibv_qp_init_attr_ex *from, struct kv_qp *qp, struct karst_q
 		to->xrcd = kv_xrcd_of(from->xrcd)->karst;
 }
 
+/* A slot that has room for pieces has it for as many bytes of data, and there are programs that count
+ * on what adapters give unasked. */
+static void
+room_for_inline(const struct ibv_qp_init_attr_ex *init, struct karst_qp_cap *cap)
+{
+	uint32_t room = cap->max_send_sge * (uint32_t)sizeof(struct karst_sge);
+
+	if (init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
+		init->send_ops_flags & IBV_QP_EX_WITH_ATOMIC_WRITE && room < KV_ATOMIC_WRITE_BYTES)
+		room = KV_ATOMIC_WRITE_BYTES;
+	if (room > KARST_WQ_MAX_INLINE)
+		room = KARST_WQ_MAX_INLINE;
+	if (cap->max_inline_data < room)
+		cap->max_inline_data = room;
+}
+
 static void
 cap_back(const struct karst_qp_cap *from, struct ibv_qp_cap *to)
 {
@@ -121,10 +137,7 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 	}
 	qp->single = pd != NULL && pd->td != NULL;
 	to_init(init, qp, &to);
-	if (init->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS &&
-		init->send_ops_flags & IBV_QP_EX_WITH_ATOMIC_WRITE &&
-		to.cap.max_inline_data < KV_ATOMIC_WRITE_BYTES)
-		to.cap.max_inline_data = KV_ATOMIC_WRITE_BYTES;
+	room_for_inline(init, &to.cap);
 	ret = karst_create_qp(pd != NULL ? pd->karst : NULL, &to, &qp->karst);
 	if (ret != 0) {
 		kv_object_free(qp, KV_RESOURCE_QP, qp->memory);

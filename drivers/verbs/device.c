@@ -25,7 +25,7 @@
 int
 kv_error(int ret)
 {
-	if (ret < 0 && getenv("KARST_VERBS_DEBUG") != NULL)
+	if (ret < 0 && karst_why()[0] != '\0' && getenv("KARST_VERBS_DEBUG") != NULL)
 		fprintf(stderr, "karst: %s\n", karst_why());
 	return ret < 0 ? -ret : ret;
 }
@@ -35,6 +35,82 @@ kv_fail(int ret)
 {
 	errno = kv_error(ret);
 	return NULL;
+}
+
+/* --- those that there are --- */
+
+static struct {
+	pthread_mutex_t lock;
+	struct kv_device *first;
+} devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void
+lock_devices(void)
+{
+	pthread_mutex_lock(&devices.lock);
+}
+
+static void
+unlock_devices(void)
+{
+	pthread_mutex_unlock(&devices.lock);
+}
+
+void
+kv_device_init(void)
+{
+	pthread_atfork(lock_devices, unlock_devices, unlock_devices);
+}
+
+void
+kv_device_add(struct kv_device *dev)
+{
+	pthread_mutex_lock(&devices.lock);
+	dev->next = devices.first;
+	devices.first = dev;
+	pthread_mutex_unlock(&devices.lock);
+}
+
+void
+kv_device_remove(struct kv_device *dev)
+{
+	struct kv_device **at = &devices.first;
+
+	pthread_mutex_lock(&devices.lock);
+	while (*at != dev)
+		at = &(*at)->next;
+	*at = dev->next;
+	pthread_mutex_unlock(&devices.lock);
+}
+
+bool
+kv_device_first(char *socket)
+{
+	const struct kv_device *d, *first;
+
+	pthread_mutex_lock(&devices.lock);
+	first = devices.first;
+	for (d = first; d != NULL; d = d->next)
+		if (strverscmp(d->vdev.device.name, first->vdev.device.name) < 0)
+			first = d;
+	if (first != NULL)
+		memcpy(socket, first->socket, sizeof(first->socket));
+	pthread_mutex_unlock(&devices.lock);
+	return first != NULL;
+}
+
+uint64_t
+kv_device_guid(const char *socket, uint32_t port)
+{
+	struct kv_device *d;
+	uint64_t guid = 0;
+
+	pthread_mutex_lock(&devices.lock);
+	for (d = devices.first; d != NULL && guid == 0; d = d->next)
+		if (d->port == port && strcmp(d->socket, socket) == 0)
+			guid = ibv_get_device_guid(&d->vdev.device);
+	pthread_mutex_unlock(&devices.lock);
+	return guid;
 }
 
 /* --- attaching --- */

@@ -9,6 +9,7 @@
  * whose files karst/socket and karst/port say which engine it is on.
  */
 #include "provider.h"
+#include "ucma.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -158,13 +159,17 @@ alloc_device(struct verbs_sysfs_dev *sysfs)
 		return NULL;
 	}
 	dev->port = (uint32_t)strtoul(port, NULL, 10);
+	kv_device_add(dev);
 	return &dev->vdev;
 }
 
 static void
 uninit_device(struct verbs_device *vdev)
 {
-	free(karst_container_of(vdev, struct kv_device, vdev));
+	struct kv_device *dev = karst_container_of(vdev, struct kv_device, vdev);
+
+	kv_device_remove(dev);
+	free(dev);
 }
 
 static const struct verbs_match_ent matches[] = {
@@ -185,5 +190,7 @@ static const struct verbs_device_ops device_ops = {
 static void __attribute__((constructor)) init(void)
 {
 	kv_events_init();
+	kv_device_init(); /* its lock is taken before that of the events */
+	kv_cm_init();
 	verbs_register_driver(&device_ops);
 }

@@ -26,10 +26,13 @@
 
 /* --- objects --- */
 
+#define KV_SOCKET 108 /* bytes of a socket's path */
+
 struct kv_device {
 	struct verbs_device vdev;
-	char socket[108]; /* of the engine */
-	uint32_t port;    /* of the engine, from 1; this device's only one */
+	struct kv_device *next;
+	char socket[KV_SOCKET]; /* of the engine */
+	uint32_t port;          /* of the engine, from 1; this device's only one */
 };
 
 struct kv_context {
@@ -220,6 +223,15 @@ int kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *a
 int kv_query_rt_values(struct ibv_context *ibv, struct ibv_values_ex *values);
 /** Attaches to the device's engine.  NULL and errno. */
 struct karst_context *kv_attach(const struct kv_device *dev);
+/** Once, when the provider is loaded. */
+void kv_device_init(void);
+/** The devices that libibverbs has of us. */
+void kv_device_add(struct kv_device *dev);
+void kv_device_remove(struct kv_device *dev);
+/** Where the engine of the first one listens; @socket: KV_SOCKET bytes.  @return false: none. */
+bool kv_device_first(char *socket);
+/** As ibv_get_device_guid(), of the device of port @port of the engine at @socket; 0: none. */
+uint64_t kv_device_guid(const char *socket, uint32_t port);
 
 /* pd.c */
 struct ibv_pd *kv_alloc_pd(struct ibv_context *ibv);

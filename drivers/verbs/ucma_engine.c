@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Attachments to engines for the connection manager: one for each engine, as long as there is an
+ * open file.  Those of libibverbs' contexts are no use for it: identifiers live before any context
+ * is opened.
+ */
+#include "ucma.h"
+
+#include <string.h>
+
+/* Of the process; in a forked child begun anew. */
+static struct {
+	pthread_mutex_t lock; /* also held while attaching, so that one does */
+	struct kv_cm_engine *engines;
+} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* With the lock held. */
+static int
+attach(const char *socket, struct kv_cm_engine **engine)
+{
+	struct kv_cm_engine *e = calloc(1, sizeof(*e));
+	int ret;
+
+	if (e == NULL)
+		return -ENOMEM;
+	ret = karst_open(socket, NULL, &e->karst);
+	if (ret != 0) {
+		free(e);
+		return ret;
+	}
+	memcpy(e->socket, socket, strnlen(socket, sizeof(e->socket) - 1));
+	e->next = state.engines;
+	state.engines = e;
+	*engine = e;
+	return 0;
+}
+
+int
+kv_cm_engine_get(const char *socket, struct kv_cm_engine **engine)
+{
+	struct kv_cm_engine *e;
+	int ret = 0;
+
+	pthread_mutex_lock(&state.lock);
+	for (e = state.engines; e != NULL && strcmp(e->socket, socket) != 0; e = e->next)
+		;
+	if (e == NULL)
+		ret = attach(socket, &e);
+	if (ret == 0) {
+		e->users++;
+		*engine = e;
+	}
+	pthread_mutex_unlock(&state.lock);
+	return ret;
+}
+
+/* With the lock held. */
+static void
+unlist(const struct kv_cm_engine *engine)
+{
+	struct kv_cm_engine **at = &state.engines;
+
+	while (*at != NULL && *at != engine)
+		at = &(*at)->next;
+	if (*at != NULL)
+		*at = engine->next;
+}
+
+void
+kv_cm_engine_put(struct kv_cm_engine *engine)
+{
+	bool is_last;
+
+	pthread_mutex_lock(&state.lock);
+	is_last = --engine->users == 0;
+	if (is_last)
+		unlist(engine);
+	pthread_mutex_unlock(&state.lock);
+	if (!is_last)
+		return;
+	if (karst_close(engine->karst) != 0)
+		karst_abandon(engine->karst);
+	free(engine);
+}
+
+void
+kv_cm_engine_retire(struct kv_cm_engine *engine)
+{
+	pthread_mutex_lock(&state.lock);
+	unlist(engine);
+	pthread_mutex_unlock(&state.lock);
+}
+
+void
+kv_cm_engine_forget(void)
+{
+	pthread_mutex_init(&state.lock, NULL);
+	state.engines = NULL;
+}

@@ -19,6 +19,8 @@
 #include "place.h"
 
 #define UVERBS_ABI  6 /* of the character devices, as all kernels since 2.6 have it */
+#define RDMA_CM_ABI 4
+#define NODE_NUMBER "1:7" /* of KR_NODE_TARGET */
 #define PHYS_DOWN   "3: Disabled"
 #define PHYS_UP     "5: LinkUp"
 #define CAP_MASK    0x04010000u /* IP-based GIDs, communication management */
@@ -260,14 +262,24 @@ write_node(int class, const struct kr_device *d)
 	ret = kr_tree_put(class, path, "%s\n", d->name);
 	snprintf(path, sizeof(path), "infiniband_verbs/%s/dev", d->node);
 	if (ret == 0)
-		ret = kr_tree_put(class, path, "1:7\n"); /* KR_NODE_TARGET */
+		ret = kr_tree_put(class, path, NODE_NUMBER "\n");
 	snprintf(path, sizeof(path), "infiniband_verbs/%s/abi_version", d->node);
 	return ret == 0 ? kr_tree_put(class, path, "1\n") : ret;
 }
 
+/* The connection manager that librdmacm asks; one for all devices, so the kernel's own, if there is
+ * one, is not seen. */
+static int
+write_rdma_cm(int class)
+{
+	int ret = kr_tree_put(class, "misc/" KR_RDMA_CM "/abi_version", "%d\n", RDMA_CM_ABI);
+
+	return ret == 0 ? kr_tree_put(class, "misc/" KR_RDMA_CM "/dev", NODE_NUMBER "\n") : ret;
+}
+
 /* --- all of them --- */
 
-/* The kernel's own devices of a class. */
+/* The kernel's own devices of a class, but for names that are ours. */
 static int
 link_foreign(int class, const char *name)
 {
@@ -287,7 +299,7 @@ link_foreign(int class, const char *name)
 		if (realpath(path, target) == NULL)
 			continue; /* unplugged */
 		snprintf(path, sizeof(path), "%s/%s", name, e->d_name);
-		if (symlinkat(target, class, path) != 0)
+		if (symlinkat(target, class, path) != 0 && errno != EEXIST)
 			ret = -errno;
 	}
 	closedir(dir);
@@ -315,8 +327,12 @@ write_class(int class, const struct kr_view *v)
 			ret = write_node(class, &v->dev[i]);
 	}
 	if (ret == 0)
+		ret = write_rdma_cm(class);
+	if (ret == 0)
 		ret = link_foreign(class, "infiniband");
-	return ret == 0 ? link_foreign(class, "infiniband_verbs") : ret;
+	if (ret == 0)
+		ret = link_foreign(class, "infiniband_verbs");
+	return ret == 0 ? link_foreign(class, "misc") : ret;
 }
 
 int
@@ -334,6 +350,15 @@ kr_tree_write(int dir, const struct kr_view *v)
 	return ret;
 }
 
+static int
+make_node(int dir, const char *folder, const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	return symlinkat(KR_NODE_TARGET, dir, path) == 0 ? 0 : -errno;
+}
+
 int
 kr_tree_nodes(int dir, const char *folder, const struct kr_view *v)
 {
@@ -343,12 +368,9 @@ kr_tree_nodes(int dir, const char *folder, const struct kr_view *v)
 
 	snprintf(path, sizeof(path), "%s/", folder);
 	ret = make_folders(dir, path);
-	for (i = 0; i < v->ndevs && ret == 0; i++) {
-		snprintf(path, sizeof(path), "%s/%s", folder, v->dev[i].node);
-		if (symlinkat(KR_NODE_TARGET, dir, path) != 0)
-			ret = -errno;
-	}
-	return ret;
+	for (i = 0; i < v->ndevs && ret == 0; i++)
+		ret = make_node(dir, folder, v->dev[i].node);
+	return ret == 0 ? make_node(dir, folder, KR_RDMA_CM) : ret;
 }
 
 int

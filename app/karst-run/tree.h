@@ -17,14 +17,17 @@
 /** The number that every device's node has: that of /dev/full, which takes no write and says so,
  *  should one get past the provider. */
 #define KR_NODE_TARGET "/dev/full"
+/** The connection manager's node, and what sysfs calls it. */
+#define KR_RDMA_CM "rdma_cm"
 
 /**
- * Makes class/infiniband and class/infiniband_verbs in the folder @dir, which has no class yet.
- * Devices that the kernel has are in it as links into /sys.  -errno
+ * Makes class/infiniband, class/infiniband_verbs and class/misc in the folder @dir, which has no
+ * class yet.  Devices that the kernel has are in it as links into /sys.  -errno
  */
 int kr_tree_write(int dir, const struct kr_view *v);
 
-/** Makes the devices' nodes, links to KR_NODE_TARGET, in @folder in @dir. */
+/** Makes the nodes of the devices and of the connection manager, links to KR_NODE_TARGET, in @folder
+ *  in @dir. */
 int kr_tree_nodes(int dir, const char *folder, const struct kr_view *v);
 
 /** Makes @folder/karst.driver in @dir, by which libibverbs finds @provider. */

@@ -67,6 +67,8 @@ def port_problems(device, folder, numbers):
 
 def tree_problems(tree, path):
     problems = differ('ABI', read(tree, 'class/infiniband_verbs/abi_version'), '6')
+    for name, text in (('abi_version', '4'), ('dev', '1:7')):
+        problems += differ(f'rdma_cm {name}', read(tree, 'class/misc/rdma_cm', name), text)
     for number, device in enumerate(('karst0', 'karst1')):
         folder = os.path.join(tree, 'class/infiniband', device)
         node = os.path.join(tree, f'class/infiniband_verbs/uverbs{number}')
@@ -88,8 +90,9 @@ def kept_tree(tap, program, path, folder):
     done = run('--keep-tree', tree)
     problems = expect(done, 0) or tree_problems(tree, path)
     problems += differ('driver', read(tree, 'libibverbs.d/karst.driver').split()[0], 'driver')
-    problems += differ('node', os.readlink(os.path.join(tree, 'dev/infiniband/uverbs1')),
-                       '/dev/full')
+    for node in ('uverbs1', 'rdma_cm'):
+        problems += differ(node, os.readlink(os.path.join(tree, 'dev/infiniband', node)),
+                           '/dev/full')
     tap.point('--keep-tree writes what the engine has, a device for each port', problems)
     tap.point('a tree that is there is not touched',
               expect(run('--keep-tree', tree), 125, 'File exists', stream='stderr') or
@@ -150,6 +153,7 @@ ls /sys/class/infiniband /dev/infiniband
 ls /dev | grep -v '^infiniband$' | tr '\\n' ' '; echo
 ls /sys/class | grep -v '^infiniband' | tr '\\n' ' '; echo
 ls /etc/libibverbs.d | grep -v '^karst.driver$' | tr '\\n' ' '; echo
+ls /sys/class/misc | tr '\\n' ' '; ls -d /sys/class/misc/*/. | wc -l
 echo "SYSFS_PATH=$SYSFS_PATH LD_PRELOAD=$LD_PRELOAD"
 echo word > /dev/null; head -c 3 /dev/zero | wc -c
 ls /sys/class/net/lo/statistics > /dev/null
@@ -170,13 +174,15 @@ def in_a_namespace(tap, program, path, nobody):
     run = Run(program, '--mode', 'ns', socket=path, nobody=nobody,
               env={'SYSFS_PATH': '/nowhere', 'LC_ALL': 'C'})
     before = mounts(), os.path.lexists('/dev/infiniband')
+    misc = sorted({*os.listdir('/sys/class/misc'), 'rdma_cm'})
     done = run.shell(LOOK)
     uid = NOBODY if nobody else os.getuid()
     tap.point(f'{who(nobody)}: in a namespace the devices are where the kernel\'s would be, and '
               'all else is as it was', expect(
-                  done, 0, f'{uid}\n', 'karst0\nkarst1\n', 'uverbs0\nuverbs1\n',
+                  done, 0, f'{uid}\n', 'karst0\nkarst1\n', 'rdma_cm\nuverbs0\nuverbs1\n',
                   listing('/dev', 'infiniband') + '\n',
                   listing('/sys/class', 'infiniband', 'infiniband_verbs') + '\n',
+                  ''.join(f'{name} ' for name in misc) + f'{len(misc)}\n',
                   listing('/etc/libibverbs.d', 'karst.driver') + '\n',
                   'SYSFS_PATH= LD_PRELOAD=\n', '3\n', 'there\n'))
     done = run.shell('mkdir /tmp/karst-run-test.$$ && rmdir /tmp/karst-run-test.$$ && pwd',
@@ -193,8 +199,8 @@ def one_in_another(tap, program, path, other):
              'sh -c "cd /sys/class/infiniband; ls . /dev/infiniband; cat karst0/karst/socket"')
     done = Run(program, '--mode', 'ns', socket=other).shell(f'ls /dev/infiniband; {inner}')
     tap.point('one karst-run in another: the inner one\'s devices are seen in it', expect(
-        done, 0, 'uverbs0\n.:\nkarst0\nkarst1\n\n/dev/infiniband:\nuverbs0\nuverbs1\n'
-        f'{path}\n'))
+        done, 0, 'rdma_cm\nuverbs0\n.:\nkarst0\nkarst1\n\n/dev/infiniband:\nrdma_cm\nuverbs0\n'
+        f'uverbs1\n{path}\n'))
 
 
 def real_adapters(tap, program, path):
@@ -205,11 +211,14 @@ def real_adapters(tap, program, path):
     script = f'''
 set -e
 mount -t tmpfs none /mnt
-mkdir -p /mnt/class/infiniband /mnt/class/infiniband_verbs /mnt/dev/real0 /mnt/dev/uv0
+mkdir -p /mnt/class/infiniband /mnt/class/infiniband_verbs /mnt/class/misc
+mkdir -p /mnt/dev/real0 /mnt/dev/uv0
 echo real0 > /mnt/dev/uv0/ibdev
 ln -s /mnt/dev/real0 /mnt/class/infiniband/real0
 ln -s /mnt/dev/real0 /mnt/class/infiniband/karst0
 ln -s /mnt/dev/uv0 /mnt/class/infiniband_verbs/uverbs0
+ln -s /mnt/dev/real0 /mnt/class/misc/rdma_cm
+ln -s /mnt/dev/real0 /mnt/class/misc/other
 mount --bind /mnt/class /sys/class
 mount -t tmpfs none /dev/shm
 mkdir /dev/shm/dev /dev/shm/dev/infiniband
@@ -218,13 +227,14 @@ echo node > /dev/shm/dev/infiniband/uverbs0
 mount --rbind /dev/shm/dev /dev
 for mode in ns env; do
 {program} --socket {path} --mode $mode sh -c 'cd ${{SYSFS_PATH:-/sys}}/class
-ls infiniband infiniband_verbs
+ls infiniband infiniband_verbs misc misc/rdma_cm
 cat infiniband_verbs/*/ibdev; ls -d infiniband/real0/. infiniband_verbs/uverbs0/.
 cat /dev/infiniband/uverbs0'
 done'''
     done = Run('unshare', '-m', '--propagation', 'private')('sh', '-c', script)
     seen = ('infiniband:\nkarst0\nkarst1\nkarst2\nreal0\n\n'
-            'infiniband_verbs:\nabi_version\nuverbs0\nuverbs1\nuverbs2\n'
+            'infiniband_verbs:\nabi_version\nuverbs0\nuverbs1\nuverbs2\n\n'
+            'misc:\nother\nrdma_cm\n\nmisc/rdma_cm:\nabi_version\ndev\n'
             'real0\nkarst1\nkarst2\ninfiniband/real0/.\ninfiniband_verbs/uverbs0/.\nnode\n')
     tap.point('adapters of the kernel stay, and keep their names', expect(done, 0, seen + seen))
 
@@ -253,7 +263,7 @@ def minded_to_the_end(tap, program, path, folder):
     with open(fifo, 'w', encoding='utf-8') as f:
         f.write('go')
     problems += becomes('the tree is gone', lambda: not os.path.exists(tree))
-    problems += differ('what it saw', read(folder, 'late'), 'infiniband\ninfiniband_verbs')
+    problems += differ('what it saw', read(folder, 'late'), 'infiniband\ninfiniband_verbs\nmisc')
     tap.point('the tree stays for a descendant in the background', problems)
     done = run('python3', '-c', 'import os; os.closerange(3, 65536); '
                'print(os.listdir(os.environ["SYSFS_PATH"])); print(os.environ["SYSFS_PATH"])')

@@ -34,10 +34,11 @@ def free_port():
         return s.getsockname()[1]
 
 
-def listening(port):
-    """Does somebody listen on the TCP port?  Without connecting, which would be a client."""
+def listening(port, pid='self'):
+    """Does somebody listen on the TCP port, in the network namespace of a process?  Without
+    connecting, which would be a client."""
     for name in ('tcp', 'tcp6'):
-        with open('/proc/net/' + name, encoding='ascii') as f:
+        with open(f'/proc/{pid}/net/{name}', encoding='ascii') as f:
             for line in f.readlines()[1:]:
                 words = line.split()
                 if words[3] == '0A' and int(words[1].rsplit(':', 1)[1], 16) == port:
@@ -99,11 +100,12 @@ class Program:
 
 
 class Engine:
-    """A karstd, and programs that see its devices."""
+    """A karstd, and programs that see its devices; all in the network namespace @netns if given."""
 
-    def __init__(self, tools, folder, conf, name='verbs'):
+    def __init__(self, tools, folder, conf, name='verbs', netns=None):
         self.tools = tools
-        self.daemon = Daemon(tools.karstd, folder, conf, name=name)
+        self.before = ['ip', 'netns', 'exec', netns] if netns else []
+        self.daemon = Daemon(tools.karstd, folder, conf, name=name, netns=netns)
         self.idle = None # what it holds when nobody is attached
 
     def start(self):
@@ -116,7 +118,8 @@ class Engine:
         return self.daemon.stop()
 
     def command(self, words, mode='ns'):
-        return [self.tools.karst_run, '--socket', self.daemon.socket, '--mode', mode, *words]
+        return [*self.before, self.tools.karst_run, '--socket', self.daemon.socket, '--mode', mode,
+                *words]
 
     def program(self, words, mode='ns', env=None, cwd=None):
         return Program(self.command(words, mode), dict(os.environ, **(env or {})), cwd)
@@ -168,6 +171,44 @@ class Engine:
         return [f'karstd {self.daemon.name}:', *self.daemon.text().splitlines()[-LOG_LINES:]]
 
 
+class Wire:
+    """Two network namespaces and a link between them, with an address of the first kind at this end
+    and one of the second at that; the interface is kv0 in both.  There are programs that look at
+    interfaces for addresses, and no further."""
+
+    def __init__(self, *addresses):
+        self.netns = [f'karst-verbs-{os.getpid()}-{end}' for end in range(2)]
+        self.addresses = addresses
+
+    @staticmethod
+    def ip(words):
+        subprocess.run(['ip', *words.split()], check=True)
+
+    def make(self):
+        for netns in self.netns:
+            self.ip(f'netns add {netns}')
+        here, there = self.netns
+        self.ip(f'-n {here} link add kv0 type veth peer name kv0 netns {there}')
+        for netns, address in zip(self.netns, self.addresses):
+            # no address but this
+            self.ip(f'-n {netns} link set kv0 addrgenmode none')
+            self.ip(f'-n {netns} addr add {address} dev kv0' + (' nodad' if ':' in address else ''))
+            self.ip(f'-n {netns} link set lo up')
+            self.ip(f'-n {netns} link set kv0 up')
+
+    def __enter__(self):
+        try:
+            self.make()
+        except subprocess.CalledProcessError:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for netns in self.netns:
+            subprocess.run(['ip', 'netns', 'del', netns], check=False)
+
+
 class Tools:
     """Where the programs of this build are."""
 
@@ -195,7 +236,7 @@ def pair(engines, words, client_words=(), peer=('localhost',), port='-p', says_b
     before = {name: [e.counter(name) for e in engines] for name in ('rx_packets', 'rx_bytes')}
     server = engines[0].program([*words, listen, tcp], mode, env)
     client = None
-    problems = server.until(lambda: listening(int(tcp)), 'listening', limit_s) \
+    problems = server.until(lambda: listening(int(tcp), server.process.pid), 'listening', limit_s) \
         if refused is None else []
     if not problems and refused is None:
         client = engines[-1].program([*words, connect, tcp, *client_words, *peer], mode, env)
@@ -228,29 +269,6 @@ def pair(engines, words, client_words=(), peer=('localhost',), port='-p', says_b
         for engine in engines:
             problems += engine.shown()
     return problems
-
-
-NO_RDMA_CM = 'librdmacm knows no device of karst: connection management is not there yet'
-# Binds an identifier to an address; the first word of it is then the device.
-CM_PROBE = """
-import ctypes, socket, struct, sys
-cm = ctypes.CDLL('librdmacm.so.1', use_errno=True)
-cm.rdma_create_event_channel.restype = ctypes.c_void_p
-channel = cm.rdma_create_event_channel()
-ident = ctypes.POINTER(ctypes.c_void_p)()
-address = struct.pack('=HH4s8x', socket.AF_INET, 0, socket.inet_aton(sys.argv[1]))
-there = bool(channel) and cm.rdma_create_id(
-    ctypes.c_void_p(channel), ctypes.byref(ident), None, 0x106) == 0 and \\
-    cm.rdma_bind_addr(ident, address) == 0 and bool(ident[0])
-print('there' if there else 'not there')
-"""
-
-
-def has_rdma_cm(engine):
-    """Does librdmacm find the engine's device by its first address?"""
-    port = engine.ask(lambda e: e.rows('ports'))[0]
-    program = engine.program([sys.executable, '-c', CM_PROBE, port['address_0']])
-    return not program.wait() and program.text().split('\n')[0] == 'there'
 
 
 # One engine with a loopback port.

@@ -26,8 +26,8 @@
  */
 int kr_tree_write(int dir, const struct kr_view *v);
 
-/** Makes the nodes of the devices and of the connection manager, links to KR_NODE_TARGET, in @folder
- *  in @dir. */
+/** Makes the nodes of the devices and of the connection manager, links to KR_NODE_TARGET, in
+ *  @folder in @dir. */
 int kr_tree_nodes(int dir, const char *folder, const struct kr_view *v);
 
 /** Makes @folder/karst.driver in @dir, by which libibverbs finds @provider. */

@@ -143,8 +143,8 @@ kv_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
 }
 
 /* Adapters raise an event at once if, when they are armed, something has completed that was not
- * polled; and there are programs that count on it (UCX), which poll until there is nothing, arm, and
- * wait.  The engine knows only of what comes.  For those who poll again after they have armed,
+ * polled; and there are programs that count on it (UCX), which poll until there is nothing, arm,
+ * and wait.  The engine knows only of what comes.  For those who poll again after they have armed,
  * nothing is done: they had an event, and have not polled since. */
 int
 kv_req_notify_cq(struct ibv_cq *ibv, int solicited_only)

@@ -54,8 +54,8 @@ to_init(const struct ibv_qp_init_attr_ex *from, struct kv_qp *qp, struct karst_q
 		to->xrcd = kv_xrcd_of(from->xrcd)->karst;
 }
 
-/* A slot that has room for pieces has it for as many bytes of data, and there are programs that count
- * on what adapters give unasked. */
+/* A slot that has room for pieces has it for as many bytes of data, and there are programs that
+ * count on what adapters give unasked. */
 static void
 room_for_inline(const struct ibv_qp_init_attr_ex *init, struct karst_qp_cap *cap)
 {

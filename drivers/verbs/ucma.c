@@ -337,7 +337,8 @@ kv_cm_write(int fd, const void *buf, size_t len)
 	if (file == NULL)
 		return write(fd, buf, len);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
-	/* the kernel wants the credentials that the file was opened with, which a child's are not */
+	/* the kernel wants the credentials that the file was opened with, which a child's are
+	 * not */
 	n = file->pid == getpid() ? kv_cm_command(file, cancel, buf, len) : -EACCES;
 	kv_cm_file_put(file);
 	pthread_setcancelstate(cancel, NULL);

@@ -301,8 +301,8 @@ int karst_modify_cq(struct karst_cq *cq, uint16_t count, uint16_t period_us);
 /** Waits until all events that were got are acknowledged.  -EBUSY: QPs use it. */
 int karst_destroy_cq(struct karst_cq *cq);
 int karst_req_notify_cq(struct karst_cq *cq, bool solicited_only);
-/** If @cq is armed, it has its event now: for who arms without polling once more, and then sees that
- *  something had completed before.  -EINVAL: it has no channel. */
+/** If @cq is armed, it has its event now: for who arms without polling once more, and then sees
+ *  that something had completed before.  -EINVAL: it has no channel. */
 int karst_raise_cq_event(struct karst_cq *cq);
 /** Blocks unless the channel's fd is non-blocking (-EAGAIN). */
 int karst_get_cq_event(struct karst_comp_channel *channel, struct karst_cq **cq, void **cq_context);

@@ -19,8 +19,8 @@
  * ESTABLISHED with number, Q_Key and address of the peer's queue pair.
  *
  * No call waits for a peer or for an event.  Calls return 0 or a negative errno; on failure nothing
- * has changed.  From all: -EINVAL: no such identifier, or not in its state; -EIO: the engine is gone;
- * -EPERM: the context was inherited by a fork.  Threads: any.
+ * has changed.  From all: -EINVAL: no such identifier, or not in its state; -EIO: the engine is
+ * gone; -EPERM: the context was inherited by a fork.  Threads: any.
  */
 #ifndef KARST_RDMACM_H
 #define KARST_RDMACM_H
@@ -80,8 +80,8 @@ struct karst_rdmacm_event {
 	uint32_t listen_id; /* CONNECT_REQUEST: who listened; else 0 */
 	enum karst_rdmacm_event_type event;
 	/* 0; *_ERROR, UNREACHABLE: a negative errno, or the status of a peer's answer to a UDP
-	 * connect; REJECTED: the reason, a number of the CM protocol; DISCONNECTED: -ETIMEDOUT if the
-	 * peer has not answered */
+	 * connect; REJECTED: the reason, a number of the CM protocol; DISCONNECTED: -ETIMEDOUT if
+	 * the peer has not answered */
 	int status;
 	/* CONNECT_REQUEST, CONNECT_RESPONSE: what the peer offers, with the resources as one's own
 	 * parameters may take them over; ESTABLISHED, REJECTED: its private data */
@@ -111,8 +111,8 @@ int karst_rdmacm_destroy_id(struct karst_context *ctx, uint32_t id, uint32_t *ev
 int karst_rdmacm_migrate_id(struct karst_rdmacm_channel *channel, uint32_t id, uint32_t *events);
 
 /**
- * An address of a port of the engine, or a wildcard; AF_INET or AF_INET6.  Port number 0: a free one
- * from 32768 to 60999.
+ * An address of a port of the engine, or a wildcard; AF_INET or AF_INET6.  Port number 0: a free
+ * one from 32768 to 60999.
  * -EAFNOSUPPORT; -EADDRNOTAVAIL: no port has the address; -EADDRINUSE; -EACCES: below 1024, and the
  * program is not root's.
  */
@@ -144,7 +144,8 @@ int karst_rdmacm_connect(
  */
 int karst_rdmacm_accept(struct karst_context *ctx, uint32_t id, uint64_t uid,
 	const struct karst_rdmacm_conn_param *param);
-/** @reason: of the CM protocol; 0: 28, the consumer's.  Up to 148 bytes (UDP: 136) of private data. */
+/** @reason: of the CM protocol; 0: 28, the consumer's.  Up to 148 bytes (UDP: 136) of private
+ *  data. */
 int karst_rdmacm_reject(struct karst_context *ctx, uint32_t id, const void *private_data,
 	uint8_t private_data_len, uint8_t reason);
 /** Asks the peer to disconnect, or answers that it has. */
@@ -192,9 +193,9 @@ int karst_rdmacm_set_option(struct karst_context *ctx, uint32_t id, int level, i
 	const void *value, size_t len);
 
 /**
- * Asks for what one has to know of the group @addr (IPv4 224/4, ff00::/8): MULTICAST_JOIN.  Receiving
- * is karst_attach_mcast()'s.  The engine tells no router of it (no IGMP, no MLD).  UDP only.
- * @uid: what events call the group.  -EINVAL: not a group; -ENOSPC: a limit.
+ * Asks for what one has to know of the group @addr (IPv4 224/4, ff00::/8): MULTICAST_JOIN.
+ * Receiving is karst_attach_mcast()'s.  The engine tells no router of it (no IGMP, no MLD).  UDP
+ * only.  @uid: what events call the group.  -EINVAL: not a group; -ENOSPC: a limit.
  */
 int karst_rdmacm_join_mcast(struct karst_context *ctx, uint32_t id, const struct sockaddr *addr,
 	uint64_t uid, uint32_t *group);

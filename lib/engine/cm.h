@@ -6,7 +6,7 @@
  * addresses and port numbers, and lib/cm, which speaks the protocol.
  *
  *	cm.c          its thread: MADs that came, timers, ways, MADs that go
- *	cm_way.c      ways to peers: resolved, kept for a while; MADs and identifiers that wait for them
+ *	cm_way.c      ways to peers: resolved, kept for a while; what waits for them
  *	cm_port.c     addresses and port numbers: what is bound, who listens where
  *	cm_channel.c  events on their way to programs
  *	cm_id.c       identifiers: their life, and what programs ask of them

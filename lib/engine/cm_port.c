@@ -5,9 +5,9 @@
  * Addresses and port numbers of identifiers.
  *
  * A number may be shared by identifiers with different addresses, and by all that say so as long as
- * none of them listens.  Those that listen on one number, each with its address or a wildcard, share
- * a listener of lib/cm, which knows of service ids alone; a request goes to the one whose address it
- * is for, else to a wildcard.
+ * none of them listens.  Those that listen on one number, each with its address or a wildcard,
+ * share a listener of lib/cm, which knows of service ids alone; a request goes to the one whose
+ * address it is for, else to a wildcard.
  *
  * Identifiers made by a request have the number of their listener without holding it.
  */

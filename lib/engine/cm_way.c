@@ -92,7 +92,8 @@ ask(struct eng_cm *cm, struct cm_way *w)
 	cm->asking = w;
 }
 
-/* The way; ASKING if it is new, or was found too long ago.  NULL: there would be more than @most. */
+/* The way; ASKING if it is new, or was found too long ago.  NULL: there would be more than
+ * @most. */
 static struct cm_way *
 way_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16], uint32_t most)
 {

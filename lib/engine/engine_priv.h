@@ -545,8 +545,9 @@ int eng_port_check_path(
 
 /* --- resolve.c --- */
 
-/* One look for the way from own address @src_ip of @port to @dst_ip, which does not wait for anybody's
- * answer.  -EAGAIN: asked, look again; -EHOSTUNREACH; -EINVAL: not an address of the port. */
+/* One look for the way from own address @src_ip of @port to @dst_ip, which does not wait for
+ * anybody's answer.  -EAGAIN: asked, look again; -EHOSTUNREACH; -EINVAL: not an address of the
+ * port. */
 int eng_resolve_try(struct karst_engine *e, uint8_t port, const uint8_t src_ip[16],
 	const uint8_t dst_ip[16], struct karst_path *path);
 

@@ -6,8 +6,8 @@
  * slots go around between two rings, the free ones and the full ones.  No free slot: the MAD is
  * dropped and counted, and its sender asks again.
  *
- * MADs out: frames are built here, by the slow and complete builder, on the caller's thread, and the
- * home lcore of their port puts them into its queue.
+ * MADs out: frames are built here, by the slow and complete builder, on the caller's thread, and
+ * the home lcore of their port puts them into its queue.
  */
 #include "gsi.h"
 
@@ -118,8 +118,8 @@ eng_gsi_wait(struct karst_engine *e, uint64_t ns)
 
 	if (rte_ring_empty(g->full) && ppoll(&p, 1, ns == UINT64_MAX ? NULL : &ts, NULL) > 0)
 		(void)!read(g->wake_fd, &count, sizeof(count));
-	/* From here on whoever has something writes the eventfd again.  What comes before the caller
-	 * looks it sees; what comes after ends the next wait. */
+	/* From here on whoever has something writes the eventfd again.  What comes before the
+	 * caller looks it sees; what comes after ends the next wait. */
 	atomic_store_explicit(&g->asleep, 1, memory_order_relaxed);
 	/* Dekker with eng_gsi_wake() */
 	atomic_thread_fence(memory_order_seq_cst);

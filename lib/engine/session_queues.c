@@ -74,13 +74,14 @@ srq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32
 {
 	if (ret == -ENOSPC)
 		return say(c, ret,
-			"XRC shared receive queue: the lcore of its domain has %u, as many as it may",
+			"XRC shared receive queue: the lcore of its domain has %u, as many as it "
+			"may",
 			s->e->cfg.max_xrc_srqs);
 	return cq_fault(s, c, ret, max_wr);
 }
 
-/* What a queue may have that has the ring memory nearly for itself: some is lost by rounding, more of
- * a little than of much. */
+/* What a queue may have that has the ring memory nearly for itself: some is lost by rounding, more
+ * of a little than of much. */
 uint32_t
 eng_session_max_cqe(const struct karst_session *s)
 {

@@ -163,7 +163,7 @@ class Conformance(unittest.TestCase):
         self.assertEqual(status('R1', code, None), 'no test')
         self.assertEqual(status('R1', None, test), 'no code')
         self.assertEqual(status('R1', {self.conformance.NO_PROOF: ['R']}, test), 'no code')
-        self.assertTrue(status('C1', code, test).startswith('not yet'))
+        self.assertTrue(status('E2', code, test).startswith('not yet'))
 
     def test_every_rule_of_the_document_is_read(self):
         rules = self.conformance.read_rules(ROOT)

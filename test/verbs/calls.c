@@ -272,8 +272,8 @@ completion_events(void)
 	rig_down(&r);
 }
 
-/* A program that polls until there is nothing, arms, and waits, as UCX does, misses nothing that came
- * between the two. */
+/* A program that polls until there is nothing, arms, and waits, as UCX does, misses nothing that
+ * came between the two. */
 static void
 armed_late(void)
 {
@@ -548,7 +548,8 @@ children_have_their_own(void)
 	pid = fork();
 	if (pid == 0)
 		_exit(child(&r));
-	/* what is written by the peer meanwhile, the child's writing does not touch, and the other way */
+	/* what is written by the peer meanwhile, the child's writing does not touch, and the other
+	 * way */
 	EQ(post_recv(&r, r.qp[1], 1, 4096, 100), 0);
 	EQ(post_send(&r, r.qp[0], 2, 0, 100, IBV_SEND_SIGNALED), 0);
 	EQ(wait_for(r.cq).status, IBV_WC_SUCCESS);

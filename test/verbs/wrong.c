@@ -4,8 +4,8 @@
 /*
  * Every call with wrong arguments, and objects destroyed in the wrong order; run under karst-run,
  * prints TAP.  The errors are those that the man pages name, or, where these say nothing, the
- * kernel's and mlx5's.  What was refused has changed nothing: in the end all of it still works and can
- * be destroyed.
+ * kernel's and mlx5's.  What was refused has changed nothing: in the end all of it still works and
+ * can be destroyed.
  */
 #include "calls_bed.h"
 

@@ -421,7 +421,7 @@ Test(ucma, a_child_may_not_use_its_parents_file)
 {
 	struct kv_cm_file *file = open_file(0);
 	uint32_t id = 0;
-	int status;
+	int status, fd = file->fd;
 	pid_t pid = fork();
 
 	if (pid == 0) {
@@ -432,8 +432,8 @@ Test(ucma, a_child_may_not_use_its_parents_file)
 
 		memcpy(buf, &hdr, sizeof(hdr));
 		memcpy(buf + sizeof(hdr), &in, sizeof(in));
-		ok = kv_cm_write(file->fd, buf, sizeof(buf)) == -1 && errno == EACCES;
-		ok = ok && kv_cm_close(file->fd) == 0 && fcntl(file->fd, F_GETFD) == -1;
+		ok = kv_cm_write(fd, buf, sizeof(buf)) == -1 && errno == EACCES;
+		ok = ok && kv_cm_close(fd) == 0 && fcntl(fd, F_GETFD) == -1;
 		_exit(ok ? 0 : 1);
 	}
 	cr_assert_eq(waitpid(pid, &status, 0), pid);

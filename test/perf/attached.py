@@ -112,10 +112,6 @@ def across(tap, perf, karstd, folder, name, ports, mtu, netns=(None, None)):
         return
     tap.point(f'{name}: two daemons start', problems)
     for what, args in [] if problems else MIXES:
-        # an AF_XDP port loses most of a burst of some hundred frames, and queue pairs that lost
-        # together ask again together, until their retries are spent
-        if name == 'xdp' and '--qps' in args:
-            args += ' --inflight 40'
         problems, _ = traffic(perf, daemons[0], daemons[1], args.replace('MTU', str(mtu)))
         tap.point(f'{name}: {what}', problems)
     tap.point(f'{name}: both end', daemons[0].stop() + daemons[1].stop())

@@ -155,6 +155,18 @@ emptied(struct karst_client *c, uint32_t handle)
 	pthread_mutex_unlock(&c->reg);
 }
 
+/* What an end, or a move, took along: perhaps the last event of a channel; and how many of the
+ * object's were handed out, for whoever wants to know. */
+static int
+told(struct karst_client *c, bool is_empty, uint32_t channel, uint32_t reported, uint32_t *events)
+{
+	if (is_empty)
+		emptied(c, channel);
+	if (events != NULL)
+		*events = reported;
+	return 0;
+}
+
 int
 karst_rdmacm_create_channel(struct karst_context *ctx, struct karst_rdmacm_channel **channel)
 {
@@ -278,11 +290,7 @@ karst_rdmacm_destroy_id(struct karst_context *ctx, uint32_t id, uint32_t *events
 	/* an engine that is gone has nothing to undo */
 	if (ret != 0 && !(ret == -EIO && cli_is_dead(c)))
 		return ret;
-	if (r.emptied != 0)
-		emptied(c, r.channel);
-	if (events != NULL)
-		*events = r.events;
-	return 0;
+	return told(c, r.emptied != 0, r.channel, r.events, events);
 }
 
 int
@@ -296,11 +304,7 @@ karst_rdmacm_migrate_id(struct karst_rdmacm_channel *channel, uint32_t id, uint3
 
 	if (ret != 0)
 		return ret;
-	if (r.emptied != 0)
-		emptied(c, r.channel);
-	if (events != NULL)
-		*events = r.events;
-	return 0;
+	return told(c, r.emptied != 0, r.channel, r.events, events);
 }
 
 int
@@ -506,11 +510,7 @@ karst_rdmacm_leave_mcast(struct karst_context *ctx, uint32_t group, uint32_t *ev
 
 	if (ret != 0)
 		return ret;
-	if (r.emptied != 0)
-		emptied(c, r.channel);
-	if (events != NULL)
-		*events = r.events;
-	return 0;
+	return told(c, r.emptied != 0, r.channel, r.events, events);
 }
 
 const char *

@@ -13,6 +13,9 @@ import subprocess
 import sys
 import tempfile
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from bed import Tap  # noqa: E402
+
 FIELDS = {
     'op': str, 'transport': str, 'size_bytes': int, 'mtu_bytes': int, 'qps': int, 'depth': int,
     'lcores': int, 'port': str, 'messages': int, 'seconds': float, 'gbps': float, 'mops': float,
@@ -27,22 +30,12 @@ COMMON = ['--verify', '--working-set', '16M']
 TIMEOUT_S = 240
 
 
-class Perf:
+class Perf(Tap):
     """A karst-perf and the points about it."""
 
     def __init__(self, program):
+        super().__init__()
         self.program = program
-        self.number = 0
-        self.failed = 0
-
-    def point(self, name, problems):
-        self.number += 1
-        self.failed += bool(problems)
-        print(f'{"not ok" if problems else "ok"} {self.number} - {name}'.replace('#', ''))
-        for problem in problems:
-            for line in str(problem).splitlines():
-                print(f'# {line}')
-        sys.stdout.flush()
 
     def run(self, args):
         try:
@@ -232,8 +225,7 @@ def main(argv):
     perf = Perf(argv[1])
     for part in (operations, shapes, losses, latencies, other_ports, table, crc, wrong):
         part(perf)
-    print(f'1..{perf.number}')
-    return 1 if perf.failed else 0
+    return perf.finish()
 
 
 if __name__ == '__main__':

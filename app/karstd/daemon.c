@@ -31,9 +31,8 @@
 #include "server.h"
 #include "socket.h"
 
-#define XDP_FRAME_BYTES 2560u
-#define WATCH_MS        1000
-#define RETRY_MS        100 /* after a connection could not be accepted */
+#define WATCH_MS 1000
+#define RETRY_MS 100 /* after a connection could not be accepted */
 
 struct daemon {
 	struct kd_conf *conf;  /* with what was chosen automatically */
@@ -147,7 +146,7 @@ make_engine(struct daemon *d)
 		.window_packets = c->window_packets,
 		.ack_interval = c->ack_interval,
 		.no_migreq = !c->migreq,
-		.frame_bytes = kd_ports_want_small_frames(d->conf) ? XDP_FRAME_BYTES : 0,
+		.page_buffers = kd_ports_want_page_buffers(d->conf),
 		.mbufs = d->eal.mbufs,
 		.idle = (enum karst_idle)c->idle,
 		.sleep_max_us = c->sleep_max_us,

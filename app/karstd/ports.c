@@ -122,7 +122,7 @@ kd_ports_check(const struct kd_conf *c)
 }
 
 bool
-kd_ports_want_small_frames(const struct kd_conf *c)
+kd_ports_want_page_buffers(const struct kd_conf *c)
 {
 	uint32_t i;
 

@@ -37,8 +37,8 @@ struct kd_ports {
 /** Before DPDK starts: are the devices there?  Errors are logged, all of them.  -ENODEV */
 int kd_ports_check(const struct kd_conf *c);
 
-/** Whether buffers must fit into a page: AF_XDP's do. */
-bool kd_ports_want_small_frames(const struct kd_conf *c);
+/** Whether each buffer must be a page: AF_XDP's are. */
+bool kd_ports_want_page_buffers(const struct kd_conf *c);
 
 /** Makes all ports.  -EIO: said why; kd_ports_close() in any case. */
 int kd_ports_open(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e);

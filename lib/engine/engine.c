@@ -2,24 +2,21 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Life of an engine: configuration, tables, the buffer pool, lcores; start and stop.
+ * Life of an engine: configuration, tables, lcores; start and stop.
  */
 #include "engine_priv.h"
 
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 
 #include <rte_cycles.h>
 #include <rte_launch.h>
 #include <rte_malloc.h>
-#include <rte_mbuf_pool_ops.h>
 
 #include "capture.h"
 #include "cm.h"
 #include "karst_crc.h"
 
-#define POOL_OPS           "stack"
 #define DEFAULT_MBUFS_EACH 2048u /* and once more for the ports */
 #define FRAME_ROOM         (ENG_ROOM - RTE_PKTMBUF_HEADROOM)
 #define FRAME_ROOM_LEAST   512u
@@ -50,7 +47,7 @@ fill_defaults(struct karst_engine_config *c)
 	default_u32(&c->tx_burst, 32);
 	default_u32(&c->tx_bytes, 128 << 10);
 	default_u32(&c->quantum_bytes, 16 << 10);
-	default_u32(&c->frame_bytes, FRAME_ROOM);
+	default_u32(&c->frame_bytes, c->page_buffers ? eng_pool_page_room() : FRAME_ROOM);
 	default_u32(&c->mbufs, DEFAULT_MBUFS_EACH * (c->lcores + 1));
 	default_u32(&c->handoff_slots, 1024);
 	default_u32(&c->sleep_max_us, 50);
@@ -78,6 +75,8 @@ config_fault(const struct karst_engine_config *c)
 		return "rx_bytes, tx_bytes, quantum_bytes: 1 to 16777216";
 	if (c->frame_bytes < FRAME_ROOM_LEAST || c->frame_bytes > FRAME_ROOM)
 		return "frame_bytes: 512 to 4352";
+	if (c->page_buffers && c->frame_bytes > eng_pool_page_room())
+		return "frame_bytes: at most 3712 with page_buffers";
 	if (c->mbufs < c->lcores * (ENG_STASH + 2 * ENG_MAX_BURST))
 		return "mbufs: at least 256 for each lcore";
 	if (c->handoff_slots > 1u << 20)
@@ -135,47 +134,6 @@ init_ah_table(struct karst_engine *e)
 	if (buf == NULL)
 		return -ENOMEM;
 	return karst_ah_table_init(buf, e->cfg.max_ahs, &e->ahs);
-}
-
-/* Without huge pages from EAL, ask the kernel for its own. */
-static void
-want_huge_pages(
-	struct rte_mempool *mp, void *opaque, struct rte_mempool_memhdr *chunk, unsigned int index)
-{
-	uintptr_t from = (uintptr_t)chunk->addr & ~(uintptr_t)4095;
-
-	madvise((void *)from, chunk->len, MADV_HUGEPAGE);
-}
-
-/* Whether this process has a mempool handler of that name (they are plug-ins). */
-static bool
-have_pool_ops(const char *name)
-{
-	uint32_t i;
-
-	for (i = 0; i < rte_mempool_ops_table.num_ops; i++)
-		if (strcmp(rte_mempool_ops_table.ops[i].name, name) == 0)
-			return true;
-	return false;
-}
-
-static int
-init_pool(struct karst_engine *e)
-{
-	uint16_t room = (uint16_t)(RTE_PKTMBUF_HEADROOM + e->cfg.frame_bytes);
-
-	if (e->cfg.pool_ops == NULL)
-		e->cfg.pool_ops = have_pool_ops(POOL_OPS) ? POOL_OPS : rte_mbuf_best_mempool_ops();
-	e->pool = rte_pktmbuf_pool_create_by_ops(e->name, e->cfg.mbufs, 0, sizeof(struct karst_pkt),
-		room, (int)rte_socket_id(), e->cfg.pool_ops);
-	if (e->pool == NULL) {
-		karst_log(KARST_LOG_ERR, "%s: a pool of %u buffers of %u bytes by \"%s\": %s",
-			e->name, e->cfg.mbufs, room, e->cfg.pool_ops, rte_strerror(rte_errno));
-		return -rte_errno;
-	}
-	if (!rte_eal_has_hugepages())
-		rte_mempool_mem_iter(e->pool, want_huge_pages, NULL);
-	return 0;
 }
 
 static int
@@ -248,7 +206,7 @@ init_engine(struct karst_engine *e)
 	if (ret == 0)
 		ret = init_rcu(e);
 	if (ret == 0)
-		ret = init_pool(e);
+		ret = eng_pool_create(e);
 	if (ret == 0)
 		ret = init_lcores(e);
 	if (ret == 0)

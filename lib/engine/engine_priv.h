@@ -394,6 +394,13 @@ eng_port_addrs(const struct eng_port *p)
 
 bool eng_any_attached(const struct karst_engine *e);
 
+/* --- pool.c --- */
+
+/** e->pool.  -errno; errors are logged. */
+int eng_pool_create(struct karst_engine *e);
+/** Longest frame of a buffer that takes a page. */
+uint32_t eng_pool_page_room(void);
+
 /* --- mailbox.c --- */
 
 /* Runs @fn on lcore @lc: at once if the caller may, else by mailbox.  @return what @fn does. */

@@ -125,9 +125,10 @@ struct karst_engine_config {
 	uint32_t tx_bytes; /* default 128 KiB */
 	uint32_t quantum_bytes; /* of a QP in a round of the scheduler; default 16 KiB */
 	/* buffers */
-	/* longest frame that a buffer holds; default: of path MTU 4096.  Drivers whose buffers must
-	 * fit into pages (net_af_xdp) need less: 2560 holds path MTU 2048 and what they add. */
+	/* longest frame that a buffer holds; default: of path MTU 4096, or what page_buffers leave
+	 * room for, which is 3712 */
 	uint32_t frame_bytes;
+	bool page_buffers;      /* each buffer takes a page of 4096 bytes, as net_af_xdp needs */
 	uint32_t mbufs;         /* of the pool; default: what windows and port rings can use */
 	const char *pool_ops;   /* mempool handler; default "stack": last in, first out, so that
 			       * buffers come back while they are in the cache */

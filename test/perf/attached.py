@@ -13,7 +13,10 @@ import subprocess
 import sys
 import tempfile
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', 'common'))
+sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
+import karst_observe  # noqa: E402
 from bed import Daemon, HugePages, Tap  # noqa: E402
 
 TIMEOUT_S = 180
@@ -97,6 +100,17 @@ def memories(tap, perf, daemon, kind):
     tap.point(f'one daemon: memory {kind}', problems)
 
 
+def missed(daemon):
+    """@return problems: frames for which net_af_xdp had given the kernel no buffer."""
+    engine = karst_observe.find_engines(prefix=daemon.name)[0]
+    try:
+        ports = engine.rows('ports').values()
+    finally:
+        engine.telemetry.close()
+    return [f'port {port["name"]}: {port["rx_missed"]} of {port["rx_packets"]} frames missed'
+            for port in ports if port['rx_missed'] != 0]
+
+
 def across(tap, perf, karstd, folder, name, ports, mtu, netns=(None, None)):
     """Two daemons."""
     daemons, problems = [], []
@@ -114,6 +128,9 @@ def across(tap, perf, karstd, folder, name, ports, mtu, netns=(None, None)):
     for what, args in [] if problems else MIXES:
         problems, _ = traffic(perf, daemons[0], daemons[1], args.replace('MTU', str(mtu)))
         tap.point(f'{name}: {what}', problems)
+    if name == 'xdp':
+        tap.point(f'{name}: the kernel had buffers for every frame', [
+            text for daemon in daemons for text in missed(daemon)])
     tap.point(f'{name}: both end', daemons[0].stop() + daemons[1].stop())
 
 

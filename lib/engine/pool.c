@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The pool of frame buffers, shared by all lcores and ports of an engine.
+ *
+ * net_af_xdp gives the kernel the memory of a pool as so many objects end to end, by number and
+ * size.  Without huge pages, objects do not cross pages, so there are gaps between them, and much
+ * of the memory lies behind the end that the kernel was told: buffers from there are refused, on
+ * their way in and out, and never come back.  So engines with such ports have buffers that take a
+ * page each, in memory that begins with one.
+ */
+#include "engine_priv.h"
+
+#include <sys/mman.h>
+
+#include <rte_errno.h>
+#include <rte_mbuf_pool_ops.h>
+#include <rte_memzone.h>
+
+#define POOL_OPS   "stack"
+#define PAGE_BYTES 4096u
+
+/* Of what takes a page, the part in front of the mbuf. */
+static uint32_t
+page_header_bytes(void)
+{
+	struct rte_mempool_objsz sz;
+
+	rte_mempool_calc_obj_size(0, RTE_MEMPOOL_F_NO_SPREAD, &sz);
+	return sz.header_size;
+}
+
+uint32_t
+eng_pool_page_room(void)
+{
+	return PAGE_BYTES - page_header_bytes() - (uint32_t)sizeof(struct rte_mbuf) -
+		(uint32_t)sizeof(struct karst_pkt) - RTE_PKTMBUF_HEADROOM;
+}
+
+/* Without huge pages from EAL, ask the kernel for its own. */
+static void
+want_huge_pages(
+	struct rte_mempool *mp, void *opaque, struct rte_mempool_memhdr *chunk, unsigned int index)
+{
+	uintptr_t from = (uintptr_t)chunk->addr & ~(uintptr_t)4095;
+
+	madvise((void *)from, chunk->len, MADV_HUGEPAGE);
+}
+
+/* Whether this process has a mempool handler of that name (they are plug-ins). */
+static bool
+have_pool_ops(const char *name)
+{
+	uint32_t i;
+
+	for (i = 0; i < rte_mempool_ops_table.num_ops; i++)
+		if (strcmp(rte_mempool_ops_table.ops[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+static void
+free_pages(struct rte_mempool_memhdr *chunk, void *opaque)
+{
+	const struct rte_memzone *mz = opaque;
+
+	(void)chunk;
+	rte_memzone_free(mz);
+}
+
+static int
+populate_pages(struct rte_mempool *mp, const struct karst_engine *e)
+{
+	size_t len = (size_t)e->cfg.mbufs * PAGE_BYTES;
+	const struct rte_memzone *mz;
+	int ret;
+
+	mz = rte_memzone_reserve_aligned(
+		e->name, len, (int)rte_socket_id(), RTE_MEMZONE_SIZE_HINT_ONLY, PAGE_BYTES);
+	if (mz == NULL)
+		return -rte_errno;
+	ret = rte_mempool_populate_virt(
+		mp, mz->addr, len, PAGE_BYTES, free_pages, (void *)(uintptr_t)mz);
+	if (ret > 0)
+		return 0;
+	rte_memzone_free(mz);
+	return ret < 0 ? ret : -ENOBUFS;
+}
+
+/* As rte_pktmbuf_pool_create_by_ops(), in pages. */
+static struct rte_mempool *
+make_page_pool(const struct karst_engine *e, uint16_t room)
+{
+	struct rte_pktmbuf_pool_private priv = {
+		.mbuf_data_room_size = room, .mbuf_priv_size = sizeof(struct karst_pkt)};
+	struct rte_mempool *mp =
+		rte_mempool_create_empty(e->name, e->cfg.mbufs, PAGE_BYTES - page_header_bytes(), 0,
+			sizeof(priv), (int)rte_socket_id(), RTE_MEMPOOL_F_NO_SPREAD);
+	int ret;
+
+	if (mp == NULL)
+		return NULL;
+	ret = rte_mempool_set_ops_byname(mp, e->cfg.pool_ops, NULL);
+	if (ret == 0) {
+		rte_pktmbuf_pool_init(mp, &priv);
+		ret = populate_pages(mp, e);
+	}
+	if (ret != 0) {
+		rte_mempool_free(mp);
+		rte_errno = -ret;
+		return NULL;
+	}
+	rte_mempool_obj_iter(mp, rte_pktmbuf_init, NULL);
+	return mp;
+}
+
+int
+eng_pool_create(struct karst_engine *e)
+{
+	uint16_t room = (uint16_t)(RTE_PKTMBUF_HEADROOM + e->cfg.frame_bytes);
+
+	if (e->cfg.pool_ops == NULL)
+		e->cfg.pool_ops = have_pool_ops(POOL_OPS) ? POOL_OPS : rte_mbuf_best_mempool_ops();
+	if (e->cfg.page_buffers)
+		e->pool = make_page_pool(e, room);
+	else
+		e->pool = rte_pktmbuf_pool_create_by_ops(e->name, e->cfg.mbufs, 0,
+			sizeof(struct karst_pkt), room, (int)rte_socket_id(), e->cfg.pool_ops);
+	if (e->pool == NULL) {
+		karst_log(KARST_LOG_ERR, "%s: a pool of %u buffers of %u bytes by \"%s\": %s",
+			e->name, e->cfg.mbufs, room, e->cfg.pool_ops, rte_strerror(rte_errno));
+		return -rte_errno;
+	}
+	if (!rte_eal_has_hugepages())
+		rte_mempool_mem_iter(e->pool, want_huge_pages, NULL);
+	return 0;
+}

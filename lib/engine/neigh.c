@@ -275,6 +275,14 @@ may_answer(struct eng_neigh *nb, uint64_t now_ns)
 
 /* --- receiving --- */
 
+/* An answer that the engine has not asked for: the kernel may have, which can have the same address
+ * on the port's tap; it judges for itself, and the engine learns nothing from it. */
+static enum eng_neigh_fate
+unasked(const struct eng_port *p)
+{
+	return p->tap != NULL ? ENG_NEIGH_SHARE : ENG_NEIGH_BAD;
+}
+
 static enum eng_neigh_fate
 rx_arp(struct eng_lcore *lc, uint8_t port, const struct l3 *l3)
 {
@@ -302,10 +310,10 @@ rx_arp(struct eng_lcore *lc, uint8_t port, const struct l3 *l3)
 	if (is_ours(p, sender.ip))
 		return ENG_NEIGH_BAD; /* somebody claims to be us */
 	if (op == RTE_ARP_OP_REPLY && is_ours(p, target.ip)) {
-		if (memcmp(&arp->arp_data.arp_tha, p->info.mac, 6) != 0 ||
-			!eng_neigh_answer(&nb->table, sender.ip, sha, now))
+		if (memcmp(&arp->arp_data.arp_tha, p->info.mac, 6) != 0)
 			return ENG_NEIGH_BAD;
-		return ENG_NEIGH_SHARE;
+		return eng_neigh_answer(&nb->table, sender.ip, sha, now) ? ENG_NEIGH_SHARE
+									 : unasked(p);
 	}
 	if (op == RTE_ARP_OP_REQUEST && is_ours(p, target.ip)) {
 		if (!may_answer(nb, now))
@@ -417,7 +425,7 @@ rx_advertisement(struct eng_lcore *lc, uint8_t port, const struct nd_seen *nd)
 		(nd->msg->icmp.icmp6_dataun.icmp6_un_data32[0] & ND_NA_FLAG_SOLICITED) != 0)
 		return eng_neigh_answer(&nb->table, nd->msg->target, nd->mac, lc->core->now_ns)
 			? ENG_NEIGH_SHARE
-			: ENG_NEIGH_BAD;
+			: unasked(p);
 	eng_neigh_claim(&nb->table, nd->msg->target, nd->mac);
 	return ENG_NEIGH_SHARE;
 }

@@ -346,6 +346,12 @@ Test(kernel, exception_tap)
 	/* addresses that both have: the engine answers for them, the kernel uses them */
 	must("ip addr add 10.77.0.1/24 dev taphere");
 	must("nsenter -t %d -n ping -q -c 3 -i 0.01 -W 10 10.77.0.1 >/dev/null", (int)n.there);
+	/* and asks for neighbours from them */
+	must("ip addr add fd77::1/64 dev taphere nodad");
+	must("ip neigh flush dev taphere");
+	must("ip -6 neigh flush dev taphere");
+	must("ping -q -c 3 -i 0.01 -W 10 -I 10.77.0.1 10.77.0.12 >/dev/null");
+	must("ping -q -c 3 -i 0.01 -W 10 -I fd77::1 fd77::12 >/dev/null");
 	/* gone with the port */
 	cr_assert_eq(karst_engine_port_remove(n.e, 0), 0);
 	cr_assert_neq(sh("ip link show dev taphere >/dev/null 2>&1"), 0);

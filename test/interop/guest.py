@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""A Linux guest under QEMU, without KVM, and programs in it.
+
+Its agent (guest/agent.c) runs shell lines; a Job has the interface of test/verbs' Program, so that
+a case does not care at which end a program runs.  A thread takes what the agent says.
+"""
+import os
+import re
+import socket
+import subprocess
+import threading
+import time
+
+LIMIT_S = 60 # of a job, unless it is given another
+BOOT_S = 240
+JOBS = 64
+OUTPUT_LINES = 40
+MAC = '52:54:00:4b:00:%02x'
+KERNEL_SAID = r'BUG|WARNING|Oops|Call Trace|panic|rcu.*stall'
+
+
+class Job:
+    """A shell line in the guest, running; what it says is kept."""
+
+    def __init__(self, guest, number, line, limit_s):
+        self.guest, self.number, self.line, self.limit_s = guest, number, line, limit_s
+        self.output = b''
+        self.status = None # exit status; 128 and a signal's number; -1: it ran into its limit
+        self.ended = threading.Event()
+
+    def text(self):
+        return self.output.decode(errors='replace')
+
+    def wait(self, limit_s=None):
+        """@return problems: it does not end."""
+        limit_s = limit_s or self.limit_s
+        # the agent keeps to the limit by itself; a guest that is gone never ends anything
+        if not self.ended.wait(limit_s):
+            self.kill()
+            return [f'does not end within {limit_s} s']
+        return [f'does not end within {self.limit_s} s'] if self.status == -1 else []
+
+    def kill(self):
+        if not self.ended.is_set():
+            self.guest.say(f'kill {self.number}')
+            self.ended.wait(10)
+
+    def until(self, condition, what, limit_s=LIMIT_S):
+        """Waits for @condition().  @return problems."""
+        end = time.monotonic() + limit_s
+        while time.monotonic() < end:
+            if condition():
+                return []
+            if self.ended.wait(0.02):
+                return [] if condition() else [f'ended with {self.status} instead of {what}']
+        return [f'not {what} within {limit_s} s']
+
+    def shown(self):
+        """For the report of a failure."""
+        lines = self.text().splitlines()
+        cut = [f'... {len(lines) - OUTPUT_LINES} lines ...'] if len(lines) > OUTPUT_LINES else []
+        return [f'{self.guest.name}$ {self.line}', *cut, *lines[-OUTPUT_LINES:],
+                f'status {self.status}']
+
+
+class Guest:
+    """@image: (kernel, initial file system, version).  @nics: QEMU's -netdev options, of eth0,
+    eth1 and so on; @addresses: of each, with commas between them.  Starts at once; ready() waits."""
+
+    def __init__(self, folder, image, nics, addresses, mtu=4400, mem_mb=448):
+        self.name = 'linux-' + image[2].split('-')[0]
+        self.console = os.path.join(folder, 'console')
+        self.error = os.path.join(folder, 'qemu.err')
+        path = os.path.join(folder, 'agent')
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(1)
+        append = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', 'tsc=reliable',
+                  'mitigations=off', 'random.trust_cpu=on', f'name={self.name}', f'mtu={mtu}']
+        words = ['qemu-system-x86_64', '-accel', 'tcg,thread=multi,tb-size=256', '-M', 'pc',
+                 '-cpu', 'max', '-smp', '1', '-m', str(mem_mb), '-nodefaults', '-no-user-config',
+                 '-display', 'none', '-no-reboot', '-monitor', 'none',
+                 '-serial', 'file:' + self.console, '-kernel', image[0], '-initrd', image[1],
+                 # vhost-user wants memory that it can share
+                 '-object', f'memory-backend-memfd,id=m0,size={mem_mb}M,share=on',
+                 '-machine', 'memory-backend=m0',
+                 '-device', 'virtio-serial-pci', '-chardev', f'socket,id=agent,path={path}',
+                 '-device', 'virtserialport,chardev=agent,name=agent']
+        for number, (nic, some) in enumerate(zip(nics, addresses)):
+            # no interrupt vectors: QEMU 7.2 crashes with them on vhost-user without KVM.  The
+            # kernel computes checksums and cuts segments, because nobody behind it would.
+            words += [*nic, '-device', f'virtio-net-pci,netdev=n{number},romfile=,vectors=0,'
+                      f'mac={MAC % number},csum=off,guest_csum=off,gso=off']
+            append.append(f'eth{number}={some}')
+        self.began = time.monotonic()
+        self.lock = threading.Lock()
+        self.jobs = {}
+        self.stream = None
+        self.up = threading.Event()
+        self.gone = threading.Event()
+        with open(self.error, 'wb') as err:
+            self.process = subprocess.Popen([*words, '-append', ' '.join(append)],
+                                            stdin=subprocess.DEVNULL, stdout=err, stderr=err)
+        self.thread = threading.Thread(target=self.listen, daemon=True)
+        self.thread.start()
+
+    # --- the agent ---
+
+    def listen(self):
+        try:
+            self.listener.settimeout(BOOT_S)
+            sock, _ = self.listener.accept()
+            self.stream = sock
+            with sock.makefile('rb') as f:
+                for line in f:
+                    self.take(line.split(), f)
+        except OSError:
+            pass
+        self.gone.set()
+        with self.lock:
+            left, self.jobs = self.jobs, {}
+        for job in left.values():
+            job.output += b'\n[the guest is gone]\n'
+            job.status = -2
+            job.ended.set()
+
+    def take(self, words, f):
+        if words == [b'ready']:
+            self.boot_s = time.monotonic() - self.began
+            self.up.set()
+        elif words and words[0] == b'out':
+            data = f.read(int(words[2]))
+            self.jobs[int(words[1])].output += data
+        elif words and words[0] == b'end':
+            with self.lock:
+                job = self.jobs.pop(int(words[1]))
+            job.status = int(words[2])
+            job.ended.set()
+
+    def say(self, line):
+        try:
+            self.stream.sendall(line.encode() + b'\n')
+        except OSError:
+            pass # listen() sees it, too
+
+    def ready(self):
+        """@return problems: it has not come up."""
+        end = time.monotonic() + BOOT_S
+        while time.monotonic() < end and self.process.poll() is None:
+            if self.up.wait(0.1):
+                return []
+        self.close()
+        return [f'{self.name} has not come up within {BOOT_S} s', *self.said()]
+
+    def alive(self):
+        return self.up.is_set() and not self.gone.is_set() and self.process.poll() is None
+
+    # --- programs ---
+
+    def program(self, line, limit_s=LIMIT_S):
+        """Starts a shell line, which is ended after its limit.  @return Job."""
+        line = line if isinstance(line, str) else ' '.join(line)
+        with self.lock:
+            number = next(n for n in range(JOBS) if n not in self.jobs)
+            job = Job(self, number, line.replace('\n', '; '), limit_s)
+            if not self.gone.is_set():
+                self.jobs[number] = job
+        if self.gone.is_set():
+            job.status = -2
+            job.ended.set()
+        else:
+            self.say(f'run {number} {int(limit_s * 1000)} {job.line}')
+        return job
+
+    def run(self, line, limit_s=LIMIT_S):
+        """(exit status, what it has said) of a shell line that has ended."""
+        job = self.program(line, limit_s)
+        job.wait(limit_s + 10)
+        return job.status, job.text()
+
+    def must(self, line, limit_s=LIMIT_S):
+        """What it has said; an error if its exit status is not 0."""
+        status, text = self.run(line, limit_s)
+        if status != 0:
+            raise RuntimeError(f'{self.name}: {line}: status {status}: {text}')
+        return text
+
+    # --- the end ---
+
+    def said(self):
+        """What the kernel and QEMU had to say in the end."""
+        lines = []
+        for path in (self.console, self.error):
+            if os.path.exists(path):
+                with open(path, encoding='utf-8', errors='replace') as f:
+                    lines += f.read().splitlines()[-OUTPUT_LINES:]
+        return lines
+
+    def complains(self):
+        """@return problems: the guest's kernel found something wrong with itself."""
+        with open(self.console, encoding='utf-8', errors='replace') as f:
+            return [line for line in f.read().splitlines() if re.search(KERNEL_SAID, line)]
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.listener.close()
+        if self.stream is not None:
+            self.stream.close()

@@ -1,0 +1,299 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Builds what a guest boots: a kernel of Debian's and an initial file system.
+
+  image.py FOLDER KERNEL AGENT [PROGRAM...]
+
+KERNEL is a meta package, as linux-image-amd64.  The package that it stands for is downloaded into
+FOLDER by apt-get, and unpacked there, never installed.  The file system has the host's RDMA
+programs and the PROGRAMs with their libraries, the modules that the cases need, and AGENT.
+Prints the paths of both.  What FOLDER has already is not made again: a package is known by its
+name and hash, an image by the hash of all that goes into it.
+"""
+import glob
+import gzip
+import hashlib
+import lzma
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PATH = '/usr/bin:/usr/sbin:/bin:/sbin'
+DOWNLOAD_S = 900
+PROGRAMS = '''ip tc rdma ping modprobe lsmod
+  ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
+  rping udaddy ucmatose cmtime mckey rstream riostream rdma_client rdma_server
+  ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw
+  ib_atomic_lat nvme mke2fs mkfs.ext4 e2fsck'''.split()
+# Needed by name at run time: verbs providers, what glibc loads when a thread is cancelled, settings.
+MORE = ['/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so', '/etc/libibverbs.d/rxe.driver',
+        '/lib/x86_64-linux-gnu/libgcc_s.so.1', '/etc/mke2fs.conf']
+MODULES = '''virtio_net virtio_pci virtio_console virtio_rng rdma_rxe ib_uverbs rdma_cm rdma_ucm
+  8021q nvme-rdma nvmet nvmet-rdma null_blk brd ext4 configfs
+  crc32_pclmul crc32_generic crc32c_generic crc32c_intel crc32c'''.split()
+TEXTS = {
+    'etc/passwd': 'root:x:0:0:root:/root:/bin/sh\n',
+    'etc/nsswitch.conf': 'hosts: files\npasswd: files\n',
+    'etc/hosts': '127.0.0.1 localhost\n',
+}
+FOLDERS = 'dev etc lib lib64 proc root run sbin sys tmp usr var var/run'.split()
+
+
+class Failure(Exception):
+    """Why there is no image."""
+
+
+def sh(*words, cwd=None, limit_s=120):
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, cwd=cwd,
+                              stderr=subprocess.STDOUT, text=True, timeout=limit_s, check=False,
+                              env=dict(os.environ, LC_ALL='C', PATH=PATH))
+    except (OSError, subprocess.TimeoutExpired) as e:
+        raise Failure(f'{" ".join(words)}: {e}') from e
+    if done.returncode:
+        raise Failure(f'{" ".join(words)}: exit status {done.returncode}: {done.stdout}')
+    return done.stdout
+
+
+def sha256(path):
+    with open(path, 'rb') as f:
+        return hashlib.file_digest(f, 'sha256').hexdigest() if hasattr(hashlib, 'file_digest') \
+            else hashlib.sha256(f.read()).hexdigest()
+
+
+# --- the kernel ---
+
+def on_offer(meta):
+    """(package, file name, SHA-256) that the archive has for the meta package."""
+    found = re.search(r'Depends: (linux-image-\S+)', sh('apt-cache', 'depends', meta))
+    if not found:
+        raise Failure(f'apt-cache knows no kernel behind {meta}')
+    package = found.group(1)
+    uri = sh('apt-get', 'download', '--print-uris', package).split()
+    if len(uri) != 4 or not uri[3].startswith('SHA256:'):
+        raise Failure(f'apt-get does not say where {package} is: {" ".join(uri)}')
+    return package, uri[1], uri[3][7:]
+
+
+def lists_of_packages(meta):
+    """What is on offer; the lists of packages are fetched first where there are none."""
+    try:
+        return on_offer(meta)
+    except Failure as first:
+        as_root = [] if os.getuid() == 0 else ['sudo', '-n']
+        try:
+            sh(*as_root, 'apt-get', '-qq', 'update', limit_s=DOWNLOAD_S)
+        except Failure as e:
+            raise Failure(f'{first}; and {e}') from e
+        return on_offer(meta)
+
+
+def kept(folder, meta):
+    """The newest kernel there that @meta once stood for, or None: the archive may be out of reach."""
+    found = [d for d in glob.glob(os.path.join(folder, '*', 'meta'))
+             if open(d, encoding='ascii').read() == meta]
+    return os.path.dirname(max(found, key=os.path.getmtime)) if found else None
+
+
+def kernel(folder, meta):
+    """The folder that a kernel is unpacked in; its file "hash" is the package's."""
+    try:
+        package, name, digest = lists_of_packages(meta)
+    except Failure:
+        there = kept(folder, meta)
+        if there is None:
+            raise
+        return there
+    there = os.path.join(folder, package)
+    mark = os.path.join(there, 'hash')
+    if os.path.exists(mark) and open(mark, encoding='ascii').read() == digest:
+        return there
+    shutil.rmtree(there, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        sh('apt-get', '-qq', '-o', 'APT::Sandbox::User=root', 'download', package, cwd=work,
+           limit_s=DOWNLOAD_S)
+        debs = glob.glob(os.path.join(work, '*.deb'))
+        if len(debs) != 1 or sha256(debs[0]) != digest:
+            raise Failure(f'apt-get download {package}: {name} is not what the archive promised')
+        new = os.path.join(work, 'new')
+        sh('dpkg', '-x', debs[0], new)
+        # Debian 12 unpacks to /lib, later ones to /usr/lib
+        if not os.path.isdir(os.path.join(new, 'lib')):
+            os.symlink('usr/lib', os.path.join(new, 'lib'))
+        for text, to in ((meta, 'meta'), (digest, 'hash')):
+            with open(os.path.join(new, to), 'w', encoding='ascii') as f:
+                f.write(text)
+        sh('depmod', '-b', new, version_of(new))
+        os.rename(new, there)
+    return there
+
+
+def version_of(there):
+    return os.listdir(os.path.join(there, 'lib', 'modules'))[0]
+
+
+def modules(there):
+    """{path in the image: path here} of the modules, those that they need included."""
+    version, found = version_of(there), {}
+    for name in MODULES:
+        try:
+            said = sh('modprobe', '-d', there, '-S', version, '--show-depends', name)
+        except Failure:
+            continue # built in, or of another kernel
+        for path in re.findall(r'(?m)^insmod (\S+)', said):
+            inside = path[path.index('/lib/modules/') + 1:]
+            found[re.sub(r'\.xz$', '', inside)] = path
+    return found
+
+
+# --- programs ---
+
+def libraries(path):
+    """Those that a program, or a library, is linked with."""
+    done = subprocess.run(['ldd', path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                          text=True, check=False)
+    return re.findall(r'(/\S+\.so\S*) \(0x', done.stdout)
+
+
+def programs(agent, own):
+    """{path in the image: path here}"""
+    found = {'init': os.path.join(HERE, 'init'), 'usr/bin/agent': agent}
+    missing = []
+    for name in (*PROGRAMS, 'dash', 'busybox'):
+        path = shutil.which(name, path=PATH)
+        if path is None:
+            missing.append(name)
+        else:
+            found['usr/bin/' + name] = os.path.realpath(path)
+    missing += [path for path in MORE if not os.path.exists(path)]
+    if missing:
+        raise Failure(f'not installed here, and needed in the guest: {" ".join(missing)}')
+    found.update({path[1:]: os.path.realpath(path) for path in MORE})
+    found.update({'usr/bin/' + os.path.basename(path): os.path.abspath(path) for path in own})
+    for path in list(found.values()):
+        for library in libraries(path):
+            found[library[1:]] = os.path.realpath(library)
+    return found
+
+
+def links():
+    """{path in the image: what it points to}"""
+    found = {'bin': 'usr/bin', 'sbin/modprobe': '/usr/bin/modprobe', 'etc/mtab': '/proc/mounts'}
+    for applet in sh('busybox', '--list').split():
+        # busybox' own sh prefers its applets to what is in PATH
+        if applet not in PROGRAMS and applet not in ('busybox', 'sh', 'dash', 'init'):
+            found['usr/bin/' + applet] = 'busybox'
+    found['usr/bin/sh'] = 'dash'
+    return found
+
+
+# --- the image ---
+
+class Cpio:
+    """An archive as the kernel unpacks it (newc); names of folders come before what is in them."""
+
+    def __init__(self, f):
+        self.f = f
+        self.inode = 0
+        self.folders = set()
+
+    def record(self, name, mode, data=b''):
+        self.inode += 1
+        fields = (self.inode, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(name) + 1, 0)
+        head = b'070701' + b''.join(b'%08X' % field for field in fields) + name.encode() + b'\0'
+        self.f.write(head + b'\0' * (-len(head) % 4) + data + b'\0' * (-len(data) % 4))
+
+    def folder(self, name):
+        if name and name not in self.folders:
+            self.folder(os.path.dirname(name))
+            self.folders.add(name)
+            self.record(name, stat.S_IFDIR | 0o755)
+
+    def file(self, name, data, mode=0o755):
+        self.folder(os.path.dirname(name))
+        self.record(name, stat.S_IFREG | mode, data)
+
+    def link(self, name, to):
+        self.folder(os.path.dirname(name))
+        self.record(name, stat.S_IFLNK | 0o777, to.encode())
+
+    def end(self):
+        self.record('TRAILER!!!', 0)
+
+
+def content(path):
+    with open(path, 'rb') as f:
+        data = f.read()
+    return lzma.decompress(data) if path.endswith('.xz') else data
+
+
+def module_index(there, mods):
+    """{path in the image: content} of what modprobe reads."""
+    version = version_of(there)
+    with tempfile.TemporaryDirectory() as work:
+        folder = os.path.join(work, 'lib', 'modules', version)
+        for inside, path in mods.items():
+            to = os.path.join(work, inside)
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            with open(to, 'wb') as f:
+                f.write(content(path))
+        for path in glob.glob(os.path.join(there, 'lib', 'modules', version, 'modules.*')):
+            if re.search(r'modules\.(builtin|builtin\.modinfo|order)$', path):
+                shutil.copy(path, folder)
+        sh('depmod', '-b', work, version)
+        return {f'lib/modules/{version}/{name}': content(os.path.join(folder, name))
+                for name in sorted(os.listdir(folder)) if name.startswith('modules.')}
+
+
+def key(there, files):
+    """Stands for all that goes into an image."""
+    digest = hashlib.sha256(open(os.path.join(there, 'hash'), 'rb').read())
+    for inside, path in sorted({**files, 'image.py': os.path.abspath(__file__)}.items()):
+        digest.update(f'{inside} {sha256(path)}\n'.encode())
+    return digest.hexdigest()[:16]
+
+
+def write(path, there, files, mods):
+    with open(path, 'wb') as raw, gzip.GzipFile('', 'wb', 1, raw, 0) as f:
+        archive = Cpio(f)
+        for name in FOLDERS:
+            archive.folder(name)
+        for name, text in TEXTS.items():
+            archive.file(name, text.encode(), 0o644)
+        for name, source in sorted({**files, **mods}.items()):
+            archive.file(name, content(source))
+        for name, data in module_index(there, mods).items():
+            archive.file(name, data, 0o644)
+        for name, to in links().items():
+            archive.link(name, to)
+        archive.end()
+
+
+def image(folder, meta, agent, own=()):
+    """(kernel, initial file system, version): files in @folder, made if they are not there."""
+    os.makedirs(folder, exist_ok=True)
+    there = kernel(folder, meta)
+    version = version_of(there)
+    files, mods = programs(agent, own), modules(there)
+    initrd = os.path.join(folder, f'initrd-{version}-{key(there, files)}')
+    if not os.path.exists(initrd):
+        for old in glob.glob(os.path.join(folder, f'initrd-{version}-*')):
+            os.unlink(old)
+        write(f'{initrd}.{os.getpid()}', there, files, mods)
+        os.rename(f'{initrd}.{os.getpid()}', initrd)
+    return os.path.join(there, 'boot', f'vmlinuz-{version}'), initrd, version
+
+
+if __name__ == '__main__':
+    if len(sys.argv) < 4:
+        sys.exit(__doc__)
+    try:
+        print(*image(sys.argv[1], sys.argv[2], sys.argv[3], sys.argv[4:])[:2], sep='\n')
+    except Failure as e:
+        sys.exit(f'image.py: {e}')

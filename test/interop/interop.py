@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""karst and a Linux kernel's soft-RoCE, over two kinds of ports (TAP).
+
+  interop.py [--only REGEX] [--list] KERNEL FOLDER KARSTD KARST-RUN KARST-DUMP AGENT [PROGRAM...]
+
+KERNEL is a meta package of Debian's.  FOLDER keeps kernels and images from one run to the next, and
+takes what failing cases leave.  AGENT and the PROGRAMs are put into the guest.
+"""
+import argparse
+import importlib
+import os
+import platform
+import re
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, 'guest')]
+sys.dont_write_bytecode = True
+import image as images  # noqa: E402
+import interop_bed  # noqa: E402
+from bed import Tap  # noqa: E402
+
+
+def options(argv):
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--only', default='', metavar='REGEX', help='cases whose name it is in')
+    parser.add_argument('--list', action='store_true', help='say what would be run')
+    for name in ('kernel', 'folder', 'karstd', 'karst_run', 'karst_dump', 'agent'):
+        parser.add_argument(name)
+    parser.add_argument('program', nargs='*')
+    return parser.parse_args(argv)
+
+
+def tables():
+    """All cases, of the files in the order of their names."""
+    for name in sorted(os.listdir(HERE)):
+        if re.fullmatch(r'cases_\w+\.py', name):
+            yield from importlib.import_module(name[:-3]).CASES
+
+
+def reason_against():
+    """Why this machine cannot: those are skipped, all else is a failure."""
+    if platform.machine() != 'x86_64':
+        return f'the guests are x86-64, this is {platform.machine()}'
+    if os.getuid() != 0:
+        return 'needs root, for a network namespace with a tap interface'
+    if not os.path.exists('/dev/net/tun'):
+        return 'no /dev/net/tun here'
+    return None
+
+
+def chosen(version, only):
+    for case in tables():
+        for variant in case.variants(version):
+            title = case.title(*variant)
+            if re.search(only, title):
+                yield case, variant, title
+
+
+def run_all(tap, bed, cases):
+    for case, variant, title in cases:
+        began = time.monotonic()
+        tap.point(title, interop_bed.run(bed, case, *variant))
+        tap.note(f'{time.monotonic() - began:.1f} s')
+
+
+def main(argv):
+    words = options(argv)
+    tap = Tap()
+    reason = reason_against()
+    if reason:
+        tap.skip(words.kernel, reason)
+        return tap.finish()
+    programs = [os.path.abspath(path) for path in words.program]
+    began = time.monotonic()
+    try:
+        image = images.image(words.folder, words.kernel, os.path.abspath(words.agent), programs)
+    except images.Failure as e:
+        tap.point(f'{words.kernel}: kernel and image', [str(e)])
+        return tap.finish()
+    version = image[2]
+    cases = list(chosen(version, words.only))
+    if words.list:
+        print('\n'.join(title for _, _, title in cases))
+        return 0
+    tap.point(f'{version}: kernel and image', [])
+    tap.note(f'{time.monotonic() - began:.1f} s')
+    series = '.'.join(version.split('.')[:2])
+    bed = interop_bed.Bed((words.karstd, words.karst_run), image,
+                          os.path.join(words.folder, f'failed-{series}'),
+                          os.path.abspath(words.karst_dump))
+    try:
+        problems = bed.start()
+        tap.point(f'{version}: the guest comes up', problems)
+        if not problems:
+            tap.note(f'{bed.guest.boot_s:.1f} s')
+            run_all(tap, bed, cases)
+    finally:
+        tap.point(f'{version}: the end', bed.close())
+    tap.note(f'{time.monotonic() - began:.0f} s in all')
+    return tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))

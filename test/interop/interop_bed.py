@@ -1,0 +1,430 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""What the cases of this folder run on: a Linux guest, a karstd, and two ways between them.
+
+Kinds of ports that join them, each with a network of its own:
+  wire    karst on AF_PACKET over a tap interface, whose other end is the injuring wire (wire.py).
+          The host's kernel has the same addresses there, and does TCP.  karst0 and rxe0.
+  vhost   karst's own vhost-user port, straight into the guest's memory; the host's kernel has the
+          same addresses on karst's exception tap, and does TCP.  karst1 and rxe1.
+  vlan    another such port with tag 5, and without a tap: there is no TCP.  karst2 and rxe2.
+
+A case is a server and a client, one at either end; which end is karst's is its role.
+"""
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, '..', 'verbs'), os.path.join(HERE, '..', 'common')]
+sys.dont_write_bytecode = True
+from bed import HANG_S  # noqa: E402
+from verbs_bed import Engine, NEVER, Tools, listening, says  # noqa: E402
+import guest  # noqa: E402
+from wire import Wire  # noqa: E402
+
+KINDS = ('wire', 'vhost', 'vlan')
+FAMILIES = ('ip4', 'ip6', 'll')
+ROLES = ('client', 'server')
+MTU = 4400 # of the interfaces: path MTU 4096 fits
+TAP, EXCEPTION = 'kw0', 'kx0'
+CONF = {
+    'wire': 'device = {tap}\n',
+    'vhost': 'device = net_vhost0,iface={folder}/vhost,tso=0\naddresses = {addresses}\n'
+             'link_local = yes\nmac = {mac}\nmtu = {mtu}\nexception_tap = {exception}\n',
+    'vlan': 'device = net_vhost1,iface={folder}/vlan,tso=0\naddresses = {addresses}\n'
+            'link_local = yes\nmac = {mac}\nmtu = {mtu}\nvlan = {vlan}\n',
+}
+VLAN = 5
+# The third byte of IPv4 networks and the third word of IPv6 networks.
+NET4 = {'wire': '192.0.2', 'vhost': '198.51.100', 'vlan': '203.0.113'}
+NET6 = {'wire': '2001:db8:1:', 'vhost': '2001:db8:2:', 'vlan': '2001:db8:5:'}
+MAC = {'wire': '02:4b:00:00:00:01', 'vhost': '02:4b:00:00:00:02', 'vlan': '02:4b:00:00:00:03'}
+LISTENS_S = 20 # a guest is slow, and slower beside others
+PORT = 18515
+TOO_EARLY = r'_REJECTED|_UNREACHABLE|[Cc]onnection refused|Unexpected CM event|rpoll: '
+
+
+def ip(words):
+    subprocess.run(['ip', *words.split()], check=True, stdin=subprocess.DEVNULL)
+
+
+def link_local(mac):
+    """The address that belongs to a MAC address."""
+    b = [int(byte, 16) for byte in mac.split(':')]
+    b = [b[0] ^ 2, b[1], b[2], 0xff, 0xfe, b[3], b[4], b[5]]
+    return 'fe80::' + ':'.join(f'{b[i] << 8 | b[i + 1]:x}' for i in range(0, 8, 2))
+
+
+def groups(address):
+    """An IP address as a GID table has it."""
+    if '.' in address:
+        b = [int(byte) for byte in address.split('.')]
+        return f'0000:0000:0000:0000:0000:ffff:{b[0]:02x}{b[1]:02x}:{b[2]:02x}{b[3]:02x}'
+    left, _, right = address.partition('::')
+    left, right = ([word for word in half.split(':') if word] for half in (left, right))
+    return ':'.join(word.zfill(4) for word in
+                    [*left, *['0'] * (8 - len(left) - len(right)), *right])
+
+
+class Side:
+    """What both ends answer."""
+
+    number = 0 # of the host within each network
+
+    def address(self, kind, family):
+        if family == 'll':
+            return link_local(self.mac[kind])
+        return f'{NET4[kind]}.{self.number}' if family == 'ip4' else f'{NET6[kind]}:{self.number}'
+
+    def addresses(self, kind):
+        return f'{self.address(kind, "ip4")}/24,{self.address(kind, "ip6")}/64'
+
+
+class Host(Side):
+    """Programs over karst, in the wire's network namespace."""
+
+    name, number, karst = 'karst', 1, True
+    mac = MAC
+    interface = {'wire': TAP, 'vhost': EXCEPTION, 'vlan': 'none'}
+    device = {kind: f'karst{n}' for n, kind in enumerate(KINDS)}
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.gids = {}
+
+    def gid(self, kind, family):
+        """Its index in the device's table."""
+        if kind not in self.gids:
+            port = self.engine.ask(lambda e: e.rows('ports'))[int(self.device[kind][5:])]
+            self.gids[kind] = [groups(port[f'address_{n}']) for n in range(16)
+                               if f'address_{n}' in port]
+        return self.gids[kind].index(groups(self.address(kind, family)))
+
+    def program(self, words, limit_s):
+        return self.engine.program(shlex.split(words), env={'KARST_VERBS_DEBUG': '1'})
+
+    def count(self):
+        return self.engine.ask(lambda e: e.ask('cm'))['connections']
+
+    def listens(self, program, port, how, before):
+        if how == 'tcp':
+            return listening(port, program.process.pid)
+        return self.count() > before
+
+
+class Linux(Side):
+    """Programs over rxe, in the guest."""
+
+    name, number, karst, before = 'linux', 2, False, 0
+    interface = {'wire': 'eth0', 'vhost': 'eth1', 'vlan': f'eth2.{VLAN}'}
+    device = {kind: f'rxe{n}' for n, kind in enumerate(KINDS)}
+    mac = {kind: guest.MAC % n for n, kind in enumerate(KINDS)}
+
+    def __init__(self, machine):
+        self.guest = machine
+        self.gids = {}
+
+    def gid(self, kind, family):
+        device = self.device[kind]
+        wanted = groups(self.address(kind, family))
+        if kind not in self.gids:
+            folder = f'/sys/class/infiniband/{device}/ports/1'
+            said = self.guest.must(
+                f'cd {folder}/gid_attrs/ndevs; for i in *; do read -r g <../../gids/$i; '
+                '[ $g = 0000:0000:0000:0000:0000:0000:0000:0000 ] || '
+                'read -r d <$i 2>/dev/null && echo $i $g $d; done')
+            self.gids[kind] = {(gid, dev): int(index) for index, gid, dev in
+                               (line.split() for line in said.splitlines())}
+        return self.gids[kind][wanted, self.interface[kind]]
+
+    def program(self, words, limit_s):
+        return self.guest.program(words, limit_s)
+
+    def count(self):
+        return 0
+
+    def listens(self, program, port, how, before):
+        """Waits in the guest, where looking again and again costs less."""
+        look = f'grep -q ":{port:04X} .* 0A " /proc/net/tcp /proc/net/tcp6' if how == 'tcp' else \
+            'rdma resource show cm_id | grep -q LISTEN'
+        return self.guest.run(f'for i in $(seq 100); do {look} && exit 0; usleep 50000; done; '
+                              'exit 1', LISTENS_S)[0] == 0
+
+
+class Bed:
+    """All of it, for one kernel.  @image as of guest/image.py; @failed: the folder for what failing
+    cases leave.  Start it by start(), which says what is wrong; close() ends all."""
+
+    def __init__(self, tools, image, failed, dump):
+        self.tools = Tools(*tools)
+        self.image = image
+        self.failed = failed
+        self.dump = dump
+        self.work = tempfile.TemporaryDirectory(prefix='karst-interop-')
+        self.folder = self.work.name
+        self.netns = f'karst-interop-{os.getpid()}'
+        self.wire = self.engine = self.guest = self.host = self.linux = None
+        shutil.rmtree(failed, ignore_errors=True)
+
+    # --- begin and end ---
+
+    def start(self):
+        """@return problems"""
+        try:
+            self.make_network()
+        except (OSError, subprocess.CalledProcessError) as e:
+            return [f'no network: {e}']
+        self.engine = Engine(self.tools, self.folder, self.conf(), name='iop', netns=self.netns)
+        problems = self.engine.start()
+        if problems:
+            return problems
+        self.host = Host(self.engine)
+        self.address_exception()
+        return self.boot()
+
+    def within(self, line):
+        """A shell line in the network namespace."""
+        subprocess.run(['ip', 'netns', 'exec', self.netns, 'sh', '-ec', line], check=True,
+                       stdin=subprocess.DEVNULL)
+
+    def make_network(self):
+        ip(f'netns add {self.netns}')
+        self.wire = Wire(self.folder, self.netns, TAP)
+        conf = '/proc/sys/net/ipv6/conf'
+        self.within(f'echo 0 >{conf}/default/accept_dad; echo 0 >{conf}/{TAP}/accept_dad; '
+                    f'ip link set lo up; ip link set {TAP} address {MAC["wire"]} mtu {MTU} up; '
+                    + self.commands('wire'))
+
+    @staticmethod
+    def commands(kind):
+        return ''.join(f'ip address add {a} dev {Host.interface[kind]}; '
+                       for a in Host(None).addresses(kind).split(','))
+
+    def conf(self):
+        return '[engine]\nidle = sleep\n' + ''.join(
+            f'[port {kind}]\n' + CONF[kind].format(
+                tap=TAP, folder=self.folder, addresses=Host(None).addresses(kind), mac=MAC[kind],
+                mtu=MTU, exception=EXCEPTION, vlan=VLAN) for kind in KINDS)
+
+    def address_exception(self):
+        self.within(f'ip link set {EXCEPTION} mtu {MTU} up; ' + self.commands('vhost'))
+
+    def boot(self):
+        """@return problems"""
+        folder = tempfile.mkdtemp(dir=self.folder)
+        nics = [['-netdev', f'dgram,id=n0,local.type=unix,local.path={self.folder}/nic,'
+                 f'remote.type=unix,remote.path={self.folder}/wire']]
+        nics += [['-chardev', f'socket,id=v{n},path={self.folder}/{kind},reconnect=1',
+                  '-netdev', f'vhost-user,id=n{n},chardev=v{n}']
+                 for n, kind in ((1, 'vhost'), (2, 'vlan'))]
+        if os.path.exists(f'{self.folder}/nic'):
+            os.unlink(f'{self.folder}/nic')
+        linux = Linux(None)
+        self.guest = guest.Guest(folder, self.image, nics, [linux.addresses('wire'),
+                                                               linux.addresses('vhost'), ''], MTU)
+        problems = self.guest.ready()
+        if problems:
+            return problems
+        self.linux = Linux(self.guest)
+        self.guest.must(f'modprobe 8021q; ip link add link eth2 name eth2.{VLAN} type vlan id '
+                        f'{VLAN}; echo 0 >/proc/sys/net/ipv6/conf/eth2.{VLAN}/accept_dad; '
+                        f'ip link set eth2.{VLAN} up; ' + ''.join(
+                            f'ip address add {a} dev eth2.{VLAN}; '
+                            for a in linux.addresses('vlan').split(',')))
+        return self.engine.link_up()
+
+    def close(self):
+        """@return problems"""
+        problems = []
+        if self.guest is not None:
+            problems += self.guest.complains()
+            self.guest.close()
+        if self.engine is not None and self.engine.daemon.process is not None:
+            problems += self.engine.stop()
+        if self.wire is not None:
+            self.wire.close()
+        subprocess.run(['ip', 'netns', 'del', self.netns], check=False)
+        self.work.cleanup()
+        return problems
+
+    # --- what a failing case leaves ---
+
+    def record(self, kind, name, rules=()):
+        """Begins a capture.  @return what keep() and forget() want."""
+        name = re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')
+        path = os.path.join(self.folder, name + '.pcap')
+        if kind != 'wire': # nobody but the two ends sees those frames
+            nic = Linux.interface[kind].split('.')[0]
+            return path, self.guest.program(f'exec frames {nic} /tmp/frames.pcap', 3600)
+        self.wire.begin(path, rules)
+        return path, None
+
+    def end_record(self, record):
+        """@return what the wire did to frames."""
+        path, job = record
+        if job is None:
+            return self.wire.finish()
+        job.kill()
+        return []
+
+    def keep(self, record, problems):
+        """@return where the capture is, what karst-dump makes of it, and the problems."""
+        path, job = record
+        os.makedirs(self.failed, exist_ok=True)
+        to = os.path.join(self.failed, os.path.basename(path))
+        if job is not None:
+            fetched = self.guest.program('cat /tmp/frames.pcap')
+            fetched.wait()
+            with open(to, 'wb') as f:
+                f.write(fetched.output)
+        else:
+            shutil.move(path, to)
+        with open(to[:-5] + '.txt', 'wb') as f:
+            subprocess.run([self.dump, to], stdin=subprocess.DEVNULL, stdout=f, stderr=f,
+                           check=False, timeout=HANG_S)
+        with open(to[:-5] + '.log', 'w', encoding='utf-8') as f:
+            f.write('\n'.join(map(str, problems)) + '\n')
+        return [f'see {to[:-5]}.pcap, .txt (karst-dump) and .log']
+
+    @staticmethod
+    def forget(record):
+        if os.path.exists(record[0]):
+            os.unlink(record[0])
+
+
+class Case:
+    """@server and @client: command lines, in which stand for each end
+      {dev} {gid} {if} {me}  its device, index of its GID, interface and address
+      {ip} {tcp}             the server's address; and its IPv4 address, for talk beside the wire
+      {port}                 a port number
+    @listen: 'tcp' or 'cm', what the server is waited for to listen at; None: nothing.
+    @both, @at_server, @at_client: regular expressions of what they must say.
+    @kinds, @roles, @families, @kernels: where it is run; @rules: those of doc/protocol.rst that it is
+    about; @wire: what the wire does to frames (kind "wire" alone), and @injured: so often at the
+    least.  @frames: so many at the least must reach karst.  @check(bed): more problems, afterwards;
+    @run(bed, kind, role): instead of server and client.  @limit_s: for each program.
+    """
+
+    def __init__(self, name, server='', client='', listen='tcp', both=(), at_server=(),
+                 at_client=(), kinds=('wire', 'vhost'), roles=ROLES, families=('ip4',),
+                 kernels=('6.1', '6.12'), rules='', wire=(), injured=None, frames=1, check=None,
+                 run=None, limit_s=HANG_S, statuses=(0, 0), endless=False, never=NEVER):
+        self.name, self.server, self.client, self.listen = name, server, client, listen
+        self.at_server, self.at_client = [*both, *at_server], [*both, *at_client]
+        self.kinds = ('wire',) if wire else kinds
+        self.roles, self.families, self.kernels = roles, families, kernels
+        self.rules, self.wire, self.frames, self.check, self.own = rules, wire, frames, check, run
+        self.injured = injured if injured is not None else bool(wire)
+        self.limit_s = limit_s
+        self.statuses = statuses # of server and client; None: any but 0
+        self.endless = endless # the server waits for another client, and is killed
+        self.never = never # what must not be said
+
+    def variants(self, kernel):
+        """(kind, role, family) of each run."""
+        if not any(kernel.startswith(k + '.') for k in self.kernels):
+            return []
+        return [(kind, role, family) for kind in self.kinds for role in self.roles
+                for family in self.families]
+
+    def title(self, kind, role, family):
+        return f'{kind}, karst is {role}' + (f', {family}' if family != 'ip4' else '') + \
+            f': {self.name}'
+
+
+def words(line, me, server, kind, family, port):
+    """A command line, for one end."""
+    zone = f'%{me.interface[kind]}' if family == 'll' else ''
+    fields = {'dev': me.device[kind], 'if': me.interface[kind], 'port': port,
+              'me': me.address(kind, family) + zone, 'ip': server.address(kind, family) + zone,
+              'tcp': server.address('wire' if kind == 'vlan' else kind, 'ip4')}
+    if '{gid}' in line:
+        fields['gid'] = me.gid(kind, family)
+    return line.format(**fields)
+
+
+def meet(bed, case, kind, role, family):
+    """(problems, [server, client])"""
+    server, client = (bed.linux, bed.host) if role == 'client' else (bed.host, bed.linux)
+    before = server.count() if case.listen == 'cm' else 0
+    one = server.program(words(case.server, server, server, kind, family, PORT), case.limit_s)
+    problems = []
+    if case.listen is not None:
+        problems = one.until(lambda: server.listens(one, PORT, case.listen, before), 'listening',
+                             LISTENS_S)
+    if problems:
+        one.kill()
+        return [f'server: {p}' for p in problems], [one]
+    end = time.monotonic() + LISTENS_S
+    while True:
+        other = client.program(words(case.client, client, server, kind, family, PORT),
+                               case.limit_s)
+        problems = [f'client: {p}' for p in other.wait(case.limit_s)]
+        # the listener that was seen may have been another, of the end of the case before
+        if problems or case.listen != 'cm' or other.status == 0 or one.status is not None or \
+                not re.search(TOO_EARLY, other.text()) or time.monotonic() > end:
+            break
+    if problems or case.endless:
+        one.kill()
+    problems += [f'server: {p}' for p in one.wait(case.limit_s)]
+    for name, program, status in (('server', one, case.statuses[0]),
+                                  ('client', other, case.statuses[1])):
+        if name == 'server' and case.endless:
+            continue
+        if program.status == 0 if status is None else program.status != status:
+            problems.append(f'{name}: exit status {program.status}')
+    return problems, [one, other]
+
+
+def judge(bed, case, programs):
+    """@return problems in what they said."""
+    server, client = programs
+    problems = [f'server: {p}' for p in says(server, case.at_server)]
+    problems += [f'client: {p}' for p in says(client, case.at_client)]
+    problems += [f'it said: {found.group(0)}' for found in (
+        re.search(case.never, program.text()) for program in programs if case.never) if found]
+    if case.check is not None:
+        problems += case.check(bed)
+    return problems
+
+
+def run(bed, case, kind, role, family):
+    """@return problems"""
+    if not bed.guest.alive():
+        bed.guest.close()
+        problems = bed.boot()
+        if problems:
+            return ['the guest is gone, and another one does not come up', *problems]
+    record = bed.record(kind, f'{kind}-{role}-{family}-{case.name}', case.wire)
+    before = bed.engine.counter('rx_packets')
+    programs = []
+    if case.own is not None:
+        problems = case.own(bed, kind, role)
+    else:
+        problems, programs = meet(bed, case, kind, role, family)
+    if not problems and programs:
+        problems = judge(bed, case, programs)
+    injuries = bed.end_record(record)
+    if not problems:
+        frames = bed.engine.counter('rx_packets') - before
+        if frames < case.frames:
+            problems.append(f'{frames} frames reached karst, {case.frames} is the least')
+        if len(injuries) < case.injured:
+            problems.append(f'the wire did {len(injuries)} injuries, {int(case.injured)} is the '
+                            'least')
+    problems += bed.engine.left()
+    if problems:
+        problems += [f'the wire: frame {n + 1}, {act} of {source}\'s opcode {op:#04x}'
+                     for n, act, source, op in injuries[:40]]
+        for program in programs:
+            problems += program.shown()
+        problems += bed.engine.shown() + bed.guest.said()[-5:]
+        return problems[:1] + bed.keep(record, problems) + problems[1:]
+    bed.forget(record)
+    return []

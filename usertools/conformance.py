@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Which code and which test stand for each numbered rule of doc/protocol.rst.
+"""Which code and which tests stand for each numbered rule of doc/protocol.rst.
 
   conformance.py           prints the table as reStructuredText
   conformance.py --write   writes it to doc/conformance.rst
   conformance.py --check   TAP: the file is current, every citation names a rule that exists,
-                           every rule is covered by code and by a test
+                           every rule is covered by code and by a test, each kind of test has
+                           cited it or says why not; the differences that test/replay allows are
+                           explained in doc/differences.rst
 
 A citation is a rule's number in a comment or a string: "(W1, W9)", "(R3..R6)", "(W1 to W6)",
 "by rule U4".  It counts for the function, table or declaration that it stands in or in front of;
 in the comment that opens a file, for the file.  In a test the name counts too:
-Test(responder, r5_duplicate_atomic) cites R5.
+Test(responder, r5_duplicate_atomic) cites R5.  In test/interop/cases_*.py a citation counts for
+the case that it stands in.  A mutant (lib/qp/qp_mutant.h) stands for the simulator, which must
+catch it.
 
 The numbers of caches and the like (L1, L2, L3) count as rules only in parentheses or after
 "rule", and so does any citation of a rule L.
@@ -34,6 +38,44 @@ NOT_YET = {
 PARTLY = {
     'E1': 'CNPs are consumed and counted; none are sent yet',
 }
+
+# Kinds of tests: columns of the table.  The first takes what is in no other.
+KINDS = (
+    ('unit', 'unit tests and other suites', ()),
+    ('sim', 'simulator', ('test/sim/', 'test/model/')),
+    ('captures', 'captures and replay', ('test/captures/', 'test/replay/')),
+    ('interop', 'Linux guests', ('test/interop/',)),
+)
+MUTANTS = os.path.join('lib', 'qp', 'qp_mutant.h')
+
+# Why a kind of test has nothing to say about a rule.
+WHY = {
+    'sim': {
+        'W8': 'frames that only karst-dump reads',
+        'R13': 'the oracle judges the requester and the flush, not the event',
+        'U4': 'a packet is copied to the members of a group above the simulated core',
+        'E1': 'its links mark nothing',
+    },
+    'captures': {
+        'W9': 'honest peers send nothing that has to be dropped',
+        'P2': 'no peer had so many packets outstanding',
+        'Q9': 'Linux always says "not limited" (L1)',
+        'R6': 'no peer asked for more than was agreed',
+        'R12': 'the empty WRITEs and READs have good keys',
+        'R14': 'a wire does not show the order in memory',
+        'U3': 'Linux soft-RoCE has no XRC (L6)',
+    },
+    'interop': {
+        'W8': 'guests are joined by Ethernet',
+        'P2': 'no program has so many packets outstanding',
+        'Q9': 'Linux always says "not limited" (L1)',
+        'R14': 'the other machine does not see the order in memory',
+        'U3': 'Linux soft-RoCE has no XRC (L6)',
+        'E1': 'Linux answers no CE mark (L6)',
+    },
+}
+# Cases are still being written; a rule without one says so.
+WHY_ELSE = {'interop': 'no case is about it yet'}
 
 CODE_DIRS = ('lib', 'app', 'drivers')
 TEST_DIRS = ('test',)
@@ -59,6 +101,9 @@ DEFINED = re.compile(r'^(?:static_assert\()?(\w+)\(')
 TYPE = re.compile(r'^(?:struct|enum|union)\s+(\w+)\s*\{')
 MACRO = re.compile(r'^#define\s+(\w+)')
 VARIABLE = re.compile(r'^(?:static\s+)?(?:const\s+)?[\w\s*]*?(\w+)(?:\[[^]]*\])*\s*=')
+CASE = re.compile(r"""\b\w+\(\s*f?(?:'([^'\n]+)'|"([^"\n]+)")""")
+MUTANT_ROW = re.compile(r'KARST_MUTANT_(\w+),[^\n]*')
+DIFFERENCE = re.compile(r'^\*\*(D\d+)\b', re.MULTILINE)
 TABLE_ROW = re.compile(r'^KARST_\w+\((\w+)')
 PYTHON_DEF = re.compile(r'^(?:def|class)\s+(\w+)')
 
@@ -117,6 +162,7 @@ class Source:
     def __init__(self, path, text):
         self.path = path
         self.text = text
+        self.cases = self.case_names(path, text)
         lines = text.splitlines()
         self.owner = self.python_owners(lines) if path.endswith('.py') else self.c_owners(lines)
 
@@ -216,7 +262,19 @@ class Source:
             for rule in NAME_CITE.findall(' '.join(match.groups()).replace('_', ' ').lower()):
                 yield rule.upper(), self.owner_at(match.start(2))
 
+    @staticmethod
+    def case_names(path, text):
+        """(offset, name) of what may be a case's first words, in files of cases."""
+        if not os.path.basename(path).startswith('cases_'):
+            return []
+        start = max(text.find('\nCASES'), 0)
+        return [(match.start(), match.group(1) or match.group(2))
+                for match in CASE.finditer(text, start)]
+
     def owner_at(self, offset):
+        for start, name in reversed(self.cases):
+            if start < offset:
+                return name
         line = self.text.count('\n', 0, offset)
         return self.owner[line] if line < len(self.owner) else None
 
@@ -231,14 +289,54 @@ def sources(root, tops):
                     yield Source(os.path.relpath(path, root), read(path))
 
 
+def mutants(root):
+    """{rule: names} of the deliberate faults that the simulator must catch."""
+    found = {}
+    for match in MUTANT_ROW.finditer(read(os.path.join(root, MUTANTS))):
+        for _, rule in citations(match.group(0)):
+            found.setdefault(rule, []).append(match.group(1).lower().replace('_', '-'))
+    return found
+
+
+def kind_of(path):
+    for kind, _, folders in KINDS:
+        if path.startswith(folders or ('/',)):
+            return kind
+    return KINDS[0][0]
+
+
+def of_kind(found, kind):
+    """The part of {file: [names]} that is of a kind of test."""
+    return {path: names for path, names in (found or {}).items() if kind_of(path) == kind}
+
+
+def why(rule, kind):
+    """Why a kind of test says nothing about a rule; None: there is no reason."""
+    if rule in NOT_YET:
+        return ''
+    if rule[0] == OPTIONAL:
+        return ''
+    return WHY.get(kind, {}).get(rule) or WHY_ELSE.get(kind)
+
+
 def collect(root, tops):
     """{rule: {file: [names]}} and the citations of unknown rules."""
     found = {}
     for source in sources(root, tops):
         for rule, owner in source.cited():
+            if source.path == MUTANTS:
+                continue
             names = found.setdefault(rule, {}).setdefault(source.path, [])
             if owner and owner not in names:
                 names.append(owner)
+    return found
+
+
+def collect_tests(root):
+    """As collect() of the tests, with the mutants as what the simulator is built with."""
+    found = collect(root, TEST_DIRS)
+    for rule, names in mutants(root).items():
+        found.setdefault(rule, {})['test/sim/mutants.py'] = names
     return found
 
 
@@ -285,9 +383,12 @@ def render(rules, code, test):
         '===========================================',
         '',
         'Each numbered rule of protocol.rst with the code that implements it and the tests that',
-        'check it, found by what comments, drop reasons and test names cite.  Rules marked "not',
-        'yet" belong to parts that do not exist; rules L are facts about Linux peers, cited where',
-        'they matter.',
+        'check it, kind by kind, found by what comments, drop reasons, test names, mutants and',
+        'cases cite.  Where a kind of test says nothing about a rule, the reason stands there.',
+        '"Captures and replay" are frames of real Linux peers, parsed and played to karst',
+        '(differences.rst says where it does otherwise); "Linux guests" are kernels at the other',
+        'end of a wire.  Rules that are "not yet" there belong to parts that do not exist; rules L',
+        'are facts about Linux peers, cited where they matter.',
         '',
     ]
     bar = '=' * len(out[4])
@@ -296,16 +397,41 @@ def render(rules, code, test):
     for rule in rules:
         groups.setdefault(rule[0], []).append(rule)
     for group in groups.values():
-        out += ['.. list-table::', '   :header-rows: 1', '   :widths: 8 24 16 26 26', '',
-                '   * - rule', '     - about', '     - status', '     - code', '     - tests']
+        out += ['.. list-table::', '   :header-rows: 1', '   :widths: 5 14 9 18 18 12 12 12', '',
+                '   * - rule', '     - about', '     - status', '     - code']
+        out += [f'     - {title}' for _, title, _ in KINDS]
         for rule in group:
             out += cell('   * - ', [rule])
             out += cell('     - ', [rules[rule]])
             out += cell('     - ', [status(rule, code.get(rule), test.get(rule))])
             out += cell('     - ', places(code.get(rule, {})))
-            out += cell('     - ', places(test.get(rule, {})))
+            for kind, _, _ in KINDS:
+                shown = of_kind(test.get(rule), kind)
+                out += cell('     - ', places(shown) if shown else [why(rule, kind) or ''])
         out.append('')
     return '\n'.join(out)
+
+
+def holes(rules, test, kind):
+    """What is wrong with the cells of one kind of test."""
+    found = []
+    for rule in rules:
+        shown = of_kind(test.get(rule), kind)
+        if not shown and why(rule, kind) is None:
+            found.append(f'{rule}: no test cites it, and WHY has no reason')
+        # cases come and go; their reasons are for as long as there is none
+        if shown and rule in WHY.get(kind, {}) and kind not in WHY_ELSE:
+            found.append(f'{rule}: delete its reason from WHY, {sorted(shown)[0]} cites it')
+    return found
+
+
+def unexplained(root):
+    """Differences that are allowed, but for which doc/differences.rst has no paragraph."""
+    rows = read(os.path.join(root, 'test', 'replay', 'differences.tsv')).splitlines()
+    allowed = {row.split('\t')[-1] for row in rows if row and row[0] != '#'}
+    paragraphs = set(DIFFERENCE.findall(read(os.path.join(root, 'doc', 'differences.rst'))))
+    return [f'{number}: doc/differences.rst has no such paragraph'
+            for number in sorted(allowed - paragraphs)]
 
 
 def check(root, rules, code, test, text):
@@ -321,11 +447,15 @@ def check(root, rules, code, test, text):
     early = [f'{rule} is marked "not yet" but has code and a test: delete it from NOT_YET'
              for rule in NOT_YET if covered(code.get(rule)) and test.get(rule)]
     results.append(('what is marked "not yet" is not there', early))
-    for letter in 'WPQRUE':
+    for letter in 'WPQRUCE':
         wanted = [r for r in rules if r[0] == letter and r not in NOT_YET]
         bad = [f'{rule}: {status(rule, code.get(rule), test.get(rule))}' for rule in wanted
                if not (covered(code.get(rule)) and test.get(rule))]
         results.append((f'rules {letter} have code and a test', bad))
+    for kind, title, _ in KINDS:
+        results.append((f'{title}: no hole without a reason, no reason without a hole',
+                        holes(rules, test, kind)))
+    results.append(('the differences of test/replay are explained', unexplained(root)))
     print(f'1..{len(results)}')
     for number, (name, problems) in enumerate(results, 1):
         print(f'{"not ok" if problems else "ok"} {number} - {name}')
@@ -340,7 +470,7 @@ def main(argv):
         print(__doc__, file=sys.stderr)
         return 2
     rules = read_rules(root)
-    code, test = collect(root, CODE_DIRS), collect(root, TEST_DIRS)
+    code, test = collect(root, CODE_DIRS), collect_tests(root)
     text = render(rules, code, test)
     if argv[1:] == ['--check']:
         return check(root, rules, code, test, text)

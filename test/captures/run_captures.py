@@ -3,6 +3,8 @@
 # Copyright (c) 2026 The karst authors
 """run_captures.py KARST_DUMP: every capture of real Linux peers against MANIFEST.tsv.
 
+Each frame is parsed, its ICRC checked, and built again bit for bit (W1 to W7).
+
 The manifest was made by another program, from the same frames, when they were captured.  What
 the wire did to a frame later (its last column) does not show: a capture holds each frame as its
 sender emitted it.  The only bad ones are FLUSH as Linux 6.12 seals it (rule L7).

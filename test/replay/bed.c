@@ -4,7 +4,7 @@
 /*
  * One karst_core with one queue pair, in RTS, whose peer is a capture.  Frames go in as bytes with
  * an ICRC, through the parser and the checks of the engine; what the core sends is sealed, parsed,
- * verified and taken apart again.
+ * verified and taken apart again (W1, W7).  Frames that the wire marked carry CE (E1).
  */
 #include <stdlib.h>
 

@@ -31,7 +31,8 @@ modify(struct sim_ep *ep, struct karst_core_qp_attr *a, enum karst_qp_state to, 
 	modify_qp(ep, ep->qp, a, to, mask);
 }
 
-/* Attributes anew for each epoch. */
+/* Attributes anew for each epoch: PSNs of which many wrap (P1), READs outstanding (Q5, R6), times
+ * (Q6, Q7). */
 static void
 draw_attr(struct sim_ep *ep)
 {

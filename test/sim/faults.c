@@ -7,6 +7,10 @@
  * A fault is either one work request that must fail in one way, made by spoiling a correct one,
  * or something that the program does to its queue pair at some moment.  Everything else of the
  * schedule, other connections and all other memory, must be as if nothing had happened.
+ *
+ * Keys, ranges and access that do not fit (R1), words that are not aligned (R7), messages that are
+ * too long or name a key that cannot be invalidated (R9) and peers that are never ready (R8, Q7)
+ * end with the statuses of Q6 to Q8 at the requester.
  */
 #include "sim.h"
 

@@ -5,9 +5,10 @@
  * The links: one for each direction between two nodes.
  *
  * A frame that is sent gets a fate by chance: lost, spoilt (bits flipped, bytes overwritten, cut
- * off), duplicated, overtaken by later ones, or just late.  Frames in flight stand in a heap by
- * time of arrival.  A spoilt frame keeps a copy of itself as it was sent, so that the receiver's
- * verdict can be judged: it may only be accepted if nothing that the ICRC covers has changed.
+ * off), duplicated, overtaken by later ones, or just late: so requests come ahead and twice (P3),
+ * and acknowledgements as ghosts (Q10).  Frames in flight stand in a heap by time of arrival.  A
+ * spoilt frame keeps a copy of itself as it was sent, so that the receiver's verdict can be judged:
+ * it may only be accepted if nothing that the ICRC covers has changed.
  */
 #include <stdlib.h>
 

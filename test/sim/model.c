@@ -10,11 +10,11 @@
  * must be visible, but where a later one may be; then it becomes part of the shadow.  A READ
  * must return bytes that were right at some moment while it was outstanding: since everything
  * posted before it is in the shadow when it completes, that is the shadow or a later WRITE.
- * A duplicate that is executed again brings back bytes that are neither.
+ * A duplicate that is executed again brings back bytes that are neither (R3).
  *
  * FETCH ADDs of one word each add a bit of their own, so a value is the set of those that were
- * executed; executing one twice carries into its neighbour.  COMPARE SWAPs put values that are
- * never used twice, so the successful ones form a chain.
+ * executed; executing one twice carries into its neighbour (R5).  COMPARE SWAPs put values that
+ * are never used twice, so the successful ones form a chain (R7).
  */
 #include "sim.h"
 

@@ -426,6 +426,7 @@ check_grh(struct sim *s, struct sim_ep *ep, const struct sim_recv *r, const stru
 			ep->pair->idx, ep->qpn);
 }
 
+/* All that a message carried, and the WRITE that it ends, is there when it completes (R14). */
 static void
 recv_succeeded(struct sim *s, struct sim_ep *ep, struct sim_recv *r, const struct karst_cqe *e)
 {

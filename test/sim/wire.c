@@ -76,6 +76,7 @@ static const uint8_t write_ops[2][4] = {
 		KARST_RC_WRITE_ONLY_IMM},
 };
 
+/* The operation of packet @i (W4). */
 static unsigned int
 opcode_for(const struct sim_op *op, uint32_t i)
 {
@@ -112,6 +113,8 @@ is_rd_atomic(const struct sim_op *op)
 		op->opcode == KARST_WR_ATOMIC_FAA;
 }
 
+/* Headers and payload of packet @i (W3, W5, W10); of a READ that is asked for again from the middle
+ * address, length and PSN have moved together (Q5). */
 static void
 check_content(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_t i,
 	const struct karst_pkt *p)
@@ -223,7 +226,7 @@ check_credit(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const st
 		BAD(s, ep, p, "message %u, but the peer has allowed %u (Q9)", op->msn + 1, ep->lsn);
 }
 
-/* A PSN that was never sent before. */
+/* A PSN that was never sent before; how many READs and atomics may be outstanding (Q5, R6). */
 static void
 check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *op, uint32_t at,
 	const struct karst_pkt *p)
@@ -248,6 +251,7 @@ check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *o
 			ep->tx_hi - ep->acked, c->window);
 }
 
+/* PSNs follow each other without a gap, over the end of the number space (P1). */
 static void
 request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p)
 {
@@ -297,6 +301,8 @@ check_msn(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p, uint32_t 
 			msn, lo, hi);
 }
 
+/* Responses have the PSNs, the number and the lengths that the request says, duplicate or not (R4,
+ * W10). */
 static void
 check_read_response(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p,
 	const struct sim_op *op, uint32_t i)
@@ -318,6 +324,7 @@ check_read_response(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p,
 		BAD(s, ep, p, "packet %u of %u", i, op->npsn);
 }
 
+/* Each answers something that was delivered, and a sequence NAK asks for what comes next (R2). */
 static void
 response_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 {
@@ -380,6 +387,7 @@ datagram_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 
 /* --- headers --- */
 
+/* Addresses, ports, pad, and of the BTH (W2) destination and partition. */
 static void
 check_headers(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 {

@@ -125,6 +125,14 @@ struct second {
 
 KARST_DROP_REASON(THIRD, "third", "text (W9)")
 '''
+CASES_SOURCE = '''# SPDX-License-Identifier: BSD-3-Clause
+"""Cases."""
+CASES = [
+    Case('one', 'program', both=['x'], rules='W1'),
+    perf('not ready', '-a',
+         rules='R8 Q7'),
+]
+'''
 TEST_SOURCE = '''/* SPDX-License-Identifier: BSD-3-Clause */
 Test(responder, r5_replays_an_atomic)
 {
@@ -164,6 +172,32 @@ class Conformance(unittest.TestCase):
         self.assertEqual(status('R1', None, test), 'no code')
         self.assertEqual(status('R1', {self.conformance.NO_PROOF: ['R']}, test), 'no code')
         self.assertTrue(status('E2', code, test).startswith('not yet'))
+
+    def test_kinds_of_tests(self):
+        kind_of = self.conformance.kind_of
+        self.assertEqual([kind_of(path) for path in (
+            'test/unit/qp/rnr.c', 'test/karstd/life.py', 'test/sim/wire.c',
+            'test/replay/requester.c', 'test/interop/cases_x.py')],
+            ['unit', 'unit', 'sim', 'captures', 'interop'])
+
+    def test_cases(self):
+        source = self.conformance.Source('test/interop/cases_x.py', CASES_SOURCE)
+        self.assertEqual(sorted(set(source.cited())), [
+            ('Q7', 'not ready'), ('R8', 'not ready'), ('W1', 'one')])
+
+    def test_holes(self):
+        holes, rules = self.conformance.holes, {'R1': '', 'U3': '', 'E2': '', 'L1': ''}
+        self.assertEqual(holes(rules, {}, 'interop'), [])
+        self.assertEqual(holes(rules, {}, 'captures'),
+                         ['R1: no test cites it, and WHY has no reason'])
+        cited = {rule: {'test/replay/x.c': ['f']} for rule in ('R1', 'U3')}
+        self.assertEqual(holes(rules, cited, 'captures'),
+                         ['U3: delete its reason from WHY, test/replay/x.c cites it'])
+
+    def test_mutants_stand_for_the_simulator(self):
+        self.assertIn('dup-atomic', self.conformance.mutants(ROOT)['R5'])
+        found = self.conformance.collect_tests(ROOT)['R5']
+        self.assertIn('dup-atomic', found['test/sim/mutants.py'])
 
     def test_every_rule_of_the_document_is_read(self):
         rules = self.conformance.read_rules(ROOT)

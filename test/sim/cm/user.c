@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The users of both ends of every connection, and the oracle.
+ * The users of both ends of every connection, and the oracle (C1, C2).
  *
  * What an end may be told follows from how far it is and from what the other end has done: an RTU
  * only if that said it was ready, a DREQ only if that disconnects or is destroyed, and everything

@@ -1,0 +1,87 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""interop-peer, which checks all that two ends do to each other, over karst:
+peer.py KARSTD KARST-RUN INTEROP-PEER (TAP).
+
+All its scripts over one engine and over two; what goes well also the other way and by IPv6.  That
+the program finds what is wrong is checked first.
+"""
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', 'interop', 'peer'))
+sys.dont_write_bytecode = True
+import scripts  # noqa: E402
+from verbs_bed import free_port, listening, pair, run_all, says  # noqa: E402
+
+LIMIT_S = 120
+
+# Steps that claim something else than what happens, and what has to be said about it.
+LIES = [
+    ('a refusal', 'write:8/badkey', 'ends with REM_ACCESS_ERR .*, not OK'),
+    ('none', 'write:8=REM_ACCESS_ERR', 'ends with OK .*, not REM_ACCESS_ERR'),
+    ('a byte that changes', 'faa:x1/lost', 'what the other end may reach: . bytes of .* are wrong'),
+    ('a message', 'send:8/lost', 'a receive too many: OK, 8 bytes'),
+    ('a message of another kind', 'send_inv:0/mw', 'ends with (REM_INV_REQ_ERR|LOC_)'),
+    ('a queue pair that is in order', 'read:8/end/up=REM_ACCESS_ERR', 'is in state 6, not 3'),
+]
+WRONG = [
+    (['localhost', 'sned:8'], 'sned:8: unknown operation'),
+    (['localhost', 'send:8x129'], 'a count of 1 to 128 is allowed'),
+    (['localhost', 'send:8=OKAY'], 'unknown status'),
+    (['localhost', 'send:8/later'], 'unknown after the /'),
+    (['-m', '1000', 'localhost', 'send:8'], '--mtu takes 256, 512, 1024, 2048, 4096'),
+    (['--patience', '1', '--gid', '192.0.2.77', 'file:/dev/null', 'send:8'],
+     'no device  has the address 192.0.2.77'),
+]
+
+
+def lie(engine, program, step, said):
+    """@return problems: both ends must end with 1, and say what was wrong."""
+    tcp = str(free_port())
+    server = engine.program([program, '-p', tcp])
+    problems = server.until(lambda: listening(int(tcp), server.process.pid), 'listening')
+    client = engine.program([program, '-p', tcp, '--patience', '2', 'localhost', step, 'send:1'])
+    for one in (client, server):
+        problems += one.wait(LIMIT_S)
+        problems += [] if one.status == 1 else [f'exit status {one.status}, not 1']
+        problems += says(one, [said])
+    return problems + (client.shown() + server.shown() if problems else []) + engine.left()
+
+
+def wrong(engine, program, words, said):
+    run = engine.program([program, *words])
+    problems = run.wait(LIMIT_S)
+    problems += [] if run.status in (1, 2) else [f'exit status {run.status}']
+    problems += says(run, [said])
+    return problems + (run.shown() if problems else [])
+
+
+def scripted(tap, engines, program, name, some, more=()):
+    for one in some:
+        words = scripts.words(one, 'karst', 'localhost', more)
+        tap.point(f'{name}: {one.name}',
+                  pair(engines, [program], peer=words, says_both=['all is well: '],
+                       limit_s=LIMIT_S))
+
+
+def single(tap, tools, engine, program):
+    program = os.path.abspath(program)
+    for name, step, said in LIES:
+        tap.point(f'not expected, and found: {name}', lie(engine, program, step, said))
+    for words, said in WRONG:
+        tap.point(f'refused: {" ".join(words)}', wrong(engine, program, words, said))
+    scripted(tap, [engine], program, 'one engine', scripts.ALL)
+
+
+def double(tap, tools, engines, program):
+    program = os.path.abspath(program)
+    scripted(tap, engines, program, 'two engines', scripts.ALL)
+    scripted(tap, engines[::-1], program, 'two engines, the other way, IPv6',
+             scripts.SIZES + scripts.OPERATIONS, ['--gid', 'v6'])
+
+
+if __name__ == '__main__':
+    sys.exit(run_all(sys.argv, __doc__, single, double, more=1))

@@ -45,8 +45,11 @@ VLAN = 5
 NET4 = {'wire': '192.0.2', 'vhost': '198.51.100', 'vlan': '203.0.113'}
 NET6 = {'wire': '2001:db8:1:', 'vhost': '2001:db8:2:', 'vlan': '2001:db8:5:'}
 MAC = {'wire': '02:4b:00:00:00:01', 'vhost': '02:4b:00:00:00:02', 'vlan': '02:4b:00:00:00:03'}
-LISTENS_S = 20 # a guest is slow, and slower beside others
+LISTENS_S = 30 # a guest is slow, and slower beside others
+UNSEEN_S = 2 # a listener of karst's that has not been seen so long may be there all the same
 PORT = 18515
+LINE_MAX = 300 # of what is shown of a program
+REJECTIONS = ('rx_REJ', 'tx_REJ')
 TOO_EARLY = r'_REJECTED|_UNREACHABLE|[Cc]onnection refused|Unexpected CM event|rpoll: '
 
 
@@ -109,19 +112,31 @@ class Host(Side):
     def program(self, words, limit_s):
         return self.engine.program(shlex.split(words), env={'KARST_VERBS_DEBUG': '1'})
 
-    def count(self):
-        return self.engine.ask(lambda e: e.ask('cm'))['connections']
+    def managed(self, names):
+        """The sum of such counters of connection management."""
+        row = self.engine.ask(lambda e: e.ask('cm'))
+        return sum(row[name] for name in names)
 
-    def listens(self, program, port, how, before):
+    def listens(self, program, port, how):
+        """Connections, of which a listener is one, are known by their number alone, and one that
+        lingers may go at the moment at which another comes."""
         if how == 'tcp':
-            return listening(port, program.process.pid)
-        return self.count() > before
+            return program.until(lambda: listening(port, program.process.pid), 'listening',
+                                 LISTENS_S)
+        least, end = self.managed(['connections']), time.monotonic() + UNSEEN_S
+        while program.status is None and time.monotonic() < end:
+            now = self.managed(['connections'])
+            if now > least:
+                break
+            least = now
+            time.sleep(0.02)
+        return []
 
 
 class Linux(Side):
     """Programs over rxe, in the guest."""
 
-    name, number, karst, before = 'linux', 2, False, 0
+    name, number, karst = 'linux', 2, False
     interface = {'wire': 'eth0', 'vhost': 'eth1', 'vlan': f'eth2.{VLAN}'}
     device = {kind: f'rxe{n}' for n, kind in enumerate(KINDS)}
     mac = {kind: guest.MAC % n for n, kind in enumerate(KINDS)}
@@ -146,15 +161,16 @@ class Linux(Side):
     def program(self, words, limit_s):
         return self.guest.program(words, limit_s)
 
-    def count(self):
-        return 0
-
-    def listens(self, program, port, how, before):
+    def listens(self, program, port, how):
         """Waits in the guest, where looking again and again costs less."""
         look = f'grep -q ":{port:04X} .* 0A " /proc/net/tcp /proc/net/tcp6' if how == 'tcp' else \
             'rdma resource show cm_id | grep -q LISTEN'
-        return self.guest.run(f'for i in $(seq 100); do {look} && exit 0; usleep 50000; done; '
-                              'exit 1', LISTENS_S)[0] == 0
+        job = self.guest.program(f'until {look}; do usleep 50000; done', LISTENS_S)
+        while not job.ended.wait(0.05):
+            if program.status is not None:
+                job.kill()
+                return [f'ended with {program.status} instead of listening']
+        return [] if job.status == 0 else [f'not listening within {LISTENS_S} s']
 
 
 class Bed:
@@ -213,7 +229,7 @@ class Bed:
                 mtu=MTU, exception=EXCEPTION, vlan=VLAN) for kind in KINDS)
 
     def address_exception(self):
-        self.within(f'ip link set {EXCEPTION} mtu {MTU} up; ' + self.commands('vhost'))
+        self.within(f'ip link set {EXCEPTION} up; ' + self.commands('vhost'))
 
     def boot(self):
         """@return problems"""
@@ -307,14 +323,15 @@ class Case:
     @both, @at_server, @at_client: regular expressions of what they must say.
     @kinds, @roles, @families, @kernels: where it is run; @rules: those of doc/protocol.rst that it is
     about; @wire: what the wire does to frames (kind "wire" alone), and @injured: so often at the
-    least.  @frames: so many at the least must reach karst.  @check(bed): more problems, afterwards;
+    least.  @frames: so many at the least must pass karst.  @check(bed): more problems, afterwards;
     @run(bed, kind, role): instead of server and client.  @limit_s: for each program.
+    @attempts: how often it is tried if connections are rejected.
     """
 
     def __init__(self, name, server='', client='', listen='tcp', both=(), at_server=(),
                  at_client=(), kinds=('wire', 'vhost'), roles=ROLES, families=('ip4',),
                  kernels=('6.1', '6.12'), rules='', wire=(), injured=None, frames=1, check=None,
-                 run=None, limit_s=HANG_S, statuses=(0, 0), endless=False, never=NEVER):
+                 run=None, limit_s=HANG_S, statuses=(0, 0), endless=False, never=NEVER, attempts=1):
         self.name, self.server, self.client, self.listen = name, server, client, listen
         self.at_server, self.at_client = [*both, *at_server], [*both, *at_client]
         self.kinds = ('wire',) if wire else kinds
@@ -322,9 +339,10 @@ class Case:
         self.rules, self.wire, self.frames, self.check, self.own = rules, wire, frames, check, run
         self.injured = injured if injured is not None else bool(wire)
         self.limit_s = limit_s
-        self.statuses = statuses # of server and client; None: any but 0
+        self.statuses = statuses # of server and client; several are allowed; None: any but 0
         self.endless = endless # the server waits for another client, and is killed
         self.never = never # what must not be said
+        self.attempts = attempts
 
     def variants(self, kernel):
         """(kind, role, family) of each run."""
@@ -349,37 +367,52 @@ def words(line, me, server, kind, family, port):
     return line.format(**fields)
 
 
+def client_ends(case, client, line, one):
+    """(problems, the client).  Over rdma_cm it is tried again until its server listens."""
+    end = time.monotonic() + LISTENS_S
+    while True:
+        other = client.program(line, case.limit_s)
+        problems = [f'client: {p}' for p in other.wait(case.limit_s)]
+        if problems or case.listen != 'cm' or other.status == 0 or one.status is not None or \
+                not re.search(TOO_EARLY, other.text()) or time.monotonic() > end:
+            return problems, other
+
+
 def meet(bed, case, kind, role, family):
     """(problems, [server, client])"""
     server, client = (bed.linux, bed.host) if role == 'client' else (bed.host, bed.linux)
-    before = server.count() if case.listen == 'cm' else 0
     one = server.program(words(case.server, server, server, kind, family, PORT), case.limit_s)
-    problems = []
-    if case.listen is not None:
-        problems = one.until(lambda: server.listens(one, PORT, case.listen, before), 'listening',
-                             LISTENS_S)
+    problems = server.listens(one, PORT, case.listen) if case.listen else []
     if problems:
         one.kill()
         return [f'server: {p}' for p in problems], [one]
-    end = time.monotonic() + LISTENS_S
-    while True:
-        other = client.program(words(case.client, client, server, kind, family, PORT),
-                               case.limit_s)
-        problems = [f'client: {p}' for p in other.wait(case.limit_s)]
-        # the listener that was seen may have been another, of the end of the case before
-        if problems or case.listen != 'cm' or other.status == 0 or one.status is not None or \
-                not re.search(TOO_EARLY, other.text()) or time.monotonic() > end:
-            break
+    problems, other = client_ends(case, client,
+                                  words(case.client, client, server, kind, family, PORT), one)
     if problems or case.endless:
         one.kill()
     problems += [f'server: {p}' for p in one.wait(case.limit_s)]
-    for name, program, status in (('server', one, case.statuses[0]),
-                                  ('client', other, case.statuses[1])):
-        if name == 'server' and case.endless:
-            continue
-        if program.status == 0 if status is None else program.status != status:
+    statuses = case.statuses[1:] if case.endless else case.statuses
+    for name, program, status in zip(('client', 'server'), (other, one), reversed(statuses)):
+        if not fits(program.status, status):
             problems.append(f'{name}: exit status {program.status}')
     return problems, [one, other]
+
+
+def fits(status, wanted):
+    if wanted is None:
+        return status != 0
+    return status in wanted if isinstance(wanted, tuple) else status == wanted
+
+
+def meet_again(bed, case, kind, role, family):
+    """meet(); a program that does not outlive an early client's rejection has further attempts,
+    one after each rejection that has been counted."""
+    for left in reversed(range(case.attempts)):
+        before = bed.host.managed(REJECTIONS)
+        problems, programs = meet(bed, case, kind, role, family)
+        if not problems or left == 0 or bed.host.managed(REJECTIONS) == before:
+            return problems, programs
+    return None
 
 
 def judge(bed, case, programs):
@@ -394,6 +427,11 @@ def judge(bed, case, programs):
     return problems
 
 
+def passed(bed):
+    """RoCE frames of queue pairs, both ways."""
+    return bed.engine.counter('rx_packets') + bed.engine.counter('tx_packets')
+
+
 def run(bed, case, kind, role, family):
     """@return problems"""
     if not bed.guest.alive():
@@ -402,28 +440,29 @@ def run(bed, case, kind, role, family):
         if problems:
             return ['the guest is gone, and another one does not come up', *problems]
     record = bed.record(kind, f'{kind}-{role}-{family}-{case.name}', case.wire)
-    before = bed.engine.counter('rx_packets')
+    before = passed(bed)
     programs = []
     if case.own is not None:
         problems = case.own(bed, kind, role)
     else:
-        problems, programs = meet(bed, case, kind, role, family)
+        problems, programs = meet_again(bed, case, kind, role, family)
     if not problems and programs:
         problems = judge(bed, case, programs)
     injuries = bed.end_record(record)
     if not problems:
-        frames = bed.engine.counter('rx_packets') - before
+        frames = passed(bed) - before
         if frames < case.frames:
-            problems.append(f'{frames} frames reached karst, {case.frames} is the least')
+            problems.append(f'{frames} frames passed karst, {case.frames} is the least')
         if len(injuries) < case.injured:
             problems.append(f'the wire did {len(injuries)} injuries, {int(case.injured)} is the '
                             'least')
     problems += bed.engine.left()
     if problems:
+        problems = [line[:LINE_MAX] for line in problems]
         problems += [f'the wire: frame {n + 1}, {act} of {source}\'s opcode {op:#04x}'
                      for n, act, source, op in injuries[:40]]
         for program in programs:
-            problems += program.shown()
+            problems += [line[:LINE_MAX] for line in program.shown()]
         problems += bed.engine.shown() + bed.guest.said()[-5:]
         return problems[:1] + bed.keep(record, problems) + problems[1:]
     bed.forget(record)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""perftest between karst and Linux; queue pairs are connected over TCP, or with -R by rdma_cm."""
+from interop_bed import Case
+
+ITERS = 40
+
+
+def perf(program, args='', size=None, **more):
+    size_arg = '' if size is None else f'-s {size}'
+    line = f'ib_{program} -d {{dev}} -x {{gid}} -p {{port}} -F -n {ITERS} {size_arg} {args}'
+    return Case(f'{program} {args}'.strip(), line, line + ' {tcp}', frames=ITERS,
+                at_client=[rf'(?m)^ *{size or 8} +{ITERS} '], **more)
+
+
+def managed(program, args='', size=None, **more):
+    size_arg = '' if size is None else f'-s {size}'
+    line = f'ib_{program} -R -p {{port}} -F -n {ITERS} {size_arg} {args}'
+    # It connects twice, and its server, or its client, is lost when the second time it is not
+    # listening yet; so it is with two Linux peers.
+    return Case(f'{program} -R {args}'.strip(), line, line + ' {ip}', listen='cm', frames=ITERS,
+                at_client=[rf'(?m)^ *{size or 8} +{ITERS} '], rules='C1 C2', attempts=4,
+                limit_s=20, **more)
+
+
+WIRE = ('wire',)
+CASES = [
+    perf('send_bw', size=9001, rules='R1 R8 Q2'),
+    perf('send_bw', '-c UC', size=3001, kinds=WIRE, rules='U1'),
+    perf('send_bw', '-c UD', size=2000, kinds=WIRE, rules='U1'),
+    perf('write_bw', size=65536, rules='R1 Q2 Q3'),
+    perf('write_bw', '-c UC', size=3001, kinds=WIRE, rules='U1'),
+    perf('read_bw', size=65536, rules='Q5 R4 R6'),
+    perf('atomic_bw', '-A CMP_AND_SWAP', kinds=WIRE, rules='R7'),
+    perf('atomic_bw', '-A FETCH_AND_ADD', rules='R7'),
+    perf('send_lat', size=33),
+    perf('write_lat', size=33, kinds=WIRE),
+    perf('read_lat', size=33, kinds=WIRE),
+    perf('atomic_lat', kinds=WIRE),
+    managed('send_bw', size=3001),
+    managed('send_bw', '-c UD', size=1000, kinds=WIRE),
+    managed('write_bw', size=5000, kinds=WIRE),
+    managed('read_bw', size=5000, kinds=WIRE),
+    managed('send_lat', size=100, kinds=WIRE),
+]

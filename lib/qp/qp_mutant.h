@@ -32,6 +32,7 @@ enum karst_mutant {
 	KARST_MUTANT_DEAF_FLUSH,  /* the newest request of a queue in Error is not flushed (Q8) */
 	KARST_MUTANT_CREDIT,      /* end-to-end credits are not looked at (Q9) */
 	KARST_MUTANT_XRC_STICKS,  /* an XRC target keeps to the first SRQ that was named (U3) */
+	KARST_MUTANT_REFUSES_ON,  /* a responder that has refused goes on, and tells nobody (R13) */
 	KARST_MUTANT_MAX
 };
 

@@ -49,6 +49,8 @@ karst_refuse(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt
 	if (nak == KARST_NAK_REM_ACCESS)
 		karst_count(&core->counters, KARST_CTR_RESP_REMOTE_ACCESS_ERRORS);
 	karst_owe_nak(core, qp, KARST_AETH_NAK | nak, KARST_WAIT_NONE);
+	if (karst_mutant(KARST_MUTANT_REFUSES_ON))
+		return;
 	qp->rsp.fatal = true;
 	karst_qp_error(core, qp,
 		nak == KARST_NAK_REM_ACCESS ? KARST_EVENT_QP_ACCESS_ERR : KARST_EVENT_QP_REQ_ERR);

@@ -115,7 +115,7 @@ bring_up(struct rp_bed *b, const struct rp_qp_setup *s)
 		.rnr_retry = s->rnr_retry,
 		.min_rnr_timer = s->min_rnr_timer,
 		.max_rd_atomic = s->max_rd_atomic,
-		.max_dest_rd_atomic = KARST_QP_MAX_RD_ATOMIC,
+		.max_dest_rd_atomic = s->max_dest_rd_atomic,
 		.path = b->path,
 	};
 

@@ -179,7 +179,10 @@ rp_regions_translate(const struct rp_regions *g, struct karst_ib_hdrs *ib, uint3
 {
 	const struct rp_region *r;
 
-	if (opf & (KARST_OPF_RETH | KARST_OPF_ATOMICETH)) {
+	if ((opf & KARST_OPF_RETH) && ib->dma_len == 0) {
+		/* of no bytes the key is not looked at, by Linux neither (R12, L5) */
+		ib->rkey = NO_SUCH_KEY;
+	} else if (opf & (KARST_OPF_RETH | KARST_OPF_ATOMICETH)) {
 		r = find(g, ib->rkey);
 		ib->rkey = r != NULL ? r->key : NO_SUCH_KEY;
 	}

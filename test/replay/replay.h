@@ -188,6 +188,7 @@ struct rp_qp_setup {
 	uint8_t rnr_retry;
 	uint8_t min_rnr_timer;
 	uint8_t max_rd_atomic;
+	uint8_t max_dest_rd_atomic;
 };
 
 struct rp_bed *rp_bed_open(const struct rp_qp_setup *s, uint64_t now_ns);

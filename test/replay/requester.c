@@ -383,6 +383,7 @@ open_step(struct step *t, struct rp_report *r, const struct rp_stream *s)
 		.timeout = (uint8_t)timeout,
 		.retry_cnt = (uint8_t)rp_option(c, s->from, 'y', 7),
 		.rnr_retry = (uint8_t)rp_option(c, s->from, 'R', 7),
+		.max_dest_rd_atomic = 1,
 		.max_rd_atomic = (uint8_t)rp_option(c, s->from, 'a', KARST_QP_MAX_RD_ATOMIC)};
 
 	*t = (struct step){.r = r,

@@ -25,7 +25,7 @@
 #include "karst_hdr.h"
 #include "replay.h"
 
-#define NAK_REM_OP 0x63u
+#define NAK_REM_OP 0x63u /* Linux's for a receive that is too short (L3) */
 
 struct play {
 	struct rp_report *r;
@@ -59,7 +59,7 @@ is_ack(const struct karst_ib_hdrs *ib)
 		(ib->aeth >> 24 & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK;
 }
 
-/* May it be the acknowledgement of a duplicate that did not ask for one?  karst gives none. */
+/* May it be the acknowledgement of a duplicate that did not ask for one (L2)?  karst gives none. */
 static bool
 unasked_ack(const struct play *p, const struct karst_ib_hdrs *ib)
 {
@@ -382,7 +382,7 @@ check_spoiled(const struct play *p, const struct rp_frame *f)
 	uint32_t i;
 
 	for (i = 0; at != NULL && i < f->f.ib.pay_len; i++) {
-		if (at[i] != (uint8_t)~f->f.ib.pay[i]) {
+		if ((at[i] ^ f->f.ib.pay[i]) != 0xff) {
 			rp_problem(p->r, "PSN %06x: a duplicate WRITE was executed again",
 				f->f.ib.psn);
 			return;
@@ -501,7 +501,10 @@ open_play(struct play *p, struct rp_report *r, const struct rp_stream *s, enum r
 		.timeout = 14,
 		.retry_cnt = 7,
 		.rnr_retry = 7,
-		.max_rd_atomic = 16,
+		.max_rd_atomic = 1,
+		/* who keeps to what was agreed is never refused for it (R6) */
+		.max_dest_rd_atomic =
+			(uint8_t)rp_option(s->capture, 1 - s->from, 'a', KARST_QP_MAX_RD_ATOMIC),
 		.min_rnr_timer = rnr_timer(s)};
 
 	*p = (struct play){.r = r, .s = s, .epsn = setup.rq_psn};

@@ -79,6 +79,7 @@ reset_ep_model(struct sim_ep *ep)
 	ep->recvs = sim_alloc_raw(s, ep->recvs_cap * sizeof(*ep->recvs));
 	ep->nrecvs = ep->rdone = ep->rx_next = ep->rx_received = 0;
 	ep->last_wqe_event = ep->comm_est = false;
+	ep->bad_events = 0;
 	ep->tx_last = UINT32_MAX;
 	ep->confirmed = ep->lsn = 0;
 	ep->limited = false;

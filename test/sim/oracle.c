@@ -261,6 +261,32 @@ check_error(struct sim *s, struct sim_ep *ep, const struct sim_op *op, enum kars
 		sim_fault_name(p->fault), lost, ep->retry_cnt);
 }
 
+/* R13: a responder that has refused a request is in Error, and its own program was told so. */
+static void
+check_refused(struct sim *s, const struct sim_ep *ep, enum karst_wc_status status)
+{
+	const struct sim_ep *peer = ep->peer;
+
+	switch (ep->pair->fault) {
+	case FAULT_BAD_RKEY:
+	case FAULT_RANGE:
+	case FAULT_ACCESS:
+	case FAULT_MISALIGNED:
+	case FAULT_LONG_SEND:
+	case FAULT_RECV_KEY:
+	case FAULT_STALE_MW:
+		break;
+	default:
+		return;
+	}
+	if (status != KARST_WC_REM_ACCESS_ERR && status != KARST_WC_REM_INV_REQ_ERR &&
+		status != KARST_WC_REM_OP_ERR)
+		return;
+	if (karst_qp_state(peer->qp) != KARST_QPS_ERR || peer->bad_events == 0)
+		sim_fail(s, "pair %u, QP %#x has refused a request; state %d, %u events (R13)",
+			ep->pair->idx, peer->qpn, karst_qp_state(peer->qp), peer->bad_events);
+}
+
 static void
 op_failed(struct sim *s, struct sim_ep *ep, struct sim_op *op, enum karst_wc_status status,
 	uint32_t lost)
@@ -268,6 +294,7 @@ op_failed(struct sim *s, struct sim_ep *ep, struct sim_op *op, enum karst_wc_sta
 	sim_note(s, "pair %u QP %#x: number %u ends with status %u", ep->pair->idx, ep->qpn,
 		(uint32_t)(op - ep->ops), status);
 	check_error(s, ep, op, status, lost);
+	check_refused(s, ep, status);
 	ep_failed(ep);
 	ep->send_failed = true;
 	ep->hard_error |= status != KARST_WC_WR_FLUSH_ERR;

@@ -13,9 +13,9 @@
 A citation is a rule's number in a comment or a string: "(W1, W9)", "(R3..R6)", "(W1 to W6)",
 "by rule U4".  It counts for the function, table or declaration that it stands in or in front of;
 in the comment that opens a file, for the file.  In a test the name counts too:
-Test(responder, r5_duplicate_atomic) cites R5.  In test/interop/cases_*.py a citation counts for
-the case that it stands in.  A mutant (lib/qp/qp_mutant.h) stands for the simulator, which must
-catch it.
+Test(responder, r5_duplicate_atomic) cites R5.  In test/interop/cases_*.py, and in the scripts of
+test/interop/peer, a citation counts for the case that it stands in.  A mutant (lib/qp/qp_mutant.h)
+stands for the simulator, which must catch it.
 
 The numbers of caches and the like (L1, L2, L3) count as rules only in parentheses or after
 "rule", and so does any citation of a rule L.
@@ -98,8 +98,10 @@ DEFINED = re.compile(r'^(?:static_assert\()?(\w+)\(')
 TYPE = re.compile(r'^(?:struct|enum|union)\s+(\w+)\s*\{')
 MACRO = re.compile(r'^#define\s+(\w+)')
 VARIABLE = re.compile(r'^(?:static\s+)?(?:const\s+)?[\w\s*]*?(\w+)(?:\[[^]]*\])*\s*=')
-CASE = re.compile(r"""\b\w+\(\s*f?(?:'([^'\n]+)'|"([^"\n]+)")""")
+STRING = r"""f?(?:'([^'\n]+)'|"([^"\n]+)")"""
+CASE = re.compile(rf'\b\w+\(\s*{STRING}(?:,\s*{STRING})?')
 MUTANT_ROW = re.compile(r'KARST_MUTANT_(\w+),[^\n]*')
+RULE_LIST = re.compile(rf'{NUMBER}(?: {NUMBER})*$')
 DIFFERENCE = re.compile(r'^\*\*(D\d+)\b', re.MULTILINE)
 TABLE_ROW = re.compile(r'^KARST_\w+\((\w+)')
 PYTHON_DEF = re.compile(r'^(?:def|class)\s+(\w+)')
@@ -261,12 +263,15 @@ class Source:
 
     @staticmethod
     def case_names(path, text):
-        """(offset, name) of what may be a case's first words, in files of cases."""
-        if not os.path.basename(path).startswith('cases_'):
+        """(offset, name) of each case in a file of cases: the first words of a call, or the second
+        if the first are the rules."""
+        if not re.match(r'cases_|scripts\.py', os.path.basename(path)):
             return []
-        start = max(text.find('\nCASES'), 0)
-        return [(match.start(), match.group(1) or match.group(2))
-                for match in CASE.finditer(text, start)]
+        cases = []
+        for match in CASE.finditer(text):
+            first, second = match.group(1) or match.group(2), match.group(3) or match.group(4)
+            cases.append((match.start(), second if second and RULE_LIST.match(first) else first))
+        return cases
 
     def owner_at(self, offset):
         for start, name in reversed(self.cases):

@@ -131,6 +131,7 @@ CASES = [
     Case('one', 'program', both=['x'], rules='W1'),
     perf('not ready', '-a',
          rules='R8 Q7'),
+    script('U1 W9', f'neither', 'w/o'),
 ]
 '''
 TEST_SOURCE = '''/* SPDX-License-Identifier: BSD-3-Clause */
@@ -183,7 +184,8 @@ class Conformance(unittest.TestCase):
     def test_cases(self):
         source = self.conformance.Source('test/interop/cases_x.py', CASES_SOURCE)
         self.assertEqual(sorted(set(source.cited())), [
-            ('Q7', 'not ready'), ('R8', 'not ready'), ('W1', 'one')])
+            ('Q7', 'not ready'), ('R8', 'not ready'), ('U1', 'neither'), ('W1', 'one'),
+            ('W9', 'neither')])
 
     def test_holes(self):
         holes, rules = self.conformance.holes, {'R1': '', 'U3': '', 'E2': '', 'L1': ''}

@@ -43,7 +43,7 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 	for (i = 0; i < n; i++) {
 		uint32_t slot = pkts[i]->dqpn >> core->lcore_bits;
 
-		if (karst_likely(slot < core->max_qps))
+		if (karst_likely(slot < core->qpns))
 			rte_prefetch0(&core->qps[slot]);
 	}
 	for (i = 0; i < n; i++) {

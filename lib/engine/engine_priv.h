@@ -61,6 +61,9 @@
 /* Owners whose rings an lcore looks at in a turn. */
 #define ENG_BELL_LOOKS 8u
 #define ENG_TIMERS     64u
+/* QP numbers of an lcore, at the least: where 15,000 connections a second are made and ended, as
+ * many as are given in the longest time-wait of lib/cm. */
+#define ENG_QPNS 65536u
 /* Turns in which a send queue that ran dry stays in sight: some microseconds. */
 #define ENG_LINGER_TURNS 64u
 #define ENG_MAILBOX      256u

@@ -236,6 +236,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.lcore = lc->index,
 		.lcore_bits = e->lcore_bits,
 		.max_qps = e->cfg.max_qps,
+		.qpns = ENG_QPNS,
 		.max_xrc_srqs = e->cfg.max_xrc_srqs,
 		.ack_interval = e->cfg.ack_interval,
 		.window_packets = e->cfg.window_packets,

@@ -130,7 +130,7 @@ add_qp(struct tel_table *t, const struct karst_core_qp *qp)
 static uint64_t
 add_qps(const struct karst_engine *e, uint64_t at, struct tel_table *t)
 {
-	uint32_t slots = e->lcore[0].core->max_qps;
+	uint32_t slots = e->lcore[0].core->qpns;
 
 	for (; at < (uint64_t)slots * e->nlcores; at++) {
 		const struct karst_core *core = e->lcore[at / slots].core;

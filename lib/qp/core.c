@@ -40,6 +40,7 @@ config_ok(const struct karst_core_config *cfg)
 {
 	return cfg->lcore_bits <= 8 && cfg->lcore < 1u << cfg->lcore_bits && cfg->max_qps >= 1 &&
 		cfg->max_qps <= (1u << (24 - cfg->lcore_bits)) - 3 &&
+		cfg->qpns <= 1u << (24 - cfg->lcore_bits) &&
 		cfg->max_xrc_srqs <= 1u << (23 - cfg->lcore_bits) && cfg->mem != NULL &&
 		cfg->ops != NULL && cfg->window_packets <= MAX_WINDOW;
 }
@@ -48,7 +49,7 @@ config_ok(const struct karst_core_config *cfg)
 static uint32_t
 table_slots(const struct karst_core_config *cfg)
 {
-	return cfg->max_qps + 3;
+	return cfg->qpns > cfg->max_qps + 3 ? cfg->qpns : cfg->max_qps + 3;
 }
 
 static uint32_t
@@ -91,10 +92,11 @@ karst_core_init(
 		cfg->stream_bytes != 0 ? cfg->stream_bytes : DEFAULT_STREAM_BYTES;
 	core->linger_turns = cfg->linger_turns;
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
-	core->max_qps = table_slots(cfg);
-	core->next_slot = (uint32_t)(cfg->seed % core->max_qps);
+	core->max_qps = cfg->max_qps;
+	core->qpns = table_slots(cfg);
+	core->next_slot = (uint32_t)(cfg->seed % core->qpns);
 	core->qps = (struct karst_core_qp **)(core + 1);
-	core->srqs = (struct karst_core_srq **)(core->qps + core->max_qps);
+	core->srqs = (struct karst_core_srq **)(core->qps + core->qpns);
 	core->srq_mask = srq_slots(cfg) - 1;
 	core->next_srq = (uint32_t)(cfg->seed >> 8);
 	core->active_tail = &core->active_head;

@@ -170,9 +170,13 @@ struct karst_foreign_ops {
 };
 
 struct karst_core_config {
-	uint32_t lcore;        /* index of this core, 0.. */
-	uint32_t lcore_bits;   /* low bits of a QPN that name the core, 0..8 */
-	uint32_t max_qps;      /* QPs of this core, 1..2^(24-lcore_bits)-3 */
+	uint32_t lcore;      /* index of this core, 0.. */
+	uint32_t lcore_bits; /* low bits of a QPN that name the core, 0..8 */
+	uint32_t max_qps;    /* QPs of this core, 1..2^(24-lcore_bits)-3 */
+	/* Numbers that they are given in turn, up to 2^(24-lcore_bits); 0, or less than max_qps
+	 * needs: just as many.  One that comes again soon may be taken, by a peer, for that of the
+	 * connection that had it before (C1). */
+	uint32_t qpns;
 	uint32_t ack_interval; /* request packets between AckReqs, 0 = default 32 (Q2) */
 	/* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
 	uint32_t window_packets;
@@ -229,6 +233,7 @@ struct karst_core {
 	uint32_t window_packets;
 	uint32_t max_qps;
 	uint32_t nqps;
+	uint32_t qpns;      /* of the table, with those that are never given out */
 	uint32_t next_slot; /* where the search for a free QPN goes on */
 	uint8_t bth_flags;  /* MigReq as it stands in BTH byte 1 */
 	struct karst_core_qp **qps;
@@ -257,7 +262,7 @@ karst_core_lookup(const struct karst_core *core, uint32_t qpn)
 {
 	uint32_t slot = qpn >> core->lcore_bits;
 
-	if (slot >= core->max_qps || karst_qpn_lcore(core, qpn) != core->lcore)
+	if (slot >= core->qpns || karst_qpn_lcore(core, qpn) != core->lcore)
 		return NULL;
 	return core->qps[slot];
 }

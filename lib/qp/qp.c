@@ -100,21 +100,21 @@ karst_qp_bytes(const struct karst_qp_init *init)
 
 /* --- numbers --- */
 
-/* A free slot of the QPN table, round robin; max_qps if all are taken. */
+/* A free slot of the QPN table, round robin; qpns if all are taken. */
 static uint32_t
 free_slot(struct karst_core *core)
 {
 	uint32_t i;
 
-	for (i = 0; i < core->max_qps; i++) {
+	for (i = 0; i < core->qpns; i++) {
 		uint32_t slot = core->next_slot, qpn = slot << core->lcore_bits | core->lcore;
 
-		core->next_slot = slot + 1 < core->max_qps ? slot + 1 : 0;
+		core->next_slot = slot + 1 < core->qpns ? slot + 1 : 0;
 		/* 0 and 1 are SMI and GSI, 0xffffff is multicast */
 		if (core->qps[slot] == NULL && qpn > 1 && qpn != 0xffffff)
 			return slot;
 	}
-	return core->max_qps;
+	return core->qpns;
 }
 
 /* --- making and unmaking --- */
@@ -175,10 +175,10 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	if (bytes == 0 || !lane_ok(core, init->send_cq) || !lane_ok(core, init->recv_cq))
 		return -EINVAL;
 	/* the table has three numbers more than QPs, for those that are never given out */
-	if (core->nqps + 3 >= core->max_qps)
+	if (core->nqps == core->max_qps)
 		return -ENOSPC;
 	slot = free_slot(core);
-	if (slot == core->max_qps)
+	if (slot == core->qpns)
 		return -ENOSPC;
 	memset(qp, 0, bytes);
 	qp->qpn = slot << core->lcore_bits | core->lcore;

@@ -290,6 +290,32 @@ Test(flush, numbers)
 	}
 }
 
+/* C1: a number is given again only after all others, however few QPs there may be at a time. */
+Test(flush, c1_numbers_come_back_late)
+{
+	static bool seen[64];
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint32_t i;
+
+	s.state = KARST_QPS_RESET;
+	s.core.max_qps = 2;
+	s.core.qpns = 64;
+	b = bed_open(&s);
+	seen[b->side[0].qpn] = true;
+	/* without 0 and 1, and the one that the bed has */
+	for (i = 0; i < KARST_DIM(seen) - 3; i++) {
+		b->nsides = 1;
+		bed_add(b, &s);
+		cr_assert_lt(b->side[1].qpn, KARST_DIM(seen));
+		cr_assert_not(seen[b->side[1].qpn], "number %u again", b->side[1].qpn);
+		seen[b->side[1].qpn] = true;
+		cr_assert_eq(karst_core_lookup(b->core, b->side[1].qpn), b->side[1].qp);
+		bed_destroy_side(b, &b->side[1]);
+	}
+	bed_close(b);
+}
+
 /* The table's far end: no number is 0xffffff, and one more QP than allowed is refused. */
 Test(flush, numbers_at_the_end)
 {
@@ -383,6 +409,7 @@ Test(flush, core_config)
 	REFUSED(max_qps, 0);
 	REFUSED(max_qps, (1u << 24) - 2);
 	REFUSED(lcore_bits, 9);
+	REFUSED(qpns, (1u << 24) + 1);
 	REFUSED(lcore, 1);
 	REFUSED(mem, NULL);
 	REFUSED(ops, NULL);

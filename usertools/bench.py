@@ -290,6 +290,25 @@ def attached(bench):
                        f'bare ring round trip {ping[0]["ring_rtt_ns"]:.0f} ns')
 
 
+def connect(bench):
+    """Connections made and ended through one engine."""
+    run = bench.run('--op connect --iters 100000 --conns 64', timed=False)
+    bench.row('100,000 connections with queue pairs: a second', get(run and run[0], 'per_second'),
+              5000, note=f'connect p50 {run[0]["connect_ns"]["p50"] / 1e3:.0f} us, disconnect '
+              f'{run[0]["disconnect_ns"]["p50"] / 1e3:.0f} us, 64 at a time' if run else '')
+    bench.row('the same: lost, wrong, or in error',
+              sum(run[0][key] for key in ('lost', 'verify_errors', 'errors')) if run else None, 0,
+              at_most=True)
+    for what, args in (('without queue pairs', '--no-qps'), ('over a daemon', '--daemon'),
+                       ('over a daemon, without queue pairs', '--daemon --no-qps'),
+                       ('one at a time, over a daemon', '--daemon --conns 1')):
+        run = bench.median(f'--op connect {args}', lambda r: r['per_second'])
+        bench.info(f'connections {what}: a second',
+                   f'{run["per_second"]:.0f}' if run else 'not measured',
+                   f'connect p50 {run["connect_ns"]["p50"] / 1e3:.0f} us, disconnect '
+                   f'{run["disconnect_ns"]["p50"] / 1e3:.0f} us' if run else '')
+
+
 def middle(values):
     return sorted(values)[len(values) // 2] if values else None
 
@@ -510,15 +529,15 @@ def main():
     parser = argparse.ArgumentParser(description='Measures the figures of karst.')
     parser.add_argument('--seconds', type=float, default=5, help='of each measurement')
     parser.add_argument('--runs', type=int, default=3, help='of each command, median counts')
-    parser.add_argument('--only', choices=['bulk', 'small', 'loss', 'crc', 'attached', 'clients', 'idle',
-                                           'verbs'],
+    parser.add_argument('--only', choices=['bulk', 'small', 'loss', 'crc', 'attached', 'clients',
+                                           'idle', 'connect', 'verbs'],
                         help='some of the figures')
     parser.add_argument('perf', help='the karst-perf to run')
     args = parser.parse_args()
     if not os.access(args.perf, os.X_OK):
         parser.error(f'{args.perf}: not a program')
     bench = Bench(args.perf, args.seconds, args.runs)
-    for part in (bulk, small, loss, crc, attached, clients, idle, verbs):
+    for part in (bulk, small, loss, crc, attached, clients, idle, connect, verbs):
         if args.only in (None, part.__name__):
             part(bench)
     print(f'\n{machine()}; load {os.getloadavg()[0]:.1f}; {args.seconds:g} s each, '

@@ -93,7 +93,7 @@ write_config(const struct perf_opts *o, const char *path)
 		return -errno;
 	fprintf(f, "[engine]\nname = perf%d\n", (int)getpid() % 100000);
 	fprintf(f, "idle = %s\n", o->yield == 0 ? "poll" : "yield");
-	fprintf(f, "max_qps = %u\n", 2 * o->qps + 64);
+	fprintf(f, "max_qps = %u\n", 2 * (o->connections ? 2 * o->conns : o->qps) + 64);
 	if (o->window != 0)
 		fprintf(f, "window_packets = %u\n", o->window);
 	if (o->loss > 0)
@@ -249,10 +249,10 @@ perf_daemon_start(struct perf_opts *o, struct perf_daemon *d)
 	}
 	snprintf(d->socket, sizeof(d->socket), "%s/karst.sock", d->dir);
 	rc = start_karstd(o, d);
-	if (rc == 0)
+	if (rc == 0 && !o->connections)
 		rc = start_server(o, d);
 	o->connect = d->socket;
-	o->peer = "localhost";
+	o->peer = o->connections ? NULL : "localhost";
 	return rc;
 }
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * --daemon: a karstd with one loopback port and a server, both children of this process and gone
- * with it, on a socket in a temporary directory.
+ * --daemon: a karstd with one loopback port and (not for --op connect) a server, both children of
+ * this process and gone with it, on a socket in a temporary directory.
  */
 #ifndef PERF_DAEMON_H
 #define PERF_DAEMON_H

@@ -14,8 +14,11 @@
  * Over karstd the bed is made of libkarst's objects (attach.c), and the server is a process of
  * its own (remote.c) that is spoken to over TCP (link.c); --daemon starts it and a karstd
  * (daemon.c).
+ *
+ * Connections are another thing: connect.c has all of it.
  */
 #include "attach.h"
+#include "connect.h"
 #include "crc_bench.h"
 #include "daemon.h"
 #include "eal.h"
@@ -484,6 +487,10 @@ main(int argc, char **argv)
 		return 1;
 	memset(app, 0, sizeof(*app));
 	rc = perf_opts_parse(argc, argv, &app->opts);
+	if (rc < 0 && app->opts.connections) {
+		rc = perf_connect_main(&app->opts);
+		goto out;
+	}
 	if (rc < 0)
 		rc = perf_plan_make(&app->opts, perf_eal_free_memory() / 10 * 8, &app->plan);
 	else

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define STACK_WORKING_SET (UINT64_C(2) << 20) /* a stack is small */
+#define DEFAULT_CONNS     64u
 
 static const char *const op_names[PERF_OP_MAX] = {
 	"write", "write-imm", "read", "send", "cas", "faa", "atomic-write"};
@@ -60,6 +61,7 @@ usage(FILE *to)
 	      "\n"
 	      "  what\n"
 	      "  --op OP[,OP...]      write, write-imm, read, send, cas, faa, atomic-write, all [write]\n"
+	      "  --op connect         connections made and ended; see below\n"
 	      "  --transport T        rc, uc, ud [rc]\n"
 	      "  --size N[K|M][,...]  bytes of a message, 1..1G, or all [64K; cas, faa, atomic-write: 8]\n"
 	      "  --mtu N              256, 512, 1024, 2048, 4096: path MTU [4096]\n"
@@ -100,6 +102,11 @@ usage(FILE *to)
 	      "  --ib-port N          port of the daemon [1]\n"
 	      "  --gid-index N        [the first of IPv4]\n"
 	      "  --hold               once connected, say so and wait for a line on standard input\n"
+	      "\n"
+	      "  connections: --op connect, and of the others --duration or --iters (connections),\n"
+	      "  --loss, --idle, --seed, those of ports, and --daemon, or --connect without a peer\n"
+	      "  --conns N            being made or ended at a time, 1..16384 [64]\n"
+	      "  --no-qps             without queue pairs, which are made for each otherwise\n"
 	      "\n"
 	      "  output\n"
 	      "  --json               an object a line for each measurement, instead of a table\n"
@@ -226,9 +233,13 @@ add_op(const char *text, struct perf_opts *o)
 		o->all_ops = true;
 		return 0;
 	}
+	if (strcmp(text, "connect") == 0) {
+		o->connections = true;
+		return 0;
+	}
 	if (op < 0)
-		return wrong(
-			"--op", text, "write, write-imm, read, send, cas, faa, atomic-write, all");
+		return wrong("--op", text,
+			"write, write-imm, read, send, cas, faa, atomic-write, all, connect");
 	o->ops |= 1u << op;
 	return 0;
 }
@@ -348,6 +359,8 @@ enum {
 	OPT_IB_PORT,
 	OPT_GID_INDEX,
 	OPT_HOLD,
+	OPT_CONNS,
+	OPT_NO_QPS,
 	OPT_JSON,
 	OPT_VERSION,
 };
@@ -388,6 +401,8 @@ static const struct option long_options[] = {
 	{"ib-port", required_argument, NULL, OPT_IB_PORT},
 	{"gid-index", required_argument, NULL, OPT_GID_INDEX},
 	{"hold", no_argument, NULL, OPT_HOLD},
+	{"conns", required_argument, NULL, OPT_CONNS},
+	{"no-qps", no_argument, NULL, OPT_NO_QPS},
 	{"json", no_argument, NULL, OPT_JSON},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -427,6 +442,11 @@ parse_what(int opt, const char *arg, struct perf_opts *o)
 		return parse_u32("--rd-atomic", arg, 1, 128, &o->rd_atomic);
 	case OPT_WORKING_SET:
 		return parse_working_set(arg, o);
+	case OPT_CONNS:
+		return parse_u32("--conns", arg, 1, 16384, &o->conns);
+	case OPT_NO_QPS:
+		o->no_qps = true;
+		return 0;
 	default:
 		return -1;
 	}
@@ -593,6 +613,7 @@ set_defaults(struct perf_opts *o)
 	o->tcp_port = 18515;
 	o->port = 1;
 	o->gid_index = -1;
+	o->conns = DEFAULT_CONNS;
 }
 
 static int
@@ -618,7 +639,9 @@ check_where(struct perf_opts *o)
 	}
 	if (o->daemon && (o->connect != NULL || o->server || o->peer != NULL))
 		return misplaced("--daemon", "without --connect, --server and --peer");
-	if (o->connect != NULL && o->server == (o->peer != NULL))
+	if (o->connections && (o->server || o->peer != NULL))
+		return misplaced(o->server ? "--server" : "--peer", "without --op connect");
+	if (o->connect != NULL && !o->connections && o->server == (o->peer != NULL))
 		return misplaced("--connect", "with one of --server and --peer HOST");
 	if (o->karstd != NULL && !o->daemon)
 		return misplaced("--karstd", "with --daemon");
@@ -639,11 +662,49 @@ check_where(struct perf_opts *o)
 	return 0;
 }
 
+/* Is the option for messages alone, or for connections alone? */
+static bool
+is_for(int opt, bool connections)
+{
+	static const int both[] = {OPT_OP, OPT_DURATION, OPT_ITERS, OPT_LOSS, OPT_IDLE, OPT_SEED,
+		OPT_RING_SIZE, OPT_VDEV, OPT_CONNECT, OPT_SERVER, OPT_PEER, OPT_DAEMON, OPT_KARSTD,
+		OPT_IB_PORT, OPT_GID_INDEX, OPT_JSON};
+	uint32_t i;
+
+	for (i = 0; i < KARST_DIM(both); i++)
+		if (both[i] == opt)
+			return false;
+	return (opt == OPT_CONNS || opt == OPT_NO_QPS) == connections;
+}
+
+/* @alone: the first option that is for messages, and for connections. */
+static int
+check_op(const struct perf_opts *o, const int alone[2])
+{
+	char name[64];
+	uint32_t i;
+
+	if (o->connections && o->ops != 0) {
+		fputs("karst-perf: --op: connect is not allowed beside others; allowed: alone\n",
+			stderr);
+		return 2;
+	}
+	for (i = 0; i < KARST_DIM(long_options) - 1; i++) {
+		if (long_options[i].val != alone[!o->connections])
+			continue;
+		snprintf(name, sizeof(name), "--%s", long_options[i].name);
+		return misplaced(
+			name, o->connections ? "without --op connect" : "with --op connect");
+	}
+	return 0;
+}
+
 int
 perf_opts_parse(int argc, char **argv, struct perf_opts *o)
 {
+	int alone[2] = {0, 0}; /* for messages, for connections */
 	bool timed = false;
-	int opt, rc;
+	int opt, rc, i;
 
 	set_defaults(o);
 	opterr = 0;
@@ -659,6 +720,9 @@ perf_opts_parse(int argc, char **argv, struct perf_opts *o)
 		if (opt == ':' || opt == '?')
 			return misused(opt, argv[optind - 1]);
 		timed |= opt == OPT_DURATION;
+		for (i = 0; i < 2; i++)
+			if (alone[i] == 0 && is_for(opt, i != 0))
+				alone[i] = opt;
 		rc = parse_what(opt, optarg, o);
 		if (rc < 0)
 			rc = parse_where(opt, optarg, o);
@@ -672,12 +736,14 @@ perf_opts_parse(int argc, char **argv, struct perf_opts *o)
 		return rc;
 	if (timed && o->iters != 0)
 		return wrong("--iters", "with --duration", "one of the two");
-	rc = check_where(o);
+	rc = check_op(o, alone);
+	if (rc == 0)
+		rc = check_where(o);
 	if (rc != 0)
 		return rc;
 	if (o->num_vdevs == 1)
 		return wrong("--vdev", o->vdevs[0], "two devices, or none for a net_ring pair");
-	if (o->ops == 0)
+	if (o->ops == 0 && !o->connections)
 		o->ops = 1u << PERF_OP_WRITE;
 	return -1;
 }

@@ -59,6 +59,10 @@ struct perf_opts {
 	bool latency;
 	bool verify;
 	bool no_baselines;
+	/* --op connect, which is measured alone */
+	bool connections;
+	bool no_qps;
+	uint32_t conns; /* being made or ended at a time */
 	double loss;
 	uint64_t working_set; /* bytes; 0: the plan's choice */
 	/* protocol */

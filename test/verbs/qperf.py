@@ -5,8 +5,10 @@
 
 By itself qperf knows peers by LID alone, and RoCE has none: with every RoCE device it is refused
 when it connects or makes an address handle.  So it is here, and nothing of it is left.  With
-librdmacm, which its RC tests can use, it must work.  Of those only the one that sends one way runs
-here: in others its two ends sometimes wait for each other, and why is not known.
+librdmacm, which its RC tests can use, it must work.
+
+A number of messages (-n) is for the one test that counts them: qperf then sets no timer, and its
+other tests never end, over whatever device.  They are given a time.
 """
 import sys
 
@@ -15,7 +17,11 @@ from verbs_bed import free_port, listening, run_all
 BY_LID = [('rc_bw', 'modify QP to RTR'), ('uc_lat', 'modify QP to RTR'),
           ('ud_bw', 'create address handle')]
 MSGS = 200
-BY_CM = ['rc_bw']
+# With how many frames at the least.
+BY_CM = [('rc_bw', MSGS // 2, '-n', str(MSGS)), *[(test, 20, '-t', '1') for test in (
+    'rc_bi_bw', 'rc_lat', 'rc_rdma_read_bw', 'rc_rdma_read_lat', 'rc_rdma_write_bw',
+    'rc_rdma_write_lat', 'rc_rdma_write_poll_lat', 'rc_compare_swap_mr', 'rc_fetch_add_mr',
+    'ver_rc_compare_swap', 'ver_rc_fetch_add')]]
 
 
 def client(engine, tcp, words):
@@ -33,12 +39,12 @@ def refused(tap, engine, tcp):
 
 
 def works(tap, engine, tcp):
-    for test in BY_CM:
+    for test, frames, *words in BY_CM:
         before = engine.counter('rx_packets')
-        program, problems = client(engine, tcp, ['-cm', '1', '-n', str(MSGS), test])
+        program, problems = client(engine, tcp, ['-cm', '1', *words, test])
         if program.status != 0 or ' = ' not in program.text() or 'mismatch' in program.text():
             problems.append('it failed')
-        if engine.counter('rx_packets') - before < MSGS // 2:
+        if engine.counter('rx_packets') - before < frames:
             problems.append('that was not the engine')
         problems += engine.left()
         tap.point(test, problems + (program.shown() if problems else []))

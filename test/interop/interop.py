@@ -3,10 +3,12 @@
 # Copyright (c) 2026 The karst authors
 """karst and a Linux kernel's soft-RoCE, over two kinds of ports (TAP).
 
-  interop.py [--only REGEX] [--list] KERNEL FOLDER KARSTD KARST-RUN KARST-DUMP AGENT [PROGRAM...]
+  interop.py [--only REGEX] [--list] KERNEL FOLDER KARSTD KARST-RUN KARST-DUMP PROVIDER AGENT
+             [PROGRAM...]
 
 KERNEL is a meta package of Debian's.  FOLDER keeps kernels and images from one run to the next, and
-takes what failing cases leave.  AGENT and the PROGRAMs are put into the guest.
+takes what failing cases leave.  AGENT and the PROGRAMs are put into the guest, and so are KARSTD,
+KARST-RUN and the PROVIDER of libibverbs.
 """
 import argparse
 import importlib
@@ -23,13 +25,15 @@ import image as images  # noqa: E402
 import interop_bed  # noqa: E402
 from bed import Tap  # noqa: E402
 
+PROVIDER = f'{images.LIBRARIES[1:]}/libibverbs/libkarst-rdmav34.so='
 
 def options(argv):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--only', default='', metavar='REGEX', help='cases whose name it is in')
     parser.add_argument('--list', action='store_true', help='say what would be run')
-    for name in ('kernel', 'folder', 'karstd', 'karst_run', 'karst_dump', 'agent'):
+    for name in ('kernel', 'folder', 'karstd', 'karst_run', 'karst_dump', 'provider',
+                 'agent'):
         parser.add_argument(name)
     parser.add_argument('program', nargs='*')
     return parser.parse_args(argv)
@@ -75,7 +79,8 @@ def main(argv):
     if reason:
         tap.skip(words.kernel, reason)
         return tap.finish()
-    programs = [os.path.abspath(path) for path in words.program]
+    programs = [*words.program, f'usr/bin/karst-run={words.karst_run}',
+                f'usr/sbin/karstd={words.karstd}', PROVIDER + words.provider]
     began = time.monotonic()
     try:
         image = images.image(words.folder, words.kernel, os.path.abspath(words.agent), programs)

@@ -9,7 +9,8 @@ Kinds of ports that join them, each with a network of its own:
           same addresses on karst's exception tap, and does TCP.  karst1 and rxe1.
   vlan    another such port with tag 5, and without a tap: there is no TCP.  karst2 and rxe2.
 
-A case is a server and a client, one at either end; which end is karst's is its role.
+A case is a server and a client, one at either end; which end is karst's is its role.  One more kind,
+"inside", stands for cases that are about a karstd in the guest, beside the kernel's own devices.
 """
 import os
 import re
@@ -275,6 +276,8 @@ class Bed:
         """Begins a capture.  @return what keep() and forget() want."""
         name = re.sub(r'[^a-z0-9]+', '-', name.lower()).strip('-')
         path = os.path.join(self.folder, name + '.pcap')
+        if kind == 'inside':
+            return path, self.guest.program('>/tmp/frames.pcap', 60) # no frames: they stay there
         if kind != 'wire': # nobody but the two ends sees those frames
             nic = Linux.interface[kind].split('.')[0]
             return path, self.guest.program(f'exec frames {nic} /tmp/frames.pcap', 3600)
@@ -352,6 +355,8 @@ class Case:
                 for family in self.families]
 
     def title(self, kind, role, family):
+        if kind == 'inside':
+            return f'{kind}: {self.name}'
         return f'{kind}, karst is {role}' + (f', {family}' if family != 'ip4' else '') + \
             f': {self.name}'
 

@@ -3,11 +3,12 @@
 # Copyright (c) 2026 The karst authors
 """Builds what a guest boots: a kernel of Debian's and an initial file system.
 
-  image.py FOLDER KERNEL AGENT [PROGRAM...]
+  image.py FOLDER KERNEL AGENT [[PATH=]PROGRAM...]
 
 KERNEL is a meta package, as linux-image-amd64.  The package that it stands for is downloaded into
 FOLDER by apt-get, and unpacked there, never installed.  The file system has the host's RDMA
-programs and the PROGRAMs with their libraries, the modules that the cases need, and AGENT.
+programs and the PROGRAMs with their libraries, the modules that the cases need, and AGENT.  A
+PROGRAM is in /usr/bin, unless PATH says where it is to be, relative to the root.
 Prints the paths of both.  What FOLDER has already is not made again: a package is known by its
 name and hash, an image by the hash of all that goes into it.
 """
@@ -27,13 +28,17 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 PATH = '/usr/bin:/usr/sbin:/bin:/sbin'
 DOWNLOAD_S = 900
 PROGRAMS = '''ip tc rdma ping modprobe lsmod
-  ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
+  ibv_devices ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
   rping udaddy ucmatose cmtime mckey rstream riostream rdma_client rdma_server
   ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw
   ib_atomic_lat nvme mke2fs mkfs.ext4 e2fsck'''.split()
 # Needed by name at run time: verbs providers, what glibc loads when a thread is cancelled, settings.
 MORE = ['/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so', '/etc/libibverbs.d/rxe.driver',
         '/lib/x86_64-linux-gnu/libgcc_s.so.1', '/etc/mke2fs.conf']
+LIBRARIES = '/usr/lib/x86_64-linux-gnu'
+# DPDK's, for a karstd in the guest: all that are in their folder are loaded, and no library may be
+# there twice, so these are only what no other needs.
+DRIVERS = 'mempool_ring net_ring'.split()
 MODULES = '''virtio_net virtio_pci virtio_console virtio_rng rdma_rxe ib_uverbs rdma_cm rdma_ucm
   8021q nvme-rdma nvmet nvmet-rdma null_blk brd ext4 configfs
   crc32_pclmul crc32_generic crc32c_generic crc32c_intel crc32c'''.split()
@@ -161,6 +166,13 @@ def libraries(path):
     return re.findall(r'(/\S+\.so\S*) \(0x', done.stdout)
 
 
+def placed(library):
+    """Where in the image a library belongs: those of a build folder go to the others."""
+    if library.startswith(('/usr/', '/lib')):
+        return library[1:]
+    return f'{LIBRARIES[1:]}/{os.path.basename(library)}'
+
+
 def programs(agent, own):
     """{path in the image: path here}"""
     found = {'init': os.path.join(HERE, 'init'), 'usr/bin/agent': agent}
@@ -175,11 +187,20 @@ def programs(agent, own):
     if missing:
         raise Failure(f'not installed here, and needed in the guest: {" ".join(missing)}')
     found.update({path[1:]: os.path.realpath(path) for path in MORE})
-    found.update({'usr/bin/' + os.path.basename(path): os.path.abspath(path) for path in own})
+    found.update(dict(own_place(words) for words in own))
+    if 'usr/sbin/karstd' in found:
+        for name in DRIVERS:
+            for path in glob.glob(f'{LIBRARIES}/dpdk/pmds-*/librte_{name}.so'):
+                found[path[1:]] = os.path.realpath(path)
     for path in list(found.values()):
         for library in libraries(path):
-            found[library[1:]] = os.path.realpath(library)
+            found[placed(library)] = os.path.realpath(library)
     return found
+
+
+def own_place(words):
+    inside, _, path = words.rpartition('=')
+    return inside or 'usr/bin/' + os.path.basename(path), os.path.abspath(path)
 
 
 def links():

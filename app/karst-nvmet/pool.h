@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Threads that do what may block.  Commands wait in a list without a limit of its own: there are no
+ * more of them than the transport has requests.
+ */
+#ifndef POOL_H
+#define POOL_H
+
+#include <stdint.h>
+
+struct nt_cmd;
+struct nt_pool;
+
+/* @return NULL: no memory, no threads. */
+struct nt_pool *nt_pool_start(uint32_t threads);
+/* Waits for what they are at; nothing is submitted any more. */
+void nt_pool_stop(struct nt_pool *pool);
+
+/* A thread calls cmd->work(), which sets cmd->status. */
+void nt_pool_submit(struct nt_pool *pool, struct nt_cmd *cmd);
+/* Readable when commands are done. */
+int nt_pool_fd(const struct nt_pool *pool);
+/* Commands that are done, as a list by "next"; NULL: none. */
+struct nt_cmd *nt_pool_reap(struct nt_pool *pool);
+
+#endif

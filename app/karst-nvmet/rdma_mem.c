@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Buffers, and the devices that know them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#include "rdma.h"
+
+int
+nr_buffers_make(struct nr_server *server)
+{
+	const struct nr_config *config = &server->config;
+	void *memory;
+	uint32_t i;
+
+	server->memory_len = (size_t)config->buffers * config->target.max_transfer;
+	memory = mmap(NULL, server->memory_len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+		-1, 0);
+	server->all = calloc(config->buffers, sizeof(server->all[0]));
+	if (memory == MAP_FAILED || server->all == NULL) {
+		fprintf(stderr, "karst-nvmet: %u buffers of %u bytes: no memory\n", config->buffers,
+			config->target.max_transfer);
+		if (memory != MAP_FAILED)
+			munmap(memory, server->memory_len);
+		free(server->all);
+		server->all = NULL;
+		return -ENOMEM;
+	}
+	server->memory = memory;
+	for (i = 0; i < config->buffers; i++) {
+		server->all[i].data = server->memory + (size_t)i * config->target.max_transfer;
+		server->all[i].next = server->free;
+		server->free = &server->all[i];
+	}
+	server->hungry = NULL;
+	server->hungry_last = &server->hungry;
+	return 0;
+}
+
+void
+nr_buffers_free(struct nr_server *server)
+{
+	if (server->memory != NULL)
+		munmap(server->memory, server->memory_len);
+	free(server->all);
+}
+
+static void
+device_free(struct nr_device *device)
+{
+	if (device->buffers != NULL)
+		ibv_dereg_mr(device->buffers);
+	if (device->channel != NULL)
+		ibv_destroy_comp_channel(device->channel);
+	if (device->pd != NULL)
+		ibv_dealloc_pd(device->pd);
+	free(device);
+}
+
+void
+nr_devices_free(struct nr_server *server)
+{
+	while (server->devices != NULL) {
+		struct nr_device *device = server->devices;
+
+		server->devices = device->next;
+		device_free(device);
+	}
+}
+
+struct nr_device *
+nr_device_of(struct nr_server *server, struct ibv_context *verbs)
+{
+	struct nr_device *device;
+
+	for (device = server->devices; device != NULL; device = device->next)
+		if (device->verbs == verbs)
+			return device;
+	device = calloc(1, sizeof(*device));
+	if (device == NULL)
+		return NULL;
+	device->verbs = verbs;
+	device->pd = ibv_alloc_pd(verbs);
+	device->channel = ibv_create_comp_channel(verbs);
+	if (device->pd != NULL)
+		device->buffers = ibv_reg_mr(
+			device->pd, server->memory, server->memory_len, IBV_ACCESS_LOCAL_WRITE);
+	if (device->buffers == NULL || device->channel == NULL ||
+		ibv_query_device(verbs, &device->attr) != 0 ||
+		nr_watch(server, device->channel->fd, NR_SOURCE_DEVICE, device) != 0 ||
+		nr_watch(server, verbs->async_fd, NR_SOURCE_ASYNC, device) != 0) {
+		fprintf(stderr, "karst-nvmet: device %s: %s\n", ibv_get_device_name(verbs->device),
+			strerror(errno));
+		device_free(device);
+		return NULL;
+	}
+	device->next = server->devices;
+	server->devices = device;
+	return device;
+}
+
+bool
+nr_buffer_get(struct nr_server *server, struct nr_request *request)
+{
+	if (server->free == NULL) {
+		server->counters.buffer_waits++;
+		request->next = NULL;
+		*server->hungry_last = request;
+		server->hungry_last = &request->next;
+		return false;
+	}
+	request->buffer = server->free;
+	server->free = request->buffer->next;
+	return true;
+}
+
+void
+nr_buffer_put(struct nr_server *server, struct nr_request *request)
+{
+	struct nr_request *next = server->hungry;
+	struct nr_buffer *buffer = request->buffer;
+
+	request->buffer = NULL;
+	if (buffer == NULL)
+		return;
+	if (next == NULL) {
+		buffer->next = server->free;
+		server->free = buffer;
+		return;
+	}
+	server->hungry = next->next;
+	if (server->hungry == NULL)
+		server->hungry_last = &server->hungry;
+	next->next = NULL;
+	next->buffer = buffer;
+	nr_request_run(next);
+}
+
+void
+nr_buffer_forget(struct nr_server *server, struct nr_queue *queue)
+{
+	struct nr_request **at = &server->hungry;
+
+	while (*at != NULL) {
+		if ((*at)->cmd.queue == &queue->core)
+			*at = (*at)->next;
+		else
+			at = &(*at)->next;
+	}
+	server->hungry_last = at;
+}

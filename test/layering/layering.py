@@ -252,7 +252,7 @@ def check_self_contained(tree):
         if x86():
             flags += ['-march=x86-64-v4', '-mpclmul', '-mvpclmulqdq']
         run = subprocess.run(
-            [os.environ.get('CC', 'cc'), '-std=gnu11', '-D_GNU_SOURCE', '-Wall',
+            [*shlex.split(os.environ.get('CC', 'cc')), '-std=gnu11', '-D_GNU_SOURCE', '-Wall',
              '-Wno-unused-function', '-Werror', '-fsyntax-only', *flags, '-x', 'c', '-include',
              os.path.join(tree.root, path), '/dev/null'],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)

@@ -132,6 +132,18 @@ bring_up(struct rp_bed *b, const struct rp_qp_setup *s)
 }
 
 static void
+make_srq(struct rp_bed *b, uint32_t stride)
+{
+	struct karst_srq_init init = {.pd = b->pd,
+		.shared = block(b, karst_wq_bytes(RP_WQ_SLOTS, stride)),
+		.max_wr = RP_WQ_SLOTS,
+		.max_sge = 1};
+
+	must(karst_srq_create(b->core, block(b, karst_srq_object_bytes()), &init, &b->srq), "SRQ");
+	karst_wq_attach(&b->rq, init.shared, RP_WQ_SLOTS, stride);
+}
+
+static void
 make_qp(struct rp_bed *b, const struct rp_qp_setup *s)
 {
 	uint32_t sstride = karst_wq_stride(true, 1, 0), rstride = karst_wq_stride(false, 1, 0);
@@ -147,10 +159,17 @@ make_qp(struct rp_bed *b, const struct rp_qp_setup *s)
 		.max_recv_sge = 1,
 		.max_dest_rd_atomic = s->type == KARST_QPT_RC ? KARST_QP_MAX_RD_ATOMIC : 0};
 
+	if (s->srq) {
+		make_srq(b, rstride);
+		init.srq = b->srq;
+		init.rq_shared = NULL;
+		init.max_recv_wr = init.max_recv_sge = 0;
+	} else {
+		karst_wq_attach(&b->rq, init.rq_shared, RP_WQ_SLOTS, rstride);
+	}
 	must(karst_qp_create(b->core, block(b, karst_qp_bytes(&init)), &init, &b->qp), "QP");
 	b->qpn = karst_qp_num(b->qp);
 	karst_wq_attach(&b->sq, init.sq_shared, RP_WQ_SLOTS, sstride);
-	karst_wq_attach(&b->rq, init.rq_shared, RP_WQ_SLOTS, rstride);
 	bring_up(b, s);
 }
 
@@ -191,6 +210,8 @@ rp_bed_close(struct rp_bed *b)
 
 	karst_qp_destroy(b->core, b->qp);
 	karst_core_flush(b->core);
+	if (b->srq != NULL)
+		must(karst_srq_destroy(b->core, b->srq), "end of SRQ");
 	must(karst_cq_destroy(b->cq), "end of CQ");
 	for (i = 0; i < b->nblocks; i++)
 		free(b->blocks[i]);

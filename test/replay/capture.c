@@ -163,6 +163,15 @@ part_of_command(const struct rp_capture *c, const char *prefix, const char *what
 	return hit != NULL && (end == NULL || hit < end);
 }
 
+bool
+rp_uses_srq(const struct rp_capture *c, unsigned int side)
+{
+	const char *prefix = side == 0 ? "A: " : "B: ";
+
+	return part_of_command(c, prefix, "ibv_srq_pingpong ") ||
+		part_of_command(c, prefix, "vt -s -S");
+}
+
 uint32_t
 rp_option(const struct rp_capture *c, unsigned int side, char letter, uint32_t without)
 {

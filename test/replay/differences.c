@@ -108,6 +108,8 @@ rp_differs(struct rp_report *r, uint32_t psn, const char *fmt, ...)
 			return true;
 		}
 	}
+	if (r->list)
+		printf("#=%s\t%s\t%s\t%s\t?\n", r->capture, r->half, hex, kind);
 	rp_problem(r, "at PSN %s: %s", hex, kind);
 	return false;
 }

@@ -99,6 +99,8 @@ struct rp_capture {
 /** -errno; a row of the manifest and the file that it names. */
 int rp_capture_read(const char *folder, const char *row, struct rp_capture *c);
 void rp_capture_free(struct rp_capture *c);
+/** Does the command of that side receive from a shared queue? */
+bool rp_uses_srq(const struct rp_capture *c, unsigned int side);
 /** Value of an option of the client's or server's (@side) command, if it is the exerciser "vt". */
 uint32_t rp_option(const struct rp_capture *c, unsigned int side, char letter, uint32_t without);
 
@@ -159,10 +161,11 @@ struct rp_bed {
 	struct karst_core_cq *cq;
 	struct karst_cq_lane lane;
 	struct karst_core_qp *qp;
+	struct karst_core_srq *srq; /* NULL: none */
 	uint32_t qpn;
 	struct karst_wq sq;
-	struct karst_wq rq;
-	uint8_t *recv; /* RP_RECV_LEN bytes at RP_LOCAL_VA, where receives go */
+	struct karst_wq rq; /* its own, or the shared one */
+	uint8_t *recv;      /* RP_RECV_LEN bytes at RP_LOCAL_VA, where receives go */
 	uint32_t recv_key;
 	unsigned int receives; /* posted and not completed */
 	struct karst_path path;
@@ -189,6 +192,7 @@ struct rp_qp_setup {
 	uint8_t min_rnr_timer;
 	uint8_t max_rd_atomic;
 	uint8_t max_dest_rd_atomic;
+	bool srq; /* receives from a shared queue */
 };
 
 struct rp_bed *rp_bed_open(const struct rp_qp_setup *s, uint64_t now_ns);

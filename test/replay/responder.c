@@ -505,7 +505,8 @@ open_play(struct play *p, struct rp_report *r, const struct rp_stream *s, enum r
 		/* who keeps to what was agreed is never refused for it (R6) */
 		.max_dest_rd_atomic =
 			(uint8_t)rp_option(s->capture, 1 - s->from, 'a', KARST_QP_MAX_RD_ATOMIC),
-		.min_rnr_timer = rnr_timer(s)};
+		.min_rnr_timer = rnr_timer(s),
+		.srq = rp_uses_srq(s->capture, 1 - s->from)};
 
 	*p = (struct play){.r = r, .s = s, .epsn = setup.rq_psn};
 	p->b = rp_bed_open(&setup, s->requests[0]->ns);

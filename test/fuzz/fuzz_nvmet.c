@@ -10,9 +10,9 @@
  * that changes.
  *
  * What must hold: no sanitizer report, for which capsules, buffers and namespaces have exactly
- * their lengths; each command is answered once, or waits for an event; a buffer is asked for that is
- * not longer than it may be; controllers, queues and their counts agree; and when all connections
- * are gone, nothing is left.
+ * their lengths; each command is answered once, or waits for an event; no buffer is longer than it
+ * may be; controllers, queues and their counts agree; and when all connections are gone, nothing
+ * is left.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -276,6 +276,7 @@ karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp)
 	r->deadline_ns = 0;
 	r->retry_left = r->retry_cnt;
 	r->rnr_left = r->rnr_retry;
+	r->window = core->window_packets;
 }
 
 void

@@ -236,6 +236,7 @@ struct karst_requester {
 	uint8_t retry_cnt;
 	uint8_t rnr_retry;
 	uint8_t timeout;
+	uint32_t window;      /* PSNs that may be outstanding: after a timeout fewer than core's */
 	uint64_t rto_ns;      /* 0: never */
 	uint64_t deadline_ns; /* 0: none */
 	struct karst_sq_slot *slots;

@@ -16,6 +16,12 @@
  *
  * The timer is armed lazily: progress only moves deadline_ns; when the timer fires before it,
  * it is armed again for the rest.
+ *
+ * Many queue pairs may lose their packets at once, in a burst that was too much for the receiver.
+ * So that they do not all come back at once with as much as before, a queue pair begins anew after
+ * a timeout, with a few packets (window): each that is acknowledged allows one more, until as many
+ * may be under way as ever.  Timeouts that follow upon timeouts are spread.  Nobody waits for that
+ * where packets are lost one by one, since a NAK or a gap goes back without it.
  */
 #include "wqe.h"
 
@@ -141,15 +147,42 @@ karst_requester_settle(struct karst_core *core, struct karst_core_qp *qp)
 
 /* --- the timer --- */
 
+/* Packets that go out after a timeout; half of it after each further one without progress. */
+#define RESTART_WINDOW 8u
+
+/* Timeouts since there was progress. */
+static uint32_t
+timeouts(const struct karst_requester *r)
+{
+	return (uint32_t)(r->retry_cnt - r->retry_left);
+}
+
+static uint32_t
+restart_window(const struct karst_requester *r)
+{
+	uint32_t n = RESTART_WINDOW >> timeouts(r);
+
+	return n != 0 ? n : 1;
+}
+
 /*
  * Q6 allows 1 to 4 times the nominal time.  The first expiry comes after 1, later ones without
  * progress after 2 and 3 times (the wheel adds up to two ticks): a peer that lost its processor
- * for a while is not given up so soon.
+ * for a while is not given up so soon.  These get up to a half more, by queue pair and packet, so
+ * that those that have lost together do not repeat together for ever.  The first is not spread: it
+ * is what a lost packet costs, and the small window bounds what comes of it.
  */
-static uint32_t
-patience(const struct karst_requester *r)
+static uint64_t
+patience_ns(const struct karst_core_qp *qp)
 {
-	return 1 + karst_min_u32((uint32_t)(r->retry_cnt - r->retry_left), 2);
+	const struct karst_requester *r = &qp->req;
+	uint32_t n = timeouts(r);
+	uint32_t draw =
+		(qp->qpn * 0x9e3779b1u ^ (r->una_psn + (n << 24)) * 0x85ebca6bu) * 0xc2b2ae35u;
+
+	if (n == 0)
+		return r->rto_ns;
+	return r->rto_ns * (1 + karst_min_u32(n, 2)) + (r->rto_ns >> 11) * (draw >> 22);
 }
 
 void
@@ -159,7 +192,7 @@ karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp)
 
 	if (r->deadline_ns != 0 || r->rto_ns == 0 || r->una_psn == r->nxt_psn)
 		return;
-	r->deadline_ns = core->now_ns + r->rto_ns * patience(r);
+	r->deadline_ns = core->now_ns + patience_ns(qp);
 	if (!karst_timer_armed(&r->timer))
 		karst_wheel_add(&core->wheel, &r->timer, r->deadline_ns);
 }
@@ -177,12 +210,14 @@ karst_requester_retime(struct karst_core *core, struct karst_core_qp *qp)
 	karst_requester_arm(core, qp);
 }
 
-/* Something was acknowledged: counts are refilled (Q6) and the clock starts anew. */
+/* @npsn were acknowledged: counts are refilled (Q6) and the clock starts anew. */
 static void
-progress(struct karst_core *core, struct karst_core_qp *qp)
+progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
 {
 	struct karst_requester *r = &qp->req;
 
+	if (karst_unlikely(r->window < core->window_packets))
+		r->window = karst_min_u32(r->window + npsn, core->window_packets);
 	r->retry_left = r->retry_cnt;
 	r->rnr_left = r->rnr_retry;
 	r->flags &= (uint8_t)~KARST_REQ_ROUND;
@@ -207,7 +242,7 @@ karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 	r->flags |= KARST_REQ_ROUND;
 	/* the clock of what goes out again starts anew; an RNR wait sets its own */
 	if (r->deadline_ns != 0 && r->rto_ns != 0)
-		r->deadline_ns = core->now_ns + r->rto_ns * patience(r);
+		r->deadline_ns = core->now_ns + patience_ns(qp);
 	karst_core_activate(core, qp);
 }
 
@@ -236,6 +271,7 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 		karst_requester_fail(core, qp, KARST_WC_RETRY_EXC_ERR, 0);
 		return;
 	}
+	r->window = karst_min_u32(r->window, restart_window(r));
 	r->retry_left--;
 	karst_requester_rewind(core, qp);
 	/* the packets go out when the scheduler comes; the clock runs from now in any case */
@@ -290,7 +326,7 @@ ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
 		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
 	}
 	if (r->una_psn != una)
-		progress(core, qp);
+		progress(core, qp, karst_psn_add(r->una_psn, -una));
 	if (r->una_idx != una_idx)
 		karst_qp_retire_sends(core, qp);
 	return clear;
@@ -530,7 +566,7 @@ rx_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
 		karst_qp_retire_sends(core, qp);
 	}
-	progress(core, qp);
+	progress(core, qp, 1);
 	follow_up(core, qp);
 }
 

@@ -22,6 +22,20 @@
  */
 #include "wqe.h"
 
+/* PSNs that are under way in this round. */
+static inline uint32_t
+under_way(const struct karst_requester *r)
+{
+	return (r->snd_psn - r->una_psn) & KARST_PSN_MASK;
+}
+
+/* Is the packet that is being built the last that may go before an acknowledgement? */
+static inline bool
+closes_small_window(const struct karst_core *core, const struct karst_requester *r)
+{
+	return karst_unlikely(r->window < core->window_packets) && under_way(r) + 1 == r->window;
+}
+
 /* How a step ended. */
 enum step {
 	STEP_NEXT,    /* this request has gone out: go on with the next */
@@ -194,6 +208,9 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 
 	if (r->rd_out >= r->max_rd_atomic && !karst_mutant(KARST_MUTANT_RD_LIMIT))
 		return STEP_BLOCKED;
+	/* after a timeout responses are counted, too: a READ asks for many packets */
+	if (karst_unlikely(r->window < core->window_packets) && under_way(r) >= r->window)
+		return STEP_BLOCKED;
 	if (!karst_frame_room(b, w->nsge))
 		return STEP_MORE;
 	if (karst_mutant(KARST_MUTANT_READ_RETRY_PSN) && w->h.opcode == KARST_WR_RDMA_READ)
@@ -260,8 +277,10 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 		if (karst_unlikely(st != KARST_WC_SUCCESS))
 			return st;
 	}
-	/* Q2: on the last packet, and once in ack_interval */
-	if (transport != KARST_TRANSPORT_UC && (last || ++r->since_ackreq >= core->ack_interval)) {
+	/* Q2: on the last packet, and once in ack_interval; and on that which closes a window that
+	 * a timeout has made small */
+	if (transport != KARST_TRANSPORT_UC &&
+		(last || ++r->since_ackreq >= core->ack_interval || closes_small_window(core, r))) {
 		ackreq = true;
 		r->since_ackreq = 0;
 	}
@@ -288,8 +307,7 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 		uint32_t nsegs = b->nsegs;
 
 		/* UC: nothing comes back that could open a window */
-		if (qp->type != KARST_QPT_UC &&
-			((r->snd_psn - r->una_psn) & KARST_PSN_MASK) >= core->window_packets)
+		if (qp->type != KARST_QPT_UC && under_way(r) >= r->window)
 			return STEP_BLOCKED;
 		if (!karst_frame_room(b, w->nsge) || b->bytes >= limit)
 			return STEP_MORE;

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What the RC requester does when the clock has told it of a loss: when, and how much at a time. */
+#include "harness.h"
+
+#define RTO (4096ull << 10) /* setup_of() */
+
+static enum karst_drop
+ack(struct bed *b, uint32_t psn, uint32_t msn)
+{
+	return send_pkt(b, RC_ACK, psn, .aeth = 0x1f000000 | msn);
+}
+
+/* When a QP whose number follows from @seed has given up waiting for the @n-th time. */
+static uint64_t
+expiry_of(uint64_t seed, unsigned int n)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	uint64_t began, ended;
+	struct bed *b;
+
+	s.core.seed = seed;
+	s.attr.retry_cnt = 7;
+	b = bed_open(&s);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	began = b->core->now_ns;
+	while (count(b, LOCAL_ACK_TIMEOUT) < n)
+		advance_time(b, RTO / 256);
+	ended = b->core->now_ns;
+	bed_forget(b);
+	bed_close(b);
+	return ended - began;
+}
+
+/* (Q6): QPs that have lost their packets at the same time, and again, do not go on repeating them
+ * at the same time. */
+Test(rc_restart, q6_not_in_step)
+{
+	uint64_t seed, at[8];
+	unsigned int n, i, j, same;
+
+	for (n = 2; n <= 4; n++) {
+		for (same = 0, seed = i = 0; i < KARST_DIM(at); i++) {
+			at[i] = expiry_of(seed++, n);
+			for (j = 0; j < i; j++)
+				same += at[i] / (RTO / 64) == at[j] / (RTO / 64);
+		}
+		/* by chance some are */
+		cr_assert_leq(same, 10, "expiry %u: %u of 28 pairs in step", n, same);
+	}
+}
+
+/* Q6, Q2: after a timeout a few packets go out, of which the last asks for an acknowledgement; each
+ * that is acknowledged lets go one more, until the window is what it was. */
+Test(rc_restart, q6_restarts_slowly)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	const struct karst_pkt *p = NULL;
+	uint32_t i, from = 0, window = 8;
+	struct bed *b;
+
+	s.core.window_packets = 64;
+	b = bed_open(&s);
+	post(b, RDMA_WRITE, 1, .len = 100 * MTU);
+	for (i = 0; i < 64; i++)
+		expect_at(b, __FILE__, __LINE__,
+			i == 0 ? KARST_RC_WRITE_FIRST : KARST_RC_WRITE_MIDDLE, S(i));
+	expect_none(b);
+	advance_time(b, 4 * RTO);
+	while (window < 64) {
+		for (i = from; i < from + window; i++) {
+			p = expect_at(b, __FILE__, __LINE__,
+				i == 0 ? KARST_RC_WRITE_FIRST : KARST_RC_WRITE_MIDDLE, S(i));
+			if (i == 0)
+				cr_assert(p->flags & KARST_PKT_ACKREQ);
+		}
+		cr_assert(p->flags & KARST_PKT_ACKREQ, "nobody will ever open the window");
+		expect_none(b);
+		from += window;
+		expect_taken(b, ack(b, S(from - 1), 0));
+		window *= 2;
+	}
+	/* 56 are acknowledged, and 44 left: all of them */
+	for (i = from; i < 100; i++)
+		expect_at(b, __FILE__, __LINE__,
+			i < 99 ? KARST_RC_WRITE_MIDDLE : KARST_RC_WRITE_LAST, S(i));
+	expect_taken(b, ack(b, S(99), 1));
+	expect_wc(b, 1, SUCCESS);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 1);
+	bed_close(b);
+}
+
+/* (Q6): the longer nothing is heard, the less is sent. */
+Test(rc_restart, q6_less_each_time)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	static const uint32_t packets[] = {8, 4, 2, 1, 1, 1};
+	unsigned int round;
+	struct bed *b;
+	uint32_t i;
+
+	s.attr.retry_cnt = 7;
+	b = bed_open(&s);
+	post(b, SEND, 1, .len = 9 * MTU);
+	for (i = 0; i < 9; i++)
+		expect_at(b, __FILE__, __LINE__,
+			i == 0           ? KARST_RC_SEND_FIRST
+				: i == 8 ? KARST_RC_SEND_LAST
+					 : KARST_RC_SEND_MIDDLE,
+			S(i));
+	for (round = 0; round < KARST_DIM(packets); round++) {
+		advance_time(b, 4 * RTO);
+		for (i = 0; i < packets[round]; i++)
+			expect_at(b, __FILE__, __LINE__,
+				i == 0 ? KARST_RC_SEND_FIRST : KARST_RC_SEND_MIDDLE, S(i));
+		expect_none(b);
+	}
+	/* all had arrived the first time: the window is open again, and the count as it was */
+	expect_taken(b, ack(b, S(8), 1));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+/* Q6, Q5: responses count, too: the READ that was not answered is asked for, the next ones when it
+ * has been. */
+Test(rc_restart, q6_reads_restart_slowly)
+{
+	struct bed *b = bed_rc();
+	uint32_t i;
+
+	post(b, RDMA_READ, 1, .len = 10 * MTU);
+	post(b, RDMA_READ, 2, .len = MTU);
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	expect_pkt(b, RC_READ_REQUEST, S(10));
+	advance_time(b, 4 * RTO);
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	expect_none(b);
+	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(0), .pay = b->pattern, .pay_len = MTU));
+	/* nine under way, and nine may be */
+	expect_none(b);
+	expect_taken(b, send_pkt(b, RC_READ_RESP_MIDDLE, S(1), .pay = b->pattern, .pay_len = MTU));
+	expect_pkt(b, RC_READ_REQUEST, S(10));
+	for (i = 2; i < 9; i++)
+		expect_taken(b,
+			send_pkt(b, RC_READ_RESP_MIDDLE, S(i), .pay = b->pattern, .pay_len = MTU));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_LAST, S(9), .pay = b->pattern, .pay_len = MTU));
+	expect_wc(b, 1, SUCCESS);
+	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(10), .pay = b->pattern, .pay_len = MTU));
+	expect_wc(b, 2, SUCCESS);
+	bed_close(b);
+}

@@ -512,6 +512,49 @@ def against_tcp(bench, p):
               large_tcp and large_tcp[0], 'MB/s')
 
 
+FIO_PORT = 18790
+FIO_DEPTH = {4096: '--iodepth=128 --iodepth_batch=32 --iodepth_batch_complete_min=32',
+             131072: '--iodepth=16'}
+
+
+def fio_once(bench, p, size, karst):
+    """(MiB/s, blocks a second) that fio writes; None if it failed."""
+    engine = ['--ioengine=rdma'] if karst else ['--ioengine=net', '--protocol=tcp']
+    # behind the engine, whose option --port is
+    common = ['fio', *engine, f'--port={FIO_PORT}', f'--bs={size}', '--size=1t',
+              '--output-format=json', '--time_based']
+    server = [*common, '--name=server', '--rw=read', f'--runtime={bench.seconds + 5:.0f}']
+    client = [*common, '--name=client', '--rw=write', f'--runtime={bench.seconds:.0f}']
+    if karst:
+        depth = FIO_DEPTH[size].split()
+        server += depth[:1]
+        client += [f'--hostname={ADDRESS}', '--verb=write', *depth]
+    else:
+        server += ['--listen']
+        client += ['--hostname=127.0.0.1']
+    out = p.pair(server, client, karst) or ''
+    if '{' not in out:
+        return None
+    job = json.loads(out[out.index('{'):])['jobs'][0]['write']
+    return job['bw_bytes'] / 2 ** 20, job['iops']
+
+
+def fio(bench):
+    """fio's rdma engine over a daemon beside its net engine over the kernel's TCP on loopback."""
+    with Daemon(bench.perf, ports=f'addresses = {ADDRESS}/24\n') as daemon:
+        p = Programs(bench, daemon)
+        for size in FIO_DEPTH:
+            shares, note = [], ''
+            for _ in range(bench.runs):
+                ours, tcp = (fio_once(bench, p, size, karst) for karst in (True, False))
+                if ours and tcp:
+                    shares.append(ours[0] / tcp[0])
+                    note = f'{ours[0]:.0f} and {tcp[0]:.0f} MiB/s, {ours[1]:.0f} and ' \
+                           f'{tcp[1]:.0f} blocks a second'
+            bench.row(f'fio {size // 1024} KiB, rdma over karst: times net over TCP',
+                      middle(shares), 3, note=note)
+
+
 def ahead(bench, what, ours, tcp, unit):
     """More bandwidth, or less time, than the kernel's."""
     bench.row(what, ratio(ours, tcp), 1, at_most=unit == 'us',
@@ -530,14 +573,14 @@ def main():
     parser.add_argument('--seconds', type=float, default=5, help='of each measurement')
     parser.add_argument('--runs', type=int, default=3, help='of each command, median counts')
     parser.add_argument('--only', choices=['bulk', 'small', 'loss', 'crc', 'attached', 'clients',
-                                           'idle', 'connect', 'verbs'],
+                                           'idle', 'connect', 'verbs', 'fio'],
                         help='some of the figures')
     parser.add_argument('perf', help='the karst-perf to run')
     args = parser.parse_args()
     if not os.access(args.perf, os.X_OK):
         parser.error(f'{args.perf}: not a program')
     bench = Bench(args.perf, args.seconds, args.runs)
-    for part in (bulk, small, loss, crc, attached, clients, idle, connect, verbs):
+    for part in (bulk, small, loss, crc, attached, clients, idle, connect, verbs, fio):
         if args.only in (None, part.__name__):
             part(bench)
     print(f'\n{machine()}; load {os.getloadavg()[0]:.1f}; {args.seconds:g} s each, '

@@ -2,11 +2,14 @@
 # Copyright (c) 2026 The karst authors
 """Connections by rdma_cm between karst and Linux: rdma-core's examples, rsockets among them."""
 import select
+import time
 
-from interop_bed import Case
+from interop_bed import Case, GROUP, PORT, says, words
+from wire import delay, drop, duplicate
 
 TESTED = [r'test complete', r'return status 0']
 WIRE = ('wire',)
+SOON_S = 60
 
 
 def cm(name, server, client, **more):
@@ -49,3 +52,102 @@ CASES = [
     stream('riostream', 'b', 3000, kinds=WIRE),
     stream('riostream', 'n', 50000, kinds=WIRE),
 ]
+
+MCKEY = f'mckey -m {GROUP} -b {{me}} -C 5 -S 300'
+SENDERS = 20
+
+
+def group(bed, kind, role):
+    """A sender does not wait until what it has posted has gone, and ends its queue pair: on Linux
+    the rest is lost, so there are senders until the receiver has five messages."""
+    there, here = (bed.linux, bed.host) if role == 'client' else (bed.host, bed.linux)
+    receiver = there.program(words('{lines} ' + MCKEY, there, there, kind, 'ip4', PORT), SOON_S)
+    problems, sender = there.listens(receiver, PORT, 'group', kind), receiver
+    for _ in range(SENDERS):
+        if problems or receiver.status is not None:
+            break
+        sender = here.program(words(MCKEY + ' -s', here, there, kind, 'ip4', PORT), SOON_S)
+        problems = sender.wait(SOON_S)
+    problems += receiver.wait(SOON_S)
+    for program in (receiver, sender):
+        problems += [] if program.status == 0 else [f'exit status {program.status}']
+        problems += says(program, TESTED)
+    return problems + (receiver.shown() + sender.shown() if problems else [])
+
+
+CASES += [Case('mckey, to a group', run=group, frames=5, rules='U4')]
+
+# Datagrams of queue pair 1, which are all that these programs send by UD, are injured.
+UD = 0x64
+RPING = ('rping -s -v -V -C 2 -S 100 -a {ip} -p {port}',
+         'rping -c -v -V -C 2 -S 100 -a {ip} -p {port}')
+
+
+def injured(name, *wire, injuries=1):
+    return cm(f'rping, {name}', *RPING, at_client=[r'(?m)^ping data: rdma-ping-1: '], wire=wire,
+              injured=injuries)
+
+
+CASES += [
+    injured('each datagram twice', duplicate(op=UD, every=1), injuries=5),
+    injured('each datagram late', delay(op=UD, every=1, ms=30), injuries=5),
+    injured('REQ and DREQ, or REP, of karst lost', drop(op=UD, source='karst', nth=(1, 3))),
+    injured('RTU, or DREP, of karst lost', drop(op=UD, source='karst', nth=(2,))),
+    injured('first datagram of Linux lost', drop(op=UD, source='guest', nth=(1,))),
+    injured('second datagram of Linux lost', drop(op=UD, source='guest', nth=(2,))),
+]
+
+
+# --- refusals ---
+
+def refused(name, client, *texts, **more):
+    """Nobody listens."""
+    return Case(f'nobody listens: {name}', 'true', client, listen=None, statuses=(0, None),
+                frames=0, at_client=texts, never=None, rules='C1', **more)
+
+
+CASES += [
+    refused('rping', 'rping -c -C 1 -a {ip} -p {port}', r'_REJECTED, error 8',
+            families=('ip4', 'ip6')),
+    refused('rdma_client', 'rdma_client -s {ip} -p {port}', r'onnection refused', kinds=WIRE),
+    refused('udaddy', 'udaddy -s {ip} -C 1', r'_UNREACHABLE, error: 1'),
+    Case('rping meets rstream, which rejects its private data',
+         'rstream -b {ip} -p {port}', 'rping -c -C 1 -a {ip} -p {port}', listen='cm', frames=0,
+         statuses=(0, None), at_client=[r'_REJECTED, error 28'], never=None, endless=True,
+         kinds=WIRE, rules='C1'),
+]
+
+
+# --- ends ---
+
+def killed(victim):
+    """One end of a connection with traffic is killed: the other hears of it, and ends."""
+    def run(bed, kind, role):
+        server, client = (bed.linux, bed.host) if role == 'client' else (bed.host, bed.linux)
+
+        def start(end, what):
+            line = f'rping {what} -C 10000000 -S 100 -a {{ip}} -p {{port}}'
+            return end.program(words(line, end, server, kind, 'ip4', PORT), SOON_S)
+
+        one = start(server, '-s')
+        problems = server.listens(one, PORT, 'cm', kind)
+        other = start(client, '-c')
+        before = bed.engine.counter('rx_packets')
+        until = time.monotonic() + SOON_S
+        while bed.engine.counter('rx_packets') < before + 100 and not problems:
+            if other.status is not None and 'REJECTED' in other.text():
+                other = start(client, '-c')
+            time.sleep(0.05)
+            if time.monotonic() > until:
+                problems = ['no traffic']
+        dies, lives = (one, other) if victim == 'server' else (other, one)
+        dies.kill()
+        problems += lives.wait(SOON_S)
+        if not problems and not any(text in lives.text() for text in ('DISCONNECT', 'failed')):
+            problems = ['it has not heard of the end']
+        return problems + (lives.shown() if problems else [])
+    return run
+
+
+CASES += [Case(f'rping, the {victim} is killed', run=killed(victim), rules='C1', frames=100)
+          for victim in ('server', 'client')]

@@ -66,7 +66,8 @@ class Job:
 
 class Guest:
     """@image: (kernel, initial file system, version).  @nics: QEMU's -netdev options, of eth0,
-    eth1 and so on; @addresses: of each, with commas between them.  Starts at once; ready() waits."""
+    eth1 and so on; @addresses: of each, with commas between them.  Starts at once; ready()
+    waits."""
 
     def __init__(self, folder, image, nics, addresses, mtu=4400, mem_mb=448):
         self.name = 'linux-' + image[2].split('-')[0]

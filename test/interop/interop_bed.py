@@ -49,6 +49,7 @@ MAC = {'wire': '02:4b:00:00:00:01', 'vhost': '02:4b:00:00:00:02', 'vlan': '02:4b
 LISTENS_S = 30 # a guest is slow, and slower beside others
 UNSEEN_S = 2 # a listener of karst's that has not been seen so long may be there all the same
 PORT = 18515
+GROUP, GROUP_MAC = '239.77.1.1', '33:33:ef:4d:01:01'
 LINE_MAX = 300 # of what is shown of a program
 REJECTIONS = ('rx_REJ', 'tx_REJ')
 TOO_EARLY = r'_REJECTED|_UNREACHABLE|[Cc]onnection refused|Unexpected CM event|rpoll: '
@@ -118,12 +119,14 @@ class Host(Side):
         row = self.engine.ask(lambda e: e.ask('cm'))
         return sum(row[name] for name in names)
 
-    def listens(self, program, port, how):
-        """Connections, of which a listener is one, are known by their number alone, and one that
-        lingers may go at the moment at which another comes."""
+    def listens(self, program, port, how, _):
+        """@return problems: it does not.  Connections, of which a listener is one, are known by
+        their number alone, and one that lingers may go at the moment at which another comes."""
         if how == 'tcp':
             return program.until(lambda: listening(port, program.process.pid), 'listening',
                                  LISTENS_S)
+        if how == 'group':
+            return program.until(lambda: 'joined dgid' in program.text(), 'joining', LISTENS_S)
         least, end = self.managed(['connections']), time.monotonic() + UNSEEN_S
         while program.status is None and time.monotonic() < end:
             now = self.managed(['connections'])
@@ -162,10 +165,12 @@ class Linux(Side):
     def program(self, words, limit_s):
         return self.guest.program(words, limit_s)
 
-    def listens(self, program, port, how):
+    def listens(self, program, port, how, kind):
         """Waits in the guest, where looking again and again costs less."""
-        look = f'grep -q ":{port:04X} .* 0A " /proc/net/tcp /proc/net/tcp6' if how == 'tcp' else \
-            'rdma resource show cm_id | grep -q LISTEN'
+        look = {'tcp': f'grep -q ":{port:04X} .* 0A " /proc/net/tcp /proc/net/tcp6',
+                'cm': 'rdma resource show cm_id | grep -q LISTEN',
+                # rxe wants frames to this address when a queue pair is in the group
+                'group': f'ip maddress show dev {self.interface[kind]} | grep -q {GROUP_MAC}'}[how]
         job = self.guest.program(f'until {look}; do usleep 50000; done', LISTENS_S)
         while not job.ended.wait(0.05):
             if program.status is not None:
@@ -322,10 +327,12 @@ class Case:
       {dev} {gid} {if} {me}  its device, index of its GID, interface and address
       {ip} {tcp}             the server's address; and its IPv4 address, for talk beside the wire
       {port}                 a port number
-    @listen: 'tcp' or 'cm', what the server is waited for to listen at; None: nothing.
+      {lines}                before a program whose lines karst's end is to see at once
+    @listen: 'tcp' or 'cm', what the server is waited for to listen at; 'group', to join GROUP;
+    None: nothing.
     @both, @at_server, @at_client: regular expressions of what they must say.
-    @kinds, @roles, @families, @kernels: where it is run; @rules: those of doc/protocol.rst that it is
-    about; @wire: what the wire does to frames (kind "wire" alone), and @injured: so often at the
+    @kinds, @roles, @families, @kernels: where it is run; @rules: those of doc/protocol.rst that it
+    is about; @wire: what the wire does to frames (kind "wire" alone), and @injured: so often at the
     least.  @frames: so many at the least must pass karst.  @check(bed): more problems, afterwards;
     @run(bed, kind, role): instead of server and client.  @limit_s: for each program.
     @attempts: how often it is tried if connections are rejected.
@@ -367,6 +374,7 @@ def words(line, me, server, kind, family, port):
     fields = {'dev': me.device[kind], 'if': me.interface[kind], 'port': port,
               'me': me.address(kind, family) + zone, 'ip': server.address(kind, family) + zone,
               'tcp': server.address('wire' if kind == 'vlan' else kind, 'ip4')}
+    fields['lines'] = 'stdbuf -oL' if me.karst else ''
     if '{gid}' in line:
         fields['gid'] = me.gid(kind, family)
     return line.format(**fields)
@@ -387,7 +395,7 @@ def meet(bed, case, kind, role, family):
     """(problems, [server, client])"""
     server, client = (bed.linux, bed.host) if role == 'client' else (bed.host, bed.linux)
     one = server.program(words(case.server, server, server, kind, family, PORT), case.limit_s)
-    problems = server.listens(one, PORT, case.listen) if case.listen else []
+    problems = server.listens(one, PORT, case.listen, kind) if case.listen else []
     if problems:
         one.kill()
         return [f'server: {p}' for p in problems], [one]

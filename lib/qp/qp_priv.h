@@ -169,6 +169,7 @@ struct karst_responder {
 	uint32_t rsp_done;  /* entries that were answered at least once */
 	uint32_t rsp_cur;   /* next entry to answer from */
 	uint32_t rsp_psn;   /* next PSN to answer, in that entry */
+	uint32_t rsp_again; /* answered entries from here on are not asked for again */
 	struct karst_rsp *rsps;
 	uint16_t rsp_max;   /* entries that may be used: max_dest_rd_atomic */
 	uint16_t rsp_mask;  /* entries allocated - 1 */
@@ -183,6 +184,16 @@ static inline struct karst_rsp *
 karst_rsp_at(const struct karst_responder *r, uint32_t i)
 {
 	return &r->rsps[i & r->rsp_mask];
+}
+
+/** The cursor has come to an entry: on to the first that is wanted. */
+static inline void
+karst_rsp_seek(struct karst_responder *r)
+{
+	if ((int32_t)(r->rsp_cur - r->rsp_again) >= 0 && (int32_t)(r->rsp_cur - r->rsp_done) < 0)
+		r->rsp_cur = r->rsp_done;
+	if (r->rsp_cur != r->rsp_added)
+		r->rsp_psn = karst_rsp_at(r, r->rsp_cur)->beg;
 }
 
 /* --- requester --- */

@@ -6,8 +6,9 @@
  *
  * rsps[] is a ring of the last max_dest_rd_atomic READs and atomics (R6), with a cursor
  * (rsp_cur, rsp_psn) at the next response to send (responder_tx.c).  A duplicate READ or atomic
- * moves the cursor back to the PSN that it asks for (R4, R5); one that the cursor has not
- * reached yet will be answered anyway and changes nothing.
+ * moves the cursor back to the PSN that it asks for (R4, R5); from there it goes as far as
+ * duplicates have asked (rsp_again), and then on with what was never answered (rsp_done).  One that
+ * the cursor will come to anyway changes nothing.
  */
 #include "qp_priv.h"
 
@@ -25,7 +26,7 @@ rsp_room(struct karst_responder *r)
 	if (r->rsp_added - r->rsp_cur >= r->rsp_max) {
 		/* the oldest is only being answered again, to a peer that has moved on */
 		r->rsp_cur = r->rsp_added - r->rsp_max + 1;
-		r->rsp_psn = karst_rsp_at(r, r->rsp_cur)->beg;
+		karst_rsp_seek(r);
 	}
 	return karst_rsp_at(r, r->rsp_added);
 }
@@ -188,6 +189,32 @@ rsp_find(struct karst_responder *r, uint32_t psn, uint32_t *which)
 	return NULL;
 }
 
+/* All of entry @i is to be answered. */
+static void
+rsp_whole(struct karst_responder *r, uint32_t i)
+{
+	struct karst_rsp *e = karst_rsp_at(r, i);
+
+	e->beg = e->psn;
+	e->end = karst_psn_add(e->psn, e->npsn);
+}
+
+/* Entry @which, which the cursor has not reached: it goes that far before it goes on. */
+static void
+rsp_extend(struct karst_responder *r, uint32_t which, uint32_t psn, uint32_t end)
+{
+	struct karst_rsp *e = karst_rsp_at(r, which);
+
+	/* it comes there anyway */
+	if ((int32_t)(which - r->rsp_done) >= 0 || (int32_t)(which - r->rsp_again) < 0)
+		return;
+	for (; r->rsp_again != which; r->rsp_again++)
+		rsp_whole(r, r->rsp_again);
+	e->beg = psn;
+	e->end = end;
+	r->rsp_again = which + 1;
+}
+
 /* The cursor goes back to PSN @psn of entry @which, unless it is not there yet. */
 static void
 rsp_rewind(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, uint32_t psn,
@@ -197,15 +224,17 @@ rsp_rewind(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, ui
 	struct karst_rsp *e = karst_rsp_at(r, which);
 	int32_t behind = (int32_t)(r->rsp_cur - which);
 
-	if (behind < 0 || (behind == 0 && karst_psn_diff(r->rsp_psn, psn) <= 0))
+	if (behind < 0) {
+		rsp_extend(r, which, psn, end);
 		return;
-	/* the entries after it are answered again, too, whole: they were asked for later */
-	for (; (int32_t)(r->rsp_cur - which) > 0; r->rsp_cur--) {
-		struct karst_rsp *later = karst_rsp_at(r, r->rsp_cur - 1);
-
-		later->beg = later->psn;
-		later->end = karst_psn_add(later->psn, later->npsn);
 	}
+	if (behind == 0 && karst_psn_diff(r->rsp_psn, psn) <= 0)
+		return;
+	/* what was being answered again comes behind it; if nothing was, it is asked for alone */
+	if ((int32_t)(r->rsp_cur - r->rsp_done) >= 0)
+		r->rsp_again = which + 1;
+	for (; (int32_t)(r->rsp_cur - which) > 0; r->rsp_cur--)
+		rsp_whole(r, r->rsp_cur - 1);
 	e->beg = psn;
 	e->end = end;
 	r->rsp_psn = psn;

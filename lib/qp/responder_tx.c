@@ -107,8 +107,7 @@ next_response(struct karst_responder *r, const struct karst_rsp *e)
 	r->rsp_cur++;
 	if ((int32_t)(r->rsp_cur - r->rsp_done) > 0)
 		r->rsp_done = r->rsp_cur;
-	if (r->rsp_cur != r->rsp_added)
-		r->rsp_psn = karst_rsp_at(r, r->rsp_cur)->beg;
+	karst_rsp_seek(r);
 }
 
 static void

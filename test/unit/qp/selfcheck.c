@@ -107,6 +107,8 @@ check_responder(const struct karst_core_qp *qp)
 	if (owed != 0) {
 		const struct karst_rsp *e = karst_rsp_at(r, r->rsp_cur);
 
+		if (AHEAD(r->rsp_done, r->rsp_cur) > 0 && AHEAD(r->rsp_again, r->rsp_cur) <= 0)
+			return "an answer that nobody wants again";
 		if (distance(r->rsp_psn, e->beg) >= distance(e->end, e->beg))
 			return "the answering cursor is outside of its request";
 		if (distance(e->beg, e->psn) + distance(e->end, e->beg) > e->npsn)

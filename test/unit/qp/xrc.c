@@ -352,9 +352,16 @@ Test(xrc, u3_target_memory)
 	expect_taken(b,
 		send_to(b, karst_srq_num(m.srq), XRC_READ_REQUEST, R(1), .va = VA + 256,
 			.rkey = m.key, .dma_len = 44));
+	expect_taken(b,
+		send_to(b, karst_srq_num(m.srq), XRC_FETCH_ADD, R(3), .va = VA + 8192,
+			.rkey = m.key, .swap_add = 2));
+	expect_taken(b,
+		send_to(b, NUM(b), XRC_CMP_SWAP, R(4), .va = VA + 8192, .rkey = b->key,
+			.compare = 42, .swap_add = 7));
 	expect_data(b, expect_pkt(b, XRC_READ_RESP_ONLY, R(1)), 256, 44);
 	expect_pkt(b, XRC_ATOMIC_ACK, R(3));
 	expect_pkt(b, XRC_ATOMIC_ACK, R(4));
+	expect_none(b);
 	memcpy(&word, b->buf + 8192, 8);
 	cr_assert_eq(word, 7);
 	/* the key of one PD with the SRQ of another */

@@ -12,6 +12,9 @@
  * when it had received what was on the wire.  Where it went back for no such reason, its timer had
  * expired, and so must karst's, within the four times that rule Q6 allows.
  *
+ * After a timeout karst sends a few packets at first: what it does not send when the captured one did
+ * is owed, and compared when acknowledgements let it go.
+ *
  * What was acknowledged is followed by a small model (una: the oldest PSN that is not, Q3), which
  * tells what each work request has to complete with: success, in order (Q1); the status of the NAK
  * that stopped it (Q8); RETRY_EXC or RNR_RETRY_EXC (Q6, Q7); or a flush.  READ data and atomic
@@ -42,6 +45,9 @@ struct step {
 	enum karst_wc_status final; /* of the first message that did not end well */
 	uint8_t rnr_retry;
 	unsigned int rnrs; /* RNR NAKs since there was progress */
+	/* packets that the captured requester has sent and karst, after a timeout, not yet */
+	const struct rp_frame **owed;
+	unsigned int nowed, paid;
 	bool ended;
 	bool lossy; /* packets were lost before they came to the wire */
 };
@@ -197,12 +203,15 @@ deliver(struct step *t, const struct rp_arrival *a)
 	take_completions(t);
 }
 
+static void pay(struct step *t);
+
 static void
 arrives(struct step *t, const struct rp_arrival *a)
 {
 	if (t->nheld == 0 && !goes_back(t, a->frame)) {
 		clock_at(t, a->ns);
 		deliver(t, a);
+		pay(t);
 		return;
 	}
 	t->held[t->nheld++] = *a;
@@ -285,6 +294,36 @@ compare_sent(struct step *t, const struct rp_frame *f)
 	take_completions(t);
 }
 
+/* What karst owes is sent as soon as it may. */
+static void
+pay(struct step *t)
+{
+	while (t->paid < t->nowed && !t->ended) {
+		let_send(t, t->owed[t->paid]->f.ib.psn);
+		if (t->b->nout == 0)
+			return;
+		compare_sent(t, t->owed[t->paid++]);
+	}
+}
+
+static bool
+timed_out(const struct step *t)
+{
+	return t->b->core->counters.ctr[KARST_CTR_LOCAL_ACK_TIMEOUT] != 0;
+}
+
+/* After a timeout karst waits for an acknowledgement where the captured requester sends on. */
+static bool
+owe(struct step *t, const struct rp_frame *f)
+{
+	if (t->b->nout != 0 || t->nheld != 0 ||
+		!rp_differs(t->r, f->f.ib.psn, "waits for an acknowledgement after a timeout"))
+		return false;
+	t->owed[t->nowed++] = f;
+	t->end = karst_psn_add(f->f.ib.psn, rp_npsn(t->s, f));
+	return true;
+}
+
 /* The captured requester goes back with @f: so must karst, and for the same reason. */
 static void
 go_back(struct step *t, const struct rp_frame *f, uint64_t ns)
@@ -321,12 +360,19 @@ sends(struct step *t, const struct rp_frame *f, uint64_t ns)
 		if (karst_psn_before(psn, t->una))
 			goto sent; /* not karst */
 		post_up_to(t, psn);
-		let_send(t, psn);
+		pay(t);
+		t->b->nout = 0;
+		if (t->paid == t->nowed)
+			let_send(t, psn);
 		if ((t->b->nout == 0 || t->b->out[0].f.ib.psn != psn) && t->nheld != 0) {
 			release(t);
 			let_send(t, psn);
 		}
+		if (t->b->nout == 0 && timed_out(t) && owe(t, f))
+			return;
 	} else {
+		/* what it did not send for the first time it will send in its turn */
+		t->paid = t->nowed;
 		go_back(t, f, ns);
 	}
 sent:
@@ -365,6 +411,8 @@ finish(struct step *t, uint64_t ns)
 			break;
 		}
 	}
+	if (t->paid != t->nowed)
+		rp_problem(t->r, "%u packets were never sent", t->nowed - t->paid);
 	if (t->done != t->next || t->next != t->n)
 		rp_problem(t->r, "%u messages, %u posted, %u completed", t->n, t->next, t->done);
 }
@@ -396,6 +444,7 @@ open_step(struct step *t, struct rp_report *r, const struct rp_stream *s)
 	t->m = rp_messages(r, s, &t->n);
 	t->b = rp_bed_open(&setup, s->requests[0]->ns);
 	t->held = calloc(2 * s->nanswers + 1, sizeof(*t->held));
+	t->owed = calloc(s->nrequests, sizeof(*t->owed));
 }
 
 static int
@@ -457,6 +506,7 @@ rp_requester(struct rp_report *r, const struct rp_stream *s)
 	rp_bed_close(t.b);
 	rp_messages_free(t.m, t.n);
 	free(t.held);
+	free(t.owed);
 	free(answers);
 	free(packets);
 }

@@ -12,8 +12,8 @@
  * when it had received what was on the wire.  Where it went back for no such reason, its timer had
  * expired, and so must karst's, within the four times that rule Q6 allows.
  *
- * After a timeout karst sends a few packets at first: what it does not send when the captured one did
- * is owed, and compared when acknowledgements let it go.
+ * After a timeout karst sends a few packets at first: what it does not send when the captured one
+ * did is owed, and compared when acknowledgements let it go.
  *
  * What was acknowledged is followed by a small model (una: the oldest PSN that is not, Q3), which
  * tells what each work request has to complete with: success, in order (Q1); the status of the NAK

@@ -212,8 +212,8 @@ uint32_t eng_cm_random(struct eng_cm *cm);
 
 /* Sends @mad once the way is known; drops it if it cannot be found. */
 void eng_cm_way_send(struct eng_cm *cm, const struct karst_cm_path *path, const uint8_t *mad);
-/* @id, ADDR_QUERY with src, dst and until_ns, has an event when the way is known, or is not.
- * -ENOMEM, -ENOSPC */
+/* @id, ADDR_QUERY with src, dst and until_ns, has an event when the way is known, which may be at
+ * once, or is not.  -ENOMEM, -ENOSPC */
 int eng_cm_way_find(struct eng_cm *cm, struct cm_id *id);
 /* @id does not wait any more. */
 void eng_cm_way_forget(struct cm_id *id);

@@ -189,7 +189,11 @@ eng_cm_way_find(struct eng_cm *cm, struct cm_id *id)
 
 	if (w == NULL)
 		return -ENOSPC;
-	if (w->state != CM_WAY_ASKING)
+	if (w->state == CM_WAY_READY) {
+		eng_cm_id_resolved(cm, id, 0);
+		return 0;
+	}
+	if (w->state == CM_WAY_FAILED)
 		ask(cm, w);
 	if (w->until_ns < id->until_ns)
 		w->until_ns = id->until_ns;

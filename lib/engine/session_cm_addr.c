@@ -108,6 +108,7 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 {
 	struct karst_ctl_cm_addr dst = tidy(to), src = id->src;
 	uint8_t port = id->port, index = id->sgid_index;
+	enum cm_id_state before = id->state;
 	char text[ENG_IP_TEXT];
 	int ret;
 
@@ -126,11 +127,13 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 	id->sgid_index = index;
 	id->has_port = true;
 	id->until_ns = cm->cm->now_ns + UINT64_C(1000000) * (timeout_ms != 0 ? timeout_ms : 1);
-	ret = eng_cm_way_find(cm, id);
-	if (ret != 0)
-		return say(c, ret, "the engine looks for too many peers at a time");
+	/* the way may be known, and its event be there at once */
 	id->state = CM_ID_ADDR_QUERY;
-	return 0;
+	ret = eng_cm_way_find(cm, id);
+	if (ret == 0)
+		return 0;
+	id->state = before;
+	return say(c, ret, "the engine looks for too many peers at a time");
 }
 
 static int

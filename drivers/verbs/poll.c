@@ -147,8 +147,12 @@ taken_up_ns(void)
 
 /* Who polls in vain offers its CPU, because on a machine with few of them another may want it,
  * which may be the one that is waited for.  As long as nobody takes it up (and a scheduler may not
- * let somebody who would, some times), offers become rare. */
-static karst_noinline void
+ * let somebody who would, some times), offers become rare.
+ *
+ * @return true if it was offered: the queue must be looked at again.  Programs take "nothing there"
+ * as said of the moment of their call's return; the time that somebody else ran in is enough for
+ * the peer's last message and its goodbye, and who saw only that would throw the message away. */
+static karst_noinline bool
 give_way(void)
 {
 	static __thread uint32_t in_vain; /* polls since the last offer */
@@ -157,15 +161,15 @@ give_way(void)
 	uint64_t taken_up, began;
 
 	if (in_vain++ < (lonely > LONELY_AT ? lonely - LONELY_AT : 0))
-		return;
+		return false;
 	in_vain = 0;
 	taken_up = taken_up_ns();
 	if (taken_up == 0)
-		return;
+		return false;
 	/* while they are taken up, a look at the clock now and then will do */
 	if (lonely == 0 && ++unwatched % WATCH_EVERY != 0) {
 		sched_yield();
-		return;
+		return true;
 	}
 	began = now_ns();
 	sched_yield();
@@ -173,6 +177,7 @@ give_way(void)
 		lonely = 0;
 	else
 		lonely = karst_min_u32(lonely + 1, LONELY_AT + MOST_PATIENCE);
+	return true;
 }
 
 /* --- nothing in the ring --- */
@@ -202,10 +207,9 @@ poll_empty(struct kv_cq *cq, int n, struct ibv_wc *wc)
 	return ret;
 }
 
-int
-kv_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
+static inline int
+poll_once(struct kv_cq *cq, int n, struct ibv_wc *wc)
 {
-	struct kv_cq *cq = kv_cq_of(ibv);
 	const struct karst_cqe *cqes;
 	uint32_t i, got;
 	int done = 0;
@@ -222,8 +226,17 @@ kv_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 	if (done == 0)
 		done = poll_empty(cq, n, wc);
 	unlock(cq);
-	if (done == 0)
-		give_way();
+	return done;
+}
+
+int
+kv_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
+{
+	struct kv_cq *cq = kv_cq_of(ibv);
+	int done = poll_once(cq, n, wc);
+
+	if (karst_unlikely(done == 0) && give_way())
+		done = poll_once(cq, n, wc);
 	return done;
 }
 
@@ -278,10 +291,15 @@ start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 		return EINVAL;
 	lock(cq);
 	ret = look(cq);
-	if (ret != 0) {
+	if (ret == ENOENT) {
 		unlock(cq);
-		give_way();
+		if (!give_way())
+			return ret;
+		lock(cq);
+		ret = look(cq);
 	}
+	if (ret != 0)
+		unlock(cq);
 	return ret;
 }
 

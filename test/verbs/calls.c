@@ -630,6 +630,7 @@ main(int argc, char **argv)
 	run_case("lists of ibv_wr calls go out whole or not", lists_of_calls_go_out_whole_or_not);
 	run_case("completion events", completion_events);
 	run_case("completions between the last poll and arming", armed_late);
+	run_case("polls in vain look again", polls_look_again);
 	run_case("asynchronous events", asynchronous_events);
 	run_case("attributes come back", attributes_come_back);
 	run_case("times are in order", times_are_in_order);

@@ -157,17 +157,23 @@ to_rts(struct ibv_qp *qp)
 }
 
 void
-rig_connect(struct rig *r, enum ibv_qp_type type)
+rig_link(struct rig *r)
 {
 	unsigned int i;
 
-	r->qp[0] = make_qp(r, type, NULL);
-	r->qp[1] = make_qp(r, type, r->srq);
 	for (i = 0; i < 2; i++) {
 		MUST(to_init(r->qp[i]) == 0);
 		MUST(to_rtr(r->qp[i], r->qp[!i]->qp_num) == 0);
 		MUST(to_rts(r->qp[i]) == 0);
 	}
+}
+
+void
+rig_connect(struct rig *r, enum ibv_qp_type type)
+{
+	r->qp[0] = make_qp(r, type, NULL);
+	r->qp[1] = make_qp(r, type, r->srq);
+	rig_link(r);
 }
 
 void

@@ -58,6 +58,8 @@ struct ibv_qp *make_qp(struct rig *r, enum ibv_qp_type type, struct ibv_srq *srq
 int to_init(struct ibv_qp *qp);
 int to_rtr(struct ibv_qp *qp, uint32_t peer);
 int to_rts(struct ibv_qp *qp);
+/** Connects both, which the case has made. */
+void rig_link(struct rig *r);
 /** Makes and connects both. */
 void rig_connect(struct rig *r, enum ibv_qp_type type);
 void rig_down(struct rig *r);
@@ -70,5 +72,9 @@ int post_send(
 struct ibv_wc wait_for(struct ibv_cq *cq);
 /** None comes while a SEND of the pair goes there and back. */
 void nothing_more(struct rig *r);
+
+/* --- a case in a file of its own, calls_poll.c --- */
+
+void polls_look_again(void);
 
 #endif /* CALLS_BED_H */

@@ -487,6 +487,8 @@ bool eng_tap_waiting(const struct eng_lcore *lc);
 
 /* Lets active QPs build into @b.  @return whether any was asked. */
 void eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes);
+/* Lets a QP build next, before all others. */
+void eng_sched_first(struct eng_lcore *lc, struct eng_qp *qp);
 /* Forgets a QP that is about to be destroyed. */
 void eng_sched_forget(struct eng_lcore *lc, struct eng_qp *qp);
 /* Back to the list of active QPs: the port's queue has drained. */

@@ -13,6 +13,9 @@
 /* QPs destroyed in one turn of an lcore: it shall not hold up the others for long. */
 #define DESTROY_AT_ONCE 32u
 
+/* Bursts that one control call may send of what was posted before it. */
+#define SEND_FIRST 16u
+
 struct qp_call {
 	struct eng_qp *q;
 	const struct karst_qp_init *init;
@@ -29,11 +32,45 @@ qp_create_on_lcore(struct eng_lcore *lc, void *arg)
 	return karst_qp_create(lc->core, call->q->core_mem, call->init, &call->q->qp);
 }
 
+/*
+ * Sends what a program has posted, and what the responder owes, before a call that stops the QP.
+ *
+ * An lcore serves its mailbox before it looks at doorbells, and may have slept for a while.  So a
+ * call could overtake a request that was posted well before it, or an answer that only waited for
+ * its turn.  With an adapter neither happens, and there are programs that post a last message and
+ * leave.  What cannot go now (window, credits, a full port) is lost, as with an adapter; the call
+ * waits for nothing.  An lcore that nobody has sends nothing either.
+ */
+static void
+send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
+{
+	struct karst_qp_stats before, after;
+
+	/* relaxed: only this thread itself stores its own name */
+	if (atomic_load_explicit(&lc->owner, memory_order_relaxed) != this_thread())
+		return;
+	karst_core_doorbell(lc->core, karst_qp_num(q->qp));
+	karst_qp_stats(q->qp, &after);
+	while (*bursts > 0 && karst_qp_state(q->qp) != KARST_QPS_RESET) {
+		before = after;
+		--*bursts;
+		eng_sched_first(lc, q);
+		eng_tx_poll(lc);
+		karst_qp_stats(q->qp, &after);
+		if (after.tx_packets == before.tx_packets)
+			break;
+	}
+}
+
 static int
 qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct qp_call *call = arg;
+	unsigned int bursts = SEND_FIRST;
 
+	if ((call->mask & KARST_QP_STATE) != 0 &&
+		(call->attr->qp_state == KARST_QPS_ERR || call->attr->qp_state == KARST_QPS_RESET))
+		send_first(lc, call->q, &bursts);
 	return karst_qp_modify(lc->core, call->q->qp, call->attr, call->mask);
 }
 
@@ -361,6 +398,7 @@ static int
 qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	const struct destroy_call *call = arg;
+	unsigned int bursts = SEND_FIRST;
 	uint32_t i;
 
 	for (i = 0; i < call->n; i++) {
@@ -368,6 +406,7 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 
 		if (call->qps[i]->lcore != lc->index || eng_qp_part(lc, q))
 			continue;
+		send_first(lc, q, &bursts);
 		eng_sched_forget(lc, q);
 		karst_qp_destroy(lc->core, q->qp);
 	}

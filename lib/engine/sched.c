@@ -133,6 +133,19 @@ eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_byt
 }
 
 void
+eng_sched_first(struct eng_lcore *lc, struct eng_qp *qp)
+{
+	uint32_t i;
+
+	eng_sched_forget(lc, qp);
+	if (lc->nready == ENG_READY)
+		karst_core_activate(lc->core, lc->ready[--lc->nready]);
+	for (i = lc->nready++; i > 0; i--)
+		lc->ready[i] = lc->ready[i - 1];
+	lc->ready[0] = qp->qp;
+}
+
+void
 eng_sched_forget(struct eng_lcore *lc, struct eng_qp *qp)
 {
 	uint32_t i, kept = 0;

@@ -303,6 +303,64 @@ Test(traffic, destroy_while_parked)
 	bed_down(&bed);
 }
 
+/* --- what is posted goes before what stops its QP --- */
+
+enum stop {
+	STOP_ERR,
+	STOP_RESET,
+	STOP_DESTROY,
+};
+
+/* A program posts its last words and leaves before the lcore has looked at its queue. */
+static void
+last_words(enum stop how, uint32_t len)
+{
+	struct bed_config cfg = {0};
+	struct karst_core_qp_attr attr = {
+		.qp_state = how == STOP_ERR ? KARST_QPS_ERR : KARST_QPS_RESET};
+	struct karst_cqe cqe;
+	struct bed bed;
+	struct ends t;
+
+	bed_up(&bed, &cfg);
+	ends_up(&bed, &t, 0, 0);
+	bed_post_recv(t.qp[1], 1, t.mem[1], len, t.key[1]);
+	bed_settle(&bed); /* the lcore is this thread's, and the queue idle */
+	bed_post(t.qp[0], KARST_WR_SEND, 2, t.mem[0], len, t.key[0], NULL, 0);
+	if (how == STOP_DESTROY)
+		cr_assert_eq(karst_engine_qp_destroy(bed.e, t.qp[0]), 0);
+	else
+		cr_assert_eq(karst_engine_qp_modify(bed.e, t.qp[0], &attr, KARST_QP_STATE), 0);
+	do {
+		cr_assert(bed_wait(&bed, &cqe), "it did not arrive");
+		cr_assert_eq(cqe.status, cqe.wr_id == 1 ? KARST_WC_SUCCESS : KARST_WC_WR_FLUSH_ERR);
+	} while (cqe.wr_id != 1);
+	cr_assert_eq(cqe.byte_len, len);
+	cr_assert_arr_eq(t.mem[0], t.mem[1], len);
+	bed_down(&bed);
+}
+
+Test(traffic, last_words_before_error)
+{
+	last_words(STOP_ERR, 64);
+}
+
+Test(traffic, last_words_before_reset)
+{
+	last_words(STOP_RESET, 64);
+}
+
+Test(traffic, last_words_before_destruction)
+{
+	last_words(STOP_DESTROY, 64);
+}
+
+/* More than goes into one burst. */
+Test(traffic, long_last_words)
+{
+	last_words(STOP_ERR, 200000);
+}
+
 #define ROUNDS 40u
 
 /* Two QPs with long queues advance side by side, though one has small messages, the other large. */

@@ -16,7 +16,14 @@
  */
 #include "client_priv.h"
 
-/* Where the first request without a completion stands. */
+/*
+ * Where the first request without a completion stands.
+ *
+ * Completions of a queue are in order, so the newest one that was published says it.  Older ones
+ * must not be asked: the engine may have begun to write over those that the program has taken, with
+ * completions that it did not come to publish, of requests that it took with it.  If there is no
+ * other of this queue, such a one is told by the head, which moves before what it announces.
+ */
 static uint32_t
 first_open(const struct cli_cq *cq, const struct cli_qp *q, const struct karst_wq *wq,
 	uint32_t born, bool recv)
@@ -25,21 +32,22 @@ first_open(const struct cli_cq *cq, const struct cli_qp *q, const struct karst_w
 	const struct karst_cqe *cqes = (const struct karst_cqe *)(lane->sh + 1);
 	uint32_t end = atomic_load_explicit(&lane->sh->tail, memory_order_acquire);
 	uint32_t first = atomic_load_explicit(&wq->sh->done, memory_order_acquire);
+	uint32_t head = atomic_load_explicit(&wq->sh->head, memory_order_acquire);
 	uint32_t tail = atomic_load_explicit(&wq->sh->tail, memory_order_acquire);
-	uint32_t n = karst_min_u32(end - born, lane->mask + 1), done = 0, posted;
+	uint32_t n = karst_min_u32(end - born, lane->mask + 1), i;
 
 	if (tail - first > wq->mask + 1)
 		first = tail - (wq->mask + 1);
-	posted = tail - first;
-	for (; n > 0; n--) {
-		const struct karst_cqe *e = &cqes[(end - n) & lane->mask];
+	for (i = 1; i <= n; i++) {
+		const struct karst_cqe *e = &cqes[(end - i) & lane->mask];
 
 		if (e->qpn != q->pub.qp_num || ((e->opcode & KARST_WC_RECV) != 0) != recv)
 			continue;
-		if (e->slot - first < posted && e->slot - first >= done)
-			done = e->slot - first + 1;
+		if (e->slot - first < tail - first && (int32_t)(head - e->slot) > 0)
+			return e->slot + 1;
+		break;
 	}
-	return first + done;
+	return first;
 }
 
 /* Posted and not flushed yet. */

@@ -99,6 +99,62 @@ Test(client_death, outstanding)
 	pair_down(&p);
 }
 
+/*
+ * The engine goes with completions in its hands: written into the lane, over old ones that were
+ * taken long ago, and not published; @given_back: their slots were given back already.  Their
+ * requests are outstanding like the others.
+ */
+static void
+killed_before_publishing(bool given_back)
+{
+	const uint32_t waiting = 10, written = 4;
+	struct karst_cq_lane *lane;
+	struct karst_cqe *entries, e;
+	struct karst_wq *sq;
+	struct pair p;
+	uint32_t i;
+
+	pair_up(&p, 1);
+	lane = &p.b.cq->lane[p.a->lcore];
+	sq = &p.a->sq;
+	for (i = 0; i < 2 * (lane->mask + 1); i++) {
+		cr_assert_eq(bed_post(p.a, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64), 0);
+		cr_assert_eq(bed_wait(p.b.cq).status, KARST_WC_SUCCESS);
+	}
+	/* the peer has no receive: they wait */
+	for (i = 0; i < waiting; i++)
+		cr_assert_eq(bed_post(p.a, KARST_WR_SEND, i, p.mr, 0, 8, NULL, 0), 0);
+	bed_nothing(p.b.cq);
+	bed_kill(&p.b);
+	entries = (struct karst_cqe *)(uintptr_t)(lane->sh + 1);
+	for (i = 0; i < written; i++)
+		entries[(lane->sh->tail + i) & lane->mask] = (struct karst_cqe){
+			.wr_id = i,
+			.qpn = p.a->qp_num,
+			.opcode = KARST_WC_SEND,
+			.slot = sq->sh->done + i,
+		};
+	if (given_back)
+		atomic_fetch_add(&sq->sh->head, written);
+	for (i = 0; i < waiting; i++) {
+		e = bed_wait(p.b.cq);
+		cr_assert_eq(e.status, KARST_WC_WR_FLUSH_ERR);
+		cr_assert_eq(e.wr_id, i);
+	}
+	bed_nothing(p.b.cq);
+	pair_down(&p);
+}
+
+Test(client_death, completions_that_were_not_published)
+{
+	killed_before_publishing(false);
+}
+
+Test(client_death, slots_given_back_before_their_completions)
+{
+	killed_before_publishing(true);
+}
+
 /* Under traffic: each request completes exactly once, whenever the engine goes. */
 static void
 killed_under_traffic(unsigned int after)

@@ -123,6 +123,11 @@ host_stop(struct host *h)
 	int status = 0;
 	pid_t got;
 
+	if (h->pid <= 0) {
+		/* to signal process 0 is to signal all of us */
+		note("karstd: not started again");
+		return false;
+	}
 	kill(h->pid, SIGTERM);
 	while ((got = waitpid(h->pid, &status, WNOHANG)) == 0 && now_ms() < until)
 		sleep_ms(10);

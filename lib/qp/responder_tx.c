@@ -110,12 +110,33 @@ next_response(struct karst_responder *r, const struct karst_rsp *e)
 	karst_rsp_seek(r);
 }
 
+/*
+ * R3, L12: what an ACK names.  Everything that was executed; but if the newest requests are READs
+ * or atomics, only what came before them: their responses acknowledge them, and Linux takes an ACK
+ * of such a PSN for the response, and completes what has no data.  To new work no such ACK is owed
+ * (rsp_add()), only to duplicates of what came before.
+ */
+static uint32_t
+acked_psn(const struct karst_responder *r)
+{
+	uint32_t psn = karst_psn_add(r->epsn, -1u), i;
+
+	for (i = 1; i <= r->rsp_saved; i++) {
+		const struct karst_rsp *e = karst_rsp_at(r, r->rsp_added - i);
+
+		if (karst_psn_add(e->psn, e->npsn - 1) != psn)
+			break;
+		psn = karst_psn_add(e->psn, -1u);
+	}
+	return psn;
+}
+
 static void
 build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
 	struct karst_responder *r = &qp->rsp;
-	uint32_t psn = karst_psn_add(r->epsn, -1u);
 	uint8_t syndrome = r->syndrome, *p;
+	uint32_t psn;
 
 	if (r->owed == KARST_OWED_NAK && r->wait == KARST_WAIT_SEQ) {
 		/* what was missing may have come since; the gap now begins at the expected PSN */
@@ -123,12 +144,19 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 		if (karst_psn_before(r->oos_psn, r->epsn)) {
 			r->owed = KARST_OWED_ACK;
 			r->wait = KARST_WAIT_NONE;
+			/* if responses have said so, nobody has asked for more */
+			if (acked_psn(r) != karst_psn_add(r->epsn, -1u)) {
+				r->owed = KARST_OWED_NONE;
+				return;
+			}
 		}
 	}
-	if (r->owed == KARST_OWED_NAK)
+	if (r->owed == KARST_OWED_NAK) {
 		psn = r->nak_psn;
-	else
+	} else {
+		psn = acked_psn(r);
 		syndrome = KARST_AETH_ACK | credit_code(qp);
+	}
 	p = put_aeth(qp, karst_frame_open(b, &qp->tmpl), syndrome);
 	karst_frame_close(core, b, &qp->tmpl, p, karst_qp_transport(qp) | KARST_OPERATION_ACK, 0,
 		false, psn, 0);

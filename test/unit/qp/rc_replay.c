@@ -71,6 +71,35 @@ Test(rc_replay, r5_not_saved)
 	bed_close(b);
 }
 
+/* (R3, L12): a duplicate is never answered with an ACK of a READ's or an atomic's PSN. */
+Test(rc_replay, r3_duplicate_before_reads_and_atomics)
+{
+	struct bed *b = bed_rc();
+
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_ack(b, R(0), 1);
+	expect_taken(b, read_req(b, R(1), 0, 512));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(1));
+	expect_pkt(b, RC_READ_RESP_LAST, R(2));
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_ack(b, R(0), 2);
+	expect_taken(b, faa(b, R(3), 1));
+	expect_pkt(b, RC_ATOMIC_ACK, R(3));
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_ack(b, R(0), 3);
+	/* part of the READ is asked for once more: its own PSNs stay what they were */
+	expect_taken(b, read_req(b, R(2), 256, 256));
+	expect_pkt(b, RC_READ_RESP_ONLY, R(2));
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_ack(b, R(0), 3);
+	/* with something newer, an ACK that passes them says that their responses were lost (Q3) */
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(4), .ackreq = true));
+	expect_ack(b, R(4), 4);
+	expect_drop(b, DUPLICATE, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_ack(b, R(4), 4);
+	bed_close(b);
+}
+
 /* (R5): ATOMIC WRITE is an atomic, too: answered again, stored once. */
 Test(rc_replay, r5_duplicate_atomic_write)
 {

@@ -69,7 +69,7 @@ class Guest:
     eth1 and so on; @addresses: of each, with commas between them.  Starts at once; ready()
     waits."""
 
-    def __init__(self, folder, image, nics, addresses, mtu=4400, mem_mb=448):
+    def __init__(self, folder, image, nics, addresses, mtu=4190, mem_mb=448):
         self.name = 'linux-' + image[2].split('-')[0]
         self.console = os.path.join(folder, 'console')
         self.error = os.path.join(folder, 'qemu.err')

@@ -81,6 +81,9 @@ def main(argv):
         return tap.finish()
     programs = [*words.program, f'usr/bin/karst-run={words.karst_run}',
                 f'usr/sbin/karstd={words.karstd}', PROVIDER + words.provider]
+    # at this end they are found by their names, as in the guest
+    os.environ['PATH'] = os.pathsep.join([*(os.path.dirname(os.path.abspath(path))
+                                            for path in words.program), os.environ['PATH']])
     began = time.monotonic()
     try:
         image = images.image(words.folder, words.kernel, os.path.abspath(words.agent), programs)

@@ -32,7 +32,7 @@ from wire import Wire  # noqa: E402
 KINDS = ('wire', 'vhost', 'vlan')
 FAMILIES = ('ip4', 'ip6', 'll')
 ROLES = ('client', 'server')
-MTU = 4400 # of the interfaces: path MTU 4096 fits
+MTU = 4190 # of the interfaces: path MTU 4096 fits, and no frame is longer than karst takes
 TAP, EXCEPTION = 'kw0', 'kx0'
 CONF = {
     'wire': 'device = {tap}\n',
@@ -333,7 +333,9 @@ class Case:
     @both, @at_server, @at_client: regular expressions of what they must say.
     @kinds, @roles, @families, @kernels: where it is run; @rules: those of doc/protocol.rst that it
     is about; @wire: what the wire does to frames (kind "wire" alone), and @injured: so often at the
-    least.  @frames: so many at the least must pass karst.  @check(bed): more problems, afterwards;
+    least.  @frames: so many at the least must pass karst; @counts: {counter of karst's, or
+    "drops/" and a reason: by so much at the least it goes up}.  @check(bed): more problems,
+    afterwards;
     @run(bed, kind, role): instead of server and client.  @limit_s: for each program.
     @attempts: how often it is tried if connections are rejected.
     """
@@ -341,7 +343,8 @@ class Case:
     def __init__(self, name, server='', client='', listen='tcp', both=(), at_server=(),
                  at_client=(), kinds=('wire', 'vhost'), roles=ROLES, families=('ip4',),
                  kernels=('6.1', '6.12'), rules='', wire=(), injured=None, frames=1, check=None,
-                 run=None, limit_s=HANG_S, statuses=(0, 0), endless=False, never=NEVER, attempts=1):
+                 run=None, limit_s=HANG_S, statuses=(0, 0), endless=False, never=NEVER, attempts=1,
+                 counts=None):
         self.name, self.server, self.client, self.listen = name, server, client, listen
         self.at_server, self.at_client = [*both, *at_server], [*both, *at_client]
         self.kinds = ('wire',) if wire else kinds
@@ -353,6 +356,7 @@ class Case:
         self.endless = endless # the server waits for another client, and is killed
         self.never = never # what must not be said
         self.attempts = attempts
+        self.counts = counts or {}
 
     def variants(self, kernel):
         """(kind, role, family) of each run."""
@@ -445,6 +449,13 @@ def passed(bed):
     return bed.engine.counter('rx_packets') + bed.engine.counter('tx_packets')
 
 
+def counted(bed, names):
+    """{name: value} of counters, and of drops by their reason."""
+    drops = bed.engine.ask(lambda e: e.rows('drops')) if names else {}
+    return {name: sum(row.get(name[6:], 0) for row in drops.values())
+            if name.startswith('drops/') else bed.engine.counter(name) for name in names}
+
+
 def run(bed, case, kind, role, family):
     """@return problems"""
     if not bed.guest.alive():
@@ -453,7 +464,7 @@ def run(bed, case, kind, role, family):
         if problems:
             return ['the guest is gone, and another one does not come up', *problems]
     record = bed.record(kind, f'{kind}-{role}-{family}-{case.name}', case.wire)
-    before = passed(bed)
+    before, counts = passed(bed), counted(bed, case.counts)
     programs = []
     if case.own is not None:
         problems = case.own(bed, kind, role)
@@ -466,6 +477,9 @@ def run(bed, case, kind, role, family):
         frames = passed(bed) - before
         if frames < case.frames:
             problems.append(f'{frames} frames passed karst, {case.frames} is the least')
+        problems += [f'{name} went up by {now - counts[name]}, {case.counts[name]} is the least'
+                     for name, now in counted(bed, case.counts).items()
+                     if now - counts[name] < case.counts[name]]
         if len(injuries) < case.injured:
             problems.append(f'the wire did {len(injuries)} injuries, {int(case.injured)} is the '
                             'least')

@@ -17,6 +17,7 @@
 #include "peer.h"
 
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,7 +75,7 @@ static const char usage[] =
 	"      --rd-atomic N       READs and atomics outstanding (4)\n"
 	"  -s, --srq               receive from a shared receive queue\n"
 	"  -e, --events            sleep until a completion event\n"
-	"      --patience S        for anything that ought to happen (15)\n";
+	"      --patience S        for anything that ought to happen (40)\n";
 
 struct arguments {
 	const char *port, *dev, *gid, *where;
@@ -214,7 +215,7 @@ arguments(struct peer *p, struct arguments *a, int argc, char **argv)
 		.rnr_retry = 7,
 		.min_rnr_timer = 12,
 		.rd_atomic = 4,
-		.patience_s = 15,
+		.patience_s = 40,
 	};
 	while ((c = getopt_long(argc, argv, "p:d:q:m:t:sevh", options, NULL)) != -1)
 		set(o, a, c, optarg);
@@ -352,6 +353,7 @@ main(int argc, char **argv)
 
 	p->ctl = -1;
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	signal(SIGPIPE, SIG_IGN); /* the other end may be gone: writing says so */
 	arguments(p, &a, argc, argv);
 	/* before anybody is bothered with it */
 	n = p->me == 0 ? script_parse(p->opt.script, &p->opt, steps, MAX_STEPS) : 0;

@@ -21,8 +21,8 @@ TARGET = {
 }
 
 RC_ALL = 'send:around write:around read:around send_imm:around write_imm:around'
-UC_ALL = 'send:around write:around send_imm:around write_imm:around'
-UD_ALL = 'send:around send_imm:around'
+UC_ALL = 'send:around write:around send_imm:around write_imm:around @send:5'
+UD_ALL = 'send:around send_imm:around @send:5'
 WRAP = '--psn 0xfffffc,0xfffff8'
 SHORT = '--timeout 11 --retry-cnt 2 --rnr-retry 2 --min-rnr-timer 10'
 
@@ -119,9 +119,10 @@ REFUSED = [
            'write:3000/badlkey=LOC_PROT_ERR send:8', ACTOR_KARST),
     script('U1', 'UC and what the target refuses', '-q uc',
            'send:9/norecv/lost write:9/badkey/lost '
-           'write:3000/end/lost send:10 write:2000/none/lost send_imm:2000'),
+           'write:3000/end/lost send:10 write:2000/none/lost send_imm:2000 @send:5'),
     script('U1 W9', 'UD: no receive, another Q_Key', '-q ud', 'send:9/norecv/lost '
-           'send:9/badqkey/lost/rlen2000 send:300 send_imm:9/badqkey/lost/rlen2000 send:1024'),
+           'send:9/badqkey/lost/rlen2000 send:300 send_imm:9/badqkey/lost/rlen2000 send:1024 '
+           '@send:5'),
 ]
 
 # Who is not ready, and who never answers.

@@ -194,7 +194,7 @@ int karst_rdmacm_set_option(struct karst_context *ctx, uint32_t id, int level, i
 
 /**
  * Asks for what one has to know of the group @addr (IPv4 224/4, ff00::/8): MULTICAST_JOIN.
- * Receiving is karst_attach_mcast()'s.  The engine tells no router of it (no IGMP, no MLD).  UDP
+ * Receiving is karst_attach_mcast()'s.  Routers learn of it then (IGMP, MLD).  UDP
  * only.  @uid: what events call the group.  -EINVAL: not a group; -ENOSPC: a limit.
  */
 int karst_rdmacm_join_mcast(struct karst_context *ctx, uint32_t id, const struct sockaddr *addr,

@@ -160,6 +160,8 @@ struct eng_addrs {
 };
 
 struct eng_neigh;
+struct eng_members;
+struct eng_member_kernel;
 struct eng_tap;
 
 struct eng_port {
@@ -170,12 +172,14 @@ struct eng_port {
 	struct eng_addrs addrs[2];
 	struct karst_engine_port_info info; /* but for the addresses */
 	_Atomic bool present;
-	uint32_t home;            /* first lcore that serves it: neighbours, announcements */
-	struct eng_neigh *neigh;  /* the home lcore's; NULL: not our business */
-	struct eng_tap *tap;      /* NULL: none */
-	struct rte_flow *flow[2]; /* for IPv4, IPv6; NULL: none */
-	bool all_groups;          /* the device takes all multicast frames */
-	bool promisc;             /* it was made promiscuous for groups */
+	uint32_t home;               /* first lcore that serves it: neighbours, announcements */
+	struct eng_neigh *neigh;     /* the home lcore's; NULL: not our business */
+	struct eng_members *members; /* likewise: reports of multicast groups */
+	struct eng_member_kernel *kernel_members; /* those that the kernel is in for us */
+	struct eng_tap *tap;                      /* NULL: none */
+	struct rte_flow *flow[2];                 /* for IPv4, IPv6; NULL: none */
+	bool all_groups;                          /* the device takes all multicast frames */
+	bool promisc;                             /* it was made promiscuous for groups */
 	uint16_t nq;
 	int wake_fd[KARST_ENGINE_MAX_LCORES]; /* of each queue; -1: none */
 	char name[RTE_ETH_NAME_MAX_LEN];
@@ -234,11 +238,12 @@ struct eng_lcore {
 	struct rte_ring *loop;
 	uint32_t index;
 	uint32_t nrxq;
-	uint32_t nblind;  /* of these, ports that cannot wake it */
-	uint32_t tapped;  /* ports (bits) that it sends for the kernel */
-	uint64_t blocked; /* ports (bits) whose pend is not empty */
-	uint64_t rearm;   /* first fields of a fresh mbuf */
-	uint64_t loss;    /* frames dropped out of 2^64 */
+	uint32_t nblind;    /* of these, ports that cannot wake it */
+	uint32_t tapped;    /* ports (bits) that it sends for the kernel */
+	uint64_t blocked;   /* ports (bits) whose pend is not empty */
+	uint64_t rearm;     /* first fields of a fresh mbuf */
+	uint64_t member_ns; /* when reports of multicast groups are due; UINT64_MAX: never */
+	uint64_t loss;      /* frames dropped out of 2^64 */
 	uint64_t loss_state;
 	uint32_t nbells;
 	uint32_t next_bell;     /* that the next turn looks at first */

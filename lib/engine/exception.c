@@ -4,8 +4,8 @@
 /*
  * Frames that are not for a queue pair.  The first of these that wants one has it:
  *
- *   1. the engine itself: ARP and neighbour discovery about the port's addresses (neigh.c), on
- *      the port's home lcore
+ *   1. the engine itself: ARP and neighbour discovery about the port's addresses (neigh.c), and
+ *      queries about its multicast groups (member_port.c), on the port's home lcore
  *   2. the kernel, if the port has an exception tap (tap.c); RoCE to addresses and VLANs that are
  *      not the port's is the kernel's then, too
  *   3. the program: the exception callback
@@ -14,7 +14,7 @@
  * there; and answers of neighbours reach both, as either may have asked.  What nobody wants is
  * dropped, under the name that the parser gave it.
  */
-#include "neigh.h"
+#include "member_port.h"
 #include "tap.h"
 
 static void
@@ -68,19 +68,33 @@ offer(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop wh
 	return taken;
 }
 
+/* Is it the engine's own business?  Then on the home lcore. */
+static bool
+is_own(const struct eng_port *p, const struct rte_mbuf *m, enum karst_drop why, bool *query)
+{
+	*query = false;
+	if (p->neigh != NULL && (why == KARST_DROP_ETHERTYPE || why == KARST_DROP_NOT_UDP) &&
+		eng_neigh_wants(m))
+		return true;
+	/* those of IGMP have an IP option */
+	*query = p->members != NULL && (why == KARST_DROP_IP_HEADER || why == KARST_DROP_NOT_UDP) &&
+		eng_member_wants(m);
+	return *query;
+}
+
 karst_noinline void
 eng_exception(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why)
 {
 	const struct eng_port *p = &lc->e->port[port];
 	enum eng_neigh_fate fate = ENG_NEIGH_OTHER;
+	bool query;
 
-	if (p->neigh != NULL && (why == KARST_DROP_ETHERTYPE || why == KARST_DROP_NOT_UDP) &&
-		eng_neigh_wants(m)) {
+	if (is_own(p, m, why, &query)) {
 		if (lc->index != p->home) {
 			eng_handoff_give(lc, p->home, m);
 			return;
 		}
-		fate = eng_neigh_rx(lc, port, m);
+		fate = query ? eng_member_rx(lc, port, m) : eng_neigh_rx(lc, port, m);
 	}
 	if (fate == ENG_NEIGH_BAD)
 		drop(lc, m, KARST_DROP_NEIGHBOUR);

@@ -245,6 +245,12 @@ struct karst_engine_port_info {
 	char exception_tap[16];
 	uint64_t exception_lost; /* frames that the tap's kernel side refused */
 	uint32_t mcast_groups;   /* that QPs are attached to */
+	/* what is said of them, 0 where the kernel does that: IGMP and MLD */
+	uint64_t mcast_queries;     /* that were understood */
+	uint64_t mcast_bad_queries; /* that were not believed */
+	uint64_t mcast_reports;     /* sent, those of leaving included */
+	uint8_t igmp_version;       /* that the link understands */
+	uint8_t mld_version;
 	struct karst_engine_addr gateway4;
 	struct karst_engine_addr gateway6;
 	uint32_t num_addrs;

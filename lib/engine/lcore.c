@@ -10,6 +10,7 @@
  * quiescent point: it holds no pointer into the memory tables then.
  */
 #include "foreign.h"
+#include "member_port.h"
 
 #include <sched.h>
 #include <stdio.h>
@@ -71,6 +72,8 @@ turn(struct eng_lcore *lc)
 		n += eng_handoff_poll(lc);
 	n += eng_bells_poll(lc);
 	n += karst_core_expire(core, ENG_TIMERS);
+	if (karst_unlikely(core->now_ns >= lc->member_ns))
+		eng_member_expire(lc);
 	eng_flush(lc);
 	if (core->nlinger != 0)
 		karst_core_linger(core);
@@ -113,6 +116,8 @@ karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore)
 {
 	const struct karst_core *core = e->lcore[lcore].core;
 	uint64_t next = karst_wheel_next_ns(&core->wheel), now = engine_now(e);
+
+	next = karst_min_u64(next, e->lcore[lcore].member_ns);
 
 	if (next == UINT64_MAX)
 		return next;
@@ -280,6 +285,7 @@ eng_lcore_init(struct karst_engine *e, uint32_t index)
 	lc->rearm = *mbuf_rearm(&fresh);
 	lc->e = e;
 	lc->index = index;
+	lc->member_ns = UINT64_MAX;
 	lc->epoll_fd = lc->wake_fd = -1;
 	atomic_init(&lc->cpu, -1);
 	lc->pool = e->pool;

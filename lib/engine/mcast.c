@@ -20,14 +20,18 @@
  * loopback twin.  A port without a device is a twin itself.
  *
  * Devices take all groups, if they can, from the start.  Of the others, those that filter by a list
- * are told of the groups, and the rest are made promiscuous as long as there are any.
+ * are told of the groups, and the rest are made promiscuous as long as there are any.  Routers and
+ * switches are told by IGMP and MLD (member_port.h).
  */
 #include "mcast.h"
+
+#include <stdlib.h>
 
 #include <rte_ether.h>
 
 #include "capture.h"
 #include "karst_hdr.h"
+#include "member_port.h"
 
 /* A list longer than any device's. */
 #define MACS_MAX 128u
@@ -265,6 +269,24 @@ macs_of(const struct table *t, uint8_t port, struct rte_ether_addr *macs, uint32
 	return n;
 }
 
+/* Routers and switches learn of it. */
+static void
+announce(struct karst_engine *e, uint8_t port, const struct table *t, uint32_t n)
+{
+	uint8_t(*ips)[16] = malloc(n * sizeof(*ips) + 1);
+	uint32_t i, k = 0;
+
+	if (ips == NULL) {
+		karst_log(KARST_LOG_WARNING, "%s: no memory to tell of multicast groups", e->name);
+		return;
+	}
+	for (i = 0; i < t->ngroups; i++)
+		if (t->group[i].port == port)
+			memcpy(ips[k++], t->group[i].ip, sizeof(*ips));
+	eng_member_set(e, port, (const uint8_t(*)[16])ips, k);
+	free(ips);
+}
+
 static void
 filter(struct karst_engine *e, uint8_t port, const struct table *t)
 {
@@ -272,6 +294,8 @@ filter(struct karst_engine *e, uint8_t port, const struct table *t)
 	struct eng_port *p = &e->port[port];
 	uint32_t n = macs_of(t, port, macs, MACS_MAX);
 
+	if (eng_port_has_device(p) && (n != 0 || p->info.mcast_groups != 0))
+		announce(e, port, t, n);
 	__atomic_store_n(&p->info.mcast_groups, n, __ATOMIC_RELAXED);
 	if (!eng_port_has_device(p) || p->all_groups)
 		return;

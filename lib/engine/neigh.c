@@ -66,16 +66,8 @@ eng_neigh_destroy(struct eng_neigh *nb)
 
 /* --- what a frame is --- */
 
-struct l3 {
-	const uint8_t *p; /* behind the Ethernet header and the tag */
-	uint32_t len;
-	uint16_t type;
-	uint16_t vlan; /* 0: no tag, or a priority alone */
-};
-
-/* False: too short. */
-static bool
-find_l3(const struct rte_mbuf *m, struct l3 *l3)
+bool
+eng_l3_find(const struct rte_mbuf *m, struct eng_l3 *l3)
 {
 	const uint8_t *d = rte_pktmbuf_mtod(m, const uint8_t *);
 	uint32_t off = KARST_ETH_LEN;
@@ -95,7 +87,7 @@ find_l3(const struct rte_mbuf *m, struct l3 *l3)
 }
 
 static bool
-is_nd(const struct l3 *l3)
+is_nd(const struct eng_l3 *l3)
 {
 	uint8_t type;
 
@@ -110,9 +102,9 @@ is_nd(const struct l3 *l3)
 bool
 eng_neigh_wants(const struct rte_mbuf *m)
 {
-	struct l3 l3;
+	struct eng_l3 l3;
 
-	return find_l3(m, &l3) && (l3.type == RTE_ETHER_TYPE_ARP || is_nd(&l3));
+	return eng_l3_find(m, &l3) && (l3.type == RTE_ETHER_TYPE_ARP || is_nd(&l3));
 }
 
 static bool
@@ -138,10 +130,8 @@ is_ours(const struct eng_port *p, const uint8_t ip[16])
 
 /* --- sending --- */
 
-/* A buffer with an Ethernet header, tagged as the port is, and room for @len bytes behind it, all
- * zero.  NULL: no buffer. */
-static struct rte_mbuf *
-frame_new(struct eng_lcore *lc, const struct eng_port *p, const uint8_t dst[6], uint16_t type,
+struct rte_mbuf *
+eng_frame_new(struct eng_lcore *lc, const struct eng_port *p, const uint8_t dst[6], uint16_t type,
 	uint32_t len, uint8_t **payload)
 {
 	uint32_t off = p->info.vlan != 0 ? KARST_ETH_LEN + KARST_VLAN_LEN : KARST_ETH_LEN;
@@ -182,7 +172,7 @@ send_arp(struct eng_lcore *lc, uint8_t port, uint16_t op, const uint8_t dst[6], 
 	struct rte_mbuf *m;
 	uint8_t *at;
 
-	m = frame_new(lc, p, dst, RTE_ETHER_TYPE_ARP, sizeof(*arp), &at);
+	m = eng_frame_new(lc, p, dst, RTE_ETHER_TYPE_ARP, sizeof(*arp), &at);
 	if (m == NULL)
 		return;
 	arp = (struct rte_arp_hdr *)at;
@@ -210,7 +200,7 @@ send_nd(struct eng_lcore *lc, uint8_t port, uint8_t type, const uint8_t dst_mac[
 	struct rte_mbuf *m;
 	uint8_t *at;
 
-	m = frame_new(lc, p, dst_mac, RTE_ETHER_TYPE_IPV6, sizeof(*ip) + sizeof(*nd), &at);
+	m = eng_frame_new(lc, p, dst_mac, RTE_ETHER_TYPE_IPV6, sizeof(*ip) + sizeof(*nd), &at);
 	if (m == NULL)
 		return;
 	ip = (struct rte_ipv6_hdr *)at;
@@ -284,7 +274,7 @@ unasked(const struct eng_port *p)
 }
 
 static enum eng_neigh_fate
-rx_arp(struct eng_lcore *lc, uint8_t port, const struct l3 *l3)
+rx_arp(struct eng_lcore *lc, uint8_t port, const struct eng_l3 *l3)
 {
 	const struct eng_port *p = &lc->e->port[port];
 	struct eng_neigh *nb = p->neigh;
@@ -360,7 +350,7 @@ checksum_ok(const struct rte_ipv6_hdr *ip, const struct nd_msg *msg, uint32_t le
 
 /* What RFC 4861, 7.1 asks of any message. */
 static bool
-nd_valid(const struct l3 *l3, const struct rte_mbuf *m, struct nd_seen *nd)
+nd_valid(const struct eng_l3 *l3, const struct rte_mbuf *m, struct nd_seen *nd)
 {
 	const uint32_t head = offsetof(struct nd_msg, opt_type);
 	uint32_t len;
@@ -435,9 +425,9 @@ eng_neigh_rx(struct eng_lcore *lc, uint8_t port, const struct rte_mbuf *m)
 {
 	const struct eng_port *p = &lc->e->port[port];
 	struct nd_seen nd;
-	struct l3 l3;
+	struct eng_l3 l3;
 
-	if (p->neigh == NULL || !find_l3(m, &l3) || l3.vlan != p->info.vlan)
+	if (p->neigh == NULL || !eng_l3_find(m, &l3) || l3.vlan != p->info.vlan)
 		return ENG_NEIGH_OTHER;
 	stat_add(&lc->stats.neigh_rx, 1);
 	if (l3.type == RTE_ETHER_TYPE_ARP)

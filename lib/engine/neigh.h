@@ -36,6 +36,21 @@ bool eng_neigh_wants(const struct rte_mbuf *m);
 /* On the home lcore of @port: a frame that eng_neigh_wants(). */
 enum eng_neigh_fate eng_neigh_rx(struct eng_lcore *lc, uint8_t port, const struct rte_mbuf *m);
 
+/* What a frame carries. */
+struct eng_l3 {
+	const uint8_t *p; /* behind the Ethernet header and the tag */
+	uint32_t len;
+	uint16_t type;
+	uint16_t vlan; /* 0: no tag, or a priority alone */
+};
+/* False: too short. */
+bool eng_l3_find(const struct rte_mbuf *m, struct eng_l3 *l3);
+
+/* A buffer with an Ethernet header, tagged as the port is, and room for @len bytes behind it, all
+ * zero.  NULL: no buffer. */
+struct rte_mbuf *eng_frame_new(struct eng_lcore *lc, const struct eng_port *p, const uint8_t dst[6],
+	uint16_t type, uint32_t len, uint8_t **payload);
+
 /* Questions and announcements that a control thread wants from the home lcore. */
 struct eng_neigh_call {
 	uint8_t port;

@@ -12,7 +12,7 @@
 #include "engine_priv.h"
 
 #include "flow.h"
-#include "neigh.h"
+#include "member_port.h"
 #include "tap.h"
 
 /* --- coming and going --- */
@@ -110,6 +110,7 @@ leave_on_lcore(struct eng_lcore *lc, void *arg)
 	if (p->home == lc->index) {
 		lc->tapped &= ~(1u << call->port);
 		p->neigh = NULL;
+		p->members = NULL;
 		p->tap = NULL;
 	}
 	return 0;
@@ -149,7 +150,10 @@ eng_port_join(struct karst_engine *e, uint8_t port)
 		ret = eng_tap_create(e, port, p->info.exception_tap, &p->tap);
 	if (ret == 0 && p->info.netdev[0] == '\0' && eng_port_has_device(p))
 		ret = eng_neigh_create(e, &p->neigh);
+	if (ret == 0 && p->neigh != NULL)
+		ret = eng_member_create(e, &p->members);
 	if (ret != 0) {
+		eng_neigh_destroy(p->neigh);
 		eng_tap_destroy(p->tap);
 		return ret;
 	}
@@ -176,12 +180,15 @@ static void
 port_remove(struct karst_engine *e, uint8_t port)
 {
 	struct eng_port *p = &e->port[port];
+	struct eng_members *members = p->members;
 	struct eng_neigh *nb = p->neigh;
 	struct eng_tap *tap = p->tap;
 
 	atomic_store_explicit(&p->present, false, memory_order_relaxed);
 	on_lcores(e, port, leave_on_lcore, true);
 	eng_port_stop(p);
+	eng_member_kernel_fini(p);
+	eng_member_destroy(members);
 	eng_neigh_destroy(nb);
 	eng_tap_destroy(tap);
 }
@@ -253,6 +260,8 @@ eng_port_fini(struct karst_engine *e, uint8_t port)
 	if (!eng_port_present(e, port))
 		return;
 	eng_port_stop(p);
+	eng_member_kernel_fini(p);
+	eng_member_destroy(p->members);
 	eng_neigh_destroy(p->neigh);
 	eng_tap_destroy(p->tap);
 }

@@ -66,6 +66,11 @@ fill_port(const char *device, const struct karst_engine_port_info *info, struct 
 	tel_row_str(row, "exception_tap", info->exception_tap);
 	tel_row_u64(row, "exception_lost", info->exception_lost);
 	tel_row_u64(row, "mcast_groups", info->mcast_groups);
+	tel_row_u64(row, "mcast_queries", info->mcast_queries);
+	tel_row_u64(row, "mcast_bad_queries", info->mcast_bad_queries);
+	tel_row_u64(row, "mcast_reports", info->mcast_reports);
+	tel_row_u64(row, "igmp_version", info->igmp_version);
+	tel_row_u64(row, "mld_version", info->mld_version);
 	fill_addresses(info, row);
 	fill_device(info->ethdev, row);
 }

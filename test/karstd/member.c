@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * member SOCKET GROUP COUNT [send]: a program in a multicast group, for ports.py.
+ * member SOCKET GROUP COUNT [send]: a program in a multicast group, for ports.py and groups.py.
  *
- * It attaches a UD queue pair of the first port to GROUP, an IPv4 address, and says "ready".  With
+ * It attaches a UD queue pair of the first port to GROUP, an IP address, and says "ready".  With
  * "send" it waits for a line of input and sends COUNT messages to the group.  It says "message N"
  * for each that it receives, and ends with its input.
  */
@@ -76,7 +76,8 @@ join(struct member *m, const char *socket, const char *group)
 	uint32_t i;
 
 	m->group = (union karst_gid){.raw = {[10] = 0xff, 0xff}};
-	if (inet_pton(AF_INET, group, m->group.raw + 12) != 1)
+	if (inet_pton(AF_INET, group, m->group.raw + 12) != 1 &&
+		inet_pton(AF_INET6, group, m->group.raw) != 1)
 		must(-1, "not an address");
 	must(karst_open(socket, NULL, &m->ctx), "open");
 	must(karst_alloc_pd(m->ctx, &m->pd), "domain");

@@ -84,8 +84,8 @@ def traffic(perf, server, client, mtu):
 class Member:
     """A program in a multicast group (member.c); ended by close()."""
 
-    def __init__(self, program, path, *args):
-        self.process = subprocess.Popen([program, path, GROUP, str(MESSAGES), *args],
+    def __init__(self, program, path, *args, group=GROUP):
+        self.process = subprocess.Popen([program, path, group, str(MESSAGES), *args],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True)
 

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * IGMP and MLD of ports that are the engine's own: queries in, reports out, on the home lcore.
+ *
+ * The home lcore looks at one time in each of its turns (lc->member_ns), the earliest at which one
+ * of its ports has something to say.
+ */
+#include "member_port.h"
+
+#include <stdlib.h>
+
+#include <rte_ether.h>
+
+#include "karst_hdr.h"
+
+int
+eng_member_create(struct karst_engine *e, struct eng_members **members)
+{
+	struct eng_members *m = malloc(eng_members_bytes(e->cfg.max_mcasts));
+
+	if (m == NULL)
+		return -ENOMEM;
+	eng_members_init(m, e->cfg.max_mcasts, e->cfg.seed);
+	*members = m;
+	return 0;
+}
+
+void
+eng_member_destroy(struct eng_members *members)
+{
+	free(members);
+}
+
+static void
+settle_due(struct eng_lcore *lc)
+{
+	uint64_t due = ENG_MEMBERS_NEVER;
+	unsigned int i;
+
+	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
+		const struct eng_port *p = &lc->e->port[i];
+
+		if (p->members != NULL && p->home == lc->index)
+			due = karst_min_u64(due, eng_members_due(p->members));
+	}
+	lc->member_ns = due;
+}
+
+/* --- queries --- */
+
+bool
+eng_member_wants(const struct rte_mbuf *m)
+{
+	struct eng_l3 l3;
+
+	return eng_l3_find(m, &l3) &&
+		(l3.type == RTE_ETHER_TYPE_IPV4 || l3.type == RTE_ETHER_TYPE_IPV6) &&
+		eng_member_is_any(l3.p, l3.len);
+}
+
+static void
+show_counts(struct eng_port *p)
+{
+	const struct eng_members *m = p->members;
+
+	/* relaxed: telemetry */
+	__atomic_store_n(&p->info.mcast_queries, m->queries, __ATOMIC_RELAXED);
+	__atomic_store_n(&p->info.mcast_bad_queries, m->bad_queries, __ATOMIC_RELAXED);
+	__atomic_store_n(&p->info.mcast_reports, m->reports, __ATOMIC_RELAXED);
+	__atomic_store_n(&p->info.igmp_version, m->family[ENG_IGMP].version, __ATOMIC_RELAXED);
+	__atomic_store_n(&p->info.mld_version, m->family[ENG_MLD].version, __ATOMIC_RELAXED);
+}
+
+enum eng_neigh_fate
+eng_member_rx(struct eng_lcore *lc, uint8_t port, const struct rte_mbuf *m)
+{
+	struct eng_port *p = &lc->e->port[port];
+	struct eng_l3 l3;
+	bool good;
+
+	if (p->members == NULL || !eng_l3_find(m, &l3) || l3.vlan != p->info.vlan)
+		return ENG_NEIGH_OTHER;
+	/* other hosts' reports are none of our business, but nothing to complain of */
+	if (!eng_member_is_query(l3.p, l3.len))
+		return ENG_NEIGH_SHARE;
+	good = eng_members_query(p->members, l3.p, l3.len, lc->core->now_ns);
+	show_counts(p);
+	settle_due(lc);
+	/* a kernel behind the tap has groups of its own */
+	return good ? ENG_NEIGH_SHARE : ENG_NEIGH_OTHER;
+}
+
+/* --- reports --- */
+
+static void
+source_of(const struct eng_port *p, struct eng_member_src *src)
+{
+	const struct eng_addrs *a = eng_port_addrs(p);
+	uint32_t i;
+
+	memset(src, 0, sizeof(*src));
+	for (i = a->n; i-- > 0;) {
+		const uint8_t *ip = a->addr[i].ip;
+
+		if (eng_ip_is4(ip))
+			memcpy(src->ip4, ip + 12, sizeof(src->ip4));
+		else if (ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80)
+			memcpy(src->link_local, ip, sizeof(src->link_local));
+	}
+}
+
+static void
+transmit(struct eng_lcore *lc, uint8_t port, const struct eng_member_msg *msg)
+{
+	const struct eng_port *p = &lc->e->port[port];
+	struct karst_path path = {.ip6 = !eng_ip_is4(msg->dst)};
+	struct rte_mbuf *m;
+	uint8_t *at;
+
+	memcpy(path.dst_ip, msg->dst, sizeof(path.dst_ip));
+	karst_path_multicast_mac(&path);
+	m = eng_frame_new(lc, p, path.dst_mac, path.ip6 ? RTE_ETHER_TYPE_IPV6 : RTE_ETHER_TYPE_IPV4,
+		(uint32_t)msg->len, &at);
+	if (m == NULL)
+		return;
+	memcpy(at, msg->bytes, msg->len);
+	eng_tx_frame(lc, port, m);
+}
+
+/* One message a port and a turn. */
+karst_noinline void
+eng_member_expire(struct eng_lcore *lc)
+{
+	struct eng_member_msg msg;
+	struct eng_member_src src;
+	unsigned int i;
+
+	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
+		struct eng_port *p = &lc->e->port[i];
+
+		if (p->members == NULL || p->home != lc->index ||
+			eng_members_due(p->members) > lc->core->now_ns)
+			continue;
+		source_of(p, &src);
+		if (eng_members_next(p->members, &src, lc->core->now_ns, &msg) != 0)
+			transmit(lc, (uint8_t)i, &msg);
+		show_counts(p);
+	}
+	settle_due(lc);
+}
+
+/* --- changes --- */
+
+struct set_call {
+	uint8_t port;
+	const uint8_t (*ips)[16];
+	uint32_t n;
+};
+
+static int
+set_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct set_call *call = arg;
+	struct eng_port *p = &lc->e->port[call->port];
+
+	if (p->members == NULL)
+		return 0;
+	eng_members_set(p->members, call->ips, call->n, lc->core->now_ns);
+	settle_due(lc);
+	/* at once: an engine that ends has no more turns */
+	while (lc->member_ns <= lc->core->now_ns)
+		eng_member_expire(lc);
+	return 0;
+}
+
+void
+eng_member_set(struct karst_engine *e, uint8_t port, const uint8_t (*ips)[16], uint32_t n)
+{
+	struct set_call call = {.port = port, .ips = ips, .n = n};
+	struct eng_port *p = &e->port[port];
+
+	if (p->info.netdev[0] != '\0')
+		eng_member_kernel_set(e, p, ips, n);
+	else if (p->members != NULL)
+		eng_mailbox_call(&e->lcore[p->home], set_on_lcore, &call);
+}

@@ -68,7 +68,7 @@ struct karst_cm_param {
 	uint8_t retry_count;         /* 0 to 7; REQ only */
 	uint8_t rnr_retry_count;     /* 0 to 7 */
 	uint32_t qpn;
-	uint32_t psn;  /* what our first packet has */
+	uint32_t psn;  /* that we expect first: rq_psn of who says it, sq_psn of who is told */
 	uint32_t qkey; /* SIDR REP only */
 	const void *private_data;
 	uint8_t private_data_len;

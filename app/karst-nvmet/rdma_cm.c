@@ -11,6 +11,7 @@
 #define BACKLOG      128
 #define CLOSE_MS     2000u /* for the peer to agree */
 #define RNR_FOR_EVER 7
+#define READS        16    /* at a time: one that is lost is asked for again with all behind it */
 #define ACK_UNACKED  1024u /* events that are acknowledged at once */
 
 int
@@ -89,7 +90,8 @@ accept_queue(struct nr_queue *queue, const struct rdma_conn_param *asked)
 		.private_data = data,
 		.private_data_len = sizeof(data),
 		.responder_resources = lesser(asked->responder_resources, attr->max_qp_rd_atom),
-		.initiator_depth = lesser(asked->initiator_depth, attr->max_qp_init_rd_atom),
+		.initiator_depth =
+			lesser(lesser(asked->initiator_depth, attr->max_qp_init_rd_atom), READS),
 		.flow_control = 1,
 		.rnr_retry_count = RNR_FOR_EVER,
 	};

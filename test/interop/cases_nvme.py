@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Linux's NVMe over RDMA initiator, and karst-nvmet over karst as its target.
+
+The initiator registers memory anew for each command, has its keys invalidated by the answers, and
+has the target read and write its memory, with many requests outstanding: it asks more of a
+transport than programs do.
+"""
+import base64
+import os
+import re
+import signal
+import tempfile
+import time
+
+from interop_bed import Case
+from wire import corrupt, delay, drop, duplicate
+
+NQN = 'nqn.2014-08.org.example:karst'
+HOST = 'nqn.2014-08.org.example:host'
+PORT = 4420
+WAIT_S = 60
+# In the guest: "on" connects and waits for the device, whose name is then in $dev.
+PRELUDE = r'''
+ip=%(ip)s
+modprobe -q nvme-rdma; modprobe -q ext4; mkdir -p /etc/nvme /mnt
+echo 11111111-2222-3333-4444-555555555555 >/etc/nvme/hostid
+echo %(host)s >/etc/nvme/hostnqn
+find_dev() {
+	dev=
+	for i in $(seq 200); do
+		for d in /sys/class/nvme/nvme*; do
+			[ "$(cat $d/subsysnqn 2>/dev/null)" = %(nqn)s ] || continue
+			ctrl=/dev/${d##*/}
+			for n in /sys/class/nvme-subsystem/*/nvme*n* $d/nvme*n*; do
+				[ -e "$n" ] || continue
+				n=${n##*/}
+				dev=/dev/$(echo $n | sed 's/c[0-9]*n/n/')
+				[ -b $dev ] && return 0
+			done
+		done
+		usleep 50000
+	done
+	echo "no device"; return 1
+}
+on() { nvme connect -t rdma -a $ip -s %(port)d -n %(nqn)s -c 1 "$@" && find_dev; }
+fails() { if "$@"; then echo "went well: $*"; exit 1; fi; }
+off() { nvme disconnect -n %(nqn)s; }
+live() {
+	for i in $(seq 400); do
+		[ "$(cat /sys/class/nvme/${ctrl#/dev/}/state)" = "$1" ] && return 0
+		usleep 50000
+	done
+	echo "not $1 but $(cat /sys/class/nvme/${ctrl#/dev/}/state)"; return 1
+}
+'''
+
+
+class Target:
+    """karst-nvmet with a file of @size, or what @words say instead; ends with the block."""
+
+    def __init__(self, bed, kind, words=(), size='64M', family='ip4'):
+        self.bed, self.kind, self.words, self.size, self.family = bed, kind, words, size, family
+        self.program = None
+        self.problems = []
+
+    def __enter__(self):
+        self.file = tempfile.NamedTemporaryFile(dir=self.bed.folder)
+        os.truncate(self.file.name, int(self.size[:-1]) << 20)
+        self.start()
+        return self
+
+    def start(self):
+        nvmet = os.path.join(os.path.dirname(self.bed.engine.tools.karst_run), '..', 'karst-nvmet',
+                             'karst-nvmet')
+        names = {'file': self.file.name}
+        words = ' '.join(self.words).format(**names) or f'--file {self.file.name}'
+        self.program = self.bed.host.program(
+            f'{os.path.abspath(nvmet)} --verbose --port {PORT} --nqn {NQN} '
+            f'--address {self.address()} {words}', WAIT_S)
+        self.problems += self.program.until(
+            lambda: 'is served at' in self.program.text(), 'serving', WAIT_S)
+
+    def address(self):
+        return self.bed.host.address(self.kind, self.family)
+
+    def send(self, number):
+        self.program.process.send_signal(number) # karst-run has become the target
+
+    def stop(self, status=0):
+        self.send(signal.SIGTERM)
+        self.problems += self.program.wait(WAIT_S)
+        if self.program.status != status:
+            self.problems.append(f'target: exit status {self.program.status}, not {status}')
+
+    def said(self, pattern):
+        """Waits until it has said that.  @return problems"""
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            if re.search(pattern, self.program.text()):
+                return []
+            time.sleep(0.05)
+        return [f'the target does not say "{pattern}"']
+
+    def guest(self, script, limit_s=120):
+        """Runs a script in the guest; all of it must go well.  What it says is in "text"."""
+        text = PRELUDE % {'nqn': NQN, 'host': HOST, 'ip': self.address(), 'port': PORT} + script
+        self.bed.guest.must('mkdir -p /tmp/s; : >/tmp/s/nvme.b64')
+        for part in re.findall('.{1,2000}', base64.b64encode(text.encode()).decode()):
+            self.bed.guest.must(f'echo {part} >>/tmp/s/nvme.b64')
+        self.bed.guest.must('base64 -d </tmp/s/nvme.b64 >/tmp/s/nvme.sh')
+        status, self.text = self.bed.guest.run('sh -e /tmp/s/nvme.sh', limit_s)
+        if status != 0:
+            self.problems += [f'guest: status {status}', *self.text.splitlines()[-30:]]
+
+    def wants(self, *patterns):
+        self.problems += [f'"{p}" is not said: {self.text}' for p in patterns
+                          if not re.search(p, self.text)]
+
+    def __exit__(self, *_):
+        if self.problems:
+            self.bed.guest.run(f'umount -l /mnt; nvme disconnect -n {NQN}', 120)
+            self.problems += self.bed.guest.run('dmesg | grep -i nvme | tail -15')[1].splitlines()
+        if self.program.status is None:
+            self.stop()
+        if self.problems:
+            self.problems += self.program.shown()
+        self.file.close()
+
+
+def case(name, script, words=(), kinds=('wire', 'vhost'), wants=(), size='64M', family='ip4',
+         never=(), **more):
+    """One script in the guest."""
+    def run(bed, kind, _role):
+        with Target(bed, kind, words, size, family) as target:
+            if not target.problems:
+                target.guest(script)
+            if not target.problems:
+                target.wants(*wants)
+                target.problems += [f'it said: {found.group(0)}' for found in (
+                    re.search(p, target.text) for p in never) if found]
+        return target.problems
+    return Case(f'NVMe: {name}', run=run, kinds=kinds, roles=('server',), limit_s=WAIT_S, **more)
+
+
+DISCOVER = 'nvme discover -t rdma -a $ip -s 4420\n'
+FOUND = (r'trtype: +rdma', r'subnqn: +' + re.escape(NQN), r'trsvcid: +4420')
+# Files whose sums are remembered where the target is not asked.
+MAKE_FILES = r'''
+mkfs.ext4 -q -F $dev
+mount $dev /mnt
+for i in 1 2 3 4 5 6 7 8; do
+	dd if=/dev/urandom of=/mnt/f$i bs=17k count=$((i * 12)) 2>/dev/null
+done
+mkdir /mnt/d; for i in $(seq 40); do echo $i >/mnt/d/$i; done
+(cd /mnt; find . -type f | sort | xargs md5sum) >/tmp/s/sums
+sync; umount /mnt
+'''
+CHECK_FILES = r'''
+e2fsck -f -n $dev
+echo 3 >/proc/sys/vm/drop_caches
+mount $dev /mnt
+(cd /mnt; md5sum -c -s /tmp/s/sums && echo all sums are right)
+umount /mnt
+'''
+SUMS = (r'all sums are right',)
+# Data of many sizes, by ways that do not go through the page cache, compared outside of it.
+SIZES = r'''
+on
+dd if=/dev/urandom of=/tmp/s/data bs=1M count=2 2>/dev/null
+for bs in 512 3584 4096 4608 65536 131072 1048576; do
+	n=$((2097152 / bs)); [ $n -gt 20 ] && n=20
+	dd if=/tmp/s/data of=$dev bs=$bs count=$n oflag=direct seek=3 2>/dev/null
+	dd if=$dev of=/tmp/s/back bs=$bs count=$n iflag=direct skip=3 2>/dev/null
+	cmp -n $((n * bs)) /tmp/s/data /tmp/s/back
+done
+echo all sizes are right
+off
+'''
+ADMIN = r'''
+rm -f /tmp/s/back
+on
+well() { "$@" || echo "failed: $*"; }
+well nvme id-ctrl $ctrl
+well nvme id-ns $ctrl -n 1
+well nvme list-ns $ctrl
+well nvme ns-descs $ctrl -n 1
+well nvme smart-log $ctrl
+well nvme error-log $ctrl
+well nvme fw-log $ctrl
+well nvme changed-ns-list-log $ctrl
+for f in 1 2 4 5 6 7 0xa 0xb 0xf; do well nvme get-feature $ctrl -f $f; done
+well nvme set-feature $ctrl -f 4 -v 0x150
+well nvme get-feature $ctrl -f 4
+dd if=/dev/urandom of=/tmp/s/block bs=4096 count=1 2>/dev/null
+nvme write $dev -s 8 -c 7 -z 4096 -d /tmp/s/block
+nvme compare $dev -s 8 -c 7 -z 4096 -d /tmp/s/block
+nvme read $dev -s 8 -c 7 -z 4096 -d /tmp/s/back
+cmp /tmp/s/block /tmp/s/back
+fails nvme compare $dev -s 16 -c 7 -z 4096 -d /tmp/s/block
+nvme flush $dev -n 1
+nvme write-zeroes $dev -n 1 -s 8 -c 7
+nvme read $dev -s 8 -c 7 -z 4096 -d /tmp/s/back
+dd if=/dev/zero of=/tmp/s/zero bs=4096 count=1 2>/dev/null
+cmp /tmp/s/zero /tmp/s/back
+nvme write $dev -s 0 -c 7 -z 4096 -d /tmp/s/block
+nvme dsm $dev -n 1 -s 0 -b 8 -d
+nvme read $dev -s 0 -c 7 -z 4096 -d /tmp/s/back
+cmp /tmp/s/zero /tmp/s/back
+nvme reset $ctrl
+live live
+echo all admin is right
+off
+'''
+QUEUES = r'''
+on --nr-io-queues=1 --nr-write-queues=1 --nr-poll-queues=1 --queue-size=32
+dmesg | grep 'mapped .* default/read/poll queues' | tail -1
+''' + MAKE_FILES + CHECK_FILES + 'off\n'
+WRONG_NQN = r'''
+fails nvme connect -t rdma -a $ip -s 4420 -n nqn.2014-08.org.example:wrong
+dmesg | grep -i connect | tail -2
+fails nvme connect -t rdma -a $ip -s 4421 -n nqn.2014-08.org.example:karst
+dmesg | grep 'nvme nvme' | tail -2
+'''
+WRONG_HOST = r'''
+fails nvme connect -t rdma -a $ip -s 4420 -n nqn.2014-08.org.example:karst
+dmesg | grep -i connect | tail -2
+nvme discover -t rdma -a $ip -s 4420
+'''
+READ_ONLY = r'''
+on
+fails dd if=/dev/zero of=$dev bs=4096 count=1 oflag=direct
+dd if=$dev of=/dev/null bs=4096 count=1 iflag=direct
+off
+echo read only
+'''
+
+
+INJURIES = [
+    drop(source='karst', every=397), drop(source='guest', every=389),
+    duplicate(source='karst', every=211), delay(source='guest', every=431),
+    delay(source='karst', every=433), corrupt(source='karst', every=521),
+    corrupt(source='guest', every=523),
+]
+
+
+def restart(bed, kind, _role):
+    """The target ends and comes back; a file that is being written waits for it."""
+    with Target(bed, kind) as target:
+        if target.problems:
+            return target.problems
+        target.guest('on --ctrl-loss-tmo=60\n' + MAKE_FILES + 'mount $dev /mnt\n')
+        job = bed.guest.program('dd if=/dev/urandom of=/mnt/long bs=64k count=64 && sync && '
+                                'md5sum </mnt/long >/tmp/s/long && echo written', 120)
+        if not target.problems:
+            target.stop()
+            target.start()
+        target.problems += job.wait()
+        target.text = job.text()
+        target.wants('(?m)^written$')
+        target.guest('find_dev; live live; umount /mnt\n' + CHECK_FILES + r'''
+mount $dev /mnt; md5sum </mnt/long | cmp - /tmp/s/long && echo the long one is right; umount /mnt
+off
+''')
+        target.wants('the long one is right', *SUMS)
+    return target.problems
+
+
+def silence(bed, kind, _role):
+    """A host that is silent loses its controller, and may have another one."""
+    with Target(bed, kind) as target:
+        if target.problems:
+            return target.problems
+        nic = bed.linux.interface[kind]
+        target.guest('on --keep-alive-tmo=2 --ctrl-loss-tmo=60\n' + MAKE_FILES +
+                     f'ip link set {nic} down\n')
+        target.problems += target.said('its controller has ended')
+        lines = ''.join(f'ip address replace {a} dev {nic}\n'
+                        for a in bed.linux.addresses(kind).split(','))
+        target.guest(f'ip link set {nic} up\n{lines}off\n'
+                     f'ping -c 1 -w 20 {target.address()}\non\n' + CHECK_FILES + 'off\n')
+        target.wants(*SUMS)
+    return target.problems
+
+
+def grows(bed, kind, _role):
+    """A file grows, and the host is told."""
+    with Target(bed, kind) as target:
+        if target.problems:
+            return target.problems
+        target.guest('on; cat /sys/block/${dev#/dev/}/size\n')
+        target.wants(r'(?m)^131072$')
+        os.truncate(target.file.name, 96 << 20)
+        target.send(signal.SIGHUP)
+        target.guest(r'''find_dev
+for i in $(seq 200); do
+	[ $(cat /sys/block/${dev#/dev/}/size) = 196608 ] && break
+	usleep 50000
+done
+cat /sys/block/${dev#/dev/}/size
+off
+''')
+        target.wants(r'(?m)^196608$')
+    return target.problems
+
+
+def own(name, run, **more):
+    return Case(f'NVMe: {name}', run=run, roles=('server',), limit_s=WAIT_S, **more)
+
+
+LATEST = ('6.12',)
+CASES = [
+    case('discover', DISCOVER, wants=FOUND, frames=20),
+    case('discover over IPv6', DISCOVER, wants=FOUND, family='ip6', frames=20),
+    case('data of many sizes', SIZES, wants=('all sizes are right',), frames=500),
+    case('data of many sizes, none of it in the capsule', SIZES,
+         ('--file {file}', '--in-capsule 0'), wants=('all sizes are right',), kernels=LATEST,
+         kinds=('wire',)),
+    case('data of many sizes, two buffers for all', SIZES,
+         ('--ramdisk 64M', '--buffers 2', '--queue-size 16', '--block-size 512'),
+         wants=('all sizes are right',), kernels=LATEST, kinds=('vhost',)),
+    case('a file system, written, checked, and checked once more',
+         'on\n' + MAKE_FILES + CHECK_FILES + 'off; on\n' + CHECK_FILES + 'off\n', wants=SUMS,
+         frames=1000),
+    case('a file system in blocks of 4096 bytes, over IPv6', 'on\n' + MAKE_FILES + CHECK_FILES +
+         'off\n', ('--ramdisk 64M', '--block-size 4096'), wants=SUMS, family='ip6',
+         kernels=LATEST, kinds=('vhost',)),
+    case('a file system over three queues', QUEUES,
+         wants=(*SUMS, r'mapped 1/1/1 default/read/poll'), kernels=LATEST, kinds=('vhost',)),
+    case('admin commands and single commands', ADMIN, wants=('all admin is right',),
+         never=('failed: .*',), kernels=LATEST, kinds=('wire',)),
+    case('refused: a subsystem that is not there, a port that nobody listens at',
+         WRONG_NQN, wants=(r'Connect Invalid Data Parameter, subsysnqn',
+                           r'rdma connection establishment failed|Connect rejected')),
+    case('refused: a host that may not', WRONG_HOST,
+         ('--ramdisk 16M', '--allow-host nqn.2014-08.org.example:other'), kinds=('wire',),
+         wants=(r'[Nn]ot allowed|[Ii]nvalid [Hh]ost|ret=16772', *FOUND)),
+    case('nothing can be written', READ_ONLY, ('--read-only', '--file {file}'), kinds=('wire',),
+         wants=('read only',)),
+    case('a file system, and frames that are lost, doubled, late and broken',
+         'on\n' + MAKE_FILES + CHECK_FILES + 'off\n', wants=SUMS, wire=INJURIES, injured=15,
+         rules='R1 R2 R3 R5'),
+    own('the target is started again', restart, kinds=('wire',)),
+    own('a host that is silent', silence, kinds=('wire',), kernels=LATEST),
+    own('a file that grows', grows, kinds=('wire',), kernels=LATEST),
+]

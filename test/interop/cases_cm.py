@@ -13,7 +13,8 @@ SOON_S = 60
 
 
 def cm(name, server, client, **more):
-    return Case(name, server, client, listen='cm', **{'rules': 'C1 C2 U2', **more})
+    return Case(name, server, client, listen='cm',
+                **{'rules': 'C1 C2 U2', 'sparse': True, **more})
 
 
 def stream(program, how, size, **more):
@@ -29,7 +30,7 @@ CASES = [
     cm('rping', 'rping -s -v -V -C 5 -S 500 -a {ip} -p {port}',
        'rping -c -v -V -C 5 -S 500 -a {ip} -p {port}', frames=30,
        at_server=[r'server ping data: rdma-ping-3: '],
-       at_client=[r'(?m)^ping data: rdma-ping-4: '], families=('ip4', 'ip6')),
+       at_client=[r'(?m)^ping data: rdma-ping-4: '], sparse=False, families=('ip4', 'ip6')),
     cm('rping, queue pairs of its own', 'rping -s -q -v -C 3 -a {ip} -p {port}',
        'rping -c -q -v -V -C 3 -a {ip} -p {port}', at_client=[r'ping data: rdma-ping-2: '],
        kinds=WIRE),
@@ -75,7 +76,7 @@ def group(bed, kind, role):
     return problems + (receiver.shown() + sender.shown() if problems else [])
 
 
-CASES += [Case('mckey, to a group', run=group, frames=5, rules='U4')]
+CASES += [Case('mckey, to a group', run=group, frames=5, rules='U4', sparse=True)]
 
 # Datagrams of queue pair 1, which are all that these programs send by UD, are injured.
 UD = 0x64
@@ -103,7 +104,7 @@ CASES += [
 def refused(name, client, *texts, **more):
     """Nobody listens."""
     return Case(f'nobody listens: {name}', 'true', client, listen=None, statuses=(0, None),
-                frames=0, at_client=texts, never=None, rules='C1', **more)
+                frames=0, at_client=texts, never=None, rules='C1', sparse=True, **more)
 
 
 CASES += [
@@ -114,7 +115,7 @@ CASES += [
     Case('rping meets rstream, which rejects its private data',
          'rstream -b {ip} -p {port}', 'rping -c -C 1 -a {ip} -p {port}', listen='cm', frames=0,
          statuses=(0, None), at_client=[r'_REJECTED, error 28'], never=None, endless=True,
-         kinds=WIRE, rules='C1'),
+         kinds=WIRE, rules='C1', sparse=True),
 ]
 
 
@@ -149,5 +150,6 @@ def killed(victim):
     return run
 
 
-CASES += [Case(f'rping, the {victim} is killed', run=killed(victim), rules='C1', frames=100)
+CASES += [Case(f'rping, the {victim} is killed', run=killed(victim), rules='C1', frames=100,
+               sparse=True)
           for victim in ('server', 'client')]

@@ -23,23 +23,23 @@ def managed(program, args='', size=None, **more):
                 limit_s=20, **more)
 
 
-WIRE = ('wire',)
+ONCE = {'kinds': ('wire',), 'sparse': True}
 CASES = [
     perf('send_bw', size=9001, rules='R1 R8 Q2'),
-    perf('send_bw', '-c UC', size=3001, kinds=WIRE, rules='U1'),
-    perf('send_bw', '-c UD', size=2000, kinds=WIRE, rules='U1'),
+    perf('send_bw', '-c UC', size=3001, **ONCE, rules='U1'),
+    perf('send_bw', '-c UD', size=2000, **ONCE, rules='U1'),
     perf('write_bw', size=65536, rules='R1 Q2 Q3'),
-    perf('write_bw', '-c UC', size=3001, kinds=WIRE, rules='U1'),
+    perf('write_bw', '-c UC', size=3001, **ONCE, rules='U1'),
     perf('read_bw', size=65536, rules='Q5 R4 R6'),
-    perf('atomic_bw', '-A CMP_AND_SWAP', kinds=WIRE, rules='R7'),
+    perf('atomic_bw', '-A CMP_AND_SWAP', **ONCE, rules='R7'),
     perf('atomic_bw', '-A FETCH_AND_ADD', rules='R7'),
-    perf('send_lat', size=33),
-    perf('write_lat', size=33, kinds=WIRE),
-    perf('read_lat', size=33, kinds=WIRE),
-    perf('atomic_lat', kinds=WIRE),
-    managed('send_bw', size=3001),
-    managed('send_bw', '-c UD', size=1000, kinds=WIRE),
-    managed('write_bw', size=5000, kinds=WIRE),
-    managed('read_bw', size=5000, kinds=WIRE),
-    managed('send_lat', size=100, kinds=WIRE),
+    perf('send_lat', size=33, sparse=True, rules='R1 Q3'),
+    perf('write_lat', size=33, rules='R1 Q3', **ONCE),
+    perf('read_lat', size=33, rules='R1 Q5', **ONCE),
+    perf('atomic_lat', rules='R7', **ONCE),
+    managed('send_bw', size=3001, sparse=True),
+    managed('send_bw', '-c UD', size=1000, **ONCE),
+    managed('write_bw', size=5000, **ONCE),
+    managed('read_bw', size=5000, **ONCE),
+    managed('send_lat', size=100, **ONCE),
 ]

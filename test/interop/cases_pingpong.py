@@ -9,13 +9,14 @@ ITERS = 20
 def pingpong(name, program, args, check='-c', **more):
     line = f'ibv_{program} -d {{dev}} -g {{gid}} -p {{port}} -n {ITERS} {check} {args}'
     return Case(name, line, line + ' {tcp}', both=[rf'(?m)^{ITERS} iters in '],
-                frames=2 * ITERS, **more)
+                frames=2 * ITERS, **{'sparse': True, **more})
 
 
 # Path MTUs, each with messages of several packets and a pad.
 CASES = [
     pingpong(f'RC, MTU {mtu}, {size} bytes', 'rc_pingpong', f'-m {mtu} -s {size}',
-             kinds=('wire', 'vhost') if mtu == 4096 else ('wire',), rules='W1 W6 W7 W10 R1 Q3')
+             kinds=('wire', 'vhost') if mtu == 4096 else ('wire',), sparse=mtu != 4096,
+             rules='W1 W6 W7 W10 R1 Q3')
     for mtu, size in ((256, 1001), (512, 1537), (1024, 4098), (2048, 6147), (4096, 12290))
 ]
 CASES += [

@@ -9,8 +9,9 @@ Kinds of ports that join them, each with a network of its own:
           same addresses on karst's exception tap, and does TCP.  karst1 and rxe1.
   vlan    another such port with tag 5, and without a tap: there is no TCP.  karst2 and rxe2.
 
-A case is a server and a client, one at either end; which end is karst's is its role.  One more kind,
-"inside", stands for cases that are about a karstd in the guest, beside the kernel's own devices.
+A case is a server and a client, one at either end; which end is karst's is its role.  One more
+kind, "inside", stands for cases that are about a karstd in the guest, beside the kernel's own
+devices.
 """
 import os
 import re
@@ -337,14 +338,15 @@ class Case:
     "drops/" and a reason: by so much at the least it goes up}.  @check(bed): more problems,
     afterwards;
     @run(bed, kind, role): instead of server and client.  @limit_s: for each program.
-    @attempts: how often it is tried if connections are rejected.
+    @attempts: how often it is tried if connections are rejected.  @sparse: each combination of
+    kind, role and family is run over one of the kernels alone, in turn.
     """
 
     def __init__(self, name, server='', client='', listen='tcp', both=(), at_server=(),
                  at_client=(), kinds=('wire', 'vhost'), roles=ROLES, families=('ip4',),
                  kernels=('6.1', '6.12'), rules='', wire=(), injured=None, frames=1, check=None,
                  run=None, limit_s=HANG_S, statuses=(0, 0), endless=False, never=NEVER, attempts=1,
-                 counts=None):
+                 counts=None, sparse=False):
         self.name, self.server, self.client, self.listen = name, server, client, listen
         self.at_server, self.at_client = [*both, *at_server], [*both, *at_client]
         self.kinds = ('wire',) if wire else kinds
@@ -357,13 +359,14 @@ class Case:
         self.never = never # what must not be said
         self.attempts = attempts
         self.counts = counts or {}
+        self.sparse = sparse
 
     def variants(self, kernel):
         """(kind, role, family) of each run."""
-        if not any(kernel.startswith(k + '.') for k in self.kernels):
-            return []
-        return [(kind, role, family) for kind in self.kinds for role in self.roles
-                for family in self.families]
+        mine = [n for n, series in enumerate(self.kernels) if kernel.startswith(series + '.')]
+        return [(kind, role, family) for i, kind in enumerate(self.kinds)
+                for j, role in enumerate(self.roles) for k, family in enumerate(self.families)
+                if mine and (not self.sparse or (i + j + k) % len(self.kernels) == mine[0])]
 
     def title(self, kind, role, family):
         if kind == 'inside':

@@ -32,7 +32,8 @@ PROGRAMS = '''ip tc rdma ping modprobe lsmod
   rping udaddy ucmatose cmtime mckey rstream riostream rdma_client rdma_server
   ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw
   ib_atomic_lat nvme mke2fs mkfs.ext4 e2fsck'''.split()
-# Needed by name at run time: verbs providers, what glibc loads when a thread is cancelled, settings.
+# Needed by name at run time: verbs providers, what glibc loads when a thread is cancelled,
+# settings.
 MORE = ['/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so', '/etc/libibverbs.d/rxe.driver',
         '/lib/x86_64-linux-gnu/libgcc_s.so.1', '/etc/mke2fs.conf']
 LIBRARIES = '/usr/lib/x86_64-linux-gnu'
@@ -100,7 +101,8 @@ def lists_of_packages(meta):
 
 
 def kept(folder, meta):
-    """The newest kernel there that @meta once stood for, or None: the archive may be out of reach."""
+    """The newest kernel there that @meta once stood for, or None.  The archive may be out of
+    reach."""
     found = [d for d in glob.glob(os.path.join(folder, '*', 'meta'))
              if open(d, encoding='ascii').read() == meta]
     return os.path.dirname(max(found, key=os.path.getmtime)) if found else None

@@ -39,7 +39,5 @@ CASES = [
     perf('atomic_lat', rules='R7', **ONCE),
     managed('send_bw', size=3001, sparse=True),
     managed('send_bw', '-c UD', size=1000, **ONCE),
-    managed('write_bw', size=5000, **ONCE),
     managed('read_bw', size=5000, **ONCE),
-    managed('send_lat', size=100, **ONCE),
 ]

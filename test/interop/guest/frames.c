@@ -53,7 +53,8 @@ main(int argc, char **argv)
 		return 1;
 	}
 	setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size));
-	fwrite(head, sizeof(head), 1, f);
+	if (fwrite(head, sizeof(head), 1, f) != 1 || fflush(f) != 0)
+		return 1;
 	while (written < FILE_MAX && (n = recv(fd, frame, sizeof(frame), 0)) > 0) {
 		clock_gettime(CLOCK_REALTIME, &now);
 		r = (struct record){

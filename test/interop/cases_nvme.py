@@ -266,23 +266,6 @@ off
     return target.problems
 
 
-def silence(bed, kind, _role):
-    """A host that is silent loses its controller, and may have another one."""
-    with Target(bed, kind) as target:
-        if target.problems:
-            return target.problems
-        nic = bed.linux.interface[kind]
-        target.guest('on --keep-alive-tmo=2 --ctrl-loss-tmo=60\n' + MAKE_FILES +
-                     f'ip link set {nic} down\n')
-        target.problems += target.said('its controller has ended')
-        lines = ''.join(f'ip address replace {a} dev {nic}\n'
-                        for a in bed.linux.addresses(kind).split(','))
-        target.guest(f'ip link set {nic} up\n{lines}off\n'
-                     f'ping -c 1 -w 20 {target.address()}\non\n' + CHECK_FILES + 'off\n')
-        target.wants(*SUMS)
-    return target.problems
-
-
 def grows(bed, kind, _role):
     """A file grows, and the host is told."""
     with Target(bed, kind) as target:
@@ -341,6 +324,5 @@ CASES = [
          'on\n' + MAKE_FILES + CHECK_FILES + 'off\n', wants=SUMS, wire=INJURIES, injured=15,
          rules='R1 R2 R3 R5'),
     own('the target is started again', restart, kinds=('wire',)),
-    own('a host that is silent', silence, kinds=('wire',), kernels=LATEST),
     own('a file that grows', grows, kinds=('wire',), kernels=LATEST),
 ]

@@ -520,6 +520,10 @@ int karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_
  *  an address that is not the port's, or a path MTU that the port does not carry. */
 int karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 	const struct karst_core_qp_attr *attr, unsigned int mask);
+/** Sends what is posted, as far as it can go at once; modifying to ERR or RESET and destroying do
+ *  so by themselves.  For whoever takes something away that requests name, such as an address
+ *  handle. */
+int karst_engine_qp_send_posted(struct karst_engine *e, struct karst_engine_qp *qp);
 int karst_engine_qp_query(
 	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_core_qp_attr *attr);
 /**

@@ -63,6 +63,16 @@ send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
 }
 
 static int
+qp_send_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct qp_call *call = arg;
+	unsigned int bursts = SEND_FIRST;
+
+	send_first(lc, call->q, &bursts);
+	return 0;
+}
+
+static int
 qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct qp_call *call = arg;
@@ -370,6 +380,34 @@ karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 		ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_modify_on_lcore, &call);
 	if (ret == 0 && (mask & KARST_QP_PORT) != 0)
 		eng_mcast_moved(e, call.q, attr->port_num);
+	eng_ctl_leave(e);
+	return ret;
+}
+
+/* Whether there are requests that are not complete, seen from any thread. */
+static bool
+has_posted(const struct eng_qp *q)
+{
+	const struct karst_wq_shared *sq = (const struct karst_wq_shared *)q->rings;
+
+	/* relaxed: what this program has posted before its call is there, by the call itself */
+	return sq != NULL &&
+		atomic_load_explicit(&sq->tail, memory_order_relaxed) !=
+		atomic_load_explicit(&sq->done, memory_order_relaxed);
+}
+
+int
+karst_engine_qp_send_posted(struct karst_engine *e, struct karst_engine_qp *qp)
+{
+	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub)};
+	int ret;
+
+	if (!has_posted(call.q))
+		return 0;
+	ret = eng_ctl_enter(e);
+	if (ret != 0)
+		return ret;
+	ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_send_on_lcore, &call);
 	eng_ctl_leave(e);
 	return ret;
 }

@@ -181,6 +181,19 @@ eng_session_create_ah(struct karst_session *s, struct session_call *c)
 	return 0;
 }
 
+/* Datagrams that are posted take along what the handle says, as with an adapter, which reads it as
+ * they are posted: programs let it go as soon as they have. */
+static void
+send_datagrams(struct karst_session *s, uint32_t pd)
+{
+	const struct session_qp *q;
+	uint32_t at = 0;
+
+	while ((q = eng_handles_next(&s->qps, &at)) != NULL)
+		if (q->type == KARST_QPT_UD && q->qp->pd == pd)
+			karst_engine_qp_send_posted(s->e, q->qp);
+}
+
 int
 eng_session_destroy_ah(struct karst_session *s, struct session_call *c)
 {
@@ -190,6 +203,7 @@ eng_session_destroy_ah(struct karst_session *s, struct session_call *c)
 
 	if (node == NULL)
 		return say(c, -EINVAL, "ah 0x%x: this program has none such", req->ah);
+	send_datagrams(s, karst_ah_pd(s->e->ahs, req->ah));
 	ret = karst_engine_ah_destroy(s->e, req->ah);
 	if (ret != 0)
 		return say(c, ret, "ah 0x%x: %s", req->ah, strerror(-ret));

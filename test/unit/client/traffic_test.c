@@ -438,6 +438,37 @@ Test(client_traffic, datagrams)
 	pair_down(&p);
 }
 
+/* An address handle is of no more use to a program once it has posted, and is let go. */
+Test(client_traffic, datagrams_outlive_their_handle)
+{
+	struct karst_ah_attr attr = {.port_num = 1};
+	struct karst_sge sge;
+	struct karst_send_wr wr = {.sg_list = &sge, .num_sge = 1, .opcode = KARST_WR_SEND};
+	struct karst_cqe e;
+	struct pair p;
+	int round, i;
+
+	pair_up(&p, 1, KARST_QPT_UD);
+	cr_assert_eq(karst_query_gid(p.b.ctx, 2, 0, &attr.dgid), 0);
+	sge = (struct karst_sge){p.mr->iova, 100, p.mr->lkey};
+	wr.ud.remote_qpn = p.z->qp_num;
+	wr.ud.remote_qkey = 0x1234;
+	for (round = 0; round < 500; round++) {
+		cr_assert_eq(karst_create_ah(p.b.pd, &attr, &wr.ud.ah), 0, "%s", karst_why());
+		for (i = 0; i < 4; i++)
+			cr_assert_eq(bed_recv(p.z, 2, p.mr, 4096, 200), 0);
+		for (i = 0; i < 4; i++)
+			cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
+		cr_assert_eq(karst_destroy_ah(wr.ud.ah), 0);
+		for (i = 0; i < 4; i++) {
+			e = bed_wait(p.b.cq);
+			cr_assert_eq(e.status, 0, "round %d", round);
+			cr_assert_eq(e.wr_id, 2);
+		}
+	}
+	pair_down(&p);
+}
+
 Test(client_traffic, shared_receive_queue)
 {
 	struct karst_srq_init_attr sinit = {.max_wr = 8, .max_sge = 2};

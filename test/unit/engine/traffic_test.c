@@ -441,7 +441,7 @@ Test(traffic, datagrams)
 	struct bed_config cfg = {0};
 	struct karst_engine_port_info dst;
 	struct karst_engine_qp *qp[2];
-	struct karst_send_wqe *w;
+	struct karst_send_wqe *w, *again;
 	struct karst_path path;
 	struct karst_cqe cqe;
 	enum karst_qp_state to;
@@ -483,7 +483,18 @@ Test(traffic, datagrams)
 	cr_assert_eq(cqe.src_qpn, qp[0]->num);
 	cr_assert_arr_eq(t.mem[0], t.mem[1] + 40, 1000);
 	cr_assert_eq(karst_engine_pd_free(bed.e, bed.pd), -EBUSY);
+	/* what is posted goes before the handle does, if it is told to */
+	bed_post_recv(qp[1], 7, t.mem[1], 40 + 1000, t.key[1]);
+	bed_settle(&bed);
+	again = karst_engine_send_slot(qp[0], 0);
+	*again = *w;
+	again->wr_id = 8;
+	cr_assert_eq(karst_engine_post_send(qp[0], 1), 0);
+	cr_assert_eq(karst_engine_qp_send_posted(bed.e, qp[0]), 0);
 	cr_assert_eq(karst_engine_ah_destroy(bed.e, ah), 0);
+	expect(&bed, 8, KARST_WC_SEND, qp[0]->num);
+	expect(&bed, 7, KARST_WC_RECV, qp[1]->num);
+	cr_assert_eq(karst_engine_qp_send_posted(bed.e, qp[0]), 0);
 	cr_assert_eq(karst_engine_ah_destroy(bed.e, ah), -EINVAL);
 	bed_down(&bed);
 }

@@ -14,7 +14,6 @@ import tempfile
 import time
 
 from interop_bed import Case
-from wire import corrupt, delay, drop, duplicate
 
 NQN = 'nqn.2014-08.org.example:karst'
 HOST = 'nqn.2014-08.org.example:host'
@@ -236,14 +235,6 @@ echo read only
 '''
 
 
-INJURIES = [
-    drop(source='karst', every=397), drop(source='guest', every=389),
-    duplicate(source='karst', every=211), delay(source='guest', every=431),
-    delay(source='karst', every=433), corrupt(source='karst', every=521),
-    corrupt(source='guest', every=523),
-]
-
-
 def restart(bed, kind, _role):
     """The target ends and comes back; a file that is being written waits for it."""
     with Target(bed, kind) as target:
@@ -320,9 +311,6 @@ CASES = [
          wants=(r'[Nn]ot allowed|[Ii]nvalid [Hh]ost|ret=16772', *FOUND)),
     case('nothing can be written', READ_ONLY, ('--read-only', '--file {file}'), kinds=('wire',),
          wants=('read only',)),
-    case('a file system, and frames that are lost, doubled, late and broken',
-         'on\n' + MAKE_FILES + CHECK_FILES + 'off\n', wants=SUMS, wire=INJURIES, injured=15,
-         rules='R1 R2 R3 R5'),
     own('the target is started again', restart, kinds=('wire',)),
     own('a file that grows', grows, kinds=('wire',), kernels=LATEST),
 ]

@@ -8,7 +8,7 @@ must agree.  The library is told that there may be a fork: then it opens sockets
 and exchanges them for rsockets before the first byte, for which both must have the same addresses:
 so the engines have interfaces.
 
-Without it, iperf3 has no server over any device: librdmacm 44 opens the number that a program gets
+Without it, iperf3 has no server: librdmacm 44 opens the number that a program gets
 for an accepted rsocket after the rsocket's own, and select() then looks at the wrong one of them.
 Several streams hang in either case, which is likely the same.
 """

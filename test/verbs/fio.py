@@ -63,6 +63,7 @@ def run(case, engines, ip, folder):
     """@return problems"""
     files = [os.path.join(folder, name) for name in ('server', 'client')]
     common = ['fio', '--ioengine=rdma', f'--port={free_port()}', '--output-format=json',
+              '--verify_state_save=0', # else a file in whatever folder this is
               f'--bs={case.size}', f'--size={case.blocks * case.size}']
     before = sum(e.counter('rx_bytes') for e in engines)
     least = connections(engines[0])

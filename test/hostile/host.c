@@ -273,21 +273,21 @@ host_usage(const struct host *h, struct usage *u)
 {
 	char engine[TELEMETRY_BYTES] = "", memory[TELEMETRY_BYTES] = "";
 
+	/* first: telemetry serves each question by a descriptor and a thread, which may outlive
+	 * the answer a little */
+	process_usage(h->pid, u);
 	telemetry(h, "/karst/engine", engine);
 	telemetry(h, "/karst/memory", memory);
-	*u = (struct usage){
-		.qps = number(engine, "qps"),
-		.cqs = number(engine, "cqs"),
-		.srqs = number(engine, "srqs"),
-		.regions = number(memory, "regions"),
-		.windows = number(memory, "windows"),
-		.pds = number(memory, "pds"),
-		.owners = number(memory, "owners"),
-		.object_bytes = number(memory, "object_bytes"),
-		.ring_bytes = number(memory, "ring_bytes"),
-		.mbufs_used = number(memory, "mbufs") - number(memory, "mbufs_free"),
-	};
-	process_usage(h->pid, u);
+	u->qps = number(engine, "qps");
+	u->cqs = number(engine, "cqs");
+	u->srqs = number(engine, "srqs");
+	u->regions = number(memory, "regions");
+	u->windows = number(memory, "windows");
+	u->pds = number(memory, "pds");
+	u->owners = number(memory, "owners");
+	u->object_bytes = number(memory, "object_bytes");
+	u->ring_bytes = number(memory, "ring_bytes");
+	u->mbufs_used = number(memory, "mbufs") - number(memory, "mbufs_free");
 }
 
 /* What is more than before, by more than it may. */

@@ -11,6 +11,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -25,8 +26,45 @@ static_assert(KARST_RDMACM_PRIVATE_DATA == KARST_CTL_CM_PRIVATE_DATA, "private d
 
 /* --- addresses, parameters --- */
 
+/*
+ * To a program the scope of a link-local address is the index of an interface, which only it can
+ * read: it may be in another network namespace than the engine.  Both know the interface's name, so
+ * that names the port.
+ */
 static int
-addr_to_ctl(const struct sockaddr *sa, struct karst_ctl_cm_addr *a)
+port_of_scope(struct karst_context *ctx, uint32_t scope_id, uint32_t *port)
+{
+	struct karst_port_attr attr;
+	char name[IF_NAMESIZE];
+	uint32_t i;
+	int ret;
+
+	if (if_indextoname(scope_id, name) == NULL)
+		return cli_fail(-ENODEV, "there is no interface %u", scope_id);
+	for (i = 1; i <= ctx->nports; i++) {
+		ret = karst_query_port(ctx, i, &attr);
+		if (ret == -EIO)
+			return ret;
+		if (ret == 0 && strcmp(attr.netdev, name) == 0) {
+			*port = i;
+			return 0;
+		}
+	}
+	return cli_fail(-ENODEV, "interface %s is no port's of the engine", name);
+}
+
+static uint32_t
+scope_of_port(struct karst_context *ctx, uint32_t port)
+{
+	struct karst_port_attr attr;
+
+	if (port == 0 || karst_query_port(ctx, port, &attr) != 0 || attr.netdev[0] == 0)
+		return 0;
+	return if_nametoindex(attr.netdev);
+}
+
+static int
+addr_to_ctl(struct karst_context *ctx, const struct sockaddr *sa, struct karst_ctl_cm_addr *a)
 {
 	const struct sockaddr_in6 *in6 = (const void *)sa;
 	const struct sockaddr_in *in = (const void *)sa;
@@ -41,9 +79,10 @@ addr_to_ctl(const struct sockaddr *sa, struct karst_ctl_cm_addr *a)
 		return 0;
 	case AF_INET6:
 		a->port_number = ntohs(in6->sin6_port);
-		a->scope_id = in6->sin6_scope_id;
 		memcpy(a->ip, &in6->sin6_addr, 16);
-		return 0;
+		if (in6->sin6_scope_id == 0 || !IN6_IS_ADDR_LINKLOCAL(&in6->sin6_addr))
+			return 0;
+		return port_of_scope(ctx, in6->sin6_scope_id, &a->scope_id);
 	default:
 		return cli_fail(
 			-EAFNOSUPPORT, "address family %d: AF_INET or AF_INET6", sa->sa_family);
@@ -51,7 +90,8 @@ addr_to_ctl(const struct sockaddr *sa, struct karst_ctl_cm_addr *a)
 }
 
 static void
-addr_of_ctl(const struct karst_ctl_cm_addr *a, struct sockaddr_storage *sa)
+addr_of_ctl(
+	struct karst_context *ctx, const struct karst_ctl_cm_addr *a, struct sockaddr_storage *sa)
 {
 	struct sockaddr_in6 *in6 = (void *)sa;
 	struct sockaddr_in *in = (void *)sa;
@@ -63,7 +103,7 @@ addr_of_ctl(const struct karst_ctl_cm_addr *a, struct sockaddr_storage *sa)
 		memcpy(&in->sin_addr, a->ip + 12, 4);
 	} else if (a->family == AF_INET6) {
 		in6->sin6_port = htons(a->port_number);
-		in6->sin6_scope_id = a->scope_id;
+		in6->sin6_scope_id = scope_of_port(ctx, a->scope_id);
 		memcpy(&in6->sin6_addr, a->ip, 16);
 	}
 }
@@ -311,7 +351,7 @@ int
 karst_rdmacm_bind(struct karst_context *ctx, uint32_t id, const struct sockaddr *addr)
 {
 	CLI_REQ(cm_bind) m = {.body.id = id};
-	int ret = addr_to_ctl(addr, &m.body.addr);
+	int ret = addr_to_ctl(ctx, addr, &m.body.addr);
 
 	return ret != 0 ? ret : PLAIN_CALL(cli_of(ctx), BIND, &m);
 }
@@ -321,10 +361,10 @@ karst_rdmacm_resolve_addr(struct karst_context *ctx, uint32_t id, const struct s
 	const struct sockaddr *dst, uint32_t timeout_ms)
 {
 	CLI_REQ(cm_resolve_addr) m = {.body = {.id = id, .timeout_ms = timeout_ms}};
-	int ret = src != NULL ? addr_to_ctl(src, &m.body.src) : 0;
+	int ret = src != NULL ? addr_to_ctl(ctx, src, &m.body.src) : 0;
 
 	if (ret == 0)
-		ret = addr_to_ctl(dst, &m.body.dst);
+		ret = addr_to_ctl(ctx, dst, &m.body.dst);
 	return ret != 0 ? ret : PLAIN_CALL(cli_of(ctx), RESOLVE_ADDR, &m);
 }
 
@@ -438,8 +478,8 @@ karst_rdmacm_query(struct karst_context *ctx, uint32_t id, struct karst_rdmacm_q
 		.packet_life_time = r.packet_life_time,
 		.path_mtu = (enum karst_mtu)r.path_mtu,
 	};
-	addr_of_ctl(&r.src, &query->src);
-	addr_of_ctl(&r.dst, &query->dst);
+	addr_of_ctl(ctx, &r.src, &query->src);
+	addr_of_ctl(ctx, &r.dst, &query->dst);
 	memcpy(query->sgid.raw, r.sgid, sizeof(r.sgid));
 	memcpy(query->dgid.raw, r.dgid, sizeof(r.dgid));
 	return 0;
@@ -489,7 +529,7 @@ karst_rdmacm_join_mcast(struct karst_context *ctx, uint32_t id, const struct soc
 	CLI_REQ(cm_join_mcast) m = {.body = {.id = id, .uid = uid}};
 	struct karst_ctl_cm_join_mcast_rsp r;
 	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
-	int ret = addr_to_ctl(addr, &m.body.addr);
+	int ret = addr_to_ctl(ctx, addr, &m.body.addr);
 
 	if (ret == 0)
 		ret = cli_call(

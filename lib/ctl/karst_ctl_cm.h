@@ -12,7 +12,8 @@
 
 #include "karst_ctl.h"
 
-/** An address: @family 0: none, 2: IPv4, 10: IPv6, as Linux has them. */
+/** An address: @family 0: none, 2: IPv4, 10: IPv6, as Linux has them.  @scope_id: of a link-local
+ *  one the port, from 1, and 0 any; else without meaning. */
 struct karst_ctl_cm_addr {
 	uint16_t family;
 	uint16_t port_number; /* of the port space; host order as all else */

@@ -230,6 +230,13 @@ int eng_cm_check_addr(struct session_call *c, const struct karst_ctl_cm_addr *a)
  * -EADDRNOTAVAIL */
 int eng_cm_find_port(
 	const struct karst_engine *e, const uint8_t ip[16], uint8_t *port, uint8_t *index);
+/* The same of an address that may name its port.  -EADDRNOTAVAIL; -ENODEV: not that port */
+int eng_cm_find_own(const struct karst_engine *e, const struct karst_ctl_cm_addr *a, uint8_t *port,
+	uint8_t *index);
+/* A scope means something: the address is one of each link. */
+bool eng_cm_is_scoped(const struct karst_ctl_cm_addr *a);
+/* The port that a link-local address belongs to; others remain as they are. */
+void eng_cm_set_scope(struct karst_ctl_cm_addr *a, uint8_t port);
 /* The port and address that packets to @dst leave by.  -ENETUNREACH */
 int eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr *dst,
 	uint8_t *port, uint8_t *index, uint8_t src_ip[16]);
@@ -239,9 +246,9 @@ void eng_cm_unnumber(struct eng_cm *cm, struct cm_id *id);
 /* -EADDRINUSE: another one has the number, whatever both say of reuse; -ENOSPC, -ENOMEM. */
 int eng_cm_service_join(struct eng_cm *cm, struct cm_id *id);
 void eng_cm_service_leave(struct eng_cm *cm, struct cm_id *id);
-/* Who listens on @service for requests to @dst_ip; NULL: nobody. */
-struct cm_id *eng_cm_listener(
-	struct eng_cm *cm, const struct cm_service *service, const struct karst_cm_ip *ip);
+/* Who listens on @service for requests to @dst_ip that came to @port; NULL: nobody. */
+struct cm_id *eng_cm_listener(struct eng_cm *cm, const struct cm_service *service,
+	const struct karst_cm_ip *ip, uint8_t port);
 
 /* --- cm_channel.c --- */
 

@@ -291,7 +291,7 @@ find_listener(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct kars
 	uint16_t *why)
 {
 	const struct cm_service *service = ev->listen_user;
-	struct cm_id *l = eng_cm_listener(cm, service, ip);
+	struct cm_id *l = eng_cm_listener(cm, service, ip, ev->path->port);
 
 	*why = KARST_CM_REJ_INVALID_SERVICE_ID;
 	if (l == NULL ||
@@ -329,6 +329,8 @@ make_conn(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct karst_cm
 	id->timeout_set = l->timeout_set;
 	id->src = addr_of(ip->dst_ip, l->src.port_number, ip->ip6);
 	id->dst = addr_of(ip->src_ip, ip->src_port, ip->ip6);
+	eng_cm_set_scope(&id->src, ev->path->port);
+	eng_cm_set_scope(&id->dst, ev->path->port);
 	id->path = *ev->path;
 	if (id->tos_set)
 		id->path.tclass = id->tos;

@@ -34,12 +34,33 @@ eng_cm_is_any(const struct karst_ctl_cm_addr *a)
 	return same_ip(a->ip, any6) || same_ip(a->ip, any4);
 }
 
+static bool
+is_link_local6(const uint8_t ip[16])
+{
+	return ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80;
+}
+
+bool
+eng_cm_is_scoped(const struct karst_ctl_cm_addr *a)
+{
+	return a->family == AF_INET6 && is_link_local6(a->ip);
+}
+
+void
+eng_cm_set_scope(struct karst_ctl_cm_addr *a, uint8_t port)
+{
+	if (eng_cm_is_scoped(a))
+		a->scope_id = port + 1u;
+}
+
 int
 eng_cm_check_addr(struct session_call *c, const struct karst_ctl_cm_addr *a)
 {
 	if (a->family != AF_INET && a->family != AF_INET6)
 		return say(c, -EAFNOSUPPORT, "address family %u: %u (IPv4) or %u (IPv6)", a->family,
 			AF_INET, AF_INET6);
+	if (eng_cm_is_scoped(a) && a->scope_id > KARST_ENGINE_MAX_PORTS)
+		return say(c, -ENODEV, "link-local address of port %u: there is none", a->scope_id);
 	if ((a->family == AF_INET) != eng_ip_is4(a->ip) && !same_ip(a->ip, any6))
 		return say(c, -EINVAL,
 			"an IPv4 address is of family %u and written as ::ffff:a.b.c.d, an IPv6 "
@@ -71,6 +92,25 @@ eng_cm_find_port(const struct karst_engine *e, const uint8_t ip[16], uint8_t *po
 	return -EADDRNOTAVAIL;
 }
 
+int
+eng_cm_find_own(const struct karst_engine *e, const struct karst_ctl_cm_addr *a, uint8_t *port,
+	uint8_t *index)
+{
+	uint8_t at = 0, k = 0;
+	int ret;
+
+	if (eng_cm_is_scoped(a) && a->scope_id != 0)
+		at = (uint8_t)(a->scope_id - 1);
+	ret = eng_cm_find_port(e, a->ip, &at, &k);
+	if (eng_cm_is_scoped(a) && a->scope_id != 0 && (ret != 0 || at != a->scope_id - 1))
+		return -ENODEV;
+	if (ret == 0) {
+		*port = at;
+		*index = k;
+	}
+	return ret;
+}
+
 /* Bits that an own address has in common with @ip, if @ip is on its link. */
 static unsigned int
 link_bits(const struct karst_engine_addr *own, const uint8_t ip[16])
@@ -81,12 +121,6 @@ link_bits(const struct karst_engine_addr *own, const uint8_t ip[16])
 		if (((own->ip[from + i / 8] ^ ip[from + i / 8]) >> (7 - i % 8) & 1) != 0)
 			return 0;
 	return n;
-}
-
-static bool
-is_link_local6(const uint8_t ip[16])
-{
-	return ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80;
 }
 
 /*
@@ -148,12 +182,13 @@ eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr 
 	if (eng_cm_is_any(dst))
 		return choose_self(e, dst->family, port, index, src_ip);
 	/* to one of our own: from there */
-	*port = 0;
-	if (eng_cm_find_port(e, dst->ip, port, index) == 0) {
+	if (eng_cm_find_own(e, dst, port, index) == 0) {
 		memcpy(src_ip, dst->ip, 16);
 		return 0;
 	}
 	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
+		if (eng_cm_is_scoped(dst) && dst->scope_id != 0 && dst->scope_id != i + 1)
+			continue;
 		if (karst_engine_port_info(e, (uint8_t)i, &info) != 0)
 			continue;
 		for (k = 0; k < info.num_addrs; k++) {
@@ -178,6 +213,14 @@ bucket_of(struct eng_cm *cm, uint16_t port_space, uint16_t number)
 	return &cm->number[(port_space * 31u + number) % CM_PORT_BUCKETS];
 }
 
+/* One may be of another link than the other, if both are link-local. */
+static bool
+same_addr(const struct karst_ctl_cm_addr *a, const struct karst_ctl_cm_addr *b)
+{
+	return same_ip(a->ip, b->ip) &&
+		(a->scope_id == b->scope_id || a->scope_id == 0 || b->scope_id == 0);
+}
+
 /* May a packet be for both of them? */
 static bool
 overlap(const struct cm_id *a, const struct cm_id *b)
@@ -185,7 +228,7 @@ overlap(const struct cm_id *a, const struct cm_id *b)
 	bool any_a = eng_cm_is_any(&a->src), any_b = eng_cm_is_any(&b->src);
 
 	if (a->src.family == b->src.family)
-		return any_a || any_b || same_ip(a->src.ip, b->src.ip);
+		return any_a || any_b || same_addr(&a->src, &b->src);
 	/* An IPv6 wildcard takes IPv4, too, unless it says otherwise. */
 	return (a->src.family == AF_INET6 && any_a && !a->af_only) ||
 		(b->src.family == AF_INET6 && any_b && !b->af_only);
@@ -310,7 +353,8 @@ eng_cm_service_leave(struct eng_cm *cm, struct cm_id *id)
 }
 
 struct cm_id *
-eng_cm_listener(struct eng_cm *cm, const struct cm_service *service, const struct karst_cm_ip *ip)
+eng_cm_listener(struct eng_cm *cm, const struct cm_service *service, const struct karst_cm_ip *ip,
+	uint8_t port)
 {
 	struct cm_id *at, *found = NULL;
 
@@ -318,7 +362,8 @@ eng_cm_listener(struct eng_cm *cm, const struct cm_service *service, const struc
 		at = at->port_next) {
 		if (at->service != service)
 			continue;
-		if (same_ip(at->src.ip, ip->dst_ip))
+		if (same_ip(at->src.ip, ip->dst_ip) &&
+			(at->src.scope_id == 0 || at->src.scope_id == port + 1u))
 			return at;
 		if (!eng_cm_is_any(&at->src))
 			continue;

@@ -22,7 +22,7 @@ enum { OPTION_TOS, OPTION_REUSE_ADDR, OPTION_AF_ONLY, OPTION_ACK_TIMEOUT };
 
 /* --- addresses --- */
 
-/* A wildcard of IPv4 as all the others are written. */
+/* A wildcard of IPv4 as all the others are written; a scope where it means something. */
 static struct karst_ctl_cm_addr
 tidy(const struct karst_ctl_cm_addr *a)
 {
@@ -30,6 +30,8 @@ tidy(const struct karst_ctl_cm_addr *a)
 
 	if (a->family == AF_INET)
 		out.ip[10] = out.ip[11] = 0xff;
+	if (!eng_cm_is_scoped(a))
+		out.scope_id = 0;
 	return out;
 }
 
@@ -55,8 +57,11 @@ bind_to(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 	if (src.port_number != 0 && src.port_number < PRIVILEGED_END && id->session->info.uid != 0)
 		return say(c, -EACCES, "port number %u: those below %u are root's", src.port_number,
 			PRIVILEGED_END);
-	if (!any && eng_cm_find_port(cm->e, src.ip, &port, &index) != 0)
-		return say(c, -EADDRNOTAVAIL, "no port of the engine has the address %s",
+	ret = any ? 0 : eng_cm_find_own(cm->e, &src, &port, &index);
+	if (ret != 0)
+		return say(c, ret,
+			ret == -ENODEV ? "that port does not have the address %s"
+				       : "no port of the engine has the address %s",
 			eng_ip_text(src.ip, text));
 	id->src = src;
 	ret = eng_cm_number(cm, id);
@@ -118,7 +123,13 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 			return say(c, ret, "no port of the engine leads to %s",
 				eng_ip_text(dst.ip, text));
 		src.family = dst.family;
+	} else if (dst.scope_id != 0 && dst.scope_id != port + 1u) {
+		return say(c, -EINVAL,
+			"%s is to be reached from port %u, and the identifier is on %u",
+			eng_ip_text(dst.ip, text), dst.scope_id, port + 1u);
 	}
+	eng_cm_set_scope(&src, port);
+	eng_cm_set_scope(&dst, port);
 	if (eng_cm_is_any(&dst))
 		memcpy(dst.ip, src.ip, sizeof(dst.ip));
 	id->src = src;

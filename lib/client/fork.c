@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "alloc.h"
+#include "memory.h"
 #include "migrate.h"
 #include "pages.h"
 
@@ -58,6 +59,7 @@ static void
 child(void)
 {
 	cli_pages_lock_reset();
+	cli_memory_forget();
 	cli_moved_forget();
 	cli_alloc_inherit();
 	cli_pages_forget();

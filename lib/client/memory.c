@@ -6,12 +6,12 @@
  *
  *	pages of our own file (karst_alloc(), moved memory)	by its descriptor
  *	other shared mappings					by /proc/PID/map_files
- *	private anonymous memory, as far as it is whole pages	moved, then as the first
+ *	private anonymous memory: pages of which all is registered	moved, then as the first
  *	everything else						copied
  *
- * Nothing is remembered between two registrations but what was moved: a program may unmap and map
- * anything meanwhile.  What a descriptor or mapping leads to is whole pages, so such pieces may
- * begin before the range and end behind it.
+ * Nothing is remembered between two registrations but what was moved, and edges (edges.h): a
+ * program may unmap and map anything meanwhile.  What a descriptor or mapping leads to is whole
+ * pages, so such pieces may begin before the range and end behind it.
  *
  * A list that becomes too long is one piece to be copied: that is right for any memory.
  */
@@ -23,12 +23,16 @@
 #include <sys/auxv.h>
 
 #include "alloc.h"
+#include "edges.h"
 #include "fork.h"
 #include "karst_ctl_msg.h"
 #include "migrate.h"
 #include "pages.h"
 #include "sys.h"
 #include "vma.h"
+
+/* What karst_memory_lock() is. */
+static pthread_mutex_t owners = PTHREAD_MUTEX_INITIALIZER;
 
 /* A registration in the making, and what karst_memory_put() needs later. */
 struct made {
@@ -39,7 +43,15 @@ struct made {
 	uint64_t start, end; /* what was asked for */
 	bool write;
 	uint64_t migrate_min;
+	struct cli_edge
+		edge[2]; /* its first and its last page, if it has and copies a part of them */
+	void *owner;     /* NULL: not settled */
+	struct made *stale_next; /* in stale_list */
+	struct made **stale_pprev;
 };
+
+/* Of the process: whose edges a neighbour has moved; under cli_pages_lock(). */
+static struct made *stale_list;
 
 /* --- the list --- */
 
@@ -50,7 +62,8 @@ make_room(struct made *m)
 	struct karst_ctl_piece *piece;
 	struct cli_moved **refs;
 
-	if (m->pub.npieces + 3 <= m->room)
+	/* pieces that follow each other in the file are one, but each may have been moved alone */
+	if (m->pub.npieces + 3 <= m->room && m->nmoved + 1 <= m->room)
 		return true;
 	piece = realloc(m->pub.piece, room * sizeof(*piece));
 	if (piece != NULL)
@@ -171,23 +184,86 @@ is_stack(const struct cli_vma *v)
 }
 
 static void
+stale_del(struct made *m)
+{
+	if (m->stale_pprev == NULL)
+		return;
+	*m->stale_pprev = m->stale_next;
+	if (m->stale_next != NULL)
+		m->stale_next->stale_pprev = m->stale_pprev;
+	m->stale_pprev = NULL;
+}
+
+static void
+stale_add(struct cli_edge *e)
+{
+	struct made *m = e->owner;
+
+	stale_del(m);
+	m->stale_next = stale_list;
+	m->stale_pprev = &stale_list;
+	if (m->stale_next != NULL)
+		m->stale_next->stale_pprev = &m->stale_next;
+	stale_list = m;
+}
+
+static void
+add_edge(struct made *m, uint64_t from, uint64_t to)
+{
+	struct cli_edge *e = &m->edge[m->edge[0].pprev != NULL];
+
+	/* a range of many mappings; an edge that is not known is copied */
+	if (e->pprev != NULL)
+		return;
+	*e = (struct cli_edge){.from = from, .to = to, .owner = m};
+	cli_edge_add(e);
+}
+
+/*
+ * The pages of [from, to) that can be moved: those that are in it, and a first and a last one
+ * that neighbours have the rest of.  What is left out is an edge; others that were may be so no
+ * more.
+ */
+static bool
+move_range(struct made *m, uint64_t from, uint64_t to, uint64_t *first, uint64_t *last)
+{
+	uint64_t lo = from & ~(uint64_t)(CLI_PAGE - 1), hi = (to - 1) & ~(uint64_t)(CLI_PAGE - 1);
+	bool whole_lo = cli_edges_cover(from, karst_min_u64(to, lo + CLI_PAGE));
+	bool whole_hi = lo == hi ? whole_lo : cli_edges_cover(hi, to);
+	struct cli_moved *moved;
+
+	*first = whole_lo ? lo : lo + CLI_PAGE;
+	*last = whole_hi ? hi + CLI_PAGE : hi;
+	moved = *first < *last && *last - *first >= m->migrate_min
+		? cli_move(*first, *last - *first)
+		: NULL;
+	if (moved == NULL || !whole_lo)
+		add_edge(m, from, karst_min_u64(to, lo + CLI_PAGE));
+	else
+		cli_edges_each(lo, stale_add);
+	if (lo != hi && (moved == NULL || !whole_hi))
+		add_edge(m, hi, to);
+	else if (lo != hi)
+		cli_edges_each(hi, stale_add);
+	if (moved != NULL)
+		m->moved[m->nmoved++] = moved;
+	return moved != NULL;
+}
+
+static void
 add_private(struct made *m, const struct cli_vma *v, uint64_t from, uint64_t to)
 {
-	uint64_t first = (from + CLI_PAGE - 1) & ~(uint64_t)(CLI_PAGE - 1);
-	uint64_t last = to & ~(uint64_t)(CLI_PAGE - 1);
-	struct cli_moved *moved = NULL;
+	uint64_t first, last;
 
-	if (v->ino == 0 && v->read && v->write && !v->exec && first < last &&
-		last - first >= m->migrate_min && !is_stack(v))
-		moved = cli_move(first, last - first);
-	if (moved == NULL) {
+	if (v->ino != 0 || !v->read || !v->write || v->exec || m->migrate_min == UINT64_MAX ||
+		is_stack(v) || !move_range(m, from, to, &first, &last)) {
 		add_copy(m, from, to, v->write ? 0 : KARST_CTL_PIECE_RDONLY);
 		return;
 	}
-	m->moved[m->nmoved++] = moved;
-	add_copy(m, from, first, 0);
-	add_fd(m, cli_pages_fd(), first, last, moved->block.off, KARST_CTL_PIECE_MIGRATED);
-	add_copy(m, last, to, 0);
+	add_copy(m, from, karst_max_u64(from, first), 0);
+	add_fd(m, cli_pages_fd(), first, last, m->moved[m->nmoved - 1]->block.off,
+		KARST_CTL_PIECE_MIGRATED);
+	add_copy(m, karst_min_u64(last, to), to, 0);
 }
 
 /* @return where the next mapping has to begin. */
@@ -248,6 +324,9 @@ drop(struct made *m)
 {
 	uint32_t i;
 
+	for (i = 0; i < KARST_DIM(m->edge); i++)
+		cli_edge_del(&m->edge[i]);
+	stale_del(m);
 	for (i = 0; i < m->nmoved; i++)
 		cli_moved_put(m->moved[i]);
 	m->nmoved = 0;
@@ -318,7 +397,7 @@ int
 karst_memory_get(const void *addr, size_t len, bool write, uint64_t migrate_min,
 	struct karst_memory **out, char *why)
 {
-	struct made *m;
+	struct made *m = NULL;
 	int ret = begin(addr, len, write, &m, why);
 
 	if (ret != 0)
@@ -336,7 +415,7 @@ int
 karst_memory_get_on_demand(
 	const void *addr, size_t len, bool write, struct karst_memory **out, char *why)
 {
-	struct made *m;
+	struct made *m = NULL;
 	int ret = begin(addr, len, write, &m, why);
 
 	if (ret != 0)
@@ -349,6 +428,61 @@ karst_memory_get_on_demand(
 		KARST_CTL_PIECE_ON_DEMAND | (write ? 0 : KARST_CTL_PIECE_RDONLY));
 	*out = &m->pub;
 	return 0;
+}
+
+void
+karst_memory_lock(void)
+{
+	pthread_mutex_lock(&owners);
+}
+
+void
+karst_memory_unlock(void)
+{
+	pthread_mutex_unlock(&owners);
+}
+
+void
+karst_memory_settle(struct karst_memory *pub, void *owner)
+{
+	struct made *m = karst_container_of(pub, struct made, pub);
+
+	cli_pages_lock();
+	m->owner = owner;
+	cli_pages_unlock();
+}
+
+void *
+karst_memory_stale(void)
+{
+	struct made *m;
+
+	cli_pages_lock();
+	/* who is not settled yet will look when it is */
+	for (m = stale_list; m != NULL && m->owner == NULL; m = m->stale_next)
+		;
+	if (m != NULL)
+		stale_del(m);
+	cli_pages_unlock();
+	return m != NULL ? m->owner : NULL;
+}
+
+int
+karst_memory_again(const struct karst_memory *pub, struct karst_memory **out, char *why)
+{
+	const struct made *m = karst_container_of(pub, struct made, pub);
+
+	return karst_memory_get((const void *)(uintptr_t)m->start, m->end - m->start, m->write,
+		m->migrate_min, out, why);
+}
+
+/* Whoever held the lock is not there, and nothing is registered. */
+void
+cli_memory_forget(void)
+{
+	pthread_mutex_init(&owners, NULL);
+	cli_edges_forget();
+	stale_list = NULL;
 }
 
 void

@@ -21,6 +21,13 @@ struct karst_memory {
 	int fds[KARST_CTL_MAX_FDS];    /* [nfds], beside that message; not the caller's to close */
 };
 
+/*
+ * The lock of those who register: held while a registration that is known to karst_memory_stale()
+ * changes or ends.  In a child of fork() nobody holds it.
+ */
+void karst_memory_lock(void);
+void karst_memory_unlock(void);
+
 /**
  * Looks at the program's mappings, moves private memory into shared pages where that is worth it
  * (@migrate_min: from so many bytes on; UINT64_MAX: never), and says how to reach each piece.
@@ -38,6 +45,20 @@ int karst_memory_get(const void *addr, size_t len, bool write, uint64_t migrate_
  */
 int karst_memory_get_on_demand(
 	const void *addr, size_t len, bool write, struct karst_memory **m, char *why);
+
+/**
+ * Under karst_memory_lock(): the engine has it.  @owner is what karst_memory_stale() will say,
+ * should a neighbour's registration make it possible to reach more of it without copying.
+ */
+void karst_memory_settle(struct karst_memory *m, void *owner);
+/** Under karst_memory_lock(): the owner of one for which that came true; NULL: none is left. */
+void *karst_memory_stale(void);
+/** Looks at the range of @old again, for the engine to reach it as the new list says; then @old can
+ *  be put.  Errors as karst_memory_get(). */
+int karst_memory_again(const struct karst_memory *old, struct karst_memory **m, char *why);
+
+/** In a child of fork(): see fork.c. */
+void cli_memory_forget(void);
 
 /** The engine does not touch the range any more, or never did: what was moved goes back, if this
  *  was its last registration and the program has not put something else there. */

@@ -80,6 +80,85 @@ reg_call(struct karst_client *c, const struct karst_pd *pd, const struct cli_mr 
 	return ret;
 }
 
+static int
+rereg_call(struct karst_client *c, const struct cli_mr *r, unsigned int what,
+	const struct karst_pd *pd, const struct karst_mr *to, unsigned int access,
+	const struct karst_memory *m, struct karst_ctl_rereg_mr_rsp *rsp)
+{
+	size_t len, fixed = sizeof(struct karst_ctl_hdr) + sizeof(struct karst_ctl_rereg_mr_req);
+	struct karst_ctl_hdr *msg = with_pieces(fixed, m, &len);
+	struct karst_ctl_rereg_mr_req *body = (struct karst_ctl_rereg_mr_req *)(msg + 1);
+	struct cli_reply reply = {rsp, sizeof(*rsp), NULL, 0};
+	int ret;
+
+	if (msg == NULL)
+		return cli_fail_const(-ENOMEM, "no memory");
+	body->key = r->pub.lkey;
+	body->what = what;
+	body->pd = pd->handle;
+	body->access = access & ~(unsigned int)KARST_ACCESS_ON_DEMAND;
+	body->addr = (uintptr_t)to->addr;
+	body->len = to->length;
+	body->iova = to->iova;
+	body->npieces = m != NULL ? m->npieces : 0;
+	ret = cli_call(c, KARST_CTL_REREG_MR, msg, len, m != NULL ? m->fds : NULL,
+		m != NULL ? m->nfds : 0, &reply);
+	free(msg);
+	return ret;
+}
+
+/* The same bytes by the pieces of @m. */
+static int
+pieces_call(struct karst_client *c, const struct cli_mr *r, const struct karst_memory *m,
+	struct karst_ctl_rereg_mr_rsp *rsp)
+{
+	const struct karst_pd none = {0};
+	struct karst_mr same = r->pub;
+
+	same.iova = 0;
+	return rereg_call(c, r, KARST_CTL_REREG_PIECES, &none, &same, 0, m, rsp);
+}
+
+/* --- neighbours --- */
+
+/* One whose edges need not be copied any more.  If that fails, they are, as before. */
+static void
+refresh(struct cli_mr *r)
+{
+	struct karst_ctl_rereg_mr_rsp rsp;
+	struct karst_memory *m;
+	char why[KARST_CTL_WHY];
+
+	/* the engine would refuse these: KARST_CTL_REREG_PIECES */
+	if ((r->access & (KARST_ACCESS_MW_BIND | KARST_ACCESS_REMOTE_ATOMIC)) != 0 ||
+		karst_memory_again(r->memory, &m, why) != 0)
+		return;
+	if (pieces_call(cli_of(r->pub.context), r, m, &rsp) != 0) {
+		karst_memory_put(m);
+		return;
+	}
+	karst_memory_put(r->memory);
+	r->memory = m;
+	karst_memory_settle(m, r);
+	r->pub.shared_bytes = rsp.shared_bytes;
+	r->pub.migrated_bytes = rsp.migrated_bytes;
+	r->pub.copied_bytes = rsp.copied_bytes;
+}
+
+/* Under karst_memory_lock(): @r has what it asked for.  It can be found from now on, and may have
+ * changed others' lot. */
+static void
+settle(struct cli_mr *r)
+{
+	struct cli_mr *other;
+
+	karst_memory_settle(r->memory, r);
+	while ((other = karst_memory_stale()) != NULL)
+		refresh(other);
+}
+
+/* --- regions --- */
+
 int
 karst_reg_mr_iova(struct karst_pd *pd, void *addr, size_t length, uint64_t iova,
 	unsigned int access, struct karst_mr **mr)
@@ -113,6 +192,9 @@ karst_reg_mr_iova(struct karst_pd *pd, void *addr, size_t length, uint64_t iova,
 	r->pub.copied_bytes = rsp.copied_bytes;
 	cli_pd_get(pd);
 	*mr = &r->pub;
+	karst_memory_lock();
+	settle(r);
+	karst_memory_unlock();
 	return 0;
 }
 
@@ -125,45 +207,15 @@ karst_reg_mr(
 }
 
 static int
-rereg_call(struct karst_client *c, const struct cli_mr *r, unsigned int what,
-	const struct karst_pd *pd, const struct karst_mr *to, unsigned int access,
-	const struct karst_memory *m, struct karst_ctl_rereg_mr_rsp *rsp)
+rereg(struct karst_client *c, struct karst_mr *mr, unsigned int what, struct karst_pd *pd,
+	void *addr, size_t length, unsigned int access)
 {
-	size_t len, fixed = sizeof(struct karst_ctl_hdr) + sizeof(struct karst_ctl_rereg_mr_req);
-	struct karst_ctl_hdr *msg = with_pieces(fixed, m, &len);
-	struct karst_ctl_rereg_mr_req *body = (struct karst_ctl_rereg_mr_req *)(msg + 1);
-	struct cli_reply reply = {rsp, sizeof(*rsp), NULL, 0};
-	int ret;
-
-	if (msg == NULL)
-		return cli_fail_const(-ENOMEM, "no memory");
-	body->key = r->pub.lkey;
-	body->what = what;
-	body->pd = pd->handle;
-	body->access = access & ~(unsigned int)KARST_ACCESS_ON_DEMAND;
-	body->addr = (uintptr_t)to->addr;
-	body->len = to->length;
-	body->iova = to->iova;
-	body->npieces = m != NULL ? m->npieces : 0;
-	ret = cli_call(c, KARST_CTL_REREG_MR, msg, len, m != NULL ? m->fds : NULL,
-		m != NULL ? m->nfds : 0, &reply);
-	free(msg);
-	return ret;
-}
-
-int
-karst_rereg_mr(struct karst_mr *mr, unsigned int what, struct karst_pd *pd, void *addr,
-	size_t length, unsigned int access)
-{
-	struct karst_client *c = cli_of(mr->context);
 	struct cli_mr *r = mr_of(mr);
 	struct karst_memory *m = NULL;
 	struct karst_ctl_rereg_mr_rsp rsp;
 	struct karst_mr to = *mr;
-	int ret = cli_check(c);
+	int ret;
 
-	if (ret != 0)
-		return ret;
 	if ((what & KARST_REREG_PD) && pd == NULL)
 		return cli_fail_const(-EINVAL, "a change of protection domain names none");
 	if (!(what & KARST_REREG_PD))
@@ -206,18 +258,39 @@ karst_rereg_mr(struct karst_mr *mr, unsigned int what, struct karst_pd *pd, void
 	to.copied_bytes = rsp.copied_bytes;
 	*mr = to;
 	r->access = access;
+	settle(r);
 	return 0;
+}
+
+int
+karst_rereg_mr(struct karst_mr *mr, unsigned int what, struct karst_pd *pd, void *addr,
+	size_t length, unsigned int access)
+{
+	struct karst_client *c = cli_of(mr->context);
+	int ret = cli_check(c);
+
+	if (ret != 0)
+		return ret;
+	karst_memory_lock();
+	ret = rereg(c, mr, what, pd, addr, length, access);
+	karst_memory_unlock();
+	return ret;
 }
 
 int
 karst_dereg_mr(struct karst_mr *mr)
 {
+	struct karst_client *c = cli_of(mr->context);
 	struct cli_mr *r = mr_of(mr);
-	int ret = cli_destroy_call(cli_of(mr->context), KARST_CTL_DEREG_MR, mr->lkey);
+	int ret;
 
+	karst_memory_lock();
+	ret = cli_destroy_call(c, KARST_CTL_DEREG_MR, mr->lkey);
+	if (ret == 0)
+		karst_memory_put(r->memory);
+	karst_memory_unlock();
 	if (ret != 0)
 		return ret;
-	karst_memory_put(r->memory);
 	cli_pd_put(mr->pd);
 	free(r);
 	return 0;

@@ -282,10 +282,15 @@ struct karst_ctl_reg_mr_rsp {
 	uint64_t shared_bytes, migrated_bytes, copied_bytes;
 };
 
+/* Beside enum karst_rereg, and alone: the same bytes are reached in another way from now on.  pd,
+ * access and iova are 0, addr and len what they were.  The key stays usable throughout.  -EBUSY:
+ * the region has rights to bind windows or for atomics */
+#define KARST_CTL_REREG_PIECES (1u << 16)
+
 struct karst_ctl_rereg_mr_req {
 	uint32_t key;
 	/* enum karst_rereg; without TRANSLATION npieces is 0; an access that writes, given to a
-	 * region that had none such, needs TRANSLATION too */
+	 * region that had none such, needs TRANSLATION too; or KARST_CTL_REREG_PIECES */
 	uint32_t what;
 	uint32_t pd;
 	uint32_t access;

@@ -353,6 +353,8 @@ int karst_engine_mr_reg(struct karst_engine *e, uint32_t pd, void *host, uint64_
 /** @what: enum karst_rereg.  Waits until no lcore uses the old registration. */
 int karst_engine_mr_rereg(
 	struct karst_engine *e, uint32_t key, unsigned int what, const struct karst_mr_attr *attr);
+/** The region's bytes are now at @host; when it returns, no lcore uses the old address any more. */
+int karst_engine_mr_move(struct karst_engine *e, uint32_t key, void *host);
 /** When it returns, no lcore touches the memory any more. */
 int karst_engine_mr_dereg(struct karst_engine *e, uint32_t key);
 /** The same for @n keys, waiting once for all.  Keys that name nothing are passed over, regions

@@ -67,6 +67,20 @@ karst_engine_mr_rereg(
 	return ret;
 }
 
+int
+karst_engine_mr_move(struct karst_engine *e, uint32_t key, void *host)
+{
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = karst_mr_move(e->mem, key, host);
+	if (ret == 0)
+		eng_ctl_quiesce(e);
+	eng_ctl_leave(e);
+	return ret;
+}
+
 /* What goes in two steps: @begin makes a name unusable, @end frees what it named. */
 struct two_steps {
 	int (*begin)(struct karst_engine *e, uint32_t name);

@@ -133,6 +133,7 @@ static void
 take_mapping(struct karst_session *s, struct session_mr *mr, const struct mapping *m,
 	const struct range *r, bool write)
 {
+	mr->addr = r->addr;
 	mr->len = r->len;
 	mr->writable = write;
 	mr->region = m->region;
@@ -305,18 +306,49 @@ rereg_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	return 0;
 }
 
-int
-eng_session_rereg_mr(struct karst_session *s, struct session_call *c)
+/* The same bytes by other pieces: most often such that need not be copied any more. */
+static int
+move_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
+	const struct karst_ctl_rereg_mr_req *req)
 {
-	const struct karst_ctl_rereg_mr_req *req = c->body;
-	struct karst_ctl_rereg_mr_rsp *rsp = c->rsp;
-	struct session_mr *mr = find_mr(s, c, req->key);
+	const struct range r = {mr->addr, mr->len, 0, req->npieces, req->piece};
+	struct karst_space_region *old = mr->region;
+	struct mapping m;
+	int ret;
+
+	if (s->space == NULL || req->what != KARST_CTL_REREG_PIECES || req->pd != 0 ||
+		req->access != 0 || req->iova != 0 || req->addr != mr->addr || req->len != mr->len)
+		return say(c, -EINVAL,
+			"what 0x%x, pd %u, access 0x%x, iova, addr and len: only the pieces of "
+			"key 0x%x, which begins at 0x%llx and has %llu bytes, can be others",
+			req->what, req->pd, req->access, mr->key, (unsigned long long)mr->addr,
+			(unsigned long long)mr->len);
+	ret = map_range(s, c, &r, mr->writable, &m);
+	if (ret != 0)
+		return ret;
+	ret = karst_engine_mr_move(s->e, mr->key, m.host);
+	if (ret != 0) {
+		unmap(m.region);
+		return say(c, ret,
+			ret == -EBUSY ? "key 0x%x: the region has rights to bind windows or for "
+					"atomics"
+				      : "key 0x%x: the region was invalidated",
+			mr->key);
+	}
+	unmap(old);
+	count_bytes(s, mr, -1);
+	take_mapping(s, mr, &m, &r, mr->writable);
+	return 0;
+}
+
+static int
+change_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
+	const struct karst_ctl_rereg_mr_req *req)
+{
 	const struct session_pd *pd = NULL;
 	uint32_t access;
 	int ret;
 
-	if (mr == NULL)
-		return -EINVAL;
 	access = (req->what & KARST_REREG_ACCESS) != 0 ? req->access : mr->access;
 	ret = check_rereg(s, c, mr, req, access);
 	if (ret != 0)
@@ -326,7 +358,21 @@ eng_session_rereg_mr(struct karst_session *s, struct session_call *c)
 		if (pd == NULL)
 			return -EINVAL;
 	}
-	ret = rereg_mr(s, c, mr, req, pd, access);
+	return rereg_mr(s, c, mr, req, pd, access);
+}
+
+int
+eng_session_rereg_mr(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_rereg_mr_req *req = c->body;
+	struct karst_ctl_rereg_mr_rsp *rsp = c->rsp;
+	struct session_mr *mr = find_mr(s, c, req->key);
+	int ret;
+
+	if (mr == NULL)
+		return -EINVAL;
+	ret = (req->what & KARST_CTL_REREG_PIECES) != 0 ? move_mr(s, c, mr, req)
+							: change_mr(s, c, mr, req);
 	if (ret != 0)
 		return ret;
 	rsp->key = mr->key;

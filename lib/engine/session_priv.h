@@ -103,7 +103,7 @@ struct session_mr {
 	struct key_node node;
 	uint32_t key;
 	uint32_t access;
-	uint64_t len;
+	uint64_t addr, len;                /* in the program */
 	bool writable;                     /* the engine may write where it is mapped */
 	struct karst_space_region *region; /* NULL: this process's own memory */
 	uint64_t shared, migrated, copied; /* bytes of each way */

@@ -399,6 +399,21 @@ karst_mr_rereg_end(
 }
 
 int
+karst_mr_move(struct karst_mem *m, uint32_t key, void *host)
+{
+	struct karst_mem_entry *e = mr_find(m, key);
+
+	if (e == NULL || mem_state(mem_word_load(e)) != MEM_MR ||
+		!range_fits((uintptr_t)host, e->len))
+		return -EINVAL;
+	if ((e->rights & (KARST_ACCESS_MW_BIND | KARST_ACCESS_REMOTE_ATOMIC)) != 0)
+		return -EBUSY;
+	/* Release: what the caller has mapped there comes first.  Readers take one or the other. */
+	__atomic_store_n(&e->host, (uintptr_t)host, __ATOMIC_RELEASE);
+	return 0;
+}
+
+int
 karst_mem_query(const struct karst_mem *m, uint32_t key, struct karst_mr_attr *attr)
 {
 	const struct karst_mem_entry *e = karst_mem_entry_of(m, key);

@@ -154,6 +154,8 @@ Test(client_event, destroy_waits)
 	cr_assert_eq(karst_destroy_qp(s.a), 0);
 	cr_assert_eq(karst_destroy_qp(s.z), 0);
 	cr_assert_eq(pthread_create(&t, NULL, destroy, &w), 0);
+	while (atomic_load(&w.stage) == 0)
+		bed_pause();
 	for (i = 0; i < 100; i++)
 		bed_pause();
 	cr_assert_eq(atomic_load(&w.stage), 1, "it waits");

@@ -15,6 +15,7 @@
 #define POSTERS 3
 #define POLLERS 3
 #define EACH    5000u
+#define ROOM    512u /* of the completion queue: the engine makes room in a send queue by itself */
 
 static uint8_t mem[65536];
 
@@ -23,6 +24,7 @@ struct crowd {
 	struct karst_mr *mr;
 	struct karst_qp *a, *z;
 	_Atomic uint8_t seen[POSTERS * EACH];
+	_Atomic uint32_t begun;
 	_Atomic uint32_t done;
 	_Atomic uint32_t bad;
 	_Atomic uint32_t number;
@@ -34,12 +36,15 @@ post(void *arg)
 	struct crowd *c = arg;
 	uint32_t me = atomic_fetch_add(&c->number, 1), i = 0;
 
-	while (i < EACH) {
-		if (bed_post(c->a, KARST_WR_RDMA_WRITE, me * EACH + i, c->mr, 0, 64, c->mr,
-			    4096 + me * 64) == 0)
+	while (i < EACH && atomic_load(&c->bad) == 0) {
+		if (atomic_fetch_add(&c->begun, 1) - atomic_load(&c->done) < ROOM &&
+			bed_post(c->a, KARST_WR_RDMA_WRITE, me * EACH + i, c->mr, 0, 64, c->mr,
+				4096 + me * 64) == 0) {
 			i++;
-		else
+		} else {
+			atomic_fetch_sub(&c->begun, 1);
 			sched_yield();
+		}
 	}
 	return NULL;
 }

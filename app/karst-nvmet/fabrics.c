@@ -6,11 +6,10 @@
 
 #include "target_priv.h"
 
-#define CAP_CQR     (UINT64_C(1) << 16)  /* queues are contiguous */
-#define CAP_TO      (UINT64_C(15) << 24) /* ready after 7.5 s at the latest */
-#define CAP_NVM     (UINT64_C(1) << 37)  /* the NVM command set */
-#define IN_DATA     (1u << 16)           /* what is wrong is in the data, not in the command */
-#define PROP_8BYTES 1u
+#define CAP_CQR (UINT64_C(1) << 16)  /* queues are contiguous */
+#define CAP_TO  (UINT64_C(15) << 24) /* ready after 7.5 s at the latest */
+#define CAP_NVM (UINT64_C(1) << 37)  /* the NVM command set */
+#define IN_DATA (1u << 16)           /* what is wrong is in the data, not in the command */
 
 static void
 connect_failed(struct nt_cmd *cmd, uint16_t code, uint64_t result)
@@ -147,7 +146,7 @@ property_get(struct nt_cmd *cmd)
 {
 	const struct nt_ctrl *ctrl = cmd->queue->ctrl;
 	const struct nt_config *config = &cmd->queue->target->config;
-	bool wide = (cmd->sqe[SQE_PROP_ATTRIB] & 7) == PROP_8BYTES;
+	bool wide = (cmd->sqe[SQE_PROP_ATTRIB] & 7) == NVME_PROP_8BYTES;
 	uint32_t offset = nt_dword(cmd, SQE_PROP_OFFSET);
 
 	if (wide && offset == NVME_PROP_CAP)
@@ -165,7 +164,7 @@ property_get(struct nt_cmd *cmd)
 static void
 property_set(struct nt_cmd *cmd)
 {
-	if ((cmd->sqe[SQE_PROP_ATTRIB] & 7) == PROP_8BYTES ||
+	if ((cmd->sqe[SQE_PROP_ATTRIB] & 7) == NVME_PROP_8BYTES ||
 		nt_dword(cmd, SQE_PROP_OFFSET) != NVME_PROP_CC) {
 		nt_cmd_done(cmd, NT_FAIL(NVME_INVALID_FIELD), 0);
 		return;

@@ -10,37 +10,6 @@
 #define MODEL    "karst-nvmet"
 #define FIRMWARE KARST_VERSION
 
-/* Identify Controller */
-enum {
-	ID_SN = 4,
-	ID_MN = 24,
-	ID_FR = 64,
-	ID_MDTS = 77,
-	ID_CNTLID = 78,
-	ID_VER = 80,
-	ID_OAES = 92,
-	ID_CTRATT = 96,
-	ID_CNTRLTYPE = 111,
-	ID_AERL = 259,
-	ID_FRMW = 260,
-	ID_LPA = 261,
-	ID_ELPE = 262,
-	ID_WCTEMP = 266,
-	ID_CCTEMP = 268,
-	ID_KAS = 320,
-	ID_SQES = 512,
-	ID_CQES = 513,
-	ID_MAXCMD = 514,
-	ID_NN = 516,
-	ID_ONCS = 520,
-	ID_VWC = 525,
-	ID_SGLS = 536,
-	ID_SUBNQN = 768,
-	ID_IOCCSZ = 1792,
-	ID_IORCSZ = 1796,
-	ID_MSDBD = 1803,
-};
-
 #define SN_LEN              20
 #define MN_LEN              40
 #define FR_LEN              8
@@ -55,23 +24,8 @@ enum {
 #define KAS_100MS           10   /* keep-alive timeouts are of whole seconds */
 #define ONCS                0x0d /* Compare, Dataset Management, Write Zeroes */
 #define VWC_THERE           0x07 /* Flush works for all namespaces, too */
-#define SGLS_ALLOWED        0x000001u
-#define SGLS_KEYED          0x000004u
-#define SGLS_OFFSET         0x100000u
 #define WARM_K              343
 #define HOT_K               353
-
-/* Identify Namespace */
-enum {
-	NS_NSZE = 0,
-	NS_NCAP = 8,
-	NS_NUSE = 16,
-	NS_NSFEAT = 24,
-	NS_NMIC = 30,
-	NS_DLFEAT = 33,
-	NS_NSATTR = 99,
-	NS_LBADS = 130,
-};
 
 #define NSFEAT_THIN      0x01
 #define NMIC_SHARED      0x01
@@ -128,7 +82,7 @@ identify_ctrl(const struct nt_target *target, const struct nt_ctrl *ctrl, uint8_
 	d[ID_ELPE] = NT_ERRORS - 1;
 	nvme_put16(d + ID_KAS, KAS_100MS);
 	nvme_put16(d + ID_MAXCMD, (uint16_t)config->queue_size);
-	nvme_put32(d + ID_SGLS, SGLS_ALLOWED | SGLS_KEYED | SGLS_OFFSET);
+	nvme_put32(d + ID_SGLS, NVME_SGLS_ALLOWED | NVME_SGLS_KEYED | NVME_SGLS_OFFSET);
 	snprintf((char *)d + ID_SUBNQN, NVME_NQN_FIELD, "%s",
 		ctrl->discovery ? NVME_DISCOVERY : config->nqn);
 	if (ctrl->discovery)

@@ -20,31 +20,12 @@
 #define ROOM_K          293     /* it has no temperature of its own */
 #define DATA_UNIT       512000u /* 1000 blocks of 512 bytes */
 
-/* An entry of the discovery log */
-enum {
-	DISC_TRTYPE = 0,
-	DISC_ADRFAM = 1,
-	DISC_SUBTYPE = 2,
-	DISC_TREQ = 3,
-	DISC_PORTID = 4,
-	DISC_CNTLID = 6,
-	DISC_ASQSZ = 8,
-	DISC_TRSVCID = 32,
-	DISC_SUBNQN = 256,
-	DISC_TRADDR = 512,
-	DISC_QPTYPE = 768,
-	DISC_PRTYPE = 769,
-	DISC_CMS = 770,
-};
-
-#define DISC_RDMA         1
 #define DISC_IPV4         1
 #define DISC_IPV6         2
 #define DISC_SUBTYPE_NVM  2
 #define DISC_TREQ_NO_FLOW 0x04 /* SQ flow control may be left out */
 #define DISC_CONNECTED    1
 #define DISC_NO_PROVIDER  1 /* which of the RDMA transports is not said */
-#define DISC_RDMA_CM      1
 
 static void
 error_log(const struct nt_ctrl *ctrl, uint8_t *d)
@@ -133,8 +114,8 @@ effects_log(uint8_t *d)
 static void
 discovery_log(const struct nt_target *target, const struct nt_queue *queue, uint8_t *d)
 {
-	nvme_put64(d, target->generation);
-	nvme_put64(d + 8, 1);
+	nvme_put64(d + DISC_GENERATION, target->generation);
+	nvme_put64(d + DISC_COUNT, 1);
 	d += NVME_DISC_ENTRY;
 	d[DISC_TRTYPE] = DISC_RDMA;
 	d[DISC_ADRFAM] = queue->ipv6 ? DISC_IPV6 : DISC_IPV4;

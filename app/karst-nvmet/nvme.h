@@ -54,6 +54,14 @@ enum nvme_sqe_byte {
 	SQE_PROP_VALUE = 48,
 };
 
+/* Where the fields of an answer stand. */
+enum nvme_cqe_byte {
+	CQE_RESULT = 0,
+	CQE_SQHD = 8,
+	CQE_CID = 12,
+	CQE_STATUS = 14, /* shifted by one */
+};
+
 /* Where the fields of the data of Connect stand. */
 enum nvme_connect_byte {
 	CONNECT_HOSTID = 0,
@@ -105,11 +113,14 @@ enum nvme_property {
 	NVME_PROP_CSTS = 0x1c,
 };
 
+#define NVME_PROP_8BYTES 1u /* in SQE_PROP_ATTRIB */
+
 #define NVME_CC_EN          0x00000001u
 #define NVME_CC_CSS         0x00000070u
 #define NVME_CC_MPS         0x00000780u
 #define NVME_CC_AMS         0x00003800u
 #define NVME_CC_SHN         0x0000c000u
+#define NVME_CC_SHN_NORMAL  0x00004000u
 #define NVME_CC_IOSQES(cc)  ((cc) >> 16 & 15)
 #define NVME_CC_IOCQES(cc)  ((cc) >> 20 & 15)
 #define NVME_CSTS_RDY       0x1u
@@ -148,7 +159,83 @@ enum nvme_cns {
 	NVME_CNS_DESCRIPTORS = 0x03,
 };
 
-/* Code and, from bit 8 on, type; NVME_DNR: it would go no better a second time. */
+/* Where the fields of what Identify answers stand: of a controller. */
+enum nvme_id_ctrl_byte {
+	ID_SN = 4,
+	ID_MN = 24,
+	ID_FR = 64,
+	ID_MDTS = 77,
+	ID_CNTLID = 78,
+	ID_VER = 80,
+	ID_OAES = 92,
+	ID_CTRATT = 96,
+	ID_CNTRLTYPE = 111,
+	ID_AERL = 259,
+	ID_FRMW = 260,
+	ID_LPA = 261,
+	ID_ELPE = 262,
+	ID_WCTEMP = 266,
+	ID_CCTEMP = 268,
+	ID_KAS = 320,
+	ID_SQES = 512,
+	ID_CQES = 513,
+	ID_MAXCMD = 514,
+	ID_NN = 516,
+	ID_ONCS = 520,
+	ID_VWC = 525,
+	ID_SGLS = 536,
+	ID_SUBNQN = 768,
+	ID_IOCCSZ = 1792,
+	ID_IORCSZ = 1796,
+	ID_ICDOFF = 1800,
+	ID_MSDBD = 1803,
+};
+
+#define NVME_SGLS_ALLOWED 0x000001u
+#define NVME_SGLS_KEYED   0x000004u
+#define NVME_SGLS_OFFSET  0x100000u
+
+/* And of a namespace. */
+enum nvme_id_ns_byte {
+	NS_NSZE = 0,
+	NS_NCAP = 8,
+	NS_NUSE = 16,
+	NS_NSFEAT = 24,
+	NS_FLBAS = 26,
+	NS_NMIC = 30,
+	NS_DLFEAT = 33,
+	NS_NSATTR = 99,
+	NS_LBADS = 130, /* of the first format */
+};
+
+/* And of an entry of the discovery log; the first is behind a header of the same length. */
+enum nvme_disc_byte {
+	DISC_TRTYPE = 0,
+	DISC_ADRFAM = 1,
+	DISC_SUBTYPE = 2,
+	DISC_TREQ = 3,
+	DISC_PORTID = 4,
+	DISC_CNTLID = 6,
+	DISC_ASQSZ = 8,
+	DISC_TRSVCID = 32,
+	DISC_SUBNQN = 256,
+	DISC_TRADDR = 512,
+	DISC_QPTYPE = 768,
+	DISC_PRTYPE = 769,
+	DISC_CMS = 770,
+};
+
+#define DISC_RDMA    1
+#define DISC_RDMA_CM 1
+
+/* The header's. */
+enum nvme_disc_head_byte {
+	DISC_GENERATION = 0,
+	DISC_COUNT = 8,
+};
+
+/* Code and, from bit 8 on, type; NVME_MORE: the error log says more; NVME_DNR: it would go no
+ * better a second time. */
 enum nvme_status {
 	NVME_OK = 0x000,
 	NVME_INVALID_OPCODE = 0x001,
@@ -161,6 +248,7 @@ enum nvme_status {
 	NVME_SGL_OFFSET = 0x016,
 	NVME_WRITE_PROTECTED = 0x020,
 	NVME_LBA_RANGE = 0x080,
+	NVME_CAPACITY = 0x081,
 	NVME_AER_LIMIT = 0x105,
 	NVME_INVALID_LOG = 0x109,
 	NVME_NOT_SAVEABLE = 0x10d,
@@ -172,6 +260,7 @@ enum nvme_status {
 	NVME_WRITE_FAULT = 0x280,
 	NVME_READ_ERROR = 0x281,
 	NVME_COMPARE_FAILURE = 0x285,
+	NVME_MORE = 0x2000,
 	NVME_DNR = 0x4000,
 };
 

@@ -232,8 +232,8 @@ nt_cmd_cqe(struct nt_cmd *cmd, uint8_t *cqe)
 		nt_ctrl_log_error(queue->ctrl, cmd);
 	queue->sqhd = (uint16_t)((queue->sqhd + 1u) % queue->size);
 	memset(cqe, 0, NVME_CQE_LEN);
-	nvme_put64(cqe, cmd->result);
-	nvme_put16(cqe + 8, queue->no_sq_flow ? 0xffff : queue->sqhd);
-	memcpy(cqe + 12, cmd->sqe + SQE_CID, 2);
-	nvme_put16(cqe + 14, (uint16_t)(cmd->status << 1));
+	nvme_put64(cqe + CQE_RESULT, cmd->result);
+	nvme_put16(cqe + CQE_SQHD, queue->no_sq_flow ? 0xffff : queue->sqhd);
+	memcpy(cqe + CQE_CID, cmd->sqe + SQE_CID, 2);
+	nvme_put16(cqe + CQE_STATUS, (uint16_t)(cmd->status << 1));
 }

@@ -189,13 +189,13 @@ class Guest:
 
     # --- the end ---
 
-    def said(self):
-        """What the kernel and QEMU had to say in the end."""
+    def said(self, most=OUTPUT_LINES):
+        """What the kernel and QEMU had to say in the end, @most lines of each."""
         lines = []
         for path in (self.console, self.error):
             if os.path.exists(path):
                 with open(path, encoding='utf-8', errors='replace') as f:
-                    lines += f.read().splitlines()[-OUTPUT_LINES:]
+                    lines += f.read().splitlines()[-most:]
         return lines
 
     def complains(self):

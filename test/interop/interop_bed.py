@@ -53,6 +53,7 @@ UNSEEN_S = 2 # a listener of karst's that has not been seen so long may be there
 PORT = 18515
 GROUP, GROUP_MAC = '239.77.1.1', '33:33:ef:4d:01:01'
 LINE_MAX = 300 # of what is shown of a program
+DEAD_LINES = 150 # of what a guest says that ends
 REJECTIONS = ('rx_REJ', 'tx_REJ')
 TOO_EARLY = r'_REJECTED|_UNREACHABLE|[Cc]onnection refused|Unexpected CM event|rpoll: '
 
@@ -509,7 +510,7 @@ def run(bed, case, kind, role, family):
                      for n, act, source, op in injuries[:40]]
         for program in programs:
             problems += [line[:LINE_MAX] for line in program.shown()]
-        problems += bed.engine.shown() + bed.guest.said()[-5:]
+        problems += bed.engine.shown() + bed.guest.said(5 if bed.guest.alive() else DEAD_LINES)
         return problems[:1] + bed.keep(record, problems) + problems[1:]
     bed.forget(record)
     return []

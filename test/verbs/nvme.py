@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""A target and a host of NVMe, both over karst:
+nvme.py KARSTD KARST-RUN KARST-NVMET NVME-HOST (TAP).
+
+nvme-host checks each byte that it reads and each answer; the file behind the target is then held
+against what the host says that it has written.  That it finds what is wrong is checked first.  The
+suite interop has either of them with Linux.
+"""
+import os
+import signal
+import sys
+import tempfile
+
+from verbs_bed import free_port, run_all, says
+
+LIMIT_S = 120
+MIB = 8
+NQN = 'nqn.2014-08.org.example:karst'
+ADDRESS = {'ip4': '127.0.0.1', 'two': '10.77.0.1', 'ip6': '2001:db8::1'}
+
+
+def serve(engine, program, port, address, words):
+    """(problems, a target that listens)"""
+    target = engine.program([program, '--nqn', NQN, '--port', port, '--address', address, *words])
+    return target.until(lambda: 'is served at' in target.text(), 'serving', LIMIT_S), target
+
+
+def meet(engines, programs, words, target_words=(), at='ip4', says_host=(), status=0, content=None):
+    """A target at engines[0], a host at the last.  @words: the host's, in which {f} is the file
+    that it saves to, and which is compared if it is there.  @content: a byte of which the disk is
+    full in the beginning.  @return problems."""
+    with tempfile.TemporaryDirectory() as folder:
+        disk, saved = os.path.join(folder, 'disk'), os.path.join(folder, 'saved')
+        with open(disk, 'wb') as f:
+            f.write(bytes([content or 0]) * (MIB << 20))
+        port = str(free_port())
+        problems, target = serve(engines[0], programs[0], port, ADDRESS[at],
+                                 ['--file', disk, *target_words])
+        host = None
+        if not problems:
+            host = engines[-1].program([programs[1], '--port', port, '--nqn', NQN, '--patience',
+                                        '20', *words.format(ip=ADDRESS[at], f=saved).split()])
+            problems = [f'host: {p}' for p in host.wait(LIMIT_S)]
+            if host.status != status:
+                problems.append(f'host: exit status {host.status}, not {status}')
+            problems += says(host, says_host)
+        target.process.send_signal(signal.SIGTERM)
+        problems += [f'target: {p}' for p in target.wait(LIMIT_S)]
+        if target.status != 0:
+            problems.append(f'target: exit status {target.status}')
+        if not problems and '{f}' in words:
+            with open(disk, 'rb') as one, open(saved, 'rb') as other:
+                if one.read() != other.read():
+                    problems.append('the disk is not what the host has written')
+    for engine in engines:
+        problems += engine.left()
+    if problems:
+        problems += target.shown() + (host.shown() if host else [])
+    return problems
+
+
+# What is wrong, and what the host must say of it: name, its words, more for meet().
+LIES = [
+    ('bytes that nobody has written', '{ip} connect load=1,100', {'content': 7},
+     r'byte \d+ is 0x7, not 0'),
+    ('a write that fails', '{ip} connect load=1,100', {'target_words': ['--read-only']},
+     r'opcode 1, .* status 0x4020'),
+    ('another refusal', '--nqn wrong {ip} refuse=4184', {}, r'status 0x4182 instead of 0x4184'),
+    ('no refusal', '{ip} refuse=4182', {}, r'status 0 instead of 0x4182'),
+    ('somebody who is there', '{ip} nobody', {}, r'does not reject'),
+    ('a namespace that is not there', '{ip} connect sizes=2', {}, r'namespace 2 is not there'),
+    ('keys that do not end', '{ip} connect stale=1', {}, r'those of windows'),
+]
+WRONG = [
+    ('{ip} conect', r"'conect' is not a step"),
+    ('{ip} sizes=1', r'who is not connected'),
+    ('{ip} connect connect', r'who is connected'),
+    ('{ip} connect sizes=x', r"'x' is not a number"),
+    ('{ip} connect load=1', r'something is missing'),
+    ('--queues 9 {ip} discover', r"'9' is not a number from 1 to 8"),
+]
+WELL = [
+    ('all steps', '--kato 1000 {ip} discover reject connect sizes=1 load=1,300 flush=1 zeroes=1 '
+     'beyond=1 unknown=1 save=1,{f} keep-alive=2 off', (), r'(?m)^off$'),
+    ('by memory windows', '--windows --queues 3 --entries 17 --seed 5 {ip} discover connect '
+     'sizes=1 load=1,2000 unknown=1 flush=1 save=1,{f} off', (),
+     r' [1-9]\d* keys bound, [1-9]\d* invalidated'),
+    ('deep queues, nothing in the capsule', '--entries 128 {ip} connect load=1,2000 flush=1 '
+     'save=1,{f} off', ('--in-capsule', '0'), r' 0 with data in the capsule'),
+    ('one command at a time', '--entries 2 --windows {ip} connect sizes=1 load=1,100 save=1,{f} '
+     'off connect off', ('--block-size', '4096'), r'100 commands are right'),
+    ('an invalidated key', '--windows {ip} connect stale=1', (), r'queue 1 ends: '),
+    ('silence', '--kato 1000 {ip} connect silence', (), r'has ended all connections'),
+]
+
+
+def single(tap, tools, engine, *programs):
+    programs = [os.path.abspath(program) for program in programs]
+    for name, words, more, said in LIES:
+        tap.point(f'not expected, and found: {name}',
+                  meet([engine], programs, words, says_host=[said], status=1, **more))
+    for words, said in WRONG:
+        tap.point(f'refused: {words.replace("{ip} ", "")}',
+                  meet([engine], programs, words, says_host=[said], status=1))
+    for name, words, target_words, said in WELL:
+        tap.point(f'one engine: {name}',
+                  meet([engine], programs, words, target_words, says_host=[said]))
+
+
+def double(tap, tools, engines, *programs):
+    programs = [os.path.abspath(program) for program in programs]
+    for number, (name, words, target_words, said) in enumerate(WELL[:4]):
+        tap.point(f'two engines: {name}',
+                  meet(engines, programs, words, target_words, ('two', 'ip6')[number % 2],
+                       says_host=[said]))
+
+
+if __name__ == '__main__':
+    sys.exit(run_all(sys.argv, __doc__, single, double, more=2))

@@ -6,7 +6,6 @@ The initiator registers memory anew for each command, has its keys invalidated b
 has the target read and write its memory, with many requests outstanding: it asks more of a
 transport than programs do.
 """
-import base64
 import os
 import re
 import signal
@@ -104,10 +103,8 @@ class Target:
     def guest(self, script, limit_s=120):
         """Runs a script in the guest; all of it must go well.  What it says is in "text"."""
         text = PRELUDE % {'nqn': NQN, 'host': HOST, 'ip': self.address(), 'port': PORT} + script
-        self.bed.guest.must('mkdir -p /tmp/s; : >/tmp/s/nvme.b64')
-        for part in re.findall('.{1,2000}', base64.b64encode(text.encode()).decode()):
-            self.bed.guest.must(f'echo {part} >>/tmp/s/nvme.b64')
-        self.bed.guest.must('base64 -d </tmp/s/nvme.b64 >/tmp/s/nvme.sh')
+        self.bed.guest.must('mkdir -p /tmp/s')
+        self.bed.guest.put('/tmp/s/nvme.sh', text)
         status, self.text = self.bed.guest.run('sh -e /tmp/s/nvme.sh', limit_s)
         if status != 0:
             self.problems += [f'guest: status {status}', *self.text.splitlines()[-30:]]

@@ -5,6 +5,7 @@
 Its agent (guest/agent.c) runs shell lines; a Job has the interface of test/verbs' Program, so that
 a case does not care at which end a program runs.  A thread takes what the agent says.
 """
+import base64
 import os
 import re
 import socket
@@ -186,6 +187,13 @@ class Guest:
         if status != 0:
             raise RuntimeError(f'{self.name}: {line}: status {status}: {text}')
         return text
+
+    def put(self, path, text):
+        """A file of that text; its folder must be there."""
+        self.must(f': >{path}.b64')
+        for part in re.findall('.{1,2000}', base64.b64encode(text.encode()).decode()):
+            self.must(f'echo {part} >>{path}.b64')
+        self.must(f'base64 -d <{path}.b64 >{path}')
 
     # --- the end ---
 

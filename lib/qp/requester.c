@@ -218,6 +218,9 @@ progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
 
 	if (karst_unlikely(r->window < core->window_packets))
 		r->window = karst_min_u32(r->window + npsn, core->window_packets);
+	/* the timer is armed for the longer patience of a further timeout, and none follows */
+	if (karst_unlikely(timeouts(r) != 0) && !(r->flags & KARST_REQ_RNR_WAIT))
+		karst_wheel_del(&core->wheel, &r->timer);
 	r->retry_left = r->retry_cnt;
 	r->rnr_left = r->rnr_retry;
 	r->flags &= (uint8_t)~KARST_REQ_ROUND;

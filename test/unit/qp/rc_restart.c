@@ -151,3 +151,63 @@ Test(rc_restart, q6_reads_restart_slowly)
 	expect_wc(b, 2, SUCCESS);
 	bed_close(b);
 }
+
+/* Q6: the patience that grows with each expiry is for those that follow upon each other.  After
+ * progress the next loss is found as soon as the first was. */
+Test(rc_restart, q6_patience_ends_with_progress)
+{
+	struct bed *b = bed_rc();
+	uint64_t began;
+
+	post(b, RDMA_WRITE, 1, .len = 2 * MTU);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	expect_pkt(b, RC_WRITE_LAST, S(1));
+	while (count(b, LOCAL_ACK_TIMEOUT) < 1)
+		advance_time(b, RTO / 64);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	expect_pkt(b, RC_WRITE_LAST, S(1));
+	began = b->core->now_ns;
+	expect_taken(b, ack(b, S(0), 0));
+	while (count(b, LOCAL_ACK_TIMEOUT) < 2)
+		advance_time(b, RTO / 64);
+	cr_assert_geq(b->core->now_ns - began, RTO);
+	cr_assert_leq(b->core->now_ns - began, RTO + RTO / 8);
+	expect_pkt(b, RC_WRITE_LAST, S(1));
+	expect_taken(b, ack(b, S(1), 1));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+/* (Q1): going back passes a local work request that was executed, and does not execute it again: a
+ * window that is bound cannot be bound. */
+Test(rc_restart, q1_local_work_is_done_once)
+{
+	struct bed *b = bed_rc();
+	uint32_t mw, key;
+
+	cr_assert_eq(karst_mw_alloc(b->mem, b->pd, KARST_MEM_MW2, &mw), 0);
+	key = (mw & ~0xffu) | ((mw + 1) & 0xff);
+	post(b, SEND, 1, .len = 1);
+	post(b, BIND_MW, 2,
+		.bind = {.mw_key = mw,
+			.new_key = key,
+			.mr_key = b->key,
+			.va = VA,
+			.len = 100,
+			.access = KARST_ACCESS_REMOTE_WRITE});
+	post(b, SEND, 3, .len = 1);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	expect_pkt(b, RC_SEND_ONLY, S(1));
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x60000000));
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	expect_pkt(b, RC_SEND_ONLY, S(1));
+	expect_taken(b, ack(b, S(1), 2));
+	expect_wc(b, 1, SUCCESS);
+	expect_wc(b, 2, SUCCESS);
+	cr_assert_eq(b->wc.imm, key);
+	expect_wc(b, 3, SUCCESS);
+	expect_taken(b,
+		send_pkt(b, RC_WRITE_ONLY, R(0), .va = VA, .rkey = key, .dma_len = 100,
+			.pay_len = 100));
+	bed_close(b);
+}

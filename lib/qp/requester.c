@@ -355,13 +355,25 @@ follow_up(struct karst_core *core, struct karst_core_qp *qp)
 		karst_core_activate(core, qp);
 }
 
-/* A response before the one that came is missing: ask again, once per round (Q3, Q5). */
+/* Packets that may be under way when a response was lost, at the least. */
+#define LEAST_READ_WINDOW 32u
+
+/*
+ * A response before the one that came is missing: ask again, once per round (Q3, Q5).
+ *
+ * The peer first gives all responses that it was asked for, in vain, and then those that it is
+ * asked for again.  So half as much is asked for at a time, until the window has grown again.
+ */
 static void
 lost_response(struct karst_core *core, struct karst_core_qp *qp)
 {
-	if (qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
+	struct karst_requester *r = &qp->req;
+	uint32_t half = karst_min_u32(r->window, (r->snd_psn - r->una_psn) & KARST_PSN_MASK) / 2;
+
+	if (r->flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
 		return;
 	karst_count(&core->counters, KARST_CTR_IMPLIED_NAK_SEQ_ERR);
+	r->window = karst_min_u32(r->window, half > LEAST_READ_WINDOW ? half : LEAST_READ_WINDOW);
 	karst_requester_rewind(core, qp);
 }
 

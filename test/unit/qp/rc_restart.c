@@ -178,6 +178,57 @@ Test(rc_restart, q6_patience_ends_with_progress)
 	bed_close(b);
 }
 
+/* (Q5): a peer gives all responses that it was asked for before those that it is asked for again.
+ * So less is asked for at a time when one was lost, until some have come. */
+Test(rc_restart, q5_fewer_reads_after_a_gap)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint32_t i;
+
+	s.attr.max_rd_atomic = 8;
+	b = bed_open(&s);
+	for (i = 0; i < 8; i++)
+		post(b, RDMA_READ, i, .len = 16 * MTU);
+	for (i = 0; i < 8; i++)
+		expect_pkt(b, RC_READ_REQUEST, S(16 * i));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(0), .pay = b->pattern, .pay_len = MTU));
+	/* 127 are under way, so 63 may be */
+	expect_drop(b, READ_GAP,
+		send_pkt(b, RC_READ_RESP_MIDDLE, S(2), .pay = b->pattern, .pay_len = MTU));
+	expect_pkt(b, RC_READ_REQUEST, S(1));
+	for (i = 1; i < 4; i++)
+		expect_pkt(b, RC_READ_REQUEST, S(16 * i));
+	expect_none(b);
+	/* each that comes leaves one less, and lets one more */
+	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(1), .pay = b->pattern, .pay_len = MTU));
+	expect_pkt(b, RC_READ_REQUEST, S(64));
+	for (i = 2; i < 10; i++) {
+		expect_none(b);
+		expect_taken(b,
+			send_pkt(b, RC_READ_RESP_MIDDLE, S(i), .pay = b->pattern, .pay_len = MTU));
+	}
+	expect_pkt(b, RC_READ_REQUEST, S(80));
+	expect_none(b);
+	/* a second loss: 36 of 72 */
+	expect_drop(b, READ_GAP,
+		send_pkt(b, RC_READ_RESP_MIDDLE, S(11), .pay = b->pattern, .pay_len = MTU));
+	expect_pkt(b, RC_READ_REQUEST, S(10));
+	expect_pkt(b, RC_READ_REQUEST, S(16));
+	expect_pkt(b, RC_READ_REQUEST, S(32));
+	expect_none(b);
+	/* and it is never less than 32 */
+	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(10), .pay = b->pattern, .pay_len = MTU));
+	expect_drop(b, READ_GAP,
+		send_pkt(b, RC_READ_RESP_MIDDLE, S(12), .pay = b->pattern, .pay_len = MTU));
+	expect_pkt(b, RC_READ_REQUEST, S(11));
+	expect_pkt(b, RC_READ_REQUEST, S(16));
+	expect_pkt(b, RC_READ_REQUEST, S(32));
+	expect_none(b);
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* (Q1): going back passes a local work request that was executed, and does not execute it again: a
  * window that is bound cannot be bound. */
 Test(rc_restart, q1_local_work_is_done_once)

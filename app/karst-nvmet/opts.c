@@ -31,6 +31,8 @@ static const char usage_text[] =
 	"  --buffers N         of that size, for all connections, 1 to 65536 (64)\n"
 	"  --controllers N     at a time, 1 to 1024 (64)\n"
 	"  --threads N         that read and write files, 1 to 64 (2)\n"
+	"  --ack-timeout N     wait 4.096 us * 2^N for a host, then send again, 1 to 31 (what the\n"
+	"                      host's connection asks for)\n"
 	"  --verbose           say who comes and goes\n"
 	"  -h, --help          this text\n"
 	"  --version           the version\n"
@@ -55,6 +57,7 @@ enum {
 	OPT_BUFFERS,
 	OPT_CONTROLLERS,
 	OPT_THREADS,
+	OPT_ACK_TIMEOUT,
 	OPT_VERBOSE,
 	OPT_VERSION,
 };
@@ -75,6 +78,7 @@ static const struct option long_options[] = {
 	{"buffers", required_argument, NULL, OPT_BUFFERS},
 	{"controllers", required_argument, NULL, OPT_CONTROLLERS},
 	{"threads", required_argument, NULL, OPT_THREADS},
+	{"ack-timeout", required_argument, NULL, OPT_ACK_TIMEOUT},
 	{"verbose", no_argument, NULL, OPT_VERBOSE},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -249,6 +253,8 @@ parse_one(int c, char **argv, struct opts *opts)
 		return get_u32("--controllers", optarg, 1, NT_MAX_CTRLS, &target->max_ctrls);
 	case OPT_THREADS:
 		return get_u32("--threads", optarg, 1, 64, &opts->threads);
+	case OPT_ACK_TIMEOUT:
+		return get_u32("--ack-timeout", optarg, 1, 31, &config->ack_timeout);
 	case OPT_VERBOSE:
 		config->verbose = true;
 		return 0;

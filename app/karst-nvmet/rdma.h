@@ -36,7 +36,8 @@ struct nr_config {
 	char listen[NR_MAX_LISTEN][NT_ADDRESS_LEN];
 	uint32_t nlisten;
 	char port[8];
-	uint32_t buffers; /* of target.max_transfer bytes each */
+	uint32_t buffers;     /* of target.max_transfer bytes each */
+	uint32_t ack_timeout; /* 4.096 us * 2^this; 0: what the host's request says */
 	bool verbose;
 };
 

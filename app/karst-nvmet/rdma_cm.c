@@ -85,6 +85,7 @@ static int
 accept_queue(struct nr_queue *queue, const struct rdma_conn_param *asked)
 {
 	const struct ibv_device_attr *attr = &queue->device->attr;
+	uint8_t timeout = (uint8_t)queue->server->config.ack_timeout;
 	uint8_t data[NVME_RDMA_PRIV_LEN] = {0};
 	struct rdma_conn_param param = {
 		.private_data = data,
@@ -96,6 +97,10 @@ accept_queue(struct nr_queue *queue, const struct rdma_conn_param *asked)
 		.rnr_retry_count = RNR_FOR_EVER,
 	};
 
+	if (timeout != 0 &&
+		rdma_set_option(queue->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+			sizeof(timeout)) != 0)
+		return -errno;
 	nvme_put16(data + RDMA_REP_CRQSIZE, queue->core.max_size);
 	return rdma_accept(queue->id, &param) != 0 ? -errno : 0;
 }

@@ -506,7 +506,7 @@ def run(bed, case, kind, role, family):
     problems += bed.engine.left()
     if problems:
         problems = [line[:LINE_MAX] for line in problems]
-        problems += [f'the wire: frame {n + 1}, {act} of {source}\'s opcode {op:#04x}'
+        problems += [f'the wire: frame {n}, {act} of {source}\'s opcode {op:#04x}'
                      for n, act, source, op in injuries[:40]]
         for program in programs:
             problems += [line[:LINE_MAX] for line in program.shown()]

@@ -13,6 +13,7 @@ import tempfile
 import time
 
 from interop_bed import Case
+from wire import corrupt, delay, drop, duplicate
 
 NQN = 'nqn.2014-08.org.example:karst'
 HOST = 'nqn.2014-08.org.example:host'
@@ -125,8 +126,8 @@ class Target:
 
 
 def case(name, script, words=(), kinds=('wire', 'vhost'), wants=(), size='64M', family='ip4',
-         never=(), **more):
-    """One script in the guest."""
+         never=(), connections=None, **more):
+    """One script in the guest; the target counts so many @connections of it."""
     def run(bed, kind, _role):
         with Target(bed, kind, words, size, family) as target:
             if not target.problems:
@@ -135,6 +136,9 @@ def case(name, script, words=(), kinds=('wire', 'vhost'), wants=(), size='64M', 
                 target.wants(*wants)
                 target.problems += [f'it said: {found.group(0)}' for found in (
                     re.search(p, target.text) for p in never) if found]
+                made = target.program.text().count(': a connection to ')
+                if connections not in (None, made):
+                    target.problems.append(f'{made} connections were made, not {connections}')
         return target.problems
     return Case(f'NVMe: {name}', run=run, kinds=kinds, roles=('server',), limit_s=WAIT_S, **more)
 
@@ -232,6 +236,48 @@ echo read only
 '''
 
 
+# Opcodes.  A guest's initiator sends commands, answers RDMA READs, and acknowledges.
+COMMANDS = (0x00, 0x01, 0x02, 0x04)
+ANSWERS = (0x0d, 0x0e, 0x0f, 0x10, 0x11)
+REQUESTS = (0x04, 0x06, 0x07, 0x08, 0x0a, 0x0c, 0x17)
+ACK = 0x11
+# What all survive but for D33: soft-RoCE cannot send a command again if memory was registered for
+# another behind it.  So no command is lost here, and no acknowledgement of one.
+INJURIES = [
+    drop(source='karst', op=REQUESTS, every=151), drop(source='guest', op=ANSWERS, every=149),
+    duplicate(source='karst', every=73), duplicate(source='guest', every=71),
+    delay(source='karst', op=REQUESTS, every=311), delay(source='guest', op=ANSWERS, every=313),
+    corrupt(source='karst', op=REQUESTS, every=227),
+    corrupt(source='guest', op=ANSWERS, every=229),
+]
+# With one command at a time nothing is behind it.  Each that is lost, and each acknowledgement,
+# is a timeout of the guest's, which is 2 s with the older kernel.
+ALONE = [
+    drop(source='guest', op=COMMANDS, nth=(40,)), corrupt(source='guest', op=COMMANDS, nth=(75,)),
+    drop(source='karst', op=ACK, nth=(50,)), corrupt(source='karst', op=ACK, nth=(90,)),
+    delay(source='guest', op=COMMANDS, every=17), delay(source='karst', op=ACK, every=19),
+    drop(source='karst', op=REQUESTS, every=31), drop(source='guest', op=ANSWERS, every=37),
+    duplicate(every=23), corrupt(source='karst', op=REQUESTS, every=53),
+    corrupt(source='guest', op=ANSWERS, every=59),
+]
+# Nobody is given up for a busy machine's sake.
+ON = 'on --keep-alive-tmo=30\n'
+ONE_BY_ONE = ON + r'''
+dd if=/dev/urandom of=/tmp/s/data bs=64k count=10 2>/dev/null
+for bs in 3584 4608 65536; do
+	dd if=/tmp/s/data of=$dev bs=$bs count=10 oflag=direct seek=3 2>/dev/null
+	dd if=$dev of=/tmp/s/back bs=$bs count=10 iflag=direct skip=3 2>/dev/null
+	cmp -n $((10 * bs)) /tmp/s/data /tmp/s/back
+done
+echo all sizes are right
+off
+'''
+# Commands are lost while others are under way: the connection ends (D33), at once or when the
+# host's patience does, and the host makes another.
+PATIENCE = 'echo 2000 >/sys/block/${dev#/dev/}/queue/io_timeout\n'
+LOST = [drop(source='guest', op=COMMANDS, nth=(71, 150))]
+
+
 def restart(bed, kind, _role):
     """The target ends and comes back; a file that is being written waits for it."""
     with Target(bed, kind) as target:
@@ -275,6 +321,43 @@ off
     return target.problems
 
 
+KEPT_S = 3
+ALIVE = f'on --keep-alive-tmo={KEPT_S}\n'
+ALIVE_AGAIN = 'find_dev; live live; dd if=$dev of=/dev/null bs=4096 count=1 iflag=direct\n'
+
+
+def idle(bed, kind, _role):
+    """Nothing but keep-alives for longer than the timeout; then the target stands still, the host
+    finds out, and comes back when the target does."""
+    with Target(bed, kind) as target:
+        if target.problems:
+            return target.problems
+        target.guest(ALIVE + f'sleep {KEPT_S + 2}; cat /sys/class/nvme/${{ctrl#/dev/}}/state\n')
+        target.wants('(?m)^live$')
+        target.send(signal.SIGUSR1)
+        target.problems += target.said('there are 2 now(.|\n)* expired 0')
+        target.send(signal.SIGSTOP)
+        target.guest('find_dev; live connecting\n')
+        target.send(signal.SIGCONT)
+        target.guest(ALIVE_AGAIN + 'off\n')
+    return target.problems
+
+
+def silent(bed, kind, _role):
+    """The host is not heard any more: the target ends the controller.  Then it is heard again."""
+    with Target(bed, kind) as target:
+        if target.problems:
+            return target.problems
+        target.guest(ALIVE)
+        bed.wire.change([drop(source='guest', every=1)])
+        target.problems += target.said('queue 1 ends: its controller has ended')
+        bed.wire.change([])
+        target.guest(ALIVE_AGAIN + 'off\n')
+        target.send(signal.SIGUSR1)
+        target.problems += target.said(', expired 1')
+    return target.problems
+
+
 def own(name, run, **more):
     return Case(f'NVMe: {name}', run=run, roles=('server',), limit_s=WAIT_S, **more)
 
@@ -308,6 +391,18 @@ CASES = [
          wants=(r'[Nn]ot allowed|[Ii]nvalid [Hh]ost|ret=16772', *FOUND)),
     case('nothing can be written', READ_ONLY, ('--read-only', '--file {file}'), kinds=('wire',),
          wants=('read only',)),
+    case('a file system, and frames that are lost, doubled, late and broken',
+         ON + MAKE_FILES + CHECK_FILES + 'off\n',
+         ('--file {file}', '--ack-timeout 16'), wants=SUMS, wire=INJURIES, injured=100,
+         connections=2, rules='R1 R2 R3 Q3 Q4 Q5 Q6'),
+    case('one command at a time, and frames that are lost, doubled, late and broken', ONE_BY_ONE,
+         ('--file {file}', '--ack-timeout 16'), wants=('all sizes are right',), wire=ALONE,
+         injured=30, connections=2, rules='R1 R2 R3 Q3 Q4 Q5 Q6'),
+    case('a file system, and commands that are lost',
+         ON + PATIENCE + MAKE_FILES + CHECK_FILES + 'off\n', wants=SUMS, wire=LOST, injured=2,
+         rules='R2'),
     own('the target is started again', restart, kinds=('wire',)),
     own('a file that grows', grows, kinds=('wire',), kernels=LATEST),
+    own('keep-alives, and a target that stands still', idle, kinds=('vhost',), kernels=('6.1',)),
+    own('a host that falls silent', silent, kinds=('wire',), kernels=LATEST),
 ]

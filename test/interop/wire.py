@@ -198,6 +198,11 @@ class Wire:
             self.pcap, self.injuries = Pcap(path), []
             self.rules = [dataclasses.replace(rule, seen=0, done=0) for rule in rules]
 
+    def change(self, rules):
+        """Other rules from now on, in the same recording."""
+        with self.lock:
+            self.rules = [dataclasses.replace(rule, seen=0, done=0) for rule in rules]
+
     def finish(self):
         """@return the injuries since begin()."""
         with self.lock:

@@ -101,11 +101,11 @@ Test(client_death, outstanding)
 
 /*
  * The engine goes with completions in its hands: written into the lane, over old ones that were
- * taken long ago, and not published; @given_back: their slots were given back already.  Their
- * requests are outstanding like the others.
+ * taken long ago, and not published; @given_back: their slots were given back already; @alone: all
+ * that was published are another queue's.  Their requests are outstanding like the others.
  */
 static void
-killed_before_publishing(bool given_back)
+killed_before_publishing(bool given_back, bool alone)
 {
 	const uint32_t waiting = 10, written = 4;
 	struct karst_cq_lane *lane;
@@ -118,7 +118,9 @@ killed_before_publishing(bool given_back)
 	lane = &p.b.cq->lane[p.a->lcore];
 	sq = &p.a->sq;
 	for (i = 0; i < 2 * (lane->mask + 1); i++) {
-		cr_assert_eq(bed_post(p.a, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64), 0);
+		cr_assert_eq(
+			bed_post(alone ? p.z : p.a, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64),
+			0);
 		cr_assert_eq(bed_wait(p.b.cq).status, KARST_WC_SUCCESS);
 	}
 	/* the peer has no receive: they wait */
@@ -147,12 +149,17 @@ killed_before_publishing(bool given_back)
 
 Test(client_death, completions_that_were_not_published)
 {
-	killed_before_publishing(false);
+	killed_before_publishing(false, false);
 }
 
 Test(client_death, slots_given_back_before_their_completions)
 {
-	killed_before_publishing(true);
+	killed_before_publishing(true, false);
+}
+
+Test(client_death, completions_of_nobody_else_that_were_not_published)
+{
+	killed_before_publishing(false, true);
 }
 
 /* Under traffic: each request completes exactly once, whenever the engine goes. */

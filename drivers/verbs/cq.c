@@ -22,9 +22,10 @@ static int
 check(struct ibv_context *ibv, const struct wanted *w)
 {
 	if (w->cqe < 1 || w->cqe > INT_MAX || w->comp_vector >= (uint32_t)ibv->num_comp_vectors)
-		return EINVAL;
+		return kv_refuse(-EINVAL,
+			"completion queue: at least one entry, and a vector that there is");
 	if (w->channel != NULL && w->channel->context != ibv)
-		return EINVAL;
+		return kv_refuse(-EINVAL, "completion queue: a channel of another context");
 	return 0;
 }
 
@@ -41,10 +42,8 @@ create(struct ibv_context *ibv, const struct wanted *w)
 	struct kv_cq *cq;
 	int ret = check(ibv, w);
 
-	if (ret != 0) {
-		errno = ret;
-		return NULL;
-	}
+	if (ret != 0)
+		return kv_fail(ret);
 	cq = kv_object_new(w->parent, sizeof(*cq), KV_RESOURCE_CQ, &memory);
 	if (cq == NULL)
 		return NULL;
@@ -87,24 +86,20 @@ kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init)
 
 	if ((init->comp_mask &
 		    ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) ||
-		(init->wc_flags & ~(uint64_t)KNOWN_WC_FLAGS)) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
+		(init->wc_flags & ~(uint64_t)KNOWN_WC_FLAGS))
+		return kv_fail(kv_refuse(
+			-EOPNOTSUPP, "completion queue: unknown bits in comp_mask or wc_flags"));
 	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) {
 		/* a queue that may overrun silently is not to be had */
-		if (init->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED) {
-			errno = EOPNOTSUPP;
-			return NULL;
-		}
+		if (init->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED)
+			return kv_fail(kv_refuse(-EOPNOTSUPP,
+				"completion queue: of the flags SINGLE_THREADED alone"));
 		w.single = init->flags != 0;
 	}
 	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
-		if (init->parent_domain == NULL ||
-			kv_pd_of(init->parent_domain)->contained == NULL) {
-			errno = EINVAL;
-			return NULL;
-		}
+		if (init->parent_domain == NULL || kv_pd_of(init->parent_domain)->contained == NULL)
+			return kv_fail(
+				kv_refuse(-EINVAL, "completion queue: this is no parent domain"));
 		w.parent = kv_pd_of(init->parent_domain);
 		w.single |= w.parent->td != NULL;
 	}
@@ -122,7 +117,7 @@ kv_resize_cq(struct ibv_cq *ibv, int cqe)
 	int ret;
 
 	if (cqe < 1)
-		return EINVAL;
+		return kv_error(kv_refuse(-EINVAL, "completion queue: at least one entry"));
 	karst_lock(&cq->lock);
 	ret = karst_resize_cq(cq->karst, (uint32_t)cqe);
 	if (ret == 0)
@@ -135,7 +130,7 @@ int
 kv_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
 {
 	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
-		return EOPNOTSUPP;
+		return kv_error(kv_refuse(-EOPNOTSUPP, "completion queue: moderation alone"));
 	if (attr->attr_mask == 0)
 		return 0;
 	return kv_error(karst_modify_cq(

@@ -22,11 +22,24 @@
 
 /* --- errors --- */
 
+/* Of the thread, between kv_refuse() and kv_error(). */
+static _Thread_local const char *refused;
+
+int
+kv_refuse(int ret, const char *why)
+{
+	refused = why;
+	return ret;
+}
+
 int
 kv_error(int ret)
 {
-	if (ret < 0 && karst_why()[0] != '\0' && getenv("KARST_VERBS_DEBUG") != NULL)
-		fprintf(stderr, "karst: %s\n", karst_why());
+	const char *why = refused != NULL ? refused : karst_why();
+
+	refused = NULL;
+	if (ret < 0 && why[0] != '\0' && getenv("KARST_VERBS_DEBUG") != NULL)
+		fprintf(stderr, "karst: %s\n", why);
 	return ret < 0 ? -ret : ret;
 }
 
@@ -222,10 +235,8 @@ kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_inp
 	struct karst_device_attr from;
 	int ret;
 
-	if (input != NULL && input->comp_mask != 0)
-		return EINVAL;
-	if (attr_size < sizeof(all.orig_attr))
-		return EINVAL;
+	if ((input != NULL && input->comp_mask != 0) || attr_size < sizeof(all.orig_attr))
+		return kv_error(kv_refuse(-EINVAL, "device: comp_mask 0, and room for attributes"));
 	ret = karst_query_device(kv_context_of(ibv)->karst, &from);
 	if (ret != 0)
 		return kv_error(ret);
@@ -247,7 +258,7 @@ kv_query_rt_values(struct ibv_context *ibv, struct ibv_values_ex *values)
 
 	values->comp_mask = 0;
 	if (want & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK)
-		return EOPNOTSUPP;
+		return kv_error(kv_refuse(-EOPNOTSUPP, "values: RAW_CLOCK alone"));
 	if (!(want & IBV_VALUES_MASK_RAW_CLOCK))
 		return 0;
 	ret = karst_query_clock(kv_context_of(ibv)->karst, &ns);
@@ -298,7 +309,7 @@ kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *attr)
 	int ret;
 
 	if (port != 1)
-		return EINVAL;
+		return kv_error(kv_refuse(-EINVAL, "the device has port 1 alone"));
 	ret = karst_query_port(ctx->karst, ctx->port, &from);
 	if (ret != 0)
 		return kv_error(ret);

@@ -20,7 +20,7 @@ check_access(int access, unsigned int *to)
 	unsigned int must = (unsigned int)access & ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE;
 
 	if (must & ~(unsigned int)KNOWN_ACCESS)
-		return EINVAL;
+		return kv_refuse(-EINVAL, "region: access flags that there are not");
 	*to = must;
 	return 0;
 }
@@ -55,19 +55,17 @@ struct ibv_mr *
 kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int access)
 {
 	struct kv_mr *mr;
-	unsigned int flags;
+	unsigned int flags = 0;
 	int ret = check_access(access, &flags);
 
 	/* "all addresses": a region has a range of addresses in the engine, which has no more than we */
 	if (ret == 0 && flags & IBV_ACCESS_ON_DEMAND && addr == NULL && length == SIZE_MAX)
-		ret = EOPNOTSUPP;
-	if (ret != 0) {
-		errno = ret;
-		return NULL;
-	}
+		ret = kv_refuse(-EOPNOTSUPP, "region on demand: of a range, not of all addresses");
+	if (ret != 0)
+		return kv_fail(ret);
 	mr = calloc(1, sizeof(*mr));
 	if (mr == NULL)
-		return kv_fail(-ENOMEM);
+		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
 	ret = flags & IBV_ACCESS_ZERO_BASED
 		? karst_reg_mr(kv_pd_of(pd)->karst, addr, length, flags, &mr->karst)
 		: karst_reg_mr_iova(kv_pd_of(pd)->karst, addr, length, hca_va, flags, &mr->karst);
@@ -98,11 +96,10 @@ kv_rereg_mr(
 	if (flags & IBV_REREG_MR_CHANGE_PD && pd != NULL)
 		in = kv_pd_of(pd)->karst;
 	if (ret == 0)
-		ret = kv_error(
-			karst_rereg_mr(mr->karst, (unsigned int)flags, in, addr, length, to));
+		ret = karst_rereg_mr(mr->karst, (unsigned int)flags, in, addr, length, to);
 	if (ret != 0) {
-		errno = ret;
-		return ret;
+		errno = kv_error(ret);
+		return errno;
 	}
 	unlist(ctx, mr);
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
@@ -187,11 +184,11 @@ kv_advise_mr(struct ibv_pd *ibv, enum ibv_advise_mr_advice advice, uint32_t flag
 	int ret = 0;
 
 	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH)
-		return EINVAL;
+		return kv_error(kv_refuse(-EINVAL, "advice: of the flags FLUSH alone"));
 	if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH &&
 		advice != IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
 		advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
-		return EOPNOTSUPP;
+		return kv_error(kv_refuse(-EOPNOTSUPP, "advice: to prefetch, and no other"));
 	pthread_mutex_lock(&ctx->lock);
 	for (i = 0; i < nsges && ret == 0; i++)
 		ret = advise(kv_pd_of(ibv), advice, &sges[i]);
@@ -208,7 +205,7 @@ kv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 	int ret;
 
 	if (mw == NULL)
-		return kv_fail(-ENOMEM);
+		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
 	ret = karst_alloc_mw(kv_pd_of(pd)->karst, (enum karst_mw_type)type, &mw->karst);
 	if (ret != 0) {
 		free(mw);

@@ -26,7 +26,7 @@ kv_alloc_pd(struct ibv_context *ibv)
 	int ret;
 
 	if (pd == NULL)
-		return kv_fail(-ENOMEM);
+		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
 	ret = karst_alloc_pd(kv_context_of(ibv)->karst, &pd->karst);
 	if (ret != 0) {
 		free(pd);
@@ -44,7 +44,7 @@ kv_dealloc_pd(struct ibv_pd *ibv)
 	int ret;
 
 	if (atomic_load(&pd->users) != 0)
-		return EBUSY;
+		return kv_error(kv_refuse(-EBUSY, "a parent domain contains it"));
 	if (pd->contained != NULL) {
 		atomic_fetch_sub(&pd->contained->users, 1);
 		if (pd->td != NULL)
@@ -66,13 +66,11 @@ kv_alloc_td(struct ibv_context *ibv, struct ibv_td_init_attr *init)
 {
 	struct kv_td *td;
 
-	if (init->comp_mask != 0) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
+	if (init->comp_mask != 0)
+		return kv_fail(kv_refuse(-EOPNOTSUPP, "thread domain: comp_mask 0"));
 	td = calloc(1, sizeof(*td));
 	if (td == NULL)
-		return kv_fail(-ENOMEM);
+		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
 	td->ibv.context = ibv;
 	return &td->ibv;
 }
@@ -83,7 +81,7 @@ kv_dealloc_td(struct ibv_td *ibv)
 	struct kv_td *td = kv_td_of(ibv);
 
 	if (atomic_load(&td->users) != 0)
-		return EBUSY;
+		return kv_error(kv_refuse(-EBUSY, "a parent domain contains it"));
 	free(td);
 	return 0;
 }
@@ -96,23 +94,19 @@ kv_alloc_parent_domain(struct ibv_context *ibv, struct ibv_parent_domain_init_at
 	bool has_allocators = init->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
 	struct kv_pd *pd, *contained;
 
-	if (init->pd == NULL) {
-		errno = EINVAL;
-		return NULL;
-	}
-	if (init->comp_mask & ~(uint32_t)KNOWN_PARENT) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
+	if (init->pd == NULL)
+		return kv_fail(kv_refuse(-EINVAL, "parent domain: no protection domain"));
+	if (init->comp_mask & ~(uint32_t)KNOWN_PARENT)
+		return kv_fail(kv_refuse(-EOPNOTSUPP, "parent domain: unknown bits in comp_mask"));
 	contained = kv_pd_of(init->pd);
 	if (contained->contained != NULL || init->pd->context != ibv ||
-		(has_allocators && (init->alloc == NULL || init->free == NULL))) {
-		errno = EINVAL;
-		return NULL;
-	}
+		(has_allocators && (init->alloc == NULL || init->free == NULL)))
+		return kv_fail(kv_refuse(-EINVAL,
+			"parent domain: of a parent domain, of another context, or with half of "
+			"an allocator"));
 	pd = calloc(1, sizeof(*pd));
 	if (pd == NULL)
-		return kv_fail(-ENOMEM);
+		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
 	pd->ibv.context = ibv;
 	pd->ibv.handle = contained->ibv.handle;
 	pd->karst = contained->karst;
@@ -189,17 +183,14 @@ kv_open_xrcd(struct ibv_context *ibv, struct ibv_xrcd_init_attr *init)
 	struct kv_xrcd *x;
 	int ret;
 
-	if (init->comp_mask & ~need) {
-		errno = EOPNOTSUPP;
-		return NULL;
-	}
-	if ((init->comp_mask & need) != need) {
-		errno = EINVAL;
-		return NULL;
-	}
+	if (init->comp_mask & ~need)
+		return kv_fail(kv_refuse(-EOPNOTSUPP, "XRC domain: unknown bits in comp_mask"));
+	if ((init->comp_mask & need) != need)
+		return kv_fail(kv_refuse(
+			-EINVAL, "XRC domain: descriptor and flags are both to be given"));
 	x = calloc(1, sizeof(*x));
 	if (x == NULL)
-		return kv_fail(-ENOMEM);
+		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
 	ret = karst_open_xrcd(kv_context_of(ibv)->karst, init->fd, init->oflags, &x->karst);
 	if (ret != 0) {
 		free(x);
@@ -229,7 +220,7 @@ kv_ah_attr(const struct kv_context *ctx, const struct ibv_ah_attr *from, struct 
 {
 	/* RoCE addresses are IP addresses: no LIDs */
 	if (from->port_num != 1 || !from->is_global)
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "address: of port 1, and global, as RoCE's are");
 	*to = (struct karst_ah_attr){
 		.flow_label = from->grh.flow_label & 0xfffff, /* UCX says -1 for none */
 		.sgid_index = from->grh.sgid_index,
@@ -267,11 +258,10 @@ kv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 	int ret;
 
 	if (ah == NULL)
-		return kv_fail(-ENOMEM);
+		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
 	if (kv_ah_attr(kv_context_of(pd->context), attr, &to) != 0) {
 		free(ah);
-		errno = EINVAL;
-		return NULL;
+		return kv_fail(-EINVAL);
 	}
 	ret = karst_create_ah(kv_pd_of(pd)->karst, &to, &ah->karst);
 	if (ret != 0) {

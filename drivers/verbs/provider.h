@@ -10,8 +10,9 @@
  * descriptors that libibverbs reads (event.c).  Queues of a thread domain, and completion queues
  * that the program says it polls from one thread, take none.
  *
- * Errors: operations return a positive errno, or NULL and errno, as libibverbs wants it; libkarst's
- * sentence (karst_why()) goes to standard error if $KARST_VERBS_DEBUG is set.
+ * Errors: operations return a positive errno, or NULL and errno, as libibverbs wants it; the reason
+ * goes to standard error if $KARST_VERBS_DEBUG is set: libkarst's sentence (karst_why()), or that
+ * of the file here that refused (kv_refuse()).
  */
 #ifndef KARST_VERBS_PROVIDER_H
 #define KARST_VERBS_PROVIDER_H
@@ -209,10 +210,14 @@ kv_qp_of(struct ibv_qp *ibv)
 
 /* --- errors --- */
 
-/** Of libkarst's @ret, a negative errno: the positive one, said aloud if that is wanted. */
+/** Of libkarst's @ret, a negative errno, or of kv_refuse()'s: the positive one, said aloud if that
+ *  is wanted. */
 int kv_error(int ret);
 /** The same for operations that return a pointer. */
 void *kv_fail(int ret);
+/** @return @ret, a negative errno, for kv_error() or kv_fail(), which then say @why: it was refused
+ *  here and not by libkarst.  @why lives on. */
+int kv_refuse(int ret, const char *why);
 
 /* --- operations, by file --- */
 

@@ -18,19 +18,23 @@ static int
 check_init(const struct ibv_qp_init_attr_ex *init)
 {
 	if (init->comp_mask & ~(uint32_t)KNOWN_INIT)
-		return EOPNOTSUPP;
+		return kv_refuse(-EOPNOTSUPP, "queue pair: unknown bits in comp_mask");
 	if ((init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && init->create_flags != 0)
-		return EOPNOTSUPP;
+		return kv_refuse(-EOPNOTSUPP, "queue pair: there are no create_flags");
 	switch (init->qp_type) {
 	case IBV_QPT_RC:
 	case IBV_QPT_UC:
 	case IBV_QPT_UD:
 	case IBV_QPT_XRC_SEND:
-		return init->comp_mask & IBV_QP_INIT_ATTR_PD && init->pd != NULL ? 0 : EINVAL;
+		if (init->comp_mask & IBV_QP_INIT_ATTR_PD && init->pd != NULL)
+			return 0;
+		return kv_refuse(-EINVAL, "queue pair: no protection domain");
 	case IBV_QPT_XRC_RECV:
-		return init->comp_mask & IBV_QP_INIT_ATTR_XRCD && init->xrcd != NULL ? 0 : EINVAL;
+		if (init->comp_mask & IBV_QP_INIT_ATTR_XRCD && init->xrcd != NULL)
+			return 0;
+		return kv_refuse(-EINVAL, "queue pair: no XRC domain");
 	default:
-		return EOPNOTSUPP;
+		return kv_refuse(-EOPNOTSUPP, "queue pair: RC, UC, UD and XRC are there");
 	}
 }
 
@@ -117,10 +121,8 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 	struct kv_qp *qp;
 	int ret = check_init(init);
 
-	if (ret != 0) {
-		errno = ret;
-		return NULL;
-	}
+	if (ret != 0)
+		return kv_fail(ret);
 	qp = kv_object_new(pd, sizeof(*qp), KV_RESOURCE_QP, &memory);
 	if (qp == NULL)
 		return NULL;
@@ -130,8 +132,8 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 		ret = kv_set_wr_ops(qp, init->send_ops_flags);
 		if (ret != 0) {
 			kv_object_free(qp, KV_RESOURCE_QP, qp->memory);
-			errno = ret;
-			return NULL;
+			return kv_fail(kv_refuse(
+				-ret, "queue pair: send operations that its type does not have"));
 		}
 		qp->vqp.comp_mask |= VERBS_QP_EX;
 	}
@@ -180,10 +182,9 @@ kv_open_qp(struct ibv_context *ibv, struct ibv_qp_open_attr *attr)
 	int ret;
 
 	if ((attr->comp_mask & need) != need || attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED ||
-		attr->xrcd == NULL || attr->qp_type != IBV_QPT_XRC_RECV) {
-		errno = EINVAL;
-		return NULL;
-	}
+		attr->xrcd == NULL || attr->qp_type != IBV_QPT_XRC_RECV)
+		return kv_fail(kv_refuse(
+			-EINVAL, "opening a queue pair: number, XRC domain, and type XRC_RECV"));
 	qp = kv_object_new(NULL, sizeof(*qp), KV_RESOURCE_QP, &memory);
 	if (qp == NULL)
 		return NULL;
@@ -246,11 +247,11 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 
 	mask = without_other_half(ibv->qp_type, mask);
 	if (mask & ~KNOWN_MASK)
-		return EOPNOTSUPP; /* rate limit */
+		return kv_error(kv_refuse(-EOPNOTSUPP, "queue pair: there is no rate limit"));
 	if (mask & IBV_QP_PORT && attr->port_num != 1)
-		return EINVAL;
+		return kv_error(kv_refuse(-EINVAL, "queue pair: the device has port 1 alone"));
 	if (mask & IBV_QP_AV && kv_ah_attr(ctx, &attr->ah_attr, &to.ah_attr) != 0)
-		return EINVAL;
+		return kv_error(-EINVAL);
 	ret = karst_modify_qp(qp->karst, &to, (unsigned int)mask);
 	if (ret == 0 && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
 		kv_drop_completions(qp);

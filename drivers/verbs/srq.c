@@ -46,15 +46,16 @@ check(const struct ibv_srq_init_attr_ex *init)
 	const uint32_t xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
 
 	if (init->comp_mask & ~known)
-		return EOPNOTSUPP; /* tag matching */
+		return kv_refuse(-EOPNOTSUPP, "shared receive queue: no tag matching");
 	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD) || init->pd == NULL)
-		return EINVAL;
+		return kv_refuse(-EINVAL, "shared receive queue: no protection domain");
 	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || init->srq_type == IBV_SRQT_BASIC)
 		return 0;
 	if (init->srq_type != IBV_SRQT_XRC)
-		return EOPNOTSUPP;
+		return kv_refuse(-EOPNOTSUPP, "shared receive queue: BASIC and XRC are there");
 	if ((init->comp_mask & xrc) != xrc || init->xrcd == NULL || init->cq == NULL)
-		return EINVAL;
+		return kv_refuse(-EINVAL,
+			"shared receive queue: of XRC, with a domain and a completion queue");
 	return 0;
 }
 
@@ -66,10 +67,8 @@ kv_create_srq_ex(struct ibv_context *ibv, struct ibv_srq_init_attr_ex *init)
 	struct kv_srq *srq;
 	int ret = check(init);
 
-	if (ret != 0) {
-		errno = ret;
-		return NULL;
-	}
+	if (ret != 0)
+		return kv_fail(ret);
 	if ((init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && init->srq_type == IBV_SRQT_XRC) {
 		to.srq_type = KARST_SRQT_XRC;
 		to.xrcd = kv_xrcd_of(init->xrcd)->karst;
@@ -98,9 +97,9 @@ int
 kv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int mask)
 {
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
-		return EINVAL;
+		return kv_error(kv_refuse(-EINVAL, "shared receive queue: unknown attributes"));
 	if (mask & IBV_SRQ_MAX_WR)
-		return EOPNOTSUPP;
+		return kv_error(kv_refuse(-EOPNOTSUPP, "shared receive queue: its size is fixed"));
 	if (!(mask & IBV_SRQ_LIMIT))
 		return 0;
 	return kv_error(karst_modify_srq(kv_srq_of(ibv)->karst, attr->srq_limit));
@@ -124,7 +123,7 @@ kv_get_srq_num(struct ibv_srq *ibv, uint32_t *srq_num)
 	const struct kv_srq *srq = kv_srq_of(ibv);
 
 	if (srq->vsrq.srq_type != IBV_SRQT_XRC)
-		return EOPNOTSUPP;
+		return kv_error(kv_refuse(-EOPNOTSUPP, "shared receive queue: not of XRC"));
 	*srq_num = srq->vsrq.srq_num;
 	return 0;
 }

@@ -115,6 +115,7 @@ int
 kv_cm_id_check(struct kv_cm_file *file, uint32_t id)
 {
 	const struct kv_cm_file *f;
+	const char *why = "no such identifier";
 	int ret = -ENOENT;
 
 	pthread_mutex_lock(&state.lock);
@@ -125,7 +126,9 @@ kv_cm_id_check(struct kv_cm_file *file, uint32_t id)
 	if (find_id(file, id) != NULL)
 		ret = 0;
 	pthread_mutex_unlock(&state.lock);
-	return ret;
+	if (ret == -EINVAL)
+		why = "the identifier is on another channel";
+	return ret == 0 ? 0 : kv_refuse(ret, why);
 }
 
 bool
@@ -158,7 +161,7 @@ kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file
 	int ret;
 
 	if (f == NULL)
-		return -ENOMEM;
+		return kv_refuse(-ENOMEM, "no memory");
 	ret = karst_rdmacm_create_channel(engine->karst, &f->channel);
 	if (ret != 0) {
 		free(f);

@@ -62,14 +62,16 @@ create_id(struct call *c)
 	int ret;
 
 	if (in->ps != RDMA_PS_TCP && in->ps != RDMA_PS_UDP)
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "port space: TCP and UDP are there");
 	ret = karst_rdmacm_create_id(
 		c->file->channel, in->uid, (enum karst_rdmacm_port_space)in->ps, type, &id);
 	if (ret != 0)
 		return ret;
 	ret = kv_cm_id_add(c->file, id, type == KARST_QPT_UD);
-	if (ret != 0)
+	if (ret != 0) {
 		karst_rdmacm_destroy_id(c->karst, id, NULL);
+		return kv_refuse(ret, "no memory");
+	}
 	c->out.id.id = id;
 	return ret;
 }
@@ -96,7 +98,7 @@ migrate_id(struct call *c)
 	int ret;
 
 	if (from == NULL)
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "the identifier's channel is none of karst's");
 	ret = kv_cm_id_check(from, in->id);
 	if (ret == 0)
 		ret = karst_rdmacm_migrate_id(
@@ -120,6 +122,8 @@ set_option(struct call *c)
 }
 
 /* --- addresses --- */
+
+static const char not_ip[] = "an address that is neither of IPv4 nor of IPv6";
 
 static bool
 is_ip(const struct sockaddr_in6 *addr)
@@ -180,7 +184,7 @@ bind_ip(struct call *c)
 	int ret = kv_cm_id_check(c->file, in->id);
 
 	if (ret == 0 && !is_ip(&in->addr))
-		ret = -EINVAL;
+		ret = kv_refuse(-EINVAL, not_ip);
 	if (ret != 0)
 		return ret;
 	loopback_to_any(c, &in->addr);
@@ -195,7 +199,7 @@ resolve_ip(struct call *c)
 	int ret = kv_cm_id_check(c->file, in->id);
 
 	if (ret == 0 && (!is_ip(&in->dst_addr) || (has_src && !is_ip(&in->src_addr))))
-		ret = -EINVAL;
+		ret = kv_refuse(-EINVAL, not_ip);
 	if (ret != 0)
 		return ret;
 	if (has_src)
@@ -238,7 +242,7 @@ static int
 param_of(const struct rdma_ucm_conn_param *from, struct karst_rdmacm_conn_param *to)
 {
 	if (from->private_data_len > sizeof(to->private_data))
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "more private data than any message has");
 	*to = (struct karst_rdmacm_conn_param){
 		.private_data_len = from->private_data_len,
 		.responder_resources = from->responder_resources,
@@ -271,7 +275,7 @@ connect_id(struct call *c)
 	int ret = kv_cm_id_check(c->file, in->id);
 
 	if (ret == 0 && !in->conn_param.valid)
-		ret = -EINVAL;
+		ret = kv_refuse(-EINVAL, "connect: no parameters");
 	if (ret == 0)
 		ret = param_of(&in->conn_param, &param);
 	return ret != 0 ? ret : karst_rdmacm_connect(c->karst, in->id, &param);
@@ -339,7 +343,7 @@ join_ip_mcast(struct call *c)
 	int ret = kv_cm_id_check(c->file, in->id);
 
 	if (ret == 0 && !is_ip(&in->addr))
-		ret = -EINVAL;
+		ret = kv_refuse(-EINVAL, not_ip);
 	if (ret != 0)
 		return ret;
 	return karst_rdmacm_join_mcast(

@@ -24,7 +24,7 @@ attach(const char *socket, struct kv_cm_engine **engine)
 	int ret;
 
 	if (e == NULL)
-		return -ENOMEM;
+		return kv_refuse(-ENOMEM, "no memory");
 	ret = karst_open(socket, NULL, &e->karst);
 	if (ret != 0) {
 		free(e);

@@ -95,7 +95,7 @@ kv_cm_query_route(struct kv_cm_file *file, uint32_t id, struct rdma_ucm_query_ro
 	resp->node_guid = kv_device_guid(file->engine->socket, q.port_num);
 	/* a port that has come after the program listed the devices */
 	if (resp->node_guid == 0)
-		return -ENODEV;
+		return kv_refuse(-ENODEV, "the port has come after the devices were listed");
 	resp->port_num = 1;
 	resp->num_paths = q.paths;
 	if (q.paths != 0) {

@@ -62,9 +62,52 @@ def killed(tap, engine):
     tap.point('the next one works', pair([engine], ['ibv_rc_pingpong', '-g', '0', '-c', '-e']))
 
 
+# Refusals by the engine and by the provider in turns, in one thread.
+REASONS = """
+import ctypes, socket, struct, sys
+verbs = ctypes.CDLL('libibverbs.so.1')
+verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
+verbs.ibv_open_device.restype = verbs.ibv_create_cq.restype = ctypes.c_void_p
+context = ctypes.c_void_p(verbs.ibv_open_device(ctypes.c_void_p(verbs.ibv_get_device_list(None)[0])))
+cq = ctypes.c_void_p(verbs.ibv_create_cq(context, 16, None, None, 0))
+cm = ctypes.CDLL('librdmacm.so.1')
+ident = ctypes.c_void_p()
+cm.rdma_create_id(None, ctypes.byref(ident), None, 0x106)
+nowhere = struct.pack('=HH4s8x', socket.AF_INET, 0, socket.inet_aton('192.0.2.77'))
+print('begin', file=sys.stderr, flush=True) # librdmacm asks for what is not there before
+assert verbs.ibv_resize_cq(cq, 1 << 30) == 22
+assert verbs.ibv_resize_cq(cq, 0) == 22
+assert cm.rdma_bind_addr(ident, nowhere) == -1
+assert cm.rdma_create_id(None, ctypes.byref(ctypes.c_void_p()), None, 0x13f) == -1
+assert verbs.ibv_query_port(context, 2, ctypes.create_string_buffer(1024)) == 22
+assert cm.rdma_bind_addr(ident, nowhere) == -1
+"""
+REASONS_SAID = [None, 'completion queue: at least one entry',
+                'no port of the engine has the address 192.0.2.77',
+                'port space: TCP and UDP are there', 'the device has port 1 alone',
+                'no port of the engine has the address 192.0.2.77']
+
+
+def reasons(tap, engine):
+    """Each refusal is said in its own words, the provider's too; only to who wants to hear it."""
+    program = engine.program([sys.executable, '-c', REASONS], env={'KARST_VERBS_DEBUG': '1'})
+    problems = program.wait()
+    said = program.text().partition('begin\n')[2].splitlines()
+    for i, (got, want) in enumerate(zip(said, REASONS_SAID)):
+        if want is not None and got != f'karst: {want}':
+            problems.append(f'{i}: {got}, not {want}')
+    if len(said) != len(REASONS_SAID) or said[0] in said[1:]:
+        problems.append(f'{len(said)} lines')
+    tap.point('KARST_VERBS_DEBUG: who refuses says why', shown(problems, program))
+    quiet = engine.program([sys.executable, '-c', REASONS])
+    problems = quiet.wait() + ([] if quiet.text() == 'begin\n' else ['it says something'])
+    tap.point('without it nothing is said', shown(problems + engine.left(), quiet))
+
+
 def one(tap, _, engine, calls, wrong):
     points(tap, engine, [os.path.abspath(wrong)])
     points(tap, engine, [os.path.abspath(calls), '--leave'])
+    reasons(tap, engine)
     killed(tap, engine)
     engine_dies(tap, engine.tools)
     other_version(tap, engine)

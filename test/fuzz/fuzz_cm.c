@@ -19,6 +19,7 @@
 #include <stdlib.h>
 
 #include "fuzz.h"
+#include "input.h"
 #include "karst_cm.h"
 #include "karst_hdr.h"
 #include "selfcheck.h"
@@ -26,13 +27,6 @@
 #define IDS     16u
 #define SECOND  UINT64_C(1000000000)
 #define SERVICE UINT64_C(0x0000000001061c06)
-
-#define CHECK(cond) check(cond, #cond, __LINE__)
-
-struct input {
-	const uint8_t *p;
-	size_t left;
-};
 
 struct fuzz {
 	struct input in;
@@ -51,47 +45,12 @@ struct fuzz {
 };
 
 static void
-check(bool ok, const char *what, int line)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "line %d: not so: %s\n", line, what);
-	abort();
-}
-
-static uint8_t
-u8(struct input *in)
-{
-	if (in->left == 0)
-		return 0;
-	in->left--;
-	return *in->p++;
-}
-
-static uint32_t
-u32(struct input *in)
-{
-	uint32_t v = u8(in);
-
-	v = v << 8 | u8(in);
-	v = v << 8 | u8(in);
-	return v << 8 | u8(in);
-}
-
-static void
-bytes(struct input *in, uint8_t *to, size_t n)
-{
-	while (n-- > 0)
-		*to++ = u8(in);
-}
-
-static void
 selfcheck(const struct fuzz *f)
 {
 	const char *why = cm_selfcheck(f->cm);
 
 	if (why != NULL)
-		check(false, why, 0);
+		check(false, why, __FILE__, __LINE__);
 }
 
 /* --- the user --- */

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 
 #include "fuzz.h"
+#include "input.h"
 #include "ns.h"
 #include "pool.h"
 #include "target.h"
@@ -28,13 +29,6 @@
 #define IN_CAPS  1024u
 #define TRANSFER 8192u
 #define CHANGES  4u
-
-#define CHECK(cond) check(cond, #cond, __LINE__)
-
-struct input {
-	const uint8_t *p;
-	size_t left;
-};
 
 /* First the command, which is all that the target knows. */
 struct request {
@@ -54,39 +48,6 @@ static struct fuzz {
 } fuzz;
 
 static struct nt_pool *pool;
-
-static void
-check(bool ok, const char *what, int line)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "line %d: not so: %s\n", line, what);
-	abort();
-}
-
-static uint8_t
-u8(struct input *in)
-{
-	if (in->left == 0)
-		return 0;
-	in->left--;
-	return *in->p++;
-}
-
-static uint16_t
-u16(struct input *in)
-{
-	uint16_t v = u8(in);
-
-	return (uint16_t)(v << 8 | u8(in));
-}
-
-static void
-bytes(struct input *in, uint8_t *to, size_t n)
-{
-	while (n-- > 0)
-		*to++ = u8(in);
-}
 
 static void
 forget(struct request *request)

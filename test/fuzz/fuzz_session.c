@@ -23,6 +23,7 @@
 #include <rte_ring.h>
 
 #include "fuzz.h"
+#include "input.h"
 #include "karst_ctl_msg.h"
 #include "karst_ctl_sock.h"
 #include "karst_session.h"
@@ -33,35 +34,10 @@
 /* in which an event has to come */
 #define EVENT_TURNS 40u
 
-#define CHECK(cond) check(cond, #cond, __LINE__)
-
-struct input {
-	const uint8_t *p;
-	size_t left;
-};
-
 /* The engine and the session that must not notice anything; made once. */
 static struct karst_engine *engine;
 static struct karst_session *other;
 static uint32_t other_pd;
-
-static void
-check(bool ok, const char *what, int line)
-{
-	if (ok)
-		return;
-	fprintf(stderr, "line %d: not so: %s\n", line, what);
-	abort();
-}
-
-static uint8_t
-u8(struct input *in)
-{
-	if (in->left == 0)
-		return 0;
-	in->left--;
-	return *in->p++;
-}
 
 static unsigned int
 open_fds(void)

@@ -33,7 +33,7 @@ def script(rules, name, options, steps, *needs):
 
 
 # Every operation, at sizes around every boundary.
-SIZES = [script('W6 W7 W10 P1 Q2 Q3 R1 R10', f'RC, MTU {mtu}, all sizes', f'-m {mtu}', RC_ALL)
+SIZES = [script('W5 W6 W7 W10 P1 Q2 Q3 R1 R10', f'RC, MTU {mtu}, all sizes', f'-m {mtu}', RC_ALL)
          for mtu in (256, 512, 1024, 2048, 4096)]
 SIZES += [
     script('U1 W10', 'UC, all sizes', '-q uc', UC_ALL + ' mix:1x64'),
@@ -46,7 +46,7 @@ SIZES += [
 OPERATIONS = [
     script('R7', 'atomics', '', 'faa cas:x2 faa:x16 cas:x16 %faa:x16 %cas:x32'),
     script('W4 L6', 'ATOMIC WRITE', '', 'awrite awrite:x16 %awrite:x8', AWRITE),
-    script('Q1 Q3 R10 R11', 'bursts of all operations', '', 'mix:1x128 mix:2x128 %mix:3x128'),
+    script('W5 Q1 Q3 R10 R11', 'bursts of all operations', '', 'mix:1x128 mix:2x128 %mix:3x128'),
     script('Q1 Q3 R11', 'bursts one way and the other', '',
            'write:3000x16 %read:2500x16 @send:700x32 %write_imm:1500x16 @read:5000x8'),
     script('Q1 Q5 R6', 'READs and atomics beyond rd_atomic', '--rd-atomic 1',
@@ -69,7 +69,7 @@ OPERATIONS = [
     script('R1', 'windows of type 2', '',
            'bind2:4000 write:3000/mw read:2000/mw faa:x4/mw cas:x4/mw '
            'write_imm:30/mw'),
-    script('R9 W3', 'SEND with invalidate', '', 'bind2:4000 write:100/mw send_inv:44/mw bind2:4000 '
+    script('R9 W3 W5', 'SEND with invalidate', '', 'bind2:4000 write:100/mw send_inv:44/mw bind2:4000 '
            'read:100/mw send_inv:3000/mw bind2:300 send_inv:0/mw write:10'),
     script('R12 L5', 'a key is not looked at for nothing', '', 'read:0/badkey write:0/badkey '
            'write_imm:0/badkey'),

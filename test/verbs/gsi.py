@@ -389,14 +389,16 @@ def main(argv):
         for address in PEERS[1:]:
             Wire.ip(f'-n {wire.netns[1]} addr add {address}/24 dev kv0')
         engine = Engine(tools, folder, CONF, 'gsi', wire.netns[0])
-        problems = engine.start() or engine.link_up()
-        tap.point('a karstd on a veth pair', problems)
-        if not problems:
-            bed = Bed(tap, engine, Peer(wire.netns[1], within(wire.netns[0], mac)),
-                      os.path.abspath(argv[3]))
-            for part in (datagrams, nobody, established, unanswered, flood):
-                part(bed)
-        tap.point('it ends', engine.stop())
+        try:
+            problems = engine.start() or engine.link_up()
+            tap.point('a karstd on a veth pair', problems)
+            if not problems:
+                bed = Bed(tap, engine, Peer(wire.netns[1], within(wire.netns[0], mac)),
+                          os.path.abspath(argv[3]))
+                for part in (datagrams, nobody, established, unanswered, flood):
+                    part(bed)
+        finally: # whatever went wrong here, nothing is left behind
+            tap.point('it ends', engine.stop())
     return tap.finish()
 
 

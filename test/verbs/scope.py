@@ -78,11 +78,13 @@ def main(argv):
                 wire.ip(f'-n {netns} addr add {address}/64 dev kv1 nodad')
             wire.ip(f'-n {netns} link set kv1 up')
         engine = Engine(tools, folder, CONF, 'scope', here)
-        problems = engine.start() or engine.link_up()
-        tap.point('a karstd with two ports', problems)
-        if not problems:
-            cases(tap, engine)
-        tap.point('it ends', engine.stop())
+        try:
+            problems = engine.start() or engine.link_up()
+            tap.point('a karstd with two ports', problems)
+            if not problems:
+                cases(tap, engine)
+        finally:
+            tap.point('it ends', engine.stop())
     return tap.finish()
 
 

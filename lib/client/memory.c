@@ -43,9 +43,9 @@ struct made {
 	uint64_t start, end; /* what was asked for */
 	bool write;
 	uint64_t migrate_min;
-	struct cli_edge
-		edge[2]; /* its first and its last page, if it has and copies a part of them */
-	void *owner;     /* NULL: not settled */
+	/* of its first and its last page, if it has and copies a part of them */
+	struct cli_edge edge[2];
+	void *owner;             /* NULL: not settled */
 	struct made *stale_next; /* in stale_list */
 	struct made **stale_pprev;
 };

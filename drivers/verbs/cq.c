@@ -147,6 +147,8 @@ kv_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 	struct kv_cq *cq = kv_cq_of(ibv);
 	int ret = karst_req_notify_cq(cq->karst, solicited_only != 0);
 
+	if (ibv->channel != NULL)
+		atomic_store_explicit(&cq->armed, true, memory_order_relaxed);
 	if (ret == 0 && ibv->channel != NULL &&
 		atomic_load_explicit(&cq->drained, memory_order_relaxed) && kv_has_completions(cq))
 		ret = karst_raise_cq_event(cq->karst);

@@ -180,6 +180,73 @@ give_way(void)
 	return true;
 }
 
+/* --- waiting a little, before an event --- */
+
+#define WAIT_NS 50000u /* as long as to go to sleep and to be woken, twice */
+
+static bool
+waits_a_little(void)
+{
+	static _Atomic int known = -1;
+	int wait = atomic_load_explicit(&known, memory_order_relaxed);
+	const char *value;
+
+	if (karst_unlikely(wait < 0)) {
+		value = getenv("KARST_EVENT_WAIT");
+		wait = value == NULL || strcmp(value, "0") != 0;
+		atomic_store_explicit(&known, wait, memory_order_relaxed);
+	}
+	return wait;
+}
+
+/*
+ * Who has asked for an event polls once more, and sleeps if there is nothing.  To wake a program
+ * costs the engine more than many a message, above all on a virtual machine: if the last completion
+ * came soon after such a poll, this one waits for the next.  The event comes nevertheless, but
+ * nobody sleeps for it.
+ *
+ * @return the time until which to look again; 0: not at all.
+ */
+static karst_noinline uint64_t
+wait_until(struct kv_cq *cq)
+{
+	uint64_t now = now_ns();
+
+	/* relaxed, here and below: what is known of the past, which need not be right */
+	atomic_store_explicit(&cq->in_vain_ns, now, memory_order_relaxed);
+	if (!atomic_load_explicit(&cq->soon, memory_order_relaxed) || !waits_a_little())
+		return 0;
+	return now + WAIT_NS;
+}
+
+static inline bool
+was_armed(const struct kv_cq *cq)
+{
+	return atomic_load_explicit(&cq->armed, memory_order_relaxed);
+}
+
+/* An event will be waited for.  If one has come, the program knows of more to do than to wait. */
+static bool
+is_armed(struct kv_cq *cq)
+{
+	bool armed = was_armed(cq) && karst_cq_is_armed(cq->karst->sh);
+
+	if (!armed)
+		atomic_store_explicit(&cq->armed, false, memory_order_relaxed);
+	return armed;
+}
+
+/* A completion for a program that has asked for an event. */
+static karst_noinline void
+has_come(struct kv_cq *cq)
+{
+	uint64_t since = atomic_exchange_explicit(&cq->in_vain_ns, 0, memory_order_relaxed);
+
+	if (since != 0)
+		atomic_store_explicit(&cq->soon, now_ns() - since < WAIT_NS, memory_order_relaxed);
+	is_armed(cq);
+}
+
 /* --- nothing in the ring --- */
 
 /* As karst_poll_cq(), now and then. */
@@ -229,14 +296,32 @@ poll_once(struct kv_cq *cq, int n, struct ibv_wc *wc)
 	return done;
 }
 
+static karst_noinline int
+poll_in_vain(struct kv_cq *cq, int n, struct ibv_wc *wc)
+{
+	int done = give_way() ? poll_once(cq, n, wc) : 0;
+	uint64_t until;
+
+	if (done != 0 || n == 0 || !is_armed(cq))
+		return done;
+	until = wait_until(cq);
+	while (done == 0 && until != 0 && now_ns() < until) {
+		give_way();
+		done = poll_once(cq, n, wc);
+	}
+	return done;
+}
+
 int
 kv_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 {
 	struct kv_cq *cq = kv_cq_of(ibv);
 	int done = poll_once(cq, n, wc);
 
-	if (karst_unlikely(done == 0) && give_way())
-		done = poll_once(cq, n, wc);
+	if (karst_unlikely(done == 0))
+		done = poll_in_vain(cq, n, wc);
+	if (done > 0 && karst_unlikely(was_armed(cq)))
+		has_come(cq);
 	return done;
 }
 
@@ -281,6 +366,34 @@ take(struct kv_cq *cq, uint32_t n)
 	cq->n = 0;
 }
 
+/* The lock is held, and held again in the end. */
+static int
+look_again(struct kv_cq *cq)
+{
+	int ret;
+
+	unlock(cq);
+	give_way();
+	lock(cq);
+	ret = look(cq);
+	return ret;
+}
+
+/* The same. */
+static karst_noinline int
+look_in_vain(struct kv_cq *cq)
+{
+	int ret = look_again(cq);
+	uint64_t until;
+
+	if (ret != ENOENT || !is_armed(cq))
+		return ret;
+	until = wait_until(cq);
+	while (ret == ENOENT && until != 0 && now_ns() < until)
+		ret = look_again(cq);
+	return ret;
+}
+
 static int
 start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 {
@@ -291,15 +404,12 @@ start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 		return EINVAL;
 	lock(cq);
 	ret = look(cq);
-	if (ret == ENOENT) {
-		unlock(cq);
-		if (!give_way())
-			return ret;
-		lock(cq);
-		ret = look(cq);
-	}
+	if (karst_unlikely(ret == ENOENT))
+		ret = look_in_vain(cq);
 	if (ret != 0)
 		unlock(cq);
+	else if (karst_unlikely(was_armed(cq)))
+		has_come(cq);
 	return ret;
 }
 

@@ -121,8 +121,12 @@ struct kv_cq {
 	/* the last poll left nothing, and no event came since: what is there now the program does
 	 * not know of */
 	_Atomic bool drained;
-	uint32_t empty;        /* polls that found nothing in the ring */
-	struct karst_cqe last; /* one that libkarst made up after the engine's death */
+	/* of a program that waits for events: see poll.c */
+	_Atomic bool armed;          /* it has asked for one, which may have come since */
+	_Atomic bool soon;           /* the last completion after such a poll came at once */
+	_Atomic uint64_t in_vain_ns; /* when that poll was; 0: there was none */
+	uint32_t empty;              /* polls that found nothing in the ring */
+	struct karst_cqe last;       /* one that libkarst made up after the engine's death */
 	struct kv_events events;
 };
 

@@ -481,6 +481,13 @@ karst_cq_arm(struct karst_cq_shared *sh, bool solicited_only)
 	atomic_thread_fence(memory_order_seq_cst);
 }
 
+/** Has an event been asked for that has not come?  A moment later it may have. */
+static inline bool
+karst_cq_is_armed(const struct karst_cq_shared *sh)
+{
+	return atomic_load_explicit(&sh->armed, memory_order_relaxed) != 0;
+}
+
 /* --- doorbell ring: many producers, one consumer; one per client and lcore --- */
 
 /** A cell: the sequence says whose turn it is, as in a bounded queue with tickets. */

@@ -370,13 +370,10 @@ take(struct kv_cq *cq, uint32_t n)
 static int
 look_again(struct kv_cq *cq)
 {
-	int ret;
-
 	unlock(cq);
 	give_way();
 	lock(cq);
-	ret = look(cq);
-	return ret;
+	return look(cq);
 }
 
 /* The same. */

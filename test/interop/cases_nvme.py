@@ -126,7 +126,7 @@ class Target:
 
 
 def case(name, script, words=(), kinds=('wire', 'vhost'), wants=(), size='64M', family='ip4',
-         never=(), connections=None, **more):
+         never=(), connections=None, sparse=True, **more):
     """One script in the guest; the target counts so many @connections of it."""
     def run(bed, kind, _role):
         with Target(bed, kind, words, size, family) as target:
@@ -140,7 +140,8 @@ def case(name, script, words=(), kinds=('wire', 'vhost'), wants=(), size='64M', 
                 if connections not in (None, made):
                     target.problems.append(f'{made} connections were made, not {connections}')
         return target.problems
-    return Case(f'NVMe: {name}', run=run, kinds=kinds, roles=('server',), limit_s=WAIT_S, **more)
+    return Case(f'NVMe: {name}', run=run, kinds=kinds, roles=('server',), limit_s=WAIT_S,
+                sparse=sparse, **more)
 
 
 DISCOVER = 'nvme discover -t rdma -a $ip -s 4420\n'
@@ -394,14 +395,14 @@ CASES = [
     case('a file system, and frames that are lost, doubled, late and broken',
          ON + MAKE_FILES + CHECK_FILES + 'off\n',
          ('--file {file}', '--ack-timeout 16'), wants=SUMS, wire=INJURIES, injured=100,
-         connections=2, rules='R1 R2 R3 Q3 Q4 Q5 Q6'),
+         connections=2, sparse=False, rules='R1 R2 R3 Q3 Q4 Q5 Q6'),
     case('one command at a time, and frames that are lost, doubled, late and broken', ONE_BY_ONE,
          ('--file {file}', '--ack-timeout 16'), wants=('all sizes are right',), wire=ALONE,
          injured=30, connections=2, rules='R1 R2 R3 Q3 Q4 Q5 Q6'),
     case('a file system, and commands that are lost',
          ON + PATIENCE + MAKE_FILES + CHECK_FILES + 'off\n', wants=SUMS, wire=LOST, injured=2,
          rules='R2'),
-    own('the target is started again', restart, kinds=('wire',)),
+    own('the target is started again', restart, kinds=('wire',), sparse=True),
     own('a file that grows', grows, kinds=('wire',), kernels=LATEST),
     own('keep-alives, and a target that stands still', idle, kinds=('vhost',), kernels=('6.1',)),
     own('a host that falls silent', silent, kinds=('wire',), kernels=LATEST),

@@ -132,7 +132,7 @@ def case(name, words, wants=(), compare=(), family='ip4', setup='', **more):
                 target.compare(nsid, names[f'f{nsid}'])
         return target.problems
     return Case(f'NVMe, Linux is the target: {name}', run=run, roles=('client',), limit_s=WAIT_S,
-                **more)
+                sparse=True, **more)
 
 
 def changes(bed, kind, _role):
@@ -153,8 +153,7 @@ FOUND = (r'discovered: ' + re.escape(NQN) + r' at \S+, port ' + str(PORT),)
 INVALIDATED = (r' [1-9][0-9]* keys bound, [1-9][0-9]* invalidated',)
 CASES = [
     case('discover', '{ip} discover', FOUND, frames=20, rules='C1 C2'),
-    case('over IPv6', '{ip} discover connect sizes=2 off', FOUND, family='ip6', frames=500,
-         sparse=True),
+    case('over IPv6', '{ip} discover connect sizes=2 off', FOUND, family='ip6', frames=500),
     case('data of all sizes', '{ip} connect sizes=1 sizes=2 flush=1 flush=2 ' + BOTH,
          compare=(1, 2), frames=1000, rules='R1 R14'),
     case('data of all sizes by memory windows',
@@ -174,16 +173,16 @@ CASES = [
          counts={'resp_remote_access_errors': 1}, rules='R1 R13 L3'),
     case('refused: a subsystem that is not there',
          '--nqn nqn.2014-08.org.example:wrong {ip} refuse=4182 refuse=4182',
-         (r'refused: status 0x4182',), frames=12, sparse=True),
+         (r'refused: status 0x4182',), frames=12),
     case('refused: a host that may not', '{ip} refuse=4184', (r'refused: status 0x4184',),
-         setup=f'echo 0 >$n/subsystems/{NQN}/attr_allow_any_host', frames=6, sparse=True),
+         setup=f'echo 0 >$n/subsystems/{NQN}/attr_allow_any_host', frames=6),
     case('rejected: connections that ask for what is not there', '{ip} reject discover',
-         (r'(?m)^rejected$', *FOUND), frames=10, rules='C1', sparse=True),
+         (r'(?m)^rejected$', *FOUND), frames=10, rules='C1'),
     case('a port that nobody listens at', '--port 4431 {ip} nobody', (r'nobody is there',),
-         frames=0, rules='C1', sparse=True),
+         frames=0, rules='C1'),
     # a target lets pass twice the time
     case('kept alive', '--kato 2000 {ip} connect keep-alive=5 off', (r'alive for 5 s',),
-         frames=20, kinds=('wire',), sparse=True),
+         frames=20, kinds=('wire',)),
     case('not kept alive', '--kato 1000 {ip} connect silence',
          (r'the target has ended all connections',), frames=20, kinds=('wire',)),
     Case('NVMe, Linux is the target: a namespace goes', run=changes, roles=('client',),

@@ -26,14 +26,14 @@ def managed(program, args='', size=None, **more):
 
 ONCE = {'kinds': ('wire',), 'sparse': True}
 CASES = [
-    perf('send_bw', size=9001, rules='R1 R8 Q2'),
+    perf('send_bw', size=9001, sparse=True, rules='R1 R8 Q2'),
     perf('send_bw', '-c UC', size=3001, **ONCE, rules='U1'),
     perf('send_bw', '-c UD', size=2000, **ONCE, rules='U1'),
-    perf('write_bw', size=65536, rules='R1 Q2 Q3'),
+    perf('write_bw', size=65536, sparse=True, rules='R1 Q2 Q3'),
     perf('write_bw', '-c UC', size=3001, **ONCE, rules='U1'),
-    perf('read_bw', size=65536, rules='Q5 R4 R6'),
+    perf('read_bw', size=65536, sparse=True, rules='Q5 R4 R6'),
     perf('atomic_bw', '-A CMP_AND_SWAP', **ONCE, rules='R7'),
-    perf('atomic_bw', '-A FETCH_AND_ADD', rules='R7'),
+    perf('atomic_bw', '-A FETCH_AND_ADD', sparse=True, rules='R7'),
     perf('send_lat', size=33, sparse=True, rules='R1 Q3'),
     perf('write_lat', size=33, rules='R1 Q3', **ONCE),
     perf('read_lat', size=33, rules='R1 Q5', **ONCE),

@@ -35,14 +35,15 @@ class Ends:
 
 def injured(rules, name, steps, wire, options=FAST, least=None, requester=None, responder=None,
             kernels=('6.12',), roles=('client', 'server'), frames=1):
-    """One case for each role.  @wire(ends): the rules of the wire; @requester, @responder: what
-    karst must have counted in that role."""
-    for role in roles:
+    """One case for each role, which has one of the @kernels in turn.  @wire(ends): the rules of the
+    wire; @requester, @responder: what karst must have counted in that role."""
+    for i, role in enumerate(roles):
         some = wire(Ends(role))
         count = sum(len(rule.nth) for rule in some) or 1
         yield Case(name, SERVER, f'interop-peer -d {{dev}} --gid {{gid}} -p {{port}} {options} '
                    f'{{tcp}} {steps}', roles=(role,), both=['all is well: '], limit_s=150,
-                   kernels=kernels, rules=rules, wire=some, frames=frames,
+                   kernels=(kernels[(i + len(name)) % len(kernels)],), rules=rules, wire=some,
+                   frames=frames,
                    injured=count if least is None else least,
                    counts=requester if role == 'client' else responder)
 

@@ -24,7 +24,7 @@
 #define AREAS      64
 #define FDS        64
 #define MEM_BYTES  (1u << 18)
-#define DEFAULT_S  20
+#define DEFAULT_S  12
 #define LIFE_MS    150
 #define TYPES      3
 #define SCRIBBLERS 2

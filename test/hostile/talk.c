@@ -30,7 +30,7 @@
 #include "karst_ctl_sock.h"
 
 #define TALKERS   3
-#define DEFAULT_S 20
+#define DEFAULT_S 12
 #define REMEMBER  32
 #define MEM_BYTES (1u << 18)
 #define FDS       8

@@ -148,7 +148,7 @@ kv_req_notify_cq(struct ibv_cq *ibv, int solicited_only)
 	int ret = karst_req_notify_cq(cq->karst, solicited_only != 0);
 
 	if (ibv->channel != NULL)
-		atomic_store_explicit(&cq->armed, true, memory_order_relaxed);
+		kv_cq_set_armed(cq, true);
 	if (ret == 0 && ibv->channel != NULL &&
 		atomic_load_explicit(&cq->drained, memory_order_relaxed) && kv_has_completions(cq))
 		ret = karst_raise_cq_event(cq->karst);
@@ -169,6 +169,7 @@ kv_destroy_cq(struct ibv_cq *ibv)
 	}
 	kv_events_wait(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
 		&ibv->async_events_completed);
+	kv_cq_set_armed(cq, false);
 	kv_object_free(cq, KV_RESOURCE_CQ, cq->memory);
 	return 0;
 }

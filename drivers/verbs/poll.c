@@ -184,6 +184,18 @@ give_way(void)
 
 #define WAIT_NS 50000u /* as long as to go to sleep and to be woken, twice */
 
+/* Queues of the process that events were asked for. */
+static _Atomic uint32_t armed_queues;
+
+void
+kv_cq_set_armed(struct kv_cq *cq, bool armed)
+{
+	/* relaxed, here and below: what is known of the past, which need not be right */
+	if (atomic_exchange_explicit(&cq->armed, armed, memory_order_relaxed) == armed)
+		return;
+	atomic_fetch_add_explicit(&armed_queues, armed ? 1u : UINT32_MAX, memory_order_relaxed);
+}
+
 static bool
 waits_a_little(void)
 {
@@ -203,7 +215,8 @@ waits_a_little(void)
  * Who has asked for an event polls once more, and sleeps if there is nothing.  To wake a program
  * costs the engine more than many a message, above all on a virtual machine: if the last completion
  * came soon after such a poll, this one waits for the next.  The event comes nevertheless, but
- * nobody sleeps for it.
+ * nobody sleeps for it.  Not where events of several queues are waited for: one of the others may
+ * have come already.
  *
  * @return the time until which to look again; 0: not at all.
  */
@@ -212,9 +225,9 @@ wait_until(struct kv_cq *cq)
 {
 	uint64_t now = now_ns();
 
-	/* relaxed, here and below: what is known of the past, which need not be right */
 	atomic_store_explicit(&cq->in_vain_ns, now, memory_order_relaxed);
-	if (!atomic_load_explicit(&cq->soon, memory_order_relaxed) || !waits_a_little())
+	if (!atomic_load_explicit(&cq->soon, memory_order_relaxed) ||
+		atomic_load_explicit(&armed_queues, memory_order_relaxed) > 1 || !waits_a_little())
 		return 0;
 	return now + WAIT_NS;
 }
@@ -232,7 +245,7 @@ is_armed(struct kv_cq *cq)
 	bool armed = was_armed(cq) && karst_cq_is_armed(cq->karst->sh);
 
 	if (!armed)
-		atomic_store_explicit(&cq->armed, false, memory_order_relaxed);
+		kv_cq_set_armed(cq, false);
 	return armed;
 }
 

@@ -286,6 +286,8 @@ int kv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 int kv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 /** Is there something to poll? */
 bool kv_has_completions(struct kv_cq *cq);
+/** An event was asked for, or is not waited for any more: see poll.c. */
+void kv_cq_set_armed(struct kv_cq *cq, bool armed);
 /** Completions of @qp that have not been polled are gone. */
 void kv_drop_completions(const struct kv_qp *qp);
 /** Sets the extended operations that @wc_flags need. */

@@ -67,10 +67,10 @@ class Job:
 
 class Guest:
     """@image: (kernel, initial file system, version).  @nics: QEMU's -netdev options, of eth0,
-    eth1 and so on; @addresses: of each, with commas between them.  Starts at once; ready()
-    waits."""
+    eth1 and so on; @addresses: of each, with commas between them; @bereaved(): called when it is
+    gone, on a thread of its own.  Starts at once; ready() waits."""
 
-    def __init__(self, folder, image, nics, addresses, mtu=4190, mem_mb=448):
+    def __init__(self, folder, image, nics, addresses, bereaved, mtu=4190, mem_mb=448):
         self.name = 'linux-' + image[2].split('-')[0]
         self.console = os.path.join(folder, 'console')
         self.error = os.path.join(folder, 'qemu.err')
@@ -82,8 +82,10 @@ class Guest:
         append = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', 'tsc=reliable',
                   'no_timer_check', 'mitigations=off', 'random.trust_cpu=on',
                   f'name={self.name}', f'mtu={mtu}']
+        # -cx16: after a CMPXCHG16B, QEMU 7.2 has any bits in the flags, and an interrupt that comes
+        # before other flags are set ends Linux (double fault) if bit 17, VM, is one of them
         words = ['qemu-system-x86_64', '-accel', 'tcg,thread=multi,tb-size=256', '-M', 'pc',
-                 '-cpu', 'max', '-smp', '1', '-m', str(mem_mb), '-nodefaults', '-no-user-config',
+                 '-cpu', 'max,-cx16', '-smp', '1', '-m', str(mem_mb), '-nodefaults', '-no-user-config',
                  '-display', 'none', '-no-reboot', '-monitor', 'none',
                  '-serial', 'file:' + self.console, '-kernel', image[0], '-initrd', image[1],
                  # vhost-user wants memory that it can share
@@ -100,6 +102,7 @@ class Guest:
         self.began = time.monotonic()
         self.lock = threading.Lock()
         self.jobs = {}
+        self.bereaved = bereaved
         self.stream = None
         self.up = threading.Event()
         self.gone = threading.Event()
@@ -128,6 +131,7 @@ class Guest:
             job.output += b'\n[the guest is gone]\n'
             job.status = -2
             job.ended.set()
+        self.bereaved()
 
     def take(self, words, f):
         if words == [b'ready']:
@@ -217,6 +221,11 @@ class Guest:
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
+        try:
+            self.listener.shutdown(socket.SHUT_RDWR) # ends a wait for an agent that never came
+        except OSError:
+            pass
+        self.thread.join()
         self.listener.close()
         if self.stream is not None:
             self.stream.close()

@@ -105,6 +105,7 @@ class Host(Side):
     def __init__(self, engine):
         self.engine = engine
         self.gids = {}
+        self.programs = []
 
     def gid(self, kind, family):
         """Its index in the device's table."""
@@ -115,7 +116,14 @@ class Host(Side):
         return self.gids[kind].index(groups(self.address(kind, family)))
 
     def program(self, words, limit_s):
-        return self.engine.program(shlex.split(words), env={'KARST_VERBS_DEBUG': '1'})
+        program = self.engine.program(shlex.split(words), env={'KARST_VERBS_DEBUG': '1'})
+        self.programs = [p for p in self.programs if p.status is None] + [program]
+        return program
+
+    def abandon(self):
+        """Ends what runs: the guest is gone, nobody will answer."""
+        for program in self.programs:
+            program.kill()
 
     def managed(self, names):
         """The sum of such counters of connection management."""
@@ -252,7 +260,8 @@ class Bed:
             os.unlink(f'{self.folder}/nic')
         linux = Linux(None)
         self.guest = guest.Guest(folder, self.image, nics, [linux.addresses('wire'),
-                                                               linux.addresses('vhost'), ''], MTU)
+                                                            linux.addresses('vhost'), ''],
+                                 self.host.abandon, MTU)
         problems = self.guest.ready()
         if problems:
             return problems

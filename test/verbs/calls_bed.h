@@ -73,8 +73,14 @@ struct ibv_wc wait_for(struct ibv_cq *cq);
 /** None comes while a SEND of the pair goes there and back. */
 void nothing_more(struct rig *r);
 
-/* --- a case in a file of its own, calls_poll.c --- */
+/* --- cases in files of their own --- */
 
+/* calls_events.c */
+void completion_events(void);
+void armed_late(void);
+void asynchronous_events(void);
+
+/* calls_poll.c */
 void polls_look_again(void);
 
 #endif /* CALLS_BED_H */

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Events of completion queues, which come by channels, and asynchronous ones. */
+#include "calls_bed.h"
+
+#include <pthread.h>
+#include <unistd.h>
+
+static void *
+acknowledge(void *cq)
+{
+	usleep(20000);
+	ibv_ack_cq_events(cq, 1);
+	return NULL;
+}
+
+void
+completion_events(void)
+{
+	struct ibv_comp_channel *ch;
+	struct ibv_cq *cq, *told = NULL;
+	void *context = NULL;
+	pthread_t late;
+	struct rig r;
+	int mine;
+
+	rig_up(&r);
+	MUST((ch = ibv_create_comp_channel(r.ctx)) != NULL);
+	EQ(ibv_destroy_cq(r.cq), 0);
+	MUST((r.cq = cq = ibv_create_cq(r.ctx, 64, &mine, ch, 0)) != NULL);
+	EQ(ibv_destroy_comp_channel(ch), EBUSY);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(ibv_req_notify_cq(cq, 1), 0);
+	EQ(post_recv(&r, r.qp[1], 1, 0, 64), 0);
+	EQ(post_recv(&r, r.qp[1], 2, 0, 64), 0);
+	EQ(post_send(&r, r.qp[0], 3, 64, 8, 0), 0); /* not solicited */
+	wait_for(cq);
+	wait_for(cq);
+	EQ(post_send(&r, r.qp[0], 4, 64, 8, IBV_SEND_SOLICITED), 0);
+	EQ(ibv_get_cq_event(ch, &told, &context), 0);
+	CHECK(told == cq && context == &mine, "of another queue");
+	wait_for(cq);
+	wait_for(cq);
+	EQ(ibv_destroy_qp(r.qp[0]), 0);
+	EQ(ibv_destroy_qp(r.qp[1]), 0);
+	r.qp[0] = r.qp[1] = NULL;
+	/* destroying waits for the acknowledgement */
+	MUST(pthread_create(&late, NULL, acknowledge, cq) == 0);
+	EQ(ibv_destroy_cq(cq), 0);
+	pthread_join(late, NULL);
+	EQ(ibv_destroy_comp_channel(ch), 0);
+	MUST((r.cq = ibv_create_cq(r.ctx, 1, NULL, NULL, 0)) != NULL);
+	rig_down(&r);
+}
+
+/* A program that polls until there is nothing, arms, and waits, as UCX does, misses nothing that
+ * came between the two. */
+void
+armed_late(void)
+{
+	struct ibv_comp_channel *ch;
+	struct ibv_cq *told = NULL;
+	void *context;
+	struct ibv_wc wc;
+	struct rig r;
+
+	rig_up(&r);
+	MUST((ch = ibv_create_comp_channel(r.ctx)) != NULL);
+	EQ(ibv_destroy_cq(r.cq), 0);
+	MUST((r.cq = ibv_create_cq(r.ctx, 64, NULL, ch, 0)) != NULL);
+	rig_connect(&r, IBV_QPT_RC);
+	EQ(post_recv(&r, r.qp[1], 1, 0, 64), 0);
+	EQ(ibv_poll_cq(r.cq, 1, &wc), 0);
+	EQ(post_send(&r, r.qp[0], 2, 64, 8, 0), 0);
+	usleep(20000); /* time to complete; should it not, the event comes the usual way */
+	EQ(ibv_req_notify_cq(r.cq, 0), 0);
+	alarm(PATIENCE_S);
+	EQ(ibv_get_cq_event(ch, &told, &context), 0);
+	alarm(0);
+	CHECK(told == r.cq, "of another queue");
+	ibv_ack_cq_events(r.cq, 1);
+	wait_for(r.cq);
+	wait_for(r.cq);
+	EQ(ibv_destroy_qp(r.qp[0]), 0);
+	EQ(ibv_destroy_qp(r.qp[1]), 0);
+	r.qp[0] = r.qp[1] = NULL;
+	EQ(ibv_destroy_cq(r.cq), 0);
+	EQ(ibv_destroy_comp_channel(ch), 0);
+	MUST((r.cq = ibv_create_cq(r.ctx, 1, NULL, NULL, 0)) != NULL);
+	rig_down(&r);
+}
+
+static void
+expect_event(struct rig *r, enum ibv_event_type type, const void *element)
+{
+	struct ibv_async_event e;
+
+	MUST(ibv_get_async_event(r->ctx, &e) == 0);
+	CHECK(e.event_type == type && e.element.qp == element, "%s",
+		ibv_event_type_str(e.event_type));
+	ibv_ack_async_event(&e);
+}
+
+void
+asynchronous_events(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_qp_attr err = {.qp_state = IBV_QPS_ERR};
+	struct ibv_srq_attr limit = {.srq_limit = 2}, is;
+	struct rig r;
+	unsigned int i;
+
+	rig_up(&r);
+	MUST((r.srq = ibv_create_srq(r.pd, &init)) != NULL);
+	rig_connect(&r, IBV_QPT_RC);
+	for (i = 0; i < 2; i++)
+		EQ(post_recv(&r, r.qp[1], i, 0, 64), 0);
+	EQ(ibv_modify_srq(r.srq, &limit, IBV_SRQ_LIMIT), 0);
+	EQ(ibv_query_srq(r.srq, &is), 0);
+	EQ(is.srq_limit, 2);
+	EQ(post_send(&r, r.qp[0], 3, 64, 8, 0), 0);
+	wait_for(r.cq);
+	wait_for(r.cq);
+	expect_event(&r, IBV_EVENT_SRQ_LIMIT_REACHED, r.srq);
+	EQ(ibv_modify_qp(r.qp[1], &err, IBV_QP_STATE), 0);
+	expect_event(&r, IBV_EVENT_QP_LAST_WQE_REACHED, r.qp[1]);
+	rig_down(&r);
+}

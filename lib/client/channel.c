@@ -4,9 +4,9 @@
 /*
  * Events: completion channels, and the asynchronous events of a context.
  *
- * Both are streams whose writer is the engine.  A record that names an object which is gone is
- * skipped; the end of the stream means that the engine is gone.  Then every armed queue of the
- * channel has its event, because its outstanding requests are flushed; and there is one last
+ * Both are streams whose writer is the engine (stream.c).  A record that names an object which is
+ * gone is skipped; the end of the stream means that the engine is gone.  Then every armed queue of
+ * the channel has its event, because its outstanding requests are flushed; and there is one last
  * asynchronous event.
  */
 #include "client_priv.h"
@@ -16,6 +16,22 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+/* An event is the queue that it names. */
+static bool
+take_cq(struct karst_client *c, const struct cli_stream *st, const void *record, void *event)
+{
+	const uint64_t *cookie = record;
+	struct cli_cq *q = cli_object_find(c, CLI_CQ, *cookie), **taken = event;
+
+	if (q == NULL || q->pub.channel == NULL || &cli_channel_of(q->pub.channel)->stream != st)
+		return false;
+	if (taken != NULL) {
+		q->events.got++;
+		*taken = q;
+	}
+	return true;
+}
+
 int
 karst_create_comp_channel(struct karst_context *ctx, struct karst_comp_channel **channel)
 {
@@ -24,7 +40,7 @@ karst_create_comp_channel(struct karst_context *ctx, struct karst_comp_channel *
 	struct karst_ctl_create_channel_rsp r;
 	int fd = -1, ret;
 	struct cli_reply reply = {&r, sizeof(r), &fd, 1};
-	struct karst_comp_channel *ch = calloc(1, sizeof(*ch));
+	struct cli_channel *ch = calloc(1, sizeof(*ch));
 
 	if (ch == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
@@ -36,9 +52,10 @@ karst_create_comp_channel(struct karst_context *ctx, struct karst_comp_channel *
 		return ret;
 	}
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-	*ch = (struct karst_comp_channel){.context = ctx, .fd = fd, .handle = r.channel};
+	ch->pub = (struct karst_comp_channel){.context = ctx, .fd = fd, .handle = r.channel};
+	ch->stream = (struct cli_stream){.fd = fd, .bytes = sizeof(uint64_t), .take = take_cq};
 	atomic_fetch_add(&c->nobjects, 1);
-	*channel = ch;
+	*channel = &ch->pub;
 	return 0;
 }
 
@@ -61,42 +78,11 @@ karst_destroy_comp_channel(struct karst_comp_channel *channel)
 		return ret;
 	close(channel->fd);
 	atomic_fetch_sub(&c->nobjects, 1);
-	free(channel);
+	free(cli_channel_of(channel));
 	return 0;
 }
 
 /* --- reading --- */
-
-/* One record.  @return 0; -EIO: the stream has ended; -EAGAIN, -EINTR. */
-static int
-next_record(int fd, void *record, size_t len)
-{
-	ssize_t n = read(fd, record, len);
-
-	if (n == (ssize_t)len)
-		return 0;
-	if (n < 0 && (errno == EAGAIN || errno == EINTR))
-		return cli_fail_const(
-			-errno, errno == EAGAIN ? "no event" : "interrupted by a signal");
-	return -EIO;
-}
-
-/* The queue that an event names, with one more event to acknowledge; NULL: it is gone. */
-static struct cli_cq *
-take_cq(struct karst_comp_channel *channel, uint64_t cookie)
-{
-	struct karst_client *c = cli_of(channel->context);
-	struct cli_cq *q;
-
-	pthread_mutex_lock(&c->reg);
-	q = cli_object_find(c, CLI_CQ, cookie);
-	if (q != NULL && q->pub.channel == channel)
-		q->events.got++;
-	else
-		q = NULL;
-	pthread_mutex_unlock(&c->reg);
-	return q;
-}
 
 static bool
 take_orphaned(struct cli_cq *q)
@@ -142,18 +128,14 @@ karst_get_cq_event(struct karst_comp_channel *channel, struct karst_cq **cq, voi
 
 	if (cli_forked(c))
 		return cli_fail_forked();
-	while (q == NULL) {
-		ret = next_record(channel->fd, &cookie, sizeof(cookie));
-		if (ret == -EIO) {
-			cli_set_dead(c);
-			q = take_any(channel);
-			if (q == NULL)
-				return cli_check(c);
-		} else if (ret != 0) {
-			return ret;
-		} else {
-			q = take_cq(channel, cookie);
-		}
+	ret = cli_stream_next(c, &cli_channel_of(channel)->stream, &cookie, &q);
+	if (ret == -EIO) {
+		cli_set_dead(c);
+		q = take_any(channel);
+		if (q == NULL)
+			return cli_check(c);
+	} else if (ret != 0) {
+		return ret;
 	}
 	*cq = &q->pub;
 	if (cq_context != NULL)
@@ -232,53 +214,67 @@ find_object(struct karst_client *c, const struct karst_ctl_async *a, struct kars
 		return NULL;
 	default:
 		/* an engine of a later version may know events that we do not */
-		*gone = a->event != KARST_EVENT_DEVICE_FATAL;
+		*gone = a->event != KARST_EVENT_DEVICE_FATAL || c->fatal_told;
 		return NULL;
 	}
 }
 
-/* @return false: the event is of an object that is gone, or one that was told before. */
 static bool
-take_async(struct karst_client *c, const struct karst_ctl_async *a, struct karst_async_event *e)
+take_async(struct karst_client *c, const struct cli_stream *st, const void *record, void *event)
 {
-	struct cli_events *events;
-	bool gone = false;
-
-	*e = (struct karst_async_event){
+	const struct karst_ctl_async *a = record;
+	struct karst_async_event e = {
 		.object = object_of(a->event), .event = (enum karst_async_event_code)a->event};
-	pthread_mutex_lock(&c->reg);
-	events = find_object(c, a, e, &gone);
+	bool gone = false;
+	struct cli_events *events = find_object(c, a, &e, &gone);
+
+	if (gone || event == NULL)
+		return !gone;
 	if (events != NULL)
 		events->got++;
-	if (a->event == KARST_EVENT_DEVICE_FATAL) {
-		gone = c->fatal_told;
+	if (a->event == KARST_EVENT_DEVICE_FATAL)
 		c->fatal_told = true;
-	}
+	memcpy(event, &e, sizeof(e));
+	return true;
+}
+
+void
+cli_async_open(struct karst_client *c)
+{
+	c->async = (struct cli_stream){
+		.fd = c->pub.async_fd,
+		.bytes = sizeof(struct karst_ctl_async),
+		.take = take_async,
+	};
+}
+
+/* The engine is gone, which is told once. */
+static int
+take_last(struct karst_client *c, struct karst_async_event *event)
+{
+	static const struct karst_ctl_async last = {.event = KARST_EVENT_DEVICE_FATAL};
+	bool taken;
+
+	pthread_mutex_lock(&c->reg);
+	taken = take_async(c, &c->async, &last, event);
 	pthread_mutex_unlock(&c->reg);
-	return !gone;
+	return taken ? 0 : cli_check(c);
 }
 
 int
 karst_get_async_event(struct karst_context *ctx, struct karst_async_event *event)
 {
-	static const struct karst_ctl_async last = {.event = KARST_EVENT_DEVICE_FATAL};
 	struct karst_client *c = cli_of(ctx);
 	struct karst_ctl_async a;
 	int ret;
 
 	if (cli_forked(c))
 		return cli_fail_forked();
-	for (;;) {
-		ret = next_record(ctx->async_fd, &a, sizeof(a));
-		if (ret == -EIO) {
-			cli_set_dead(c);
-			return take_async(c, &last, event) ? 0 : cli_check(c);
-		}
-		if (ret != 0)
-			return ret;
-		if (take_async(c, &a, event))
-			return 0;
-	}
+	ret = cli_stream_next(c, &c->async, &a, event);
+	if (ret != -EIO)
+		return ret;
+	cli_set_dead(c);
+	return take_last(c, event);
 }
 
 void

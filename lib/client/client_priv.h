@@ -46,6 +46,21 @@ struct cli_events {
 	uint64_t acked;
 };
 
+struct karst_client;
+
+/** A stream of records whose writer is the engine (stream.c). */
+struct cli_stream {
+	int fd;
+	uint32_t bytes;           /* of a record */
+	_Atomic uint64_t entered; /* recv() */
+	uint64_t left;            /* of these; under reg */
+	uint64_t stale;           /* how far from its head something may be gone; under reg */
+	/* With reg held: makes an event of a record, and counts it.  @event NULL: only asks.
+	 * @return false: nobody is to hear of it. */
+	bool (*take)(struct karst_client *c, const struct cli_stream *st, const void *record,
+		void *event);
+};
+
 struct cli_chunk {
 	void *at; /* NULL: not mapped yet */
 	uint64_t bytes;
@@ -80,7 +95,8 @@ struct karst_client {
 	struct cli_entry *entry;
 	uint32_t nentries;
 	uint32_t free_entry; /* index + 1, 0: none */
-	bool fatal_told;     /* KARST_EVENT_DEVICE_FATAL was handed out */
+	struct cli_stream async;
+	bool fatal_told; /* KARST_EVENT_DEVICE_FATAL was handed out */
 	struct cli_cm_channel *cm_channels;
 
 	/* the list that a fork goes through */
@@ -170,10 +186,26 @@ uint64_t cli_object_add(struct karst_client *c, enum cli_kind kind, void *object
 /** With reg held; NULL if there is no such object (any more). */
 void *cli_object_find(const struct karst_client *c, enum cli_kind kind, uint64_t cookie);
 void cli_object_del(struct karst_client *c, uint64_t cookie);
-/** The last of an object: no event finds it any more, and all that were handed out are
- *  acknowledged when this returns. */
-void cli_object_end(struct karst_client *c, uint64_t cookie, const struct cli_events *events,
-	const struct cli_events *more);
+/** The last of an object: no event finds it any more, none makes a descriptor readable, and all
+ *  that were handed out are acknowledged when this returns.  @channel, @more: NULL if it has no
+ *  such. */
+void cli_object_end(struct karst_client *c, uint64_t cookie, struct cli_stream *channel,
+	const struct cli_events *events, const struct cli_events *more);
+
+/* --- streams of events (stream.c, channel.c) --- */
+
+/**
+ * Reads the next record that somebody is to hear of; @event is its take()'s, and not NULL.
+ * @return 0; -EIO: the stream has ended; -EAGAIN, -EINTR.
+ */
+int cli_stream_next(struct karst_client *c, struct cli_stream *st, void *record, void *event);
+
+/** With reg held, when an object is gone: takes its events from the stream's head, now and as they
+ *  come there. */
+void cli_stream_purge(struct karst_client *c, struct cli_stream *st);
+
+/** The stream of pub.async_fd. */
+void cli_async_open(struct karst_client *c);
 
 /* --- objects --- */
 
@@ -185,6 +217,11 @@ struct cli_pd {
 struct cli_xrcd {
 	struct karst_xrcd pub;
 	_Atomic uint32_t users;
+};
+
+struct cli_channel {
+	struct karst_comp_channel pub;
+	struct cli_stream stream;
 };
 
 struct cli_cq {
@@ -235,6 +272,12 @@ static inline struct karst_client *
 cli_of(const struct karst_context *ctx)
 {
 	return ctx->priv;
+}
+
+static inline struct cli_channel *
+cli_channel_of(struct karst_comp_channel *channel)
+{
+	return karst_container_of(channel, struct cli_channel, pub);
 }
 
 static inline struct cli_cq *

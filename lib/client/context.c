@@ -120,6 +120,7 @@ take_hello(struct karst_client *c, const struct karst_ctl_hello_rsp *rsp, const 
 			rsp->abi, KARST_RING_ABI);
 	c->pub.async_fd = fds[0];
 	fcntl(fds[0], F_SETFL, fcntl(fds[0], F_GETFL) & ~O_NONBLOCK);
+	cli_async_open(c);
 	for (i = 0; i < rsp->nlcores; i++)
 		c->wake_fd[i] = fds[i + 1];
 	memcpy(c->cpu, rsp->cpu, sizeof(c->cpu));

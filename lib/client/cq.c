@@ -243,7 +243,9 @@ karst_destroy_cq(struct karst_cq *cq)
 	ret = cli_destroy_call(c, KARST_CTL_DESTROY_CQ, cq->handle);
 	if (ret != 0)
 		return ret;
-	cli_object_end(c, q->cookie, &q->events, &q->async);
+	cli_object_end(c, q->cookie,
+		cq->channel != NULL ? &cli_channel_of(cq->channel)->stream : NULL, &q->events,
+		&q->async);
 	channel_count(c, cq->channel, UINT32_MAX);
 	atomic_fetch_sub(&c->nobjects, 1);
 	free(q);

@@ -84,11 +84,14 @@ cli_object_del(struct karst_client *c, uint64_t cookie)
 }
 
 void
-cli_object_end(struct karst_client *c, uint64_t cookie, const struct cli_events *events,
-	const struct cli_events *more)
+cli_object_end(struct karst_client *c, uint64_t cookie, struct cli_stream *channel,
+	const struct cli_events *events, const struct cli_events *more)
 {
 	pthread_mutex_lock(&c->reg);
 	forget(c, cookie);
+	cli_stream_purge(c, &c->async);
+	if (channel != NULL)
+		cli_stream_purge(c, channel);
 	while (events->got != events->acked || (more != NULL && more->got != more->acked))
 		pthread_cond_wait(&c->acked, &c->reg);
 	pthread_mutex_unlock(&c->reg);

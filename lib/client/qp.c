@@ -450,7 +450,7 @@ karst_destroy_qp(struct karst_qp *qp)
 	if (ret != 0)
 		return ret;
 	list_del(q);
-	cli_object_end(c, q->cookie, &q->async, NULL);
+	cli_object_end(c, q->cookie, NULL, &q->async, NULL);
 	count(q, UINT32_MAX);
 	free(q);
 	return 0;

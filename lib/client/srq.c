@@ -162,7 +162,7 @@ karst_destroy_srq(struct karst_srq *srq)
 	ret = cli_destroy_call(c, KARST_CTL_DESTROY_SRQ, srq->handle);
 	if (ret != 0)
 		return ret;
-	cli_object_end(c, s->cookie, &s->async, NULL);
+	cli_object_end(c, s->cookie, NULL, &s->async, NULL);
 	count(s, UINT32_MAX);
 	cli_pd_put(srq->pd);
 	free(s);

@@ -507,6 +507,7 @@ main(int argc, char **argv)
 	run_case("lists of ibv_wr calls go out whole or not", lists_of_calls_go_out_whole_or_not);
 	run_case("completion events", completion_events);
 	run_case("completions between the last poll and arming", armed_late);
+	run_case("unread events go with their object", unread_events_go_along);
 	run_case("polls in vain look again", polls_look_again);
 	run_case("asynchronous events", asynchronous_events);
 	run_case("attributes come back", attributes_come_back);

@@ -78,6 +78,7 @@ void nothing_more(struct rig *r);
 /* calls_events.c */
 void completion_events(void);
 void armed_late(void);
+void unread_events_go_along(void);
 void asynchronous_events(void);
 
 /* calls_poll.c */

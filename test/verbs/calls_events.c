@@ -4,6 +4,8 @@
 /* Events of completion queues, which come by channels, and asynchronous ones. */
 #include "calls_bed.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -100,6 +102,105 @@ expect_event(struct rig *r, enum ibv_event_type type, const void *element)
 	CHECK(e.event_type == type && e.element.qp == element, "%s",
 		ibv_event_type_str(e.event_type));
 	ibv_ack_async_event(&e);
+}
+
+/* --- of what has been destroyed --- */
+
+static bool
+readable(int fd, int seconds)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, 1000 * seconds) == 1;
+}
+
+/* poll(2) and a call that does not wait say the same. */
+static void
+no_event(struct ibv_comp_channel *ch)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	CHECK(!readable(ch->fd, 0), "readable");
+	EQ(fcntl(ch->fd, F_SETFL, O_NONBLOCK), 0);
+	EQ(ibv_get_cq_event(ch, &cq, &context), -1);
+	EQ(errno, EAGAIN);
+	EQ(fcntl(ch->fd, F_SETFL, 0), 0);
+}
+
+/* A pair whose queue, on @ch, has had a message, and whose event is there. */
+static void
+told(struct rig *r, struct ibv_comp_channel *ch)
+{
+	MUST((r->cq = ibv_create_cq(r->ctx, 64, NULL, ch, 0)) != NULL);
+	rig_connect(r, IBV_QPT_RC);
+	EQ(post_recv(r, r->qp[1], 1, 0, 64), 0);
+	EQ(ibv_req_notify_cq(r->cq, 0), 0);
+	EQ(post_send(r, r->qp[0], 2, 64, 8, 0), 0);
+	CHECK(readable(ch->fd, PATIENCE_S), "no event");
+	wait_for(r->cq);
+	wait_for(r->cq);
+}
+
+static void
+untold(struct rig *r)
+{
+	EQ(ibv_destroy_qp(r->qp[0]), 0);
+	EQ(ibv_destroy_qp(r->qp[1]), 0);
+	EQ(ibv_destroy_cq(r->cq), 0);
+	r->qp[0] = r->qp[1] = NULL;
+	r->cq = NULL;
+}
+
+/* As with a kernel's driver, a queue takes along the events that nobody has read; the program need
+ * not have made its descriptors non-blocking to be sure of what poll(2) says. */
+void
+unread_events_go_along(void)
+{
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 8, .max_sge = 1}};
+	struct ibv_srq_attr limit = {.srq_limit = 2};
+	struct ibv_cq *of = NULL, *spare;
+	struct ibv_comp_channel *ch;
+	struct rig r, other;
+	void *context;
+
+	rig_up(&r);
+	spare = r.cq;
+	MUST((ch = ibv_create_comp_channel(r.ctx)) != NULL);
+	told(&r, ch);
+	untold(&r);
+	no_event(ch);
+	/* before and behind another queue's */
+	other = r;
+	told(&r, ch);
+	told(&other, ch);
+	untold(&r);
+	CHECK(readable(ch->fd, 0), "the other's is lost");
+	EQ(ibv_get_cq_event(ch, &of, &context), 0);
+	CHECK(of == other.cq, "of another queue");
+	ibv_ack_cq_events(of, 1);
+	no_event(ch);
+	EQ(ibv_req_notify_cq(other.cq, 0), 0);
+	EQ(post_recv(&other, other.qp[1], 1, 0, 64), 0);
+	EQ(post_send(&other, other.qp[0], 2, 64, 8, 0), 0);
+	CHECK(readable(ch->fd, PATIENCE_S), "no event");
+	told(&r, ch);
+	untold(&r);
+	EQ(ibv_get_cq_event(ch, &of, &context), 0);
+	CHECK(of == other.cq, "of another queue");
+	ibv_ack_cq_events(of, 1);
+	no_event(ch);
+	untold(&other);
+	EQ(ibv_destroy_comp_channel(ch), 0);
+	/* asynchronous ones: fewer receives than the limit are told at once */
+	MUST((r.srq = ibv_create_srq(r.pd, &init)) != NULL);
+	EQ(ibv_modify_srq(r.srq, &limit, IBV_SRQ_LIMIT), 0);
+	CHECK(readable(r.ctx->async_fd, PATIENCE_S), "no event");
+	EQ(ibv_destroy_srq(r.srq), 0);
+	CHECK(!readable(r.ctx->async_fd, 0), "readable");
+	r.srq = NULL;
+	r.cq = spare;
+	rig_down(&r);
 }
 
 void

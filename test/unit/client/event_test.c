@@ -184,7 +184,9 @@ Test(client_event, stale)
 	cr_assert_eq(karst_destroy_qp(s.a), 0);
 	cr_assert_eq(karst_destroy_qp(s.z), 0);
 	cr_assert_eq(karst_destroy_cq(s.cq), 0);
+	cr_assert_not(readable(s.ch->fd, 0));
 	cr_assert_eq(karst_create_cq(s.b.ctx, 64, &s, s.ch, &s.cq), 0);
+	cr_assert_not(readable(s.ch->fd, 0));
 	cr_assert_eq(fcntl(s.ch->fd, F_SETFL, O_NONBLOCK), 0);
 	cr_assert_eq(karst_get_cq_event(s.ch, &cq, &context), -EAGAIN);
 	init = bed_init(&s.b, KARST_QPT_RC);

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Streams of records, which the engine writes and programs wait for.
+ *
+ * A descriptor is readable if there is something to be had from it.  So the events of an object
+ * that is destroyed must leave its stream, where they may lie behind others; and one reads a
+ * socket from its head only.  A stream therefore knows up to where such events may lie.  They are
+ * taken away as soon as they are at its head: when the object goes, or when what lay before them
+ * has been read.  Who reads an event while nothing like that lies about pays nothing for it.
+ *
+ * Looking at the head and taking it are two system calls, in between of which no other thread may
+ * read.  Those who wait in recv() hold no lock, so they are counted; if there are any, the last of
+ * them to come out does the work.  That is soon, because there is something to be read.  Who comes
+ * while it is done finds SWEEPING in the count, and waits for reg.
+ *
+ * recv() and not read(), because it is quicker by what counting costs.
+ */
+#include "client_priv.h"
+
+#include <errno.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* How many bytes of a stream are looked at together. */
+#define HEAD_BYTES 1024u
+
+/* In the count of those who came: somebody with reg has the stream for himself. */
+#define SWEEPING (1ull << 63)
+
+/* Takes away what nobody is to hear of, as far as it is at the head. */
+static void
+sweep_alone(struct karst_client *c, struct cli_stream *st)
+{
+	const size_t room = HEAD_BYTES / st->bytes;
+	uint8_t head[HEAD_BYTES] __attribute__((aligned(8)));
+	size_t n, i;
+	ssize_t got;
+
+	while (st->stale > 0) {
+		got = recv(st->fd, head, room * st->bytes, MSG_PEEK | MSG_DONTWAIT);
+		n = got > 0 ? (size_t)got / st->bytes : 0;
+		for (i = 0; i < n && !st->take(c, st, head + i * st->bytes, NULL); i++)
+			;
+		if (i > 0 && recv(st->fd, head, i * st->bytes, MSG_DONTWAIT) < 0)
+			n = 0;
+		/* none: it is empty, or has ended */
+		st->stale = n == 0 || i >= st->stale ? 0 : st->stale - i;
+		if (i < n)
+			return;
+	}
+}
+
+/* The same unless there are readers; with reg held. */
+static void
+sweep(struct karst_client *c, struct cli_stream *st)
+{
+	uint64_t nobody = st->left;
+
+	/* pairs with enter(): either we see who comes, or he sees us */
+	if (!atomic_compare_exchange_strong(&st->entered, &nobody, nobody | SWEEPING))
+		return;
+	sweep_alone(c, st);
+	atomic_fetch_sub(&st->entered, SWEEPING);
+}
+
+void
+cli_stream_purge(struct karst_client *c, struct cli_stream *st)
+{
+	int bytes = 0;
+
+	if (ioctl(st->fd, FIONREAD, &bytes) != 0)
+		return;
+	/* a reader may have one in its hands already, and will count it */
+	st->stale = (uint64_t)bytes / st->bytes + (atomic_load(&st->entered) - st->left);
+	sweep(c, st);
+}
+
+/* --- reading --- */
+
+struct reader {
+	struct karst_client *c;
+	struct cli_stream *st;
+};
+
+static void
+enter(const struct reader *r)
+{
+	/* pairs with sweep() */
+	while (karst_unlikely(atomic_fetch_add(&r->st->entered, 1) & SWEEPING)) {
+		atomic_fetch_sub(&r->st->entered, 1);
+		pthread_mutex_lock(&r->c->reg);
+		pthread_mutex_unlock(&r->c->reg);
+	}
+}
+
+/* With reg held: out of recv() with @n records. */
+static void
+leave(const struct reader *r, uint64_t n)
+{
+	r->st->left++;
+	if (karst_likely(r->st->stale == 0))
+		return;
+	r->st->stale -= n;
+	sweep(r->c, r->st);
+}
+
+/* The thread is cancelled in recv(). */
+static void
+cancelled(void *arg)
+{
+	const struct reader *r = arg;
+
+	pthread_mutex_lock(&r->c->reg);
+	leave(r, 0);
+	pthread_mutex_unlock(&r->c->reg);
+}
+
+/* One record.  @return 0; -EIO: the stream has ended; -EAGAIN, -EINTR. */
+static int
+read_record(struct reader *r, void *record)
+{
+	int err = 0;
+	ssize_t n;
+
+	pthread_cleanup_push(cancelled, r);
+	n = recv(r->st->fd, record, r->st->bytes, 0);
+	err = errno;
+	pthread_cleanup_pop(0);
+	if (n == (ssize_t)r->st->bytes)
+		return 0;
+	if (n < 0 && (err == EAGAIN || err == EINTR))
+		return cli_fail_const(-err, err == EAGAIN ? "no event" : "interrupted by a signal");
+	return -EIO;
+}
+
+int
+cli_stream_next(struct karst_client *c, struct cli_stream *st, void *record, void *event)
+{
+	struct reader r = {c, st};
+	bool taken = false;
+	int ret = 0;
+
+	while (ret == 0 && !taken) {
+		enter(&r);
+		ret = read_record(&r, record);
+		pthread_mutex_lock(&c->reg);
+		taken = ret == 0 && st->take(c, st, record, event);
+		leave(&r, ret == 0);
+		pthread_mutex_unlock(&c->reg);
+	}
+	return ret;
+}

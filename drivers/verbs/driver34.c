@@ -115,7 +115,7 @@ alloc_context(struct ibv_device *device, int cmd_fd, void *private_data)
 		c->vctx.context.num_comp_vectors = (int)c->kv.karst->nlcores;
 		if (kv_events_context(&c->kv) == 0)
 			return &c->vctx;
-		errno = ENOMEM;
+		kv_fail(kv_refuse(-ENOMEM, "no memory"));
 	}
 	err = errno;
 	free_context(&c->vctx.context);

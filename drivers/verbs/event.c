@@ -161,10 +161,16 @@ kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_c
 
 /* --- reading --- */
 
+static const char no_room[] = "an event: no room for it";
+
 static ssize_t
 failed(int ret)
 {
-	errno = -ret;
+	/* who does not wait, or was interrupted, knows why */
+	if (ret == -EAGAIN || ret == -EINTR)
+		errno = -ret;
+	else
+		kv_fail(ret);
 	return -1;
 }
 
@@ -179,7 +185,7 @@ read_channel(const struct stream *s, void *buf, size_t len)
 	int ret;
 
 	if (len < sizeof(desc))
-		return failed(-EINVAL);
+		return failed(kv_refuse(-EINVAL, no_room));
 	do {
 		ret = karst_get_cq_event(s->channel, &karst, &context);
 		if (ret != 0)
@@ -234,7 +240,7 @@ read_async(const struct stream *s, void *buf, size_t len)
 	int ret;
 
 	if (len < sizeof(desc))
-		return failed(-EINVAL);
+		return failed(kv_refuse(-EINVAL, no_room));
 	do {
 		ret = karst_get_async_event(s->ctx->karst, &event);
 		if (ret != 0)
@@ -250,6 +256,8 @@ read_async(const struct stream *s, void *buf, size_t len)
 
 /* --- commands --- */
 
+static const char cut_short[] = "a command of libibverbs: part of one";
+
 static ssize_t
 create_channel(struct kv_context *ctx, const void *buf, size_t len)
 {
@@ -262,15 +270,15 @@ create_channel(struct kv_context *ctx, const void *buf, size_t len)
 	int ret;
 
 	if (len < sizeof(req))
-		return failed(-EINVAL);
+		return failed(kv_refuse(-EINVAL, cut_short));
 	memcpy(&req, buf, sizeof(req));
 	ret = karst_create_comp_channel(ctx->karst, &channel);
 	if (ret != 0)
-		return failed(-kv_error(ret));
+		return failed(ret);
 	ret = add(channel->fd, STREAM_CHANNEL, ctx, channel);
 	if (ret != 0) {
 		karst_destroy_comp_channel(channel);
-		return failed(-ret);
+		return failed(kv_refuse(-ret, "no memory"));
 	}
 	rsp.fd = (uint32_t)channel->fd;
 	memcpy((void *)(uintptr_t)req.cmd.response, &rsp, sizeof(rsp));
@@ -331,10 +339,10 @@ our_write(int fd, const void *buf, size_t len)
 	if (!find(fd, &s) || s.kind != STREAM_COMMANDS)
 		return state.write(fd, buf, len);
 	if (len < sizeof(hdr))
-		return failed(-EINVAL);
+		return failed(kv_refuse(-EINVAL, cut_short));
 	memcpy(&hdr, buf, sizeof(hdr));
 	if (hdr.command != IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL)
-		return failed(-EOPNOTSUPP);
+		return failed(kv_refuse(-EOPNOTSUPP, "a command that is the kernel's alone"));
 	return create_channel(s.ctx, buf, len);
 }
 

@@ -153,11 +153,11 @@ populate(const struct kv_mr *mr, const struct ibv_sge *sge, bool write)
 		return 0;
 	switch (errno) {
 	case EINVAL: /* a kernel that does not know it, or memory that cannot be written to */
-		return EOPNOTSUPP;
-	case ENOMEM: /* nothing is mapped there */
-		return EFAULT;
+		return kv_refuse(-EOPNOTSUPP, "advice: the kernel does not do it for this memory");
+	case ENOMEM:
+		return kv_refuse(-EFAULT, "advice: nothing is mapped there");
 	default:
-		return errno;
+		return kv_refuse(-errno, "advice: the kernel has no such pages");
 	}
 }
 
@@ -168,9 +168,9 @@ advise(const struct kv_pd *pd, enum ibv_advise_mr_advice advice, const struct ib
 	const struct kv_mr *mr = find_on_demand(pd, sge);
 
 	if (mr == NULL)
-		return EINVAL;
+		return kv_refuse(-EINVAL, "advice: not within a region on demand of this domain");
 	if (write && !(mr->vmr.access & IBV_ACCESS_LOCAL_WRITE))
-		return EPERM;
+		return kv_refuse(-EPERM, "advice: the region is not to be written to");
 	/* what is there already is as near as it can be */
 	return advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT ? 0 : populate(mr, sge, write);
 }
@@ -193,7 +193,7 @@ kv_advise_mr(struct ibv_pd *ibv, enum ibv_advise_mr_advice advice, uint32_t flag
 	for (i = 0; i < nsges && ret == 0; i++)
 		ret = advise(kv_pd_of(ibv), advice, &sges[i]);
 	pthread_mutex_unlock(&ctx->lock);
-	return ret;
+	return kv_error(ret);
 }
 
 /* --- windows --- */

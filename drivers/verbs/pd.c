@@ -125,7 +125,7 @@ kv_alloc_parent_domain(struct ibv_context *ibv, struct ibv_parent_domain_init_at
 	return &pd->ibv;
 }
 
-/* @return IBV_ALLOCATOR_USE_DEFAULT: it is left to us; NULL and errno. */
+/* @return IBV_ALLOCATOR_USE_DEFAULT: it is left to us; NULL, errno and the reason. */
 static void *
 ask_allocator(struct kv_pd *pd, size_t size, enum kv_resource what)
 {
@@ -134,12 +134,12 @@ ask_allocator(struct kv_pd *pd, size_t size, enum kv_resource what)
 	if (pd == NULL || pd->alloc == NULL)
 		return IBV_ALLOCATOR_USE_DEFAULT;
 	p = pd->alloc(&pd->ibv, pd->alloc_context, size, KARST_CACHE_LINE, what);
-	if (p == NULL) {
-		errno = ENOMEM;
-	} else if (p != IBV_ALLOCATOR_USE_DEFAULT && (uintptr_t)p % KARST_CACHE_LINE != 0) {
+	if (p == NULL)
+		return kv_fail(kv_refuse(-ENOMEM, "the parent domain's allocator has no memory"));
+	if (p != IBV_ALLOCATOR_USE_DEFAULT && (uintptr_t)p % KARST_CACHE_LINE != 0) {
 		pd->free(&pd->ibv, pd->alloc_context, p, what);
-		p = NULL;
-		errno = EINVAL;
+		return kv_fail(kv_refuse(-EINVAL,
+			"the parent domain's allocator gives memory that is not aligned as asked"));
 	}
 	return p;
 }
@@ -149,11 +149,13 @@ kv_object_new(struct kv_pd *pd, size_t size, enum kv_resource what, struct kv_me
 {
 	void *p = ask_allocator(pd, size, what);
 
+	if (p == NULL)
+		return NULL;
 	memory->is_theirs = p != IBV_ALLOCATOR_USE_DEFAULT;
 	if (!memory->is_theirs)
 		p = aligned_alloc(KARST_CACHE_LINE, size);
 	if (p == NULL)
-		return NULL;
+		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
 	memset(p, 0, size);
 	memory->parent = pd != NULL && pd->contained != NULL ? pd : NULL;
 	if (memory->parent != NULL)

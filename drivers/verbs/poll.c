@@ -411,7 +411,7 @@ start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 	int ret;
 
 	if (karst_unlikely(attr->comp_mask != 0))
-		return EINVAL;
+		return kv_error(kv_refuse(-EINVAL, "polling: there is nothing in comp_mask"));
 	lock(cq);
 	ret = look(cq);
 	if (karst_unlikely(ret == ENOENT))

@@ -342,13 +342,17 @@ kv_cm_write(int fd, const void *buf, size_t len)
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	/* the kernel wants the credentials that the file was opened with, which a child's are
 	 * not */
-	n = file->pid == getpid() ? kv_cm_command(file, cancel, buf, len) : -EACCES;
+	n = file->pid == getpid()
+		? kv_cm_command(file, cancel, buf, len)
+		: kv_refuse(-EACCES, "rdma_cm: the channel is the parent process's");
+	/* who does not wait, or was interrupted, knows why */
+	if (n < 0 && n != -EAGAIN && n != -EINTR)
+		kv_fail((int)n);
+	else if (n < 0)
+		errno = (int)-n;
 	kv_cm_file_put(file);
 	pthread_setcancelstate(cancel, NULL);
-	if (n >= 0)
-		return n;
-	errno = (int)-n;
-	return -1;
+	return n < 0 ? -1 : n;
 }
 
 int

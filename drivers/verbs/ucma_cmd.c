@@ -413,6 +413,28 @@ min_u16(uint16_t a, uint16_t b)
 	return a < b ? a : b;
 }
 
+/* @return the command, NULL: refused, with @ret. */
+static const struct command *
+command_of(const struct rdma_ucm_cmd_hdr *hdr, size_t len, int *ret)
+{
+	const struct command *cmd;
+
+	if (hdr->cmd >= KARST_DIM(commands) || hdr->in > len - sizeof(*hdr)) {
+		*ret = kv_refuse(-EINVAL, "rdma_cm: a command that there is not, or part of one");
+		return NULL;
+	}
+	cmd = &commands[hdr->cmd];
+	if (cmd->run == NULL)
+		*ret = kv_refuse(-ENOSYS, "rdma_cm: a command that karst does not have");
+	else if (hdr->in < cmd->in_min)
+		*ret = kv_refuse(-EINVAL, "rdma_cm: a command that is too short");
+	else if (hdr->out < cmd->out_min)
+		*ret = kv_refuse(-ENOSPC, "rdma_cm: no room for a command's answer");
+	else
+		return cmd;
+	return NULL;
+}
+
 ssize_t
 kv_cm_command(struct kv_cm_file *file, int cancel, const void *buf, size_t len)
 {
@@ -421,24 +443,18 @@ kv_cm_command(struct kv_cm_file *file, int cancel, const void *buf, size_t len)
 	const struct command *cmd;
 	struct rdma_ucm_cmd_hdr hdr;
 	uint64_t response;
-	int ret;
+	int ret = 0;
 
 	if (len < sizeof(hdr))
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "rdma_cm: less than a command's header");
 	memcpy(&hdr, buf, sizeof(hdr));
-	if (hdr.cmd >= KARST_DIM(commands) || hdr.in > len - sizeof(hdr))
-		return -EINVAL;
-	cmd = &commands[hdr.cmd];
-	if (cmd->run == NULL)
-		return -ENOSYS;
-	if (hdr.in < cmd->in_min)
-		return -EINVAL;
-	if (hdr.out < cmd->out_min)
-		return -ENOSPC;
+	cmd = command_of(&hdr, len, &ret);
+	if (cmd == NULL)
+		return ret;
 	memcpy(&c.in, in, min_u16(hdr.in, cmd->in));
 	ret = cmd->run(&c);
 	if (ret != 0)
-		return ret == -EAGAIN ? ret : -kv_error(ret);
+		return ret;
 	if (cmd->out != 0) {
 		memcpy(&response, (const uint8_t *)&c.in + cmd->response, sizeof(response));
 		memcpy((void *)(uintptr_t)response, &c.out, min_u16(hdr.out, cmd->out));

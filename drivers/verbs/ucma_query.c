@@ -119,7 +119,7 @@ kv_cm_init_qp_attr(
 	int ret;
 
 	if (state > IBV_QPS_ERR)
-		return -EINVAL;
+		return kv_refuse(-EINVAL, "queue pair: no such state");
 	ret = karst_rdmacm_init_qp_attr(
 		file->engine->karst, id, (enum karst_qp_state)state, &a, &mask);
 	if (ret != 0)

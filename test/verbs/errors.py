@@ -64,7 +64,7 @@ def killed(tap, engine):
 
 # Refusals by the engine and by the provider in turns, in one thread.
 REASONS = """
-import ctypes, socket, struct, sys
+import ctypes, os, socket, struct, sys
 verbs = ctypes.CDLL('libibverbs.so.1')
 verbs.ibv_get_device_list.restype = ctypes.POINTER(ctypes.c_void_p)
 verbs.ibv_open_device.restype = verbs.ibv_create_cq.restype = ctypes.c_void_p
@@ -81,11 +81,17 @@ assert cm.rdma_bind_addr(ident, nowhere) == -1
 assert cm.rdma_create_id(None, ctypes.byref(ctypes.c_void_p()), None, 0x13f) == -1
 assert verbs.ibv_query_port(context, 2, ctypes.create_string_buffer(1024)) == 22
 assert cm.rdma_bind_addr(ident, nowhere) == -1
+attr, mask = ctypes.create_string_buffer(struct.pack('=i', 77), 1024), ctypes.c_int()
+assert cm.rdma_init_qp_attr(ident, attr, ctypes.byref(mask)) == -1
+if (child := os.fork()) == 0:
+    os._exit(cm.rdma_bind_addr(ident, nowhere) + 1)
+assert os.waitpid(child, 0)[1] == 0
 """
 REASONS_SAID = [None, 'completion queue: at least one entry',
                 'no port of the engine has the address 192.0.2.77',
                 'port space: TCP and UDP are there', 'the device has port 1 alone',
-                'no port of the engine has the address 192.0.2.77']
+                'no port of the engine has the address 192.0.2.77', 'queue pair: no such state',
+                "rdma_cm: the channel is the parent process's"]
 
 
 def reasons(tap, engine):

@@ -6,23 +6,63 @@
  * prints TAP.  The errors are those that the man pages name, or, where these say nothing, the
  * kernel's and mlx5's.  What was refused has changed nothing: in the end all of it still works and
  * can be destroyed.
+ *
+ * Who refuses says why, in one sentence on standard error, because $KARST_VERBS_DEBUG is set; who
+ * does not refuse says nothing.  Nor do posting, and what libibverbs refuses by itself.
  */
 #include "calls_bed.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 /* One for all cases: what was refused in one must not show in the next. */
 static struct rig rig, *const r = &rig;
 
-/* @call fails with this errno. */
-#define ERR(what, call, want)                                                      \
-	do {                                                                       \
-		int got_ = (call), want_ = (want);                                 \
-		check(got_ == want_, __LINE__, what, "%s, not %s", strerror(got_), \
-			strerror(want_));                                          \
+/* --- what has been said --- */
+
+static int heard_fd;      /* standard error is this file */
+static char heard[512];   /* since the last look */
+static off_t heard_bytes; /* of the file, before that */
+
+static void
+listen_to_errors(void)
+{
+	MUST(setenv("KARST_VERBS_DEBUG", "1", 1) == 0);
+	MUST((heard_fd = memfd_create("stderr", MFD_CLOEXEC)) >= 0);
+	MUST(dup2(heard_fd, STDERR_FILENO) >= 0);
+}
+
+/* @return how many sentences. */
+static unsigned int
+hear(void)
+{
+	ssize_t n = pread(heard_fd, heard, sizeof(heard) - 1, heard_bytes);
+	unsigned int lines = 0;
+	const char *at;
+
+	heard[n > 0 ? n : 0] = 0;
+	heard_bytes += n > 0 ? n : 0;
+	for (at = heard; strncmp(at, "karst: ", 7) == 0 && strchr(at, '\n') != NULL; lines++)
+		at = strchr(at, '\n') + 1;
+	return *at == 0 ? lines : 99;
+}
+
+/* @call fails with this errno, and says so often why. */
+#define ERR_SAID(what, call, want, times)                                                   \
+	do {                                                                                \
+		int got_ = (call), want_ = (want);                                          \
+		unsigned int said_ = hear();                                                \
+		check(got_ == want_, __LINE__, what, "%s, not %s", strerror(got_),          \
+			strerror(want_));                                                   \
+		check(said_ == (times), __LINE__, what, "said %u times: %s", said_, heard); \
 	} while (0)
-/* The same of a call that returns a pointer. */
+#define ERR(what, call, want) ERR_SAID(what, call, want, want_ != 0)
+/* Where nobody says why. */
+#define SILENT(what, call, want) ERR_SAID(what, call, want, 0)
+/* As ERR() of a call that returns a pointer. */
 #define NONE(what, call, want) ERR(what, (call) == NULL ? errno : 0, want)
+/* What the last one said. */
+#define SAID(why) (check(strstr(heard, why) != NULL, __LINE__, why, "said: %s", heard))
 
 /* --- device, completion queues --- */
 
@@ -73,6 +113,7 @@ completion_queues(void)
 	struct ibv_comp_channel *channel = ibv_create_comp_channel(r->ctx);
 	struct ibv_context *other = open_device();
 	struct ibv_modify_cq_attr attr = {.attr_mask = 1u << 7};
+	struct ibv_poll_cq_attr unknown = {.comp_mask = 1};
 	struct ibv_cq *cq;
 
 	MUST(channel != NULL && ibv_query_device(r->ctx, &dev) == 0);
@@ -83,15 +124,18 @@ completion_queues(void)
 		EINVAL);
 	NONE("vector -1", ibv_create_cq(r->ctx, 16, NULL, NULL, -1), EINVAL);
 	NONE("another context's channel", ibv_create_cq(other, 16, NULL, channel, 0), EINVAL);
-	NONE("unknown wc_flags", cq_ex(r->ctx, 1u << 20, 0, 0), EOPNOTSUPP);
+	SILENT("unknown wc_flags", cq_ex(r->ctx, 1u << 20, 0, 0) == NULL ? errno : 0, EOPNOTSUPP);
 	NONE("an unknown mask", cq_ex(r->ctx, 0, 1u << 20, 0), EOPNOTSUPP);
 	NONE("unknown flags", cq_ex(r->ctx, 0, IBV_CQ_INIT_ATTR_MASK_FLAGS, 1u << 20), EOPNOTSUPP);
+	MUST((cq = cq_ex(r->ctx, 0, 0, 0)) != NULL);
+	ERR("polling with a mask", ibv_start_poll((struct ibv_cq_ex *)cq, &unknown), EINVAL);
+	ERR("its CQ", ibv_destroy_cq(cq), 0);
 	cq = ibv_create_cq(r->ctx, 16, NULL, channel, 0);
 	MUST(cq != NULL);
 	ERR("ibv_modify_cq of nothing known", ibv_modify_cq(cq, &attr), EOPNOTSUPP);
 	ERR("ibv_resize_cq to 0", ibv_resize_cq(cq, 0), EINVAL);
 	ERR("ibv_resize_cq too large", ibv_resize_cq(cq, dev.max_cqe + 1), EINVAL);
-	ERR("a channel with a CQ", ibv_destroy_comp_channel(channel), EBUSY);
+	SILENT("a channel with a CQ", ibv_destroy_comp_channel(channel), EBUSY);
 	ERR("that CQ", ibv_destroy_cq(cq), 0);
 	ERR("now the channel", ibv_destroy_comp_channel(channel), 0);
 	ERR("the other context", ibv_close_device(other), 0);
@@ -126,6 +170,89 @@ memory(void)
 	munmap(gap, 4096);
 	munmap(gap + 2 * 4096, 4096);
 	munmap(text, 4096);
+}
+
+/* --- advice --- */
+
+static int
+advise(const struct ibv_mr *mr, enum ibv_advise_mr_advice advice, uint32_t flags, size_t off)
+{
+	struct ibv_sge sge = {(uintptr_t)mr->addr + off, 4096, mr->lkey};
+
+	return ibv_advise_mr(r->pd, advice, flags, &sge, 1);
+}
+
+static void
+advice(void)
+{
+	const enum ibv_advise_mr_advice prefetch = IBV_ADVISE_MR_ADVICE_PREFETCH;
+	const uint32_t flush = IBV_ADVISE_MR_FLAG_FLUSH;
+	struct ibv_mr *mr, *read_only;
+	uint8_t *gap;
+
+	gap = mmap(NULL, 2 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	MUST(gap != MAP_FAILED);
+	mr = ibv_reg_mr(r->pd, gap, 2 * 4096, IBV_ACCESS_ON_DEMAND | IBV_ACCESS_LOCAL_WRITE);
+	read_only = ibv_reg_mr(r->pd, gap, 2 * 4096, IBV_ACCESS_ON_DEMAND);
+	MUST(mr != NULL && read_only != NULL);
+	munmap(gap + 4096, 4096);
+	ERR("advice", advise(mr, prefetch, flush, 0), 0);
+	ERR("unknown flags", advise(mr, prefetch, 1u << 7, 0), EINVAL);
+	SAID("of the flags FLUSH alone");
+	ERR("unknown advice", advise(mr, (enum ibv_advise_mr_advice)77, flush, 0), EOPNOTSUPP);
+	SAID("to prefetch, and no other");
+	ERR("beyond the region", advise(mr, prefetch, flush, 2 * 4096), EINVAL);
+	SAID("not within a region on demand");
+	ERR("not on demand", advise(r->mr, prefetch, flush, 0), EINVAL);
+	SAID("not within a region on demand");
+	ERR("to write what is read-only",
+		advise(read_only, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, flush, 0), EPERM);
+	SAID("not to be written to");
+	ERR("memory that has gone", advise(mr, prefetch, flush, 4096), EFAULT);
+	SAID("nothing is mapped there");
+	ERR("the region", ibv_dereg_mr(mr), 0);
+	ERR("the other", ibv_dereg_mr(read_only), 0);
+	munmap(gap, 4096);
+}
+
+/* --- allocators of parent domains --- */
+
+static void *
+allocate(struct ibv_pd *pd, void *context, size_t size, size_t align, uint64_t what)
+{
+	(void)pd, (void)size, (void)align, (void)what;
+	return *(void **)context;
+}
+
+static void
+give_back(struct ibv_pd *pd, void *context, void *p, uint64_t what)
+{
+	(void)pd, (void)context, (void)p, (void)what;
+}
+
+static void
+allocators(void)
+{
+	static _Alignas(64) uint8_t memory[128];
+	void *next = NULL;
+	struct ibv_parent_domain_init_attr init = {
+		.pd = r->pd,
+		.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS |
+			IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT,
+		.alloc = allocate,
+		.free = give_back,
+		.pd_context = &next,
+	};
+	struct ibv_srq_init_attr srq = {.attr = {.max_wr = 16, .max_sge = 1}};
+	struct ibv_pd *parent = ibv_alloc_parent_domain(r->ctx, &init);
+
+	MUST(parent != NULL);
+	NONE("no memory", ibv_create_srq(parent, &srq), ENOMEM);
+	SAID("allocator has no memory");
+	next = memory + 8;
+	NONE("memory that is not aligned", ibv_create_srq(parent, &srq), EINVAL);
+	SAID("not aligned");
+	ERR("the parent domain", ibv_dealloc_pd(parent), 0);
 }
 
 /* --- queue pairs --- */
@@ -249,41 +376,41 @@ sending(void)
 	unsigned int i;
 
 	a = make_qp(r, IBV_QPT_RC, NULL);
-	ERR("SEND in RESET", post(a, &wr, true), EINVAL);
+	SILENT("SEND in RESET", post(a, &wr, true), EINVAL);
 	EQ(ibv_destroy_qp(a), 0);
 	rig_connect(r, IBV_QPT_RC);
 	a = r->qp[0];
 	wr.opcode = (enum ibv_wr_opcode)99;
-	ERR("no operation", post(a, &wr, true), EINVAL);
+	SILENT("no operation", post(a, &wr, true), EINVAL);
 	wr = good;
 	wr.num_sge = 3;
-	ERR("too many pieces to send", post(a, &wr, true), EINVAL);
+	SILENT("too many pieces to send", post(a, &wr, true), EINVAL);
 	wr = good;
 	wr.num_sge = -1;
-	ERR("-1 pieces", post(a, &wr, true), EINVAL);
+	SILENT("-1 pieces", post(a, &wr, true), EINVAL);
 	wr = good;
 	wr.send_flags = 1u << 20;
-	ERR("unknown flags", post(a, &wr, true), EINVAL);
+	SILENT("unknown flags", post(a, &wr, true), EINVAL);
 	wr = good;
 	wr.send_flags |= IBV_SEND_INLINE;
 	sge[0].length = 65;
-	ERR("inline data too long", post(a, &wr, true), ENOMEM);
+	SILENT("inline data too long", post(a, &wr, true), ENOMEM);
 	sge[0].length = 8;
 	wr = good;
 	wr.opcode = IBV_WR_RDMA_READ;
 	wr.send_flags |= IBV_SEND_INLINE;
-	ERR("an inline READ", post(a, &wr, true), EINVAL);
+	SILENT("an inline READ", post(a, &wr, true), EINVAL);
 	wr = good;
 	wr.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD;
 	wr.num_sge = 2;
-	ERR("an atomic of two pieces", post(a, &wr, true), EINVAL);
+	SILENT("an atomic of two pieces", post(a, &wr, true), EINVAL);
 	for (i = 0; i < 3; i++) {
 		list[i] = good;
 		list[i].wr_id = 10 + i;
 		list[i].next = i < 2 ? &list[i + 1] : NULL;
 	}
 	list[2].num_sge = 3;
-	ERR("a list whose third is wrong", ibv_post_send(a, list, &bad), EINVAL);
+	SILENT("a list whose third is wrong", ibv_post_send(a, list, &bad), EINVAL);
 	CHECK(bad == &list[2], "bad_wr is the third");
 	CHECK(wait_for(r->cq).wr_id == 10 && wait_for(r->cq).wr_id == 11,
 		"the two before are sent");
@@ -292,7 +419,7 @@ sending(void)
 		list[i].send_flags = 0;
 		list[i].next = i < 39 ? &list[i + 1] : NULL;
 	}
-	ERR("more than the queue holds", ibv_post_send(a, list, &bad), ENOMEM);
+	SILENT("more than the queue holds", ibv_post_send(a, list, &bad), ENOMEM);
 	CHECK(bad >= &list[16], "as many as fit are posted");
 	apart();
 }
@@ -309,19 +436,19 @@ receiving(void)
 	int i, ret = 0;
 
 	MUST(srq != NULL);
-	ERR("a receive in RESET", ibv_post_recv(qp, &wr, &bad), EINVAL);
+	SILENT("a receive in RESET", ibv_post_recv(qp, &wr, &bad), EINVAL);
 	MUST(to_init(qp) == 0);
 	wr.num_sge = 3;
-	ERR("too many pieces to receive", ibv_post_recv(qp, &wr, &bad), EINVAL);
-	ERR("the same at an SRQ", ibv_post_srq_recv(srq, &wr, &bad), EINVAL);
+	SILENT("too many pieces to receive", ibv_post_recv(qp, &wr, &bad), EINVAL);
+	SILENT("the same at an SRQ", ibv_post_srq_recv(srq, &wr, &bad), EINVAL);
 	wr.num_sge = 1;
 	for (i = 0; i < 100 && ret == 0; i++)
 		ret = ibv_post_recv(qp, &wr, &bad);
-	ERR("a full receive queue", ret, ENOMEM);
+	SILENT("a full receive queue", ret, ENOMEM);
 	CHECK(bad == &wr && i > 16, "after as many as were asked for");
 	for (ret = i = 0; i < 100 && ret == 0; i++)
 		ret = ibv_post_srq_recv(srq, &wr, &bad);
-	ERR("a full SRQ", ret, ENOMEM);
+	SILENT("a full SRQ", ret, ENOMEM);
 	ERR("a limit above the size", ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT), EINVAL);
 	ERR("an SRQ of another size", ibv_modify_srq(srq, &limit, IBV_SRQ_MAX_WR), EOPNOTSUPP);
 	init.attr.max_sge = 1000;
@@ -358,10 +485,10 @@ addresses(void)
 	NONE("an address", ah, 0);
 	ERR("a domain with an address", ibv_dealloc_pd(r->pd), EBUSY);
 	MUST(to_init(ud) == 0 && to_rtr(ud, 0) == 0 && to_rts(ud) == 0);
-	ERR("a datagram without an address", post(ud, &wr, true), EINVAL);
+	SILENT("a datagram without an address", post(ud, &wr, true), EINVAL);
 	wr.wr.ud.ah = ah;
 	wr.opcode = IBV_WR_RDMA_WRITE;
-	ERR("a WRITE over UD", post(ud, &wr, true), EINVAL);
+	SILENT("a WRITE over UD", post(ud, &wr, true), EINVAL);
 	ERR("a group of RC", ibv_attach_mcast(rc, &group, 0), EINVAL);
 	ERR("a group that is none", ibv_attach_mcast(ud, &gid, 0), EINVAL);
 	ERR("leaving a group", ibv_detach_mcast(ud, &group, 0), EINVAL);
@@ -386,7 +513,7 @@ windows(void)
 	NONE("no type of window", ibv_alloc_mw(r->pd, (enum ibv_mw_type)9), EINVAL);
 	rig_connect(r, IBV_QPT_RC);
 	a = r->qp[0];
-	ERR("type 2 by ibv_bind_mw", ibv_bind_mw(a, two, &bind), EINVAL);
+	SILENT("type 2 by ibv_bind_mw", ibv_bind_mw(a, two, &bind), EINVAL);
 	ERR("a window", ibv_bind_mw(a, one, &bind), 0);
 	CHECK(wait_for(r->cq).status == IBV_WC_SUCCESS, "is bound");
 	ERR("a region with a window", ibv_dereg_mr(r->mr), EBUSY);
@@ -419,7 +546,7 @@ order(void)
 
 	MUST(srq != NULL && qp != NULL);
 	MUST(to_init(qp) == 0);
-	ERR("a receive where there is an SRQ", ibv_post_recv(qp, &wr, &bad), EINVAL);
+	SILENT("a receive where there is an SRQ", ibv_post_recv(qp, &wr, &bad), EINVAL);
 	ERR("an SRQ with a queue pair", ibv_destroy_srq(srq), EBUSY);
 	ERR("a CQ with a queue pair", ibv_destroy_cq(r->cq), EBUSY);
 	ERR("a domain with a queue pair", ibv_dealloc_pd(r->pd), EBUSY);
@@ -453,10 +580,13 @@ end(void)
 int
 main(void)
 {
+	listen_to_errors();
 	run_case("a device and what is made of it", begin);
 	run_case("devices", devices);
 	run_case("completion queues", completion_queues);
 	run_case("memory", memory);
+	run_case("advice", advice);
+	run_case("allocators", allocators);
 	run_case("queue pairs", queue_pairs);
 	run_case("attributes of queue pairs", modify);
 	run_case("sending", sending);

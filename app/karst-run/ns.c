@@ -197,7 +197,7 @@ ours(const struct kr_view *v, const char *provider, char *why)
 		return failed(why, STAGE);
 	ret = kr_tree_write(stage, v);
 	if (ret == 0)
-		ret = kr_tree_nodes(stage, NODES + 1, v);
+		ret = kr_tree_nodes(stage, &NODES[1], v);
 	if (ret == 0)
 		ret = kr_tree_driver(stage, "drivers", provider);
 	close(stage);

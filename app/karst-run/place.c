@@ -33,13 +33,16 @@ find(const char *from, const char *const *where, unsigned int n, char *out)
 {
 	char path[PATH_MAX];
 	unsigned int i;
+	int len;
 
 	for (i = 0; i < n; i++) {
 		if (where[i][0] == '/')
-			snprintf(path, sizeof(path), "%s", where[i]);
+			len = snprintf(path, sizeof(path), "%s", where[i]);
 		else
-			snprintf(path, sizeof(path), "%s/%s", from, where[i]);
-		if (access(path, F_OK) == 0 && realpath(path, out) != NULL)
+			len = snprintf(path, sizeof(path), "%s/%s", from, where[i]);
+		/* a path that is cut off may be another's */
+		if ((size_t)len < sizeof(path) && access(path, F_OK) == 0 &&
+			realpath(path, out) != NULL)
 			return true;
 	}
 	snprintf(out, PATH_MAX, "%s", path);

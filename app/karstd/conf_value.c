@@ -437,8 +437,7 @@ show_number(const struct kd_key *k, uint64_t v, char *to, size_t len)
 	if (k->type == KD_BYTES)
 		for (; i < 4 && v >= 1024 && v % 1024 == 0; i++)
 			v /= 1024;
-	snprintf(to, len, "%llu%.*s", (unsigned long long)v, i != 0,
-		SUFFIXES + (i != 0 ? i - 1 : 0));
+	snprintf(to, len, "%llu%.*s", (unsigned long long)v, i != 0, &SUFFIXES[i != 0 ? i - 1 : 0]);
 }
 
 void

@@ -52,7 +52,7 @@ check_frame(const struct eng_member_msg *msg)
 
 	if (p[0] >> 4 == 4) {
 		cr_assert_eq(p[0], 0x46);
-		cr_assert_eq(p[2] << 8 | p[3], msg->len);
+		cr_assert_eq((size_t)p[2] << 8 | p[3], msg->len);
 		cr_assert_eq(p[8], 1, "TTL");
 		cr_assert_eq(p[9], 2, "protocol");
 		cr_assert_arr_eq(p + 12, src.ip4, 4);
@@ -62,7 +62,7 @@ check_frame(const struct eng_member_msg *msg)
 		cr_assert_eq(sum(p + 24, msg->len - 24, 0), 0xffff);
 	} else {
 		cr_assert_eq(p[0], 0x60);
-		cr_assert_eq(p[4] << 8 | p[5], msg->len - 40);
+		cr_assert_eq((size_t)p[4] << 8 | p[5], msg->len - 40);
 		cr_assert_eq(p[6], 0, "hop-by-hop first");
 		cr_assert_eq(p[7], 1, "hop limit");
 		cr_assert_arr_eq(p + 8, src.link_local, 16);
@@ -101,7 +101,7 @@ expect_igmp3(const struct eng_member_msg *msg, unsigned int n, const unsigned in
 
 	cr_assert_eq(p[0], 0x22);
 	cr_assert_arr_eq(msg->dst + 12, ((const uint8_t[]){224, 0, 0, 22}), 4);
-	cr_assert_eq(p[6] << 8 | p[7], n);
+	cr_assert_eq((unsigned int)p[6] << 8 | p[7], n);
 	cr_assert_eq(msg->len, 24 + 8 + 8 * n);
 	for (i = 0; i < n; i++) {
 		cr_assert_eq(p[8 + 8 * i], rec[i][0], "record %u", i);

@@ -86,6 +86,8 @@ Test(session_objects, regions, .init = up, .fini = down)
 
 Test(session_objects, reregistration, .init = up, .fini = down)
 {
+	struct karst_ctl_rereg_mr_req with_piece = {.what = KARST_REREG_ACCESS, .npieces = 1};
+	uint8_t m[sizeof(with_piece) + sizeof(struct karst_ctl_piece)] = {0};
 	uint32_t key, other = client_pd(c);
 	struct karst_mr_attr attr;
 
@@ -93,12 +95,9 @@ Test(session_objects, reregistration, .init = up, .fini = down)
 	key = RSP(c, reg_mr)->key;
 	refused(c, -EINVAL, "what 0x0", REREG(key, 0));
 	refused(c, -EINVAL, "what 0x8", REREG(key, 8));
-	refused(c, -EINVAL, "npieces 1",
-		client_call(c, KARST_CTL_REREG_MR, &(struct {
-			struct karst_ctl_rereg_mr_req req;
-			struct karst_ctl_piece piece;
-		}){.req = {.key = key, .what = KARST_REREG_ACCESS, .npieces = 1}},
-			sizeof(struct karst_ctl_rereg_mr_req) + sizeof(struct karst_ctl_piece)));
+	with_piece.key = key;
+	memcpy(m, &with_piece, sizeof(with_piece));
+	refused(c, -EINVAL, "npieces 1", client_call(c, KARST_CTL_REREG_MR, m, sizeof(m)));
 	refused(c, -EINVAL, "access", REREG(key, KARST_REREG_ACCESS, .access = 1 << 28));
 	refused(c, -EINVAL, "len 0", REREG(key, KARST_REREG_TRANSLATION));
 	refused(c, -EINVAL, "pd 77", REREG(key, KARST_REREG_PD, .pd = 77));

@@ -258,18 +258,20 @@ static int
 register_piece(
 	struct client *c, uint32_t pd, const void *addr, uint32_t kind, int fd, uint32_t access)
 {
-	struct {
-		struct karst_ctl_reg_mr_req req;
-		struct karst_ctl_piece piece;
-	} m = {.req = {.pd = pd,
-		       .access = access,
-		       .addr = (uintptr_t)addr,
-		       .len = BUF,
-		       .iova = (uintptr_t)addr,
-		       .npieces = 1},
-		.piece = {.addr = (uintptr_t)addr, .len = BUF, .kind = kind}};
+	const struct karst_ctl_reg_mr_req req = {
+		.pd = pd,
+		.access = access,
+		.addr = (uintptr_t)addr,
+		.len = BUF,
+		.iova = (uintptr_t)addr,
+		.npieces = 1,
+	};
+	const struct karst_ctl_piece piece = {.addr = (uintptr_t)addr, .len = BUF, .kind = kind};
+	uint8_t m[sizeof(req) + sizeof(piece)];
 
-	return client_call_fds(c, KARST_CTL_REG_MR, &m, sizeof(m), &fd, fd >= 0);
+	memcpy(m, &req, sizeof(req));
+	memcpy(m + sizeof(req), &piece, sizeof(piece));
+	return client_call_fds(c, KARST_CTL_REG_MR, m, sizeof(m), &fd, fd >= 0);
 }
 
 Test(session_traffic, memory_of_a_process, .timeout = 60)

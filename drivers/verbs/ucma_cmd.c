@@ -177,6 +177,19 @@ loopback_to_any(struct call *c, struct sockaddr_in6 *addr)
 		((struct sockaddr_in *)addr)->sin_addr.s_addr = 0;
 }
 
+/* As the kernel has it, an own address that is on each link must say on which.  libkarst would take
+ * it for any port's that has it. */
+static int
+check_own(const struct sockaddr_in6 *addr)
+{
+	const uint8_t *ip = (const uint8_t *)&addr->sin6_addr;
+
+	if (addr->sin6_family == AF_INET6 && ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80 &&
+		addr->sin6_scope_id == 0)
+		return kv_refuse(-EINVAL, "a link-local address without its interface");
+	return 0;
+}
+
 static int
 bind_ip(struct call *c)
 {
@@ -185,6 +198,8 @@ bind_ip(struct call *c)
 
 	if (ret == 0 && !is_ip(&in->addr))
 		ret = kv_refuse(-EINVAL, not_ip);
+	if (ret == 0)
+		ret = check_own(&in->addr);
 	if (ret != 0)
 		return ret;
 	loopback_to_any(c, &in->addr);
@@ -200,6 +215,8 @@ resolve_ip(struct call *c)
 
 	if (ret == 0 && (!is_ip(&in->dst_addr) || (has_src && !is_ip(&in->src_addr))))
 		ret = kv_refuse(-EINVAL, not_ip);
+	if (ret == 0 && has_src)
+		ret = check_own(&in->src_addr);
 	if (ret != 0)
 		return ret;
 	if (has_src)

@@ -16,7 +16,8 @@ CONF = ''.join(f'[port p{n}]\ndevice = kv{n}\ndriver = af_packet\n' for n in (0,
 CONF = f'[engine]\nidle = sleep\n{CONF}'
 
 # Each argument: HOW ADDRESS INTERFACE PORT-NUMBER; each answer a line: errno, or 0 and the device and
-# the interface of the identifier's own address.  Identifiers stay.
+# the interface of the identifier's own address.  HOW "from": resolves the peer's from this address.
+# Identifiers stay.
 PROGRAM = """
 import ctypes, errno, socket, struct, sys
 verbs = ctypes.CDLL('libibverbs.so.1')
@@ -31,15 +32,20 @@ def scope_of(name):
 def run(how, ip, name, number):
     ident = ctypes.c_void_p()
     cm.rdma_create_id(None, ctypes.byref(ident), None, 0x106)
-    addr = struct.pack('=HHI16sI', socket.AF_INET6, socket.htons(int(number)), 0,
-                       socket.inet_pton(socket.AF_INET6, ip), scope_of(name))
-    ret = cm.rdma_bind_addr(ident, addr) if how == 'bind' else \\
-        cm.rdma_resolve_addr(ident, None, addr, 5000)
+    def sockaddr(ip, number):
+        return struct.pack('=HHI16sI', socket.AF_INET6, socket.htons(int(number)), 0,
+                           socket.inet_pton(socket.AF_INET6, ip), scope_of(name))
+    if how == 'bind':
+        ret = cm.rdma_bind_addr(ident, sockaddr(ip, number))
+    elif how == 'from':
+        ret = cm.rdma_resolve_addr(ident, sockaddr(ip, number), sockaddr('fe80::b', 7), 5000)
+    else:
+        ret = cm.rdma_resolve_addr(ident, None, sockaddr(ip, number), 5000)
     if ret:
         return errno.errorcode[ctypes.get_errno()]
     device = verbs.ibv_get_device_name(ctypes.c_void_p(at(at(ident.value))))
     scope = at(ident.value + 32 + 24, ctypes.c_uint32)
-    return f'0 {device.decode()} {socket.if_indextoname(scope)}'
+    return f'0 {device.decode()} {socket.if_indextoname(scope) if scope else "any"}'
 for words in sys.argv[1:]:
     print(run(*words.split()), flush=True)
 """
@@ -51,6 +57,9 @@ CASES = [ # words, what it says
     (f'bind {ONLY_1} kv0 0', 'ENODEV'),
     (f'bind {HERE} lo 0', 'ENODEV'),
     (f'bind {HERE} 4711 0', 'ENODEV'),
+    (f'bind {HERE} 0 0', 'EINVAL'),
+    (f'bind {ONLY_1} 0 0', 'EINVAL'),
+    (f'bind {THERE} 0 0', 'EINVAL'),
     (f'bind {HERE} kv0 7000', '0 karst0 kv0'),
     (f'bind {HERE} kv1 7000', '0 karst1 kv1'),
     (f'bind {HERE} kv1 7000', 'EADDRINUSE'),
@@ -60,6 +69,10 @@ CASES = [ # words, what it says
     (f'resolve {HERE} kv1 7', '0 karst1 kv1'),
     (f'resolve {THERE} lo 7', 'ENODEV'),
     (f'resolve {THERE} 4711 7', 'ENODEV'),
+    (f'resolve {THERE} 0 7', '0 karst0 kv0'),
+    (f'from {HERE} kv0 0', '0 karst0 kv0'),
+    (f'from {HERE} kv1 0', '0 karst1 kv1'),
+    (f'from {HERE} 0 0', 'EINVAL'),
 ]
 
 

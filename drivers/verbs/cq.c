@@ -164,8 +164,11 @@ kv_destroy_cq(struct ibv_cq *ibv)
 	kv_events_close(&cq->events);
 	ret = karst_destroy_cq(cq->karst);
 	if (ret != 0) {
-		kv_events_resume(&cq->events);
-		return kv_error(ret);
+		ret = kv_error(ret);
+		/* another thread has read one meanwhile: it comes once more */
+		if (kv_events_resume(&cq->events) && karst_req_notify_cq(cq->karst, false) == 0)
+			karst_raise_cq_event(cq->karst);
+		return ret;
 	}
 	kv_events_wait(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
 		&ibv->async_events_completed);

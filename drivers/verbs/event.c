@@ -20,7 +20,7 @@
  * Events are counted twice: libibverbs counts what the program has acknowledged, we count what
  * was handed out, and an object goes when these are equal.  An event that is being read while its
  * object is destroyed is held by libkarst, which waits for it; we then find the object closing, and
- * let go of the event.
+ * let go of the event.  If the object is not destroyed after all, that must be made good.
  */
 #include "provider.h"
 
@@ -127,7 +127,9 @@ hand_out(struct kv_events *events, uint32_t *count)
 
 	pthread_mutex_lock(&state.lock);
 	closing = events->closing;
-	if (!closing)
+	if (closing)
+		events->let_go |= count == &events->comp;
+	else
 		++*count;
 	pthread_mutex_unlock(&state.lock);
 	return !closing;
@@ -141,12 +143,16 @@ kv_events_close(struct kv_events *events)
 	pthread_mutex_unlock(&state.lock);
 }
 
-void
+bool
 kv_events_resume(struct kv_events *events)
 {
+	bool let_go;
+
 	pthread_mutex_lock(&state.lock);
-	events->closing = false;
+	let_go = events->let_go;
+	events->closing = events->let_go = false;
 	pthread_mutex_unlock(&state.lock);
+	return let_go;
 }
 
 void

@@ -104,6 +104,7 @@ struct kv_events {
 	uint32_t comp;
 	uint32_t async;
 	bool closing; /* the object is about to go: none is handed out any more */
+	bool let_go;  /* one of completions was not handed out because of that */
 };
 
 struct kv_cq {
@@ -343,8 +344,8 @@ struct karst_comp_channel *kv_events_channel(const struct ibv_comp_channel *chan
 
 /** From here on no event of the object is handed out. */
 void kv_events_close(struct kv_events *events);
-/** The object stays after all. */
-void kv_events_resume(struct kv_events *events);
+/** The object stays after all.  @return whether it lacks an event of completions. */
+bool kv_events_resume(struct kv_events *events);
 /** Of a closed object: returns when all events that were handed out are acknowledged.  @mutex,
  *  @cond, @comp (may be NULL), @async: where libibverbs counts. */
 void kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,

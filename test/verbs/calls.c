@@ -508,6 +508,7 @@ main(int argc, char **argv)
 	run_case("completion events", completion_events);
 	run_case("completions between the last poll and arming", armed_late);
 	run_case("unread events go with their object", unread_events_go_along);
+	run_case("queues that are not destroyed keep their events", refused_queues_keep_events);
 	run_case("polls in vain look again", polls_look_again);
 	run_case("asynchronous events", asynchronous_events);
 	run_case("attributes come back", attributes_come_back);

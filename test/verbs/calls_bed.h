@@ -79,6 +79,7 @@ void nothing_more(struct rig *r);
 void completion_events(void);
 void armed_late(void);
 void unread_events_go_along(void);
+void refused_queues_keep_events(void);
 void asynchronous_events(void);
 
 /* calls_poll.c */

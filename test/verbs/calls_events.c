@@ -203,6 +203,55 @@ unread_events_go_along(void)
 	rig_down(&r);
 }
 
+#define ROUNDS 200
+
+static _Atomic bool enough;
+
+static void *
+try_to_destroy(void *cq)
+{
+	while (!enough)
+		EQ(ibv_destroy_cq(cq), EBUSY);
+	return NULL;
+}
+
+/* Who is refused to destroy a queue has changed nothing: its events come, whoever reads them. */
+void
+refused_queues_keep_events(void)
+{
+	struct ibv_comp_channel *ch;
+	struct ibv_cq *of, *spare;
+	pthread_t other;
+	void *context;
+	struct rig r;
+	int i;
+
+	rig_up(&r);
+	spare = r.cq;
+	MUST((ch = ibv_create_comp_channel(r.ctx)) != NULL);
+	MUST((r.cq = ibv_create_cq(r.ctx, 64, NULL, ch, 0)) != NULL);
+	rig_connect(&r, IBV_QPT_RC);
+	enough = false;
+	MUST(pthread_create(&other, NULL, try_to_destroy, r.cq) == 0);
+	alarm(PATIENCE_S);
+	for (i = 0; i < ROUNDS; i++) {
+		EQ(ibv_req_notify_cq(r.cq, 0), 0);
+		EQ(post_recv(&r, r.qp[1], 1, 0, 64), 0);
+		EQ(post_send(&r, r.qp[0], 2, 64, 8, 0), 0);
+		EQ(ibv_get_cq_event(ch, &of, &context), 0);
+		ibv_ack_cq_events(of, 1);
+		wait_for(r.cq);
+		wait_for(r.cq);
+	}
+	alarm(0);
+	enough = true;
+	pthread_join(other, NULL);
+	untold(&r);
+	EQ(ibv_destroy_comp_channel(ch), 0);
+	r.cq = spare;
+	rig_down(&r);
+}
+
 void
 asynchronous_events(void)
 {

@@ -248,7 +248,6 @@ struct cli_srq {
 
 /** Which requests of a queue the engine took with it; under the lock of the CQ. */
 struct cli_orphans {
-	uint32_t born; /* entries in the CQ's lane when the QP was made */
 	uint32_t next; /* next request to be flushed */
 	bool known;    /* @next is valid */
 };
@@ -312,7 +311,10 @@ cli_pd_of(struct karst_pd *pd)
 
 /* --- after the engine's death (orphan.c), with the CQ's lock held --- */
 
-/** Completes up to @n requests that the engine took with it.  @return how many. */
+/** Shows the completions that were ready and not shown.  @return whether there is one to take. */
+bool cli_orphans_show(struct cli_cq *cq);
+/** Completes up to @n requests that the engine took with it, when cli_orphans_show() has just said
+ *  that there is nothing to take.  @return how many. */
 uint32_t cli_orphans_flush(struct cli_cq *cq, uint32_t n, struct karst_cqe *cqes);
 /** Is there a completion, or a request to be flushed? */
 bool cli_orphans_pending(struct cli_cq *cq);

@@ -312,9 +312,12 @@ poll_empty(struct karst_client *c, struct cli_cq *q, uint32_t n, struct karst_cq
 			"faster than they were polled, and some are lost");
 	if (karst_likely(!engine_gone(c, q)))
 		return 0;
-	/* it may have published something before it went */
-	got = take(&q->pub, n, cqes);
-	return (int)(got > 0 ? got : cli_orphans_flush(q, n, cqes));
+	/* it may have made something ready before it went */
+	if (cli_orphans_show(q))
+		got = take(&q->pub, n, cqes);
+	else
+		got = cli_orphans_flush(q, n, cqes);
+	return (int)got;
 }
 
 int

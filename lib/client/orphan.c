@@ -4,11 +4,13 @@
 /*
  * Requests that the engine took with it.
  *
- * The rings outlive the engine, and say what was outstanding: the requests from "done" to tail, for
- * the engine moves "done" only after the completions of what is before it.  Those whose
- * completion stands in the lane already, behind which it did not follow any more, are found
- * by number and slot of the completion.  Slots are free before they are done: what has been posted
- * into them since then by a program that does not wait for completions is all that is left of them.
+ * The rings outlive the engine, and say what was outstanding.  It makes completions ready, gives
+ * the slots of their requests back, and then shows the completions; so a request stands in its
+ * queue, between head and tail, or has a completion that is ready, or both.  Those that are ready
+ * and were not shown are shown here, in the engine's place, and tell which requests are no longer
+ * outstanding though their slots were not given back.  What is behind the ready ones in a lane
+ * does not count: the engine may have begun to write there, over entries that the program took long
+ * ago.
  *
  * The rest is flushed, as a queue pair in Error would: each poll reads on in the rings and moves
  * the head in the engine's place, so whoever goes on posting gets those back, too.  Requests of
@@ -16,53 +18,103 @@
  */
 #include "client_priv.h"
 
-/*
- * Where the first request without a completion stands.
- *
- * Completions of a queue are in order, so the newest one that was published says it.  Older ones
- * must not be asked: the engine may have begun to write over those that the program has taken, with
- * completions that it did not come to publish, of requests that it took with it.  If there is no
- * other of this queue, such a one is told by the head, which moves before what it announces.
- */
-static uint32_t
-first_open(const struct cli_cq *cq, const struct cli_qp *q, const struct karst_wq *wq,
-	uint32_t born, bool recv)
+/* All before the next one to be flushed are complete: their slots are free. */
+static void
+give_back(const struct cli_orphans *o, const struct karst_wq *wq)
 {
-	const struct karst_cq_lane *lane = &cq->lane[q->pub.lcore];
+	uint32_t head = atomic_load_explicit(&wq->sh->head, memory_order_relaxed);
+
+	/* release, pairs with the acquire in karst_wq_free(), in the engine's place */
+	if ((int32_t)(o->next - head) > 0)
+		atomic_store_explicit(&wq->sh->head, o->next, memory_order_release);
+}
+
+/* What was not given back is left, for all we know. */
+static void
+begin(struct cli_orphans *o, const struct karst_wq *wq)
+{
+	if (o->known)
+		return;
+	/* acquire, pairs with the release in karst_wqe_show_head(): the completions of what is
+	 * before it are ready */
+	o->next = atomic_load_explicit(&wq->sh->head, memory_order_acquire);
+	o->known = true;
+}
+
+/* Entries @from to @upto of the lane are ready and were not shown: completions of a queue are in
+ * order, so its newest among them says where the first request without one stands. */
+static void
+pass(struct cli_orphans *o, uint32_t qpn, const struct karst_wq *wq,
+	const struct karst_cq_lane *lane, uint32_t from, uint32_t upto, bool recv)
+{
 	const struct karst_cqe *cqes = (const struct karst_cqe *)(lane->sh + 1);
-	uint32_t end = atomic_load_explicit(&lane->sh->tail, memory_order_acquire);
-	uint32_t first = atomic_load_explicit(&wq->sh->done, memory_order_acquire);
-	uint32_t head = atomic_load_explicit(&wq->sh->head, memory_order_acquire);
 	uint32_t tail = atomic_load_explicit(&wq->sh->tail, memory_order_acquire);
-	uint32_t n = karst_min_u32(end - born, lane->mask + 1), i;
 
-	if (tail - first > wq->mask + 1)
-		first = tail - (wq->mask + 1);
-	for (i = 1; i <= n; i++) {
-		const struct karst_cqe *e = &cqes[(end - i) & lane->mask];
+	while (upto != from) {
+		const struct karst_cqe *e = &cqes[--upto & lane->mask];
 
-		if (e->qpn != q->pub.qp_num || ((e->opcode & KARST_WC_RECV) != 0) != recv)
+		if (e->qpn != qpn || ((e->opcode & KARST_WC_RECV) != 0) != recv)
 			continue;
-		if (e->slot - first < tail - first && (int32_t)(head - e->slot) > 0)
-			return e->slot + 1;
+		if (e->slot - o->next < tail - o->next)
+			o->next = e->slot + 1;
 		break;
 	}
-	return first;
+	give_back(o, wq);
+}
+
+/* Shows entries @from to @upto of lane number @i. */
+static void
+show(struct cli_cq *cq, uint32_t i, uint32_t from, uint32_t upto)
+{
+	struct karst_cq_lane *lane = &cq->lane[i];
+	struct cli_qp *q;
+
+	for (q = cq->sends; q != NULL; q = q->next_send)
+		if (q->pub.lcore == i)
+			pass(&q->send_orphans, q->pub.qp_num, &q->pub.sq, lane, from, upto, false);
+	for (q = cq->recvs; q != NULL; q = q->next_recv)
+		if (q->pub.lcore == i && q->pub.srq == NULL)
+			pass(&q->recv_orphans, q->pub.qp_num, &q->pub.rq, lane, from, upto, true);
+	/* in the engine's place; where only the session has ended, the engine may still do it.
+	 * relaxed: the entries are there */
+	atomic_compare_exchange_strong_explicit(
+		&lane->sh->tail, &from, upto, memory_order_relaxed, memory_order_relaxed);
+}
+
+bool
+cli_orphans_show(struct cli_cq *cq)
+{
+	const struct karst_cqe *at;
+	struct cli_qp *q;
+	bool any = false;
+	uint32_t i;
+
+	for (q = cq->sends; q != NULL; q = q->next_send)
+		begin(&q->send_orphans, &q->pub.sq);
+	for (q = cq->recvs; q != NULL; q = q->next_recv)
+		if (q->pub.srq == NULL)
+			begin(&q->recv_orphans, &q->pub.rq);
+	for (i = 0; i < cq->pub.nlanes; i++) {
+		struct karst_cq_lane *lane = &cq->lane[i];
+		uint32_t tail = atomic_load_explicit(&lane->sh->tail, memory_order_acquire);
+		/* acquire, pairs with the release in karst_lane_ready() */
+		uint32_t ready = atomic_load_explicit(&lane->sh->ready, memory_order_acquire);
+
+		/* what is not possible is not believed */
+		if ((int32_t)(ready - tail) > 0 && ready - lane->head <= lane->mask + 1)
+			show(cq, i, tail, ready);
+		any = karst_cq_lane_peek(lane, &at) > 0 || any;
+	}
+	return any;
 }
 
 /* Posted and not flushed yet. */
 static uint32_t
-left(const struct cli_cq *cq, const struct cli_qp *q, const struct karst_wq *wq,
-	struct cli_orphans *o, bool recv)
+left(const struct karst_wq *wq, const struct cli_orphans *o)
 {
-	uint32_t n;
-
-	if (!o->known) {
-		o->next = first_open(cq, q, wq, o->born, recv);
-		o->known = true;
-	}
 	/* acquire, pairs with the release in karst_wq_publish(): another thread may have posted */
-	n = atomic_load_explicit(&wq->sh->tail, memory_order_acquire) - o->next;
+	uint32_t n = atomic_load_explicit(&wq->sh->tail, memory_order_acquire) - o->next;
+
 	return n <= wq->mask + 1 ? n : 0;
 }
 
@@ -75,21 +127,17 @@ slot_at(const struct karst_wq *wq, uint32_t idx)
 static void
 flushed(struct cli_orphans *o, const struct karst_wq *wq)
 {
-	uint32_t head = atomic_load_explicit(&wq->sh->head, memory_order_relaxed);
-
 	o->next++;
-	/* release, pairs with the acquire in karst_wq_free(), in the engine's place */
-	if ((int32_t)(o->next - head) > 0)
-		atomic_store_explicit(&wq->sh->head, o->next, memory_order_release);
+	give_back(o, wq);
 }
 
 static uint32_t
-flush_sends(struct cli_cq *cq, struct cli_qp *q, uint32_t n, struct karst_cqe *cqes)
+flush_sends(struct cli_qp *q, uint32_t n, struct karst_cqe *cqes)
 {
 	struct karst_wq *wq = &q->pub.sq;
 	uint32_t i;
 
-	n = karst_min_u32(n, left(cq, q, wq, &q->send_orphans, false));
+	n = karst_min_u32(n, left(wq, &q->send_orphans));
 	for (i = 0; i < n; i++) {
 		const struct karst_send_wqe *w = slot_at(wq, q->send_orphans.next);
 
@@ -106,14 +154,14 @@ flush_sends(struct cli_cq *cq, struct cli_qp *q, uint32_t n, struct karst_cqe *c
 }
 
 static uint32_t
-flush_recvs(struct cli_cq *cq, struct cli_qp *q, uint32_t n, struct karst_cqe *cqes)
+flush_recvs(struct cli_qp *q, uint32_t n, struct karst_cqe *cqes)
 {
 	struct karst_wq *wq = &q->pub.rq;
 	uint32_t i;
 
 	if (q->pub.srq != NULL)
 		return 0;
-	n = karst_min_u32(n, left(cq, q, wq, &q->recv_orphans, true));
+	n = karst_min_u32(n, left(wq, &q->recv_orphans));
 	for (i = 0; i < n; i++) {
 		const struct karst_recv_wqe *w = slot_at(wq, q->recv_orphans.next);
 
@@ -136,27 +184,24 @@ cli_orphans_flush(struct cli_cq *cq, uint32_t n, struct karst_cqe *cqes)
 	uint32_t got = 0;
 
 	for (q = cq->sends; q != NULL && got < n; q = q->next_send)
-		got += flush_sends(cq, q, n - got, cqes + got);
+		got += flush_sends(q, n - got, cqes + got);
 	for (q = cq->recvs; q != NULL && got < n; q = q->next_recv)
-		got += flush_recvs(cq, q, n - got, cqes + got);
+		got += flush_recvs(q, n - got, cqes + got);
 	return got;
 }
 
 bool
 cli_orphans_pending(struct cli_cq *cq)
 {
-	const struct karst_cqe *at;
 	struct cli_qp *q;
-	uint32_t i;
 
-	for (i = 0; i < cq->pub.nlanes; i++)
-		if (karst_cq_lane_peek(&cq->lane[i], &at) > 0)
-			return true;
+	if (cli_orphans_show(cq))
+		return true;
 	for (q = cq->sends; q != NULL; q = q->next_send)
-		if (left(cq, q, &q->pub.sq, &q->send_orphans, false) > 0)
+		if (left(&q->pub.sq, &q->send_orphans) > 0)
 			return true;
 	for (q = cq->recvs; q != NULL; q = q->next_recv)
-		if (q->pub.srq == NULL && left(cq, q, &q->pub.rq, &q->recv_orphans, true) > 0)
+		if (q->pub.srq == NULL && left(&q->pub.rq, &q->recv_orphans) > 0)
 			return true;
 	return false;
 }

@@ -91,12 +91,6 @@ attach(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_create_q
 
 /* --- the lists of the completion queues --- */
 
-static uint32_t
-lane_tail(const struct cli_cq *cq, uint32_t lcore)
-{
-	return atomic_load_explicit(&cq->lane[lcore].sh->tail, memory_order_relaxed);
-}
-
 static void
 list_add(struct cli_qp *q)
 {
@@ -105,7 +99,6 @@ list_add(struct cli_qp *q)
 	if (q->pub.send_cq != NULL) {
 		cq = cli_cq_of(q->pub.send_cq);
 		karst_lock(&cq->lock);
-		q->send_orphans.born = lane_tail(cq, q->pub.lcore);
 		q->next_send = cq->sends;
 		cq->sends = q;
 		karst_unlock(&cq->lock);
@@ -113,7 +106,6 @@ list_add(struct cli_qp *q)
 	if (q->pub.recv_cq != NULL) {
 		cq = cli_cq_of(q->pub.recv_cq);
 		karst_lock(&cq->lock);
-		q->recv_orphans.born = lane_tail(cq, q->pub.lcore);
 		q->next_recv = cq->recvs;
 		cq->recvs = q;
 		karst_unlock(&cq->lock);

@@ -393,7 +393,7 @@ has_posted(const struct eng_qp *q)
 	/* relaxed: what this program has posted before its call is there, by the call itself */
 	return sq != NULL &&
 		atomic_load_explicit(&sq->tail, memory_order_relaxed) !=
-		atomic_load_explicit(&sq->done, memory_order_relaxed);
+		atomic_load_explicit(&sq->head, memory_order_relaxed);
 }
 
 int

@@ -6,8 +6,9 @@
  *
  * A CQ has one lane for each lcore, so each lane has one producer and one consumer and needs
  * no lock; the completions of one QP all come from one lcore and stay in order.  Entries are
- * written at once but published, and events raised, by karst_core_flush() after a batch: one
- * store and one fence for many completions.
+ * written at once but published, and events raised, by karst_core_flush() after a batch: two
+ * stores and one fence for many completions.  The slots of their requests are given back between
+ * the two, so that no request is lost if we die here (doc/ring-abi.rst).
  *
  * A full lane is fatal for the CQ, as with hardware: the completion is lost, CQ_ERR is raised
  * once, and every QP that completes into it afterwards goes into Error.
@@ -215,30 +216,32 @@ recvs_done(const struct karst_core_qp *qp)
 	return qp->rq.head - (qp->rsp.rwqe.held ? 1 : 0);
 }
 
-/* Slots of finished requests, before their completions: whoever sees one can post at once. */
+/* Completions that count from here on, whatever becomes of us. */
 static void
-give_back(const struct karst_core *core)
+make_ready(const struct karst_core *core)
 {
-	const struct karst_core_qp *qp;
+	struct karst_cq_lane_state *l;
 
-	for (qp = core->retired; qp != NULL; qp = qp->next_retired) {
-		karst_wqe_show_head(&qp->sq, qp->sq.head);
-		if (qp->srq == NULL)
-			karst_wqe_show_head(&qp->rq, recvs_done(qp));
+	for (l = core->dirty; l != NULL; l = l->next_dirty) {
+		l->fresh = l->ring.tail - l->ring.published;
+		if (karst_unlikely(l->ring.stamps != NULL))
+			karst_lane_stamp(&l->ring, core->stamp_ns);
+		karst_lane_ready(&l->ring);
 	}
 }
 
-/* The same after their completions: what is not before this we take with us if we die. */
+/* Slots of finished requests: after their completions count, so that if we die each request either
+ * has one or stands in its slot, and before they are shown: whoever sees one can post at once. */
 static void
-settle(struct karst_core *core)
+give_back(struct karst_core *core)
 {
 	struct karst_core_qp *qp;
 
 	for (qp = core->retired; qp != NULL; qp = qp->next_retired) {
 		qp->flags &= (uint8_t)~KARST_QPF_RETIRED;
-		karst_wqe_show_done(&qp->sq, qp->sq.head);
+		karst_wqe_show_head(&qp->sq, qp->sq.head);
 		if (qp->srq == NULL)
-			karst_wqe_show_done(&qp->rq, recvs_done(qp));
+			karst_wqe_show_head(&qp->rq, recvs_done(qp));
 	}
 	core->retired = NULL;
 }
@@ -250,14 +253,10 @@ karst_core_flush(struct karst_core *core)
 
 	/* also for whoever deregisters memory after the turn that this call ends */
 	karst_mem_place_fence(&core->placer);
+	make_ready(core);
 	give_back(core);
-	for (l = core->dirty; l != NULL; l = l->next_dirty) {
-		l->fresh = l->ring.tail - l->ring.published;
-		if (karst_unlikely(l->ring.stamps != NULL))
-			karst_lane_stamp(&l->ring, core->stamp_ns);
+	for (l = core->dirty; l != NULL; l = l->next_dirty)
 		karst_lane_publish(&l->ring);
-	}
-	settle(core);
 	if (core->dirty == NULL)
 		return;
 	/* Dekker with karst_cq_arm(): the tails before the armed words, one fence for all */

@@ -255,7 +255,6 @@ empty_ring(struct karst_wqe_ring *ring, bool idle)
 
 	ring->tail = tail;
 	karst_wqe_publish_head(ring, tail);
-	karst_wqe_show_done(ring, tail);
 	/* release, as in karst_wqe_idle() */
 	atomic_store_explicit(&ring->sh->idle, idle, memory_order_release);
 }

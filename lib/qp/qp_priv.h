@@ -340,8 +340,8 @@ karst_qp_mtu(const struct karst_core_qp *qp)
 }
 
 /**
- * Heads of the rings of @qp have moved.  The program is told by karst_core_flush(): that slots are
- * free before the completions, that they are done with after them.
+ * Heads of the rings of @qp have moved.  The program is told by karst_core_flush(), before the
+ * completions are shown.
  */
 static inline void
 karst_qp_retire(struct karst_core *core, struct karst_core_qp *qp)

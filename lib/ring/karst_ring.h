@@ -12,7 +12,7 @@
  *
  *   work queue        slots, tail: program        head: engine
  *                     idle: engine sets, whoever rings clears
- *   completion lane   entries, tail: engine       head: program
+ *   completion lane   entries, ready, tail: engine   head: program
  *   doorbell ring     cells: programs             (the engine reads and frees cells)
  *                     asleep: engine sets, whoever wakes it clears
  *
@@ -61,7 +61,7 @@ typedef _Atomic uint32_t karst_word;
 
 /** Number of these layouts and of the rules of doc/ring-abi.rst; a program and an engine whose
  *  numbers differ do not talk to each other. */
-#define KARST_RING_ABI 2u
+#define KARST_RING_ABI 3u
 
 /* --- work requests --- */
 
@@ -153,14 +153,11 @@ static_assert(sizeof(struct karst_recv_wqe) == 32, "half a cache line");
 struct karst_wq_shared {
 	karst_word tail; /* program: slots ever filled */
 	uint8_t pad0[KARST_CACHE_LINE - 4];
-	/* engine: slots that may be filled again, ever; stored before their completions, so that
-	 * whoever has seen one has room */
+	/* engine: slots that may be filled again, ever; stored before their completions are shown,
+	 * so that whoever has seen one has room, but after they are ready */
 	karst_word head;
 	karst_word idle; /* engine sets: 1 = ring the doorbell after posting; taken by that */
-	/* engine: slots whose completions are visible; for a program whose engine has died.  Shared
-	 * receive queues leave it alone */
-	karst_word done;
-	uint8_t pad1[KARST_CACHE_LINE - 12];
+	uint8_t pad1[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
 static_assert(sizeof(struct karst_wq_shared) == 128, "one line per writer");
 
@@ -339,9 +336,12 @@ struct karst_cq_shared {
 /** One lane: written by one lcore.  Its entries follow; then, with KARST_CQ_TIMESTAMPS, a 64-bit
  *  time for each of them: ns of CLOCK_MONOTONIC. */
 struct karst_lane_shared {
-	karst_word tail; /* engine: entries ever written */
+	karst_word tail; /* engine: entries ever shown */
 	karst_word live; /* engine: 1 = the lane is in use; 0 = not yet, or not any more */
-	uint8_t pad0[KARST_CACHE_LINE - 8];
+	/* engine: entries that are complete, and about to be shown; stored before the heads of
+	 * their queues.  For a program whose engine has died: it shows them itself */
+	karst_word ready;
+	uint8_t pad0[KARST_CACHE_LINE - 12];
 	karst_word head; /* program: entries ever read */
 	uint8_t pad1[KARST_CACHE_LINE - 4];
 } karst_cache_aligned;

@@ -46,7 +46,6 @@ karst_wqe_init(struct karst_wqe_ring *r, void *shared, uint32_t slots, uint32_t 
 	r->head = r->tail = 0;
 	atomic_store_explicit(&r->sh->tail, 0, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->head, 0, memory_order_relaxed);
-	atomic_store_explicit(&r->sh->done, 0, memory_order_relaxed);
 	atomic_store_explicit(&r->sh->idle, idle, memory_order_release);
 }
 
@@ -85,14 +84,6 @@ karst_wqe_publish_head(struct karst_wqe_ring *r, uint32_t head)
 {
 	r->head = head;
 	karst_wqe_show_head(r, head);
-}
-
-/** The completions of all requests before @done are visible. */
-static inline void
-karst_wqe_show_done(const struct karst_wqe_ring *r, uint32_t done)
-{
-	/* release: after the tails of the lanes, for who reads this when we are gone */
-	atomic_store_explicit(&r->sh->done, done, memory_order_release);
 }
 
 /** Has the program published nothing since the last karst_wqe_poll()?  One load. */
@@ -151,6 +142,7 @@ karst_lane_init(
 	l->mask = entries - 1;
 	l->tail = l->published = l->head_seen = 0;
 	atomic_store_explicit(&sh->tail, 0, memory_order_relaxed);
+	atomic_store_explicit(&sh->ready, 0, memory_order_relaxed);
 	atomic_store_explicit(&sh->head, 0, memory_order_relaxed);
 	atomic_store_explicit(&sh->live, 1, memory_order_release);
 }
@@ -253,6 +245,7 @@ karst_lane_move(struct karst_lane *l, struct karst_lane_shared *sh, uint32_t ent
 	to.head_seen = done->from;
 	atomic_store_explicit(&sh->head, done->from, memory_order_relaxed);
 	atomic_store_explicit(&sh->tail, to.published, memory_order_relaxed);
+	atomic_store_explicit(&sh->ready, to.published, memory_order_relaxed);
 	/* release, pairs with the acquire of a program whose engine died meanwhile: this lane is
 	 * the one to go on with; for a moment both would do */
 	atomic_store_explicit(&sh->live, 1, memory_order_release);
@@ -273,7 +266,17 @@ karst_lane_trim(const struct karst_lane *l, uint32_t entries, struct karst_lane_
 		span->upto = span->from;
 }
 
-/** Shows the program everything written so far. */
+/** Everything written so far counts, and is shown even if we die before karst_lane_publish().  From
+ *  here on the slots of its requests can be given back. */
+static inline void
+karst_lane_ready(const struct karst_lane *l)
+{
+	/* release: after the entries, for who reads this when we are gone; the heads of work queues
+	 * are stored with release after it, and so is the tail */
+	atomic_store_explicit(&l->sh->ready, l->tail, memory_order_release);
+}
+
+/** Shows the program everything written so far; after karst_lane_ready(). */
 static inline void
 karst_lane_publish(struct karst_lane *l)
 {

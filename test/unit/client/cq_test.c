@@ -336,8 +336,8 @@ breaking_call(void *user, const void *req, size_t len, const int *fds, unsigned 
 		br->door.call(br->door.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
 		for (i = 0; i < 5; i++)
 			cr_assert_eq(write_by(p, 1, 1030 + i), 0);
-		/* it tells of each of them before it is done */
-		while (atomic_load(&p->qp[1]->sq.sh->done) != p->qp[1]->sq.tail)
+		/* their completions are ready before their slots are free */
+		while (atomic_load(&p->qp[1]->sq.sh->head) != p->qp[1]->sq.tail)
 			bed_pause();
 	}
 	return -EIO;

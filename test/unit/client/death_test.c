@@ -99,20 +99,26 @@ Test(client_death, outstanding)
 	pair_down(&p);
 }
 
+/* How far the engine came with completions that the program was not shown. */
+enum stage {
+	WRITTEN, /* over old ones, taken long ago: their requests are outstanding like the others */
+	READY,
+	GIVEN_BACK, /* and the slots of their requests, which have been filled again since */
+};
+
 /*
- * The engine goes with completions in its hands: written into the lane, over old ones that were
- * taken long ago, and not published; @given_back: their slots were given back already; @alone: all
- * that was published are another queue's.  Their requests are outstanding like the others.
+ * The engine goes with completions in its hands; @alone: all that was shown are another queue's.
+ * Each request completes once, and then there is room for as many as the queue has slots.
  */
 static void
-killed_before_publishing(bool given_back, bool alone)
+killed_before_showing(enum stage stage, bool alone)
 {
-	const uint32_t waiting = 10, written = 4;
+	const uint32_t waiting = 10, written = 4, slots = 16;
 	struct karst_cq_lane *lane;
 	struct karst_cqe *entries, e;
 	struct karst_wq *sq;
 	struct pair p;
-	uint32_t i;
+	uint32_t i, posted = waiting;
 
 	pair_up(&p, 1);
 	lane = &p.b.cq->lane[p.a->lcore];
@@ -134,32 +140,79 @@ killed_before_publishing(bool given_back, bool alone)
 			.wr_id = i,
 			.qpn = p.a->qp_num,
 			.opcode = KARST_WC_SEND,
-			.slot = sq->sh->done + i,
+			.slot = sq->sh->head + i,
 		};
-	if (given_back)
+	if (stage >= READY)
+		atomic_fetch_add(&lane->sh->ready, written);
+	if (stage >= GIVEN_BACK)
 		atomic_fetch_add(&sq->sh->head, written);
-	for (i = 0; i < waiting; i++) {
+	while (bed_post(p.a, KARST_WR_SEND, posted, p.mr, 0, 8, NULL, 0) == 0)
+		posted++;
+	cr_assert_eq(posted, slots + (stage >= GIVEN_BACK ? written : 0));
+	for (i = 0; i < posted; i++) {
 		e = bed_wait(p.b.cq);
-		cr_assert_eq(e.status, KARST_WC_WR_FLUSH_ERR);
+		cr_assert_eq(e.status,
+			stage >= READY && i < written ? KARST_WC_SUCCESS : KARST_WC_WR_FLUSH_ERR);
 		cr_assert_eq(e.wr_id, i);
 	}
+	bed_nothing(p.b.cq);
+	for (i = 0; i < slots; i++)
+		cr_assert_eq(bed_post(p.a, KARST_WR_SEND, i, p.mr, 0, 8, NULL, 0), 0);
+	for (i = 0; i < slots; i++)
+		cr_assert_eq(bed_wait(p.b.cq).wr_id, i);
 	bed_nothing(p.b.cq);
 	pair_down(&p);
 }
 
-Test(client_death, completions_that_were_not_published)
+Test(client_death, completions_that_were_written)
 {
-	killed_before_publishing(false, false);
+	killed_before_showing(WRITTEN, false);
+}
+
+Test(client_death, completions_of_nobody_else_that_were_written)
+{
+	killed_before_showing(WRITTEN, true);
+}
+
+Test(client_death, completions_that_were_ready)
+{
+	killed_before_showing(READY, false);
+}
+
+Test(client_death, completions_of_nobody_else_that_were_ready)
+{
+	killed_before_showing(READY, true);
 }
 
 Test(client_death, slots_given_back_before_their_completions)
 {
-	killed_before_publishing(true, false);
+	killed_before_showing(GIVEN_BACK, false);
 }
 
-Test(client_death, completions_of_nobody_else_that_were_not_published)
+Test(client_death, slots_given_back_to_nobody_else)
 {
-	killed_before_publishing(false, true);
+	killed_before_showing(GIVEN_BACK, true);
+}
+
+/* What the engine cannot have meant is not believed. */
+Test(client_death, impossible_ready)
+{
+	static const uint32_t off[] = {UINT32_MAX, 1025, 0x7fffffff, 0x80000000};
+	struct karst_cq_lane *lane;
+	struct pair p;
+	uint32_t i;
+
+	for (i = 0; i < KARST_DIM(off); i++) {
+		pair_up(&p, 1);
+		lane = &p.b.cq->lane[p.a->lcore];
+		cr_assert_eq(bed_post(p.a, KARST_WR_SEND, 7, p.mr, 0, 8, NULL, 0), 0);
+		bed_nothing(p.b.cq);
+		bed_kill(&p.b);
+		atomic_fetch_add(&lane->sh->ready, off[i]);
+		cr_assert_eq(bed_wait(p.b.cq).wr_id, 7);
+		bed_nothing(p.b.cq);
+		pair_down(&p);
+	}
 }
 
 /* Under traffic: each request completes exactly once, whenever the engine goes. */

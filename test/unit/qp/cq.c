@@ -226,11 +226,12 @@ head_of(const struct karst_wq *wq)
 	return atomic_load(&wq->sh->head);
 }
 
+/* Completions that count, which are shown in the same flush. */
 static uint32_t
-done_of(const struct karst_wq *wq)
+ready_of(const struct karst_cq_lane *lane)
 {
-	cr_assert_eq(atomic_load(&wq->sh->done), atomic_load(&wq->sh->head));
-	return head_of(wq);
+	cr_assert_eq(atomic_load(&lane->sh->ready), atomic_load(&lane->sh->tail));
+	return atomic_load(&lane->sh->ready);
 }
 
 /* A slot comes back with the completion of its request, which names it; not before. */
@@ -242,21 +243,25 @@ Test(cq, slots_come_back_with_their_completions)
 	post_recv(b, 2, 0, 1024);
 	expect_taken(b, send_pkt(b, RC_SEND_FIRST, R(0), .pay_len = 256));
 	turn(b);
-	cr_assert_eq(done_of(&b->s->rq), 0, "taken by a message that is not complete");
+	cr_assert_eq(head_of(&b->s->rq), 0, "taken by a message that is not complete");
 	expect_taken(b, send_pkt(b, RC_SEND_LAST, R(1), .pay_len = 1));
-	cr_assert_eq(done_of(&b->s->rq), 0, "the completion is not visible yet");
+	cr_assert_eq(head_of(&b->s->rq), 0, "the completion is not visible yet");
+	cr_assert_eq(ready_of(&b->rlane), 0);
 	turn(b);
-	cr_assert_eq(done_of(&b->s->rq), 1);
+	cr_assert_eq(head_of(&b->s->rq), 1);
+	cr_assert_eq(ready_of(&b->rlane), 1);
 	cr_assert_eq(expect_recv(b, 1, SUCCESS)->slot, 0);
 	post(b, RDMA_WRITE, 1, .len = 1, .quiet = true);
 	post(b, RDMA_WRITE, 2, .len = 1);
 	turn(b);
 	b->out_head = b->out_tail;
-	cr_assert_eq(done_of(&b->s->sq), 0);
+	cr_assert_eq(head_of(&b->s->sq), 0);
 	expect_taken(b, send_pkt(b, RC_ACK, S(1), .aeth = 0x1f000002));
-	cr_assert_eq(done_of(&b->s->sq), 0, "the completion is not visible yet");
+	cr_assert_eq(head_of(&b->s->sq), 0, "the completion is not visible yet");
+	cr_assert_eq(ready_of(&b->slane), 0);
 	turn(b);
-	cr_assert_eq(done_of(&b->s->sq), 2);
+	cr_assert_eq(head_of(&b->s->sq), 2);
+	cr_assert_eq(ready_of(&b->slane), 1);
 	cr_assert_eq(expect_wc(b, 2, SUCCESS)->slot, 1);
 	bed_close(b);
 }
@@ -354,6 +359,8 @@ Test(cq, moved_before_the_flush)
 	for (; i < 4; i++)
 		karst_cq_push(b->core, b->scq, false)->wr_id = i;
 	cr_assert_eq(karst_core_move_cq(b->core, b->scq, to, 8, &span), 0);
+	cr_assert_eq(to->tail, 2);
+	cr_assert_eq(to->ready, 2, "what is not flushed does not count yet");
 	for (; i < 8; i++)
 		karst_cq_push(b->core, b->scq, false)->wr_id = i;
 	cr_assert_eq(b->cq_events, 0);

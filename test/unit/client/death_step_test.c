@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The engine is killed between any two stores by which it tells a program of completions: it is
+ * traced, goes on by single instructions, and ends after the first change of those words in one
+ * run, after the second in the next, and so on, until there is nothing left to tell.
+ */
+#include "bed.h"
+
+#include <sys/ptrace.h>
+#include <sys/wait.h>
+
+#include <criterion/criterion.h>
+
+#define ENTRIES  16u
+#define REQUESTS 4u
+
+static uint8_t mem[4096];
+
+struct pair {
+	struct bed b;
+	struct karst_mr *mr;
+	struct karst_cq *cq; /* of all queues */
+	struct karst_cq_lane *lane;
+	struct karst_qp *a; /* sends */
+	struct karst_qp *z; /* receives */
+	uint32_t shown;     /* completions, before the sends */
+};
+
+/* What the engine stores, in this order for a batch of completions. */
+struct words {
+	uint32_t ready;
+	uint32_t send_head;
+	uint32_t recv_head;
+	uint32_t tail;
+};
+
+static struct words
+look(const struct pair *p)
+{
+	return (struct words){.ready = atomic_load(&p->lane->sh->ready),
+		.send_head = atomic_load(&p->a->sq.sh->head),
+		.recv_head = atomic_load(&p->z->rq.sh->head),
+		.tail = atomic_load(&p->lane->sh->tail)};
+}
+
+static struct karst_qp *
+small_qp(struct pair *p)
+{
+	struct karst_qp_init_attr init = bed_init(&p->b, KARST_QPT_RC);
+	struct karst_qp *qp;
+
+	init.send_cq = init.recv_cq = p->cq;
+	init.cap.max_send_wr = init.cap.max_recv_wr = REQUESTS;
+	cr_assert_eq(karst_create_qp(p->b.pd, &init, &qp), 0, "%s", karst_why());
+	return qp;
+}
+
+/* Two that are connected, in whose lane each entry was another queue's; then the engine stands. */
+static void
+pair_up(struct pair *p)
+{
+	uint32_t i;
+
+	bed_up_apart(&p->b, 1);
+	p->mr = bed_mr(&p->b, mem, sizeof(mem));
+	cr_assert_eq(karst_create_cq(p->b.ctx, ENTRIES, NULL, NULL, &p->cq), 0);
+	cr_assert_eq(p->cq->cqe, ENTRIES);
+	p->lane = &p->cq->lane[0];
+	p->a = small_qp(p);
+	p->z = small_qp(p);
+	bed_connect(p->a, p->z);
+	for (i = 0; i < 2 * ENTRIES; i++) {
+		cr_assert_eq(bed_post(p->z, KARST_WR_RDMA_WRITE, i, p->mr, 0, 8, p->mr, 64), 0);
+		cr_assert_eq(bed_wait(p->cq).status, KARST_WC_SUCCESS);
+	}
+	p->shown = atomic_load(&p->lane->sh->tail);
+	/* its first thread is the lcore */
+	cr_assert_eq(ptrace(PTRACE_SEIZE, p->b.child, NULL, NULL), 0);
+	cr_assert_eq(ptrace(PTRACE_INTERRUPT, p->b.child, NULL, NULL), 0);
+	cr_assert_eq(waitpid(p->b.child, NULL, __WALL), p->b.child);
+}
+
+static void
+pair_down(struct pair *p)
+{
+	cr_assert_eq(karst_destroy_qp(p->a), 0);
+	cr_assert_eq(karst_destroy_qp(p->z), 0);
+	cr_assert_eq(karst_destroy_cq(p->cq), 0);
+	cr_assert_eq(karst_dereg_mr(p->mr), 0);
+	bed_down(&p->b);
+}
+
+/* Until @changes of the words were seen.  @return false: all was told before. */
+static bool
+step(const struct pair *p, uint32_t changes)
+{
+	struct words was = look(p), is;
+
+	while (changes > 0) {
+		if (was.tail == p->shown + 2 * REQUESTS)
+			return false;
+		cr_assert_eq(ptrace(PTRACE_SINGLESTEP, p->b.child, NULL, NULL), 0);
+		cr_assert_eq(waitpid(p->b.child, NULL, __WALL), p->b.child);
+		is = look(p);
+		changes -= memcmp(&is, &was, sizeof(is)) != 0;
+		was = is;
+	}
+	return true;
+}
+
+/* Takes @n completions, each due once, in order for each queue, none good after one that is not.
+ * @return how many are good. */
+static uint32_t
+take(const struct pair *p, uint32_t n)
+{
+	uint32_t next[2] = {0, 0}, good[2] = {0, 0}, i;
+
+	for (i = 0; i < n; i++) {
+		struct karst_cqe e = bed_wait(p->cq);
+		bool recv = (e.opcode & KARST_WC_RECV) != 0;
+
+		cr_assert_eq(e.qpn, recv ? p->z->qp_num : p->a->qp_num);
+		cr_assert_eq(e.wr_id, next[recv]++);
+		cr_assert(e.status == KARST_WC_SUCCESS || e.status == KARST_WC_WR_FLUSH_ERR);
+		if (e.status != KARST_WC_SUCCESS)
+			continue;
+		cr_assert_eq(good[recv]++, e.wr_id);
+	}
+	bed_nothing(p->cq);
+	return good[0] + good[1];
+}
+
+static void
+post(const struct pair *p)
+{
+	uint32_t i;
+
+	for (i = 0; i < REQUESTS; i++) {
+		cr_assert_eq(bed_recv(p->z, i, p->mr, 64 + 8 * i, 8), 0);
+		cr_assert_eq(bed_post(p->a, KARST_WR_SEND, i, p->mr, 0, 8, NULL, 0), 0);
+	}
+}
+
+/* @return whether there is a later change to be killed after. */
+static bool
+killed_after(uint32_t changes)
+{
+	struct words told;
+	struct pair p;
+	bool more;
+
+	pair_up(&p);
+	post(&p);
+	more = step(&p, changes);
+	bed_kill(&p.b);
+	told = look(&p);
+	cr_assert_eq(take(&p, 2 * REQUESTS), told.ready - p.shown, "what was ready counts");
+	/* and all slots are free */
+	post(&p);
+	cr_assert_eq(take(&p, 2 * REQUESTS), 0);
+	pair_down(&p);
+	return more;
+}
+
+Test(client_death, between_any_two_stores, .timeout = 200)
+{
+	uint32_t changes = 0;
+
+	while (killed_after(changes))
+		changes++;
+	/* ready, head and tail, of sends and of receives */
+	cr_assert_geq(changes, 6, "%u changes", changes);
+}

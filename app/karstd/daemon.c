@@ -148,6 +148,7 @@ make_engine(struct daemon *d)
 		.no_migreq = !c->migreq,
 		.page_buffers = kd_ports_want_page_buffers(d->conf),
 		.mbufs = d->eal.mbufs,
+		.apart = true,
 		.idle = (enum karst_idle)c->idle,
 		.sleep_max_us = c->sleep_max_us,
 	};

@@ -246,6 +246,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.ack_interval = e->cfg.ack_interval,
 		.window_packets = e->cfg.window_packets,
 		.linger_turns = ENG_LINGER_TURNS,
+		.apart = e->cfg.apart,
 		.migreq = !e->cfg.no_migreq,
 		.seed = e->cfg.seed + lc->index,
 		.mem = e->mem,

@@ -255,8 +255,11 @@ karst_core_flush(struct karst_core *core)
 	karst_mem_place_fence(&core->placer);
 	make_ready(core);
 	give_back(core);
-	for (l = core->dirty; l != NULL; l = l->next_dirty)
+	for (l = core->dirty; l != NULL; l = l->next_dirty) {
 		karst_lane_publish(&l->ring);
+		if (core->apart && l->fresh == 1)
+			karst_lane_hand_over(&l->ring);
+	}
 	if (core->dirty == NULL)
 		return;
 	/* Dekker with karst_cq_arm(): the tails before the armed words, one fence for all */

@@ -190,6 +190,7 @@ struct karst_core_config {
 	/* how often karst_core_linger() looks at a send queue that has run dry, before its program
 	 * must ring for it; 0: never */
 	uint32_t linger_turns;
+	bool apart; /* programs run on other processors: what they read next is handed over */
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
 	const struct karst_core_ops *ops;
@@ -237,6 +238,7 @@ struct karst_core {
 	uint32_t next_slot; /* where the search for a free QPN goes on */
 	uint8_t bth_flags;  /* MigReq as it stands in BTH byte 1 */
 	struct karst_core_qp **qps;
+	bool apart;
 	uint32_t linger_turns;
 	uint32_t nlinger; /* while it is not 0, karst_core_linger() wants to be called */
 	struct karst_core_linger linger[8];

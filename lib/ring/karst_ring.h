@@ -196,7 +196,8 @@ struct karst_wq {
 	struct karst_wq_shared *sh;
 	uint8_t *slots;
 	uint32_t mask;
-	uint32_t shift;     /* log2 of the stride */
+	uint8_t shift;      /* log2 of the stride */
+	bool apart;         /* set by the owner: the engine runs on another processor */
 	uint32_t tail;      /* filled, maybe not published yet */
 	uint32_t head_seen; /* last value of sh->head */
 };
@@ -208,7 +209,8 @@ karst_wq_attach(struct karst_wq *wq, void *shared, uint32_t slots, uint32_t stri
 	wq->sh = (struct karst_wq_shared *)shared;
 	wq->slots = (uint8_t *)shared + sizeof(*wq->sh);
 	wq->mask = slots - 1;
-	wq->shift = karst_log2(stride);
+	wq->shift = (uint8_t)karst_log2(stride);
+	wq->apart = false;
 	wq->tail = atomic_load_explicit(&wq->sh->tail, memory_order_relaxed);
 	wq->head_seen = atomic_load_explicit(&wq->sh->head, memory_order_relaxed);
 }
@@ -243,6 +245,14 @@ karst_wq_slot(const struct karst_wq *wq, uint32_t i)
 static inline bool
 karst_wq_publish(struct karst_wq *wq, uint32_t n)
 {
+	uint32_t i;
+
+	/* The engine loads them one after the other, unless they are in a cache nearer to it.  A
+	 * single one it wants before it could be moved. */
+	if (wq->apart && n > 1) {
+		for (i = 0; i < n; i++)
+			karst_demote(karst_wq_slot(wq, i));
+	}
 	wq->tail += n;
 	/* release, pairs with the acquire in karst_wqe_poll(): the slots are written */
 	atomic_store_explicit(&wq->sh->tail, wq->tail, memory_order_release);
@@ -414,13 +424,14 @@ karst_cq_lane_peek(struct karst_cq_lane *l, const struct karst_cqe **cqes)
 {
 	uint32_t i = l->head & l->mask, n;
 
+	*cqes = (const struct karst_cqe *)(l->sh + 1) + i;
 	if (l->tail_seen == l->head) {
+		__builtin_prefetch(*cqes); /* both lines come from the engine, together */
 		/* acquire, pairs with the release in karst_lane_publish(): the entries and the
 		 * data that they announce are written (R14) */
 		l->tail_seen = atomic_load_explicit(&l->sh->tail, memory_order_acquire);
 	}
 	n = karst_min_u32(l->tail_seen - l->head, l->mask + 1 - i);
-	*cqes = (const struct karst_cqe *)(l->sh + 1) + i;
 	return n;
 }
 

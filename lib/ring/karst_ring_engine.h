@@ -285,6 +285,15 @@ karst_lane_publish(struct karst_lane *l)
 	atomic_store_explicit(&l->sh->tail, l->tail, memory_order_release);
 }
 
+/** After karst_lane_publish() of a single entry: a program on another processor finds it sooner.
+ *  Several entries will soon be followed by others, which would want the lines back. */
+static inline void
+karst_lane_hand_over(const struct karst_lane *l)
+{
+	karst_demote(&l->sh->tail);
+	karst_demote(&l->cqes[(l->tail - 1) & l->mask]);
+}
+
 /* --- doorbell ring --- */
 
 struct karst_bell {

@@ -133,8 +133,8 @@ struct karst_engine_config {
 	const char *pool_ops;   /* mempool handler; default "stack": last in, first out, so that
 			       * buffers come back while they are in the cache */
 	uint32_t handoff_slots; /* of the ring into each lcore; default 1024 */
-	/* programs run on other processors than the lcores, as those of a karstd do: lines that they
-	 * read next are moved out of an lcore's own caches */
+	/* programs run on other processors than the lcores, as those of a karstd do: lines that
+	 * they read next are moved out of an lcore's own caches */
 	bool apart;
 	/* idle lcores of karst_engine_start() */
 	enum karst_idle idle;

@@ -445,7 +445,8 @@ class Programs:
         """MB/s and microseconds a transfer of fi_pingpong; both know each other by an address of an
         interface, since libfabric passes over that of lo."""
         # so many that the connection, which the first of them waits for, is little of it
-        words = ['fi_pingpong', '-p', provider, '-e', kind, '-S', str(size), '-I', '20000']
+        words = ['fi_pingpong', '-p', provider, '-e', kind, '-S', str(size), '-I',
+                 '100000' if size < 1024 else '20000']
         with Interface():
             out = self.pair([*words, '-B', str(VERBS_PORT)],
                             [*words, '-P', str(VERBS_PORT), ADDRESS], karst) or ''

@@ -162,6 +162,10 @@ kv_destroy_cq(struct ibv_cq *ibv)
 	int ret;
 
 	kv_events_close(&cq->events);
+	/* whoever has an event may poll, until it is acknowledged */
+	if (!karst_cq_in_use(cq->karst))
+		kv_events_wait(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
+			&ibv->async_events_completed);
 	ret = karst_destroy_cq(cq->karst);
 	if (ret != 0) {
 		ret = kv_error(ret);
@@ -170,8 +174,6 @@ kv_destroy_cq(struct ibv_cq *ibv)
 			karst_raise_cq_event(cq->karst);
 		return ret;
 	}
-	kv_events_wait(&cq->events, &ibv->mutex, &ibv->cond, &ibv->comp_events_completed,
-		&ibv->async_events_completed);
 	kv_cq_set_armed(cq, false);
 	kv_object_free(cq, KV_RESOURCE_CQ, cq->memory);
 	return 0;

@@ -227,6 +227,12 @@ karst_raise_cq_event(struct karst_cq *cq)
 		cli_of(cq->context), KARST_CTL_RAISE_CQ, &m.hdr, sizeof(m), NULL, 0, &reply);
 }
 
+bool
+karst_cq_in_use(const struct karst_cq *cq)
+{
+	return atomic_load(&karst_container_of(cq, const struct cli_cq, pub)->users) != 0;
+}
+
 int
 karst_destroy_cq(struct karst_cq *cq)
 {

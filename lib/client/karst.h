@@ -298,6 +298,8 @@ int karst_create_cq(struct karst_context *ctx, uint32_t cqe, void *cq_context,
 int karst_resize_cq(struct karst_cq *cq, uint32_t cqe);
 /** An event after @count completions or @period_us microseconds after the first of them. */
 int karst_modify_cq(struct karst_cq *cq, uint16_t count, uint16_t period_us);
+/** Whether queue pairs complete into @cq; in other threads that may change at once. */
+bool karst_cq_in_use(const struct karst_cq *cq);
 /** Waits until all events that were got are acknowledged; others go with it.  -EBUSY: QPs use
  *  it. */
 int karst_destroy_cq(struct karst_cq *cq);

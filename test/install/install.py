@@ -76,7 +76,7 @@ def declared(header):
     """Functions that a header declares, but for the inline ones."""
     with open(header, encoding='utf-8') as f:
         text = re.sub(r'/\*.*?\*/', '', f.read(), flags=re.DOTALL)
-    return set(re.findall(r'^(?!static)(?:const )?(?:int|void|char) \*?(karst_\w+)\(', text,
+    return set(re.findall(r'^(?!static)(?:const )?(?:int|void|char|bool) \*?(karst_\w+)\(', text,
                           flags=re.MULTILINE))
 
 

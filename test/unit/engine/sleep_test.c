@@ -291,8 +291,11 @@ Test(sleep, frames_wake_it)
 		do {
 			sched_yield();
 			karst_engine_lcore_stats(bed.e, 0, &stats);
-		} while (stats.rx_frames == before && karst_engine_now_ns(bed.e) < until);
-		cr_assert_eq(stats.rx_frames, before + 1);
+			/* what a port says of its address when it is added may come between */
+		} while ((stats.rx_frames == before || !rte_ring_empty(bed.ring[0][0])) &&
+			karst_engine_now_ns(bed.e) < until);
+		cr_assert(rte_ring_empty(bed.ring[0][0]));
+		cr_assert_gt(stats.rx_frames, before);
 		cr_assert_eq(read(fd[1], &count, sizeof(count)), sizeof(count));
 	}
 	cr_assert_gt(stats.sleeps, 0);

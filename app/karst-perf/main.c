@@ -24,6 +24,7 @@
 #include "eal.h"
 #include "remote.h"
 #include "report.h"
+#include "tcp.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -250,6 +251,25 @@ run_once(struct perf_app *app, struct perf_run *r, uint32_t nr)
 	return rc;
 }
 
+/* Atomics and datagrams have no counterpart in TCP. */
+static int
+compare_tcp(struct perf_app *app, const struct perf_job *j)
+{
+	double seconds = app->opts.iters != 0 ? 1 : app->opts.duration_s;
+	struct perf_tcp t;
+
+	if (perf_op_atomic(j->op) || j->transport == PERF_UD)
+		return 0;
+	if (perf_tcp_measure(&app->link, &app->attach, j, seconds, &t) != 0)
+		return 1;
+	if (app->opts.json)
+		perf_report_tcp_json(stdout, j, &t);
+	else
+		perf_report_tcp_row(stdout, j, &t);
+	free(t.rtt);
+	return 0;
+}
+
 static int
 measure(struct perf_app *app, uint32_t nr)
 {
@@ -274,6 +294,8 @@ measure(struct perf_app *app, uint32_t nr)
 			perf_bed_destroy(&bed);
 	}
 	free(r);
+	if (rc == 0 && app->opts.compare_tcp)
+		rc = compare_tcp(app, j);
 	return rc;
 }
 

@@ -80,6 +80,8 @@ usage(FILE *to)
 	      "  --lat                also measure ping-pong latency\n"
 	      "  --verify             check every byte\n"
 	      "  --no-baselines       traffic alone, as for a profiler\n"
+	      "  --compare tcp        over karstd: also the same work by the kernel's TCP, between\n"
+	      "                       the addresses of the ports if the kernel has them\n"
 	      "  --loss P             drop received packets with probability 0..0.5 [0]\n"
 	      "  --window N           unacknowledged packets of a queue pair [the engine's]\n"
 	      "  --timeout N          RC timeout 4.096 us * 2^N, 1..31 [17; with --loss 8 or 11]\n"
@@ -341,6 +343,7 @@ enum {
 	OPT_LAT,
 	OPT_VERIFY,
 	OPT_NO_BASELINES,
+	OPT_COMPARE,
 	OPT_LOSS,
 	OPT_WINDOW,
 	OPT_TIMEOUT,
@@ -383,6 +386,7 @@ static const struct option long_options[] = {
 	{"lat", no_argument, NULL, OPT_LAT},
 	{"verify", no_argument, NULL, OPT_VERIFY},
 	{"no-baselines", no_argument, NULL, OPT_NO_BASELINES},
+	{"compare", required_argument, NULL, OPT_COMPARE},
 	{"loss", required_argument, NULL, OPT_LOSS},
 	{"window", required_argument, NULL, OPT_WINDOW},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
@@ -533,6 +537,11 @@ parse_how(int opt, const char *arg, struct perf_opts *o)
 	case OPT_NO_BASELINES:
 		o->no_baselines = true;
 		return 0;
+	case OPT_COMPARE:
+		if (strcmp(arg, "tcp") != 0)
+			return wrong("--compare", arg, "tcp");
+		o->compare_tcp = true;
+		return 0;
 	case OPT_LOSS:
 		return parse_real("--loss", arg, 0, 0.5, &o->loss);
 	case OPT_WINDOW:
@@ -633,10 +642,15 @@ check_where(struct perf_opts *o)
 	if (!perf_opts_attached(o)) {
 		if (o->server || o->peer != NULL)
 			return misplaced(o->server ? "--server" : "--peer", "with --connect");
-		if (o->memory != PERF_MEMORY_PRIVATE || o->hold)
-			return misplaced(o->hold ? "--hold" : "--memory", over);
+		if (o->memory != PERF_MEMORY_PRIVATE || o->hold || o->compare_tcp)
+			return misplaced(o->hold         ? "--hold"
+					: o->compare_tcp ? "--compare"
+							 : "--memory",
+				over);
 		return o->karstd != NULL ? misplaced("--karstd", "with --daemon") : 0;
 	}
+	if (o->server && o->compare_tcp)
+		return misplaced("--compare", "at the client");
 	if (o->daemon && (o->connect != NULL || o->server || o->peer != NULL))
 		return misplaced("--daemon", "without --connect, --server and --peer");
 	if (o->connections && (o->server || o->peer != NULL))

@@ -59,6 +59,7 @@ struct perf_opts {
 	bool latency;
 	bool verify;
 	bool no_baselines;
+	bool compare_tcp; /* measure the kernel's TCP beside it */
 	/* --op connect, which is measured alone */
 	bool connections;
 	bool no_qps;

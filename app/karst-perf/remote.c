@@ -4,6 +4,7 @@
 #include "remote.h"
 #include "check.h"
 #include "run.h"
+#include "tcp.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -327,7 +328,10 @@ attend(struct remote *r, bool wait)
 		r->rc = rc == -EPIPE && r->run == NULL ? 0 : 1;
 		return false;
 	}
-	rc = perf_link_send(&r->link, answer(r, o));
+	if (json_object_get(o, "tcp") != NULL && r->memory.base[PERF_SERVER] != NULL)
+		rc = perf_tcp_serve(&r->link, r->attach);
+	else
+		rc = perf_link_send(&r->link, answer(r, o));
 	json_decref(o);
 	if (rc != 0)
 		r->rc = 1;

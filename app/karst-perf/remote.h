@@ -12,6 +12,7 @@
  *   {"phase": number}              see run.h; PERF_PHASE_QUIT ends the measurement
  *   {"settle": [posted, ...]}      --verify: what may be looked at
  *   {"count": true}, {"targets": true}, {"result": true}
+ *   {"tcp": true}                  --compare tcp: answered with where to connect; see tcp.h
  */
 #ifndef PERF_REMOTE_H
 #define PERF_REMOTE_H
@@ -19,7 +20,7 @@
 #include "attach.h"
 #include "link.h"
 
-#define PERF_REMOTE_VERSION 1
+#define PERF_REMOTE_VERSION 2
 
 /** @a is attached as the server's end.  @stack: see perf_memory_create().
  *  @return exit status, said on stderr. */

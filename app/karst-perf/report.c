@@ -205,6 +205,19 @@ perf_report_table_row(FILE *to, const struct perf_run *r, const struct perf_resu
 	fflush(to);
 }
 
+void
+perf_report_tcp_row(FILE *to, const struct perf_job *j, const struct perf_tcp *t)
+{
+	char size[24];
+
+	perf_report_size(size, sizeof(size), j->size);
+	fprintf(to, "%-12s %-3s %9s %7.2f %8s %6s %5s %8.2f %8.2f  %s to %s\n",
+		perf_op_fetches(j->op) ? "  tcp, back" : "  tcp", "-", size, t->gbps, "-", "-", "-",
+		(double)perf_hist_percentile(t->rtt, 0.5) / 1e3,
+		(double)perf_hist_percentile(t->rtt, 0.99) / 1e3, t->here, t->there);
+	fflush(to);
+}
+
 /* --- JSON --- */
 
 /* Six digits are more than any figure here is worth. */
@@ -328,6 +341,22 @@ perf_report_json(FILE *to, const struct perf_run *r, const struct perf_result *x
 
 	if (rc == 0)
 		rc = json_dumpf(o, to, JSON_COMPACT | JSON_REAL_PRECISION(6));
+	json_decref(o);
+	fputc('\n', to);
+	fflush(to);
+	return rc == 0 ? 0 : -ENOMEM;
+}
+
+int
+perf_report_tcp_json(FILE *to, const struct perf_job *j, const struct perf_tcp *t)
+{
+	json_t *o = json_pack("{s:s, s:s, s:I, s:o, s:o, s:I, s:{s:I, s:I}, s:s, s:s}", "op", "tcp",
+		"beside", perf_op_name(j->op), "size_bytes", (json_int_t)j->size, "gbps",
+		real(t->gbps), "seconds", real(t->seconds), "bytes", (json_int_t)t->bytes,
+		"latency_ns", "p50", (json_int_t)perf_hist_percentile(t->rtt, 0.5), "p99",
+		(json_int_t)perf_hist_percentile(t->rtt, 0.99), "from", t->here, "to", t->there);
+	int rc = o == NULL ? -ENOMEM : json_dumpf(o, to, JSON_COMPACT | JSON_REAL_PRECISION(6));
+
 	json_decref(o);
 	fputc('\n', to);
 	fflush(to);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "run.h"
+#include "tcp.h"
 
 struct perf_result {
 	uint64_t messages;
@@ -51,6 +52,10 @@ void perf_report_table_row(FILE *to, const struct perf_run *run, const struct pe
 
 /** One object in one line.  -ENOMEM */
 int perf_report_json(FILE *to, const struct perf_run *run, const struct perf_result *result);
+
+/** The kernel's TCP at the same work, under the row of what it is compared with. */
+void perf_report_tcp_row(FILE *to, const struct perf_job *job, const struct perf_tcp *tcp);
+int perf_report_tcp_json(FILE *to, const struct perf_job *job, const struct perf_tcp *tcp);
 
 /** "65536" as "64K". */
 void perf_report_size(char *to, size_t bytes, uint64_t size);

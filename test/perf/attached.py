@@ -50,6 +50,8 @@ def traffic(perf, server, client, args, server_args=''):
         f'exit status {run.returncode}: {run.stderr[-1500:]} {complaints[-1500:]}',
         ' '.join(words)]
     for one in found:
+        if one['op'] == 'tcp':
+            continue
         if one['verify_errors'] or one['errors'] or one['messages'] <= 0:
             problems.append(f'{one["op"]}: {one["messages"]} messages, {one["verify_errors"]} '
                             f'wrong, {one["errors"]} errors')
@@ -71,6 +73,29 @@ MIXES = [
 ]
 
 
+def beside_tcp(perf, daemon):
+    """--compare tcp: an object of TCP's behind each that has a counterpart in TCP."""
+    problems, found = traffic(perf, daemon, daemon, '--op write,read,faa --size 64,300000 '
+                              '--iters 200 --lat --compare tcp')
+    rows = [(one.get('beside', one['op']), one['op'] == 'tcp') for one in found]
+    if rows != [('write', False), ('write', True), ('write', False), ('write', True),
+                ('read', False), ('read', True), ('read', False), ('read', True),
+                ('faa', False)]:
+        problems.append(f'rows are {rows}')
+    for one in found:
+        if one['op'] != 'tcp':
+            continue
+        rate = one['bytes'] * 8 / one['seconds'] / 1e9
+        # what is on its way when the measurement ends is at most a few writes
+        if one['bytes'] < one['size_bytes'] or abs(rate - one['gbps']) > 0.01 * rate:
+            problems.append(f'{one["bytes"]} bytes in {one["seconds"]} s are {one["gbps"]} Gb/s?')
+        if not 0 < one['latency_ns']['p50'] <= one['latency_ns']['p99']:
+            problems.append(f'latency_ns is {one["latency_ns"]}')
+        if (one['from'], one['to']) != ('127.0.0.1', '127.0.0.1'):
+            problems.append(f'from {one["from"]} to {one["to"]}')
+    return problems
+
+
 def within_one(tap, perf, karstd, folder):
     daemon = Daemon(karstd, folder, ENGINE + 'device = loopback\n', name='one')
     problems = daemon.start()
@@ -78,6 +103,8 @@ def within_one(tap, perf, karstd, folder):
     for name, args in [] if problems else MIXES:
         problems, _ = traffic(perf, daemon, daemon, args.replace('MTU', '4096'))
         tap.point(f'one daemon: {name}', problems)
+    if not tap.failed:
+        tap.point('one daemon: beside TCP', beside_tcp(perf, daemon))
     with HugePages(16) as huge:
         for kind in KINDS if daemon.process.poll() is None else []:
             if kind == 'hugetlb' and not huge.there:

@@ -159,9 +159,10 @@ CASES = [
     *injured('Q5', 'late: READ responses', 'read:6000 read:3000x8 read:8',
              lambda e: [delay(source=e.responses, op=READ_MIDDLE, nth=(2, 6), frames=2),
                         delay(source=e.responses, op=READ_LAST, nth=(3,), frames=1)]),
+    # One ACK may answer all sixteen SENDs (R11): only atomic acknowledges can be counted on.
     *injured('Q3 Q10', 'late: ACKs and atomic acknowledges', 'send:700x16 faa:x16 cas:x8',
              lambda e: [delay(source=e.responses, op=ACK, nth=(2, 4), frames=2),
-                        delay(source=e.responses, op=ATOMIC_ACK, nth=(2, 7), frames=2)], least=3),
+                        delay(source=e.responses, op=ATOMIC_ACK, nth=(2, 7), frames=2)], least=2),
     *injured('R2 Q4 Q5', 'late: every seventh packet', 'mix:8x128 %mix:9x64',
              lambda e: late(every=7, frames=3), least=5),
 
@@ -174,8 +175,10 @@ CASES = [
              lambda e: [corrupt(source=e.responses, op=op, nth=(1,)) for op in (
                  ACK, READ_MIDDLE, READ_ONLY, ATOMIC_ACK)],
              requester={'drops/icrc': 4}, kernels=BOTH_KERNELS),
-    *injured('W7', 'broken: every ninth packet', 'mix:10x64 %mix:11x32',
-             lambda e: [corrupt(every=9)], least=3, requester={'drops/icrc': 1},
+    # By lot: Linux sends its whole window again after a timeout, and with 18 packets in it a wire
+    # that breaks every ninth breaks the same first packet in every round.
+    *injured('W7', 'broken: one packet in nine', 'mix:10x64 %mix:11x32',
+             lambda e: [corrupt(chance=1 / 9, seed=10)], least=3, requester={'drops/icrc': 1},
              responder={'drops/icrc': 1}),
 
     *injured('E1 L5 L6', 'marked: all packets', 'send:3000 write:3000 read:3000 faa mix:12x64',

@@ -179,6 +179,9 @@ struct karst_responder {
 	struct karst_rwqe rwqe;
 };
 
+/* PSNs between two looks at how old the saved READs and atomics are; a power of two */
+#define KARST_RSP_AGE (1u << 22)
+
 /** Entry number @i of those ever added, if it is one of the last rsp_max. */
 static inline struct karst_rsp *
 karst_rsp_at(const struct karst_responder *r, uint32_t i)
@@ -407,6 +410,8 @@ void karst_message_done(struct karst_core *core, struct karst_core_qp *qp);
 void karst_responder_read(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 void karst_responder_atomic(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
+/** Forgets those that no peer may ask for again when @npsn more PSNs have come (P2). */
+void karst_rsp_age(struct karst_responder *r, uint32_t npsn);
 void karst_responder_dup_read(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 void karst_responder_dup_atomic(

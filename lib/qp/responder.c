@@ -81,6 +81,8 @@ executed(struct karst_core *core, struct karst_core_qp *qp, const struct karst_p
 	struct karst_responder *r = &qp->rsp;
 
 	r->epsn = karst_psn_add(r->epsn, npsn);
+	if (karst_unlikely((r->epsn & (KARST_RSP_AGE - 1)) == 0))
+		karst_rsp_age(r, 0);
 	/* to new work, but not to duplicates, the NAK of refuse_duplicate() gives way */
 	if (karst_unlikely(r->owed == KARST_OWED_NAK) && !r->fatal &&
 		r->syndrome == (KARST_AETH_NAK | KARST_NAK_REM_ACCESS))

@@ -8,7 +8,8 @@
  * (rsp_cur, rsp_psn) at the next response to send (responder_tx.c).  A duplicate READ or atomic
  * moves the cursor back to the PSN that it asks for (R4, R5); from there it goes as far as
  * duplicates have asked (rsp_again), and then on with what was never answered (rsp_done).  One that
- * the cursor will come to anyway changes nothing.
+ * the cursor will come to anyway changes nothing.  PSNs come around, so entries are forgotten by
+ * age, too (karst_rsp_age()).
  */
 #include "qp_priv.h"
 
@@ -31,12 +32,34 @@ rsp_room(struct karst_responder *r)
 	return karst_rsp_at(r, r->rsp_added);
 }
 
+/*
+ * A requester has at most 2^23 PSNs outstanding (P2), so what ends further back is not asked for
+ * again; and 2^24 later its PSNs are others'.  It is enough to look once in KARST_RSP_AGE, and when
+ * a READ takes many PSNs at once: until the next look nothing is as old as 2^24.
+ */
+void
+karst_rsp_age(struct karst_responder *r, uint32_t npsn)
+{
+	while (r->rsp_saved != 0) {
+		uint32_t oldest = r->rsp_added - r->rsp_saved;
+		const struct karst_rsp *e = karst_rsp_at(r, oldest);
+		uint32_t end = karst_psn_add(e->psn, e->npsn);
+
+		/* one that is still to be answered goes when it was */
+		if (karst_psn_add(r->epsn, -end) + npsn <= 1u << 23 ||
+			(int32_t)(r->rsp_cur - oldest) <= 0)
+			return;
+		r->rsp_saved--;
+	}
+}
+
 static void
 rsp_add(struct karst_core *core, struct karst_core_qp *qp, struct karst_rsp *e,
 	const struct karst_pkt *pkt, uint32_t npsn)
 {
 	struct karst_responder *r = &qp->rsp;
 
+	karst_rsp_age(r, npsn);
 	e->psn = e->beg = pkt->psn;
 	e->npsn = npsn;
 	e->end = karst_psn_add(pkt->psn, npsn);

@@ -431,6 +431,29 @@ bed_rx(struct bed *b, const struct karst_ib_hdrs *ib)
 	return bed_rx_frame(b, &f);
 }
 
+void
+bed_rx_many(struct bed *b, const struct karst_ib_hdrs *ib, uint32_t n)
+{
+	struct karst_frame f = bed_frame(b, ib);
+	uint8_t frame[KARST_FRAME_MAX];
+	struct karst_pkt first = {.data = frame}, pkt;
+	int len = karst_build_frame(frame, sizeof(frame), &f);
+	uint32_t i;
+
+	cr_assert_gt(len, 0, "the test's frame cannot be built");
+	cr_assert_eq(ib->pay_len, 0);
+	first.len = (uint16_t)len;
+	cr_assert_eq(karst_parse(&first), KARST_DROP_NONE);
+	first.qp = karst_core_lookup(b->core, first.dqpn);
+	for (i = 0; i < n; i++) {
+		pkt = first;
+		pkt.psn = karst_psn_add(first.psn, i);
+		karst_qp_rx(b->core, &pkt);
+		cr_assert_eq(pkt.drop, KARST_DROP_NONE, "packet %u: %s", i,
+			karst_drop_name(pkt.drop));
+	}
+}
+
 /* --- turns --- */
 
 static void

@@ -155,6 +155,9 @@ enum karst_drop bed_rx(struct bed *b, const struct karst_ib_hdrs *ib);
 /** The frame that bed_rx() would send, to be changed and given to bed_rx_frame(). */
 struct karst_frame bed_frame(const struct bed *b, const struct karst_ib_hdrs *ib);
 enum karst_drop bed_rx_frame(struct bed *b, const struct karst_frame *f);
+/** Delivers @n packets as bed_rx() would, of no payload and with PSNs from ib->psn on; all are
+ *  taken.  They are built and parsed once. */
+void bed_rx_many(struct bed *b, const struct karst_ib_hdrs *ib, uint32_t n);
 
 /* --- what the core sends --- */
 

@@ -465,3 +465,50 @@ Test(rc_replay, r4_source_gone_while_answering_again)
 	expect_ack(b, R(2), 2);
 	bed_close(b);
 }
+
+/* --- saved responses age --- */
+
+static void
+writes(struct bed *b, uint32_t psn, uint32_t n)
+{
+	bed_rx_many(b, &(struct karst_ib_hdrs){.opcode = KARST_RC_WRITE_ONLY, .psn = psn}, n);
+}
+
+/* (P1, R3): 2^24 packets later its PSN is another request's, which is acknowledged as such. */
+Test(rc_replay, r3_one_turn_of_the_psns_later)
+{
+	struct bed *b = bed_rc();
+
+	expect_taken(b, read_req(b, R(0), 0, 8));
+	expect_pkt(b, RC_READ_RESP_ONLY, R(0));
+	writes(b, R(1), KARST_PSN_MASK);
+	expect_none(b);
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	expect_ack(b, R(0), 1);
+	/* the same with an atomic, and a long READ in between (P1: as many PSNs as responses) */
+	expect_taken(b, faa(b, R(1), 1));
+	expect_pkt(b, RC_ATOMIC_ACK, R(1));
+	writes(b, R(2), KARST_PSN_MASK - 3);
+	expect_taken(b, read_req(b, R(-2), 0, 768));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(-2));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(-1));
+	expect_pkt(b, RC_READ_RESP_LAST, R(0));
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
+	expect_ack(b, R(1), 0);
+	bed_close(b);
+}
+
+/* (P2, R5): what a peer may still ask for is kept, however many packets have come since. */
+Test(rc_replay, r5_the_oldest_duplicate)
+{
+	struct bed *b = bed_rc();
+	uint64_t before = word(b);
+
+	expect_taken(b, faa(b, R(0), 5));
+	expect_pkt(b, RC_ATOMIC_ACK, R(0));
+	writes(b, R(1), (1u << 23) - 2);
+	expect_taken(b, faa(b, R(0), 5));
+	cr_assert_eq(orig_of(expect_pkt(b, RC_ATOMIC_ACK, R(0))), before);
+	cr_assert_eq(word(b), before + 5);
+	bed_close(b);
+}

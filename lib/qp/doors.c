@@ -96,6 +96,46 @@ name_frames(struct karst_tx_burst *b, struct karst_core_qp *qp, uint32_t from)
 		b->pkts[from]->qp = qp;
 }
 
+/*
+ * Answers and requests of one QP share its visits by bytes: whoever goes first and is not done is
+ * charged for what it has sent, and while it leads the other one goes first.  A half that runs dry
+ * loses what it has saved, as in any round robin.
+ */
+static karst_noinline bool
+tx_requests_first(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+{
+	uint32_t bytes = b->bytes;
+
+	if (karst_requester_tx(core, qp, b, limit)) {
+		qp->rsp.lead -= (int32_t)(b->bytes - bytes);
+		return true;
+	}
+	qp->rsp.lead = 0;
+	/* a request may have failed */
+	return karst_qp_may_receive(qp) && karst_responder_tx(core, qp, b, limit);
+}
+
+static bool
+tx_reliable(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+{
+	uint32_t bytes = b->bytes;
+
+	if (karst_unlikely(qp->rsp.lead > 0) && karst_qp_may_receive(qp))
+		return tx_requests_first(core, qp, b, limit);
+	/* in Error only what explains it */
+	if (karst_qp_may_receive(qp) || qp->rsp.fatal) {
+		if (karst_unlikely(karst_responder_tx(core, qp, b, limit))) {
+			qp->rsp.lead += (int32_t)(b->bytes - bytes);
+			return true;
+		}
+		qp->rsp.fatal = false;
+	}
+	qp->rsp.lead = 0;
+	return karst_requester_tx(core, qp, b, limit);
+}
+
 bool
 karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
 	uint32_t max_bytes)
@@ -105,14 +145,7 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	bool more = false;
 
 	if (karst_qp_reliable(qp)) {
-		/* in Error only what explains it */
-		if (karst_qp_may_receive(qp) || qp->rsp.fatal) {
-			more = karst_responder_tx(core, qp, b, limit);
-			if (!more)
-				qp->rsp.fatal = false;
-		}
-		if (!more)
-			more = karst_requester_tx(core, qp, b, limit);
+		more = tx_reliable(core, qp, b, limit);
 	} else if (qp->type == KARST_QPT_UC) {
 		more = karst_requester_tx(core, qp, b, limit);
 	} else {

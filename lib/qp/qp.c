@@ -293,6 +293,7 @@ karst_responder_reset(struct karst_core *core, struct karst_core_qp *qp)
 	r->wait = KARST_WAIT_NONE;
 	r->owed = KARST_OWED_NONE;
 	r->fatal = false;
+	r->lead = 0;
 	r->rsp_added = r->rsp_cur = r->rsp_done = r->rsp_again = 0;
 	r->rsp_saved = 0;
 	r->rwqe.held = false;

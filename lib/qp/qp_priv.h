@@ -175,7 +175,8 @@ struct karst_responder {
 	uint16_t rsp_mask;  /* entries allocated - 1 */
 	uint16_t rsp_saved; /* entries that hold something, at most rsp_max */
 	uint8_t min_rnr_timer;
-	bool fatal; /* Error follows when the NAK is out */
+	bool fatal;   /* Error follows when the NAK is out */
+	int32_t lead; /* bytes that this half has sent more than the other, both having work */
 	struct karst_rwqe rwqe;
 };
 
@@ -228,6 +229,7 @@ enum karst_req_flags {
 	KARST_REQ_IDLE = 1u << 4,     /* the program must ring */
 	KARST_REQ_DRAIN_TOLD = 1u << 5,
 	KARST_REQ_LINGER = 1u << 6, /* ran dry just now: in core->linger[] */
+	KARST_REQ_UNSENT = 1u << 7, /* went back, and nothing has left since */
 };
 
 struct karst_requester {
@@ -436,6 +438,8 @@ void karst_requester_complete_one(struct karst_core *core, struct karst_core_qp 
 void karst_requester_settle(struct karst_core *core, struct karst_core_qp *qp);
 /** Starts the acknowledgement timer unless it runs. */
 void karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp);
+/** What was to go out again begins to leave: from now on its clock runs. */
+void karst_requester_left(struct karst_core *core, struct karst_core_qp *qp);
 /** The timeout was changed: what is outstanding waits by the new one. */
 void karst_requester_retime(struct karst_core *core, struct karst_core_qp *qp);
 /** The initial state of both halves; the rings are emptied. */

@@ -185,16 +185,46 @@ patience_ns(const struct karst_core_qp *qp)
 	return r->rto_ns * (1 + karst_min_u32(n, 2)) + (r->rto_ns >> 11) * (draw >> 22);
 }
 
+/*
+ * What went back waits to be sent, and its clock with it: a port that takes nothing, or a queue
+ * pair that is not visited, spends no retries.  But that ends, too, as if the peer had gone: after
+ * twice the time of all retries that are left.
+ */
+static uint64_t
+stall_ns(const struct karst_requester *r)
+{
+	return 2 * r->rto_ns * (r->retry_left + 1u);
+}
+
 void
 karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
-	if (r->deadline_ns != 0 || r->rto_ns == 0 || r->una_psn == r->nxt_psn)
+	if (r->deadline_ns != 0 || r->rto_ns == 0)
 		return;
-	r->deadline_ns = core->now_ns + patience_ns(qp);
+	if (karst_unlikely(r->flags & KARST_REQ_UNSENT) && r->una_psn == r->nxt_psn) {
+		/* it was acknowledged after all */
+		r->flags &= (uint8_t)~KARST_REQ_UNSENT;
+		karst_wheel_del(&core->wheel, &r->timer);
+	}
+	if (r->una_psn == r->nxt_psn)
+		return;
+	r->deadline_ns = core->now_ns +
+		(karst_unlikely(r->flags & KARST_REQ_UNSENT) ? stall_ns(r) : patience_ns(qp));
 	if (!karst_timer_armed(&r->timer))
 		karst_wheel_add(&core->wheel, &r->timer, r->deadline_ns);
+}
+
+void
+karst_requester_left(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+
+	r->flags &= (uint8_t)~KARST_REQ_UNSENT;
+	/* the timer may be armed for the end of the longer wait */
+	karst_wheel_del(&core->wheel, &r->timer);
+	r->deadline_ns = 0;
 }
 
 void
@@ -242,10 +272,10 @@ karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 	/* the first packet of a round asks for an acknowledgement: if it is a duplicate, and all
 	 * behind it is lost again, nothing else would tell us */
 	r->since_ackreq = core->ack_interval - 1;
-	r->flags |= KARST_REQ_ROUND;
-	/* the clock of what goes out again starts anew; an RNR wait sets its own */
+	r->flags |= KARST_REQ_ROUND | KARST_REQ_UNSENT;
+	/* an RNR wait sets its own */
 	if (r->deadline_ns != 0 && r->rto_ns != 0)
-		r->deadline_ns = core->now_ns + patience_ns(qp);
+		r->deadline_ns = core->now_ns + stall_ns(r);
 	karst_core_activate(core, qp);
 }
 
@@ -264,20 +294,20 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 	if (r->flags & KARST_REQ_RNR_WAIT) {
 		r->flags &= (uint8_t)~KARST_REQ_RNR_WAIT;
 		karst_core_activate(core, qp);
+		karst_requester_arm(core, qp);
 		return;
 	}
 	if (karst_mutant(KARST_MUTANT_NO_TIMEOUT))
 		return;
 	karst_count(&core->counters, KARST_CTR_LOCAL_ACK_TIMEOUT);
 	karst_qp_note(&qp->timeouts);
-	if (r->retry_left == 0) {
+	if (r->retry_left == 0 || (r->flags & KARST_REQ_UNSENT)) {
 		karst_requester_fail(core, qp, KARST_WC_RETRY_EXC_ERR, 0);
 		return;
 	}
 	r->window = karst_min_u32(r->window, restart_window(r));
 	r->retry_left--;
 	karst_requester_rewind(core, qp);
-	/* the packets go out when the scheduler comes; the clock runs from now in any case */
 	karst_requester_arm(core, qp);
 }
 

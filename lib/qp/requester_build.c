@@ -425,8 +425,11 @@ karst_requester_tx(
 		__builtin_prefetch(karst_wqe_slot(&qp->sq, r->snd_idx + 1));
 		s = send_request(core, qp, b, limit);
 	}
-	if (b->n != sent && qp->type != KARST_QPT_UC && karst_qp_may_send(qp))
+	if (b->n != sent && qp->type != KARST_QPT_UC && karst_qp_may_send(qp)) {
+		if (karst_unlikely(r->flags & KARST_REQ_UNSENT))
+			karst_requester_left(core, qp);
 		karst_requester_arm(core, qp);
+	}
 	if (qp->type == KARST_QPT_UC && qp->sq.head != r->una_idx) {
 		karst_qp_retire_sends(core, qp);
 		karst_requester_settle(core, qp); /* may be drained now */

@@ -449,8 +449,8 @@ bed_rx_many(struct bed *b, const struct karst_ib_hdrs *ib, uint32_t n)
 		pkt = first;
 		pkt.psn = karst_psn_add(first.psn, i);
 		karst_qp_rx(b->core, &pkt);
-		cr_assert_eq(pkt.drop, KARST_DROP_NONE, "packet %u: %s", i,
-			karst_drop_name(pkt.drop));
+		cr_assert_eq(
+			pkt.drop, KARST_DROP_NONE, "packet %u: %s", i, karst_drop_name(pkt.drop));
 	}
 }
 

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What one visit to a queue pair may do: its two halves share the room, requests that make no frame
+ * are counted, and the clock of a request that goes out again waits for it to leave.
+ */
+#include "harness.h"
+
+#define RTO (4096 * 1024ull) /* timeout 10 */
+
+static enum karst_drop
+read_req(struct bed *b, uint32_t psn, uint32_t len)
+{
+	return send_pkt(b, RC_READ_REQUEST, psn, .va = VA, .rkey = b->key, .dma_len = len);
+}
+
+/* One visit; the frames of each half, counted in bytes. */
+struct share {
+	uint32_t answers;
+	uint32_t requests;
+	uint32_t read_ends; /* last packets of READ responses */
+};
+
+static struct share
+visit(struct bed *b, uint32_t frames, uint32_t bytes)
+{
+	struct share s = {0};
+
+	turn_once(b, frames, bytes);
+	while (b->out_head != b->out_tail) {
+		const struct karst_pkt *p = &b->out[b->out_head++ % OUT_MAX].pkt;
+
+		if (karst_opcode_flags(p->opcode) & KARST_OPF_REQUEST) {
+			s.requests += p->len;
+			continue;
+		}
+		s.answers += p->len;
+		s.read_ends += p->opcode == KARST_RC_READ_RESP_LAST;
+	}
+	return s;
+}
+
+/* A peer that always has two READs outstanding: requests go out all the same, and as much of them. */
+Test(rc_share, a_peer_that_reads_without_end)
+{
+	struct bed *b = bed_rc();
+	uint32_t psn, i, n = 0;
+	struct share s, sum = {0};
+
+	for (i = 0; i < 2; i++)
+		expect_taken(b, read_req(b, R(16 * i), 4096));
+	psn = R(32);
+	visit(b, 4, 1024);
+	post(b, RDMA_WRITE, 1, .len = 65536);
+	for (i = 0; i < 100; i++) {
+		s = visit(b, 4, 1024);
+		n += s.requests == 0;
+		sum.requests += s.requests;
+		sum.answers += s.answers;
+		for (; s.read_ends > 0; s.read_ends--) {
+			expect_taken(b, read_req(b, psn, 4096));
+			psn = karst_psn_add(psn, 16);
+		}
+		if (i == 3)
+			cr_assert_gt(sum.requests, 0, "nothing was sent in four visits");
+	}
+	cr_assert_gt(sum.requests, sum.answers / 2, "%u bytes of requests, %u of answers",
+		sum.requests, sum.answers);
+	cr_assert_gt(sum.answers, sum.requests / 2, "%u bytes of requests, %u of answers",
+		sum.requests, sum.answers);
+	cr_assert_leq(n, 60);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* (Q6): nobody visits the queue pair, since its port takes nothing: no retry is spent meanwhile. */
+Test(rc_share, q6_retries_are_transmissions)
+{
+	struct bed *b = bed_rc(); /* retry_cnt 3 */
+	uint32_t i;
+
+	post(b, SEND, 1, .len = 8);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	for (i = 0; i < 8; i++) {
+		b->core->now_ns += RTO / 2 + RTO / 8;
+		karst_core_expire(b->core, 100);
+	}
+	expect_state(b, RTS);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 1);
+	/* the three that are left, each with its time from when it leaves */
+	for (i = 0; i < 3; i++) {
+		turn(b);
+		expect_pkt(b, RC_SEND_ONLY, S(0));
+		advance_time(b, RTO / 2);
+		expect_none(b);
+		expect_no_wc(b);
+		advance_time(b, 4 * RTO);
+	}
+	expect_wc(b, 1, RETRY_EXC_ERR);
+	expect_state(b, ERR);
+	bed_close(b);
+}
+
+/* (Q6): a NAK asks for it again and it cannot leave: the time does not pass for that, either. */
+Test(rc_share, q6_after_a_nak)
+{
+	struct bed *b = bed_rc();
+
+	post(b, SEND, 1, .len = 8);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	expect_taken(
+		b, send_pkt(b, RC_ACK, S(0), .aeth = (KARST_AETH_NAK | KARST_NAK_PSN_SEQ) << 24));
+	b->core->now_ns += 2 * RTO;
+	karst_core_expire(b->core, 100);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0);
+	turn(b);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	advance_time(b, RTO / 2);
+	expect_none(b);
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+/* (Q6): not for ever: a port that never takes anything again is like a peer that has gone. */
+Test(rc_share, q6_nothing_ever_leaves)
+{
+	struct bed *b = bed_rc();
+	uint32_t i;
+
+	post(b, SEND, 1, .len = 8);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	for (i = 0; i < 32 && karst_qp_state(b->s->qp) == KARST_QPS_RTS; i++) {
+		b->core->now_ns += RTO;
+		karst_core_expire(b->core, 100);
+	}
+	expect_state(b, ERR);
+	expect_wc(b, 1, RETRY_EXC_ERR);
+	bed_close(b);
+}

@@ -7,7 +7,7 @@
  *
  * A QP whose deficit is used up gets one quantum more when its turn comes, and keeps its turn
  * until the quantum is spent or it has nothing to send; a frame may overdraw, which the next round
- * pays back.  If the burst is full first, the QP stays at the front for the next burst.
+ * pays back.  Requests that make no frame are paid for like small ones (karst_tx_burst.charge).  If the burst is full first, the QP stays at the front for the next burst.
  *
  * QPs are taken off the core's list a few at a time into ready[], so that the next ones are being
  * loaded while the first one builds.  A QP of a port whose queue is full is parked at that port,
@@ -80,7 +80,7 @@ build_one(struct eng_lcore *lc, struct karst_core_qp *qp, struct karst_tx_burst 
 {
 	const int32_t quantum = (int32_t)lc->e->cfg.quantum_bytes;
 	int32_t *deficit = karst_qp_deficit(qp);
-	uint32_t before = b->bytes, first = b->n;
+	uint32_t before = b->bytes + b->charge, first = b->n, used;
 	bool more;
 
 	if (*deficit <= 0)
@@ -89,13 +89,14 @@ build_one(struct eng_lcore *lc, struct karst_core_qp *qp, struct karst_tx_burst 
 		karst_min_u32(*deficit > 0 ? (uint32_t)*deficit : 1, max_bytes - before));
 	if (karst_unlikely(lc->capture != NULL))
 		eng_capture_built(lc, qp, first, b->n);
-	*deficit -= (int32_t)(b->bytes - before);
+	used = b->bytes + b->charge - before;
+	*deficit -= (int32_t)used;
 	if (!more) {
 		*deficit = 0;
 		drop_first(lc);
 		return true;
 	}
-	if (*deficit <= 0 || b->bytes == before) {
+	if (*deficit <= 0 || used == 0) {
 		drop_first(lc);
 		karst_core_activate(lc->core, qp);
 		return true;
@@ -109,7 +110,7 @@ eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_byt
 	/* QPs may have work that makes no frames, but not without end. */
 	unsigned int turns = 2 * ENG_MAX_BURST;
 
-	while (b->n < b->max && b->bytes < max_bytes && turns-- > 0) {
+	while (b->n < b->max && b->bytes + b->charge < max_bytes && turns-- > 0) {
 		struct karst_core_qp *qp;
 		struct eng_txq *q;
 

@@ -252,7 +252,7 @@ eng_tx_poll(struct eng_lcore *lc)
 	if (karst_unlikely(b.nforeign != 0))
 		lost = eng_foreign_fetch(lc, &b);
 	if (b.n == 0)
-		return 0;
+		return b.charge != 0; /* something was done */
 	for (i = 0; i < b.n; i++)
 		b.seals[i].cold = lc->tx_cold[i];
 	karst_icrc_seal_burst(b.seals, b.n);

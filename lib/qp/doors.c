@@ -152,7 +152,7 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 		more = karst_datagram_tx(core, qp, b, limit);
 	}
 	if (karst_unlikely(qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE))
-		more |= karst_qp_flush(core, qp);
+		more |= karst_qp_flush(core, qp, b);
 	if (karst_unlikely(b->nforeign != nforeign))
 		name_frames(b, qp, n);
 	karst_count_n(&core->counters, KARST_CTR_TX_PACKETS, b->n - n);

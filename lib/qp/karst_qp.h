@@ -307,15 +307,23 @@ struct karst_tx_burst {
 	uint32_t n;        /* packets built */
 	uint32_t nsegs;
 	uint32_t bytes;    /* frame bytes built */
+	uint32_t charge;   /* what requests that make no frames count as, in bytes */
 	uint32_t nforeign; /* segments that are, or were, foreign */
 };
 
 /** Most bytes a frame can have: VLAN, IPv6, the longest headers, 4096 bytes, ICRC. */
 #define KARST_FRAME_MAX 4256u
 
+/** Requests without frames, local ones, and flushed ones of each queue, in one visit. */
+#define KARST_VISIT_QUIET 64u
+/** What each of them counts as, in bytes. */
+#define KARST_QUIET_COST 256u
+
 /**
  * Lets @qp build frames until @b is full, @max_bytes frame bytes were built (the last frame may
- * exceed it), or there is nothing to send.
+ * exceed it), or there is nothing to send.  Requests that make no frame count as KARST_QUIET_COST
+ * bytes each, and a visit ends after KARST_VISIT_QUIET of them: a program cannot keep it by feeding
+ * its ring.
  * @return true if the QP has more to send now: put it back with karst_core_activate().
  */
 bool karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,

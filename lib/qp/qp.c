@@ -16,8 +16,6 @@
 
 #include <errno.h>
 
-#define FLUSH_BUDGET 64u
-
 /* --- layout --- */
 
 static bool
@@ -349,7 +347,7 @@ flush_send(struct karst_core *core, struct karst_core_qp *qp)
 
 /* @return true if the budget ended before the queue. */
 static bool
-flush_sq(struct karst_core *core, struct karst_core_qp *qp)
+flush_sq(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
 	struct karst_requester *r = &qp->req;
 	bool more, broken;
@@ -360,7 +358,7 @@ flush_sq(struct karst_core *core, struct karst_core_qp *qp)
 		broken = karst_wqe_poll(&qp->sq) != 0;
 		if (broken)
 			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
-		while (r->una_idx != qp->sq.tail && n < FLUSH_BUDGET) {
+		while (r->una_idx != qp->sq.tail && n < KARST_VISIT_QUIET) {
 			if (karst_mutant(KARST_MUTANT_DEAF_FLUSH) &&
 				r->una_idx + 1 == qp->sq.tail) {
 				r->una_idx++;
@@ -380,6 +378,7 @@ flush_sq(struct karst_core *core, struct karst_core_qp *qp)
 	r->snd_psn = r->una_psn = r->nxt_psn;
 	r->rd_out = 0;
 	karst_qp_retire_sends(core, qp);
+	b->charge += n * KARST_QUIET_COST;
 	return more;
 }
 
@@ -392,7 +391,7 @@ flush_one_recv(struct karst_core *core, struct karst_core_qp *qp)
 }
 
 static bool
-flush_rq(struct karst_core *core, struct karst_core_qp *qp)
+flush_rq(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
 	uint32_t n = 0;
 
@@ -410,7 +409,8 @@ flush_rq(struct karst_core *core, struct karst_core_qp *qp)
 	do {
 		while (karst_recv_take(core, qp) == KARST_RWQE_OK) {
 			flush_one_recv(core, qp);
-			if (++n == FLUSH_BUDGET)
+			b->charge += KARST_QUIET_COST;
+			if (++n == KARST_VISIT_QUIET)
 				return true;
 		}
 	} while (!(qp->flags & KARST_QPF_RQ_BROKEN) && karst_wqe_idle(&qp->rq));
@@ -418,12 +418,12 @@ flush_rq(struct karst_core *core, struct karst_core_qp *qp)
 }
 
 bool
-karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp)
+karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
-	bool more = flush_sq(core, qp);
+	bool more = flush_sq(core, qp, b);
 
 	if (qp->state == KARST_QPS_ERR)
-		more |= flush_rq(core, qp);
+		more |= flush_rq(core, qp, b);
 	return more;
 }
 

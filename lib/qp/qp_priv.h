@@ -466,8 +466,9 @@ bool karst_datagram_tx(struct karst_core *core, struct karst_core_qp *qp, struct
 
 /** To Error from inside (R13, Q8), with an event unless @event is negative. */
 void karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event);
-/** Flushes a budget of work requests of a QP in Error or SQE.  @return true if more is left. */
-bool karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp);
+/** Flushes a budget of work requests of a QP in Error or SQE, and charges them to the visit.
+ *  @return true if more is left. */
+bool karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b);
 
 /** Queues bytes for foreign memory.  false: the QP has failed already. */
 static inline bool

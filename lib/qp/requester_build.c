@@ -40,6 +40,7 @@ closes_small_window(const struct karst_core *core, const struct karst_requester 
 enum step {
 	STEP_NEXT,    /* this request has gone out: go on with the next */
 	STEP_MORE,    /* the burst is full: come back */
+	STEP_QUIET,   /* likewise, and no frame came of it */
 	STEP_BLOCKED, /* an acknowledgement, a timer or a doorbell will bring us back */
 };
 
@@ -179,7 +180,7 @@ send_local(
 	}
 	r->snd_idx = idx + 1;
 	karst_requester_settle(core, qp);
-	return STEP_NEXT;
+	return STEP_QUIET;
 }
 
 /* What stands between BTH and the headers of an operation (W5).  @return their place. */
@@ -404,13 +405,22 @@ have_request(struct karst_core *core, struct karst_core_qp *qp)
 	return true;
 }
 
+/* A request that made no frame counts for the visit as if it had made one. */
+static karst_noinline enum step
+charge_quiet(struct karst_tx_burst *b, uint32_t *limit, uint32_t *quiet)
+{
+	b->charge += KARST_QUIET_COST;
+	*limit -= karst_min_u32(*limit, KARST_QUIET_COST);
+	return ++*quiet < KARST_VISIT_QUIET ? STEP_NEXT : STEP_MORE;
+}
+
 bool
 karst_requester_tx(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
 {
 	struct karst_requester *r = &qp->req;
 	enum step s = STEP_NEXT;
-	uint32_t sent = b->n;
+	uint32_t sent = b->n, quiet = 0;
 
 	if (r->flags & KARST_REQ_RNR_WAIT)
 		return false;
@@ -424,6 +434,8 @@ karst_requester_tx(
 			break;
 		__builtin_prefetch(karst_wqe_slot(&qp->sq, r->snd_idx + 1));
 		s = send_request(core, qp, b, limit);
+		if (karst_unlikely(s == STEP_QUIET))
+			s = charge_quiet(b, &limit, &quiet);
 	}
 	if (b->n != sent && qp->type != KARST_QPT_UC && karst_qp_may_send(qp)) {
 		if (karst_unlikely(r->flags & KARST_REQ_UNSENT))

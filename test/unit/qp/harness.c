@@ -512,6 +512,7 @@ visit(struct bed *b, struct karst_core_qp *qp, uint32_t frames, uint32_t bytes)
 	if (more)
 		karst_core_activate(b->core, qp);
 	cr_assert_leq(burst.n, frames);
+	b->charge = burst.charge;
 	karst_icrc_seal_burst(seals, burst.n);
 	for (i = 0; i < burst.n; i++) {
 		built = *pkts[i];

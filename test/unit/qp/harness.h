@@ -107,6 +107,7 @@ struct bed {
 	uint32_t event_head;
 	uint32_t event_tail;
 	uint32_t cq_events; /* of both queues */
+	uint32_t charge;    /* of the last visit: for requests that made no frame */
 	struct karst_cqe wc;
 	struct karst_pkt rx_pkt; /* of the last frame delivered; its data is gone */
 	void *mem_block[16];

@@ -139,3 +139,102 @@ Test(rc_share, q6_nothing_ever_leaves)
 	expect_wc(b, 1, RETRY_EXC_ERR);
 	bed_close(b);
 }
+
+/* --- requests that make no frame --- */
+
+#define LOCALS 1024u /* more than one visit may do */
+
+static struct bed *
+bed_deep(enum karst_qp_type type)
+{
+	struct setup s = setup_of(type);
+
+	s.qp.max_send_wr = s.qp.max_recv_wr = 2 * LOCALS;
+	s.cq_entries = 8 * LOCALS;
+	return bed_open(&s);
+}
+
+/* The program posts another of what alternates: BIND_MW and LOCAL_INV of one window. */
+static void
+feed(struct bed *b, uint32_t *key, uint64_t id)
+{
+	if (id & 1) {
+		post(b, LOCAL_INV, id, .imm = *key, .quiet = true);
+		return;
+	}
+	post(b, BIND_MW, id, .quiet = true,
+		.bind = {.mw_key = *key,
+			.new_key = (*key & ~0xffu) | ((*key + 1) & 0xff),
+			.mr_key = b->key,
+			.va = VA,
+			.len = 64,
+			.access = KARST_ACCESS_REMOTE_READ});
+	*key = (*key & ~0xffu) | ((*key + 1) & 0xff);
+}
+
+static uint32_t
+done(const struct bed *b)
+{
+	uint32_t seen, given_back;
+
+	karst_qp_send_queue(b->s->qp, &seen, &given_back);
+	return given_back;
+}
+
+/*
+ * A visit ends, though the program always has more; what was done is charged as if it had been
+ * bytes, so the room that was given bounds it, too.
+ */
+Test(rc_share, local_requests_without_end)
+{
+	struct bed *b = bed_deep(KARST_QPT_RC);
+	uint32_t key = 0, start = done(b), before = start, posted = 0, i, n;
+
+	cr_assert_eq(karst_mw_alloc(b->mem, b->pd, KARST_MEM_MW2, &key), 0);
+	for (i = 0; i < 200; i++) {
+		while (karst_wq_free(&b->s->sq, 1) != 0)
+			feed(b, &key, posted++);
+		cr_assert(turn_once(b, 32, UINT32_MAX), "there is more");
+		n = done(b) - before;
+		before += n;
+		cr_assert_gt(n, 0);
+		cr_assert_leq(n, KARST_VISIT_QUIET, "%u requests in one visit", n);
+		cr_assert_eq(b->charge, n * KARST_QUIET_COST);
+	}
+	/* less room, fewer requests */
+	cr_assert(turn_once(b, 32, 4 * KARST_QUIET_COST));
+	cr_assert_eq(done(b) - before, 4);
+	cr_assert(turn_once(b, 32, 1));
+	cr_assert_eq(done(b) - before, 5);
+	/* and all of them in the end */
+	turn(b);
+	cr_assert_eq(done(b) - start, posted);
+	expect_state(b, RTS);
+	bed_close(b);
+}
+
+/* The same in Error: flushing makes no frames, either. */
+Test(rc_share, flushing_without_end)
+{
+	struct bed *b = bed_deep(KARST_QPT_RC);
+	const struct karst_cqe *cqe;
+	uint32_t i, sends, recvs;
+
+	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
+	for (i = 0; i < 50; i++) {
+		while (karst_wq_free(&b->s->sq, 1) != 0)
+			post(b, SEND, 1, .len = 8);
+		while (karst_wq_free(&b->s->rq, 1) != 0)
+			post_recv(b, 2, 0, 8);
+		cr_assert(turn_once(b, 32, UINT32_MAX), "there is more");
+		for (sends = 0; karst_cq_lane_peek(&b->slane, &cqe) != 0; sends++)
+			karst_cq_lane_take(&b->slane, 1);
+		for (recvs = 0; karst_cq_lane_peek(&b->rlane, &cqe) != 0; recvs++)
+			karst_cq_lane_take(&b->rlane, 1);
+		cr_assert(sends > 0 && sends <= KARST_VISIT_QUIET, "%u sends", sends);
+		cr_assert(recvs > 0 && recvs <= KARST_VISIT_QUIET, "%u receives", recvs);
+		cr_assert_eq(b->charge, (sends + recvs) * KARST_QUIET_COST);
+	}
+	bed_forget(b);
+	bed_close(b);
+}

@@ -11,7 +11,9 @@
  *
  * QPs are taken off the core's list a few at a time into ready[], so that the next ones are being
  * loaded while the first one builds.  A QP of a port whose queue is full is parked at that port,
- * out of everybody's way, and comes back to the end of the list when the queue has drained.
+ * out of everybody's way, and comes back to the end of the list when the queue has drained.  It is
+ * flushed all the same if it is in Error.  A UD QP is parked at the port that its next packet goes
+ * to: no visit builds for two ports.
  *
  * A QP in ready[], or parked, may be on the core's list as well, since the core does not know of
  * it; then it gets a turn too many, in which it has nothing to send.
@@ -73,8 +75,8 @@ eng_sched_unpark(struct eng_lcore *lc, struct eng_txq *q)
 	}
 }
 
-/* Lets the first QP of ready[] build.  @return false: it must wait for another burst. */
-static inline bool
+/* Lets the first QP of ready[] build; it stays there until its quantum is spent. */
+static inline void
 build_one(struct eng_lcore *lc, struct karst_core_qp *qp, struct karst_tx_burst *b,
 	uint32_t max_bytes)
 {
@@ -94,14 +96,30 @@ build_one(struct eng_lcore *lc, struct karst_core_qp *qp, struct karst_tx_burst 
 	if (!more) {
 		*deficit = 0;
 		drop_first(lc);
-		return true;
-	}
-	if (*deficit <= 0 || used == 0) {
+	} else if (*deficit <= 0 || used == 0) {
 		drop_first(lc);
 		karst_core_activate(lc->core, qp);
-		return true;
 	}
-	return false;
+}
+
+/* The port of the first QP takes nothing.  What needs no port is done all the same. */
+static karst_noinline void
+wait_for_port(
+	struct eng_lcore *lc, struct eng_txq *q, struct karst_core_qp *qp, struct karst_tx_burst *b)
+{
+	drop_first(lc);
+	if (karst_qp_tx_quiet(lc->core, qp, b))
+		karst_core_activate(lc->core, qp);
+	else
+		park(q, karst_qp_user(qp));
+}
+
+/* Room for another frame, however many pieces its payload is in. */
+static inline bool
+room(const struct karst_tx_burst *b, uint32_t max_bytes)
+{
+	return b->n < b->max && b->nsegs + KARST_WQ_MAX_SGE <= b->max_segs &&
+		b->bytes + b->charge < max_bytes;
 }
 
 void
@@ -110,7 +128,7 @@ eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_byt
 	/* QPs may have work that makes no frames, but not without end. */
 	unsigned int turns = 2 * ENG_MAX_BURST;
 
-	while (b->n < b->max && b->bytes + b->charge < max_bytes && turns-- > 0) {
+	while (room(b, max_bytes) && turns-- > 0) {
 		struct karst_core_qp *qp;
 		struct eng_txq *q;
 
@@ -124,12 +142,10 @@ eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_byt
 			karst_qp_prefetch_send(lc->ready[lc->ready_head + SEND_AHEAD]);
 		q = &lc->tx[karst_qp_port(qp) % ENG_TXQS];
 		if (karst_unlikely(q->n > 0)) {
-			drop_first(lc);
-			park(q, karst_qp_user(qp));
+			wait_for_port(lc, q, qp, b);
 			continue;
 		}
-		if (!build_one(lc, qp, b, max_bytes))
-			break;
+		build_one(lc, qp, b, max_bytes);
 	}
 }
 

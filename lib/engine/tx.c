@@ -11,8 +11,7 @@
  *
  * Back-pressure: what a port's queue does not take stays in its pend[], and as long as anything
  * is there the scheduler parks the QPs of that port (sched.c), so nothing is built that could not
- * leave.  Only UD packets can meet a full pend[], since they choose their port one by one; they
- * are dropped then, and counted.
+ * leave.  That holds for UD, too, whose queue pairs stand at the port of their next packet.
  */
 #include "capture.h"
 #include "foreign.h"

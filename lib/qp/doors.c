@@ -162,6 +162,13 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	return more;
 }
 
+bool
+karst_qp_tx_quiet(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
+{
+	return (qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE) &&
+		karst_qp_flush(core, qp, b);
+}
+
 void
 karst_qp_prefetch(const struct karst_core_qp *qp)
 {

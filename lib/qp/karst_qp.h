@@ -330,6 +330,12 @@ bool karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst
 	uint32_t max_bytes);
 
 /**
+ * The same when the QP's port (karst_qp_port()) takes nothing: only what needs no frame, that is the
+ * flushing of a QP in Error or SQE.  @return true if more of that is left.
+ */
+bool karst_qp_tx_quiet(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b);
+
+/**
  * Delivers a packet whose ->qp is set (karst_core_lookup(pkt->dqpn)).  Drops are counted in
  * core->counters and left in pkt->drop.  The packet is the caller's again afterwards.
  */
@@ -469,7 +475,8 @@ void *karst_qp_user(const struct karst_core_qp *qp);
 void karst_qp_set_user(struct karst_core_qp *qp, void *user);
 /** Domain of an XRC target, else 0. */
 uint32_t karst_qp_xrcd(const struct karst_core_qp *qp);
-/** Port that packets of this QP leave through (UD: decided per packet, karst_pkt.port). */
+/** Port that packets of the next visit leave through.  UD: that of its next packet, which an
+ *  address handle names; a visit ends before one for another port. */
 uint8_t karst_qp_port(const struct karst_core_qp *qp);
 /** Scratch of the scheduler (bytes it may still send in this round). */
 int32_t *karst_qp_deficit(struct karst_core_qp *qp);

@@ -283,7 +283,7 @@ struct karst_core_qp {
 	uint32_t pd;     /* XRC targets: with recv_cq and srq, of the request in progress */
 	uint16_t pkey;
 	uint8_t ip6;
-	uint8_t port; /* that its packets leave through: the path's; before, and UD: port_num - 1 */
+	uint8_t port; /* of its packets: the path's, or port_num - 1; UD: of the next one */
 	struct karst_core_qp *next_active;
 	struct karst_core_cq *send_cq;
 	struct karst_core_cq *recv_cq;

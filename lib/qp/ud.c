@@ -18,17 +18,14 @@ fail_send(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_statu
 
 static enum karst_wc_status
 build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
-	struct karst_tx_burst *b)
+	const struct karst_tmpl *t, struct karst_tx_burst *b)
 {
-	const struct karst_tmpl *t = karst_ah_lookup(core->ahs, w->h.ud.ah, qp->pd);
 	/* U1: a Q_Key with the high bit set means the QP's own */
 	uint32_t qkey = w->h.ud.remote_qkey & 0x80000000u ? qp->qkey : w->h.ud.remote_qkey;
 	uint32_t nsegs = b->nsegs;
 	struct karst_sge_cursor c;
 	uint8_t *p;
 
-	if (t == NULL)
-		return KARST_WC_LOC_QP_OP_ERR;
 	if (w->len > karst_qp_mtu(qp))
 		return KARST_WC_LOC_LEN_ERR;
 	p = karst_frame_open(b, t);
@@ -53,8 +50,10 @@ build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe 
 	return KARST_WC_SUCCESS;
 }
 
-/* Sends the oldest request.  @return false if there is none, or it failed. */
-static bool
+enum sent { SENT, SENT_FAILED, SENT_ELSEWHERE };
+
+/* Sends the oldest request, unless it is for another port than the visit. */
+static enum sent
 send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
 	struct karst_requester *r = &qp->req;
@@ -64,11 +63,18 @@ send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burs
 	struct karst_wqe w;
 
 	st = karst_wqe_load(qp, idx, &w);
-	if (st == KARST_WC_SUCCESS)
-		st = build(core, qp, &w, b);
+	if (st == KARST_WC_SUCCESS) {
+		const struct karst_tmpl *t = karst_ah_lookup(core->ahs, w.h.ud.ah, qp->pd);
+
+		if (karst_likely(t != NULL) && karst_unlikely(t->port != qp->port)) {
+			qp->port = t->port;
+			return SENT_ELSEWHERE;
+		}
+		st = t != NULL ? build(core, qp, &w, t, b) : KARST_WC_LOC_QP_OP_ERR;
+	}
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
 		fail_send(core, qp, st);
-		return false;
+		return SENT_FAILED;
 	}
 	*slot = (struct karst_sq_slot){
 		.psn = r->snd_psn, .npsn = 1, .len = w.len, .op = w.h.opcode};
@@ -77,7 +83,7 @@ send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burs
 	r->snd_idx = r->nxt_idx = idx + 1;
 	r->snd_psn = r->nxt_psn = r->una_psn = karst_psn_add(r->snd_psn, 1);
 	karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
-	return true;
+	return SENT;
 }
 
 bool
@@ -86,9 +92,10 @@ karst_datagram_tx(
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t head = r->una_idx;
+	enum sent sent = SENT;
 	bool more = false;
 
-	while (qp->state == KARST_QPS_RTS) {
+	while (qp->state == KARST_QPS_RTS && sent == SENT) {
 		if (!karst_frame_room(b, qp->sq.max_sge) || b->bytes >= limit) {
 			more = true;
 			break;
@@ -104,8 +111,8 @@ karst_datagram_tx(
 			continue;
 		}
 		r->flags &= (uint8_t)~KARST_REQ_IDLE;
-		if (!send_one(core, qp, b))
-			break;
+		sent = send_one(core, qp, b);
+		more = sent == SENT_ELSEWHERE;
 	}
 	if (r->una_idx != head)
 		karst_qp_retire_sends(core, qp);

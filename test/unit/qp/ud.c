@@ -120,6 +120,33 @@ Test(ud, address_handle_table)
 	bed_close(b);
 }
 
+/* A visit is for one port; before a packet for another it ends, and says which one is next. */
+Test(ud, one_port_a_visit)
+{
+	static const uint8_t ports[] = {0, 0, 3, 3, 3, 0};
+	struct bed *b = bed_ud();
+	struct karst_path other = b->path;
+	uint32_t ah[2], i, n = 0;
+
+	other.port = 3;
+	ah[0] = ah_of(b, &b->path);
+	ah[1] = ah_of(b, &other);
+	for (i = 0; i < KARST_DIM(ports); i++)
+		post(b, SEND, i, .ah = ah[ports[i] != 0], .qpn = 7, .qkey = 5, .len = 8);
+	while (n < KARST_DIM(ports)) {
+		uint8_t port = ports[n];
+
+		cr_assert_eq(karst_qp_port(b->s->qp), port);
+		cr_assert_eq(turn_once(b, 32, UINT32_MAX), n < 5);
+		for (; n < KARST_DIM(ports) && ports[n] == port; n++) {
+			expect_pkt(b, UD_SEND_ONLY, S(n));
+			expect_wc(b, n, SUCCESS);
+		}
+		cr_assert_eq(b->out_head, b->out_tail);
+	}
+	bed_close(b);
+}
+
 /* Longer than the MTU: a datagram is one packet (U1). */
 Test(ud, u1_too_long)
 {

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Ports that take nothing, or not enough: who waits for them, and who does not. */
+#include <criterion/criterion.h>
+
+#include "bed.h"
+
+#define BUF (1u << 20)
+
+static uint8_t mem[2][BUF];
+
+static struct karst_engine_qp *
+ud_qp(struct bed *bed, int side, uint32_t lcore)
+{
+	struct karst_engine_qp *qp = bed_qp(bed, KARST_QPT_UD, lcore);
+	enum karst_qp_state to;
+
+	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
+		struct karst_core_qp_attr attr;
+		unsigned int mask = bed_attr(bed, KARST_QPT_UD, side, 0, to, &attr);
+
+		cr_assert_eq(karst_engine_qp_modify(bed->e, qp, &attr, mask), 0);
+	}
+	return qp;
+}
+
+/* From port @side to the other. */
+static uint32_t
+ah_over(struct bed *bed, int side)
+{
+	struct karst_engine_port_info dst;
+	struct karst_path path;
+	uint32_t ah;
+
+	cr_assert_eq(karst_engine_port_info(bed->e, bed->port[1 - side], &dst), 0);
+	cr_assert_eq(
+		karst_engine_path_init(bed->e, bed->port[side], 0, dst.mac, dst.addrs[0].ip, &path),
+		0);
+	cr_assert_eq(karst_engine_ah_create(bed->e, bed->pd, &path, &ah), 0);
+	return ah;
+}
+
+static void
+post_ud(struct karst_engine_qp *qp, uint32_t ah, uint32_t len, uint32_t lkey)
+{
+	struct karst_send_wqe *w = karst_engine_send_slot(qp, 0);
+
+	memset(w, 0, sizeof(*w));
+	w->opcode = KARST_WR_SEND;
+	w->num = 1;
+	w->wr_id = 6;
+	w->ud.ah = ah;
+	w->ud.remote_qpn = 0x777;
+	w->ud.remote_qkey = 0x1234;
+	w->sge[0] = (struct karst_sge){.addr = (uintptr_t)mem[0], .len = len, .lkey = lkey};
+	cr_assert_eq(karst_engine_post_send(qp, 1), 0);
+}
+
+/*
+ * A program sends datagrams without end over a port that is not its queue pair's, and faster than
+ * that takes them.  The queue pairs of that port get their share, and no datagram is dropped.
+ */
+static void
+flood(bool both_ports)
+{
+	struct bed_config cfg = {.slots = 8};
+	struct karst_engine_lcore_stats st;
+	struct karst_engine_qp *rc[2], *ud;
+	uint32_t key[2], ah[2], i, n;
+	struct karst_cqe cqe = {.wr_id = 0};
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	bed_fill(mem[1], BUF, 1);
+	memset(mem[0], 0, BUF);
+	key[0] = bed_mr(&bed, mem[0], BUF);
+	key[1] = bed_mr(&bed, mem[1], BUF);
+	rc[0] = bed_qp(&bed, KARST_QPT_RC, 0);
+	rc[1] = bed_qp(&bed, KARST_QPT_RC, 0);
+	bed_connect(&bed, rc[0], rc[1]);
+	ud = ud_qp(&bed, 0, 0);
+	ah[0] = ah_over(&bed, 0);
+	ah[1] = ah_over(&bed, 1);
+	for (i = 0, n = 0; i < 100000 && cqe.wr_id != 9; i++) {
+		while (karst_engine_send_room(ud, 1) >= 1)
+			post_ud(ud, ah[both_ports ? ++n & 1 : 1], 1024, key[0]);
+		karst_engine_poll(bed.e, 0);
+		if (i == 100)
+			bed_post(
+				rc[1], KARST_WR_RDMA_WRITE, 9, mem[1], BUF, key[1], mem[0], key[0]);
+		karst_engine_cq_poll(bed.cq, &cqe, 1);
+	}
+	cr_assert_eq(cqe.wr_id, 9, "it was not sent in 100000 turns");
+	cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+	cr_assert_arr_eq(mem[0], mem[1], BUF);
+	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &st), 0);
+	cr_assert_gt(st.tx_full, 0);
+	cr_assert_eq(st.tx_dropped, 0);
+	bed_down(&bed);
+}
+
+Test(sched, datagrams_over_another_port)
+{
+	flood(false);
+}
+
+Test(sched, datagrams_over_both_ports)
+{
+	flood(true);
+}
+
+#define MANY 12u
+
+/* Nobody empties the wire: who is moved to Error is flushed all the same, and so is what a program
+ * posts then. */
+Test(sched, flushed_while_the_port_is_full)
+{
+	struct bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}, .slots = 8};
+	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_ERR};
+	struct karst_engine_qp *qp[2][MANY];
+	uint32_t key[2], i, k;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	for (i = 0; i < 2; i++)
+		key[i] = bed_mr(&bed, mem[i], BUF);
+	for (i = 0; i < MANY; i++) {
+		qp[0][i] = bed_qp(&bed, KARST_QPT_RC, 0);
+		qp[1][i] = bed_qp(&bed, KARST_QPT_RC, 1);
+		bed_connect(&bed, qp[0][i], qp[1][i]);
+		bed_post(qp[0][i], KARST_WR_RDMA_WRITE, i, mem[0] + i * 80000, 80000, key[0],
+			mem[1] + i * 80000, key[1]);
+	}
+	karst_engine_release(bed.e, 1);
+	bed.mine = 1;
+	for (i = 0; i < 50; i++)
+		karst_engine_poll(bed.e, 0);
+	for (i = 0; i < MANY; i += 2) {
+		cr_assert_eq(karst_engine_qp_modify(bed.e, qp[0][i], &attr, KARST_QP_STATE), 0);
+		for (k = 0; k < 2; k++) {
+			struct karst_cqe cqe = {.wr_id = 99};
+			uint32_t turns;
+
+			for (turns = 0; turns < 1000 && cqe.wr_id == 99; turns++) {
+				karst_engine_poll(bed.e, 0);
+				karst_engine_cq_poll(bed.cq, &cqe, 1);
+			}
+			cr_assert_eq(cqe.wr_id, i, "QP %u was not flushed in 1000 turns", i);
+			cr_assert_eq(cqe.status, KARST_WC_WR_FLUSH_ERR);
+			if (k == 0)
+				bed_post(qp[0][i], KARST_WR_SEND, i, mem[0], 8, key[0], NULL, 0);
+		}
+	}
+	bed.mine = 3;
+	bed_down(&bed);
+}

@@ -3,21 +3,35 @@
  */
 /*
  * The responder of UC (U1): no acknowledgements.  A message is delivered whole or not at all;
- * a gap, a wrong order or length, or memory that may not be used drops the message in progress,
- * and the next First or Only starts afresh, whatever its PSN.  A receive work request that
- * a dropped message had taken is used by the next one.
+ * a gap, a wrong order or length, one that is longer than its receive work request, or memory that
+ * may not be used drops the message in progress, and the next First or Only starts afresh, whatever
+ * its PSN.  The receive work request that a dropped message had taken is used by the next one (IBTA
+ * 9.9.3, class D1); one of a shared queue completes in error, and the queue pair goes on (class E).
  */
 #include "qp_priv.h"
+
+/*
+ * The message in progress is lost.  The receive work request that it took waits for the next one;
+ * but one of a shared queue, which others wait for, completes with @status.
+ */
+static void
+forget_message(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_status status)
+{
+	struct karst_rwqe *w = &qp->rsp.rwqe;
+	struct karst_recv_done done = {.status = status, .opcode = KARST_WC_RECV};
+
+	qp->rsp.op = KARST_MSG_NONE;
+	w->got = w->off = w->cur = 0;
+	if (w->held && qp->srq != NULL)
+		karst_recv_complete(core, qp, &done);
+}
 
 static void
 give_up(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
 	enum karst_drop why)
 {
-	struct karst_rwqe *w = &qp->rsp.rwqe;
-
 	karst_drop_pkt(core, pkt, why);
-	qp->rsp.op = KARST_MSG_NONE;
-	w->got = w->off = w->cur = 0;
+	forget_message(core, qp, KARST_WC_REM_INV_REQ_ERR);
 }
 
 /* @return true if the packet continues or starts a message in good order. */
@@ -31,10 +45,8 @@ in_order(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 	r->epsn = karst_psn_add(pkt->psn, 1);
 	if (opf & KARST_OPF_START) {
 		/* what was in progress is lost */
-		if (r->op != KARST_MSG_NONE) {
-			r->op = KARST_MSG_NONE;
-			r->rwqe.got = r->rwqe.off = r->rwqe.cur = 0;
-		}
+		if (r->op != KARST_MSG_NONE)
+			forget_message(core, qp, KARST_WC_REM_INV_REQ_ERR);
 	} else if ((gap && !karst_mutant(KARST_MUTANT_UC_MIX)) || r->op == KARST_MSG_NONE ||
 		((opf & KARST_OPF_SEND) != 0) != (r->op == KARST_MSG_SEND)) {
 		give_up(core, qp, pkt, KARST_DROP_UC_MESSAGE);
@@ -82,6 +94,11 @@ rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt
 		st = KARST_WC_WR_FLUSH_ERR;
 	if (karst_unlikely(st == KARST_WC_WR_FLUSH_ERR)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_UC_MESSAGE);
+		return;
+	}
+	if (karst_unlikely(st == KARST_WC_LOC_LEN_ERR)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_UC_MESSAGE);
+		forget_message(core, qp, st);
 		return;
 	}
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {

@@ -164,8 +164,12 @@ karst_ud_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 		return;
 	}
 	if (!w->bad && w->total < (uint32_t)KARST_GRH_LEN + pkt->pay_len) {
-		/* it stays for the next packet */
+		/* it stays for the next packet; but a shared queue's is others' as well */
 		karst_drop_pkt(core, pkt, KARST_DROP_UD_LENGTH);
+		done = (struct karst_recv_done){
+			.status = KARST_WC_LOC_LEN_ERR, .opcode = KARST_WC_RECV};
+		if (qp->srq != NULL)
+			karst_recv_complete(core, qp, &done);
 		return;
 	}
 	grh_area(pkt, grh);

@@ -356,6 +356,12 @@ recv_failed(struct sim *s, struct sim_ep *ep, struct sim_recv *r, enum karst_wc_
 	struct sim_pair *p = ep->pair;
 
 	sim_note(s, "pair %u QP %#x: a receive ends with status %u", p->idx, ep->qpn, status);
+	/* U1: the receive of a message that did not come whole is not kept from others */
+	if (p->type == KARST_QPT_UC && ep->srq != NULL && status == KARST_WC_REM_INV_REQ_ERR &&
+		(s->lossy || s->jumbled || p->fault != FAULT_NONE)) {
+		sim_pieces_accept(ep->node, r->pieces, r->npieces);
+		return;
+	}
 	if (status != KARST_WC_WR_FLUSH_ERR && !sim_fault_excuses(ep, NULL, status))
 		sim_fail(s, "pair %u, QP %#x: a receive ended with status %u (fault: %s)", p->idx,
 			ep->qpn, status, sim_fault_name(p->fault));

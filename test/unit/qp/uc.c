@@ -237,17 +237,57 @@ Test(uc, u1_no_place)
 	bed_close(b);
 }
 
-/* A message longer than its receive request is this side's fault: error completion, Error. */
-Test(uc, too_long)
+/* (U1): a message longer than its receive request is dropped (IBTA 9.9.3, class D1); the next one
+ * gets the request. */
+Test(uc, u1_too_long)
 {
 	struct bed *b = bed_uc();
 
+	post_recv(b, 1, 0, 300);
+	expect_taken(b, send_pkt(b, UC_SEND_FIRST, R(0), .pay_len = 256));
+	expect_drop(b, UC_MESSAGE, send_pkt(b, UC_SEND_LAST, R(1), .pay_len = 45));
+	expect_no_wc(b);
+	expect_no_event(b);
+	expect_state(b, RTS);
+	expect_untouched(b, 256, 64);
+	expect_taken(b, send_pkt(b, UC_SEND_ONLY, R(2), .pay = b->pattern + 7, .pay_len = 250));
+	expect_recv(b, 1, SUCCESS);
+	expect_mem(b, 0, 7, 250);
+	bed_close(b);
+}
+
+static struct bed *
+bed_uc_srq(void)
+{
+	struct setup s = setup_of(KARST_QPT_UC);
+
+	s.srq_wr = 8;
+	return bed_open(&s);
+}
+
+/* (U1): the request of a shared queue is not kept for the next message: whoever is behind it in the
+ * queue would miss it.  It completes in error (IBTA 9.9.3, class E), and the QP goes on. */
+Test(uc, u1_dropped_with_a_shared_queue)
+{
+	struct bed *b = bed_uc_srq();
+
 	post_recv(b, 1, 0, 10);
+	post_recv(b, 2, 1024, 1024);
+	post_recv(b, 3, 2048, 1024);
+	post_recv(b, 4, 4096, 1024);
 	expect_drop(b, UC_MESSAGE, send_pkt(b, UC_SEND_ONLY, R(0), .pay_len = 11));
 	expect_recv(b, 1, LOC_LEN_ERR);
-	expect_event(b, QP_FATAL);
-	expect_state(b, ERR);
-	expect_untouched(b, 0, 16);
+	/* a gap; a message that begins in the middle of another */
+	expect_taken(b, send_pkt(b, UC_SEND_FIRST, R(1), .pay_len = 256));
+	expect_drop(b, UC_MESSAGE, send_pkt(b, UC_SEND_LAST, R(3), .pay_len = 4));
+	expect_recv(b, 2, REM_INV_REQ_ERR);
+	expect_taken(b, send_pkt(b, UC_SEND_FIRST, R(4), .pay_len = 256));
+	expect_taken(b, send_pkt(b, UC_SEND_ONLY, R(5), .pay_len = 8));
+	expect_recv(b, 3, REM_INV_REQ_ERR);
+	expect_recv(b, 4, SUCCESS);
+	expect_drop(b, NO_WQE, send_pkt(b, UC_SEND_ONLY, R(6), .pay_len = 8));
+	expect_no_event(b);
+	expect_state(b, RTS);
 	bed_close(b);
 }
 

@@ -288,3 +288,27 @@ Test(ud, u4_multicast)
 	cr_assert_arr_eq(p.dst_mac, mac6, 6);
 	bed_close(b);
 }
+
+/* (U1): a receive that is too small stays for the next datagram; but not one of a shared queue, which
+ * would be kept from all others: it completes in error (IBTA 9.9.3, class E), and the QP goes on. */
+Test(ud, u1_too_small_of_a_shared_queue)
+{
+	struct setup s = setup_of(KARST_QPT_UD);
+	struct bed *b;
+
+	s.srq_wr = 8;
+	b = bed_open(&s);
+	bed_add(b, &s);
+	post_recv(b, 1, 0, 40 + 10);
+	post_recv(b, 2, 1024, 40 + 256);
+	expect_drop(b, UD_LENGTH,
+		send_pkt(b, UD_SEND_ONLY, 1, .qkey = 0x1234, .src_qpn = 9, .pay_len = 11));
+	expect_recv(b, 1, LOC_LEN_ERR);
+	expect_untouched(b, 0, 64);
+	b->s = &b->side[0];
+	expect_taken(b, send_pkt(b, UD_SEND_ONLY, 1, .qkey = 0x1234, .src_qpn = 9, .pay_len = 11));
+	expect_recv(b, 2, SUCCESS);
+	expect_no_event(b);
+	expect_state(b, RTS);
+	bed_close(b);
+}

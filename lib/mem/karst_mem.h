@@ -107,10 +107,11 @@ int karst_mw_free_begin(struct karst_mem *m, uint32_t key);
 void karst_mw_free_end(struct karst_mem *m, uint32_t key);
 
 struct karst_mw_bind {
-	uint32_t pd;      /* of the QP that binds */
-	uint32_t qpn;     /* QP that binds; owner of a type 2 window */
-	uint32_t mw_key;  /* current key of the window */
-	uint32_t new_key; /* same upper 24 bits as mw_key; type 1: only if it fits and is new */
+	uint32_t pd;     /* of the QP that binds */
+	uint32_t qpn;    /* QP that binds; owner of a type 2 window */
+	uint32_t mw_key; /* current key of the window */
+	/* type 2: the low 8 bits, all that is the program's; type 1: only if it fits and is new */
+	uint32_t new_key;
 	uint32_t mr_key;
 	uint64_t va;         /* inside of the region, in the region's addresses */
 	uint64_t len;        /* 0 unbinds a type 1 window; type 2: not 0 (IBTA o10-37.2.40) */

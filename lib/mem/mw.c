@@ -169,7 +169,7 @@ bind_check(const struct karst_mem_entry *e, const struct karst_mw_bind *b, uint6
 		return -EINVAL;
 	if (e->type == KARST_MEM_MW1)
 		return (b->access & KARST_ACCESS_ZERO_BASED) == 0 ? 0 : -EINVAL;
-	if (mem_state(word) == MEM_BOUND || b->len == 0 || !same_upper(b->new_key, b->mw_key))
+	if (mem_state(word) == MEM_BOUND || b->len == 0)
 		return -EINVAL;
 	return 0;
 }
@@ -219,9 +219,9 @@ karst_mw_bind(struct karst_mem *m, const struct karst_mw_bind *b, uint32_t *boun
 		return mem_state(word) == MEM_CLOSED ? -EINVAL : -EBUSY;
 	}
 	old_mr = e->mr_slot;
-	key = b->new_key;
+	key = (e->key & ~0xffu) | (b->new_key & 0xff);
 	/* type 1: what the program proposes, unless that is another window's or no change */
-	if (e->type == KARST_MEM_MW1 && (!same_upper(key, e->key) || key == e->key))
+	if (e->type == KARST_MEM_MW1 && (key != b->new_key || key == e->key))
 		key = mem_key_next_low(m, e);
 	__atomic_store_n(&e->key, key, __ATOMIC_RELEASE);
 	if (mr != NULL) {

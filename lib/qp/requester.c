@@ -166,11 +166,15 @@ restart_window(const struct karst_requester *r)
 }
 
 /*
- * Q6 allows 1 to 4 times the nominal time.  The first expiry comes after 1, later ones without
- * progress after 2 and 3 times (the wheel adds up to two ticks): a peer that lost its processor
- * for a while is not given up so soon.  These get up to a half more, by queue pair and packet, so
- * that those that have lost together do not repeat together for ever.  The first is not spread: it
- * is what a lost packet costs, and the small window bounds what comes of it.
+ * Q6 allows 1 to 4 times the nominal time; programs count on little more than 1, and have deadlines
+ * of their own that are near to (retry_cnt + 1) times it.  The wheel adds up to two ticks.  Expiries
+ * that follow upon others get up to a quarter more, by queue pair and packet, so that those that
+ * have lost together do not repeat together for ever.  The first is not spread: it is what a lost
+ * packet costs, and the small window bounds what comes of it.
+ *
+ * No less, whatever round trips were measured: peers in software, and such as share a processor,
+ * answer in microseconds a thousand times and then once in milliseconds, and what they are sent in
+ * vain they acknowledge packet by packet.
  */
 static uint64_t
 patience_ns(const struct karst_core_qp *qp)
@@ -182,7 +186,7 @@ patience_ns(const struct karst_core_qp *qp)
 
 	if (n == 0)
 		return r->rto_ns;
-	return r->rto_ns * (1 + karst_min_u32(n, 2)) + (r->rto_ns >> 11) * (draw >> 22);
+	return r->rto_ns + (r->rto_ns >> 12) * (draw >> 22);
 }
 
 /*

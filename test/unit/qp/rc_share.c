@@ -7,7 +7,7 @@
  */
 #include "harness.h"
 
-#define RTO (4096 * 1024ull) /* timeout 10 */
+#define RTO (4096ull << 10) /* timeout 10 */
 
 static enum karst_drop
 read_req(struct bed *b, uint32_t psn, uint32_t len)
@@ -138,6 +138,42 @@ Test(rc_share, q6_nothing_ever_leaves)
 	expect_state(b, ERR);
 	expect_wc(b, 1, RETRY_EXC_ERR);
 	bed_close(b);
+}
+
+/* (Q6, D15): a peer that is gone is given up near (retry_cnt + 1) times the timeout, whatever the
+ * queue pair; the waits are spread, but for the first. */
+Test(rc_share, q6_all_of_it)
+{
+	uint64_t first_wait[2] = {0, 0}, second[2] = {0, 0};
+	unsigned int i, differ = 0;
+
+	for (i = 0; i < 16; i++) {
+		struct setup s = setup_of(KARST_QPT_RC);
+		struct bed *b;
+		uint64_t t0;
+
+		s.core.seed = i;
+		s.attr.retry_cnt = 5;
+		b = bed_open(&s);
+		post(b, RDMA_WRITE, 1, .len = 1);
+		turn(b);
+		t0 = b->core->now_ns;
+		while (count(b, LOCAL_ACK_TIMEOUT) < 1)
+			advance_time(b, RTO / 64);
+		first_wait[i & 1] = b->core->now_ns - t0;
+		while (count(b, LOCAL_ACK_TIMEOUT) < 2)
+			advance_time(b, RTO / 64);
+		second[i & 1] = b->core->now_ns - t0;
+		differ += i > 0 && second[0] != second[1];
+		cr_assert(i == 0 || first_wait[0] == first_wait[1]);
+		while (karst_qp_state(b->s->qp) == KARST_QPS_RTS)
+			advance_time(b, RTO / 64);
+		cr_assert_geq(b->core->now_ns - t0, 6 * RTO);
+		cr_assert_leq(b->core->now_ns - t0, 6 * RTO * 5 / 4 + 6 * RTO / 32);
+		bed_forget(b);
+		bed_close(b);
+	}
+	cr_assert_gt(differ, 8, "they all come back at once");
 }
 
 /* --- requests that make no frame --- */

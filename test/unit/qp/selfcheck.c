@@ -83,9 +83,9 @@ check_wakeup(const struct karst_core *core, const struct karst_core_qp *qp)
 		if (!karst_timer_armed(&r->timer))
 			return "a deadline without a timer";
 		/* progress moves the deadline and leaves the timer, which later expiries of a
-		 * round may have set to three times the timeout, and half of it for the spread */
+		 * round may have set a quarter later, for the spread */
 		if (core->wheel.origin_ns + r->timer.tick * KARST_WHEEL_TICK_NS >
-			r->deadline_ns + 2 * r->rto_ns + r->rto_ns / 2 + 2 * KARST_WHEEL_TICK_NS)
+			r->deadline_ns + r->rto_ns / 4 + 2 * KARST_WHEEL_TICK_NS)
 			return "the timer is later than its deadline (Q6)";
 	}
 	if (!listed && qp->state == KARST_QPS_RTS && r->una_idx == r->nxt_idx &&

@@ -9,12 +9,14 @@
  * byte is.  The values are kept in the upper 24 bits of a word, where a 32-bit multiplication is
  * one modulo 2^24 without masking.
  *
- * The low byte, the first generation of each slot and all secrets are SipHash-2-4 of counters
- * under the seed (J.-P. Aumasson, D. J. Bernstein, "SipHash: a fast short-input PRF", 2012).
+ * The low byte, the first generation of each slot and all secrets are karst_prf() of counters
+ * under the seed.
  */
 #include "mem_priv.h"
 
-/* What a number from mem_prf() is for; the upper half of its first argument. */
+#include "karst_prf.h"
+
+/* What a number from karst_prf() is for; the upper half of its first argument. */
 enum prf_use {
 	PRF_MUL = 1,
 	PRF_XOR,
@@ -25,56 +27,7 @@ enum prf_use {
 static uint64_t
 prf_use(const uint64_t seed[2], enum prf_use use, uint32_t n, uint64_t b)
 {
-	return mem_prf(seed, (uint64_t)use << 32 | n, b);
-}
-
-static uint64_t
-rotl(uint64_t v, unsigned int n)
-{
-	return v << n | v >> (64 - n);
-}
-
-static void
-sip_round(uint64_t v[4])
-{
-	v[0] += v[1];
-	v[2] += v[3];
-	v[1] = rotl(v[1], 13) ^ v[0];
-	v[3] = rotl(v[3], 16) ^ v[2];
-	v[0] = rotl(v[0], 32) + v[3];
-	v[2] += v[1];
-	v[3] = rotl(v[3], 21) ^ v[0];
-	v[1] = rotl(v[1], 17) ^ v[2];
-	v[2] = rotl(v[2], 32);
-}
-
-static void
-sip_absorb(uint64_t v[4], uint64_t word)
-{
-	v[3] ^= word;
-	sip_round(v);
-	sip_round(v);
-	v[0] ^= word;
-}
-
-uint64_t
-mem_prf(const uint64_t seed[2], uint64_t a, uint64_t b)
-{
-	uint64_t v[4] = {
-		seed[0] ^ 0x736f6d6570736575,
-		seed[1] ^ 0x646f72616e646f6d,
-		seed[0] ^ 0x6c7967656e657261,
-		seed[1] ^ 0x7465646279746573,
-	};
-	unsigned int i;
-
-	sip_absorb(v, a);
-	sip_absorb(v, b);
-	sip_absorb(v, 16ull << 56); /* the message's length */
-	v[2] ^= 0xff;
-	for (i = 0; i < 4; i++)
-		sip_round(v);
-	return v[0] ^ v[1] ^ v[2] ^ v[3];
+	return karst_prf(seed, (uint64_t)use << 32 | n, b);
 }
 
 /* The inverse of odd @a modulo 2^32; each step doubles the number of right bits, 3 at first. */

@@ -109,9 +109,6 @@ mem_word_store(struct karst_mem_entry *e, uint64_t word)
 	__atomic_store_n(&e->word, word, __ATOMIC_RELEASE);
 }
 
-/* A secret number for each (@a, @b). */
-uint64_t mem_prf(const uint64_t seed[2], uint64_t a, uint64_t b);
-
 /* Draws the secrets of the keys from the seed. */
 void mem_key_init(struct karst_mem *m);
 

@@ -90,7 +90,7 @@ karst_cm_id_connect(struct karst_cm *cm, const struct karst_cm_path *path, uint6
 	id->service_id = service_id;
 	id->local_qpn = param->qpn;
 	id->patience_ns = cm_our_patience_ns(c);
-	id->tid = (uint64_t)c->tid_high << 32 | id->id;
+	id->tid = cm_tid(c, id);
 	m = cm_about(id, KARST_CM_REQ);
 	put_transport(param->qp_type, &m.req);
 	put_req(c, id, param, &m.req);

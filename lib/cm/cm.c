@@ -89,9 +89,6 @@ karst_cm_init(void *buf, const struct karst_cm_config *in, uint64_t now_ns, stru
 	c->ops = cfg.ops;
 	c->user = cfg.user;
 	c->guid = cfg.guid;
-	c->key = cfg.seed;
-	c->id_key = (uint32_t)cm_mix(cfg.seed + 1);
-	c->tid_high = (uint32_t)cm_mix(cfg.seed + 2);
 	c->max_ids = cfg.max_ids;
 	c->max_half_open = cfg.max_half_open;
 	c->slot_bits = karst_log2(karst_pow2_ceil(cfg.max_ids));
@@ -105,7 +102,7 @@ karst_cm_init(void *buf, const struct karst_cm_config *in, uint64_t now_ns, stru
 	c->remote_qpns = (struct cm_link **)(p + hash_bytes(&cfg));
 	c->services = (struct cm_link **)(p + 2 * hash_bytes(&cfg));
 	c->hash_mask = karst_pow2_ceil(cfg.max_ids) - 1;
-	cm_table_init(c);
+	cm_table_init(c, cfg.secret);
 	*cm = &c->pub;
 	return 0;
 }

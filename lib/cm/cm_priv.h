@@ -90,9 +90,9 @@ struct cm_core {
 	const struct karst_cm_ops *ops;
 	void *user;
 	uint64_t guid;
-	uint64_t key;
-	uint32_t tid_high;
-	uint32_t id_key;
+	uint64_t id_key[2];   /* of the numbers of ids */
+	uint64_t tid_key[2];  /* of transactions */
+	uint64_t hash_key[2]; /* of places in the tables */
 	uint32_t max_ids;
 	uint32_t max_half_open;
 	unsigned int slot_bits;
@@ -138,9 +138,10 @@ count(struct cm_core *c, enum karst_cm_counter counter)
 
 /* --- table.c --- */
 
-void cm_table_init(struct cm_core *c);
-/** Makes a number of which nothing shows in what comes out. */
-uint64_t cm_mix(uint64_t z);
+/** Needs everything that does not change, and makes the keys of @secret. */
+void cm_table_init(struct cm_core *c, const uint64_t secret[2]);
+/** The transaction that @id begins. */
+uint64_t cm_tid(const struct cm_core *c, const struct cm_id *id);
 /** A new id in @state, of nothing yet; an orphan makes room if it must.  NULL: no room. */
 struct cm_id *cm_id_new(struct cm_core *c, enum karst_cm_state state, void *user);
 /** Gives the slot back, from wherever it is. */

@@ -105,7 +105,7 @@ cm_start_dreq(struct cm_core *c, struct cm_id *id, const void *private_data, uin
 {
 	struct karst_cm_msg m = cm_about(id, KARST_CM_DREQ);
 
-	m.tid = (uint64_t)c->tid_high << 32 | id->id;
+	m.tid = cm_tid(c, id);
 	m.dreq.qpn = id->remote_qpn;
 	m.private_data = private_data;
 	m.private_data_len = len;

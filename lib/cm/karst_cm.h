@@ -135,7 +135,9 @@ struct karst_cm_config {
 	 * One peer address may have half of them. */
 	uint32_t max_half_open;
 	uint64_t guid; /* of the engine, not 0: says with the communication id who we are */
-	uint64_t seed; /* secret: ids and hash tables cannot be guessed without it */
+	/* secret, from getrandom() outside of tests: without it ids, transaction ids and places in
+	 * hash tables cannot be guessed, and what is seen of them does not tell it */
+	uint64_t secret[2];
 	uint8_t response_timeout;    /* asked of peers, 4.096 us * 2^this; 0 = default 20 (4.3 s) */
 	uint8_t max_retries;         /* 1 to 15; 0 = default 15 */
 	uint8_t mra_service_timeout; /* a REQ that comes again before it is answered gets an MRA for

@@ -28,7 +28,7 @@ karst_cm_id_sidr_request(struct karst_cm *cm, const struct karst_cm_path *path, 
 	id->path = *path;
 	id->qp_type = KARST_QPT_UD;
 	id->service_id = service_id;
-	id->tid = (uint64_t)c->tid_high << 32 | id->id;
+	id->tid = cm_tid(c, id);
 	m = cm_about(id, KARST_CM_SIDR_REQ);
 	m.sidr_req.service_id = service_id;
 	m.sidr_req.pkey = path->pkey;

@@ -4,19 +4,19 @@
 /*
  * Communication ids: slots, and the ways to find them.
  *
- * The number of an id is its slot and how often that was used, made unreadable by a secret: a
- * message that is late finds a slot used again, but not under its number.  Slots are used again
- * in the order in which they were given back, to make that as late as can be.
+ * The number of an id is its slot and how often that was used, enciphered: a message that is late
+ * finds a slot used again, but not under its number, and who has seen the numbers of its own
+ * connections does not know those of others.  Slots are used again in the order in which they were
+ * given back, to make that as late as can be.
  */
 #include "cm_priv.h"
+#include "karst_prf.h"
 
-uint64_t
-cm_mix(uint64_t z)
-{
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
+/* What the keys of a secret are for. */
+enum key_use { USE_ID = 1, USE_TID, USE_HASH, USE_FIRST };
+
+/* Rounds of the cipher of numbers: four would do for a good round function. */
+#define ROUNDS 6u
 
 static uint64_t
 hash_ip(const struct cm_core *c, const uint8_t ip[16])
@@ -24,13 +24,15 @@ hash_ip(const struct cm_core *c, const uint8_t ip[16])
 	uint64_t half[2];
 
 	memcpy(half, ip, sizeof(half));
-	return cm_mix(cm_mix(half[0] + c->key) + half[1]);
+	return karst_prf(c->hash_key, half[0], half[1]);
 }
 
 static uint32_t
 bucket(const struct cm_core *c, const uint8_t ip[16], uint64_t guid, uint32_t number)
 {
-	return (uint32_t)cm_mix(cm_mix(hash_ip(c, ip) ^ guid) + number) & c->hash_mask;
+	uint64_t peer = karst_prf(c->hash_key, hash_ip(c, ip), guid);
+
+	return (uint32_t)karst_prf(c->hash_key, peer, number) & c->hash_mask;
 }
 
 /* --- lists and chains --- */
@@ -77,22 +79,58 @@ list_remove(struct cm_id *id)
 
 /* --- slots --- */
 
+/* A Feistel network: a permutation of all numbers of 32 bits. */
+static uint32_t
+encipher(const struct cm_core *c, uint32_t v)
+{
+	uint32_t left = v >> 16, right = v & 0xffff, i, next;
+
+	for (i = 0; i < ROUNDS; i++) {
+		next = left ^ (karst_prf(c->id_key, i, right) & 0xffff);
+		left = right;
+		right = next;
+	}
+	return left << 16 | right;
+}
+
+static uint32_t
+decipher(const struct cm_core *c, uint32_t v)
+{
+	uint32_t left = v >> 16, right = v & 0xffff, i, next;
+
+	for (i = ROUNDS; i-- > 0;) {
+		next = right ^ (karst_prf(c->id_key, i, left) & 0xffff);
+		right = left;
+		left = next;
+	}
+	return left << 16 | right;
+}
+
 static uint32_t
 number_of(const struct cm_core *c, uint32_t slot, uint32_t uses)
 {
-	return (uses << c->slot_bits | slot) ^ c->id_key;
+	return encipher(c, uses << c->slot_bits | slot);
+}
+
+uint64_t
+cm_tid(const struct cm_core *c, const struct cm_id *id)
+{
+	return karst_prf(c->tid_key, id->id, 0);
 }
 
 void
-cm_table_init(struct cm_core *c)
+cm_table_init(struct cm_core *c, const uint64_t secret[2])
 {
 	uint32_t i;
 
+	karst_prf_derive(secret, USE_ID, 0, c->id_key);
+	karst_prf_derive(secret, USE_TID, 0, c->tid_key);
+	karst_prf_derive(secret, USE_HASH, 0, c->hash_key);
 	c->free.tail = &c->free.head;
 	c->half_open.tail = &c->half_open.head;
 	c->orphans.tail = &c->orphans.head;
 	for (i = 0; i < c->max_ids; i++) {
-		c->slots[i].uses = (uint32_t)cm_mix(c->key + i);
+		c->slots[i].uses = (uint32_t)karst_prf(secret, USE_FIRST, i);
 		list_append(&c->free, &c->slots[i]);
 	}
 }
@@ -147,9 +185,12 @@ cm_id_free(struct cm_core *c, struct cm_id *id)
 struct cm_id *
 cm_id_find(const struct cm_core *c, uint32_t number)
 {
-	uint32_t slot = (number ^ c->id_key) & ((1u << c->slot_bits) - 1);
+	uint32_t slot;
 
-	if (number == 0 || slot >= c->max_ids || c->slots[slot].id != number)
+	if (number == 0)
+		return NULL;
+	slot = decipher(c, number) & ((1u << c->slot_bits) - 1);
+	if (slot >= c->max_ids || c->slots[slot].id != number)
 		return NULL;
 	return &c->slots[slot];
 }
@@ -231,7 +272,7 @@ cm_id_unhash(struct cm_id *id)
 static uint32_t
 service_bucket(const struct cm_core *c, uint64_t service_id)
 {
-	return (uint32_t)cm_mix(service_id + c->key) & c->hash_mask;
+	return (uint32_t)karst_prf(c->hash_key, service_id, UINT64_MAX) & c->hash_mask;
 }
 
 static struct cm_id *

@@ -9,6 +9,7 @@
  * has to wait to this one.
  */
 #include "cm.h"
+#include "karst_prf.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -55,15 +56,10 @@ eng_cm_report(struct karst_engine *e, struct cm_report *report)
 	eng_cm_leave(cm);
 }
 
-/* splitmix64 */
 uint32_t
 eng_cm_random(struct eng_cm *cm)
 {
-	uint64_t x = cm->rand += 0x9e3779b97f4a7c15ull;
-
-	x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-	x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-	return (uint32_t)(x >> 32);
+	return (uint32_t)karst_prf(cm->random_key, cm->randoms++, 0);
 }
 
 /* @return whether there may be more. */
@@ -127,14 +123,17 @@ make_cm(struct eng_cm *cm)
 		.response_timeout = RESPONSE_TIMEOUT,
 		.ops = &eng_cm_ops,
 		.user = cm};
-	uint64_t seeds[3];
 	size_t bytes;
 
-	if (getrandom(seeds, sizeof(seeds), 0) != (ssize_t)sizeof(seeds))
+	/* not of e->secret: no two engines may have one GUID, though tests give them one seed */
+	if (getrandom(cfg.secret, sizeof(cfg.secret), 0) != (ssize_t)sizeof(cfg.secret))
 		return -errno;
-	cfg.guid = seeds[0] | 1;
-	cfg.seed = seeds[1];
-	cm->rand = seeds[2];
+	if (getrandom(cm->random_key, sizeof(cm->random_key), 0) !=
+		(ssize_t)sizeof(cm->random_key))
+		return -errno;
+	if (getrandom(&cfg.guid, sizeof(cfg.guid), 0) != (ssize_t)sizeof(cfg.guid))
+		return -errno;
+	cfg.guid |= 1;
 	bytes = karst_cm_bytes(&cfg);
 	if (bytes == 0)
 		return -EINVAL;

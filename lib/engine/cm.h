@@ -181,7 +181,8 @@ struct eng_cm {
 	uint32_t nmads;     /* that wait */
 	struct cm_mads out; /* whose ways are known */
 	struct cm_id *number[CM_PORT_BUCKETS];
-	uint64_t rand; /* state of eng_cm_random() */
+	uint64_t random_key[2]; /* of eng_cm_random() */
+	uint64_t randoms;       /* that it has given */
 	struct cm_stats stats;
 };
 
@@ -206,6 +207,7 @@ void eng_cm_fini(struct karst_engine *e);
 struct eng_cm *eng_cm_enter(struct karst_engine *e);
 void eng_cm_leave(struct eng_cm *cm);
 
+/* A number that no peer can guess, whatever it has seen of others. */
 uint32_t eng_cm_random(struct eng_cm *cm);
 
 /* --- cm_way.c --- */

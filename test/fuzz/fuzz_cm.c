@@ -334,7 +334,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	cfg.max_half_open = 1 + u8(&f.in) % cfg.max_ids;
 	cfg.response_timeout = (uint8_t)(1 + u8(&f.in) % 20);
 	cfg.max_retries = 1 + cfg.response_timeout % 15;
-	cfg.seed = u32(&f.in);
+	cfg.secret[0] = u32(&f.in);
 	mem = aligned_alloc(64, (karst_cm_bytes(&cfg) + 63) / 64 * 64);
 	CHECK(mem != NULL && karst_cm_init(mem, &cfg, SECOND, &f.cm) == 0);
 	CHECK(karst_cm_id_listen(f.cm, SERVICE, UINT64_MAX, NULL, &listener) == 0);

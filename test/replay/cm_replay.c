@@ -443,7 +443,7 @@ rp_cm(struct rp_report *r, const struct rp_capture *c, unsigned int us)
 {
 	struct side *t = calloc(1, sizeof(*t));
 	struct karst_cm_config cfg = {
-		.max_ids = 64, .guid = guid_of(c, us), .seed = 3, .ops = &ops, .user = t};
+		.max_ids = 64, .guid = guid_of(c, us), .secret = {3}, .ops = &ops, .user = t};
 	unsigned int i, n = 0;
 
 	t->r = r;

@@ -68,7 +68,7 @@ open_node(struct world *w, uint32_t node, struct node_ref *ref)
 {
 	struct karst_cm_config cfg = {.max_ids = 256,
 		.guid = 0x1000 + node,
-		.seed = rng_u64(&w->rng),
+		.secret = {rng_u64(&w->rng)},
 		.ops = &ops,
 		.user = ref};
 

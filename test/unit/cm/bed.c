@@ -73,7 +73,8 @@ bed_open(const struct karst_cm_config *in)
 	if (in != NULL)
 		cfg = *in;
 	cfg.guid = OUR_GUID;
-	cfg.seed = 4711;
+	if (cfg.secret[0] == 0)
+		cfg.secret[0] = 4711;
 	cfg.ops = &bed_ops;
 	cfg.user = b;
 	b->mem = aligned_alloc(64, (karst_cm_bytes(&cfg) + 63) / 64 * 64);

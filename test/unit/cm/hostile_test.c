@@ -337,3 +337,71 @@ Test(cm_hostile, c1_masks)
 	cr_expect_eq(b->evs[(b->ev_head - 1) % BED_QUEUE].ev.service_id, req.req.service_id);
 	bed_close(b);
 }
+
+/* --- guessing --- */
+
+#define SHOWN 32u
+
+/* Asks peers for SHOWN connections, under a secret. */
+static void
+show(const uint64_t secret[2], uint32_t id[SHOWN], uint64_t tid[SHOWN])
+{
+	struct bed *b = bed_open(
+		&(struct karst_cm_config){.max_ids = 64, .secret = {secret[0], secret[1]}});
+	uint32_t i;
+
+	for (i = 0; i < SHOWN; i++) {
+		struct bed_msg req;
+
+		id[i] = bed_req_sent(b, i, &req);
+		tid[i] = req.m.tid;
+		cr_assert_eq(req.m.local_id, id[i]);
+	}
+	for (i = 0; i < SHOWN; i++) {
+		cr_assert_eq(karst_cm_id_destroy(b->cm, id[i]), 0);
+		expect_msg(b, REJ);
+	}
+	bed_close(b);
+}
+
+/* What some connections show of ids and transactions says nothing of the next: no difference comes
+ * twice, nor does a part of a number of which the rest is known. */
+Test(cm_hostile, c1_numbers_tell_nothing)
+{
+	const uint64_t secret[2] = {4711, 4712};
+	uint32_t id[SHOWN], i, j, twice = 0, low = 0;
+	uint64_t tid[SHOWN];
+
+	show(secret, id, tid);
+	for (i = 1; i < SHOWN; i++) {
+		cr_expect_neq(tid[i] >> 32, tid[0] >> 32);
+		cr_expect_neq((uint32_t)tid[i], id[i]);
+		/* slots are counted up: in the open, or under a mask, this would be seen */
+		low += ((id[i] ^ id[0]) & 63) == i;
+		for (j = 1; j < i; j++) {
+			twice += (id[i] ^ id[i - 1]) == (id[j] ^ id[j - 1]);
+			twice += id[i] - id[i - 1] == id[j] - id[j - 1];
+		}
+	}
+	cr_expect_lt(low, 8);
+	cr_expect_eq(twice, 0);
+}
+
+/* All 128 bits of the secret count, and a test that gives the same has the same run. */
+Test(cm_hostile, c1_numbers_follow_from_the_secret)
+{
+	uint64_t secret[2] = {4711, 4712}, tid[2][SHOWN];
+	uint32_t id[2][SHOWN], i, bit;
+
+	show(secret, id[0], tid[0]);
+	show(secret, id[1], tid[1]);
+	cr_assert_arr_eq(id[0], id[1], sizeof(id[0]));
+	cr_assert_arr_eq(tid[0], tid[1], sizeof(tid[0]));
+	for (bit = 0; bit < 128; bit += 31) {
+		secret[bit / 64] ^= UINT64_C(1) << bit % 64;
+		show(secret, id[1], tid[1]);
+		for (i = 0; i < SHOWN; i++)
+			cr_expect(id[0][i] != id[1][i] && tid[0][i] != tid[1][i]);
+		secret[bit / 64] ^= UINT64_C(1) << bit % 64;
+	}
+}

@@ -16,6 +16,7 @@
 #include "capture.h"
 #include "cm.h"
 #include "karst_crc.h"
+#include "karst_prf.h"
 
 #define DEFAULT_MBUFS_EACH 2048u /* and once more for the ports */
 #define FRAME_ROOM         (ENG_ROOM - RTE_PKTMBUF_HEADROOM)
@@ -91,11 +92,15 @@ config_fault(const struct karst_engine_config *c)
 }
 
 static int
-seed_from(uint64_t *seed, unsigned int n)
+seed_from(uint64_t seed[2])
 {
-	if (getrandom(seed, n * sizeof(*seed), 0) == (ssize_t)(n * sizeof(*seed)))
-		return 0;
-	return -errno;
+	return getrandom(seed, 2 * sizeof(*seed), 0) == 2 * sizeof(*seed) ? 0 : -errno;
+}
+
+void
+eng_secret(const struct karst_engine *e, enum eng_secret_use use, uint32_t n, uint64_t key[2])
+{
+	karst_prf_derive(e->secret, use, n, key);
 }
 
 /* --- tables --- */
@@ -111,10 +116,11 @@ init_memory_table(struct karst_engine *e)
 
 	if (bytes == 0)
 		return -EINVAL;
+	e->secret[0] = e->cfg.seed;
 	if (e->cfg.seed == 0) {
-		ret = seed_from(cfg.seed, 2);
+		ret = seed_from(cfg.seed);
 		if (ret == 0)
-			ret = seed_from(&e->cfg.seed, 1);
+			ret = seed_from(e->secret);
 		if (ret != 0)
 			return ret;
 	}

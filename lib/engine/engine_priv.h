@@ -61,9 +61,9 @@
 /* Owners whose rings an lcore looks at in a turn. */
 #define ENG_BELL_LOOKS 8u
 #define ENG_TIMERS     64u
-/* QP numbers of an lcore, at the least: where 15,000 connections a second are made and ended, as
- * many as are given in the longest time-wait of lib/cm. */
-#define ENG_QPNS 65536u
+/* QP numbers of an lcore, at the least: where 15,000 connections a second are made and ended, half
+ * of those that are free are as many as are given in the longest time-wait of lib/cm. */
+#define ENG_QPNS 131072u
 /* Turns in which a send queue that ran dry stays in sight: some microseconds. */
 #define ENG_LINGER_TURNS 64u
 #define ENG_MAILBOX      256u
@@ -297,6 +297,7 @@ struct karst_engine {
 	uint32_t nlcores;
 	uint32_t lcore_bits;
 	uint32_t nports;
+	uint64_t secret[2]; /* see eng_secret() */
 	struct eng_lcore *lcore; /* [nlcores] */
 	struct eng_port port[KARST_ENGINE_MAX_PORTS];
 	struct rte_mempool *pool;
@@ -399,6 +400,12 @@ eng_port_addrs(const struct eng_port *p)
 }
 
 /* --- engine.c --- */
+
+/* What the keys of the engine's secret are for. */
+enum eng_secret_use { ENG_SECRET_CORE = 1, ENG_SECRET_NEIGH, ENG_SECRET_MEMBERS };
+
+/* The key of object @n of a purpose: nothing that peers see of one tells of another. */
+void eng_secret(const struct karst_engine *e, enum eng_secret_use use, uint32_t n, uint64_t key[2]);
 
 bool eng_any_attached(const struct karst_engine *e);
 

@@ -237,7 +237,7 @@ make_ring(const struct karst_engine *e, const char *what, uint32_t lcore, uint32
 static int
 init_core(struct karst_engine *e, struct eng_lcore *lc)
 {
-	const struct karst_core_config cfg = {
+	struct karst_core_config cfg = {
 		.lcore = lc->index,
 		.lcore_bits = e->lcore_bits,
 		.max_qps = e->cfg.max_qps,
@@ -248,7 +248,6 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.linger_turns = ENG_LINGER_TURNS,
 		.apart = e->cfg.apart,
 		.migreq = !e->cfg.no_migreq,
-		.seed = e->cfg.seed + lc->index,
 		.mem = e->mem,
 		.ahs = e->ahs,
 		.ops = &core_ops,
@@ -263,6 +262,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 	buf = eng_arena_alloc(&e->objects, bytes);
 	if (buf == NULL)
 		return -ENOMEM;
+	eng_secret(e, ENG_SECRET_CORE, lc->index, cfg.seed);
 	return karst_core_init(buf, &cfg, engine_now(e), &lc->core);
 }
 

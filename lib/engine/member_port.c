@@ -19,10 +19,12 @@ int
 eng_member_create(struct karst_engine *e, struct eng_members **members)
 {
 	struct eng_members *m = malloc(eng_members_bytes(e->cfg.max_mcasts));
+	uint64_t seed[2];
 
 	if (m == NULL)
 		return -ENOMEM;
-	eng_members_init(m, e->cfg.max_mcasts, e->cfg.seed);
+	eng_secret(e, ENG_SECRET_MEMBERS, 0, seed);
+	eng_members_init(m, e->cfg.max_mcasts, seed[0]);
 	*members = m;
 	return 0;
 }

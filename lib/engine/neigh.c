@@ -49,10 +49,12 @@ int
 eng_neigh_create(struct karst_engine *e, struct eng_neigh **nb)
 {
 	struct eng_neigh *n = calloc(1, sizeof(*n));
+	uint64_t key[2];
 
 	if (n == NULL)
 		return -ENOMEM;
-	eng_neigh_table_init(&n->table, (uint32_t)(e->cfg.seed ^ e->cfg.seed >> 32));
+	eng_secret(e, ENG_SECRET_NEIGH, 0, key);
+	eng_neigh_table_init(&n->table, key);
 	n->tokens = ANSWERS_BURST;
 	*nb = n;
 	return 0;

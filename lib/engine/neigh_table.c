@@ -3,7 +3,7 @@
  */
 #include "neigh_table.h"
 
-#include <rte_jhash.h>
+#include "karst_prf.h"
 
 #define SETS (KARST_ENGINE_NEIGH_MAX / ENG_NEIGH_WAYS)
 static_assert((SETS & (SETS - 1)) == 0, "a hash is masked");
@@ -17,21 +17,19 @@ static_assert((SETS & (SETS - 1)) == 0, "a hash is masked");
 #define ASKS_IN_DOUBT 4u               /* unanswered: it has gone */
 
 void
-eng_neigh_table_init(struct eng_neigh_table *t, uint32_t seed)
+eng_neigh_table_init(struct eng_neigh_table *t, const uint64_t key[2])
 {
 	memset(t, 0, sizeof(*t));
-	t->seed = seed;
+	memcpy(t->key, key, sizeof(t->key));
 }
 
 static struct eng_neigh_entry *
 set_of(struct eng_neigh_table *t, const uint8_t ip[16])
 {
-	uint32_t words[4], h;
+	uint64_t half[2];
 
-	memcpy(words, ip, sizeof(words)); /* an address may lie anywhere */
-	h = rte_jhash(words, sizeof(words), t->seed);
-
-	return &t->entry[(h & (SETS - 1)) * ENG_NEIGH_WAYS];
+	memcpy(half, ip, sizeof(half)); /* an address may lie anywhere */
+	return &t->entry[(karst_prf(t->key, half[0], half[1]) & (SETS - 1)) * ENG_NEIGH_WAYS];
 }
 
 static struct eng_neigh_entry *

@@ -39,11 +39,12 @@ struct eng_neigh_entry {
 };
 
 struct eng_neigh_table {
-	uint32_t seed;
+	uint64_t key[2]; /* of the hash */
 	struct eng_neigh_entry entry[KARST_ENGINE_NEIGH_MAX];
 };
 
-void eng_neigh_table_init(struct eng_neigh_table *t, uint32_t seed);
+/** @key: secret, or else who knows it makes others make room for him. */
+void eng_neigh_table_init(struct eng_neigh_table *t, const uint64_t key[2]);
 
 /**
  * Looks for @ip.  *ask: send a question now.

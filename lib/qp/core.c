@@ -5,13 +5,18 @@
  * The protocol core of one lcore: its queue pairs by number, the list of those that want to
  * send, and its timers.
  *
- * A QPN is (slot << lcore_bits | lcore).  Slots are given out round robin from a random start,
- * so that a number comes back late and packets of a dead connection rarely find a new one.
- * Numbers 0 and 1 (SMI, GSI) and 0xffffff (multicast) are never given out.
+ * A QPN is (slot << lcore_bits | lcore).  A slot is drawn from the half of the free ones that have
+ * been so for longest, so that a number comes back late and packets of a dead connection rarely
+ * find a new one, and nobody knows which number the next connection has.  Numbers 0 and 1 (SMI,
+ * GSI) and 0xffffff (multicast) are never given out.
  */
 #include "qp_priv.h"
 
 #include <errno.h>
+
+#include "karst_prf.h"
+
+enum key_use { USE_QPN = 1, USE_SRQ };
 
 #define DEFAULT_ACK_INTERVAL 32u
 #define DEFAULT_WINDOW       256u
@@ -64,7 +69,26 @@ karst_core_bytes(const struct karst_core_config *cfg)
 	if (!config_ok(cfg))
 		return 0;
 	return sizeof(struct karst_core) + table_slots(cfg) * sizeof(struct karst_core_qp *) +
-		srq_slots(cfg) * sizeof(struct karst_core_srq *);
+		srq_slots(cfg) * sizeof(struct karst_core_srq *) +
+		table_slots(cfg) * sizeof(uint32_t);
+}
+
+/* All numbers are free, but for those that are never given out. */
+static void
+init_numbers(struct karst_core *core, const struct karst_core_config *cfg)
+{
+	uint64_t key[2];
+	uint32_t slot;
+
+	karst_prf_derive(cfg->seed, USE_QPN, 0, core->qpn_key);
+	karst_prf_derive(cfg->seed, USE_SRQ, 0, key);
+	core->next_srq = (uint32_t)key[0];
+	for (slot = 0; slot < core->qpns; slot++) {
+		uint32_t qpn = slot << core->lcore_bits | core->lcore;
+
+		if (qpn > 1 && qpn != KARST_QPN_MULTICAST)
+			core->free[core->nfree++] = slot;
+	}
 }
 
 int
@@ -95,11 +119,11 @@ karst_core_init(
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
 	core->max_qps = cfg->max_qps;
 	core->qpns = table_slots(cfg);
-	core->next_slot = (uint32_t)(cfg->seed % core->qpns);
 	core->qps = (struct karst_core_qp **)(core + 1);
 	core->srqs = (struct karst_core_srq **)(core->qps + core->qpns);
 	core->srq_mask = srq_slots(cfg) - 1;
-	core->next_srq = (uint32_t)(cfg->seed >> 8);
+	core->free = (uint32_t *)(core->srqs + srq_slots(cfg));
+	init_numbers(core, cfg);
 	core->active_tail = &core->active_head;
 	karst_wheel_init(&core->wheel, now_ns);
 	*out = core;

@@ -173,9 +173,10 @@ struct karst_core_config {
 	uint32_t lcore;      /* index of this core, 0.. */
 	uint32_t lcore_bits; /* low bits of a QPN that name the core, 0..8 */
 	uint32_t max_qps;    /* QPs of this core, 1..2^(24-lcore_bits)-3 */
-	/* Numbers that they are given in turn, up to 2^(24-lcore_bits); 0, or less than max_qps
+	/* Numbers that they are drawn from, up to 2^(24-lcore_bits); 0, or less than max_qps
 	 * needs: just as many.  One that comes again soon may be taken, by a peer, for that of the
-	 * connection that had it before (C1). */
+	 * connection that had it before (C1): each rests while half of those that are free are
+	 * given. */
 	uint32_t qpns;
 	uint32_t ack_interval; /* request packets between AckReqs, 0 = default 32 (Q2) */
 	/* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
@@ -186,7 +187,8 @@ struct karst_core_config {
 	/* XRC SRQs of this core, rounded up to a power of two; 0 = default 1024; at most
 	 * 2^(23-lcore_bits) */
 	uint32_t max_xrc_srqs;
-	uint64_t seed; /* for the numbers of QPs and SRQs */
+	uint64_t seed[2]; /* for the numbers of QPs and SRQs: secret, from getrandom(), outside of
+			   * tests */
 	/* how often karst_core_linger() looks at a send queue that has run dry, before its program
 	 * must ring for it; 0: never */
 	uint32_t linger_turns;
@@ -234,9 +236,8 @@ struct karst_core {
 	uint32_t window_packets;
 	uint32_t max_qps;
 	uint32_t nqps;
-	uint32_t qpns;      /* of the table, with those that are never given out */
-	uint32_t next_slot; /* where the search for a free QPN goes on */
-	uint8_t bth_flags;  /* MigReq as it stands in BTH byte 1 */
+	uint32_t qpns;     /* of the table, with those that are never given out */
+	uint8_t bth_flags; /* MigReq as it stands in BTH byte 1 */
 	struct karst_core_qp **qps;
 	bool apart;
 	uint32_t linger_turns;
@@ -249,6 +250,12 @@ struct karst_core {
 	uint32_t srq_mask;
 	uint32_t nsrqs;
 	uint32_t next_srq; /* what the next number is made of */
+	/* slots of the QPN table that are free, the longest first: a ring of qpns */
+	uint32_t *free;
+	uint32_t free_head;
+	uint32_t nfree;
+	uint64_t qpn_key[2];
+	uint64_t drawn; /* QPNs, ever */
 };
 
 /** Which core owns a QPN. */

@@ -12,6 +12,7 @@
  */
 #include "karst_qp.h"
 
+#include "karst_prf.h"
 #include "wqe.h"
 
 #include <errno.h>
@@ -98,21 +99,34 @@ karst_qp_bytes(const struct karst_qp_init *init)
 
 /* --- numbers --- */
 
-/* A free slot of the QPN table, round robin; qpns if all are taken. */
-static uint32_t
-free_slot(struct karst_core *core)
+static uint32_t *
+free_at(struct karst_core *core, uint32_t i)
 {
-	uint32_t i;
+	uint32_t at = core->free_head + i;
 
-	for (i = 0; i < core->qpns; i++) {
-		uint32_t slot = core->next_slot, qpn = slot << core->lcore_bits | core->lcore;
+	return &core->free[at < core->qpns ? at : at - core->qpns];
+}
 
-		core->next_slot = slot + 1 < core->qpns ? slot + 1 : 0;
-		/* 0 and 1 are SMI and GSI, 0xffffff is multicast */
-		if (core->qps[slot] == NULL && qpn > 1 && qpn != 0xffffff)
-			return slot;
-	}
-	return core->qpns;
+/* Draws a slot of the QPN table, of the older half of the free ones.  There are some. */
+static uint32_t
+draw_slot(struct karst_core *core)
+{
+	uint64_t random = karst_prf(core->qpn_key, core->drawn++, 0);
+	uint32_t *first = free_at(core, 0);
+	uint32_t *at = free_at(core, (uint32_t)(random % ((core->nfree + 1) / 2)));
+	uint32_t slot = *at;
+
+	*at = *first;
+	core->free_head = core->free_head + 1 < core->qpns ? core->free_head + 1 : 0;
+	core->nfree--;
+	return slot;
+}
+
+static void
+free_slot(struct karst_core *core, uint32_t slot)
+{
+	*free_at(core, core->nfree) = slot;
+	core->nfree++;
 }
 
 /* --- making and unmaking --- */
@@ -175,9 +189,7 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	/* the table has three numbers more than QPs, for those that are never given out */
 	if (core->nqps == core->max_qps)
 		return -ENOSPC;
-	slot = free_slot(core);
-	if (slot == core->qpns)
-		return -ENOSPC;
+	slot = draw_slot(core);
 	memset(qp, 0, bytes);
 	qp->qpn = slot << core->lcore_bits | core->lcore;
 	qp->type = (uint8_t)init->type;
@@ -241,6 +253,7 @@ karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 	deactivate(core, qp);
 	unretire(core, qp);
 	core->qps[qp->qpn >> core->lcore_bits] = NULL;
+	free_slot(core, qp->qpn >> core->lcore_bits);
 	core->nqps--;
 	count_users(qp, UINT32_MAX);
 }

@@ -177,7 +177,7 @@ struct rp_bed *
 rp_bed_open(const struct rp_qp_setup *s, uint64_t now_ns)
 {
 	struct karst_mem_config mcfg = {.max_keys = 256, .max_pds = 2, .seed = {5, 6}};
-	struct karst_core_config cfg = {.max_qps = 4, .seed = 7, .ops = &ops};
+	struct karst_core_config cfg = {.max_qps = 4, .seed = {7}, .ops = &ops};
 	struct karst_cq_init cq = {.entries = RP_CQ_SIZE, .nlanes = 1};
 	struct rp_bed *b = calloc(1, sizeof(*b));
 

@@ -179,7 +179,7 @@ build_core(struct sim *s, struct sim_node *n, uint32_t idx)
 		/* no draw: the seeds that are kept go on to mean what they meant */
 		.linger_turns = (uint32_t)(s->seed % 4),
 		.migreq = rng_one_in(&s->rng, 2),
-		.seed = rng_u64(&s->rng),
+		.seed = {rng_u64(&s->rng)},
 		.mem = n->mem_table,
 		.ahs = n->ahs,
 		.ops = &sim_core_ops,

@@ -23,10 +23,11 @@ host(uint32_t n)
 static struct eng_neigh_table *
 table(void)
 {
+	static const uint64_t key[2] = {4711, 4712};
 	struct eng_neigh_table *t = malloc(sizeof(*t));
 
 	cr_assert_not_null(t);
-	eng_neigh_table_init(t, 4711);
+	eng_neigh_table_init(t, key);
 	return t;
 }
 

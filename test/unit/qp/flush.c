@@ -269,7 +269,7 @@ Test(flush, numbers)
 	s.state = KARST_QPS_RESET;
 	s.core.max_qps = 4;
 	s.core.lcore_bits = 2;
-	s.core.seed = 0;
+	s.core.seed[0] = 0;
 	for (s.core.lcore = 0; s.core.lcore < 1; s.core.lcore++) {
 		b = bed_open(&s);
 		bed_destroy_side(b, &b->side[0]);
@@ -290,30 +290,77 @@ Test(flush, numbers)
 	}
 }
 
-/* C1: a number is given again only after all others, however few QPs there may be at a time. */
+/* C1: a number is given again only after half of the others, however few QPs there may be at a
+ * time; and each is. */
 Test(flush, c1_numbers_come_back_late)
 {
-	static bool seen[64];
+	static uint32_t seen[64]; /* when, from 1 */
 	struct setup s = setup_of(KARST_QPT_RC);
+	uint32_t i, qpn, never = 0;
 	struct bed *b;
-	uint32_t i;
 
 	s.state = KARST_QPS_RESET;
 	s.core.max_qps = 2;
 	s.core.qpns = 64;
 	b = bed_open(&s);
-	seen[b->side[0].qpn] = true;
 	/* without 0 and 1, and the one that the bed has */
-	for (i = 0; i < KARST_DIM(seen) - 3; i++) {
+	for (i = 1; i <= 20 * KARST_DIM(seen); i++) {
 		b->nsides = 1;
 		bed_add(b, &s);
-		cr_assert_lt(b->side[1].qpn, KARST_DIM(seen));
-		cr_assert_not(seen[b->side[1].qpn], "number %u again", b->side[1].qpn);
-		seen[b->side[1].qpn] = true;
-		cr_assert_eq(karst_core_lookup(b->core, b->side[1].qpn), b->side[1].qp);
+		qpn = b->side[1].qpn;
+		cr_assert(qpn < KARST_DIM(seen) && qpn > 1 && qpn != b->side[0].qpn);
+		cr_assert(seen[qpn] == 0 || i - seen[qpn] > (KARST_DIM(seen) - 3) / 2,
+			"number %u was given %u before", qpn, i - seen[qpn]);
+		seen[qpn] = i;
+		cr_assert_eq(karst_core_lookup(b->core, qpn), b->side[1].qp);
+		bed_destroy_side(b, &b->side[1]);
+	}
+	for (i = 0; i < KARST_DIM(seen); i++)
+		never += seen[i] == 0;
+	cr_assert_eq(never, 3);
+	bed_close(b);
+}
+
+/* The numbers of @n queue pairs of a core that has been given @seed. */
+static void
+draw_numbers(const uint64_t seed[2], uint32_t *qpn, uint32_t n)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint32_t i;
+
+	s.state = KARST_QPS_RESET;
+	s.core.qpns = 1 << 16;
+	s.core.seed[0] = seed[0];
+	s.core.seed[1] = seed[1];
+	b = bed_open(&s);
+	for (i = 0; i < n; i++) {
+		b->nsides = 1;
+		bed_add(b, &s);
+		qpn[i] = b->side[1].qpn;
 		bed_destroy_side(b, &b->side[1]);
 	}
 	bed_close(b);
+}
+
+/* C1: who has seen numbers does not know the next; the same seed gives the same, all of it counts. */
+Test(flush, c1_numbers_are_not_in_sequence)
+{
+	uint32_t first[32], other[32], i, j, near = 0, same = 0;
+	uint64_t seed[2] = {4711, 4712};
+
+	draw_numbers(seed, first, 32);
+	draw_numbers(seed, other, 32);
+	cr_assert_arr_eq(first, other, sizeof(first));
+	for (i = 1; i < 32; i++)
+		for (j = 0; j < i; j++)
+			near += first[i] - first[j] + 64 < 128;
+	cr_assert_lt(near, 16);
+	seed[1]++;
+	draw_numbers(seed, other, 32);
+	for (i = 0; i < 32; i++)
+		same += first[i] == other[i];
+	cr_assert_lt(same, 4);
 }
 
 /* The table's far end: no number is 0xffffff, and one more QP than allowed is refused. */
@@ -345,7 +392,6 @@ Test(flush, numbers_at_the_end)
 	s.core.max_qps = (1u << 16) - 3;
 	s.core.lcore_bits = 8;
 	s.core.lcore = 255;
-	s.core.seed = (1u << 16) - 2; /* two before the end */
 	s.cq_entries = 16;
 	{
 		struct karst_core_config cfg = s.core;
@@ -353,8 +399,8 @@ Test(flush, numbers_at_the_end)
 		static const struct karst_core_ops ops;
 		struct karst_core *core;
 		void *core_mem, *m = aligned_alloc(64, (karst_mem_size(&mc) + 63) & ~63ul);
-		struct karst_core_qp *qps[4];
-		void *rings, *qmem[4];
+		uint32_t num, lowest = UINT32_MAX, highest = 0;
+		void *rings, *qmem;
 		struct karst_core_cq *cq;
 		struct karst_cq_init ci = {.entries = 2, .nlanes = 256};
 		void *lanes, *cqo;
@@ -371,18 +417,19 @@ Test(flush, numbers_at_the_end)
 		rings = calloc(1, 65536);
 		init.send_cq = init.recv_cq = cq;
 		init.sq_shared = init.rq_shared = (void *)(((uintptr_t)rings + 63) & ~63ul);
-		for (i = 0; i < 4; i++) {
-			qmem[i] = aligned_alloc(64, karst_qp_bytes(&init));
-			cr_assert_eq(karst_qp_create(core, qmem[i], &init, &qps[i]), 0);
-			cr_assert_eq(karst_qp_num(qps[i]) & 0xff, 255);
-			cr_assert_neq(karst_qp_num(qps[i]), 0xffffff);
+		qmem = aligned_alloc(64, karst_qp_bytes(&init));
+		for (i = 0; i < 8u << 16; i++) {
+			cr_assert_eq(karst_qp_create(core, qmem, &init, &qp), 0);
+			num = karst_qp_num(qp);
+			cr_assert_eq(num & 0xff, 255);
+			lowest = karst_min_u32(lowest, num);
+			highest = num > highest ? num : highest;
+			karst_qp_destroy(core, qp);
 		}
-		cr_assert_eq(karst_qp_num(qps[0]), 0xfffeff);
-		cr_assert_eq(karst_qp_num(qps[1]), 0x0000ff);
-		for (i = 0; i < 4; i++) {
-			karst_qp_destroy(core, qps[i]);
-			free(qmem[i]);
-		}
+		/* but for 0xffffff all are given */
+		cr_assert_eq(lowest, 0x0000ff);
+		cr_assert_eq(highest, 0xfffeff);
+		free(qmem);
 		free(core_mem);
 		free(m);
 		free(lanes);

@@ -54,7 +54,7 @@ struct setup
 setup_of(enum karst_qp_type type)
 {
 	struct setup s = {
-		.core = {.max_qps = 16, .migreq = true, .seed = 3, .ops = &bed_ops},
+		.core = {.max_qps = 16, .migreq = true, .seed = {3}, .ops = &bed_ops},
 		.qp = {.type = type,
 			.max_send_wr = 64,
 			.max_recv_wr = 64,

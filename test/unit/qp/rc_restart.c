@@ -20,7 +20,7 @@ expiry_of(uint64_t seed, unsigned int n)
 	uint64_t began, ended;
 	struct bed *b;
 
-	s.core.seed = seed;
+	s.core.seed[0] = seed;
 	s.attr.retry_cnt = 7;
 	b = bed_open(&s);
 	post(b, RDMA_WRITE, 1, .len = 1);

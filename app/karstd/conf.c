@@ -327,6 +327,20 @@ kd_conf_set(struct kd_conf *c, const char *section, const char *key, const char 
 	return f->n == before ? 0 : -EINVAL;
 }
 
+void
+kd_conf_limits_over(struct kd_conf_limits *l, const struct kd_conf_limits *by)
+{
+	static const uint8_t none[sizeof(*l)];
+	size_t i;
+
+	for (i = 0; i < KARST_DIM(keys); i++) {
+		const uint8_t *from = (const uint8_t *)by + keys[i].offset;
+
+		if (strcmp(keys[i].section, "limits") == 0 && memcmp(from, none, keys[i].size) != 0)
+			memcpy((uint8_t *)l + keys[i].offset, from, keys[i].size);
+	}
+}
+
 /* --- reloading --- */
 
 void

@@ -34,6 +34,7 @@
 
 /* What the words of a KARSTD_WORD() are, where the order is not another header's. */
 enum kd_tristate { KD_NO, KD_YES, KD_AUTO };
+enum kd_allowed { KD_BY_USER, KD_FORBIDDEN, KD_ALLOWED };
 enum kd_driver { KD_AF_PACKET, KD_AF_XDP };
 
 enum kd_device { KD_DEV_NONE, KD_DEV_LOOPBACK, KD_DEV_PCI, KD_DEV_VDEV, KD_DEV_NETDEV };
@@ -86,6 +87,7 @@ struct kd_conf_limits {
 	uint32_t clients;
 	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels, mcasts, xrcds, cm_ids;
 	uint64_t ring_bytes, mr_bytes;
+	uint32_t controlled_qkeys; /* enum kd_allowed */
 };
 
 struct kd_conf_port {
@@ -155,7 +157,11 @@ int kd_conf_finish(struct kd_conf *c, const char *at, struct kd_faults *f);
 void kd_conf_reload(struct kd_conf *c, const struct kd_conf *to,
 	void (*other)(void *user, const char *section), void *user);
 
-/** The limits of a user who is in these groups; what is 0 there has no limit of its own. */
+/** Replaces those of @l that @by has, too. */
+void kd_conf_limits_over(struct kd_conf_limits *l, const struct kd_conf_limits *by);
+
+/** The limits of a user who is in these groups; what is 0 there has no limit of its own, and what
+ *  follows from the user is decided. */
 struct kd_conf_limits kd_conf_limits_of(
 	const struct kd_conf *c, uint32_t uid, const uint32_t *gids, uint32_t ngids);
 

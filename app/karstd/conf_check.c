@@ -263,20 +263,9 @@ kd_conf_limits_of(const struct kd_conf *c, uint32_t uid, const uint32_t *gids, u
 			(own == NULL || (own->who[0] == '@' && l->who[0] != '@')))
 			own = l;
 	}
-	if (own == NULL)
-		return all;
-	all.clients = own->clients ? own->clients : all.clients;
-	all.qps = own->qps ? own->qps : all.qps;
-	all.cqs = own->cqs ? own->cqs : all.cqs;
-	all.srqs = own->srqs ? own->srqs : all.srqs;
-	all.mrs = own->mrs ? own->mrs : all.mrs;
-	all.mws = own->mws ? own->mws : all.mws;
-	all.pds = own->pds ? own->pds : all.pds;
-	all.ahs = own->ahs ? own->ahs : all.ahs;
-	all.channels = own->channels ? own->channels : all.channels;
-	all.mcasts = own->mcasts ? own->mcasts : all.mcasts;
-	all.xrcds = own->xrcds ? own->xrcds : all.xrcds;
-	all.ring_bytes = own->ring_bytes ? own->ring_bytes : all.ring_bytes;
-	all.mr_bytes = own->mr_bytes ? own->mr_bytes : all.mr_bytes;
+	if (own != NULL)
+		kd_conf_limits_over(&all, own);
+	if (all.controlled_qkeys == KD_BY_USER)
+		all.controlled_qkeys = uid == 0 ? KD_ALLOWED : KD_FORBIDDEN;
 	return all;
 }

@@ -105,6 +105,7 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 		.max_cm_ids = l.cm_ids,
 		.max_ring_bytes = l.ring_bytes,
 		.max_mr_bytes = l.mr_bytes,
+		.controlled_qkeys = l.controlled_qkeys == KD_ALLOWED,
 	};
 	return rc;
 }

@@ -138,6 +138,8 @@ is_mad(struct eng_lcore *lc, const struct karst_pkt *pkt)
 		why = KARST_DROP_PKEY;
 	else if (pkt->qkey != ENG_GSI_QKEY)
 		why = KARST_DROP_QKEY;
+	else if (pkt->src_qpn != ENG_GSI_QPN)
+		why = KARST_DROP_GSI_SOURCE;
 	else if (pkt->pay_len != ENG_GSI_MAD_BYTES)
 		why = KARST_DROP_UD_LENGTH;
 	if (why == KARST_DROP_NONE)
@@ -182,7 +184,6 @@ eng_gsi_rx(struct eng_lcore *lc, const struct karst_pkt *pkt)
 	}
 	m = p;
 	copy_addresses(pkt, m);
-	m->src_qpn = pkt->src_qpn;
 	m->pkey = pkt->pkey;
 	m->port = eng_port_base(pkt->port);
 	memcpy(m->bytes, pkt->data + pkt->pay_off, sizeof(m->bytes));

@@ -23,7 +23,6 @@
 struct eng_gsi_mad {
 	uint8_t src_ip[16]; /* the peer's; IPv4 as ::ffff:a.b.c.d */
 	uint8_t dst_ip[16]; /* of this engine */
-	uint32_t src_qpn;
 	uint16_t pkey;
 	uint8_t port; /* of the engine, never a twin */
 	uint8_t tclass;

@@ -40,6 +40,8 @@ struct karst_session_limits {
 	uint32_t max_cm_ids;     /* identifiers of connection management, and groups */
 	uint64_t max_ring_bytes; /* shared memory of its rings; default 256 MiB */
 	uint64_t max_mr_bytes;   /* registered, summed; default: no limit */
+	/* Its queue pairs may have a Q_Key whose high bit is set, as that of QP 1 (U1). */
+	bool controlled_qkeys;
 };
 
 struct karst_session_init {

@@ -21,6 +21,7 @@
 #define QP_ACCESS      (KARST_ACCESS_REMOTE | KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_MW_BIND)
 #define NEVER          ((unsigned int)(KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE | KARST_QP_CAP))
 #define ALL_BITS       (((unsigned int)KARST_QP_DEST_QPN << 1) - 1)
+#define CONTROLLED     0x80000000u /* U1: a Q_Key that not every program may have */
 
 /* --- names --- */
 
@@ -294,6 +295,21 @@ check_transition(const struct session_qp *qp, struct session_call *c, uint32_t f
 	return 0;
 }
 
+/* U1.  A datagram that is posted with such a Q_Key goes out with the queue pair's own, so this is
+ * the only place where a program could come by one. */
+static int
+check_qkey(const struct karst_session *s, struct session_call *c, const struct karst_ctl_qp_attr *a,
+	unsigned int mask)
+{
+	if ((mask & KARST_QP_QKEY) == 0 || (a->qkey & CONTROLLED) == 0 ||
+		s->limits.controlled_qkeys)
+		return 0;
+	return say(c, -EPERM,
+		"qkey 0x%x: Q_Keys from 0x%x on are for root, and for whom [limits] "
+		"controlled_qkeys allows them",
+		a->qkey, CONTROLLED);
+}
+
 static int
 check_mask(struct session_call *c, unsigned int mask)
 {
@@ -369,6 +385,8 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 	if (ret != 0)
 		return say(c, ret, "qp %u: %s", req->qp, strerror(-ret));
 	ret = check_transition(qp, c, is.qp_state, &req->attr, req->mask);
+	if (ret == 0)
+		ret = check_qkey(s, c, &req->attr, req->mask);
 	if (ret == 0)
 		ret = check_ports(s, c, &req->attr, req->mask);
 	if (ret == 0 && (req->mask & KARST_QP_AV) != 0)

@@ -65,11 +65,11 @@ def bth(opcode, qpn, psn, ackreq=True, pkey=PKEY, flags=0x40, becn=False):
                        0x80000000 * ackreq | psn & 0xffffff)
 
 
-def mad_packet(mad, psn=0, opcode=UD_SEND_ONLY, qkey=GSI_QKEY, pkey=PKEY):
-    """@mad, of any length, from queue pair 1 to queue pair 1 (U2)."""
+def mad_packet(mad, psn=0, opcode=UD_SEND_ONLY, qkey=GSI_QKEY, pkey=PKEY, source=GSI):
+    """@mad, of any length, to queue pair 1, from there if nothing else is said (U2)."""
     pad = -len(mad) % 4
     return bth(opcode, GSI, psn, pkey=pkey, flags=0x40 | pad << 4) + \
-        struct.pack('>II', qkey, GSI) + mad + bytes(pad)
+        struct.pack('>II', qkey, source) + mad + bytes(pad)
 
 
 def mad(attribute, tid, message, base=1, class_=7, version=2, method=3, status=0, modifier=0):

@@ -45,6 +45,8 @@ def datagrams(bed):
     bed.dropped('a MAD of 260 bytes', lambda peer: peer.send(mad_packet(
         mad(REQ, 1, peer.req(ACCEPTS)) + bytes(4))), drop_ud_length=1, rx_REQ=1)
     bed.dropped('another Q_Key', raw(qkey=0x11111111), drop_qkey=1, rx_REQ=1)
+    for source in (0, 2, 17, 0x800001, 0xffffff):
+        bed.dropped(f'from queue pair {source}', raw(source=source), drop_gsi_source=1, rx_REQ=1)
     bed.dropped('another P_Key', raw(pkey=0x8001), drop_pkey=1, rx_REQ=1)
     bed.dropped('an opcode of RC', lambda peer: peer.send(
         roce.bth(0x04, roce.GSI, 1) + mad(REQ, 1, peer.req(ACCEPTS))), drop_qp_type=1, rx_REQ=1)

@@ -162,6 +162,14 @@ Test(rx, u2_queue_pair_1)
 	put(&w, &f, 0);
 	expect_drop(&w, KARST_DROP_QKEY);
 	f = good;
+	f.ib.src_qpn = 2;
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_GSI_SOURCE);
+	f = good;
+	f.ib.src_qpn = 0x800001;
+	put(&w, &f, 0);
+	expect_drop(&w, KARST_DROP_GSI_SOURCE);
+	f = good;
 	f.ib.pay_len = 252;
 	put(&w, &f, 0);
 	expect_drop(&w, KARST_DROP_UD_LENGTH);

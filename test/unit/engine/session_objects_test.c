@@ -399,6 +399,49 @@ Test(session_objects, attributes_refused, .init = up, .fini = down)
 	cr_assert_eq(memcmp(&before, &after, sizeof(before)), 0);
 }
 
+/* U1: Q_Keys with the high bit need a right, in each transition that takes one; others do not. */
+Test(session_objects, u1_controlled_qkeys, .init = up, .fini = down)
+{
+	const unsigned int to_init =
+		KARST_QP_STATE | KARST_QP_PKEY_INDEX | KARST_QP_PORT | KARST_QP_QKEY;
+	const struct karst_session_init init = {.program = "other", .pidfd = -1, .uid = 1000};
+	static const uint32_t controlled[] = {0x80010000, 0x80000000, 0xffffffff};
+	struct client *privileged = c;
+	struct karst_ctl_qp_attr is;
+	struct karst_session *s;
+	struct client_cq cq;
+	uint32_t i, own;
+
+	cr_assert_eq(karst_session_create(bed.e, &init, &s), 0);
+	c = client_over(s);
+	own = client_pd(c);
+	client_cq(c, 16, 0, 0, &cq);
+	client_qp(c, KARST_QPT_UD, own, &cq, 0, 0, &qp);
+	for (i = 0; i < KARST_DIM(controlled); i++)
+		refused(c, -EPERM, "controlled_qkeys",
+			MODIFY(to_init, .qp_state = KARST_QPS_INIT, .port_num = 1,
+				.qkey = controlled[i]));
+	query(&is);
+	cr_assert_eq(is.qp_state, KARST_QPS_RESET);
+	cr_assert_eq(MODIFY(to_init, .qp_state = KARST_QPS_INIT, .port_num = 1, .qkey = 0x7fffffff),
+		0, "%s", c->why);
+	refused(c, -EPERM, "controlled_qkeys", MODIFY(KARST_QP_QKEY, .qkey = 0x80010000));
+	refused(c, -EPERM, "controlled_qkeys",
+		MODIFY(KARST_QP_STATE | KARST_QP_QKEY, .qp_state = KARST_QPS_RTR,
+			.qkey = 0x80010000));
+	cr_assert_eq(MODIFY(KARST_QP_STATE, .qp_state = KARST_QPS_RTR), 0, "%s", c->why);
+	cr_assert_eq(MODIFY(KARST_QP_STATE | KARST_QP_SQ_PSN, .qp_state = KARST_QPS_RTS), 0);
+	refused(c, -EPERM, "controlled_qkeys", MODIFY(KARST_QP_QKEY, .qkey = 0x80010000));
+	query(&is);
+	cr_assert_eq(is.qkey, 0x7fffffff);
+	client_close(c);
+	c = privileged;
+	client_cq(c, 16, 0, 0, &cq);
+	client_qp(c, KARST_QPT_UD, pd, &cq, 0, 0, &qp);
+	cr_assert_eq(MODIFY(to_init, .qp_state = KARST_QPS_INIT, .port_num = 1, .qkey = 0x80010000),
+		0, "%s", c->why);
+}
+
 #define TO_RTR                                                                                    \
 	(KARST_QP_STATE | KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN | \
 		KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER)

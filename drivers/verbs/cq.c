@@ -38,10 +38,16 @@ create(struct ibv_context *ibv, const struct wanted *w)
 		.flags =
 			w->wc_flags & IBV_WC_EX_WITH_COMPLETION_TIMESTAMP ? KARST_CQ_TIMESTAMPS : 0,
 	};
+	struct karst_comp_channel *channel = NULL;
 	struct kv_memory memory;
 	struct kv_cq *cq;
 	int ret = check(ibv, w);
 
+	if (ret == 0 && w->channel != NULL) {
+		channel = kv_events_channel(w->channel);
+		if (channel == NULL)
+			ret = kv_refuse(-EINVAL, "completion queue: there is no such channel");
+	}
 	if (ret != 0)
 		return kv_fail(ret);
 	cq = kv_object_new(w->parent, sizeof(*cq), KV_RESOURCE_CQ, &memory);
@@ -51,8 +57,7 @@ create(struct ibv_context *ibv, const struct wanted *w)
 	cq->single = w->single;
 	cq->stamped = init.flags != 0;
 	init.cq_context = cq;
-	if (w->channel != NULL)
-		init.channel = kv_events_channel(w->channel);
+	init.channel = channel;
 	ret = karst_create_cq_ex(kv_context_of(ibv)->karst, &init, &cq->karst);
 	if (ret != 0) {
 		kv_object_free(cq, KV_RESOURCE_CQ, cq->memory);
@@ -60,6 +65,7 @@ create(struct ibv_context *ibv, const struct wanted *w)
 	}
 	cq->vcq.cq.handle = cq->karst->handle;
 	cq->vcq.cq.cqe = (int)cq->karst->cqe;
+	kv_live_add(&cq->live, KV_CQ, ibv, &cq->vcq.cq, &cq->vcq.cq.handle);
 	return cq;
 }
 
@@ -97,9 +103,12 @@ kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init)
 		w.single = init->flags != 0;
 	}
 	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
-		if (init->parent_domain == NULL || kv_pd_of(init->parent_domain)->contained == NULL)
-			return kv_fail(
-				kv_refuse(-EINVAL, "completion queue: this is no parent domain"));
+		int ret = kv_check(KV_PD, init->parent_domain);
+
+		if (ret == 0 && kv_pd_of(init->parent_domain)->contained == NULL)
+			ret = kv_refuse(-EINVAL, "completion queue: this is no parent domain");
+		if (ret != 0)
+			return kv_fail(ret);
 		w.parent = kv_pd_of(init->parent_domain);
 		w.single |= w.parent->td != NULL;
 	}
@@ -114,10 +123,12 @@ int
 kv_resize_cq(struct ibv_cq *ibv, int cqe)
 {
 	struct kv_cq *cq = kv_cq_of(ibv);
-	int ret;
+	int ret = kv_check(KV_CQ, ibv);
 
-	if (cqe < 1)
-		return kv_error(kv_refuse(-EINVAL, "completion queue: at least one entry"));
+	if (ret == 0 && cqe < 1)
+		ret = kv_refuse(-EINVAL, "completion queue: at least one entry");
+	if (ret != 0)
+		return kv_error(ret);
 	karst_lock(&cq->lock);
 	ret = karst_resize_cq(cq->karst, (uint32_t)cqe);
 	if (ret == 0)
@@ -129,10 +140,12 @@ kv_resize_cq(struct ibv_cq *ibv, int cqe)
 int
 kv_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
 {
-	if (attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
-		return kv_error(kv_refuse(-EOPNOTSUPP, "completion queue: moderation alone"));
-	if (attr->attr_mask == 0)
-		return 0;
+	int ret = kv_check(KV_CQ, ibv);
+
+	if (ret == 0 && attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
+		ret = kv_refuse(-EOPNOTSUPP, "completion queue: moderation alone");
+	if (ret != 0 || attr->attr_mask == 0)
+		return kv_error(ret);
 	return kv_error(karst_modify_cq(
 		kv_cq_of(ibv)->karst, attr->moderate.cq_count, attr->moderate.cq_period));
 }
@@ -159,8 +172,10 @@ int
 kv_destroy_cq(struct ibv_cq *ibv)
 {
 	struct kv_cq *cq = kv_cq_of(ibv);
-	int ret;
+	int ret = kv_check(KV_CQ, ibv);
 
+	if (ret != 0)
+		return kv_error(ret);
 	kv_events_close(&cq->events);
 	/* whoever has an event may poll, until it is acknowledged */
 	if (!karst_cq_in_use(cq->karst))
@@ -168,12 +183,13 @@ kv_destroy_cq(struct ibv_cq *ibv)
 			&ibv->async_events_completed);
 	ret = karst_destroy_cq(cq->karst);
 	if (ret != 0) {
-		ret = kv_error(ret);
+		kv_error(ret);
 		/* another thread has read one meanwhile: it comes once more */
 		if (kv_events_resume(&cq->events) && karst_req_notify_cq(cq->karst, false) == 0)
 			karst_raise_cq_event(cq->karst);
-		return ret;
+		return kv_errno(-ret);
 	}
+	kv_live_del(&cq->live);
 	kv_cq_set_armed(cq, false);
 	kv_object_free(cq, KV_RESOURCE_CQ, cq->memory);
 	return 0;

@@ -40,13 +40,13 @@ kv_error(int ret)
 	refused = NULL;
 	if (ret < 0 && why[0] != '\0' && getenv("KARST_VERBS_DEBUG") != NULL)
 		fprintf(stderr, "karst: %s\n", why);
-	return ret < 0 ? -ret : ret;
+	return kv_errno(-ret);
 }
 
 void *
 kv_fail(int ret)
 {
-	errno = kv_error(ret);
+	kv_error(ret);
 	return NULL;
 }
 

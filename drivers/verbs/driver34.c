@@ -36,6 +36,7 @@ free_context(struct ibv_context *ibv)
 	struct context *c = karst_container_of(ibv, struct context, vctx.context);
 
 	kv_events_context_end(&c->kv);
+	kv_live_end(ibv);
 	if (c->kv.karst != NULL && karst_close(c->kv.karst) != 0)
 		karst_abandon(c->kv.karst);
 	/* it was libkarst's */
@@ -73,14 +74,17 @@ static const struct verbs_context_ops ops = {
 	.get_srq_num = kv_get_srq_num,
 	.modify_cq = kv_modify_cq,
 	.modify_qp = kv_modify_qp,
+	.modify_qp_rate_limit = kv_modify_qp_rate_limit,
 	.modify_srq = kv_modify_srq,
 	.open_qp = kv_open_qp,
 	.open_xrcd = kv_open_xrcd,
 	.poll_cq = kv_poll_cq,
 	.post_recv = kv_post_recv,
 	.post_send = kv_post_send,
+	.post_srq_ops = kv_post_srq_ops,
 	.post_srq_recv = kv_post_srq_recv,
 	.query_device_ex = kv_query_device_ex,
+	.query_ece = kv_query_ece,
 	.query_port = kv_query_port,
 	.query_qp = kv_query_qp,
 	.query_qp_data_in_order = kv_query_qp_data_in_order,
@@ -90,6 +94,7 @@ static const struct verbs_context_ops ops = {
 	.req_notify_cq = kv_req_notify_cq,
 	.rereg_mr = kv_rereg_mr,
 	.resize_cq = kv_resize_cq,
+	.set_ece = kv_set_ece,
 };
 
 static struct verbs_context *
@@ -191,6 +196,7 @@ static void __attribute__((constructor)) init(void)
 {
 	kv_events_init();
 	kv_device_init(); /* its lock is taken before that of the events */
+	kv_live_init();
 	kv_cm_init();
 	verbs_register_driver(&device_ops);
 }

@@ -56,8 +56,10 @@ kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acc
 {
 	struct kv_mr *mr;
 	unsigned int flags = 0;
-	int ret = check_access(access, &flags);
+	int ret = kv_check(KV_PD, pd);
 
+	if (ret == 0)
+		ret = check_access(access, &flags);
 	/* "all addresses": a region has a range of addresses in the engine, which has no more than we */
 	if (ret == 0 && flags & IBV_ACCESS_ON_DEMAND && addr == NULL && length == SIZE_MAX)
 		ret = kv_refuse(-EOPNOTSUPP, "region on demand: of a range, not of all addresses");
@@ -79,6 +81,7 @@ kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acc
 	mr->vmr.ibv_mr.lkey = mr->karst->lkey;
 	mr->vmr.ibv_mr.rkey = mr->karst->rkey;
 	list_on_demand(kv_context_of(pd->context), mr);
+	kv_live_add(&mr->live, KV_MR, pd->context, &mr->vmr.ibv_mr, &mr->vmr.ibv_mr.handle);
 	return &mr->vmr.ibv_mr;
 }
 
@@ -90,17 +93,19 @@ kv_rereg_mr(
 	struct kv_mr *mr = kv_mr_of(&vmr->ibv_mr);
 	struct karst_pd *in = NULL;
 	unsigned int to = 0;
-	int ret = flags & IBV_REREG_MR_CHANGE_ACCESS ? check_access(access, &to) : 0;
+	int ret = kv_check(KV_MR, &vmr->ibv_mr);
 
+	if (ret == 0 && flags & IBV_REREG_MR_CHANGE_ACCESS)
+		ret = check_access(access, &to);
 	/* what the flags do not name may be anything, and from pyverbs it is */
-	if (flags & IBV_REREG_MR_CHANGE_PD && pd != NULL)
+	if (ret == 0 && flags & IBV_REREG_MR_CHANGE_PD) {
+		ret = kv_check(KV_PD, pd);
 		in = kv_pd_of(pd)->karst;
+	}
 	if (ret == 0)
 		ret = karst_rereg_mr(mr->karst, (unsigned int)flags, in, addr, length, to);
-	if (ret != 0) {
-		errno = kv_error(ret);
-		return errno;
-	}
+	if (ret != 0)
+		return kv_error(ret);
 	unlist(ctx, mr);
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		vmr->access = access;
@@ -114,10 +119,13 @@ int
 kv_dereg_mr(struct verbs_mr *vmr)
 {
 	struct kv_mr *mr = kv_mr_of(&vmr->ibv_mr);
-	int ret = karst_dereg_mr(mr->karst);
+	int ret = kv_check(KV_MR, &vmr->ibv_mr);
 
+	if (ret == 0)
+		ret = karst_dereg_mr(mr->karst);
 	if (ret != 0)
 		return kv_error(ret);
+	kv_live_del(&mr->live);
 	unlist(kv_context_of(vmr->ibv_mr.context), mr);
 	free(mr);
 	return 0;
@@ -181,8 +189,10 @@ kv_advise_mr(struct ibv_pd *ibv, enum ibv_advise_mr_advice advice, uint32_t flag
 {
 	struct kv_context *ctx = kv_context_of(ibv->context);
 	uint32_t i;
-	int ret = 0;
+	int ret = kv_check(KV_PD, ibv);
 
+	if (ret != 0)
+		return kv_error(ret);
 	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH)
 		return kv_error(kv_refuse(-EINVAL, "advice: of the flags FLUSH alone"));
 	if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH &&
@@ -201,9 +211,12 @@ kv_advise_mr(struct ibv_pd *ibv, enum ibv_advise_mr_advice advice, uint32_t flag
 struct ibv_mw *
 kv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 {
-	struct kv_mw *mw = calloc(1, sizeof(*mw));
-	int ret;
+	struct kv_mw *mw;
+	int ret = kv_check(KV_PD, pd);
 
+	if (ret != 0)
+		return kv_fail(ret);
+	mw = calloc(1, sizeof(*mw));
 	if (mw == NULL)
 		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
 	ret = karst_alloc_mw(kv_pd_of(pd)->karst, (enum karst_mw_type)type, &mw->karst);
@@ -218,6 +231,7 @@ kv_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 		.handle = mw->karst->handle,
 		.type = type,
 	};
+	kv_live_add(&mw->live, KV_MW, pd->context, &mw->ibv, &mw->ibv.handle);
 	return &mw->ibv;
 }
 
@@ -225,10 +239,13 @@ int
 kv_dealloc_mw(struct ibv_mw *ibv)
 {
 	struct kv_mw *mw = kv_mw_of(ibv);
-	int ret = karst_dealloc_mw(mw->karst);
+	int ret = kv_check(KV_MW, ibv);
 
+	if (ret == 0)
+		ret = karst_dealloc_mw(mw->karst);
 	if (ret != 0)
 		return kv_error(ret);
+	kv_live_del(&mw->live);
 	free(mw);
 	return 0;
 }
@@ -238,15 +255,26 @@ kv_bind_mw(struct ibv_qp *qp, struct ibv_mw *ibv, struct ibv_mw_bind *bind)
 {
 	const struct ibv_mw_bind_info *b = &bind->bind_info;
 	struct kv_mw *mw = kv_mw_of(ibv);
+	/* as with windows of type 2, the region is what the program's structure says, and the
+	 * engine looks whether there is one */
+	struct karst_mr mr = {.lkey = b->mr != NULL ? b->mr->lkey : 0};
 	const struct karst_mw_bind_info info = {
-		.mr = b->mr != NULL ? kv_mr_of(b->mr)->karst : NULL,
+		.mr = b->mr != NULL ? &mr : NULL,
 		.addr = b->addr,
 		.length = b->length,
 		.access = kv_window_access(b->mw_access_flags),
 	};
-	int ret =
-		karst_bind_mw(kv_qp_of(qp)->karst, mw->karst, bind->wr_id, bind->send_flags, &info);
+	struct kv_qp *q = kv_qp_of(qp);
+	int ret = kv_check(KV_MW, ibv);
 
+	if (ret != 0)
+		return kv_error(ret);
+	/* libkarst's own lock does not keep kv_post_send() out */
+	if (!q->single)
+		karst_lock(&q->send_lock);
+	ret = karst_bind_mw(q->karst, mw->karst, bind->wr_id, bind->send_flags, &info);
+	if (!q->single)
+		karst_unlock(&q->send_lock);
 	if (ret != 0)
 		return kv_error(ret);
 	ibv->rkey = mw->karst->rkey;

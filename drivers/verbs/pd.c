@@ -34,6 +34,7 @@ kv_alloc_pd(struct ibv_context *ibv)
 	}
 	pd->ibv.context = ibv;
 	pd->ibv.handle = pd->karst->handle;
+	kv_live_add(&pd->live, KV_PD, ibv, &pd->ibv, &pd->ibv.handle);
 	return &pd->ibv;
 }
 
@@ -41,20 +42,19 @@ int
 kv_dealloc_pd(struct ibv_pd *ibv)
 {
 	struct kv_pd *pd = kv_pd_of(ibv);
-	int ret;
+	int ret = kv_check(KV_PD, ibv);
 
-	if (atomic_load(&pd->users) != 0)
-		return kv_error(kv_refuse(-EBUSY, "a parent domain contains it"));
-	if (pd->contained != NULL) {
-		atomic_fetch_sub(&pd->contained->users, 1);
-		if (pd->td != NULL)
-			atomic_fetch_sub(&pd->td->users, 1);
-		free(pd);
-		return 0;
-	}
-	ret = karst_dealloc_pd(pd->karst);
+	if (ret == 0 && atomic_load(&pd->users) != 0)
+		ret = kv_refuse(-EBUSY, "a parent domain contains it");
+	if (ret == 0 && pd->contained == NULL)
+		ret = karst_dealloc_pd(pd->karst);
 	if (ret != 0)
 		return kv_error(ret);
+	if (pd->contained != NULL)
+		atomic_fetch_sub(&pd->contained->users, 1);
+	if (pd->td != NULL)
+		atomic_fetch_sub(&pd->td->users, 1);
+	kv_live_del(&pd->live);
 	free(pd);
 	return 0;
 }
@@ -72,6 +72,7 @@ kv_alloc_td(struct ibv_context *ibv, struct ibv_td_init_attr *init)
 	if (td == NULL)
 		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
 	td->ibv.context = ibv;
+	kv_live_add(&td->live, KV_TD, ibv, &td->ibv, NULL);
 	return &td->ibv;
 }
 
@@ -79,9 +80,13 @@ int
 kv_dealloc_td(struct ibv_td *ibv)
 {
 	struct kv_td *td = kv_td_of(ibv);
+	int ret = kv_check(KV_TD, ibv);
 
-	if (atomic_load(&td->users) != 0)
-		return kv_error(kv_refuse(-EBUSY, "a parent domain contains it"));
+	if (ret == 0 && atomic_load(&td->users) != 0)
+		ret = kv_refuse(-EBUSY, "a parent domain contains it");
+	if (ret != 0)
+		return kv_error(ret);
+	kv_live_del(&td->live);
 	free(td);
 	return 0;
 }
@@ -93,11 +98,15 @@ kv_alloc_parent_domain(struct ibv_context *ibv, struct ibv_parent_domain_init_at
 {
 	bool has_allocators = init->comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS;
 	struct kv_pd *pd, *contained;
+	int ret;
 
-	if (init->pd == NULL)
-		return kv_fail(kv_refuse(-EINVAL, "parent domain: no protection domain"));
 	if (init->comp_mask & ~(uint32_t)KNOWN_PARENT)
 		return kv_fail(kv_refuse(-EOPNOTSUPP, "parent domain: unknown bits in comp_mask"));
+	ret = kv_check(KV_PD, init->pd);
+	if (ret == 0)
+		ret = kv_check_if(KV_TD, init->td);
+	if (ret != 0)
+		return kv_fail(ret);
 	contained = kv_pd_of(init->pd);
 	if (contained->contained != NULL || init->pd->context != ibv ||
 		(has_allocators && (init->alloc == NULL || init->free == NULL)))
@@ -122,6 +131,7 @@ kv_alloc_parent_domain(struct ibv_context *ibv, struct ibv_parent_domain_init_at
 		pd->td = kv_td_of(init->td);
 		atomic_fetch_add(&pd->td->users, 1);
 	}
+	kv_live_add(&pd->live, KV_PD, ibv, &pd->ibv, &pd->ibv.handle);
 	return &pd->ibv;
 }
 
@@ -200,6 +210,7 @@ kv_open_xrcd(struct ibv_context *ibv, struct ibv_xrcd_init_attr *init)
 	}
 	x->vxrcd.xrcd.context = ibv;
 	x->vxrcd.handle = x->karst->handle;
+	kv_live_add(&x->live, KV_XRCD, ibv, &x->vxrcd.xrcd, &x->vxrcd.handle);
 	return &x->vxrcd.xrcd;
 }
 
@@ -207,10 +218,13 @@ int
 kv_close_xrcd(struct ibv_xrcd *ibv)
 {
 	struct kv_xrcd *x = kv_xrcd_of(ibv);
-	int ret = karst_close_xrcd(x->karst);
+	int ret = kv_check(KV_XRCD, ibv);
 
+	if (ret == 0)
+		ret = karst_close_xrcd(x->karst);
 	if (ret != 0)
 		return kv_error(ret);
+	kv_live_del(&x->live);
 	free(x);
 	return 0;
 }
@@ -255,22 +269,24 @@ kv_ah_attr_back(const struct karst_ah_attr *from, struct ibv_ah_attr *to)
 struct ibv_ah *
 kv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr)
 {
-	struct kv_ah *ah = calloc(1, sizeof(*ah));
 	struct karst_ah_attr to;
-	int ret;
+	struct kv_ah *ah;
+	int ret = kv_check(KV_PD, pd);
 
+	if (ret == 0)
+		ret = kv_ah_attr(kv_context_of(pd->context), attr, &to);
+	if (ret != 0)
+		return kv_fail(ret);
+	ah = calloc(1, sizeof(*ah));
 	if (ah == NULL)
 		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
-	if (kv_ah_attr(kv_context_of(pd->context), attr, &to) != 0) {
-		free(ah);
-		return kv_fail(-EINVAL);
-	}
 	ret = karst_create_ah(kv_pd_of(pd)->karst, &to, &ah->karst);
 	if (ret != 0) {
 		free(ah);
 		return kv_fail(ret);
 	}
 	ah->ibv.handle = ah->karst->handle;
+	kv_live_add(&ah->live, KV_AH, pd->context, &ah->ibv, &ah->ibv.handle);
 	return &ah->ibv;
 }
 
@@ -278,10 +294,13 @@ int
 kv_destroy_ah(struct ibv_ah *ibv)
 {
 	struct kv_ah *ah = kv_ah_of(ibv);
-	int ret = karst_destroy_ah(ah->karst);
+	int ret = kv_check(KV_AH, ibv);
 
+	if (ret == 0)
+		ret = karst_destroy_ah(ah->karst);
 	if (ret != 0)
 		return kv_error(ret);
+	kv_live_del(&ah->live);
 	free(ah);
 	return 0;
 }

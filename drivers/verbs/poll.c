@@ -273,6 +273,8 @@ ask(struct kv_cq *cq, struct karst_cqe *cqe)
 	ret = karst_poll_cq(cq->karst, 1, cqe);
 	if (ret != 0)
 		cq->empty--; /* there may be more of them: ask at once */
+	if (ret < 0)
+		kv_errno(-ret);
 	return ret;
 }
 

@@ -145,7 +145,7 @@ kv_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	/* Error, drained, error of the send queue: posted all the same, and flushed or kept */
 	if (karst_unlikely(ibv->state < IBV_QPS_RTS)) {
 		*bad = wr;
-		return EINVAL;
+		return kv_errno(EINVAL);
 	}
 	if (!qp->single)
 		karst_lock(&qp->send_lock);
@@ -170,7 +170,7 @@ kv_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 		*bad = wr;
 	if (ring)
 		karst_ring_bell(qp->karst);
-	return ret;
+	return kv_errno(ret);
 }
 
 /* @return 0, or what is wrong with *@wr, which is the first that was not posted. */
@@ -214,7 +214,7 @@ kv_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 	/* a queue pair with a shared receive queue, or that only sends, has none of its own */
 	if (karst_unlikely(ibv->state < IBV_QPS_INIT || qp->karst->rq.sh == NULL)) {
 		*bad = wr;
-		return EINVAL;
+		return kv_errno(EINVAL);
 	}
 	if (!qp->single)
 		karst_lock(&qp->recv_lock);
@@ -225,7 +225,7 @@ kv_post_recv(struct ibv_qp *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 		*bad = wr;
 	if (karst_unlikely(ring))
 		karst_ring_bell(qp->karst);
-	return ret;
+	return kv_errno(ret);
 }
 
 int
@@ -241,5 +241,5 @@ kv_post_srq_recv(struct ibv_srq *ibv, struct ibv_recv_wr *wr, struct ibv_recv_wr
 	if (karst_unlikely(ret != 0))
 		*bad = wr;
 	/* nobody sleeps over a shared receive queue: the engine looks when a message comes */
-	return ret;
+	return kv_errno(ret);
 }

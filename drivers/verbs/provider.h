@@ -10,9 +10,10 @@
  * descriptors that libibverbs reads (event.c).  Queues of a thread domain, and completion queues
  * that the program says it polls from one thread, take none.
  *
- * Errors: operations return a positive errno, or NULL and errno, as libibverbs wants it; the reason
- * goes to standard error if $KARST_VERBS_DEBUG is set: libkarst's sentence (karst_why()), or that
- * of the file here that refused (kv_refuse()).
+ * Errors: operations return a positive errno, or NULL, and set errno in any case.  All of them end
+ * in kv_errno(), most by kv_error() or kv_fail(), which also say the reason on standard error if
+ * $KARST_VERBS_DEBUG is set: libkarst's sentence (karst_why()), or that of the file here that
+ * refused (kv_refuse()).
  */
 #ifndef KARST_VERBS_PROVIDER_H
 #define KARST_VERBS_PROVIDER_H
@@ -45,14 +46,28 @@ struct kv_context {
 	struct verbs_context *vctx; /* last: libibverbs allocates it in its own size */
 };
 
+enum kv_kind { KV_PD, KV_TD, KV_MR, KV_MW, KV_AH, KV_XRCD, KV_CQ, KV_SRQ, KV_QP };
+
+/** In each object: that it is there (live.c). */
+struct kv_live {
+	struct kv_live *next;
+	const struct ibv_context *ctx;
+	const void *ibv; /* as the program knows it */
+	enum kv_kind kind;
+	uint32_t handle;    /* which it was given */
+	const uint32_t *at; /* where the program can change it; NULL: nowhere */
+};
+
 struct kv_td {
 	struct ibv_td ibv;
+	struct kv_live live;
 	_Atomic uint32_t users;
 };
 
 /** A protection domain, or a parent domain over one. */
 struct kv_pd {
 	struct ibv_pd ibv;
+	struct kv_live live;
 	struct karst_pd *karst; /* of the contained one, if this is a parent */
 	struct kv_pd *contained;
 	struct kv_td *td;
@@ -80,22 +95,26 @@ struct kv_memory {
 
 struct kv_mr {
 	struct verbs_mr vmr;
+	struct kv_live live;
 	struct karst_mr *karst;
 	struct kv_mr *next; /* of those on demand */
 };
 
 struct kv_mw {
 	struct ibv_mw ibv;
+	struct kv_live live;
 	struct karst_mw *karst;
 };
 
 struct kv_ah {
 	struct ibv_ah ibv;
+	struct kv_live live;
 	struct karst_ah *karst;
 };
 
 struct kv_xrcd {
 	struct verbs_xrcd vxrcd;
+	struct kv_live live;
 	struct karst_xrcd *karst;
 };
 
@@ -128,11 +147,13 @@ struct kv_cq {
 	_Atomic uint64_t in_vain_ns; /* when that poll was; 0: there was none */
 	uint32_t empty;              /* polls that found nothing in the ring */
 	struct karst_cqe last;       /* one that libkarst made up after the engine's death */
+	struct kv_live live;
 	struct kv_events events;
 };
 
 struct kv_srq {
 	struct verbs_srq vsrq;
+	struct kv_live live;
 	struct kv_memory memory;
 	struct karst_srq *karst;
 	struct karst_lock lock karst_cache_aligned;
@@ -152,6 +173,7 @@ struct kv_qp {
 	struct karst_send_wqe *wqe; /* the last one */
 	uint32_t nwqes;
 	int wr_error;
+	struct kv_live live;
 	struct kv_events events;
 };
 
@@ -215,14 +237,42 @@ kv_qp_of(struct ibv_qp *ibv)
 
 /* --- errors --- */
 
+/** @return @err, a positive errno or 0; and an errno is in errno, too.  For refusals in the normal
+ *  course, of which nobody is told why. */
+static inline int
+kv_errno(int err)
+{
+	if (karst_unlikely(err != 0))
+		errno = err;
+	return err;
+}
+
 /** Of libkarst's @ret, a negative errno, or of kv_refuse()'s: the positive one, said aloud if that
- *  is wanted. */
+ *  is wanted.  0: 0 */
 int kv_error(int ret);
 /** The same for operations that return a pointer. */
 void *kv_fail(int ret);
 /** @return @ret, a negative errno, for kv_error() or kv_fail(), which then say @why: it was refused
  *  here and not by libkarst.  @why lives on. */
 int kv_refuse(int ret, const char *why);
+
+/* --- what there is (live.c) --- */
+
+/** Once, when the provider is loaded. */
+void kv_live_init(void);
+/** An object of @ctx is made, and complete.  @ibv: as the program knows it; @handle: its, NULL: it
+ *  has none. */
+void kv_live_add(struct kv_live *live, enum kv_kind kind, const struct ibv_context *ctx,
+	const void *ibv, const uint32_t *handle);
+/** It is about to go. */
+void kv_live_del(struct kv_live *live);
+/** So is @ctx, with all that is left in it, whose memory may be the program's. */
+void kv_live_end(const struct ibv_context *ctx);
+/** Is this such an object, with the handle that it was given?  @ibv may be any address.
+ *  @return 0; -EINVAL: NULL; -ENOENT: no.  For kv_error() and kv_fail(). */
+int kv_check(enum kv_kind kind, const void *ibv);
+/** The same of one that may also be NULL. */
+int kv_check_if(enum kv_kind kind, const void *ibv);
 
 /* --- operations, by file --- */
 
@@ -301,6 +351,7 @@ int kv_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask);
 int kv_query_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr);
 int kv_get_srq_num(struct ibv_srq *srq, uint32_t *srq_num);
 int kv_destroy_srq(struct ibv_srq *srq);
+int kv_post_srq_ops(struct ibv_srq *srq, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad);
 
 /* qp.c */
 struct ibv_qp *kv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *init);
@@ -313,6 +364,9 @@ int kv_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t
 int kv_destroy_qp(struct ibv_qp *qp);
 int kv_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 int kv_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
+int kv_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
+int kv_query_ece(struct ibv_qp *qp, struct ibv_ece *ece);
+int kv_set_ece(struct ibv_qp *qp, struct ibv_ece *ece);
 
 /* post.c */
 int kv_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);

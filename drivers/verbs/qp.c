@@ -14,6 +14,23 @@
 
 /* --- making --- */
 
+/* All that it shall stand on. */
+static int
+check_parts(const struct ibv_qp_init_attr_ex *init)
+{
+	int ret = 0;
+
+	if (init->comp_mask & IBV_QP_INIT_ATTR_PD)
+		ret = kv_check_if(KV_PD, init->pd);
+	if (ret == 0 && init->comp_mask & IBV_QP_INIT_ATTR_XRCD)
+		ret = kv_check_if(KV_XRCD, init->xrcd);
+	if (ret == 0)
+		ret = kv_check_if(KV_CQ, init->send_cq);
+	if (ret == 0)
+		ret = kv_check_if(KV_CQ, init->recv_cq);
+	return ret != 0 ? ret : kv_check_if(KV_SRQ, init->srq);
+}
+
 static int
 check_init(const struct ibv_qp_init_attr_ex *init)
 {
@@ -108,6 +125,7 @@ fill_ibv(struct ibv_context *ibv, struct kv_qp *qp, const struct ibv_qp_init_att
 		qp->vqp.comp_mask |= VERBS_QP_XRCD;
 		qp->vqp.xrcd = &kv_xrcd_of(init->xrcd)->vxrcd;
 	}
+	kv_live_add(&qp->live, KV_QP, ibv, q, &q->handle);
 }
 
 struct ibv_qp *
@@ -121,6 +139,8 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 	struct kv_qp *qp;
 	int ret = check_init(init);
 
+	if (ret == 0)
+		ret = check_parts(init);
 	if (ret != 0)
 		return kv_fail(ret);
 	qp = kv_object_new(pd, sizeof(*qp), KV_RESOURCE_QP, &memory);
@@ -185,6 +205,9 @@ kv_open_qp(struct ibv_context *ibv, struct ibv_qp_open_attr *attr)
 		attr->xrcd == NULL || attr->qp_type != IBV_QPT_XRC_RECV)
 		return kv_fail(kv_refuse(
 			-EINVAL, "opening a queue pair: number, XRC domain, and type XRC_RECV"));
+	ret = kv_check(KV_XRCD, attr->xrcd);
+	if (ret != 0)
+		return kv_fail(ret);
 	qp = kv_object_new(NULL, sizeof(*qp), KV_RESOURCE_QP, &memory);
 	if (qp == NULL)
 		return NULL;
@@ -243,16 +266,17 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 		.retry_cnt = attr->retry_cnt,
 		.rnr_retry = attr->rnr_retry,
 	};
-	int ret;
+	int ret = kv_check(KV_QP, ibv);
 
 	mask = without_other_half(ibv->qp_type, mask);
-	if (mask & ~KNOWN_MASK)
-		return kv_error(kv_refuse(-EOPNOTSUPP, "queue pair: there is no rate limit"));
-	if (mask & IBV_QP_PORT && attr->port_num != 1)
-		return kv_error(kv_refuse(-EINVAL, "queue pair: the device has port 1 alone"));
-	if (mask & IBV_QP_AV && kv_ah_attr(ctx, &attr->ah_attr, &to.ah_attr) != 0)
-		return kv_error(-EINVAL);
-	ret = karst_modify_qp(qp->karst, &to, (unsigned int)mask);
+	if (ret == 0 && mask & ~KNOWN_MASK)
+		ret = kv_refuse(-EOPNOTSUPP, "queue pair: there is no rate limit");
+	if (ret == 0 && mask & IBV_QP_PORT && attr->port_num != 1)
+		ret = kv_refuse(-EINVAL, "queue pair: the device has port 1 alone");
+	if (ret == 0 && mask & IBV_QP_AV)
+		ret = kv_ah_attr(ctx, &attr->ah_attr, &to.ah_attr);
+	if (ret == 0)
+		ret = karst_modify_qp(qp->karst, &to, (unsigned int)mask);
 	if (ret == 0 && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
 		kv_drop_completions(qp);
 	return kv_error(ret);
@@ -264,9 +288,11 @@ kv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, struct ibv_q
 	struct kv_qp *qp = kv_qp_of(ibv);
 	struct karst_qp_init_attr karst_init;
 	struct karst_qp_attr from;
-	int ret = karst_query_qp(qp->karst, &from, &karst_init);
+	int ret = kv_check(KV_QP, ibv);
 
 	(void)mask; /* all that there is */
+	if (ret == 0)
+		ret = karst_query_qp(qp->karst, &from, &karst_init);
 	if (ret != 0)
 		return kv_error(ret);
 	*attr = (struct ibv_qp_attr){
@@ -317,18 +343,48 @@ int
 kv_destroy_qp(struct ibv_qp *ibv)
 {
 	struct kv_qp *qp = kv_qp_of(ibv);
-	int ret;
+	int ret = kv_check(KV_QP, ibv);
 
+	if (ret != 0)
+		return kv_error(ret);
 	kv_events_close(&qp->events);
 	ret = karst_destroy_qp(qp->karst);
 	if (ret != 0) {
 		kv_events_resume(&qp->events);
 		return kv_error(ret);
 	}
+	kv_live_del(&qp->live);
 	kv_drop_completions(qp);
 	kv_events_wait(&qp->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
 	kv_object_free(qp, KV_RESOURCE_QP, qp->memory);
 	return 0;
+}
+
+/* --- what adapters have, and there is not --- */
+
+int
+kv_modify_qp_rate_limit(struct ibv_qp *ibv, struct ibv_qp_rate_limit_attr *attr)
+{
+	(void)ibv;
+	(void)attr;
+	return kv_error(kv_refuse(-EOPNOTSUPP, "queue pair: there is no rate limit"));
+}
+
+/* librdmacm asks for them with every connection, so nobody is told why. */
+int
+kv_query_ece(struct ibv_qp *ibv, struct ibv_ece *ece)
+{
+	(void)ibv;
+	(void)ece;
+	return kv_errno(EOPNOTSUPP);
+}
+
+int
+kv_set_ece(struct ibv_qp *ibv, struct ibv_ece *ece)
+{
+	(void)ibv;
+	(void)ece;
+	return kv_errno(EOPNOTSUPP);
 }
 
 /* --- multicast --- */
@@ -338,9 +394,11 @@ kv_attach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid)
 {
 	union karst_gid to;
 
+	int ret = kv_check(KV_QP, ibv);
+
 	(void)lid; /* RoCE has none */
 	memcpy(to.raw, gid->raw, sizeof(to.raw));
-	return kv_error(karst_attach_mcast(kv_qp_of(ibv)->karst, &to));
+	return kv_error(ret != 0 ? ret : karst_attach_mcast(kv_qp_of(ibv)->karst, &to));
 }
 
 int
@@ -348,7 +406,9 @@ kv_detach_mcast(struct ibv_qp *ibv, const union ibv_gid *gid, uint16_t lid)
 {
 	union karst_gid to;
 
+	int ret = kv_check(KV_QP, ibv);
+
 	(void)lid;
 	memcpy(to.raw, gid->raw, sizeof(to.raw));
-	return kv_error(karst_detach_mcast(kv_qp_of(ibv)->karst, &to));
+	return kv_error(ret != 0 ? ret : karst_detach_mcast(kv_qp_of(ibv)->karst, &to));
 }

@@ -8,9 +8,12 @@ static struct kv_srq *
 create(struct ibv_pd *pd, struct karst_srq_init_attr *init, struct ibv_srq_attr *attr)
 {
 	struct kv_memory memory;
-	struct kv_srq *srq = kv_object_new(kv_pd_of(pd), sizeof(*srq), KV_RESOURCE_SRQ, &memory);
-	int ret;
+	struct kv_srq *srq;
+	int ret = kv_check(KV_PD, pd);
 
+	if (ret != 0)
+		return kv_fail(ret);
+	srq = kv_object_new(kv_pd_of(pd), sizeof(*srq), KV_RESOURCE_SRQ, &memory);
 	if (srq == NULL)
 		return NULL;
 	srq->memory = memory;
@@ -26,6 +29,7 @@ create(struct ibv_pd *pd, struct karst_srq_init_attr *init, struct ibv_srq_attr 
 	attr->max_wr = srq->karst->rq.mask + 1;
 	attr->max_sge = srq->karst->max_sge;
 	srq->vsrq.srq.handle = srq->karst->handle;
+	kv_live_add(&srq->live, KV_SRQ, pd->context, &srq->vsrq.srq, &srq->vsrq.srq.handle);
 	return srq;
 }
 
@@ -44,6 +48,7 @@ check(const struct ibv_srq_init_attr_ex *init)
 	const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
 		IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
 	const uint32_t xrc = IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
+	int ret;
 
 	if (init->comp_mask & ~known)
 		return kv_refuse(-EOPNOTSUPP, "shared receive queue: no tag matching");
@@ -56,7 +61,8 @@ check(const struct ibv_srq_init_attr_ex *init)
 	if ((init->comp_mask & xrc) != xrc || init->xrcd == NULL || init->cq == NULL)
 		return kv_refuse(-EINVAL,
 			"shared receive queue: of XRC, with a domain and a completion queue");
-	return 0;
+	ret = kv_check(KV_XRCD, init->xrcd);
+	return ret != 0 ? ret : kv_check(KV_CQ, init->cq);
 }
 
 struct ibv_srq *
@@ -96,12 +102,14 @@ kv_create_srq_ex(struct ibv_context *ibv, struct ibv_srq_init_attr_ex *init)
 int
 kv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int mask)
 {
-	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
-		return kv_error(kv_refuse(-EINVAL, "shared receive queue: unknown attributes"));
-	if (mask & IBV_SRQ_MAX_WR)
-		return kv_error(kv_refuse(-EOPNOTSUPP, "shared receive queue: its size is fixed"));
-	if (!(mask & IBV_SRQ_LIMIT))
-		return 0;
+	int ret = kv_check(KV_SRQ, ibv);
+
+	if (ret == 0 && mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
+		ret = kv_refuse(-EINVAL, "shared receive queue: unknown attributes");
+	if (ret == 0 && mask & IBV_SRQ_MAX_WR)
+		ret = kv_refuse(-EOPNOTSUPP, "shared receive queue: its size is fixed");
+	if (ret != 0 || !(mask & IBV_SRQ_LIMIT))
+		return kv_error(ret);
 	return kv_error(karst_modify_srq(kv_srq_of(ibv)->karst, attr->srq_limit));
 }
 
@@ -109,8 +117,10 @@ int
 kv_query_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr)
 {
 	struct karst_srq_attr from;
-	int ret = karst_query_srq(kv_srq_of(ibv)->karst, &from);
+	int ret = kv_check(KV_SRQ, ibv);
 
+	if (ret == 0)
+		ret = karst_query_srq(kv_srq_of(ibv)->karst, &from);
 	if (ret != 0)
 		return kv_error(ret);
 	*attr = (struct ibv_srq_attr){from.max_wr, from.max_sge, from.srq_limit};
@@ -121,9 +131,12 @@ int
 kv_get_srq_num(struct ibv_srq *ibv, uint32_t *srq_num)
 {
 	const struct kv_srq *srq = kv_srq_of(ibv);
+	int ret = kv_check(KV_SRQ, ibv);
 
-	if (srq->vsrq.srq_type != IBV_SRQT_XRC)
-		return kv_error(kv_refuse(-EOPNOTSUPP, "shared receive queue: not of XRC"));
+	if (ret == 0 && srq->vsrq.srq_type != IBV_SRQT_XRC)
+		ret = kv_refuse(-EOPNOTSUPP, "shared receive queue: not of XRC");
+	if (ret != 0)
+		return kv_error(ret);
 	*srq_num = srq->vsrq.srq_num;
 	return 0;
 }
@@ -132,15 +145,26 @@ int
 kv_destroy_srq(struct ibv_srq *ibv)
 {
 	struct kv_srq *srq = kv_srq_of(ibv);
-	int ret;
+	int ret = kv_check(KV_SRQ, ibv);
 
+	if (ret != 0)
+		return kv_error(ret);
 	kv_events_close(&srq->events);
 	ret = karst_destroy_srq(srq->karst);
 	if (ret != 0) {
 		kv_events_resume(&srq->events);
 		return kv_error(ret);
 	}
+	kv_live_del(&srq->live);
 	kv_events_wait(&srq->events, &ibv->mutex, &ibv->cond, NULL, &ibv->events_completed);
 	kv_object_free(srq, KV_RESOURCE_SRQ, srq->memory);
 	return 0;
+}
+
+int
+kv_post_srq_ops(struct ibv_srq *ibv, struct ibv_ops_wr *wr, struct ibv_ops_wr **bad)
+{
+	(void)ibv;
+	*bad = wr;
+	return kv_errno(EOPNOTSUPP); /* no tag matching */
 }

@@ -62,7 +62,7 @@ wr_complete(struct ibv_qp_ex *ex)
 		karst_unlock(&qp->send_lock);
 	if (ring)
 		karst_ring_bell(qp->karst);
-	return ret;
+	return kv_errno(ret);
 }
 
 static void
@@ -190,7 +190,7 @@ wr_bind_mw(
 {
 	struct karst_send_wqe *w = next(ex, IBV_WR_BIND_MW, 0);
 
-	if (mw->type != IBV_MW_TYPE_2 || (info->mr == NULL && info->length != 0)) {
+	if (mw == NULL || mw->type != IBV_MW_TYPE_2 || (info->mr == NULL && info->length != 0)) {
 		fail(qp_of(ex), EINVAL);
 		return;
 	}
@@ -209,6 +209,10 @@ wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uin
 {
 	struct karst_send_wqe *w = qp_of(ex)->wqe;
 
+	if (karst_unlikely(ah == NULL)) {
+		fail(qp_of(ex), EINVAL);
+		return;
+	}
 	w->ud.ah = ah->handle;
 	w->ud.remote_qpn = remote_qpn;
 	w->ud.remote_qkey = remote_qkey;

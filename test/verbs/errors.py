@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Wrong calls, forks, threads and bad ends: errors.py KARSTD KARST-RUN VERBS-CALLS VERBS-WRONG (TAP).
+"""Wrong calls, forks, threads and bad ends: errors.py KARSTD KARST-RUN CALLS WRONG SPOILT (TAP).
 
-Wrong arguments are those of wrong.c.  Then a program that leaves everything as it is, programs that
-are killed in mid-traffic, or whose engine is, and an engine of another version.  Whatever a program
-does, nothing of it is left.
+Wrong arguments are those of wrong.c, objects that are none those of spoilt.c.  Then a
+program that leaves everything as it is, programs that are killed in mid-traffic, or whose engine
+is, and an engine of another version.  Whatever a program does, nothing of it is left.
 """
 import os
 import signal
@@ -110,8 +110,9 @@ def reasons(tap, engine):
     tap.point('without it nothing is said', shown(problems + engine.left(), quiet))
 
 
-def one(tap, _, engine, calls, wrong):
+def one(tap, _, engine, calls, wrong, spoilt):
     points(tap, engine, [os.path.abspath(wrong)])
+    points(tap, engine, [os.path.abspath(spoilt)])
     points(tap, engine, [os.path.abspath(calls), '--leave'])
     reasons(tap, engine)
     killed(tap, engine)
@@ -183,4 +184,4 @@ def other_version(tap, engine):
 
 
 if __name__ == '__main__':
-    sys.exit(run_all(sys.argv, __doc__, one, more=2))
+    sys.exit(run_all(sys.argv, __doc__, one, more=3))

@@ -8,7 +8,8 @@
  * can be destroyed.
  *
  * Who refuses says why, in one sentence on standard error, because $KARST_VERBS_DEBUG is set; who
- * does not refuse says nothing.  Nor do posting, and what libibverbs refuses by itself.
+ * does not refuse says nothing.  Nor do posting, and what libibverbs refuses by itself.  Whoever of
+ * karst refuses sets errno to what is returned, whatever was there before.
  */
 #include "calls_bed.h"
 
@@ -47,18 +48,25 @@ hear(void)
 	return *at == 0 ? lines : 99;
 }
 
-/* @call fails with this errno, and says so often why. */
-#define ERR_SAID(what, call, want, times)                                                   \
+/* No call fails with it. */
+#define BEFORE ENOTTY
+
+/* @call fails with this errno, leaves it in errno or not, and says so often why. */
+#define ERR_SAID(what, call, want, sets, times)                                             \
 	do {                                                                                \
-		int got_ = (call), want_ = (want);                                          \
+		int want_ = (want), got_ = (errno = BEFORE, (call)), errno_ = errno;        \
 		unsigned int said_ = hear();                                                \
 		check(got_ == want_, __LINE__, what, "%s, not %s", strerror(got_),          \
 			strerror(want_));                                                   \
+		check(got_ == 0 || errno_ == ((sets) ? got_ : BEFORE), __LINE__, what,      \
+			"errno: %s", strerror(errno_));                                     \
 		check(said_ == (times), __LINE__, what, "said %u times: %s", said_, heard); \
 	} while (0)
-#define ERR(what, call, want) ERR_SAID(what, call, want, want_ != 0)
+#define ERR(what, call, want) ERR_SAID(what, call, want, true, want_ != 0)
 /* Where nobody says why. */
-#define SILENT(what, call, want) ERR_SAID(what, call, want, 0)
+#define SILENT(what, call, want) ERR_SAID(what, call, want, true, 0)
+/* What libibverbs refuses and karst does not hear of: no errno either. */
+#define THEIRS(what, call, want) ERR_SAID(what, call, want, false, 0)
 /* As ERR() of a call that returns a pointer. */
 #define NONE(what, call, want) ERR(what, (call) == NULL ? errno : 0, want)
 /* What the last one said. */
@@ -135,7 +143,7 @@ completion_queues(void)
 	ERR("ibv_modify_cq of nothing known", ibv_modify_cq(cq, &attr), EOPNOTSUPP);
 	ERR("ibv_resize_cq to 0", ibv_resize_cq(cq, 0), EINVAL);
 	ERR("ibv_resize_cq too large", ibv_resize_cq(cq, dev.max_cqe + 1), EINVAL);
-	SILENT("a channel with a CQ", ibv_destroy_comp_channel(channel), EBUSY);
+	THEIRS("a channel with a CQ", ibv_destroy_comp_channel(channel), EBUSY);
 	ERR("that CQ", ibv_destroy_cq(cq), 0);
 	ERR("now the channel", ibv_destroy_comp_channel(channel), 0);
 	ERR("the other context", ibv_close_device(other), 0);
@@ -444,11 +452,11 @@ receiving(void)
 	wr.num_sge = 1;
 	for (i = 0; i < 100 && ret == 0; i++)
 		ret = ibv_post_recv(qp, &wr, &bad);
-	SILENT("a full receive queue", ret, ENOMEM);
+	SILENT("a full receive queue", ibv_post_recv(qp, &wr, &bad), ENOMEM);
 	CHECK(bad == &wr && i > 16, "after as many as were asked for");
 	for (ret = i = 0; i < 100 && ret == 0; i++)
 		ret = ibv_post_srq_recv(srq, &wr, &bad);
-	SILENT("a full SRQ", ret, ENOMEM);
+	SILENT("a full SRQ", ibv_post_srq_recv(srq, &wr, &bad), ENOMEM);
 	ERR("a limit above the size", ibv_modify_srq(srq, &limit, IBV_SRQ_LIMIT), EINVAL);
 	ERR("an SRQ of another size", ibv_modify_srq(srq, &limit, IBV_SRQ_MAX_WR), EOPNOTSUPP);
 	init.attr.max_sge = 1000;
@@ -513,7 +521,7 @@ windows(void)
 	NONE("no type of window", ibv_alloc_mw(r->pd, (enum ibv_mw_type)9), EINVAL);
 	rig_connect(r, IBV_QPT_RC);
 	a = r->qp[0];
-	SILENT("type 2 by ibv_bind_mw", ibv_bind_mw(a, two, &bind), EINVAL);
+	THEIRS("type 2 by ibv_bind_mw", ibv_bind_mw(a, two, &bind), EINVAL);
 	ERR("a window", ibv_bind_mw(a, one, &bind), 0);
 	CHECK(wait_for(r->cq).status == IBV_WC_SUCCESS, "is bound");
 	ERR("a region with a window", ibv_dereg_mr(r->mr), EBUSY);
@@ -556,6 +564,95 @@ order(void)
 	ERR("a domain with a region", ibv_dealloc_pd(r->pd), EBUSY);
 }
 
+/* --- what is rarely called --- */
+
+static void
+domains(void)
+{
+	struct ibv_td_init_attr td_init = {.comp_mask = 1};
+	struct ibv_parent_domain_init_attr parent = {.comp_mask = 1u << 20};
+	struct ibv_xrcd_init_attr xrcd = {.comp_mask = 1u << 20};
+	struct ibv_qp_open_attr open = {.comp_mask = IBV_QP_OPEN_ATTR_NUM};
+	struct ibv_pd *pd;
+	struct ibv_td *td;
+
+	NONE("a thread domain with a mask", ibv_alloc_td(r->ctx, &td_init), EOPNOTSUPP);
+	NONE("a parent domain with a mask", ibv_alloc_parent_domain(r->ctx, &parent), EOPNOTSUPP);
+	parent.comp_mask = 0;
+	NONE("a parent of nothing", ibv_alloc_parent_domain(r->ctx, &parent), EINVAL);
+	td_init.comp_mask = 0;
+	MUST((td = ibv_alloc_td(r->ctx, &td_init)) != NULL);
+	parent.pd = r->pd;
+	parent.td = td;
+	MUST((pd = ibv_alloc_parent_domain(r->ctx, &parent)) != NULL);
+	ERR("a thread domain in use", ibv_dealloc_td(td), EBUSY);
+	ERR("a domain that is contained", ibv_dealloc_pd(r->pd), EBUSY);
+	ERR("the parent", ibv_dealloc_pd(pd), 0);
+	ERR("the thread domain", ibv_dealloc_td(td), 0);
+	NONE("an XRC domain with a mask", ibv_open_xrcd(r->ctx, &xrcd), EOPNOTSUPP);
+	xrcd.comp_mask = IBV_XRCD_INIT_ATTR_FD;
+	NONE("half an XRC domain", ibv_open_xrcd(r->ctx, &xrcd), EINVAL);
+	NONE("half a queue pair to open", ibv_open_qp(r->ctx, &open), EINVAL);
+}
+
+static void
+not_there(void)
+{
+	const struct ibv_query_device_ex_input input = {.comp_mask = 1};
+	struct ibv_values_ex values = {.comp_mask = 1u << 7};
+	struct ibv_srq_init_attr init = {.attr = {.max_wr = 4, .max_sge = 1}};
+	struct ibv_qp_rate_limit_attr rate = {.rate_limit = 1};
+	struct ibv_ops_wr *bad_op = NULL, op = {.wr_id = 1};
+	struct ibv_srq *srq = ibv_create_srq(r->pd, &init);
+	struct ibv_qp *qp = make_qp(r, IBV_QPT_RC, NULL);
+	struct ibv_device_attr_ex attr;
+	struct ibv_ece ece = {0};
+	uint32_t num;
+
+	THEIRS("a device with a mask", ibv_query_device_ex(r->ctx, &input, &attr), EINVAL);
+	ERR("values that there are not", ibv_query_rt_values_ex(r->ctx, &values), EOPNOTSUPP);
+	ERR("the number of an SRQ that has none", ibv_get_srq_num(srq, &num), EOPNOTSUPP);
+	ERR("a rate limit", ibv_modify_qp_rate_limit(qp, &rate), EOPNOTSUPP);
+	SILENT("ibv_query_ece", ibv_query_ece(qp, &ece), EOPNOTSUPP);
+	SILENT("ibv_set_ece", ibv_set_ece(qp, &ece), EOPNOTSUPP);
+	SILENT("tags to match", ibv_post_srq_ops(srq, &op, &bad_op), EOPNOTSUPP);
+	CHECK(bad_op == &op, "bad_op is that");
+	ERR("the SRQ", ibv_destroy_srq(srq), 0);
+	ERR("the queue pair", ibv_destroy_qp(qp), 0);
+}
+
+/* Requests by calls: the first mistake of a list is what its end says. */
+static void
+calls(void)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.send_cq = r->cq,
+		.recv_cq = r->cq,
+		.cap = {.max_send_wr = 4, .max_send_sge = 1, .max_recv_wr = 1, .max_recv_sge = 1},
+		.qp_type = IBV_QPT_UD,
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.pd = r->pd,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND,
+	};
+	struct ibv_qp *qp = ibv_create_qp_ex(r->ctx, &init);
+	struct ibv_qp_ex *ex = ibv_qp_to_qp_ex(qp);
+
+	ex->wr_flags = 0;
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	SILENT("a call in RESET", ibv_wr_complete(ex), EINVAL);
+	MUST(to_init(qp) == 0 && to_rtr(qp, 0) == 0 && to_rts(qp) == 0);
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	ibv_wr_set_ud_addr(ex, NULL, 1, 1);
+	SILENT("a call without an address", ibv_wr_complete(ex), EINVAL);
+	ex->wr_flags = 1u << 20;
+	ibv_wr_start(ex);
+	ibv_wr_send(ex);
+	SILENT("a call with unknown flags", ibv_wr_complete(ex), EINVAL);
+	ERR("its queue pair", ibv_destroy_qp(qp), 0);
+}
+
 /* --- all of them --- */
 
 static void
@@ -594,6 +691,9 @@ main(void)
 	run_case("addresses and groups", addresses);
 	run_case("windows", windows);
 	run_case("the wrong order", order);
+	run_case("domains of other kinds", domains);
+	run_case("what is not there", not_there);
+	run_case("requests by calls", calls);
 	run_case("all of it still works, and can be destroyed", end);
 	return cases_end();
 }

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Which objects there are.  What a program hands in may be NULL, or have been destroyed, or be a
+ * copy or an invention of its own, or say another number than it was given; a kernel would not find
+ * it.  So all objects are listed here by address, and calls that change anything look first.  An
+ * object is never looked into before it is found.
+ *
+ * A list for each of some thousand hashes, whose links are in the objects: nothing can fail, and a
+ * call that also asks the engine does not notice the search.
+ */
+#include "provider.h"
+
+#define HASH_BITS 14u
+
+/* Of the process; under the lock, which nothing else is taken under. */
+static struct {
+	pthread_mutex_t lock;
+	struct kv_live *first[1u << HASH_BITS];
+} live = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void
+lock_live(void)
+{
+	pthread_mutex_lock(&live.lock);
+}
+
+static void
+unlock_live(void)
+{
+	pthread_mutex_unlock(&live.lock);
+}
+
+void
+kv_live_init(void)
+{
+	pthread_atfork(lock_live, unlock_live, unlock_live);
+}
+
+static struct kv_live **
+list_of(const void *ibv)
+{
+	return &live.first[(uintptr_t)ibv * 0x9e3779b97f4a7c15u >> (64 - HASH_BITS)];
+}
+
+void
+kv_live_add(struct kv_live *l, enum kv_kind kind, const struct ibv_context *ctx, const void *ibv,
+	const uint32_t *handle)
+{
+	struct kv_live **list = list_of(ibv);
+
+	l->ctx = ctx;
+	l->ibv = ibv;
+	l->kind = kind;
+	l->at = handle;
+	l->handle = handle != NULL ? *handle : 0;
+	lock_live();
+	l->next = *list;
+	*list = l;
+	unlock_live();
+}
+
+void
+kv_live_del(struct kv_live *l)
+{
+	struct kv_live **at = list_of(l->ibv);
+
+	lock_live();
+	while (*at != l)
+		at = &(*at)->next;
+	*at = l->next;
+	unlock_live();
+}
+
+void
+kv_live_end(const struct ibv_context *ctx)
+{
+	struct kv_live **at;
+	unsigned int i;
+
+	lock_live();
+	for (i = 0; i < KARST_DIM(live.first); i++) {
+		for (at = &live.first[i]; *at != NULL;) {
+			if ((*at)->ctx == ctx)
+				*at = (*at)->next;
+			else
+				at = &(*at)->next;
+		}
+	}
+	unlock_live();
+}
+
+int
+kv_check(enum kv_kind kind, const void *ibv)
+{
+	const struct kv_live *l;
+	bool known;
+
+	if (ibv == NULL)
+		return kv_refuse(-EINVAL, "an object that the call needs is NULL");
+	lock_live();
+	for (l = *list_of(ibv); l != NULL && (l->ibv != ibv || l->kind != kind); l = l->next)
+		;
+	known = l != NULL && (l->at == NULL || *l->at == l->handle);
+	unlock_live();
+	if (!known)
+		return kv_refuse(-ENOENT,
+			"there is no such object: it was destroyed, or its handle was changed");
+	return 0;
+}
+
+int
+kv_check_if(enum kv_kind kind, const void *ibv)
+{
+	return ibv != NULL ? kv_check(kind, ibv) : 0;
+}

@@ -43,7 +43,7 @@ check_access(struct session_call *c, uint32_t access)
 static int
 check_range(struct session_call *c, const char *what, uint64_t addr, uint64_t len)
 {
-	if (addr + (len - 1) < addr)
+	if (len != 0 && addr + (len - 1) < addr)
 		return say(c, -EINVAL, "%s 0x%llx, len %llu: wraps around 2^64", what,
 			(unsigned long long)addr, (unsigned long long)len);
 	return 0;
@@ -64,11 +64,8 @@ check_translation(const struct karst_session *s, struct session_call *c, const s
 	uint32_t access, uint64_t had)
 {
 	uint64_t max = s->limits.max_mr_bytes, others = s->mr_bytes - had;
-	int ret;
+	int ret = check_range(c, "addr", r->addr, r->len);
 
-	if (r->len == 0)
-		return say(c, -EINVAL, "len 0: a region has at least 1 byte");
-	ret = check_range(c, "addr", r->addr, r->len);
 	if (ret == 0 && (access & KARST_ACCESS_ZERO_BASED) == 0)
 		ret = check_range(c, "iova", r->iova, r->len);
 	if (ret == 0 && (r->len > max || others > max - r->len))

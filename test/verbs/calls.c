@@ -503,6 +503,7 @@ main(int argc, char **argv)
 	run_case("regions with windows stay", bound_regions_stay);
 	run_case("closing a device ends all that is in it", closing_ends_all);
 	run_case("keys stay over re-registrations", keys_stay);
+	run_case("regions of no bytes", empty_regions);
 	run_case("lists stop at the first mistake", lists_stop_at_the_first_mistake);
 	run_case("lists of ibv_wr calls go out whole or not", lists_of_calls_go_out_whole_or_not);
 	run_case("completion events", completion_events);

@@ -82,6 +82,9 @@ void unread_events_go_along(void);
 void refused_queues_keep_events(void);
 void asynchronous_events(void);
 
+/* calls_empty.c */
+void empty_regions(void);
+
 /* calls_poll.c */
 void polls_look_again(void);
 

@@ -61,7 +61,6 @@ Test(session_objects, regions, .init = up, .fini = down)
 	struct karst_mr_attr attr;
 	uint32_t key;
 
-	refused(c, -EINVAL, "len 0", REG(.len = 0));
 	refused(c, -EINVAL, "access 0x10000000", REG(.access = 1 << 28));
 	refused(c, -EINVAL, "need local write", REG(.access = KARST_ACCESS_REMOTE_WRITE));
 	refused(c, -EINVAL, "addr", REG(.addr = UINT64_MAX));
@@ -79,6 +78,23 @@ Test(session_objects, regions, .init = up, .fini = down)
 	cr_assert_eq(REG(.iova = UINT64_MAX, .access = KARST_ACCESS_ZERO_BASED), 0, "%s", c->why);
 	what_is(rsp->key, &attr);
 	cr_assert_eq(attr.va, 0);
+}
+
+/* No bytes are none anywhere: at both ends of the addresses, too. */
+Test(session_objects, empty_regions, .init = up, .fini = down)
+{
+	static const uint64_t addrs[] = {0, 4096, UINT64_MAX};
+	const struct karst_ctl_reg_mr_rsp *rsp = RSP(c, reg_mr);
+	struct karst_mr_attr attr;
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(addrs); i++) {
+		cr_assert_eq(REG(.addr = addrs[i], .iova = addrs[i], .len = 0), 0, "%s", c->why);
+		what_is(rsp->key, &attr);
+		cr_assert_eq(attr.len, 0);
+		cr_assert_eq(rsp->shared_bytes + rsp->copied_bytes, 0);
+		cr_assert_eq(CALL(c, DEREG_MR, dereg_mr, .key = rsp->key), 0);
+	}
 }
 
 #define REREG(key_, what_, ...) \
@@ -99,8 +115,14 @@ Test(session_objects, reregistration, .init = up, .fini = down)
 	memcpy(m, &with_piece, sizeof(with_piece));
 	refused(c, -EINVAL, "npieces 1", client_call(c, KARST_CTL_REREG_MR, m, sizeof(m)));
 	refused(c, -EINVAL, "access", REREG(key, KARST_REREG_ACCESS, .access = 1 << 28));
-	refused(c, -EINVAL, "len 0", REREG(key, KARST_REREG_TRANSLATION));
 	refused(c, -EINVAL, "pd 77", REREG(key, KARST_REREG_PD, .pd = 77));
+	/* of no bytes, and back */
+	cr_assert_eq(REREG(key, KARST_REREG_TRANSLATION), 0, "%s", c->why);
+	what_is(key, &attr);
+	cr_assert_eq(attr.len, 0);
+	cr_assert_eq(REREG(key, KARST_REREG_TRANSLATION, .addr = (uintptr_t)mem, .len = sizeof(mem),
+			     .iova = (uintptr_t)mem),
+		0, "%s", c->why);
 	/* the key stays, what it means is new */
 	cr_assert_eq(REREG(key, KARST_REREG_ACCESS, .access = KARST_ACCESS_REMOTE_READ), 0, "%s",
 		c->why);

@@ -11,8 +11,8 @@
  *	receiving   jobs of a chunk of packets, whose buffers are kept until the flush
  *	sending     all foreign segments of a burst, fetched between building and sealing
  *
- * process_vm_writev() goes through its list in order and stops at the first address that is not
- * there, so what it returns tells whose job has failed; those behind it are tried again without it.
+ * eng_space_write() goes through its list in order and stops at the first address that is not there,
+ * so what it returns tells whose job has failed; those behind it are tried again without it.
  *
  * Order (R14): the last bytes of a message are a list entry of their own, behind the rest.  If they
  * lie in a mapped piece, what is queued is written first.
@@ -152,9 +152,9 @@ do_jobs(struct eng_foreign *f, struct karst_space *s, uint64_t now_ns, bool writ
 	ssize_t moved = 0;
 
 	if (n > 0 && eng_space_alive(s, now_ns)) {
-		moved = write ? process_vm_writev(s->pid, local, niov, remote, niov, 0)
-			      : process_vm_readv(s->pid, local, niov, remote, niov, 0);
-		if (moved < 0 && errno == ESRCH)
+		moved = write ? eng_space_write(s, local, remote, niov)
+			      : eng_space_read(s, local, remote, niov);
+		if (moved == -ESRCH)
 			eng_space_fail(s);
 	}
 	for (i = 0; i < n; i++) {
@@ -447,11 +447,11 @@ atomic_copied(struct karst_space *s, uint64_t remote, struct karst_foreign_atomi
 	bool ok;
 
 	pthread_mutex_lock(&atomic_lock);
-	ok = a->op == KARST_FOREIGN_STORE || process_vm_readv(s->pid, &here, 1, &there, 1, 0) == 8;
+	ok = a->op == KARST_FOREIGN_STORE || eng_space_read(s, &here, &there, 1) == 8;
 	value = compute(a);
 	here.iov_base = &value;
 	if (ok)
-		ok = process_vm_writev(s->pid, &here, 1, &there, 1, 0) == 8;
+		ok = eng_space_write(s, &here, &there, 1) == 8;
 	pthread_mutex_unlock(&atomic_lock);
 	return ok;
 }

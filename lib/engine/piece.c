@@ -238,9 +238,9 @@ eng_piece_open(const struct karst_space *s, const struct karst_ctl_piece *ctl, c
 }
 
 int
-eng_piece_probe(const struct karst_space *s, uint64_t addr, uint64_t len, char *why)
+eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, char *why)
 {
-	struct iovec remote[MAX_PROBE], local;
+	struct iovec remote[MAX_PROBE], local[MAX_PROBE];
 	uint64_t pages, step, at = addr, end = addr + len;
 	uint8_t got[MAX_PROBE];
 	unsigned int n = 0;
@@ -249,11 +249,13 @@ eng_piece_probe(const struct karst_space *s, uint64_t addr, uint64_t len, char *
 	/* a byte of each page; of a very large piece, of some: the rest is found out when used */
 	pages = (len + PAGE - 1) / PAGE;
 	step = PAGE * ((pages + MAX_PROBE - 3) / (MAX_PROBE - 2));
-	for (; at < end && n < MAX_PROBE - 1; at += step)
-		remote[n++] = (struct iovec){(void *)(uintptr_t)at, 1};
+	for (; at < end && n < MAX_PROBE - 1; at += step, n++) {
+		local[n] = (struct iovec){&got[n], 1};
+		remote[n] = (struct iovec){(void *)(uintptr_t)at, 1};
+	}
+	local[n] = (struct iovec){&got[n], 1};
 	remote[n++] = (struct iovec){(void *)(uintptr_t)(end - 1), 1};
-	local = (struct iovec){got, n};
-	ret = process_vm_readv(s->pid, &local, 1, remote, n, 0);
+	ret = eng_space_read(s, local, remote, n);
 	if (ret == (ssize_t)n)
 		return 0;
 	snprintf(why, KARST_CTL_WHY, "the program has no readable memory at %p",

@@ -108,6 +108,24 @@ karst_space_destroy(struct karst_space *s)
 	free(s);
 }
 
+ssize_t
+eng_space_read(struct karst_space *s, const struct iovec *local, const struct iovec *remote,
+	unsigned int n)
+{
+	ssize_t moved = process_vm_readv(s->pid, local, n, remote, n, 0);
+
+	return moved >= 0 ? moved : -errno;
+}
+
+ssize_t
+eng_space_write(struct karst_space *s, const struct iovec *local, const struct iovec *remote,
+	unsigned int n)
+{
+	ssize_t moved = process_vm_writev(s->pid, local, n, remote, n, 0);
+
+	return moved >= 0 ? moved : -errno;
+}
+
 bool
 karst_space_failed(const struct karst_space *s)
 {
@@ -265,7 +283,7 @@ map_pieces(struct karst_space_region *r, const struct eng_source *src, unsigned 
 static int
 survey(struct karst_space_region *r, char *why)
 {
-	const struct karst_space *s = r->space;
+	struct karst_space *s = r->space;
 	unsigned int i;
 	int ret;
 

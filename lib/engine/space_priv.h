@@ -54,9 +54,17 @@ int eng_piece_open(const struct karst_space *s, const struct karst_ctl_piece *ct
 	unsigned int nfds, bool write, struct eng_source *src, char *why);
 
 /* What is left to be copied is there.  -EFAULT */
-int eng_piece_probe(const struct karst_space *s, uint64_t addr, uint64_t len, char *why);
+int eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, char *why);
 
 /* --- space.c --- */
+
+/* Moves bytes between this process and the program's, through both lists in order, as
+ * process_vm_readv() and process_vm_writev() do.  May wait for the program's page faults.
+ * @return bytes moved before the first address that could not be reached, or a negative errno. */
+ssize_t eng_space_read(struct karst_space *s, const struct iovec *local, const struct iovec *remote,
+	unsigned int n);
+ssize_t eng_space_write(struct karst_space *s, const struct iovec *local,
+	const struct iovec *remote, unsigned int n);
 
 /* What the process has registered is not there any more, for this reason or that.  Also from a
  * handler of signals. */

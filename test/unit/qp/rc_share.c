@@ -152,7 +152,7 @@ Test(rc_share, q6_all_of_it)
 		struct bed *b;
 		uint64_t t0;
 
-		s.core.seed = i;
+		s.core.seed[0] = i;
 		s.attr.retry_cnt = 5;
 		b = bed_open(&s);
 		post(b, RDMA_WRITE, 1, .len = 1);

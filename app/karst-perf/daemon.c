@@ -252,7 +252,8 @@ perf_daemon_start(struct perf_opts *o, struct perf_daemon *d)
 	if (rc == 0 && !o->connections)
 		rc = start_server(o, d);
 	o->connect = d->socket;
-	o->peer = o->connections ? NULL : "localhost";
+	/* not "localhost": the name is that of a file that a small system may lack */
+	o->peer = o->connections ? NULL : "127.0.0.1";
 	return rc;
 }
 

@@ -1,0 +1,244 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""A clean checkout on a minimal Debian 12: fresh.py SOURCE FOLDER (TAP).
+
+In a root of its own that has nothing but Debian's essential packages, apt and ca-certificates:
+
+  karst-setup demo as root, with the packages that it installs itself and none of the tests;
+  karst installed by meson, a program of doc/examples built against it, and run over its karstd;
+  karst-setup demo by a user who has sudo, by one who may not use it, and where there is none.
+
+The root is made in FOLDER by mmdebstrap from the Debian sources that this machine's apt has, and
+removed at the end.  Needs root.  What it prints of times is not judged.
+"""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from bed import Tap  # noqa: E402
+
+STEP_S = 1500
+SCREEN_LINES = 40
+HERE = '/opt/karst'  # the checkout, in the root
+# One that karst-setup needs and that other packages do not: what is missing in the last cases.
+VICTIM = 'libisal-dev'
+USER = 'ada'
+
+# As a machine has them; what the namespace ends takes them away again.
+MOUNTS = '''set -e
+mount --make-rprivate /
+mount -t proc proc "$1/proc"
+mount --rbind /sys "$1/sys"
+mount -t tmpfs -o mode=755 dev "$1/dev"
+for name in null zero full random urandom tty; do
+	touch "$1/dev/$name"
+	mount --bind "/dev/$name" "$1/dev/$name"
+done
+ln -s /proc/self/fd "$1/dev/fd"
+mkdir "$1/dev/shm"
+mount -t tmpfs -o mode=1777 shm "$1/dev/shm"
+mount -t tmpfs -o mode=1777 tmp "$1/tmp"
+root=$1
+shift
+exec chroot "$root" /usr/bin/env -i HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \\
+	PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
+'''
+
+
+def run(args, **kwargs):
+    """(exit status, output)"""
+    try:
+        done = subprocess.run(args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, errors='replace',
+                              timeout=STEP_S, check=False, **kwargs)
+    except subprocess.TimeoutExpired as e:
+        return 'timeout', str(e.stdout or '')
+    return done.returncode, done.stdout
+
+
+def problems_of(status, text, wanted=0):
+    if status == wanted:
+        return []
+    return [f'exit status {status}, not {wanted}', *text.splitlines()[-40:]]
+
+
+def debian_sources():
+    """Lines of sources.list for Debian's own packages, as this machine's apt has them."""
+    _, text = run(['apt-get', 'indextargets', '--format',
+                   '$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)', 'Created-By: Packages'])
+    lines = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 4 and words[3] == 'Debian' and words[2] == 'main' and \
+                words[1].startswith('bookworm'):
+            entry = f'deb {words[0]} {words[1]} main'
+            if entry not in lines:
+                lines.append(entry)
+    return lines or ['deb http://deb.debian.org/debian bookworm main']
+
+
+def apt_options():
+    """What this machine's apt needs to reach its sources."""
+    _, text = run(['apt-config', 'dump', 'Acquire::http', 'Acquire::https'])
+    return [f'--aptopt={line}' for line in text.splitlines() if '::Proxy' in line]
+
+
+class Root:
+    """The fresh machine."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def make(self):
+        status, text = run(['mmdebstrap', '--variant=minbase', '--include=ca-certificates',
+                            *apt_options(), 'bookworm', self.path, *debian_sources()])
+        if status == 0:
+            shutil.copy('/etc/resolv.conf', os.path.join(self.path, 'etc/resolv.conf'))
+        return problems_of(status, text)
+
+    def checkout(self, source):
+        """What git has of the tree, and what is not committed yet: no build directories."""
+        to = self.path + HERE
+        os.makedirs(to)
+        names = subprocess.run(['git', '-c', 'safe.directory=*', 'ls-files', '-co',
+                                '--exclude-standard', '-z'], cwd=source, check=True,
+                               stdout=subprocess.PIPE).stdout
+        names = b'\0'.join(n for n in names.split(b'\0')
+                           if n and os.path.lexists(os.path.join(os.fsencode(source), n)))
+        tar = subprocess.run(['tar', '-c', '--null', '-T', '-'], cwd=source, input=names,
+                             stdout=subprocess.PIPE, check=True).stdout
+        return problems_of(*run_input(['tar', '-x', '-C', to, '--no-same-owner'], tar))
+
+    def do(self, *words):
+        return run(['unshare', '--mount', '--pid', '--fork', '--kill-child', '--', 'sh', '-c',
+                    MOUNTS, 'sh', self.path, *words])
+
+    def shell(self, script, user=None):
+        words = ['sh', '-c', f'cd {HERE} && {script}']
+        if user is not None:
+            words = ['setpriv', f'--reuid={user}', f'--regid={user}', '--init-groups', 'env',
+                     f'HOME=/home/{user}', *words]
+        return self.do(*words)
+
+    def has(self, package):
+        status, text = self.do('dpkg-query', '-W', '-f', '${db:Status-Status}', package)
+        return status == 0 and text == 'installed'
+
+
+def run_input(args, data):
+    done = subprocess.run(args, input=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          check=False)
+    return done.returncode, done.stdout.decode(errors='replace')
+
+
+def demo_problems(status, text):
+    """The demo worked and fits one screen."""
+    problems = problems_of(status, text)
+    screen = text[text.rfind('\nkarst: RDMA'):].strip().splitlines()
+    if not problems and ('every byte verified, none wrong' not in text or
+                         not re.search(r'WRITE +64 KiB +[\d.]+ Gb/s +[\d.]+ +[\d.]+', text)):
+        problems.append('it does not say what it moved, nor how fast')
+    if not problems and len(screen) > SCREEN_LINES:
+        problems.append(f'{len(screen)} lines')
+    return problems + ([] if not problems else text.splitlines()[-30:])
+
+
+def test_packages(source):
+    """Packages that only tests need."""
+    with open(os.path.join(source, 'usertools', 'packages-debian.txt'), encoding='utf-8') as f:
+        return [line.split()[1] for line in f if line.startswith('test ')]
+
+
+def installed_karst(root):
+    """Installs the demo's build, and runs an example that only that has built."""
+    yield 'it installs', problems_of(*root.shell('meson install -C build --no-rebuild && ldconfig'))
+    yield 'a program builds against it', problems_of(*root.shell(
+        'mkdir -p /tmp/my && cd /tmp/my && '
+        f'cp {HERE}/doc/examples/pingpong.c {HERE}/doc/examples/example.[ch] . && '
+        'cc -o pingpong pingpong.c example.c $(pkg-config --cflags --libs karst) && '
+        'cp pingpong /usr/local/bin/'))
+    # the karstd of the PATH, with its defaults
+    status, text = root.shell('''
+        karstd >/tmp/karstd.log 2>&1 & daemon=$!
+        for i in $(seq 300); do [ -S /run/karst/karst.sock ] && break; sleep 0.1; done
+        pingpong --tcp 0 --count 200 >/tmp/server & server=$!
+        for i in $(seq 300); do grep -q port /tmp/server && break; sleep 0.1; done
+        pingpong --tcp "$(sed -n 's/listening on TCP port //p' /tmp/server)" --count 200 127.0.0.1
+        rc=$?
+        wait $server || rc=1
+        kill $daemon; wait $daemon || rc=1
+        [ $rc = 0 ] || cat /tmp/karstd.log /tmp/server
+        exit $rc''')
+    problems = problems_of(status, text)
+    if not problems and 'all of them right' not in text:
+        problems = ['it does not say that all were right', *text.splitlines()]
+    yield 'and runs over the installed karstd', problems
+
+
+def users(root):
+    """The same checkout and build for a user without root."""
+    lacks = f'apt-get -qq -y remove {VICTIM}'
+    yield 'a user is made, and a package removed', problems_of(*root.shell(
+        f'useradd -m {USER} && chown -R {USER} {HERE} && {lacks}'))
+    status, text = root.shell('usertools/karst-setup demo', USER)
+    problems = problems_of(status, text, 1)
+    if not problems and not (VICTIM in text and 'or have sudo' in text):
+        problems = text.splitlines()
+    yield 'without sudo: it names what is missing', problems
+    status, text = root.shell('apt-get -qq -y install sudo')
+    yield 'sudo is installed', problems_of(status, text)
+    status, text = root.shell('usertools/karst-setup demo', USER)
+    problems = problems_of(status, text, 1)
+    if not problems and not (VICTIM in text and 'sudo' in text):
+        problems = text.splitlines()
+    yield 'with sudo that refuses: it names what is missing', problems
+    root.shell(f'echo "{USER} ALL=(ALL) NOPASSWD: ALL" >/etc/sudoers.d/{USER}')
+    status, text = root.shell('usertools/karst-setup demo', USER)
+    problems = demo_problems(status, text)
+    if not problems and not root.has(VICTIM):
+        problems = [f'{VICTIM} was not installed']
+    yield 'with sudo: the demo runs', problems
+
+
+def points(root, source):
+    began = time.monotonic()
+    yield 'a minimal Debian 12 is made', root.make()
+    yield 'a clean checkout is put there', root.checkout(source)
+    lacking = [name for name in test_packages(source) if not root.has(name)]
+    status, text = root.shell('usertools/karst-setup demo')
+    yield 'karst-setup demo', demo_problems(status, text)
+    yield 'no package of the tests was installed', (
+        [name for name in lacking if root.has(name)] if 'libcriterion-dev' in lacking
+        else ['libcriterion-dev was there before'])
+    yield from installed_karst(root)
+    yield from users(root)
+    print(f'# {time.monotonic() - began:.0f} s')
+
+
+def main(argv):
+    if len(argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    tap = Tap()
+    if os.geteuid() != 0:
+        tap.skip('a minimal Debian 12 is made', 'needs root for mount namespaces and chroot')
+        return tap.finish()
+    folder = tempfile.mkdtemp(prefix='fresh-', dir=argv[2])
+    try:
+        for name, problems in points(Root(os.path.join(folder, 'root')), argv[1]):
+            tap.point(name, problems)
+            if problems:
+                break
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""What bash completes for karst's programs: completion.py SOURCE BUILD (TAP).
+
+The functions are called as bash calls them, with the programs of the build on the PATH.
+"""
+import os
+import subprocess
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from bed import Tap  # noqa: E402
+
+ASK = '''
+. "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1))
+[[ $(complete -p "$1") =~ -F\\ ([^ ]+) ]] || exit 1
+"${BASH_REMATCH[1]}" "$1" "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+printf '%s\\n' "${COMPREPLY[@]}"
+'''
+
+# The line so far, words that must be offered, words that must not
+CASES = [
+    ('karstd --che', {'--check'}, {'--config'}),
+    ('karstd --log-level ', {'error', 'warning', 'debug'}, {'--check'}),
+    ('karst-perf --op', {'--op'}, {'--size'}),
+    ('karst-perf --transport ', {'rc', 'uc', 'ud'}, {'all'}),
+    ('karst-perf --idle ', {'poll', 'yield'}, {'sleep'}),
+    ('karst-perf --mtu ', {'256', '4096'}, {'--op'}),
+    ('karst-run --mode ', {'ns', 'env', 'auto'}, {'--mode'}),
+    ('karst-run --priv', {'--private'}, {'--print'}),
+    ('karst-run --mode ns bas', {'bash'}, {'--mode'}),
+    ('karst-dump --reb', {'--rebuild'}, {'--json'}),
+    ('karst-nvmet --rama', set(), {'--ramdisk'}),
+    ('karst-nvmet --ram', {'--ramdisk'}, {'--file'}),
+    ('karst-top --sort ', {'bytes', 'packets'}, {'--qps'}),
+    ('karst-exporter --text', {'--textfile'}, {'--listen'}),
+    ('karst-capture --sna', {'--snaplen'}, {'--qp'}),
+    ('karst-setup ', {'demo', 'test', 'soak'}, {'unit'}),
+    ('karst-setup test hos', {'hostile'}, {'demo'}),
+    ('karst-setup soak --min', {'--minutes'}, {'--seeds'}),
+]
+
+
+def offered(source, line, env):
+    words = line.split(' ')
+    done = subprocess.run(['bash', '--norc', '-c', ASK, 'bash',
+                           os.path.join(source, 'usertools', 'karst.bash'), *words], env=env,
+                          cwd='/', stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                          check=False)
+    return set(done.stdout.split()), done.stderr
+
+
+def main(argv):
+    if len(argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    source, build = argv[1:]
+    folders = [os.path.join(source, 'usertools')] + [
+        os.path.join(build, 'app', name) for name in sorted(os.listdir(os.path.join(build, 'app')))]
+    env = dict(os.environ, PATH=os.pathsep.join([*folders, os.environ['PATH']]))
+    tap = Tap()
+    for line, wanted, unwanted in CASES:
+        found, errors = offered(source, line, env)
+        problems = [f'{word} is not offered' for word in sorted(wanted - found)]
+        problems += [f'{word} is offered' for word in sorted(unwanted & found)]
+        problems += errors.splitlines()
+        if problems:
+            problems.append(f'offered: {" ".join(sorted(found))[:400]}')
+        tap.point(f'"{line}"', problems)
+    return tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

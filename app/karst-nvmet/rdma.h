@@ -25,6 +25,7 @@
 
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>
+#include <sys/queue.h>
 
 #include "target.h"
 
@@ -56,8 +57,9 @@ struct nr_device {
 };
 
 struct nr_request {
-	struct nt_cmd cmd;       /* first: the target knows only that */
-	struct nr_request *next; /* among the free, or those that wait for a buffer */
+	struct nt_cmd cmd;              /* first: the target knows only that */
+	struct nr_request *next;        /* among the free */
+	STAILQ_ENTRY(nr_request) waits; /* among those that wait for a buffer */
 	struct nr_buffer *buffer;
 	uint32_t index;
 	uint32_t slot; /* NO_SLOT: posted again */
@@ -115,7 +117,7 @@ struct nr_server {
 	uint8_t *memory; /* of all buffers */
 	size_t memory_len;
 	struct nr_buffer *all, *free;
-	struct nr_request *hungry, **hungry_last; /* wait for buffers */
+	STAILQ_HEAD(, nr_request) waiters; /* for buffers, the longest first */
 	uint64_t now_ms;
 	bool fatal; /* a device is gone: to be ended with an error */
 	struct nr_counters counters;
@@ -141,9 +143,11 @@ void nr_buffers_free(struct nr_server *server);
 /* NULL after a line on standard error. */
 struct nr_device *nr_device_of(struct nr_server *server, struct ibv_context *verbs);
 void nr_devices_free(struct nr_server *server);
-/* A buffer for @request, or it waits for one and nr_request_run() is called then. */
+/* A buffer for @request, or it waits for one and nr_buffers_hand_out() runs it then. */
 bool nr_buffer_get(struct nr_server *server, struct nr_request *request);
 void nr_buffer_put(struct nr_server *server, struct nr_request *request);
+/* Once a turn, from no other queue's work: those that wait are run as far as there are buffers. */
+void nr_buffers_hand_out(struct nr_server *server);
 void nr_buffer_forget(struct nr_server *server, struct nr_queue *queue);
 
 /* rdma_cm.c */

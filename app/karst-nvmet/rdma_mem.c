@@ -35,8 +35,7 @@ nr_buffers_make(struct nr_server *server)
 		server->all[i].next = server->free;
 		server->free = &server->all[i];
 	}
-	server->hungry = NULL;
-	server->hungry_last = &server->hungry;
+	STAILQ_INIT(&server->waiters);
 	return 0;
 }
 
@@ -102,53 +101,59 @@ nr_device_of(struct nr_server *server, struct ibv_context *verbs)
 	return device;
 }
 
+static bool
+buffer_take(struct nr_server *server, struct nr_request *request)
+{
+	request->buffer = server->free;
+	if (request->buffer == NULL)
+		return false;
+	server->free = request->buffer->next;
+	return true;
+}
+
 bool
 nr_buffer_get(struct nr_server *server, struct nr_request *request)
 {
-	if (server->free == NULL) {
-		server->counters.buffer_waits++;
-		request->next = NULL;
-		*server->hungry_last = request;
-		server->hungry_last = &request->next;
-		return false;
-	}
-	request->buffer = server->free;
-	server->free = request->buffer->next;
-	return true;
+	/* who waits already comes first */
+	if (STAILQ_EMPTY(&server->waiters) && buffer_take(server, request))
+		return true;
+	server->counters.buffer_waits++;
+	STAILQ_INSERT_TAIL(&server->waiters, request, waits);
+	return false;
 }
 
 void
 nr_buffer_put(struct nr_server *server, struct nr_request *request)
 {
-	struct nr_request *next = server->hungry;
 	struct nr_buffer *buffer = request->buffer;
 
 	request->buffer = NULL;
 	if (buffer == NULL)
 		return;
-	if (next == NULL) {
-		buffer->next = server->free;
-		server->free = buffer;
-		return;
+	buffer->next = server->free;
+	server->free = buffer;
+}
+
+void
+nr_buffers_hand_out(struct nr_server *server)
+{
+	struct nr_request *request;
+
+	while ((request = STAILQ_FIRST(&server->waiters)) != NULL && buffer_take(server, request)) {
+		STAILQ_REMOVE_HEAD(&server->waiters, waits);
+		nr_request_run(request);
 	}
-	server->hungry = next->next;
-	if (server->hungry == NULL)
-		server->hungry_last = &server->hungry;
-	next->next = NULL;
-	next->buffer = buffer;
-	nr_request_run(next);
 }
 
 void
 nr_buffer_forget(struct nr_server *server, struct nr_queue *queue)
 {
-	struct nr_request **at = &server->hungry;
+	struct nr_request *request = STAILQ_FIRST(&server->waiters), *next;
 
-	while (*at != NULL) {
-		if ((*at)->cmd.queue == &queue->core)
-			*at = (*at)->next;
-		else
-			at = &(*at)->next;
+	STAILQ_INIT(&server->waiters);
+	for (; request != NULL; request = next) {
+		next = STAILQ_NEXT(request, waits);
+		if (request->cmd.queue != &queue->core)
+			STAILQ_INSERT_TAIL(&server->waiters, request, waits);
 	}
-	server->hungry_last = at;
 }

@@ -209,6 +209,7 @@ turn(struct nr_server *server, int signals)
 	nr_run_ready(server);
 	nt_target_tick(&server->target, server->now_ms);
 	nr_sweep(server);
+	nr_buffers_hand_out(server);
 	return end || server->fatal;
 }
 

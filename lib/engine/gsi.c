@@ -226,7 +226,7 @@ describe(struct eng_gsi *g, const struct eng_gsi_out *out, struct karst_frame *f
 		.vlan = path->has_vlan,
 		.vlan_tci = path->vlan_tci,
 		.ip6 = path->ip6,
-		.tclass = path->tclass,
+		.tclass = karst_path_tclass(path),
 		.ttl = path->hop_limit != 0 ? path->hop_limit : 64,
 		/* L1: never 0 */
 		.ip_id = g->ip_id = g->ip_id == UINT16_MAX ? 1 : (uint16_t)(g->ip_id + 1),

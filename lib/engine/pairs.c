@@ -72,11 +72,34 @@ qp_send_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
+/* In SQD a QP may get another path, but no other path MTU: what it has must fit. */
+static int
+check_moved(const struct eng_lcore *lc, const struct qp_call *call)
+{
+	const struct karst_engine_port_info *info =
+		&lc->e->port[eng_port_base(call->attr->path.port)].info;
+	struct karst_core_qp_attr is;
+
+	if ((call->mask & KARST_QP_AV) == 0 || (call->mask & KARST_QP_PATH_MTU) != 0)
+		return 0;
+	karst_qp_query(call->q->qp, &is);
+	if (is.path_mtu <= info->path_mtu)
+		return 0;
+	karst_log(KARST_LOG_ERR, "%s: QP %u has path MTU %u, but MTU %u of port %u carries %u",
+		lc->e->name, call->q->pub.num, 128u << is.path_mtu, info->mtu,
+		call->attr->path.port, 128u << info->path_mtu);
+	return -EINVAL;
+}
+
 static int
 qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct qp_call *call = arg;
 	unsigned int bursts = SEND_FIRST;
+	int ret = check_moved(lc, call);
+
+	if (ret != 0)
+		return ret;
 
 	if ((call->mask & KARST_QP_STATE) != 0 &&
 		(call->attr->qp_state == KARST_QPS_ERR || call->attr->qp_state == KARST_QPS_RESET))

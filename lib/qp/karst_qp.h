@@ -59,6 +59,16 @@ struct karst_path {
 	uint16_t udp_sport; /* 0: derived from flow label or QPNs (W1) */
 };
 
+/**
+ * The traffic class to send with: DSCP and ECN of @path, but for "congestion experienced", which is
+ * the network's to say (E1).
+ */
+static inline uint8_t
+karst_path_tclass(const struct karst_path *path)
+{
+	return (path->tclass & 3) == 3 ? path->tclass & 0xfc : path->tclass;
+}
+
 /** Makes the path of a multicast group from a unicast one: destination MAC by rule U4. */
 void karst_path_multicast_mac(struct karst_path *path);
 

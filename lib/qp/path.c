@@ -62,7 +62,7 @@ put_ip4(struct karst_tmpl *t, uint8_t *p, const struct karst_path *path)
 	unsigned int i;
 
 	p[0] = 0x45;
-	p[1] = path->tclass;
+	p[1] = karst_path_tclass(path);
 	p[6] = 0x40; /* DF */
 	p[8] = path->hop_limit != 0 ? path->hop_limit : 64;
 	p[9] = 17; /* UDP */
@@ -76,7 +76,7 @@ put_ip4(struct karst_tmpl *t, uint8_t *p, const struct karst_path *path)
 static uint8_t *
 put_ip6(uint8_t *p, const struct karst_path *path)
 {
-	karst_put_be32(p, 6u << 28 | (uint32_t)path->tclass << 20 | path->flow_label);
+	karst_put_be32(p, 6u << 28 | (uint32_t)karst_path_tclass(path) << 20 | path->flow_label);
 	p[6] = 17; /* UDP */
 	p[7] = path->hop_limit != 0 ? path->hop_limit : 64;
 	memcpy(p + 8, path->src_ip, 16);

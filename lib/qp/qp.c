@@ -73,7 +73,7 @@ queues_ok(const struct karst_qp_init *init)
 	if (init->recv_cq == NULL)
 		return false;
 	if (init->srq != NULL)
-		return init->rq_shared == NULL && init->srq->pd == init->pd && init->srq->xrcd == 0;
+		return init->rq_shared == NULL && init->srq->xrcd == 0;
 	return init->rq_shared != NULL && karst_is_pow2(init->max_recv_wr) &&
 		init->max_recv_wr <= KARST_WQ_MAX_SLOTS && init->max_recv_sge != 0 &&
 		init->max_recv_sge <= KARST_WQ_MAX_SGE;

@@ -89,7 +89,7 @@ bed_up(struct bed *bed, const struct bed_config *cfg)
 			.ethdev = bed->ethdev[side],
 			.lcore_mask = cfg->mask[side],
 			.mac = {2, 0, 0, 0, 0, (uint8_t)(side + 1)},
-			.mtu = cfg->mtu,
+			.mtu = side != 0 && cfg->mtu_b != 0 ? cfg->mtu_b : cfg->mtu,
 			.vlan = cfg->vlan,
 			.num_addrs = 2,
 			.addrs = addr,

@@ -21,6 +21,7 @@ struct bed_config {
 	unsigned int queues; /* rings in each direction; 0: as the masks need */
 	unsigned int slots;  /* of each ring; 0: 1024 */
 	uint16_t mtu;
+	uint16_t mtu_b; /* of port B; 0: as port A */
 	uint16_t vlan;
 	bool telemetry;
 	bool ip6;

@@ -483,3 +483,38 @@ Test(control, more_lcores_than_workers)
 	cr_assert_eq(karst_engine_start(bed.e, NULL), -ENOSPC);
 	bed_down(&bed);
 }
+
+/* A drained QP moves to a path that carries its packets, and to no other. */
+Test(control, moved_to_a_smaller_mtu)
+{
+	struct bed_config cfg = {.mtu = 9000, .mtu_b = 1500};
+	struct karst_core_qp_attr attr, is;
+	struct karst_engine_port_info dst;
+	struct karst_engine_qp *qp;
+	enum karst_qp_state to;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	qp = bed_qp(&bed, KARST_QPT_RC, 0);
+	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
+		unsigned int mask = bed_attr(&bed, KARST_QPT_RC, 0, 0x777, to, &attr);
+
+		cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask), 0);
+	}
+	attr.qp_state = KARST_QPS_SQD;
+	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, KARST_QP_STATE), 0);
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[0], &dst), 0);
+	cr_assert_eq(
+		karst_engine_path_init(bed.e, bed.port[1], 0, dst.mac, dst.addrs[0].ip, &attr.path),
+		0);
+	cr_assert_eq(
+		karst_engine_qp_modify(bed.e, qp, &attr, KARST_QP_STATE | KARST_QP_AV), -EINVAL);
+	cr_assert_eq(karst_engine_qp_query(bed.e, qp, &is), 0);
+	cr_assert_eq(is.path.port, bed.port[0]);
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[1], &dst), 0);
+	cr_assert_eq(
+		karst_engine_path_init(bed.e, bed.port[0], 0, dst.mac, dst.addrs[0].ip, &attr.path),
+		0);
+	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, KARST_QP_STATE | KARST_QP_AV), 0);
+	bed_down(&bed);
+}

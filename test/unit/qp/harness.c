@@ -132,7 +132,7 @@ static void
 open_srq(struct bed *b, const struct setup *s)
 {
 	uint32_t stride = karst_wq_stride(false, s->qp.max_recv_sge, 0);
-	struct karst_srq_init init = {.pd = b->pd,
+	struct karst_srq_init init = {.pd = b->srq_pd,
 		.shared = block(b, karst_wq_bytes(s->srq_wr, stride)),
 		.max_wr = s->srq_wr,
 		.max_sge = s->qp.max_recv_sge,
@@ -163,6 +163,9 @@ bed_open(const struct setup *s)
 	cfg.user = b;
 	cr_assert_eq(karst_core_init(block(b, karst_core_bytes(&cfg)), &cfg, T0, &b->core), 0);
 	open_cqs(b, s->cq_entries);
+	b->srq_pd = b->pd;
+	if (s->srq_own_pd)
+		cr_assert_eq(karst_pd_alloc(b->mem, &b->srq_pd), 0);
 	if (s->srq_wr != 0)
 		open_srq(b, s);
 	bed_add(b, s);

@@ -78,6 +78,7 @@ struct bed {
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs;
 	uint32_t pd;
+	uint32_t srq_pd;
 	uint8_t *buf;     /* BUF_BYTES, guarded on both sides */
 	uint32_t key;     /* buf, at VA, with all rights */
 	uint8_t *pattern; /* BUF_BYTES of what the peer sends when .pay is not given */
@@ -125,6 +126,7 @@ struct setup {
 	uint32_t srq_wr; /* not 0: with a shared receive queue */
 	uint32_t srq_limit;
 	uint32_t srq_xrcd; /* not 0: that is an XRC one, of this domain */
+	bool srq_own_pd;   /* it has a protection domain of its own: b->srq_pd */
 };
 
 struct setup setup_of(enum karst_qp_type type);

@@ -65,6 +65,29 @@ Test(path, w1_ipv4)
 	bed_close(b);
 }
 
+/* (E1): a program may ask for ECT; that there was congestion is for the network to say. */
+Test(path, e1_nobody_sends_ce)
+{
+	unsigned int ecn, ip6;
+
+	for (ecn = 0; ecn < 8; ecn++) {
+		struct setup s = setup_of(KARST_QPT_RC);
+		uint8_t want = (uint8_t)((ecn & 3) == 3 ? 0xb8 : 0xb8 | (ecn & 3));
+		const uint8_t *f;
+		struct bed *b;
+
+		ip6 = ecn >> 2;
+		s.attr.path.tclass = (uint8_t)(0xb8 | (ecn & 3));
+		s.attr.path.ip6 = ip6;
+		s.attr.path.src_ip[0] = s.attr.path.dst_ip[0] = 0xfd;
+		b = bed_open(&s);
+		f = frame_of(b, 5);
+		cr_assert_eq(ip6 ? karst_get_be16(f + 14) >> 4 & 0xff : f[15], want);
+		bed_forget(b);
+		bed_close(b);
+	}
+}
+
 /* The checksum is right at every length, also where its sum carries twice. */
 Test(path, w1_ipv4_checksum_at_every_length)
 {

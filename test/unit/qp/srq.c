@@ -179,16 +179,46 @@ Test(srq, create)
 	bad.limit = 9;
 	cr_assert_eq(karst_srq_create(b->core, mem, &bad, &srq), -EINVAL);
 	free(mem);
-	/* a QP of another PD may not use it, nor one with a queue of its own */
+	/* a QP of any PD may use it, but none with a queue of its own */
 	init.send_cq = b->scq;
 	init.recv_cq = b->rcq;
 	init.sq_shared = b->side[0].sq_mem;
 	init.srq = b->srq;
 	init.pd = b->pd + 1;
-	cr_assert_eq(karst_qp_bytes(&init), 0);
-	init.pd = b->pd;
 	cr_assert_neq(karst_qp_bytes(&init), 0);
 	init.rq_shared = b->side[0].sq_mem;
 	cr_assert_eq(karst_qp_bytes(&init), 0);
+	bed_close(b);
+}
+
+/* Queue and QP may be of two protection domains, as with adapters: receives are checked against that
+ * of the queue, what peers name against that of the QP. */
+Test(srq, of_another_protection_domain)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_sge sge = {VA, 256, 0};
+	struct bed *b;
+
+	s.srq_wr = 8;
+	s.srq_own_pd = true;
+	b = bed_open(&s);
+	cr_assert_neq(b->srq_pd, b->pd);
+	cr_assert_eq(karst_mr_reg(b->mem, b->srq_pd, b->buf, VA, 4096, KARST_ACCESS_LOCAL_WRITE,
+			     &sge.lkey),
+		0);
+	post_recv_sge(b, 1, &sge, 1);
+	expect_taken(b, send_to(b, 0, R(0), KARST_RC_SEND_ONLY, 100));
+	expect_recv(b, 1, SUCCESS);
+	expect_mem(b, 0, 0, 100);
+	expect_taken(b,
+		send_pkt(b, RC_WRITE_ONLY, R(1), .va = VA + 8192, .rkey = b->key, .dma_len = 8,
+			.pay_len = 8));
+	expect_mem(b, 8192, 0, 8);
+	/* a key of the QP's domain is none of the queue's */
+	post_recv(b, 2, 0, 256);
+	expect_drop(b, REQUEST, send_to(b, 0, R(2), KARST_RC_SEND_ONLY, 100));
+	expect_nak(b, R(2), REM_OP, 2);
+	expect_recv(b, 2, LOC_PROT_ERR);
+	bed_forget(b);
 	bed_close(b);
 }

@@ -247,7 +247,8 @@ struct karst_requester {
 	uint8_t rnr_left;
 	uint32_t lsn; /* Q9, low 24 bits */
 	uint32_t ssn; /* send sequence number of the newest request started, from 1 */
-	uint32_t fail_idx;
+	uint32_t
+		rd_psns; /* PSNs of these that are under way: their answers', not packets of ours */
 	uint8_t fail_status; /* enum karst_wc_status */
 	uint8_t retry_cnt;
 	uint8_t rnr_retry;
@@ -257,6 +258,7 @@ struct karst_requester {
 	uint64_t deadline_ns; /* 0: none */
 	struct karst_sq_slot *slots;
 	struct karst_timer timer;
+	uint32_t fail_idx;
 };
 
 /* --- the queue pair --- */

@@ -272,7 +272,7 @@ karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 
 	r->snd_idx = r->una_idx;
 	r->snd_psn = r->una_psn;
-	r->rd_out = 0;
+	r->rd_out = r->rd_psns = 0;
 	/* the first packet of a round asks for an acknowledgement: if it is a duplicate, and all
 	 * behind it is lost again, nothing else would tell us */
 	r->since_ackreq = core->ack_interval - 1;
@@ -609,6 +609,9 @@ rx_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 	if ((karst_opcode_flags(pkt->opcode) & KARST_OPF_AETH) &&
 		(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK)
 		take_credits(r, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
+	/* unless it is an answer to what was sent before the cursor went back */
+	if (karst_likely(r->una_psn != r->snd_psn))
+		r->rd_psns--;
 	r->una_psn = karst_psn_add(r->una_psn, 1);
 	if (r->una_psn == karst_psn_add(slot->psn, slot->npsn)) {
 		slot->flags |= KARST_SLOT_DONE;

@@ -29,6 +29,14 @@ under_way(const struct karst_requester *r)
 	return (r->snd_psn - r->una_psn) & KARST_PSN_MASK;
 }
 
+/* Of these, the packets that count against the window.  READs and atomics have a limit of their own,
+ * max_rd_atomic; but in a window that a timeout has made small their answers count, too. */
+static inline uint32_t
+packets_out(const struct karst_core *core, const struct karst_requester *r)
+{
+	return under_way(r) - (karst_likely(r->window >= core->window_packets) ? r->rd_psns : 0);
+}
+
 /* Is the packet that is being built the last that may go before an acknowledgement? */
 static inline bool
 closes_small_window(const struct karst_core *core, const struct karst_requester *r)
@@ -248,6 +256,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 		core, b, &qp->tmpl, p, transport | w->info->opc[3], 0, true, psn, pay_len);
 	r->since_ackreq = 0;
 	r->rd_out++;
+	r->rd_psns += slot->npsn - skip;
 	advance(core, qp, slot->npsn - skip);
 	r->snd_idx = idx + 1;
 	return STEP_NEXT;
@@ -308,7 +317,7 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 		uint32_t nsegs = b->nsegs;
 
 		/* UC: nothing comes back that could open a window */
-		if (qp->type != KARST_QPT_UC && under_way(r) >= r->window)
+		if (qp->type != KARST_QPT_UC && packets_out(core, r) >= r->window)
 			return STEP_BLOCKED;
 		if (!karst_frame_room(b, w->nsge) || b->bytes >= limit)
 			return STEP_MORE;

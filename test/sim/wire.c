@@ -226,6 +226,21 @@ check_credit(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const st
 		BAD(s, ep, p, "message %u, but the peer has allowed %u (Q9)", op->msn + 1, ep->lsn);
 }
 
+/* PSNs of READs and atomics before @op that are not acknowledged. */
+static uint32_t
+answers_out(const struct sim_ep *ep, const struct sim_op *op)
+{
+	uint32_t n = 0, i = (uint32_t)(op - ep->ops);
+
+	while (i-- > 0 && ep->ops[i].lpsn + ep->ops[i].npsn > ep->acked) {
+		const struct sim_op *x = &ep->ops[i];
+
+		if (is_rd_atomic(x) || x->opcode == KARST_WR_ATOMIC_WRITE)
+			n += x->npsn - (ep->acked > x->lpsn ? ep->acked - x->lpsn : 0);
+	}
+	return n;
+}
+
 /* A PSN that was never sent before; how many READs and atomics may be outstanding (Q5, R6). */
 static void
 check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *op, uint32_t at,
@@ -246,7 +261,8 @@ check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *o
 	op->started = true;
 	ep->tx_hi = op->opcode == KARST_WR_RDMA_READ ? op->lpsn + op->npsn : at + 1;
 	/* READs and atomics have a limit of their own. */
-	if (ep->tx_hi - ep->acked > 1u << 23 || (message && at - ep->acked >= c->window))
+	if (ep->tx_hi - ep->acked > 1u << 23 ||
+		(message && at - ep->acked - answers_out(ep, op) >= c->window))
 		BAD(s, ep, p, "%u PSNs unacknowledged, the window is %u (P2)",
 			ep->tx_hi - ep->acked, c->window);
 }

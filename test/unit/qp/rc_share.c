@@ -176,6 +176,60 @@ Test(rc_share, q6_all_of_it)
 	cr_assert_gt(differ, 8, "they all come back at once");
 }
 
+/* --- the window --- */
+
+/* (P2): what is asked for fills nobody's window but the answering peer's: a SEND goes out right behind
+ * a long READ, and as many packets of a message as ever. */
+Test(rc_share, p2_messages_behind_a_read)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint32_t i;
+
+	s.core.window_packets = 4;
+	b = bed_open(&s);
+	post(b, RDMA_READ, 1, .len = 16 * MTU);
+	post(b, SEND, 2, .len = 8);
+	post(b, RDMA_READ, 3, .off = 16 * MTU, .len = 16 * MTU);
+	post(b, RDMA_WRITE, 4, .len = 6 * MTU);
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	expect_pkt(b, RC_SEND_ONLY, S(16));
+	expect_pkt(b, RC_READ_REQUEST, S(17));
+	for (i = 0; i < 3; i++)
+		expect_at(b, __FILE__, __LINE__,
+			i == 0 ? KARST_RC_WRITE_FIRST : KARST_RC_WRITE_MIDDLE, S(33 + i));
+	expect_none(b);
+	/* responses open nothing, and what they acknowledge on their way does */
+	for (i = 0; i < 16; i++) {
+		expect_taken(b,
+			bed_rx(b,
+				&(struct karst_ib_hdrs){.psn = S(i),
+					.opcode = i == 0  ? KARST_RC_READ_RESP_FIRST
+						: i == 15 ? KARST_RC_READ_RESP_LAST
+							  : KARST_RC_READ_RESP_MIDDLE,
+					.pay_len = MTU}));
+		expect_none(b);
+	}
+	expect_wc(b, 1, SUCCESS);
+	expect_taken(b, send_pkt(b, RC_ACK, S(16), .aeth = 0x1f000002));
+	expect_wc(b, 2, SUCCESS);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(36));
+	expect_none(b);
+	/* a gap: back to the second READ, from its fourth packet on, and what is behind it again */
+	for (i = 0; i < 3; i++)
+		expect_taken(b,
+			bed_rx(b,
+				&(struct karst_ib_hdrs){.psn = S(17 + i),
+					.opcode = i == 0 ? KARST_RC_READ_RESP_FIRST
+							 : KARST_RC_READ_RESP_MIDDLE,
+					.pay_len = MTU}));
+	expect_drop(b, READ_GAP, send_pkt(b, RC_READ_RESP_MIDDLE, S(21), .pay_len = MTU));
+	expect_pkt(b, RC_READ_REQUEST, S(20));
+	expect_pkt(b, RC_WRITE_FIRST, S(33));
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* --- requests that make no frame --- */
 
 #define LOCALS 1024u /* more than one visit may do */

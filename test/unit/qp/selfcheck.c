@@ -42,7 +42,7 @@ static const char *
 check_slots(const struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
-	uint32_t i, psn = 0, rd = 0;
+	uint32_t i, psn = 0, rd = 0, psns = 0;
 
 	for (i = r->una_idx; i != r->nxt_idx; i++) {
 		const struct karst_sq_slot *s = &r->slots[i & qp->sq.mask];
@@ -55,8 +55,10 @@ check_slots(const struct karst_core_qp *qp)
 		if (i == r->snd_idx && distance(r->snd_psn, s->psn) > s->npsn)
 			return "snd_psn is not in the request that is being sent";
 		if (AHEAD(r->snd_idx, i) > 0 && (s->flags & KARST_SLOT_RD_ATOMIC) &&
-			!(s->flags & KARST_SLOT_DONE))
+			!(s->flags & KARST_SLOT_DONE)) {
 			rd++;
+			psns += s->npsn - (i == r->una_idx ? distance(r->una_psn, s->psn) : 0);
+		}
 	}
 	if (r->una_idx != r->nxt_idx &&
 		distance(psn, r->una_psn) < distance(r->nxt_psn, r->una_psn))
@@ -65,6 +67,8 @@ check_slots(const struct karst_core_qp *qp)
 		return "PSNs are outstanding without a request";
 	if (rd != r->rd_out)
 		return "READs and atomics in flight are miscounted";
+	if (psns != r->rd_psns)
+		return "the PSNs of READs and atomics in flight are miscounted";
 	return NULL;
 }
 

@@ -14,7 +14,7 @@
  *	peer's WRITE		NAK remote access error for the very packet
  *	own READ or atomic	completion LOC_PROT_ERR
  *	own SEND or WRITE	completion LOC_PROT_ERR, when the requests before it are done
- *	answer to a READ	NAK remote access error in its place
+ *	answer to a READ	NAK remote access error in its place; to a duplicate: nothing
  */
 #include "qp_priv.h"
 
@@ -97,13 +97,15 @@ request_of(const struct karst_core_qp *qp, uint32_t psn, uint32_t *idx)
 	return false;
 }
 
-/* Whoever asked for it is told why there is no answer. */
+/* Whoever asked for it is told why there is no answer; but one that was given before may have been
+ * asked for by a late copy (D11). */
 static void
-lost_answer(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
+lost_answer(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
+	uint32_t psn)
 {
 	struct karst_responder *r = &qp->rsp;
 
-	if (!karst_qp_may_receive(qp))
+	if (!karst_qp_may_receive(qp) || (pkt->flags & KARST_PKT_AGAIN))
 		return;
 	r->rsp_cur = r->rsp_added;
 	nak_taken(core, qp, psn, KARST_NAK_REM_ACCESS, KARST_EVENT_QP_ACCESS_ERR);
@@ -119,7 +121,7 @@ karst_tx_lost(struct karst_core *core, const struct karst_tx_burst *b, uint32_t 
 	/* UC and UD have fetched before they built */
 	assert(karst_qp_reliable(qp));
 	if (karst_opcode_flags(pkt->opcode) & KARST_OPF_RESPONSE)
-		lost_answer(core, qp, psn);
+		lost_answer(core, qp, pkt, psn);
 	else if (karst_qp_may_send(qp) && request_of(qp, psn, &idx))
 		karst_requester_fail_at(core, qp, idx, KARST_WC_LOC_PROT_ERR);
 }

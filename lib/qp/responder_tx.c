@@ -55,6 +55,9 @@ build_read_response(struct karst_core *core, struct karst_core_qp *qp, const str
 	p = karst_frame_open(b, &qp->tmpl);
 	if (first || last)
 		p = put_aeth(qp, p, KARST_AETH_ACK | credit_code(qp));
+	/* for karst_tx_lost() */
+	b->pkts[b->n]->flags =
+		(int32_t)(qp->rsp.rsp_cur - qp->rsp.rsp_done) < 0 ? KARST_PKT_AGAIN : 0;
 	if (n != 0) {
 		b->nforeign += karst_mem_is_foreign(host);
 		karst_frame_seg(b, host, n);

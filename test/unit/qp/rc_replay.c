@@ -512,3 +512,49 @@ Test(rc_replay, r5_the_oldest_duplicate)
 	cr_assert_eq(word(b), before + 5);
 	bed_close(b);
 }
+
+/* --- sources that went away --- */
+
+/* Builds what is owed, and says that the source of the first frame is not there. */
+static void
+lose_answer(struct bed *b)
+{
+	uint8_t data[4][KARST_FRAME_MAX];
+	struct karst_pkt pkt[4] = {{.data = data[0]}, {.data = data[1]}, {.data = data[2]},
+		{.data = data[3]}},
+			 *pkts[] = {pkt, pkt + 1, pkt + 2, pkt + 3};
+	struct karst_seal seals[4];
+	struct karst_seg segs[64];
+	struct karst_tx_burst burst = {
+		.pkts = pkts, .seals = seals, .segs = segs, .max = 4, .max_segs = 64};
+
+	cr_assert_eq(karst_core_next_active(b->core), b->s->qp);
+	cr_assert_not(karst_qp_tx(b->core, b->s->qp, &burst, UINT32_MAX));
+	cr_assert_gt(burst.n, 0);
+	pkt[0].qp = b->s->qp;
+	karst_tx_lost(b->core, &burst, 0);
+}
+
+/* (R4, D11): a late copy of a READ that was answered, and its source is gone since: silence.  The
+ * first answer that cannot be given is an error (R13). */
+Test(rc_replay, r4_source_went_away)
+{
+	struct bed *b = bed_rc();
+
+	expect_taken(b, read_req(b, R(0), 0, 300));
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_LAST, R(1));
+	expect_taken(b, read_req(b, R(0), 0, 300));
+	lose_answer(b);
+	expect_none(b);
+	expect_no_event(b);
+	expect_state(b, RTS);
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(2), .ackreq = true));
+	expect_ack(b, R(2), 2);
+	expect_taken(b, read_req(b, R(3), 0, 300));
+	lose_answer(b);
+	expect_nak(b, R(3), REM_ACCESS, 3);
+	expect_event(b, QP_ACCESS_ERR);
+	expect_state(b, ERR);
+	bed_close(b);
+}

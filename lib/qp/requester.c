@@ -535,6 +535,12 @@ take_read_response(struct karst_core *core, struct karst_core_qp *qp,
 	st = karst_wqe_load(qp, qp->req.una_idx, &w);
 	if (st != KARST_WC_SUCCESS || w.len != slot->len || w.h.opcode != slot->op)
 		return KARST_WC_LOC_QP_OP_ERR;
+	/* all of it has a place, or nothing is placed */
+	if (off == 0 && (!last || w.nsge > 1)) {
+		st = karst_wqe_check(core, qp, &w);
+		if (karst_unlikely(st != KARST_WC_SUCCESS))
+			return st;
+	}
 	if (karst_mutant(KARST_MUTANT_ORDER) && (qp->req.retry_left != qp->req.retry_cnt))
 		off = 0;
 	st = karst_wqe_scatter(core, qp, &w, pkt->psn, off, pkt->data + pkt->pay_off, want);

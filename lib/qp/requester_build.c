@@ -102,8 +102,8 @@ start_request(
 	uint32_t npsn;
 
 	/* nothing goes out of a message whose end may not be sent; a single packet is checked as
-	 * it is gathered */
-	if (w->len > karst_qp_mtu(qp) || (w->info->slot_flags & KARST_SLOT_RD_ATOMIC))
+	 * it is gathered, and where a response goes when that comes (D29) */
+	if (w->len > karst_qp_mtu(qp) && !w->info->sink)
 		st = karst_wqe_check(core, qp, w);
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
 		karst_requester_fail_at(core, qp, idx, st);

@@ -88,7 +88,8 @@ sim_fault_opcode(struct sim_ep *ep)
 
 /* --- spoiling a work request --- */
 
-/* An operation that will not happen takes nothing of the word. */
+/* An operation that will not happen takes nothing of the word.  One whose own key is wrong does
+ * happen. */
 static void
 word_not_posted(struct sim_op *op)
 {
@@ -293,7 +294,7 @@ sim_fault_op(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
 	default:
 		break;
 	}
-	if (op->expect != KARST_WC_SUCCESS)
+	if (op->expect != KARST_WC_SUCCESS && op->expect != KARST_WC_LOC_PROT_ERR)
 		word_not_posted(op);
 	sim_note(s, "pair %u QP %#x: number %u is faulty: %s", p->idx, ep->qpn, ep->nops,
 		sim_fault_name(p->fault));

@@ -279,7 +279,9 @@ request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct 
 	if (at > ep->tx_hi)
 		BAD(s, ep, p, "PSNs from %06x on were skipped",
 			karst_psn_add(ep->sq_psn, ep->tx_hi));
-	if (op->expect == KARST_WC_LOC_PROT_ERR || op->expect == KARST_WC_LOC_QP_OP_ERR)
+	/* where an answer goes is looked at when it comes */
+	if ((op->expect == KARST_WC_LOC_PROT_ERR && !is_rd_atomic(op)) ||
+		op->expect == KARST_WC_LOC_QP_OP_ERR)
 		BAD(s, ep, p, "number %u is not valid and was sent all the same",
 			(uint32_t)(op - ep->ops));
 	check_content(s, ep, op, at - op->lpsn, p);

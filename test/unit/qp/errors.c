@@ -157,9 +157,61 @@ Test(errors, sink_may_only_be_read)
 	post(b, RDMA_WRITE, 1, .len = 4, .lkey = key);
 	post(b, RDMA_READ, 2, .len = 4, .lkey = key);
 	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_pkt(b, RC_READ_REQUEST, S(1));
 	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
 	expect_wc(b, 1, SUCCESS);
+	expect_no_wc(b);
+	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(1), .pay_len = 4));
 	expect_wc(b, 2, LOC_PROT_ERR);
+	expect_untouched(b, 0, 4);
+	bed_close(b);
+}
+
+/* (D29): READs and atomics go out whatever their own key is: only the answer needs it.  So if both
+ * keys are wrong it is the peer's that is told, and an atomic is executed there. */
+Test(errors, d29_which_error_wins)
+{
+	static const enum karst_wr_opcode ops[] = {
+		KARST_WR_RDMA_READ, KARST_WR_ATOMIC_CAS, KARST_WR_ATOMIC_FAA};
+	static const uint8_t sent[] = {
+		KARST_RC_READ_REQUEST, KARST_RC_CMP_SWAP, KARST_RC_FETCH_ADD};
+	unsigned int i;
+
+	for (i = 0; i < 2 * KARST_DIM(ops); i++) {
+		struct bed *b = bed_rc();
+		bool refused = i & 1;
+
+		bed_post(b, &(struct wr){.op = ops[i / 2], .id = 1, .len = 8, .lkey = 0x7777});
+		expect_at(b, __FILE__, __LINE__, sent[i / 2], S(0));
+		expect_no_wc(b);
+		if (refused)
+			expect_taken(b,
+				send_pkt(b, RC_ACK, S(0),
+					.aeth = (KARST_AETH_NAK | KARST_NAK_REM_ACCESS) << 24));
+		else if (i == 0)
+			expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(0), .pay_len = 8));
+		else
+			expect_taken(b, send_pkt(b, RC_ATOMIC_ACK, S(0)));
+		if (refused)
+			expect_wc(b, 1, REM_ACCESS_ERR);
+		else
+			expect_wc(b, 1, LOC_PROT_ERR);
+		expect_state(b, ERR);
+		bed_close(b);
+	}
+}
+
+/* (Q1): nothing of a READ is placed if not all of it has a place. */
+Test(errors, sink_is_checked_as_a_whole)
+{
+	struct bed *b = bed_rc();
+	uint32_t key = bed_region(b, 0, 3 * MTU, KARST_ACCESS_LOCAL_WRITE);
+
+	post(b, RDMA_READ, 1, .len = 3 * MTU + 1, .lkey = key);
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(0), .pay_len = MTU));
+	expect_wc(b, 1, LOC_PROT_ERR);
+	expect_untouched(b, 0, MTU);
 	bed_close(b);
 }
 

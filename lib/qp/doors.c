@@ -122,7 +122,8 @@ tx_reliable(
 {
 	uint32_t bytes = b->bytes;
 
-	if (karst_unlikely(qp->rsp.lead > 0) && karst_qp_may_receive(qp))
+	if (karst_unlikely(qp->rsp.lead > 0) && karst_qp_may_receive(qp) &&
+		!karst_mutant(KARST_MUTANT_ANSWERS_FIRST))
 		return tx_requests_first(core, qp, b, limit);
 	/* in Error only what explains it */
 	if (karst_qp_may_receive(qp) || qp->rsp.fatal) {
@@ -166,7 +167,7 @@ bool
 karst_qp_tx_quiet(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
 	return (qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE) &&
-		karst_qp_flush(core, qp, b);
+		!karst_mutant(KARST_MUTANT_FLUSH_WAITS) && karst_qp_flush(core, qp, b);
 }
 
 void

@@ -33,6 +33,10 @@ enum karst_mutant {
 	KARST_MUTANT_CREDIT,      /* end-to-end credits are not looked at (Q9) */
 	KARST_MUTANT_XRC_STICKS,  /* an XRC target keeps to the first SRQ that was named (U3) */
 	KARST_MUTANT_REFUSES_ON,  /* a responder that has refused goes on, and tells nobody (R13) */
+	KARST_MUTANT_SAVED_FOR_EVER, /* saved READs and atomics do not age (P1) */
+	KARST_MUTANT_ANSWERS_FIRST,  /* answers go before requests whatever has been sent (Q1) */
+	KARST_MUTANT_FLUSH_WAITS,    /* nothing is flushed while the port takes no frames (Q8) */
+	KARST_MUTANT_ENDLESS_VISIT,  /* requests that make no frame are not counted (Q1) */
 	KARST_MUTANT_MAX
 };
 

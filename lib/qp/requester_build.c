@@ -420,6 +420,8 @@ charge_quiet(struct karst_tx_burst *b, uint32_t *limit, uint32_t *quiet)
 {
 	b->charge += KARST_QUIET_COST;
 	*limit -= karst_min_u32(*limit, KARST_QUIET_COST);
+	if (karst_mutant(KARST_MUTANT_ENDLESS_VISIT))
+		return STEP_NEXT;
 	return ++*quiet < KARST_VISIT_QUIET ? STEP_NEXT : STEP_MORE;
 }
 

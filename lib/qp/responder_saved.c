@@ -40,7 +40,7 @@ rsp_room(struct karst_responder *r)
 void
 karst_rsp_age(struct karst_responder *r, uint32_t npsn)
 {
-	while (r->rsp_saved != 0) {
+	while (r->rsp_saved != 0 && !karst_mutant(KARST_MUTANT_SAVED_FOR_EVER)) {
 		uint32_t oldest = r->rsp_added - r->rsp_saved;
 		const struct karst_rsp *e = karst_rsp_at(r, oldest);
 		uint32_t end = karst_psn_add(e->psn, e->npsn);

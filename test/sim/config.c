@@ -172,4 +172,6 @@ sim_config(struct sim *s)
 	s->step_ns = rng_log(r, 20, 500);
 	s->max_burst = rng_range(r, 1, SIM_MAX_BURST);
 	s->max_bytes = rng_log(r, 64, 65536);
+	s->ports.state = sim_mix(s->seed ^ 0x706f727473ull);
+	s->shuts = rng_one_in(&s->ports, 4);
 }

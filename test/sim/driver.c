@@ -195,16 +195,62 @@ transmit_qp(struct sim *s, struct sim_core *c, struct karst_core_qp *qp, uint32_
 	return more;
 }
 
+/* The port takes nothing: whoever waits for it is left aside, but for what needs no frame. */
+static void
+wait_for_port(struct sim_core *c, struct karst_core_qp *qp)
+{
+	struct karst_tx_burst b = {.max = 0};
+
+	if (karst_qp_tx_quiet(c->core, qp, &b))
+		karst_core_activate(c->core, qp);
+}
+
+void
+sim_port_open(struct sim *s, struct sim_core *c)
+{
+	uint32_t i;
+
+	if (c->shut_ns == 0)
+		return;
+	c->shut_ns = 0;
+	/* nobody has kept who waits */
+	for (i = 0; i < 2 * s->npairs; i++) {
+		struct sim_ep *ep = &s->pairs[i / 2].ep[i & 1];
+
+		if (ep->core != c || ep->qp == NULL)
+			continue;
+		if (karst_qp_state(ep->qp) != KARST_QPS_RESET)
+			karst_core_activate(c->core, ep->qp);
+		if (ep->target != NULL && karst_qp_state(ep->target) != KARST_QPS_RESET)
+			karst_core_activate(c->core, ep->target);
+	}
+}
+
+/* For less than anybody's timeout. */
+static void
+shut_now_and_then(struct sim *s, struct sim_core *c)
+{
+	if (s->shuts && c->shut_ns == 0 && rng_one_in(&s->ports, 200))
+		c->shut_ns = s->now_ns + rng_log(&s->ports, 100, 100000);
+}
+
 static void
 transmit(struct sim *s, struct sim_core *c)
 {
 	uint32_t turns = rng_range(&s->rng, 1, 4);
 
+	if (c->shut_ns != 0 && s->now_ns >= c->shut_ns)
+		sim_port_open(s, c);
+	shut_now_and_then(s, c);
 	while (turns-- > 0) {
 		struct karst_core_qp *qp = karst_core_next_active(c->core);
 
 		if (qp == NULL)
 			return;
+		if (c->shut_ns != 0) {
+			wait_for_port(c, qp);
+			continue;
+		}
 		if (transmit_qp(s, c, qp, rng_range(&s->rng, 1, s->max_burst)))
 			karst_core_activate(c->core, qp);
 	}
@@ -281,11 +327,14 @@ bool
 sim_core_ready(const struct sim *s, const struct sim_core *c)
 {
 	return c->inbox.n != 0 || c->bells != 0 || c->core->active_head != NULL ||
-		c->core->nlinger != 0 || karst_wheel_next_ns(&c->core->wheel) <= s->now_ns;
+		c->core->nlinger != 0 || (c->shut_ns != 0 && s->now_ns >= c->shut_ns) ||
+		karst_wheel_next_ns(&c->core->wheel) <= s->now_ns;
 }
 
 uint64_t
 sim_core_next(const struct sim_core *c)
 {
-	return karst_wheel_next_ns(&c->core->wheel);
+	uint64_t next = karst_wheel_next_ns(&c->core->wheel);
+
+	return c->shut_ns != 0 ? karst_min_u64(next, c->shut_ns) : next;
 }

@@ -71,6 +71,7 @@ static const char usage_text[] =
 	"      --last N          packets to show when a schedule fails, 0..256 (default 60)\n"
 	"      --progress        print how far it is, once a second\n"
 	"      --json            print the result as JSON\n"
+	"      --laps            let a connection of each go once around its 2^24 PSNs (seconds)\n"
 	"      --no-icrc         let receivers take damaged frames: the oracle must notice\n"
 	"      --expect-failure  succeed only if a schedule fails (for builds with a known fault)\n"
 	"  -h, --help            print this\n"
@@ -190,6 +191,7 @@ enum {
 	OPT_JSON,
 	OPT_EXPECT,
 	OPT_NO_ICRC,
+	OPT_LAPS,
 	OPT_VERSION
 };
 
@@ -204,6 +206,7 @@ static const struct option long_options[] = {
 	{"progress", no_argument, NULL, OPT_PROGRESS},
 	{"json", no_argument, NULL, OPT_JSON},
 	{"expect-failure", no_argument, NULL, OPT_EXPECT},
+	{"laps", no_argument, NULL, OPT_LAPS},
 	{"no-icrc", no_argument, NULL, OPT_NO_ICRC},
 	{"help", no_argument, NULL, 'h'},
 	{"version", no_argument, NULL, OPT_VERSION},
@@ -246,6 +249,9 @@ take_option(struct options *o, int c)
 		break;
 	case OPT_EXPECT:
 		o->expect_failure = true;
+		break;
+	case OPT_LAPS:
+		o->sim.laps = true;
 		break;
 	case OPT_NO_ICRC:
 		o->sim.no_icrc = true;

@@ -451,7 +451,12 @@ finish(struct sim *s)
 				rc);
 		ep->asked = KARST_QPS_ERR;
 	}
+	/* ports that never take anything again: nobody waits for them in Error */
+	for (i = 0; s->shuts && i < s->nnodes * s->ncores; i++)
+		s->nodes[i / s->ncores].cores[i % s->ncores].shut_ns = UINT64_MAX;
 	run_phase(s);
+	for (i = 0; i < s->nnodes * s->ncores; i++)
+		sim_port_open(s, &s->nodes[i / s->ncores].cores[i % s->ncores]);
 	s->finishing = false;
 }
 
@@ -463,6 +468,7 @@ run_epoch(struct sim *s)
 	for (i = 0; i < s->npairs; i++)
 		sim_connect(s, &s->pairs[i]);
 	run_phase(s);
+	sim_laps(s);
 	judge(s);
 	finish(s);
 	judge_memory(s);

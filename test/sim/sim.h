@@ -13,6 +13,7 @@
  *   model.c     what memory must look like
  *   oracle.c    judges completions and events against the model
  *   wire.c      judges every frame that is sent against the work requests behind it
+ *   lap.c       goes once around the PSNs, and feeds a queue without end
  *   schedule.c  the main loop and the judgement at the end
  *   trace.c     the last packets, for the report of a failure
  *
@@ -401,6 +402,7 @@ struct sim_core {
 	uint32_t ack_interval, window;
 	struct sim_ep *by_slot[2 * SIM_MAX_PAIRS + 8]; /* by QPN; a few are reserved */
 	uint64_t tx_packets;
+	uint64_t shut_ns; /* its port takes nothing before this time; 0: it does */
 };
 
 struct sim_node {
@@ -467,6 +469,7 @@ struct sim_options {
 	enum sim_profile profile;
 	bool verbose;
 	bool no_icrc; /* a receiver that does not look: must be noticed */
+	bool laps;    /* a connection of each schedule goes once around its PSNs */
 	uint32_t trace_packets;
 };
 
@@ -491,6 +494,9 @@ struct sim {
 	uint32_t noise_ppm; /* frames that are followed by one that must be ignored */
 	uint32_t step_ns;
 	uint32_t max_burst, max_bytes;
+	struct sim_rng
+		ports; /* of its own: the seeds that are kept go on to mean what they meant */
+	bool shuts;    /* ports stop taking frames now and then */
 
 	/* frames in flight: a heap by (at_ns, seq) */
 	struct sim_frame *heap[16384];
@@ -559,11 +565,18 @@ void sim_forge(struct sim *s, struct sim_frame *f, const struct karst_pkt *p);
 
 /** One poll turn.  */
 void sim_core_turn(struct sim *s, struct sim_core *c);
+/** From now on the port of @c takes frames again. */
+void sim_port_open(struct sim *s, struct sim_core *c);
 bool sim_core_ready(const struct sim *s, const struct sim_core *c);
 uint64_t sim_core_next(const struct sim_core *c);
 void sim_ring(struct sim_ep *ep);
 
 extern const struct karst_core_ops sim_core_ops;
+
+/* --- lap.c --- */
+
+/** When the traffic of an epoch is over: what takes more packets than a schedule has. */
+void sim_laps(struct sim *s);
 
 /* --- workload.c --- */
 

@@ -487,6 +487,10 @@ create_qp(struct sim *s, struct sim_ep *ep, uint32_t pd)
 	in->recv_cq = ep->pair->xrc ? NULL : ep->rcq->cq;
 	in->srq = ep->srq && !ep->pair->xrc ? ep->srq->srq : NULL;
 	in->max_send_wr = rng_pow2(r, 2, 64);
+	/* more than a visit takes of some kinds (lap.c) */
+	if (in->type == KARST_QPT_RC && s->profile < SIM_FAULTS &&
+		sim_mix(s->seed * SIM_MAX_PAIRS + ep->pair->idx) % 16 == 1)
+		in->max_send_wr = 256;
 	in->max_recv_wr = ep->srq ? 0 : rng_pow2(r, 2, 32);
 	in->max_send_sge = rng_range(r, 1, 6);
 	in->max_recv_sge = ep->srq ? 1 : rng_range(r, 1, 6);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "vma.h"
+#include "karst_vma.h"
 #include "sys.h"
 
 #define BUCKETS 4096u

@@ -18,6 +18,7 @@
 #include "memory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
@@ -29,7 +30,7 @@
 #include "migrate.h"
 #include "pages.h"
 #include "sys.h"
-#include "vma.h"
+#include "karst_vma.h"
 
 /* What karst_memory_lock() is. */
 static pthread_mutex_t owners = PTHREAD_MUTEX_INITIALIZER;
@@ -137,7 +138,7 @@ add_fd(struct made *m, int fd, uint64_t from, uint64_t to, uint64_t off, uint32_
 /* Pages of our own file.  Those that were moved are held by this registration, too; the others are
  * karst_alloc()'s.  @return how far that goes. */
 static uint64_t
-add_own(struct made *m, const struct cli_vma *v, uint64_t from, uint64_t to)
+add_own(struct made *m, const struct karst_vma *v, uint64_t from, uint64_t to)
 {
 	uint64_t off = v->off + (from - v->start);
 	struct cli_moved *moved = cli_moved_find(off);
@@ -154,7 +155,7 @@ add_own(struct made *m, const struct cli_vma *v, uint64_t from, uint64_t to)
 }
 
 static void
-add_shared(struct made *m, const struct cli_vma *v, uint64_t from, uint64_t to)
+add_shared(struct made *m, const struct karst_vma *v, uint64_t from, uint64_t to)
 {
 	uint64_t page = v->page != 0 ? v->page : CLI_PAGE;
 	struct karst_ctl_piece p = {
@@ -174,7 +175,7 @@ add_shared(struct made *m, const struct cli_vma *v, uint64_t from, uint64_t to)
 }
 
 static bool
-is_stack(const struct cli_vma *v)
+is_stack(const struct karst_vma *v)
 {
 	uintptr_t here = (uintptr_t)__builtin_frame_address(0);
 	/* the kernel has put this above the first thread's stack */
@@ -251,7 +252,7 @@ move_range(struct made *m, uint64_t from, uint64_t to, uint64_t *first, uint64_t
 }
 
 static void
-add_private(struct made *m, const struct cli_vma *v, uint64_t from, uint64_t to)
+add_private(struct made *m, const struct karst_vma *v, uint64_t from, uint64_t to)
 {
 	uint64_t first, last;
 
@@ -268,7 +269,7 @@ add_private(struct made *m, const struct cli_vma *v, uint64_t from, uint64_t to)
 
 /* @return where the next mapping has to begin. */
 static uint64_t
-add_vma(struct made *m, const struct cli_vma *v, uint64_t at)
+add_vma(struct made *m, const struct karst_vma *v, uint64_t at)
 {
 	uint64_t from, start, to = karst_min_u64(v->end, m->end);
 	int fd = v->shared ? cli_alloc_huge(at, &start) : -1;
@@ -291,10 +292,10 @@ add_vma(struct made *m, const struct cli_vma *v, uint64_t at)
 }
 
 static int
-walk(struct made *m, struct cli_vmas *vmas, char *why)
+walk(struct made *m, struct karst_vmas *vmas, char *why)
 {
 	uint64_t at = m->start;
-	struct cli_vma v;
+	struct karst_vma v;
 	int ret;
 
 	/* a region of no bytes has no pieces, but a list */
@@ -303,7 +304,7 @@ walk(struct made *m, struct cli_vmas *vmas, char *why)
 	while (at < m->end) {
 		if (!make_room(m))
 			return karst_ctl_say(why, -ENOMEM, "out of memory");
-		ret = cli_vmas_next(vmas, at, &v);
+		ret = karst_vmas_next(vmas, at, &v);
 		if (ret < 0)
 			return karst_ctl_say(why, ret, "/proc/self/maps cannot be read");
 		if (ret == 0 || v.start > at || !v.read)
@@ -345,14 +346,14 @@ simplify(struct made *m)
 static int
 look(struct made *m, char *why)
 {
-	struct cli_vmas vmas;
+	struct karst_vmas vmas;
 	int ret;
 
 	cli_pages_lock();
-	ret = cli_vmas_open(&vmas);
+	ret = karst_vmas_open(&vmas, AT_FDCWD);
 	if (ret == 0) {
 		ret = walk(m, &vmas, why);
-		cli_vmas_close(&vmas);
+		karst_vmas_close(&vmas);
 	} else {
 		karst_ctl_say(why, ret, "/proc/self/maps cannot be opened");
 	}

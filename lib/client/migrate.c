@@ -237,7 +237,7 @@ cli_moved_count(void)
 
 /* The part of mapping @v that shows bytes of @m. */
 static bool
-shows(const struct cli_vma *v, const struct cli_moved *m, uint64_t *start, uint64_t *len)
+shows(const struct karst_vma *v, const struct cli_moved *m, uint64_t *start, uint64_t *len)
 {
 	uint64_t from = karst_max_u64(v->off, m->block.off);
 	uint64_t to = karst_min_u64(v->off + (v->end - v->start), m->block.off + m->block.len);
@@ -281,22 +281,22 @@ make_private_alone(uint64_t start, uint64_t len)
 static bool
 return_range(const struct cli_moved *m, uint64_t from, uint64_t to, bool alone, uint64_t *found)
 {
-	struct cli_vmas vmas;
-	struct cli_vma v;
+	struct karst_vmas vmas;
+	struct karst_vma v;
 	uint64_t start, len;
 	bool ok = true;
 	int ret;
 
-	if (cli_vmas_open(&vmas) != 0)
+	if (karst_vmas_open(&vmas, AT_FDCWD) != 0)
 		return false;
-	for (ret = cli_vmas_next(&vmas, from, &v); ret == 1 && v.start < to;
-		ret = cli_vmas_next(&vmas, v.end, &v)) {
+	for (ret = karst_vmas_next(&vmas, from, &v); ret == 1 && v.start < to;
+		ret = karst_vmas_next(&vmas, v.end, &v)) {
 		if (!shows(&v, m, &start, &len))
 			continue;
 		*found += len;
 		ok &= alone ? make_private_alone(start, len) : make_private(start, len);
 	}
-	cli_vmas_close(&vmas);
+	karst_vmas_close(&vmas);
 	return ok && ret >= 0;
 }
 

@@ -83,7 +83,7 @@ cli_pages_fd(void)
 }
 
 bool
-cli_pages_own(const struct cli_vma *vma)
+cli_pages_own(const struct karst_vma *vma)
 {
 	return file.fd > 0 && vma->shared && vma->ino == file.ino &&
 		vma->major == major(file.dev) && vma->minor == minor(file.dev);

@@ -11,7 +11,7 @@
 #define KARST_CLIENT_PAGES_H
 
 #include "karst_base.h"
-#include "vma.h"
+#include "karst_vma.h"
 
 /** A range of the file. */
 struct cli_block {
@@ -29,7 +29,7 @@ void cli_pages_lock_reset(void);
 int cli_pages_fd(void);
 
 /** Is this mapping one of the file? */
-bool cli_pages_own(const struct cli_vma *vma);
+bool cli_pages_own(const struct karst_vma *vma);
 
 /**
  * Takes @len bytes (whole pages, all zero) for addresses that begin at @addr: both agree in their

@@ -19,7 +19,7 @@
 #include "karst.h"
 #include "memory.h"
 #include "migrate.h"
-#include "vma.h"
+#include "karst_vma.h"
 
 #define PAGE  4096u
 #define BYTES (64 * PAGE)
@@ -76,12 +76,12 @@ get(const void *p, size_t len)
 static bool
 is_shared(const void *p)
 {
-	struct cli_vmas vmas;
-	struct cli_vma v;
+	struct karst_vmas vmas;
+	struct karst_vma v;
 
-	cr_assert_eq(cli_vmas_open(&vmas), 0);
-	cr_assert_eq(cli_vmas_next(&vmas, (uintptr_t)p, &v), 1);
-	cli_vmas_close(&vmas);
+	cr_assert_eq(karst_vmas_open(&vmas, AT_FDCWD), 0);
+	cr_assert_eq(karst_vmas_next(&vmas, (uintptr_t)p, &v), 1);
+	karst_vmas_close(&vmas);
 	return v.start <= (uintptr_t)p && v.shared;
 }
 

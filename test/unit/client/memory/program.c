@@ -23,7 +23,7 @@
 #include "karst.h"
 #include "karst_ctl_sock.h"
 #include "memory.h"
-#include "vma.h"
+#include "karst_vma.h"
 
 #define HUGE  (2u << 20)
 #define BIG   (300u * 1024)
@@ -241,14 +241,14 @@ shows(const struct order *o)
 static bool
 is_private(uint64_t addr)
 {
-	struct cli_vmas vmas;
-	struct cli_vma v;
+	struct karst_vmas vmas;
+	struct karst_vma v;
 	bool yes;
 
-	if (cli_vmas_open(&vmas) != 0)
+	if (karst_vmas_open(&vmas, AT_FDCWD) != 0)
 		return false;
-	yes = cli_vmas_next(&vmas, addr, &v) == 1 && v.start <= addr && !v.shared && v.ino == 0;
-	cli_vmas_close(&vmas);
+	yes = karst_vmas_next(&vmas, addr, &v) == 1 && v.start <= addr && !v.shared && v.ino == 0;
+	karst_vmas_close(&vmas);
 	return yes;
 }
 

@@ -5,15 +5,14 @@
  * Linux 6.11 and later answer questions about one mapping (PROCMAP_QUERY), in a microsecond; older
  * ones have the text of all mappings, 0.2 us a line.
  */
-#include "vma.h"
+#include "karst_vma.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
-
-#include "sys.h"
+#include <unistd.h>
 
 /* As in linux/fs.h, which is too old where we build. */
 struct query {
@@ -34,6 +33,9 @@ struct query {
 	uint64_t build_id_addr;
 };
 
+#define PAGE 4096u
+#define HUGE (2u << 20)
+
 #define QUERY         _IOWR('f', 17, struct query)
 #define QUERY_READ    0x01u
 #define QUERY_WRITE   0x02u
@@ -42,32 +44,41 @@ struct query {
 #define QUERY_OR_NEXT 0x10u
 
 int
-cli_vmas_open(struct cli_vmas *v)
+karst_vmas_open(struct karst_vmas *v, int process)
 {
-	v->fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-	if (v->fd < 0)
+	int fd = openat(
+		process, process == AT_FDCWD ? "/proc/self/maps" : "maps", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
 		return -errno;
-	v->text = v->eof = false;
-	v->at = v->got = 0;
-	v->last.end = 0;
+	karst_vmas_use(v, fd);
 	return 0;
 }
 
 void
-cli_vmas_close(struct cli_vmas *v)
+karst_vmas_use(struct karst_vmas *v, int fd)
+{
+	v->fd = fd;
+	v->text = v->eof = false;
+	v->at = v->got = 0;
+	v->last.end = 0;
+}
+
+void
+karst_vmas_close(struct karst_vmas *v)
 {
 	close(v->fd);
 }
 
 /* @return 1, 0, or -errno; -ENOTTY: the kernel cannot. */
 static int
-ask(const struct cli_vmas *v, uint64_t addr, struct cli_vma *vma)
+ask(const struct karst_vmas *v, uint64_t addr, struct karst_vma *vma)
 {
 	struct query q = {.size = sizeof(q), .query_flags = QUERY_OR_NEXT, .query_addr = addr};
 
 	if (ioctl(v->fd, QUERY, &q) != 0)
 		return errno == ENOENT ? 0 : -errno;
-	*vma = (struct cli_vma){
+	*vma = (struct karst_vma){
 		.start = q.vma_start,
 		.end = q.vma_end,
 		.off = q.vma_offset,
@@ -87,7 +98,7 @@ ask(const struct cli_vmas *v, uint64_t addr, struct cli_vma *vma)
 
 /* A line, without its end, of which the beginning is enough.  @return 1, 0: no more, -errno. */
 static int
-read_line(struct cli_vmas *v, char *line, size_t size)
+read_line(struct karst_vmas *v, char *line, size_t size)
 {
 	size_t n = 0;
 
@@ -114,20 +125,20 @@ read_line(struct cli_vmas *v, char *line, size_t size)
 
 /* The text does not say how large pages are: not larger than what its ends are multiples of. */
 static uint32_t
-guess_page(const struct cli_vma *vma)
+guess_page(const struct karst_vma *vma)
 {
 	uint64_t bits = vma->start | vma->end | vma->off;
 	uint32_t page = 1u << 30;
 
 	if (!vma->shared)
-		return CLI_PAGE;
+		return PAGE;
 	while ((bits & (page - 1)) != 0)
-		page = page > CLI_HUGE ? CLI_HUGE : page > CLI_PAGE ? CLI_PAGE : 1;
+		page = page > HUGE ? HUGE : page > PAGE ? PAGE : 1;
 	return page;
 }
 
 static int
-read_vma(struct cli_vmas *v, struct cli_vma *vma)
+read_vma(struct karst_vmas *v, struct karst_vma *vma)
 {
 	unsigned long long start, end, off, ino;
 	unsigned int major, minor;
@@ -139,7 +150,7 @@ read_vma(struct cli_vmas *v, struct cli_vma *vma)
 	if (sscanf(line, "%llx-%llx %4s %llx %x:%x %llu", &start, &end, perm, &off, &major, &minor,
 		    &ino) != 7)
 		return -EPROTO;
-	*vma = (struct cli_vma){
+	*vma = (struct karst_vma){
 		.start = start,
 		.end = end,
 		.off = off,
@@ -156,7 +167,7 @@ read_vma(struct cli_vmas *v, struct cli_vma *vma)
 }
 
 int
-cli_vmas_next(struct cli_vmas *v, uint64_t addr, struct cli_vma *vma)
+karst_vmas_next(struct karst_vmas *v, uint64_t addr, struct karst_vma *vma)
 {
 	int ret;
 

@@ -140,12 +140,17 @@ hello(struct karst_client *c, const char *program)
 	int fds[1 + KARST_DIM(c->wake_fd)];
 	struct cli_reply reply = {&rsp, sizeof(rsp), fds, KARST_DIM(fds)};
 	uint32_t i;
-	int ret;
+	int ret, mem = -1;
 
 	if (program == NULL)
 		program = program_invocation_short_name;
 	memcpy(m.body.program, program, strnlen(program, sizeof(m.body.program) - 1));
-	ret = cli_call(c, KARST_CTL_HELLO, &m.hdr, sizeof(m), NULL, 0, &reply);
+	/* by which the engine copies; without it, as in a program that is not dumpable, it will not */
+	if (c->door.hup_fd >= 0)
+		mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	ret = cli_call(c, KARST_CTL_HELLO, &m.hdr, sizeof(m), &mem, mem >= 0, &reply);
+	if (mem >= 0)
+		close(mem);
 	if (ret != 0)
 		return ret;
 	ret = take_hello(c, &rsp, fds, reply.nfds);

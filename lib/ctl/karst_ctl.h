@@ -136,7 +136,8 @@ struct karst_ctl_place {
 
 #define KARST_CTL_NAME 64u
 
-/** First of all.  No descriptors. */
+/** First of all.  Beside it: nothing, or one descriptor, of the program's /proc/self/mem, open for reading
+ *  and writing: without it memory is shared, but not copied. */
 struct karst_ctl_hello_req {
 	char program[KARST_CTL_NAME]; /* for people; ends in 0 */
 	uint32_t abi;                 /* KARST_RING_ABI of the program */
@@ -243,7 +244,7 @@ struct karst_ctl_free_pd_req {
 
 /* How the engine reaches a piece of a region. */
 enum karst_ctl_piece_kind {
-	KARST_CTL_PIECE_COPY = 0, /* by process_vm_readv and _writev */
+	KARST_CTL_PIECE_COPY = 0, /* through the descriptor that came with HELLO */
 	KARST_CTL_PIECE_FD = 1,   /* descriptor number fd beside this message, at file_off */
 	KARST_CTL_PIECE_VMA = 2,  /* a shared mapping of the program: /proc/PID/map_files */
 };

@@ -13,17 +13,18 @@
 
 #define HDR sizeof(struct karst_ctl_hdr)
 
+#define HAS_FD(number)     ((number) == KARST_CTL_HELLO || (number) == KARST_CTL_OPEN_XRCD)
 #define HAS_PIECES(number) ((number) == KARST_CTL_REG_MR || (number) == KARST_CTL_REREG_MR)
 
-#define X(OP, body, number)                                                   \
-	[number] = {                                                          \
-		.name = #OP,                                                  \
-		.req_bytes = sizeof(struct karst_ctl_##body##_req),           \
-		.rsp_bytes = sizeof(struct karst_ctl_##body##_rsp),           \
-		.max_fds = HAS_PIECES(number)             ? KARST_CTL_MAX_FDS \
-			: (number) == KARST_CTL_OPEN_XRCD ? 1                 \
-							  : 0,                \
-		.pieces = HAS_PIECES(number),                                 \
+#define X(OP, body, number)                                         \
+	[number] = {                                                \
+		.name = #OP,                                        \
+		.req_bytes = sizeof(struct karst_ctl_##body##_req), \
+		.rsp_bytes = sizeof(struct karst_ctl_##body##_rsp), \
+		.max_fds = HAS_PIECES(number) ? KARST_CTL_MAX_FDS   \
+			: HAS_FD(number)      ? 1                   \
+					      : 0,                       \
+		.pieces = HAS_PIECES(number),                       \
 	},
 static const struct karst_ctl_op_info ops[] = {KARST_CTL_OPS(X)};
 #undef X

@@ -49,7 +49,9 @@ struct karst_session_init {
 	/* Whose memory it registers.  0: the engine's own process, whose addresses are used as
 	 * they are. */
 	pid_t pid;
-	int pidfd; /* of pid; -1 with pid 0.  The session duplicates it. */
+	/* Of pid; -1 with pid 0, and if the kernel cannot tell which process it is
+	 * (karst_ctl_peer()).  The session duplicates it. */
+	int pidfd;
 	uid_t uid;
 	gid_t gid;
 	struct karst_session_limits limits;

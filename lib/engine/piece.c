@@ -4,31 +4,27 @@
 /*
  * What a piece of a program's memory is, and whether it can be mapped here.
  *
- * Nothing that a program says is believed: a descriptor is mapped only if it is a regular file (or
- * memory file) of a file system whose pages appear without the help of another program, opened
- * with the rights that are needed, and long enough.
+ * Nothing that a program says is believed: a descriptor is mapped only if it is a file of tmpfs or
+ * hugetlbfs (all memory files are), whose page faults wait for nobody, opened with the rights that are
+ * needed, and long enough.
  *
  * A shared mapping of the program is reached through /proc/PID/map_files.  An engine that runs as
  * root could open there what the program itself may not, so the thread takes on the program's user
- * and group for files meanwhile, and asks for no more than the program had when it opened the file,
- * which the link's own permission bits tell.  What cannot be opened so is copied instead: the
- * kernel then checks each access against the program's own mappings.
+ * and group meanwhile (reach.c), and asks for no more than the program had when it opened the file,
+ * which the link's own permission bits tell, and the list of mappings.  What cannot be opened so is
+ * copied instead.
  */
 #include "space_priv.h"
 
 #include <fcntl.h>
-#include <grp.h>
 #include <linux/magic.h>
 #include <stdio.h>
-#include <sys/fsuid.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#ifndef XFS_SUPER_MAGIC
-#define XFS_SUPER_MAGIC 0x58465342
-#endif
+#include "karst_ctl_msg.h"
 
 #define PAGE      4096u
 #define PAGE_MAX  (1u << 30)
@@ -41,20 +37,15 @@ refuse(char *why, const char *what)
 	return false;
 }
 
-/* File systems on which a page fault waits for a disk at most: never for a program, as with FUSE,
- * nor for another machine. */
+/* File systems whose page faults wait for nobody: neither a program, as with FUSE, or a disk image of
+ * its own, nor a disk. */
 static bool
-prompt(uint64_t type)
+is_memory(int fd)
 {
-	static const uint32_t known[] = {TMPFS_MAGIC, HUGETLBFS_MAGIC, RAMFS_MAGIC,
-		EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, F2FS_SUPER_MAGIC,
-		OVERLAYFS_SUPER_MAGIC};
-	unsigned int i;
+	struct statfs fs;
 
-	for (i = 0; i < KARST_DIM(known); i++)
-		if ((uint32_t)type == known[i])
-			return true;
-	return false;
+	return fstatfs(fd, &fs) == 0 &&
+		((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == HUGETLBFS_MAGIC);
 }
 
 /* Can @fd be mapped from @off on?  *page: of its mappings. */
@@ -68,10 +59,10 @@ mappable(int fd, uint64_t off, uint64_t len, uint32_t *page, char *why)
 		return refuse(why, "the descriptor is not valid");
 	if (!S_ISREG(st.st_mode))
 		return refuse(why, "the descriptor is neither a memory file nor a regular file");
-	if (!prompt((uint64_t)fs.f_type))
+	if (!is_memory(fd))
 		return refuse(why,
-			"the file's file system may keep the engine waiting: only tmpfs, "
-			"hugetlbfs and local disks can be shared");
+			"the file is not in memory: only those of tmpfs and hugetlbfs can be "
+			"shared");
 	*page = (uint32_t)fs.f_type == HUGETLBFS_MAGIC ? (uint32_t)fs.f_bsize : PAGE;
 	if (!karst_is_pow2(*page) || *page > PAGE_MAX)
 		return refuse(why, "the file's size of page is not supported");
@@ -126,58 +117,51 @@ open_fd(const struct karst_ctl_piece *p, const int *fds, unsigned int nfds, bool
 
 /* --- a mapping of the program --- */
 
-struct identity {
-	gid_t group[64];
-	int ngroups;
-	uid_t uid;
-	gid_t gid;
-};
-
-/* This thread's rights to files become the program's.  glibc's setgroups() is for all threads. */
+/*
+ * Has the program's list of mappings, as its user sees it now, this file where the piece says, shared,
+ * and open for what is asked?  This decides: a link may have led to what another process has there, if
+ * the program executed something else in between, but what is listed is the user's to look at.
+ */
 static bool
-identity_take(const struct karst_space *s, struct identity *old)
+is_listed(const struct karst_space *s, const struct karst_ctl_piece *p, bool write,
+	const struct stat *file)
 {
-	*old = (struct identity){.ngroups = -1};
-	if (s->uid == geteuid() && s->gid == getegid())
-		return true;
-	old->ngroups = getgroups(KARST_DIM(old->group), old->group);
-	if (old->ngroups < 0)
-		return false;
-	old->gid = (gid_t)setfsgid(s->gid);
-	old->uid = (uid_t)setfsuid(s->uid);
-	/* they tell no errors: asking for an impossible one tells the present one */
-	return (uid_t)setfsuid((uid_t)-1) == s->uid && (gid_t)setfsgid((gid_t)-1) == s->gid &&
-		syscall(SYS_setgroups, (size_t)0, NULL) == 0;
-}
+	int fd = openat(s->procfd, "maps", O_RDONLY | O_CLOEXEC);
+	struct karst_vmas vmas;
+	struct karst_vma v;
+	bool yes;
 
-static void
-identity_return(const struct identity *old)
-{
-	if (old->ngroups < 0)
-		return;
-	setfsuid(old->uid);
-	setfsgid(old->gid);
-	/* should it fail, this thread may do less than before, not more */
-	(void)syscall(SYS_setgroups, (size_t)old->ngroups, old->group);
+	if (fd < 0)
+		return false;
+	karst_vmas_use(&vmas, fd);
+	yes = karst_vmas_next(&vmas, p->addr, &v) == 1 && v.start <= p->addr &&
+		p->len <= v.end - p->addr && v.shared && v.read && (v.write || !write) &&
+		v.ino == file->st_ino && v.major == major(file->st_dev) &&
+		v.minor == minor(file->st_dev) && v.off + (p->addr - v.start) == p->file_off;
+	karst_vmas_close(&vmas);
+	return yes;
 }
 
 /* Opens the file behind a mapping, if that is harmless; -1 else. */
 static int
-open_link(const struct karst_space *s, const char *link, bool write)
+open_link(const struct karst_space *s, const struct karst_ctl_piece *p, bool write)
 {
 	struct stat own, file;
-	char path[32];
+	char path[64];
 	int fd, ret = -1;
 
+	snprintf(path, sizeof(path), "map_files/%llx-%llx", (unsigned long long)p->vma_start,
+		(unsigned long long)p->vma_end);
 	/* how the program had opened it */
-	if (fstatat(s->procfd, link, &own, AT_SYMLINK_NOFOLLOW) != 0 ||
+	if (fstatat(s->procfd, path, &own, AT_SYMLINK_NOFOLLOW) != 0 ||
 		(own.st_mode & S_IRUSR) == 0 || (write && (own.st_mode & S_IWUSR) == 0))
 		return -1;
-	/* O_PATH: opening devices and pipes may do things */
-	fd = openat(s->procfd, link, O_PATH | O_CLOEXEC);
+	/* O_PATH: opening other files may do things, or wait for somebody */
+	fd = openat(s->procfd, path, O_PATH | O_CLOEXEC);
 	if (fd < 0)
 		return -1;
-	if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode)) {
+	if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && is_memory(fd) &&
+		is_listed(s, p, write, &file)) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 		ret = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	}
@@ -189,17 +173,15 @@ static void
 open_vma(const struct karst_space *s, const struct karst_ctl_piece *p, bool write,
 	struct eng_source *src)
 {
-	struct identity old;
-	char link[64], why[KARST_CTL_WHY];
+	struct eng_identity old;
+	char why[KARST_CTL_WHY];
 	int fd = -1;
 
-	if (p->addr < p->vma_start || p->len > p->vma_end - p->addr)
+	if (!s->certain || p->addr < p->vma_start || p->len > p->vma_end - p->addr)
 		return;
-	snprintf(link, sizeof(link), "map_files/%llx-%llx", (unsigned long long)p->vma_start,
-		(unsigned long long)p->vma_end);
-	if (identity_take(s, &old))
-		fd = open_link(s, link, write);
-	identity_return(&old);
+	if (eng_identity_take(s, &old))
+		fd = open_link(s, p, write);
+	eng_identity_return(&old);
 	if (fd < 0)
 		return;
 	if (!mappable(fd, p->file_off, p->len, &src->page, why) || !whole_pages(p, src->page)) {
@@ -237,8 +219,28 @@ eng_piece_open(const struct karst_space *s, const struct karst_ctl_piece *ctl, c
 	}
 }
 
+/* The program's own rights there. */
+static int
+check_rights(const struct karst_space *s, uint64_t addr, uint64_t len, bool write, char *why)
+{
+	struct karst_vmas vmas;
+	uint64_t reaches;
+	bool may;
+	int fd = eng_space_maps(s);
+
+	if (fd < 0)
+		return 0;
+	karst_vmas_use(&vmas, fd);
+	may = eng_space_may(&vmas, addr, len, write, &reaches);
+	karst_vmas_close(&vmas);
+	if (may)
+		return 0;
+	return karst_ctl_say(why, -EFAULT, "the program has no %s memory at %#llx",
+		write ? "writable" : "readable", (unsigned long long)(addr + reaches));
+}
+
 int
-eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, char *why)
+eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, bool write, char *why)
 {
 	struct iovec remote[MAX_PROBE], local[MAX_PROBE];
 	uint64_t pages, step, at = addr, end = addr + len;
@@ -246,6 +248,15 @@ eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, char *why)
 	unsigned int n = 0;
 	ssize_t ret;
 
+	if (s->memfd < 0)
+		return karst_ctl_say(why, -EPERM,
+			"memory at %#llx would have to be copied, but the program has sent no "
+			"descriptor of its memory (/proc/self/mem, which a program that has "
+			"changed its user may open after prctl(PR_SET_DUMPABLE, 1))",
+			(unsigned long long)addr);
+	ret = check_rights(s, addr, len, write, why);
+	if (ret != 0)
+		return (int)ret;
 	/* a byte of each page; of a very large piece, of some: the rest is found out when used */
 	pages = (len + PAGE - 1) / PAGE;
 	step = PAGE * ((pages + MAX_PROBE - 3) / (MAX_PROBE - 2));
@@ -258,7 +269,6 @@ eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, char *why)
 	ret = eng_space_read(s, local, remote, n);
 	if (ret == (ssize_t)n)
 		return 0;
-	snprintf(why, KARST_CTL_WHY, "the program has no readable memory at %p",
+	return karst_ctl_say(why, -EFAULT, "the program has no readable memory at %p",
 		ret >= 0 ? remote[ret].iov_base : remote[0].iov_base);
-	return -EFAULT;
 }

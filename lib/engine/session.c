@@ -260,7 +260,9 @@ eng_session_hello(struct karst_session *s, struct session_call *c)
 			"abi %u: the rings of this engine are of number %u; the program's libkarst "
 			"is of another version",
 			req->abi, KARST_RING_ABI);
-	ret = eng_session_give_fd(c, s->async_reader);
+	ret = c->nfds != 0 && s->space != NULL ? karst_space_reach(s->space, c->fds[0], c->why) : 0;
+	if (ret == 0)
+		ret = eng_session_give_fd(c, s->async_reader);
 	if (ret == 0)
 		ret = put_bells(s, c, rsp);
 	if (ret != 0)

@@ -36,6 +36,7 @@ static _Atomic unsigned int maps_used;
 
 /* --- spaces --- */
 
+/* -1: it may not be opened.  -ESRCH: the process is gone. */
 static int
 open_proc(pid_t pid, int pidfd)
 {
@@ -45,25 +46,31 @@ open_proc(pid_t pid, int pidfd)
 
 	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
 	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (fd < 0)
-		return errno == EACCES ? -EPERM : -ESRCH;
 	/* if it lives now, what was opened is its directory and not that of a successor */
-	if (poll(&p, 1, 0) != 0) {
+	if (poll(&p, 1, 0) == 0)
+		return fd;
+	if (fd >= 0)
 		close(fd);
-		return -ESRCH;
-	}
-	return fd;
+	return -ESRCH;
 }
 
-/* May its memory be read and written?  Asked with an address where no process has any. */
+/* Without one of the program's the number has to do, for all but /proc/PID. */
 static int
-may_copy(pid_t pid)
+take_pidfd(struct karst_space *s, int pidfd)
 {
-	struct iovec there = {(void *)8, 1}, here = {&(char){0}, 1};
-
-	if (process_vm_readv(pid, &here, 1, &there, 1, 0) >= 0 || errno == EFAULT)
-		return 0;
-	return errno == ESRCH ? -ESRCH : -EPERM;
+	if (pidfd >= 0)
+		s->pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
+	else
+		s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
+	if (s->pidfd < 0)
+		return -errno;
+	s->procfd = open_proc(s->pid, s->pidfd);
+	if (s->procfd == -ESRCH) {
+		close(s->pidfd);
+		return -ESRCH;
+	}
+	s->certain = pidfd >= 0 && s->procfd >= 0;
+	return 0;
 }
 
 int
@@ -73,27 +80,24 @@ karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, gid_
 	struct karst_space *s;
 	int ret = eng_window_init();
 
-	if (ret == 0)
-		ret = may_copy(pid);
 	if (ret != 0)
 		return ret;
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
 		return -ENOMEM;
-	*s = (struct karst_space){.e = e, .pid = pid, .uid = uid, .gid = gid, .watch_fd = -1};
-	s->pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 3);
-	if (s->pidfd < 0) {
-		ret = -errno;
+	*s = (struct karst_space){.e = e,
+		.pid = pid,
+		.uid = uid,
+		.gid = gid,
+		.memfd = -1,
+		.mapsfd = -1,
+		.watch_fd = -1};
+	ret = take_pidfd(s, pidfd);
+	if (ret != 0) {
 		free(s);
 		return ret;
 	}
-	s->procfd = open_proc(pid, s->pidfd);
-	if (s->procfd < 0) {
-		ret = s->procfd;
-		close(s->pidfd);
-		free(s);
-		return ret;
-	}
+	pthread_mutex_init(&s->maps_lock, NULL);
 	*out = s;
 	return 0;
 }
@@ -103,27 +107,13 @@ karst_space_destroy(struct karst_space *s)
 {
 	while (s->regions != NULL)
 		karst_space_unmap(s->regions);
-	close(s->procfd);
+	if (s->memfd >= 0)
+		close(s->memfd);
+	if (s->procfd >= 0)
+		close(s->procfd);
 	close(s->pidfd);
+	pthread_mutex_destroy(&s->maps_lock);
 	free(s);
-}
-
-ssize_t
-eng_space_read(struct karst_space *s, const struct iovec *local, const struct iovec *remote,
-	unsigned int n)
-{
-	ssize_t moved = process_vm_readv(s->pid, local, n, remote, n, 0);
-
-	return moved >= 0 ? moved : -errno;
-}
-
-ssize_t
-eng_space_write(struct karst_space *s, const struct iovec *local, const struct iovec *remote,
-	unsigned int n)
-{
-	ssize_t moved = process_vm_writev(s->pid, local, n, remote, n, 0);
-
-	return moved >= 0 ? moved : -errno;
 }
 
 bool
@@ -296,7 +286,8 @@ survey(struct karst_space_region *r, char *why)
 		if (from >= to)
 			continue;
 		if (p->page == 0) {
-			ret = p->on_demand ? 0 : eng_piece_probe(s, from, to - from, why);
+			ret = p->on_demand ? 0
+					   : eng_piece_probe(s, from, to - from, p->writable, why);
 			if (ret != 0)
 				return ret;
 			r->foreign = true;
@@ -345,9 +336,31 @@ make_region(struct karst_space_region *r, const struct eng_source *src, unsigned
 	return ret;
 }
 
+/* While there are regions on demand, the list of mappings is looked at with each access. */
+static void
+count_on_demand(struct karst_space *s, const struct karst_space_region *r, int by)
+{
+	unsigned int i;
+
+	for (i = 0; i < r->w.npieces && !r->piece[i].on_demand; i++)
+		;
+	if (i == r->w.npieces)
+		return;
+	pthread_mutex_lock(&s->maps_lock);
+	s->on_demand += (unsigned int)by;
+	if (s->on_demand == 0 && s->mapsfd >= 0) {
+		close(s->mapsfd);
+		s->mapsfd = -1;
+	} else if (s->on_demand != 0 && s->mapsfd < 0) {
+		s->mapsfd = eng_space_maps(s);
+	}
+	pthread_mutex_unlock(&s->maps_lock);
+}
+
 static void
 link_region(struct karst_space *s, struct karst_space_region *r)
 {
+	count_on_demand(s, r, 1);
 	r->next = s->regions;
 	r->pprev = &s->regions;
 	if (r->next != NULL)
@@ -399,6 +412,7 @@ karst_space_unmap(struct karst_space_region *r)
 	*r->pprev = r->next;
 	if (r->next != NULL)
 		r->next->pprev = r->pprev;
+	count_on_demand(r->space, r, -1);
 	if (r->w.bytes != 0) {
 		eng_window_free(&r->w);
 		atomic_fetch_sub(&maps_used, r->nmaps);

@@ -5,19 +5,26 @@
 #ifndef ENGINE_SPACE_PRIV_H
 #define ENGINE_SPACE_PRIV_H
 
+#include <linux/capability.h>
 #include <sys/uio.h>
 
 #include "engine_priv.h"
 #include "karst_space.h"
+#include "karst_vma.h"
 #include "window.h"
 
 struct karst_space {
 	struct karst_engine *e;
 	pid_t pid;
 	int pidfd;
-	int procfd; /* /proc/PID, which goes on meaning this process */
+	int procfd;   /* /proc/PID, which goes on meaning one process; -1: cannot be opened */
+	bool certain; /* that process is the program's */
+	int memfd;    /* its address space; -1: not sent */
 	uid_t uid;
 	gid_t gid;
+	_Atomic unsigned int on_demand; /* such regions; while there are any: */
+	int mapsfd;                     /* list of mappings; -1: it may not be looked at */
+	pthread_mutex_t maps_lock;
 	struct karst_space_region *regions;
 	_Atomic uint64_t alive_ns; /* when the process was last known to live; foreign.c */
 	_Atomic bool failed;
@@ -53,10 +60,31 @@ struct eng_source {
 int eng_piece_open(const struct karst_space *s, const struct karst_ctl_piece *ctl, const int *fds,
 	unsigned int nfds, bool write, struct eng_source *src, char *why);
 
-/* What is left to be copied is there.  -EFAULT */
-int eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, char *why);
+/* What is left to be copied is there, and may be written if @write.  -EFAULT, -EPERM */
+int eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, bool write, char *why);
 
-/* --- space.c --- */
+/* --- reach.c --- */
+
+struct eng_identity {
+	gid_t group[64];
+	int ngroups;
+	uid_t uid;
+	gid_t gid;
+	struct __user_cap_data_struct caps[2];
+};
+
+/* This thread's rights to files and processes become the program's.  false: they could not;
+ * eng_identity_return() in either case. */
+bool eng_identity_take(const struct karst_space *s, struct eng_identity *old);
+void eng_identity_return(const struct eng_identity *old);
+
+/* A new descriptor of the list of the program's mappings; -1: its user may not look at it. */
+int eng_space_maps(const struct karst_space *s);
+
+/* May the program read (write) all of it?  *reaches: how many bytes, up to the first that it may
+ * not. */
+bool eng_space_may(
+	struct karst_vmas *vmas, uint64_t addr, uint64_t len, bool write, uint64_t *reaches);
 
 /* Moves bytes between this process and the program's, through both lists in order, as
  * process_vm_readv() and process_vm_writev() do.  May wait for the program's page faults.
@@ -65,6 +93,8 @@ ssize_t eng_space_read(struct karst_space *s, const struct iovec *local, const s
 	unsigned int n);
 ssize_t eng_space_write(struct karst_space *s, const struct iovec *local,
 	const struct iovec *remote, unsigned int n);
+
+/* --- space.c --- */
 
 /* What the process has registered is not there any more, for this reason or that.  Also from a
  * handler of signals. */

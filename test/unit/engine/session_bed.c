@@ -28,14 +28,15 @@ client_open_raw(struct karst_engine *e, const struct karst_session_limits *limit
 }
 
 static void
-greet(struct client *c)
+greet(struct client *c, int mem_fd)
 {
+	const struct karst_ctl_hello_req req = {.program = "test", .abi = KARST_RING_ABI};
 	const struct karst_ctl_hello_rsp *rsp = RSP(c, hello);
 	struct karst_ctl_hello_rsp hello;
 	uint32_t i;
 
-	cr_assert_eq(
-		CALL(c, HELLO, hello, .program = "test", .abi = KARST_RING_ABI), 0, "%s", c->why);
+	cr_assert_eq(client_call_fds(c, KARST_CTL_HELLO, &req, sizeof(req), &mem_fd, mem_fd >= 0),
+		0, "%s", c->why);
 	c->nlcores = rsp->nlcores;
 	c->number = rsp->client;
 	c->bell_cells = rsp->bell_cells;
@@ -53,7 +54,7 @@ client_open(struct karst_engine *e, const struct karst_session_limits *limits)
 {
 	struct client *c = client_open_raw(e, limits);
 
-	greet(c);
+	greet(c, -1);
 	return c;
 }
 
@@ -71,14 +72,14 @@ session_close(void *user)
 }
 
 struct client *
-client_over(struct karst_session *s)
+client_over(struct karst_session *s, int mem_fd)
 {
 	struct client *c = calloc(1, sizeof(*c));
 
 	c->s = s;
 	c->door = (struct karst_ctl_door){
 		.call = session_call, .close = session_close, .user = s, .hup_fd = -1};
-	greet(c);
+	greet(c, mem_fd);
 	return c;
 }
 

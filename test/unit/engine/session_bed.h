@@ -36,7 +36,7 @@ struct client {
 struct client *client_open_raw(struct karst_engine *e, const struct karst_session_limits *limits);
 struct client *client_open(struct karst_engine *e, const struct karst_session_limits *limits);
 /** The same, of a session that somebody has made. */
-struct client *client_over(struct karst_session *s);
+struct client *client_over(struct karst_session *s, int mem_fd);
 void client_close(struct client *c);
 
 /** One request of @op.  @return the status of the reply; its body is at client_rsp(). */

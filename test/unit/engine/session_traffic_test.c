@@ -248,9 +248,17 @@ client_of_child(struct karst_engine *e, const struct child *ch)
 		.uid = getuid(),
 		.gid = getgid()};
 	struct karst_session *s;
+	struct client *c;
+	char path[32];
+	int fd;
 
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)ch->pid);
+	fd = open(path, O_RDWR);
+	cr_assert_geq(fd, 0);
 	cr_assert_eq(karst_session_create(e, &init, &s), 0);
-	return client_over(s);
+	c = client_over(s, fd);
+	close(fd);
+	return c;
 }
 
 /* One region of two pieces: a memory file and private memory, side by side or not. */

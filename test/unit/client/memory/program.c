@@ -84,15 +84,16 @@ fill(unsigned int seed)
 }
 
 static int
-temp_file(uint64_t len)
+temp_file(uint64_t len, bool in_memory)
 {
 	char name[] = "/tmp/karst_memory_XXXXXX";
-	int fd = mkstemp(name);
+	int fd = in_memory ? memfd_create("program", MFD_CLOEXEC) : mkstemp(name);
 	uint64_t i;
 
 	if (fd < 0)
 		return -errno;
-	unlink(name);
+	if (!in_memory)
+		unlink(name);
 	for (i = 0; i < len; i++) {
 		uint8_t b = program_byte(1, i);
 
@@ -144,7 +145,7 @@ make_file(enum kind kind)
 			return -EOPNOTSUPP;
 		return 0;
 	default:
-		fd = temp_file(BIG);
+		fd = temp_file(BIG, kind == KIND_RDONLY_FILE);
 	}
 	if (fd < 0 || ftruncate(fd, BIG) != 0)
 		return -errno;
@@ -163,7 +164,7 @@ make_mixed(void)
 	uint64_t part = 16 * 4096;
 	int i, rw = PROT_READ | PROT_WRITE,
 	       ret = use_map(5 * part, rw, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-	int fd = memfd_create("program", 0), file = temp_file(1);
+	int fd = memfd_create("program", 0), file = temp_file(1, false);
 
 	if (ret != 0 || fd < 0 || file < 0 || ftruncate(fd, (off_t)part) != 0 ||
 		ftruncate(file, (off_t)part) != 0)

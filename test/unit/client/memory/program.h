@@ -26,7 +26,7 @@ enum kind {
 	KIND_STACK,
 	KIND_DATA,
 	KIND_BSS,
-	KIND_RDONLY_FILE, /* PROT_READ of a file that is open for reading */
+	KIND_RDONLY_FILE, /* PROT_READ of a memory file that is open for reading */
 	KIND_PRIVATE_FILE,
 	KIND_SHARED_FILE,
 	KIND_MEMFD,

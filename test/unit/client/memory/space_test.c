@@ -42,6 +42,19 @@ struct region {
 	uint64_t shared, migrated, copied;
 };
 
+/* What a program sends with HELLO. */
+static void
+give_memory(struct karst_space *s, pid_t pid)
+{
+	char path[32], why[KARST_CTL_WHY];
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/mem", (int)pid);
+	fd = open(path, O_RDWR);
+	cr_assert_eq(karst_space_reach(s, fd, why), 0, "%s", why);
+	close(fd);
+}
+
 static void
 rig_up_as(struct rig *rig, uid_t uid)
 {
@@ -53,6 +66,7 @@ rig_up_as(struct rig *rig, uid_t uid)
 	cr_assert_eq(karst_space_create(
 			     rig->bed.e, rig->prog.pid, rig->prog.pidfd, uid, uid, &rig->space),
 		0);
+	give_memory(rig->space, rig->prog.pid);
 	for (i = 0; i < 2; i++) {
 		rig->near[i] = bed_qp(&rig->bed, KARST_QPT_RC, i);
 		rig->far[i] = bed_qp(&rig->bed, KARST_QPT_RC, i);
@@ -234,7 +248,7 @@ static const struct {
 	[KIND_DATA] = {".data", COPIED},
 	[KIND_BSS] = {".bss", MIGRATED},
 	[KIND_PRIVATE_FILE] = {"private mapping of a file", COPIED},
-	[KIND_SHARED_FILE] = {"shared mapping of a file", SHARED},
+	[KIND_SHARED_FILE] = {"shared mapping of a file", COPIED},
 	[KIND_MEMFD] = {"memfd", SHARED},
 	[KIND_SYSV] = {"SysV shm", SHARED, true},
 	[KIND_POSIX_SHM] = {"POSIX shm", SHARED},
@@ -507,6 +521,104 @@ Test(space, pieces_that_do_not_fit)
 	rig_down(&rig);
 }
 
+/* --- the descriptor of the memory --- */
+
+static int
+try_memory(struct karst_space *s, const char *path, int flags)
+{
+	char why[KARST_CTL_WHY] = "";
+	int ret, fd = open(path, flags | O_CLOEXEC);
+
+	cr_assert_geq(fd, 0, "%s: %s", path, strerror(errno));
+	ret = karst_space_reach(s, fd, why);
+	cr_assert(ret == 0 || why[0] != 0);
+	close(fd);
+	return ret;
+}
+
+/* A program may send any descriptor: only one of an address space is used. */
+Test(space, what_is_no_memory)
+{
+	struct karst_space *s;
+	char why[KARST_CTL_WHY];
+	struct rig rig;
+	int fd;
+
+	rig_up(&rig);
+	cr_assert_eq(karst_space_create(rig.bed.e, rig.prog.pid, rig.prog.pidfd, 0, 0, &s), 0);
+	cr_assert_eq(try_memory(s, "/proc/self/mem", O_RDONLY), -EBADF);
+	cr_assert_eq(try_memory(s, "/proc/self/mem", O_WRONLY), -EBADF);
+	cr_assert_eq(try_memory(s, "/proc/self/mem", O_PATH), -EBADF);
+	cr_assert_eq(try_memory(s, "/proc/self/environ", O_RDONLY), -EBADF);
+	cr_assert_eq(try_memory(s, "/proc/self/pagemap", O_RDONLY), -EBADF);
+	cr_assert_eq(try_memory(s, "/proc/self/comm", O_RDWR), -EBADF);
+	cr_assert_eq(try_memory(s, "/proc/self/oom_score_adj", O_RDWR), -EBADF);
+	cr_assert_eq(try_memory(s, "/proc/self/clear_refs", O_WRONLY), -EBADF);
+	cr_assert_eq(try_memory(s, "/proc/self/coredump_filter", O_RDWR), -EBADF);
+	cr_assert_eq(try_memory(s, "/proc/sys/kernel/hostname", O_RDWR), -EBADF);
+	cr_assert_eq(try_memory(s, "/dev/zero", O_RDWR), -EBADF);
+	cr_assert_eq(try_memory(s, "/tmp", O_RDONLY | O_DIRECTORY), -EBADF);
+	cr_assert_eq(karst_space_reach(s, 9999, why), -EBADF);
+	fd = memfd_create("mem", MFD_CLOEXEC);
+	cr_assert_eq(karst_space_reach(s, fd, why), -EBADF);
+	close(fd);
+	cr_assert_eq(try_memory(s, "/proc/self/mem", O_RDWR), 0);
+	karst_space_destroy(s);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* How much of it is copied if a space of @rig's program, made with @pidfd, maps what the program has
+ * found out; @memory: whose it sends. */
+static int
+map_with(struct rig *rig, int pidfd, pid_t memory, uint64_t addr, uint64_t len, uint64_t *copied)
+{
+	static struct program_pieces p;
+	struct karst_space_region *r;
+	struct karst_space *s;
+	uint64_t shared, migrated;
+	int ret;
+
+	cr_assert_eq(program_register(&rig->prog, addr, len, true, UINT64_MAX, &p), 0);
+	cr_assert_eq(karst_space_create(rig->bed.e, rig->prog.pid, pidfd, 0, 0, &s), 0);
+	if (memory != 0)
+		give_memory(s, memory);
+	p.why[0] = 0;
+	ret = karst_space_map(s, addr, len, true, p.piece, p.n, p.fds, p.nfds, &r, p.why);
+	if (ret == 0)
+		karst_space_bytes(r, &shared, &migrated, copied);
+	else
+		cr_assert_neq(p.why[0], 0);
+	karst_ctl_close_fds(p.fds, p.nfds);
+	karst_space_destroy(s);
+	return ret;
+}
+
+/* Which of its files may be opened is known by its process; which is that, by the kernel, or because
+ * its memory was opened there. */
+Test(space, whose_mappings)
+{
+	struct program other;
+	uint64_t addr, len, copied;
+	struct rig rig;
+
+	program_start(&other, 0);
+	rig_up(&rig);
+	cr_assert_eq(program_make(&rig.prog, KIND_POSIX_SHM, &addr, &len), 0);
+	cr_assert_eq(map_with(&rig, rig.prog.pidfd, rig.prog.pid, addr, len, &copied), 0);
+	cr_assert_eq(copied, 0);
+	cr_assert_eq(map_with(&rig, -1, rig.prog.pid, addr, len, &copied), 0);
+	cr_assert_eq(copied, 0, "it has shown whose it is");
+	cr_assert_eq(map_with(&rig, rig.prog.pidfd, 0, addr, len, &copied), 0);
+	cr_assert_eq(copied, 0, "to share takes no copying");
+	cr_assert_eq(map_with(&rig, -1, 0, addr, len, &copied), -EPERM, "neither");
+	/* the other one has nothing there to be copied */
+	cr_assert_eq(map_with(&rig, -1, other.pid, addr, len, &copied), -EFAULT);
+	program_end(&rig.prog);
+	program_end(&other);
+	rig_down(&rig);
+}
+
 /* --- rights --- */
 
 /* A root engine opens no file for a user who may not: what the program has is copied. */
@@ -611,6 +723,7 @@ Test(space, truncated_under_traffic)
 	program_start(&second, 0);
 	rig_up(&rig);
 	cr_assert_eq(karst_space_create(rig.bed.e, second.pid, second.pidfd, 0, 0, &other), 0);
+	give_memory(other, second.pid);
 	cr_assert_eq(program_make(&second, KIND_MEMFD, &addr2, &len2), 0);
 	cr_assert_eq(program_register(&second, addr2, len2, true, UINT64_MAX, &p), 0);
 	cr_assert_eq(karst_space_map(
@@ -653,7 +766,7 @@ Test(space, truncated_under_own_requests)
 	uint64_t addr, len;
 
 	rig_up(&rig);
-	cr_assert_eq(program_make(&rig.prog, KIND_SHARED_FILE, &addr, &len), 0);
+	cr_assert_eq(program_make(&rig.prog, KIND_POSIX_SHM, &addr, &len), 0);
 	cr_assert_eq(region_make(&rig, addr, len, true, UINT64_MAX, &r), 0);
 	cr_assert_eq(r.copied, 0);
 	fill_local(&rig, 65536, 9);
@@ -689,9 +802,14 @@ Test(space, no_such_process)
 	struct karst_space *s;
 	struct rig rig;
 
+	int pidfd;
+
 	rig_up(&rig);
+	pidfd = dup(rig.prog.pidfd);
 	program_end(&rig.prog);
-	cr_assert_eq(karst_space_create(rig.bed.e, rig.prog.pid, rig.prog.pidfd, 0, 0, &s), -ESRCH);
+	cr_assert_eq(karst_space_create(rig.bed.e, rig.prog.pid, pidfd, 0, 0, &s), -ESRCH);
+	cr_assert_eq(karst_space_create(rig.bed.e, rig.prog.pid, -1, 0, 0, &s), -ESRCH);
+	close(pidfd);
 	rig_down(&rig);
 }
 

@@ -106,6 +106,7 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 		.max_ring_bytes = l.ring_bytes,
 		.max_mr_bytes = l.mr_bytes,
 		.controlled_qkeys = l.controlled_qkeys == KD_ALLOWED,
+		.max_window_bytes = l.window_bytes,
 	};
 	return rc;
 }

@@ -135,6 +135,17 @@ add_fd(struct made *m, int fd, uint64_t from, uint64_t to, uint64_t off, uint32_
 	add_piece(m, &p);
 }
 
+/*
+ * An engine makes no pages that do not exist, so they are made here, where they count as the program's.
+ * What cannot be made will be copied.
+ */
+static void
+make_pages(const struct made *m, uint64_t from, uint64_t to)
+{
+	sys_madvise((void *)(uintptr_t)from, to - from,
+		m->write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+}
+
 /* Pages of our own file.  Those that were moved are held by this registration, too; the others are
  * karst_alloc()'s.  @return how far that goes. */
 static uint64_t
@@ -144,6 +155,8 @@ add_own(struct made *m, const struct karst_vma *v, uint64_t from, uint64_t to)
 	struct cli_moved *moved = cli_moved_find(off);
 
 	if (moved == NULL) {
+		if (!cli_pages_exist(off, to - from))
+			make_pages(m, from, to);
 		add_fd(m, cli_pages_fd(), from, to, off, 0);
 		return to;
 	}
@@ -168,6 +181,7 @@ add_shared(struct made *m, const struct karst_vma *v, uint64_t from, uint64_t to
 	/* addresses and offsets of a mapping agree in their low bits; it is whole pages itself */
 	from = karst_max_u64(from & ~(page - 1), v->start);
 	to = karst_min_u64((to + page - 1) & ~(page - 1), v->end);
+	make_pages(m, from, to);
 	p.addr = from;
 	p.len = to - from;
 	p.file_off = v->off + (from - v->start);
@@ -278,6 +292,7 @@ add_vma(struct made *m, const struct karst_vma *v, uint64_t at)
 		from = at & ~(uint64_t)(CLI_HUGE - 1);
 		/* one file may be two mappings: something in it may be protected */
 		to = karst_min_u64((to + CLI_HUGE - 1) & ~(uint64_t)(CLI_HUGE - 1), v->end);
+		make_pages(m, from, to);
 		add_fd(m, fd, from, to, from - start, v->write ? 0 : KARST_CTL_PIECE_RDONLY);
 	} else if (cli_pages_own(v) && v->write) {
 		from = at & ~(uint64_t)(CLI_PAGE - 1);

@@ -89,6 +89,14 @@ cli_pages_own(const struct karst_vma *vma)
 		vma->major == major(file.dev) && vma->minor == minor(file.dev);
 }
 
+bool
+cli_pages_exist(uint64_t off, uint64_t len)
+{
+	off_t hole = lseek(file.fd, (off_t)off, SEEK_HOLE);
+
+	return hole >= 0 && (uint64_t)hole >= off + len;
+}
+
 void
 cli_pages_forget(void)
 {

@@ -31,6 +31,9 @@ int cli_pages_fd(void);
 /** Is this mapping one of the file? */
 bool cli_pages_own(const struct karst_vma *vma);
 
+/** Have all bytes from @off on a page? */
+bool cli_pages_exist(uint64_t off, uint64_t len);
+
 /**
  * Takes @len bytes (whole pages, all zero) for addresses that begin at @addr: both agree in their
  * low bits, so that huge pages fit if there is room for one.  -ENOMEM, -errno

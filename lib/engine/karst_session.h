@@ -42,6 +42,9 @@ struct karst_session_limits {
 	uint64_t max_mr_bytes;   /* registered, summed; default: no limit */
 	/* Its queue pairs may have a Q_Key whose high bit is set, as that of QP 1 (U1). */
 	bool controlled_qkeys;
+	/* addresses of the engine for regions of other processes; of one user, all of whose
+	 * programs have the same; default 512 GiB */
+	uint64_t max_window_bytes;
 };
 
 struct karst_session_init {

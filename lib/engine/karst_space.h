@@ -34,6 +34,8 @@ int karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, 
 /** @mem_fd: a descriptor of /proc/self/mem, which the program has opened for reading and writing, and
  *  sent; it is duplicated.  Without it nothing is copied.  -EBADF: it is something else. */
 int karst_space_reach(struct karst_space *s, int mem_fd, char *why);
+/** Windows of all spaces of its user take up to @window_bytes of the engine's addresses. */
+void karst_space_limit(struct karst_space *s, uint64_t window_bytes);
 /** Regions that are left are unmapped; no key names them any more. */
 void karst_space_destroy(struct karst_space *s);
 

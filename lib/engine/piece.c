@@ -198,7 +198,7 @@ int
 eng_piece_open(const struct karst_space *s, const struct karst_ctl_piece *ctl, const int *fds,
 	unsigned int nfds, bool write, struct eng_source *src, char *why)
 {
-	*src = (struct eng_source){.ctl = ctl, .fd = -1};
+	*src = (struct eng_source){.ctl = ctl, .addr = ctl->addr, .len = ctl->len, .fd = -1};
 	if (write && (ctl->flags & KARST_CTL_PIECE_RDONLY)) {
 		snprintf(why, KARST_CTL_WHY,
 			"memory at %#llx is read-only: it can be registered for reading alone",

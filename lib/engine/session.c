@@ -20,10 +20,11 @@
 #include "cm.h"
 #include "karst_ctl_sock.h"
 
-#define DEFAULT_RING_BYTES (256ull << 20)
-#define DEFAULT_QUEUES     65536u
-#define DEFAULT_CHANNELS   64u
-#define DEFAULT_XRCDS      1024u
+#define DEFAULT_RING_BYTES   (256ull << 20)
+#define DEFAULT_WINDOW_BYTES (512ull << 30)
+#define DEFAULT_QUEUES       65536u
+#define DEFAULT_CHANNELS     64u
+#define DEFAULT_XRCDS        1024u
 
 /* --- helpers of the operations --- */
 
@@ -313,6 +314,8 @@ fill_limits(const struct karst_engine *e, struct karst_session_limits *l)
 	default_u32(&l->max_cm_ids, e->cfg.max_cm_ids);
 	if (l->max_ring_bytes == 0)
 		l->max_ring_bytes = DEFAULT_RING_BYTES;
+	if (l->max_window_bytes == 0)
+		l->max_window_bytes = DEFAULT_WINDOW_BYTES;
 	if (l->max_mr_bytes == 0)
 		l->max_mr_bytes = UINT64_MAX;
 }
@@ -413,8 +416,10 @@ open_session(struct karst_session *s, const struct karst_session_init *init)
 	if (ret == 0 && init->pid != 0) {
 		ret = karst_space_create(
 			s->e, init->pid, init->pidfd, init->uid, init->gid, &s->space);
-		if (ret == 0)
+		if (ret == 0) {
 			karst_space_watch(s->space, s->attend_fd);
+			karst_space_limit(s->space, s->limits.max_window_bytes);
+		}
 	}
 	if (ret == 0)
 		ret = karst_engine_owner_create(s->e, &owner, &s->owner);

@@ -10,9 +10,9 @@
  * foreign.c serves every access, piece by piece; if there is none, lib/mem and lib/qp see plain
  * memory.
  *
- * Files whose pages exist already are mapped with their page tables filled, so that no lcore ever
- * takes a page fault there.  Pages that do not exist are not made: a program could make a root
- * daemon allocate any amount of memory by registering a large empty file.
+ * Files whose pages exist are mapped with their page tables filled, so that no lcore ever takes a
+ * page fault there.  Pages that do not exist are not made, as they would be the engine's to pay for:
+ * libkarst makes them, in the program, and what has holes nevertheless is copied.
  *
  * Mappings are a resource of the process.  When they run short, pieces are copied that could have
  * been mapped.
@@ -90,6 +90,7 @@ karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, gid_
 		.uid = uid,
 		.gid = gid,
 		.memfd = -1,
+		.max_window = UINT64_MAX,
 		.mapsfd = -1,
 		.watch_fd = -1};
 	ret = take_pidfd(s, pidfd);
@@ -121,6 +122,12 @@ karst_space_failed(const struct karst_space *s)
 {
 	/* relaxed: a flag that nothing else depends on */
 	return atomic_load_explicit(&s->failed, memory_order_relaxed);
+}
+
+void
+karst_space_limit(struct karst_space *s, uint64_t window_bytes)
+{
+	s->max_window = window_bytes;
 }
 
 void
@@ -195,6 +202,46 @@ open_sources(const struct karst_space *s, bool write, const struct karst_ctl_pie
 	return ret;
 }
 
+/*
+ * What the region needs of each piece.  Pieces are whole pages, so the first may begin before the
+ * region and the last end behind it, by less than a page of theirs.  How large the pages of a mapping
+ * are is not known to every program, so those may be larger, and are cut.
+ */
+static int
+fit_source(struct eng_source *s, uint64_t addr, uint64_t end, char *why)
+{
+	uint64_t page = s->fd >= 0 ? s->page : 4096, from = s->addr, to = s->addr + s->len;
+
+	if (s->ctl->kind == KARST_CTL_PIECE_VMA) {
+		from = karst_max_u64(from, addr & ~(page - 1));
+		to = karst_min_u64(to, (end + page - 1) & ~(page - 1));
+	}
+	if (from >= to || from + page <= addr || to >= end + page) {
+		snprintf(why, KARST_CTL_WHY,
+			"the piece %#llx..+%#llx goes beyond the region %#llx..+%#llx by a page of "
+			"%llu bytes or more",
+			(unsigned long long)s->addr, (unsigned long long)s->len,
+			(unsigned long long)addr, (unsigned long long)(end - addr),
+			(unsigned long long)page);
+		return -EINVAL;
+	}
+	s->off += from - s->addr;
+	s->addr = from;
+	s->len = to - from;
+	return 0;
+}
+
+static int
+fit_sources(struct eng_source *src, unsigned int n, uint64_t addr, uint64_t len, char *why)
+{
+	unsigned int i;
+	int ret = 0;
+
+	for (i = 0; i < n && ret == 0; i++)
+		ret = fit_source(&src[i], addr, addr + len, why);
+	return ret;
+}
+
 /* --- mapping --- */
 
 static unsigned int
@@ -211,30 +258,6 @@ maps_limit(void)
 	return limit > MAPS_SPARE ? limit - MAPS_SPARE : 0;
 }
 
-/* Are all pages of it there?  Then mapping them takes no memory. */
-static bool
-all_there(const struct eng_source *src, uint64_t len)
-{
-	off_t hole = lseek(src->fd, (off_t)src->off, SEEK_HOLE);
-
-	return src->page < HUGE && hole >= 0 && (uint64_t)hole >= src->off + len;
-}
-
-static bool
-map_piece(uint8_t *at, const struct eng_source *src, bool write)
-{
-	int prot = PROT_READ | (write ? PROT_WRITE : 0), flags = MAP_SHARED | MAP_FIXED;
-	uint64_t len = src->ctl->len;
-
-	if (mmap(at, len, prot, flags, src->fd, (off_t)src->off) == MAP_FAILED)
-		return false;
-	if (len >= HUGE)
-		madvise(at, len, MADV_HUGEPAGE);
-	if (all_there(src, len))
-		madvise(at, len, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
-	return true;
-}
-
 /* What is not mapped, for whatever reason, is copied.  Neighbours of a kind become one piece. */
 static void
 map_pieces(struct karst_space_region *r, const struct eng_source *src, unsigned int n, bool write)
@@ -242,21 +265,21 @@ map_pieces(struct karst_space_region *r, const struct eng_source *src, unsigned 
 	unsigned int i, limit = maps_limit();
 	uint64_t off = 0;
 
-	for (i = 0; i < n; off += src[i].ctl->len, i++) {
-		const struct karst_ctl_piece *ctl = src[i].ctl;
+	for (i = 0; i < n; off += src[i].len, i++) {
 		struct eng_piece *last = r->w.npieces > 0 ? &r->piece[r->w.npieces - 1] : NULL;
 		struct eng_piece p = {
 			.off = off,
-			.len = ctl->len,
+			.len = src[i].len,
 			.writable = write,
-			.on_demand = (ctl->flags & KARST_CTL_PIECE_ON_DEMAND) != 0,
+			.on_demand = (src[i].ctl->flags & KARST_CTL_PIECE_ON_DEMAND) != 0,
 		};
 
 		/* each splits the reserved range in two; counted before, taken back if not used */
 		if (src[i].fd >= 0 && atomic_fetch_add(&maps_used, 2) < limit &&
-			map_piece(r->w.base + off, &src[i], write)) {
+			eng_window_map(r->w.base + off, src[i].len, src[i].page, src[i].fd,
+				src[i].off, write)) {
 			p.page = src[i].page;
-			p.migrated = (ctl->flags & KARST_CTL_PIECE_MIGRATED) != 0;
+			p.migrated = (src[i].ctl->flags & KARST_CTL_PIECE_MIGRATED) != 0;
 			r->nmaps += 2;
 		} else if (src[i].fd >= 0) {
 			atomic_fetch_sub(&maps_used, 2);
@@ -313,6 +336,14 @@ take_window(struct karst_space_region *r, const struct eng_source *src, unsigned
 	return eng_window_alloc(&r->w, align, r->w.remote & (align - 1));
 }
 
+static void
+drop_window(struct karst_space_region *r)
+{
+	eng_window_free(&r->w);
+	eng_window_credit(r->space->uid, r->w.reserved);
+	atomic_fetch_sub(&maps_used, r->nmaps);
+}
+
 static int
 make_region(struct karst_space_region *r, const struct eng_source *src, unsigned int n, bool write,
 	char *why)
@@ -327,12 +358,20 @@ make_region(struct karst_space_region *r, const struct eng_source *src, unsigned
 			(unsigned long long)r->len);
 		return ret;
 	}
+	ret = eng_window_charge(r->space->uid, r->w.reserved, r->space->max_window);
+	if (ret != 0) {
+		snprintf(why, KARST_CTL_WHY,
+			"%#llx bytes take %#llx of the engine's addresses, more than is left of the "
+			"%#llx that user %u may have (window_bytes)",
+			(unsigned long long)r->len, (unsigned long long)r->w.reserved,
+			(unsigned long long)r->space->max_window, r->space->uid);
+		eng_window_free(&r->w);
+		return ret;
+	}
 	map_pieces(r, src, n, write);
 	ret = survey(r, why);
-	if (ret != 0) {
-		eng_window_free(&r->w);
-		atomic_fetch_sub(&maps_used, r->nmaps);
-	}
+	if (ret != 0)
+		drop_window(r);
 	return ret;
 }
 
@@ -390,11 +429,13 @@ karst_space_map(struct karst_space *s, uint64_t addr, uint64_t len, bool write,
 	r->w.piece = r->piece;
 	r->w.owner = s;
 	r->w.broken = on_broken;
-	r->w.remote = n > 0 ? pieces[0].addr : addr;
-	r->w.bytes = n > 0 ? pieces[n - 1].addr + pieces[n - 1].len - r->w.remote : 0;
 	ret = open_sources(s, write, pieces, n, fds, nfds, src, why);
 	if (ret == 0) {
-		ret = make_region(r, src, n, write, why);
+		ret = fit_sources(src, n, addr, len, why);
+		r->w.remote = n > 0 ? src[0].addr : addr;
+		r->w.bytes = n > 0 ? src[n - 1].addr + src[n - 1].len - r->w.remote : 0;
+		if (ret == 0)
+			ret = make_region(r, src, n, write, why);
 		close_sources(src, n);
 	}
 	if (ret != 0) {
@@ -413,10 +454,8 @@ karst_space_unmap(struct karst_space_region *r)
 	if (r->next != NULL)
 		r->next->pprev = r->pprev;
 	count_on_demand(r->space, r, -1);
-	if (r->w.bytes != 0) {
-		eng_window_free(&r->w);
-		atomic_fetch_sub(&maps_used, r->nmaps);
-	}
+	if (r->w.bytes != 0)
+		drop_window(r);
 	free(r);
 }
 

@@ -25,6 +25,7 @@ struct karst_space {
 	_Atomic unsigned int on_demand; /* such regions; while there are any: */
 	int mapsfd;                     /* list of mappings; -1: it may not be looked at */
 	pthread_mutex_t maps_lock;
+	uint64_t max_window; /* bytes of addresses that its user may have */
 	struct karst_space_region *regions;
 	_Atomic uint64_t alive_ns; /* when the process was last known to live; foreign.c */
 	_Atomic bool failed;
@@ -48,7 +49,8 @@ struct karst_space_region {
 /* A piece on its way: what of it was found to be mappable. */
 struct eng_source {
 	const struct karst_ctl_piece *ctl;
-	int fd; /* -1: copied */
+	uint64_t addr, len; /* of it, what the region needs */
+	int fd;             /* -1: copied */
 	uint64_t off;
 	uint32_t page;
 };

@@ -2,44 +2,60 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The reserved range is cut into blocks of powers of two, each aligned to its size, as in a buddy
- * allocator that never merges: a block that is given back serves the next window of its size.
- * Addresses cost nothing, so what this wastes does not matter; what it saves is that a huge page
- * of the other process can be a huge page here, because both addresses agree in their low bits.
+ * The reserved range is a buddy system: blocks of powers of two, each aligned to its size, which are
+ * split when a smaller one is wanted and become one again when both halves are free.  Addresses cost
+ * little, so what this wastes does not matter; what it saves is that a huge page of the other
+ * process can be a huge page here, because both addresses agree in their low bits.
  *
- * table[] has one word for each granule of the range: 0, a window's address, or, of a free block,
- * the next free one of that size (odd).  The table, too, is only reserved, and exists as far as it
- * was used.
+ * table[] has one word for each granule of the range: 0, a window's address, or, of the first granule
+ * of a free block, its order and its neighbours in the list of that order (odd).  The table, too, is
+ * only reserved, and exists as far as it is used.
  *
+ * Pages of a file that do not exist are never made here, where they would be this process's to pay
+ * for: mappings are registered with a userfaultfd that raises SIGBUS for them.  So what a program
+ * punches out of its files later is found as what it cuts off.
+ *
+
  * Words change under a lock.  An lcore looks at one only while a key names the window, and such a
  * key appears after the word and goes before it.
  */
 #include "window.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "karst_log.h"
 
 #ifdef __SANITIZE_THREAD__
 #define RANGE_MAX (1ull << 37) /* its shadow leaves no room for more */
 #else
 #define RANGE_MAX (1ull << 43)
 #endif
-#define RANGE_MIN (1ull << 34)
-#define GRANULE   (1ull << 16)
-#define ORDERS    44u
+#define RANGE_MIN  (1ull << 34)
+#define GRANULE    (1ull << 16)
+#define ORDERS     44u
+#define TABLE_DROP (1u << 17) /* words */
 
 /* Of the process, since it is the process that has addresses and one handler for SIGBUS, which is
  * told nothing but an address. */
 static struct {
 	uint8_t *base;
 	uint64_t bytes;
-	uint64_t used; /* from base on, in blocks that were given out once */
 	_Atomic uintptr_t *table;
-	uint64_t free[ORDERS]; /* first free block by log2 of its size: offset + 1; 0: none */
+	uint32_t free[ORDERS]; /* first free block by log2 of its size: granule + 1; 0: none */
+	int guard;             /* userfaultfd; -1: none, so nothing is mapped */
+	int sink;              /* file of zeros, for when there is no private memory to be had */
+	_Atomic bool sunk;
 	struct sigaction before;
 	pthread_mutex_t lock;
 } range = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -83,27 +99,49 @@ eng_window_piece(const struct eng_window *w, uint64_t off)
 
 /* --- pages that are taken away --- */
 
-/* Puts zeros where a page of @p was.  System calls only. */
+/* Mappings of @len bytes at @at that hold zeros, in exchange for one mapping. */
+static bool
+put_zeros(uintptr_t at, uint64_t len, int prot)
+{
+	long p = syscall(SYS_mmap, at, len, prot,
+		MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == -1 && range.sink >= 0) {
+		/* what the process may have of its own is limited; this counts as a file */
+		p = syscall(SYS_mmap, at, len, prot, MAP_FIXED | MAP_SHARED, range.sink,
+			at - (uintptr_t)range.base);
+		if (p != -1)
+			atomic_store(&range.sunk, true);
+	}
+	if (p != -1)
+		syscall(SYS_madvise, at, len, MADV_DONTDUMP);
+	return p != -1;
+}
+
+/*
+ * Puts zeros where the piece of @p was, all of it, so that a program costs as many faults as it has
+ * pieces, and no mapping is split.  System calls only.
+ */
 static bool
 mend(const void *p)
 {
 	struct eng_window *w = eng_window_of(p);
 	const struct eng_piece *piece;
-	uintptr_t at;
-	int prot;
 
 	if (w == NULL || (uint64_t)((const uint8_t *)p - w->base) >= w->bytes)
 		return false;
 	piece = eng_window_piece(w, (uint64_t)((const uint8_t *)p - w->base));
 	if (piece->page == 0)
 		return false;
-	prot = piece->writable ? PROT_READ | PROT_WRITE : PROT_READ;
-	at = (uintptr_t)p & ~(uintptr_t)(piece->page - 1);
 	/* First: an lcore that reads the zeros, and then asks, is told. */
 	w->broken(w);
 	atomic_fetch_add(&eng_window_broken, 1);
-	return syscall(SYS_mmap, at, (size_t)piece->page, prot,
-		       MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != -1;
+	/* If the kernel has not even memory for that, the access happens again, and so does this,
+	 * until there is some: who waits is better off than who is dead. */
+	if (!put_zeros((uintptr_t)w->base + piece->off, piece->len,
+		    piece->writable ? PROT_READ | PROT_WRITE : PROT_READ))
+		sched_yield();
+	return true;
 }
 
 static void
@@ -123,6 +161,176 @@ on_sigbus(int sig, siginfo_t *info, void *ctx)
 	} else {
 		sigaction(sig, &range.before, NULL); /* the access happens again, and ends it */
 	}
+}
+
+/* --- mapping --- */
+
+/* One that raises SIGBUS in this process where a page does not exist.  Needs no privilege. */
+static int
+open_guard(void)
+{
+	struct uffdio_api api = {.api = UFFD_API,
+		.features = UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MISSING_SHMEM |
+			UFFD_FEATURE_MISSING_HUGETLBFS};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | UFFD_USER_MODE_ONLY);
+
+	/* before Linux 5.11 */
+	if (fd < 0 && errno == EINVAL)
+		fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (fd >= 0 && ioctl(fd, UFFDIO_API, &api) != 0) {
+		close(fd);
+		fd = -1;
+	}
+	return fd;
+}
+
+/* Fills the page tables, so that no lcore ever takes a fault there.  false: a page does not exist. */
+static bool
+populate(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, bool write)
+{
+	off_t hole;
+
+	if (madvise(at, len, write ? MADV_POPULATE_WRITE : MADV_POPULATE_READ) == 0)
+		return true;
+	/* before Linux 5.14; huge pages do not tell holes */
+	if (errno != EINVAL || page > 4096)
+		return false;
+	hole = lseek(fd, (off_t)off, SEEK_HOLE);
+	return hole >= 0 && (uint64_t)hole >= off + len;
+}
+
+static bool
+unmap(void *at, uint64_t len)
+{
+	if (mmap(at, len, PROT_NONE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
+		    0) == MAP_FAILED)
+		return false;
+	madvise(at, len, MADV_DONTDUMP);
+	return true;
+}
+
+bool
+eng_window_map(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, bool write)
+{
+	struct uffdio_register reg = {
+		.range = {(uintptr_t)at, len}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+	int prot = PROT_READ | (write ? PROT_WRITE : 0);
+	/* a userfaultfd wants mappings that may be written in principle; what is never written to
+	 * a private one remains the file's */
+	int flags = MAP_FIXED | (write ? MAP_SHARED : MAP_PRIVATE | MAP_NORESERVE);
+
+	if (range.guard < 0 || mmap(at, len, prot, flags, fd, (off_t)off) == MAP_FAILED)
+		return false;
+	madvise(at, len, MADV_DONTDUMP);
+	if (len >= 2u << 20)
+		madvise(at, len, MADV_HUGEPAGE);
+	if (ioctl(range.guard, UFFDIO_REGISTER, &reg) == 0 &&
+		populate(at, len, page, fd, off, write))
+		return true;
+	unmap(at, len);
+	return false;
+}
+
+/* --- blocks --- */
+
+/* The word of a free block: 1, its order, and its neighbours as granule + 1; 0: none. */
+#define LINK_BITS 28u
+#define LINK_MASK ((1ull << LINK_BITS) - 1)
+
+static_assert(RANGE_MAX / GRANULE < LINK_MASK, "links fit");
+
+static uintptr_t
+free_word(unsigned int order, uint32_t next, uint32_t prev)
+{
+	return 1 | (uintptr_t)order << 1 | (uintptr_t)next << 7 |
+		(uintptr_t)prev << (7 + LINK_BITS);
+}
+
+static uint32_t
+next_of(uintptr_t word)
+{
+	return (uint32_t)(word >> 7 & LINK_MASK);
+}
+
+static uint32_t
+prev_of(uintptr_t word)
+{
+	return (uint32_t)(word >> (7 + LINK_BITS) & LINK_MASK);
+}
+
+/* Under the lock, so relaxed is enough. */
+static uintptr_t
+get_word(uint64_t granule)
+{
+	return atomic_load_explicit(&range.table[granule], memory_order_relaxed);
+}
+
+static void
+set_word(uint64_t granule, uintptr_t v)
+{
+	atomic_store_explicit(&range.table[granule], v, memory_order_relaxed);
+}
+
+static void
+list_add(unsigned int order, uint64_t off)
+{
+	uint32_t at = (uint32_t)(off / GRANULE), next = range.free[order];
+
+	set_word(at, free_word(order, next, 0));
+	if (next != 0)
+		set_word(next - 1, free_word(order, next_of(get_word(next - 1)), at + 1));
+	range.free[order] = at + 1;
+}
+
+static void
+list_del(unsigned int order, uint64_t off)
+{
+	uint32_t at = (uint32_t)(off / GRANULE);
+	uint32_t next = next_of(get_word(at)), prev = prev_of(get_word(at));
+
+	if (prev != 0)
+		set_word(prev - 1, free_word(order, next, prev_of(get_word(prev - 1))));
+	else
+		range.free[order] = next;
+	if (next != 0)
+		set_word(next - 1, free_word(order, next_of(get_word(next - 1)), prev));
+	set_word(at, 0);
+}
+
+static bool
+is_free(unsigned int order, uint64_t off)
+{
+	uintptr_t word = get_word(off / GRANULE);
+
+	return (word & 1) != 0 && (word >> 1 & 63) == order;
+}
+
+static int
+block_take(unsigned int order, uint64_t *off)
+{
+	unsigned int have = order;
+
+	while (have < ORDERS && range.free[have] == 0)
+		have++;
+	if (have == ORDERS)
+		return -ENOMEM;
+	*off = (range.free[have] - 1) * GRANULE;
+	list_del(have, *off);
+	while (have > order) {
+		have--;
+		list_add(have, *off + (1ull << have));
+	}
+	return 0;
+}
+
+static void
+block_give(unsigned int order, uint64_t off)
+{
+	for (; 1ull << order < range.bytes && is_free(order, off ^ 1ull << order); order++) {
+		list_del(order, off ^ 1ull << order);
+		off &= ~(1ull << order);
+	}
+	list_add(order, off);
 }
 
 /* --- reserving --- */
@@ -158,6 +366,7 @@ reserve_range(uint64_t bytes)
 	}
 	range.base = p + head;
 	range.bytes = bytes;
+	list_add((unsigned int)__builtin_ctzll(bytes), 0);
 	return true;
 }
 
@@ -173,6 +382,15 @@ init_locked(void)
 		;
 	if (range.base == NULL)
 		return -ENOMEM;
+	range.guard = open_guard();
+	if (range.guard < 0)
+		karst_log(KARST_LOG_WARNING,
+			"no userfaultfd (%s): all memory of programs is copied", strerror(errno));
+	range.sink = memfd_create("karst-zeros", MFD_CLOEXEC);
+	if (range.sink >= 0 && ftruncate(range.sink, (off_t)range.bytes) != 0) {
+		close(range.sink);
+		range.sink = -1;
+	}
 	sigemptyset(&sa.sa_mask);
 	sigaction(SIGBUS, &sa, &range.before);
 	return 0;
@@ -189,33 +407,7 @@ eng_window_init(void)
 	return ret;
 }
 
-/* --- blocks --- */
-
-static int
-block_take(unsigned int order, uint64_t *off)
-{
-	uint64_t bytes = 1ull << order;
-
-	if (range.free[order] != 0) {
-		*off = range.free[order] - 1;
-		range.free[order] = range.table[*off / GRANULE] >> 1;
-		return 0;
-	}
-	*off = (range.used + bytes - 1) & ~(bytes - 1);
-	if (*off > range.bytes || bytes > range.bytes - *off)
-		return -ENOMEM;
-	range.used = *off + bytes;
-	return 0;
-}
-
-static void
-block_give(unsigned int order, uint64_t off)
-{
-	/* relaxed: under the lock */
-	atomic_store_explicit(
-		&range.table[off / GRANULE], range.free[order] << 1 | 1, memory_order_relaxed);
-	range.free[order] = off + 1;
-}
+/* --- windows --- */
 
 static void
 fill(const struct eng_window *w, uintptr_t v)
@@ -225,6 +417,13 @@ fill(const struct eng_window *w, uintptr_t v)
 
 	for (i = 0; i < n; i++)
 		atomic_store_explicit(&word[i], v, memory_order_relaxed);
+	/* a large part of the table that is zero need not exist */
+	if (v == 0 && n >= TABLE_DROP) {
+		uintptr_t from = ((uintptr_t)word + 4095) & ~4095ull;
+		uintptr_t to = (uintptr_t)&word[n] & ~4095ull;
+
+		madvise((void *)from, to - from, MADV_DONTNEED);
+	}
 }
 
 int
@@ -254,13 +453,67 @@ eng_window_free(struct eng_window *w)
 {
 	uint64_t off = (uint64_t)(w->base - range.base) & ~(w->reserved - 1);
 	/* one mapping again, so that the kernel merges it with its neighbours */
-	void *p = mmap(range.base + off, w->reserved, PROT_NONE,
-		MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	bool unmapped = unmap(range.base + off, w->reserved);
 
+	if (atomic_load(&range.sunk))
+		fallocate(range.sink, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off,
+			(off_t)w->reserved);
 	pthread_mutex_lock(&range.lock);
 	fill(w, 0);
 	/* what could not be unmapped is not given out again */
-	if (p != MAP_FAILED)
+	if (unmapped)
 		block_give((unsigned int)__builtin_ctzll(w->reserved), off);
+	pthread_mutex_unlock(&range.lock);
+}
+
+/* --- who has how much --- */
+
+struct account {
+	uid_t uid;
+	uint64_t bytes;
+	struct account *next;
+};
+
+static struct account *accounts; /* under the lock of the range, as it is the range's */
+
+int
+eng_window_charge(uid_t uid, uint64_t bytes, uint64_t limit)
+{
+	struct account *a;
+	int ret = 0;
+
+	pthread_mutex_lock(&range.lock);
+	for (a = accounts; a != NULL && a->uid != uid; a = a->next)
+		;
+	if (a == NULL) {
+		a = calloc(1, sizeof(*a));
+		if (a != NULL) {
+			*a = (struct account){.uid = uid, .next = accounts};
+			accounts = a;
+		}
+	}
+	if (a == NULL || bytes > limit || a->bytes > limit - bytes)
+		ret = -ENOMEM;
+	else
+		a->bytes += bytes;
+	pthread_mutex_unlock(&range.lock);
+	return ret;
+}
+
+void
+eng_window_credit(uid_t uid, uint64_t bytes)
+{
+	struct account **at = &accounts, *a;
+
+	pthread_mutex_lock(&range.lock);
+	while ((*at)->uid != uid)
+		at = &(*at)->next;
+	a = *at;
+	assert(a->bytes >= bytes);
+	a->bytes -= bytes;
+	if (a->bytes == 0) {
+		*at = a->next;
+		free(a);
+	}
 	pthread_mutex_unlock(&range.lock);
 }

@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Windows: their addresses, who has how many of them, and what is mapped there. */
+#include "window.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#define WINDOWS 512
+
+static uint64_t
+roll(uint64_t *state)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return *state;
+}
+
+/* The largest power of two that can be had. */
+static uint64_t
+largest(void)
+{
+	struct eng_window w = {0};
+
+	for (w.bytes = 1ull << 45; w.bytes >= 4096; w.bytes /= 2)
+		if (eng_window_alloc(&w, 4096, 0) == 0) {
+			eng_window_free(&w);
+			return w.bytes;
+		}
+	return 0;
+}
+
+static void
+take_one(struct eng_window *w, uint64_t *seed)
+{
+	uint64_t align = 4096ull << roll(seed) % 10;
+
+	w->bytes = 1 + roll(seed) % (1ull << (12 + roll(seed) % 24));
+	w->npieces = 0;
+	cr_assert_eq(eng_window_alloc(w, align, roll(seed) % align), 0);
+	cr_assert_eq(eng_window_of(w->base), w);
+	cr_assert_eq(eng_window_of(w->base + w->bytes - 1), w);
+}
+
+/* Whatever came and went, the whole range is one block again. */
+Test(window, addresses_come_back_whole)
+{
+	static struct eng_window w[WINDOWS];
+	uint64_t seed = (uint64_t)time(NULL) | 1, whole;
+	const char *given = getenv("KARST_TEST_SEED");
+	unsigned int i, k;
+
+	if (given != NULL)
+		seed = strtoull(given, NULL, 0);
+	fprintf(stderr, "KARST_TEST_SEED=%llu\n", (unsigned long long)seed);
+	cr_assert_eq(eng_window_init(), 0);
+	whole = largest();
+	cr_assert_geq(whole, 1ull << 34);
+	for (i = 0; i < 20000; i++) {
+		k = (unsigned int)(roll(&seed) % WINDOWS);
+		if (w[k].base == NULL) {
+			take_one(&w[k], &seed);
+		} else {
+			cr_assert_eq(eng_window_of(w[k].base), &w[k]);
+			eng_window_free(&w[k]);
+			cr_assert_null(eng_window_of(w[k].base));
+			w[k].base = NULL;
+		}
+	}
+	cr_assert_lt(largest(), whole, "some are taken");
+	for (k = 0; k < WINDOWS; k++)
+		if (w[k].base != NULL)
+			eng_window_free(&w[k]);
+	cr_assert_eq(largest(), whole);
+}
+
+/* No two windows have an address in common, and each is aligned as it was asked for. */
+Test(window, addresses_are_of_one)
+{
+	static struct eng_window w[WINDOWS];
+	uint64_t seed = 88172645463325252ull;
+	unsigned int i, k;
+
+	cr_assert_eq(eng_window_init(), 0);
+	for (i = 0; i < WINDOWS; i++)
+		take_one(&w[i], &seed);
+	for (i = 0; i < WINDOWS; i++)
+		for (k = 0; k < i; k++)
+			cr_assert(w[i].base + w[i].bytes <= w[k].base ||
+				w[k].base + w[k].bytes <= w[i].base);
+	for (i = 0; i < WINDOWS; i++)
+		eng_window_free(&w[i]);
+}
+
+Test(window, users_have_their_share)
+{
+	cr_assert_eq(eng_window_charge(1, 600, 1000), 0);
+	cr_assert_eq(eng_window_charge(1, 401, 1000), -ENOMEM);
+	cr_assert_eq(eng_window_charge(2, 1000, 1000), 0);
+	cr_assert_eq(eng_window_charge(2, 1, 1000), -ENOMEM);
+	cr_assert_eq(eng_window_charge(1, UINT64_MAX, UINT64_MAX - 1), -ENOMEM);
+	cr_assert_eq(eng_window_charge(1, 400, 1000), 0);
+	eng_window_credit(2, 1000);
+	eng_window_credit(1, 600);
+	cr_assert_eq(eng_window_charge(1, 601, 1000), -ENOMEM);
+	cr_assert_eq(eng_window_charge(1, 600, 1000), 0);
+	eng_window_credit(1, 1000);
+}
+
+/* --- what is mapped --- */
+
+#define PAGES 64u
+#define BYTES (PAGES * 4096u)
+
+static unsigned int times_broken;
+
+static void
+on_broken(struct eng_window *w)
+{
+	times_broken++;
+}
+
+static unsigned int
+mappings(void)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	unsigned int n = 0;
+	int c;
+
+	while ((c = fgetc(f)) != EOF)
+		n += c == '\n';
+	fclose(f);
+	return n;
+}
+
+/* A file of @pages pages, the rest of BYTES a hole. */
+static int
+make_file(unsigned int pages)
+{
+	int fd = memfd_create("window", MFD_CLOEXEC);
+	unsigned int i;
+
+	cr_assert_eq(ftruncate(fd, BYTES), 0);
+	for (i = 0; i < pages; i++)
+		cr_assert_eq(pwrite(fd, "x", 1, i * 4096), 1);
+	return fd;
+}
+
+static void
+window_up(struct eng_window *w, struct eng_piece *piece)
+{
+	cr_assert_eq(eng_window_init(), 0);
+	*piece = (struct eng_piece){.len = BYTES, .page = 4096, .writable = true};
+	*w = (struct eng_window){.bytes = BYTES, .npieces = 1, .piece = piece, .broken = on_broken};
+	cr_assert_eq(eng_window_alloc(w, 4096, 0), 0);
+}
+
+static blkcnt_t
+blocks(int fd)
+{
+	struct stat st;
+
+	cr_assert_eq(fstat(fd, &st), 0);
+	return st.st_blocks;
+}
+
+/* A page that does not exist would be made at the engine's expense. */
+Test(window, holes_are_not_mapped)
+{
+	struct eng_piece piece;
+	struct eng_window w;
+	int fd = make_file(PAGES - 1);
+	blkcnt_t before = blocks(fd);
+
+	window_up(&w, &piece);
+	cr_assert_not(eng_window_map(w.base, BYTES, 4096, fd, 0, true));
+	cr_assert_not(eng_window_map(w.base, BYTES, 4096, fd, 0, false));
+	cr_assert_eq(blocks(fd), before);
+	cr_assert(eng_window_map(w.base, BYTES - 4096, 4096, fd, 0, true));
+	cr_assert_eq(w.base[0], 'x');
+	eng_window_free(&w);
+	close(fd);
+}
+
+/* Holes that are punched later, and ends that are cut off: one fault, one mapping, no page. */
+static void
+take_away(bool punch)
+{
+	struct eng_piece piece;
+	struct eng_window w;
+	int fd = make_file(PAGES);
+	unsigned int i, maps;
+
+	window_up(&w, &piece);
+	cr_assert(eng_window_map(w.base, BYTES, 4096, fd, 0, true));
+	maps = mappings();
+	if (punch)
+		cr_assert_eq(
+			fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, BYTES), 0);
+	else
+		cr_assert_eq(ftruncate(fd, 0), 0);
+	for (i = 0; i < PAGES; i += 2)
+		cr_assert_eq(((volatile uint8_t *)w.base)[i * 4096], 0);
+	w.base[4096] = 1;
+	cr_assert_eq(times_broken, 1);
+	cr_assert_leq(mappings(), maps);
+	cr_assert_eq(blocks(fd), 0, "nothing was made");
+	eng_window_free(&w);
+	close(fd);
+}
+
+Test(window, holes_that_come_later)
+{
+	take_away(true);
+}
+
+Test(window, ends_that_are_cut_off)
+{
+	take_away(false);
+}
+
+/* With no private memory to be had, zeros come from elsewhere. */
+Test(window, nothing_to_mend_with)
+{
+	struct rlimit was, none;
+	struct eng_piece piece;
+	struct eng_window w;
+	int fd = make_file(PAGES);
+	unsigned int i, sum = 0;
+
+	window_up(&w, &piece);
+	cr_assert(eng_window_map(w.base, BYTES, 4096, fd, 0, true));
+	cr_assert_eq(ftruncate(fd, 0), 0);
+	cr_assert_eq(getrlimit(RLIMIT_DATA, &was), 0);
+	none = (struct rlimit){4096, was.rlim_max};
+	cr_assert_eq(setrlimit(RLIMIT_DATA, &none), 0);
+	for (i = 0; i < PAGES; i++) {
+		sum += ((volatile uint8_t *)w.base)[i * 4096];
+		((volatile uint8_t *)w.base)[i * 4096] = 1;
+	}
+	cr_assert_eq(setrlimit(RLIMIT_DATA, &was), 0);
+	cr_assert_eq(sum, 0);
+	cr_assert_eq(times_broken, 1);
+	eng_window_free(&w);
+	/* what was written is nobody's next zeros */
+	cr_assert_eq(eng_window_alloc(&w, 4096, 0), 0);
+	eng_window_free(&w);
+	close(fd);
+}
+
+/* What others have mapped here does not get into a core dump. */
+Test(window, not_in_core_dumps)
+{
+	struct eng_piece piece;
+	struct eng_window w;
+	int fd = make_file(PAGES);
+	char line[512];
+	uintptr_t from, to;
+	bool in = false, seen = false;
+	FILE *f;
+
+	window_up(&w, &piece);
+	cr_assert(eng_window_map(w.base, BYTES, 4096, fd, 0, true));
+	f = fopen("/proc/self/smaps", "r");
+	while (fgets(line, sizeof(line), f) != NULL) {
+		if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+			in = from == (uintptr_t)w.base;
+		if (in && strncmp(line, "VmFlags:", 8) == 0) {
+			cr_assert_not_null(strstr(line, " dd"), "%s", line);
+			seen = true;
+		}
+	}
+	fclose(f);
+	cr_assert(seen);
+	eng_window_free(&w);
+	close(fd);
+}

@@ -358,7 +358,7 @@ struct karst_ctl_destroy_ah_req {
 /* --- XRC domains --- */
 
 /** Beside the request: nothing (a domain that nobody else can open) or one descriptor, of the file
- *  whose device and inode name the domain.  -ENOENT: there is none and CREATE is not set; -EEXIST:
+ *  whose device and inode name the domain, open for reading.  -EBADF, -EACCES: it is not; -ENOENT: there is none and CREATE is not set; -EEXIST:
  *  there is one and EXCL is set. */
 struct karst_ctl_open_xrcd_req {
 	uint32_t flags; /* KARST_CTL_XRCD_* */

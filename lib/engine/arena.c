@@ -125,6 +125,7 @@ map_file(int fd, size_t bytes)
 		return NULL;
 	}
 	madvise(at, bytes, MADV_HUGEPAGE); /* a wish */
+	madvise(at, bytes, MADV_DONTDUMP); /* it is the program's as much as ours */
 	return at;
 }
 

@@ -4,7 +4,9 @@
 /*
  * XRC domains of a session, and targets that it opens.
  *
- * A shared domain is named by device and inode of a file.  Whoever has it open holds the inode, so
+ * A shared domain is named by device and inode of a file, which the program shows that it may read by
+ * the descriptor that it sends.  One of O_PATH shows nothing: anybody gets one who may search the
+ * folder.  Whoever has it open holds the inode, so
  * that no other file gets its number meanwhile; by a descriptor of O_PATH, because closing one of
  * another kind may wait for whoever serves the file.
  */
@@ -22,9 +24,17 @@
 static int
 pin(struct session_call *c, struct karst_engine_xrcd_init *init, int *pin_fd)
 {
+	int mode = fcntl(c->fds[0], F_GETFL);
 	char path[32];
 	struct stat st;
 
+	if (mode == -1 || (mode & O_PATH) != 0)
+		return say(c, -EBADF,
+			"the file of an XRC domain: a descriptor of O_PATH does not show that the "
+			"program may read it");
+	if ((mode & O_ACCMODE) != O_RDONLY && (mode & O_ACCMODE) != O_RDWR)
+		return say(c, -EACCES,
+			"the file of an XRC domain: the descriptor is not open for reading");
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", c->fds[0]);
 	*pin_fd = open(path, O_PATH | O_CLOEXEC);
 	if (*pin_fd < 0 || fstat(*pin_fd, &st) != 0) {

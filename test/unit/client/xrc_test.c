@@ -7,7 +7,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -244,6 +246,31 @@ Test(client_xrc, domains)
 	cr_assert_eq(karst_close(ctx), 0);
 	close(file);
 	close(other);
+	bed_down(&b);
+}
+
+/* A file that one may only look up is not shown to be one's own: the domain stays closed. */
+Test(client_xrc, domains_of_files_that_are_not_read)
+{
+	int file = memfd_create("a", MFD_CLOEXEC), shown[2];
+	struct karst_xrcd *x, *z;
+	char path[32];
+	struct bed b;
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
+	shown[0] = open(path, O_PATH | O_CLOEXEC);
+	shown[1] = open(path, O_WRONLY | O_CLOEXEC);
+	bed_up(&b, 1);
+	cr_assert_eq(karst_open_xrcd(b.ctx, shown[0], O_CREAT, &x), -EBADF);
+	cr_assert_neq(strstr(karst_why(), "O_PATH"), NULL);
+	cr_assert_eq(karst_open_xrcd(b.ctx, shown[1], O_CREAT, &x), -EACCES);
+	cr_assert_eq(karst_open_xrcd(b.ctx, file, O_CREAT, &x), 0, "%s", karst_why());
+	cr_assert_eq(karst_open_xrcd(b.ctx, shown[0], 0, &z), -EBADF);
+	cr_assert_eq(karst_open_xrcd(b.ctx, shown[1], 0, &z), -EACCES);
+	cr_assert_eq(karst_close_xrcd(x), 0);
+	close(shown[0]);
+	close(shown[1]);
+	close(file);
 	bed_down(&b);
 }
 

@@ -11,6 +11,7 @@
 #include <criterion/criterion.h>
 
 #include "arena.h"
+#include "bed.h"
 
 #define LIVE 400u
 
@@ -168,6 +169,20 @@ Test(arena, files_are_found)
 		check_place(&a, p[i], sizes[i]);
 	cr_assert_eq(eng_arena_find(&a, &a, &number, &off), -EINVAL);
 	cr_assert_eq(eng_arena_file(&a, 100, &fd, &off), -EINVAL);
+	eng_arena_fini(&a);
+}
+
+/* Rings are programs' memory, too. */
+Test(arena, files_are_not_in_core_dumps)
+{
+	struct arena a;
+	void *p;
+
+	eng_arena_init_files(&a, "test", 0);
+	p = eng_arena_alloc(&a, 4096);
+	cr_assert_not_null(p);
+	cr_assert_not(bed_is_dumped(p));
+	eng_arena_free(&a, p, 4096);
 	eng_arena_fini(&a);
 }
 

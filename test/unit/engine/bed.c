@@ -3,8 +3,10 @@
  */
 #include "bed.h"
 
+#include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -325,4 +327,24 @@ bed_fill(void *buf, size_t len, unsigned int seed)
 
 	for (i = 0; i < len; i++)
 		p[i] = (uint8_t)(i * 7 + (i >> 8) * 13 + seed * 101);
+}
+
+bool
+bed_is_dumped(const void *p)
+{
+	FILE *f = fopen("/proc/self/smaps", "r");
+	char line[512] = "";
+	uintptr_t from, to;
+	bool in = false;
+
+	cr_assert_not_null(f);
+	while (fgets(line, sizeof(line), f) != NULL) {
+		if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+			in = from <= (uintptr_t)p && (uintptr_t)p < to;
+		if (in && strncmp(line, "VmFlags:", 8) == 0)
+			break;
+	}
+	fclose(f);
+	cr_assert(in, "not mapped");
+	return strstr(line, " dd") == NULL;
 }

@@ -86,4 +86,7 @@ void bed_post_recv(
 /** Bytes that differ with @seed and position. */
 void bed_fill(void *buf, size_t len, unsigned int seed);
 
+/** Is the mapping that begins at @p or before it part of a core dump? */
+bool bed_is_dumped(const void *p);
+
 #endif /* BED_H */

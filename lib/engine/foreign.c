@@ -56,7 +56,8 @@ struct job {
 
 struct eng_foreign {
 	uint32_t njobs;
-	uint32_t used; /* of scratch */
+	uint32_t used;                                 /* of scratch */
+	const struct karst_space *from[ENG_MAX_BURST]; /* whose bytes a frame's scratch has */
 	struct job job[JOBS];
 	uint8_t scratch[SCRATCH];
 };
@@ -358,6 +359,7 @@ fetch_seg(struct eng_lcore *lc, const struct karst_tx_burst *b, uint32_t i, stru
 	}
 	dst = scratch_take(lc->foreign, seg->len);
 	seg->src = dst;
+	lc->foreign->from[i] = at.space;
 	if (gather(lc, dst, src, seg->len, i))
 		return;
 	/* the list is full: this segment again, from its beginning */
@@ -372,6 +374,7 @@ eng_foreign_fetch(struct eng_lcore *lc, const struct karst_tx_burst *b)
 	uint64_t lost = 0;
 	uint32_t i, k;
 
+	memset(lc->foreign->from, 0, b->n * sizeof(lc->foreign->from[0]));
 	for (i = 0; i < b->n; i++) {
 		const struct karst_seal *s = &b->seals[i];
 
@@ -417,7 +420,9 @@ eng_foreign_broken(struct eng_lcore *lc, const struct karst_tx_burst *b)
 		for (k = 0; k < s->nsegs; k++) {
 			const uint8_t *src = s->segs[k].src;
 
-			if ((src >= f->scratch && src < f->scratch + SCRATCH) || is_failed(src))
+			if (src >= f->scratch && src < f->scratch + SCRATCH
+					? f->from[i] == NULL || karst_space_failed(f->from[i])
+					: is_failed(src))
 				lost |= 1ull << i;
 		}
 	}

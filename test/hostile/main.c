@@ -22,6 +22,7 @@ static const struct {
 	{"churn", case_churn, "programs that come and go, regions that come and go"},
 	{"talk", case_talk, "programs that talk nonsense to the socket"},
 	{"death", case_death, "the engine is killed"},
+	{"takeaway", case_takeaway, "programs that take away what they have registered"},
 	{"exec", case_exec, "a program that executes another, and leaves its rings to a child"},
 };
 

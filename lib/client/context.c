@@ -145,7 +145,7 @@ hello(struct karst_client *c, const char *program)
 	if (program == NULL)
 		program = program_invocation_short_name;
 	memcpy(m.body.program, program, strnlen(program, sizeof(m.body.program) - 1));
-	/* by which the engine copies; without it, as in a program that is not dumpable, it will not */
+	/* by which the engine copies; a program that is not dumpable may not open it */
 	if (c->door.hup_fd >= 0)
 		mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 	ret = cli_call(c, KARST_CTL_HELLO, &m.hdr, sizeof(m), &mem, mem >= 0, &reply);

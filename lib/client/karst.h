@@ -378,11 +378,11 @@ struct karst_xrcd {
 };
 
 /**
- * Opens the domain that device and inode of @fd name, for all programs that may read the file; it ends
- * with its last user.  @fd -1: one that nobody else can open.  @oflags: O_CREAT, O_EXCL.
+ * Opens the domain that device and inode of @fd name, for all programs that may read the file; it
+ * ends with its last user.  @fd -1: one that nobody else can open.  @oflags: O_CREAT, O_EXCL.
  * -ENOENT: there is none and O_CREAT is not set; -EEXIST: there is one and O_EXCL is; -EINVAL:
- * another flag; -EBADF, -EACCES: @fd is no descriptor that is open for reading; -ENOSPC: the context has
- * max_xrcd.
+ * another flag; -EBADF, -EACCES: @fd is no descriptor that is open for reading; -ENOSPC: the
+ * context has max_xrcd.
  */
 int karst_open_xrcd(struct karst_context *ctx, int fd, int oflags, struct karst_xrcd **xrcd);
 /** -EBUSY: SRQs or QPs of this context are in it. */

@@ -136,8 +136,8 @@ add_fd(struct made *m, int fd, uint64_t from, uint64_t to, uint64_t off, uint32_
 }
 
 /*
- * An engine makes no pages that do not exist, so they are made here, where they count as the program's.
- * What cannot be made will be copied.
+ * An engine makes no pages that do not exist, so they are made here, where they count as the
+ * program's.  What cannot be made will be copied.
  */
 static void
 make_pages(const struct made *m, uint64_t from, uint64_t to)

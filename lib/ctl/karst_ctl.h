@@ -136,8 +136,8 @@ struct karst_ctl_place {
 
 #define KARST_CTL_NAME 64u
 
-/** First of all.  Beside it: nothing, or one descriptor, of the program's /proc/self/mem, open for reading
- *  and writing: without it memory is shared, but not copied. */
+/** First of all.  Beside it: nothing, or one descriptor, of the program's /proc/self/mem, open for
+ *  reading and writing: without it memory is shared, but not copied. */
 struct karst_ctl_hello_req {
 	char program[KARST_CTL_NAME]; /* for people; ends in 0 */
 	uint32_t abi;                 /* KARST_RING_ABI of the program */
@@ -358,8 +358,8 @@ struct karst_ctl_destroy_ah_req {
 /* --- XRC domains --- */
 
 /** Beside the request: nothing (a domain that nobody else can open) or one descriptor, of the file
- *  whose device and inode name the domain, open for reading.  -EBADF, -EACCES: it is not; -ENOENT: there is none and CREATE is not set; -EEXIST:
- *  there is one and EXCL is set. */
+ *  whose device and inode name the domain, open for reading.  -EBADF, -EACCES: it is not; -ENOENT:
+ *  there is none and CREATE is not set; -EEXIST: there is one and EXCL is set. */
 struct karst_ctl_open_xrcd_req {
 	uint32_t flags; /* KARST_CTL_XRCD_* */
 	uint32_t reserved;

@@ -38,8 +38,8 @@ struct karst_ctl_peer {
 	pid_t pid;
 	uid_t uid;
 	gid_t gid;
-	/* the caller's to close; -1: this kernel cannot tell (before Linux 6.5), and the process may
-	 * be gone, and its number taken, although the connection is there */
+	/* the caller's to close; -1: this kernel cannot tell (before Linux 6.5), and the process
+	 * may be gone, and its number taken, although the connection is there */
 	int pidfd;
 };
 

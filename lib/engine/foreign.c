@@ -11,8 +11,8 @@
  *	receiving   jobs of a chunk of packets, whose buffers are kept until the flush
  *	sending     all foreign segments of a burst, fetched between building and sealing
  *
- * eng_space_write() goes through its list in order and stops at the first address that is not there,
- * so what it returns tells whose job has failed; those behind it are tried again without it.
+ * eng_space_write() goes through its list in order and stops at the first address that is not
+ * there, so what it returns tells whose job has failed; those behind it are tried again without it.
  *
  * Order (R14): the last bytes of a message are a list entry of their own, behind the rest.  If they
  * lie in a mapped piece, what is queued is written first.

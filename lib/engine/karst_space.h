@@ -7,8 +7,8 @@
  * A region of a program becomes a *window* of as many addresses in the engine.  Pieces that the
  * two processes can share (a memory file, a shared mapping of the program) are mapped there;
  * where a piece must be copied, the window has no pages, and lib/mem's foreign path takes the
- * bytes across through a descriptor of the program's memory, batched.  The transport sees plain host
- * addresses in both cases.
+ * bytes across through a descriptor of the program's memory, batched.  The transport sees plain
+ * host addresses in both cases.
  *
  * A program can take pages away under the engine (truncate a file that it shares).  Touching such
  * a page raises SIGBUS; the handler that the first space installs puts a zero page there and
@@ -27,12 +27,12 @@
 struct karst_space;
 struct karst_space_region;
 
-/** @pidfd: of the program's process, as the kernel says; it is duplicated.  -1: the kernel did not say,
- *  so that @pid may be somebody else's by now.  -ESRCH: the process is gone. */
+/** @pidfd: of the program's process, as the kernel says; it is duplicated.  -1: the kernel did not
+ *  say, so that @pid may be somebody else's by now.  -ESRCH: the process is gone. */
 int karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, gid_t gid,
 	struct karst_space **space);
-/** @mem_fd: a descriptor of /proc/self/mem, which the program has opened for reading and writing, and
- *  sent; it is duplicated.  Without it nothing is copied.  -EBADF: it is something else. */
+/** @mem_fd: a descriptor of /proc/self/mem, which the program has opened for reading and writing,
+ *  and sent; it is duplicated.  Without it nothing is copied.  -EBADF: it is something else. */
 int karst_space_reach(struct karst_space *s, int mem_fd, char *why);
 /** Windows of all spaces of its user take up to @window_bytes of the engine's addresses. */
 void karst_space_limit(struct karst_space *s, uint64_t window_bytes);
@@ -44,8 +44,8 @@ void karst_space_destroy(struct karst_space *s);
  * @write whether the engine will ever write there (local write, remote write or atomic access).
  * @why (KARST_CTL_WHY bytes) says what was wrong.
  * -EINVAL: pieces that do not cover the range, or are not what they say; -EFAULT: the program has
- * no such memory, or may not write there; -EPERM: it would have to be copied, and the program has not
- * sent a descriptor of its memory; -EACCES: a file that its user may not open so;
+ * no such memory, or may not write there; -EPERM: it would have to be copied, and the program has
+ * not sent a descriptor of its memory; -EACCES: a file that its user may not open so;
  * -EBADF: a foreign descriptor; -ENOMEM.
  */
 int karst_space_map(struct karst_space *s, uint64_t addr, uint64_t len, bool write,

@@ -5,8 +5,8 @@
  * What a piece of a program's memory is, and whether it can be mapped here.
  *
  * Nothing that a program says is believed: a descriptor is mapped only if it is a file of tmpfs or
- * hugetlbfs (all memory files are), whose page faults wait for nobody, opened with the rights that are
- * needed, and long enough.
+ * hugetlbfs (all memory files are), whose page faults wait for nobody, opened with the rights that
+ * are needed, and long enough.
  *
  * A shared mapping of the program is reached through /proc/PID/map_files.  An engine that runs as
  * root could open there what the program itself may not, so the thread takes on the program's user
@@ -37,8 +37,8 @@ refuse(char *why, const char *what)
 	return false;
 }
 
-/* File systems whose page faults wait for nobody: neither a program, as with FUSE, or a disk image of
- * its own, nor a disk. */
+/* File systems whose page faults wait for nobody: neither a program, as with FUSE, or a disk image
+ * of its own, nor a disk. */
 static bool
 is_memory(int fd)
 {
@@ -118,9 +118,10 @@ open_fd(const struct karst_ctl_piece *p, const int *fds, unsigned int nfds, bool
 /* --- a mapping of the program --- */
 
 /*
- * Has the program's list of mappings, as its user sees it now, this file where the piece says, shared,
- * and open for what is asked?  This decides: a link may have led to what another process has there, if
- * the program executed something else in between, but what is listed is the user's to look at.
+ * Has the program's list of mappings, as its user sees it now, this file where the piece says,
+ * shared, and open for what is asked?  This decides: a link may have led to what another process
+ * has there, if the program executed something else in between, but what is listed is the user's to
+ * look at.
  */
 static bool
 is_listed(const struct karst_space *s, const struct karst_ctl_piece *p, bool write,

@@ -21,10 +21,11 @@
  * registered on demand.  That is a courtesy to the program, whose own memory it is; nobody else is
  * harmed if it changes in between.
  *
- * That list, and the files of its shared mappings, are looked up under /proc/PID, by the engine, for
- * which the thread becomes the program's user, without CAP_SYS_PTRACE: what the kernel then lets it
- * open is what that user may look at.  Of /proc/PID it must be known that it is the program's: the
- * kernel has said so (SO_PEERPIDFD, Linux 6.5), or the descriptor of its memory was opened there.
+ * That list, and the files of its shared mappings, are looked up under /proc/PID, by the engine,
+ * for which the thread becomes the program's user, without CAP_SYS_PTRACE: what the kernel then
+ * lets it open is what that user may look at.  Of /proc/PID it must be known that it is the
+ * program's: the kernel has said so (SO_PEERPIDFD, Linux 6.5), or the descriptor of its memory was
+ * opened there.
  */
 #include "space_priv.h"
 

@@ -4,11 +4,11 @@
 /*
  * XRC domains of a session, and targets that it opens.
  *
- * A shared domain is named by device and inode of a file, which the program shows that it may read by
- * the descriptor that it sends.  One of O_PATH shows nothing: anybody gets one who may search the
- * folder.  Whoever has it open holds the inode, so
- * that no other file gets its number meanwhile; by a descriptor of O_PATH, because closing one of
- * another kind may wait for whoever serves the file.
+ * A shared domain is named by device and inode of a file, which the program shows that it may read
+ * by the descriptor that it sends.  One of O_PATH shows nothing: anybody gets one who may search
+ * the folder.  Whoever has a domain open holds the inode, so that no other file gets its number
+ * meanwhile; that is done by a descriptor of O_PATH, because closing one of another kind may wait
+ * for whoever serves the file.
  */
 #include <fcntl.h>
 #include <stdio.h>

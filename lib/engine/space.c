@@ -11,8 +11,8 @@
  * memory.
  *
  * Files whose pages exist are mapped with their page tables filled, so that no lcore ever takes a
- * page fault there.  Pages that do not exist are not made, as they would be the engine's to pay for:
- * libkarst makes them, in the program, and what has holes nevertheless is copied.
+ * page fault there.  Pages that do not exist are not made, as they would be the engine's to pay
+ * for: libkarst makes them, in the program, and what has holes nevertheless is copied.
  *
  * Mappings are a resource of the process.  When they run short, pieces are copied that could have
  * been mapped.
@@ -204,8 +204,8 @@ open_sources(const struct karst_space *s, bool write, const struct karst_ctl_pie
 
 /*
  * What the region needs of each piece.  Pieces are whole pages, so the first may begin before the
- * region and the last end behind it, by less than a page of theirs.  How large the pages of a mapping
- * are is not known to every program, so those may be larger, and are cut.
+ * region and the last end behind it, by less than a page of theirs.  How large the pages of a
+ * mapping are is not known to every program, so those may be larger, and are cut.
  */
 static int
 fit_source(struct eng_source *s, uint64_t addr, uint64_t end, char *why)

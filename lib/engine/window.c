@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The reserved range is a buddy system: blocks of powers of two, each aligned to its size, which are
- * split when a smaller one is wanted and become one again when both halves are free.  Addresses cost
- * little, so what this wastes does not matter; what it saves is that a huge page of the other
+ * The reserved range is a buddy system: blocks of powers of two, each aligned to its size, which
+ * are split when a smaller one is wanted and become one again when both halves are free.  Addresses
+ * cost little, so what this wastes does not matter; what it saves is that a huge page of the other
  * process can be a huge page here, because both addresses agree in their low bits.
  *
- * table[] has one word for each granule of the range: 0, a window's address, or, of the first granule
- * of a free block, its order and its neighbours in the list of that order (odd).  The table, too, is
- * only reserved, and exists as far as it is used.
+ * table[] has one word for each granule of the range: 0, a window's address, or, of the first
+ * granule of a free block, its order and its neighbours in the list of that order (odd).  The
+ * table, too, is only reserved, and exists as far as it is used.
  *
  * Pages of a file that do not exist are never made here, where they would be this process's to pay
  * for: mappings are registered with a userfaultfd that raises SIGBUS for them.  So what a program
@@ -184,7 +184,7 @@ open_guard(void)
 	return fd;
 }
 
-/* Fills the page tables, so that no lcore ever takes a fault there.  false: a page does not exist. */
+/* Fills the page tables, so that no lcore ever takes a fault there.  false: a page is missing. */
 static bool
 populate(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, bool write)
 {

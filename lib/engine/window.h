@@ -48,11 +48,12 @@ int eng_window_init(void);
  */
 int eng_window_alloc(struct eng_window *w, uint64_t align, uint64_t lead);
 
-/* Maps @len bytes of @fd from @off on over a part of a window.  false: it could not be mapped, or some of
- * its pages do not exist; nothing has changed. */
+/* Maps @len bytes of @fd from @off on over a part of a window.  false: it could not be mapped, or
+ * some of its pages do not exist; nothing has changed. */
 bool eng_window_map(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, bool write);
 
-/* Addresses, w->reserved of each window, are counted by user: -ENOMEM if that were more than @limit. */
+/* Addresses, w->reserved of each window, are counted by user: -ENOMEM if that were more than
+ * @limit. */
 int eng_window_charge(uid_t uid, uint64_t bytes, uint64_t limit);
 void eng_window_credit(uid_t uid, uint64_t bytes);
 

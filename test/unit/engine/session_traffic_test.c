@@ -220,6 +220,7 @@ child_up(struct child *ch)
 	ch->memfd = memfd_create("child", MFD_ALLOW_SEALING);
 	cr_assert_eq(ftruncate(ch->memfd, BUF), 0);
 	ch->shared = mmap(NULL, BUF, PROT_READ | PROT_WRITE, MAP_SHARED, ch->memfd, 0);
+	memset(ch->shared, 0, BUF); /* pages that do not exist are not mapped */
 	ch->private = mmap(NULL, BUF, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	cr_assert_eq(pipe(pipefd), 0);
 	cr_assert_eq(pipe(ready), 0);

@@ -575,8 +575,8 @@ Test(space, what_is_no_memory)
 	rig_down(&rig);
 }
 
-/* How much of it is copied if a space of @rig's program, made with @pidfd, maps what the program has
- * found out; @memory: whose it sends. */
+/* How much of it is copied if a space of @rig's program, made with @pidfd, maps what the program
+ * has found out; @memory: whose it sends. */
 static int
 map_with(struct rig *rig, int pidfd, pid_t memory, uint64_t addr, uint64_t len, uint64_t *copied)
 {
@@ -601,8 +601,8 @@ map_with(struct rig *rig, int pidfd, pid_t memory, uint64_t addr, uint64_t len, 
 	return ret;
 }
 
-/* Which of its files may be opened is known by its process; which is that, by the kernel, or because
- * its memory was opened there. */
+/* Which of its files may be opened is known by its process; which is that, by the kernel, or
+ * because its memory was opened there. */
 Test(space, whose_mappings)
 {
 	struct program other;

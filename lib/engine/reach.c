@@ -127,14 +127,20 @@ is_of_process(const struct karst_space *s, int fd)
 int
 karst_space_reach(struct karst_space *s, int mem_fd, char *why)
 {
+	int copy;
+
 	if (!is_memory(mem_fd))
 		return karst_ctl_say(why, -EBADF,
 			"the descriptor is not one of /proc/self/mem, open for reading and "
 			"writing");
-	s->memfd = fcntl(mem_fd, F_DUPFD_CLOEXEC, 3);
-	if (s->memfd < 0)
+	copy = fcntl(mem_fd, F_DUPFD_CLOEXEC, 3);
+	if (copy < 0)
 		return karst_ctl_say(
 			why, -errno, "the engine has no descriptors left (its ulimit -n)");
+	/* a HELLO that failed later comes again */
+	if (s->memfd >= 0)
+		close(s->memfd);
+	s->memfd = copy;
 	s->certain |= is_of_process(s, mem_fd);
 	return 0;
 }

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -205,6 +206,35 @@ Test(memory, registrations_share)
 	cr_assert_not(is_shared(p + 8 * PAGE));
 	cr_assert_eq(cli_moved_count(), 0);
 	cr_assert(painted(p, BYTES, 2));
+}
+
+/* Pages of a file count as the engine's if that makes them. */
+Test(memory, pages_are_made_when_registered)
+{
+	int fd = memfd_create("sparse", MFD_CLOEXEC);
+	struct karst_memory *m;
+	struct stat st;
+	uint8_t *p;
+
+	cr_assert_eq(ftruncate(fd, 64 * PAGE), 0);
+	p = mmap(NULL, 64 * PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	cr_assert_neq(p, MAP_FAILED);
+	cr_assert_eq(karst_memory_get_on_demand(p, 64 * PAGE, true, &m, why), 0);
+	cr_assert_eq(fstat(fd, &st), 0);
+	cr_assert_eq(st.st_blocks, 0);
+	karst_memory_put(m);
+	m = get(p + 100, 32 * PAGE);
+	cr_assert_eq(fstat(fd, &st), 0);
+	cr_assert_eq(st.st_blocks, 33 * PAGE / 512, "those of the region, and no others");
+	karst_memory_put(m);
+	munmap(p, 64 * PAGE);
+	close(fd);
+	p = karst_alloc(64 * PAGE);
+	m = get(p, 64 * PAGE);
+	cr_assert_eq(fstat(m->fds[0], &st), 0);
+	cr_assert_geq(st.st_blocks, 64 * PAGE / 512);
+	karst_memory_put(m);
+	karst_free(p);
 }
 
 Test(memory, limits_of_moving)

@@ -155,12 +155,13 @@ dpdk_write(void *cookie, const char *buf, size_t size)
 	while (at < size) {
 		const char *end = memchr(buf + at, '\n', size - at);
 		size_t len = end != NULL ? (size_t)(end - buf) - at : size - at;
-		char text[LINE_BYTES];
+		char text[LINE_BYTES], shown[LINE_BYTES];
 
 		snprintf(text, sizeof(text), "%.*s",
 			(int)(len < sizeof(text) ? len : sizeof(text) - 1), buf + at);
-		if (text[0] != '\0')
-			log_line(level, text);
+		karst_text_escape(shown, sizeof(shown), text);
+		if (shown[0] != '\0')
+			log_line(level, shown);
 		at += len + 1;
 	}
 	return (ssize_t)size;

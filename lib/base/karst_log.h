@@ -4,11 +4,16 @@
 /*
  * Logging, for control paths only: nothing on the data path logs.  The library writes
  * through a sink that the embedding program may replace (lib/engine routes it to rte_log).
+ *
+ * A line may quote what a program or a peer has sent.  So that none of it can end the line, forge
+ * another, or steer the terminal of whoever reads it, karst_log() escapes the whole line before
+ * the sink sees it; callers need not think of it.
  */
 #ifndef KARST_LOG_H
 #define KARST_LOG_H
 
 #include <stdarg.h>
+#include <stddef.h>
 
 enum karst_log_level {
 	KARST_LOG_ERR,
@@ -26,8 +31,20 @@ typedef void (*karst_log_sink_fn)(enum karst_log_level level, const char *fmt, v
  */
 void karst_log_set_sink(karst_log_sink_fn sink);
 
-/** Logs one line; no trailing newline in @fmt.  Any thread; never on the data path. */
+/** Logs one line of up to 1,023 bytes; no trailing newline in @fmt.  What karst_text_escape()
+ *  escapes is escaped.  Any thread; never on the data path. */
 void karst_log(enum karst_log_level level, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/**
+ * Writes @from to @to, of @room bytes with the 0 at the end, with each byte that is no part of
+ * printable UTF-8 as \xNN: control characters, what turns the direction of writing, line and
+ * paragraph separators, and what is no UTF-8 at all.  Ends early rather than within a character.
+ * @return the length of @to.
+ */
+size_t karst_text_escape(char *to, size_t room, const char *from);
+
+/** The same in place, with '?' for each such byte: for names that are kept and shown. */
+void karst_text_clean(char *text);
 
 #endif /* KARST_LOG_H */

@@ -4,8 +4,89 @@
 /* The default log sink.  The sink pointer is the one piece of process-wide state in lib/. */
 #include "karst_log.h"
 
-#include <stddef.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <string.h>
+
+#define LINE_BYTES 1024u
+
+/* --- text of others --- */
+
+/* Bytes of the UTF-8 character at @s, and what it is; 0: it is none. */
+static unsigned int
+decode(const uint8_t *s, uint32_t *c)
+{
+	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	unsigned int n = s[0] < 0x80 ? 1
+		: s[0] < 0xc2        ? 0
+		: s[0] < 0xe0        ? 2
+		: s[0] < 0xf0        ? 3
+				     : 4,
+		     i;
+
+	if (n == 0 || s[0] > 0xf4)
+		return 0;
+	*c = n == 1 ? s[0] : s[0] & (0xffu >> (n + 1));
+	for (i = 1; i < n; i++) {
+		if ((s[i] & 0xc0) != 0x80) /* a 0 at the end is none of these */
+			return 0;
+		*c = *c << 6 | (s[i] & 0x3f);
+	}
+	return *c < least[n] || (*c >= 0xd800 && *c < 0xe000) || *c > 0x10ffff ? 0 : n;
+}
+
+/* Bytes of the character at @s if it is harmless where one line is shown; else 0. */
+static unsigned int
+harmless(const uint8_t *s)
+{
+	uint32_t c = 0;
+	unsigned int n = decode(s, &c);
+	bool bad = c < 0x20 || (c >= 0x7f && c < 0xa0) || c == 0xad || c == 0x61c ||
+		(c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
+		(c >= 0x2060 && c <= 0x206f) || c == 0xfeff || (c >= 0xfff9 && c <= 0xfffb) ||
+		(c >= 0xe0000 && c <= 0xe007f);
+
+	return bad ? 0 : n;
+}
+
+size_t
+karst_text_escape(char *to, size_t room, const char *from)
+{
+	const uint8_t *s = (const uint8_t *)from;
+	size_t n = 0;
+
+	while (*s != 0) {
+		unsigned int whole = harmless(s), bytes = whole != 0 ? whole : 4;
+
+		if (n + bytes >= room)
+			break;
+		if (whole != 0)
+			memcpy(to + n, s, whole);
+		else
+			snprintf(to + n, room - n, "\\x%02x", s[0]);
+		n += bytes;
+		s += whole != 0 ? whole : 1;
+	}
+	to[n] = '\0';
+	return n;
+}
+
+void
+karst_text_clean(char *text)
+{
+	unsigned int n;
+
+	for (; *text != '\0'; text += n) {
+		n = harmless((const uint8_t *)text);
+		if (n == 0) {
+			*text = '?';
+			n = 1;
+		}
+	}
+}
+
+/* --- lines --- */
 
 static void
 stderr_sink(enum karst_log_level level, const char *fmt, va_list ap)
@@ -27,12 +108,26 @@ karst_log_set_sink(karst_log_sink_fn fn)
 	sink = fn != NULL ? fn : stderr_sink;
 }
 
-void
-karst_log(enum karst_log_level level, const char *fmt, ...)
+/* Sinks take a format and what belongs to it. */
+__attribute__((format(printf, 2, 3))) static void
+pass(enum karst_log_level level, const char *fmt, ...)
 {
 	va_list ap;
 
 	va_start(ap, fmt);
 	sink(level, fmt, ap);
 	va_end(ap);
+}
+
+void
+karst_log(enum karst_log_level level, const char *fmt, ...)
+{
+	char line[LINE_BYTES], shown[LINE_BYTES];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(line, sizeof(line), fmt, ap);
+	va_end(ap);
+	karst_text_escape(shown, sizeof(shown), line);
+	pass(level, "%s", shown);
 }

@@ -204,10 +204,12 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 
 /* --- HELLO --- */
 
+/* Names that programs give themselves are shown to people, by logs, telemetry and what reads it. */
 static void
 put_name(char *to, size_t room, const char *name)
 {
 	snprintf(to, room, "%s", name);
+	karst_text_clean(to);
 }
 
 static uint32_t

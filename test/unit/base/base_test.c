@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "karst_counters.h"
 #include "karst_cpu.h"
@@ -193,4 +194,90 @@ Test(base, prf_keys_are_derived)
 	karst_prf_derive(key[0], 5, 0, key[1]);
 	karst_prf_derive(key[0], 5, 0, key[0]);
 	cr_assert_arr_eq(key[0], key[1], sizeof(key[0]));
+}
+
+/* --- text of programs and peers in lines for people --- */
+
+static char heard[2048];
+
+static void
+hear(enum karst_log_level level, const char *fmt, va_list ap)
+{
+	(void)level;
+	vsnprintf(heard, sizeof(heard), fmt, ap);
+}
+
+static const struct {
+	const char *from, *shown, *cleaned;
+} texts[] = {
+	{"", "", ""},
+	{"plain name, 100% of it: \\", "plain name, 100% of it: \\", "plain name, 100% of it: \\"},
+	{"a\nkarstd: error: all is lost", "a\\x0akarstd: error: all is lost",
+		"a?karstd: error: all is lost"},
+	{"\x1b[2J\x1b]0;t\a", "\\x1b[2J\\x1b]0;t\\x07", "?[2J?]0;t?"},
+	{"\x7f\t\r", "\\x7f\\x09\\x0d", "???"},
+	{"Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x90\x9f",
+		"Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x90\x9f",
+		"Gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x90\x9f"},
+	/* controls above 0x7f: CSI in one byte and in two; alone, and cut off */
+	{"\x9b"
+	 "31m",
+		"\\x9b"
+		"31m",
+		"?31m"},
+	{"\xc2\x9b"
+	 "31m",
+		"\\xc2\\x9b"
+		"31m",
+		"??31m"},
+	{"\xe2\x82", "\\xe2\\x82", "??"},
+	/* too long a form of '\n', a surrogate, above Unicode */
+	{"\xc0\x8a", "\\xc0\\x8a", "??"},
+	{"\xe0\x80\x8a", "\\xe0\\x80\\x8a", "???"},
+	{"\xed\xa0\x80", "\\xed\\xa0\\x80", "???"},
+	{"\xf4\x90\x80\x80", "\\xf4\\x90\\x80\\x80", "????"},
+	{"\xff", "\\xff", "?"},
+	/* right to left from here; a line ends */
+	{"a\xe2\x80\xaetxt", "a\\xe2\\x80\\xaetxt", "a???txt"},
+	{"a\xe2\x80\xa8"
+	 "b",
+		"a\\xe2\\x80\\xa8"
+		"b",
+		"a???b"},
+};
+
+Test(base, text_of_others)
+{
+	char to[128], tiny[6];
+	size_t i;
+
+	for (i = 0; i < KARST_DIM(texts); i++) {
+		cr_assert_eq(
+			karst_text_escape(to, sizeof(to), texts[i].from), strlen(texts[i].shown));
+		cr_assert_str_eq(to, texts[i].shown);
+		snprintf(to, sizeof(to), "%s", texts[i].from);
+		karst_text_clean(to);
+		cr_assert_str_eq(to, texts[i].cleaned);
+	}
+	/* neither half an escape nor half a character */
+	cr_assert_eq(karst_text_escape(tiny, sizeof(tiny), "ab\n"), 2);
+	cr_assert_str_eq(tiny, "ab");
+	cr_assert_eq(karst_text_escape(tiny, sizeof(tiny), "abc\xe2\x82\xac"), 3);
+	cr_assert_eq(karst_text_escape(tiny, sizeof(tiny), "a\n"), 5);
+	cr_assert_eq(karst_text_escape(tiny, 1, "a"), 0);
+}
+
+Test(base, log_lines_are_escaped)
+{
+	char name[3000];
+
+	karst_log_set_sink(hear);
+	karst_log(KARST_LOG_ERR, "program %s: %d%%", "x\n\x1b[31m%s", 7);
+	cr_assert_str_eq(heard, "program x\\x0a\\x1b[31m%s: 7%");
+	memset(name, '\n', sizeof(name) - 1);
+	name[sizeof(name) - 1] = '\0';
+	karst_log(KARST_LOG_ERR, "%s", name);
+	cr_assert_eq(strlen(heard), 1020);
+	cr_assert_eq(strcspn(heard, "\n"), 1020);
+	karst_log_set_sink(NULL);
 }

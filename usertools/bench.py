@@ -209,7 +209,7 @@ class Daemon:
         self.socket = os.path.join(self.folder.name, 'karst.sock')
         conf = os.path.join(self.folder.name, 'karst.conf')
         with open(conf, 'w', encoding='utf-8') as f:
-            f.write(f'[engine]\nname = bench{os.getpid() % 10000}\n{engine}'
+            f.write(f'[engine]\nname = bench{os.getpid() % 10000}\nuser = {os.geteuid()}\n{engine}'
                     '[limits]\nring_bytes = 4G\n[port lo]\ndevice = loopback\n'
                     f'{ports}')
         self.process = subprocess.Popen(

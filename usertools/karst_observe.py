@@ -20,7 +20,7 @@ class Failure(Exception):
 
 def bases():
     """Where DPDK keeps the run-time folders of programs, by their --file-prefix."""
-    found = ['/var/run/dpdk']
+    found = ['/var/run/dpdk', '/run/karst/dpdk']
     if os.environ.get('XDG_RUNTIME_DIR'):
         found.insert(0, os.path.join(os.environ['XDG_RUNTIME_DIR'], 'dpdk'))
     return found + ['/tmp/dpdk']

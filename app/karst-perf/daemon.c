@@ -91,7 +91,8 @@ write_config(const struct perf_opts *o, const char *path)
 
 	if (f == NULL)
 		return -errno;
-	fprintf(f, "[engine]\nname = perf%d\n", (int)getpid() % 100000);
+	fprintf(f, "[engine]\nname = perf%d\nuser = %u\n", (int)getpid() % 100000,
+		(unsigned int)geteuid());
 	fprintf(f, "idle = %s\n", o->yield == 0 ? "poll" : "yield");
 	fprintf(f, "max_qps = %u\n", 2 * (o->connections ? 2 * o->conns : o->qps) + 64);
 	if (o->window != 0)

@@ -61,9 +61,9 @@ write_conf(const char *path)
 	if (f == NULL)
 		return -errno;
 	fprintf(f,
-		"# written by karst-run\n[engine]\nname = run-%u\n[socket]\nmode = 0600\n"
-		"[port lo]\ndevice = loopback\n",
-		(unsigned int)geteuid());
+		"# written by karst-run\n[engine]\nname = run-%u\nuser = %u\n[socket]\n"
+		"mode = 0600\n[port lo]\ndevice = loopback\n",
+		(unsigned int)geteuid(), (unsigned int)geteuid());
 	bad = ferror(f);
 	return fclose(f) != 0 || bad ? -EIO : 0;
 }

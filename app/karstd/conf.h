@@ -61,6 +61,7 @@ struct kd_mac {
 
 struct kd_conf_engine {
 	char name[16];
+	uint32_t user; /* UINT32_MAX: karst, if there is one */
 	struct kd_cpus lcores;
 	uint32_t idle; /* enum karst_idle */
 	uint32_t sleep_max_us;

@@ -3,9 +3,11 @@
  */
 /*
  * Order of things: signals are blocked, so that every thread inherits that and they are read from
- * a descriptor; the lock on the socket, before anything is touched that another daemon may have;
- * DPDK; the engine; its ports; its lcores; the listening socket, last, so that whoever can connect
- * finds everything there.  The end is the same backwards.
+ * a descriptor; the user that the daemon runs as; the lock on the socket, before anything is
+ * touched that another daemon may have; DPDK; the engine; its ports; its lcores; the listening
+ * socket, which nobody can connect to yet.  When all is open, capabilities and system calls that
+ * only the start has needed are given up, and only then programs may come.  The end is the same
+ * backwards, with what is left.
  */
 #include "daemon.h"
 
@@ -21,6 +23,8 @@
 
 #include <rte_eal.h>
 
+#include "caps.h"
+#include "confine.h"
 #include "eal.h"
 #include "karst_log.h"
 #include "log.h"
@@ -30,6 +34,7 @@
 #include "ports.h"
 #include "server.h"
 #include "socket.h"
+#include "user.h"
 
 #define WATCH_MS 1000
 #define RETRY_MS 100 /* after a connection could not be accepted */
@@ -185,6 +190,26 @@ start_engine(struct daemon *d)
 	return KD_EXIT_OK;
 }
 
+/* What only the start has needed. */
+static int
+give_up(const struct daemon *d)
+{
+	struct kd_confine confine = {.frames = false};
+	uint32_t i;
+	int rc;
+
+	for (i = 0; i < d->conf->nports; i++)
+		confine.frames |= d->conf->port[i].kind != KD_DEV_LOOPBACK;
+	rc = kd_caps_keep(kd_caps_needed(d->conf));
+	if (rc != 0)
+		return KD_EXIT_FAILED;
+	rc = kd_confine(&confine);
+	if (rc == 0)
+		return KD_EXIT_OK;
+	karst_log(KARST_LOG_ERR, "limiting system calls (seccomp): %s", strerror(-rc));
+	return KD_EXIT_FAILED;
+}
+
 static int
 start(struct daemon *d)
 {
@@ -196,6 +221,8 @@ start(struct daemon *d)
 	*d->asked = *d->conf;
 	raise_limits();
 	if (rc == KD_EXIT_OK)
+		rc = kd_user_become(d->conf);
+	if (rc == KD_EXIT_OK)
 		rc = kd_socket_lock(&d->socket, &d->conf->socket);
 	if (rc == KD_EXIT_OK && (kd_ports_check(d->conf) != 0 || kd_place_choose(d->conf) != 0))
 		rc = KD_EXIT_FAILED;
@@ -206,7 +233,12 @@ start(struct daemon *d)
 	d->server = kd_server_create(d->engine, d->conf);
 	if (d->server == NULL)
 		return KD_EXIT_FAILED;
-	return kd_socket_listen(&d->socket, &d->conf->socket);
+	rc = kd_socket_bind(&d->socket, &d->conf->socket);
+	if (rc == KD_EXIT_OK)
+		rc = give_up(d);
+	if (rc == KD_EXIT_OK)
+		rc = kd_socket_listen(&d->socket, &d->conf->socket);
+	return rc;
 }
 
 /* --- in between --- */

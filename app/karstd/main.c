@@ -47,6 +47,8 @@ read_conf(const struct kd_opts *o, struct kd_conf *c, struct kd_faults *f)
 		kd_conf_set(c, "socket", "path", o->socket, "--socket", f);
 	if (o->name != NULL)
 		kd_conf_set(c, "engine", "name", o->name, "--name", f);
+	if (o->user != NULL)
+		kd_conf_set(c, "engine", "user", o->user, "--user", f);
 	if (o->log_level != NULL)
 		kd_conf_set(c, "log", "level", o->log_level, "--log-level", f);
 	if (f->n == 0)

@@ -9,7 +9,7 @@
 
 #include "conf.h"
 
-enum { CONFIG = 256, CHECK, SOCKET, FOREGROUND, LOG_LEVEL, NAME, LOOPBACK, VERSION };
+enum { CONFIG = 256, CHECK, SOCKET, FOREGROUND, LOG_LEVEL, NAME, LOOPBACK, USER, VERSION };
 
 static const struct option options[] = {
 	{"config", required_argument, NULL, CONFIG},
@@ -19,6 +19,7 @@ static const struct option options[] = {
 	{"log-level", required_argument, NULL, LOG_LEVEL},
 	{"name", required_argument, NULL, NAME},
 	{"loopback", no_argument, NULL, LOOPBACK},
+	{"user", required_argument, NULL, USER},
 	{"version", no_argument, NULL, VERSION},
 	{"help", no_argument, NULL, 'h'},
 	{0},
@@ -36,6 +37,7 @@ usage(FILE *to)
 	      "  --socket PATH      instead of [socket] path\n"
 	      "  --name NAME        instead of [engine] name\n"
 	      "  --log-level LEVEL  instead of [log] level: error, warning, notice, info, debug\n"
+	      "  --user USER        instead of [engine] user: whom to become if started as root\n"
 	      "  --loopback         instead of the configured ports: one without a wire\n"
 	      "  --foreground       as it is anyway\n"
 	      "  --version          print the version\n"
@@ -71,6 +73,9 @@ kd_opts_parse(int argc, char **argv, struct kd_opts *o)
 			break;
 		case NAME:
 			o->name = optarg;
+			break;
+		case USER:
+			o->user = optarg;
 			break;
 		case LOOPBACK:
 			o->loopback = true;

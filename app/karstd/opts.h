@@ -16,8 +16,8 @@ enum kd_exit {
 };
 
 struct kd_opts {
-	const char *config;                    /* NULL: the default file, if there is one */
-	const char *socket, *name, *log_level; /* NULL: as configured */
+	const char *config;                           /* NULL: the default file, if there is one */
+	const char *socket, *name, *log_level, *user; /* NULL: as configured */
 	bool check;
 	bool loopback;
 };

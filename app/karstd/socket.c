@@ -164,7 +164,7 @@ set_permissions(const struct kd_socket *s, const struct kd_conf_socket *c)
 }
 
 int
-kd_socket_listen(struct kd_socket *s, const struct kd_conf_socket *c)
+kd_socket_bind(struct kd_socket *s, const struct kd_conf_socket *c)
 {
 	struct sockaddr_un at;
 	mode_t mask;
@@ -185,10 +185,13 @@ kd_socket_listen(struct kd_socket *s, const struct kd_conf_socket *c)
 	if (rc != KD_EXIT_OK)
 		return rc;
 	s->present = true;
-	rc = set_permissions(s, c);
-	if (rc == KD_EXIT_OK && listen(s->fd, (int)c->backlog) != 0)
-		rc = failed("listening on", s->path);
-	return rc;
+	return set_permissions(s, c);
+}
+
+int
+kd_socket_listen(const struct kd_socket *s, const struct kd_conf_socket *c)
+{
+	return listen(s->fd, (int)c->backlog) == 0 ? KD_EXIT_OK : failed("listening on", s->path);
 }
 
 void

@@ -24,8 +24,11 @@ struct kd_socket {
 /** Takes the lock.  @return enum kd_exit; errors are logged. */
 int kd_socket_lock(struct kd_socket *s, const struct kd_conf_socket *c);
 
-/** Listens, with owner, group and mode as configured.  @return enum kd_exit. */
-int kd_socket_listen(struct kd_socket *s, const struct kd_conf_socket *c);
+/** Makes the socket, with owner, group and mode as configured.  @return enum kd_exit. */
+int kd_socket_bind(struct kd_socket *s, const struct kd_conf_socket *c);
+
+/** From now on, programs can connect to it.  @return enum kd_exit. */
+int kd_socket_listen(const struct kd_socket *s, const struct kd_conf_socket *c);
 
 /** Removes the socket and gives the lock back; also after failures. */
 void kd_socket_close(struct kd_socket *s);

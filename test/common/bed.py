@@ -70,6 +70,8 @@ class Daemon:
         self.command = ['ip', 'netns', 'exec', netns] if netns else []
         self.command += [program, '--config', self.conf, '--socket', self.socket,
                          '--name', self.name, *args]
+        if '--user' not in args: # the folders of tests are this user's
+            self.command += ['--user', str(os.geteuid())]
         self.write(conf)
         self.process = None
         self.start_s = None
@@ -92,6 +94,7 @@ class Daemon:
             os.unlink(path)
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.notify.bind(path)
+        os.chmod(path, 0o666) # as systemd's
         began = time.monotonic()
         with open(self.stderr, 'w', encoding='utf-8') as err:
             self.process = subprocess.Popen(

@@ -35,11 +35,12 @@ bool
 host_start(struct host *h)
 {
 	const struct karst_open_attr attr = {.connect_timeout_ms = HANG_S * 1000};
-	char conf_path[96], log_path[96];
+	char conf_path[96], log_path[96], user[16];
 	uint64_t until = now_ms() + HANG_S * 1000;
 
 	snprintf(conf_path, sizeof(conf_path), "%s/karst.conf", h->folder);
 	snprintf(log_path, sizeof(log_path), "%s/log", h->folder);
+	snprintf(user, sizeof(user), "%u", geteuid()); /* the folder is this user's */
 	h->pid = fork();
 	if (h->pid == 0) {
 		int fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND, 0600);
@@ -48,7 +49,7 @@ host_start(struct host *h)
 		dup2(fd, STDERR_FILENO);
 		close(fd);
 		execl(h->karstd, h->karstd, "--config", conf_path, "--socket", h->sock, "--name",
-			h->name, (char *)NULL);
+			h->name, "--user", user, (char *)NULL);
 		_exit(127);
 	}
 	while (host_alive(h) && now_ms() < until) {

@@ -10,7 +10,7 @@ import tempfile
 # A file and what its errors must say: (line or None, text) for each, in any order; no others.
 BAD = {
     'unknown section': ('[motor]\n', [(1, '[motor]: unknown section; allowed: [engine]')]),
-    'unknown key': ('[engine]\nnmae = x\n', [(2, 'nmae: unknown key; allowed: name, lcores')]),
+    'unknown key': ('[engine]\nnmae = x\n', [(2, 'nmae: unknown key; allowed: name, user, lcores')]),
     'a port key in another section': ('[log]\ndevice = eth0\n', [(2, 'unknown key')]),
     'a line that is nothing': ('[engine]\nidle poll\n', [(2, 'neither [SECTION] nor KEY = VALUE')]),
     'a key before any section': ('idle = poll\n', [(1, 'before the first [SECTION]')]),
@@ -51,6 +51,7 @@ BAD = {
     'a socket too long': ('[socket]\npath = /' + 'x' * 107 + '\n', [(2, 'too long')]),
     'a mode': ('[socket]\nmode = 1777\n', [(2, 'not a mode')]),
     'a mode that is not octal': ('[socket]\nmode = rw\n', [(2, 'not a mode')]),
+    'no such user to become': ('[engine]\nuser = nobody-knows\n', [(2, 'no such user')]),
     'no such user': ('[socket]\nowner = nobody-knows\n', [(2, 'no such user')]),
     'no such group': ('[socket]\ngroup = nobody-knows\n', [(2, 'no such group')]),
     'limits of nobody': ('[limits nobody-knows]\nqps = 1\n', [(1, 'no such user or group')]),

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Capabilities belong to threads, and when the ports are open there are some already: those of
+ * DPDK and of the engine, which nobody can ask to call capset().  Each of them is interrupted by
+ * a signal whose handler does it, as the C library does for setuid().
+ *
+ * The signal is the C library's own for that purpose, because it is the only one that no thread
+ * has blocked: threads of a library block all that they can.  Its handler is put back afterwards.
+ */
+#include "caps.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "karst_log.h"
+
+#define BIT(cap)     (UINT64_C(1) << (cap))
+#define SIGSETXID    33  /* of the C library; neither pthread_sigmask() nor sigaction() touch it */
+#define KERNEL_BYTES 256 /* more than the kernel's struct sigaction has on any machine */
+#define MASK_BYTES   8   /* of its set of signals */
+#define TRIES        5000
+#define TRY_NS       1000000
+
+#ifndef CAP_CHECKPOINT_RESTORE
+#define CAP_CHECKPOINT_RESTORE 40
+#endif
+
+/* --- what is needed --- */
+
+/* Does this kernel have a capability of that number? */
+static bool
+kernel_has(int cap)
+{
+	FILE *f = fopen("/proc/sys/kernel/cap_last_cap", "re");
+	int last = -1;
+
+	if (f == NULL)
+		return true;
+	if (fscanf(f, "%d", &last) != 1)
+		last = cap;
+	fclose(f);
+	return cap <= last;
+}
+
+uint64_t
+kd_caps_needed(const struct kd_conf *c)
+{
+	/* SYS_PTRACE for memory of other users' programs; SETUID and SETGID for the file system
+	 * identity under which their files are opened; for /proc/PID/map_files the third. */
+	uint64_t need = BIT(CAP_SYS_PTRACE) | BIT(CAP_SETUID) | BIT(CAP_SETGID);
+	uint32_t i;
+
+	need |= kernel_has(CAP_CHECKPOINT_RESTORE) ? BIT(CAP_CHECKPOINT_RESTORE)
+						   : BIT(CAP_SYS_ADMIN);
+	for (i = 0; i < c->nports; i++) {
+		const struct kd_conf_port *p = &c->port[i];
+
+		/* groups, MTU and state of interfaces, flow rules, XDP programs that are removed */
+		if (p->kind != KD_DEV_LOOPBACK)
+			need |= BIT(CAP_NET_ADMIN) | BIT(CAP_NET_RAW);
+		/* memory that is mapped for the device later */
+		if (p->kind == KD_DEV_PCI)
+			need |= BIT(CAP_IPC_LOCK);
+	}
+	return need;
+}
+
+/* --- one thread --- */
+
+struct sets {
+	struct __user_cap_data_struct half[2];
+};
+
+static int
+get(struct sets *s)
+{
+	struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+
+	return syscall(SYS_capget, &h, s->half) == 0 ? 0 : -errno;
+}
+
+/* Async-signal-safe. */
+static int
+set(const struct sets *s)
+{
+	struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
+
+	return syscall(SYS_capset, &h, s->half) == 0 ? 0 : -errno;
+}
+
+int
+kd_caps_raise(void)
+{
+	struct sets s;
+	int i, rc = get(&s);
+
+	for (i = 0; i < 2; i++)
+		s.half[i].effective = s.half[i].permitted;
+	return rc == 0 ? set(&s) : rc;
+}
+
+/* --- all of them --- */
+
+/* At file scope because a signal handler has no argument for it. */
+static uint64_t kept;
+static _Atomic int fault;
+
+static void
+drop(int signo)
+{
+	int saved = errno, rc, i;
+	struct sets s;
+
+	(void)signo;
+	rc = get(&s);
+	for (i = 0; i < 2; i++) {
+		s.half[i].permitted &= (uint32_t)(kept >> (32 * i));
+		s.half[i].effective &= (uint32_t)(kept >> (32 * i));
+		/* without being inheritable, none is ambient */
+		s.half[i].inheritable = 0;
+	}
+	if (rc == 0)
+		rc = set(&s);
+	/* relaxed: nothing is ordered by it */
+	if (rc != 0)
+		atomic_store_explicit(&fault, rc, memory_order_relaxed);
+	errno = saved;
+}
+
+/* Has thread @tid more than it is to have?  One that has ended has not. */
+static bool
+has_more(const char *tid)
+{
+	unsigned long long v;
+	char path[64], line[256];
+	bool more = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%.20s/status", tid);
+	f = fopen(path, "re");
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+		if (sscanf(line, "CapPrm: %llx", &v) == 1 || sscanf(line, "CapEff: %llx", &v) == 1)
+			more |= (v & ~kept) != 0;
+		else if (sscanf(line, "CapInh: %llx", &v) == 1)
+			more |= v != 0;
+	if (f != NULL)
+		fclose(f);
+	return more;
+}
+
+/* Interrupts all threads that have more.  @return how many there were, or -errno. */
+static int
+interrupt_all(char *last, size_t len)
+{
+	DIR *dir = opendir("/proc/self/task");
+	const struct dirent *d;
+	int n = 0;
+
+	if (dir == NULL)
+		return -errno;
+	while ((d = readdir(dir)) != NULL)
+		if (d->d_name[0] != '.' && has_more(d->d_name)) {
+			n++;
+			snprintf(last, len, "%.20s", d->d_name);
+			syscall(SYS_tgkill, getpid(), atoi(d->d_name), SIGSETXID);
+		}
+	closedir(dir);
+	return n;
+}
+
+/* Twice in a row nobody has more: one who was made while the first list was read, by one who had,
+ * is in the second. */
+static int
+drop_all(void)
+{
+	const struct timespec pause = {.tv_nsec = TRY_NS};
+	char last[32] = "";
+	int tries, n, clean = 0, rc;
+
+	for (tries = 0; tries < TRIES; tries++) {
+		n = interrupt_all(last, sizeof(last));
+		/* relaxed: as above */
+		rc = n < 0 ? n : atomic_load_explicit(&fault, memory_order_relaxed);
+		if (rc != 0) {
+			karst_log(KARST_LOG_ERR, "giving up capabilities: %s", strerror(-rc));
+			return rc;
+		}
+		clean = n == 0 ? clean + 1 : 0;
+		if (clean == 2)
+			return 0;
+		if (n > 0)
+			nanosleep(&pause, NULL);
+	}
+	karst_log(KARST_LOG_ERR, "thread %s does not give up its capabilities", last);
+	return -ETIMEDOUT;
+}
+
+int
+kd_caps_keep(uint64_t keep)
+{
+	const struct sigaction act = {.sa_handler = drop, .sa_flags = SA_RESTART};
+	uint8_t ours[KERNEL_BYTES], theirs[KERNEL_BYTES];
+	struct sigaction old;
+	int rc;
+
+	kept = keep;
+	/* The kernel's form of it comes from a signal that the C library lets have. */
+	if (sigaction(SIGRTMAX, &act, &old) != 0)
+		return -errno;
+	if (syscall(SYS_rt_sigaction, SIGRTMAX, NULL, ours, MASK_BYTES) != 0 ||
+		syscall(SYS_rt_sigaction, SIGSETXID, ours, theirs, MASK_BYTES) != 0) {
+		rc = -errno;
+		sigaction(SIGRTMAX, &old, NULL);
+		return rc;
+	}
+	rc = drop_all();
+	syscall(SYS_rt_sigaction, SIGSETXID, theirs, NULL, MASK_BYTES);
+	sigaction(SIGRTMAX, &old, NULL);
+	return rc;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The daemon changes its user before it opens anything, so that all that it makes is that user's:
+ * it has to remove its socket and to open its log file again when it has given up the
+ * capabilities that it starts with (caps.c).
+ *
+ * DPDK keeps its telemetry socket in /var/run of root, and in /tmp for others.  Under systemd it is
+ * in the service's own run-time folder; so it is for a daemon that changes its user, too.
+ */
+#include "user.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "caps.h"
+#include "karst_log.h"
+#include "opts.h"
+
+#define USER     "karst"
+#define MAKE     "useradd --system --no-create-home --shell /usr/sbin/nologin " USER
+#define FROM_ENV "RUNTIME_DIRECTORY"
+
+struct identity {
+	const char *name; /* NULL: a number that no user has */
+	uid_t uid;
+	gid_t gid;
+};
+
+/* Whom to become.  @return false: nobody; the daemon stays what it is. */
+static bool
+choose(const struct kd_conf_engine *c, struct identity *id)
+{
+	const struct passwd *pw = c->user == UINT32_MAX ? getpwnam(USER) : getpwuid(c->user);
+
+	if (pw == NULL && c->user == UINT32_MAX) {
+		karst_log(KARST_LOG_NOTICE,
+			"there is no user " USER ", so this daemon stays root; \"" MAKE
+			"\" makes one, and --user root says that it is meant so");
+		return false;
+	}
+	*id = (struct identity){.uid = c->user, .gid = c->user};
+	if (pw != NULL)
+		*id = (struct identity){pw->pw_name, pw->pw_uid, pw->pw_gid};
+	return id->uid != 0;
+}
+
+static void
+folder_of(const char *path, char *folder, size_t len)
+{
+	const char *slash = strrchr(path, '/');
+
+	snprintf(folder, len, "%.*s", (int)(slash - path), path);
+}
+
+/* The socket's last folder: made if it is missing, and then the user's. */
+static int
+give_folder(const struct kd_conf *c, const struct identity *id)
+{
+	char folder[KD_TEXT];
+
+	folder_of(c->socket.path, folder, sizeof(folder));
+	if (folder[0] == '\0' || mkdir(folder, 0755) != 0)
+		return 0; /* whether it can be used shows when it is */
+	return chown(folder, id->uid, id->gid) == 0 ? 0 : -errno;
+}
+
+static int
+change(const struct identity *id)
+{
+	int rc;
+
+	if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0)
+		return -errno;
+	rc = id->name != NULL ? initgroups(id->name, id->gid) : setgroups(0, NULL);
+	if (rc != 0 || setresgid(id->gid, id->gid, id->gid) != 0 ||
+		setresuid(id->uid, id->uid, id->uid) != 0)
+		return -errno;
+	rc = kd_caps_raise();
+	prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0);
+	return rc;
+}
+
+/* Systemd separates several folders by colons, of which DPDK knows nothing. */
+static void
+choose_runtime_folder(const struct kd_conf *c, bool changed)
+{
+	const char *env = getenv(FROM_ENV);
+	char folder[KD_TEXT];
+
+	if (env != NULL && strchr(env, ':') != NULL)
+		snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(env, ":"), env);
+	else if (env == NULL && changed)
+		folder_of(c->socket.path, folder, sizeof(folder));
+	else
+		return;
+	setenv(FROM_ENV, folder, 1);
+}
+
+int
+kd_user_become(const struct kd_conf *c)
+{
+	struct identity id;
+	int rc;
+
+	if (geteuid() != 0) {
+		choose_runtime_folder(c, false);
+		if (c->engine.user == UINT32_MAX || c->engine.user == geteuid())
+			return KD_EXIT_OK;
+		karst_log(KARST_LOG_ERR,
+			"[engine] user is number %u, which only a daemon that is started as root "
+			"can become; this is user %u",
+			c->engine.user, geteuid());
+		return KD_EXIT_FAILED;
+	}
+	if (!choose(&c->engine, &id)) {
+		choose_runtime_folder(c, false);
+		return KD_EXIT_OK;
+	}
+	rc = give_folder(c, &id);
+	if (rc == 0)
+		rc = change(&id);
+	if (rc == 0) {
+		choose_runtime_folder(c, true);
+		karst_log(KARST_LOG_INFO, "runs as user %s (%u), group %u",
+			id.name != NULL ? id.name : "without a name", id.uid, id.gid);
+		return KD_EXIT_OK;
+	}
+	karst_log(KARST_LOG_ERR, "becoming user %u: %s", id.uid, strerror(-rc));
+	return KD_EXIT_FAILED;
+}

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""What karstd may do, and what it gives up: rights.py KARSTD SHARED UNIT ROOT (TAP).
+
+SHARED is shared.c, UNIT the systemd unit as it is installed.  Users are numbers without a name.
+"""
+import glob
+import os
+import pwd
+import re
+import subprocess
+import sys
+import tempfile
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from bed import Daemon, HANG_S, Tap, call, connect, hello  # noqa: E402
+
+LOOPBACK = '[port loop]\ndevice = loopback\n'
+OPEN = LOOPBACK + '[socket]\nmode = 0666\n'
+CAPS = {'CAP_CHOWN': 0, 'CAP_DAC_OVERRIDE': 1, 'CAP_FOWNER': 3, 'CAP_SETGID': 6, 'CAP_SETUID': 7,
+        'CAP_NET_ADMIN': 12, 'CAP_NET_RAW': 13, 'CAP_IPC_LOCK': 14, 'CAP_SYS_RAWIO': 17,
+        'CAP_SYS_PTRACE': 19, 'CAP_SYS_ADMIN': 21, 'CAP_PERFMON': 38, 'CAP_BPF': 39,
+        'CAP_CHECKPOINT_RESTORE': 40}
+KEPT = ['CAP_SYS_PTRACE', 'CAP_SETUID', 'CAP_SETGID', 'CAP_CHECKPOINT_RESTORE']
+WIRE = ['CAP_NET_ADMIN', 'CAP_NET_RAW']
+DAEMON, PROGRAM = 61234, 61235
+
+
+def bits(names):
+    return sum(1 << CAPS[name] for name in names)
+
+
+def threads(pid):
+    """[{field: text}] of /proc/PID/task/*/status."""
+    found = []
+    for path in glob.glob(f'/proc/{pid}/task/*/status'):
+        with open(path, encoding='utf-8') as f:
+            found.append(dict(line.rstrip('\n').split(':\t', 1) for line in f if ':\t' in line))
+    return found
+
+
+def limited(d, uid, kept, watched):
+    """Problems: a thread of the daemon is not @uid, or may do more than @kept, or less."""
+    problems, seen = [], threads(d.process.pid)
+    if len(seen) < 4:
+        problems.append(f'only {len(seen)} threads')
+    for t in seen:
+        want = {'Uid': '\t'.join([str(uid)] * 4), 'CapInh': 0, 'CapAmb': 0,
+                'CapPrm': bits(kept), 'CapEff': bits(kept)}
+        if not watched:
+            want.update({'Seccomp': '2', 'NoNewPrivs': '1'})
+        problems += [f'{t["Name"]}: {key} is {t[key]}, not {value}'
+                     for key, value in want.items()
+                     if (int(t[key], 16) if key.startswith('Cap') else t[key]) != value]
+    return problems
+
+
+def as_user(uid, *command):
+    return ['setpriv', '--reuid', str(uid), '--regid', str(uid), '--clear-groups', *command]
+
+
+def shares(program, path):
+    """Problems: a program of another user, whose memory is to be shared where it can be."""
+    done = subprocess.run(as_user(PROGRAM, program, path), stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          timeout=HANG_S, check=False)
+    want = ['posix: 0 of 65536 are copied', 'file: 0 of 65536 are copied',
+            'malloc: 65536 of 65536 are copied', 'done']
+    return [] if done.stdout.splitlines() == want and done.returncode == 0 else \
+        [f'exit status {done.returncode}: {done.stdout}']
+
+
+def open_folder(folder, name, uid=0):
+    path = os.path.join(folder, name)
+    os.mkdir(path, 0o755)
+    os.chown(path, uid, uid)
+    return path
+
+
+def stays_root(tap, karstd, shared, folder, watched):
+    d = Daemon(karstd, folder, OPEN, name='root')
+    problems = d.start()
+    tap.point('a daemon that stays root keeps four capabilities, in all threads',
+              problems or limited(d, 0, KEPT, watched))
+    tap.point('memory of a program of another user is shared, not copied',
+              problems or shares(shared, d.socket))
+    tap.point('it stops, and nothing is left', d.stop() + [
+        f'{p} is there' for p in (d.socket, d.socket + '.lock') if os.path.lexists(p)])
+
+
+def becomes(tap, karstd, shared, folder, watched):
+    path = os.path.join(folder, 'made', 'karst.sock')
+    d = Daemon(karstd, folder, OPEN, name='user', path=path, args=['--user', str(DAEMON)])
+    problems = d.start()
+    tap.point('a daemon that is started as root becomes another user',
+              problems or limited(d, DAEMON, KEPT, watched))
+    if not problems:
+        problems = [f'{p} belongs to {os.stat(p).st_uid}'
+                    for p in (os.path.dirname(path), path, path + '.lock')
+                    if os.stat(p).st_uid != DAEMON]
+    tap.point('what it makes is that user\'s', problems)
+    tap.point('memory of a program of another user is shared, not copied', shares(shared, path))
+    tap.point('SIGHUP is obeyed', d.reload())
+    tap.point('it stops, and nothing is left', d.stop() + [
+        f'{p} is there' for p in (path, path + '.lock') if os.path.lexists(p)])
+    d = Daemon(karstd, folder, OPEN, name='named', args=['--user', 'nobody'])
+    problems = d.start()
+    tap.point('a user with a name', problems or limited(d, pwd.getpwnam('nobody').pw_uid, KEPT,
+                                                        watched))
+    d.stop()
+    d = Daemon(karstd, folder, LOOPBACK + '[engine]\nuser = nobody-knows\n', name='none')
+    tap.point('a user that there is not', d.refuses(2, 'user', 'no such user'))
+
+
+def default_user(tap, karstd, folder):
+    """Without a user karst, which the machine may have."""
+    d = Daemon(karstd, folder, LOOPBACK, name='default', args=['--user', ''])
+    problems = d.start()
+    try:
+        uid, said = pwd.getpwnam('karst').pw_uid, 'useradd'
+        problems += [d.text()] if said in d.text() else []
+    except KeyError:
+        uid = 0
+        if d.text().count('useradd --system') != 1:
+            problems.append(f'it is not said once how to make the user: {d.text()}')
+    problems += [f'user {t["Uid"]}' for t in threads(d.process.pid)
+                 if t['Uid'].split()[0] != str(uid)]
+    tap.point('the user is karst, or there is none and the log says so once', problems)
+    d.stop()
+
+
+def wire(tap, karstd, folder, watched):
+    conf = ('[port a]\ndevice = net_null0\naddresses = 192.0.2.1/24\n')
+    d = Daemon(karstd, folder, conf, name='wire', args=['--user', str(DAEMON)])
+    problems = d.start()
+    tap.point('with a port that has a wire, it keeps two more',
+              problems or limited(d, DAEMON, KEPT + WIRE, watched))
+    d.stop()
+
+
+def settings(unit):
+    """{key: [words]} of a unit's [Service]."""
+    with open(unit, encoding='utf-8') as f:
+        text = f.read().split('[Service]\n', 1)[1].split('\n[', 1)[0]
+    found = {}
+    for key, value in re.findall(r'^(\w+)=(.*)$', text, flags=re.MULTILINE):
+        found.setdefault(key, []).extend(value.split())
+    return found
+
+
+def by_unit(tap, karstd, shared, unit, folder, watched):
+    """As systemd would start it, as far as setpriv can."""
+    s = settings(unit)
+    bounding, ambient = s['CapabilityBoundingSet'], s['AmbientCapabilities']
+    problems = [f'unknown: {name}' for name in bounding if name not in CAPS]
+    if bounding != ambient or s['User'] != ['karst'] or s['NoNewPrivileges'] != ['yes']:
+        problems.append(f'{s}')
+    if s['RuntimeDirectory'] != ['karst']:
+        problems.append(f'it takes folders from other programs: {s["RuntimeDirectory"]}')
+    tap.point('the unit: a user, the same capabilities twice, its own folder', problems)
+    run = open_folder(folder, 'run', DAEMON)
+    d = Daemon(karstd, run, OPEN, name='unit')
+    at = d.command.index('--user')
+    names = ','.join('+' + name[4:].lower() for name in bounding)
+    # setpriv clears what is not named
+    d.command = ['setpriv', '--reuid', str(DAEMON), '--regid', str(DAEMON), '--clear-groups',
+                 '--bounding-set', '-all,' + names, '--inh-caps', '-all,' + names,
+                 '--ambient-caps', '-all,' + names, '--no-new-privs',
+                 *d.command[:at], *d.command[at + 2:]]
+    os.environ['RUNTIME_DIRECTORY'] = run
+    try:
+        problems = d.start()
+    finally:
+        del os.environ['RUNTIME_DIRECTORY']
+    tap.point('with the rights of the unit it starts, and keeps four capabilities',
+              problems or limited(d, DAEMON, KEPT, watched))
+    tap.point('with the rights of the unit, memory of another user is shared, not copied',
+              problems or shares(shared, d.socket))
+    tap.point('DPDK\'s folder is in the unit\'s own',
+              [] if os.path.exists(f'{run}/dpdk/{d.name}/dpdk_telemetry.v2') else
+              [f'{os.listdir(run)}'])
+    tap.point('it stops', d.stop())
+
+
+def names(tap, karstd, root, folder):
+    """What a program calls itself reaches a terminal as text."""
+    sys.path.insert(0, os.path.join(root, 'usertools'))
+    import karst_observe
+    d = Daemon(karstd, folder, LOOPBACK, name='names')
+    problems = d.start()
+    sock = connect(d.socket)
+    status, _ = call(sock, hello(program=b'evil\nname\x1b[2J\xc2\x9b\xff'))
+    engine = karst_observe.find_engines(prefix=d.name)[0]
+    found = [row['program'] for row in engine.rows('clients').values()]
+    if status != 0 or found != ['evil?name?[2J???']:
+        problems.append(f'status {status}, programs {found}')
+    tap.point('a program\'s name is shown without what steers a terminal', problems)
+    sock.close()
+    tap.point('it stops', d.stop())
+
+
+def main(argv):
+    if len(argv) not in (5, 6):
+        print(__doc__, file=sys.stderr)
+        return 2
+    tap = Tap()
+    karstd, shared, unit, root = argv[1:5]
+    watched = len(argv) == 6 # by sanitizers: system calls are not limited
+    if os.geteuid() != 0:
+        tap.skip('what karstd may do', 'needs root')
+        return tap.finish()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        stays_root(tap, karstd, shared, folder, watched)
+        becomes(tap, karstd, shared, folder, watched)
+        default_user(tap, karstd, folder)
+        wire(tap, karstd, folder, watched)
+        by_unit(tap, karstd, shared, unit, folder, watched)
+        names(tap, karstd, root, folder)
+    return tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

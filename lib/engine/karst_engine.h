@@ -683,6 +683,10 @@ struct karst_engine_lcore_stats {
 	 * counts with the first. */
 	uint64_t cycles;
 	uint64_t busy_cycles;
+	/* The longest turn of those of half a millisecond and more, in CPU time of its thread: what
+	 * one visit has taken from all others, however busy the machine was.  Up to half a
+	 * millisecond of the turns before may be counted in. */
+	uint64_t longest_turn_ns;
 };
 
 /** Any thread.  -EINVAL: no such lcore. */

@@ -18,6 +18,28 @@
 
 #include <rte_cycles.h>
 
+#define LOOK_NS 500000u
+
+/* How much of the last turn, which took @spent, its thread ran: never more than it ran since it was
+ * looked at last.  A turn that the system interrupted for others is not long for that. */
+static karst_noinline void
+look_at_cpu(struct eng_lcore *lc, uint64_t tsc, uint64_t spent)
+{
+	uint64_t base = lc->e->tsc_base, ns = engine_ns_at(lc->e, base + spent), ran;
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	ran = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	if (lc->cpu_ns != UINT64_MAX && karst_min_u64(ns, ran - lc->cpu_ns) >= LOOK_NS)
+		ns = karst_min_u64(ns, ran - lc->cpu_ns);
+	else
+		ns = 0;
+	if (ns > lc->stats.longest_turn_ns)
+		stat_add(&lc->stats.longest_turn_ns, ns - lc->stats.longest_turn_ns);
+	lc->cpu_ns = ran;
+	lc->look_tsc = tsc + rte_get_tsc_hz() / (1000000000u / LOOK_NS);
+}
+
 /* The one look at the clock in a turn, which also ends the account of the turn before. */
 static inline void
 begin_turn(struct eng_lcore *lc)
@@ -30,6 +52,8 @@ begin_turn(struct eng_lcore *lc)
 	stat_add(&lc->stats.cycles, spent);
 	if (lc->was_busy)
 		stat_add(&lc->stats.busy_cycles, spent);
+	if (karst_unlikely(tsc >= lc->look_tsc))
+		look_at_cpu(lc, tsc, spent);
 }
 
 /* Times of completions are on the kernel's clock, which programs can read, too; the TSC as the

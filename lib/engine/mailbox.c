@@ -174,7 +174,8 @@ eng_lcore_attach(struct eng_lcore *lc)
 	if (owner == 0) {
 		rte_rcu_qsbr_thread_online(lc->e->rcu, lc->index);
 		atomic_store_explicit(&lc->cpu, own_cpu(), memory_order_relaxed);
-		lc->turn_tsc = rte_rdtsc();
+		lc->turn_tsc = lc->look_tsc = rte_rdtsc();
+		lc->cpu_ns = UINT64_MAX;
 		lc->was_busy = false;
 		atomic_store_explicit(&lc->owner, me, memory_order_relaxed);
 	}

@@ -64,6 +64,7 @@ fill_lcore(const struct eng_lcore *lc, struct tel_row *row)
 		{"tap_tx", &s.tap_tx},
 		{"cycles", &s.cycles},
 		{"busy_cycles", &s.busy_cycles},
+		{"longest_turn_ns", &s.longest_turn_ns},
 	};
 	size_t i;
 

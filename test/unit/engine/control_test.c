@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include <criterion/criterion.h>
+#include <time.h>
 
 #include "bed.h"
 
@@ -411,6 +412,57 @@ Test(control, paths_and_mtu)
 	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask), 0);
 	path.port = 7;
 	cr_assert_eq(karst_engine_ah_create(bed.e, bed.pd, &path, &ah), -EINVAL);
+	bed_down(&bed);
+}
+
+/* --- the longest turn --- */
+
+static uint64_t
+cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint64_t
+longest_turn(const struct bed *bed)
+{
+	struct karst_engine_lcore_stats st;
+
+	cr_assert_eq(karst_engine_lcore_stats(bed->e, 0, &st), 0);
+	return st.longest_turn_ns;
+}
+
+/* What a reactor does between two turns counts with the first: here it works, or waits. */
+Test(control, longest_turn)
+{
+	const struct timespec nap = {.tv_nsec = 30000000};
+	struct bed_config cfg = {0};
+	uint64_t began, before, slept;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	karst_engine_poll(bed.e, 0);
+	/* waiting costs nobody a turn: it counts at most as what the thread has run meanwhile */
+	began = cpu_ns();
+	before = longest_turn(&bed);
+	karst_engine_poll(bed.e, 0);
+	nanosleep(&nap, NULL);
+	karst_engine_poll(bed.e, 0);
+	slept = longest_turn(&bed);
+	cr_assert(slept == before || slept <= cpu_ns() - began + 500000);
+	/* work does */
+	began = cpu_ns();
+	while (cpu_ns() - began < slept + 3000000)
+		;
+	karst_engine_poll(bed.e, 0);
+	cr_assert_geq(longest_turn(&bed), slept + 3000000);
+	cr_assert_leq(longest_turn(&bed), cpu_ns());
+	/* and stays said */
+	karst_engine_poll(bed.e, 0);
+	cr_assert_geq(longest_turn(&bed), slept + 3000000);
 	bed_down(&bed);
 }
 

@@ -131,6 +131,20 @@ churn(struct report *r, void *arg)
 	register_all(r, s);
 }
 
+/* Nobody judges here whether this process grows: the others' work is in the way of that. */
+void
+attack_churn(struct report *r, void *arg)
+{
+	const struct attack_start *a = arg;
+	const struct start s = {
+		.host = a->host, .attaches = 50, .registrations = 500, .grown = true};
+
+	while (!atomic_load(&r->stop)) {
+		attach(r, &s, s.attaches);
+		register_all(r, &s);
+	}
+}
+
 /* --- the case --- */
 
 static bool

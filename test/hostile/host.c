@@ -23,6 +23,7 @@ static const char conf[] = "[engine]\n"
 			   "max_qps = 2048\n"
 			   "max_keys = 8192\n"
 			   "[socket]\n"
+			   "mode = 0666\n" /* the folder's mode says who gets there */
 			   "max_clients = 64\n"
 			   "[limits]\n"
 			   "qps = 1024\n"
@@ -86,6 +87,15 @@ host_up(struct host *h, const char *karstd)
 		return false;
 	}
 	return host_start(h);
+}
+
+bool
+host_for_all(const struct host *h)
+{
+	if (chmod(h->folder, 0711) == 0)
+		return true;
+	note("%s: %s", h->folder, strerror(errno));
+	return false;
 }
 
 bool

@@ -93,6 +93,9 @@ void host_kill(struct host *h);
 void host_remove(const struct host *h);
 bool host_alive(const struct host *h);
 
+/** Lets programs of all users attach. */
+bool host_for_all(const struct host *h);
+
 /** A number that telemetry has; -1: it has none such. */
 long host_ask(const struct host *h, const char *cmd, const char *key);
 /** Notes all of an answer, for whoever looks for a reason. */
@@ -177,6 +180,20 @@ bool innocents_go_on(struct innocents *in);
 /** @return false, having said why: one failed, or sent something twice. */
 bool innocents_stop(struct innocents *in);
 
+/* --- attacks --- */
+
+struct attack_start {
+	const struct host *host;
+	uint64_t seed;
+};
+
+/** In processes of their own, with a struct attack_start: until they are told to stop, or killed.
+ *  soak.c lists them. */
+void attack_scribble(struct report *r, void *arg);
+void attack_talk(struct report *r, void *arg);
+void attack_kill(struct report *r, void *arg);
+void attack_churn(struct report *r, void *arg);
+
 /* --- cases --- */
 
 bool case_scribble(const struct options *o);
@@ -186,6 +203,7 @@ bool case_talk(const struct options *o);
 bool case_death(const struct options *o);
 bool case_exec(const struct options *o);
 bool case_takeaway(const struct options *o);
+bool case_soak(const struct options *o);
 
 /** A line of comment in the TAP stream. */
 __attribute__((format(printf, 1, 2))) void note(const char *fmt, ...);

@@ -17,11 +17,6 @@
 #define DEFAULT_N 500
 #define MEM_BYTES (1u << 19)
 
-struct start {
-	const struct host *host;
-	uint64_t seed;
-};
-
 /* More of what a program can have. */
 static void
 extras(struct report *r, struct end *e)
@@ -62,10 +57,10 @@ work(struct report *r, struct end *a, struct end *b)
 	atomic_fetch_add(&r->ops, 1);
 }
 
-static void
-victim(struct report *r, void *arg)
+void
+attack_kill(struct report *r, void *arg)
 {
-	const struct start *s = arg;
+	const struct attack_start *s = arg;
 	struct dice d = {s->seed};
 
 	for (;;) {
@@ -100,9 +95,9 @@ massacre(const struct host *h, struct dice *d, uint32_t n, struct innocents *in)
 	while (good && killed < n) {
 		i = dice_below(d, VICTIMS);
 		if (c[i].pid == 0) {
-			struct start s = {h, dice_roll(d)};
+			struct attack_start s = {h, dice_roll(d)};
 
-			good = child_start(&c[i], victim, &s);
+			good = child_start(&c[i], attack_kill, &s);
 			sleep_ms(dice_below(d, LIFE_MS / VICTIMS));
 			continue;
 		}
@@ -128,7 +123,7 @@ massacre(const struct host *h, struct dice *d, uint32_t n, struct innocents *in)
 static void
 peer(struct report *r, void *arg)
 {
-	const struct start *s = arg;
+	const struct attack_start *s = arg;
 	struct end e;
 	uint32_t i;
 
@@ -173,7 +168,7 @@ bereaved(const struct host *h)
 {
 	struct end e;
 	struct child c = {0};
-	struct start s = {h, 0};
+	struct attack_start s = {h, 0};
 	int status = -1;
 
 	if (end_open(&e, h, "bereaved", MEM_BYTES, false) != 0 || end_qp(&e, KARST_QPT_RC) != 0) {

@@ -24,6 +24,7 @@ static const struct {
 	{"death", case_death, "the engine is killed"},
 	{"takeaway", case_takeaway, "programs that take away what they have registered"},
 	{"exec", case_exec, "a program that executes another, and leaves its rings to a child"},
+	{"soak", case_soak, "all attacks side by side"},
 };
 
 static void

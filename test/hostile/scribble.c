@@ -44,11 +44,6 @@ struct scribbler {
 	uint32_t nfds;
 };
 
-struct start {
-	const struct host *host;
-	uint64_t seed;
-};
-
 /* --- what there is to write on --- */
 
 /* The engine's memory files, as this process has mapped them. */
@@ -231,7 +226,7 @@ work(struct scribbler *s)
 }
 
 static void
-open_all(struct scribbler *s, const struct start *start)
+open_all(struct scribbler *s, const struct attack_start *start)
 {
 	static const enum karst_qp_type types[TYPES + 1] = {
 		KARST_QPT_RC, KARST_QPT_UC, KARST_QPT_UD, KARST_QPT_RC};
@@ -247,10 +242,10 @@ open_all(struct scribbler *s, const struct start *start)
 			child_fail(s->r, "connecting: %s", karst_why());
 }
 
-static void
-scribbler(struct report *r, void *arg)
+void
+attack_scribble(struct report *r, void *arg)
 {
-	const struct start *start = arg;
+	const struct attack_start *start = arg;
 	static struct scribbler s;
 	pthread_t thread;
 
@@ -278,9 +273,9 @@ one_life(const struct host *h, uint64_t seed, struct dice *d, uint64_t *written)
 	int i;
 
 	for (i = 0; i < SCRIBBLERS; i++) {
-		struct start s = {h, seed + (uint64_t)i};
+		struct attack_start s = {h, seed + (uint64_t)i};
 
-		if (!child_start(&c[i], scribbler, &s))
+		if (!child_start(&c[i], attack_scribble, &s))
 			return false;
 	}
 	for (i = 0; i < SCRIBBLERS; i++) {

@@ -48,11 +48,6 @@ struct talker {
 	uint8_t *msg, *answer;
 };
 
-struct start {
-	const struct host *host;
-	uint64_t seed;
-};
-
 /* --- numbers --- */
 
 static uint32_t
@@ -372,10 +367,10 @@ one_connection(struct talker *t)
 	close(t->sock);
 }
 
-static void
-talker(struct report *r, void *arg)
+void
+attack_talk(struct report *r, void *arg)
 {
-	const struct start *s = arg;
+	const struct attack_start *s = arg;
 	static struct talker t;
 	int fd = memfd_create("talker", MFD_CLOEXEC);
 
@@ -404,9 +399,9 @@ talk(const struct host *h, struct dice *d, uint32_t ms, struct innocents *in, ui
 	int i;
 
 	for (i = 0; i < TALKERS; i++) {
-		struct start s = {h, dice_roll(d)};
+		struct attack_start s = {h, dice_roll(d)};
 
-		if (!child_start(&c[i], talker, &s))
+		if (!child_start(&c[i], attack_talk, &s))
 			return false;
 	}
 	while (good && now_ms() < until) {

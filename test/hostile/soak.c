@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * All attacks side by side against one karstd, by another user than the innocents', for as long as
+ * one likes.  An attack is a line of the table below.
+ *
+ * What is judged is what the other cases judge: the innocents go on and find no wrong byte, and
+ * karstd has afterwards what it had before.  How long anybody had to wait is printed, in two
+ * measures.  An innocent's longest pause is time on the clock, and a busy machine adds to it; the
+ * longest turn of the lcore is CPU time of the lcore, which is what one attacker can take from all
+ * others, and is to stay below GOAL_MS.  Neither is judged: both depend on the machine.
+ *
+ * An attacker that fails is replaced: with limits of a user, much is refused to those who take all
+ * that there is.  One that has never done anything fails the case, since it has shown nothing.
+ */
+#include "hostile.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#define DEFAULT_S  8
+#define PROGRESS_S 30
+#define LIFE_MS    400 /* of those that are killed, at most */
+#define LOOK_MS    20
+#define GOAL_MS    5
+#define ATTACKER   61236 /* a user without a name, if this is root */
+
+static const struct attack {
+	const char *name;
+	void (*run)(struct report *r, void *arg);
+	uint32_t processes;
+	bool killed; /* now and then; the others are told to stop at the end */
+} attacks[] = {
+	{"scribble", attack_scribble, 2, true},
+	{"kill", attack_kill, 2, true},
+	{"talk", attack_talk, 2, false},
+	{"churn", attack_churn, 1, false},
+};
+
+#define PLACES (KARST_DIM(attacks) * 4)
+
+/* A process of an attack, and its successors. */
+struct place {
+	const struct attack *attack;
+	struct child child; /* pid 0: none */
+	uint64_t until;     /* when it is killed */
+};
+
+struct tally {
+	uint64_t ops;   /* of processes that are gone */
+	uint64_t lives; /* begun */
+	uint64_t ended; /* by themselves */
+	char fault[sizeof(((struct report *)NULL)->fault)];
+};
+
+struct soak {
+	struct host host;
+	struct dice dice;
+	struct place place[PLACES];
+	uint32_t nplaces;
+	struct tally tally[KARST_DIM(attacks)];
+};
+
+struct start {
+	struct attack_start attack;
+	const struct attack *what;
+};
+
+/* --- processes --- */
+
+/* What a neighbour on the machine is: not the user of the innocents. */
+static void
+become_neighbour(struct report *r)
+{
+	pid_t parent = getppid();
+
+	if (geteuid() != 0)
+		return;
+	if (setgroups(0, NULL) != 0 || setresgid(ATTACKER, ATTACKER, ATTACKER) != 0 ||
+		setresuid(ATTACKER, ATTACKER, ATTACKER) != 0)
+		child_fail(r, "becoming user %d: %s", ATTACKER, strerror(errno));
+	/* both are lost with the old user */
+	prctl(PR_SET_DUMPABLE, 1);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	if (getppid() != parent)
+		_exit(1);
+}
+
+static void
+attacker(struct report *r, void *arg)
+{
+	struct start *s = arg;
+
+	become_neighbour(r);
+	s->what->run(r, &s->attack);
+}
+
+static bool
+begin(struct soak *s, struct place *p, uint64_t now)
+{
+	struct start start = {{&s->host, dice_roll(&s->dice)}, p->attack};
+
+	s->tally[p->attack - attacks].lives++;
+	p->until = now + 1 + dice_below(&s->dice, LIFE_MS);
+	return child_start(&p->child, attacker, &start);
+}
+
+static void
+end(struct soak *s, struct place *p, bool by_itself)
+{
+	struct tally *t = &s->tally[p->attack - attacks];
+
+	t->ops += atomic_load(&p->child.report->ops);
+	if (by_itself) {
+		t->ended++;
+		memcpy(t->fault, p->child.report->fault, sizeof(t->fault));
+	}
+	child_kill(&p->child);
+}
+
+/* Replaces those who have ended, and kills those whose time it is. */
+static bool
+mind(struct soak *s, uint64_t now)
+{
+	bool good = true;
+	uint32_t i;
+
+	for (i = 0; i < s->nplaces; i++) {
+		struct place *p = &s->place[i];
+		bool alive = p->child.pid != 0 && child_alive(&p->child);
+
+		if (alive && !(p->attack->killed && now >= p->until))
+			continue;
+		if (p->child.pid != 0)
+			end(s, p, !alive);
+		good &= begin(s, p, now);
+	}
+	return good;
+}
+
+static bool
+dismiss(struct soak *s)
+{
+	bool good = true;
+	uint32_t i;
+
+	for (i = 0; i < s->nplaces; i++) {
+		struct place *p = &s->place[i];
+
+		if (p->child.pid == 0)
+			continue;
+		if (p->attack->killed || !child_alive(&p->child)) {
+			end(s, p, false);
+			continue;
+		}
+		s->tally[p->attack - attacks].ops += atomic_load(&p->child.report->ops);
+		good &= child_stop(&p->child, p->attack->name);
+	}
+	return good;
+}
+
+static void
+fill_places(struct soak *s)
+{
+	uint32_t i, j;
+
+	s->nplaces = 0;
+	for (i = 0; i < KARST_DIM(attacks); i++)
+		for (j = 0; j < attacks[i].processes && s->nplaces < PLACES; j++)
+			s->place[s->nplaces++] = (struct place){.attack = &attacks[i]};
+}
+
+/* --- what is told --- */
+
+static double
+longest_turn_ms(const struct host *h)
+{
+	return (double)host_ask(h, "/karst/lcores", "longest_turn_ns") / 1e6;
+}
+
+static uint64_t
+longest_pause_ms(const struct innocents *in)
+{
+	uint64_t most = 0;
+	int i;
+
+	for (i = 0; i < INNOCENTS; i++) {
+		uint64_t ms = atomic_load(&in->child[i].report->pause_ms);
+
+		most = ms > most ? ms : most;
+	}
+	return most;
+}
+
+static uint64_t
+ops_of(const struct soak *s, size_t attack)
+{
+	uint64_t ops = s->tally[attack].ops;
+	uint32_t i;
+
+	for (i = 0; i < s->nplaces; i++)
+		if (s->place[i].attack == &attacks[attack] && s->place[i].child.pid != 0)
+			ops += atomic_load(&s->place[i].child.report->ops);
+	return ops;
+}
+
+static void
+progress(const struct soak *s, const struct innocents *in, uint64_t ms)
+{
+	char text[512];
+	size_t i, n = 0;
+
+	for (i = 0; i < KARST_DIM(attacks) && n < sizeof(text); i++)
+		n += (size_t)snprintf(
+			text + n, sizeof(text) - n, ", %s %" PRIu64, attacks[i].name, ops_of(s, i));
+	note("%" PRIu64 " s: longest turn %.2f ms, longest pause %" PRIu64 " ms; done%s", ms / 1000,
+		longest_turn_ms(&s->host), longest_pause_ms(in), text + 1);
+}
+
+/* @return false: an attack has done nothing. */
+static bool
+summary(const struct soak *s, double before_ms, double turn_ms, uint64_t pause_ms)
+{
+	bool good = true;
+	size_t i;
+
+	for (i = 0; i < KARST_DIM(attacks); i++) {
+		const struct tally *t = &s->tally[i];
+
+		note("%-10s %8" PRIu64 " processes, %8" PRIu64 " ended by themselves, did %" PRIu64
+		     "%s%s",
+			attacks[i].name, t->lives, t->ended, t->ops,
+			t->fault[0] != '\0' ? "; the last that ended: " : "", t->fault);
+		if (t->ops == 0) {
+			note("%s has done nothing", attacks[i].name);
+			good = false;
+		}
+	}
+	note("longest pause of an innocent: %" PRIu64 " ms on the clock", pause_ms);
+	note("longest turn of the lcore: %.2f ms of its CPU time (%.2f before the attacks); the goal is "
+	     "less than %d: %s",
+		turn_ms, before_ms, GOAL_MS, turn_ms < GOAL_MS ? "kept" : "missed");
+	return good;
+}
+
+/* --- the case --- */
+
+/* @in: NULL, to make what is made once and stays. */
+static bool
+rage(struct soak *s, uint64_t ms, struct innocents *in)
+{
+	uint64_t began = now_ms(), told = 0, now = began;
+	bool good = true;
+
+	fill_places(s);
+	while (good && now < began + ms) {
+		good = mind(s, now) && host_alive(&s->host);
+		if (!good)
+			note("karstd is gone, or no process can be made");
+		good = good && (in == NULL || innocents_go_on(in));
+		sleep_ms(LOOK_MS);
+		now = now_ms();
+		if (in != NULL && (now - began) / (PROGRESS_S * 1000) > told) {
+			told = (now - began) / (PROGRESS_S * 1000);
+			progress(s, in, now - began);
+		}
+	}
+	return dismiss(s) && good;
+}
+
+bool
+case_soak(const struct options *o)
+{
+	static struct soak s;
+	uint32_t seconds = o->seconds != 0 ? o->seconds : DEFAULT_S;
+	double before_ms, turn_ms;
+	struct innocents in;
+	struct usage before;
+	uint64_t pause_ms;
+	bool good;
+
+	s.dice.state = o->seed;
+	if (!host_up(&s.host, o->karstd) || !host_for_all(&s.host))
+		return false;
+	good = rage(&s, 3000, NULL);
+	memset(s.tally, 0, sizeof(s.tally));
+	good = innocents_start(&in, &s.host, dice_roll(&s.dice)) && good;
+	sleep_ms(500);
+	host_usage(&s.host, &before);
+	before_ms = longest_turn_ms(&s.host);
+	good = good && rage(&s, 1000ull * seconds, &in);
+	turn_ms = longest_turn_ms(&s.host);
+	pause_ms = longest_pause_ms(&in);
+	good &= host_settles(&s.host, &before, o->grown);
+	good &= innocents_stop(&in);
+	good &= summary(&s, before_ms, turn_ms, pause_ms);
+	good &= host_stop(&s.host);
+	if (good)
+		host_remove(&s.host);
+	return good;
+}

@@ -183,6 +183,16 @@ def by_unit(tap, karstd, shared, unit, folder, watched):
     tap.point('it stops', d.stop())
 
 
+def not_dumped(pid):
+    """Problems: memory that the daemon shares with programs would be in its core dump."""
+    with open(f'/proc/{pid}/smaps', encoding='utf-8') as f:
+        text = f.read()
+    flags = re.findall(r'^[0-9a-f]+-[0-9a-f]+ [^\n]*memfd:karst:[^\n]*\n(?:[A-Z][^\n]*\n)*?'
+                       r'VmFlags: ([^\n]*)', text, flags=re.MULTILINE)
+    return [f'flags of shared memory: {row}' for row in flags if 'dd' not in row.split()] or \
+        ([] if flags else ['no shared memory'])
+
+
 def names(tap, karstd, root, folder):
     """What a program calls itself reaches a terminal as text."""
     sys.path.insert(0, os.path.join(root, 'usertools'))
@@ -196,6 +206,7 @@ def names(tap, karstd, root, folder):
     if status != 0 or found != ['evil?name?[2J???']:
         problems.append(f'status {status}, programs {found}')
     tap.point('a program\'s name is shown without what steers a terminal', problems)
+    tap.point('what it shares is not in a core dump', not_dumped(d.process.pid))
     sock.close()
     tap.point('it stops', d.stop())
 

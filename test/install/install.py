@@ -27,9 +27,9 @@ def run(args, **kwargs):
     return done.stdout, []
 
 
-def find(folder, name):
+def find(folder, name, program=False):
     for where, _, names in os.walk(folder):
-        if name in names:
+        if name in names and (not program or os.access(os.path.join(where, name), os.X_OK)):
             return where
     return None
 
@@ -140,8 +140,9 @@ def check_run(dest):
     env = dict(os.environ, XDG_RUNTIME_DIR=os.path.join(dest, 'run'))
     os.mkdir(env['XDG_RUNTIME_DIR'], 0o700)
     env.pop('LD_LIBRARY_PATH', None)
-    text, problems = run([os.path.join(find(dest, 'karst-run'), 'karst-run'), '--private',
-                          '--linger', '0', '--doctor'], env=env)
+    # its completion for shells has the same name
+    text, problems = run([os.path.join(find(dest, 'karst-run', program=True), 'karst-run'),
+                          '--private', '--linger', '0', '--doctor'], env=env)
     return problems + ([] if f'ok     provider: {provider}' in text else [text])
 
 

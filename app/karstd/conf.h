@@ -83,8 +83,9 @@ struct kd_conf_socket {
 };
 
 struct kd_conf_limits {
-	char who[KD_NAME]; /* empty: everybody; a user, or @group */
-	uint32_t id;       /* the user's or the group's */
+	char who[KD_NAME];     /* empty: everybody; a user, or @group */
+	uint32_t id;           /* the user's or the group's */
+	uint32_t share, calls; /* of kd_conf_limits_of(): calls 0 is no limit */
 	uint32_t clients;
 	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels, mcasts, xrcds, cm_ids;
 	uint64_t ring_bytes, mr_bytes, window_bytes;

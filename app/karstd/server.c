@@ -105,6 +105,8 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 		.max_cm_ids = l.cm_ids,
 		.max_ring_bytes = l.ring_bytes,
 		.max_mr_bytes = l.mr_bytes,
+		.share = l.share,
+		.calls = l.calls,
 		.controlled_qkeys = l.controlled_qkeys == KD_ALLOWED,
 		.max_window_bytes = l.window_bytes,
 	};
@@ -178,7 +180,12 @@ open_session(struct client *c, char *why)
 	if (rc != 0)
 		return rc;
 	rc = karst_session_create(c->server->engine, &init, &c->session);
-	if (rc != 0)
+	if (rc == -EUSERS)
+		karst_ctl_say(why, rc,
+			"user %u has so many programs attached that one more would leave too little "
+			"to others ([limits] share)",
+			c->peer.uid);
+	else if (rc != 0)
 		karst_ctl_say(
 			why, rc, "no session for process %d: %s", (int)c->peer.pid, strerror(-rc));
 	return rc;

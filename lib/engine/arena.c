@@ -135,17 +135,41 @@ is_over_limit(const struct arena *a, size_t bytes)
 	return a->file != NULL && a->max_mapped != 0 && bytes > a->max_mapped - a->mapped;
 }
 
+/* A memory file of @bytes and its descriptor are the user's. */
+static bool
+charge(struct arena *a, size_t bytes)
+{
+	a->share_refused = true;
+	if (!eng_share_take(a->share, ENG_SHARE_RING_BYTES, bytes))
+		return false;
+	if (!eng_share_take(a->share, ENG_SHARE_DESCRIPTORS, 1)) {
+		eng_share_give(a->share, ENG_SHARE_RING_BYTES, bytes);
+		return false;
+	}
+	a->share_refused = false;
+	return true;
+}
+
+static void
+discharge(const struct arena *a, size_t bytes)
+{
+	eng_share_give(a->share, ENG_SHARE_RING_BYTES, bytes);
+	eng_share_give(a->share, ENG_SHARE_DESCRIPTORS, 1);
+}
+
 /* A chunk of @bytes, a multiple of HUGE_BYTES, linked into the arena. */
 static struct arena_chunk *
 chunk_map(struct arena *a, size_t bytes)
 {
 	struct arena_chunk *c;
 
-	if (is_over_limit(a, bytes))
+	if (is_over_limit(a, bytes) || !charge(a, bytes))
 		return NULL;
 	c = calloc(1, sizeof(*c));
-	if (c == NULL)
+	if (c == NULL) {
+		discharge(a, bytes);
 		return NULL;
+	}
 	c->bytes = bytes;
 	c->fd = -1;
 	if (a->file == NULL) {
@@ -159,6 +183,7 @@ chunk_map(struct arena *a, size_t bytes)
 		if (c->fd >= 0)
 			close(c->fd);
 		free(c);
+		discharge(a, bytes);
 		return NULL;
 	}
 	a->next_number++;
@@ -175,6 +200,7 @@ chunk_unmap(struct arena *a, struct arena_chunk **at)
 
 	*at = c->next;
 	a->mapped -= c->bytes;
+	discharge(a, c->bytes);
 	munmap(c->map, c->bytes);
 	if (c->fd >= 0)
 		close(c->fd);
@@ -278,8 +304,9 @@ cut(struct arena *a, size_t rounded)
 		while (a->chunk_bytes < rounded)
 			a->chunk_bytes *= 2;
 		/* near the limit a smaller one will do */
-		while (is_over_limit(a, a->chunk_bytes) && a->chunk_bytes / 2 >= rounded &&
-			a->chunk_bytes > CHUNK_MIN_BYTES)
+		while ((is_over_limit(a, a->chunk_bytes) ||
+			       !eng_share_fits(a->share, ENG_SHARE_RING_BYTES, a->chunk_bytes)) &&
+			a->chunk_bytes / 2 >= rounded && a->chunk_bytes > CHUNK_MIN_BYTES)
 			a->chunk_bytes /= 2;
 		c = chunk_map(a, a->chunk_bytes);
 		if (c == NULL)

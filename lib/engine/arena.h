@@ -21,6 +21,7 @@
 #define ENGINE_ARENA_H
 
 #include "karst_base.h"
+#include "share.h"
 
 /* Up to 2^40 bytes; more is possible in private memory only, where it is not kept. */
 #define ARENA_CLASSES 288
@@ -33,11 +34,14 @@ struct arena {
 	struct arena_chunk *chunks; /* newest first */
 	uint8_t *next;              /* unused rest of the newest chunk that is shared out */
 	uint8_t *end;
-	size_t chunk_bytes;   /* of the next chunk: they grow */
-	uint64_t mapped;      /* bytes taken from the system */
-	uint64_t used;        /* bytes handed out, rounded up */
-	const char *file;     /* name of memory files; NULL: private memory */
-	uint64_t max_mapped;  /* of memory files; 0: no limit */
+	size_t chunk_bytes;  /* of the next chunk: they grow */
+	uint64_t mapped;     /* bytes taken from the system */
+	uint64_t used;       /* bytes handed out, rounded up */
+	const char *file;    /* name of memory files; NULL: private memory */
+	uint64_t max_mapped; /* of memory files; 0: no limit */
+	/* whose account memory files are charged to; NULL: nobody's */
+	struct eng_share *share;
+	bool share_refused;   /* the last file that was wanted was too much for it */
 	uint32_t next_number; /* of the next memory file */
 	uint64_t nblocks;     /* that were ever cut off and are kept when they are freed */
 	uint64_t nrecords;    /* at least as many */

@@ -6,8 +6,11 @@
  */
 #include "engine_priv.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/random.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <rte_cycles.h>
 #include <rte_launch.h>
@@ -21,6 +24,7 @@
 #define DEFAULT_MBUFS_EACH 2048u /* and once more for the ports */
 #define FRAME_ROOM         (ENG_ROOM - RTE_PKTMBUF_HEADROOM)
 #define FRAME_ROOM_LEAST   512u
+#define MAX_XRCDS          16384u /* that programs have open */
 
 /* --- configuration --- */
 
@@ -142,6 +146,44 @@ init_ah_table(struct karst_engine *e)
 	return karst_ah_table_init(buf, e->cfg.max_ahs, &e->ahs);
 }
 
+/* A number in a file of /proc; @otherwise if it cannot be read. */
+static uint64_t
+read_number(const char *path, uint64_t otherwise)
+{
+	FILE *f = fopen(path, "re");
+	uint64_t n = otherwise;
+
+	if (f == NULL)
+		return otherwise;
+	if (fscanf(f, "%" SCNu64, &n) != 1)
+		n = otherwise;
+	fclose(f);
+	return n;
+}
+
+/* What there is to be shared out; of what the kernel gives, a part is kept for the engine. */
+static void
+init_shares(struct karst_engine *e)
+{
+	uint64_t pages = (uint64_t)sysconf(_SC_PHYS_PAGES), page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct rlimit files = {.rlim_cur = 1024};
+	struct eng_shares *t = &e->shares;
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	eng_shares_set_total(t, ENG_SHARE_CLIENTS, e->cfg.max_owners);
+	eng_shares_set_total(t, ENG_SHARE_QPS, (uint64_t)e->cfg.max_qps * e->nlcores);
+	eng_shares_set_total(t, ENG_SHARE_KEYS, e->cfg.max_keys);
+	eng_shares_set_total(t, ENG_SHARE_PDS, e->cfg.max_pds);
+	eng_shares_set_total(t, ENG_SHARE_AHS, e->cfg.max_ahs);
+	eng_shares_set_total(t, ENG_SHARE_MCASTS, e->cfg.max_mcasts);
+	eng_shares_set_total(t, ENG_SHARE_XRCDS, MAX_XRCDS);
+	eng_shares_set_total(t, ENG_SHARE_CM_IDS, e->cfg.max_cm_ids);
+	eng_shares_set_total(t, ENG_SHARE_DESCRIPTORS, (uint64_t)files.rlim_cur / 4 * 3);
+	eng_shares_set_total(
+		t, ENG_SHARE_MAPPINGS, read_number("/proc/sys/vm/max_map_count", 65530) / 4 * 3);
+	eng_shares_set_total(t, ENG_SHARE_RING_BYTES, pages * page / 2);
+}
+
 static int
 init_rcu(struct karst_engine *e)
 {
@@ -189,6 +231,7 @@ free_engine(struct karst_engine *e)
 	eng_owners_fini(e);
 	rte_mempool_free(e->pool);
 	eng_arena_fini(&e->objects);
+	eng_shares_fini(&e->shares);
 	pthread_mutex_destroy(&e->session_lock);
 	pthread_mutex_destroy(&e->ctl_lock);
 	free(e);
@@ -239,6 +282,7 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 	eng_arena_init(&e->objects);
 	pthread_mutex_init(&e->ctl_lock, NULL);
 	pthread_mutex_init(&e->session_lock, NULL);
+	eng_shares_init(&e->shares);
 	fault = config_fault(&e->cfg);
 	if (fault != NULL) {
 		karst_log(KARST_LOG_ERR, "engine configuration: %s", fault);
@@ -248,6 +292,7 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 	e->nlcores = e->cfg.lcores;
 	e->lcore_bits = karst_log2(karst_pow2_ceil(e->nlcores));
 	init_clock(e);
+	init_shares(e);
 	ret = eng_telemetry_add(e);
 	if (ret != 0) {
 		free_engine(e);

@@ -18,6 +18,7 @@
  *	           netlink.c  the kernel's neighbours and routes
  *	mcast.c    multicast groups
  *	gsi.c      management datagrams, to and from queue pair 1; cm.h  connection management
+ *	share.c    what each user may have of it all
  *	memory.c   PDs, regions, windows, address handles
  *	objects.c  CQs, SRQs; lanes.c  CQs of another size; pairs.c  QPs; xrc.c  XRC domains,
  *	           shared targets; owner.c  whose they are, doorbells
@@ -43,6 +44,7 @@
 #include "arena.h"
 #include "karst_engine.h"
 #include "karst_log.h"
+#include "share.h"
 
 #define ENG_MAX_BURST 64u
 /* SRQ numbers have 24 bits, of which 6 name the lcore; half of the rest keeps them from coming
@@ -299,7 +301,7 @@ struct karst_engine {
 	uint32_t nlcores;
 	uint32_t lcore_bits;
 	uint32_t nports;
-	uint64_t secret[2]; /* see eng_secret() */
+	uint64_t secret[2];      /* see eng_secret() */
 	struct eng_lcore *lcore; /* [nlcores] */
 	struct eng_port port[KARST_ENGINE_MAX_PORTS];
 	struct rte_mempool *pool;
@@ -327,7 +329,8 @@ struct karst_engine {
 	struct eng_xrcd *xrcds;
 	uint32_t last_xrcd; /* number of the newest domain */
 	pthread_mutex_t
-		session_lock; /* the following three, and what sessions tell of themselves */
+		session_lock;     /* the following three, and what sessions tell of themselves */
+	struct eng_shares shares; /* has a lock of its own */
 	struct karst_session *sessions;
 	uint32_t last_client;
 	struct karst_engine *next; /* telemetry's list */

@@ -29,6 +29,14 @@ eng_handles_fini(struct handles *h)
 	*h = (struct handles){0};
 }
 
+void
+eng_handles_charge(struct handles *h, struct eng_share *share, enum eng_share_kind kind)
+{
+	assert(h->used == 0);
+	h->share = share;
+	h->kind = kind;
+}
+
 static void
 free_append(struct handles *h, uint32_t i)
 {
@@ -73,6 +81,8 @@ eng_handles_add(struct handles *h, void *item, uint32_t *handle)
 		if (ret != 0)
 			return ret;
 	}
+	if (!eng_share_take(h->share, h->kind, 1))
+		return -ENOSPC;
 	i = h->free_head - 1;
 	slot = &h->slot[i];
 	h->free_head = slot->next_free;
@@ -105,6 +115,7 @@ eng_handles_del(struct handles *h, uint32_t handle)
 	slot->generation = slot->generation + 1 == GENERATIONS ? 1 : slot->generation + 1;
 	free_append(h, i);
 	h->used--;
+	eng_share_give(h->share, h->kind, 1);
 }
 
 void *
@@ -135,6 +146,14 @@ eng_keys_init(struct keys *k, uint32_t max)
 }
 
 void
+eng_keys_charge(struct keys *k, struct eng_share *share, enum eng_share_kind kind)
+{
+	assert(k->used == 0);
+	k->share = share;
+	k->kind = kind;
+}
+
+void
 eng_keys_fini(struct keys *k)
 {
 	free(k->bucket);
@@ -150,16 +169,12 @@ insert(struct keys *k, struct key_node *node)
 	*head = node;
 }
 
-int
-eng_keys_reserve(struct keys *k)
+static int
+grow_keys(struct keys *k)
 {
 	struct keys bigger = *k;
 	uint32_t i;
 
-	if (k->used == k->max)
-		return -ENOSPC;
-	if (k->used < k->buckets)
-		return 0;
 	bigger.buckets = k->buckets == 0 ? SLOTS_FIRST : k->buckets * 2;
 	bigger.bucket = calloc(bigger.buckets, sizeof(*bigger.bucket));
 	if (bigger.bucket == NULL)
@@ -177,10 +192,34 @@ eng_keys_reserve(struct keys *k)
 	return 0;
 }
 
+int
+eng_keys_reserve(struct keys *k)
+{
+	int ret = 0;
+
+	if (k->used == k->max)
+		return -ENOSPC;
+	if (k->used == k->buckets)
+		ret = grow_keys(k);
+	if (ret == 0 && !k->ahead)
+		ret = eng_share_take(k->share, k->kind, 1) ? 0 : -ENOSPC;
+	k->ahead |= ret == 0;
+	return ret;
+}
+
+void
+eng_keys_settle(struct keys *k)
+{
+	if (k->ahead)
+		eng_share_give(k->share, k->kind, 1);
+	k->ahead = false;
+}
+
 void
 eng_keys_add(struct keys *k, struct key_node *node, uint32_t key)
 {
-	assert(k->used < k->buckets);
+	assert(k->used < k->buckets && k->ahead);
+	k->ahead = false;
 	node->key = key;
 	insert(k, node);
 	k->used++;
@@ -205,6 +244,7 @@ eng_keys_del(struct keys *k, struct key_node *node)
 		at = &(*at)->next;
 	*at = node->next;
 	k->used--;
+	eng_share_give(k->share, k->kind, 1);
 }
 
 struct key_node *

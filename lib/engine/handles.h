@@ -11,12 +11,14 @@
  * Keys are numbers that the engine has given out (L_Keys, address handles); a hash table says
  * which of them are this session's.
  *
- * Both grow as they are filled, look up in O(1), and are used by one thread.
+ * Both grow as they are filled, look up in O(1), and are used by one thread.  What is in them can
+ * be charged to a user's account: whatever is in the table is charged, and nothing else.
  */
 #ifndef ENGINE_HANDLES_H
 #define ENGINE_HANDLES_H
 
 #include "karst_base.h"
+#include "share.h"
 
 #define HANDLES_MAX (1u << 22)
 
@@ -33,13 +35,19 @@ struct handles {
 	uint32_t max;
 	uint32_t free_head; /* slot + 1; 0: none */
 	uint32_t free_tail;
+	struct eng_share *share; /* NULL: none */
+	enum eng_share_kind kind;
 };
 
 /** @max: as many as there may be, at most HANDLES_MAX. */
 void eng_handles_init(struct handles *h, uint32_t max);
 void eng_handles_fini(struct handles *h);
 
-/** *handle: a number for @item, never 0.  -ENOSPC: there are @max; -ENOMEM */
+/** Each item that comes counts as one of @kind for @share. */
+void eng_handles_charge(struct handles *h, struct eng_share *share, enum eng_share_kind kind);
+
+/** *handle: a number for @item, never 0.  -ENOSPC: there are @max, or it is more than the user's
+ *  share; -ENOMEM */
 int eng_handles_add(struct handles *h, void *item, uint32_t *handle);
 
 /** NULL: the number fits nothing. */
@@ -62,14 +70,22 @@ struct keys {
 	uint32_t buckets; /* a power of two, or 0 */
 	uint32_t used;
 	uint32_t max;
+	struct eng_share *share;
+	enum eng_share_kind kind;
+	bool ahead; /* one is charged that is not there yet */
 };
 
 void eng_keys_init(struct keys *k, uint32_t max);
 /** Forgets what is in it. */
 void eng_keys_fini(struct keys *k);
 
-/** Room for one more, so that eng_keys_add() cannot fail.  -ENOSPC: there are @max; -ENOMEM */
+void eng_keys_charge(struct keys *k, struct eng_share *share, enum eng_share_kind kind);
+
+/** Room for one more, so that eng_keys_add() cannot fail.  -ENOSPC: there are @max, or it is more
+ *  than the user's share; -ENOMEM */
 int eng_keys_reserve(struct keys *k);
+/** What was reserved and did not come is not charged any more. */
+void eng_keys_settle(struct keys *k);
 void eng_keys_add(struct keys *k, struct key_node *node, uint32_t key);
 /** NULL: the key is not in the table. */
 struct key_node *eng_keys_get(const struct keys *k, uint32_t key);

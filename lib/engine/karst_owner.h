@@ -15,7 +15,7 @@
  *     program writes if karst_bell_must_wake() says so;
  *   - events go to the owner's callbacks.
  *
- * Control calls, as those of karst_engine.h.  The last four are for the thread that makes the
+ * Control calls, as those of karst_engine.h.  The last five are for the thread that makes the
  * owner's objects, and take no lock.
  */
 #ifndef KARST_OWNER_H
@@ -23,11 +23,16 @@
 
 #include "karst_engine.h"
 
+struct eng_share;
+
 struct karst_engine_owner_init {
 	const char *name;        /* in logs and telemetry */
 	uint64_t max_ring_bytes; /* of all its rings, rounded up to chunks; 0: no limit */
 	uint32_t max_qps;    /* of one lcore; sizes the doorbell rings; 0: all that it may have */
 	uint32_t max_mcasts; /* 0: all that the engine may have */
+	/* the account of the program's user, which is charged with ring memory and multicast
+	 * attachments; NULL: none */
+	struct eng_share *share;
 	/* NULL: the engine's.  Called on lcores, as those of the engine. */
 	const struct karst_engine_ops *ops;
 	void *user;
@@ -53,6 +58,9 @@ int karst_engine_owner_chunk(
  *  owner's to close).  -EINVAL: no such lcore. */
 int karst_engine_owner_bell(const struct karst_engine_owner *owner, uint32_t lcore,
 	struct karst_bell_shared **bell, uint32_t *cells, int *wake_fd);
+
+/** Whether ring memory could not be had, the last time, because of its share. */
+bool karst_engine_owner_over_share(const struct karst_engine_owner *owner);
 
 /** Bytes of the rings that it has. */
 uint64_t karst_engine_owner_ring_bytes(const struct karst_engine_owner *owner);

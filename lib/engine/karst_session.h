@@ -40,6 +40,13 @@ struct karst_session_limits {
 	uint32_t max_cm_ids;     /* identifiers of connection management, and groups */
 	uint64_t max_ring_bytes; /* shared memory of its rings; default 256 MiB */
 	uint64_t max_mr_bytes;   /* registered, summed; default: no limit */
+	/*
+	 * The program's user, with all his programs: percent of what is free together with what
+	 * he has that he may have of each thing, 1 to 99; 100: as much as there is, which counts as
+	 * used for others; 0: he has no account.  See share.h.
+	 */
+	uint32_t share;
+	uint32_t calls; /* control messages a second, with @share; 0: any number */
 	/* Its queue pairs may have a Q_Key whose high bit is set, as that of QP 1 (U1). */
 	bool controlled_qkeys;
 	/* addresses of the engine for regions of other processes; of one user, all of whose
@@ -64,7 +71,8 @@ struct karst_session_init {
 	void *user;
 };
 
-/** -ENOMEM, -ENOSPC: the engine has as many sessions as it may (karst_engine_config). */
+/** -ENOMEM, -ENOSPC: the engine has as many sessions as it may (karst_engine_config); -EUSERS: one
+ *  more is too much for this user. */
 int karst_session_create(struct karst_engine *e, const struct karst_session_init *init,
 	struct karst_session **session);
 

@@ -481,11 +481,21 @@ attach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
 		return -ENOSPC;
 	if (members_of(e->mcast, ip) == KARST_ENGINE_GROUP_QPS)
 		return -EUSERS;
+	if (!eng_share_take(q->owner->rings.share, ENG_SHARE_MCASTS, 1))
+		return -ENOSPC;
 	put(e->mcast, &m);
 	q->nmcasts++;
 	q->owner->nmcasts++;
 	publish(e);
 	return 0;
+}
+
+static void
+left_group(struct eng_qp *q)
+{
+	q->nmcasts--;
+	q->owner->nmcasts--;
+	eng_share_give(q->owner->rings.share, ENG_SHARE_MCASTS, 1);
 }
 
 static int
@@ -498,8 +508,7 @@ detach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
 	if (!there)
 		return -EINVAL;
 	take(e->mcast, i);
-	q->nmcasts--;
-	q->owner->nmcasts--;
+	left_group(q);
 	publish(e);
 	return 0;
 }
@@ -568,8 +577,7 @@ eng_mcast_forget(struct karst_engine *e, struct karst_engine_qp *const *qps, uin
 				continue;
 			}
 			take(e->mcast, i);
-			q->nmcasts--;
-			q->owner->nmcasts--;
+			left_group(q);
 		}
 	}
 	if (changed)

@@ -245,6 +245,7 @@ karst_engine_owner_create(struct karst_engine *e, const struct karst_engine_owne
 		ret = e->nowners <= e->cfg.max_owners ? -ENOMEM : -ENOSPC;
 	} else {
 		eng_arena_init_files(&o->rings, o->name, init->max_ring_bytes);
+		o->rings.share = init->share;
 		ret = bells_alloc(o);
 		if (ret == 0)
 			ret = eventfds_make(o);
@@ -309,4 +310,10 @@ uint64_t
 karst_engine_owner_ring_bytes(const struct karst_engine_owner *owner)
 {
 	return owner->rings.used;
+}
+
+bool
+karst_engine_owner_over_share(const struct karst_engine_owner *owner)
+{
+	return owner->rings.share_refused;
 }

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cm.h"
@@ -25,6 +26,13 @@
 #define DEFAULT_QUEUES       65536u
 #define DEFAULT_CHANNELS     64u
 #define DEFAULT_XRCDS        1024u
+/* Whoever waits for his turn looks that often whether his program is still there. */
+#define PACE_NAP_NS 20000000u
+/* Descriptors of a session without any objects, but for those of its lcores and ring memory:
+ * socket, four of the process, attend_fd, both ends of its events. */
+#define SESSION_FDS 8u
+/* An attachment takes as much as so many control messages. */
+#define SESSION_CALLS 20u
 
 /* --- helpers of the operations --- */
 
@@ -37,6 +45,47 @@ eng_session_give_fd(struct session_call *c, int fd)
 		return say(c, -EMFILE, "the engine has no descriptors left (its ulimit -n)");
 	c->rsp_fds[c->nrsp_fds++] = copy;
 	return 0;
+}
+
+/* One more of @kind is too much for the user of the account. */
+static int
+say_share(struct session_call *c, struct eng_share *share, enum eng_share_kind kind)
+{
+	struct eng_share_info info;
+
+	eng_share_info(share, &info);
+	return say(c, -ENOSPC,
+		"%s: user %u has %llu in all, and one more would leave too little to others "
+		"([limits] share, %u)",
+		eng_share_what(kind), info.uid, (unsigned long long)info.used[kind],
+		info.rule.percent);
+}
+
+int
+eng_session_say_share(
+	const struct karst_session *s, struct session_call *c, enum eng_share_kind kind)
+{
+	return say_share(c, s->share, kind);
+}
+
+bool
+eng_session_share_fault(
+	const struct karst_session *s, struct session_call *c, enum eng_share_kind kind, uint64_t n)
+{
+	if (eng_share_fits(s->share, kind, n))
+		return false;
+	say_share(c, s->share, kind);
+	return true;
+}
+
+bool
+eng_session_ring_fault(const struct karst_session *s, struct session_call *c)
+{
+	if (!karst_engine_owner_over_share(s->owner))
+		return false;
+	if (!eng_session_share_fault(s, c, ENG_SHARE_DESCRIPTORS, 1))
+		say_share(c, s->share, ENG_SHARE_RING_BYTES);
+	return true;
 }
 
 static int
@@ -54,6 +103,8 @@ eng_session_handle_add(struct session_call *c, struct handles *h, void *item, co
 {
 	int ret = eng_handles_add(h, item, handle);
 
+	if (ret == -ENOSPC && h->used < h->max)
+		return say_share(c, h->share, h->kind);
 	return ret == 0 ? 0 : say_full(c, ret, h->max, what, limit);
 }
 
@@ -62,6 +113,8 @@ eng_session_key_reserve(struct session_call *c, struct keys *k, const char *what
 {
 	int ret = eng_keys_reserve(k);
 
+	if (ret == -ENOSPC && k->used < k->max)
+		return say_share(c, k->share, k->kind);
 	return ret == 0 ? 0 : say_full(c, ret, k->max, what, limit);
 }
 
@@ -176,6 +229,21 @@ check_order(struct karst_session *s, uint32_t op, char *why)
 	return 0;
 }
 
+/* The program waits for its reply a little longer if its user sends more than he may. */
+static void
+pace(struct karst_session *s)
+{
+	uint64_t wait = eng_share_pace(s->share, 1, engine_now(s->e));
+
+	while (wait > 0 && (s->alive == NULL || s->alive(s->user))) {
+		uint64_t nap = karst_min_u64(wait, PACE_NAP_NS);
+		const struct timespec ts = {.tv_nsec = (long)nap};
+
+		nanosleep(&ts, NULL);
+		wait -= nap;
+	}
+}
+
 int
 karst_session_handle(struct karst_session *s, const void *req, size_t len, const int *fds,
 	unsigned int nfds, void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
@@ -186,12 +254,16 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 		.body = h + 1, .fds = fds, .nfds = nfds, .rsp = out + 1, .rsp_fds = rsp_fds};
 	int ret = karst_ctl_check_request(req, len, nfds, c.why);
 
+	pace(s);
 	if (ret == 0)
 		ret = check_order(s, h->op, c.why);
 	if (ret == 0) {
 		*rsp_len = karst_ctl_reply(h, rsp);
 		ret = operations[h->op](s, &c);
 	}
+	eng_keys_settle(&s->mrs);
+	eng_keys_settle(&s->mws);
+	eng_keys_settle(&s->ahs);
 	if (ret != 0) {
 		karst_ctl_close_fds(rsp_fds, c.nrsp_fds);
 		c.nrsp_fds = 0;
@@ -339,6 +411,52 @@ init_tables(struct karst_session *s)
 	eng_keys_init(&s->mrs, l->max_mrs);
 	eng_keys_init(&s->mws, l->max_mws);
 	eng_keys_init(&s->ahs, l->max_ahs);
+	eng_handles_charge(&s->pds, s->share, ENG_SHARE_PDS);
+	eng_handles_charge(&s->channels, s->share, ENG_SHARE_DESCRIPTORS);
+	eng_handles_charge(&s->xrcds, s->share, ENG_SHARE_XRCDS);
+	eng_handles_charge(&s->qps, s->share, ENG_SHARE_QPS);
+	eng_handles_charge(&s->cm_channels, s->share, ENG_SHARE_DESCRIPTORS);
+	eng_handles_charge(&s->cm_ids, s->share, ENG_SHARE_CM_IDS);
+	eng_handles_charge(&s->cm_groups, s->share, ENG_SHARE_CM_IDS);
+	eng_keys_charge(&s->mrs, s->share, ENG_SHARE_KEYS);
+	eng_keys_charge(&s->mws, s->share, ENG_SHARE_KEYS);
+	eng_keys_charge(&s->ahs, s->share, ENG_SHARE_AHS);
+}
+
+/* --- the user's account --- */
+
+static int
+join_share(struct karst_session *s, uid_t uid)
+{
+	const struct eng_share_rule rule = {
+		.percent = karst_min_u32(s->limits.share, 100), .calls = s->limits.calls};
+	uint64_t now_ns = engine_now(s->e);
+
+	if (rule.percent == 0)
+		return 0;
+	s->share = eng_share_join(&s->e->shares, uid, &rule, now_ns);
+	if (s->share == NULL)
+		return -ENOMEM;
+	eng_share_pace(s->share, SESSION_CALLS, now_ns);
+	if (!eng_share_take(s->share, ENG_SHARE_CLIENTS, 1)) {
+		eng_share_leave(s->share);
+		s->share = NULL;
+		return -EUSERS;
+	}
+	if (!eng_share_take(s->share, ENG_SHARE_DESCRIPTORS, SESSION_FDS + s->e->nlcores))
+		return -EUSERS;
+	s->share_fds = SESSION_FDS + s->e->nlcores;
+	return 0;
+}
+
+static void
+leave_share(struct karst_session *s)
+{
+	if (s->share == NULL)
+		return;
+	eng_share_give(s->share, ENG_SHARE_DESCRIPTORS, s->share_fds);
+	eng_share_give(s->share, ENG_SHARE_CLIENTS, 1);
+	eng_share_leave(s->share);
 }
 
 static void
@@ -395,6 +513,7 @@ free_session(struct karst_session *s)
 	eng_keys_fini(&s->mrs);
 	eng_keys_fini(&s->mws);
 	eng_keys_fini(&s->ahs);
+	leave_share(s);
 	free(s);
 }
 
@@ -406,6 +525,7 @@ open_session(struct karst_session *s, const struct karst_session_init *init)
 		.max_ring_bytes = s->limits.max_ring_bytes,
 		.max_qps = s->limits.max_qps,
 		.max_mcasts = s->limits.max_mcasts,
+		.share = s->share,
 		.ops = &eng_session_ops,
 		.user = s,
 	};
@@ -448,8 +568,14 @@ karst_session_create(struct karst_engine *e, const struct karst_session_init *in
 	put_name(s->info.program, sizeof(s->info.program),
 		init->program != NULL ? init->program : "");
 	fill_limits(e, &s->limits);
+	ret = join_share(s, init->uid);
 	init_tables(s);
-	ret = open_session(s, init);
+	if (ret == 0)
+		ret = open_session(s, init);
+	if (ret == -EUSERS) {
+		free_session(s);
+		return ret;
+	}
 	if (ret != 0) {
 		karst_log(KARST_LOG_ERR, "%s: a session for process %d: %s", e->name,
 			(int)s->info.pid, strerror(-ret));

@@ -188,7 +188,9 @@ eng_session_cm_create_id(struct karst_session *s, struct session_call *c)
 
 	if (ret == 0) {
 		ret = eng_cm_id_new(cm, s, ch, &id);
-		if (ret != 0)
+		if (ret == -ENOSPC && s->cm_ids.used < s->cm_ids.max)
+			eng_session_say_share(s, c, ENG_SHARE_CM_IDS);
+		else if (ret != 0)
 			say(c, ret,
 				"identifiers: the engine has no memory, or this program %u, as many "
 				"as it may (max_cm_ids)",

@@ -58,6 +58,13 @@ node_guid(const struct karst_engine *e)
 	return guid;
 }
 
+/* Of @limit what the program's user may have. */
+static uint32_t
+most(const struct karst_session *s, enum eng_share_kind kind, uint32_t limit)
+{
+	return (uint32_t)karst_min_u64(limit, eng_share_most(s->share, kind));
+}
+
 int
 eng_session_query_device(struct karst_session *s, struct session_call *c)
 {
@@ -67,22 +74,23 @@ eng_session_query_device(struct karst_session *s, struct session_call *c)
 	rsp->node_guid = node_guid(s->e);
 	rsp->max_mr_bytes = l->max_mr_bytes;
 	rsp->nports = eng_session_nports(s->e);
-	rsp->max_qp = l->max_qps;
+	rsp->max_qp = most(s, ENG_SHARE_QPS, l->max_qps);
 	rsp->max_qp_wr = rsp->max_srq_wr = KARST_WQ_MAX_SLOTS;
 	rsp->max_sge = rsp->max_srq_sge = KARST_WQ_MAX_SGE;
 	rsp->max_inline = KARST_WQ_MAX_INLINE;
 	rsp->max_cq = l->max_cqs;
 	rsp->max_cqe = eng_session_max_cqe(s);
-	rsp->max_mr = l->max_mrs;
-	rsp->max_mw = l->max_mws;
-	rsp->max_pd = l->max_pds;
-	rsp->max_ah = l->max_ahs;
+	rsp->max_mr = most(s, ENG_SHARE_KEYS, l->max_mrs);
+	rsp->max_mw = most(s, ENG_SHARE_KEYS, l->max_mws);
+	rsp->max_pd = most(s, ENG_SHARE_PDS, l->max_pds);
+	rsp->max_ah = most(s, ENG_SHARE_AHS, l->max_ahs);
 	rsp->max_srq = l->max_srqs;
 	rsp->max_qp_rd_atom = KARST_QP_MAX_RD_ATOMIC;
 	rsp->max_channels = l->max_channels;
-	rsp->max_mcasts = karst_min_u32(l->max_mcasts, s->e->cfg.max_mcasts);
+	rsp->max_mcasts =
+		most(s, ENG_SHARE_MCASTS, karst_min_u32(l->max_mcasts, s->e->cfg.max_mcasts));
 	rsp->max_mcast_qps = karst_min_u32(rsp->max_mcasts, KARST_ENGINE_GROUP_QPS);
-	rsp->max_xrcd = l->max_xrcds;
+	rsp->max_xrcd = most(s, ENG_SHARE_XRCDS, l->max_xrcds);
 	return 0;
 }
 

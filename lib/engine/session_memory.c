@@ -84,7 +84,20 @@ struct mapping {
 	struct karst_space_region *region;
 	void *host;
 	uint64_t shared, migrated, copied;
+	uint32_t maps;
 };
+
+/* Mappings of the engine that a region takes: its addresses, and each piece that is mapped there.
+ * The kernel allows a process only so many. */
+static uint32_t
+maps_of(const struct range *r)
+{
+	uint32_t i, n = 1;
+
+	for (i = 0; i < r->npieces; i++)
+		n += r->piece[i].kind != KARST_CTL_PIECE_COPY;
+	return n;
+}
 
 static int
 map_range(const struct karst_session *s, struct session_call *c, const struct range *r, bool write,
@@ -99,20 +112,27 @@ map_range(const struct karst_session *s, struct session_call *c, const struct ra
 			"a hole in that memory would end");
 	if (s->space == NULL)
 		return 0;
+	m->maps = maps_of(r);
+	if (!eng_share_take(s->share, ENG_SHARE_MAPPINGS, m->maps))
+		return eng_session_say_share(s, c, ENG_SHARE_MAPPINGS);
 	ret = karst_space_map(s->space, r->addr, r->len, write, r->piece, r->npieces, c->fds,
 		c->nfds, &m->region, c->why);
-	if (ret != 0)
+	if (ret != 0) {
+		eng_share_give(s->share, ENG_SHARE_MAPPINGS, m->maps);
 		return ret;
+	}
 	m->host = karst_space_host(m->region);
 	karst_space_bytes(m->region, &m->shared, &m->migrated, &m->copied);
 	return 0;
 }
 
 static void
-unmap(struct karst_space_region *region)
+unmap(const struct karst_session *s, struct karst_space_region *region, uint32_t maps)
 {
-	if (region != NULL)
-		karst_space_unmap(region);
+	if (region == NULL)
+		return;
+	karst_space_unmap(region);
+	eng_share_give(s->share, ENG_SHARE_MAPPINGS, maps);
 }
 
 /* Counts a region's bytes in (@sign 1) or out (-1). */
@@ -134,6 +154,7 @@ take_mapping(struct karst_session *s, struct session_mr *mr, const struct mappin
 	mr->len = r->len;
 	mr->writable = write;
 	mr->region = m->region;
+	mr->maps = m->maps;
 	mr->shared = m->shared;
 	mr->migrated = m->migrated;
 	mr->copied = m->copied;
@@ -155,7 +176,7 @@ reg_mr(struct karst_session *s, struct session_call *c, const struct session_pd 
 		return ret;
 	ret = karst_engine_mr_reg(s->e, pd->pd, m.host, r->iova, r->len, access, &mr->key);
 	if (ret != 0) {
-		unmap(m.region);
+		unmap(s, m.region, m.maps);
 		return say(c, ret, "memory region: the engine has %u keys, and none is free",
 			s->e->cfg.max_keys);
 	}
@@ -214,7 +235,7 @@ find_mr(const struct karst_session *s, struct session_call *c, uint32_t key)
 static void
 free_mr(struct karst_session *s, struct session_mr *mr)
 {
-	unmap(mr->region);
+	unmap(s, mr->region, mr->maps);
 	count_bytes(s, mr, -1);
 	eng_keys_del(&s->mrs, &mr->node);
 	free(mr);
@@ -274,6 +295,7 @@ rereg_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	const struct range r = {req->addr, req->len, req->iova, req->npieces, req->piece};
 	bool moves = (req->what & KARST_REREG_TRANSLATION) != 0;
 	struct karst_space_region *old = mr->region;
+	uint32_t old_maps = mr->maps;
 	struct karst_mr_attr attr = {.access = access, .va = r.iova, .len = r.len};
 	struct mapping m = {0};
 	int ret;
@@ -288,7 +310,7 @@ rereg_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 		attr.pd = pd->pd;
 	ret = karst_engine_mr_rereg(s->e, mr->key, req->what, &attr);
 	if (ret != 0) {
-		unmap(m.region);
+		unmap(s, m.region, m.maps);
 		return say(c, ret,
 			ret == -EBUSY ? "key 0x%x: windows are bound to the region"
 				      : "key 0x%x: the region was invalidated",
@@ -296,7 +318,7 @@ rereg_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	}
 	mr->access = access;
 	if (moves) {
-		unmap(old);
+		unmap(s, old, old_maps);
 		count_bytes(s, mr, -1);
 		take_mapping(s, mr, &m, &r, (access & WRITES) != 0);
 	}
@@ -310,6 +332,7 @@ move_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 {
 	const struct range r = {mr->addr, mr->len, 0, req->npieces, req->piece};
 	struct karst_space_region *old = mr->region;
+	uint32_t old_maps = mr->maps;
 	struct mapping m;
 	int ret;
 
@@ -325,14 +348,14 @@ move_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 		return ret;
 	ret = karst_engine_mr_move(s->e, mr->key, m.host);
 	if (ret != 0) {
-		unmap(m.region);
+		unmap(s, m.region, m.maps);
 		return say(c, ret,
 			ret == -EBUSY ? "key 0x%x: the region has rights to bind windows or for "
 					"atomics"
 				      : "key 0x%x: the region was invalidated",
 			mr->key);
 	}
-	unmap(old);
+	unmap(s, old, old_maps);
 	count_bytes(s, mr, -1);
 	take_mapping(s, mr, &m, &r, mr->writable);
 	return 0;
@@ -463,7 +486,7 @@ eng_session_drop_memory(struct karst_session *s)
 		karst_engine_mr_dereg_many(s->e, key, n);
 		/* no lcore touches their memory any more */
 		for (i = 0; i < n; i++) {
-			unmap(mr[i]->region);
+			unmap(s, mr[i]->region, mr[i]->maps);
 			free(mr[i]);
 		}
 	}

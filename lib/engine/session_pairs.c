@@ -112,6 +112,8 @@ create_fault(const struct karst_session *s, struct session_call *c, int ret)
 	if (ret == -ENOSPC)
 		return say(c, ret, "queue pair: the lcore has %u, as many as it may",
 			s->e->cfg.max_qps);
+	if (ret == -ENOMEM && eng_session_ring_fault(s, c))
+		return ret;
 	if (ret == -ENOMEM)
 		return say(c, ret,
 			"queue pair: no room in the ring memory, of which this program has %llu "
@@ -304,6 +306,8 @@ mcast_fault(const struct karst_session *s, struct session_call *c, int ret,
 		return say(c, -ENOSPC,
 			"multicast attachments: this program has %u, as many as it may (max_mcasts)",
 			s->limits.max_mcasts);
+	if (ret == -ENOSPC && eng_session_share_fault(s, c, ENG_SHARE_MCASTS, 1))
+		return ret;
 	if (ret == -ENOSPC)
 		return say(c, ret,
 			"multicast attachments: the engine has %u, as many as it may (max_mcasts)",

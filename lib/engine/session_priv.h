@@ -107,6 +107,7 @@ struct session_mr {
 	bool writable;                     /* the engine may write where it is mapped */
 	struct karst_space_region *region; /* NULL: this process's own memory */
 	uint64_t shared, migrated, copied; /* bytes of each way */
+	uint32_t maps;                     /* MAPPINGS that it has been charged */
 };
 
 struct session_mw {
@@ -126,6 +127,8 @@ struct karst_session {
 	struct karst_engine_owner *owner;
 	struct karst_space *space; /* NULL: this process */
 	struct karst_session_limits limits;
+	struct eng_share *share; /* of the program's user; NULL: none */
+	uint32_t share_fds;      /* DESCRIPTORS that it has been charged from the beginning */
 	bool (*alive)(void *user);
 	void *user;
 	bool greeted;
@@ -174,6 +177,15 @@ int eng_session_handle_add(struct session_call *c, struct handles *h, void *item
 /* The same for room in a table of keys. */
 int eng_session_key_reserve(
 	struct session_call *c, struct keys *k, const char *what, const char *limit);
+
+/* Says that one more of @kind is too much for the program's user.  @return -ENOSPC */
+int eng_session_say_share(
+	const struct karst_session *s, struct session_call *c, enum eng_share_kind kind);
+/* Whether @n of @kind are too much, said if so. */
+bool eng_session_share_fault(const struct karst_session *s, struct session_call *c,
+	enum eng_share_kind kind, uint64_t n);
+/* Whether it is for this that ring memory could not be had, said if so. */
+bool eng_session_ring_fault(const struct karst_session *s, struct session_call *c);
 
 /* What @handle names, or NULL, said. */
 void *eng_session_find(

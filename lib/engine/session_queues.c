@@ -62,6 +62,8 @@ eng_session_destroy_channel(struct karst_session *s, struct session_call *c)
 static int
 cq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32_t entries)
 {
+	if (ret == -ENOMEM && eng_session_ring_fault(s, c))
+		return ret;
 	return say(c, ret,
 		"entries %u: no room in the ring memory, of which this program has %llu bytes and "
 		"may have %llu (max_ring_bytes)",

@@ -21,8 +21,17 @@
 
 /* --- opening --- */
 
+static void
+unpin(const struct karst_session *s, int pin_fd)
+{
+	if (pin_fd >= 0)
+		close(pin_fd);
+	eng_share_give(s->share, ENG_SHARE_DESCRIPTORS, 1);
+}
+
 static int
-pin(struct session_call *c, struct karst_engine_xrcd_init *init, int *pin_fd)
+pin(const struct karst_session *s, struct session_call *c, struct karst_engine_xrcd_init *init,
+	int *pin_fd)
 {
 	int mode = fcntl(c->fds[0], F_GETFL);
 	char path[32];
@@ -35,13 +44,15 @@ pin(struct session_call *c, struct karst_engine_xrcd_init *init, int *pin_fd)
 	if ((mode & O_ACCMODE) != O_RDONLY && (mode & O_ACCMODE) != O_RDWR)
 		return say(c, -EACCES,
 			"the file of an XRC domain: the descriptor is not open for reading");
+	if (!eng_share_take(s->share, ENG_SHARE_DESCRIPTORS, 1))
+		return eng_session_say_share(s, c, ENG_SHARE_DESCRIPTORS);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", c->fds[0]);
 	*pin_fd = open(path, O_PATH | O_CLOEXEC);
 	if (*pin_fd < 0 || fstat(*pin_fd, &st) != 0) {
 		int ret = -errno;
 
-		if (*pin_fd >= 0)
-			close(*pin_fd);
+		unpin(s, *pin_fd);
+		*pin_fd = -1;
 		return say(c, ret, "the file of an XRC domain: %s", strerror(-ret));
 	}
 	init->shared = true;
@@ -67,7 +78,7 @@ static void
 free_xrcd(struct karst_session *s, struct session_xrcd *x)
 {
 	if (x->pin_fd >= 0)
-		close(x->pin_fd);
+		unpin(s, x->pin_fd);
 	if (x->handle != 0)
 		eng_handles_del(&s->xrcds, x->handle);
 	free(x);
@@ -91,7 +102,7 @@ eng_session_open_xrcd(struct karst_session *s, struct session_call *c)
 	if (x == NULL)
 		return say(c, -ENOMEM, "XRC domain: the engine has no memory");
 	x->pin_fd = -1;
-	ret = c->nfds != 0 ? pin(c, &init, &x->pin_fd) : 0;
+	ret = c->nfds != 0 ? pin(s, c, &init, &x->pin_fd) : 0;
 	if (ret == 0)
 		ret = eng_session_handle_add(
 			c, &s->xrcds, x, "XRC domains", "max_xrcds", &x->handle);

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Accounts are found by a walk over the list: there are as many as users who have programs, and
+ * some more whose last program has gone but who had made calls ahead of their time, lest somebody
+ * comes and goes in order not to wait.
+ */
+#include "share.h"
+
+#include <stdlib.h>
+
+#define SECOND_NS UINT64_C(1000000000)
+
+struct eng_share {
+	struct eng_shares *table;
+	struct eng_share *next;
+	struct eng_share_info info;
+	uint64_t due_ns; /* when all calls made so far would have been made at the user's pace */
+};
+
+static const struct {
+	const char *name, *what;
+} kinds[ENG_SHARE_KINDS] = {
+#define ENG_SHARE(symbol, text, words) [ENG_SHARE_##symbol] = {text, words},
+#include "share.def"
+#undef ENG_SHARE
+};
+
+const char *
+eng_share_name(enum eng_share_kind kind)
+{
+	return kinds[kind].name;
+}
+
+const char *
+eng_share_what(enum eng_share_kind kind)
+{
+	return kinds[kind].what;
+}
+
+/* --- the table --- */
+
+void
+eng_shares_init(struct eng_shares *t)
+{
+	unsigned int i;
+
+	memset(t, 0, sizeof(*t));
+	pthread_mutex_init(&t->lock, NULL);
+	for (i = 0; i < ENG_SHARE_KINDS; i++)
+		t->total[i] = ENG_SHARE_NO_LIMIT;
+}
+
+void
+eng_shares_fini(struct eng_shares *t)
+{
+	struct eng_share *s;
+
+	while ((s = t->first) != NULL) {
+		t->first = s->next;
+		free(s);
+	}
+	pthread_mutex_destroy(&t->lock);
+}
+
+void
+eng_shares_set_total(struct eng_shares *t, enum eng_share_kind kind, uint64_t total)
+{
+	pthread_mutex_lock(&t->lock);
+	t->total[kind] = total;
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* --- accounts; the lock is held --- */
+
+/* Those that nobody needs go. */
+static void
+forget(struct eng_shares *t, uint64_t now_ns)
+{
+	struct eng_share **at = &t->first, *s;
+
+	while ((s = *at) != NULL) {
+		if (s->info.sessions != 0 || s->due_ns > now_ns) {
+			at = &s->next;
+			continue;
+		}
+		*at = s->next;
+		t->n--;
+		free(s);
+	}
+}
+
+/* The account of @uid, a new one if there is none; in the order of numbers. */
+static struct eng_share *
+account(struct eng_shares *t, uid_t uid)
+{
+	struct eng_share **at = &t->first, *s;
+
+	while (*at != NULL && (*at)->info.uid < uid)
+		at = &(*at)->next;
+	if (*at != NULL && (*at)->info.uid == uid)
+		return *at;
+	s = calloc(1, sizeof(*s));
+	if (s == NULL)
+		return NULL;
+	s->table = t;
+	s->info.uid = uid;
+	s->next = *at;
+	*at = s;
+	t->n++;
+	return s;
+}
+
+struct eng_share *
+eng_share_join(struct eng_shares *t, uid_t uid, const struct eng_share_rule *rule, uint64_t now_ns)
+{
+	struct eng_share *s;
+
+	assert(rule->percent >= 1 && rule->percent <= 100);
+	pthread_mutex_lock(&t->lock);
+	forget(t, now_ns);
+	s = account(t, uid);
+	if (s != NULL) {
+		s->info.rule = *rule;
+		s->info.sessions++;
+	}
+	pthread_mutex_unlock(&t->lock);
+	return s;
+}
+
+void
+eng_share_leave(struct eng_share *s)
+{
+	struct eng_shares *t = s->table;
+	unsigned int i;
+
+	pthread_mutex_lock(&t->lock);
+	s->info.sessions--;
+	for (i = 0; i < ENG_SHARE_KINDS && s->info.sessions == 0; i++)
+		assert(s->info.used[i] == 0);
+	pthread_mutex_unlock(&t->lock);
+}
+
+/* --- taking and giving --- */
+
+static bool
+fits(const struct eng_share *s, enum eng_share_kind kind, uint64_t n)
+{
+	const struct eng_shares *t = s->table;
+	uint64_t total = t->total[kind], used = t->used[kind], mine = s->info.used[kind];
+	uint32_t percent = s->info.rule.percent;
+
+	if (total == ENG_SHARE_NO_LIMIT || percent == 100)
+		return true;
+	if (used > total || n > total - used)
+		return false;
+	if (mine == 0 && n == 1)
+		return true;
+	return (unsigned __int128)(mine + n) * (100 - percent) <=
+		(unsigned __int128)(total - used - n) * percent;
+}
+
+bool
+eng_share_fits(struct eng_share *s, enum eng_share_kind kind, uint64_t n)
+{
+	bool good;
+
+	if (s == NULL)
+		return true;
+	pthread_mutex_lock(&s->table->lock);
+	good = fits(s, kind, n);
+	pthread_mutex_unlock(&s->table->lock);
+	return good;
+}
+
+bool
+eng_share_take(struct eng_share *s, enum eng_share_kind kind, uint64_t n)
+{
+	bool good;
+
+	if (s == NULL)
+		return true;
+	pthread_mutex_lock(&s->table->lock);
+	good = fits(s, kind, n);
+	if (good) {
+		s->info.used[kind] += n;
+		s->table->used[kind] += n;
+	} else {
+		s->info.refused[kind]++;
+	}
+	pthread_mutex_unlock(&s->table->lock);
+	return good;
+}
+
+void
+eng_share_give(struct eng_share *s, enum eng_share_kind kind, uint64_t n)
+{
+	if (s == NULL)
+		return;
+	pthread_mutex_lock(&s->table->lock);
+	assert(s->info.used[kind] >= n);
+	s->info.used[kind] -= n;
+	s->table->used[kind] -= n;
+	pthread_mutex_unlock(&s->table->lock);
+}
+
+uint64_t
+eng_share_most(struct eng_share *s, enum eng_share_kind kind)
+{
+	uint64_t most = ENG_SHARE_NO_LIMIT;
+
+	if (s == NULL)
+		return most;
+	pthread_mutex_lock(&s->table->lock);
+	if (s->table->total[kind] != ENG_SHARE_NO_LIMIT && s->info.rule.percent != 100)
+		most = (uint64_t)((unsigned __int128)s->table->total[kind] * s->info.rule.percent /
+			100);
+	if (most == 0 && s->table->total[kind] != 0)
+		most = 1;
+	pthread_mutex_unlock(&s->table->lock);
+	return most;
+}
+
+/* --- calls --- */
+
+uint64_t
+eng_share_pace(struct eng_share *s, uint32_t n, uint64_t now_ns)
+{
+	uint64_t wait = 0;
+
+	if (s == NULL)
+		return 0;
+	pthread_mutex_lock(&s->table->lock);
+	s->info.calls += n;
+	if (s->info.rule.calls != 0) {
+		if (s->due_ns < now_ns)
+			s->due_ns = now_ns;
+		if (s->due_ns - now_ns > SECOND_NS) {
+			wait = s->due_ns - now_ns - SECOND_NS;
+			s->info.calls_late++;
+		}
+		s->due_ns += n * SECOND_NS / s->info.rule.calls;
+	}
+	pthread_mutex_unlock(&s->table->lock);
+	return wait;
+}
+
+/* --- looking --- */
+
+unsigned int
+eng_share_list(struct eng_shares *t, uid_t from, struct eng_share_info *infos, unsigned int max)
+{
+	const struct eng_share *s;
+	unsigned int n = 0;
+
+	pthread_mutex_lock(&t->lock);
+	for (s = t->first; s != NULL && n < max; s = s->next)
+		if (s->info.uid >= from)
+			infos[n++] = s->info;
+	pthread_mutex_unlock(&t->lock);
+	return n;
+}
+
+void
+eng_share_info(struct eng_share *s, struct eng_share_info *info)
+{
+	pthread_mutex_lock(&s->table->lock);
+	*info = s->info;
+	pthread_mutex_unlock(&s->table->lock);
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Fair shares: what the users of an engine may have of that which it has only so much of.
+ *
+ * Limits of a program say nothing of a user who runs many.  So there is an account for each user,
+ * of all that his programs have, and what is there is shared out by one rule:
+ *
+ *	a user takes no more than share / (100 - share) times what is free afterwards.
+ *
+ * With a share of 75: who is alone gets three quarters of everything; of two who take what they can
+ * each gets three sevenths, of three three tenths; and whatever they do, something is left for the
+ * next who comes, who in turn may have three times what he leaves.  So no number must be chosen for
+ * how many users there will be, and no user has to be turned out.  The first of a thing that is
+ * counted one by one a user gets as long as there is one.  A share of 100 is bound by nothing but
+ * what there is; it counts as used for the others.
+ *
+ * Control calls take time of the lcores, which cannot be left over: they are paced.  A user's
+ * programs together make so many a second, with a second's worth ahead; who is faster waits, on
+ * the thread of his own session.
+ *
+ * Any thread; nothing else is locked while the lock in here is held.
+ */
+#ifndef ENG_SHARE_H
+#define ENG_SHARE_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "karst_base.h"
+
+enum eng_share_kind {
+#define ENG_SHARE(symbol, name, what) ENG_SHARE_##symbol,
+#include "share.def"
+#undef ENG_SHARE
+	ENG_SHARE_KINDS
+};
+
+#define ENG_SHARE_NO_LIMIT UINT64_MAX
+
+/** What one user may: percent of what is free with what he has, 1 to 100; control calls a second,
+ *  0: as many as he likes. */
+struct eng_share_rule {
+	uint32_t percent;
+	uint32_t calls;
+};
+
+struct eng_share;
+
+struct eng_shares {
+	pthread_mutex_t lock; /* the rest, and all accounts */
+	uint64_t total[ENG_SHARE_KINDS];
+	uint64_t used[ENG_SHARE_KINDS];
+	struct eng_share *first;
+	uint32_t n;
+};
+
+/** A user's account, as others see it. */
+struct eng_share_info {
+	uid_t uid;
+	uint32_t sessions;
+	struct eng_share_rule rule;
+	uint64_t used[ENG_SHARE_KINDS];
+	uint64_t refused[ENG_SHARE_KINDS]; /* times that it was too much */
+	uint64_t calls, calls_late;        /* control calls; of these, that had to wait */
+};
+
+/** "name" and "what" of share.def */
+const char *eng_share_name(enum eng_share_kind kind);
+const char *eng_share_what(enum eng_share_kind kind);
+
+/** Everything is NO_LIMIT at first. */
+void eng_shares_init(struct eng_shares *t);
+void eng_shares_fini(struct eng_shares *t);
+/** How much there is of @kind, for all together; what is taken already stays. */
+void eng_shares_set_total(struct eng_shares *t, enum eng_share_kind kind, uint64_t total);
+
+/** The account of @uid, for one more session, with the rule that now holds for all of his.
+ *  NULL: no memory */
+struct eng_share *eng_share_join(
+	struct eng_shares *t, uid_t uid, const struct eng_share_rule *rule, uint64_t now_ns);
+/** Before that, the session has given back all. */
+void eng_share_leave(struct eng_share *s);
+
+/** @n more of @kind for the account.  false: too much, counted.  NULL has no limits. */
+bool eng_share_take(struct eng_share *s, enum eng_share_kind kind, uint64_t n);
+void eng_share_give(struct eng_share *s, enum eng_share_kind kind, uint64_t n);
+/** Would that be too much? */
+bool eng_share_fits(struct eng_share *s, enum eng_share_kind kind, uint64_t n);
+/** What the user could have of @kind if he were alone. */
+uint64_t eng_share_most(struct eng_share *s, enum eng_share_kind kind);
+
+/** @n control calls are made.  @return how long to wait first, ns */
+uint64_t eng_share_pace(struct eng_share *s, uint32_t n, uint64_t now_ns);
+
+/** Up to @max accounts, the lowest numbers from @from on, in order.  @return how many. */
+unsigned int eng_share_list(
+	struct eng_shares *t, uid_t from, struct eng_share_info *infos, unsigned int max);
+void eng_share_info(struct eng_share *s, struct eng_share_info *info);
+
+#endif /* ENG_SHARE_H */

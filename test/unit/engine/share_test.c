@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Accounts of users, alone; and what sessions of two users get beside each other. */
+#include <errno.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "karst_ctl_sock.h"
+#include "session_bed.h"
+#include "session_priv.h"
+#include "share.h"
+
+#define SECOND UINT64_C(1000000000)
+#define QPS    ENG_SHARE_QPS
+#define BYTES  ENG_SHARE_RING_BYTES
+
+static const struct eng_share_rule fair = {.percent = 75};
+static const struct eng_share_rule all = {.percent = 100};
+
+/* How many of @kind @s can take, one by one; it keeps them. */
+static uint64_t
+take_all(struct eng_share *s, enum eng_share_kind kind)
+{
+	uint64_t n = 0;
+
+	while (eng_share_take(s, kind, 1))
+		n++;
+	return n;
+}
+
+static struct eng_share *
+join(struct eng_shares *t, uid_t uid, const struct eng_share_rule *rule)
+{
+	struct eng_share *s = eng_share_join(t, uid, rule, 0);
+
+	cr_assert_not_null(s);
+	return s;
+}
+
+static void
+leave(struct eng_share *s, enum eng_share_kind kind, uint64_t n)
+{
+	eng_share_give(s, kind, n);
+	eng_share_leave(s);
+}
+
+/* Who is alone gets three quarters, and so does of the rest who comes then; the last one goes to
+ * somebody who has none. */
+Test(share, something_is_left_for_the_next)
+{
+	uint64_t left = 1024, got[6];
+	struct eng_share *s[6];
+	struct eng_shares t;
+	uint32_t i;
+
+	eng_shares_init(&t);
+	eng_shares_set_total(&t, QPS, left);
+	for (i = 0; i < 5; i++) {
+		s[i] = join(&t, 1000 + i, &fair);
+		cr_assert_eq(eng_share_most(s[i], QPS), 768);
+		got[i] = take_all(s[i], QPS);
+		cr_assert_eq(got[i], left * 3 / 4);
+		cr_assert_not(eng_share_fits(s[i], QPS, 1));
+		left -= got[i];
+	}
+	cr_assert_eq(left, 1);
+	s[5] = join(&t, 999, &fair);
+	got[5] = take_all(s[5], QPS);
+	cr_assert_eq(got[5], 1);
+	/* what one gives back he may have again, or another */
+	eng_share_give(s[0], QPS, 400);
+	got[0] -= 400;
+	cr_assert(eng_share_take(s[5], QPS, 1));
+	got[5] += 1 + take_all(s[5], QPS);
+	cr_assert_eq(got[5], 300);
+	for (i = 0; i < 6; i++)
+		leave(s[i], QPS, got[i]);
+	eng_shares_fini(&t);
+}
+
+/* Two who take in turn what they can end with the same, three sevenths each. */
+Test(share, two_get_the_same)
+{
+	struct eng_shares t;
+	struct eng_share *a, *b;
+	uint64_t na = 0, nb = 0;
+	bool more = true;
+
+	eng_shares_init(&t);
+	eng_shares_set_total(&t, QPS, 700);
+	a = join(&t, 1, &fair);
+	b = join(&t, 2, &fair);
+	while (more) {
+		more = false;
+		if (eng_share_take(a, QPS, 1)) {
+			na++;
+			more = true;
+		}
+		if (eng_share_take(b, QPS, 1)) {
+			nb++;
+			more = true;
+		}
+	}
+	cr_assert(na == 300 && nb == 300, "%lu and %lu", na, nb);
+	leave(a, QPS, na);
+	leave(b, QPS, nb);
+	eng_shares_fini(&t);
+}
+
+/* All sessions of a user have one account, with the newest rule. */
+Test(share, one_account_a_user)
+{
+	struct eng_share_info info[4];
+	struct eng_share *a, *b, *root;
+	struct eng_shares t;
+
+	eng_shares_init(&t);
+	eng_shares_set_total(&t, QPS, 100);
+	a = join(&t, 1000, &fair);
+	b = join(&t, 1000, &(struct eng_share_rule){.percent = 50});
+	cr_assert_eq(a, b);
+	root = join(&t, 0, &all);
+	cr_assert_eq(take_all(a, QPS), 50);
+	eng_share_leave(b);
+	/* what has no limit counts for the others, who may be left without */
+	cr_assert(eng_share_take(root, QPS, 60));
+	cr_assert_eq(eng_share_most(root, QPS), ENG_SHARE_NO_LIMIT);
+	eng_share_give(a, QPS, 30);
+	cr_assert_not(eng_share_take(a, QPS, 1));
+	cr_assert_eq(eng_share_list(&t, 0, info, 4), 2);
+	cr_assert(info[0].uid == 0 && info[0].used[QPS] == 60);
+	cr_assert(info[1].uid == 1000 && info[1].used[QPS] == 20 && info[1].sessions == 1);
+	cr_assert_eq(info[1].refused[QPS], 2);
+	cr_assert_eq(eng_share_list(&t, 1, info, 4), 1);
+	cr_assert_eq(eng_share_list(&t, 0, info, 1), 1);
+	leave(a, QPS, 20);
+	leave(root, QPS, 60);
+	eng_shares_fini(&t);
+}
+
+/* Much at once, numbers near the end of their type, and what has no limit. */
+Test(share, bytes)
+{
+	uint64_t most = UINT64_MAX / 4 * 3;
+	struct eng_shares t;
+	struct eng_share *s;
+
+	eng_shares_init(&t);
+	s = join(&t, 1000, &fair);
+	cr_assert(eng_share_take(s, ENG_SHARE_WINDOW_BYTES, UINT64_C(1) << 60));
+	eng_share_give(s, ENG_SHARE_WINDOW_BYTES, UINT64_C(1) << 60);
+	eng_shares_set_total(&t, BYTES, UINT64_MAX - 1);
+	cr_assert_not(eng_share_take(s, BYTES, UINT64_MAX));
+	cr_assert_not(eng_share_take(s, BYTES, most + 2));
+	cr_assert(eng_share_take(s, BYTES, most - 2));
+	cr_assert_not(eng_share_take(s, BYTES, most));
+	cr_assert(eng_share_take(s, BYTES, 0));
+	/* less than there was before */
+	eng_shares_set_total(&t, BYTES, 1 << 20);
+	cr_assert_not(eng_share_take(s, BYTES, 1));
+	eng_share_give(s, BYTES, most - 2);
+	cr_assert(eng_share_take(s, BYTES, 3 << 18));
+	cr_assert_not(eng_share_take(s, BYTES, 1));
+	leave(s, BYTES, 3 << 18);
+	/* nobody's account */
+	cr_assert(eng_share_take(NULL, BYTES, UINT64_MAX));
+	eng_share_give(NULL, BYTES, UINT64_MAX);
+	eng_shares_fini(&t);
+}
+
+/* A second's worth of calls at once, then at the user's pace, whatever comes and goes. */
+Test(share, calls_are_paced)
+{
+	const struct eng_share_rule rule = {.percent = 75, .calls = 100};
+	uint64_t now = 5 * SECOND, wait = 0, i;
+	struct eng_share_info info;
+	struct eng_shares t;
+	struct eng_share *s;
+
+	eng_shares_init(&t);
+	s = eng_share_join(&t, 1000, &rule, now);
+	for (i = 0; i < 101; i++)
+		cr_assert_eq(eng_share_pace(s, 1, now), 0);
+	for (i = 1; i <= 100; i++)
+		cr_assert_eq(eng_share_pace(s, 1, now), i * SECOND / 100);
+	/* the account stays until they are made */
+	eng_share_leave(s);
+	s = eng_share_join(&t, 1000, &rule, now + SECOND / 2);
+	wait = eng_share_pace(s, 20, now + SECOND / 2);
+	cr_assert_eq(wait, 101 * SECOND / 100 - SECOND / 2);
+	eng_share_info(s, &info);
+	cr_assert_eq(info.calls, 221);
+	cr_assert_eq(info.calls_late, 101);
+	/* who pauses has his second again, and not more */
+	now += 60 * SECOND;
+	for (i = 0; i < 101; i++)
+		cr_assert_eq(eng_share_pace(s, 1, now), 0);
+	cr_assert_gt(eng_share_pace(s, 1, now), 0);
+	eng_share_leave(s);
+	/* and nothing is left of who has none to make up for */
+	cr_assert_not_null(eng_share_join(&t, 7, &fair, now + 60 * SECOND));
+	cr_assert_eq(t.n, 1);
+	eng_shares_fini(&t);
+}
+
+/* --- sessions --- */
+
+static struct client *
+user(struct karst_engine *e, uid_t uid, uint32_t share)
+{
+	const struct karst_session_init init = {.program = "share",
+		.pidfd = -1,
+		.uid = uid,
+		.limits = {.share = share, .max_ring_bytes = 4 << 20}};
+	struct karst_session *s;
+	int ret = karst_session_create(e, &init, &s);
+
+	cr_assert_eq(ret, 0, "%d", ret);
+	return client_over(s);
+}
+
+/* What a program needs to have one more of everything. */
+struct program {
+	struct client *c;
+	struct client_cq cq;
+	struct client_qp ud;
+	uint32_t pd;
+	uint32_t n; /* of one more */
+};
+
+static int
+one_pd(struct program *p)
+{
+	return CALL(p->c, ALLOC_PD, alloc_pd, .reserved = 0);
+}
+
+static int
+one_qp(struct program *p)
+{
+	return CALL(p->c, CREATE_QP, create_qp, .type = KARST_QPT_RC, .pd = p->pd,
+		.send_cq = p->cq.handle, .recv_cq = p->cq.handle, .max_send_wr = 1,
+		.max_recv_wr = 1, .lcore = UINT32_MAX);
+}
+
+/* Regions and windows are of one table. */
+static int
+one_key(struct program *p)
+{
+	static uint8_t mem[64];
+
+	if (p->n % 2 == 0)
+		return CALL(p->c, ALLOC_MW, alloc_mw, .pd = p->pd, .type = 2);
+	return CALL(p->c, REG_MR, reg_mr, .pd = p->pd, .addr = (uintptr_t)mem, .len = sizeof(mem));
+}
+
+static int
+one_ah(struct program *p)
+{
+	struct karst_ctl_ah_attr ah = {.port_num = 1};
+
+	memcpy(ah.dgid, (uint8_t[16]){[10] = 0xff, 0xff, 10, 0, 0, 2}, 16);
+	return CALL(p->c, CREATE_AH, create_ah, .pd = p->pd, .attr = ah);
+}
+
+static int
+one_group(struct program *p)
+{
+	struct karst_ctl_attach_mcast_req req = {
+		.qp = p->ud.handle, .gid = {[10] = 0xff, 0xff, 239, 1, 1, (uint8_t)p->n}};
+
+	return client_call(p->c, KARST_CTL_ATTACH_MCAST, &req, sizeof(req));
+}
+
+static int
+one_xrcd(struct program *p)
+{
+	return CALL(p->c, OPEN_XRCD, open_xrcd, .flags = 0);
+}
+
+static int
+one_channel(struct program *p)
+{
+	int ret = p->n % 2 != 0 ? CALL(p->c, CREATE_CHANNEL, create_channel, .reserved = 0)
+				: CALL(p->c, CM_CREATE_CHANNEL, cm_create_channel, .reserved = 0);
+
+	karst_ctl_close_fds(p->c->fds, p->c->nfds);
+	return ret;
+}
+
+static const struct {
+	enum eng_share_kind kind;
+	int (*one)(struct program *p);
+} things[] = {
+	{ENG_SHARE_PDS, one_pd},
+	{ENG_SHARE_QPS, one_qp},
+	{ENG_SHARE_KEYS, one_key},
+	{ENG_SHARE_AHS, one_ah},
+	{ENG_SHARE_MCASTS, one_group},
+	{ENG_SHARE_XRCDS, one_xrcd},
+	{ENG_SHARE_DESCRIPTORS, one_channel},
+};
+
+static void
+program_start(struct program *p, struct karst_engine *e, uid_t uid)
+{
+	*p = (struct program){.c = user(e, uid, 75)};
+	p->pd = client_pd(p->c);
+	client_cq(p->c, 16, 0, 0, &p->cq);
+	client_qp(p->c, KARST_QPT_UD, p->pd, &p->cq, 0, 0, &p->ud);
+}
+
+static uint64_t
+used(struct program *p, enum eng_share_kind kind)
+{
+	struct eng_share_info info;
+
+	eng_share_info(p->c->s->share, &info);
+	return info.used[kind];
+}
+
+/* Takes what it can get of @things[i], and is told why it gets no more. */
+static void
+fill(struct program *p, size_t i)
+{
+	while (p->n < 2000 && things[i].one(p) == 0)
+		p->n++;
+	cr_assert_eq(p->c->status, -ENOSPC, "%s: %s", eng_share_name(things[i].kind), p->c->why);
+	cr_assert_not_null(strstr(p->c->why, "[limits] share, 75"), "%s", p->c->why);
+	cr_assert_not_null(strstr(p->c->why, eng_share_what(things[i].kind)), "%s", p->c->why);
+}
+
+/*
+ * One user takes of each thing what he can, with two programs: they have what one would have.
+ * Another gets three quarters of the rest, which is at least what there was for the first one's
+ * second program; and when the first has gone, as much as he had.
+ */
+Test(share, sessions_of_two_users, .timeout = 100)
+{
+	struct bed_config cfg = {.engine = {.max_owners = 16}};
+	struct program greedy[2], other;
+	struct eng_share_info info;
+	uint64_t total, left, had;
+	struct bed bed;
+	size_t i;
+
+	bed_up(&bed, &cfg);
+	bed_settle(&bed); /* this thread has the lcores */
+	for (i = 0; i < KARST_DIM(things); i++) {
+		enum eng_share_kind kind = things[i].kind;
+
+		program_start(&greedy[0], bed.e, 1000);
+		program_start(&greedy[1], bed.e, 1000);
+		program_start(&other, bed.e, 1001);
+		had = used(&other, kind);
+		total = bed.e->shares.used[kind] + 64;
+		eng_shares_set_total(&bed.e->shares, kind, total);
+		fill(&greedy[0], i);
+		fill(&greedy[1], i);
+		cr_assert_eq(greedy[1].n, 0, "%s", eng_share_name(kind));
+		cr_assert_eq(used(&greedy[0], kind), (total - had) * 3 / 4);
+		left = total - used(&greedy[0], kind);
+		fill(&other, i);
+		cr_assert_gt(other.n, 0, "%s", eng_share_name(kind));
+		cr_assert_eq(used(&other, kind), left * 3 / 4, "%s: %lu of %lu",
+			eng_share_name(kind), used(&other, kind), left);
+		client_close(greedy[0].c);
+		client_close(greedy[1].c);
+		fill(&other, i);
+		cr_assert_eq(used(&other, kind), total * 3 / 4, "%s", eng_share_name(kind));
+		eng_share_info(other.c->s->share, &info);
+		cr_assert_eq(info.refused[kind], 2);
+		client_close(other.c);
+		cr_assert_eq(bed.e->shares.used[kind], 0);
+	}
+	bed_down(&bed);
+}
+
+/* What a program could have is told as what its user may have. */
+Test(share, devices_tell_the_share, .timeout = 100)
+{
+	struct bed_config cfg = {.engine = {.max_qps = 64,
+					 .max_keys = 64,
+					 .max_pds = 64,
+					 .max_ahs = 64,
+					 .max_mcasts = 64}};
+	const struct karst_ctl_query_device_rsp *rsp;
+	struct client *c;
+	struct bed bed;
+
+	bed_up(&bed, &cfg);
+	c = user(bed.e, 1000, 75);
+	cr_assert_eq(CALL(c, QUERY_DEVICE, query_device, .reserved = 0), 0, "%s", c->why);
+	rsp = RSP(c, query_device);
+	cr_assert(rsp->max_qp == 48 && rsp->max_mr == 48 && rsp->max_mw == 48 &&
+		rsp->max_pd == 48 && rsp->max_ah == 48 && rsp->max_mcasts == 48);
+	client_close(c);
+	c = user(bed.e, 0, 100);
+	cr_assert_eq(CALL(c, QUERY_DEVICE, query_device, .reserved = 0), 0, "%s", c->why);
+	rsp = RSP(c, query_device);
+	cr_assert(rsp->max_qp == 64 && rsp->max_mr == 64 && rsp->max_pd == 64);
+	client_close(c);
+	bed_down(&bed);
+}
+
+/* Attachments, and ring memory, which comes in chunks. */
+Test(share, attachments_and_ring_memory, .timeout = 100)
+{
+	const struct karst_session_init init = {
+		.program = "greedy", .pidfd = -1, .uid = 1000, .limits = {.share = 75}};
+	struct bed_config cfg = {.engine = {.max_owners = 16}};
+	struct karst_session *s[16];
+	struct client *c;
+	struct bed bed;
+	uint32_t n, i;
+	int ret = 0;
+
+	bed_up(&bed, &cfg);
+	bed_settle(&bed);
+	for (n = 0; ret == 0 && n < 16; n += ret == 0)
+		ret = karst_session_create(bed.e, &init, &s[n]);
+	cr_assert_eq(ret, -EUSERS);
+	cr_assert_eq(n, 12);
+	client_close(user(bed.e, 1001, 75));
+	for (i = 0; i < n; i++)
+		karst_session_destroy(s[i]);
+	cr_assert_eq(bed.e->shares.used[ENG_SHARE_CLIENTS], 0);
+	cr_assert_eq(bed.e->shares.used[BYTES], 0);
+	cr_assert_eq(bed.e->shares.used[ENG_SHARE_DESCRIPTORS], 0);
+
+	eng_shares_set_total(&bed.e->shares, BYTES, 4 << 20);
+	c = user(bed.e, 1000, 75);
+	for (ret = 0; ret == 0;)
+		ret = CALL(c, CREATE_CQ, create_cq, .entries = 4096);
+	cr_assert_eq(ret, -ENOMEM, "%s", c->why);
+	cr_assert_not_null(strstr(c->why, "[limits] share"), "%s", c->why);
+	cr_assert_eq(bed.e->shares.used[BYTES], 2 << 20);
+	client_close(c);
+	bed_down(&bed);
+}

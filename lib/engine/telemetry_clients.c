@@ -104,6 +104,51 @@ on_clients(const char *cmd, const char *params, struct rte_tel_data *d)
 	return ret;
 }
 
+/* --- users --- */
+
+/* A user's row: what his programs have, and of what he was refused more. */
+static bool
+add_user(const struct eng_share_info *u, struct tel_list *list)
+{
+	struct tel_row row;
+	char name[32];
+	unsigned int i;
+
+	if (!tel_row_begin(&row))
+		return false;
+	tel_row_u64(&row, "share", u->rule.percent);
+	for (i = 0; i < ENG_SHARE_KINDS; i++)
+		tel_row_u64(&row, eng_share_name(i), u->used[i]);
+	for (i = 0; i < ENG_SHARE_KINDS; i++) {
+		snprintf(name, sizeof(name), "refused_%s", eng_share_name(i));
+		tel_row_u64(&row, name, u->refused[i]);
+	}
+	tel_row_u64(&row, "calls", u->calls);
+	tel_row_u64(&row, "calls_late", u->calls_late);
+	snprintf(name, sizeof(name), "%u", u->uid);
+	return tel_list_add(list, name, &row, u->uid);
+}
+
+static int
+on_users(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct eng_share_info u;
+	struct karst_engine *e;
+	struct tel_list list;
+	uint64_t from = 0;
+	int ret;
+
+	tel_list_begin(&list, d);
+	ret = eng_tel_open(params, &e, &from);
+	if (ret != 0)
+		return ret;
+	while (from <= UINT32_MAX && eng_share_list(&e->shares, (uid_t)from, &u, 1) == 1 &&
+		add_user(&u, &list))
+		from = (uint64_t)u.uid + 1;
+	eng_tel_close();
+	return 0;
+}
+
 /* How programs' memory is reached, all of them together. */
 static void
 add_ways(struct karst_engine *e, struct rte_tel_data *d)
@@ -165,6 +210,7 @@ on_memory(const char *cmd, const char *params, struct rte_tel_data *d)
 
 const struct tel_cmd eng_tel_clients[] = {
 	{"/karst/clients", on_clients, "Programs that are attached. Parameter: [engine][:first]"},
+	{"/karst/users", on_users, "Users who have programs attached. Parameter: [engine][:first]"},
 	{"/karst/memory", on_memory, "Keys, memory and buffers. Parameter: [engine]"},
 	{NULL, NULL, NULL},
 };

@@ -25,6 +25,7 @@ static const struct {
 	{"takeaway", case_takeaway, "programs that take away what they have registered"},
 	{"exec", case_exec, "a program that executes another, and leaves its rings to a child"},
 	{"soak", case_soak, "all attacks side by side"},
+	{"greed", case_greed, "a user who takes all that he can get, with many programs"},
 };
 
 static void

@@ -97,6 +97,7 @@ Test(telemetry, commands)
 	expect_in(ask(fd, "/karst/memory"), "\"regions\":1,\"windows\":0");
 	expect_in(ask(fd, "/karst/engine"), "\"qps\":2");
 	expect_in(ask(fd, "/karst/clients"), "{}");
+	expect_in(ask(fd, "/karst/users"), "{}");
 	expect_in(ask(fd, "/karst/help,drops"), "\"icrc\":\"invariant CRC");
 
 	/* of lcores, from one on */

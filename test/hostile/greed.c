@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * A user who takes all that he can get of everything, with as many programs as he can attach, goes
+ * on trying, and speaks to queue pair 1 as if he were the connection manager; beside him another
+ * user, who came later, and must get what he needs.  The innocents are root's.
+ *
+ * What each may have follows from the rule of lib/engine/share.h, which telemetry confirms.
+ */
+#include "hostile.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define GREEDY_UID    65533u
+#define MODEST_UID    65534u
+#define MOST_PROGRAMS 256u
+#define GSI_QPN       1u
+#define GSI_QKEY      0x80010000u
+/* Of each thing, what the modest one needs. */
+#define MODEST_NEED 32u
+
+/* Becomes a user without any rights, in a child. */
+static void
+become(struct report *r, uid_t uid)
+{
+	/* others may not look into a process that has changed its user, unless it says so */
+	if (setgroups(0, NULL) != 0 || setresgid(uid, uid, uid) != 0 ||
+		setresuid(uid, uid, uid) != 0 || prctl(PR_SET_DUMPABLE, 1) != 0 ||
+		prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
+		child_fail(r, "becoming user %u: %s", uid, strerror(errno));
+}
+
+/* --- one more of each thing --- */
+
+static int
+one_pd(struct end *e)
+{
+	struct karst_pd *pd;
+
+	return karst_alloc_pd(e->ctx, &pd);
+}
+
+static int
+one_qp(struct end *e)
+{
+	struct karst_qp_init_attr init = {.send_cq = e->cq,
+		.recv_cq = e->cq,
+		.qp_type = KARST_QPT_RC,
+		.cap = {.max_send_wr = 1, .max_recv_wr = 1}};
+	struct karst_qp *qp;
+
+	return karst_create_qp(e->pd, &init, &qp);
+}
+
+static int
+one_window(struct end *e)
+{
+	struct karst_mw *mw;
+
+	return karst_alloc_mw(e->pd, KARST_MW_TYPE_2, &mw);
+}
+
+static int
+one_ah(struct end *e)
+{
+	struct karst_ah_attr attr = {.port_num = 1};
+	int ret = karst_query_gid(e->ctx, 1, 0, &attr.dgid);
+	struct karst_ah *ah;
+
+	return ret != 0 ? ret : karst_create_ah(e->pd, &attr, &ah);
+}
+
+static int
+one_channel(struct end *e)
+{
+	struct karst_comp_channel *channel;
+
+	return karst_create_comp_channel(e->ctx, &channel);
+}
+
+static int
+one_xrcd(struct end *e)
+{
+	struct karst_xrcd *xrcd;
+
+	return karst_open_xrcd(e->ctx, -1, O_CREAT, &xrcd);
+}
+
+/* As much ring memory as a queue can have, of which the program may have some. */
+static int
+one_cq(struct end *e)
+{
+	struct karst_cq *cq;
+
+	return karst_create_cq(e->ctx, 1 << 16, NULL, NULL, &cq);
+}
+
+static const struct {
+	const char *what;
+	int (*one)(struct end *e);
+} things[] = {
+	{"protection domains", one_pd},
+	{"queue pairs", one_qp},
+	{"windows", one_window},
+	{"address handles", one_ah},
+	{"channels", one_channel},
+	{"XRC domains", one_xrcd},
+	{"completion queues", one_cq},
+};
+
+/* --- the greedy one --- */
+
+/* Until it is refused, which is to be for want of room and in words. */
+static void
+take(struct report *r, struct end *e, size_t i)
+{
+	int ret;
+
+	while ((ret = things[i].one(e)) == 0)
+		atomic_fetch_add(&r->ops, 1);
+	if ((ret != -ENOSPC && ret != -ENOMEM) || karst_why()[0] == '\0')
+		child_fail(r, "too many %s: %s: %s", things[i].what, strerror(-ret), karst_why());
+}
+
+/* Q_Keys of the connection manager are refused, and what is posted with one goes out without. */
+static void
+speak_as_manager(struct report *r, struct end *e)
+{
+	struct karst_qp_attr a = {.qp_state = KARST_QPS_INIT, .port_num = 1, .qkey = GSI_QKEY};
+	const unsigned int to_init =
+		KARST_QP_STATE | KARST_QP_PKEY_INDEX | KARST_QP_PORT | KARST_QP_QKEY;
+	struct karst_sge sge = {.addr = (uintptr_t)e->mem, .len = 256, .lkey = e->mr->lkey};
+	struct karst_ah_attr where = {.port_num = 1};
+	struct karst_send_wr wr = {.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = KARST_WR_SEND,
+		.send_flags = KARST_SEND_SIGNALED,
+		.ud = {.remote_qpn = GSI_QPN, .remote_qkey = GSI_QKEY}};
+	struct karst_cqe cqe;
+	struct karst_ah *ah;
+	int ret, i;
+
+	if (end_qp(e, KARST_QPT_UD) != 0)
+		child_fail(r, "a UD queue pair: %s", karst_why());
+	ret = karst_modify_qp(e->qp, &a, to_init);
+	if (ret != -EPERM)
+		child_fail(r, "INIT with Q_Key 0x%x: %d: %s", GSI_QKEY, ret, karst_why());
+	if (end_connect(e, 0) != 0)
+		child_fail(r, "a UD queue pair to RTS: %s", karst_why());
+	ret = karst_modify_qp(e->qp, &a, KARST_QP_QKEY);
+	if (ret != -EPERM)
+		child_fail(r, "Q_Key 0x%x in RTS: %d: %s", GSI_QKEY, ret, karst_why());
+	ret = karst_query_gid(e->ctx, 1, 0, &where.dgid);
+	if (ret != 0 || karst_create_ah(e->pd, &where, &ah) != 0)
+		child_fail(r, "an address handle: %s", karst_why());
+	wr.ud.ah = ah;
+	for (i = 0; i < 16; i++) {
+		if (karst_post_send(e->qp, &wr, NULL) != 0)
+			child_fail(r, "posting: %s", karst_why());
+		while ((ret = karst_poll_cq(e->cq, 1, &cqe)) == 0)
+			sleep_ms(0);
+		if (ret != 1 || cqe.status != KARST_WC_SUCCESS)
+			child_fail(r, "a datagram to queue pair 1: %d", ret);
+	}
+}
+
+static void
+greedy(struct report *r, void *arg)
+{
+	static struct end e[MOST_PROGRAMS];
+	struct karst_context *ctx;
+	uint32_t n = 0, i, k;
+	int ret;
+
+	become(r, GREEDY_UID);
+	while (n < MOST_PROGRAMS && (ret = end_open(&e[n], arg, "greedy", 4096, n % 2)) == 0)
+		n++;
+	if (n == MOST_PROGRAMS || ret != -EUSERS || strstr(karst_why(), "share") == NULL)
+		child_fail(r, "%u attachments: %d: %s", n, ret, karst_why());
+	speak_as_manager(r, &e[0]);
+	for (k = 0; k < KARST_DIM(things); k++)
+		for (i = 0; i < n; i++)
+			take(r, &e[i], k);
+	r->qpn[0] = n;
+	atomic_store(&r->ready, true);
+	/* and whatever somebody gives back; as fast as he can */
+	for (i = 0; !atomic_load(&r->stop); i++) {
+		take(r, &e[i % n], i / n % KARST_DIM(things));
+		if (i % 16 == 0 && karst_open(((struct host *)arg)->sock, NULL, &ctx) == 0)
+			karst_abandon(ctx);
+	}
+}
+
+/* --- the modest one --- */
+
+/* What he needs, of everything, and a byte that goes from one of his programs to the other. */
+static void
+modest(struct report *r, void *arg)
+{
+	struct karst_cqe cqe;
+	struct end a, b;
+	uint32_t i, k;
+	int ret;
+
+	become(r, MODEST_UID);
+	if (end_open(&a, arg, "modest", 4096, false) != 0 ||
+		end_open(&b, arg, "modest", 4096, true) != 0)
+		child_fail(r, "attaching: %s", karst_why());
+	if (end_qp(&a, KARST_QPT_RC) != 0 || end_qp(&b, KARST_QPT_RC) != 0 ||
+		end_connect(&a, b.qp->qp_num) != 0 || end_connect(&b, a.qp->qp_num) != 0)
+		child_fail(r, "queue pairs: %s", karst_why());
+	for (k = 0; k + 1 < KARST_DIM(things); k++)
+		for (i = 0; i < MODEST_NEED; i++)
+			if (things[k].one(i % 2 ? &a : &b) != 0)
+				child_fail(r, "%s, of which there are %u: %s", things[k].what, i,
+					karst_why());
+	a.mem[0] = 0x5a;
+	if (end_post(&a, KARST_WR_RDMA_WRITE, 1, 0, 64, &b, 128) != 0)
+		child_fail(r, "posting: %s", karst_why());
+	while ((ret = karst_poll_cq(a.cq, 1, &cqe)) == 0)
+		sleep_ms(0);
+	if (ret != 1 || cqe.status != KARST_WC_SUCCESS || b.mem[128] != 0x5a)
+		child_fail(r, "what was written did not come");
+}
+
+/* --- the case --- */
+
+/* The account of a user: of nothing more than three quarters, and refused what he wanted more. */
+static bool
+judge(const struct host *h)
+{
+	static const struct {
+		const char *what;
+		long total;
+	} most[] = {{"clients", 64}, {"qps", 2048}, {"keys", 8192}, {"pds", 4096}, {"ahs", 16384}};
+	char user[64], refused[64];
+	bool good = true;
+	size_t i;
+
+	snprintf(user, sizeof(user), "/karst/users,%s:%u", h->name, GREEDY_UID);
+	for (i = 0; i < KARST_DIM(most); i++) {
+		long n = host_ask(h, user, most[i].what), no;
+
+		snprintf(refused, sizeof(refused), "refused_%s", most[i].what);
+		no = host_ask(h, user, refused);
+		note("the greedy user has %ld of %ld %s, and was refused more %ld times", n,
+			most[i].total, most[i].what, no);
+		if (n <= 0 || 4 * n > 3 * most[i].total || no <= 0)
+			good = false;
+	}
+	note("he made %ld calls, of which %ld had to wait", host_ask(h, user, "calls"),
+		host_ask(h, user, "calls_late"));
+	/* 16 datagrams to queue pair 1 went out with another Q_Key */
+	if (host_ask(h, "/karst/drops", "qkey") != 16 ||
+		host_ask(h, "/karst/counters", "rx_mads") != 0) {
+		note("management datagrams of a program: %ld came, %ld were dropped",
+			host_ask(h, "/karst/counters", "rx_mads"),
+			host_ask(h, "/karst/drops", "qkey"));
+		good = false;
+	}
+	return good;
+}
+
+/* Waits until the greedy one has all that he can get. */
+static bool
+is_full(struct child *c)
+{
+	uint64_t until = now_ms() + HANG_S * 1000, ops = 0;
+
+	while (!atomic_load(&c->report->ready)) {
+		if (atomic_load(&c->report->ops) != ops)
+			until = now_ms() + HANG_S * 1000;
+		ops = atomic_load(&c->report->ops);
+		if (!child_alive(c) || now_ms() > until) {
+			note("the greedy user does not get full: %s", c->report->fault);
+			return false;
+		}
+		sleep_ms(10);
+	}
+	note("the greedy user has %u attachments", c->report->qpn[0]);
+	return true;
+}
+
+static bool
+run(const struct options *o, struct host *h, struct innocents *in)
+{
+	uint64_t until = now_ms() + (o->seconds != 0 ? o->seconds : 1) * 1000;
+	struct child bad, next;
+	bool good;
+
+	if (!child_start(&bad, greedy, h))
+		return false;
+	good = is_full(&bad);
+	do {
+		good = good && innocents_go_on(in);
+		if (good && child_start(&next, modest, h))
+			good = child_stop(&next, "the modest user");
+	} while (good && now_ms() < until);
+	good = good && judge(h);
+	return child_stop(&bad, "the greedy user") && good;
+}
+
+bool
+case_greed(const struct options *o)
+{
+	struct innocents in;
+	struct usage before;
+	struct host h;
+	bool good;
+
+	if (!host_up(&h, o->karstd))
+		return false;
+	if (chmod(h.folder, 0711) != 0) {
+		note("%s: %s", h.folder, strerror(errno));
+		return false;
+	}
+	good = innocents_start(&in, &h, o->seed);
+	sleep_ms(500);
+	host_usage(&h, &before);
+	good = good && run(o, &h, &in);
+	/* tables that grew stay */
+	good &= host_settles(&h, &before, true);
+	good &= innocents_stop(&in);
+	good &= host_stop(&h);
+	if (good)
+		host_remove(&h);
+	return good;
+}

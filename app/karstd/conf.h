@@ -69,6 +69,7 @@ struct kd_conf_engine {
 	uint32_t window_packets, ack_interval;
 	uint32_t loss_ppm, loss_seed;
 	uint32_t migreq;
+	uint32_t latch_source_port;
 	uint32_t mbufs;
 	uint32_t huge_pages; /* enum kd_tristate */
 	uint64_t memory;

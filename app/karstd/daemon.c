@@ -151,6 +151,7 @@ make_engine(struct daemon *d)
 		.window_packets = c->window_packets,
 		.ack_interval = c->ack_interval,
 		.no_migreq = !c->migreq,
+		.latch_sport = c->latch_source_port,
 		.page_buffers = kd_ports_want_page_buffers(d->conf),
 		.mbufs = d->eal.mbufs,
 		.apart = true,

@@ -117,7 +117,8 @@ struct karst_engine_config {
 	/* protocol */
 	uint32_t window_packets; /* see struct karst_core_config */
 	uint32_t ack_interval;
-	bool no_migreq; /* send MigReq 0 as Linux soft-RoCE does, not 1 (W2) */
+	bool latch_sport; /* drop what comes to a connected QP from another UDP source port (L5) */
+	bool no_migreq;   /* send MigReq 0 as Linux soft-RoCE does, not 1 (W2) */
 	/* budgets of a turn */
 	uint32_t rx_burst; /* frames taken from a port's queue at once, 1..64; default 32 */
 	uint32_t rx_bytes; /* verified before they are copied out of the cache; default 16 KiB */

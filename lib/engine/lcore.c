@@ -272,6 +272,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.linger_turns = ENG_LINGER_TURNS,
 		.apart = e->cfg.apart,
 		.migreq = !e->cfg.no_migreq,
+		.latch_sport = e->cfg.latch_sport,
 		.mem = e->mem,
 		.ahs = e->ahs,
 		.ops = &core_ops,

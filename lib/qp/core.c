@@ -116,6 +116,7 @@ karst_core_init(
 		cfg->stream_bytes != 0 ? cfg->stream_bytes : DEFAULT_STREAM_BYTES;
 	core->linger_turns = cfg->linger_turns;
 	core->apart = cfg->apart;
+	core->latch_sport = cfg->latch_sport;
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
 	core->max_qps = cfg->max_qps;
 	core->qpns = table_slots(cfg);

@@ -14,7 +14,8 @@ pkey_ok(uint16_t a, uint16_t b)
 	return ((a ^ b) & 0x7fff) == 0 && ((a | b) & 0x8000) != 0;
 }
 
-/* W9: RC, UC and XRC packets come from the peer, to us. */
+/* W9: RC, UC and XRC packets come from the peer, to us.  False also for a QP that latches the
+ * peer's port: check_latched() looks again. */
 static bool
 address_ok(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
@@ -46,6 +47,38 @@ check(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 	return KARST_DROP_NONE;
 }
 
+/* What comes next of the peer's requests, or answers what is outstanding. */
+static bool
+is_expected(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
+{
+	const struct karst_requester *r = &qp->req;
+
+	if (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST)
+		return pkt->psn == qp->rsp.epsn;
+	return ((pkt->psn - r->una_psn) & KARST_PSN_MASK) <
+		((r->nxt_psn - r->una_psn) & KARST_PSN_MASK);
+}
+
+/* L5: the peer's source port is that of the first packet that only the peer is likely to send. */
+static karst_noinline enum karst_drop
+check_latched(struct karst_core_qp *qp, const struct karst_pkt *pkt)
+{
+	uint16_t sport = karst_get_be16(pkt->data + pkt->bth_off - KARST_UDP_LEN);
+	bool good;
+
+	if (!(qp->ip6 & KARST_QP_LATCHES))
+		return KARST_DROP_ADDRESS;
+	qp->ip6 &= (uint8_t)~KARST_QP_LATCHES;
+	good = address_ok(qp, pkt);
+	qp->ip6 |= KARST_QP_LATCHES;
+	if (!good)
+		return KARST_DROP_ADDRESS;
+	if (qp->peer_sport == 0 && is_expected(qp, pkt))
+		qp->peer_sport = sport;
+	return qp->peer_sport == 0 || qp->peer_sport == sport ? KARST_DROP_NONE
+							      : KARST_DROP_SOURCE_PORT;
+}
+
 /* Each end of an XRC connection is one half of an RC queue pair. */
 static karst_noinline void
 rx_xrc(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
@@ -60,16 +93,9 @@ rx_xrc(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 		karst_requester_rx(core, qp, pkt);
 }
 
-void
-karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
+static inline void
+accept(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
-	struct karst_core_qp *qp = pkt->qp;
-	enum karst_drop drop = check(qp, pkt);
-
-	if (karst_unlikely(drop != KARST_DROP_NONE)) {
-		karst_drop_pkt(core, pkt, drop);
-		return;
-	}
 	karst_count(&core->counters, KARST_CTR_RX_PACKETS);
 	karst_count_n(&core->counters, KARST_CTR_RX_BYTES, pkt->len);
 	karst_qp_add(&qp->rx_packets, 1);
@@ -86,6 +112,29 @@ karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
 	} else {
 		karst_ud_rx(core, qp, pkt);
 	}
+}
+
+/* Apart, so that nothing need be saved for it on the way of all others. */
+static karst_noinline void
+rx_odd(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop drop)
+{
+	if (drop == KARST_DROP_ADDRESS)
+		drop = check_latched(pkt->qp, pkt);
+	if (drop != KARST_DROP_NONE)
+		karst_drop_pkt(core, pkt, drop);
+	else
+		accept(core, pkt->qp, pkt);
+}
+
+void
+karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
+{
+	enum karst_drop drop = check(pkt->qp, pkt);
+
+	if (karst_unlikely(drop != KARST_DROP_NONE))
+		rx_odd(core, pkt, drop);
+	else
+		accept(core, pkt->qp, pkt);
 }
 
 /* For karst_tx_lost(). */

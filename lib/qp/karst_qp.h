@@ -202,7 +202,8 @@ struct karst_core_config {
 	/* how often karst_core_linger() looks at a send queue that has run dry, before its program
 	 * must ring for it; 0: never */
 	uint32_t linger_turns;
-	bool apart; /* programs run on other processors: what they read next is handed over */
+	bool latch_sport; /* packets of a connected QP come from one UDP source port (L5) */
+	bool apart;       /* programs run on other processors: what they read next is handed over */
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
 	const struct karst_core_ops *ops;
@@ -250,6 +251,7 @@ struct karst_core {
 	uint8_t bth_flags; /* MigReq as it stands in BTH byte 1 */
 	struct karst_core_qp **qps;
 	bool apart;
+	bool latch_sport;
 	uint32_t linger_turns;
 	uint32_t nlinger; /* while it is not 0, karst_core_linger() wants to be called */
 	struct karst_core_linger linger[8];

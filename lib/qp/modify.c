@@ -177,7 +177,7 @@ check_values(const struct karst_core_qp *qp, const struct karst_core_qp_attr *a,
 
 /* The headers of connected types follow from path, peer and partition. */
 static void
-renew_template(struct karst_core_qp *qp)
+renew_template(const struct karst_core *core, struct karst_core_qp *qp)
 {
 	uint8_t pair[8];
 
@@ -185,13 +185,17 @@ renew_template(struct karst_core_qp *qp)
 		return;
 	karst_tmpl_init(&qp->tmpl, &qp->path, qp->qpn, qp->dest_qpn, qp->pkey);
 	qp->ip6 = qp->path.ip6 ? KARST_PKT_IP6 : 0;
+	if (core->latch_sport)
+		qp->ip6 |= KARST_QP_LATCHES;
+	qp->peer_sport = 0;
 	memcpy(pair, qp->path.dst_ip + 12, 4);
 	memcpy(pair + 4, qp->path.src_ip + 12, 4);
 	memcpy(&qp->rx_ip4, pair, sizeof(qp->rx_ip4));
 }
 
 static void
-take_identity(struct karst_core_qp *qp, const struct karst_core_qp_attr *a, unsigned int mask)
+take_identity(const struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_core_qp_attr *a, unsigned int mask)
 {
 	if (mask & KARST_QP_PKEY_INDEX)
 		qp->pkey = a->pkey != 0 ? a->pkey : 0xffff;
@@ -210,7 +214,7 @@ take_identity(struct karst_core_qp *qp, const struct karst_core_qp_attr *a, unsi
 	if (mask & KARST_QP_DEST_QPN)
 		qp->dest_qpn = a->dest_qpn;
 	if (mask & (KARST_QP_AV | KARST_QP_DEST_QPN | KARST_QP_PKEY_INDEX))
-		renew_template(qp);
+		renew_template(core, qp);
 	if (mask & KARST_QP_EN_SQD_ASYNC_NOTIFY) {
 		qp->flags &= (uint8_t)~KARST_QPF_SQD_NOTIFY;
 		if (a->en_sqd_async_notify)
@@ -307,7 +311,7 @@ karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
 		rc = check_values(qp, attr, mask);
 	if (rc != 0)
 		return rc;
-	take_identity(qp, attr, mask);
+	take_identity(core, qp, attr, mask);
 	take_responder(qp, attr, mask);
 	take_requester(core, qp, attr, mask);
 	if ((mask & KARST_QP_STATE) && (to != qp->state || to == KARST_QPS_SQD))

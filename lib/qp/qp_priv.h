@@ -274,6 +274,9 @@ enum karst_qp_flags {
 	KARST_QPF_RETIRED = 1u << 7,  /* on the core's list: heads to publish */
 };
 
+#define KARST_QP_LATCHES 0x80u
+static_assert((KARST_QP_LATCHES & KARST_PKT_IP6) == 0, "a bit of its own");
+
 struct karst_core_qp {
 	/* line 0: identity, read for every packet */
 	uint32_t qpn;
@@ -284,7 +287,7 @@ struct karst_core_qp {
 	uint64_t rx_ip4; /* source and destination address of its packets, as they stand in them */
 	uint32_t pd;     /* XRC targets: with recv_cq and srq, of the request in progress */
 	uint16_t pkey;
-	uint8_t ip6;
+	uint8_t ip6;  /* KARST_PKT_IP6 of its packets, and KARST_QP_LATCHES, which no packet has */
 	uint8_t port; /* of its packets: the path's, or port_num - 1; UD: of the next one */
 	struct karst_core_qp *next_active;
 	struct karst_core_cq *send_cq;
@@ -317,6 +320,7 @@ struct karst_core_qp {
 	uint8_t port_num; /* as the program says */
 	uint32_t rq_psn;
 	uint32_t sq_psn;
+	uint16_t peer_sport; /* UDP source port of its peer, if that is latched; 0: not known yet */
 
 	/* XRC targets */
 	uint32_t xrcd;

@@ -353,6 +353,93 @@ Test(errors, w9_states)
 	}
 }
 
+/* The next request, of no bytes, from a UDP source port. */
+static enum karst_drop
+from_port(struct bed *b, uint32_t psn, uint16_t sport)
+{
+	struct karst_ib_hdrs ib = {.opcode = KARST_RC_WRITE_ONLY, .psn = psn, .ackreq = true};
+	struct karst_frame f = bed_frame(b, &ib);
+
+	f.sport = sport;
+	return bed_rx_frame(b, &f);
+}
+
+/* (L5): a port that is latched is that of the first packet that was waited for; what did not fit
+ * before it latches nothing, and a peer that is connected anew begins anew. */
+static void
+latched(bool ip6)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_path *p = &s.attr.path;
+	struct karst_frame f;
+	struct bed *b;
+
+	s.core.latch_sport = true;
+	if (ip6) {
+		memset(p->src_ip, 0, 16);
+		memset(p->dst_ip, 0, 16);
+		p->ip6 = true;
+		p->src_ip[0] = p->dst_ip[0] = 0x20;
+		p->src_ip[15] = 1;
+		p->dst_ip[15] = 2;
+	}
+	b = bed_open(&s);
+	/* somebody who does not know the PSN: as if nothing were latched */
+	expect_drop(b, SEQUENCE, from_port(b, R(5), 0xc555));
+	expect_pkt(b, RC_ACK, R(0));
+	expect_taken(b, from_port(b, R(0), 0xc001));
+	expect_ack(b, R(0), 1);
+	expect_drop(b, SOURCE_PORT, from_port(b, R(1), 0xc002));
+	expect_drop(b, SOURCE_PORT, from_port(b, R(1), 0xc555));
+	f = bed_frame(b, &(struct karst_ib_hdrs){.opcode = KARST_RC_WRITE_ONLY, .psn = R(1)});
+	f.sport = 0xc001;
+	f.saddr[3] ^= 1;
+	expect_drop(b, ADDRESS, bed_rx_frame(b, &f));
+	expect_taken(b, from_port(b, R(1), 0xc001));
+	expect_ack(b, R(1), 2);
+	/* answers, too */
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	f = bed_frame(b,
+		&(struct karst_ib_hdrs){.opcode = KARST_RC_ACK, .psn = S(0), .aeth = 0x1f000001});
+	f.sport = 0xc002;
+	expect_drop(b, SOURCE_PORT, bed_rx_frame(b, &f));
+	f.sport = 0xc001;
+	expect_taken(b, bed_rx_frame(b, &f));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+Test(errors, l5_latched_source_port)
+{
+	latched(false);
+	latched(true);
+}
+
+/* (L5): also by what answers us, and not by what answers nothing. */
+Test(errors, l5_latched_by_an_answer)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_frame f;
+	struct bed *b;
+
+	s.core.latch_sport = true;
+	b = bed_open(&s);
+	f = bed_frame(b,
+		&(struct karst_ib_hdrs){.opcode = KARST_RC_ACK, .psn = S(0), .aeth = 0x1f000001});
+	f.sport = 0xc555;
+	expect_drop(b, GHOST_ACK, bed_rx_frame(b, &f));
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	f.sport = 0xc001;
+	expect_taken(b, bed_rx_frame(b, &f));
+	expect_wc(b, 1, SUCCESS);
+	expect_drop(b, SOURCE_PORT, from_port(b, R(0), 0xc555));
+	expect_taken(b, from_port(b, R(0), 0xc001));
+	expect_ack(b, R(0), 1);
+	bed_close(b);
+}
+
 /* (W9): the other address family and a path with a VLAN. */
 Test(errors, w9_ipv6_addresses)
 {

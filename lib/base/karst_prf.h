@@ -6,8 +6,8 @@
  * Aumasson, D. J. Bernstein, "SipHash: a fast short-input PRF", 2012).
  *
  * Who has seen any number of outputs can neither tell the next one nor the key.  The key comes from
- * getrandom(); a test says another one, and then all that is drawn is the same in each run.  What is
- * drawn for different purposes has different keys, derived from one secret, so that what one of
+ * getrandom(); a test says another one, and then all that is drawn is the same in each run.  What
+ * is drawn for different purposes has different keys, derived from one secret, so that what one of
  * them shows says nothing of the others.
  */
 #ifndef KARST_PRF_H

@@ -128,8 +128,7 @@ make_cm(struct eng_cm *cm)
 	/* not of e->secret: no two engines may have one GUID, though tests give them one seed */
 	if (getrandom(cfg.secret, sizeof(cfg.secret), 0) != (ssize_t)sizeof(cfg.secret))
 		return -errno;
-	if (getrandom(cm->random_key, sizeof(cm->random_key), 0) !=
-		(ssize_t)sizeof(cm->random_key))
+	if (getrandom(cm->random_key, sizeof(cm->random_key), 0) != (ssize_t)sizeof(cm->random_key))
 		return -errno;
 	if (getrandom(&cfg.guid, sizeof(cfg.guid), 0) != (ssize_t)sizeof(cfg.guid))
 		return -errno;

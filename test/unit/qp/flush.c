@@ -343,7 +343,8 @@ draw_numbers(const uint64_t seed[2], uint32_t *qpn, uint32_t n)
 	bed_close(b);
 }
 
-/* C1: who has seen numbers does not know the next; the same seed gives the same, all of it counts. */
+/* C1: who has seen numbers does not know the next; the same seed gives the same ones, and all of it
+ * counts. */
 Test(flush, c1_numbers_are_not_in_sequence)
 {
 	uint32_t first[32], other[32], i, j, near = 0, same = 0;

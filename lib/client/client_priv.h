@@ -263,6 +263,8 @@ struct cli_qp {
 	struct cli_orphans recv_orphans;
 	struct cli_qp *next_send; /* of the CQs */
 	struct cli_qp *next_recv;
+	struct cli_qp **link_send; /* what points here */
+	struct cli_qp **link_recv;
 	uint64_t cookie;
 	struct cli_events async;
 };

@@ -100,8 +100,9 @@ cli_orphans_show(struct cli_cq *cq)
 		/* acquire, pairs with the release in karst_lane_ready() */
 		uint32_t ready = atomic_load_explicit(&lane->sh->ready, memory_order_acquire);
 
-		/* what is not possible is not believed */
-		if ((int32_t)(ready - tail) > 0 && ready - lane->head <= lane->mask + 1)
+		/* what is not possible is not believed: each of them stands in the lane */
+		if ((int32_t)(ready - tail) > 0 && ready - lane->head <= lane->mask + 1 &&
+			ready - tail <= lane->mask + 1)
 			show(cq, i, tail, ready);
 		any = karst_cq_lane_peek(lane, &at) > 0 || any;
 	}

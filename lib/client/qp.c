@@ -102,6 +102,9 @@ list_add(struct cli_qp *q)
 		cq = cli_cq_of(q->pub.send_cq);
 		karst_lock(&cq->lock);
 		q->next_send = cq->sends;
+		q->link_send = &cq->sends;
+		if (q->next_send != NULL)
+			q->next_send->link_send = &q->next_send;
 		cq->sends = q;
 		karst_unlock(&cq->lock);
 	}
@@ -109,6 +112,9 @@ list_add(struct cli_qp *q)
 		cq = cli_cq_of(q->pub.recv_cq);
 		karst_lock(&cq->lock);
 		q->next_recv = cq->recvs;
+		q->link_recv = &cq->recvs;
+		if (q->next_recv != NULL)
+			q->next_recv->link_recv = &q->next_recv;
 		cq->recvs = q;
 		karst_unlock(&cq->lock);
 	}
@@ -117,23 +123,22 @@ list_add(struct cli_qp *q)
 static void
 list_del(struct cli_qp *q)
 {
-	struct cli_qp **pp;
 	struct cli_cq *cq;
 
 	if (q->pub.send_cq != NULL) {
 		cq = cli_cq_of(q->pub.send_cq);
 		karst_lock(&cq->lock);
-		for (pp = &cq->sends; *pp != q; pp = &(*pp)->next_send)
-			;
-		*pp = q->next_send;
+		*q->link_send = q->next_send;
+		if (q->next_send != NULL)
+			q->next_send->link_send = q->link_send;
 		karst_unlock(&cq->lock);
 	}
 	if (q->pub.recv_cq != NULL) {
 		cq = cli_cq_of(q->pub.recv_cq);
 		karst_lock(&cq->lock);
-		for (pp = &cq->recvs; *pp != q; pp = &(*pp)->next_recv)
-			;
-		*pp = q->next_recv;
+		*q->link_recv = q->next_recv;
+		if (q->next_recv != NULL)
+			q->next_recv->link_recv = q->link_recv;
 		karst_unlock(&cq->lock);
 	}
 }

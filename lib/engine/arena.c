@@ -21,7 +21,8 @@ struct arena_chunk {
 	struct arena_chunk *next;
 	uint8_t *map;
 	size_t bytes;
-	int fd; /* -1: private memory */
+	uint64_t used; /* of files: bytes that are handed out */
+	int fd;        /* -1: private memory */
 	uint32_t number;
 };
 
@@ -251,12 +252,19 @@ block_push(struct arena *a, unsigned int class, uint8_t *p)
 	a->free[class] = b;
 }
 
+/* One block would keep a chunk from serving other sizes, of which the rest of it may be. */
+static bool
+is_better_left(struct arena *a, const struct arena_block *b)
+{
+	return a->tight && (*chunk_at(a, b->p))->used == 0;
+}
+
 static uint8_t *
 block_pop(struct arena *a, unsigned int class)
 {
 	struct arena_block *b = a->free[class];
 
-	if (b == NULL)
+	if (b == NULL || is_better_left(a, b))
 		return NULL;
 	a->free[class] = b->next;
 	b->next = a->spare;
@@ -279,6 +287,15 @@ void
 eng_arena_init(struct arena *a)
 {
 	init(a, NULL, 0);
+}
+
+uint64_t
+eng_arena_bytes(size_t size)
+{
+	size_t rounded;
+
+	class_of(size, &rounded);
+	return rounded;
 }
 
 void
@@ -330,14 +347,19 @@ own_chunk(struct arena *a, size_t rounded)
 	return c == NULL ? NULL : c->map;
 }
 
-/* Zeros a block of a file that is large: its pages go back to the system. */
+/* Zeros a chunk of a file: its pages go back to the system. */
+static void
+chunk_punch(const struct arena_chunk *c)
+{
+	if (fallocate(c->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)c->bytes) != 0)
+		memset(c->map, 0, c->bytes);
+}
+
+/* A block of a file that is large, which has a chunk for itself. */
 static void
 punch(struct arena *a, uint8_t *p)
 {
-	const struct arena_chunk *c = *chunk_at(a, p);
-
-	if (fallocate(c->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)c->bytes) != 0)
-		memset(p, 0, c->bytes);
+	chunk_punch(*chunk_at(a, p));
 }
 
 /* A block that has not been used before: zero. */
@@ -355,6 +377,86 @@ fresh(struct arena *a, size_t rounded)
 	return p;
 }
 
+/* --- near the limit: what is free in other sizes --- */
+
+/* Nobody knows of blocks of @c any more, all of which are free. */
+static void
+forget_blocks(struct arena *a, const struct arena_chunk *c)
+{
+	struct arena_block **at, *b;
+	unsigned int i;
+
+	for (i = 0; i < ARENA_CLASSES; i++) {
+		at = &a->free[i];
+		while ((b = *at) != NULL) {
+			if (b->p < c->map || b->p >= c->map + c->bytes) {
+				at = &b->next;
+				continue;
+			}
+			*at = b->next;
+			b->next = a->spare;
+			a->spare = b;
+			a->nblocks--;
+		}
+	}
+	if (a->next > c->map && a->next <= c->map + c->bytes)
+		a->next = a->end = NULL;
+}
+
+/* Takes back one chunk in which nothing is used, and has room.  The other process knows it. */
+static bool
+clear_one(struct arena *a, size_t rounded)
+{
+	struct arena_chunk *c = a->chunks;
+
+	while (c != NULL && (c->used != 0 || c->bytes < rounded))
+		c = c->next;
+	if (c == NULL)
+		return false;
+	forget_blocks(a, c);
+	chunk_punch(c);
+	a->next = c->map;
+	a->end = c->map + c->bytes;
+	return true;
+}
+
+/* Lets all go in which nothing is used. */
+static void
+unmap_unused(struct arena *a)
+{
+	struct arena_chunk **at = &a->chunks;
+
+	while (*at != NULL) {
+		if ((*at)->used != 0) {
+			at = &(*at)->next;
+			continue;
+		}
+		forget_blocks(a, *at);
+		/* the other process may keep the file */
+		chunk_punch(*at);
+		chunk_unmap(a, at);
+	}
+}
+
+static uint8_t *
+from_other_sizes(struct arena *a, size_t rounded)
+{
+	uint8_t *p;
+
+	a->tight = true;
+	if (!clear_one(a, rounded)) {
+		unmap_unused(a);
+		return fresh(a, rounded);
+	}
+	if (!records_for_one_more(a))
+		return NULL;
+	p = a->next;
+	/* a large one has its chunk for itself */
+	a->next = is_large(rounded) ? a->end : p + rounded;
+	a->nblocks++;
+	return p;
+}
+
 void *
 eng_arena_alloc(struct arena *a, size_t size)
 {
@@ -369,15 +471,20 @@ eng_arena_alloc(struct arena *a, size_t size)
 		p = a->file == NULL ? own_chunk(a, rounded) : NULL;
 	} else {
 		p = block_pop(a, class);
-		if (p == NULL)
-			p = fresh(a, rounded);
-		else if (is_large(rounded))
+		if (p != NULL && is_large(rounded))
 			punch(a, p);
-		else
+		else if (p != NULL)
 			memset(p, 0, rounded);
+		else
+			p = fresh(a, rounded);
+		if (p == NULL && a->file != NULL)
+			p = from_other_sizes(a, rounded);
 	}
-	if (p != NULL)
-		a->used += rounded;
+	if (p == NULL)
+		return NULL;
+	a->used += rounded;
+	if (a->file != NULL)
+		(*chunk_at(a, p))->used += rounded;
 	return p;
 }
 
@@ -391,6 +498,8 @@ eng_arena_free(struct arena *a, void *p, size_t size)
 		return;
 	class = class_of(size, &rounded);
 	a->used -= rounded;
+	if (a->file != NULL)
+		(*chunk_at(a, p))->used -= rounded;
 	if (is_large(rounded) && a->file == NULL) {
 		chunk_unmap(a, chunk_at(a, p));
 		return;

@@ -14,8 +14,10 @@
  * A chunk is private memory, or, for rings that another process shares, a memory file that is
  * sealed against every change of its size: whoever maps it can write what it likes, but not take
  * pages away under the engine.  For its sake nothing about the arena itself stands in a chunk:
- * what is free is known from records beside it.  Chunks of files keep their numbers and stay until
- * the end, since the other process has mapped them.
+ * what is free is known from records beside it.  A chunk of a file keeps its number, since the
+ * other process has mapped it, and no other is ever given that.  When the limit is reached, chunks
+ * in which nothing is used serve other sizes, or, if none is large enough, make room for one that
+ * is.
  */
 #ifndef ENGINE_ARENA_H
 #define ENGINE_ARENA_H
@@ -43,6 +45,7 @@ struct arena {
 	struct eng_share *share;
 	bool share_refused;   /* the last file that was wanted was too much for it */
 	uint32_t next_number; /* of the next memory file */
+	bool tight;           /* the limit was reached once */
 	uint64_t nblocks;     /* that were ever cut off and are kept when they are freed */
 	uint64_t nrecords;    /* at least as many */
 	struct arena_slab *slabs;
@@ -59,6 +62,9 @@ void eng_arena_init_files(struct arena *a, const char *name, uint64_t max_bytes)
 
 /** @return @size zeroed bytes, cache-line aligned; NULL: no memory, or the limit. */
 void *eng_arena_alloc(struct arena *a, size_t size);
+
+/** Bytes that @size takes up. */
+uint64_t eng_arena_bytes(size_t size);
 
 /** Gives back what eng_arena_alloc() with the same @size returned; NULL is ignored. */
 void eng_arena_free(struct arena *a, void *p, size_t size);

@@ -118,6 +118,66 @@ Test(arena, dense_and_reused)
 	eng_arena_fini(&a);
 }
 
+/* As many of @size as there is room for; then all are given back. */
+static unsigned int
+fill_and_empty(struct arena *a, size_t size)
+{
+	static uint8_t *p[20000];
+	unsigned int i, n = 0;
+	size_t at;
+
+	while (n < KARST_DIM(p) && (p[n] = eng_arena_alloc(a, size)) != NULL) {
+		for (at = 0; at < size; at += 512)
+			cr_assert_eq(p[n][at], 0, "block %u of %zu, byte %zu", n, size, at);
+		memset(p[n++], 0xee, size);
+	}
+	for (i = 0; i < n; i++)
+		eng_arena_free(a, p[i], size);
+	cr_assert_eq(a->used, 0);
+	return n;
+}
+
+/* What was of one size can be of another, however large. */
+Test(arena, sizes_change_at_the_limit)
+{
+	static const size_t sizes[] = {5000, 700, 20u << 20, 64000, 27u << 20, 64, 20u << 20};
+	uint64_t limit = 64u << 20;
+	struct arena a;
+	unsigned int i, n;
+
+	eng_arena_init_files(&a, "test", limit);
+	for (i = 0; i < KARST_DIM(sizes); i++) {
+		n = fill_and_empty(&a, sizes[i]);
+		cr_assert(n == 20000 || (n + 1) * eng_arena_bytes(sizes[i]) > limit / 4 * 3 ||
+				n == limit / eng_arena_bytes(sizes[i]),
+			"%u of %zu", n, sizes[i]);
+		cr_assert_leq(a.mapped, limit);
+	}
+	eng_arena_fini(&a);
+	cr_assert_eq(a.mapped, 0);
+}
+
+/* Chunks in which something is left are not touched. */
+Test(arena, what_is_used_stays_at_the_limit)
+{
+	struct arena a;
+	uint8_t *kept[3];
+	unsigned int i;
+
+	eng_arena_init_files(&a, "test", 16u << 20);
+	for (i = 0; i < 3; i++) {
+		kept[i] = eng_arena_alloc(&a, 1000);
+		memset(kept[i], 0x40 + (int)i, 1000);
+		while (eng_arena_alloc(&a, 100000) != NULL && a.mapped < (i + 1) * 5u << 20)
+			;
+	}
+	while (eng_arena_alloc(&a, 3000) != NULL)
+		;
+	for (i = 0; i < 3; i++)
+		cr_assert(kept[i][0] == 0x40 + i && kept[i][999] == 0x40 + i);
+	eng_arena_fini(&a);
+}
+
 Test(arena, too_much)
 {
 	struct arena a;

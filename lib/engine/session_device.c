@@ -74,17 +74,16 @@ eng_session_query_device(struct karst_session *s, struct session_call *c)
 	rsp->node_guid = node_guid(s->e);
 	rsp->max_mr_bytes = l->max_mr_bytes;
 	rsp->nports = eng_session_nports(s->e);
-	rsp->max_qp = most(s, ENG_SHARE_QPS, l->max_qps);
-	rsp->max_qp_wr = rsp->max_srq_wr = KARST_WQ_MAX_SLOTS;
+	eng_session_max_queues(s, &rsp->max_qp, &rsp->max_cq, &rsp->max_srq);
+	rsp->max_qp = most(s, ENG_SHARE_QPS, rsp->max_qp);
+	rsp->max_qp_wr = rsp->max_srq_wr = eng_session_max_wr(s);
 	rsp->max_sge = rsp->max_srq_sge = KARST_WQ_MAX_SGE;
 	rsp->max_inline = KARST_WQ_MAX_INLINE;
-	rsp->max_cq = l->max_cqs;
 	rsp->max_cqe = eng_session_max_cqe(s);
 	rsp->max_mr = most(s, ENG_SHARE_KEYS, l->max_mrs);
 	rsp->max_mw = most(s, ENG_SHARE_KEYS, l->max_mws);
 	rsp->max_pd = most(s, ENG_SHARE_PDS, l->max_pds);
 	rsp->max_ah = most(s, ENG_SHARE_AHS, l->max_ahs);
-	rsp->max_srq = l->max_srqs;
 	rsp->max_qp_rd_atom = KARST_QP_MAX_RD_ATOMIC;
 	rsp->max_channels = l->max_channels;
 	rsp->max_mcasts =

@@ -204,6 +204,9 @@ uint32_t eng_session_nports(const struct karst_engine *e);
 
 /* The most entries that a completion queue of this program may have, on each lane. */
 uint32_t eng_session_max_cqe(const struct karst_session *s);
+uint32_t eng_session_max_wr(const struct karst_session *s);
+void eng_session_max_queues(
+	const struct karst_session *s, uint32_t *qps, uint32_t *cqs, uint32_t *srqs);
 
 /* --- session_attr.c --- */
 

@@ -6,6 +6,9 @@
  */
 #include "session_priv.h"
 
+/* Of a queue, where it is told how many there may be. */
+#define USUAL_ENTRIES 256u
+
 /* --- channels --- */
 
 int
@@ -82,19 +85,73 @@ srq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32
 	return cq_fault(s, c, ret, max_wr);
 }
 
-/* What a queue may have that has the ring memory nearly for itself: some is lost by rounding, more
- * of a little than of much. */
+/* Of the ring memory what queues can have, whatever was there before: some is lost by rounding, and
+ * between queues of other sizes; more of a little than of much. */
+static uint64_t
+room_for_queues(const struct karst_session *s)
+{
+	uint64_t quarter = s->limits.max_ring_bytes / 4;
+
+	if (quarter >= 64u << 20)
+		return 3 * quarter;
+	return quarter > 4u << 20 ? 2 * quarter : quarter;
+}
+
+/* What each of two queues may have, or one that is made so large: the third part is what is lost
+ * where blocks are nearly as large as all that there is. */
+static uint64_t
+room_for_one(const struct karst_session *s)
+{
+	return room_for_queues(s) / 3;
+}
+
 uint32_t
 eng_session_max_cqe(const struct karst_session *s)
 {
-	uint64_t room = s->limits.max_ring_bytes / 4 * 3;
+	uint64_t room = room_for_one(s);
 	uint32_t n = KARST_CQ_MAX_ENTRIES;
 
-	if (room <= 16u << 20)
-		room /= 2;
 	while (n > 2 && karst_cq_lanes_bytes(n, s->e->nlcores, KARST_CQ_TIMESTAMPS) > room)
 		n /= 2;
 	return n;
+}
+
+/* How many pairs of blocks of @first and @second bytes the ring memory has room for, if nothing
+ * else is in it; at most @most. */
+static uint32_t
+fit(const struct karst_session *s, uint32_t most, size_t first, size_t second)
+{
+	uint64_t n = room_for_queues(s) / (eng_arena_bytes(first) + eng_arena_bytes(second));
+
+	return n < most ? (uint32_t)n : most;
+}
+
+/* Requests each way of a queue pair, and of a shared receive queue. */
+uint32_t
+eng_session_max_wr(const struct karst_session *s)
+{
+	uint64_t room = room_for_one(s);
+	uint32_t n = KARST_WQ_MAX_SLOTS;
+	uint32_t slot = karst_wq_stride(true, 1, 0) + karst_wq_stride(false, 1, 0);
+
+	while (n > 2 && (uint64_t)n * slot > room)
+		n /= 2;
+	return n;
+}
+
+/* As many as limits and ring memory allow, of one kind and of usual size; of smaller ones there may
+ * be more. */
+void
+eng_session_max_queues(const struct karst_session *s, uint32_t *qps, uint32_t *cqs, uint32_t *srqs)
+{
+	const struct karst_session_limits *l = &s->limits;
+	size_t sq = karst_wq_bytes(USUAL_ENTRIES, karst_wq_stride(true, 1, 0));
+	size_t rq = karst_wq_bytes(USUAL_ENTRIES, karst_wq_stride(false, 1, 0));
+	size_t lanes = karst_cq_lanes_bytes(USUAL_ENTRIES, s->e->nlcores, KARST_CQ_TIMESTAMPS);
+
+	*qps = fit(s, l->max_qps, sq + rq, 0);
+	*cqs = fit(s, l->max_cqs, lanes, sizeof(struct karst_cq_shared));
+	*srqs = fit(s, l->max_srqs, rq, 0);
 }
 
 static int

@@ -435,7 +435,7 @@ Test(session_objects, u1_controlled_qkeys, .init = up, .fini = down)
 	uint32_t i, own;
 
 	cr_assert_eq(karst_session_create(bed.e, &init, &s), 0);
-	c = client_over(s);
+	c = client_over(s, -1);
 	own = client_pd(c);
 	client_cq(c, 16, 0, 0, &cq);
 	client_qp(c, KARST_QPT_UD, own, &cq, 0, 0, &qp);

@@ -213,12 +213,12 @@ user(struct karst_engine *e, uid_t uid, uint32_t share)
 	const struct karst_session_init init = {.program = "share",
 		.pidfd = -1,
 		.uid = uid,
-		.limits = {.share = share, .max_ring_bytes = 4 << 20}};
+		.limits = {.share = share, .max_ring_bytes = 64 << 20}};
 	struct karst_session *s;
 	int ret = karst_session_create(e, &init, &s);
 
 	cr_assert_eq(ret, 0, "%d", ret);
-	return client_over(s);
+	return client_over(s, -1);
 }
 
 /* What a program needs to have one more of everything. */

@@ -55,9 +55,9 @@ kernel_has(int cap)
 uint64_t
 kd_caps_needed(const struct kd_conf *c)
 {
-	/* SYS_PTRACE for memory of other users' programs; SETUID and SETGID for the file system
-	 * identity under which their files are opened; for /proc/PID/map_files the third. */
-	uint64_t need = BIT(CAP_SYS_PTRACE) | BIT(CAP_SETUID) | BIT(CAP_SETGID);
+	/* SETUID and SETGID for the identity under which programs' files and lists of mappings are
+	 * opened; for /proc/PID/map_files the third.  Memory that is copied needs nothing. */
+	uint64_t need = BIT(CAP_SETUID) | BIT(CAP_SETGID);
 	uint32_t i;
 
 	need |= kernel_has(CAP_CHECKPOINT_RESTORE) ? BIT(CAP_CHECKPOINT_RESTORE)

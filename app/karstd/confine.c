@@ -191,8 +191,6 @@ static const char *const plain[] = {
 	/* programs' memory, and the identity under which their files are opened, with less rights
 	 * than the daemon has: more than those it has permitted, nobody gets by capset() */
 	"pidfd_open",
-	"process_vm_readv",
-	"process_vm_writev",
 	"setfsuid",
 	"setfsgid",
 	"setgroups",

@@ -25,7 +25,6 @@ static const char conf[] = "[engine]\n"
 			   "[socket]\n"
 			   "mode = 0666\n" /* the folder's mode says who gets there */
 			   "max_clients = 64\n"
-			   "mode = 0666\n"
 			   "[limits]\n"
 			   "qps = 1024\n"
 			   "[log]\n"

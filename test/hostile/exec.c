@@ -11,14 +11,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
@@ -27,7 +25,6 @@
 
 #include "exec.h"
 
-#define NOBODY 65534
 #define OWN    0x4f
 #define FORGED 0x57
 
@@ -55,14 +52,12 @@ map_own(struct report *r, void *at, int flags, int fd)
 }
 
 static void
-become_nobody(struct report *r)
+make_memory(struct report *r)
 {
 	int fd = memfd_create("own", MFD_CLOEXEC);
 
-	/* a program that was started by a user is dumpable */
-	if (setgroups(0, NULL) != 0 || setgid(NOBODY) != 0 || setuid(NOBODY) != 0 ||
-		prctl(PR_SET_DUMPABLE, 1) != 0 || fd < 0 || ftruncate(fd, EXEC_BYTES) != 0)
-		child_fail(r, "becoming nobody: %s", strerror(errno));
+	if (fd < 0 || ftruncate(fd, EXEC_BYTES) != 0)
+		child_fail(r, "memory file: %s", strerror(errno));
 	map_own(r, EXEC_PRIVATE_AT, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 	map_own(r, EXEC_SHARED_AT, MAP_SHARED, fd);
 }
@@ -184,7 +179,8 @@ attacker(struct report *r, void *arg)
 	long child;
 	char c;
 
-	become_nobody(r);
+	child_become_nobody(r);
+	make_memory(r);
 	if (end_open(&e, plan->host, "attacker", EXEC_BYTES, false) != 0)
 		child_fail(r, "attaching: %s", karst_why());
 	if (register_way(&e, plan->way, &target) != 0)

@@ -133,6 +133,8 @@ bool child_start_told(
 /** In the child: says what is wrong, and ends. */
 __attribute__((noreturn, format(printf, 2, 3))) void child_fail(
 	struct report *r, const char *fmt, ...);
+/** In the child, if it is root: becomes a user without rights. */
+void child_become_nobody(struct report *r);
 bool child_alive(struct child *c);
 /** Tells it to stop and waits.  @return false, having said why: it has failed. */
 bool child_stop(struct child *c, const char *what);

@@ -5,6 +5,7 @@
 #include "hostile.h"
 
 #include <errno.h>
+#include <grp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -86,6 +87,18 @@ child_fail(struct report *r, const char *fmt, ...)
 	vsnprintf(r->fault, sizeof(r->fault), fmt, ap);
 	va_end(ap);
 	_exit(1);
+}
+
+void
+child_become_nobody(struct report *r)
+{
+	const uid_t nobody = 65534;
+
+	/* a program that was started by a user is dumpable */
+	if (geteuid() == 0 &&
+		(setgroups(0, NULL) != 0 || setgid(nobody) != 0 || setuid(nobody) != 0 ||
+			prctl(PR_SET_DUMPABLE, 1) != 0))
+		child_fail(r, "becoming nobody: %s", strerror(errno));
 }
 
 bool

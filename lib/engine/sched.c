@@ -7,7 +7,8 @@
  *
  * A QP whose deficit is used up gets one quantum more when its turn comes, and keeps its turn
  * until the quantum is spent or it has nothing to send; a frame may overdraw, which the next round
- * pays back.  Requests that make no frame are paid for like small ones (karst_tx_burst.charge).  If the burst is full first, the QP stays at the front for the next burst.
+ * pays back.  Requests that make no frame are paid for like small ones (karst_tx_burst.charge).  If
+ * the burst is full first, the QP stays at the front for the next burst.
  *
  * QPs are taken off the core's list a few at a time into ready[], so that the next ones are being
  * loaded while the first one builds.  A QP of a port whose queue is full is parked at that port,

@@ -349,8 +349,8 @@ bool karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst
 	uint32_t max_bytes);
 
 /**
- * The same when the QP's port (karst_qp_port()) takes nothing: only what needs no frame, that is the
- * flushing of a QP in Error or SQE.  @return true if more of that is left.
+ * The same when the QP's port (karst_qp_port()) takes nothing: only what needs no frame, that is
+ * the flushing of a QP in Error or SQE.  @return true if more of that is left.
  */
 bool karst_qp_tx_quiet(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b);
 

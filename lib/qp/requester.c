@@ -167,10 +167,10 @@ restart_window(const struct karst_requester *r)
 
 /*
  * Q6 allows 1 to 4 times the nominal time; programs count on little more than 1, and have deadlines
- * of their own that are near to (retry_cnt + 1) times it.  The wheel adds up to two ticks.  Expiries
- * that follow upon others get up to a quarter more, by queue pair and packet, so that those that
- * have lost together do not repeat together for ever.  The first is not spread: it is what a lost
- * packet costs, and the small window bounds what comes of it.
+ * of their own that are near to (retry_cnt + 1) times it.  The wheel adds up to two ticks.
+ * Expiries that follow upon others get up to a quarter more, by queue pair and packet, so that
+ * those that have lost together do not repeat together for ever.  The first is not spread: it is
+ * what a lost packet costs, and the small window bounds what comes of it.
  *
  * No less, whatever round trips were measured: peers in software, and such as share a processor,
  * answer in microseconds a thousand times and then once in milliseconds, and what they are sent in

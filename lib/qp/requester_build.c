@@ -29,8 +29,8 @@ under_way(const struct karst_requester *r)
 	return (r->snd_psn - r->una_psn) & KARST_PSN_MASK;
 }
 
-/* Of these, the packets that count against the window.  READs and atomics have a limit of their own,
- * max_rd_atomic; but in a window that a timeout has made small their answers count, too. */
+/* Of these, the packets that count against the window.  READs and atomics have a limit of their
+ * own, max_rd_atomic; but in a window that a timeout has made small their answers count, too. */
 static inline uint32_t
 packets_out(const struct karst_core *core, const struct karst_requester *r)
 {

@@ -41,7 +41,7 @@ visit(struct bed *b, uint32_t frames, uint32_t bytes)
 	return s;
 }
 
-/* A peer that always has two READs outstanding: requests go out all the same, and as much of them. */
+/* A peer that always has two READs outstanding: requests go out all the same, and as much. */
 Test(rc_share, a_peer_that_reads_without_end)
 {
 	struct bed *b = bed_rc();
@@ -178,8 +178,8 @@ Test(rc_share, q6_all_of_it)
 
 /* --- the window --- */
 
-/* (P2): what is asked for fills nobody's window but the answering peer's: a SEND goes out right behind
- * a long READ, and as many packets of a message as ever. */
+/* (P2): what is asked for fills nobody's window but the answering peer's: a SEND goes out right
+ * behind a long READ, and as many packets of a message as ever. */
 Test(rc_share, p2_messages_behind_a_read)
 {
 	struct setup s = setup_of(KARST_QPT_RC);

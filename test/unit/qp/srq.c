@@ -191,8 +191,8 @@ Test(srq, create)
 	bed_close(b);
 }
 
-/* Queue and QP may be of two protection domains, as with adapters: receives are checked against that
- * of the queue, what peers name against that of the QP. */
+/* Queue and QP may be of two protection domains, as with adapters: receives are checked against
+ * that of the queue, what peers name against that of the QP. */
 Test(srq, of_another_protection_domain)
 {
 	struct setup s = setup_of(KARST_QPT_RC);

@@ -289,8 +289,9 @@ Test(ud, u4_multicast)
 	bed_close(b);
 }
 
-/* (U1): a receive that is too small stays for the next datagram; but not one of a shared queue, which
- * would be kept from all others: it completes in error (IBTA 9.9.3, class E), and the QP goes on. */
+/* (U1): a receive that is too small stays for the next datagram; but not one of a shared queue,
+ * which would be kept from all others: it completes in error (IBTA 9.9.3, class E), and the QP goes
+ * on. */
 Test(ud, u1_too_small_of_a_shared_queue)
 {
 	struct setup s = setup_of(KARST_QPT_UD);

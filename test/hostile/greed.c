@@ -195,9 +195,18 @@ greedy(struct report *r, void *arg)
 	/* and whatever somebody gives back; as fast as he can */
 	for (i = 0; !atomic_load(&r->stop); i++) {
 		take(r, &e[i % n], i / n % KARST_DIM(things));
+		atomic_fetch_add(&r->ops, 1);
 		if (i % 16 == 0 && karst_open(((struct host *)arg)->sock, NULL, &ctx) == 0)
 			karst_abandon(ctx);
 	}
+}
+
+void
+attack_greed(struct report *r, void *arg)
+{
+	const struct attack_start *s = arg;
+
+	greedy(r, (void *)(uintptr_t)s->host);
 }
 
 /* --- the modest one --- */

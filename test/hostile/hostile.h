@@ -195,6 +195,8 @@ void attack_scribble(struct report *r, void *arg);
 void attack_talk(struct report *r, void *arg);
 void attack_kill(struct report *r, void *arg);
 void attack_churn(struct report *r, void *arg);
+void attack_takeaway(struct report *r, void *arg);
+void attack_greed(struct report *r, void *arg);
 
 /* --- cases --- */
 

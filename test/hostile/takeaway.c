@@ -25,6 +25,7 @@
 struct plan {
 	const struct host *host;
 	bool punch;
+	int attachments; /* up to ATTACHMENTS */
 };
 
 /* One attachment, and a file of which all of its regions are. */
@@ -110,23 +111,34 @@ robbers(struct report *r, void *arg)
 
 	/* a karstd that has dropped rights does not look at mappings of those who have more */
 	child_become_nobody(r);
-	for (i = 0; i < ATTACHMENTS; i++) {
+	for (i = 0; i < plan->attachments; i++) {
 		attach(r, &x[i], plan->host);
 		read_all(r, &x[i]);
 		if (wait_all(r, &x[i]) != 0)
 			child_fail(r, "READs fail while everything is there");
 	}
-	for (i = 0; i < ATTACHMENTS; i++)
+	for (i = 0; i < plan->attachments; i++)
 		take_away(r, &x[i], plan->punch);
-	for (i = 0; i < ATTACHMENTS; i++)
+	for (i = 0; i < plan->attachments; i++)
 		read_all(r, &x[i]);
-	for (i = 0; i < ATTACHMENTS; i++) {
+	for (i = 0; i < plan->attachments; i++) {
 		if (wait_all(r, &x[i]) != REGIONS)
 			child_fail(r, "READs of what is gone have succeeded");
 		if (fstat(x[i].fd, &st) != 0 || st.st_blocks != 0)
 			child_fail(
 				r, "the engine has made %ld blocks of a file", (long)st.st_blocks);
+		atomic_fetch_add(&r->ops, 1);
 	}
+}
+
+/* Once: whoever has lost its memory is not served any more, so the next process goes on. */
+void
+attack_takeaway(struct report *r, void *arg)
+{
+	const struct attack_start *s = arg;
+	struct plan plan = {s->host, s->seed % 2, 3};
+
+	robbers(r, &plan);
 }
 
 /* --- the case --- */
@@ -134,7 +146,7 @@ robbers(struct report *r, void *arg)
 static bool
 one_round(const struct host *h, bool punch)
 {
-	struct plan plan = {h, punch};
+	struct plan plan = {h, punch, ATTACHMENTS};
 	uint64_t until = now_ms() + 2 * HANG_S * 1000;
 	struct child c;
 

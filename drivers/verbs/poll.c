@@ -11,14 +11,14 @@
 #include <arpa/inet.h>
 #include <sched.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Polls in vain between two offers, at most: some microseconds. */
 #define MOST_PATIENCE 255u
 #define LONELY_AT     32u
 #define WATCH_EVERY   16u
+/* The least that these have been seen to take, with a margin; 1.1 us and more. */
+#define TWO_SWITCHES_NS 1000u
 /* A power of two. */
 #define ASK_EVERY 64u
 
@@ -122,27 +122,36 @@ now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* An offer that takes longer was taken up: a thread that ran in between costs two switches, and an
- * offer that nobody wants not twice as much as the cheapest system call.  0: make none. */
-static uint64_t
-taken_up_ns(void)
+/* Does the program want to offer its CPU at all? */
+static bool
+offers(void)
 {
-	static _Atomic uint64_t known = UINT64_MAX;
-	uint64_t least = atomic_load_explicit(&known, memory_order_relaxed), began;
+	static _Atomic int known = -1;
+	int does = atomic_load_explicit(&known, memory_order_relaxed);
 	const char *value;
-	unsigned int i;
 
-	if (karst_likely(least != UINT64_MAX))
-		return least;
-	value = getenv("KARST_POLL_YIELD");
-	for (i = 0; i < 16; i++) {
-		began = now_ns();
-		syscall(SYS_getppid);
-		least = karst_min_u64(least, now_ns() - began);
+	if (karst_unlikely(does < 0)) {
+		value = getenv("KARST_POLL_YIELD");
+		does = value == NULL || strcmp(value, "0") != 0;
+		atomic_store_explicit(&known, does, memory_order_relaxed);
 	}
-	least = value != NULL && strcmp(value, "0") == 0 ? 0 : 3 * least + 1;
-	atomic_store_explicit(&known, least, memory_order_relaxed);
-	return least;
+	return does;
+}
+
+/* Was an offer taken up that took @ns?  A thread that ran in between costs two switches; an offer
+ * that nobody wants is not twice as dear as the cheapest one so far, which may itself have been
+ * taken up. */
+static bool
+was_taken_up(uint64_t ns)
+{
+	static _Atomic uint64_t cheapest = UINT64_MAX;
+	uint64_t least = atomic_load_explicit(&cheapest, memory_order_relaxed);
+
+	if (ns < least) {
+		atomic_store_explicit(&cheapest, ns, memory_order_relaxed);
+		least = ns;
+	}
+	return ns > karst_min_u64(2 * least, TWO_SWITCHES_NS);
 }
 
 /* Who polls in vain offers its CPU, because on a machine with few of them another may want it,
@@ -158,13 +167,12 @@ give_way(void)
 	static __thread uint32_t in_vain; /* polls since the last offer */
 	static __thread uint32_t unwatched;
 	static __thread uint32_t lonely; /* offers in a row that nobody took up */
-	uint64_t taken_up, began;
+	uint64_t began;
 
 	if (in_vain++ < (lonely > LONELY_AT ? lonely - LONELY_AT : 0))
 		return false;
 	in_vain = 0;
-	taken_up = taken_up_ns();
-	if (taken_up == 0)
+	if (!offers())
 		return false;
 	/* while they are taken up, a look at the clock now and then will do */
 	if (lonely == 0 && ++unwatched % WATCH_EVERY != 0) {
@@ -173,7 +181,7 @@ give_way(void)
 	}
 	began = now_ns();
 	sched_yield();
-	if (now_ns() - began > taken_up)
+	if (was_taken_up(now_ns() - began))
 		lonely = 0;
 	else
 		lonely = karst_min_u32(lonely + 1, LONELY_AT + MOST_PATIENCE);

@@ -24,6 +24,7 @@
 struct client {
 	struct kd_server *server;
 	struct client *next, **pprev;
+	uid_t uid; /* who connected */
 	struct karst_ctl_peer peer;
 	struct karst_session *session;
 	int fd;
@@ -61,8 +62,17 @@ attached_of_user(const struct kd_server *s, uid_t uid)
 	uint32_t n = 0;
 
 	for (c = s->clients; c != NULL; c = c->next)
-		n += !c->refused && c->peer.uid == uid;
+		n += !c->refused && c->uid == uid;
 	return n;
+}
+
+static int
+say_unfair(const struct client *c, char *why)
+{
+	return karst_ctl_say(why, -EUSERS,
+		"user %u has so many programs attached that one more would leave too little to "
+		"others ([limits] share)",
+		c->peer.uid);
 }
 
 /* Counts @c as attached if it may be.  Otherwise @why says why not. */
@@ -85,6 +95,9 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 		rc = karst_ctl_say(why, -EUSERS,
 			"user %u has %u programs attached, which is all that [limits] clients allows",
 			c->peer.uid, most);
+	/* looked at here, too, lest those who are refused take places meanwhile */
+	else if (!karst_session_admits(s->engine, c->peer.uid, l.share))
+		rc = say_unfair(c, why);
 	if (rc == 0) {
 		c->refused = false;
 		s->nrefused--;
@@ -181,10 +194,7 @@ open_session(struct client *c, char *why)
 		return rc;
 	rc = karst_session_create(c->server->engine, &init, &c->session);
 	if (rc == -EUSERS)
-		karst_ctl_say(why, rc,
-			"user %u has so many programs attached that one more would leave too little "
-			"to others ([limits] share)",
-			c->peer.uid);
+		say_unfair(c, why);
 	else if (rc != 0)
 		karst_ctl_say(
 			why, rc, "no session for process %d: %s", (int)c->peer.pid, strerror(-rc));
@@ -283,7 +293,7 @@ start_thread(struct client *c)
 
 /* A connection begins as one that is refused, until it is admitted. */
 static int
-add_client(struct kd_server *s, int fd)
+add_client(struct kd_server *s, int fd, uid_t uid)
 {
 	struct client *c = calloc(1, sizeof(*c));
 	int rc;
@@ -292,6 +302,7 @@ add_client(struct kd_server *s, int fd)
 		return -ENOMEM;
 	c->server = s;
 	c->fd = fd;
+	c->uid = uid;
 	c->peer.pidfd = -1;
 	c->refused = true;
 	pthread_mutex_lock(&s->lock);
@@ -325,9 +336,28 @@ is_crowded(struct kd_server *s)
 	return yes;
 }
 
+/* Nobody keeps others from being heard, by connecting and saying nothing: of the connections that
+ * are not admitted yet, or wait for their refusal, a user has no more than three times what is
+ * left (share.h in lib/engine). */
+static bool
+may_wait(struct kd_server *s, uid_t uid)
+{
+	const struct client *c;
+	uint32_t mine = 0, left;
+
+	pthread_mutex_lock(&s->lock);
+	for (c = s->clients; c != NULL; c = c->next)
+		mine += c->refused && c->uid == uid;
+	left = MAX_REFUSED - s->nrefused;
+	pthread_mutex_unlock(&s->lock);
+	return mine == 0 || mine < 3 * left;
+}
+
 int
 kd_server_accept(struct kd_server *s, int listen_fd)
 {
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
 	int rc, fd;
 
 	if (is_crowded(s))
@@ -337,7 +367,11 @@ kd_server_accept(struct kd_server *s, int listen_fd)
 		return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS
 			? -errno
 			: 0;
-	rc = add_client(s, fd);
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0 || !may_wait(s, cred.uid)) {
+		close(fd);
+		return 0;
+	}
+	rc = add_client(s, fd, cred.uid);
 	if (rc != 0) {
 		karst_log(KARST_LOG_WARNING, "a connection is closed unheard: %s", strerror(-rc));
 		close(fd);

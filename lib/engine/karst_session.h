@@ -76,6 +76,10 @@ struct karst_session_init {
 int karst_session_create(struct karst_engine *e, const struct karst_session_init *init,
 	struct karst_session **session);
 
+/** Whether a session more is not too much for a user with that share; it may be by the time that it
+ *  is made.  That it is too much is counted. */
+bool karst_session_admits(struct karst_engine *e, uid_t uid, uint32_t share);
+
 /** Destroys everything that the session has: QPs leave without a trace, memory is unmapped, slots
  *  are free.  Takes about a turn of each lcore, however much it is. */
 void karst_session_destroy(struct karst_session *s);

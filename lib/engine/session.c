@@ -548,6 +548,14 @@ open_session(struct karst_session *s, const struct karst_session_init *init)
 	return ret;
 }
 
+bool
+karst_session_admits(struct karst_engine *e, uid_t uid, uint32_t share)
+{
+	const struct eng_share_rule rule = {.percent = karst_min_u32(share, 100)};
+
+	return share == 0 || eng_share_admits(&e->shares, uid, &rule, ENG_SHARE_CLIENTS);
+}
+
 int
 karst_session_create(struct karst_engine *e, const struct karst_session_init *init,
 	struct karst_session **session)

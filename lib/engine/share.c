@@ -193,6 +193,24 @@ eng_share_take(struct eng_share *s, enum eng_share_kind kind, uint64_t n)
 	return good;
 }
 
+bool
+eng_share_admits(struct eng_shares *t, uid_t uid, const struct eng_share_rule *rule,
+	enum eng_share_kind kind)
+{
+	struct eng_share none = {.table = t, .info.rule = *rule}, *s;
+	bool good;
+
+	pthread_mutex_lock(&t->lock);
+	for (s = t->first; s != NULL && s->info.uid != uid; s = s->next)
+		;
+	if (s == NULL)
+		s = &none;
+	good = fits(s, kind, 1);
+	s->info.refused[kind] += !good;
+	pthread_mutex_unlock(&t->lock);
+	return good;
+}
+
 void
 eng_share_give(struct eng_share *s, enum eng_share_kind kind, uint64_t n)
 {

@@ -91,6 +91,10 @@ bool eng_share_fits(struct eng_share *s, enum eng_share_kind kind, uint64_t n);
 /** What the user could have of @kind if he were alone. */
 uint64_t eng_share_most(struct eng_share *s, enum eng_share_kind kind);
 
+/** Whether one of @kind would fit a user who may have no account yet; counted if not. */
+bool eng_share_admits(struct eng_shares *t, uid_t uid, const struct eng_share_rule *rule,
+	enum eng_share_kind kind);
+
 /** @n control calls are made.  @return how long to wait first, ns */
 uint64_t eng_share_pace(struct eng_share *s, uint32_t n, uint64_t now_ns);
 

@@ -3,8 +3,9 @@
  */
 /*
  * A user who takes all that he can get of everything, with as many programs as he can attach, goes
- * on trying, and speaks to queue pair 1 as if he were the connection manager; beside him another
- * user, who came later, and must get what he needs.  The innocents are root's.
+ * on trying, crowds the socket with connections that do not listen to their refusal, and speaks to
+ * queue pair 1 as if he were the connection manager; beside him another user, who came later, and
+ * must get what he needs.  The innocents are root's.
  *
  * What each may have follows from the rule of lib/engine/share.h, which telemetry confirms.
  */
@@ -13,11 +14,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #define GREEDY_UID    65533u
@@ -119,6 +123,32 @@ static const struct {
 
 /* --- the greedy one --- */
 
+/* Connections that say nothing and hear nothing: as many as the socket takes, and again when those
+ * are closed. */
+static void
+crowd(const struct host *h, int *fd, uint32_t n)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct pollfd p = {.events = POLLIN};
+	uint32_t i;
+
+	snprintf(addr.sun_path, sizeof(addr.sun_path), "%s", h->sock);
+	for (i = 0; i < n; i++) {
+		p.fd = fd[i];
+		if (fd[i] > 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLHUP)) {
+			close(fd[i]);
+			fd[i] = 0;
+		}
+		if (fd[i] > 0)
+			continue;
+		fd[i] = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+		if (connect(fd[i], (struct sockaddr *)&addr, sizeof(addr)) != 0) {
+			close(fd[i]);
+			fd[i] = 0;
+		}
+	}
+}
+
 /* Until it is refused, which is to be for want of room and in words. */
 static void
 take(struct report *r, struct end *e, size_t i)
@@ -177,6 +207,7 @@ static void
 greedy(struct report *r, void *arg)
 {
 	static struct end e[MOST_PROGRAMS];
+	static int silent[300];
 	struct karst_context *ctx;
 	uint32_t n = 0, i, k;
 	int ret;
@@ -196,6 +227,7 @@ greedy(struct report *r, void *arg)
 	for (i = 0; !atomic_load(&r->stop); i++) {
 		take(r, &e[i % n], i / n % KARST_DIM(things));
 		atomic_fetch_add(&r->ops, 1);
+		crowd(arg, silent, KARST_DIM(silent));
 		if (i % 16 == 0 && karst_open(((struct host *)arg)->sock, NULL, &ctx) == 0)
 			karst_abandon(ctx);
 	}

@@ -54,6 +54,11 @@ BAD = {
     'no such user to become': ('[engine]\nuser = nobody-knows\n', [(2, 'no such user')]),
     'no such user': ('[socket]\nowner = nobody-knows\n', [(2, 'no such user')]),
     'no such group': ('[socket]\ngroup = nobody-knows\n', [(2, 'no such group')]),
+    'a share of nothing': ('[limits]\nshare = 0\n', [(2, 'too small; allowed: 1 to 100 (percent), '
+                                                           'or auto')]),
+    'a share of more than all': ('[limits root]\nshare = 101\n', [(2, 'too large')]),
+    'Q_Keys for some': ('[limits]\ncontrolled_qkeys = some\n', [(2, '"some": unknown; allowed: '
+                                                                     'auto, no or yes')]),
     'limits of nobody': ('[limits nobody-knows]\nqps = 1\n', [(1, 'no such user or group')]),
     'limits of no group': ('[limits @nobody-knows]\n', [(1, 'no such user or group')]),
     'limits twice': ('[limits root]\n[limits  root]\n', [(2, 'limits of root already')]),
@@ -135,6 +140,9 @@ GOOD = {
     'Windows line ends': '[engine]\r\nidle = poll\r\n',
     'suffixes': '[limits]\nring_bytes = 16m\nmr_bytes = 2T\n[engine]\nmemory = 1G\n',
     'auto': '[engine]\nlcores = auto\nmbufs = auto\nmemory = auto\n[limits]\nqps = auto\n',
+    'shares': '[limits]\nshare = auto\ncalls = 1\ncontrolled_qkeys = no\n'
+              '[limits @root]\nshare = 100\ncalls = auto\ncontrolled_qkeys = yes\n',
+    'a latched port': '[engine]\nlatch_source_port = yes\n',
     'limits of a user and a group': '[limits root]\nqps = 10\n[limits @root]\nqps = 20\n',
     'owners by name and number': '[socket]\nowner = root\ngroup = 0\nmode = 660\n',
     'a port of each kind':

@@ -66,6 +66,8 @@ Test(share, something_is_left_for_the_next)
 		left -= got[i];
 	}
 	cr_assert_eq(left, 1);
+	cr_assert(eng_share_admits(&t, 999, &fair, QPS));
+	cr_assert_not(eng_share_admits(&t, 1000, &fair, QPS));
 	s[5] = join(&t, 999, &fair);
 	got[5] = take_all(s[5], QPS);
 	cr_assert_eq(got[5], 1);
@@ -422,6 +424,9 @@ Test(share, attachments_and_ring_memory, .timeout = 100)
 		ret = karst_session_create(bed.e, &init, &s[n]);
 	cr_assert_eq(ret, -EUSERS);
 	cr_assert_eq(n, 12);
+	cr_assert_not(karst_session_admits(bed.e, 1000, 75));
+	cr_assert(karst_session_admits(bed.e, 1001, 75));
+	cr_assert(karst_session_admits(bed.e, 0, 100));
 	client_close(user(bed.e, 1001, 75));
 	for (i = 0; i < n; i++)
 		karst_session_destroy(s[i]);

@@ -151,8 +151,8 @@ Test(share, bytes)
 
 	eng_shares_init(&t);
 	s = join(&t, 1000, &fair);
-	cr_assert(eng_share_take(s, ENG_SHARE_WINDOW_BYTES, UINT64_C(1) << 60));
-	eng_share_give(s, ENG_SHARE_WINDOW_BYTES, UINT64_C(1) << 60);
+	cr_assert(eng_share_take(s, ENG_SHARE_MAPPINGS, UINT64_C(1) << 60));
+	eng_share_give(s, ENG_SHARE_MAPPINGS, UINT64_C(1) << 60);
 	eng_shares_set_total(&t, BYTES, UINT64_MAX - 1);
 	cr_assert_not(eng_share_take(s, BYTES, UINT64_MAX));
 	cr_assert_not(eng_share_take(s, BYTES, most + 2));

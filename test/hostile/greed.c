@@ -20,7 +20,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -360,10 +359,8 @@ case_greed(const struct options *o)
 
 	if (!host_up(&h, o->karstd))
 		return false;
-	if (chmod(h.folder, 0711) != 0) {
-		note("%s: %s", h.folder, strerror(errno));
+	if (!host_for_all(&h))
 		return false;
-	}
 	good = innocents_start(&in, &h, o->seed);
 	sleep_ms(500);
 	host_usage(&h, &before);

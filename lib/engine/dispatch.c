@@ -7,7 +7,6 @@
  * frame (verified: from here on it is in L1 or L2), and then the delivery, which copies.
  */
 #include "capture.h"
-#include "foreign.h"
 #include "gsi.h"
 #include "karst_hdr.h"
 #include "karst_opcode.h"
@@ -38,7 +37,7 @@ void
 eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n)
 {
 	struct karst_core *core = lc->core;
-	unsigned int i, kept = 0;
+	unsigned int i;
 
 	for (i = 0; i < n; i++) {
 		uint32_t slot = pkts[i]->dqpn >> core->lcore_bits;
@@ -66,17 +65,8 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 			karst_count_drop(&core->counters, pkt->drop);
 		else if (karst_unlikely(pkt->qp == NULL))
 			no_such_qp(lc, pkt);
-		else
-			karst_qp_rx(core, pkt);
-		/* what is to be written into foreign memory is still in the buffers */
-		if (karst_likely(core->foreign_queued == 0))
-			buffer_free(lc, mbufs[i]);
-		else
-			mbufs[kept++] = mbufs[i];
-	}
-	if (karst_likely(kept == 0))
-		return;
-	eng_foreign_flush(lc);
-	for (i = 0; i < kept; i++)
+		else if (karst_unlikely(karst_qp_rx(core, pkt)))
+			continue; /* it waits for memory that has to be copied */
 		buffer_free(lc, mbufs[i]);
+	}
 }

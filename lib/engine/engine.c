@@ -18,6 +18,7 @@
 
 #include "capture.h"
 #include "cm.h"
+#include "crew.h"
 #include "karst_crc.h"
 #include "karst_prf.h"
 
@@ -389,6 +390,7 @@ karst_engine_stop(struct karst_engine *e)
 	for (i = 0; i < e->nlcores; i++)
 		if (e->lcore[i].eal_lcore < RTE_MAX_LCORE)
 			rte_eal_wait_lcore(e->lcore[i].eal_lcore);
+	eng_watch_stop(e);
 	e->started = false;
 }
 
@@ -401,6 +403,8 @@ karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores)
 	if (e->started || eng_any_attached(e))
 		return -EBUSY;
 	ret = choose_workers(e, eal_lcores);
+	if (ret == 0)
+		ret = eng_watch_start(e);
 	if (ret != 0)
 		return ret;
 	e->started = true;

@@ -280,8 +280,11 @@ struct eng_lcore {
 
 	pthread_mutex_t attach_lock; /* held by who attaches, or makes a call while none is */
 	uint32_t eal_lcore;
-	struct eng_foreign *foreign; /* foreign.c */
-	unsigned int breaks;         /* eng_window_breaks() when it last looked */
+	struct eng_copies *copies;     /* copies.c */
+	struct eng_crew *_Atomic crew; /* of karst_engine_start(); NULL: a program polls */
+	uint8_t step;                  /* of its turn, if a safe point is between */
+	unsigned int work;             /* that it has done in this turn */
+	unsigned int breaks;           /* eng_window_breaks() when it last looked */
 	/* of karst_engine_start() */
 	uint32_t idle_run;   /* idle turns before naps */
 	uint32_t nap_ns;     /* of the next nap */
@@ -308,6 +311,7 @@ struct karst_engine {
 	struct rte_rcu_qsbr *rcu;
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs;
+	struct eng_watch *watch; /* courier.c; NULL: not started */
 	struct eng_mcast *mcast; /* NULL: never any groups */
 	struct eng_gsi *gsi;
 	struct eng_cm *cm;
@@ -452,7 +456,9 @@ void eng_flush(struct eng_lcore *lc);
 /* On an lcore, for a control call, whose lock keeps the owners: tells all of them of something that
  * is no object's. */
 void eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *ev);
-/* The loop of karst_engine_start(). */
+/* The loop of karst_engine_start().  @return false: this thread has lost the lcore. */
+bool eng_lcore_loop(struct eng_lcore *lc);
+/* On an EAL worker, until the engine stops. */
 int eng_lcore_main(void *arg);
 
 /* --- sleep.c --- */

@@ -9,7 +9,7 @@
  * that sending itself makes (UD, UC) follow at the end.  The end of a turn is the lcore's
  * quiescent point: it holds no pointer into the memory tables then.
  */
-#include "foreign.h"
+#include "crew.h"
 #include "member_port.h"
 
 #include <sched.h>
@@ -79,8 +79,8 @@ eng_flush(struct eng_lcore *lc)
 	karst_core_flush(core);
 }
 
-static unsigned int
-turn(struct eng_lcore *lc)
+static void
+receive(struct eng_lcore *lc)
 {
 	struct karst_core *core = lc->core;
 	unsigned int n = 0;
@@ -98,16 +98,59 @@ turn(struct eng_lcore *lc)
 	n += karst_core_expire(core, ENG_TIMERS);
 	if (karst_unlikely(core->now_ns >= lc->member_ns))
 		eng_member_expire(lc);
+	lc->work = n;
+}
+
+static void
+send_turn(struct eng_lcore *lc)
+{
+	struct karst_core *core = lc->core;
+
 	eng_flush(lc);
 	if (core->nlinger != 0)
 		karst_core_linger(core);
-	n += eng_tx_poll(lc);
+	lc->work += eng_tx_poll(lc);
+}
+
+static void
+end_turn(struct eng_lcore *lc)
+{
 	eng_flush(lc);
 	rte_rcu_qsbr_quiescent(lc->e->rcu, lc->index);
-	lc->was_busy = n > 0;
-	if (n == 0)
+	lc->was_busy = lc->work > 0;
+	if (lc->work == 0)
 		stat_add(&lc->stats.idle_turns, 1);
-	return n;
+}
+
+/* A safe point (copies.c).  @return false: another thread goes on from here. */
+static inline bool
+copy(struct eng_lcore *lc)
+{
+	return karst_likely(!eng_copies_wait(lc)) || eng_copies_run(lc);
+}
+
+/* From where the thread before, if it has lost the lcore in its turn, has left it. */
+enum step { STEP_RECEIVE, STEP_RECEIVED, STEP_SENT };
+
+/* @return false: another thread has the lcore now. */
+static bool
+turn(struct eng_lcore *lc)
+{
+	if (karst_likely(lc->step == STEP_RECEIVE)) {
+		receive(lc);
+		lc->step = STEP_RECEIVED;
+	}
+	if (lc->step == STEP_RECEIVED) {
+		if (!copy(lc))
+			return false;
+		send_turn(lc);
+		lc->step = STEP_SENT;
+	}
+	if (!copy(lc))
+		return false;
+	end_turn(lc);
+	lc->step = STEP_RECEIVE;
+	return true;
 }
 
 unsigned int
@@ -125,7 +168,8 @@ karst_engine_poll(struct karst_engine *e, uint32_t lcore)
 			return 0;
 		}
 	}
-	return turn(lc);
+	turn(lc);
+	return lc->work;
 }
 
 void
@@ -148,20 +192,18 @@ karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore)
 	return next > now ? next - now : 0;
 }
 
-int
-eng_lcore_main(void *arg)
+bool
+eng_lcore_loop(struct eng_lcore *lc)
 {
-	struct eng_lcore *lc = arg;
-	struct karst_engine *e = lc->e;
+	const struct karst_engine *e = lc->e;
 	enum karst_idle idle = e->cfg.idle;
-	int slack;
 
-	if (eng_lcore_attach(lc) != 0)
-		return -EBUSY;
-	slack = eng_sleep_begin(lc);
-	/* relaxed: nothing is ordered by it, it only has to be seen */
-	while (atomic_load_explicit(&e->running, memory_order_relaxed)) {
-		if (turn(lc) > 0)
+	/* relaxed: nothing is ordered by it, it only has to be seen.  A turn is ended in any case. */
+	while (lc->step != STEP_RECEIVE ||
+		atomic_load_explicit(&e->running, memory_order_relaxed)) {
+		if (!turn(lc))
+			return false;
+		if (lc->work > 0)
 			eng_sleep_reset(lc);
 		else if (idle == KARST_IDLE_YIELD)
 			sched_yield();
@@ -170,9 +212,13 @@ eng_lcore_main(void *arg)
 		else
 			rte_pause();
 	}
-	eng_sleep_end(lc, slack);
-	eng_lcore_detach(lc);
-	return 0;
+	return true;
+}
+
+int
+eng_lcore_main(void *arg)
+{
+	return eng_crew_run(arg);
 }
 
 /* --- callbacks of the core, translated to the program's objects --- */
@@ -327,7 +373,7 @@ eng_lcore_init(struct karst_engine *e, uint32_t index)
 	if (ret == 0)
 		ret = init_bells(e, lc);
 	if (ret == 0)
-		ret = eng_foreign_init(lc);
+		ret = eng_copies_init(lc);
 	if (ret == 0)
 		ret = init_core(e, lc);
 	return ret;
@@ -345,7 +391,7 @@ eng_lcore_fini(struct eng_lcore *lc)
 	while (lc->loop != NULL && rte_ring_sc_dequeue(lc->loop, &m) == 0)
 		rte_pktmbuf_free(m);
 	eng_tx_fini(lc);
-	eng_foreign_fini(lc);
+	eng_copies_fini(lc);
 	rte_ring_free(lc->handoff);
 	rte_ring_free(lc->loop);
 	rte_ring_free(lc->mailbox);

@@ -30,6 +30,7 @@
 #include <rte_ether.h>
 
 #include "capture.h"
+#include "copies.h"
 #include "karst_hdr.h"
 #include "member_port.h"
 
@@ -204,6 +205,7 @@ eng_mcast_deliver(struct eng_lcore *lc, const struct karst_pkt *pkt)
 		karst_count_drop(&lc->core->counters, why);
 		return;
 	}
+	lc->copies->fleeting = true;
 	for (i = g->first; i < g->first + g->n; i++) {
 		struct karst_pkt own = *pkt, *p = &own;
 
@@ -216,6 +218,7 @@ eng_mcast_deliver(struct eng_lcore *lc, const struct karst_pkt *pkt)
 			eng_capture_rx(lc, &p, 1);
 		karst_qp_rx(lc->core, &own);
 	}
+	lc->copies->fleeting = false;
 }
 
 /* --- going out --- */

@@ -10,11 +10,15 @@
  */
 #include "mcast.h"
 
+#include <time.h>
+
 /* QPs destroyed in one turn of an lcore: it shall not hold up the others for long. */
 #define DESTROY_AT_ONCE 32u
 
 /* Bursts that one control call may send of what was posted before it. */
 #define SEND_FIRST 16u
+/* How long it waits for memory that these are copied from. */
+#define SEND_FIRST_NS 100000000u
 
 struct qp_call {
 	struct eng_qp *q;
@@ -22,6 +26,7 @@ struct qp_call {
 	const struct karst_core_qp_attr *attr;
 	struct karst_core_qp_attr *out;
 	unsigned int mask;
+	bool last; /* do it now, whatever waits */
 };
 
 static int
@@ -38,17 +43,22 @@ qp_create_on_lcore(struct eng_lcore *lc, void *arg)
  * An lcore serves its mailbox before it looks at doorbells, and may have slept for a while.  So a
  * call could overtake a request that was posted well before it, or an answer that only waited for
  * its turn.  With an adapter neither happens, and there are programs that post a last message and
- * leave.  What cannot go now (window, credits, a full port) is lost, as with an adapter; the call
+ * leave.  What cannot go now (window, credits, a full port) is lost, as with an adapter; the lcore
  * waits for nothing.  An lcore that nobody has sends nothing either.
+ *
+ * What is copied from the program's memory comes at the lcore's next safe point: then the caller
+ * asks again, for a while, with nothing locked.
+ *
+ * @return true: something waits for that.
  */
-static void
+static bool
 send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
 {
 	struct karst_qp_stats before, after;
 
 	/* relaxed: only this thread itself stores its own name */
 	if (atomic_load_explicit(&lc->owner, memory_order_relaxed) != this_thread())
-		return;
+		return false;
 	karst_core_doorbell(lc->core, karst_qp_num(q->qp));
 	karst_qp_stats(q->qp, &after);
 	while (*bursts > 0 && karst_qp_state(q->qp) != KARST_QPS_RESET) {
@@ -60,6 +70,40 @@ send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
 		if (after.tx_packets == before.tx_packets)
 			break;
 	}
+	return karst_qp_fetching(q->qp);
+}
+
+/* Within a control call, whose lock is given away meanwhile: shall it be tried again?  *until is 0
+ * at first. */
+static bool
+try_again(struct karst_engine *e, uint64_t *until)
+{
+	const struct timespec nap = {.tv_nsec = 50000};
+
+	if (*until == 0)
+		*until = engine_now(e) + SEND_FIRST_NS;
+	if (engine_now(e) >= *until)
+		return false;
+	eng_ctl_leave(e);
+	if (eng_poll_mine(e) == 0)
+		nanosleep(&nap, NULL);
+	/* not from inside of a callback: it was entered before */
+	return eng_ctl_enter(e) == 0;
+}
+
+/* A call about call->q that may have to wait for what was posted before it. */
+static int
+call_after_sends(struct karst_engine *e, struct qp_call *call, eng_fn fn)
+{
+	uint64_t until = 0;
+	int ret;
+
+	for (;;) {
+		ret = eng_mailbox_call(&e->lcore[call->q->pub.lcore], fn, call);
+		if (ret != -EAGAIN)
+			return ret;
+		call->last = !try_again(e, &until);
+	}
 }
 
 static int
@@ -68,8 +112,7 @@ qp_send_on_lcore(struct eng_lcore *lc, void *arg)
 	const struct qp_call *call = arg;
 	unsigned int bursts = SEND_FIRST;
 
-	send_first(lc, call->q, &bursts);
-	return 0;
+	return send_first(lc, call->q, &bursts) && !call->last ? -EAGAIN : 0;
 }
 
 /* In SQD a QP may get another path, but no other path MTU: what it has must fit. */
@@ -102,8 +145,10 @@ qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
 		return ret;
 
 	if ((call->mask & KARST_QP_STATE) != 0 &&
-		(call->attr->qp_state == KARST_QPS_ERR || call->attr->qp_state == KARST_QPS_RESET))
-		send_first(lc, call->q, &bursts);
+		(call->attr->qp_state == KARST_QPS_ERR ||
+			call->attr->qp_state == KARST_QPS_RESET) &&
+		send_first(lc, call->q, &bursts) && !call->last)
+		return -EAGAIN;
 	return karst_qp_modify(lc->core, call->q->qp, call->attr, call->mask);
 }
 
@@ -400,7 +445,7 @@ karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 		return ret;
 	ret = check_attr(e, qp, attr, mask);
 	if (ret == 0)
-		ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_modify_on_lcore, &call);
+		ret = call_after_sends(e, &call, qp_modify_on_lcore);
 	if (ret == 0 && (mask & KARST_QP_PORT) != 0)
 		eng_mcast_moved(e, call.q, attr->port_num);
 	eng_ctl_leave(e);
@@ -430,7 +475,7 @@ karst_engine_qp_send_posted(struct karst_engine *e, struct karst_engine_qp *qp)
 	ret = eng_ctl_enter(e);
 	if (ret != 0)
 		return ret;
-	ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_send_on_lcore, &call);
+	ret = call_after_sends(e, &call, qp_send_on_lcore);
 	eng_ctl_leave(e);
 	return ret;
 }
@@ -453,21 +498,29 @@ karst_engine_qp_query(
 struct destroy_call {
 	struct karst_engine_qp *const *qps;
 	uint32_t n;
+	uint32_t left; /* bit set of those that are not destroyed */
+	bool last;
 };
 
 static int
 qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 {
-	const struct destroy_call *call = arg;
+	struct destroy_call *call = arg;
 	unsigned int bursts = SEND_FIRST;
 	uint32_t i;
 
 	for (i = 0; i < call->n; i++) {
 		struct eng_qp *q = karst_container_of(call->qps[i], struct eng_qp, pub);
 
-		if (call->qps[i]->lcore != lc->index || eng_qp_part(lc, q))
+		if ((call->left >> i & 1) == 0 || call->qps[i]->lcore != lc->index)
 			continue;
-		send_first(lc, q, &bursts);
+		if (eng_qp_part(lc, q)) {
+			call->left &= ~(1u << i);
+			continue;
+		}
+		if (send_first(lc, q, &bursts) && !call->last)
+			continue;
+		call->left &= ~(1u << i);
 		eng_sched_forget(lc, q);
 		karst_qp_destroy(lc->core, q->qp);
 	}
@@ -499,15 +552,22 @@ qp_bury(struct karst_engine *e, struct karst_engine_qp *qp)
 static void
 destroy_some(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_t n)
 {
-	struct destroy_call call = {.qps = qps, .n = n};
-	uint64_t lcores = 0;
+	struct destroy_call call = {.qps = qps, .n = n, .left = (uint32_t)((1ull << n) - 1)};
+	uint64_t lcores, until = 0;
 	uint32_t i;
 
 	eng_mcast_forget(e, qps, n);
-	for (i = 0; i < n; i++)
-		lcores |= 1ull << qps[i]->lcore;
-	for (; lcores != 0; lcores &= lcores - 1)
-		eng_mailbox_call(&e->lcore[__builtin_ctzll(lcores)], qps_destroy_on_lcore, &call);
+	for (;;) {
+		for (lcores = i = 0; i < n; i++)
+			lcores |= (uint64_t)(call.left >> i & 1) << qps[i]->lcore;
+		if (lcores == 0)
+			break;
+		for (; lcores != 0; lcores &= lcores - 1)
+			eng_mailbox_call(
+				&e->lcore[__builtin_ctzll(lcores)], qps_destroy_on_lcore, &call);
+		if (call.left != 0)
+			call.last = !try_again(e, &until);
+	}
 	for (i = 0; i < n; i++)
 		qp_bury(e, qps[i]);
 }

@@ -143,6 +143,7 @@ eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_byt
 			karst_qp_prefetch_send(lc->ready[lc->ready_head + SEND_AHEAD]);
 		q = &lc->tx[karst_qp_port(qp) % ENG_TXQS];
 		if (karst_unlikely(q->n > 0)) {
+			karst_qp_unfetch(lc->core, qp);
 			wait_for_port(lc, q, qp, b);
 			continue;
 		}

@@ -12,6 +12,7 @@
  * another session has, or that is stale, is not found, or is found and differs.
  */
 #include "session_priv.h"
+#include "space_priv.h"
 
 #define WRITES (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_ATOMIC)
 #define KNOWN                                                                    \
@@ -253,6 +254,8 @@ eng_session_dereg_mr(struct karst_session *s, struct session_call *c)
 	ret = karst_engine_mr_dereg(s->e, mr->key);
 	if (ret != 0)
 		return say(c, ret, "key 0x%x: windows are bound to the region", req->key);
+	if (s->space != NULL)
+		eng_copies_settle(s->space);
 	free_mr(s, mr);
 	return 0;
 }
@@ -318,6 +321,8 @@ rereg_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	}
 	mr->access = access;
 	if (moves) {
+		if (s->space != NULL)
+			eng_copies_settle(s->space);
 		unmap(s, old, old_maps);
 		count_bytes(s, mr, -1);
 		take_mapping(s, mr, &m, &r, (access & WRITES) != 0);

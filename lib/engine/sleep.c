@@ -29,7 +29,7 @@
  * A port without a descriptor cannot wake anybody, and a queue that is full does not tell when it
  * has drained; then the lcore takes naps, longer and longer up to sleep_max_us.
  */
-#include "engine_priv.h"
+#include "copies.h"
 
 #include <errno.h>
 #include <sys/epoll.h>
@@ -138,7 +138,7 @@ doze_off(struct eng_lcore *lc)
 	/* Dekker with eng_lcore_wake() and karst_bell_must_wake() */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!rte_ring_empty(lc->mailbox) || !rte_ring_empty(lc->handoff) ||
-		!rte_ring_empty(lc->loop) || eng_tap_waiting(lc) ||
+		!rte_ring_empty(lc->loop) || eng_tap_waiting(lc) || eng_copies_are_over(lc) ||
 		!atomic_load_explicit(&lc->e->running, memory_order_relaxed))
 		return false;
 	for (i = 0; i < lc->nbells; i++)

@@ -93,8 +93,12 @@ karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, gid_
 		.max_window = UINT64_MAX,
 		.mapsfd = -1,
 		.watch_fd = -1};
-	ret = take_pidfd(s, pidfd);
+	atomic_init(&s->refs, 1);
+	s->atomics = eng_atomics_get(pid);
+	ret = s->atomics != NULL ? take_pidfd(s, pidfd) : -ENOMEM;
 	if (ret != 0) {
+		if (s->atomics != NULL)
+			eng_atomics_put(s->atomics);
 		free(s);
 		return ret;
 	}
@@ -108,12 +112,30 @@ karst_space_destroy(struct karst_space *s)
 {
 	while (s->regions != NULL)
 		karst_space_unmap(s->regions);
+	/* nobody is told any more, and no copy begins */
+	atomic_store_explicit(&s->failed, true, memory_order_relaxed);
+	eng_space_put(s);
+}
+
+void
+eng_space_get(struct karst_space *s)
+{
+	/* relaxed: whoever asks has one already */
+	atomic_fetch_add_explicit(&s->refs, 1, memory_order_relaxed);
+}
+
+void
+eng_space_put(struct karst_space *s)
+{
+	if (atomic_fetch_sub_explicit(&s->refs, 1, memory_order_acq_rel) != 1)
+		return;
 	if (s->memfd >= 0)
 		close(s->memfd);
 	if (s->procfd >= 0)
 		close(s->procfd);
 	close(s->pidfd);
 	pthread_mutex_destroy(&s->maps_lock);
+	eng_atomics_put(s->atomics);
 	free(s);
 }
 

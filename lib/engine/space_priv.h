@@ -29,6 +29,18 @@ struct karst_space {
 	struct karst_space_region *regions;
 	_Atomic uint64_t alive_ns; /* when the process was last known to live; foreign.c */
 	_Atomic bool failed;
+	_Atomic uint32_t refs; /* who made it, and copies that may outlast that */
+	struct eng_atomics *atomics;
+	/* courier.c; any thread, relaxed, but for copies */
+	struct {
+		_Atomic uint64_t until_ns; /* it is late */
+		_Atomic uint64_t ask_ns;   /* until then drivers ask whether they sleep */
+		_Atomic uint64_t window_ns;
+		_Atomic uint64_t spent_ns; /* asleep, in that window */
+		_Atomic uint64_t served_ns;
+		_Atomic uint32_t times;  /* that it was called late */
+		_Atomic uint32_t copies; /* parts of copies that outlast their turn */
+	} late;
 	int watch_fd; /* told of that; -1: nobody */
 };
 
@@ -101,6 +113,28 @@ ssize_t eng_space_write(struct karst_space *s, const struct iovec *local,
 /* What the process has registered is not there any more, for this reason or that.  Also from a
  * handler of signals. */
 void eng_space_fail(struct karst_space *s);
+
+/* It stays, whatever karst_space_destroy() says. */
+void eng_space_get(struct karst_space *s);
+void eng_space_put(struct karst_space *s);
+
+/* --- copies.c --- */
+
+/* Of a process, whose atomics are done one after another. */
+struct eng_atomics {
+	struct eng_atomics *next;
+	pid_t pid;
+	uint32_t users;
+	pthread_mutex_t lock;
+};
+struct eng_atomics *eng_atomics_get(pid_t pid);
+void eng_atomics_put(struct eng_atomics *a);
+
+/* --- courier.c --- */
+
+/* After a key has gone: waits until no copy moves bytes by it; a program that is late waits for
+ * itself, and not for longer than its copies may take. */
+void eng_copies_settle(struct karst_space *s);
 
 /* --- foreign.c --- */
 

@@ -248,8 +248,6 @@ eng_tx_poll(struct eng_lcore *lc)
 	}
 	b.max = lc->tx_ready;
 	eng_sched_build(lc, &b, cfg->tx_bytes);
-	if (karst_unlikely(b.nforeign != 0))
-		lost = eng_foreign_fetch(lc, &b);
 	if (b.n == 0)
 		return b.charge != 0; /* something was done */
 	for (i = 0; i < b.n; i++)

@@ -94,12 +94,8 @@ rx_xrc(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 }
 
 static inline void
-accept(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+deliver(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
-	karst_count(&core->counters, KARST_CTR_RX_PACKETS);
-	karst_count_n(&core->counters, KARST_CTR_RX_BYTES, pkt->len);
-	karst_qp_add(&qp->rx_packets, 1);
-	karst_qp_add(&qp->rx_bytes, pkt->len);
 	if (qp->type == KARST_QPT_RC) {
 		if (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST)
 			karst_responder_rx(core, qp, pkt);
@@ -114,35 +110,62 @@ accept(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 	}
 }
 
+/* Was @pkt, which has just been delivered, parked? */
+static inline bool
+is_parked(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
+{
+	return karst_unlikely(qp->flags & KARST_QPF_COPIES) && qp->copy[KARST_COPY_RX] != NULL &&
+		qp->copy[KARST_COPY_RX]->pkt == pkt;
+}
+
+static inline bool
+accept(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+{
+	karst_count(&core->counters, KARST_CTR_RX_PACKETS);
+	karst_count_n(&core->counters, KARST_CTR_RX_BYTES, pkt->len);
+	karst_qp_add(&qp->rx_packets, 1);
+	karst_qp_add(&qp->rx_bytes, pkt->len);
+	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && qp->copy[KARST_COPY_RX] != NULL)
+		return karst_copy_queue(core, qp, pkt);
+	deliver(core, qp, pkt);
+	return is_parked(qp, pkt);
+}
+
 /* Apart, so that nothing need be saved for it on the way of all others. */
-static karst_noinline void
+static karst_noinline bool
 rx_odd(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop drop)
 {
 	if (drop == KARST_DROP_ADDRESS)
 		drop = check_latched(pkt->qp, pkt);
-	if (drop != KARST_DROP_NONE)
-		karst_drop_pkt(core, pkt, drop);
-	else
-		accept(core, pkt->qp, pkt);
+	if (drop == KARST_DROP_NONE)
+		return accept(core, pkt->qp, pkt);
+	karst_drop_pkt(core, pkt, drop);
+	return false;
 }
 
-void
+bool
 karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
 {
 	enum karst_drop drop = check(pkt->qp, pkt);
 
 	if (karst_unlikely(drop != KARST_DROP_NONE))
-		rx_odd(core, pkt, drop);
-	else
-		accept(core, pkt->qp, pkt);
+		return rx_odd(core, pkt, drop);
+	return accept(core, pkt->qp, pkt);
 }
 
-/* For karst_tx_lost(). */
-static karst_noinline void
-name_frames(struct karst_tx_burst *b, struct karst_core_qp *qp, uint32_t from)
+bool
+karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
-	for (; from < b->n; from++)
-		b->pkts[from]->qp = qp;
+	enum karst_drop drop = check(qp, pkt);
+
+	if (drop == KARST_DROP_ADDRESS)
+		drop = check_latched(qp, pkt);
+	if (drop != KARST_DROP_NONE) {
+		karst_drop_pkt(core, pkt, drop);
+		return false;
+	}
+	deliver(core, qp, pkt);
+	return is_parked(qp, pkt);
 }
 
 /*
@@ -180,7 +203,9 @@ tx_reliable(
 			qp->rsp.lead += (int32_t)(b->bytes - bytes);
 			return true;
 		}
-		qp->rsp.fatal = false;
+		/* what is fetched for answers comes before the NAK */
+		if (!karst_copy_busy(qp, KARST_COPY_RSP))
+			qp->rsp.fatal = false;
 	}
 	qp->rsp.lead = 0;
 	return karst_requester_tx(core, qp, b, limit);
@@ -191,7 +216,7 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	uint32_t max_bytes)
 {
 	uint32_t limit = b->bytes + karst_min_u32(max_bytes, UINT32_MAX - b->bytes);
-	uint32_t n = b->n, bytes = b->bytes, nforeign = b->nforeign;
+	uint32_t n = b->n, bytes = b->bytes;
 	bool more = false;
 
 	if (karst_qp_reliable(qp)) {
@@ -203,8 +228,8 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	}
 	if (karst_unlikely(qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE))
 		more |= karst_qp_flush(core, qp, b);
-	if (karst_unlikely(b->nforeign != nforeign))
-		name_frames(b, qp, n);
+	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && !more)
+		karst_qp_unfetch(core, qp);
 	karst_count_n(&core->counters, KARST_CTR_TX_PACKETS, b->n - n);
 	karst_count_n(&core->counters, KARST_CTR_TX_BYTES, b->bytes - bytes);
 	karst_qp_add(&qp->tx_packets, b->n - n);

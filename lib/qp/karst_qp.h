@@ -25,6 +25,7 @@
 #define KARST_QP_H
 
 #include "karst_base.h"
+#include "karst_copy.h"
 #include "karst_counters.h"
 #include "karst_foreign.h"
 #include "karst_icrc.h"
@@ -126,59 +127,6 @@ struct karst_core_ops {
 		struct karst_core *core, enum karst_async_event_code event, void *object);
 };
 
-/** Why foreign bytes are written: decides what fails when they are not there. */
-enum karst_foreign_kind {
-	KARST_FOREIGN_RECV,     /* a message into a receive work request */
-	KARST_FOREIGN_WRITE,    /* a peer's WRITE */
-	KARST_FOREIGN_RESPONSE, /* the result of an own READ or atomic */
-};
-
-struct karst_foreign_write {
-	struct karst_core_qp *qp;
-	uint8_t *dst;
-	const uint8_t *src; /* stays as it is until the flush */
-	uint32_t n;
-	uint32_t psn; /* of the packet */
-	uint8_t kind; /* enum karst_foreign_kind */
-	bool end;     /* these are the last bytes of a message (R14) */
-};
-
-enum karst_foreign_atomic_op {
-	KARST_FOREIGN_CAS,
-	KARST_FOREIGN_FAA,
-	KARST_FOREIGN_STORE, /* ATOMIC WRITE */
-};
-
-struct karst_foreign_atomic {
-	enum karst_foreign_atomic_op op;
-	uint8_t *host; /* 8-aligned */
-	uint64_t compare;
-	uint64_t operand; /* swapped in, added or stored */
-	uint64_t old;     /* out: the value before; not for STORE */
-};
-
-/**
- * How bytes get into foreign memory (karst_foreign.h) and out of it.  All on the core's lcore.
- *
- * Writes are queued, so that one call can do many of them, and take effect in order; the core
- * flushes before it completes, answers or reads anything that depends on them, and the driver
- * flushes before the packets' buffers are used for something else, at the latest before
- * karst_core_flush() and karst_qp_tx().  While core->foreign_queued is not 0, there is
- * something to flush.
- */
-struct karst_foreign_ops {
-	/** Queues; may flush.  false: bytes of this QP are lost, and karst_foreign_lost() knows. */
-	bool (*write)(struct karst_core *core, const struct karst_foreign_write *w);
-	/** Writes everything, calling karst_foreign_lost() for what is not there.
-	 *  false: so it was with @qp (may be NULL). */
-	bool (*flush)(struct karst_core *core, const struct karst_core_qp *qp);
-	/** A copy of @n bytes, at most KARST_FRAME_MAX; good until the burst under construction
-	 *  has left.  NULL: they are not there. */
-	const uint8_t *(*fetch)(struct karst_core *core, const uint8_t *src, uint32_t n);
-	/** Atomic among the lcores of the engine.  false: the memory is not there. */
-	bool (*atomic)(struct karst_core *core, struct karst_foreign_atomic *a);
-};
-
 struct karst_core_config {
 	uint32_t lcore;      /* index of this core, 0.. */
 	uint32_t lcore_bits; /* low bits of a QPN that name the core, 0..8 */
@@ -240,7 +188,10 @@ struct karst_core {
 	struct karst_ah_table *ahs;
 	const struct karst_core_ops *ops;
 	const struct karst_foreign_ops *foreign;
-	uint32_t foreign_queued; /* writes that await a flush; kept by foreign */
+	/* copy.c */
+	struct karst_copy *copy; /* of the packet that is being delivered */
+	bool copy_small;         /* what is placed now is not in the packet */
+	bool copy_kept;          /* the packet was parked, or waited, already */
 	uint32_t lcore;
 	uint32_t lcore_bits;
 	uint32_t ack_interval;
@@ -313,9 +264,7 @@ void karst_core_activate(struct karst_core *core, struct karst_core_qp *qp);
  * KARST_FRAME_MAX bytes before @data's buffer ends, qp and port ignored) and scratch arrays;
  * karst_qp_tx() fills packets, one seal job for each, and their segments; then the driver calls
  * karst_icrc_seal_burst(seals, n) and sends the frames: pkts[i]->data, pkts[i]->len.
- * Sources of segments stay valid until the end of the driver's poll turn.  If nforeign is not 0,
- * the driver first replaces foreign sources by copies, and calls karst_tx_lost() for frames for
- * which it cannot.
+ * Sources of segments stay valid until the end of the driver's poll turn.
  */
 struct karst_tx_burst {
 	struct karst_pkt **pkts;
@@ -325,9 +274,8 @@ struct karst_tx_burst {
 	uint32_t max_segs; /* at least KARST_WQ_MAX_SGE */
 	uint32_t n;        /* packets built */
 	uint32_t nsegs;
-	uint32_t bytes;    /* frame bytes built */
-	uint32_t charge;   /* what requests that make no frames count as, in bytes */
-	uint32_t nforeign; /* segments that are, or were, foreign */
+	uint32_t bytes;  /* frame bytes built */
+	uint32_t charge; /* what requests that make no frames count as, in bytes */
 };
 
 /** Most bytes a frame can have: VLAN, IPv6, the longest headers, 4096 bytes, ICRC. */
@@ -357,22 +305,9 @@ bool karst_qp_tx_quiet(struct karst_core *core, struct karst_core_qp *qp, struct
 /**
  * Delivers a packet whose ->qp is set (karst_core_lookup(pkt->dqpn)).  Drops are counted in
  * core->counters and left in pkt->drop.  The packet is the caller's again afterwards.
+ * @return true: it is not yet; it was kept (karst_foreign_ops.keep) and waits for a copy.
  */
-void karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt);
-
-/**
- * What karst_foreign_ops.write queued for @qp and packet @psn is not there: the request or receive
- * that it belonged to fails, as if it had been found at once.
- */
-void karst_foreign_lost(struct karst_core *core, struct karst_core_qp *qp,
-	enum karst_foreign_kind kind, uint32_t psn);
-
-/**
- * The burst's frame @i has foreign segments that are not there.  The driver does not send it, nor
- * later ones of the burst with the same ->qp, which karst_qp_tx() has set in all frames of a visit
- * that met foreign memory.
- */
-void karst_tx_lost(struct karst_core *core, const struct karst_tx_burst *b, uint32_t i);
+bool karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt);
 
 /** Starts loading the QP itself, for karst_qp_rx() or karst_qp_tx(). */
 void karst_qp_prefetch(const struct karst_core_qp *qp);

@@ -268,6 +268,7 @@ enter(struct karst_core *core, struct karst_core_qp *qp, uint8_t to)
 
 	switch (to) {
 	case KARST_QPS_RESET:
+		karst_copies_drop(core, qp);
 		if (qp->type == KARST_QPT_XRC_RECV)
 			karst_xrc_leave(core, qp);
 		qp->state = KARST_QPS_RESET;

@@ -246,6 +246,7 @@ unretire(struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 {
+	karst_copies_drop(core, qp);
 	if (qp->type == KARST_QPT_XRC_RECV)
 		karst_xrc_leave(core, qp);
 	karst_wheel_del(&core->wheel, &qp->req.timer);
@@ -297,7 +298,8 @@ karst_responder_reset(struct karst_core *core, struct karst_core_qp *qp)
 	deactivate(core, qp);
 	if (qp->srq == NULL)
 		empty_ring(&qp->rq, false);
-	qp->flags &= (uint8_t) ~(KARST_QPF_COMM_EST | KARST_QPF_RQ_BROKEN | KARST_QPF_LAST_WQE);
+	qp->flags &= (uint8_t) ~(KARST_QPF_COMM_EST | KARST_QPF_RQ_BROKEN);
+	qp->last_wqe = false;
 	r->epsn = qp->rq_psn;
 	r->msn = 0;
 	r->op = KARST_MSG_NONE;
@@ -411,8 +413,8 @@ flush_rq(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burs
 	if (qp->rsp.rwqe.held)
 		flush_one_recv(core, qp);
 	if (qp->srq != NULL || qp->type == KARST_QPT_XRC_RECV) {
-		if (!(qp->flags & KARST_QPF_LAST_WQE)) {
-			qp->flags |= KARST_QPF_LAST_WQE;
+		if (!qp->last_wqe) {
+			qp->last_wqe = true;
 			karst_event(core, KARST_EVENT_QP_LAST_WQE_REACHED, qp);
 		}
 		return false;
@@ -433,8 +435,12 @@ flush_rq(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burs
 bool
 karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
-	bool more = flush_sq(core, qp, b);
+	bool more;
 
+	/* bytes may still go where a request says; karst_copy_done() comes back */
+	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && qp->copy[KARST_COPY_RX] != NULL)
+		return false;
+	more = flush_sq(core, qp, b);
 	if (qp->state == KARST_QPS_ERR)
 		more |= flush_rq(core, qp, b);
 	return more;

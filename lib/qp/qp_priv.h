@@ -112,10 +112,12 @@ enum karst_rwqe_status { KARST_RWQE_OK, KARST_RWQE_EMPTY, KARST_RWQE_BROKEN };
 
 /** Takes the next receive work request into qp->rsp.rwqe unless one is held. */
 enum karst_rwqe_status karst_recv_take(struct karst_core *core, struct karst_core_qp *qp);
-/** Places @len bytes of packet @psn, the last of the message if @end; SUCCESS, LOC_LEN_ERR,
- *  LOC_PROT_ERR, or WR_FLUSH_ERR: the QP has failed already. */
+/** Places @len bytes, the last of the message if @end; SUCCESS, LOC_LEN_ERR or LOC_PROT_ERR.
+ *  karst_copy_settle() follows. */
 enum karst_wc_status karst_recv_place(struct karst_core *core, struct karst_core_qp *qp,
-	uint32_t psn, const uint8_t *src, uint32_t len, bool end);
+	const uint8_t *src, uint32_t len, bool end);
+/** Takes that back, as far as the work request knows of it. */
+void karst_recv_unplace(struct karst_rwqe *w, uint32_t len);
 
 struct karst_recv_done {
 	enum karst_wc_status status;
@@ -270,8 +272,8 @@ enum karst_qp_flags {
 	KARST_QPF_COMM_EST = 1u << 3, /* event was raised */
 	KARST_QPF_SQD_NOTIFY = 1u << 4,
 	KARST_QPF_RQ_BROKEN = 1u << 5,
-	KARST_QPF_LAST_WQE = 1u << 6, /* event was raised */
-	KARST_QPF_RETIRED = 1u << 7,  /* on the core's list: heads to publish */
+	KARST_QPF_COPIES = 1u << 6,  /* copy[] is not empty */
+	KARST_QPF_RETIRED = 1u << 7, /* on the core's list: heads to publish */
 };
 
 #define KARST_QP_LATCHES 0x80u
@@ -313,8 +315,12 @@ struct karst_core_qp {
 	/* headers of every packet but UD's */
 	struct karst_tmpl tmpl karst_cache_aligned;
 
+	/* by enum karst_copy_half: what waits for bytes, or has them */
+	struct karst_copy *copy[KARST_COPY_HALVES];
+
 	/* control path only */
 	void *user;
+	bool last_wqe; /* event was raised */
 	uint32_t dest_qpn;
 	struct karst_path path;
 	uint8_t port_num; /* as the program says */
@@ -476,19 +482,66 @@ void karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event
  *  @return true if more is left. */
 bool karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b);
 
-/** Queues bytes for foreign memory.  false: the QP has failed already. */
+/* --- copies (copy.c) --- */
+
+/** Instead of an enum karst_wc_status: nothing has failed, but the bytes are not here yet. */
+#define KARST_WC_PARKED ((enum karst_wc_status)0xff)
+
+/** Places received bytes, which a check has found at @host by @key.  false: they cannot be. */
+bool karst_copy_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t key,
+	uint8_t *host, const uint8_t *src, uint32_t n, bool end);
+
+struct karst_copy_atomic {
+	enum karst_copy_op op;
+	uint8_t *host; /* 8-aligned */
+	uint64_t compare;
+	uint64_t operand;
+	uint64_t old; /* out: the value before; not for STORE */
+	bool ok;      /* out: it was executed */
+};
+/** false: not yet; leave. */
+bool karst_copy_atomic(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
+	struct karst_copy_atomic *a);
+
+bool karst_copy_settled(struct karst_core *core, struct karst_pkt *pkt, bool ok);
+/**
+ * Everything of @pkt has been placed, or not (@ok).  false: the packet waits for a copy, or was
+ * dropped for want of one; the caller leaves, and nothing has happened.
+ */
 static inline bool
-karst_foreign_write(struct karst_core *core, const struct karst_foreign_write *w)
+karst_copy_settle(struct karst_core *core, struct karst_pkt *pkt, bool ok)
 {
-	return core->foreign->write(core, w);
+	return karst_likely(core->copy == NULL) || karst_copy_settled(core, pkt, ok);
 }
 
-/** What was queued is there.  false: not so for @qp, which has failed already. */
+/** A packet came while another one is parked.  @return as karst_qp_rx() */
+bool karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
+/** karst_qp_rx() for a packet that has been there already, and was counted then. */
+bool karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
+
+/** *src for @n foreign bytes of frame @psn: SUCCESS, PARKED: fetch the frame, LOC_PROT_ERR. */
+enum karst_wc_status karst_copy_get(struct karst_core *core, const struct karst_core_qp *qp,
+	enum karst_copy_half half, uint32_t psn, const uint8_t *host, uint32_t n,
+	const uint8_t **src);
+struct karst_wqe;
+/** Fetches for frames from snd_psn on, which is at @off of request @idx, not more than @frames.
+ *  false: not now; try again. */
+bool karst_copy_fetch_requests(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_wqe *w, uint32_t idx, uint32_t off, uint32_t frames);
+/** Likewise for responses from rsp_psn on, which is in @e. */
+bool karst_copy_fetch_response(
+	struct karst_core *core, struct karst_core_qp *qp, const struct karst_rsp *e);
+
+/** Does this half wait for bytes? */
 static inline bool
-karst_foreign_settle(struct karst_core *core, const struct karst_core_qp *qp)
+karst_copy_busy(const struct karst_core_qp *qp, enum karst_copy_half half)
 {
-	return karst_likely(core->foreign_queued == 0) || core->foreign->flush(core, qp);
+	return karst_unlikely(qp->flags & KARST_QPF_COPIES) && qp->copy[half] != NULL &&
+		qp->copy[half]->state == KARST_COPY_BUSY;
 }
+
+/** The queue pair goes, or begins anew: nothing that it waits for concerns it any more. */
+void karst_copies_drop(struct karst_core *core, struct karst_core_qp *qp);
 
 /** An address handle as the data path sees it; NULL if the number or PD does not fit. */
 const struct karst_tmpl *karst_ah_lookup(const struct karst_ah_table *t, uint32_t ah, uint32_t pd);

@@ -98,24 +98,18 @@ karst_recv_take(struct karst_core *core, struct karst_core_qp *qp)
 
 /* --- placing --- */
 
-static karst_noinline bool
-place_foreign(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint8_t *dst,
-	const uint8_t *src, uint32_t n, bool end)
+void
+karst_recv_unplace(struct karst_rwqe *w, uint32_t len)
 {
-	const struct karst_foreign_write w = {.qp = qp,
-		.dst = dst,
-		.src = src,
-		.n = n,
-		.psn = psn,
-		.kind = KARST_FOREIGN_RECV,
-		.end = end};
-
-	return karst_foreign_write(core, &w);
+	w->got -= len;
+	w->off = w->got;
+	for (w->cur = 0; w->cur < w->nsge && w->off >= w->sge[w->cur].len; w->cur++)
+		w->off -= w->sge[w->cur].len;
 }
 
 enum karst_wc_status
-karst_recv_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn,
-	const uint8_t *src, uint32_t len, bool end)
+karst_recv_place(struct karst_core *core, struct karst_core_qp *qp, const uint8_t *src,
+	uint32_t len, bool end)
 {
 	struct karst_rwqe *w = &qp->rsp.rwqe;
 	uint32_t pd = qp->srq != NULL ? qp->srq->pd : qp->pd;
@@ -134,9 +128,10 @@ karst_recv_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn
 				    karst_mem_check_local(core->mem, pd, s->lkey, s->addr + w->off,
 					    n, KARST_ACCESS_LOCAL_WRITE, &host) != KARST_MEM_OK))
 				return KARST_WC_LOC_PROT_ERR;
-			if (karst_mem_is_foreign(host)) {
-				if (!place_foreign(core, qp, psn, host, src, n, end && n == len))
-					return KARST_WC_WR_FLUSH_ERR;
+			if (karst_mem_is_foreign(host) || karst_unlikely(core->copy != NULL)) {
+				if (!karst_copy_place(
+					    core, qp, s->lkey, host, src, n, end && n == len))
+					return KARST_WC_LOC_PROT_ERR;
 			} else {
 				karst_mem_place(&core->placer, core->mem, s->lkey, host, src, n,
 					end && n == len);

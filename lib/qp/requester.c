@@ -295,6 +295,12 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 		return;
 	}
 	r->deadline_ns = 0;
+	/* it is this side's memory that is late */
+	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && !(r->flags & KARST_REQ_RNR_WAIT) &&
+		(qp->copy[KARST_COPY_RX] != NULL || karst_copy_busy(qp, KARST_COPY_REQ))) {
+		karst_requester_arm(core, qp);
+		return;
+	}
 	if (r->flags & KARST_REQ_RNR_WAIT) {
 		r->flags &= (uint8_t)~KARST_REQ_RNR_WAIT;
 		karst_core_activate(core, qp);
@@ -543,11 +549,7 @@ take_read_response(struct karst_core *core, struct karst_core_qp *qp,
 	}
 	if (karst_mutant(KARST_MUTANT_ORDER) && (qp->req.retry_left != qp->req.retry_cnt))
 		off = 0;
-	st = karst_wqe_scatter(core, qp, &w, pkt->psn, off, pkt->data + pkt->pay_off, want);
-	/* what was queued before the last packet, whose own SGE need not be foreign */
-	if (st == KARST_WC_SUCCESS && last && !karst_foreign_settle(core, qp))
-		st = KARST_WC_WR_FLUSH_ERR;
-	return st;
+	return karst_wqe_scatter(core, qp, &w, off, pkt->data + pkt->pay_off, want);
 }
 
 static enum karst_wc_status
@@ -561,7 +563,10 @@ take_atomic_response(struct karst_core *core, struct karst_core_qp *qp,
 	st = karst_wqe_load(qp, qp->req.una_idx, &w);
 	if (st != KARST_WC_SUCCESS || w.h.opcode != slot->op)
 		return KARST_WC_LOC_QP_OP_ERR;
-	return karst_wqe_scatter(core, qp, &w, pkt->psn, 0, (const uint8_t *)&old, sizeof(old));
+	core->copy_small = true;
+	st = karst_wqe_scatter(core, qp, &w, 0, (const uint8_t *)&old, sizeof(old));
+	core->copy_small = false;
+	return st;
 }
 
 /* Does this response opcode answer this operation? */
@@ -607,9 +612,13 @@ rx_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 		st = pkt->pay_len != 0 ? KARST_WC_BAD_RESP_ERR : KARST_WC_SUCCESS;
 	else
 		st = take_atomic_response(core, qp, slot, pkt);
+	if (!karst_copy_settle(core, pkt, st == KARST_WC_SUCCESS)) {
+		/* what it has acknowledged stays so */
+		follow_up(core, qp);
+		return;
+	}
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
-		if (st != KARST_WC_WR_FLUSH_ERR)
-			karst_requester_fail(core, qp, st, 0);
+		karst_requester_fail(core, qp, st, 0);
 		return;
 	}
 	if ((karst_opcode_flags(pkt->opcode) & KARST_OPF_AETH) &&

@@ -204,6 +204,25 @@ open_request(const struct karst_core_qp *qp, const struct karst_wqe *w, uint8_t 
 	return p + KARST_XRCETH_LEN;
 }
 
+/* A frame at @off of request @idx could not be gathered: it fails, or its bytes are fetched. */
+static karst_noinline enum step
+not_built(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
+	uint32_t idx, uint32_t off, struct karst_tx_burst *b, uint32_t nsegs,
+	enum karst_wc_status st)
+{
+	const struct karst_requester *r = &qp->req;
+	uint32_t frames = KARST_COPY_AHEAD;
+
+	b->nsegs = nsegs;
+	if (st != KARST_WC_PARKED) {
+		karst_requester_fail_at(core, qp, idx, st);
+		return STEP_BLOCKED;
+	}
+	if (qp->type != KARST_QPT_UC && r->window > under_way(r))
+		frames = karst_min_u32(frames, r->window - under_way(r));
+	return karst_copy_fetch_requests(core, qp, w, idx, off, frames) ? STEP_BLOCKED : STEP_MORE;
+}
+
 /* READ, atomics, ATOMIC WRITE: one packet that is answered by a response (Q5). */
 static enum step
 send_single(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
@@ -214,6 +233,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	uint32_t skip = karst_psn_add(r->snd_psn, -slot->psn), off = skip << qp->mtu_shift;
 	uint32_t psn = r->snd_psn, pay_len = 0, nsegs = b->nsegs;
 	uint8_t transport = karst_qp_transport(qp), *p;
+	enum karst_wc_status st;
 
 	if (r->rd_out >= r->max_rd_atomic && !karst_mutant(KARST_MUTANT_RD_LIMIT))
 		return STEP_BLOCKED;
@@ -239,11 +259,9 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 		p += KARST_RETH_LEN;
 		pay_len = w->len;
 		karst_wqe_seek(w, &c, 0);
-		if (karst_wqe_gather(core, qp, w, &c, pay_len, b) != KARST_WC_SUCCESS) {
-			b->nsegs = nsegs;
-			karst_requester_fail_at(core, qp, idx, KARST_WC_LOC_PROT_ERR);
-			return STEP_BLOCKED;
-		}
+		st = karst_wqe_gather(core, qp, w, &c, pay_len, b);
+		if (karst_unlikely(st != KARST_WC_SUCCESS))
+			return not_built(core, qp, w, idx, 0, b, nsegs, st);
 	} else {
 		bool cas = w->h.opcode == KARST_WR_ATOMIC_CAS;
 
@@ -310,6 +328,7 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
 	uint32_t off = karst_psn_add(r->snd_psn, -slot->psn) << qp->mtu_shift;
 	struct karst_sge_cursor c;
+	enum karst_wc_status st;
 
 	karst_wqe_seek(w, &c, off);
 	for (;;) {
@@ -321,11 +340,9 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 			return STEP_BLOCKED;
 		if (!karst_frame_room(b, w->nsge) || b->bytes >= limit)
 			return STEP_MORE;
-		if (karst_unlikely(build_packet(core, qp, w, off, n, &c, b) != KARST_WC_SUCCESS)) {
-			b->nsegs = nsegs;
-			karst_requester_fail_at(core, qp, idx, KARST_WC_LOC_PROT_ERR);
-			return STEP_BLOCKED;
-		}
+		st = build_packet(core, qp, w, off, n, &c, b);
+		if (karst_unlikely(st != KARST_WC_SUCCESS))
+			return not_built(core, qp, w, idx, off, b, nsegs, st);
 		advance(core, qp, 1);
 		off += n;
 		if (off == w->len)
@@ -433,7 +450,7 @@ karst_requester_tx(
 	enum step s = STEP_NEXT;
 	uint32_t sent = b->n, quiet = 0;
 
-	if (r->flags & KARST_REQ_RNR_WAIT)
+	if ((r->flags & KARST_REQ_RNR_WAIT) || karst_copy_busy(qp, KARST_COPY_REQ))
 		return false;
 	/* a request may fail and change the state */
 	while (s == STEP_NEXT && karst_qp_may_send(qp)) {

@@ -164,12 +164,10 @@ rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt
 			return;
 		}
 	}
-	st = karst_recv_place(core, qp, pkt->psn, pkt->data + pkt->pay_off, pkt->pay_len,
-		(opf & KARST_OPF_END) != 0);
-	if (st == KARST_WC_SUCCESS && (opf & KARST_OPF_END) && !karst_foreign_settle(core, qp))
-		st = KARST_WC_WR_FLUSH_ERR;
-	if (karst_unlikely(st == KARST_WC_WR_FLUSH_ERR)) {
-		karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
+	st = karst_recv_place(
+		core, qp, pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
+	if (!karst_copy_settle(core, pkt, st == KARST_WC_SUCCESS)) {
+		karst_recv_unplace(&r->rwqe, pkt->pay_len);
 		return;
 	}
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
@@ -233,23 +231,6 @@ write_done(struct karst_core *core, struct karst_core_qp *qp, const struct karst
 		karst_recv_complete(core, qp, &done);
 }
 
-/* @return false if the QP has failed. */
-static karst_noinline bool
-place_foreign(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
-	uint32_t opf, uint8_t *dst)
-{
-	const struct karst_foreign_write w = {.qp = qp,
-		.dst = dst,
-		.src = pkt->data + pkt->pay_off,
-		.n = pkt->pay_len,
-		.psn = pkt->psn,
-		.kind = KARST_FOREIGN_WRITE,
-		.end = (opf & KARST_OPF_END) != 0};
-
-	return karst_foreign_write(core, &w) &&
-		(!(opf & KARST_OPF_IMM) || karst_foreign_settle(core, qp));
-}
-
 static void
 rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
@@ -288,8 +269,13 @@ rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 			return;
 		}
 		if (karst_mem_is_foreign(host)) {
-			if (!place_foreign(core, qp, pkt, opf, host)) {
-				karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
+			bool ok = karst_copy_place(core, qp, r->rkey, host,
+				pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
+
+			if (!karst_copy_settle(core, pkt, ok))
+				return;
+			if (karst_unlikely(!ok)) {
+				karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
 				return;
 			}
 		} else {

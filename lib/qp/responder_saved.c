@@ -127,25 +127,22 @@ execute_atomic(const struct karst_pkt *pkt, uint8_t *host)
 	return karst_mem_faa(host, karst_atomiceth_swap_add(eth));
 }
 
-/* The same, and ATOMIC WRITE, where no instruction reaches.  @return false: no memory there. */
+/* The same, and ATOMIC WRITE, where no instruction may reach.  @return false: not yet. */
 static bool
-execute_foreign(struct karst_core *core, const struct karst_pkt *pkt, bool write, uint8_t *host,
-	uint64_t *old)
+execute_foreign(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
+	bool write, struct karst_copy_atomic *a)
 {
 	const uint8_t *eth = atomiceth_of(pkt);
-	struct karst_foreign_atomic a = {.op = KARST_FOREIGN_STORE, .host = host};
 
 	if (write) {
-		memcpy(&a.operand, pkt->data + pkt->pay_off, sizeof(a.operand));
+		a->op = KARST_COPY_STORE;
+		memcpy(&a->operand, pkt->data + pkt->pay_off, sizeof(a->operand));
 	} else {
-		a.op = is_cas(pkt) ? KARST_FOREIGN_CAS : KARST_FOREIGN_FAA;
-		a.compare = karst_atomiceth_compare(eth);
-		a.operand = karst_atomiceth_swap_add(eth);
+		a->op = is_cas(pkt) ? KARST_COPY_CAS : KARST_COPY_FAA;
+		a->compare = karst_atomiceth_compare(eth);
+		a->operand = karst_atomiceth_swap_add(eth);
 	}
-	if (!core->foreign->atomic(core, &a))
-		return false;
-	*old = a.old;
-	return true;
+	return karst_copy_atomic(core, qp, pkt, a);
 }
 
 void
@@ -170,22 +167,22 @@ karst_responder_atomic(
 		karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
 		return;
 	}
-	/* R14: after what came before it */
-	if (!karst_foreign_settle(core, qp)) {
-		karst_drop_pkt(core, pkt, KARST_DROP_REQUEST);
-		return;
-	}
-	e->type = write ? KARST_RSP_ATOMIC_WRITE : KARST_RSP_ATOMIC;
 	if (karst_mem_is_foreign(host)) {
-		if (!execute_foreign(core, pkt, write, host, &e->va)) {
+		struct karst_copy_atomic a = {.host = host};
+
+		if (!execute_foreign(core, qp, pkt, write, &a))
+			return;
+		if (!a.ok) {
 			karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
 			return;
 		}
+		e->va = a.old;
 	} else if (write) {
 		karst_mem_store8(host, pkt->data + pkt->pay_off);
 	} else {
 		e->va = execute_atomic(pkt, host);
 	}
+	e->type = write ? KARST_RSP_ATOMIC_WRITE : KARST_RSP_ATOMIC;
 	e->rkey = pkt->rkey;
 	e->len = 0;
 	karst_count(&core->counters, KARST_CTR_RX_ATOMIC_REQUESTS);

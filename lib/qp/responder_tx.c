@@ -34,8 +34,9 @@ put_aeth(struct karst_core_qp *qp, uint8_t *p, uint8_t syndrome)
 	return p + KARST_AETH_LEN;
 }
 
-/* One packet of a READ response.  @return false if the memory is not there any more. */
-static bool
+/* One packet of a READ response.  LOC_PROT_ERR: the memory is not there any more; PARKED: its bytes
+ * are not here. */
+static enum karst_wc_status
 build_read_response(struct karst_core *core, struct karst_core_qp *qp, const struct karst_rsp *e,
 	struct karst_tx_burst *b)
 {
@@ -45,26 +46,30 @@ build_read_response(struct karst_core *core, struct karst_core_qp *qp, const str
 	uint8_t operation = first
 		? (last ? KARST_OPERATION_READ_RESP_ONLY : KARST_OPERATION_READ_RESP_FIRST)
 		: (last ? KARST_OPERATION_READ_RESP_LAST : KARST_OPERATION_READ_RESP_MIDDLE);
+	const uint8_t *src;
 	uint8_t *host = NULL, *p;
 
 	if (n != 0 &&
 		karst_unlikely(
 			karst_mem_check_remote(core->mem, e->pd, qp->qpn, e->rkey, e->va + off, n,
 				KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK))
-		return false;
+		return KARST_WC_LOC_PROT_ERR;
+	src = host;
+	if (karst_mem_is_foreign(src)) {
+		enum karst_wc_status st =
+			karst_copy_get(core, qp, KARST_COPY_RSP, psn, host, n, &src);
+
+		if (st != KARST_WC_SUCCESS)
+			return st;
+	}
 	p = karst_frame_open(b, &qp->tmpl);
 	if (first || last)
 		p = put_aeth(qp, p, KARST_AETH_ACK | credit_code(qp));
-	/* for karst_tx_lost() */
-	b->pkts[b->n]->flags =
-		(int32_t)(qp->rsp.rsp_cur - qp->rsp.rsp_done) < 0 ? KARST_PKT_AGAIN : 0;
-	if (n != 0) {
-		b->nforeign += karst_mem_is_foreign(host);
-		karst_frame_seg(b, host, n);
-	}
+	if (n != 0)
+		karst_frame_seg(b, src, n);
 	karst_frame_close(
 		core, b, &qp->tmpl, p, karst_qp_transport(qp) | operation, 0, false, psn, n);
-	return true;
+	return KARST_WC_SUCCESS;
 }
 
 static void
@@ -172,7 +177,10 @@ karst_responder_tx(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
 {
 	struct karst_responder *r = &qp->rsp;
+	enum karst_wc_status st;
 
+	if (karst_copy_busy(qp, KARST_COPY_RSP))
+		return false;
 	while (r->rsp_cur != r->rsp_added) {
 		const struct karst_rsp *e = karst_rsp_at(r, r->rsp_cur);
 
@@ -180,7 +188,9 @@ karst_responder_tx(
 			return true;
 		if (e->type != KARST_RSP_READ) {
 			build_atomic_response(core, qp, e, b);
-		} else if (!build_read_response(core, qp, e, b)) {
+		} else if ((st = build_read_response(core, qp, e, b)) == KARST_WC_PARKED) {
+			return !karst_copy_fetch_response(core, qp, e);
+		} else if (st != KARST_WC_SUCCESS) {
 			if ((int32_t)(r->rsp_cur - r->rsp_done) >= 0) {
 				source_gone(core, qp);
 				break;

@@ -78,6 +78,16 @@ complete(struct karst_core *core, struct karst_core_qp *qp, const struct karst_p
 	karst_recv_complete(core, qp, &done);
 }
 
+/* As karst_copy_settle(): a packet that is parked is still the expected one. */
+static bool
+settle(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, bool ok)
+{
+	if (karst_copy_settle(core, pkt, ok))
+		return true;
+	qp->rsp.epsn = pkt->psn;
+	return false;
+}
+
 static void
 rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
@@ -88,12 +98,10 @@ rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt
 		give_up(core, qp, pkt, KARST_DROP_NO_WQE);
 		return;
 	}
-	st = karst_recv_place(core, qp, pkt->psn, pkt->data + pkt->pay_off, pkt->pay_len,
-		(opf & KARST_OPF_END) != 0);
-	if (st == KARST_WC_SUCCESS && (opf & KARST_OPF_END) && !karst_foreign_settle(core, qp))
-		st = KARST_WC_WR_FLUSH_ERR;
-	if (karst_unlikely(st == KARST_WC_WR_FLUSH_ERR)) {
-		karst_drop_pkt(core, pkt, KARST_DROP_UC_MESSAGE);
+	st = karst_recv_place(
+		core, qp, pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
+	if (!settle(core, qp, pkt, st == KARST_WC_SUCCESS)) {
+		karst_recv_unplace(&r->rwqe, pkt->pay_len);
 		return;
 	}
 	if (karst_unlikely(st == KARST_WC_LOC_LEN_ERR)) {
@@ -115,22 +123,6 @@ rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt
 		karst_count(&core->counters, KARST_CTR_RX_REQUESTS);
 		complete(core, qp, pkt, opf, KARST_WC_RECV, r->rwqe.got);
 	}
-}
-
-/* At once: what comes next of this message must know. */
-static karst_noinline bool
-place_foreign(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
-	uint32_t opf, uint8_t *dst)
-{
-	const struct karst_foreign_write w = {.qp = qp,
-		.dst = dst,
-		.src = pkt->data + pkt->pay_off,
-		.n = pkt->pay_len,
-		.psn = pkt->psn,
-		.kind = KARST_FOREIGN_WRITE,
-		.end = (opf & KARST_OPF_END) != 0};
-
-	return karst_foreign_write(core, &w) && karst_foreign_settle(core, qp);
 }
 
 static void
@@ -160,7 +152,12 @@ rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 		return;
 	}
 	if (pkt->pay_len != 0 && karst_mem_is_foreign(host)) {
-		if (!place_foreign(core, qp, pkt, opf, host)) {
+		bool ok = karst_copy_place(core, qp, r->rkey, host, pkt->data + pkt->pay_off,
+			pkt->pay_len, (opf & KARST_OPF_END) != 0);
+
+		if (!settle(core, qp, pkt, ok))
+			return;
+		if (!ok) {
 			give_up(core, qp, pkt, KARST_DROP_UC_ACCESS);
 			return;
 		}

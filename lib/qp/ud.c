@@ -22,6 +22,7 @@ build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe 
 {
 	/* U1: a Q_Key with the high bit set means the QP's own */
 	uint32_t qkey = w->h.ud.remote_qkey & 0x80000000u ? qp->qkey : w->h.ud.remote_qkey;
+	enum karst_wc_status st = KARST_WC_SUCCESS;
 	uint32_t nsegs = b->nsegs;
 	struct karst_sge_cursor c;
 	uint8_t *p;
@@ -38,9 +39,11 @@ build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe 
 		p += KARST_IMM_LEN;
 	}
 	karst_wqe_seek(w, &c, 0);
-	if (w->len != 0 && karst_wqe_gather(core, qp, w, &c, w->len, b) != KARST_WC_SUCCESS) {
+	if (w->len != 0)
+		st = karst_wqe_gather(core, qp, w, &c, w->len, b);
+	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
 		b->nsegs = nsegs;
-		return KARST_WC_LOC_PROT_ERR;
+		return st;
 	}
 	karst_frame_close(core, b, t, p,
 		KARST_TRANSPORT_UD |
@@ -50,11 +53,12 @@ build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe 
 	return KARST_WC_SUCCESS;
 }
 
-enum sent { SENT, SENT_FAILED, SENT_ELSEWHERE };
+enum sent { SENT, SENT_FAILED, SENT_ELSEWHERE, SENT_LATER };
 
-/* Sends the oldest request, unless it is for another port than the visit. */
+/* Sends the oldest request, unless it is for another port than the visit, or its bytes are not here:
+ * @more says whether to try again. */
 static enum sent
-send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
+send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, bool *more)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t idx = r->una_idx;
@@ -68,9 +72,14 @@ send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burs
 
 		if (karst_likely(t != NULL) && karst_unlikely(t->port != qp->port)) {
 			qp->port = t->port;
+			*more = true;
 			return SENT_ELSEWHERE;
 		}
 		st = t != NULL ? build(core, qp, &w, t, b) : KARST_WC_LOC_QP_OP_ERR;
+	}
+	if (karst_unlikely(st == KARST_WC_PARKED)) {
+		*more = !karst_copy_fetch_requests(core, qp, &w, idx, 0, KARST_COPY_AHEAD);
+		return SENT_LATER;
 	}
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
 		fail_send(core, qp, st);
@@ -95,7 +104,8 @@ karst_datagram_tx(
 	enum sent sent = SENT;
 	bool more = false;
 
-	while (qp->state == KARST_QPS_RTS && sent == SENT) {
+	while (qp->state == KARST_QPS_RTS && sent == SENT &&
+		!karst_copy_busy(qp, KARST_COPY_REQ)) {
 		if (!karst_frame_room(b, qp->sq.max_sge) || b->bytes >= limit) {
 			more = true;
 			break;
@@ -111,8 +121,7 @@ karst_datagram_tx(
 			continue;
 		}
 		r->flags &= (uint8_t)~KARST_REQ_IDLE;
-		sent = send_one(core, qp, b);
-		more = sent == SENT_ELSEWHERE;
+		sent = send_one(core, qp, b, &more);
 	}
 	if (r->una_idx != head)
 		karst_qp_retire_sends(core, qp);
@@ -173,13 +182,14 @@ karst_ud_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 		return;
 	}
 	grh_area(pkt, grh);
-	done.status = karst_recv_place(core, qp, pkt->psn, grh, sizeof(grh), pkt->pay_len == 0);
+	core->copy_small = true;
+	done.status = karst_recv_place(core, qp, grh, sizeof(grh), pkt->pay_len == 0);
+	core->copy_small = false;
 	if (done.status == KARST_WC_SUCCESS)
-		done.status = karst_recv_place(
-			core, qp, pkt->psn, pkt->data + pkt->pay_off, pkt->pay_len, true);
-	/* also because grh[] is gone after this function */
-	if (!karst_foreign_settle(core, qp) || done.status == KARST_WC_WR_FLUSH_ERR) {
-		karst_drop_pkt(core, pkt, KARST_DROP_UD_LENGTH);
+		done.status =
+			karst_recv_place(core, qp, pkt->data + pkt->pay_off, pkt->pay_len, true);
+	if (!karst_copy_settle(core, pkt, done.status == KARST_WC_SUCCESS)) {
+		karst_recv_unplace(w, w->got);
 		return;
 	}
 	if (karst_unlikely(done.status != KARST_WC_SUCCESS)) {

@@ -128,36 +128,9 @@ karst_wqe_check(
 	return KARST_WC_SUCCESS;
 }
 
-/*
- * RC and XRC can fetch foreign bytes when the burst is complete, all at once: should they not be
- * there, the request has not completed yet.  UC and UD complete here and now, so they ask at once.
- */
-const uint8_t *
-karst_wqe_foreign(struct karst_core *core, const struct karst_core_qp *qp, const uint8_t *src,
-	uint32_t n, struct karst_tx_burst *b)
-{
-	b->nforeign++;
-	return karst_qp_reliable(qp) ? src : core->foreign->fetch(core, src, n);
-}
-
-static karst_noinline bool
-place_foreign(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn, uint8_t *dst,
-	const uint8_t *src, uint32_t n, bool end)
-{
-	const struct karst_foreign_write w = {.qp = qp,
-		.dst = dst,
-		.src = src,
-		.n = n,
-		.psn = psn,
-		.kind = KARST_FOREIGN_RESPONSE,
-		.end = end};
-
-	return karst_foreign_write(core, &w) && (!end || karst_foreign_settle(core, qp));
-}
-
 enum karst_wc_status
 karst_wqe_scatter(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
-	uint32_t psn, uint32_t off, const uint8_t *src, uint32_t n)
+	uint32_t off, const uint8_t *src, uint32_t n)
 {
 	bool end = off + n == w->len;
 	struct karst_sge_cursor c;
@@ -175,9 +148,10 @@ karst_wqe_scatter(struct karst_core *core, struct karst_core_qp *qp, const struc
 						   s->addr + c.off, m, KARST_ACCESS_LOCAL_WRITE,
 						   &host) != KARST_MEM_OK))
 				return KARST_WC_LOC_PROT_ERR;
-			if (karst_mem_is_foreign(host)) {
-				if (!place_foreign(core, qp, psn, host, src, m, end && m == n))
-					return KARST_WC_WR_FLUSH_ERR;
+			if (karst_mem_is_foreign(host) || karst_unlikely(core->copy != NULL)) {
+				if (!karst_copy_place(
+					    core, qp, s->lkey, host, src, m, end && m == n))
+					return KARST_WC_LOC_PROT_ERR;
 			} else {
 				karst_mem_place(&core->placer, core->mem, s->lkey, host, src, m,
 					end && m == n);

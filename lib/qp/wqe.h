@@ -72,11 +72,8 @@ karst_wqe_seek(const struct karst_wqe *w, struct karst_sge_cursor *c, uint32_t o
 	}
 }
 
-/** What to put in a frame for @n foreign bytes; NULL: they are not there. */
-const uint8_t *karst_wqe_foreign(struct karst_core *core, const struct karst_core_qp *qp,
-	const uint8_t *src, uint32_t n, struct karst_tx_burst *b);
-
-/** Appends @n bytes from the cursor to the open frame.  KARST_WC_SUCCESS or LOC_PROT_ERR. */
+/** Appends @n bytes from the cursor to the open frame.  KARST_WC_SUCCESS, LOC_PROT_ERR, or PARKED:
+ *  some are not here. */
 static inline enum karst_wc_status
 karst_wqe_gather(struct karst_core *core, const struct karst_core_qp *qp, const struct karst_wqe *w,
 	struct karst_sge_cursor *c, uint32_t n, struct karst_tx_burst *b)
@@ -98,9 +95,11 @@ karst_wqe_gather(struct karst_core *core, const struct karst_core_qp *qp, const 
 				return KARST_WC_LOC_PROT_ERR;
 			src = host;
 			if (karst_mem_is_foreign(src)) {
-				src = karst_wqe_foreign(core, qp, host, m, b);
-				if (src == NULL)
-					return KARST_WC_LOC_PROT_ERR;
+				enum karst_wc_status st = karst_copy_get(
+					core, qp, KARST_COPY_REQ, qp->req.snd_psn, host, m, &src);
+
+				if (karst_unlikely(st != KARST_WC_SUCCESS))
+					return st;
 			}
 			karst_frame_seg(b, src, m);
 			n -= m;
@@ -114,9 +113,9 @@ karst_wqe_gather(struct karst_core *core, const struct karst_core_qp *qp, const 
 	return KARST_WC_SUCCESS;
 }
 
-/** Writes @n bytes of @src, of packet @psn, to message offset @off of a READ's or atomic's SGEs.
- *  KARST_WC_WR_FLUSH_ERR: the QP has failed already. */
+/** Writes @n bytes of @src to message offset @off of a READ's or atomic's SGEs; karst_copy_settle()
+ *  follows. */
 enum karst_wc_status karst_wqe_scatter(struct karst_core *core, struct karst_core_qp *qp,
-	const struct karst_wqe *w, uint32_t psn, uint32_t off, const uint8_t *src, uint32_t n);
+	const struct karst_wqe *w, uint32_t off, const uint8_t *src, uint32_t n);
 
 #endif /* KARST_QP_WQE_H */

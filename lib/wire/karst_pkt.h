@@ -24,7 +24,6 @@
 #define KARST_PKT_CE     0x10 /* IP ECN field is Congestion Experienced */
 #define KARST_PKT_BECN   0x20 /* BTH BECN */
 #define KARST_PKT_MIGREQ 0x40 /* BTH MigReq */
-#define KARST_PKT_AGAIN  0x80 /* built: READ data for a duplicate request */
 
 struct karst_core_qp;
 

@@ -209,6 +209,7 @@ bool case_exec(const struct options *o);
 bool case_takeaway(const struct options *o);
 bool case_soak(const struct options *o);
 bool case_greed(const struct options *o);
+bool case_late(const struct options *o);
 
 /** A line of comment in the TAP stream. */
 __attribute__((format(printf, 1, 2))) void note(const char *fmt, ...);

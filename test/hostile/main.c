@@ -26,6 +26,7 @@ static const struct {
 	{"exec", case_exec, "a program that executes another, and leaves its rings to a child"},
 	{"soak", case_soak, "all attacks side by side"},
 	{"greed", case_greed, "a user who takes all that he can get, with many programs"},
+	{"late", case_late, "programs whose memory comes late, or never"},
 };
 
 static void

@@ -118,7 +118,8 @@ check_responder(const struct karst_core_qp *qp)
 		if (distance(e->beg, e->psn) + distance(e->end, e->beg) > e->npsn)
 			return "answers outside of their request (R4)";
 	}
-	if ((owed != 0 || r->owed != KARST_OWED_NONE) && !(qp->flags & KARST_QPF_ACTIVE))
+	if ((owed != 0 || r->owed != KARST_OWED_NONE) && !(qp->flags & KARST_QPF_ACTIVE) &&
+		!karst_copy_busy(qp, KARST_COPY_RSP))
 		return "an answer is owed and nobody will give it";
 	if (r->rwqe.held && !r->rwqe.bad && r->rwqe.got > r->rwqe.total)
 		return "more received than there is room for";

@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Copies of an lcore: the driver's side of karst_copy.h.
+ *
+ * What lib/qp submits is done at the next safe point of the lcore's turn (lcore.c), after frames
+ * were received or after they were sent: no door of the core is open there, and everything that the
+ * lcore knows stands in its structure.  Nearly all of it is done on the spot, since a copy takes
+ * about as long as the packet that it belongs to.
+ *
+ * A copy knows its bytes by the program's addresses and no longer by windows of this process, so
+ * regions can go while it is under way; it stops at the first byte that is not there.
+ *
+ * Order (R14): the last bytes of a message are a list entry of their own, behind the rest.
+ *
+ * Atomics on bytes that are copied are a read and a write under a lock of the program: atomic among
+ * all lcores, but not towards the program's own instructions, nor towards another program that
+ * shares the page, nor towards an engine that has mapped it.  doc/memory.rst says so to programs.
+ * The lock is one for each program, because who holds it may have to wait for that program.
+ */
+#include "crew.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define TAIL_BYTES 8u
+#define IOVS       (KARST_COPY_PARTS + 1)
+
+/* Packets that an lcore keeps waiting: part of the buffers that rings and windows are counted on. */
+#define KEPT_MAX 1024u
+
+static struct eng_copies *
+copies_of(struct karst_core *core)
+{
+	return ((struct eng_lcore *)core->user)->copies;
+}
+
+/* --- moving bytes --- */
+
+/* Parts from @i up to @end that are in one space, as lists for the kernel.  @return the first behind
+ * them; *bytes: how many they are. */
+static uint32_t
+collect(const struct eng_copy *c, uint32_t i, uint32_t end, struct iovec *local,
+	struct iovec *remote, unsigned int *niov, size_t *bytes)
+{
+	const struct karst_space *s = c->where[i].space;
+	unsigned int v = 0;
+
+	*bytes = 0;
+	for (; i < end && c->where[i].space == s; i++) {
+		const struct karst_copy_part *p = &c->pub.part[i];
+		uint64_t there = c->where[i].remote;
+		uint32_t n = p->n, tail = 0;
+
+		*bytes += n;
+		if (c->pub.end && i + 1 == c->pub.nparts && n > TAIL_BYTES)
+			tail = TAIL_BYTES;
+		n -= tail;
+		if (v > 0 && (uint8_t *)local[v - 1].iov_base + local[v - 1].iov_len == p->local &&
+			(uintptr_t)remote[v - 1].iov_base + remote[v - 1].iov_len == there) {
+			local[v - 1].iov_len += n;
+			remote[v - 1].iov_len += n;
+		} else {
+			local[v] = (struct iovec){p->local, n};
+			remote[v++] = (struct iovec){(void *)(uintptr_t)there, n};
+		}
+		if (tail == 0)
+			continue;
+		local[v] = (struct iovec){p->local + n, tail};
+		remote[v++] = (struct iovec){(void *)(uintptr_t)(there + n), tail};
+	}
+	*niov = v;
+	return i;
+}
+
+static uint64_t
+compute(const struct karst_copy *a, uint64_t old)
+{
+	switch (a->op) {
+	case KARST_COPY_CAS:
+		return old == a->compare ? a->operand : old;
+	case KARST_COPY_FAA:
+		return old + a->operand;
+	default:
+		return a->operand;
+	}
+}
+
+static bool
+execute_atomic(struct eng_copy *c, struct karst_space *s)
+{
+	struct iovec there = {(void *)(uintptr_t)c->where[0].remote, 8}, here = {&c->pub.old, 8};
+	uint64_t value;
+	bool ok;
+
+	pthread_mutex_lock(&s->atomics->lock);
+	ok = c->pub.op == KARST_COPY_STORE || eng_space_read(s, &here, &there, 1) == 8;
+	value = compute(&c->pub, c->pub.old);
+	here.iov_base = &value;
+	if (ok)
+		ok = eng_space_write(s, &here, &there, 1) == 8;
+	pthread_mutex_unlock(&s->atomics->lock);
+	return ok;
+}
+
+uint32_t
+eng_copy_execute(struct eng_copy *c, uint64_t now_ns, _Atomic uint64_t *beat)
+{
+	struct iovec local[IOVS], remote[IOVS];
+	uint32_t i = 0, moved = 0;
+
+	while (i < c->pub.nparts) {
+		struct karst_space *s = c->where[i].space;
+		unsigned int niov;
+		size_t bytes;
+		ssize_t n;
+
+		if (!eng_space_alive(s, now_ns))
+			break;
+		if (c->pub.op > KARST_COPY_READ)
+			return execute_atomic(c, s) ? 8 : 0;
+		i = collect(
+			c, i, beat != NULL ? i + 1 : c->pub.nparts, local, remote, &niov, &bytes);
+		n = c->pub.op == KARST_COPY_WRITE ? eng_space_write(s, local, remote, niov)
+						  : eng_space_read(s, local, remote, niov);
+		if (n == -ESRCH)
+			eng_space_fail(s);
+		if (n > 0)
+			moved += (uint32_t)n;
+		if (n != (ssize_t)bytes)
+			break;
+		if (beat == NULL)
+			continue;
+		now_ns = engine_now(s->e);
+		atomic_store_explicit(beat, now_ns, memory_order_relaxed);
+	}
+	return moved;
+}
+
+/* --- atomics --- */
+
+static struct {
+	pthread_mutex_t lock;
+	struct eng_atomics *first;
+} all_atomics = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+struct eng_atomics *
+eng_atomics_get(pid_t pid)
+{
+	struct eng_atomics *a;
+
+	pthread_mutex_lock(&all_atomics.lock);
+	for (a = all_atomics.first; a != NULL && a->pid != pid; a = a->next)
+		;
+	if (a == NULL && (a = calloc(1, sizeof(*a))) != NULL) {
+		a->pid = pid;
+		pthread_mutex_init(&a->lock, NULL);
+		a->next = all_atomics.first;
+		all_atomics.first = a;
+	}
+	if (a != NULL)
+		a->users++;
+	pthread_mutex_unlock(&all_atomics.lock);
+	return a;
+}
+
+void
+eng_atomics_put(struct eng_atomics *a)
+{
+	struct eng_atomics **pp;
+
+	pthread_mutex_lock(&all_atomics.lock);
+	if (--a->users == 0) {
+		for (pp = &all_atomics.first; *pp != a; pp = &(*pp)->next)
+			;
+		*pp = a->next;
+		pthread_mutex_destroy(&a->lock);
+		free(a);
+	}
+	pthread_mutex_unlock(&all_atomics.lock);
+}
+
+/* --- what lib/qp asks for --- */
+
+static struct karst_copy *
+take(struct karst_core *core)
+{
+	struct eng_copies *cs = copies_of(core);
+	struct eng_copy *c = cs->free;
+
+	if (c != NULL) {
+		cs->free = c->next;
+	} else if (cs->nused < ENG_COPIES) {
+		c = &cs->copy[cs->nused];
+		c->pub.room = cs->room[cs->nused++];
+	} else {
+		return NULL;
+	}
+	atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
+	c->dropped = c->refused = c->held = c->handed = false;
+	return &c->pub;
+}
+
+static bool
+submit(struct karst_core *core, struct karst_copy *pub)
+{
+	struct eng_lcore *lc = core->user;
+	struct eng_copy *c = karst_container_of(pub, struct eng_copy, pub);
+	struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_relaxed);
+	uint32_t i;
+
+	for (i = 0; i < pub->nparts; i++)
+		c->where[i] = eng_place_of(pub->part[i].host, pub->part[i].n);
+	c->refused = !eng_copy_allowed(lc->e, c);
+	if (crew != NULL && !c->refused && eng_copy_is_late(c, core->now_ns))
+		return eng_late_submit(crew, c);
+	atomic_store_explicit(&c->phase, ENG_COPY_TODO, memory_order_relaxed);
+	eng_copy_append(&lc->copies->todo, c);
+	return true;
+}
+
+/* The buffer whose private area a packet is. */
+static struct rte_mbuf *
+mbuf_of(struct karst_pkt *pkt)
+{
+	return (struct rte_mbuf *)pkt - 1;
+}
+
+static void
+release(struct karst_core *core, struct karst_pkt *pkt)
+{
+	struct eng_lcore *lc = core->user;
+
+	lc->copies->nkept--;
+	buffer_free(lc, mbuf_of(pkt));
+}
+
+/* Nobody needs it any more but, until the next safe point, frames that are made of it. */
+static void
+spend(struct eng_lcore *lc, struct eng_copy *c)
+{
+	if (c->pub.pkt != NULL)
+		release(lc->core, c->pub.pkt);
+	c->pub.pkt = NULL;
+	c->next = lc->copies->spent;
+	lc->copies->spent = c;
+}
+
+static void
+give_back(struct karst_core *core, struct karst_copy *pub)
+{
+	struct eng_copy *c = karst_container_of(pub, struct eng_copy, pub);
+
+	/* relaxed: what other threads make of it, the driver learns under a lock */
+	if (atomic_load_explicit(&c->phase, memory_order_relaxed) == ENG_COPY_CORE)
+		spend(core->user, c);
+	else
+		c->dropped = true;
+}
+
+/* A packet of the same content in a buffer of its own. */
+static struct karst_pkt *
+copy_of(struct eng_lcore *lc, const struct karst_pkt *pkt)
+{
+	struct rte_mbuf *m = rte_pktmbuf_alloc(lc->pool);
+	struct karst_pkt *copy;
+
+	if (m == NULL)
+		return NULL;
+	if (rte_pktmbuf_append(m, pkt->len) == NULL) {
+		rte_pktmbuf_free(m);
+		return NULL;
+	}
+	copy = rte_mbuf_to_priv(m);
+	*copy = *pkt;
+	copy->data = rte_pktmbuf_mtod(m, uint8_t *);
+	memcpy(copy->data, pkt->data, pkt->len);
+	return copy;
+}
+
+static struct karst_pkt *
+keep(struct karst_core *core, struct karst_copy *pub, struct karst_pkt *pkt)
+{
+	struct eng_lcore *lc = core->user;
+
+	if (lc->copies->nkept == KEPT_MAX)
+		return NULL;
+	if (lc->copies->fleeting)
+		pkt = copy_of(lc, pkt);
+	lc->copies->nkept += pkt != NULL;
+	return pkt;
+}
+
+const struct karst_foreign_ops eng_foreign_ops = {
+	.map = eng_foreign_map,
+	.take = take,
+	.submit = submit,
+	.give_back = give_back,
+	.keep = keep,
+	.release = release,
+};
+
+/* --- safe points --- */
+
+void
+eng_copy_finish(struct eng_lcore *lc, struct eng_copy *c, bool back)
+{
+	c->pub.moved = back ? c->result : 0;
+	if (back)
+		atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
+	/* one that is not back is given back later, by who wanted it, and once more by its thread */
+	if (!c->dropped)
+		karst_copy_done(lc->core, &c->pub);
+	else if (back)
+		spend(lc, c);
+}
+
+/* @return false: the lcore is another thread's now. */
+static bool
+copy_now(struct eng_lcore *lc, struct eng_crew *crew, struct eng_copy *c)
+{
+	uint64_t now = lc->core->now_ns, tsc = rte_rdtsc(), ns;
+	bool asks = eng_copy_asks(c, now);
+	long sleeps = asks ? eng_copy_sleeps() : 0;
+
+	if (crew == NULL)
+		c->result = eng_copy_execute(c, now, NULL);
+	else if (!eng_crew_copy(crew, c))
+		return false;
+	ns = (uint64_t)((unsigned __int128)(rte_rdtsc() - tsc) * lc->e->tsc_mul >> 32);
+	eng_copy_took(c, now, ns, asks && eng_copy_sleeps() != sleeps);
+	return true;
+}
+
+bool
+eng_copies_run(struct eng_lcore *lc)
+{
+	struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_relaxed);
+	struct eng_copies *cs = lc->copies;
+	struct eng_copy *c;
+
+	while ((c = cs->spent) != NULL) {
+		cs->spent = c->next;
+		c->next = cs->free;
+		cs->free = c;
+	}
+	if (eng_copies_are_over(lc))
+		eng_late_collect(crew);
+	while ((c = eng_copy_first(&cs->todo)) != NULL) {
+		c->result = 0;
+		if (!c->dropped && !c->refused && !copy_now(lc, crew, c))
+			return false;
+		eng_copy_finish(lc, c, true);
+	}
+	return true;
+}
+
+bool
+eng_copies_are_over(const struct eng_lcore *lc)
+{
+	const struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_relaxed);
+
+	/* acquire, pairs with the courier's release */
+	return crew != NULL &&
+		karst_unlikely(atomic_load_explicit(&crew->over_any, memory_order_acquire));
+}
+
+bool
+eng_copies_wait(const struct eng_lcore *lc)
+{
+	const struct eng_copies *cs = lc->copies;
+
+	return karst_unlikely(cs->todo.head != NULL || cs->spent != NULL) ||
+		eng_copies_are_over(lc);
+}
+
+/* --- life --- */
+
+int
+eng_copies_init(struct eng_lcore *lc)
+{
+	/* exists when it is used, which most lcores never do */
+	void *p = mmap(NULL, sizeof(struct eng_copies), PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (p == MAP_FAILED)
+		return -ENOMEM;
+	lc->copies = p;
+	lc->breaks = eng_window_breaks();
+	return 0;
+}
+
+void
+eng_copies_fini(struct eng_lcore *lc)
+{
+	if (lc->copies != NULL && !lc->copies->left_behind)
+		munmap(lc->copies, sizeof(struct eng_copies));
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* The threads of an lcore, and who watches them; crew.c and courier.c say how. */
+#ifndef ENGINE_CREW_H
+#define ENGINE_CREW_H
+
+#include "copies.h"
+
+struct eng_crew;
+
+/* A thread: it drives the lcore, does late copies as a courier, or waits to be needed. */
+struct eng_worker {
+	struct eng_crew *crew;
+	struct eng_worker *next;
+	pthread_t thread;
+	pid_t tid;
+	struct eng_copy *copy;     /* courier, or taken over from: what it is doing; else NULL */
+	_Atomic uint64_t since_ns; /* of that, or of its part */
+	bool written_off;          /* the copy's program has failed, and it has not come back */
+};
+
+struct eng_crew {
+	struct eng_lcore *lc;
+	/* The driver's: (copies << 1 | it is in one).  Who changes the word from "in a copy" has the
+	 * lcore: the driver as it comes back, or the watch, which gives it to another thread. */
+	_Atomic uint64_t drive;
+	struct eng_copy *_Atomic at; /* that copy */
+	_Atomic bool over_any;       /* over is not empty */
+
+	pthread_mutex_t lock; /* everything below */
+	pthread_cond_t call;  /* workers wait for it */
+	pthread_cond_t gone;  /* something has ended */
+	struct eng_worker *workers;
+	struct eng_worker *driver;
+	uint32_t nworkers, nidle, nstuck;
+	bool must_drive; /* nobody does */
+	bool driven;     /* karst_engine_start()'s loop is not over */
+	bool end;
+	struct eng_copy_list late; /* for couriers */
+	struct eng_copy_list over; /* done by them, or not to be waited for */
+	cpu_set_t cpus;            /* of the lcore */
+
+	/* the watch's */
+	uint64_t seen_drive;
+	uint64_t seen_turns;
+	uint64_t seen_ns; /* when that was new */
+	bool told;
+};
+
+/* --- crew.c --- */
+
+/* On the lcore's EAL worker: its crew drives it until the engine stops. */
+int eng_crew_run(struct eng_lcore *lc);
+/* One more worker.  With the crew's lock held. */
+int eng_crew_hire(struct eng_crew *crew);
+/* The thread that calls is a worker, and drives: does @c, in which it may lose the lcore.
+ * @return false: it has. */
+bool eng_crew_copy(struct eng_crew *crew, struct eng_copy *c);
+
+/* --- courier.c --- */
+
+/* Driver: a copy of a program that is late.  @return false: it has too many. */
+bool eng_late_submit(struct eng_crew *crew, struct eng_copy *c);
+/* Driver: what couriers have done. */
+void eng_late_collect(struct eng_crew *crew);
+/* Lock held: nobody will do those that wait, of @s or (NULL) of anybody. */
+void eng_late_cancel(struct eng_crew *crew, const struct karst_space *s);
+/* Is one of its programs late? */
+bool eng_copy_is_late(const struct eng_copy *c, uint64_t now_ns);
+/* Shall the driver find out whether it sleeps in it? */
+bool eng_copy_asks(const struct eng_copy *c, uint64_t now_ns);
+/* How often this thread has slept. */
+long eng_copy_sleeps(void);
+/* Driver: an inline copy took @ns, and it slept in it. */
+void eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns, bool slept);
+/* false: its user's programs hold too many threads. */
+bool eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c);
+/* Worker, lock held: a late copy that it may do now; NULL: none. */
+struct eng_copy *eng_late_take(struct eng_crew *crew, struct eng_worker *w);
+/* Worker, lock held: it has come back from its copy. */
+void eng_late_over(struct eng_crew *crew, struct eng_worker *w);
+/* Its programs stay until eng_copy_unhold(). */
+void eng_copy_hold(struct eng_copy *c);
+void eng_copy_unhold(struct eng_copy *c);
+
+/* Starts and ends the thread that watches all lcores of the engine. */
+int eng_watch_start(struct karst_engine *e);
+void eng_watch_stop(struct karst_engine *e);
+/* The crew is about to go: the watch does not look at it any more. */
+void eng_watch_leave(struct eng_lcore *lc, struct eng_crew *crew);
+/* Driver, in a copy: the watch may be asleep. */
+void eng_watch_wake(struct karst_engine *e);
+
+struct eng_watch {
+	struct karst_engine *e;
+	pthread_t thread;
+	pthread_mutex_t lock;
+	pthread_cond_t call;
+	_Atomic bool dozing;
+	_Atomic uint32_t nstuck; /* threads that are written off */
+	bool started, end;
+	/* read by telemetry */
+	uint64_t taken_over, late_programs, overdue, stuck_programs;
+};
+
+#endif /* ENGINE_CREW_H */

@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Two passes for what needs memory that is not mapped (karst_copy.h says why).
+ *
+ * Packets.  core->copy is the copy of the packet that is being delivered: NULL until something of
+ * it has to be copied, OPEN while the first pass finds out what, DONE in the second pass.  Placing
+ * goes through one function, karst_copy_place().  In the first pass it notes what has to be copied
+ * and writes what is mapped, but not the last bytes of a message, which come after all others
+ * (R14); in the second it writes those, and what was copied is there or is refused.  Between the
+ * two calls of one packet stands karst_copy_settle(): "not yet" means that the caller leaves, with
+ * the queue pair as it was.
+ *
+ * What happens in a first pass and is not taken back would happen again, the same way: a receive
+ * request is held, earlier requests are acknowledged, an SRQ is entered, a connection established.
+ *
+ * Frames.  A frame asks for its foreign bytes by karst_copy_get(), segment by segment.  If one is
+ * not there, the frame is not built, and karst_copy_fetch_*() note the segments of that frame and
+ * of those behind it.  Frames are fetched whole, so one that was fetched can be built.  Each
+ * segment knows its PSN: a frame takes only bytes that were fetched for it, and so not those that
+ * an earlier request had in the same place.
+ */
+#include "wqe.h"
+
+/* Stands for a copy when there is none to be had: the packet is dropped. */
+static struct karst_copy starved = {.state = KARST_COPY_OPEN};
+
+static void
+set_flag(struct karst_core_qp *qp)
+{
+	uint32_t i;
+
+	qp->flags &= (uint8_t)~KARST_QPF_COPIES;
+	for (i = 0; i < KARST_COPY_HALVES; i++)
+		if (qp->copy[i] != NULL)
+			qp->flags |= KARST_QPF_COPIES;
+}
+
+static void
+give_back(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half)
+{
+	struct karst_copy *c = qp->copy[half];
+
+	qp->copy[half] = NULL;
+	set_flag(qp);
+	core->foreign->give_back(core, c);
+}
+
+static struct karst_copy *
+open_copy(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half,
+	enum karst_copy_op op)
+{
+	struct karst_copy *c = core->foreign->take(core);
+
+	if (c == NULL)
+		return NULL;
+	c->qp = qp;
+	c->half = (uint8_t)half;
+	c->op = (uint8_t)op;
+	c->state = KARST_COPY_OPEN;
+	c->end = false;
+	c->nparts = c->bytes = c->moved = 0;
+	c->nbacklog = c->nsmall = 0;
+	c->pkt = NULL;
+	c->used = c->nsegs = c->seg_next = 0;
+	return c;
+}
+
+static bool
+submit(struct karst_core *core, struct karst_copy *c)
+{
+	struct karst_core_qp *qp = c->qp;
+
+	c->state = KARST_COPY_BUSY;
+	if (!core->foreign->submit(core, c))
+		return false;
+	qp->copy[c->half] = c;
+	qp->flags |= KARST_QPF_COPIES;
+	return true;
+}
+
+static bool
+add_part(struct karst_copy *c, const uint8_t *host, uint8_t *local, uint32_t n)
+{
+	if (c->nparts == KARST_COPY_PARTS)
+		return false;
+	c->part[c->nparts++] = (struct karst_copy_part){
+		.host = (uint8_t *)(uintptr_t)host, .local = local, .n = n};
+	c->bytes += n;
+	return true;
+}
+
+/* --- packets --- */
+
+/* Bytes that have to be copied.  @return false: they cannot be. */
+static bool
+place_copied(struct karst_core *core, struct karst_core_qp *qp, uint8_t *host, const uint8_t *src,
+	uint32_t n, bool last)
+{
+	struct karst_copy *c = core->copy;
+
+	if (c == NULL) {
+		c = open_copy(core, qp, KARST_COPY_RX, KARST_COPY_WRITE);
+		core->copy = c = c != NULL ? c : &starved;
+	}
+	if (c->state == KARST_COPY_DONE)
+		return c->moved == c->bytes;
+	if (c == &starved)
+		return true;
+	if (core->copy_small) {
+		/* it is not there any more when the copy is made */
+		if (n > sizeof(c->small) - c->nsmall)
+			return false;
+		memcpy(c->small + c->nsmall, src, n);
+		src = c->small + c->nsmall;
+		c->nsmall += n;
+	}
+	c->end |= last;
+	return add_part(c, host, (uint8_t *)(uintptr_t)src, n);
+}
+
+bool
+karst_copy_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t key, uint8_t *host,
+	const uint8_t *src, uint32_t n, bool end)
+{
+	while (n > 0) {
+		uint32_t m = n;
+		uint8_t *to =
+			karst_mem_is_foreign(host) ? core->foreign->map(core, host, &m) : host;
+		bool last = end && m == n;
+
+		if (to == NULL) {
+			if (!place_copied(core, qp, host, src, m, last))
+				return false;
+		} else if (!last || core->copy == NULL || core->copy->state == KARST_COPY_DONE) {
+			karst_mem_place(&core->placer, core->mem, key, to, src, m, last);
+		}
+		host += m;
+		src += m;
+		n -= m;
+	}
+	return true;
+}
+
+/* An atomic that no instruction can do.  @return true: it has been done, or failed. */
+bool
+karst_copy_atomic(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
+	struct karst_copy_atomic *a)
+{
+	struct karst_copy *c = core->copy;
+	uint32_t n = 8;
+	uint8_t *to;
+
+	if (c != NULL) {
+		a->ok = c->moved == c->bytes;
+		a->old = c->old;
+		return true;
+	}
+	a->ok = true;
+	to = core->foreign->map(core, a->host, &n);
+	if (to != NULL) {
+		if (a->op == KARST_COPY_CAS)
+			a->old = karst_mem_cas(to, a->compare, a->operand);
+		else if (a->op == KARST_COPY_FAA)
+			a->old = karst_mem_faa(to, a->operand);
+		else
+			karst_mem_store8(to, (const uint8_t *)&a->operand);
+		return true;
+	}
+	c = open_copy(core, qp, KARST_COPY_RX, a->op);
+	core->copy = c != NULL ? c : &starved;
+	if (c != NULL) {
+		c->compare = a->compare;
+		c->operand = a->operand;
+		add_part(c, a->host, (uint8_t *)&c->old, 8);
+	}
+	return karst_copy_settle(core, pkt, true);
+}
+
+/* The sources of the parts are in a packet, which is another one now. */
+static void
+rebase(struct karst_copy *c, const struct karst_pkt *from, const struct karst_pkt *to)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->nparts; i++) {
+		uint64_t off = (uint64_t)(c->part[i].local - from->data);
+
+		if (off < from->len)
+			c->part[i].local = to->data + off;
+	}
+}
+
+static bool
+park(struct karst_core *core, struct karst_copy *c, struct karst_pkt *pkt)
+{
+	c->pkt = core->copy_kept ? pkt : core->foreign->keep(core, c, pkt);
+	if (c->pkt == NULL)
+		return false;
+	if (c->pkt != pkt)
+		rebase(c, pkt, c->pkt);
+	if (submit(core, c))
+		return true;
+	/* its driver still has it */
+	if (c->pkt == pkt)
+		c->pkt = NULL;
+	return false;
+}
+
+bool
+karst_copy_settled(struct karst_core *core, struct karst_pkt *pkt, bool ok)
+{
+	struct karst_copy *c = core->copy;
+
+	if (c->state == KARST_COPY_DONE)
+		return true;
+	core->copy = NULL;
+	if (ok && c != &starved && park(core, c, pkt))
+		return false;
+	if (c != &starved)
+		core->foreign->give_back(core, c);
+	if (ok)
+		karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
+	return !ok;
+}
+
+bool
+karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_copy *c = qp->copy[KARST_COPY_RX];
+	struct karst_pkt *kept = NULL;
+
+	if (c->nbacklog < KARST_COPY_BACKLOG)
+		kept = core->foreign->keep(core, c, pkt);
+	if (kept == NULL) {
+		karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
+		return false;
+	}
+	c->backlog[c->nbacklog++] = kept;
+	return kept == pkt;
+}
+
+/* The packet that was parked, and then those behind it, of which one may be parked in its turn. */
+static void
+deliver_again(struct karst_core *core, struct karst_copy *c)
+{
+	struct karst_core_qp *qp = c->qp;
+	uint32_t i;
+
+	core->copy_kept = true;
+	core->copy = c;
+	karst_qp_rx_again(core, qp, c->pkt);
+	core->copy = NULL;
+	qp->copy[KARST_COPY_RX] = NULL;
+	set_flag(qp);
+	for (i = 0; i < c->nbacklog; i++) {
+		struct karst_copy *next = qp->copy[KARST_COPY_RX];
+
+		if (next != NULL)
+			next->backlog[next->nbacklog++] = c->backlog[i];
+		else if (!karst_qp_rx_again(core, qp, c->backlog[i]))
+			core->foreign->release(core, c->backlog[i]);
+	}
+	core->copy_kept = false;
+	core->foreign->give_back(core, c);
+	/* what may not be flushed before the copy is done */
+	if (qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE)
+		karst_core_activate(core, qp);
+}
+
+/* --- frames --- */
+
+static void
+renew(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half)
+{
+	if (qp->copy[half] != NULL)
+		give_back(core, qp, half);
+}
+
+enum karst_wc_status
+karst_copy_get(struct karst_core *core, const struct karst_core_qp *qp, enum karst_copy_half half,
+	uint32_t psn, const uint8_t *host, uint32_t n, const uint8_t **src)
+{
+	struct karst_copy *c = qp->copy[half];
+	const struct karst_copy_seg *s;
+	uint32_t m = n;
+
+	*src = core->foreign->map(core, host, &m);
+	if (*src != NULL && m == n)
+		return KARST_WC_SUCCESS;
+	if (c == NULL || c->state != KARST_COPY_DONE || c->seg_next == c->nsegs)
+		return KARST_WC_PARKED;
+	s = &c->seg[c->seg_next];
+	if (s->psn != psn || s->host != host || s->n != n)
+		return KARST_WC_PARKED;
+	if (s->upto > c->moved)
+		return KARST_WC_LOC_PROT_ERR;
+	c->seg_next++;
+	*src = s->local;
+	return KARST_WC_SUCCESS;
+}
+
+/* A segment of a frame; what of it is mapped comes at once.  @return false: no room. */
+static bool
+add_seg(struct karst_core *core, struct karst_copy *c, uint32_t psn, const uint8_t *host,
+	uint32_t n)
+{
+	uint8_t *local = c->room + c->used;
+	uint32_t off, m = n;
+	const uint8_t *from = core->foreign->map(core, host, &m);
+
+	if (from != NULL && m == n)
+		return true;
+	if (n > KARST_COPY_ROOM - c->used || c->nsegs == KARST_DIM(c->seg))
+		return false;
+	for (off = 0; off < n; off += m) {
+		m = n - off;
+		from = core->foreign->map(core, host + off, &m);
+		if (from != NULL)
+			memcpy(local + off, from, m);
+		else if (!add_part(c, host + off, local + off, m))
+			return false;
+	}
+	c->used += n;
+	c->seg[c->nsegs++] = (struct karst_copy_seg){
+		.host = host, .local = local, .n = n, .psn = psn, .upto = c->bytes};
+	return true;
+}
+
+/* All of a frame of @n bytes, or nothing; as karst_wqe_gather() will ask for it. */
+static bool
+add_frame(struct karst_core *core, const struct karst_core_qp *qp, struct karst_copy *c,
+	const struct karst_wqe *w, uint32_t off, uint32_t n, uint32_t psn)
+{
+	uint32_t nparts = c->nparts, bytes = c->bytes, used = c->used, nsegs = c->nsegs;
+	struct karst_sge_cursor at;
+
+	if (w->inline_src != NULL)
+		return true;
+	karst_wqe_seek(w, &at, off);
+	while (n > 0) {
+		const struct karst_sge *s = &w->sge[at.i];
+		uint32_t m = karst_min_u32(n, s->len - at.off);
+		uint8_t *host;
+
+		if (m > 0 &&
+			(karst_mem_check_local(core->mem, qp->pd, s->lkey, s->addr + at.off, m, 0,
+				 &host) != KARST_MEM_OK ||
+				(karst_mem_is_foreign(host) && !add_seg(core, c, psn, host, m)))) {
+			c->nparts = nparts;
+			c->bytes = bytes;
+			c->used = used;
+			c->nsegs = nsegs;
+			return false;
+		}
+		n -= m;
+		at.i++;
+		at.off = 0;
+	}
+	return true;
+}
+
+/* Submits what was noted.  @return false: there was nothing, or it is not taken now. */
+static bool
+fetch(struct karst_core *core, struct karst_copy *c)
+{
+	if (c->nparts > 0 && submit(core, c))
+		return true;
+	if (c->nparts == 0 && c->nsegs > 0) {
+		/* mapped, but not in one piece: it is here already */
+		c->state = KARST_COPY_DONE;
+		c->qp->copy[c->half] = c;
+		c->qp->flags |= KARST_QPF_COPIES;
+		return false;
+	}
+	core->foreign->give_back(core, c);
+	return false;
+}
+
+bool
+karst_copy_fetch_requests(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_wqe *w, uint32_t idx, uint32_t off, uint32_t frames)
+{
+	uint32_t psn = qp->req.snd_psn, mtu = karst_qp_mtu(qp), n;
+	struct karst_wqe next;
+	struct karst_copy *c;
+
+	renew(core, qp, KARST_COPY_REQ);
+	c = open_copy(core, qp, KARST_COPY_REQ, KARST_COPY_READ);
+	if (c == NULL)
+		return false;
+	for (frames = karst_min_u32(frames, KARST_COPY_AHEAD); frames > 0; frames--) {
+		n = karst_min_u32(mtu, w->len - off);
+		if (!add_frame(core, qp, c, w, off, n, psn))
+			break;
+		psn = karst_psn_add(psn, 1);
+		off += n;
+		if (off != w->len)
+			continue;
+		/* what will be sent after it, as far as that is known */
+		if (++idx == qp->sq.tail || karst_wqe_load(qp, idx, &next) != KARST_WC_SUCCESS ||
+			(next.info->slot_flags & (KARST_SLOT_LOCAL | KARST_SLOT_RD_ATOMIC)) != 0 ||
+			(qp->type == KARST_QPT_UD && next.len > mtu))
+			break;
+		w = &next;
+		off = 0;
+	}
+	return fetch(core, c);
+}
+
+bool
+karst_copy_fetch_response(
+	struct karst_core *core, struct karst_core_qp *qp, const struct karst_rsp *e)
+{
+	uint32_t psn = qp->rsp.rsp_psn, i;
+	struct karst_copy *c;
+
+	renew(core, qp, KARST_COPY_RSP);
+	c = open_copy(core, qp, KARST_COPY_RSP, KARST_COPY_READ);
+	if (c == NULL)
+		return false;
+	for (i = 0; i < KARST_COPY_AHEAD && psn != e->end; i++, psn = karst_psn_add(psn, 1)) {
+		uint32_t off = karst_psn_add(psn, -e->psn) << qp->mtu_shift;
+		uint32_t n = karst_min_u32(karst_qp_mtu(qp), e->len - off);
+		uint8_t *host;
+
+		if (karst_mem_check_remote(core->mem, e->pd, qp->qpn, e->rkey, e->va + off, n,
+			    KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK ||
+			!add_seg(core, c, psn, host, n))
+			break;
+	}
+	return fetch(core, c);
+}
+
+/* --- both --- */
+
+void
+karst_copy_done(struct karst_core *core, struct karst_copy *c)
+{
+	c->state = KARST_COPY_DONE;
+	if (c->half == KARST_COPY_RX)
+		deliver_again(core, c);
+	else
+		karst_core_activate(core, c->qp);
+}
+
+bool
+karst_qp_fetching(const struct karst_core_qp *qp)
+{
+	return karst_copy_busy(qp, KARST_COPY_REQ) || karst_copy_busy(qp, KARST_COPY_RSP);
+}
+
+void
+karst_qp_unfetch(struct karst_core *core, struct karst_core_qp *qp)
+{
+	uint32_t i;
+
+	for (i = KARST_COPY_REQ; i <= KARST_COPY_RSP; i++)
+		if (qp->copy[i] != NULL && qp->copy[i]->state == KARST_COPY_DONE)
+			give_back(core, qp, i);
+}
+
+void
+karst_copies_drop(struct karst_core *core, struct karst_core_qp *qp)
+{
+	const struct karst_copy *rx = qp->copy[KARST_COPY_RX];
+	uint32_t i;
+
+	for (i = 0; rx != NULL && i < rx->nbacklog; i++)
+		core->foreign->release(core, rx->backlog[i]);
+	for (i = 0; i < KARST_COPY_HALVES; i++)
+		renew(core, qp, i);
+}

@@ -1,0 +1,527 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Memory that has to be copied (karst_copy.h): buf once more, as a region that must not be followed.
+ * Copies are made when a test says so, as far as it says.
+ */
+#include "harness.h"
+
+#define FAR      (VA + (1ull << 32)) /* buf by that region */
+#define COPIES   8u
+#define ALL      UINT32_MAX
+#define ALL_MASK (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE)
+
+/* --- the driver's side --- */
+
+static struct {
+	struct karst_copy copy[COPIES];
+	bool used[COPIES];
+	struct karst_copy *todo[COPIES];
+	uint32_t ntodo;
+	uint32_t kept;
+	const uint8_t *mapped; /* from there on it may be followed */
+} driver;
+
+static uint8_t *
+plain(const uint8_t *host)
+{
+	return (uint8_t *)((uintptr_t)host & ~(uintptr_t)KARST_MEM_FOREIGN);
+}
+
+static uint8_t *
+map(struct karst_core *core, const uint8_t *host, uint32_t *n)
+{
+	uint8_t *p = plain(host);
+
+	if (driver.mapped != NULL && p >= driver.mapped)
+		return p;
+	if (driver.mapped != NULL)
+		*n = karst_min_u32(*n, (uint32_t)(driver.mapped - p));
+	return NULL;
+}
+
+static struct karst_copy *
+take(struct karst_core *core)
+{
+	uint32_t i;
+
+	for (i = 0; i < COPIES && driver.used[i]; i++)
+		;
+	if (i == COPIES)
+		return NULL;
+	driver.used[i] = true;
+	driver.copy[i].room = malloc(KARST_COPY_ROOM);
+	return &driver.copy[i];
+}
+
+static bool
+submit(struct karst_core *core, struct karst_copy *c)
+{
+	driver.todo[driver.ntodo++] = c;
+	return true;
+}
+
+static void
+release(struct karst_core *core, struct karst_pkt *pkt)
+{
+	driver.kept--;
+	free(pkt->data);
+	free(pkt);
+}
+
+static void
+give_back(struct karst_core *core, struct karst_copy *c)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < driver.ntodo; i++)
+		if (driver.todo[i] != c)
+			driver.todo[n++] = driver.todo[i];
+	driver.ntodo = n;
+	if (c->half == KARST_COPY_RX && c->pkt != NULL)
+		release(core, c->pkt);
+	driver.used[c - driver.copy] = false;
+	/* frames of this turn may be made of it; the next test's is another process */
+}
+
+static struct karst_pkt *
+keep(struct karst_core *core, struct karst_copy *c, struct karst_pkt *pkt)
+{
+	struct karst_pkt *copy = malloc(sizeof(*copy));
+
+	*copy = *pkt;
+	copy->data = malloc(pkt->len);
+	memcpy(copy->data, pkt->data, pkt->len);
+	driver.kept++;
+	return copy;
+}
+
+static const struct karst_foreign_ops ops = {
+	.map = map,
+	.take = take,
+	.submit = submit,
+	.give_back = give_back,
+	.keep = keep,
+	.release = release,
+};
+
+static uint32_t
+move(struct karst_copy *c, uint32_t most)
+{
+	uint32_t i, moved = 0;
+
+	for (i = 0; i < c->nparts && moved < most; i++) {
+		const struct karst_copy_part *p = &c->part[i];
+		uint32_t n = karst_min_u32(p->n, most - moved);
+		uint64_t old;
+
+		memcpy(&old, plain(p->host), sizeof(old));
+		if (c->op == KARST_COPY_READ)
+			memcpy(p->local, plain(p->host), n);
+		else if (c->op == KARST_COPY_WRITE)
+			memcpy(plain(p->host), p->local, n);
+		else if (c->op == KARST_COPY_STORE)
+			memcpy(plain(p->host), &c->operand, 8);
+		c->old = old;
+		if (c->op == KARST_COPY_FAA)
+			old += c->operand;
+		else if (c->op == KARST_COPY_CAS && old == c->compare)
+			old = c->operand;
+		if (c->op == KARST_COPY_FAA || c->op == KARST_COPY_CAS)
+			memcpy(plain(p->host), &old, 8);
+		moved += n;
+	}
+	return moved;
+}
+
+/* All copies there are now, each up to byte @most.  @return how many. */
+static uint32_t
+copy_once(struct bed *b, uint32_t most)
+{
+	struct karst_copy *todo[COPIES];
+	uint32_t i, n = driver.ntodo;
+
+	memcpy(todo, driver.todo, sizeof(todo));
+	driver.ntodo = 0;
+	for (i = 0; i < n; i++) {
+		todo[i]->moved = move(todo[i], most);
+		karst_copy_done(b->core, todo[i]);
+	}
+	return n;
+}
+
+static void
+copy_all(struct bed *b)
+{
+	while (copy_once(b, ALL) > 0)
+		;
+	turn(b);
+}
+
+/* --- a bed with it --- */
+
+static uint32_t far_key;
+
+static struct bed *
+open_far(enum karst_qp_type type)
+{
+	struct setup s = setup_of(type);
+	struct bed *b;
+
+	s.core.foreign = &ops;
+	b = bed_open(&s);
+	cr_assert_eq(karst_mr_reg(b->mem, b->pd, (void *)((uintptr_t)b->buf | KARST_MEM_FOREIGN),
+			     FAR, BUF_BYTES, ALL_MASK, &far_key),
+		0);
+	return b;
+}
+
+static void
+close_far(struct bed *b)
+{
+	uint32_t i;
+
+	bed_dereg(b, far_key);
+	bed_close(b);
+	cr_assert_eq(driver.kept, 0, "packets");
+	cr_assert_eq(driver.ntodo, 0, "copies to do");
+	for (i = 0; i < COPIES; i++)
+		cr_assert_not(driver.used[i], "copies");
+}
+
+#define FAR_SGE(off_, len_)                                          \
+	{                                                            \
+		.addr = FAR + (off_), .len = (len_), .lkey = far_key \
+	}
+#define write_far(b, seq, off_, len_)                                                              \
+	send_pkt(b, RC_WRITE_ONLY, R(seq), .va = FAR + (off_), .rkey = far_key, .dma_len = (len_), \
+		.pay_len = (len_), .ackreq = true)
+
+/* --- packets --- */
+
+Test(copy, write_parks_and_what_follows_waits)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+
+	expect_taken(b, write_far(b, 0, 0, 64));
+	expect_taken(b,
+		send_pkt(b, RC_WRITE_ONLY, R(1), .va = VA + 128, .rkey = b->key, .dma_len = 64,
+			.pay_len = 64, .ackreq = true));
+	expect_taken(b, write_far(b, 0, 0, 64)); /* again */
+	expect_taken(b, write_far(b, 2, 256, 64));
+	expect_none(b);
+	expect_untouched(b, 0, 512);
+	cr_assert_eq(copy_once(b, ALL), 1);
+	expect_mem(b, 0, 0, 64);
+	expect_mem(b, 128, 0, 64);
+	expect_untouched(b, 256, 64);
+	expect_ack(b, R(1), 2);
+	copy_all(b);
+	expect_mem(b, 256, 0, 64);
+	expect_ack(b, R(2), 3);
+	cr_assert_eq(drops(b, DUPLICATE), 1);
+	cr_assert_eq(count(b, DUPLICATE_REQUEST), 1);
+	close_far(b);
+}
+
+Test(copy, write_that_cannot_be_placed)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+
+	expect_taken(b, write_far(b, 0, 0, 64));
+	expect_taken(b, write_far(b, 1, 64, 64));
+	copy_once(b, 63);
+	expect_nak(b, R(0), REM_ACCESS, 0);
+	expect_event(b, QP_ACCESS_ERR);
+	expect_state(b, ERR);
+	cr_assert_eq(drops(b, REQUEST), 1);
+	cr_assert_eq(drops(b, QP_STATE), 1, "what waited behind it");
+	close_far(b);
+}
+
+Test(copy, order_of_a_message)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+
+	/* its end is mapped: not before the rest has been copied */
+	driver.mapped = b->buf + 32;
+	expect_taken(b, write_far(b, 0, 0, 64));
+	expect_untouched(b, 0, 64);
+	copy_all(b);
+	expect_mem(b, 0, 0, 64);
+	expect_ack(b, R(0), 1);
+	/* all of it is mapped */
+	expect_taken(b, write_far(b, 1, 64, 64));
+	cr_assert_eq(driver.ntodo, 0);
+	expect_mem(b, 64, 0, 64);
+	expect_ack(b, R(1), 2);
+	close_far(b);
+}
+
+Test(copy, too_many_wait)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	uint32_t i;
+
+	for (i = 0; i <= KARST_COPY_BACKLOG; i++)
+		expect_taken(b, write_far(b, i, 64 * i, 64));
+	expect_drop(b, COPY_FULL, write_far(b, i, 64 * i, 64));
+	copy_all(b);
+	expect_ack(b, R(i - 1), i);
+	expect_mem(b, 64 * (i - 1), 0, 64);
+	expect_untouched(b, 64 * i, 64);
+	/* the peer goes back */
+	expect_drop(b, SEQUENCE, write_far(b, i + 1, 0, 64));
+	expect_nak(b, R(i), PSN_SEQ, i);
+	close_far(b);
+}
+
+Test(copy, none_is_left)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+
+	memset(driver.used, true, sizeof(driver.used));
+	expect_drop(b, COPY_FULL, write_far(b, 0, 0, 64));
+	memset(driver.used, false, sizeof(driver.used));
+	expect_taken(b, write_far(b, 0, 0, 64));
+	copy_all(b);
+	expect_ack(b, R(0), 1);
+	close_far(b);
+}
+
+Test(copy, message_into_a_receive)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_sge sge[] = {
+		FAR_SGE(0, 100), {.addr = VA + 1024, .len = 300, .lkey = b->key}};
+
+	post_recv_sge(b, 1, sge, 2);
+	expect_taken(b, send_pkt(b, RC_SEND_FIRST, R(0), .pay_len = MTU));
+	expect_taken(b, send_pkt(b, RC_SEND_LAST, R(1), .pay_len = 64, .ackreq = true));
+	expect_no_wc(b);
+	copy_all(b);
+	expect_mem(b, 0, 0, 100);
+	expect_mem(b, 1024, 100, MTU - 100);
+	cr_assert_eq(expect_recv(b, 1, SUCCESS)->byte_len, MTU + 64);
+	expect_ack(b, R(1), 1);
+	close_far(b);
+}
+
+Test(copy, receive_that_cannot_be_filled)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_sge sge = FAR_SGE(0, 100);
+
+	post_recv_sge(b, 1, &sge, 1);
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 64, .ackreq = true));
+	copy_once(b, 0);
+	expect_recv(b, 1, LOC_PROT_ERR);
+	expect_nak(b, R(0), REM_OP, 0);
+	expect_event(b, QP_REQ_ERR);
+	expect_state(b, ERR);
+	close_far(b);
+}
+
+Test(copy, atomics)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	uint64_t value = 41, now;
+
+	memcpy(b->buf, &value, 8);
+	expect_taken(b,
+		send_pkt(b, RC_FETCH_ADD, R(0), .va = FAR, .rkey = far_key, .swap_add = 1,
+			.ackreq = true));
+	expect_none(b);
+	copy_all(b);
+	memcpy(&now, b->buf, 8);
+	cr_assert_eq(now, 42);
+	cr_assert_not_null(expect_pkt(b, RC_ATOMIC_ACK, R(0)));
+	expect_taken(b,
+		send_pkt(b, RC_FETCH_ADD, R(1), .va = FAR, .rkey = far_key, .swap_add = 1,
+			.ackreq = true));
+	copy_once(b, 0);
+	expect_nak(b, R(1), REM_ACCESS, 1);
+	expect_event(b, QP_ACCESS_ERR);
+	close_far(b);
+}
+
+Test(copy, result_of_an_own_read)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_sge sge = FAR_SGE(0, 64);
+
+	post(b, RDMA_READ, 1, .sge = &sge, .nsge = 1);
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(0), .pay_len = 64));
+	expect_no_wc(b);
+	copy_all(b);
+	expect_mem(b, 0, 0, 64);
+	expect_wc(b, 1, SUCCESS);
+	post(b, RDMA_READ, 2, .sge = &sge, .nsge = 1);
+	expect_pkt(b, RC_READ_REQUEST, S(1));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(1), .pay_len = 64));
+	copy_once(b, 8);
+	expect_wc(b, 2, LOC_PROT_ERR);
+	expect_state(b, ERR);
+	close_far(b);
+}
+
+Test(copy, uc)
+{
+	struct bed *b = open_far(KARST_QPT_UC);
+
+	expect_taken(b,
+		send_pkt(b, UC_WRITE_ONLY, R(0), .va = FAR, .rkey = far_key, .dma_len = 64,
+			.pay_len = 64));
+	copy_all(b);
+	expect_mem(b, 0, 0, 64);
+	expect_taken(b,
+		send_pkt(b, UC_WRITE_ONLY, R(1), .va = FAR + 64, .rkey = far_key, .dma_len = 64,
+			.pay_len = 64));
+	copy_once(b, 0);
+	cr_assert_eq(drops(b, UC_ACCESS), 1);
+	expect_state(b, RTS);
+	close_far(b);
+}
+
+Test(copy, ud)
+{
+	struct bed *b = open_far(KARST_QPT_UD);
+	const struct karst_sge sge = FAR_SGE(0, 200);
+
+	post_recv_sge(b, 1, &sge, 1);
+	expect_taken(b,
+		send_pkt(
+			b, UD_SEND_ONLY, R(0), .pay_len = 64, .src_qpn = PEER_QPN, .qkey = 0x1234));
+	expect_no_wc(b);
+	copy_all(b);
+	expect_mem(b, 40, 0, 64);
+	cr_assert_eq(expect_recv(b, 1, SUCCESS)->byte_len, 104);
+	close_far(b);
+}
+
+/* --- frames --- */
+
+Test(copy, message_from_copied_memory)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_sge sge[] = {FAR_SGE(0, 100), FAR_SGE(1000, 300)};
+	const struct karst_pkt *p;
+
+	post(b, RDMA_WRITE, 1, .sge = sge, .nsge = 2);
+	post(b, SEND, 2, .sge = sge, .nsge = 1);
+	expect_none(b);
+	cr_assert_eq(copy_once(b, ALL), 1, "both requests at once");
+	p = expect_pkt(b, RC_WRITE_FIRST, S(0));
+	cr_assert_eq(memcmp(p->data + p->pay_off, b->buf, 100), 0);
+	cr_assert_eq(memcmp(p->data + p->pay_off + 100, b->buf + 1000, MTU - 100), 0);
+	p = expect_pkt(b, RC_WRITE_LAST, S(1));
+	expect_data(b, p, 1000 + MTU - 100, 400 - MTU);
+	p = expect_pkt(b, RC_SEND_ONLY, S(2));
+	expect_data(b, p, 0, 100);
+	expect_taken(b, send_pkt(b, RC_ACK, S(2)));
+	expect_wc(b, 1, SUCCESS);
+	expect_wc(b, 2, SUCCESS);
+	close_far(b);
+}
+
+Test(copy, message_that_cannot_be_fetched)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_sge sge = FAR_SGE(0, 3 * MTU);
+
+	post(b, RDMA_WRITE, 1, .sge = &sge, .nsge = 1);
+	turn(b);
+	copy_once(b, 2 * MTU + 1);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	expect_pkt(b, RC_WRITE_MIDDLE, S(1));
+	expect_wc(b, 1, LOC_PROT_ERR);
+	expect_state(b, ERR);
+	close_far(b);
+}
+
+Test(copy, answer_from_copied_memory)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_pkt *p;
+
+	expect_taken(b,
+		send_pkt(b, RC_READ_REQUEST, R(0), .va = FAR + 8, .rkey = far_key,
+			.dma_len = 2 * MTU));
+	expect_none(b);
+	copy_all(b);
+	p = expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_data(b, p, 8, MTU);
+	p = expect_pkt(b, RC_READ_RESP_LAST, R(1));
+	expect_data(b, p, 8 + MTU, MTU);
+	expect_taken(
+		b, send_pkt(b, RC_READ_REQUEST, R(2), .va = FAR, .rkey = far_key, .dma_len = 64));
+	turn(b);
+	copy_once(b, 0);
+	expect_nak(b, R(2), REM_ACCESS, 2);
+	expect_event(b, QP_ACCESS_ERR);
+	close_far(b);
+}
+
+/* --- queue pairs that do not wait --- */
+
+Test(copy, reset_while_parked)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_sge sge = FAR_SGE(0, 64);
+
+	post(b, RDMA_WRITE, 1, .sge = &sge, .nsge = 1);
+	turn(b);
+	expect_taken(b, write_far(b, 0, 0, 64));
+	expect_taken(b, write_far(b, 1, 64, 64));
+	cr_assert_eq(driver.ntodo, 2);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
+	cr_assert_eq(driver.kept, 0);
+	expect_untouched(b, 0, 128);
+	close_far(b);
+}
+
+Test(copy, destroyed_while_parked)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+
+	expect_taken(b, write_far(b, 0, 0, 64));
+	expect_taken(b, write_far(b, 1, 64, 64));
+	close_far(b);
+}
+
+/* A receive that bytes may still go to is not flushed before they are there. */
+Test(copy, error_while_parked)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_sge sge = FAR_SGE(0, 100);
+
+	post_recv_sge(b, 1, &sge, 1);
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 64, .ackreq = true));
+	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
+	turn(b);
+	expect_no_wc(b);
+	copy_all(b);
+	expect_recv(b, 1, WR_FLUSH_ERR);
+	cr_assert_eq(drops(b, QP_STATE), 1);
+	close_far(b);
+}
+
+/* It is not the peer that is silent. */
+Test(copy, no_timeout_while_parked)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	const struct karst_sge sge = FAR_SGE(0, 64);
+
+	post(b, RDMA_READ, 1, .sge = &sge, .nsge = 1);
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(0), .pay_len = 64));
+	advance_time(b, 10000 * MS);
+	advance_time(b, 10000 * MS);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0);
+	expect_none(b);
+	copy_all(b);
+	expect_wc(b, 1, SUCCESS);
+	close_far(b);
+}

@@ -326,6 +326,12 @@ eng_late_cancel(struct eng_crew *crew, const struct karst_space *s)
 
 /* --- the watch --- */
 
+static void
+count(_Atomic uint64_t *counter)
+{
+	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
 /* Does the thread sleep?  Else it runs, or waits for a processor, and comes back by itself. */
 static bool
 is_asleep(pid_t tid)
@@ -349,7 +355,7 @@ is_asleep(pid_t tid)
 
 /* Lock held.  The driver has been in one copy since the last look. */
 static void
-take_over(struct eng_watch *watch, struct eng_crew *crew, uint64_t word, uint64_t now_ns)
+take_over(struct eng_crew *crew, uint64_t word, uint64_t now_ns)
 {
 	struct eng_worker *w = crew->driver;
 	struct eng_copy *c = atomic_load_explicit(&crew->at, memory_order_relaxed);
@@ -369,7 +375,7 @@ take_over(struct eng_watch *watch, struct eng_crew *crew, uint64_t word, uint64_
 	store(&w->since_ns, now_ns);
 	crew->driver = NULL;
 	crew->must_drive = true;
-	__atomic_store_n(&watch->taken_over, watch->taken_over + 1, __ATOMIC_RELAXED);
+	count(&crew->lc->watched.taken_over);
 	pthread_cond_broadcast(&crew->call);
 }
 
@@ -384,7 +390,7 @@ give_up(struct eng_watch *watch, struct eng_crew *crew, struct eng_copy *c)
 			"%s: process %d of uid %u: its memory did not come within %u ms: it has "
 			"failed",
 			watch->e->name, (int)s->pid, (unsigned int)s->uid, DEADLINE_NS / MS);
-		__atomic_store_n(&watch->overdue, watch->overdue + 1, __ATOMIC_RELAXED);
+		count(&crew->lc->watched.overdue);
 		eng_space_fail(s);
 	}
 	eng_late_cancel(crew, s);
@@ -419,6 +425,42 @@ look_at_couriers(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns
 		eng_crew_hire(crew);
 	if (crew->late.head != NULL && crew->nidle > 0)
 		pthread_cond_signal(&crew->call);
+}
+
+/*
+ * Lock held.  An lcore that does not end its turn, and whose driver sleeps, but not in a copy, nor
+ * because there is nothing to do: it waits for a page of mapped memory, or the like.  There is no
+ * going on without it; but the program that it is at shall not do that again.
+ */
+static void
+look_at_turn(struct eng_crew *crew, uint64_t word, uint64_t now_ns)
+{
+	struct eng_lcore *lc = crew->lc;
+	uint64_t turns = __atomic_load_n(&lc->stats.turns, __ATOMIC_RELAXED);
+	struct karst_space *s;
+	struct eng_qp *q;
+
+	if (turns != crew->seen_turns || (word & 1) != 0 || crew->driver == NULL ||
+		atomic_load_explicit(&lc->asleep, memory_order_relaxed) != 0) {
+		crew->seen_turns = turns;
+		crew->turned_ns = now_ns;
+		return;
+	}
+	if (now_ns - crew->turned_ns < TURN_NS || !is_asleep(crew->driver->tid))
+		return;
+	crew->turned_ns = now_ns;
+	/* it stays as long as the lcore does not end its turn */
+	q = atomic_load_explicit(&lc->at, memory_order_relaxed);
+	s = q != NULL ? atomic_load_explicit(&q->owner->space, memory_order_relaxed) : NULL;
+	karst_log(KARST_LOG_WARNING,
+		"%s: lcore %u has not ended its turn for %u ms; it is at queue pair %u of process "
+		"%d",
+		lc->e->name, lc->index, TURN_NS / MS, q != NULL ? q->pub.num : 0,
+		s != NULL ? (int)s->pid : 0);
+	if (s == NULL || karst_space_failed(s))
+		return;
+	count(&lc->watched.ejected);
+	eng_space_fail(s);
 }
 
 /* How many threads programs of @uid hold, or of anybody. */
@@ -483,9 +525,11 @@ look_at(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns)
 		crew->seen_drive = word;
 		crew->seen_ns = now_ns;
 	} else if ((word & 1) != 0 && now_ns - crew->seen_ns >= LOOK_NS) {
-		take_over(watch, crew, word, now_ns);
+		take_over(crew, word, now_ns);
 	}
+	look_at_turn(crew, word, now_ns);
 	look_at_couriers(watch, crew, now_ns);
+	store(&crew->lc->watched.stuck, crew->nstuck);
 	busy = now_ns - crew->seen_ns < BUSY_NS || (word & 1) != 0 || crew->late.head != NULL ||
 		crew->must_drive;
 	for (w = crew->workers; w != NULL; w = w->next)

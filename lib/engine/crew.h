@@ -43,9 +43,9 @@ struct eng_crew {
 
 	/* the watch's */
 	uint64_t seen_drive;
-	uint64_t seen_turns;
 	uint64_t seen_ns; /* when that was new */
-	bool told;
+	uint64_t seen_turns;
+	uint64_t turned_ns; /* when that was new */
 };
 
 /* --- crew.c --- */
@@ -100,8 +100,6 @@ struct eng_watch {
 	_Atomic bool dozing;
 	_Atomic uint32_t nstuck; /* threads that are written off */
 	bool started, end;
-	/* read by telemetry */
-	uint64_t taken_over, late_programs, overdue, stuck_programs;
 };
 
 #endif /* ENGINE_CREW_H */

@@ -199,10 +199,11 @@ struct karst_engine_owner {
 	struct karst_engine *e;
 	struct karst_engine_ops ops;
 	void *user;
-	struct arena rings; /* shared with the program */
-	char name[64];      /* of its memory files */
-	uint32_t nobjects;  /* CQs, SRQs, QPs */
-	uint32_t nmcasts;   /* its QPs' attachments to multicast groups */
+	struct arena rings;                /* shared with the program */
+	char name[64];                     /* of its memory files */
+	struct karst_space *_Atomic space; /* its program's; NULL: this process, or it has gone */
+	uint32_t nobjects;                 /* CQs, SRQs, QPs */
+	uint32_t nmcasts;                  /* its QPs' attachments to multicast groups */
 	uint32_t max_mcasts;
 	uint32_t bell_cells;
 	struct karst_engine_owner *next;
@@ -280,11 +281,18 @@ struct eng_lcore {
 
 	pthread_mutex_t attach_lock; /* held by who attaches, or makes a call while none is */
 	uint32_t eal_lcore;
-	struct eng_copies *copies;     /* copies.c */
-	struct eng_crew *_Atomic crew; /* of karst_engine_start(); NULL: a program polls */
-	uint8_t step;                  /* of its turn, if a safe point is between */
-	unsigned int work;             /* that it has done in this turn */
-	unsigned int breaks;           /* eng_window_breaks() when it last looked */
+	struct eng_copies *copies; /* copies.c */
+	struct eng_qp *_Atomic at; /* that built last, for the watch */
+	struct {
+		_Atomic uint64_t taken_over; /* times that another thread had to go on */
+		_Atomic uint64_t overdue;    /* programs whose memory did not come */
+		_Atomic uint64_t ejected;    /* programs that it was stuck at */
+		_Atomic uint64_t stuck;      /* threads that still wait for such */
+	} watched;                           /* by the watch (courier.c) */
+	struct eng_crew *_Atomic crew;       /* of karst_engine_start(); NULL: a program polls */
+	uint8_t step;                        /* of its turn, if a safe point is between */
+	unsigned int work;                   /* that it has done in this turn */
+	unsigned int breaks;                 /* eng_window_breaks() when it last looked */
 	/* of karst_engine_start() */
 	uint32_t idle_run;   /* idle turns before naps */
 	uint32_t nap_ns;     /* of the next nap */

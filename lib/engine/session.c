@@ -545,6 +545,8 @@ open_session(struct karst_session *s, const struct karst_session_init *init)
 	}
 	if (ret == 0)
 		ret = karst_engine_owner_create(s->e, &owner, &s->owner);
+	if (ret == 0)
+		atomic_store_explicit(&s->owner->space, s->space, memory_order_relaxed);
 	return ret;
 }
 

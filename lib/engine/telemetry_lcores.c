@@ -66,6 +66,15 @@ fill_lcore(const struct eng_lcore *lc, struct tel_row *row)
 		{"busy_cycles", &s.busy_cycles},
 		{"longest_turn_ns", &s.longest_turn_ns},
 	};
+	const struct {
+		const char *name;
+		const _Atomic uint64_t *value;
+	} watched[] = {
+		{"taken_over", &lc->watched.taken_over},
+		{"overdue_programs", &lc->watched.overdue},
+		{"ejected_programs", &lc->watched.ejected},
+		{"stuck_threads", &lc->watched.stuck},
+	};
 	size_t i;
 
 	karst_engine_lcore_stats(lc->e, lc->index, &s);
@@ -73,6 +82,9 @@ fill_lcore(const struct eng_lcore *lc, struct tel_row *row)
 	tel_row_u64(row, "qps", __atomic_load_n(&lc->e->nqps[lc->index], __ATOMIC_RELAXED));
 	for (i = 0; i < KARST_DIM(rows); i++)
 		tel_row_u64(row, rows[i].name, *rows[i].value);
+	for (i = 0; i < KARST_DIM(watched); i++)
+		tel_row_u64(row, watched[i].name,
+			atomic_load_explicit(watched[i].value, memory_order_relaxed));
 }
 
 static void

@@ -104,8 +104,7 @@ karst_datagram_tx(
 	enum sent sent = SENT;
 	bool more = false;
 
-	while (qp->state == KARST_QPS_RTS && sent == SENT &&
-		!karst_copy_busy(qp, KARST_COPY_REQ)) {
+	while (qp->state == KARST_QPS_RTS && sent == SENT && !karst_copy_busy(qp, KARST_COPY_REQ)) {
 		if (!karst_frame_room(b, qp->sq.max_sge) || b->bytes >= limit) {
 			more = true;
 			break;

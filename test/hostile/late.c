@@ -330,6 +330,10 @@ beside(const struct options *o, struct innocents *in, uint32_t delay_us)
 		(int)delay_us, (unsigned long long)atomic_load(&c.report->ops),
 		host_ask(in->host, "/karst/lcores", "turns") - turns);
 	good &= delay_us == NEVER || atomic_load(&c.report->ops) > 0;
+	if (delay_us == NEVER && host_ask(in->host, "/karst/lcores", "overdue_programs") < 1) {
+		note("nobody was overdue");
+		good = false;
+	}
 	return child_stop(&c, "late program") && good;
 }
 

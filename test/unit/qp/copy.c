@@ -464,6 +464,37 @@ Test(copy, answer_from_copied_memory)
 	close_far(b);
 }
 
+/* (R4, D11): a late copy of a READ that was answered, and its source is gone since: silence.  The
+ * first answer that cannot be given is an error (R13). */
+Test(copy, source_went_away)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+	uint32_t i;
+
+	for (i = 0; i < 2; i++) {
+		expect_taken(b,
+			send_pkt(b, RC_READ_REQUEST, R(0), .va = FAR, .rkey = far_key,
+				.dma_len = 300));
+		turn(b);
+		copy_once(b, i == 0 ? ALL : 0);
+		if (i == 0) {
+			expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+			expect_pkt(b, RC_READ_RESP_LAST, R(1));
+		}
+	}
+	/* what is asked for at once of the rest cannot be fetched either */
+	while (driver.ntodo > 0 || karst_qp_fetching(b->s->qp)) {
+		copy_once(b, 0);
+		turn(b);
+	}
+	expect_none(b);
+	expect_no_event(b);
+	expect_state(b, RTS);
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(2), .ackreq = true));
+	expect_ack(b, R(2), 2);
+	close_far(b);
+}
+
 /* --- queue pairs that do not wait --- */
 
 Test(copy, reset_while_parked)

@@ -13,6 +13,7 @@
  *	dispatch.c packets to their queue pairs; handoff.c  to other lcores
  *	sched.c    which queue pair builds frames; tx.c  buffers and the ports' queues
  *	mailbox.c  control calls across threads
+ *	copies.c   memory that is not mapped; crew.c  threads of an lcore; courier.c  late programs
  *	tap.c      the exception path to the kernel; flow.c  rules for RoCE in the device
  *	neigh.c    ARP, neighbour discovery; neigh_table.c  what is known; resolve.c  paths;
  *	           netlink.c  the kernel's neighbours and routes

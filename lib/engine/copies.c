@@ -19,15 +19,18 @@
  * shares the page, nor towards an engine that has mapped it.  doc/memory.rst says so to programs.
  * The lock is one for each program, because who holds it may have to wait for that program.
  */
-#include "crew.h"
+#include "copies.h"
 
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "crew.h"
+
 #define TAIL_BYTES 8u
 #define IOVS       (KARST_COPY_PARTS + 1)
 
-/* Packets that an lcore keeps waiting: part of the buffers that rings and windows are counted on. */
+/* Packets that an lcore keeps waiting: part of the buffers that rings and windows are counted
+ * on. */
 #define KEPT_MAX 1024u
 
 static struct eng_copies *
@@ -38,8 +41,8 @@ copies_of(struct karst_core *core)
 
 /* --- moving bytes --- */
 
-/* Parts from @i up to @end that are in one space, as lists for the kernel.  @return the first behind
- * them; *bytes: how many they are. */
+/* Parts from @i up to @end that are in one space, as lists for the kernel.  @return the first
+ * behind them; *bytes: how many they are. */
 static uint32_t
 collect(const struct eng_copy *c, uint32_t i, uint32_t end, struct iovec *local,
 	struct iovec *remote, unsigned int *niov, size_t *bytes)
@@ -309,7 +312,8 @@ eng_copy_finish(struct eng_lcore *lc, struct eng_copy *c, bool back)
 	c->pub.moved = back ? c->result : 0;
 	if (back)
 		atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
-	/* one that is not back is given back later, by who wanted it, and once more by its thread */
+	/* one that is not back is given back later, by who wanted it, and once more by its
+	 * thread */
 	if (!c->dropped)
 		karst_copy_done(lc->core, &c->pub);
 	else if (back)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Copies of an lcore, to memory that is not mapped and from it (karst_copy.h); copies.c says how. */
+/* Copies of an lcore, to memory that is not mapped and from it (karst_copy.h); copies.c says
+ * how. */
 #ifndef ENGINE_COPIES_H
 #define ENGINE_COPIES_H
 

@@ -11,11 +11,12 @@
  * call, so the first slow copy of a program is only the reason to ask at the next ones.
  *
  * For a while after that, and longer each time, no driver touches that program's memory: couriers
- * do, each of them one copy at a time, and no two the same program's, so programs that are late wait
- * for themselves.  A copy of which a part, some pages, takes more than DEADLINE_NS is given up: its program has failed, its
- * queue pairs go into Error, and the thread that is in it is written off until it comes back.
- * Nobody can be written off for without bounds: a user whose programs hold STUCK_UID threads, or
- * anybody but root when STUCK_ALL are held, has no more memory copied.
+ * do, each of them one copy at a time, and no two the same program's, so programs that are late
+ * wait for themselves.  A copy of which a part, some pages, takes more than DEADLINE_NS is given
+ * up: its program has failed, its queue pairs go into Error, and the thread that is in it is
+ * written off until it comes back. Nobody can be written off for without bounds: a user whose
+ * programs hold STUCK_UID threads, or anybody but root when STUCK_ALL are held, has no more memory
+ * copied.
  *
  * The watch is one thread of the engine.  While there is copying it looks every millisecond, else
  * it sleeps until the first copy, but for a look at the turns of all lcores now and then: an lcore

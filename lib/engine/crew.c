@@ -61,7 +61,8 @@ eng_crew_copy(struct eng_crew *crew, struct eng_copy *c)
 		&crew->drive, &word, word + 1, memory_order_acq_rel, memory_order_acquire);
 }
 
-/* The loop of an lcore.  @return false: another one has it now, and this thread may not touch it. */
+/* The loop of an lcore.  @return false: another one has it now, and this thread may not touch
+ * it. */
 static bool
 drive(struct eng_crew *crew)
 {

@@ -198,7 +198,8 @@ eng_lcore_loop(struct eng_lcore *lc)
 	const struct karst_engine *e = lc->e;
 	enum karst_idle idle = e->cfg.idle;
 
-	/* relaxed: nothing is ordered by it, it only has to be seen.  A turn is ended in any case. */
+	/* relaxed: nothing is ordered by it, it only has to be seen.  A turn is ended in any
+	 * case. */
 	while (lc->step != STEP_RECEIVE ||
 		atomic_load_explicit(&e->running, memory_order_relaxed)) {
 		if (!turn(lc))

@@ -21,6 +21,8 @@
  * segment knows its PSN: a frame takes only bytes that were fetched for it, and so not those that
  * an earlier request had in the same place.
  */
+#include "karst_copy.h"
+
 #include "wqe.h"
 
 /* Stands for a copy when there is none to be had: the packet is dropped. */

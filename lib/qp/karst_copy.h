@@ -2,18 +2,19 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Memory that cannot be followed (karst_foreign.h) is reached by copies, which may take their time.
+ * Memory that cannot be followed (karst_foreign.h) is reached by copies, which may take their
+ * time.
  *
  * The core never waits for one.  What needs bytes that are not mapped is done in two passes:
  *
- *   a packet       The first pass finds out where its payload goes, changes nothing that the second
- *                  would not find as it was, and parks the packet with a copy.  While it waits, what
- *                  comes after it on that queue pair waits behind it.  When the copy is done, the
- *                  same packet is delivered again, as if its bytes had been written by this pass;
- *                  or, if they could not, as if their memory had been refused.
- *   frames         A frame is not begun whose bytes are not here.  They are fetched, with those of
- *                  the next frames, and the half of the queue pair that wanted them sends nothing
- *                  until they are.
+ *   a packet  The first pass finds out where its payload goes, changes nothing that the second
+ *             would not find as it was, and parks the packet with a copy.  While it waits, what
+ *             comes after it on that queue pair waits behind it.  When the copy is done, the same
+ *             packet is delivered again, as if its bytes had been written by this pass; or, if
+ *             they could not, as if their memory had been refused.
+ *   frames    A frame is not begun whose bytes are not here.  They are fetched, with those of the
+ *             next frames, and the half of the queue pair that wanted them sends nothing until
+ *             they are.
  *
  * A copy is the driver's memory.  It fills states from the left to the right:
  *

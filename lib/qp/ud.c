@@ -55,8 +55,8 @@ build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe 
 
 enum sent { SENT, SENT_FAILED, SENT_ELSEWHERE, SENT_LATER };
 
-/* Sends the oldest request, unless it is for another port than the visit, or its bytes are not here:
- * @more says whether to try again. */
+/* Sends the oldest request, unless it is for another port than the visit, or its bytes are not
+ * here: @more says whether to try again. */
 static enum sent
 send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, bool *more)
 {

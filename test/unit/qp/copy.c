@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Memory that has to be copied (karst_copy.h): buf once more, as a region that must not be followed.
- * Copies are made when a test says so, as far as it says.
+ * Memory that has to be copied (karst_copy.h): buf once more, as a region that must not be
+ * followed. Copies are made when a test says so, as far as it says.
  */
 #include "harness.h"
 

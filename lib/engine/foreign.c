@@ -85,6 +85,19 @@ is_failed(const void *host)
 	return w != NULL && karst_space_failed(w->owner);
 }
 
+/* What byte @off of the rooms was copied from. */
+static bool
+is_of_failed(const struct eng_copies *cs, uint64_t off)
+{
+	const struct karst_copy *c = &cs->copy[off / KARST_COPY_ROOM].pub;
+	uint32_t i;
+
+	for (i = 0; i < c->nsegs; i++)
+		if (is_failed(c->seg[i].host))
+			return true;
+	return false;
+}
+
 uint64_t
 eng_foreign_broken(struct eng_lcore *lc, const struct karst_tx_burst *b)
 {
@@ -102,7 +115,9 @@ eng_foreign_broken(struct eng_lcore *lc, const struct karst_tx_burst *b)
 		for (k = 0; k < s->nsegs; k++) {
 			const uint8_t *src = s->segs[k].src;
 
-			if ((uint64_t)(src - room) < sizeof(lc->copies->room) || is_failed(src))
+			if ((uint64_t)(src - room) < sizeof(lc->copies->room)
+					? is_of_failed(lc->copies, (uint64_t)(src - room))
+					: is_failed(src))
 				lost |= 1ull << i;
 		}
 	}

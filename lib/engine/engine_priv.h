@@ -439,8 +439,8 @@ uint32_t eng_pool_page_room(void);
 /* Runs @fn on lcore @lc: at once if the caller may, else by mailbox.  @return what @fn does. */
 int eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg);
 
-/* On the lcore's thread: does what is in the mailbox.  @return how many. */
-unsigned int eng_mailbox_serve(struct eng_lcore *lc);
+/* On the lcore's thread: does what is in the mailbox, @max messages at most.  @return how many. */
+unsigned int eng_mailbox_serve(struct eng_lcore *lc, unsigned int max);
 
 /* One turn of each lcore that is attached to this thread.  @return how much was done. */
 unsigned int eng_poll_mine(struct karst_engine *e);

@@ -19,6 +19,8 @@
 #include <rte_cycles.h>
 
 #define LOOK_NS 500000u
+/* Served in one turn: who makes one control call after the other has a turn as others have. */
+#define MESSAGES 8u
 
 /* How much of the last turn, which took @spent, its thread ran: never more than it ran since it was
  * looked at last.  A turn that the system interrupted for others is not long for that. */
@@ -87,7 +89,7 @@ receive(struct eng_lcore *lc)
 
 	begin_turn(lc);
 	if (karst_unlikely(!rte_ring_empty(lc->mailbox)))
-		n += eng_mailbox_serve(lc);
+		n += eng_mailbox_serve(lc, MESSAGES);
 	n += eng_rx_poll(lc);
 	n += eng_loop_poll(lc);
 	if (karst_unlikely(lc->tapped != 0))

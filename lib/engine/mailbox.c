@@ -19,6 +19,7 @@
  */
 #include "engine_priv.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <time.h>
 
@@ -50,12 +51,12 @@ run(struct eng_lcore *lc, eng_fn fn, void *arg)
 }
 
 unsigned int
-eng_mailbox_serve(struct eng_lcore *lc)
+eng_mailbox_serve(struct eng_lcore *lc, unsigned int max)
 {
 	unsigned int n = 0;
 	void *p;
 
-	while (rte_ring_sc_dequeue(lc->mailbox, &p) == 0) {
+	while (n < max && rte_ring_sc_dequeue(lc->mailbox, &p) == 0) {
 		struct eng_msg *msg = p;
 
 		msg->ret = run(lc, msg->fn, msg->arg);
@@ -85,7 +86,7 @@ serve_mine(struct karst_engine *e)
 	for (i = 0; i < e->nlcores; i++) {
 		if (!is_mine(&e->lcore[i], me))
 			continue;
-		eng_mailbox_serve(&e->lcore[i]);
+		eng_mailbox_serve(&e->lcore[i], UINT_MAX);
 		rte_rcu_qsbr_quiescent(e->rcu, i);
 	}
 }
@@ -113,7 +114,7 @@ run_unattached(struct eng_lcore *lc, eng_fn fn, void *arg, int *ret)
 	/* relaxed: it changes under this lock */
 	mine = atomic_load_explicit(&lc->owner, memory_order_relaxed) == 0;
 	if (mine) {
-		eng_mailbox_serve(lc);
+		eng_mailbox_serve(lc, UINT_MAX);
 		if (fn != NULL)
 			*ret = run(lc, fn, arg);
 	}
@@ -189,7 +190,7 @@ eng_lcore_detach(struct eng_lcore *lc)
 	if (!is_mine(lc, this_thread()))
 		return;
 	pthread_mutex_lock(&lc->attach_lock);
-	eng_mailbox_serve(lc);
+	eng_mailbox_serve(lc, UINT_MAX);
 	rte_rcu_qsbr_thread_offline(lc->e->rcu, lc->index);
 	atomic_store_explicit(&lc->owner, 0, memory_order_relaxed);
 	pthread_mutex_unlock(&lc->attach_lock);

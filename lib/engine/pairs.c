@@ -13,7 +13,7 @@
 #include <time.h>
 
 /* QPs destroyed in one turn of an lcore: it shall not hold up the others for long. */
-#define DESTROY_AT_ONCE 32u
+#define DESTROY_AT_ONCE 8u
 
 /* Bursts that one control call may send of what was posted before it. */
 #define SEND_FIRST 16u

@@ -27,6 +27,9 @@
 #include "crew.h"
 
 #define TAIL_BYTES 8u
+/* Rooms whose pages stay with the lcore; those that it needs only when very many programs' memory
+ * is copied go back to the system with each copy. */
+#define ROOMS_KEPT 16
 #define IOVS       (KARST_COPY_PARTS + 1)
 
 /* Packets that an lcore keeps waiting: part of the buffers that rings and windows are counted
@@ -346,6 +349,8 @@ eng_copies_run(struct eng_lcore *lc)
 
 	while ((c = cs->spent) != NULL) {
 		cs->spent = c->next;
+		if (karst_unlikely(c - cs->copy >= ROOMS_KEPT))
+			madvise(c->pub.room, KARST_COPY_ROOM, MADV_DONTNEED);
 		c->next = cs->free;
 		cs->free = c;
 	}

@@ -54,7 +54,7 @@ struct eng_copies {
 	bool left_behind; /* threads may still write here */
 	bool fleeting;    /* packets delivered now are not their buffers': keep a copy */
 	struct eng_copy copy[ENG_COPIES];
-	uint8_t room[ENG_COPIES][KARST_COPY_ROOM];
+	uint8_t room[ENG_COPIES][KARST_COPY_ROOM] __attribute__((aligned(4096)));
 };
 
 static inline void

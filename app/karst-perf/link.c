@@ -130,9 +130,11 @@ perf_link_close(struct perf_link *l)
 	l->fd = -1;
 }
 
-static int
-write_all(int fd, const char *p, size_t n)
+int
+perf_link_write(int fd, const void *bytes, size_t n)
 {
+	const uint8_t *p = bytes;
+
 	while (n > 0) {
 		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
 
@@ -158,7 +160,7 @@ perf_link_send(struct perf_link *l, json_t *o)
 		return -ENOMEM;
 	n = strlen(text);
 	text[n] = '\n'; /* in the place of its end */
-	rc = write_all(l->fd, text, n + 1);
+	rc = perf_link_write(l->fd, text, n + 1);
 	free(text);
 	return rc;
 }

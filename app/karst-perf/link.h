@@ -37,6 +37,9 @@ int perf_link_connect(const char *host, uint16_t port, struct perf_link *link);
 
 void perf_link_close(struct perf_link *link);
 
+/** All @n bytes, to any stream socket.  -EPIPE */
+int perf_link_write(int fd, const void *bytes, size_t n);
+
 /** Sends @o and drops the reference.  -EPIPE, -ENOMEM (also for NULL) */
 int perf_link_send(struct perf_link *link, json_t *o);
 

@@ -43,22 +43,6 @@ now_ns(void)
 }
 
 static int
-send_all(int fd, const uint8_t *p, size_t n)
-{
-	while (n > 0) {
-		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
-
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k <= 0)
-			return -EPIPE;
-		p += k;
-		n -= (size_t)k;
-	}
-	return 0;
-}
-
-static int
 recv_all(int fd, uint8_t *p, size_t n)
 {
 	while (n > 0) {
@@ -171,7 +155,7 @@ sink(int fd, uint8_t *buffer)
 	while ((n = recv(fd, buffer, CHUNK, 0)) > 0 || (n < 0 && errno == EINTR))
 		bytes += n > 0 ? (uint64_t)n : 0;
 	told = htobe64(bytes);
-	send_all(fd, (const uint8_t *)&told, sizeof(told));
+	perf_link_write(fd, &told, sizeof(told));
 }
 
 static void
@@ -187,11 +171,11 @@ serve_order(int fd, const struct order *order)
 		sink(fd, buffer);
 		break;
 	case MODE_SOURCE:
-		while (send_all(fd, buffer, karst_max_u64(size, CHUNK)) == 0)
+		while (perf_link_write(fd, buffer, karst_max_u64(size, CHUNK)) == 0)
 			;
 		break;
 	case MODE_ECHO:
-		while (recv_all(fd, buffer, size) == 0 && send_all(fd, buffer, size) == 0)
+		while (recv_all(fd, buffer, size) == 0 && perf_link_write(fd, buffer, size) == 0)
 			;
 		break;
 	default:
@@ -324,7 +308,7 @@ begin(struct perf_link *link, const struct perf_attach *a, enum mode mode, uint3
 	const struct order order = {htonl((uint32_t)mode), htonl(size)};
 	int fd = open_connection(link, a, t);
 
-	if (fd >= 0 && send_all(fd, (const uint8_t *)&order, sizeof(order)) != 0) {
+	if (fd >= 0 && perf_link_write(fd, &order, sizeof(order)) != 0) {
 		close(fd);
 		return -EPIPE;
 	}
@@ -339,7 +323,7 @@ push(int fd, uint8_t *buffer, size_t chunk, uint64_t until, struct perf_tcp *t)
 	int rc = 0;
 
 	while (rc == 0 && now_ns() < until)
-		rc = send_all(fd, buffer, chunk);
+		rc = perf_link_write(fd, buffer, chunk);
 	if (rc == 0 && shutdown(fd, SHUT_WR) == 0)
 		rc = recv_all(fd, (uint8_t *)&told, sizeof(told));
 	if (rc == 0)
@@ -394,7 +378,7 @@ measure_echo(struct perf_link *link, const struct perf_attach *a, const struct p
 		return fd;
 	for (i = 0; rc == 0 && to < until && i < MAX_PINGS; i++) {
 		from = now_ns();
-		rc = send_all(fd, buffer, job->size);
+		rc = perf_link_write(fd, buffer, job->size);
 		if (rc == 0)
 			rc = recv_all(fd, buffer, job->size);
 		to = now_ns();

@@ -108,6 +108,11 @@ class Tree:
             return None # the system's, as linux/netlink.h is
         return self.libs.get(os.path.basename(header))
 
+    def folders_of(self, lib):
+        """The folder of @lib, and those in it."""
+        top = os.path.join('lib', lib)
+        return sorted({top} | {os.path.dirname(p) for p in self.text if p.startswith(top + os.sep)})
+
     def c_files(self):
         return [p for p in self.text if p.endswith(('.c', '.h'))]
 
@@ -244,7 +249,8 @@ def check_self_contained(tree):
         if (not path.endswith('.h') or not lib or lib not in MAY_SEE or foreign_isa(path) or
                 path in TEMPLATES):
             continue
-        flags = ['-I' + os.path.join(tree.root, 'lib', d) for d in MAY_SEE[lib] + ['base', lib]]
+        flags = ['-I' + os.path.join(tree.root, d)
+                 for lib_seen in MAY_SEE[lib] + ['base', lib] for d in tree.folders_of(lib_seen)]
         if lib in WITH_EAL:
             if dpdk is None:
                 continue  # without DPDK the engine is not built either

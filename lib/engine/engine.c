@@ -4,7 +4,7 @@
 /*
  * Life of an engine: configuration, tables, lcores; start and stop.
  */
-#include "engine_priv.h"
+#include "karst_engine.h"
 
 #include <inttypes.h>
 #include <stdio.h>

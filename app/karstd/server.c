@@ -338,7 +338,7 @@ is_crowded(struct kd_server *s)
 
 /* Nobody keeps others from being heard, by connecting and saying nothing: of the connections that
  * are not admitted yet, or wait for their refusal, a user has no more than three times what is
- * left (share.h in lib/engine). */
+ * left (lib/engine/util/share.h). */
 static bool
 may_wait(struct kd_server *s, uid_t uid)
 {

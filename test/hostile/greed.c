@@ -7,7 +7,7 @@
  * queue pair 1 as if he were the connection manager; beside him another user, who came later, and
  * must get what he needs.  The innocents are root's.
  *
- * What each may have follows from the rule of lib/engine/share.h, which telemetry confirms.
+ * What each may have follows from the rule of lib/engine/util/share.h, which telemetry confirms.
  */
 #include "hostile.h"
 

@@ -39,6 +39,7 @@ karst {version}
    README
    CONTRIBUTING
    doc/architecture
+   doc/glossary
 
 .. toctree::
    :maxdepth: 1

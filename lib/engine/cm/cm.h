@@ -23,6 +23,7 @@
 #include "gsi.h"
 #include "karst_cm.h"
 #include "session_priv.h"
+#include "stream.h"
 
 #define CM_UDP_QKEY     0x01234567u /* of the port space UDP, where nobody says another one */
 #define CM_WAY_BUCKETS  256u
@@ -72,7 +73,7 @@ struct cm_channel {
 	uint32_t handle;
 	uint32_t ids; /* that use it */
 	struct karst_session *session;
-	struct session_stream stream;
+	struct eng_stream stream;
 	struct cm_event *first;
 	struct cm_event **end; /* of no meaning without a first one */
 };

@@ -5,7 +5,7 @@
  * What the files of a session share.
  *
  *	session.c         life, HELLO, dispatch of messages, the list, the door
- *	session_events.c  streams, and the callbacks that write them
+ *	session_events.c  the callbacks that tell programs of events
  *	session_device.c  queries, ring memory, protection domains
  *	session_memory.c  regions, windows
  *	session_queues.c  channels, completion queues, shared receive queues
@@ -33,23 +33,9 @@
 #include "karst_owner.h"
 #include "karst_session.h"
 #include "karst_space.h"
+#include "stream.h"
 
-/* --- streams of events --- */
-
-/* Records that have not been read may take so much of the kernel's memory; each takes some 800
- * bytes of it. */
-#define STREAM_BYTES (1 << 20)
-
-struct session_stream {
-	int fd;
-	_Atomic uint64_t *lost; /* records that found no room */
-};
-
-/* *@reader: the end that the program gets; the caller's. */
-int eng_stream_open(struct session_stream *st, _Atomic uint64_t *lost, int *reader);
-void eng_stream_close(struct session_stream *st);
-/* Any thread; does not wait. */
-void eng_stream_put(const struct session_stream *st, const void *record, size_t bytes);
+/* --- session_events.c --- */
 
 extern const struct karst_engine_ops eng_session_ops;
 
@@ -63,7 +49,7 @@ struct session_pd {
 struct session_channel {
 	uint32_t handle;
 	uint32_t cqs; /* that use it */
-	struct session_stream stream;
+	struct eng_stream stream;
 };
 
 struct session_cq {
@@ -135,7 +121,7 @@ struct karst_session {
 	bool failed;
 	int attend_fd;
 	int async_reader; /* until HELLO; then -1 */
-	struct session_stream async;
+	struct eng_stream async;
 	_Atomic uint64_t lost_events;
 	struct handles pds, channels, xrcds, cqs, srqs, qps;
 	struct keys mrs, mws, ahs;

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Streams of events to programs; stream.c says how. */
+#ifndef ENGINE_STREAM_H
+#define ENGINE_STREAM_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct eng_stream {
+	int fd;
+	_Atomic uint64_t *lost; /* records that found no room */
+};
+
+/* *@reader: the end that the program gets; the caller's. */
+int eng_stream_open(struct eng_stream *st, _Atomic uint64_t *lost, int *reader);
+void eng_stream_close(struct eng_stream *st);
+/* Any thread; does not wait. */
+void eng_stream_put(const struct eng_stream *st, const void *record, size_t bytes);
+
+#endif /* ENGINE_STREAM_H */

@@ -11,18 +11,23 @@
  *	cm_channel.c  events on their way to programs
  *	cm_id.c       identifiers: their life, and what programs ask of them
  *	cm_conn.c     connections of identifiers: questions, answers, and what lib/cm tells
- *	session_cm.c, session_cm_addr.c, session_cm_conn.c  the messages
+ *
+ * The messages of programs are in the folder session: session_cm.c, session_cm_addr.c,
+ * session_cm_conn.c.
  *
  * Threads: sessions and the thread of cm.c; all that is here, and of a session what belongs to
- * connection management, is guarded by "lock".  Who holds it makes no control call and does not
- * wait.  What has to wait, for a way, is left to the thread.
+ * connection management (cm_client.h), is guarded by "lock".  Who holds it makes no control call
+ * and does not wait.  What has to wait, for a way, is left to the thread.
  */
 #ifndef ENG_CM_H
 #define ENG_CM_H
 
+#include <stdlib.h>
+
+#include "cm_client.h"
 #include "gsi.h"
 #include "karst_cm.h"
-#include "session_priv.h"
+#include "karst_ctl_msg.h"
 #include "stream.h"
 
 #define CM_UDP_QKEY     0x01234567u /* of the port space UDP, where nobody says another one */
@@ -72,7 +77,7 @@ struct cm_event {
 struct cm_channel {
 	uint32_t handle;
 	uint32_t ids; /* that use it */
-	struct karst_session *session;
+	struct cm_client *client;
 	struct eng_stream stream;
 	struct cm_event *first;
 	struct cm_event **end; /* of no meaning without a first one */
@@ -110,7 +115,7 @@ struct cm_group {
 struct cm_id {
 	uint32_t handle;
 	uint64_t uid;
-	struct karst_session *session;
+	struct cm_client *client;
 	struct cm_channel *channel;
 	enum cm_id_state state;
 	uint16_t port_space;
@@ -228,7 +233,7 @@ void eng_cm_way_fini(struct eng_cm *cm);
 
 bool eng_cm_is_any(const struct karst_ctl_cm_addr *a);
 /* 0: @a is of a family that there is, written as it should be. */
-int eng_cm_check_addr(struct session_call *c, const struct karst_ctl_cm_addr *a);
+int eng_cm_check_addr(char *why, const struct karst_ctl_cm_addr *a);
 /* The port of the engine that has the address, and where; *port is the first to be looked at.
  * -EADDRNOTAVAIL */
 int eng_cm_find_port(
@@ -267,9 +272,9 @@ bool eng_cm_event_move(struct cm_id *id, struct cm_channel *to);
 
 /* --- cm_id.c --- */
 
-/* -ENOSPC: its session has max_cm_ids; -ENOMEM */
+/* -ENOSPC: its program has max_cm_ids; -ENOMEM */
 int eng_cm_id_new(
-	struct eng_cm *cm, struct karst_session *s, struct cm_channel *ch, struct cm_id **id);
+	struct eng_cm *cm, struct cm_client *client, struct cm_channel *ch, struct cm_id **id);
 /* Ends whatever it is in.  @return whether its events were the last ones of its channel. */
 bool eng_cm_id_free(struct eng_cm *cm, struct cm_id *id);
 /* The way that @id has waited for: 0, or why there is none. */
@@ -282,22 +287,14 @@ extern const struct karst_cm_ops eng_cm_ops;
 /* How packets of @id get to @dst_ip. */
 void eng_cm_ah(const struct cm_id *id, const uint8_t dst_ip[16], struct karst_ctl_ah_attr *ah);
 
-int eng_cm_connect(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
+/* What a program asks for.  Each writes why it refuses. */
+int eng_cm_connect(
+	struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p);
+int eng_cm_accept(
+	struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p);
+int eng_cm_reject(struct eng_cm *cm, char *why, struct cm_id *id, uint32_t reason,
 	const struct karst_ctl_cm_param *p);
-int eng_cm_accept(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
-	const struct karst_ctl_cm_param *p);
-int eng_cm_reject(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t reason,
-	const struct karst_ctl_cm_param *p);
-int eng_cm_disconnect(struct eng_cm *cm, struct session_call *c, struct cm_id *id);
-int eng_cm_established(struct eng_cm *cm, struct session_call *c, struct cm_id *id);
-
-/* --- session_cm.c --- */
-
-/* Calls @op for what @handle names, under the lock. */
-int eng_cm_with_id(struct karst_session *s, struct session_call *c, uint32_t handle,
-	int (*op)(struct eng_cm *cm, struct session_call *c, struct cm_id *id));
-/* Says that @what needs @id to be something else. */
-int eng_cm_state_fault(
-	struct session_call *c, const struct cm_id *id, const char *what, const char *wanted);
+int eng_cm_disconnect(struct eng_cm *cm, char *why, struct cm_id *id);
+int eng_cm_established(struct eng_cm *cm, char *why, struct cm_id *id);
 
 #endif /* ENG_CM_H */

@@ -25,30 +25,31 @@ is_ud(const struct cm_id *id)
 /* --- what programs ask --- */
 
 static int
-check_private(struct session_call *c, const struct karst_ctl_cm_param *p, uint32_t most)
+check_private(char *why, const struct karst_ctl_cm_param *p, uint32_t most)
 {
 	if (p->private_data_len <= most)
 		return 0;
-	return say(
-		c, -EINVAL, "%u bytes of private data: up to %u here", p->private_data_len, most);
+	return karst_ctl_say(
+		why, -EINVAL, "%u bytes of private data: up to %u here", p->private_data_len, most);
 }
 
 static int
-say_state(struct session_call *c, const struct cm_id *id, const char *what)
+say_state(char *why, const struct cm_id *id, const char *what)
 {
 	static const char *const names[] = {"idle", "bound", "resolving its address",
 		"address resolved", "route resolved", "connecting or connected", "listening"};
 
-	return say(c, -EINVAL, "%s: identifier %u is %s", what, id->handle, names[id->state]);
+	return karst_ctl_say(
+		why, -EINVAL, "%s: identifier %u is %s", what, id->handle, names[id->state]);
 }
 
 static int
-cm_fault(struct session_call *c, int ret, const char *what)
+cm_fault(char *why, int ret, const char *what)
 {
 	if (ret == -ENOSPC)
-		return say(c, ret, "%s: the engine has as many connections as it may (max_cm_ids)",
-			what);
-	return say(c, ret == -ENOENT || ret == -EMSGSIZE ? -EINVAL : ret,
+		return karst_ctl_say(why, ret,
+			"%s: the engine has as many connections as it may (max_cm_ids)", what);
+	return karst_ctl_say(why, ret == -ENOENT || ret == -EMSGSIZE ? -EINVAL : ret,
 		"%s: the state of the connection, or a number in the parameters, does not allow it",
 		what);
 }
@@ -73,8 +74,7 @@ param_of(const struct cm_id *id, const struct karst_ctl_cm_param *p, struct kars
 }
 
 int
-eng_cm_connect(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
-	const struct karst_ctl_cm_param *p)
+eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p)
 {
 	uint64_t service = karst_cm_service_id(id->port_space, id->dst.port_number);
 	struct karst_cm_ip ip = {
@@ -85,8 +85,8 @@ eng_cm_connect(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 	int ret;
 
 	if (id->state != CM_ID_ROUTE_RESOLVED)
-		return say_state(c, id, "connect");
-	ret = check_private(c, p, is_ud(id) ? SIDR_REQ_PRIVATE : REQ_PRIVATE);
+		return say_state(why, id, "connect");
+	ret = check_private(why, p, is_ud(id) ? SIDR_REQ_PRIVATE : REQ_PRIVATE);
 	if (ret != 0)
 		return ret;
 	memcpy(ip.src_ip, id->src.ip, sizeof(ip.src_ip));
@@ -103,7 +103,7 @@ eng_cm_connect(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 	else
 		ret = karst_cm_id_connect(cm->cm, &id->path, service, &param, id, &id->cm_id);
 	if (ret != 0)
-		return cm_fault(c, ret, "connect");
+		return cm_fault(why, ret, "connect");
 	id->state = CM_ID_CONNECT;
 	id->responder_resources = p->responder_resources;
 	id->initiator_depth = p->initiator_depth;
@@ -112,11 +112,11 @@ eng_cm_connect(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 }
 
 static int
-accept_request(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
-	const struct karst_ctl_cm_param *p)
+accept_request(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p)
 {
 	struct karst_cm_param param;
-	int ret = check_private(c, p, is_ud(id) ? KARST_CM_SIDR_REP_PRIVATE : KARST_CM_REP_PRIVATE);
+	int ret =
+		check_private(why, p, is_ud(id) ? KARST_CM_SIDR_REP_PRIVATE : KARST_CM_REP_PRIVATE);
 
 	if (ret != 0)
 		return ret;
@@ -126,41 +126,41 @@ accept_request(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 	else
 		ret = karst_cm_id_accept(cm->cm, id->cm_id, &param);
 	if (ret != 0)
-		return cm_fault(c, ret, "accept");
+		return cm_fault(why, ret, "accept");
 	id->responder_resources = p->responder_resources;
 	id->initiator_depth = p->initiator_depth;
 	return 0;
 }
 
 int
-eng_cm_accept(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
-	const struct karst_ctl_cm_param *p)
+eng_cm_accept(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p)
 {
 	int ret;
 
 	if (id->state != CM_ID_CONNECT)
-		return say_state(c, id, "accept");
+		return say_state(why, id, "accept");
 	if (p != NULL && id->passive)
-		return accept_request(cm, c, id, p);
+		return accept_request(cm, why, id, p);
 	if (p != NULL || id->passive || is_ud(id))
-		return say(c, -EINVAL,
+		return karst_ctl_say(why, -EINVAL,
 			"accept: a request is accepted with parameters, the answer to one (not "
 			"UDP's) without");
 	ret = karst_cm_id_ready(cm->cm, id->cm_id, NULL, 0);
-	return ret == 0 ? 0 : cm_fault(c, ret, "accept");
+	return ret == 0 ? 0 : cm_fault(why, ret, "accept");
 }
 
 int
-eng_cm_reject(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t reason,
+eng_cm_reject(struct eng_cm *cm, char *why, struct cm_id *id, uint32_t reason,
 	const struct karst_ctl_cm_param *p)
 {
 	struct karst_cm_param param;
-	int ret = check_private(c, p, is_ud(id) ? KARST_CM_SIDR_REP_PRIVATE : KARST_CM_REJ_PRIVATE);
+	int ret =
+		check_private(why, p, is_ud(id) ? KARST_CM_SIDR_REP_PRIVATE : KARST_CM_REJ_PRIVATE);
 
 	if (id->state != CM_ID_CONNECT || (is_ud(id) && !id->passive))
-		return say_state(c, id, "reject");
+		return say_state(why, id, "reject");
 	if (ret == 0 && reason > UINT16_MAX)
-		ret = say(c, -EINVAL, "reason %u: up to %u", reason, UINT16_MAX);
+		ret = karst_ctl_say(why, -EINVAL, "reason %u: up to %u", reason, UINT16_MAX);
 	if (ret != 0)
 		return ret;
 	param_of(id, p, &param);
@@ -170,14 +170,14 @@ eng_cm_reject(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint3
 		ret = karst_cm_id_reject(cm->cm, id->cm_id,
 			reason != 0 ? (uint16_t)reason : KARST_CM_REJ_CONSUMER_DEFINED, NULL, 0,
 			p->private_data, p->private_data_len);
-	return ret == 0 ? 0 : cm_fault(c, ret, "reject");
+	return ret == 0 ? 0 : cm_fault(why, ret, "reject");
 }
 
 int
-eng_cm_disconnect(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
+eng_cm_disconnect(struct eng_cm *cm, char *why, struct cm_id *id)
 {
 	if (id->state != CM_ID_CONNECT || is_ud(id))
-		return say_state(c, id, "disconnect");
+		return say_state(why, id, "disconnect");
 	/* Whoever is disconnected already has what he wants. */
 	if (karst_cm_id_disconnect(cm->cm, id->cm_id, NULL, 0) != 0)
 		karst_cm_id_disconnect_reply(cm->cm, id->cm_id, NULL, 0);
@@ -185,16 +185,16 @@ eng_cm_disconnect(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 }
 
 int
-eng_cm_established(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
+eng_cm_established(struct eng_cm *cm, char *why, struct cm_id *id)
 {
 	int ret;
 
 	if (id->state != CM_ID_CONNECT || is_ud(id))
-		return say_state(c, id, "notify");
+		return say_state(why, id, "notify");
 	ret = karst_cm_id_established(cm->cm, id->cm_id);
 	if (ret == 0)
 		eng_cm_event(cm, id, KARST_RDMACM_ESTABLISHED, 0);
-	return ret == 0 || ret == -EALREADY ? 0 : cm_fault(c, ret, "notify");
+	return ret == 0 || ret == -EALREADY ? 0 : cm_fault(why, ret, "notify");
 }
 
 /* --- what lib/cm tells --- */
@@ -315,7 +315,7 @@ make_conn(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct karst_cm
 {
 	struct cm_id *id;
 
-	if (eng_cm_id_new(cm, l->session, l->channel, &id) != 0) {
+	if (eng_cm_id_new(cm, l->client, l->channel, &id) != 0) {
 		cm->stats.limit_reached++;
 		return NULL;
 	}

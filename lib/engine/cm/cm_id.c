@@ -16,19 +16,20 @@
 #include "cm.h"
 
 int
-eng_cm_id_new(struct eng_cm *cm, struct karst_session *s, struct cm_channel *ch, struct cm_id **out)
+eng_cm_id_new(
+	struct eng_cm *cm, struct cm_client *client, struct cm_channel *ch, struct cm_id **out)
 {
 	struct cm_id *id = calloc(1, sizeof(*id));
 	int ret;
 
 	if (id == NULL)
 		return -ENOMEM;
-	ret = eng_handles_add(&s->cm_ids, id, &id->handle);
+	ret = eng_handles_add(&client->ids, id, &id->handle);
 	if (ret != 0) {
 		free(id);
 		return ret;
 	}
-	id->session = s;
+	id->client = client;
 	id->channel = ch;
 	id->psn = eng_cm_random(cm) & 0xffffff;
 	ch->ids++;
@@ -43,7 +44,7 @@ free_groups(struct cm_id *id)
 
 	while ((g = id->groups) != NULL) {
 		id->groups = g->next;
-		eng_handles_del(&id->session->cm_groups, g->handle);
+		eng_handles_del(&id->client->groups, g->handle);
 		free(g);
 	}
 }
@@ -61,7 +62,7 @@ eng_cm_id_free(struct eng_cm *cm, struct cm_id *id)
 	if (id->cm_id != 0)
 		karst_cm_id_destroy(cm->cm, id->cm_id);
 	id->channel->ids--;
-	eng_handles_del(&id->session->cm_ids, id->handle);
+	eng_handles_del(&id->client->ids, id->handle);
 	free(id);
 	return emptied;
 }

@@ -54,15 +54,16 @@ eng_cm_set_scope(struct karst_ctl_cm_addr *a, uint8_t port)
 }
 
 int
-eng_cm_check_addr(struct session_call *c, const struct karst_ctl_cm_addr *a)
+eng_cm_check_addr(char *why, const struct karst_ctl_cm_addr *a)
 {
 	if (a->family != AF_INET && a->family != AF_INET6)
-		return say(c, -EAFNOSUPPORT, "address family %u: %u (IPv4) or %u (IPv6)", a->family,
-			AF_INET, AF_INET6);
+		return karst_ctl_say(why, -EAFNOSUPPORT,
+			"address family %u: %u (IPv4) or %u (IPv6)", a->family, AF_INET, AF_INET6);
 	if (eng_cm_is_scoped(a) && a->scope_id > KARST_ENGINE_MAX_PORTS)
-		return say(c, -ENODEV, "link-local address of port %u: there is none", a->scope_id);
+		return karst_ctl_say(
+			why, -ENODEV, "link-local address of port %u: there is none", a->scope_id);
 	if ((a->family == AF_INET) != eng_ip_is4(a->ip) && !same_ip(a->ip, any6))
-		return say(c, -EINVAL,
+		return karst_ctl_say(why, -EINVAL,
 			"an IPv4 address is of family %u and written as ::ffff:a.b.c.d, an IPv6 "
 			"address of family %u",
 			AF_INET, AF_INET6);

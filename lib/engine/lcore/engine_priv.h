@@ -200,6 +200,7 @@ struct karst_engine_owner {
 	struct karst_engine *e;
 	struct karst_engine_ops ops;
 	void *user;
+	uint32_t client;                   /* number of its session; 0: none */
 	struct arena rings;                /* shared with the program */
 	char name[64];                     /* of its memory files */
 	struct karst_space *_Atomic space; /* its program's; NULL: this process, or it has gone */

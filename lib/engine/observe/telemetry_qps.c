@@ -8,7 +8,6 @@
  * takes to load some hundred QPs; so it is made on the thread that asks, under ctl_lock, without
  * which no QP comes or goes, from counters that are whole words.
  */
-#include "session_priv.h"
 #include "telemetry.h"
 
 static const char *
@@ -100,11 +99,7 @@ static const char *const columns[] = {"qpn", "type", "state", "client", "tx_pack
 static uint32_t
 client_of(const struct karst_core_qp *qp)
 {
-	const struct karst_engine_owner *o = ((const struct eng_qp *)karst_qp_user(qp))->owner;
-
-	if (o->ops.cq_event != eng_session_ops.cq_event)
-		return 0;
-	return ((const struct karst_session *)o->user)->info.client;
+	return ((const struct eng_qp *)karst_qp_user(qp))->owner->client;
 }
 
 static void

@@ -405,9 +405,9 @@ init_tables(struct karst_session *s)
 	eng_handles_init(&s->cqs, l->max_cqs);
 	eng_handles_init(&s->srqs, l->max_srqs);
 	eng_handles_init(&s->qps, l->max_qps);
-	eng_handles_init(&s->cm_channels, l->max_channels);
-	eng_handles_init(&s->cm_ids, l->max_cm_ids);
-	eng_handles_init(&s->cm_groups, l->max_cm_ids);
+	eng_handles_init(&s->cm.channels, l->max_channels);
+	eng_handles_init(&s->cm.ids, l->max_cm_ids);
+	eng_handles_init(&s->cm.groups, l->max_cm_ids);
 	eng_keys_init(&s->mrs, l->max_mrs);
 	eng_keys_init(&s->mws, l->max_mws);
 	eng_keys_init(&s->ahs, l->max_ahs);
@@ -415,9 +415,9 @@ init_tables(struct karst_session *s)
 	eng_handles_charge(&s->channels, s->share, ENG_SHARE_DESCRIPTORS);
 	eng_handles_charge(&s->xrcds, s->share, ENG_SHARE_XRCDS);
 	eng_handles_charge(&s->qps, s->share, ENG_SHARE_QPS);
-	eng_handles_charge(&s->cm_channels, s->share, ENG_SHARE_DESCRIPTORS);
-	eng_handles_charge(&s->cm_ids, s->share, ENG_SHARE_CM_IDS);
-	eng_handles_charge(&s->cm_groups, s->share, ENG_SHARE_CM_IDS);
+	eng_handles_charge(&s->cm.channels, s->share, ENG_SHARE_DESCRIPTORS);
+	eng_handles_charge(&s->cm.ids, s->share, ENG_SHARE_CM_IDS);
+	eng_handles_charge(&s->cm.groups, s->share, ENG_SHARE_CM_IDS);
 	eng_keys_charge(&s->mrs, s->share, ENG_SHARE_KEYS);
 	eng_keys_charge(&s->mws, s->share, ENG_SHARE_KEYS);
 	eng_keys_charge(&s->ahs, s->share, ENG_SHARE_AHS);
@@ -466,6 +466,7 @@ link_session(struct karst_session *s)
 
 	pthread_mutex_lock(&e->session_lock);
 	s->info.client = ++e->last_client;
+	s->owner->client = s->info.client; /* it has no objects yet */
 	s->next = e->sessions;
 	s->pprev = &e->sessions;
 	if (s->next != NULL)
@@ -507,9 +508,9 @@ free_session(struct karst_session *s)
 	eng_handles_fini(&s->cqs);
 	eng_handles_fini(&s->srqs);
 	eng_handles_fini(&s->qps);
-	eng_handles_fini(&s->cm_channels);
-	eng_handles_fini(&s->cm_ids);
-	eng_handles_fini(&s->cm_groups);
+	eng_handles_fini(&s->cm.channels);
+	eng_handles_fini(&s->cm.ids);
+	eng_handles_fini(&s->cm.groups);
 	eng_keys_fini(&s->mrs);
 	eng_keys_fini(&s->mws);
 	eng_keys_fini(&s->ahs);
@@ -574,6 +575,7 @@ karst_session_create(struct karst_engine *e, const struct karst_session_init *in
 	s->async.fd = s->attend_fd = s->async_reader = -1;
 	s->info.pid = init->pid != 0 ? init->pid : getpid();
 	s->info.uid = init->uid;
+	s->cm.uid = init->uid;
 	s->info.attached_ns = karst_engine_now_ns(e);
 	put_name(s->info.program, sizeof(s->info.program),
 		init->program != NULL ? init->program : "");
@@ -623,7 +625,7 @@ karst_session_list(struct karst_engine *e, struct karst_session_info *infos, uns
 		if (n >= max)
 			continue;
 		infos[n] = s->info;
-		infos[n].cm_ids = s->cm_ids.used;
+		infos[n].cm_ids = s->cm.ids.used;
 		infos[n].lost_events = atomic_load_explicit(&s->lost_events, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&e->session_lock);

@@ -5,17 +5,17 @@
  * Messages of connection management, all under its lock: identifiers, channels, groups, and what
  * becomes of them in the end.  Others: session_cm_addr.c, session_cm_conn.c.
  */
+#include "session_cm.h"
+
 #include <errno.h>
 #include <unistd.h>
-
-#include "cm.h"
 
 /* --- identifiers by their handles --- */
 
 static struct cm_id *
 find_id(struct karst_session *s, struct session_call *c, uint32_t handle)
 {
-	struct cm_id *id = eng_handles_get(&s->cm_ids, handle);
+	struct cm_id *id = eng_handles_get(&s->cm.ids, handle);
 
 	/* one that waits with its request is not the program's yet */
 	if (id != NULL && (!id->passive || id->told))
@@ -60,9 +60,9 @@ eng_session_cm_create_channel(struct karst_session *s, struct session_call *c)
 		free(ch);
 		return say(c, ret, "channel: the engine has no descriptors left (its ulimit -n)");
 	}
-	ch->session = s;
+	ch->client = &s->cm;
 	cm = eng_cm_enter(s->e);
-	ret = eng_session_handle_add(c, &s->cm_channels, ch, "channels of connection management",
+	ret = eng_session_handle_add(c, &s->cm.channels, ch, "channels of connection management",
 		"max_channels", &ch->handle);
 	rsp->channel = ch->handle;
 	eng_cm_leave(cm);
@@ -80,7 +80,7 @@ static void
 free_channel(struct karst_session *s, struct cm_channel *ch)
 {
 	eng_stream_close(&ch->stream);
-	eng_handles_del(&s->cm_channels, ch->handle);
+	eng_handles_del(&s->cm.channels, ch->handle);
 	free(ch);
 }
 
@@ -89,7 +89,7 @@ eng_session_cm_destroy_channel(struct karst_session *s, struct session_call *c)
 {
 	const struct karst_ctl_cm_destroy_channel_req *req = c->body;
 	struct eng_cm *cm = eng_cm_enter(s->e);
-	struct cm_channel *ch = eng_session_find(c, &s->cm_channels, req->channel, "channel");
+	struct cm_channel *ch = eng_session_find(c, &s->cm.channels, req->channel, "channel");
 	int ret = -EINVAL;
 
 	if (ch != NULL && ch->ids != 0) {
@@ -130,7 +130,7 @@ eng_session_cm_get_event(struct karst_session *s, struct session_call *c)
 	const struct karst_ctl_cm_get_event_req *req = c->body;
 	struct karst_ctl_cm_get_event_rsp *rsp = c->rsp;
 	struct eng_cm *cm = eng_cm_enter(s->e);
-	struct cm_channel *ch = eng_session_find(c, &s->cm_channels, req->channel, "channel");
+	struct cm_channel *ch = eng_session_find(c, &s->cm.channels, req->channel, "channel");
 	bool emptied;
 	struct cm_event *ev = ch != NULL ? eng_cm_event_take(ch, &emptied) : NULL;
 	int ret = -EINVAL;
@@ -182,19 +182,19 @@ eng_session_cm_create_id(struct karst_session *s, struct session_call *c)
 	const struct karst_ctl_cm_create_id_req *req = c->body;
 	struct karst_ctl_cm_create_id_rsp *rsp = c->rsp;
 	struct eng_cm *cm = eng_cm_enter(s->e);
-	struct cm_channel *ch = eng_session_find(c, &s->cm_channels, req->channel, "channel");
+	struct cm_channel *ch = eng_session_find(c, &s->cm.channels, req->channel, "channel");
 	struct cm_id *id;
 	int ret = ch != NULL ? check_kind(c, req) : -EINVAL;
 
 	if (ret == 0) {
-		ret = eng_cm_id_new(cm, s, ch, &id);
-		if (ret == -ENOSPC && s->cm_ids.used < s->cm_ids.max)
+		ret = eng_cm_id_new(cm, &s->cm, ch, &id);
+		if (ret == -ENOSPC && s->cm.ids.used < s->cm.ids.max)
 			eng_session_say_share(s, c, ENG_SHARE_CM_IDS);
 		else if (ret != 0)
 			say(c, ret,
 				"identifiers: the engine has no memory, or this program %u, as many "
 				"as it may (max_cm_ids)",
-				s->cm_ids.used);
+				s->cm.ids.used);
 	}
 	if (ret == 0) {
 		id->uid = req->uid;
@@ -230,8 +230,7 @@ migrate_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 {
 	const struct karst_ctl_cm_migrate_id_req *req = c->body;
 	struct karst_ctl_cm_migrate_id_rsp *rsp = c->rsp;
-	struct cm_channel *to =
-		eng_session_find(c, &id->session->cm_channels, req->channel, "channel");
+	struct cm_channel *to = eng_session_find(c, &id->client->channels, req->channel, "channel");
 
 	if (to == NULL)
 		return -EINVAL;
@@ -263,7 +262,7 @@ join_mcast(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	struct karst_ctl_cm_join_mcast_rsp *rsp = c->rsp;
 	struct cm_group *g;
 	struct cm_event *ev;
-	int ret = eng_cm_check_addr(c, &req->addr);
+	int ret = eng_cm_check_addr(c->why, &req->addr);
 
 	if (ret == 0 && !eng_ip_is_group(req->addr.ip))
 		ret = say(c, -EINVAL, "not a group: 224.0.0.0/4 or ff00::/8");
@@ -275,12 +274,11 @@ join_mcast(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	g = calloc(1, sizeof(*g));
 	if (g == NULL)
 		return say(c, -ENOMEM, "group: the engine has no memory");
-	ret = eng_session_handle_add(
-		c, &id->session->cm_groups, g, "groups", "max_cm_ids", &g->handle);
+	ret = eng_session_handle_add(c, &id->client->groups, g, "groups", "max_cm_ids", &g->handle);
 	ev = ret == 0 ? eng_cm_event(cm, id, KARST_RDMACM_MULTICAST_JOIN, 0) : NULL;
 	if (ev == NULL) {
 		if (ret == 0) {
-			eng_handles_del(&id->session->cm_groups, g->handle);
+			eng_handles_del(&id->client->groups, g->handle);
 			ret = say(c, -ENOSPC, "identifier %u: too many events wait", id->handle);
 		}
 		free(g);
@@ -315,7 +313,7 @@ eng_session_cm_leave_mcast(struct karst_session *s, struct session_call *c)
 	const struct karst_ctl_cm_leave_mcast_req *req = c->body;
 	struct karst_ctl_cm_leave_mcast_rsp *rsp = c->rsp;
 	struct eng_cm *cm = eng_cm_enter(s->e);
-	struct cm_group *g = eng_session_find(c, &s->cm_groups, req->group, "group"), **at;
+	struct cm_group *g = eng_session_find(c, &s->cm.groups, req->group, "group"), **at;
 
 	if (g != NULL) {
 		rsp->events = g->reported;
@@ -324,7 +322,7 @@ eng_session_cm_leave_mcast(struct karst_session *s, struct session_call *c)
 		for (at = &g->id->groups; *at != g; at = &(*at)->next)
 			;
 		*at = g->next;
-		eng_handles_del(&s->cm_groups, g->handle);
+		eng_handles_del(&s->cm.groups, g->handle);
 		free(g);
 	}
 	eng_cm_leave(cm);
@@ -342,11 +340,11 @@ eng_session_drop_cm(struct karst_session *s)
 	uint32_t at = 0;
 
 	/* with a listener go the requests that nobody has taken, which may stand anywhere */
-	while (s->cm_ids.used > 0)
-		for (at = 0; (id = eng_handles_next(&s->cm_ids, &at)) != NULL;)
+	while (s->cm.ids.used > 0)
+		for (at = 0; (id = eng_handles_next(&s->cm.ids, &at)) != NULL;)
 			if (!id->passive || id->told)
 				eng_cm_id_free(cm, id);
-	for (at = 0; (ch = eng_handles_next(&s->cm_channels, &at)) != NULL;)
+	for (at = 0; (ch = eng_handles_next(&s->cm.channels, &at)) != NULL;)
 		free_channel(s, ch);
 	eng_cm_leave(cm);
 }

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <sys/socket.h>
 
-#include "cm.h"
+#include "session_cm.h"
 
 #define MAX_BACKLOG     1024u
 #define PRIVILEGED_END  1024u
@@ -54,7 +54,7 @@ bind_to(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 	bool any = eng_cm_is_any(&src);
 	int ret;
 
-	if (src.port_number != 0 && src.port_number < PRIVILEGED_END && id->session->info.uid != 0)
+	if (src.port_number != 0 && src.port_number < PRIVILEGED_END && id->client->uid != 0)
 		return say(c, -EACCES, "port number %u: those below %u are root's", src.port_number,
 			PRIVILEGED_END);
 	ret = any ? 0 : eng_cm_find_own(cm->e, &src, &port, &index);
@@ -89,7 +89,7 @@ static int
 bind_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 {
 	const struct karst_ctl_cm_bind_req *req = c->body;
-	int ret = eng_cm_check_addr(c, &req->addr);
+	int ret = eng_cm_check_addr(c->why, &req->addr);
 
 	if (ret != 0)
 		return ret;
@@ -153,10 +153,10 @@ resolve_addr(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	const struct karst_ctl_cm_resolve_addr_req *req = c->body;
 	struct karst_ctl_cm_addr any = {.family = req->dst.family}, was;
 	bool bound = id->state == CM_ID_BOUND, had_port = id->has_port;
-	int ret = eng_cm_check_addr(c, &req->dst);
+	int ret = eng_cm_check_addr(c->why, &req->dst);
 
 	if (ret == 0 && req->src.family != 0)
-		ret = eng_cm_check_addr(c, &req->src);
+		ret = eng_cm_check_addr(c->why, &req->src);
 	if (ret != 0)
 		return ret;
 	if (!bound && id->state != CM_ID_IDLE)

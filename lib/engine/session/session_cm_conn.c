@@ -7,7 +7,7 @@
  */
 #include <errno.h>
 
-#include "cm.h"
+#include "session_cm.h"
 
 /* --- connections --- */
 
@@ -16,7 +16,7 @@ connect_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 {
 	const struct karst_ctl_cm_connect_req *req = c->body;
 
-	return eng_cm_connect(cm, c, id, &req->param);
+	return eng_cm_connect(cm, c->why, id, &req->param);
 }
 
 int
@@ -37,7 +37,7 @@ accept_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	if ((req->flags & ~KARST_CTL_CM_ACCEPT_PARAM) != 0)
 		return say(c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags,
 			KARST_CTL_CM_ACCEPT_PARAM);
-	ret = eng_cm_accept(cm, c, id, with ? &req->param : NULL);
+	ret = eng_cm_accept(cm, c->why, id, with ? &req->param : NULL);
 	if (ret == 0 && id->passive) {
 		id->uid = req->uid;
 		id->named = true;
@@ -58,7 +58,7 @@ reject_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 {
 	const struct karst_ctl_cm_reject_req *req = c->body;
 
-	return eng_cm_reject(cm, c, id, req->reason, &req->param);
+	return eng_cm_reject(cm, c->why, id, req->reason, &req->param);
 }
 
 int
@@ -69,12 +69,18 @@ eng_session_cm_reject(struct karst_session *s, struct session_call *c)
 	return eng_cm_with_id(s, c, req->id, reject_id);
 }
 
+static int
+disconnect_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
+{
+	return eng_cm_disconnect(cm, c->why, id);
+}
+
 int
 eng_session_cm_disconnect(struct karst_session *s, struct session_call *c)
 {
 	const struct karst_ctl_cm_disconnect_req *req = c->body;
 
-	return eng_cm_with_id(s, c, req->id, eng_cm_disconnect);
+	return eng_cm_with_id(s, c, req->id, disconnect_id);
 }
 
 static int
@@ -85,7 +91,7 @@ notify_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	if (req->event != KARST_EVENT_COMM_EST)
 		return say(c, -EINVAL, "notify: event %u: %u (COMM_EST) and no other", req->event,
 			KARST_EVENT_COMM_EST);
-	return eng_cm_established(cm, c, id);
+	return eng_cm_established(cm, c->why, id);
 }
 
 int

@@ -10,7 +10,7 @@
  *	session_memory.c  regions, windows
  *	session_queues.c  channels, completion queues, shared receive queues
  *	session_pairs.c   queue pairs
- *	session_cm*.c     connection management; see cm.h
+ *	session_cm*.c     connection management: what programs ask of cm.h
  *	session_xrc.c     XRC domains, and targets that others have made
  *	session_attr.c    attributes of queue pairs and addresses: what is allowed, translation
  *
@@ -27,6 +27,7 @@
 
 #include <stdlib.h>
 
+#include "cm_client.h"
 #include "engine_priv.h"
 #include "handles.h"
 #include "karst_ctl_msg.h"
@@ -125,8 +126,7 @@ struct karst_session {
 	_Atomic uint64_t lost_events;
 	struct handles pds, channels, xrcds, cqs, srqs, qps;
 	struct keys mrs, mws, ahs;
-	/* under the lock of connection management */
-	struct handles cm_channels, cm_ids, cm_groups;
+	struct cm_client cm; /* under the lock of connection management */
 	uint64_t mr_bytes;
 	uint64_t shared, migrated, copied;
 	/* under session_lock */

@@ -3,8 +3,8 @@
  */
 /*
  * Deliberate faults, to prove that the simulator's oracle sees them.  A normal build has none:
- * karst_mutant() is constant 0 there.  test/sim builds this folder once for each mutant, with
- * -DKARST_MUTANT=<number>.
+ * karst_mutant() is constant 0 there.  test/sim builds this folder once more with all of them
+ * (-DKARST_MUTANTS), and a process has the one that test/sim/mutant.c chose for it.
  */
 #ifndef KARST_QP_MUTANT_H
 #define KARST_QP_MUTANT_H
@@ -40,10 +40,11 @@ enum karst_mutant {
 	KARST_MUTANT_MAX
 };
 
-#ifndef KARST_MUTANT
-#define KARST_MUTANT 0
+#ifdef KARST_MUTANTS
+extern unsigned int karst_mutant_now;
+#define karst_mutant(m) (karst_mutant_now == (m))
+#else
+#define karst_mutant(m) 0
 #endif
-
-#define karst_mutant(m) (KARST_MUTANT == (m))
 
 #endif /* KARST_QP_MUTANT_H */

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""A Linux guest under QEMU, without KVM, and programs in it.
+"""A Linux guest under QEMU, and programs in it.
 
 Its agent (guest/agent.c) runs shell lines; a Job has the interface of test/verbs' Program, so that
 a case does not care at which end a program runs.  A thread takes what the agent says.
@@ -16,6 +16,7 @@ import time
 LIMIT_S = 60 # of a job, unless it is given another
 BOOT_S = 240
 JOBS = 64
+TCG = 'tcg,thread=multi,tb-size=256'
 OUTPUT_LINES = 40
 MAC = '52:54:00:4b:00:%02x'
 KERNEL_SAID = r'BUG|WARNING|Oops|Call Trace|panic|rcu.*stall'
@@ -65,12 +66,32 @@ class Job:
                 f'status {self.status}']
 
 
-class Guest:
-    """@image: (kernel, initial file system, version).  @nics: QEMU's -netdev options, of eth0,
-    eth1 and so on; @addresses: of each, with commas between them; @bereaved(): called when it is
-    gone, on a thread of its own.  Starts at once; ready() waits."""
+def plain(nics, addresses, mtu=4190, mem_mb=448):
+    """A PC with virtio adapters, on any processor: (words for QEMU, words for the kernel).
+    @nics: QEMU's -netdev options, of eth0, eth1 and so on; @addresses: of each, with commas between
+    them."""
+    # -cx16: after a CMPXCHG16B, QEMU 7.2 has any bits in the flags, and an interrupt that comes
+    # before other flags are set ends Linux (double fault) if bit 17, VM, is one of them
+    words = ['-accel', TCG, '-M', 'pc', '-cpu', 'max,-cx16', '-smp', '1', '-m', str(mem_mb),
+             # vhost-user wants memory that it can share
+             '-object', f'memory-backend-memfd,id=m0,size={mem_mb}M,share=on',
+             '-machine', 'memory-backend=m0']
+    append = [f'mtu={mtu}']
+    for number, (nic, some) in enumerate(zip(nics, addresses)):
+        # no interrupt vectors: QEMU 7.2 crashes with them on vhost-user without KVM.  The
+        # kernel computes checksums and cuts segments, because nobody behind it would.
+        words += [*nic, '-device', f'virtio-net-pci,netdev=n{number},romfile=,vectors=0,'
+                  f'mac={MAC % number},csum=off,guest_csum=off,gso=off']
+        append.append(f'eth{number}={some}')
+    return words, append
 
-    def __init__(self, folder, image, nics, addresses, bereaved, mtu=4190, mem_mb=448):
+
+class Guest:
+    """@image: (kernel, initial file system, version).  @machine: (words for QEMU, words for the
+    kernel), as of plain(); @bereaved(): called when it is gone, on a thread of its own; @netns: the
+    network namespace that QEMU runs in.  Starts at once; ready() waits."""
+
+    def __init__(self, folder, image, machine, bereaved, netns=None):
         self.name = 'linux-' + image[2].split('-')[0]
         self.console = os.path.join(folder, 'console')
         self.error = os.path.join(folder, 'qemu.err')
@@ -81,24 +102,13 @@ class Guest:
         # no_timer_check: a QEMU that has to wait for a processor gives ticks too late for that check
         append = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', 'tsc=reliable',
                   'no_timer_check', 'mitigations=off', 'random.trust_cpu=on',
-                  f'name={self.name}', f'mtu={mtu}']
-        # -cx16: after a CMPXCHG16B, QEMU 7.2 has any bits in the flags, and an interrupt that comes
-        # before other flags are set ends Linux (double fault) if bit 17, VM, is one of them
-        words = ['qemu-system-x86_64', '-accel', 'tcg,thread=multi,tb-size=256', '-M', 'pc',
-                 '-cpu', 'max,-cx16', '-smp', '1', '-m', str(mem_mb), '-nodefaults', '-no-user-config',
-                 '-display', 'none', '-no-reboot', '-monitor', 'none',
-                 '-serial', 'file:' + self.console, '-kernel', image[0], '-initrd', image[1],
-                 # vhost-user wants memory that it can share
-                 '-object', f'memory-backend-memfd,id=m0,size={mem_mb}M,share=on',
-                 '-machine', 'memory-backend=m0',
-                 '-device', 'virtio-serial-pci', '-chardev', f'socket,id=agent,path={path}',
-                 '-device', 'virtserialport,chardev=agent,name=agent']
-        for number, (nic, some) in enumerate(zip(nics, addresses)):
-            # no interrupt vectors: QEMU 7.2 crashes with them on vhost-user without KVM.  The
-            # kernel computes checksums and cuts segments, because nobody behind it would.
-            words += [*nic, '-device', f'virtio-net-pci,netdev=n{number},romfile=,vectors=0,'
-                      f'mac={MAC % number},csum=off,guest_csum=off,gso=off']
-            append.append(f'eth{number}={some}')
+                  f'name={self.name}', *machine[1]]
+        words = ['ip', 'netns', 'exec', netns] if netns else []
+        words += ['qemu-system-x86_64', '-nodefaults', '-no-user-config', *machine[0],
+                  '-display', 'none', '-no-reboot', '-monitor', 'none',
+                  '-serial', 'file:' + self.console, '-kernel', image[0], '-initrd', image[1],
+                  '-device', 'virtio-serial-pci', '-chardev', f'socket,id=agent,path={path}',
+                  '-device', 'virtserialport,chardev=agent,name=agent']
         self.began = time.monotonic()
         self.lock = threading.Lock()
         self.jobs = {}

@@ -259,9 +259,9 @@ class Bed:
         if os.path.exists(f'{self.folder}/nic'):
             os.unlink(f'{self.folder}/nic')
         linux = Linux(None)
-        self.guest = guest.Guest(folder, self.image, nics, [linux.addresses('wire'),
-                                                            linux.addresses('vhost'), ''],
-                                 self.host.abandon, MTU)
+        addresses = [linux.addresses('wire'), linux.addresses('vhost'), '']
+        self.guest = guest.Guest(folder, self.image, guest.plain(nics, addresses, MTU),
+                                 self.host.abandon)
         problems = self.guest.ready()
         if problems:
             return problems

@@ -12,6 +12,7 @@ PROGRAM is in /usr/bin, unless PATH says where it is to be, relative to the root
 Prints the paths of both.  What FOLDER has already is not made again: a package is known by its
 name and hash, an image by the hash of all that goes into it.
 """
+import fcntl
 import glob
 import gzip
 import hashlib
@@ -27,27 +28,43 @@ import tempfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 PATH = '/usr/bin:/usr/sbin:/bin:/sbin'
 DOWNLOAD_S = 900
-PROGRAMS = '''ip tc rdma ping modprobe lsmod
-  ibv_devices ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
-  rping udaddy ucmatose cmtime mckey rstream riostream rdma_client rdma_server
-  ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw
-  ib_atomic_lat nvme mke2fs mkfs.ext4 e2fsck'''.split()
-# Needed by name at run time: verbs providers, what glibc loads when a thread is cancelled,
-# settings.
-MORE = ['/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so', '/etc/libibverbs.d/rxe.driver',
-        '/lib/x86_64-linux-gnu/libgcc_s.so.1', '/etc/mke2fs.conf']
 LIBRARIES = '/usr/lib/x86_64-linux-gnu'
-# DPDK's, for a karstd in the guest: all that are in their folder are loaded, and no library may be
-# there twice, so these are only what no other needs.
-DRIVERS = 'mempool_ring net_ring'.split()
-MODULES = '''virtio_net virtio_pci virtio_console virtio_rng rdma_rxe ib_uverbs rdma_cm rdma_ucm
-  8021q nvme-rdma nvmet nvmet-rdma null_blk brd ext4 configfs
-  crc32_pclmul crc32_generic crc32c_generic crc32c_intel crc32c'''.split()
+
+
 TEXTS = {
     'etc/passwd': 'root:x:0:0:root:/root:/bin/sh\n',
     'etc/nsswitch.conf': 'hosts: files\npasswd: files\n',
     'etc/hosts': '127.0.0.1 localhost\n',
 }
+
+
+class Contents:
+    """What of this machine's is put into an image, by name.  @drivers are DPDK's, for a karstd in
+    the guest: all that are in their folder are loaded, and no library may be there twice, so these
+    are only what no other needs."""
+
+    def __init__(self, name, programs, modules, drivers, texts=None):
+        self.name = name
+        self.programs = programs.split()
+        self.modules = modules.split()
+        self.drivers = drivers.split()
+        self.texts = {**TEXTS, **(texts or {})}
+
+
+# of the suite interop
+PEER = Contents('initrd', '''ip tc rdma ping modprobe lsmod
+  ibv_devices ibv_devinfo ibv_rc_pingpong ibv_uc_pingpong ibv_ud_pingpong ibv_srq_pingpong
+  rping udaddy ucmatose cmtime mckey rstream riostream rdma_client rdma_server
+  ib_send_bw ib_send_lat ib_write_bw ib_write_lat ib_read_bw ib_read_lat ib_atomic_bw
+  ib_atomic_lat nvme mke2fs mkfs.ext4 e2fsck''',
+                '''virtio_net virtio_pci virtio_console virtio_rng rdma_rxe ib_uverbs rdma_cm rdma_ucm
+  8021q nvme-rdma nvmet nvmet-rdma null_blk brd ext4 configfs
+  crc32_pclmul crc32_generic crc32c_generic crc32c_intel crc32c''',
+                'mempool_ring net_ring')
+# Needed by name at run time: verbs providers, what glibc loads when a thread is cancelled,
+# settings.
+MORE = ['/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so', '/etc/libibverbs.d/rxe.driver',
+        '/lib/x86_64-linux-gnu/libgcc_s.so.1', '/etc/mke2fs.conf']
 FOLDERS = 'dev etc lib lib64 proc root run sbin sys tmp usr var var/run'.split()
 
 
@@ -145,10 +162,10 @@ def version_of(there):
     return os.listdir(os.path.join(there, 'lib', 'modules'))[0]
 
 
-def modules(there):
+def modules(there, names):
     """{path in the image: path here} of the modules, those that they need included."""
     version, found = version_of(there), {}
-    for name in MODULES:
+    for name in names:
         try:
             said = sh('modprobe', '-d', there, '-S', version, '--show-depends', name)
         except Failure:
@@ -175,11 +192,11 @@ def placed(library):
     return f'{LIBRARIES[1:]}/{os.path.basename(library)}'
 
 
-def programs(agent, own):
+def programs(agent, own, contents):
     """{path in the image: path here}"""
     found = {'init': os.path.join(HERE, 'init'), 'usr/bin/agent': agent}
     missing = []
-    for name in (*PROGRAMS, 'dash', 'busybox'):
+    for name in (*contents.programs, 'dash', 'busybox'):
         path = shutil.which(name, path=PATH)
         if path is None:
             missing.append(name)
@@ -191,7 +208,7 @@ def programs(agent, own):
     found.update({path[1:]: os.path.realpath(path) for path in MORE})
     found.update(dict(own_place(words) for words in own))
     if 'usr/sbin/karstd' in found:
-        for name in DRIVERS:
+        for name in contents.drivers:
             for path in glob.glob(f'{LIBRARIES}/dpdk/pmds-*/librte_{name}.so'):
                 found[path[1:]] = os.path.realpath(path)
     for path in list(found.values()):
@@ -205,13 +222,14 @@ def own_place(words):
     return inside or 'usr/bin/' + os.path.basename(path), os.path.abspath(path)
 
 
-def links():
+def links(files):
     """{path in the image: what it points to}"""
     found = {'bin': 'usr/bin', 'sbin/modprobe': '/usr/bin/modprobe', 'etc/mtab': '/proc/mounts'}
     for applet in sh('busybox', '--list').split():
         # busybox' own sh prefers its applets to what is in PATH
-        if applet not in PROGRAMS and applet not in ('busybox', 'sh', 'dash', 'init'):
-            found['usr/bin/' + applet] = 'busybox'
+        path = 'usr/bin/' + applet
+        if path not in files and applet not in ('sh', 'init'):
+            found[path] = 'busybox'
     found['usr/bin/sh'] = 'dash'
     return found
 
@@ -282,33 +300,36 @@ def key(there, files):
     return digest.hexdigest()[:16]
 
 
-def write(path, there, files, mods):
+def write(path, there, files, mods, texts):
     with open(path, 'wb') as raw, gzip.GzipFile('', 'wb', 1, raw, 0) as f:
         archive = Cpio(f)
         for name in FOLDERS:
             archive.folder(name)
-        for name, text in TEXTS.items():
+        for name, text in texts.items():
             archive.file(name, text.encode(), 0o644)
         for name, source in sorted({**files, **mods}.items()):
             archive.file(name, content(source))
         for name, data in module_index(there, mods).items():
             archive.file(name, data, 0o644)
-        for name, to in links().items():
+        for name, to in links(files).items():
             archive.link(name, to)
         archive.end()
 
 
-def image(folder, meta, agent, own=()):
+def image(folder, meta, agent, own=(), contents=PEER):
     """(kernel, initial file system, version): files in @folder, made if they are not there."""
     os.makedirs(folder, exist_ok=True)
-    there = kernel(folder, meta)
+    with open(os.path.join(folder, 'lock'), 'w', encoding='ascii') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX) # another suite may want the same one
+        there = kernel(folder, meta)
     version = version_of(there)
-    files, mods = programs(agent, own), modules(there)
-    initrd = os.path.join(folder, f'initrd-{version}-{key(there, files)}')
+    files, mods = programs(agent, own, contents), modules(there, contents.modules)
+    name = f'{contents.name}-{version}'
+    initrd = os.path.join(folder, f'{name}-{key(there, files)}')
     if not os.path.exists(initrd):
-        for old in glob.glob(os.path.join(folder, f'initrd-{version}-*')):
+        for old in glob.glob(os.path.join(folder, f'{name}-*')):
             os.unlink(old)
-        write(f'{initrd}.{os.getpid()}', there, files, mods)
+        write(f'{initrd}.{os.getpid()}', there, files, mods, contents.texts)
         os.rename(f'{initrd}.{os.getpid()}', initrd)
     return os.path.join(there, 'boot', f'vmlinuz-{version}'), initrd, version
 

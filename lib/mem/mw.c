@@ -17,7 +17,7 @@
  */
 #include <errno.h>
 
-#include "karst_foreign.h"
+#include "karst_unmapped.h"
 #include "mem_priv.h"
 
 #define BIND_ACCESS_KNOWN (KARST_ACCESS_REMOTE | KARST_ACCESS_ZERO_BASED)

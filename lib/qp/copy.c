@@ -15,7 +15,7 @@
  * What happens in a first pass and is not taken back would happen again, the same way: a receive
  * request is held, earlier requests are acknowledged, an SRQ is entered, a connection established.
  *
- * Frames.  A frame asks for its foreign bytes by karst_copy_get(), segment by segment.  If one is
+ * Frames.  A frame asks for its unmapped bytes by karst_copy_get(), segment by segment.  If one is
  * not there, the frame is not built, and karst_copy_fetch_*() note the segments of that frame and
  * of those behind it.  Frames are fetched whole, so one that was fetched can be built.  Each
  * segment knows its PSN: a frame takes only bytes that were fetched for it, and so not those that
@@ -46,14 +46,14 @@ give_back(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_hal
 
 	qp->copy[half] = NULL;
 	set_flag(qp);
-	core->foreign->give_back(core, c);
+	core->copy_ops->give_back(core, c);
 }
 
 static struct karst_copy *
 open_copy(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half,
 	enum karst_copy_op op)
 {
-	struct karst_copy *c = core->foreign->take(core);
+	struct karst_copy *c = core->copy_ops->take(core);
 
 	if (c == NULL)
 		return NULL;
@@ -75,7 +75,7 @@ submit(struct karst_core *core, struct karst_copy *c)
 	struct karst_core_qp *qp = c->qp;
 
 	c->state = KARST_COPY_BUSY;
-	if (!core->foreign->submit(core, c))
+	if (!core->copy_ops->submit(core, c))
 		return false;
 	qp->copy[c->half] = c;
 	qp->flags |= KARST_QPF_COPIES;
@@ -129,7 +129,7 @@ karst_copy_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t key
 	while (n > 0) {
 		uint32_t m = n;
 		uint8_t *to =
-			karst_mem_is_foreign(host) ? core->foreign->map(core, host, &m) : host;
+			karst_mem_is_unmapped(host) ? core->copy_ops->map(core, host, &m) : host;
 		bool last = end && m == n;
 
 		if (to == NULL) {
@@ -160,7 +160,7 @@ karst_copy_atomic(struct karst_core *core, struct karst_core_qp *qp, struct kars
 		return true;
 	}
 	a->ok = true;
-	to = core->foreign->map(core, a->host, &n);
+	to = core->copy_ops->map(core, a->host, &n);
 	if (to != NULL) {
 		if (a->op == KARST_COPY_CAS)
 			a->old = karst_mem_cas(to, a->compare, a->operand);
@@ -197,7 +197,7 @@ rebase(struct karst_copy *c, const struct karst_pkt *from, const struct karst_pk
 static bool
 park(struct karst_core *core, struct karst_copy *c, struct karst_pkt *pkt)
 {
-	c->pkt = core->copy_kept ? pkt : core->foreign->keep(core, c, pkt);
+	c->pkt = core->copy_kept ? pkt : core->copy_ops->keep(core, c, pkt);
 	if (c->pkt == NULL)
 		return false;
 	if (c->pkt != pkt)
@@ -221,7 +221,7 @@ karst_copy_settled(struct karst_core *core, struct karst_pkt *pkt, bool ok)
 	if (ok && c != &starved && park(core, c, pkt))
 		return false;
 	if (c != &starved)
-		core->foreign->give_back(core, c);
+		core->copy_ops->give_back(core, c);
 	if (ok)
 		karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
 	return !ok;
@@ -234,7 +234,7 @@ karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct karst
 	struct karst_pkt *kept = NULL;
 
 	if (c->nbacklog < KARST_COPY_BACKLOG)
-		kept = core->foreign->keep(core, c, pkt);
+		kept = core->copy_ops->keep(core, c, pkt);
 	if (kept == NULL) {
 		karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
 		return false;
@@ -262,10 +262,10 @@ deliver_again(struct karst_core *core, struct karst_copy *c)
 		if (next != NULL)
 			next->backlog[next->nbacklog++] = c->backlog[i];
 		else if (!karst_qp_rx_again(core, qp, c->backlog[i]))
-			core->foreign->release(core, c->backlog[i]);
+			core->copy_ops->release(core, c->backlog[i]);
 	}
 	core->copy_kept = false;
-	core->foreign->give_back(core, c);
+	core->copy_ops->give_back(core, c);
 	/* what may not be flushed before the copy is done */
 	if (qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE)
 		karst_core_activate(core, qp);
@@ -288,7 +288,7 @@ karst_copy_get(struct karst_core *core, const struct karst_core_qp *qp, enum kar
 	const struct karst_copy_seg *s;
 	uint32_t m = n;
 
-	*src = core->foreign->map(core, host, &m);
+	*src = core->copy_ops->map(core, host, &m);
 	if (*src != NULL && m == n)
 		return KARST_WC_SUCCESS;
 	if (c == NULL || c->state != KARST_COPY_DONE || c->seg_next == c->nsegs)
@@ -310,7 +310,7 @@ add_seg(struct karst_core *core, struct karst_copy *c, uint32_t psn, const uint8
 {
 	uint8_t *local = c->room + c->used;
 	uint32_t off, m = n;
-	const uint8_t *from = core->foreign->map(core, host, &m);
+	const uint8_t *from = core->copy_ops->map(core, host, &m);
 
 	if (from != NULL && m == n)
 		return true;
@@ -318,7 +318,7 @@ add_seg(struct karst_core *core, struct karst_copy *c, uint32_t psn, const uint8
 		return false;
 	for (off = 0; off < n; off += m) {
 		m = n - off;
-		from = core->foreign->map(core, host + off, &m);
+		from = core->copy_ops->map(core, host + off, &m);
 		if (from != NULL)
 			memcpy(local + off, from, m);
 		else if (!add_part(c, host + off, local + off, m))
@@ -349,7 +349,7 @@ add_frame(struct karst_core *core, const struct karst_core_qp *qp, struct karst_
 		if (m > 0 &&
 			(karst_mem_check_local(core->mem, qp->pd, s->lkey, s->addr + at.off, m, 0,
 				 &host) != KARST_MEM_OK ||
-				(karst_mem_is_foreign(host) && !add_seg(core, c, psn, host, m)))) {
+				(karst_mem_is_unmapped(host) && !add_seg(core, c, psn, host, m)))) {
 			c->nparts = nparts;
 			c->bytes = bytes;
 			c->used = used;
@@ -376,7 +376,7 @@ fetch(struct karst_core *core, struct karst_copy *c)
 		c->qp->flags |= KARST_QPF_COPIES;
 		return false;
 	}
-	core->foreign->give_back(core, c);
+	core->copy_ops->give_back(core, c);
 	return false;
 }
 
@@ -470,7 +470,7 @@ karst_copies_drop(struct karst_core *core, struct karst_core_qp *qp)
 	uint32_t i;
 
 	for (i = 0; rx != NULL && i < rx->nbacklog; i++)
-		core->foreign->release(core, rx->backlog[i]);
+		core->copy_ops->release(core, rx->backlog[i]);
 	for (i = 0; i < KARST_COPY_HALVES; i++)
 		renew(core, qp, i);
 }

@@ -105,7 +105,7 @@ karst_core_init(
 	core->mem = cfg->mem;
 	core->ahs = cfg->ahs;
 	core->ops = cfg->ops;
-	core->foreign = cfg->foreign;
+	core->copy_ops = cfg->copy_ops;
 	core->lcore = cfg->lcore;
 	core->lcore_bits = cfg->lcore_bits;
 	core->ack_interval = cfg->ack_interval != 0 ? cfg->ack_interval : DEFAULT_ACK_INTERVAL;

@@ -2,26 +2,25 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Memory that cannot be followed (karst_foreign.h) is reached by copies, which may take their
- * time.
+ * Unmapped memory (karst_unmapped.h) is reached by copies, which may take long.
  *
- * The core never waits for one.  What needs bytes that are not mapped is done in two passes:
+ * The core never waits for a copy.  What needs unmapped bytes is done in two passes:
  *
  *   a packet  The first pass finds out where its payload goes, changes nothing that the second
  *             would not find as it was, and parks the packet with a copy.  While it waits, what
  *             comes after it on that queue pair waits behind it.  When the copy is done, the same
  *             packet is delivered again, as if its bytes had been written by this pass; or, if
  *             they could not, as if their memory had been refused.
- *   frames    A frame is not begun whose bytes are not here.  They are fetched, with those of the
- *             next frames, and the half of the queue pair that wanted them sends nothing until
- *             they are.
+ *   frames    A frame is begun only when its payload is here.  Unmapped payload is fetched, with
+ *             that of the next frames, and the half of the queue pair that needs it sends nothing
+ *             until the fetch is done.
  *
  * A copy is the driver's memory.  It fills states from the left to the right:
  *
- *	karst_foreign_ops.take()    OPEN   the core adds parts
- *	karst_foreign_ops.submit()  BUSY   the driver's; the core looks at nothing but ->half, ->qp
+ *	karst_copy_ops.take()    OPEN   the core adds parts
+ *	karst_copy_ops.submit()  BUSY   the driver's; the core looks at nothing but ->half, ->qp
  *	karst_copy_done()           DONE   the core's again
- *	karst_foreign_ops.give_back(), also from BUSY: whoever wanted it has gone
+ *	karst_copy_ops.give_back(), also from BUSY: whoever wanted it has gone
  *
  * Everything here runs on the core's lcore.
  */
@@ -43,8 +42,8 @@ enum karst_copy_half {
 };
 
 enum karst_copy_op {
-	KARST_COPY_WRITE, /* into foreign memory */
-	KARST_COPY_READ,  /* out of it */
+	KARST_COPY_WRITE, /* into unmapped memory */
+	KARST_COPY_READ,  /* from unmapped memory */
 	/* eight bytes, aligned, of one part */
 	KARST_COPY_CAS,
 	KARST_COPY_FAA,
@@ -63,7 +62,7 @@ enum karst_copy_state { KARST_COPY_OPEN, KARST_COPY_BUSY, KARST_COPY_DONE };
 
 /** Bytes that lie together, here and there.  Parts are moved in order. */
 struct karst_copy_part {
-	uint8_t *host; /* the address that must not be followed */
+	uint8_t *host; /* address of unmapped memory */
 	uint8_t *local;
 	uint32_t n;
 };
@@ -104,12 +103,13 @@ struct karst_copy {
 	struct karst_copy_seg seg[KARST_COPY_PARTS];
 };
 
-/** How foreign memory is reached. */
-struct karst_foreign_ops {
+/** How the driver reads and writes unmapped memory. */
+struct karst_copy_ops {
 	/**
-	 * Where the first bytes of @host, which is foreign, can be followed after all until the end
-	 * of the turn; NULL: they have to be copied.  *n, at first how many are wanted, becomes how
-	 * many lie together.
+	 * Translates @host, an address of unmapped memory.  *n is how many bytes are wanted, and
+	 * becomes how many of them are contiguous and reached in the same manner.
+	 * @return an address that may be dereferenced until the end of the turn: these bytes are
+	 *   mapped after all; NULL: they must be copied.
 	 */
 	uint8_t *(*map)(struct karst_core *core, const uint8_t *host, uint32_t *n);
 	/** An empty copy, but for ->room; NULL: there is none left at present. */

@@ -27,7 +27,7 @@
 #include "karst_base.h"
 #include "karst_copy.h"
 #include "karst_counters.h"
-#include "karst_foreign.h"
+#include "karst_unmapped.h"
 #include "karst_icrc.h"
 #include "karst_mem.h"
 #include "karst_pkt.h"
@@ -155,7 +155,7 @@ struct karst_core_config {
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
 	const struct karst_core_ops *ops;
-	const struct karst_foreign_ops *foreign; /* NULL: no foreign memory is registered */
+	const struct karst_copy_ops *copy_ops; /* NULL: no unmapped memory is registered */
 	void *user;
 };
 
@@ -187,7 +187,7 @@ struct karst_core {
 	struct karst_placer placer;
 	struct karst_ah_table *ahs;
 	const struct karst_core_ops *ops;
-	const struct karst_foreign_ops *foreign;
+	const struct karst_copy_ops *copy_ops;
 	/* copy.c */
 	struct karst_copy *copy; /* of the packet that is being delivered */
 	bool copy_small;         /* what is placed now is not in the packet */
@@ -305,7 +305,7 @@ bool karst_qp_tx_quiet(struct karst_core *core, struct karst_core_qp *qp, struct
 /**
  * Delivers a packet whose ->qp is set (karst_core_lookup(pkt->dqpn)).  Drops are counted in
  * core->counters and left in pkt->drop.  The packet is the caller's again afterwards.
- * @return true: it is not yet; it was kept (karst_foreign_ops.keep) and waits for a copy.
+ * @return true: it is not yet; it was kept (karst_copy_ops.keep) and waits for a copy.
  */
 bool karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt);
 

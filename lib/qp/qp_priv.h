@@ -519,7 +519,7 @@ bool karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct 
 /** karst_qp_rx() for a packet that has been there already, and was counted then. */
 bool karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 
-/** *src for @n foreign bytes of frame @psn: SUCCESS, PARKED: fetch the frame, LOC_PROT_ERR. */
+/** *src for @n unmapped bytes of frame @psn: SUCCESS, PARKED: fetch the frame, LOC_PROT_ERR. */
 enum karst_wc_status karst_copy_get(struct karst_core *core, const struct karst_core_qp *qp,
 	enum karst_copy_half half, uint32_t psn, const uint8_t *host, uint32_t n,
 	const uint8_t **src);

@@ -268,7 +268,7 @@ rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 			karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
 			return;
 		}
-		if (karst_mem_is_foreign(host)) {
+		if (karst_mem_is_unmapped(host)) {
 			bool ok = karst_copy_place(core, qp, r->rkey, host,
 				pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
 

@@ -129,7 +129,7 @@ execute_atomic(const struct karst_pkt *pkt, uint8_t *host)
 
 /* The same, and ATOMIC WRITE, where no instruction may reach.  @return false: not yet. */
 static bool
-execute_foreign(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
+execute_unmapped(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
 	bool write, struct karst_copy_atomic *a)
 {
 	const uint8_t *eth = atomiceth_of(pkt);
@@ -167,10 +167,10 @@ karst_responder_atomic(
 		karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
 		return;
 	}
-	if (karst_mem_is_foreign(host)) {
+	if (karst_mem_is_unmapped(host)) {
 		struct karst_copy_atomic a = {.host = host};
 
-		if (!execute_foreign(core, qp, pkt, write, &a))
+		if (!execute_unmapped(core, qp, pkt, write, &a))
 			return;
 		if (!a.ok) {
 			karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);

@@ -55,7 +55,7 @@ build_read_response(struct karst_core *core, struct karst_core_qp *qp, const str
 				KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK))
 		return KARST_WC_LOC_PROT_ERR;
 	src = host;
-	if (karst_mem_is_foreign(src)) {
+	if (karst_mem_is_unmapped(src)) {
 		enum karst_wc_status st =
 			karst_copy_get(core, qp, KARST_COPY_RSP, psn, host, n, &src);
 

@@ -151,7 +151,7 @@ rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 		give_up(core, qp, pkt, KARST_DROP_UC_ACCESS);
 		return;
 	}
-	if (pkt->pay_len != 0 && karst_mem_is_foreign(host)) {
+	if (pkt->pay_len != 0 && karst_mem_is_unmapped(host)) {
 		bool ok = karst_copy_place(core, qp, r->rkey, host, pkt->data + pkt->pay_off,
 			pkt->pay_len, (opf & KARST_OPF_END) != 0);
 

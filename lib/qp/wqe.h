@@ -94,7 +94,7 @@ karst_wqe_gather(struct karst_core *core, const struct karst_core_qp *qp, const 
 						   s->addr + c->off, m, 0, &host) != KARST_MEM_OK))
 				return KARST_WC_LOC_PROT_ERR;
 			src = host;
-			if (karst_mem_is_foreign(src)) {
+			if (karst_mem_is_unmapped(src)) {
 				enum karst_wc_status st = karst_copy_get(
 					core, qp, KARST_COPY_REQ, qp->req.snd_psn, host, m, &src);
 

@@ -298,7 +298,7 @@ keep(struct karst_core *core, struct karst_copy *pub, struct karst_pkt *pkt)
 	return pkt;
 }
 
-const struct karst_foreign_ops eng_foreign_ops = {
+const struct karst_copy_ops eng_foreign_ops = {
 	.map = eng_foreign_map,
 	.take = take,
 	.submit = submit,

@@ -82,13 +82,13 @@ eng_copy_first(struct eng_copy_list *l)
 
 /* Where @n bytes at a foreign address lead to, or the first of them. */
 struct eng_place eng_place_of(const uint8_t *host, uint32_t n);
-/* karst_foreign_ops.map */
+/* karst_copy_ops.map */
 uint8_t *eng_foreign_map(struct karst_core *core, const uint8_t *host, uint32_t *n);
 
 /* --- copies.c --- */
 
 /* For struct karst_core_config; core->user is the lcore. */
-extern const struct karst_foreign_ops eng_foreign_ops;
+extern const struct karst_copy_ops eng_foreign_ops;
 
 int eng_copies_init(struct eng_lcore *lc);
 void eng_copies_fini(struct eng_lcore *lc);

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Where foreign addresses lead (karst_foreign.h): into a mapped piece of a window, which is
+ * Where foreign addresses lead (karst_unmapped.h): into a mapped piece of a window, which is
  * followed like any other memory, or into one that has none, which is copied (copies.c).
  *
  * If a program took pages away that are mapped (window.c), frames may have been built from the
@@ -43,7 +43,7 @@ eng_space_alive(struct karst_space *s, uint64_t now_ns)
 struct eng_place
 eng_place_of(const uint8_t *host, uint32_t n)
 {
-	const uint8_t *p = (const uint8_t *)((uintptr_t)host & ~(uintptr_t)KARST_MEM_FOREIGN);
+	const uint8_t *p = (const uint8_t *)((uintptr_t)host & ~(uintptr_t)KARST_MEM_UNMAPPED);
 	const struct eng_window *w = eng_window_of(p);
 	uint64_t off = (uint64_t)(p - w->base);
 	const struct eng_piece *piece = eng_window_piece(w, off);
@@ -80,7 +80,7 @@ static bool
 is_failed(const void *host)
 {
 	const struct eng_window *w =
-		eng_window_of((const void *)((uintptr_t)host & ~(uintptr_t)KARST_MEM_FOREIGN));
+		eng_window_of((const void *)((uintptr_t)host & ~(uintptr_t)KARST_MEM_UNMAPPED));
 
 	return w != NULL && karst_space_failed(w->owner);
 }

@@ -325,7 +325,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.mem = e->mem,
 		.ahs = e->ahs,
 		.ops = &core_ops,
-		.foreign = &eng_foreign_ops,
+		.copy_ops = &eng_foreign_ops,
 		.user = lc,
 	};
 	size_t bytes = karst_core_bytes(&cfg);

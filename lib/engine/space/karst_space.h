@@ -56,7 +56,7 @@ int karst_space_map(struct karst_space *s, uint64_t addr, uint64_t len, bool wri
 void karst_space_unmap(struct karst_space_region *r);
 
 /** Address in the engine of the first byte, for karst_engine_mr_reg(): a foreign one
- *  (karst_foreign.h), not to be followed, if some of the region is copied. */
+ *  (karst_unmapped.h), not to be followed, if some of the region is copied. */
 void *karst_space_host(const struct karst_space_region *r);
 
 /** Bytes of each way: shared, of these migrated, copied. */

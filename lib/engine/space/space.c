@@ -6,7 +6,7 @@
  *
  * A region is a window (window.h).  Its pieces are opened and checked first (piece.c); only when
  * all are found good are addresses taken and files mapped over them.  Pieces that are copied get
- * no pages.  If there is one, the region's host addresses are foreign (karst_foreign.h), and
+ * no pages.  If there is one, the region's host addresses are foreign (karst_unmapped.h), and
  * foreign.c serves every access, piece by piece; if there is none, lib/mem and lib/qp see plain
  * memory.
  *
@@ -488,7 +488,7 @@ karst_space_host(const struct karst_space_region *r)
 {
 	uintptr_t at = (uintptr_t)r->w.base + (r->addr - r->w.remote);
 
-	return (void *)(r->foreign ? at | KARST_MEM_FOREIGN : at);
+	return (void *)(r->foreign ? at | KARST_MEM_UNMAPPED : at);
 }
 
 void

@@ -15,7 +15,7 @@
 #include <sys/types.h>
 
 #include "karst_base.h"
-#include "karst_foreign.h"
+#include "karst_unmapped.h"
 
 /* How a part of a window is reached. */
 struct eng_piece {
@@ -60,7 +60,7 @@ void eng_window_credit(uid_t uid, uint64_t bytes);
 /* Unmaps everything in the window and gives the addresses back. */
 void eng_window_free(struct eng_window *w);
 
-/* Which window an address without KARST_MEM_FOREIGN is in; NULL: none. */
+/* Which window an address without KARST_MEM_UNMAPPED is in; NULL: none. */
 struct eng_window *eng_window_of(const void *p);
 
 /* The piece that byte @off of the window is in. */

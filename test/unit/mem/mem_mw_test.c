@@ -230,12 +230,12 @@ Test(mem_mw, refused)
 {
 	struct bed t;
 	unsigned int i, which;
-	uint32_t key, weak, unbindable, foreign;
+	uint32_t key, weak, unbindable, other_pd;
 
 	open_bed(&t);
 	weak = bed_mr(t.m, t.pd, bytes, VA, 4096, KARST_ACCESS_REMOTE_READ | KARST_ACCESS_MW_BIND);
 	unbindable = bed_mr(t.m, t.pd, bytes, VA, 4096, ACCESS_ALL & ~KARST_ACCESS_MW_BIND);
-	foreign = bed_mr(t.m, t.other, bytes, VA, 4096, ACCESS_ALL);
+	other_pd = bed_mr(t.m, t.other, bytes, VA, 4096, ACCESS_ALL);
 	for (which = 0; which < 2; which++) {
 		struct karst_mw_bind good = request(&t, which == 0 ? t.w1 : t.w2);
 		struct karst_mw_bind bad[16];
@@ -249,7 +249,7 @@ Test(mem_mw, refused)
 		bad[4].mr_key ^= 1;
 		bad[5].mr_key = weak;
 		bad[6].mr_key = unbindable;
-		bad[7].mr_key = foreign;
+		bad[7].mr_key = other_pd;
 		bad[8].mr_key = good.mw_key;
 		bad[9].va = VA - 1;
 		bad[10].va = VA + 4096 - 255;

@@ -26,7 +26,7 @@ static struct {
 static uint8_t *
 plain(const uint8_t *host)
 {
-	return (uint8_t *)((uintptr_t)host & ~(uintptr_t)KARST_MEM_FOREIGN);
+	return (uint8_t *)((uintptr_t)host & ~(uintptr_t)KARST_MEM_UNMAPPED);
 }
 
 static uint8_t *
@@ -97,7 +97,7 @@ keep(struct karst_core *core, struct karst_copy *c, struct karst_pkt *pkt)
 	return copy;
 }
 
-static const struct karst_foreign_ops ops = {
+static const struct karst_copy_ops ops = {
 	.map = map,
 	.take = take,
 	.submit = submit,
@@ -169,9 +169,9 @@ open_far(enum karst_qp_type type)
 	struct setup s = setup_of(type);
 	struct bed *b;
 
-	s.core.foreign = &ops;
+	s.core.copy_ops = &ops;
 	b = bed_open(&s);
-	cr_assert_eq(karst_mr_reg(b->mem, b->pd, (void *)((uintptr_t)b->buf | KARST_MEM_FOREIGN),
+	cr_assert_eq(karst_mr_reg(b->mem, b->pd, (void *)((uintptr_t)b->buf | KARST_MEM_UNMAPPED),
 			     FAR, BUF_BYTES, ALL_MASK, &far_key),
 		0);
 	return b;

@@ -266,19 +266,19 @@ open_context(struct connect_run *r, enum perf_end end, struct karst_context **ct
 {
 	const struct karst_session_limits limits = {.max_ring_bytes = SESSION_RINGS};
 	struct karst_engine_port_info info;
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	union karst_gid gid;
-	int rc = karst_session_door(r->ports.engine, &limits, &door);
+	int rc = karst_session_conn(r->ports.engine, &limits, &conn);
 
 	if (rc == 0) {
-		rc = karst_open_door(&door, NULL, ctx);
+		rc = karst_open_conn(&conn, NULL, ctx);
 		if (rc != 0)
-			door.close(door.user);
+			conn.close(conn.user);
 	}
 	if (rc == 0)
 		rc = karst_engine_port_info(r->ports.engine, r->ports.port[end], &info);
 	if (rc != 0) {
-		fprintf(stderr, "karst-perf: the engine's door: %s\n", strerror(-rc));
+		fprintf(stderr, "karst-perf: control connection to the engine: %s\n", strerror(-rc));
 		return 1;
 	}
 	memcpy(gid.raw, info.addrs[0].ip, sizeof(gid.raw));

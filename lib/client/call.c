@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Control requests: one at a time through the door, and what comes back is checked before anybody
+ * Control requests: one at a time on the control connection, and what comes back is checked before anybody
  * believes it.
  */
 #include "client_priv.h"
@@ -48,7 +48,7 @@ cli_set_dead(struct karst_client *c)
 bool
 cli_look(struct karst_client *c)
 {
-	struct pollfd p = {.fd = c->door.hup_fd};
+	struct pollfd p = {.fd = c->conn.hup_fd};
 
 	if (p.fd >= 0 && poll(&p, 1, 0) > 0 && (p.revents & (POLLHUP | POLLERR)))
 		cli_set_dead(c);
@@ -95,7 +95,7 @@ cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_h
 		.seq = ++c->seq,
 		.nfds = nfds,
 	};
-	ret = c->door.call(c->door.user, req, len, fds, nfds, c->reply, &got, got_fds, &got_nfds);
+	ret = c->conn.call(c->conn.user, req, len, fds, nfds, c->reply, &got, got_fds, &got_nfds);
 	if (ret != 0) {
 		if (ret == -EIO)
 			cli_set_dead(c);

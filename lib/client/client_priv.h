@@ -72,7 +72,7 @@ struct karst_client {
 	struct karst_context pub;
 	_Atomic int state;         /* enum cli_state */
 	_Atomic uint32_t nobjects; /* that are left, of all kinds */
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	uint64_t migrate_min;
 	uint32_t max_rd_atomic; /* of a queue pair, as the device has it */
 	char engine[KARST_CTL_NAME];

@@ -47,8 +47,8 @@ in_child(void)
 
 	for (c = list; c != NULL; c = c->next) {
 		atomic_store_explicit(&c->state, CLI_FORKED, memory_order_relaxed);
-		if (c->door.hup_fd >= 0)
-			close(c->door.hup_fd);
+		if (c->conn.hup_fd >= 0)
+			close(c->conn.hup_fd);
 	}
 	list = NULL;
 	pthread_mutex_unlock(&list_lock);
@@ -146,7 +146,7 @@ hello(struct karst_client *c, const char *program)
 		program = program_invocation_short_name;
 	memcpy(m.body.program, program, strnlen(program, sizeof(m.body.program) - 1));
 	/* by which the engine copies; a program that is not dumpable may not open it */
-	if (c->door.hup_fd >= 0)
+	if (c->conn.hup_fd >= 0)
 		mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
 	ret = cli_call(c, KARST_CTL_HELLO, &m.hdr, sizeof(m), &mem, mem >= 0, &reply);
 	if (mem >= 0)
@@ -182,7 +182,7 @@ client_free(struct karst_client *c)
 }
 
 static struct karst_client *
-client_new(const struct karst_ctl_door *door, const struct karst_open_attr *attr)
+client_new(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr)
 {
 	struct karst_client *c = calloc(1, sizeof(*c));
 
@@ -195,7 +195,7 @@ client_new(const struct karst_ctl_door *door, const struct karst_open_attr *attr
 	}
 	c->pub.async_fd = -1;
 	c->pub.priv = c;
-	c->door = *door;
+	c->conn = *conn;
 	c->migrate_min = attr->migrate_min != 0 ? attr->migrate_min : DEFAULT_MIGRATE_MIN;
 	pthread_mutex_init(&c->ctl, NULL);
 	pthread_mutex_init(&c->reg, NULL);
@@ -204,7 +204,7 @@ client_new(const struct karst_ctl_door *door, const struct karst_open_attr *attr
 }
 
 int
-karst_open_door(const struct karst_ctl_door *door, const struct karst_open_attr *attr,
+karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr,
 	struct karst_context **ctx)
 {
 	static const struct karst_open_attr defaults;
@@ -214,7 +214,7 @@ karst_open_door(const struct karst_ctl_door *door, const struct karst_open_attr 
 
 	if (attr == NULL)
 		attr = &defaults;
-	c = client_new(door, attr);
+	c = client_new(conn, attr);
 	if (c == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
 	ret = hello(c, attr->program);
@@ -262,7 +262,7 @@ connect_to(int fd, const char *path)
 }
 
 static int
-socket_door(const char *path, uint32_t timeout_ms, struct karst_ctl_door *door)
+socket_conn(const char *path, uint32_t timeout_ms, struct karst_ctl_conn *conn)
 {
 	int ret, fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
@@ -272,7 +272,7 @@ socket_door(const char *path, uint32_t timeout_ms, struct karst_ctl_door *door)
 	if (ret == 0)
 		ret = connect_to(fd, path);
 	if (ret == 0) {
-		ret = karst_ctl_socket_door(fd, door);
+		ret = karst_ctl_socket_conn(fd, conn);
 		if (ret != 0)
 			cli_fail(ret, "%s: %s", path, strerror(-ret));
 	}
@@ -285,7 +285,7 @@ int
 karst_open(const char *path, const struct karst_open_attr *attr, struct karst_context **ctx)
 {
 	uint32_t ms = DEFAULT_TIMEOUT_MS;
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	int ret;
 
 	if (attr != NULL && attr->connect_timeout_ms != 0)
@@ -294,16 +294,16 @@ karst_open(const char *path, const struct karst_open_attr *attr, struct karst_co
 		path = secure_getenv("KARST_SOCKET");
 	if (path == NULL)
 		path = KARST_DEFAULT_SOCKET;
-	ret = socket_door(path, ms, &door);
+	ret = socket_conn(path, ms, &conn);
 	if (ret != 0)
 		return ret;
-	ret = karst_open_door(&door, attr, ctx);
+	ret = karst_open_conn(&conn, attr, ctx);
 	if (ret != 0) {
-		door.close(door.user);
+		conn.close(conn.user);
 		return ret;
 	}
 	/* from now on an answer may take as long as it takes: the engine looks for peers */
-	return set_timeout(door.hup_fd, 0);
+	return set_timeout(conn.hup_fd, 0);
 }
 
 int
@@ -319,7 +319,7 @@ karst_close(struct karst_context *ctx)
 		return cli_fail(
 			-EBUSY, "%u objects of this context are left; destroy them first", left);
 	list_del(c);
-	c->door.close(c->door.user);
+	c->conn.close(c->conn.user);
 	client_free(c);
 	return 0;
 }
@@ -334,7 +334,7 @@ karst_abandon(struct karst_context *ctx)
 		return;
 	list_del(c);
 	cli_set_dead(c);
-	c->door.close(c->door.user);
+	c->conn.close(c->conn.user);
 	for (i = 0; i < c->pub.nlcores; i++)
 		close(c->wake_fd[i]);
 	close(c->pub.async_fd);

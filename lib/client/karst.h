@@ -3,7 +3,7 @@
  */
 /*
  * libkarst: RDMA verbs over a karst engine, for programs that attach to karstd (karst_open())
- * and for programs that embed an engine (karst_open_door(), karst_embed.h).
+ * and for programs that embed an engine (karst_open_conn(), karst_embed.h).
  *
  * Objects, calls and their meaning are those of libibverbs, under names that begin with karst_;
  * numbers (opcodes, states, flags, completion codes) are the same too.  What differs:

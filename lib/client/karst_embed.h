@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * libkarst in the process of its engine: the door comes from karst_session_door() and leads to
- * the same API, through the same messages and rings, without a socket.
+ * libkarst in the process of its engine: the control connection comes from karst_session_conn().
+ * API, messages and rings are those of a program that attaches by a socket.
  */
 #ifndef KARST_EMBED_H
 #define KARST_EMBED_H
@@ -15,9 +15,9 @@
 extern "C" {
 #endif
 
-/** As karst_open().  The door belongs to the context, which closes it in karst_close(); on
+/** As karst_open().  The control connection belongs to the context, which closes it in karst_close(); on
  *  failure it stays the caller's. */
-int karst_open_door(const struct karst_ctl_door *door, const struct karst_open_attr *attr,
+int karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr,
 	struct karst_context **ctx);
 
 #ifdef __cplusplus

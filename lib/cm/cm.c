@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The doors of communication management: what came, what is due, and what any id can be asked.
+ * The entry points of communication management: received MADs, expired timers, queries of an id.
  */
 #include "cm_priv.h"
 

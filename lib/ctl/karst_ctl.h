@@ -591,20 +591,22 @@ struct karst_ctl_async {
 };
 static_assert(sizeof(struct karst_ctl_async) == 16, "layout");
 
-/* --- a door without a socket --- */
+/* --- control connections --- */
 
 /**
- * Where a program's requests go when the engine is in the same process: lib/engine's sessions
- * give one out, karst_open_door() takes it.  karst_open() makes one of a socket.
+ * What carries a program's requests to an engine, and the replies back: a socket
+ * (karst_ctl_socket_conn()), or calls of a session in the same process (karst_session_conn()).
+ * karst_open() makes one of the first kind; karst_open_conn() takes any.
  */
-struct karst_ctl_door {
+struct karst_ctl_conn {
 	/**
 	 * One request, one reply; any thread, one at a time.  @fds: the caller's, duplicated by
 	 * whoever keeps them.  @rsp has room for KARST_CTL_MAX bytes, @rsp_fds for
 	 * KARST_CTL_MAX_FDS descriptors, which are the caller's to close.
-	 * @return 0: there is a reply (of whatever status), to be held against the request: behind
-	 * one that does not fit the door is shut; -EIO: the engine is gone; -ETIMEDOUT: it has not
-	 * answered in the time that the socket gives it, and the door is shut.
+	 * @return 0: there is a reply, of whatever status, which the caller checks against the
+	 * request; after a reply that does not fit its request, the connection is broken.
+	 * -EIO: the engine is gone, or the connection is broken.  -ETIMEDOUT: no reply within the
+	 * socket's receive timeout; the connection is broken.
 	 */
 	int (*call)(void *user, const void *req, size_t len, const int *fds, unsigned int nfds,
 		void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds);

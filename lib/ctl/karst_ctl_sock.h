@@ -46,12 +46,13 @@ struct karst_ctl_peer {
 /** -ESRCH: the process is gone; or what the kernel says. */
 int karst_ctl_peer(int fd, struct karst_ctl_peer *peer);
 
-/** A door (see karst_ctl.h) that sends requests over @fd, which becomes the door's.  -ENOMEM */
-int karst_ctl_socket_door(int fd, struct karst_ctl_door *door);
+/** A control connection (see karst_ctl.h) that sends requests over @fd, which then belongs to it.
+ *  -ENOMEM */
+int karst_ctl_socket_conn(int fd, struct karst_ctl_conn *conn);
 
 /** Who answers on the engine's side. */
 struct karst_ctl_server {
-	/** As struct karst_ctl_door.call: karst_session_handle().  Anything but 0 ends the
+	/** As struct karst_ctl_conn.call: karst_session_handle().  Anything but 0 ends the
 	 *  connection. */
 	int (*handle)(void *user, const void *req, size_t len, const int *fds, unsigned int nfds,
 		void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds);

@@ -6,15 +6,15 @@
  *
  * Nothing in here does I/O, reads a clock, allocates, locks or logs.  A struct karst_core is
  * the protocol engine of one lcore; everything that belongs to it is touched by that lcore
- * alone.  It is driven through three doors:
+ * alone.  It has three entry points:
  *
- *   a packet came in    karst_qp_rx()       parsed, ICRC-verified, dispatched by QPN
- *   work may go out     karst_qp_tx()       for a QP taken from karst_core_next_active()
- *   a deadline passed   karst_core_expire()
+ *   a packet came in         karst_qp_rx()       parsed, ICRC-verified, dispatched by QPN
+ *   frames may be built      karst_qp_tx()       for a QP taken from karst_core_next_active()
+ *   timers may be due        karst_core_expire()
  *
- * plus karst_core_doorbell() for QPNs that rang.  The caller sets core->now_ns before it goes
- * through any of them, and calls karst_core_flush() after each batch: only then are
- * completions visible to programs and events raised.
+ * plus karst_core_doorbell() for QPNs that rang.  The caller sets core->now_ns before it calls any
+ * of them, and calls karst_core_flush() after each batch: only then are completions visible to
+ * programs and events raised.
  *
  * Memory is the caller's: karst_*_bytes() says how much, karst_*_create() makes the object in
  * it, and after karst_*_destroy() it is free again.
@@ -118,7 +118,8 @@ bool karst_cq_overflown(const struct karst_core_cq *cq);
 
 /* --- the protocol core of one lcore --- */
 
-/** What the caller is told; called on the core's lcore, from karst_core_flush() or a door. */
+/** What the caller is told; called on the core's lcore, from karst_core_flush() or an entry
+ *  point. */
 struct karst_core_ops {
 	/** An armed completion queue has something. */
 	void (*cq_event)(struct karst_core *core, struct karst_core_cq *cq);
@@ -172,7 +173,7 @@ struct karst_core_linger {
 
 /* The part of the core that its driver may touch; the rest is in qp_priv.h. */
 struct karst_core {
-	uint64_t now_ns; /* set by the driver before it goes through a door */
+	uint64_t now_ns; /* set by the driver before it calls an entry point */
 	void *user;
 	struct karst_counters counters;
 	struct karst_wheel wheel;
@@ -257,7 +258,7 @@ void karst_core_linger(struct karst_core *core);
 /** Puts a QP (back) at the end of that list; nothing happens if it is there. */
 void karst_core_activate(struct karst_core *core, struct karst_core_qp *qp);
 
-/* --- the doors --- */
+/* --- entry points --- */
 
 /**
  * A burst of frames under construction.  The driver supplies empty packets (data set, room for

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Fuzz target: the doors of queue pairs.
+ * Fuzz target: the entry points of queue pairs.
  *
  * The first bytes of an input choose two queue pairs of one kind (RC, UC, UD; or the two halves of
  * XRC, with two SRQs), their limits, and what they share.  The rest is a list of actions: raw

@@ -7,7 +7,7 @@
  * when it ends, however the program ended.
  *
  * It does no socket I/O: karstd reads messages from a socket and hands them in; a program that
- * embeds the engine goes through karst_session_door().
+ * embeds the engine goes through karst_session_conn().
  *
  * What a message says is hostile: every handle, key, size and descriptor is checked against this
  * session, and a request either does all of what it says or nothing.
@@ -84,7 +84,7 @@ bool karst_session_admits(struct karst_engine *e, uid_t uid, uint32_t share);
  *  are free.  Takes about a turn of each lcore, however much it is. */
 void karst_session_destroy(struct karst_session *s);
 
-/** As struct karst_ctl_door.call; @req and @rsp are aligned to 8 bytes.  Malformed messages get a
+/** As struct karst_ctl_conn.call; @req and @rsp are aligned to 8 bytes.  Malformed messages get a
  *  reply, too, with -EPROTO. */
 int karst_session_handle(struct karst_session *s, const void *req, size_t len, const int *fds,
 	unsigned int nfds, void *rsp, size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds);
@@ -97,9 +97,9 @@ int karst_session_handle(struct karst_session *s, const void *req, size_t len, c
 int karst_session_fd(const struct karst_session *s);
 void karst_session_attend(struct karst_session *s);
 
-/** Makes a session of this process; closing the door destroys it. */
-int karst_session_door(struct karst_engine *e, const struct karst_session_limits *limits,
-	struct karst_ctl_door *door);
+/** Makes a session of this process; closing the control connection destroys it. */
+int karst_session_conn(struct karst_engine *e, const struct karst_session_limits *limits,
+	struct karst_ctl_conn *conn);
 
 /** For telemetry and logs. */
 struct karst_session_info {

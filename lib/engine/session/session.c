@@ -633,24 +633,24 @@ karst_session_list(struct karst_engine *e, struct karst_session_info *infos, uns
 	return n;
 }
 
-/* --- the door --- */
+/* --- the control connection --- */
 
 static int
-door_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+conn_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
 	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
 {
 	return karst_session_handle(user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
 }
 
 static void
-door_close(void *user)
+conn_close(void *user)
 {
 	karst_session_destroy(user);
 }
 
 int
-karst_session_door(struct karst_engine *e, const struct karst_session_limits *limits,
-	struct karst_ctl_door *door)
+karst_session_conn(struct karst_engine *e, const struct karst_session_limits *limits,
+	struct karst_ctl_conn *conn)
 {
 	struct karst_session_init init = {
 		.program = e->name, .pidfd = -1, .uid = getuid(), .gid = getgid()};
@@ -664,7 +664,7 @@ karst_session_door(struct karst_engine *e, const struct karst_session_limits *li
 	ret = karst_session_create(e, &init, &s);
 	if (ret != 0)
 		return ret;
-	*door = (struct karst_ctl_door){
-		.call = door_call, .close = door_close, .user = s, .hup_fd = -1};
+	*conn = (struct karst_ctl_conn){
+		.call = conn_call, .close = conn_close, .user = s, .hup_fd = -1};
 	return 0;
 }

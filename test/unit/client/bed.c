@@ -115,10 +115,10 @@ struct karst_context *
 bed_open(struct bed *b)
 {
 	struct karst_context *ctx = NULL;
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 
-	cr_assert_eq(karst_session_door(b->e, NULL, &door), 0);
-	cr_assert_eq(karst_open_door(&door, NULL, &ctx), 0, "%s", karst_why());
+	cr_assert_eq(karst_session_conn(b->e, NULL, &conn), 0);
+	cr_assert_eq(karst_open_conn(&conn, NULL, &ctx), 0, "%s", karst_why());
 	return ctx;
 }
 
@@ -207,7 +207,7 @@ child_main(int fd, uint32_t lcores)
 void
 bed_up_apart(struct bed *b, uint32_t lcores)
 {
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	int fd[2];
 
 	memset(b, 0, sizeof(*b));
@@ -219,8 +219,8 @@ bed_up_apart(struct bed *b, uint32_t lcores)
 		child_main(fd[1], lcores);
 	}
 	close(fd[1]);
-	cr_assert_eq(karst_ctl_socket_door(fd[0], &door), 0);
-	cr_assert_eq(karst_open_door(&door, NULL, &b->ctx), 0, "%s", karst_why());
+	cr_assert_eq(karst_ctl_socket_conn(fd[0], &conn), 0);
+	cr_assert_eq(karst_open_conn(&conn, NULL, &b->ctx), 0, "%s", karst_why());
 	first_objects(b);
 }
 

@@ -315,7 +315,7 @@ Test(client_cq, resize_under_traffic)
 
 /* The way to a real session, which breaks at SWITCH_CQ. */
 struct breaking {
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	struct pair *p;
 	bool after; /* the engine has gone over, and completions stand in the new lanes */
 };
@@ -330,10 +330,10 @@ breaking_call(void *user, const void *req, size_t len, const int *fds, unsigned 
 	uint32_t i;
 
 	if (h->op != KARST_CTL_SWITCH_CQ)
-		return br->door.call(
-			br->door.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+		return br->conn.call(
+			br->conn.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
 	if (br->after) {
-		br->door.call(br->door.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+		br->conn.call(br->conn.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
 		for (i = 0; i < 5; i++)
 			cr_assert_eq(write_by(p, 1, 1030 + i), 0);
 		/* their completions are ready before their slots are free */
@@ -348,7 +348,7 @@ breaking_close(void *user)
 {
 	struct breaking *br = user;
 
-	br->door.close(br->door.user);
+	br->conn.close(br->conn.user);
 }
 
 static void
@@ -357,13 +357,13 @@ broken_resize(bool after)
 	const struct karst_cq_init_attr attr = {.cqe = 64, .flags = KARST_CQ_TIMESTAMPS};
 	struct pair p;
 	struct breaking br = {.p = &p, .after = after};
-	const struct karst_ctl_door door = {
+	const struct karst_ctl_conn conn = {
 		.call = breaking_call, .close = breaking_close, .user = &br, .hup_fd = -1};
 	struct bed bed;
 
 	bed_up(&bed, 2);
-	cr_assert_eq(karst_session_door(bed.e, NULL, &br.door), 0);
-	cr_assert_eq(karst_open_door(&door, NULL, &p.b.ctx), 0, "%s", karst_why());
+	cr_assert_eq(karst_session_conn(bed.e, NULL, &br.conn), 0);
+	cr_assert_eq(karst_open_conn(&conn, NULL, &p.b.ctx), 0, "%s", karst_why());
 	cr_assert_eq(karst_alloc_pd(p.b.ctx, &p.b.pd), 0);
 	cr_assert_eq(karst_create_cq(p.b.ctx, 16, NULL, NULL, &p.b.cq), 0);
 	pair_make(&p, &attr);

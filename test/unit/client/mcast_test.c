@@ -131,7 +131,7 @@ Test(client_mcast, u4_refusals)
 
 /* A program whose connection breaks, and with it everything that it had. */
 struct breaking {
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	bool broken;
 };
 
@@ -143,7 +143,7 @@ breaking_call(void *user, const void *req, size_t len, const int *fds, unsigned 
 
 	if (br->broken)
 		return -EIO;
-	return br->door.call(br->door.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
+	return br->conn.call(br->conn.user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
 }
 
 static void
@@ -151,7 +151,7 @@ breaking_close(void *user)
 {
 	struct breaking *br = user;
 
-	br->door.close(br->door.user);
+	br->conn.close(br->conn.user);
 }
 
 /* It takes its attachments along; there is room for the next one. */
@@ -167,13 +167,13 @@ Test(client_mcast, limit_of_a_program_and_its_end)
 	other.raw[15]++;
 	for (round = 0; round < 3; round++) {
 		struct breaking br = {.broken = false};
-		const struct karst_ctl_door door = {
+		const struct karst_ctl_conn conn = {
 			.call = breaking_call, .close = breaking_close, .user = &br, .hup_fd = -1};
 		struct karst_engine_port_info info;
 
 		memset(&p, 0, sizeof(p));
-		cr_assert_eq(karst_session_door(bed.e, &limits, &br.door), 0);
-		cr_assert_eq(karst_open_door(&door, NULL, &p.b.ctx), 0);
+		cr_assert_eq(karst_session_conn(bed.e, &limits, &br.conn), 0);
+		cr_assert_eq(karst_open_conn(&conn, NULL, &p.b.ctx), 0);
 		cr_assert_eq(karst_alloc_pd(p.b.ctx, &p.b.pd), 0);
 		cr_assert_eq(karst_create_cq(p.b.ctx, 64, NULL, NULL, &p.b.cq), 0);
 		p.qp = bed_qp(&p.b, KARST_QPT_UD);

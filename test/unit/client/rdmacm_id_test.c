@@ -371,7 +371,7 @@ Test(client_rdmacm_id, limits)
 {
 	struct karst_session_limits limits = {.max_cm_ids = 3, .max_channels = 2};
 	struct karst_rdmacm_channel *ch[2];
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	struct karst_context *ctx;
 	struct program *server, *client;
 	struct end e = {0};
@@ -380,8 +380,8 @@ Test(client_rdmacm_id, limits)
 	unsigned int i;
 
 	bed_up(&bed, 1);
-	cr_assert_eq(karst_session_door(bed.e, &limits, &door), 0);
-	cr_assert_eq(karst_open_door(&door, NULL, &ctx), 0);
+	cr_assert_eq(karst_session_conn(bed.e, &limits, &conn), 0);
+	cr_assert_eq(karst_open_conn(&conn, NULL, &ctx), 0);
 	server = program_over(ctx);
 	client = program_up(&bed);
 	cr_assert_eq(karst_rdmacm_create_channel(ctx, &ch[0]), 0);
@@ -464,14 +464,14 @@ Test(client_rdmacm_id, kinds)
 
 /* Whoever is not root keeps off the well-known numbers. */
 static int
-door_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+conn_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
 	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
 {
 	return karst_session_handle(user, req, len, fds, nfds, rsp, rsp_len, rsp_fds, nrsp_fds);
 }
 
 static void
-door_close(void *user)
+conn_close(void *user)
 {
 	karst_session_destroy(user);
 }
@@ -479,7 +479,7 @@ door_close(void *user)
 Test(client_rdmacm_id, privileged_numbers)
 {
 	const struct karst_session_init init = {.program = "user", .pidfd = -1, .uid = 1000};
-	struct karst_ctl_door door = {.call = door_call, .close = door_close, .hup_fd = -1};
+	struct karst_ctl_conn conn = {.call = conn_call, .close = conn_close, .hup_fd = -1};
 	struct karst_session *s;
 	struct karst_context *ctx;
 	struct program *p;
@@ -488,8 +488,8 @@ Test(client_rdmacm_id, privileged_numbers)
 
 	bed_up(&bed, 1);
 	cr_assert_eq(karst_session_create(bed.e, &init, &s), 0);
-	door.user = s;
-	cr_assert_eq(karst_open_door(&door, NULL, &ctx), 0);
+	conn.user = s;
+	cr_assert_eq(karst_open_conn(&conn, NULL, &ctx), 0);
 	p = program_over(ctx);
 	cr_assert_eq(bind_new(p, &id, "10.0.0.1", 1023), -EACCES);
 	cr_assert_eq(karst_rdmacm_bind(ctx, id, addr("10.0.0.1", 1024)), 0);

@@ -461,7 +461,7 @@ Test(client_xrc, u3_program_gone)
 	static struct karst_qp *tgt;
 	static struct karst_context *ctx;
 	static struct inbox in;
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	struct inbox mine = {0};
 	struct karst_qp *ini, *heir;
 	struct karst_mr *mr;
@@ -469,8 +469,8 @@ Test(client_xrc, u3_program_gone)
 	int i;
 
 	bed_up(&b, 2);
-	cr_assert_eq(karst_session_door(b.e, NULL, &door), 0);
-	cr_assert_eq(karst_open_door(&door, NULL, &ctx), 0);
+	cr_assert_eq(karst_session_conn(b.e, NULL, &conn), 0);
+	cr_assert_eq(karst_open_conn(&conn, NULL, &ctx), 0);
 	inbox_up(&in, ctx, file);
 	inbox_up(&mine, b.ctx, file);
 	mr = bed_mr(&b, mem, sizeof(mem));
@@ -482,7 +482,7 @@ Test(client_xrc, u3_program_gone)
 	for (i = 0; i < 8; i++)
 		cr_assert_eq(post_to(ini, KARST_WR_SEND, (uint64_t)i, mr, 0, 64, &in, 0), 0);
 	/* as when it is killed: nobody has destroyed anything.  Queue and target are its own. */
-	door.close(door.user);
+	conn.close(conn.user);
 	for (i = 0; i < 8; i++) {
 		struct karst_cqe e = bed_wait(b.cq);
 

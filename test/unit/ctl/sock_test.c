@@ -274,7 +274,7 @@ serve(void *arg)
 }
 
 static void
-start(struct server *s, struct karst_ctl_door *door)
+start(struct server *s, struct karst_ctl_conn *conn)
 {
 	int pair[2];
 
@@ -286,51 +286,51 @@ start(struct server *s, struct karst_ctl_door *door)
 			.user = s}};
 	cr_assert_eq(pipe(s->stream), 0);
 	cr_assert_eq(pthread_create(&s->thread, NULL, serve, s), 0);
-	cr_assert_eq(karst_ctl_socket_door(pair[0], door), 0);
+	cr_assert_eq(karst_ctl_socket_conn(pair[0], conn), 0);
 }
 
 static int
-call(struct karst_ctl_door *door, uint32_t op, size_t body, const int *with, unsigned int n)
+call(struct karst_ctl_conn *conn, uint32_t op, size_t body, const int *with, unsigned int n)
 {
 	size_t sent = message_request(&m, op, body);
 
 	message_hdr(&m)->nfds = n;
-	return door->call(door->user, &m, sent, with, n, &got, &len, fds, &nfds);
+	return conn->call(conn->user, &m, sent, with, n, &got, &len, fds, &nfds);
 }
 
-Test(door, calls)
+Test(conn, calls)
 {
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	unsigned int before, i;
 	struct server s;
 	uint64_t v = 0;
 	int efd;
 
-	start(&s, &door);
+	start(&s, &conn);
 	efd = eventfd(0, 0);
 	before = open_fds();
 	for (i = 0; i < 1000; i++) {
-		cr_assert_eq(call(&door, KARST_CTL_CREATE_CHANNEL, 8, NULL, 0), 0);
+		cr_assert_eq(call(&conn, KARST_CTL_CREATE_CHANNEL, 8, NULL, 0), 0);
 		cr_assert_eq(message_hdr(&got)->status, 0);
 		cr_assert_eq(nfds, 1);
 		close(fds[0]);
-		cr_assert_eq(call(&door, KARST_CTL_REG_MR, 40, &efd, 1), 0);
+		cr_assert_eq(call(&conn, KARST_CTL_REG_MR, 40, &efd, 1), 0);
 		cr_assert_eq(message_hdr(&got)->status, 0);
 	}
 	cr_assert_eq(open_fds(), before);
 	cr_assert_eq(read(efd, &v, sizeof(v)), 8);
 	cr_assert_eq(v, 5000);
-	cr_assert_eq(call(&door, 8888, 8, NULL, 0), 0);
+	cr_assert_eq(call(&conn, 8888, 8, NULL, 0), 0);
 	cr_assert_eq(message_hdr(&got)->status, -EOPNOTSUPP);
 	/* what the handler never sees */
 	message_request(&m, KARST_CTL_ALLOC_PD, KARST_CTL_MAX);
-	raw_send(door.hup_fd, KARST_CTL_MAX + 5, NULL, 0);
-	cr_assert_eq(receive(door.hup_fd), 0);
+	raw_send(conn.hup_fd, KARST_CTL_MAX + 5, NULL, 0);
+	cr_assert_eq(receive(conn.hup_fd), 0);
 	cr_assert_eq(message_hdr(&got)->status, -EMSGSIZE);
 	v = 1;
 	cr_assert_eq(write(s.srv.attend_fd, &v, sizeof(v)), 8);
-	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), 0);
-	door.close(door.user);
+	cr_assert_eq(call(&conn, KARST_CTL_ALLOC_PD, 8, NULL, 0), 0);
+	conn.close(conn.user);
 	pthread_join(s.thread, NULL);
 	cr_assert_eq(s.ret, 0);
 	cr_assert_eq(s.handled, 2002);
@@ -338,14 +338,14 @@ Test(door, calls)
 }
 
 /* Attending alone wakes the loop. */
-Test(door, attend)
+Test(conn, attend)
 {
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	struct pollfd p;
 	struct server s;
 	uint64_t v = 1;
 
-	start(&s, &door);
+	start(&s, &conn);
 	cr_assert_eq(write(s.srv.attend_fd, &v, sizeof(v)), 8);
 	p = (struct pollfd){.fd = s.srv.attend_fd, .events = POLLIN};
 	while (poll(&p, 1, 0) > 0)
@@ -354,56 +354,56 @@ Test(door, attend)
 	pthread_join(s.thread, NULL);
 	cr_assert_eq(s.ret, 0);
 	cr_assert_eq(s.attended, 1);
-	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
-	door.close(door.user);
+	cr_assert_eq(call(&conn, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
+	conn.close(conn.user);
 }
 
 /* Nobody answers, and the socket does not wait for ever. */
-Test(door, silence)
+Test(conn, silence)
 {
 	const struct timeval tv = {.tv_usec = 20000};
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	int pair[2];
 
 	make_pair(pair);
 	cr_assert_eq(setsockopt(pair[0], SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)), 0);
-	cr_assert_eq(karst_ctl_socket_door(pair[0], &door), 0);
-	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), -ETIMEDOUT);
-	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
-	door.close(door.user);
+	cr_assert_eq(karst_ctl_socket_conn(pair[0], &conn), 0);
+	cr_assert_eq(call(&conn, KARST_CTL_ALLOC_PD, 8, NULL, 0), -ETIMEDOUT);
+	cr_assert_eq(call(&conn, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
+	conn.close(conn.user);
 	close(pair[1]);
 }
 
-/* A door that was answered wrongly, or not at all, stays shut. */
-Test(door, broken)
+/* A connection that was answered wrongly, or not at all, stays broken. */
+Test(conn, broken)
 {
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	struct server s;
 
-	start(&s, &door);
-	cr_assert_eq(call(&door, KARST_CTL_QUERY_SRQ, 8, NULL, 0), 0);
+	start(&s, &conn);
+	cr_assert_eq(call(&conn, KARST_CTL_QUERY_SRQ, 8, NULL, 0), 0);
 	cr_assert_eq(karst_ctl_check_reply(message_hdr(&m), &got, len, nfds, NULL), -EPROTO);
-	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
-	door.close(door.user);
+	cr_assert_eq(call(&conn, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
+	conn.close(conn.user);
 	pthread_join(s.thread, NULL);
-	start(&s, &door);
-	cr_assert_eq(call(&door, KARST_CTL_QUERY_QP, 8, NULL, 0), -EIO);
-	cr_assert_eq(call(&door, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
+	start(&s, &conn);
+	cr_assert_eq(call(&conn, KARST_CTL_QUERY_QP, 8, NULL, 0), -EIO);
+	cr_assert_eq(call(&conn, KARST_CTL_ALLOC_PD, 8, NULL, 0), -EIO);
 	pthread_join(s.thread, NULL);
 	cr_assert_eq(s.ret, -EIO);
-	door.close(door.user);
+	conn.close(conn.user);
 }
 
 /* The program has no room for the descriptor that comes with a reply. */
-Test(door, no_descriptors_left)
+Test(conn, no_descriptors_left)
 {
 	struct karst_ctl_fault *fault = (void *)message_body(&got);
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	int pair[2], lowest;
 	struct rlimit r;
 
 	make_pair(pair);
-	cr_assert_eq(karst_ctl_socket_door(pair[0], &door), 0);
+	cr_assert_eq(karst_ctl_socket_conn(pair[0], &conn), 0);
 	/* the reply is there before it is asked for */
 	message_request(&m, KARST_CTL_CREATE_CHANNEL, 8);
 	len = karst_ctl_reply(message_hdr(&m), &got);
@@ -415,14 +415,14 @@ Test(door, no_descriptors_left)
 	close(lowest);
 	r.rlim_cur = (rlim_t)lowest;
 	cr_assert_eq(setrlimit(RLIMIT_NOFILE, &r), 0);
-	cr_assert_eq(call(&door, KARST_CTL_CREATE_CHANNEL, 8, NULL, 0), 0);
+	cr_assert_eq(call(&conn, KARST_CTL_CREATE_CHANNEL, 8, NULL, 0), 0);
 	cr_assert_eq(message_hdr(&got)->status, -EMFILE);
 	cr_assert_not_null(strstr(fault->why, "descriptors"));
 	cr_assert_eq(nfds, 0);
 	r.rlim_cur = r.rlim_max;
 	setrlimit(RLIMIT_NOFILE, &r);
-	cr_assert_eq(call(&door, KARST_CTL_CREATE_CHANNEL, 8, NULL, 0), 0);
+	cr_assert_eq(call(&conn, KARST_CTL_CREATE_CHANNEL, 8, NULL, 0), 0);
 	cr_assert_eq(message_hdr(&got)->status, 0);
 	cr_assert_eq(nfds, 1);
-	door.close(door.user);
+	conn.close(conn.user);
 }

@@ -21,8 +21,8 @@ client_open_raw(struct karst_engine *e, const struct karst_session_limits *limit
 {
 	struct client *c = calloc(1, sizeof(*c));
 
-	cr_assert_eq(karst_session_door(e, limits, &c->door), 0);
-	c->s = c->door.user;
+	cr_assert_eq(karst_session_conn(e, limits, &c->conn), 0);
+	c->s = c->conn.user;
 	c->async_fd = -1;
 	return c;
 }
@@ -77,7 +77,7 @@ client_over(struct karst_session *s, int mem_fd)
 	struct client *c = calloc(1, sizeof(*c));
 
 	c->s = s;
-	c->door = (struct karst_ctl_door){
+	c->conn = (struct karst_ctl_conn){
 		.call = session_call, .close = session_close, .user = s, .hup_fd = -1};
 	greet(c, mem_fd);
 	return c;
@@ -88,7 +88,7 @@ client_close(struct client *c)
 {
 	uint32_t i;
 
-	c->door.close(c->door.user);
+	c->conn.close(c->conn.user);
 	for (i = 0; i < CLIENT_CHUNKS; i++)
 		if (c->chunk[i] != NULL)
 			munmap(c->chunk[i], c->chunk_bytes[i]);
@@ -115,7 +115,7 @@ client_call_fds(struct client *c, uint32_t op, const void *body, size_t bytes, c
 	memcpy(h + 1, body, bytes);
 	memset(c->rsp, 0xa5, sizeof(c->rsp));
 	cr_assert_eq(
-		c->door.call(c->door.user, h, len, fds, nfds, out, &rsp_len, c->fds, &c->nfds), 0);
+		c->conn.call(c->conn.user, h, len, fds, nfds, out, &rsp_len, c->fds, &c->nfds), 0);
 	cr_assert_eq(karst_ctl_check_reply(h, out, rsp_len, c->nfds, wrong), 0, "%s", wrong);
 	c->status = out->status;
 	c->why[0] = 0;

@@ -16,7 +16,7 @@
 
 struct client {
 	struct karst_session *s;
-	struct karst_ctl_door door;
+	struct karst_ctl_conn conn;
 	int status;
 	char why[KARST_CTL_WHY];    /* of a refusal */
 	int fds[KARST_CTL_MAX_FDS]; /* of the last reply, not closed */

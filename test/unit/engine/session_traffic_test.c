@@ -133,7 +133,7 @@ Test(session_traffic, completion_events)
 	side_down(&side[0]);
 	/* the end of a session is the end of its streams */
 	cr_assert_not(readable(side[1].channel_fd));
-	side[1].c->door.close(side[1].c->door.user);
+	side[1].c->conn.close(side[1].c->conn.user);
 	cr_assert_eq(read(side[1].channel_fd, &cookie, sizeof(cookie)), 0);
 	cr_assert_eq(read(side[1].c->async_fd, &cookie, sizeof(cookie)), 0);
 	bed_down(&bed);

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Two of the three doors: a packet came in, work may go out.  Here packets are held against
+ * Two of the three entry points: a packet came in, frames may be built.  Here packets are held against
  * their queue pair before any state changes (W9), and split by transport and direction.
  */
 #include "qp_priv.h"

@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The two ends of a connection: a program's door made of a socket, and the loop that answers.
+ * The two ends of a control connection over a socket: the program's, and the engine's loop that
+ * answers.
  *
- * A door that has seen anything but a well-formed reply to its request is broken for good: what
+ * A connection that has seen anything but a well-formed reply to its request is broken for good: what
  * the engine has done and what the program believes could differ.
  */
 #include "karst_ctl_sock.h"
@@ -18,16 +19,16 @@
 
 /* --- the program's end --- */
 
-struct socket_door {
+struct socket_conn {
 	int fd;
 	bool broken;
 };
 
 static int
-door_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
+conn_call(void *user, const void *req, size_t len, const int *fds, unsigned int nfds, void *rsp,
 	size_t *rsp_len, int *rsp_fds, unsigned int *nrsp_fds)
 {
-	struct socket_door *d = user;
+	struct socket_conn *d = user;
 	int ret = d->broken ? -EIO : karst_ctl_send(d->fd, req, len, fds, nfds);
 
 	*nrsp_fds = 0;
@@ -53,24 +54,24 @@ door_call(void *user, const void *req, size_t len, const int *fds, unsigned int 
 }
 
 static void
-door_close(void *user)
+conn_close(void *user)
 {
-	struct socket_door *d = user;
+	struct socket_conn *d = user;
 
 	close(d->fd);
 	free(d);
 }
 
 int
-karst_ctl_socket_door(int fd, struct karst_ctl_door *door)
+karst_ctl_socket_conn(int fd, struct karst_ctl_conn *conn)
 {
-	struct socket_door *d = malloc(sizeof(*d));
+	struct socket_conn *d = malloc(sizeof(*d));
 
 	if (d == NULL)
 		return -ENOMEM;
-	*d = (struct socket_door){.fd = fd};
-	*door = (struct karst_ctl_door){
-		.call = door_call, .close = door_close, .user = d, .hup_fd = fd};
+	*d = (struct socket_conn){.fd = fd};
+	*conn = (struct karst_ctl_conn){
+		.call = conn_call, .close = conn_close, .user = d, .hup_fd = fd};
 	return 0;
 }
 

@@ -154,7 +154,7 @@ make_engine(struct daemon *d)
 		.latch_sport = c->latch_source_port,
 		.page_buffers = kd_ports_want_page_buffers(d->conf),
 		.mbufs = d->eal.mbufs,
-		.apart = true,
+		.cross_cpu = true,
 		.idle = (enum karst_idle)c->idle,
 		.sleep_max_us = c->sleep_max_us,
 	};

@@ -53,7 +53,7 @@ attach_queues(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_c
 	if (ret != 0)
 		return ret;
 	karst_wq_attach(&q->pub.sq, at, r->max_send_wr, r->send_stride);
-	q->pub.sq.apart = true;
+	q->pub.sq.cross_cpu = true;
 	if (!has_recvs(q))
 		return 0;
 	ret = cli_place(
@@ -61,7 +61,7 @@ attach_queues(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_c
 	if (ret != 0)
 		return ret;
 	karst_wq_attach(&q->pub.rq, at, r->max_recv_wr, r->recv_stride);
-	q->pub.rq.apart = true;
+	q->pub.rq.cross_cpu = true;
 	return 0;
 }
 

@@ -25,7 +25,7 @@ attach(struct karst_client *c, struct cli_srq *s, const struct karst_ctl_create_
 	if (ret != 0)
 		return ret;
 	karst_wq_attach(&s->pub.rq, at, r->max_wr, r->stride);
-	s->pub.rq.apart = true;
+	s->pub.rq.cross_cpu = true;
 	s->pub.handle = r->srq;
 	s->pub.lcore = r->lcore;
 	s->pub.max_sge = r->max_sge;

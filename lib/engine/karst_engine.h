@@ -136,7 +136,7 @@ struct karst_engine_config {
 	uint32_t handoff_slots; /* of the ring into each lcore; default 1024 */
 	/* programs run on other processors than the lcores, as those of a karstd do: lines that
 	 * they read next are moved out of an lcore's own caches */
-	bool apart;
+	bool cross_cpu;
 	/* idle lcores of karst_engine_start() */
 	enum karst_idle idle;
 	uint32_t sleep_max_us;   /* default 50 */
@@ -358,7 +358,7 @@ int karst_engine_mr_reg(struct karst_engine *e, uint32_t pd, void *host, uint64_
 int karst_engine_mr_rereg(
 	struct karst_engine *e, uint32_t key, unsigned int what, const struct karst_mr_attr *attr);
 /** The region's bytes are now at @host; when it returns, no lcore uses the old address any more. */
-int karst_engine_mr_move(struct karst_engine *e, uint32_t key, void *host);
+int karst_engine_mr_remap(struct karst_engine *e, uint32_t key, void *host);
 /** When it returns, no lcore touches the memory any more. */
 int karst_engine_mr_dereg(struct karst_engine *e, uint32_t key);
 /** The same for @n keys, waiting once for all.  Keys that name nothing are passed over, regions

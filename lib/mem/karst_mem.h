@@ -85,12 +85,12 @@ void karst_mr_rereg_end(
 	struct karst_mem *m, uint32_t key, unsigned int what, const struct karst_mr_attr *attr);
 
 /**
- * Control.  The bytes of a region are from now on reached at @host, where the same bytes are: at no
- * moment is the key unusable.  The old address is in use until every lcore has passed a quiescent
- * point.  -EINVAL: not a usable region's key; -EBUSY: windows may be bound to it, or atomics, which
- * must all use one address, may be on their way (KARST_ACCESS_MW_BIND, KARST_ACCESS_REMOTE_ATOMIC).
+ * Control.  Changes the host address of a region to @host, which must show the same bytes.  The key
+ * stays usable throughout; lcores may use the old address until each has passed a quiescent point.
+ * -EINVAL: @key is not a usable region's; -EBUSY: the region allows KARST_ACCESS_MW_BIND (windows
+ * may be bound to it) or KARST_ACCESS_REMOTE_ATOMIC (all atomics must use one address).
  */
-int karst_mr_move(struct karst_mem *m, uint32_t key, void *host);
+int karst_mr_remap(struct karst_mem *m, uint32_t key, void *host);
 
 /** Control.  Also for a region that a local or remote invalidate has made unusable.
  *  -EINVAL: not a region's key; -EBUSY: windows are bound to it. */

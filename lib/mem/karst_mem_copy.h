@@ -33,9 +33,9 @@
 struct karst_placer {
 	uint64_t stream_bytes; /* regions of at least this size are streamed to */
 	bool pending;          /* streaming stores since the last fence */
-	/* set by the driver: a packet came alone, so latency counts, and the program is to find the
-	 * end of the message sooner */
-	bool alone;
+	/* set by the driver for a packet that is the only one of its burst: latency counts, so the
+	 * line with the end of the message is demoted to where the program loads it faster */
+	bool demote_tail;
 };
 
 #if defined(__x86_64__)
@@ -133,7 +133,7 @@ karst_mem_place(struct karst_placer *p, const struct karst_mem *m, uint32_t key,
 		return;
 	karst_mem_place_fence(p);
 	karst_copy_tail(dst + n - tail, src + n - tail, tail);
-	if (p->alone)
+	if (p->demote_tail)
 		karst_demote(dst + n - 1);
 }
 

@@ -399,7 +399,7 @@ karst_mr_rereg_end(
 }
 
 int
-karst_mr_move(struct karst_mem *m, uint32_t key, void *host)
+karst_mr_remap(struct karst_mem *m, uint32_t key, void *host)
 {
 	struct karst_mem_entry *e = mr_find(m, key);
 

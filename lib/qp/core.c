@@ -115,7 +115,7 @@ karst_core_init(
 	core->placer.stream_bytes =
 		cfg->stream_bytes != 0 ? cfg->stream_bytes : DEFAULT_STREAM_BYTES;
 	core->linger_turns = cfg->linger_turns;
-	core->apart = cfg->apart;
+	core->cross_cpu = cfg->cross_cpu;
 	core->latch_sport = cfg->latch_sport;
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
 	core->max_qps = cfg->max_qps;

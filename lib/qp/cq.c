@@ -176,22 +176,22 @@ karst_cq_set_moderation(struct karst_core_cq *cq, uint16_t count, uint16_t perio
 }
 
 void
-karst_core_look_cq(struct karst_core *core, const struct karst_core_cq *cq, struct karst_lane *lane,
-	struct karst_lane_span *span)
+karst_core_resize_cq_prepare(struct karst_core *core, const struct karst_core_cq *cq,
+	struct karst_lane *lane, struct karst_lane_span *span)
 {
 	*lane = cq->lane[core->lcore].ring;
 	*span = karst_lane_unread(lane);
 }
 
 int
-karst_core_move_cq(struct karst_core *core, struct karst_core_cq *cq, struct karst_lane_shared *to,
-	uint32_t entries, struct karst_lane_span *span)
+karst_core_resize_cq_commit(struct karst_core *core, struct karst_core_cq *cq,
+	struct karst_lane_shared *to, uint32_t entries, struct karst_lane_span *span)
 {
 	return karst_lane_move(&cq->lane[core->lcore].ring, to, entries, span);
 }
 
 void
-karst_core_unmove_cq(struct karst_core *core, struct karst_core_cq *cq,
+karst_core_resize_cq_rollback(struct karst_core *core, struct karst_core_cq *cq,
 	struct karst_lane_shared *to, uint32_t entries, struct karst_lane_span *span)
 {
 	struct karst_lane *l = &cq->lane[core->lcore].ring;
@@ -257,7 +257,7 @@ karst_core_flush(struct karst_core *core)
 	give_back(core);
 	for (l = core->dirty; l != NULL; l = l->next_dirty) {
 		karst_lane_publish(&l->ring);
-		if (core->apart && l->fresh == 1)
+		if (core->cross_cpu && l->fresh == 1)
 			karst_lane_hand_over(&l->ring);
 	}
 	if (core->dirty == NULL)

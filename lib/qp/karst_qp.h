@@ -98,18 +98,19 @@ void *karst_cq_user(const struct karst_core_cq *cq);
  */
 void karst_cq_set_moderation(struct karst_core_cq *cq, uint16_t count, uint16_t period_us);
 /**
- * Moving the core's lane of @cq to memory of @entries, 0 at first; both on the core's lcore, which
- * goes on between the two.
- * karst_core_look_cq() says what has to be copied, karst_lane_copy() to karst_lane_in(@lane, @to,
- * @entries) does so on any thread, and karst_core_move_cq() goes over.
- * -ENOSPC: the program has not read more than @entries; nothing has changed.
- * karst_core_unmove_cq() comes back, given the old memory and the same @span.
+ * Replaces the core's lane of @cq by one of @entries entries at @to, memory of zeros.  All three run
+ * on the core's lcore, which goes on working between them.
+ *   prepare   *@lane, *@span: the lane and its unread entries.  Any thread then copies these by
+ *             karst_lane_copy() to karst_lane_in(@lane, @to, @entries).
+ *   commit    Copies what has come since, and uses @to from now on.  -ENOSPC: more than @entries
+ *             entries are unread; nothing has changed.
+ *   rollback  Undoes a commit: @to and @entries are those of the old lane, @span is the same.
  */
-void karst_core_look_cq(struct karst_core *core, const struct karst_core_cq *cq,
+void karst_core_resize_cq_prepare(struct karst_core *core, const struct karst_core_cq *cq,
 	struct karst_lane *lane, struct karst_lane_span *span);
-int karst_core_move_cq(struct karst_core *core, struct karst_core_cq *cq,
+int karst_core_resize_cq_commit(struct karst_core *core, struct karst_core_cq *cq,
 	struct karst_lane_shared *to, uint32_t entries, struct karst_lane_span *span);
-void karst_core_unmove_cq(struct karst_core *core, struct karst_core_cq *cq,
+void karst_core_resize_cq_rollback(struct karst_core *core, struct karst_core_cq *cq,
 	struct karst_lane_shared *to, uint32_t entries, struct karst_lane_span *span);
 /** On each core's lcore, before the memory of a queue that was ever moderated goes. */
 void karst_core_forget_cq(struct karst_core *core, struct karst_core_cq *cq);
@@ -152,7 +153,7 @@ struct karst_core_config {
 	 * must ring for it; 0: never */
 	uint32_t linger_turns;
 	bool latch_sport; /* packets of a connected QP come from one UDP source port (L5) */
-	bool apart;       /* programs run on other processors: what they read next is handed over */
+	bool cross_cpu;   /* programs run on other processors: what they read next is handed over */
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
 	const struct karst_core_ops *ops;
@@ -202,7 +203,7 @@ struct karst_core {
 	uint32_t qpns;     /* of the table, with those that are never given out */
 	uint8_t bth_flags; /* MigReq as it stands in BTH byte 1 */
 	struct karst_core_qp **qps;
-	bool apart;
+	bool cross_cpu;
 	bool latch_sport;
 	uint32_t linger_turns;
 	uint32_t nlinger; /* while it is not 0, karst_core_linger() wants to be called */

@@ -197,7 +197,7 @@ struct karst_wq {
 	uint8_t *slots;
 	uint32_t mask;
 	uint8_t shift;      /* log2 of the stride */
-	bool apart;         /* set by the owner: the engine runs on another processor */
+	bool cross_cpu;     /* set by the owner: the engine runs on another CPU */
 	uint32_t tail;      /* filled, maybe not published yet */
 	uint32_t head_seen; /* last value of sh->head */
 };
@@ -210,7 +210,7 @@ karst_wq_attach(struct karst_wq *wq, void *shared, uint32_t slots, uint32_t stri
 	wq->slots = (uint8_t *)shared + sizeof(*wq->sh);
 	wq->mask = slots - 1;
 	wq->shift = (uint8_t)karst_log2(stride);
-	wq->apart = false;
+	wq->cross_cpu = false;
 	wq->tail = atomic_load_explicit(&wq->sh->tail, memory_order_relaxed);
 	wq->head_seen = atomic_load_explicit(&wq->sh->head, memory_order_relaxed);
 }
@@ -249,7 +249,7 @@ karst_wq_publish(struct karst_wq *wq, uint32_t n)
 
 	/* The engine loads them one after the other, unless they are in a cache nearer to it.  A
 	 * single one it wants before it could be moved. */
-	if (wq->apart && n > 1) {
+	if (wq->cross_cpu && n > 1) {
 		for (i = 0; i < n; i++)
 			karst_demote(karst_wq_slot(wq, i));
 	}

@@ -52,7 +52,7 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 		if (karst_likely(qp != NULL))
 			karst_qp_prefetch(qp);
 	}
-	core->placer.alone = core->apart && n == 1;
+	core->placer.demote_tail = core->cross_cpu && n == 1;
 	karst_icrc_verify_burst(pkts, n);
 	if (karst_unlikely(lc->capture != NULL))
 		eng_capture_rx(lc, pkts, n);

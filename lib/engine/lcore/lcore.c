@@ -319,7 +319,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.ack_interval = e->cfg.ack_interval,
 		.window_packets = e->cfg.window_packets,
 		.linger_turns = ENG_LINGER_TURNS,
-		.apart = e->cfg.apart,
+		.cross_cpu = e->cfg.cross_cpu,
 		.migreq = !e->cfg.no_migreq,
 		.latch_sport = e->cfg.latch_sport,
 		.mem = e->mem,

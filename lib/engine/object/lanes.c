@@ -49,7 +49,7 @@ look_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct lane_call *call = arg;
 
-	karst_core_look_cq(lc->core, call->cq, &call->lane, &call->span);
+	karst_core_resize_cq_prepare(lc->core, call->cq, &call->lane, &call->span);
 	return 0;
 }
 
@@ -58,7 +58,8 @@ move_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct lane_call *call = arg;
 
-	return karst_core_move_cq(lc->core, call->cq, call->to, call->entries, &call->span);
+	return karst_core_resize_cq_commit(
+		lc->core, call->cq, call->to, call->entries, &call->span);
 }
 
 static int
@@ -66,7 +67,7 @@ unmove_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct lane_call *call = arg;
 
-	karst_core_unmove_cq(lc->core, call->cq, call->to, call->entries, &call->span);
+	karst_core_resize_cq_rollback(lc->core, call->cq, call->to, call->entries, &call->span);
 	return 0;
 }
 

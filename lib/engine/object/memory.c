@@ -68,13 +68,13 @@ karst_engine_mr_rereg(
 }
 
 int
-karst_engine_mr_move(struct karst_engine *e, uint32_t key, void *host)
+karst_engine_mr_remap(struct karst_engine *e, uint32_t key, void *host)
 {
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
-	ret = karst_mr_move(e->mem, key, host);
+	ret = karst_mr_remap(e->mem, key, host);
 	if (ret == 0)
 		eng_ctl_quiesce(e);
 	eng_ctl_leave(e);

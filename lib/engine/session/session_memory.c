@@ -351,7 +351,7 @@ move_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	ret = map_range(s, c, &r, mr->writable, &m);
 	if (ret != 0)
 		return ret;
-	ret = karst_engine_mr_move(s->e, mr->key, m.host);
+	ret = karst_engine_mr_remap(s->e, mr->key, m.host);
 	if (ret != 0) {
 		unmap(s, m.region, m.maps);
 		return say(c, ret,

@@ -215,7 +215,7 @@ Test(client_api, on_demand)
 	uint8_t *at;
 	int round;
 
-	bed_up_apart(&b, 1);
+	bed_up_forked(&b, 1);
 	qp[0] = bed_qp(&b, KARST_QPT_RC);
 	qp[1] = bed_qp(&b, KARST_QPT_RC);
 	bed_connect(qp[0], qp[1]);

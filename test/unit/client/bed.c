@@ -155,7 +155,7 @@ bed_down(struct bed *b)
 
 /* --- an engine of its own --- */
 
-struct apart {
+struct forked_engine {
 	struct karst_engine *e;
 	int fd;
 };
@@ -171,7 +171,7 @@ handle(void *user, const void *req, size_t len, const int *fds, unsigned int nfd
 static void *
 serve(void *arg)
 {
-	const struct apart *a = arg;
+	const struct forked_engine *a = arg;
 	pid_t peer = getppid();
 	struct karst_session_init init = {.program = "test",
 		.pid = peer,
@@ -192,7 +192,7 @@ serve(void *arg)
 static void
 child_main(int fd, uint32_t lcores)
 {
-	struct apart a = {.fd = fd};
+	struct forked_engine a = {.fd = fd};
 	pthread_t t;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -205,7 +205,7 @@ child_main(int fd, uint32_t lcores)
 }
 
 void
-bed_up_apart(struct bed *b, uint32_t lcores)
+bed_up_forked(struct bed *b, uint32_t lcores)
 {
 	struct karst_ctl_conn conn;
 	int fd[2];

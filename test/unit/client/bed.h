@@ -35,7 +35,7 @@ void bed_down(struct bed *b);
 struct karst_context *bed_open(struct bed *b);
 
 /** The same with the engine in a child process. */
-void bed_up_apart(struct bed *b, uint32_t lcores);
+void bed_up_forked(struct bed *b, uint32_t lcores);
 /** kill -9; returns when it is dead. */
 void bed_kill(struct bed *b);
 

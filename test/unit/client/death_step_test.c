@@ -63,7 +63,7 @@ pair_up(struct pair *p)
 {
 	uint32_t i;
 
-	bed_up_apart(&p->b, 1);
+	bed_up_forked(&p->b, 1);
 	p->mr = bed_mr(&p->b, mem, sizeof(mem));
 	cr_assert_eq(karst_create_cq(p->b.ctx, ENTRIES, NULL, NULL, &p->cq), 0);
 	cr_assert_eq(p->cq->cqe, ENTRIES);

@@ -24,7 +24,7 @@ struct pair {
 static void
 pair_up(struct pair *p, uint32_t lcores)
 {
-	bed_up_apart(&p->b, lcores);
+	bed_up_forked(&p->b, lcores);
 	p->mr = bed_mr(&p->b, mem, sizeof(mem));
 	p->a = bed_qp(&p->b, KARST_QPT_RC);
 	p->z = bed_qp(&p->b, KARST_QPT_RC);

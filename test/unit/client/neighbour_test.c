@@ -35,7 +35,7 @@ rig_up(struct rig *r, uint32_t lcores)
 	/* as in memory/space_test.c */
 	if (geteuid() != 0 && access("/dev/userfaultfd", R_OK | W_OK) != 0)
 		cr_skip("needs userfaultfd");
-	bed_up_apart(&r->b, lcores);
+	bed_up_forked(&r->b, lcores);
 	r->a = bed_qp(&r->b, KARST_QPT_RC);
 	r->z = bed_qp(&r->b, KARST_QPT_RC);
 	bed_connect(r->a, r->z);

@@ -506,7 +506,7 @@ Test(client_rdmacm_id, death)
 	struct bed bed;
 	uint32_t id;
 
-	bed_up_apart(&bed, 1);
+	bed_up_forked(&bed, 1);
 	cr_assert_eq(karst_rdmacm_create_channel(bed.ctx, &ch), 0, "%s", karst_why());
 	cr_assert_eq(karst_rdmacm_create_id(ch, 1, KARST_RDMACM_PS_TCP, KARST_QPT_RC, &id), 0);
 	bed_kill(&bed);

@@ -528,7 +528,7 @@ Test(client_xrc, engine_gone)
 	struct karst_mr *mr;
 	struct bed b;
 
-	bed_up_apart(&b, 1);
+	bed_up_forked(&b, 1);
 	cr_assert_eq(karst_open_xrcd(b.ctx, file, 0, &again), -ENOENT);
 	inbox_up(&in, b.ctx, file);
 	cr_assert_eq(karst_open_xrcd(b.ctx, file, O_CREAT | O_EXCL, &again), -EEXIST);

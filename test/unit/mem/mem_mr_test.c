@@ -339,7 +339,7 @@ Test(mem_mr, move)
 	uint32_t key = bed_mr(m, pd, bytes, VA, 64, plain), other;
 	uint8_t *host;
 
-	cr_assert_eq(karst_mr_move(m, key, bytes + 128), 0);
+	cr_assert_eq(karst_mr_remap(m, key, bytes + 128), 0);
 	cr_assert_eq(
 		karst_mem_check_remote(m, pd, 0, key, VA + 1, 63, KARST_ACCESS_REMOTE_WRITE, &host),
 		0);
@@ -348,15 +348,15 @@ Test(mem_mr, move)
 		karst_mem_check_local(m, pd, key, VA + 2, 62, KARST_ACCESS_LOCAL_WRITE, &host), 0);
 	cr_assert_eq(host, bytes + 130);
 	cr_assert_eq(remote(m, pd, key, VA, 65, KARST_ACCESS_REMOTE_WRITE), KARST_MEM_BAD_RANGE);
-	cr_assert_eq(karst_mr_move(m, key, (void *)(UINTPTR_MAX - 10)), -EINVAL);
-	cr_assert_eq(karst_mr_move(m, key + 256, bytes), -EINVAL);
+	cr_assert_eq(karst_mr_remap(m, key, (void *)(UINTPTR_MAX - 10)), -EINVAL);
+	cr_assert_eq(karst_mr_remap(m, key + 256, bytes), -EINVAL);
 	other = bed_mr(m, pd, bytes, VA, 64, plain | KARST_ACCESS_MW_BIND);
-	cr_assert_eq(karst_mr_move(m, other, bytes + 128), -EBUSY);
+	cr_assert_eq(karst_mr_remap(m, other, bytes + 128), -EBUSY);
 	cr_assert_eq(bed_dereg(m, other), 0);
 	other = bed_mr(m, pd, bytes, VA, 64, plain | KARST_ACCESS_REMOTE_ATOMIC);
-	cr_assert_eq(karst_mr_move(m, other, bytes + 128), -EBUSY);
+	cr_assert_eq(karst_mr_remap(m, other, bytes + 128), -EBUSY);
 	cr_assert_eq(karst_mem_invalidate(m, pd, 0, key, false), 0);
-	cr_assert_eq(karst_mr_move(m, key, bytes), -EINVAL);
+	cr_assert_eq(karst_mr_remap(m, key, bytes), -EINVAL);
 	bed_close(m);
 }
 

@@ -353,12 +353,12 @@ Test(cq, moved_before_the_flush)
 	for (i = 0; i < 2; i++)
 		karst_cq_push(b->core, b->scq, false)->wr_id = i;
 	karst_core_flush(b->core);
-	karst_core_look_cq(b->core, b->scq, &lane, &span);
+	karst_core_resize_cq_prepare(b->core, b->scq, &lane, &span);
 	new = karst_lane_in(&lane, to, 8);
 	karst_lane_copy(&new, &lane, span.from, span.upto);
 	for (; i < 4; i++)
 		karst_cq_push(b->core, b->scq, false)->wr_id = i;
-	cr_assert_eq(karst_core_move_cq(b->core, b->scq, to, 8, &span), 0);
+	cr_assert_eq(karst_core_resize_cq_commit(b->core, b->scq, to, 8, &span), 0);
 	cr_assert_eq(to->tail, 2);
 	cr_assert_eq(to->ready, 2, "what is not flushed does not count yet");
 	for (; i < 8; i++)

@@ -46,7 +46,7 @@ cli_set_dead(struct karst_client *c)
 }
 
 bool
-cli_look(struct karst_client *c)
+cli_engine_alive(struct karst_client *c)
 {
 	struct pollfd p = {.fd = c->conn.hup_fd};
 

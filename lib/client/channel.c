@@ -85,14 +85,14 @@ karst_destroy_comp_channel(struct karst_comp_channel *channel)
 /* --- reading --- */
 
 static bool
-take_orphaned(struct cli_cq *q)
+take_flushed(struct cli_cq *q)
 {
 	bool pending;
 
 	if (atomic_load(&q->pub.sh->armed) == 0)
 		return false;
 	karst_lock(&q->lock);
-	pending = cli_orphans_pending(q);
+	pending = cli_flush_pending(q);
 	karst_unlock(&q->lock);
 	return pending && atomic_exchange(&q->pub.sh->armed, 0) != 0;
 }
@@ -109,7 +109,7 @@ take_any(struct karst_comp_channel *channel)
 	for (i = 0; i < c->nentries && q == NULL; i++) {
 		struct cli_cq *at = c->entry[i].object;
 
-		if (c->entry[i].kind == CLI_CQ && at->pub.channel == channel && take_orphaned(at))
+		if (c->entry[i].kind == CLI_CQ && at->pub.channel == channel && take_flushed(at))
 			q = at;
 	}
 	if (q != NULL)

@@ -118,8 +118,8 @@ int cli_fail_forked(void);
 /** The engine was found gone. */
 void cli_set_dead(struct karst_client *c);
 
-/** Asks the system whether the engine is there; some hundred nanoseconds. */
-bool cli_look(struct karst_client *c);
+/** Asks the system whether the engine is there, which takes some hundred nanoseconds. */
+bool cli_engine_alive(struct karst_client *c);
 
 static inline bool
 cli_is_dead(const struct karst_client *c)
@@ -246,8 +246,8 @@ struct cli_srq {
 	struct cli_events async;
 };
 
-/** Which requests of a queue the engine took with it; under the lock of the CQ. */
-struct cli_orphans {
+/** Which requests of a queue are still to be flushed; under the lock of the CQ. */
+struct cli_flush_cursor {
 	uint32_t next; /* next request to be flushed */
 	bool known;    /* @next is valid */
 };
@@ -259,8 +259,8 @@ struct cli_qp {
 	bool credits;
 	struct karst_lock send_lock karst_cache_aligned;
 	struct karst_lock recv_lock karst_cache_aligned;
-	struct cli_orphans send_orphans;
-	struct cli_orphans recv_orphans;
+	struct cli_flush_cursor send_flush;
+	struct cli_flush_cursor recv_flush;
 	struct cli_qp *next_send; /* of the CQs */
 	struct cli_qp *next_recv;
 	struct cli_qp **link_send; /* what points here */
@@ -311,15 +311,15 @@ cli_pd_of(struct karst_pd *pd)
 	return karst_container_of(pd, struct cli_pd, pub);
 }
 
-/* --- after the engine's death (orphan.c), with the CQ's lock held --- */
+/* --- after the engine's end (flush.c), with the CQ's lock held --- */
 
-/** Shows the completions that were ready and not shown.  @return whether there is one to take. */
-bool cli_orphans_show(struct cli_cq *cq);
-/** Completes up to @n requests that the engine took with it, when cli_orphans_show() has just said
- *  that there is nothing to take.  @return how many. */
-uint32_t cli_orphans_flush(struct cli_cq *cq, uint32_t n, struct karst_cqe *cqes);
+/** Shows completions that are ready and not shown.  @return true: there is one to take. */
+bool cli_flush_show_ready(struct cli_cq *cq);
+/** Flushes up to @n requests that were outstanding, when cli_flush_show_ready() has just returned
+ *  false.  @return how many. */
+uint32_t cli_flush_requests(struct cli_cq *cq, uint32_t n, struct karst_cqe *cqes);
 /** Is there a completion, or a request to be flushed? */
-bool cli_orphans_pending(struct cli_cq *cq);
+bool cli_flush_pending(struct cli_cq *cq);
 
 /* --- small things of several files --- */
 

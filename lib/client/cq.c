@@ -304,7 +304,7 @@ engine_gone(struct karst_client *c, struct cli_cq *q)
 	if (now_ns < q->look_ns)
 		return false;
 	q->look_ns = now_ns + LOOK_NS;
-	return !cli_look(c);
+	return !cli_engine_alive(c);
 }
 
 static karst_noinline int
@@ -318,11 +318,11 @@ poll_empty(struct karst_client *c, struct cli_cq *q, uint32_t n, struct karst_cq
 			"faster than they were polled, and some are lost");
 	if (karst_likely(!engine_gone(c, q)))
 		return 0;
-	/* it may have made something ready before it went */
-	if (cli_orphans_show(q))
+	/* completions may be ready that the engine did not show */
+	if (cli_flush_show_ready(q))
 		got = take(&q->pub, n, cqes);
 	else
-		got = cli_orphans_flush(q, n, cqes);
+		got = cli_flush_requests(q, n, cqes);
 	return (int)got;
 }
 
@@ -336,7 +336,7 @@ karst_poll_cq(struct karst_cq *cq, int n, struct karst_cqe *cqes)
 	if (cli_forked(c))
 		return cli_fail_forked();
 	if (n <= 0)
-		return n == 0 ? 0 : cli_fail_const(-EINVAL, "less than no completions");
+		return n == 0 ? 0 : cli_fail_const(-EINVAL, "n is negative");
 	karst_lock(&q->lock);
 	got = (int)take(cq, (uint32_t)n, cqes);
 	if (karst_unlikely(got == 0))

@@ -37,7 +37,7 @@ prepare(void)
 {
 	cli_pages_lock();
 	/* without a pipe the parent goes on at once */
-	if (cli_moved_count() == 0 || pipe2(state.done, O_CLOEXEC) != 0)
+	if (cli_migrated_count() == 0 || pipe2(state.done, O_CLOEXEC) != 0)
 		state.done[0] = state.done[1] = -1;
 }
 
@@ -60,7 +60,7 @@ child(void)
 {
 	cli_pages_lock_reset();
 	cli_memory_forget();
-	cli_moved_forget();
+	cli_migrated_forget();
 	cli_alloc_inherit();
 	cli_pages_forget();
 	if (state.done[0] < 0)

@@ -40,7 +40,7 @@ struct made {
 	struct karst_memory pub;
 	uint32_t nmoved;
 	uint32_t room; /* of pub.piece and moved */
-	struct cli_moved **moved;
+	struct cli_migrated **moved;
 	uint64_t start, end; /* what was asked for */
 	bool write;
 	uint64_t migrate_min;
@@ -61,7 +61,7 @@ make_room(struct made *m)
 {
 	uint32_t room = m->room == 0 ? 4 : 2 * m->room;
 	struct karst_ctl_piece *piece;
-	struct cli_moved **refs;
+	struct cli_migrated **refs;
 
 	/* pieces that follow each other in the file are one, but each may have been moved alone */
 	if (m->pub.npieces + 3 <= m->room && m->nmoved + 1 <= m->room)
@@ -69,7 +69,7 @@ make_room(struct made *m)
 	piece = realloc(m->pub.piece, room * sizeof(*piece));
 	if (piece != NULL)
 		m->pub.piece = piece;
-	refs = realloc(m->moved, room * sizeof(struct cli_moved *));
+	refs = realloc(m->moved, room * sizeof(struct cli_migrated *));
 	if (refs != NULL)
 		m->moved = refs;
 	if (piece == NULL || refs == NULL)
@@ -152,7 +152,7 @@ static uint64_t
 add_own(struct made *m, const struct karst_vma *v, uint64_t from, uint64_t to)
 {
 	uint64_t off = v->off + (from - v->start);
-	struct cli_moved *moved = cli_moved_find(off);
+	struct cli_migrated *moved = cli_migrated_find(off);
 
 	if (moved == NULL) {
 		if (!cli_pages_exist(off, to - from))
@@ -245,12 +245,12 @@ move_range(struct made *m, uint64_t from, uint64_t to, uint64_t *first, uint64_t
 	uint64_t lo = from & ~(uint64_t)(CLI_PAGE - 1), hi = (to - 1) & ~(uint64_t)(CLI_PAGE - 1);
 	bool whole_lo = cli_edges_cover(from, karst_min_u64(to, lo + CLI_PAGE));
 	bool whole_hi = lo == hi ? whole_lo : cli_edges_cover(hi, to);
-	struct cli_moved *moved;
+	struct cli_migrated *moved;
 
 	*first = whole_lo ? lo : lo + CLI_PAGE;
 	*last = whole_hi ? hi + CLI_PAGE : hi;
 	moved = *first < *last && *last - *first >= m->migrate_min
-		? cli_move(*first, *last - *first)
+		? cli_migrate(*first, *last - *first)
 		: NULL;
 	if (moved == NULL || !whole_lo)
 		add_edge(m, from, karst_min_u64(to, lo + CLI_PAGE));
@@ -344,7 +344,7 @@ drop(struct made *m)
 		cli_edge_del(&m->edge[i]);
 	stale_del(m);
 	for (i = 0; i < m->nmoved; i++)
-		cli_moved_put(m->moved[i]);
+		cli_migrated_put(m->moved[i]);
 	m->nmoved = 0;
 }
 
@@ -484,7 +484,7 @@ karst_memory_stale(void)
 }
 
 int
-karst_memory_again(const struct karst_memory *pub, struct karst_memory **out, char *why)
+karst_memory_rescan(const struct karst_memory *pub, struct karst_memory **out, char *why)
 {
 	const struct made *m = karst_container_of(pub, struct made, pub);
 

@@ -55,7 +55,7 @@ void karst_memory_settle(struct karst_memory *m, void *owner);
 void *karst_memory_stale(void);
 /** Looks at the range of @old again, for the engine to reach it as the new list says; then @old can
  *  be put.  Errors as karst_memory_get(). */
-int karst_memory_again(const struct karst_memory *old, struct karst_memory **m, char *why);
+int karst_memory_rescan(const struct karst_memory *old, struct karst_memory **m, char *why);
 
 /** In a child of fork(): see fork.c. */
 void cli_memory_forget(void);

@@ -45,7 +45,7 @@
 
 /* Of the process, whose mappings they are; under cli_pages_lock(). */
 static struct {
-	struct cli_moved *list;
+	struct cli_migrated *list;
 	uint32_t n;
 	int uffd;  /* 0: not opened; negative: this process may not */
 	bool back; /* the kernel can write-protect shared pages */
@@ -135,7 +135,7 @@ exchange(int uffd, uint64_t start, uint64_t len, void *fresh)
 	if (protect(uffd, start, len, true) != 0)
 		return -1;
 	memcpy(fresh, (const void *)(uintptr_t)start, len);
-	if (sys_move(fresh, len, (void *)(uintptr_t)start) != 0) {
+	if (sys_mremap(fresh, len, (void *)(uintptr_t)start) != 0) {
 		protect(uffd, start, len, false); /* wakes, too */
 		return -1;
 	}
@@ -168,7 +168,7 @@ replace(uint64_t start, uint64_t len, void *fresh)
 /* --- to shared pages --- */
 
 static void
-list_add(struct cli_moved *m)
+list_add(struct cli_migrated *m)
 {
 	m->next = moved.list;
 	m->pprev = &moved.list;
@@ -179,7 +179,7 @@ list_add(struct cli_moved *m)
 }
 
 static void
-list_del(struct cli_moved *m)
+list_del(struct cli_migrated *m)
 {
 	*m->pprev = m->next;
 	if (m->next != NULL)
@@ -187,10 +187,10 @@ list_del(struct cli_moved *m)
 	moved.n--;
 }
 
-struct cli_moved *
-cli_move(uint64_t start, uint64_t len)
+struct cli_migrated *
+cli_migrate(uint64_t start, uint64_t len)
 {
-	struct cli_moved *m;
+	struct cli_migrated *m;
 	void *fresh;
 
 	if (!uffd_ready() || moved.n >= MAX_MOVED)
@@ -216,10 +216,10 @@ cli_move(uint64_t start, uint64_t len)
 	return m;
 }
 
-struct cli_moved *
-cli_moved_find(uint64_t off)
+struct cli_migrated *
+cli_migrated_find(uint64_t off)
 {
-	struct cli_moved *m;
+	struct cli_migrated *m;
 
 	for (m = moved.list; m != NULL; m = m->next)
 		if (off - m->block.off < m->block.len)
@@ -228,7 +228,7 @@ cli_moved_find(uint64_t off)
 }
 
 uint32_t
-cli_moved_count(void)
+cli_migrated_count(void)
 {
 	return moved.n;
 }
@@ -237,7 +237,7 @@ cli_moved_count(void)
 
 /* The part of mapping @v that shows bytes of @m. */
 static bool
-shows(const struct karst_vma *v, const struct cli_moved *m, uint64_t *start, uint64_t *len)
+shows(const struct karst_vma *v, const struct cli_migrated *m, uint64_t *start, uint64_t *len)
 {
 	uint64_t from = karst_max_u64(v->off, m->block.off);
 	uint64_t to = karst_min_u64(v->off + (v->end - v->start), m->block.off + m->block.len);
@@ -271,7 +271,7 @@ make_private_alone(uint64_t start, uint64_t len)
 	if (fresh == NULL)
 		return false;
 	memcpy(fresh, (const void *)(uintptr_t)start, len);
-	return sys_move(fresh, len, (void *)(uintptr_t)start) == 0;
+	return sys_mremap(fresh, len, (void *)(uintptr_t)start) == 0;
 }
 
 /*
@@ -279,7 +279,7 @@ make_private_alone(uint64_t start, uint64_t len)
  * *found: how many bytes.  @return false if something is left shared.
  */
 static bool
-return_range(const struct cli_moved *m, uint64_t from, uint64_t to, bool alone, uint64_t *found)
+return_range(const struct cli_migrated *m, uint64_t from, uint64_t to, bool alone, uint64_t *found)
 {
 	struct karst_vmas vmas;
 	struct karst_vma v;
@@ -302,7 +302,7 @@ return_range(const struct cli_moved *m, uint64_t from, uint64_t to, bool alone, 
 
 /* @return false if some of its pages are still in use. */
 static bool
-return_all(const struct cli_moved *m, bool alone)
+return_all(const struct cli_migrated *m, bool alone)
 {
 	uint64_t found = 0;
 
@@ -313,7 +313,7 @@ return_all(const struct cli_moved *m, bool alone)
 }
 
 void
-cli_moved_put(struct cli_moved *m)
+cli_migrated_put(struct cli_migrated *m)
 {
 	assert(m->refs > 0);
 	if (--m->refs > 0)
@@ -326,9 +326,9 @@ cli_moved_put(struct cli_moved *m)
 }
 
 void
-cli_moved_forget(void)
+cli_migrated_forget(void)
 {
-	struct cli_moved *m;
+	struct cli_migrated *m;
 
 	while ((m = moved.list) != NULL) {
 		list_del(m);

@@ -8,12 +8,12 @@
 #include "pages.h"
 
 /** A range that was moved; belongs to the registrations that refer to it. */
-struct cli_moved {
+struct cli_migrated {
 	uint64_t start; /* address */
 	struct cli_block block;
 	uint32_t refs;
-	struct cli_moved *next;
-	struct cli_moved **pprev;
+	struct cli_migrated *next;
+	struct cli_migrated **pprev;
 };
 
 /**
@@ -21,19 +21,19 @@ struct cli_moved {
  * written, into shared pages at the same addresses, while other threads go on using it.
  * One reference is the caller's.  NULL: it cannot be done, and nothing has changed.
  */
-struct cli_moved *cli_move(uint64_t start, uint64_t len);
+struct cli_migrated *cli_migrate(uint64_t start, uint64_t len);
 
 /** The moved range that byte @off of the file belongs to; NULL: none. */
-struct cli_moved *cli_moved_find(uint64_t off);
+struct cli_migrated *cli_migrated_find(uint64_t off);
 
 /** Takes back a reference.  With the last one the range becomes private again, wherever the program
  *  has it mapped by now. */
-void cli_moved_put(struct cli_moved *m);
+void cli_migrated_put(struct cli_migrated *m);
 
 /** How many there are. */
-uint32_t cli_moved_count(void);
+uint32_t cli_migrated_count(void);
 
 /** In a child, alone: everything that was moved becomes a private copy. */
-void cli_moved_forget(void);
+void cli_migrated_forget(void);
 
 #endif /* KARST_CLIENT_MIGRATE_H */

@@ -131,7 +131,7 @@ refresh(struct cli_mr *r)
 
 	/* the engine would refuse these: KARST_CTL_REREG_PIECES */
 	if ((r->access & (KARST_ACCESS_MW_BIND | KARST_ACCESS_REMOTE_ATOMIC)) != 0 ||
-		karst_memory_again(r->memory, &m, why) != 0)
+		karst_memory_rescan(r->memory, &m, why) != 0)
 		return;
 	if (pieces_call(cli_of(r->pub.context), r, m, &rsp) != 0) {
 		karst_memory_put(m);

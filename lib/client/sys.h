@@ -38,7 +38,7 @@ sys_madvise(void *at, size_t len, int advice)
 
 /** Moves a mapping to @to, over what is there. */
 static inline int
-sys_move(void *from, size_t len, void *to)
+sys_mremap(void *from, size_t len, void *to)
 {
 	void *p = (void *)syscall(SYS_mremap, from, len, len, MREMAP_MAYMOVE | MREMAP_FIXED, to);
 

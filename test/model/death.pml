@@ -4,8 +4,8 @@
 /*
  * An engine that dies at any moment, and what its program finds out from the rings.
  * lib/qp/cq.c (karst_core_flush) with lib/ring/karst_ring_engine.h (karst_lane_ready,
- * karst_wqe_show_head, karst_lane_publish) against lib/client/orphan.c (cli_orphans_show,
- * cli_orphans_flush).
+ * karst_wqe_show_head, karst_lane_publish) against lib/client/flush.c (cli_flush_show_ready,
+ * cli_flush_requests).
  *
  * Two queues complete into one lane: that of the requests, and another one, of which only the entries
  * are seen here.  A turn of the engine writes any of them, as far as there is room, and flushes.  The
@@ -159,7 +159,7 @@ proctype program()
 		dead = true;
 		break
 	od;
-	/* cli_orphans_show() */
+	/* cli_flush_show_ready() */
 	load(PROGRAM, TAIL, tail, STRONG(TAIL_ACQUIRE));
 	if
 	:: STRONG(LOOK_AT_HEAD_FIRST) ->
@@ -195,7 +195,7 @@ proctype program()
 	:: head < ready -> take()
 	:: else -> break
 	od;
-	/* cli_orphans_flush() */
+	/* cli_flush_requests() */
 	assert(next == completed);
 	do
 	:: next < posted ->

@@ -88,7 +88,7 @@ again(struct karst_memory **m, uint8_t *p)
 {
 	struct karst_memory *now = NULL;
 
-	cr_assert_eq(karst_memory_again(*m, &now, why), 0, "%s", why);
+	cr_assert_eq(karst_memory_rescan(*m, &now, why), 0, "%s", why);
 	karst_memory_put(*m);
 	karst_memory_lock();
 	karst_memory_settle(now, p);
@@ -106,7 +106,7 @@ Test(edges, neighbours_share_a_page)
 	second = p + 16 + PAGE;
 	a = get(p + 16, PAGE, 1);
 	cr_assert_eq(copied(a), PAGE, "both of its pages are edges");
-	cr_assert_eq(cli_moved_count(), 0);
+	cr_assert_eq(cli_migrated_count(), 0);
 	b = get(second, PAGE, 1);
 	cr_assert_eq(copied(b), 16, "the page between them is nobody else's");
 	cr_assert_eq(stale(), p + 16);
@@ -119,13 +119,13 @@ Test(edges, neighbours_share_a_page)
 	cr_assert_eq(stale(), p + 16);
 	again(&a, p + 16);
 	cr_assert_eq(copied(a), 0);
-	cr_assert_eq(cli_moved_count(), 2);
+	cr_assert_eq(cli_migrated_count(), 2);
 	cr_assert(untouched(p, 4 * PAGE));
 	karst_memory_put(b);
 	karst_memory_put(c);
-	cr_assert_eq(cli_moved_count(), 2, "both pages are still the first one's");
+	cr_assert_eq(cli_migrated_count(), 2, "both pages are still the first one's");
 	karst_memory_put(a);
-	cr_assert_eq(cli_moved_count(), 0);
+	cr_assert_eq(cli_migrated_count(), 0);
 	cr_assert(untouched(p, 4 * PAGE));
 }
 
@@ -139,12 +139,12 @@ Test(edges, a_hole_is_somebody_elses)
 	a = get(p, 100, 1);
 	b = get(p + 101, PAGE - 101, 1);
 	cr_assert_eq(copied(a) + copied(b), PAGE - 1);
-	cr_assert_eq(cli_moved_count(), 0);
+	cr_assert_eq(cli_migrated_count(), 0);
 	cr_assert_null(stale());
 	/* an edge that is gone does not count */
 	karst_memory_put(a);
 	c = get(p + 50, 51, 1);
-	cr_assert_eq(cli_moved_count(), 0);
+	cr_assert_eq(cli_migrated_count(), 0);
 	karst_memory_put(c);
 	/* overlapping ones do */
 	c = get(p, 300, 1);
@@ -152,7 +152,7 @@ Test(edges, a_hole_is_somebody_elses)
 	cr_assert_eq(stale(), p + 101);
 	karst_memory_put(b);
 	karst_memory_put(c);
-	cr_assert_eq(cli_moved_count(), 0);
+	cr_assert_eq(cli_migrated_count(), 0);
 }
 
 /* Edges of a page of the same bucket, of another mapping, of memory that is not moved. */
@@ -165,13 +165,13 @@ Test(edges, only_the_page_counts)
 	p = anonymous(4097 * (size_t)PAGE);
 	a = get(p, 100, 1);
 	b = get(p + 4096 * (size_t)PAGE + 100, PAGE - 100, 1);
-	cr_assert_eq(cli_moved_count(), 0);
+	cr_assert_eq(cli_migrated_count(), 0);
 	karst_memory_put(b);
 	b = get(p + 100, PAGE - 100, PAGE + 1);
-	cr_assert_eq(cli_moved_count(), 0, "too little to be moved");
+	cr_assert_eq(cli_migrated_count(), 0, "too little to be moved");
 	karst_memory_put(b);
 	b = get(p + 100, PAGE - 100, UINT64_MAX);
-	cr_assert_eq(cli_moved_count(), 0, "not wanted");
+	cr_assert_eq(cli_migrated_count(), 0, "not wanted");
 	karst_memory_put(b);
 	cr_assert_null(stale());
 	karst_memory_put(a);
@@ -214,8 +214,8 @@ Test(edges, many_moved_ones_in_one)
 	cr_assert_eq(copied(all), 0);
 	for (i = 0; i < 64; i++)
 		karst_memory_put(one[i]);
-	cr_assert_eq(cli_moved_count(), 64);
+	cr_assert_eq(cli_migrated_count(), 64);
 	karst_memory_put(all);
-	cr_assert_eq(cli_moved_count(), 0);
+	cr_assert_eq(cli_migrated_count(), 0);
 	cr_assert(untouched(p, 64 * PAGE));
 }

@@ -196,7 +196,7 @@ Test(memory, registrations_share)
 	cr_assert_eq(b->npieces, 3);
 	cr_assert_eq(c->npieces, 1);
 	cr_assert_eq(c->piece[0].kind, KARST_CTL_PIECE_FD);
-	cr_assert_eq(cli_moved_count(), 3);
+	cr_assert_eq(cli_migrated_count(), 3);
 	karst_memory_put(a);
 	cr_assert(is_shared(p + 8 * PAGE), "the others still need it");
 	karst_memory_put(b);
@@ -204,7 +204,7 @@ Test(memory, registrations_share)
 	cr_assert(is_shared(p + 8 * PAGE));
 	karst_memory_put(c);
 	cr_assert_not(is_shared(p + 8 * PAGE));
-	cr_assert_eq(cli_moved_count(), 0);
+	cr_assert_eq(cli_migrated_count(), 0);
 	cr_assert(painted(p, BYTES, 2));
 }
 
@@ -259,7 +259,7 @@ Test(memory, limits_of_moving)
 	cr_assert_eq(m->piece[0].flags, KARST_CTL_PIECE_RDONLY);
 	karst_memory_put(m);
 	cr_assert_eq(karst_memory_get(p, BYTES, true, PAGE, &m, why), -EFAULT);
-	cr_assert_eq(cli_moved_count(), 0, "a failure has left nothing behind");
+	cr_assert_eq(cli_migrated_count(), 0, "a failure has left nothing behind");
 }
 
 /* A registration that fails half way takes back what it has moved. */
@@ -276,7 +276,7 @@ Test(memory, failure_changes_nothing)
 	cr_assert_gt(strlen(why), 0);
 	cr_assert_null(m);
 	cr_assert_not(is_shared(p));
-	cr_assert_eq(cli_moved_count(), 0);
+	cr_assert_eq(cli_migrated_count(), 0);
 }
 
 /* --- programs that do what they should not --- */

@@ -2,25 +2,26 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Requests that the engine took with it.
+ * Completions of what was outstanding when the engine ended.
  *
- * The rings outlive the engine, and say what was outstanding.  It makes completions ready, gives
- * the slots of their requests back, and then shows the completions; so a request stands in its
- * queue, between head and tail, or has a completion that is ready, or both.  Those that are ready
- * and were not shown are shown here, in the engine's place, and tell which requests are no longer
- * outstanding though their slots were not given back.  What is behind the ready ones in a lane
- * does not count: the engine may have begun to write there, over entries that the program took long
- * ago.
+ * The rings outlive the engine, and say what was outstanding.  The engine makes completions ready,
+ * then gives the slots of their requests back, then shows the completions.  So each request stands
+ * in its queue between head and tail, or has a completion that is ready, or both.
  *
- * The rest is flushed, as a queue pair in Error would: each poll reads on in the rings and moves
- * the head in the engine's place, so whoever goes on posting gets those back, too.  Requests of
- * shared receive queues are not completed; they belong to no queue pair.
+ * Completions that are ready and not shown are shown here, as the engine would have done.  They also
+ * tell which requests are complete although their slots were not given back.  Entries of a lane
+ * behind the ready ones do not count: the engine may have begun to overwrite entries there that the
+ * program took long ago.
+ *
+ * All other requests are flushed, as those of a queue pair in Error are: each poll completes some of
+ * them and moves the queue's head, so that a program which goes on posting has these flushed, too.
+ * Requests of shared receive queues are not completed, since they belong to no queue pair.
  */
 #include "client_priv.h"
 
-/* All before the next one to be flushed are complete: their slots are free. */
+/* All requests before the cursor are complete: gives their slots back. */
 static void
-give_back(const struct cli_orphans *o, const struct karst_wq *wq)
+cursor_publish(const struct cli_flush_cursor *o, const struct karst_wq *wq)
 {
 	uint32_t head = atomic_load_explicit(&wq->sh->head, memory_order_relaxed);
 
@@ -29,9 +30,9 @@ give_back(const struct cli_orphans *o, const struct karst_wq *wq)
 		atomic_store_explicit(&wq->sh->head, o->next, memory_order_release);
 }
 
-/* What was not given back is left, for all we know. */
+/* Begins at the oldest request whose slot was not given back. */
 static void
-begin(struct cli_orphans *o, const struct karst_wq *wq)
+cursor_init(struct cli_flush_cursor *o, const struct karst_wq *wq)
 {
 	if (o->known)
 		return;
@@ -41,10 +42,11 @@ begin(struct cli_orphans *o, const struct karst_wq *wq)
 	o->known = true;
 }
 
-/* Entries @from to @upto of the lane are ready and were not shown: completions of a queue are in
- * order, so its newest among them says where the first request without one stands. */
+/* Entries @from to @upto of the lane are ready and not shown.  Completions of a queue are in order,
+ * so the newest of them that belongs to this queue says where the first request without a completion
+ * stands. */
 static void
-pass(struct cli_orphans *o, uint32_t qpn, const struct karst_wq *wq,
+cursor_skip_completed(struct cli_flush_cursor *o, uint32_t qpn, const struct karst_wq *wq,
 	const struct karst_cq_lane *lane, uint32_t from, uint32_t upto, bool recv)
 {
 	const struct karst_cqe *cqes = (const struct karst_cqe *)(lane->sh + 1);
@@ -59,30 +61,32 @@ pass(struct cli_orphans *o, uint32_t qpn, const struct karst_wq *wq,
 			o->next = e->slot + 1;
 		break;
 	}
-	give_back(o, wq);
+	cursor_publish(o, wq);
 }
 
 /* Shows entries @from to @upto of lane number @i. */
 static void
-show(struct cli_cq *cq, uint32_t i, uint32_t from, uint32_t upto)
+lane_show(struct cli_cq *cq, uint32_t i, uint32_t from, uint32_t upto)
 {
 	struct karst_cq_lane *lane = &cq->lane[i];
 	struct cli_qp *q;
 
 	for (q = cq->sends; q != NULL; q = q->next_send)
 		if (q->pub.lcore == i)
-			pass(&q->send_orphans, q->pub.qp_num, &q->pub.sq, lane, from, upto, false);
+			cursor_skip_completed(
+				&q->send_flush, q->pub.qp_num, &q->pub.sq, lane, from, upto, false);
 	for (q = cq->recvs; q != NULL; q = q->next_recv)
 		if (q->pub.lcore == i && q->pub.srq == NULL)
-			pass(&q->recv_orphans, q->pub.qp_num, &q->pub.rq, lane, from, upto, true);
-	/* in the engine's place; where only the session has ended, the engine may still do it.
-	 * relaxed: the entries are there */
+			cursor_skip_completed(
+				&q->recv_flush, q->pub.qp_num, &q->pub.rq, lane, from, upto, true);
+	/* if only the session has ended, the engine may do the same at this moment.  relaxed: the
+	 * entries are there */
 	atomic_compare_exchange_strong_explicit(
 		&lane->sh->tail, &from, upto, memory_order_relaxed, memory_order_relaxed);
 }
 
 bool
-cli_orphans_show(struct cli_cq *cq)
+cli_flush_show_ready(struct cli_cq *cq)
 {
 	const struct karst_cqe *at;
 	struct cli_qp *q;
@@ -90,20 +94,20 @@ cli_orphans_show(struct cli_cq *cq)
 	uint32_t i;
 
 	for (q = cq->sends; q != NULL; q = q->next_send)
-		begin(&q->send_orphans, &q->pub.sq);
+		cursor_init(&q->send_flush, &q->pub.sq);
 	for (q = cq->recvs; q != NULL; q = q->next_recv)
 		if (q->pub.srq == NULL)
-			begin(&q->recv_orphans, &q->pub.rq);
+			cursor_init(&q->recv_flush, &q->pub.rq);
 	for (i = 0; i < cq->pub.nlanes; i++) {
 		struct karst_cq_lane *lane = &cq->lane[i];
 		uint32_t tail = atomic_load_explicit(&lane->sh->tail, memory_order_acquire);
 		/* acquire, pairs with the release in karst_lane_ready() */
 		uint32_t ready = atomic_load_explicit(&lane->sh->ready, memory_order_acquire);
 
-		/* what is not possible is not believed: each of them stands in the lane */
+		/* a ready index is believed only if its entries fit into the lane */
 		if ((int32_t)(ready - tail) > 0 && ready - lane->head <= lane->mask + 1 &&
 			ready - tail <= lane->mask + 1)
-			show(cq, i, tail, ready);
+			lane_show(cq, i, tail, ready);
 		any = karst_cq_lane_peek(lane, &at) > 0 || any;
 	}
 	return any;
@@ -111,7 +115,7 @@ cli_orphans_show(struct cli_cq *cq)
 
 /* Posted and not flushed yet. */
 static uint32_t
-left(const struct karst_wq *wq, const struct cli_orphans *o)
+cursor_left(const struct karst_wq *wq, const struct cli_flush_cursor *o)
 {
 	/* acquire, pairs with the release in karst_wq_publish(): another thread may have posted */
 	uint32_t n = atomic_load_explicit(&wq->sh->tail, memory_order_acquire) - o->next;
@@ -120,16 +124,16 @@ left(const struct karst_wq *wq, const struct cli_orphans *o)
 }
 
 static const void *
-slot_at(const struct karst_wq *wq, uint32_t idx)
+wq_slot_at(const struct karst_wq *wq, uint32_t idx)
 {
 	return wq->slots + ((size_t)(idx & wq->mask) << wq->shift);
 }
 
 static void
-flushed(struct cli_orphans *o, const struct karst_wq *wq)
+cursor_advance(struct cli_flush_cursor *o, const struct karst_wq *wq)
 {
 	o->next++;
-	give_back(o, wq);
+	cursor_publish(o, wq);
 }
 
 static uint32_t
@@ -138,18 +142,18 @@ flush_sends(struct cli_qp *q, uint32_t n, struct karst_cqe *cqes)
 	struct karst_wq *wq = &q->pub.sq;
 	uint32_t i;
 
-	n = karst_min_u32(n, left(wq, &q->send_orphans));
+	n = karst_min_u32(n, cursor_left(wq, &q->send_flush));
 	for (i = 0; i < n; i++) {
-		const struct karst_send_wqe *w = slot_at(wq, q->send_orphans.next);
+		const struct karst_send_wqe *w = wq_slot_at(wq, q->send_flush.next);
 
 		cqes[i] = (struct karst_cqe){
 			.wr_id = w->wr_id,
 			.qpn = q->pub.qp_num,
 			.status = KARST_WC_WR_FLUSH_ERR,
 			.opcode = cli_wc_opcode(w->opcode),
-			.slot = q->send_orphans.next,
+			.slot = q->send_flush.next,
 		};
-		flushed(&q->send_orphans, wq);
+		cursor_advance(&q->send_flush, wq);
 	}
 	return n;
 }
@@ -162,24 +166,24 @@ flush_recvs(struct cli_qp *q, uint32_t n, struct karst_cqe *cqes)
 
 	if (q->pub.srq != NULL)
 		return 0;
-	n = karst_min_u32(n, left(wq, &q->recv_orphans));
+	n = karst_min_u32(n, cursor_left(wq, &q->recv_flush));
 	for (i = 0; i < n; i++) {
-		const struct karst_recv_wqe *w = slot_at(wq, q->recv_orphans.next);
+		const struct karst_recv_wqe *w = wq_slot_at(wq, q->recv_flush.next);
 
 		cqes[i] = (struct karst_cqe){
 			.wr_id = w->wr_id,
 			.qpn = q->pub.qp_num,
 			.status = KARST_WC_WR_FLUSH_ERR,
 			.opcode = KARST_WC_RECV,
-			.slot = q->recv_orphans.next,
+			.slot = q->recv_flush.next,
 		};
-		flushed(&q->recv_orphans, wq);
+		cursor_advance(&q->recv_flush, wq);
 	}
 	return n;
 }
 
 uint32_t
-cli_orphans_flush(struct cli_cq *cq, uint32_t n, struct karst_cqe *cqes)
+cli_flush_requests(struct cli_cq *cq, uint32_t n, struct karst_cqe *cqes)
 {
 	struct cli_qp *q;
 	uint32_t got = 0;
@@ -192,17 +196,17 @@ cli_orphans_flush(struct cli_cq *cq, uint32_t n, struct karst_cqe *cqes)
 }
 
 bool
-cli_orphans_pending(struct cli_cq *cq)
+cli_flush_pending(struct cli_cq *cq)
 {
 	struct cli_qp *q;
 
-	if (cli_orphans_show(cq))
+	if (cli_flush_show_ready(cq))
 		return true;
 	for (q = cq->sends; q != NULL; q = q->next_send)
-		if (left(&q->pub.sq, &q->send_orphans) > 0)
+		if (cursor_left(&q->pub.sq, &q->send_flush) > 0)
 			return true;
 	for (q = cq->recvs; q != NULL; q = q->next_recv)
-		if (q->pub.srq == NULL && left(&q->pub.rq, &q->recv_orphans) > 0)
+		if (q->pub.srq == NULL && cursor_left(&q->pub.rq, &q->recv_flush) > 0)
 			return true;
 	return false;
 }

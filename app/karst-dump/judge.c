@@ -65,7 +65,8 @@ judge_icrc(struct judge *j, const struct judge_options *opt)
 }
 
 static void
-compare(struct judge *j, const uint8_t *built, int built_len, const uint8_t *data, unsigned int len)
+judge_compare(
+	struct judge *j, const uint8_t *built, int built_len, const uint8_t *data, unsigned int len)
 {
 	unsigned int i = 0;
 
@@ -98,7 +99,7 @@ rebuild_roce(struct judge *j)
 		if (j->roce.udp_checksum != 0)
 			karst_build_udp_checksum(buf + udp, (size_t)len - udp, j->roce.ip6);
 	}
-	compare(j, buf, len, j->pkt.data, j->pkt.len);
+	judge_compare(j, buf, len, j->pkt.data, j->pkt.len);
 }
 
 static void
@@ -142,7 +143,7 @@ rebuild_native(struct judge *j, const uint8_t *data, unsigned int len)
 		if (j->vcrc_is == JUDGE_CRC_NONE)
 			built -= KARST_VCRC_LEN;
 	}
-	compare(j, buf, built, data, len);
+	judge_compare(j, buf, built, data, len);
 }
 
 static void

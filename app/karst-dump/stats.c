@@ -54,16 +54,16 @@ stats_bad(const struct stats *st)
 }
 
 static void
-set(json_t *o, const char *key, uint64_t v)
+counter_set(json_t *o, const char *key, uint64_t v)
 {
 	json_object_set_new(o, key, json_integer((json_int_t)v));
 }
 
 /* Several codes may have one name (ACK with different credits): their sum. */
 static void
-add(json_t *o, const char *key, uint64_t v)
+counter_add(json_t *o, const char *key, uint64_t v)
 {
-	set(o, key, v + (uint64_t)json_integer_value(json_object_get(o, key)));
+	counter_set(o, key, v + (uint64_t)json_integer_value(json_object_get(o, key)));
 }
 
 static json_t *
@@ -74,7 +74,7 @@ opcodes(const struct stats *st)
 
 	for (i = 0; i < 256; i++)
 		if (st->by_opcode[i] != 0)
-			set(o, karst_opcode_symbol((uint8_t)i), st->by_opcode[i]);
+			counter_set(o, karst_opcode_symbol((uint8_t)i), st->by_opcode[i]);
 	return o;
 }
 
@@ -89,7 +89,7 @@ syndromes(const struct stats *st)
 		if (st->by_syndrome[i] == 0)
 			continue;
 		show_syndrome((uint8_t)i, text, sizeof(text));
-		add(o, text, st->by_syndrome[i]);
+		counter_add(o, text, st->by_syndrome[i]);
 	}
 	return o;
 }
@@ -102,7 +102,7 @@ reasons(const struct stats *st)
 
 	for (i = 0; i < KARST_DROP_MAX; i++)
 		if (st->by_reason[i] != 0)
-			set(o, karst_drop_name((enum karst_drop)i), st->by_reason[i]);
+			counter_set(o, karst_drop_name((enum karst_drop)i), st->by_reason[i]);
 	return o;
 }
 
@@ -113,18 +113,18 @@ to_json(const struct stats *st, const char *file)
 
 	if (file != NULL)
 		json_object_set_new(o, "file", json_string(file));
-	set(o, "frames", st->frames);
-	set(o, "roce", st->roce);
-	set(o, "icrc_ok", st->icrc_ok);
-	set(o, "icrc_bad", st->icrc_bad);
-	set(o, "icrc_quirk", st->icrc_quirk);
-	set(o, "vcrc_ok", st->vcrc_ok);
-	set(o, "vcrc_bad", st->vcrc_bad);
-	set(o, "rebuilt", st->rebuilt);
-	set(o, "rebuild_mismatch", st->rebuild_mismatch);
-	set(o, "malformed", st->malformed);
-	set(o, "truncated", st->truncated);
-	set(o, "errors", st->errors);
+	counter_set(o, "frames", st->frames);
+	counter_set(o, "roce", st->roce);
+	counter_set(o, "icrc_ok", st->icrc_ok);
+	counter_set(o, "icrc_bad", st->icrc_bad);
+	counter_set(o, "icrc_quirk", st->icrc_quirk);
+	counter_set(o, "vcrc_ok", st->vcrc_ok);
+	counter_set(o, "vcrc_bad", st->vcrc_bad);
+	counter_set(o, "rebuilt", st->rebuilt);
+	counter_set(o, "rebuild_mismatch", st->rebuild_mismatch);
+	counter_set(o, "malformed", st->malformed);
+	counter_set(o, "truncated", st->truncated);
+	counter_set(o, "errors", st->errors);
 	json_object_set_new(o, "by_opcode", opcodes(st));
 	json_object_set_new(o, "by_syndrome", syndromes(st));
 	json_object_set_new(o, "by_reason", reasons(st));

@@ -144,7 +144,7 @@ nt_get_features(struct nt_cmd *cmd, uint64_t *result)
 }
 
 static void
-async_event(struct nt_cmd *cmd)
+admin_async_event(struct nt_cmd *cmd)
 {
 	struct nt_ctrl *ctrl = cmd->queue->ctrl;
 
@@ -205,7 +205,7 @@ nt_admin_execute(struct nt_cmd *cmd)
 		status = nt_set_features(cmd, &result);
 		break;
 	case NVME_ADMIN_ASYNC_EVENT:
-		async_event(cmd);
+		admin_async_event(cmd);
 		return;
 	case NVME_ADMIN_ABORT: /* what has begun comes to its end soon enough */
 		result = NOT_ABORTED;

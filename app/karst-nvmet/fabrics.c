@@ -20,7 +20,7 @@ connect_failed(struct nt_cmd *cmd, uint16_t code, uint64_t result)
 
 /* @return false, and an empty one: not a string that may be a name. */
 static bool
-get_nqn(const uint8_t *field, char *nqn)
+connect_get_nqn(const uint8_t *field, char *nqn)
 {
 	nqn[0] = '\0';
 	if (field[0] == '\0' || memchr(field, '\0', NVME_NQN_LEN + 1) == NULL)
@@ -120,12 +120,12 @@ connect_execute(struct nt_cmd *cmd)
 		connect_failed(cmd, NVME_CONNECT_PARAM, SQE_QID);
 		return;
 	}
-	if (!get_nqn(cmd->data + CONNECT_HOSTNQN, hostnqn)) {
+	if (!connect_get_nqn(cmd->data + CONNECT_HOSTNQN, hostnqn)) {
 		connect_failed(cmd, NVME_CONNECT_PARAM, IN_DATA | CONNECT_HOSTNQN);
 		return;
 	}
-	discovery =
-		get_nqn(cmd->data + CONNECT_SUBNQN, subnqn) && strcmp(subnqn, NVME_DISCOVERY) == 0;
+	discovery = connect_get_nqn(cmd->data + CONNECT_SUBNQN, subnqn) &&
+		strcmp(subnqn, NVME_DISCOVERY) == 0;
 	if (subnqn[0] == '\0' || (!discovery && strcmp(subnqn, config->nqn) != 0) ||
 		(discovery && queue->qid != 0)) {
 		connect_failed(cmd, NVME_CONNECT_PARAM, IN_DATA | CONNECT_SUBNQN);

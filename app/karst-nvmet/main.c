@@ -54,7 +54,7 @@ take_signals(void)
 }
 
 static int
-serve(const struct opts *opts, struct nr_server *server, int signals)
+nvmet_serve(const struct opts *opts, struct nr_server *server, int signals)
 {
 	int rc = nr_server_start(server, &opts->config);
 
@@ -101,7 +101,7 @@ main(int argc, char **argv)
 		fprintf(stderr, "karst-nvmet: signalfd: %s\n", strerror(errno));
 		return EXIT_FAILURE;
 	}
-	rc = serve(&opts, &server, signals);
+	rc = nvmet_serve(&opts, &server, signals);
 	close(signals);
 	return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

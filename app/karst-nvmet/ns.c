@@ -126,7 +126,7 @@ nt_ns_close(struct nt_ns *ns)
 
 /* FNV-1a, which is enough to tell a handful of namespaces apart. */
 static uint64_t
-hash(uint64_t h, const void *data, size_t len)
+ns_hash(uint64_t h, const void *data, size_t len)
 {
 	const uint8_t *p = data;
 
@@ -144,9 +144,9 @@ nt_ns_name(struct nt_ns *ns, const char *nqn, uint32_t nsid)
 
 	ns->nsid = nsid;
 	for (i = 0; i < 2; i++) {
-		half[i] = hash(half[i], nqn, strlen(nqn) + 1);
-		half[i] = hash(half[i], path, strlen(path) + 1);
-		half[i] = hash(half[i], &nsid, sizeof(nsid));
+		half[i] = ns_hash(half[i], nqn, strlen(nqn) + 1);
+		half[i] = ns_hash(half[i], path, strlen(path) + 1);
+		half[i] = ns_hash(half[i], &nsid, sizeof(nsid));
 	}
 	memcpy(ns->uuid, half, sizeof(ns->uuid));
 	ns->uuid[6] = (ns->uuid[6] & 0x0f) | 0x80; /* version 8: made to measure */

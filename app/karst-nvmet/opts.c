@@ -86,7 +86,7 @@ static const struct option long_options[] = {
 };
 
 static int
-wrong(const char *what, const char *value, const char *allowed)
+opt_wrong(const char *what, const char *value, const char *allowed)
 {
 	fprintf(stderr, "karst-nvmet: %s '%s': %s\nTry 'karst-nvmet --help'.\n", what, value,
 		allowed);
@@ -126,17 +126,17 @@ get_u32(const char *what, const char *text, uint32_t least, uint32_t most, uint3
 	if (!get_number(text, "", &v) || v < least || v > most) {
 		snprintf(
 			allowed, sizeof(allowed), "a number from %u to %u is allowed", least, most);
-		return wrong(what, text, allowed);
+		return opt_wrong(what, text, allowed);
 	}
 	*value = (uint32_t)v;
 	return 0;
 }
 
 static int
-get_nqn(const char *what, const char *text, char *nqn)
+opt_get_nqn(const char *what, const char *text, char *nqn)
 {
 	if (text[0] == '\0' || strlen(text) > NVME_NQN_LEN)
-		return wrong(what, text, "a name of 1 to 223 bytes is allowed");
+		return opt_wrong(what, text, "a name of 1 to 223 bytes is allowed");
 	strcpy(nqn, text);
 	return 0;
 }
@@ -147,13 +147,13 @@ add_ns(struct opts *opts, const char *what, const char *text)
 	struct opts_ns *ns = &opts->ns[opts->nns];
 
 	if (opts->nns == NT_MAX_NS)
-		return wrong(
+		return opt_wrong(
 			what, text, "there are 16 namespaces already, and no more are allowed");
 	if (what[2] == 'f') {
 		ns->path = text;
 	} else if (!get_number(text, "KMGT", &ns->bytes) || ns->bytes < NVME_PAGE ||
 		ns->bytes > UINT64_C(1) << 46 || ns->bytes % NVME_PAGE != 0) {
-		return wrong(what, text, "a multiple of 4096 bytes up to 64T is allowed");
+		return opt_wrong(what, text, "a multiple of 4096 bytes up to 64T is allowed");
 	}
 	opts->nns++;
 	return 0;
@@ -163,9 +163,9 @@ static int
 add_text(const char *what, const char *text, char *list, size_t len, uint32_t most, uint32_t *n)
 {
 	if (*n == most)
-		return wrong(what, text, "there are 16 already, and no more are allowed");
+		return opt_wrong(what, text, "there are 16 already, and no more are allowed");
 	if (text[0] == '\0' || strlen(text) >= len)
-		return wrong(what, text, "empty, or too long");
+		return opt_wrong(what, text, "empty, or too long");
 	strcpy(list + *n * len, text);
 	++*n;
 	return 0;
@@ -186,7 +186,7 @@ static int
 parse_block_size(struct opts *opts, const char *text)
 {
 	if (strcmp(text, "512") != 0 && strcmp(text, "4096") != 0)
-		return wrong("--block-size", text, "512 or 4096 is allowed");
+		return opt_wrong("--block-size", text, "512 or 4096 is allowed");
 	opts->block_shift = text[0] == '5' ? 9 : 12;
 	return 0;
 }
@@ -197,7 +197,7 @@ parse_in_capsule(struct nt_config *config, const char *text)
 	int rc = get_u32("--in-capsule", text, 0, 65536, &config->in_capsule);
 
 	if (rc == 0 && config->in_capsule % 16 != 0)
-		return wrong("--in-capsule", text, "a multiple of 16 bytes is allowed");
+		return opt_wrong("--in-capsule", text, "a multiple of 16 bytes is allowed");
 	return rc;
 }
 
@@ -207,7 +207,7 @@ parse_max_transfer(struct nt_config *config, const char *text)
 	uint64_t v;
 
 	if (!get_number(text, "KMGT", &v) || v < NVME_PAGE || v > 1 << 20 || (v & (v - 1)) != 0)
-		return wrong("--max-transfer", text, "a power of two from 4K to 1M is allowed");
+		return opt_wrong("--max-transfer", text, "a power of two from 4K to 1M is allowed");
 	config->max_transfer = (uint32_t)v;
 	return 0;
 }
@@ -225,7 +225,7 @@ parse_one(int c, char **argv, struct opts *opts)
 	case OPT_RAMDISK:
 		return add_ns(opts, "--ramdisk", optarg);
 	case OPT_NQN:
-		return get_nqn("--nqn", optarg, target->nqn);
+		return opt_get_nqn("--nqn", optarg, target->nqn);
 	case OPT_ADDRESS:
 		return add_text("--address", optarg, config->listen[0], NT_ADDRESS_LEN,
 			NR_MAX_LISTEN, &config->nlisten);
@@ -265,9 +265,9 @@ parse_one(int c, char **argv, struct opts *opts)
 		puts("karst-nvmet " KARST_VERSION);
 		return 1;
 	case ':':
-		return wrong("option", argv[optind - 1], "needs a value");
+		return opt_wrong("option", argv[optind - 1], "needs a value");
 	default:
-		return wrong(
+		return opt_wrong(
 			"option", argv[optind - 1], "not known, or given a value it has none of");
 	}
 }
@@ -296,7 +296,7 @@ opts_parse(int argc, char **argv, struct opts *opts)
 	if (rc != 0)
 		return rc;
 	if (optind < argc)
-		return wrong("argument", argv[optind], "none is allowed beside the options");
+		return opt_wrong("argument", argv[optind], "none is allowed beside the options");
 	if (opts->nns == 0) {
 		fputs("karst-nvmet: no namespace: --file PATH or --ramdisk SIZE is needed\n"
 		      "Try 'karst-nvmet --help'.\n",

@@ -34,7 +34,7 @@ list_clear(struct list *list)
 }
 
 static void
-list_add(struct list *list, struct nt_cmd *cmd)
+buffer_list_add(struct list *list, struct nt_cmd *cmd)
 {
 	cmd->next = NULL;
 	*list->last = cmd;
@@ -56,7 +56,7 @@ list_take(struct list *list)
 }
 
 static void *
-run(void *arg)
+worker_run(void *arg)
 {
 	struct nt_pool *pool = arg;
 
@@ -73,7 +73,7 @@ run(void *arg)
 		pthread_mutex_unlock(&pool->lock);
 		cmd->work(cmd);
 		pthread_mutex_lock(&pool->lock);
-		list_add(&pool->done, cmd);
+		buffer_list_add(&pool->done, cmd);
 		/* Cannot fail: the counter does not come near its end. */
 		(void)eventfd_write(pool->fd, 1);
 	}
@@ -94,7 +94,7 @@ nt_pool_start(uint32_t threads)
 	list_clear(&pool->done);
 	pool->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	while (pool->fd >= 0 && pool->nthreads < threads) {
-		if (pthread_create(&pool->threads[pool->nthreads], NULL, run, pool) != 0)
+		if (pthread_create(&pool->threads[pool->nthreads], NULL, worker_run, pool) != 0)
 			break;
 		pool->nthreads++;
 	}
@@ -127,7 +127,7 @@ void
 nt_pool_submit(struct nt_pool *pool, struct nt_cmd *cmd)
 {
 	pthread_mutex_lock(&pool->lock);
-	list_add(&pool->todo, cmd);
+	buffer_list_add(&pool->todo, cmd);
 	pthread_cond_signal(&pool->more);
 	pthread_mutex_unlock(&pool->lock);
 }

@@ -59,7 +59,7 @@ request_free(struct nr_queue *queue, struct nr_request *request)
 
 /* The data, if any, and the answer behind it. */
 static void
-answer(struct nr_queue *queue, struct nr_request *request)
+io_answer(struct nr_queue *queue, struct nr_request *request)
 {
 	struct nt_cmd *cmd = &request->cmd;
 	uint8_t *cqe = queue->answers + (size_t)request->index * NVME_CQE_LEN;
@@ -102,13 +102,13 @@ answer(struct nr_queue *queue, struct nr_request *request)
 }
 
 static void
-complete(struct nt_cmd *cmd)
+io_complete(struct nt_cmd *cmd)
 {
 	struct nr_request *request = (struct nr_request *)cmd;
 	struct nr_queue *queue = (struct nr_queue *)cmd->queue;
 
 	if (queue->state != NR_CLOSING)
-		answer(queue, request);
+		io_answer(queue, request);
 }
 
 static void
@@ -118,12 +118,12 @@ close_queue(struct nt_queue *core)
 }
 
 const struct nt_ops nr_ops = {
-	.complete = complete,
+	.complete = io_complete,
 	.close = close_queue,
 };
 
 static void
-fetch(struct nr_queue *queue, struct nr_request *request)
+io_fetch(struct nr_queue *queue, struct nr_request *request)
 {
 	struct nt_cmd *cmd = &request->cmd;
 	struct ibv_sge sge = {.addr = (uintptr_t)cmd->data,
@@ -150,7 +150,7 @@ nr_request_run(struct nr_request *request)
 
 	request->cmd.data = request->buffer->data;
 	if (request->cmd.dir == NT_FROM_HOST)
-		fetch(queue, request);
+		io_fetch(queue, request);
 	else
 		nt_cmd_execute(&request->cmd);
 }
@@ -166,7 +166,7 @@ capsule(struct nr_queue *queue, uint32_t slot)
 	request->next = NULL;
 	request->slot = slot;
 	if (!nt_cmd_begin(&request->cmd, &queue->core, bytes, queue->slot_used[slot]))
-		complete(&request->cmd);
+		io_complete(&request->cmd);
 	else if (request->cmd.dir == NT_NO_DATA || request->cmd.in_capsule)
 		nt_cmd_execute(&request->cmd);
 	else if (nr_buffer_get(queue->server, request))
@@ -237,7 +237,7 @@ poll_some(struct nr_queue *queue)
 }
 
 static void
-make_ready(struct nr_queue *queue)
+io_make_ready(struct nr_queue *queue)
 {
 	if (queue->ready)
 		return;
@@ -264,7 +264,7 @@ nr_cq_event(struct nr_server *server, struct nr_device *device)
 	if (ibv_req_notify_cq(cq, 0) != 0)
 		nr_queue_close(queue, "its completion queue cannot be armed");
 	else
-		make_ready(queue);
+		io_make_ready(queue);
 }
 
 void
@@ -277,6 +277,6 @@ nr_run_ready(struct nr_server *server)
 		next = queue->next_ready;
 		queue->ready = false;
 		if (queue->state != NR_CLOSING && poll_some(queue))
-			make_ready(queue);
+			io_make_ready(queue);
 	}
 }

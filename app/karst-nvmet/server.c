@@ -133,7 +133,7 @@ nr_server_print(const struct nr_server *server)
 }
 
 static void
-async_event(struct nr_server *server, struct nr_device *device)
+server_async_event(struct nr_server *server, struct nr_device *device)
 {
 	struct ibv_async_event event;
 
@@ -188,14 +188,14 @@ got_event(struct nr_server *server, const struct epoll_event *event, int signals
 		nr_cq_event(server, device);
 		return false;
 	default:
-		async_event(server, device);
+		server_async_event(server, device);
 		return false;
 	}
 }
 
 /* @return it is to end. */
 static bool
-turn(struct nr_server *server, int signals)
+server_turn(struct nr_server *server, int signals)
 {
 	struct epoll_event events[NEVENTS];
 	bool end = false;
@@ -224,7 +224,7 @@ close_all(struct nr_server *server, int signals)
 		/* Of a device that is gone no answer comes. */
 		for (queue = server->queues; server->fatal && queue != NULL; queue = queue->next)
 			queue->peer_gone = true;
-		turn(server, signals);
+		server_turn(server, signals);
 	}
 }
 
@@ -235,7 +235,7 @@ nr_server_run(struct nr_server *server, int signals)
 
 	if (rc != 0)
 		return rc;
-	while (!turn(server, signals))
+	while (!server_turn(server, signals))
 		;
 	close_all(server, signals);
 	return server->fatal ? -ENODEV : 0;

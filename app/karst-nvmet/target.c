@@ -131,7 +131,7 @@ begin_data(struct nt_cmd *cmd, uint8_t *capsule, uint32_t capsule_len)
 }
 
 static uint16_t
-begin(struct nt_cmd *cmd, uint8_t *capsule, uint32_t len)
+command_begin(struct nt_cmd *cmd, uint8_t *capsule, uint32_t len)
 {
 	bool fabrics = cmd->sqe[SQE_OPCODE] == NVME_FABRICS;
 	const struct nt_ctrl *ctrl = cmd->queue->ctrl;
@@ -166,7 +166,7 @@ nt_cmd_begin(struct nt_cmd *cmd, struct nt_queue *queue, uint8_t *capsule, uint3
 	memcpy(cmd->sqe, capsule, len < NVME_SQE_LEN ? len : NVME_SQE_LEN);
 	if (queue->ctrl != NULL)
 		nt_ctrl_alive(queue->target, queue->ctrl);
-	cmd->status = begin(cmd, capsule, len);
+	cmd->status = command_begin(cmd, capsule, len);
 	return cmd->status == NVME_OK;
 }
 
@@ -205,7 +205,7 @@ nt_cmd_done(struct nt_cmd *cmd, uint16_t status, uint64_t result)
 }
 
 static void
-count(struct nt_counters *counters, const struct nt_cmd *cmd)
+target_count(struct nt_counters *counters, const struct nt_cmd *cmd)
 {
 	if (cmd->status != NVME_OK)
 		counters->failed++;
@@ -227,7 +227,7 @@ nt_cmd_cqe(struct nt_cmd *cmd, uint8_t *cqe)
 {
 	struct nt_queue *queue = cmd->queue;
 
-	count(&queue->target->counters, cmd);
+	target_count(&queue->target->counters, cmd);
 	if (cmd->status != NVME_OK && queue->ctrl != NULL)
 		nt_ctrl_log_error(queue->ctrl, cmd);
 	queue->sqhd = (uint16_t)((queue->sqhd + 1u) % queue->size);

@@ -68,7 +68,7 @@ lock_path(const char *folder, char *path)
 
 /* Whoever gives it back removes it. */
 static bool
-is_current(int fd, const char *path)
+folder_is_current(int fd, const char *path)
 {
 	struct stat a, b;
 
@@ -99,7 +99,7 @@ kr_folder_lock(const char *path)
 				close(fd);
 			return ret;
 		}
-		if (is_current(fd, lock))
+		if (folder_is_current(fd, lock))
 			return fd;
 		close(fd);
 	}

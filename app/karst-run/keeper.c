@@ -83,7 +83,7 @@ ended_within(int pidfd, int ms)
 }
 
 static void
-stop(pid_t pid, int pidfd)
+engine_stop(pid_t pid, int pidfd)
 {
 	kill(pid, SIGTERM);
 	if (!ended_within(pidfd, STOP_MS))
@@ -103,7 +103,7 @@ is_used(int alive)
 
 /* Is what is in the folder ours still, and not that of a successor? */
 static bool
-is_ours(const struct kr_keep *k, int alive)
+engine_is_ours(const struct kr_keep *k, int alive)
 {
 	struct stat a, b;
 
@@ -114,7 +114,7 @@ is_ours(const struct kr_keep *k, int alive)
 static void
 clean_up(const struct kr_keep *k, int alive, int lock)
 {
-	if (is_ours(k, alive))
+	if (engine_is_ours(k, alive))
 		kr_keep_remove(k);
 	kr_folder_unlock(k->folder, lock);
 }
@@ -157,7 +157,7 @@ keep(const struct kr_keep *k, int alive, int report)
 			status = 0;
 		lock = kr_folder_lock(k->folder);
 	} else {
-		stop(pid, pidfd);
+		engine_stop(pid, pidfd);
 	}
 	if (lock >= 0)
 		clean_up(k, alive, lock);

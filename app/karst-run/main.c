@@ -165,7 +165,7 @@ choose_cpus(const struct run *r)
 }
 
 static int
-prepare(struct run *r)
+run_prepare(struct run *r)
 {
 	char why[KR_NS_WHY];
 	int rc = choose_mode(r);
@@ -199,17 +199,17 @@ become(char **argv)
 /* --- what --- */
 
 static int
-run(struct run *r)
+run_program(struct run *r)
 {
 	int rc = kr_engine_find(&r->o, &r->places, r->folder, &r->engine);
 
 	if (rc < 0)
-		rc = prepare(r);
+		rc = run_prepare(r);
 	return rc < 0 ? become(r->o.argv) : rc;
 }
 
 static int
-print(struct run *r)
+print_plan(struct run *r)
 {
 	struct kr_vars v;
 	int rc = kr_engine_look(&r->o, &r->engine);
@@ -262,8 +262,8 @@ act(struct run *r)
 			       "name it with --provider",
 			r->places.provider);
 	if (r->o.print)
-		return print(r);
-	return r->o.keep_tree != NULL ? keep_tree(r) : run(r);
+		return print_plan(r);
+	return r->o.keep_tree != NULL ? keep_tree(r) : run_program(r);
 }
 
 int

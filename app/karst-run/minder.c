@@ -87,7 +87,7 @@ mind(const char *folder, const char *tree, int held, int pidfd, int end)
 
 /* By way of a child that ends at once, so that nobody here is its parent. */
 static int
-spawn(const char *folder, const char *tree, int held, int end)
+reaper_spawn(const char *folder, const char *tree, int held, int end)
 {
 	int pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0), status = 1;
 	pid_t pid = fork();
@@ -114,7 +114,7 @@ kr_minder_start(const char *folder, const char *tree, int held)
 		kr_fail("a pipe: %s", strerror(errno));
 		return -errno;
 	}
-	ret = spawn(folder, tree, held, fds[0]);
+	ret = reaper_spawn(folder, tree, held, fds[0]);
 	close(fds[0]);
 	high = ret == 0 ? fcntl(fds[1], F_DUPFD, HIGH_FD) : -1;
 	if (ret == 0 && high < 0)

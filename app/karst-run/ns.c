@@ -99,7 +99,7 @@ enter_user(char *why)
 }
 
 static int
-enter(enum kr_ns_kind *kind, char *why)
+ns_enter(enum kr_ns_kind *kind, char *why)
 {
 	int ret = 0;
 
@@ -267,7 +267,7 @@ int
 kr_ns_enter(const struct kr_view *v, const char *provider, char *why)
 {
 	enum kr_ns_kind kind;
-	int ret = enter(&kind, why);
+	int ret = ns_enter(&kind, why);
 
 	return ret == 0 ? arrange(v, provider, why) : ret;
 }
@@ -285,7 +285,7 @@ try_it(const struct kr_view *v, const char *provider, int fd)
 {
 	struct trial t = {.kind = KR_NS_NONE};
 
-	t.ret = enter(&t.kind, t.why);
+	t.ret = ns_enter(&t.kind, t.why);
 	if (t.ret == 0)
 		t.ret = arrange(v, provider, t.why);
 	_exit(write(fd, &t, sizeof(t)) == sizeof(t) ? 0 : 1);

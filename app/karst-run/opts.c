@@ -81,7 +81,7 @@ usage(FILE *to)
 }
 
 static int
-say(const char *fmt, va_list ap)
+print_words(const char *fmt, va_list ap)
 {
 	char line[1024];
 
@@ -97,7 +97,7 @@ kr_fail(const char *fmt, ...)
 	int rc;
 
 	va_start(ap, fmt);
-	rc = say(fmt, ap);
+	rc = print_words(fmt, ap);
 	va_end(ap);
 	return rc;
 }
@@ -110,13 +110,13 @@ kr_tell(const struct kr_opts *o, const char *fmt, ...)
 	if (!o->verbose)
 		return;
 	va_start(ap, fmt);
-	say(fmt, ap);
+	print_words(fmt, ap);
 	va_end(ap);
 }
 
 /* @words: in the order of the enum that *@out is. */
 static int
-word(const char *option, const char *arg, const char *const *words, unsigned int n, int *out)
+opt_word(const char *option, const char *arg, const char *const *words, unsigned int n, int *out)
 {
 	unsigned int i;
 
@@ -146,7 +146,7 @@ seconds(const char *arg, unsigned int *out)
 }
 
 static int
-take(int c, struct kr_opts *o)
+opt_take(int c, struct kr_opts *o)
 {
 	static const char *const modes[] = {"auto", "ns", "env"};
 	static const char *const netlinks[] = {"auto", "hide", "keep"};
@@ -155,15 +155,15 @@ take(int c, struct kr_opts *o)
 
 	switch (c) {
 	case MODE:
-		rc = word("--mode", optarg, modes, KARST_DIM(modes), &value);
+		rc = opt_word("--mode", optarg, modes, KARST_DIM(modes), &value);
 		o->mode = (enum kr_mode)value;
 		break;
 	case CPUS:
-		rc = word("--cpus", optarg, cpus, KARST_DIM(cpus), &value);
+		rc = opt_word("--cpus", optarg, cpus, KARST_DIM(cpus), &value);
 		o->cpus = (enum kr_cpus)value;
 		break;
 	case NETLINK:
-		rc = word("--netlink", optarg, netlinks, KARST_DIM(netlinks), &value);
+		rc = opt_word("--netlink", optarg, netlinks, KARST_DIM(netlinks), &value);
 		o->netlink = (enum kr_netlink)value;
 		break;
 	case LINGER:
@@ -206,7 +206,7 @@ take(int c, struct kr_opts *o)
 }
 
 static int
-check(const struct kr_opts *o)
+opts_check(const struct kr_opts *o)
 {
 	unsigned int whats = (unsigned int)o->doctor + o->print + (o->keep_tree != NULL);
 	bool program = o->argv[0] != NULL;
@@ -232,10 +232,10 @@ kr_opts_parse(int argc, char **argv, struct kr_opts *o)
 	o->linger_s = LINGER_S;
 	/* "+": the first word that is no option is the program, and what follows is its own */
 	while ((c = getopt_long(argc, argv, "+vh", options, NULL)) != -1) {
-		rc = take(c, o);
+		rc = opt_take(c, o);
 		if (rc >= 0)
 			return rc;
 	}
 	o->argv = argv + optind;
-	return check(o);
+	return opts_check(o);
 }

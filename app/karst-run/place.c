@@ -29,7 +29,7 @@ own_folder(char *out, size_t size)
 
 /* The first of @where, relative to @from unless absolute, that is there; else the last. */
 static bool
-find(const char *from, const char *const *where, unsigned int n, char *out)
+place_find(const char *from, const char *const *where, unsigned int n, char *out)
 {
 	char path[PATH_MAX];
 	unsigned int i;
@@ -82,9 +82,9 @@ kr_places_find(const char *provider, struct kr_places *p)
 
 	memset(p, 0, sizeof(*p));
 	own_folder(from, sizeof(from));
-	p->has_karstd = find(from, karstds, KARST_DIM(karstds), p->karstd);
+	p->has_karstd = place_find(from, karstds, KARST_DIM(karstds), p->karstd);
 	if (provider == NULL) {
-		p->has_provider = find(from, providers, KARST_DIM(providers), p->provider);
+		p->has_provider = place_find(from, providers, KARST_DIM(providers), p->provider);
 	} else {
 		if (realpath(provider, p->provider) == NULL)
 			return kr_fail("--provider %s: %s", provider, strerror(errno));

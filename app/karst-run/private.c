@@ -97,7 +97,7 @@ await(const struct kr_keep *k, int report, struct kr_view *v)
 /* The FIFO with both ends, until the keeper has its own: it must not see an end before the
  * beginning.  *report as kr_keeper_start() has it. */
 static int
-prepare(struct kr_keep *k, int *both, int *report)
+engine_prepare(struct kr_keep *k, int *both, int *report)
 {
 	int ret = write_conf(k->conf);
 
@@ -118,14 +118,14 @@ prepare(struct kr_keep *k, int *both, int *report)
 
 /* With the lock. */
 static int
-start(struct kr_keep *k, struct kr_view *v, int *hold)
+engine_start(struct kr_keep *k, struct kr_view *v, int *hold)
 {
 	int both, report = -1, rc;
 
 	k->log_fd = open(k->log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (k->log_fd < 0)
 		return kr_fail("the private engine's log, %s: %s", k->log, strerror(errno));
-	rc = prepare(k, &both, &report);
+	rc = engine_prepare(k, &both, &report);
 	close(k->log_fd);
 	if (rc >= 0) {
 		kr_keep_remove(k);
@@ -157,7 +157,7 @@ join(const struct kr_opts *o, struct kr_keep *k, struct kr_view *v, int *hold)
 		return kr_fail("%s: %s", k->alive, strerror(errno));
 	if (*hold < 0) {
 		kr_tell(o, "starting a private engine, %s", k->karstd);
-		return start(k, v, hold);
+		return engine_start(k, v, hold);
 	}
 	if (kr_view_take(k->socket, v, &why) == 0) {
 		kr_tell(o, "the private engine is there already");
@@ -169,7 +169,7 @@ join(const struct kr_opts *o, struct kr_keep *k, struct kr_view *v, int *hold)
 }
 
 static void
-nap(void)
+sleep_ms(void)
 {
 	const struct timespec ts = {.tv_nsec = LOOK_MS * 1000000L};
 
@@ -198,7 +198,7 @@ kr_private_join(const struct kr_opts *o, const struct kr_places *places, const c
 		rc = join(o, &k, v, hold);
 		kr_folder_unlock(folder, lock);
 		if (rc == BUSY)
-			nap();
+			sleep_ms();
 	} while (rc == BUSY && now_ms() < until);
 	if (rc == BUSY)
 		rc = kr_fail("a private engine in %s neither answers nor ends", folder);

@@ -17,7 +17,7 @@
 #include "place.h"
 
 static int
-add(struct kr_vars *v, const char *name, const char *value)
+var_add(struct kr_vars *v, const char *name, const char *value)
 {
 	char *copy = value != NULL ? strdup(value) : NULL;
 
@@ -37,7 +37,7 @@ add_before(struct kr_vars *v, const char *name, int len, const char *value, cons
 	if (asprintf(&both, "%.*s%s%s", len, value, there != NULL ? ":" : "",
 		    there != NULL ? there : "") < 0)
 		return -ENOMEM;
-	ret = add(v, name, both);
+	ret = var_add(v, name, both);
 	free(both);
 	return ret;
 }
@@ -67,9 +67,9 @@ kr_vars_make(struct kr_vars *v, const char *socket, const char *provider, const 
 	int ret;
 
 	memset(v, 0, sizeof(*v));
-	ret = add(v, "KARST_SOCKET", socket);
+	ret = var_add(v, "KARST_SOCKET", socket);
 	if (ret == 0)
-		ret = add(v, "SYSFS_PATH", tree);
+		ret = var_add(v, "SYSFS_PATH", tree);
 	if (ret == 0 && provider != NULL && !driver_file)
 		ret = add_driver(v, provider);
 	if (ret == 0 && provider != NULL && tree != NULL)

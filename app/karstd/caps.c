@@ -91,7 +91,7 @@ get(struct sets *s)
 
 /* Async-signal-safe. */
 static int
-set(const struct sets *s)
+caps_set(const struct sets *s)
 {
 	struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
 
@@ -106,7 +106,7 @@ kd_caps_raise(void)
 
 	for (i = 0; i < 2; i++)
 		s.half[i].effective = s.half[i].permitted;
-	return rc == 0 ? set(&s) : rc;
+	return rc == 0 ? caps_set(&s) : rc;
 }
 
 /* --- all of them --- */
@@ -116,7 +116,7 @@ static uint64_t kept;
 static _Atomic int fault;
 
 static void
-drop(int signo)
+caps_drop(int signo)
 {
 	int saved = errno, rc, i;
 	struct sets s;
@@ -130,7 +130,7 @@ drop(int signo)
 		s.half[i].inheritable = 0;
 	}
 	if (rc == 0)
-		rc = set(&s);
+		rc = caps_set(&s);
 	/* relaxed: nothing is ordered by it */
 	if (rc != 0)
 		atomic_store_explicit(&fault, rc, memory_order_relaxed);
@@ -208,7 +208,7 @@ drop_all(void)
 int
 kd_caps_keep(uint64_t keep)
 {
-	const struct sigaction act = {.sa_handler = drop, .sa_flags = SA_RESTART};
+	const struct sigaction act = {.sa_handler = caps_drop, .sa_flags = SA_RESTART};
 	uint8_t ours[KERNEL_BYTES], theirs[KERNEL_BYTES];
 	struct sigaction old;
 	int rc;

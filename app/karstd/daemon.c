@@ -193,7 +193,7 @@ start_engine(struct daemon *d)
 
 /* What only the start has needed. */
 static int
-give_up(const struct daemon *d)
+daemon_give_up(const struct daemon *d)
 {
 	struct kd_confine confine = {.frames = false};
 	uint32_t i;
@@ -212,7 +212,7 @@ give_up(const struct daemon *d)
 }
 
 static int
-start(struct daemon *d)
+daemon_start(struct daemon *d)
 {
 	int rc = take_signals(d);
 
@@ -236,7 +236,7 @@ start(struct daemon *d)
 		return KD_EXIT_FAILED;
 	rc = kd_socket_bind(&d->socket, &d->conf->socket);
 	if (rc == KD_EXIT_OK)
-		rc = give_up(d);
+		rc = daemon_give_up(d);
 	if (rc == KD_EXIT_OK)
 		rc = kd_socket_listen(&d->socket, &d->conf->socket);
 	return rc;
@@ -284,7 +284,7 @@ loop(struct daemon *d)
 /* --- end --- */
 
 static void
-stop(struct daemon *d)
+daemon_stop(struct daemon *d)
 {
 	kd_notify("STOPPING=1");
 	if (d->server != NULL)
@@ -312,7 +312,7 @@ kd_daemon_run(struct kd_conf *c, kd_reread_fn reread, void *user)
 	kd_log_take_karst();
 	kd_log_take_dpdk();
 	d.socket.fd = d.socket.lock_fd = d.ports.xdp_fd = -1;
-	rc = kd_log_open(&c->log) == 0 ? start(&d) : KD_EXIT_FAILED;
+	rc = kd_log_open(&c->log) == 0 ? daemon_start(&d) : KD_EXIT_FAILED;
 	if (rc == KD_EXIT_OK) {
 		karst_log(KARST_LOG_NOTICE,
 			"karst " KARST_VERSION
@@ -324,7 +324,7 @@ kd_daemon_run(struct kd_conf *c, kd_reread_fn reread, void *user)
 		kd_notify("READY=1");
 		loop(&d);
 	}
-	stop(&d);
+	daemon_stop(&d);
 	kd_log_close();
 	return rc;
 }

@@ -51,7 +51,7 @@ stderr_is_journal(void)
 /* --- one line; under the lock --- */
 
 static int
-put(const char *line, size_t len)
+log_put(const char *line, size_t len)
 {
 	ssize_t n = write(state.fd, line, len);
 
@@ -98,7 +98,7 @@ put_line(enum karst_log_level level, const char *text)
 	n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s%s\n",
 		state.target == TO_JOURNAL ? "" : level_names[level],
 		state.target == TO_JOURNAL ? "" : ": ", text);
-	put(line, n);
+	log_put(line, n);
 }
 
 static void

@@ -17,7 +17,7 @@
 #include "karst_log.h"
 
 static void
-say(void *user, const char *line)
+print_words(void *user, const char *line)
 {
 	(void)user;
 	fprintf(stderr, "karstd: %s\n", line);
@@ -67,7 +67,7 @@ reread(void *user, struct kd_conf *c)
 int
 main(int argc, char **argv)
 {
-	struct kd_faults faults = {.say = say};
+	struct kd_faults faults = {.say = print_words};
 	struct kd_conf *conf;
 	struct kd_opts opts;
 	int rc = kd_opts_parse(argc, argv, &opts);

@@ -136,7 +136,7 @@ kd_netdev_read(const char *name, struct kd_netdev *n)
 /* --- filters --- */
 
 static int
-attach(int fd, struct sock_filter *code, unsigned short len)
+xdp_attach(int fd, struct sock_filter *code, unsigned short len)
 {
 	struct sock_fprog prog = {.len = len, .filter = code};
 
@@ -159,7 +159,7 @@ kd_netdev_silence(const struct kd_netdev *n)
 	if (v6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &zero, sizeof(zero)) != 0)
 		rc = -errno;
 	if (rc == 0)
-		rc = attach(fd, drop, KARST_DIM(drop));
+		rc = xdp_attach(fd, drop, KARST_DIM(drop));
 	if (rc == 0 &&
 		setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, n->name, (socklen_t)strlen(n->name)) !=
 			0)
@@ -208,5 +208,5 @@ kd_netdev_only_roce(int fd)
 		/* 17 */ BPF_STMT(BPF_RET | BPF_K, 0),
 	};
 
-	return attach(fd, code, KARST_DIM(code));
+	return xdp_attach(fd, code, KARST_DIM(code));
 }

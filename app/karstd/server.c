@@ -169,7 +169,7 @@ handle(void *user, const void *req, size_t len, const int *fds, unsigned int nfd
 }
 
 static void
-attend(void *user)
+client_attend(void *user)
 {
 	struct client *c = user;
 
@@ -215,9 +215,9 @@ dismiss(struct client *c)
 }
 
 static void
-serve(struct client *c)
+server_serve(struct client *c)
 {
-	struct karst_ctl_server server = {.handle = handle, .attend = attend, .user = c};
+	struct karst_ctl_server server = {.handle = handle, .attend = client_attend, .user = c};
 	char why[KARST_CTL_WHY] = "";
 	int rc = open_session(c, why);
 
@@ -239,7 +239,7 @@ serve(struct client *c)
 
 /* Leaves the list.  After that, the server may be gone. */
 static void
-leave(struct client *c)
+client_leave(struct client *c)
 {
 	struct kd_server *s = c->server;
 
@@ -265,11 +265,11 @@ client_main(void *arg)
 	int rc = karst_ctl_peer(c->fd, &c->peer);
 
 	if (rc == 0)
-		serve(c);
+		server_serve(c);
 	else
 		karst_log(KARST_LOG_NOTICE, "a connection: who it is cannot be told: %s",
 			strerror(-rc));
-	leave(c);
+	client_leave(c);
 	return NULL;
 }
 

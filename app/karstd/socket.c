@@ -17,7 +17,7 @@
 #include "opts.h"
 
 static int
-failed(const char *what, const char *path)
+socket_failed(const char *what, const char *path)
 {
 	karst_log(KARST_LOG_ERR, "%s %s: %s", what, path, strerror(errno));
 	return KD_EXIT_FAILED;
@@ -33,7 +33,7 @@ make_folder(const char *path)
 	snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path), path);
 	if (folder[0] == '\0' || mkdir(folder, 0755) == 0 || errno == EEXIST)
 		return KD_EXIT_OK;
-	return failed("making the folder", folder);
+	return socket_failed("making the folder", folder);
 }
 
 /* --- the lock --- */
@@ -52,7 +52,7 @@ say_busy(const struct kd_socket *s, int fd)
 
 /* Is the file of @fd still the one at the path?  A daemon that stops removes its own. */
 static bool
-is_current(int fd, const char *path)
+lock_is_current(int fd, const char *path)
 {
 	struct stat a, b;
 
@@ -85,16 +85,16 @@ kd_socket_lock(struct kd_socket *s, const struct kd_conf_socket *c)
 	while (rc == KD_EXIT_OK && s->lock_fd < 0) {
 		fd = open(s->lock_path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 		if (fd < 0)
-			return failed("the lock file", s->lock_path);
+			return socket_failed("the lock file", s->lock_path);
 		if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
 			if (errno == EWOULDBLOCK) {
 				say_busy(s, fd);
 				rc = KD_EXIT_BUSY;
 			} else {
-				rc = failed("locking", s->lock_path);
+				rc = socket_failed("locking", s->lock_path);
 			}
 			close(fd);
-		} else if (is_current(fd, s->lock_path)) {
+		} else if (lock_is_current(fd, s->lock_path)) {
 			s->lock_fd = fd;
 			write_pid(fd);
 		} else {
@@ -136,7 +136,7 @@ remove_stale(const struct kd_socket *s, const struct sockaddr_un *at)
 	struct stat st;
 
 	if (lstat(s->path, &st) != 0)
-		return errno == ENOENT ? KD_EXIT_OK : failed("the socket", s->path);
+		return errno == ENOENT ? KD_EXIT_OK : socket_failed("the socket", s->path);
 	if (!S_ISSOCK(st.st_mode)) {
 		karst_log(KARST_LOG_ERR,
 			"%s is there and no socket: remove it, or use another path (--socket)",
@@ -149,7 +149,8 @@ remove_stale(const struct kd_socket *s, const struct sockaddr_un *at)
 			s->path);
 		return KD_EXIT_BUSY;
 	}
-	return unlink(s->path) == 0 ? KD_EXIT_OK : failed("removing the old socket", s->path);
+	return unlink(s->path) == 0 ? KD_EXIT_OK
+				    : socket_failed("removing the old socket", s->path);
 }
 
 static int
@@ -157,9 +158,9 @@ set_permissions(const struct kd_socket *s, const struct kd_conf_socket *c)
 {
 	if ((c->owner != UINT32_MAX || c->group != UINT32_MAX) &&
 		chown(s->path, c->owner, c->group) != 0)
-		return failed("setting owner and group of", s->path);
+		return socket_failed("setting owner and group of", s->path);
 	if (chmod(s->path, c->mode) != 0)
-		return failed("setting the mode of", s->path);
+		return socket_failed("setting the mode of", s->path);
 	return KD_EXIT_OK;
 }
 
@@ -177,10 +178,10 @@ kd_socket_bind(struct kd_socket *s, const struct kd_conf_socket *c)
 		return rc;
 	s->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (s->fd < 0)
-		return failed("a socket for", s->path);
+		return socket_failed("a socket for", s->path);
 	mask = umask(0777); /* nobody connects before the permissions are set */
 	rc = bind(s->fd, (const void *)&at, sizeof(at)) == 0 ? KD_EXIT_OK
-							     : failed("the socket", s->path);
+							     : socket_failed("the socket", s->path);
 	umask(mask);
 	if (rc != KD_EXIT_OK)
 		return rc;
@@ -191,7 +192,8 @@ kd_socket_bind(struct kd_socket *s, const struct kd_conf_socket *c)
 int
 kd_socket_listen(const struct kd_socket *s, const struct kd_conf_socket *c)
 {
-	return listen(s->fd, (int)c->backlog) == 0 ? KD_EXIT_OK : failed("listening on", s->path);
+	return listen(s->fd, (int)c->backlog) == 0 ? KD_EXIT_OK
+						   : socket_failed("listening on", s->path);
 }
 
 void

@@ -24,7 +24,7 @@ kd_wake_is_packet(int fd)
 }
 
 static int
-compare(const void *a, const void *b)
+wake_compare(const void *a, const void *b)
 {
 	return *(const int *)a - *(const int *)b;
 }
@@ -48,7 +48,7 @@ kd_wake_scan(struct kd_fds *fds)
 			fds->fd[fds->n++] = fd;
 	}
 	closedir(dir);
-	qsort(fds->fd, fds->n, sizeof(fds->fd[0]), compare);
+	qsort(fds->fd, fds->n, sizeof(fds->fd[0]), wake_compare);
 }
 
 void

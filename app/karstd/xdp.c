@@ -52,7 +52,7 @@ kd_xdp_path(int fd, char *path, size_t len)
 }
 
 static bool
-is_ours(uint32_t id)
+prog_is_karsts(uint32_t id)
 {
 	struct bpf_prog_info info = {0};
 	uint32_t len = sizeof(info);
@@ -73,7 +73,7 @@ kd_xdp_remove_stale(const struct kd_netdev *n)
 
 	if (bpf_xdp_query_id((int)n->index, 0, &id) != 0 || id == 0)
 		return 0;
-	if (!is_ours(id))
+	if (!prog_is_karsts(id))
 		return -EBUSY;
 	return bpf_xdp_detach((int)n->index, 0, NULL);
 }

@@ -19,7 +19,7 @@ struct wanted {
 };
 
 static int
-check(struct ibv_context *ibv, const struct wanted *w)
+cq_init_check(struct ibv_context *ibv, const struct wanted *w)
 {
 	if (w->cqe < 1 || w->cqe > INT_MAX || w->comp_vector >= (uint32_t)ibv->num_comp_vectors)
 		return kv_refuse(-EINVAL,
@@ -30,7 +30,7 @@ check(struct ibv_context *ibv, const struct wanted *w)
 }
 
 static struct kv_cq *
-create(struct ibv_context *ibv, const struct wanted *w)
+cq_create(struct ibv_context *ibv, const struct wanted *w)
 {
 	struct karst_cq_init_attr init = {
 		.cqe = (uint32_t)w->cqe,
@@ -41,7 +41,7 @@ create(struct ibv_context *ibv, const struct wanted *w)
 	struct karst_comp_channel *channel = NULL;
 	struct kv_memory memory;
 	struct kv_cq *cq;
-	int ret = check(ibv, w);
+	int ret = cq_init_check(ibv, w);
 
 	if (ret == 0 && w->channel != NULL) {
 		channel = kv_events_channel(w->channel);
@@ -72,7 +72,7 @@ create(struct ibv_context *ibv, const struct wanted *w)
 struct ibv_cq *
 kv_create_cq(struct ibv_context *ibv, int cqe, struct ibv_comp_channel *channel, int comp_vector)
 {
-	struct kv_cq *cq = create(ibv,
+	struct kv_cq *cq = cq_create(ibv,
 		&(struct wanted){
 			.cqe = cqe, .channel = channel, .comp_vector = (uint32_t)comp_vector});
 
@@ -112,7 +112,7 @@ kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init)
 		w.parent = kv_pd_of(init->parent_domain);
 		w.single |= w.parent->td != NULL;
 	}
-	cq = create(ibv, &w);
+	cq = cq_create(ibv, &w);
 	if (cq == NULL)
 		return NULL;
 	kv_set_poll_ops(cq, init->wc_flags);

@@ -132,7 +132,7 @@ alloc_context(struct ibv_device *device, int cmd_fd, void *private_data)
 
 /* The first line of a file below the device's directory. */
 static bool
-read_line(const struct verbs_sysfs_dev *sysfs, const char *name, char *line, size_t size)
+sysfs_read_line(const struct verbs_sysfs_dev *sysfs, const char *name, char *line, size_t size)
 {
 	char path[IBV_SYSFS_PATH_MAX + 32];
 	FILE *f;
@@ -157,8 +157,8 @@ alloc_device(struct verbs_sysfs_dev *sysfs)
 
 	if (dev == NULL)
 		return NULL;
-	if (!read_line(sysfs, "socket", dev->socket, sizeof(dev->socket)) ||
-		!read_line(sysfs, "port", port, sizeof(port))) {
+	if (!sysfs_read_line(sysfs, "socket", dev->socket, sizeof(dev->socket)) ||
+		!sysfs_read_line(sysfs, "port", port, sizeof(port))) {
 		fprintf(stderr, "karst: %s has no karst/socket or karst/port\n", sysfs->ibdev_path);
 		free(dev);
 		return NULL;

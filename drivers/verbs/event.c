@@ -63,7 +63,7 @@ static struct {
 
 /* A copy: the stream may go at any moment.  @return false: not ours. */
 static bool
-find(int fd, struct stream *copy)
+fd_find(int fd, struct stream *copy)
 {
 	struct stream *s;
 
@@ -77,7 +77,7 @@ find(int fd, struct stream *copy)
 }
 
 static int
-add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_channel *channel)
+fd_add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_channel *channel)
 {
 	struct stream *s = calloc(1, sizeof(*s));
 
@@ -93,7 +93,7 @@ add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_cha
 
 /* Forgets a descriptor, or all of a context (@fd -1). */
 static void
-forget(int fd, const struct kv_context *ctx)
+fd_forget(int fd, const struct kv_context *ctx)
 {
 	struct stream **at = &state.streams, *s;
 
@@ -114,14 +114,14 @@ kv_events_channel(const struct ibv_comp_channel *channel)
 {
 	struct stream s;
 
-	return find(channel->fd, &s) && s.kind == STREAM_CHANNEL ? s.channel : NULL;
+	return fd_find(channel->fd, &s) && s.kind == STREAM_CHANNEL ? s.channel : NULL;
 }
 
 /* --- objects that events are about --- */
 
 /* Counts an event that is about to be handed out.  @return false: its object is going. */
 static bool
-hand_out(struct kv_events *events, uint32_t *count)
+event_count(struct kv_events *events, uint32_t *count)
 {
 	bool closing;
 
@@ -170,7 +170,7 @@ kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_c
 static const char no_room[] = "an event: no room for it";
 
 static ssize_t
-failed(int ret)
+event_failed(int ret)
 {
 	/* who does not wait, or was interrupted, knows why */
 	if (ret == -EAGAIN || ret == -EINTR)
@@ -191,13 +191,13 @@ read_channel(const struct stream *s, void *buf, size_t len)
 	int ret;
 
 	if (len < sizeof(desc))
-		return failed(kv_refuse(-EINVAL, no_room));
+		return event_failed(kv_refuse(-EINVAL, no_room));
 	do {
 		ret = karst_get_cq_event(s->channel, &karst, &context);
 		if (ret != 0)
-			return failed(ret);
+			return event_failed(ret);
 		cq = context;
-		out = hand_out(&cq->events, &cq->events.comp);
+		out = event_count(&cq->events, &cq->events.comp);
 		atomic_store_explicit(&cq->drained, false, memory_order_relaxed);
 		karst_ack_cq_events(karst, 1);
 	} while (!out);
@@ -218,15 +218,15 @@ element_of(const struct stream *s, const struct karst_async_event *e, uint64_t *
 	case KARST_ASYNC_OBJECT_CQ:
 		cq = e->element.cq->cq_context;
 		*element = (uintptr_t)&cq->vcq.cq;
-		return hand_out(&cq->events, &cq->events.async);
+		return event_count(&cq->events, &cq->events.async);
 	case KARST_ASYNC_OBJECT_QP:
 		qp = e->element.qp->qp_context;
 		*element = (uintptr_t)&qp->vqp.qp;
-		return hand_out(&qp->events, &qp->events.async);
+		return event_count(&qp->events, &qp->events.async);
 	case KARST_ASYNC_OBJECT_SRQ:
 		srq = e->element.srq->srq_context;
 		*element = (uintptr_t)&srq->vsrq.srq;
-		return hand_out(&srq->events, &srq->events.async);
+		return event_count(&srq->events, &srq->events.async);
 	case KARST_ASYNC_OBJECT_PORT:
 		*element = 1;
 		return e->element.port_num == s->ctx->port;
@@ -246,11 +246,11 @@ read_async(const struct stream *s, void *buf, size_t len)
 	int ret;
 
 	if (len < sizeof(desc))
-		return failed(kv_refuse(-EINVAL, no_room));
+		return event_failed(kv_refuse(-EINVAL, no_room));
 	do {
 		ret = karst_get_async_event(s->ctx->karst, &event);
 		if (ret != 0)
-			return failed(ret);
+			return event_failed(ret);
 		out = element_of(s, &event, &element);
 		karst_ack_async_event(&event);
 	} while (!out);
@@ -276,15 +276,15 @@ create_channel(struct kv_context *ctx, const void *buf, size_t len)
 	int ret;
 
 	if (len < sizeof(req))
-		return failed(kv_refuse(-EINVAL, cut_short));
+		return event_failed(kv_refuse(-EINVAL, cut_short));
 	memcpy(&req, buf, sizeof(req));
 	ret = karst_create_comp_channel(ctx->karst, &channel);
 	if (ret != 0)
-		return failed(ret);
-	ret = add(channel->fd, STREAM_CHANNEL, ctx, channel);
+		return event_failed(ret);
+	ret = fd_add(channel->fd, STREAM_CHANNEL, ctx, channel);
 	if (ret != 0) {
 		karst_destroy_comp_channel(channel);
-		return failed(kv_refuse(-ret, "no memory"));
+		return event_failed(kv_refuse(-ret, "no memory"));
 	}
 	rsp.fd = (uint32_t)channel->fd;
 	memcpy((void *)(uintptr_t)req.cmd.response, &rsp, sizeof(rsp));
@@ -296,7 +296,7 @@ create_channel(struct kv_context *ctx, const void *buf, size_t len)
 /* Is this the node of a device of ours, and there is none?  Also asked before libibverbs has loaded
  * any driver, if this one was preloaded. */
 static bool
-stands_for(const char *path)
+fd_stands_for(const char *path)
 {
 	const char *sysfs = getenv("SYSFS_PATH");
 	char ibdev[IBV_SYSFS_PATH_MAX], name[8] = "";
@@ -317,18 +317,18 @@ stands_for(const char *path)
 }
 
 static int
-our_stat(const char *path, struct stat *st)
+uverbs_stat(const char *path, struct stat *st)
 {
-	return state.stat(stands_for(path) ? EMPTY_CDEV : path, st);
+	return state.stat(fd_stands_for(path) ? EMPTY_CDEV : path, st);
 }
 
 static int
-our_open(const char *path, int flags, ...)
+uverbs_open(const char *path, int flags, ...)
 {
 	va_list args;
 	mode_t mode;
 
-	if (stands_for(path))
+	if (fd_stands_for(path))
 		return state.open(EMPTY_CDEV, O_RDWR | O_CLOEXEC);
 	va_start(args, flags);
 	mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;
@@ -337,39 +337,39 @@ our_open(const char *path, int flags, ...)
 }
 
 static ssize_t
-our_write(int fd, const void *buf, size_t len)
+uverbs_write(int fd, const void *buf, size_t len)
 {
 	struct ib_uverbs_cmd_hdr hdr;
 	struct stream s;
 
-	if (!find(fd, &s) || s.kind != STREAM_COMMANDS)
+	if (!fd_find(fd, &s) || s.kind != STREAM_COMMANDS)
 		return state.write(fd, buf, len);
 	if (len < sizeof(hdr))
-		return failed(kv_refuse(-EINVAL, cut_short));
+		return event_failed(kv_refuse(-EINVAL, cut_short));
 	memcpy(&hdr, buf, sizeof(hdr));
 	if (hdr.command != IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL)
-		return failed(kv_refuse(-EOPNOTSUPP, "a command that is the kernel's alone"));
+		return event_failed(kv_refuse(-EOPNOTSUPP, "a command that is the kernel's alone"));
 	return create_channel(s.ctx, buf, len);
 }
 
 static ssize_t
-our_read(int fd, void *buf, size_t len)
+uverbs_read(int fd, void *buf, size_t len)
 {
 	struct stream s;
 
-	if (!find(fd, &s) || s.kind == STREAM_COMMANDS)
+	if (!fd_find(fd, &s) || s.kind == STREAM_COMMANDS)
 		return state.read(fd, buf, len);
 	return s.kind == STREAM_CHANNEL ? read_channel(&s, buf, len) : read_async(&s, buf, len);
 }
 
 static int
-our_close(int fd)
+uverbs_close(int fd)
 {
 	struct stream s;
 
-	if (!find(fd, &s))
+	if (!fd_find(fd, &s))
 		return state.close(fd);
-	forget(fd, NULL);
+	fd_forget(fd, NULL);
 	/* libkarst closes its own; in a forked child it does nothing */
 	if (s.kind == STREAM_CHANNEL && karst_destroy_comp_channel(s.channel) == 0)
 		return 0;
@@ -381,25 +381,25 @@ our_close(int fd)
 int
 kv_events_context(struct kv_context *ctx)
 {
-	int ret = add(ctx->ibv->cmd_fd, STREAM_COMMANDS, ctx, NULL);
+	int ret = fd_add(ctx->ibv->cmd_fd, STREAM_COMMANDS, ctx, NULL);
 
-	return ret != 0 ? ret : add(ctx->ibv->async_fd, STREAM_ASYNC, ctx, NULL);
+	return ret != 0 ? ret : fd_add(ctx->ibv->async_fd, STREAM_ASYNC, ctx, NULL);
 }
 
 void
 kv_events_context_end(struct kv_context *ctx)
 {
-	forget(-1, ctx);
+	fd_forget(-1, ctx);
 }
 
 static void
-before_fork(void)
+events_before_fork(void)
 {
 	pthread_mutex_lock(&state.lock);
 }
 
 static void
-after_fork(void)
+events_after_fork(void)
 {
 	pthread_mutex_unlock(&state.lock);
 }
@@ -408,11 +408,11 @@ void
 kv_events_init(void)
 {
 	const struct kv_slot slots[] = {
-		{"stat", (void *)our_stat, (void **)&state.stat},
-		{"open", (void *)our_open, (void **)&state.open},
-		{"write", (void *)our_write, (void **)&state.write},
-		{"read", (void *)our_read, (void **)&state.read},
-		{"close", (void *)our_close, (void **)&state.close},
+		{"stat", (void *)uverbs_stat, (void **)&state.stat},
+		{"open", (void *)uverbs_open, (void **)&state.open},
+		{"write", (void *)uverbs_write, (void **)&state.write},
+		{"read", (void *)uverbs_read, (void **)&state.read},
+		{"close", (void *)uverbs_close, (void **)&state.close},
 	};
 
 	state.stat = stat;
@@ -420,6 +420,6 @@ kv_events_init(void)
 	state.write = write;
 	state.read = read;
 	state.close = close;
-	pthread_atfork(before_fork, after_fork, after_fork);
+	pthread_atfork(events_before_fork, events_after_fork, events_after_fork);
 	kv_slots_patch("libibverbs.so", slots, KARST_DIM(slots));
 }

@@ -38,7 +38,7 @@ list_on_demand(struct kv_context *ctx, struct kv_mr *mr)
 }
 
 static void
-unlist(struct kv_context *ctx, struct kv_mr *mr)
+on_demand_unlist(struct kv_context *ctx, struct kv_mr *mr)
 {
 	struct kv_mr **at = &ctx->on_demand;
 
@@ -106,7 +106,7 @@ kv_rereg_mr(
 		ret = karst_rereg_mr(mr->karst, (unsigned int)flags, in, addr, length, to);
 	if (ret != 0)
 		return kv_error(ret);
-	unlist(ctx, mr);
+	on_demand_unlist(ctx, mr);
 	if (flags & IBV_REREG_MR_CHANGE_ACCESS)
 		vmr->access = access;
 	list_on_demand(ctx, mr);
@@ -126,7 +126,7 @@ kv_dereg_mr(struct verbs_mr *vmr)
 	if (ret != 0)
 		return kv_error(ret);
 	kv_live_del(&mr->live);
-	unlist(kv_context_of(vmr->ibv_mr.context), mr);
+	on_demand_unlist(kv_context_of(vmr->ibv_mr.context), mr);
 	free(mr);
 	return 0;
 }
@@ -149,7 +149,7 @@ find_on_demand(const struct kv_pd *pd, const struct ibv_sge *sge)
 
 /* The system call itself: what watches madvise() may register memory in turn. */
 static int
-populate(const struct kv_mr *mr, const struct ibv_sge *sge, bool write)
+mr_populate(const struct kv_mr *mr, const struct ibv_sge *sge, bool write)
 {
 	uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
 	uintptr_t at = (uintptr_t)mr->karst->addr + (sge->addr - mr->karst->iova);
@@ -170,7 +170,7 @@ populate(const struct kv_mr *mr, const struct ibv_sge *sge, bool write)
 }
 
 static int
-advise(const struct kv_pd *pd, enum ibv_advise_mr_advice advice, const struct ibv_sge *sge)
+mr_advise(const struct kv_pd *pd, enum ibv_advise_mr_advice advice, const struct ibv_sge *sge)
 {
 	bool write = advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE;
 	const struct kv_mr *mr = find_on_demand(pd, sge);
@@ -180,7 +180,7 @@ advise(const struct kv_pd *pd, enum ibv_advise_mr_advice advice, const struct ib
 	if (write && !(mr->vmr.access & IBV_ACCESS_LOCAL_WRITE))
 		return kv_refuse(-EPERM, "advice: the region is not to be written to");
 	/* what is there already is as near as it can be */
-	return advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT ? 0 : populate(mr, sge, write);
+	return advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT ? 0 : mr_populate(mr, sge, write);
 }
 
 int
@@ -201,7 +201,7 @@ kv_advise_mr(struct ibv_pd *ibv, enum ibv_advise_mr_advice advice, uint32_t flag
 		return kv_error(kv_refuse(-EOPNOTSUPP, "advice: to prefetch, and no other"));
 	pthread_mutex_lock(&ctx->lock);
 	for (i = 0; i < nsges && ret == 0; i++)
-		ret = advise(kv_pd_of(ibv), advice, &sges[i]);
+		ret = mr_advise(kv_pd_of(ibv), advice, &sges[i]);
 	pthread_mutex_unlock(&ctx->lock);
 	return kv_error(ret);
 }

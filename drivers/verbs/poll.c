@@ -23,14 +23,14 @@
 #define ASK_EVERY 64u
 
 static inline void
-lock(struct kv_cq *cq)
+cq_lock(struct kv_cq *cq)
 {
 	if (!cq->single)
 		karst_lock(&cq->lock);
 }
 
 static inline void
-unlock(struct kv_cq *cq)
+cq_unlock(struct kv_cq *cq)
 {
 	if (!cq->single)
 		karst_unlock(&cq->lock);
@@ -42,23 +42,23 @@ kv_has_completions(struct kv_cq *cq)
 	const struct karst_cqe *cqes;
 	bool has;
 
-	lock(cq);
+	cq_lock(cq);
 	has = karst_cq_peek(cq->karst, &cqes) > 0;
-	unlock(cq);
+	cq_unlock(cq);
 	return has;
 }
 
 /* --- unmade queue pairs --- */
 
 static void
-drop(struct kv_cq *cq, uint32_t qpn)
+lane_drop_qp(struct kv_cq *cq, uint32_t qpn)
 {
 	uint32_t i;
 
-	lock(cq);
+	cq_lock(cq);
 	for (i = 0; i < cq->karst->nlanes; i++)
 		karst_cq_lane_drop(&cq->karst->lane[i], qpn);
-	unlock(cq);
+	cq_unlock(cq);
 }
 
 void
@@ -67,9 +67,9 @@ kv_drop_completions(const struct kv_qp *qp)
 	const struct ibv_qp *q = &qp->vqp.qp;
 
 	if (q->send_cq != NULL)
-		drop(kv_cq_of(q->send_cq), q->qp_num);
+		lane_drop_qp(kv_cq_of(q->send_cq), q->qp_num);
 	if (q->recv_cq != NULL && q->recv_cq != q->send_cq)
-		drop(kv_cq_of(q->recv_cq), q->qp_num);
+		lane_drop_qp(kv_cq_of(q->recv_cq), q->qp_num);
 }
 
 /* --- what completions say --- */
@@ -94,7 +94,7 @@ flags_of(const struct karst_cqe *c)
 /* --- the basic way --- */
 
 static inline void
-fill(struct ibv_wc *wc, const struct karst_cqe *c)
+wc_fill(struct ibv_wc *wc, const struct karst_cqe *c)
 {
 	wc->wr_id = c->wr_id;
 	wc->status = (enum ibv_wc_status)c->status;
@@ -124,7 +124,7 @@ now_ns(void)
 
 /* Does the program want to offer its CPU at all? */
 static bool
-offers(void)
+yield_enabled(void)
 {
 	static _Atomic int known = -1;
 	int does = atomic_load_explicit(&known, memory_order_relaxed);
@@ -142,7 +142,7 @@ offers(void)
  * that nobody wants is not twice as dear as the cheapest one so far, which may itself have been
  * taken up. */
 static bool
-was_taken_up(uint64_t ns)
+yield_was_used(uint64_t ns)
 {
 	static _Atomic uint64_t cheapest = UINT64_MAX;
 	uint64_t least = atomic_load_explicit(&cheapest, memory_order_relaxed);
@@ -162,7 +162,7 @@ was_taken_up(uint64_t ns)
  * as said of the moment of their call's return; the time that somebody else ran in is enough for
  * the peer's last message and its goodbye, and who saw only that would throw the message away. */
 static karst_noinline bool
-give_way(void)
+poll_yield(void)
 {
 	static __thread uint32_t in_vain; /* polls since the last offer */
 	static __thread uint32_t unwatched;
@@ -172,7 +172,7 @@ give_way(void)
 	if (in_vain++ < (lonely > LONELY_AT ? lonely - LONELY_AT : 0))
 		return false;
 	in_vain = 0;
-	if (!offers())
+	if (!yield_enabled())
 		return false;
 	/* while they are taken up, a look at the clock now and then will do */
 	if (lonely == 0 && ++unwatched % WATCH_EVERY != 0) {
@@ -181,7 +181,7 @@ give_way(void)
 	}
 	began = now_ns();
 	sched_yield();
-	if (was_taken_up(now_ns() - began))
+	if (yield_was_used(now_ns() - began))
 		lonely = 0;
 	else
 		lonely = karst_min_u32(lonely + 1, LONELY_AT + MOST_PATIENCE);
@@ -205,7 +205,7 @@ kv_cq_set_armed(struct kv_cq *cq, bool armed)
 }
 
 static bool
-waits_a_little(void)
+event_wait_enabled(void)
 {
 	static _Atomic int known = -1;
 	int wait = atomic_load_explicit(&known, memory_order_relaxed);
@@ -229,28 +229,29 @@ waits_a_little(void)
  * @return the time until which to look again; 0: not at all.
  */
 static karst_noinline uint64_t
-wait_until(struct kv_cq *cq)
+event_wait_until(struct kv_cq *cq)
 {
 	uint64_t now = now_ns();
 
 	atomic_store_explicit(&cq->in_vain_ns, now, memory_order_relaxed);
 	if (!atomic_load_explicit(&cq->soon, memory_order_relaxed) ||
-		atomic_load_explicit(&armed_queues, memory_order_relaxed) > 1 || !waits_a_little())
+		atomic_load_explicit(&armed_queues, memory_order_relaxed) > 1 ||
+		!event_wait_enabled())
 		return 0;
 	return now + WAIT_NS;
 }
 
 static inline bool
-was_armed(const struct kv_cq *cq)
+cq_was_armed(const struct kv_cq *cq)
 {
 	return atomic_load_explicit(&cq->armed, memory_order_relaxed);
 }
 
 /* An event will be waited for.  If one has come, the program knows of more to do than to wait. */
 static bool
-is_armed(struct kv_cq *cq)
+cq_is_armed(struct kv_cq *cq)
 {
-	bool armed = was_armed(cq) && karst_cq_is_armed(cq->karst->sh);
+	bool armed = cq_was_armed(cq) && karst_cq_is_armed(cq->karst->sh);
 
 	if (!armed)
 		kv_cq_set_armed(cq, false);
@@ -259,20 +260,20 @@ is_armed(struct kv_cq *cq)
 
 /* A completion for a program that has asked for an event. */
 static karst_noinline void
-has_come(struct kv_cq *cq)
+cq_note_completion(struct kv_cq *cq)
 {
 	uint64_t since = atomic_exchange_explicit(&cq->in_vain_ns, 0, memory_order_relaxed);
 
 	if (since != 0)
 		atomic_store_explicit(&cq->soon, now_ns() - since < WAIT_NS, memory_order_relaxed);
-	is_armed(cq);
+	cq_is_armed(cq);
 }
 
 /* --- nothing in the ring --- */
 
 /* As karst_poll_cq(), now and then. */
 static int
-ask(struct kv_cq *cq, struct karst_cqe *cqe)
+poll_libkarst(struct kv_cq *cq, struct karst_cqe *cqe)
 {
 	int ret;
 
@@ -290,10 +291,10 @@ static karst_noinline int
 poll_empty(struct kv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct karst_cqe cqe;
-	int ret = n > 0 ? ask(cq, &cqe) : 0;
+	int ret = n > 0 ? poll_libkarst(cq, &cqe) : 0;
 
 	if (ret > 0)
-		fill(wc, &cqe);
+		wc_fill(wc, &cqe);
 	return ret;
 }
 
@@ -304,32 +305,32 @@ poll_once(struct kv_cq *cq, int n, struct ibv_wc *wc)
 	uint32_t i, got;
 	int done = 0;
 
-	lock(cq);
+	cq_lock(cq);
 	while (done < n && (got = karst_cq_peek(cq->karst, &cqes)) > 0) {
 		got = karst_min_u32(got, (uint32_t)(n - done));
 		for (i = 0; i < got; i++)
-			fill(&wc[done++], &cqes[i]);
+			wc_fill(&wc[done++], &cqes[i]);
 		karst_cq_take(cq->karst, got);
 	}
 	if (done < n)
 		atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
 	if (done == 0)
 		done = poll_empty(cq, n, wc);
-	unlock(cq);
+	cq_unlock(cq);
 	return done;
 }
 
 static karst_noinline int
-poll_in_vain(struct kv_cq *cq, int n, struct ibv_wc *wc)
+poll_idle(struct kv_cq *cq, int n, struct ibv_wc *wc)
 {
-	int done = give_way() ? poll_once(cq, n, wc) : 0;
+	int done = poll_yield() ? poll_once(cq, n, wc) : 0;
 	uint64_t until;
 
-	if (done != 0 || n == 0 || !is_armed(cq))
+	if (done != 0 || n == 0 || !cq_is_armed(cq))
 		return done;
-	until = wait_until(cq);
+	until = event_wait_until(cq);
 	while (done == 0 && until != 0 && now_ns() < until) {
-		give_way();
+		poll_yield();
 		done = poll_once(cq, n, wc);
 	}
 	return done;
@@ -342,16 +343,16 @@ kv_poll_cq(struct ibv_cq *ibv, int n, struct ibv_wc *wc)
 	int done = poll_once(cq, n, wc);
 
 	if (karst_unlikely(done == 0))
-		done = poll_in_vain(cq, n, wc);
-	if (done > 0 && karst_unlikely(was_armed(cq)))
-		has_come(cq);
+		done = poll_idle(cq, n, wc);
+	if (done > 0 && karst_unlikely(cq_was_armed(cq)))
+		cq_note_completion(cq);
 	return done;
 }
 
 /* --- the extended way: one completion at a time, looked at by accessors --- */
 
 static void
-show(struct kv_cq *cq)
+ex_show(struct kv_cq *cq)
 {
 	const struct karst_cqe *c = &cq->cqes[cq->at];
 
@@ -361,7 +362,7 @@ show(struct kv_cq *cq)
 
 /* The next that stand together.  0; ENOENT; EIO: the queue has overflown. */
 static int
-look(struct kv_cq *cq)
+ex_peek(struct kv_cq *cq)
 {
 	int ret;
 
@@ -369,20 +370,20 @@ look(struct kv_cq *cq)
 	cq->n = karst_cq_peek(cq->karst, &cq->cqes);
 	if (karst_unlikely(cq->n == 0)) {
 		atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
-		ret = ask(cq, &cq->last);
+		ret = poll_libkarst(cq, &cq->last);
 		if (ret <= 0)
 			return ret == 0 ? ENOENT : -ret;
 		cq->cqes = &cq->last;
 	} else if (cq->stamped) {
 		cq->stamps = karst_cq_stamps(cq->karst);
 	}
-	show(cq);
+	ex_show(cq);
 	return 0;
 }
 
 /* Gives back what was looked at; n is 0 if that was not in the ring. */
 static void
-take(struct kv_cq *cq, uint32_t n)
+ex_take(struct kv_cq *cq, uint32_t n)
 {
 	if (cq->n > 0)
 		karst_cq_take(cq->karst, n);
@@ -391,26 +392,26 @@ take(struct kv_cq *cq, uint32_t n)
 
 /* The lock is held, and held again in the end. */
 static int
-look_again(struct kv_cq *cq)
+ex_peek_again(struct kv_cq *cq)
 {
-	unlock(cq);
-	give_way();
-	lock(cq);
-	return look(cq);
+	cq_unlock(cq);
+	poll_yield();
+	cq_lock(cq);
+	return ex_peek(cq);
 }
 
 /* The same. */
 static karst_noinline int
-look_in_vain(struct kv_cq *cq)
+ex_idle(struct kv_cq *cq)
 {
-	int ret = look_again(cq);
+	int ret = ex_peek_again(cq);
 	uint64_t until;
 
-	if (ret != ENOENT || !is_armed(cq))
+	if (ret != ENOENT || !cq_is_armed(cq))
 		return ret;
-	until = wait_until(cq);
+	until = event_wait_until(cq);
 	while (ret == ENOENT && until != 0 && now_ns() < until)
-		ret = look_again(cq);
+		ret = ex_peek_again(cq);
 	return ret;
 }
 
@@ -422,14 +423,14 @@ start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 
 	if (karst_unlikely(attr->comp_mask != 0))
 		return kv_error(kv_refuse(-EINVAL, "polling: there is nothing in comp_mask"));
-	lock(cq);
-	ret = look(cq);
+	cq_lock(cq);
+	ret = ex_peek(cq);
 	if (karst_unlikely(ret == ENOENT))
-		ret = look_in_vain(cq);
+		ret = ex_idle(cq);
 	if (ret != 0)
-		unlock(cq);
-	else if (karst_unlikely(was_armed(cq)))
-		has_come(cq);
+		cq_unlock(cq);
+	else if (karst_unlikely(cq_was_armed(cq)))
+		cq_note_completion(cq);
 	return ret;
 }
 
@@ -440,11 +441,11 @@ next_poll(struct ibv_cq_ex *ibv)
 
 	if (cq->at + 1 < cq->n) {
 		cq->at++;
-		show(cq);
+		ex_show(cq);
 		return 0;
 	}
-	take(cq, cq->n);
-	return look(cq);
+	ex_take(cq, cq->n);
+	return ex_peek(cq);
 }
 
 static void
@@ -452,12 +453,12 @@ end_poll(struct ibv_cq_ex *ibv)
 {
 	struct kv_cq *cq = karst_container_of(ibv, struct kv_cq, vcq.cq_ex);
 
-	take(cq, cq->at + 1);
-	unlock(cq);
+	ex_take(cq, cq->at + 1);
+	cq_unlock(cq);
 }
 
 static const struct karst_cqe *
-current(struct ibv_cq_ex *ibv)
+ex_current(struct ibv_cq_ex *ibv)
 {
 	const struct kv_cq *cq = karst_container_of(ibv, struct kv_cq, vcq.cq_ex);
 
@@ -467,31 +468,31 @@ current(struct ibv_cq_ex *ibv)
 static enum ibv_wc_opcode
 read_opcode(struct ibv_cq_ex *ibv)
 {
-	return (enum ibv_wc_opcode)current(ibv)->opcode;
+	return (enum ibv_wc_opcode)ex_current(ibv)->opcode;
 }
 
 static uint32_t
 read_vendor_err(struct ibv_cq_ex *ibv)
 {
-	return current(ibv)->syndrome;
+	return ex_current(ibv)->syndrome;
 }
 
 static unsigned int
 read_wc_flags(struct ibv_cq_ex *ibv)
 {
-	return flags_of(current(ibv));
+	return flags_of(ex_current(ibv));
 }
 
 static uint32_t
 read_byte_len(struct ibv_cq_ex *ibv)
 {
-	return current(ibv)->byte_len;
+	return ex_current(ibv)->byte_len;
 }
 
 static __be32
 read_imm_data(struct ibv_cq_ex *ibv)
 {
-	const struct karst_cqe *c = current(ibv);
+	const struct karst_cqe *c = ex_current(ibv);
 
 	return c->flags & KARST_WC_WITH_INV ? c->imm : htonl(c->imm);
 }
@@ -499,13 +500,13 @@ read_imm_data(struct ibv_cq_ex *ibv)
 static uint32_t
 read_qp_num(struct ibv_cq_ex *ibv)
 {
-	return current(ibv)->qpn;
+	return ex_current(ibv)->qpn;
 }
 
 static uint32_t
 read_src_qp(struct ibv_cq_ex *ibv)
 {
-	return current(ibv)->src_qpn;
+	return ex_current(ibv)->src_qpn;
 }
 
 static uint32_t
@@ -518,7 +519,7 @@ read_slid(struct ibv_cq_ex *ibv)
 static uint8_t
 read_sl(struct ibv_cq_ex *ibv)
 {
-	return service_level(current(ibv));
+	return service_level(ex_current(ibv));
 }
 
 static uint8_t

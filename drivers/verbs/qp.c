@@ -16,7 +16,7 @@
 
 /* All that it shall stand on. */
 static int
-check_parts(const struct ibv_qp_init_attr_ex *init)
+qp_check_objects(const struct ibv_qp_init_attr_ex *init)
 {
 	int ret = 0;
 
@@ -32,7 +32,7 @@ check_parts(const struct ibv_qp_init_attr_ex *init)
 }
 
 static int
-check_init(const struct ibv_qp_init_attr_ex *init)
+qp_init_check(const struct ibv_qp_init_attr_ex *init)
 {
 	if (init->comp_mask & ~(uint32_t)KNOWN_INIT)
 		return kv_refuse(-EOPNOTSUPP, "queue pair: unknown bits in comp_mask");
@@ -56,7 +56,8 @@ check_init(const struct ibv_qp_init_attr_ex *init)
 }
 
 static void
-to_init(const struct ibv_qp_init_attr_ex *from, struct kv_qp *qp, struct karst_qp_init_attr *to)
+qp_init_to_karst(
+	const struct ibv_qp_init_attr_ex *from, struct kv_qp *qp, struct karst_qp_init_attr *to)
 {
 	*to = (struct karst_qp_init_attr){
 		.qp_context = qp,
@@ -92,7 +93,7 @@ room_for_inline(const struct ibv_qp_init_attr_ex *init, struct karst_qp_cap *cap
 }
 
 static void
-cap_back(const struct karst_qp_cap *from, struct ibv_qp_cap *to)
+qp_cap_to_ibv(const struct karst_qp_cap *from, struct ibv_qp_cap *to)
 {
 	*to = (struct ibv_qp_cap){
 		.max_send_wr = from->max_send_wr,
@@ -137,10 +138,10 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 	struct karst_qp_init_attr to;
 	struct kv_memory memory;
 	struct kv_qp *qp;
-	int ret = check_init(init);
+	int ret = qp_init_check(init);
 
 	if (ret == 0)
-		ret = check_parts(init);
+		ret = qp_check_objects(init);
 	if (ret != 0)
 		return kv_fail(ret);
 	qp = kv_object_new(pd, sizeof(*qp), KV_RESOURCE_QP, &memory);
@@ -158,14 +159,14 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 		qp->vqp.comp_mask |= VERBS_QP_EX;
 	}
 	qp->single = pd != NULL && pd->td != NULL;
-	to_init(init, qp, &to);
+	qp_init_to_karst(init, qp, &to);
 	room_for_inline(init, &to.cap);
 	ret = karst_create_qp(pd != NULL ? pd->karst : NULL, &to, &qp->karst);
 	if (ret != 0) {
 		kv_object_free(qp, KV_RESOURCE_QP, qp->memory);
 		return kv_fail(ret);
 	}
-	cap_back(&to.cap, &init->cap);
+	qp_cap_to_ibv(&to.cap, &init->cap);
 	fill_ibv(ibv, qp, init);
 	return &qp->vqp.qp;
 }
@@ -229,7 +230,7 @@ kv_open_qp(struct ibv_context *ibv, struct ibv_qp_open_attr *attr)
 /* Attributes of the half that an XRC queue pair does not have are passed over, as the kernel does:
  * programs treat both halves as they treat RC. */
 static int
-without_other_half(enum ibv_qp_type type, int mask)
+qp_mask_of_type(enum ibv_qp_type type, int mask)
 {
 	switch (type) {
 	case IBV_QPT_XRC_SEND:
@@ -268,7 +269,7 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	};
 	int ret = kv_check(KV_QP, ibv);
 
-	mask = without_other_half(ibv->qp_type, mask);
+	mask = qp_mask_of_type(ibv->qp_type, mask);
 	if (ret == 0 && mask & ~KNOWN_MASK)
 		ret = kv_refuse(-EOPNOTSUPP, "queue pair: there is no rate limit");
 	if (ret == 0 && mask & IBV_QP_PORT && attr->port_num != 1)
@@ -316,7 +317,7 @@ kv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, struct ibv_q
 		.retry_cnt = from.retry_cnt,
 		.rnr_retry = from.rnr_retry,
 	};
-	cap_back(&from.cap, &attr->cap);
+	qp_cap_to_ibv(&from.cap, &attr->cap);
 	kv_ah_attr_back(&from.ah_attr, &attr->ah_attr);
 	*init = (struct ibv_qp_init_attr){
 		.qp_context = ibv->qp_context,

@@ -71,7 +71,7 @@ read_dynamic(const struct dl_phdr_info *lib, const ElfW(Dyn) * d, struct dynamic
 
 /* The protection that the program headers and RELRO give the page of @at. */
 static int
-protection(const struct dl_phdr_info *lib, uintptr_t at)
+got_protection(const struct dl_phdr_info *lib, uintptr_t at)
 {
 	int prot = PROT_READ | PROT_WRITE;
 	unsigned int i;
@@ -87,7 +87,7 @@ protection(const struct dl_phdr_info *lib, uintptr_t at)
 }
 
 static bool
-write_slot(const struct dl_phdr_info *lib, void **slot, const struct kv_slot *s)
+got_write(const struct dl_phdr_info *lib, void **slot, const struct kv_slot *s)
 {
 	uintptr_t page = (uintptr_t)slot & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
 	size_t len = (uintptr_t)(slot + 1) - page;
@@ -100,12 +100,12 @@ write_slot(const struct dl_phdr_info *lib, void **slot, const struct kv_slot *s)
 		*s->theirs = *slot;
 	/* other threads may call through it at this moment: one store, whole */
 	__atomic_store_n(slot, s->ours, __ATOMIC_RELEASE);
-	mprotect((void *)page, len, protection(lib, (uintptr_t)slot));
+	mprotect((void *)page, len, got_protection(lib, (uintptr_t)slot));
 	return true;
 }
 
 static unsigned int
-patch(const struct dl_phdr_info *lib, const struct dynamic *d, const ElfW(Rela) * r, size_t n,
+got_patch(const struct dl_phdr_info *lib, const struct dynamic *d, const ElfW(Rela) * r, size_t n,
 	const struct search *s)
 {
 	unsigned int i, replaced = 0;
@@ -120,14 +120,14 @@ patch(const struct dl_phdr_info *lib, const struct dynamic *d, const ElfW(Rela) 
 			continue;
 		for (i = 0; i < s->n; i++)
 			if (strcmp(name, s->slots[i].name) == 0)
-				replaced += write_slot(lib,
+				replaced += got_write(lib,
 					(void **)(lib->dlpi_addr + r[k].r_offset), &s->slots[i]);
 	}
 	return replaced;
 }
 
 static int
-visit(struct dl_phdr_info *lib, size_t size, void *arg)
+got_visit(struct dl_phdr_info *lib, size_t size, void *arg)
 {
 	struct search *s = arg;
 	struct dynamic d;
@@ -142,8 +142,8 @@ visit(struct dl_phdr_info *lib, size_t size, void *arg)
 		if (p->p_type != PT_DYNAMIC)
 			continue;
 		read_dynamic(lib, (const ElfW(Dyn) *)(lib->dlpi_addr + p->p_vaddr), &d);
-		s->replaced += patch(lib, &d, d.calls, d.ncalls, s);
-		s->replaced += patch(lib, &d, d.data, d.ndata, s);
+		s->replaced += got_patch(lib, &d, d.calls, d.ncalls, s);
+		s->replaced += got_patch(lib, &d, d.data, d.ndata, s);
 	}
 	return 0;
 }
@@ -153,6 +153,6 @@ kv_slots_patch(const char *library, const struct kv_slot *slots, unsigned int n)
 {
 	struct search s = {.library = library, .slots = slots, .n = n};
 
-	dl_iterate_phdr(visit, &s);
+	dl_iterate_phdr(got_visit, &s);
 	return s.replaced;
 }

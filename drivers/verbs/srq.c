@@ -5,7 +5,7 @@
 #include "provider.h"
 
 static struct kv_srq *
-create(struct ibv_pd *pd, struct karst_srq_init_attr *init, struct ibv_srq_attr *attr)
+srq_create(struct ibv_pd *pd, struct karst_srq_init_attr *init, struct ibv_srq_attr *attr)
 {
 	struct kv_memory memory;
 	struct kv_srq *srq;
@@ -37,13 +37,13 @@ struct ibv_srq *
 kv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *init)
 {
 	struct karst_srq_init_attr to = {.srq_type = KARST_SRQT_BASIC};
-	struct kv_srq *srq = create(pd, &to, &init->attr);
+	struct kv_srq *srq = srq_create(pd, &to, &init->attr);
 
 	return srq != NULL ? &srq->vsrq.srq : NULL;
 }
 
 static int
-check(const struct ibv_srq_init_attr_ex *init)
+srq_init_check(const struct ibv_srq_init_attr_ex *init)
 {
 	const uint32_t known = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD |
 		IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ;
@@ -71,7 +71,7 @@ kv_create_srq_ex(struct ibv_context *ibv, struct ibv_srq_init_attr_ex *init)
 	struct karst_srq_init_attr to = {.srq_type = KARST_SRQT_BASIC};
 	struct ibv_srq *s;
 	struct kv_srq *srq;
-	int ret = check(init);
+	int ret = srq_init_check(init);
 
 	if (ret != 0)
 		return kv_fail(ret);
@@ -80,7 +80,7 @@ kv_create_srq_ex(struct ibv_context *ibv, struct ibv_srq_init_attr_ex *init)
 		to.xrcd = kv_xrcd_of(init->xrcd)->karst;
 		to.cq = kv_cq_of(init->cq)->karst;
 	}
-	srq = create(init->pd, &to, &init->attr);
+	srq = srq_create(init->pd, &to, &init->attr);
 	if (srq == NULL)
 		return NULL;
 	/* libibverbs fills in basic ones alone */

@@ -41,7 +41,7 @@ static struct {
 /* --- identifiers of a file --- */
 
 static int
-compare(const void *a, const void *b)
+id_compare(const void *a, const void *b)
 {
 	uint32_t x = ((const struct kv_cm_id *)a)->id, y = ((const struct kv_cm_id *)b)->id;
 
@@ -53,7 +53,7 @@ static struct kv_cm_id *
 find_id(const struct kv_cm_file *file, uint32_t id)
 {
 	const struct kv_cm_id key = {.id = id};
-	struct kv_cm_id **node = tfind(&key, &file->ids, compare);
+	struct kv_cm_id **node = tfind(&key, &file->ids, id_compare);
 
 	return node != NULL ? *node : NULL;
 }
@@ -64,14 +64,14 @@ take_id(struct kv_cm_file *file, uint32_t id)
 	struct kv_cm_id *found = find_id(file, id);
 
 	if (found != NULL)
-		tdelete(found, &file->ids, compare);
+		tdelete(found, &file->ids, id_compare);
 	return found;
 }
 
 static bool
 put_id(struct kv_cm_file *file, struct kv_cm_id *id)
 {
-	return tsearch(id, &file->ids, compare) != NULL;
+	return tsearch(id, &file->ids, id_compare) != NULL;
 }
 
 int
@@ -183,7 +183,7 @@ kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file
 
 /* The last user is gone, so no lock is needed. */
 static void
-end(struct kv_cm_file *file)
+file_end(struct kv_cm_file *file)
 {
 	if (file->pid != getpid()) {
 		/* the rest is the parent's */
@@ -197,7 +197,7 @@ end(struct kv_cm_file *file)
 		struct kv_cm_id *id = *(struct kv_cm_id **)file->ids;
 
 		karst_rdmacm_destroy_id(file->engine->karst, id->id, NULL);
-		tdelete(id, &file->ids, compare);
+		tdelete(id, &file->ids, id_compare);
 		free(id);
 	}
 	if (karst_rdmacm_destroy_channel(file->channel) != 0)
@@ -215,12 +215,12 @@ kv_cm_file_put(struct kv_cm_file *file)
 	is_last = --file->users == 0;
 	pthread_mutex_unlock(&state.lock);
 	if (is_last)
-		end(file);
+		file_end(file);
 }
 
 /* With the lock held.  @return false: it was not in the list any more. */
 static bool
-unlist(struct kv_cm_file *file)
+file_unlist(struct kv_cm_file *file)
 {
 	struct kv_cm_file **at = &state.files;
 
@@ -238,7 +238,7 @@ kv_cm_file_close(struct kv_cm_file *file)
 	bool was_open;
 
 	pthread_mutex_lock(&state.lock);
-	was_open = unlist(file);
+	was_open = file_unlist(file);
 	pthread_mutex_unlock(&state.lock);
 	if (was_open)
 		kv_cm_file_put(file);
@@ -255,7 +255,7 @@ kv_cm_file_get(int fd)
 	/* a program that closed it by itself has another file of that number by now; what is left
 	 * of ours goes with the attachment */
 	if (f != NULL && inode(fd) != f->ino) {
-		unlist(f);
+		file_unlist(f);
 		f = NULL;
 	}
 	if (f != NULL)
@@ -302,7 +302,7 @@ open_rdma_cm(const char *socket, int flags)
 }
 
 static int
-our_open(const char *path, int flags, ...)
+ucma_open(const char *path, int flags, ...)
 {
 	char socket[KV_SOCKET];
 	va_list args;
@@ -374,7 +374,7 @@ static void
 patch_librdmacm(void)
 {
 	static const struct kv_slot slots[] = {
-		{"open", (void *)our_open, NULL},
+		{"open", (void *)ucma_open, NULL},
 		{"fstat", (void *)kv_cm_fstat, NULL},
 		{"write", (void *)kv_cm_write, NULL},
 		{"close", (void *)kv_cm_close, NULL},
@@ -384,7 +384,7 @@ patch_librdmacm(void)
 }
 
 static DIR *
-our_opendir(const char *path)
+ucma_opendir(const char *path)
 {
 	patch_librdmacm();
 	return state.opendir(path);
@@ -393,19 +393,19 @@ our_opendir(const char *path)
 /* --- fork --- */
 
 static void
-before_fork(void)
+ucma_before_fork(void)
 {
 	pthread_mutex_lock(&state.lock);
 }
 
 static void
-after_fork(void)
+ucma_after_fork(void)
 {
 	pthread_mutex_unlock(&state.lock);
 }
 
 static void
-in_child(void)
+ucma_in_child(void)
 {
 	pthread_mutex_unlock(&state.lock);
 	kv_cm_engine_forget();
@@ -414,10 +414,10 @@ in_child(void)
 void
 kv_cm_init(void)
 {
-	const struct kv_slot slots[] = {{"opendir", (void *)our_opendir, (void **)&state.opendir}};
+	const struct kv_slot slots[] = {{"opendir", (void *)ucma_opendir, (void **)&state.opendir}};
 
 	state.opendir = opendir;
-	pthread_atfork(before_fork, after_fork, in_child);
+	pthread_atfork(ucma_before_fork, ucma_after_fork, ucma_in_child);
 	kv_slots_patch("libibverbs.so", slots, KARST_DIM(slots));
 	patch_librdmacm();
 }

@@ -18,7 +18,7 @@ static struct {
 
 /* With the lock held. */
 static int
-attach(const char *socket, struct kv_cm_engine **engine)
+engine_attach(const char *socket, struct kv_cm_engine **engine)
 {
 	struct kv_cm_engine *e = calloc(1, sizeof(*e));
 	int ret;
@@ -47,7 +47,7 @@ kv_cm_engine_get(const char *socket, struct kv_cm_engine **engine)
 	for (e = state.engines; e != NULL && strcmp(e->socket, socket) != 0; e = e->next)
 		;
 	if (e == NULL)
-		ret = attach(socket, &e);
+		ret = engine_attach(socket, &e);
 	if (ret == 0) {
 		e->users++;
 		*engine = e;
@@ -58,7 +58,7 @@ kv_cm_engine_get(const char *socket, struct kv_cm_engine **engine)
 
 /* With the lock held. */
 static void
-unlist(const struct kv_cm_engine *engine)
+engine_unlist(const struct kv_cm_engine *engine)
 {
 	struct kv_cm_engine **at = &state.engines;
 
@@ -76,7 +76,7 @@ kv_cm_engine_put(struct kv_cm_engine *engine)
 	pthread_mutex_lock(&state.lock);
 	is_last = --engine->users == 0;
 	if (is_last)
-		unlist(engine);
+		engine_unlist(engine);
 	pthread_mutex_unlock(&state.lock);
 	if (!is_last)
 		return;
@@ -89,7 +89,7 @@ void
 kv_cm_engine_retire(struct kv_cm_engine *engine)
 {
 	pthread_mutex_lock(&state.lock);
-	unlist(engine);
+	engine_unlist(engine);
 	pthread_mutex_unlock(&state.lock);
 }
 

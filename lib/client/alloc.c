@@ -63,37 +63,37 @@ static struct {
 /* --- the table --- */
 
 static uint32_t
-hash(const void *p)
+slab_hash(const void *p)
 {
 	return (uint32_t)(((uintptr_t)p / CLI_PAGE) * 0x9e3779b97f4a7c15ull >> 32);
 }
 
 static struct allocation *
-find(const void *p)
+slab_find(const void *p)
 {
 	uint32_t i, mask = heap.room - 1;
 
 	if (heap.room == 0)
 		return NULL;
-	for (i = hash(p) & mask; heap.table[i].at != NULL; i = (i + 1) & mask)
+	for (i = slab_hash(p) & mask; heap.table[i].at != NULL; i = (i + 1) & mask)
 		if (heap.table[i].at == p)
 			return &heap.table[i];
 	return NULL;
 }
 
 static void
-insert(const struct allocation *a)
+slab_insert(const struct allocation *a)
 {
 	uint32_t i, mask = heap.room - 1;
 
-	for (i = hash(a->at) & mask; heap.table[i].at != NULL; i = (i + 1) & mask)
+	for (i = slab_hash(a->at) & mask; heap.table[i].at != NULL; i = (i + 1) & mask)
 		;
 	heap.table[i] = *a;
 	heap.n++;
 }
 
 static bool
-make_room(void)
+slab_table_grow(void)
 {
 	struct allocation *old = heap.table;
 	uint32_t i, room = heap.room;
@@ -109,14 +109,14 @@ make_room(void)
 	heap.n = 0;
 	for (i = 0; i < room; i++)
 		if (old[i].at != NULL)
-			insert(&old[i]);
+			slab_insert(&old[i]);
 	free(old);
 	return true;
 }
 
 /* Closes the gap, so that those behind it are still found. */
 static void
-erase(struct allocation *a)
+slab_erase(struct allocation *a)
 {
 	uint32_t mask = heap.room - 1, gap = (uint32_t)(a - heap.table), i = gap;
 
@@ -127,7 +127,7 @@ erase(struct allocation *a)
 		i = (i + 1) & mask;
 		if (heap.table[i].at == NULL)
 			break;
-		want = hash(heap.table[i].at) & mask;
+		want = slab_hash(heap.table[i].at) & mask;
 		if (((i - want) & mask) >= ((i - gap) & mask)) {
 			heap.table[gap] = heap.table[i];
 			gap = i;
@@ -139,7 +139,7 @@ erase(struct allocation *a)
 /* --- slabs --- */
 
 static bool
-bit(const uint64_t *map, uint32_t i)
+slab_bit(const uint64_t *map, uint32_t i)
 {
 	return map[i / 64] >> (i % 64) & 1;
 }
@@ -162,7 +162,7 @@ find_run(const struct slab *s, uint32_t n)
 	uint32_t i, run = 0;
 
 	for (i = 0; i < SLAB_PAGES; i++) {
-		run = bit(s->taken, i) ? 0 : run + 1;
+		run = slab_bit(s->taken, i) ? 0 : run + 1;
 		if (run == n)
 			return i + 1 - n;
 	}
@@ -210,7 +210,7 @@ take_pages(uint32_t n, struct allocation *a)
 		at = 0;
 	}
 	for (i = at; i < at + n; i++)
-		if (bit(s->used, i))
+		if (slab_bit(s->used, i))
 			memset(s->at + (size_t)i * CLI_PAGE, 0, CLI_PAGE);
 	set_bits(s->taken, at, n, true);
 	set_bits(s->used, at, n, true);
@@ -305,12 +305,12 @@ give_mapping(const struct allocation *a)
 /* --- the calls --- */
 
 static void *
-alloc(size_t size)
+slab_alloc(size_t size)
 {
 	struct allocation a;
 	bool ok;
 
-	if (size > UINT64_MAX / 4 || !make_room())
+	if (size > UINT64_MAX / 4 || !slab_table_grow())
 		return NULL;
 	if (size <= SLAB_MOST)
 		ok = take_pages((uint32_t)((size + CLI_PAGE - 1) / CLI_PAGE + (size == 0)), &a);
@@ -318,7 +318,7 @@ alloc(size_t size)
 		ok = take_huge(size, &a) || take_mapping(size, &a);
 	if (!ok)
 		return NULL;
-	insert(&a);
+	slab_insert(&a);
 	return a.at;
 }
 
@@ -329,7 +329,7 @@ karst_alloc(size_t size)
 
 	if (cli_fork_init() == 0) {
 		cli_pages_lock();
-		p = alloc(size);
+		p = slab_alloc(size);
 		cli_pages_unlock();
 	}
 	if (p == NULL)
@@ -345,7 +345,7 @@ karst_free(void *p)
 	if (p == NULL)
 		return;
 	cli_pages_lock();
-	a = find(p);
+	a = slab_find(p);
 	if (a == NULL) {
 		fprintf(stderr,
 			"karst_free(%p): not from karst_alloc(), or freed already; this program "
@@ -354,7 +354,7 @@ karst_free(void *p)
 		abort();
 	}
 	copy = *a;
-	erase(a);
+	slab_erase(a);
 	if (copy.slab != NULL)
 		give_pages(&copy);
 	else

@@ -21,7 +21,7 @@
 #define MAX_CHUNKS 65536u
 
 static int
-grow(struct karst_client *c, uint32_t n)
+chunks_grow(struct karst_client *c, uint32_t n)
 {
 	struct cli_chunk *p;
 
@@ -59,14 +59,14 @@ map_file(struct cli_chunk *k, int fd, uint64_t bytes)
 }
 
 static int
-fetch(struct karst_client *c, uint32_t chunk)
+chunk_fetch(struct karst_client *c, uint32_t chunk)
 {
 	CLI_REQ(get_chunk) m = {.body.chunk = chunk};
 	struct karst_ctl_get_chunk_rsp rsp;
 	int fd = -1, ret;
 	struct cli_reply reply = {&rsp, sizeof(rsp), &fd, 1};
 
-	ret = grow(c, chunk + 1);
+	ret = chunks_grow(c, chunk + 1);
 	if (ret == 0)
 		ret = cli_call_locked(c, KARST_CTL_GET_CHUNK, &m.hdr, sizeof(m), NULL, 0, &reply);
 	if (ret != 0)
@@ -89,7 +89,7 @@ cli_place_locked(struct karst_client *c, const struct karst_ctl_place *place, ui
 		return cli_fail(
 			-EPROTO, "the engine put the %s into memory file %u", what, place->chunk);
 	if (place->chunk >= c->nchunks || c->chunk[place->chunk].at == NULL)
-		ret = fetch(c, place->chunk);
+		ret = chunk_fetch(c, place->chunk);
 	if (ret != 0)
 		return ret;
 	k = &c->chunk[place->chunk];

@@ -28,20 +28,20 @@ static struct karst_client *list;
 static pthread_once_t list_once = PTHREAD_ONCE_INIT;
 
 static void
-before_fork(void)
+client_before_fork(void)
 {
 	pthread_mutex_lock(&list_lock);
 }
 
 static void
-in_parent(void)
+client_in_parent(void)
 {
 	pthread_mutex_unlock(&list_lock);
 }
 
 /* The child lets go of the connection, or the engine would not notice its parent's end. */
 static void
-in_child(void)
+client_in_child(void)
 {
 	struct karst_client *c;
 
@@ -57,11 +57,11 @@ in_child(void)
 static void
 watch_forks(void)
 {
-	pthread_atfork(before_fork, in_parent, in_child);
+	pthread_atfork(client_before_fork, client_in_parent, client_in_child);
 }
 
 static void
-list_add(struct karst_client *c)
+client_list_add(struct karst_client *c)
 {
 	pthread_once(&list_once, watch_forks);
 	pthread_mutex_lock(&list_lock);
@@ -74,7 +74,7 @@ list_add(struct karst_client *c)
 }
 
 static void
-list_del(struct karst_client *c)
+client_list_del(struct karst_client *c)
 {
 	pthread_mutex_lock(&list_lock);
 	*c->link = c->next;
@@ -133,7 +133,7 @@ take_hello(struct karst_client *c, const struct karst_ctl_hello_rsp *rsp, const 
 }
 
 static int
-hello(struct karst_client *c, const char *program)
+client_hello(struct karst_client *c, const char *program)
 {
 	CLI_REQ(hello) m = {.body.abi = KARST_RING_ABI};
 	struct karst_ctl_hello_rsp rsp;
@@ -217,7 +217,7 @@ karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr 
 	c = client_new(conn, attr);
 	if (c == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
-	ret = hello(c, attr->program);
+	ret = client_hello(c, attr->program);
 	if (ret == 0)
 		ret = karst_query_device(&c->pub, &device);
 	if (ret != 0) {
@@ -225,7 +225,7 @@ karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr 
 		return ret;
 	}
 	c->max_rd_atomic = device.max_qp_rd_atom;
-	list_add(c);
+	client_list_add(c);
 	*ctx = &c->pub;
 	return 0;
 }
@@ -318,7 +318,7 @@ karst_close(struct karst_context *ctx)
 	if (left != 0)
 		return cli_fail(
 			-EBUSY, "%u objects of this context are left; destroy them first", left);
-	list_del(c);
+	client_list_del(c);
 	c->conn.close(c->conn.user);
 	client_free(c);
 	return 0;
@@ -332,7 +332,7 @@ karst_abandon(struct karst_context *ctx)
 
 	if (cli_forked(c))
 		return;
-	list_del(c);
+	client_list_del(c);
 	cli_set_dead(c);
 	c->conn.close(c->conn.user);
 	for (i = 0; i < c->pub.nlcores; i++)

@@ -39,7 +39,7 @@ check_lanes(const struct karst_client *c, uint32_t entries, uint32_t nlanes)
 }
 
 static int
-attach(struct karst_client *c, struct cli_cq *q, const struct karst_ctl_create_cq_rsp *r)
+cq_attach(struct karst_client *c, struct cli_cq *q, const struct karst_ctl_create_cq_rsp *r)
 {
 	void *sh, *lanes;
 	int ret = check_lanes(c, r->entries, r->nlanes);
@@ -61,7 +61,7 @@ attach(struct karst_client *c, struct cli_cq *q, const struct karst_ctl_create_c
 }
 
 static int
-create(struct karst_client *c, struct cli_cq *q, const struct karst_cq_init_attr *init)
+cq_create(struct karst_client *c, struct cli_cq *q, const struct karst_cq_init_attr *init)
 {
 	struct karst_comp_channel *ch = q->pub.channel;
 	CLI_REQ(create_cq)
@@ -77,7 +77,7 @@ create(struct karst_client *c, struct cli_cq *q, const struct karst_cq_init_attr
 	ret = cli_call(c, KARST_CTL_CREATE_CQ, &m.hdr, sizeof(m), NULL, 0, &reply);
 	if (ret != 0)
 		return ret;
-	ret = attach(c, q, &r);
+	ret = cq_attach(c, q, &r);
 	if (ret != 0)
 		cli_destroy_call(c, KARST_CTL_DESTROY_CQ, r.cq);
 	return ret;
@@ -120,7 +120,7 @@ karst_create_cq_ex(
 		free(q);
 		return cli_fail_const(-ENOMEM, "no memory");
 	}
-	ret = create(c, q, init);
+	ret = cq_create(c, q, init);
 	if (ret != 0) {
 		cli_object_del(c, q->cookie);
 		free(q);
@@ -270,7 +270,7 @@ karst_req_notify_cq(struct karst_cq *cq, bool solicited_only)
 /* --- polling --- */
 
 static uint32_t
-take(struct karst_cq *cq, uint32_t max, struct karst_cqe *cqes)
+cq_take(struct karst_cq *cq, uint32_t max, struct karst_cqe *cqes)
 {
 	uint32_t lane, n = 0, tried;
 
@@ -320,7 +320,7 @@ poll_empty(struct karst_client *c, struct cli_cq *q, uint32_t n, struct karst_cq
 		return 0;
 	/* completions may be ready that the engine did not show */
 	if (cli_flush_show_ready(q))
-		got = take(&q->pub, n, cqes);
+		got = cq_take(&q->pub, n, cqes);
 	else
 		got = cli_flush_requests(q, n, cqes);
 	return (int)got;
@@ -338,7 +338,7 @@ karst_poll_cq(struct karst_cq *cq, int n, struct karst_cqe *cqes)
 	if (n <= 0)
 		return n == 0 ? 0 : cli_fail_const(-EINVAL, "n is negative");
 	karst_lock(&q->lock);
-	got = (int)take(cq, (uint32_t)n, cqes);
+	got = (int)cq_take(cq, (uint32_t)n, cqes);
 	if (karst_unlikely(got == 0))
 		got = poll_empty(c, q, (uint32_t)n, cqes);
 	karst_unlock(&q->lock);

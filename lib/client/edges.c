@@ -21,7 +21,7 @@ page_of(uint64_t addr)
 }
 
 static struct cli_edge **
-bucket(uint64_t addr)
+edge_bucket(uint64_t addr)
 {
 	return &table[addr / CLI_PAGE % BUCKETS];
 }
@@ -29,7 +29,7 @@ bucket(uint64_t addr)
 void
 cli_edge_add(struct cli_edge *e)
 {
-	struct cli_edge **at = bucket(e->from);
+	struct cli_edge **at = edge_bucket(e->from);
 
 	e->next = *at;
 	e->pprev = at;
@@ -59,7 +59,7 @@ cli_edges_cover(uint64_t from, uint64_t to)
 		before = at;
 		if (from <= at && at < to)
 			at = to;
-		for (e = *bucket(from); e != NULL; e = e->next)
+		for (e = *edge_bucket(from); e != NULL; e = e->next)
 			if (e->from <= at && at < e->to && page_of(e->from) == page)
 				at = e->to;
 	} while (at != before && at < page + CLI_PAGE);
@@ -71,7 +71,7 @@ cli_edges_each(uint64_t page, void (*tell)(struct cli_edge *e))
 {
 	struct cli_edge *e;
 
-	for (e = *bucket(page); e != NULL; e = e->next)
+	for (e = *edge_bucket(page); e != NULL; e = e->next)
 		if (page_of(e->from) == page)
 			tell(e);
 }

@@ -25,7 +25,7 @@
 #include "migrate.h"
 #include "pages.h"
 
-/* Of the process; done[] is under cli_pages_lock(), which is held from prepare() on. */
+/* Of the process; done[] is under cli_pages_lock(), which is held from fork_prepare() on. */
 static struct {
 	pthread_once_t once;
 	int ret;
@@ -33,7 +33,7 @@ static struct {
 } state = {.once = PTHREAD_ONCE_INIT, .done = {-1, -1}};
 
 static void
-prepare(void)
+fork_prepare(void)
 {
 	cli_pages_lock();
 	/* without a pipe the parent goes on at once */
@@ -42,7 +42,7 @@ prepare(void)
 }
 
 static void
-parent(void)
+fork_parent(void)
 {
 	char byte;
 
@@ -56,7 +56,7 @@ parent(void)
 }
 
 static void
-child(void)
+fork_child(void)
 {
 	cli_pages_lock_reset();
 	cli_memory_forget();
@@ -71,14 +71,14 @@ child(void)
 }
 
 static void
-init(void)
+fork_register(void)
 {
-	state.ret = -pthread_atfork(prepare, parent, child);
+	state.ret = -pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
 int
 cli_fork_init(void)
 {
-	pthread_once(&state.once, init);
+	pthread_once(&state.once, fork_register);
 	return state.ret;
 }

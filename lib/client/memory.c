@@ -57,7 +57,7 @@ static struct made *stale_list;
 /* --- the list --- */
 
 static bool
-make_room(struct made *m)
+memory_grow(struct made *m)
 {
 	uint32_t room = m->room == 0 ? 4 : 2 * m->room;
 	struct karst_ctl_piece *piece;
@@ -240,7 +240,7 @@ add_edge(struct made *m, uint64_t from, uint64_t to)
  * more.
  */
 static bool
-move_range(struct made *m, uint64_t from, uint64_t to, uint64_t *first, uint64_t *last)
+migrate_range(struct made *m, uint64_t from, uint64_t to, uint64_t *first, uint64_t *last)
 {
 	uint64_t lo = from & ~(uint64_t)(CLI_PAGE - 1), hi = (to - 1) & ~(uint64_t)(CLI_PAGE - 1);
 	bool whole_lo = cli_edges_cover(from, karst_min_u64(to, lo + CLI_PAGE));
@@ -271,7 +271,7 @@ add_private(struct made *m, const struct karst_vma *v, uint64_t from, uint64_t t
 	uint64_t first, last;
 
 	if (v->ino != 0 || !v->read || !v->write || v->exec || m->migrate_min == UINT64_MAX ||
-		is_stack(v) || !move_range(m, from, to, &first, &last)) {
+		is_stack(v) || !migrate_range(m, from, to, &first, &last)) {
 		add_copy(m, from, to, v->write ? 0 : KARST_CTL_PIECE_RDONLY);
 		return;
 	}
@@ -307,17 +307,17 @@ add_vma(struct made *m, const struct karst_vma *v, uint64_t at)
 }
 
 static int
-walk(struct made *m, struct karst_vmas *vmas, char *why)
+memory_walk_vmas(struct made *m, struct karst_vmas *vmas, char *why)
 {
 	uint64_t at = m->start;
 	struct karst_vma v;
 	int ret;
 
 	/* a region of no bytes has no pieces, but a list */
-	if (!make_room(m))
+	if (!memory_grow(m))
 		return karst_ctl_say(why, -ENOMEM, "out of memory");
 	while (at < m->end) {
-		if (!make_room(m))
+		if (!memory_grow(m))
 			return karst_ctl_say(why, -ENOMEM, "out of memory");
 		ret = karst_vmas_next(vmas, at, &v);
 		if (ret < 0)
@@ -336,7 +336,7 @@ walk(struct made *m, struct karst_vmas *vmas, char *why)
 }
 
 static void
-drop(struct made *m)
+memory_drop(struct made *m)
 {
 	uint32_t i;
 
@@ -350,16 +350,16 @@ drop(struct made *m)
 
 /* Everything copied: for lists that do not fit into a message. */
 static void
-simplify(struct made *m)
+memory_simplify(struct made *m)
 {
-	drop(m);
+	memory_drop(m);
 	m->pub.npieces = m->pub.nfds = 0;
 	add_copy(m, m->start, m->end, m->write ? 0 : KARST_CTL_PIECE_RDONLY);
 }
 
 /* Looks at each mapping.  @why is written on failure. */
 static int
-look(struct made *m, char *why)
+memory_scan(struct made *m, char *why)
 {
 	struct karst_vmas vmas;
 	int ret;
@@ -367,21 +367,21 @@ look(struct made *m, char *why)
 	cli_pages_lock();
 	ret = karst_vmas_open(&vmas, AT_FDCWD);
 	if (ret == 0) {
-		ret = walk(m, &vmas, why);
+		ret = memory_walk_vmas(m, &vmas, why);
 		karst_vmas_close(&vmas);
 	} else {
 		karst_ctl_say(why, ret, "/proc/self/maps cannot be opened");
 	}
 	if (ret != 0)
-		drop(m);
+		memory_drop(m);
 	else if (m->pub.npieces > KARST_CTL_MAX_PIECES)
-		simplify(m);
+		memory_simplify(m);
 	cli_pages_unlock();
 	return ret;
 }
 
 static int
-begin(const void *addr, size_t len, bool write, struct made **out, char *why)
+memory_begin(const void *addr, size_t len, bool write, struct made **out, char *why)
 {
 	struct made *m;
 	int ret;
@@ -402,7 +402,7 @@ begin(const void *addr, size_t len, bool write, struct made **out, char *why)
 }
 
 static void
-end(struct made *m)
+memory_end(struct made *m)
 {
 	free(m->pub.piece);
 	free(m->moved);
@@ -414,14 +414,14 @@ karst_memory_get(const void *addr, size_t len, bool write, uint64_t migrate_min,
 	struct karst_memory **out, char *why)
 {
 	struct made *m = NULL;
-	int ret = begin(addr, len, write, &m, why);
+	int ret = memory_begin(addr, len, write, &m, why);
 
 	if (ret != 0)
 		return ret;
 	m->migrate_min = karst_max_u64(migrate_min, 1);
-	ret = look(m, why);
+	ret = memory_scan(m, why);
 	if (ret != 0)
-		end(m);
+		memory_end(m);
 	else
 		*out = &m->pub;
 	return ret;
@@ -432,12 +432,12 @@ karst_memory_get_on_demand(
 	const void *addr, size_t len, bool write, struct karst_memory **out, char *why)
 {
 	struct made *m = NULL;
-	int ret = begin(addr, len, write, &m, why);
+	int ret = memory_begin(addr, len, write, &m, why);
 
 	if (ret != 0)
 		return ret;
-	if (!make_room(m)) {
-		end(m);
+	if (!memory_grow(m)) {
+		memory_end(m);
 		return karst_ctl_say(why, -ENOMEM, "out of memory");
 	}
 	add_copy(m, m->start, m->end,
@@ -507,7 +507,7 @@ karst_memory_put(struct karst_memory *pub)
 	struct made *m = karst_container_of(pub, struct made, pub);
 
 	cli_pages_lock();
-	drop(m);
+	memory_drop(m);
 	cli_pages_unlock();
-	end(m);
+	memory_end(m);
 }

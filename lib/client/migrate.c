@@ -118,7 +118,7 @@ uffd_ready(void)
 /* --- taking the place of a mapping --- */
 
 static int
-protect(int uffd, uint64_t start, uint64_t len, bool on)
+range_protect(int uffd, uint64_t start, uint64_t len, bool on)
 {
 	struct uffdio_writeprotect wp = {
 		.range = {start, len}, .mode = on ? UFFDIO_WRITEPROTECT_MODE_WP : 0};
@@ -128,15 +128,15 @@ protect(int uffd, uint64_t start, uint64_t len, bool on)
 
 /* What must not be interrupted; see the top of this file for what it must not do. */
 static __attribute__((noinline)) int
-exchange(int uffd, uint64_t start, uint64_t len, void *fresh)
+range_exchange(int uffd, uint64_t start, uint64_t len, void *fresh)
 {
 	struct uffdio_range range = {start, len};
 
-	if (protect(uffd, start, len, true) != 0)
+	if (range_protect(uffd, start, len, true) != 0)
 		return -1;
 	memcpy(fresh, (const void *)(uintptr_t)start, len);
 	if (sys_mremap(fresh, len, (void *)(uintptr_t)start) != 0) {
-		protect(uffd, start, len, false); /* wakes, too */
+		range_protect(uffd, start, len, false); /* wakes, too */
 		return -1;
 	}
 	ioctl(uffd, UFFDIO_WAKE, &range);
@@ -145,7 +145,7 @@ exchange(int uffd, uint64_t start, uint64_t len, void *fresh)
 
 /* Puts the mapping at @fresh in the place of the one at @start, with its contents. */
 static bool
-replace(uint64_t start, uint64_t len, void *fresh)
+range_replace(uint64_t start, uint64_t len, void *fresh)
 {
 	struct uffdio_register reg = {.range = {start, len}, .mode = UFFDIO_REGISTER_MODE_WP};
 	sigset_t all, old;
@@ -158,7 +158,7 @@ replace(uint64_t start, uint64_t len, void *fresh)
 		return false;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	ret = exchange(moved.uffd, start, len, fresh);
+	ret = range_exchange(moved.uffd, start, len, fresh);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (ret != 0)
 		ioctl(moved.uffd, UFFDIO_UNREGISTER, &reg.range);
@@ -168,7 +168,7 @@ replace(uint64_t start, uint64_t len, void *fresh)
 /* --- to shared pages --- */
 
 static void
-list_add(struct cli_migrated *m)
+migrated_add(struct cli_migrated *m)
 {
 	m->next = moved.list;
 	m->pprev = &moved.list;
@@ -179,7 +179,7 @@ list_add(struct cli_migrated *m)
 }
 
 static void
-list_del(struct cli_migrated *m)
+migrated_del(struct cli_migrated *m)
 {
 	*m->pprev = m->next;
 	if (m->next != NULL)
@@ -203,7 +203,7 @@ cli_migrate(uint64_t start, uint64_t len)
 		return NULL;
 	}
 	fresh = cli_pages_map(len, start & (CLI_HUGE - 1), &m->block);
-	if (fresh == NULL || !replace(start, len, fresh)) {
+	if (fresh == NULL || !range_replace(start, len, fresh)) {
 		if (fresh != NULL)
 			sys_munmap(fresh, len);
 		cli_pages_give(&m->block);
@@ -212,7 +212,7 @@ cli_migrate(uint64_t start, uint64_t len)
 	}
 	m->start = start;
 	m->refs = 1;
-	list_add(m);
+	migrated_add(m);
 	return m;
 }
 
@@ -237,7 +237,7 @@ cli_migrated_count(void)
 
 /* The part of mapping @v that shows bytes of @m. */
 static bool
-shows(const struct karst_vma *v, const struct cli_migrated *m, uint64_t *start, uint64_t *len)
+vma_shows(const struct karst_vma *v, const struct cli_migrated *m, uint64_t *start, uint64_t *len)
 {
 	uint64_t from = karst_max_u64(v->off, m->block.off);
 	uint64_t to = karst_min_u64(v->off + (v->end - v->start), m->block.off + m->block.len);
@@ -256,7 +256,7 @@ make_private(uint64_t start, uint64_t len)
 
 	if (fresh == NULL)
 		return false;
-	if (replace(start, len, fresh))
+	if (range_replace(start, len, fresh))
 		return true;
 	sys_munmap(fresh, len);
 	return false;
@@ -279,7 +279,7 @@ make_private_alone(uint64_t start, uint64_t len)
  * *found: how many bytes.  @return false if something is left shared.
  */
 static bool
-return_range(const struct cli_migrated *m, uint64_t from, uint64_t to, bool alone, uint64_t *found)
+range_restore(const struct cli_migrated *m, uint64_t from, uint64_t to, bool alone, uint64_t *found)
 {
 	struct karst_vmas vmas;
 	struct karst_vma v;
@@ -291,7 +291,7 @@ return_range(const struct cli_migrated *m, uint64_t from, uint64_t to, bool alon
 		return false;
 	for (ret = karst_vmas_next(&vmas, from, &v); ret == 1 && v.start < to;
 		ret = karst_vmas_next(&vmas, v.end, &v)) {
-		if (!shows(&v, m, &start, &len))
+		if (!vma_shows(&v, m, &start, &len))
 			continue;
 		*found += len;
 		ok &= alone ? make_private_alone(start, len) : make_private(start, len);
@@ -302,14 +302,14 @@ return_range(const struct cli_migrated *m, uint64_t from, uint64_t to, bool alon
 
 /* @return false if some of its pages are still in use. */
 static bool
-return_all(const struct cli_migrated *m, bool alone)
+migrated_restore(const struct cli_migrated *m, bool alone)
 {
 	uint64_t found = 0;
 
-	if (!return_range(m, m->start, m->start + m->block.len, alone, &found))
+	if (!range_restore(m, m->start, m->start + m->block.len, alone, &found))
 		return false;
 	/* the usual case; else the program has unmapped it, or has it elsewhere */
-	return found == m->block.len || return_range(m, 0, UINT64_MAX, alone, &found);
+	return found == m->block.len || range_restore(m, 0, UINT64_MAX, alone, &found);
 }
 
 void
@@ -318,9 +318,9 @@ cli_migrated_put(struct cli_migrated *m)
 	assert(m->refs > 0);
 	if (--m->refs > 0)
 		return;
-	list_del(m);
+	migrated_del(m);
 	/* pages that could not be made private stay the program's, and are not used again */
-	if (return_all(m, false))
+	if (migrated_restore(m, false))
 		cli_pages_give(&m->block);
 	free(m);
 }
@@ -331,8 +331,8 @@ cli_migrated_forget(void)
 	struct cli_migrated *m;
 
 	while ((m = moved.list) != NULL) {
-		list_del(m);
-		return_all(m, true);
+		migrated_del(m);
+		migrated_restore(m, true);
 		free(m);
 	}
 	if (moved.uffd > 0)

@@ -123,7 +123,7 @@ pieces_call(struct karst_client *c, const struct cli_mr *r, const struct karst_m
 
 /* One whose edges need not be copied any more.  If that fails, they are, as before. */
 static void
-refresh(struct cli_mr *r)
+mr_refresh(struct cli_mr *r)
 {
 	struct karst_ctl_rereg_mr_rsp rsp;
 	struct karst_memory *m;
@@ -148,13 +148,13 @@ refresh(struct cli_mr *r)
 /* Under karst_memory_lock(): @r has what it asked for.  It can be found from now on, and may have
  * changed others' lot. */
 static void
-settle(struct cli_mr *r)
+mr_settle(struct cli_mr *r)
 {
 	struct cli_mr *other;
 
 	karst_memory_settle(r->memory, r);
 	while ((other = karst_memory_stale()) != NULL)
-		refresh(other);
+		mr_refresh(other);
 }
 
 /* --- regions --- */
@@ -193,7 +193,7 @@ karst_reg_mr_iova(struct karst_pd *pd, void *addr, size_t length, uint64_t iova,
 	cli_pd_get(pd);
 	*mr = &r->pub;
 	karst_memory_lock();
-	settle(r);
+	mr_settle(r);
 	karst_memory_unlock();
 	return 0;
 }
@@ -207,7 +207,7 @@ karst_reg_mr(
 }
 
 static int
-rereg(struct karst_client *c, struct karst_mr *mr, unsigned int what, struct karst_pd *pd,
+mr_rereg(struct karst_client *c, struct karst_mr *mr, unsigned int what, struct karst_pd *pd,
 	void *addr, size_t length, unsigned int access)
 {
 	struct cli_mr *r = mr_of(mr);
@@ -258,7 +258,7 @@ rereg(struct karst_client *c, struct karst_mr *mr, unsigned int what, struct kar
 	to.copied_bytes = rsp.copied_bytes;
 	*mr = to;
 	r->access = access;
-	settle(r);
+	mr_settle(r);
 	return 0;
 }
 
@@ -272,7 +272,7 @@ karst_rereg_mr(struct karst_mr *mr, unsigned int what, struct karst_pd *pd, void
 	if (ret != 0)
 		return ret;
 	karst_memory_lock();
-	ret = rereg(c, mr, what, pd, addr, length, access);
+	ret = mr_rereg(c, mr, what, pd, addr, length, access);
 	karst_memory_unlock();
 	return ret;
 }

@@ -18,7 +18,7 @@ cookie_of(uint32_t index, uint32_t generation)
 
 /* More free entries, chained; with reg held. */
 static int
-grow(struct karst_client *c)
+entries_grow(struct karst_client *c)
 {
 	uint32_t i, n = c->nentries, more = n + 16;
 	struct cli_entry *p = realloc(c->entry, (n + more) * sizeof(*p));
@@ -40,7 +40,7 @@ cli_object_add(struct karst_client *c, enum cli_kind kind, void *object)
 	uint32_t i;
 
 	pthread_mutex_lock(&c->reg);
-	if (c->free_entry != 0 || grow(c) == 0) {
+	if (c->free_entry != 0 || entries_grow(c) == 0) {
 		i = c->free_entry - 1;
 		c->free_entry = c->entry[i].next_free;
 		c->entry[i].object = object;
@@ -63,7 +63,7 @@ cli_object_find(const struct karst_client *c, enum cli_kind kind, uint64_t cooki
 }
 
 static void
-forget(struct karst_client *c, uint64_t cookie)
+entry_free(struct karst_client *c, uint64_t cookie)
 {
 	uint32_t i = (uint32_t)cookie - 1;
 
@@ -79,7 +79,7 @@ void
 cli_object_del(struct karst_client *c, uint64_t cookie)
 {
 	pthread_mutex_lock(&c->reg);
-	forget(c, cookie);
+	entry_free(c, cookie);
 	pthread_mutex_unlock(&c->reg);
 }
 
@@ -88,7 +88,7 @@ cli_object_end(struct karst_client *c, uint64_t cookie, struct cli_stream *chann
 	const struct cli_events *events, const struct cli_events *more)
 {
 	pthread_mutex_lock(&c->reg);
-	forget(c, cookie);
+	entry_free(c, cookie);
 	cli_stream_purge(c, &c->async);
 	if (channel != NULL)
 		cli_stream_purge(c, channel);

@@ -114,7 +114,7 @@ cli_pages_forget(void)
 /* --- blocks --- */
 
 static int
-grow(uint64_t to)
+pages_grow(uint64_t to)
 {
 	uint64_t bytes = (to + GROW - 1) & ~(GROW - 1);
 	struct rlimit limit;
@@ -154,7 +154,7 @@ cli_pages_take(uint64_t len, uint64_t addr, struct cli_block *b)
 		at = s->off[--s->n];
 	} else {
 		at = (file.used + (1ull << order) - 1) & ~((1ull << order) - 1);
-		ret = grow(at + (1ull << order));
+		ret = pages_grow(at + (1ull << order));
 		if (ret < 0)
 			return ret;
 		file.used = at + (1ull << order);

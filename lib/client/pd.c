@@ -54,7 +54,7 @@ karst_dealloc_pd(struct karst_pd *pd)
 
 /* An object of @pd was made or destroyed. */
 static void
-count(struct karst_pd *pd, uint32_t n)
+pd_count_users(struct karst_pd *pd, uint32_t n)
 {
 	atomic_fetch_add(&cli_pd_of(pd)->users, n);
 	atomic_fetch_add(&cli_of(pd->context)->nobjects, n);
@@ -63,13 +63,13 @@ count(struct karst_pd *pd, uint32_t n)
 void
 cli_pd_get(struct karst_pd *pd)
 {
-	count(pd, 1);
+	pd_count_users(pd, 1);
 }
 
 void
 cli_pd_put(struct karst_pd *pd)
 {
-	count(pd, UINT32_MAX);
+	pd_count_users(pd, UINT32_MAX);
 }
 
 /* --- memory windows --- */

@@ -66,7 +66,7 @@ attach_queues(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_c
 }
 
 static int
-attach(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_create_qp_rsp *r)
+qp_attach(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_create_qp_rsp *r)
 {
 	if (r->lcore >= c->pub.nlcores ||
 		(has_sends(q) &&
@@ -94,7 +94,7 @@ attach(struct karst_client *c, struct cli_qp *q, const struct karst_ctl_create_q
 /* --- the lists of the completion queues --- */
 
 static void
-list_add(struct cli_qp *q)
+qp_list_add(struct cli_qp *q)
 {
 	struct cli_cq *cq;
 
@@ -121,7 +121,7 @@ list_add(struct cli_qp *q)
 }
 
 static void
-list_del(struct cli_qp *q)
+qp_list_del(struct cli_qp *q)
 {
 	struct cli_cq *cq;
 
@@ -145,7 +145,7 @@ list_del(struct cli_qp *q)
 
 /* What the QP stands on is used by one more or one less. */
 static void
-count(struct cli_qp *q, uint32_t n)
+qp_count_users(struct cli_qp *q, uint32_t n)
 {
 	atomic_fetch_add(&cli_of(q->pub.context)->nobjects, n);
 	if (q->pub.pd != NULL)
@@ -164,7 +164,7 @@ count(struct cli_qp *q, uint32_t n)
 
 /* What the types have; the rest is 0. */
 static void
-request(const struct cli_qp *q, const struct karst_qp_init_attr *init,
+qp_create_req(const struct cli_qp *q, const struct karst_qp_init_attr *init,
 	struct karst_ctl_create_qp_req *r)
 {
 	if (has_sends(q)) {
@@ -187,7 +187,7 @@ request(const struct cli_qp *q, const struct karst_qp_init_attr *init,
 }
 
 static int
-create(struct karst_client *c, struct cli_qp *q, const struct karst_qp_init_attr *init)
+qp_create(struct karst_client *c, struct cli_qp *q, const struct karst_qp_init_attr *init)
 {
 	CLI_REQ(create_qp)
 	m = {.body = {.type = (uint32_t)init->qp_type,
@@ -200,18 +200,18 @@ create(struct karst_client *c, struct cli_qp *q, const struct karst_qp_init_attr
 	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
 	int ret;
 
-	request(q, init, &m.body);
+	qp_create_req(q, init, &m.body);
 	ret = cli_call(c, KARST_CTL_CREATE_QP, &m.hdr, sizeof(m), NULL, 0, &reply);
 	if (ret != 0)
 		return ret;
-	ret = attach(c, q, &r);
+	ret = qp_attach(c, q, &r);
 	if (ret != 0)
 		cli_destroy_call(c, KARST_CTL_DESTROY_QP, r.qp);
 	return ret;
 }
 
 static int
-check_init(const struct karst_pd *pd, const struct karst_qp_init_attr *init)
+qp_init_check(const struct karst_pd *pd, const struct karst_qp_init_attr *init)
 {
 	bool sender = init->qp_type == KARST_QPT_XRC_SEND;
 
@@ -271,11 +271,11 @@ karst_create_qp(struct karst_pd *pd, struct karst_qp_init_attr *init, struct kar
 	if (target ? init->xrcd == NULL : pd == NULL)
 		return target
 			? cli_fail_const(-EINVAL, "a queue pair of type XRC_RECV needs an xrcd")
-			: check_init(pd, init);
+			: qp_init_check(pd, init);
 	c = cli_of(target ? init->xrcd->context : pd->context);
 	ret = cli_check(c);
 	if (ret == 0 && !target)
-		ret = check_init(pd, init);
+		ret = qp_init_check(pd, init);
 	if (ret != 0)
 		return ret;
 	q = alloc_qp(&c->pub, init->qp_context);
@@ -292,14 +292,14 @@ karst_create_qp(struct karst_pd *pd, struct karst_qp_init_attr *init, struct kar
 		q->pub.recv_cq = init->qp_type == KARST_QPT_XRC_SEND ? NULL : init->recv_cq;
 		q->pub.srq = init->srq;
 	}
-	ret = create(c, q, init);
+	ret = qp_create(c, q, init);
 	if (ret != 0) {
 		free_qp(q);
 		return ret;
 	}
 	init->cap = q->pub.cap;
-	list_add(q);
-	count(q, 1);
+	qp_list_add(q);
+	qp_count_users(q, 1);
 	*qp = &q->pub;
 	return 0;
 }
@@ -334,7 +334,7 @@ karst_open_qp(struct karst_xrcd *xrcd, uint32_t qp_num, void *qp_context, struct
 	q->pub.handle = r.qp;
 	q->pub.qp_num = qp_num;
 	set_lcore(c, q, r.lcore);
-	count(q, 1);
+	qp_count_users(q, 1);
 	*qp = &q->pub;
 	return 0;
 }
@@ -448,9 +448,9 @@ karst_destroy_qp(struct karst_qp *qp)
 
 	if (ret != 0)
 		return ret;
-	list_del(q);
+	qp_list_del(q);
 	cli_object_end(c, q->cookie, NULL, &q->async, NULL);
-	count(q, UINT32_MAX);
+	qp_count_users(q, UINT32_MAX);
 	free(q);
 	return 0;
 }

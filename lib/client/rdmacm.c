@@ -148,7 +148,7 @@ param_of_ctl(const struct karst_ctl_cm_param *w, struct karst_rdmacm_conn_param 
 
 /* A request whose reply says nothing. */
 static int
-plain(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len)
+simple_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len)
 {
 	struct karst_ctl_cm_bind_rsp r;
 	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
@@ -156,7 +156,7 @@ plain(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, s
 	return cli_call(c, op, req, len, NULL, 0, &reply);
 }
 
-#define PLAIN_CALL(c, NAME, m) plain(c, KARST_CTL_CM_##NAME, &(m)->hdr, sizeof(*(m)))
+#define PLAIN_CALL(c, NAME, m) simple_call(c, KARST_CTL_CM_##NAME, &(m)->hdr, sizeof(*(m)))
 
 /* --- channels --- */
 
@@ -183,7 +183,7 @@ unlink_channel(struct karst_client *c, struct cli_cm_channel *ch)
 
 /* The channel @handle has no events any more. */
 static void
-emptied(struct karst_client *c, uint32_t handle)
+channel_drained(struct karst_client *c, uint32_t handle)
 {
 	const struct cli_cm_channel *ch;
 	char byte;
@@ -198,10 +198,11 @@ emptied(struct karst_client *c, uint32_t handle)
 /* What an end, or a move, took along: perhaps the last event of a channel; and how many of the
  * object's were handed out, for whoever wants to know. */
 static int
-told(struct karst_client *c, bool is_empty, uint32_t channel, uint32_t reported, uint32_t *events)
+events_reported(struct karst_client *c, bool is_empty, uint32_t channel, uint32_t reported,
+	uint32_t *events)
 {
 	if (is_empty)
-		emptied(c, channel);
+		channel_drained(c, channel);
 	if (events != NULL)
 		*events = reported;
 	return 0;
@@ -254,7 +255,7 @@ karst_rdmacm_destroy_channel(struct karst_rdmacm_channel *channel)
 
 /* Is there an event?  0, -EAGAIN; -EIO: the engine is gone. */
 static int
-look(struct karst_client *c, const struct karst_rdmacm_channel *channel)
+next_event(struct karst_client *c, const struct karst_rdmacm_channel *channel)
 {
 	char byte;
 	ssize_t n = recv(channel->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -278,13 +279,13 @@ karst_rdmacm_get_event(struct karst_rdmacm_channel *channel, struct karst_rdmacm
 
 	if (cli_forked(c))
 		return cli_fail_forked();
-	ret = look(c, channel);
+	ret = next_event(c, channel);
 	if (ret == 0)
 		ret = cli_call(c, KARST_CTL_CM_GET_EVENT, &m.hdr, sizeof(m), NULL, 0, &reply);
 	if (ret != 0)
 		return ret;
 	if (r.emptied != 0)
-		emptied(c, channel->handle);
+		channel_drained(c, channel->handle);
 	event->uid = r.uid;
 	event->id = r.id;
 	event->listen_id = r.listen_id;
@@ -330,7 +331,7 @@ karst_rdmacm_destroy_id(struct karst_context *ctx, uint32_t id, uint32_t *events
 	/* an engine that is gone has nothing to undo */
 	if (ret != 0 && !(ret == -EIO && cli_is_dead(c)))
 		return ret;
-	return told(c, r.emptied != 0, r.channel, r.events, events);
+	return events_reported(c, r.emptied != 0, r.channel, r.events, events);
 }
 
 int
@@ -344,7 +345,7 @@ karst_rdmacm_migrate_id(struct karst_rdmacm_channel *channel, uint32_t id, uint3
 
 	if (ret != 0)
 		return ret;
-	return told(c, r.emptied != 0, r.channel, r.events, events);
+	return events_reported(c, r.emptied != 0, r.channel, r.events, events);
 }
 
 int
@@ -550,7 +551,7 @@ karst_rdmacm_leave_mcast(struct karst_context *ctx, uint32_t group, uint32_t *ev
 
 	if (ret != 0)
 		return ret;
-	return told(c, r.emptied != 0, r.channel, r.events, events);
+	return events_reported(c, r.emptied != 0, r.channel, r.events, events);
 }
 
 const char *

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 static int
-attach(struct karst_client *c, struct cli_srq *s, const struct karst_ctl_create_srq_rsp *r)
+srq_attach(struct karst_client *c, struct cli_srq *s, const struct karst_ctl_create_srq_rsp *r)
 {
 	void *at;
 	int ret;
@@ -34,7 +34,7 @@ attach(struct karst_client *c, struct cli_srq *s, const struct karst_ctl_create_
 }
 
 static int
-create(struct karst_client *c, struct cli_srq *s, const struct karst_srq_init_attr *init)
+srq_create(struct karst_client *c, struct cli_srq *s, const struct karst_srq_init_attr *init)
 {
 	CLI_REQ(create_srq)
 	m = {.body = {.pd = s->pub.pd->handle,
@@ -54,7 +54,7 @@ create(struct karst_client *c, struct cli_srq *s, const struct karst_srq_init_at
 	ret = cli_call(c, KARST_CTL_CREATE_SRQ, &m.hdr, sizeof(m), NULL, 0, &reply);
 	if (ret != 0)
 		return ret;
-	ret = attach(c, s, &r);
+	ret = srq_attach(c, s, &r);
 	if (ret != 0)
 		cli_destroy_call(c, KARST_CTL_DESTROY_SRQ, r.srq);
 	return ret;
@@ -77,7 +77,7 @@ check_xrc(const struct karst_pd *pd, const struct karst_srq_init_attr *init)
 
 /* What an XRC one stands on is used by one more or one less. */
 static void
-count(struct cli_srq *s, uint32_t n)
+srq_count_users(struct cli_srq *s, uint32_t n)
 {
 	if (s->pub.xrcd == NULL)
 		return;
@@ -109,14 +109,14 @@ karst_create_srq(
 		s->pub.cq = init->cq;
 	}
 	s->cookie = cli_object_add(c, CLI_SRQ, s);
-	ret = s->cookie != 0 ? create(c, s, init) : cli_fail_const(-ENOMEM, "no memory");
+	ret = s->cookie != 0 ? srq_create(c, s, init) : cli_fail_const(-ENOMEM, "no memory");
 	if (ret != 0) {
 		if (s->cookie != 0)
 			cli_object_del(c, s->cookie);
 		free(s);
 		return ret;
 	}
-	count(s, 1);
+	srq_count_users(s, 1);
 	cli_pd_get(pd);
 	*srq = &s->pub;
 	return 0;
@@ -164,7 +164,7 @@ karst_destroy_srq(struct karst_srq *srq)
 	if (ret != 0)
 		return ret;
 	cli_object_end(c, s->cookie, NULL, &s->async, NULL);
-	count(s, UINT32_MAX);
+	srq_count_users(s, UINT32_MAX);
 	cli_pd_put(srq->pd);
 	free(s);
 	return 0;

@@ -32,7 +32,7 @@
 
 /* Takes away what nobody is to hear of, as far as it is at the head. */
 static void
-sweep_alone(struct karst_client *c, struct cli_stream *st)
+stream_sweep_locked(struct karst_client *c, struct cli_stream *st)
 {
 	const size_t room = HEAD_BYTES / st->bytes;
 	uint8_t head[HEAD_BYTES] __attribute__((aligned(8)));
@@ -55,14 +55,14 @@ sweep_alone(struct karst_client *c, struct cli_stream *st)
 
 /* The same unless there are readers; with reg held. */
 static void
-sweep(struct karst_client *c, struct cli_stream *st)
+stream_sweep(struct karst_client *c, struct cli_stream *st)
 {
 	uint64_t nobody = st->left;
 
-	/* pairs with enter(): either we see who comes, or he sees us */
+	/* pairs with stream_enter(): either we see who comes, or he sees us */
 	if (!atomic_compare_exchange_strong(&st->entered, &nobody, nobody | SWEEPING))
 		return;
-	sweep_alone(c, st);
+	stream_sweep_locked(c, st);
 	atomic_fetch_sub(&st->entered, SWEEPING);
 }
 
@@ -75,7 +75,7 @@ cli_stream_purge(struct karst_client *c, struct cli_stream *st)
 		return;
 	/* a reader may have one in its hands already, and will count it */
 	st->stale = (uint64_t)bytes / st->bytes + (atomic_load(&st->entered) - st->left);
-	sweep(c, st);
+	stream_sweep(c, st);
 }
 
 /* --- reading --- */
@@ -86,9 +86,9 @@ struct reader {
 };
 
 static void
-enter(const struct reader *r)
+stream_enter(const struct reader *r)
 {
-	/* pairs with sweep() */
+	/* pairs with stream_sweep() */
 	while (karst_unlikely(atomic_fetch_add(&r->st->entered, 1) & SWEEPING)) {
 		atomic_fetch_sub(&r->st->entered, 1);
 		pthread_mutex_lock(&r->c->reg);
@@ -98,13 +98,13 @@ enter(const struct reader *r)
 
 /* With reg held: out of recv() with @n records. */
 static void
-leave(const struct reader *r, uint64_t n)
+stream_leave(const struct reader *r, uint64_t n)
 {
 	r->st->left++;
 	if (karst_likely(r->st->stale == 0))
 		return;
 	r->st->stale -= n;
-	sweep(r->c, r->st);
+	stream_sweep(r->c, r->st);
 }
 
 /* The thread is cancelled in recv(). */
@@ -114,7 +114,7 @@ cancelled(void *arg)
 	const struct reader *r = arg;
 
 	pthread_mutex_lock(&r->c->reg);
-	leave(r, 0);
+	stream_leave(r, 0);
 	pthread_mutex_unlock(&r->c->reg);
 }
 
@@ -144,11 +144,11 @@ cli_stream_next(struct karst_client *c, struct cli_stream *st, void *record, voi
 	int ret = 0;
 
 	while (ret == 0 && !taken) {
-		enter(&r);
+		stream_enter(&r);
 		ret = read_record(&r, record);
 		pthread_mutex_lock(&c->reg);
 		taken = ret == 0 && st->take(c, st, record, event);
-		leave(&r, ret == 0);
+		stream_leave(&r, ret == 0);
 		pthread_mutex_unlock(&c->reg);
 	}
 	return ret;

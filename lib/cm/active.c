@@ -46,7 +46,7 @@ put_primary(const struct karst_cm_path *path, struct karst_cm_wire_path *primary
 }
 
 static void
-put_req(const struct cm_core *c, const struct cm_id *id, const struct karst_cm_param *param,
+build_req(const struct cm_core *c, const struct cm_id *id, const struct karst_cm_param *param,
 	struct karst_cm_req *req)
 {
 	req->service_id = id->service_id;
@@ -93,7 +93,7 @@ karst_cm_id_connect(struct karst_cm *cm, const struct karst_cm_path *path, uint6
 	id->tid = cm_tid(c, id);
 	m = cm_about(id, KARST_CM_REQ);
 	put_transport(param->qp_type, &m.req);
-	put_req(c, id, param, &m.req);
+	build_req(c, id, param, &m.req);
 	m.private_data = param->private_data;
 	m.private_data_len = param->private_data_len;
 	cm_keep(id, &m);

@@ -38,7 +38,7 @@ karst_cm_counter_meaning(enum karst_cm_counter counter)
 
 /* The configuration with its defaults; false if it is impossible. */
 static bool
-complete(const struct karst_cm_config *in, struct karst_cm_config *cfg)
+config_complete(const struct karst_cm_config *in, struct karst_cm_config *cfg)
 {
 	*cfg = *in;
 	if (cfg->max_ids == 0)
@@ -59,7 +59,7 @@ complete(const struct karst_cm_config *in, struct karst_cm_config *cfg)
 }
 
 static size_t
-hash_bytes(const struct karst_cm_config *cfg)
+table_hash_bytes(const struct karst_cm_config *cfg)
 {
 	return karst_pow2_ceil(cfg->max_ids) * sizeof(struct cm_link *);
 }
@@ -69,9 +69,10 @@ karst_cm_bytes(const struct karst_cm_config *in)
 {
 	struct karst_cm_config cfg;
 
-	if (!complete(in, &cfg))
+	if (!config_complete(in, &cfg))
 		return 0;
-	return sizeof(struct cm_core) + cfg.max_ids * sizeof(struct cm_id) + 3 * hash_bytes(&cfg);
+	return sizeof(struct cm_core) + cfg.max_ids * sizeof(struct cm_id) +
+		3 * table_hash_bytes(&cfg);
 }
 
 int
@@ -81,7 +82,7 @@ karst_cm_init(void *buf, const struct karst_cm_config *in, uint64_t now_ns, stru
 	struct cm_core *c = buf;
 	uint8_t *p;
 
-	if (!complete(in, &cfg))
+	if (!config_complete(in, &cfg))
 		return -EINVAL;
 	memset(buf, 0, karst_cm_bytes(in));
 	c->pub.now_ns = now_ns;
@@ -99,8 +100,8 @@ karst_cm_init(void *buf, const struct karst_cm_config *in, uint64_t now_ns, stru
 	c->slots = (struct cm_id *)(c + 1);
 	p = (uint8_t *)(c->slots + cfg.max_ids);
 	c->remote_ids = (struct cm_link **)p;
-	c->remote_qpns = (struct cm_link **)(p + hash_bytes(&cfg));
-	c->services = (struct cm_link **)(p + 2 * hash_bytes(&cfg));
+	c->remote_qpns = (struct cm_link **)(p + table_hash_bytes(&cfg));
+	c->services = (struct cm_link **)(p + 2 * table_hash_bytes(&cfg));
 	c->hash_mask = karst_pow2_ceil(cfg.max_ids) - 1;
 	cm_table_init(c, cfg.secret);
 	*cm = &c->pub;
@@ -212,14 +213,14 @@ karst_cm_rx(struct karst_cm *cm, const struct karst_cm_path *seen, const void *m
 
 /* No answer to what was sent: say so, and that is all. */
 static void
-give_up_on_peer(struct cm_core *c, struct cm_id *id, enum karst_cm_ev_code code)
+id_retries_exhausted(struct cm_core *c, struct cm_id *id, enum karst_cm_ev_code code)
 {
 	cm_forsake(c, id);
 	cm_tell_code(c, id, code);
 }
 
 static void
-expire(struct cm_core *c, struct cm_id *id)
+id_expire(struct cm_core *c, struct cm_id *id)
 {
 	if (id->stale) {
 		cm_give_up(c, id, KARST_CM_REJ_STALE_CONN);
@@ -228,11 +229,11 @@ expire(struct cm_core *c, struct cm_id *id)
 	switch (id->state) {
 	case KARST_CM_REQ_SENT:
 		if (!cm_retry(c, id))
-			give_up_on_peer(c, id, KARST_CM_EV_REQ_ERROR);
+			id_retries_exhausted(c, id, KARST_CM_EV_REQ_ERROR);
 		return;
 	case KARST_CM_REP_SENT:
 		if (!cm_retry(c, id))
-			give_up_on_peer(c, id, KARST_CM_EV_REP_ERROR);
+			id_retries_exhausted(c, id, KARST_CM_EV_REP_ERROR);
 		return;
 	case KARST_CM_DREQ_SENT:
 		if (cm_retry(c, id))
@@ -270,7 +271,7 @@ karst_cm_expire(struct karst_cm *cm, unsigned int budget)
 	for (n = 0; n < budget; n++) {
 		if (karst_wheel_advance(&c->wheel, cm->now_ns, &t, 1) == 0)
 			break;
-		expire(c, karst_container_of(t, struct cm_id, timer));
+		id_expire(c, karst_container_of(t, struct cm_id, timer));
 	}
 	return n;
 }

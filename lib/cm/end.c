@@ -31,7 +31,7 @@ cm_idle(struct cm_core *c, struct cm_id *id)
 }
 
 static void
-linger(struct cm_core *c, struct cm_id *id, uint64_t ns)
+enter_timewait_for(struct cm_core *c, struct cm_id *id, uint64_t ns)
 {
 	cm_half_open_remove(c, id);
 	id->stale = false;
@@ -52,7 +52,7 @@ void
 cm_enter_timewait(struct cm_core *c, struct cm_id *id)
 {
 	id->state = KARST_CM_TIMEWAIT;
-	linger(c, id, timewait_ns(id));
+	enter_timewait_for(c, id, timewait_ns(id));
 }
 
 static void
@@ -61,7 +61,7 @@ enter_spent(struct cm_core *c, struct cm_id *id, uint64_t ns)
 	cm_id_unhash_qpn(id); /* it carried no packets: the peer may ask again for it */
 	id->state = KARST_CM_TIMEWAIT;
 	id->spent = true;
-	linger(c, id, ns);
+	enter_timewait_for(c, id, ns);
 }
 
 void
@@ -85,7 +85,7 @@ void
 cm_enter_answered(struct cm_core *c, struct cm_id *id)
 {
 	id->state = KARST_CM_SIDR_REP_SENT;
-	linger(c, id, id->patience_ns);
+	enter_timewait_for(c, id, id->patience_ns);
 }
 
 void
@@ -133,7 +133,7 @@ karst_cm_id_disconnect(struct karst_cm *cm, uint32_t number, const void *private
 
 /* Keeps and sends a DREP.  -EMSGSIZE */
 static int
-answer_dreq(struct cm_core *c, struct cm_id *id, const void *private_data, uint8_t len)
+dreq_answer(struct cm_core *c, struct cm_id *id, const void *private_data, uint8_t len)
 {
 	struct karst_cm_msg m = cm_about(id, KARST_CM_DREP);
 
@@ -157,12 +157,12 @@ karst_cm_id_disconnect_reply(
 		return -ENOENT;
 	if (id->state != KARST_CM_DREQ_RCVD)
 		return -EINVAL;
-	return answer_dreq(c, id, private_data, len);
+	return dreq_answer(c, id, private_data, len);
 }
 
 /* What we know nothing of is disconnected. */
 static void
-answer_stranger(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m)
+dreq_from_unknown(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m)
 {
 	struct karst_cm_msg drep = {.kind = KARST_CM_DREP,
 		.tid = m->tid,
@@ -180,7 +180,7 @@ cm_rx_dreq(struct cm_core *c, const struct karst_cm_path *seen, const struct kar
 
 	if (id == NULL) {
 		if (cm_id_find(c, m->remote_id) == NULL)
-			answer_stranger(c, seen, m);
+			dreq_from_unknown(c, seen, m);
 		return;
 	}
 	if (m->dreq.qpn != id->local_qpn) {
@@ -202,7 +202,7 @@ cm_rx_dreq(struct cm_core *c, const struct karst_cm_path *seen, const struct kar
 		return;
 	case KARST_CM_DREQ_SENT: /* both at once: each answers the other, and that is all */
 		id->tid = m->tid;
-		answer_dreq(c, id, NULL, 0);
+		dreq_answer(c, id, NULL, 0);
 		ev = cm_event(id, KARST_CM_EV_DREP, m);
 		cm_tell(c, id, &ev);
 		return;
@@ -211,10 +211,10 @@ cm_rx_dreq(struct cm_core *c, const struct karst_cm_path *seen, const struct kar
 		return;
 	case KARST_CM_TIMEWAIT:
 		c->pub.counters.rx_duplicates[KARST_CM_DREQ]++;
-		answer_stranger(c, seen, m);
+		dreq_from_unknown(c, seen, m);
 		return;
 	case KARST_CM_IDLE:
-		answer_stranger(c, seen, m);
+		dreq_from_unknown(c, seen, m);
 		break;
 	default:
 		break;
@@ -296,7 +296,7 @@ karst_cm_id_destroy(struct karst_cm *cm, uint32_t number)
 		cm_orphan_add(c, id);
 		break;
 	case KARST_CM_DREQ_RCVD:
-		answer_dreq(c, id, NULL, 0);
+		dreq_answer(c, id, NULL, 0);
 		cm_orphan_add(c, id);
 		break;
 	case KARST_CM_SIDR_REQ_RCVD:

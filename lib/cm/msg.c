@@ -230,7 +230,7 @@ put_lap(uint8_t *p, const struct karst_cm_lap *lap)
 /* --- any --- */
 
 static enum karst_cm_parse
-check_header(const uint8_t *mad, size_t len)
+mad_check_header(const uint8_t *mad, size_t len)
 {
 	uint16_t attribute;
 
@@ -349,7 +349,7 @@ karst_cm_mad_kind(const uint8_t *mad)
 enum karst_cm_parse
 karst_cm_msg_parse(const void *mad, size_t len, struct karst_cm_msg *out)
 {
-	enum karst_cm_parse verdict = check_header(mad, len);
+	enum karst_cm_parse verdict = mad_check_header(mad, len);
 	const uint8_t *p = (const uint8_t *)mad + MAD_HDR_LEN;
 	struct karst_cm_msg m = {0};
 	const struct layout *l;

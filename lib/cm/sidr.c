@@ -72,8 +72,8 @@ cm_rx_sidr_rep(struct cm_core *c, const struct karst_cm_path *seen, const struct
 /* --- the side that is asked --- */
 
 static void
-refuse_stranger(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m,
-	enum karst_cm_sidr_status status)
+sidr_refuse_unknown(struct cm_core *c, const struct karst_cm_path *seen,
+	const struct karst_cm_msg *m, enum karst_cm_sidr_status status)
 {
 	struct karst_cm_msg rep = {
 		.kind = KARST_CM_SIDR_REP, .tid = m->tid, .local_id = m->local_id};
@@ -84,7 +84,7 @@ refuse_stranger(struct cm_core *c, const struct karst_cm_path *seen, const struc
 }
 
 static void
-new_request(struct cm_core *c, const struct cm_id *listener, const struct karst_cm_path *seen,
+sidr_new_request(struct cm_core *c, const struct cm_id *listener, const struct karst_cm_path *seen,
 	const struct karst_cm_msg *m)
 {
 	struct cm_id *id = cm_id_new(c, KARST_CM_SIDR_REQ_RCVD, NULL);
@@ -135,14 +135,14 @@ cm_rx_sidr_req(struct cm_core *c, const struct karst_cm_path *seen, const struct
 	listener = cm_service_find(c, m->sidr_req.service_id);
 	if (listener == NULL) {
 		count(c, KARST_CM_CTR_NO_SERVICE);
-		refuse_stranger(c, seen, m, KARST_CM_SIDR_UNSUPPORTED);
+		sidr_refuse_unknown(c, seen, m, KARST_CM_SIDR_UNSUPPORTED);
 		return;
 	}
-	new_request(c, listener, seen, m);
+	sidr_new_request(c, listener, seen, m);
 }
 
 static int
-answer(struct cm_core *c, struct cm_id *id, struct karst_cm_msg *m)
+sidr_answer(struct cm_core *c, struct cm_id *id, struct karst_cm_msg *m)
 {
 	m->kind = KARST_CM_SIDR_REP;
 	m->tid = id->tid;
@@ -161,7 +161,7 @@ cm_sidr_refuse(struct cm_core *c, struct cm_id *id)
 	struct karst_cm_msg m = {0};
 
 	m.sidr_rep.status = KARST_CM_SIDR_REJECT;
-	answer(c, id, &m);
+	sidr_answer(c, id, &m);
 }
 
 int
@@ -184,5 +184,5 @@ karst_cm_id_sidr_reply(
 		m.private_data = param->private_data;
 		m.private_data_len = param->private_data_len;
 	}
-	return answer(c, id, &m);
+	return sidr_answer(c, id, &m);
 }

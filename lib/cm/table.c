@@ -28,7 +28,7 @@ hash_ip(const struct cm_core *c, const uint8_t ip[16])
 }
 
 static uint32_t
-bucket(const struct cm_core *c, const uint8_t ip[16], uint64_t guid, uint32_t number)
+hash_bucket(const struct cm_core *c, const uint8_t ip[16], uint64_t guid, uint32_t number)
 {
 	uint64_t peer = karst_prf(c->hash_key, hash_ip(c, ip), guid);
 
@@ -81,7 +81,7 @@ list_remove(struct cm_id *id)
 
 /* A Feistel network: a permutation of all numbers of 32 bits. */
 static uint32_t
-encipher(const struct cm_core *c, uint32_t v)
+id_encipher(const struct cm_core *c, uint32_t v)
 {
 	uint32_t left = v >> 16, right = v & 0xffff, i, next;
 
@@ -94,7 +94,7 @@ encipher(const struct cm_core *c, uint32_t v)
 }
 
 static uint32_t
-decipher(const struct cm_core *c, uint32_t v)
+id_decipher(const struct cm_core *c, uint32_t v)
 {
 	uint32_t left = v >> 16, right = v & 0xffff, i, next;
 
@@ -107,9 +107,9 @@ decipher(const struct cm_core *c, uint32_t v)
 }
 
 static uint32_t
-number_of(const struct cm_core *c, uint32_t slot, uint32_t uses)
+id_number(const struct cm_core *c, uint32_t slot, uint32_t uses)
 {
-	return encipher(c, uses << c->slot_bits | slot);
+	return id_encipher(c, uses << c->slot_bits | slot);
 }
 
 uint64_t
@@ -156,11 +156,11 @@ cm_id_new(struct cm_core *c, enum karst_cm_state state, void *user)
 	id = karst_container_of(c->free.head, struct cm_id, age);
 	list_remove(id);
 	uses = id->uses + 1;
-	if (number_of(c, (uint32_t)(id - c->slots), uses) == 0)
+	if (id_number(c, (uint32_t)(id - c->slots), uses) == 0)
 		uses++;
 	memset(id, 0, sizeof(*id));
 	id->uses = uses;
-	id->id = number_of(c, (uint32_t)(id - c->slots), uses);
+	id->id = id_number(c, (uint32_t)(id - c->slots), uses);
 	id->state = state;
 	id->user = user;
 	id->mra = CM_NO_MRA;
@@ -189,7 +189,7 @@ cm_id_find(const struct cm_core *c, uint32_t number)
 
 	if (number == 0)
 		return NULL;
-	slot = decipher(c, number) & ((1u << c->slot_bits) - 1);
+	slot = id_decipher(c, number) & ((1u << c->slot_bits) - 1);
 	if (slot >= c->max_ids || c->slots[slot].id != number)
 		return NULL;
 	return &c->slots[slot];
@@ -208,7 +208,7 @@ cm_id_of_user(const struct cm_core *c, uint32_t number)
 void
 cm_id_hash_remote(struct cm_core *c, struct cm_id *id)
 {
-	uint32_t b = bucket(c, id->path.remote_ip, id->remote_guid, id->remote_id);
+	uint32_t b = hash_bucket(c, id->path.remote_ip, id->remote_guid, id->remote_id);
 
 	link_out(&id->by_remote_id);
 	link_in(&c->remote_ids[b], &id->by_remote_id);
@@ -217,7 +217,7 @@ cm_id_hash_remote(struct cm_core *c, struct cm_id *id)
 struct cm_id *
 cm_id_by_remote(const struct cm_core *c, const uint8_t ip[16], uint64_t guid, uint32_t remote_id)
 {
-	struct cm_link *l = c->remote_ids[bucket(c, ip, guid, remote_id)];
+	struct cm_link *l = c->remote_ids[hash_bucket(c, ip, guid, remote_id)];
 	struct cm_id *id;
 
 	for (; l != NULL; l = l->next) {
@@ -232,7 +232,7 @@ cm_id_by_remote(const struct cm_core *c, const uint8_t ip[16], uint64_t guid, ui
 void
 cm_id_hash_qpn(struct cm_core *c, struct cm_id *id)
 {
-	uint32_t b = bucket(c, id->path.remote_ip, id->remote_guid, id->remote_qpn);
+	uint32_t b = hash_bucket(c, id->path.remote_ip, id->remote_guid, id->remote_qpn);
 
 	link_out(&id->by_remote_qpn);
 	link_in(&c->remote_qpns[b], &id->by_remote_qpn);
@@ -241,7 +241,7 @@ cm_id_hash_qpn(struct cm_core *c, struct cm_id *id)
 struct cm_id *
 cm_id_by_qpn(const struct cm_core *c, const uint8_t ip[16], uint64_t guid, uint32_t qpn)
 {
-	struct cm_link *l = c->remote_qpns[bucket(c, ip, guid, qpn)];
+	struct cm_link *l = c->remote_qpns[hash_bucket(c, ip, guid, qpn)];
 	struct cm_id *id;
 
 	for (; l != NULL; l = l->next) {
@@ -325,7 +325,7 @@ cm_service_find(const struct cm_core *c, uint64_t service_id)
 /* --- half-open connections, orphans --- */
 
 static uint16_t
-source_of(const struct cm_core *c, const uint8_t ip[16])
+source_bucket(const struct cm_core *c, const uint8_t ip[16])
 {
 	return (uint16_t)(hash_ip(c, ip) % CM_SOURCE_BUCKETS);
 }
@@ -333,13 +333,13 @@ source_of(const struct cm_core *c, const uint8_t ip[16])
 bool
 cm_half_open_crowded(const struct cm_core *c, const uint8_t ip[16])
 {
-	return c->half_open_from[source_of(c, ip)] >= (c->max_half_open + 1) / 2;
+	return c->half_open_from[source_bucket(c, ip)] >= (c->max_half_open + 1) / 2;
 }
 
 void
 cm_half_open_add(struct cm_core *c, struct cm_id *id)
 {
-	id->source = source_of(c, id->path.remote_ip);
+	id->source = source_bucket(c, id->path.remote_ip);
 	list_append(&c->half_open, id);
 	c->half_open_from[id->source]++;
 	c->pub.nhalf_open++;

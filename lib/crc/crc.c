@@ -176,7 +176,7 @@ seals_and_verifies(const struct crc_kernel *k)
 }
 
 static const struct crc_kernel *
-find(const char *name)
+kernel_find(const char *name)
 {
 	const struct crc_kernel *best = NULL;
 	const unsigned int has = karst_cpu_features();
@@ -200,7 +200,7 @@ karst_crc_init(const char *name)
 		name = getenv("KARST_CRC");
 	if (name != NULL && name[0] == '\0')
 		name = NULL;
-	k = find(name);
+	k = kernel_find(name);
 	if (k == NULL) {
 		karst_log(KARST_LOG_ERR, "CRC kernel \"%s\" does not exist", name);
 		return -ENOENT;

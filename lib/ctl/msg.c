@@ -131,7 +131,7 @@ all_zero(const void *p, size_t n)
 
 /* What is common to requests and replies. */
 static int
-check_header(const struct karst_ctl_hdr *h, size_t len, unsigned int nfds, char *why)
+msg_check_header(const struct karst_ctl_hdr *h, size_t len, unsigned int nfds, char *why)
 {
 	if (len < HDR)
 		return karst_ctl_say(
@@ -152,7 +152,7 @@ check_header(const struct karst_ctl_hdr *h, size_t len, unsigned int nfds, char 
 
 /* A body of at least @known bytes, of which those beyond are 0. */
 static int
-check_body(const char *name, const uint8_t *body, size_t have, size_t known, char *why)
+msg_check_body(const char *name, const uint8_t *body, size_t have, size_t known, char *why)
 {
 	if (have < known)
 		return karst_ctl_say(
@@ -165,7 +165,7 @@ check_body(const char *name, const uint8_t *body, size_t have, size_t known, cha
 }
 
 static int
-check_reserved(uint32_t op, const uint8_t *body, char *why)
+msg_check_reserved(uint32_t op, const uint8_t *body, char *why)
 {
 	size_t i;
 
@@ -188,7 +188,7 @@ pieces_of(uint32_t op, const void *body, uint32_t *n)
 }
 
 static int
-check_pieces(uint32_t op, const void *body, size_t have, char *why)
+msg_check_pieces(uint32_t op, const void *body, size_t have, char *why)
 {
 	const struct karst_ctl_piece *piece;
 	uint32_t i, n;
@@ -198,7 +198,7 @@ check_pieces(uint32_t op, const void *body, size_t have, char *why)
 	if (n > KARST_CTL_MAX_PIECES)
 		return karst_ctl_say(why, -EPROTO, "%s: npieces %u, at most %u", ops[op].name, n,
 			KARST_CTL_MAX_PIECES);
-	ret = check_body(ops[op].name, body, have, ops[op].req_bytes + n * sizeof(*piece), why);
+	ret = msg_check_body(ops[op].name, body, have, ops[op].req_bytes + n * sizeof(*piece), why);
 	for (i = 0; ret == 0 && i < n; i++)
 		if (piece[i].reserved != 0)
 			ret = karst_ctl_say(
@@ -212,7 +212,7 @@ karst_ctl_check_request(const void *msg, size_t len, unsigned int nfds, char *wh
 	const struct karst_ctl_op_info *info;
 	const struct karst_ctl_hdr *h = msg;
 	const uint8_t *body = (const uint8_t *)msg + HDR;
-	int ret = check_header(h, len, nfds, why);
+	int ret = msg_check_header(h, len, nfds, why);
 
 	if (ret != 0)
 		return ret;
@@ -226,11 +226,11 @@ karst_ctl_check_request(const void *msg, size_t len, unsigned int nfds, char *wh
 		return karst_ctl_say(why, -EPROTO, "%s: %u descriptors, it takes up to %u",
 			info->name, nfds, info->max_fds);
 	if (!info->pieces || len - HDR < info->req_bytes)
-		ret = check_body(info->name, body, len - HDR, info->req_bytes, why);
+		ret = msg_check_body(info->name, body, len - HDR, info->req_bytes, why);
 	else
-		ret = check_pieces(h->op, body, len - HDR, why);
+		ret = msg_check_pieces(h->op, body, len - HDR, why);
 	if (ret == 0)
-		ret = check_reserved(h->op, body, why);
+		ret = msg_check_reserved(h->op, body, why);
 	return ret;
 }
 
@@ -241,7 +241,7 @@ karst_ctl_check_reply(
 	const struct karst_ctl_fault *fault = (const void *)((const uint8_t *)msg + HDR);
 	const struct karst_ctl_op_info *info = karst_ctl_op_info(req->op);
 	const struct karst_ctl_hdr *h = msg;
-	int ret = check_header(h, len, nfds, why);
+	int ret = msg_check_header(h, len, nfds, why);
 
 	if (ret != 0)
 		return ret;

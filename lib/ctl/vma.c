@@ -72,7 +72,7 @@ karst_vmas_close(struct karst_vmas *v)
 
 /* @return 1, 0, or -errno; -ENOTTY: the kernel cannot. */
 static int
-ask(const struct karst_vmas *v, uint64_t addr, struct karst_vma *vma)
+vma_query(const struct karst_vmas *v, uint64_t addr, struct karst_vma *vma)
 {
 	struct query q = {.size = sizeof(q), .query_flags = QUERY_OR_NEXT, .query_addr = addr};
 
@@ -98,7 +98,7 @@ ask(const struct karst_vmas *v, uint64_t addr, struct karst_vma *vma)
 
 /* A line, without its end, of which the beginning is enough.  @return 1, 0: no more, -errno. */
 static int
-read_line(struct karst_vmas *v, char *line, size_t size)
+vma_read_line(struct karst_vmas *v, char *line, size_t size)
 {
 	size_t n = 0;
 
@@ -143,7 +143,7 @@ read_vma(struct karst_vmas *v, struct karst_vma *vma)
 	unsigned long long start, end, off, ino;
 	unsigned int major, minor;
 	char line[128], perm[5];
-	int ret = read_line(v, line, sizeof(line));
+	int ret = vma_read_line(v, line, sizeof(line));
 
 	if (ret != 1)
 		return ret;
@@ -172,7 +172,7 @@ karst_vmas_next(struct karst_vmas *v, uint64_t addr, struct karst_vma *vma)
 	int ret;
 
 	if (!v->text) {
-		ret = ask(v, addr, vma);
+		ret = vma_query(v, addr, vma);
 		if (ret != -ENOTTY)
 			return ret;
 		v->text = true;

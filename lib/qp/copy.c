@@ -29,7 +29,7 @@
 static struct karst_copy starved = {.state = KARST_COPY_OPEN};
 
 static void
-set_flag(struct karst_core_qp *qp)
+copies_set_flag(struct karst_core_qp *qp)
 {
 	uint32_t i;
 
@@ -40,17 +40,17 @@ set_flag(struct karst_core_qp *qp)
 }
 
 static void
-give_back(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half)
+copy_give_back(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half)
 {
 	struct karst_copy *c = qp->copy[half];
 
 	qp->copy[half] = NULL;
-	set_flag(qp);
+	copies_set_flag(qp);
 	core->copy_ops->give_back(core, c);
 }
 
 static struct karst_copy *
-open_copy(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half,
+copy_open(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half,
 	enum karst_copy_op op)
 {
 	struct karst_copy *c = core->copy_ops->take(core);
@@ -70,7 +70,7 @@ open_copy(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_hal
 }
 
 static bool
-submit(struct karst_core *core, struct karst_copy *c)
+copy_submit(struct karst_core *core, struct karst_copy *c)
 {
 	struct karst_core_qp *qp = c->qp;
 
@@ -83,7 +83,7 @@ submit(struct karst_core *core, struct karst_copy *c)
 }
 
 static bool
-add_part(struct karst_copy *c, const uint8_t *host, uint8_t *local, uint32_t n)
+copy_add_part(struct karst_copy *c, const uint8_t *host, uint8_t *local, uint32_t n)
 {
 	if (c->nparts == KARST_COPY_PARTS)
 		return false;
@@ -103,7 +103,7 @@ place_copied(struct karst_core *core, struct karst_core_qp *qp, uint8_t *host, c
 	struct karst_copy *c = core->copy;
 
 	if (c == NULL) {
-		c = open_copy(core, qp, KARST_COPY_RX, KARST_COPY_WRITE);
+		c = copy_open(core, qp, KARST_COPY_RX, KARST_COPY_WRITE);
 		core->copy = c = c != NULL ? c : &starved;
 	}
 	if (c->state == KARST_COPY_DONE)
@@ -119,7 +119,7 @@ place_copied(struct karst_core *core, struct karst_core_qp *qp, uint8_t *host, c
 		c->nsmall += n;
 	}
 	c->end |= last;
-	return add_part(c, host, (uint8_t *)(uintptr_t)src, n);
+	return copy_add_part(c, host, (uint8_t *)(uintptr_t)src, n);
 }
 
 bool
@@ -170,19 +170,19 @@ karst_copy_atomic(struct karst_core *core, struct karst_core_qp *qp, struct kars
 			karst_mem_store8(to, (const uint8_t *)&a->operand);
 		return true;
 	}
-	c = open_copy(core, qp, KARST_COPY_RX, a->op);
+	c = copy_open(core, qp, KARST_COPY_RX, a->op);
 	core->copy = c != NULL ? c : &starved;
 	if (c != NULL) {
 		c->compare = a->compare;
 		c->operand = a->operand;
-		add_part(c, a->host, (uint8_t *)&c->old, 8);
+		copy_add_part(c, a->host, (uint8_t *)&c->old, 8);
 	}
 	return karst_copy_settle(core, pkt, true);
 }
 
 /* The sources of the parts are in a packet, which is another one now. */
 static void
-rebase(struct karst_copy *c, const struct karst_pkt *from, const struct karst_pkt *to)
+copy_rebase(struct karst_copy *c, const struct karst_pkt *from, const struct karst_pkt *to)
 {
 	uint32_t i;
 
@@ -195,14 +195,14 @@ rebase(struct karst_copy *c, const struct karst_pkt *from, const struct karst_pk
 }
 
 static bool
-park(struct karst_core *core, struct karst_copy *c, struct karst_pkt *pkt)
+packet_park(struct karst_core *core, struct karst_copy *c, struct karst_pkt *pkt)
 {
 	c->pkt = core->copy_kept ? pkt : core->copy_ops->keep(core, c, pkt);
 	if (c->pkt == NULL)
 		return false;
 	if (c->pkt != pkt)
-		rebase(c, pkt, c->pkt);
-	if (submit(core, c))
+		copy_rebase(c, pkt, c->pkt);
+	if (copy_submit(core, c))
 		return true;
 	/* its driver still has it */
 	if (c->pkt == pkt)
@@ -218,7 +218,7 @@ karst_copy_settled(struct karst_core *core, struct karst_pkt *pkt, bool ok)
 	if (c->state == KARST_COPY_DONE)
 		return true;
 	core->copy = NULL;
-	if (ok && c != &starved && park(core, c, pkt))
+	if (ok && c != &starved && packet_park(core, c, pkt))
 		return false;
 	if (c != &starved)
 		core->copy_ops->give_back(core, c);
@@ -245,7 +245,7 @@ karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct karst
 
 /* The packet that was parked, and then those behind it, of which one may be parked in its turn. */
 static void
-deliver_again(struct karst_core *core, struct karst_copy *c)
+packet_redeliver(struct karst_core *core, struct karst_copy *c)
 {
 	struct karst_core_qp *qp = c->qp;
 	uint32_t i;
@@ -255,7 +255,7 @@ deliver_again(struct karst_core *core, struct karst_copy *c)
 	karst_qp_rx_again(core, qp, c->pkt);
 	core->copy = NULL;
 	qp->copy[KARST_COPY_RX] = NULL;
-	set_flag(qp);
+	copies_set_flag(qp);
 	for (i = 0; i < c->nbacklog; i++) {
 		struct karst_copy *next = qp->copy[KARST_COPY_RX];
 
@@ -274,10 +274,10 @@ deliver_again(struct karst_core *core, struct karst_copy *c)
 /* --- frames --- */
 
 static void
-renew(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half)
+copy_renew(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_half half)
 {
 	if (qp->copy[half] != NULL)
-		give_back(core, qp, half);
+		copy_give_back(core, qp, half);
 }
 
 enum karst_wc_status
@@ -305,7 +305,7 @@ karst_copy_get(struct karst_core *core, const struct karst_core_qp *qp, enum kar
 
 /* A segment of a frame; what of it is mapped comes at once.  @return false: no room. */
 static bool
-add_seg(struct karst_core *core, struct karst_copy *c, uint32_t psn, const uint8_t *host,
+copy_add_seg(struct karst_core *core, struct karst_copy *c, uint32_t psn, const uint8_t *host,
 	uint32_t n)
 {
 	uint8_t *local = c->room + c->used;
@@ -321,7 +321,7 @@ add_seg(struct karst_core *core, struct karst_copy *c, uint32_t psn, const uint8
 		from = core->copy_ops->map(core, host + off, &m);
 		if (from != NULL)
 			memcpy(local + off, from, m);
-		else if (!add_part(c, host + off, local + off, m))
+		else if (!copy_add_part(c, host + off, local + off, m))
 			return false;
 	}
 	c->used += n;
@@ -332,7 +332,7 @@ add_seg(struct karst_core *core, struct karst_copy *c, uint32_t psn, const uint8
 
 /* All of a frame of @n bytes, or nothing; as karst_wqe_gather() will ask for it. */
 static bool
-add_frame(struct karst_core *core, const struct karst_core_qp *qp, struct karst_copy *c,
+copy_add_frame(struct karst_core *core, const struct karst_core_qp *qp, struct karst_copy *c,
 	const struct karst_wqe *w, uint32_t off, uint32_t n, uint32_t psn)
 {
 	uint32_t nparts = c->nparts, bytes = c->bytes, used = c->used, nsegs = c->nsegs;
@@ -349,7 +349,8 @@ add_frame(struct karst_core *core, const struct karst_core_qp *qp, struct karst_
 		if (m > 0 &&
 			(karst_mem_check_local(core->mem, qp->pd, s->lkey, s->addr + at.off, m, 0,
 				 &host) != KARST_MEM_OK ||
-				(karst_mem_is_unmapped(host) && !add_seg(core, c, psn, host, m)))) {
+				(karst_mem_is_unmapped(host) &&
+					!copy_add_seg(core, c, psn, host, m)))) {
 			c->nparts = nparts;
 			c->bytes = bytes;
 			c->used = used;
@@ -365,9 +366,9 @@ add_frame(struct karst_core *core, const struct karst_core_qp *qp, struct karst_
 
 /* Submits what was noted.  @return false: there was nothing, or it is not taken now. */
 static bool
-fetch(struct karst_core *core, struct karst_copy *c)
+copy_fetch(struct karst_core *core, struct karst_copy *c)
 {
-	if (c->nparts > 0 && submit(core, c))
+	if (c->nparts > 0 && copy_submit(core, c))
 		return true;
 	if (c->nparts == 0 && c->nsegs > 0) {
 		/* mapped, but not in one piece: it is here already */
@@ -388,13 +389,13 @@ karst_copy_fetch_requests(struct karst_core *core, struct karst_core_qp *qp,
 	struct karst_wqe next;
 	struct karst_copy *c;
 
-	renew(core, qp, KARST_COPY_REQ);
-	c = open_copy(core, qp, KARST_COPY_REQ, KARST_COPY_READ);
+	copy_renew(core, qp, KARST_COPY_REQ);
+	c = copy_open(core, qp, KARST_COPY_REQ, KARST_COPY_READ);
 	if (c == NULL)
 		return false;
 	for (frames = karst_min_u32(frames, KARST_COPY_AHEAD); frames > 0; frames--) {
 		n = karst_min_u32(mtu, w->len - off);
-		if (!add_frame(core, qp, c, w, off, n, psn))
+		if (!copy_add_frame(core, qp, c, w, off, n, psn))
 			break;
 		psn = karst_psn_add(psn, 1);
 		off += n;
@@ -408,7 +409,7 @@ karst_copy_fetch_requests(struct karst_core *core, struct karst_core_qp *qp,
 		w = &next;
 		off = 0;
 	}
-	return fetch(core, c);
+	return copy_fetch(core, c);
 }
 
 bool
@@ -418,8 +419,8 @@ karst_copy_fetch_response(
 	uint32_t psn = qp->rsp.rsp_psn, i;
 	struct karst_copy *c;
 
-	renew(core, qp, KARST_COPY_RSP);
-	c = open_copy(core, qp, KARST_COPY_RSP, KARST_COPY_READ);
+	copy_renew(core, qp, KARST_COPY_RSP);
+	c = copy_open(core, qp, KARST_COPY_RSP, KARST_COPY_READ);
 	if (c == NULL)
 		return false;
 	for (i = 0; i < KARST_COPY_AHEAD && psn != e->end; i++, psn = karst_psn_add(psn, 1)) {
@@ -429,10 +430,10 @@ karst_copy_fetch_response(
 
 		if (karst_mem_check_remote(core->mem, e->pd, qp->qpn, e->rkey, e->va + off, n,
 			    KARST_ACCESS_REMOTE_READ, &host) != KARST_MEM_OK ||
-			!add_seg(core, c, psn, host, n))
+			!copy_add_seg(core, c, psn, host, n))
 			break;
 	}
-	return fetch(core, c);
+	return copy_fetch(core, c);
 }
 
 /* --- both --- */
@@ -442,7 +443,7 @@ karst_copy_done(struct karst_core *core, struct karst_copy *c)
 {
 	c->state = KARST_COPY_DONE;
 	if (c->half == KARST_COPY_RX)
-		deliver_again(core, c);
+		packet_redeliver(core, c);
 	else
 		karst_core_activate(core, c->qp);
 }
@@ -460,7 +461,7 @@ karst_qp_unfetch(struct karst_core *core, struct karst_core_qp *qp)
 
 	for (i = KARST_COPY_REQ; i <= KARST_COPY_RSP; i++)
 		if (qp->copy[i] != NULL && qp->copy[i]->state == KARST_COPY_DONE)
-			give_back(core, qp, i);
+			copy_give_back(core, qp, i);
 }
 
 void
@@ -472,5 +473,5 @@ karst_copies_drop(struct karst_core *core, struct karst_core_qp *qp)
 	for (i = 0; rx != NULL && i < rx->nbacklog; i++)
 		core->copy_ops->release(core, rx->backlog[i]);
 	for (i = 0; i < KARST_COPY_HALVES; i++)
-		renew(core, qp, i);
+		copy_renew(core, qp, i);
 }

@@ -171,7 +171,7 @@ karst_core_doorbell(struct karst_core *core, uint32_t qpn)
 }
 
 static inline void
-fire(struct karst_core *core, struct karst_timer *t)
+timer_fire(struct karst_core *core, struct karst_timer *t)
 {
 	if (karst_likely(t->kind == KARST_TIMER_QP))
 		karst_requester_expire(
@@ -191,7 +191,7 @@ karst_core_expire(struct karst_core *core, unsigned int budget)
 
 		n = karst_wheel_advance(&core->wheel, core->now_ns, fired, want);
 		for (i = 0; i < n; i++)
-			fire(core, fired[i]);
+			timer_fire(core, fired[i]);
 		done += n;
 		if (n < want)
 			break;

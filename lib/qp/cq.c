@@ -76,7 +76,7 @@ karst_cq_overflown(const struct karst_core_cq *cq)
 }
 
 static karst_noinline void
-overflow(struct karst_core *core, struct karst_core_cq *cq)
+cq_overflow(struct karst_core *core, struct karst_core_cq *cq)
 {
 	karst_count(&core->counters, KARST_CTR_CQ_OVERFLOWS);
 	/* two lcores may find the queue full at once: one tells */
@@ -92,7 +92,7 @@ karst_cq_push(struct karst_core *core, struct karst_core_cq *cq, bool solicited)
 	struct karst_cq_lane_state *l = &cq->lane[core->lcore];
 
 	if (karst_unlikely(karst_cq_overflown(cq) || !karst_lane_room(&l->ring))) {
-		overflow(core, cq);
+		cq_overflow(core, cq);
 		return NULL;
 	}
 	l->solicited |= solicited;
@@ -106,7 +106,7 @@ karst_cq_push(struct karst_core *core, struct karst_core_cq *cq, bool solicited)
 
 /* Raises the event, once however many lanes are about to. */
 static void
-raise_event(struct karst_core *core, struct karst_cq_lane_state *l)
+lane_raise_event(struct karst_core *core, struct karst_cq_lane_state *l)
 {
 	struct karst_core_cq *cq = l->cq;
 
@@ -123,7 +123,7 @@ raise_event(struct karst_core *core, struct karst_cq_lane_state *l)
 
 /* What is fresh would be worth an event: is there enough of it? */
 static karst_noinline void
-moderate(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t how)
+lane_moderate(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t how)
 {
 	uint32_t count = how >> 16, period_us = how & 0xffff;
 
@@ -136,7 +136,7 @@ moderate(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t how)
 	}
 	l->held_entries += l->fresh;
 	if (count != 0 && l->held_entries >= count)
-		raise_event(core, l);
+		lane_raise_event(core, l);
 }
 
 /* Raises the event if the program waits for what has just been published. */
@@ -154,15 +154,15 @@ signal_lane(struct karst_core *core, struct karst_cq_lane_state *l)
 	/* relaxed: a change takes effect sooner or later */
 	how = atomic_load_explicit(&cq->moderation, memory_order_relaxed);
 	if (karst_likely(how == 0))
-		raise_event(core, l);
+		lane_raise_event(core, l);
 	else
-		moderate(core, l, how);
+		lane_moderate(core, l, how);
 }
 
 void
 karst_cq_expire(struct karst_core *core, struct karst_cq_lane_state *l)
 {
-	raise_event(core, l);
+	lane_raise_event(core, l);
 }
 
 void
@@ -218,7 +218,7 @@ recvs_done(const struct karst_core_qp *qp)
 
 /* Completions that count from here on, whatever becomes of us. */
 static void
-make_ready(const struct karst_core *core)
+lane_make_ready(const struct karst_core *core)
 {
 	struct karst_cq_lane_state *l;
 
@@ -233,7 +233,7 @@ make_ready(const struct karst_core *core)
 /* Slots of finished requests: after their completions count, so that if we die each request either
  * has one or stands in its slot, and before they are shown: whoever sees one can post at once. */
 static void
-give_back(struct karst_core *core)
+qp_give_back_slots(struct karst_core *core)
 {
 	struct karst_core_qp *qp;
 
@@ -253,8 +253,8 @@ karst_core_flush(struct karst_core *core)
 
 	/* also for whoever deregisters memory after the turn that this call ends */
 	karst_mem_place_fence(&core->placer);
-	make_ready(core);
-	give_back(core);
+	lane_make_ready(core);
+	qp_give_back_slots(core);
 	for (l = core->dirty; l != NULL; l = l->next_dirty) {
 		karst_lane_publish(&l->ring);
 		if (core->cross_cpu && l->fresh == 1)

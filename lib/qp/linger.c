@@ -13,7 +13,7 @@
 #include "qp_priv.h"
 
 static void
-drop(struct karst_core *core, uint32_t i)
+linger_remove(struct karst_core *core, uint32_t i)
 {
 	core->linger[i].qp->req.flags &= (uint8_t)~KARST_REQ_LINGER;
 	core->linger[i] = core->linger[--core->nlinger];
@@ -45,7 +45,7 @@ karst_requester_unlinger(struct karst_core *core, struct karst_core_qp *qp)
 		return;
 	for (i = 0; core->linger[i].qp != qp; i++)
 		;
-	drop(core, i);
+	linger_remove(core, i);
 }
 
 void
@@ -63,7 +63,7 @@ karst_core_linger(struct karst_core *core)
 			i++;
 			continue;
 		}
-		drop(core, i);
+		linger_remove(core, i);
 		if (dry && karst_qp_may_send(qp) && !karst_wqe_idle(&qp->sq))
 			qp->req.flags |= KARST_REQ_IDLE;
 		else

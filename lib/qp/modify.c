@@ -262,7 +262,7 @@ take_requester(struct karst_core *core, struct karst_core_qp *qp,
 }
 
 static void
-enter(struct karst_core *core, struct karst_core_qp *qp, uint8_t to)
+qp_enter_state(struct karst_core *core, struct karst_core_qp *qp, uint8_t to)
 {
 	uint8_t from = qp->state;
 
@@ -316,6 +316,6 @@ karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
 	take_responder(qp, attr, mask);
 	take_requester(core, qp, attr, mask);
 	if ((mask & KARST_QP_STATE) && (to != qp->state || to == KARST_QPS_SQD))
-		enter(core, qp, to);
+		qp_enter_state(core, qp, to);
 	return 0;
 }

@@ -16,7 +16,7 @@
 #define ROCE_PORT_MIN 0xc000u
 
 static bool
-all_zero(const uint8_t *p, size_t n)
+gid_is_zero(const uint8_t *p, size_t n)
 {
 	while (n > 0 && p[n - 1] == 0)
 		n--;
@@ -33,8 +33,8 @@ karst_path_check(const struct karst_path *path)
 	if (path->flow_label > 0xfffff)
 		return -EINVAL;
 	if (path->ip6)
-		return all_zero(s, 16) || all_zero(d, 16) ? -EINVAL : 0;
-	return all_zero(s + 12, 4) || all_zero(d + 12, 4) ? -EINVAL : 0;
+		return gid_is_zero(s, 16) || gid_is_zero(d, 16) ? -EINVAL : 0;
+	return gid_is_zero(s + 12, 4) || gid_is_zero(d + 12, 4) ? -EINVAL : 0;
 }
 
 /* W1: constant for a QP; without a flow label derived from the two QPNs. */

@@ -16,7 +16,7 @@
 /* --- taking --- */
 
 static karst_noinline enum karst_rwqe_status
-ring_broken(struct karst_core *core, struct karst_core_qp *qp)
+rq_broken(struct karst_core *core, struct karst_core_qp *qp)
 {
 	karst_count(&core->counters, KARST_CTR_RQ_CORRUPT);
 	if (qp->srq != NULL) {
@@ -81,7 +81,7 @@ karst_recv_take(struct karst_core *core, struct karst_core_qp *qp)
 	}
 	if (ring->head == ring->tail) {
 		if (karst_unlikely(karst_wqe_poll(ring) != 0))
-			return ring_broken(core, qp);
+			return rq_broken(core, qp);
 		if (ring->head == ring->tail)
 			return KARST_RWQE_EMPTY;
 	}

@@ -138,7 +138,7 @@ start_request(
 
 /* The cursor moves over @npsn PSNs that have just gone out. */
 static void
-advance(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
+cursor_advance(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
 {
 	struct karst_requester *r = &qp->req;
 	bool again = r->snd_psn != r->nxt_psn;
@@ -275,7 +275,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	r->since_ackreq = 0;
 	r->rd_out++;
 	r->rd_psns += slot->npsn - skip;
-	advance(core, qp, slot->npsn - skip);
+	cursor_advance(core, qp, slot->npsn - skip);
 	r->snd_idx = idx + 1;
 	return STEP_NEXT;
 }
@@ -343,7 +343,7 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 		st = build_packet(core, qp, w, off, n, &c, b);
 		if (karst_unlikely(st != KARST_WC_SUCCESS))
 			return not_built(core, qp, w, idx, off, b, nsegs, st);
-		advance(core, qp, 1);
+		cursor_advance(core, qp, 1);
 		off += n;
 		if (off == w->len)
 			break;
@@ -398,7 +398,7 @@ send_request(
 /* --- one visit --- */
 
 static karst_noinline void
-ring_broken(struct karst_core *core, struct karst_core_qp *qp)
+sq_broken(struct karst_core *core, struct karst_core_qp *qp)
 {
 	karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
 	karst_qp_error(core, qp, KARST_EVENT_QP_FATAL);
@@ -419,7 +419,7 @@ have_request(struct karst_core *core, struct karst_core_qp *qp)
 		return false;
 	while (r->snd_idx == qp->sq.tail) {
 		if (karst_unlikely(karst_wqe_poll(&qp->sq) != 0)) {
-			ring_broken(core, qp);
+			sq_broken(core, qp);
 			return false;
 		}
 		if (r->snd_idx != qp->sq.tail)

@@ -57,7 +57,7 @@ karst_refuse(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt
 }
 
 static void
-rnr(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+responder_rnr(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	karst_drop_pkt(core, pkt, KARST_DROP_RNR);
 	karst_count(&core->counters, KARST_CTR_RNR_NAK_SENT);
@@ -75,7 +75,7 @@ fail_receive(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_st
 
 /* An expected request was executed. */
 static void
-executed(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
+request_executed(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
 	uint32_t npsn)
 {
 	struct karst_responder *r = &qp->rsp;
@@ -103,7 +103,7 @@ karst_message_done(struct karst_core *core, struct karst_core_qp *qp)
 
 /* R9: the key that a SEND with Invalidate names is given up. */
 static bool
-invalidate(struct karst_core *core, struct karst_core_qp *qp, uint32_t rkey)
+request_invalidate(struct karst_core *core, struct karst_core_qp *qp, uint32_t rkey)
 {
 	if (karst_mutant(KARST_MUTANT_WINDOW_KEY))
 		return true;
@@ -127,11 +127,11 @@ send_done(struct karst_core *core, struct karst_core_qp *qp, const struct karst_
 	} else if (opf & KARST_OPF_IETH) {
 		done.flags = KARST_WC_WITH_INV;
 		done.imm = pkt->inv_rkey;
-		if (!invalidate(core, qp, pkt->inv_rkey)) {
+		if (!request_invalidate(core, qp, pkt->inv_rkey)) {
 			/* R9, L8: placed and acknowledged, MSN not advanced, then Error */
 			done.status = KARST_WC_REM_INV_REQ_ERR;
 			qp->rsp.op = KARST_MSG_NONE;
-			executed(core, qp, pkt, 1);
+			request_executed(core, qp, pkt, 1);
 			karst_recv_complete(core, qp, &done);
 			if (qp->rsp.owed != KARST_OWED_NONE)
 				qp->rsp.fatal = true;
@@ -140,12 +140,13 @@ send_done(struct karst_core *core, struct karst_core_qp *qp, const struct karst_
 		}
 	}
 	karst_message_done(core, qp);
-	executed(core, qp, pkt, 1);
+	request_executed(core, qp, pkt, 1);
 	karst_recv_complete(core, qp, &done);
 }
 
 static void
-rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+responder_rx_send(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	enum karst_wc_status st;
@@ -155,7 +156,7 @@ rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt
 		case KARST_RWQE_OK:
 			break;
 		case KARST_RWQE_EMPTY:
-			rnr(core, qp, pkt);
+			responder_rnr(core, qp, pkt);
 			if (karst_mutant(KARST_MUTANT_RNR_EXECUTES))
 				r->epsn = karst_psn_add(r->epsn, 1);
 			return;
@@ -180,7 +181,7 @@ rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt
 		send_done(core, qp, pkt, opf);
 	} else {
 		r->op = KARST_MSG_SEND;
-		executed(core, qp, pkt, 1);
+		request_executed(core, qp, pkt, 1);
 	}
 }
 
@@ -226,13 +227,14 @@ write_done(struct karst_core *core, struct karst_core_qp *qp, const struct karst
 
 	karst_message_done(core, qp);
 	karst_count(&core->counters, KARST_CTR_RX_WRITE_REQUESTS);
-	executed(core, qp, pkt, 1);
+	request_executed(core, qp, pkt, 1);
 	if (opf & KARST_OPF_IMM)
 		karst_recv_complete(core, qp, &done);
 }
 
 static void
-rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+responder_rx_write(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	uint8_t *host;
@@ -242,7 +244,7 @@ rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 		enum karst_rwqe_status st = karst_recv_take(core, qp);
 
 		if (st == KARST_RWQE_EMPTY) {
-			rnr(core, qp, pkt);
+			responder_rnr(core, qp, pkt);
 			return;
 		}
 		if (st == KARST_RWQE_BROKEN) {
@@ -289,7 +291,7 @@ rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 		write_done(core, qp, pkt, opf);
 	} else {
 		r->op = KARST_MSG_WRITE;
-		executed(core, qp, pkt, 1);
+		request_executed(core, qp, pkt, 1);
 	}
 }
 
@@ -311,7 +313,7 @@ rx_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt
 		if (karst_mutant(KARST_MUTANT_DUP_SEND) && (opf & KARST_OPF_SEND) &&
 			(opf & KARST_OPF_START) && (opf & KARST_OPF_END) &&
 			qp->rsp.op == KARST_MSG_NONE) {
-			rx_send(core, qp, pkt, opf);
+			responder_rx_send(core, qp, pkt, opf);
 			qp->rsp.epsn = karst_psn_add(qp->rsp.epsn, -1u);
 			return;
 		}
@@ -369,7 +371,7 @@ end_wait(struct karst_responder *r)
 
 /* Is the opcode one that may come now (R1), and the payload as long as it must be (W10)? */
 static bool
-in_order(const struct karst_core_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
+responder_in_order(const struct karst_core_qp *qp, const struct karst_pkt *pkt, uint32_t opf)
 {
 	uint32_t mtu = karst_qp_mtu(qp);
 
@@ -421,14 +423,14 @@ karst_responder_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 		end_wait(r);
 	if (karst_unlikely(!(qp->flags & KARST_QPF_COMM_EST)))
 		communication_established(core, qp);
-	if (karst_unlikely(!in_order(qp, pkt, opf)))
+	if (karst_unlikely(!responder_in_order(qp, pkt, opf)))
 		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
 	else if (karst_unlikely(opf & KARST_OPF_XRCETH) && !karst_xrc_enter(core, qp, pkt, opf))
 		return;
 	else if (opf & KARST_OPF_WRITE)
-		rx_write(core, qp, pkt, opf);
+		responder_rx_write(core, qp, pkt, opf);
 	else if (opf & KARST_OPF_SEND)
-		rx_send(core, qp, pkt, opf);
+		responder_rx_send(core, qp, pkt, opf);
 	else if (opf & KARST_OPF_READ)
 		karst_responder_read(core, qp, pkt);
 	else if (opf & (KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE))

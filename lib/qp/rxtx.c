@@ -32,7 +32,7 @@ address_ok(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 }
 
 static enum karst_drop
-check(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
+packet_check(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
 	if (karst_unlikely(pkt->opcode == KARST_CNP))
 		return KARST_DROP_CNP;
@@ -49,7 +49,7 @@ check(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 
 /* What comes next of the peer's requests, or answers what is outstanding. */
 static bool
-is_expected(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
+packet_is_expected(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
 	const struct karst_requester *r = &qp->req;
 
@@ -73,7 +73,7 @@ check_latched(struct karst_core_qp *qp, const struct karst_pkt *pkt)
 	qp->ip6 |= KARST_QP_LATCHES;
 	if (!good)
 		return KARST_DROP_ADDRESS;
-	if (qp->peer_sport == 0 && is_expected(qp, pkt))
+	if (qp->peer_sport == 0 && packet_is_expected(qp, pkt))
 		qp->peer_sport = sport;
 	return qp->peer_sport == 0 || qp->peer_sport == sport ? KARST_DROP_NONE
 							      : KARST_DROP_SOURCE_PORT;
@@ -94,7 +94,7 @@ rx_xrc(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 }
 
 static inline void
-deliver(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+packet_deliver(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	if (qp->type == KARST_QPT_RC) {
 		if (karst_opcode_flags(pkt->opcode) & KARST_OPF_REQUEST)
@@ -119,7 +119,7 @@ is_parked(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 }
 
 static inline bool
-accept(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+packet_accept(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	karst_count(&core->counters, KARST_CTR_RX_PACKETS);
 	karst_count_n(&core->counters, KARST_CTR_RX_BYTES, pkt->len);
@@ -127,7 +127,7 @@ accept(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 	karst_qp_add(&qp->rx_bytes, pkt->len);
 	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && qp->copy[KARST_COPY_RX] != NULL)
 		return karst_copy_queue(core, qp, pkt);
-	deliver(core, qp, pkt);
+	packet_deliver(core, qp, pkt);
 	return is_parked(qp, pkt);
 }
 
@@ -138,7 +138,7 @@ rx_odd(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop drop)
 	if (drop == KARST_DROP_ADDRESS)
 		drop = check_latched(pkt->qp, pkt);
 	if (drop == KARST_DROP_NONE)
-		return accept(core, pkt->qp, pkt);
+		return packet_accept(core, pkt->qp, pkt);
 	karst_drop_pkt(core, pkt, drop);
 	return false;
 }
@@ -146,17 +146,17 @@ rx_odd(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop drop)
 bool
 karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt)
 {
-	enum karst_drop drop = check(pkt->qp, pkt);
+	enum karst_drop drop = packet_check(pkt->qp, pkt);
 
 	if (karst_unlikely(drop != KARST_DROP_NONE))
 		return rx_odd(core, pkt, drop);
-	return accept(core, pkt->qp, pkt);
+	return packet_accept(core, pkt->qp, pkt);
 }
 
 bool
 karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
-	enum karst_drop drop = check(qp, pkt);
+	enum karst_drop drop = packet_check(qp, pkt);
 
 	if (drop == KARST_DROP_ADDRESS)
 		drop = check_latched(qp, pkt);
@@ -164,7 +164,7 @@ karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct kars
 		karst_drop_pkt(core, pkt, drop);
 		return false;
 	}
-	deliver(core, qp, pkt);
+	packet_deliver(core, qp, pkt);
 	return is_parked(qp, pkt);
 }
 

@@ -15,7 +15,7 @@
  * but one of a shared queue, which others wait for, completes with @status.
  */
 static void
-forget_message(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_status status)
+uc_forget_message(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_status status)
 {
 	struct karst_rwqe *w = &qp->rsp.rwqe;
 	struct karst_recv_done done = {.status = status, .opcode = KARST_WC_RECV};
@@ -27,16 +27,16 @@ forget_message(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_
 }
 
 static void
-give_up(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
+uc_abort_message(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
 	enum karst_drop why)
 {
 	karst_drop_pkt(core, pkt, why);
-	forget_message(core, qp, KARST_WC_REM_INV_REQ_ERR);
+	uc_forget_message(core, qp, KARST_WC_REM_INV_REQ_ERR);
 }
 
 /* @return true if the packet continues or starts a message in good order. */
 static bool
-in_order(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+uc_in_order(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	uint32_t mtu = karst_qp_mtu(qp);
@@ -46,24 +46,24 @@ in_order(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 	if (opf & KARST_OPF_START) {
 		/* what was in progress is lost */
 		if (r->op != KARST_MSG_NONE)
-			forget_message(core, qp, KARST_WC_REM_INV_REQ_ERR);
+			uc_forget_message(core, qp, KARST_WC_REM_INV_REQ_ERR);
 	} else if ((gap && !karst_mutant(KARST_MUTANT_UC_MIX)) || r->op == KARST_MSG_NONE ||
 		((opf & KARST_OPF_SEND) != 0) != (r->op == KARST_MSG_SEND)) {
-		give_up(core, qp, pkt, KARST_DROP_UC_MESSAGE);
+		uc_abort_message(core, qp, pkt, KARST_DROP_UC_MESSAGE);
 		return false;
 	}
 	/* W10 */
 	if (opf & KARST_OPF_END
 			? pkt->pay_len > mtu || (pkt->pay_len == 0 && !(opf & KARST_OPF_START))
 			: pkt->pay_len != mtu) {
-		give_up(core, qp, pkt, KARST_DROP_UC_MESSAGE);
+		uc_abort_message(core, qp, pkt, KARST_DROP_UC_MESSAGE);
 		return false;
 	}
 	return true;
 }
 
 static void
-complete(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
+uc_complete(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
 	uint32_t opf, enum karst_wc_opcode opcode, uint32_t byte_len)
 {
 	struct karst_recv_done done = {
@@ -80,7 +80,7 @@ complete(struct karst_core *core, struct karst_core_qp *qp, const struct karst_p
 
 /* As karst_copy_settle(): a packet that is parked is still the expected one. */
 static bool
-settle(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, bool ok)
+uc_settle(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, bool ok)
 {
 	if (karst_copy_settle(core, pkt, ok))
 		return true;
@@ -89,24 +89,24 @@ settle(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt,
 }
 
 static void
-rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+uc_rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	enum karst_wc_status st;
 
 	if ((opf & KARST_OPF_START) && karst_recv_take(core, qp) != KARST_RWQE_OK) {
-		give_up(core, qp, pkt, KARST_DROP_NO_WQE);
+		uc_abort_message(core, qp, pkt, KARST_DROP_NO_WQE);
 		return;
 	}
 	st = karst_recv_place(
 		core, qp, pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
-	if (!settle(core, qp, pkt, st == KARST_WC_SUCCESS)) {
+	if (!uc_settle(core, qp, pkt, st == KARST_WC_SUCCESS)) {
 		karst_recv_unplace(&r->rwqe, pkt->pay_len);
 		return;
 	}
 	if (karst_unlikely(st == KARST_WC_LOC_LEN_ERR)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_UC_MESSAGE);
-		forget_message(core, qp, st);
+		uc_forget_message(core, qp, st);
 		return;
 	}
 	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
@@ -121,12 +121,12 @@ rx_send(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt
 	r->op = opf & KARST_OPF_END ? KARST_MSG_NONE : KARST_MSG_SEND;
 	if (opf & KARST_OPF_END) {
 		karst_count(&core->counters, KARST_CTR_RX_REQUESTS);
-		complete(core, qp, pkt, opf, KARST_WC_RECV, r->rwqe.got);
+		uc_complete(core, qp, pkt, opf, KARST_WC_RECV, r->rwqe.got);
 	}
 }
 
 static void
-rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+uc_rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
 {
 	struct karst_responder *r = &qp->rsp;
 	uint8_t *host = NULL;
@@ -137,28 +137,28 @@ rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 		r->left = r->total = pkt->dma_len;
 	}
 	if (opf & KARST_OPF_END ? pkt->pay_len != r->left : pkt->pay_len >= r->left) {
-		give_up(core, qp, pkt, KARST_DROP_UC_MESSAGE);
+		uc_abort_message(core, qp, pkt, KARST_DROP_UC_MESSAGE);
 		return;
 	}
 	if ((opf & KARST_OPF_IMM) && karst_recv_take(core, qp) != KARST_RWQE_OK) {
-		give_up(core, qp, pkt, KARST_DROP_NO_WQE);
+		uc_abort_message(core, qp, pkt, KARST_DROP_NO_WQE);
 		return;
 	}
 	if (!(r->access & KARST_ACCESS_REMOTE_WRITE) ||
 		(r->left != 0 &&
 			karst_mem_check_remote(core->mem, qp->pd, qp->qpn, r->rkey, r->va, r->left,
 				KARST_ACCESS_REMOTE_WRITE, &host) != KARST_MEM_OK)) {
-		give_up(core, qp, pkt, KARST_DROP_UC_ACCESS);
+		uc_abort_message(core, qp, pkt, KARST_DROP_UC_ACCESS);
 		return;
 	}
 	if (pkt->pay_len != 0 && karst_mem_is_unmapped(host)) {
 		bool ok = karst_copy_place(core, qp, r->rkey, host, pkt->data + pkt->pay_off,
 			pkt->pay_len, (opf & KARST_OPF_END) != 0);
 
-		if (!settle(core, qp, pkt, ok))
+		if (!uc_settle(core, qp, pkt, ok))
 			return;
 		if (!ok) {
-			give_up(core, qp, pkt, KARST_DROP_UC_ACCESS);
+			uc_abort_message(core, qp, pkt, KARST_DROP_UC_ACCESS);
 			return;
 		}
 	} else if (pkt->pay_len != 0) {
@@ -173,7 +173,7 @@ rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 		karst_count(&core->counters, KARST_CTR_RX_WRITE_REQUESTS);
 	}
 	if (opf & KARST_OPF_IMM)
-		complete(core, qp, pkt, opf, KARST_WC_RECV_RDMA_WITH_IMM, r->total);
+		uc_complete(core, qp, pkt, opf, KARST_WC_RECV_RDMA_WITH_IMM, r->total);
 }
 
 void
@@ -181,10 +181,10 @@ karst_uc_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 {
 	uint32_t opf = karst_opcode_flags(pkt->opcode);
 
-	if (!in_order(core, qp, pkt, opf))
+	if (!uc_in_order(core, qp, pkt, opf))
 		return;
 	if (opf & KARST_OPF_SEND)
-		rx_send(core, qp, pkt, opf);
+		uc_rx_send(core, qp, pkt, opf);
 	else
-		rx_write(core, qp, pkt, opf);
+		uc_rx_write(core, qp, pkt, opf);
 }

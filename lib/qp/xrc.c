@@ -27,7 +27,7 @@
 /* --- numbers --- */
 
 static struct karst_core_srq **
-place_of(const struct karst_core *core, uint32_t number)
+srq_place(const struct karst_core *core, uint32_t number)
 {
 	return &core->srqs[(number >> core->lcore_bits) & core->srq_mask];
 }
@@ -41,8 +41,8 @@ karst_xrc_number(struct karst_core *core, struct karst_core_srq *srq)
 		return -ENOSPC;
 	do {
 		number = (core->next_srq++ << core->lcore_bits | core->lcore) & 0xffffff;
-	} while (number == 0 || *place_of(core, number) != NULL);
-	*place_of(core, number) = srq;
+	} while (number == 0 || *srq_place(core, number) != NULL);
+	*srq_place(core, number) = srq;
 	core->nsrqs++;
 	srq->number = number;
 	return 0;
@@ -51,7 +51,7 @@ karst_xrc_number(struct karst_core *core, struct karst_core_srq *srq)
 struct karst_core_srq *
 karst_xrc_find(const struct karst_core *core, const struct karst_core_qp *qp, uint32_t number)
 {
-	struct karst_core_srq *srq = *place_of(core, number);
+	struct karst_core_srq *srq = *srq_place(core, number);
 
 	return srq != NULL && srq->number == number && srq->xrcd == qp->xrcd ? srq : NULL;
 }
@@ -59,7 +59,7 @@ karst_xrc_find(const struct karst_core *core, const struct karst_core_qp *qp, ui
 /* --- targets and SRQs --- */
 
 static void
-detach(struct karst_core_qp *qp)
+target_detach(struct karst_core_qp *qp)
 {
 	*qp->pprev_target = qp->next_target;
 	if (qp->next_target != NULL)
@@ -70,10 +70,10 @@ detach(struct karst_core_qp *qp)
 }
 
 static void
-attach(struct karst_core_qp *qp, struct karst_core_srq *srq)
+target_attach(struct karst_core_qp *qp, struct karst_core_srq *srq)
 {
 	if (qp->srq != NULL)
-		detach(qp);
+		target_detach(qp);
 	qp->next_target = srq->targets;
 	qp->pprev_target = &srq->targets;
 	if (srq->targets != NULL)
@@ -100,7 +100,7 @@ karst_xrc_enter(
 		return false;
 	}
 	assert(!qp->rsp.rwqe.held);
-	attach(qp, srq);
+	target_attach(qp, srq);
 	return true;
 }
 
@@ -114,7 +114,7 @@ karst_xrc_leave(struct karst_core *core, struct karst_core_qp *qp)
 		return;
 	if (qp->rsp.rwqe.held)
 		karst_recv_complete(core, qp, &done);
-	detach(qp);
+	target_detach(qp);
 }
 
 void
@@ -122,11 +122,11 @@ karst_srq_withdraw(struct karst_core *core, struct karst_core_srq *srq)
 {
 	if (srq->number == 0)
 		return;
-	*place_of(core, srq->number) = NULL;
+	*srq_place(core, srq->number) = NULL;
 	core->nsrqs--;
 	srq->number = 0;
 	while (srq->targets != NULL) {
 		srq->targets->rsp.rwqe.held = false;
-		detach(srq->targets);
+		target_detach(srq->targets);
 	}
 }

@@ -113,7 +113,7 @@ karst_build_ib(uint8_t *buf, size_t room, const struct karst_ib_hdrs *ib)
 
 /* Sum of @len bytes as big-endian 16-bit words, an odd last byte padded with 0. */
 static uint32_t
-sum16(uint32_t sum, const uint8_t *p, size_t len)
+build_sum16(uint32_t sum, const uint8_t *p, size_t len)
 {
 	for (; len >= 2; len -= 2, p += 2)
 		sum += karst_get_be16(p);
@@ -146,7 +146,7 @@ put_eth(uint8_t *p, const struct karst_frame *f)
 
 /* @len bytes of UDP follow. */
 static uint8_t *
-put_ip4(uint8_t *p, const struct karst_frame *f, unsigned int len)
+build_ip4(uint8_t *p, const struct karst_frame *f, unsigned int len)
 {
 	p[0] = 0x45;
 	p[1] = f->tclass;
@@ -158,12 +158,12 @@ put_ip4(uint8_t *p, const struct karst_frame *f, unsigned int len)
 	karst_put_be16(p + 10, 0);
 	memcpy(p + 12, f->saddr, 4);
 	memcpy(p + 16, f->daddr, 4);
-	karst_put_be16(p + 10, (uint16_t)~fold16(sum16(0, p, KARST_IP4_LEN)));
+	karst_put_be16(p + 10, (uint16_t)~fold16(build_sum16(0, p, KARST_IP4_LEN)));
 	return p + KARST_IP4_LEN;
 }
 
 static uint8_t *
-put_ip6(uint8_t *p, const struct karst_frame *f, unsigned int len)
+build_ip6(uint8_t *p, const struct karst_frame *f, unsigned int len)
 {
 	karst_put_be32(p, 6u << 28 | (uint32_t)f->tclass << 20 | (f->flow_label & 0xfffff));
 	karst_put_be16(p + 4, (uint16_t)len);
@@ -191,7 +191,7 @@ karst_build_frame(uint8_t *buf, size_t room, const struct karst_frame *f)
 	if (len > room)
 		return -ENOSPC;
 	p = put_eth(buf, f);
-	p = f->ip6 ? put_ip6(p, f, udp_len) : put_ip4(p, f, udp_len);
+	p = f->ip6 ? build_ip6(p, f, udp_len) : build_ip4(p, f, udp_len);
 	karst_put_be16(p, f->sport);
 	karst_put_be16(p + 2, f->dport);
 	karst_put_be16(p + 4, (uint16_t)udp_len);
@@ -249,7 +249,7 @@ karst_build_udp_checksum(uint8_t *udp, size_t len, bool ip6)
 	uint16_t checksum;
 
 	karst_put_be16(udp + 6, 0);
-	sum = sum16(sum, udp - addr_len, addr_len);
-	checksum = (uint16_t)~fold16(sum16(sum, udp, len));
+	sum = build_sum16(sum, udp - addr_len, addr_len);
+	checksum = (uint16_t)~fold16(build_sum16(sum, udp, len));
 	karst_put_be16(udp + 6, checksum != 0 ? checksum : 0xffff);
 }

@@ -112,7 +112,7 @@ parse_ip6(const uint8_t *p, uint32_t avail, struct l3 *l3)
 
 /* Sum of @len bytes as 16-bit words in memory order; @len at most 64 KiB. */
 static uint64_t
-sum16(const uint8_t *p, uint32_t len)
+parse_sum16(const uint8_t *p, uint32_t len)
 {
 	uint64_t sum = 0;
 	uint16_t w;
@@ -141,7 +141,8 @@ udp_checksum_ok(const uint8_t *udp, uint32_t len, bool ip6)
 	uint64_t sum;
 
 	karst_put_be16(pseudo + 2, (uint16_t)len);
-	sum = sum16(udp - addr_len, addr_len) + sum16(pseudo, sizeof(pseudo)) + sum16(udp, len);
+	sum = parse_sum16(udp - addr_len, addr_len) + parse_sum16(pseudo, sizeof(pseudo)) +
+		parse_sum16(udp, len);
 	while (sum > UINT16_MAX)
 		sum = (sum & UINT16_MAX) + (sum >> 16);
 	return sum == UINT16_MAX;

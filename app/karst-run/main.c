@@ -11,11 +11,11 @@
  *   vars.c     or tells the program by variables
  *   cpus.c     leaves the engine its CPUs
  *   hide.c     and keeps it from asking the kernel
- *   minder.c   cleans up afterwards
+ *   reaper.c   cleans up afterwards
  *   plan.c     tells what would be done
  *   doctor.c   tells what is missing
  *
- * karst-run becomes the program in the end: see minder.h.
+ * karst-run becomes the program in the end: see reaper.h.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 
 #include "doctor.h"
 #include "engine.h"
-#include "minder.h"
+#include "reaper.h"
 #include "hide.h"
 #include "ns.h"
 #include "opts.h"
@@ -93,7 +93,7 @@ make_tree(const struct run *r)
 {
 	int ret;
 
-	kr_tree_remove(r->tree); /* of one that had our number, and no minder any more */
+	kr_tree_remove(r->tree); /* of one that had our number, and no reaper any more */
 	do {
 		ret = kr_folder_make(r->folder);
 		if (ret == 0 && mkdir(r->tree, 0700) != 0)
@@ -105,13 +105,13 @@ make_tree(const struct run *r)
 }
 
 static int
-start_minder(struct run *r)
+start_reaper(struct run *r)
 {
 	const char *tree = r->ns != KR_NS_NONE ? NULL : r->tree;
 
 	if (tree == NULL && r->engine.hold < 0)
 		return -1; /* nothing will be left */
-	return kr_minder_start(r->folder, tree, r->engine.hold) == 0 ? -1 : KR_EXIT_FAILED;
+	return kr_reaper_start(r->folder, tree, r->engine.hold) == 0 ? -1 : KR_EXIT_FAILED;
 }
 
 static int
@@ -172,7 +172,7 @@ run_prepare(struct run *r)
 
 	snprintf(r->tree, sizeof(r->tree), "%s/tree.%d", r->folder, (int)getpid());
 	if (rc < 0)
-		rc = start_minder(r);
+		rc = start_reaper(r);
 	if (rc < 0 && r->ns == KR_NS_NONE)
 		rc = make_tree(r);
 	if (rc < 0)

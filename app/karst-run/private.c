@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "keeper.h"
+#include "supervisor.h"
 
 #define START_MS   15000
 #define LOOK_MS    10
@@ -70,7 +70,7 @@ write_conf(const char *path)
 
 /* Until karstd answers.  @return -1, an exit status of karst-run, or BUSY. */
 static int
-await(const struct kr_keep *k, int report, struct kr_view *v)
+await(const struct kr_supervised *k, int report, struct kr_view *v)
 {
 	int64_t until = now_ms() + START_MS;
 	struct pollfd p = {.fd = report, .events = POLLIN};
@@ -94,10 +94,10 @@ await(const struct kr_keep *k, int report, struct kr_view *v)
 	return KR_EXIT_FAILED;
 }
 
-/* The FIFO with both ends, until the keeper has its own: it must not see an end before the
- * beginning.  *report as kr_keeper_start() has it. */
+/* The FIFO with both ends, until the supervisor has its own: it must not see an end before the
+ * beginning.  *report as kr_supervisor_start() has it. */
 static int
-engine_prepare(struct kr_keep *k, int *both, int *report)
+engine_prepare(struct kr_supervised *k, int *both, int *report)
 {
 	int ret = write_conf(k->conf);
 
@@ -106,7 +106,7 @@ engine_prepare(struct kr_keep *k, int *both, int *report)
 		ret = -errno;
 	*both = ret == 0 ? open(k->alive, O_RDWR | O_CLOEXEC) : -1;
 	if (ret == 0)
-		ret = *both < 0 ? -errno : kr_keeper_start(k);
+		ret = *both < 0 ? -errno : kr_supervisor_start(k);
 	if (ret < 0) {
 		if (*both >= 0)
 			close(*both);
@@ -118,7 +118,7 @@ engine_prepare(struct kr_keep *k, int *both, int *report)
 
 /* With the lock. */
 static int
-engine_start(struct kr_keep *k, struct kr_view *v, int *hold)
+engine_start(struct kr_supervised *k, struct kr_view *v, int *hold)
 {
 	int both, report = -1, rc;
 
@@ -128,7 +128,7 @@ engine_start(struct kr_keep *k, struct kr_view *v, int *hold)
 	rc = engine_prepare(k, &both, &report);
 	close(k->log_fd);
 	if (rc >= 0) {
-		kr_keep_remove(k);
+		kr_supervised_remove(k);
 		return rc;
 	}
 	rc = await(k, report, v);
@@ -148,7 +148,7 @@ engine_start(struct kr_keep *k, struct kr_view *v, int *hold)
 
 /* With the lock.  @return -1, an exit status of karst-run, or BUSY: not yet. */
 static int
-join(const struct kr_opts *o, struct kr_keep *k, struct kr_view *v, int *hold)
+join(const struct kr_opts *o, struct kr_supervised *k, struct kr_view *v, int *hold)
 {
 	const char *why;
 
@@ -181,14 +181,14 @@ kr_private_join(const struct kr_opts *o, const struct kr_places *places, const c
 	struct kr_view *v, int *hold)
 {
 	int64_t until = now_ms() + START_MS;
-	struct kr_keep k;
+	struct kr_supervised k;
 	int lock, rc;
 
 	if (!places->has_karstd)
 		return kr_fail(
 			"no engine answers, and to start a private one karstd is missing: %s",
 			places->karstd);
-	kr_keep_init(&k, o, places->karstd, folder);
+	kr_supervised_init(&k, o, places->karstd, folder);
 	do {
 		lock = kr_folder_lock(folder);
 		if (lock < 0) {

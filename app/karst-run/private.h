@@ -5,11 +5,12 @@
  * An engine of one user's own: a karstd with a loopback port, which all of his karst-runs share, so
  * that two programs started in two terminals meet.
  *
- * The first one starts it, under the lock of the user's folder, by way of a keeper, a process that
- * belongs to nobody and is karstd's parent.  Who uses the engine holds the FIFO "alive" open for
- * writing; the keeper has it open for reading, and so sees when the last user is gone, however that
- * came about.  It then waits a little, stops karstd and removes everything.  If the keeper dies,
- * karstd ends with it, and the next karst-run finds a FIFO that nobody reads.
+ * The first karst-run starts it, under the lock of the user's folder, by way of a supervisor: a
+ * process without a parent of the user's, which is karstd's parent.  Each user of the engine holds
+ * the FIFO "alive" open for writing; the supervisor has it open for reading, and so sees when the
+ * last user is gone, however it ended.  The supervisor then waits --linger seconds, stops karstd and
+ * removes everything.  If the supervisor dies, karstd ends with it, and the next karst-run finds a
+ * FIFO that nobody reads.
  */
 #ifndef KARST_RUN_PRIVATE_H
 #define KARST_RUN_PRIVATE_H

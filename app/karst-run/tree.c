@@ -281,7 +281,7 @@ write_rdma_cm(int class)
 
 /* The kernel's own devices of a class, but for names that are ours. */
 static int
-link_foreign(int class, const char *name)
+link_other_driver(int class, const char *name)
 {
 	char path[PATH_MAX], target[PATH_MAX];
 	struct dirent *e;
@@ -293,7 +293,8 @@ link_foreign(int class, const char *name)
 	if (dir == NULL)
 		return 0;
 	while (ret == 0 && (e = readdir(dir)) != NULL) {
-		if (e->d_name[0] == '.' || e->d_type != DT_LNK || !kr_view_foreign(name, e->d_name))
+		if (e->d_name[0] == '.' || e->d_type != DT_LNK ||
+			!kr_view_other_driver(name, e->d_name))
 			continue;
 		snprintf(path, sizeof(path), "/sys/class/%s/%s", name, e->d_name);
 		if (realpath(path, target) == NULL)
@@ -329,10 +330,10 @@ write_class(int class, const struct kr_view *v)
 	if (ret == 0)
 		ret = write_rdma_cm(class);
 	if (ret == 0)
-		ret = link_foreign(class, "infiniband");
+		ret = link_other_driver(class, "infiniband");
 	if (ret == 0)
-		ret = link_foreign(class, "infiniband_verbs");
-	return ret == 0 ? link_foreign(class, "misc") : ret;
+		ret = link_other_driver(class, "infiniband_verbs");
+	return ret == 0 ? link_other_driver(class, "misc") : ret;
 }
 
 int

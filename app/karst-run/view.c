@@ -15,7 +15,7 @@
 /* --- names --- */
 
 bool
-kr_view_foreign(const char *class, const char *name)
+kr_view_other_driver(const char *class, const char *name)
 {
 	char path[PATH_MAX], ibdev[64] = "";
 	FILE *f;
@@ -40,7 +40,7 @@ free_name(const char *class, const char *prefix, uint32_t *from, char *name, siz
 {
 	for (; *from < MAX_NODES; (*from)++) {
 		snprintf(name, size, "%s%u", prefix, *from);
-		if (!kr_view_foreign(class, name)) {
+		if (!kr_view_other_driver(class, name)) {
 			(*from)++;
 			return 0;
 		}

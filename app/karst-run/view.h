@@ -30,13 +30,13 @@ struct kr_view {
 };
 
 /** Asks the engine at @socket.  @return 0, or karst_open()'s -errno; *why is then a sentence, valid
- *  until the next call.  Names are chosen that the kernel has not given (kr_view_foreign()). */
+ *  until the next call.  Names are chosen that the kernel has not given (kr_view_other_driver()). */
 int kr_view_take(const char *socket, struct kr_view *v, const char **why);
 void kr_view_free(struct kr_view *v);
 
 /** Is CLASS/NAME in /sys/class a device of the kernel, and not one that another karst-run has put
  *  there around us? */
-bool kr_view_foreign(const char *class, const char *name);
+bool kr_view_other_driver(const char *class, const char *name);
 
 /** As sysfs has it: xxxx:xxxx:xxxx:xxxx.  @text: 20 bytes. */
 void kr_view_guid(uint64_t guid, char *text);

@@ -407,7 +407,7 @@ events_after_fork(void)
 void
 kv_events_init(void)
 {
-	const struct kv_slot slots[] = {
+	const struct kv_got_entry entries[] = {
 		{"stat", (void *)uverbs_stat, (void **)&state.stat},
 		{"open", (void *)uverbs_open, (void **)&state.open},
 		{"write", (void *)uverbs_write, (void **)&state.write},
@@ -421,5 +421,5 @@ kv_events_init(void)
 	state.read = read;
 	state.close = close;
 	pthread_atfork(events_before_fork, events_after_fork, events_after_fork);
-	kv_slots_patch("libibverbs.so", slots, KARST_DIM(slots));
+	kv_got_patch("libibverbs.so", entries, KARST_DIM(entries));
 }

@@ -3,8 +3,8 @@
  */
 /*
  * Polling: completions are read where the engine wrote them.  Of the polls that find none, one in
- * ASK_EVERY asks libkarst, which looks whether the engine is there, and makes up the completions of
- * what it took with it.
+ * LIBKARST_EVERY calls libkarst, which checks whether the engine is there and, if it is not, flushes
+ * what was outstanding.
  */
 #include "provider.h"
 
@@ -13,14 +13,14 @@
 #include <string.h>
 #include <time.h>
 
-/* Polls in vain between two offers, at most: some microseconds. */
-#define MOST_PATIENCE 255u
-#define LONELY_AT     32u
-#define WATCH_EVERY   16u
+/* At most so many empty polls between two yields: some microseconds. */
+#define MAX_POLLS_PER_YIELD 255u
+#define UNUSED_YIELDS       32u
+#define TIMED_YIELD_EVERY   16u
 /* The least that these have been seen to take, with a margin; 1.1 us and more. */
 #define TWO_SWITCHES_NS 1000u
 /* A power of two. */
-#define ASK_EVERY 64u
+#define LIBKARST_EVERY 64u
 
 static inline void
 cq_lock(struct kv_cq *cq)
@@ -48,7 +48,7 @@ kv_has_completions(struct kv_cq *cq)
 	return has;
 }
 
-/* --- unmade queue pairs --- */
+/* --- queue pairs that were reset or destroyed --- */
 
 static void
 lane_drop_qp(struct kv_cq *cq, uint32_t qpn)
@@ -91,7 +91,7 @@ flags_of(const struct karst_cqe *c)
 	return c->flags & (unsigned int)~KARST_WC_IP4;
 }
 
-/* --- the basic way --- */
+/* --- ibv_poll_cq() --- */
 
 static inline void
 wc_fill(struct ibv_wc *wc, const struct karst_cqe *c)
@@ -111,7 +111,7 @@ wc_fill(struct ibv_wc *wc, const struct karst_cqe *c)
 	wc->dlid_path_bits = 0;
 }
 
-/* --- giving way --- */
+/* --- yielding --- */
 
 static uint64_t
 now_ns(void)
@@ -122,7 +122,7 @@ now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Does the program want to offer its CPU at all? */
+/* KARST_POLL_YIELD */
 static bool
 yield_enabled(void)
 {
@@ -138,9 +138,8 @@ yield_enabled(void)
 	return does;
 }
 
-/* Was an offer taken up that took @ns?  A thread that ran in between costs two switches; an offer
- * that nobody wants is not twice as dear as the cheapest one so far, which may itself have been
- * taken up. */
+/* Did another thread run in a yield that took @ns?  That costs two context switches.  A yield in
+ * which none ran takes less than twice as long as the shortest so far, in which one may have run. */
 static bool
 yield_was_used(uint64_t ns)
 {
@@ -154,43 +153,43 @@ yield_was_used(uint64_t ns)
 	return ns > karst_min_u64(2 * least, TWO_SWITCHES_NS);
 }
 
-/* Who polls in vain offers its CPU, because on a machine with few of them another may want it,
- * which may be the one that is waited for.  As long as nobody takes it up (and a scheduler may not
- * let somebody who would, some times), offers become rare.
+/* After an empty poll, yields the CPU now and then: on a machine with few CPUs the thread that is to
+ * produce the completion may be waiting for this one.  The more yields in a row are unused, the
+ * fewer follow; some unused ones do not count, since a scheduler may skip a waiting thread.
  *
- * @return true if it was offered: the queue must be looked at again.  Programs take "nothing there"
- * as said of the moment of their call's return; the time that somebody else ran in is enough for
- * the peer's last message and its goodbye, and who saw only that would throw the message away. */
+ * @return true if it has yielded: the queue must be polled again.  Programs take an empty poll to
+ * describe the moment of its return.  While another thread ran, the peer may have sent its last
+ * message and then closed its socket; a program that saw only the second would drop the message. */
 static karst_noinline bool
 poll_yield(void)
 {
-	static __thread uint32_t in_vain; /* polls since the last offer */
-	static __thread uint32_t unwatched;
-	static __thread uint32_t lonely; /* offers in a row that nobody took up */
+	static __thread uint32_t polls; /* empty ones since the last yield */
+	static __thread uint32_t untimed;
+	static __thread uint32_t unused; /* yields in a row in which no other thread ran */
 	uint64_t began;
 
-	if (in_vain++ < (lonely > LONELY_AT ? lonely - LONELY_AT : 0))
+	if (polls++ < (unused > UNUSED_YIELDS ? unused - UNUSED_YIELDS : 0))
 		return false;
-	in_vain = 0;
+	polls = 0;
 	if (!yield_enabled())
 		return false;
-	/* while they are taken up, a look at the clock now and then will do */
-	if (lonely == 0 && ++unwatched % WATCH_EVERY != 0) {
+	/* while yields are used, it is enough to time some of them */
+	if (unused == 0 && ++untimed % TIMED_YIELD_EVERY != 0) {
 		sched_yield();
 		return true;
 	}
 	began = now_ns();
 	sched_yield();
 	if (yield_was_used(now_ns() - began))
-		lonely = 0;
+		unused = 0;
 	else
-		lonely = karst_min_u32(lonely + 1, LONELY_AT + MOST_PATIENCE);
+		unused = karst_min_u32(unused + 1, UNUSED_YIELDS + MAX_POLLS_PER_YIELD);
 	return true;
 }
 
-/* --- waiting a little, before an event --- */
+/* --- polling a little longer before an event is waited for --- */
 
-#define WAIT_NS 50000u /* as long as to go to sleep and to be woken, twice */
+#define WAIT_NS 50000u /* twice the time to go to sleep and be woken */
 
 /* Queues of the process that events were asked for. */
 static _Atomic uint32_t armed_queues;
@@ -198,7 +197,7 @@ static _Atomic uint32_t armed_queues;
 void
 kv_cq_set_armed(struct kv_cq *cq, bool armed)
 {
-	/* relaxed, here and below: what is known of the past, which need not be right */
+	/* relaxed, here and below: a hint, which need not be current */
 	if (atomic_exchange_explicit(&cq->armed, armed, memory_order_relaxed) == armed)
 		return;
 	atomic_fetch_add_explicit(&armed_queues, armed ? 1u : UINT32_MAX, memory_order_relaxed);
@@ -220,20 +219,19 @@ event_wait_enabled(void)
 }
 
 /*
- * Who has asked for an event polls once more, and sleeps if there is nothing.  To wake a program
- * costs the engine more than many a message, above all on a virtual machine: if the last completion
- * came soon after such a poll, this one waits for the next.  The event comes nevertheless, but
- * nobody sleeps for it.  Not where events of several queues are waited for: one of the others may
- * have come already.
+ * A program that has asked for an event polls once more, and sleeps if the queue is empty.  Waking
+ * it costs the engine more than a small message, above all on a virtual machine.  So if the last
+ * completion came soon after such a poll, this poll waits for the next one.  The event is raised in
+ * any case.  Where several queues are armed it does not wait: one of the others may have its event.
  *
- * @return the time until which to look again; 0: not at all.
+ * @return the time until which to poll again; 0: not at all.
  */
 static karst_noinline uint64_t
 event_wait_until(struct kv_cq *cq)
 {
 	uint64_t now = now_ns();
 
-	atomic_store_explicit(&cq->in_vain_ns, now, memory_order_relaxed);
+	atomic_store_explicit(&cq->empty_poll_ns, now, memory_order_relaxed);
 	if (!atomic_load_explicit(&cq->soon, memory_order_relaxed) ||
 		atomic_load_explicit(&armed_queues, memory_order_relaxed) > 1 ||
 		!event_wait_enabled())
@@ -247,7 +245,7 @@ cq_was_armed(const struct kv_cq *cq)
 	return atomic_load_explicit(&cq->armed, memory_order_relaxed);
 }
 
-/* An event will be waited for.  If one has come, the program knows of more to do than to wait. */
+/* Will the program wait for an event?  Not if one has been raised since it asked. */
 static bool
 cq_is_armed(struct kv_cq *cq)
 {
@@ -262,7 +260,7 @@ cq_is_armed(struct kv_cq *cq)
 static karst_noinline void
 cq_note_completion(struct kv_cq *cq)
 {
-	uint64_t since = atomic_exchange_explicit(&cq->in_vain_ns, 0, memory_order_relaxed);
+	uint64_t since = atomic_exchange_explicit(&cq->empty_poll_ns, 0, memory_order_relaxed);
 
 	if (since != 0)
 		atomic_store_explicit(&cq->soon, now_ns() - since < WAIT_NS, memory_order_relaxed);
@@ -277,7 +275,7 @@ poll_libkarst(struct kv_cq *cq, struct karst_cqe *cqe)
 {
 	int ret;
 
-	if (++cq->empty % ASK_EVERY != 0)
+	if (++cq->empty % LIBKARST_EVERY != 0)
 		return 0;
 	ret = karst_poll_cq(cq->karst, 1, cqe);
 	if (ret != 0)

@@ -142,11 +142,11 @@ struct kv_cq {
 	 * not know of */
 	_Atomic bool drained;
 	/* of a program that waits for events: see poll.c */
-	_Atomic bool armed;          /* it has asked for one, which may have come since */
-	_Atomic bool soon;           /* the last completion after such a poll came at once */
-	_Atomic uint64_t in_vain_ns; /* when that poll was; 0: there was none */
-	uint32_t empty;              /* polls that found nothing in the ring */
-	struct karst_cqe last;       /* one that libkarst made up after the engine's death */
+	_Atomic bool armed;             /* it has asked for one, which may have come since */
+	_Atomic bool soon;              /* the last completion after such a poll came at once */
+	_Atomic uint64_t empty_poll_ns; /* when that poll was; 0: there was none */
+	uint32_t empty;                 /* polls that found nothing in the ring */
+	struct karst_cqe last;          /* one that libkarst made up after the engine's death */
 	struct kv_live live;
 	struct kv_events events;
 };
@@ -405,13 +405,14 @@ bool kv_events_resume(struct kv_events *events);
 void kv_events_wait(const struct kv_events *events, pthread_mutex_t *mutex, pthread_cond_t *cond,
 	const uint32_t *comp, const uint32_t *async);
 
-/* slots.c */
-struct kv_slot {
+/* got.c */
+struct kv_got_entry {
 	const char *name; /* of the function that the library imports */
 	void *ours;
 	void **theirs; /* may be NULL: where to keep the one that was there */
 };
-/** Replaces what loaded libraries whose path has @library in it import.  @return slots replaced. */
-unsigned int kv_slots_patch(const char *library, const struct kv_slot *slots, unsigned int n);
+/** Replaces functions that loaded libraries whose path contains @library import.
+ *  @return how many entries were replaced. */
+unsigned int kv_got_patch(const char *library, const struct kv_got_entry *entries, unsigned int n);
 
 #endif /* KARST_VERBS_PROVIDER_H */

@@ -373,14 +373,14 @@ kv_cm_close(int fd)
 static void
 patch_librdmacm(void)
 {
-	static const struct kv_slot slots[] = {
+	static const struct kv_got_entry entries[] = {
 		{"open", (void *)ucma_open, NULL},
 		{"fstat", (void *)kv_cm_fstat, NULL},
 		{"write", (void *)kv_cm_write, NULL},
 		{"close", (void *)kv_cm_close, NULL},
 	};
 
-	kv_slots_patch("librdmacm.so", slots, KARST_DIM(slots));
+	kv_got_patch("librdmacm.so", entries, KARST_DIM(entries));
 }
 
 static DIR *
@@ -414,10 +414,11 @@ ucma_in_child(void)
 void
 kv_cm_init(void)
 {
-	const struct kv_slot slots[] = {{"opendir", (void *)ucma_opendir, (void **)&state.opendir}};
+	const struct kv_got_entry entries[] = {
+		{"opendir", (void *)ucma_opendir, (void **)&state.opendir}};
 
 	state.opendir = opendir;
 	pthread_atfork(ucma_before_fork, ucma_after_fork, ucma_in_child);
-	kv_slots_patch("libibverbs.so", slots, KARST_DIM(slots));
+	kv_got_patch("libibverbs.so", entries, KARST_DIM(entries));
 	patch_librdmacm();
 }

@@ -89,9 +89,9 @@ karst_cm_id_connect(struct karst_cm *cm, const struct karst_cm_path *path, uint6
 	id->qp_type = param->qp_type;
 	id->service_id = service_id;
 	id->local_qpn = param->qpn;
-	id->patience_ns = cm_our_patience_ns(c);
+	id->peer_timeout_ns = cm_local_timeout_ns(c);
 	id->tid = cm_tid(c, id);
-	m = cm_about(id, KARST_CM_REQ);
+	m = cm_msg_of(id, KARST_CM_REQ);
 	put_transport(param->qp_type, &m.req);
 	build_req(c, id, param, &m.req);
 	m.private_data = param->private_data;
@@ -153,7 +153,7 @@ accept_rep(struct cm_core *c, struct cm_id *id, const struct karst_cm_msg *m)
 	ev.remote.psn = m->rep.psn;
 	ev.remote.qkey = m->rep.qkey;
 	ev.target_ack_delay = m->rep.target_ack_delay;
-	cm_tell(c, id, &ev);
+	cm_notify(c, id, &ev);
 }
 
 /* The peer's queue pair is that of a connection that we still have. */
@@ -171,7 +171,7 @@ refuse_stale_rep(struct cm_core *c, struct cm_id *id, struct cm_id *old,
 	ev.local = true;
 	ev.reason = KARST_CM_REJ_STALE_CONN;
 	ev.message = KARST_CM_ABOUT_REP;
-	cm_tell(c, id, &ev);
+	cm_notify(c, id, &ev);
 }
 
 void
@@ -224,7 +224,7 @@ karst_cm_id_ready(struct karst_cm *cm, uint32_t number, const void *private_data
 		return -ENOENT;
 	if (id->state != KARST_CM_REP_RCVD || id->stale)
 		return -EINVAL;
-	m = cm_about(id, KARST_CM_RTU);
+	m = cm_msg_of(id, KARST_CM_RTU);
 	m.private_data = private_data;
 	m.private_data_len = len;
 	if (cm_keep(id, &m) != 0)

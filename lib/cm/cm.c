@@ -215,8 +215,8 @@ karst_cm_rx(struct karst_cm *cm, const struct karst_cm_path *seen, const void *m
 static void
 id_retries_exhausted(struct cm_core *c, struct cm_id *id, enum karst_cm_ev_code code)
 {
-	cm_forsake(c, id);
-	cm_tell_code(c, id, code);
+	cm_abandon(c, id);
+	cm_notify_code(c, id, code);
 }
 
 static void
@@ -239,7 +239,7 @@ id_expire(struct cm_core *c, struct cm_id *id)
 		if (cm_retry(c, id))
 			return;
 		cm_enter_timewait(c, id);
-		cm_tell_code(c, id, KARST_CM_EV_DREQ_ERROR);
+		cm_notify_code(c, id, KARST_CM_EV_DREQ_ERROR);
 		return;
 	case KARST_CM_TIMEWAIT:
 		cm_timewait_over(c, id);
@@ -248,12 +248,12 @@ id_expire(struct cm_core *c, struct cm_id *id)
 		if (cm_retry(c, id))
 			return;
 		cm_idle(c, id);
-		cm_tell_code(c, id, KARST_CM_EV_SIDR_ERROR);
+		cm_notify_code(c, id, KARST_CM_EV_SIDR_ERROR);
 		return;
 	case KARST_CM_SIDR_REP_SENT:
 		cm_idle(c, id);
 		return;
-	default: /* REQ_RCVD, SIDR_REQ_RCVD: the peer has lost patience by now */
+	default: /* REQ_RCVD, SIDR_REQ_RCVD: the peer has given up by now */
 		count(c, KARST_CM_CTR_TIMEOUTS);
 		cm_give_up(c, id, KARST_CM_REJ_TIMEOUT);
 		return;

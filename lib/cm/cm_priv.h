@@ -20,10 +20,10 @@
 /* Addresses are counted by this many bits of their hash. */
 #define CM_SOURCE_BUCKETS 256
 
-/* Limits for what peers say of time, as exponents of 4.096 us: 67 ms to 34 s, patience 137 s. */
+/* Limits for what peers say of time, as exponents of 4.096 us: 67 ms to 34 s; how long a peer goes on asking: 137 s. */
 #define CM_PEER_EXPONENT_MIN 14
 #define CM_PEER_EXPONENT_MAX 23
-#define CM_PATIENCE_MAX      25
+#define CM_PEER_TIMEOUT_MAX  25
 
 /* The wait before the first repetition; each is twice the one before, up to what was agreed. */
 #define CM_FIRST_RETRY_NS (UINT64_C(4096) << 16)
@@ -52,14 +52,14 @@ struct cm_id {
 	uint8_t state;
 	uint8_t qp_type;
 	uint8_t retries_left;
-	uint8_t mra; /* the patience that we asked for, CM_NO_MRA if not */
+	uint8_t mra; /* service timeout of the MRA that we sent, CM_NO_MRA if not */
 	bool passive;
-	bool orphan;    /* no user any more */
-	bool spent;     /* time-wait of what never was a connection: for late messages only */
-	bool patient;   /* the peer's MRA was heeded since we last sent */
-	bool alternate; /* the REQ offered an alternate path */
-	bool stale;     /* the peer has forgotten it: given up when the timer fires, at once */
-	bool kept;      /* mad[] is something */
+	bool orphan;       /* no user any more */
+	bool spent;        /* time-wait of what never was a connection: for late messages only */
+	bool mra_received; /* the peer's MRA was heeded since we last sent */
+	bool alternate;    /* the REQ offered an alternate path */
+	bool stale;        /* the peer has forgotten it: given up when the timer fires, at once */
+	bool kept;         /* mad[] is something */
 	uint32_t listen_id;
 	void *user;
 	uint64_t service_id;
@@ -72,9 +72,9 @@ struct cm_id {
 	uint32_t local_qpn;
 	uint16_t source; /* bucket of the peer's address while half open */
 	uint64_t born_ns;
-	uint64_t patience_ns;  /* how long the peer goes on asking, if it gets no answer */
-	uint64_t wait_ns;      /* before the next repetition */
-	uint64_t full_wait_ns; /* before giving up, and at most before repeating */
+	uint64_t peer_timeout_ns; /* how long the peer goes on asking, if it gets no answer */
+	uint64_t wait_ns;         /* before the next repetition */
+	uint64_t full_wait_ns;    /* before giving up, and at most before repeating */
 	struct karst_cm_path path;
 	struct cm_list *list;
 	struct cm_link age; /* on @list */
@@ -169,7 +169,7 @@ int cm_service_add(struct cm_core *c, struct cm_id *id);
 struct cm_id *cm_service_find(const struct cm_core *c, uint64_t service_id);
 
 /** True if one more from @ip would be too many from there. */
-bool cm_half_open_crowded(const struct cm_core *c, const uint8_t ip[16]);
+bool cm_half_open_full(const struct cm_core *c, const uint8_t ip[16]);
 void cm_half_open_add(struct cm_core *c, struct cm_id *id);
 void cm_half_open_remove(struct cm_core *c, struct cm_id *id);
 void cm_orphan_add(struct cm_core *c, struct cm_id *id);
@@ -189,26 +189,26 @@ bool cm_retry(struct cm_core *c, struct cm_id *id);
 void cm_timer_set(struct cm_core *c, struct cm_id *id, uint64_t ns_from_now);
 void cm_timer_stop(struct cm_core *c, struct cm_id *id);
 /** How long we go on asking, if we get no answer; and so would a peer that does as we told it. */
-uint64_t cm_our_patience_ns(const struct cm_core *c);
+uint64_t cm_local_timeout_ns(const struct cm_core *c);
 /** What peers say of time, within reason. */
-uint64_t cm_peer_ns(unsigned int exponent);
+uint64_t cm_peer_timeout_ns(unsigned int exponent);
 /** How long our last MRA told the peer to wait; 0 if there was none. */
-uint64_t cm_promised_ns(const struct cm_id *id);
+uint64_t cm_mra_timeout_ns(const struct cm_id *id);
 
 /** A message about the connection of @id: the ids and the transaction are filled in. */
-struct karst_cm_msg cm_about(const struct cm_id *id, enum karst_cm_kind kind);
+struct karst_cm_msg cm_msg_of(const struct cm_id *id, enum karst_cm_kind kind);
 /** Refuses message @m, for which there is no id. */
 void cm_refuse(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m,
 	enum karst_cm_rej_reason reason, const void *info, uint8_t info_len);
 /** Gives up waiting for the peer: tells it, which may know us by our GUID only, and forgets it. */
-void cm_forsake(struct cm_core *c, struct cm_id *id);
+void cm_abandon(struct cm_core *c, struct cm_id *id);
 /** An event about @id, of message @m if that is not NULL. */
 struct karst_cm_ev cm_event(
 	const struct cm_id *id, enum karst_cm_ev_code code, const struct karst_cm_msg *m);
 /** Tells the user, if there is one; nothing about @id may be assumed afterwards. */
-void cm_tell(struct cm_core *c, const struct cm_id *id, const struct karst_cm_ev *ev);
+void cm_notify(struct cm_core *c, const struct cm_id *id, const struct karst_cm_ev *ev);
 /** The same for an event that has nothing but its code. */
-void cm_tell_code(struct cm_core *c, const struct cm_id *id, enum karst_cm_ev_code code);
+void cm_notify_code(struct cm_core *c, const struct cm_id *id, enum karst_cm_ev_code code);
 
 /* --- states that others lead to --- */
 

@@ -67,8 +67,8 @@ enter_spent(struct cm_core *c, struct cm_id *id, uint64_t ns)
 void
 cm_enter_rejected(struct cm_core *c, struct cm_id *id)
 {
-	/* having asked for patience, we may be asked again even later */
-	enter_spent(c, id, id->patience_ns + cm_promised_ns(id));
+	/* after our MRA the peer may repeat its request even later */
+	enter_spent(c, id, id->peer_timeout_ns + cm_mra_timeout_ns(id));
 }
 
 void
@@ -85,7 +85,7 @@ void
 cm_enter_answered(struct cm_core *c, struct cm_id *id)
 {
 	id->state = KARST_CM_SIDR_REP_SENT;
-	enter_timewait_for(c, id, id->patience_ns);
+	enter_timewait_for(c, id, id->peer_timeout_ns);
 }
 
 void
@@ -95,7 +95,7 @@ cm_timewait_over(struct cm_core *c, struct cm_id *id)
 
 	cm_idle(c, id);
 	if (!quiet)
-		cm_tell_code(c, id, KARST_CM_EV_TIMEWAIT_EXIT);
+		cm_notify_code(c, id, KARST_CM_EV_TIMEWAIT_EXIT);
 }
 
 /* --- disconnect --- */
@@ -103,7 +103,7 @@ cm_timewait_over(struct cm_core *c, struct cm_id *id)
 int
 cm_start_dreq(struct cm_core *c, struct cm_id *id, const void *private_data, uint8_t len)
 {
-	struct karst_cm_msg m = cm_about(id, KARST_CM_DREQ);
+	struct karst_cm_msg m = cm_msg_of(id, KARST_CM_DREQ);
 
 	m.tid = cm_tid(c, id);
 	m.dreq.qpn = id->remote_qpn;
@@ -135,7 +135,7 @@ karst_cm_id_disconnect(struct karst_cm *cm, uint32_t number, const void *private
 static int
 dreq_answer(struct cm_core *c, struct cm_id *id, const void *private_data, uint8_t len)
 {
-	struct karst_cm_msg m = cm_about(id, KARST_CM_DREP);
+	struct karst_cm_msg m = cm_msg_of(id, KARST_CM_DREP);
 
 	m.private_data = private_data;
 	m.private_data_len = len;
@@ -198,13 +198,13 @@ cm_rx_dreq(struct cm_core *c, const struct karst_cm_path *seen, const struct kar
 		id->tid = m->tid;
 		id->state = KARST_CM_DREQ_RCVD;
 		ev = cm_event(id, KARST_CM_EV_DREQ, m);
-		cm_tell(c, id, &ev);
+		cm_notify(c, id, &ev);
 		return;
 	case KARST_CM_DREQ_SENT: /* both at once: each answers the other, and that is all */
 		id->tid = m->tid;
 		dreq_answer(c, id, NULL, 0);
 		ev = cm_event(id, KARST_CM_EV_DREP, m);
-		cm_tell(c, id, &ev);
+		cm_notify(c, id, &ev);
 		return;
 	case KARST_CM_DREQ_RCVD:
 		c->pub.counters.rx_duplicates[KARST_CM_DREQ]++;
@@ -239,7 +239,7 @@ cm_rx_drep(struct cm_core *c, const struct karst_cm_path *seen, const struct kar
 	} else {
 		cm_enter_timewait(c, id);
 		ev = cm_event(id, KARST_CM_EV_DREP, m);
-		cm_tell(c, id, &ev);
+		cm_notify(c, id, &ev);
 	}
 }
 
@@ -283,7 +283,7 @@ karst_cm_id_destroy(struct karst_cm *cm, uint32_t number)
 		return -ENOENT;
 	switch (id->state) {
 	case KARST_CM_REQ_SENT:
-		cm_forsake(c, id);
+		cm_abandon(c, id);
 		cm_id_free(c, id);
 		break;
 	case KARST_CM_REQ_RCVD:

@@ -82,7 +82,7 @@ enum karst_cm_ev_code {
 	KARST_CM_EV_REP,           /* the peer accepts: ready, reject or destroy (REP) */
 	KARST_CM_EV_REP_ERROR,     /* no RTU for our REP; the id is spent */
 	KARST_CM_EV_RTU,           /* established (RTU) */
-	KARST_CM_EV_MRA,           /* the peer asks for patience (MRA) */
+	KARST_CM_EV_MRA,           /* the peer asks to wait longer (MRA) */
 	KARST_CM_EV_REJ,           /* refused, by the peer or by ourselves: see @local (REJ) */
 	KARST_CM_EV_DREQ,          /* the peer disconnects: disconnect_reply, or destroy (DREQ) */
 	KARST_CM_EV_DREP,          /* disconnected (DREP, or a DREQ that crossed ours) */
@@ -114,7 +114,7 @@ struct karst_cm_ev {
 	uint16_t reason; /* REJ: enum karst_cm_rej_reason; SIDR REP: karst_cm_sidr_status */
 	uint8_t message; /* REJ, MRA: which message of ours, enum karst_cm_about */
 	bool local;      /* REJ: our own side refused what the peer sent, or gave up on it */
-	uint8_t service_timeout;  /* MRA: patience, 4.096 us * 2^this */
+	uint8_t service_timeout;  /* MRA: how long to wait, 4.096 us * 2^this */
 	uint8_t target_ack_delay; /* REP: as an exponent */
 	uint8_t info_len;         /* REJ, SIDR REP: additional information of the reason */
 	const uint8_t *info;

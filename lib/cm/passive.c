@@ -40,19 +40,19 @@ cm_give_up(struct cm_core *c, struct cm_id *id, enum karst_cm_rej_reason reason)
 
 	if (id->state == KARST_CM_SIDR_REQ_RCVD) {
 		cm_idle(c, id);
-		cm_tell_code(c, id, KARST_CM_EV_SIDR_ERROR);
+		cm_notify_code(c, id, KARST_CM_EV_SIDR_ERROR);
 		return;
 	}
 	rej.rej.reason = (uint16_t)reason;
 	if (reason == KARST_CM_REJ_TIMEOUT)
-		cm_forsake(c, id);
+		cm_abandon(c, id);
 	else
 		cm_reject(c, id, &rej);
 	ev = cm_event(id, KARST_CM_EV_REJ, NULL);
 	ev.local = true;
 	ev.reason = (uint16_t)reason;
 	ev.message = KARST_CM_ABOUT_OTHER;
-	cm_tell(c, id, &ev);
+	cm_notify(c, id, &ev);
 }
 
 bool
@@ -60,7 +60,7 @@ cm_make_room(struct cm_core *c, const uint8_t ip[16])
 {
 	struct cm_id *oldest;
 
-	if (cm_half_open_crowded(c, ip))
+	if (cm_half_open_full(c, ip))
 		return false;
 	if (c->pub.nhalf_open < c->max_half_open)
 		return true;
@@ -119,14 +119,14 @@ check_req(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 void
 cm_await_user(struct cm_core *c, struct cm_id *id)
 {
-	cm_timer_set(c, id, id->patience_ns + cm_promised_ns(id));
+	cm_timer_set(c, id, id->peer_timeout_ns + cm_mra_timeout_ns(id));
 }
 
 /* A REQ of a connection that waits for its user. */
 static void
-ask_for_patience(struct cm_core *c, struct cm_id *id)
+send_mra(struct cm_core *c, struct cm_id *id)
 {
-	struct karst_cm_msg mra = cm_about(id, KARST_CM_MRA);
+	struct karst_cm_msg mra = cm_msg_of(id, KARST_CM_MRA);
 
 	if (!id->kept && c->mra_service_timeout != CM_NO_MRA) {
 		id->mra = c->mra_service_timeout;
@@ -153,7 +153,7 @@ req_again(struct cm_core *c, struct cm_id *id, const struct karst_cm_path *seen,
 	c->pub.counters.rx_duplicates[KARST_CM_REQ]++;
 	switch (id->state) {
 	case KARST_CM_REQ_RCVD:
-		ask_for_patience(c, id);
+		send_mra(c, id);
 		break;
 	case KARST_CM_REP_SENT:
 		cm_send_again(c, id);
@@ -198,7 +198,7 @@ announce_req(struct cm_core *c, const struct cm_id *id, const struct cm_id *list
 	ev.remote.qpn = m->req.qpn;
 	ev.remote.psn = m->req.psn;
 	ev.remote.qkey = m->req.qkey;
-	cm_tell(c, id, &ev);
+	cm_notify(c, id, &ev);
 }
 
 static void
@@ -228,8 +228,9 @@ new_connection(struct cm_core *c, const struct cm_id *listener, const struct kar
 	cm_id_hash_qpn(c, id);
 	cm_half_open_add(c, id);
 	id->retries_left = m->req.max_retries;
-	id->patience_ns = cm_peer_ns(m->req.remote_response_timeout) * (id->retries_left + 1u);
-	id->full_wait_ns = cm_peer_ns(m->req.local_response_timeout);
+	id->peer_timeout_ns =
+		cm_peer_timeout_ns(m->req.remote_response_timeout) * (id->retries_left + 1u);
+	id->full_wait_ns = cm_peer_timeout_ns(m->req.local_response_timeout);
 	cm_await_user(c, id);
 	announce_req(c, id, listener, m);
 }
@@ -290,7 +291,7 @@ karst_cm_id_accept(struct karst_cm *cm, uint32_t number, const struct karst_cm_p
 	if (id->state != KARST_CM_REQ_RCVD || id->stale || !cm_param_valid(param) ||
 		param->qp_type != id->qp_type)
 		return -EINVAL;
-	m = cm_about(id, KARST_CM_REP);
+	m = cm_msg_of(id, KARST_CM_REP);
 	m.rep.guid = c->guid;
 	m.rep.psn = param->psn;
 	m.rep.responder_resources = param->responder_resources;
@@ -339,7 +340,7 @@ cm_rx_rtu(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 	if (id->state == KARST_CM_REP_SENT && !id->stale) {
 		establish(c, id);
 		ev = cm_event(id, KARST_CM_EV_RTU, m);
-		cm_tell(c, id, &ev);
+		cm_notify(c, id, &ev);
 	} else if (id->state == KARST_CM_ESTABLISHED && id->passive) {
 		c->pub.counters.rx_duplicates[KARST_CM_RTU]++;
 	} else {

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Saying no, and asking for patience: REJ and MRA, both ways (C1).
+ * REJ and MRA, sent and received (C1).
  *
  * A REJ is not answered, so whoever sent one keeps it through a time-wait and says it again to
  * what shows that it was lost.
@@ -80,7 +80,7 @@ tell_rej(struct cm_core *c, const struct cm_id *id, const struct karst_cm_msg *m
 
 	ev.reason = m->rej.reason;
 	ev.message = m->rej.message;
-	cm_tell(c, id, &ev);
+	cm_notify(c, id, &ev);
 }
 
 void
@@ -106,7 +106,7 @@ cm_rx_rej(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 		return;
 	case KARST_CM_DREQ_SENT: /* they know of nothing to disconnect */
 		cm_enter_timewait(c, id);
-		cm_tell_code(c, id, KARST_CM_EV_DREQ_ERROR);
+		cm_notify_code(c, id, KARST_CM_EV_DREQ_ERROR);
 		return;
 	default:
 		count(c, KARST_CM_CTR_STATE);
@@ -129,7 +129,7 @@ karst_cm_id_mra(struct karst_cm *cm, uint32_t number, uint8_t service_timeout,
 	if ((id->state != KARST_CM_REQ_RCVD && id->state != KARST_CM_REP_RCVD) || id->stale ||
 		service_timeout > 31)
 		return -EINVAL;
-	m = cm_about(id, KARST_CM_MRA);
+	m = cm_msg_of(id, KARST_CM_MRA);
 	m.mra.message = about_in(id->state);
 	m.mra.service_timeout = service_timeout;
 	m.private_data = private_data;
@@ -158,15 +158,15 @@ cm_rx_mra(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 		count(c, KARST_CM_CTR_STATE);
 		return;
 	}
-	if (id->stale || id->patient) {
+	if (id->stale || id->mra_received) {
 		c->pub.counters.rx_duplicates[KARST_CM_MRA]++;
 		return;
 	}
-	id->patient = true;
-	exponent = exponent < CM_PATIENCE_MAX ? exponent : CM_PATIENCE_MAX;
+	id->mra_received = true;
+	exponent = exponent < CM_PEER_TIMEOUT_MAX ? exponent : CM_PEER_TIMEOUT_MAX;
 	cm_timer_set(c, id, exponent_ns(exponent) + id->full_wait_ns);
 	ev = cm_event(id, KARST_CM_EV_MRA, m);
 	ev.message = m->mra.message;
 	ev.service_timeout = m->mra.service_timeout;
-	cm_tell(c, id, &ev);
+	cm_notify(c, id, &ev);
 }

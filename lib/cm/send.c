@@ -61,13 +61,13 @@ cm_timer_stop(struct cm_core *c, struct cm_id *id)
 }
 
 uint64_t
-cm_our_patience_ns(const struct cm_core *c)
+cm_local_timeout_ns(const struct cm_core *c)
 {
 	return exponent_ns(c->response_timeout) * (c->max_retries + 1u);
 }
 
 uint64_t
-cm_peer_ns(unsigned int exponent)
+cm_peer_timeout_ns(unsigned int exponent)
 {
 	if (exponent < CM_PEER_EXPONENT_MIN)
 		exponent = CM_PEER_EXPONENT_MIN;
@@ -75,18 +75,18 @@ cm_peer_ns(unsigned int exponent)
 }
 
 uint64_t
-cm_promised_ns(const struct cm_id *id)
+cm_mra_timeout_ns(const struct cm_id *id)
 {
 	if (id->mra == CM_NO_MRA)
 		return 0;
-	return exponent_ns(id->mra < CM_PATIENCE_MAX ? id->mra : CM_PATIENCE_MAX);
+	return exponent_ns(id->mra < CM_PEER_TIMEOUT_MAX ? id->mra : CM_PEER_TIMEOUT_MAX);
 }
 
 /* Nothing is repeated after the last retry: it gets the whole time. */
 static void
 arm(struct cm_core *c, struct cm_id *id)
 {
-	id->patient = false;
+	id->mra_received = false;
 	cm_timer_set(c, id, id->retries_left != 0 ? id->wait_ns : id->full_wait_ns);
 }
 
@@ -116,7 +116,7 @@ cm_retry(struct cm_core *c, struct cm_id *id)
 }
 
 struct karst_cm_msg
-cm_about(const struct cm_id *id, enum karst_cm_kind kind)
+cm_msg_of(const struct cm_id *id, enum karst_cm_kind kind)
 {
 	struct karst_cm_msg m = {
 		.kind = kind, .tid = id->tid, .local_id = id->id, .remote_id = id->remote_id};
@@ -143,9 +143,9 @@ cm_refuse(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 }
 
 void
-cm_forsake(struct cm_core *c, struct cm_id *id)
+cm_abandon(struct cm_core *c, struct cm_id *id)
 {
-	struct karst_cm_msg rej = cm_about(id, KARST_CM_REJ);
+	struct karst_cm_msg rej = cm_msg_of(id, KARST_CM_REJ);
 	uint8_t guid[8];
 
 	karst_put_be64(guid, c->guid);
@@ -182,16 +182,16 @@ cm_event(const struct cm_id *id, enum karst_cm_ev_code code, const struct karst_
 }
 
 void
-cm_tell(struct cm_core *c, const struct cm_id *id, const struct karst_cm_ev *ev)
+cm_notify(struct cm_core *c, const struct cm_id *id, const struct karst_cm_ev *ev)
 {
 	if (!id->orphan)
 		c->ops->event(c->user, ev);
 }
 
 void
-cm_tell_code(struct cm_core *c, const struct cm_id *id, enum karst_cm_ev_code code)
+cm_notify_code(struct cm_core *c, const struct cm_id *id, enum karst_cm_ev_code code)
 {
 	struct karst_cm_ev ev = cm_event(id, code, NULL);
 
-	cm_tell(c, id, &ev);
+	cm_notify(c, id, &ev);
 }

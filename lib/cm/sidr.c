@@ -29,7 +29,7 @@ karst_cm_id_sidr_request(struct karst_cm *cm, const struct karst_cm_path *path, 
 	id->qp_type = KARST_QPT_UD;
 	id->service_id = service_id;
 	id->tid = cm_tid(c, id);
-	m = cm_about(id, KARST_CM_SIDR_REQ);
+	m = cm_msg_of(id, KARST_CM_SIDR_REQ);
 	m.sidr_req.service_id = service_id;
 	m.sidr_req.pkey = path->pkey;
 	m.private_data = private_data;
@@ -66,7 +66,7 @@ cm_rx_sidr_rep(struct cm_core *c, const struct karst_cm_path *seen, const struct
 	ev.remote.qp_type = KARST_QPT_UD;
 	ev.remote.qpn = m->sidr_rep.qpn;
 	ev.remote.qkey = m->sidr_rep.qkey;
-	cm_tell(c, id, &ev);
+	cm_notify(c, id, &ev);
 }
 
 /* --- the side that is asked --- */
@@ -104,12 +104,12 @@ sidr_new_request(struct cm_core *c, const struct cm_id *listener, const struct k
 	id->path.pkey = m->sidr_req.pkey;
 	cm_id_hash_remote(c, id);
 	cm_half_open_add(c, id);
-	id->patience_ns = exponent_ns(SIDR_PATIENCE);
-	cm_timer_set(c, id, id->patience_ns);
+	id->peer_timeout_ns = exponent_ns(SIDR_PATIENCE);
+	cm_timer_set(c, id, id->peer_timeout_ns);
 	ev = cm_event(id, KARST_CM_EV_SIDR_REQ, m);
 	ev.listen_user = listener->user;
 	ev.remote.qp_type = KARST_QPT_UD;
-	cm_tell(c, id, &ev);
+	cm_notify(c, id, &ev);
 }
 
 void

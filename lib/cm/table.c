@@ -331,7 +331,7 @@ source_bucket(const struct cm_core *c, const uint8_t ip[16])
 }
 
 bool
-cm_half_open_crowded(const struct cm_core *c, const uint8_t ip[16])
+cm_half_open_full(const struct cm_core *c, const uint8_t ip[16])
 {
 	return c->half_open_from[source_bucket(c, ip)] >= (c->max_half_open + 1) / 2;
 }

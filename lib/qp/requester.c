@@ -177,7 +177,7 @@ restart_window(const struct karst_requester *r)
  * vain they acknowledge packet by packet.
  */
 static uint64_t
-patience_ns(const struct karst_core_qp *qp)
+ack_wait_ns(const struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	uint32_t n = timeouts(r);
@@ -215,7 +215,7 @@ karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp)
 	if (r->una_psn == r->nxt_psn)
 		return;
 	r->deadline_ns = core->now_ns +
-		(karst_unlikely(r->flags & KARST_REQ_UNSENT) ? stall_ns(r) : patience_ns(qp));
+		(karst_unlikely(r->flags & KARST_REQ_UNSENT) ? stall_ns(r) : ack_wait_ns(qp));
 	if (!karst_timer_armed(&r->timer))
 		karst_wheel_add(&core->wheel, &r->timer, r->deadline_ns);
 }

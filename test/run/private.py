@@ -32,7 +32,7 @@ class Bed:
         return [p for p in processes(self.socket) if name_of(p) == 'karstd']
 
     def keepers(self):
-        return [p for p in processes('karst-run') if name_of(p) == 'karst-keeper' and
+        return [p for p in processes('karst-run') if name_of(p) == 'karst-supervise' and
                 self.runtime in environment(p)]
 
     def gone(self):
@@ -123,11 +123,11 @@ def is_killed(tap, program, folder):
     problems = differ('keepers', len(keepers), 1)
     for pid in keepers:
         os.kill(pid, signal.SIGKILL)
-    problems += becomes('karstd has ended with its keeper', lambda: not bed.engines())
+    problems += becomes('karstd has ended with its supervisor', lambda: not bed.engines())
     done = bed.run('--private', '--linger', '0')('ibv_devices')
     problems += expect(done, 0, 'karst0') + differ('old engines', len(engines), 1)
     problems += release(process)
-    tap.point('a keeper that is killed takes karstd along, and the next one starts anew',
+    tap.point('a supervisor that is killed takes karstd along, and the next one starts anew',
               problems + bed.gone())
     process, _ = holder(bed, '--linger', '0')
     for pid in bed.engines():

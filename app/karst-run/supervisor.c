@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-#include "keeper.h"
+#include "supervisor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,12 +17,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "minder.h"
+#include "reaper.h"
 
 #define STOP_MS 5000
 
 void
-kr_keep_init(struct kr_keep *k, const struct kr_opts *o, const char *karstd, const char *folder)
+kr_supervised_init(
+	struct kr_supervised *k, const struct kr_opts *o, const char *karstd, const char *folder)
 {
 	memset(k, 0, sizeof(*k));
 	k->karstd = karstd;
@@ -41,7 +42,7 @@ kr_keep_init(struct kr_keep *k, const struct kr_opts *o, const char *karstd, con
 }
 
 void
-kr_keep_remove(const struct kr_keep *k)
+kr_supervised_remove(const struct kr_supervised *k)
 {
 	unlink(k->alive);
 	unlink(k->conf);
@@ -54,7 +55,7 @@ kr_keep_remove(const struct kr_keep *k)
 /* --- karstd --- */
 
 static void
-become_karstd(const struct kr_keep *k, pid_t keeper)
+become_karstd(const struct kr_supervised *k, pid_t supervisor)
 {
 	char *const argv[] = {(char *)(uintptr_t) "karstd", (char *)(uintptr_t) "--config",
 		(char *)(uintptr_t)k->conf, (char *)(uintptr_t) "--socket",
@@ -62,9 +63,9 @@ become_karstd(const struct kr_keep *k, pid_t keeper)
 	int i;
 
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
-	if (getppid() != keeper)
+	if (getppid() != supervisor)
 		_exit(1);
-	for (i = 1; i < NSIG; i++) /* the keeper's deafness would be inherited */
+	for (i = 1; i < NSIG; i++) /* the supervisor's deafness would be inherited */
 		signal(i, SIG_DFL);
 	unsetenv("NOTIFY_SOCKET"); /* it is not the service that somebody waits for */
 	dup2(k->log_fd, STDOUT_FILENO);
@@ -103,7 +104,7 @@ is_used(int alive)
 
 /* Is what is in the folder ours still, and not that of a successor? */
 static bool
-engine_is_ours(const struct kr_keep *k, int alive)
+engine_is_ours(const struct kr_supervised *k, int alive)
 {
 	struct stat a, b;
 
@@ -112,16 +113,16 @@ engine_is_ours(const struct kr_keep *k, int alive)
 }
 
 static void
-clean_up(const struct kr_keep *k, int alive, int lock)
+clean_up(const struct kr_supervised *k, int alive, int lock)
 {
 	if (engine_is_ours(k, alive))
-		kr_keep_remove(k);
+		kr_supervised_remove(k);
 	kr_folder_unlock(k->folder, lock);
 }
 
 /* Until karstd has ended by itself, or nobody has used it for a while; then with the lock. */
 static bool
-wait_for_end(const struct kr_keep *k, int alive, int pidfd, int *lock)
+wait_for_end(const struct kr_supervised *k, int alive, int pidfd, int *lock)
 {
 	for (;;) {
 		struct pollfd p[] = {{.fd = alive}, {.fd = pidfd, .events = POLLIN}};
@@ -139,7 +140,7 @@ wait_for_end(const struct kr_keep *k, int alive, int pidfd, int *lock)
 }
 
 static void
-keep(const struct kr_keep *k, int alive, int report)
+supervise(const struct kr_supervised *k, int alive, int report)
 {
 	pid_t self = getpid(), pid = fork();
 	int pidfd, status = 0, lock = -1;
@@ -165,7 +166,7 @@ keep(const struct kr_keep *k, int alive, int report)
 }
 
 int
-kr_keeper_start(const struct kr_keep *k)
+kr_supervisor_start(const struct kr_supervised *k)
 {
 	int fds[2], status = 1;
 	pid_t pid;
@@ -181,8 +182,8 @@ kr_keeper_start(const struct kr_keep *k)
 
 			if (alive < 0)
 				_exit(1);
-			kr_minder_detach("karst-keeper", kept, 3);
-			keep(k, alive, fds[1]);
+			kr_reaper_detach("karst-supervise", kept, 3);
+			supervise(k, alive, fds[1]);
 		}
 		_exit(pid < 0);
 	}

@@ -2,12 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Import slots: where a loaded library keeps the addresses of functions that it calls in others.
+ * Entries of the global offset table (GOT): where a loaded library keeps the addresses of functions
+ * that it calls in others.
  *
  * What libibverbs asks the kernel for without asking its provider first, it asks for by calls of
- * the C library, through such slots; replacing a handful of them takes those calls over in that
- * library alone, whoever else calls open() or read() is not touched.  A library that was linked
- * with "-z now" has its slots made read-only; they are made writable for the moment.
+ * the C library, through such entries.  Replacing some of them takes over the calls of that library
+ * alone: other callers of open() or read() are not affected.  In a library that was linked with
+ * "-z now" the entries are read-only; they are made writable while they are changed.
  */
 #include "provider.h"
 
@@ -19,7 +20,7 @@
 
 struct search {
 	const char *library;
-	const struct kv_slot *slots;
+	const struct kv_got_entry *entries;
 	unsigned int n;
 	unsigned int replaced;
 };
@@ -87,20 +88,20 @@ got_protection(const struct dl_phdr_info *lib, uintptr_t at)
 }
 
 static bool
-got_write(const struct dl_phdr_info *lib, void **slot, const struct kv_slot *s)
+got_write(const struct dl_phdr_info *lib, void **entry, const struct kv_got_entry *s)
 {
-	uintptr_t page = (uintptr_t)slot & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
-	size_t len = (uintptr_t)(slot + 1) - page;
+	uintptr_t page = (uintptr_t)entry & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+	size_t len = (uintptr_t)(entry + 1) - page;
 
-	if (*slot == s->ours)
+	if (*entry == s->ours)
 		return true;
 	if (mprotect((void *)page, len, PROT_READ | PROT_WRITE) != 0)
 		return false;
 	if (s->theirs != NULL)
-		*s->theirs = *slot;
+		*s->theirs = *entry;
 	/* other threads may call through it at this moment: one store, whole */
-	__atomic_store_n(slot, s->ours, __ATOMIC_RELEASE);
-	mprotect((void *)page, len, got_protection(lib, (uintptr_t)slot));
+	__atomic_store_n(entry, s->ours, __ATOMIC_RELEASE);
+	mprotect((void *)page, len, got_protection(lib, (uintptr_t)entry));
 	return true;
 }
 
@@ -119,9 +120,9 @@ got_patch(const struct dl_phdr_info *lib, const struct dynamic *d, const ElfW(Re
 		if (ELF64_R_SYM(r[k].r_info) == 0 || sym->st_shndx != SHN_UNDEF)
 			continue;
 		for (i = 0; i < s->n; i++)
-			if (strcmp(name, s->slots[i].name) == 0)
+			if (strcmp(name, s->entries[i].name) == 0)
 				replaced += got_write(lib,
-					(void **)(lib->dlpi_addr + r[k].r_offset), &s->slots[i]);
+					(void **)(lib->dlpi_addr + r[k].r_offset), &s->entries[i]);
 	}
 	return replaced;
 }
@@ -149,9 +150,9 @@ got_visit(struct dl_phdr_info *lib, size_t size, void *arg)
 }
 
 unsigned int
-kv_slots_patch(const char *library, const struct kv_slot *slots, unsigned int n)
+kv_got_patch(const char *library, const struct kv_got_entry *entries, unsigned int n)
 {
-	struct search s = {.library = library, .slots = slots, .n = n};
+	struct search s = {.library = library, .entries = entries, .n = n};
 
 	dl_iterate_phdr(got_visit, &s);
 	return s.replaced;

@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /* The process that keeps a private engine: see private.h. */
-#ifndef KARST_RUN_KEEPER_H
-#define KARST_RUN_KEEPER_H
+#ifndef KARST_RUN_SUPERVISOR_H
+#define KARST_RUN_SUPERVISOR_H
 
 #include <limits.h>
 
 #include "folder.h"
 #include "opts.h"
 
-struct kr_keep {
+struct kr_supervised {
 	const char *karstd;
 	const char *folder;
 	unsigned int linger_s;
@@ -20,18 +20,18 @@ struct kr_keep {
 	char alive[KR_FOLDER + 16];
 	char log[PATH_MAX];
 	bool log_is_ours; /* removed in the end */
-	int log_fd;       /* open for writing when kr_keeper_start() is called */
+	int log_fd;       /* open for writing when kr_supervisor_start() is called */
 };
 
 /** Says what is where; does nothing. */
-void kr_keep_init(
-	struct kr_keep *k, const struct kr_opts *o, const char *karstd, const char *folder);
+void kr_supervised_init(
+	struct kr_supervised *k, const struct kr_opts *o, const char *karstd, const char *folder);
 
 /** Removes what is in the folder for an engine that nobody keeps. */
-void kr_keep_remove(const struct kr_keep *k);
+void kr_supervised_remove(const struct kr_supervised *k);
 
 /** @return a descriptor from which karstd's status can be read, as waitpid(2) gives it, once it
  *  has ended; or -errno. */
-int kr_keeper_start(const struct kr_keep *k);
+int kr_supervisor_start(const struct kr_supervised *k);
 
-#endif /* KARST_RUN_KEEPER_H */
+#endif /* KARST_RUN_SUPERVISOR_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-#include "minder.h"
+#include "reaper.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ is_kept(int fd, const int *keep, unsigned int n)
 }
 
 void
-kr_minder_detach(const char *name, const int *keep, unsigned int n)
+kr_reaper_detach(const char *name, const int *keep, unsigned int n)
 {
 	static const int deaf[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGTSTP};
 	long max = sysconf(_SC_OPEN_MAX);
@@ -70,11 +70,11 @@ wait_for(int fd)
 }
 
 static void
-mind(const char *folder, const char *tree, int held, int pidfd, int end)
+reap(const char *folder, const char *tree, int held, int pidfd, int end)
 {
 	const int keep[] = {held, pidfd, end};
 
-	kr_minder_detach("karst-minder", keep, 3);
+	kr_reaper_detach("karst-reaper", keep, 3);
 	wait_for(pidfd);
 	wait_for(end);
 	if (tree != NULL)
@@ -95,7 +95,7 @@ reaper_spawn(const char *folder, const char *tree, int held, int end)
 	if (pid == 0) {
 		pid = fork();
 		if (pid == 0)
-			mind(folder, tree, held, pidfd, end);
+			reap(folder, tree, held, pidfd, end);
 		_exit(pid < 0);
 	}
 	if (pidfd >= 0)
@@ -106,7 +106,7 @@ reaper_spawn(const char *folder, const char *tree, int held, int end)
 }
 
 int
-kr_minder_start(const char *folder, const char *tree, int held)
+kr_reaper_start(const char *folder, const char *tree, int held)
 {
 	int fds[2], ret, high;
 

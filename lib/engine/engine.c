@@ -19,8 +19,10 @@
 #include "capture.h"
 #include "cm.h"
 #include "crew.h"
-#include "karst_crc.h"
-#include "karst_prf.h"
+#include "log.h"
+#include "object.h"
+#include "port.h"
+#include "telemetry.h"
 
 #define DEFAULT_MBUFS_EACH 2048u /* and once more for the ports */
 #define FRAME_ROOM         (ENG_ROOM - RTE_PKTMBUF_HEADROOM)
@@ -100,12 +102,6 @@ static int
 seed_from(uint64_t seed[2])
 {
 	return getrandom(seed, 2 * sizeof(*seed), 0) == 2 * sizeof(*seed) ? 0 : -errno;
-}
-
-void
-eng_secret(const struct karst_engine *e, enum eng_secret_use use, uint32_t n, uint64_t key[2])
-{
-	karst_prf_derive(e->secret, use, n, key);
 }
 
 /* --- tables --- */
@@ -277,6 +273,7 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 		return -ENOMEM;
 	eng_log_init();
 	e->cfg = *cfg;
+	e->hooks = &eng_net_hooks;
 	fill_defaults(&e->cfg);
 	if (cfg->ops != NULL)
 		e->ops = *cfg->ops;
@@ -312,10 +309,21 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 	return 0;
 }
 
+static bool
+any_attached(const struct karst_engine *e)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++)
+		if (atomic_load_explicit(&e->lcore[i].owner, memory_order_relaxed) != 0)
+			return true;
+	return false;
+}
+
 int
 karst_engine_destroy(struct karst_engine *e)
 {
-	if (eng_any_attached(e)) {
+	if (any_attached(e)) {
 		karst_log(KARST_LOG_ERR, "%s: destroyed while lcores are attached", e->name);
 		return -EBUSY;
 	}
@@ -330,23 +338,6 @@ const struct karst_engine_config *
 karst_engine_config(const struct karst_engine *e)
 {
 	return &e->cfg;
-}
-
-uint64_t
-karst_engine_now_ns(const struct karst_engine *e)
-{
-	return engine_now(e);
-}
-
-bool
-eng_any_attached(const struct karst_engine *e)
-{
-	uint32_t i;
-
-	for (i = 0; i < e->nlcores; i++)
-		if (atomic_load_explicit(&e->lcore[i].owner, memory_order_relaxed) != 0)
-			return true;
-	return false;
 }
 
 /* --- start and stop --- */
@@ -400,7 +391,7 @@ karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores)
 	uint32_t i;
 	int ret;
 
-	if (e->started || eng_any_attached(e))
+	if (e->started || any_attached(e))
 		return -EBUSY;
 	ret = choose_workers(e, eal_lcores);
 	if (ret == 0)
@@ -423,34 +414,7 @@ karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores)
 	return 0;
 }
 
-/* --- what happened --- */
-
-void
-karst_engine_counters(const struct karst_engine *e, uint32_t lcore, struct karst_counters *sum)
-{
-	uint32_t i;
-
-	memset(sum, 0, sizeof(*sum));
-	for (i = 0; i < e->nlcores; i++)
-		if (lcore == i || lcore == KARST_ENGINE_ANY_LCORE)
-			karst_counters_add(sum, &e->lcore[i].core->counters);
-}
-
-int
-karst_engine_lcore_stats(
-	const struct karst_engine *e, uint32_t lcore, struct karst_engine_lcore_stats *stats)
-{
-	const uint64_t *from;
-	uint64_t *to = (uint64_t *)stats;
-	size_t i;
-
-	if (lcore >= e->nlcores)
-		return -EINVAL;
-	from = (const uint64_t *)&e->lcore[lcore].stats;
-	for (i = 0; i < sizeof(*stats) / sizeof(*to); i++)
-		to[i] = __atomic_load_n(&from[i], __ATOMIC_RELAXED);
-	return 0;
-}
+/* --- loss --- */
 
 struct loss_call {
 	uint64_t threshold;

@@ -11,6 +11,9 @@ The rules are those of doc/architecture.rst:
   direction       a folder of lib/ includes public headers (karst_*.h) of the folders below it
                   only, and private headers of nobody else; programs and tests see every public
                   header, and a unit test the private headers of the folder that it mirrors
+  rooms           the folders inside of lib/engine in the same way: one includes headers, public or
+                  not, of those that it may see, and calls no function of another, whatever
+                  header declares it; the files at the top see all
   system headers  in lib/qp and what it stands on only headers that neither block, allocate, log
                   nor tell time
   system calls    the same for the functions themselves
@@ -42,6 +45,20 @@ MAY_SEE = {
     'engine': ['qp', 'cm', 'mem', 'crc', 'ring', 'wire', 'ctl'],
 }
 WITH_EAL = {'engine'}
+
+# The same for the folders inside of one of lib/.  The headers at its top are for all of them.
+ROOMS = {
+    'engine': {
+        'util': [],
+        'space': ['util'],
+        'lcore': ['util', 'space'],
+        'net': ['util', 'lcore'],
+        'object': ['util', 'lcore', 'net'],
+        'cm': ['util', 'lcore', 'net'],
+        'session': ['util', 'space', 'lcore', 'net', 'object', 'cm'],
+        'observe': ['util', 'space', 'lcore', 'net', 'object', 'cm', 'session'],
+    },
+}
 # These talk to the system: sockets, descriptors, memory of processes.
 WITH_SYSTEM = WITH_EAL | {'ctl', 'client'}
 
@@ -108,6 +125,14 @@ class Tree:
             return None # the system's, as linux/netlink.h is
         return self.libs.get(os.path.basename(header))
 
+    def room_of_header(self, path, header, lib):
+        """The room of @lib that @header, included by @path, is in; None if in no such."""
+        beside = os.path.normpath(os.path.join(os.path.dirname(path), header))
+        if beside in self.text:
+            return room_of(beside) if lib_of(beside) == lib else None
+        return next((room_of(p) for p in self.text if lib_of(p) == lib and
+                     os.path.basename(p) == os.path.basename(header)), None)
+
     def folders_of(self, lib):
         """The folder of @lib, and those in it."""
         top = os.path.join('lib', lib)
@@ -126,6 +151,12 @@ class Tree:
 def lib_of(path):
     parts = path.split(os.sep)
     return parts[1] if parts[0] == 'lib' and len(parts) > 2 else None
+
+
+def room_of(path):
+    """The folder of @path inside of its folder of lib/; None: it stands at the top."""
+    parts = path.split(os.sep)
+    return parts[2] if lib_of(path) and len(parts) > 3 else None
 
 
 def is_public(header):
@@ -156,6 +187,49 @@ def check_direction(tree):
                     yield f'{path}:{number}: {header} is private to lib/{lib}'
             elif not public and mirrored_lib(path) != lib:
                 yield f'{path}:{number}: {header} is private to lib/{lib}'
+
+
+# A function is defined where its name begins a line.
+DEFINITION = re.compile(r'^(\w+)\(', re.MULTILINE)
+USE = re.compile(r'(?<!struct )(?<!->)(?<!\.)\b\w+') # or by its address
+
+
+def functions_of(tree, lib):
+    """The room that each function of @lib which others can call is defined in."""
+    where, twice = {}, set()
+    for path in tree.c_files():
+        if lib_of(path) != lib or not path.endswith('.c'):
+            continue
+        code = COMMENT_OR_STRING.sub(blank, tree.text[path])
+        for match in DEFINITION.finditer(code):
+            name, before = match.group(1), code[:match.start()].rstrip('\n')
+            if before[before.rfind('\n') + 1:].startswith('static '):
+                continue
+            if where.setdefault(name, room_of(path)) != room_of(path):
+                twice.add(name)
+    return {name: room for name, room in where.items() if name not in twice}
+
+
+def check_rooms(tree):
+    functions = {lib: functions_of(tree, lib) for lib in ROOMS}
+    for path in tree.c_files():
+        lib, own = lib_of(path), room_of(path)
+        if own is None:
+            continue
+        if own not in ROOMS.get(lib, {}):
+            yield f'{path}: lib/{lib}/{own} is not in the layering; add it to ROOMS'
+            continue
+        seen = ROOMS[lib][own] + [own]
+        for number, _, header in tree.includes(path):
+            room = tree.room_of_header(path, header, lib)
+            if room is not None and room not in seen:
+                yield f'{path}:{number}: lib/{lib}/{own} may not include lib/{lib}/{room} ({header})'
+        code = COMMENT_OR_STRING.sub(blank, tree.text[path])
+        for number, line in enumerate(code.splitlines(), 1):
+            for name in USE.findall(line) if path.endswith('.c') else []:
+                if name in functions[lib] and functions[lib][name] not in seen:
+                    yield (f'{path}:{number}: lib/{lib}/{own} may not call {name}() of lib/{lib}/'
+                           f'{functions[lib][name] or ""}')
 
 
 def without_system(tree):
@@ -269,6 +343,7 @@ def check_self_contained(tree):
 
 CHECKS = {
     'direction': check_direction,
+    'rooms': check_rooms,
     'system headers': check_system_headers,
     'system calls': check_system_calls,
     'foreign': check_foreign,
@@ -305,6 +380,13 @@ CLEAN = {
     'lib/wire/layout.h': SPDX + '#include <stddef.h>\n',
     'lib/qp/qp.c': SPDX + '#include "karst_wire.h"\n',
     'lib/engine/lcore.c': SPDX + '#include <rte_mbuf.h>\n#include <time.h>\n',
+    'lib/engine/karst_engine.h': SPDX + 'void karst_engine_up(void);\n',
+    'lib/engine/util/arena.h': SPDX + '#include "karst_engine.h"\nvoid eng_arena(void);\n',
+    'lib/engine/util/arena.c': SPDX + '#include "arena.h"\nvoid\neng_arena(void)\n{\n}\n',
+    'lib/engine/net/port.h': SPDX + '#include "arena.h"\nvoid eng_port(void);\n',
+    'lib/engine/net/port.c': SPDX + '#include "port.h"\nvoid\neng_port(void)\n{\n'
+                                    '\teng_arena();\n}\nvoid\nkarst_engine_up(void)\n{\n}\n'
+                                    'static void\nfind(void)\n{\n}\n',
     'app/tool/main.c': SPDX + '#include "karst_wire.h"\n#include <stdlib.h>\n'
                               '#include <sys/layout.h>\n',
     'test/unit/wire/test_wire.c': SPDX + '#include "karst_wire.h"\n#include "layout.h"\n',
@@ -317,6 +399,16 @@ BREAKS = [
     ('direction', 'app/tool/private.c', SPDX + '#include "layout.h"\n'),
     ('direction', 'test/unit/qp/test_private.c', SPDX + '#include "layout.h"\n'),
     ('direction', 'lib/newcomer/x.c', SPDX),
+    ('rooms', 'lib/engine/util/up.c', SPDX + '#include "port.h"\n'),
+    ('rooms', 'lib/engine/util/up.h', SPDX + '#include "../net/port.h"\n'),
+    ('rooms', 'lib/engine/util/call.c', SPDX + 'void eng_port(void);\nvoid\nf(void)\n{\n'
+                                               '\teng_port(/* of net */);\n}\n'),
+    ('rooms', 'lib/engine/util/public.c', SPDX + '#include "karst_engine.h"\nvoid\nf(void)\n{\n'
+                                                 '\tkarst_engine_up();\n}\n'),
+    ('rooms', 'lib/engine/cm/beside.c', SPDX + '#include "owner.h"\n',
+     'lib/engine/object/owner.h', SPDX),
+    ('rooms', 'lib/engine/newcomer/x.c', SPDX),
+    ('rooms', 'lib/qp/newcomer/x.c', SPDX),
     ('system headers', 'lib/wire/clock.c', SPDX + '#include <time.h>\n'),
     ('system headers', 'lib/qp/threads.c', SPDX + '# include <pthread.h>\n'),
     ('system headers', 'lib/mem/alloc.c', SPDX + '#include <stdlib.h>\n'),

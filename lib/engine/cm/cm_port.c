@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 
 #include "cm.h"
+#include "port.h"
 
 #define EPHEMERAL_FIRST 32768u
 #define EPHEMERAL_LAST  60999u

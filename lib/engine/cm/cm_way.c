@@ -16,6 +16,7 @@
 
 #include "cm.h"
 #include "neigh.h"
+#include "port.h"
 
 #define MAX_WAYS     1024u
 #define MAX_MAD_WAYS 768u /* of them; the others are for programs that ask for one */

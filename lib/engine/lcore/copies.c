@@ -144,49 +144,6 @@ eng_copy_execute(struct eng_copy *c, uint64_t now_ns, _Atomic uint64_t *beat)
 	return moved;
 }
 
-/* --- atomics --- */
-
-static struct {
-	pthread_mutex_t lock;
-	struct eng_atomics *first;
-} all_atomics = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-struct eng_atomics *
-eng_atomics_get(pid_t pid)
-{
-	struct eng_atomics *a;
-
-	pthread_mutex_lock(&all_atomics.lock);
-	for (a = all_atomics.first; a != NULL && a->pid != pid; a = a->next)
-		;
-	if (a == NULL && (a = calloc(1, sizeof(*a))) != NULL) {
-		a->pid = pid;
-		pthread_mutex_init(&a->lock, NULL);
-		a->next = all_atomics.first;
-		all_atomics.first = a;
-	}
-	if (a != NULL)
-		a->users++;
-	pthread_mutex_unlock(&all_atomics.lock);
-	return a;
-}
-
-void
-eng_atomics_put(struct eng_atomics *a)
-{
-	struct eng_atomics **pp;
-
-	pthread_mutex_lock(&all_atomics.lock);
-	if (--a->users == 0) {
-		for (pp = &all_atomics.first; *pp != a; pp = &(*pp)->next)
-			;
-		*pp = a->next;
-		pthread_mutex_destroy(&a->lock);
-		free(a);
-	}
-	pthread_mutex_unlock(&all_atomics.lock);
-}
-
 /* --- what lib/qp asks for --- */
 
 static struct karst_copy *

@@ -6,7 +6,7 @@
 #ifndef ENGINE_COPIES_H
 #define ENGINE_COPIES_H
 
-#include "engine_priv.h"
+#include "lcore.h"
 #include "space_priv.h"
 
 /* At once, of an lcore.  A queue pair has three at most, and few wait at the same time. */
@@ -82,6 +82,8 @@ eng_copy_first(struct eng_copy_list *l)
 
 /* Where @n bytes at a foreign address lead to, or the first of them. */
 struct eng_place eng_place_of(const uint8_t *host, uint32_t n);
+/* Does the process still live?  Asked before it is touched. */
+bool eng_space_alive(struct karst_space *s, uint64_t now_ns);
 /* karst_copy_ops.map */
 uint8_t *eng_foreign_map(struct karst_core *core, const uint8_t *host, uint32_t *n);
 

@@ -84,6 +84,10 @@ void eng_late_over(struct eng_crew *crew, struct eng_worker *w);
 void eng_copy_hold(struct eng_copy *c);
 void eng_copy_unhold(struct eng_copy *c);
 
+/* After a key has gone: waits until no copy moves bytes by it; a program that is late waits for
+ * itself, and not for longer than its copies may take. */
+void eng_copies_settle(struct karst_space *s);
+
 /* Starts and ends the thread that watches all lcores of the engine. */
 int eng_watch_start(struct karst_engine *e);
 void eng_watch_stop(struct karst_engine *e);

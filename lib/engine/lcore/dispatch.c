@@ -6,11 +6,11 @@
  * which starts loading what the next one needs: the entry in the table of QPs, the QP, the
  * frame (verified: from here on it is in L1 or L2), and then the delivery, which copies.
  */
-#include "capture.h"
-#include "gsi.h"
+#include "capture_ring.h"
+#include "group.h"
+#include "gsi_rx.h"
 #include "karst_hdr.h"
 #include "karst_opcode.h"
-#include "mcast.h"
 
 /* Packets between the one delivered and the one whose send ring is being loaded. */
 #define RESPONSE_AHEAD 2u
@@ -26,7 +26,7 @@ static karst_noinline void
 no_such_qp(struct eng_lcore *lc, const struct karst_pkt *pkt)
 {
 	if (pkt->dqpn == KARST_QPN_MULTICAST)
-		eng_mcast_deliver(lc, pkt);
+		eng_group_deliver(lc, pkt);
 	else if (pkt->dqpn == ENG_GSI_QPN)
 		eng_gsi_rx(lc, pkt);
 	else

@@ -2,27 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What the files of lib/engine share.
- *
- *	engine.c   life of an engine, start and stop, clock, counters
- *	port.c     configuring an ethdev; port_addr.c  addresses, paths; port_life.c  coming, going,
- *	           links
- *	lcore.c    one turn of the wheel; sleep.c  idling
- *	rx.c       frames from a port: classify, hand on; exception.c  those that are not RoCE;
- *	           loop.c  frames that never leave
- *	dispatch.c packets to their queue pairs; handoff.c  to other lcores
- *	sched.c    which queue pair builds frames; tx.c  buffers and the ports' queues
- *	mailbox.c  control calls across threads
- *	copies.c   memory that is not mapped; crew.c  threads of an lcore; courier.c  late programs
- *	tap.c      the exception path to the kernel; flow.c  rules for RoCE in the device
- *	neigh.c    ARP, neighbour discovery; neigh_table.c  what is known; resolve.c  paths;
- *	           netlink.c  the kernel's neighbours and routes
- *	mcast.c    multicast groups
- *	gsi.c      management datagrams, to and from queue pair 1; cm.h  connection management
- *	share.c    what each user may have of it all
- *	memory.c   PDs, regions, windows, address handles
- *	objects.c  CQs, SRQs; lanes.c  CQs of another size; pairs.c  QPs; xrc.c  XRC domains,
- *	           shared targets; owner.c  whose they are, doorbells
+ * The structures of an engine.  Functions are declared by the folder that has them: lcore.h,
+ * port.h (net), object.h, cm.h, session_priv.h, telemetry.h (observe).
  *
  * Who writes what: an lcore's structure is written by the thread that polls it, but for "owner",
  * the mailbox and the hand-off ring.  What is common to all lcores is read-only while one is
@@ -220,7 +201,8 @@ struct karst_engine_owner {
 /* --- an lcore --- */
 
 struct eng_lcore;
-struct eng_capture; /* capture.h */
+struct eng_capture;      /* capture.h */
+struct eng_capture_ring; /* capture_ring.h */
 typedef int (*eng_fn)(struct eng_lcore *lc, void *arg);
 
 /* A control call on its way, on the caller's stack. */
@@ -254,11 +236,11 @@ struct eng_lcore {
 	uint32_t next_bell;     /* that the next turn looks at first */
 	struct eng_bell *bells; /* [max_owners + 1] */
 	struct karst_engine_lcore_stats stats;
-	struct eng_capture *capture; /* of one of its QPs; NULL: none */
-	uint64_t turn_tsc;           /* start of the last turn */
-	bool was_busy;               /* it did something */
-	uint64_t look_tsc;           /* when its thread's CPU time is to be read again */
-	uint64_t cpu_ns;             /* what was read last; UINT64_MAX: nothing */
+	struct eng_capture_ring *capture; /* of one of its QPs; NULL: none */
+	uint64_t turn_tsc;                /* start of the last turn */
+	bool was_busy;                    /* it did something */
+	uint64_t look_tsc;                /* when its thread's CPU time is to be read again */
+	uint64_t cpu_ns;                  /* what was read last; UINT64_MAX: nothing */
 
 	/* buffers */
 	struct rte_mempool *pool;
@@ -305,11 +287,34 @@ struct eng_lcore {
 	_Atomic uint32_t asleep karst_cache_aligned;
 } karst_cache_aligned;
 
+/* What an lcore asks of its ports' networks (net): set before any lcore runs. */
+struct eng_lcore_hooks {
+	/* A frame that no queue pair gets, and why: whoever may want it has it now. */
+	void (*exception)(
+		struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why);
+	/* Sends what the kernel has sent on taps, of the ports that the lcore is home of.
+	 * @return how many frames. */
+	unsigned int (*tap_poll)(struct eng_lcore *lc);
+	/* Is there something of that? */
+	bool (*tap_waiting)(const struct eng_lcore *lc);
+	/* member_ns has passed. */
+	void (*member_expire)(struct eng_lcore *lc);
+};
+
+/* Multicast groups of all ports, in order (group.h). */
+struct eng_group;
+struct eng_group_table {
+	uint32_t ngroups;
+	struct eng_group *group; /* [max_mcasts], by port and address */
+	uint32_t *qpn;           /* [max_mcasts] */
+};
+
 /* --- the engine --- */
 
 struct karst_engine {
 	struct karst_engine_config cfg;
 	struct karst_engine_ops ops;
+	const struct eng_lcore_hooks *hooks;
 	char name[16];
 	uint32_t nlcores;
 	uint32_t lcore_bits;
@@ -325,6 +330,7 @@ struct karst_engine {
 	struct eng_mcast *mcast; /* NULL: never any groups */
 	struct eng_gsi *gsi;
 	struct eng_cm *cm;
+	struct eng_group_table group_table[2];
 	_Atomic uint32_t mcast_seq; /* changes of them; see mcast.c */
 	uint64_t tsc_base;
 	uint64_t tsc_mul;     /* ns = tsc * mul >> 32 */
@@ -417,235 +423,5 @@ eng_port_addrs(const struct eng_port *p)
 	/* acquire, pairs with the release in eng_port_store_addrs() */
 	return &p->addrs[atomic_load_explicit(&p->addr_seq, memory_order_acquire) & 1];
 }
-
-/* --- engine.c --- */
-
-/* What the keys of the engine's secret are for. */
-enum eng_secret_use { ENG_SECRET_CORE = 1, ENG_SECRET_NEIGH, ENG_SECRET_MEMBERS };
-
-/* The key of object @n of a purpose: nothing that peers see of one tells of another. */
-void eng_secret(const struct karst_engine *e, enum eng_secret_use use, uint32_t n, uint64_t key[2]);
-
-bool eng_any_attached(const struct karst_engine *e);
-
-/* --- pool.c --- */
-
-/** e->pool.  -errno; errors are logged. */
-int eng_pool_create(struct karst_engine *e);
-/** Longest frame of a buffer that takes a page. */
-uint32_t eng_pool_page_room(void);
-
-/* --- mailbox.c --- */
-
-/* Runs @fn on lcore @lc: at once if the caller may, else by mailbox.  @return what @fn does. */
-int eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg);
-
-/* On the lcore's thread: does what is in the mailbox, @max messages at most.  @return how many. */
-unsigned int eng_mailbox_serve(struct eng_lcore *lc, unsigned int max);
-
-/* One turn of each lcore that is attached to this thread.  @return how much was done. */
-unsigned int eng_poll_mine(struct karst_engine *e);
-
-/* Gives @lc to this thread if it is free.  -EBUSY: it is another's. */
-int eng_lcore_attach(struct eng_lcore *lc);
-void eng_lcore_detach(struct eng_lcore *lc);
-
-/* Begins a control call: takes ctl_lock while answering own mailboxes.  -EDEADLK: in a callback. */
-int eng_ctl_enter(struct karst_engine *e);
-void eng_ctl_leave(struct karst_engine *e);
-
-/* Within a control call: waits until every lcore has ended the turn that it is in. */
-void eng_ctl_quiesce(struct karst_engine *e);
-
-/* --- lcore.c --- */
-
-int eng_lcore_init(struct karst_engine *e, uint32_t index);
-void eng_lcore_fini(struct eng_lcore *lc);
-/* karst_core_flush(), with the time if somebody wants it. */
-void eng_flush(struct eng_lcore *lc);
-/* On an lcore, for a control call, whose lock keeps the owners: tells all of them of something that
- * is no object's. */
-void eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *ev);
-/* The loop of karst_engine_start().  @return false: this thread has lost the lcore. */
-bool eng_lcore_loop(struct eng_lcore *lc);
-/* On an EAL worker, until the engine stops. */
-int eng_lcore_main(void *arg);
-
-/* --- sleep.c --- */
-
-int eng_sleep_init(struct eng_lcore *lc);
-void eng_sleep_fini(struct eng_lcore *lc);
-/* Any thread: @fd wakes the lcore; by each write (@edge), or while it is readable. */
-int eng_sleep_watch(struct eng_lcore *lc, int fd, bool edge);
-void eng_sleep_unwatch(struct eng_lcore *lc, int fd);
-/* Any thread, after giving the lcore something: wakes it if it sleeps. */
-void eng_lcore_wake(struct eng_lcore *lc);
-/* On the lcore's thread: around the loop, after a turn that did something, and after others. */
-int eng_sleep_begin(struct eng_lcore *lc);
-void eng_sleep_end(struct eng_lcore *lc, int slack);
-void eng_sleep_reset(struct eng_lcore *lc);
-void eng_sleep_idle(struct eng_lcore *lc);
-
-/* --- rx.c, dispatch.c, handoff.c: @return frames handled --- */
-
-unsigned int eng_rx_poll(struct eng_lcore *lc);
-/* Frames from @port, or ENG_RX_LOOP. */
-void eng_rx_burst(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned int port);
-unsigned int eng_loop_poll(struct eng_lcore *lc);
-/* As rte_eth_tx_burst(), by the loopback twin @port. */
-uint16_t eng_loop_send(
-	struct eng_lcore *lc, unsigned int port, struct rte_mbuf **mbufs, uint16_t n);
-/* Delivers parsed packets of this lcore and frees their mbufs. */
-void eng_dispatch(
-	struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n);
-/* Gives parsed packets to the lcores that own their QPs. */
-void eng_handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n);
-/* Gives one to lcore @to: what is not RoCE, as the parser said, or is for a multicast group. */
-void eng_handoff_give(struct eng_lcore *lc, uint32_t to, struct rte_mbuf *m);
-unsigned int eng_handoff_poll(struct eng_lcore *lc);
-
-/* --- exception.c --- */
-
-/* A frame that no queue pair gets, and why: whoever may want it has it now. */
-void eng_exception(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why);
-
-/* --- tap.c --- */
-
-/* Sends what the kernel has sent on taps, of the ports that the lcore is home of. */
-unsigned int eng_tap_poll(struct eng_lcore *lc);
-/* Is there something of that? */
-bool eng_tap_waiting(const struct eng_lcore *lc);
-
-/* --- sched.c, tx.c --- */
-
-/* Lets active QPs build into @b.  @return whether any was asked. */
-void eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes);
-/* Lets a QP build next, before all others. */
-void eng_sched_first(struct eng_lcore *lc, struct eng_qp *qp);
-/* Forgets a QP that is about to be destroyed. */
-void eng_sched_forget(struct eng_lcore *lc, struct eng_qp *qp);
-/* Back to the list of active QPs: the port's queue has drained. */
-void eng_sched_unpark(struct eng_lcore *lc, struct eng_txq *q);
-
-unsigned int eng_tx_poll(struct eng_lcore *lc);
-/* Sends a frame of our own making, in a buffer of the pool; dropped if the queue is full. */
-void eng_tx_frame(struct eng_lcore *lc, unsigned int port, struct rte_mbuf *m);
-/* Gives all buffers back to the pool. */
-void eng_tx_fini(struct eng_lcore *lc);
-void eng_stash_spill(struct eng_lcore *lc);
-
-/* Frees a buffer of a frame that was received or could not be sent. */
-static inline void
-buffer_free(struct eng_lcore *lc, struct rte_mbuf *m)
-{
-	/* One of ours that nobody else holds, as it would come back from the pool? */
-	if (karst_likely(m->pool == lc->pool && rte_mbuf_refcnt_read(m) == 1 && m->nb_segs == 1 &&
-		    RTE_MBUF_DIRECT(m))) {
-		if (karst_unlikely(lc->nstash == ENG_STASH))
-			eng_stash_spill(lc);
-		lc->stash[lc->nstash++] = m;
-		return;
-	}
-	rte_pktmbuf_free(m);
-}
-
-/* --- owner.c --- */
-
-/* Looks at doorbells.  @return how many rang. */
-unsigned int eng_bells_poll(struct eng_lcore *lc);
-/* The owner of what the embedding program makes. */
-int eng_owner_create_self(struct karst_engine *e);
-/* Frees all owners. */
-void eng_owners_fini(struct karst_engine *e);
-
-/* --- port_life.c --- */
-
-/* A port that is configured and started: every lcore that serves it begins to.  -ENOMEM */
-int eng_port_join(struct karst_engine *e, uint8_t port);
-/* Stops the device, if there is one. */
-void eng_port_stop(struct eng_port *p);
-/* As the engine ends: no lcore runs any more. */
-void eng_port_fini(struct karst_engine *e, uint8_t port);
-void eng_port_link_init(struct eng_port *p);
-/* Tells all owners, within a control call. */
-void eng_port_event(struct karst_engine *e, uint8_t port, enum karst_async_event_code event);
-
-/* --- port_addr.c --- */
-
-/* Any thread: is there a port of that number? */
-bool eng_port_present(const struct karst_engine *e, unsigned int port);
-/* What is wrong with them, or NULL. */
-const char *eng_port_addrs_fault(uint32_t n, const struct karst_engine_addr *addrs);
-void eng_port_store_addrs(struct eng_port *p, uint32_t n, const struct karst_engine_addr *addrs);
-/* On its lcores, or with ctl_lock held. */
-bool eng_port_has_addr(const struct eng_port *p, const uint8_t ip[16]);
-/* Is a frame that never left for an address of any port? */
-bool eng_loop_accepts(
-	const struct karst_engine *e, const struct karst_pkt *pkt, enum karst_drop *why);
-bool eng_port_accepts(
-	const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why);
-/* May lcore @lc use @path?  0 or -EINVAL, logged. */
-int eng_port_check_path(
-	const struct karst_engine *e, uint32_t lcore, const struct karst_path *path);
-
-/* --- resolve.c --- */
-
-/* One look for the way from own address @src_ip of @port to @dst_ip, which does not wait for
- * anybody's answer.  -EAGAIN: asked, look again; -EHOSTUNREACH; -EINVAL: not an address of the
- * port. */
-int eng_resolve_try(struct karst_engine *e, uint8_t port, const uint8_t src_ip[16],
-	const uint8_t dst_ip[16], struct karst_path *path);
-
-#define ENG_IP_TEXT INET6_ADDRSTRLEN
-/* For logs. */
-const char *eng_ip_text(const uint8_t ip[16], char text[ENG_IP_TEXT]);
-
-/* --- objects.c, lanes.c, pairs.c --- */
-
-/* The size that lanes of at least @entries get: two at least, since a lane of one would end in the
- * middle of a cache line.  0: out of range */
-uint32_t eng_lane_entries(uint32_t entries);
-/* Frees what was laid and not used (lanes.c). */
-void eng_cq_free_next(struct eng_cq *c);
-
-/* The lcore that @wanted means.  -EINVAL: there is none such. */
-int eng_choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lcore);
-
-struct eng_qp_report {
-	enum karst_qp_type type;
-	uint32_t lcore;
-	uint32_t pd;
-	uint32_t sq_seen, sq_done; /* karst_qp_send_queue() */
-	struct karst_core_qp_attr attr;
-	struct karst_qp_stats stats;
-};
-
-/* "RC" */
-const char *eng_qp_type_name(enum karst_qp_type type);
-
-/* The bell and the eventfd of its owner for lcore @lcore. */
-void eng_qp_set_door(struct eng_qp *q, uint32_t lcore);
-
-/* --- xrc.c --- */
-
-/* Something is in a domain, or is not any more. */
-void eng_xrcd_get(struct karst_engine_xrcd *xrcd);
-void eng_xrcd_put(struct karst_engine *e, struct karst_engine_xrcd *xrcd);
-
-/* On the lcore: @q is no handle of its QP any more.  false: it is the last. */
-bool eng_qp_part(struct eng_lcore *lc, struct eng_qp *q);
-
-/* All about QP @qpn, as its lcore sees it between two turns.  -ENOENT, -EDEADLK */
-int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report);
-
-/* --- log.c, telemetry.c --- */
-
-void eng_log_init(void);
-/* Gives the engine its name and, with the first one, chooses the CRC kernels and registers the
- * telemetry commands.  -EEXIST: an engine of that name is there; -EIO: see karst_crc_init(). */
-int eng_telemetry_add(struct karst_engine *e);
-/* The engine is complete: commands may look at it. */
-void eng_telemetry_ready(struct karst_engine *e);
-void eng_telemetry_del(struct karst_engine *e);
 
 #endif /* ENGINE_PRIV_H */

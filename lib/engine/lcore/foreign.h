@@ -5,7 +5,7 @@
 #ifndef ENGINE_FOREIGN_H
 #define ENGINE_FOREIGN_H
 
-#include "engine_priv.h"
+#include "lcore.h"
 #include "window.h"
 
 /* Has any program taken pages away since this lcore last looked? */

@@ -8,7 +8,7 @@
  * mbuf's private area.  The ICRC is verified by the owner, so that the payload is read by one
  * processor alone, the one that will copy it.
  */
-#include "engine_priv.h"
+#include "lcore.h"
 
 void
 eng_handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n)
@@ -72,7 +72,7 @@ eng_handoff_poll(struct eng_lcore *lc)
 		struct karst_pkt *pkt = rte_mbuf_to_priv(mbufs[i]);
 
 		if (karst_unlikely(pkt->drop != KARST_DROP_NONE)) {
-			eng_exception(lc, eng_port_base(pkt->port), mbufs[i], pkt->drop);
+			lc->e->hooks->exception(lc, eng_port_base(pkt->port), mbufs[i], pkt->drop);
 			continue;
 		}
 		mbufs[k] = mbufs[i];

@@ -9,14 +9,15 @@
  * that sending itself makes (UD, UC) follow at the end.  The end of a turn is the lcore's
  * quiescent point: it holds no pointer into the memory tables then.
  */
-#include "crew.h"
-#include "member_port.h"
+#include "lcore.h"
 
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
 
 #include <rte_cycles.h>
+
+#include "crew.h"
 
 #define LOOK_NS 500000u
 /* Served in one turn: who makes one control call after the other has a turn as others have. */
@@ -93,13 +94,13 @@ receive(struct eng_lcore *lc)
 	n += eng_rx_poll(lc);
 	n += eng_loop_poll(lc);
 	if (karst_unlikely(lc->tapped != 0))
-		n += eng_tap_poll(lc);
+		n += lc->e->hooks->tap_poll(lc);
 	if (lc->e->nlcores > 1)
 		n += eng_handoff_poll(lc);
 	n += eng_bells_poll(lc);
 	n += karst_core_expire(core, ENG_TIMERS);
 	if (karst_unlikely(core->now_ns >= lc->member_ns))
-		eng_member_expire(lc);
+		lc->e->hooks->member_expire(lc);
 	lc->work = n;
 }
 

@@ -17,7 +17,7 @@
  * more: what is left waits in the twin's queue, and its queue pairs wait with it, as at a port.
  * Nobody waits for ever, because an lcore empties its ring whether or not it can send.
  */
-#include "engine_priv.h"
+#include "lcore.h"
 #include "karst_hdr.h"
 
 /* The lcore of the queue pair that frame @m is for. */

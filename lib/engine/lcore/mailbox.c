@@ -17,7 +17,7 @@
  *   - a message to an lcore whose thread leaves is done by that thread as it leaves, or by its
  *     sender, who looks again whether anybody is there.
  */
-#include "engine_priv.h"
+#include "lcore.h"
 
 #include <limits.h>
 #include <sched.h>

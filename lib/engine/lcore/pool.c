@@ -10,7 +10,7 @@
  * their way in and out, and never come back.  So engines with such ports have buffers that take a
  * page each, in memory that begins with one.
  */
-#include "engine_priv.h"
+#include "lcore.h"
 
 #include <sys/mman.h>
 

@@ -11,10 +11,10 @@
  * struct karst_pkt lives in the mbuf's private area.  With net_ring, an mbuf reaches the peer by
  * pointer, and so its private area is the peer's to overwrite from then on.
  */
-#include "gsi.h"
+#include "group.h"
+#include "gsi_rx.h"
 #include "karst_hdr.h"
 #include "karst_parse.h"
-#include "mcast.h"
 
 /* xorshift64*: good enough to lose packets. */
 static uint64_t
@@ -52,7 +52,7 @@ describe(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts,
 		uint8_t from = (uint8_t)(port == ENG_RX_LOOP ? m->port : port);
 
 		if (karst_unlikely(m->nb_segs != 1 || m->priv_size < sizeof(*pkt))) {
-			eng_exception(lc, eng_port_base(from), m, KARST_DROP_SEGMENTED);
+			lc->e->hooks->exception(lc, eng_port_base(from), m, KARST_DROP_SEGMENTED);
 			continue;
 		}
 		pkt->data = rte_pktmbuf_mtod(m, uint8_t *);
@@ -93,11 +93,11 @@ rx_chunk(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned
 		enum karst_drop why = pkt->drop;
 
 		if (karst_unlikely(!accepts(lc, port, pkt, &why))) {
-			eng_exception(lc, eng_port_base(pkt->port), mbufs[i], why);
+			lc->e->hooks->exception(lc, eng_port_base(pkt->port), mbufs[i], why);
 			continue;
 		}
 		if (karst_unlikely(pkt->dqpn == KARST_QPN_MULTICAST)) {
-			if (!eng_mcast_spread(lc, mbufs[i]))
+			if (!eng_group_spread(lc, mbufs[i]))
 				continue;
 		} else if (karst_unlikely(karst_qpn_lcore(lc->core, pkt->dqpn) != lc->index &&
 				   pkt->dqpn != ENG_GSI_QPN)) {

@@ -19,7 +19,7 @@
  * A QP in ready[], or parked, may be on the core's list as well, since the core does not know of
  * it; then it gets a turn too many, in which it has nothing to send.
  */
-#include "capture.h"
+#include "capture_ring.h"
 
 /* QPs between the one that builds and the one whose send ring is being loaded. */
 #define SEND_AHEAD 2u

@@ -138,7 +138,8 @@ doze_off(struct eng_lcore *lc)
 	/* Dekker with eng_lcore_wake() and karst_bell_must_wake() */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!rte_ring_empty(lc->mailbox) || !rte_ring_empty(lc->handoff) ||
-		!rte_ring_empty(lc->loop) || eng_tap_waiting(lc) || eng_copies_are_over(lc) ||
+		!rte_ring_empty(lc->loop) || lc->e->hooks->tap_waiting(lc) ||
+		eng_copies_are_over(lc) ||
 		!atomic_load_explicit(&lc->e->running, memory_order_relaxed))
 		return false;
 	for (i = 0; i < lc->nbells; i++)

@@ -13,9 +13,9 @@
  * is there the scheduler parks the QPs of that port (sched.c), so nothing is built that could not
  * leave.  That holds for UD, too, whose queue pairs stand at the port of their next packet.
  */
-#include "capture.h"
+#include "capture_ring.h"
 #include "foreign.h"
-#include "mcast.h"
+#include "group.h"
 
 /* The hottest buffers go back, for the lcore that runs out of them to take. */
 void
@@ -143,7 +143,7 @@ echo(struct eng_lcore *lc, const struct rte_mbuf *m, unsigned int port)
 	/* what never leaves comes back as it is */
 	if (lc->tx[port].loop)
 		return 0;
-	copy = eng_mcast_echo(lc, m, (uint8_t)port);
+	copy = eng_group_echo(lc, m, (uint8_t)port);
 	if (copy == NULL)
 		return 0;
 	if (!q->served || q->n == ENG_PENDING) {
@@ -159,7 +159,7 @@ echo(struct eng_lcore *lc, const struct rte_mbuf *m, unsigned int port)
 static uint64_t
 sort_by_port(struct eng_lcore *lc, unsigned int n)
 {
-	bool groups = eng_mcast_any(lc->e);
+	bool groups = eng_group_any(lc->e);
 	uint64_t touched = 0;
 	unsigned int i;
 

@@ -14,6 +14,8 @@
  * there; and answers of neighbours reach both, as either may have asked.  What nobody wants is
  * dropped, under the name that the parser gave it.
  */
+#include "exception.h"
+
 #include "member_port.h"
 #include "tap.h"
 

@@ -7,7 +7,7 @@
 #ifndef ENG_FLOW_H
 #define ENG_FLOW_H
 
-#include "engine_priv.h"
+#include "lcore.h"
 
 /* Before the device is configured: from now on it gives us only what rules ask for, and leaves the
  * rest to whoever shares it.  Logs why it cannot. */

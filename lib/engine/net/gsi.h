@@ -1,56 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/*
- * Queue pair 1 of the engine, the general services interface: management datagrams (MADs) to and
- * from peers (U2).  It has no queues in any program's memory; what comes for it waits in a ring of
- * the engine, for one thread to take it.
- */
+/* Management datagrams to peers, from queue pair 1; those from peers are gsi_rx.h's. */
 #ifndef ENG_GSI_H
 #define ENG_GSI_H
 
-#include "engine_priv.h"
+#include "gsi_rx.h"
 
-#define ENG_GSI_QPN       1u
-#define ENG_GSI_QKEY      0x80010000u
-#define ENG_GSI_MAD_BYTES 256u
-/* MADs that wait to be taken: a burst of connections, not more. */
-#define ENG_GSI_SLOTS 1024u
 /* MADs of one eng_gsi_send(). */
 #define ENG_GSI_BURST 32u
-
-/* A MAD as it came. */
-struct eng_gsi_mad {
-	uint8_t src_ip[16]; /* the peer's; IPv4 as ::ffff:a.b.c.d */
-	uint8_t dst_ip[16]; /* of this engine */
-	uint16_t pkey;
-	uint8_t port; /* of the engine, never a twin */
-	uint8_t tclass;
-	uint8_t hop_limit;
-	uint8_t bytes[ENG_GSI_MAD_BYTES] karst_aligned(8);
-};
 
 /* A MAD to be sent. */
 struct eng_gsi_out {
 	struct karst_path path;
 	const uint8_t *mad; /* ENG_GSI_MAD_BYTES */
 };
-
-struct eng_gsi;
-
-int eng_gsi_init(struct karst_engine *e);
-void eng_gsi_fini(struct karst_engine *e);
-
-/* On any lcore: a packet whose ICRC is right, to QP 1.  Wakes who takes it. */
-void eng_gsi_rx(struct eng_lcore *lc, const struct karst_pkt *pkt);
-
-/* For one thread: the oldest MAD, to be given back; NULL: there is none. */
-struct eng_gsi_mad *eng_gsi_take(struct karst_engine *e);
-void eng_gsi_give(struct karst_engine *e, struct eng_gsi_mad *mad);
-/* Until a MAD comes, somebody calls eng_gsi_wake(), or @ns have passed (UINT64_MAX: for ever). */
-void eng_gsi_wait(struct karst_engine *e, uint64_t ns);
-/* Any thread. */
-void eng_gsi_wake(struct karst_engine *e);
 
 /* A control call: sends up to ENG_GSI_BURST MADs.  What cannot leave is counted and lost, as any
  * datagram may be. */

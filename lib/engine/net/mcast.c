@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Multicast groups.
+ * Membership of multicast groups; how frames get to the members is in group.c.
  *
  * The list of members, a QP and a group each, belongs to ctl_lock.  From it each change makes a
  * table for the lcores: groups of each port in order, with the members' QP numbers and the set of
@@ -10,14 +10,6 @@
  * changes whose lowest bit says which one is valid; a change fills the other, counts, and waits
  * until every lcore has ended its turn.  Nothing is allocated but by the first attachment, so
  * leaving cannot fail.
- *
- * A packet to a group arrives on any lcore.  That lcore gives a copy to each other one that has
- * members, over the hand-off rings, and there it goes the way of all packets, up to dispatch, which
- * delivers it to each member in turn.  Members know nothing of each other: what one of them drops,
- * for want of a receive request or for its Q_Key, the others get.
- *
- * What a QP of ours sends to a group leaves by the device, and a copy comes back in by the port's
- * loopback twin.  A port without a device is a twin itself.
  *
  * Devices take all groups, if they can, from the start.  Of the others, those that filter by a list
  * are told of the groups, and the rest are made promiscuous as long as there are any.  Routers and
@@ -29,10 +21,9 @@
 
 #include <rte_ether.h>
 
-#include "capture.h"
-#include "copies.h"
-#include "karst_hdr.h"
+#include "group.h"
 #include "member_port.h"
+#include "port.h"
 
 /* A list longer than any device's. */
 #define MACS_MAX 128u
@@ -44,217 +35,17 @@ struct member {
 	struct eng_qp *q;
 };
 
-struct group {
-	uint8_t port;
-	uint8_t ip[16];
-	uint32_t first; /* of its members in qpn[] */
-	uint32_t n;
-	uint64_t lcores;
-};
-
-struct table {
-	uint32_t ngroups;
-	struct group *group; /* [max_mcasts], by port and address */
-	uint32_t *qpn;       /* [max_mcasts] */
-};
-
 struct eng_mcast {
 	uint32_t n;
 	struct member *member; /* [max_mcasts], in the same order */
-	struct table table[2];
 };
-
-/* --- the table, on lcores --- */
-
-static int
-compare(uint8_t port_a, const uint8_t a[16], uint8_t port_b, const uint8_t b[16])
-{
-	return port_a != port_b ? (int)port_a - port_b : memcmp(a, b, 16);
-}
-
-static const struct table *
-table_of(const struct karst_engine *e)
-{
-	/* acquire, pairs with the release in publish(): the table is written */
-	uint32_t seq = atomic_load_explicit(&e->mcast_seq, memory_order_acquire);
-
-	return seq != 0 ? &e->mcast->table[seq & 1] : NULL;
-}
-
-static const struct group *
-find(const struct table *t, uint8_t port, const uint8_t ip[16])
-{
-	uint32_t lo = 0, hi = t != NULL ? t->ngroups : 0;
-
-	while (lo < hi) {
-		uint32_t mid = (lo + hi) / 2;
-		const struct group *g = &t->group[mid];
-		int d = compare(port, ip, g->port, g->ip);
-
-		if (d == 0)
-			return g;
-		if (d < 0)
-			hi = mid;
-		else
-			lo = mid + 1;
-	}
-	return NULL;
-}
-
-static void
-address_of(const struct karst_pkt *pkt, uint8_t ip[16])
-{
-	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
-
-	if (pkt->flags & KARST_PKT_IP6) {
-		memcpy(ip, l3 + 24, 16);
-	} else {
-		const struct karst_engine_addr a = karst_engine_addr_ip4(karst_get_be32(l3 + 16));
-
-		memcpy(ip, a.ip, 16);
-	}
-}
-
-static const struct group *
-group_of(const struct karst_engine *e, const struct table *t, const struct karst_pkt *pkt,
-	enum karst_drop *why)
-{
-	const struct group *g;
-	uint8_t ip[16];
-
-	address_of(pkt, ip);
-	g = find(t, eng_port_base(pkt->port), ip);
-	/* QP 0xffffff at an address of one host is no multicast */
-	*why = eng_ip_is_group(ip) ? KARST_DROP_NO_GROUP : KARST_DROP_NO_QP;
-	return g;
-}
-
-/* --- coming in --- */
-
-/* A copy of a parsed frame, with what was found out about it; NULL: no buffer. */
-static struct rte_mbuf *
-copy_of(struct eng_lcore *lc, const struct rte_mbuf *m)
-{
-	struct rte_mbuf *c = rte_pktmbuf_alloc(lc->pool);
-
-	if (c == NULL)
-		return NULL;
-	if (m->data_len > rte_pktmbuf_tailroom(c)) {
-		rte_pktmbuf_free(c);
-		return NULL;
-	}
-	memcpy(rte_pktmbuf_mtod(c, void *), rte_pktmbuf_mtod(m, const void *), m->data_len);
-	c->data_len = m->data_len;
-	c->pkt_len = m->data_len;
-	c->port = m->port;
-	return c;
-}
-
-static void
-give_copy(struct eng_lcore *lc, uint32_t to, const struct rte_mbuf *m, const struct karst_pkt *pkt)
-{
-	struct rte_mbuf *c = copy_of(lc, m);
-	struct karst_pkt *p;
-
-	if (c == NULL) {
-		karst_count_drop(&lc->core->counters, KARST_DROP_HANDOFF_FULL);
-		return;
-	}
-	p = rte_mbuf_to_priv(c);
-	*p = *pkt;
-	p->data = rte_pktmbuf_mtod(c, uint8_t *);
-	eng_handoff_give(lc, to, c);
-}
-
-bool
-eng_mcast_spread(struct eng_lcore *lc, struct rte_mbuf *m)
-{
-	const struct karst_pkt *pkt = rte_mbuf_to_priv(m);
-	enum karst_drop why;
-	const struct group *g = group_of(lc->e, table_of(lc->e), pkt, &why);
-	bool mine;
-	uint64_t to;
-
-	if (g == NULL) {
-		karst_count_drop(&lc->core->counters, why);
-		buffer_free(lc, m);
-		return false;
-	}
-	mine = (g->lcores >> lc->index & 1) != 0;
-	for (to = g->lcores & ~(1ull << lc->index); to != 0; to &= to - 1) {
-		uint32_t lcore = (uint32_t)__builtin_ctzll(to);
-
-		/* the last one may have the frame itself */
-		if (!mine && (to & (to - 1)) == 0)
-			eng_handoff_give(lc, lcore, m);
-		else
-			give_copy(lc, lcore, m, pkt);
-	}
-	return mine;
-}
-
-void
-eng_mcast_deliver(struct eng_lcore *lc, const struct karst_pkt *pkt)
-{
-	const struct table *t = table_of(lc->e);
-	enum karst_drop why;
-	const struct group *g = group_of(lc->e, t, pkt, &why);
-	uint32_t i;
-
-	if (g == NULL) {
-		karst_count_drop(&lc->core->counters, why);
-		return;
-	}
-	lc->copies->fleeting = true;
-	for (i = g->first; i < g->first + g->n; i++) {
-		struct karst_pkt own = *pkt, *p = &own;
-
-		/* NULL: another lcore's */
-		own.qp = karst_core_lookup(lc->core, t->qpn[i]);
-		if (own.qp == NULL)
-			continue;
-		own.dqpn = t->qpn[i];
-		if (karst_unlikely(lc->capture != NULL))
-			eng_capture_rx(lc, &p, 1);
-		karst_qp_rx(lc->core, &own);
-	}
-	lc->copies->fleeting = false;
-}
-
-/* --- going out --- */
-
-struct rte_mbuf *
-eng_mcast_echo(struct eng_lcore *lc, const struct rte_mbuf *m, uint8_t port)
-{
-	const uint8_t *frame = rte_pktmbuf_mtod(m, const uint8_t *);
-	/* the engine has built it: one tag at most, no options */
-	bool vlan = karst_get_be16(frame + KARST_ETH_LEN - 2) == 0x8100;
-	const uint8_t *l3 = frame + KARST_ETH_LEN + (vlan ? KARST_VLAN_LEN : 0);
-	bool ip6 = l3[0] >> 4 == 6;
-	struct karst_pkt pkt = {
-		.data = (uint8_t *)(uintptr_t)frame,
-		.port = port,
-		.flags = (uint8_t)((ip6 ? KARST_PKT_IP6 : 0) | (vlan ? KARST_PKT_VLAN : 0)),
-	};
-	enum karst_drop why;
-	struct rte_mbuf *c;
-
-	l3 += (ip6 ? KARST_IP6_LEN : KARST_IP4_LEN) + KARST_UDP_LEN;
-	if (karst_bth_dqpn(l3) != KARST_QPN_MULTICAST ||
-		group_of(lc->e, table_of(lc->e), &pkt, &why) == NULL)
-		return NULL;
-	c = copy_of(lc, m);
-	if (c == NULL)
-		stat_add(&lc->stats.tx_dropped, 1);
-	return c;
-}
 
 /* --- devices --- */
 
 /* The Ethernet addresses of a port's groups.  @return how many there are, of which @max are
  * written. */
 static uint32_t
-macs_of(const struct table *t, uint8_t port, struct rte_ether_addr *macs, uint32_t max)
+macs_of(const struct eng_group_table *t, uint8_t port, struct rte_ether_addr *macs, uint32_t max)
 {
 	uint32_t i, n = 0;
 
@@ -274,7 +65,7 @@ macs_of(const struct table *t, uint8_t port, struct rte_ether_addr *macs, uint32
 
 /* Routers and switches learn of it. */
 static void
-announce(struct karst_engine *e, uint8_t port, const struct table *t, uint32_t n)
+announce(struct karst_engine *e, uint8_t port, const struct eng_group_table *t, uint32_t n)
 {
 	uint8_t(*ips)[16] = malloc(n * sizeof(*ips) + 1);
 	uint32_t i, k = 0;
@@ -291,7 +82,7 @@ announce(struct karst_engine *e, uint8_t port, const struct table *t, uint32_t n
 }
 
 static void
-filter(struct karst_engine *e, uint8_t port, const struct table *t)
+filter(struct karst_engine *e, uint8_t port, const struct eng_group_table *t)
 {
 	struct rte_ether_addr macs[MACS_MAX];
 	struct eng_port *p = &e->port[port];
@@ -320,7 +111,7 @@ void
 eng_mcast_port_added(struct karst_engine *e, uint8_t port)
 {
 	if (e->mcast != NULL)
-		filter(e, port, table_of(e));
+		filter(e, port, eng_group_table_of(e));
 }
 
 /* --- changes, with ctl_lock held --- */
@@ -335,15 +126,18 @@ make(struct karst_engine *e)
 		return NULL;
 	mc->member = eng_arena_alloc(&e->objects, max * sizeof(mc->member[0]));
 	for (i = 0; i < 2; i++) {
-		mc->table[i].group = eng_arena_alloc(&e->objects, max * sizeof(struct group));
-		mc->table[i].qpn = eng_arena_alloc(&e->objects, max * sizeof(uint32_t));
+		e->group_table[i].group =
+			eng_arena_alloc(&e->objects, max * sizeof(struct eng_group));
+		e->group_table[i].qpn = eng_arena_alloc(&e->objects, max * sizeof(uint32_t));
 	}
-	if (mc->member != NULL && mc->table[0].group != NULL && mc->table[0].qpn != NULL &&
-		mc->table[1].group != NULL && mc->table[1].qpn != NULL)
+	if (mc->member != NULL && e->group_table[0].group != NULL &&
+		e->group_table[0].qpn != NULL && e->group_table[1].group != NULL &&
+		e->group_table[1].qpn != NULL)
 		return mc;
 	for (i = 0; i < 2; i++) {
-		eng_arena_free(&e->objects, mc->table[i].group, max * sizeof(struct group));
-		eng_arena_free(&e->objects, mc->table[i].qpn, max * sizeof(uint32_t));
+		eng_arena_free(
+			&e->objects, e->group_table[i].group, max * sizeof(struct eng_group));
+		eng_arena_free(&e->objects, e->group_table[i].qpn, max * sizeof(uint32_t));
 	}
 	eng_arena_free(&e->objects, mc->member, max * sizeof(mc->member[0]));
 	eng_arena_free(&e->objects, mc, sizeof(*mc));
@@ -351,9 +145,9 @@ make(struct karst_engine *e)
 }
 
 static void
-fill(const struct eng_mcast *mc, struct table *t)
+fill(const struct eng_mcast *mc, struct eng_group_table *t)
 {
-	struct group *g = NULL;
+	struct eng_group *g = NULL;
 	uint32_t i;
 
 	t->ngroups = 0;
@@ -361,9 +155,9 @@ fill(const struct eng_mcast *mc, struct table *t)
 	for (i = 0; i < mc->n && mc->member[i].port != NO_PORT; i++) {
 		const struct member *m = &mc->member[i];
 
-		if (g == NULL || compare(g->port, g->ip, m->port, m->ip) != 0) {
+		if (g == NULL || eng_group_compare(g->port, g->ip, m->port, m->ip) != 0) {
 			g = &t->group[t->ngroups++];
-			*g = (struct group){.port = m->port, .first = i};
+			*g = (struct eng_group){.port = m->port, .first = i};
 			memcpy(g->ip, m->ip, sizeof(g->ip));
 		}
 		t->qpn[i] = m->q->pub.num;
@@ -377,14 +171,14 @@ static void
 publish(struct karst_engine *e)
 {
 	uint32_t seq = atomic_load_explicit(&e->mcast_seq, memory_order_relaxed) + 1;
-	struct table *t;
+	struct eng_group_table *t;
 	uint8_t i;
 
 	/* 0 is for engines that have never had any */
 	seq += seq == 0 ? 2 : 0;
-	t = &e->mcast->table[seq & 1];
+	t = &e->group_table[seq & 1];
 	fill(e->mcast, t);
-	/* release, pairs with the acquire in table_of() */
+	/* release, pairs with the acquire in eng_group_table_of() */
 	atomic_store_explicit(&e->mcast_seq, seq, memory_order_release);
 	eng_ctl_quiesce(e);
 	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++)
@@ -402,7 +196,7 @@ place_of(const struct eng_mcast *mc, const struct member *m, bool *there)
 	while (lo < hi && !*there) {
 		uint32_t mid = (lo + hi) / 2;
 		const struct member *at = &mc->member[mid];
-		int d = compare(m->port, m->ip, at->port, at->ip);
+		int d = eng_group_compare(m->port, m->ip, at->port, at->ip);
 
 		if (d == 0 && m->q == at->q) {
 			*there = true;

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 
 #include "member_port.h"
+#include "port.h"
 
 struct member {
 	uint8_t ip[16];

@@ -14,6 +14,7 @@
 #include <rte_ether.h>
 
 #include "karst_hdr.h"
+#include "port.h"
 
 int
 eng_member_create(struct karst_engine *e, struct eng_members **members)

@@ -24,6 +24,7 @@
 #include <rte_ip.h>
 
 #include "karst_hdr.h"
+#include "port.h"
 
 #define FRAME_MIN     60u /* without its FCS */
 #define PROTO_ICMP6   58u

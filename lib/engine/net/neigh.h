@@ -8,7 +8,7 @@
 #ifndef ENG_NEIGH_H
 #define ENG_NEIGH_H
 
-#include "engine_priv.h"
+#include "lcore.h"
 #include "neigh_table.h"
 
 struct eng_neigh {

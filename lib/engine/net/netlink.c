@@ -20,7 +20,7 @@
 #include <libmnl/libmnl.h>
 #include <linux/rtnetlink.h>
 
-#include "engine_priv.h"
+#include "port.h"
 
 #define MSG_BYTES    8192u
 #define LOOK_MS      50  /* between two looks if no news comes */

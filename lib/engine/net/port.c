@@ -9,7 +9,7 @@
  * limits allow, and then by rte_eth_dev_set_mtu().  What a device refuses is no error unless the
  * program asked for exactly that: the port then carries smaller path MTUs.
  */
-#include "engine_priv.h"
+#include "port.h"
 
 #include <stdio.h>
 

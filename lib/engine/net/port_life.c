@@ -9,7 +9,7 @@
  * own tables, which it changes itself, asked by mailbox.  Its home lcore, the first of them, hears
  * last that it goes: frames on their way to it find everything in place until then.
  */
-#include "engine_priv.h"
+#include "port.h"
 
 #include "flow.h"
 #include "member_port.h"

@@ -13,6 +13,7 @@
 
 #include "neigh.h"
 #include "netlink.h"
+#include "port.h"
 
 #define TIMEOUT_MS    3000u
 #define NAP_FIRST_NS  50000u

@@ -38,6 +38,7 @@
 #include <rte_lcore.h>
 
 #include "karst_hdr.h"
+#include "port.h"
 
 #define SLOTS     256u /* of each ring */
 #define BURST     32u

@@ -7,7 +7,7 @@
 #ifndef ENG_TAP_H
 #define ENG_TAP_H
 
-#include "engine_priv.h"
+#include "lcore.h"
 
 struct eng_tap;
 
@@ -25,5 +25,10 @@ void eng_tap_carrier(struct eng_tap *tap, bool up);
 
 /* Frames that the kernel refused.  Any thread. */
 uint64_t eng_tap_lost(const struct eng_tap *tap);
+
+/* Sends what the kernel has sent on taps, of the ports that the lcore is home of. */
+unsigned int eng_tap_poll(struct eng_lcore *lc);
+/* Is there something of that? */
+bool eng_tap_waiting(const struct eng_lcore *lc);
 
 #endif /* ENG_TAP_H */

@@ -13,7 +13,7 @@
  * old memory has room for all that a smaller lane can hold.  What is common to the lanes, where the
  * program arms and where its overflow stands, does not move.
  */
-#include "engine_priv.h"
+#include "object.h"
 
 struct lane_call {
 	struct karst_core_cq *cq;

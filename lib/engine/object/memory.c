@@ -8,7 +8,8 @@
  * in the middle: the key is made unusable, every lcore ends the turn in which it may still use
  * it, and only then is the slot free (and, at a deregistration, the memory the program's again).
  */
-#include "engine_priv.h"
+#include "object.h"
+#include "port.h"
 
 /* Keys or address handles that go at once. */
 #define TOGETHER 1024u

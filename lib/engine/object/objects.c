@@ -9,7 +9,7 @@
  *
  * Everything here holds ctl_lock; what touches an lcore's state runs on that lcore (mailbox.c).
  */
-#include "engine_priv.h"
+#include "object.h"
 
 /* --- completion queues --- */
 

@@ -2,18 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Owners, and the doorbells that an lcore listens to.
+ * Owners.
  *
  * The program that embeds the engine is an owner, too (karst_engine.self), whose rings are in
  * private memory; so nothing else needs to know that there are two kinds.
  *
- * Each owner has one doorbell ring and one eventfd for each lcore.  An lcore keeps an array of the
- * bells, which only it touches: adding and removing one are calls through the mailbox.  In a turn
- * it looks at ENG_BELL_LOOKS of them, and goes on with the next ones in the next turn, so that
- * hundreds of owners that do nothing cost as much as a few.
- *
- * A bell counts only for queue pairs of its owner: else one program could keep an lcore busy with
- * the idle queues of another.
+ * Each has one doorbell ring and one eventfd for each lcore; how lcores look at them is in bells.c.
  */
 #include "karst_owner.h"
 
@@ -22,79 +16,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "engine_priv.h"
-
-/* --- on the lcore --- */
-
-/* The QP that bell @b rings for, if it may. */
-static inline bool
-may_ring(const struct eng_lcore *lc, const struct eng_bell *b, uint32_t qpn)
-{
-	const struct karst_core_qp *qp = karst_core_lookup(lc->core, qpn);
-
-	return qp != NULL && ((const struct eng_qp *)karst_qp_user(qp))->owner == b->owner;
-}
-
-static unsigned int
-bell_poll(struct eng_lcore *lc, struct eng_bell *b)
-{
-	struct karst_core *core = lc->core;
-	uint32_t qpns[ENG_BELLS];
-	unsigned int i, n = karst_bell_poll(&b->ring, qpns, ENG_BELLS);
-
-	if (n == 0)
-		return 0;
-	for (i = 0; i < n && n > 1; i++) {
-		const struct karst_core_qp *qp = karst_core_lookup(core, qpns[i]);
-
-		if (qp != NULL)
-			karst_qp_prefetch(qp);
-	}
-	for (i = 0; i < n; i++)
-		if (karst_likely(may_ring(lc, b, qpns[i])))
-			karst_core_doorbell(core, qpns[i]);
-	stat_add(&lc->stats.doorbells, n);
-	return n;
-}
-
-unsigned int
-eng_bells_poll(struct eng_lcore *lc)
-{
-	unsigned int i, n = 0, looks = karst_min_u32(lc->nbells, ENG_BELL_LOOKS);
-
-	for (i = 0; i < looks; i++) {
-		n += bell_poll(lc, &lc->bells[lc->next_bell]);
-		if (++lc->next_bell == lc->nbells)
-			lc->next_bell = 0;
-	}
-	return n;
-}
-
-static int
-bell_add_on_lcore(struct eng_lcore *lc, void *arg)
-{
-	struct karst_engine_owner *o = arg;
-	struct eng_bell *b = &lc->bells[lc->nbells++];
-
-	b->owner = o;
-	karst_bell_init(&b->ring, o->door[lc->index].bell, o->bell_cells);
-	return 0;
-}
-
-static int
-bell_del_on_lcore(struct eng_lcore *lc, void *arg)
-{
-	uint32_t i = 0;
-
-	while (i < lc->nbells && lc->bells[i].owner != arg)
-		i++;
-	if (i == lc->nbells)
-		return -ENOENT;
-	lc->bells[i] = lc->bells[--lc->nbells];
-	if (lc->next_bell >= lc->nbells)
-		lc->next_bell = 0;
-	return 0;
-}
+#include "object.h"
 
 /* --- life --- */
 
@@ -173,7 +95,7 @@ owner_enter(struct karst_engine_owner *o)
 	uint32_t i;
 
 	for (i = 0; i < o->e->nlcores; i++)
-		eng_mailbox_call(&o->e->lcore[i], bell_add_on_lcore, o);
+		eng_mailbox_call(&o->e->lcore[i], eng_bell_add_on_lcore, o);
 	o->next = o->e->owners;
 	o->pprev = &o->e->owners;
 	if (o->next != NULL)
@@ -188,7 +110,7 @@ owner_leave(struct karst_engine_owner *o)
 	uint32_t i;
 
 	for (i = 0; i < o->e->nlcores; i++)
-		eng_mailbox_call(&o->e->lcore[i], bell_del_on_lcore, o);
+		eng_mailbox_call(&o->e->lcore[i], eng_bell_del_on_lcore, o);
 	*o->pprev = o->next;
 	if (o->next != NULL)
 		o->next->pprev = o->pprev;

@@ -9,6 +9,8 @@
  * Everything here holds ctl_lock; what touches an lcore's state runs on that lcore (mailbox.c).
  */
 #include "mcast.h"
+#include "object.h"
+#include "port.h"
 
 #include <time.h>
 

@@ -14,7 +14,7 @@
  *
  * Everything here holds ctl_lock.
  */
-#include "engine_priv.h"
+#include "object.h"
 
 /* --- domains --- */
 

@@ -2,16 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Packet capture: the lcore's side, the writer, and its life (capture.h).
- *
- * The ring is single producer (the lcore), single consumer (the writer).  Each index has one
- * writer; a slot is the consumer's from the release of tail until the release of head.
+ * Packet capture: the writer, and its life (capture.h).
  *
  * Who may name files: the commands come by the telemetry socket, which only the engine's user can
  * open, and still can only name files in one directory, that do not exist yet: O_EXCL does not
  * follow links.
  */
 #include "capture.h"
+#include "object.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -21,39 +19,16 @@
 
 #include <rte_eal.h>
 
-#define SLOTS       2048u /* a power of two */
 #define WRITE_BURST 64u
 #define NAP_NS      2000000
 
-struct slot {
-	uint64_t tsc;
-	uint16_t len;
-	uint16_t have;
-	uint8_t port;
-	uint8_t direction; /* enum pcapng_direction */
-	uint16_t reserved;
-	uint8_t data[];
-};
-
 struct eng_capture {
-	/* the lcore's */
-	uint32_t qpn;
-	uint32_t snaplen;
-	uint32_t stride;
-	uint32_t tail;
-	uint64_t left;  /* frames that may still be taken */
-	uint64_t built; /* of the burst under construction: bit set of those of the QP */
-	uint64_t dropped;
-	uint8_t *slots;
-
-	/* between the two */
-	_Atomic uint32_t shared_tail karst_cache_aligned;
-	_Atomic uint32_t shared_head karst_cache_aligned;
+	struct eng_capture_ring ring; /* the lcore's, and what is between the two */
 	_Atomic bool stop;
 	_Atomic bool ended;
 
 	/* the writer's */
-	struct karst_engine *e karst_cache_aligned;
+	struct karst_engine *e;
 	struct eng_lcore *lc;
 	struct eng_capture_config cfg;
 	pthread_t thread;
@@ -69,73 +44,6 @@ struct eng_capture {
 	char path[PATH_MAX];
 	char why[CAPTURE_WHY]; /* set before ended */
 };
-
-static inline struct slot *
-slot_at(const struct eng_capture *c, uint32_t i)
-{
-	return (struct slot *)(void *)(c->slots + (size_t)(i & (SLOTS - 1)) * c->stride);
-}
-
-/* --- on the lcore --- */
-
-static void
-take(struct eng_capture *c, const struct karst_pkt *pkt, enum pcapng_direction direction)
-{
-	struct slot *s = slot_at(c, c->tail);
-
-	if (c->left == 0)
-		return;
-	/* acquire, pairs with the release in drain(): the slot has been read */
-	if (c->tail - atomic_load_explicit(&c->shared_head, memory_order_acquire) == SLOTS) {
-		stat_add(&c->dropped, 1);
-		return;
-	}
-	c->left--;
-	s->tsc = rte_rdtsc();
-	s->len = pkt->len;
-	s->have = (uint16_t)karst_min_u32(pkt->len, c->snaplen);
-	s->port = eng_port_base(pkt->port);
-	s->direction = (uint8_t)direction;
-	memcpy(s->data, pkt->data, s->have);
-	c->tail++;
-	/* release, pairs with the acquire in drain(): the slot is filled */
-	atomic_store_explicit(&c->shared_tail, c->tail, memory_order_release);
-}
-
-void
-eng_capture_rx(struct eng_lcore *lc, struct karst_pkt *const *pkts, unsigned int n)
-{
-	struct eng_capture *c = lc->capture;
-	unsigned int i;
-
-	for (i = 0; i < n; i++)
-		if (pkts[i]->dqpn == c->qpn)
-			take(c, pkts[i], PCAPNG_IN);
-}
-
-void
-eng_capture_built(
-	struct eng_lcore *lc, const struct karst_core_qp *qp, unsigned int from, unsigned int to)
-{
-	struct eng_capture *c = lc->capture;
-
-	if (karst_qp_num(qp) != c->qpn)
-		return;
-	for (; from < to; from++)
-		c->built |= 1ull << from;
-}
-
-void
-eng_capture_tx(struct eng_lcore *lc, unsigned int n, uint64_t lost)
-{
-	struct eng_capture *c = lc->capture;
-	unsigned int i;
-
-	for (i = 0; i < n; i++)
-		if ((c->built & ~lost) >> i & 1)
-			take(c, &lc->tx_pkt[i], PCAPNG_OUT);
-	c->built = 0;
-}
 
 /* --- the writer --- */
 
@@ -160,20 +68,20 @@ interface_of(struct eng_capture *c, uint8_t port)
 		snprintf(name, sizeof(name), "%s", info.name);
 	else
 		snprintf(name, sizeof(name), "port%u", port);
-	eng_pcapng_interface(c->f, name, c->e->port[port].name, info.mac, c->snaplen);
+	eng_pcapng_interface(c->f, name, c->e->port[port].name, info.mac, c->ring.snaplen);
 	c->interface[port] = (uint8_t)++c->nports;
 	return c->interface[port] - 1u;
 }
 
 static void
-write_slot(struct eng_capture *c, const struct slot *s)
+write_slot(struct eng_capture *c, const struct eng_capture_slot *s)
 {
 	const struct pcapng_packet p = {
 		.interface = interface_of(c, s->port),
 		.time_ns = time_of(c, engine_ns_at(c->e, s->tsc)),
 		.len = s->len,
 		.have = s->have,
-		.direction = s->direction,
+		.direction = s->out ? PCAPNG_OUT : PCAPNG_IN,
 		.data = s->data,
 	};
 
@@ -185,15 +93,15 @@ write_slot(struct eng_capture *c, const struct slot *s)
 static uint32_t
 drain(struct eng_capture *c)
 {
-	uint32_t head = atomic_load_explicit(&c->shared_head, memory_order_relaxed);
+	uint32_t head = atomic_load_explicit(&c->ring.shared_head, memory_order_relaxed);
 	/* acquire, pairs with the release in take() */
-	uint32_t tail = atomic_load_explicit(&c->shared_tail, memory_order_acquire);
+	uint32_t tail = atomic_load_explicit(&c->ring.shared_tail, memory_order_acquire);
 	uint32_t i, n = karst_min_u32(tail - head, WRITE_BURST);
 
 	for (i = 0; i < n; i++)
-		write_slot(c, slot_at(c, head + i));
+		write_slot(c, eng_capture_slot_at(&c->ring, head + i));
 	/* release, pairs with the acquire in take() */
-	atomic_store_explicit(&c->shared_head, head + n, memory_order_release);
+	atomic_store_explicit(&c->ring.shared_head, head + n, memory_order_release);
 	stat_add(&c->frames, n);
 	if (n > 0)
 		__atomic_store_n(&c->bytes, (uint64_t)ftello(c->f), __ATOMIC_RELAXED);
@@ -237,7 +145,7 @@ finish(struct eng_capture *c)
 			continue;
 		/* what was dropped is not known by port: the first has all */
 		eng_pcapng_statistics(c->f, c->interface[port] - 1u, time_of(c, engine_now(c->e)),
-			c->seen[port], c->interface[port] == 1 ? c->dropped : 0);
+			c->seen[port], c->interface[port] == 1 ? c->ring.dropped : 0);
 	}
 }
 
@@ -261,7 +169,7 @@ writer(void *arg)
 		why = "the file cannot be written";
 	__atomic_store_n(&c->bytes, (uint64_t)ftello(c->f), __ATOMIC_RELAXED);
 	snprintf(c->why, sizeof(c->why), "%s", why);
-	karst_log(KARST_LOG_INFO, "%s: capture of QP %u ended: %s", c->e->name, c->qpn, why);
+	karst_log(KARST_LOG_INFO, "%s: capture of QP %u ended: %s", c->e->name, c->ring.qpn, why);
 	/* release, pairs with the acquire in eng_capture_status() */
 	atomic_store_explicit(&c->ended, true, memory_order_release);
 	return NULL;
@@ -289,7 +197,7 @@ open_file(struct eng_capture *c, char why[CAPTURE_WHY])
 	int fd, at;
 
 	if (name == NULL) {
-		snprintf(made_up, sizeof(made_up), "%s-qp%u-%llx.pcapng", c->e->name, c->qpn,
+		snprintf(made_up, sizeof(made_up), "%s-qp%u-%llx.pcapng", c->e->name, c->ring.qpn,
 			(unsigned long long)c->start_ns);
 		name = made_up;
 	}
@@ -324,8 +232,8 @@ capture_free(struct eng_capture *c)
 {
 	if (c->f != NULL)
 		fclose(c->f);
-	if (c->slots != NULL)
-		munmap(c->slots, (size_t)SLOTS * c->stride);
+	if (c->ring.slots != NULL)
+		munmap(c->ring.slots, (size_t)ENG_CAPTURE_SLOTS * c->ring.stride);
 	free(c);
 }
 
@@ -334,12 +242,12 @@ ring_alloc(struct eng_capture *c)
 {
 	void *p;
 
-	c->stride = (uint32_t)(sizeof(struct slot) + c->snaplen + 63) & ~63u;
-	p = mmap(NULL, (size_t)SLOTS * c->stride, PROT_READ | PROT_WRITE,
+	c->ring.stride = (uint32_t)(sizeof(struct eng_capture_slot) + c->ring.snaplen + 63) & ~63u;
+	p = mmap(NULL, (size_t)ENG_CAPTURE_SLOTS * c->ring.stride, PROT_READ | PROT_WRITE,
 		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (p == MAP_FAILED)
 		return -ENOMEM;
-	c->slots = p;
+	c->ring.slots = p;
 	return 0;
 }
 
@@ -354,15 +262,15 @@ capture_new(struct karst_engine *e, const struct eng_capture_config *cfg, char w
 	memset(c, 0, sizeof(*c));
 	c->e = e;
 	c->cfg = *cfg;
-	c->qpn = cfg->qpn;
-	c->snaplen = cfg->snaplen;
-	c->left = cfg->count != 0 ? cfg->count : UINT64_MAX;
+	c->ring.qpn = cfg->qpn;
+	c->ring.snaplen = cfg->snaplen;
+	c->ring.left = cfg->count != 0 ? cfg->count : UINT64_MAX;
 	c->lc = &e->lcore[cfg->qpn & ((1u << e->lcore_bits) - 1)];
 	c->start_ns = engine_now(e);
 	clock_gettime(CLOCK_REALTIME, &now);
 	c->epoch_ns = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 	if (ring_alloc(c) != 0) {
-		snprintf(why, CAPTURE_WHY, "no memory for a ring of %u frames", SLOTS);
+		snprintf(why, CAPTURE_WHY, "no memory for a ring of %u frames", ENG_CAPTURE_SLOTS);
 		free(c);
 		return NULL;
 	}
@@ -384,9 +292,9 @@ run(struct eng_capture *c, char why[CAPTURE_WHY])
 
 	if (ret != 0)
 		return ret;
-	snprintf(comment, sizeof(comment), "queue pair %u of engine %s", c->qpn, c->e->name);
+	snprintf(comment, sizeof(comment), "queue pair %u of engine %s", c->ring.qpn, c->e->name);
 	eng_pcapng_section(c->f, "karst", comment);
-	eng_mailbox_call(c->lc, attach_on_lcore, c);
+	eng_mailbox_call(c->lc, attach_on_lcore, &c->ring);
 	ret = -rte_ctrl_thread_create(&c->thread, "karst-capture", NULL, writer, c);
 	if (ret != 0) {
 		snprintf(why, CAPTURE_WHY, "no thread for it: %s", strerror(abs(ret)));
@@ -407,7 +315,7 @@ eng_capture_start(
 
 	if (e->capture != NULL && !atomic_load_explicit(&e->capture->ended, memory_order_acquire)) {
 		snprintf(why, CAPTURE_WHY, "a capture of QP %u is running; there is one at a time",
-			e->capture->qpn);
+			e->capture->ring.qpn);
 		return -EBUSY;
 	}
 	ret = eng_qp_by_number(e, cfg->qpn, &report);
@@ -425,7 +333,7 @@ eng_capture_start(
 	}
 	eng_capture_stop(e, NULL); /* the one before, which has ended */
 	e->capture = c;
-	karst_log(KARST_LOG_NOTICE, "%s: capture of QP %u into %s", e->name, c->qpn, c->path);
+	karst_log(KARST_LOG_NOTICE, "%s: capture of QP %u into %s", e->name, c->ring.qpn, c->path);
 	return 0;
 }
 
@@ -439,10 +347,10 @@ eng_capture_status(const struct karst_engine *e, struct eng_capture_status *st)
 	memset(st, 0, sizeof(*st));
 	/* acquire, pairs with the release in writer(): the reason is written */
 	st->running = !atomic_load_explicit(&c->ended, memory_order_acquire);
-	st->qpn = c->qpn;
+	st->qpn = c->ring.qpn;
 	st->frames = __atomic_load_n(&c->frames, __ATOMIC_RELAXED);
 	st->bytes = __atomic_load_n(&c->bytes, __ATOMIC_RELAXED);
-	st->dropped = __atomic_load_n(&c->dropped, __ATOMIC_RELAXED);
+	st->dropped = __atomic_load_n(&c->ring.dropped, __ATOMIC_RELAXED);
 	snprintf(st->path, sizeof(st->path), "%s", c->path);
 	if (!st->running)
 		snprintf(st->ended, sizeof(st->ended), "%s", c->why);

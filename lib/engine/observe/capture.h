@@ -21,7 +21,7 @@
 
 #include <limits.h>
 
-#include "engine_priv.h"
+#include "capture_ring.h"
 #include "pcapng.h"
 
 struct eng_capture_config {
@@ -57,15 +57,5 @@ int eng_capture_start(
 /* Ends it if it runs, and forgets it.  -ENOENT: there is none. */
 int eng_capture_stop(struct karst_engine *e, struct eng_capture_status *status);
 int eng_capture_status(const struct karst_engine *e, struct eng_capture_status *status);
-
-/* --- on the lcore, while lc->capture is set --- */
-
-/* The packets of a burst, before they are delivered. */
-void eng_capture_rx(struct eng_lcore *lc, struct karst_pkt *const *pkts, unsigned int n);
-/* Frames [from, to) of the burst under construction are of @qp. */
-void eng_capture_built(
-	struct eng_lcore *lc, const struct karst_core_qp *qp, unsigned int from, unsigned int to);
-/* The burst is sealed; @lost: bit set of frames that will not leave. */
-void eng_capture_tx(struct eng_lcore *lc, unsigned int n, uint64_t lost);
 
 #endif /* ENGINE_CAPTURE_H */

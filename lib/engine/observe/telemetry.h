@@ -24,7 +24,7 @@
 
 #include <rte_telemetry.h>
 
-#include "engine_priv.h"
+#include "lcore.h"
 
 /* Room for what a command itself adds around its rows. */
 #define TEL_ANSWER_MAX (15u << 10)
@@ -99,5 +99,14 @@ void tel_table_u64(struct tel_table *t, unsigned int col, uint64_t v);
 void tel_table_str(struct tel_table *t, unsigned int col, const char *v);
 /** The columns are the answer, with "next" if that is not 0. */
 void tel_table_end(struct tel_table *t, uint64_t next);
+
+/* --- telemetry.c, for engine.c --- */
+
+/* Gives the engine its name and, with the first one, chooses the CRC kernels and registers the
+ * telemetry commands.  -EEXIST: an engine of that name is there; -EIO: see karst_crc_init(). */
+int eng_telemetry_add(struct karst_engine *e);
+/* The engine is complete: commands may look at it. */
+void eng_telemetry_ready(struct karst_engine *e);
+void eng_telemetry_del(struct karst_engine *e);
 
 #endif /* ENGINE_TELEMETRY_H */

@@ -4,6 +4,7 @@
 /* Telemetry of ports: addresses, link, what their drivers counted; and of neighbours. */
 #include "karst_neigh.h"
 #include "telemetry.h"
+#include "port.h"
 
 #include <inttypes.h>
 #include <stdio.h>

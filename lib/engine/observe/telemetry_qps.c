@@ -9,6 +9,7 @@
  * which no QP comes or goes, from counters that are whole words.
  */
 #include "telemetry.h"
+#include "object.h"
 
 static const char *
 state_name(unsigned int state)

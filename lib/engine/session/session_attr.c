@@ -14,6 +14,7 @@
 #include <stdio.h>
 
 #include "karst_neigh.h"
+#include "port.h"
 
 #define FLOW_LABEL_MAX 0xfffffu
 #define SL_MAX         7u

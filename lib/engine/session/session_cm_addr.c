@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 
 #include "session_cm.h"
+#include "port.h"
 
 #define MAX_BACKLOG     1024u
 #define PRIVILEGED_END  1024u

@@ -28,12 +28,12 @@
 #include <stdlib.h>
 
 #include "cm_client.h"
-#include "engine_priv.h"
 #include "handles.h"
 #include "karst_ctl_msg.h"
 #include "karst_owner.h"
 #include "karst_session.h"
 #include "karst_space.h"
+#include "object.h"
 #include "stream.h"
 
 /* --- session_events.c --- */

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What control (space.c, piece.c) and data path (foreign.c) of foreign memory share. */
+/* Memory of other processes, as the engine's lcores and sessions use it. */
 #ifndef ENGINE_SPACE_PRIV_H
 #define ENGINE_SPACE_PRIV_H
 
 #include <linux/capability.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/types.h>
 #include <sys/uio.h>
 
-#include "engine_priv.h"
 #include "karst_space.h"
 #include "karst_vma.h"
 #include "window.h"
@@ -118,7 +120,7 @@ void eng_space_fail(struct karst_space *s);
 void eng_space_get(struct karst_space *s);
 void eng_space_put(struct karst_space *s);
 
-/* --- copies.c --- */
+/* --- atomics.c --- */
 
 /* Of a process, whose atomics are done one after another. */
 struct eng_atomics {
@@ -129,16 +131,5 @@ struct eng_atomics {
 };
 struct eng_atomics *eng_atomics_get(pid_t pid);
 void eng_atomics_put(struct eng_atomics *a);
-
-/* --- courier.c --- */
-
-/* After a key has gone: waits until no copy moves bytes by it; a program that is late waits for
- * itself, and not for longer than its copies may take. */
-void eng_copies_settle(struct karst_space *s);
-
-/* --- foreign.c --- */
-
-/* Does the process still live?  Asked before it is touched. */
-bool eng_space_alive(struct karst_space *s, uint64_t now_ns);
 
 #endif /* ENGINE_SPACE_PRIV_H */

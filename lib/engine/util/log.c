@@ -2,11 +2,13 @@
  * Copyright (c) 2026 The karst authors
  */
 /* karst_log() goes to rte_log, as type "karst" (EAL option --log-level=karst:debug). */
-#include "engine_priv.h"
+#include "log.h"
 
 #include <stdio.h>
 
 #include <rte_log.h>
+
+#include "karst_log.h"
 
 static int logtype = -1;
 

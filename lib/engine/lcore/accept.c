@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Who a frame is for: addresses and VLANs of ports, as the receive path asks for them.  How they
+ * change is in port_addr.c.
+ */
+#include "karst_hdr.h"
+#include "lcore.h"
+
+bool
+eng_port_present(const struct karst_engine *e, unsigned int port)
+{
+	/* acquire, pairs with the release of who adds the port: all of it is there */
+	return port < KARST_ENGINE_MAX_PORTS &&
+		atomic_load_explicit(&e->port[port].present, memory_order_acquire);
+}
+
+bool
+eng_port_has_addr(const struct eng_port *p, const uint8_t ip[16])
+{
+	const struct eng_addrs *a = eng_port_addrs(p);
+	uint32_t i;
+
+	for (i = 0; i < a->n; i++)
+		if (memcmp(a->addr[i].ip, ip, sizeof(a->addr[i].ip)) == 0)
+			return true;
+	return false;
+}
+
+static karst_noinline bool
+accepts_slowly(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why)
+{
+	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
+	struct karst_engine_addr dst;
+	uint16_t vlan = 0;
+
+	if (pkt->flags & KARST_PKT_VLAN)
+		vlan = karst_get_be16(pkt->data + KARST_ETH_LEN) & 0xfff;
+	/* A tag with VLAN id 0 carries a priority and nothing else. */
+	if (vlan != port->info.vlan) {
+		*why = KARST_DROP_VLAN;
+		return false;
+	}
+	if (pkt->flags & KARST_PKT_IP6)
+		memcpy(dst.ip, l3 + 24, sizeof(dst.ip));
+	else
+		dst = karst_engine_addr_ip4(karst_get_be32(l3 + 16));
+	if (!eng_port_has_addr(port, dst.ip) && !eng_ip_is_group(dst.ip)) {
+		*why = KARST_DROP_DEST_ADDRESS;
+		return false;
+	}
+	return true;
+}
+
+bool
+eng_port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why)
+{
+	uint32_t dst;
+
+	/* Almost all: IPv4 without a tag, to the first address. */
+	memcpy(&dst, pkt->data + KARST_ETH_LEN + 16, sizeof(dst));
+	if (karst_likely((pkt->flags & (KARST_PKT_IP6 | KARST_PKT_VLAN)) == 0 &&
+		    dst == atomic_load_explicit(&port->ip4, memory_order_relaxed)))
+		return true;
+	return accepts_slowly(port, pkt, why);
+}
+
+bool
+eng_loop_accepts(const struct karst_engine *e, const struct karst_pkt *pkt, enum karst_drop *why)
+{
+	const struct eng_port *port = &e->port[eng_port_base(pkt->port)];
+	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
+	struct karst_engine_addr dst;
+	uint32_t dst4, i;
+
+	memcpy(&dst4, pkt->data + KARST_ETH_LEN + 16, sizeof(dst4));
+	if (karst_likely((pkt->flags & (KARST_PKT_IP6 | KARST_PKT_VLAN)) == 0 &&
+		    dst4 == atomic_load_explicit(&port->ip4, memory_order_relaxed)))
+		return true;
+	if (pkt->flags & KARST_PKT_IP6)
+		memcpy(dst.ip, l3 + 24, sizeof(dst.ip));
+	else
+		dst = karst_engine_addr_ip4(karst_get_be32(l3 + 16));
+	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++)
+		if (eng_port_present(e, i) && eng_port_has_addr(&e->port[i], dst.ip))
+			return true;
+	*why = KARST_DROP_DEST_ADDRESS;
+	return eng_ip_is_group(dst.ip);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What the files of lcore, and those of the folders above it, call of each other.
+ *
+ *	lcore.c    one turn of the wheel; sleep.c  idling
+ *	rx.c       frames from a port: classify, hand on; accept.c  whether they are for it;
+ *	           loop.c  frames that never leave
+ *	dispatch.c packets to their queue pairs; handoff.c  to other lcores; group.c  to groups;
+ *	           gsi_rx.c  to queue pair 1
+ *	bells.c    doorbells
+ *	sched.c    which queue pair builds frames; tx.c  buffers and the ports' queues
+ *	mailbox.c  control calls across threads
+ *	copies.c   memory that is not mapped; crew.c  threads of an lcore; courier.c  late programs;
+ *	           foreign.c  where addresses lead to
+ *	capture_ring.c  frames for a capture
+ *	stats.c    counters, clock, keys
+ */
+#ifndef ENGINE_LCORE_H
+#define ENGINE_LCORE_H
+
+#include "engine_priv.h"
+
+/* --- stats.c --- */
+
+/* What the keys of the engine's secret are for. */
+enum eng_secret_use { ENG_SECRET_CORE = 1, ENG_SECRET_NEIGH, ENG_SECRET_MEMBERS };
+
+/* The key of object @n of a purpose: nothing that peers see of one tells of another. */
+void eng_secret(const struct karst_engine *e, enum eng_secret_use use, uint32_t n, uint64_t key[2]);
+
+/* --- pool.c --- */
+
+/** e->pool.  -errno; errors are logged. */
+int eng_pool_create(struct karst_engine *e);
+/** Longest frame of a buffer that takes a page. */
+uint32_t eng_pool_page_room(void);
+
+/* --- mailbox.c --- */
+
+/* Runs @fn on lcore @lc: at once if the caller may, else by mailbox.  @return what @fn does. */
+int eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg);
+
+/* On the lcore's thread: does what is in the mailbox, @max messages at most.  @return how many. */
+unsigned int eng_mailbox_serve(struct eng_lcore *lc, unsigned int max);
+
+/* One turn of each lcore that is attached to this thread.  @return how much was done. */
+unsigned int eng_poll_mine(struct karst_engine *e);
+
+/* Gives @lc to this thread if it is free.  -EBUSY: it is another's. */
+int eng_lcore_attach(struct eng_lcore *lc);
+void eng_lcore_detach(struct eng_lcore *lc);
+
+/* Begins a control call: takes ctl_lock while answering own mailboxes.  -EDEADLK: in a callback. */
+int eng_ctl_enter(struct karst_engine *e);
+void eng_ctl_leave(struct karst_engine *e);
+
+/* Within a control call: waits until every lcore has ended the turn that it is in. */
+void eng_ctl_quiesce(struct karst_engine *e);
+
+/* --- lcore.c --- */
+
+int eng_lcore_init(struct karst_engine *e, uint32_t index);
+void eng_lcore_fini(struct eng_lcore *lc);
+/* karst_core_flush(), with the time if somebody wants it. */
+void eng_flush(struct eng_lcore *lc);
+/* On an lcore, for a control call, whose lock keeps the owners: tells all of them of something that
+ * is no object's. */
+void eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *ev);
+/* The loop of karst_engine_start().  @return false: this thread has lost the lcore. */
+bool eng_lcore_loop(struct eng_lcore *lc);
+/* On an EAL worker, until the engine stops. */
+int eng_lcore_main(void *arg);
+
+/* --- sleep.c --- */
+
+int eng_sleep_init(struct eng_lcore *lc);
+void eng_sleep_fini(struct eng_lcore *lc);
+/* Any thread: @fd wakes the lcore; by each write (@edge), or while it is readable. */
+int eng_sleep_watch(struct eng_lcore *lc, int fd, bool edge);
+void eng_sleep_unwatch(struct eng_lcore *lc, int fd);
+/* Any thread, after giving the lcore something: wakes it if it sleeps. */
+void eng_lcore_wake(struct eng_lcore *lc);
+/* On the lcore's thread: around the loop, after a turn that did something, and after others. */
+int eng_sleep_begin(struct eng_lcore *lc);
+void eng_sleep_end(struct eng_lcore *lc, int slack);
+void eng_sleep_reset(struct eng_lcore *lc);
+void eng_sleep_idle(struct eng_lcore *lc);
+
+/* --- rx.c, dispatch.c, handoff.c: @return frames handled --- */
+
+unsigned int eng_rx_poll(struct eng_lcore *lc);
+/* Frames from @port, or ENG_RX_LOOP. */
+void eng_rx_burst(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned int port);
+unsigned int eng_loop_poll(struct eng_lcore *lc);
+/* As rte_eth_tx_burst(), by the loopback twin @port. */
+uint16_t eng_loop_send(
+	struct eng_lcore *lc, unsigned int port, struct rte_mbuf **mbufs, uint16_t n);
+/* Delivers parsed packets of this lcore and frees their mbufs. */
+void eng_dispatch(
+	struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n);
+/* Gives parsed packets to the lcores that own their QPs. */
+void eng_handoff_put(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n);
+/* Gives one to lcore @to: what is not RoCE, as the parser said, or is for a multicast group. */
+void eng_handoff_give(struct eng_lcore *lc, uint32_t to, struct rte_mbuf *m);
+unsigned int eng_handoff_poll(struct eng_lcore *lc);
+
+/* --- bells.c --- */
+
+/* Looks at doorbells.  @return how many rang. */
+unsigned int eng_bells_poll(struct eng_lcore *lc);
+/* Calls of the lcore: it listens to the bell of an owner, @arg, and does not any more. */
+int eng_bell_add_on_lcore(struct eng_lcore *lc, void *arg);
+int eng_bell_del_on_lcore(struct eng_lcore *lc, void *arg);
+
+/* --- accept.c --- */
+
+/* Any thread: is there a port of that number? */
+bool eng_port_present(const struct karst_engine *e, unsigned int port);
+/* On its lcores, or with ctl_lock held. */
+bool eng_port_has_addr(const struct eng_port *p, const uint8_t ip[16]);
+/* Is a frame that never left for an address of any port? */
+bool eng_loop_accepts(
+	const struct karst_engine *e, const struct karst_pkt *pkt, enum karst_drop *why);
+bool eng_port_accepts(
+	const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why);
+
+/* --- sched.c, tx.c --- */
+
+/* Lets active QPs build into @b.  @return whether any was asked. */
+void eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes);
+/* Lets a QP build next, before all others. */
+void eng_sched_first(struct eng_lcore *lc, struct eng_qp *qp);
+/* Forgets a QP that is about to be destroyed. */
+void eng_sched_forget(struct eng_lcore *lc, struct eng_qp *qp);
+/* Back to the list of active QPs: the port's queue has drained. */
+void eng_sched_unpark(struct eng_lcore *lc, struct eng_txq *q);
+
+unsigned int eng_tx_poll(struct eng_lcore *lc);
+/* Sends a frame of our own making, in a buffer of the pool; dropped if the queue is full. */
+void eng_tx_frame(struct eng_lcore *lc, unsigned int port, struct rte_mbuf *m);
+/* Gives all buffers back to the pool. */
+void eng_tx_fini(struct eng_lcore *lc);
+void eng_stash_spill(struct eng_lcore *lc);
+
+/* Frees a buffer of a frame that was received or could not be sent. */
+static inline void
+buffer_free(struct eng_lcore *lc, struct rte_mbuf *m)
+{
+	/* One of ours that nobody else holds, as it would come back from the pool? */
+	if (karst_likely(m->pool == lc->pool && rte_mbuf_refcnt_read(m) == 1 && m->nb_segs == 1 &&
+		    RTE_MBUF_DIRECT(m))) {
+		if (karst_unlikely(lc->nstash == ENG_STASH))
+			eng_stash_spill(lc);
+		lc->stash[lc->nstash++] = m;
+		return;
+	}
+	rte_pktmbuf_free(m);
+}
+
+#endif /* ENGINE_LCORE_H */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What programs create, and whose it is. */
+#ifndef ENGINE_OBJECT_H
+#define ENGINE_OBJECT_H
+
+#include "lcore.h"
+
+/* --- owner.c --- */
+
+/* The owner of what the embedding program makes. */
+int eng_owner_create_self(struct karst_engine *e);
+/* Frees all owners. */
+void eng_owners_fini(struct karst_engine *e);
+
+/* --- objects.c, lanes.c, pairs.c --- */
+
+/* The size that lanes of at least @entries get: two at least, since a lane of one would end in the
+ * middle of a cache line.  0: out of range */
+uint32_t eng_lane_entries(uint32_t entries);
+/* Frees what was laid and not used (lanes.c). */
+void eng_cq_free_next(struct eng_cq *c);
+
+/* The lcore that @wanted means.  -EINVAL: there is none such. */
+int eng_choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lcore);
+
+struct eng_qp_report {
+	enum karst_qp_type type;
+	uint32_t lcore;
+	uint32_t pd;
+	uint32_t sq_seen, sq_done; /* karst_qp_send_queue() */
+	struct karst_core_qp_attr attr;
+	struct karst_qp_stats stats;
+};
+
+/* "RC" */
+const char *eng_qp_type_name(enum karst_qp_type type);
+
+/* The bell and the eventfd of its owner for lcore @lcore. */
+void eng_qp_set_door(struct eng_qp *q, uint32_t lcore);
+
+/* --- xrc.c --- */
+
+/* Something is in a domain, or is not any more. */
+void eng_xrcd_get(struct karst_engine_xrcd *xrcd);
+void eng_xrcd_put(struct karst_engine *e, struct karst_engine_xrcd *xrcd);
+
+/* On the lcore: @q is no handle of its QP any more.  false: it is the last. */
+bool eng_qp_part(struct eng_lcore *lc, struct eng_qp *q);
+
+/* All about QP @qpn, as its lcore sees it between two turns.  -ENOENT, -EDEADLK */
+int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report);
+
+#endif /* ENGINE_OBJECT_H */

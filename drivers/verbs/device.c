@@ -20,37 +20,7 @@
 #define ODP_RC \
 	(ODP_DATAGRAM | IBV_ODP_SUPPORT_WRITE | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC)
 
-/* --- errors --- */
-
-/* Of the thread, between kv_refuse() and kv_error(). */
-static _Thread_local const char *refused;
-
-int
-kv_refuse(int ret, const char *why)
-{
-	refused = why;
-	return ret;
-}
-
-int
-kv_error(int ret)
-{
-	const char *why = refused != NULL ? refused : karst_why();
-
-	refused = NULL;
-	if (ret < 0 && why[0] != '\0' && getenv("KARST_VERBS_DEBUG") != NULL)
-		fprintf(stderr, "karst: %s\n", why);
-	return kv_errno(-ret);
-}
-
-void *
-kv_fail(int ret)
-{
-	kv_error(ret);
-	return NULL;
-}
-
-/* --- those that there are --- */
+/* --- the list of devices --- */
 
 static struct {
 	pthread_mutex_t lock;

@@ -5,7 +5,8 @@
  * The rdma_cm device as librdmacm sees it (rdma/rdma_user_cm.h, ABI 4): a file that takes commands
  * and is readable while events wait.
  *
- *   ucma.c         the files: opened, found by descriptor, closed
+ *   ucma.c         the calls of librdmacm that are taken over
+ *   ucma_file.c    the files: opened, found by descriptor, closed; their identifiers
  *   ucma_engine.c  the attachment to an engine that files share
  *   ucma_cmd.c     the commands that are written to them
  *   ucma_query.c   those among them that ask for much
@@ -13,6 +14,7 @@
 #ifndef KARST_VERBS_UCMA_H
 #define KARST_VERBS_UCMA_H
 
+#include <sys/queue.h>
 #include <sys/stat.h>
 
 #include <rdma/rdma_user_cm.h>
@@ -31,7 +33,8 @@ struct kv_cm_engine {
 
 /** An open file. */
 struct kv_cm_file {
-	struct kv_cm_file *next;
+	LIST_ENTRY(kv_cm_file) link; /* of those that are open */
+	bool listed;
 	struct kv_cm_engine *engine;
 	struct karst_rdmacm_channel *channel; /* whose descriptor is the file's */
 	int fd;
@@ -57,6 +60,10 @@ int kv_cm_fstat(int fd, struct stat *st);
 ssize_t kv_cm_write(int fd, const void *buf, size_t len);
 int kv_cm_close(int fd);
 
+/* --- ucma_file.c --- */
+
+/** Once, when the provider is loaded. */
+void kv_cm_files_init(void);
 /** A new file over @engine, which is then its own; @flags: O_NONBLOCK.  */
 int kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file);
 /** The file stays until it is put back.  NULL: the descriptor is not one of ours. */

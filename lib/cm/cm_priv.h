@@ -20,7 +20,8 @@
 /* Addresses are counted by this many bits of their hash. */
 #define CM_SOURCE_BUCKETS 256
 
-/* Limits for what peers say of time, as exponents of 4.096 us: 67 ms to 34 s; how long a peer goes on asking: 137 s. */
+/* Limits for times that peers announce, as exponents of 4.096 us: 67 ms to 34 s; a peer goes on asking
+ * for 137 s at most. */
 #define CM_PEER_EXPONENT_MIN 14
 #define CM_PEER_EXPONENT_MAX 23
 #define CM_PEER_TIMEOUT_MAX  25
@@ -210,23 +211,26 @@ void cm_notify(struct cm_core *c, const struct cm_id *id, const struct karst_cm_
 /** The same for an event that has nothing but its code. */
 void cm_notify_code(struct cm_core *c, const struct cm_id *id, enum karst_cm_ev_code code);
 
-/* --- states that others lead to --- */
+/* --- state.c --- */
 
-/** Nothing more will happen, the slot of an orphan is free. */
+/** The id has no exchange any more; an orphan's slot becomes free. */
 void cm_idle(struct cm_core *c, struct cm_id *id);
 void cm_enter_timewait(struct cm_core *c, struct cm_id *id);
-/** The same for what never became a connection: our REJ, which is kept, is said again to whoever
- * asks again. */
+/** Time-wait of an id that never became a connection: our REJ, which is kept, answers repeated
+ *  requests. */
 void cm_enter_rejected(struct cm_core *c, struct cm_id *id);
-/** The peer does not want it any more: its REQ, should it come late, is known. */
+/** The peer has sent a REJ: its REQ, if it is repeated, is recognised. */
 void cm_refused_by_peer(struct cm_core *c, struct cm_id *id);
-/** A SIDR REQ has its answer, which is kept as long as it may be asked for. */
+/** A SIDR REQ is answered; the answer is kept for as long as the request may be repeated. */
 void cm_enter_answered(struct cm_core *c, struct cm_id *id);
-/** Its time is over. */
+/** Time-wait has ended. */
 void cm_timewait_over(struct cm_core *c, struct cm_id *id);
+
+/* --- end.c, passive.c, refuse.c, sidr.c --- */
+
 /** Sends a DREQ.  -EMSGSIZE; nothing has changed then. */
 int cm_start_dreq(struct cm_core *c, struct cm_id *id, const void *private_data, uint8_t len);
-/** The peer has forgotten the connection of @id: it ends.  Tells nobody at once. */
+/** The peer does not know the connection of @id any more: it ends.  The user is told later. */
 void cm_kill_stale(struct cm_core *c, struct cm_id *id);
 /** The half-open connection of @id is given up: REJ with @reason, and its user is told. */
 void cm_give_up(struct cm_core *c, struct cm_id *id, enum karst_cm_rej_reason reason);

@@ -6,7 +6,7 @@
  *
  * Packets.  core->copy is the copy of the packet that is being delivered: NULL until something of
  * it has to be copied, OPEN while the first pass finds out what, DONE in the second pass.  Placing
- * goes through one function, karst_copy_place().  In the first pass it notes what has to be copied
+ * goes through one function, karst_qp_place().  In the first pass it notes what has to be copied
  * and writes what is mapped, but not the last bytes of a message, which come after all others
  * (R14); in the second it writes those, and what was copied is there or is refused.  Between the
  * two calls of one packet stands karst_copy_settle(): "not yet" means that the caller leaves, with

@@ -487,9 +487,26 @@ bool karst_qp_flush(struct karst_core *core, struct karst_core_qp *qp, struct ka
 /** Instead of an enum karst_wc_status: nothing has failed, but the bytes are not here yet. */
 #define KARST_WC_PARKED ((enum karst_wc_status)0xff)
 
-/** Places received bytes, which a check has found at @host by @key.  false: they cannot be. */
+/** As karst_qp_place(), where not all is mapped, or the packet has a copy already. */
 bool karst_copy_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t key,
 	uint8_t *host, const uint8_t *src, uint32_t n, bool end);
+
+/**
+ * The one way in which received bytes get into a program's memory: writes @n bytes of @src to @host,
+ * which a check of @key has returned, or adds them to the copy of the packet if that memory is
+ * unmapped.  @end: they are the last of a message (R14).  karst_copy_settle() follows, once for all
+ * bytes of a packet.
+ * @return false: they cannot be written; the caller acts as if the check had failed.
+ */
+static inline bool
+karst_qp_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t key, uint8_t *host,
+	const uint8_t *src, uint32_t n, bool end)
+{
+	if (karst_mem_is_unmapped(host) || karst_unlikely(core->copy != NULL))
+		return karst_copy_place(core, qp, key, host, src, n, end);
+	karst_mem_place(&core->placer, core->mem, key, host, src, n, end);
+	return true;
+}
 
 struct karst_copy_atomic {
 	enum karst_copy_op op;

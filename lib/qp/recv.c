@@ -128,14 +128,9 @@ karst_recv_place(struct karst_core *core, struct karst_core_qp *qp, const uint8_
 				    karst_mem_check_local(core->mem, pd, s->lkey, s->addr + w->off,
 					    n, KARST_ACCESS_LOCAL_WRITE, &host) != KARST_MEM_OK))
 				return KARST_WC_LOC_PROT_ERR;
-			if (karst_mem_is_unmapped(host) || karst_unlikely(core->copy != NULL)) {
-				if (!karst_copy_place(
-					    core, qp, s->lkey, host, src, n, end && n == len))
-					return KARST_WC_LOC_PROT_ERR;
-			} else {
-				karst_mem_place(&core->placer, core->mem, s->lkey, host, src, n,
-					end && n == len);
-			}
+			if (karst_unlikely(!karst_qp_place(
+				    core, qp, s->lkey, host, src, n, end && n == len)))
+				return KARST_WC_LOC_PROT_ERR;
 			src += n;
 			len -= n;
 			w->got += n;

@@ -238,6 +238,7 @@ responder_rx_write(
 {
 	struct karst_responder *r = &qp->rsp;
 	uint8_t *host;
+	bool ok;
 
 	/* R8: before anything is executed */
 	if (opf & KARST_OPF_IMM) {
@@ -270,19 +271,13 @@ responder_rx_write(
 			karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
 			return;
 		}
-		if (karst_mem_is_unmapped(host)) {
-			bool ok = karst_copy_place(core, qp, r->rkey, host,
-				pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
-
-			if (!karst_copy_settle(core, pkt, ok))
-				return;
-			if (karst_unlikely(!ok)) {
-				karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
-				return;
-			}
-		} else {
-			karst_mem_place(&core->placer, core->mem, r->rkey, host,
-				pkt->data + pkt->pay_off, pkt->pay_len, (opf & KARST_OPF_END) != 0);
+		ok = karst_qp_place(core, qp, r->rkey, host, pkt->data + pkt->pay_off, pkt->pay_len,
+			(opf & KARST_OPF_END) != 0);
+		if (!karst_copy_settle(core, pkt, ok))
+			return;
+		if (karst_unlikely(!ok)) {
+			karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
+			return;
 		}
 		r->va += pkt->pay_len;
 		r->left -= pkt->pay_len;

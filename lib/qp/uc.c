@@ -151,19 +151,16 @@ uc_rx_write(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 		uc_abort_message(core, qp, pkt, KARST_DROP_UC_ACCESS);
 		return;
 	}
-	if (pkt->pay_len != 0 && karst_mem_is_unmapped(host)) {
-		bool ok = karst_copy_place(core, qp, r->rkey, host, pkt->data + pkt->pay_off,
+	if (pkt->pay_len != 0) {
+		bool ok = karst_qp_place(core, qp, r->rkey, host, pkt->data + pkt->pay_off,
 			pkt->pay_len, (opf & KARST_OPF_END) != 0);
 
 		if (!uc_settle(core, qp, pkt, ok))
 			return;
-		if (!ok) {
+		if (karst_unlikely(!ok)) {
 			uc_abort_message(core, qp, pkt, KARST_DROP_UC_ACCESS);
 			return;
 		}
-	} else if (pkt->pay_len != 0) {
-		karst_mem_place(&core->placer, core->mem, r->rkey, host, pkt->data + pkt->pay_off,
-			pkt->pay_len, (opf & KARST_OPF_END) != 0);
 	}
 	r->va += pkt->pay_len;
 	r->left -= pkt->pay_len;

@@ -148,14 +148,9 @@ karst_wqe_scatter(struct karst_core *core, struct karst_core_qp *qp, const struc
 						   s->addr + c.off, m, KARST_ACCESS_LOCAL_WRITE,
 						   &host) != KARST_MEM_OK))
 				return KARST_WC_LOC_PROT_ERR;
-			if (karst_mem_is_unmapped(host) || karst_unlikely(core->copy != NULL)) {
-				if (!karst_copy_place(
-					    core, qp, s->lkey, host, src, m, end && m == n))
-					return KARST_WC_LOC_PROT_ERR;
-			} else {
-				karst_mem_place(&core->placer, core->mem, s->lkey, host, src, m,
-					end && m == n);
-			}
+			if (karst_unlikely(!karst_qp_place(
+				    core, qp, s->lkey, host, src, m, end && m == n)))
+				return KARST_WC_LOC_PROT_ERR;
 			src += m;
 			n -= m;
 		}

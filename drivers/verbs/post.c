@@ -7,14 +7,9 @@
  * wrong with a request is found before it is published, so those before it are posted and it is
  * not.
  */
-#include "provider.h"
+#include "post.h"
 
 #include <arpa/inet.h>
-#include <string.h>
-
-#include "karst_wr.h"
-
-#define SEND_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
 
 /* SGEs are copied as they are. */
 static_assert(sizeof(struct ibv_sge) == sizeof(struct karst_sge) &&
@@ -22,113 +17,83 @@ static_assert(sizeof(struct ibv_sge) == sizeof(struct karst_sge) &&
 		offsetof(struct ibv_sge, lkey) == offsetof(struct karst_sge, lkey),
 	"layout");
 
+static_assert(KARST_WR_FLAGS ==
+		(IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE),
+	"flags");
+
 /* --- one request --- */
 
 static int
-put_inline(struct karst_send_wqe *w, const struct ibv_send_wr *wr, uint32_t max)
-{
-	uint32_t n = 0;
-	int i;
-
-	for (i = 0; i < wr->num_sge; i++) {
-		const struct ibv_sge *s = &wr->sg_list[i];
-
-		if (karst_unlikely(s->length > max - n))
-			return ENOMEM;
-		memcpy(w->inline_data + n, (const void *)(uintptr_t)s->addr, s->length);
-		n += s->length;
-	}
-	w->num = (uint16_t)n;
-	return 0;
-}
-
-static int
-put_payload(struct karst_send_wqe *w, const struct ibv_send_wr *wr, const struct karst_wr_op *op,
-	const struct karst_qp_cap *cap)
-{
-	if (wr->send_flags & IBV_SEND_INLINE)
-		return op->inlined ? put_inline(w, wr, cap->max_inline_data) : EINVAL;
-	if (karst_unlikely((uint32_t)wr->num_sge > cap->max_send_sge))
-		return EINVAL;
-	w->num = (uint16_t)wr->num_sge;
-	if (karst_likely(wr->num_sge == 1))
-		memcpy(w->sge, wr->sg_list, sizeof(w->sge[0]));
-	else if (wr->num_sge > 0)
-		memcpy(w->sge, wr->sg_list, (size_t)wr->num_sge * sizeof(w->sge[0]));
-	return 0;
-}
-
-static int
-put_atomic(struct karst_send_wqe *w, const struct ibv_send_wr *wr)
-{
-	if (karst_unlikely(wr->num_sge != 1 || (wr->send_flags & IBV_SEND_INLINE)))
-		return EINVAL;
-	w->rdma.remote_addr = wr->wr.atomic.remote_addr;
-	w->rdma.rkey = wr->wr.atomic.rkey;
-	w->atomic.compare_add = wr->wr.atomic.compare_add;
-	w->atomic.swap = wr->wr.atomic.swap;
-	w->num = 1;
-	memcpy(w->atomic.sge, wr->sg_list, sizeof(w->atomic.sge[0]));
-	return 0;
-}
-
-static int
-put_bind(struct karst_send_wqe *w, const struct ibv_send_wr *wr)
+wr_set_bind(struct karst_wr *k, const struct ibv_send_wr *wr)
 {
 	const struct ibv_mw_bind_info *b = &wr->bind_mw.bind_info;
 
 	if (wr->bind_mw.mw == NULL || wr->bind_mw.mw->type != IBV_MW_TYPE_2 ||
 		(b->mr == NULL && b->length != 0))
 		return EINVAL;
-	w->num = 0;
-	w->bind.addr = b->addr;
-	w->bind.len = b->length;
-	w->bind.mw_key = wr->bind_mw.mw->rkey;
-	w->bind.new_key = wr->bind_mw.rkey;
-	w->bind.mr_key = b->mr != NULL ? b->mr->lkey : 0;
-	w->bind.access = kv_window_access(b->mw_access_flags);
+	k->bind.addr = b->addr;
+	k->bind.len = b->length;
+	k->bind.mw_key = wr->bind_mw.mw->rkey;
+	k->bind.new_key = wr->bind_mw.rkey;
+	k->bind.mr_key = b->mr != NULL ? b->mr->lkey : 0;
+	k->bind.access = kv_window_access(b->mw_access_flags);
 	return 0;
 }
 
-static inline int
-put(const struct kv_qp *qp, struct karst_send_wqe *w, const struct ibv_send_wr *wr)
+static int
+wr_set_ud(struct karst_wr *k, const struct ibv_send_wr *wr)
 {
-	const struct karst_qp *k = qp->karst;
-	const struct karst_wr_op *op = karst_wr_op(wr->opcode, k->qp_type);
-	bool inv = wr->opcode == IBV_WR_SEND_WITH_INV || wr->opcode == IBV_WR_LOCAL_INV;
-
-	if (karst_unlikely(op == NULL || (wr->send_flags & ~(unsigned int)SEND_FLAGS)))
+	if (karst_unlikely(wr->wr.ud.ah == NULL))
 		return EINVAL;
-	w->wr_id = wr->wr_id;
-	w->opcode = (uint8_t)wr->opcode;
-	w->flags = (uint8_t)wr->send_flags;
-	w->imm = inv ? wr->invalidate_rkey : ntohl(wr->imm_data);
-	if (k->qp_type == KARST_QPT_XRC_SEND)
-		w->rdma.srqn = wr->qp_type.xrc.remote_srqn;
+	k->ud.ah = wr->wr.ud.ah->handle;
+	k->ud.remote_qpn = wr->wr.ud.remote_qpn;
+	k->ud.remote_qkey = wr->wr.ud.remote_qkey;
+	return 0;
+}
+
+/* What the shape of the operation needs. */
+static inline int
+wr_set_shape(struct karst_wr *k, const struct ibv_send_wr *wr, uint32_t qp_type,
+	const struct karst_wr_op *op)
+{
 	switch ((enum karst_wr_shape)op->shape) {
 	case KARST_WR_SHAPE_RDMA:
-		w->rdma.remote_addr = wr->wr.rdma.remote_addr;
-		w->rdma.rkey = wr->wr.rdma.rkey;
-		return put_payload(w, wr, op, &k->cap);
+		k->rdma.remote_addr = wr->wr.rdma.remote_addr;
+		k->rdma.rkey = wr->wr.rdma.rkey;
+		return 0;
 	case KARST_WR_SHAPE_SEND:
-		if (k->qp_type == KARST_QPT_UD) {
-			if (karst_unlikely(wr->wr.ud.ah == NULL))
-				return EINVAL;
-			w->ud.ah = wr->wr.ud.ah->handle;
-			w->ud.remote_qpn = wr->wr.ud.remote_qpn;
-			w->ud.remote_qkey = wr->wr.ud.remote_qkey;
-		}
-		return put_payload(w, wr, op, &k->cap);
+		return qp_type == KARST_QPT_UD ? wr_set_ud(k, wr) : 0;
 	case KARST_WR_SHAPE_ATOMIC:
-		return put_atomic(w, wr);
-	case KARST_WR_SHAPE_INV:
-		w->num = 0;
+		k->rdma.remote_addr = wr->wr.atomic.remote_addr;
+		k->rdma.rkey = wr->wr.atomic.rkey;
+		k->rdma.compare_add = wr->wr.atomic.compare_add;
+		k->rdma.swap = wr->wr.atomic.swap;
 		return 0;
 	case KARST_WR_SHAPE_BIND:
-		return put_bind(w, wr);
+		return wr_set_bind(k, wr);
 	default:
-		return EINVAL;
+		return 0;
 	}
+}
+
+static inline int
+wr_encode(const struct kv_qp *qp, struct karst_send_wqe *w, const struct ibv_send_wr *wr)
+{
+	const struct karst_wr_limits limits = kv_wr_limits(qp);
+	const struct karst_wr_op *op = karst_wr_op(wr->opcode, limits.qp_type);
+	bool inv = wr->opcode == IBV_WR_SEND_WITH_INV || wr->opcode == IBV_WR_LOCAL_INV;
+	struct karst_wr k;
+	int ret;
+
+	k.wr_id = wr->wr_id;
+	k.opcode = wr->opcode;
+	k.flags = wr->send_flags;
+	k.imm = inv ? wr->invalidate_rkey : ntohl(wr->imm_data);
+	k.srqn = wr->qp_type.xrc.remote_srqn;
+	k.num_sge = (uint32_t)wr->num_sge;
+	k.sges = wr->sg_list;
+	ret = karst_likely(op != NULL) ? wr_set_shape(&k, wr, limits.qp_type, op) : 0;
+	return karst_likely(ret == 0) ? kv_wr_errno(karst_wr_encode(w, &limits, &k, op)) : ret;
 }
 
 /* --- lists --- */
@@ -157,7 +122,7 @@ kv_post_send(struct ibv_qp *ibv, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 				break;
 			}
 		}
-		ret = put(qp, karst_wq_slot(sq, n), wr);
+		ret = wr_encode(qp, karst_wq_slot(sq, n), wr);
 		if (karst_unlikely(ret != 0))
 			break;
 		n++;
@@ -181,8 +146,6 @@ post_recvs(struct karst_wq *rq, uint32_t max_sge, struct ibv_recv_wr **wr, bool 
 	int ret = 0;
 
 	for (; *wr != NULL; *wr = (*wr)->next) {
-		struct karst_recv_wqe *w;
-
 		if (karst_unlikely((uint32_t)(*wr)->num_sge > max_sge)) {
 			ret = EINVAL;
 			break;
@@ -194,11 +157,8 @@ post_recvs(struct karst_wq *rq, uint32_t max_sge, struct ibv_recv_wr **wr, bool 
 				break;
 			}
 		}
-		w = karst_wq_slot(rq, n++);
-		w->wr_id = (*wr)->wr_id;
-		w->num_sge = (uint32_t)(*wr)->num_sge;
-		if ((*wr)->num_sge > 0)
-			memcpy(w->sge, (*wr)->sg_list, (size_t)(*wr)->num_sge * sizeof(w->sge[0]));
+		karst_wr_encode_recv(karst_wq_slot(rq, n++), (*wr)->wr_id, (*wr)->sg_list,
+			(uint32_t)(*wr)->num_sge);
 	}
 	*ring = n > 0 && karst_wq_publish(rq, n);
 	return ret;

@@ -7,14 +7,9 @@
  * the ring.  Nothing of them can be seen until all are published together, so aborting costs
  * nothing and the first mistake makes all of them fail.
  */
-#include "provider.h"
+#include "post.h"
 
 #include <arpa/inet.h>
-#include <string.h>
-
-#include "karst_wr.h"
-
-#define SEND_FLAGS (IBV_SEND_FENCE | IBV_SEND_SIGNALED | IBV_SEND_SOLICITED | IBV_SEND_INLINE)
 
 static struct kv_qp *
 qp_of(struct ibv_qp_ex *ex)
@@ -82,7 +77,7 @@ next(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t imm)
 	struct kv_qp *qp = qp_of(ex);
 	struct karst_wq *sq = &qp->karst->sq;
 
-	if (karst_unlikely(ex->wr_flags & ~(unsigned int)SEND_FLAGS))
+	if (karst_unlikely(ex->wr_flags & ~(unsigned int)KARST_WR_FLAGS))
 		fail(qp, EINVAL);
 	if (karst_unlikely(karst_wq_free(sq, qp->nwqes + 1) <= qp->nwqes)) {
 		fail(qp, ENOMEM);
@@ -90,12 +85,10 @@ next(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t imm)
 	} else {
 		qp->wqe = karst_wq_slot(sq, qp->nwqes++);
 	}
-	qp->wqe->wr_id = ex->wr_id;
-	qp->wqe->opcode = (uint8_t)opcode;
 	/* inline data is what ibv_wr_set_inline_data() says, not a flag */
-	qp->wqe->flags = (uint8_t)(ex->wr_flags & ~(unsigned int)IBV_SEND_INLINE);
+	karst_wr_put_header(
+		qp->wqe, ex->wr_id, opcode, ex->wr_flags & ~(unsigned int)IBV_SEND_INLINE, imm);
 	qp->wqe->num = 0;
-	qp->wqe->imm = imm;
 	return qp->wqe;
 }
 
@@ -103,10 +96,7 @@ static void
 rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t imm, uint32_t rkey,
 	uint64_t remote_addr)
 {
-	struct karst_send_wqe *w = next(ex, opcode, imm);
-
-	w->rdma.remote_addr = remote_addr;
-	w->rdma.rkey = rkey;
+	karst_wr_put_rdma(next(ex, opcode, imm), remote_addr, rkey);
 }
 
 static void
@@ -132,32 +122,29 @@ wr_atomic_cmp_swp(
 	struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t compare, uint64_t swap)
 {
 	rdma(ex, IBV_WR_ATOMIC_CMP_AND_SWP, 0, rkey, remote_addr);
-	qp_of(ex)->wqe->atomic.compare_add = compare;
-	qp_of(ex)->wqe->atomic.swap = swap;
+	karst_wr_put_atomic(qp_of(ex)->wqe, compare, swap);
 }
 
 static void
 wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t add)
 {
 	rdma(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, rkey, remote_addr);
-	qp_of(ex)->wqe->atomic.compare_add = add;
-	qp_of(ex)->wqe->atomic.swap = 0;
+	karst_wr_put_atomic(qp_of(ex)->wqe, add, 0);
 }
 
 static void
 wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, const void *atomic_wr)
 {
-	struct karst_send_wqe *w;
+	struct kv_qp *qp = qp_of(ex);
+	const struct karst_wr_limits limits = kv_wr_limits(qp);
 
 	rdma(ex, IBV_WR_ATOMIC_WRITE, 0, rkey, remote_addr);
-	w = qp_of(ex)->wqe;
-	if (karst_unlikely(qp_of(ex)->karst->cap.max_inline_data < KV_ATOMIC_WRITE_BYTES)) {
-		fail(qp_of(ex), EINVAL); /* made without IBV_QP_EX_WITH_ATOMIC_WRITE */
+	if (karst_unlikely(karst_wr_put_inline(qp->wqe, &limits, atomic_wr,
+				   KV_ATOMIC_WRITE_BYTES) != KARST_WR_OK)) {
+		fail(qp, EINVAL); /* made without IBV_QP_EX_WITH_ATOMIC_WRITE */
 		return;
 	}
-	memcpy(w->inline_data, atomic_wr, KV_ATOMIC_WRITE_BYTES);
-	w->num = KV_ATOMIC_WRITE_BYTES;
-	w->flags |= KARST_SEND_INLINE;
+	qp->wqe->flags |= KARST_SEND_INLINE;
 }
 
 static void
@@ -194,12 +181,8 @@ wr_bind_mw(
 		fail(qp_of(ex), EINVAL);
 		return;
 	}
-	w->bind.addr = info->addr;
-	w->bind.len = info->length;
-	w->bind.mw_key = mw->rkey;
-	w->bind.new_key = rkey;
-	w->bind.mr_key = info->mr != NULL ? info->mr->lkey : 0;
-	w->bind.access = kv_window_access(info->mw_access_flags);
+	karst_wr_put_bind(w, info->addr, info->length, mw->rkey, rkey,
+		info->mr != NULL ? info->mr->lkey : 0, kv_window_access(info->mw_access_flags));
 }
 
 /* --- what goes with a request --- */
@@ -207,15 +190,11 @@ wr_bind_mw(
 static void
 wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
 {
-	struct karst_send_wqe *w = qp_of(ex)->wqe;
-
 	if (karst_unlikely(ah == NULL)) {
 		fail(qp_of(ex), EINVAL);
 		return;
 	}
-	w->ud.ah = ah->handle;
-	w->ud.remote_qpn = remote_qpn;
-	w->ud.remote_qkey = remote_qkey;
+	karst_wr_put_ud(qp_of(ex)->wqe, ah->handle, remote_qpn, remote_qkey);
 }
 
 static void
@@ -224,26 +203,15 @@ wr_set_xrc_srqn(struct ibv_qp_ex *ex, uint32_t remote_srqn)
 	qp_of(ex)->wqe->rdma.srqn = remote_srqn;
 }
 
-static bool
-is_atomic(const struct karst_send_wqe *w)
-{
-	return w->opcode == KARST_WR_ATOMIC_CAS || w->opcode == KARST_WR_ATOMIC_FAA;
-}
-
 static void
 wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *list)
 {
 	struct kv_qp *qp = qp_of(ex);
-	struct karst_send_wqe *w = qp->wqe;
-	bool atomic = is_atomic(w);
+	const struct karst_wr_limits limits = kv_wr_limits(qp);
+	int ret = kv_wr_errno(karst_wr_put_sge_list(qp->wqe, &limits, list, num_sge));
 
-	if (karst_unlikely(num_sge > (atomic ? 1 : qp->karst->cap.max_send_sge))) {
-		fail(qp, EINVAL);
-		return;
-	}
-	w->num = (uint16_t)num_sge;
-	if (num_sge > 0)
-		memcpy(atomic ? w->atomic.sge : w->sge, list, num_sge * sizeof(w->sge[0]));
+	if (karst_unlikely(ret != 0))
+		fail(qp, ret);
 }
 
 static void
@@ -258,23 +226,22 @@ static void
 wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf, const struct ibv_data_buf *list)
 {
 	struct kv_qp *qp = qp_of(ex);
-	struct karst_send_wqe *w = qp->wqe;
-	size_t i, n = 0;
+	const struct karst_wr_limits limits = kv_wr_limits(qp);
+	enum karst_wr_error error = KARST_WR_OK;
+	size_t i;
 
-	if (karst_unlikely(!karst_wr_ops[w->opcode].inlined)) {
+	if (karst_unlikely(!karst_wr_ops[qp->wqe->opcode].inlined)) {
 		fail(qp, EINVAL);
 		return;
 	}
-	for (i = 0; i < num_buf; i++) {
-		if (karst_unlikely(list[i].length > qp->karst->cap.max_inline_data - n)) {
-			fail(qp, ENOMEM);
-			return;
-		}
-		memcpy(w->inline_data + n, list[i].addr, list[i].length);
-		n += list[i].length;
+	qp->wqe->num = 0;
+	for (i = 0; i < num_buf && error == KARST_WR_OK; i++)
+		error = karst_wr_put_inline(qp->wqe, &limits, list[i].addr, list[i].length);
+	if (karst_unlikely(error != KARST_WR_OK)) {
+		fail(qp, kv_wr_errno(error));
+		return;
 	}
-	w->num = (uint16_t)n;
-	w->flags |= KARST_SEND_INLINE;
+	qp->wqe->flags |= KARST_SEND_INLINE;
 }
 
 static void

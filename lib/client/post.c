@@ -13,9 +13,6 @@
 
 #include "karst_wr.h"
 
-#define SEND_FLAGS \
-	(KARST_SEND_FENCE | KARST_SEND_SIGNALED | KARST_SEND_SOLICITED | KARST_SEND_INLINE)
-
 uint8_t
 cli_wc_opcode(uint8_t wr_opcode)
 {
@@ -24,146 +21,120 @@ cli_wc_opcode(uint8_t wr_opcode)
 
 /* --- one request --- */
 
+/* The reason for karst_why(). */
 static int
-put_inline(struct karst_send_wqe *w, const struct karst_send_wr *wr, uint32_t max)
+wr_refused(enum karst_wr_error error, const struct karst_wr *wr, const struct karst_wr_limits *l)
 {
-	uint32_t i, n = 0;
-
-	for (i = 0; i < wr->num_sge; i++) {
-		const struct karst_sge *s = &wr->sg_list[i];
-
-		if (karst_unlikely(s->len > max - n))
-			return cli_fail_const(
-				-EINVAL, "more inline data than max_inline_data of the queue pair");
-		memcpy(w->inline_data + n, (const void *)(uintptr_t)s->addr, s->len);
-		n += s->len;
+	switch (error) {
+	case KARST_WR_BAD_OPCODE:
+		return cli_fail(-EINVAL, "opcode %u is not supported by queue pairs of type %u",
+			wr->opcode, l->qp_type);
+	case KARST_WR_BAD_FLAGS:
+		return cli_fail(-EINVAL, "send_flags %#x has unknown bits; known are %#x",
+			wr->flags, KARST_WR_FLAGS);
+	case KARST_WR_BAD_SRQN:
+		return cli_fail(-EINVAL, "remote_srqn %#x exceeds 24 bits", wr->srqn);
+	case KARST_WR_BAD_NUM_SGE:
+		if (karst_wr_ops[wr->opcode].shape == KARST_WR_SHAPE_ATOMIC)
+			return cli_fail(-EINVAL,
+				"num_sge %u: an atomic operation needs 1, of 8 bytes", wr->num_sge);
+		return cli_fail(-EINVAL, "num_sge %u exceeds max_send_sge %u", wr->num_sge,
+			l->max_send_sge);
+	case KARST_WR_BAD_INLINE:
+		return cli_fail(
+			-EINVAL, "KARST_SEND_INLINE is not supported by opcode %u", wr->opcode);
+	default:
+		return cli_fail(
+			-EINVAL, "inline data exceeds max_inline_data %u", l->max_inline_data);
 	}
-	w->num = (uint16_t)n;
-	return 0;
 }
 
+/* The window and region of a bind, which must be there.  Type 1 windows are bound by karst_bind_mw()
+ * alone. */
 static int
-put_payload(struct karst_send_wqe *w, const struct karst_send_wr *wr, const struct karst_wr_op *op,
-	const struct karst_qp_cap *cap)
+wr_set_bind(struct karst_wr *k, const struct karst_send_wr *wr, enum karst_mw_type type)
 {
-	if (wr->send_flags & KARST_SEND_INLINE) {
-		if (karst_unlikely(!op->inlined))
-			return cli_fail_const(
-				-EINVAL, "inline data with an operation that fetches data");
-		return put_inline(w, wr, cap->max_inline_data);
-	}
-	if (karst_unlikely(wr->num_sge > cap->max_send_sge))
-		return cli_fail_const(-EINVAL, "more pieces than max_send_sge of the queue pair");
-	w->num = (uint16_t)wr->num_sge;
-	if (wr->num_sge > 0)
-		memcpy(w->sge, wr->sg_list, wr->num_sge * sizeof(w->sge[0]));
-	return 0;
-}
+	const struct karst_mw *mw = wr->bind_mw.mw;
+	const struct karst_mr *mr = wr->bind_mw.mr;
 
-static int
-put_atomic(struct karst_send_wqe *w, const struct karst_send_wr *wr)
-{
-	if (karst_unlikely(wr->num_sge > 1 || (wr->send_flags & KARST_SEND_INLINE)))
-		return cli_fail_const(
-			-EINVAL, "an atomic operation needs one piece, of 8 bytes, not inline");
-	w->rdma.remote_addr = wr->atomic.remote_addr;
-	w->rdma.rkey = wr->atomic.rkey;
-	w->atomic.compare_add = wr->atomic.compare_add;
-	w->atomic.swap = wr->atomic.swap;
-	w->num = (uint16_t)wr->num_sge;
-	if (wr->num_sge > 0)
-		w->atomic.sge[0] = wr->sg_list[0];
-	return 0;
-}
-
-static int
-put_address(struct karst_send_wqe *w, const struct karst_send_wr *wr, const struct cli_qp *q)
-{
-	if (karst_unlikely(wr->ud.ah == NULL || wr->ud.ah->context != q->pub.context))
-		return cli_fail_const(-EINVAL, "a datagram needs an address handle of its context");
-	w->ud.ah = wr->ud.ah->handle;
-	w->ud.remote_qpn = wr->ud.remote_qpn;
-	w->ud.remote_qkey = wr->ud.remote_qkey;
-	return 0;
-}
-
-static void
-put_bind(struct karst_send_wqe *w, const struct karst_send_wr *wr, uint32_t new_key)
-{
-	w->num = 0;
-	w->bind.addr = wr->bind_mw.addr;
-	w->bind.len = wr->bind_mw.length;
-	w->bind.mw_key = wr->bind_mw.mw->rkey;
-	w->bind.new_key = new_key;
-	w->bind.mr_key = wr->bind_mw.mr != NULL ? wr->bind_mw.mr->lkey : 0;
-	w->bind.access = wr->bind_mw.access;
-}
-
-static int
-check_bind(const struct karst_send_wr *wr, enum karst_mw_type type)
-{
-	if (wr->bind_mw.mw == NULL || (wr->bind_mw.mr == NULL && wr->bind_mw.length != 0))
-		return cli_fail_const(-EINVAL, "a bind needs a window and a region");
-	if (wr->bind_mw.mw->type != type)
+	if (mw == NULL)
+		return cli_fail_const(-EINVAL, "bind_mw.mw is NULL");
+	if (mr == NULL && wr->bind_mw.length != 0)
+		return cli_fail_const(-EINVAL, "bind_mw.mr is NULL and bind_mw.length is not 0");
+	if (mw->type != type)
 		return cli_fail_const(-EINVAL,
 			"type 1 windows are bound by karst_bind_mw(), type 2 by KARST_WR_BIND_MW");
+	k->bind.addr = wr->bind_mw.addr;
+	k->bind.len = wr->bind_mw.length;
+	k->bind.mw_key = mw->rkey;
+	k->bind.new_key = wr->bind_mw.rkey;
+	k->bind.mr_key = mr != NULL ? mr->lkey : 0;
+	k->bind.access = wr->bind_mw.access;
 	return 0;
 }
 
 static int
-put_body(const struct cli_qp *q, struct karst_send_wqe *w, const struct karst_send_wr *wr,
+wr_set_ud(struct karst_wr *k, const struct karst_send_wr *wr, const struct cli_qp *q)
+{
+	if (karst_unlikely(wr->ud.ah == NULL || wr->ud.ah->context != q->pub.context))
+		return cli_fail_const(
+			-EINVAL, "ud.ah is NULL or of another context than the queue pair");
+	k->ud.ah = wr->ud.ah->handle;
+	k->ud.remote_qpn = wr->ud.remote_qpn;
+	k->ud.remote_qkey = wr->ud.remote_qkey;
+	return 0;
+}
+
+/* What the shape of the operation needs. */
+static inline int
+wr_set_shape(struct karst_wr *k, const struct karst_send_wr *wr, const struct cli_qp *q,
 	const struct karst_wr_op *op, enum karst_mw_type window)
 {
-	int ret = 0;
-
 	switch ((enum karst_wr_shape)op->shape) {
 	case KARST_WR_SHAPE_RDMA:
-		w->rdma.remote_addr = wr->rdma.remote_addr;
-		w->rdma.rkey = wr->rdma.rkey;
-		return put_payload(w, wr, op, &q->pub.cap);
+		k->rdma.remote_addr = wr->rdma.remote_addr;
+		k->rdma.rkey = wr->rdma.rkey;
+		return 0;
 	case KARST_WR_SHAPE_SEND:
-		if (q->pub.qp_type == KARST_QPT_UD)
-			ret = put_address(w, wr, q);
-		return ret != 0 ? ret : put_payload(w, wr, op, &q->pub.cap);
+		return q->pub.qp_type == KARST_QPT_UD ? wr_set_ud(k, wr, q) : 0;
 	case KARST_WR_SHAPE_ATOMIC:
-		return put_atomic(w, wr);
-	case KARST_WR_SHAPE_INV:
-		w->num = 0;
+		k->rdma.remote_addr = wr->atomic.remote_addr;
+		k->rdma.rkey = wr->atomic.rkey;
+		k->rdma.compare_add = wr->atomic.compare_add;
+		k->rdma.swap = wr->atomic.swap;
 		return 0;
 	case KARST_WR_SHAPE_BIND:
-		ret = check_bind(wr, window);
-		if (ret == 0)
-			put_bind(w, wr, wr->bind_mw.rkey);
-		return ret;
+		return wr_set_bind(k, wr, window);
 	default:
-		return cli_fail_const(-EINVAL, "no such operation");
+		return 0;
 	}
 }
 
-static int
-put_send(const struct cli_qp *q, struct karst_send_wqe *w, const struct karst_send_wr *wr,
+static inline int
+wr_encode(const struct cli_qp *q, struct karst_send_wqe *w, const struct karst_send_wr *wr,
 	enum karst_mw_type window)
 {
-	const struct karst_wr_op *op = karst_wr_op(wr->opcode, q->pub.qp_type);
-	bool inv;
+	const struct karst_wr_limits limits = {.qp_type = q->pub.qp_type,
+		.max_send_sge = q->pub.cap.max_send_sge,
+		.max_inline_data = q->pub.cap.max_inline_data};
+	const struct karst_wr_op *op = karst_wr_op(wr->opcode, limits.qp_type);
+	bool inv = wr->opcode == KARST_WR_SEND_WITH_INV || wr->opcode == KARST_WR_LOCAL_INV;
+	enum karst_wr_error error;
+	struct karst_wr k;
+	int ret;
 
-	if (karst_unlikely(op == NULL))
-		return cli_fail(-EINVAL, "operation %u on a queue pair of type %u",
-			(unsigned int)wr->opcode, (unsigned int)q->pub.qp_type);
-	if (karst_unlikely(wr->send_flags & ~(unsigned int)SEND_FLAGS))
-		return cli_fail(
-			-EINVAL, "send_flags %#x; known are %#x", wr->send_flags, SEND_FLAGS);
-	inv = wr->opcode == KARST_WR_SEND_WITH_INV || wr->opcode == KARST_WR_LOCAL_INV;
-	w->wr_id = wr->wr_id;
-	w->opcode = (uint8_t)wr->opcode;
-	w->flags = (uint8_t)wr->send_flags;
-	w->imm = inv ? wr->invalidate_rkey : wr->imm_data;
-	if (karst_unlikely(q->pub.qp_type == KARST_QPT_XRC_SEND)) {
-		if (wr->remote_srqn > 0xffffff)
-			return cli_fail(-EINVAL, "remote_srqn %#x: 24 bits", wr->remote_srqn);
-		w->rdma.srqn = wr->remote_srqn;
-	}
-	return put_body(q, w, wr, op, window);
+	k.wr_id = wr->wr_id;
+	k.opcode = wr->opcode;
+	k.flags = wr->send_flags;
+	k.imm = inv ? wr->invalidate_rkey : wr->imm_data;
+	k.srqn = wr->remote_srqn;
+	k.num_sge = wr->num_sge;
+	k.sges = wr->sg_list;
+	ret = karst_likely(op != NULL) ? wr_set_shape(&k, wr, q, op, window) : 0;
+	if (karst_unlikely(ret != 0))
+		return ret;
+	error = karst_wr_encode(w, &limits, &k, op);
+	return karst_likely(error == KARST_WR_OK) ? 0 : wr_refused(error, &k, &limits);
 }
 
 /* --- lists --- */
@@ -199,7 +170,7 @@ post_sends(struct cli_qp *q, const struct karst_send_wr *wr, const struct karst_
 				break;
 			}
 		}
-		ret = put_send(q, karst_wq_slot(sq, n), wr, window);
+		ret = wr_encode(q, karst_wq_slot(sq, n), wr, window);
 		if (karst_unlikely(ret != 0))
 			break;
 		n++;
@@ -263,10 +234,9 @@ post_recvs(struct karst_wq *wq, struct karst_lock *lock, uint32_t max_sge,
 
 	karst_lock(lock);
 	for (; wr != NULL; wr = wr->next) {
-		struct karst_recv_wqe *w;
-
 		if (karst_unlikely(wr->num_sge > max_sge)) {
-			ret = cli_fail_const(-EINVAL, "more pieces than max_recv_sge of the queue");
+			ret = cli_fail(-EINVAL, "num_sge %u exceeds max_recv_sge %u", wr->num_sge,
+				max_sge);
 			break;
 		}
 		if (n == room) {
@@ -276,11 +246,7 @@ post_recvs(struct karst_wq *wq, struct karst_lock *lock, uint32_t max_sge,
 				break;
 			}
 		}
-		w = karst_wq_slot(wq, n++);
-		w->wr_id = wr->wr_id;
-		w->num_sge = wr->num_sge;
-		if (wr->num_sge > 0)
-			memcpy(w->sge, wr->sg_list, wr->num_sge * sizeof(w->sge[0]));
+		karst_wr_encode_recv(karst_wq_slot(wq, n++), wr->wr_id, wr->sg_list, wr->num_sge);
 	}
 	*ring = n > 0 && karst_wq_publish(wq, n);
 	karst_unlock(lock);
@@ -299,8 +265,9 @@ karst_post_recv(
 
 	if (ret == 0 && (qp->srq != NULL || qp->recv_cq == NULL))
 		ret = cli_fail_const(-EINVAL,
-			qp->srq != NULL ? "a queue pair with a shared receive queue: post there"
-					: "a queue pair of an XRC type has no receive queue");
+			qp->srq != NULL
+				? "the queue pair has a shared receive queue: use karst_post_srq_recv()"
+				: "queue pairs of XRC types have no receive queue");
 	if (karst_unlikely(ret != 0)) {
 		if (bad != NULL)
 			*bad = wr;
@@ -341,7 +308,8 @@ karst_ring_bell(struct karst_qp *qp)
 		return cli_fail_forked();
 	ret = karst_bell_ring(qp->bell, qp->bell_mask, qp->qp_num);
 	if (karst_unlikely(ret != 0))
-		return cli_fail_const(-EIO, "the doorbell ring is full: it has been written to");
+		return cli_fail_const(
+			-EIO, "the doorbell ring is full: the program has overwritten it");
 	if (karst_unlikely(karst_bell_must_wake(qp->bell))) {
 		/* it cannot fail but for a count that is high already */
 		n = write(qp->wake_fd, &one, sizeof(one));

@@ -20,8 +20,8 @@
 /* Addresses are counted by this many bits of their hash. */
 #define CM_SOURCE_BUCKETS 256
 
-/* Limits for times that peers announce, as exponents of 4.096 us: 67 ms to 34 s; a peer goes on asking
- * for 137 s at most. */
+/* Limits for times that peers announce, as exponents of 4.096 us: 67 ms to 34 s; and for how long a
+ * peer goes on asking: 137 s. */
 #define CM_PEER_EXPONENT_MIN 14
 #define CM_PEER_EXPONENT_MAX 23
 #define CM_PEER_TIMEOUT_MAX  25

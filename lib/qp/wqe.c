@@ -4,44 +4,43 @@
 /* Send work requests: what each operation means, and the validated private copy (wqe.h). */
 #include "wqe.h"
 
-#define RC_ (1u << KARST_QPT_RC)
-#define UC_ (1u << KARST_QPT_UC)
-#define UD_ (1u << KARST_QPT_UD)
-#define RX_ (RC_ | 1u << KARST_QPT_XRC_SEND) /* what RC has, XRC has */
+#include "karst_wr.h"
+
+/* The BTH operations of the packets of a message. */
 #define OPC(mid, last, first, only)                                                     \
 	{                                                                               \
 		KARST_OPERATION_##mid, KARST_OPERATION_##last, KARST_OPERATION_##first, \
 			KARST_OPERATION_##only                                          \
 	}
-#define ALONE(op) OPC(op, op, op, op)
+#define ONE(op) OPC(op, op, op, op)
 
 /* Messages cannot be longer than this (IBTA: 2^31 bytes). */
 #define MAX_MESSAGE (1u << 31)
 
+/* What each operation is on the wire; the rest is in karst_wr_op.def. */
+#define WIRE_RDMA_WRITE OPC(WRITE_MIDDLE, WRITE_LAST, WRITE_FIRST, WRITE_ONLY), 0, .reth = true
+#define WIRE_RDMA_WRITE_WITH_IMM                                                           \
+	OPC(WRITE_MIDDLE, WRITE_LAST_IMM, WRITE_FIRST, WRITE_ONLY_IMM), KARST_SLOT_CREDIT, \
+		.reth = true, .imm = true
+#define WIRE_SEND OPC(SEND_MIDDLE, SEND_LAST, SEND_FIRST, SEND_ONLY), KARST_SLOT_CREDIT
+#define WIRE_SEND_WITH_IMM \
+	OPC(SEND_MIDDLE, SEND_LAST_IMM, SEND_FIRST, SEND_ONLY_IMM), KARST_SLOT_CREDIT, .imm = true
+#define WIRE_SEND_WITH_INV \
+	OPC(SEND_MIDDLE, SEND_LAST_INV, SEND_FIRST, SEND_ONLY_INV), KARST_SLOT_CREDIT, .inv = true
+#define WIRE_RDMA_READ    ONE(READ_REQUEST), KARST_SLOT_RD_ATOMIC, .reth = true, .sink = true
+#define WIRE_ATOMIC_CAS   ONE(CMP_SWAP), KARST_SLOT_RD_ATOMIC, .sink = true
+#define WIRE_ATOMIC_FAA   ONE(FETCH_ADD), KARST_SLOT_RD_ATOMIC, .sink = true
+#define WIRE_ATOMIC_WRITE ONE(ATOMIC_WRITE), KARST_SLOT_RD_ATOMIC, .reth = true
+#define WIRE_LOCAL_INV    ONE(SEND_ONLY), KARST_SLOT_LOCAL
+#define WIRE_BIND_MW      ONE(SEND_ONLY), KARST_SLOT_LOCAL
+
+#define KARST_WR_OP(opcode, types_, shape, wc_, inlined_) \
+	[KARST_WR_##opcode] = {                           \
+		WIRE_##opcode, .wc = KARST_WC_##wc_, .types = (types_), .inlined = (inlined_)},
 const struct karst_wr_info karst_wr_infos[KARST_WR_MAX] = {
-	[KARST_WR_RDMA_WRITE] = {OPC(WRITE_MIDDLE, WRITE_LAST, WRITE_FIRST, WRITE_ONLY), 0,
-		KARST_WC_RDMA_WRITE, RX_ | UC_, .reth = true, .inlined = true},
-	[KARST_WR_RDMA_WRITE_WITH_IMM] = {OPC(WRITE_MIDDLE, WRITE_LAST_IMM, WRITE_FIRST,
-						  WRITE_ONLY_IMM),
-		KARST_SLOT_CREDIT, KARST_WC_RDMA_WRITE, RX_ | UC_, .reth = true, .imm = true,
-		.inlined = true},
-	[KARST_WR_SEND] = {OPC(SEND_MIDDLE, SEND_LAST, SEND_FIRST, SEND_ONLY), KARST_SLOT_CREDIT,
-		KARST_WC_SEND, RX_ | UC_ | UD_, .inlined = true},
-	[KARST_WR_SEND_WITH_IMM] = {OPC(SEND_MIDDLE, SEND_LAST_IMM, SEND_FIRST, SEND_ONLY_IMM),
-		KARST_SLOT_CREDIT, KARST_WC_SEND, RX_ | UC_ | UD_, .imm = true, .inlined = true},
-	[KARST_WR_SEND_WITH_INV] = {OPC(SEND_MIDDLE, SEND_LAST_INV, SEND_FIRST, SEND_ONLY_INV),
-		KARST_SLOT_CREDIT, KARST_WC_SEND, RX_, .inv = true, .inlined = true},
-	[KARST_WR_RDMA_READ] = {ALONE(READ_REQUEST), KARST_SLOT_RD_ATOMIC, KARST_WC_RDMA_READ, RX_,
-		.reth = true, .sink = true},
-	[KARST_WR_ATOMIC_CAS] = {ALONE(CMP_SWAP), KARST_SLOT_RD_ATOMIC, KARST_WC_COMP_SWAP, RX_,
-		.sink = true},
-	[KARST_WR_ATOMIC_FAA] = {ALONE(FETCH_ADD), KARST_SLOT_RD_ATOMIC, KARST_WC_FETCH_ADD, RX_,
-		.sink = true},
-	[KARST_WR_ATOMIC_WRITE] = {ALONE(ATOMIC_WRITE), KARST_SLOT_RD_ATOMIC, KARST_WC_ATOMIC_WRITE,
-		RX_, .reth = true, .inlined = true},
-	[KARST_WR_LOCAL_INV] = {ALONE(SEND_ONLY), KARST_SLOT_LOCAL, KARST_WC_LOCAL_INV, RX_ | UC_},
-	[KARST_WR_BIND_MW] = {ALONE(SEND_ONLY), KARST_SLOT_LOCAL, KARST_WC_BIND_MW, RX_ | UC_},
+#include "karst_wr_op.def"
 };
+#undef KARST_WR_OP
 
 /* Takes the SGEs of the copy, as many as the header says, and adds up their lengths. */
 static enum karst_wc_status

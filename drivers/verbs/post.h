@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What posting of lists (post.c) and by ibv_wr_*() (wr.c) share. */
+#ifndef KARST_VERBS_POST_H
+#define KARST_VERBS_POST_H
+
+#include "karst_wr.h"
+#include "provider.h"
+
+static inline struct karst_wr_limits
+kv_wr_limits(const struct kv_qp *qp)
+{
+	const struct karst_qp *k = qp->karst;
+
+	return (struct karst_wr_limits){.qp_type = k->qp_type,
+		.max_send_sge = k->cap.max_send_sge,
+		.max_inline_data = k->cap.max_inline_data};
+}
+
+/** What verbs say: ENOMEM for inline data that has no room, as the drivers of adapters do. */
+static inline int
+kv_wr_errno(enum karst_wr_error error)
+{
+	if (karst_likely(error == KARST_WR_OK))
+		return 0;
+	return error == KARST_WR_INLINE_BYTES ? ENOMEM : EINVAL;
+}
+
+#endif /* KARST_VERBS_POST_H */

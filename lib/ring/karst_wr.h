@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The encoder of work requests: from what an API says of a request to the slot of the ring.
+ *
+ * Each API has a structure of its own (struct karst_send_wr, struct ibv_send_wr).  Its file of
+ * posting turns that into a struct karst_wr on the stack, which holds values and no objects of the
+ * API, and karst_wr_encode() checks it against its queue pair and writes the slot.  All is inline, so
+ * that the structure between the two disappears.  An API that builds a request by several calls
+ * (ibv_wr_*()) uses the karst_wr_put_*() that karst_wr_encode() consists of.
+ *
+ * The checks are those that verbs ask for at once; the engine checks again what it must.
+ *
+ * For libkarst and the provider above it; not installed.
+ */
+#ifndef KARST_WR_H
+#define KARST_WR_H
+
+#include "karst_ring.h"
+#include "karst_verbs.h"
+
+/* --- operations --- */
+
+/** What stands in the slot behind the header. */
+enum karst_wr_shape {
+	KARST_WR_SHAPE_NONE, /* no such operation */
+	KARST_WR_SHAPE_SEND,
+	KARST_WR_SHAPE_RDMA,
+	KARST_WR_SHAPE_ATOMIC,
+	KARST_WR_SHAPE_INV,
+	KARST_WR_SHAPE_BIND,
+};
+
+struct karst_wr_op {
+	uint16_t types; /* bits 1 << enum karst_qp_type */
+	uint8_t shape;  /* enum karst_wr_shape */
+	uint8_t wc;     /* enum karst_wc_opcode */
+	bool inlined;   /* may have its payload in the slot */
+};
+
+#define KARST_WR_RC (1u << KARST_QPT_RC)
+#define KARST_WR_UC (1u << KARST_QPT_UC)
+#define KARST_WR_UD (1u << KARST_QPT_UD)
+#define KARST_WR_RX (KARST_WR_RC | 1u << KARST_QPT_XRC_SEND) /* what RC has, XRC has */
+
+#define KARST_WR_OP(opcode, types, shape, wc, inlined) \
+	[KARST_WR_##opcode] = {types, KARST_WR_SHAPE_##shape, KARST_WC_##wc, inlined},
+static const struct karst_wr_op karst_wr_ops[KARST_WR_MAX] = {
+#include "karst_wr_op.def"
+};
+#undef KARST_WR_OP
+
+/** The operation, if queue pairs of @qp_type have it; NULL otherwise, whatever @opcode is. */
+static inline const struct karst_wr_op *
+karst_wr_op(unsigned int opcode, unsigned int qp_type)
+{
+	if (karst_unlikely(opcode >= KARST_WR_MAX || !(karst_wr_ops[opcode].types & 1u << qp_type)))
+		return NULL;
+	return &karst_wr_ops[opcode];
+}
+
+/* --- requests --- */
+
+#define KARST_WR_FLAGS \
+	(KARST_SEND_FENCE | KARST_SEND_SIGNALED | KARST_SEND_SOLICITED | KARST_SEND_INLINE)
+
+/** A send request in no API's words. */
+struct karst_wr {
+	uint64_t wr_id;
+	uint32_t opcode;  /* any value */
+	uint32_t flags;   /* any value */
+	uint32_t imm;     /* immediate data in host order, or the R_Key to invalidate */
+	uint32_t srqn;    /* XRC_SEND: the peer's SRQ */
+	uint32_t num_sge; /* any value */
+	const void
+		*sges; /* struct karst_sge, or what has its layout; may be NULL if there are none */
+	union {
+		struct {
+			uint64_t remote_addr;
+			uint32_t rkey;
+			uint64_t compare_add; /* atomics */
+			uint64_t swap;
+		} rdma;
+		struct {
+			uint32_t ah; /* number */
+			uint32_t remote_qpn;
+			uint32_t remote_qkey;
+		} ud;
+		struct {
+			uint64_t addr;
+			uint64_t len;
+			uint32_t mw_key;
+			uint32_t new_key;
+			uint32_t mr_key;
+			uint32_t access;
+		} bind;
+	};
+};
+
+/** What a queue pair allows its requests. */
+struct karst_wr_limits {
+	uint32_t qp_type; /* enum karst_qp_type */
+	uint32_t max_send_sge;
+	uint32_t max_inline_data;
+};
+
+/** Why a request cannot be encoded. */
+enum karst_wr_error {
+	KARST_WR_OK,
+	KARST_WR_BAD_OPCODE,   /* not one of queue pairs of this type */
+	KARST_WR_BAD_FLAGS,    /* flags outside of KARST_WR_FLAGS */
+	KARST_WR_BAD_SRQN,     /* more than 24 bits */
+	KARST_WR_BAD_NUM_SGE,  /* more than max_send_sge; an atomic: not 1 */
+	KARST_WR_BAD_INLINE,   /* an operation that cannot have inline data */
+	KARST_WR_INLINE_BYTES, /* inline data exceeds max_inline_data */
+};
+
+/* --- parts of a slot --- */
+
+static inline void
+karst_wr_put_header(
+	struct karst_send_wqe *w, uint64_t wr_id, uint32_t opcode, uint32_t flags, uint32_t imm)
+{
+	w->wr_id = wr_id;
+	w->opcode = (uint8_t)opcode;
+	w->flags = (uint8_t)flags;
+	w->imm = imm;
+}
+
+static inline void
+karst_wr_put_rdma(struct karst_send_wqe *w, uint64_t remote_addr, uint32_t rkey)
+{
+	w->rdma.remote_addr = remote_addr;
+	w->rdma.rkey = rkey;
+}
+
+static inline void
+karst_wr_put_atomic(struct karst_send_wqe *w, uint64_t compare_add, uint64_t swap)
+{
+	w->atomic.compare_add = compare_add;
+	w->atomic.swap = swap;
+}
+
+static inline void
+karst_wr_put_ud(struct karst_send_wqe *w, uint32_t ah, uint32_t remote_qpn, uint32_t remote_qkey)
+{
+	w->ud.ah = ah;
+	w->ud.remote_qpn = remote_qpn;
+	w->ud.remote_qkey = remote_qkey;
+}
+
+static inline void
+karst_wr_put_bind(struct karst_send_wqe *w, uint64_t addr, uint64_t len, uint32_t mw_key,
+	uint32_t new_key, uint32_t mr_key, uint32_t access)
+{
+	w->bind.addr = addr;
+	w->bind.len = len;
+	w->bind.mw_key = mw_key;
+	w->bind.new_key = new_key;
+	w->bind.mr_key = mr_key;
+	w->bind.access = access;
+}
+
+/** @at: where SGEs of its shape begin. */
+static inline void
+karst_wr_put_sges(
+	struct karst_send_wqe *w, struct karst_sge *at, const void *sges, uint32_t num_sge)
+{
+	w->num = (uint16_t)num_sge;
+	if (karst_likely(num_sge == 1))
+		memcpy(at, sges, sizeof(*at));
+	else if (num_sge > 0)
+		memcpy(at, sges, (size_t)num_sge * sizeof(*at));
+}
+
+/** The SGEs of the request that the header is of: as many as it may have. */
+static inline enum karst_wr_error
+karst_wr_put_sge_list(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
+	const void *sges, size_t num_sge)
+{
+	bool atomic = karst_wr_ops[w->opcode].shape == KARST_WR_SHAPE_ATOMIC;
+
+	if (karst_unlikely(atomic ? num_sge != 1 : num_sge > limits->max_send_sge))
+		return KARST_WR_BAD_NUM_SGE;
+	karst_wr_put_sges(w, atomic ? w->atomic.sge : w->sge, sges, (uint32_t)num_sge);
+	return KARST_WR_OK;
+}
+
+/** Appends @len bytes to the inline data, of which there are w->num bytes. */
+static inline enum karst_wr_error
+karst_wr_put_inline(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
+	const void *data, size_t len)
+{
+	if (karst_unlikely(len > limits->max_inline_data - w->num))
+		return KARST_WR_INLINE_BYTES;
+	memcpy(w->inline_data + w->num, data, len);
+	w->num = (uint16_t)(w->num + len);
+	return KARST_WR_OK;
+}
+
+/* --- a whole request --- */
+
+/* Inline data, or SGEs. */
+static inline enum karst_wr_error
+karst_wr_put_payload(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
+	const struct karst_wr *wr, const struct karst_wr_op *op)
+{
+	const uint8_t *at = (const uint8_t *)wr->sges;
+	enum karst_wr_error error = KARST_WR_OK;
+	struct karst_sge sge;
+	uint32_t i;
+
+	if (!(wr->flags & KARST_SEND_INLINE)) {
+		if (karst_unlikely(wr->num_sge > limits->max_send_sge))
+			return KARST_WR_BAD_NUM_SGE;
+		karst_wr_put_sges(w, w->sge, wr->sges, wr->num_sge);
+		return KARST_WR_OK;
+	}
+	if (karst_unlikely(!op->inlined))
+		return KARST_WR_BAD_INLINE;
+	w->num = 0;
+	for (i = 0; i < wr->num_sge && error == KARST_WR_OK; i++) {
+		memcpy(&sge, at + (size_t)i * sizeof(sge), sizeof(sge));
+		error = karst_wr_put_inline(w, limits, (const void *)(uintptr_t)sge.addr, sge.len);
+	}
+	return error;
+}
+
+static inline enum karst_wr_error
+karst_wr_put_body(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
+	const struct karst_wr *wr, const struct karst_wr_op *op)
+{
+	switch ((enum karst_wr_shape)op->shape) {
+	case KARST_WR_SHAPE_RDMA:
+		karst_wr_put_rdma(w, wr->rdma.remote_addr, wr->rdma.rkey);
+		return karst_wr_put_payload(w, limits, wr, op);
+	case KARST_WR_SHAPE_SEND:
+		if (limits->qp_type == KARST_QPT_UD)
+			karst_wr_put_ud(w, wr->ud.ah, wr->ud.remote_qpn, wr->ud.remote_qkey);
+		return karst_wr_put_payload(w, limits, wr, op);
+	case KARST_WR_SHAPE_ATOMIC:
+		if (karst_unlikely(wr->flags & KARST_SEND_INLINE))
+			return KARST_WR_BAD_INLINE;
+		if (karst_unlikely(wr->num_sge != 1))
+			return KARST_WR_BAD_NUM_SGE;
+		karst_wr_put_rdma(w, wr->rdma.remote_addr, wr->rdma.rkey);
+		karst_wr_put_atomic(w, wr->rdma.compare_add, wr->rdma.swap);
+		karst_wr_put_sges(w, w->atomic.sge, wr->sges, 1);
+		return KARST_WR_OK;
+	case KARST_WR_SHAPE_BIND:
+		karst_wr_put_bind(w, wr->bind.addr, wr->bind.len, wr->bind.mw_key, wr->bind.new_key,
+			wr->bind.mr_key, wr->bind.access);
+		/* fallthrough */
+	default: /* INV */
+		w->num = 0;
+		return KARST_WR_OK;
+	}
+}
+
+/**
+ * Checks @wr and writes it to the free slot @w; @op: karst_wr_op() of its opcode, which has told the
+ * caller what to set.  What an error leaves in the slot is never published.
+ */
+static inline enum karst_wr_error
+karst_wr_encode(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
+	const struct karst_wr *wr, const struct karst_wr_op *op)
+{
+	if (karst_unlikely(op == NULL))
+		return KARST_WR_BAD_OPCODE;
+	if (karst_unlikely(wr->flags & ~(uint32_t)KARST_WR_FLAGS))
+		return KARST_WR_BAD_FLAGS;
+	karst_wr_put_header(w, wr->wr_id, wr->opcode, wr->flags, wr->imm);
+	if (karst_unlikely(limits->qp_type == KARST_QPT_XRC_SEND)) {
+		if (wr->srqn > 0xffffff)
+			return KARST_WR_BAD_SRQN;
+		w->rdma.srqn = wr->srqn;
+	}
+	return karst_wr_put_body(w, limits, wr, op);
+}
+
+/** A receive request to the free slot @w; @num_sge is at most the queue's max_sge. */
+static inline void
+karst_wr_encode_recv(struct karst_recv_wqe *w, uint64_t wr_id, const void *sges, uint32_t num_sge)
+{
+	w->wr_id = wr_id;
+	w->num_sge = num_sge;
+	if (num_sge > 0)
+		memcpy(w->sge, sges, (size_t)num_sge * sizeof(w->sge[0]));
+}
+
+#endif /* KARST_WR_H */

@@ -278,7 +278,8 @@ open_context(struct connect_run *r, enum perf_end end, struct karst_context **ct
 	if (rc == 0)
 		rc = karst_engine_port_info(r->ports.engine, r->ports.port[end], &info);
 	if (rc != 0) {
-		fprintf(stderr, "karst-perf: control connection to the engine: %s\n", strerror(-rc));
+		fprintf(stderr, "karst-perf: control connection to the engine: %s\n",
+			strerror(-rc));
 		return 1;
 	}
 	memcpy(gid.raw, info.addrs[0].ip, sizeof(gid.raw));

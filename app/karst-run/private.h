@@ -8,9 +8,9 @@
  * The first karst-run starts it, under the lock of the user's folder, by way of a supervisor: a
  * process without a parent of the user's, which is karstd's parent.  Each user of the engine holds
  * the FIFO "alive" open for writing; the supervisor has it open for reading, and so sees when the
- * last user is gone, however it ended.  The supervisor then waits --linger seconds, stops karstd and
- * removes everything.  If the supervisor dies, karstd ends with it, and the next karst-run finds a
- * FIFO that nobody reads.
+ * last user is gone, however it ended.  The supervisor then waits --linger seconds, stops karstd
+ * and removes everything.  If the supervisor dies, karstd ends with it, and the next karst-run
+ * finds a FIFO that nobody reads.
  */
 #ifndef KARST_RUN_PRIVATE_H
 #define KARST_RUN_PRIVATE_H

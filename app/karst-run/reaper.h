@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The reaper: a process that waits for the end of a program and of its descendants, and then removes
- * what was made for them.
+ * The reaper: a process that waits for the end of a program and of its descendants, and then
+ * removes what was made for them.
  *
  * karst-run becomes the program, so that its process number, its terminal, its signals and its exit
  * status are the program's by nature.  Where something must be cleaned up afterwards, a reaper
@@ -16,9 +16,9 @@
 #define KARST_RUN_REAPER_H
 
 /**
- * Starts a reaper for the calling process.  At the end it removes the folder @tree (NULL: none), gives back @held
- * (a descriptor that it keeps open; -1: none), and removes @folder if nothing else is in it.
- * -errno, after a word.
+ * Starts a reaper for the calling process.  At the end it removes the folder @tree (NULL: none),
+ * gives back @held (a descriptor that it keeps open; -1: none), and removes @folder if nothing else
+ * is in it.  -errno, after a word.
  */
 int kr_reaper_start(const char *folder, const char *tree, int held);
 

@@ -30,7 +30,8 @@ struct kr_view {
 };
 
 /** Asks the engine at @socket.  @return 0, or karst_open()'s -errno; *why is then a sentence, valid
- *  until the next call.  Names are chosen that the kernel has not given (kr_view_other_driver()). */
+ *  until the next call.  Names are chosen that the kernel has not given
+ *  (kr_view_other_driver()). */
 int kr_view_take(const char *socket, struct kr_view *v, const char **why);
 void kr_view_free(struct kr_view *v);
 

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * How operations fail: a negative errno of libkarst or of the provider becomes the positive one that
- * verbs return, and its reason goes to standard error if $KARST_VERBS_DEBUG is set.
+ * How operations fail: a negative errno of libkarst or of the provider becomes the positive one
+ * that verbs return, and its reason goes to standard error if $KARST_VERBS_DEBUG is set.
  */
 #include "provider.h"
 

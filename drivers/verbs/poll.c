@@ -3,8 +3,8 @@
  */
 /*
  * Polling: completions are read where the engine wrote them.  Of the polls that find none, one in
- * LIBKARST_EVERY calls libkarst, which checks whether the engine is there and, if it is not, flushes
- * what was outstanding.
+ * LIBKARST_EVERY calls libkarst, which checks whether the engine is there and, if it is not,
+ * flushes what was outstanding.
  */
 #include "provider.h"
 
@@ -139,7 +139,8 @@ yield_enabled(void)
 }
 
 /* Did another thread run in a yield that took @ns?  That costs two context switches.  A yield in
- * which none ran takes less than twice as long as the shortest so far, in which one may have run. */
+ * which none ran takes less than twice as long as the shortest so far, in which one may have
+ * run. */
 static bool
 yield_was_used(uint64_t ns)
 {
@@ -153,8 +154,8 @@ yield_was_used(uint64_t ns)
 	return ns > karst_min_u64(2 * least, TWO_SWITCHES_NS);
 }
 
-/* After an empty poll, yields the CPU now and then: on a machine with few CPUs the thread that is to
- * produce the completion may be waiting for this one.  The more yields in a row are unused, the
+/* After an empty poll, yields the CPU now and then: on a machine with few CPUs the thread that is
+ * to produce the completion may be waiting for this one.  The more yields in a row are unused, the
  * fewer follow; some unused ones do not count, since a scheduler may skip a waiting thread.
  *
  * @return true if it has yielded: the queue must be polled again.  Programs take an empty poll to

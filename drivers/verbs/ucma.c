@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The rdma_cm device: the calls by which librdmacm opens it, looks at it, writes to it and closes it,
- * as if the kernel were behind it.
+ * The rdma_cm device: the calls by which librdmacm opens it, looks at it, writes to it and closes
+ * it, as if the kernel were behind it.
  *
  * librdmacm may be loaded before this provider or after it.  Either way it lists the devices before
  * it opens anything, and libibverbs opens a folder each time that it lists them: that call is taken
  * over, too, and looks whether a librdmacm has been loaded.
  *
- * A command may wait for an event while another thread closes the file (ucma_file.c).  A thread that
- * waits may be cancelled, but nowhere else: libkarst holds locks.
+ * A command may wait for an event while another thread closes the file (ucma_file.c).  A thread
+ * that waits may be cancelled, but nowhere else: libkarst holds locks.
  */
 #include "ucma.h"
 

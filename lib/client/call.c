@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Control requests: one at a time on the control connection, and what comes back is checked before anybody
- * believes it.
+ * Control requests: one at a time on the control connection, and what comes back is checked before
+ * anybody believes it.
  */
 #include "client_priv.h"
 

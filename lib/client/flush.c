@@ -8,14 +8,14 @@
  * then gives the slots of their requests back, then shows the completions.  So each request stands
  * in its queue between head and tail, or has a completion that is ready, or both.
  *
- * Completions that are ready and not shown are shown here, as the engine would have done.  They also
- * tell which requests are complete although their slots were not given back.  Entries of a lane
- * behind the ready ones do not count: the engine may have begun to overwrite entries there that the
- * program took long ago.
+ * Completions that are ready and not shown are shown here, as the engine would have done.  They
+ * also tell which requests are complete although their slots were not given back.  Entries of a
+ * lane behind the ready ones do not count: the engine may have begun to overwrite entries there
+ * that the program took long ago.
  *
- * All other requests are flushed, as those of a queue pair in Error are: each poll completes some of
- * them and moves the queue's head, so that a program which goes on posting has these flushed, too.
- * Requests of shared receive queues are not completed, since they belong to no queue pair.
+ * All other requests are flushed, as those of a queue pair in Error are: each poll completes some
+ * of them and moves the queue's head, so that a program which goes on posting has these flushed,
+ * too.  Requests of shared receive queues are not completed, since they belong to no queue pair.
  */
 #include "client_priv.h"
 
@@ -43,8 +43,8 @@ cursor_init(struct cli_flush_cursor *o, const struct karst_wq *wq)
 }
 
 /* Entries @from to @upto of the lane are ready and not shown.  Completions of a queue are in order,
- * so the newest of them that belongs to this queue says where the first request without a completion
- * stands. */
+ * so the newest of them that belongs to this queue says where the first request without a
+ * completion stands. */
 static void
 cursor_skip_completed(struct cli_flush_cursor *o, uint32_t qpn, const struct karst_wq *wq,
 	const struct karst_cq_lane *lane, uint32_t from, uint32_t upto, bool recv)

@@ -15,8 +15,8 @@
 extern "C" {
 #endif
 
-/** As karst_open().  The control connection belongs to the context, which closes it in karst_close(); on
- *  failure it stays the caller's. */
+/** As karst_open().  The control connection belongs to the context, which closes it in
+ *  karst_close(); on failure it stays the caller's. */
 int karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr *attr,
 	struct karst_context **ctx);
 

@@ -49,8 +49,8 @@ wr_refused(enum karst_wr_error error, const struct karst_wr *wr, const struct ka
 	}
 }
 
-/* The window and region of a bind, which must be there.  Type 1 windows are bound by karst_bind_mw()
- * alone. */
+/* The window and region of a bind, which must be there.  Type 1 windows are bound by
+ * karst_bind_mw() alone. */
 static int
 wr_set_bind(struct karst_wr *k, const struct karst_send_wr *wr, enum karst_mw_type type)
 {

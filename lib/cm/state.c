@@ -5,9 +5,10 @@
  * States that exchanges end in: idle, time-wait, rejected, answered (C1).
  *
  * In time-wait an id is kept, and answers, for as long as packets of the connection may still be on
- * their way.  Until then no other connection may use the peer's queue pair number, since its packets
- * would be taken for those of the old one.  An id that its user has destroyed before is an orphan: it
- * passes through the same states, and its slot is the first to be reused if slots are short.
+ * their way.  Until then no other connection may use the peer's queue pair number, since its
+ * packets would be taken for those of the old one.  An id that its user has destroyed before is an
+ * orphan: it passes through the same states, and its slot is the first to be reused if slots are
+ * short.
  */
 #include "cm_priv.h"
 

@@ -5,8 +5,8 @@
  * The two ends of a control connection over a socket: the program's, and the engine's loop that
  * answers.
  *
- * A connection that has seen anything but a well-formed reply to its request is broken for good: what
- * the engine has done and what the program believes could differ.
+ * A connection that has seen anything but a well-formed reply to its request is broken for good:
+ * what the engine has done and what the program believes could differ.
  */
 #include "karst_ctl_sock.h"
 

@@ -129,7 +129,8 @@ struct karst_copy_ops {
 	void (*release)(struct karst_core *core, struct karst_pkt *pkt);
 };
 
-/** At a safe point, outside of all entry points of the core: @c->moved says what has become of @c. */
+/** At a safe point, outside of all entry points of the core: @c->moved says what has become of
+ *  @c. */
 void karst_copy_done(struct karst_core *core, struct karst_copy *c);
 
 /** Does a half of @qp that sends wait for bytes? */

@@ -98,8 +98,8 @@ void *karst_cq_user(const struct karst_core_cq *cq);
  */
 void karst_cq_set_moderation(struct karst_core_cq *cq, uint16_t count, uint16_t period_us);
 /**
- * Replaces the core's lane of @cq by one of @entries entries at @to, memory of zeros.  All three run
- * on the core's lcore, which goes on working between them.
+ * Replaces the core's lane of @cq by one of @entries entries at @to, memory of zeros.  All three
+ * run on the core's lcore, which goes on working between them.
  *   prepare   *@lane, *@span: the lane and its unread entries.  Any thread then copies these by
  *             karst_lane_copy() to karst_lane_in(@lane, @to, @entries).
  *   commit    Copies what has come since, and uses @to from now on.  -ENOSPC: more than @entries

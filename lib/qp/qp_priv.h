@@ -492,11 +492,11 @@ bool karst_copy_place(struct karst_core *core, struct karst_core_qp *qp, uint32_
 	uint8_t *host, const uint8_t *src, uint32_t n, bool end);
 
 /**
- * The one way in which received bytes get into a program's memory: writes @n bytes of @src to @host,
- * which a check of @key has returned, or adds them to the copy of the packet if that memory is
- * unmapped.  @end: they are the last of a message (R14).  karst_copy_settle() follows, once for all
- * bytes of a packet.
- * @return false: they cannot be written; the caller acts as if the check had failed.
+ * The one way in which received bytes get into a program's memory: writes @n bytes of @src to
+ * @host, which a check of @key has returned, or adds them to the copy of the packet if that memory
+ * is unmapped.  @end: they are the last of a message (R14).  karst_copy_settle() follows, once for
+ * all bytes of a packet.  @return false: they cannot be written; the caller acts as if the check
+ * had failed.
  */
 static inline bool
 karst_qp_place(struct karst_core *core, struct karst_core_qp *qp, uint32_t key, uint8_t *host,

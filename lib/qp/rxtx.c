@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Two of the three entry points: a packet came in, frames may be built.  Here packets are held against
- * their queue pair before any state changes (W9), and split by transport and direction.
+ * Two of the three entry points: a packet came in, frames may be built.  Here packets are held
+ * against their queue pair before any state changes (W9), and split by transport and direction.
  */
 #include "qp_priv.h"
 

@@ -6,8 +6,8 @@
  *
  * Each API has a structure of its own (struct karst_send_wr, struct ibv_send_wr).  Its file of
  * posting turns that into a struct karst_wr on the stack, which holds values and no objects of the
- * API, and karst_wr_encode() checks it against its queue pair and writes the slot.  All is inline, so
- * that the structure between the two disappears.  An API that builds a request by several calls
+ * API, and karst_wr_encode() checks it against its queue pair and writes the slot.  All is inline,
+ * so that the structure between the two disappears.  An API that builds a request by several calls
  * (ibv_wr_*()) uses the karst_wr_put_*() that karst_wr_encode() consists of.
  *
  * The checks are those that verbs ask for at once; the engine checks again what it must.
@@ -259,8 +259,8 @@ karst_wr_put_body(struct karst_send_wqe *w, const struct karst_wr_limits *limits
 }
 
 /**
- * Checks @wr and writes it to the free slot @w; @op: karst_wr_op() of its opcode, which has told the
- * caller what to set.  What an error leaves in the slot is never published.
+ * Checks @wr and writes it to the free slot @w; @op: karst_wr_op() of its opcode, which has told
+ * the caller what to set.  What an error leaves in the slot is never published.
  */
 static inline enum karst_wr_error
 karst_wr_encode(struct karst_send_wqe *w, const struct karst_wr_limits *limits,

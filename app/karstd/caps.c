@@ -18,6 +18,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -53,25 +54,19 @@ kernel_has(int cap)
 }
 
 uint64_t
-kd_caps_needed(const struct kd_conf *c)
+kd_caps_of_part(const struct kd_conf *c)
 {
 	/* SETUID and SETGID for the identity under which programs' files and lists of mappings are
-	 * opened; for /proc/PID/map_files the third.  Memory that is copied needs nothing. */
+	 * opened; for /proc/PID/map_files the third. */
 	uint64_t need = BIT(CAP_SETUID) | BIT(CAP_SETGID);
 	uint32_t i;
 
 	need |= kernel_has(CAP_CHECKPOINT_RESTORE) ? BIT(CAP_CHECKPOINT_RESTORE)
 						   : BIT(CAP_SYS_ADMIN);
-	for (i = 0; i < c->nports; i++) {
-		const struct kd_conf_port *p = &c->port[i];
-
-		/* groups, MTU and state of interfaces, flow rules, XDP programs that are removed */
-		if (p->kind != KD_DEV_LOOPBACK)
-			need |= BIT(CAP_NET_ADMIN) | BIT(CAP_NET_RAW);
-		/* memory that is mapped for the device later */
-		if (p->kind == KD_DEV_PCI)
-			need |= BIT(CAP_IPC_LOCK);
-	}
+	/* to take XDP programs away when the daemon has ended */
+	for (i = 0; i < c->nports; i++)
+		if (c->port[i].kind == KD_DEV_NETDEV && c->port[i].driver == KD_AF_XDP)
+			need |= BIT(CAP_NET_ADMIN);
 	return need;
 }
 
@@ -96,6 +91,45 @@ caps_set(const struct sets *s)
 	struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
 
 	return syscall(SYS_capset, &h, s->half) == 0 ? 0 : -errno;
+}
+
+uint64_t
+kd_caps_have(void)
+{
+	struct sets s;
+
+	return get(&s) == 0 ? s.half[0].permitted | (uint64_t)s.half[1].permitted << 32 : 0;
+}
+
+uint64_t
+kd_caps_ambient(void)
+{
+	uint64_t all = 0;
+	int cap;
+
+	for (cap = 0; cap < 64; cap++)
+		if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_IS_SET, cap, 0, 0) == 1)
+			all |= BIT(cap);
+	return all;
+}
+
+int
+kd_caps_hand_over(uint64_t keep)
+{
+	struct sets s;
+	int rc = get(&s), i, cap;
+
+	for (i = 0; i < 2; i++)
+		s.half[i].inheritable = (uint32_t)(keep >> (32 * i));
+	if (rc == 0)
+		rc = set(&s);
+	if (rc == 0 && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0)
+		rc = -errno;
+	for (cap = 0; rc == 0 && cap < 64; cap++)
+		if ((keep & BIT(cap)) != 0 &&
+			prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0) != 0)
+			rc = -errno;
+	return rc;
 }
 
 int

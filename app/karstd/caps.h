@@ -7,8 +7,17 @@
 
 #include "conf.h"
 
-/** The capabilities that a running daemon of this configuration needs, a bit each. */
-uint64_t kd_caps_needed(const struct kd_conf *c);
+/** The capabilities that the privileged part (part.h) of this configuration needs, a bit each.  The
+ *  engine's process needs none once all is open. */
+uint64_t kd_caps_of_part(const struct kd_conf *c);
+
+/** Those that this thread has permitted; that are ambient. */
+uint64_t kd_caps_have(void);
+uint64_t kd_caps_ambient(void);
+
+/** What this process executes next has the capabilities @keep, and, if it is not root's, no others.
+ *  Async-signal-safe.  0 or -errno. */
+int kd_caps_hand_over(uint64_t keep);
 
 /** This thread's permitted ones all become effective; after a change of user.  0 or -errno. */
 int kd_caps_raise(void);

@@ -3,8 +3,9 @@
  */
 /*
  * Somebody who has found a hole in the engine can make the system calls that the engine makes, and
- * no others: no program is executed, no process made or traced, no code written, no user become but
- * for opening files (setfsuid), no file system mounted, no kernel module loaded.
+ * no others: no program is executed, no process made or traced, no code written, no user become, no
+ * file system mounted, no kernel module loaded.  In the privileged part (part.h) he can make those
+ * that it makes, which are few, and one more matter: it becomes users for opening files (setfsuid).
  *
  * A system call that is missing here shows as an error that a test sees: the suites run with this.
  * ENOSYS rather than EPERM, because the C library then falls back to what older kernels have;
@@ -34,7 +35,7 @@
 #define USER_MODE_ONLY 1 /* UFFD_USER_MODE_ONLY */
 
 /* Allowed whatever the arguments. */
-static const char *const plain[] = {
+static const char *const of_engine[] = {
 	/* files */
 	"read",
 	"readv",
@@ -188,21 +189,76 @@ static const char *const plain[] = {
 	"uname",
 	"sysinfo",
 	"times",
-	/* programs' memory, and the identity under which their files are opened, with less rights
-	 * than the daemon has: more than those it has permitted, nobody gets by capset() */
+	/* programs' memory */
+	"pidfd_open",
+};
+
+static const char *const of_part[] = {
+	/* files, as somebody else: more capabilities than are permitted, nobody gets by capset() */
+	"openat",
+	"open",
+	"close",
+	"close_range",
+	"read",
+	"fstat",
+	"newfstatat",
+	"statx",
+	"fstatfs",
+	"lseek",
+	"fcntl",
+	"ioctl",
 	"pidfd_open",
 	"setfsuid",
 	"setfsgid",
 	"setgroups",
+	"getgroups",
 	"capget",
 	"capset",
+	"getuid",
+	"geteuid",
+	"getgid",
+	"getegid",
+	/* sockets */
+	"bind",
+	"getsockname",
+	"getpeername",
+	"getsockopt",
+	"setsockopt",
+	"sendto",
+	"sendmsg",
+	"recvfrom",
+	"recvmsg",
+	/* memory, threads */
+	"brk",
+	"munmap",
+	"mremap",
+	"madvise",
+	"poll",
+	"ppoll",
+	"restart_syscall",
+	"clock_gettime",
+	"gettimeofday",
+	"time",
+	"futex",
+	"set_robust_list",
+	"rseq",
+	"getpid",
+	"gettid",
+	"exit",
+	"exit_group",
+	"sched_yield",
+	"sched_getaffinity",
+	"rt_sigaction",
+	"rt_sigprocmask",
+	"rt_sigreturn",
+	"getrandom",
 };
 
 /* prctl(): names of threads and mappings, and how exact naps are. */
 static const int prctls[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_TIMERSLACK, PR_GET_TIMERSLACK,
 	PR_GET_DUMPABLE, PR_CAPBSET_READ, 0x53564d41 /* PR_SET_VMA */};
 static const int families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
-static const int frame_families[] = {AF_PACKET, AF_XDP};
+static const int part_families[] = {AF_UNIX, AF_INET, AF_NETLINK};
 
 /* A call that this machine has under no such number is none. */
 static int
@@ -244,40 +300,60 @@ allow_each(scmp_filter_ctx ctx, const char *name, const int *values, size_t n)
 }
 
 static int
-allow_all(scmp_filter_ctx ctx, const struct kd_confine *c)
+allow_plain(scmp_filter_ctx ctx, const char *const *names, size_t n)
 {
 	int rc = 0;
 	size_t i;
 
-	for (i = 0; rc == 0 && i < KARST_DIM(plain); i++)
-		rc = allow(ctx, plain[i]);
+	for (i = 0; rc == 0 && i < n; i++)
+		rc = allow(ctx, names[i]);
+	return rc;
+}
+
+/* What both need, with arguments that matter. */
+static int
+allow_common(scmp_filter_ctx ctx)
+{
 	/* memory is written or executed, not both; nothing becomes code that was written */
-	if (rc == 0)
-		rc = allow_if(ctx, "mmap", 2, PROT_EXEC, 0);
+	int rc = allow_if(ctx, "mmap", 2, PROT_EXEC, 0);
+
 	if (rc == 0)
 		rc = allow_if(ctx, "mmap", 2, PROT_WRITE | PROT_EXEC, PROT_EXEC);
 	if (rc == 0)
 		rc = allow_if(ctx, "mprotect", 2, PROT_EXEC, 0);
-	/* page faults of this process alone, and none that the kernel takes for it */
-	if (rc == 0)
-		rc = allow_if(ctx, "userfaultfd", 0, USER_MODE_ONLY, USER_MODE_ONLY);
 	/* threads, not processes; clone3() hides its flags, and the C library can do without */
 	if (rc == 0)
 		rc = allow_if(ctx, "clone", 0, CLONE_THREAD, CLONE_THREAD);
 	/* signals to this process alone, limits of this process alone */
 	if (rc == 0)
 		rc = allow_if(ctx, "tgkill", 0, UINT32_MAX, (uint32_t)getpid());
+	return rc == 0 ? allow_if(ctx, "prlimit64", 0, UINT32_MAX, 0) : rc;
+}
+
+static int
+allow_engine(scmp_filter_ctx ctx, const struct kd_confine *c)
+{
+	int rc = allow_plain(ctx, of_engine, KARST_DIM(of_engine));
+
+	/* page faults of this process alone, and none that the kernel takes for it */
 	if (rc == 0)
-		rc = allow_if(ctx, "prlimit64", 0, UINT32_MAX, 0);
+		rc = allow_if(ctx, "userfaultfd", 0, USER_MODE_ONLY, USER_MODE_ONLY);
 	if (rc == 0)
 		rc = allow_each(ctx, "prctl", prctls, KARST_DIM(prctls));
 	if (rc == 0)
 		rc = allow_each(ctx, "socket", families, KARST_DIM(families));
-	if (rc == 0 && c->frames)
-		rc = allow_each(ctx, "socket", frame_families, KARST_DIM(frame_families));
-	if (rc == 0 && c->frames)
+	/* the map of sockets of an XDP program; others need a capability */
+	if (rc == 0 && c->xdp)
 		rc = allow(ctx, "bpf");
 	return rc;
+}
+
+static int
+allow_part(scmp_filter_ctx ctx)
+{
+	int rc = allow_plain(ctx, of_part, KARST_DIM(of_part));
+
+	return rc == 0 ? allow_each(ctx, "socket", part_families, KARST_DIM(part_families)) : rc;
 }
 
 int
@@ -296,7 +372,9 @@ kd_confine(const struct kd_confine *c)
 	if (rc == 0)
 		rc = seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
 	if (rc == 0)
-		rc = allow_all(ctx, c);
+		rc = allow_common(ctx);
+	if (rc == 0)
+		rc = c->part == KD_CONFINE_PART ? allow_part(ctx) : allow_engine(ctx, c);
 	if (rc == 0)
 		rc = seccomp_load(ctx);
 	seccomp_release(ctx);

@@ -7,9 +7,9 @@
 
 #include <stdbool.h>
 
-/** What a configuration asks for beyond the list that all have. */
 struct kd_confine {
-	bool frames; /* ports that are not loopback: packet and XDP sockets, bpf() */
+	enum { KD_CONFINE_ENGINE, KD_CONFINE_PART } part; /* whose list; part.h */
+	bool xdp;                                         /* the engine's has bpf() */
 };
 
 /**

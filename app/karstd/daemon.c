@@ -4,10 +4,11 @@
 /*
  * Order of things: signals are blocked, so that every thread inherits that and they are read from
  * a descriptor; the user that the daemon runs as; the lock on the socket, before anything is
- * touched that another daemon may have; DPDK; the engine; its ports; its lcores; the listening
- * socket, which nobody can connect to yet.  When all is open, capabilities and system calls that
- * only the start has needed are given up, and only then programs may come.  The end is the same
- * backwards, with what is left.
+ * touched that another daemon may have; the privileged part (part.h), which is made while there is
+ * one thread; DPDK; the engine; its ports; its lcores; the listening socket, which nobody can connect
+ * to yet.  When all is open, this process gives up all capabilities, and system calls that only the
+ * start has needed, and only then programs may come.  The end is the same backwards, with what is
+ * left; the privileged part ends last but for the lock.
  */
 #include "daemon.h"
 
@@ -30,6 +31,7 @@
 #include "log.h"
 #include "notify.h"
 #include "opts.h"
+#include "part.h"
 #include "place.h"
 #include "ports.h"
 #include "server.h"
@@ -46,6 +48,7 @@ struct daemon {
 	void *user;
 	int signal_fd;
 	struct kd_socket socket;
+	struct kd_part part;
 	struct kd_eal eal;
 	bool eal_started;
 	struct karst_engine *engine;
@@ -195,14 +198,14 @@ start_engine(struct daemon *d)
 static int
 daemon_give_up(const struct daemon *d)
 {
-	struct kd_confine confine = {.frames = false};
+	struct kd_confine confine = {.part = KD_CONFINE_ENGINE};
 	uint32_t i;
 	int rc;
 
 	for (i = 0; i < d->conf->nports; i++)
-		confine.frames |= d->conf->port[i].kind != KD_DEV_LOOPBACK;
-	rc = kd_caps_keep(kd_caps_needed(d->conf));
-	if (rc != 0)
+		confine.xdp |= d->conf->port[i].kind == KD_DEV_NETDEV &&
+			d->conf->port[i].driver == KD_AF_XDP;
+	if (kd_caps_keep(0) != 0)
 		return KD_EXIT_FAILED;
 	rc = kd_confine(&confine);
 	if (rc == 0)
@@ -227,11 +230,15 @@ daemon_start(struct daemon *d)
 		rc = kd_socket_lock(&d->socket, &d->conf->socket);
 	if (rc == KD_EXIT_OK && (kd_ports_check(d->conf) != 0 || kd_place_choose(d->conf) != 0))
 		rc = KD_EXIT_FAILED;
+	if (rc == KD_EXIT_OK && kd_part_start(&d->part, d->conf) != 0)
+		rc = KD_EXIT_FAILED;
 	if (rc == KD_EXIT_OK)
 		rc = start_engine(d);
 	if (rc != KD_EXIT_OK)
 		return rc;
-	d->server = kd_server_create(d->engine, d->conf);
+	if (kd_part_ready(&d->part, d->conf) != 0)
+		return KD_EXIT_FAILED;
+	d->server = kd_server_create(d->engine, d->conf, &d->part);
 	if (d->server == NULL)
 		return KD_EXIT_FAILED;
 	rc = kd_socket_bind(&d->socket, &d->conf->socket);
@@ -261,17 +268,20 @@ loop(struct daemon *d)
 
 	while (go_on) {
 		uint64_t now = now_ms(), until = watch_at;
-		struct pollfd fds[2] = {{.fd = d->signal_fd, .events = POLLIN},
-			{.fd = d->socket.fd, .events = POLLIN}};
+		struct pollfd fds[3] = {{.fd = d->signal_fd, .events = POLLIN},
+			{.fd = d->socket.fd, .events = POLLIN},
+			{.fd = atomic_load(&d->part.gone) ? -1 : d->part.fd, .events = POLLRDHUP}};
 
 		if (accept_at > now) {
 			fds[1].fd = -1;
 			until = karst_min_u64(until, accept_at);
 		}
-		if (poll(fds, 2, until > now ? (int)(until - now) : 0) < 0 && errno != EINTR)
+		if (poll(fds, KARST_DIM(fds), until > now ? (int)(until - now) : 0) < 0 && errno != EINTR)
 			break;
 		if (fds[1].revents != 0 && kd_server_accept(d->server, d->socket.fd) != 0)
 			accept_at = now_ms() + RETRY_MS;
+		if (fds[2].revents != 0)
+			kd_part_lost(&d->part);
 		if (now_ms() >= watch_at) {
 			kd_ports_watch(&d->ports, d->engine);
 			watch_at = now_ms() + WATCH_MS;
@@ -296,6 +306,7 @@ daemon_stop(struct daemon *d)
 	kd_ports_close(&d->ports);
 	if (d->eal_started)
 		rte_eal_cleanup();
+	kd_part_stop(&d->part);
 	kd_socket_close(&d->socket);
 	if (d->signal_fd >= 0)
 		close(d->signal_fd);
@@ -311,7 +322,7 @@ kd_daemon_run(struct kd_conf *c, kd_reread_fn reread, void *user)
 
 	kd_log_take_karst();
 	kd_log_take_dpdk();
-	d.socket.fd = d.socket.lock_fd = d.ports.xdp_fd = -1;
+	d.socket.fd = d.socket.lock_fd = d.ports.xdp_fd = d.part.fd = -1;
 	rc = kd_log_open(&c->log) == 0 ? daemon_start(&d) : KD_EXIT_FAILED;
 	if (rc == KD_EXIT_OK) {
 		karst_log(KARST_LOG_NOTICE,

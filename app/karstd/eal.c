@@ -147,6 +147,16 @@ mbufs_wanted(const struct kd_conf *c)
 	return sum;
 }
 
+static bool
+has_pci(const struct kd_conf *c)
+{
+	uint32_t i = 0;
+
+	while (i < c->nports && c->port[i].kind != KD_DEV_PCI)
+		i++;
+	return i < c->nports;
+}
+
 static int
 add_memory(struct args *a, const struct kd_conf *c, struct kd_eal *eal)
 {
@@ -165,12 +175,15 @@ add_memory(struct args *a, const struct kd_conf *c, struct kd_eal *eal)
 			free_bytes / MIB, (bytes + MIB - 1) / MIB);
 		return -EIO;
 	}
-	if (eal->huge) {
+	if (eal->huge)
 		add(a, "--in-memory");
+	else
+		add(a, "--no-shconf");
+	if (!eal->huge)
+		add(a, "--no-huge");
+	/* Memory of an adapter is mapped for it while this process may do that, all of it. */
+	if (eal->huge && !has_pci(c))
 		return 0;
-	}
-	add(a, "--no-shconf");
-	add(a, "--no-huge");
 	add(a, "-m");
 	add(a, "%" PRIu64, (bytes + MIB - 1) / MIB);
 	return 0;

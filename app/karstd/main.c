@@ -9,9 +9,11 @@
 #include "conf.h"
 #include "daemon.h"
 #include "opts.h"
+#include "part.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "karst_log.h"
@@ -70,8 +72,12 @@ main(int argc, char **argv)
 	struct kd_faults faults = {.say = print_words};
 	struct kd_conf *conf;
 	struct kd_opts opts;
-	int rc = kd_opts_parse(argc, argv, &opts);
+	int rc;
 
+	/* the daemon executes itself so; people do not */
+	if (argc == 2 && strcmp(argv[1], KD_PART_OPTION) == 0)
+		return kd_part_main(KD_PART_CHANNEL);
+	rc = kd_opts_parse(argc, argv, &opts);
 	if (rc >= 0)
 		return rc;
 	conf = malloc(sizeof(*conf));

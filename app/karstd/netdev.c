@@ -210,3 +210,17 @@ kd_netdev_only_roce(int fd)
 
 	return xdp_attach(fd, code, KARST_DIM(code));
 }
+
+int
+kd_netdev_all_groups(int fd)
+{
+	struct packet_mreq all = {.mr_type = PACKET_MR_ALLMULTI};
+	struct sockaddr_ll at = {0};
+	socklen_t len = sizeof(at);
+
+	if (getsockname(fd, (struct sockaddr *)&at, &len) != 0)
+		return -errno;
+	all.mr_ifindex = at.sll_ifindex;
+	return setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof(all)) == 0 ? 0
+											 : -errno;
+}

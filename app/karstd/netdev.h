@@ -30,4 +30,8 @@ int kd_netdev_silence(const struct kd_netdev *n);
 /** Lets an AF_PACKET socket see RoCE only. */
 int kd_netdev_only_roce(int fd);
 
+/** Makes an interface take frames to all multicast groups for as long as the AF_PACKET socket @fd,
+ *  which is bound to it, is open. */
+int kd_netdev_all_groups(int fd);
+
 #endif /* KARSTD_NETDEV_H */

@@ -22,6 +22,7 @@
 #define PACKET_SMALL_MTU 1500u
 #define PACKET_SMALL     "framesz=2048,blocksz=4096"
 #define PACKET_LARGE     "framesz=4352,blocksz=69632"
+#define PACKET_DRIVER    "net_af_packet"
 #define PACKET_UNIT      16u /* framecnt is a multiple of it */
 
 #define XDP_LARGEST_MTU 3000u /* most interfaces take a little more */
@@ -344,6 +345,15 @@ gateway(struct karst_engine_addr *to, const struct kd_ip *from)
 
 /* --- one port --- */
 
+/* The driver of AF_PACKET that a device of DPDK was asked of; the kernel's interface is then the
+ * engine's alone. */
+static bool
+is_packet_vdev(const struct kd_port *port)
+{
+	return port->conf->kind == KD_DEV_VDEV &&
+		strncmp(port->conf->device, PACKET_DRIVER, strlen(PACKET_DRIVER)) == 0;
+}
+
 static int
 fill_config(const struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port,
 	struct karst_engine_port_config *cfg)
@@ -380,6 +390,7 @@ fill_config(const struct kd_ports *ps, const struct kd_conf *c, struct kd_port *
 	gateway(&cfg->gateway6, &p->gateway6);
 	cfg->exception_tap = p->exception_tap[0] != '\0' ? p->exception_tap : NULL;
 	cfg->isolate = p->isolate;
+	cfg->all_groups = p->kind == KD_DEV_NETDEV || is_packet_vdev(port);
 	if (p->kind == KD_DEV_NETDEV) {
 		/* Drivers do not ask the interface; net_af_packet always says 1500. */
 		cfg->netdev = p->device;
@@ -388,6 +399,19 @@ fill_config(const struct kd_ports *ps, const struct kd_conf *c, struct kd_port *
 			cfg->mtu = (uint16_t)karst_min_u32(port->netdev.mtu, UINT16_MAX);
 	}
 	return 0;
+}
+
+/* Programs join groups later, when nobody here may tell an interface of them.  On a kernel's
+ * interface the kernel joins; that of an AF_PACKET device takes all groups from the start, as other
+ * devices do. */
+static int
+take_groups(const struct kd_port *port, const struct kd_fds *fds)
+{
+	int rc = 0;
+
+	if (is_packet_vdev(port) && fds->n > 0)
+		rc = kd_netdev_all_groups(fds->fd[0]);
+	return rc == 0 ? 0 : fault(port->conf, "frames to groups: %s", strerror(-rc));
 }
 
 /* An AF_PACKET socket sees everything on the interface unless it is told otherwise. */
@@ -455,6 +479,8 @@ open_port(
 	kd_wake_scan(&fds);
 	kd_wake_only_new(&fds, &before);
 	rc = narrow(port, &fds);
+	if (rc == 0)
+		rc = take_groups(port, &fds);
 	if (rc == 0)
 		rc = karst_engine_port_info(e, port->number, &info);
 	if (rc != 0)

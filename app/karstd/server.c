@@ -27,12 +27,14 @@ struct client {
 	uid_t uid; /* who connected */
 	struct karst_ctl_peer peer;
 	struct karst_session *session;
+	struct kd_part_line line;
 	int fd;
 	bool refused; /* does not count as attached */
 };
 
 struct kd_server {
 	struct karst_engine *engine;
+	struct kd_part *part;
 	pthread_mutex_t lock; /* everything below */
 	pthread_cond_t left;
 	struct kd_conf conf;
@@ -176,6 +178,15 @@ client_attend(void *user)
 	karst_session_attend(c->session);
 }
 
+/* Only its own user may open it. */
+static int
+open_for(void *user, int memfd, const struct karst_files_ask *ask)
+{
+	struct client *c = user;
+
+	return kd_part_ask(c->server->part, &c->line, c->fd, memfd, ask);
+}
+
 static int
 open_session(struct client *c, char *why)
 {
@@ -192,6 +203,9 @@ open_session(struct client *c, char *why)
 
 	if (rc != 0)
 		return rc;
+	/* without a privileged part this process opens what it may: that of its own user */
+	if (c->server->part->fd >= 0)
+		init.opener = (struct karst_space_opener){open_for, c};
 	rc = karst_session_create(c->server->engine, &init, &c->session);
 	if (rc == -EUSERS)
 		say_unfair(c, why);
@@ -232,6 +246,7 @@ server_serve(struct client *c)
 	server.attend_fd = karst_session_fd(c->session);
 	rc = karst_ctl_serve(c->fd, &server);
 	karst_session_destroy(c->session);
+	kd_part_hang_up(&c->line);
 	dismiss(c);
 	karst_log(KARST_LOG_INFO, "process %d of user %u is gone%s%s", (int)c->peer.pid,
 		c->peer.uid, rc != 0 ? ": " : "", rc != 0 ? strerror(-rc) : "");
@@ -388,13 +403,14 @@ kd_server_set_limits(struct kd_server *s, const struct kd_conf *conf)
 }
 
 struct kd_server *
-kd_server_create(struct karst_engine *e, const struct kd_conf *conf)
+kd_server_create(struct karst_engine *e, const struct kd_conf *conf, struct kd_part *part)
 {
 	struct kd_server *s = calloc(1, sizeof(*s));
 
 	if (s == NULL)
 		return NULL;
 	s->engine = e;
+	s->part = part;
 	s->conf = *conf;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->left, NULL);

@@ -10,11 +10,13 @@
 #define KARSTD_SERVER_H
 
 #include "conf.h"
+#include "part.h"
 
 struct kd_server;
 
-/** @conf is copied as far as it is needed.  NULL: no memory. */
-struct kd_server *kd_server_create(struct karst_engine *e, const struct kd_conf *conf);
+/** @conf is copied as far as it is needed; @part outlives the server.  NULL: no memory. */
+struct kd_server *kd_server_create(
+	struct karst_engine *e, const struct kd_conf *conf, struct kd_part *part);
 
 /** Accepts one connection, if one waits.  @return 0; -EAGAIN, -EMFILE, ...: try again later. */
 int kd_server_accept(struct kd_server *s, int listen_fd);

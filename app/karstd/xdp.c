@@ -4,6 +4,7 @@
 #include "xdp.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -64,6 +65,27 @@ prog_is_karsts(uint32_t id)
 	ours = bpf_obj_get_info_by_fd(fd, &info, &len) == 0 && strcmp(info.name, PROGRAM_NAME) == 0;
 	close(fd);
 	return ours;
+}
+
+int
+kd_xdp_program(const char *netdev)
+{
+	unsigned int index = if_nametoindex(netdev);
+	uint32_t id = 0;
+
+	if (index == 0 || bpf_xdp_query_id((int)index, 0, &id) != 0 || id == 0)
+		return -1;
+	return bpf_prog_get_fd_by_id(id);
+}
+
+void
+kd_xdp_remove(const char *netdev, int program)
+{
+	LIBBPF_OPTS(bpf_xdp_attach_opts, opts, .old_prog_fd = program);
+	unsigned int index = if_nametoindex(netdev);
+
+	if (index != 0)
+		(void)bpf_xdp_detach((int)index, 0, &opts);
 }
 
 int

@@ -18,4 +18,11 @@ void kd_xdp_path(int fd, char *path, size_t len);
  */
 int kd_xdp_remove_stale(const struct kd_netdev *n);
 
+/** A descriptor of the program that is attached to an interface; -1: there is none, or this process
+ *  may not ask. */
+int kd_xdp_program(const char *netdev);
+
+/** Takes @program away, if it still is what is attached. */
+void kd_xdp_remove(const char *netdev, int program);
+
 #endif /* KARSTD_XDP_H */

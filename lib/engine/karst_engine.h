@@ -233,6 +233,9 @@ struct karst_engine_port_config {
 	/* Where a driver shares the device with the kernel: take RoCE alone, by flow rules, and
 	 * leave all else where it was.  With netdev.  An error if the device cannot. */
 	bool isolate;
+	/* Frames to all multicast groups come anyway: the program has seen to that, or the kernel
+	 * does, which joins groups on netdev.  The device is told of none. */
+	bool all_groups;
 };
 
 struct karst_engine_port_info {

@@ -272,7 +272,7 @@ bring_up(struct karst_engine *e, struct eng_port *p, const struct karst_engine_p
 	if (ret != 0)
 		return ret;
 	/* For neighbour discovery and groups of UD. */
-	p->all_groups = rte_eth_allmulticast_enable(cfg->ethdev) == 0;
+	p->all_groups = cfg->all_groups || rte_eth_allmulticast_enable(cfg->ethdev) == 0;
 	ret = rte_eth_dev_start(cfg->ethdev);
 	if (ret != 0)
 		karst_log(KARST_LOG_ERR, "%s: starting: %s", p->name, rte_strerror(-ret));

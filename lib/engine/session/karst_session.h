@@ -54,6 +54,16 @@ struct karst_session_limits {
 	uint64_t max_window_bytes;
 };
 
+struct karst_files_ask; /* lib/ctl, karst_files.h */
+
+/** Who opens files of a program that only its own user may open. */
+struct karst_space_opener {
+	/** @memfd: the program's memory, as it has sent it; -1: it has not.  On the session's thread.
+	 *  @return a descriptor, the session's; -1: it is not there, or may not be opened */
+	int (*open)(void *user, int memfd, const struct karst_files_ask *ask);
+	void *user;
+};
+
 struct karst_session_init {
 	const char *program; /* shown until HELLO says another */
 	/* Whose memory it registers.  0: the engine's own process, whose addresses are used as
@@ -69,6 +79,8 @@ struct karst_session_init {
 	 * May be NULL. */
 	bool (*alive)(void *user);
 	void *user;
+	/* open NULL: the engine's process opens them itself, as far as it may. */
+	struct karst_space_opener opener;
 };
 
 /** -ENOMEM, -ENOSPC: the engine has as many sessions as it may (karst_engine_config); -EUSERS: one

@@ -542,6 +542,7 @@ open_session(struct karst_session *s, const struct karst_session_init *init)
 		if (ret == 0) {
 			karst_space_watch(s->space, s->attend_fd);
 			karst_space_limit(s->space, s->limits.max_window_bytes);
+			karst_space_set_opener(s->space, &init->opener);
 		}
 	}
 	if (ret == 0)

@@ -23,6 +23,7 @@
 
 #include "karst_ctl.h"
 #include "karst_engine.h"
+#include "karst_session.h"
 
 struct karst_space;
 struct karst_space_region;
@@ -34,6 +35,9 @@ int karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, 
 /** @mem_fd: a descriptor of /proc/self/mem, which the program has opened for reading and writing,
  *  and sent; it is duplicated.  Without it nothing is copied.  -EBADF: it is something else. */
 int karst_space_reach(struct karst_space *s, int mem_fd, char *why);
+/** Opens for the space, by calling @opener, what only the program's user may open; without that the
+ *  engine does it itself, as far as it may.  Before anything is mapped. */
+void karst_space_set_opener(struct karst_space *s, const struct karst_space_opener *opener);
 /** Windows of all spaces of its user take up to @window_bytes of the engine's addresses. */
 void karst_space_limit(struct karst_space *s, uint64_t window_bytes);
 /** Regions that are left are unmapped; no key names them any more. */

@@ -8,11 +8,8 @@
  * hugetlbfs (all memory files are), whose page faults wait for nobody, opened with the rights that
  * are needed, and long enough.
  *
- * A shared mapping of the program is reached through /proc/PID/map_files.  An engine that runs as
- * root could open there what the program itself may not, so the thread takes on the program's user
- * and group meanwhile (reach.c), and asks for no more than the program had when it opened the file,
- * which the link's own permission bits tell, and the list of mappings.  What cannot be opened so is
- * copied instead.
+ * A shared mapping of the program is reached through /proc/PID/map_files, with the program's own
+ * rights (karst_files.h).  What cannot be opened so is copied instead.
  */
 #include "space_priv.h"
 
@@ -20,7 +17,6 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -37,17 +33,6 @@ refuse(char *why, const char *what)
 	return false;
 }
 
-/* File systems whose page faults wait for nobody: neither a program, as with FUSE, or a disk image
- * of its own, nor a disk. */
-static bool
-is_memory(int fd)
-{
-	struct statfs fs;
-
-	return fstatfs(fd, &fs) == 0 &&
-		((uint32_t)fs.f_type == TMPFS_MAGIC || (uint32_t)fs.f_type == HUGETLBFS_MAGIC);
-}
-
 /* Can @fd be mapped from @off on?  *page: of its mappings. */
 static bool
 mappable(int fd, uint64_t off, uint64_t len, uint32_t *page, char *why)
@@ -59,7 +44,7 @@ mappable(int fd, uint64_t off, uint64_t len, uint32_t *page, char *why)
 		return refuse(why, "the descriptor is not valid");
 	if (!S_ISREG(st.st_mode))
 		return refuse(why, "the descriptor is neither a memory file nor a regular file");
-	if (!is_memory(fd))
+	if (!karst_files_in_memory(fd))
 		return refuse(why,
 			"the file is not in memory: only those of tmpfs and hugetlbfs can be "
 			"shared");
@@ -117,72 +102,25 @@ open_fd(const struct karst_ctl_piece *p, const int *fds, unsigned int nfds, bool
 
 /* --- a mapping of the program --- */
 
-/*
- * Has the program's list of mappings, as its user sees it now, this file where the piece says,
- * shared, and open for what is asked?  This decides: a link may have led to what another process
- * has there, if the program executed something else in between, but what is listed is the user's to
- * look at.
- */
-static bool
-is_listed(const struct karst_space *s, const struct karst_ctl_piece *p, bool write,
-	const struct stat *file)
-{
-	int fd = openat(s->procfd, "maps", O_RDONLY | O_CLOEXEC);
-	struct karst_vmas vmas;
-	struct karst_vma v;
-	bool yes;
-
-	if (fd < 0)
-		return false;
-	karst_vmas_use(&vmas, fd);
-	yes = karst_vmas_next(&vmas, p->addr, &v) == 1 && v.start <= p->addr &&
-		p->len <= v.end - p->addr && v.shared && v.read && (v.write || !write) &&
-		v.ino == file->st_ino && v.major == major(file->st_dev) &&
-		v.minor == minor(file->st_dev) && v.off + (p->addr - v.start) == p->file_off;
-	karst_vmas_close(&vmas);
-	return yes;
-}
-
-/* Opens the file behind a mapping, if that is harmless; -1 else. */
-static int
-open_link(const struct karst_space *s, const struct karst_ctl_piece *p, bool write)
-{
-	struct stat own, file;
-	char path[64];
-	int fd, ret = -1;
-
-	snprintf(path, sizeof(path), "map_files/%llx-%llx", (unsigned long long)p->vma_start,
-		(unsigned long long)p->vma_end);
-	/* how the program had opened it */
-	if (fstatat(s->procfd, path, &own, AT_SYMLINK_NOFOLLOW) != 0 ||
-		(own.st_mode & S_IRUSR) == 0 || (write && (own.st_mode & S_IWUSR) == 0))
-		return -1;
-	/* O_PATH: opening other files may do things, or wait for somebody */
-	fd = openat(s->procfd, path, O_PATH | O_CLOEXEC);
-	if (fd < 0)
-		return -1;
-	if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && is_memory(fd) &&
-		is_listed(s, p, write, &file)) {
-		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-		ret = open(path, (write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-	}
-	close(fd);
-	return ret;
-}
-
 static void
 open_vma(const struct karst_space *s, const struct karst_ctl_piece *p, bool write,
 	struct eng_source *src)
 {
-	struct eng_identity old;
+	const struct karst_files_ask ask = {
+		.kind = KARST_FILES_MAPPING,
+		.write = write,
+		.start = p->vma_start,
+		.end = p->vma_end,
+		.addr = p->addr,
+		.len = p->len,
+		.off = p->file_off,
+	};
 	char why[KARST_CTL_WHY];
-	int fd = -1;
+	int fd;
 
-	if (!s->certain || p->addr < p->vma_start || p->len > p->vma_end - p->addr)
+	if (p->addr < p->vma_start || p->len > p->vma_end - p->addr)
 		return;
-	if (eng_identity_take(s, &old))
-		fd = open_link(s, p, write);
-	eng_identity_return(&old);
+	fd = eng_space_open(s, &ask);
 	if (fd < 0)
 		return;
 	if (!mappable(fd, p->file_off, p->len, &src->page, why) || !whole_pages(p, src->page)) {

@@ -21,81 +21,22 @@
  * registered on demand.  That is a courtesy to the program, whose own memory it is; nobody else is
  * harmed if it changes in between.
  *
- * That list, and the files of its shared mappings, are looked up under /proc/PID, by the engine,
- * for which the thread becomes the program's user, without CAP_SYS_PTRACE: what the kernel then
- * lets it open is what that user may look at.  Of /proc/PID it must be known that it is the
- * program's: the kernel has said so (SO_PEERPIDFD, Linux 6.5), or the descriptor of its memory was
- * opened there.
+ * That list, and the files of its shared mappings, are looked up under /proc/PID, with the rights of
+ * the program's user (lib/ctl, karst_files.h): by this process, or by another one that it asks
+ * (karst_space_set_opener()).  Of /proc/PID it must be known that it is the program's: the kernel has
+ * said so (SO_PEERPIDFD, Linux 6.5), or the descriptor of its memory was opened there.
  */
 #include "space_priv.h"
 
 #include <fcntl.h>
-#include <grp.h>
-#include <linux/capability.h>
 #include <linux/magic.h>
-#include <stdio.h>
-#include <sys/fsuid.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
 #include "karst_ctl_msg.h"
 
 #define BATCH 256u /* parts of one call */
-
-/* --- the program's user --- */
-
-static bool
-caps_get(struct __user_cap_data_struct *caps)
-{
-	struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
-
-	return syscall(SYS_capget, &h, caps) == 0;
-}
-
-static bool
-caps_set(const struct __user_cap_data_struct *caps)
-{
-	struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
-
-	return syscall(SYS_capset, &h, caps) == 0;
-}
-
-bool
-eng_identity_take(const struct karst_space *s, struct eng_identity *old)
-{
-	struct __user_cap_data_struct caps[2];
-
-	*old = (struct eng_identity){.ngroups = -1};
-	if (s->uid == geteuid() && s->gid == getegid())
-		return true;
-	if (!caps_get(old->caps))
-		return false;
-	memcpy(caps, old->caps, sizeof(caps));
-	caps[CAP_TO_INDEX(CAP_SYS_PTRACE)].effective &= ~CAP_TO_MASK(CAP_SYS_PTRACE);
-	old->ngroups = getgroups(KARST_DIM(old->group), old->group);
-	if (old->ngroups < 0 || !caps_set(caps))
-		return false;
-	old->gid = (gid_t)setfsgid(s->gid);
-	old->uid = (uid_t)setfsuid(s->uid);
-	/* they tell no errors: asking for an impossible one tells the present one.  glibc's
-	 * setgroups() is for all threads. */
-	return (uid_t)setfsuid((uid_t)-1) == s->uid && (gid_t)setfsgid((gid_t)-1) == s->gid &&
-		syscall(SYS_setgroups, (size_t)0, NULL) == 0;
-}
-
-void
-eng_identity_return(const struct eng_identity *old)
-{
-	if (old->ngroups < 0)
-		return;
-	setfsuid(old->uid);
-	setfsgid(old->gid);
-	/* should one fail, this thread may do less than before, not more */
-	(void)syscall(SYS_setgroups, (size_t)old->ngroups, old->group);
-	(void)caps_set(old->caps);
-}
 
 /* --- descriptors --- */
 
@@ -111,17 +52,6 @@ is_memory(int fd)
 		fstatfs(fd, &fs) == 0 && (uint64_t)fs.f_type == PROC_SUPER_MAGIC &&
 		fstat(fd, &st) == 0 && S_ISREG(st.st_mode) &&
 		lseek(fd, negative, SEEK_SET) == negative;
-}
-
-/* Was it opened in the /proc/PID that is held here? */
-static bool
-is_of_process(const struct karst_space *s, int fd)
-{
-	struct stat here, there;
-
-	return s->procfd >= 0 && fstat(fd, &here) == 0 &&
-		fstatat(s->procfd, "mem", &there, AT_SYMLINK_NOFOLLOW) == 0 &&
-		here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
 int
@@ -141,22 +71,26 @@ karst_space_reach(struct karst_space *s, int mem_fd, char *why)
 	if (s->memfd >= 0)
 		close(s->memfd);
 	s->memfd = copy;
-	s->certain |= is_of_process(s, mem_fd);
+	s->certain |= karst_files_is_of(s->procfd, mem_fd);
 	return 0;
+}
+
+int
+eng_space_open(const struct karst_space *s, const struct karst_files_ask *ask)
+{
+	const struct karst_files of = {s->procfd, s->uid, s->gid};
+
+	if (s->opener.open != NULL)
+		return s->opener.open(s->opener.user, s->memfd, ask);
+	return s->certain ? karst_files_open(&of, ask) : -1;
 }
 
 int
 eng_space_maps(const struct karst_space *s)
 {
-	struct eng_identity old;
-	int fd = -1;
+	const struct karst_files_ask ask = {.kind = KARST_FILES_MAPS};
 
-	if (!s->certain)
-		return -1;
-	if (eng_identity_take(s, &old))
-		fd = openat(s->procfd, "maps", O_RDONLY | O_CLOEXEC);
-	eng_identity_return(&old);
-	return fd;
+	return eng_space_open(s, &ask);
 }
 
 bool

@@ -20,7 +20,6 @@
 #include "space_priv.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -36,24 +35,6 @@ static _Atomic unsigned int maps_used;
 
 /* --- spaces --- */
 
-/* -1: it may not be opened.  -ESRCH: the process is gone. */
-static int
-open_proc(pid_t pid, int pidfd)
-{
-	struct pollfd p = {.fd = pidfd, .events = POLLIN};
-	char path[32];
-	int fd;
-
-	snprintf(path, sizeof(path), "/proc/%d", (int)pid);
-	fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	/* if it lives now, what was opened is its directory and not that of a successor */
-	if (poll(&p, 1, 0) == 0)
-		return fd;
-	if (fd >= 0)
-		close(fd);
-	return -ESRCH;
-}
-
 /* Without one of the program's the number has to do, for all but /proc/PID. */
 static int
 take_pidfd(struct karst_space *s, int pidfd)
@@ -64,7 +45,7 @@ take_pidfd(struct karst_space *s, int pidfd)
 		s->pidfd = (int)syscall(SYS_pidfd_open, s->pid, 0);
 	if (s->pidfd < 0)
 		return -errno;
-	s->procfd = open_proc(s->pid, s->pidfd);
+	s->procfd = karst_files_dir(s->pid, s->pidfd);
 	if (s->procfd == -ESRCH) {
 		close(s->pidfd);
 		return -ESRCH;
@@ -150,6 +131,12 @@ void
 karst_space_limit(struct karst_space *s, uint64_t window_bytes)
 {
 	s->max_window = window_bytes;
+}
+
+void
+karst_space_set_opener(struct karst_space *s, const struct karst_space_opener *opener)
+{
+	s->opener = *opener;
 }
 
 void

@@ -5,12 +5,12 @@
 #ifndef ENGINE_SPACE_PRIV_H
 #define ENGINE_SPACE_PRIV_H
 
-#include <linux/capability.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "karst_files.h"
 #include "karst_space.h"
 #include "karst_vma.h"
 #include "window.h"
@@ -22,6 +22,7 @@ struct karst_space {
 	int procfd;   /* /proc/PID, which goes on meaning one process; -1: cannot be opened */
 	bool certain; /* that process is the program's */
 	int memfd;    /* its address space; -1: not sent */
+	struct karst_space_opener opener;
 	uid_t uid;
 	gid_t gid;
 	_Atomic unsigned int on_demand; /* such regions; while there are any: */
@@ -81,18 +82,8 @@ int eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, bool wri
 
 /* --- reach.c --- */
 
-struct eng_identity {
-	gid_t group[64];
-	int ngroups;
-	uid_t uid;
-	gid_t gid;
-	struct __user_cap_data_struct caps[2];
-};
-
-/* This thread's rights to files and processes become the program's.  false: they could not;
- * eng_identity_return() in either case. */
-bool eng_identity_take(const struct karst_space *s, struct eng_identity *old);
-void eng_identity_return(const struct eng_identity *old);
+/* A new descriptor of something that only the program's user may open; -1: he may not either. */
+int eng_space_open(const struct karst_space *s, const struct karst_files_ask *ask);
 
 /* A new descriptor of the list of the program's mappings; -1: its user may not look at it. */
 int eng_space_maps(const struct karst_space *s);

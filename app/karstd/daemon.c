@@ -5,10 +5,10 @@
  * Order of things: signals are blocked, so that every thread inherits that and they are read from
  * a descriptor; the user that the daemon runs as; the lock on the socket, before anything is
  * touched that another daemon may have; the privileged part (part.h), which is made while there is
- * one thread; DPDK; the engine; its ports; its lcores; the listening socket, which nobody can connect
- * to yet.  When all is open, this process gives up all capabilities, and system calls that only the
- * start has needed, and only then programs may come.  The end is the same backwards, with what is
- * left; the privileged part ends last but for the lock.
+ * one thread; DPDK; the engine; its ports; its lcores; the listening socket, which nobody can
+ * connect to yet.  When all is open, this process gives up all capabilities, and system calls
+ * that only the start has needed, and only then programs may come.  The end is the same
+ * backwards, with what is left; the privileged part ends last but for the lock.
  */
 #include "daemon.h"
 
@@ -276,7 +276,8 @@ loop(struct daemon *d)
 			fds[1].fd = -1;
 			until = karst_min_u64(until, accept_at);
 		}
-		if (poll(fds, KARST_DIM(fds), until > now ? (int)(until - now) : 0) < 0 && errno != EINTR)
+		if (poll(fds, KARST_DIM(fds), until > now ? (int)(until - now) : 0) < 0 &&
+			errno != EINTR)
 			break;
 		if (fds[1].revents != 0 && kd_server_accept(d->server, d->socket.fd) != 0)
 			accept_at = now_ms() + RETRY_MS;

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The part is the daemon's program, executed again, so that its addresses and its stack's canary are
- * others than the engine's.  The capabilities that it keeps reach it as ambient ones.
+ * The part is the daemon's program, executed again, so that its addresses and its stack's canary
+ * are others than the engine's.  The capabilities that it keeps reach it as ambient ones.
  *
  * Each program has a line of its own to it, made when something is asked for the first time: who
  * waits, because a program keeps its address space locked, is that program's own thread on either
@@ -50,7 +50,8 @@ fill_setup(struct kd_part_setup *s, const struct kd_conf *c)
 static void
 become(int fd, uint64_t keep)
 {
-	char *const argv[] = {(char *)(uintptr_t) "karstd-part", (char *)(uintptr_t)KD_PART_OPTION, NULL};
+	char *const argv[] = {
+		(char *)(uintptr_t) "karstd-part", (char *)(uintptr_t)KD_PART_OPTION, NULL};
 	int rc = kd_caps_hand_over(keep);
 
 	if (rc == 0 && fd == KD_PART_CHANNEL)

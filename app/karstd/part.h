@@ -3,15 +3,16 @@
  */
 /*
  * The privileged part: a process beside the engine's, which keeps the few capabilities that are
- * needed while the daemon runs, so that the engine's process has none.  part.c is the engine's side,
- * part_main.c the other.
+ * needed while the daemon runs, so that the engine's process has none.  part.c is the engine's
+ * side, part_main.c the other.
  *
  * It is started before anything is read from a program or a peer, is told of the configuration what
  * it needs, and does two things:
  *
  *	opens the list of mappings of a program, and the files of its shared mappings, with the
- *	rights of that program's user (karst_files.h).  Which program that is, it is not told: it gets
- *	the socket by which the program has connected, and the kernel says who is at its other end;
+ *	rights of that program's user (karst_files.h).  Which program that is, it is not told: it
+ *	gets the socket by which the program has connected, and the kernel says who is at its other
+ *	end;
  *
  *	takes away, when the daemon has ended, in whatever way, the XDP programs that the daemon has
  *	attached to interfaces.
@@ -27,8 +28,8 @@
 #include "conf.h"
 #include "karst_files.h"
 
-/** The option with which the daemon executes itself again as the privileged part, and the descriptor
- *  that this then has of the engine. */
+/** The option with which the daemon executes itself again as the privileged part, and the
+ *  descriptor that this then has of the engine. */
 #define KD_PART_OPTION  "--privileged-part"
 #define KD_PART_CHANNEL 3
 

@@ -4,14 +4,14 @@
 /*
  * The privileged part's process.  Whoever sends here may have taken the engine over, so nothing is
  * believed but what the kernel says: the socket that is named must be one of the daemon's listening
- * socket whose other end has connected, and the process that has connected is the one whose files are
- * opened.  What the engine gains by asking is what it gets anyway from programs that are attached,
- * and from nobody else.
+ * socket whose other end has connected, and the process that has connected is the one whose files
+ * are opened.  What the engine gains by asking is what it gets anyway from programs that are
+ * attached, and from nobody else.
  *
  * A thread for each program, because opening something of a program may wait for as long as that
  * program likes (it keeps its address space locked by a file system of its own).  Such threads stay
- * behind when the engine has given up; therefore they are counted, and a user has no more than three
- * times what is left.
+ * behind when the engine has given up; therefore they are counted, and a user has no more than
+ * three times what is left.
  *
  * It says nothing to anybody, writes no file, and ignores the signals that end the daemon: the end
  * of the channel is what ends it.
@@ -76,8 +76,8 @@ say(int fd, int status, const int *fds, unsigned int nfds)
 /*
  * Was this socket made by somebody who connected to the daemon's?  Then it has the name of the
  * listening socket and its other end has none.  A socket that the engine has connected to another
- * daemon's, whose credentials the kernel would then tell, has it the other way round: who listens has
- * a name.
+ * daemon's, whose credentials the kernel would then tell, has it the other way round: who listens
+ * has a name.
  */
 static bool
 has_connected(const struct part *p, int fd)

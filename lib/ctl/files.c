@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The thread becomes the program's user and group for as long as it opens something, with raw system
- * calls, because those of the C library change all threads.  Capabilities to read other processes
- * are laid aside: what the kernel then lets it open is what that user may look at.
+ * The thread becomes the program's user and group for as long as it opens something, with raw
+ * system calls, because those of the C library change all threads.  Capabilities to read other
+ * processes are laid aside: what the kernel then lets it open is what that user may look at.
  *
  * A mapping's file is opened only if that is harmless.  The link in map_files tells by its
  * permission bits how the program had opened it, and no more is asked for.  The list of mappings
@@ -179,8 +179,8 @@ open_mapping(const struct karst_files *of, const struct karst_files_ask *a)
 	if (fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && karst_files_in_memory(fd) &&
 		is_listed(of, a, &file)) {
 		snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-		ret = open(path,
-			(a->write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+		ret = open(
+			path, (a->write ? O_RDWR : O_RDONLY) | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	}
 	close(fd);
 	return ret;

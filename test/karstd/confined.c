@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What is left to a process whose system calls are limited as karstd's are (TAP). */
+/* What is left to a process whose system calls are limited as karstd's are, or, with "part", as those
+ * of its privileged part are (TAP). */
 #include "confine.h"
 
 #include <errno.h>
@@ -9,15 +10,16 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/fsuid.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "karst_base.h"
@@ -115,10 +117,56 @@ try_bpf(void)
 	return syscall(SYS_bpf, 0, NULL, 0);
 }
 
-static const struct {
+static long
+try_identity(void)
+{
+	errno = 0;
+	syscall(SYS_setfsuid, geteuid());
+	return errno != 0 ? -1 : 0;
+}
+
+static long
+try_caps(void)
+{
+	return syscall(SYS_capset, NULL, NULL);
+}
+
+static long
+try_connect(void)
+{
+	return connect(0, NULL, 0);
+}
+
+static long
+try_inet_socket(void)
+{
+	return socket(AF_INET6, SOCK_STREAM, 0);
+}
+
+static long
+try_write(void)
+{
+	return write(-1, "", 0);
+}
+
+static long
+try_unlink(void)
+{
+	return unlink("");
+}
+
+static long
+try_faults(void)
+{
+	return syscall(SYS_userfaultfd, 1 /* of this process alone */);
+}
+
+struct refusal {
 	const char *name;
 	long (*try)(void);
-} refused[] = {
+};
+
+static const struct refusal of_both[] = {
 	{"executing a program", try_exec},
 	{"making a process", try_process},
 	{"a namespace", try_namespace},
@@ -130,8 +178,21 @@ static const struct {
 	{"a signal to a thread of another process", try_signal_another},
 	{"prctl() of what is not listed", try_dumpable},
 	{"a socket of another family", try_crypto_socket},
-	{"a packet socket without a port that needs it", try_packet_socket},
+	{"a packet socket", try_packet_socket},
 	{"bpf() without a port that needs it", try_bpf},
+};
+
+static const struct refusal of_engine[] = {
+	{"another identity for files", try_identity},
+	{"other capabilities", try_caps},
+};
+
+static const struct refusal of_part[] = {
+	{"connecting to anybody", try_connect},
+	{"a socket of IPv6", try_inet_socket},
+	{"writing to a file", try_write},
+	{"removing a file", try_unlink},
+	{"page faults", try_faults},
 };
 
 /* A thread that was there before is limited, too: what it tried returned this. */
@@ -174,49 +235,122 @@ daily_life(void)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0 || close(fd) != 0)
 		return "a socket";
-	if (setfsuid(geteuid()) != (int)geteuid())
-		return "the identity for files";
 	return NULL;
 }
 
-int
-main(void)
+/* What the privileged part does. */
+static const char *
+life_of_part(void)
 {
-	const struct kd_confine none = {.frames = false};
-	const char *fault;
 	pthread_t thread;
-	size_t i;
-	int rc, bad = 0;
+	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
 
-	printf("1..%zu\n", KARST_DIM(refused) + 2);
-	if (pthread_create(&thread, NULL, before, NULL) != 0)
-		return 1;
-	rc = kd_confine(&none);
-	if (rc != 0) {
-		printf("Bail out! %s\n", strerror(-rc));
-		return 1;
-	}
-	for (i = 0; i < KARST_DIM(refused); i++) {
+	if (fd < 0 || close(fd) != 0)
+		return "a file";
+	if (pthread_create(&thread, NULL, nothing, NULL) != 0 || pthread_join(thread, NULL) != 0)
+		return "a thread";
+	if (syscall(SYS_setfsuid, geteuid()) != (long)geteuid())
+		return "the identity for files";
+	fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, 0);
+	if (fd < 0 || close(fd) != 0)
+		return "a socket of netlink";
+	return NULL;
+}
+
+/* Shared with the process that prints it: one that is confined need not be able to. */
+static struct results {
+	unsigned int points;
+	bool done;
+	size_t used;
+	char text[16384];
+} * results;
+
+__attribute__((format(printf, 1, 2))) static void
+say(const char *fmt, ...)
+{
+	size_t room = sizeof(results->text) - results->used;
+	va_list ap;
+	int n;
+
+	va_start(ap, fmt);
+	n = vsnprintf(results->text + results->used, room, fmt, ap);
+	va_end(ap);
+	results->used += n > 0 && (size_t)n < room ? (size_t)n : 0;
+}
+
+static void
+point(bool good, const char *name, const char *more)
+{
+	say("%sok %u - %s%s\n", good ? "" : "not ", ++results->points, name, more);
+}
+
+static void
+try_all(const struct refusal *r, size_t n)
+{
+	size_t i;
+
+	for (i = 0; i < n; i++) {
 		long ret;
+		int err;
 
 		errno = 0;
-		ret = refused[i].try();
-		if (ret != -1 || errno != ENOSYS) {
-			bad = 1;
-			printf("not ");
-		}
-		printf("ok %zu - refused: %s\n# returned %ld, %s\n", i + 1, refused[i].name, ret,
-			strerror(errno));
-		fflush(stdout);
+		ret = r[i].try();
+		err = errno;
+		point(ret == -1 && err == ENOSYS, "refused: ", r[i].name);
+		say("# returned %ld, %s\n", ret, strerror(err));
 	}
+}
+
+static void
+confined(bool part)
+{
+	const struct kd_confine c = {.part = part ? KD_CONFINE_PART : KD_CONFINE_ENGINE};
+	const char *fault;
+	pthread_t thread;
+	int rc;
+
+	if (pthread_create(&thread, NULL, before, NULL) != 0)
+		return;
+	rc = kd_confine(&c);
+	if (rc != 0) {
+		say("Bail out! %s\n", strerror(-rc));
+		return;
+	}
+	try_all(of_both, KARST_DIM(of_both));
+	if (part)
+		try_all(of_part, KARST_DIM(of_part));
+	else
+		try_all(of_engine, KARST_DIM(of_engine));
 	atomic_store(&turn, 1);
 	pthread_join(thread, NULL);
-	bad |= atomic_load(&thread_errno) != ENOSYS;
-	printf("%sok %zu - a thread that was there before is limited, too\n",
-		atomic_load(&thread_errno) == ENOSYS ? "" : "not ", i + 1);
-	fault = daily_life();
-	bad |= fault != NULL;
-	printf("%sok %zu - what a daemon does works%s%s\n", fault != NULL ? "not " : "", i + 2,
-		fault != NULL ? ", but for: " : "", fault != NULL ? fault : "");
-	return bad;
+	point(atomic_load(&thread_errno) == ENOSYS,
+		"a thread that was there before is limited, too", "");
+	fault = part ? life_of_part() : daily_life();
+	point(fault == NULL, "what it does works", fault != NULL ? ", but for: " : "");
+	if (fault != NULL)
+		say("# %s\n", fault);
+	results->done = true;
+}
+
+int
+main(int argc, char **argv)
+{
+	bool part = argc == 2 && strcmp(argv[1], "part") == 0;
+	pid_t child;
+
+	results = mmap(
+		NULL, sizeof(*results), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (results == MAP_FAILED)
+		return 1;
+	child = fork();
+	if (child == 0) {
+		confined(part);
+		_exit(0);
+	}
+	waitpid(child, NULL, 0);
+	point(results->done, "it comes to its end", "");
+	fputs(results->text, stdout);
+	printf("1..%u\n", results->points);
+	return strncmp(results->text, "not ok", 6) == 0 ||
+		strstr(results->text, "\nnot ok") != NULL;
 }

@@ -9,12 +9,15 @@ import glob
 import os
 import pwd
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 from bed import Daemon, HANG_S, Tap, call, connect, hello  # noqa: E402
+from ports import DEV, NETNS, Network, reason_against_netns, reason_against_xdp, sh  # noqa: E402
 
 LOOPBACK = '[port loop]\ndevice = loopback\n'
 OPEN = LOOPBACK + '[socket]\nmode = 0666\n'
@@ -77,12 +80,13 @@ def as_user(uid, *command):
     return ['setpriv', '--reuid', str(uid), '--regid', str(uid), '--clear-groups', *command]
 
 
-def shares(program, path):
-    """Problems: a program of another user, whose memory is to be shared where it can be."""
+def shares(program, path, posix=0):
+    """Problems: a program of another user, whose memory is to be shared where it can be, but for
+    @posix bytes that are to be copied."""
     done = subprocess.run(as_user(PROGRAM, program, path), stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=HANG_S, check=False)
-    want = ['posix: 0 of 65536 are copied', 'file: 0 of 65536 are copied',
+    want = [f'posix: {posix} of 65536 are copied', f'file: {posix} of 65536 are copied',
             'malloc: 65536 of 65536 are copied', 'done']
     return [] if done.stdout.splitlines() == want and done.returncode == 0 else \
         [f'exit status {done.returncode}: {done.stdout}']
@@ -148,12 +152,69 @@ def default_user(tap, karstd, folder):
 
 
 def wire(tap, karstd, folder, watched):
-    conf = ('[port a]\ndevice = net_null0\naddresses = 192.0.2.1/24\n')
-    d = Daemon(karstd, folder, conf, name='wire', args=['--user', str(DAEMON)])
+    """Ports of every kind in one daemon; suite ports has what they carry."""
+    if reason_against_netns():
+        tap.skip('ports that have a wire', reason_against_netns())
+        return
+    xdp = reason_against_xdp()
+    driver = 'af_packet' if xdp else 'af_xdp'
+    conf = (f'[port a]\ndevice = {DEV}\ndriver = {driver}\n'
+            '[port b]\ndevice = net_null0\naddresses = 203.0.113.1/24\nexception_tap = karst0\n'
+            '[port c]\ndevice = net_af_packet0,iface=lo\naddresses = 198.51.100.1/24\n')
+    with Network(1500):
+        d = Daemon(karstd, folder, conf, name='wire', netns=NETNS[0], args=['--user', str(DAEMON)])
+        problems = d.start()
+        tap.point('ports of interfaces, a tap and a device: the engine has no capability',
+                  problems or limited(d, DAEMON, watched,
+                                      PART if xdp else PART + ['CAP_NET_ADMIN']))
+        left = '' if problems else sh('ip', '-n', NETNS[0], '-d', 'link', 'show', DEV)
+        if not problems and not xdp and 'prog/xdp' not in left:
+            problems.append(f'no XDP program: {left}')
+        part = part_of(d)
+        d.kill()
+        problems += gone(part)
+        if 'prog/xdp' in sh('ip', '-n', NETNS[0], '-d', 'link', 'show', DEV):
+            problems.append('the XDP program of a daemon that was killed is left')
+        tap.point('a daemon that is killed leaves no privileged part, and no XDP program', problems)
+
+
+def gone(pid):
+    """Problems: a process does not end."""
+    end = time.monotonic() + HANG_S
+    while os.path.exists(f'/proc/{pid}') and time.monotonic() < end:
+        time.sleep(0.02)
+    return [f'process {pid} is there'] if os.path.exists(f'/proc/{pid}') else []
+
+
+def loses_part(tap, karstd, shared, folder):
+    d = Daemon(karstd, folder, OPEN, name='part', args=['--user', str(DAEMON)])
     problems = d.start()
-    tap.point('a port that has a wire takes no more',
-              problems or limited(d, DAEMON, watched))
-    d.stop()
+    if not problems:
+        os.kill(part_of(d), signal.SIGTERM)
+        problems = shares(shared, d.socket)
+        os.kill(part_of(d), signal.SIGKILL)
+        problems += d.says('the privileged part has ended')
+        problems += shares(shared, d.socket, 65536)
+    tap.point('without its privileged part a daemon says so, copies, and goes on', problems)
+    tap.point('it stops', d.stop())
+
+
+def own_user(tap, karstd, shared, folder):
+    """As people start it: without a capability there is nothing to keep."""
+    run = open_folder(folder, 'own', PROGRAM)
+    d = Daemon(karstd, run, OPEN, name='own')
+    at = d.command.index('--user')
+    d.command = as_user(PROGRAM, *d.command[:at], *d.command[at + 2:])
+    os.environ['RUNTIME_DIRECTORY'] = run
+    try:
+        problems = d.start()
+    finally:
+        del os.environ['RUNTIME_DIRECTORY']
+    if not problems and part_of(d) is not None:
+        problems = ['there is a privileged part']
+    tap.point('a daemon of a user without rights has no privileged part, and serves that user',
+              problems or shares(shared, d.socket, 65536))
+    tap.point('it stops', d.stop())
 
 
 def settings(unit):
@@ -244,6 +305,8 @@ def main(argv):
         becomes(tap, karstd, shared, folder, watched)
         default_user(tap, karstd, folder)
         wire(tap, karstd, folder, watched)
+        loses_part(tap, karstd, shared, folder)
+        own_user(tap, karstd, shared, folder)
         by_unit(tap, karstd, shared, unit, folder, watched)
         names(tap, karstd, root, folder)
     return tap.finish()

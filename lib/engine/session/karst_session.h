@@ -58,8 +58,9 @@ struct karst_files_ask; /* lib/ctl, karst_files.h */
 
 /** Who opens files of a program that only its own user may open. */
 struct karst_space_opener {
-	/** @memfd: the program's memory, as it has sent it; -1: it has not.  On the session's thread.
-	 *  @return a descriptor, the session's; -1: it is not there, or may not be opened */
+	/** @memfd: the program's memory, as it has sent it; -1: it has not.  On the session's
+	 *  thread. @return a descriptor, the session's; -1: it is not there, or may not be opened
+	 *  */
 	int (*open)(void *user, int memfd, const struct karst_files_ask *ask);
 	void *user;
 };

@@ -21,10 +21,10 @@
  * registered on demand.  That is a courtesy to the program, whose own memory it is; nobody else is
  * harmed if it changes in between.
  *
- * That list, and the files of its shared mappings, are looked up under /proc/PID, with the rights of
- * the program's user (lib/ctl, karst_files.h): by this process, or by another one that it asks
- * (karst_space_set_opener()).  Of /proc/PID it must be known that it is the program's: the kernel has
- * said so (SO_PEERPIDFD, Linux 6.5), or the descriptor of its memory was opened there.
+ * That list, and the files of its shared mappings, are looked up under /proc/PID, with the rights
+ * of the program's user (lib/ctl, karst_files.h): by this process, or by another one that it asks
+ * (karst_space_set_opener()).  Of /proc/PID it must be known that it is the program's: the kernel
+ * has said so (SO_PEERPIDFD, Linux 6.5), or the descriptor of its memory was opened there.
  */
 #include "space_priv.h"
 

@@ -115,6 +115,7 @@ perf_attach_open(const struct perf_opts *o, enum perf_end end, struct perf_attac
 	memset(a, 0, sizeof(*a));
 	a->end = end;
 	a->port = o->port;
+	a->odp = o->odp;
 	rc = karst_open(o->connect, NULL, &a->ctx);
 	if (rc != 0) {
 		refused(o->connect, rc);
@@ -141,6 +142,7 @@ perf_attach_close(struct perf_attach *a)
 static int
 create_memory(struct perf_attach *a, const struct perf_bed *b, bool latency)
 {
+	unsigned int access = PERF_ACCESS | (a->odp ? KARST_ACCESS_ON_DEMAND : 0);
 	struct perf_attach_objects *own = a->objects;
 	const struct karst_mr *mrs[2];
 	uint32_t i;
@@ -150,10 +152,10 @@ create_memory(struct perf_attach *a, const struct perf_bed *b, bool latency)
 	if (rc != 0)
 		return refused("protection domain", rc);
 	rc = karst_reg_mr(
-		own->pd, b->mem->base[a->end], b->job->working_set, PERF_ACCESS, &own->mr);
+		own->pd, b->mem->base[a->end], b->job->working_set, access, &own->mr);
 	if (rc == 0 && latency)
 		rc = karst_reg_mr(
-			own->pd, b->mem->lat[a->end], b->mem->lat_bytes, PERF_ACCESS, &own->lat_mr);
+			own->pd, b->mem->lat[a->end], b->mem->lat_bytes, access, &own->lat_mr);
 	if (rc != 0)
 		return refused("memory region", rc);
 	memset(&a->paths, 0, sizeof(a->paths));

@@ -29,6 +29,7 @@ struct perf_attach {
 	enum perf_end end; /* ours */
 	uint32_t port;     /* from 1 */
 	uint32_t gid_index;
+	bool odp; /* regions are on demand */
 	union karst_gid gid;
 	union karst_gid peer_gid;
 	struct perf_paths paths;

@@ -215,7 +215,7 @@ start_server(struct perf_opts *o, struct perf_daemon *d)
 {
 	const char *const words[] = {"karst-perf", "--connect", d->socket, "--server", "--tcp-port",
 		"0", "--memory", perf_memory_name(o->memory), "--idle",
-		o->yield == 0 ? "poll" : "yield"};
+		o->yield == 0 ? "poll" : "yield", o->odp ? "--odp" : NULL};
 	char *argv[KARST_DIM(words) + 1];
 	unsigned int i;
 	int fds[2], rc;

@@ -100,6 +100,7 @@ usage(FILE *to)
 	      "  --daemon             start a karstd with a loopback port and a server, and be the client\n"
 	      "  --karstd PROGRAM     that daemon [the karstd beside this program, or on the PATH]\n"
 	      "  --memory KIND        alloc, malloc, stack, hugetlb: buffers of this end [alloc]\n"
+	      "  --odp                they are registered on demand, hence copied\n"
 	      "  --tcp-port N         of the server [18515]\n"
 	      "  --ib-port N          port of the daemon [1]\n"
 	      "  --gid-index N        [the first of IPv4]\n"
@@ -358,6 +359,7 @@ enum {
 	OPT_DAEMON,
 	OPT_KARSTD,
 	OPT_MEMORY,
+	OPT_ODP,
 	OPT_TCP_PORT,
 	OPT_IB_PORT,
 	OPT_GID_INDEX,
@@ -401,6 +403,7 @@ static const struct option long_options[] = {
 	{"daemon", no_argument, NULL, OPT_DAEMON},
 	{"karstd", required_argument, NULL, OPT_KARSTD},
 	{"memory", required_argument, NULL, OPT_MEMORY},
+	{"odp", no_argument, NULL, OPT_ODP},
 	{"tcp-port", required_argument, NULL, OPT_TCP_PORT},
 	{"ib-port", required_argument, NULL, OPT_IB_PORT},
 	{"gid-index", required_argument, NULL, OPT_GID_INDEX},
@@ -492,6 +495,9 @@ parse_where(int opt, const char *arg, struct perf_opts *o)
 		break;
 	case OPT_MEMORY:
 		rc = parse_memory(arg, o);
+		break;
+	case OPT_ODP:
+		o->odp = true;
 		break;
 	case OPT_TCP_PORT:
 		/* 0: any, as whoever starts the server by program wants it */
@@ -642,9 +648,10 @@ check_where(struct perf_opts *o)
 	if (!perf_opts_attached(o)) {
 		if (o->server || o->peer != NULL)
 			return misplaced(o->server ? "--server" : "--peer", "with --connect");
-		if (o->memory != PERF_MEMORY_PRIVATE || o->hold || o->compare_tcp)
+		if (o->memory != PERF_MEMORY_PRIVATE || o->hold || o->compare_tcp || o->odp)
 			return misplaced(o->hold         ? "--hold"
 					: o->compare_tcp ? "--compare"
+					: o->odp         ? "--odp"
 							 : "--memory",
 				over);
 		return o->karstd != NULL ? misplaced("--karstd", "with --daemon") : 0;

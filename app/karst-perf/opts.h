@@ -89,6 +89,7 @@ struct perf_opts {
 	bool hold;         /* wait for the word to begin */
 	int32_t gid_index; /* -1: the plan's choice */
 	enum perf_memory_kind memory;
+	bool odp; /* its regions are on demand */
 	/* output */
 	bool json;
 };

@@ -89,7 +89,7 @@ struct kd_conf_limits {
 	uint32_t share, calls; /* of kd_conf_limits_of(): calls 0 is no limit */
 	uint32_t clients;
 	uint32_t qps, cqs, srqs, mrs, mws, pds, ahs, channels, mcasts, xrcds, cm_ids;
-	uint64_t ring_bytes, mr_bytes, window_bytes;
+	uint64_t ring_bytes, mr_bytes, held_bytes, window_bytes;
 	uint32_t controlled_qkeys; /* enum kd_allowed */
 };
 

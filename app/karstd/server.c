@@ -124,6 +124,7 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 		.calls = l.calls,
 		.controlled_qkeys = l.controlled_qkeys == KD_ALLOWED,
 		.max_window_bytes = l.window_bytes,
+		.max_held_bytes = l.held_bytes,
 	};
 	return rc;
 }

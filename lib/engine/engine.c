@@ -179,6 +179,7 @@ init_shares(struct karst_engine *e)
 	eng_shares_set_total(
 		t, ENG_SHARE_MAPPINGS, read_number("/proc/sys/vm/max_map_count", 65530) / 4 * 3);
 	eng_shares_set_total(t, ENG_SHARE_RING_BYTES, pages * page / 2);
+	eng_shares_set_total(t, ENG_SHARE_HELD_BYTES, pages * page);
 }
 
 static int

@@ -98,6 +98,22 @@ one_xrcd(struct end *e)
 	return karst_open_xrcd(e->ctx, -1, O_CREAT, &xrcd);
 }
 
+/* Memory that the engine maps, and holds. */
+static int
+one_mr(struct end *e)
+{
+	void *mem = karst_alloc(1 << 20);
+	struct karst_mr *mr;
+	int ret;
+
+	if (mem == NULL)
+		return -ENOMEM;
+	ret = karst_reg_mr(e->pd, mem, 1 << 20, KARST_ACCESS_LOCAL_WRITE, &mr);
+	if (ret != 0)
+		karst_free(mem);
+	return ret;
+}
+
 /* As much ring memory as a queue can have, of which the program may have some. */
 static int
 one_cq(struct end *e)
@@ -113,6 +129,7 @@ static const struct {
 } things[] = {
 	{"protection domains", one_pd},
 	{"queue pairs", one_qp},
+	{"regions", one_mr}, /* before the windows: both take keys */
 	{"windows", one_window},
 	{"address handles", one_ah},
 	{"channels", one_channel},
@@ -281,7 +298,9 @@ judge(const struct host *h)
 	static const struct {
 		const char *what;
 		long total;
-	} most[] = {{"clients", 64}, {"qps", 2048}, {"keys", 8192}, {"pds", 4096}, {"ahs", 16384}};
+	} most[] = {{"clients", 64}, {"qps", 2048}, {"keys", 8192}, {"pds", 4096}, {"ahs", 16384},
+		/* his limit, not a share */
+		{"held_bytes", ((64l << 20) + 3) / 3 * 4}};
 	char user[64], refused[64];
 	bool good = true;
 	size_t i;

@@ -27,6 +27,9 @@ static const char conf[] = "[engine]\n"
 			   "max_clients = 64\n"
 			   "[limits]\n"
 			   "qps = 1024\n"
+			   "held_bytes = 64M\n"
+			   "[limits root]\n"
+			   "held_bytes = 1T\n"
 			   "[log]\n"
 			   "level = warning\n";
 

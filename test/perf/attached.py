@@ -111,20 +111,22 @@ def within_one(tap, perf, karstd, folder):
                 tap.point('one daemon: memory hugetlb', [], skip='no huge pages to be had')
             else:
                 memories(tap, perf, daemon, kind)
+    if daemon.process.poll() is None:
+        memories(tap, perf, daemon, 'alloc', '--odp')
     tap.point('one daemon: it ends', daemon.stop())
 
 
-def memories(tap, perf, daemon, kind):
+def memories(tap, perf, daemon, kind, more=''):
     """Content from and into each kind of memory, and the way that it takes."""
     problems, found = traffic(
         perf, daemon, daemon,
-        f'--op write,read,send,faa --size 20000 --iters 200 --working-set 2M --memory {kind}',
-        f'--memory {kind}')
-    want = {'alloc': 'shared', 'malloc': 'migrated'}.get(kind, 'copied')
+        f'--op write,read,send,faa --size 20000 --iters 200 --working-set 2M --memory {kind} '
+        f'{more}', f'--memory {kind} {more}')
+    want = 'copied' if more else {'alloc': 'shared', 'malloc': 'migrated'}.get(kind, 'copied')
     for one in found:
         if one['memory'] != kind or one['memory_path'][want] < 0.9:
             problems.append(f'{one["op"]}: memory {one["memory"]} by {one["memory_path"]}')
-    tap.point(f'one daemon: memory {kind}', problems)
+    tap.point(f'one daemon: memory {kind} {more}', problems)
 
 
 def missed(daemon):

@@ -49,9 +49,11 @@ struct karst_session_limits {
 	uint32_t calls; /* control messages a second, with @share; 0: any number */
 	/* Its queue pairs may have a Q_Key whose high bit is set, as that of QP 1 (U1). */
 	bool controlled_qkeys;
-	/* addresses of the engine for regions of other processes; of one user, all of whose
-	 * programs have the same; default 512 GiB */
+	/* The user's, with all his programs, with @share: addresses of the engine for regions of
+	 * other processes, default 512 GiB; memory of such regions that the engine has mapped,
+	 * default: what his share allows of the machine's memory. */
 	uint64_t max_window_bytes;
+	uint64_t max_held_bytes;
 };
 
 struct karst_files_ask; /* lib/ctl, karst_files.h */

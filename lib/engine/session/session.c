@@ -429,7 +429,11 @@ static int
 join_share(struct karst_session *s, uid_t uid)
 {
 	const struct eng_share_rule rule = {
-		.percent = karst_min_u32(s->limits.share, 100), .calls = s->limits.calls};
+		.percent = karst_min_u32(s->limits.share, 100),
+		.calls = s->limits.calls,
+		.most = {[ENG_SHARE_WINDOW_BYTES] = s->limits.max_window_bytes,
+			[ENG_SHARE_HELD_BYTES] = s->limits.max_held_bytes},
+	};
 	uint64_t now_ns = engine_now(s->e);
 
 	if (rule.percent == 0)
@@ -541,7 +545,7 @@ open_session(struct karst_session *s, const struct karst_session_init *init)
 			s->e, init->pid, init->pidfd, init->uid, init->gid, &s->space);
 		if (ret == 0) {
 			karst_space_watch(s->space, s->attend_fd);
-			karst_space_limit(s->space, s->limits.max_window_bytes);
+			karst_space_charge(s->space, s->share);
 			karst_space_set_opener(s->space, &init->opener);
 		}
 	}

@@ -27,6 +27,7 @@
 
 struct karst_space;
 struct karst_space_region;
+struct eng_share;
 
 /** @pidfd: of the program's process, as the kernel says; it is duplicated.  -1: the kernel did not
  *  say, so that @pid may be somebody else's by now.  -ESRCH: the process is gone. */
@@ -38,8 +39,9 @@ int karst_space_reach(struct karst_space *s, int mem_fd, char *why);
 /** Opens for the space, by calling @opener, what only the program's user may open; without that the
  *  engine does it itself, as far as it may.  Before anything is mapped. */
 void karst_space_set_opener(struct karst_space *s, const struct karst_space_opener *opener);
-/** Windows of all spaces of its user take up to @window_bytes of the engine's addresses. */
-void karst_space_limit(struct karst_space *s, uint64_t window_bytes);
+/** Addresses of the engine and bytes that it maps are charged to an account (share.h), which
+ *  outlives the space; without one, or NULL, to nobody. */
+void karst_space_charge(struct karst_space *s, struct eng_share *share);
 /** Regions that are left are unmapped; no key names them any more. */
 void karst_space_destroy(struct karst_space *s);
 

@@ -71,7 +71,6 @@ karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, gid_
 		.uid = uid,
 		.gid = gid,
 		.memfd = -1,
-		.max_window = UINT64_MAX,
 		.mapsfd = -1,
 		.watch_fd = -1};
 	atomic_init(&s->refs, 1);
@@ -128,9 +127,9 @@ karst_space_failed(const struct karst_space *s)
 }
 
 void
-karst_space_limit(struct karst_space *s, uint64_t window_bytes)
+karst_space_charge(struct karst_space *s, struct eng_share *share)
 {
-	s->max_window = window_bytes;
+	s->share = share;
 }
 
 void
@@ -349,8 +348,25 @@ static void
 drop_window(struct karst_space_region *r)
 {
 	eng_window_free(&r->w);
-	eng_window_credit(r->space->uid, r->w.reserved);
+	eng_share_give(r->space->share, ENG_SHARE_WINDOW_BYTES, r->w.reserved);
 	atomic_fetch_sub(&maps_used, r->nmaps);
+}
+
+/* Pages that are mapped stay, even if the program gives them up: they count. */
+static int
+hold(const struct karst_space_region *r, char *why)
+{
+	struct eng_share_info info;
+
+	if (eng_share_take(r->space->share, ENG_SHARE_HELD_BYTES, r->shared_bytes))
+		return 0;
+	eng_share_info(r->space->share, &info);
+	snprintf(why, KARST_CTL_WHY,
+		"%#llx bytes: the engine holds %#llx bytes of registered memory of user %u already, and "
+		"that would be more than he may have (held_bytes, share)",
+		(unsigned long long)r->shared_bytes,
+		(unsigned long long)info.used[ENG_SHARE_HELD_BYTES], r->space->uid);
+	return -ENOMEM;
 }
 
 static int
@@ -367,18 +383,19 @@ make_region(struct karst_space_region *r, const struct eng_source *src, unsigned
 			(unsigned long long)r->len);
 		return ret;
 	}
-	ret = eng_window_charge(r->space->uid, r->w.reserved, r->space->max_window);
-	if (ret != 0) {
+	if (!eng_share_take(r->space->share, ENG_SHARE_WINDOW_BYTES, r->w.reserved)) {
 		snprintf(why, KARST_CTL_WHY,
-			"%#llx bytes take %#llx of the engine's addresses, more than is left of the "
-			"%#llx that user %u may have (window_bytes)",
+			"%#llx bytes take %#llx of the engine's addresses, more than is left of those "
+			"that user %u may have (window_bytes)",
 			(unsigned long long)r->len, (unsigned long long)r->w.reserved,
-			(unsigned long long)r->space->max_window, r->space->uid);
+			r->space->uid);
 		eng_window_free(&r->w);
-		return ret;
+		return -ENOMEM;
 	}
 	map_pieces(r, src, n, write);
 	ret = survey(r, why);
+	if (ret == 0)
+		ret = hold(r, why);
 	if (ret != 0)
 		drop_window(r);
 	return ret;
@@ -463,8 +480,10 @@ karst_space_unmap(struct karst_space_region *r)
 	if (r->next != NULL)
 		r->next->pprev = r->pprev;
 	count_on_demand(r->space, r, -1);
-	if (r->w.bytes != 0)
+	if (r->w.bytes != 0) {
+		eng_share_give(r->space->share, ENG_SHARE_HELD_BYTES, r->shared_bytes);
 		drop_window(r);
+	}
 	free(r);
 }
 

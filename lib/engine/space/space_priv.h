@@ -28,7 +28,7 @@ struct karst_space {
 	_Atomic unsigned int on_demand; /* such regions; while there are any: */
 	int mapsfd;                     /* list of mappings; -1: it may not be looked at */
 	pthread_mutex_t maps_lock;
-	uint64_t max_window; /* bytes of addresses that its user may have */
+	struct eng_share *share; /* what its regions take is charged to it; NULL: nobody */
 	struct karst_space_region *regions;
 	_Atomic uint64_t alive_ns; /* when the process was last known to live; foreign.c */
 	_Atomic bool failed;

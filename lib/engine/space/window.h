@@ -12,7 +12,6 @@
 #define ENGINE_WINDOW_H
 
 #include <stdatomic.h>
-#include <sys/types.h>
 
 #include "karst_base.h"
 #include "karst_unmapped.h"
@@ -51,11 +50,6 @@ int eng_window_alloc(struct eng_window *w, uint64_t align, uint64_t lead);
 /* Maps @len bytes of @fd from @off on over a part of a window.  false: it could not be mapped, or
  * some of its pages do not exist; nothing has changed. */
 bool eng_window_map(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, bool write);
-
-/* Addresses, w->reserved of each window, are counted by user: -ENOMEM if that were more than
- * @limit. */
-int eng_window_charge(uid_t uid, uint64_t bytes, uint64_t limit);
-void eng_window_credit(uid_t uid, uint64_t bytes);
 
 /* Unmaps everything in the window and gives the addresses back. */
 void eng_window_free(struct eng_window *w);

@@ -151,6 +151,9 @@ fits(const struct eng_share *s, enum eng_share_kind kind, uint64_t n)
 	uint64_t total = t->total[kind], used = t->used[kind], mine = s->info.used[kind];
 	uint32_t percent = s->info.rule.percent;
 
+	if (s->info.rule.most[kind] != 0 &&
+		(n > s->info.rule.most[kind] || mine > s->info.rule.most[kind] - n))
+		return false;
 	if (total == ENG_SHARE_NO_LIMIT || percent == 100)
 		return true;
 	if (used > total || n > total - used)
@@ -236,6 +239,8 @@ eng_share_most(struct eng_share *s, enum eng_share_kind kind)
 			100);
 	if (most == 0 && s->table->total[kind] != 0)
 		most = 1;
+	if (s->info.rule.most[kind] != 0)
+		most = karst_min_u64(most, s->info.rule.most[kind]);
 	pthread_mutex_unlock(&s->table->lock);
 	return most;
 }

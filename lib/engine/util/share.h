@@ -16,6 +16,8 @@
  * counted one by one a user gets as long as there is one.  A share of 100 is bound by nothing but
  * what there is; it counts as used for the others.
  *
+ * Of some things a user may be given a limit besides, which holds whatever is free.
+ *
  * Control calls take time of the lcores, which cannot be left over: they are paced.  A user's
  * programs together make so many a second, with a second's worth ahead; who is faster waits, on
  * the thread of his own session.
@@ -39,11 +41,11 @@ enum eng_share_kind {
 
 #define ENG_SHARE_NO_LIMIT UINT64_MAX
 
-/** What one user may: percent of what is free with what he has, 1 to 100; control calls a second,
- *  0: as many as he likes. */
+/** What one user may. */
 struct eng_share_rule {
-	uint32_t percent;
-	uint32_t calls;
+	uint32_t percent;               /* of what is free with what he has, 1 to 100 */
+	uint32_t calls;                 /* control calls a second; 0: as many as he likes */
+	uint64_t most[ENG_SHARE_KINDS]; /* whatever is free; 0: no such limit */
 };
 
 struct eng_share;

@@ -3,6 +3,9 @@
  */
 /* Accounts of users, alone; and what sessions of two users get beside each other. */
 #include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -108,6 +111,37 @@ Test(share, two_get_the_same)
 	cr_assert(na == 300 && nb == 300, "%lu and %lu", na, nb);
 	leave(a, QPS, na);
 	leave(b, QPS, nb);
+	eng_shares_fini(&t);
+}
+
+/* A limit holds whatever is free, also for who has no share. */
+Test(share, a_limit_besides)
+{
+	const struct eng_share_rule some = {.percent = 75, .most = {[QPS] = 10}};
+	const struct eng_share_rule root = {.percent = 100, .most = {[BYTES] = 1000}};
+	struct eng_share *a, *b;
+	struct eng_shares t;
+
+	eng_shares_init(&t);
+	eng_shares_set_total(&t, QPS, 700);
+	a = join(&t, 1, &some);
+	b = join(&t, 0, &root);
+	cr_assert_eq(eng_share_most(a, QPS), 10);
+	cr_assert_eq(take_all(a, QPS), 10);
+	cr_assert_eq(eng_share_most(b, BYTES), 1000);
+	cr_assert_not(eng_share_take(b, BYTES, 1001));
+	cr_assert_not(eng_share_take(b, BYTES, UINT64_MAX));
+	cr_assert(eng_share_take(b, BYTES, 600));
+	cr_assert_not(eng_share_take(b, BYTES, 401));
+	cr_assert(eng_share_take(b, BYTES, 400));
+	cr_assert(eng_share_take(b, QPS, 690));
+	/* and what is free holds, too */
+	eng_share_give(a, QPS, 10);
+	cr_assert(eng_share_take(b, QPS, 8));
+	cr_assert_eq(take_all(a, QPS), 1);
+	leave(a, QPS, 1);
+	eng_share_give(b, QPS, 698);
+	leave(b, BYTES, 1000);
 	eng_shares_fini(&t);
 }
 
@@ -442,5 +476,110 @@ Test(share, attachments_and_ring_memory, .timeout = 100)
 	cr_assert_not_null(strstr(c->why, "[limits] share"), "%s", c->why);
 	cr_assert_eq(bed.e->shares.used[BYTES], 2 << 20);
 	client_close(c);
+	bed_down(&bed);
+}
+
+/* --- memory of programs --- */
+
+#define PIECE 65536u
+
+/* A session of a program that is another process to the engine: this one. */
+static struct client *
+program_of(struct karst_engine *e, uid_t uid, uint64_t held, uint64_t addresses)
+{
+	struct karst_session_init init = {.program = "memory",
+		.pid = getpid(),
+		.pidfd = (int)syscall(SYS_pidfd_open, getpid(), 0),
+		.uid = uid,
+		.limits = {.share = 75, .max_held_bytes = held, .max_window_bytes = addresses}};
+	struct karst_session *s;
+	int mem = open("/proc/self/mem", O_RDWR | O_CLOEXEC);
+	struct client *c;
+
+	cr_assert_eq(karst_session_create(e, &init, &s), 0);
+	c = client_over(s, mem);
+	close(mem);
+	close(init.pidfd);
+	return c;
+}
+
+/* Registers @len bytes at @mem: of the file @fd, or to be copied if that is -1. */
+static int
+reg(struct client *c, uint32_t pd, const uint8_t *mem, uint64_t len, int fd)
+{
+	struct {
+		struct karst_ctl_reg_mr_req req;
+		struct karst_ctl_piece piece;
+	} body = {
+		.req = {.pd = pd, .addr = (uintptr_t)mem, .len = len, .npieces = 1},
+		.piece = {.addr = (uintptr_t)mem,
+			.len = len,
+			.kind = fd >= 0 ? KARST_CTL_PIECE_FD : KARST_CTL_PIECE_COPY},
+	};
+
+	return client_call_fds(c, KARST_CTL_REG_MR, &body, sizeof(body), &fd, fd >= 0);
+}
+
+/* As many regions as there may be, twice.  @return how many */
+static uint32_t
+reg_all(struct client *c, const uint8_t *mem, int fd, const char *limit)
+{
+	uint32_t key[64], n, turn, first = 0, pd = client_pd(c);
+
+	for (turn = 0; turn < 2; turn++) {
+		for (n = 0; n < KARST_DIM(key) && reg(c, pd, mem, PIECE, fd) == 0; n++)
+			key[n] = RSP(c, reg_mr)->key;
+		cr_assert_eq(c->status, -ENOMEM, "%u regions: %s", n, c->why);
+		cr_assert_not_null(strstr(c->why, limit), "%s", c->why);
+		cr_assert(turn == 0 || n == first);
+		first = n;
+		while (n > turn) /* the end of the session takes what is left */
+			cr_assert_eq(CALL(c, DEREG_MR, dereg_mr, .key = key[--n]), 0);
+	}
+	return first;
+}
+
+/* What the engine has mapped, and addresses: of a user, not of a program; given back with the
+ * region, or with the session. */
+Test(share, memory_of_programs, .timeout = 100)
+{
+	struct bed_config cfg = {.engine = {.max_owners = 16}};
+	const uint64_t *sum;
+	struct client *a, *b, *other;
+	uint8_t *mem, *heap;
+	struct bed bed;
+	int fd;
+
+	bed_up(&bed, &cfg);
+	bed_settle(&bed);
+	sum = bed.e->shares.used;
+	fd = memfd_create("share", MFD_CLOEXEC);
+	cr_assert_eq(ftruncate(fd, PIECE), 0);
+	mem = mmap(NULL, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+	heap = mmap(NULL, PIECE, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+
+	a = program_of(bed.e, 1000, 10 * PIECE, 1 << 30);
+	b = program_of(bed.e, 1000, 10 * PIECE, 1 << 30);
+	other = program_of(bed.e, 1001, 0, 8 * PIECE);
+	cr_assert_eq(reg_all(a, mem, fd, "held_bytes"), 10);
+	cr_assert_eq(sum[ENG_SHARE_HELD_BYTES], PIECE);
+	cr_assert_eq(reg_all(b, mem, fd, "held_bytes"), 9, "one user");
+	/* what is copied is not held, and takes addresses; another user's are his own */
+	cr_assert_eq(reg_all(other, heap, -1, "window_bytes"), 8);
+	cr_assert_eq(sum[ENG_SHARE_HELD_BYTES], 2 * PIECE);
+	client_close(a);
+	client_close(b);
+	/* of what there is at all, a share */
+	eng_shares_set_total(&bed.e->shares, ENG_SHARE_HELD_BYTES, 8 * PIECE);
+	a = program_of(bed.e, 1000, 0, 1 << 30);
+	cr_assert_eq(reg_all(a, mem, fd, "held_bytes"), 6);
+	client_close(a);
+	client_close(other);
+	cr_assert_eq(sum[ENG_SHARE_HELD_BYTES], 0);
+	cr_assert_eq(sum[ENG_SHARE_WINDOW_BYTES], 0);
+	munmap(heap, PIECE);
+	munmap(mem, PIECE);
+	close(fd);
 	bed_down(&bed);
 }

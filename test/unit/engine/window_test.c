@@ -105,21 +105,6 @@ Test(window, addresses_are_of_one)
 		eng_window_free(&w[i]);
 }
 
-Test(window, users_have_their_share)
-{
-	cr_assert_eq(eng_window_charge(1, 600, 1000), 0);
-	cr_assert_eq(eng_window_charge(1, 401, 1000), -ENOMEM);
-	cr_assert_eq(eng_window_charge(2, 1000, 1000), 0);
-	cr_assert_eq(eng_window_charge(2, 1, 1000), -ENOMEM);
-	cr_assert_eq(eng_window_charge(1, UINT64_MAX, UINT64_MAX - 1), -ENOMEM);
-	cr_assert_eq(eng_window_charge(1, 400, 1000), 0);
-	eng_window_credit(2, 1000);
-	eng_window_credit(1, 600);
-	cr_assert_eq(eng_window_charge(1, 601, 1000), -ENOMEM);
-	cr_assert_eq(eng_window_charge(1, 600, 1000), 0);
-	eng_window_credit(1, 1000);
-}
-
 /* --- what is mapped --- */
 
 #define PAGES 64u

@@ -626,34 +626,6 @@ Test(space, whose_mappings)
 	rig_down(&rig);
 }
 
-/* Addresses of the engine are counted, and come back. */
-Test(space, share_of_addresses)
-{
-	static struct program_pieces p;
-	struct karst_space_region *r[(1 << 20) / 4096 + 1];
-	struct rig rig;
-	uint64_t addr, len;
-	int i, n = 0, most = 0;
-
-	rig_up(&rig);
-	karst_space_limit(rig.space, 1 << 20);
-	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
-	cr_assert_eq(program_register(&rig.prog, addr, 4096, true, UINT64_MAX, &p), 0);
-	for (i = 0; i < 3; i++) {
-		while (n < (int)KARST_DIM(r) &&
-			karst_space_map(rig.space, addr, 4096, true, p.piece, p.n, p.fds, p.nfds,
-				&r[n], p.why) == 0)
-			n++;
-		cr_assert(n > 0 && n < (int)KARST_DIM(r) && (i == 0 || n == most));
-		most = n;
-		cr_assert_neq(strstr(p.why, "window_bytes"), NULL, "%s", p.why);
-		while (n > 0)
-			karst_space_unmap(r[--n]);
-	}
-	program_end(&rig.prog);
-	rig_down(&rig);
-}
-
 /* --- rights --- */
 
 /* A root engine opens no file for a user who may not: what the program has is copied. */

@@ -352,20 +352,35 @@ drop_window(struct karst_space_region *r)
 	atomic_fetch_sub(&maps_used, r->nmaps);
 }
 
-/* Pages that are mapped stay, even if the program gives them up: they count. */
+/* Bytes of the region that would be mapped. */
+static uint64_t
+to_hold(const struct karst_space_region *r, const struct eng_source *src, unsigned int n)
+{
+	uint64_t bytes = 0;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (src[i].fd >= 0)
+			bytes += karst_min_u64(src[i].addr + src[i].len, r->addr + r->len) -
+				karst_max_u64(src[i].addr, r->addr);
+	return bytes;
+}
+
+/* Pages that are mapped stay, even if the program gives them up: they count.  Before anything is
+ * mapped, lest refusing it costs more than asking for it. */
 static int
-hold(const struct karst_space_region *r, char *why)
+hold(const struct karst_space_region *r, uint64_t bytes, char *why)
 {
 	struct eng_share_info info;
 
-	if (eng_share_take(r->space->share, ENG_SHARE_HELD_BYTES, r->shared_bytes))
+	if (eng_share_take(r->space->share, ENG_SHARE_HELD_BYTES, bytes))
 		return 0;
 	eng_share_info(r->space->share, &info);
 	snprintf(why, KARST_CTL_WHY,
 		"%#llx bytes: the engine holds %#llx bytes of registered memory of user %u already, and "
 		"that would be more than he may have (held_bytes, share)",
-		(unsigned long long)r->shared_bytes,
-		(unsigned long long)info.used[ENG_SHARE_HELD_BYTES], r->space->uid);
+		(unsigned long long)bytes, (unsigned long long)info.used[ENG_SHARE_HELD_BYTES],
+		r->space->uid);
 	return -ENOMEM;
 }
 
@@ -373,6 +388,7 @@ static int
 make_region(struct karst_space_region *r, const struct eng_source *src, unsigned int n, bool write,
 	char *why)
 {
+	uint64_t bytes = to_hold(r, src, n);
 	int ret;
 
 	if (n == 0)
@@ -392,10 +408,17 @@ make_region(struct karst_space_region *r, const struct eng_source *src, unsigned
 		eng_window_free(&r->w);
 		return -ENOMEM;
 	}
+	ret = hold(r, bytes, why);
+	if (ret != 0) {
+		drop_window(r);
+		return ret;
+	}
 	map_pieces(r, src, n, write);
 	ret = survey(r, why);
-	if (ret == 0)
-		ret = hold(r, why);
+	if (ret != 0)
+		r->shared_bytes = 0;
+	/* what could not be mapped after all */
+	eng_share_give(r->space->share, ENG_SHARE_HELD_BYTES, bytes - r->shared_bytes);
 	if (ret != 0)
 		drop_window(r);
 	return ret;

@@ -39,7 +39,18 @@ inject_loss(struct eng_lcore *lc, struct karst_pkt **pkts, unsigned int n)
 			pkts[i]->drop = KARST_DROP_INJECTED;
 }
 
-/* Makes packets of mbufs; those in several segments are gone afterwards.  @return how many. */
+/*
+ * A frame in several segments: some adapters fill a buffer only up to a full KiB, and what a frame
+ * of the largest path MTU has beyond that comes in a second one.  There is room for it in the first.
+ * @return whether the frame is in one buffer now.
+ */
+static karst_noinline bool
+join_segments(struct rte_mbuf *m)
+{
+	return RTE_MBUF_DIRECT(m) && rte_mbuf_refcnt_read(m) == 1 && rte_pktmbuf_linearize(m) == 0;
+}
+
+/* Makes packets of mbufs; those that are of no use are gone afterwards.  @return how many. */
 static unsigned int
 describe(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n,
 	unsigned int port)
@@ -51,7 +62,8 @@ describe(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts,
 		struct karst_pkt *pkt = rte_mbuf_to_priv(m);
 		uint8_t from = (uint8_t)(port == ENG_RX_LOOP ? m->port : port);
 
-		if (karst_unlikely(m->nb_segs != 1 || m->priv_size < sizeof(*pkt))) {
+		if (karst_unlikely(m->priv_size < sizeof(*pkt) ||
+			    (m->nb_segs != 1 && !join_segments(m)))) {
 			lc->e->hooks->exception(lc, eng_port_base(from), m, KARST_DROP_SEGMENTED);
 			continue;
 		}

@@ -255,7 +255,9 @@ read_async(const struct stream *s, void *buf, size_t len)
 		karst_ack_async_event(&event);
 	} while (!out);
 	desc.element = element;
-	desc.event_type = (uint32_t)event.event;
+	/* to libibverbs the port is a device */
+	desc.event_type = event.event == KARST_EVENT_PORT_GONE ? IBV_EVENT_DEVICE_FATAL
+							       : (uint32_t)event.event;
 	memcpy(buf, &desc, sizeof(desc));
 	return sizeof(desc);
 }

@@ -91,7 +91,7 @@ enum karst_qp_attr_mask {
 	KARST_QP_DEST_QPN = 1u << 20,
 };
 
-/* Asynchronous events; the values are those of enum ibv_event_type. */
+/* Asynchronous events; the values are those of enum ibv_event_type, but for the last. */
 enum karst_async_event_code {
 	KARST_EVENT_CQ_ERR = 0,
 	KARST_EVENT_QP_FATAL = 1,
@@ -106,6 +106,9 @@ enum karst_async_event_code {
 	KARST_EVENT_SRQ_LIMIT_REACHED = 15,
 	KARST_EVENT_QP_LAST_WQE_REACHED = 16,
 	KARST_EVENT_GID_CHANGE = 18,
+	KARST_EVENT_PORT_GONE = 64, /* the port's device was taken away, and its queue pairs are in
+				     * Error; with verbs, where a port is a device of its own,
+				     * this is IBV_EVENT_DEVICE_FATAL */
 };
 
 /* --- connection management --- */

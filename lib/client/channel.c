@@ -176,6 +176,7 @@ object_of(uint32_t event)
 		return KARST_ASYNC_OBJECT_SRQ;
 	case KARST_EVENT_PORT_ACTIVE:
 	case KARST_EVENT_PORT_ERR:
+	case KARST_EVENT_PORT_GONE:
 	case KARST_EVENT_GID_CHANGE:
 		return KARST_ASYNC_OBJECT_PORT;
 	default:

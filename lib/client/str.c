@@ -96,6 +96,8 @@ karst_event_str(enum karst_async_event_code event)
 		return "port active";
 	case KARST_EVENT_PORT_ERR:
 		return "port down";
+	case KARST_EVENT_PORT_GONE:
+		return "port gone";
 	case KARST_EVENT_SRQ_ERR:
 		return "shared receive queue error";
 	case KARST_EVENT_SRQ_LIMIT_REACHED:

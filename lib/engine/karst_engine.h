@@ -223,6 +223,9 @@ struct karst_engine_port_config {
 	/* next hops for what is not on the link; all zero: none */
 	struct karst_engine_addr gateway4;
 	struct karst_engine_addr gateway6;
+	/* The number that it is to have, from 1: that of a port which was here before; 0: the first
+	 * that is free. */
+	uint8_t number;
 	/* The kernel interface that the port is a view of (net_af_packet, net_af_xdp): the kernel
 	 * owns ARP, neighbour discovery and routes.  NULL: the port is the engine's. */
 	const char *netdev;
@@ -268,7 +271,8 @@ struct karst_engine_port_info {
  * Configures and starts a port.  *port: its number in struct karst_path and karst_pkt, from 0;
  * karst_core_qp_attr.port_num is one more.
  * Lcores may run meanwhile; UD queue pairs made before it keep to the path MTU of then.
- * -EINVAL; -ENOSPC: too many ports; or what DPDK or the kernel said.
+ * -EINVAL; -EEXIST: the number is another port's; -ENOSPC: too many ports; or what DPDK or the
+ * kernel said.
  */
 int karst_engine_port_add(
 	struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *port);
@@ -279,6 +283,15 @@ int karst_engine_port_add(
  * -EINVAL: no such port.
  */
 int karst_engine_port_remove(struct karst_engine *e, uint8_t port);
+
+/**
+ * The device of a port is gone for good, unplugged under traffic: removes the port as
+ * karst_engine_port_remove() does, and lets nobody wait for it.  Queue pairs of the port go to the
+ * Error state, identifiers of connection management that stand at it hear
+ * KARST_RDMACM_DEVICE_REMOVAL, and then all owners KARST_EVENT_PORT_ERR and KARST_EVENT_PORT_GONE.
+ * -EINVAL: no such port.
+ */
+int karst_engine_port_lose(struct karst_engine *e, uint8_t port);
 
 /**
  * Sets the descriptors of karst_engine_port_config.wake_fds: some drivers have them only after the

@@ -82,6 +82,8 @@ config_fault(const struct karst_engine *e, const struct karst_engine_port_config
 		return "lcore_mask names an lcore that the engine does not have";
 	if (cfg->nwake_fds > 1 && cfg->nwake_fds != queues_of(e, cfg))
 		return "wake_fds: one for all queues, or one for each";
+	if (cfg->number > KARST_ENGINE_MAX_PORTS)
+		return "there is no port of such a number";
 	if (cfg->mtu != 0 && cfg->mtu < MTU_LEAST)
 		return "the MTU is too small for RoCE of path MTU 256";
 	if (cfg->name != NULL && strlen(cfg->name) >= sizeof(((struct eng_port *)NULL)->info.name))
@@ -323,22 +325,39 @@ fill_info(struct karst_engine *e, struct eng_port *p, const struct karst_engine_
 	eng_port_store_addrs(p, cfg->num_addrs, cfg->addrs);
 }
 
+/* *number: what the port will have. */
+static int
+choose_number(
+	const struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *number)
+{
+	*number = cfg->number != 0 ? (uint8_t)(cfg->number - 1) : free_number(e);
+	if (cfg->number == 0 && *number == KARST_ENGINE_MAX_PORTS) {
+		karst_log(KARST_LOG_ERR, "%s: there are %u ports already", e->name, *number);
+		return -ENOSPC;
+	}
+	if (cfg->number != 0 && eng_port_present(e, *number)) {
+		karst_log(KARST_LOG_ERR, "%s: port number %u is taken", e->name, cfg->number);
+		return -EEXIST;
+	}
+	return 0;
+}
+
 static int
 port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *port)
 {
 	const char *fault = config_fault(e, cfg);
-	uint8_t number = free_number(e);
-	struct eng_port *p = &e->port[number];
-	int ret = 0;
+	struct eng_port *p;
+	uint8_t number;
+	int ret;
 
 	if (fault != NULL) {
 		karst_log(KARST_LOG_ERR, "%s: port %u: %s", e->name, cfg->ethdev, fault);
 		return -EINVAL;
 	}
-	if (number == KARST_ENGINE_MAX_PORTS) {
-		karst_log(KARST_LOG_ERR, "%s: there are %u ports already", e->name, number);
-		return -ENOSPC;
-	}
+	ret = choose_number(e, cfg, &number);
+	if (ret != 0)
+		return ret;
+	p = &e->port[number];
 	memset(p, 0, sizeof(*p));
 	fill_info(e, p, cfg);
 	if (eng_port_has_device(p))

@@ -19,6 +19,8 @@ void eng_port_stop(struct eng_port *p);
 /* As the engine ends: no lcore runs any more. */
 void eng_port_fini(struct karst_engine *e, uint8_t port);
 void eng_port_link_init(struct eng_port *p);
+/* As karst_engine_port_remove(), within a control call. */
+int eng_port_remove(struct karst_engine *e, uint8_t port);
 /* Tells all owners, within a control call. */
 void eng_port_event(struct karst_engine *e, uint8_t port, enum karst_async_event_code event);
 

@@ -176,14 +176,18 @@ eng_port_stop(struct eng_port *p)
 	rte_eth_dev_stop(p->info.ethdev);
 }
 
-static void
-port_remove(struct karst_engine *e, uint8_t port)
+int
+eng_port_remove(struct karst_engine *e, uint8_t port)
 {
 	struct eng_port *p = &e->port[port];
 	struct eng_members *members = p->members;
 	struct eng_neigh *nb = p->neigh;
 	struct eng_tap *tap = p->tap;
 
+	if (!eng_port_present(e, port)) {
+		karst_log(KARST_LOG_ERR, "%s: port %u is not there", e->name, port);
+		return -EINVAL;
+	}
 	atomic_store_explicit(&p->present, false, memory_order_relaxed);
 	on_lcores(e, port, leave_on_lcore, true);
 	eng_port_stop(p);
@@ -191,6 +195,7 @@ port_remove(struct karst_engine *e, uint8_t port)
 	eng_member_destroy(members);
 	eng_neigh_destroy(nb);
 	eng_tap_destroy(tap);
+	return 0;
 }
 
 int
@@ -200,12 +205,7 @@ karst_engine_port_remove(struct karst_engine *e, uint8_t port)
 
 	if (ret != 0)
 		return ret;
-	if (eng_port_present(e, port)) {
-		port_remove(e, port);
-	} else {
-		karst_log(KARST_LOG_ERR, "%s: port %u is not there", e->name, port);
-		ret = -EINVAL;
-	}
+	ret = eng_port_remove(e, port);
 	eng_ctl_leave(e);
 	return ret;
 }

@@ -14,26 +14,24 @@
 #define PORT_ACTIVE 4u
 #define GID_ROCE2   2u
 
+/* With those that were taken away: a program is told once how many there are, and they may come
+ * back. */
 uint32_t
 eng_session_nports(const struct karst_engine *e)
 {
-	struct karst_engine_port_info info;
-	uint32_t i, n = 0;
-
-	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++)
-		if (karst_engine_port_info(e, (uint8_t)i, &info) == 0)
-			n = i + 1;
-	return n;
+	return e->nports;
 }
 
+/* One that was taken away is down and has no addresses. */
 static int
 find_port(const struct karst_session *s, struct session_call *c, uint32_t number,
 	struct karst_engine_port_info *info)
 {
-	if (number < 1 || number > KARST_ENGINE_MAX_PORTS ||
-		karst_engine_port_info(s->e, (uint8_t)(number - 1), info) != 0)
+	if (number < 1 || number > eng_session_nports(s->e))
 		return say(c, -EINVAL, "port %u: there is none such; they go from 1 to %u", number,
 			eng_session_nports(s->e));
+	if (karst_engine_port_info(s->e, (uint8_t)(number - 1), info) != 0)
+		*info = (struct karst_engine_port_info){.path_mtu = 1};
 	return 0;
 }
 

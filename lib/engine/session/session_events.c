@@ -41,6 +41,7 @@ on_async_event(void *user, const struct karst_engine_event *ev)
 		break;
 	case KARST_EVENT_PORT_ACTIVE:
 	case KARST_EVENT_PORT_ERR:
+	case KARST_EVENT_PORT_GONE:
 	case KARST_EVENT_GID_CHANGE:
 		record.handle = ev->port + 1u;
 		break;

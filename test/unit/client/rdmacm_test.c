@@ -165,6 +165,72 @@ Test(client_rdmacm, c1_connect_two_engines)
 	bed_down(&bed);
 }
 
+/* --- a device that goes --- */
+
+static void
+expect_async(struct program *p, enum karst_async_event_code code, uint32_t port_num)
+{
+	struct karst_async_event ev;
+
+	cr_assert_eq(karst_get_async_event(p->b.ctx, &ev), 0, "%s", karst_why());
+	cr_assert_eq(ev.event, code, "%s instead of %s", karst_event_str(ev.event),
+		karst_event_str(code));
+	cr_assert_eq(ev.object, KARST_ASYNC_OBJECT_PORT);
+	cr_assert_eq(ev.element.port_num, port_num);
+	karst_ack_async_event(&ev);
+}
+
+/* Those that stand at its port hear of it, and no others; all programs hear that it is gone. */
+Test(client_rdmacm, device_removal)
+{
+	struct program *server, *client;
+	struct karst_gid_entry gids[4];
+	struct karst_qp_init_attr init;
+	struct end s = {0}, c = {0};
+	struct karst_port_attr port;
+	struct karst_qp_attr attr;
+	uint32_t any, bound;
+	struct bed bed;
+
+	bed_up(&bed, 2);
+	s.p = server = program_up(&bed);
+	c.p = client = program_up(&bed);
+	any = listen_on(server, "0.0.0.0", SERVICE, 1);
+	bound = listen_on(server, "10.0.0.2", SERVICE + 1, 9);
+	connect_end(&c, "10.0.0.1", "10.0.0.2", 2, "hello");
+	accept_end(&s, 1, 3, "hello");
+	finish_end(&c, 2, s.qp->qp_num);
+	expect(server, KARST_RDMACM_ESTABLISHED, 3);
+	cr_assert_eq(karst_engine_port_lose(bed.e, 1), 0);
+	expect(server, KARST_RDMACM_DEVICE_REMOVAL, 9);
+	expect(server, KARST_RDMACM_DEVICE_REMOVAL, 3);
+	expect_silence(server);
+	expect_silence(client);
+	expect_async(server, KARST_EVENT_PORT_ERR, 2);
+	expect_async(server, KARST_EVENT_PORT_GONE, 2);
+	expect_async(client, KARST_EVENT_PORT_ERR, 2);
+	expect_async(client, KARST_EVENT_PORT_GONE, 2);
+	cr_assert_eq(karst_query_qp(s.qp, &attr, &init), 0);
+	cr_assert_eq(attr.qp_state, KARST_QPS_ERR);
+	cr_assert_eq(karst_query_qp(c.qp, &attr, &init), 0);
+	cr_assert_eq(attr.qp_state, KARST_QPS_RTS);
+	/* to programs it is a port without a link and without addresses */
+	cr_assert_eq(karst_query_port(client->b.ctx, 2, &port), 0, "%s", karst_why());
+	cr_assert_eq(port.state, KARST_PORT_DOWN);
+	cr_assert_eq(karst_query_gid_table(client->b.ctx, gids, KARST_DIM(gids)), 1);
+	cr_assert_eq(gids[0].port_num, 1);
+	cr_assert_eq(karst_destroy_qp(c.qp), 0);
+	cr_assert_eq(karst_destroy_qp(s.qp), 0);
+	destroy_id(client, c.id, 3);
+	/* ESTABLISHED, DEVICE_REMOVAL */
+	destroy_id(server, s.id, 2);
+	destroy_id(server, bound, 1);
+	destroy_id(server, any, 1);
+	program_down(server);
+	program_down(client);
+	bed_down(&bed);
+}
+
 /* --- refusals --- */
 
 Test(client_rdmacm, c1_nobody_listens)

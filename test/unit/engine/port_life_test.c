@@ -12,7 +12,7 @@
 #define BUF 65536u
 
 struct seen {
-	atomic_uint gid_change, port_err, port_active;
+	atomic_uint gid_change, port_err, port_active, port_gone;
 	atomic_uint port;
 };
 
@@ -28,6 +28,8 @@ on_event(void *user, const struct karst_engine_event *event)
 		atomic_fetch_add(&seen->port_err, 1);
 	else if (event->event == KARST_EVENT_PORT_ACTIVE)
 		atomic_fetch_add(&seen->port_active, 1);
+	else if (event->event == KARST_EVENT_PORT_GONE)
+		atomic_fetch_add(&seen->port_gone, 1);
 }
 
 static const struct karst_engine_ops ops = {.async_event = on_event};
@@ -153,5 +155,60 @@ Test(port_life, goes_under_traffic)
 		cr_assert_arr_eq(from, to, BUF);
 	}
 	bed_poller_stop(&poller);
+	bed_down(&bed);
+}
+
+/* A device is unplugged under a queue pair that sends: what was posted is flushed, the owner hears
+ * of it last, and a queue pair of another port, idle or not, is left alone.  The port that comes
+ * back has the number that it had, though a lower one is free. */
+Test(port_life, lost)
+{
+	static uint8_t from[BUF], to[BUF];
+	struct seen seen = {0};
+	const struct bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
+	struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000002);
+	struct karst_engine_port_config port = {
+		.mac = {2, 0, 0, 0, 0, 2}, .num_addrs = 1, .addrs = &addr};
+	struct karst_core_qp_attr attr;
+	struct karst_engine_qp *a, *b, *idle;
+	struct karst_cqe cqe;
+	struct bed bed;
+	uint32_t lkey, rkey;
+	unsigned int i;
+
+	bed_up(&bed, &cfg);
+	a = bed_qp(&bed, KARST_QPT_RC, 0);
+	b = bed_qp(&bed, KARST_QPT_RC, 0);
+	idle = bed_qp(&bed, KARST_QPT_RC, 0);
+	bed_connect(&bed, a, b);
+	lkey = bed_mr(&bed, from, BUF);
+	rkey = bed_mr(&bed, to, BUF);
+	for (i = 0; i < 8; i++)
+		bed_post(b, KARST_WR_RDMA_WRITE, i, from, BUF, lkey, to, rkey);
+	bed_post_recv(b, 8, to, BUF, rkey);
+	karst_engine_poll(bed.e, 0);
+	cr_assert_eq(karst_engine_port_lose(bed.e, bed.port[1]), 0);
+	cr_assert_eq(atomic_load(&seen.port_err), 1);
+	cr_assert_eq(atomic_load(&seen.port_gone), 1);
+	cr_assert_eq(atomic_load(&seen.port), bed.port[1]);
+	cr_assert_eq(karst_engine_port_lose(bed.e, bed.port[1]), -EINVAL);
+	for (i = 0; i < 9; i++) {
+		cr_assert(bed_wait(&bed, &cqe), "completion %u", i);
+		cr_assert_eq(cqe.status, KARST_WC_WR_FLUSH_ERR, "completion %u: %u", i, cqe.status);
+	}
+	cr_assert_eq(karst_engine_qp_query(bed.e, b, &attr), 0);
+	cr_assert_eq(attr.qp_state, KARST_QPS_ERR);
+	cr_assert_eq(karst_engine_qp_query(bed.e, a, &attr), 0);
+	cr_assert_eq(attr.qp_state, KARST_QPS_RTS);
+	cr_assert_eq(karst_engine_qp_query(bed.e, idle, &attr), 0);
+	cr_assert_eq(attr.qp_state, KARST_QPS_RESET);
+	cr_assert_eq(karst_engine_port_remove(bed.e, bed.port[0]), 0);
+	port.ethdev = bed.ethdev[1];
+	port.number = bed.port[1] + 1u;
+	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[1]), 0);
+	cr_assert_eq(bed.port[1], 1);
+	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), -EEXIST);
+	port.number = KARST_ENGINE_MAX_PORTS + 1;
+	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), -EINVAL);
 	bed_down(&bed);
 }

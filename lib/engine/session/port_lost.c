@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * A port whose device is gone: unplugged, taken by another driver, or dead.
+ *
+ * To a verbs program that port was a device, and the program must not wait until its retries have
+ * run out, or for ever where it only receives.  So its queue pairs are taken to the Error state,
+ * which completes what was posted; its identifiers of connection management that stand at the port
+ * hear DEVICE_REMOVAL; and each program hears that the port is down and gone, last, so that who has
+ * heard of it finds the rest done.  Programs that use other ports lose nothing.
+ *
+ * An lcore looks at a part of its queue pairs in one call, so that its turns stay short.
+ */
+#include "cm.h"
+#include "port.h"
+#include "session_priv.h"
+
+/* Of the table of an lcore, in a call. */
+#define LOOKS 4096u
+#define FAILS 64u
+
+struct lost_call {
+	uint8_t port_num; /* from 1 */
+	uint32_t at;      /* slot of the table */
+};
+
+/* @return 1: there is more to look at. */
+static int
+fail_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct karst_core_qp_attr to = {.qp_state = KARST_QPS_ERR};
+	struct lost_call *call = arg;
+	uint32_t end = karst_min_u32(lc->core->qpns, call->at + LOOKS), n = 0;
+
+	for (; call->at < end && n < FAILS; call->at++) {
+		struct karst_core_qp *qp = lc->core->qps[call->at];
+
+		if (qp == NULL || karst_qp_state(qp) == KARST_QPS_RESET ||
+			((const struct eng_qp *)karst_qp_user(qp))->port_num != call->port_num)
+			continue;
+		/* from any other state there is a way to Error */
+		karst_qp_modify(lc->core, qp, &to, KARST_QP_STATE);
+		n++;
+	}
+	return call->at < lc->core->qpns;
+}
+
+static void
+fail_queue_pairs(struct karst_engine *e, uint8_t port)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++) {
+		struct lost_call call = {.port_num = port + 1u};
+
+		while (eng_mailbox_call(&e->lcore[i], fail_on_lcore, &call) == 1)
+			;
+	}
+}
+
+static void
+tell_identifiers(struct eng_cm *cm, struct karst_session *s, uint8_t port)
+{
+	struct cm_id *id;
+	uint32_t at = 0;
+
+	while ((id = eng_handles_next(&s->cm_ids, &at)) != NULL)
+		if (id->has_port && id->port == port)
+			eng_cm_event(cm, id, KARST_RDMACM_DEVICE_REMOVAL, 0);
+}
+
+/* The lock of sessions before that of connection management; nobody takes them the other way. */
+static void
+tell_all_identifiers(struct karst_engine *e, uint8_t port)
+{
+	struct karst_session *s;
+	struct eng_cm *cm;
+
+	pthread_mutex_lock(&e->session_lock);
+	cm = eng_cm_enter(e);
+	for (s = e->sessions; s != NULL; s = s->next)
+		tell_identifiers(cm, s, port);
+	eng_cm_leave(cm);
+	pthread_mutex_unlock(&e->session_lock);
+}
+
+int
+karst_engine_port_lose(struct karst_engine *e, uint8_t port)
+{
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = eng_port_remove(e, port);
+	if (ret == 0) {
+		fail_queue_pairs(e, port);
+		tell_all_identifiers(e, port);
+		eng_port_event(e, port, KARST_EVENT_PORT_ERR);
+		eng_port_event(e, port, KARST_EVENT_PORT_GONE);
+	}
+	eng_ctl_leave(e);
+	return ret;
+}

@@ -284,7 +284,7 @@ loop(struct daemon *d)
 		if (fds[2].revents != 0)
 			kd_part_lost(&d->part);
 		if (now_ms() >= watch_at) {
-			kd_ports_watch(&d->ports, d->engine);
+			kd_ports_watch(&d->ports, d->conf, d->engine);
 			watch_at = now_ms() + WATCH_MS;
 		}
 		if (fds[0].revents != 0)

@@ -4,7 +4,9 @@
 #include "ports.h"
 
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <errno.h>
+#include <net/if.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -42,21 +44,6 @@ fault(const struct kd_conf_port *p, const char *fmt, ...)
 
 /* --- before DPDK starts --- */
 
-/* The kernel's driver of a PCI device; empty: none. */
-static void
-pci_driver(const char *name, char *driver, size_t len)
-{
-	char path[128], link[256];
-	const char *slash;
-	ssize_t n;
-
-	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/driver", name);
-	n = readlink(path, link, sizeof(link) - 1);
-	link[n > 0 ? n : 0] = '\0';
-	slash = strrchr(link, '/');
-	snprintf(driver, len, "%s", slash != NULL ? slash + 1 : "");
-}
-
 static void
 pci_name(const struct kd_conf_port *p, char *name, size_t len)
 {
@@ -67,16 +54,43 @@ pci_name(const struct kd_conf_port *p, char *name, size_t len)
 		rte_pci_device_name(&pci, name, len);
 }
 
+/* The kernel's interface of an adapter that its driver shares; empty: there is none. */
+static void
+pci_interface(const struct kd_conf_port *p, char *interface, size_t len)
+{
+	char name[PCI_PRI_STR_SIZE], path[128];
+	const struct dirent *d;
+	DIR *dir;
+
+	interface[0] = '\0';
+	pci_name(p, name, sizeof(name));
+	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/net", name);
+	dir = opendir(path);
+	while (dir != NULL && (d = readdir(dir)) != NULL)
+		if (d->d_name[0] != '.')
+			snprintf(interface, len, "%.15s", d->d_name);
+	if (dir != NULL)
+		closedir(dir);
+}
+
 static int
 check_pci(const struct kd_conf_port *p)
 {
-	char name[PCI_PRI_STR_SIZE], path[128];
+	char name[PCI_PRI_STR_SIZE], path[128], interface[IF_NAMESIZE], driver[64];
 
 	pci_name(p, name, sizeof(name));
 	snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s", name);
-	if (access(path, F_OK) == 0)
-		return 0;
-	return fault(p, "there is no PCI device %s; lspci lists those that there are", p->device);
+	if (access(path, F_OK) != 0)
+		return fault(p, "there is no PCI device %s; lspci lists those that there are",
+			p->device);
+	pci_interface(p, interface, sizeof(interface));
+	kd_hotplug_driver(name, driver, sizeof(driver));
+	if (p->isolate && interface[0] == '\0')
+		return fault(p,
+			"isolate = yes shares PCI device %s with the kernel, but the kernel has no "
+			"interface of it (its driver is %s)",
+			p->device, driver[0] != '\0' ? driver : "none");
+	return 0;
 }
 
 static int
@@ -196,9 +210,10 @@ open_pci(struct kd_port *port)
 	pci_name(port->conf, name, sizeof(name));
 	if (rte_eth_dev_get_port_by_name(name, &port->ethdev) == 0) {
 		port->probed = true;
+		kd_hotplug_begin(&port->hotplug, name);
 		return 0;
 	}
-	pci_driver(name, driver, sizeof(driver));
+	kd_hotplug_driver(name, driver, sizeof(driver));
 	return fault(port->conf,
 		"DPDK has no port for PCI device %s, whose kernel driver is %s: bind it to vfio-pci "
 		"(dpdk-devbind.py -b vfio-pci %s), or install DPDK's driver for it",
@@ -377,6 +392,7 @@ fill_config(const struct kd_ports *ps, const struct kd_conf *c, struct kd_port *
 	choose_addresses(
 		port, p->mac.set || p->kind == KD_DEV_LOOPBACK ? cfg->mac : own.addr_bytes);
 	cfg->name = p->name;
+	cfg->number = (uint8_t)(port - ps->port + 1);
 	cfg->ethdev = port->ethdev;
 	cfg->lcore_mask = lcore_mask(c, p, RTE_MIN(info.max_rx_queues, info.max_tx_queues));
 	cfg->mtu = (uint16_t)p->mtu;
@@ -391,6 +407,10 @@ fill_config(const struct kd_ports *ps, const struct kd_conf *c, struct kd_port *
 	cfg->exception_tap = p->exception_tap[0] != '\0' ? p->exception_tap : NULL;
 	cfg->isolate = p->isolate;
 	cfg->all_groups = p->kind == KD_DEV_NETDEV || is_packet_vdev(port);
+	if (p->isolate) {
+		pci_interface(p, port->netdev.name, sizeof(port->netdev.name));
+		cfg->netdev = port->netdev.name;
+	}
 	if (p->kind == KD_DEV_NETDEV) {
 		/* Drivers do not ask the interface; net_af_packet always says 1500. */
 		cfg->netdev = p->device;
@@ -532,13 +552,44 @@ follow_addresses(struct kd_port *port, struct karst_engine *e)
 			port->conf->name, port->conf->device);
 }
 
+/* Closes the device; what comes with an adapter that is plugged in later is as new. */
+static void
+close_device(struct kd_port *port)
+{
+	if (port->probed)
+		rte_eth_dev_close(port->ethdev);
+	port->probed = port->added = false;
+}
+
+static void
+follow_adapter(
+	struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port, struct karst_engine *e)
+{
+	struct kd_hotplug *h = &port->hotplug;
+
+	if (kd_hotplug_leaves(h)) {
+		karst_log(KARST_LOG_WARNING, "port %s: the adapter %s is being taken away",
+			port->conf->name, h->name);
+		karst_engine_port_lose(e, port->number);
+		close_device(port);
+		kd_hotplug_let_go(h, false);
+		karst_log(KARST_LOG_NOTICE, "port %s: gone", port->conf->name);
+	} else if (kd_hotplug_returns(h) && kd_hotplug_take(h) == 0 &&
+		open_port(ps, c, e, port) != 0) {
+		close_device(port);
+		kd_hotplug_let_go(h, true);
+	}
+}
+
 void
-kd_ports_watch(struct kd_ports *ps, struct karst_engine *e)
+kd_ports_watch(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e)
 {
 	uint32_t i;
 
-	for (i = 0; i < ps->n; i++)
+	for (i = 0; i < ps->n; i++) {
 		follow_addresses(&ps->port[i], e);
+		follow_adapter(ps, c, &ps->port[i], e);
+	}
 	karst_engine_links_check(e);
 }
 
@@ -550,8 +601,8 @@ kd_ports_close(struct kd_ports *ps)
 	for (i = 0; i < ps->n; i++) {
 		struct kd_port *port = &ps->port[i];
 
-		if (port->probed)
-			rte_eth_dev_close(port->ethdev);
+		kd_hotplug_end(&port->hotplug);
+		close_device(port);
 		if (port->silence_fd >= 0)
 			close(port->silence_fd);
 	}

@@ -14,6 +14,7 @@
 #define KARSTD_PORTS_H
 
 #include "conf.h"
+#include "hotplug.h"
 #include "netdev.h"
 #include "wake.h"
 
@@ -24,6 +25,7 @@ struct kd_port {
 	uint16_t ethdev;
 	bool probed; /* ethdev is to be closed */
 	struct kd_netdev netdev;
+	struct kd_hotplug hotplug;
 	int silence_fd; /* kd_netdev_silence(); -1 */
 	struct kd_addrs addresses;
 };
@@ -43,8 +45,9 @@ bool kd_ports_want_page_buffers(const struct kd_conf *c);
 /** Makes all ports.  -EIO: said why; kd_ports_close() in any case. */
 int kd_ports_open(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e);
 
-/** Follows the addresses of kernel interfaces, and links.  To be called each second or so. */
-void kd_ports_watch(struct kd_ports *ps, struct karst_engine *e);
+/** Follows the addresses of kernel interfaces, links, and adapters that are unplugged and come
+ * back.  To be called each second or so. */
+void kd_ports_watch(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e);
 
 /** After the engine is gone. */
 void kd_ports_close(struct kd_ports *ps);

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * PCI adapters that are unplugged and plugged again under a running daemon.
+ *
+ * The kernel does not take an adapter away from who has it open: vfio-pci asks, and waits.  DPDK
+ * hears that on a thread of its own, which only leaves word here; the daemon's thread then gives
+ * the adapter up, so that the kernel can go on.  The engine tells all programs
+ * (karst_engine_port_lose).
+ *
+ * An adapter is taken again when one with the same address is bound to the same kernel driver as
+ * before and may be opened: its group in /dev/vfio is asked for, because by now the daemon is an
+ * ordinary user.  The kernel may need a moment to take the old one away, during which it looks as
+ * if it were there; so for SETTLE_S nothing is tried unless it has been seen to be gone.
+ */
+/* The kernel's requests come by what DPDK 22.11 still calls experimental. */
+#define ALLOW_EXPERIMENTAL_API
+#include "hotplug.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_dev.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+
+#include "karst_log.h"
+
+#define SETTLE_S 5u  /* calls of kd_hotplug_watch() */
+#define RETRY_S  30u /* after an adapter that was there could not be opened */
+#define SYSFS    "/sys/bus/pci/devices/"
+
+void
+kd_hotplug_driver(const char *name, char *driver, size_t len)
+{
+	char path[128], link[256];
+	const char *slash;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), SYSFS "%s/driver", name);
+	n = readlink(path, link, sizeof(link) - 1);
+	link[n > 0 ? n : 0] = '\0';
+	slash = strrchr(link, '/');
+	snprintf(driver, len, "%s", slash != NULL ? slash + 1 : "");
+}
+
+/* The adapter's node in /dev/vfio; empty: it has none, or none of that kind. */
+static void
+vfio_node(const char *name, char *node, size_t len)
+{
+	char path[128], link[256];
+	const char *slash;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), SYSFS "%s/iommu_group", name);
+	n = readlink(path, link, sizeof(link) - 1);
+	link[n > 0 ? n : 0] = '\0';
+	slash = strrchr(link, '/');
+	snprintf(node, len, "%s%s", slash != NULL ? "/dev/vfio/" : "",
+		slash != NULL ? slash + 1 : "");
+}
+
+/* --- unplugged --- */
+
+/* On a thread of DPDK's. */
+static void
+on_device_event(const char *name, enum rte_dev_event_type event, void *arg)
+{
+	struct kd_hotplug *h = arg;
+
+	(void)name;
+	/* relaxed: nothing is ordered by it */
+	if (event == RTE_DEV_EVENT_REMOVE)
+		atomic_store_explicit(&h->asked, true, memory_order_relaxed);
+}
+
+void
+kd_hotplug_begin(struct kd_hotplug *h, const char *name)
+{
+	snprintf(h->name, sizeof(h->name), "%s", name);
+	kd_hotplug_driver(name, h->driver, sizeof(h->driver));
+	atomic_store_explicit(&h->asked, false, memory_order_relaxed);
+	h->away = false;
+	if (rte_dev_event_callback_register(h->name, on_device_event, h) != 0)
+		karst_log(KARST_LOG_WARNING, "%s: it is not noticed if this adapter is unplugged",
+			name);
+}
+
+void
+kd_hotplug_end(struct kd_hotplug *h)
+{
+	/* -EAGAIN: it is being called */
+	while (h->name[0] != '\0' && !h->away &&
+		rte_dev_event_callback_unregister(h->name, on_device_event, h) == -EAGAIN)
+		usleep(1000);
+}
+
+bool
+kd_hotplug_leaves(const struct kd_hotplug *h)
+{
+	return h->name[0] != '\0' && !h->away &&
+		atomic_load_explicit(&h->asked, memory_order_relaxed);
+}
+
+void
+kd_hotplug_let_go(struct kd_hotplug *h, bool failed)
+{
+	int rc;
+
+	kd_hotplug_end(h);
+	rc = rte_eal_hotplug_remove("pci", h->name);
+	if (rc != 0)
+		karst_log(KARST_LOG_WARNING, "%s: DPDK does not give the adapter up: %s", h->name,
+			rte_strerror(-rc));
+	h->away = true;
+	h->said = false;
+	h->wait = failed ? RETRY_S : SETTLE_S;
+}
+
+/* --- plugged again --- */
+
+__attribute__((format(printf, 2, 3))) static void
+say_once(struct kd_hotplug *h, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	if (h->said)
+		return;
+	h->said = true;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	karst_log(KARST_LOG_WARNING, "the adapter %s is back, but %s", h->name, text);
+}
+
+bool
+kd_hotplug_returns(struct kd_hotplug *h)
+{
+	char driver[sizeof(h->driver)], node[64], path[128];
+
+	if (!h->away)
+		return false;
+	snprintf(path, sizeof(path), SYSFS "%s", h->name);
+	kd_hotplug_driver(h->name, driver, sizeof(driver));
+	if (access(path, F_OK) != 0 || driver[0] == '\0') {
+		h->wait = 0;
+		h->said = false;
+		return false;
+	}
+	if (h->wait > 0) {
+		h->wait--;
+		return false;
+	}
+	if (strcmp(driver, h->driver) != 0) {
+		say_once(h, "its kernel driver is %s: bind it to %s (dpdk-devbind.py -b %s %s)",
+			driver, h->driver, h->driver, h->name);
+		return false;
+	}
+	vfio_node(h->name, node, sizeof(node));
+	if (strncmp(driver, "vfio", 4) == 0 && node[0] != '\0' && access(node, R_OK | W_OK) != 0) {
+		say_once(h, "%s is not for user %u to open: %s; \"chown %u %s\"", node, getuid(),
+			strerror(errno), getuid(), node);
+		return false;
+	}
+	return true;
+}
+
+int
+kd_hotplug_take(struct kd_hotplug *h)
+{
+	int rc = rte_eal_hotplug_add("pci", h->name, "");
+
+	h->wait = RETRY_S;
+	return rc;
+}

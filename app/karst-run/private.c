@@ -15,7 +15,7 @@
 
 #include "supervisor.h"
 
-#define START_MS   15000
+#define START_MS   60000
 #define LOOK_MS    10
 #define BUSY       3 /* karstd's exit status: another one has the socket still */
 #define TAIL_BYTES 2048

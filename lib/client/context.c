@@ -18,7 +18,7 @@
 #include "karst_embed.h"
 
 #define DEFAULT_MIGRATE_MIN 65536u
-#define DEFAULT_TIMEOUT_MS  5000u
+#define DEFAULT_TIMEOUT_MS  30000u
 
 /* --- fork --- */
 

@@ -55,7 +55,7 @@ struct karst_open_attr {
 	const char *program;         /* name in the engine's telemetry; default: the process's */
 	uint64_t migrate_min;        /* private anonymous ranges from this many bytes on are moved
 				    * into shared memory; default 65536; UINT64_MAX: never */
-	uint32_t connect_timeout_ms; /* default 5000 */
+	uint32_t connect_timeout_ms; /* default 30000 */
 };
 
 /**

@@ -4,7 +4,9 @@
 
   sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 """
+import fcntl
 import os
+import random
 import re
 import signal
 import socket
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import time
 
-HANG_S = 60 # nobody waits longer than this for anything
+HANG_S = 300 # nobody waits longer than this for anything, however busy the machine is
 # Not the daemon's leaks; matters only in a build with the address sanitizer.
 LSAN = 'suppressions=' + os.path.join(os.path.dirname(os.path.abspath(__file__)), 'lsan.supp')
 HEADER = struct.Struct('<IHHIIiI')
@@ -26,6 +28,26 @@ def ring_abi():
                         'karst_ring.h')
     with open(path, encoding='utf-8') as f:
         return int(re.search(r'#define KARST_RING_ABI (\d+)u', f.read()).group(1))
+
+
+PORTS = range(20000, 32000) # below those that a kernel gives out by itself
+TAKEN = [] # locks of ports, which this process holds to its end
+
+
+def free_port():
+    """A TCP port that nobody listens on, and that no other test process is given, either."""
+    for port in random.sample(PORTS, len(PORTS)):
+        lock = socket.socket(socket.AF_UNIX)
+        try:
+            lock.bind(f'\0karst-test-port-{port}')
+            with socket.socket() as s:
+                s.bind(('', port))
+        except OSError:
+            lock.close()
+            continue
+        TAKEN.append(lock)
+        return port
+    raise OSError('no TCP port is free')
 
 
 class Tap:
@@ -206,7 +228,8 @@ def words(body):
 
 
 class HugePages:
-    """@n more huge pages for a while; "there" says whether the kernel had them."""
+    """@n more huge pages for a while; "there" says whether the kernel had them.  Their number is the
+    machine's, so one test at a time changes it."""
 
     ALL = '/proc/sys/vm/nr_hugepages'
     FREE = '/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages'
@@ -215,6 +238,7 @@ class HugePages:
         self.n = n
         self.before = None
         self.there = False
+        self.lock = None
 
     @staticmethod
     def read(path):
@@ -223,6 +247,8 @@ class HugePages:
 
     def __enter__(self):
         try:
+            self.lock = open(self.ALL, encoding='ascii')
+            fcntl.flock(self.lock, fcntl.LOCK_EX)
             self.before = self.read(self.ALL)
             with open(self.ALL, 'w', encoding='ascii') as f:
                 f.write(str(self.before + self.n))
@@ -235,3 +261,5 @@ class HugePages:
         if self.before is not None and os.access(self.ALL, os.W_OK):
             with open(self.ALL, 'w', encoding='ascii') as f:
                 f.write(str(self.before))
+        if self.lock is not None:
+            self.lock.close()

@@ -26,7 +26,7 @@
 
 #include "karst.h"
 
-#define HANG_S 120 /* nobody waits longer than this for anything */
+#define HANG_S 300 /* nobody waits longer than this for anything, however busy the machine is */
 
 struct options {
 	const char *karstd;

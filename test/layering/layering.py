@@ -24,6 +24,7 @@ The rules are those of doc/architecture.rst:
   self-contained  every header compiles alone, with nothing but the folders that it may see
   spdx            every source file says its licence in its first lines
 """
+import concurrent.futures
 import os
 import re
 import shlex
@@ -316,8 +317,22 @@ def foreign_isa(path):
     return ('x86' in name and not x86()) or (('arm' in name or 'neon' in name) and x86())
 
 
+def compile_alone(tree, path, flags):
+    """What is wrong with a header, or None."""
+    run = subprocess.run(
+        [*shlex.split(os.environ.get('CC', 'cc')), '-std=gnu11', '-D_GNU_SOURCE', '-Wall',
+         '-Wno-unused-function', '-Werror', '-fsyntax-only', *flags, '-x', 'c', '-include',
+         os.path.join(tree.root, path), '/dev/null'],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if run.returncode == 0:
+        return None
+    first = next((line for line in run.stdout.splitlines() if 'error' in line), run.stdout)
+    return f'{path}: does not compile alone: {first}'
+
+
 def check_self_contained(tree):
     dpdk = pkg_config_cflags('libdpdk')
+    jobs = []
     for path in tree.c_files():
         lib = lib_of(path)
         if (not path.endswith('.h') or not lib or lib not in MAY_SEE or foreign_isa(path) or
@@ -331,14 +346,9 @@ def check_self_contained(tree):
             flags += dpdk
         if x86():
             flags += ['-march=x86-64-v4', '-mpclmul', '-mvpclmulqdq']
-        run = subprocess.run(
-            [*shlex.split(os.environ.get('CC', 'cc')), '-std=gnu11', '-D_GNU_SOURCE', '-Wall',
-             '-Wno-unused-function', '-Werror', '-fsyntax-only', *flags, '-x', 'c', '-include',
-             os.path.join(tree.root, path), '/dev/null'],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-        if run.returncode != 0:
-            first = next((line for line in run.stdout.splitlines() if 'error' in line), run.stdout)
-            yield f'{path}: does not compile alone: {first}'
+        jobs.append((path, flags))
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        yield from filter(None, pool.map(lambda job: compile_alone(tree, *job), jobs))
 
 
 CHECKS = {
@@ -449,8 +459,9 @@ def self_test():
         cases.append((f'{rule}: {pairs[0]}', {rule}, files))
     bad = 0
     print(f'1..{len(cases)}')
-    for number, (name, expected, files) in enumerate(cases, 1):
-        found = broken_rules(files)
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        results = list(pool.map(lambda case: broken_rules(case[2]), cases))
+    for number, ((name, expected, _), found) in enumerate(zip(cases, results), 1):
         good = found == expected
         print(f'{"ok" if good else "not ok"} {number} - {name}')
         if not good:

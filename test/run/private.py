@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 
-from run_bed import (IS_ROOT, NOBODY, Run, Tap, becomes, differ, expect, free_tcp_port,
+from run_bed import (IS_ROOT, NOBODY, Run, Tap, alone, becomes, differ, expect, free_tcp_port,
                      is_listening, processes)
 
 DEFAULT = '/run/karst/karst.sock'
@@ -89,14 +89,18 @@ def meets(tap, program, folder):
 
 
 def starts_at_once(tap, program, folder):
+    """Each of the six uses the engine until all of them have it."""
     bed = Bed(program, folder)
-    run = bed.run('--private', '--linger', '1')
-    args = ['cat', '/sys/class/infiniband/karst0/node_guid']
-    started = [run.start(*args) for _ in range(6)]
-    done = [p.communicate() for p in started]
-    problems = [p for d in done for p in differ('stderr', d[1], '')]
+    run = bed.run('--private', '--linger', '0')
+    words = ['sh', '-c', 'cat /sys/class/infiniband/karst0/node_guid; exec cat']
+    started = [subprocess.Popen([*run.command, *words], env=run.env, text=True,
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE) for _ in range(6)]
+    guids = [p.stdout.readline() for p in started]
+    problems = differ('GUIDs', len(set(guids)), 1) + differ('engines', len(bed.engines()), 1)
+    said = [p.communicate('')[1] for p in started]
+    problems += [p for text in said for p in differ('stderr', text, '')]
     problems += differ('exit statuses', {p.returncode for p in started}, {0})
-    problems += differ('GUIDs', len({d[0] for d in done}), 1)
     tap.point('six that are started at once meet in one', problems + bed.gone())
 
 
@@ -238,6 +242,7 @@ def main(argv):
         print(__doc__, file=sys.stderr)
         return 2
     program = os.path.abspath(argv[1])
+    alone(program)
     tap = Tap()
     cases = [meets, starts_at_once, lingers, is_killed, reaches_memory, does_not_start,
              writes_a_log]

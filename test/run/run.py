@@ -14,8 +14,8 @@ import sys
 import tempfile
 import threading
 
-from run_bed import (karst_observe, Daemon, IS_ROOT, NOBODY, Run, Tap, USERS, becomes, differ,
-                     expect, free_tcp_port, is_listening, who)
+from run_bed import (karst_observe, Daemon, IS_ROOT, NOBODY, Run, Tap, USERS, alone, becomes,
+                     differ, expect, free_tcp_port, is_listening, who)
 
 CONF = '''
 [socket]
@@ -456,6 +456,7 @@ def main(argv):
         print(__doc__, file=sys.stderr)
         return 2
     program, karstd = os.path.abspath(argv[1]), os.path.abspath(argv[2])
+    alone(program, karstd)
     tap = Tap()
     if not IS_ROOT:
         tap.skip('as nobody, over an interface, beside adapters of the kernel', 'must be root')

@@ -2,7 +2,6 @@
 # Copyright (c) 2026 The karst authors
 """karst-run under test, and what the tests of this folder share."""
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -12,7 +11,7 @@ sys.path.insert(0, os.path.join(HERE, '..', 'common'))
 sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
 sys.dont_write_bytecode = True
 import karst_observe  # noqa: E402,F401
-from bed import HEADER, MAGIC, VERSION, Daemon, HANG_S, Tap  # noqa: E402,F401
+from bed import HEADER, MAGIC, VERSION, Daemon, HANG_S, Tap, free_port  # noqa: E402,F401
 
 NOBODY = 65534
 # What a user brings along that would change what is tested.
@@ -90,9 +89,19 @@ def processes(text):
 
 
 def free_tcp_port():
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return str(s.getsockname()[1])
+    return str(free_port())
+
+
+def alone(*programs):
+    """This test runs on, as root, with a /tmp of its own: karst-run has folders there whose names are
+    those of users, and what other programs of the same user have in them is not ours to judge.  Not
+    if that would hide @programs."""
+    if IS_ROOT and 'KARST_TEST_ALONE' not in os.environ and \
+            not any(os.path.abspath(path).startswith('/tmp/') for path in [__file__, *programs]):
+        os.environ['KARST_TEST_ALONE'] = '1'
+        os.execvp('unshare', ['unshare', '--mount', '--propagation', 'private', 'sh', '-c',
+                              'mount -t tmpfs -o mode=1777 tmp /tmp && exec "$@"', 'sh',
+                              sys.executable, *sys.argv])
 
 
 def is_listening(port):

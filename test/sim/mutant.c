@@ -12,8 +12,7 @@
 /* an enum karst_mutant; 0 is none */
 unsigned int karst_mutant_now;
 
-static void __attribute__((constructor))
-choose(void)
+static void __attribute__((constructor)) choose(void)
 {
 	/* in the order of the enum, as mutants.py prints them */
 	static const char *const names[] = {MUTANT_NAMES};

@@ -5,6 +5,7 @@
 
   test-summary.py   counts what passed, failed, was skipped, crashed or never ran
   conformance.py    finds citations, and what they stand for
+  run-suites.py     runs steps side by side, and leaves nothing behind
   karst-setup       says what is wrong with a command line, and exits with 2
 """
 import contextlib
@@ -12,6 +13,8 @@ import importlib.util
 import io
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -206,6 +209,87 @@ class Conformance(unittest.TestCase):
         for letter, last in zip('WPQRUCESL', (10, 3, 10, 14, 4, 2, 2, 5, 11)):
             for number in range(1, last + 1):
                 self.assertIn(f'{letter}{number}', rules)
+
+
+class Steps(unittest.TestCase):
+    """run-suites.py, with a script in place of karst-setup"""
+
+    def setUp(self):
+        self.work = tempfile.TemporaryDirectory(prefix='karst-tools-')
+        self.folder = self.work.name
+        self.program = os.path.join(self.folder, 'setup')
+
+    def tearDown(self):
+        self.work.cleanup()
+
+    def start(self, script, *suites):
+        """@script has the step's name in $2."""
+        with open(self.program, 'w', encoding='utf-8') as f:
+            f.write(f'#!/bin/bash\ncd {self.folder}\n{script}\n')
+        os.chmod(self.program, 0o755)
+        return subprocess.Popen([os.path.join(ROOT, 'usertools', 'run-suites.py'), self.program,
+                                 self.folder, *suites], stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def run_all(self, script, *suites):
+        runner = self.start(script, *suites)
+        return runner.communicate()[0], runner.returncode
+
+    def test_outputs_are_whole_and_in_the_order_asked_for(self):
+        text, status = self.run_all(
+            '[ $2 = verbs ] && until [ -e last ]; do sleep 0.01; done\n'
+            'echo $2 begins; sleep 0.05; echo $2 ends; [ $2 != cross ] || >last', 'verbs', 'cross')
+        self.assertEqual(status, 0)
+        at = [text.index(f'{name} {what}') for name in ('build-test', 'verbs', 'cross')
+              for what in ('begins', 'ends') if name in text]
+        self.assertEqual(len(at), 6)
+        self.assertEqual(at, sorted(at))
+
+    def test_a_build_comes_first_and_once(self):
+        self.run_all('echo $2 >>log', 'verbs', 'unit', 'sim')
+        with open(os.path.join(self.folder, 'log'), encoding='utf-8') as f:
+            names = f.read().split()
+        self.assertEqual(names[:2], ['configure-test', 'build-test'])
+        self.assertEqual(sorted(names[2:]), ['sim', 'unit', 'verbs'])
+
+    def test_a_failure_is_told_and_the_rest_is_run(self):
+        text, status = self.run_all('echo word of $2; [ $2 != build-test ]', 'unit', 'verbs')
+        self.assertEqual(status, 1)
+        for name in ('build-test', 'unit', 'verbs'):
+            self.assertIn(f'word of {name}', text)
+
+    def test_what_waits_is_beside_what_computes(self):
+        script = '''
+            [ $2 = configure-test ] && exit
+            >$2
+            until [ -e fresh ] && [ -e model ]; do sleep 0.01; done'''
+        self.assertEqual(self.run_all(script, 'fresh', 'model')[1], 0)
+
+    def test_interrupted_it_leaves_no_process(self):
+        # one that ignores a polite end, in a session of its own, whose parent has gone
+        runner = self.start('''
+            (setsid bash -c 'trap "" TERM; echo $$ >$0; exec sleep 1000' pid &)
+            sleep 1000''', 'cross')
+        path = os.path.join(self.folder, 'pid')
+        while not os.path.exists(path) or os.path.getsize(path) == 0:
+            self.assertIsNone(runner.poll())
+        with open(path, encoding='utf-8') as f:
+            pid = f.read().strip()
+        runner.send_signal(signal.SIGINT)
+        runner.send_signal(signal.SIGTERM)
+        runner.communicate()
+        self.assertIn(runner.returncode, (128 + signal.SIGINT, 128 + signal.SIGTERM))
+        self.assertFalse(os.path.exists(f'/proc/{pid}'))
+
+    def test_unknown_suites_are_refused(self):
+        self.assertEqual(self.run_all('', 'unti')[1], 2)
+
+    def test_the_table_has_all_suites(self):
+        steps = load('run-suites.py').STEPS
+        with open(os.path.join(ROOT, 'usertools', 'karst-setup'), encoding='utf-8') as f:
+            suites = re.search('^all_suites="(.*)"$', f.read(), re.M).group(1).split()
+        self.assertEqual(sorted(name for name in steps
+                                if not name.startswith(('build-', 'configure-'))), sorted(suites))
 
 
 class Setup(unittest.TestCase):

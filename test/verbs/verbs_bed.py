@@ -8,7 +8,6 @@ with status 0, say what they must, frames went through the engine, and nothing i
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -19,19 +18,12 @@ sys.path.insert(0, os.path.join(HERE, '..', 'common'))
 sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
 sys.dont_write_bytecode = True
 import karst_observe  # noqa: E402
-from bed import Daemon, HANG_S, HEADER, Tap  # noqa: E402
+from bed import Daemon, HANG_S, HEADER, Tap, free_port  # noqa: E402,F401
 
 # Programs that end with status 0 after having said this have failed all the same.
 NEVER = r'invalid data|[Cc]ompletion with error|[Ff]ailed|[Cc]ouldn.t'
 LOG_LINES = 15
 OUTPUT_LINES = 40
-
-
-def free_port():
-    """A TCP port that nobody listens on."""
-    with socket.socket() as s:
-        s.bind(('127.0.0.1', 0))
-        return s.getsockname()[1]
 
 
 def listening(port, pid='self'):

@@ -1,0 +1,225 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Runs steps of karst-setup side by side: run-suites.py KARST-SETUP RESULTS SUITE...
+
+A step is a build or a suite: "karst-setup step NAME", a process of its own, with its output kept in
+a file of the folder RESULTS and printed whole, suites in the order in which they were asked for.
+
+There are two kinds.  Those that compute (builds, the simulator, sanitizers) make use of all
+processors by themselves, so one at a time is run, as many on a machine of 2 processors as can be
+fed; those that mostly wait, for guests, timers, downloads or daemons that start, are run beside it,
+some more than there are processors.  In both, the first of the table below that has what it needs is
+next: so builds that many need come first, and then what takes longest.
+
+Which suites can be neighbours is not decided here: a suite has names, ports and folders of its own,
+or a lock (test/common/bed.py).
+
+Whatever ends this program ends its steps and all that they have started: it is the one that orphans
+are given to, and in the end it has no descendants.
+
+Exit status 0: every step has ended with status 0.
+"""
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+
+HEARTBEAT_S = 30
+GRACE_S = 10 # for steps to take away what they made
+PR_SET_CHILD_SUBREAPER = 36
+ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+# name: (what it needs, whether it mostly waits); in the order in which they are begun
+STEPS = {
+    'configure-test': ([], False),
+    'fresh': (['configure-test'], True),
+    'build-test': (['configure-test'], False),
+    'interop': (['build-test'], True),
+    'verbs': (['build-test'], True),
+    'hostile': (['build-test'], True),
+    'pyverbs': (['build-test'], True),
+    'karstd': (['build-test'], True),
+    'perf': (['build-test'], True),
+    'run': (['build-test'], True),
+    'observe': (['build-test'], True),
+    'examples': (['build-test'], True),
+    'install': (['build-test'], True),
+    'sanitize': ([], False),
+    'build-fuzz': ([], False),
+    'fuzz': (['build-fuzz'], False),
+    'model': (['configure-test'], False),
+    'sim': (['build-test'], False),
+    'unit': (['build-test'], False),
+    'layering': (['configure-test'], False),
+    'docs': (['configure-test'], False),
+    'format': (['configure-test'], False),
+    'captures': (['build-test'], False),
+    'replay': (['build-test'], False),
+    'tools': (['configure-test'], True),
+    'cross': ([], False),
+}
+
+
+class Step:
+    """A step that runs."""
+
+    def __init__(self, command, name, path):
+        self.name, self.path, self.began = name, path, time.monotonic()
+        with open(path, 'wb') as out:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
+                                            stderr=out, start_new_session=True)
+
+    def seconds(self):
+        return time.monotonic() - self.began
+
+    def output(self):
+        with open(self.path, encoding='utf-8', errors='replace') as f:
+            return f.read()
+
+
+def with_needs(names):
+    """@names and all that they need, in the order of the table."""
+    wanted, new = set(), set(names)
+    while new:
+        wanted |= new
+        new = {need for name in new for need in STEPS[name][0]} - wanted
+    return [name for name in STEPS if name in wanted]
+
+
+def parents():
+    """The parent of each process of this machine."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir('/proc')):
+        try:
+            with open(f'/proc/{pid}/stat', encoding='utf-8', errors='replace') as f:
+                found[int(pid)] = int(f.read().rsplit(')', 1)[1].split()[1])
+        except (OSError, IndexError):
+            pass # it has ended
+    return found
+
+
+def descendants():
+    """Of this process, however they came to be orphans."""
+    children, found = {}, []
+    for pid, parent in parents().items():
+        children.setdefault(parent, []).append(pid)
+    todo = list(children.get(os.getpid(), []))
+    while todo:
+        pid = todo.pop()
+        found.append(pid)
+        todo += children.get(pid, [])
+    return found
+
+
+def signal_all(pids, number):
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+def reap(but=()):
+    """Takes leave of orphans that have ended; those of @but are waited for elsewhere."""
+    try:
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None \
+                and ended.si_pid not in but:
+            os.waitpid(ended.si_pid, 0)
+    except ChildProcessError:
+        pass
+
+
+def end_all():
+    """Ends every descendant: first in peace, so that they can take away what they have made."""
+    end = time.monotonic() + GRACE_S
+    signal_all(descendants(), signal.SIGTERM)
+    while descendants():
+        if time.monotonic() > end:
+            signal_all(descendants(), signal.SIGKILL)
+        reap()
+        time.sleep(0.05)
+
+
+def stop(number, _):
+    """Once: several signals may come for one Ctrl-C."""
+    for other in ENDS:
+        signal.signal(other, lambda *_: None)
+    sys.exit(128 + number)
+
+
+class Runner:
+    def __init__(self, program, folder, suites):
+        self.program, self.folder, self.suites = program, folder, suites
+        self.todo = with_needs(suites)
+        self.running = []
+        self.done = {} # name: (exit status, output, seconds)
+        self.unsaid = list(suites) # of which nothing was printed yet
+        processors = len(os.sched_getaffinity(0))
+        self.room = {False: max(1, processors // 2), True: processors + 1}
+        self.began = self.said = time.monotonic()
+
+    def say(self, text):
+        print(text, flush=True)
+        self.said = time.monotonic()
+
+    def next(self, waits):
+        """The first step of a kind that can be begun, or None."""
+        if sum(STEPS[s.name][1] == waits for s in self.running) >= self.room[waits]:
+            return None
+        return next((name for name in self.todo if STEPS[name][1] == waits and
+                     all(need in self.done for need in STEPS[name][0])), None)
+
+    def begin(self):
+        for waits in (True, False):
+            while (name := self.next(waits)) is not None:
+                self.todo.remove(name)
+                self.running.append(Step([self.program, 'step', name], name,
+                                         os.path.join(self.folder, name + '.out')))
+
+    def take(self):
+        """Steps that have ended."""
+        for step in [s for s in self.running if s.process.poll() is not None]:
+            self.running.remove(step)
+            status, output = step.process.returncode, step.output()
+            self.done[step.name] = (status, output, step.seconds())
+            if step.name not in self.suites and (status or output.strip()):
+                self.say(f'== {step.name} ({step.seconds():.0f} s)\n{output}'.rstrip())
+        while self.unsaid and self.unsaid[0] in self.done:
+            name = self.unsaid.pop(0)
+            self.say(f'== suite {name}\n{self.done[name][1]}'.rstrip())
+
+    def heartbeat(self):
+        if time.monotonic() - self.said < HEARTBEAT_S:
+            return
+        now = ', '.join(f'{s.name} ({s.seconds():.0f} s)' for s in self.running)
+        self.say(f'  ... {time.monotonic() - self.began:.0f} s: {len(self.done)} steps are done, '
+                 f'{len(self.todo)} to come; running: {now}')
+
+    def run(self):
+        while self.todo or self.running:
+            self.begin()
+            time.sleep(0.1)
+            self.take()
+            reap([step.process.pid for step in self.running])
+            self.heartbeat()
+        return 1 if any(status for status, _, _ in self.done.values()) else 0
+
+
+def main(argv):
+    if len(argv) < 4 or any(name not in STEPS for name in argv[3:]):
+        print(__doc__, file=sys.stderr)
+        return 2
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    for number in ENDS:
+        signal.signal(number, stop)
+    try:
+        return Runner(argv[1], argv[2], argv[3:]).run()
+    finally:
+        end_all()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

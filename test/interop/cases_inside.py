@@ -8,8 +8,9 @@ import re
 
 from interop_bed import Case
 
-LIMIT_S = 120
-VERBS = 'ibv_rc_pingpong -d {dev} -g {gid} -p 18600 -s 256 -n 10 -c'
+LIMIT_S = 600
+PORT = 18600
+VERBS = f'ibv_rc_pingpong -d {{dev}} -g {{gid}} -p {PORT} -s 256 -n 10 -c'
 RPING = 'rping -v -C 3 -a {ip} -p 7200'
 PINGED = r'\nping data: rdma-ping-2: '
 
@@ -25,19 +26,17 @@ def inside(name, line, says=(), never=()):
     return Case(name, run=run, kinds=('inside',), roles=('both',), frames=0)
 
 
-def pair(server, client, wait='sleep 1'):
-    """A server and a client; 0 if both end with 0."""
-    return f'{server} & {wait}; {client} && wait $!'
-
-
 def verbs(device, gid):
+    """A server, and a client when that listens; 0 if both end with 0."""
     line = VERBS.format(dev=device, gid=gid)
-    return pair(line, line + ' 127.0.0.1')
+    return (f'{line} & until grep -q ":{PORT:04X} .* 0A " /proc/net/tcp /proc/net/tcp6; '
+            f'do usleep 50000; done; {line} 127.0.0.1 && wait $!')
 
 
 def rping(address):
+    """The same; a client that comes too early is refused, and comes again."""
     line = RPING.format(ip=address)
-    return pair(line + ' -s', line + ' -c', 'sleep 2')
+    return f'{line} -s & until {line} -c; do usleep 200000; done; wait $!'
 
 
 BOTH = [r'(?m)^ +rxe0\b', r'(?m)^ +karst0\b']

@@ -18,7 +18,7 @@ from wire import corrupt, delay, drop, duplicate
 NQN = 'nqn.2014-08.org.example:karst'
 HOST = 'nqn.2014-08.org.example:host'
 PORT = 4420
-WAIT_S = 60
+WAIT_S = 240
 # In the guest: "on" connects and waits for the device, whose name is then in $dev.
 PRELUDE = r'''
 ip=%(ip)s
@@ -101,7 +101,7 @@ class Target:
             time.sleep(0.05)
         return [f'the target does not say "{pattern}"']
 
-    def guest(self, script, limit_s=120):
+    def guest(self, script, limit_s=WAIT_S):
         """Runs a script in the guest; all of it must go well.  What it says is in "text"."""
         text = PRELUDE % {'nqn': NQN, 'host': HOST, 'ip': self.address(), 'port': PORT} + script
         self.bed.guest.must('mkdir -p /tmp/s')

@@ -17,7 +17,7 @@ from wire import drop
 NQN = 'nqn.2014-08.org.example:linux'
 HOST = 'nqn.2014-08.org.example:host'
 PORT = 4430 # karst-nvmet's is another
-WAIT_S = 60
+WAIT_S = 240
 MIB = 16 # of each namespace
 # Namespace 1 is a file in memory, in blocks of 4096 bytes; namespace 2 a block device, of 512.
 FILES = {1: '/dev/shm/nvmet', 2: '/dev/ram0'}

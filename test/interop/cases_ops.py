@@ -20,7 +20,7 @@ def peer(one, role, **more):
     more = dict({'kinds': ('wire',), 'rules': one.rules}, **more)
     if scripts.AWRITE in one.needs:
         more['kernels'] = tuple(k for k in more.get('kernels', ('6.12',)) if k == '6.12')
-    return Case(one.name, SERVER, client, roles=(role,), both=['all is well: '], limit_s=150, **more)
+    return Case(one.name, SERVER, client, roles=(role,), both=['all is well: '], limit_s=600, **more)
 
 
 def possible(one, role):

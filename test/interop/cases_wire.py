@@ -41,7 +41,7 @@ def injured(rules, name, steps, wire, options=FAST, least=None, requester=None, 
         some = wire(Ends(role))
         count = sum(len(rule.nth) for rule in some) or 1
         yield Case(name, SERVER, f'interop-peer -d {{dev}} --gid {{gid}} -p {{port}} {options} '
-                   f'{{tcp}} {steps}', roles=(role,), both=['all is well: '], limit_s=150,
+                   f'{{tcp}} {steps}', roles=(role,), both=['all is well: '], limit_s=600,
                    kernels=(kernels[(i + len(name)) % len(kernels)],), rules=rules, wire=some,
                    frames=frames,
                    injured=count if least is None else least,

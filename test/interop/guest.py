@@ -13,8 +13,8 @@ import subprocess
 import threading
 import time
 
-LIMIT_S = 60 # of a job, unless it is given another
-BOOT_S = 240
+LIMIT_S = 240 # of a job, unless it is given another
+BOOT_S = 900
 JOBS = 64
 TCG = 'tcg,thread=multi,tb-size=256'
 OUTPUT_LINES = 40

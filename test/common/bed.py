@@ -13,6 +13,7 @@ import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 
 HANG_S = 300 # nobody waits longer than this for anything, however busy the machine is
@@ -78,6 +79,35 @@ class Tap:
     def finish(self):
         print(f'1..{self.number}')
         return 1 if self.failed else 0
+
+
+class Clock(threading.Thread):
+    """Notices when the machine stands still, as a virtual one does at times, or is so busy that who
+    wants to run must wait."""
+
+    TICK_S = 0.05
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.worst_s, self.stopped = 0, False
+        self.start()
+
+    def run(self):
+        last = time.monotonic()
+        while not self.stopped:
+            time.sleep(self.TICK_S)
+            now = time.monotonic()
+            self.worst_s = max(self.worst_s, now - last - self.TICK_S)
+            last = now
+
+    def stop(self):
+        self.stopped = True
+        self.join()
+
+    def stood_still(self, least_s):
+        """For how long at a time since the last call, if that is @least_s or more; else 0."""
+        worst_s, self.worst_s = self.worst_s, 0
+        return worst_s if worst_s >= least_s else 0
 
 
 class Daemon:

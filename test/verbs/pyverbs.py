@@ -21,14 +21,13 @@ import random
 import shutil
 import sys
 import tempfile
-import threading
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.append(HERE) # its name is that of a package
 # pylint: disable=wrong-import-position
 from verbs_bed import Engine, Tap, Tools, Wire
-from bed import HugePages
+from bed import Clock, HugePages
 
 PACKAGED = '/usr/share/doc/rdma-core/tests'
 PYTHON = '/usr/bin/python3' # the one that Debian's pyverbs is for
@@ -39,6 +38,7 @@ OTHERS = ('test_mlx5', 'test_efa', 'test_cuda')
 RDMACM = 'test_rdmacm'
 FILE_S = 240
 ATTEMPTS = 3 # if the machine does not run
+STILL_S = 2 # for so long: rdma-core's tests wait for ten seconds at the most
 LEAST = 112
 # Their group is one of IPv4; with an address of IPv6 there is no way to it.
 IPV4_ONLY = 'test_rdmacm.*_multicast_*'
@@ -101,32 +101,6 @@ class NotOffered:
 
 
 # --- running ---
-
-class Clock(threading.Thread):
-    """Notices when the machine stands still for seconds, as a virtual one does at times: rdma-core's
-    tests wait for ten seconds at the most."""
-
-    TICK_S = 0.1
-    STILL_S = 2
-
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.worst_s = 0
-        self.start()
-
-    def run(self):
-        last = time.monotonic()
-        while True:
-            time.sleep(self.TICK_S)
-            now = time.monotonic()
-            self.worst_s = max(self.worst_s, now - last - self.TICK_S)
-            last = now
-
-    def stood_still(self):
-        """For how long since the last call, if that matters; else 0."""
-        worst_s, self.worst_s = self.worst_s, 0
-        return worst_s if worst_s > self.STILL_S else 0
-
 
 def unpack(folder):
     """The packaged tests, and ours, in @folder/tests.  @return the names of the files to be run."""
@@ -195,11 +169,11 @@ class File:
 
     def run(self, tap, clock):
         """@return problems of the file as a whole."""
-        clock.stood_still()
+        clock.stood_still(STILL_S)
         problems = self.attempt()
         for _ in range(ATTEMPTS - 1):
             failed = [t for t, (result, _) in self.tests.items() if result in ('failed', 'not run')]
-            still_s = clock.stood_still()
+            still_s = clock.stood_still(STILL_S)
             if not (failed or problems) or not still_s:
                 break
             tap.note(f'the machine stood still for {still_s:.0f} s in {self.name}: once more '

@@ -12,7 +12,7 @@ other tests never end, over whatever device.  They are given a time.
 """
 import sys
 
-from verbs_bed import free_port, listening, run_all
+from verbs_bed import HANG_S, free_port, listening, run_all
 
 BY_LID = [('rc_bw', 'modify QP to RTR'), ('uc_lat', 'modify QP to RTR'),
           ('ud_bw', 'create address handle')]
@@ -25,7 +25,8 @@ BY_CM = [('rc_bw', MSGS // 2, '-n', str(MSGS)), *[(test, 20, '-t', '1') for test
 
 
 def client(engine, tcp, words):
-    program = engine.program(['qperf', '-lp', tcp, 'localhost', *words])
+    # -to: how long one end has patience with the other; 5 s unless told
+    program = engine.program(['qperf', '-lp', tcp, '-to', str(HANG_S), 'localhost', *words])
     return program, program.wait()
 
 

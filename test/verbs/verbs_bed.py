@@ -7,6 +7,7 @@ with status 0, say what they must, frames went through the engine, and nothing i
 """
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
@@ -18,12 +19,13 @@ sys.path.insert(0, os.path.join(HERE, '..', 'common'))
 sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
 sys.dont_write_bytecode = True
 import karst_observe  # noqa: E402
-from bed import Daemon, HANG_S, HEADER, Tap, free_port  # noqa: E402,F401
+from bed import Clock, Daemon, HANG_S, HEADER, Tap, free_port  # noqa: E402,F401
 
 # Programs that end with status 0 after having said this have failed all the same.
 NEVER = r'invalid data|[Cc]ompletion with error|[Ff]ailed|[Cc]ouldn.t'
 LOG_LINES = 15
 OUTPUT_LINES = 40
+ATTEMPTS, STILL_S = 3, 0.1
 
 
 def listening(port, pid='self'):
@@ -57,12 +59,16 @@ class Program:
 
     def wait(self, limit_s=HANG_S):
         """@return problems: it does not end."""
-        try:
-            self.process.wait(limit_s)
-            return []
-        except subprocess.TimeoutExpired:
-            self.kill()
-            return [f'does not end within {limit_s} s']
+        if self.process.poll() is None:
+            # wait() of subprocess, with a limit, looks 20 times a second
+            fd = os.pidfd_open(self.process.pid)
+            ended = select.select([fd], [], [], limit_s)[0]
+            os.close(fd)
+            if not ended:
+                self.kill()
+                return [f'does not end within {limit_s} s']
+        self.process.wait()
+        return []
 
     def kill(self):
         """With all that it has started."""
@@ -215,7 +221,24 @@ def says(program, texts):
     return [f'"{wanted}" is not said' for wanted in texts if not re.search(wanted, text)]
 
 
-def pair(engines, words, client_words=(), peer=('localhost',), port='-p', says_both=(),
+def pair(engines, words, *args, **kwargs):
+    """pair_once(); once more, if it failed while the machine kept programs waiting for so long that
+    their patience with each other, which is theirs, may have ended: the pingpongs' is half a second."""
+    clock = Clock()
+    for left in reversed(range(ATTEMPTS)):
+        clock.stood_still(0)
+        problems = pair_once(engines, words, *args, **kwargs)
+        still_s = clock.stood_still(STILL_S)
+        if not problems or not still_s or not left:
+            break
+        print(f'# the machine stood still for {still_s:.1f} s; once more, after:', flush=True)
+        for line in '\n'.join(map(str, problems)).splitlines():
+            print(f'# {line}', flush=True)
+    clock.stop()
+    return problems
+
+
+def pair_once(engines, words, client_words=(), peer=('localhost',), port='-p', says_both=(),
          says_client=(), env=None, mode='ns', frames=1, moved=0, refused=None, limit_s=HANG_S):
     """Runs @words as a server over the first of @engines, and as a client, with @client_words and
     @peer added, over the last.

@@ -60,14 +60,16 @@ begin_turn(struct eng_lcore *lc)
 }
 
 /* Times of completions are on the kernel's clock, which programs can read, too; the TSC as the
- * engine counts it drifts away from that. */
+ * engine counts it drifts away from that.  Processors of a virtual machine may disagree about it by
+ * less than a microsecond: for who has been moved to another, time stands still instead. */
 static karst_noinline void
 read_stamp(struct karst_core *core)
 {
 	struct timespec t;
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
-	core->stamp_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+	core->stamp_ns = karst_max_u64(
+		core->stamp_ns, (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec);
 }
 
 void

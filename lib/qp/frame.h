@@ -63,11 +63,13 @@ karst_frame_close(struct karst_core *core, struct karst_tx_burst *b, const struc
 	if (t->ip6) {
 		karst_put_be16(l3 + 4, (uint16_t)(l3_len - KARST_IP6_LEN));
 	} else {
-		uint32_t sum = t->ip_sum + l3_len;
+		/* identifications of consecutive packets count up (W11), which costs no state */
+		uint32_t sum = t->ip_sum + l3_len + (psn & 0xffff);
 
 		sum = (sum & 0xffff) + (sum >> 16);
 		sum = (sum & 0xffff) + (sum >> 16);
 		karst_put_be16(l3 + 2, (uint16_t)l3_len);
+		karst_put_be16(l3 + 4, (uint16_t)psn);
 		karst_put_be16(l3 + 10, (uint16_t)~sum);
 	}
 

@@ -188,6 +188,37 @@ Test(path, w2_migreq)
 	bed_close(b);
 }
 
+static void
+check_identification(const struct karst_pkt *pkt, uint32_t psn)
+{
+	const uint8_t *ip = pkt->data + 14;
+	uint32_t sum = 0;
+	unsigned int i;
+
+	cr_assert_eq(karst_get_be16(ip + 4), psn & 0xffff);
+	for (i = 0; i < 20; i += 2)
+		sum += karst_get_be16(ip + i);
+	cr_assert_eq((sum & 0xffff) + (sum >> 16), 0xffff);
+}
+
+/* (W11): identifications count up with the PSNs, and the header checksum says so. */
+Test(path, w11_identification)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+	unsigned int i;
+
+	post(b, RDMA_WRITE, 1, .len = 5 * MTU);
+	check_identification(expect_pkt(b, RC_WRITE_FIRST, S(0)), S(0));
+	for (i = 1; i < 4; i++)
+		check_identification(expect_pkt(b, RC_WRITE_MIDDLE, S(i)), S(i));
+	check_identification(expect_pkt(b, RC_WRITE_LAST, S(4)), S(4));
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true));
+	check_identification(expect_pkt(b, RC_ACK, R(0)), R(0));
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* A new path, given while drained, counts from the next packet on. */
 Test(path, changed_while_drained)
 {

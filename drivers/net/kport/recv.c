@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Receiving.  A train is one message of up to 64 KiB, and what the program wants are datagrams,
+ * each with its headers in a buffer of its own.  No byte of payload is copied for that: the next
+ * train will be cut as the last one was, so the message is received into a list of buffers that are
+ * as long as its datagrams, with room for headers in front:
+ *
+ *	buffer 0   [headers|datagram 0]
+ *	buffer 1   [.......|datagram 1]     the dots are written afterwards, from buffer 0's
+ *	...
+ *	spill      what comes when the guess was wrong
+ *
+ * When the guess was wrong (another size, other headers, a frame that is longer than buffer 0's
+ * part), the bytes are put right by copies, and the guess is changed.  Trains of small datagrams
+ * are copied always, since a buffer for each would cost more.
+ *
+ * Everything that the kernel says of a message is checked against its bytes: who may send raw
+ * frames may also lie in their virtio headers.
+ *
+ * What one recvmmsg() has brought is handed out before the next one is made, so that as soon as a
+ * program is told that there is nothing, the socket is readable again when there is.
+ */
+#include "kport.h"
+
+#include <errno.h>
+
+#include <linux/if_packet.h>
+
+/* A train of so many is what is to be expected next. */
+#define KP_LONG_TRAIN 4u
+
+/* --- slots --- */
+
+/* Where payload goes of buffers that headers are put in front of later. */
+static inline uint8_t *
+payload_at(struct rte_mbuf *m, unsigned int hdr)
+{
+	return rte_pktmbuf_mtod_offset(m, uint8_t *, hdr);
+}
+
+/* How many buffers a slot has for the guess of its queue. */
+static unsigned int
+bufs_wanted(const struct kp_rxq *q)
+{
+	return q->seg == 0 ? 1 : RTE_MIN(KP_RX_BUFS, KP_IP_MAX / q->seg + 1);
+}
+
+/* More buffers, or fewer.  What there is of them is enough for a slot to be received into. */
+static void
+adjust_bufs(struct kp_rxq *q, struct kp_slot *s)
+{
+	unsigned int want = bufs_wanted(q);
+
+	if (s->nbufs > want) {
+		rte_pktmbuf_free_bulk(s->buf + want, s->nbufs - want);
+		s->nbufs = (uint16_t)want;
+	}
+	while (s->nbufs < want) {
+		unsigned int n = want - s->nbufs;
+
+		if (rte_pktmbuf_alloc_bulk(q->pool, s->buf + s->nbufs, n) != 0) {
+			n = 1;
+			s->buf[s->nbufs] = rte_pktmbuf_alloc(q->pool);
+			if (s->buf[s->nbufs] == NULL)
+				return;
+		}
+		s->nbufs = (uint16_t)(s->nbufs + n);
+	}
+}
+
+/* Lays a slot out for the queue's guess. */
+static void
+arm(struct kp_rxq *q, unsigned int index)
+{
+	struct kp_slot *s = &q->slot[index];
+	struct msghdr *h = &q->msg[index].msg_hdr;
+	unsigned int i, n = 0;
+
+	adjust_bufs(q, s);
+	s->seg = q->seg;
+	s->hdr = q->hdr;
+	s->iov[n++] = (struct iovec){.iov_base = &s->vnet, .iov_len = sizeof(s->vnet)};
+	if (!q->port->vnet)
+		n = 0;
+	s->first = (uint16_t)(s->seg == 0 ? q->room : (uint32_t)s->hdr + s->seg);
+	for (i = 0; i < s->nbufs; i++)
+		s->iov[n++] = (struct iovec){.iov_base = payload_at(s->buf[i], i == 0 ? 0 : s->hdr),
+			.iov_len = i == 0 ? s->first : s->seg};
+	s->iov[n++] = (struct iovec){.iov_base = s->spill, .iov_len = KP_SPILL};
+	h->msg_iov = s->iov;
+	h->msg_iovlen = n;
+	h->msg_control = s->control;
+	h->msg_controllen = q->port->roce ? 0 : sizeof(s->control);
+	h->msg_flags = 0;
+}
+
+/* --- bytes of a message, wherever they were put --- */
+
+struct cursor {
+	const struct iovec *iov;
+	size_t off;
+};
+
+static void
+cursor_skip(struct cursor *c, size_t n)
+{
+	while (n > 0 && n >= c->iov->iov_len - c->off) {
+		n -= c->iov->iov_len - c->off;
+		c->iov++;
+		c->off = 0;
+	}
+	c->off += n;
+}
+
+static void
+cursor_copy(struct cursor *c, uint8_t *to, size_t n)
+{
+	while (n > 0) {
+		size_t part = RTE_MIN(n, c->iov->iov_len - c->off);
+
+		rte_memcpy(to, (const uint8_t *)c->iov->iov_base + c->off, part);
+		to += part;
+		n -= part;
+		cursor_skip(c, part);
+	}
+}
+
+/* --- handing out --- */
+
+static inline void
+give(struct kp_rxq *q, struct rte_mbuf *m, size_t len)
+{
+	m->data_len = (uint16_t)len;
+	m->pkt_len = (uint32_t)len;
+	m->port = q->port_id;
+	q->ready[q->nready++] = m;
+	q->stats.frames++;
+	q->stats.bytes += len;
+}
+
+/* A tag that the kernel has taken away. */
+static void
+take_tag(const struct msghdr *h, struct rte_mbuf *m)
+{
+	struct tpacket_auxdata aux;
+	struct cmsghdr *c;
+
+	for (c = CMSG_FIRSTHDR(h); c != NULL; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)h, c)) {
+		if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA)
+			continue;
+		memcpy(&aux, CMSG_DATA(c), sizeof(aux));
+		if ((aux.tp_status & TP_STATUS_VLAN_VALID) == 0)
+			continue;
+		m->vlan_tci = aux.tp_vlan_tci;
+		m->ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
+	}
+}
+
+/* What came in the slot's buffers is another's now. */
+static void
+slot_gave(struct kp_slot *s, unsigned int n)
+{
+	s->nbufs = (uint16_t)(s->nbufs - n);
+	memmove(s->buf, s->buf + n, s->nbufs * sizeof(s->buf[0]));
+}
+
+/* A single frame: at most its end is elsewhere. */
+static void
+take_frame(
+	struct kp_rxq *q, struct kp_slot *s, const struct msghdr *h, struct cursor at, size_t len)
+{
+	struct rte_mbuf *m = s->buf[0];
+
+	if (s->nbufs == 0) {
+		q->stats.no_bufs++;
+		return;
+	}
+	if (len > q->room) {
+		q->stats.too_long++;
+		return;
+	}
+	if (len > s->first) {
+		cursor_skip(&at, s->first);
+		cursor_copy(&at, rte_pktmbuf_mtod_offset(m, uint8_t *, s->first), len - s->first);
+	}
+	m->ol_flags = 0;
+	if (s->vnet.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM && q->port->vnet)
+		m->ol_flags |= RTE_MBUF_F_RX_L4_CKSUM_NONE;
+	if (!q->port->roce)
+		take_tag(h, m);
+	slot_gave(s, 1);
+	give(q, m, len);
+}
+
+/* Each datagram is where it ought to be, and lacks its headers. */
+static void
+take_in_place(struct kp_rxq *q, struct kp_slot *s, const struct msghdr *h,
+	const struct kp_hdrs *hdrs, size_t payload)
+{
+	const uint8_t *first = rte_pktmbuf_mtod(s->buf[0], const uint8_t *);
+	unsigned int n = (unsigned int)((payload + s->seg - 1) / s->seg), i;
+
+	for (i = n; i-- > 0;) {
+		struct rte_mbuf *m = s->buf[i];
+		size_t part = RTE_MIN(payload - (size_t)i * s->seg, (size_t)s->seg);
+
+		/* the first one last: the others' are made from its */
+		kp_hdrs_of_one(rte_pktmbuf_mtod(m, uint8_t *), first, hdrs, i, part);
+		m->ol_flags = hdrs->ip6 ? RTE_MBUF_F_RX_L4_CKSUM_NONE : 0;
+		if (!q->port->roce)
+			take_tag(h, m);
+	}
+	for (i = 0; i < n; i++)
+		give(q, s->buf[i],
+			hdrs->bytes + RTE_MIN(payload - (size_t)i * s->seg, (size_t)s->seg));
+	slot_gave(s, n);
+}
+
+/* Datagrams are copied to where they ought to be. */
+static void
+take_copies(struct kp_rxq *q, const struct msghdr *h, struct cursor at, const uint8_t *first,
+	const struct kp_hdrs *hdrs, size_t payload, uint16_t seg)
+{
+	unsigned int i;
+
+	cursor_skip(&at, hdrs->bytes);
+	for (i = 0; payload > 0; i++) {
+		size_t part = RTE_MIN(payload, (size_t)seg);
+		struct rte_mbuf *m;
+
+		payload -= part;
+		if (part + hdrs->bytes > q->room) {
+			q->stats.too_long++;
+			cursor_skip(&at, part);
+			continue;
+		}
+		m = rte_pktmbuf_alloc(q->pool);
+		if (m == NULL) {
+			q->stats.no_bufs++;
+			cursor_skip(&at, part);
+			continue;
+		}
+		kp_hdrs_of_one(rte_pktmbuf_mtod(m, uint8_t *), first, hdrs, i, part);
+		cursor_copy(&at, payload_at(m, hdrs->bytes), part);
+		m->ol_flags = hdrs->ip6 ? RTE_MBUF_F_RX_L4_CKSUM_NONE : 0;
+		if (!q->port->roce)
+			take_tag(h, m);
+		give(q, m, hdrs->bytes + part);
+		q->stats.copied++;
+	}
+}
+
+/* How the next train is to be received.  A short train of another size is an exception when it
+ * comes once: the ends of messages are such. */
+static void
+guess(struct kp_rxq *q, uint16_t seg, uint8_t hdr, unsigned int n)
+{
+	bool again = seg == q->other_seg;
+
+	q->other_seg = seg;
+	if (seg < KP_SCATTER_LEAST || (uint32_t)seg + hdr > q->room ||
+		(q->seg != 0 && n < KP_LONG_TRAIN && !again))
+		return;
+	q->seg = seg;
+	q->hdr = hdr;
+}
+
+static void
+take_train(
+	struct kp_rxq *q, struct kp_slot *s, const struct msghdr *h, struct cursor at, size_t len)
+{
+	struct cursor peek = at;
+	uint8_t first[KP_HEADERS_MAX];
+	size_t front = RTE_MIN(len, sizeof(first)), payload;
+	uint16_t seg = s->vnet.gso_size;
+	struct kp_hdrs hdrs;
+	unsigned int n;
+
+	cursor_copy(&peek, first, front);
+	/* The upper bit says that there was congestion: the headers say so, too. */
+	if (s->vnet.gso_type != KP_GSO_UDP_L4 || seg == 0 || !kp_hdrs_find(first, front, &hdrs) ||
+		len <= hdrs.bytes || len - hdrs.l3 > KP_IP_MAX) {
+		q->stats.bad++;
+		return;
+	}
+	payload = len - hdrs.bytes;
+	n = (unsigned int)((payload + seg - 1) / seg);
+	if (n > KP_TRAIN_MAX_RX) {
+		q->stats.bad++;
+		return;
+	}
+	q->stats.trains++;
+	q->stats.datagrams += n;
+	if (seg == s->seg && hdrs.bytes == s->hdr && n <= s->nbufs) {
+		q->other_seg = 0;
+		take_in_place(q, s, h, &hdrs, payload);
+		return;
+	}
+	guess(q, seg, hdrs.bytes, n);
+	take_copies(q, h, at, first, &hdrs, payload, seg);
+}
+
+static void
+take(struct kp_rxq *q, unsigned int index)
+{
+	struct kp_slot *s = &q->slot[index];
+	const struct msghdr *h = &q->msg[index].msg_hdr;
+	size_t len = q->msg[index].msg_len;
+	struct cursor at = {.iov = s->iov};
+
+	if (h->msg_flags & MSG_TRUNC) {
+		q->stats.bad++;
+		return;
+	}
+	if (!q->port->vnet) {
+		take_frame(q, s, h, at, len);
+		return;
+	}
+	at.iov++;
+	if (len < sizeof(s->vnet)) {
+		q->stats.bad++;
+		return;
+	}
+	len -= sizeof(s->vnet);
+	if (s->vnet.gso_type == VIRTIO_NET_HDR_GSO_NONE)
+		take_frame(q, s, h, at, len);
+	else
+		take_train(q, s, h, at, len);
+}
+
+/* --- polls --- */
+
+static uint16_t
+hand_out(struct kp_rxq *q, struct rte_mbuf **bufs, uint16_t n)
+{
+	n = (uint16_t)RTE_MIN(q->nready - q->ready_head, (uint32_t)n);
+	memcpy(bufs, q->ready + q->ready_head, n * sizeof(bufs[0]));
+	q->ready_head += n;
+	if (q->ready_head == q->nready)
+		q->ready_head = q->nready = 0;
+	return n;
+}
+
+uint16_t
+kp_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t n)
+{
+	struct kp_rxq *q = queue;
+	unsigned int i, most;
+	int got;
+
+	if (q->nready != 0)
+		return hand_out(q, bufs, n);
+	most = RTE_MIN((unsigned int)n, KP_RX_SLOTS);
+	got = recvmmsg(q->fd, q->msg, most, MSG_DONTWAIT, NULL);
+	if (got <= 0) {
+		/* The rest, such as ENETDOWN, is news of the interface; it is told by the link. */
+		if (got < 0 && errno != EAGAIN && errno != EINTR)
+			kp_add(&q->stats.errors, 1);
+		return 0;
+	}
+	for (i = 0; i < (unsigned int)got; i++)
+		take(q, i);
+	for (i = 0; i < (unsigned int)got; i++)
+		arm(q, i);
+	return hand_out(q, bufs, n);
+}
+
+int
+kp_rxq_init(struct kp_rxq *q)
+{
+	unsigned int i;
+
+	for (i = 0; i < KP_RX_SLOTS; i++) {
+		q->slot[i].spill = rte_malloc_socket(
+			"net_kport", KP_SPILL, RTE_CACHE_LINE_SIZE, q->port->data->numa_node);
+		if (q->slot[i].spill == NULL)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void
+kp_rxq_arm(struct kp_rxq *q)
+{
+	unsigned int i;
+
+	q->seg = q->hdr = 0;
+	for (i = 0; i < KP_RX_SLOTS; i++)
+		arm(q, i);
+}
+
+void
+kp_rxq_fini(struct kp_rxq *q)
+{
+	unsigned int i;
+
+	while (q->ready_head < q->nready)
+		rte_pktmbuf_free(q->ready[q->ready_head++]);
+	q->ready_head = q->nready = 0;
+	for (i = 0; i < KP_RX_SLOTS; i++) {
+		rte_pktmbuf_free_bulk(q->slot[i].buf, q->slot[i].nbufs);
+		q->slot[i].nbufs = 0;
+		rte_free(q->slot[i].spill);
+		q->slot[i].spill = NULL;
+	}
+}

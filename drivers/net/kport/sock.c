@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Packet sockets.  They are made when the device starts: filter first, then bound, so that nothing
+ * is ever in one that was not asked for, and spread last.
+ *
+ * What a kernel refuses is said once, in words, with what becomes of it: without virtio headers
+ * there are no trains in either direction, without a large receive buffer frames may be lost under
+ * load.
+ */
+#include "kport.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <linux/ethtool.h>
+#include <linux/filter.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+
+#define ROCE_PORT 4791u
+#ifndef PACKET_IGNORE_OUTGOING
+#define PACKET_IGNORE_OUTGOING 23
+#endif
+
+int kp_logtype;
+
+void
+kp_say_once(struct kp_port *p, enum kp_said what, const char *fmt, ...)
+{
+	char text[256];
+	va_list ap;
+
+	/* relaxed: nothing is ordered by it */
+	if (atomic_fetch_or_explicit(&p->said, what, memory_order_relaxed) & what)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	KP_LOG(WARNING, "%s: %s\n", p->iface, text);
+}
+
+/* --- the interface --- */
+
+static int
+read_iface(struct kp_port *p, int fd, unsigned int *ifindex, unsigned int *flags)
+{
+	struct ifreq ifr = {0};
+
+	memcpy(ifr.ifr_name, p->iface, sizeof(p->iface));
+	if (ioctl(fd, SIOCGIFINDEX, &ifr) != 0)
+		return -errno;
+	*ifindex = (unsigned int)ifr.ifr_ifindex;
+	if (ioctl(fd, SIOCGIFFLAGS, &ifr) != 0)
+		return -errno;
+	*flags = (unsigned short)ifr.ifr_flags;
+	if (ioctl(fd, SIOCGIFMTU, &ifr) != 0)
+		return -errno;
+	p->mtu = (uint32_t)ifr.ifr_mtu;
+	if (ioctl(fd, SIOCGIFHWADDR, &ifr) != 0)
+		return -errno;
+	if (ifr.ifr_hwaddr.sa_family != 1 /* Ethernet */)
+		return -EPROTOTYPE;
+	memcpy(p->mac.addr_bytes, ifr.ifr_hwaddr.sa_data, sizeof(p->mac.addr_bytes));
+	return 0;
+}
+
+int
+kp_iface_read(struct kp_port *p, unsigned int *ifindex, unsigned int *flags)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = read_iface(p, fd, ifindex, flags);
+	close(fd);
+	return rc;
+}
+
+uint32_t
+kp_iface_speed(const struct kp_port *p)
+{
+	struct ethtool_cmd cmd = {.cmd = ETHTOOL_GSET};
+	struct ifreq ifr = {.ifr_data = (void *)&cmd};
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return RTE_ETH_SPEED_NUM_UNKNOWN;
+	memcpy(ifr.ifr_name, p->iface, sizeof(p->iface));
+	rc = ioctl(fd, SIOCETHTOOL, &ifr);
+	close(fd);
+	if (rc != 0 || ethtool_cmd_speed(&cmd) == (uint32_t)SPEED_UNKNOWN)
+		return RTE_ETH_SPEED_NUM_UNKNOWN;
+	return ethtool_cmd_speed(&cmd);
+}
+
+/* --- filters, in the classic BPF of sockets --- */
+
+#define LOAD8(off)      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, off)
+#define LOAD16(off)     BPF_STMT(BPF_LD | BPF_H | BPF_ABS, off)
+#define UNLESS(v, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, v, 0, skip)
+#define IF(v, skip)     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, v, skip, 0)
+#define KEEP            BPF_STMT(BPF_RET | BPF_K, UINT32_MAX)
+#define DROP            BPF_STMT(BPF_RET | BPF_K, 0)
+#define AD(what)        (SKF_AD_OFF + (what))
+
+/* What the interface receives, and not what this machine sends by it. */
+static const struct sock_filter incoming[] = {
+	LOAD16(AD(SKF_AD_PKTTYPE)), IF(PACKET_OUTGOING, 1), KEEP, DROP};
+
+/* Of that UDP to port 4791, with no tag that the kernel has taken away (but for a priority): over
+ * IPv4, if it is no later fragment, or over IPv6 without extension headers. */
+static const struct sock_filter roce[] = {
+	/* 0 */ LOAD16(AD(SKF_AD_PKTTYPE)),
+	/* 1 */ IF(PACKET_OUTGOING, 19),
+	/* 2 */ LOAD16(AD(SKF_AD_VLAN_TAG_PRESENT)),
+	/* 3 */ IF(0, 2),
+	/* 4 */ LOAD16(AD(SKF_AD_VLAN_TAG)),
+	/* 5 */ BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0xfff, 15, 0),
+	/* 6 */ LOAD16(12),
+	/* 7 */ UNLESS(ETH_P_IP, 7),
+	/* 8 */ LOAD8(14 + 9),
+	/* 9 */ UNLESS(IPPROTO_UDP, 11),
+	/* 10 */ LOAD16(14 + 6),
+	/* 11 */ BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 9, 0),
+	/* 12 */ BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, 14),
+	/* 13 */ BPF_STMT(BPF_LD | BPF_H | BPF_IND, 14 + 2),
+	/* 14 */ BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ROCE_PORT, 5, 6),
+	/* 15 */ UNLESS(ETH_P_IPV6, 5),
+	/* 16 */ LOAD8(14 + 6),
+	/* 17 */ UNLESS(IPPROTO_UDP, 3),
+	/* 18 */ LOAD16(14 + 42),
+	/* 19 */ UNLESS(ROCE_PORT, 1),
+	/* 20 */ KEEP,
+	/* 21 */ DROP,
+};
+
+/* Which queue: the last byte of the destination QP's number, whose low bits name an lcore of karst;
+ * other frames go to the first. */
+static const struct sock_filter by_qpn[] = {
+	/* 0 */ LOAD8(SKF_NET_OFF),
+	/* 1 */ BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 4),
+	/* 2 */ UNLESS(6, 6),
+	/* 3 */ LOAD8(SKF_NET_OFF + 6),
+	/* 4 */ UNLESS(IPPROTO_UDP, 14),
+	/* 5 */ LOAD16(SKF_NET_OFF + 42),
+	/* 6 */ UNLESS(ROCE_PORT, 12),
+	/* 7 */ LOAD8(SKF_NET_OFF + 40 + 8 + 7),
+	/* 8 */ BPF_STMT(BPF_RET | BPF_A, 0),
+	/* 9 */ UNLESS(4, 9),
+	/* 10 */ LOAD8(SKF_NET_OFF + 9),
+	/* 11 */ UNLESS(IPPROTO_UDP, 7),
+	/* 12 */ LOAD16(SKF_NET_OFF + 6),
+	/* 13 */ BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 5, 0),
+	/* 14 */ BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, SKF_NET_OFF),
+	/* 15 */ BPF_STMT(BPF_LD | BPF_H | BPF_IND, SKF_NET_OFF + 2),
+	/* 16 */ UNLESS(ROCE_PORT, 2),
+	/* 17 */ BPF_STMT(BPF_LD | BPF_B | BPF_IND, SKF_NET_OFF + 8 + 7),
+	/* 18 */ BPF_STMT(BPF_RET | BPF_A, 0),
+	/* 19 */ DROP,
+};
+
+static int
+set(int fd, int level, int option, const void *value, socklen_t len)
+{
+	return setsockopt(fd, level, option, value, len) == 0 ? 0 : -errno;
+}
+
+static int
+set_int(int fd, int level, int option, int value)
+{
+	return set(fd, level, option, &value, sizeof(value));
+}
+
+/* The kernel copies @code; its structure wants to be able to write there. */
+static struct sock_fprog
+program(const struct sock_filter *code, size_t n)
+{
+	return (struct sock_fprog){
+		.len = (unsigned short)n, .filter = (struct sock_filter *)(uintptr_t)code};
+}
+
+static int
+set_filter(const struct kp_port *p, int fd)
+{
+	struct sock_fprog prog =
+		p->roce ? program(roce, RTE_DIM(roce)) : program(incoming, RTE_DIM(incoming));
+
+	return set(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog));
+}
+
+/* --- sockets --- */
+
+static void
+set_buffer(struct kp_port *p, int fd, bool receive)
+{
+	int want = (int)(receive ? p->rcvbuf : p->sndbuf), got = 0;
+	socklen_t len = sizeof(got);
+
+	if (set_int(fd, SOL_SOCKET, receive ? SO_RCVBUFFORCE : SO_SNDBUFFORCE, want) == 0)
+		return;
+	(void)set_int(fd, SOL_SOCKET, receive ? SO_RCVBUF : SO_SNDBUF, want);
+	getsockopt(fd, SOL_SOCKET, receive ? SO_RCVBUF : SO_SNDBUF, &got, &len);
+	if (got / 2 >= want)
+		return;
+	kp_say_once(p, receive ? KP_SAID_RCVBUF : KP_SAID_SNDBUF,
+		"the kernel allows %d bytes of socket buffer instead of %d, so %s; raise "
+		"net.core.%s, or give CAP_NET_ADMIN",
+		got / 2, want, receive ? "frames may be lost under load" : "bursts are shorter",
+		receive ? "rmem_max" : "wmem_max");
+}
+
+static int
+bind_to(int fd, unsigned int ifindex)
+{
+	const struct sockaddr_ll at = {.sll_family = AF_PACKET,
+		.sll_protocol = htons(ETH_P_ALL),
+		.sll_ifindex = (int)ifindex};
+
+	return bind(fd, (const void *)&at, sizeof(at)) == 0 ? 0 : -errno;
+}
+
+/* @return a descriptor, -errno. */
+static int
+open_one(struct kp_port *p)
+{
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), rc;
+
+	if (fd < 0)
+		return -errno;
+	rc = set_filter(p, fd);
+	if (rc != 0) {
+		close(fd);
+		return rc;
+	}
+	rc = set_int(fd, SOL_PACKET, PACKET_VNET_HDR, 1);
+	if (rc != 0) {
+		kp_say_once(p, KP_SAID_VNET,
+			"the kernel refuses virtio headers on packet sockets (%s): frames go one by one",
+			strerror(-rc));
+		p->vnet = p->tx_trains = false;
+	}
+	/* Without the first, each frame sent costs one look of the filter; the second is for tags.
+	 * */
+	(void)set_int(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1);
+	if (!p->roce)
+		(void)set_int(fd, SOL_PACKET, PACKET_AUXDATA, 1);
+	set_buffer(p, fd, true);
+	set_buffer(p, fd, false);
+	return fd;
+}
+
+/* Makes the sockets share what arrives, instead of each getting all. */
+static int
+join(struct kp_port *p, int fd, bool first)
+{
+	static const int types[] = {PACKET_FANOUT_CBPF, PACKET_FANOUT_HASH, PACKET_FANOUT_CPU};
+	int type = types[p->spread];
+	uint32_t arg = (uint32_t)type << 16 | (uint16_t)(getpid() ^ (p->data->port_id << 8));
+	const struct sock_fprog prog = program(by_qpn, RTE_DIM(by_qpn));
+	int rc = set(fd, SOL_PACKET, PACKET_FANOUT, &arg, sizeof(arg));
+
+	if (rc == 0 && first && type == PACKET_FANOUT_CBPF)
+		rc = set(fd, SOL_PACKET, PACKET_FANOUT_DATA, &prog, sizeof(prog));
+	if (rc != 0)
+		KP_LOG(ERR, "%s: spreading frames over %u queues: %s\n", p->iface, p->nq,
+			strerror(-rc));
+	return rc;
+}
+
+int
+kp_sockets_open(struct kp_port *p)
+{
+	unsigned int flags, ifindex;
+	uint16_t i;
+	int rc = kp_iface_read(p, &ifindex, &flags);
+
+	p->vnet = true;
+	p->tx_trains = p->trains;
+	for (i = 0; rc == 0 && i < p->nq; i++) {
+		p->fd[i] = open_one(p);
+		rc = p->fd[i] < 0 ? p->fd[i] : bind_to(p->fd[i], ifindex);
+		if (rc == 0 && p->nq > 1)
+			rc = join(p, p->fd[i], i == 0);
+	}
+	p->ifindex = ifindex;
+	if (rc == 0)
+		return 0;
+	KP_LOG(ERR, "%s: a packet socket: %s%s\n", p->iface, strerror(-rc),
+		rc == -EPERM ? " (it needs CAP_NET_RAW)" : "");
+	kp_sockets_close(p);
+	return rc;
+}
+
+void
+kp_sockets_close(struct kp_port *p)
+{
+	uint16_t i;
+
+	for (i = 0; i < p->nq; i++) {
+		if (p->fd[i] >= 0)
+			close(p->fd[i]);
+		p->fd[i] = -1;
+	}
+}
+
+int
+kp_sockets_follow(struct kp_port *p, unsigned int ifindex)
+{
+	uint16_t i;
+	int rc = 0;
+
+	if (p->nq > 1) {
+		kp_say_once(p, KP_SAID_GONE,
+			"the interface was made anew; a port of several queues has to be opened again "
+			"for that");
+		return -EOPNOTSUPP;
+	}
+	for (i = 0; rc == 0 && i < p->nq; i++)
+		rc = bind_to(p->fd[i], ifindex);
+	if (rc == 0) {
+		p->ifindex = ifindex;
+		KP_LOG(NOTICE, "%s: the interface was made anew, and is used again\n", p->iface);
+	}
+	return rc;
+}
+
+int
+kp_membership(struct kp_port *p, unsigned short type, bool on)
+{
+	struct packet_mreq req = {.mr_ifindex = (int)p->ifindex, .mr_type = type};
+
+	if (!p->started)
+		return 0; /* when it is started */
+	return set(p->fd[0], SOL_PACKET, on ? PACKET_ADD_MEMBERSHIP : PACKET_DROP_MEMBERSHIP, &req,
+		sizeof(req));
+}
+
+uint64_t
+kp_sockets_missed(struct kp_port *p)
+{
+	struct tpacket_stats st;
+	socklen_t len = sizeof(st);
+	uint64_t n = 0;
+	uint16_t i;
+
+	for (i = 0; i < p->nq; i++)
+		if (p->fd[i] >= 0 &&
+			getsockopt(p->fd[i], SOL_PACKET, PACKET_STATISTICS, &st, &len) == 0)
+			n += st.tp_drops;
+	return n;
+}

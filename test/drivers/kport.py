@@ -1,0 +1,416 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""net_kport under dpdk-testpmd, which knows nothing of karst, and against senders that lie (TAP).
+
+  kport.py LIBRTE_NET_KPORT KARSTD
+
+In a network namespace of the test's own, testpmd forwards between two veth pairs:
+
+  this program - ka0=ka1 - net_kport0, testpmd, net_kport1 - kb1=kb0 - this program
+
+Frames are made and looked at by hand here, and trains are given to the kernel as its packet sockets
+have them (a virtio header in front).
+"""
+import ctypes
+import os
+import re
+import select
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from bed import Daemon, HANG_S, Tap  # noqa: E402
+import roce  # noqa: E402
+
+NETNS = f'kport{os.getpid()}'
+SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
+ETH_P_ALL = 3
+NEEDS_CSUM, GSO_NONE, GSO_TCPV4, GSO_UDP, GSO_UDP_L4 = 1, 0, 1, 3, 5
+VNET = struct.Struct('<BBHHHH')
+MAC = [b'\x02\x00\x00\x00\x00\x01', b'\x02\x00\x00\x00\x00\x02']
+ADDRESS = ['192.0.2.1', '192.0.2.2']
+CLONE_NEWNET = 0x40000000
+
+
+def sh(*args, check=True):
+    return subprocess.run(args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=HANG_S, check=check).stdout
+
+
+def add_pair(name):
+    sh('ip', '-n', NETNS, 'link', 'add', name + '0', 'type', 'veth', 'peer', 'name', name + '1')
+    for end in '01':
+        sh('ip', '-n', NETNS, 'link', 'set', name + end, 'mtu', '9000', 'up')
+
+
+class Network:
+    def __enter__(self):
+        sh('ip', 'netns', 'add', NETNS)
+        sh('ip', 'netns', 'exec', NETNS, 'sysctl', '-qw', 'net.ipv6.conf.default.disable_ipv6=1')
+        for name in ('ka', 'kb'):
+            add_pair(name)
+        return self
+
+    def __exit__(self, *_):
+        sh('ip', 'netns', 'del', NETNS, check=False)
+
+
+def in_netns(call):
+    """@call on a thread that is in the namespace: sockets stay where they are made."""
+    out = []
+
+    def run():
+        libc = ctypes.CDLL(None, use_errno=True)
+        with open(f'/run/netns/{NETNS}', encoding='ascii') as f:
+            if libc.setns(f.fileno(), CLONE_NEWNET) != 0:
+                raise OSError(ctypes.get_errno(), 'setns')
+        out.append(call())
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return out[0]
+
+
+def open_port(name):
+    def make():
+        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+        sock.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+        sock.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+        sock.bind((name, ETH_P_ALL))
+        return sock
+    return in_netns(make)
+
+
+def datagram(payload, ident=1, sport=0xc001, length=None):
+    """A frame with a UDP datagram; @length: what its headers say its payload is."""
+    n = len(payload) if length is None else length
+    udp = struct.pack('>HHHH', sport, roce.ROCE, 8 + n, 0)
+    ip = struct.pack('>BBHHHBBH4s4s', 0x45, 0, (28 + n) & 0xffff, ident, 0x4000, 64, 17, 0,
+                     *(socket.inet_aton(a) for a in ADDRESS))
+    ip = ip[:10] + struct.pack('>H', roce.ones_sum(ip)) + ip[12:]
+    return MAC[1] + MAC[0] + b'\x08\x00' + ip + udp + payload
+
+
+def train(payloads, ident=1):
+    """What one send() takes: virtio header, headers of the first, all payloads."""
+    whole = b''.join(payloads)
+    frame = bytearray(datagram(whole, ident))
+    pseudo = roce.ones_sum(bytes(frame[26:34]) + struct.pack('>HH', 17, 8 + len(whole))) ^ 0xffff
+    struct.pack_into('>H', frame, 40, pseudo)
+    return VNET.pack(NEEDS_CSUM, GSO_UDP_L4, 42, len(payloads[0]), 34, 6) + bytes(frame)
+
+
+def pieces(message):
+    """The datagrams of a received message: (identification, payload); as the kernel would cut it."""
+    flags, kind, _, size, _, _ = VNET.unpack_from(message)
+    frame = message[VNET.size:]
+    if frame[12:14] != b'\x08\x00' or frame[23] != 17:
+        return []
+    ident, = struct.unpack_from('>H', frame, 18)
+    if kind == GSO_NONE:
+        return [(ident, frame[42:])]
+    if kind != GSO_UDP_L4 or not flags & NEEDS_CSUM:
+        raise ValueError(f'flags {flags}, kind {kind}')
+    body = frame[42:]
+    return [((ident + i) & 0xffff, body[i * size:(i + 1) * size])
+            for i in range((len(body) + size - 1) // size)]
+
+
+def receive(sock, want):
+    """What comes until there are @want datagrams: (datagrams, messages)."""
+    got, messages = [], 0
+    end = time.monotonic() + HANG_S
+    while len(got) < want and time.monotonic() < end:
+        if select.select([sock], [], [], 1)[0]:
+            new = pieces(sock.recv(1 << 17))
+            messages += bool(new)
+            got += new
+    return got, messages
+
+
+def drain(sock):
+    while select.select([sock], [], [], 0.3)[0]:
+        sock.recv(1 << 17)
+
+
+class Testpmd:
+    def __init__(self, module, more=''):
+        self.process = subprocess.Popen(
+            ['ip', 'netns', 'exec', NETNS, 'stdbuf', '-o0', 'dpdk-testpmd', '-d', module,
+             '--lcores=0,1@0', '--no-huge', '-m', '512', '--no-shconf', '--no-pci', '--no-telemetry',
+             '--vdev', 'net_kport0,iface=ka1' + more, '--vdev', 'net_kport1,iface=kb1' + more,
+             '--', '-i', '--mbuf-size=9344', '--total-num-mbufs=4096', '--forward-mode=io'],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
+        self.said = ''
+
+    def wait(self, text, since=0):
+        end = time.monotonic() + HANG_S
+        while text not in self.said[since:]:
+            if time.monotonic() > end:
+                return [f'"{text}" does not come: {self.said}']
+            if select.select([self.process.stdout], [], [], 1)[0]:
+                new = os.read(self.process.stdout.fileno(), 65536).decode(errors='replace')
+                if not new:
+                    return [f'exit status {self.process.wait()}: {self.said}']
+                self.said += new
+        return []
+
+    def command(self, text, until):
+        """@return problems, what it says up to @until at least."""
+        since = len(self.said)
+        self.process.stdin.write(text.encode() + b'\n')
+        problems = self.wait(until, since)
+        return problems, self.said[since:]
+
+    def start(self):
+        return self.wait('testpmd> ') + self.command('start', 'io packet forwarding')[0]
+
+    def link(self, port):
+        _, text = self.command(f'show port info {port}', 'Max possible number of TX descriptors')
+        return re.search(r'Link status: (\w+)', text).group(1)
+
+    def xstats(self, port):
+        _, text = self.command(f'show port xstats {port}', 'tx_socket_full: ')
+        return {k: int(v) for k, v in re.findall(r'^(\w+): (\d+)\s', text, re.MULTILINE)}
+
+    def stop(self):
+        try:
+            self.process.stdin.write(b'quit\n')
+            self.process.stdin.close()
+            status = self.process.wait(HANG_S)
+        except (BrokenPipeError, subprocess.TimeoutExpired):
+            self.process.kill()
+            status = self.process.wait()
+        return [f'exit status {status}: {self.said[-2000:]}'] if status else []
+
+
+def same(got, want):
+    if got == want:
+        return []
+    for i, (a, b) in enumerate(zip(got, want)):
+        if a != b:
+            return [f'{len(got)} datagrams of {len(want)}; number {i}: identification {a[0]}, '
+                    f'{len(a[1])} bytes, and not {b[0]}, {len(b[1])} bytes']
+    return [f'{len(got)} datagrams instead of {len(want)}']
+
+
+def body(n, seed):
+    return bytes((seed * 7 + i) & 0xff for i in range(n))
+
+
+def check_forwarding(tap, a, b, pmd, name, count=40):
+    """Single frames and trains of many shapes get through as they are, in order."""
+    want = []
+    for i in range(count):
+        want.append((i, body(1 + i * 97 % 1400, i)))
+        a.send(VNET.pack(0, 0, 0, 0, 0, 0) + datagram(want[-1][1], i))
+    got, _ = receive(b, len(want))
+    tap.point(f'{name}: single frames', same(got, want))
+    before = pmd.xstats(0)
+    ident, want = 65530, [] # they wrap around
+    for n, size, last in ((15, 4112, 4112), (15, 4112, 4112), (15, 4112, 20), (2, 4128, 4112),
+                          (40, 1040, 1040), (40, 1040, 8), (15, 4112, 4112), (64, 92, 92), (3, 16, 4)):
+        parts = [body(size if i < n - 1 else last, i + n) for i in range(n)]
+        a.send(train(parts, ident & 0xffff))
+        for part in parts:
+            want.append((ident & 0xffff, part))
+            ident += 1
+        time.sleep(0.01)
+    got, messages = receive(b, len(want))
+    after = pmd.xstats(0)
+    tap.point(f'{name}: trains', same(got, want))
+    return messages, {k: after[k] - before.get(k, 0) for k in after}
+
+
+def forwarding(tap, module):
+    a, b = open_port('ka0'), open_port('kb0')
+    pmd = Testpmd(module)
+    problems = pmd.start()
+    tap.point('dpdk-testpmd starts with net_kport', problems)
+    if problems:
+        pmd.stop()
+        return
+    drain(b)
+    messages, grew = check_forwarding(tap, a, b, pmd, 'testpmd')
+    problems = [] if grew['rx_trains'] == 9 else [f'{grew["rx_trains"]} trains were received']
+    if messages > 20:
+        problems.append(f'they left in {messages} messages')
+    tap.point('testpmd: trains arrive and leave as trains', problems)
+    tap.point('testpmd: after one of its size, a train is received without copies',
+              [] if grew['rx_copied_datagrams'] < grew['rx_train_datagrams'] - 25
+              else [f'{grew}'])
+    liars(tap, a, b, pmd)
+    changes(tap, a, b, pmd)
+    tap.point('testpmd: it stops', pmd.stop())
+
+
+# Virtio headers that are not true of the frame behind them.
+LIES = {
+    'a segment size of 0': VNET.pack(NEEDS_CSUM, GSO_UDP_L4, 42, 0, 34, 6),
+    'a segment size of 1': VNET.pack(NEEDS_CSUM, GSO_UDP_L4, 42, 1, 34, 6),
+    'a segment size of 65535': VNET.pack(NEEDS_CSUM, GSO_UDP_L4, 42, 65535, 34, 6),
+    'no header length': VNET.pack(NEEDS_CSUM, GSO_UDP_L4, 0, 1000, 34, 6),
+    'a header length of 65535': VNET.pack(NEEDS_CSUM, GSO_UDP_L4, 65535, 1000, 34, 6),
+    'a checksum elsewhere': VNET.pack(NEEDS_CSUM, GSO_UDP_L4, 42, 1000, 65535, 65535),
+    'TCP': VNET.pack(NEEDS_CSUM, GSO_TCPV4, 54, 1000, 34, 16),
+    'UDP fragments': VNET.pack(NEEDS_CSUM, GSO_UDP, 42, 1000, 34, 6),
+    'an unknown kind': VNET.pack(NEEDS_CSUM, 0x7f, 42, 1000, 34, 6),
+    'everything': b'\xff' * VNET.size,
+}
+
+
+def liars(tap, a, b, pmd):
+    tcp = bytearray(datagram(body(5000, 1)))
+    tcp[23] = 6
+    frames = {
+        'UDP': datagram(body(5000, 1)),
+        'lengths that are too long': datagram(body(5000, 1), length=60000),
+        'lengths that are too short': datagram(body(5000, 1), length=4),
+        'nothing but headers': datagram(b''),
+        'no whole header': datagram(b'')[:30],
+        'a 6-byte header length': datagram(body(5000, 1)).replace(b'\x45\x00', b'\x41\x00', 1),
+        'TCP': bytes(tcp),
+        'noise': os.urandom(3000),
+    }
+    sent = refused = 0
+    for lie in LIES.values():
+        for frame in frames.values():
+            try:
+                a.send(lie + frame)
+                sent += 1
+            except OSError:
+                refused += 1 # the kernel looks at some of it itself
+    problems = []
+    tap.note(f'the kernel took {sent} of {sent + refused} lies')
+    drain(b)
+    if pmd.process.poll() is not None:
+        problems.append(f'testpmd ended: {pmd.process.returncode}')
+    tap.point('lying virtio headers do no harm', problems)
+    check_forwarding(tap, a, b, pmd, 'after the lies')
+
+
+def changes(tap, a, b, pmd):
+    sh('ip', '-n', NETNS, 'link', 'set', 'ka1', 'down')
+    sh('ip', '-n', NETNS, 'link', 'set', 'kb1', 'down')
+    time.sleep(0.2)
+    tap.point('an interface that is down has no link', [] if pmd.link(0) == 'down' else ['it has'])
+    sh('ip', '-n', NETNS, 'link', 'set', 'ka1', 'up')
+    sh('ip', '-n', NETNS, 'link', 'set', 'kb1', 'up')
+    time.sleep(0.2)
+    drain(b)
+    check_forwarding(tap, a, b, pmd, 'after down and up')
+    sh('ip', '-n', NETNS, 'link', 'set', 'ka0', 'mtu', '1500')
+    sh('ip', '-n', NETNS, 'link', 'set', 'ka1', 'mtu', '1500')
+    sh('ip', '-n', NETNS, 'link', 'set', 'ka0', 'mtu', '9000')
+    sh('ip', '-n', NETNS, 'link', 'set', 'ka1', 'mtu', '9000')
+    check_forwarding(tap, a, b, pmd, 'after another MTU and back')
+    sh('ip', '-n', NETNS, 'link', 'del', 'ka0')
+    tap.point('an interface that has gone has no link',
+              [] if pmd.link(0) == 'down' else ['it has'])
+    add_pair('ka')
+    a.close()
+    a = open_port('ka0')
+    tap.point('one of the same name that comes is used',
+              [] if pmd.link(0) == 'up' else ['it has no link'])
+    drain(b)
+    check_forwarding(tap, a, b, pmd, 'after it was made anew')
+
+
+def without_trains(tap, module):
+    """As on kernels that refuse them: the same frames come out, one by one."""
+    a, b = open_port('ka0'), open_port('kb0')
+    pmd = Testpmd(module, ',trains=0')
+    problems = pmd.start()
+    if not problems:
+        drain(b)
+        messages, _ = check_forwarding(tap, a, b, pmd, 'trains=0')
+        if messages != 209:
+            problems = [f'{messages} messages for 209 datagrams']
+    tap.point('trains=0: each datagram leaves alone', problems + pmd.stop())
+
+
+def arguments(tap, module):
+    for args, text in (('', 'iface=NAME is missing'), (',iface=nothere', 'no such interface'),
+                       (',iface=lo', 'not Ethernet'), (',iface=ka1,qpairs=0', 'qpairs=0'),
+                       (',iface=ka1,spread=sand', 'qpn, flow or cpu'),
+                       (',iface=ka1,colour=red', 'its arguments are')):
+        run = subprocess.run(['ip', 'netns', 'exec', NETNS, 'dpdk-testpmd', '-d', module, '--no-huge',
+                              '-m', '256', '--no-shconf', '--no-pci', '--no-telemetry', '--lcores=0',
+                              '--vdev', 'net_kport0' + args],
+                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, timeout=HANG_S, check=False)
+        tap.point(f'net_kport0{args} is refused in words',
+                  [] if run.returncode and text in run.stdout else [run.stdout])
+
+
+def bad_icrc(tap, karstd, folder):
+    """Of a train in which one packet's ICRC is wrong, that packet alone is dropped."""
+    sh('ip', '-n', NETNS, 'address', 'add', ADDRESS[1] + '/24', 'dev', 'ka1')
+    mac = bytes.fromhex(re.search(r'ether (\S+)', sh('ip', '-n', NETNS, 'link', 'show', 'ka1'))
+                        .group(1).replace(':', ''))
+    d = Daemon(karstd, folder, '[port a]\ndevice = ka1\n', name='icrc', netns=NETNS)
+    problems = d.start()
+    if problems:
+        tap.point('a train with one bad ICRC', problems)
+        return
+    a = open_port('ka0')
+    payloads = []
+    for i in range(15):
+        ib = roce.bth(roce.RC_WRITE_ONLY, 0x123456 & ~0xff | 0x80, i) + bytes(16) + bytes(4096)
+        frame = bytearray(roce.frame(mac, MAC[0], *ADDRESS, ib))
+        struct.pack_into('>H', frame, 18, 100 + i)
+        struct.pack_into('>H', frame, 24, 0)
+        struct.pack_into('>H', frame, 24, roce.ones_sum(bytes(frame[14:34])))
+        check = roce.icrc(bytes(frame[14:-4]))
+        payloads.append(bytes(frame[42:-4]) + (bytes([check[0] ^ (i == 7)]) + check[1:]))
+    message = bytearray(train(payloads, 100))
+    message[VNET.size:VNET.size + 12] = mac + MAC[0]
+    drops = drops_of(d)
+    a.send(message)
+    end = time.monotonic() + HANG_S
+    while time.monotonic() < end:
+        now = drops_of(d)
+        grew = {k: now[k] - drops.get(k, 0) for k in now if now[k] != drops.get(k, 0)}
+        if sum(grew.values()) >= 15:
+            break
+        time.sleep(0.1)
+    tap.point('of a train with one bad ICRC that packet alone is dropped for it',
+              [] if grew == {'icrc': 1, 'no_qp': 14} else [f'{grew}'])
+    tap.point('the daemon stops', d.stop())
+
+
+def drops_of(d):
+    import json  # pylint: disable=import-outside-toplevel
+    path = f'/run/dpdk/{d.name}/dpdk_telemetry.v2'
+    if not os.path.exists(path):
+        path = '/var' + path
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+        sock.connect(path)
+        sock.recv(4096)
+        sock.send(b'/karst/drops')
+        lcores = json.loads(sock.recv(65536))['/karst/drops']
+    return {name: sum(row[name] for row in lcores.values()) for name in next(iter(lcores.values()))}
+
+
+def main(argv):
+    if len(argv) != 3:
+        print(__doc__, file=sys.stderr)
+        return 2
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as folder, Network():
+        forwarding(tap, argv[1])
+        without_trains(tap, argv[1])
+        arguments(tap, argv[1])
+        bad_icrc(tap, argv[2], folder)
+    return tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

@@ -208,9 +208,10 @@ prepare_run(
 	bool attached = perf_opts_attached(&app->opts);
 	uint32_t cpus = app->opts.lcores;
 
-	/* a server that polls, and whoever polls the engine */
+	/* with the server and the lcores of two daemons: who polls on one's CPU keeps it from
+	 * working until the kernel's slice of milliseconds is over */
 	if (attached)
-		cpus = app->opts.latency || j->recv_depth != 0 ? 3 : 2;
+		cpus = 4;
 	memset(r, 0, sizeof(*r));
 	r->opts = &app->opts;
 	r->job = j;

@@ -35,7 +35,7 @@
 /* What the words of a KARSTD_WORD() are, where the order is not another header's. */
 enum kd_tristate { KD_NO, KD_YES, KD_AUTO };
 enum kd_allowed { KD_BY_USER, KD_FORBIDDEN, KD_ALLOWED };
-enum kd_driver { KD_AF_PACKET, KD_AF_XDP };
+enum kd_driver { KD_DRIVER_AUTO, KD_KPORT, KD_AF_PACKET, KD_AF_XDP };
 
 enum kd_device { KD_DEV_NONE, KD_DEV_LOOPBACK, KD_DEV_PCI, KD_DEV_VDEV, KD_DEV_NETDEV };
 

@@ -102,7 +102,7 @@ check_kind(const struct check *k, const struct kd_conf_port *p)
 {
 	bool netdev = p->kind == KD_DEV_NETDEV, loop = p->kind == KD_DEV_LOOPBACK;
 
-	if (!netdev && p->driver != KD_AF_PACKET)
+	if (!netdev && p->driver != KD_DRIVER_AUTO)
 		port_fault(k, p, "driver", "\"%s\" is no kernel interface; allowed: only with one",
 			p->device);
 	if ((netdev || loop) && p->exception_tap[0] != '\0')

@@ -11,6 +11,7 @@
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
+#include <netinet/udp.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -148,7 +149,7 @@ kd_netdev_silence(const struct kd_netdev *n)
 {
 	struct sock_filter drop[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
 	struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons(ROCE_PORT)};
-	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), zero = 0, rc = 0;
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0), zero = 0, one = 1, rc = 0;
 	bool v6 = fd >= 0;
 	struct sockaddr_in at4 = {.sin_family = AF_INET, .sin_port = htons(ROCE_PORT)};
 
@@ -160,6 +161,8 @@ kd_netdev_silence(const struct kd_netdev *n)
 		rc = -errno;
 	if (rc == 0)
 		rc = xdp_attach(fd, drop, KARST_DIM(drop));
+	/* Else the kernel would cut trains for a socket that drops them (net_kport). */
+	(void)setsockopt(fd, IPPROTO_UDP, UDP_GRO, &one, sizeof(one));
 	if (rc == 0 &&
 		setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, n->name, (socklen_t)strlen(n->name)) !=
 			0)

@@ -233,6 +233,17 @@ open_af_packet(struct kd_port *port, uint32_t queues)
 	return plug(port, name, args);
 }
 
+/* karst's own driver.  It narrows its sockets to RoCE by itself. */
+static int
+open_kport(struct kd_port *port, uint32_t queues)
+{
+	char name[64], args[256];
+
+	snprintf(name, sizeof(name), "net_kport_%s", port->netdev.name);
+	snprintf(args, sizeof(args), "iface=%s,qpairs=%u,roce=1", port->netdev.name, queues);
+	return plug(port, name, args);
+}
+
 static int
 check_xdp(const struct kd_port *port, uint32_t queues)
 {
@@ -295,11 +306,13 @@ open_netdev(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
 			p->device);
 	if (port->silence_fd < 0)
 		return fault(p, "UDP port 4791 of %s: %s", p->device, strerror(-port->silence_fd));
+	port->driver = p->driver == KD_DRIVER_AUTO ? KD_KPORT : p->driver;
 	queues = (uint32_t)__builtin_popcountll(lcore_mask(c, p,
-		p->driver == KD_AF_XDP && port->netdev.rx_queues != 0 ? port->netdev.rx_queues
-								      : 16));
-	return p->driver == KD_AF_XDP ? open_af_xdp(ps, port, queues)
-				      : open_af_packet(port, queues);
+		port->driver == KD_AF_XDP && port->netdev.rx_queues != 0 ? port->netdev.rx_queues
+									 : 16));
+	if (port->driver == KD_AF_XDP)
+		return open_af_xdp(ps, port, queues);
+	return port->driver == KD_KPORT ? open_kport(port, queues) : open_af_packet(port, queues);
 }
 
 static int
@@ -414,7 +427,7 @@ fill_config(const struct kd_ports *ps, const struct kd_conf *c, struct kd_port *
 	if (p->kind == KD_DEV_NETDEV) {
 		/* Drivers do not ask the interface; net_af_packet always says 1500. */
 		cfg->netdev = p->device;
-		cfg->force_mtu = p->driver == KD_AF_PACKET;
+		cfg->force_mtu = port->driver == KD_AF_PACKET;
 		if (cfg->mtu == 0)
 			cfg->mtu = (uint16_t)karst_min_u32(port->netdev.mtu, UINT16_MAX);
 	}
@@ -441,10 +454,27 @@ narrow(const struct kd_port *port, const struct kd_fds *fds)
 	uint32_t i;
 	int rc = 0;
 
-	for (i = 0; rc == 0 && port->conf->kind == KD_DEV_NETDEV && i < fds->n; i++)
+	for (i = 0; rc == 0 && port->driver == KD_AF_PACKET && i < fds->n; i++)
 		if (kd_wake_is_packet(fds->fd[i]))
 			rc = kd_netdev_only_roce(fds->fd[i]);
 	return rc == 0 ? 0 : fault(port->conf, "a filter for RoCE: %s", strerror(-rc));
+}
+
+/* Which driver a kernel interface has got, and what that means. */
+static void
+say_driver(const struct kd_port *port)
+{
+	static const char *const names[] = {"", "kport", "af_packet", "af_xdp"};
+	struct rte_eth_dev_info info;
+	const char *what = "";
+
+	if (port->driver == KD_KPORT && rte_eth_dev_info_get(port->ethdev, &info) == 0)
+		what = (info.tx_offload_capa & RTE_ETH_TX_OFFLOAD_UDP_TSO) != 0
+			? ": the kernel takes trains of packets of up to 64 KiB"
+			: ": frames one by one, since trains need Linux 6.2";
+	karst_log(KARST_LOG_NOTICE, "port %s: interface %s by driver %s%s%s", port->conf->name,
+		port->conf->device, names[port->driver],
+		port->conf->driver == KD_DRIVER_AUTO ? " (auto)" : "", what);
 }
 
 static void
@@ -454,6 +484,8 @@ say_port(const struct kd_port *port, const struct karst_engine_port_info *info)
 	size_t n = 0;
 	uint32_t i;
 
+	if (port->conf->kind == KD_DEV_NETDEV)
+		say_driver(port);
 	for (i = 0; i < info->num_addrs; i++) {
 		const struct karst_engine_addr *a = &info->addrs[i];
 		bool is4 = karst_engine_addr_is_ip4(a);
@@ -469,11 +501,11 @@ say_port(const struct kd_port *port, const struct karst_engine_port_info *info)
 static const char *
 xdp_hint(const struct kd_port *port)
 {
-	if (port->conf->kind != KD_DEV_NETDEV || port->conf->driver != KD_AF_XDP)
+	if (port->driver != KD_AF_XDP)
 		return "";
 	if (port->netdev.mtu > XDP_LARGEST_MTU)
 		return "; its MTU is probably too large for XDP: 2132 is what path MTU 2048 needs";
-	return "; driver = af_packet works with every interface";
+	return "; driver = auto works with every interface";
 }
 
 static int

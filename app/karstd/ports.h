@@ -7,8 +7,8 @@
  *   loopback          no device at all
  *   PCI address       probed when EAL starts, which may touch no other device
  *   net_...           made by hot-plug
- *   kernel interface  net_af_packet or net_af_xdp, made by hot-plug; ARP, routes and everything
- *                     that is not RoCE stay with the kernel
+ *   kernel interface  net_kport, net_af_packet or net_af_xdp, made by hot-plug; ARP, routes and
+ *                     everything that is not RoCE stay with the kernel
  */
 #ifndef KARSTD_PORTS_H
 #define KARSTD_PORTS_H
@@ -23,7 +23,8 @@ struct kd_port {
 	uint8_t number; /* of the engine */
 	bool added;
 	uint16_t ethdev;
-	bool probed; /* ethdev is to be closed */
+	bool probed;           /* ethdev is to be closed */
+	enum kd_driver driver; /* of a kernel interface, when it is chosen */
 	struct kd_netdev netdev;
 	struct kd_hotplug hotplug;
 	int silence_fd; /* kd_netdev_silence(); -1 */

@@ -297,6 +297,8 @@ def main(argv):
         if reason:
             tap.skip('ports of kernel interfaces', reason)
             return tap.finish()
+        netdev(tap, karstd, perf, member, folder, 'kport', 9000, 4096)
+        netdev(tap, karstd, perf, member, folder, 'auto', 1500, 1024)
         netdev(tap, karstd, perf, member, folder, 'af_packet', 9000, 4096)
         netdev(tap, karstd, perf, member, folder, 'af_packet', 1500, 1024)
         netdev_faults(tap, karstd, folder)

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * CLC: what is agreed on over TCP (S2, S6, S7), as far as it is the same on both sides.
+ *
+ * Until both know that it is SMC-R, whoever cannot go on says DECLINE and the connection is TCP.
+ * A side that hears nothing must not fall back by itself: the peer may still take what it reads for
+ * CLC, or have taken it for data.  Then the connection has failed.
+ */
+#include "smc_priv.h"
+
+/* Linux waits as long for what it asked on TCP as on a link. */
+void
+smc_clc_send(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_clc *msg)
+{
+	uint8_t buf[KARST_SMC_CLC_BUILD_MAX];
+	int len = karst_smc_clc_build(msg, buf, sizeof(buf));
+
+	assert(len > 0);
+	c->cfg.ops->clc(c->cfg.user, conn_id(c, conn), conn->user, buf, (size_t)len);
+}
+
+/* It is in no group, has no buffer and no name any more. */
+static void
+come_to_nothing(struct smc_core *c, struct smc_conn *conn, enum karst_smc_state state)
+{
+	struct smc_group *g = conn->group;
+	bool made_group = g != NULL && g->state == GROUP_NEW && conn->state != KARST_SMC_PARKED;
+
+	smc_timer_stop(c, &conn->timer);
+	conn->state = state;
+	if (made_group)
+		smc_group_kill(c, g, 0); /* which takes this one out */
+	smc_rmb_put(c, conn);
+	smc_group_leave(c, conn);
+}
+
+void
+smc_fall_back(struct smc_core *c, struct smc_conn *conn, uint32_t reason, bool local)
+{
+	count(c, local ? KARST_SMC_CTR_DECLINED : KARST_SMC_CTR_PEER_DECLINED);
+	come_to_nothing(c, conn, KARST_SMC_FELL_BACK);
+	conn->reason = reason;
+	conn->local_reason = local;
+	smc_conn_event(c, conn, KARST_SMC_EV_FALLBACK);
+}
+
+void
+smc_decline(struct smc_core *c, struct smc_conn *conn, uint32_t reason)
+{
+	struct karst_smc_clc msg = {.type = KARST_SMC_CLC_DECLINE,
+		.decline = {.version = conn->version > 1 ? 2 : 1,
+			.out_of_sync = reason == KARST_SMC_DECL_OUT_OF_SYNC,
+			.reason = reason,
+			.os = KARST_SMC_OS_LINUX}};
+
+	memcpy(msg.decline.system_id, c->cfg.system_id, 8);
+	smc_clc_send(c, conn, &msg);
+	smc_fall_back(c, conn, reason, true);
+}
+
+void
+smc_fail(struct smc_core *c, struct smc_conn *conn, int error)
+{
+	count(c, KARST_SMC_CTR_CLC_FAILED);
+	come_to_nothing(c, conn, KARST_SMC_FAILED);
+	conn->error = error;
+	smc_conn_event(c, conn, KARST_SMC_EV_FAILED);
+}
+
+void
+smc_connected(struct smc_core *c, struct smc_conn *conn)
+{
+	count(c, KARST_SMC_CTR_CONNECTED);
+	if (conn->first_contact)
+		count(c, KARST_SMC_CTR_FIRST_CONTACT);
+	smc_timer_stop(c, &conn->timer);
+	conn->state = KARST_SMC_ACTIVE;
+	smc_conn_event(c, conn, KARST_SMC_EV_CONNECTED | KARST_SMC_EV_WRITABLE);
+	if (conn->recv_pos != 0)
+		smc_conn_event(c, conn, KARST_SMC_EV_READABLE);
+	if (conn->rx_flags != 0) /* an impatient peer */
+		smc_close_peer(c, conn, conn->rx_flags);
+	smc_push(c, conn);
+}
+
+uint32_t
+smc_reason_of(int rc)
+{
+	switch (rc) {
+	case -ENODEV:
+		return KARST_SMC_DECL_NO_DEVICE;
+	case -EHOSTUNREACH:
+		return KARST_SMC_DECL_NO_ROUTE;
+	case -ENOMEM:
+	case -ENOSPC:
+		return KARST_SMC_DECL_MEMORY;
+	default:
+		return KARST_SMC_DECL_INTERNAL;
+	}
+}
+
+const uint8_t *
+smc_eid_match(const struct smc_core *c, const uint8_t (*eids)[KARST_SMC_EID_LEN], unsigned int n)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < n; i++) {
+		for (k = 0; k < c->cfg.neids; k++) {
+			if (memcmp(c->cfg.eids[k], eids[i], KARST_SMC_EID_LEN) == 0)
+				return c->cfg.eids[k];
+		}
+	}
+	return NULL;
+}
+
+static void
+fill_first_contact(const struct smc_core *c, const struct smc_conn *conn, struct karst_smc_accept *a)
+{
+	a->direct = conn->group->direct;
+	a->release = conn->release;
+	a->os = KARST_SMC_OS_LINUX;
+	memcpy(a->hostname, c->cfg.hostname, sizeof(a->hostname));
+	if (conn->release == 0)
+		return;
+	a->max_conns = conn->max_conns;
+	a->max_links = conn->max_links;
+	a->features = conn->features;
+}
+
+void
+smc_send_accept(struct smc_core *c, struct smc_conn *conn, enum karst_smc_clc_type type)
+{
+	const struct karst_smc_end *end = &conn->link->local;
+	unsigned int n = link_slot(conn->link);
+	struct karst_smc_clc msg = {.type = type,
+		.accept = {
+			.version = conn->version,
+			.first_contact = conn->first_contact,
+			.qpn = end->qpn,
+			.psn = end->psn,
+			.rkey = conn->rmb->rkey[n],
+			.vaddr = conn->rmb->vaddr[n],
+			.index = 1,
+			.token = conn->token,
+			.size = conn->size,
+			.mtu = end->mtu,
+		}};
+	struct karst_smc_accept *a = &msg.accept;
+
+	memcpy(a->peer.system_id, c->cfg.system_id, 8);
+	memcpy(a->peer.gid, end->gid, 16);
+	memcpy(a->peer.mac, end->mac, 6);
+	if (conn->version > 1) {
+		memcpy(a->eid, conn->eid, KARST_SMC_EID_LEN);
+		if (conn->first_contact)
+			fill_first_contact(c, conn, a);
+		if (type == KARST_SMC_CLC_CONFIRM) {
+			a->ngids = 1;
+			memcpy(a->gids[0], end->gid, 16);
+		}
+	}
+	smc_clc_send(c, conn, &msg);
+}
+
+bool
+smc_take_element(struct smc_conn *conn, const struct karst_smc_accept *a)
+{
+	uint64_t offset = (uint64_t)(a->index - 1) << (14 + a->size);
+
+	if (a->vaddr + offset < a->vaddr ||
+		a->vaddr + offset + karst_smc_size_bytes(a->size) - 1 < a->vaddr + offset)
+		return false; /* it would go around the end of all addresses */
+	conn->peer_token = a->token;
+	conn->peer_bytes = karst_smc_size_bytes(a->size);
+	conn->peer_offset = offset;
+	return true;
+}
+
+/* --- first contact: after CONFIRM_LINK (S8, S10) --- */
+
+static struct smc_conn *
+maker_of(struct smc_core *c, struct smc_group *g, enum karst_smc_state state)
+{
+	uint32_t i;
+
+	for (i = g->conns; i != NIL; i = c->conns[i].group_next) {
+		if (c->conns[i].state == state)
+			return &c->conns[i];
+	}
+	return NULL;
+}
+
+void
+smc_first_contact_confirmed(struct smc_core *c, struct smc_group *g)
+{
+	struct smc_conn *conn = maker_of(c, g, KARST_SMC_WAIT_CONFIRM_LINK);
+
+	if (conn == NULL)
+		return;
+	conn->state = KARST_SMC_WAIT_ADD_LINK;
+	smc_timer_set(c, &conn->timer, c->cfg.llc_wait_ns);
+	/* A side of release 0 counts on ADD_LINK; later ones do if two links were agreed on. */
+	if (g->release > 0 && g->max_links == 1)
+		smc_first_contact_over(c, g);
+	else if (g->role == KARST_SMC_SERVER)
+		karst_smc_group_add_link(&c->pub, group_index(c, g));
+}
+
+void
+smc_first_contact_over(struct smc_core *c, struct smc_group *g)
+{
+	struct smc_conn *conn = maker_of(c, g, KARST_SMC_WAIT_ADD_LINK);
+
+	if (conn == NULL)
+		return;
+	g->state = GROUP_ACTIVE;
+	smc_group_event(c, g, KARST_SMC_EV_GROUP_UP);
+	smc_connected(c, conn);
+	smc_group_settled(c, g);
+}
+
+/* --- what came, and what did not --- */
+
+void
+smc_conn_rkey_done(struct smc_core *c, struct smc_conn *conn, bool confirmed)
+{
+	if (conn->state != KARST_SMC_WAIT_RKEY)
+		return;
+	if (!confirmed)
+		smc_decline(c, conn, KARST_SMC_DECL_REGISTER);
+	else if (conn->role == KARST_SMC_CLIENT) {
+		smc_client_confirm(c, conn);
+	} else {
+		conn->state = KARST_SMC_WAIT_CONFIRM;
+		smc_timer_set(c, &conn->timer, c->cfg.clc_wait_ns);
+		smc_send_accept(c, conn, KARST_SMC_CLC_ACCEPT);
+	}
+}
+
+void
+smc_conn_timeout(struct smc_core *c, struct smc_conn *conn)
+{
+	switch (conn->state) {
+	case KARST_SMC_WAIT_RKEY:
+		count(c, KARST_SMC_CTR_LLC_TIMEOUT);
+		smc_decline(c, conn, KARST_SMC_DECL_REGISTER);
+		break;
+	case KARST_SMC_WAIT_CONFIRM_LINK:
+		count(c, KARST_SMC_CTR_LLC_TIMEOUT);
+		smc_decline(c, conn, KARST_SMC_DECL_TIMEOUT_CONFIRM_LINK);
+		break;
+	case KARST_SMC_WAIT_ADD_LINK: /* one link does as well */
+		smc_first_contact_over(c, conn->group);
+		break;
+	case KARST_SMC_WAIT_PROPOSAL:
+	case KARST_SMC_PARKED:
+	case KARST_SMC_WAIT_ACCEPT:
+	case KARST_SMC_WAIT_CONFIRM:
+		smc_fail(c, conn, ETIMEDOUT);
+		break;
+	default: /* the program has closed, the peer does not answer */
+		smc_conn_abort(c, conn, ETIMEDOUT, true);
+		if (conn->state == KARST_SMC_PEER_ABORT_WAIT)
+			smc_conn_closed(c, conn);
+	}
+}
+
+static void
+declined(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_decline *d)
+{
+	/*
+	 * Linux ends the group at once.  The TCP connection does not prove who says so, therefore
+	 * those that are in the group keep it; it takes no others (S7, S11).
+	 */
+	if (d->out_of_sync && conn->group != NULL && conn->state != KARST_SMC_PARKED)
+		conn->group->no_reuse = true;
+	if (conn->state >= KARST_SMC_ACTIVE)
+		smc_conn_abort(c, conn, ECONNABORTED, true);
+	else
+		smc_fall_back(c, conn, d->reason, false);
+}
+
+static bool
+expected(const struct smc_conn *conn, enum karst_smc_clc_type type)
+{
+	switch (type) {
+	case KARST_SMC_CLC_PROPOSAL:
+		return conn->state == KARST_SMC_WAIT_PROPOSAL;
+	case KARST_SMC_CLC_ACCEPT:
+		return conn->state == KARST_SMC_WAIT_ACCEPT;
+	case KARST_SMC_CLC_CONFIRM:
+		return conn->state == KARST_SMC_WAIT_CONFIRM;
+	case KARST_SMC_CLC_DECLINE:
+		return conn->state != KARST_SMC_CLOSED;
+	}
+	return false;
+}
+
+static void
+take(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_clc *msg)
+{
+	switch (msg->type) {
+	case KARST_SMC_CLC_PROPOSAL:
+		smc_server_proposed(c, conn, &msg->proposal);
+		break;
+	case KARST_SMC_CLC_ACCEPT:
+		smc_client_accepted(c, conn, &msg->accept);
+		break;
+	case KARST_SMC_CLC_CONFIRM:
+		smc_server_confirmed(c, conn, &msg->accept);
+		break;
+	case KARST_SMC_CLC_DECLINE:
+		declined(c, conn, &msg->decline);
+	}
+}
+
+/* Bytes that are no CLC message, or not the right one. */
+static void
+nonsense(struct smc_core *c, struct smc_conn *conn, const void *buf, size_t len)
+{
+	count(c, KARST_SMC_CTR_CLC_BAD);
+	if (conn->state == KARST_SMC_WAIT_PROPOSAL && !karst_smc_clc_begins(buf, len))
+		smc_fall_back(c, conn, KARST_SMC_DECL_PEER_NO_SMC, true); /* data: nothing was said yet */
+	else if (conn->state < KARST_SMC_ACTIVE)
+		smc_fail(c, conn, EPROTO);
+	else
+		smc_conn_abort(c, conn, EPROTO, true);
+}
+
+int
+karst_smc_clc_rx(struct karst_smc *smc, uint32_t id, const void *buf, size_t len)
+{
+	struct smc_core *c = core_of(smc);
+	struct smc_conn *conn = smc_conn_find(c, id);
+	struct karst_smc_clc msg;
+	int rc;
+
+	if (conn == NULL)
+		return -ENOENT;
+	if (len == 0 || conn->state == KARST_SMC_FELL_BACK || conn->state == KARST_SMC_FAILED)
+		return 0;
+	rc = karst_smc_clc_parse(buf, len, &msg);
+	if (rc == -EAGAIN)
+		return 0;
+	if (rc < 0 || !expected(conn, msg.type)) {
+		nonsense(c, conn, buf, len);
+		return 0;
+	}
+	take(c, conn, &msg);
+	return rc;
+}

@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * LLC messages (S3, S8 to S10, S18): what comes is answered at once, or answers what was asked.
+ *
+ * Who asks what is fixed: CONFIRM_LINK and ADD_LINK come from servers; keys, tests and deletions from
+ * both.  What does not fit is counted and has no effect.
+ */
+#include "smc_priv.h"
+
+struct karst_smc_llc *
+smc_llc_new(
+	struct smc_core *c, const struct smc_link *link, enum karst_smc_llc_type type, uint8_t flags)
+{
+	struct karst_smc_llc *m = &c->llc_tx;
+
+	memset(m, 0, offsetof(struct karst_smc_llc, rtokens));
+	m->ngids = 0;
+	m->type = type;
+	m->v2 = link->group->version > 1;
+	m->flags = flags;
+	return m;
+}
+
+static void
+send(struct smc_core *c, struct smc_link *link, const struct karst_smc_llc *m)
+{
+	int len = karst_smc_llc_build(m, c->buf, sizeof(c->buf));
+
+	assert(len > 0);
+	if (smc_link_send(c, link, NULL, c->buf, (size_t)len))
+		count(c, KARST_SMC_CTR_LLC_TX);
+	else
+		count(c, KARST_SMC_CTR_LLC_NO_SLOT);
+}
+
+void
+smc_llc_send(struct smc_core *c, struct smc_link *link)
+{
+	send(c, link, &c->llc_tx);
+}
+
+/* Says @m again, as an answer. */
+static void
+answer(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m, uint8_t flags)
+{
+	m->flags |= KARST_SMC_LLC_RESPONSE | flags;
+	send(c, link, m);
+}
+
+static bool
+bad(struct smc_core *c)
+{
+	count(c, KARST_SMC_CTR_LLC_BAD);
+	return false;
+}
+
+/* --- CONFIRM_LINK (S8) --- */
+
+void
+smc_llc_confirm_link(struct smc_core *c, struct smc_link *link, uint8_t flags)
+{
+	struct karst_smc_llc *m = smc_llc_new(
+		c, link, KARST_SMC_LLC_CONFIRM_LINK, KARST_SMC_LLC_NO_EYECATCHER | flags);
+
+	memcpy(m->mac, link->local.mac, 6);
+	memcpy(m->gid, link->local.gid, 16);
+	m->qpn = link->local.qpn;
+	m->link = link->number;
+	memcpy(m->link_uid, link->uid, 4);
+	m->max_links = link->group->release > 0 ? link->group->max_links : KARST_SMC_LINKS;
+	m->max_conns = link->group->release > 0 ? link->group->max_conns : 0;
+	smc_llc_send(c, link);
+	if (flags == 0 && link->group->state != GROUP_NEW) /* else its maker has the timer */
+		smc_timer_set(c, &link->timer, c->cfg.llc_wait_ns);
+}
+
+/* The group's first connection is declined, because elements have eyecatchers. */
+static void
+eyecatcher(struct smc_core *c, struct smc_link *link)
+{
+	struct smc_group *g = link->group;
+
+	for (uint32_t i = g->conns; g->state == GROUP_NEW && i != NIL; i = c->conns[i].group_next) {
+		if (c->conns[i].state == KARST_SMC_WAIT_CONFIRM_LINK) {
+			smc_decline(c, &c->conns[i], KARST_SMC_DECL_EYECATCHER);
+			return;
+		}
+	}
+	bad(c);
+}
+
+static void
+rx_confirm_link(struct smc_core *c, struct smc_link *link, const struct karst_smc_llc *m)
+{
+	struct smc_group *g = link->group;
+	bool response = m->flags & KARST_SMC_LLC_RESPONSE, new = g->state == GROUP_NEW;
+
+	if (response != (g->role == KARST_SMC_SERVER) || m->qpn != link->remote.qpn ||
+		memcmp(m->gid, link->remote.gid, 16) != 0 ||
+		link->state != (response ? LINK_CONFIRMING : LINK_READY)) {
+		bad(c);
+		return;
+	}
+	if ((m->flags & KARST_SMC_LLC_NO_EYECATCHER) != KARST_SMC_LLC_NO_EYECATCHER) {
+		eyecatcher(c, link);
+		return;
+	}
+	if (!response) {
+		link->number = m->link;
+		smc_llc_confirm_link(c, link, KARST_SMC_LLC_RESPONSE);
+	}
+	smc_link_active(c, link);
+	if (new)
+		smc_first_contact_confirmed(c, g);
+}
+
+/* --- ADD_LINK (S10) --- */
+
+static void
+fill_add_link(struct smc_core *c, struct karst_smc_llc *m, struct smc_link *on, struct smc_link *added)
+{
+	struct smc_group *g = on->group;
+	uint32_t i;
+
+	memcpy(m->mac, added->local.mac, 6);
+	memcpy(m->gid, added->local.gid, 16);
+	m->qpn = added->local.qpn;
+	m->psn = added->local.psn;
+	m->link = added->number;
+	m->mtu = added->local.mtu;
+	m->direct = g->direct;
+	memcpy(m->target, added->remote.gid, 16);
+	for (i = 0; i < c->cfg.max_rmbs && m->nrtokens < KARST_SMC_RKEYS_MAX; i++) {
+		const struct smc_rmb *rmb = &c->rmbs[i];
+
+		if (rmb->state <= RMB_IDLE || rmb->group != g)
+			continue;
+		m->rtokens[m->nrtokens++] = (struct karst_smc_rtoken){rmb->rkey[link_slot(on)],
+			rmb->rkey[link_slot(added)], rmb->vaddr[link_slot(added)]};
+	}
+}
+
+void
+smc_llc_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *added)
+{
+	struct smc_link *on = smc_group_link(g, added);
+	struct karst_smc_llc *m = smc_llc_new(c, on, KARST_SMC_LLC_ADD_LINK, 0);
+
+	if (added != NULL) {
+		fill_add_link(c, m, on, added);
+	} else { /* none to offer: with no MTU it is refused at once, and nobody has to wait */
+		memcpy(m->mac, on->local.mac, 6);
+		memcpy(m->gid, on->local.gid, 16);
+		m->direct = g->direct;
+	}
+	smc_llc_send(c, on);
+}
+
+int
+karst_smc_group_add_link(struct karst_smc *smc, uint32_t group)
+{
+	struct smc_core *c = core_of(smc);
+	struct smc_group *g;
+	struct smc_link *on, *added;
+	int rc = -ENODEV;
+
+	if (group >= c->cfg.max_groups || c->groups[group].state == GROUP_NONE)
+		return -ENOENT;
+	g = &c->groups[group];
+	on = smc_group_link(g, NULL);
+	if (g->role != KARST_SMC_SERVER || g->state == GROUP_ENDING || on == NULL)
+		return -EINVAL;
+	added = &g->links[!link_slot(on)];
+	if (added->state != LINK_NONE || g->flow_sent)
+		return -EBUSY;
+	if (g->max_links > 1)
+		rc = smc_link_start(c, g, link_slot(added), on->number == 1 ? 2 : 1, NULL, NULL);
+	if (rc == 0) {
+		rc = smc_rmb_add_link(c, g, added);
+		if (rc != 0)
+			smc_link_close(c, added);
+	}
+	if (rc == 0) {
+		added->state = LINK_ADDING;
+		smc_timer_set(c, &added->timer, c->cfg.llc_wait_ns);
+	}
+	if (rc == 0 || g->state == GROUP_NEW)
+		smc_llc_add_link(c, g, rc == 0 ? added : NULL);
+	return rc;
+}
+
+/* What the peer's keys, which we know on @on, are on @added. */
+static void
+take_keys(struct smc_link *on, struct smc_link *added, const struct karst_smc_llc *m)
+{
+	struct smc_group *g = on->group;
+
+	for (unsigned int i = 0; i < m->nrtokens; i++) {
+		int t = smc_rtoken_find(g, on, m->rtokens[i].link);
+
+		if (t < 0)
+			continue;
+		g->rtokens[t].known[link_slot(added)] = true;
+		g->rtokens[t].rkey[link_slot(added)] = m->rtokens[i].rkey;
+		g->rtokens[t].vaddr[link_slot(added)] = m->rtokens[i].vaddr;
+	}
+}
+
+static void
+take_end(struct smc_link *added, const struct karst_smc_llc *m)
+{
+	added->remote = (struct karst_smc_end){.qpn = m->qpn, .psn = m->psn, .mtu = m->mtu};
+	memcpy(added->remote.gid, m->gid, 16);
+	memcpy(added->remote.mac, m->mac, 6);
+}
+
+/* As client.  NULL: it is refused. */
+static struct smc_link *
+join_link(struct smc_core *c, struct smc_link *on, const struct karst_smc_llc *m)
+{
+	struct smc_group *g = on->group;
+	struct smc_link *added = &g->links[!link_slot(on)];
+
+	if (!m->v2 || m->mtu < 1 || m->mtu > 5 || g->max_links < 2 || added->state != LINK_NONE ||
+		m->link == on->number)
+		return NULL;
+	if (smc_link_start(c, g, link_slot(added), m->link, NULL, m->gid) != 0)
+		return NULL;
+	take_end(added, m);
+	if (smc_rmb_add_link(c, g, added) != 0 || smc_link_connect(c, added) != 0) {
+		smc_link_close(c, added);
+		return NULL;
+	}
+	take_keys(on, added, m);
+	smc_timer_set(c, &added->timer, c->cfg.confirm_wait_ns);
+	return added;
+}
+
+static void
+rx_add_link_request(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
+{
+	struct smc_group *g = link->group;
+	struct smc_link *added = join_link(c, link, m);
+
+	if (added == NULL) {
+		answer(c, link, m, KARST_SMC_LLC_REJECTED);
+	} else {
+		struct karst_smc_llc *r =
+			smc_llc_new(c, link, KARST_SMC_LLC_ADD_LINK, KARST_SMC_LLC_RESPONSE);
+
+		fill_add_link(c, r, link, added);
+		smc_llc_send(c, link);
+	}
+	if (g->state == GROUP_NEW)
+		smc_first_contact_over(c, g);
+}
+
+static void
+rx_add_link_response(struct smc_core *c, struct smc_link *link, const struct karst_smc_llc *m)
+{
+	struct smc_group *g = link->group;
+	struct smc_link *added = &g->links[!link_slot(link)];
+
+	if (added->state == LINK_ADDING) {
+		take_end(added, m);
+		if (m->flags & KARST_SMC_LLC_REJECTED || m->mtu < 1 || m->mtu > 5 ||
+			smc_link_connect(c, added) != 0) {
+			smc_link_close(c, added);
+		} else {
+			take_keys(link, added, m);
+			added->state = LINK_CONFIRMING;
+			smc_llc_confirm_link(c, added, 0);
+		}
+	} else if (g->state != GROUP_NEW) {
+		bad(c);
+	}
+	if (g->state == GROUP_NEW)
+		smc_first_contact_over(c, g);
+	else
+		smc_flow_next(c, g);
+}
+
+static void
+rx_add_link(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
+{
+	bool response = m->flags & KARST_SMC_LLC_RESPONSE;
+
+	if (!link_usable(link) || response != (link->group->role == KARST_SMC_SERVER))
+		bad(c);
+	else if (response)
+		rx_add_link_response(c, link, m);
+	else
+		rx_add_link_request(c, link, m);
+}
+
+/* --- DELETE_LINK (S18) --- */
+
+void
+smc_llc_delete_link(
+	struct smc_core *c, struct smc_link *link, uint8_t number, uint8_t flags, uint32_t reason)
+{
+	struct karst_smc_llc *m = smc_llc_new(c, link, KARST_SMC_LLC_DELETE_LINK, flags);
+
+	m->link = number;
+	m->reason = reason;
+	smc_llc_send(c, link);
+}
+
+static void
+rx_delete_link(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
+{
+	struct smc_group *g = link->group;
+	struct smc_link *dead = NULL, *other;
+	uint32_t tell = g->role == KARST_SMC_SERVER ? m->reason : 0;
+
+	if (m->flags & KARST_SMC_LLC_RESPONSE)
+		return;
+	for (unsigned int n = 0; n < KARST_SMC_LINKS; n++) {
+		if (g->links[n].state != LINK_NONE && g->links[n].number == m->link)
+			dead = &g->links[n];
+	}
+	other = smc_group_link(g, dead);
+	if (m->flags & KARST_SMC_LLC_ALL || (dead != NULL && other == NULL)) {
+		count(c, KARST_SMC_CTR_GROUP_DOWN);
+		smc_group_terminate(c, g);
+		return;
+	}
+	if (g->role == KARST_SMC_CLIENT) /* also if we knew */
+		answer(c, other, m, 0);
+	if (dead != NULL)
+		smc_link_lost(c, dead, tell);
+}
+
+/* --- keys (S9) --- */
+
+static void
+rx_confirm_rkey(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
+{
+	struct smc_group *g = link->group;
+	unsigned int i, n;
+	int t;
+
+	if (m->flags & KARST_SMC_LLC_RESPONSE) {
+		smc_flow_answer(c, g, link, m);
+		return;
+	}
+	t = smc_rtoken_add(g, link, m->first.rkey, m->first.vaddr, NULL);
+	for (i = 0; t >= 0 && i < m->nrtokens; i++) {
+		for (n = 0; n < KARST_SMC_LINKS; n++) {
+			if (&g->links[n] == link || g->links[n].state == LINK_NONE ||
+				g->links[n].number != m->rtokens[i].link)
+				continue;
+			g->rtokens[t].known[n] = true;
+			g->rtokens[t].rkey[n] = m->rtokens[i].rkey;
+			g->rtokens[t].vaddr[n] = m->rtokens[i].vaddr;
+		}
+	}
+	answer(c, link, m, t < 0 ? KARST_SMC_LLC_NEGATIVE : 0);
+}
+
+static void
+rx_delete_rkey(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
+{
+	uint8_t errors = 0;
+	bool any = false;
+
+	if (m->flags & KARST_SMC_LLC_RESPONSE) {
+		smc_flow_answer(c, link->group, link, m);
+		return;
+	}
+	for (unsigned int i = 0; i < m->nrtokens; i++) {
+		if (smc_rtoken_remove(c, link->group, link, m->rtokens[i].rkey))
+			continue;
+		any = true;
+		if (i < 8)
+			errors |= (uint8_t)(0x80u >> i);
+	}
+	m->error_mask = errors;
+	answer(c, link, m, any ? KARST_SMC_LLC_NEGATIVE : 0);
+}
+
+/* --- all of them --- */
+
+static void
+dispatch(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
+{
+	switch (m->type) {
+	case KARST_SMC_LLC_CONFIRM_LINK:
+		rx_confirm_link(c, link, m);
+		break;
+	case KARST_SMC_LLC_ADD_LINK:
+		rx_add_link(c, link, m);
+		break;
+	case KARST_SMC_LLC_DELETE_LINK:
+		rx_delete_link(c, link, m);
+		break;
+	case KARST_SMC_LLC_REQ_ADD_LINK:
+		if (!(m->flags & KARST_SMC_LLC_RESPONSE) && link_usable(link) && link->group->state == GROUP_ACTIVE)
+			karst_smc_group_add_link(&c->pub, group_index(c, link->group));
+		break;
+	case KARST_SMC_LLC_CONFIRM_RKEY:
+		rx_confirm_rkey(c, link, m);
+		break;
+	case KARST_SMC_LLC_TEST_LINK:
+		if (!(m->flags & KARST_SMC_LLC_RESPONSE))
+			answer(c, link, m, 0);
+		break;
+	case KARST_SMC_LLC_DELETE_RKEY:
+		rx_delete_rkey(c, link, m);
+		break;
+	case KARST_SMC_LLC_ADD_LINK_CONT:
+	case KARST_SMC_LLC_CONFIRM_RKEY_CONT:
+		bad(c); /* nothing that would go on so was begun */
+	}
+}
+
+void
+smc_llc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t len)
+{
+	struct karst_smc_llc *m = &c->llc_rx;
+
+	count(c, KARST_SMC_CTR_LLC_RX);
+	if (karst_smc_llc_parse(msg, len, m) != 0 || m->v2 != (link->group->version > 1) ||
+		link->group->state == GROUP_ENDING)
+		bad(c);
+	else if (!link_usable(link) && m->type != KARST_SMC_LLC_CONFIRM_LINK)
+		bad(c);
+	else
+		dispatch(c, link, m);
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Buffers that peers write into (S5), and the exchange about their keys (S9).
+ *
+ * A buffer has one element, as Linux' have, and so one connection at a time: its keys are valid from
+ * when a connection takes it to when the peer has answered that it will not use them any more.  Then
+ * the buffer waits in the pool, open, for another connection of any group that wants its size.
+ *
+ * A group asks about one key at a time.  The buffers that wait are a list of the group; its first is
+ * the one that is being asked about, if flow_sent.
+ */
+#include "smc_priv.h"
+
+static void
+close_one(struct smc_core *c, struct smc_rmb *rmb)
+{
+	c->cfg.ops->rmb_close(c->cfg.user, rmb_index(c, rmb));
+	rmb->state = RMB_NONE;
+	rmb->next = c->free_rmb;
+	c->free_rmb = rmb_index(c, rmb);
+	c->pub.nrmbs--;
+}
+
+/* One of another size makes room. */
+static bool
+make_room(struct smc_core *c)
+{
+	for (unsigned int size = 0; size <= KARST_SMC_SIZE_MAX && c->free_rmb == NIL; size++) {
+		uint32_t i = c->idle_rmbs[size];
+
+		if (i != NIL) {
+			c->idle_rmbs[size] = c->rmbs[i].next;
+			close_one(c, &c->rmbs[i]);
+		}
+	}
+	return c->free_rmb != NIL;
+}
+
+/* -errno */
+static int
+take_idle(struct smc_core *c, uint8_t size, struct smc_rmb **rmb)
+{
+	uint32_t i = c->idle_rmbs[size];
+	int rc;
+
+	if (i != NIL) {
+		*rmb = &c->rmbs[i];
+		c->idle_rmbs[size] = (*rmb)->next;
+		return 0;
+	}
+	if (!make_room(c))
+		return -ENOSPC;
+	i = c->free_rmb;
+	rc = c->cfg.ops->rmb_open(c->cfg.user, i, karst_smc_size_bytes(size));
+	if (rc != 0)
+		return rc;
+	*rmb = &c->rmbs[i];
+	c->free_rmb = (*rmb)->next;
+	**rmb = (struct smc_rmb){.size = size};
+	c->pub.nrmbs++;
+	return 0;
+}
+
+static void
+give_idle(struct smc_core *c, struct smc_rmb *rmb)
+{
+	if (rmb->state > RMB_IDLE)
+		c->cfg.ops->rmb_unkey(c->cfg.user, rmb_index(c, rmb));
+	rmb->state = RMB_IDLE;
+	rmb->group = NULL;
+	rmb->conn = NULL;
+	rmb->next = c->idle_rmbs[rmb->size];
+	c->idle_rmbs[rmb->size] = rmb_index(c, rmb);
+}
+
+static int
+key_on(struct smc_core *c, struct smc_rmb *rmb, struct smc_link *link)
+{
+	unsigned int n = link_slot(link);
+
+	return c->cfg.ops->rmb_key(
+		c->cfg.user, rmb_index(c, rmb), link_id(c, link), &rmb->rkey[n], &rmb->vaddr[n]);
+}
+
+int
+smc_rmb_get(struct smc_core *c, struct smc_conn *conn)
+{
+	struct smc_group *g = conn->group;
+	struct smc_rmb *rmb;
+	unsigned int n;
+	int rc = take_idle(c, conn->size, &rmb);
+
+	if (rc != 0)
+		return rc;
+	rmb->state = RMB_KEYED;
+	rmb->group = g;
+	rmb->conn = conn;
+	rmb->queued = false;
+	for (n = 0; n < KARST_SMC_LINKS && rc == 0; n++) {
+		if (g->links[n].state != LINK_NONE)
+			rc = key_on(c, rmb, &g->links[n]);
+	}
+	if (rc != 0) {
+		give_idle(c, rmb);
+		return rc;
+	}
+	conn->rmb = rmb;
+	return 0;
+}
+
+int
+smc_rmb_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *link)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < c->cfg.max_rmbs && rc == 0; i++) {
+		if (c->rmbs[i].state > RMB_IDLE && c->rmbs[i].group == g)
+			rc = key_on(c, &c->rmbs[i], link);
+	}
+	return rc;
+}
+
+static void
+enqueue(struct smc_core *c, struct smc_rmb *rmb)
+{
+	struct smc_group *g = rmb->group;
+	uint32_t self = rmb_index(c, rmb);
+
+	rmb->queued = true;
+	rmb->flow_next = NIL;
+	if (g->flow == NIL)
+		g->flow = self;
+	else
+		c->rmbs[g->flow_tail].flow_next = self;
+	g->flow_tail = self;
+	smc_flow_next(c, g);
+}
+
+void
+smc_rmb_confirm(struct smc_core *c, struct smc_rmb *rmb)
+{
+	if (smc_mutant(NO_CONFIRM_RKEY)) {
+		smc_conn_rkey_done(c, rmb->conn, true);
+		return;
+	}
+	rmb->state = RMB_CONFIRMING;
+	enqueue(c, rmb);
+}
+
+/* In the list, but not asked about. */
+static bool
+waits(const struct smc_core *c, const struct smc_rmb *rmb)
+{
+	return rmb->queued && !(rmb->group->flow == rmb_index(c, rmb) && rmb->group->flow_sent);
+}
+
+static void
+dequeue(struct smc_core *c, struct smc_rmb *rmb)
+{
+	struct smc_group *g = rmb->group;
+	uint32_t *at = &g->flow, self = rmb_index(c, rmb), before = NIL;
+
+	while (*at != self) {
+		before = *at;
+		at = &c->rmbs[*at].flow_next;
+	}
+	*at = rmb->flow_next;
+	if (g->flow_tail == self)
+		g->flow_tail = before;
+	rmb->queued = false;
+}
+
+void
+smc_rmb_put(struct smc_core *c, struct smc_conn *conn)
+{
+	struct smc_rmb *rmb = conn->rmb;
+	struct smc_group *g;
+
+	if (rmb == NULL)
+		return;
+	conn->rmb = NULL;
+	rmb->conn = NULL;
+	g = rmb->group;
+	if (rmb->state == RMB_CONFIRMING && !waits(c, rmb))
+		return; /* it is deleted when the answer has come */
+	if (rmb->queued) {
+		dequeue(c, rmb); /* nobody knows its key */
+		give_idle(c, rmb);
+		smc_group_rearm(c, g);
+	} else if (g == NULL || smc_group_link(g, NULL) == NULL || smc_mutant(NO_DELETE_RKEY)) {
+		give_idle(c, rmb);
+	} else {
+		rmb->state = RMB_DELETING;
+		enqueue(c, rmb);
+	}
+}
+
+void
+smc_rmb_group_gone(struct smc_core *c, struct smc_group *g)
+{
+	for (uint32_t i = 0; i < c->cfg.max_rmbs; i++) {
+		if (c->rmbs[i].state > RMB_IDLE && c->rmbs[i].group == g) {
+			if (c->rmbs[i].conn != NULL)
+				c->rmbs[i].conn->rmb = NULL;
+			give_idle(c, &c->rmbs[i]);
+		}
+	}
+	g->flow = g->flow_tail = NIL;
+	g->flow_sent = false;
+}
+
+/* --- one exchange after the other --- */
+
+static void
+send_confirm(struct smc_core *c, struct smc_rmb *rmb, struct smc_link *link)
+{
+	struct karst_smc_llc *m = smc_llc_new(c, link, KARST_SMC_LLC_CONFIRM_RKEY, 0);
+	struct smc_group *g = rmb->group;
+	unsigned int n;
+
+	m->first = (struct karst_smc_rtoken){0, rmb->rkey[link_slot(link)], rmb->vaddr[link_slot(link)]};
+	for (n = 0; n < KARST_SMC_LINKS; n++) {
+		if (link_usable(&g->links[n]) && &g->links[n] != link)
+			m->rtokens[m->nrtokens++] = (struct karst_smc_rtoken){
+				g->links[n].number, rmb->rkey[n], rmb->vaddr[n]};
+	}
+	smc_llc_send(c, link);
+}
+
+static void
+send_delete(struct smc_core *c, struct smc_rmb *rmb, struct smc_link *link)
+{
+	struct karst_smc_llc *m = smc_llc_new(c, link, KARST_SMC_LLC_DELETE_RKEY, 0);
+
+	m->nrtokens = 1;
+	m->rtokens[0].rkey = rmb->rkey[link_slot(link)];
+	smc_llc_send(c, link);
+}
+
+void
+smc_flow_next(struct smc_core *c, struct smc_group *g)
+{
+	struct smc_link *link = smc_group_link(g, NULL);
+	struct smc_rmb *rmb;
+
+	if (g->flow == NIL || g->flow_sent || smc_group_adding(g) || link == NULL ||
+		g->state == GROUP_ENDING) {
+		smc_group_rearm(c, g);
+		return;
+	}
+	rmb = &c->rmbs[g->flow];
+	g->flow_sent = true;
+	g->flow_link = link;
+	g->flow_rkey = rmb->rkey[link_slot(link)];
+	smc_timer_set(c, &g->timer, c->cfg.llc_wait_ns);
+	if (rmb->state == RMB_CONFIRMING)
+		send_confirm(c, rmb, link);
+	else
+		send_delete(c, rmb, link);
+}
+
+void
+smc_flow_over(struct smc_core *c, struct smc_group *g, bool good)
+{
+	struct smc_rmb *rmb = &c->rmbs[g->flow];
+	struct smc_conn *conn = rmb->conn;
+	bool confirmed = rmb->state == RMB_CONFIRMING && good;
+
+	g->flow_sent = false;
+	smc_timer_stop(c, &g->timer);
+	dequeue(c, rmb);
+	if (rmb->state == RMB_DELETING || (conn == NULL && !good)) {
+		give_idle(c, rmb);
+	} else if (conn == NULL) {
+		rmb->state = RMB_DELETING;
+		enqueue(c, rmb);
+	} else {
+		rmb->state = RMB_KEYED;
+		smc_conn_rkey_done(c, conn, confirmed);
+	}
+	if (g->state != GROUP_NONE)
+		smc_flow_next(c, g);
+}
+
+void
+smc_flow_answer(
+	struct smc_core *c, struct smc_group *g, struct smc_link *link, const struct karst_smc_llc *m)
+{
+	struct smc_rmb *rmb = g->flow != NIL ? &c->rmbs[g->flow] : NULL;
+	enum smc_rmb_state about =
+		m->type == KARST_SMC_LLC_CONFIRM_RKEY ? RMB_CONFIRMING : RMB_DELETING;
+
+	if (!g->flow_sent || g->flow_link != link || rmb->state != about ||
+		(about == RMB_CONFIRMING && m->first.rkey != g->flow_rkey)) {
+		count(c, KARST_SMC_CTR_LLC_BAD); /* late, or never asked for */
+		return;
+	}
+	smc_flow_over(c, g, !(m->flags & KARST_SMC_LLC_NEGATIVE));
+}
+
+void
+smc_flow_link_lost(struct smc_core *c, struct smc_group *g, struct smc_link *link)
+{
+	if (!g->flow_sent || g->flow_link != link)
+		return;
+	g->flow_sent = false; /* it is asked again on the other one */
+	smc_timer_stop(c, &g->timer);
+	smc_flow_next(c, g);
+}

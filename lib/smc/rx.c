@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * CDC messages that came (S4, S13 to S16).
+ *
+ * A peer is believed as far as it cannot do harm: its producer may be ahead of what it knows to be
+ * consumed by the element's size at most, and its consumer not ahead of what was ever written.
+ * What lies behind is old news, which failover repeats.  More than that is a lie, and ends the
+ * connection, which no other one notices.
+ */
+#include "smc_priv.h"
+
+/* False: they are impossible. */
+static bool
+take_producer(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_cdc *m)
+{
+	int64_t ahead;
+
+	if (m->prod.count >= conn->rmb_bytes)
+		return false;
+	ahead = karst_smc_cursor_ahead(m->prod, conn->recv_pos, conn->rmb_bytes);
+	if (ahead < 0 && smc_mutant(CURSOR_BACK)) {
+		conn->recv_pos += (uint64_t)ahead;
+		return true;
+	}
+	if (ahead < 0) {
+		count(c, KARST_SMC_CTR_CURSOR_BACK);
+		return true;
+	}
+	if (conn->recv_pos + (uint64_t)ahead - conn->cons_told > conn->rmb_bytes)
+		return false;
+	if (ahead == 0)
+		return true;
+	conn->recv_pos += (uint64_t)ahead;
+	if (conn->state >= KARST_SMC_ACTIVE)
+		smc_conn_event(c, conn, KARST_SMC_EV_READABLE);
+	if (m->prod_flags & KARST_SMC_CDC_URGENT) {
+		conn->urgent_seen = true;
+		conn->urgent_pos = conn->recv_pos - 1;
+		smc_conn_event(c, conn, KARST_SMC_EV_URGENT);
+	}
+	return true;
+}
+
+static bool
+take_consumer(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_cdc *m)
+{
+	int64_t ahead;
+
+	if (conn->peer_bytes == 0) /* its Confirm is still on its way: we have written nothing */
+		return m->cons.wrap == 0 && m->cons.count == 0;
+	if (m->cons.count >= conn->peer_bytes)
+		return false;
+	ahead = karst_smc_cursor_ahead(m->cons, conn->peer_cons, conn->peer_bytes);
+	if (ahead < 0) {
+		count(c, KARST_SMC_CTR_CURSOR_BACK);
+		return true;
+	}
+	if (conn->peer_cons + (uint64_t)ahead > conn->prod_high)
+		return false;
+	conn->peer_cons += (uint64_t)ahead;
+	if (conn->peer_cons > conn->prod) { /* after failover: it had arrived */
+		conn->prod = conn->peer_cons;
+		conn->want_cdc = true; /* with its completion the send buffer is free */
+	}
+	return true;
+}
+
+static void
+violation(struct smc_core *c, struct smc_conn *conn)
+{
+	count(c, KARST_SMC_CTR_CDC_BAD);
+	if (conn->state < KARST_SMC_ACTIVE)
+		smc_fail(c, conn, EPROTO);
+	else
+		smc_conn_abort(c, conn, EPROTO, true);
+}
+
+/* Is there something that the peer waits for us to say?  Once is enough: it may want the same. */
+static bool
+asks(const struct smc_conn *conn, uint8_t before)
+{
+	uint8_t wants = conn->rx_prod_flags & (KARST_SMC_CDC_UPDATE | KARST_SMC_CDC_URGENT_PENDING);
+
+	return wants != 0 && ((wants & ~before) != 0 || conn->cons != conn->cons_told);
+}
+
+static void
+take(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_cdc *m)
+{
+	uint8_t before = conn->rx_prod_flags, news = m->conn_flags & ~conn->rx_flags;
+
+	conn->rx_seen = true;
+	conn->rx_seq = m->seq;
+	if (!take_producer(c, conn, m) || !take_consumer(c, conn, m)) {
+		violation(c, conn);
+		return;
+	}
+	conn->rx_prod_flags = m->prod_flags;
+	conn->rx_flags |= m->conn_flags;
+	if (conn->state < KARST_SMC_ACTIVE)
+		return; /* seen again when it is connected */
+	if (asks(conn, before))
+		conn->want_cdc = true;
+	if (news != 0)
+		smc_close_peer(c, conn, news);
+	smc_push(c, conn);
+}
+
+void
+smc_cdc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t len)
+{
+	struct karst_smc_cdc m;
+	struct smc_conn *conn;
+
+	count(c, KARST_SMC_CTR_CDC_RX);
+	if (karst_smc_cdc_parse(msg, len, &m) != 0) {
+		count(c, KARST_SMC_CTR_CDC_BAD);
+		return;
+	}
+	conn = smc_conn_by_token(c, link->group, m.token);
+	if (conn == NULL || (conn->state < KARST_SMC_ACTIVE && conn->state < KARST_SMC_WAIT_CONFIRM) ||
+		conn->state == KARST_SMC_CLOSED) {
+		count(c, KARST_SMC_CTR_CDC_UNKNOWN);
+		return;
+	}
+	if (m.prod_flags & KARST_SMC_CDC_VALIDATE) {
+		if ((int16_t)(uint16_t)(conn->rx_seq - m.seq) < 0)
+			violation(c, conn); /* something was lost that the peer took for delivered */
+		return;
+	}
+	if (conn->rx_seen && (int16_t)(uint16_t)(m.seq - conn->rx_seq) < 0) {
+		count(c, KARST_SMC_CTR_CDC_OLD);
+		return;
+	}
+	take(c, conn, &m);
+}

@@ -5,12 +5,16 @@
  * CLC: what is agreed on over TCP (S2, S6, S7), as far as it is the same on both sides.
  *
  * Until both know that it is SMC-R, whoever cannot go on says DECLINE and the connection is TCP.
+ * What the peer has sent before it hears of that must not be left in the stream for the program to
+ * read.  So nobody declines before he has heard what the peer is about to say (smc_refuse()); while
+ * both wait for the link to be confirmed the client is the one to give up, and the server only long
+ * after it.  From CONFIRM_LINK on there is no way back.
+ *
  * A side that hears nothing must not fall back by itself: the peer may still take what it reads for
  * CLC, or have taken it for data.  Then the connection has failed.
  */
 #include "smc_priv.h"
 
-/* Linux waits as long for what it asked on TCP as on a link. */
 void
 smc_clc_send(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_clc *msg)
 {
@@ -23,17 +27,22 @@ smc_clc_send(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_c
 
 /* It is in no group, has no buffer and no name any more. */
 static void
-come_to_nothing(struct smc_core *c, struct smc_conn *conn, enum karst_smc_state state)
+detach(struct smc_core *c, struct smc_conn *conn)
 {
 	struct smc_group *g = conn->group;
-	bool made_group = g != NULL && g->state == GROUP_NEW && conn->state != KARST_SMC_PARKED;
 
-	smc_timer_stop(c, &conn->timer);
-	conn->state = state;
-	if (made_group)
+	if (g != NULL && g->state == GROUP_NEW && conn->counted)
 		smc_group_kill(c, g, 0); /* which takes this one out */
 	smc_rmb_put(c, conn);
 	smc_group_leave(c, conn);
+}
+
+static void
+come_to_nothing(struct smc_core *c, struct smc_conn *conn, enum karst_smc_state state)
+{
+	smc_timer_stop(c, &conn->timer);
+	conn->state = state;
+	detach(c, conn);
 }
 
 void
@@ -58,6 +67,22 @@ smc_decline(struct smc_core *c, struct smc_conn *conn, uint32_t reason)
 	memcpy(msg.decline.system_id, c->cfg.system_id, 8);
 	smc_clc_send(c, conn, &msg);
 	smc_fall_back(c, conn, reason, true);
+}
+
+void
+smc_refuse(struct smc_core *c, struct smc_conn *conn, uint32_t reason)
+{
+	bool wait = conn->state == KARST_SMC_WAIT_PROPOSAL || conn->state == KARST_SMC_WAIT_ACCEPT ||
+		conn->state == KARST_SMC_WAIT_CONFIRM ||
+		(conn->state == KARST_SMC_WAIT_CONFIRM_LINK && conn->role == KARST_SMC_SERVER);
+
+	if (!wait) {
+		smc_decline(c, conn, reason);
+		return;
+	}
+	if (conn->refuse == 0)
+		conn->refuse = reason;
+	detach(c, conn);
 }
 
 void
@@ -249,7 +274,7 @@ smc_conn_timeout(struct smc_core *c, struct smc_conn *conn)
 		break;
 	case KARST_SMC_WAIT_CONFIRM_LINK:
 		count(c, KARST_SMC_CTR_LLC_TIMEOUT);
-		smc_decline(c, conn, KARST_SMC_DECL_TIMEOUT_CONFIRM_LINK);
+		smc_decline(c, conn, conn->refuse != 0 ? conn->refuse : KARST_SMC_DECL_TIMEOUT_CONFIRM_LINK);
 		break;
 	case KARST_SMC_WAIT_ADD_LINK: /* one link does as well */
 		smc_first_contact_over(c, conn->group);
@@ -348,6 +373,9 @@ karst_smc_clc_rx(struct karst_smc *smc, uint32_t id, const void *buf, size_t len
 		nonsense(c, conn, buf, len);
 		return 0;
 	}
-	take(c, conn, &msg);
+	if (conn->refuse != 0 && msg.type != KARST_SMC_CLC_DECLINE)
+		smc_decline(c, conn, conn->refuse);
+	else
+		take(c, conn, &msg);
 	return rc;
 }

@@ -77,9 +77,9 @@ karst_smc_conn_decline(struct karst_smc *smc, uint32_t id, uint32_t reason)
 
 	if (conn == NULL)
 		return -ENOENT;
-	if (conn->state >= KARST_SMC_FELL_BACK)
+	if (conn->state >= KARST_SMC_WAIT_ADD_LINK)
 		return -EINVAL;
-	smc_decline(c, conn, reason);
+	smc_refuse(c, conn, reason);
 	return 0;
 }
 

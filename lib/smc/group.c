@@ -182,7 +182,7 @@ abort_conns(struct smc_core *c, struct smc_group *g, int error)
 		if (conn_connected(conn))
 			smc_conn_abort(c, conn, error, false);
 		else if (conn->state < KARST_SMC_FELL_BACK)
-			smc_decline(c, conn, KARST_SMC_DECL_NO_ACTIVE_LINK);
+			smc_refuse(c, conn, KARST_SMC_DECL_NO_ACTIVE_LINK);
 		smc_close_quiet(c, conn);
 		smc_rmb_put(c, conn);
 		smc_group_leave(c, conn);
@@ -211,9 +211,11 @@ smc_group_terminate(struct smc_core *c, struct smc_group *g)
 {
 	uint32_t i;
 
+	/* With a confirmed link there is no way back (S7): connected, and reset at once. */
+	smc_first_contact_over(c, g);
 	for (i = g->state == GROUP_NEW ? g->conns : NIL; i != NIL; i = c->conns[i].group_next) {
-		if (c->conns[i].state != KARST_SMC_PARKED) {
-			smc_decline(c, &c->conns[i], KARST_SMC_DECL_NO_ACTIVE_LINK); /* and with it the group */
+		if (c->conns[i].counted) {
+			smc_refuse(c, &c->conns[i], KARST_SMC_DECL_NO_ACTIVE_LINK); /* and with it the group */
 			return;
 		}
 	}

@@ -147,7 +147,7 @@ struct karst_smc_config {
 	uint32_t first_token;  /* 0 = default 1 */
 	uint32_t cork_bytes;   /* less than this waits while a CDC message of the connection is on its way */
 	uint64_t clc_wait_ns;     /* 0 = default 6 s */
-	uint64_t confirm_wait_ns; /* for CONFIRM_LINK; 0 = default 5 s */
+	uint64_t confirm_wait_ns; /* for CONFIRM_LINK; 0 = default 5 s; servers wait 3 s more */
 	uint64_t llc_wait_ns;     /* for other answers; 0 = default 2 s */
 	uint64_t test_ns;         /* silence until a link is tested; 0 = default 30 s */
 	uint64_t close_wait_ns;   /* for the peer of a program that has closed; 0 = default 60 s */
@@ -213,7 +213,10 @@ int karst_smc_conn_open(struct karst_smc *smc, const struct karst_smc_conn_attr 
  */
 int karst_smc_clc_rx(struct karst_smc *smc, uint32_t conn, const void *buf, size_t len);
 
-/** The caller does not want SMC-R for it, with @reason (enum karst_smc_reason): before CONNECTED. -EINVAL */
+/**
+ * The caller does not want SMC-R for it, with @reason (enum karst_smc_reason).  FALLBACK follows, as
+ * soon as the peer has said what it is about to say.  -EINVAL: its link is confirmed
+ */
 int karst_smc_conn_decline(struct karst_smc *smc, uint32_t conn, uint32_t reason);
 
 /**

@@ -110,7 +110,7 @@ move_conns(struct smc_core *c, struct smc_link *link, struct smc_link *other)
 		if (!conn_connected(conn) && conn->state != KARST_SMC_CLOSED) {
 			/* The key that was named on TCP is of the link that has gone. */
 			if (conn->state > KARST_SMC_PARKED && conn->state < KARST_SMC_FELL_BACK)
-				smc_decline(c, conn, KARST_SMC_DECL_NO_ACTIVE_LINK);
+				smc_refuse(c, conn, KARST_SMC_DECL_NO_ACTIVE_LINK);
 			continue;
 		}
 		conn->link = other;
@@ -294,12 +294,36 @@ smc_link_forget(struct smc_core *c, struct smc_conn *conn)
 	}
 }
 
+static void
+send_later(struct smc_core *c, struct smc_link *link)
+{
+	unsigned int n = 0;
+
+	while (n < link->nlater && smc_link_send(c, link, NULL, link->later[n], KARST_SMC_LLC_LEN))
+		n++;
+	link->nlater -= n;
+	memmove(link->later, link->later[n], link->nlater * sizeof(link->later[0]));
+}
+
+/* Each that waits once, at most: it may have to wait again. */
+static void
+serve_waiting(struct smc_core *c, struct smc_link *link)
+{
+	unsigned int turns = slots_for(c, true);
+
+	for (; turns > 0 && link->waiting != NIL && smc_link_has_slot(c, link); turns--) {
+		struct smc_conn *conn = &c->conns[link->waiting];
+
+		smc_link_unwait(c, conn);
+		smc_push(c, conn);
+	}
+}
+
 void
 karst_smc_link_sent(struct karst_smc *smc, uint32_t id, unsigned int n)
 {
 	struct smc_core *c = core_of(smc);
 	struct smc_link *link = smc_link_find(c, id);
-	unsigned int turns;
 
 	if (link == NULL)
 		return;
@@ -313,14 +337,8 @@ karst_smc_link_sent(struct karst_smc *smc, uint32_t id, unsigned int n)
 			smc_sent(c, slot.conn, &slot);
 		}
 	}
-	/* Each that waits once, at most: it may have to wait again. */
-	for (turns = slots_for(c, true); turns > 0 && link->waiting != NIL && smc_link_has_slot(c, link);
-		turns--) {
-		struct smc_conn *conn = &c->conns[link->waiting];
-
-		smc_link_unwait(c, conn);
-		smc_push(c, conn);
-	}
+	send_later(c, link);
+	serve_waiting(c, link);
 	if (link->group->state == GROUP_ENDING && link->nslots == 0)
 		smc_group_kill(c, link->group, ECONNABORTED); /* the peer knows */
 }

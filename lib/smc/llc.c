@@ -29,10 +29,14 @@ send(struct smc_core *c, struct smc_link *link, const struct karst_smc_llc *m)
 	int len = karst_smc_llc_build(m, c->buf, sizeof(c->buf));
 
 	assert(len > 0);
-	if (smc_link_send(c, link, NULL, c->buf, (size_t)len))
+	if (link->nlater == 0 && smc_link_send(c, link, NULL, c->buf, (size_t)len)) {
 		count(c, KARST_SMC_CTR_LLC_TX);
-	else
+	} else if (len == KARST_SMC_LLC_LEN && link->nlater < LATER_MAX) {
+		memcpy(link->later[link->nlater++], c->buf, KARST_SMC_LLC_LEN);
+		count(c, KARST_SMC_CTR_LLC_TX);
+	} else {
 		count(c, KARST_SMC_CTR_LLC_NO_SLOT);
+	}
 }
 
 void
@@ -173,7 +177,7 @@ karst_smc_group_add_link(struct karst_smc *smc, uint32_t group)
 	if (g->role != KARST_SMC_SERVER || g->state == GROUP_ENDING || on == NULL)
 		return -EINVAL;
 	added = &g->links[!link_slot(on)];
-	if (added->state != LINK_NONE || g->flow_sent)
+	if (added->state != LINK_NONE || g->flow_sent || !smc_link_has_slot(c, on))
 		return -EBUSY;
 	if (g->max_links > 1)
 		rc = smc_link_start(c, g, link_slot(added), on->number == 1 ? 2 : 1, NULL, NULL);
@@ -242,7 +246,8 @@ static void
 rx_add_link_request(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 {
 	struct smc_group *g = link->group;
-	struct smc_link *added = join_link(c, link, m);
+	/* what is said is long, and cannot wait for a slot */
+	struct smc_link *added = smc_link_has_slot(c, link) ? join_link(c, link, m) : NULL;
 
 	if (added == NULL) {
 		answer(c, link, m, KARST_SMC_LLC_REJECTED);

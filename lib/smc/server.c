@@ -9,6 +9,8 @@
  */
 #include "smc_priv.h"
 
+#define SERVER_LONGER UINT64_C(3000000000) /* so that the client is the one who gives up */
+
 static bool
 offers_r(uint8_t mode)
 {
@@ -199,7 +201,7 @@ smc_server_confirmed(struct smc_core *c, struct smc_conn *conn, const struct kar
 		smc_connected(c, conn);
 	} else {
 		conn->state = KARST_SMC_WAIT_CONFIRM_LINK;
-		smc_timer_set(c, &conn->timer, c->cfg.confirm_wait_ns);
+		smc_timer_set(c, &conn->timer, c->cfg.confirm_wait_ns + SERVER_LONGER);
 		conn->link->state = LINK_CONFIRMING;
 		smc_llc_confirm_link(c, conn->link, 0);
 	}

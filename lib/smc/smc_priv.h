@@ -30,6 +30,7 @@
 #define NIL            UINT32_MAX
 #define SLOTS_MAX      64
 #define SLOTS_RESERVED 4 /* of a link's, for LLC */
+#define LATER_MAX      8 /* an honest peer asks one thing of a kind at a time */
 #define RELEASE_MAX    1
 #define CONNS_MIN      16 /* fewer for a group nobody agrees to */
 
@@ -74,6 +75,7 @@ struct smc_conn {
 	const uint8_t *eid;      /* one of the configuration's */
 	uint8_t peer_roce[16];   /* server: of the proposal */
 	uint8_t peer_system[8];  /* server: of the proposal, maybe zeros */
+	uint32_t refuse; /* why it will be declined, when the peer has said what it is about to say */
 	uint32_t reason;
 	bool local_reason;
 	int error;
@@ -164,6 +166,8 @@ struct smc_link {
 	bool tested;
 	struct smc_slot slots[SLOTS_MAX];
 	unsigned int first_slot, nslots;
+	uint8_t later[LATER_MAX][KARST_SMC_LLC_LEN]; /* LLC messages for which there was no slot */
+	unsigned int nlater;
 	uint32_t waiting, waiting_tail; /* connections that want to send */
 };
 
@@ -299,8 +303,10 @@ void smc_timer_stop(struct smc_core *c, struct karst_timer *t);
 void smc_clc_send(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_clc *msg);
 /** It stays on TCP, as the other side was told or has said. */
 void smc_fall_back(struct smc_core *c, struct smc_conn *conn, uint32_t reason, bool local);
-/** Says DECLINE, and falls back. */
+/** Says DECLINE, and falls back.  The peer has nothing on its way that is not a DECLINE. */
 void smc_decline(struct smc_core *c, struct smc_conn *conn, uint32_t reason);
+/** The same as soon as that is so. */
+void smc_refuse(struct smc_core *c, struct smc_conn *conn, uint32_t reason);
 /** The sides may not agree what it is: it is nothing. */
 void smc_fail(struct smc_core *c, struct smc_conn *conn, int error);
 /** It is SMC-R from here on. */
@@ -381,7 +387,7 @@ void smc_link_close(struct smc_core *c, struct smc_link *link);
 /** It has died: connections go to the other one, or the group ends. */
 void smc_link_lost(struct smc_core *c, struct smc_link *link, uint32_t tell);
 void smc_link_timeout(struct smc_core *c, struct smc_link *link);
-/** A SEND.  False: there is no slot for it. */
+/** A SEND: of LLC, or a CDC message of @conn.  False: there is no slot for it. */
 bool smc_link_send(struct smc_core *c, struct smc_link *link, struct smc_conn *conn, const void *msg,
 	size_t len);
 /** True if a CDC message may be sent now. */

@@ -183,10 +183,11 @@ karst_smc_conn_abort(struct karst_smc *smc, uint32_t id)
 
 /* What was not written never will be. */
 static void
-drop_unwritten(struct smc_conn *conn)
+drop_unwritten(struct smc_core *c, struct smc_conn *conn)
 {
 	conn->dead = true;
 	conn->validate = false;
+	smc_conn_event(c, conn, KARST_SMC_EV_WRITABLE);
 }
 
 void
@@ -197,7 +198,7 @@ smc_conn_abort(struct smc_core *c, struct smc_conn *conn, int error, bool tell)
 	count(c, KARST_SMC_CTR_ABORTED);
 	if (conn->error == 0)
 		conn->error = error;
-	drop_unwritten(conn);
+	drop_unwritten(c, conn);
 	conn->close_done = conn->shut_done = true;
 	smc_conn_event(c, conn, KARST_SMC_EV_RESET);
 	if (!tell || conn->link == NULL || !link_usable(conn->link)) {
@@ -217,7 +218,7 @@ peer_aborted(struct smc_core *c, struct smc_conn *conn)
 	bool program_done = false;
 
 	count(c, KARST_SMC_CTR_RESET_RX);
-	drop_unwritten(conn);
+	drop_unwritten(c, conn);
 	switch (conn->state) {
 	case KARST_SMC_PEER_CLOSE_WAIT1:
 	case KARST_SMC_PEER_CLOSE_WAIT2:
@@ -253,7 +254,7 @@ smc_close_peer(struct smc_core *c, struct smc_conn *conn, uint8_t news)
 	}
 	smc_conn_event(c, conn, KARST_SMC_EV_PEER_DONE);
 	if (conn->rx_flags & KARST_SMC_CDC_CLOSED)
-		drop_unwritten(conn); /* nobody would read it */
+		drop_unwritten(c, conn); /* nobody would read it */
 	switch (conn->state) {
 	case KARST_SMC_ACTIVE:
 		conn->state = KARST_SMC_APP_CLOSE_WAIT1;

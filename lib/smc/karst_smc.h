@@ -251,6 +251,7 @@ struct karst_smc_conn_info {
 	bool urgent;
 	bool urgent_coming;   /* the peer has one, and no room to send it */
 	bool peer_done;       /* nothing will come any more */
+	bool send_over;       /* nothing can be sent any more: -EPIPE; what was not written never will be */
 	bool peer_blocked;
 	int error;            /* ECONNRESET, ECONNABORTED, ETIMEDOUT, EPROTO; 0 */
 	uint32_t reason;      /* FELL_BACK: enum karst_smc_reason, of the side that declined */
@@ -294,7 +295,7 @@ int karst_smc_group_info(
 #define KARST_SMC_EV_FALLBACK  0x002u /* TCP from here on: nothing of the stream was taken */
 #define KARST_SMC_EV_FAILED    0x004u /* the sides may not agree: reset TCP (error in info) */
 #define KARST_SMC_EV_READABLE  0x008u /* bytes came */
-#define KARST_SMC_EV_WRITABLE  0x010u /* room in the send buffer */
+#define KARST_SMC_EV_WRITABLE  0x010u /* room in the send buffer, or send_over */
 #define KARST_SMC_EV_URGENT    0x020u
 #define KARST_SMC_EV_PEER_DONE 0x040u /* nothing will come any more */
 #define KARST_SMC_EV_RESET     0x080u /* aborted, error in info: close it */

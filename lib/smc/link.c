@@ -114,10 +114,10 @@ move_conns(struct smc_core *c, struct smc_link *link, struct smc_link *other)
 			continue;
 		}
 		conn->link = other;
-		if (conn->state == KARST_SMC_CLOSED)
-			smc_close_quiet(c, conn);
-		else if (g->rtokens[conn->rtoken].known[link_slot(other)])
-			smc_fail_over(c, conn, other);
+		if (conn->state == KARST_SMC_CLOSED && conn->closed_told)
+			continue;
+		if (conn->dead || g->rtokens[conn->rtoken].known[link_slot(other)])
+			smc_fail_over(c, conn, other); /* with nothing but a last word, maybe */
 		else
 			smc_conn_abort(c, conn, ECONNABORTED, true);
 	}

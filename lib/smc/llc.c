@@ -427,9 +427,10 @@ smc_llc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t le
 	struct karst_smc_llc *m = &c->llc_rx;
 
 	count(c, KARST_SMC_CTR_LLC_RX);
-	if (karst_smc_llc_parse(msg, len, m) != 0 || m->v2 != (link->group->version > 1) ||
-		link->group->state == GROUP_ENDING)
+	if (karst_smc_llc_parse(msg, len, m) != 0 || m->v2 != (link->group->version > 1))
 		bad(c);
+	else if (link->group->state == GROUP_ENDING)
+		return; /* what it will hear last is on its way */
 	else if (!link_usable(link) && m->type != KARST_SMC_LLC_CONFIRM_LINK)
 		bad(c);
 	else

@@ -355,6 +355,7 @@ karst_smc_conn_info(const struct karst_smc *smc, uint32_t id, struct karst_smc_c
 		.urgent = conn->urgent_seen,
 		.urgent_coming = conn->rx_prod_flags & KARST_SMC_CDC_URGENT_PENDING,
 		.peer_done = conn->rx_flags != 0,
+		.send_over = conn->dead,
 		.peer_blocked = conn->rx_prod_flags & KARST_SMC_CDC_BLOCKED,
 		.error = conn->error,
 		.reason = conn->reason,

@@ -98,6 +98,8 @@ send_cdc(struct smc_core *c, struct smc_conn *conn, uint16_t seq, uint8_t prod_f
 	};
 	uint8_t buf[KARST_SMC_CDC_LEN];
 
+	if (!conn->dead && conn->prod != conn->snd_pos) /* after failover: the end comes later again */
+		m.conn_flags &= KARST_SMC_CDC_ABORT;
 	karst_smc_cdc_build(&m, buf);
 	count(c, KARST_SMC_CTR_CDC_TX);
 	if (!smc_link_send(c, conn->link, conn, buf, sizeof(buf)))

@@ -69,7 +69,7 @@ draw(struct world *w)
 	bool v1 = rng_one_in(r, 8);
 
 	w->now_ns = rng_u64(r) >> 20;
-	w->rdma_max_ns = rng_log(r, 1000, 500000);
+	w->rdma_max_ns = rng_range(r, 1000, rng_one_in(r, 2) ? 10000 : 300000);
 	w->tcp_max_ns = rng_log(r, 10000, 5000000);
 	w->stall_ppm = rng_one_in(r, 2) ? rng_below(r, 20000) : 0;
 	w->second_port = rng_one_in(r, 2);
@@ -77,7 +77,7 @@ draw(struct world *w)
 	w->kills = w->one_kill || rng_one_in(r, 5);
 	w->deaths = w->kills && !w->one_kill;
 	w->no_common_eid = rng_one_in(r, 50);
-	w->kill_ns = w->kills ? w->now_ns + rng_range(r, 1, 300) * MSEC : NEVER;
+	w->kill_ns = w->kills ? w->now_ns + rng_range(r, 1, rng_one_in(r, 2) ? 30 : 300) * MSEC : NEVER;
 	open_system(w, 0, (uint8_t)(rng_one_in(r, 4) ? 0 : 1), v1);
 	open_system(w, 1, (uint8_t)(rng_one_in(r, 4) ? 0 : 1), v1);
 	w->npairs = rng_one_in(r, 20) ? rng_range(r, 1, 60) : rng_log(r, 1, 20);

@@ -50,7 +50,7 @@ pair_new(struct world *w, unsigned int n)
 		e->plan = rng_below(&w->rng, 3) == 0 ? rng_below(&w->rng, PLAN_ECHO) : PLAN_NICE;
 		e->send_bytes = rng_pow2(&w->rng, 512, 131072);
 		e->send_buf = calloc(1, e->send_bytes);
-		e->total = rng_one_in(&w->rng, 8) ? 0 : rng_log(&w->rng, 1, 300000);
+		e->total = rng_one_in(&w->rng, 8) ? 0 : rng_below(&w->rng, 3) == 0 ? rng_range(&w->rng, 1, 300000) : rng_log(&w->rng, 1, 300000);
 		e->next_ns = NEVER;
 		e->in.next_ns = NEVER;
 	}
@@ -152,6 +152,17 @@ pair_came(struct world *w, unsigned int sys)
 	}
 }
 
+/* Something more may come after close() before it is said: then it is an abort, too. */
+static void
+note_unread(const struct world *w, struct end *e)
+{
+	struct karst_smc_conn_info info;
+
+	if (e->close_called && !e->released && karst_smc_conn_info(w->sys[e->sys].smc, e->id, &info) == 0 &&
+		info.recv_pos != info.consumed_pos)
+		e->unread_at_close = true;
+}
+
 static bool
 reset_excused(const struct world *w, const struct end *e)
 {
@@ -174,6 +185,10 @@ event(struct world *w, struct end *e, uint32_t what)
 		e->pair->n, what, karst_smc_state_name(info.state), (unsigned long)info.written_pos,
 		(unsigned long)info.recv_pos, (unsigned long)info.consumed_pos);
 	e->error = info.error;
+	note_unread(w, e);
+	note_unread(w, other(e));
+	if (info.state >= KARST_SMC_ACTIVE)
+		check_received(w, e, &info); /* it may be full already when it is connected */
 	if (what & KARST_SMC_EV_CONNECTED) {
 		REQUIRE(w, !e->connected, "pair %u: connected twice", e->pair->n);
 		e->connected = true;
@@ -239,10 +254,12 @@ write_some(struct world *w, struct end *e, const struct karst_smc_conn_info *inf
 	bool urgent = rng_one_in(&w->rng, 60) && e->nurgent < 64;
 	int rc;
 
+	if (info->send_over)
+		e->total = e->given;
 	room = karst_min_u64(room, e->total - e->given);
 	if (room == 0)
 		return;
-	n = rng_log(&w->rng, 1, (uint32_t)room);
+	n = rng_one_in(&w->rng, 2) ? (uint32_t)room : rng_log(&w->rng, 1, (uint32_t)room);
 	for (i = 0; i < n; i++)
 		e->send_buf[(e->given + i) & (e->send_bytes - 1)] = pattern(e, e->given + i);
 	if (urgent)
@@ -282,17 +299,10 @@ do_close(struct world *w, struct end *e, const struct karst_smc_conn_info *info)
 	if (e->close_called)
 		return;
 	e->close_called = true;
+	note(w, "system %u: pair %u: closes", e->sys, e->pair->n);
 	if (info->recv_pos != info->consumed_pos)
 		e->unread_at_close = true;
 	karst_smc_conn_close(smc_of(w, e), e->id);
-}
-
-/* Something more may come after close() before it is said: then it is an abort, too. */
-static void
-note_unread(struct end *e, const struct karst_smc_conn_info *info)
-{
-	if (e->close_called && info->recv_pos != info->consumed_pos)
-		e->unread_at_close = true;
 }
 
 static void
@@ -305,7 +315,7 @@ work(struct world *w, struct end *e)
 		violated(w, "pair %u: no connection", e->pair->n);
 		return;
 	}
-	note_unread(e, &info);
+	note_unread(w, e);
 	if (e->reset) {
 		do_close(w, e, &info);
 		return;

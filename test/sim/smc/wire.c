@@ -201,6 +201,9 @@ look_at_llc(struct world *w, unsigned int sys, const void *msg, size_t len)
 		REQUIRE(w, karst_smc_cdc_parse(msg, len, &cdc) == 0, "CDC: malformed message sent");
 		if (cdc.prod_flags & KARST_SMC_CDC_VALIDATE)
 			w->sys[sys].validations++;
+		note(w, "system %u: CDC %u to %u: produced %u:%u, consumed %u:%u, flags %#x %#x", sys, cdc.seq,
+			cdc.token, cdc.prod.wrap, cdc.prod.count, cdc.cons.wrap, cdc.cons.count, cdc.prod_flags,
+			cdc.conn_flags);
 		return;
 	}
 	REQUIRE(w, karst_smc_llc_parse(msg, len, &m) == 0, "LLC: malformed message sent");

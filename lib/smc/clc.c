@@ -72,8 +72,8 @@ smc_decline(struct smc_core *c, struct smc_conn *conn, uint32_t reason)
 void
 smc_refuse(struct smc_core *c, struct smc_conn *conn, uint32_t reason)
 {
-	bool wait = conn->state == KARST_SMC_WAIT_PROPOSAL || conn->state == KARST_SMC_WAIT_ACCEPT ||
-		conn->state == KARST_SMC_WAIT_CONFIRM ||
+	bool wait = conn->state == KARST_SMC_WAIT_PROPOSAL ||
+		conn->state == KARST_SMC_WAIT_ACCEPT || conn->state == KARST_SMC_WAIT_CONFIRM ||
 		(conn->state == KARST_SMC_WAIT_CONFIRM_LINK && conn->role == KARST_SMC_SERVER);
 
 	if (!wait) {
@@ -141,7 +141,8 @@ smc_eid_match(const struct smc_core *c, const uint8_t (*eids)[KARST_SMC_EID_LEN]
 }
 
 static void
-fill_first_contact(const struct smc_core *c, const struct smc_conn *conn, struct karst_smc_accept *a)
+fill_first_contact(
+	const struct smc_core *c, const struct smc_conn *conn, struct karst_smc_accept *a)
 {
 	a->direct = conn->group->direct;
 	a->release = conn->release;
@@ -274,7 +275,8 @@ smc_conn_timeout(struct smc_core *c, struct smc_conn *conn)
 		break;
 	case KARST_SMC_WAIT_CONFIRM_LINK:
 		count(c, KARST_SMC_CTR_LLC_TIMEOUT);
-		smc_decline(c, conn, conn->refuse != 0 ? conn->refuse : KARST_SMC_DECL_TIMEOUT_CONFIRM_LINK);
+		smc_decline(c, conn,
+			conn->refuse != 0 ? conn->refuse : KARST_SMC_DECL_TIMEOUT_CONFIRM_LINK);
 		break;
 	case KARST_SMC_WAIT_ADD_LINK: /* one link does as well */
 		smc_first_contact_over(c, conn->group);
@@ -347,7 +349,8 @@ nonsense(struct smc_core *c, struct smc_conn *conn, const void *buf, size_t len)
 {
 	count(c, KARST_SMC_CTR_CLC_BAD);
 	if (conn->state == KARST_SMC_WAIT_PROPOSAL && !karst_smc_clc_begins(buf, len))
-		smc_fall_back(c, conn, KARST_SMC_DECL_PEER_NO_SMC, true); /* data: nothing was said yet */
+		smc_fall_back(
+			c, conn, KARST_SMC_DECL_PEER_NO_SMC, true); /* data: nothing was said yet */
 	else if (conn->state < KARST_SMC_ACTIVE)
 		smc_fail(c, conn, EPROTO);
 	else

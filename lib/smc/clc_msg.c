@@ -121,7 +121,8 @@ parse_v2(const uint8_t *m, size_t end, struct karst_smc_proposal *p)
 		return -EPROTO;
 	p->neids = m[at];
 	p->release = m[at + 3] >> 4;
-	if (p->neids > KARST_SMC_EIDS_MAX || at + V2_LEN + (size_t)p->neids * KARST_SMC_EID_LEN > end)
+	if (p->neids > KARST_SMC_EIDS_MAX ||
+		at + V2_LEN + (size_t)p->neids * KARST_SMC_EID_LEN > end)
 		return -EPROTO;
 	memcpy(p->roce, m + at + 8, 16);
 	p->max_conns = m[at + 24];
@@ -243,7 +244,9 @@ parse_accept(const uint8_t *m, size_t len, struct karst_smc_accept *a)
 	if (a->version < 2)
 		return 0;
 	memcpy(a->eid, m + 64, KARST_SMC_EID_LEN);
-	return a->first_contact ? parse_first(m, len - TRAILER_LEN, m[4] == KARST_SMC_CLC_CONFIRM, a) : 0;
+	return a->first_contact
+		? parse_first(m, len - TRAILER_LEN, m[4] == KARST_SMC_CLC_CONFIRM, a)
+		: 0;
 }
 
 static size_t

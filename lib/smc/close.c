@@ -62,7 +62,7 @@ static uint8_t
 final_flag(const struct smc_conn *conn)
 {
 	return conn->recv_pos != conn->cons && !smc_mutant(NO_ABORT) ? KARST_SMC_CDC_ABORT
-								      : KARST_SMC_CDC_CLOSED;
+								     : KARST_SMC_CDC_CLOSED;
 }
 
 static void
@@ -88,7 +88,8 @@ finish(struct smc_core *c, struct smc_conn *conn)
 	case KARST_SMC_APP_CLOSE_WAIT1:
 	case KARST_SMC_APP_CLOSE_WAIT2:
 		say(c, conn, final_flag(conn),
-			conn->rx_flags & ANY_CLOSE ? KARST_SMC_CLOSED : KARST_SMC_PEER_FIN_CLOSE_WAIT);
+			conn->rx_flags & ANY_CLOSE ? KARST_SMC_CLOSED
+						   : KARST_SMC_PEER_FIN_CLOSE_WAIT);
 		break;
 	case KARST_SMC_PEER_CLOSE_WAIT1:
 	case KARST_SMC_PEER_CLOSE_WAIT2:
@@ -113,7 +114,8 @@ finish(struct smc_core *c, struct smc_conn *conn)
 static bool
 all_written(const struct smc_conn *conn)
 {
-	return conn->dead || (conn->prod == conn->snd_pos && !conn->validate) || smc_mutant(CLOSE_EARLY);
+	return conn->dead || (conn->prod == conn->snd_pos && !conn->validate) ||
+		smc_mutant(CLOSE_EARLY);
 }
 
 void

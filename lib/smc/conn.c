@@ -15,7 +15,8 @@ karst_smc_conn_open(struct karst_smc *smc, const struct karst_smc_conn_attr *att
 	bool listed;
 	uint32_t ev_next;
 
-	if (attr->size > SIZE_MAX_OWN || !karst_is_pow2(attr->send_bytes) || attr->role > KARST_SMC_SERVER)
+	if (attr->size > SIZE_MAX_OWN || !karst_is_pow2(attr->send_bytes) ||
+		attr->role > KARST_SMC_SERVER)
 		return -EINVAL;
 	if (c->free_conn == NIL)
 		return -ENOSPC;

@@ -118,9 +118,9 @@ smc_group_of_client(
 	for (i = 0; i < c->cfg.max_groups; i++) {
 		struct smc_group *g = &c->groups[i];
 
-		if ((g->state != GROUP_ACTIVE && g->state != GROUP_NEW) || g->role != KARST_SMC_CLIENT ||
-			g->no_reuse || g->version != conn->version || g->eid != conn->eid ||
-			memcmp(g->peer.system_id, a->peer.system_id, 8) != 0)
+		if ((g->state != GROUP_ACTIVE && g->state != GROUP_NEW) ||
+			g->role != KARST_SMC_CLIENT || g->no_reuse || g->version != conn->version ||
+			g->eid != conn->eid || memcmp(g->peer.system_id, a->peer.system_id, 8) != 0)
 			continue;
 		for (n = 0; n < KARST_SMC_LINKS; n++) {
 			const struct smc_link *link = &g->links[n];
@@ -139,9 +139,11 @@ smc_group_of_server(const struct smc_core *c, const struct smc_conn *conn)
 	for (unsigned int i = 0; i < c->cfg.max_groups; i++) {
 		struct smc_group *g = &c->groups[i];
 
-		if ((g->state == GROUP_NEW || (g->state == GROUP_ACTIVE && g->nconns < g->max_conns)) &&
-			g->role == KARST_SMC_SERVER && !g->no_reuse && g->version == conn->version &&
-			g->eid == conn->eid && memcmp(g->key_system, conn->peer_system, 8) == 0 &&
+		if ((g->state == GROUP_NEW ||
+			    (g->state == GROUP_ACTIVE && g->nconns < g->max_conns)) &&
+			g->role == KARST_SMC_SERVER && !g->no_reuse &&
+			g->version == conn->version && g->eid == conn->eid &&
+			memcmp(g->key_system, conn->peer_system, 8) == 0 &&
 			memcmp(g->key_gid, conn->peer_roce, 16) == 0)
 			return g;
 	}
@@ -215,7 +217,8 @@ smc_group_terminate(struct smc_core *c, struct smc_group *g)
 	smc_first_contact_over(c, g);
 	for (i = g->state == GROUP_NEW ? g->conns : NIL; i != NIL; i = c->conns[i].group_next) {
 		if (c->conns[i].counted) {
-			smc_refuse(c, &c->conns[i], KARST_SMC_DECL_NO_ACTIVE_LINK); /* and with it the group */
+			smc_refuse(c, &c->conns[i],
+				KARST_SMC_DECL_NO_ACTIVE_LINK); /* and with it the group */
 			return;
 		}
 	}
@@ -250,7 +253,8 @@ bool
 smc_group_adding(const struct smc_group *g)
 {
 	for (unsigned int n = 0; n < KARST_SMC_LINKS; n++) {
-		if (g->state != GROUP_NEW && g->links[n].state > LINK_NONE && g->links[n].state < LINK_ACTIVE)
+		if (g->state != GROUP_NEW && g->links[n].state > LINK_NONE &&
+			g->links[n].state < LINK_ACTIVE)
 			return true;
 	}
 	return false;

@@ -83,7 +83,7 @@ struct karst_smc_end {
 
 /** What a link is wanted for. */
 struct karst_smc_link_ask {
-	uint32_t link;  /* its id from now on */
+	uint32_t link; /* its id from now on */
 	uint32_t group;
 	uint8_t number; /* in the group: 1 is the first */
 	enum karst_smc_role role;
@@ -111,7 +111,8 @@ struct karst_smc_ops {
 	 * Make a queue pair, with receives posted, and say what it is.  -ENODEV: there is no (other)
 	 * port; -EHOSTUNREACH: no route; -ENOMEM
 	 */
-	int (*link_open)(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local);
+	int (*link_open)(
+		void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local);
 	/** Connect it: ready to receive and to send, with path MTU @remote->mtu. */
 	int (*link_connect)(void *user, uint32_t link, const struct karst_smc_end *remote);
 	/** It is not used any more: when this returns no WRITE reads a send buffer any more. */
@@ -134,18 +135,19 @@ struct karst_smc_config {
 	uint32_t max_groups; /* 0 = default 64; at most 2^12 */
 	uint32_t max_rmbs;   /* 0 = as max_conns */
 	uint8_t system_id[8];
-	uint8_t mac[6];      /* in version 1's proposals */
+	uint8_t mac[6];                           /* in version 1's proposals */
 	uint8_t hostname[KARST_SMC_HOSTNAME_LEN]; /* filled up with blanks */
 	uint8_t eids[KARST_SMC_EIDS_MAX][KARST_SMC_EID_LEN];
-	uint8_t neids;       /* 0: no version 2 */
-	bool v1;             /* version 1 is offered and accepted, too */
-	uint8_t release;     /* of version 2: 0 or 1; KARST_SMC_DEFAULT: 1 */
-	uint16_t features;   /* of release 1 */
-	uint8_t group_conns; /* 16 to 255; 0 = default 255 */
-	uint8_t group_links; /* 1 or 2; 0 = default 1 */
-	uint8_t send_slots;  /* SENDs of a link that are not complete: 8 to 64; 0 = default 16 */
-	uint32_t first_token;  /* 0 = default 1 */
-	uint32_t cork_bytes;   /* less than this waits while a CDC message of the connection is on its way */
+	uint8_t neids;        /* 0: no version 2 */
+	bool v1;              /* version 1 is offered and accepted, too */
+	uint8_t release;      /* of version 2: 0 or 1; KARST_SMC_DEFAULT: 1 */
+	uint16_t features;    /* of release 1 */
+	uint8_t group_conns;  /* 16 to 255; 0 = default 255 */
+	uint8_t group_links;  /* 1 or 2; 0 = default 1 */
+	uint8_t send_slots;   /* SENDs of a link that are not complete: 8 to 64; 0 = default 16 */
+	uint32_t first_token; /* 0 = default 1 */
+	uint32_t
+		cork_bytes; /* less than this waits while a CDC message of the connection is on its way */
 	uint64_t clc_wait_ns;     /* 0 = default 6 s */
 	uint64_t confirm_wait_ns; /* for CONFIRM_LINK; 0 = default 5 s; servers wait 3 s more */
 	uint64_t llc_wait_ns;     /* for other answers; 0 = default 2 s */
@@ -204,7 +206,8 @@ struct karst_smc_conn_attr {
  * A TCP connection is there, and both sides sent the option (S1).  A client proposes at once, or
  * declines (the event FALLBACK follows) if it has no EID.  -EINVAL, -ENOSPC
  */
-int karst_smc_conn_open(struct karst_smc *smc, const struct karst_smc_conn_attr *attr, uint32_t *conn);
+int karst_smc_conn_open(
+	struct karst_smc *smc, const struct karst_smc_conn_attr *attr, uint32_t *conn);
 
 /**
  * @len bytes are at the head of what came on TCP.  @return how many of them were CLC and have to be
@@ -247,18 +250,19 @@ struct karst_smc_conn_info {
 	uint64_t peer_pos;    /* what the peer has consumed */
 	uint64_t recv_pos;    /* what has come */
 	uint64_t consumed_pos;
-	uint64_t urgent_pos;  /* of the last urgent byte that came, if @urgent */
+	uint64_t urgent_pos; /* of the last urgent byte that came, if @urgent */
 	bool urgent;
-	bool urgent_coming;   /* the peer has one, and no room to send it */
-	bool peer_done;       /* nothing will come any more */
-	bool send_over;       /* nothing can be sent any more: -EPIPE; what was not written never will be */
+	bool urgent_coming; /* the peer has one, and no room to send it */
+	bool peer_done;     /* nothing will come any more */
+	bool send_over; /* nothing can be sent any more: -EPIPE; what was not written never will be */
 	bool peer_blocked;
-	int error;            /* ECONNRESET, ECONNABORTED, ETIMEDOUT, EPROTO; 0 */
-	uint32_t reason;      /* FELL_BACK: enum karst_smc_reason, of the side that declined */
-	bool local;           /* ... which is ours */
+	int error;       /* ECONNRESET, ECONNABORTED, ETIMEDOUT, EPROTO; 0 */
+	uint32_t reason; /* FELL_BACK: enum karst_smc_reason, of the side that declined */
+	bool local;      /* ... which is ours */
 	void *user;
 };
-int karst_smc_conn_info(const struct karst_smc *smc, uint32_t conn, struct karst_smc_conn_info *info);
+int karst_smc_conn_info(
+	const struct karst_smc *smc, uint32_t conn, struct karst_smc_conn_info *info);
 
 /* --- links --- */
 
@@ -279,7 +283,8 @@ struct karst_smc_group_info {
 	uint8_t max_conns, max_links, nconns;
 	uint8_t nlinks; /* active */
 	bool reusable;  /* takes connections */
-	struct karst_smc_peer peer; /* as server: the GID is known, the rest after the first Confirm */
+	struct karst_smc_peer
+		peer; /* as server: the GID is known, the rest after the first Confirm */
 	uint32_t links[KARST_SMC_LINKS];
 	struct karst_smc_end local[KARST_SMC_LINKS], remote[KARST_SMC_LINKS];
 	bool active[KARST_SMC_LINKS];

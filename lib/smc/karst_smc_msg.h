@@ -15,13 +15,15 @@
 
 /* --- CLC: on TCP, before and beside the data (S2) --- */
 
-#define KARST_SMC_CLC_HDR_LEN      8
-#define KARST_SMC_CLC_MAX_LEN      2048 /* of what is believed; the longest that means something has less */
-#define KARST_SMC_CLC_BUILD_MAX    544  /* the longest that is built: a proposal with all EIDs and prefixes */
-#define KARST_SMC_EID_LEN          32
-#define KARST_SMC_EIDS_MAX         8
-#define KARST_SMC_GIDS_MAX         8
-#define KARST_SMC_HOSTNAME_LEN     32
+#define KARST_SMC_CLC_HDR_LEN 8
+#define KARST_SMC_CLC_MAX_LEN \
+	2048 /* of what is believed; the longest that means something has less */
+#define KARST_SMC_CLC_BUILD_MAX \
+	544 /* the longest that is built: a proposal with all EIDs and prefixes */
+#define KARST_SMC_EID_LEN      32
+#define KARST_SMC_EIDS_MAX     8
+#define KARST_SMC_GIDS_MAX     8
+#define KARST_SMC_HOSTNAME_LEN 32
 
 enum karst_smc_clc_type {
 	KARST_SMC_CLC_PROPOSAL = 1,
@@ -51,9 +53,9 @@ struct karst_smc_prefix6 {
 };
 
 struct karst_smc_proposal {
-	uint8_t version; /* 1 or 2: the highest that is offered */
-	uint8_t mode1;   /* enum karst_smc_mode of version 1 ... */
-	uint8_t mode2;   /* ... and of version 2; N if version is 1 */
+	uint8_t version;            /* 1 or 2: the highest that is offered */
+	uint8_t mode1;              /* enum karst_smc_mode of version 1 ... */
+	uint8_t mode2;              /* ... and of version 2; N if version is 1 */
 	struct karst_smc_peer peer; /* zeros if nothing is offered in version 1 */
 	uint32_t subnet;            /* mode1 != N: of the client's IPv4 address, host order */
 	uint8_t subnet_len;
@@ -63,8 +65,8 @@ struct karst_smc_proposal {
 	uint8_t release;
 	uint8_t neids;
 	uint8_t eids[KARST_SMC_EIDS_MAX][KARST_SMC_EID_LEN];
-	uint8_t roce[16];   /* the RoCEv2 GID */
-	uint8_t max_conns;  /* release 1 on: 0 before */
+	uint8_t roce[16];  /* the RoCEv2 GID */
+	uint8_t max_conns; /* release 1 on: 0 before */
 	uint8_t max_links;
 	uint16_t features;
 };
@@ -188,7 +190,7 @@ struct karst_smc_llc {
 	uint8_t gid[16];
 	uint32_t qpn;
 	uint32_t psn;
-	uint8_t link;       /* number of the link */
+	uint8_t link; /* number of the link */
 	uint8_t link_uid[4];
 	uint8_t max_links;
 	uint8_t max_conns;
@@ -198,7 +200,7 @@ struct karst_smc_llc {
 	uint32_t reason;    /* DELETE_LINK */
 	uint8_t user_data[16];
 	uint8_t error_mask; /* DELETE_RKEY of version 1 */
-	uint16_t nrtokens;  /* CONFIRM_RKEY: of other links; ADD_LINK_CONT: still to come, with those
+	uint16_t nrtokens; /* CONFIRM_RKEY: of other links; ADD_LINK_CONT: still to come, with those
 			     * two at most that are here; else all */
 	struct karst_smc_rtoken first; /* CONFIRM_RKEY: of the link that the message is on */
 	struct karst_smc_rtoken rtokens[KARST_SMC_RKEYS_MAX];
@@ -257,7 +259,8 @@ karst_smc_size_bytes(uint8_t size)
 static inline struct karst_smc_cursor
 karst_smc_cursor_of(uint64_t pos, uint32_t bytes)
 {
-	return (struct karst_smc_cursor){(uint16_t)(pos >> karst_log2(bytes)), (uint32_t)pos & (bytes - 1)};
+	return (struct karst_smc_cursor){
+		(uint16_t)(pos >> karst_log2(bytes)), (uint32_t)pos & (bytes - 1)};
 }
 
 /**

@@ -285,7 +285,8 @@ smc_link_forget(struct smc_core *c, struct smc_conn *conn)
 {
 	(void)c;
 	for (unsigned int i = 0; conn->in_flight != 0 && i < conn->link->nslots; i++) {
-		struct smc_slot *slot = &conn->link->slots[(conn->link->first_slot + i) % SLOTS_MAX];
+		struct smc_slot *slot =
+			&conn->link->slots[(conn->link->first_slot + i) % SLOTS_MAX];
 
 		if (slot->conn == conn) {
 			slot->conn = NULL;

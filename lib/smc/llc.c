@@ -10,8 +10,8 @@
 #include "smc_priv.h"
 
 struct karst_smc_llc *
-smc_llc_new(
-	struct smc_core *c, const struct smc_link *link, enum karst_smc_llc_type type, uint8_t flags)
+smc_llc_new(struct smc_core *c, const struct smc_link *link, enum karst_smc_llc_type type,
+	uint8_t flags)
 {
 	struct karst_smc_llc *m = &c->llc_tx;
 
@@ -123,7 +123,8 @@ rx_confirm_link(struct smc_core *c, struct smc_link *link, const struct karst_sm
 /* --- ADD_LINK (S10) --- */
 
 static void
-fill_add_link(struct smc_core *c, struct karst_smc_llc *m, struct smc_link *on, struct smc_link *added)
+fill_add_link(
+	struct smc_core *c, struct karst_smc_llc *m, struct smc_link *on, struct smc_link *added)
 {
 	struct smc_group *g = on->group;
 	uint32_t i;
@@ -402,7 +403,8 @@ dispatch(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 		rx_delete_link(c, link, m);
 		break;
 	case KARST_SMC_LLC_REQ_ADD_LINK:
-		if (!(m->flags & KARST_SMC_LLC_RESPONSE) && link_usable(link) && link->group->state == GROUP_ACTIVE)
+		if (!(m->flags & KARST_SMC_LLC_RESPONSE) && link_usable(link) &&
+			link->group->state == GROUP_ACTIVE)
 			karst_smc_group_add_link(&c->pub, group_index(c, link->group));
 		break;
 	case KARST_SMC_LLC_CONFIRM_RKEY:

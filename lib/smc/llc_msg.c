@@ -13,16 +13,16 @@
 
 #include "smc_wire.h"
 
-#define HDR_LEN       4
-#define ADD_EXT       44 /* ADD_LINK of version 2 goes on here */
-#define ADD_EXT_LEN   28
-#define ADD_RKEY_LEN  16
+#define HDR_LEN        4
+#define ADD_EXT        44 /* ADD_LINK of version 2 goes on here */
+#define ADD_EXT_LEN    28
+#define ADD_RKEY_LEN   16
 #define ADD_CONT_RKEYS 2 /* in one ADD_LINK_CONT */
-#define RTOKEN_LEN    13
-#define DELETE_RKEYS  8 /* of which the key begins ... */
-#define DELETE_MAX_V1 8 /* ... and how many there may be */
-#define REQ_ADD_GIDS  28
-#define DIRECT        0x80u
+#define RTOKEN_LEN     13
+#define DELETE_RKEYS   8 /* of which the key begins ... */
+#define DELETE_MAX_V1  8 /* ... and how many there may be */
+#define REQ_ADD_GIDS   28
+#define DIRECT         0x80u
 
 const char *
 karst_smc_llc_name(enum karst_smc_llc_type type)
@@ -193,7 +193,8 @@ build_delete_rkey(const struct karst_smc_llc *msg, uint8_t *m)
 		return KARST_SMC_LLC_LEN;
 	for (size_t i = 0; i < msg->nrtokens; i++)
 		karst_put_be32(m + DELETE_RKEYS + 4 * i, msg->rtokens[i].rkey);
-	return msg->nrtokens <= DELETE_MAX_V1 ? KARST_SMC_LLC_LEN : DELETE_RKEYS + 4u * msg->nrtokens;
+	return msg->nrtokens <= DELETE_MAX_V1 ? KARST_SMC_LLC_LEN
+					      : DELETE_RKEYS + 4u * msg->nrtokens;
 }
 
 static int
@@ -248,7 +249,8 @@ karst_smc_llc_parse(const void *buf, size_t len, struct karst_smc_llc *msg)
 {
 	const uint8_t *m = buf;
 
-	if (len < KARST_SMC_LLC_LEN || len > KARST_SMC_LLC_MAX_LEN || (m[0] & ~(KARST_SMC_LLC_V2 | 15u)) != 0)
+	if (len < KARST_SMC_LLC_LEN || len > KARST_SMC_LLC_MAX_LEN ||
+		(m[0] & ~(KARST_SMC_LLC_V2 | 15u)) != 0)
 		return -EPROTO;
 	memset(msg, 0, offsetof(struct karst_smc_llc, rtokens));
 	msg->ngids = 0;
@@ -296,7 +298,8 @@ build_body(const struct karst_smc_llc *msg, uint8_t *m)
 	case KARST_SMC_LLC_CONFIRM_RKEY:
 		put_rtoken(m + 4, (uint8_t)msg->nrtokens, &msg->first);
 		for (i = 0; i < msg->nrtokens && i < 2; i++)
-			put_rtoken(m + 4 + (i + 1) * RTOKEN_LEN, (uint8_t)msg->rtokens[i].link, &msg->rtokens[i]);
+			put_rtoken(m + 4 + (i + 1) * RTOKEN_LEN, (uint8_t)msg->rtokens[i].link,
+				&msg->rtokens[i]);
 		break;
 	case KARST_SMC_LLC_TEST_LINK:
 		memcpy(m + 4, msg->user_data, sizeof(msg->user_data));

@@ -220,7 +220,8 @@ send_confirm(struct smc_core *c, struct smc_rmb *rmb, struct smc_link *link)
 	struct smc_group *g = rmb->group;
 	unsigned int n;
 
-	m->first = (struct karst_smc_rtoken){0, rmb->rkey[link_slot(link)], rmb->vaddr[link_slot(link)]};
+	m->first = (struct karst_smc_rtoken){
+		0, rmb->rkey[link_slot(link)], rmb->vaddr[link_slot(link)]};
 	for (n = 0; n < KARST_SMC_LINKS; n++) {
 		if (link_usable(&g->links[n]) && &g->links[n] != link)
 			m->rtokens[m->nrtokens++] = (struct karst_smc_rtoken){
@@ -285,8 +286,8 @@ smc_flow_over(struct smc_core *c, struct smc_group *g, bool good)
 }
 
 void
-smc_flow_answer(
-	struct smc_core *c, struct smc_group *g, struct smc_link *link, const struct karst_smc_llc *m)
+smc_flow_answer(struct smc_core *c, struct smc_group *g, struct smc_link *link,
+	const struct karst_smc_llc *m)
 {
 	struct smc_rmb *rmb = g->flow != NIL ? &c->rmbs[g->flow] : NULL;
 	enum smc_rmb_state about =

@@ -20,10 +20,6 @@ take_producer(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_
 	if (m->prod.count >= conn->rmb_bytes)
 		return false;
 	ahead = karst_smc_cursor_ahead(m->prod, conn->recv_pos, conn->rmb_bytes);
-	if (ahead < 0 && smc_mutant(CURSOR_BACK)) {
-		conn->recv_pos += (uint64_t)ahead;
-		return true;
-	}
 	if (ahead < 0) {
 		count(c, KARST_SMC_CTR_CURSOR_BACK);
 		return true;
@@ -120,14 +116,16 @@ smc_cdc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t le
 		return;
 	}
 	conn = smc_conn_by_token(c, link->group, m.token);
-	if (conn == NULL || (conn->state < KARST_SMC_ACTIVE && conn->state < KARST_SMC_WAIT_CONFIRM) ||
+	if (conn == NULL ||
+		(conn->state < KARST_SMC_ACTIVE && conn->state < KARST_SMC_WAIT_CONFIRM) ||
 		conn->state == KARST_SMC_CLOSED) {
 		count(c, KARST_SMC_CTR_CDC_UNKNOWN);
 		return;
 	}
 	if (m.prod_flags & KARST_SMC_CDC_VALIDATE) {
 		if ((int16_t)(uint16_t)(conn->rx_seq - m.seq) < 0)
-			violation(c, conn); /* something was lost that the peer took for delivered */
+			violation(
+				c, conn); /* something was lost that the peer took for delivered */
 		return;
 	}
 	if (conn->rx_seen && (int16_t)(uint16_t)(m.seq - conn->rx_seq) < 0) {

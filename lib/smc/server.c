@@ -194,7 +194,8 @@ smc_server_confirmed(struct smc_core *c, struct smc_conn *conn, const struct kar
 	else if (!smc_take_element(conn, a))
 		reason = KARST_SMC_DECL_RTOKEN;
 	else
-		reason = conn->first_contact ? confirmed_first(c, conn, a) : confirmed_reuse(conn, a);
+		reason = conn->first_contact ? confirmed_first(c, conn, a)
+					     : confirmed_reuse(conn, a);
 	if (reason != 0) {
 		smc_decline(c, conn, reason);
 	} else if (!conn->first_contact) {

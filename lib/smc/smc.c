@@ -4,7 +4,7 @@
 /* The whole: memory, ids, timers, events. */
 #include "smc_priv.h"
 
-#define SEC           UINT64_C(1000000000)
+#define SEC UINT64_C(1000000000)
 
 static uint32_t
 or_default(uint32_t v, uint32_t def)
@@ -38,9 +38,10 @@ complete(const struct karst_smc_config *given, struct karst_smc_config *cfg)
 	cfg->test_ns = or_default_ns(cfg->test_ns, 30 * SEC);
 	cfg->close_wait_ns = or_default_ns(cfg->close_wait_ns, 60 * SEC);
 	cfg->group_idle_ns = or_default_ns(cfg->group_idle_ns, 600 * SEC);
-	return cfg->max_conns <= 1u << 16 && cfg->max_groups <= 1u << 12 && cfg->max_rmbs <= 1u << 16 &&
-		cfg->group_conns >= CONNS_MIN && cfg->group_links <= KARST_SMC_LINKS &&
-		cfg->send_slots >= 8 && cfg->send_slots <= SLOTS_MAX && cfg->release <= RELEASE_MAX &&
+	return cfg->max_conns <= 1u << 16 && cfg->max_groups <= 1u << 12 &&
+		cfg->max_rmbs <= 1u << 16 && cfg->group_conns >= CONNS_MIN &&
+		cfg->group_links <= KARST_SMC_LINKS && cfg->send_slots >= 8 &&
+		cfg->send_slots <= SLOTS_MAX && cfg->release <= RELEASE_MAX &&
 		cfg->neids <= KARST_SMC_EIDS_MAX && cfg->ops != NULL;
 }
 
@@ -418,10 +419,10 @@ const char *
 karst_smc_state_name(enum karst_smc_state state)
 {
 	static const char *const names[KARST_SMC_STATES] = {"free", "wait-proposal", "parked",
-		"wait-accept", "wait-rkey", "wait-confirm", "wait-confirm-link", "wait-add-link", "tcp",
-		"failed", "active", "peer-close-wait-1", "peer-close-wait-2", "app-close-wait-1",
-		"app-close-wait-2", "app-fin-close-wait", "peer-fin-close-wait", "peer-abort-wait",
-		"process-abort", "closed"};
+		"wait-accept", "wait-rkey", "wait-confirm", "wait-confirm-link", "wait-add-link",
+		"tcp", "failed", "active", "peer-close-wait-1", "peer-close-wait-2",
+		"app-close-wait-1", "app-close-wait-2", "app-fin-close-wait", "peer-fin-close-wait",
+		"peer-abort-wait", "process-abort", "closed"};
 
 	return state < KARST_SMC_STATES ? names[state] : NULL;
 }

@@ -10,21 +10,20 @@
 
 enum karst_smc_mutant {
 	SMC_MUTANT_NONE,
-	SMC_MUTANT_NO_SPLIT,         /* S12: a WRITE goes over the end of the element */
-	SMC_MUTANT_NO_WINDOW,        /* S12: more is written than there is room */
-	SMC_MUTANT_NO_BLOCKED,       /* S14: a blocked writer does not say so */
-	SMC_MUTANT_NO_UPDATE,        /* S14: the consumer never says what it has consumed by itself */
-	SMC_MUTANT_NO_REWIND,        /* S17: what was on its way when a link died is not written again */
-	SMC_MUTANT_NO_VALIDATE,      /* S17: no validation after failover */
-	SMC_MUTANT_FREE_EARLY,       /* S12: the send buffer is free before the WRITE is complete */
-	SMC_MUTANT_CURSOR_BACK,      /* S13: cursors that go backwards are believed */
-	SMC_MUTANT_CLOSE_EARLY,      /* S15: closes before everything is sent */
-	SMC_MUTANT_NO_ABORT,         /* S15: closes well with unread data */
-	SMC_MUTANT_URGENT_LATE,      /* S16: the mark stands behind a later byte */
-	SMC_MUTANT_NO_DELETE_RKEY,   /* S9: a key that the peer knows is taken away and not deleted */
-	SMC_MUTANT_NO_CONFIRM_RKEY,  /* S9: a key is named on TCP before it is confirmed */
-	SMC_MUTANT_FORGET_WAITING,   /* S12: who waits for a slot is forgotten */
-	SMC_MUTANTS
+	SMC_MUTANT_NO_SPLIT,    /* S12: a WRITE goes over the end of the element */
+	SMC_MUTANT_NO_WINDOW,   /* S12: more is written than there is room */
+	SMC_MUTANT_NO_BLOCKED,  /* S14: a blocked writer does not say so */
+	SMC_MUTANT_NO_UPDATE,   /* S14: the consumer never says what it has consumed by itself */
+	SMC_MUTANT_NO_REWIND,   /* S17: what was on its way when a link died is not written again */
+	SMC_MUTANT_NO_VALIDATE, /* S17: no validation after failover */
+	SMC_MUTANT_FREE_EARLY,  /* S12: the send buffer is free before the WRITE is complete */
+	SMC_MUTANT_CLOSE_EARLY, /* S15: closes before everything is sent */
+	SMC_MUTANT_NO_ABORT,    /* S15: closes well with unread data */
+	SMC_MUTANT_URGENT_LATE, /* S16: the mark stands behind a later byte */
+	SMC_MUTANT_NO_DELETE_RKEY, /* S9: a key that the peer knows is taken away and not deleted */
+	SMC_MUTANT_NO_CONFIRM_RKEY, /* S9: a key is named on TCP before it is confirmed */
+	SMC_MUTANT_FORGET_WAITING,  /* S12: who waits for a slot is forgotten */
+	SMC_MUTANT_MAX
 };
 
 #ifndef KARST_SMC_MUTANT

@@ -58,9 +58,9 @@ struct smc_conn {
 	struct smc_group *group; /* from when it has one to its end */
 	struct smc_link *link;
 	uint32_t group_next, group_prev; /* of the group's connections */
-	bool counted;                    /* among those that the group has room for: not if parked */
-	uint32_t hash_next;              /* of the same token, see smc_conn_by_token() */
-	uint32_t ev_next, ev;            /* events that were not fetched */
+	bool counted;         /* among those that the group has room for: not if parked */
+	uint32_t hash_next;   /* of the same token, see smc_conn_by_token() */
+	uint32_t ev_next, ev; /* events that were not fetched */
 	bool ev_listed;
 	uint32_t token, peer_token;
 	uint8_t size;
@@ -72,51 +72,52 @@ struct smc_conn {
 	uint8_t release, max_conns, max_links;
 	uint16_t features;
 	bool direct;
-	const uint8_t *eid;      /* one of the configuration's */
-	uint8_t peer_roce[16];   /* server: of the proposal */
-	uint8_t peer_system[8];  /* server: of the proposal, maybe zeros */
-	uint32_t refuse; /* why it will be declined, when the peer has said what it is about to say */
+	const uint8_t *eid;     /* one of the configuration's */
+	uint8_t peer_roce[16];  /* server: of the proposal */
+	uint8_t peer_system[8]; /* server: of the proposal, maybe zeros */
+	uint32_t
+		refuse; /* why it will be declined, when the peer has said what it is about to say */
 	uint32_t reason;
 	bool local_reason;
 	int error;
 
 	/* sending; positions of the stream */
 	uint32_t send_bytes;
-	uint32_t peer_bytes;     /* its element */
-	uint64_t peer_offset;    /* of the element in the peer's RMB */
-	uint16_t rtoken;         /* of the group */
-	uint64_t snd_pos;        /* given by the program */
-	uint64_t prod;           /* written */
-	uint64_t prod_high;      /* ever: after failover prod may be less */
-	uint64_t fin;            /* whose CDC message is complete: below this nothing is read again */
+	uint32_t peer_bytes;  /* its element */
+	uint64_t peer_offset; /* of the element in the peer's RMB */
+	uint16_t rtoken;      /* of the group */
+	uint64_t snd_pos;     /* given by the program */
+	uint64_t prod;        /* written */
+	uint64_t prod_high;   /* ever: after failover prod may be less */
+	uint64_t fin;         /* whose CDC message is complete: below this nothing is read again */
 	uint64_t peer_cons;
-	uint64_t urgent_end;     /* behind the last urgent byte of ours, if urgent_set */
+	uint64_t urgent_end; /* behind the last urgent byte of ours, if urgent_set */
 	bool urgent_set;
-	uint16_t seq;            /* of the last CDC message sent */
-	uint16_t seq_fin;        /* of the last one that is complete */
-	unsigned int in_flight;  /* CDC messages */
-	bool want_cdc;           /* something is to be said even without data */
-	bool validate;           /* the first message on another link */
-	uint8_t prod_flags;      /* of the last message */
-	uint8_t conn_flags;      /* sent; they stay */
-	bool dead;               /* nothing is sent any more */
+	uint16_t seq;           /* of the last CDC message sent */
+	uint16_t seq_fin;       /* of the last one that is complete */
+	unsigned int in_flight; /* CDC messages */
+	bool want_cdc;          /* something is to be said even without data */
+	bool validate;          /* the first message on another link */
+	uint8_t prod_flags;     /* of the last message */
+	uint8_t conn_flags;     /* sent; they stay */
+	bool dead;              /* nothing is sent any more */
 	bool app_closed, app_shut;
-	bool shut_done, close_done; /* told the state machine */
-	bool closed_told;           /* and CLOSED to the program */
+	bool shut_done, close_done;    /* told the state machine */
+	bool closed_told;              /* and CLOSED to the program */
 	uint32_t link_next, link_prev; /* waiting for a slot */
 	bool on_link;
 
 	/* receiving */
 	uint32_t rmb_bytes;
 	uint64_t recv_pos;
-	uint64_t cons;           /* by the program */
-	uint64_t cons_told;      /* to the peer */
+	uint64_t cons;      /* by the program */
+	uint64_t cons_told; /* to the peer */
 	uint64_t urgent_pos;
 	bool urgent_seen;
-	bool rx_seen;            /* any CDC message came */
+	bool rx_seen; /* any CDC message came */
 	uint16_t rx_seq;
 	uint8_t rx_prod_flags;
-	uint8_t rx_flags;        /* of the connection; they stay */
+	uint8_t rx_flags; /* of the connection; they stay */
 };
 
 enum smc_rmb_state {
@@ -173,7 +174,7 @@ struct smc_link {
 
 enum smc_group_state {
 	GROUP_NONE,
-	GROUP_NEW,    /* its first connection is being made */
+	GROUP_NEW, /* its first connection is being made */
 	GROUP_ACTIVE,
 	GROUP_ENDING, /* told the peer */
 };
@@ -197,7 +198,7 @@ struct smc_group {
 	uint32_t flow, flow_tail; /* buffers whose keys are to be confirmed or deleted */
 	bool flow_sent;           /* the first one's message was sent */
 	struct smc_link *flow_link;
-	uint32_t flow_rkey;       /* whose answer is awaited */
+	uint32_t flow_rkey; /* whose answer is awaited */
 	uint32_t next_free;
 	uint32_t ev_next, ev;
 	bool ev_listed;
@@ -349,8 +350,8 @@ void smc_server_confirmed(
 struct smc_group *smc_group_new(struct smc_core *c, struct smc_conn *conn);
 void smc_group_join(struct smc_core *c, struct smc_group *g, struct smc_conn *conn);
 void smc_group_leave(struct smc_core *c, struct smc_conn *conn);
-struct smc_group *smc_group_of_client(const struct smc_core *c, const struct smc_conn *conn,
-	const struct karst_smc_accept *a);
+struct smc_group *smc_group_of_client(
+	const struct smc_core *c, const struct smc_conn *conn, const struct karst_smc_accept *a);
 /** The one that @conn may join, or that is being made; NULL */
 struct smc_group *smc_group_of_server(const struct smc_core *c, const struct smc_conn *conn);
 /** Sets the timer for whatever the group waits for. */
@@ -374,7 +375,8 @@ int smc_rtoken_add(
 	struct smc_group *g, struct smc_link *link, uint32_t rkey, uint64_t vaddr, bool *known);
 int smc_rtoken_find(struct smc_group *g, struct smc_link *link, uint32_t rkey);
 /** True if it was there. */
-bool smc_rtoken_remove(struct smc_core *c, struct smc_group *g, struct smc_link *link, uint32_t rkey);
+bool smc_rtoken_remove(
+	struct smc_core *c, struct smc_group *g, struct smc_link *link, uint32_t rkey);
 
 /* --- link.c --- */
 
@@ -388,8 +390,8 @@ void smc_link_close(struct smc_core *c, struct smc_link *link);
 void smc_link_lost(struct smc_core *c, struct smc_link *link, uint32_t tell);
 void smc_link_timeout(struct smc_core *c, struct smc_link *link);
 /** A SEND: of LLC, or a CDC message of @conn.  False: there is no slot for it. */
-bool smc_link_send(struct smc_core *c, struct smc_link *link, struct smc_conn *conn, const void *msg,
-	size_t len);
+bool smc_link_send(struct smc_core *c, struct smc_link *link, struct smc_conn *conn,
+	const void *msg, size_t len);
 /** True if a CDC message may be sent now. */
 bool smc_link_has_slot(const struct smc_core *c, const struct smc_link *link);
 void smc_link_wait(struct smc_core *c, struct smc_conn *conn);
@@ -407,8 +409,8 @@ void smc_llc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size
 void smc_llc_confirm_link(struct smc_core *c, struct smc_link *link, uint8_t flags);
 /** Offers link @n, or with mtu 0 none (S10). */
 void smc_llc_add_link(struct smc_core *c, struct smc_group *g, struct smc_link *added);
-void smc_llc_delete_link(struct smc_core *c, struct smc_link *link, uint8_t number, uint8_t flags,
-	uint32_t reason);
+void smc_llc_delete_link(
+	struct smc_core *c, struct smc_link *link, uint8_t number, uint8_t flags, uint32_t reason);
 
 /* --- rmb.c --- */
 

@@ -75,7 +75,8 @@ write_bytes(struct smc_core *c, struct smc_conn *conn, uint32_t len)
 
 		n = karst_min_u32(n, conn->send_bytes - (uint32_t)(pos & (conn->send_bytes - 1)));
 		if (!smc_mutant(NO_SPLIT))
-			n = karst_min_u32(n, conn->peer_bytes - (uint32_t)(pos & (conn->peer_bytes - 1)));
+			n = karst_min_u32(
+				n, conn->peer_bytes - (uint32_t)(pos & (conn->peer_bytes - 1)));
 		write_one(c, conn, pos, n);
 		pos += n;
 		len -= n;
@@ -98,7 +99,8 @@ send_cdc(struct smc_core *c, struct smc_conn *conn, uint16_t seq, uint8_t prod_f
 	};
 	uint8_t buf[KARST_SMC_CDC_LEN];
 
-	if (!conn->dead && conn->prod != conn->snd_pos) /* after failover: the end comes later again */
+	/* After failover: the end comes later again. */
+	if (!conn->dead && conn->prod != conn->snd_pos && !smc_mutant(CLOSE_EARLY))
 		m.conn_flags &= KARST_SMC_CDC_ABORT;
 	karst_smc_cdc_build(&m, buf);
 	count(c, KARST_SMC_CTR_CDC_TX);
@@ -204,7 +206,8 @@ smc_fail_over(struct smc_core *c, struct smc_conn *conn, struct smc_link *link)
 	conn->link = link;
 	if (!smc_mutant(NO_REWIND)) {
 		if (conn->peer_cons > conn->fin)
-			conn->fin = conn->peer_cons; /* the queue pair that might read it is no more */
+			conn->fin =
+				conn->peer_cons; /* the queue pair that might read it is no more */
 		conn->prod = conn->fin;
 	}
 	if (conn->urgent_end > conn->prod && conn->urgent_end <= conn->snd_pos)

@@ -41,6 +41,7 @@ MAY_SEE = {
     'ring': [],
     'qp': ['wire', 'crc', 'ring', 'mem'],
     'cm': ['wire'],
+    'smc': ['wire'],
     'ctl': ['ring'],
     'client': ['ctl', 'ring'],
     'engine': ['qp', 'cm', 'mem', 'crc', 'ring', 'wire', 'ctl'],

@@ -72,14 +72,15 @@ draw(struct world *w)
 	w->rdma_max_ns = rng_range(r, 1000, rng_one_in(r, 2) ? 10000 : 300000);
 	w->tcp_max_ns = rng_log(r, 10000, 5000000);
 	w->stall_ppm = rng_one_in(r, 2) ? rng_below(r, 20000) : 0;
-	w->second_port = rng_one_in(r, 2);
-	w->one_kill = w->second_port && rng_one_in(r, 2);
+	w->second_port = rng_below(r, 3) != 0;
+	w->one_kill = w->second_port && rng_below(r, 4) != 0;
 	w->kills = w->one_kill || rng_one_in(r, 5);
 	w->deaths = w->kills && !w->one_kill;
 	w->no_common_eid = rng_one_in(r, 50);
-	w->kill_ns = w->kills ? w->now_ns + rng_range(r, 1, rng_one_in(r, 2) ? 30 : 300) * MSEC : NEVER;
-	open_system(w, 0, (uint8_t)(rng_one_in(r, 4) ? 0 : 1), v1);
-	open_system(w, 1, (uint8_t)(rng_one_in(r, 4) ? 0 : 1), v1);
+	w->kill_ns =
+		w->kills ? w->now_ns + rng_range(r, 1, rng_one_in(r, 2) ? 30 : 300) * MSEC : NEVER;
+	open_system(w, 0, (uint8_t)(rng_one_in(r, 8) ? 0 : 1), v1);
+	open_system(w, 1, (uint8_t)(rng_one_in(r, 8) ? 0 : 1), v1);
 	w->npairs = rng_one_in(r, 20) ? rng_range(r, 1, 60) : rng_log(r, 1, 20);
 	for (unsigned int i = 0; i < w->npairs; i++)
 		w->pairs[i] = pair_new(w, i);
@@ -109,10 +110,12 @@ kill_something(struct world *w)
 			struct karst_smc_group_info peer;
 			unsigned int k, ready = 0;
 
-			if (!w->qps[n].open || w->qps[n].sys != 0 || w->qps[n].link != info.links[which])
+			if (!w->qps[n].open || w->qps[n].sys != 0 ||
+				w->qps[n].link != info.links[which])
 				continue;
 			for (k = 0; k < 64; k++)
-				ready |= karst_smc_group_info(w->sys[1].smc, k, &peer) == 0 && peer.nlinks == 2 &&
+				ready |= karst_smc_group_info(w->sys[1].smc, k, &peer) == 0 &&
+					peer.nlinks == 2 &&
 					(peer.local[0].qpn == w->qps[n].remote_qpn ||
 						peer.local[1].qpn == w->qps[n].remote_qpn);
 			if (!ready)
@@ -182,11 +185,15 @@ judge(struct world *w)
 		REQUIRE(w, smc->ngroups == 0, "system %u: %u groups are left", i, smc->ngroups);
 		for (k = 0; k < KARST_DIM(never) && !w->kills; k++)
 			REQUIRE(w, smc->counters[never[k]] == 0, "system %u: %s: %lu", i,
-				karst_smc_counter_name(never[k]), (unsigned long)smc->counters[never[k]]);
-		REQUIRE(w, smc->counters[KARST_SMC_CTR_CDC_BAD] == 0, "system %u: impossible cursors", i);
+				karst_smc_counter_name(never[k]),
+				(unsigned long)smc->counters[never[k]]);
+		REQUIRE(w, smc->counters[KARST_SMC_CTR_CDC_BAD] == 0,
+			"system %u: impossible cursors", i);
 		REQUIRE(w, w->kills || smc->counters[KARST_SMC_CTR_CURSOR_BACK] == 0,
 			"S13: system %u: cursors went backwards", i);
-		REQUIRE(w, !w->one_kill || w->sys[i].validations == smc->counters[KARST_SMC_CTR_FAILOVER] ||
+		REQUIRE(w,
+			!w->one_kill ||
+				w->sys[i].validations == smc->counters[KARST_SMC_CTR_FAILOVER] ||
 				w->deaths,
 			"S17: system %u: %lu connections went to another link, %lu validations", i,
 			(unsigned long)smc->counters[KARST_SMC_CTR_FAILOVER],
@@ -222,7 +229,7 @@ run(uint64_t seed, bool verbose, uint64_t *connected)
 	w->rng.state = sim_mix(seed);
 	draw(w);
 	while (!w->failed && turn(w)) {
-		if (++turns > 4000000) {
+		if (++turns > 600000) {
 			violated(w, "it does not end");
 			break;
 		}
@@ -230,16 +237,19 @@ run(uint64_t seed, bool verbose, uint64_t *connected)
 	if (!w->failed && !all_done(w)) {
 		for (i = 0; i < w->npairs && w->pairs[i]->done; i++)
 			;
-		violated(w, "stuck: pair %u: client %u/%u/%u/%u/%u, server %u/%u/%u/%u/%u", i, w->pairs[i]->e[0].connected,
-			w->pairs[i]->e[0].fallback, w->pairs[i]->e[0].failed, w->pairs[i]->e[0].closed,
-			w->pairs[i]->e[0].released, w->pairs[i]->e[1].connected, w->pairs[i]->e[1].fallback,
-			w->pairs[i]->e[1].failed, w->pairs[i]->e[1].closed, w->pairs[i]->e[1].released);
+		violated(w, "stuck: pair %u: client %u/%u/%u/%u/%u, server %u/%u/%u/%u/%u", i,
+			w->pairs[i]->e[0].connected, w->pairs[i]->e[0].fallback,
+			w->pairs[i]->e[0].failed, w->pairs[i]->e[0].closed,
+			w->pairs[i]->e[0].released, w->pairs[i]->e[1].connected,
+			w->pairs[i]->e[1].fallback, w->pairs[i]->e[1].failed,
+			w->pairs[i]->e[1].closed, w->pairs[i]->e[1].released);
 	}
 	if (!w->failed)
 		judge(w);
 	good = !w->failed;
 	if (!good)
-		printf("seed %lu: %s\nAgain: --seed %lu -v\n", (unsigned long)seed, w->why, (unsigned long)seed);
+		printf("seed %lu: %s\nAgain: --seed %lu -v\n", (unsigned long)seed, w->why,
+			(unsigned long)seed);
 	connected[0] += w->sys[0].smc->counters[KARST_SMC_CTR_CONNECTED];
 	connected[1] += w->sys[0].smc->counters[KARST_SMC_CTR_FAILOVER];
 	connected[2] += w->sys[0].smc->counters[KARST_SMC_CTR_BLOCKED];
@@ -287,6 +297,7 @@ main(int argc, char **argv)
 			return expect ? 0 : 1;
 	}
 	printf("%lu schedules: %lu connections, %lu went to another link, %lu times a full element\n",
-		to - from + 1, (unsigned long)figures[0], (unsigned long)figures[1], (unsigned long)figures[2]);
+		to - from + 1, (unsigned long)figures[0], (unsigned long)figures[1],
+		(unsigned long)figures[2]);
 	return expect ? 1 : 0;
 }

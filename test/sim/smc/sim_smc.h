@@ -82,10 +82,10 @@ struct pipe {
 };
 
 enum plan {
-	PLAN_NICE,   /* writes all, shuts down, reads to the end, closes */
-	PLAN_CLOSE,  /* writes all and closes; may leave something unread */
-	PLAN_ABORT,  /* goes away at any time */
-	PLAN_ECHO,   /* gives back what it reads */
+	PLAN_NICE,  /* writes all, shuts down, reads to the end, closes */
+	PLAN_CLOSE, /* writes all and closes; may leave something unread */
+	PLAN_ABORT, /* goes away at any time */
+	PLAN_ECHO,  /* gives back what it reads */
 	PLANS
 };
 
@@ -93,15 +93,15 @@ struct end {
 	unsigned int sys;
 	struct pair *pair;
 	bool opened, connected, fallback, failed, reset, peer_done, closed, released;
-	bool shut_called, close_called, abort_called, unread_at_close;
+	bool shut_called, close_called, abort_called, unread_at_close, must_abort;
 	uint32_t id;
 	enum plan plan;
 	uint8_t *send_buf;
 	uint32_t send_bytes;
-	uint64_t total;  /* what it wants to write */
+	uint64_t total; /* what it wants to write */
 	uint64_t given;
-	uint64_t freed;  /* seen as free */
-	uint64_t seen;   /* bytes checked as they came */
+	uint64_t freed; /* seen as free */
+	uint64_t seen;  /* bytes checked as they came */
 	uint64_t read;
 	uint64_t urgent_last; /* position of the last urgent byte it gave */
 	unsigned int nurgent;
@@ -138,20 +138,20 @@ struct world {
 	unsigned int npairs;
 	/* drawn from the seed */
 	uint32_t rdma_max_ns, tcp_max_ns, stall_ppm;
-	bool second_port;     /* both have one */
-	bool kills;           /* links die */
-	bool one_kill;        /* one of two, once */
+	bool second_port; /* both have one */
+	bool kills;       /* links die */
+	bool one_kill;    /* one of two, once */
 	bool kill_done;
 	uint64_t kill_ns;
 	bool no_common_eid;
-	bool deaths;          /* a group may have died */
+	bool deaths; /* a group may have died */
 };
 
 void violated(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-#define REQUIRE(w, cond, ...)                                                                       \
-	do {                                                                                        \
-		if (!(cond))                                                                        \
-			violated((w), __VA_ARGS__);                                                 \
+#define REQUIRE(w, cond, ...)                       \
+	do {                                        \
+		if (!(cond))                        \
+			violated((w), __VA_ARGS__); \
 	} while (0)
 
 void note(struct world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

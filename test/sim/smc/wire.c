@@ -83,8 +83,9 @@ look_at_clc(struct world *w, unsigned int sys, const void *msg, size_t len)
 	REQUIRE(w, karst_smc_clc_parse(msg, len, &m) == (int)len, "CLC: malformed message sent");
 	if (m.type != KARST_SMC_CLC_ACCEPT && m.type != KARST_SMC_CLC_CONFIRM)
 		return;
-	REQUIRE(w, m.accept.rkey > 0 && m.accept.rkey <= w->nkeys && w->keys[m.accept.rkey - 1].valid &&
-			w->keys[m.accept.rkey - 1].sys == sys,
+	REQUIRE(w,
+		m.accept.rkey > 0 && m.accept.rkey <= w->nkeys &&
+			w->keys[m.accept.rkey - 1].valid && w->keys[m.accept.rkey - 1].sys == sys,
 		"CLC: names key %#x, which is not valid", m.accept.rkey);
 	if (w->failed)
 		return;
@@ -118,7 +119,11 @@ op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_
 	if (w->failed)
 		return -ENOMEM;
 	qp = &w->qps[w->nqps++];
-	*qp = (struct qp){.open = true, .sys = sys_of(user), .link = ask->link, .number = ask->number, .down_ns = NEVER};
+	*qp = (struct qp){.open = true,
+		.sys = sys_of(user),
+		.link = ask->link,
+		.number = ask->number,
+		.down_ns = NEVER};
 	memset(local, 0, sizeof(*local));
 	local->gid[10] = local->gid[11] = 0xff;
 	local->gid[12] = 192;
@@ -138,7 +143,8 @@ op_link_connect(void *user, uint32_t link, const struct karst_smc_end *remote)
 	struct world *w = world_of(user);
 	struct qp *qp = qp_of(w, sys_of(user), link);
 
-	REQUIRE(w, remote->qpn > 0 && remote->qpn <= w->nqps, "connect: no queue pair %u", remote->qpn);
+	REQUIRE(w, remote->qpn > 0 && remote->qpn <= w->nqps, "connect: no queue pair %u",
+		remote->qpn);
 	if (w->failed)
 		return -ENOMEM;
 	qp->connected = true;
@@ -182,7 +188,8 @@ post(struct world *w, struct qp *qp)
 		return &nowhere;
 	qp->nops++;
 	*op = (struct op){0};
-	qp->last_deliver_ns = later(w, karst_max_u64(w->now_ns, qp->last_deliver_ns), w->rdma_max_ns);
+	qp->last_deliver_ns =
+		later(w, karst_max_u64(w->now_ns, qp->last_deliver_ns), w->rdma_max_ns);
 	qp->last_ack_ns =
 		later(w, karst_max_u64(qp->last_deliver_ns, qp->last_ack_ns), w->rdma_max_ns);
 	op->deliver_ns = qp->last_deliver_ns;
@@ -201,9 +208,9 @@ look_at_llc(struct world *w, unsigned int sys, const void *msg, size_t len)
 		REQUIRE(w, karst_smc_cdc_parse(msg, len, &cdc) == 0, "CDC: malformed message sent");
 		if (cdc.prod_flags & KARST_SMC_CDC_VALIDATE)
 			w->sys[sys].validations++;
-		note(w, "system %u: CDC %u to %u: produced %u:%u, consumed %u:%u, flags %#x %#x", sys, cdc.seq,
-			cdc.token, cdc.prod.wrap, cdc.prod.count, cdc.cons.wrap, cdc.cons.count, cdc.prod_flags,
-			cdc.conn_flags);
+		note(w, "system %u: CDC %u to %u: produced %u:%u, consumed %u:%u, flags %#x %#x",
+			sys, cdc.seq, cdc.token, cdc.prod.wrap, cdc.prod.count, cdc.cons.wrap,
+			cdc.cons.count, cdc.prod_flags, cdc.conn_flags);
 		return;
 	}
 	REQUIRE(w, karst_smc_llc_parse(msg, len, &m) == 0, "LLC: malformed message sent");
@@ -270,7 +277,8 @@ op_rmb_key(void *user, uint32_t rmb, uint32_t link, uint32_t *rkey, uint64_t *va
 	REQUIRE(w, w->nkeys < KEYS, "too many keys");
 	if (w->failed)
 		return -ENOMEM;
-	w->keys[w->nkeys] = (struct key){.valid = true, .sys = sys_of(user), .rmb = rmb, .qp = (unsigned int)(qp - w->qps)};
+	w->keys[w->nkeys] = (struct key){
+		.valid = true, .sys = sys_of(user), .rmb = rmb, .qp = (unsigned int)(qp - w->qps)};
 	*rkey = ++w->nkeys;
 	*vaddr = (uint64_t)*rkey << 32;
 	w->sys[sys_of(user)].rmbs[rmb].keyed = true;
@@ -290,7 +298,9 @@ op_rmb_unkey(void *user, uint32_t rmb)
 		if (!k->valid || k->sys != sys_of(user) || k->rmb != rmb)
 			continue;
 		k->valid = false;
-		REQUIRE(w, !k->said || k->deleted || !qp->open || qp->dead || qp->number != 1 || w->kills,
+		REQUIRE(w,
+			!k->said || k->deleted || !qp->open || qp->dead || qp->number != 1 ||
+				w->kills,
 			"S9: key %u is taken away, which the peer still has", i + 1);
 	}
 }
@@ -301,13 +311,14 @@ op_rmb_close(void *user, uint32_t rmb)
 	struct world *w = world_of(user);
 	struct rmb *r = &w->sys[sys_of(user)].rmbs[rmb];
 
-	REQUIRE(w, r->mem != NULL && !r->keyed, "buffer %u is closed, but not open or with a key", rmb);
+	REQUIRE(w, r->mem != NULL && !r->keyed, "buffer %u is closed, but not open or with a key",
+		rmb);
 	free(r->mem);
 	r->mem = NULL;
 }
 
-const struct karst_smc_ops wire_ops = {op_clc, op_link_open, op_link_connect, op_link_close, op_send,
-	op_write, op_rmb_open, op_rmb_key, op_rmb_unkey, op_rmb_close};
+const struct karst_smc_ops wire_ops = {op_clc, op_link_open, op_link_connect, op_link_close,
+	op_send, op_write, op_rmb_open, op_rmb_key, op_rmb_unkey, op_rmb_close};
 
 /* --- what happens --- */
 
@@ -339,8 +350,8 @@ deliver_write(struct world *w, const struct op *op, unsigned int to)
 	if (w->failed)
 		return;
 	r = &w->sys[to].rmbs[k->rmb];
-	REQUIRE(w, at + op->w.len <= r->bytes, "S12: WRITE of %u bytes at %lu of a buffer of %u", op->w.len,
-		(unsigned long)at, r->bytes);
+	REQUIRE(w, at + op->w.len <= r->bytes, "S12: WRITE of %u bytes at %lu of a buffer of %u",
+		op->w.len, (unsigned long)at, r->bytes);
 	if (w->failed)
 		return;
 	for (uint32_t i = 0; i < op->w.len; i++)
@@ -371,7 +382,8 @@ deliver(struct world *w, struct qp *qp, struct op *op)
 		return;
 	}
 	w->sys[peer->sys].smc->now_ns = w->now_ns;
-	karst_smc_link_rx(w->sys[peer->sys].smc, peer->link, op->big != NULL ? op->big : op->msg, op->len);
+	karst_smc_link_rx(
+		w->sys[peer->sys].smc, peer->link, op->big != NULL ? op->big : op->msg, op->len);
 	pair_came(w, peer->sys);
 	pair_events(w, peer->sys);
 }
@@ -482,7 +494,8 @@ wire_judge(struct world *w, bool end)
 	for (s = 0; s < 2; s++) {
 		for (i = 0; i < RMBS; i++) {
 			REQUIRE(w, !w->sys[s].rmbs[i].keyed, "system %u: buffer %u has keys", s, i);
-			REQUIRE(w, !end || w->sys[s].rmbs[i].mem == NULL, "system %u: buffer %u is left", s, i);
+			REQUIRE(w, !end || w->sys[s].rmbs[i].mem == NULL,
+				"system %u: buffer %u is left", s, i);
 		}
 	}
 }

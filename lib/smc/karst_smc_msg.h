@@ -196,7 +196,7 @@ struct karst_smc_llc {
 	uint8_t max_conns;
 	uint8_t mtu;
 	bool direct;        /* ADD_LINK of version 2 */
-	uint8_t target[16]; /* ADD_LINK of version 2: the GID of the receiver that is meant */
+	uint8_t target[16]; /* ADD_LINK of version 2: the GID to connect to */
 	uint32_t reason;    /* DELETE_LINK */
 	uint8_t user_data[16];
 	uint8_t error_mask; /* DELETE_RKEY of version 1 */

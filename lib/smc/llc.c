@@ -136,7 +136,7 @@ fill_add_link(
 	m->link = added->number;
 	m->mtu = added->local.mtu;
 	m->direct = g->direct;
-	memcpy(m->target, added->remote.gid, 16);
+	memcpy(m->target, added->local.gid, 16);
 	for (i = 0; i < c->cfg.max_rmbs && m->nrtokens < KARST_SMC_RKEYS_MAX; i++) {
 		const struct smc_rmb *rmb = &c->rmbs[i];
 

@@ -151,8 +151,7 @@ create_memory(struct perf_attach *a, const struct perf_bed *b, bool latency)
 	rc = karst_alloc_pd(a->ctx, &own->pd);
 	if (rc != 0)
 		return refused("protection domain", rc);
-	rc = karst_reg_mr(
-		own->pd, b->mem->base[a->end], b->job->working_set, access, &own->mr);
+	rc = karst_reg_mr(own->pd, b->mem->base[a->end], b->job->working_set, access, &own->mr);
 	if (rc == 0 && latency)
 		rc = karst_reg_mr(
 			own->pd, b->mem->lat[a->end], b->mem->lat_bytes, access, &own->lat_mr);

@@ -77,7 +77,7 @@ struct sets {
 };
 
 static int
-get(struct sets *s)
+caps_get(struct sets *s)
 {
 	struct __user_cap_header_struct h = {.version = _LINUX_CAPABILITY_VERSION_3};
 
@@ -98,7 +98,7 @@ kd_caps_have(void)
 {
 	struct sets s;
 
-	return get(&s) == 0 ? s.half[0].permitted | (uint64_t)s.half[1].permitted << 32 : 0;
+	return caps_get(&s) == 0 ? s.half[0].permitted | (uint64_t)s.half[1].permitted << 32 : 0;
 }
 
 uint64_t
@@ -117,12 +117,12 @@ int
 kd_caps_hand_over(uint64_t keep)
 {
 	struct sets s;
-	int rc = get(&s), i, cap;
+	int rc = caps_get(&s), i, cap;
 
 	for (i = 0; i < 2; i++)
 		s.half[i].inheritable = (uint32_t)(keep >> (32 * i));
 	if (rc == 0)
-		rc = set(&s);
+		rc = caps_set(&s);
 	if (rc == 0 && prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0)
 		rc = -errno;
 	for (cap = 0; rc == 0 && cap < 64; cap++)
@@ -136,7 +136,7 @@ int
 kd_caps_raise(void)
 {
 	struct sets s;
-	int i, rc = get(&s);
+	int i, rc = caps_get(&s);
 
 	for (i = 0; i < 2; i++)
 		s.half[i].effective = s.half[i].permitted;
@@ -156,7 +156,7 @@ caps_drop(int signo)
 	struct sets s;
 
 	(void)signo;
-	rc = get(&s);
+	rc = caps_get(&s);
 	for (i = 0; i < 2; i++) {
 		s.half[i].permitted &= (uint32_t)(kept >> (32 * i));
 		s.half[i].effective &= (uint32_t)(kept >> (32 * i));

@@ -41,7 +41,7 @@ inject_loss(struct eng_lcore *lc, struct karst_pkt **pkts, unsigned int n)
 
 /*
  * A frame in several segments: some adapters fill a buffer only up to a full KiB, and what a frame
- * of the largest path MTU has beyond that comes in a second one.  There is room for it in the first.
+ * of the largest path MTU has beyond that comes in a second one.  The first has room for it.
  * @return whether the frame is in one buffer now.
  */
 static karst_noinline bool

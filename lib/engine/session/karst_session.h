@@ -22,6 +22,7 @@
 
 #include "karst_ctl.h"
 #include "karst_engine.h"
+#include "karst_space_opener.h"
 
 struct karst_session;
 
@@ -54,17 +55,6 @@ struct karst_session_limits {
 	 * default: what his share allows of the machine's memory. */
 	uint64_t max_window_bytes;
 	uint64_t max_held_bytes;
-};
-
-struct karst_files_ask; /* lib/ctl, karst_files.h */
-
-/** Who opens files of a program that only its own user may open. */
-struct karst_space_opener {
-	/** @memfd: the program's memory, as it has sent it; -1: it has not.  On the session's
-	 *  thread. @return a descriptor, the session's; -1: it is not there, or may not be opened
-	 *  */
-	int (*open)(void *user, int memfd, const struct karst_files_ask *ask);
-	void *user;
 };
 
 struct karst_session_init {

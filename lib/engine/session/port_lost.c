@@ -65,7 +65,7 @@ tell_identifiers(struct eng_cm *cm, struct karst_session *s, uint8_t port)
 	struct cm_id *id;
 	uint32_t at = 0;
 
-	while ((id = eng_handles_next(&s->cm_ids, &at)) != NULL)
+	while ((id = eng_handles_next(&s->cm.ids, &at)) != NULL)
 		if (id->has_port && id->port == port)
 			eng_cm_event(cm, id, KARST_RDMACM_DEVICE_REMOVAL, 0);
 }

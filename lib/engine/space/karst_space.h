@@ -23,7 +23,7 @@
 
 #include "karst_ctl.h"
 #include "karst_engine.h"
-#include "karst_session.h"
+#include "karst_space_opener.h"
 
 struct karst_space;
 struct karst_space_region;

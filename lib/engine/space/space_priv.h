@@ -13,6 +13,7 @@
 #include "karst_files.h"
 #include "karst_space.h"
 #include "karst_vma.h"
+#include "share.h"
 #include "window.h"
 
 struct karst_space {

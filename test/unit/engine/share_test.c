@@ -556,8 +556,8 @@ Test(share, memory_of_programs, .timeout = 100)
 	fd = memfd_create("share", MFD_CLOEXEC);
 	cr_assert_eq(ftruncate(fd, PIECE), 0);
 	mem = mmap(NULL, PIECE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-	heap = mmap(NULL, PIECE, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+	heap = mmap(NULL, PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE,
+		-1, 0);
 
 	a = program_of(bed.e, 1000, 10 * PIECE, 1 << 30);
 	b = program_of(bed.e, 1000, 10 * PIECE, 1 << 30);

@@ -40,6 +40,9 @@
 
 #define WATCH_MS 1000
 #define RETRY_MS 100 /* after a connection could not be accepted */
+/* Frames of path MTU 4096 that make a train of 64 KiB, and a burst with one and what goes between. */
+#define TRAIN_QUANTUM 65536u
+#define TRAIN_BURST   64u
 
 struct daemon {
 	struct kd_conf *conf;  /* with what was chosen automatically */
@@ -141,6 +144,7 @@ static int
 make_engine(struct daemon *d)
 {
 	const struct kd_conf_engine *c = &d->conf->engine;
+	const bool trains = kd_ports_have_trains(d->conf);
 	const struct karst_engine_config cfg = {
 		.name = c->name,
 		.lcores = c->lcores.n,
@@ -158,6 +162,9 @@ make_engine(struct daemon *d)
 		.page_buffers = kd_ports_want_page_buffers(d->conf),
 		.mbufs = d->eal.mbufs,
 		.cross_cpu = true,
+		/* a queue pair's turn makes whole trains */
+		.quantum_bytes = trains ? TRAIN_QUANTUM : 0,
+		.tx_burst = trains ? TRAIN_BURST : 0,
 		.idle = (enum karst_idle)c->idle,
 		.sleep_max_us = c->sleep_max_us,
 	};

@@ -147,6 +147,18 @@ kd_ports_want_page_buffers(const struct kd_conf *c)
 	return false;
 }
 
+bool
+kd_ports_have_trains(const struct kd_conf *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->nports; i++)
+		if (c->port[i].kind == KD_DEV_NETDEV &&
+			(c->port[i].driver == KD_DRIVER_AUTO || c->port[i].driver == KD_KPORT))
+			return true;
+	return false;
+}
+
 /* --- which lcores --- */
 
 static uint64_t

@@ -43,6 +43,9 @@ int kd_ports_check(const struct kd_conf *c);
 /** Whether each buffer must be a page: AF_XDP's are. */
 bool kd_ports_want_page_buffers(const struct kd_conf *c);
 
+/** Whether any port takes trains of packets (net_kport). */
+bool kd_ports_have_trains(const struct kd_conf *c);
+
 /** Makes all ports.  -EIO: said why; kd_ports_close() in any case. */
 int kd_ports_open(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e);
 

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Two systems side by side: what one sends the other has at once, when bed_pump() is called.  Between
+ * two calls of it a test may look at what is on its way, change it, or lose it.  Nothing of Criterion
+ * is in here, so that fuzz targets stand on it, too.
+ */
+#ifndef SMC_BED_H
+#define SMC_BED_H
+
+#include "karst_smc.h"
+
+#define BED_QUEUE 256u
+#define BED_BYTES 16384u
+
+struct bed_msg {
+	uint8_t kind; /* 'c' CLC, 's' SEND, 'w' WRITE */
+	uint32_t link, len;
+	struct karst_smc_write w;
+	uint8_t msg[600];
+};
+
+struct bed;
+
+struct bed_sys {
+	struct bed *bed;
+	struct karst_smc *smc;
+	void *mem;
+	uint32_t conn;
+	struct bed_msg out[BED_QUEUE];
+	unsigned int head, tail;
+	uint32_t links[4]; /* by queue pair number */
+	unsigned int nlinks;
+	uint8_t send_buf[BED_BYTES];
+	uint8_t rmb[8][65536];
+	unsigned int keys; /* valid ones */
+	uint32_t events;   /* of the connection, since they were taken */
+	uint64_t unkeys;
+	int link_open_rc;
+	unsigned int ports;
+};
+
+struct bed {
+	struct bed_sys s[2];
+	uint64_t now_ns;
+	bool hold; /* what is sent stays in the queues */
+};
+
+/** @cfg: what both have in common; NULL: the usual. */
+struct bed *bed_new(const struct karst_smc_config *cfg);
+struct karst_smc_config bed_config(void);
+void bed_free(struct bed *b);
+/** A connection from system 0 to system 1: opened, nothing delivered. */
+void bed_open(struct bed *b);
+/** Delivers until nothing is on its way. */
+void bed_pump(struct bed *b);
+/** Delivers the first message that system @from has sent.  False: there is none. */
+bool bed_step(struct bed *b, unsigned int from);
+/** Time passes, with what happens in it. */
+void bed_wait(struct bed *b, uint64_t ns);
+/** bed_open() and bed_pump(); false unless both are connected. */
+bool bed_connect(struct bed *b);
+struct karst_smc_conn_info bed_info(struct bed *b, unsigned int sys);
+/** Writes @n bytes at system @sys. */
+int bed_write(struct bed *b, unsigned int sys, uint32_t n, bool urgent);
+/** What is on its way from @sys as its last SEND; NULL */
+struct bed_msg *bed_last(struct bed *b, unsigned int sys);
+uint32_t bed_take_events(struct bed *b, unsigned int sys);
+/** A CDC message as @from would send it now; to be changed and given to bed_cdc(). */
+struct karst_smc_cdc bed_honest(struct bed *b, unsigned int from);
+void bed_cdc(struct bed *b, unsigned int from, const struct karst_smc_cdc *m);
+
+#endif /* SMC_BED_H */

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Data, its end, and what a peer may not do (S4, S12 to S17, S19). */
+#include <criterion/criterion.h>
+
+#include <errno.h>
+
+#include "bed.h"
+
+static struct bed *
+connected(void)
+{
+	struct bed *b = bed_new(NULL);
+
+	cr_assert(bed_connect(b));
+	bed_take_events(b, 0);
+	bed_take_events(b, 1);
+	return b;
+}
+
+static struct karst_smc_cdc
+last_cdc(struct bed *b, unsigned int sys)
+{
+	struct bed_msg *m = bed_last(b, sys);
+	struct karst_smc_cdc cdc = {0};
+
+	cr_assert_not_null(m);
+	cr_assert_eq(karst_smc_cdc_parse(m->msg, m->len, &cdc), 0);
+	return cdc;
+}
+
+Test(smc_data, s4_bytes_arrive)
+{
+	struct bed *b = connected();
+
+	cr_assert_eq(bed_write(b, 0, 1000, false), 0);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 1).recv_pos, 1000);
+	cr_assert_eq(b->s[1].rmb[bed_info(b, 1).rmb][999], (uint8_t)999);
+	cr_assert(bed_take_events(b, 1) & KARST_SMC_EV_READABLE);
+	cr_assert_eq(bed_info(b, 0).free_pos, 1000);
+	bed_free(b);
+}
+
+/* Two WRITEs, and one message for both. */
+Test(smc_data, s12_split_at_the_end)
+{
+	struct bed *b = connected();
+	unsigned int writes = 0, i;
+
+	bed_write(b, 0, 16000, false);
+	bed_pump(b);
+	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 16000);
+	bed_pump(b);
+	bed_write(b, 0, 1000, false);
+	for (i = b->s[0].head; i != b->s[0].tail; i++)
+		writes += b->s[0].out[i % BED_QUEUE].kind == 'w';
+	cr_assert_eq(writes, 2);
+	cr_assert_eq(last_cdc(b, 0).prod.wrap, 1);
+	cr_assert_eq(last_cdc(b, 0).prod.count, 16000 + 1000 - 16384);
+	bed_pump(b);
+	cr_assert_eq(b->s[1].rmb[bed_info(b, 1).rmb][0], 0);
+	bed_free(b);
+}
+
+/* It says so when the element is full, and goes on when the reader has told. */
+Test(smc_data, s14_blocked_writer)
+{
+	struct bed *b = connected();
+
+	bed_write(b, 0, 16384, false);
+	cr_assert(last_cdc(b, 0).prod_flags & KARST_SMC_CDC_BLOCKED);
+	bed_pump(b);
+	cr_assert_eq(bed_write(b, 0, 10, false), 0);
+	cr_assert_eq(bed_info(b, 0).written_pos, 16384);
+	cr_assert(bed_info(b, 1).peer_blocked);
+	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 1600); /* less than a tenth */
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).written_pos, 16384);
+	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 100);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).written_pos, 16394);
+	bed_free(b);
+}
+
+Test(smc_data, s16_urgent)
+{
+	struct bed *b = connected();
+	struct karst_smc_cdc m;
+
+	bed_write(b, 0, 5, true);
+	m = last_cdc(b, 0);
+	cr_assert_eq(m.prod_flags & (KARST_SMC_CDC_URGENT | KARST_SMC_CDC_URGENT_PENDING),
+		KARST_SMC_CDC_URGENT);
+	bed_pump(b);
+	cr_assert(bed_take_events(b, 1) & KARST_SMC_EV_URGENT);
+	cr_assert_eq(bed_info(b, 1).urgent_pos, 4);
+	bed_write(b, 0, 16384 - 5, false);
+	bed_pump(b);
+	bed_write(b, 0, 3, true);
+	cr_assert_eq(bed_info(b, 0).written_pos, 16384, "no room");
+	bed_free(b);
+}
+
+Test(smc_data, s15_half_close_and_close)
+{
+	struct bed *b = connected();
+
+	karst_smc_conn_shutdown(b->s[0].smc, b->s[0].conn);
+	cr_assert_eq(bed_write(b, 0, 1, false), -EPIPE);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_PEER_CLOSE_WAIT1);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_APP_CLOSE_WAIT1);
+	cr_assert(bed_take_events(b, 1) & KARST_SMC_EV_PEER_DONE);
+	cr_assert_eq(bed_write(b, 1, 7, false), 0);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).recv_pos, 7);
+	karst_smc_conn_consumed(b->s[0].smc, b->s[0].conn, 7);
+	karst_smc_conn_close(b->s[1].smc, b->s[1].conn);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_PEER_FIN_CLOSE_WAIT);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_APP_FIN_CLOSE_WAIT);
+	karst_smc_conn_close(b->s[0].smc, b->s[0].conn);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_CLOSED);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_CLOSED);
+	cr_assert(bed_take_events(b, 0) & KARST_SMC_EV_CLOSED);
+	cr_assert_eq(karst_smc_conn_release(b->s[0].smc, b->s[0].conn), 0);
+	cr_assert_eq(karst_smc_conn_release(b->s[1].smc, b->s[1].conn), 0);
+	bed_pump(b);
+	cr_assert_eq(b->s[0].unkeys, 1);
+	bed_free(b);
+}
+
+/* What was given is written before the end is said. */
+Test(smc_data, s15_close_waits_for_the_data)
+{
+	struct bed *b = connected();
+
+	bed_write(b, 0, 16384, false);
+	bed_pump(b);
+	bed_write(b, 0, 100, false);
+	karst_smc_conn_close(b->s[0].smc, b->s[0].conn);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE);
+	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 16384);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 1).recv_pos, 16484);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_APP_CLOSE_WAIT1);
+	bed_free(b);
+}
+
+Test(smc_data, s15_unread_bytes_abort)
+{
+	struct bed *b = connected();
+
+	bed_write(b, 0, 10, false);
+	bed_pump(b);
+	karst_smc_conn_close(b->s[1].smc, b->s[1].conn);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_PROCESS_ABORT);
+	cr_assert_eq(bed_info(b, 0).error, ECONNRESET);
+	cr_assert(bed_take_events(b, 0) & KARST_SMC_EV_RESET);
+	bed_free(b);
+}
+
+/* Nobody answers a program that has closed: its connection ends all the same. */
+Test(smc_data, s15_silent_peer)
+{
+	struct bed *b = connected();
+
+	karst_smc_conn_close(b->s[0].smc, b->s[0].conn);
+	bed_pump(b);
+	bed_wait(b, UINT64_C(61000000000));
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_CLOSED);
+	cr_assert_eq(bed_info(b, 0).error, ETIMEDOUT);
+	bed_free(b);
+}
+
+static void
+injured(void (*injure)(struct karst_smc_cdc *m), bool ends)
+{
+	struct bed *b = connected();
+	struct karst_smc_cdc m;
+
+	bed_write(b, 0, 100, false);
+	bed_pump(b);
+	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 50);
+	m = bed_honest(b, 0);
+	injure(&m);
+	bed_cdc(b, 0, &m);
+	if (ends) {
+		cr_assert_eq(bed_info(b, 1).error, EPROTO);
+		cr_assert_eq(bed_info(b, 1).state, KARST_SMC_PEER_ABORT_WAIT);
+		cr_assert(b->s[1].smc->counters[KARST_SMC_CTR_CDC_BAD] == 1);
+	} else {
+		cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE);
+		cr_assert_eq(bed_info(b, 1).recv_pos, 100);
+	}
+	bed_free(b);
+}
+
+static void
+past_the_end(struct karst_smc_cdc *m)
+{
+	m->prod.count = 16384;
+}
+
+static void
+too_far(struct karst_smc_cdc *m)
+{
+	m->prod.wrap = 1;
+	m->prod.count = 101;
+}
+
+static void
+backwards(struct karst_smc_cdc *m)
+{
+	m->prod.count = 99;
+}
+
+static void
+consumed_more(struct karst_smc_cdc *m)
+{
+	m->cons.count = 1;
+}
+
+static void
+consumer_past_the_end(struct karst_smc_cdc *m)
+{
+	m->cons.count = 0x80000000;
+}
+
+static void
+other_token(struct karst_smc_cdc *m)
+{
+	m->token = 77;
+	m->conn_flags = KARST_SMC_CDC_ABORT;
+}
+
+static void
+nothing(struct karst_smc_cdc *m)
+{
+	(void)m;
+}
+
+Test(smc_data, s13_cursors_that_lie)
+{
+	injured(nothing, false);
+	injured(past_the_end, true);
+	injured(too_far, true);
+	injured(backwards, false);
+	injured(consumed_more, true);
+	injured(consumer_past_the_end, true);
+	injured(other_token, false);
+}
+
+/* A message that is older than the last one, and one that comes twice. */
+Test(smc_data, s13_old_messages)
+{
+	struct bed *b = connected();
+	struct karst_smc_cdc m = bed_honest(b, 0);
+
+	m.prod.count = 10;
+	bed_cdc(b, 0, &m);
+	bed_cdc(b, 0, &m);
+	cr_assert_eq(bed_info(b, 1).recv_pos, 10);
+	m.seq--;
+	m.prod.count = 20;
+	bed_cdc(b, 0, &m);
+	cr_assert_eq(bed_info(b, 1).recv_pos, 10);
+	cr_assert_eq(b->s[1].smc->counters[KARST_SMC_CTR_CDC_OLD], 1);
+	bed_free(b);
+}
+
+/* A link dies with data on its way: it is written again on the other one, and validated first. */
+Test(smc_data, s17_failover)
+{
+	struct karst_smc_config cfg = bed_config();
+	struct bed *b;
+	struct karst_smc_cdc m;
+
+	cfg.group_links = 2;
+	b = bed_new(&cfg);
+	b->s[0].ports = b->s[1].ports = 2;
+	cr_assert(bed_connect(b));
+	bed_write(b, 0, 100, false);
+	bed_pump(b);
+	bed_write(b, 0, 50, false); /* lost */
+	b->s[0].head = b->s[0].tail;
+	karst_smc_link_down(b->s[0].smc, bed_info(b, 0).link);
+	cr_assert_eq(b->s[0].out[b->s[0].head % BED_QUEUE].kind, 's');
+	cr_assert_eq(karst_smc_cdc_parse(b->s[0].out[b->s[0].head % BED_QUEUE].msg, 44, &m), 0);
+	cr_assert_eq(m.prod_flags, KARST_SMC_CDC_VALIDATE);
+	cr_assert_eq(m.seq, 1, "of the last message that was complete");
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 1).recv_pos, 150);
+	cr_assert_eq(b->s[1].rmb[bed_info(b, 1).rmb][149], 149);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE);
+	bed_free(b);
+}
+
+/* The peer believes that something was delivered which was not. */
+Test(smc_data, s17_out_of_sync)
+{
+	struct bed *b = connected();
+	struct karst_smc_cdc m = bed_honest(b, 0);
+
+	bed_cdc(b, 0, &m);
+	m.seq++;
+	m.prod_flags = KARST_SMC_CDC_VALIDATE;
+	bed_cdc(b, 0, &m);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_PEER_ABORT_WAIT);
+	bed_free(b);
+}

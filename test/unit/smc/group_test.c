@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* CLC, LLC and groups (S1 to S3, S5 to S11, S18, S19). */
+#include <criterion/criterion.h>
+
+#include <errno.h>
+
+#include "bed.h"
+
+#define SEC UINT64_C(1000000000)
+
+static uint64_t
+counter(struct bed *b, unsigned int sys, enum karst_smc_counter c)
+{
+	return b->s[sys].smc->counters[c];
+}
+
+static void
+llc(struct bed *b, unsigned int to, const struct karst_smc_llc *m)
+{
+	uint8_t buf[KARST_SMC_LLC_MAX_LEN];
+	int len = karst_smc_llc_build(m, buf, sizeof(buf));
+
+	cr_assert_gt(len, 0);
+	karst_smc_link_rx(b->s[to].smc, b->s[to].links[0], buf, (size_t)len);
+}
+
+static void
+close_both(struct bed *b)
+{
+	for (unsigned int i = 0; i < 2; i++)
+		karst_smc_conn_close(b->s[i].smc, b->s[i].conn);
+	bed_pump(b);
+	for (unsigned int i = 0; i < 2; i++)
+		cr_assert_eq(karst_smc_conn_release(b->s[i].smc, b->s[i].conn), 0);
+	bed_pump(b);
+}
+
+Test(smc_group, s5_first_contact_and_reuse)
+{
+	struct bed *b = bed_new(NULL);
+
+	cr_assert(bed_connect(b));
+	close_both(b);
+	cr_assert_eq(b->s[0].unkeys, 1, "S9: the key is no longer valid");
+	cr_assert(bed_connect(b));
+	cr_assert_eq(b->s[0].smc->ngroups, 1);
+	cr_assert_eq(counter(b, 0, KARST_SMC_CTR_FIRST_CONTACT), 1);
+	cr_assert_eq(counter(b, 0, KARST_SMC_CTR_CONNECTED), 2);
+	close_both(b);
+	bed_wait(b, 620 * SEC); /* S18 */
+	cr_assert_eq(b->s[0].smc->ngroups, 0);
+	cr_assert_eq(b->s[1].smc->ngroups, 0);
+	cr_assert_eq(karst_smc_next_ns(b->s[0].smc), UINT64_MAX);
+	bed_free(b);
+}
+
+/* CONFIRM_LINK says that elements have no eyecatchers, and is refused without. */
+Test(smc_group, s8_confirm_link)
+{
+	struct bed *b = bed_new(NULL);
+	struct bed_msg *m;
+
+	bed_open(b);
+	while ((m = bed_last(b, 1)) == NULL && (bed_step(b, 0) || bed_step(b, 1)))
+		;
+	cr_assert_not_null(m);
+	cr_assert_eq(m->msg[0], 0x21);
+	cr_assert_eq(m->msg[1], 44);
+	cr_assert_eq(m->msg[3], 0x03);
+	m->msg[3] = 0;
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).reason, KARST_SMC_DECL_EYECATCHER);
+	cr_assert(bed_info(b, 0).local && !bed_info(b, 1).local);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_FELL_BACK);
+	cr_assert_eq(b->s[0].smc->ngroups + b->s[1].smc->ngroups, 0);
+	bed_free(b);
+}
+
+/* The path of RDMA is dead: the client gives up first, and both are on TCP. */
+Test(smc_group, s7_confirm_link_times_out)
+{
+	struct bed *b = bed_new(NULL);
+	struct bed_msg *m;
+
+	bed_open(b);
+	while ((m = bed_last(b, 1)) == NULL && (bed_step(b, 0) || bed_step(b, 1)))
+		;
+	m->kind = 0; /* lost */
+	bed_wait(b, 10 * SEC);
+	cr_assert_eq(bed_info(b, 0).reason, KARST_SMC_DECL_TIMEOUT_CONFIRM_LINK);
+	cr_assert(bed_info(b, 0).local && !bed_info(b, 1).local);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_FELL_BACK);
+	bed_free(b);
+}
+
+/* Nobody falls back by himself because he hears nothing. */
+Test(smc_group, s2_silence_is_failure)
+{
+	struct bed *b = bed_new(NULL);
+
+	bed_open(b);
+	b->s[0].head = b->s[0].tail; /* the proposal is lost */
+	bed_wait(b, 7 * SEC);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_FAILED);
+	cr_assert_eq(bed_info(b, 0).error, ETIMEDOUT);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_FAILED);
+	bed_free(b);
+}
+
+Test(smc_group, s2_data_instead_of_clc)
+{
+	struct bed *b = bed_new(NULL);
+
+	bed_open(b);
+	cr_assert_eq(karst_smc_clc_rx(b->s[1].smc, b->s[1].conn, "GET /", 5), 0, "not taken");
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_FELL_BACK);
+	cr_assert_eq(karst_smc_clc_rx(b->s[0].smc, b->s[0].conn, "220 hi", 6), 0);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_FAILED);
+	cr_assert_eq(bed_info(b, 0).error, EPROTO);
+	bed_free(b);
+}
+
+/* The server does not want it: the proposal is taken out of the stream before it says so. */
+Test(smc_group, s7_refusal_waits_for_the_peer)
+{
+	struct bed *b = bed_new(NULL);
+
+	bed_open(b);
+	cr_assert_eq(karst_smc_conn_decline(b->s[1].smc, b->s[1].conn, KARST_SMC_DECL_OPTION), 0);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_WAIT_PROPOSAL);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_FELL_BACK);
+	cr_assert_eq(bed_info(b, 0).reason, KARST_SMC_DECL_OPTION);
+	bed_free(b);
+}
+
+static uint32_t
+reason_with(int (*op)(struct bed *b), struct karst_smc_config *cfg)
+{
+	struct bed *b = bed_new(cfg);
+	uint32_t reason;
+
+	if (op != NULL)
+		op(b);
+	bed_open(b);
+	bed_pump(b);
+	reason = bed_info(b, 1).reason;
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_FELL_BACK);
+	cr_assert_eq(bed_info(b, 0).reason, reason);
+	bed_free(b);
+	return reason;
+}
+
+static int
+no_device(struct bed *b)
+{
+	return b->s[1].link_open_rc = -ENODEV;
+}
+
+static int
+no_route(struct bed *b)
+{
+	return b->s[0].link_open_rc = -EHOSTUNREACH;
+}
+
+Test(smc_group, s7_reasons)
+{
+	cr_assert_eq(reason_with(no_device, NULL), KARST_SMC_DECL_NO_DEVICE);
+	cr_assert_eq(reason_with(no_route, NULL), KARST_SMC_DECL_NO_ROUTE);
+}
+
+/* Version 1 between two that have nothing else. */
+Test(smc_group, s6_version_1)
+{
+	struct karst_smc_config cfg = bed_config();
+	struct bed *b;
+
+	cfg.neids = 0;
+	cfg.v1 = true;
+	b = bed_new(&cfg);
+	cr_assert(bed_connect(b));
+	cr_assert_eq(bed_write(b, 1, 10, false), 0);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).recv_pos, 10);
+	close_both(b);
+	bed_free(b);
+}
+
+/* Release 0 waits for ADD_LINK: it comes with no MTU, and is refused at once. */
+Test(smc_group, s10_release_0)
+{
+	struct karst_smc_config cfg = bed_config();
+	struct bed *b;
+
+	cfg.release = 0;
+	b = bed_new(&cfg);
+	cr_assert(bed_connect(b), "without that time passes");
+	bed_free(b);
+}
+
+Test(smc_group, s10_second_link)
+{
+	struct karst_smc_config cfg = bed_config();
+	struct karst_smc_group_info info;
+	struct bed *b;
+
+	cfg.group_links = 2;
+	b = bed_new(&cfg);
+	b->s[0].ports = b->s[1].ports = 2;
+	cr_assert(bed_connect(b));
+	for (unsigned int i = 0; i < 2; i++) {
+		cr_assert_eq(karst_smc_group_info(b->s[i].smc, 0, &info), 0);
+		cr_assert_eq(info.nlinks, 2);
+	}
+	close_both(b);
+	cr_assert(bed_connect(b), "S9: the key is confirmed for both links");
+	bed_free(b);
+}
+
+/* The peer does not know the group: nobody else is put into it, and those in it keep it. */
+Test(smc_group, s11_out_of_sync)
+{
+	struct bed *b = bed_new(NULL);
+	struct karst_smc_clc m = {.type = KARST_SMC_CLC_DECLINE,
+		.decline = {
+			.version = 2, .out_of_sync = true, .reason = KARST_SMC_DECL_OUT_OF_SYNC}};
+	uint8_t buf[64];
+	uint32_t first[2];
+	int len = karst_smc_clc_build(&m, buf, sizeof(buf));
+	struct karst_smc_group_info info;
+
+	cr_assert(bed_connect(b));
+	first[1] = b->s[1].conn;
+	bed_open(b);
+	while (bed_info(b, 1).state != KARST_SMC_WAIT_CONFIRM && (bed_step(b, 0) || bed_step(b, 1)))
+		;
+	cr_assert_eq(karst_smc_clc_rx(b->s[1].smc, b->s[1].conn, buf, (size_t)len), len);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_FELL_BACK);
+	karst_smc_group_info(b->s[1].smc, 0, &info);
+	cr_assert(!info.reusable);
+	b->s[1].conn = first[1];
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE);
+	bed_free(b);
+}
+
+/* Keys: named before they were confirmed, deleted under a connection, never heard of. */
+Test(smc_group, s9_keys)
+{
+	struct bed *b = bed_new(NULL);
+	struct karst_smc_llc m = {.type = KARST_SMC_LLC_DELETE_RKEY, .v2 = true, .nrtokens = 1};
+
+	cr_assert(bed_connect(b));
+	m.rtokens[0].rkey = 0x999;
+	llc(b, 1, &m);
+	cr_assert_eq(bed_last(b, 1)->msg[3], KARST_SMC_LLC_RESPONSE | KARST_SMC_LLC_NEGATIVE);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE);
+	m.rtokens[0].rkey = 0x100;
+	llc(b, 1, &m);
+	cr_assert_eq(bed_info(b, 1).error, ECONNRESET, "only that connection");
+	cr_assert_eq(b->s[1].smc->ngroups, 1);
+	bed_free(b);
+}
+
+/* More keys than a group may have connections. */
+Test(smc_group, s19_too_many_keys)
+{
+	struct bed *b = bed_new(NULL);
+	struct karst_smc_llc m = {.type = KARST_SMC_LLC_CONFIRM_RKEY, .v2 = true};
+
+	cr_assert(bed_connect(b));
+	for (unsigned int i = 0; i < 300; i++) {
+		m.first.rkey = 0x1000 + i;
+		llc(b, 1, &m);
+		cr_assert_eq(bed_last(b, 1)->msg[3] & KARST_SMC_LLC_NEGATIVE,
+			i < 254 ? 0 : KARST_SMC_LLC_NEGATIVE, "key %u", i);
+		bed_pump(b);
+	}
+	bed_free(b);
+}
+
+/* Who asks for more than can be answered is answered as far as there is room. */
+Test(smc_group, s19_flood)
+{
+	struct bed *b = bed_new(NULL);
+	struct karst_smc_llc m = {.type = KARST_SMC_LLC_TEST_LINK, .v2 = true};
+
+	cr_assert(bed_connect(b));
+	for (unsigned int i = 0; i < 100; i++)
+		llc(b, 1, &m);
+	cr_assert_eq(counter(b, 1, KARST_SMC_CTR_LLC_NO_SLOT), 100 - 16 - 8);
+	bed_pump(b);
+	cr_assert_eq(bed_write(b, 1, 1, false), 0);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).recv_pos, 1);
+	bed_free(b);
+}
+
+/* What does not fit role or state has no effect. */
+Test(smc_group, s19_unexpected)
+{
+	static const enum karst_smc_llc_type types[] = {KARST_SMC_LLC_CONFIRM_LINK,
+		KARST_SMC_LLC_ADD_LINK, KARST_SMC_LLC_ADD_LINK_CONT,
+		KARST_SMC_LLC_CONFIRM_RKEY_CONT};
+	struct bed *b = bed_new(NULL);
+
+	cr_assert(bed_connect(b));
+	for (size_t i = 0; i < KARST_DIM(types); i++) {
+		struct karst_smc_llc m = {
+			.type = types[i], .v2 = types[i] != KARST_SMC_LLC_ADD_LINK_CONT};
+
+		llc(b, 1, &m);
+		cr_assert_eq(counter(b, 1, KARST_SMC_CTR_LLC_BAD), i + 1, "%s",
+			karst_smc_llc_name(types[i]));
+	}
+	cr_assert_null(bed_last(b, 1));
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE);
+	bed_free(b);
+}
+
+/* A link that is silent is tested; one that does not answer is dead, and its group with it. */
+Test(smc_group, s18_test_link)
+{
+	struct bed *b = bed_new(NULL);
+
+	cr_assert(bed_connect(b));
+	bed_wait(b, 100 * SEC);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_ACTIVE);
+	b->hold = true;
+	bed_wait(b, 40 * SEC);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_CLOSED);
+	cr_assert_eq(bed_info(b, 0).error, ECONNRESET);
+	cr_assert_eq(b->s[0].smc->ngroups, 0);
+	bed_free(b);
+}
+
+Test(smc_group, s18_delete_link)
+{
+	struct bed *b = bed_new(NULL);
+
+	cr_assert(bed_connect(b));
+	cr_assert_eq(karst_smc_group_end(b->s[1].smc, 0), 0);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_CLOSED);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_CLOSED);
+	cr_assert_eq(b->s[0].smc->ngroups + b->s[1].smc->ngroups, 0);
+	bed_free(b);
+}
+
+/* S1 itself, the TCP option, is for those who open TCP connections; without EID nothing is proposed. */
+Test(smc_group, s1_nothing_to_offer)
+{
+	struct karst_smc_config cfg = bed_config();
+	struct bed *b;
+
+	cfg.neids = 0;
+	b = bed_new(&cfg);
+	bed_open(b);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).reason, KARST_SMC_DECL_NO_DEVICE);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_FELL_BACK);
+	bed_free(b);
+}

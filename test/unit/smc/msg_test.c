@@ -124,8 +124,7 @@ Test(smc_msg, s19_proposals)
 	static const struct {
 		unsigned int at;
 		uint8_t value;
-	} bad[] = {{50, 0xff}, {51, 0xff}, {80, 9}, {80, 2}, {6, 0x9b}, {5, 0xff}, {7, 2},
-		{7, 0x20}, {4, 9}};
+	} bad[] = {{50, 0xff}, {51, 0xff}, {80, 9}, {80, 2}, {6, 0x9b}, {5, 0xff}, {7, 2}, {4, 9}};
 	uint8_t in[1024];
 	struct karst_smc_clc m;
 

@@ -28,6 +28,14 @@ there_and_back(const uint8_t *data, size_t size)
 }
 
 int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	return 0;
+}
+
+int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct karst_smc_config cfg = bed_config();

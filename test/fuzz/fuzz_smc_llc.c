@@ -50,15 +50,24 @@ step(struct bed *b, unsigned int us, struct input *in)
 }
 
 int
+LLVMFuzzerInitialize(int *argc, char ***argv)
+{
+	(void)argc;
+	(void)argv;
+	return 0;
+}
+
+int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct karst_smc_config cfg = bed_config();
-	struct input in = {data + 1, size - 1};
+	struct input in;
 	unsigned int us, steps = 64;
 	struct bed *b;
 
 	if (size < 2)
 		return 0;
+	in = (struct input){data + 1, size - 1};
 	us = data[0] & 1;
 	cfg.v1 = data[0] & 2;
 	if (cfg.v1)

@@ -19,8 +19,6 @@
 #include "hotplug.h"
 
 #include <errno.h>
-#include <limits.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -117,57 +115,58 @@ kd_hotplug_let_go(struct kd_hotplug *h, bool failed)
 		karst_log(KARST_LOG_WARNING, "%s: DPDK does not give the adapter up: %s", h->name,
 			rte_strerror(-rc));
 	h->away = true;
-	h->said = false;
+	h->bar = KD_HOTPLUG_NONE;
 	h->wait = failed ? RETRY_S : SETTLE_S;
 }
 
 /* --- plugged again --- */
 
-__attribute__((format(printf, 2, 3))) static void
-say_once(struct kd_hotplug *h, const char *fmt, ...)
+/* What is in the way of an adapter with that driver; said once for as long as it is the same. */
+static enum kd_hotplug_bar
+bar_of(const struct kd_hotplug *h, const char *driver)
 {
-	char text[512];
-	va_list ap;
+	char path[128];
 
-	if (h->said)
-		return;
-	h->said = true;
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	karst_log(KARST_LOG_WARNING, "the adapter %s is back, but %s", h->name, text);
+	if (strcmp(driver, h->driver) != 0) {
+		if (h->bar != KD_HOTPLUG_DRIVER)
+			karst_log(KARST_LOG_WARNING,
+				"the adapter %s is back, but its kernel driver is %s: bind it to "
+				"%s (dpdk-devbind.py -b %s %s)",
+				h->name, driver, h->driver, h->driver, h->name);
+		return KD_HOTPLUG_DRIVER;
+	}
+	vfio_node(h->name, path, sizeof(path));
+	if (strncmp(driver, "vfio", 4) == 0 && path[0] != '\0' && access(path, R_OK | W_OK) != 0) {
+		if (h->bar != KD_HOTPLUG_RIGHTS)
+			karst_log(KARST_LOG_WARNING,
+				"the adapter %s is back, but %s is not for user %u to open: %s; "
+				"\"chown %u %s\"",
+				h->name, path, getuid(), strerror(errno), getuid(), path);
+		return KD_HOTPLUG_RIGHTS;
+	}
+	return KD_HOTPLUG_NONE;
 }
 
 bool
 kd_hotplug_returns(struct kd_hotplug *h)
 {
-	char driver[sizeof(h->driver)], node[64], path[128];
+	char driver[sizeof(h->driver)];
 
 	if (!h->away)
 		return false;
-	snprintf(path, sizeof(path), SYSFS "%s", h->name);
+	/* also none while it is being bound */
 	kd_hotplug_driver(h->name, driver, sizeof(driver));
-	if (access(path, F_OK) != 0 || driver[0] == '\0') {
+	if (driver[0] == '\0') {
+		h->bar = KD_HOTPLUG_NONE;
 		h->wait = 0;
-		h->said = false;
 		return false;
 	}
 	if (h->wait > 0) {
 		h->wait--;
 		return false;
 	}
-	if (strcmp(driver, h->driver) != 0) {
-		say_once(h, "its kernel driver is %s: bind it to %s (dpdk-devbind.py -b %s %s)",
-			driver, h->driver, h->driver, h->name);
-		return false;
-	}
-	vfio_node(h->name, node, sizeof(node));
-	if (strncmp(driver, "vfio", 4) == 0 && node[0] != '\0' && access(node, R_OK | W_OK) != 0) {
-		say_once(h, "%s is not for user %u to open: %s; \"chown %u %s\"", node, getuid(),
-			strerror(errno), getuid(), node);
-		return false;
-	}
-	return true;
+	h->bar = bar_of(h, driver);
+	return h->bar == KD_HOTPLUG_NONE;
 }
 
 int

@@ -14,14 +14,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/** Why an adapter that was let go is not taken. */
+enum kd_hotplug_bar {
+	KD_HOTPLUG_NONE,
+	KD_HOTPLUG_DRIVER, /* the kernel has bound it to another one */
+	KD_HOTPLUG_RIGHTS, /* its node in /dev/vfio is not this user's */
+};
+
 /** Of a port; all zero: no adapter that can be unplugged. */
 struct kd_hotplug {
-	char name[32];      /* 0000:03:00.0 */
-	char driver[32];    /* the kernel's, as it was when the adapter was opened */
-	_Atomic bool asked; /* the kernel wants it back; by a thread of DPDK's */
-	bool away;          /* let go, and not taken again */
-	bool said;          /* why it is not taken */
-	uint32_t wait;      /* calls of kd_hotplug_returns() until it is tried */
+	char name[32];           /* 0000:03:00.0 */
+	char driver[32];         /* the kernel's, as it was when the adapter was opened */
+	_Atomic bool asked;      /* the kernel wants it back; by a thread of DPDK's */
+	bool away;               /* let go, and not taken again */
+	enum kd_hotplug_bar bar; /* what was in the way when it was looked at last */
+	uint32_t wait;           /* calls of kd_hotplug_returns() until it is tried */
 };
 
 /** The kernel's driver of a PCI device; empty: none. */

@@ -207,6 +207,7 @@ bool case_talk(const struct options *o);
 bool case_death(const struct options *o);
 bool case_exec(const struct options *o);
 bool case_takeaway(const struct options *o);
+bool case_punch(const struct options *o);
 bool case_soak(const struct options *o);
 bool case_greed(const struct options *o);
 bool case_late(const struct options *o);

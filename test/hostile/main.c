@@ -23,6 +23,7 @@ static const struct {
 	{"talk", case_talk, "programs that talk nonsense to the socket"},
 	{"death", case_death, "the engine is killed"},
 	{"takeaway", case_takeaway, "programs that take away what they have registered"},
+	{"punch", case_punch, "a program that punches its memory slowly while the engine writes there"},
 	{"exec", case_exec, "a program that executes another, and leaves its rings to a child"},
 	{"soak", case_soak, "all attacks side by side"},
 	{"greed", case_greed, "a user who takes all that he can get, with many programs"},

@@ -461,6 +461,7 @@ look_at_turn(struct eng_crew *crew, uint64_t word, uint64_t now_ns)
 	if (s == NULL || karst_space_failed(s))
 		return;
 	count(&lc->watched.ejected);
+	eng_share_eject(s->share);
 	eng_space_fail(s);
 }
 

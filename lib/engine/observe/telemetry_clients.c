@@ -125,6 +125,7 @@ add_user(const struct eng_share_info *u, struct tel_list *list)
 	}
 	tel_row_u64(&row, "calls", u->calls);
 	tel_row_u64(&row, "calls_late", u->calls_late);
+	tel_row_u64(&row, "ejected_programs", u->ejected);
 	snprintf(name, sizeof(name), "%u", u->uid);
 	return tel_list_add(list, name, &row, u->uid);
 }

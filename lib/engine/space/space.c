@@ -384,15 +384,29 @@ hold(const struct karst_space_region *r, uint64_t bytes, char *why)
 	return -ENOMEM;
 }
 
+/* Of a user who has held up an lcore in memory that was mapped, nothing is mapped any more. */
+static void
+copy_all(struct eng_source *src, unsigned int n)
+{
+	unsigned int i;
+
+	close_sources(src, n);
+	for (i = 0; i < n; i++)
+		src[i].fd = -1;
+}
+
 static int
-make_region(struct karst_space_region *r, const struct eng_source *src, unsigned int n, bool write,
+make_region(struct karst_space_region *r, struct eng_source *src, unsigned int n, bool write,
 	char *why)
 {
-	uint64_t bytes = to_hold(r, src, n);
+	uint64_t bytes;
 	int ret;
 
 	if (n == 0)
 		return 0;
+	if (!eng_share_trusted(r->space->share))
+		copy_all(src, n);
+	bytes = to_hold(r, src, n);
 	ret = take_window(r, src, n);
 	if (ret != 0) {
 		snprintf(why, KARST_CTL_WHY, "no addresses are left in the engine for %#llx bytes",

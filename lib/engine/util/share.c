@@ -4,7 +4,7 @@
 /*
  * Accounts are found by a walk over the list: there are as many as users who have programs, and
  * some more whose last program has gone but who had made calls ahead of their time, lest somebody
- * comes and goes in order not to wait.
+ * comes and goes in order not to wait, or of whom a program was ejected.
  */
 #include "share.h"
 
@@ -81,7 +81,7 @@ forget(struct eng_shares *t, uint64_t now_ns)
 	struct eng_share **at = &t->first, *s;
 
 	while ((s = *at) != NULL) {
-		if (s->info.sessions != 0 || s->due_ns > now_ns) {
+		if (s->info.sessions != 0 || s->due_ns > now_ns || s->info.ejected != 0) {
 			at = &s->next;
 			continue;
 		}
@@ -291,4 +291,27 @@ eng_share_info(struct eng_share *s, struct eng_share_info *info)
 	pthread_mutex_lock(&s->table->lock);
 	*info = s->info;
 	pthread_mutex_unlock(&s->table->lock);
+}
+
+void
+eng_share_eject(struct eng_share *s)
+{
+	if (s == NULL)
+		return;
+	pthread_mutex_lock(&s->table->lock);
+	s->info.ejected++;
+	pthread_mutex_unlock(&s->table->lock);
+}
+
+bool
+eng_share_trusted(struct eng_share *s)
+{
+	bool yes;
+
+	if (s == NULL)
+		return true;
+	pthread_mutex_lock(&s->table->lock);
+	yes = s->info.ejected == 0;
+	pthread_mutex_unlock(&s->table->lock);
+	return yes;
 }

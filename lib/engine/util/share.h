@@ -66,6 +66,7 @@ struct eng_share_info {
 	uint64_t used[ENG_SHARE_KINDS];
 	uint64_t refused[ENG_SHARE_KINDS]; /* times that it was too much */
 	uint64_t calls, calls_late;        /* control calls; of these, that had to wait */
+	uint64_t ejected;                  /* programs that held up an lcore in their memory */
 };
 
 /** "name" and "what" of share.def */
@@ -104,5 +105,11 @@ uint64_t eng_share_pace(struct eng_share *s, uint32_t n, uint64_t now_ns);
 unsigned int eng_share_list(
 	struct eng_shares *t, uid_t from, struct eng_share_info *infos, unsigned int max);
 void eng_share_info(struct eng_share *s, struct eng_share_info *info);
+
+/** A program of the user has held up an lcore in memory of his that the engine had mapped.  No more
+ *  of it is mapped for as long as the engine lives, which remembers him. */
+void eng_share_eject(struct eng_share *s);
+/** May his memory be mapped? */
+bool eng_share_trusted(struct eng_share *s);
 
 #endif /* ENG_SHARE_H */

@@ -481,6 +481,32 @@ Test(share, attachments_and_ring_memory, .timeout = 100)
 
 /* --- memory of programs --- */
 
+/* Who has held up an lcore is remembered, though he has no program for a while. */
+Test(share, who_is_not_trusted)
+{
+	struct eng_share_info info[2];
+	struct eng_share *s;
+	struct eng_shares t;
+
+	eng_shares_init(&t);
+	s = join(&t, 1000, &fair);
+	cr_assert(eng_share_trusted(s));
+	eng_share_eject(s);
+	cr_assert_not(eng_share_trusted(s));
+	eng_share_leave(s);
+	s = eng_share_join(&t, 1001, &fair, 60 * SECOND);
+	cr_assert(eng_share_trusted(s));
+	eng_share_leave(s);
+	s = eng_share_join(&t, 1000, &fair, 120 * SECOND);
+	cr_assert_not(eng_share_trusted(s));
+	cr_assert_eq(eng_share_list(&t, 0, info, 2), 1);
+	cr_assert_eq(info[0].ejected, 1);
+	eng_share_leave(s);
+	cr_assert(eng_share_trusted(NULL));
+	eng_share_eject(NULL);
+	eng_shares_fini(&t);
+}
+
 #define PIECE 65536u
 
 /* A session of a program that is another process to the engine: this one. */

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program that punches a large memory file, of which a little is registered, while the engine writes
- * there.  Who touches a page of a range that is being punched waits in the kernel until that has come
- * to its end, and the thread that punches has the lowest priority there is, beside others that want
- * all processors.  So an lcore waits in memory that it has mapped: the watch is to see that, and to
- * end the attachment, whose later requests fail; the engine and everybody else go on, and nothing of
- * that user is mapped any more.
+ * A program that punches a large memory file, of which a little is registered, while the engine
+ * writes there.  Who touches a page of a range that is being punched waits in the kernel until
+ * that has come to its end, and the thread that punches has the lowest priority there is, beside
+ * others that want all processors.  So an lcore waits in memory that it has mapped: the watch is
+ * to see that, and to end the attachment, whose later requests fail; the engine and everybody
+ * else go on, and nothing of that user is mapped any more.
  */
 #include "hostile.h"
 

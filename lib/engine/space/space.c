@@ -396,8 +396,8 @@ copy_all(struct eng_source *src, unsigned int n)
 }
 
 static int
-make_region(struct karst_space_region *r, struct eng_source *src, unsigned int n, bool write,
-	char *why)
+make_region(
+	struct karst_space_region *r, struct eng_source *src, unsigned int n, bool write, char *why)
 {
 	uint64_t bytes;
 	int ret;

@@ -345,6 +345,9 @@ def main(argv):
         tap.point('it keeps nothing of a program', lets_go(part, server, secret))
         tap.point('it ends with the engine', [] if part.close() == 0 else ['exit status'])
         tap.point('signals that end the daemon do not end it', ends(karstd, path, program))
+        done = subprocess.run([karstd, '--privileged-part'], stdin=subprocess.DEVNULL, check=False,
+                              stderr=subprocess.DEVNULL, timeout=HANG_S)
+        tap.point('started by anybody else it ends', [] if done.returncode == 1 else [done.returncode])
         for each in (program, hidden, other):
             each.close()
     return tap.finish()

@@ -110,6 +110,13 @@ def stays_root(tap, karstd, shared, folder, watched):
         f'{p} is there' for p in (d.socket, d.socket + '.lock') if os.path.lexists(p)])
 
 
+def peeks(pid):
+    """Problems: a process of the daemon's user, without capabilities, gets into @pid."""
+    return [f'{name} can be opened' for name in ('mem', 'maps', 'environ', 'fd/0')
+            if subprocess.run(as_user(DAEMON, 'head', '-c1', f'/proc/{pid}/{name}'), check=False,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0]
+
+
 def becomes(tap, karstd, shared, folder, watched):
     path = os.path.join(folder, 'made', 'karst.sock')
     d = Daemon(karstd, folder, OPEN, name='user', path=path, args=['--user', str(DAEMON)])
@@ -122,6 +129,7 @@ def becomes(tap, karstd, shared, folder, watched):
                     if os.stat(p).st_uid != DAEMON]
     tap.point('what it makes is that user\'s', problems)
     tap.point('memory of a program of another user is shared, not copied', shares(shared, path))
+    tap.point('its own user does not look into its privileged part', peeks(part_of(d)))
     tap.point('SIGHUP is obeyed', d.reload())
     tap.point('it stops, and nothing is left', d.stop() + [
         f'{p} is there' for p in (path, path + '.lock') if os.path.lexists(p)])

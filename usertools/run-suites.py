@@ -42,6 +42,7 @@ STEPS = {
     'hostile': (['build-test'], True),
     'pyverbs': (['build-test'], True),
     'karstd': (['build-test'], True),
+    'drivers': (['build-test'], True),
     'perf': (['build-test'], True),
     'run': (['build-test'], True),
     'observe': (['build-test'], True),

@@ -2,8 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Deliberate faults, for tests of the tests: a build with -DKARST_SMC_MUTANT=N has fault N, every
- * other build has none of this.  test/sim/smc builds lib/smc with each, and must catch it.
+ * Deliberate faults, for tests of the tests.  A normal build has none: smc_mutant() is constant 0
+ * there.  test/sim/smc builds lib/smc once more with all of them (-DKARST_SMC_MUTANTS), and a process
+ * has the one that test/sim/mutant.c chose for it.
  */
 #ifndef KARST_SMC_MUTANT_H
 #define KARST_SMC_MUTANT_H
@@ -26,11 +27,11 @@ enum karst_smc_mutant {
 	SMC_MUTANT_MAX
 };
 
-#ifndef KARST_SMC_MUTANT
-#define KARST_SMC_MUTANT 0
+#ifdef KARST_SMC_MUTANTS
+extern unsigned int karst_smc_mutant_now;
+#define smc_mutant(name) (karst_smc_mutant_now == SMC_MUTANT_##name)
+#else
+#define smc_mutant(name) 0
 #endif
-
-/* True in the build that has this fault. */
-#define smc_mutant(name) (KARST_SMC_MUTANT == SMC_MUTANT_##name)
 
 #endif /* KARST_SMC_MUTANT_H */

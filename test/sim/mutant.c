@@ -2,15 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Which deliberate fault of lib/qp a process has: the one that the environment names, as in
- * KARST_MUTANT=no-fence.  Linked into the executables that have all of them, and into no others.
+ * Which deliberate fault of lib/qp or lib/smc a process has: the one that the environment names, as
+ * in KARST_MUTANT=no-fence.  Linked into the executables that have all of them, and into no others.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* an enum karst_mutant; 0 is none */
-unsigned int karst_mutant_now;
+/* of the enum in qp_mutant.h or smc_mutant.h; 0 is none */
+unsigned int MUTANT_NOW;
 
 static void __attribute__((constructor)) choose(void)
 {
@@ -21,9 +21,9 @@ static void __attribute__((constructor)) choose(void)
 
 	for (i = 0; name != NULL && i < sizeof(names) / sizeof(names[0]); i++)
 		if (strcmp(name, names[i]) == 0)
-			karst_mutant_now = i + 1;
-	if (karst_mutant_now != 0)
+			MUTANT_NOW = i + 1;
+	if (MUTANT_NOW != 0)
 		return;
-	fprintf(stderr, "KARST_MUTANT must name one of the faults in lib/qp/qp_mutant.h\n");
+	fprintf(stderr, "KARST_MUTANT must name one of the faults: qp_mutant.h, smc_mutant.h\n");
 	exit(2);
 }

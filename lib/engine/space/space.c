@@ -26,6 +26,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "share.h"
+
 #define HUGE       (2ull << 20)
 #define MAPS_SPARE 8192u /* left to everybody else in the process */
 #define MAX_LEN    (1ull << 42)

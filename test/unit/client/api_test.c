@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Objects: what can be made, what is refused with which error, in which order things go. */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <errno.h>
 #include <sys/mman.h>
@@ -19,10 +19,10 @@ Test(client_api, device_and_ports)
 	struct karst_device_attr device;
 	struct karst_port_attr port;
 	union karst_gid gid;
-	struct bed b;
+	struct client_bed b;
 	uint32_t cpu;
 
-	bed_up(&b, 1);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
 	cr_assert_eq(karst_query_device(b.ctx, &device), 0);
 	cr_assert_eq(device.nports, 2);
 	cr_assert_eq(b.ctx->nports, 2);
@@ -48,7 +48,7 @@ Test(client_api, device_and_ports)
 	cr_assert_eq(table[1].gid_type, 2);
 	cr_assert_eq(memcmp(&table[1].gid, &gid, sizeof(gid)), 0);
 	cr_assert_eq(karst_query_gid_table(b.ctx, table, 1), 1);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 /* What is in use stays, and the sentence says who uses it. */
@@ -62,16 +62,16 @@ Test(client_api, order)
 	struct karst_mr *mr;
 	struct karst_qp *qp;
 	struct karst_cq *cq;
-	struct bed b;
+	struct client_bed b;
 
-	bed_up(&b, 1);
-	mr = bed_mr(&b, mem, sizeof(mem));
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	mr = client_bed_mr(&b, mem, sizeof(mem));
 	cr_assert_eq(karst_create_comp_channel(b.ctx, &ch), 0);
 	cr_assert_eq(karst_create_cq(b.ctx, 8, &b, ch, &cq), 0);
 	cr_assert_eq(cq->cq_context, &b);
 	cr_assert_eq(ch->refs, 1);
 	cr_assert_eq(karst_create_srq(b.pd, &sinit, &srq), 0, "%s", karst_why());
-	init = bed_init(&b, KARST_QPT_RC);
+	init = client_bed_init(&b, KARST_QPT_RC);
 	init.recv_cq = cq;
 	init.srq = srq;
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), 0, "%s", karst_why());
@@ -91,7 +91,7 @@ Test(client_api, order)
 	cr_assert_eq(karst_destroy_comp_channel(ch), 0);
 	cr_assert_eq(karst_dealloc_pd(b.pd), -EBUSY);
 	cr_assert_eq(karst_dereg_mr(mr), 0);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 Test(client_api, refused)
@@ -106,9 +106,9 @@ Test(client_api, refused)
 	struct karst_mr *mr;
 	struct karst_mw *mw;
 	uint8_t byte;
-	struct bed b;
+	struct client_bed b;
 
-	bed_up(&b, 1);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
 	cr_assert_eq(karst_create_cq(b.ctx, 0, NULL, NULL, &cq), -EINVAL);
 	cr_assert_eq(karst_create_cq(b.ctx, UINT32_MAX, NULL, NULL, &cq), -EINVAL);
 	says("4294967295");
@@ -118,31 +118,31 @@ Test(client_api, refused)
 	cr_assert_lt(karst_reg_mr(b.pd, &byte, 1, KARST_ACCESS_REMOTE_WRITE, &mr), 0,
 		"remote without local write");
 	cr_assert_lt(karst_reg_mr(b.pd, (void *)-8, 16, 0, &mr), 0);
-	init = bed_init(&b, (enum karst_qp_type)8);
+	init = client_bed_init(&b, (enum karst_qp_type)8);
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
-	init = bed_init(&b, KARST_QPT_RC);
+	init = client_bed_init(&b, KARST_QPT_RC);
 	init.cap.max_send_sge = 1000;
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
 	says("max_send_sge");
-	init = bed_init(&b, KARST_QPT_RC);
+	init = client_bed_init(&b, KARST_QPT_RC);
 	init.cap.max_inline_data = 100000;
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
-	init = bed_init(&b, KARST_QPT_RC);
+	init = client_bed_init(&b, KARST_QPT_RC);
 	init.send_cq = NULL;
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
-	init = bed_init(&b, KARST_QPT_RC);
+	init = client_bed_init(&b, KARST_QPT_RC);
 	init.on_lcore = true;
 	init.lcore = 7;
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
 	/* another context's objects */
-	other = bed_open(&b);
+	other = client_bed_open(&b);
 	cr_assert_eq(karst_alloc_pd(other, &pd), 0);
-	init = bed_init(&b, KARST_QPT_RC);
+	init = client_bed_init(&b, KARST_QPT_RC);
 	cr_assert_eq(karst_create_qp(pd, &init, &qp), -EINVAL);
 	says("another");
 	cr_assert_eq(karst_dealloc_pd(pd), 0);
 	cr_assert_eq(karst_close(other), 0);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 Test(client_api, modify_and_query)
@@ -150,14 +150,14 @@ Test(client_api, modify_and_query)
 	struct karst_qp_init_attr init;
 	struct karst_qp_attr attr;
 	struct karst_qp *qp;
-	struct bed b;
+	struct client_bed b;
 
-	bed_up(&b, 1);
-	qp = bed_qp(&b, KARST_QPT_RC);
-	cr_assert_eq(bed_to(qp, KARST_QPS_RTR, 1, 5), -EINVAL, "from RESET");
-	cr_assert_eq(bed_to(qp, KARST_QPS_INIT, 3, 5), -EINVAL, "no such port");
-	cr_assert_eq(bed_to(qp, KARST_QPS_INIT, 1, 5), 0);
-	cr_assert_eq(bed_to(qp, KARST_QPS_RTR, 1, 5), 0, "%s", karst_why());
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	qp = client_bed_qp(&b, KARST_QPT_RC);
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 5), -EINVAL, "from RESET");
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_INIT, 3, 5), -EINVAL, "no such port");
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_INIT, 1, 5), 0);
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 5), 0, "%s", karst_why());
 	attr = (struct karst_qp_attr){.qp_state = KARST_QPS_RTS};
 	cr_assert_eq(karst_modify_qp(qp, &attr, KARST_QP_STATE), -EINVAL, "attributes missing");
 	cr_assert_eq(karst_query_qp(qp, &attr, &init), 0);
@@ -170,7 +170,7 @@ Test(client_api, modify_and_query)
 	cr_assert_eq(init.send_cq, b.cq);
 	cr_assert_eq(init.qp_type, KARST_QPT_RC);
 	cr_assert_eq(karst_destroy_qp(qp), 0);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 /* Re-registration: the key stays, what it names changes. */
@@ -180,12 +180,12 @@ Test(client_api, reregister)
 	struct karst_mr *mr;
 	struct karst_pd *pd;
 	uint32_t key;
-	struct bed b;
+	struct client_bed b;
 
-	bed_up(&b, 1);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
 	cr_assert_eq(karst_reg_mr(b.pd, mem, 4096, KARST_ACCESS_ON_DEMAND, &mr), -EOPNOTSUPP);
 	says("on demand");
-	mr = bed_mr(&b, mem, 4096);
+	mr = client_bed_mr(&b, mem, 4096);
 	key = mr->lkey;
 	cr_assert_eq(karst_rereg_mr(mr, KARST_REREG_TRANSLATION, NULL, mem + 4096, 4096, 0), 0,
 		"%s", karst_why());
@@ -200,7 +200,7 @@ Test(client_api, reregister)
 	cr_assert_eq(karst_rereg_mr(mr, 1u << 20, NULL, NULL, 0, 0), -EINVAL);
 	cr_assert_eq(karst_dereg_mr(mr), 0);
 	cr_assert_eq(karst_dealloc_pd(pd), 0);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 /* A region on demand finds what is mapped when it is used, and nothing else. */
@@ -211,15 +211,15 @@ Test(client_api, on_demand)
 	struct karst_mr *mr, *plain;
 	static uint8_t mem[4096];
 	struct karst_cqe c;
-	struct bed b;
+	struct client_bed b;
 	uint8_t *at;
 	int round;
 
-	bed_up_forked(&b, 1);
-	qp[0] = bed_qp(&b, KARST_QPT_RC);
-	qp[1] = bed_qp(&b, KARST_QPT_RC);
-	bed_connect(qp[0], qp[1]);
-	plain = bed_mr(&b, mem, sizeof(mem));
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1, .forked = true});
+	qp[0] = client_bed_qp(&b, KARST_QPT_RC);
+	qp[1] = client_bed_qp(&b, KARST_QPT_RC);
+	client_bed_connect(qp[0], qp[1]);
+	plain = client_bed_mr(&b, mem, sizeof(mem));
 	at = mmap(NULL, len, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	cr_assert_neq(at, MAP_FAILED);
 	cr_assert_eq(karst_reg_mr(b.pd, at, len, KARST_ACCESS_LOCAL_WRITE, &mr), -EFAULT);
@@ -235,10 +235,10 @@ Test(client_api, on_demand)
 				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
 			at);
 		memset(mem, round, sizeof(mem));
-		cr_assert_eq(bed_post(qp[0], KARST_WR_RDMA_WRITE, 1, plain, 0, sizeof(mem), mr,
-				     len - sizeof(mem)),
+		cr_assert_eq(client_bed_post(qp[0], KARST_WR_RDMA_WRITE, 1, plain, 0, sizeof(mem),
+				     mr, len - sizeof(mem)),
 			0);
-		c = bed_wait(b.cq);
+		c = client_bed_wait(b.cq);
 		cr_assert_eq(c.status, KARST_WC_SUCCESS, "%s", karst_wc_status_str(c.status));
 		cr_assert_eq(memcmp(at + len - sizeof(mem), mem, sizeof(mem)), 0);
 	}
@@ -254,14 +254,15 @@ Test(client_api, on_demand)
 		0, "%s", karst_why());
 	cr_assert_eq(mr->copied_bytes, len);
 	cr_assert_eq(munmap(at, len), 0);
-	cr_assert_eq(bed_post(qp[0], KARST_WR_RDMA_WRITE, 2, plain, 0, sizeof(mem), mr, 0), 0);
-	c = bed_wait(b.cq);
+	cr_assert_eq(
+		client_bed_post(qp[0], KARST_WR_RDMA_WRITE, 2, plain, 0, sizeof(mem), mr, 0), 0);
+	c = client_bed_wait(b.cq);
 	cr_assert_eq(c.status, KARST_WC_REM_ACCESS_ERR, "%s", karst_wc_status_str(c.status));
 	cr_assert_eq(karst_dereg_mr(mr), 0);
 	cr_assert_eq(karst_dereg_mr(plain), 0);
 	cr_assert_eq(karst_destroy_qp(qp[0]), 0);
 	cr_assert_eq(karst_destroy_qp(qp[1]), 0);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 /* A child may not use what it inherited, and its parent does not notice that there is one. */
@@ -274,21 +275,21 @@ Test(client_api, fork)
 	struct karst_qp *qp;
 	struct karst_cqe e;
 	struct karst_pd *pd;
-	struct bed b;
+	struct client_bed b;
 	int status;
 	pid_t pid;
 
-	bed_up(&b, 1);
-	qp = bed_qp(&b, KARST_QPT_RC);
-	mr = bed_mr(&b, mem, sizeof(mem));
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	qp = client_bed_qp(&b, KARST_QPT_RC);
+	mr = client_bed_mr(&b, mem, sizeof(mem));
 	pid = fork();
 	if (pid == 0) {
 		if (karst_alloc_pd(b.ctx, &pd) != -EPERM)
 			_exit(1);
 		if (karst_poll_cq(b.cq, 1, &e) != -EPERM)
 			_exit(2);
-		if (bed_post(qp, KARST_WR_SEND, 1, mr, 0, 1, NULL, 0) != -EPERM ||
-			bed_recv(qp, 1, mr, 0, 1) != -EPERM || karst_ring_bell(qp) != -EPERM)
+		if (client_bed_post(qp, KARST_WR_SEND, 1, mr, 0, 1, NULL, 0) != -EPERM ||
+			client_bed_recv(qp, 1, mr, 0, 1) != -EPERM || karst_ring_bell(qp) != -EPERM)
 			_exit(3);
 		if (karst_dereg_mr(mr) != -EPERM || karst_destroy_qp(qp) != -EPERM ||
 			karst_destroy_cq(b.cq) != -EPERM || karst_dealloc_pd(b.pd) != -EPERM ||
@@ -305,7 +306,7 @@ Test(client_api, fork)
 	cr_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0, "child: %x", status);
 	cr_assert_eq(karst_dereg_mr(mr), 0);
 	cr_assert_eq(karst_destroy_qp(qp), 0);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 Test(client_api, open)
@@ -344,10 +345,10 @@ Test(client_api, abandon)
 	struct karst_context *other;
 	struct karst_cq *cq;
 	struct karst_pd *pd;
-	struct bed b;
+	struct client_bed b;
 
-	bed_up(&b, 1);
-	other = bed_open(&b);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	other = client_bed_open(&b);
 	cr_assert_eq(karst_alloc_pd(other, &pd), 0);
 	cr_assert_eq(karst_create_cq(other, 8, NULL, NULL, &cq), 0);
 	cr_assert_eq(karst_close(other), -EBUSY);
@@ -355,5 +356,5 @@ Test(client_api, abandon)
 	karst_abandon(other);
 	cr_assert_eq(karst_session_list(b.e, infos, 4), 1);
 	cr_assert_eq(infos[0].client, b.ctx->client, "the other one is still there");
-	bed_down(&b);
+	client_bed_down(&b);
 }

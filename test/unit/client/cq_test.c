@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Completion queues with times, and of another size. */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 static uint8_t mem[65536] __attribute__((aligned(4096)));
 
 struct pair {
-	struct bed b;
+	struct client_bed b;
 	struct karst_mr *mr;
 	struct karst_cq *cq; /* of both send queues */
 	struct karst_qp *qp[2];
@@ -26,22 +26,22 @@ pair_make(struct pair *p, const struct karst_cq_init_attr *cq)
 	uint32_t i, lcores = p->b.ctx->nlcores;
 	struct karst_qp_init_attr init;
 
-	p->mr = bed_mr(&p->b, mem, sizeof(mem));
+	p->mr = client_bed_mr(&p->b, mem, sizeof(mem));
 	cr_assert_eq(karst_create_cq_ex(p->b.ctx, cq, &p->cq), 0, "%s", karst_why());
 	for (i = 0; i < 2; i++) {
-		init = bed_init(&p->b, KARST_QPT_RC);
+		init = client_bed_init(&p->b, KARST_QPT_RC);
 		init.send_cq = p->cq;
 		init.on_lcore = true;
 		init.lcore = i % lcores;
 		cr_assert_eq(karst_create_qp(p->b.pd, &init, &p->qp[i]), 0, "%s", karst_why());
 	}
-	bed_connect(p->qp[0], p->qp[1]);
+	client_bed_connect(p->qp[0], p->qp[1]);
 }
 
 static void
 pair_up(struct pair *p, uint32_t lcores, const struct karst_cq_init_attr *cq)
 {
-	bed_up(&p->b, lcores);
+	client_bed_up(&p->b, &(struct client_bed_config){.lcores = lcores});
 	pair_make(p, cq);
 }
 
@@ -58,13 +58,13 @@ static void
 pair_down(struct pair *p)
 {
 	pair_unmake(p);
-	bed_down(&p->b);
+	client_bed_down(&p->b);
 }
 
 static int
 write_by(struct pair *p, uint32_t i, uint64_t wr_id)
 {
-	return bed_post(p->qp[i], KARST_WR_RDMA_WRITE, wr_id, p->mr, 0, 8, p->mr, 4096);
+	return client_bed_post(p->qp[i], KARST_WR_RDMA_WRITE, wr_id, p->mr, 0, 8, p->mr, 4096);
 }
 
 /* Entries that were published and not taken, of all lanes. */
@@ -86,9 +86,9 @@ pile_up(struct pair *p, uint32_t i, uint32_t from, uint32_t n)
 
 	for (k = 0; k < n; k++)
 		while (write_by(p, i, from + k) != 0)
-			bed_pause();
+			client_bed_pause();
 	while (unread(p->cq) < is + n)
-		bed_pause();
+		client_bed_pause();
 }
 
 static uint64_t
@@ -166,7 +166,7 @@ expect_ids(struct pair *p, uint32_t n0, uint32_t n1)
 	uint32_t next[2] = {0, 1000}, i;
 
 	for (i = 0; i < n0 + n1; i++) {
-		struct karst_cqe e = bed_wait(p->cq);
+		struct karst_cqe e = client_bed_wait(p->cq);
 		uint32_t which = e.qpn == p->qp[1]->qp_num;
 
 		cr_assert_eq(e.status, KARST_WC_SUCCESS);
@@ -175,7 +175,7 @@ expect_ids(struct pair *p, uint32_t n0, uint32_t n1)
 	}
 	cr_assert_eq(next[0], n0);
 	cr_assert_eq(next[1], 1000 + n1);
-	bed_nothing(p->cq);
+	client_bed_nothing(p->cq);
 }
 
 /* What nobody has polled comes along, larger and smaller, with its times; or it does not fit. */
@@ -229,7 +229,7 @@ Test(client_cq, resize_keeps_the_event)
 	struct pair p;
 	void *context;
 
-	bed_up(&p.b, 2);
+	client_bed_up(&p.b, &(struct client_bed_config){.lcores = 2});
 	cr_assert_eq(karst_create_comp_channel(p.b.ctx, &ch), 0);
 	attr.channel = ch;
 	attr.cq_context = &p;
@@ -250,7 +250,7 @@ Test(client_cq, resize_keeps_the_event)
 	expect_ids(&p, 3, 0);
 	pair_unmake(&p);
 	cr_assert_eq(karst_destroy_comp_channel(ch), 0);
-	bed_down(&p.b);
+	client_bed_down(&p.b);
 }
 
 struct resizer {
@@ -306,8 +306,8 @@ Test(client_cq, resize_under_traffic)
 	cr_assert_eq(r.ret, 0);
 	for (i = 0; i < 2; i++)
 		for (; done[i] < posted[i]; done[i]++)
-			bed_wait(p.cq);
-	bed_nothing(p.cq);
+			client_bed_wait(p.cq);
+	client_bed_nothing(p.cq);
 	pair_down(&p);
 }
 
@@ -338,7 +338,7 @@ breaking_call(void *user, const void *req, size_t len, const int *fds, unsigned 
 			cr_assert_eq(write_by(p, 1, 1030 + i), 0);
 		/* their completions are ready before their slots are free */
 		while (atomic_load(&p->qp[1]->sq.sh->head) != p->qp[1]->sq.tail)
-			bed_pause();
+			client_bed_pause();
 	}
 	return -EIO;
 }
@@ -359,9 +359,9 @@ broken_resize(bool after)
 	struct breaking br = {.p = &p, .after = after};
 	const struct karst_ctl_conn conn = {
 		.call = breaking_call, .close = breaking_close, .user = &br, .hup_fd = -1};
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 2);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 2});
 	cr_assert_eq(karst_session_conn(bed.e, NULL, &br.conn), 0);
 	cr_assert_eq(karst_open_conn(&conn, NULL, &p.b.ctx), 0, "%s", karst_why());
 	cr_assert_eq(karst_alloc_pd(p.b.ctx, &p.b.pd), 0);
@@ -375,7 +375,7 @@ broken_resize(bool after)
 	cr_assert_eq(karst_destroy_cq(p.b.cq), 0);
 	cr_assert_eq(karst_dealloc_pd(p.b.pd), 0);
 	cr_assert_eq(karst_close(p.b.ctx), 0);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 Test(client_cq, engine_goes_before_it_resizes)

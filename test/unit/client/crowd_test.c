@@ -5,7 +5,7 @@
  * Threads on the same queue pair, the same completion queue and the same context at once: each
  * request completes exactly once, and calls about other objects go on meanwhile.
  */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 static uint8_t mem[65536];
 
 struct crowd {
-	struct bed b;
+	struct client_bed b;
 	struct karst_mr *mr;
 	struct karst_qp *a, *z;
 	_Atomic uint8_t seen[POSTERS * EACH];
@@ -38,8 +38,8 @@ post(void *arg)
 
 	while (i < EACH && atomic_load(&c->bad) == 0) {
 		if (atomic_fetch_add(&c->begun, 1) - atomic_load(&c->done) < ROOM &&
-			bed_post(c->a, KARST_WR_RDMA_WRITE, me * EACH + i, c->mr, 0, 64, c->mr,
-				4096 + me * 64) == 0) {
+			client_bed_post(c->a, KARST_WR_RDMA_WRITE, me * EACH + i, c->mr, 0, 64,
+				c->mr, 4096 + me * 64) == 0) {
 			i++;
 		} else {
 			atomic_fetch_sub(&c->begun, 1);
@@ -77,7 +77,7 @@ static void *
 churn(void *arg)
 {
 	struct crowd *c = arg;
-	struct karst_qp_init_attr init = bed_init(&c->b, KARST_QPT_RC);
+	struct karst_qp_init_attr init = client_bed_init(&c->b, KARST_QPT_RC);
 	struct karst_qp *qp;
 	struct karst_mr *mr;
 	struct karst_pd *pd;
@@ -98,11 +98,11 @@ Test(client_crowd, crowd)
 	uint32_t i;
 
 	cr_assert_not_null(c);
-	bed_up(&c->b, 2);
-	c->mr = bed_mr(&c->b, mem, sizeof(mem));
-	c->a = bed_qp(&c->b, KARST_QPT_RC);
-	c->z = bed_qp(&c->b, KARST_QPT_RC);
-	bed_connect(c->a, c->z);
+	client_bed_up(&c->b, &(struct client_bed_config){.lcores = 2});
+	c->mr = client_bed_mr(&c->b, mem, sizeof(mem));
+	c->a = client_bed_qp(&c->b, KARST_QPT_RC);
+	c->z = client_bed_qp(&c->b, KARST_QPT_RC);
+	client_bed_connect(c->a, c->z);
 	for (i = 0; i < KARST_DIM(t); i++)
 		cr_assert_eq(pthread_create(&t[i], NULL,
 				     i < POSTERS                     ? post
@@ -114,11 +114,11 @@ Test(client_crowd, crowd)
 		pthread_join(t[i], NULL);
 	cr_assert_eq(c->bad, 0);
 	cr_assert_eq(c->done, POSTERS * EACH);
-	bed_nothing(c->b.cq);
+	client_bed_nothing(c->b.cq);
 	cr_assert_eq(karst_destroy_qp(c->a), 0);
 	cr_assert_eq(karst_destroy_qp(c->z), 0);
 	cr_assert_eq(karst_dereg_mr(c->mr), 0);
-	bed_down(&c->b);
+	client_bed_down(&c->b);
 	free(c);
 }
 
@@ -128,15 +128,15 @@ Test(client_crowd, contexts)
 	struct karst_context *other;
 	struct karst_pd *pd;
 	struct karst_mr *mr;
-	struct bed b;
+	struct client_bed b;
 
-	bed_up(&b, 1);
-	other = bed_open(&b);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	other = client_bed_open(&b);
 	cr_assert_neq(other->client, b.ctx->client);
 	cr_assert_eq(karst_alloc_pd(other, &pd), 0);
 	cr_assert_eq(karst_reg_mr(pd, mem, 100, 0, &mr), 0);
 	cr_assert_eq(karst_dereg_mr(mr), 0);
 	cr_assert_eq(karst_dealloc_pd(pd), 0);
 	cr_assert_eq(karst_close(other), 0);
-	bed_down(&b);
+	client_bed_down(&b);
 }

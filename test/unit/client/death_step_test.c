@@ -6,7 +6,7 @@
  * traced, goes on by single instructions, and ends after the first change of those words in one
  * run, after the second in the next, and so on, until there is nothing left to tell.
  */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <sys/ptrace.h>
 #include <sys/wait.h>
@@ -19,7 +19,7 @@
 static uint8_t mem[4096];
 
 struct pair {
-	struct bed b;
+	struct client_bed b;
 	struct karst_mr *mr;
 	struct karst_cq *cq; /* of all queues */
 	struct karst_cq_lane *lane;
@@ -48,7 +48,7 @@ look(const struct pair *p)
 static struct karst_qp *
 small_qp(struct pair *p)
 {
-	struct karst_qp_init_attr init = bed_init(&p->b, KARST_QPT_RC);
+	struct karst_qp_init_attr init = client_bed_init(&p->b, KARST_QPT_RC);
 	struct karst_qp *qp;
 
 	init.send_cq = init.recv_cq = p->cq;
@@ -63,17 +63,18 @@ pair_up(struct pair *p)
 {
 	uint32_t i;
 
-	bed_up_forked(&p->b, 1);
-	p->mr = bed_mr(&p->b, mem, sizeof(mem));
+	client_bed_up(&p->b, &(struct client_bed_config){.lcores = 1, .forked = true});
+	p->mr = client_bed_mr(&p->b, mem, sizeof(mem));
 	cr_assert_eq(karst_create_cq(p->b.ctx, ENTRIES, NULL, NULL, &p->cq), 0);
 	cr_assert_eq(p->cq->cqe, ENTRIES);
 	p->lane = &p->cq->lane[0];
 	p->a = small_qp(p);
 	p->z = small_qp(p);
-	bed_connect(p->a, p->z);
+	client_bed_connect(p->a, p->z);
 	for (i = 0; i < 2 * ENTRIES; i++) {
-		cr_assert_eq(bed_post(p->z, KARST_WR_RDMA_WRITE, i, p->mr, 0, 8, p->mr, 64), 0);
-		cr_assert_eq(bed_wait(p->cq).status, KARST_WC_SUCCESS);
+		cr_assert_eq(
+			client_bed_post(p->z, KARST_WR_RDMA_WRITE, i, p->mr, 0, 8, p->mr, 64), 0);
+		cr_assert_eq(client_bed_wait(p->cq).status, KARST_WC_SUCCESS);
 	}
 	p->shown = atomic_load(&p->lane->sh->tail);
 	/* its first thread is the lcore */
@@ -89,7 +90,7 @@ pair_down(struct pair *p)
 	cr_assert_eq(karst_destroy_qp(p->z), 0);
 	cr_assert_eq(karst_destroy_cq(p->cq), 0);
 	cr_assert_eq(karst_dereg_mr(p->mr), 0);
-	bed_down(&p->b);
+	client_bed_down(&p->b);
 }
 
 /* Until @changes of the words were seen.  @return false: all was told before. */
@@ -118,7 +119,7 @@ take(const struct pair *p, uint32_t n)
 	uint32_t next[2] = {0, 0}, good[2] = {0, 0}, i;
 
 	for (i = 0; i < n; i++) {
-		struct karst_cqe e = bed_wait(p->cq);
+		struct karst_cqe e = client_bed_wait(p->cq);
 		bool recv = (e.opcode & KARST_WC_RECV) != 0;
 
 		cr_assert_eq(e.qpn, recv ? p->z->qp_num : p->a->qp_num);
@@ -128,7 +129,7 @@ take(const struct pair *p, uint32_t n)
 			continue;
 		cr_assert_eq(good[recv]++, e.wr_id);
 	}
-	bed_nothing(p->cq);
+	client_bed_nothing(p->cq);
 	return good[0] + good[1];
 }
 
@@ -138,8 +139,8 @@ post(const struct pair *p)
 	uint32_t i;
 
 	for (i = 0; i < REQUESTS; i++) {
-		cr_assert_eq(bed_recv(p->z, i, p->mr, 64 + 8 * i, 8), 0);
-		cr_assert_eq(bed_post(p->a, KARST_WR_SEND, i, p->mr, 0, 8, NULL, 0), 0);
+		cr_assert_eq(client_bed_recv(p->z, i, p->mr, 64 + 8 * i, 8), 0);
+		cr_assert_eq(client_bed_post(p->a, KARST_WR_SEND, i, p->mr, 0, 8, NULL, 0), 0);
 	}
 }
 
@@ -154,7 +155,7 @@ killed_after(uint32_t changes)
 	pair_up(&p);
 	post(&p);
 	more = step(&p, changes);
-	bed_kill(&p.b);
+	client_bed_kill(&p.b);
 	told = look(&p);
 	cr_assert_eq(take(&p, 2 * REQUESTS), told.ready - p.shown, "what was ready counts");
 	/* and all slots are free */

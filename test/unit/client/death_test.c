@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* The engine is killed while requests are outstanding: all of them complete, nobody hangs. */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 static uint8_t mem[1 << 20];
 
 struct pair {
-	struct bed b;
+	struct client_bed b;
 	struct karst_mr *mr;
 	struct karst_qp *a;
 	struct karst_qp *z;
@@ -24,11 +24,11 @@ struct pair {
 static void
 pair_up(struct pair *p, uint32_t lcores)
 {
-	bed_up_forked(&p->b, lcores);
-	p->mr = bed_mr(&p->b, mem, sizeof(mem));
-	p->a = bed_qp(&p->b, KARST_QPT_RC);
-	p->z = bed_qp(&p->b, KARST_QPT_RC);
-	bed_connect(p->a, p->z);
+	client_bed_up(&p->b, &(struct client_bed_config){.lcores = lcores, .forked = true});
+	p->mr = client_bed_mr(&p->b, mem, sizeof(mem));
+	p->a = client_bed_qp(&p->b, KARST_QPT_RC);
+	p->z = client_bed_qp(&p->b, KARST_QPT_RC);
+	client_bed_connect(p->a, p->z);
 }
 
 static void
@@ -38,7 +38,7 @@ pair_down(struct pair *p)
 	cr_assert_eq(karst_destroy_qp(p->a), 0, "%s", karst_why());
 	cr_assert_eq(karst_destroy_qp(p->z), 0);
 	cr_assert_eq(karst_dereg_mr(p->mr), 0);
-	bed_down(&p->b);
+	client_bed_down(&p->b);
 }
 
 static void
@@ -74,22 +74,22 @@ Test(client_death, outstanding)
 		wr.wr_id = i;
 		wr.send_flags = i & 1 ? KARST_SEND_SIGNALED : 0;
 		cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
-		cr_assert_eq(bed_recv(p.a, 100 + i, p.mr, 0, 8), 0);
+		cr_assert_eq(client_bed_recv(p.a, 100 + i, p.mr, 0, 8), 0);
 	}
-	bed_nothing(p.b.cq);
-	bed_kill(&p.b);
+	client_bed_nothing(p.b.cq);
+	client_bed_kill(&p.b);
 	for (i = 0; i < 20; i++) {
-		e = bed_wait(p.b.cq);
+		e = client_bed_wait(p.b.cq);
 		cr_assert_eq(e.status, KARST_WC_WR_FLUSH_ERR);
 		cr_assert_eq(e.wr_id, i < 10 ? i : 90 + i);
 		cr_assert_eq(e.qpn, p.a->qp_num);
 		cr_assert_eq(e.opcode, i < 10 ? KARST_WC_SEND : KARST_WC_RECV);
 	}
-	bed_nothing(p.b.cq);
+	client_bed_nothing(p.b.cq);
 	for (i = 0; i < 100; i++) {
 		wr.wr_id = 1000 + i;
 		cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
-		e = bed_wait(p.b.cq);
+		e = client_bed_wait(p.b.cq);
 		cr_assert_eq(e.wr_id, 1000 + i);
 		cr_assert_eq(e.status, KARST_WC_WR_FLUSH_ERR);
 	}
@@ -124,16 +124,16 @@ killed_before_showing(enum stage stage, bool alone)
 	lane = &p.b.cq->lane[p.a->lcore];
 	sq = &p.a->sq;
 	for (i = 0; i < 2 * (lane->mask + 1); i++) {
-		cr_assert_eq(
-			bed_post(alone ? p.z : p.a, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64),
+		cr_assert_eq(client_bed_post(alone ? p.z : p.a, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8,
+				     p.mr, 64),
 			0);
-		cr_assert_eq(bed_wait(p.b.cq).status, KARST_WC_SUCCESS);
+		cr_assert_eq(client_bed_wait(p.b.cq).status, KARST_WC_SUCCESS);
 	}
 	/* the peer has no receive: they wait */
 	for (i = 0; i < waiting; i++)
-		cr_assert_eq(bed_post(p.a, KARST_WR_SEND, i, p.mr, 0, 8, NULL, 0), 0);
-	bed_nothing(p.b.cq);
-	bed_kill(&p.b);
+		cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, i, p.mr, 0, 8, NULL, 0), 0);
+	client_bed_nothing(p.b.cq);
+	client_bed_kill(&p.b);
 	entries = (struct karst_cqe *)(uintptr_t)(lane->sh + 1);
 	for (i = 0; i < written; i++)
 		entries[(lane->sh->tail + i) & lane->mask] = (struct karst_cqe){
@@ -146,21 +146,21 @@ killed_before_showing(enum stage stage, bool alone)
 		atomic_fetch_add(&lane->sh->ready, written);
 	if (stage >= GIVEN_BACK)
 		atomic_fetch_add(&sq->sh->head, written);
-	while (bed_post(p.a, KARST_WR_SEND, posted, p.mr, 0, 8, NULL, 0) == 0)
+	while (client_bed_post(p.a, KARST_WR_SEND, posted, p.mr, 0, 8, NULL, 0) == 0)
 		posted++;
 	cr_assert_eq(posted, slots + (stage >= GIVEN_BACK ? written : 0));
 	for (i = 0; i < posted; i++) {
-		e = bed_wait(p.b.cq);
+		e = client_bed_wait(p.b.cq);
 		cr_assert_eq(e.status,
 			stage >= READY && i < written ? KARST_WC_SUCCESS : KARST_WC_WR_FLUSH_ERR);
 		cr_assert_eq(e.wr_id, i);
 	}
-	bed_nothing(p.b.cq);
+	client_bed_nothing(p.b.cq);
 	for (i = 0; i < slots; i++)
-		cr_assert_eq(bed_post(p.a, KARST_WR_SEND, i, p.mr, 0, 8, NULL, 0), 0);
+		cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, i, p.mr, 0, 8, NULL, 0), 0);
 	for (i = 0; i < slots; i++)
-		cr_assert_eq(bed_wait(p.b.cq).wr_id, i);
-	bed_nothing(p.b.cq);
+		cr_assert_eq(client_bed_wait(p.b.cq).wr_id, i);
+	client_bed_nothing(p.b.cq);
 	pair_down(&p);
 }
 
@@ -205,12 +205,12 @@ Test(client_death, impossible_ready)
 	for (i = 0; i < KARST_DIM(off); i++) {
 		pair_up(&p, 1);
 		lane = &p.b.cq->lane[p.a->lcore];
-		cr_assert_eq(bed_post(p.a, KARST_WR_SEND, 7, p.mr, 0, 8, NULL, 0), 0);
-		bed_nothing(p.b.cq);
-		bed_kill(&p.b);
+		cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, 7, p.mr, 0, 8, NULL, 0), 0);
+		client_bed_nothing(p.b.cq);
+		client_bed_kill(&p.b);
 		atomic_fetch_add(&lane->sh->ready, off[i]);
-		cr_assert_eq(bed_wait(p.b.cq).wr_id, 7);
-		bed_nothing(p.b.cq);
+		cr_assert_eq(client_bed_wait(p.b.cq).wr_id, 7);
+		client_bed_nothing(p.b.cq);
 		pair_down(&p);
 	}
 }
@@ -228,12 +228,12 @@ killed_under_traffic(unsigned int after)
 	while (done < after || flushed == 0 || done < posted) {
 		if (flushed == 0 && posted < after + 5000)
 			for (i = 0; i < 16 &&
-				bed_post(p.a, KARST_WR_RDMA_WRITE, posted, p.mr, 0, 3000, p.mr,
-					500000) == 0;
+				client_bed_post(p.a, KARST_WR_RDMA_WRITE, posted, p.mr, 0, 3000,
+					p.mr, 500000) == 0;
 				i++)
 				posted++;
 		if (p.b.child != 0 && done >= after) {
-			bed_kill(&p.b);
+			client_bed_kill(&p.b);
 			p.b.child = 0;
 		}
 		n = karst_poll_cq(p.b.cq, KARST_DIM(e), e);
@@ -247,9 +247,9 @@ killed_under_traffic(unsigned int after)
 			cr_assert(flushed == 0 || e[i].status != 0, "a success after a flush");
 		}
 		if (n == 0)
-			bed_pause();
+			client_bed_pause();
 	}
-	bed_nothing(p.b.cq);
+	client_bed_nothing(p.b.cq);
 	pair_down(&p);
 }
 
@@ -266,10 +266,10 @@ Test(client_death, under_traffic_early)
 static void *
 kill_soon(void *arg)
 {
-	struct bed *b = arg;
+	struct client_bed *b = arg;
 
 	usleep(2000 + (useconds_t)random() % 20000);
-	bed_kill(b);
+	client_bed_kill(b);
 	return NULL;
 }
 
@@ -290,7 +290,8 @@ killed_while_resizing(unsigned int seed)
 	cr_assert_eq(pthread_create(&t, NULL, kill_soon, &p.b), 0);
 	while (!flushed || done < posted) {
 		while (!flushed && posted - done < 16 &&
-			bed_post(p.a, KARST_WR_RDMA_WRITE, posted, p.mr, 0, 8, p.mr, 500000) == 0)
+			client_bed_post(
+				p.a, KARST_WR_RDMA_WRITE, posted, p.mr, 0, 8, p.mr, 500000) == 0)
 			posted++;
 		if (ret == 0)
 			ret = karst_resize_cq(p.b.cq, resized++ % 2 ? 32 : 500);
@@ -306,7 +307,7 @@ killed_while_resizing(unsigned int seed)
 	}
 	pthread_join(t, NULL);
 	cr_assert_eq(karst_resize_cq(p.b.cq, 100), -EIO);
-	bed_nothing(p.b.cq);
+	client_bed_nothing(p.b.cq);
 	pair_down(&p);
 }
 
@@ -348,21 +349,21 @@ Test(client_death, blocked_in_events)
 	cr_assert_eq(karst_create_comp_channel(p.b.ctx, &ch), 0);
 	cr_assert_eq(karst_create_comp_channel(p.b.ctx, &idle), 0);
 	cr_assert_eq(karst_create_cq(p.b.ctx, 16, NULL, ch, &cq), 0);
-	init = bed_init(&p.b, KARST_QPT_RC);
+	init = client_bed_init(&p.b, KARST_QPT_RC);
 	init.recv_cq = cq;
 	cr_assert_eq(karst_create_qp(p.b.pd, &init, &qp), 0);
-	cr_assert_eq(bed_to(qp, KARST_QPS_INIT, 1, 0), 0);
-	cr_assert_eq(bed_recv(qp, 77, p.mr, 0, 8), 0);
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_INIT, 1, 0), 0);
+	cr_assert_eq(client_bed_recv(qp, 77, p.mr, 0, 8), 0);
 	cr_assert_eq(karst_req_notify_cq(cq, false), 0);
 	cr_assert_eq(pthread_create(&t[0], NULL, wait_for_event, ch), 0);
 	cr_assert_eq(pthread_create(&t[1], NULL, wait_for_event, idle), 0);
-	bed_pause();
-	bed_kill(&p.b);
+	client_bed_pause();
+	client_bed_kill(&p.b);
 	pthread_join(t[0], &ret);
 	cr_assert_eq((intptr_t)ret, 0, "the armed queue has something");
 	pthread_join(t[1], &ret);
 	cr_assert_eq((intptr_t)ret, -EIO);
-	cr_assert_eq(bed_wait(cq).wr_id, 77);
+	cr_assert_eq(client_bed_wait(cq).wr_id, 77);
 	cr_assert_eq(karst_req_notify_cq(cq, false), 0);
 	cr_assert_eq((intptr_t)wait_for_event(ch), -EIO);
 	expect_fatal(p.b.ctx);
@@ -381,9 +382,9 @@ Test(client_death, found_by_a_request)
 	struct pair p;
 
 	pair_up(&p, 1);
-	bed_kill(&p.b);
+	client_bed_kill(&p.b);
 	cr_assert_eq(karst_query_device(p.b.ctx, &device), -EIO);
-	cr_assert_eq(bed_to(p.a, KARST_QPS_ERR, 0, 0), -EIO);
+	cr_assert_eq(client_bed_to(p.a, KARST_QPS_ERR, 0, 0), -EIO);
 	cr_assert_eq(karst_poll_cq(p.b.cq, 1, &e), 0);
 	pair_down(&p);
 }

@@ -3,7 +3,7 @@
  */
 /* Events: channels, arming, moderation, asynchronous events, and that nothing goes before its
  * events are acknowledged. */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 static uint8_t mem[8192];
 
 struct stage {
-	struct bed b;
+	struct client_bed b;
 	struct karst_comp_channel *ch;
 	struct karst_cq *cq; /* with events, of both QPs' receives */
 	struct karst_mr *mr;
@@ -28,16 +28,16 @@ stage_up(struct stage *s)
 {
 	struct karst_qp_init_attr init;
 
-	bed_up(&s->b, 1);
-	s->mr = bed_mr(&s->b, mem, sizeof(mem));
+	client_bed_up(&s->b, &(struct client_bed_config){.lcores = 1});
+	s->mr = client_bed_mr(&s->b, mem, sizeof(mem));
 	cr_assert_eq(karst_create_comp_channel(s->b.ctx, &s->ch), 0, "%s", karst_why());
 	cr_assert_eq(karst_create_cq(s->b.ctx, 64, s, s->ch, &s->cq), 0, "%s", karst_why());
-	init = bed_init(&s->b, KARST_QPT_RC);
+	init = client_bed_init(&s->b, KARST_QPT_RC);
 	init.recv_cq = s->cq;
 	init.qp_context = s;
 	cr_assert_eq(karst_create_qp(s->b.pd, &init, &s->a), 0, "%s", karst_why());
 	cr_assert_eq(karst_create_qp(s->b.pd, &init, &s->z), 0, "%s", karst_why());
-	bed_connect(s->a, s->z);
+	client_bed_connect(s->a, s->z);
 }
 
 static void
@@ -48,7 +48,7 @@ stage_down(struct stage *s)
 	cr_assert_eq(karst_destroy_cq(s->cq), 0);
 	cr_assert_eq(karst_destroy_comp_channel(s->ch), 0);
 	cr_assert_eq(karst_dereg_mr(s->mr), 0);
-	bed_down(&s->b);
+	client_bed_down(&s->b);
 }
 
 static void
@@ -61,9 +61,9 @@ message(struct stage *s, bool solicited)
 		.opcode = KARST_WR_SEND,
 		.send_flags = KARST_SEND_SIGNALED | (solicited ? KARST_SEND_SOLICITED : 0)};
 
-	cr_assert_eq(bed_recv(s->z, 2, s->mr, 4096, 8), 0);
+	cr_assert_eq(client_bed_recv(s->z, 2, s->mr, 4096, 8), 0);
 	cr_assert_eq(karst_post_send(s->a, &wr, NULL), 0);
-	cr_assert_eq(bed_wait(s->b.cq).status, KARST_WC_SUCCESS);
+	cr_assert_eq(client_bed_wait(s->b.cq).status, KARST_WC_SUCCESS);
 }
 
 static bool
@@ -95,27 +95,27 @@ Test(client_event, armed)
 
 	stage_up(&s);
 	message(&s, false);
-	bed_wait(s.cq);
+	client_bed_wait(s.cq);
 	cr_assert_not(readable(s.ch->fd, 0), "not armed");
 	cr_assert_eq(karst_req_notify_cq(s.cq, false), 0);
-	bed_nothing(s.cq);
+	client_bed_nothing(s.cq);
 	message(&s, false);
 	expect_event(&s);
-	bed_wait(s.cq);
+	client_bed_wait(s.cq);
 	/* once */
 	message(&s, false);
-	bed_wait(s.cq);
+	client_bed_wait(s.cq);
 	cr_assert_not(readable(s.ch->fd, 0));
 	cr_assert_eq(fcntl(s.ch->fd, F_SETFL, O_NONBLOCK), 0);
 	cr_assert_eq(karst_get_cq_event(s.ch, &cq, &context), -EAGAIN);
 	/* solicited */
 	cr_assert_eq(karst_req_notify_cq(s.cq, true), 0);
 	message(&s, false);
-	bed_wait(s.cq);
+	client_bed_wait(s.cq);
 	cr_assert_not(readable(s.ch->fd, 0));
 	message(&s, true);
 	expect_event(&s);
-	bed_wait(s.cq);
+	client_bed_wait(s.cq);
 	stage_down(&s);
 }
 
@@ -155,15 +155,15 @@ Test(client_event, destroy_waits)
 	cr_assert_eq(karst_destroy_qp(s.z), 0);
 	cr_assert_eq(pthread_create(&t, NULL, destroy, &w), 0);
 	while (atomic_load(&w.stage) == 0)
-		bed_pause();
+		client_bed_pause();
 	for (i = 0; i < 100; i++)
-		bed_pause();
+		client_bed_pause();
 	cr_assert_eq(atomic_load(&w.stage), 1, "it waits");
 	karst_ack_cq_events(cq, 1);
 	pthread_join(t, NULL);
 	cr_assert_eq(atomic_load(&w.stage), 2);
 	cr_assert_eq(karst_create_cq(s.b.ctx, 64, &s, s.ch, &s.cq), 0);
-	init = bed_init(&s.b, KARST_QPT_RC);
+	init = client_bed_init(&s.b, KARST_QPT_RC);
 	cr_assert_eq(karst_create_qp(s.b.pd, &init, &s.a), 0);
 	cr_assert_eq(karst_create_qp(s.b.pd, &init, &s.z), 0);
 	stage_down(&s);
@@ -189,7 +189,7 @@ Test(client_event, stale)
 	cr_assert_not(readable(s.ch->fd, 0));
 	cr_assert_eq(fcntl(s.ch->fd, F_SETFL, O_NONBLOCK), 0);
 	cr_assert_eq(karst_get_cq_event(s.ch, &cq, &context), -EAGAIN);
-	init = bed_init(&s.b, KARST_QPT_RC);
+	init = client_bed_init(&s.b, KARST_QPT_RC);
 	cr_assert_eq(karst_create_qp(s.b.pd, &init, &s.a), 0);
 	cr_assert_eq(karst_create_qp(s.b.pd, &init, &s.z), 0);
 	stage_down(&s);
@@ -244,12 +244,12 @@ Test(client_event, moderation)
 		message(&s, false);
 	expect_event(&s);
 	for (i = 0; i < 3; i++)
-		bed_wait(s.cq);
+		client_bed_wait(s.cq);
 	cr_assert_eq(karst_modify_cq(s.cq, 1000, 1000), 0, "%s", karst_why());
 	cr_assert_eq(karst_req_notify_cq(s.cq, false), 0);
 	message(&s, false);
 	expect_event(&s); /* a millisecond later */
-	bed_wait(s.cq);
+	client_bed_wait(s.cq);
 	stage_down(&s);
 }
 
@@ -274,7 +274,7 @@ Test(client_event, raised)
 	cr_assert_eq(karst_raise_cq_event(s.cq), 0);
 	message(&s, false);
 	cr_assert_not(readable(s.ch->fd, 0));
-	cr_assert_eq(bed_wait(s.cq).status, KARST_WC_SUCCESS);
-	cr_assert_eq(bed_wait(s.cq).status, KARST_WC_SUCCESS);
+	cr_assert_eq(client_bed_wait(s.cq).status, KARST_WC_SUCCESS);
+	cr_assert_eq(client_bed_wait(s.cq).status, KARST_WC_SUCCESS);
 	stage_down(&s);
 }

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Multicast groups of programs (U4): two of them, on both ports of an engine. */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <errno.h>
 
@@ -10,29 +10,29 @@
 
 #define PROGRAMS 2
 #define GRH      40u
-#define QKEY     0x1234u /* of bed_to() */
+#define QKEY     0x1234u /* of client_bed_to() */
 
 static const union karst_gid group = {.raw = {[10] = 0xff, 0xff, 224, 9, 9, 9}};
 static const union karst_gid no_group = {.raw = {[10] = 0xff, 0xff, 10, 9, 9, 9}};
 static uint8_t mem[PROGRAMS][4096];
 
 struct program {
-	struct bed b; /* its own context, PD and CQ */
+	struct client_bed b; /* its own context, PD and CQ */
 	struct karst_mr *mr;
 	struct karst_qp *qp;
 };
 
 static void
-program_up(struct program *p, struct bed *bed, uint32_t i)
+program_up(struct program *p, struct client_bed *bed, uint32_t i)
 {
 	memset(p, 0, sizeof(*p));
-	p->b.ctx = bed_open(bed);
+	p->b.ctx = client_bed_open(bed);
 	cr_assert_eq(karst_alloc_pd(p->b.ctx, &p->b.pd), 0);
 	cr_assert_eq(karst_create_cq(p->b.ctx, 64, NULL, NULL, &p->b.cq), 0);
-	p->mr = bed_mr(&p->b, mem[i], sizeof(mem[i]));
-	p->qp = bed_qp(&p->b, KARST_QPT_UD);
+	p->mr = client_bed_mr(&p->b, mem[i], sizeof(mem[i]));
+	p->qp = client_bed_qp(&p->b, KARST_QPT_UD);
 	for (enum karst_qp_state to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++)
-		cr_assert_eq(bed_to(p->qp, to, i + 1, 0), 0, "%s", karst_why());
+		cr_assert_eq(client_bed_to(p->qp, to, i + 1, 0), 0, "%s", karst_why());
 }
 
 static void
@@ -61,7 +61,7 @@ send_to_group(struct program *p, const struct karst_ah *ah)
 static void
 expect_message(struct program *p, uint64_t wr_id, uint32_t from, const uint8_t *what)
 {
-	struct karst_cqe e = bed_wait(p->b.cq);
+	struct karst_cqe e = client_bed_wait(p->b.cq);
 
 	cr_assert_eq(e.status, KARST_WC_SUCCESS);
 	cr_assert_eq(e.wr_id, wr_id);
@@ -77,14 +77,14 @@ Test(client_mcast, u4_two_programs)
 	struct karst_device_attr device;
 	struct program p[PROGRAMS];
 	struct karst_ah *ah;
-	struct bed bed;
+	struct client_bed bed;
 	uint32_t i;
 
-	bed_up(&bed, 2);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 2});
 	for (i = 0; i < PROGRAMS; i++) {
 		program_up(&p[i], &bed, i);
 		cr_assert_eq(karst_attach_mcast(p[i].qp, &group), 0, "%s", karst_why());
-		cr_assert_eq(bed_recv(p[i].qp, 10 + i, p[i].mr, 1024, 200), 0);
+		cr_assert_eq(client_bed_recv(p[i].qp, 10 + i, p[i].mr, 1024, 200), 0);
 	}
 	cr_assert_eq(karst_attach_mcast(p[0].qp, &group), 0, "again");
 	cr_assert_eq(karst_query_device(p[0].b.ctx, &device), 0);
@@ -102,23 +102,23 @@ Test(client_mcast, u4_two_programs)
 	cr_assert_eq(karst_detach_mcast(p[0].qp, &group), -EINVAL);
 	cr_assert_not_null(strstr(karst_why(), "not attached"));
 	program_down(&p[1]);
-	cr_assert_eq(bed_recv(p[0].qp, 10, p[0].mr, 1024, 200), 0);
+	cr_assert_eq(client_bed_recv(p[0].qp, 10, p[0].mr, 1024, 200), 0);
 	send_to_group(&p[0], ah);
-	bed_nothing(p[0].b.cq);
+	client_bed_nothing(p[0].b.cq);
 	cr_assert_eq(karst_destroy_ah(ah), 0);
 	program_down(&p[0]);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 Test(client_mcast, u4_refusals)
 {
 	struct karst_qp *rc;
 	struct program p;
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	program_up(&p, &bed, 0);
-	rc = bed_qp(&p.b, KARST_QPT_RC);
+	rc = client_bed_qp(&p.b, KARST_QPT_RC);
 	cr_assert_eq(karst_attach_mcast(rc, &group), -EINVAL);
 	cr_assert_not_null(strstr(karst_why(), "UD queue pairs alone"), "%s", karst_why());
 	cr_assert_eq(karst_attach_mcast(p.qp, &no_group), -EINVAL);
@@ -126,7 +126,7 @@ Test(client_mcast, u4_refusals)
 	cr_assert_eq(karst_detach_mcast(p.qp, &group), -EINVAL);
 	cr_assert_eq(karst_destroy_qp(rc), 0);
 	program_down(&p);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* A program whose connection breaks, and with it everything that it had. */
@@ -160,10 +160,10 @@ Test(client_mcast, limit_of_a_program_and_its_end)
 	const struct karst_session_limits limits = {.max_mcasts = 1};
 	union karst_gid other = group;
 	struct program p;
-	struct bed bed;
+	struct client_bed bed;
 	uint32_t round;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	other.raw[15]++;
 	for (round = 0; round < 3; round++) {
 		struct breaking br = {.broken = false};
@@ -176,12 +176,12 @@ Test(client_mcast, limit_of_a_program_and_its_end)
 		cr_assert_eq(karst_open_conn(&conn, NULL, &p.b.ctx), 0);
 		cr_assert_eq(karst_alloc_pd(p.b.ctx, &p.b.pd), 0);
 		cr_assert_eq(karst_create_cq(p.b.ctx, 64, NULL, NULL, &p.b.cq), 0);
-		p.qp = bed_qp(&p.b, KARST_QPT_UD);
-		p.mr = bed_mr(&p.b, mem[0], sizeof(mem[0]));
+		p.qp = client_bed_qp(&p.b, KARST_QPT_UD);
+		p.mr = client_bed_mr(&p.b, mem[0], sizeof(mem[0]));
 		cr_assert_eq(karst_attach_mcast(p.qp, &group), 0, "%s", karst_why());
 		cr_assert_eq(karst_attach_mcast(p.qp, &other), -ENOSPC);
 		cr_assert_not_null(strstr(karst_why(), "max_mcasts"), "%s", karst_why());
-		cr_assert_eq(bed_to(p.qp, KARST_QPS_INIT, 1, 0), 0);
+		cr_assert_eq(client_bed_to(p.qp, KARST_QPS_INIT, 1, 0), 0);
 		cr_assert_eq(karst_engine_port_info(bed.e, 0, &info), 0);
 		cr_assert_eq(info.mcast_groups, 1);
 		br.broken = true;
@@ -189,5 +189,5 @@ Test(client_mcast, limit_of_a_program_and_its_end)
 		cr_assert_eq(karst_engine_port_info(bed.e, 0, &info), 0);
 		cr_assert_eq(info.mcast_groups, 0);
 	}
-	bed_down(&bed);
+	client_bed_down(&bed);
 }

@@ -5,7 +5,7 @@
  * Regions side by side, with an engine of another process: what one of them makes possible for the
  * others happens under their traffic, and no request notices.
  */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@
 #define PLAIN (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ)
 
 struct rig {
-	struct bed b;
+	struct client_bed b;
 	struct karst_qp *a, *z;
 	uint8_t *pool;
 };
@@ -35,10 +35,10 @@ rig_up(struct rig *r, uint32_t lcores)
 	/* as in memory/space_test.c */
 	if (geteuid() != 0 && access("/dev/userfaultfd", R_OK | W_OK) != 0)
 		cr_skip("needs userfaultfd");
-	bed_up_forked(&r->b, lcores);
-	r->a = bed_qp(&r->b, KARST_QPT_RC);
-	r->z = bed_qp(&r->b, KARST_QPT_RC);
-	bed_connect(r->a, r->z);
+	client_bed_up(&r->b, &(struct client_bed_config){.lcores = lcores, .forked = true});
+	r->a = client_bed_qp(&r->b, KARST_QPT_RC);
+	r->z = client_bed_qp(&r->b, KARST_QPT_RC);
+	client_bed_connect(r->a, r->z);
 	r->pool = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	cr_assert_neq(r->pool, MAP_FAILED);
 	for (i = 0; i < len; i++)
@@ -50,7 +50,7 @@ rig_down(struct rig *r)
 {
 	cr_assert_eq(karst_destroy_qp(r->a), 0);
 	cr_assert_eq(karst_destroy_qp(r->z), 0);
-	bed_down(&r->b);
+	client_bed_down(&r->b);
 }
 
 static struct karst_mr *
@@ -68,8 +68,8 @@ write_all(struct rig *r, struct karst_mr *from, struct karst_mr *to)
 {
 	struct karst_cqe e;
 
-	cr_assert_eq(bed_post(r->a, KARST_WR_RDMA_WRITE, 1, from, 0, BYTES, to, 0), 0);
-	e = bed_wait(r->b.cq);
+	cr_assert_eq(client_bed_post(r->a, KARST_WR_RDMA_WRITE, 1, from, 0, BYTES, to, 0), 0);
+	e = client_bed_wait(r->b.cq);
 	cr_assert_eq(e.status, KARST_WC_SUCCESS, "%s",
 		karst_wc_status_str((enum karst_wc_status)e.status));
 	cr_assert_eq(memcmp(from->addr, to->addr, BYTES), 0);

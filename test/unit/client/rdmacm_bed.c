@@ -22,14 +22,14 @@ program_over(struct karst_context *ctx)
 	cr_assert_eq(karst_alloc_pd(p->b.ctx, &p->b.pd), 0);
 	cr_assert_eq(karst_create_cq(p->b.ctx, 64, NULL, NULL, &p->b.cq), 0);
 	cr_assert_eq(karst_rdmacm_create_channel(p->b.ctx, &p->ch), 0, "%s", karst_why());
-	p->mr = bed_mr(&p->b, p->mem, sizeof(p->mem));
+	p->mr = client_bed_mr(&p->b, p->mem, sizeof(p->mem));
 	return p;
 }
 
 struct program *
-program_up(struct bed *bed)
+program_up(struct client_bed *bed)
 {
-	return program_over(bed_open(bed));
+	return program_over(client_bed_open(bed));
 }
 
 void
@@ -186,7 +186,7 @@ connect_end(struct end *e, const char *src, const char *dst, uint64_t uid, const
 
 	e->id = make_id(e->p, uid);
 	resolve(e, src, dst, uid);
-	e->qp = bed_qp(&e->p->b, KARST_QPT_RC);
+	e->qp = client_bed_qp(&e->p->b, KARST_QPT_RC);
 	to_state(e, KARST_QPS_INIT);
 	p = param_of(e, text);
 	cr_assert_eq(karst_rdmacm_connect(e->p->b.ctx, e->id, &p), 0, "%s", karst_why());
@@ -206,7 +206,7 @@ accept_end(struct end *e, uint64_t listen_uid, uint64_t uid, const char *expecte
 	cr_assert_eq(ev.conn.retry_count, 7);
 	cr_assert_eq(ev.conn.rnr_retry_count, 6);
 	e->id = ev.id;
-	e->qp = bed_qp(&e->p->b, KARST_QPT_RC);
+	e->qp = client_bed_qp(&e->p->b, KARST_QPT_RC);
 	to_state(e, KARST_QPS_INIT);
 	to_state(e, KARST_QPS_RTR);
 	to_state(e, KARST_QPS_RTS);
@@ -238,13 +238,14 @@ exchange(struct end *a, struct end *b)
 	for (i = 0; i < 4; i++) {
 		memset(a->p->mem, 'a' + (int)i, 1000);
 		memset(b->p->mem + 4096, 0, 1000);
-		cr_assert_eq(bed_recv(b->qp, 1, b->p->mr, 4096, 1000), 0);
-		cr_assert_eq(bed_post(a->qp, KARST_WR_SEND, 2, a->p->mr, 0, 1000, NULL, 0), 0);
-		e = bed_wait(b->p->b.cq);
+		cr_assert_eq(client_bed_recv(b->qp, 1, b->p->mr, 4096, 1000), 0);
+		cr_assert_eq(
+			client_bed_post(a->qp, KARST_WR_SEND, 2, a->p->mr, 0, 1000, NULL, 0), 0);
+		e = client_bed_wait(b->p->b.cq);
 		cr_assert_eq(e.status, KARST_WC_SUCCESS);
 		cr_assert_eq(e.byte_len, 1000);
 		cr_assert_eq(memcmp(b->p->mem + 4096, a->p->mem, 1000), 0);
-		e = bed_wait(a->p->b.cq);
+		e = client_bed_wait(a->p->b.cq);
 		cr_assert_eq(e.status, KARST_WC_SUCCESS);
 	}
 }

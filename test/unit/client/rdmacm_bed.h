@@ -8,19 +8,19 @@
 #ifndef RDMACM_BED_H
 #define RDMACM_BED_H
 
-#include "bed.h"
+#include "client_bed.h"
 #include "karst_rdmacm.h"
 
 #define SERVICE 7471u
 
 struct program {
-	struct bed b; /* its own context, PD and CQ */
+	struct client_bed b; /* its own context, PD and CQ */
 	struct karst_rdmacm_channel *ch;
 	struct karst_mr *mr;
 	uint8_t mem[8192];
 };
 
-struct program *program_up(struct bed *bed);
+struct program *program_up(struct client_bed *bed);
 /** Of an engine of one's own, with a context that is there. */
 struct program *program_over(struct karst_context *ctx);
 void program_down(struct program *p);

@@ -34,9 +34,9 @@ Test(client_rdmacm_id, bind)
 	struct sockaddr other = {.sa_family = AF_UNIX};
 	struct program *p, *q;
 	uint32_t id[8];
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	p = program_up(&bed);
 	q = program_up(&bed);
 	cr_assert_eq(bind_new(p, &id[0], "10.0.0.3", 5000), -EADDRNOTAVAIL);
@@ -64,7 +64,7 @@ Test(client_rdmacm_id, bind)
 	destroy_id(p, id[2], 0);
 	destroy_id(p, id[3], 0);
 	program_down(p);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 Test(client_rdmacm_id, options)
@@ -76,9 +76,9 @@ Test(client_rdmacm_id, options)
 	struct program *p;
 	uint32_t id[4];
 	struct end e;
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	p = program_up(&bed);
 #define OPTION(id, name, v) \
 	karst_rdmacm_set_option(p->b.ctx, id, 0, KARST_RDMACM_OPTION_##name, &(v), sizeof(v))
@@ -125,7 +125,7 @@ Test(client_rdmacm_id, options)
 	destroy_id(p, id[2], 0);
 	destroy_id(p, id[3], 0);
 	program_down(p);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* Of several that listen on one number the right one gets the request. */
@@ -134,10 +134,10 @@ Test(client_rdmacm_id, listeners_by_address)
 	struct program *server, *client;
 	uint32_t l[2], conn;
 	struct end e = {0};
-	struct bed bed;
+	struct client_bed bed;
 	unsigned int i;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	server = program_up(&bed);
 	client = program_up(&bed);
 	l[0] = listen_on(server, "10.0.0.1", SERVICE, 100);
@@ -159,17 +159,17 @@ Test(client_rdmacm_id, listeners_by_address)
 	}
 	program_down(client);
 	program_down(server);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 Test(client_rdmacm_id, resolve)
 {
 	struct karst_rdmacm_query q;
 	struct program *p;
-	struct bed bed;
+	struct client_bed bed;
 	struct end e;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	e.p = p = program_up(&bed);
 	e.id = make_id(p, 1);
 	cr_assert_eq(karst_rdmacm_resolve_route(p->b.ctx, e.id, 1), -EINVAL, "no address yet");
@@ -209,7 +209,7 @@ Test(client_rdmacm_id, resolve)
 	destroy_id(p, e.id, 0);
 	expect_silence(p);
 	program_down(p);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* --- datagrams --- */
@@ -222,10 +222,10 @@ Test(client_rdmacm_id, c1_datagrams)
 	struct karst_qp_attr attr;
 	uint32_t listener, conn;
 	unsigned int mask;
-	struct bed bed;
+	struct client_bed bed;
 	struct end e;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	server = program_up(&bed);
 	e.p = client = program_up(&bed);
 	listener = make_ud_id(server, 1);
@@ -277,7 +277,7 @@ Test(client_rdmacm_id, c1_datagrams)
 	destroy_id(client, e.id, 3);
 	program_down(client);
 	program_down(server);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 Test(client_rdmacm_id, groups)
@@ -285,9 +285,9 @@ Test(client_rdmacm_id, groups)
 	struct karst_rdmacm_event ev;
 	uint32_t id, group[2], events;
 	struct program *p;
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	p = program_up(&bed);
 	id = make_ud_id(p, 1);
 	cr_assert_eq(karst_rdmacm_join_mcast(p->b.ctx, id, addr("224.9.9.9", 0), 10, &group[0]),
@@ -317,7 +317,7 @@ Test(client_rdmacm_id, groups)
 	expect_silence(p);
 	cr_assert_eq(karst_rdmacm_leave_mcast(p->b.ctx, group[0], NULL), -EINVAL);
 	program_down(p);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* --- channels --- */
@@ -328,9 +328,9 @@ Test(client_rdmacm_id, migrate)
 	struct karst_rdmacm_event ev;
 	uint32_t id[2], events;
 	struct program *p, *q;
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	p = program_up(&bed);
 	q = program_up(&bed);
 	cr_assert_eq(karst_rdmacm_create_channel(p->b.ctx, &other), 0);
@@ -362,7 +362,7 @@ Test(client_rdmacm_id, migrate)
 	cr_assert_eq(karst_rdmacm_destroy_channel(other), 0);
 	program_down(q);
 	program_down(p);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* --- limits, strangers --- */
@@ -376,10 +376,10 @@ Test(client_rdmacm_id, limits)
 	struct program *server, *client;
 	struct end e = {0};
 	uint32_t id[3], more;
-	struct bed bed;
+	struct client_bed bed;
 	unsigned int i;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	cr_assert_eq(karst_session_conn(bed.e, &limits, &conn), 0);
 	cr_assert_eq(karst_open_conn(&conn, NULL, &ctx), 0);
 	server = program_over(ctx);
@@ -405,7 +405,7 @@ Test(client_rdmacm_id, limits)
 	cr_assert_eq(karst_rdmacm_destroy_channel(ch[0]), 0);
 	program_down(client);
 	program_down(server);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* A request that its program has not taken yet is not its own, though the number can be guessed. */
@@ -416,9 +416,9 @@ Test(client_rdmacm_id, request_that_waits)
 	struct karst_qp_attr attr;
 	struct end e = {0};
 	unsigned int mask;
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	server = program_up(&bed);
 	e.p = client = program_up(&bed);
 	listener = listen_on(server, "0.0.0.0", SERVICE, 1);
@@ -439,16 +439,16 @@ Test(client_rdmacm_id, request_that_waits)
 	cr_assert_eq(karst_destroy_qp(e.qp), 0);
 	program_down(client);
 	program_down(server);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 Test(client_rdmacm_id, kinds)
 {
 	struct program *p;
-	struct bed bed;
+	struct client_bed bed;
 	uint32_t id;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	p = program_up(&bed);
 	cr_assert_eq(karst_rdmacm_create_id(
 			     p->ch, 1, (enum karst_rdmacm_port_space)0x013f, KARST_QPT_RC, &id),
@@ -459,7 +459,7 @@ Test(client_rdmacm_id, kinds)
 		karst_rdmacm_create_id(p->ch, 1, KARST_RDMACM_PS_UDP, KARST_QPT_RC, &id), -EINVAL);
 	cr_assert_eq(karst_rdmacm_destroy_id(p->b.ctx, 1, NULL), -EINVAL);
 	program_down(p);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* Whoever is not root keeps off the well-known numbers. */
@@ -483,10 +483,10 @@ Test(client_rdmacm_id, privileged_numbers)
 	struct karst_session *s;
 	struct karst_context *ctx;
 	struct program *p;
-	struct bed bed;
+	struct client_bed bed;
 	uint32_t id;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	cr_assert_eq(karst_session_create(bed.e, &init, &s), 0);
 	conn.user = s;
 	cr_assert_eq(karst_open_conn(&conn, NULL, &ctx), 0);
@@ -495,7 +495,7 @@ Test(client_rdmacm_id, privileged_numbers)
 	cr_assert_eq(karst_rdmacm_bind(ctx, id, addr("10.0.0.1", 1024)), 0);
 	destroy_id(p, id, 0);
 	program_down(p);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* The engine dies. */
@@ -503,16 +503,16 @@ Test(client_rdmacm_id, death)
 {
 	struct karst_rdmacm_channel *ch;
 	struct karst_rdmacm_event ev;
-	struct bed bed;
+	struct client_bed bed;
 	uint32_t id;
 
-	bed_up_forked(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1, .forked = true});
 	cr_assert_eq(karst_rdmacm_create_channel(bed.ctx, &ch), 0, "%s", karst_why());
 	cr_assert_eq(karst_rdmacm_create_id(ch, 1, KARST_RDMACM_PS_TCP, KARST_QPT_RC, &id), 0);
-	bed_kill(&bed);
+	client_bed_kill(&bed);
 	cr_assert_eq(karst_rdmacm_get_event(ch, &ev), -EIO);
 	cr_assert_eq(karst_rdmacm_listen(bed.ctx, id, 0), -EIO);
 	cr_assert_eq(karst_rdmacm_destroy_id(bed.ctx, id, NULL), 0);
 	cr_assert_eq(karst_rdmacm_destroy_channel(ch), 0);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }

@@ -15,7 +15,7 @@
 /* Everything between a program of @there and one of @here, from @src (NULL: the engine chooses) to
  * @dst. */
 static void
-life_between(struct bed *here, struct bed *there, const char *src, const char *dst)
+life_between(struct client_bed *here, struct client_bed *there, const char *src, const char *dst)
 {
 	struct program *server = program_up(there), *client = program_up(here);
 	struct end s = {.p = server}, c = {.p = client};
@@ -54,36 +54,36 @@ life_between(struct bed *here, struct bed *there, const char *src, const char *d
 }
 
 static void
-whole_life(struct bed *bed, const char *src, const char *dst)
+whole_life(struct client_bed *bed, const char *src, const char *dst)
 {
 	life_between(bed, bed, src, dst);
 }
 
 Test(client_rdmacm, c1_connect_by_loopback)
 {
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	whole_life(&bed, NULL, "10.0.0.2");
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 Test(client_rdmacm, c1_connect_by_wire)
 {
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 2);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 2});
 	whole_life(&bed, "10.0.0.1", "10.0.0.2");
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* IPv6, one address of each port besides the others. */
 Test(client_rdmacm, c1_connect_ipv6)
 {
-	struct bed bed;
+	struct client_bed bed;
 	unsigned int i;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	for (i = 0; i < 2; i++) {
 		struct karst_engine_addr addrs[2] = {karst_engine_addr_ip4(0x0a000001 + i),
 			{.ip = {0xfd, [15] = (uint8_t)(i + 1)}, .prefix = 64}};
@@ -92,20 +92,20 @@ Test(client_rdmacm, c1_connect_ipv6)
 	}
 	whole_life(&bed, "fd00::1", "fd00::2");
 	whole_life(&bed, NULL, "fd00::1");
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* What is lost is asked for again. */
 Test(client_rdmacm, c1_connect_with_loss)
 {
-	struct bed bed;
+	struct client_bed bed;
 	unsigned int i;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	cr_assert_eq(karst_engine_set_loss(bed.e, 0.2, 4711), 0);
 	for (i = 0; i < 3; i++)
 		whole_life(&bed, "10.0.0.1", "10.0.0.2");
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* --- two engines --- */
@@ -130,7 +130,7 @@ add_port(struct karst_engine *e, const char *name, struct rte_ring *rx, struct r
 static void *
 poll_other(void *arg)
 {
-	struct bed *other = arg;
+	struct client_bed *other = arg;
 
 	while (!atomic_load(&other->stop))
 		if (karst_engine_poll(other->e, 0) == 0)
@@ -143,9 +143,9 @@ Test(client_rdmacm, c1_connect_two_engines)
 {
 	const struct karst_engine_config cfg = {.name = "other", .max_qps = 64, .mbufs = 1024};
 	struct rte_ring *there, *back;
-	struct bed bed, other = {0};
+	struct client_bed bed, other = {0};
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	there = rte_ring_create("there", 256, 0, RING_F_EXACT_SZ);
 	back = rte_ring_create("back", 256, 0, RING_F_EXACT_SZ);
 	cr_assert_eq(karst_engine_create(&cfg, &other.e), 0);
@@ -162,7 +162,7 @@ Test(client_rdmacm, c1_connect_two_engines)
 	atomic_store(&other.stop, true);
 	pthread_join(other.poller, NULL);
 	cr_assert_eq(karst_engine_destroy(other.e), 0);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* --- a device that goes --- */
@@ -190,9 +190,9 @@ Test(client_rdmacm, device_removal)
 	struct karst_port_attr port;
 	struct karst_qp_attr attr;
 	uint32_t any, bound;
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 2);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 2});
 	s.p = server = program_up(&bed);
 	c.p = client = program_up(&bed);
 	any = listen_on(server, "0.0.0.0", SERVICE, 1);
@@ -228,25 +228,25 @@ Test(client_rdmacm, device_removal)
 	destroy_id(server, any, 1);
 	program_down(server);
 	program_down(client);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* --- refusals --- */
 
 Test(client_rdmacm, c1_nobody_listens)
 {
-	struct bed bed;
+	struct client_bed bed;
 	struct program *p;
 	struct end e = {0};
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	e.p = p = program_up(&bed);
 	connect_end(&e, NULL, "10.0.0.2", 5, "hello");
 	cr_assert_eq(expect(p, KARST_RDMACM_REJECTED, 5).status, 8, "no such service");
 	destroy_id(p, e.id, 3);
 	cr_assert_eq(karst_destroy_qp(e.qp), 0);
 	program_down(p);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 Test(client_rdmacm, c1_reject)
@@ -256,9 +256,9 @@ Test(client_rdmacm, c1_reject)
 	struct karst_rdmacm_event ev;
 	struct end e = {0};
 	uint32_t listener, id;
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	server = program_up(&bed);
 	e.p = client = program_up(&bed);
 	listener = listen_on(server, "0.0.0.0", SERVICE, 1);
@@ -277,7 +277,7 @@ Test(client_rdmacm, c1_reject)
 	expect_silence(server);
 	program_down(client);
 	program_down(server);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* A request that nobody takes ends with its listener; one beyond the backlog at once. */
@@ -286,10 +286,10 @@ Test(client_rdmacm, backlog_and_its_end)
 	struct program *server, *client;
 	struct end e[3] = {{0}};
 	uint32_t listener;
-	struct bed bed;
+	struct client_bed bed;
 	unsigned int i;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	server = program_up(&bed);
 	client = program_up(&bed);
 	listener = make_id(server, 1);
@@ -311,7 +311,7 @@ Test(client_rdmacm, backlog_and_its_end)
 	}
 	program_down(client);
 	program_down(server);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* The program of one end is gone, the other hears of it. */
@@ -320,9 +320,9 @@ Test(client_rdmacm, c1_program_ends)
 	struct program *server, *client;
 	struct end s = {0}, c = {0};
 	uint32_t listener;
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	s.p = server = program_up(&bed);
 	c.p = client = program_up(&bed);
 	listener = listen_on(server, "0.0.0.0", SERVICE, 1);
@@ -336,7 +336,7 @@ Test(client_rdmacm, c1_program_ends)
 	destroy_id(server, s.id, 2);
 	destroy_id(server, listener, 1);
 	program_down(server);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 /* The QP has seen a message of the peer, whose RTU is not there yet. */
@@ -345,9 +345,9 @@ Test(client_rdmacm, c1_established_by_traffic)
 	struct program *server, *client;
 	struct end s = {0}, c = {0};
 	uint32_t listener;
-	struct bed bed;
+	struct client_bed bed;
 
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	s.p = server = program_up(&bed);
 	c.p = client = program_up(&bed);
 	listener = listen_on(server, "0.0.0.0", SERVICE, 1);
@@ -371,5 +371,5 @@ Test(client_rdmacm, c1_established_by_traffic)
 	destroy_id(server, listener, 1);
 	program_down(client);
 	program_down(server);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }

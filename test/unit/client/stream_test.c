@@ -3,7 +3,7 @@
  */
 /* Events of what has been destroyed: no descriptor is readable for them, wherever they lay, and
  * those of others are not lost with them. */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,14 +13,14 @@
 #include <criterion/criterion.h>
 
 struct stage {
-	struct bed b;
+	struct client_bed b;
 	struct karst_comp_channel *ch;
 };
 
 static void
 stage_up(struct stage *s)
 {
-	bed_up(&s->b, 1);
+	client_bed_up(&s->b, &(struct client_bed_config){.lcores = 1});
 	cr_assert_eq(karst_create_comp_channel(s->b.ctx, &s->ch), 0, "%s", karst_why());
 }
 
@@ -28,7 +28,7 @@ static void
 stage_down(struct stage *s)
 {
 	cr_assert_eq(karst_destroy_comp_channel(s->ch), 0);
-	bed_down(&s->b);
+	client_bed_down(&s->b);
 }
 
 static struct karst_cq *
@@ -210,7 +210,7 @@ Test(client_stream, cancelled)
 	stage_up(&s);
 	cr_assert_eq(pthread_create(&t, NULL, wait_for_one, &s), 0);
 	for (i = 0; i < 50; i++)
-		bed_pause();
+		client_bed_pause();
 	cr_assert_eq(pthread_cancel(t), 0);
 	cr_assert_eq(pthread_join(t, &end), 0);
 	cr_assert_eq(end, PTHREAD_CANCELED);
@@ -266,7 +266,7 @@ round_of(struct crowd *w)
 	atomic_store(&w->read, true);
 	cr_assert_eq(karst_destroy_cq(goes), 0);
 	while (atomic_load(&w->events) != EACH)
-		bed_pause();
+		client_bed_pause();
 	atomic_store(&w->read, false);
 }
 

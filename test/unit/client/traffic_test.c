@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Posting and polling: every operation, what is refused at once, and the zero-copy forms. */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <errno.h>
 
@@ -20,7 +20,7 @@ fill(size_t off, size_t len, unsigned int seed)
 }
 
 struct pair {
-	struct bed b;
+	struct client_bed b;
 	struct karst_mr *mr;
 	struct karst_qp *a;
 	struct karst_qp *z;
@@ -29,11 +29,11 @@ struct pair {
 static void
 pair_up(struct pair *p, uint32_t lcores, enum karst_qp_type type)
 {
-	bed_up(&p->b, lcores);
-	p->mr = bed_mr(&p->b, mem, sizeof(mem));
-	p->a = bed_qp(&p->b, type);
-	p->z = bed_qp(&p->b, type);
-	bed_connect(p->a, p->z);
+	client_bed_up(&p->b, &(struct client_bed_config){.lcores = lcores});
+	p->mr = client_bed_mr(&p->b, mem, sizeof(mem));
+	p->a = client_bed_qp(&p->b, type);
+	p->z = client_bed_qp(&p->b, type);
+	client_bed_connect(p->a, p->z);
 }
 
 static void
@@ -42,7 +42,7 @@ pair_down(struct pair *p)
 	cr_assert_eq(karst_destroy_qp(p->a), 0);
 	cr_assert_eq(karst_destroy_qp(p->z), 0);
 	cr_assert_eq(karst_dereg_mr(p->mr), 0);
-	bed_down(&p->b);
+	client_bed_down(&p->b);
 }
 
 #define expect(cqe, id, op)                                                                     \
@@ -60,11 +60,11 @@ Test(client_traffic, rdma)
 
 	pair_up(&p, 1, KARST_QPT_RC);
 	fill(0, 10000, 1);
-	cr_assert_eq(bed_post(p.a, KARST_WR_RDMA_WRITE, 1, p.mr, 0, 10000, p.mr, 20000), 0);
-	expect(bed_wait(p.b.cq), 1, KARST_WC_RDMA_WRITE);
+	cr_assert_eq(client_bed_post(p.a, KARST_WR_RDMA_WRITE, 1, p.mr, 0, 10000, p.mr, 20000), 0);
+	expect(client_bed_wait(p.b.cq), 1, KARST_WC_RDMA_WRITE);
 	cr_assert_eq(memcmp(mem, mem + 20000, 10000), 0);
-	cr_assert_eq(bed_post(p.z, KARST_WR_RDMA_READ, 2, p.mr, 40000, 10000, p.mr, 0), 0);
-	expect(bed_wait(p.b.cq), 2, KARST_WC_RDMA_READ);
+	cr_assert_eq(client_bed_post(p.z, KARST_WR_RDMA_READ, 2, p.mr, 40000, 10000, p.mr, 0), 0);
+	expect(client_bed_wait(p.b.cq), 2, KARST_WC_RDMA_READ);
 	cr_assert_eq(memcmp(mem, mem + 40000, 10000), 0);
 	pair_down(&p);
 }
@@ -87,14 +87,14 @@ Test(client_traffic, atomics)
 	wr.atomic.rkey = p.mr->rkey;
 	wr.atomic.compare_add = 2;
 	cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
-	expect(bed_wait(p.b.cq), 1, KARST_WC_FETCH_ADD);
+	expect(client_bed_wait(p.b.cq), 1, KARST_WC_FETCH_ADD);
 	cr_assert_eq(*old, 40);
 	cr_assert_eq(*word, 42);
 	wr.opcode = KARST_WR_ATOMIC_CAS;
 	wr.atomic.compare_add = 42;
 	wr.atomic.swap = 7;
 	cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
-	expect(bed_wait(p.b.cq), 1, KARST_WC_COMP_SWAP);
+	expect(client_bed_wait(p.b.cq), 1, KARST_WC_COMP_SWAP);
 	cr_assert_eq(*old, 42);
 	cr_assert_eq(*word, 7);
 	wr.num_sge = 2;
@@ -120,11 +120,11 @@ Test(client_traffic, send)
 	fill(0, 300, 3);
 	for (i = 0; i < 3; i++)
 		sge[i] = (struct karst_sge){p.mr->iova + (uint64_t)i * 10, 10, p.mr->lkey};
-	cr_assert_eq(bed_recv(p.z, 6, p.mr, 1000, 100), 0);
+	cr_assert_eq(client_bed_recv(p.z, 6, p.mr, 1000, 100), 0);
 	cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
 	memset(mem, 0, 30); /* gathered at once */
 	for (i = 0; i < 2; i++) {
-		e = bed_wait(p.b.cq);
+		e = client_bed_wait(p.b.cq);
 		cr_assert_eq(e.status, 0);
 		if (e.wr_id != 6)
 			continue;
@@ -137,10 +137,10 @@ Test(client_traffic, send)
 	cr_assert_eq(memcmp(mem, mem + 1000, 30), 0);
 	/* from pieces, not signalled: only the receive completes */
 	wr.send_flags = 0;
-	cr_assert_eq(bed_recv(p.z, 7, p.mr, 1000, 100), 0);
+	cr_assert_eq(client_bed_recv(p.z, 7, p.mr, 1000, 100), 0);
 	cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
-	expect(bed_wait(p.b.cq), 7, KARST_WC_RECV);
-	bed_nothing(p.b.cq);
+	expect(client_bed_wait(p.b.cq), 7, KARST_WC_RECV);
+	client_bed_nothing(p.b.cq);
 	pair_down(&p);
 }
 
@@ -166,17 +166,17 @@ Test(client_traffic, refused)
 		.rdma = {p.mr->iova + 8192, p.mr->rkey}};
 	wr[2] = wr[0];
 	wr[2].next = NULL;
-#define REFUSED(...)                                                   \
-	do {                                                           \
-		*w = wr[0];                                            \
-		w->next = &wr[2];                                      \
-		__VA_ARGS__;                                           \
-		bad = NULL;                                            \
-		cr_assert_eq(karst_post_send(p.a, wr, &bad), -EINVAL); \
-		cr_assert_eq(bad, w, "the second");                    \
-		cr_assert_neq(karst_why()[0], 0);                      \
-		expect(bed_wait(p.b.cq), 1, KARST_WC_RDMA_WRITE);      \
-		bed_nothing(p.b.cq);                                   \
+#define REFUSED(...)                                                     \
+	do {                                                             \
+		*w = wr[0];                                              \
+		w->next = &wr[2];                                        \
+		__VA_ARGS__;                                             \
+		bad = NULL;                                              \
+		cr_assert_eq(karst_post_send(p.a, wr, &bad), -EINVAL);   \
+		cr_assert_eq(bad, w, "the second");                      \
+		cr_assert_neq(karst_why()[0], 0);                        \
+		expect(client_bed_wait(p.b.cq), 1, KARST_WC_RDMA_WRITE); \
+		client_bed_nothing(p.b.cq);                              \
 	} while (0)
 	REFUSED(w->opcode = (enum karst_wr_opcode)10);
 	REFUSED(w->opcode = KARST_WR_MAX);
@@ -202,18 +202,18 @@ Test(client_traffic, states_and_room)
 	struct pair p;
 	uint32_t i;
 
-	bed_up(&p.b, 1);
-	p.mr = bed_mr(&p.b, mem, sizeof(mem));
-	p.a = bed_qp(&p.b, KARST_QPT_RC);
-	p.z = bed_qp(&p.b, KARST_QPT_RC);
-	cr_assert_eq(bed_recv(p.a, 1, p.mr, 0, 8), -EINVAL, "in RESET");
-	cr_assert_eq(bed_post(p.a, KARST_WR_SEND, 1, p.mr, 0, 8, NULL, 0), -EINVAL);
-	cr_assert_eq(bed_to(p.a, KARST_QPS_INIT, 1, 0), 0);
-	cr_assert_eq(bed_recv(p.a, 1, p.mr, 0, 8), 0, "from INIT on");
-	cr_assert_eq(bed_post(p.a, KARST_WR_SEND, 1, p.mr, 0, 8, NULL, 0), -EINVAL);
-	cr_assert_eq(bed_to(p.a, KARST_QPS_RTR, 1, p.z->qp_num), 0);
-	cr_assert_eq(bed_post(p.a, KARST_WR_SEND, 1, p.mr, 0, 8, NULL, 0), -EINVAL);
-	cr_assert_eq(bed_to(p.a, KARST_QPS_RTS, 1, 0), 0);
+	client_bed_up(&p.b, &(struct client_bed_config){.lcores = 1});
+	p.mr = client_bed_mr(&p.b, mem, sizeof(mem));
+	p.a = client_bed_qp(&p.b, KARST_QPT_RC);
+	p.z = client_bed_qp(&p.b, KARST_QPT_RC);
+	cr_assert_eq(client_bed_recv(p.a, 1, p.mr, 0, 8), -EINVAL, "in RESET");
+	cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, 1, p.mr, 0, 8, NULL, 0), -EINVAL);
+	cr_assert_eq(client_bed_to(p.a, KARST_QPS_INIT, 1, 0), 0);
+	cr_assert_eq(client_bed_recv(p.a, 1, p.mr, 0, 8), 0, "from INIT on");
+	cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, 1, p.mr, 0, 8, NULL, 0), -EINVAL);
+	cr_assert_eq(client_bed_to(p.a, KARST_QPS_RTR, 1, p.z->qp_num), 0);
+	cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, 1, p.mr, 0, 8, NULL, 0), -EINVAL);
+	cr_assert_eq(client_bed_to(p.a, KARST_QPS_RTS, 1, 0), 0);
 
 	/* nobody answers, so nothing completes: the peer is in RESET */
 	sge = (struct karst_sge){p.mr->iova, 8, p.mr->lkey};
@@ -225,24 +225,24 @@ Test(client_traffic, states_and_room)
 			.opcode = KARST_WR_SEND};
 	cr_assert_eq(karst_post_send(p.a, wr, &bad), -ENOMEM);
 	cr_assert_eq(bad, &wr[16]);
-	cr_assert_eq(bed_to(p.a, KARST_QPS_ERR, 0, 0), 0);
+	cr_assert_eq(client_bed_to(p.a, KARST_QPS_ERR, 0, 0), 0);
 	/* all of them, signalled or not, and the receive */
 	for (i = 0; i < 16; i++) {
-		struct karst_cqe e = bed_wait(p.b.cq);
+		struct karst_cqe e = client_bed_wait(p.b.cq);
 
 		cr_assert_eq(e.status, KARST_WC_WR_FLUSH_ERR);
 		cr_assert_eq(e.wr_id, 100 + i);
 	}
-	cr_assert_eq(bed_wait(p.b.cq).wr_id, 1);
+	cr_assert_eq(client_bed_wait(p.b.cq).wr_id, 1);
 	/* in Error what is posted is flushed */
-	cr_assert_eq(bed_post(p.a, KARST_WR_SEND, 3, p.mr, 0, 8, NULL, 0), 0);
-	cr_assert_eq(bed_wait(p.b.cq).status, KARST_WC_WR_FLUSH_ERR);
-	cr_assert_eq(bed_to(p.a, KARST_QPS_RESET, 0, 0), 0);
-	cr_assert_eq(bed_post(p.a, KARST_WR_SEND, 1, p.mr, 0, 8, NULL, 0), -EINVAL);
+	cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, 3, p.mr, 0, 8, NULL, 0), 0);
+	cr_assert_eq(client_bed_wait(p.b.cq).status, KARST_WC_WR_FLUSH_ERR);
+	cr_assert_eq(client_bed_to(p.a, KARST_QPS_RESET, 0, 0), 0);
+	cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, 1, p.mr, 0, 8, NULL, 0), -EINVAL);
 	/* and all over again */
-	bed_connect(p.a, p.z);
-	cr_assert_eq(bed_post(p.a, KARST_WR_RDMA_WRITE, 9, p.mr, 0, 8, p.mr, 100), 0);
-	expect(bed_wait(p.b.cq), 9, KARST_WC_RDMA_WRITE);
+	client_bed_connect(p.a, p.z);
+	cr_assert_eq(client_bed_post(p.a, KARST_WR_RDMA_WRITE, 9, p.mr, 0, 8, p.mr, 100), 0);
+	expect(client_bed_wait(p.b.cq), 9, KARST_WC_RDMA_WRITE);
 	pair_down(&p);
 }
 
@@ -255,20 +255,20 @@ Test(client_traffic, many)
 	struct pair p;
 	int n;
 
-	bed_up(&p.b, 2);
-	p.mr = bed_mr(&p.b, mem, sizeof(mem));
-	init = bed_init(&p.b, KARST_QPT_RC);
+	client_bed_up(&p.b, &(struct client_bed_config){.lcores = 2});
+	p.mr = client_bed_mr(&p.b, mem, sizeof(mem));
+	init = client_bed_init(&p.b, KARST_QPT_RC);
 	init.on_lcore = true;
 	cr_assert_eq(karst_create_qp(p.b.pd, &init, &p.a), 0);
 	init.lcore = 1;
 	cr_assert_eq(karst_create_qp(p.b.pd, &init, &p.z), 0);
 	cr_assert_eq(p.z->lcore, 1);
-	bed_connect(p.a, p.z);
+	client_bed_connect(p.a, p.z);
 	while (done[0] < 3000 || done[1] < 3000) {
 		for (side = 0; side < 2; side++)
 			while (posted[side] < 3000 &&
-				bed_post(side ? p.z : p.a, KARST_WR_RDMA_WRITE, posted[side], p.mr,
-					side * 16384u, 2000, p.mr, side * 16384u + 8192) == 0)
+				client_bed_post(side ? p.z : p.a, KARST_WR_RDMA_WRITE, posted[side],
+					p.mr, side * 16384u, 2000, p.mr, side * 16384u + 8192) == 0)
 				posted[side]++;
 		n = karst_poll_cq(p.b.cq, (int)KARST_DIM(e), e);
 		cr_assert_geq(n, 0);
@@ -295,10 +295,10 @@ Test(client_traffic, a_completion_makes_room)
 	cr_assert_eq(p.z->rq.mask + 1, slots);
 	while (done < 300000) {
 		for (; recvs < slots; recvs++, posted++)
-			cr_assert_eq(bed_recv(p.z, 1, p.mr, 0, 64), 0, "after %u", done);
+			cr_assert_eq(client_bed_recv(p.z, 1, p.mr, 0, 64), 0, "after %u", done);
 		for (; sends < slots && posted > 0; sends++, posted--)
-			cr_assert_eq(bed_post(p.a, KARST_WR_SEND, 2, p.mr, 4096, 8, p.mr, 0), 0,
-				"after %u", done);
+			cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, 2, p.mr, 4096, 8, p.mr, 0),
+				0, "after %u", done);
 		n = karst_poll_cq(p.b.cq, (int)KARST_DIM(e), e);
 		cr_assert_geq(n, 0);
 		for (i = 0; i < (uint32_t)n; i++) {
@@ -311,7 +311,7 @@ Test(client_traffic, a_completion_makes_room)
 		}
 	}
 	while (sends > 0) {
-		if (bed_wait(p.b.cq).wr_id == 2)
+		if (client_bed_wait(p.b.cq).wr_id == 2)
 			sends--;
 	}
 	pair_down(&p);
@@ -326,21 +326,21 @@ Test(client_traffic, lanes_take_turns)
 	uint32_t i, seen = 0;
 	struct pair p;
 
-	bed_up(&p.b, 2);
-	p.mr = bed_mr(&p.b, mem, sizeof(mem));
-	init = bed_init(&p.b, KARST_QPT_RC);
+	client_bed_up(&p.b, &(struct client_bed_config){.lcores = 2});
+	p.mr = client_bed_mr(&p.b, mem, sizeof(mem));
+	init = client_bed_init(&p.b, KARST_QPT_RC);
 	init.on_lcore = true;
 	cr_assert_eq(karst_create_qp(p.b.pd, &init, &p.a), 0);
 	init.lcore = 1;
 	cr_assert_eq(karst_create_qp(p.b.pd, &init, &p.z), 0);
-	bed_connect(p.a, p.z);
+	client_bed_connect(p.a, p.z);
 	for (i = 0; i < 8; i++) {
-		cr_assert_eq(bed_post(p.a, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64), 0);
-		cr_assert_eq(bed_post(p.z, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64), 0);
+		cr_assert_eq(client_bed_post(p.a, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64), 0);
+		cr_assert_eq(client_bed_post(p.z, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64), 0);
 	}
 	/* let all of them complete: a queue pair that goes to Error and back has nothing left */
 	while (atomic_load(&p.a->sq.sh->head) != 8 || atomic_load(&p.z->sq.sh->head) != 8)
-		bed_pause();
+		client_bed_pause();
 	for (i = 0; i < 4; i++) {
 		cr_assert_eq(karst_poll_cq(p.b.cq, 1, &e), 1);
 		seen |= e.qpn == p.z->qp_num ? 2 : 1;
@@ -353,7 +353,7 @@ Test(client_traffic, lanes_take_turns)
 	}
 	cr_assert_eq(seen, 3);
 	for (i = 0; i < 8; i++)
-		bed_wait(p.b.cq);
+		client_bed_wait(p.b.cq);
 	pair_down(&p);
 }
 
@@ -418,10 +418,10 @@ Test(client_traffic, datagrams)
 	wr.ud.ah = ah;
 	wr.ud.remote_qpn = p.z->qp_num;
 	wr.ud.remote_qkey = 0x1234;
-	cr_assert_eq(bed_recv(p.z, 2, p.mr, 4096, 200), 0);
+	cr_assert_eq(client_bed_recv(p.z, 2, p.mr, 4096, 200), 0);
 	cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
 	for (i = 0; i < 2; i++) {
-		e = bed_wait(p.b.cq);
+		e = client_bed_wait(p.b.cq);
 		cr_assert_eq(e.status, 0);
 		if (e.wr_id == 2) {
 			cr_assert_eq(e.byte_len, 140);
@@ -458,12 +458,12 @@ Test(client_traffic, datagrams_outlive_their_handle)
 		cr_assert_eq(karst_create_ah(p.b.pd, &attr, &ah), 0, "%s", karst_why());
 		wr.ud.ah = ah;
 		for (i = 0; i < 4; i++)
-			cr_assert_eq(bed_recv(p.z, 2, p.mr, 4096, 200), 0);
+			cr_assert_eq(client_bed_recv(p.z, 2, p.mr, 4096, 200), 0);
 		for (i = 0; i < 4; i++)
 			cr_assert_eq(karst_post_send(p.a, &wr, NULL), 0);
 		cr_assert_eq(karst_destroy_ah(ah), 0);
 		for (i = 0; i < 4; i++) {
-			e = bed_wait(p.b.cq);
+			e = client_bed_wait(p.b.cq);
 			cr_assert_eq(e.status, 0, "round %d", round);
 			cr_assert_eq(e.wr_id, 2);
 		}
@@ -484,15 +484,15 @@ Test(client_traffic, shared_receive_queue)
 	struct pair p;
 	uint32_t i;
 
-	bed_up(&p.b, 1);
-	p.mr = bed_mr(&p.b, mem, sizeof(mem));
+	client_bed_up(&p.b, &(struct client_bed_config){.lcores = 1});
+	p.mr = client_bed_mr(&p.b, mem, sizeof(mem));
 	cr_assert_eq(karst_create_srq(p.b.pd, &sinit, &srq), 0, "%s", karst_why());
-	init = bed_init(&p.b, KARST_QPT_RC);
+	init = client_bed_init(&p.b, KARST_QPT_RC);
 	init.srq = srq;
 	cr_assert_eq(karst_create_qp(p.b.pd, &init, &p.z), 0);
-	p.a = bed_qp(&p.b, KARST_QPT_RC);
-	bed_connect(p.a, p.z);
-	cr_assert_eq(bed_recv(p.z, 1, p.mr, 0, 8), -EINVAL, "it has a shared one");
+	p.a = client_bed_qp(&p.b, KARST_QPT_RC);
+	client_bed_connect(p.a, p.z);
+	cr_assert_eq(client_bed_recv(p.z, 1, p.mr, 0, 8), -EINVAL, "it has a shared one");
 	for (i = 0; i < 3; i++)
 		sge[i] = (struct karst_sge){p.mr->iova + 4096, 64, p.mr->lkey};
 	for (i = 0; i < KARST_DIM(rr); i++)
@@ -504,9 +504,9 @@ Test(client_traffic, shared_receive_queue)
 	cr_assert_eq(bad, &rr[8]);
 	rr[9].num_sge = 3;
 	cr_assert_eq(karst_post_srq_recv(srq, &rr[9], &bad), -EINVAL);
-	cr_assert_eq(bed_post(p.a, KARST_WR_SEND, 1, p.mr, 0, 64, NULL, 0), 0);
+	cr_assert_eq(client_bed_post(p.a, KARST_WR_SEND, 1, p.mr, 0, 64, NULL, 0), 0);
 	for (i = 0; i < 2; i++) {
-		e = bed_wait(p.b.cq);
+		e = client_bed_wait(p.b.cq);
 		cr_assert_eq(e.status, 0);
 		cr_assert(e.wr_id == 1 || e.wr_id == 50);
 	}
@@ -519,7 +519,7 @@ Test(client_traffic, shared_receive_queue)
 	cr_assert_eq(attr.srq_limit, 3);
 	cr_assert_eq(karst_destroy_qp(p.z), 0);
 	cr_assert_eq(karst_destroy_srq(srq), 0);
-	p.z = bed_qp(&p.b, KARST_QPT_RC);
+	p.z = client_bed_qp(&p.b, KARST_QPT_RC);
 	pair_down(&p);
 }
 
@@ -543,17 +543,17 @@ Test(client_traffic, windows)
 	cr_assert_eq(karst_bind_mw(p.z, w2, 1, KARST_SEND_SIGNALED, &bind), -EINVAL);
 	cr_assert_eq(karst_bind_mw(p.z, w1, 1, KARST_SEND_SIGNALED, &bind), 0);
 	cr_assert_neq(w1->rkey, old);
-	expect(bed_wait(p.b.cq), 1, KARST_WC_BIND_MW);
+	expect(client_bed_wait(p.b.cq), 1, KARST_WC_BIND_MW);
 	fill(0, 64, 5);
 	window = *p.mr;
 	window.rkey = w1->rkey;
-	cr_assert_eq(bed_post(p.a, KARST_WR_RDMA_WRITE, 2, p.mr, 0, 64, &window, 4096), 0);
-	expect(bed_wait(p.b.cq), 2, KARST_WC_RDMA_WRITE);
+	cr_assert_eq(client_bed_post(p.a, KARST_WR_RDMA_WRITE, 2, p.mr, 0, 64, &window, 4096), 0);
+	expect(client_bed_wait(p.b.cq), 2, KARST_WC_RDMA_WRITE);
 	cr_assert_eq(memcmp(mem, mem + 4096, 64), 0);
 	/* bound anew, twice in a row, without waiting */
 	cr_assert_eq(karst_bind_mw(p.z, w1, 1, 0, &bind), 0);
 	cr_assert_eq(karst_bind_mw(p.z, w1, 1, KARST_SEND_SIGNALED, &bind), 0);
-	expect(bed_wait(p.b.cq), 1, KARST_WC_BIND_MW);
+	expect(client_bed_wait(p.b.cq), 1, KARST_WC_BIND_MW);
 
 	wr.bind_mw.mw = w1;
 	wr.bind_mw.mr = p.mr;
@@ -564,11 +564,11 @@ Test(client_traffic, windows)
 	wr.bind_mw.mw = w2;
 	wr.bind_mw.rkey = karst_inc_rkey(w2->rkey);
 	cr_assert_eq(karst_post_send(p.z, &wr, NULL), 0);
-	expect(bed_wait(p.b.cq), 3, KARST_WC_BIND_MW);
+	expect(client_bed_wait(p.b.cq), 3, KARST_WC_BIND_MW);
 	window.rkey = wr.bind_mw.rkey;
 	memset(mem + 4096, 0, 64);
-	cr_assert_eq(bed_post(p.a, KARST_WR_RDMA_WRITE, 4, p.mr, 0, 64, &window, 4096), 0);
-	expect(bed_wait(p.b.cq), 4, KARST_WC_RDMA_WRITE);
+	cr_assert_eq(client_bed_post(p.a, KARST_WR_RDMA_WRITE, 4, p.mr, 0, 64, &window, 4096), 0);
+	expect(client_bed_wait(p.b.cq), 4, KARST_WC_RDMA_WRITE);
 	cr_assert_eq(memcmp(mem, mem + 4096, 64), 0);
 	cr_assert_eq(karst_dereg_mr(p.mr), -EBUSY, "windows are bound");
 	cr_assert_eq(karst_dealloc_mw(w1), 0);
@@ -586,18 +586,18 @@ Test(client_traffic, overflow)
 	uint32_t i;
 	int n;
 
-	bed_up(&p.b, 1);
-	p.mr = bed_mr(&p.b, mem, sizeof(mem));
+	client_bed_up(&p.b, &(struct client_bed_config){.lcores = 1});
+	p.mr = client_bed_mr(&p.b, mem, sizeof(mem));
 	cr_assert_eq(karst_create_cq(p.b.ctx, 4, NULL, NULL, &cq), 0);
-	init = bed_init(&p.b, KARST_QPT_RC);
+	init = client_bed_init(&p.b, KARST_QPT_RC);
 	init.send_cq = cq;
 	cr_assert_eq(karst_create_qp(p.b.pd, &init, &p.a), 0);
-	p.z = bed_qp(&p.b, KARST_QPT_RC);
-	bed_connect(p.a, p.z);
+	p.z = client_bed_qp(&p.b, KARST_QPT_RC);
+	client_bed_connect(p.a, p.z);
 	for (i = 0; i < 10; i++)
-		cr_assert_eq(bed_post(p.a, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64), 0);
+		cr_assert_eq(client_bed_post(p.a, KARST_WR_RDMA_WRITE, i, p.mr, 0, 8, p.mr, 64), 0);
 	while (atomic_load(&cq->sh->overflown) == 0)
-		bed_pause();
+		client_bed_pause();
 	for (i = 0; (n = karst_poll_cq(cq, 1, &e)) == 1; i++)
 		cr_assert_eq(e.wr_id, i);
 	cr_assert_eq(n, -EIO);
@@ -605,6 +605,6 @@ Test(client_traffic, overflow)
 	cr_assert_not_null(strstr(karst_why(), "overflown"));
 	cr_assert_eq(karst_destroy_qp(p.a), 0);
 	cr_assert_eq(karst_destroy_cq(cq), 0);
-	p.a = bed_qp(&p.b, KARST_QPT_RC);
+	p.a = client_bed_qp(&p.b, KARST_QPT_RC);
 	pair_down(&p);
 }

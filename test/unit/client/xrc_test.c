@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* XRC (U3): domains, shared receive queues by number, targets that several contexts have. */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -135,10 +135,10 @@ operations(uint32_t lcores)
 	struct karst_cqe e;
 	struct karst_mr *mr;
 	uint64_t word = 37;
-	struct bed b;
+	struct client_bed b;
 	size_t i;
 
-	bed_up(&b, lcores);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = lcores});
 	inbox_up(&one, b.ctx, -1);
 	two = one;
 	cr_assert_eq(karst_alloc_pd(b.ctx, &two.pd), 0);
@@ -148,13 +148,13 @@ operations(uint32_t lcores)
 	two.srq = make_srq(&two);
 	cr_assert_neq(one.srq->srq_num, two.srq->srq_num);
 	cr_assert_eq(one.srq->lcore, two.srq->lcore);
-	mr = bed_mr(&b, mem, sizeof(mem));
-	ini = bed_qp(&b, KARST_QPT_XRC_SEND);
+	mr = client_bed_mr(&b, mem, sizeof(mem));
+	ini = client_bed_qp(&b, KARST_QPT_XRC_SEND);
 	cr_assert_null(ini->recv_cq);
 	cr_assert_eq(ini->cap.max_recv_wr, 0);
 	tgt = make_target(one.xrcd);
 	cr_assert_eq(tgt->lcore, one.srq->lcore);
-	bed_connect(ini, tgt);
+	client_bed_connect(ini, tgt);
 
 	for (i = 0; i < 5000; i++)
 		mem[i] = (uint8_t)(i * 7);
@@ -162,14 +162,14 @@ operations(uint32_t lcores)
 	post_recv(&two, 22, 20000, 6000);
 	cr_assert_eq(post_to(ini, KARST_WR_SEND_WITH_IMM, 1, mr, 0, 5000, &two, 0), 0);
 	cr_assert_eq(post_to(ini, KARST_WR_SEND, 2, mr, 0, 100, &one, 0), 0);
-	expect(bed_wait(b.cq), 1, SUCCESS);
-	expect(bed_wait(b.cq), 2, SUCCESS);
-	e = bed_wait(one.cq);
+	expect(client_bed_wait(b.cq), 1, SUCCESS);
+	expect(client_bed_wait(b.cq), 2, SUCCESS);
+	e = client_bed_wait(one.cq);
 	expect(e, 22, SUCCESS);
 	cr_assert_eq(e.qpn, tgt->qp_num);
 	cr_assert_eq(e.byte_len, 5000);
 	cr_assert_eq(e.imm, 0x1234);
-	expect(bed_wait(one.cq), 11, SUCCESS);
+	expect(client_bed_wait(one.cq), 11, SUCCESS);
 	cr_assert_eq(memcmp(mem, mem + 20000, 5000), 0);
 	cr_assert_eq(memcmp(mem, mem + 10000, 100), 0);
 
@@ -180,8 +180,8 @@ operations(uint32_t lcores)
 	memcpy(mem + 60000, &word, 8);
 	cr_assert_eq(post_to(ini, KARST_WR_ATOMIC_FAA, 6, mr, 60008, 8, &two, 60000), 0);
 	for (i = 3; i <= 6; i++)
-		expect(bed_wait(b.cq), i, SUCCESS);
-	expect(bed_wait(one.cq), 23, SUCCESS);
+		expect(client_bed_wait(b.cq), i, SUCCESS);
+	expect(client_bed_wait(one.cq), 23, SUCCESS);
 	cr_assert_eq(memcmp(mem, mem + 40000, 3000), 0);
 	cr_assert_eq(memcmp(mem, mem + 50000, 5000), 0);
 	cr_assert_eq(memcmp(mem + 60008, &word, 8), 0);
@@ -193,7 +193,7 @@ operations(uint32_t lcores)
 	one.mr->rkey ^= two.mr->rkey;
 	cr_assert_eq(post_to(ini, KARST_WR_RDMA_WRITE, 7, mr, 0, 64, &one, 0), 0);
 	two.mr->rkey = one.mr->rkey;
-	expect(bed_wait(b.cq), 7, REM_ACCESS_ERR);
+	expect(client_bed_wait(b.cq), 7, REM_ACCESS_ERR);
 
 	cr_assert_eq(karst_destroy_qp(ini), 0);
 	cr_assert_eq(karst_destroy_qp(tgt), 0);
@@ -202,7 +202,7 @@ operations(uint32_t lcores)
 	cr_assert_eq(karst_dealloc_pd(two.pd), 0);
 	inbox_down(&one);
 	cr_assert_eq(karst_dereg_mr(mr), 0);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 Test(client_xrc, u3_operations)
@@ -221,10 +221,10 @@ Test(client_xrc, domains)
 	int file = memfd_create("a", MFD_CLOEXEC), other = memfd_create("b", MFD_CLOEXEC);
 	struct karst_context *ctx;
 	struct karst_xrcd *a, *z, *p, *q;
-	struct bed b;
+	struct client_bed b;
 
-	bed_up(&b, 2);
-	ctx = bed_open(&b);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 2});
+	ctx = client_bed_open(&b);
 	cr_assert_eq(karst_open_xrcd(b.ctx, file, 0, &a), -ENOENT);
 	cr_assert_eq(karst_open_xrcd(b.ctx, file, O_CREAT | O_RDWR, &a), -EINVAL);
 	cr_assert_eq(karst_open_xrcd(b.ctx, -2, O_CREAT, &a), -EBADF);
@@ -246,7 +246,7 @@ Test(client_xrc, domains)
 	cr_assert_eq(karst_close(ctx), 0);
 	close(file);
 	close(other);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 /* A file that one may only look up is not shown to be one's own: the domain stays closed. */
@@ -255,12 +255,12 @@ Test(client_xrc, domains_of_files_that_are_not_read)
 	int file = memfd_create("a", MFD_CLOEXEC), shown[2];
 	struct karst_xrcd *x, *z;
 	char path[32];
-	struct bed b;
+	struct client_bed b;
 
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file);
 	shown[0] = open(path, O_PATH | O_CLOEXEC);
 	shown[1] = open(path, O_WRONLY | O_CLOEXEC);
-	bed_up(&b, 1);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
 	cr_assert_eq(karst_open_xrcd(b.ctx, shown[0], O_CREAT, &x), -EBADF);
 	cr_assert_neq(strstr(karst_why(), "O_PATH"), NULL);
 	cr_assert_eq(karst_open_xrcd(b.ctx, shown[1], O_CREAT, &x), -EACCES);
@@ -271,7 +271,7 @@ Test(client_xrc, domains_of_files_that_are_not_read)
 	close(shown[0]);
 	close(shown[1]);
 	close(file);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 /* What verbs refuse at once, and in words. */
@@ -286,9 +286,9 @@ Test(client_xrc, refused)
 	struct karst_qp_attr attr;
 	struct inbox in = {0};
 	struct karst_srq *srq;
-	struct bed b;
+	struct client_bed b;
 
-	bed_up(&b, 1);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
 	inbox_up(&in, b.ctx, -1);
 	cr_assert_eq(karst_create_srq(b.pd, &srq_init, &srq), -EINVAL);
 	srq_init.xrcd = in.xrcd;
@@ -299,24 +299,24 @@ Test(client_xrc, refused)
 	cr_assert_eq(karst_close_xrcd(in.xrcd), -EBUSY);
 	cr_assert_eq(karst_destroy_cq(in.cq), -EBUSY);
 
-	init = bed_init(&b, KARST_QPT_XRC_RECV);
+	init = client_bed_init(&b, KARST_QPT_XRC_RECV);
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL, "no domain");
-	init = bed_init(&b, KARST_QPT_XRC_SEND);
+	init = client_bed_init(&b, KARST_QPT_XRC_SEND);
 	init.srq = in.srq;
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL, "receives nothing");
 	init.srq = NULL;
 	cr_assert_eq(karst_create_qp(NULL, &init, &qp), -EINVAL, "no PD");
 	init.send_cq = NULL;
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL, "no CQ");
-	init = bed_init(&b, KARST_QPT_RC);
+	init = client_bed_init(&b, KARST_QPT_RC);
 	init.srq = in.srq;
 	cr_assert_eq(karst_create_qp(in.pd, &init, &qp), -EINVAL, "an XRC SRQ");
 
-	ini = bed_qp(&b, KARST_QPT_XRC_SEND);
+	ini = client_bed_qp(&b, KARST_QPT_XRC_SEND);
 	tgt = make_target(in.xrcd);
 	cr_assert_eq(karst_open_qp(in.xrcd, ini->qp_num, NULL, &qp), -ENOENT);
 	cr_assert_eq(karst_open_qp(in.xrcd, 0xffffff, NULL, &qp), -ENOENT);
-	bed_connect(ini, tgt);
+	client_bed_connect(ini, tgt);
 	cr_assert_eq(karst_post_recv(ini, &recv, NULL), -EINVAL);
 	cr_assert_eq(karst_post_recv(tgt, &recv, NULL), -EINVAL);
 	cr_assert_eq(karst_post_send(ini, &send, NULL), -EINVAL, "25 bits");
@@ -330,7 +330,7 @@ Test(client_xrc, refused)
 	cr_assert_eq(karst_destroy_qp(ini), 0);
 	cr_assert_eq(karst_destroy_qp(tgt), 0);
 	inbox_down(&in);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 static void
@@ -356,21 +356,21 @@ Test(client_xrc, u3_two_programs)
 	struct karst_xrcd *xrcd;
 	struct inbox in = {0};
 	struct karst_mr *mr;
-	struct bed b;
+	struct client_bed b;
 
-	bed_up(&b, 2);
-	maker = bed_open(&b);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 2});
+	maker = client_bed_open(&b);
 	cr_assert_eq(karst_open_xrcd(maker, file, O_CREAT, &xrcd), 0, "%s", karst_why());
-	inbox_up(&in, bed_open(&b), file);
-	mr = bed_mr(&b, mem, sizeof(mem));
-	ini = bed_qp(&b, KARST_QPT_XRC_SEND);
+	inbox_up(&in, client_bed_open(&b), file);
+	mr = client_bed_mr(&b, mem, sizeof(mem));
+	ini = client_bed_qp(&b, KARST_QPT_XRC_SEND);
 	tgt = make_target(xrcd);
-	bed_connect(ini, tgt);
+	client_bed_connect(ini, tgt);
 	memset(mem, 0x5a, 4096);
 	post_recv(&in, 1, 8192, 4096);
 	cr_assert_eq(post_to(ini, KARST_WR_SEND, 1, mr, 0, 4096, &in, 0), 0);
-	expect(bed_wait(b.cq), 1, SUCCESS);
-	expect(bed_wait(in.cq), 1, SUCCESS);
+	expect(client_bed_wait(b.cq), 1, SUCCESS);
+	expect(client_bed_wait(in.cq), 1, SUCCESS);
 	cr_assert_eq(memcmp(mem, mem + 8192, 4096), 0);
 
 	cr_assert_eq(karst_open_qp(in.xrcd, tgt->qp_num, &in, &again), 0, "%s", karst_why());
@@ -390,8 +390,8 @@ Test(client_xrc, u3_two_programs)
 	cr_assert_eq(karst_close(maker), 0);
 	post_recv(&in, 2, 8192, 4096);
 	cr_assert_eq(post_to(ini, KARST_WR_SEND, 2, mr, 0, 64, &in, 0), 0);
-	expect(bed_wait(b.cq), 2, SUCCESS);
-	expect(bed_wait(in.cq), 2, SUCCESS);
+	expect(client_bed_wait(b.cq), 2, SUCCESS);
+	expect(client_bed_wait(in.cq), 2, SUCCESS);
 
 	/* a third one comes; events go to both */
 	cr_assert_eq(karst_open_xrcd(b.ctx, file, 0, &xrcd), 0);
@@ -410,7 +410,7 @@ Test(client_xrc, u3_two_programs)
 	inbox_down(&in);
 	cr_assert_eq(karst_close(in.ctx), 0);
 	close(file);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 /* An SRQ is destroyed, whatever its domain's targets do: who names it is refused, and its number is
@@ -421,18 +421,18 @@ Test(client_xrc, u3_queue_gone)
 	struct karst_srq gone;
 	struct inbox in = {0};
 	struct karst_mr *mr;
-	struct bed b;
+	struct client_bed b;
 
-	bed_up(&b, 1);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
 	inbox_up(&in, b.ctx, -1);
-	mr = bed_mr(&b, mem, sizeof(mem));
-	ini = bed_qp(&b, KARST_QPT_XRC_SEND);
+	mr = client_bed_mr(&b, mem, sizeof(mem));
+	ini = client_bed_qp(&b, KARST_QPT_XRC_SEND);
 	tgt = make_target(in.xrcd);
-	bed_connect(ini, tgt);
+	client_bed_connect(ini, tgt);
 	post_recv(&in, 1, 0, 64);
 	cr_assert_eq(post_to(ini, KARST_WR_SEND, 1, mr, 0, 64, &in, 0), 0);
-	expect(bed_wait(b.cq), 1, SUCCESS);
-	expect(bed_wait(in.cq), 1, SUCCESS);
+	expect(client_bed_wait(b.cq), 1, SUCCESS);
+	expect(client_bed_wait(in.cq), 1, SUCCESS);
 	gone = *in.srq;
 	cr_assert_eq(karst_destroy_srq(in.srq), 0, "%s", karst_why());
 	in.srq = make_srq(&in);
@@ -442,15 +442,15 @@ Test(client_xrc, u3_queue_gone)
 	gone.srq_num ^= in.srq->srq_num;
 	in.srq->srq_num ^= gone.srq_num;
 	cr_assert_eq(post_to(ini, KARST_WR_SEND, 2, mr, 0, 64, &in, 0), 0);
-	expect(bed_wait(b.cq), 2, REM_INV_REQ_ERR);
+	expect(client_bed_wait(b.cq), 2, REM_INV_REQ_ERR);
 	expect_async(b.ctx, KARST_EVENT_QP_REQ_ERR, tgt);
 	expect_async(b.ctx, KARST_EVENT_QP_LAST_WQE_REACHED, tgt);
-	bed_nothing(in.cq);
+	client_bed_nothing(in.cq);
 	cr_assert_eq(karst_destroy_qp(ini), 0);
 	cr_assert_eq(karst_destroy_qp(tgt), 0);
 	cr_assert_eq(karst_dereg_mr(mr), 0);
 	inbox_down(&in);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 /* A context is closed with everything in it, in the middle of its neighbours' traffic. */
@@ -465,18 +465,18 @@ Test(client_xrc, u3_program_gone)
 	struct inbox mine = {0};
 	struct karst_qp *ini, *heir;
 	struct karst_mr *mr;
-	struct bed b;
+	struct client_bed b;
 	int i;
 
-	bed_up(&b, 2);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 2});
 	cr_assert_eq(karst_session_conn(b.e, NULL, &conn), 0);
 	cr_assert_eq(karst_open_conn(&conn, NULL, &ctx), 0);
 	inbox_up(&in, ctx, file);
 	inbox_up(&mine, b.ctx, file);
-	mr = bed_mr(&b, mem, sizeof(mem));
-	ini = bed_qp(&b, KARST_QPT_XRC_SEND);
+	mr = client_bed_mr(&b, mem, sizeof(mem));
+	ini = client_bed_qp(&b, KARST_QPT_XRC_SEND);
 	tgt = make_target(in.xrcd);
-	bed_connect(ini, tgt);
+	client_bed_connect(ini, tgt);
 	for (i = 0; i < 8; i++)
 		post_recv(&in, 1, 0, 64);
 	for (i = 0; i < 8; i++)
@@ -484,7 +484,7 @@ Test(client_xrc, u3_program_gone)
 	/* as when it is killed: nobody has destroyed anything.  Queue and target are its own. */
 	conn.close(conn.user);
 	for (i = 0; i < 8; i++) {
-		struct karst_cqe e = bed_wait(b.cq);
+		struct karst_cqe e = client_bed_wait(b.cq);
 
 		cr_assert(e.status == KARST_WC_SUCCESS || e.status == KARST_WC_REM_INV_REQ_ERR ||
 				e.status == KARST_WC_WR_FLUSH_ERR ||
@@ -495,26 +495,26 @@ Test(client_xrc, u3_program_gone)
 	}
 	cr_assert_eq(karst_destroy_qp(ini), 0);
 	/* the domain is there, and so is what was mine in it */
-	ini = bed_qp(&b, KARST_QPT_XRC_SEND);
+	ini = client_bed_qp(&b, KARST_QPT_XRC_SEND);
 	heir = make_target(mine.xrcd);
-	bed_connect(ini, heir);
+	client_bed_connect(ini, heir);
 	post_recv(&mine, 5, 0, 64);
 	cr_assert_eq(post_to(ini, KARST_WR_SEND, 6, mr, 0, 64, &mine, 0), 0);
 	for (;;) {
-		struct karst_cqe e = bed_wait(b.cq);
+		struct karst_cqe e = client_bed_wait(b.cq);
 
 		if (e.qpn == ini->qp_num) {
 			expect(e, 6, SUCCESS);
 			break;
 		}
 	}
-	expect(bed_wait(mine.cq), 5, SUCCESS);
+	expect(client_bed_wait(mine.cq), 5, SUCCESS);
 	cr_assert_eq(karst_destroy_qp(ini), 0);
 	cr_assert_eq(karst_destroy_qp(heir), 0);
 	cr_assert_eq(karst_dereg_mr(mr), 0);
 	inbox_down(&mine);
 	close(file);
-	bed_down(&b);
+	client_bed_down(&b);
 }
 
 /* The domain's file goes to an engine in another process.  That is killed: sends come back, targets
@@ -526,27 +526,27 @@ Test(client_xrc, engine_gone)
 	struct karst_xrcd *again;
 	struct inbox in = {0};
 	struct karst_mr *mr;
-	struct bed b;
+	struct client_bed b;
 
-	bed_up_forked(&b, 1);
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1, .forked = true});
 	cr_assert_eq(karst_open_xrcd(b.ctx, file, 0, &again), -ENOENT);
 	inbox_up(&in, b.ctx, file);
 	cr_assert_eq(karst_open_xrcd(b.ctx, file, O_CREAT | O_EXCL, &again), -EEXIST);
 	cr_assert_eq(karst_open_xrcd(b.ctx, file, 0, &again), 0, "%s", karst_why());
 	close(file);
-	mr = bed_mr(&b, mem, sizeof(mem));
-	ini = bed_qp(&b, KARST_QPT_XRC_SEND);
+	mr = client_bed_mr(&b, mem, sizeof(mem));
+	ini = client_bed_qp(&b, KARST_QPT_XRC_SEND);
 	tgt = make_target(in.xrcd);
-	bed_connect(ini, tgt);
+	client_bed_connect(ini, tgt);
 	/* nothing to put it into */
 	cr_assert_eq(post_to(ini, KARST_WR_SEND, 7, mr, 0, 64, &in, 0), 0);
-	bed_kill(&b);
-	expect(bed_wait(b.cq), 7, WR_FLUSH_ERR);
-	bed_nothing(in.cq);
+	client_bed_kill(&b);
+	expect(client_bed_wait(b.cq), 7, WR_FLUSH_ERR);
+	client_bed_nothing(in.cq);
 	cr_assert_eq(karst_destroy_qp(ini), 0, "%s", karst_why());
 	cr_assert_eq(karst_destroy_qp(tgt), 0, "%s", karst_why());
 	cr_assert_eq(karst_dereg_mr(mr), 0);
 	cr_assert_eq(karst_close_xrcd(again), 0);
 	inbox_down(&in);
-	bed_down(&b);
+	client_bed_down(&b);
 }

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Making connections: REQ, REP, RTU, MRA, both sides, lost and doubled messages (C1, C2). */
-#include "bed.h"
+#include "cm_bed.h"
 
 #include <stdio.h>
 
@@ -13,11 +13,12 @@
 
 Test(cm_connect, c1_active)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_info info;
 	const struct karst_cm_ev *ev;
-	struct bed_msg *rtu, req;
-	uint32_t id = bed_req_sent(b, 0, &req);
+	struct cm_bed_msg *rtu, req;
+	uint32_t id = cm_bed_req_sent(b, 0, &req);
 
 	cr_expect_eq(state_of(b, id), KARST_CM_REQ_SENT);
 	send_msg(b, peer_rep(&req, 0));
@@ -50,15 +51,16 @@ Test(cm_connect, c1_active)
 	cr_expect_eq(info.local_qpn, OUR_QPN);
 	cr_expect_eq(counted(b, ESTABLISHED), 1);
 	advance(b, 1000 * SECOND);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* What a REQ says. */
 Test(cm_connect, c2_req)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	const struct karst_cm_req *req;
-	struct bed_msg m;
+	struct cm_bed_msg m;
 	uint32_t id;
 
 	b->path.tclass = 0x20;
@@ -66,7 +68,7 @@ Test(cm_connect, c2_req)
 	b->path.rate = 7;
 	b->param.srq = true;
 	b->param.flow_control = true;
-	id = bed_req_sent(b, 0, &m);
+	id = cm_bed_req_sent(b, 0, &m);
 	req = &m.m.req;
 	cr_expect_eq(m.m.local_id, id);
 	cr_expect_neq(m.m.tid, 0);
@@ -95,7 +97,7 @@ Test(cm_connect, c2_req)
 	cr_expect_arr_eq(m.m.private_data, "from us\0", 8);
 	karst_cm_id_destroy(b->cm, id);
 	expect_msg(b, REJ);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The same REQ as rping of a Linux host sends, but for ids and transaction (test/captures). */
@@ -107,7 +109,8 @@ Test(cm_connect, c1_c2_as_linux)
 		"00000000000000000000ffffc00002025746100000400088000000000000000000000000"
 		"00000000000000000000000000000000000000000000000000000000000000000040b045"
 		"000000000000000000000000c0000201000000000000000000000000c0000202";
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_ip ip = {.src_port = 0xb045};
 	uint8_t header[KARST_CM_IP_LEN], want[232] = {0};
 	unsigned int i, byte;
@@ -136,17 +139,18 @@ Test(cm_connect, c1_c2_as_linux)
 	cr_expect_arr_eq(expect_msg(b, REQ)->mad + 24, want, sizeof(want));
 	karst_cm_id_destroy(b->cm, id);
 	expect_msg(b, REJ);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The wait begins short and doubles, the last is whole; then the peer is told, and the user. */
 Test(cm_connect, c1_req_lost)
 {
 	struct karst_cm_config cfg = {.max_ids = 4, .max_retries = 5, .response_timeout = 18};
-	struct bed *b = bed_open(&cfg);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
 	uint64_t full = UINT64_C(4096) << 18, wait = UINT64_C(4096) << 16;
-	struct bed_msg req, *m;
-	uint32_t id = bed_req_sent(b, 0, &req);
+	struct cm_bed_msg req, *m;
+	uint32_t id = cm_bed_req_sent(b, 0, &req);
 	unsigned int i, ticks;
 
 	for (i = 0; i < 5; i++) {
@@ -180,15 +184,16 @@ Test(cm_connect, c1_req_lost)
 	cr_expect_eq(m->m.rej.reason, KARST_CM_REJ_INVALID_COMM_ID);
 	cr_expect_eq(m->m.rej.message, KARST_CM_ABOUT_REP);
 	cr_expect_eq(m->m.remote_id, PEER_ID);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* A second REP: with what it should have had, which may have been lost. */
 Test(cm_connect, c1_rep_twice)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg req, *rtu;
-	uint32_t id = bed_rep_rcvd(b, 0, &req);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req, *rtu;
+	uint32_t id = cm_bed_rep_rcvd(b, 0, &req);
 	uint8_t first[KARST_CM_MAD_LEN];
 
 	send_msg(b, peer_rep(&req, 0)); /* the user has not decided yet */
@@ -205,16 +210,17 @@ Test(cm_connect, c1_rep_twice)
 	send_msg(b, peer_rep(&req, 0));
 	cr_expect_arr_eq(expect_msg(b, RTU)->mad, first, sizeof(first));
 	cr_expect_eq(duplicates(b, REP), 3);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* An MRA stops the repetitions for the time that it asks for, once for each message sent. */
 Test(cm_connect, c1_mra_for_req)
 {
 	struct karst_cm_config cfg = {.max_ids = 4, .max_retries = 1};
-	struct bed *b = bed_open(&cfg);
-	struct bed_msg req;
-	uint32_t id = bed_req_sent(b, 0, &req);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
+	struct cm_bed_msg req;
+	uint32_t id = cm_bed_req_sent(b, 0, &req);
 	struct karst_cm_msg mra = peer_msg(KARST_CM_MRA, id, &req, 0);
 	const struct karst_cm_ev *ev;
 
@@ -244,18 +250,19 @@ Test(cm_connect, c1_mra_for_req)
 	cr_expect_eq(counted(b, STATE), 1);
 	karst_cm_id_destroy(b->cm, id);
 	expect_msg(b, REJ);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- the side that is asked --- */
 
 Test(cm_connect, c1_passive)
 {
-	struct bed *b = bed_open(NULL);
-	uint32_t listener = bed_listen(b), id;
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	uint32_t listener = cm_bed_listen(b), id;
 	const struct karst_cm_ev *ev;
 	struct karst_cm_msg req = peer_req(b, 0), rtu;
-	struct bed_msg *m;
+	struct cm_bed_msg *m;
 
 	req.req.primary.flow_label = 0xfedcb;
 	send_msg(b, req);
@@ -316,18 +323,19 @@ Test(cm_connect, c1_passive)
 	send_msg(b, req);
 	cr_expect_eq(duplicates(b, REQ), 1);
 	advance(b, 1000 * SECOND);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* A REQ that comes again before the user has decided gets an MRA, afterwards the REP. */
 Test(cm_connect, c1_req_twice)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg *m;
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg *m;
 	uint32_t id;
 
-	bed_listen(b);
-	id = bed_req_rcvd(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_req_rcvd(b, 0);
 	send_msg(b, peer_req(b, 0));
 	m = expect_msg(b, MRA);
 	cr_expect_eq(m->m.tid, TID);
@@ -349,31 +357,33 @@ Test(cm_connect, c1_req_twice)
 	cr_expect_eq(duplicates(b, REQ), 4);
 	send_msg(b, peer_msg(KARST_CM_RTU, id, NULL, 0));
 	expect_ev(b, RTU);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_connect, c1_mra_never)
 {
 	struct karst_cm_config cfg = {.max_ids = 8, .mra_service_timeout = 255};
-	struct bed *b = bed_open(&cfg);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
 
-	bed_listen(b);
-	bed_req_rcvd(b, 0);
+	cm_bed_listen(b);
+	cm_bed_req_rcvd(b, 0);
 	send_msg(b, peer_req(b, 0));
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* No RTU: the REP is repeated as often and as slowly as the REQ said. */
 Test(cm_connect, c1_rep_lost)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	uint64_t full = UINT64_C(4096) << 18;
 	struct karst_cm_msg mra;
-	struct bed_msg *rej;
+	struct cm_bed_msg *rej;
 	uint32_t id;
 
-	bed_listen(b);
-	id = bed_rep_sent(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_rep_sent(b, 0);
 	advance(b, 1 * SECOND);
 	expect_msg(b, REP);
 	expect_msg(b, REP);
@@ -401,17 +411,18 @@ Test(cm_connect, c1_rep_lost)
 	cr_expect_eq(karst_cm_id_accept(b->cm, id, &b->param), -EINVAL);
 	advance(b, 30 * SECOND);
 	cr_expect_eq(state_of(b, id), KARST_CM_IDLE);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The RTU was lost, but the connection's first packet came. */
 Test(cm_connect, c1_established_by_packet)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	uint32_t id;
 
-	bed_listen(b);
-	id = bed_req_rcvd(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_req_rcvd(b, 0);
 	cr_expect_eq(karst_cm_id_established(b->cm, id), -EINVAL);
 	cr_assert_eq(karst_cm_id_accept(b->cm, id, &b->param), 0);
 	expect_msg(b, REP);
@@ -421,18 +432,19 @@ Test(cm_connect, c1_established_by_packet)
 	send_msg(b, peer_msg(KARST_CM_RTU, id, NULL, 0));
 	cr_expect_eq(duplicates(b, RTU), 1);
 	advance(b, 100 * SECOND);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The user decides later than the peer can wait. */
 Test(cm_connect, c1_req_never_answered)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	const struct karst_cm_ev *ev;
 	uint32_t id;
 
-	bed_listen(b);
-	id = bed_req_rcvd(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_req_rcvd(b, 0);
 	advance(b, 4 * (UINT64_C(4096) << 20) - SECOND);
 	expect_no_ev(b);
 	advance(b, 2 * SECOND);
@@ -442,23 +454,24 @@ Test(cm_connect, c1_req_never_answered)
 	cr_expect(ev->local);
 	cr_expect_eq(ev->reason, KARST_CM_REJ_TIMEOUT);
 	cr_expect_eq(karst_cm_id_accept(b->cm, id, &b->param), -EINVAL);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* UC and XRC: how they are said, and where an XRC target's number is. */
 Test(cm_connect, c2_transports)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_msg rep, req;
-	struct bed_msg m;
+	struct cm_bed_msg m;
 	uint32_t id;
 
 	b->param.qp_type = KARST_QPT_UC;
-	bed_req_sent(b, 0, &m);
+	cm_bed_req_sent(b, 0, &m);
 	cr_expect_eq(m.m.req.transport, KARST_CM_TRANSPORT_UC);
 
 	b->param.qp_type = KARST_QPT_XRC_SEND;
-	id = bed_req_sent(b, 1, &m);
+	id = cm_bed_req_sent(b, 1, &m);
 	cr_expect_eq(m.m.req.transport, KARST_CM_TRANSPORT_EXTENDED);
 	cr_expect_eq(m.m.req.extended_transport, KARST_CM_EXTENDED_XRC);
 	cr_expect_eq(m.m.req.responder_resources, 0);
@@ -473,7 +486,7 @@ Test(cm_connect, c2_transports)
 	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
 	cr_expect_eq(expect_msg(b, DREQ)->m.dreq.qpn, 0x3333);
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	req = peer_req(b, 2);
 	req.req.transport = KARST_CM_TRANSPORT_EXTENDED;
 	req.req.extended_transport = KARST_CM_EXTENDED_XRC;
@@ -488,23 +501,24 @@ Test(cm_connect, c2_transports)
 	cr_expect_eq(m.m.rep.qpn, 0);
 	cr_expect_eq(m.m.rep.eecn, 0x4444);
 	cr_expect(m.m.rep.srq);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* An alternate path is offered: the REP says that there will be none. */
 Test(cm_connect, c1_alternate_path)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_msg req = peer_req(b, 0);
 	uint32_t id;
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	req.req.alternate = req.req.primary;
 	send_msg(b, req);
 	id = expect_ev(b, REQ)->id;
 	cr_assert_eq(karst_cm_id_accept(b->cm, id, &b->param), 0);
 	cr_expect_eq(expect_msg(b, REP)->m.rep.failover, KARST_CM_FAILOVER_UNSUPPORTED);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- calls that cannot be --- */
@@ -512,7 +526,8 @@ Test(cm_connect, c1_alternate_path)
 Test(cm_connect, c1_calls_refused)
 {
 	struct karst_cm_config cfg = {.max_ids = 3};
-	struct bed *b = bed_open(&cfg);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
 	struct karst_cm_param p = b->param;
 	struct karst_cm_path path = b->path;
 	uint8_t data[256] = {0};
@@ -543,7 +558,7 @@ Test(cm_connect, c1_calls_refused)
 	cr_expect_eq(id, 77);
 	cr_expect_eq(b->cm->nids, 0);
 
-	id = bed_listen(b);
+	id = cm_bed_listen(b);
 	cr_expect_eq(karst_cm_id_listen(b->cm, SERVICE, UINT64_MAX, NULL, &other), -EADDRINUSE);
 	cr_expect_eq(karst_cm_id_accept(b->cm, id, &b->param), -EINVAL);
 	cr_expect_eq(karst_cm_id_ready(b->cm, id, NULL, 0), -EINVAL);
@@ -558,19 +573,20 @@ Test(cm_connect, c1_calls_refused)
 	cr_expect_eq(karst_cm_id_accept(b->cm, id, &b->param), -ENOENT);
 	cr_expect_eq(karst_cm_id_info(b->cm, 0, &(struct karst_cm_info){0}), -ENOENT);
 	cr_expect_eq(karst_cm_id_set_user(b->cm, 12345, NULL), -ENOENT);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* Private data too long, in each call: nothing was sent, and the state is as it was. */
 Test(cm_connect, c1_private_data_too_long)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg req;
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req;
 	uint8_t data[256] = {0};
 	uint32_t id;
 
-	bed_listen(b);
-	id = bed_req_rcvd(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_req_rcvd(b, 0);
 	b->param.private_data = data;
 	b->param.private_data_len = KARST_CM_REP_PRIVATE + 1;
 	cr_expect_eq(karst_cm_id_accept(b->cm, id, &b->param), -EMSGSIZE);
@@ -585,7 +601,7 @@ Test(cm_connect, c1_private_data_too_long)
 	expect_msg(b, REP);
 	b->param.private_data_len = 0;
 
-	id = bed_rep_rcvd(b, 1, &req);
+	id = cm_bed_rep_rcvd(b, 1, &req);
 	cr_expect_eq(karst_cm_id_ready(b->cm, id, data, KARST_CM_RTU_PRIVATE + 1), -EMSGSIZE);
 	cr_expect_eq(state_of(b, id), KARST_CM_REP_RCVD);
 	cr_expect_eq(karst_cm_id_ready(b->cm, id, data, KARST_CM_RTU_PRIVATE), 0);
@@ -600,7 +616,7 @@ Test(cm_connect, c1_private_data_too_long)
 	cr_expect_eq(karst_cm_id_sidr_request(b->cm, &b->path, SERVICE, data,
 			     KARST_CM_SIDR_REQ_PRIVATE + 1, NULL, &id),
 		-EMSGSIZE);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_connect, configurations)

@@ -2,23 +2,24 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Ending connections: DREQ, DREP, time-wait, ids that their user destroys (C1). */
-#include "bed.h"
+#include "cm_bed.h"
 
 #include "karst_hdr.h"
 
 #define TIMEWAIT (UINT64_C(4096) << 17)
 
-static struct bed *
-bed_listening(void)
+static struct cm_bed *
+cm_bed_listening(void)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	return b;
 }
 
 static void
-expect_timewait(struct bed *b, uint32_t id)
+expect_timewait(struct cm_bed *b, uint32_t id)
 {
 	cr_expect_eq(state_of(b, id), KARST_CM_TIMEWAIT);
 	advance(b, TIMEWAIT - MS);
@@ -29,7 +30,7 @@ expect_timewait(struct bed *b, uint32_t id)
 }
 
 static struct karst_cm_msg
-drep_for(const struct bed_msg *dreq, uint32_t n)
+drep_for(const struct cm_bed_msg *dreq, uint32_t n)
 {
 	return peer_msg(KARST_CM_DREP, dreq->m.local_id, dreq, n);
 }
@@ -37,11 +38,12 @@ drep_for(const struct bed_msg *dreq, uint32_t n)
 /* We disconnect. */
 Test(cm_end, c1_disconnect)
 {
-	struct bed *b = bed_open(NULL);
-	uint32_t id = bed_active(b, 0);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	uint32_t id = cm_bed_active(b, 0);
 	const struct karst_cm_ev *ev;
 	struct karst_cm_msg drep;
-	struct bed_msg dreq;
+	struct cm_bed_msg dreq;
 
 	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, "bye", 3), 0);
 	dreq = *expect_msg(b, DREQ);
@@ -62,17 +64,17 @@ Test(cm_end, c1_disconnect)
 	send_msg(b, drep);
 	cr_expect_eq(duplicates(b, DREP), 1);
 	expect_timewait(b, id);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The peer disconnects. */
 Test(cm_end, c1_disconnected)
 {
-	struct bed *b = bed_listening();
-	uint32_t id = bed_passive(b, 0);
+	struct cm_bed *b = cm_bed_listening();
+	uint32_t id = cm_bed_passive(b, 0);
 	struct karst_cm_msg dreq = peer_dreq(id, 0);
 	const struct karst_cm_ev *ev;
-	struct bed_msg *m;
+	struct cm_bed_msg *m;
 
 	dreq.private_data = (const uint8_t *)"bye";
 	dreq.private_data_len = 3;
@@ -101,17 +103,18 @@ Test(cm_end, c1_disconnected)
 	cr_expect_eq(m->m.tid, dreq.tid);
 	cr_expect_eq(m->m.remote_id, PEER_ID);
 	cr_expect_eq(counted(b, NO_ID), 1);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* Both at once: two DREQs, two DREPs, one event each. */
 Test(cm_end, c1_crossed_dreqs)
 {
-	struct bed *b = bed_open(NULL);
-	uint32_t id = bed_active(b, 0);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	uint32_t id = cm_bed_active(b, 0);
 	struct karst_cm_msg theirs = peer_dreq(id, 0);
 	const struct karst_cm_ev *ev;
-	struct bed_msg ours;
+	struct cm_bed_msg ours;
 
 	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
 	ours = *expect_msg(b, DREQ);
@@ -127,14 +130,14 @@ Test(cm_end, c1_crossed_dreqs)
 	expect_msg(b, DREP);
 	cr_expect_eq(karst_cm_id_disconnect_reply(b->cm, id, NULL, 0), -EINVAL);
 	expect_timewait(b, id);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* A DREQ overtakes the RTU, or comes instead of it. */
 Test(cm_end, c1_dreq_before_rtu)
 {
-	struct bed *b = bed_listening();
-	uint32_t id = bed_rep_sent(b, 0);
+	struct cm_bed *b = cm_bed_listening();
+	uint32_t id = cm_bed_rep_sent(b, 0);
 
 	send_msg(b, peer_dreq(id, 0));
 	expect_ev(b, DREQ);
@@ -146,19 +149,20 @@ Test(cm_end, c1_dreq_before_rtu)
 	expect_timewait(b, id);
 
 	/* and from our side: disconnected before the RTU came */
-	id = bed_rep_sent(b, 1);
+	id = cm_bed_rep_sent(b, 1);
 	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
 	expect_msg(b, DREQ);
 	cr_expect_eq(b->cm->nhalf_open, 0);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The peer's DREQ comes while our user has not yet said that it is ready. */
 Test(cm_end, c1_dreq_before_ready)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg req;
-	uint32_t id = bed_rep_rcvd(b, 0, &req);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req;
+	uint32_t id = cm_bed_rep_rcvd(b, 0, &req);
 
 	send_msg(b, peer_dreq(id, 0));
 	expect_ev(b, DREQ);
@@ -166,15 +170,16 @@ Test(cm_end, c1_dreq_before_ready)
 	cr_expect_eq(karst_cm_id_disconnect_reply(b->cm, id, NULL, 0), 0);
 	expect_msg(b, DREP);
 	expect_timewait(b, id);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* Nobody answers: disconnected all the same. */
 Test(cm_end, c1_dreq_lost)
 {
 	struct karst_cm_config cfg = {.max_ids = 8, .max_retries = 2, .response_timeout = 16};
-	struct bed *b = bed_open(&cfg);
-	uint32_t id = bed_active(b, 0);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
+	uint32_t id = cm_bed_active(b, 0);
 
 	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
 	advance(b, 3 * (UINT64_C(4096) << 16) + MS);
@@ -185,16 +190,17 @@ Test(cm_end, c1_dreq_lost)
 	cr_expect_eq(counted(b, TIMEOUTS), 1);
 	advance(b, TIMEWAIT);
 	expect_ev(b, TIMEWAIT_EXIT);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The peer knows nothing of the connection (any more). */
 Test(cm_end, c1_dreq_rejected)
 {
-	struct bed *b = bed_open(NULL);
-	uint32_t id = bed_active(b, 0);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	uint32_t id = cm_bed_active(b, 0);
 	struct karst_cm_msg rej;
-	struct bed_msg dreq;
+	struct cm_bed_msg dreq;
 
 	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
 	dreq = *expect_msg(b, DREQ);
@@ -203,18 +209,19 @@ Test(cm_end, c1_dreq_rejected)
 	send_msg(b, rej);
 	cr_expect_eq(expect_ev(b, DREQ_ERROR)->id, id);
 	expect_timewait(b, id);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* Time-wait is as long as the path's acknowledgement timeout, within limits. */
 Test(cm_end, c1_timewait_limits)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg dreq;
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg dreq;
 	uint32_t id;
 
 	b->path.ack_timeout = 31;
-	id = bed_active(b, 0);
+	id = cm_bed_active(b, 0);
 	karst_cm_id_disconnect(b->cm, id, NULL, 0);
 	dreq = *expect_msg(b, DREQ);
 	send_msg(b, drep_for(&dreq, 0));
@@ -224,7 +231,7 @@ Test(cm_end, c1_timewait_limits)
 	advance(b, 2 * MS);
 	expect_ev(b, TIMEWAIT_EXIT);
 	b->path.ack_timeout = 0;
-	id = bed_active(b, 1);
+	id = cm_bed_active(b, 1);
 	karst_cm_id_disconnect(b->cm, id, NULL, 0);
 	dreq = *expect_msg(b, DREQ);
 	send_msg(b, drep_for(&dreq, 1));
@@ -233,16 +240,17 @@ Test(cm_end, c1_timewait_limits)
 	expect_no_ev(b);
 	advance(b, 3 * MS);
 	expect_ev(b, TIMEWAIT_EXIT);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- destroyed in every state --- */
 
 Test(cm_end, c1_destroy_req_sent)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg req, *rej;
-	uint32_t id = bed_req_sent(b, 0, &req);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req, *rej;
+	uint32_t id = cm_bed_req_sent(b, 0, &req);
 
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
 	rej = expect_msg(b, REJ);
@@ -250,15 +258,15 @@ Test(cm_end, c1_destroy_req_sent)
 	cr_expect_eq(karst_get_be64(rej->m.info), OUR_GUID);
 	cr_expect_eq(b->cm->nids, 0);
 	advance(b, 100 * SECOND);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The REJ is said again to whoever has missed it, and there are no events. */
 Test(cm_end, c1_destroy_req_rcvd)
 {
-	struct bed *b = bed_listening();
-	uint32_t id = bed_req_rcvd(b, 0);
-	struct bed_msg *rej;
+	struct cm_bed *b = cm_bed_listening();
+	uint32_t id = cm_bed_req_rcvd(b, 0);
+	struct cm_bed_msg *rej;
 
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
 	rej = expect_msg(b, REJ);
@@ -273,13 +281,13 @@ Test(cm_end, c1_destroy_req_rcvd)
 	cr_expect_eq(b->cm->nids, 2);
 	advance(b, 2 * MS);
 	cr_expect_eq(b->cm->nids, 1);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_end, c1_destroy_rep_sent)
 {
-	struct bed *b = bed_listening();
-	uint32_t id = bed_rep_sent(b, 0);
+	struct cm_bed *b = cm_bed_listening();
+	uint32_t id = cm_bed_rep_sent(b, 0);
 
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.message, KARST_CM_ABOUT_OTHER);
@@ -288,14 +296,15 @@ Test(cm_end, c1_destroy_rep_sent)
 	expect_msg(b, REJ);
 	advance(b, 4 * (UINT64_C(4096) << 20) + MS);
 	cr_expect_eq(b->cm->nids, 1);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_end, c1_destroy_rep_rcvd)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg req;
-	uint32_t id = bed_rep_rcvd(b, 0, &req);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req;
+	uint32_t id = cm_bed_rep_rcvd(b, 0, &req);
 
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.message, KARST_CM_ABOUT_REP);
@@ -303,15 +312,15 @@ Test(cm_end, c1_destroy_rep_rcvd)
 	expect_msg(b, REJ);
 	advance(b, 16 * (UINT64_C(4096) << 20) + MS);
 	cr_expect_eq(b->cm->nids, 0);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The DREQ is repeated and time-wait passes, without the user. */
 Test(cm_end, c1_destroy_established)
 {
-	struct bed *b = bed_listening();
-	uint32_t id = bed_passive(b, 0);
-	struct bed_msg dreq;
+	struct cm_bed *b = cm_bed_listening();
+	uint32_t id = cm_bed_passive(b, 0);
+	struct cm_bed_msg dreq;
 
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
 	dreq = *expect_msg(b, DREQ);
@@ -321,14 +330,15 @@ Test(cm_end, c1_destroy_established)
 	cr_expect_eq(b->cm->nids, 2);
 	advance(b, TIMEWAIT + MS);
 	cr_expect_eq(b->cm->nids, 1);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_end, c1_destroy_dreq_sent)
 {
 	struct karst_cm_config cfg = {.max_ids = 8, .max_retries = 1, .response_timeout = 16};
-	struct bed *b = bed_open(&cfg);
-	uint32_t id = bed_active(b, 0);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
+	uint32_t id = cm_bed_active(b, 0);
 
 	cr_assert_eq(karst_cm_id_disconnect(b->cm, id, NULL, 0), 0);
 	expect_msg(b, DREQ);
@@ -337,14 +347,15 @@ Test(cm_end, c1_destroy_dreq_sent)
 	expect_msg(b, DREQ);
 	advance(b, 2 * SECOND);
 	cr_expect_eq(b->cm->nids, 0);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* Crossed, without a user. */
 Test(cm_end, c1_destroy_crossed)
 {
-	struct bed *b = bed_open(NULL);
-	uint32_t id = bed_active(b, 0);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	uint32_t id = cm_bed_active(b, 0);
 
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
 	expect_msg(b, DREQ);
@@ -352,13 +363,14 @@ Test(cm_end, c1_destroy_crossed)
 	expect_msg(b, DREP);
 	advance(b, TIMEWAIT + MS);
 	cr_expect_eq(b->cm->nids, 0);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_end, c1_destroy_dreq_rcvd_and_timewait)
 {
-	struct bed *b = bed_open(NULL);
-	uint32_t id = bed_active(b, 0);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	uint32_t id = cm_bed_active(b, 0);
 
 	send_msg(b, peer_dreq(id, 0));
 	expect_ev(b, DREQ);
@@ -369,7 +381,7 @@ Test(cm_end, c1_destroy_dreq_rcvd_and_timewait)
 	advance(b, TIMEWAIT + MS);
 	cr_expect_eq(b->cm->nids, 0);
 
-	id = bed_active(b, 1);
+	id = cm_bed_active(b, 1);
 	send_msg(b, peer_dreq(id, 1));
 	expect_ev(b, DREQ);
 	cr_assert_eq(karst_cm_id_disconnect_reply(b->cm, id, NULL, 0), 0);
@@ -377,14 +389,14 @@ Test(cm_end, c1_destroy_dreq_rcvd_and_timewait)
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
 	advance(b, TIMEWAIT + MS);
 	cr_expect_eq(b->cm->nids, 0);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* Whoever is told may destroy at once, and others, too. */
 static uint32_t other_id;
 
 static void
-destroy_both(struct bed *b, const struct karst_cm_ev *ev)
+destroy_both(struct cm_bed *b, const struct karst_cm_ev *ev)
 {
 	cr_assert_eq(karst_cm_id_destroy(b->cm, ev->id), 0);
 	if (other_id != 0)
@@ -395,12 +407,13 @@ destroy_both(struct bed *b, const struct karst_cm_ev *ev)
 Test(cm_end, c1_destroy_in_event)
 {
 	struct karst_cm_config cfg = {.max_ids = 8, .max_retries = 1, .response_timeout = 16};
-	struct bed *b = bed_open(&cfg);
-	struct bed_msg req;
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
+	struct cm_bed_msg req;
 	uint32_t id;
 
-	bed_req_sent(b, 0, &req);
-	other_id = bed_req_sent(b, 1, &req);
+	cm_bed_req_sent(b, 0, &req);
+	other_id = cm_bed_req_sent(b, 1, &req);
 	b->on_event = destroy_both;
 	advance(b, 2 * SECOND);
 	expect_msg(b, REQ);
@@ -411,12 +424,12 @@ Test(cm_end, c1_destroy_in_event)
 	cr_expect_eq(b->cm->nids, 0);
 
 	b->on_event = NULL;
-	id = bed_active(b, 2);
+	id = cm_bed_active(b, 2);
 	b->on_event = destroy_both;
 	send_msg(b, peer_dreq(id, 2));
 	expect_ev(b, DREQ);
 	expect_msg(b, DREP);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- slots --- */
@@ -425,12 +438,13 @@ Test(cm_end, c1_destroy_in_event)
 Test(cm_end, c1_orphans_make_room)
 {
 	struct karst_cm_config cfg = {.max_ids = 4};
-	struct bed *b = bed_open(&cfg);
-	struct bed_msg req;
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
+	struct cm_bed_msg req;
 	uint32_t ids[4], i, id;
 
 	for (i = 0; i < 4; i++)
-		ids[i] = bed_active(b, i);
+		ids[i] = cm_bed_active(b, i);
 	cr_expect_eq(karst_cm_id_connect(b->cm, &b->path, SERVICE, &b->param, NULL, &id), -ENOSPC);
 	cr_expect_eq(karst_cm_id_listen(b->cm, SERVICE, UINT64_MAX, NULL, &id), -ENOSPC);
 	cr_expect_eq(
@@ -439,25 +453,26 @@ Test(cm_end, c1_orphans_make_room)
 		cr_assert_eq(karst_cm_id_destroy(b->cm, ids[i]), 0);
 		expect_msg(b, DREQ);
 	}
-	bed_req_sent(b, 10, &req);
+	cm_bed_req_sent(b, 10, &req);
 	advance(b, 300 * MS);
 	expect_msg(b, DREQ); /* of the second, which is still there */
 	expect_msg(b, REQ);
-	bed_req_sent(b, 11, &req);
+	cm_bed_req_sent(b, 11, &req);
 	cr_expect_eq(karst_cm_id_connect(b->cm, &b->path, SERVICE, &b->param, NULL, &id), -ENOSPC);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* A slot that is used again has another number, so that late messages miss it. */
 Test(cm_end, c1_numbers_are_not_used_again)
 {
 	struct karst_cm_config cfg = {.max_ids = 2};
-	struct bed *b = bed_open(&cfg);
-	struct bed_msg req;
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
+	struct cm_bed_msg req;
 	uint32_t ids[64], i, j;
 
 	for (i = 0; i < 64; i++) {
-		ids[i] = bed_req_sent(b, 0, &req);
+		ids[i] = cm_bed_req_sent(b, 0, &req);
 		cr_assert_neq(ids[i], 0);
 		for (j = 0; j < i; j++)
 			cr_assert_neq(ids[i], ids[j]);
@@ -466,5 +481,5 @@ Test(cm_end, c1_numbers_are_not_used_again)
 	}
 	send_msg(b, peer_rep(&req, 0));
 	expect_msg(b, REJ);
-	bed_close(b);
+	cm_bed_down(b);
 }

@@ -2,17 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /* What no honest peer sends: forged messages, floods, rubbish (U2, C1). */
-#include "bed.h"
+#include "cm_bed.h"
 
 /* --- malformed --- */
 
 Test(cm_hostile, u2_malformed)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_msg req = peer_req(b, 0);
 	uint8_t mad[KARST_CM_MAD_LEN];
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	cr_assert_eq(karst_cm_msg_build(&req, mad), 0);
 	send_raw(b, mad, 0);
 	send_raw(b, mad, 255);
@@ -36,7 +37,7 @@ Test(cm_hostile, u2_malformed)
 	mad[17] = 0x10;
 	send_raw(b, mad, sizeof(mad));
 	expect_ev(b, REQ);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- forged --- */
@@ -44,12 +45,13 @@ Test(cm_hostile, u2_malformed)
 /* Whoever knows the ids, but not the peer's address, the queue pair or the transaction. */
 Test(cm_hostile, c1_forged_dreq)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	uint32_t id;
 	struct karst_cm_msg m;
 
-	bed_listen(b);
-	id = bed_passive(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_passive(b, 0);
 	m = peer_dreq(id, 0);
 	send_from(b, 1, m); /* another address */
 	m.dreq.qpn++;
@@ -59,14 +61,15 @@ Test(cm_hostile, c1_forged_dreq)
 	send_msg(b, m); /* another id of the peer */
 	cr_expect_eq(counted(b, FORGED), 3);
 	cr_expect_eq(state_of(b, id), KARST_CM_ESTABLISHED);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_hostile, c1_forged_answers)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg req, dreq;
-	uint32_t id = bed_req_sent(b, 0, &req);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req, dreq;
+	uint32_t id = cm_bed_req_sent(b, 0, &req);
 	struct karst_cm_msg m = peer_rep(&req, 0);
 
 	send_from(b, 1, m);
@@ -100,18 +103,19 @@ Test(cm_hostile, c1_forged_answers)
 	send_from(b, 1, peer_msg(KARST_CM_DREP, id, &dreq, 0));
 	cr_expect_eq(counted(b, FORGED), 6);
 	cr_expect_eq(state_of(b, id), KARST_CM_DREQ_SENT);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* A connection that is half open is not established by somebody else's RTU. */
 Test(cm_hostile, c1_forged_rtu)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_msg m;
 	uint32_t id;
 
-	bed_listen(b);
-	id = bed_rep_sent(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_rep_sent(b, 0);
 	m = peer_msg(KARST_CM_RTU, id, NULL, 0);
 	send_from(b, 1, m);
 	m.local_id++;
@@ -122,7 +126,7 @@ Test(cm_hostile, c1_forged_rtu)
 	cr_expect_eq(counted(b, NO_ID), 1);
 	cr_expect_eq(b->cm->nhalf_open, 1);
 	cr_expect_eq(state_of(b, id), KARST_CM_REP_SENT);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* Messages about the id of a listener, and messages about nothing. */
@@ -130,8 +134,9 @@ Test(cm_hostile, c1_about_a_listener)
 {
 	static const enum karst_cm_kind silent[] = {KARST_CM_MRA, KARST_CM_REJ, KARST_CM_RTU,
 		KARST_CM_DREP, KARST_CM_REP, KARST_CM_DREQ};
-	struct bed *b = bed_open(NULL);
-	uint32_t listener = bed_listen(b), i;
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	uint32_t listener = cm_bed_listen(b), i;
 
 	for (i = 0; i < KARST_DIM(silent); i++)
 		send_msg(b, peer_msg(silent[i], listener, NULL, 0));
@@ -143,13 +148,13 @@ Test(cm_hostile, c1_about_a_listener)
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_INVALID_COMM_ID);
 	send_msg(b, peer_msg(KARST_CM_DREQ, 0, NULL, 0));
 	expect_msg(b, DREP);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- floods --- */
 
 static void
-flood(struct bed *b, unsigned int n, uint32_t from, uint32_t to)
+flood(struct cm_bed *b, unsigned int n, uint32_t from, uint32_t to)
 {
 	struct karst_cm_path seen = seen_from(b, n);
 	struct karst_cm_msg req;
@@ -165,30 +170,32 @@ flood(struct bed *b, unsigned int n, uint32_t from, uint32_t to)
 Test(cm_hostile, c1_flood_from_one_address)
 {
 	struct karst_cm_config cfg = {.max_ids = 256, .max_half_open = 16};
-	struct bed *b = bed_open(&cfg);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
 	uint32_t i;
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	flood(b, 1, 0, 1000);
 	cr_expect_eq(b->cm->nhalf_open, 8);
 	cr_expect_eq(counted(b, FLOOD), 992);
 	for (i = 0; i < 8; i++)
 		expect_ev(b, REQ);
-	bed_passive(b, 5000);
-	bed_passive(b, 5001);
+	cm_bed_passive(b, 5000);
+	cm_bed_passive(b, 5001);
 	cr_expect_eq(b->cm->nhalf_open, 8);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* From everywhere: what has had a second makes room, what has not is left alone. */
 Test(cm_hostile, c1_flood_from_everywhere)
 {
 	struct karst_cm_config cfg = {.max_ids = 256, .max_half_open = 16};
-	struct bed *b = bed_open(&cfg);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
 	const struct karst_cm_ev *ev;
 	uint32_t i, oldest = 0, id;
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	for (i = 0; i < 40; i++)
 		flood(b, 1 + i, 0, 1);
 	cr_expect_eq(b->cm->nhalf_open, 16);
@@ -213,14 +220,14 @@ Test(cm_hostile, c1_flood_from_everywhere)
 	expect_ev(b, RTU);
 	cr_expect_eq(karst_cm_id_accept(b->cm, oldest, &b->param), -EINVAL);
 	cr_expect_eq(karst_cm_id_destroy(b->cm, oldest), 0);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* Whoever is told that a connection had to go stops to listen: the newcomer finds nobody. */
 static uint32_t listener;
 
 static void
-stop_listening(struct bed *b, const struct karst_cm_ev *ev)
+stop_listening(struct cm_bed *b, const struct karst_cm_ev *ev)
 {
 	if (ev->code == KARST_CM_EV_REJ)
 		cr_assert_eq(karst_cm_id_destroy(b->cm, listener), 0);
@@ -229,9 +236,10 @@ stop_listening(struct bed *b, const struct karst_cm_ev *ev)
 Test(cm_hostile, c1_listener_gone_while_making_room)
 {
 	struct karst_cm_config cfg = {.max_ids = 64, .max_half_open = 2};
-	struct bed *b = bed_open(&cfg);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
 
-	listener = bed_listen(b);
+	listener = cm_bed_listen(b);
 	flood(b, 1, 0, 1);
 	flood(b, 2, 0, 1);
 	expect_ev(b, REQ);
@@ -242,29 +250,31 @@ Test(cm_hostile, c1_listener_gone_while_making_room)
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_NO_RESOURCES);
 	expect_ev(b, REJ);
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_INVALID_SERVICE_ID);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* All slots taken: a REJ that says so. */
 Test(cm_hostile, c1_table_full)
 {
 	struct karst_cm_config cfg = {.max_ids = 4, .max_half_open = 4};
-	struct bed *b = bed_open(&cfg);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
 	uint32_t i;
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	for (i = 0; i < 3; i++)
-		bed_passive(b, i);
+		cm_bed_passive(b, i);
 	send_msg(b, peer_req(b, 9));
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_NO_RESOURCES);
 	cr_expect_eq(counted(b, TABLE_FULL), 1);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* Refusing costs nothing but the REJ: no slot, no half-open connection. */
 Test(cm_hostile, c1_refused_leave_nothing)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	uint32_t i;
 
 	for (i = 0; i < 1000; i++) {
@@ -272,17 +282,18 @@ Test(cm_hostile, c1_refused_leave_nothing)
 		expect_msg(b, REJ);
 	}
 	cr_expect_eq(b->cm->nids, 0);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* A peer that asks for repetitions as fast as can be, or as slowly: within reason. */
 Test(cm_hostile, c1_extreme_timeouts)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_msg req = peer_req(b, 0);
 	uint32_t id, sent = 0;
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	req.req.local_response_timeout = 0;
 	req.req.remote_response_timeout = 0;
 	req.req.max_retries = 15;
@@ -308,14 +319,15 @@ Test(cm_hostile, c1_extreme_timeouts)
 	advance(b, 600 * SECOND);
 	expect_msg(b, REJ);
 	cr_expect_eq(expect_ev(b, REJ)->reason, KARST_CM_REJ_TIMEOUT);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- listeners for ranges --- */
 
 Test(cm_hostile, c1_masks)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	uint32_t all, space, one, id;
 	struct karst_cm_msg req = peer_req(b, 0);
 
@@ -335,7 +347,7 @@ Test(cm_hostile, c1_masks)
 	send_msg(b, req);
 	cr_expect_eq(expect_ev(b, REQ)->listen_id, all);
 	cr_expect_eq(b->evs[(b->ev_head - 1) % BED_QUEUE].ev.service_id, req.req.service_id);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- guessing --- */
@@ -346,14 +358,15 @@ Test(cm_hostile, c1_masks)
 static void
 show(const uint64_t secret[2], uint32_t id[SHOWN], uint64_t tid[SHOWN])
 {
-	struct bed *b = bed_open(
-		&(struct karst_cm_config){.max_ids = 64, .secret = {secret[0], secret[1]}});
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(
+		&bed, &(struct karst_cm_config){.max_ids = 64, .secret = {secret[0], secret[1]}});
 	uint32_t i;
 
 	for (i = 0; i < SHOWN; i++) {
-		struct bed_msg req;
+		struct cm_bed_msg req;
 
-		id[i] = bed_req_sent(b, i, &req);
+		id[i] = cm_bed_req_sent(b, i, &req);
 		tid[i] = req.m.tid;
 		cr_assert_eq(req.m.local_id, id[i]);
 	}
@@ -361,7 +374,7 @@ show(const uint64_t secret[2], uint32_t id[SHOWN], uint64_t tid[SHOWN])
 		cr_assert_eq(karst_cm_id_destroy(b->cm, id[i]), 0);
 		expect_msg(b, REJ);
 	}
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* What some connections show of ids and transactions says nothing of the next: no difference comes

@@ -2,12 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /* Refusals: REJ with the right reason, sent and received; stale connections; LAP (C1, C2). */
-#include "bed.h"
+#include "cm_bed.h"
 
 #include "karst_hdr.h"
 
 static struct karst_cm_msg
-peer_rej(uint32_t id, const struct bed_msg *about, uint32_t n, uint16_t reason)
+peer_rej(uint32_t id, const struct cm_bed_msg *about, uint32_t n, uint16_t reason)
 {
 	struct karst_cm_msg m = peer_msg(KARST_CM_REJ, id, about, n);
 
@@ -19,13 +19,14 @@ peer_rej(uint32_t id, const struct bed_msg *about, uint32_t n, uint16_t reason)
 
 Test(cm_refuse, c1_user_rejects_req)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_msg again;
-	struct bed_msg *m;
+	struct cm_bed_msg *m;
 	uint32_t id;
 
-	bed_listen(b);
-	id = bed_req_rcvd(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_req_rcvd(b, 0);
 	cr_assert_eq(karst_cm_id_reject(
 			     b->cm, id, KARST_CM_REJ_CONSUMER_DEFINED, "why", 3, "private", 7),
 		0);
@@ -52,17 +53,18 @@ Test(cm_refuse, c1_user_rejects_req)
 	cr_expect_eq(state_of(b, id), KARST_CM_IDLE);
 	expect_msg(b, REJ); /* the new one was not answered either */
 	expect_ev(b, REJ);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The peer was asked for patience, and the REJ was lost: it asks again after that only. */
 Test(cm_refuse, c1_rejected_after_mra)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	uint32_t id;
 
-	bed_listen(b);
-	id = bed_req_rcvd(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_req_rcvd(b, 0);
 	send_msg(b, peer_req(b, 0));
 	cr_expect_eq(expect_msg(b, MRA)->m.mra.service_timeout, 24);
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
@@ -72,14 +74,15 @@ Test(cm_refuse, c1_rejected_after_mra)
 	expect_msg(b, REJ);
 	advance(b, 20 * SECOND);
 	cr_expect_eq(b->cm->nids, 1);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_refuse, c1_user_rejects_rep)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg req, *m;
-	uint32_t id = bed_rep_rcvd(b, 0, &req);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req, *m;
+	uint32_t id = cm_bed_rep_rcvd(b, 0, &req);
 
 	cr_assert_eq(karst_cm_id_reject(b->cm, id, KARST_CM_REJ_NO_RESOURCES, NULL, 0, NULL, 0), 0);
 	m = expect_msg(b, REJ);
@@ -89,16 +92,17 @@ Test(cm_refuse, c1_user_rejects_rep)
 	expect_msg(b, REJ);
 	cr_expect_eq(karst_cm_id_ready(b->cm, id, NULL, 0), -EINVAL);
 	cr_expect_eq(karst_cm_id_reject(b->cm, id, 28, NULL, 0, NULL, 0), -EINVAL);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- by the peer, in every state --- */
 
 Test(cm_refuse, c1_req_rejected)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg req;
-	uint32_t id = bed_req_sent(b, 0, &req);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req;
+	uint32_t id = cm_bed_req_sent(b, 0, &req);
 	struct karst_cm_msg rej = peer_rej(id, &req, 0, KARST_CM_REJ_CONSUMER_DEFINED);
 	const struct karst_cm_ev *ev;
 
@@ -119,33 +123,35 @@ Test(cm_refuse, c1_req_rejected)
 	send_msg(b, rej);
 	cr_expect_eq(counted(b, STATE), 1);
 	advance(b, 100 * SECOND);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* As Linux refuses a port on which nobody listens: it has no id of its own. */
 Test(cm_refuse, c1_req_rejected_by_nobody)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg req;
-	uint32_t id = bed_req_sent(b, 0, &req);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req;
+	uint32_t id = cm_bed_req_sent(b, 0, &req);
 	struct karst_cm_msg rej = peer_rej(id, &req, 0, KARST_CM_REJ_INVALID_SERVICE_ID);
 
 	rej.local_id = 0;
 	send_msg(b, rej);
 	cr_expect_eq(expect_ev(b, REJ)->reason, KARST_CM_REJ_INVALID_SERVICE_ID);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The peer has waited long enough, and does not know our id: it says who it is. */
 Test(cm_refuse, c1_peer_gives_up)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_msg rej;
 	uint8_t guid[8];
 	uint32_t id;
 
-	bed_listen(b);
-	id = bed_req_rcvd(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_req_rcvd(b, 0);
 	karst_put_be64(guid, PEER_GUID);
 	rej = peer_rej(0, NULL, 0, KARST_CM_REJ_TIMEOUT);
 	send_msg(b, rej); /* of whom? */
@@ -159,7 +165,7 @@ Test(cm_refuse, c1_peer_gives_up)
 	cr_expect_eq(b->cm->nhalf_open, 0);
 	cr_expect_eq(karst_cm_id_accept(b->cm, id, &b->param), -EINVAL);
 
-	id = bed_rep_sent(b, 1);
+	id = cm_bed_rep_sent(b, 1);
 	send_msg(b, peer_rej(id, NULL, 1, KARST_CM_REJ_TIMEOUT));
 	cr_expect_eq(expect_ev(b, REJ)->id, id);
 	cr_expect_eq(b->cm->nhalf_open, 0);
@@ -172,30 +178,31 @@ Test(cm_refuse, c1_peer_gives_up)
 	expect_ev(b, REQ);
 	advance(b, SECOND);
 	cr_expect_eq(state_of(b, id), KARST_CM_IDLE);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* None of our RTUs arrived. */
 Test(cm_refuse, c1_established_rejected)
 {
-	struct bed *b = bed_open(NULL);
-	uint32_t id = bed_active(b, 0);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	uint32_t id = cm_bed_active(b, 0);
 
 	send_msg(b, peer_rej(id, NULL, 0, KARST_CM_REJ_TIMEOUT));
 	cr_expect_eq(expect_ev(b, REJ)->id, id);
 	cr_expect_eq(state_of(b, id), KARST_CM_TIMEWAIT);
 	advance(b, SECOND);
 	expect_ev(b, TIMEWAIT_EXIT);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- REQs that cannot be --- */
 
 static void
-expect_refused(struct bed *b, struct karst_cm_msg req, uint16_t reason)
+expect_refused(struct cm_bed *b, struct karst_cm_msg req, uint16_t reason)
 {
 	uint64_t before = counted(b, INVALID);
-	struct bed_msg *m;
+	struct cm_bed_msg *m;
 
 	send_msg(b, req);
 	m = expect_msg(b, REJ);
@@ -210,10 +217,11 @@ expect_refused(struct bed *b, struct karst_cm_msg req, uint16_t reason)
 
 Test(cm_refuse, c1_c2_req_invalid)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_msg req;
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	req = peer_req(b, 0);
 	req.req.service_id++;
 	expect_refused(b, req, KARST_CM_REJ_INVALID_SERVICE_ID);
@@ -247,7 +255,7 @@ Test(cm_refuse, c1_c2_req_invalid)
 	req.req.guid = 0;
 	send_msg(b, req);
 	cr_expect_eq(counted(b, INVALID), 9);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- stale connections --- */
@@ -255,13 +263,14 @@ Test(cm_refuse, c1_c2_req_invalid)
 /* The peer has started anew: its queue pair or its id is one that we still know. */
 Test(cm_refuse, c1_stale_req)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_msg req;
-	struct bed_msg dreq;
+	struct cm_bed_msg dreq;
 	uint32_t id;
 
-	bed_listen(b);
-	id = bed_passive(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_passive(b, 0);
 	req = peer_req(b, 1);
 	req.req.qpn = PEER_QPN;
 	send_msg(b, req);
@@ -283,7 +292,7 @@ Test(cm_refuse, c1_stale_req)
 	expect_ev(b, REQ);
 
 	/* the same id, another transaction */
-	id = bed_passive(b, 2);
+	id = cm_bed_passive(b, 2);
 	req = peer_req(b, 2);
 	req.tid += 1000;
 	req.req.qpn += 1000;
@@ -295,19 +304,20 @@ Test(cm_refuse, c1_stale_req)
 	memcpy(req.req.primary.local_gid, seen_from(b, 1).remote_ip, 16);
 	send_from(b, 1, req);
 	expect_ev(b, REQ);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* Half open, and the peer starts anew: given up, with an event, but not within another. */
 Test(cm_refuse, c1_stale_half_open)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_msg req;
 	const struct karst_cm_ev *ev;
 	uint32_t id;
 
-	bed_listen(b);
-	id = bed_req_rcvd(b, 0);
+	cm_bed_listen(b);
+	id = cm_bed_req_rcvd(b, 0);
 	req = peer_req(b, 0);
 	req.tid += 1000;
 	send_msg(b, req);
@@ -323,7 +333,7 @@ Test(cm_refuse, c1_stale_half_open)
 	send_msg(b, req);
 	expect_ev(b, REQ);
 
-	id = bed_rep_sent(b, 1);
+	id = cm_bed_rep_sent(b, 1);
 	req = peer_req(b, 2);
 	req.req.qpn = PEER_QPN + 1;
 	send_msg(b, req);
@@ -332,19 +342,20 @@ Test(cm_refuse, c1_stale_half_open)
 	advance(b, MS);
 	expect_msg(b, REJ);
 	cr_expect_eq(expect_ev(b, REJ)->id, id);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* A REP with the queue pair of a connection that we have. */
 Test(cm_refuse, c1_stale_rep)
 {
-	struct bed *b = bed_open(NULL);
-	uint32_t old = bed_active(b, 0), id;
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	uint32_t old = cm_bed_active(b, 0), id;
 	const struct karst_cm_ev *ev;
 	struct karst_cm_msg rep;
-	struct bed_msg req, *rej;
+	struct cm_bed_msg req, *rej;
 
-	id = bed_req_sent(b, 1, &req);
+	id = cm_bed_req_sent(b, 1, &req);
 	rep = peer_rep(&req, 1);
 	rep.rep.qpn = PEER_QPN;
 	send_msg(b, rep);
@@ -356,18 +367,19 @@ Test(cm_refuse, c1_stale_rep)
 	cr_expect_eq(ev->id, id);
 	cr_expect(ev->local);
 	cr_expect_eq(ev->reason, KARST_CM_REJ_STALE_CONN);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The same before the user was ready: it is too late for that. */
 Test(cm_refuse, c1_stale_rep_before_ready)
 {
-	struct bed *b = bed_open(NULL);
-	struct bed_msg req;
-	uint32_t old = bed_rep_rcvd(b, 0, &req);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req;
+	uint32_t old = cm_bed_rep_rcvd(b, 0, &req);
 	struct karst_cm_msg rep;
 
-	bed_req_sent(b, 1, &req);
+	cm_bed_req_sent(b, 1, &req);
 	rep = peer_rep(&req, 1);
 	rep.rep.qpn = PEER_QPN;
 	send_msg(b, rep);
@@ -377,17 +389,18 @@ Test(cm_refuse, c1_stale_rep_before_ready)
 	advance(b, MS);
 	cr_expect_eq(expect_msg(b, REJ)->m.rej.reason, KARST_CM_REJ_STALE_CONN);
 	cr_expect_eq(expect_ev(b, REJ)->id, old);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* --- alternate paths: there are none --- */
 
 Test(cm_refuse, c1_lap)
 {
-	struct bed *b = bed_open(NULL);
-	uint32_t id = bed_active(b, 0);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	uint32_t id = cm_bed_active(b, 0);
 	struct karst_cm_msg lap = peer_msg(KARST_CM_LAP, id, NULL, 0);
-	struct bed_msg *apr;
+	struct cm_bed_msg *apr;
 
 	send_msg(b, lap);
 	apr = expect_msg(b, APR);
@@ -401,5 +414,5 @@ Test(cm_refuse, c1_lap)
 	send_msg(b, peer_msg(KARST_CM_APR, id, NULL, 0));
 	cr_expect_eq(counted(b, STATE), 1);
 	cr_expect_eq(state_of(b, id), KARST_CM_ESTABLISHED);
-	bed_close(b);
+	cm_bed_down(b);
 }

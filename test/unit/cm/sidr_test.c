@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* SIDR REQ and SIDR REP: which queue pair serves datagrams (C2). */
-#include "bed.h"
+#include "cm_bed.h"
 
 static struct karst_cm_msg
 peer_sidr_req(uint32_t n)
@@ -18,7 +18,7 @@ peer_sidr_req(uint32_t n)
 }
 
 static struct karst_cm_msg
-peer_sidr_rep(const struct bed_msg *req)
+peer_sidr_rep(const struct cm_bed_msg *req)
 {
 	struct karst_cm_msg m = {
 		.kind = KARST_CM_SIDR_REP, .tid = req->m.tid, .local_id = req->m.local_id};
@@ -33,9 +33,10 @@ peer_sidr_rep(const struct bed_msg *req)
 
 Test(cm_sidr, c2_asked)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	const struct karst_cm_ev *ev;
-	struct bed_msg req;
+	struct cm_bed_msg req;
 	uint32_t id;
 
 	cr_assert_eq(
@@ -62,15 +63,16 @@ Test(cm_sidr, c2_asked)
 	cr_expect_eq(counted(b, STATE), 1);
 	cr_expect_eq(state_of(b, id), KARST_CM_IDLE);
 	advance(b, 100 * SECOND);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_sidr, c2_refused)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	const struct karst_cm_ev *ev;
 	struct karst_cm_msg rep;
-	struct bed_msg req;
+	struct cm_bed_msg req;
 	uint32_t id;
 
 	cr_assert_eq(karst_cm_id_sidr_request(b->cm, &b->path, SERVICE, NULL, 0, NULL, &id), 0);
@@ -92,13 +94,14 @@ Test(cm_sidr, c2_refused)
 	ev = expect_ev(b, SIDR_REP);
 	cr_expect_eq(ev->reason, KARST_CM_SIDR_UNSUPPORTED);
 	cr_expect_eq(ev->info_len, 4);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_sidr, c2_lost)
 {
 	struct karst_cm_config cfg = {.max_ids = 4, .max_retries = 1, .response_timeout = 16};
-	struct bed *b = bed_open(&cfg);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
 	uint32_t id;
 
 	cr_assert_eq(karst_cm_id_sidr_request(b->cm, &b->path, SERVICE, NULL, 0, NULL, &id), 0);
@@ -111,20 +114,21 @@ Test(cm_sidr, c2_lost)
 	expect_msg(b, SIDR_REQ);
 	cr_assert_eq(karst_cm_id_destroy(b->cm, id), 0);
 	advance(b, 10 * SECOND);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* The user is asked once, and the same answer is given for as long as it may be asked for. */
 Test(cm_sidr, c2_asks)
 {
-	struct bed *b = bed_open(NULL);
-	uint32_t listener = bed_listen(b), id;
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	uint32_t listener = cm_bed_listen(b), id;
 	struct karst_cm_param p = {.qpn = OUR_QPN,
 		.qkey = 0x7654321,
 		.private_data = "at your service",
 		.private_data_len = 15};
 	const struct karst_cm_ev *ev;
-	struct bed_msg first;
+	struct cm_bed_msg first;
 
 	send_msg(b, peer_sidr_req(0));
 	ev = expect_ev(b, SIDR_REQ);
@@ -166,14 +170,15 @@ Test(cm_sidr, c2_asks)
 	cr_expect_eq(b->cm->nids, 1);
 	send_msg(b, peer_sidr_req(0));
 	expect_ev(b, SIDR_REQ);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_sidr, c2_asks_in_vain)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	struct karst_cm_msg req;
-	struct bed_msg *m;
+	struct cm_bed_msg *m;
 	uint32_t id;
 
 	send_msg(b, peer_sidr_req(0));
@@ -184,7 +189,7 @@ Test(cm_sidr, c2_asks_in_vain)
 	cr_expect_eq(b->cm->nids, 0);
 	cr_expect_eq(counted(b, NO_SERVICE), 1);
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	send_msg(b, peer_sidr_req(1));
 	id = expect_ev(b, SIDR_REQ)->id;
 	cr_assert_eq(karst_cm_id_sidr_reply(b->cm, id, KARST_CM_SIDR_NO_QP, NULL), 0);
@@ -206,37 +211,39 @@ Test(cm_sidr, c2_asks_in_vain)
 	cr_expect_eq(expect_ev(b, SIDR_ERROR)->id, id);
 	expect_ev(b, SIDR_ERROR);
 	cr_expect_eq(karst_cm_id_sidr_reply(b->cm, id, KARST_CM_SIDR_NO_QP, NULL), -EINVAL);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 /* Numbers of requests and of connections are not the same. */
 Test(cm_sidr, c2_request_is_no_connection)
 {
-	struct bed *b = bed_open(NULL);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
 	uint32_t id;
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	send_msg(b, peer_sidr_req(0));
 	expect_ev(b, SIDR_REQ);
-	id = bed_passive(b, 0);
+	id = cm_bed_passive(b, 0);
 	send_msg(b, peer_sidr_req(0));
 	cr_expect_eq(duplicates(b, SIDR_REQ), 1);
 	cr_expect_eq(state_of(b, id), KARST_CM_ESTABLISHED);
-	bed_close(b);
+	cm_bed_down(b);
 }
 
 Test(cm_sidr, c2_flood)
 {
 	struct karst_cm_config cfg = {.max_ids = 64, .max_half_open = 8};
-	struct bed *b = bed_open(&cfg);
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
 	uint32_t i;
 
-	bed_listen(b);
+	cm_bed_listen(b);
 	for (i = 0; i < 100; i++)
 		send_msg(b, peer_sidr_req(i));
 	cr_expect_eq(b->cm->nhalf_open, 4);
 	cr_expect_eq(counted(b, FLOOD), 96);
 	for (i = 0; i < 4; i++)
 		expect_ev(b, SIDR_REQ);
-	bed_close(b);
+	cm_bed_down(b);
 }

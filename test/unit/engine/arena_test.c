@@ -11,7 +11,7 @@
 #include <criterion/criterion.h>
 
 #include "arena.h"
-#include "bed.h"
+#include "engine_bed.h"
 
 #define LIVE 400u
 
@@ -241,7 +241,7 @@ Test(arena, files_are_not_in_core_dumps)
 	eng_arena_init_files(&a, "test", 0);
 	p = eng_arena_alloc(&a, 4096);
 	cr_assert_not_null(p);
-	cr_assert_not(bed_is_dumped(p));
+	cr_assert_not(engine_bed_is_dumped(p));
 	eng_arena_free(&a, p, 4096);
 	eng_arena_fini(&a);
 }

@@ -7,7 +7,7 @@
 #include <criterion/criterion.h>
 #include <time.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 
 #define BUF (256u << 10)
 
@@ -16,35 +16,35 @@
 /* The lcore has a thread; this one is not it. */
 Test(control, from_another_thread)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_engine_lcore_stats st;
-	struct bed_poller poller;
+	struct engine_bed_poller poller;
 	struct karst_core_qp_attr attr;
-	struct bed bed;
+	struct engine_bed bed;
 	unsigned int i;
 
-	bed_up(&bed, &cfg);
-	bed_poller_start(&poller, &bed, 1);
+	engine_bed_up(&bed, &cfg);
+	engine_bed_poller_start(&poller, &bed, 1);
 	for (i = 0; i < 50; i++) {
-		struct karst_engine_qp *a = bed_qp(&bed, KARST_QPT_RC, 0);
-		struct karst_engine_qp *b = bed_qp(&bed, KARST_QPT_RC, 0);
+		struct karst_engine_qp *a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		struct karst_engine_qp *b = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 
-		bed_connect(&bed, a, b);
+		engine_bed_connect(&bed, a, b);
 		cr_assert_eq(karst_engine_qp_query(bed.e, b, &attr), 0);
 		cr_assert_eq(attr.qp_state, KARST_QPS_RTS);
 		cr_assert_eq(attr.dest_qpn, a->num);
 		cr_assert_eq(karst_engine_qp_destroy(bed.e, a), 0);
 		cr_assert_eq(karst_engine_qp_destroy(bed.e, b), 0);
 	}
-	bed_poller_stop(&poller);
+	engine_bed_poller_stop(&poller);
 	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &st), 0);
 	cr_assert_eq(st.messages, 50 * (2 + 6 + 1 + 2));
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Two reactors, each making calls about the other's objects; memory calls wait for both. */
 struct reactor {
-	struct bed *bed;
+	struct engine_bed *bed;
 	uint32_t mine;
 	uint32_t other;
 	unsigned int made;
@@ -63,9 +63,9 @@ reactor(void *arg)
 		uint32_t key;
 
 		karst_engine_poll(e, r->mine);
-		qp = bed_qp(r->bed, KARST_QPT_RC, r->other);
+		qp = engine_bed_qp(r->bed, KARST_QPT_RC, r->other);
 		cr_assert_eq(qp->lcore, r->other);
-		key = bed_mr(r->bed, mem[r->mine], sizeof(mem[0]));
+		key = engine_bed_mr(r->bed, mem[r->mine], sizeof(mem[0]));
 		cr_assert_eq(karst_engine_mr_dereg(e, key), 0);
 		cr_assert_eq(karst_engine_qp_destroy(e, qp), 0);
 		r->made++;
@@ -81,14 +81,14 @@ reactor(void *arg)
 
 Test(control, two_reactors_across)
 {
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	pthread_t thread[2];
 	struct reactor r[2];
 	atomic_uint running;
-	struct bed bed;
+	struct engine_bed bed;
 	unsigned int i;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	atomic_init(&running, 2);
 	for (i = 0; i < 2; i++) {
 		r[i] = (struct reactor){
@@ -99,23 +99,23 @@ Test(control, two_reactors_across)
 		pthread_join(thread[i], NULL);
 	cr_assert_eq(r[0].made, 100);
 	cr_assert_eq(r[1].made, 100);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* One thread has both lcores: nobody to wait for. */
 Test(control, one_thread_many_lcores)
 {
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct karst_engine_qp *qp;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	karst_engine_poll(bed.e, 0);
 	karst_engine_poll(bed.e, 1);
-	qp = bed_qp(&bed, KARST_QPT_RC, 1);
+	qp = engine_bed_qp(&bed, KARST_QPT_RC, 1);
 	cr_assert_eq(karst_engine_qp_destroy(bed.e, qp), 0);
 	cr_assert_eq(karst_engine_destroy(bed.e), -EBUSY);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 struct callback_seen {
@@ -141,30 +141,30 @@ Test(control, from_a_callback)
 {
 	const struct karst_engine_ops ops = {.cq_event = on_cq};
 	struct callback_seen seen = {0};
-	struct bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
+	struct engine_bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
 	static uint8_t mem[4096];
 	struct karst_engine_qp *a, *b;
 	struct karst_cqe cqe;
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t key, pd;
 	int i;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	seen.e = bed.e;
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 0);
-	bed_connect(&bed, a, b);
-	key = bed_mr(&bed, mem, sizeof(mem));
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	engine_bed_connect(&bed, a, b);
+	key = engine_bed_mr(&bed, mem, sizeof(mem));
 	karst_cq_arm(bed.cq->sh, false);
 	for (i = 0; i < 3; i++) {
-		bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 64, key, mem + 2048, key);
-		cr_assert(bed_wait(&bed, &cqe));
+		engine_bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 64, key, mem + 2048, key);
+		cr_assert(engine_bed_wait(&bed, &cqe));
 	}
 	cr_assert_eq(seen.times, 1);
 	cr_assert_eq(seen.cq, bed.cq);
 	cr_assert_eq(seen.ret, -EDEADLK);
 	cr_assert_eq(karst_engine_pd_alloc(bed.e, &pd), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- memory under traffic --- */
@@ -173,78 +173,78 @@ Test(control, from_a_callback)
  * another thread, goes on until it is refused. */
 Test(control, dereg_under_traffic)
 {
-	struct bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
+	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
 	struct karst_engine_qp *a, *b;
 	static uint8_t src[BUF], dst[BUF];
-	struct bed_poller poller;
+	struct engine_bed_poller poller;
 	struct karst_cqe cqe;
 	uint32_t ks, kd, i;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 1);
-	bed_connect(&bed, a, b);
-	ks = bed_mr(&bed, src, BUF);
-	kd = bed_mr(&bed, dst, BUF);
+	engine_bed_up(&bed, &cfg);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+	engine_bed_connect(&bed, a, b);
+	ks = engine_bed_mr(&bed, src, BUF);
+	kd = engine_bed_mr(&bed, dst, BUF);
 	memset(src, 0x11, BUF);
 	for (i = 0; i < 32; i++)
-		bed_post(a, KARST_WR_RDMA_WRITE, i, src, BUF, ks, dst, kd);
-	bed_poller_start(&poller, &bed, 3);
-	cr_assert(bed_wait(&bed, &cqe));
+		engine_bed_post(a, KARST_WR_RDMA_WRITE, i, src, BUF, ks, dst, kd);
+	engine_bed_poller_start(&poller, &bed, 3);
+	cr_assert(engine_bed_wait(&bed, &cqe));
 	cr_assert_eq(karst_engine_mr_dereg(bed.e, kd), 0);
 	memset(dst, 0xee, BUF);
 	do {
 		/* may all have been written in time: there is always another one on its way */
-		bed_post(a, KARST_WR_RDMA_WRITE, i, src, BUF, ks, dst, kd);
-		cr_assert(bed_wait(&bed, &cqe));
+		engine_bed_post(a, KARST_WR_RDMA_WRITE, i, src, BUF, ks, dst, kd);
+		cr_assert(engine_bed_wait(&bed, &cqe));
 	} while (cqe.status == KARST_WC_SUCCESS);
 	cr_assert_eq(cqe.status, KARST_WC_REM_ACCESS_ERR, "status %u", cqe.status);
-	bed_poller_stop(&poller);
+	engine_bed_poller_stop(&poller);
 	for (i = 0; i < BUF; i++)
 		cr_assert_eq(dst[i], 0xee, "byte %u", i);
 	cr_assert_eq(karst_engine_mr_dereg(bed.e, kd), -EINVAL);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(control, rereg_keeps_the_key)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	static uint8_t mem[3][4096];
 	struct karst_engine_qp *a, *b;
 	struct karst_mr_attr attr;
 	struct karst_cqe cqe;
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t key;
 
-	bed_up(&bed, &cfg);
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 0);
-	bed_connect(&bed, a, b);
-	key = bed_mr(&bed, mem, sizeof(mem));
+	engine_bed_up(&bed, &cfg);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	engine_bed_connect(&bed, a, b);
+	key = engine_bed_mr(&bed, mem, sizeof(mem));
 	attr = (struct karst_mr_attr){
 		.host = mem[2], .va = (uintptr_t)mem[1], .len = sizeof(mem[0])};
-	bed_fill(mem[0], sizeof(mem[0]), 3);
-	bed_post(a, KARST_WR_RDMA_WRITE, 1, mem[0], 4096, key, mem[1], key);
-	cr_assert(bed_wait(&bed, &cqe));
+	engine_bed_fill(mem[0], sizeof(mem[0]), 3);
+	engine_bed_post(a, KARST_WR_RDMA_WRITE, 1, mem[0], 4096, key, mem[1], key);
+	cr_assert(engine_bed_wait(&bed, &cqe));
 	cr_assert_arr_eq(mem[0], mem[1], 4096);
 	cr_assert_eq(karst_engine_mr_rereg(bed.e, key, KARST_REREG_TRANSLATION, &attr), 0);
 	/* the same address is other memory now */
-	bed_fill(mem[2], sizeof(mem[2]), 9);
+	engine_bed_fill(mem[2], sizeof(mem[2]), 9);
 	memset(mem[1], 0, sizeof(mem[1]));
-	bed_post(a, KARST_WR_RDMA_WRITE, 2, mem[1], 64, key, mem[1] + 64, key);
-	cr_assert(bed_wait(&bed, &cqe));
+	engine_bed_post(a, KARST_WR_RDMA_WRITE, 2, mem[1], 64, key, mem[1] + 64, key);
+	cr_assert(engine_bed_wait(&bed, &cqe));
 	cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 	cr_assert_arr_eq(mem[2], mem[2] + 64, 64);
 	cr_assert_eq(mem[1][64], 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- limits and refusals --- */
 
 Test(control, limits)
 {
-	struct bed_config cfg = {.engine = {.lcores = 2, .max_qps = 4}};
+	struct engine_bed_config cfg = {.engine = {.lcores = 2, .max_qps = 4}};
 	struct karst_engine_qp_init init = {
 		.type = KARST_QPT_RC, .max_send_wr = 3, .max_recv_wr = 1};
 	const struct karst_engine_cq_init none = {.entries = 0};
@@ -252,9 +252,9 @@ Test(control, limits)
 	struct karst_engine_qp *qp[8], *more;
 	struct karst_engine_cq *cq;
 	unsigned int i, on[2] = {0};
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	init.lcore = KARST_ENGINE_ANY_LCORE;
 	init.pd = bed.pd;
 	init.send_cq = init.recv_cq = bed.cq;
@@ -288,26 +288,26 @@ Test(control, limits)
 	cr_assert_eq(karst_engine_cq_create(bed.e, &many, &cq), -EINVAL);
 	cr_assert_eq(karst_engine_cq_destroy(bed.e, bed.cq), 0);
 	cr_assert_eq(karst_engine_pd_free(bed.e, bed.pd), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Nothing of an object is left when it is destroyed: the same memory serves the next thousand. */
 Test(control, objects_come_and_go)
 {
-	struct bed_config cfg = {.engine.max_qps = 4};
-	struct bed bed;
+	struct engine_bed_config cfg = {.engine.max_qps = 4};
+	struct engine_bed bed;
 	unsigned int i;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	for (i = 0; i < 1000; i++) {
-		struct karst_engine_qp *a = bed_qp(&bed, KARST_QPT_RC, 0);
-		struct karst_engine_qp *b = bed_qp(&bed, KARST_QPT_RC, 0);
+		struct karst_engine_qp *a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		struct karst_engine_qp *b = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 
-		bed_connect(&bed, a, b);
+		engine_bed_connect(&bed, a, b);
 		cr_assert_eq(karst_engine_qp_destroy(bed.e, a), 0);
 		cr_assert_eq(karst_engine_qp_destroy(bed.e, b), 0);
 	}
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(control, bad_configurations)
@@ -319,21 +319,21 @@ Test(control, bad_configurations)
 		{.idle = (enum karst_idle)7}, {.name = "a name that is much too long"},
 		{.name = "karst0"}, /* the bed's */
 	};
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_engine *e;
-	struct bed bed;
+	struct engine_bed bed;
 	size_t i;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	for (i = 0; i < KARST_DIM(bad); i++)
 		cr_assert_lt(karst_engine_create(&bad[i], &e), 0, "configuration %zu", i);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- ports --- */
 
 static int
-try_port(struct bed *bed, struct karst_engine_port_config port)
+try_port(struct engine_bed *bed, struct karst_engine_port_config port)
 {
 	uint8_t number;
 
@@ -344,11 +344,11 @@ Test(control, bad_ports)
 {
 	struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000001);
 	struct karst_engine_port_config good = {.num_addrs = 1, .addrs = &addr};
-	struct bed_config cfg = {.engine.lcores = 2, .queues = 1, .mask = {1, 2}};
+	struct engine_bed_config cfg = {.engine.lcores = 2, .queues = 1, .mask = {1, 2}};
 	struct karst_engine_port_config c;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	good.ethdev = bed.ethdev[0];
 	c = good;
 	c.ethdev = 99;
@@ -369,22 +369,22 @@ Test(control, bad_ports)
 	c = good;
 	c.lcore_mask = 1;
 	cr_assert_eq(try_port(&bed, c), -EBUSY);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(control, paths_and_mtu)
 {
-	struct bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}, .mtu = 1500};
+	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}, .mtu = 1500};
 	struct karst_engine_port_info info;
 	struct karst_engine_addr v6 = {.ip = {0xfd, [15] = 9}};
 	struct karst_engine_qp *qp;
 	struct karst_core_qp_attr attr;
 	struct karst_path path;
 	unsigned int mask;
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t ah;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	cr_assert_eq(karst_engine_port_info(bed.e, 0, &info), 0);
 	cr_assert_eq(info.mtu, 1500);
 	cr_assert_eq(info.path_mtu, 3, "1024 fits 1500");
@@ -393,13 +393,13 @@ Test(control, paths_and_mtu)
 	cr_assert_eq(karst_engine_path_init(bed.e, 0, 0, info.mac, v6.ip, &path), -EINVAL);
 	cr_assert_eq(karst_engine_path_init(bed.e, 0, 1, info.mac, v6.ip, &path), 0);
 
-	qp = bed_qp(&bed, KARST_QPT_RC, 0);
-	mask = bed_attr(&bed, KARST_QPT_RC, 0, 0, KARST_QPS_INIT, &attr);
+	qp = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	mask = engine_bed_attr(&bed, KARST_QPT_RC, 0, 0, KARST_QPS_INIT, &attr);
 	attr.port_num = 3;
 	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask), -EINVAL);
 	attr.port_num = 1;
 	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask), 0);
-	mask = bed_attr(&bed, KARST_QPT_RC, 0, 5, KARST_QPS_RTR, &attr);
+	mask = engine_bed_attr(&bed, KARST_QPT_RC, 0, 5, KARST_QPS_RTR, &attr);
 	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask), -EINVAL, "MTU 4096");
 	attr.path_mtu = 3;
 	path = attr.path;
@@ -412,7 +412,7 @@ Test(control, paths_and_mtu)
 	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask), 0);
 	path.port = 7;
 	cr_assert_eq(karst_engine_ah_create(bed.e, bed.pd, &path, &ah), -EINVAL);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- the longest turn --- */
@@ -427,7 +427,7 @@ cpu_ns(void)
 }
 
 static uint64_t
-longest_turn(const struct bed *bed)
+longest_turn(const struct engine_bed *bed)
 {
 	struct karst_engine_lcore_stats st;
 
@@ -439,11 +439,11 @@ longest_turn(const struct bed *bed)
 Test(control, longest_turn)
 {
 	const struct timespec nap = {.tv_nsec = 30000000};
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	uint64_t began, before, slept;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	karst_engine_poll(bed.e, 0);
 	/* waiting costs nobody a turn: it counts at most as what the thread has run meanwhile */
 	began = cpu_ns();
@@ -463,7 +463,7 @@ Test(control, longest_turn)
 	/* and stays said */
 	karst_engine_poll(bed.e, 0);
 	cr_assert_geq(longest_turn(&bed), slept + 3000000);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- own lcores --- */
@@ -471,28 +471,29 @@ Test(control, longest_turn)
 static void
 run_started(enum karst_idle idle)
 {
-	struct bed_config cfg = {
+	struct engine_bed_config cfg = {
 		.engine = {.lcores = 2, .idle = idle, .sleep_max_us = 200}, .mask = {1, 2}};
 	struct karst_engine_qp *a, *b;
 	static uint8_t mem[2][65536];
 	struct karst_engine_lcore_stats st;
 	struct karst_cqe cqe;
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t key;
 	int i;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	cr_assert_eq(karst_engine_start(bed.e, NULL), 0);
 	cr_assert_eq(karst_engine_start(bed.e, NULL), -EBUSY);
 	bed.mine = 0;
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 1);
-	bed_connect(&bed, a, b);
-	key = bed_mr(&bed, mem, sizeof(mem));
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+	engine_bed_connect(&bed, a, b);
+	key = engine_bed_mr(&bed, mem, sizeof(mem));
 	for (i = 0; i < 5; i++) {
-		bed_fill(mem[0], sizeof(mem[0]), (unsigned int)i);
-		bed_post(a, KARST_WR_RDMA_WRITE, 1, mem[0], sizeof(mem[0]), key, mem[1], key);
-		cr_assert(bed_wait(&bed, &cqe));
+		engine_bed_fill(mem[0], sizeof(mem[0]), (unsigned int)i);
+		engine_bed_post(
+			a, KARST_WR_RDMA_WRITE, 1, mem[0], sizeof(mem[0]), key, mem[1], key);
+		cr_assert(engine_bed_wait(&bed, &cqe));
 		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		cr_assert_arr_eq(mem[0], mem[1], sizeof(mem[0]));
 	}
@@ -508,7 +509,7 @@ run_started(enum karst_idle idle)
 	cr_assert_eq(karst_engine_qp_destroy(bed.e, a), 0);
 	cr_assert_eq(karst_engine_qp_destroy(bed.e, b), 0);
 	karst_engine_stop(bed.e);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(control, own_lcores_that_yield)
@@ -528,28 +529,28 @@ Test(control, own_lcores_that_spin)
 
 Test(control, more_lcores_than_workers)
 {
-	struct bed_config cfg = {.engine.lcores = 3};
-	struct bed bed;
+	struct engine_bed_config cfg = {.engine.lcores = 3};
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	cr_assert_eq(karst_engine_start(bed.e, NULL), -ENOSPC);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* A drained QP moves to a path that carries its packets, and to no other. */
 Test(control, moved_to_a_smaller_mtu)
 {
-	struct bed_config cfg = {.mtu = 9000, .mtu_b = 1500};
+	struct engine_bed_config cfg = {.mtu = 9000, .mtu_b = 1500};
 	struct karst_core_qp_attr attr, is;
 	struct karst_engine_port_info dst;
 	struct karst_engine_qp *qp;
 	enum karst_qp_state to;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	qp = bed_qp(&bed, KARST_QPT_RC, 0);
+	engine_bed_up(&bed, &cfg);
+	qp = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
-		unsigned int mask = bed_attr(&bed, KARST_QPT_RC, 0, 0x777, to, &attr);
+		unsigned int mask = engine_bed_attr(&bed, KARST_QPT_RC, 0, 0x777, to, &attr);
 
 		cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask), 0);
 	}
@@ -568,5 +569,5 @@ Test(control, moved_to_a_smaller_mtu)
 		karst_engine_path_init(bed.e, bed.port[0], 0, dst.mac, dst.addrs[0].ip, &attr.path),
 		0);
 	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, KARST_QP_STATE | KARST_QP_AV), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }

@@ -7,15 +7,15 @@
 #include <criterion/criterion.h>
 #include <rte_ethdev.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 
 #define QPS   4u
 #define BYTES 65536u
 
-/* As bed_connect(), but by the loopback twins; @timeout of the retransmission, 0: never. */
+/* As engine_bed_connect(), but by the loopback twins; @timeout of the retransmission, 0: never. */
 static void
-connect_twins(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b, int side_b,
-	uint8_t timeout)
+connect_twins(struct engine_bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b,
+	int side_b, uint8_t timeout)
 {
 	struct karst_engine_qp *qp[2] = {a, b};
 	const int side[2] = {0, side_b};
@@ -26,8 +26,8 @@ connect_twins(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp
 
 	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
 		for (i = 0; i < (a == b ? 1 : 2); i++) {
-			unsigned int mask =
-				bed_attr(bed, KARST_QPT_RC, side[i], qp[1 - i]->num, to, &attr);
+			unsigned int mask = engine_bed_attr(
+				bed, KARST_QPT_RC, side[i], qp[1 - i]->num, to, &attr);
 
 			cr_assert_eq(
 				karst_engine_port_info(bed->e, bed->port[side[1 - i]], &dst), 0);
@@ -45,7 +45,7 @@ connect_twins(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp
 
 /* Nothing of it was on a wire, but announcements of the addresses. */
 static void
-check_wires_are_silent(const struct bed *bed)
+check_wires_are_silent(const struct engine_bed *bed)
 {
 	struct rte_eth_stats stats;
 	int side;
@@ -57,7 +57,7 @@ check_wires_are_silent(const struct bed *bed)
 }
 
 static void
-check_no_drops(const struct bed *bed)
+check_no_drops(const struct engine_bed *bed)
 {
 	struct karst_counters sum;
 	unsigned int i;
@@ -69,28 +69,28 @@ check_no_drops(const struct bed *bed)
 
 /* WRITEs and READs between @a and @b, checked byte by byte. */
 static void
-exchange(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b)
+exchange(struct engine_bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b)
 {
 	static uint8_t mem[2][BYTES];
 	struct karst_engine_qp *qp[2] = {a, b};
-	uint32_t key[2] = {bed_mr(bed, mem[0], BYTES), bed_mr(bed, mem[1], BYTES)};
+	uint32_t key[2] = {engine_bed_mr(bed, mem[0], BYTES), engine_bed_mr(bed, mem[1], BYTES)};
 	struct karst_cqe cqe;
 	unsigned int i;
 
 	for (i = 0; i < 8; i++) {
 		unsigned int from = i & 1, to = 1 - from;
 
-		bed_fill(mem[from], BYTES, i);
+		engine_bed_fill(mem[from], BYTES, i);
 		memset(mem[to], 0, BYTES);
-		bed_post(qp[from], KARST_WR_RDMA_WRITE, i, mem[from], BYTES, key[from], mem[to],
-			key[to]);
-		cr_assert(bed_wait(bed, &cqe));
+		engine_bed_post(qp[from], KARST_WR_RDMA_WRITE, i, mem[from], BYTES, key[from],
+			mem[to], key[to]);
+		cr_assert(engine_bed_wait(bed, &cqe));
 		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		cr_assert_eq(memcmp(mem[from], mem[to], BYTES), 0);
 		memset(mem[from], 0, BYTES);
-		bed_post(qp[from], KARST_WR_RDMA_READ, i, mem[from], BYTES, key[from], mem[to],
-			key[to]);
-		cr_assert(bed_wait(bed, &cqe));
+		engine_bed_post(qp[from], KARST_WR_RDMA_READ, i, mem[from], BYTES, key[from],
+			mem[to], key[to]);
+		cr_assert(engine_bed_wait(bed, &cqe));
 		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		cr_assert_eq(memcmp(mem[from], mem[to], BYTES), 0);
 	}
@@ -104,12 +104,12 @@ Test(loop, twins_and_paths)
 	struct karst_engine_port_config cfg = {
 		.ethdev = KARST_ENGINE_NO_ETHDEV, .num_addrs = 1, .addrs = &addr};
 	struct karst_engine_port_info a, b;
-	struct bed_config bcfg = {0};
+	struct engine_bed_config bcfg = {0};
 	struct karst_path path;
-	struct bed bed;
+	struct engine_bed bed;
 	uint8_t port, twin;
 
-	bed_up(&bed, &bcfg);
+	engine_bed_up(&bed, &bcfg);
 	twin = karst_engine_port_loop(bed.e, bed.port[0]);
 	cr_assert_neq(twin, bed.port[0]);
 	cr_assert_eq(karst_engine_port_loop(bed.e, twin), twin);
@@ -134,67 +134,67 @@ Test(loop, twins_and_paths)
 	cr_assert_eq(karst_engine_port_remove(bed.e, port), 0);
 	cfg.exception_tap = "tap0";
 	cr_assert_eq(karst_engine_port_add(bed.e, &cfg, &port), -EINVAL);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(loop, one_lcore)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_engine_qp *a, *b, *c;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 0);
+	engine_bed_up(&bed, &cfg);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 	connect_twins(&bed, a, b, 0, 14);
 	exchange(&bed, a, b);
 	/* to another port's address */
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	c = bed_qp(&bed, KARST_QPT_RC, 0);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	c = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 	connect_twins(&bed, a, c, 1, 14);
 	exchange(&bed, a, c);
 	/* to itself */
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 	connect_twins(&bed, a, a, 0, 14);
 	exchange(&bed, a, a);
 	check_wires_are_silent(&bed);
 	check_no_drops(&bed);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(loop, vlan_and_ip6)
 {
-	struct bed_config cfg = {.vlan = 77, .ip6 = true, .engine.lcores = 2};
+	struct engine_bed_config cfg = {.vlan = 77, .ip6 = true, .engine.lcores = 2};
 	struct karst_engine_qp *a, *b;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 1);
+	engine_bed_up(&bed, &cfg);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
 	connect_twins(&bed, a, b, 1, 14);
 	exchange(&bed, a, b);
 	check_wires_are_silent(&bed);
 	check_no_drops(&bed);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(loop, two_lcores_on_two_threads)
 {
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct karst_engine_qp *a, *b;
-	struct bed_poller poller;
-	struct bed bed;
+	struct engine_bed_poller poller;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 1);
+	engine_bed_up(&bed, &cfg);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
 	connect_twins(&bed, a, b, 0, 0);
-	bed_poller_start(&poller, &bed, 1u << 1);
+	engine_bed_poller_start(&poller, &bed, 1u << 1);
 	exchange(&bed, a, b);
-	bed_poller_stop(&poller);
+	engine_bed_poller_stop(&poller);
 	check_wires_are_silent(&bed);
 	check_no_drops(&bed);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Without a device, lcores of another mask, and loss on the way, which is made good. */
@@ -203,20 +203,20 @@ Test(loop, port_without_device)
 	const struct karst_engine_addr addr = karst_engine_addr_ip4(0x7f000001);
 	struct karst_engine_port_config port = {
 		.ethdev = KARST_ENGINE_NO_ETHDEV, .num_addrs = 1, .addrs = &addr};
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct karst_engine_qp *a, *b;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), 0);
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 1);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
 	connect_twins(&bed, a, b, 0, 10);
 	exchange(&bed, a, b);
 	check_no_drops(&bed);
 	cr_assert_eq(karst_engine_set_loss(bed.e, 0.05, 3), 0);
 	exchange(&bed, a, b);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /*
@@ -226,42 +226,43 @@ Test(loop, port_without_device)
 Test(loop, a_full_ring_holds_back)
 {
 	static uint8_t mem[2][1 << 20];
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct karst_engine_lcore_stats stats;
 	struct karst_engine_qp *a[QPS], *b[QPS];
 	uint32_t key[2], i, k, done[QPS] = {0};
 	struct karst_cqe cqe;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	key[0] = bed_mr(&bed, mem[0], sizeof(mem[0]));
-	key[1] = bed_mr(&bed, mem[1], sizeof(mem[1]));
+	engine_bed_up(&bed, &cfg);
+	key[0] = engine_bed_mr(&bed, mem[0], sizeof(mem[0]));
+	key[1] = engine_bed_mr(&bed, mem[1], sizeof(mem[1]));
 	for (i = 0; i < QPS; i++) {
-		a[i] = bed_qp(&bed, KARST_QPT_RC, 0);
-		b[i] = bed_qp(&bed, KARST_QPT_RC, 1);
+		a[i] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		b[i] = engine_bed_qp(&bed, KARST_QPT_RC, 1);
 		connect_twins(&bed, a[i], b[i], 0, 0);
 		for (k = 0; k < 8; k++) {
-			bed_fill(mem[0] + i * (sizeof(mem[0]) / QPS), sizeof(mem[0]) / QPS, i);
-			bed_post(a[i], KARST_WR_RDMA_WRITE, i << 8 | k,
+			engine_bed_fill(
+				mem[0] + i * (sizeof(mem[0]) / QPS), sizeof(mem[0]) / QPS, i);
+			engine_bed_post(a[i], KARST_WR_RDMA_WRITE, i << 8 | k,
 				mem[0] + i * (sizeof(mem[0]) / QPS), sizeof(mem[0]) / QPS, key[0],
 				mem[1] + i * (sizeof(mem[1]) / QPS), key[1]);
 		}
 	}
 	bed.mine = 1;
-	bed_settle(&bed);
+	engine_bed_settle(&bed);
 	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &stats), 0);
 	cr_assert_gt(stats.tx_full, 0);
 	cr_assert_eq(karst_engine_cq_poll(bed.cq, &cqe, 1), 0);
 	bed.mine = 3;
 	for (i = 0; i < QPS * 8; i++) {
-		cr_assert(bed_wait(&bed, &cqe));
+		cr_assert(engine_bed_wait(&bed, &cqe));
 		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		cr_assert_eq(cqe.wr_id & 0xff, done[cqe.wr_id >> 8]++, "in order");
 	}
 	cr_assert_eq(memcmp(mem[0], mem[1], sizeof(mem[0])), 0);
 	check_no_drops(&bed);
 	check_wires_are_silent(&bed);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* A port goes while frames wait in its twin and on their way. */
@@ -271,27 +272,28 @@ Test(loop, port_goes_under_traffic)
 	const struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a090909);
 	struct karst_engine_port_config port = {
 		.ethdev = KARST_ENGINE_NO_ETHDEV, .num_addrs = 1, .addrs = &addr};
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct karst_engine_qp *a, *b;
 	unsigned int round, before;
 	uint32_t key[2];
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	key[0] = bed_mr(&bed, mem[0], sizeof(mem[0]));
-	key[1] = bed_mr(&bed, mem[1], sizeof(mem[1]));
+	engine_bed_up(&bed, &cfg);
+	key[0] = engine_bed_mr(&bed, mem[0], sizeof(mem[0]));
+	key[1] = engine_bed_mr(&bed, mem[1], sizeof(mem[1]));
 	for (round = 0; round < 20; round++) {
 		cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), 0);
-		a = bed_qp(&bed, KARST_QPT_RC, 0);
-		b = bed_qp(&bed, KARST_QPT_RC, round & 1);
+		a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		b = engine_bed_qp(&bed, KARST_QPT_RC, round & 1);
 		connect_twins(&bed, a, b, 0, 0);
-		bed_post(a, KARST_WR_RDMA_WRITE, 1, mem[0], sizeof(mem[0]), key[0], mem[1], key[1]);
+		engine_bed_post(
+			a, KARST_WR_RDMA_WRITE, 1, mem[0], sizeof(mem[0]), key[0], mem[1], key[1]);
 		for (before = 0; before < round; before++)
 			karst_engine_poll(bed.e, 0);
 		cr_assert_eq(karst_engine_port_remove(bed.e, bed.port[0]), 0);
-		bed_settle(&bed);
+		engine_bed_settle(&bed);
 		cr_assert_eq(karst_engine_qp_destroy(bed.e, a), 0);
 		cr_assert_eq(karst_engine_qp_destroy(bed.e, b), 0);
 	}
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }

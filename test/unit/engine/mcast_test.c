@@ -7,12 +7,12 @@
 
 #include <criterion/criterion.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 #include "karst_neigh.h"
 #include "karst_owner.h"
 
 #define GROUP   0xffffffu /* destination QP */
-#define QKEY    0x1234u   /* of bed_attr() */
+#define QKEY    0x1234u   /* of engine_bed_attr() */
 #define GRH     40u
 #define BYTES   100u
 #define MEMBERS 16u
@@ -23,7 +23,7 @@ static const uint8_t other4[16] = {[10] = 0xff, 0xff, 239, 1, 2, 4};
 static const uint8_t group6[16] = {0xff, 0x0e, [15] = 9};
 
 struct party {
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t key;
 	struct karst_engine_qp *qp[MEMBERS];
 	uint32_t n;
@@ -32,23 +32,23 @@ struct party {
 static uint8_t mem[MEMBERS + 1][SLOT]; /* a receive buffer each; the last: what is sent */
 
 static void
-party_up(struct party *p, const struct bed_config *cfg)
+party_up(struct party *p, const struct engine_bed_config *cfg)
 {
 	memset(p, 0, sizeof(*p));
-	bed_up(&p->bed, cfg);
-	p->key = bed_mr(&p->bed, mem, sizeof(mem));
+	engine_bed_up(&p->bed, cfg);
+	p->key = engine_bed_mr(&p->bed, mem, sizeof(mem));
 	memset(mem, 0, sizeof(mem));
-	bed_fill(mem[MEMBERS], BYTES, 5);
+	engine_bed_fill(mem[MEMBERS], BYTES, 5);
 }
 
 static void
-to_rts(struct bed *bed, struct karst_engine_qp *qp, int side)
+to_rts(struct engine_bed *bed, struct karst_engine_qp *qp, int side)
 {
 	struct karst_core_qp_attr attr;
 	enum karst_qp_state to;
 
 	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
-		unsigned int mask = bed_attr(bed, KARST_QPT_UD, side, 0, to, &attr);
+		unsigned int mask = engine_bed_attr(bed, KARST_QPT_UD, side, 0, to, &attr);
 
 		cr_assert_eq(karst_engine_qp_modify(bed->e, qp, &attr, mask), 0);
 	}
@@ -58,10 +58,10 @@ to_rts(struct bed *bed, struct karst_engine_qp *qp, int side)
 static struct karst_engine_qp *
 guest(struct party *p, int side, uint32_t lcore)
 {
-	struct karst_engine_qp *qp = bed_qp(&p->bed, KARST_QPT_UD, lcore);
+	struct karst_engine_qp *qp = engine_bed_qp(&p->bed, KARST_QPT_UD, lcore);
 
 	to_rts(&p->bed, qp, side);
-	bed_post_recv(qp, p->n, mem[p->n], SLOT, p->key);
+	engine_bed_post_recv(qp, p->n, mem[p->n], SLOT, p->key);
 	p->qp[p->n++] = qp;
 	return qp;
 }
@@ -108,7 +108,8 @@ expect(struct party *p, const struct karst_engine_qp *from, uint64_t want, const
 	bool sent = false;
 
 	while (want != 0 || !sent) {
-		cr_assert(bed_wait(&p->bed, &e), "members 0x%lx got nothing", (unsigned long)want);
+		cr_assert(engine_bed_wait(&p->bed, &e), "members 0x%lx got nothing",
+			(unsigned long)want);
 		cr_assert_eq(e.status, KARST_WC_SUCCESS);
 		if (e.opcode == KARST_WC_SEND) {
 			cr_assert_not(sent);
@@ -130,9 +131,9 @@ expect(struct party *p, const struct karst_engine_qp *from, uint64_t want, const
 			cr_assert_eq(memcmp(mem[e.wr_id] + 36, group + 12, 4), 0);
 		/* the hop limit as it was asked for */
 		cr_assert_eq(mem[e.wr_id][group == group6 ? 7 : 28], 3);
-		bed_post_recv(p->qp[e.wr_id], e.wr_id, mem[e.wr_id], SLOT, p->key);
+		engine_bed_post_recv(p->qp[e.wr_id], e.wr_id, mem[e.wr_id], SLOT, p->key);
 	}
-	bed_settle(&p->bed);
+	engine_bed_settle(&p->bed);
 	cr_assert_eq(karst_engine_cq_poll(p->bed.cq, &e, 1), 0, "one too many");
 }
 
@@ -163,7 +164,7 @@ static void
 everybody(uint32_t lcores, bool ip6)
 {
 	const uint8_t *group = ip6 ? group6 : group4;
-	const struct bed_config cfg = {.engine = {.lcores = lcores}, .ip6 = ip6};
+	const struct engine_bed_config cfg = {.engine = {.lcores = lcores}, .ip6 = ip6};
 	struct karst_engine_port_info info;
 	struct party p;
 	uint32_t i, ah;
@@ -186,7 +187,7 @@ everybody(uint32_t lcores, bool ip6)
 		expect(&p, p.qp[2 * i], all, group);
 	}
 	expect_drops(&p, KARST_DROP_NO_GROUP, 0);
-	bed_down(&p.bed);
+	engine_bed_down(&p.bed);
 }
 
 Test(mcast, u4_everybody_on_one_lcore)
@@ -218,7 +219,7 @@ Test(mcast, u4_everybody_ip6)
 /* One has another Q_Key, one no receive request, one is in Error: the others do not notice. */
 Test(mcast, u4_members_do_not_hold_each_other_up)
 {
-	const struct bed_config cfg = {.engine = {.lcores = 2}};
+	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
 	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_RTS, .qkey = 9};
 	struct karst_engine_qp *from, *poor;
 	struct karst_cqe e;
@@ -233,9 +234,9 @@ Test(mcast, u4_members_do_not_hold_each_other_up)
 		karst_engine_qp_modify(p.bed.e, p.qp[0], &attr, KARST_QP_STATE | KARST_QP_QKEY), 0);
 	attr.qp_state = KARST_QPS_ERR;
 	cr_assert_eq(karst_engine_qp_modify(p.bed.e, p.qp[3], &attr, KARST_QP_STATE), 0);
-	cr_assert(bed_wait(&p.bed, &e));
+	cr_assert(engine_bed_wait(&p.bed, &e));
 	cr_assert_eq(e.status, KARST_WC_WR_FLUSH_ERR);
-	poor = bed_qp(&p.bed, KARST_QPT_UD, 1);
+	poor = engine_bed_qp(&p.bed, KARST_QPT_UD, 1);
 	to_rts(&p.bed, poor, 1);
 	join(&p, poor, group4);
 	post(&p, from, ah_to(&p, 0, group4), GROUP);
@@ -243,14 +244,14 @@ Test(mcast, u4_members_do_not_hold_each_other_up)
 	cr_assert_eq(drops(&p, KARST_DROP_QKEY), 1);
 	cr_assert_eq(drops(&p, KARST_DROP_QP_STATE), 1);
 	cr_assert_eq(drops(&p, KARST_DROP_NO_WQE), 1);
-	bed_down(&p.bed);
+	engine_bed_down(&p.bed);
 }
 
 Test(mcast, u4_joining_and_leaving)
 {
 	static const uint8_t host[16] = {[10] = 0xff, 0xff, 10, 0, 0, 1};
 	static const uint8_t host6[16] = {0xfe, 0x80, [15] = 1};
-	const struct bed_config cfg = {.engine = {.lcores = 2}};
+	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
 	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_RESET};
 	struct karst_engine_qp *from, *a, *b, *rc;
 	struct karst_engine *e;
@@ -262,7 +263,7 @@ Test(mcast, u4_joining_and_leaving)
 	from = guest(&p, 0, 0);
 	a = guest(&p, 1, 0);
 	b = guest(&p, 1, 1);
-	rc = bed_qp(&p.bed, KARST_QPT_RC, 0);
+	rc = engine_bed_qp(&p.bed, KARST_QPT_RC, 0);
 	ah = ah_to(&p, 0, group4);
 	cr_assert_eq(karst_engine_qp_detach_mcast(e, a, group4), -EINVAL);
 	cr_assert_eq(karst_engine_qp_attach_mcast(e, rc, group4), -EINVAL);
@@ -292,24 +293,24 @@ Test(mcast, u4_joining_and_leaving)
 	join(&p, a, group4);
 	cr_assert_eq(karst_engine_qp_modify(e, a, &attr, KARST_QP_STATE), 0);
 	to_rts(&p.bed, a, 0);
-	bed_post_recv(a, 1, mem[1], SLOT, p.key);
+	engine_bed_post_recv(a, 1, mem[1], SLOT, p.key);
 	post(&p, from, ah, GROUP);
 	expect(&p, from, 1u << 1, group4);
 	expect_drops(&p, KARST_DROP_NO_GROUP, 3);
-	bed_down(&p.bed);
+	engine_bed_down(&p.bed);
 }
 
 /* Joined before it has a port. */
 Test(mcast, u4_joining_in_reset)
 {
-	const struct bed_config cfg = {.engine = {.lcores = 2}};
+	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
 	struct karst_engine_qp *from, *early;
 	struct karst_engine_port_info info;
 	struct party p;
 
 	party_up(&p, &cfg);
 	from = guest(&p, 0, 0);
-	early = bed_qp(&p.bed, KARST_QPT_UD, 1);
+	early = engine_bed_qp(&p.bed, KARST_QPT_UD, 1);
 	join(&p, early, group4);
 	join(&p, early, other4);
 	cr_assert_eq(karst_engine_port_info(p.bed.e, p.bed.port[1], &info), 0);
@@ -318,19 +319,19 @@ Test(mcast, u4_joining_in_reset)
 	cr_assert_eq(karst_engine_port_info(p.bed.e, p.bed.port[1], &info), 0);
 	cr_assert_eq(info.mcast_groups, 2);
 	p.qp[p.n] = early;
-	bed_post_recv(early, p.n, mem[p.n], SLOT, p.key);
+	engine_bed_post_recv(early, p.n, mem[p.n], SLOT, p.key);
 	p.n++;
 	post(&p, from, ah_to(&p, 0, group4), GROUP);
 	expect(&p, from, 1u << 1, group4);
 	cr_assert_eq(karst_engine_qp_detach_mcast(p.bed.e, early, other4), 0);
 	cr_assert_eq(karst_engine_qp_detach_mcast(p.bed.e, early, group4), 0);
-	bed_down(&p.bed);
+	engine_bed_down(&p.bed);
 }
 
 /* QP 0xffffff at a host's address; and a group, but one QP's number. */
 Test(mcast, u4_neither_nor)
 {
-	const struct bed_config cfg = {.engine = {.lcores = 2}};
+	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
 	struct karst_engine_port_info info;
 	struct karst_engine_qp *from, *to;
 	struct karst_path path;
@@ -352,12 +353,12 @@ Test(mcast, u4_neither_nor)
 	expect_drops(&p, KARST_DROP_NO_QP, 1);
 	post(&p, from, ah_to(&p, 0, group4), to->num);
 	expect(&p, from, 1u << 1, group4);
-	bed_down(&p.bed);
+	engine_bed_down(&p.bed);
 }
 
 Test(mcast, limits)
 {
-	const struct bed_config cfg = {.engine = {.max_mcasts = 3}};
+	const struct engine_bed_config cfg = {.engine = {.max_mcasts = 3}};
 	const struct karst_engine_owner_init init = {.name = "guest", .max_mcasts = 2};
 	struct karst_engine_cq_init cq = {.entries = 16};
 	struct karst_engine_qp_init qp = {.type = KARST_QPT_UD, .max_send_wr = 1, .max_recv_wr = 1};
@@ -367,7 +368,7 @@ Test(mcast, limits)
 	struct party p;
 
 	party_up(&p, &cfg);
-	ours = bed_qp(&p.bed, KARST_QPT_UD, 0);
+	ours = engine_bed_qp(&p.bed, KARST_QPT_UD, 0);
 	cr_assert_eq(karst_engine_owner_create(p.bed.e, &init, &owner), 0);
 	cq.owner = qp.owner = owner;
 	qp.pd = p.bed.pd;
@@ -387,31 +388,31 @@ Test(mcast, limits)
 	join(&p, ours, group6);
 	cr_assert_eq(karst_engine_cq_destroy(p.bed.e, their_cq), 0);
 	cr_assert_eq(karst_engine_owner_destroy(owner), 0);
-	bed_down(&p.bed);
+	engine_bed_down(&p.bed);
 }
 
 /* A packet has a bounded number of receivers. */
 Test(mcast, a_group_has_so_many_members)
 {
-	const struct bed_config cfg = {.engine = {.lcores = 2}};
+	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
 	struct karst_engine_qp *first = NULL, *qp;
 	struct party p;
 	uint32_t i;
 
 	party_up(&p, &cfg);
 	for (i = 0; i < KARST_ENGINE_GROUP_QPS; i++) {
-		qp = bed_qp(&p.bed, KARST_QPT_UD, i & 1);
+		qp = engine_bed_qp(&p.bed, KARST_QPT_UD, i & 1);
 		first = i == 0 ? qp : first;
 		to_rts(&p.bed, qp, i & 1);
 		join(&p, qp, group4);
 	}
-	qp = bed_qp(&p.bed, KARST_QPT_UD, 0);
+	qp = engine_bed_qp(&p.bed, KARST_QPT_UD, 0);
 	cr_assert_eq(karst_engine_qp_attach_mcast(p.bed.e, qp, group4), -EUSERS);
 	join(&p, qp, other4);
 	join(&p, first, group4);
 	cr_assert_eq(karst_engine_qp_detach_mcast(p.bed.e, first, group4), 0);
 	join(&p, qp, group4);
-	bed_down(&p.bed);
+	engine_bed_down(&p.bed);
 }
 
 struct churn {
@@ -425,7 +426,7 @@ churn(void *arg)
 {
 	struct churn *c = arg;
 	struct karst_engine *e = c->p->bed.e;
-	struct karst_engine_qp *qp = bed_qp(&c->p->bed, KARST_QPT_UD, 1);
+	struct karst_engine_qp *qp = engine_bed_qp(&c->p->bed, KARST_QPT_UD, 1);
 	uint8_t group[16];
 	uint32_t i;
 
@@ -445,9 +446,9 @@ churn(void *arg)
 /* A member that stays gets every packet, whatever others do. */
 Test(mcast, u4_under_changes)
 {
-	const struct bed_config cfg = {.engine = {.lcores = 2}};
+	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
 	struct karst_engine_qp *from;
-	struct bed_poller poller;
+	struct engine_bed_poller poller;
 	struct churn c = {.stop = false};
 	struct party p;
 	pthread_t t;
@@ -459,7 +460,7 @@ Test(mcast, u4_under_changes)
 	join(&p, guest(&p, 1, 0), group4);
 	join(&p, from, group4);
 	ah = ah_to(&p, 0, group4);
-	bed_poller_start(&poller, &p.bed, 2);
+	engine_bed_poller_start(&poller, &p.bed, 2);
 	c.p = &p;
 	cr_assert_eq(pthread_create(&t, NULL, churn, &c), 0);
 	for (i = 0; i < 2000; i++) {
@@ -469,7 +470,7 @@ Test(mcast, u4_under_changes)
 	atomic_store(&c.stop, true);
 	/* it makes calls about the lcore that is this thread's */
 	while (pthread_tryjoin_np(t, NULL) != 0)
-		bed_settle(&p.bed);
-	bed_poller_stop(&poller);
-	bed_down(&p.bed);
+		engine_bed_settle(&p.bed);
+	engine_bed_poller_stop(&poller);
+	engine_bed_down(&p.bed);
 }

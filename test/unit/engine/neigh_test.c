@@ -9,14 +9,14 @@
 #include <rte_ether.h>
 #include <rte_mbuf.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 #include "karst_hdr.h"
 #include "karst_neigh.h"
 
 static const uint8_t mac_b[6] = {2, 0, 0, 0, 0, 2};
 
 static struct karst_engine_addr
-addr_of(const struct bed *bed, int side, uint32_t index)
+addr_of(const struct engine_bed *bed, int side, uint32_t index)
 {
 	struct karst_engine_port_info info;
 
@@ -25,7 +25,8 @@ addr_of(const struct bed *bed, int side, uint32_t index)
 }
 
 static int
-resolve(struct bed *bed, uint32_t addr, const uint8_t ip[16], uint32_t ms, struct karst_path *path)
+resolve(struct engine_bed *bed, uint32_t addr, const uint8_t ip[16], uint32_t ms,
+	struct karst_path *path)
 {
 	const struct karst_engine_resolve_opts opts = {.timeout_ms = ms};
 
@@ -34,14 +35,14 @@ resolve(struct bed *bed, uint32_t addr, const uint8_t ip[16], uint32_t ms, struc
 }
 
 static void
-check_both_families(const struct bed_config *cfg)
+check_both_families(const struct engine_bed_config *cfg)
 {
 	struct karst_path path;
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t i;
 
-	bed_up(&bed, cfg);
-	bed_settle(&bed); /* attached, so that resolve() polls */
+	engine_bed_up(&bed, cfg);
+	engine_bed_settle(&bed); /* attached, so that resolve() polls */
 	for (i = 0; i < 2; i++) {
 		struct karst_engine_addr dst = addr_of(&bed, 1, i), src = addr_of(&bed, 0, i);
 
@@ -57,19 +58,19 @@ check_both_families(const struct bed_config *cfg)
 		cr_assert_eq(resolve(&bed, 1 - i, dst.ip, 1, &path), -EINVAL);
 	}
 	cr_assert_eq(resolve(&bed, 2, addr_of(&bed, 1, 0).ip, 1, &path), -EINVAL);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(neigh, both_families)
 {
-	const struct bed_config cfg = {0};
+	const struct engine_bed_config cfg = {0};
 
 	check_both_families(&cfg);
 }
 
 Test(neigh, tagged)
 {
-	const struct bed_config cfg = {.vlan = 9};
+	const struct engine_bed_config cfg = {.vlan = 9};
 
 	check_both_families(&cfg);
 }
@@ -77,7 +78,7 @@ Test(neigh, tagged)
 /* Frames reach an lcore that is not the port's home. */
 Test(neigh, by_way_of_another_lcore)
 {
-	const struct bed_config cfg = {.engine.lcores = 2};
+	const struct engine_bed_config cfg = {.engine.lcores = 2};
 
 	check_both_families(&cfg);
 }
@@ -85,25 +86,25 @@ Test(neigh, by_way_of_another_lcore)
 /* --- frames of somebody else's making --- */
 
 struct hostile {
-	struct bed bed;
+	struct engine_bed bed;
 	struct rte_mempool *pool;
 };
 
 static void
-hostile_up(struct hostile *h, const struct bed_config *cfg)
+hostile_up(struct hostile *h, const struct engine_bed_config *cfg)
 {
-	bed_up(&h->bed, cfg);
+	engine_bed_up(&h->bed, cfg);
 	h->pool = rte_pktmbuf_pool_create("foreign", 255, 0, sizeof(struct karst_pkt), 2048, 0);
 	cr_assert_not_null(h->pool);
-	bed_settle(&h->bed);
+	engine_bed_settle(&h->bed);
 }
 
 static void
 hostile_down(struct hostile *h)
 {
-	bed_settle(&h->bed);
+	engine_bed_settle(&h->bed);
 	cr_assert_eq(rte_mempool_avail_count(h->pool), 255, "a foreign buffer is missing");
-	bed_down(&h->bed);
+	engine_bed_down(&h->bed);
 	rte_mempool_free(h->pool);
 }
 
@@ -163,7 +164,7 @@ static void
 put_arp(struct hostile *h, const struct arp_frame *f)
 {
 	put(h, f, sizeof(*f), 0);
-	bed_settle(&h->bed);
+	engine_bed_settle(&h->bed);
 }
 
 static unsigned int
@@ -178,7 +179,7 @@ known(struct hostile *h)
 /* Nothing is learnt from an answer that nobody asked for, nor from one that is not to us. */
 Test(neigh, forged_answers)
 {
-	const struct bed_config cfg = {0};
+	const struct engine_bed_config cfg = {0};
 	struct karst_engine_neigh list[4];
 	struct karst_path path;
 	struct arp_frame f;
@@ -236,7 +237,7 @@ Test(neigh, forged_answers)
 /* Questions are answered, at a rate; who asks is not remembered. */
 Test(neigh, flood)
 {
-	const struct bed_config cfg = {0};
+	const struct engine_bed_config cfg = {0};
 	struct karst_path path;
 	struct arp_frame f;
 	struct hostile h;
@@ -253,9 +254,9 @@ Test(neigh, flood)
 		f.spa[3] = (uint8_t)(i & 0x7f) | 0x80;
 		put(&h, &f, sizeof(f), 0);
 		if (i % 32 == 31)
-			bed_settle(&h.bed);
+			engine_bed_settle(&h.bed);
 	}
-	bed_settle(&h.bed);
+	engine_bed_settle(&h.bed);
 	cr_assert_eq(known(&h), 1);
 	cr_assert_gt(sent(&h), before);
 	/* each is answered, or counted as too much */
@@ -270,7 +271,7 @@ Test(neigh, flood)
 /* Any bytes in the place of ARP and neighbour discovery. */
 Test(neigh, noise)
 {
-	const struct bed_config cfg = {.engine.lcores = 2};
+	const struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct karst_path path;
 	unsigned int seed = 7, i, k;
 	struct hostile h;
@@ -294,9 +295,9 @@ Test(neigh, noise)
 		}
 		put(&h, frame, len, i % 2);
 		if (i % 32 == 31)
-			bed_settle(&h.bed);
+			engine_bed_settle(&h.bed);
 	}
-	bed_settle(&h.bed);
+	engine_bed_settle(&h.bed);
 	cr_assert_eq(resolve(&h.bed, 0, addr_of(&h.bed, 1, 0).ip, 20000, &path), 0);
 	cr_assert_arr_eq(path.dst_mac, mac_b, 6);
 	hostile_down(&h);
@@ -305,7 +306,7 @@ Test(neigh, noise)
 /* A question that arrives on another lcore than the port's home. */
 Test(neigh, another_lcore)
 {
-	const struct bed_config cfg = {.engine.lcores = 2};
+	const struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct arp_frame f = arp(1, 60);
 	struct hostile h;
 	uint64_t before;
@@ -313,7 +314,7 @@ Test(neigh, another_lcore)
 	hostile_up(&h, &cfg);
 	before = sent(&h);
 	put(&h, &f, sizeof(f), 1);
-	bed_settle(&h.bed);
+	engine_bed_settle(&h.bed);
 	cr_assert_eq(sent(&h), before + 1);
 	hostile_down(&h);
 }
@@ -325,13 +326,13 @@ Test(neigh, groups_and_impossible_addresses)
 	static const uint8_t group6[16] = {0xff, 0x0e, [12] = 1, 2, 3, 4};
 	static const uint32_t bad4[] = {0, 0x00000001, 0x7f000001, 0xffffffff, 0xf0000001};
 	static const uint8_t bad6[2][16] = {{0}, {[15] = 1}};
-	const struct bed_config cfg = {0};
+	const struct engine_bed_config cfg = {0};
 	struct karst_path path;
-	struct bed bed;
+	struct engine_bed bed;
 	unsigned int i;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed);
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed);
 	cr_assert_eq(resolve(&bed, 0, karst_engine_addr_ip4(0xef810203).ip, 1, &path), 0);
 	cr_assert_arr_eq(path.dst_mac, ((const uint8_t[]){1, 0, 0x5e, 1, 2, 3}), 6);
 	cr_assert_eq(resolve(&bed, 1, group6, 1, &path), 0);
@@ -343,7 +344,7 @@ Test(neigh, groups_and_impossible_addresses)
 		cr_assert_eq(resolve(&bed, 1, bad6[i], 20000, &path), -EHOSTUNREACH);
 	/* ourselves */
 	cr_assert_eq(resolve(&bed, 0, addr_of(&bed, 0, 0).ip, 1, &path), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 struct canceller {
@@ -364,13 +365,13 @@ Test(neigh, gateway_timeout_cancel)
 	struct karst_engine_port_config port = {
 		.mac = {2, 0, 0, 0, 0, 1}, .num_addrs = 1, .addrs = &addr};
 	struct karst_engine_resolve_opts opts = {.timeout_ms = 600000, .alive = until_asked_twice};
-	const struct bed_config cfg = {0};
+	const struct engine_bed_config cfg = {0};
 	struct canceller c = {0};
 	struct karst_path path;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed);
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed);
 	/* A again, now with a prefix */
 	cr_assert_eq(karst_engine_port_remove(bed.e, bed.port[0]), 0);
 	cr_assert_eq(resolve(&bed, 0, karst_engine_addr_ip4(0x0a000002).ip, 1, &path), -EINVAL);
@@ -400,5 +401,5 @@ Test(neigh, gateway_timeout_cancel)
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 0, 1, &addr), -EINVAL);
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 0, 0, &addr), -EINVAL);
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 7, 1, &addr), -EINVAL);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }

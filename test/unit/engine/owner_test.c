@@ -13,7 +13,7 @@
 
 #include <criterion/criterion.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 #include "karst_owner.h"
 
 #define MSG 4096u
@@ -71,7 +71,7 @@ own_view(struct program *p, const void *at)
 }
 
 static void
-program_up(struct bed *bed, struct program *p, const char *name, uint32_t lcore)
+program_up(struct engine_bed *bed, struct program *p, const char *name, uint32_t lcore)
 {
 	const struct karst_engine_owner_init init = {
 		.name = name, .max_qps = 4, .ops = &ops, .user = p};
@@ -96,11 +96,11 @@ program_up(struct bed *bed, struct program *p, const char *name, uint32_t lcore)
 	for (i = 0; i < p->cq->nlanes; i++)
 		karst_cq_lane_attach(
 			&p->lane[i], own_view(p, p->cq->lane[i].sh), p->cq->entries, 0);
-	p->key = bed_mr(bed, p->mem, sizeof(p->mem));
+	p->key = engine_bed_mr(bed, p->mem, sizeof(p->mem));
 }
 
 static void
-program_down(struct bed *bed, struct program *p)
+program_down(struct engine_bed *bed, struct program *p)
 {
 	unsigned int i;
 
@@ -159,7 +159,7 @@ program_poll(struct program *p, struct karst_cqe *cqe)
 }
 
 static void
-exchange(struct bed *bed, struct program *a, struct program *b, unsigned int rounds)
+exchange(struct engine_bed *bed, struct program *a, struct program *b, unsigned int rounds)
 {
 	struct karst_cqe cqe;
 	unsigned int i;
@@ -167,9 +167,9 @@ exchange(struct bed *bed, struct program *a, struct program *b, unsigned int rou
 	for (i = 0; i < rounds; i++) {
 		struct program *from = i & 1 ? a : b, *to = i & 1 ? b : a;
 
-		bed_fill(from->mem, MSG, i);
+		engine_bed_fill(from->mem, MSG, i);
 		program_write(from, to, i);
-		bed_settle(bed);
+		engine_bed_settle(bed);
 		cr_assert(program_poll(from, &cqe), "round %u", i);
 		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		cr_assert_eq(cqe.wr_id, i);
@@ -207,79 +207,79 @@ count_mappings(void)
 
 Test(owner, two_programs_over_their_own_mappings)
 {
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	static struct program a, b;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	program_up(&bed, &a, "a", 0);
 	program_up(&bed, &b, "b", 1);
-	bed_connect(&bed, a.qp, b.qp);
+	engine_bed_connect(&bed, a.qp, b.qp);
 	exchange(&bed, &a, &b, 100);
 	cr_assert_gt(karst_engine_owner_ring_bytes(a.owner), 0);
 	program_down(&bed, &a);
 	program_down(&bed, &b);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Events go to who has the queue. */
 Test(owner, events)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	static struct program a, b;
 	struct karst_cqe cqe;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	program_up(&bed, &a, "a", 0);
 	program_up(&bed, &b, "b", 0);
-	bed_connect(&bed, a.qp, b.qp);
+	engine_bed_connect(&bed, a.qp, b.qp);
 	karst_cq_arm(own_view(&a, a.cq->sh), false);
 	program_write(&a, &b, 1);
-	bed_settle(&bed);
+	engine_bed_settle(&bed);
 	cr_assert(program_poll(&a, &cqe));
 	cr_assert_eq(a.cq_events, 1);
 	cr_assert_eq(b.cq_events, 0);
 	/* an impossible tail fails the queue it belongs to, and its owner hears of it */
 	atomic_store(&b.sq.sh->tail, 0x55555555);
 	cr_assert_eq(karst_bell_ring(b.bell, b.cells - 1, b.qp->num), 0);
-	bed_settle(&bed);
+	engine_bed_settle(&bed);
 	cr_assert_eq(a.async_events, 0);
 	cr_assert_eq(b.async_events, 1);
 	program_down(&bed, &a);
 	program_down(&bed, &b);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Whatever one program rings and writes into its bell, the other's queue pairs stay as they are. */
 Test(owner, hostile_bell)
 {
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	static struct program a, b;
 	struct karst_engine_lcore_stats before, after;
 	unsigned int round, i, seed = 1;
 	struct karst_cqe cqe;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	program_up(&bed, &a, "a", 0);
 	program_up(&bed, &b, "b", 0);
-	bed_connect(&bed, a.qp, b.qp);
-	bed_settle(&bed);
+	engine_bed_connect(&bed, a.qp, b.qp);
+	engine_bed_settle(&bed);
 	/* a has posted without ringing; b may not do that for it */
 	program_write(&a, &b, 7);
-	bed_settle(&bed);
+	engine_bed_settle(&bed);
 	cr_assert(program_poll(&a, &cqe));
 	atomic_store(&a.sq.sh->idle, 0);
 	program_write(&a, &b, 8);
 	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &before), 0);
 	cr_assert_eq(karst_bell_ring(b.bell, b.cells - 1, a.qp->num), 0);
-	bed_settle(&bed);
+	engine_bed_settle(&bed);
 	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &after), 0);
 	cr_assert_eq(after.doorbells, before.doorbells + 1);
 	cr_assert_not(program_poll(&a, &cqe));
 	cr_assert_eq(karst_bell_ring(a.bell, a.cells - 1, a.qp->num), 0);
-	bed_settle(&bed);
+	engine_bed_settle(&bed);
 	cr_assert(program_poll(&a, &cqe));
 	cr_assert_eq(cqe.wr_id, 8);
 	/* nonsense in every byte of the ring, the asleep word and the eventfd */
@@ -287,28 +287,28 @@ Test(owner, hostile_bell)
 		for (i = 0; i < karst_bell_bytes(b.cells); i++)
 			((uint8_t *)b.bell)[i] = (uint8_t)rand_r(&seed);
 		karst_engine_wake(b.wake_fd);
-		bed_fill(a.mem, MSG, round);
+		engine_bed_fill(a.mem, MSG, round);
 		program_write(&a, &b, round);
-		bed_settle(&bed);
+		engine_bed_settle(&bed);
 		cr_assert(program_poll(&a, &cqe));
 		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		cr_assert_eq(memcmp(a.mem, b.mem, MSG), 0);
 	}
 	program_down(&bed, &b);
 	program_down(&bed, &a);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(owner, nobody_uses_another_ones_queue)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_engine_qp_init init = {
 		.type = KARST_QPT_RC, .max_send_wr = 1, .max_recv_wr = 1};
 	static struct program a, b;
 	struct karst_engine_qp *qp;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	program_up(&bed, &a, "a", 0);
 	program_up(&bed, &b, "b", 0);
 	init.pd = bed.pd;
@@ -322,20 +322,20 @@ Test(owner, nobody_uses_another_ones_queue)
 	cr_assert_eq(karst_engine_qp_create(bed.e, &init, &qp), -EINVAL);
 	program_down(&bed, &a);
 	program_down(&bed, &b);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(owner, limits)
 {
-	struct bed_config cfg = {.engine.max_owners = 3};
+	struct engine_bed_config cfg = {.engine.max_owners = 3};
 	struct karst_engine_owner_init init = {.max_ring_bytes = 1};
 	struct karst_engine_cq_init cq = {.entries = 1024};
 	struct karst_engine_owner *owner[4];
 	struct karst_engine_cq *cqs[256];
 	unsigned int i, n;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	for (i = 0; i < 3; i++)
 		cr_assert_eq(karst_engine_owner_create(bed.e, &init, &owner[i]), 0);
 	cr_assert_eq(karst_engine_owner_create(bed.e, &init, &owner[3]), -ENOSPC);
@@ -354,28 +354,28 @@ Test(owner, limits)
 		cr_assert_eq(karst_engine_cq_destroy(bed.e, cqs[i]), 0);
 	for (i = 0; i < 3; i++)
 		cr_assert_eq(karst_engine_owner_destroy(owner[i]), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* More owners than an lcore looks at in a turn: everybody's bell is heard. */
 Test(owner, many)
 {
 	enum { MANY = 50 };
-	struct bed_config cfg = {.engine.max_owners = MANY};
+	struct engine_bed_config cfg = {.engine.max_owners = MANY};
 	static struct program p[MANY];
 	struct karst_cqe cqe;
 	unsigned int i, round;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	for (i = 0; i < MANY; i++)
 		program_up(&bed, &p[i], "many", 0);
 	for (i = 0; i < MANY; i += 2)
-		bed_connect(&bed, p[i].qp, p[i + 1].qp);
+		engine_bed_connect(&bed, p[i].qp, p[i + 1].qp);
 	for (round = 0; round < 10; round++) {
 		for (i = 0; i < MANY; i++)
 			program_write(&p[i], &p[i ^ 1], round);
-		bed_settle(&bed);
+		engine_bed_settle(&bed);
 		for (i = 0; i < MANY; i++) {
 			cr_assert(program_poll(&p[i], &cqe), "program %u", i);
 			cr_assert_eq(cqe.wr_id, round);
@@ -383,27 +383,27 @@ Test(owner, many)
 	}
 	for (i = 0; i < MANY; i++)
 		program_down(&bed, &p[(i * 7) % MANY]);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Owners come and go while two others exchange data, with lcores on threads of their own. */
 Test(owner, come_and_go_under_traffic)
 {
-	struct bed_config cfg = {.engine = {.lcores = 2, .max_owners = 4}};
+	struct engine_bed_config cfg = {.engine = {.lcores = 2, .max_owners = 4}};
 	static struct program a, b, c;
 	unsigned int round, files = 0, i;
-	struct bed_poller poller;
+	struct engine_bed_poller poller;
 	unsigned long maps = 0;
 	struct karst_cqe cqe;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	program_up(&bed, &a, "a", 0);
 	program_up(&bed, &b, "b", 1);
-	bed_connect(&bed, a.qp, b.qp);
-	bed_poller_start(&poller, &bed, 3);
+	engine_bed_connect(&bed, a.qp, b.qp);
+	engine_bed_poller_start(&poller, &bed, 3);
 	for (round = 0; round < 600; round++) {
-		bed_fill(a.mem, MSG, round);
+		engine_bed_fill(a.mem, MSG, round);
 		program_write(&a, &b, round);
 		program_up(&bed, &c, "c", round & 1);
 		karst_bell_ring(c.bell, c.cells - 1, a.qp->num);
@@ -421,10 +421,10 @@ Test(owner, come_and_go_under_traffic)
 	}
 	cr_assert_eq(count_files(), files);
 	cr_assert_leq(count_mappings(), maps + 8);
-	bed_poller_stop(&poller);
+	engine_bed_poller_stop(&poller);
 	program_down(&bed, &a);
 	program_down(&bed, &b);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* The end of a session that has much. */
@@ -433,7 +433,8 @@ Test(owner, many_objects_end_at_once)
 	enum { QPS = 1000, KEYS = 10000, AHS = 500 };
 	static struct karst_engine_qp *qp[QPS];
 	static uint32_t key[KEYS], ah[AHS], mw[AHS];
-	struct bed_config cfg = {.engine = {.lcores = 2, .max_qps = 1024, .max_keys = 16384}};
+	struct engine_bed_config cfg = {
+		.engine = {.lcores = 2, .max_qps = 1024, .max_keys = 16384}};
 	struct karst_engine_owner_init oinit = {.name = "many"};
 	struct karst_engine_qp_init init = {.type = KARST_QPT_RC,
 		.lcore = KARST_ENGINE_ANY_LCORE,
@@ -442,15 +443,15 @@ Test(owner, many_objects_end_at_once)
 	struct karst_engine_cq_init cq = {.entries = 64};
 	struct karst_engine_port_info info;
 	struct karst_engine_owner *owner;
-	struct bed_poller poller;
+	struct engine_bed_poller poller;
 	struct karst_path path;
 	static uint8_t mem[64];
 	unsigned int i, round;
 	uint64_t began;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_poller_start(&poller, &bed, 3);
+	engine_bed_up(&bed, &cfg);
+	engine_bed_poller_start(&poller, &bed, 3);
 	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[1], &info), 0);
 	cr_assert_eq(
 		karst_engine_path_init(bed.e, bed.port[0], 0, info.mac, info.addrs[0].ip, &path),
@@ -464,7 +465,7 @@ Test(owner, many_objects_end_at_once)
 		for (i = 0; i < QPS; i++)
 			cr_assert_eq(karst_engine_qp_create(bed.e, &init, &qp[i]), 0);
 		for (i = 0; i < KEYS; i++)
-			key[i] = bed_mr(&bed, mem, sizeof(mem));
+			key[i] = engine_bed_mr(&bed, mem, sizeof(mem));
 		for (i = 0; i < AHS; i++) {
 			cr_assert_eq(karst_engine_ah_create(bed.e, bed.pd, &path, &ah[i]), 0);
 			cr_assert_eq(
@@ -480,8 +481,8 @@ Test(owner, many_objects_end_at_once)
 		cr_assert_eq(karst_engine_cq_destroy(bed.e, init.send_cq), 0);
 		cr_assert_eq(karst_engine_owner_destroy(owner), 0);
 	}
-	bed_poller_stop(&poller);
+	engine_bed_poller_stop(&poller);
 	cr_assert_eq(karst_engine_cq_destroy(bed.e, bed.cq), 0);
 	cr_assert_eq(karst_engine_pd_free(bed.e, bed.pd), 0, "nothing refers to it any more");
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }

@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <rte_mbuf.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 
 #define MBUFS 1500u
 
@@ -23,12 +23,13 @@ check_place(struct rte_mempool *mp, void *opaque, void *object, unsigned int ind
 
 Test(pool, buffers_that_are_pages)
 {
-	struct bed_config cfg = {.engine = {.name = "pages", .page_buffers = true, .mbufs = MBUFS}};
+	struct engine_bed_config cfg = {
+		.engine = {.name = "pages", .page_buffers = true, .mbufs = MBUFS}};
 	struct rte_mempool *mp;
 	uintptr_t at[2];
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	cr_assert_eq(karst_engine_config(bed.e)->frame_bytes, 3712);
 	mp = rte_mempool_lookup("pages");
 	cr_assert_not_null(mp);
@@ -36,52 +37,52 @@ Test(pool, buffers_that_are_pages)
 	at[0] = (uintptr_t)STAILQ_FIRST(&mp->mem_list)->addr;
 	at[1] = rte_mempool_calc_obj_size(mp->elt_size, mp->flags, NULL);
 	cr_assert_eq(rte_mempool_obj_iter(mp, check_place, at), MBUFS);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* They carry frames as all others do. */
 Test(pool, traffic_in_pages)
 {
-	struct bed_config cfg = {.engine.page_buffers = true};
+	struct engine_bed_config cfg = {.engine.page_buffers = true};
 	static uint8_t mem[2][6000];
 	struct karst_core_qp_attr attr;
 	struct karst_engine_qp *qp[2];
 	enum karst_qp_state to;
 	struct karst_cqe cqe;
 	int side;
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t key;
 
-	bed_up(&bed, &cfg);
-	qp[0] = bed_qp(&bed, KARST_QPT_RC, 0);
-	qp[1] = bed_qp(&bed, KARST_QPT_RC, 0);
+	engine_bed_up(&bed, &cfg);
+	qp[0] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	qp[1] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
 		for (side = 0; side < 2; side++) {
-			unsigned int mask =
-				bed_attr(&bed, KARST_QPT_RC, side, qp[1 - side]->num, to, &attr);
+			unsigned int mask = engine_bed_attr(
+				&bed, KARST_QPT_RC, side, qp[1 - side]->num, to, &attr);
 
 			attr.path_mtu = 4; /* the largest that fits */
 			cr_assert_eq(karst_engine_qp_modify(bed.e, qp[side], &attr, mask), 0);
 		}
 	}
-	key = bed_mr(&bed, mem, sizeof(mem));
-	bed_fill(mem[0], sizeof(mem[0]), 1);
-	bed_post(qp[0], KARST_WR_RDMA_WRITE, 1, mem[0], sizeof(mem[0]), key, mem[1], key);
-	cr_assert(bed_wait(&bed, &cqe));
+	key = engine_bed_mr(&bed, mem, sizeof(mem));
+	engine_bed_fill(mem[0], sizeof(mem[0]), 1);
+	engine_bed_post(qp[0], KARST_WR_RDMA_WRITE, 1, mem[0], sizeof(mem[0]), key, mem[1], key);
+	cr_assert(engine_bed_wait(&bed, &cqe));
 	cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 	cr_assert_arr_eq(mem[0], mem[1], sizeof(mem[0]));
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(pool, what_does_not_fit)
 {
 	struct karst_engine_config cfg = {.page_buffers = true, .frame_bytes = 3713};
 	struct karst_engine *e = NULL;
-	struct bed_config up = {0};
-	struct bed bed;
+	struct engine_bed_config up = {0};
+	struct engine_bed bed;
 
-	bed_up(&bed, &up); /* EAL */
+	engine_bed_up(&bed, &up); /* EAL */
 	cr_assert_eq(karst_engine_create(&cfg, &e), -EINVAL);
 	cr_assert_null(e);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }

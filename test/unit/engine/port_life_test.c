@@ -5,7 +5,7 @@
 #include <criterion/criterion.h>
 #include <rte_ethdev.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 #include "karst_neigh.h"
 #include "karst_owner.h"
 
@@ -39,19 +39,19 @@ Test(port_life, addresses)
 {
 	struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000064);
 	struct seen own = {0}, other = {0};
-	const struct bed_config cfg = {.engine = {.ops = &ops, .user = &own}};
+	const struct engine_bed_config cfg = {.engine = {.ops = &ops, .user = &own}};
 	const struct karst_engine_owner_init init = {.name = "other", .ops = &ops, .user = &other};
 	const struct karst_engine_resolve_opts opts = {.timeout_ms = 20000},
 					       brief = {.timeout_ms = 50};
 	struct karst_engine_owner *owner;
 	struct karst_engine_port_info info;
-	struct bed_poller poller;
+	struct engine_bed_poller poller;
 	struct karst_path path;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	cr_assert_eq(karst_engine_owner_create(bed.e, &init, &owner), 0);
-	bed_poller_start(&poller, &bed, 1);
+	engine_bed_poller_start(&poller, &bed, 1);
 	cr_assert_eq(karst_engine_port_set_addrs(bed.e, bed.port[1], 1, &addr), 0);
 	cr_assert_eq(atomic_load(&own.gid_change), 1);
 	cr_assert_eq(atomic_load(&other.gid_change), 1);
@@ -64,21 +64,21 @@ Test(port_life, addresses)
 			     karst_engine_addr_ip4(0x0a000002).ip, &brief, &path),
 		-EHOSTUNREACH);
 	cr_assert_eq(karst_engine_resolve(bed.e, bed.port[1], 1, addr.ip, &opts, &path), -EINVAL);
-	bed_poller_stop(&poller);
+	engine_bed_poller_stop(&poller);
 	cr_assert_eq(karst_engine_owner_destroy(owner), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(port_life, links)
 {
 	struct seen seen = {0};
-	const struct bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
+	const struct engine_bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
 	struct karst_engine_port_info info;
-	struct bed_poller poller;
-	struct bed bed;
+	struct engine_bed_poller poller;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_poller_start(&poller, &bed, 1);
+	engine_bed_up(&bed, &cfg);
+	engine_bed_poller_start(&poller, &bed, 1);
 	karst_engine_links_check(bed.e); /* they came up when they were started */
 	cr_assert_eq(karst_engine_links_check(bed.e), 0);
 	atomic_store(&seen.port_active, 0);
@@ -94,8 +94,8 @@ Test(port_life, links)
 	cr_assert_eq(atomic_load(&seen.port_active), 1);
 	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[1], &info), 0);
 	cr_assert(info.link_up);
-	bed_poller_stop(&poller);
-	bed_down(&bed);
+	engine_bed_poller_stop(&poller);
+	engine_bed_down(&bed);
 }
 
 /* net_ring has no flow rules: it cannot be shared, and is no worse for having been asked. */
@@ -103,10 +103,10 @@ Test(port_life, isolate_refused)
 {
 	struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000001);
 	struct karst_engine_port_config port = {.num_addrs = 1, .addrs = &addr, .isolate = true};
-	const struct bed_config cfg = {0};
-	struct bed bed;
+	const struct engine_bed_config cfg = {0};
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	cr_assert_eq(karst_engine_port_remove(bed.e, bed.port[0]), 0);
 	port.ethdev = bed.ethdev[0];
 	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), -EINVAL);
@@ -114,48 +114,48 @@ Test(port_life, isolate_refused)
 	cr_assert_lt(karst_engine_port_add(bed.e, &port, &bed.port[0]), 0);
 	port.isolate = false;
 	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* A port goes under a queue pair that sends, and comes back: what was lost is sent again. */
 Test(port_life, goes_under_traffic)
 {
 	static uint8_t from[BUF], to[BUF];
-	struct bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
+	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
 	struct karst_engine_addr addr[2] = {karst_engine_addr_ip4(0x0a000001)};
 	struct karst_engine_port_config port = {
 		.lcore_mask = 1, .mac = {2, 0, 0, 0, 0, 1}, .num_addrs = 1, .addrs = addr};
 	struct karst_engine_qp *a, *b;
-	struct bed_poller poller;
+	struct engine_bed_poller poller;
 	struct karst_cqe cqe;
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t lkey, rkey;
 	unsigned int round, i;
 
-	bed_up(&bed, &cfg);
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 1);
-	bed_connect(&bed, a, b);
-	lkey = bed_mr(&bed, from, BUF);
-	rkey = bed_mr(&bed, to, BUF);
+	engine_bed_up(&bed, &cfg);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+	engine_bed_connect(&bed, a, b);
+	lkey = engine_bed_mr(&bed, from, BUF);
+	rkey = engine_bed_mr(&bed, to, BUF);
 	port.ethdev = bed.ethdev[0];
-	bed_poller_start(&poller, &bed, 3);
+	engine_bed_poller_start(&poller, &bed, 3);
 	for (round = 0; round < 20; round++) {
-		bed_fill(from, BUF, round);
+		engine_bed_fill(from, BUF, round);
 		for (i = 0; i < 8; i++)
-			bed_post(a, KARST_WR_RDMA_WRITE, i, from, BUF, lkey, to, rkey);
+			engine_bed_post(a, KARST_WR_RDMA_WRITE, i, from, BUF, lkey, to, rkey);
 		cr_assert_eq(karst_engine_port_remove(bed.e, bed.port[0]), 0);
 		cr_assert_eq(karst_engine_port_remove(bed.e, bed.port[0]), -EINVAL);
 		cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), 0);
 		cr_assert_eq(bed.port[0], 0, "the number is free again");
 		for (i = 0; i < 8; i++) {
-			cr_assert(bed_wait(&bed, &cqe), "round %u", round);
+			cr_assert(engine_bed_wait(&bed, &cqe), "round %u", round);
 			cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		}
 		cr_assert_arr_eq(from, to, BUF);
 	}
-	bed_poller_stop(&poller);
-	bed_down(&bed);
+	engine_bed_poller_stop(&poller);
+	engine_bed_down(&bed);
 }
 
 /* A device is unplugged under a queue pair that sends: what was posted is flushed, the owner hears
@@ -165,27 +165,27 @@ Test(port_life, lost)
 {
 	static uint8_t from[BUF], to[BUF];
 	struct seen seen = {0};
-	const struct bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
+	const struct engine_bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
 	struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000002);
 	struct karst_engine_port_config port = {
 		.mac = {2, 0, 0, 0, 0, 2}, .num_addrs = 1, .addrs = &addr};
 	struct karst_core_qp_attr attr;
 	struct karst_engine_qp *a, *b, *idle;
 	struct karst_cqe cqe;
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t lkey, rkey;
 	unsigned int i;
 
-	bed_up(&bed, &cfg);
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 0);
-	idle = bed_qp(&bed, KARST_QPT_RC, 0);
-	bed_connect(&bed, a, b);
-	lkey = bed_mr(&bed, from, BUF);
-	rkey = bed_mr(&bed, to, BUF);
+	engine_bed_up(&bed, &cfg);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	idle = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	engine_bed_connect(&bed, a, b);
+	lkey = engine_bed_mr(&bed, from, BUF);
+	rkey = engine_bed_mr(&bed, to, BUF);
 	for (i = 0; i < 8; i++)
-		bed_post(b, KARST_WR_RDMA_WRITE, i, from, BUF, lkey, to, rkey);
-	bed_post_recv(b, 8, to, BUF, rkey);
+		engine_bed_post(b, KARST_WR_RDMA_WRITE, i, from, BUF, lkey, to, rkey);
+	engine_bed_post_recv(b, 8, to, BUF, rkey);
 	karst_engine_poll(bed.e, 0);
 	cr_assert_eq(karst_engine_port_lose(bed.e, bed.port[1]), 0);
 	cr_assert_eq(atomic_load(&seen.port_err), 1);
@@ -193,7 +193,7 @@ Test(port_life, lost)
 	cr_assert_eq(atomic_load(&seen.port), bed.port[1]);
 	cr_assert_eq(karst_engine_port_lose(bed.e, bed.port[1]), -EINVAL);
 	for (i = 0; i < 9; i++) {
-		cr_assert(bed_wait(&bed, &cqe), "completion %u", i);
+		cr_assert(engine_bed_wait(&bed, &cqe), "completion %u", i);
 		cr_assert_eq(cqe.status, KARST_WC_WR_FLUSH_ERR, "completion %u: %u", i, cqe.status);
 	}
 	cr_assert_eq(karst_engine_qp_query(bed.e, b, &attr), 0);
@@ -210,5 +210,5 @@ Test(port_life, lost)
 	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), -EEXIST);
 	port.number = KARST_ENGINE_MAX_PORTS + 1;
 	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), -EINVAL);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }

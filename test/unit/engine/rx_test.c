@@ -8,25 +8,25 @@
 #include <criterion/criterion.h>
 #include <rte_mbuf.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 #include "karst_build.h"
 #include "karst_hdr.h"
 #include "karst_icrc.h"
 #include "karst_opcode.h"
 
 struct wire {
-	struct bed bed;
+	struct engine_bed bed;
 	struct rte_mempool *pool;
 	struct karst_counters before;
 };
 
 static void
-wire_up(struct wire *w, const struct bed_config *cfg)
+wire_up(struct wire *w, const struct engine_bed_config *cfg)
 {
-	bed_up(&w->bed, cfg);
+	engine_bed_up(&w->bed, cfg);
 	w->pool = rte_pktmbuf_pool_create("foreign", 255, 0, sizeof(struct karst_pkt), 2048, 0);
 	cr_assert_not_null(w->pool);
-	bed_settle(&w->bed); /* what the ports announced */
+	engine_bed_settle(&w->bed); /* what the ports announced */
 	karst_engine_counters(w->bed.e, KARST_ENGINE_ANY_LCORE, &w->before);
 }
 
@@ -83,7 +83,7 @@ expect_drop(struct wire *w, enum karst_drop reason)
 	struct karst_counters now;
 	unsigned int i;
 
-	bed_settle(&w->bed);
+	engine_bed_settle(&w->bed);
 	karst_engine_counters(w->bed.e, KARST_ENGINE_ANY_LCORE, &now);
 	for (i = 0; i < KARST_DROP_MAX; i++)
 		cr_assert_eq(now.drop[i], w->before.drop[i] + (i != KARST_DROP_NONE && i == reason),
@@ -96,13 +96,13 @@ expect_drop(struct wire *w, enum karst_drop reason)
 static void
 wire_down(struct wire *w)
 {
-	bed_down(&w->bed);
+	engine_bed_down(&w->bed);
 	rte_mempool_free(w->pool);
 }
 
 Test(rx, drops_by_reason)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_frame f;
 	struct rte_mbuf *m, *tail;
 	struct wire w;
@@ -160,7 +160,7 @@ Test(rx, drops_by_reason)
  * long frame comes in another one, wherever that cuts it: it is a frame like others. */
 Test(rx, w1_frame_in_segments)
 {
-	const struct bed_config cfg = {0};
+	const struct engine_bed_config cfg = {0};
 	struct karst_frame f = good_frame();
 	struct rte_mbuf *m, *tail;
 	uint32_t cut, len;
@@ -192,7 +192,7 @@ Test(rx, w1_frame_in_segments)
  * wants it.  On an engine of two lcores, of which the number names the second. */
 Test(rx, u2_queue_pair_1)
 {
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct karst_frame good = good_frame(), f;
 	struct karst_counters now;
 	struct wire w;
@@ -242,7 +242,7 @@ Test(rx, u2_queue_pair_1)
 /* QPNs of an lcore that the engine does not have (three lcores, two bits). */
 Test(rx, no_such_lcore)
 {
-	struct bed_config cfg = {.engine.lcores = 3};
+	struct engine_bed_config cfg = {.engine.lcores = 3};
 	struct karst_frame f = good_frame();
 	struct wire w;
 
@@ -258,7 +258,7 @@ Test(rx, no_such_lcore)
 
 Test(rx, tagged_port)
 {
-	struct bed_config cfg = {.vlan = 7};
+	struct engine_bed_config cfg = {.vlan = 7};
 	struct karst_frame f = good_frame();
 	struct wire w;
 
@@ -300,7 +300,7 @@ Test(rx, exceptions)
 {
 	const struct karst_engine_ops ops = {.exception = on_exception};
 	struct exceptions seen = {.take = true};
-	struct bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
+	struct engine_bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
 	struct karst_frame f = good_frame();
 	struct wire w;
 
@@ -326,7 +326,7 @@ Test(rx, exceptions)
 /* Random bytes and cut frames of all kinds: whatever they are, they are counted and freed. */
 Test(rx, noise)
 {
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct karst_counters now;
 	unsigned int seed = 3, i, k, sent = 0;
 	uint64_t drops = 0;
@@ -345,9 +345,9 @@ Test(rx, noise)
 		cr_assert_eq(rte_ring_enqueue(w.bed.ring[0][i & 1], m), 0);
 		sent++;
 		if (i % 50 == 0)
-			bed_settle(&w.bed);
+			engine_bed_settle(&w.bed);
 	}
-	bed_settle(&w.bed);
+	engine_bed_settle(&w.bed);
 	karst_engine_counters(w.bed.e, KARST_ENGINE_ANY_LCORE, &now);
 	for (i = 0; i < KARST_DROP_MAX; i++)
 		drops += now.drop[i] - w.before.drop[i];

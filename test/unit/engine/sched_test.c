@@ -4,21 +4,21 @@
 /* Ports that take nothing, or not enough: who waits for them, and who does not. */
 #include <criterion/criterion.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 
 #define BUF (1u << 20)
 
 static uint8_t mem[2][BUF];
 
 static struct karst_engine_qp *
-ud_qp(struct bed *bed, int side, uint32_t lcore)
+ud_qp(struct engine_bed *bed, int side, uint32_t lcore)
 {
-	struct karst_engine_qp *qp = bed_qp(bed, KARST_QPT_UD, lcore);
+	struct karst_engine_qp *qp = engine_bed_qp(bed, KARST_QPT_UD, lcore);
 	enum karst_qp_state to;
 
 	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
 		struct karst_core_qp_attr attr;
-		unsigned int mask = bed_attr(bed, KARST_QPT_UD, side, 0, to, &attr);
+		unsigned int mask = engine_bed_attr(bed, KARST_QPT_UD, side, 0, to, &attr);
 
 		cr_assert_eq(karst_engine_qp_modify(bed->e, qp, &attr, mask), 0);
 	}
@@ -27,7 +27,7 @@ ud_qp(struct bed *bed, int side, uint32_t lcore)
 
 /* From port @side to the other. */
 static uint32_t
-ah_over(struct bed *bed, int side)
+ah_over(struct engine_bed *bed, int side)
 {
 	struct karst_engine_port_info dst;
 	struct karst_path path;
@@ -64,21 +64,21 @@ post_ud(struct karst_engine_qp *qp, uint32_t ah, uint32_t len, uint32_t lkey)
 static void
 flood(bool both_ports)
 {
-	struct bed_config cfg = {.slots = 8};
+	struct engine_bed_config cfg = {.slots = 8};
 	struct karst_engine_lcore_stats st;
 	struct karst_engine_qp *rc[2], *ud;
 	uint32_t key[2], ah[2], i, n;
 	struct karst_cqe cqe = {.wr_id = 0};
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_fill(mem[1], BUF, 1);
+	engine_bed_up(&bed, &cfg);
+	engine_bed_fill(mem[1], BUF, 1);
 	memset(mem[0], 0, BUF);
-	key[0] = bed_mr(&bed, mem[0], BUF);
-	key[1] = bed_mr(&bed, mem[1], BUF);
-	rc[0] = bed_qp(&bed, KARST_QPT_RC, 0);
-	rc[1] = bed_qp(&bed, KARST_QPT_RC, 0);
-	bed_connect(&bed, rc[0], rc[1]);
+	key[0] = engine_bed_mr(&bed, mem[0], BUF);
+	key[1] = engine_bed_mr(&bed, mem[1], BUF);
+	rc[0] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	rc[1] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	engine_bed_connect(&bed, rc[0], rc[1]);
 	ud = ud_qp(&bed, 0, 0);
 	ah[0] = ah_over(&bed, 0);
 	ah[1] = ah_over(&bed, 1);
@@ -87,7 +87,7 @@ flood(bool both_ports)
 			post_ud(ud, ah[both_ports ? ++n & 1 : 1], 1024, key[0]);
 		karst_engine_poll(bed.e, 0);
 		if (i == 100)
-			bed_post(
+			engine_bed_post(
 				rc[1], KARST_WR_RDMA_WRITE, 9, mem[1], BUF, key[1], mem[0], key[0]);
 		karst_engine_cq_poll(bed.cq, &cqe, 1);
 	}
@@ -97,7 +97,7 @@ flood(bool both_ports)
 	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &st), 0);
 	cr_assert_gt(st.tx_full, 0);
 	cr_assert_eq(st.tx_dropped, 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(sched, datagrams_over_another_port)
@@ -116,20 +116,20 @@ Test(sched, datagrams_over_both_ports)
  * posts then. */
 Test(sched, flushed_while_the_port_is_full)
 {
-	struct bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}, .slots = 8};
+	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}, .slots = 8};
 	struct karst_core_qp_attr attr = {.qp_state = KARST_QPS_ERR};
 	struct karst_engine_qp *qp[2][MANY];
 	uint32_t key[2], i, k;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	for (i = 0; i < 2; i++)
-		key[i] = bed_mr(&bed, mem[i], BUF);
+		key[i] = engine_bed_mr(&bed, mem[i], BUF);
 	for (i = 0; i < MANY; i++) {
-		qp[0][i] = bed_qp(&bed, KARST_QPT_RC, 0);
-		qp[1][i] = bed_qp(&bed, KARST_QPT_RC, 1);
-		bed_connect(&bed, qp[0][i], qp[1][i]);
-		bed_post(qp[0][i], KARST_WR_RDMA_WRITE, i, mem[0] + i * 80000, 80000, key[0],
+		qp[0][i] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		qp[1][i] = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+		engine_bed_connect(&bed, qp[0][i], qp[1][i]);
+		engine_bed_post(qp[0][i], KARST_WR_RDMA_WRITE, i, mem[0] + i * 80000, 80000, key[0],
 			mem[1] + i * 80000, key[1]);
 	}
 	karst_engine_release(bed.e, 1);
@@ -149,9 +149,10 @@ Test(sched, flushed_while_the_port_is_full)
 			cr_assert_eq(cqe.wr_id, i, "QP %u was not flushed in 1000 turns", i);
 			cr_assert_eq(cqe.status, KARST_WC_WR_FLUSH_ERR);
 			if (k == 0)
-				bed_post(qp[0][i], KARST_WR_SEND, i, mem[0], 8, key[0], NULL, 0);
+				engine_bed_post(
+					qp[0][i], KARST_WR_SEND, i, mem[0], 8, key[0], NULL, 0);
 		}
 	}
 	bed.mine = 3;
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }

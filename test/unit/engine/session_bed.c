@@ -242,14 +242,14 @@ client_qp(struct client *c, enum karst_qp_type type, uint32_t pd, const struct c
 }
 
 int
-client_step(struct client *c, const struct bed *bed, const struct client_qp *qp, int side,
+client_step(struct client *c, const struct engine_bed *bed, const struct client_qp *qp, int side,
 	uint32_t peer, enum karst_qp_state to)
 {
 	struct karst_ctl_modify_qp_req req = {.qp = qp->handle};
 	struct karst_engine_port_info dst;
 	struct karst_core_qp_attr a;
 
-	req.mask = bed_attr(bed, KARST_QPT_RC, side, peer, to, &a);
+	req.mask = engine_bed_attr(bed, KARST_QPT_RC, side, peer, to, &a);
 	cr_assert_eq(karst_engine_port_info(bed->e, bed->port[1 - side], &dst), 0);
 	req.attr = (struct karst_ctl_qp_attr){
 		.qp_state = a.qp_state,
@@ -273,7 +273,7 @@ client_step(struct client *c, const struct bed *bed, const struct client_qp *qp,
 }
 
 void
-client_connect(const struct bed *bed, struct client *ca, const struct client_qp *a,
+client_connect(const struct engine_bed *bed, struct client *ca, const struct client_qp *a,
 	struct client *cb, const struct client_qp *b)
 {
 	enum karst_qp_state to;
@@ -320,7 +320,7 @@ client_post_recv(struct client_qp *qp, uint64_t wr_id, void *buf, uint32_t len, 
 }
 
 bool
-client_wait(struct bed *bed, struct client_cq *cq, struct karst_cqe *cqe)
+client_wait(struct engine_bed *bed, struct client_cq *cq, struct karst_cqe *cqe)
 {
 	uint64_t until = karst_engine_now_ns(bed->e) + PATIENCE_NS;
 	uint64_t lcores;

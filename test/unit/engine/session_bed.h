@@ -8,7 +8,7 @@
 #ifndef SESSION_BED_H
 #define SESSION_BED_H
 
-#include "bed.h"
+#include "engine_bed.h"
 #include "karst_ctl_msg.h"
 #include "karst_session.h"
 
@@ -87,16 +87,16 @@ struct client_qp {
 void client_qp(struct client *c, enum karst_qp_type type, uint32_t pd, const struct client_cq *cq,
 	uint32_t srq, uint64_t cookie, struct client_qp *qp);
 /** To @to, from the state before, with everything that the step needs.  @return the status. */
-int client_step(struct client *c, const struct bed *bed, const struct client_qp *qp, int side,
-	uint32_t peer, enum karst_qp_state to);
+int client_step(struct client *c, const struct engine_bed *bed, const struct client_qp *qp,
+	int side, uint32_t peer, enum karst_qp_state to);
 /** Connects a QP on port A with one on port B. */
-void client_connect(const struct bed *bed, struct client *ca, const struct client_qp *a,
+void client_connect(const struct engine_bed *bed, struct client *ca, const struct client_qp *a,
 	struct client *cb, const struct client_qp *b);
 void client_post(struct client_qp *qp, enum karst_wr_opcode op, uint64_t wr_id, const void *local,
 	uint32_t len, uint32_t lkey, uint64_t remote, uint32_t rkey);
 void client_post_recv(struct client_qp *qp, uint64_t wr_id, void *buf, uint32_t len, uint32_t lkey);
 /** Polls the engine until @cq has something. */
-bool client_wait(struct bed *bed, struct client_cq *cq, struct karst_cqe *cqe);
+bool client_wait(struct engine_bed *bed, struct client_cq *cq, struct karst_cqe *cqe);
 
 unsigned int open_fds(void);
 unsigned int mappings(void);

@@ -40,15 +40,15 @@ info_of(struct karst_engine *e, const struct client *c)
 
 Test(session_control, hello)
 {
-	struct bed_config cfg = {.engine = {.lcores = 2, .name = "greeter"}};
+	struct engine_bed_config cfg = {.engine = {.lcores = 2, .name = "greeter"}};
 	const struct karst_ctl_hello_rsp *rsp;
 	struct karst_session_info info;
 	struct karst_ctl_hello_req req;
 	struct client *c;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	c = client_open_raw(bed.e, NULL);
 	refused(c, -EPROTO, "HELLO", CALL(c, ALLOC_PD, alloc_pd, .reserved = 0));
 	refused(c, -EPROTO, "abi 77", CALL(c, HELLO, hello, .abi = 77));
@@ -75,19 +75,19 @@ Test(session_control, hello)
 	refused(c, -EPROTO, "second", CALL(c, HELLO, hello, .abi = KARST_RING_ABI));
 	client_close(c);
 	cr_assert_eq(karst_session_list(bed.e, NULL, 0), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Two queues as large as the device says can be had, whatever ring memory there is. */
 Test(session_control, largest_completion_queue)
 {
 	const struct karst_ctl_query_device_rsp *dev;
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	uint64_t bytes;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed);
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed);
 	for (bytes = 4u << 20; bytes <= 512u << 20; bytes += bytes / 3) {
 		struct karst_session_limits limits = {.max_ring_bytes = bytes};
 		struct client *c = client_open(bed.e, &limits);
@@ -106,7 +106,7 @@ Test(session_control, largest_completion_queue)
 			CALL(c, CREATE_CQ, create_cq, .entries = cqe + 1));
 		client_close(c);
 	}
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(session_control, device)
@@ -115,12 +115,12 @@ Test(session_control, device)
 	const struct karst_ctl_query_device_rsp *dev;
 	const struct karst_ctl_query_port_rsp *port;
 	const struct karst_ctl_query_gids_rsp *gids;
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct client *c;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	c = client_open(bed.e, &limits);
 	cr_assert_eq(CALL(c, QUERY_DEVICE, query_device, .reserved = 0), 0);
 	dev = RSP(c, query_device);
@@ -151,7 +151,7 @@ Test(session_control, device)
 	refused(c, -EINVAL, "port 9", CALL(c, QUERY_GIDS, query_gids, .port = 9));
 	refused(c, -EINVAL, "chunk 999", CALL(c, GET_CHUNK, get_chunk, .chunk = 999));
 	client_close(c);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- limits --- */
@@ -175,7 +175,7 @@ struct usage {
 };
 
 static struct usage
-usage_of(const struct bed *bed, const struct client *c)
+usage_of(const struct engine_bed *bed, const struct client *c)
 {
 	return (struct usage){
 		.info = info_of(bed->e, c), .fds = open_fds(), .objects = bed->e->objects.used};
@@ -207,15 +207,15 @@ Test(session_control, limits, .timeout = 100)
 {
 	static uint8_t mem[16384];
 	struct karst_ctl_ah_attr ah = {.port_num = 1};
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct client_cq cq[2];
 	struct client_qp qp[2];
 	uint32_t pd, i;
 	struct client *c;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	c = client_open(bed.e, &tight);
 	pd = client_pd(c);
 	client_pd(c);
@@ -257,21 +257,21 @@ Test(session_control, limits, .timeout = 100)
 	over_the_limit(
 		&bed, c, -ENOSPC, "max_ahs", CALL(c, CREATE_AH, create_ah, .pd = pd, .attr = ah));
 	client_close(c);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* The limit of regions, and that what was given back may be had again. */
 Test(session_control, limit_of_regions, .timeout = 100)
 {
 	struct karst_session_limits limits = {.max_mrs = 2};
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	static uint8_t mem[4096];
 	uint32_t pd, key[2], i;
 	struct client *c;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	c = client_open(bed.e, &limits);
 	pd = client_pd(c);
 	for (i = 0; i < 2; i++)
@@ -285,13 +285,13 @@ Test(session_control, limit_of_regions, .timeout = 100)
 		key[i % 2] = client_mr(c, pd, mem, sizeof(mem));
 	}
 	client_close(c);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* The engine's own limits, which other programs may have used up. */
 Test(session_control, limits_of_the_engine, .timeout = 100)
 {
-	struct bed_config cfg = {
+	struct engine_bed_config cfg = {
 		.engine = {
 			.max_qps = 2, .max_keys = 2, .max_pds = 3, .max_ahs = 2, .max_owners = 2}};
 	struct karst_ctl_ah_attr ah = {.port_num = 1};
@@ -301,10 +301,10 @@ Test(session_control, limits_of_the_engine, .timeout = 100)
 	struct client_cq cq;
 	struct client_qp qp;
 	uint32_t pd, i;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	c = client_open(bed.e, NULL);
 	d = client_open(bed.e, NULL);
 	cr_assert_eq(karst_session_create(bed.e, &init, &s), -ENOSPC);
@@ -331,21 +331,21 @@ Test(session_control, limits_of_the_engine, .timeout = 100)
 		cr_assert_eq(CALL(c, CREATE_AH, create_ah, .pd = pd, .attr = ah), 0, "%s", c->why);
 	client_close(c);
 	client_close(d);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Rings of this program alone are counted, and given back. */
 Test(session_control, ring_bytes, .timeout = 100)
 {
 	struct karst_session_limits limits = {.max_ring_bytes = 16 << 20};
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct client_cq cq[512];
 	struct client *c;
 	unsigned int i, n;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	c = client_open(bed.e, &limits);
 	for (n = 0; n < 512; n++) {
 		if (CALL(c, CREATE_CQ, create_cq, .entries = 4096) != 0)
@@ -362,7 +362,7 @@ Test(session_control, ring_bytes, .timeout = 100)
 	for (i = 0; i < n; i++)
 		cr_assert_eq(CALL(c, CREATE_CQ, create_cq, .entries = 4096), 0, "%s", c->why);
 	client_close(c);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- numbers that are not this session's --- */
@@ -422,15 +422,15 @@ Test(session_control, numbers_of_others, .timeout = 100)
 {
 	struct karst_ctl_ah_attr ah = {.port_num = 1};
 	uint32_t pd, mr, mw, ahn, ch, srq, i;
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	static uint8_t mem[4096];
 	struct client *c, *d;
 	struct client_cq cq;
 	struct client_qp qp;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	c = client_open(bed.e, NULL);
 	d = client_open(bed.e, NULL);
 	/* so that the other one has more */
@@ -464,7 +464,7 @@ Test(session_control, numbers_of_others, .timeout = 100)
 	try_foreign(d, 0, mr, mw, 0, 0, 0, 0, qp.handle);
 	client_close(c);
 	client_close(d);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- order of destruction --- */
@@ -472,15 +472,15 @@ Test(session_control, numbers_of_others, .timeout = 100)
 Test(session_control, wrong_order)
 {
 	struct karst_ctl_ah_attr ah = {.port_num = 1};
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct client *c;
 	struct client_cq cq;
 	struct client_qp qp;
 	uint32_t pd, ch, srq, ahn;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	c = client_open(bed.e, NULL);
 	pd = client_pd(c);
 	cr_assert_eq(CALL(c, CREATE_CHANNEL, create_channel, .reserved = 0), 0);
@@ -507,7 +507,7 @@ Test(session_control, wrong_order)
 	cr_assert_eq(CALL(c, DESTROY_CQ, destroy_cq, .cq = cq.handle), 0);
 	cr_assert_eq(CALL(c, DESTROY_CHANNEL, destroy_channel, .channel = ch), 0);
 	client_close(c);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- whatever comes --- */
@@ -516,14 +516,14 @@ Test(session_control, wrong_order)
 Test(session_control, every_size, .timeout = 200)
 {
 	static const uint8_t zeros[KARST_CTL_MAX];
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct client *c;
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t op;
 	size_t n;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	c = client_open(bed.e, &tight);
 	for (op = 0; op < 60; op++) {
 		const struct karst_ctl_op_info *info = karst_ctl_op_info(op);
@@ -542,7 +542,7 @@ Test(session_control, every_size, .timeout = 200)
 		}
 	}
 	client_close(c);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* A member of a request: mostly something that could be right. */
@@ -562,15 +562,15 @@ wild_byte(unsigned int *seed, uint32_t i)
 Test(session_control, noise, .timeout = 300)
 {
 	static uint8_t body[1024];
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct client *c, *other;
 	unsigned int seed = 4711, i, done = 0;
 	uint32_t pd, n, j;
 	uint64_t objects;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	other = client_open(bed.e, NULL);
 	pd = client_pd(other);
 	objects = bed.e->objects.used;
@@ -599,5 +599,5 @@ Test(session_control, noise, .timeout = 300)
 	cr_assert_gt(done, 1000);
 	cr_assert_eq(CALL(other, FREE_PD, free_pd, .pd = pd), 0);
 	client_close(other);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }

@@ -16,7 +16,7 @@
 		cr_assert_not_null(strstr((c)->why, word), "%s: %s", word, (c)->why); \
 	} while (0)
 
-static struct bed bed;
+static struct engine_bed bed;
 static struct client *c;
 static uint32_t pd;
 static uint8_t mem[65536];
@@ -24,10 +24,10 @@ static uint8_t mem[65536];
 static void
 up(void)
 {
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	c = client_open(bed.e, NULL);
 	pd = client_pd(c);
 }
@@ -36,7 +36,7 @@ static void
 down(void)
 {
 	client_close(c);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- memory --- */

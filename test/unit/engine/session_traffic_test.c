@@ -34,7 +34,7 @@ struct side {
 };
 
 static void
-side_up(struct side *s, struct bed *bed, void *mem, uint64_t cookie)
+side_up(struct side *s, struct engine_bed *bed, void *mem, uint64_t cookie)
 {
 	uint32_t channel;
 
@@ -56,10 +56,10 @@ side_down(struct side *s)
 }
 
 static void
-sides_up(struct bed *bed, const struct bed_config *cfg, struct side side[2])
+sides_up(struct engine_bed *bed, const struct engine_bed_config *cfg, struct side side[2])
 {
-	bed_up(bed, cfg);
-	bed_settle(bed);
+	engine_bed_up(bed, cfg);
+	engine_bed_settle(bed);
 	side_up(&side[0], bed, src, 100);
 	side_up(&side[1], bed, dst, 200);
 	client_connect(bed, side[0].c, &side[0].qp, side[1].c, &side[1].qp);
@@ -68,15 +68,15 @@ sides_up(struct bed *bed, const struct bed_config *cfg, struct side side[2])
 /* A connected pair of programs: one writes into the other's memory. */
 Test(session_traffic, write)
 {
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct side side[2];
 	struct karst_cqe cqe;
 	unsigned int i;
-	struct bed bed;
+	struct engine_bed bed;
 
 	sides_up(&bed, &cfg, side);
 	for (i = 0; i < 50; i++) {
-		bed_fill(src, BUF, i);
+		engine_bed_fill(src, BUF, i);
 		client_post(&side[0].qp, KARST_WR_RDMA_WRITE, i, src, BUF, side[0].key,
 			(uintptr_t)dst, side[1].key);
 		cr_assert(client_wait(&bed, &side[0].cq, &cqe));
@@ -91,7 +91,7 @@ Test(session_traffic, write)
 	cr_assert_eq(cqe.status, KARST_WC_LOC_PROT_ERR);
 	side_down(&side[0]);
 	side_down(&side[1]);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 static bool
@@ -105,12 +105,12 @@ readable(int fd)
 /* Events: one for each time that the queue is armed, with its cookie, in the channel's stream. */
 Test(session_traffic, completion_events)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct side side[2];
 	struct karst_cqe cqe;
 	uint64_t cookie;
 	unsigned int i;
-	struct bed bed;
+	struct engine_bed bed;
 
 	sides_up(&bed, &cfg, side);
 	for (i = 0; i < 3; i++) {
@@ -120,7 +120,7 @@ Test(session_traffic, completion_events)
 		client_post(&side[0].qp, KARST_WR_SEND, i, src, 64, side[0].key, 0, 0);
 		cr_assert(client_wait(&bed, &side[1].cq, &cqe));
 		cr_assert_eq(cqe.opcode, KARST_WC_RECV);
-		bed_settle(&bed);
+		engine_bed_settle(&bed);
 		cr_assert(readable(side[1].channel_fd));
 		cr_assert_eq(read(side[1].channel_fd, &cookie, sizeof(cookie)), 8);
 		cr_assert_eq(cookie, 200);
@@ -136,18 +136,18 @@ Test(session_traffic, completion_events)
 	side[1].c->conn.close(side[1].c->conn.user);
 	cr_assert_eq(read(side[1].channel_fd, &cookie, sizeof(cookie)), 0);
 	cr_assert_eq(read(side[1].c->async_fd, &cookie, sizeof(cookie)), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* A program that never reads its events loses them, and nobody waits for it. */
 Test(session_traffic, events_unread, .timeout = 100)
 {
 	struct karst_session_info info[2] = {{0}};
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct side side[2];
 	struct karst_cqe cqe;
 	uint64_t n = 0, i, cookie, got = 0;
-	struct bed bed;
+	struct engine_bed bed;
 
 	sides_up(&bed, &cfg, side);
 	while (info[0].lost_events + info[1].lost_events < 10) {
@@ -155,7 +155,7 @@ Test(session_traffic, events_unread, .timeout = 100)
 		client_post(&side[0].qp, KARST_WR_RDMA_WRITE, n++, src, 0, side[0].key,
 			(uintptr_t)dst, side[1].key);
 		cr_assert(client_wait(&bed, &side[0].cq, &cqe));
-		bed_settle(&bed);
+		engine_bed_settle(&bed);
 		cr_assert_lt(n, 100000);
 		karst_session_list(bed.e, info, 2);
 	}
@@ -169,22 +169,22 @@ Test(session_traffic, events_unread, .timeout = 100)
 	cr_assert_eq(got + i, n);
 	side_down(&side[0]);
 	side_down(&side[1]);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* A scribbled send queue fails its queue pair, tells its program, and nobody else. */
 Test(session_traffic, broken_ring)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_ctl_async ev;
 	struct karst_session_info info[2];
 	struct side side[2];
-	struct bed bed;
+	struct engine_bed bed;
 
 	sides_up(&bed, &cfg, side);
 	atomic_store(&side[0].qp.sq.sh->tail, 0x7fffffff);
 	cr_assert_eq(karst_bell_ring(side[0].qp.bell, side[0].qp.bell_mask, side[0].qp.num), 0);
-	bed_settle(&bed);
+	engine_bed_settle(&bed);
 	cr_assert(readable(side[0].c->async_fd));
 	cr_assert_eq(read(side[0].c->async_fd, &ev, sizeof(ev)), sizeof(ev));
 	cr_assert_eq(ev.event, KARST_EVENT_QP_FATAL);
@@ -196,7 +196,7 @@ Test(session_traffic, broken_ring)
 	cr_assert_eq(CALL(side[0].c, DESTROY_QP, destroy_qp, .qp = side[0].qp.handle), 0);
 	side_down(&side[0]);
 	side_down(&side[1]);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- another process's memory --- */
@@ -227,7 +227,7 @@ child_up(struct child *ch)
 	ch->pid = fork();
 	if (ch->pid == 0) {
 		close(pipefd[1]);
-		bed_fill(ch->private, BUF, 77);
+		engine_bed_fill(ch->private, BUF, 77);
 		if (write(ready[1], &c, 1) != 1 || read(pipefd[0], &c, 1) < 0)
 			_exit(1);
 		/* verdict: what the engine wrote there */
@@ -286,7 +286,7 @@ register_piece(
 Test(session_traffic, memory_of_a_process, .timeout = 60)
 {
 	const uint32_t all = KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE;
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	uint32_t pd, shared, private;
 	struct karst_cqe cqe;
 	struct side side[2];
@@ -295,7 +295,7 @@ Test(session_traffic, memory_of_a_process, .timeout = 60)
 	unsigned int maps;
 	struct client *c;
 	struct child ch;
-	struct bed bed;
+	struct engine_bed bed;
 	int status;
 
 	child_up(&ch);
@@ -320,7 +320,7 @@ Test(session_traffic, memory_of_a_process, .timeout = 60)
 	cr_assert_eq(CALL(side[0].c, DESTROY_QP, destroy_qp, .qp = side[0].qp.handle), 0);
 	client_qp(side[0].c, KARST_QPT_RC, side[0].pd, &side[0].cq, 0, 0, &side[0].qp);
 	client_connect(&bed, side[0].c, &side[0].qp, c, &qp);
-	bed_fill(src, BUF, 3);
+	engine_bed_fill(src, BUF, 3);
 	client_post(&side[0].qp, KARST_WR_RDMA_WRITE, 1, src, BUF, side[0].key,
 		(uintptr_t)ch.shared, shared);
 	cr_assert(client_wait(&bed, &side[0].cq, &cqe));
@@ -330,7 +330,7 @@ Test(session_traffic, memory_of_a_process, .timeout = 60)
 		(uintptr_t)ch.private, private);
 	cr_assert(client_wait(&bed, &side[0].cq, &cqe));
 	cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
-	bed_fill(dst, BUF, 77);
+	engine_bed_fill(dst, BUF, 77);
 	cr_assert_eq(memcmp(src, dst, BUF), 0);
 	src[0] = 0x5a;
 	client_post(&side[0].qp, KARST_WR_RDMA_WRITE, 3, src, 1, side[0].key,
@@ -345,7 +345,7 @@ Test(session_traffic, memory_of_a_process, .timeout = 60)
 	side_down(&side[0]);
 	side_down(&side[1]);
 	cr_assert_leq(mappings(), maps);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* An XRC target of the innocent program, of which the other has a handle, too, and an SRQ
@@ -378,7 +378,7 @@ share_target(struct client *innocent, struct client *other, uint32_t pd, uint32_
 Test(session_traffic, memory_taken_away, .timeout = 60)
 {
 	const uint32_t all = KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE;
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_ctl_async ev;
 	struct karst_session_info info;
 	struct karst_cqe cqe;
@@ -388,7 +388,7 @@ Test(session_traffic, memory_taken_away, .timeout = 60)
 	uint32_t pd, shared, tgt;
 	struct client *c;
 	struct child ch;
-	struct bed bed;
+	struct engine_bed bed;
 	int status;
 
 	child_up(&ch);
@@ -431,14 +431,14 @@ Test(session_traffic, memory_taken_away, .timeout = 60)
 	waitpid(ch.pid, &status, 0);
 	side_down(&side[0]);
 	side_down(&side[1]);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- nothing is left --- */
 
 /* A session with a bit of everything, traffic on its way, ended without a word. */
 static void
-one_life(struct bed *bed, unsigned int round)
+one_life(struct engine_bed *bed, unsigned int round)
 {
 	struct karst_ctl_ah_attr ah = {.port_num = 1};
 	struct side side[2];
@@ -465,13 +465,13 @@ one_life(struct bed *bed, unsigned int round)
 
 Test(session_traffic, many_lives, .timeout = 100)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	unsigned int i, fds, maps;
 	uint64_t objects, rings;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed);
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed);
 	for (i = 0; i < 10; i++)
 		one_life(&bed, i);
 	fds = open_fds();
@@ -486,21 +486,21 @@ Test(session_traffic, many_lives, .timeout = 100)
 	cr_assert_lt(mappings(), maps + 100); /* allocators map, too */
 	cr_assert_eq(bed.e->nqps[0], 0);
 	cr_assert_eq(karst_session_list(bed.e, NULL, 0), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Regions come and go. */
 Test(session_traffic, many_regions, .timeout = 100)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	unsigned int i, fds, maps;
 	uint64_t objects;
 	struct client *c;
 	uint32_t pd, key;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed);
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed);
 	c = client_open(bed.e, NULL);
 	pd = client_pd(c);
 	fds = open_fds();
@@ -514,5 +514,5 @@ Test(session_traffic, many_regions, .timeout = 100)
 	cr_assert_eq(bed.e->objects.used, objects);
 	cr_assert_lt(mappings(), maps + 100); /* allocators map, too */
 	client_close(c);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }

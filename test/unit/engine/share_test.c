@@ -374,15 +374,15 @@ fill(struct program *p, size_t i)
  */
 Test(share, sessions_of_two_users, .timeout = 100)
 {
-	struct bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
 	struct program greedy[2], other;
 	struct eng_share_info info;
 	uint64_t total, left, had;
-	struct bed bed;
+	struct engine_bed bed;
 	size_t i;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed); /* this thread has the lcores */
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed); /* this thread has the lcores */
 	for (i = 0; i < KARST_DIM(things); i++) {
 		enum eng_share_kind kind = things[i].kind;
 
@@ -410,22 +410,22 @@ Test(share, sessions_of_two_users, .timeout = 100)
 		client_close(other.c);
 		cr_assert_eq(bed.e->shares.used[kind], 0);
 	}
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* What a program could have is told as what its user may have. */
 Test(share, devices_tell_the_share, .timeout = 100)
 {
-	struct bed_config cfg = {.engine = {.max_qps = 64,
-					 .max_keys = 64,
-					 .max_pds = 64,
-					 .max_ahs = 64,
-					 .max_mcasts = 64}};
+	struct engine_bed_config cfg = {.engine = {.max_qps = 64,
+						.max_keys = 64,
+						.max_pds = 64,
+						.max_ahs = 64,
+						.max_mcasts = 64}};
 	const struct karst_ctl_query_device_rsp *rsp;
 	struct client *c;
-	struct bed bed;
+	struct engine_bed bed;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	c = user(bed.e, 1000, 75);
 	cr_assert_eq(CALL(c, QUERY_DEVICE, query_device, .reserved = 0), 0, "%s", c->why);
 	rsp = RSP(c, query_device);
@@ -437,7 +437,7 @@ Test(share, devices_tell_the_share, .timeout = 100)
 	rsp = RSP(c, query_device);
 	cr_assert(rsp->max_qp == 64 && rsp->max_mr == 64 && rsp->max_pd == 64);
 	client_close(c);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Attachments, and ring memory, which comes in chunks. */
@@ -445,15 +445,15 @@ Test(share, attachments_and_ring_memory, .timeout = 100)
 {
 	const struct karst_session_init init = {
 		.program = "greedy", .pidfd = -1, .uid = 1000, .limits = {.share = 75}};
-	struct bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
 	struct karst_session *s[16];
 	struct client *c;
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t n, i;
 	int ret = 0;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed);
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed);
 	for (n = 0; ret == 0 && n < 16; n += ret == 0)
 		ret = karst_session_create(bed.e, &init, &s[n]);
 	cr_assert_eq(ret, -EUSERS);
@@ -476,7 +476,7 @@ Test(share, attachments_and_ring_memory, .timeout = 100)
 	cr_assert_not_null(strstr(c->why, "[limits] share"), "%s", c->why);
 	cr_assert_eq(bed.e->shares.used[BYTES], 2 << 20);
 	client_close(c);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- memory of programs --- */
@@ -569,15 +569,15 @@ reg_all(struct client *c, const uint8_t *mem, int fd, const char *limit)
  * region, or with the session. */
 Test(share, memory_of_programs, .timeout = 100)
 {
-	struct bed_config cfg = {.engine = {.max_owners = 16}};
+	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
 	const uint64_t *sum;
 	struct client *a, *b, *other;
 	uint8_t *mem, *heap;
-	struct bed bed;
+	struct engine_bed bed;
 	int fd;
 
-	bed_up(&bed, &cfg);
-	bed_settle(&bed);
+	engine_bed_up(&bed, &cfg);
+	engine_bed_settle(&bed);
 	sum = bed.e->shares.used;
 	fd = memfd_create("share", MFD_CLOEXEC);
 	cr_assert_eq(ftruncate(fd, PIECE), 0);
@@ -607,5 +607,5 @@ Test(share, memory_of_programs, .timeout = 100)
 	munmap(heap, PIECE);
 	munmap(mem, PIECE);
 	close(fd);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }

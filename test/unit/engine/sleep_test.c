@@ -16,7 +16,7 @@
 #include <criterion/criterion.h>
 #include <rte_mbuf.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 #include "karst_owner.h"
 
 #define PATIENCE_NS 20000000000ull
@@ -26,7 +26,7 @@
 #define ROUNDS    3000u
 
 struct sleepers {
-	struct bed bed;
+	struct engine_bed bed;
 	struct karst_engine_qp *a, *b; /* lcores 0 and 1, by loopback */
 	uint8_t mem[2][BYTES];
 	uint32_t key[2];
@@ -41,7 +41,7 @@ pause_ns(uint64_t ns)
 }
 
 static uint64_t
-sleeps(const struct bed *bed, uint32_t lcore)
+sleeps(const struct engine_bed *bed, uint32_t lcore)
 {
 	struct karst_engine_lcore_stats s;
 
@@ -50,7 +50,8 @@ sleeps(const struct bed *bed, uint32_t lcore)
 }
 
 static void
-connect_loop(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b, uint8_t timeout)
+connect_loop(struct engine_bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b,
+	uint8_t timeout)
 {
 	struct karst_engine_qp *qp[2] = {a, b};
 	struct karst_engine_port_info info;
@@ -62,7 +63,7 @@ connect_loop(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp 
 	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
 		for (i = 0; i < 2; i++) {
 			unsigned int mask =
-				bed_attr(bed, KARST_QPT_RC, 0, qp[1 - i]->num, to, &attr);
+				engine_bed_attr(bed, KARST_QPT_RC, 0, qp[1 - i]->num, to, &attr);
 
 			cr_assert_eq(karst_engine_path_init(bed->e, bed->port[0], 0, info.mac,
 					     info.addrs[0].ip, &attr.path),
@@ -82,18 +83,18 @@ sleepers_up(struct sleepers *s)
 	const struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a0a0a0a);
 	struct karst_engine_port_config port = {
 		.ethdev = KARST_ENGINE_NO_ETHDEV, .num_addrs = 1, .addrs = &addr};
-	struct bed_config cfg = {.engine = {.lcores = 2, .idle = KARST_IDLE_SLEEP}};
+	struct engine_bed_config cfg = {.engine = {.lcores = 2, .idle = KARST_IDLE_SLEEP}};
 	int i;
 
-	bed_up(&s->bed, &cfg);
+	engine_bed_up(&s->bed, &cfg);
 	for (i = 0; i < 2; i++) {
 		cr_assert_eq(karst_engine_port_remove(s->bed.e, s->bed.port[i]), 0);
-		s->key[i] = bed_mr(&s->bed, s->mem[i], BYTES);
+		s->key[i] = engine_bed_mr(&s->bed, s->mem[i], BYTES);
 	}
 	cr_assert_eq(karst_engine_port_add(s->bed.e, &port, &s->bed.port[0]), 0);
 	s->bed.port[1] = s->bed.port[0];
-	s->a = bed_qp(&s->bed, KARST_QPT_RC, 0);
-	s->b = bed_qp(&s->bed, KARST_QPT_RC, 1);
+	s->a = engine_bed_qp(&s->bed, KARST_QPT_RC, 0);
+	s->b = engine_bed_qp(&s->bed, KARST_QPT_RC, 1);
 	/* no retransmission, which would hide what is lost */
 	connect_loop(&s->bed, s->a, s->b, 0);
 	s->bed.mine = 0;
@@ -104,7 +105,7 @@ static void
 sleepers_down(struct sleepers *s)
 {
 	karst_engine_stop(s->bed.e);
-	bed_down(&s->bed);
+	engine_bed_down(&s->bed);
 }
 
 Test(sleep, no_wake_up_is_lost)
@@ -120,12 +121,12 @@ Test(sleep, no_wake_up_is_lost)
 		unsigned int from = i & 1;
 		uint64_t took;
 
-		bed_fill(s.mem[from], BYTES, i);
+		engine_bed_fill(s.mem[from], BYTES, i);
 		pause_ns((uint64_t)rand_r(&seed) % 100000);
 		began = karst_engine_now_ns(s.bed.e);
-		bed_post(from == 0 ? s.a : s.b, KARST_WR_RDMA_WRITE, i, s.mem[from], BYTES,
+		engine_bed_post(from == 0 ? s.a : s.b, KARST_WR_RDMA_WRITE, i, s.mem[from], BYTES,
 			s.key[from], s.mem[1 - from], s.key[1 - from]);
-		cr_assert(bed_wait(&s.bed, &cqe), "round %u", i);
+		cr_assert(engine_bed_wait(&s.bed, &cqe), "round %u", i);
 		took = karst_engine_now_ns(s.bed.e) - began;
 		sum += took;
 		most = took > most ? took : most;
@@ -171,11 +172,12 @@ Test(sleep, owners_wake_it)
 	init.pd = s.bed.pd;
 	init.lcore = 1;
 	cr_assert_eq(karst_engine_qp_create(s.bed.e, &init, &qp), 0);
-	s.a = bed_qp(&s.bed, KARST_QPT_RC, 0);
+	s.a = engine_bed_qp(&s.bed, KARST_QPT_RC, 0);
 	connect_loop(&s.bed, qp, s.a, 0);
 	for (i = 0; i < ROUNDS; i++) {
 		pause_ns((uint64_t)rand_r(&seed) % 100000);
-		bed_post(qp, KARST_WR_RDMA_WRITE, i, s.mem[0], 64, s.key[0], s.mem[1], s.key[1]);
+		engine_bed_post(
+			qp, KARST_WR_RDMA_WRITE, i, s.mem[0], 64, s.key[0], s.mem[1], s.key[1]);
 		until = karst_engine_now_ns(s.bed.e) + PATIENCE_NS;
 		while (karst_engine_cq_poll(cq, &cqe, 1) == 0 &&
 			karst_engine_now_ns(s.bed.e) < until)
@@ -202,8 +204,8 @@ Test(sleep, control_calls)
 	for (i = 0; i < 500; i++) {
 		if (i % 8 == 0)
 			pause_ns(100000);
-		qp = bed_qp(&s.bed, KARST_QPT_RC, i & 1);
-		key = bed_mr(&s.bed, s.mem, sizeof(s.mem));
+		qp = engine_bed_qp(&s.bed, KARST_QPT_RC, i & 1);
+		key = engine_bed_mr(&s.bed, s.mem, sizeof(s.mem));
 		cr_assert_eq(karst_engine_mr_dereg(s.bed.e, key), 0);
 		cr_assert_eq(karst_engine_qp_destroy(s.bed.e, qp), 0);
 	}
@@ -219,17 +221,18 @@ Test(sleep, timers)
 	int i;
 
 	sleepers_up(&s);
-	a = bed_qp(&s.bed, KARST_QPT_RC, 0);
-	b = bed_qp(&s.bed, KARST_QPT_RC, 1);
+	a = engine_bed_qp(&s.bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&s.bed, KARST_QPT_RC, 1);
 	for (i = 0; i < 3; i++) {
 		connect_loop(&s.bed, a, b, 10);
 		cr_assert_eq(karst_engine_qp_destroy(s.bed.e, b), 0);
-		bed_post(a, KARST_WR_RDMA_WRITE, 9, s.mem[0], 64, s.key[0], s.mem[1], s.key[1]);
-		cr_assert(bed_wait(&s.bed, &cqe));
+		engine_bed_post(
+			a, KARST_WR_RDMA_WRITE, 9, s.mem[0], 64, s.key[0], s.mem[1], s.key[1]);
+		cr_assert(engine_bed_wait(&s.bed, &cqe));
 		cr_assert_eq(cqe.status, KARST_WC_RETRY_EXC_ERR);
 		cr_assert_eq(karst_engine_qp_destroy(s.bed.e, a), 0);
-		a = bed_qp(&s.bed, KARST_QPT_RC, 0);
-		b = bed_qp(&s.bed, KARST_QPT_RC, 1);
+		a = engine_bed_qp(&s.bed, KARST_QPT_RC, 0);
+		b = engine_bed_qp(&s.bed, KARST_QPT_RC, 1);
 	}
 	sleepers_down(&s);
 }
@@ -245,9 +248,10 @@ Test(sleep, stop_and_start)
 		if (i % 2 == 0)
 			pause_ns(200000);
 		karst_engine_stop(s.bed.e);
-		bed_post(s.a, KARST_WR_RDMA_WRITE, i, s.mem[0], 64, s.key[0], s.mem[1], s.key[1]);
+		engine_bed_post(
+			s.a, KARST_WR_RDMA_WRITE, i, s.mem[0], 64, s.key[0], s.mem[1], s.key[1]);
 		cr_assert_eq(karst_engine_start(s.bed.e, NULL), 0);
-		cr_assert(bed_wait(&s.bed, &cqe));
+		cr_assert(engine_bed_wait(&s.bed, &cqe));
 	}
 	sleepers_down(&s);
 }
@@ -255,7 +259,7 @@ Test(sleep, stop_and_start)
 /* A port's descriptor. */
 Test(sleep, frames_wake_it)
 {
-	struct bed_config cfg = {.engine = {.lcores = 1, .idle = KARST_IDLE_SLEEP}};
+	struct engine_bed_config cfg = {.engine = {.lcores = 1, .idle = KARST_IDLE_SLEEP}};
 	const struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a0a0a0a);
 	int fd[2] = {eventfd(0, EFD_NONBLOCK), eventfd(0, EFD_NONBLOCK)};
 	struct karst_engine_port_config port = {.num_addrs = 1, .addrs = &addr, .nwake_fds = 1};
@@ -263,10 +267,10 @@ Test(sleep, frames_wake_it)
 	uint64_t count, until, before;
 	struct rte_mempool *pool;
 	struct rte_mbuf *m;
-	struct bed bed;
+	struct engine_bed bed;
 	unsigned int i;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	pool = rte_pktmbuf_pool_create("frames", 255, 0, 64, 2048, 0);
 	cr_assert_not_null(pool);
 	for (i = 0; i < 2; i++) {
@@ -310,36 +314,36 @@ Test(sleep, frames_wake_it)
 	}
 	cr_assert_gt(stats.sleeps, 0);
 	karst_engine_stop(bed.e);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Ports that cannot wake it: it naps. */
 Test(sleep, naps_without_descriptors)
 {
-	struct bed_config cfg = {.engine = {.lcores = 2, .idle = KARST_IDLE_SLEEP}};
+	struct engine_bed_config cfg = {.engine = {.lcores = 2, .idle = KARST_IDLE_SLEEP}};
 	static uint8_t mem[2][BYTES];
 	struct karst_engine_qp *a, *b;
 	struct karst_cqe cqe;
 	uint32_t key[2];
-	struct bed bed;
+	struct engine_bed bed;
 	unsigned int i;
 
-	bed_up(&bed, &cfg);
-	key[0] = bed_mr(&bed, mem[0], BYTES);
-	key[1] = bed_mr(&bed, mem[1], BYTES);
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 1);
-	bed_connect(&bed, a, b);
+	engine_bed_up(&bed, &cfg);
+	key[0] = engine_bed_mr(&bed, mem[0], BYTES);
+	key[1] = engine_bed_mr(&bed, mem[1], BYTES);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+	engine_bed_connect(&bed, a, b);
 	bed.mine = 0;
 	cr_assert_eq(karst_engine_start(bed.e, NULL), 0);
 	for (i = 0; i < 200; i++) {
-		bed_post(a, KARST_WR_RDMA_WRITE, i, mem[0], BYTES, key[0], mem[1], key[1]);
-		cr_assert(bed_wait(&bed, &cqe));
+		engine_bed_post(a, KARST_WR_RDMA_WRITE, i, mem[0], BYTES, key[0], mem[1], key[1]);
+		cr_assert(engine_bed_wait(&bed, &cqe));
 		pause_ns(100000);
 	}
 	cr_assert_gt(sleeps(&bed, 0), 0);
 	karst_engine_stop(bed.e);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 static int
@@ -353,8 +357,8 @@ static void
 report_wake_up(struct sleepers *s)
 {
 	enum { TIMES = 201 };
-	struct karst_engine_qp *a = bed_qp(&s->bed, KARST_QPT_RC, 0);
-	struct karst_engine_qp *b = bed_qp(&s->bed, KARST_QPT_RC, 0);
+	struct karst_engine_qp *a = engine_bed_qp(&s->bed, KARST_QPT_RC, 0);
+	struct karst_engine_qp *b = engine_bed_qp(&s->bed, KARST_QPT_RC, 0);
 	uint32_t took[TIMES];
 	struct karst_cqe cqe;
 	unsigned int i;
@@ -365,7 +369,8 @@ report_wake_up(struct sleepers *s)
 
 		pause_ns(1000000);
 		began = karst_engine_now_ns(s->bed.e);
-		bed_post(a, KARST_WR_RDMA_WRITE, i, s->mem[0], 64, s->key[0], s->mem[1], s->key[1]);
+		engine_bed_post(
+			a, KARST_WR_RDMA_WRITE, i, s->mem[0], 64, s->key[0], s->mem[1], s->key[1]);
 		while (karst_engine_cq_poll(s->bed.cq, &cqe, 1) == 0)
 			sched_yield();
 		took[i] = (uint32_t)(karst_engine_now_ns(s->bed.e) - began);

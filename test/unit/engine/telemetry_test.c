@@ -10,7 +10,7 @@
 #include <criterion/criterion.h>
 #include <rte_eal.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 
 #define ANSWER 65536
 
@@ -60,24 +60,24 @@ expect_in(const char *answer, const char *part)
 
 Test(telemetry, commands)
 {
-	struct bed_config cfg = {.engine.lcores = 2, .telemetry = true};
+	struct engine_bed_config cfg = {.engine.lcores = 2, .telemetry = true};
 	static uint8_t mem[8192];
 	struct karst_engine_qp *a, *b;
-	struct bed_poller poller;
+	struct engine_bed_poller poller;
 	struct karst_cqe cqe;
-	struct bed bed;
+	struct engine_bed bed;
 	char text[64];
 	uint32_t key;
 	int fd, i;
 
-	bed_up(&bed, &cfg);
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 1);
-	bed_connect(&bed, a, b);
-	key = bed_mr(&bed, mem, sizeof(mem));
+	engine_bed_up(&bed, &cfg);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+	engine_bed_connect(&bed, a, b);
+	key = engine_bed_mr(&bed, mem, sizeof(mem));
 	for (i = 0; i < 3; i++) {
-		bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 64, key, mem + 4096, key);
-		cr_assert(bed_wait(&bed, &cqe));
+		engine_bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 64, key, mem + 4096, key);
+		cr_assert(engine_bed_wait(&bed, &cqe));
 	}
 	fd = telemetry_connect();
 	expect_in(ask(fd, "/karst/engines"), "[\"karst0\"]");
@@ -106,7 +106,7 @@ Test(telemetry, commands)
 	expect_in(ask(fd, "/karst/lcores,:2"), "{}");
 
 	/* about a QP: its lcore's thread must answer */
-	bed_poller_start(&poller, &bed, 3);
+	engine_bed_poller_start(&poller, &bed, 3);
 	snprintf(text, sizeof(text), "/karst/qp,%u", a->num);
 	expect_in(ask(fd, text), "\"state\":\"RTS\"");
 	snprintf(text, sizeof(text), "/karst/qp,karst0:%u", a->num);
@@ -125,7 +125,7 @@ Test(telemetry, commands)
 	expect_in(ask(fd, text), "\"retransmits\":0,");
 	expect_in(ask(fd, "/karst/qps"), "\"tx_packets\":[3,3]");
 	expect_in(ask(fd, "/karst/qps"), "\"state\":[\"RTS\",\"RTS\"]");
-	bed_poller_stop(&poller);
+	engine_bed_poller_stop(&poller);
 
 	/* what is not there */
 	expect_in(ask(fd, "/karst/lcores,karst7"), "null");
@@ -134,7 +134,7 @@ Test(telemetry, commands)
 	expect_in(ask(fd, "/karst/qp"), "null");
 	expect_in(ask(fd, "/karst/qp,99999999"), "null");
 	expect_in(ask(fd, "/karst/qp,x"), "null");
-	bed_down(&bed);
+	engine_bed_down(&bed);
 	expect_in(ask(fd, "/karst/lcores"), "null");
 	expect_in(ask(fd, "/karst/engines"), "[]");
 	telemetry_close(fd);
@@ -176,23 +176,23 @@ check_capture(const char *name, const char *part)
 /* A queue pair's frames, both ways, into a file; and what is refused. */
 Test(telemetry, capture)
 {
-	struct bed_config cfg = {.engine.lcores = 2, .telemetry = true};
+	struct engine_bed_config cfg = {.engine.lcores = 2, .telemetry = true};
 	static uint8_t mem[8192];
 	struct karst_engine_qp *a, *b;
-	struct bed_poller poller;
-	struct bed bed;
+	struct engine_bed_poller poller;
+	struct engine_bed bed;
 	char cmd[128];
 	uint32_t key;
 	int fd, i;
 
-	bed_up(&bed, &cfg);
-	a = bed_qp(&bed, KARST_QPT_RC, 0);
-	b = bed_qp(&bed, KARST_QPT_RC, 1);
-	bed_connect(&bed, a, b);
-	key = bed_mr(&bed, mem, sizeof(mem));
+	engine_bed_up(&bed, &cfg);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+	engine_bed_connect(&bed, a, b);
+	key = engine_bed_mr(&bed, mem, sizeof(mem));
 	memcpy(mem, "sixteen letters.", 16);
 	fd = telemetry_connect();
-	bed_poller_start(&poller, &bed, 3);
+	engine_bed_poller_start(&poller, &bed, 3);
 
 	expect_in(ask(fd, "/karst/capture/start"), "qp=NUMBER is missing");
 	expect_in(ask(fd, "/karst/capture/start,qp=4711"), "has no queue pair 4711");
@@ -211,7 +211,7 @@ Test(telemetry, capture)
 	snprintf(cmd, sizeof(cmd), "/karst/capture/start,qp=%u,file=a.pcapng", a->num);
 	expect_in(ask(fd, cmd), "\"running\":1");
 	expect_in(ask(fd, cmd), "is running; there is one at a time");
-	bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 16, key, mem + 4096, key);
+	engine_bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 16, key, mem + 4096, key);
 	ask_until(fd, "/karst/capture/status", "\"frames\":2"); /* it and its ACK */
 	expect_in(ask(fd, "/karst/capture/stop"), "\"ended\":\"stopped\"");
 	check_capture("a.pcapng", "sixteen letters.");
@@ -220,14 +220,14 @@ Test(telemetry, capture)
 	snprintf(cmd, sizeof(cmd), "/karst/capture/start,qp=%u,file=b.pcapng,count=2", b->num);
 	expect_in(ask(fd, cmd), "\"running\":1");
 	for (i = 0; i < 3; i++)
-		bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 16, key, mem + 4096, key);
+		engine_bed_post(a, KARST_WR_RDMA_WRITE, 1, mem, 16, key, mem + 4096, key);
 	ask_until(fd, "/karst/capture/status", "\"ended\":\"count reached\"");
 	expect_in(ask(fd, "/karst/capture/status"), "\"frames\":2");
 	check_capture("b.pcapng", "sixteen letters.");
 	snprintf(cmd, sizeof(cmd), "/karst/capture/start,qp=%u,file=c.pcapng", b->num);
 	expect_in(ask(fd, cmd), "\"running\":1");
-	bed_poller_stop(&poller);
-	bed_down(&bed);
+	engine_bed_poller_stop(&poller);
+	engine_bed_down(&bed);
 	snprintf(cmd, sizeof(cmd), "%s/c.pcapng", rte_eal_get_runtime_dir());
 	cr_assert_eq(unlink(cmd), 0);
 	telemetry_close(fd);
@@ -252,16 +252,16 @@ count_in(const char *answer, const char *name)
 /* An answer has 16 KiB: longer lists come in pages, each complete JSON, nothing twice. */
 Test(telemetry, pages)
 {
-	struct bed_config cfg = {.engine.lcores = 2, .telemetry = true};
-	struct bed bed;
+	struct engine_bed_config cfg = {.engine.lcores = 2, .telemetry = true};
+	struct engine_bed bed;
 	unsigned int i, seen = 0, pages = 0;
 	char cmd[64] = "/karst/qps";
 	int fd;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	for (i = 0; i < 1000; i++)
-		bed_qp(&bed, i % 2 ? KARST_QPT_RC : KARST_QPT_UD, i & 1);
-	bed_release(&bed);
+		engine_bed_qp(&bed, i % 2 ? KARST_QPT_RC : KARST_QPT_UD, i & 1);
+	engine_bed_release(&bed);
 	fd = telemetry_connect();
 	for (;;) {
 		const char *answer = ask(fd, cmd), *next = strstr(answer, "\"next\":");
@@ -275,6 +275,6 @@ Test(telemetry, pages)
 	}
 	cr_assert_eq(seen, 1000);
 	cr_assert_gt(pages, 1);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 	telemetry_close(fd);
 }

@@ -4,7 +4,7 @@
 /* Real frames between two ports: operations, sizes, lcores, hand-off, full queues. */
 #include <criterion/criterion.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 
 #define BUF (1u << 20)
 
@@ -15,27 +15,27 @@ struct ends {
 };
 
 static void
-ends_up(struct bed *bed, struct ends *t, uint32_t lcore_a, uint32_t lcore_b)
+ends_up(struct engine_bed *bed, struct ends *t, uint32_t lcore_a, uint32_t lcore_b)
 {
 	static uint8_t mem[2][BUF];
 	int side;
 
-	t->qp[0] = bed_qp(bed, KARST_QPT_RC, lcore_a);
-	t->qp[1] = bed_qp(bed, KARST_QPT_RC, lcore_b);
-	bed_connect(bed, t->qp[0], t->qp[1]);
+	t->qp[0] = engine_bed_qp(bed, KARST_QPT_RC, lcore_a);
+	t->qp[1] = engine_bed_qp(bed, KARST_QPT_RC, lcore_b);
+	engine_bed_connect(bed, t->qp[0], t->qp[1]);
 	for (side = 0; side < 2; side++) {
 		t->mem[side] = mem[side];
-		bed_fill(t->mem[side], BUF, (unsigned int)side);
-		t->key[side] = bed_mr(bed, t->mem[side], BUF);
+		engine_bed_fill(t->mem[side], BUF, (unsigned int)side);
+		t->key[side] = engine_bed_mr(bed, t->mem[side], BUF);
 	}
 }
 
 static void
-expect(struct bed *bed, uint64_t wr_id, enum karst_wc_opcode op, uint32_t qpn)
+expect(struct engine_bed *bed, uint64_t wr_id, enum karst_wc_opcode op, uint32_t qpn)
 {
 	struct karst_cqe cqe;
 
-	cr_assert(bed_wait(bed, &cqe), "no completion for %lu", (unsigned long)wr_id);
+	cr_assert(engine_bed_wait(bed, &cqe), "no completion for %lu", (unsigned long)wr_id);
 	cr_assert_eq(cqe.status, KARST_WC_SUCCESS, "status %u", cqe.status);
 	cr_assert_eq(cqe.wr_id, wr_id);
 	cr_assert_eq(cqe.opcode, op);
@@ -44,7 +44,8 @@ expect(struct bed *bed, uint64_t wr_id, enum karst_wc_opcode op, uint32_t qpn)
 
 /* A SEND and its receive complete on the lanes of two lcores: in any order. */
 static void
-expect_send_and_recv(struct bed *bed, const struct ends *t, uint64_t send_id, uint64_t recv_id)
+expect_send_and_recv(
+	struct engine_bed *bed, const struct ends *t, uint64_t send_id, uint64_t recv_id)
 {
 	unsigned int seen = 0, i;
 
@@ -52,7 +53,8 @@ expect_send_and_recv(struct bed *bed, const struct ends *t, uint64_t send_id, ui
 		struct karst_cqe cqe;
 		bool recv;
 
-		cr_assert(bed_wait(bed, &cqe), "no completion for %lu", (unsigned long)send_id);
+		cr_assert(engine_bed_wait(bed, &cqe), "no completion for %lu",
+			(unsigned long)send_id);
 		cr_assert_eq(cqe.status, KARST_WC_SUCCESS, "status %u", cqe.status);
 		recv = cqe.qpn == t->qp[1]->num;
 		cr_assert_eq(cqe.qpn, t->qp[recv]->num);
@@ -65,7 +67,7 @@ expect_send_and_recv(struct bed *bed, const struct ends *t, uint64_t send_id, ui
 
 /* WRITE, READ and SEND of many sizes from A to B, every byte compared. */
 static void
-run_operations(struct bed *bed, struct ends *t)
+run_operations(struct engine_bed *bed, struct ends *t)
 {
 	static const uint32_t sizes[] = {0, 1, 63, 64, 4095, 4096, 4097, 65536, 300001, BUF};
 	size_t i;
@@ -73,36 +75,36 @@ run_operations(struct bed *bed, struct ends *t)
 	for (i = 0; i < KARST_DIM(sizes); i++) {
 		uint32_t len = sizes[i];
 
-		bed_fill(t->mem[0], BUF, (unsigned int)i + 10);
+		engine_bed_fill(t->mem[0], BUF, (unsigned int)i + 10);
 		memset(t->mem[1], 0, BUF);
-		bed_post(t->qp[0], KARST_WR_RDMA_WRITE, i, t->mem[0], len, t->key[0], t->mem[1],
-			t->key[1]);
+		engine_bed_post(t->qp[0], KARST_WR_RDMA_WRITE, i, t->mem[0], len, t->key[0],
+			t->mem[1], t->key[1]);
 		expect(bed, i, KARST_WC_RDMA_WRITE, t->qp[0]->num);
 		cr_assert_arr_eq(t->mem[0], t->mem[1], len);
 		cr_assert(len == BUF || t->mem[1][len] == 0);
 
-		bed_fill(t->mem[1], BUF, (unsigned int)i + 50);
-		bed_post(t->qp[0], KARST_WR_RDMA_READ, i, t->mem[0], len, t->key[0], t->mem[1],
-			t->key[1]);
+		engine_bed_fill(t->mem[1], BUF, (unsigned int)i + 50);
+		engine_bed_post(t->qp[0], KARST_WR_RDMA_READ, i, t->mem[0], len, t->key[0],
+			t->mem[1], t->key[1]);
 		expect(bed, i, KARST_WC_RDMA_READ, t->qp[0]->num);
 		cr_assert_arr_eq(t->mem[0], t->mem[1], len);
 
-		bed_fill(t->mem[0], BUF, (unsigned int)i + 90);
-		bed_post_recv(t->qp[1], 100 + i, t->mem[1], BUF, t->key[1]);
-		bed_post(t->qp[0], KARST_WR_SEND, i, t->mem[0], len, t->key[0], NULL, 0);
+		engine_bed_fill(t->mem[0], BUF, (unsigned int)i + 90);
+		engine_bed_post_recv(t->qp[1], 100 + i, t->mem[1], BUF, t->key[1]);
+		engine_bed_post(t->qp[0], KARST_WR_SEND, i, t->mem[0], len, t->key[0], NULL, 0);
 		expect_send_and_recv(bed, t, i, 100 + i);
 		cr_assert_arr_eq(t->mem[0], t->mem[1], len);
 	}
 }
 
 static void
-count(struct bed *bed, struct karst_counters *c)
+count(struct engine_bed *bed, struct karst_counters *c)
 {
 	karst_engine_counters(bed->e, KARST_ENGINE_ANY_LCORE, c);
 }
 
 static uint64_t
-handed_over(struct bed *bed, uint32_t lcore)
+handed_over(struct engine_bed *bed, uint32_t lcore)
 {
 	struct karst_engine_lcore_stats st;
 
@@ -112,122 +114,123 @@ handed_over(struct bed *bed, uint32_t lcore)
 
 Test(traffic, one_lcore)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_counters c;
-	struct bed bed;
+	struct engine_bed bed;
 	struct ends t;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 0);
 	run_operations(&bed, &t);
 	count(&bed, &c);
 	cr_assert_eq(c.ctr[KARST_CTR_RETRANSMITS], 0);
-	bed_settle(&bed);
+	engine_bed_settle(&bed);
 	count(&bed, &c);
 	cr_assert_eq(c.ctr[KARST_CTR_RX_PACKETS], c.ctr[KARST_CTR_TX_PACKETS]);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(traffic, ip6)
 {
-	struct bed_config cfg = {.ip6 = true};
-	struct bed bed;
+	struct engine_bed_config cfg = {.ip6 = true};
+	struct engine_bed bed;
 	struct ends t;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 0);
 	run_operations(&bed, &t);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* One lcore an end, each polled by its own thread. */
 Test(traffic, two_threads)
 {
-	struct bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
-	struct bed_poller far;
-	struct bed bed;
+	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
+	struct engine_bed_poller far;
+	struct engine_bed bed;
 	struct ends t;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 1);
-	bed_poller_start(&far, &bed, 2);
+	engine_bed_poller_start(&far, &bed, 2);
 	run_operations(&bed, &t);
-	bed_poller_stop(&far);
+	engine_bed_poller_stop(&far);
 	cr_assert_eq(handed_over(&bed, 0), 0);
 	cr_assert_eq(handed_over(&bed, 1), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Each port has a queue for each lcore, and what A's lcore sends arrives on the queue of the
  * lcore that does not own the peer: every packet is handed over. */
 Test(traffic, handoff)
 {
-	struct bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_config cfg = {.engine.lcores = 2};
 	struct karst_counters c;
-	struct bed bed;
+	struct engine_bed bed;
 	struct ends t;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 1);
 	run_operations(&bed, &t);
-	bed_settle(&bed);
+	engine_bed_settle(&bed);
 	count(&bed, &c);
 	cr_assert_eq(handed_over(&bed, 0) + handed_over(&bed, 1), c.ctr[KARST_CTR_RX_PACKETS]);
 	cr_assert_gt(handed_over(&bed, 0), 0);
 	cr_assert_gt(handed_over(&bed, 1), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(traffic, handoff_between_threads)
 {
-	struct bed_config cfg = {.engine.lcores = 2};
-	struct bed_poller far;
-	struct bed bed;
+	struct engine_bed_config cfg = {.engine.lcores = 2};
+	struct engine_bed_poller far;
+	struct engine_bed bed;
 	struct ends t;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 1);
-	bed_poller_start(&far, &bed, 2);
+	engine_bed_poller_start(&far, &bed, 2);
 	run_operations(&bed, &t);
-	bed_poller_stop(&far);
+	engine_bed_poller_stop(&far);
 	cr_assert_gt(handed_over(&bed, 0), 0);
 	cr_assert_gt(handed_over(&bed, 1), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Three lcores need two bits of a QPN: numbers of the fourth, that is not there, must not hurt. */
 Test(traffic, three_lcores)
 {
-	struct bed_config cfg = {.engine.lcores = 3};
-	struct bed bed;
+	struct engine_bed_config cfg = {.engine.lcores = 3};
+	struct engine_bed bed;
 	struct ends t;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 2, 1);
 	run_operations(&bed, &t);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* A short hand-off ring loses packets, counts them, and the transport recovers. */
 Test(traffic, handoff_full)
 {
-	struct bed_config cfg = {.engine = {.lcores = 2, .handoff_slots = 4}};
+	struct engine_bed_config cfg = {.engine = {.lcores = 2, .handoff_slots = 4}};
 	struct karst_counters c;
 	unsigned int i;
-	struct bed bed;
+	struct engine_bed bed;
 	struct ends t;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 1);
 	memset(t.mem[1], 0, BUF);
-	bed_post(t.qp[0], KARST_WR_RDMA_WRITE, 1, t.mem[0], 300000, t.key[0], t.mem[1], t.key[1]);
+	engine_bed_post(
+		t.qp[0], KARST_WR_RDMA_WRITE, 1, t.mem[0], 300000, t.key[0], t.mem[1], t.key[1]);
 	for (i = 0; i < 20; i++)
 		karst_engine_poll(bed.e, 0);
 	count(&bed, &c);
 	cr_assert_gt(c.drop[KARST_DROP_HANDOFF_FULL], 0);
 	expect(&bed, 1, KARST_WC_RDMA_WRITE, t.qp[0]->num);
 	cr_assert_arr_eq(t.mem[0], t.mem[1], 300000);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 #define MANY 12u
@@ -235,28 +238,28 @@ Test(traffic, handoff_full)
 /* A wire of eight slots: frames wait, nothing is lost, every QP gets through. */
 Test(traffic, back_pressure)
 {
-	struct bed_config cfg = {.slots = 8};
+	struct engine_bed_config cfg = {.slots = 8};
 	struct karst_engine_lcore_stats st;
 	struct karst_engine_qp *qp[2][MANY];
 	struct karst_counters c;
-	struct bed bed;
+	struct engine_bed bed;
 	struct ends t;
 	unsigned int i;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 0);
 	memset(t.mem[1], 0, BUF);
 	for (i = 0; i < MANY; i++) {
-		qp[0][i] = bed_qp(&bed, KARST_QPT_RC, 0);
-		qp[1][i] = bed_qp(&bed, KARST_QPT_RC, 0);
-		bed_connect(&bed, qp[0][i], qp[1][i]);
-		bed_post(qp[0][i], KARST_WR_RDMA_WRITE, i, t.mem[0] + i * 80000, 80000, t.key[0],
-			t.mem[1] + i * 80000, t.key[1]);
+		qp[0][i] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		qp[1][i] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		engine_bed_connect(&bed, qp[0][i], qp[1][i]);
+		engine_bed_post(qp[0][i], KARST_WR_RDMA_WRITE, i, t.mem[0] + i * 80000, 80000,
+			t.key[0], t.mem[1] + i * 80000, t.key[1]);
 	}
 	for (i = 0; i < MANY; i++) {
 		struct karst_cqe cqe;
 
-		cr_assert(bed_wait(&bed, &cqe));
+		cr_assert(engine_bed_wait(&bed, &cqe));
 		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 	}
 	cr_assert_arr_eq(t.mem[0], t.mem[1], MANY * 80000);
@@ -265,27 +268,27 @@ Test(traffic, back_pressure)
 	cr_assert_eq(st.tx_dropped, 0);
 	count(&bed, &c);
 	cr_assert_eq(c.ctr[KARST_CTR_RETRANSMITS], 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Nobody empties the wire: QPs of that port are parked, can be destroyed, and the others go on
  * when it drains. */
 Test(traffic, destroy_while_parked)
 {
-	struct bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}, .slots = 8};
+	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}, .slots = 8};
 	struct karst_engine_qp *qp[2][MANY];
-	struct bed bed;
+	struct engine_bed bed;
 	struct ends t;
 	unsigned int i;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 1);
 	for (i = 0; i < MANY; i++) {
-		qp[0][i] = bed_qp(&bed, KARST_QPT_RC, 0);
-		qp[1][i] = bed_qp(&bed, KARST_QPT_RC, 1);
-		bed_connect(&bed, qp[0][i], qp[1][i]);
-		bed_post(qp[0][i], KARST_WR_RDMA_WRITE, i, t.mem[0] + i * 80000, 80000, t.key[0],
-			t.mem[1] + i * 80000, t.key[1]);
+		qp[0][i] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		qp[1][i] = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+		engine_bed_connect(&bed, qp[0][i], qp[1][i]);
+		engine_bed_post(qp[0][i], KARST_WR_RDMA_WRITE, i, t.mem[0] + i * 80000, 80000,
+			t.key[0], t.mem[1] + i * 80000, t.key[1]);
 	}
 	for (i = 0; i < 50; i++)
 		karst_engine_poll(bed.e, 0);
@@ -294,13 +297,13 @@ Test(traffic, destroy_while_parked)
 	for (i = 1; i < MANY; i += 2) {
 		struct karst_cqe cqe;
 
-		cr_assert(bed_wait(&bed, &cqe));
+		cr_assert(engine_bed_wait(&bed, &cqe));
 		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		cr_assert_eq(cqe.wr_id % 2, 1);
 	}
 	for (i = 1; i < MANY; i += 2)
 		cr_assert_arr_eq(t.mem[0] + i * 80000, t.mem[1] + i * 80000, 80000);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* --- what is posted goes before what stops its QP --- */
@@ -315,29 +318,29 @@ enum stop {
 static void
 last_words(enum stop how, uint32_t len)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_core_qp_attr attr = {
 		.qp_state = how == STOP_ERR ? KARST_QPS_ERR : KARST_QPS_RESET};
 	struct karst_cqe cqe;
-	struct bed bed;
+	struct engine_bed bed;
 	struct ends t;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 0);
-	bed_post_recv(t.qp[1], 1, t.mem[1], len, t.key[1]);
-	bed_settle(&bed); /* the lcore is this thread's, and the queue idle */
-	bed_post(t.qp[0], KARST_WR_SEND, 2, t.mem[0], len, t.key[0], NULL, 0);
+	engine_bed_post_recv(t.qp[1], 1, t.mem[1], len, t.key[1]);
+	engine_bed_settle(&bed); /* the lcore is this thread's, and the queue idle */
+	engine_bed_post(t.qp[0], KARST_WR_SEND, 2, t.mem[0], len, t.key[0], NULL, 0);
 	if (how == STOP_DESTROY)
 		cr_assert_eq(karst_engine_qp_destroy(bed.e, t.qp[0]), 0);
 	else
 		cr_assert_eq(karst_engine_qp_modify(bed.e, t.qp[0], &attr, KARST_QP_STATE), 0);
 	do {
-		cr_assert(bed_wait(&bed, &cqe), "it did not arrive");
+		cr_assert(engine_bed_wait(&bed, &cqe), "it did not arrive");
 		cr_assert_eq(cqe.status, cqe.wr_id == 1 ? KARST_WC_SUCCESS : KARST_WC_WR_FLUSH_ERR);
 	} while (cqe.wr_id != 1);
 	cr_assert_eq(cqe.byte_len, len);
 	cr_assert_arr_eq(t.mem[0], t.mem[1], len);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 Test(traffic, last_words_before_error)
@@ -366,48 +369,48 @@ Test(traffic, long_last_words)
 /* Two QPs with long queues advance side by side, though one has small messages, the other large. */
 Test(traffic, scheduler_is_fair_by_bytes)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_engine_qp *qp[2][2];
 	uint64_t bytes[2] = {0};
 	struct karst_cqe cqe;
 	unsigned int i, k;
-	struct bed bed;
+	struct engine_bed bed;
 	struct ends t;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 0);
 	for (i = 0; i < 2; i++) {
-		qp[0][i] = bed_qp(&bed, KARST_QPT_RC, 0);
-		qp[1][i] = bed_qp(&bed, KARST_QPT_RC, 0);
-		bed_connect(&bed, qp[0][i], qp[1][i]);
+		qp[0][i] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		qp[1][i] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+		engine_bed_connect(&bed, qp[0][i], qp[1][i]);
 	}
 	for (k = 0; k < ROUNDS; k++)
-		bed_post(qp[0][0], KARST_WR_RDMA_WRITE, 0, t.mem[0], 8192, t.key[0], t.mem[1],
-			t.key[1]);
+		engine_bed_post(qp[0][0], KARST_WR_RDMA_WRITE, 0, t.mem[0], 8192, t.key[0],
+			t.mem[1], t.key[1]);
 	for (k = 0; k < 8; k++)
-		bed_post(qp[0][1], KARST_WR_RDMA_WRITE, 1, t.mem[0], 65536, t.key[0],
+		engine_bed_post(qp[0][1], KARST_WR_RDMA_WRITE, 1, t.mem[0], 65536, t.key[0],
 			t.mem[1] + 65536, t.key[1]);
 	/* until the small ones are through */
 	while (bytes[0] < ROUNDS * 8192) {
-		cr_assert(bed_wait(&bed, &cqe));
+		cr_assert(engine_bed_wait(&bed, &cqe));
 		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		bytes[cqe.wr_id] += cqe.wr_id == 0 ? 8192 : 65536;
 	}
 	/* 320 KiB went; of the other 512 KiB about as much, give or take two messages */
 	cr_assert_geq(bytes[1], 3 * 65536, "%lu bytes", (unsigned long)bytes[1]);
 	cr_assert_leq(bytes[1], 7 * 65536, "%lu bytes", (unsigned long)bytes[1]);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Losing frames on purpose: counted, repaired, and over when it is turned off. */
 Test(traffic, injected_loss)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_counters c, d;
-	struct bed bed;
+	struct engine_bed bed;
 	struct ends t;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 0);
 	cr_assert_eq(karst_engine_set_loss(bed.e, 1.5, 1), -EINVAL);
 	cr_assert_eq(karst_engine_set_loss(bed.e, 0.02, 1), 0);
@@ -419,44 +422,44 @@ Test(traffic, injected_loss)
 	run_operations(&bed, &t);
 	count(&bed, &d);
 	cr_assert_eq(c.drop[KARST_DROP_INJECTED], d.drop[KARST_DROP_INJECTED]);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* A pool so small that buffers run out in the middle: slower, not wrong. */
 Test(traffic, few_buffers)
 {
-	struct bed_config cfg = {.engine.mbufs = 256};
-	struct bed bed;
+	struct engine_bed_config cfg = {.engine.mbufs = 256};
+	struct engine_bed bed;
 	struct ends t;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 0);
 	run_operations(&bed, &t);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* UD by address handle, into a buffer with room for the GRH. */
 Test(traffic, datagrams)
 {
-	struct bed_config cfg = {0};
+	struct engine_bed_config cfg = {0};
 	struct karst_engine_port_info dst;
 	struct karst_engine_qp *qp[2];
 	struct karst_send_wqe *w, *again;
 	struct karst_path path;
 	struct karst_cqe cqe;
 	enum karst_qp_state to;
-	struct bed bed;
+	struct engine_bed bed;
 	struct ends t;
 	uint32_t ah;
 	int side;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 0);
 	for (side = 0; side < 2; side++) {
-		qp[side] = bed_qp(&bed, KARST_QPT_UD, 0);
+		qp[side] = engine_bed_qp(&bed, KARST_QPT_UD, 0);
 		for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
 			struct karst_core_qp_attr attr;
-			unsigned int mask = bed_attr(&bed, KARST_QPT_UD, side, 0, to, &attr);
+			unsigned int mask = engine_bed_attr(&bed, KARST_QPT_UD, side, 0, to, &attr);
 
 			cr_assert_eq(karst_engine_qp_modify(bed.e, qp[side], &attr, mask), 0);
 		}
@@ -464,7 +467,7 @@ Test(traffic, datagrams)
 	cr_assert_eq(karst_engine_port_info(bed.e, 1, &dst), 0);
 	cr_assert_eq(karst_engine_path_init(bed.e, 0, 0, dst.mac, dst.addrs[0].ip, &path), 0);
 	cr_assert_eq(karst_engine_ah_create(bed.e, bed.pd, &path, &ah), 0);
-	bed_post_recv(qp[1], 5, t.mem[1], 40 + 1000, t.key[1]);
+	engine_bed_post_recv(qp[1], 5, t.mem[1], 40 + 1000, t.key[1]);
 	w = karst_engine_send_slot(qp[0], 0);
 	memset(w, 0, sizeof(*w));
 	w->opcode = KARST_WR_SEND;
@@ -477,15 +480,15 @@ Test(traffic, datagrams)
 	w->sge[0] = (struct karst_sge){.addr = (uintptr_t)t.mem[0], .len = 1000, .lkey = t.key[0]};
 	cr_assert_eq(karst_engine_post_send(qp[0], 1), 0);
 	expect(&bed, 6, KARST_WC_SEND, qp[0]->num);
-	cr_assert(bed_wait(&bed, &cqe));
+	cr_assert(engine_bed_wait(&bed, &cqe));
 	cr_assert_eq(cqe.wr_id, 5);
 	cr_assert_eq(cqe.byte_len, 1040);
 	cr_assert_eq(cqe.src_qpn, qp[0]->num);
 	cr_assert_arr_eq(t.mem[0], t.mem[1] + 40, 1000);
 	cr_assert_eq(karst_engine_pd_free(bed.e, bed.pd), -EBUSY);
 	/* what is posted goes before the handle does, if it is told to */
-	bed_post_recv(qp[1], 7, t.mem[1], 40 + 1000, t.key[1]);
-	bed_settle(&bed);
+	engine_bed_post_recv(qp[1], 7, t.mem[1], 40 + 1000, t.key[1]);
+	engine_bed_settle(&bed);
 	again = karst_engine_send_slot(qp[0], 0);
 	*again = *w;
 	again->wr_id = 8;
@@ -496,7 +499,7 @@ Test(traffic, datagrams)
 	expect(&bed, 7, KARST_WC_RECV, qp[1]->num);
 	cr_assert_eq(karst_engine_qp_send_posted(bed.e, qp[0]), 0);
 	cr_assert_eq(karst_engine_ah_destroy(bed.e, ah), -EINVAL);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Two QPs share a receive queue; its limit event names it. */
@@ -512,14 +515,14 @@ Test(traffic, shared_receive_queue)
 {
 	struct karst_engine_event seen = {.event = KARST_EVENT_CQ_ERR};
 	const struct karst_engine_ops ops = {.async_event = note_event};
-	struct bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
+	struct engine_bed_config cfg = {.engine = {.ops = &ops, .user = &seen}};
 	struct karst_engine_srq *srq;
 	struct karst_engine_qp *far;
-	struct bed bed;
+	struct engine_bed bed;
 	struct ends t;
 	unsigned int i;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 0);
 	{
 		struct karst_engine_srq_init si = {.pd = bed.pd, .max_wr = 8, .limit = 2};
@@ -537,8 +540,8 @@ Test(traffic, shared_receive_queue)
 		qi.max_dest_rd_atomic = 16;
 		cr_assert_eq(karst_engine_qp_create(bed.e, &qi, &far), 0);
 	}
-	t.qp[0] = bed_qp(&bed, KARST_QPT_RC, 0);
-	bed_connect(&bed, t.qp[0], far);
+	t.qp[0] = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	engine_bed_connect(&bed, t.qp[0], far);
 	for (i = 0; i < 3; i++) {
 		struct karst_recv_wqe *w = karst_wq_slot(&srq->rq, 0);
 
@@ -548,7 +551,8 @@ Test(traffic, shared_receive_queue)
 		karst_engine_post_srq_recv(srq, 1);
 	}
 	for (i = 0; i < 3; i++) {
-		bed_post(t.qp[0], KARST_WR_SEND, i, t.mem[0] + i * 1000, 1000, t.key[0], NULL, 0);
+		engine_bed_post(
+			t.qp[0], KARST_WR_SEND, i, t.mem[0] + i * 1000, 1000, t.key[0], NULL, 0);
 		expect(&bed, 20 + i, KARST_WC_RECV, far->num);
 		expect(&bed, i, KARST_WC_SEND, t.qp[0]->num);
 	}
@@ -558,37 +562,37 @@ Test(traffic, shared_receive_queue)
 	cr_assert_eq(karst_engine_srq_destroy(bed.e, srq), -EBUSY);
 	cr_assert_eq(karst_engine_qp_destroy(bed.e, far), 0);
 	cr_assert_eq(karst_engine_srq_destroy(bed.e, srq), 0);
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }
 
 /* Of an engine that is embedded: what is unread stays, more than fits is refused. */
 Test(traffic, resized_completion_queue)
 {
-	struct bed_config cfg = {.engine = {.lcores = 2}};
-	struct bed_poller poller;
-	struct bed bed;
+	struct engine_bed_config cfg = {.engine = {.lcores = 2}};
+	struct engine_bed_poller poller;
+	struct engine_bed bed;
 	struct ends t;
 	uint32_t i, round;
 
-	bed_up(&bed, &cfg);
+	engine_bed_up(&bed, &cfg);
 	ends_up(&bed, &t, 0, 1);
 	cr_assert_eq(karst_engine_cq_switch_lanes(bed.e, bed.cq), -EINVAL, "none are laid");
 	cr_assert_eq(karst_engine_cq_resize(bed.e, bed.cq, 0), -EINVAL);
 	for (round = 0; round < 3; round++) {
 		for (i = 0; i < 10; i++)
-			bed_post(t.qp[0], KARST_WR_RDMA_WRITE, i, t.mem[0], 8, t.key[0], t.mem[1],
-				t.key[1]);
-		bed_settle(&bed);
+			engine_bed_post(t.qp[0], KARST_WR_RDMA_WRITE, i, t.mem[0], 8, t.key[0],
+				t.mem[1], t.key[1]);
+		engine_bed_settle(&bed);
 		cr_assert_eq(karst_engine_cq_resize(bed.e, bed.cq, 8), -ENOSPC);
 		/* lcores of this thread, or of another */
 		if (round == 1)
-			bed_poller_start(&poller, &bed, 3);
+			engine_bed_poller_start(&poller, &bed, 3);
 		cr_assert_eq(karst_engine_cq_resize(bed.e, bed.cq, round == 0 ? 5000 : 16), 0);
 		cr_assert_eq(bed.cq->entries, round == 0 ? 8192 : 16);
 		if (round == 1)
-			bed_poller_stop(&poller);
+			engine_bed_poller_stop(&poller);
 		for (i = 0; i < 10; i++)
 			expect(&bed, i, KARST_WC_RDMA_WRITE, t.qp[0]->num);
 	}
-	bed_down(&bed);
+	engine_bed_down(&bed);
 }

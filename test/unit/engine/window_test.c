@@ -16,7 +16,7 @@
 
 #include <criterion/criterion.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 
 #define WINDOWS 512
 
@@ -255,11 +255,11 @@ Test(window, not_in_core_dumps)
 
 	window_up(&w, &piece);
 	cr_assert(eng_window_map(w.base, BYTES, 4096, fd, 0, true));
-	cr_assert_not(bed_is_dumped(w.base));
+	cr_assert_not(engine_bed_is_dumped(w.base));
 	cr_assert_eq(ftruncate(fd, 0), 0);
 	cr_assert_eq(w.base[0], 0);
-	cr_assert_not(bed_is_dumped(w.base), "zeros instead");
+	cr_assert_not(engine_bed_is_dumped(w.base), "zeros instead");
 	eng_window_free(&w);
-	cr_assert_not(bed_is_dumped(w.base), "nothing");
+	cr_assert_not(engine_bed_is_dumped(w.base), "nothing");
 	close(fd);
 }

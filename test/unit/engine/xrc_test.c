@@ -5,7 +5,7 @@
  * XRC targets and SRQs of several owners that go in the middle of a message (U3).  The test has the
  * lcore, so it stops where it likes.
  */
-#include "bed.h"
+#include "engine_bed.h"
 
 #include <errno.h>
 
@@ -18,7 +18,7 @@
 static uint8_t from[BYTES], to[BYTES];
 
 struct rig {
-	struct bed bed;
+	struct engine_bed bed;
 	uint32_t key;
 	struct karst_engine_owner *owner; /* of the SRQ */
 	struct karst_engine_xrcd *xrcd;
@@ -35,7 +35,7 @@ step(struct rig *r, struct karst_engine_qp *qp, enum karst_qp_type type, int sid
 	struct karst_core_qp_attr attr;
 	unsigned int required, optional;
 
-	bed_attr(&r->bed, KARST_QPT_RC, side, peer, state, &attr);
+	engine_bed_attr(&r->bed, KARST_QPT_RC, side, peer, state, &attr);
 	cr_assert_eq(karst_qp_transition(
 			     type, (enum karst_qp_state)(state - 1), state, &required, &optional),
 		0);
@@ -67,12 +67,12 @@ rig_up(struct rig *r)
 {
 	const struct karst_engine_owner_init owner = {.name = "other"};
 	const struct karst_engine_xrcd_init xrcd = {.lcore = KARST_ENGINE_ANY_LCORE};
-	struct bed_config cfg = {.engine = {.window_packets = 2}};
+	struct engine_bed_config cfg = {.engine = {.window_packets = 2}};
 	struct karst_engine_srq_init init = {.lcore = KARST_ENGINE_ANY_LCORE, .max_wr = 4};
 
-	bed_up(&r->bed, &cfg);
-	bed_settle(&r->bed);
-	r->key = bed_mr(&r->bed, from, sizeof(from));
+	engine_bed_up(&r->bed, &cfg);
+	engine_bed_settle(&r->bed);
+	r->key = engine_bed_mr(&r->bed, from, sizeof(from));
 	cr_assert_eq(karst_engine_owner_create(r->bed.e, &owner, &r->owner), 0);
 	cr_assert_eq(karst_engine_xrcd_open(r->bed.e, &xrcd, &r->xrcd), 0);
 	cr_assert_eq(
@@ -98,7 +98,7 @@ rig_down(struct rig *r)
 	cr_assert_eq(karst_engine_owner_destroy(r->owner), 0);
 	cr_assert_eq(karst_engine_xrcd_close(r->bed.e, r->xrcd), 0);
 	cr_assert_eq(karst_engine_mr_dereg(r->bed.e, r->key), 0);
-	bed_down(&r->bed);
+	engine_bed_down(&r->bed);
 }
 
 /* A long message, as far as the target has taken a request for it. */
@@ -147,15 +147,15 @@ Test(engine_xrc, u3_handles)
 	struct rig r;
 
 	rig_up(&r);
-	key_to = bed_mr(&r.bed, to, sizeof(to));
+	key_to = engine_bed_mr(&r.bed, to, sizeof(to));
 	open = (struct karst_engine_qp_open){.xrcd = r.xrcd, .qpn = r.tgt->num, .owner = r.owner};
 	cr_assert_eq(karst_engine_qp_open(r.bed.e, &open, &again), 0);
 	cr_assert(karst_engine_qp_is_shared(r.bed.e, r.tgt));
-	bed_fill(from, BYTES, 1);
+	engine_bed_fill(from, BYTES, 1);
 	begin_message(&r, key_to, 1);
 	cr_assert_eq(karst_engine_qp_destroy(r.bed.e, r.tgt), 0);
 	cr_assert_not(karst_engine_qp_is_shared(r.bed.e, again));
-	bed_settle(&r.bed);
+	engine_bed_settle(&r.bed);
 	expect(r.cq, 1, KARST_WC_SUCCESS);
 	expect(r.bed.cq, 1, KARST_WC_SUCCESS);
 	cr_assert_eq(memcmp(from, to, BYTES), 0);
@@ -177,10 +177,10 @@ Test(engine_xrc, u3_queue_gone)
 	struct rig r;
 
 	rig_up(&r);
-	key_to = bed_mr(&r.bed, to, sizeof(to));
+	key_to = engine_bed_mr(&r.bed, to, sizeof(to));
 	begin_message(&r, key_to, 1);
 	cr_assert_eq(karst_engine_srq_withdraw(r.bed.e, r.srq), 0);
-	bed_settle(&r.bed);
+	engine_bed_settle(&r.bed);
 	expect(r.bed.cq, 1, KARST_WC_REM_INV_REQ_ERR);
 	cr_assert_eq(karst_engine_cq_poll(r.cq, &cqe, 1), 0);
 	cr_assert_eq(karst_engine_cq_destroy(r.bed.e, r.cq), -EBUSY);

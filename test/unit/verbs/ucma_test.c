@@ -19,7 +19,7 @@
 
 #include <criterion/criterion.h>
 
-#include "bed.h"
+#include "client_bed.h"
 
 #ifndef AF_IB
 #define AF_IB 27
@@ -41,7 +41,7 @@ enum {
 #define THERE  0x0a000002u
 #define SOCKET "the engine's socket"
 
-static struct bed bed;
+static struct client_bed bed;
 static struct kv_cm_engine engine;
 
 /* --- devices, files --- */
@@ -86,7 +86,7 @@ remove_device(unsigned int i)
 static void
 up(void)
 {
-	bed_up(&bed, 1);
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
 	engine = (struct kv_cm_engine){.karst = bed.ctx, .users = 1, .socket = SOCKET};
 	make_device(0);
 	make_device(1);
@@ -99,7 +99,7 @@ down(void)
 	cr_expect_eq(engine.users, 1);
 	remove_device(0);
 	remove_device(1);
-	bed_down(&bed);
+	client_bed_down(&bed);
 }
 
 TestSuite(ucma, .init = up, .fini = down);
@@ -411,7 +411,7 @@ Test(ucma, a_descriptor_that_was_closed_behind_our_back)
 	/* what was in it stays until the attachment ends */
 	engine.users--;
 	karst_abandon(bed.ctx);
-	bed.ctx = bed_open(&bed);
+	bed.ctx = client_bed_open(&bed);
 	cr_assert_eq(karst_alloc_pd(bed.ctx, &bed.pd), 0);
 	cr_assert_eq(karst_create_cq(bed.ctx, 16, NULL, NULL, &bed.cq), 0);
 }
@@ -464,7 +464,7 @@ static void
 until_used(const struct kv_cm_file *file)
 {
 	while (__atomic_load_n(&file->users, __ATOMIC_RELAXED) < 2)
-		bed_pause();
+		client_bed_pause();
 }
 
 Test(ucma, events_of_nobody)
@@ -571,7 +571,7 @@ Test(ucma, a_signal_comes_to_a_thread_that_waits)
 	cr_assert_eq(pthread_create(&t, NULL, wait_for_event, &w), 0);
 	while (pthread_tryjoin_np(t, NULL) != 0) {
 		pthread_kill(t, SIGUSR1);
-		bed_pause();
+		client_bed_pause();
 	}
 	cr_expect_eq(w.err, EINTR);
 	close_file(w.file);

@@ -16,7 +16,7 @@
 
 #include <criterion/criterion.h>
 
-#include "bed.h"
+#include "engine_bed.h"
 #include "karst_ctl_sock.h"
 #include "karst_space.h"
 #include "program.h"
@@ -27,7 +27,7 @@
 /* --- one program, one engine, two pairs of QPs --- */
 
 struct rig {
-	struct bed bed;
+	struct engine_bed bed;
 	struct program prog;
 	struct karst_space *space;
 	struct karst_engine_qp *near[2], *far[2]; /* the program's memory is used by far[] */
@@ -58,23 +58,23 @@ give_memory(struct karst_space *s, pid_t pid)
 static void
 rig_up_as(struct rig *rig, uid_t uid)
 {
-	const struct bed_config cfg = {.engine = {.lcores = 2}};
+	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
 	unsigned int i;
 
 	program_start(&rig->prog, uid);
-	bed_up(&rig->bed, &cfg);
+	engine_bed_up(&rig->bed, &cfg);
 	cr_assert_eq(karst_space_create(
 			     rig->bed.e, rig->prog.pid, rig->prog.pidfd, uid, uid, &rig->space),
 		0);
 	give_memory(rig->space, rig->prog.pid);
 	for (i = 0; i < 2; i++) {
-		rig->near[i] = bed_qp(&rig->bed, KARST_QPT_RC, i);
-		rig->far[i] = bed_qp(&rig->bed, KARST_QPT_RC, i);
-		bed_connect(&rig->bed, rig->near[i], rig->far[i]);
+		rig->near[i] = engine_bed_qp(&rig->bed, KARST_QPT_RC, i);
+		rig->far[i] = engine_bed_qp(&rig->bed, KARST_QPT_RC, i);
+		engine_bed_connect(&rig->bed, rig->near[i], rig->far[i]);
 	}
 	rig->local = mmap(NULL, LOCAL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	cr_assert_neq(rig->local, MAP_FAILED);
-	rig->local_key = bed_mr(&rig->bed, rig->local, LOCAL);
+	rig->local_key = engine_bed_mr(&rig->bed, rig->local, LOCAL);
 }
 
 static void
@@ -88,7 +88,7 @@ rig_down(struct rig *rig)
 {
 	karst_space_destroy(rig->space);
 	munmap(rig->local, LOCAL);
-	bed_down(&rig->bed);
+	engine_bed_down(&rig->bed);
 }
 
 static int
@@ -141,7 +141,7 @@ wait_one(struct rig *rig)
 {
 	struct karst_cqe cqe;
 
-	cr_assert(bed_wait(&rig->bed, &cqe), "no completion");
+	cr_assert(engine_bed_wait(&rig->bed, &cqe), "no completion");
 	return (enum karst_wc_status)cqe.status;
 }
 
@@ -150,7 +150,7 @@ static enum karst_wc_status
 remote_op(struct rig *rig, unsigned int pair, enum karst_wr_opcode op, uint64_t local_off,
 	uint64_t addr, uint32_t len, uint32_t key)
 {
-	bed_post(rig->near[pair], op, 1, rig->local + local_off, len, rig->local_key,
+	engine_bed_post(rig->near[pair], op, 1, rig->local + local_off, len, rig->local_key,
 		(void *)(uintptr_t)addr, key);
 	return wait_one(rig);
 }
@@ -160,8 +160,8 @@ static enum karst_wc_status
 own_op(struct rig *rig, enum karst_wr_opcode op, uint64_t local_off, uint64_t addr, uint32_t len,
 	uint32_t key)
 {
-	bed_post(rig->far[0], op, 2, (void *)(uintptr_t)addr, len, key, rig->local + local_off,
-		rig->local_key);
+	engine_bed_post(rig->far[0], op, 2, (void *)(uintptr_t)addr, len, key,
+		rig->local + local_off, rig->local_key);
 	return wait_one(rig);
 }
 
@@ -190,8 +190,8 @@ expect_local(
 static void
 receive(struct rig *rig, uint64_t addr, uint32_t len, uint32_t key)
 {
-	bed_post_recv(rig->far[0], 3, (void *)(uintptr_t)addr, len, key);
-	bed_post(rig->near[0], KARST_WR_SEND, 4, rig->local, len, rig->local_key, NULL, 0);
+	engine_bed_post_recv(rig->far[0], 3, (void *)(uintptr_t)addr, len, key);
+	engine_bed_post(rig->near[0], KARST_WR_SEND, 4, rig->local, len, rig->local_key, NULL, 0);
 	cr_assert_eq(wait_one(rig), KARST_WC_SUCCESS);
 	cr_assert_eq(wait_one(rig), KARST_WC_SUCCESS);
 }
@@ -689,10 +689,10 @@ Test(space, unmapped_under_own_requests)
 	cr_assert_eq(
 		own_op(&rig, KARST_WR_RDMA_WRITE, 0, addr, 65536, r.key), KARST_WC_LOC_PROT_ERR);
 	/* a message to a receive that is gone: both sides are told */
-	bed_post_recv(rig.far[1], 3, (void *)(uintptr_t)addr, 65536, r.key);
-	bed_post(rig.near[1], KARST_WR_SEND, 4, rig.local, 65536, rig.local_key, NULL, 0);
+	engine_bed_post_recv(rig.far[1], 3, (void *)(uintptr_t)addr, 65536, r.key);
+	engine_bed_post(rig.near[1], KARST_WR_SEND, 4, rig.local, 65536, rig.local_key, NULL, 0);
 	for (i = 0; i < 2; i++) {
-		cr_assert(bed_wait(&rig.bed, &cqe));
+		cr_assert(engine_bed_wait(&rig.bed, &cqe));
 		remote += cqe.status == KARST_WC_REM_OP_ERR && cqe.wr_id == 4;
 		local += cqe.status == KARST_WC_LOC_PROT_ERR && cqe.wr_id == 3;
 	}
@@ -753,9 +753,9 @@ Test(space, truncated_under_traffic)
 		KARST_WC_REM_ACCESS_ERR, "no key of it is good any more");
 
 	/* another program has noticed nothing */
-	rig.near[0] = bed_qp(&rig.bed, KARST_QPT_RC, 0);
-	rig.far[0] = bed_qp(&rig.bed, KARST_QPT_RC, 0);
-	bed_connect(&rig.bed, rig.near[0], rig.far[0]);
+	rig.near[0] = engine_bed_qp(&rig.bed, KARST_QPT_RC, 0);
+	rig.far[0] = engine_bed_qp(&rig.bed, KARST_QPT_RC, 0);
+	engine_bed_connect(&rig.bed, rig.near[0], rig.far[0]);
 	cr_assert_not(karst_space_failed(other));
 	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_WRITE, 0, addr2, 65536, good.key), 0);
 	cr_assert(program_shows(&second, 0, 65536, 9, 0));
@@ -845,7 +845,7 @@ post_faa(struct rig *rig, unsigned int pair, uint64_t addr, uint32_t key)
 /* R7 on memory that is copied: none of two lcores' additions is lost. */
 Test(space, r7_atomics_on_copied_memory)
 {
-	struct bed_poller second;
+	struct engine_bed_poller second;
 	struct karst_cqe cqe;
 	struct region r;
 	struct rig rig;
@@ -858,16 +858,16 @@ Test(space, r7_atomics_on_copied_memory)
 	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
 	memset(rig.local, 0, 64);
 	cr_assert_eq(remote_op(&rig, 0, KARST_WR_ATOMIC_WRITE, 0, addr, 8, r.key), 0);
-	bed_poller_start(&second, &rig.bed, 2);
+	engine_bed_poller_start(&second, &rig.bed, 2);
 	for (i = 0; i < 200; i++) {
 		post_faa(&rig, 0, addr, r.key);
 		post_faa(&rig, 1, addr, r.key);
 		for (done = 0; done < 2; done++) {
-			cr_assert(bed_wait(&rig.bed, &cqe));
+			cr_assert(engine_bed_wait(&rig.bed, &cqe));
 			cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		}
 	}
-	bed_poller_stop(&second);
+	engine_bed_poller_stop(&second);
 	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_READ, 128, addr, 8, r.key), 0);
 	memcpy(&value, rig.local + 128, 8);
 	cr_assert_eq(value, 400);
@@ -893,13 +893,13 @@ Test(space, r14_order_on_copied_memory)
 
 		*w = round * 1000;
 		for (i = 0; i < 4; i++)
-			bed_post(rig.near[0], KARST_WR_RDMA_WRITE, i, w, 8, rig.local_key,
+			engine_bed_post(rig.near[0], KARST_WR_RDMA_WRITE, i, w, 8, rig.local_key,
 				(void *)(uintptr_t)addr, r.key);
 		post_faa(&rig, 0, addr, r.key);
-		bed_post(rig.near[0], KARST_WR_RDMA_READ, 9, rig.local + 512, 8, rig.local_key,
-			(void *)(uintptr_t)addr, r.key);
+		engine_bed_post(rig.near[0], KARST_WR_RDMA_READ, 9, rig.local + 512, 8,
+			rig.local_key, (void *)(uintptr_t)addr, r.key);
 		for (i = 0; i < 6; i++) {
-			cr_assert(bed_wait(&rig.bed, &cqe));
+			cr_assert(engine_bed_wait(&rig.bed, &cqe));
 			cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
 		}
 		memcpy(&old, rig.local, 8);
@@ -921,10 +921,10 @@ connect_uc(struct rig *rig, struct karst_engine_qp *qp[2])
 	int side;
 
 	for (side = 0; side < 2; side++)
-		qp[side] = bed_qp(&rig->bed, KARST_QPT_UC, 0);
+		qp[side] = engine_bed_qp(&rig->bed, KARST_QPT_UC, 0);
 	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
 		for (side = 0; side < 2; side++) {
-			unsigned int mask = bed_attr(
+			unsigned int mask = engine_bed_attr(
 				&rig->bed, KARST_QPT_UC, side, qp[1 - side]->num, to, &attr);
 
 			cr_assert_eq(karst_engine_qp_modify(rig->bed.e, qp[side], &attr, mask), 0);
@@ -949,33 +949,34 @@ Test(space, u1_uc_on_copied_memory)
 	cr_assert_eq(r.copied, len);
 
 	fill_local(&rig, 65536, 2);
-	bed_post_recv(qp[1], 3, (void *)(uintptr_t)addr, 65536, r.key);
-	bed_post(qp[0], KARST_WR_SEND, 4, rig.local, 65536, rig.local_key, NULL, 0);
+	engine_bed_post_recv(qp[1], 3, (void *)(uintptr_t)addr, 65536, r.key);
+	engine_bed_post(qp[0], KARST_WR_SEND, 4, rig.local, 65536, rig.local_key, NULL, 0);
 	for (i = 0; i < 2; i++)
 		cr_assert_eq(wait_one(&rig), KARST_WC_SUCCESS);
 	cr_assert(program_shows(&rig.prog, 0, 65536, 2, 0), "received");
 
-	bed_post(qp[0], KARST_WR_RDMA_WRITE, 5, rig.local, 32768, rig.local_key,
+	engine_bed_post(qp[0], KARST_WR_RDMA_WRITE, 5, rig.local, 32768, rig.local_key,
 		(void *)(uintptr_t)(addr + 100000), r.key);
 	cr_assert_eq(wait_one(&rig), KARST_WC_SUCCESS);
-	bed_settle(&rig.bed);
+	engine_bed_settle(&rig.bed);
 	cr_assert(program_shows(&rig.prog, 100000, 32768, 2, 0), "written");
 
 	program_fill(&rig.prog, 3);
-	bed_post(qp[1], KARST_WR_RDMA_WRITE, 6, (void *)(uintptr_t)addr, 65536, r.key, rig.local,
-		rig.local_key);
+	engine_bed_post(qp[1], KARST_WR_RDMA_WRITE, 6, (void *)(uintptr_t)addr, 65536, r.key,
+		rig.local, rig.local_key);
 	cr_assert_eq(wait_one(&rig), KARST_WC_SUCCESS);
-	bed_settle(&rig.bed);
+	engine_bed_settle(&rig.bed);
 	expect_local(&rig, 0, 65536, 3, "sent");
 
 	cr_assert_eq(program_munmap(&rig.prog, addr + 8192, len - 8192), 0);
-	bed_post_recv(qp[1], 7, (void *)(uintptr_t)(addr + 4096), 65536, r.key);
-	bed_post(qp[0], KARST_WR_SEND, 8, rig.local, 65536, rig.local_key, NULL, 0);
+	engine_bed_post_recv(qp[1], 7, (void *)(uintptr_t)(addr + 4096), 65536, r.key);
+	engine_bed_post(qp[0], KARST_WR_SEND, 8, rig.local, 65536, rig.local_key, NULL, 0);
 	for (i = 0; i < 2; i++) {
-		cr_assert(bed_wait(&rig.bed, &cqe));
+		cr_assert(engine_bed_wait(&rig.bed, &cqe));
 		cr_assert_eq(cqe.status, cqe.wr_id == 7 ? KARST_WC_LOC_PROT_ERR : KARST_WC_SUCCESS);
 	}
-	bed_post(qp[0], KARST_WR_SEND, 9, (void *)(uintptr_t)(addr + 4096), 65536, r.key, NULL, 0);
+	engine_bed_post(
+		qp[0], KARST_WR_SEND, 9, (void *)(uintptr_t)(addr + 4096), 65536, r.key, NULL, 0);
 	cr_assert_eq(wait_one(&rig), KARST_WC_LOC_PROT_ERR);
 	program_end(&rig.prog);
 	rig_down(&rig);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-#include "bed.h"
+#include "client_bed.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -91,7 +91,7 @@ turn(struct karst_engine *e)
 static void *
 poller(void *arg)
 {
-	struct bed *b = arg;
+	struct client_bed *b = arg;
 	uint32_t i;
 
 	while (!atomic_load(&b->stop))
@@ -103,7 +103,7 @@ poller(void *arg)
 }
 
 static void
-start_poller(struct bed *b)
+start_poller(struct client_bed *b)
 {
 	atomic_store(&b->stop, false);
 	cr_assert_eq(pthread_create(&b->poller, NULL, poller, b), 0);
@@ -112,7 +112,7 @@ start_poller(struct bed *b)
 /* --- contexts --- */
 
 struct karst_context *
-bed_open(struct bed *b)
+client_bed_open(struct client_bed *b)
 {
 	struct karst_context *ctx = NULL;
 	struct karst_ctl_conn conn;
@@ -123,25 +123,24 @@ bed_open(struct bed *b)
 }
 
 static void
-first_objects(struct bed *b)
+first_objects(struct client_bed *b)
 {
 	cr_assert_eq(karst_alloc_pd(b->ctx, &b->pd), 0, "%s", karst_why());
 	cr_assert_eq(karst_create_cq(b->ctx, 1024, NULL, NULL, &b->cq), 0, "%s", karst_why());
 }
 
-void
-bed_up(struct bed *b, uint32_t lcores)
+static void
+up_here(struct client_bed *b, uint32_t lcores)
 {
-	memset(b, 0, sizeof(*b));
 	b->e = make_engine(lcores);
 	cr_assert_not_null(b->e);
 	start_poller(b);
-	b->ctx = bed_open(b);
+	b->ctx = client_bed_open(b);
 	first_objects(b);
 }
 
 void
-bed_down(struct bed *b)
+client_bed_down(struct client_bed *b)
 {
 	cr_assert_eq(karst_destroy_cq(b->cq), 0, "%s", karst_why());
 	cr_assert_eq(karst_dealloc_pd(b->pd), 0, "%s", karst_why());
@@ -204,13 +203,12 @@ child_main(int fd, uint32_t lcores)
 			sched_yield();
 }
 
-void
-bed_up_forked(struct bed *b, uint32_t lcores)
+static void
+up_forked(struct client_bed *b, uint32_t lcores)
 {
 	struct karst_ctl_conn conn;
 	int fd[2];
 
-	memset(b, 0, sizeof(*b));
 	cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd), 0);
 	b->child = fork();
 	cr_assert_geq(b->child, 0);
@@ -224,8 +222,19 @@ bed_up_forked(struct bed *b, uint32_t lcores)
 	first_objects(b);
 }
 
+struct client_bed *
+client_bed_up(struct client_bed *bed, const struct client_bed_config *cfg)
+{
+	memset(bed, 0, sizeof(*bed));
+	if (cfg->forked)
+		up_forked(bed, cfg->lcores);
+	else
+		up_here(bed, cfg->lcores);
+	return bed;
+}
+
 void
-bed_kill(struct bed *b)
+client_bed_kill(struct client_bed *b)
 {
 	cr_assert_eq(kill(b->child, SIGKILL), 0);
 	cr_assert_eq(waitpid(b->child, NULL, 0), b->child);
@@ -234,7 +243,7 @@ bed_kill(struct bed *b)
 /* --- objects --- */
 
 struct karst_qp_init_attr
-bed_init(struct bed *b, enum karst_qp_type type)
+client_bed_init(struct client_bed *b, enum karst_qp_type type)
 {
 	return (struct karst_qp_init_attr){
 		.qp_type = type,
@@ -249,9 +258,9 @@ bed_init(struct bed *b, enum karst_qp_type type)
 }
 
 struct karst_qp *
-bed_qp(struct bed *b, enum karst_qp_type type)
+client_bed_qp(struct client_bed *b, enum karst_qp_type type)
 {
-	struct karst_qp_init_attr init = bed_init(b, type);
+	struct karst_qp_init_attr init = client_bed_init(b, type);
 	struct karst_qp *qp = NULL;
 
 	cr_assert_eq(karst_create_qp(b->pd, &init, &qp), 0, "%s", karst_why());
@@ -306,7 +315,7 @@ attr_rts(struct karst_qp *qp, struct karst_qp_attr *a)
 }
 
 int
-bed_to(struct karst_qp *qp, enum karst_qp_state to, uint32_t port, uint32_t peer)
+client_bed_to(struct karst_qp *qp, enum karst_qp_state to, uint32_t port, uint32_t peer)
 {
 	struct karst_qp_attr a = {.qp_state = to};
 	unsigned int mask = KARST_QP_STATE;
@@ -321,18 +330,18 @@ bed_to(struct karst_qp *qp, enum karst_qp_state to, uint32_t port, uint32_t peer
 }
 
 void
-bed_connect(struct karst_qp *a, struct karst_qp *b)
+client_bed_connect(struct karst_qp *a, struct karst_qp *b)
 {
 	enum karst_qp_state to;
 
 	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
-		cr_assert_eq(bed_to(a, to, 1, b->qp_num), 0, "%s", karst_why());
-		cr_assert_eq(bed_to(b, to, 2, a->qp_num), 0, "%s", karst_why());
+		cr_assert_eq(client_bed_to(a, to, 1, b->qp_num), 0, "%s", karst_why());
+		cr_assert_eq(client_bed_to(b, to, 2, a->qp_num), 0, "%s", karst_why());
 	}
 }
 
 struct karst_mr *
-bed_mr(struct bed *b, void *mem, size_t len)
+client_bed_mr(struct client_bed *b, void *mem, size_t len)
 {
 	struct karst_mr *mr = NULL;
 
@@ -355,7 +364,7 @@ now_ms(void)
 }
 
 struct karst_cqe
-bed_wait(struct karst_cq *cq)
+client_bed_wait(struct karst_cq *cq)
 {
 	uint64_t until = now_ms() + BED_PATIENCE_MS;
 	struct karst_cqe e;
@@ -371,7 +380,7 @@ bed_wait(struct karst_cq *cq)
 }
 
 void
-bed_pause(void)
+client_bed_pause(void)
 {
 	static unsigned int calls; /* of this process, which is one test's */
 
@@ -380,7 +389,7 @@ bed_pause(void)
 }
 
 void
-bed_nothing(struct karst_cq *cq)
+client_bed_nothing(struct karst_cq *cq)
 {
 	struct karst_cqe e;
 	unsigned int i;
@@ -393,7 +402,7 @@ bed_nothing(struct karst_cq *cq)
 }
 
 int
-bed_post(struct karst_qp *qp, enum karst_wr_opcode op, uint64_t wr_id, struct karst_mr *mr,
+client_bed_post(struct karst_qp *qp, enum karst_wr_opcode op, uint64_t wr_id, struct karst_mr *mr,
 	size_t off, uint32_t len, struct karst_mr *remote, size_t remote_off)
 {
 	struct karst_sge sge = {.addr = mr->iova + off, .len = len, .lkey = mr->lkey};
@@ -413,7 +422,7 @@ bed_post(struct karst_qp *qp, enum karst_wr_opcode op, uint64_t wr_id, struct ka
 }
 
 int
-bed_recv(struct karst_qp *qp, uint64_t wr_id, struct karst_mr *mr, size_t off, uint32_t len)
+client_bed_recv(struct karst_qp *qp, uint64_t wr_id, struct karst_mr *mr, size_t off, uint32_t len)
 {
 	struct karst_sge sge = {.addr = mr->iova + off, .len = len, .lkey = mr->lkey};
 	struct karst_recv_wr wr = {.wr_id = wr_id, .sg_list = &sge, .num_sge = 1};

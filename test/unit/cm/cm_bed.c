@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-#include "bed.h"
+#include "cm_bed.h"
 
 #include "selfcheck.h"
 
 char bed_listener, bed_user;
 
 static void
-check(const struct bed *b)
+check(const struct cm_bed *b)
 {
 	const char *why = cm_selfcheck(b->cm);
 
@@ -20,8 +20,8 @@ check(const struct bed *b)
 static void
 on_send(void *user, const struct karst_cm_path *path, const uint8_t *mad)
 {
-	struct bed *b = user;
-	struct bed_msg *out = &b->out[b->out_tail++ % BED_QUEUE];
+	struct cm_bed *b = user;
+	struct cm_bed_msg *out = &b->out[b->out_tail++ % BED_QUEUE];
 
 	cr_assert_leq(b->out_tail - b->out_head, BED_QUEUE);
 	out->path = *path;
@@ -32,8 +32,8 @@ on_send(void *user, const struct karst_cm_path *path, const uint8_t *mad)
 static void
 on_event(void *user, const struct karst_cm_ev *ev)
 {
-	struct bed *b = user;
-	struct bed_ev *e = &b->evs[b->ev_tail++ % BED_QUEUE];
+	struct cm_bed *b = user;
+	struct cm_bed_ev *e = &b->evs[b->ev_tail++ % BED_QUEUE];
 
 	cr_assert_leq(b->ev_tail - b->ev_head, BED_QUEUE);
 	e->ev = *ev;
@@ -64,12 +64,12 @@ put_ip(uint8_t ip[16], uint8_t last)
 	ip[15] = last;
 }
 
-struct bed *
-bed_open(const struct karst_cm_config *in)
+struct cm_bed *
+cm_bed_up(struct cm_bed *b, const struct karst_cm_config *in)
 {
 	struct karst_cm_config cfg = {.max_ids = 64};
-	struct bed *b = calloc(1, sizeof(*b));
 
+	memset(b, 0, sizeof(*b));
 	if (in != NULL)
 		cfg = *in;
 	cfg.guid = OUR_GUID;
@@ -100,17 +100,16 @@ bed_open(const struct karst_cm_config *in)
 }
 
 void
-bed_close(struct bed *b)
+cm_bed_down(struct cm_bed *b)
 {
 	expect_no_msg(b);
 	expect_no_ev(b);
 	check(b);
 	free(b->mem);
-	free(b);
 }
 
 struct karst_cm_path
-seen_from(const struct bed *b, unsigned int n)
+seen_from(const struct cm_bed *b, unsigned int n)
 {
 	struct karst_cm_path seen = b->path;
 
@@ -119,7 +118,7 @@ seen_from(const struct bed *b, unsigned int n)
 }
 
 void
-send_from(struct bed *b, unsigned int n, struct karst_cm_msg m)
+send_from(struct cm_bed *b, unsigned int n, struct karst_cm_msg m)
 {
 	struct karst_cm_path seen = seen_from(b, n);
 	uint8_t *mad = malloc(KARST_CM_MAD_LEN); /* its end is watched by the sanitizers */
@@ -131,13 +130,13 @@ send_from(struct bed *b, unsigned int n, struct karst_cm_msg m)
 }
 
 void
-send_msg(struct bed *b, struct karst_cm_msg m)
+send_msg(struct cm_bed *b, struct karst_cm_msg m)
 {
 	send_from(b, 0, m);
 }
 
 void
-send_raw(struct bed *b, const void *mad, size_t len)
+send_raw(struct cm_bed *b, const void *mad, size_t len)
 {
 	struct karst_cm_path seen = seen_from(b, 0);
 	uint8_t *copy = malloc(len + 1);
@@ -150,7 +149,7 @@ send_raw(struct bed *b, const void *mad, size_t len)
 
 /* Goes from deadline to deadline, as an engine would. */
 void
-advance(struct bed *b, uint64_t ns)
+advance(struct cm_bed *b, uint64_t ns)
 {
 	uint64_t end = b->cm->now_ns + ns, next;
 
@@ -170,7 +169,7 @@ advance(struct bed *b, uint64_t ns)
 /* --- the peer's messages --- */
 
 struct karst_cm_msg
-peer_req(const struct bed *b, uint32_t n)
+peer_req(const struct cm_bed *b, uint32_t n)
 {
 	struct karst_cm_msg m = {.kind = KARST_CM_REQ, .tid = TID + n, .local_id = PEER_ID + n};
 
@@ -198,7 +197,7 @@ peer_req(const struct bed *b, uint32_t n)
 }
 
 struct karst_cm_msg
-peer_msg(enum karst_cm_kind kind, uint32_t id, const struct bed_msg *about, uint32_t n)
+peer_msg(enum karst_cm_kind kind, uint32_t id, const struct cm_bed_msg *about, uint32_t n)
 {
 	struct karst_cm_msg m = {.kind = kind,
 		.tid = about != NULL ? about->m.tid : TID + n,
@@ -209,7 +208,7 @@ peer_msg(enum karst_cm_kind kind, uint32_t id, const struct bed_msg *about, uint
 }
 
 struct karst_cm_msg
-peer_rep(const struct bed_msg *req, uint32_t n)
+peer_rep(const struct cm_bed_msg *req, uint32_t n)
 {
 	struct karst_cm_msg m = peer_msg(KARST_CM_REP, req->m.local_id, req, n);
 
@@ -237,10 +236,10 @@ peer_dreq(uint32_t id, uint32_t n)
 
 /* --- expectations --- */
 
-struct bed_msg *
-bed_msg_at(struct bed *b, enum karst_cm_kind kind, int line)
+struct cm_bed_msg *
+cm_bed_msg_at(struct cm_bed *b, enum karst_cm_kind kind, int line)
 {
-	struct bed_msg *out = &b->out[b->out_head % BED_QUEUE];
+	struct cm_bed_msg *out = &b->out[b->out_head % BED_QUEUE];
 
 	cr_assert_neq(b->out_head, b->out_tail, "line %d: nothing was sent, expected %s", line,
 		karst_cm_kind_name(kind));
@@ -251,9 +250,9 @@ bed_msg_at(struct bed *b, enum karst_cm_kind kind, int line)
 }
 
 const struct karst_cm_ev *
-bed_ev_at(struct bed *b, enum karst_cm_ev_code code, int line)
+cm_bed_ev_at(struct cm_bed *b, enum karst_cm_ev_code code, int line)
 {
-	const struct bed_ev *e = &b->evs[b->ev_head % BED_QUEUE];
+	const struct cm_bed_ev *e = &b->evs[b->ev_head % BED_QUEUE];
 
 	cr_assert_neq(b->ev_head, b->ev_tail, "line %d: no event, expected %d", line, code);
 	cr_assert_eq(e->ev.code, code, "line %d: event %d, expected %d", line, e->ev.code, code);
@@ -262,14 +261,14 @@ bed_ev_at(struct bed *b, enum karst_cm_ev_code code, int line)
 }
 
 void
-bed_no_msg_at(struct bed *b, int line)
+cm_bed_no_msg_at(struct cm_bed *b, int line)
 {
 	cr_assert_eq(b->out_head, b->out_tail, "line %d: %s was sent", line,
 		karst_cm_kind_name(b->out[b->out_head % BED_QUEUE].m.kind));
 }
 
 void
-bed_no_ev_at(struct bed *b, int line)
+cm_bed_no_ev_at(struct cm_bed *b, int line)
 {
 	cr_assert_eq(b->ev_head, b->ev_tail, "line %d: event %d", line,
 		b->evs[b->ev_head % BED_QUEUE].ev.code);
@@ -278,7 +277,7 @@ bed_no_ev_at(struct bed *b, int line)
 /* --- ways to a state --- */
 
 uint32_t
-bed_listen(struct bed *b)
+cm_bed_listen(struct cm_bed *b)
 {
 	uint32_t id;
 
@@ -287,16 +286,16 @@ bed_listen(struct bed *b)
 }
 
 uint32_t
-bed_req_rcvd(struct bed *b, uint32_t n)
+cm_bed_req_rcvd(struct cm_bed *b, uint32_t n)
 {
 	send_msg(b, peer_req(b, n));
 	return expect_ev(b, REQ)->id;
 }
 
 uint32_t
-bed_rep_sent(struct bed *b, uint32_t n)
+cm_bed_rep_sent(struct cm_bed *b, uint32_t n)
 {
-	uint32_t id = bed_req_rcvd(b, n);
+	uint32_t id = cm_bed_req_rcvd(b, n);
 
 	b->param.qpn = OUR_QPN + n;
 	cr_assert_eq(karst_cm_id_set_user(b->cm, id, BED_USER), 0);
@@ -306,9 +305,9 @@ bed_rep_sent(struct bed *b, uint32_t n)
 }
 
 uint32_t
-bed_passive(struct bed *b, uint32_t n)
+cm_bed_passive(struct cm_bed *b, uint32_t n)
 {
-	uint32_t id = bed_rep_sent(b, n);
+	uint32_t id = cm_bed_rep_sent(b, n);
 
 	send_msg(b, peer_msg(KARST_CM_RTU, id, NULL, n));
 	expect_ev(b, RTU);
@@ -316,7 +315,7 @@ bed_passive(struct bed *b, uint32_t n)
 }
 
 uint32_t
-bed_req_sent(struct bed *b, uint32_t n, struct bed_msg *req)
+cm_bed_req_sent(struct cm_bed *b, uint32_t n, struct cm_bed_msg *req)
 {
 	uint32_t id;
 
@@ -327,9 +326,9 @@ bed_req_sent(struct bed *b, uint32_t n, struct bed_msg *req)
 }
 
 uint32_t
-bed_rep_rcvd(struct bed *b, uint32_t n, struct bed_msg *req)
+cm_bed_rep_rcvd(struct cm_bed *b, uint32_t n, struct cm_bed_msg *req)
 {
-	uint32_t id = bed_req_sent(b, n, req);
+	uint32_t id = cm_bed_req_sent(b, n, req);
 
 	send_msg(b, peer_rep(req, n));
 	expect_ev(b, REP);
@@ -337,10 +336,10 @@ bed_rep_rcvd(struct bed *b, uint32_t n, struct bed_msg *req)
 }
 
 uint32_t
-bed_active(struct bed *b, uint32_t n)
+cm_bed_active(struct cm_bed *b, uint32_t n)
 {
-	struct bed_msg req;
-	uint32_t id = bed_rep_rcvd(b, n, &req);
+	struct cm_bed_msg req;
+	uint32_t id = cm_bed_rep_rcvd(b, n, &req);
 
 	cr_assert_eq(karst_cm_id_ready(b->cm, id, NULL, 0), 0);
 	expect_msg(b, RTU);
@@ -348,7 +347,7 @@ bed_active(struct bed *b, uint32_t n)
 }
 
 enum karst_cm_state
-state_of(struct bed *b, uint32_t id)
+state_of(struct cm_bed *b, uint32_t id)
 {
 	struct karst_cm_info info;
 

@@ -11,7 +11,7 @@
  *	expect_msg(b, REP);
  *
  * send_msg() delivers a message of the peer; expect_msg() and expect_ev() take the next message
- * sent and the next event, and fail if it is another one; advance() lets time pass.  bed_close()
+ * sent and the next event, and fail if it is another one; advance() lets time pass.  cm_bed_down()
  * fails the test if anything is left that it has not looked at.  After everything that happens the
  * tables are held against their invariants.
  */
@@ -39,73 +39,73 @@
 
 extern char bed_listener, bed_user; /* only their addresses matter */
 
-struct bed_msg {
+struct cm_bed_msg {
 	struct karst_cm_path path;
 	uint8_t mad[KARST_CM_MAD_LEN];
 	struct karst_cm_msg m;
 };
 
-struct bed_ev {
+struct cm_bed_ev {
 	struct karst_cm_ev ev;
 	struct karst_cm_path path;
 	uint8_t private_data[256];
 	uint8_t info[KARST_CM_REJ_INFO];
 };
 
-struct bed {
+struct cm_bed {
 	struct karst_cm *cm;
 	void *mem;
 	struct karst_cm_path path;   /* from us to the peer */
 	struct karst_cm_param param; /* of our queue pair */
-	struct bed_msg out[BED_QUEUE];
+	struct cm_bed_msg out[BED_QUEUE];
 	uint32_t out_head, out_tail;
-	struct bed_ev evs[BED_QUEUE];
+	struct cm_bed_ev evs[BED_QUEUE];
 	uint32_t ev_head, ev_tail;
 	/* if set, called with each event, after it was recorded */
-	void (*on_event)(struct bed *b, const struct karst_cm_ev *ev);
+	void (*on_event)(struct cm_bed *b, const struct karst_cm_ev *ev);
 };
 
-/** @cfg may be NULL; guid, seed and ops are filled in. */
-struct bed *bed_open(const struct karst_cm_config *cfg);
-void bed_close(struct bed *b);
+/** @cfg may be NULL; guid, seed and ops are filled in.  @return @bed */
+struct cm_bed *cm_bed_up(struct cm_bed *bed, const struct karst_cm_config *cfg);
+void cm_bed_down(struct cm_bed *bed);
 
 /** The n-th peer address is that of the path, with another last byte. */
-struct karst_cm_path seen_from(const struct bed *b, unsigned int n);
-void send_msg(struct bed *b, struct karst_cm_msg m);
-void send_from(struct bed *b, unsigned int n, struct karst_cm_msg m);
-void send_raw(struct bed *b, const void *mad, size_t len);
-void advance(struct bed *b, uint64_t ns);
+struct karst_cm_path seen_from(const struct cm_bed *b, unsigned int n);
+void send_msg(struct cm_bed *b, struct karst_cm_msg m);
+void send_from(struct cm_bed *b, unsigned int n, struct karst_cm_msg m);
+void send_raw(struct cm_bed *b, const void *mad, size_t len);
+void advance(struct cm_bed *b, uint64_t ns);
 
 /** The n-th connection that the peer asks for: its comm id, QP number and TID are n more. */
-struct karst_cm_msg peer_req(const struct bed *b, uint32_t n);
+struct karst_cm_msg peer_req(const struct cm_bed *b, uint32_t n);
 /** A message of the peer about our @id, as the answer to @about (may be NULL: the n-th REQ). */
 struct karst_cm_msg peer_msg(
-	enum karst_cm_kind kind, uint32_t id, const struct bed_msg *about, uint32_t n);
-struct karst_cm_msg peer_rep(const struct bed_msg *req, uint32_t n);
+	enum karst_cm_kind kind, uint32_t id, const struct cm_bed_msg *about, uint32_t n);
+struct karst_cm_msg peer_rep(const struct cm_bed_msg *req, uint32_t n);
 struct karst_cm_msg peer_dreq(uint32_t id, uint32_t n);
 
-struct bed_msg *bed_msg_at(struct bed *b, enum karst_cm_kind kind, int line);
-const struct karst_cm_ev *bed_ev_at(struct bed *b, enum karst_cm_ev_code code, int line);
-void bed_no_msg_at(struct bed *b, int line);
-void bed_no_ev_at(struct bed *b, int line);
-#define expect_msg(b, kind) bed_msg_at(b, KARST_CM_##kind, __LINE__)
-#define expect_ev(b, code)  bed_ev_at(b, KARST_CM_EV_##code, __LINE__)
-#define expect_no_msg(b)    bed_no_msg_at(b, __LINE__)
-#define expect_no_ev(b)     bed_no_ev_at(b, __LINE__)
+struct cm_bed_msg *cm_bed_msg_at(struct cm_bed *b, enum karst_cm_kind kind, int line);
+const struct karst_cm_ev *cm_bed_ev_at(struct cm_bed *b, enum karst_cm_ev_code code, int line);
+void cm_bed_no_msg_at(struct cm_bed *b, int line);
+void cm_bed_no_ev_at(struct cm_bed *b, int line);
+#define expect_msg(b, kind) cm_bed_msg_at(b, KARST_CM_##kind, __LINE__)
+#define expect_ev(b, code)  cm_bed_ev_at(b, KARST_CM_EV_##code, __LINE__)
+#define expect_no_msg(b)    cm_bed_no_msg_at(b, __LINE__)
+#define expect_no_ev(b)     cm_bed_no_ev_at(b, __LINE__)
 
 /** What is counted, by the symbol of karst_cm_counter.def. */
 #define counted(b, symbol)  ((b)->cm->counters.other[KARST_CM_CTR_##symbol])
 #define duplicates(b, kind) ((b)->cm->counters.rx_duplicates[KARST_CM_##kind])
 
 /** Short ways to a state, the n-th connection; @return its id. */
-uint32_t bed_listen(struct bed *b);
-uint32_t bed_req_rcvd(struct bed *b, uint32_t n);
-uint32_t bed_rep_sent(struct bed *b, uint32_t n);
-uint32_t bed_passive(struct bed *b, uint32_t n); /* established */
-uint32_t bed_req_sent(struct bed *b, uint32_t n, struct bed_msg *req);
-uint32_t bed_rep_rcvd(struct bed *b, uint32_t n, struct bed_msg *req);
-uint32_t bed_active(struct bed *b, uint32_t n); /* established */
+uint32_t cm_bed_listen(struct cm_bed *b);
+uint32_t cm_bed_req_rcvd(struct cm_bed *b, uint32_t n);
+uint32_t cm_bed_rep_sent(struct cm_bed *b, uint32_t n);
+uint32_t cm_bed_passive(struct cm_bed *b, uint32_t n); /* established */
+uint32_t cm_bed_req_sent(struct cm_bed *b, uint32_t n, struct cm_bed_msg *req);
+uint32_t cm_bed_rep_rcvd(struct cm_bed *b, uint32_t n, struct cm_bed_msg *req);
+uint32_t cm_bed_active(struct cm_bed *b, uint32_t n); /* established */
 
-enum karst_cm_state state_of(struct bed *b, uint32_t id);
+enum karst_cm_state state_of(struct cm_bed *b, uint32_t id);
 
 #endif /* CM_BED_H */

@@ -5,8 +5,8 @@
  * The bed of the engine's tests: EAL without huge pages or devices, one engine, and two ports
  * joined by net_ring, A and B.  Frames are real; only the wire is a ring.
  */
-#ifndef BED_H
-#define BED_H
+#ifndef ENGINE_BED_H
+#define ENGINE_BED_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,7 +15,7 @@
 
 #include "karst_engine.h"
 
-struct bed_config {
+struct engine_bed_config {
 	struct karst_engine_config engine;
 	uint64_t mask[2];    /* lcores that serve port A, B; 0: all */
 	unsigned int queues; /* rings in each direction; 0: as the masks need */
@@ -27,66 +27,70 @@ struct bed_config {
 	bool ip6;
 };
 
-struct bed {
+struct engine_bed {
 	struct karst_engine *e;
 	uint16_t ethdev[2];
 	uint8_t port[2];
 	struct rte_ring *ring[2][4]; /* [0]: from A to B */
-	uint64_t mine; /* lcores that bed_wait() and bed_settle() poll; at first all */
+	uint64_t
+		mine; /* lcores that engine_bed_wait() and engine_bed_settle() poll; at first all */
 	uint32_t pd;
 	struct karst_engine_cq *cq;
 };
 
-/** Everything up to a PD and a CQ of 1024 entries a lane; ends the test if anything fails. */
-void bed_up(struct bed *bed, const struct bed_config *cfg);
-void bed_down(struct bed *bed);
+/** Everything up to a PD and a CQ of 1024 entries a lane; ends the test if anything fails.
+ *  @return @bed */
+struct engine_bed *engine_bed_up(struct engine_bed *bed, const struct engine_bed_config *cfg);
+void engine_bed_down(struct engine_bed *bed);
 
 /** A QP on @lcore, reset. */
-struct karst_engine_qp *bed_qp(struct bed *bed, enum karst_qp_type type, uint32_t lcore);
+struct karst_engine_qp *engine_bed_qp(
+	struct engine_bed *bed, enum karst_qp_type type, uint32_t lcore);
 
 /** Connects a QP on port A with one on port B and takes both to RTS. */
-void bed_connect(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b);
+void engine_bed_connect(
+	struct engine_bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b);
 
 /** The attributes and mask of the step to @to of a QP on port @side towards @peer. */
-unsigned int bed_attr(const struct bed *bed, enum karst_qp_type type, int side, uint32_t peer,
-	enum karst_qp_state to, struct karst_core_qp_attr *attr);
+unsigned int engine_bed_attr(const struct engine_bed *bed, enum karst_qp_type type, int side,
+	uint32_t peer, enum karst_qp_state to, struct karst_core_qp_attr *attr);
 
 /** A region with all rights. */
-uint32_t bed_mr(struct bed *bed, void *mem, size_t len);
+uint32_t engine_bed_mr(struct engine_bed *bed, void *mem, size_t len);
 
 /** A thread that polls some lcores until it is told to end, yielding when idle. */
-struct bed_poller {
-	struct bed *bed;
+struct engine_bed_poller {
+	struct engine_bed *bed;
 	uint64_t lcores;
 	pthread_t thread;
 	atomic_bool running;
 	atomic_bool stop;
 };
 /** Takes @lcores over from this thread; they are attached to the new one when it returns. */
-void bed_poller_start(struct bed_poller *p, struct bed *bed, uint64_t lcores);
+void engine_bed_poller_start(struct engine_bed_poller *p, struct engine_bed *bed, uint64_t lcores);
 /** They are nobody's afterwards. */
-void bed_poller_stop(struct bed_poller *p);
+void engine_bed_poller_stop(struct engine_bed_poller *p);
 
 /** Polls its own lcores from this thread, yielding when there is nothing to do, until a completion
  *  comes; false: none did for so long that none ever will. */
-bool bed_wait(struct bed *bed, struct karst_cqe *cqe);
+bool engine_bed_wait(struct engine_bed *bed, struct karst_cqe *cqe);
 
 /** Polls them until nothing has happened for a while. */
-void bed_settle(struct bed *bed);
+void engine_bed_settle(struct engine_bed *bed);
 
 /** Lets go of all lcores that this thread has polled. */
-void bed_release(struct bed *bed);
+void engine_bed_release(struct engine_bed *bed);
 
 /** Posts one signalled request of one SGE. */
-void bed_post(struct karst_engine_qp *qp, enum karst_wr_opcode op, uint64_t wr_id, void *local,
-	uint32_t len, uint32_t lkey, void *remote, uint32_t rkey);
-void bed_post_recv(
+void engine_bed_post(struct karst_engine_qp *qp, enum karst_wr_opcode op, uint64_t wr_id,
+	void *local, uint32_t len, uint32_t lkey, void *remote, uint32_t rkey);
+void engine_bed_post_recv(
 	struct karst_engine_qp *qp, uint64_t wr_id, void *buf, uint32_t len, uint32_t lkey);
 
 /** Bytes that differ with @seed and position. */
-void bed_fill(void *buf, size_t len, unsigned int seed);
+void engine_bed_fill(void *buf, size_t len, unsigned int seed);
 
 /** Is the mapping that begins at @p or before it part of a core dump? */
-bool bed_is_dumped(const void *p);
+bool engine_bed_is_dumped(const void *p);
 
-#endif /* BED_H */
+#endif /* ENGINE_BED_H */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-#include "bed.h"
+#include "engine_bed.h"
 
 #include <inttypes.h>
 #include <sched.h>
@@ -34,7 +34,7 @@ eal_up(bool telemetry)
 }
 
 static void
-make_ports(struct bed *bed, unsigned int queues, unsigned int slots)
+make_ports(struct engine_bed *bed, unsigned int queues, unsigned int slots)
 {
 	unsigned int side, q;
 	char name[32];
@@ -70,8 +70,8 @@ address(int side, bool ip6)
 	return a;
 }
 
-void
-bed_up(struct bed *bed, const struct bed_config *cfg)
+struct engine_bed *
+engine_bed_up(struct engine_bed *bed, const struct engine_bed_config *cfg)
 {
 	const struct karst_engine_cq_init cq = {.entries = 1024};
 	unsigned int queues = cfg->queues;
@@ -102,17 +102,18 @@ bed_up(struct bed *bed, const struct bed_config *cfg)
 	bed->mine = (1ull << karst_engine_config(bed->e)->lcores) - 1;
 	cr_assert_eq(karst_engine_pd_alloc(bed->e, &bed->pd), 0);
 	cr_assert_eq(karst_engine_cq_create(bed->e, &cq, &bed->cq), 0);
+	return bed;
 }
 
 void
-bed_down(struct bed *bed)
+engine_bed_down(struct engine_bed *bed)
 {
-	bed_release(bed);
+	engine_bed_release(bed);
 	cr_assert_eq(karst_engine_destroy(bed->e), 0);
 }
 
 struct karst_engine_qp *
-bed_qp(struct bed *bed, enum karst_qp_type type, uint32_t lcore)
+engine_bed_qp(struct engine_bed *bed, enum karst_qp_type type, uint32_t lcore)
 {
 	struct karst_engine_qp_init init = {
 		.type = type,
@@ -131,7 +132,7 @@ bed_qp(struct bed *bed, enum karst_qp_type type, uint32_t lcore)
 }
 
 unsigned int
-bed_attr(const struct bed *bed, enum karst_qp_type type, int side, uint32_t peer,
+engine_bed_attr(const struct engine_bed *bed, enum karst_qp_type type, int side, uint32_t peer,
 	enum karst_qp_state to, struct karst_core_qp_attr *attr)
 {
 	struct karst_engine_port_info dst;
@@ -175,7 +176,7 @@ bed_attr(const struct bed *bed, enum karst_qp_type type, int side, uint32_t peer
 }
 
 void
-bed_connect(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b)
+engine_bed_connect(struct engine_bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b)
 {
 	struct karst_engine_qp *qp[2] = {a, b};
 	enum karst_qp_state to;
@@ -184,8 +185,8 @@ bed_connect(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *
 
 	for (to = KARST_QPS_INIT; to <= KARST_QPS_RTS; to++) {
 		for (side = 0; side < 2; side++) {
-			unsigned int mask =
-				bed_attr(bed, KARST_QPT_RC, side, qp[1 - side]->num, to, &attr);
+			unsigned int mask = engine_bed_attr(
+				bed, KARST_QPT_RC, side, qp[1 - side]->num, to, &attr);
 
 			cr_assert_eq(karst_engine_qp_modify(bed->e, qp[side], &attr, mask), 0,
 				"side %d to state %d", side, to);
@@ -194,7 +195,7 @@ bed_connect(struct bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *
 }
 
 uint32_t
-bed_mr(struct bed *bed, void *mem, size_t len)
+engine_bed_mr(struct engine_bed *bed, void *mem, size_t len)
 {
 	uint32_t key;
 
@@ -224,7 +225,7 @@ release_all(struct karst_engine *e, uint64_t lcores)
 static void *
 poller(void *arg)
 {
-	struct bed_poller *p = arg;
+	struct engine_bed_poller *p = arg;
 
 	while (!atomic_load(&p->stop)) {
 		if (poll_all(p->bed->e, p->lcores) == 0)
@@ -236,7 +237,7 @@ poller(void *arg)
 }
 
 void
-bed_poller_start(struct bed_poller *p, struct bed *bed, uint64_t lcores)
+engine_bed_poller_start(struct engine_bed_poller *p, struct engine_bed *bed, uint64_t lcores)
 {
 	release_all(bed->e, lcores);
 	bed->mine &= ~lcores;
@@ -250,7 +251,7 @@ bed_poller_start(struct bed_poller *p, struct bed *bed, uint64_t lcores)
 }
 
 void
-bed_poller_stop(struct bed_poller *p)
+engine_bed_poller_stop(struct engine_bed_poller *p)
 {
 	atomic_store(&p->stop, true);
 	pthread_join(p->thread, NULL);
@@ -258,7 +259,7 @@ bed_poller_stop(struct bed_poller *p)
 }
 
 bool
-bed_wait(struct bed *bed, struct karst_cqe *cqe)
+engine_bed_wait(struct engine_bed *bed, struct karst_cqe *cqe)
 {
 	uint64_t until = karst_engine_now_ns(bed->e) + PATIENCE_NS;
 
@@ -272,7 +273,7 @@ bed_wait(struct bed *bed, struct karst_cqe *cqe)
 }
 
 void
-bed_settle(struct bed *bed)
+engine_bed_settle(struct engine_bed *bed)
 {
 	unsigned int idle = 0;
 
@@ -281,13 +282,13 @@ bed_settle(struct bed *bed)
 }
 
 void
-bed_release(struct bed *bed)
+engine_bed_release(struct engine_bed *bed)
 {
 	release_all(bed->e, bed->mine);
 }
 
 void
-bed_post(struct karst_engine_qp *qp, enum karst_wr_opcode op, uint64_t wr_id, void *local,
+engine_bed_post(struct karst_engine_qp *qp, enum karst_wr_opcode op, uint64_t wr_id, void *local,
 	uint32_t len, uint32_t lkey, void *remote, uint32_t rkey)
 {
 	struct karst_send_wqe *w;
@@ -306,7 +307,8 @@ bed_post(struct karst_engine_qp *qp, enum karst_wr_opcode op, uint64_t wr_id, vo
 }
 
 void
-bed_post_recv(struct karst_engine_qp *qp, uint64_t wr_id, void *buf, uint32_t len, uint32_t lkey)
+engine_bed_post_recv(
+	struct karst_engine_qp *qp, uint64_t wr_id, void *buf, uint32_t len, uint32_t lkey)
 {
 	struct karst_recv_wqe *w;
 
@@ -320,7 +322,7 @@ bed_post_recv(struct karst_engine_qp *qp, uint64_t wr_id, void *buf, uint32_t le
 }
 
 void
-bed_fill(void *buf, size_t len, unsigned int seed)
+engine_bed_fill(void *buf, size_t len, unsigned int seed)
 {
 	uint8_t *p = buf;
 	size_t i;
@@ -330,7 +332,7 @@ bed_fill(void *buf, size_t len, unsigned int seed)
 }
 
 bool
-bed_is_dumped(const void *p)
+engine_bed_is_dumped(const void *p)
 {
 	FILE *f = fopen("/proc/self/smaps", "r");
 	char line[512] = "";

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The bed of libkarst's tests: a real engine with two ports joined by net_ring, polled by a thread,
+ * and contexts that come by the control connection of a session.  Or an engine in a child process,
+ * reached through a socket, which can be killed.
+ */
+#ifndef CLIENT_BED_H
+#define CLIENT_BED_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "karst.h"
+#include "karst_embed.h"
+#include "karst_session.h"
+
+#define BED_PATIENCE_MS 20000u
+
+struct client_bed_config {
+	uint32_t lcores;
+	bool forked; /* the engine is in a child process, reached through a socket */
+};
+
+struct client_bed {
+	struct karst_engine *e; /* NULL: in a child process */
+	pthread_t poller;
+	atomic_bool stop;
+	pid_t child;
+	struct karst_context *ctx;
+	struct karst_pd *pd;
+	struct karst_cq *cq;
+};
+
+/** An engine, a context, a PD, a CQ of 1024; ends the test if anything fails.  @return @bed */
+struct client_bed *client_bed_up(struct client_bed *bed, const struct client_bed_config *cfg);
+void client_bed_down(struct client_bed *b);
+/** Another context of the engine here. */
+struct karst_context *client_bed_open(struct client_bed *b);
+
+/** kill -9 of a forked engine; returns when it is dead. */
+void client_bed_kill(struct client_bed *b);
+
+struct karst_qp_init_attr client_bed_init(struct client_bed *b, enum karst_qp_type type);
+/** A QP of 16 requests, 4 pieces, 64 inline bytes, in RESET; the bed's PD and CQ. */
+struct karst_qp *client_bed_qp(struct client_bed *b, enum karst_qp_type type);
+/** To @to, on port @port (1 or 2) towards QP number @peer on the other port.  @return as modify. */
+int client_bed_to(struct karst_qp *qp, enum karst_qp_state to, uint32_t port, uint32_t peer);
+/** Both to RTS, @a on port 1 with @b on port 2. */
+void client_bed_connect(struct karst_qp *a, struct karst_qp *b);
+struct karst_mr *client_bed_mr(struct client_bed *b, void *mem, size_t len);
+
+/** One completion; ends the test if none comes. */
+struct karst_cqe client_bed_wait(struct karst_cq *cq);
+/** Gives the engine time; ends the test if it has been called for too long. */
+void client_bed_pause(void);
+/** Nothing comes while a loop of the engine's turns goes by. */
+void client_bed_nothing(struct karst_cq *cq);
+
+/** One request, signalled, of one piece. */
+int client_bed_post(struct karst_qp *qp, enum karst_wr_opcode op, uint64_t wr_id,
+	struct karst_mr *mr, size_t off, uint32_t len, struct karst_mr *remote, size_t remote_off);
+int client_bed_recv(
+	struct karst_qp *qp, uint64_t wr_id, struct karst_mr *mr, size_t off, uint32_t len);
+
+#endif /* CLIENT_BED_H */

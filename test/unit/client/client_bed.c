@@ -302,7 +302,7 @@ static unsigned int
 attr_rts(struct karst_qp *qp, struct karst_qp_attr *a)
 {
 	a->sq_psn = 100;
-	a->timeout = 14;
+	a->timeout = 17; /* half a second: whoever answers may have no processor for a while */
 	if (qp->qp_type == KARST_QPT_XRC_RECV)
 		return KARST_QP_SQ_PSN | KARST_QP_TIMEOUT;
 	if (qp->qp_type != KARST_QPT_RC && qp->qp_type != KARST_QPT_XRC_SEND)

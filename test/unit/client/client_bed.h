@@ -16,7 +16,7 @@
 #include "karst_embed.h"
 #include "karst_session.h"
 
-#define BED_PATIENCE_MS 20000u
+#define BED_PATIENCE_MS 120000u
 
 struct client_bed_config {
 	uint32_t lcores;

@@ -14,7 +14,7 @@
 #include <rte_eth_ring.h>
 #include <rte_ethdev.h>
 
-#define PATIENCE_NS 20000000000ull
+#define PATIENCE_NS 120000000000ull
 
 static void
 eal_up(bool telemetry)
@@ -164,7 +164,7 @@ engine_bed_attr(const struct engine_bed *bed, enum karst_qp_type type, int side,
 		attr->sq_psn = side != 0 ? 7 : 0xfffff0;
 		mask |= KARST_QP_SQ_PSN;
 		if (type == KARST_QPT_RC) {
-			attr->timeout = 14;
+			attr->timeout = 17; /* half a second: a busy machine */
 			attr->retry_cnt = 7;
 			attr->rnr_retry = 7;
 			attr->max_rd_atomic = 16;

@@ -27,7 +27,7 @@
 #include "karst_engine.h"
 #include "karst_neigh.h"
 
-#define PATIENCE_MS 20000u
+#define PATIENCE_MS 120000u
 
 struct net {
 	pid_t there; /* holds the other namespace */

@@ -14,7 +14,7 @@
 
 #include "karst_ctl_sock.h"
 
-#define PATIENCE_NS 20000000000ull
+#define PATIENCE_NS 120000000000ull
 
 struct client *
 client_open_raw(struct karst_engine *e, const struct karst_session_limits *limits)

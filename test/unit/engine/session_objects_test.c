@@ -507,7 +507,7 @@ Test(session_objects, attributes, .init = up, .fini = down)
 	query(&is);
 	cr_assert_eq(is.qp_state, KARST_QPS_SQD);
 	cr_assert_eq(is.en_sqd_async_notify, 1);
-	cr_assert_eq(is.timeout, 14);
+	cr_assert_eq(is.timeout, 17);
 	cr_assert_eq(is.retry_cnt, 7);
 	cr_assert_eq(is.rnr_retry, 7);
 	cr_assert_eq(is.max_rd_atomic, 16);

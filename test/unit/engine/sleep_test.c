@@ -19,7 +19,7 @@
 #include "engine_bed.h"
 #include "karst_owner.h"
 
-#define PATIENCE_NS 20000000000ull
+#define PATIENCE_NS 120000000000ull
 /* By ports that are added, of their addresses: two for each of the bed's, one for each anew. */
 #define ANNOUNCED 6
 #define BYTES     20000u

@@ -176,6 +176,12 @@ count_users(struct karst_core_qp *qp, uint32_t n)
 		qp->srq->users += n;
 }
 
+void
+karst_qp_prepare(void *buf, const struct karst_qp_init *init)
+{
+	memset(buf, 0, karst_qp_bytes(init));
+}
+
 int
 karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *init,
 	struct karst_core_qp **out)
@@ -190,7 +196,6 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	if (core->nqps == core->max_qps)
 		return -ENOSPC;
 	slot = draw_slot(core);
-	memset(qp, 0, bytes);
 	qp->qpn = slot << core->lcore_bits | core->lcore;
 	qp->type = (uint8_t)init->type;
 	qp->state = KARST_QPS_RESET;

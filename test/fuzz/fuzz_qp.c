@@ -241,6 +241,7 @@ open_target(struct rig *r, uint8_t rd)
 		.type = KARST_QPT_XRC_RECV, .xrcd = 1, .max_dest_rd_atomic = 1 + (rd & 3)};
 
 	must(karst_qp_bytes(&init) != 0 && karst_qp_bytes(&init) <= sizeof(qp_buf[1]));
+	karst_qp_prepare(qp_buf[1], &init);
 	must(karst_qp_create(r->core, qp_buf[1], &init, &r->qp[1]) == 0);
 }
 
@@ -273,6 +274,7 @@ open_qp(struct rig *r, unsigned int i, uint8_t how, uint8_t rd)
 	}
 	must(karst_wq_bytes(SLOTS, sstride) <= sizeof(sq_shared[i]));
 	must(karst_qp_bytes(&init) != 0 && karst_qp_bytes(&init) <= sizeof(qp_buf[i]));
+	karst_qp_prepare(qp_buf[i], &init);
 	must(karst_qp_create(r->core, qp_buf[i], &init, &r->qp[i]) == 0);
 	karst_wq_attach(&r->sq[i], sq_shared[i], SLOTS, sstride);
 	if (r->srq == NULL)

@@ -159,6 +159,8 @@ make_qp(struct rp_bed *b, const struct rp_qp_setup *s)
 		.max_recv_sge = 1,
 		.max_dest_rd_atomic = s->type == KARST_QPT_RC ? KARST_QP_MAX_RD_ATOMIC : 0};
 
+	void *qp_mem;
+
 	if (s->srq) {
 		make_srq(b, rstride);
 		init.srq = b->srq;
@@ -167,7 +169,9 @@ make_qp(struct rp_bed *b, const struct rp_qp_setup *s)
 	} else {
 		karst_wq_attach(&b->rq, init.rq_shared, RP_WQ_SLOTS, rstride);
 	}
-	must(karst_qp_create(b->core, block(b, karst_qp_bytes(&init)), &init, &b->qp), "QP");
+	qp_mem = block(b, karst_qp_bytes(&init));
+	karst_qp_prepare(qp_mem, &init);
+	must(karst_qp_create(b->core, qp_mem, &init, &b->qp), "QP");
 	b->qpn = karst_qp_num(b->qp);
 	karst_wq_attach(&b->sq, init.sq_shared, RP_WQ_SLOTS, sstride);
 	bring_up(b, s);

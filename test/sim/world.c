@@ -466,6 +466,7 @@ create_target(struct sim *s, struct sim_ep *ep)
 	if (karst_qp_bytes(&in) == 0)
 		sim_fail(s, "karst_qp_bytes() of a target is 0");
 	ep->target_mem = sim_alloc(s, karst_qp_bytes(&in));
+	karst_qp_prepare(ep->target_mem, &in);
 	rc = karst_qp_create(ep->core->core, ep->target_mem, &in, &ep->target);
 	if (rc != 0)
 		sim_fail(s, "karst_qp_create() of a target: %d", rc);
@@ -508,6 +509,7 @@ create_qp(struct sim *s, struct sim_ep *ep, uint32_t pd)
 	if (karst_qp_bytes(in) == 0)
 		sim_fail(s, "karst_qp_bytes() is 0");
 	ep->qp_mem = sim_alloc(s, karst_qp_bytes(in));
+	karst_qp_prepare(ep->qp_mem, in);
 	rc = karst_qp_create(ep->core->core, ep->qp_mem, in, &ep->qp);
 	if (rc != 0)
 		sim_fail(s, "karst_qp_create(): %d", rc);

@@ -297,6 +297,7 @@ qp_alloc(struct karst_engine *e, struct karst_engine_owner *owner, struct karst_
 			eng_arena_free(&owner->rings, rings, ring_bytes);
 		return qp_bytes == 0 ? -EINVAL : -ENOMEM;
 	}
+	karst_qp_prepare(q->core_mem, init);
 	q->core_bytes = qp_bytes;
 	q->same = q;
 	q->self_bytes = self;

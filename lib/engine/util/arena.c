@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define PAGE_BYTES      4096ul
 #define HUGE_BYTES      (2ul << 20)
 #define CHUNK_MIN_BYTES (2ul << 20)
 #define CHUNK_MAX_BYTES (64ul << 20)
@@ -22,6 +23,7 @@ struct arena_chunk {
 	uint8_t *map;
 	size_t bytes;
 	uint64_t used; /* of files: bytes that are handed out */
+	size_t small;  /* of files: no huge pages are made any more before this */
 	int fd;        /* -1: private memory */
 	uint32_t number;
 };
@@ -349,8 +351,10 @@ own_chunk(struct arena *a, size_t rounded)
 
 /* Zeros a chunk of a file: its pages go back to the system. */
 static void
-chunk_punch(const struct arena_chunk *c)
+chunk_punch(struct arena_chunk *c)
 {
+	c->small = 0;
+	madvise(c->map, c->bytes, MADV_HUGEPAGE);
 	if (fallocate(c->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)c->bytes) != 0)
 		memset(c->map, 0, c->bytes);
 }
@@ -360,6 +364,27 @@ static void
 punch(struct arena *a, uint8_t *p)
 {
 	chunk_punch(*chunk_at(a, p));
+}
+
+/*
+ * An lcore shall find the pages of a block, in memory and in the tables of this process, instead of
+ * making them: a huge one may take it milliseconds.  The program can punch them out of the file
+ * again; what the lcore then makes are small ones.
+ */
+static void
+make_pages(struct arena *a, uint8_t *p, size_t bytes)
+{
+	struct arena_chunk *c = *chunk_at(a, p);
+	uint8_t *at = p;
+	size_t end;
+
+	for (; at < p + bytes; at = (uint8_t *)(((uintptr_t)at & ~(PAGE_BYTES - 1)) + PAGE_BYTES))
+		__atomic_fetch_or(at, 0, __ATOMIC_RELAXED);
+	end = ((size_t)(p + bytes - c->map) + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
+	if (end <= c->small)
+		return;
+	madvise(c->map + c->small, end - c->small, MADV_NOHUGEPAGE);
+	c->small = end;
 }
 
 /* A block that has not been used before: zero. */
@@ -483,8 +508,10 @@ eng_arena_alloc(struct arena *a, size_t size)
 	if (p == NULL)
 		return NULL;
 	a->used += rounded;
-	if (a->file != NULL)
+	if (a->file != NULL) {
 		(*chunk_at(a, p))->used += rounded;
+		make_pages(a, p, rounded);
+	}
 	return p;
 }
 

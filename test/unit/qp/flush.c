@@ -420,6 +420,7 @@ Test(flush, numbers_at_the_end)
 		init.sq_shared = init.rq_shared = (void *)(((uintptr_t)rings + 63) & ~63ul);
 		qmem = aligned_alloc(64, karst_qp_bytes(&init));
 		for (i = 0; i < 8u << 16; i++) {
+			karst_qp_prepare(qmem, &init);
 			cr_assert_eq(karst_qp_create(core, qmem, &init, &qp), 0);
 			num = karst_qp_num(qp);
 			cr_assert_eq(num & 0xff, 255);

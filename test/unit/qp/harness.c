@@ -217,6 +217,7 @@ bed_add(struct bed *b, const struct setup *s)
 	cr_assert_neq(karst_qp_bytes(&init), 0);
 	side->qp_mem = aligned_alloc(64, karst_qp_bytes(&init));
 	memset(side->qp_mem, 0xdd, karst_qp_bytes(&init));
+	karst_qp_prepare(side->qp_mem, &init);
 	cr_assert_eq(karst_qp_create(b->core, side->qp_mem, &init, &side->qp), 0);
 	side->qpn = karst_qp_num(side->qp);
 	if (side->sq_mem != NULL)

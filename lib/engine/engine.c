@@ -231,6 +231,7 @@ free_engine(struct karst_engine *e)
 	eng_arena_fini(&e->objects);
 	eng_shares_fini(&e->shares);
 	pthread_mutex_destroy(&e->session_lock);
+	pthread_mutex_destroy(&e->names_lock);
 	pthread_mutex_destroy(&e->ctl_lock);
 	free(e);
 }
@@ -281,6 +282,7 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 	eng_arena_init(&e->objects);
 	pthread_mutex_init(&e->ctl_lock, NULL);
 	pthread_mutex_init(&e->session_lock, NULL);
+	pthread_mutex_init(&e->names_lock, NULL);
 	eng_shares_init(&e->shares);
 	fault = config_fault(&e->cfg);
 	if (fault != NULL) {

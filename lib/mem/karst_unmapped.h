@@ -26,12 +26,22 @@ karst_mem_is_unmapped(const void *host)
 
 struct karst_mem;
 
+/** Where in the table a walk is; all zero: at its beginning. */
+struct karst_mem_walk {
+	uint32_t at;
+	uint32_t left; /* could not be taken */
+	bool regions;  /* windows are done: a region is taken only when none is bound to it */
+};
+
 /**
  * Lcore.  Makes all keys unusable whose memory @match says yes to (the host address of the first
  * byte of a region or bound window, as registered): it has vanished.  Like an invalidation, it
- * does not wait for accesses that have passed their check.
- * @return how many it could not take because another lcore is changing them: call again.
+ * does not wait for accesses that have passed their check.  Looks at @n entries of the table, and
+ * goes on from there with the next call.
+ * @return true: the walk is over, and begins anew with the next call.  w->left are those that
+ * another lcore was changing: they are for the next walk.
  */
-uint32_t karst_mem_revoke(struct karst_mem *m, bool (*match)(const void *host));
+bool karst_mem_revoke(
+	struct karst_mem *m, bool (*match)(const void *host), struct karst_mem_walk *w, uint32_t n);
 
 #endif /* KARST_UNMAPPED_H */

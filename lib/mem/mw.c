@@ -275,11 +275,11 @@ karst_mem_invalidate(struct karst_mem *m, uint32_t pd, uint32_t qpn, uint32_t ke
 	}
 }
 
-/* Windows before regions: a region is taken only when no window is bound to it. */
+/* @return how many of [@e, @end) could not be taken. */
 static uint32_t
-revoke(struct karst_mem *m, bool (*match)(const void *host), bool windows)
+revoke(struct karst_mem *m, bool (*match)(const void *host), struct karst_mem_entry *e,
+	const struct karst_mem_entry *end, bool windows)
 {
-	struct karst_mem_entry *e = m->entry, *end = e + m->slot_mask + 1;
 	uint32_t left = 0;
 
 	for (; e < end; e++) {
@@ -296,12 +296,20 @@ revoke(struct karst_mem *m, bool (*match)(const void *host), bool windows)
 	return left;
 }
 
-uint32_t
-karst_mem_revoke(struct karst_mem *m, bool (*match)(const void *host))
+bool
+karst_mem_revoke(
+	struct karst_mem *m, bool (*match)(const void *host), struct karst_mem_walk *w, uint32_t n)
 {
-	uint32_t left = revoke(m, match, true);
-
-	return left + revoke(m, match, false);
+	if (w->at == 0 && !w->regions)
+		w->left = 0;
+	n = karst_min_u32(n, m->slot_mask + 1 - w->at);
+	w->left += revoke(m, match, m->entry + w->at, m->entry + w->at + n, !w->regions);
+	w->at += n;
+	if (w->at <= m->slot_mask)
+		return false;
+	w->at = 0;
+	w->regions = !w->regions;
+	return !w->regions;
 }
 
 uint32_t

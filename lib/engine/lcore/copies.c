@@ -7,7 +7,8 @@
  * What lib/qp submits is done at the next safe point of the lcore's turn (lcore.c), after frames
  * were received or after they were sent: no door of the core is open there, and everything that the
  * lcore knows stands in its structure.  Nearly all of it is done on the spot, since a copy takes
- * about as long as the packet that it belongs to.
+ * about as long as the packet that it belongs to; what would make the turn long waits for the safe
+ * points of the next ones.
  *
  * A copy knows its bytes by the program's addresses and no longer by windows of this process, so
  * regions can go while it is under way; it stops at the first byte that is not there.
@@ -31,6 +32,8 @@
  * is copied go back to the system with each copy. */
 #define ROOMS_KEPT 16
 #define IOVS       (KARST_COPY_PARTS + 1)
+/* For so long a safe point begins copies; the others are for the next one. */
+#define COPY_NS 500000u
 
 /* Packets that an lcore keeps waiting: part of the buffers that rings and windows are counted
  * on. */
@@ -161,7 +164,7 @@ take(struct karst_core *core)
 		return NULL;
 	}
 	atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
-	c->dropped = c->refused = c->held = c->handed = false;
+	c->dropped = c->refused = c->held = c->handed = c->queued = false;
 	return &c->pub;
 }
 
@@ -177,7 +180,7 @@ submit(struct karst_core *core, struct karst_copy *pub)
 		c->where[i] = eng_place_of(pub->part[i].host, pub->part[i].n);
 	c->refused = !eng_copy_allowed(lc->e, c);
 	if (crew != NULL && !c->refused && eng_copy_is_late(c, core->now_ns))
-		return eng_late_submit(crew, c);
+		return eng_late_submit(lc, c);
 	atomic_store_explicit(&c->phase, ENG_COPY_TODO, memory_order_relaxed);
 	eng_copy_append(&lc->copies->todo, c);
 	return true;
@@ -286,21 +289,44 @@ copy_now(struct eng_lcore *lc, struct eng_crew *crew, struct eng_copy *c)
 {
 	uint64_t now = lc->core->now_ns, tsc = rte_rdtsc(), ns;
 	bool asks = eng_copy_asks(c, now);
-	long sleeps = asks ? eng_copy_sleeps() : 0;
+	struct eng_cost before = {0}, after;
+
+	if (asks)
+		eng_copy_cost(&before);
 
 	if (crew == NULL)
 		c->result = eng_copy_execute(c, now, NULL);
 	else if (!eng_crew_copy(crew, c))
 		return false;
 	ns = (uint64_t)((unsigned __int128)(rte_rdtsc() - tsc) * lc->e->tsc_mul >> 32);
-	eng_copy_took(c, now, ns, asks && eng_copy_sleeps() != sleeps);
+	if (ns < ENG_COPY_SLOW_NS)
+		return true;
+	if (asks)
+		eng_copy_cost(&after);
+	/* who has slept has waited for the program, for all that is known; else it may have been
+	 * for the processor */
+	if (asks && after.sleeps == before.sleeps)
+		ns = after.cpu_ns - before.cpu_ns;
+	eng_copy_took(c, now, asks ? ns : 0);
 	return true;
+}
+
+/* What was begun in this turn and is for a later one is known to who waits for the program's copies,
+ * as its keys may go meanwhile. */
+static void
+hold_rest(struct eng_copies *cs)
+{
+	struct eng_copy *c;
+
+	for (c = cs->todo.head; c != NULL; c = c->next)
+		eng_copy_hold(c);
 }
 
 bool
 eng_copies_run(struct eng_lcore *lc)
 {
 	struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_relaxed);
+	uint64_t until = engine_now(lc->e) + COPY_NS;
 	struct eng_copies *cs = lc->copies;
 	struct eng_copy *c;
 
@@ -311,14 +337,16 @@ eng_copies_run(struct eng_lcore *lc)
 		c->next = cs->free;
 		cs->free = c;
 	}
-	if (eng_copies_are_over(lc))
-		eng_late_collect(crew);
-	while ((c = eng_copy_first(&cs->todo)) != NULL) {
+	if (crew != NULL)
+		eng_late_exchange(crew, false);
+	while (engine_now(lc->e) < until && (c = eng_copy_first(&cs->todo)) != NULL) {
 		c->result = 0;
 		if (!c->dropped && !c->refused && !copy_now(lc, crew, c))
 			return false;
+		eng_copy_unhold(c);
 		eng_copy_finish(lc, c, true);
 	}
+	hold_rest(cs);
 	return true;
 }
 
@@ -337,7 +365,8 @@ eng_copies_wait(const struct eng_lcore *lc)
 {
 	const struct eng_copies *cs = lc->copies;
 
-	return karst_unlikely(cs->todo.head != NULL || cs->spent != NULL) ||
+	return karst_unlikely(
+		       cs->todo.head != NULL || cs->unsent.head != NULL || cs->spent != NULL) ||
 		eng_copies_are_over(lc);
 }
 

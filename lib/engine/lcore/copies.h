@@ -36,6 +36,7 @@ struct eng_copy {
 	bool refused;          /* not to be made at all */
 	bool held;             /* eng_copy_hold() */
 	bool handed;           /* in the crew's list for the driver */
+	bool queued;           /* counted among its program's that wait for a courier */
 	uint32_t result;       /* bytes moved, once it is over */
 	struct eng_place where[KARST_COPY_PARTS];
 };
@@ -49,10 +50,11 @@ struct eng_copies {
 	struct eng_copy *free;
 	struct eng_copy *spent; /* free at the next safe point: frames are made of their rooms */
 	struct eng_copy_list todo;
-	uint32_t nused;   /* of copy[], ever */
-	uint32_t nkept;   /* packets that wait */
-	bool left_behind; /* threads may still write here */
-	bool fleeting;    /* packets delivered now are not their buffers': keep a copy */
+	struct eng_copy_list unsent; /* of late programs, for the crew's list */
+	uint32_t nused;              /* of copy[], ever */
+	uint32_t nkept;              /* packets that wait */
+	bool left_behind;            /* threads may still write here */
+	bool fleeting;               /* packets delivered now are not their buffers': keep a copy */
 	struct eng_copy copy[ENG_COPIES];
 	uint8_t room[ENG_COPIES][KARST_COPY_ROOM] __attribute__((aligned(4096)));
 };

@@ -6,9 +6,11 @@
  *
  * A program is late whose memory has let the driver of an lcore sleep: once for a millisecond, as
  * the watch saw, which then has given the lcore to another thread (crew.c); or often for less, as
- * the driver itself found out.  How long a copy took is not enough to tell, since the thread may
- * have had to wait for the processor; it is asked whether it slept.  To be asked costs a system
- * call, so the first slow copy of a program is only the reason to ask at the next ones.
+ * the driver itself found out; or whose memory keeps the driver busy for long, because pages have to
+ * be made, or found in a long list.  How long a copy took is not enough to tell, since the thread
+ * may have had to wait for the processor; it is asked whether it slept, and if not, how long it ran.
+ * To be asked costs system calls, so the first slow copy of a program is only the reason to ask at
+ * the next ones.
  *
  * For a while after that, and longer each time, no driver touches that program's memory: couriers
  * do, each of them one copy at a time, and no two the same program's, so programs that are late
@@ -19,29 +21,33 @@
  * copied.
  *
  * The watch is one thread of the engine.  While there is copying it looks every millisecond, else
- * it sleeps until the first copy, but for a look at the turns of all lcores now and then: an lcore
- * that does not end its turn is told of, and the program whose queue pair it is at fails.
+ * it sleeps until the first copy, but for a look at the turns of all lcores now and then: of an lcore
+ * that sleeps and does not end its turn the log tells, and the program whose queue pair it is at
+ * fails.
  */
 #include "crew.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #define MS 1000000u
 /* How soon the watch looks again, and what it takes for a driver that does not come back. */
 #define LOOK_NS MS
+/* Or for one that does not come back because it is busy: the last who copied from a process that has
+ * ended takes its memory down, all of it, within that system call. */
+#define BUSY_COPY_NS (LOOK_NS * 3 / 4)
 /* After the last copy it looks so long. */
 #define BUSY_NS (100u * MS)
-/* Between two looks at turns; also how long a turn may take before it is told of. */
+/* Between two looks at turns. */
 #define TURN_NS (100u * MS)
 
-/* Slower than any copy that only moves bytes: a page fault or a switch of the processor. */
-#define SLOW_NS 50000u
 /* How long a program that was slow is asked about. */
 #define ASK_NS (1000u * MS)
 /* What it may cost a driver in a window before it is late: so much of the time at most. */
@@ -50,14 +56,15 @@
 /* How long it is late, the first time; each time twice as long, up to 2^LATE_SHIFT times. */
 #define LATE_NS    (1000u * MS)
 #define LATE_SHIFT 6u
-/* As long as an impatient peer waits for an answer, all retries together. */
+/* As long as an impatient peer waits for an answer, all retries together.  So long a copy may take,
+ * and so long an lcore sleeps in a turn before somebody fails for it. */
 #define DEADLINE_NS (1000u * MS)
 /* A courier that takes longer no longer counts as one that is free soon. */
 #define SOON_NS   (5u * MS)
 #define CREW_MAX  16u
 #define LATE_MAX  64u /* copies of one program in an lcore's queue */
 #define STUCK_UID 2u
-#define STUCK_ALL 32u
+#define STUCK_ALL ENG_BARRED
 
 /* --- who is late --- */
 
@@ -69,6 +76,12 @@ load(_Atomic uint64_t *p)
 
 static void
 store(_Atomic uint64_t *p, uint64_t v)
+{
+	atomic_store_explicit(p, v, memory_order_relaxed);
+}
+
+static void
+store32(_Atomic uint32_t *p, uint32_t v)
 {
 	atomic_store_explicit(p, v, memory_order_relaxed);
 }
@@ -93,7 +106,14 @@ call_late(struct karst_space *s, uint64_t now_ns)
 		return;
 	times = atomic_fetch_add_explicit(&s->late.times, 1, memory_order_relaxed);
 	store(&s->late.until_ns, now_ns + ((uint64_t)LATE_NS << karst_min_u32(times, LATE_SHIFT)));
-	if (times == 0)
+}
+
+void
+eng_late_tell(const struct eng_copy *c)
+{
+	struct karst_space *s = c->where[0].space;
+
+	if (!atomic_exchange_explicit(&s->late.told, true, memory_order_relaxed))
 		karst_log(KARST_LOG_NOTICE,
 			"%s: the memory of process %d is slow to come: couriers copy it from now on",
 			s->e->name, (int)s->pid);
@@ -105,23 +125,24 @@ eng_copy_asks(const struct eng_copy *c, uint64_t now_ns)
 	return load(&c->where[0].space->late.ask_ns) > now_ns;
 }
 
-long
-eng_copy_sleeps(void)
+void
+eng_copy_cost(struct eng_cost *cost)
 {
+	struct timespec t;
 	struct rusage ru;
 
-	return getrusage(RUSAGE_THREAD, &ru) == 0 ? ru.ru_nvcsw : 0;
+	cost->sleeps = getrusage(RUSAGE_THREAD, &ru) == 0 ? ru.ru_nvcsw : 0;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	cost->cpu_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 void
-eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns, bool slept)
+eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns)
 {
 	struct karst_space *s = c->where[0].space;
 
-	if (ns < SLOW_NS)
-		return;
 	store(&s->late.ask_ns, now_ns + ASK_NS);
-	if (!slept)
+	if (ns < ENG_COPY_SLOW_NS)
 		return;
 	if (now_ns - load(&s->late.window_ns) > WINDOW_NS) {
 		store(&s->late.window_ns, now_ns);
@@ -139,6 +160,8 @@ eng_copy_hold(struct eng_copy *c)
 {
 	uint32_t i;
 
+	if (c->held)
+		return;
 	c->held = true;
 	for (i = 0; i < c->pub.nparts; i++) {
 		eng_space_get(c->where[i].space);
@@ -188,36 +211,29 @@ hand_in(struct eng_crew *crew, struct eng_copy *c)
 	eng_lcore_wake(crew->lc);
 }
 
-/* Lock held. */
-static uint32_t
-queued(const struct eng_crew *crew, const struct karst_space *s)
+bool
+eng_late_submit(struct eng_lcore *lc, struct eng_copy *c)
 {
-	const struct eng_copy *c;
-	uint32_t n = 0;
+	struct karst_space *s = c->where[0].space;
 
-	for (c = crew->late.head; c != NULL; c = c->next)
-		n += c->where[0].space == s;
-	return n;
+	/* relaxed: a limit, and lcores may exceed it by one each */
+	if (atomic_load_explicit(&s->late.queued, memory_order_relaxed) >= LATE_MAX)
+		return false;
+	atomic_fetch_add_explicit(&s->late.queued, 1, memory_order_relaxed);
+	eng_copy_hold(c);
+	c->queued = true;
+	c->handed = false;
+	atomic_store_explicit(&c->phase, ENG_COPY_LATE, memory_order_relaxed);
+	eng_copy_append(&lc->copies->unsent, c);
+	return true;
 }
 
-bool
-eng_late_submit(struct eng_crew *crew, struct eng_copy *c)
+static void
+unqueue(struct eng_copy *c)
 {
-	bool ok;
-
-	pthread_mutex_lock(&crew->lock);
-	ok = queued(crew, c->where[0].space) < LATE_MAX;
-	if (ok) {
-		eng_copy_hold(c);
-		c->handed = false;
-		atomic_store_explicit(&c->phase, ENG_COPY_LATE, memory_order_relaxed);
-		eng_copy_append(&crew->late, c);
-		pthread_cond_signal(&crew->call);
-	}
-	pthread_mutex_unlock(&crew->lock);
-	if (atomic_load_explicit(&crew->lc->e->watch->dozing, memory_order_relaxed))
-		eng_watch_wake(crew->lc->e);
-	return ok;
+	if (c->queued)
+		atomic_fetch_sub_explicit(&c->where[0].space->late.queued, 1, memory_order_relaxed);
+	c->queued = false;
 }
 
 static void
@@ -247,23 +263,34 @@ served(const struct eng_crew *crew, const struct karst_space *s)
 	return false;
 }
 
-struct eng_copy *
-eng_late_take(struct eng_crew *crew, struct eng_worker *w)
+/* Lock held.  Of those whom nobody copies for, who was served the longest ago. */
+static struct eng_copy *
+first_late(const struct eng_crew *crew)
 {
 	struct eng_copy *c, *best = NULL;
 
-	/* somebody must be left, or can be hired, who takes the lcore over */
-	if (crew->end || (crew->nidle == 0 && crew->nworkers - crew->nstuck >= CREW_MAX))
-		return NULL;
 	for (c = crew->late.head; c != NULL; c = c->next)
 		if (!served(crew, c->where[0].space) &&
 			(best == NULL ||
 				load(&c->where[0].space->late.served_ns) <
 					load(&best->where[0].space->late.served_ns)))
 			best = c;
+	return best;
+}
+
+struct eng_copy *
+eng_late_take(struct eng_crew *crew, struct eng_worker *w)
+{
+	struct eng_copy *best;
+
+	/* somebody must be left, or can be hired, who takes the lcore over */
+	if (crew->end || (crew->nidle == 0 && crew->nworkers - crew->nstuck >= CREW_MAX))
+		return NULL;
+	best = first_late(crew);
 	if (best == NULL)
 		return NULL;
 	remove_late(crew, best);
+	unqueue(best);
 	store(&best->where[0].space->late.served_ns, engine_now(crew->lc->e));
 	atomic_store_explicit(&best->phase, ENG_COPY_RUNNING, memory_order_relaxed);
 	return best;
@@ -285,26 +312,49 @@ eng_late_over(struct eng_crew *crew, struct eng_worker *w)
 	hand_in(crew, c);
 }
 
-void
-eng_late_collect(struct eng_crew *crew)
+/* Lock held: what couriers have for the driver.  Once the lock is free, a copy that is not back may
+ * be handed in again, so none may be in a list of the driver's. */
+static uint32_t
+take_over_list(struct eng_crew *crew, struct eng_copy **copy, bool *back)
 {
 	struct eng_copy *c;
-	bool back = false;
+	uint32_t n = 0;
 
-	do {
+	while (n < ENG_COPIES && (c = eng_copy_first(&crew->over)) != NULL) {
+		c->handed = false;
+		back[n] = atomic_load_explicit(&c->phase, memory_order_relaxed) == ENG_COPY_OVER;
+		copy[n++] = c;
+	}
+	atomic_store_explicit(&crew->over_any, false, memory_order_relaxed);
+	return n;
+}
+
+void
+eng_late_exchange(struct eng_crew *crew, bool wait)
+{
+	struct eng_copy_list *unsent = &crew->lc->copies->unsent;
+	struct eng_copy *c, *copy[ENG_COPIES];
+	bool back[ENG_COPIES], sent = false;
+	uint32_t i, n;
+
+	if (!wait && unsent->head == NULL &&
+		!atomic_load_explicit(&crew->over_any, memory_order_acquire))
+		return;
+	if (!wait && pthread_mutex_trylock(&crew->lock) != 0)
+		return;
+	if (wait)
 		pthread_mutex_lock(&crew->lock);
-		c = eng_copy_first(&crew->over);
-		if (c != NULL) {
-			c->handed = false;
-			back = atomic_load_explicit(&c->phase, memory_order_relaxed) ==
-				ENG_COPY_OVER;
-		} else {
-			atomic_store_explicit(&crew->over_any, false, memory_order_relaxed);
-		}
-		pthread_mutex_unlock(&crew->lock);
-		if (c != NULL)
-			eng_copy_finish(crew->lc, c, back);
-	} while (c != NULL);
+	while ((c = eng_copy_first(unsent)) != NULL) {
+		eng_copy_append(&crew->late, c);
+		eng_crew_call(crew);
+		sent = true;
+	}
+	n = take_over_list(crew, copy, back);
+	pthread_mutex_unlock(&crew->lock);
+	if (sent && atomic_load_explicit(&crew->lc->e->watch->dozing, memory_order_relaxed))
+		eng_watch_wake(crew->lc->e);
+	for (i = 0; i < n; i++)
+		eng_copy_finish(crew->lc, copy[i], back[i]);
 }
 
 /* Lock held: copies that nobody has begun are not made. */
@@ -318,6 +368,7 @@ eng_late_cancel(struct eng_crew *crew, const struct karst_space *s)
 		if (s != NULL && c->where[0].space != s)
 			continue;
 		remove_late(crew, c);
+		unqueue(c);
 		c->result = 0;
 		atomic_store_explicit(&c->phase, ENG_COPY_OVER, memory_order_relaxed);
 		eng_copy_unhold(c);
@@ -333,25 +384,65 @@ count(_Atomic uint64_t *counter)
 	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
 }
 
+static bool
+read_task(pid_t tid, const char *file, char *text, size_t room)
+{
+	char path[48];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/%s", (int)tid, file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, text, room - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	return n > 0;
+}
+
 /* Does the thread sleep?  Else it runs, or waits for a processor, and comes back by itself. */
 static bool
 is_asleep(pid_t tid)
 {
-	char path[48], text[128], *end;
-	ssize_t n;
-	int fd;
+	char text[128], *end;
 
-	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0)
+	if (!read_task(tid, "stat", text, sizeof(text)))
 		return true;
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n <= 0)
-		return true;
-	text[n] = '\0';
 	end = strrchr(text, ')');
 	return end == NULL || end[1] == '\0' || end[2] != 'R';
+}
+
+/* The same, and how often it has begun to: who sleeps and has not begun anew has slept all the
+ * time. */
+static bool
+has_slept(pid_t tid, uint64_t *times)
+{
+	static const char name[] = "\nvoluntary_ctxt_switches:";
+	const char *state, *at;
+	char text[4096];
+
+	if (!read_task(tid, "status", text, sizeof(text)))
+		return false;
+	state = strstr(text, "\nState:\t");
+	at = strstr(text, name);
+	if (state == NULL || at == NULL)
+		return false;
+	*times = strtoull(at + sizeof(name) - 1, NULL, 10);
+	return state[8] != 'R';
+}
+
+/* What the driver has run.  Lock held. */
+static uint64_t
+driver_ran(const struct eng_crew *crew)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	if (crew->driver == NULL || pthread_getcpuclockid(crew->driver->thread, &clock) != 0 ||
+		clock_gettime(clock, &t) != 0)
+		return 0;
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
 /* Lock held.  The driver has been in one copy since the last look. */
@@ -360,8 +451,9 @@ take_over(struct eng_crew *crew, uint64_t word, uint64_t now_ns)
 {
 	struct eng_worker *w = crew->driver;
 	struct eng_copy *c = atomic_load_explicit(&crew->at, memory_order_relaxed);
+	uint64_t ran = driver_ran(crew) - crew->seen_ran;
 
-	if (w == NULL || !is_asleep(w->tid))
+	if (w == NULL || (ran < BUSY_COPY_NS && !is_asleep(w->tid)))
 		return;
 	/* acquire: all that the driver did to the lcore; the lock gives it to the next one */
 	if (!atomic_compare_exchange_strong_explicit(
@@ -376,8 +468,9 @@ take_over(struct eng_crew *crew, uint64_t word, uint64_t now_ns)
 	store(&w->since_ns, now_ns);
 	crew->driver = NULL;
 	crew->must_drive = true;
+	crew->carry_ns = ran;
 	count(&crew->lc->watched.taken_over);
-	pthread_cond_broadcast(&crew->call);
+	eng_crew_call(crew);
 }
 
 /* Lock held: the program of @c has had its time. */
@@ -397,6 +490,24 @@ give_up(struct eng_watch *watch, struct eng_crew *crew, struct eng_copy *c)
 	eng_late_cancel(crew, s);
 }
 
+/* Lock held.  Does its copy wait for the program, for too long?  A thread that gets no processor does
+ * not; one that sleeps, and has slept for a while, does. */
+static bool
+is_overdue(struct eng_worker *w, uint64_t now_ns)
+{
+	uint64_t times;
+
+	if (now_ns - load(&w->since_ns) <= DEADLINE_NS)
+		return false;
+	if (!has_slept(w->tid, &times))
+		times = UINT64_MAX;
+	if (times == w->slept && times != UINT64_MAX)
+		return now_ns - w->slept_ns >= TURN_NS;
+	w->slept = times;
+	w->slept_ns = now_ns;
+	return false;
+}
+
 /* Lock held. */
 static void
 look_at_couriers(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns)
@@ -412,7 +523,7 @@ look_at_couriers(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns
 		if (since >= now_ns)
 			continue;
 		slow += now_ns - since > SOON_NS;
-		if (w->written_off || now_ns - since <= DEADLINE_NS)
+		if (w->written_off || !is_overdue(w, now_ns))
 			continue;
 		give_up(watch, crew, w->copy);
 		w->written_off = true;
@@ -424,50 +535,126 @@ look_at_couriers(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns
 	if (crew->nidle == 0 && !crew->end && crew->nworkers - crew->nstuck < CREW_MAX &&
 		(slow > 0 || crew->must_drive))
 		eng_crew_hire(crew);
-	if (crew->late.head != NULL && crew->nidle > 0)
-		pthread_cond_signal(&crew->call);
+	if (crew->nidle > 0 && (crew->must_drive || first_late(crew) != NULL))
+		eng_crew_call(crew);
 }
 
-/*
- * Lock held.  An lcore that does not end its turn, and whose driver sleeps, but not in a copy, nor
- * because there is nothing to do: it waits for a page of mapped memory, or the like.  There is no
- * going on without it; but the program that it is at shall not do that again.
- */
-static void
-look_at_turn(struct eng_crew *crew, uint64_t word, uint64_t now_ns)
-{
-	struct eng_lcore *lc = crew->lc;
-	uint64_t turns = __atomic_load_n(&lc->stats.turns, __ATOMIC_RELAXED);
-	struct karst_space *s;
-	struct eng_qp *q;
+/* Who may have made an lcore sleep. */
+struct suspects {
+	struct karst_space *space; /* the first */
+	uint32_t n;
+};
 
-	if (turns != crew->seen_turns || (word & 1) != 0 || crew->driver == NULL ||
-		atomic_load_explicit(&lc->asleep, memory_order_relaxed) != 0) {
-		crew->seen_turns = turns;
-		crew->turned_ns = now_ns;
-		return;
-	}
-	if (now_ns - crew->turned_ns < TURN_NS || !is_asleep(crew->driver->tid))
-		return;
-	crew->turned_ns = now_ns;
-	/* it stays as long as the lcore does not end its turn */
-	q = atomic_load_explicit(&lc->at, memory_order_relaxed);
-	s = q != NULL ? atomic_load_explicit(&q->owner->space, memory_order_relaxed) : NULL;
+static void
+suspect(struct karst_space *s, void *arg)
+{
+	struct suspects *who = arg;
+
+	if (who->n == 0)
+		who->space = s;
+	who->n += who->n == 0 || s != who->space;
+}
+
+static void
+accuse(struct eng_watch *watch, struct eng_lcore *lc, uint32_t at, struct karst_space *s)
+{
 	karst_log(KARST_LOG_WARNING,
-		"%s: lcore %u has not ended its turn for %u ms; it is at queue pair %u of process "
-		"%d",
-		lc->e->name, lc->index, TURN_NS / MS, q != NULL ? q->pub.num : 0,
-		s != NULL ? (int)s->pid : 0);
-	if (s == NULL || karst_space_failed(s))
+		"%s: lcore %u has slept for %u ms at queue pair %u of process %d of uid %u: it "
+		"has failed",
+		watch->e->name, lc->index, DEADLINE_NS / MS, at, (int)s->pid, (unsigned int)s->uid);
+	if (karst_space_failed(s))
 		return;
 	count(&lc->watched.ejected);
 	eng_share_eject(s->share);
 	eng_space_fail(s);
 }
 
-/* How many threads programs of @uid hold, or of anybody. */
+static void
+accuse_alone(struct karst_space *s, void *arg)
+{
+	struct eng_lcore *lc = arg;
+
+	accuse(lc->e->watch, lc, 0, s);
+}
+
+/* Frames of several queue pairs are sealed at once.  If all their foreign bytes are of one program,
+ * it is that one. */
+static void
+accuse_sealed(struct eng_lcore *lc)
+{
+	struct suspects who = {0};
+	const void *p = NULL;
+	uint32_t i, k;
+
+	for (i = 0; i < karst_min_u32(lc->nseals, ENG_MAX_BURST); i++)
+		for (k = 0; k < karst_min_u32(lc->seals[i].nsegs, KARST_WQ_MAX_SGE); k++)
+			if (eng_window_tell(lc->seals[i].segs[k].src, suspect, &who) && who.n == 1)
+				p = lc->seals[i].segs[k].src;
+	karst_log(KARST_LOG_WARNING,
+		"%s: lcore %u has slept for %u ms as it read the memory of %u programs",
+		lc->e->name, lc->index, DEADLINE_NS / MS, who.n);
+	/* asked again, as it may have gone */
+	if (who.n == 1)
+		eng_window_tell(p, accuse_alone, lc);
+}
+
+/* The lcore sleeps, so what it is at stays; should it wake up now, the names are still good. */
+static void
+accuse_somebody(struct eng_watch *watch, struct eng_lcore *lc)
+{
+	uint32_t at = atomic_load_explicit(&lc->at, memory_order_relaxed);
+	uint32_t slot = at >> lc->e->lcore_bits;
+
+	if (at == ENG_AT_SEAL) {
+		accuse_sealed(lc);
+		return;
+	}
+	pthread_mutex_lock(&lc->e->names_lock);
+	if (at != ENG_AT_NONE && slot < lc->core->qpns && lc->space_of[slot] != NULL)
+		accuse(watch, lc, at, lc->space_of[slot]);
+	else
+		karst_log(KARST_LOG_WARNING,
+			"%s: lcore %u has slept for %u ms, and not for a program", lc->e->name,
+			lc->index, DEADLINE_NS / MS);
+	pthread_mutex_unlock(&lc->e->names_lock);
+}
+
+/*
+ * Lock held.  An lcore that does not end its turn, and whose driver sleeps all the while, but not in
+ * a copy, nor because there is nothing to do: it waits for a page of mapped memory, or the like.
+ * There is no going on without it; but the program that it is at shall not do that again.  Who only
+ * waits for a processor sleeps now and then, too, but not once and for so long.
+ */
+static void
+look_at_turn(struct eng_watch *watch, struct eng_crew *crew, uint64_t word, uint64_t now_ns)
+{
+	struct eng_lcore *lc = crew->lc;
+	uint64_t turns = __atomic_load_n(&lc->stats.turns, __ATOMIC_RELAXED), times;
+
+	if (turns != crew->seen_turns || (word & 1) != 0 || crew->driver == NULL ||
+		atomic_load_explicit(&lc->asleep, memory_order_relaxed) != 0) {
+		crew->seen_turns = turns;
+		crew->turned_ns = now_ns;
+		crew->slept = UINT64_MAX;
+		return;
+	}
+	if (now_ns - crew->turned_ns < TURN_NS)
+		return;
+	crew->turned_ns = now_ns;
+	if (!has_slept(crew->driver->tid, &times))
+		times = UINT64_MAX;
+	if (times != crew->slept || times == UINT64_MAX) {
+		crew->slept = times;
+		crew->slept_ns = now_ns;
+	} else if (now_ns - crew->slept_ns >= DEADLINE_NS) {
+		crew->slept_ns = now_ns;
+		accuse_somebody(watch, lc);
+	}
+}
+
+/* Whose programs hold threads, one entry for each.  @return how many */
 static uint32_t
-stuck(struct karst_engine *e, uid_t uid, bool anybody)
+who_holds(struct karst_engine *e, uid_t *uid, uint32_t max)
 {
 	uint32_t i, n = 0;
 
@@ -479,39 +666,48 @@ stuck(struct karst_engine *e, uid_t uid, bool anybody)
 		if (crew == NULL)
 			continue;
 		pthread_mutex_lock(&crew->lock);
-		for (w = crew->workers; w != NULL; w = w->next)
-			n += w->written_off && (anybody || w->copy->where[0].space->uid == uid);
+		for (w = crew->workers; w != NULL && n < max; w = w->next)
+			if (w->written_off)
+				uid[n++] = w->copy->where[0].space->uid;
 		pthread_mutex_unlock(&crew->lock);
 	}
 	return n;
 }
 
+/* For drivers, who ask without a lock. */
 static void
 note_stuck(struct eng_watch *watch)
 {
-	uint32_t n = stuck(watch->e, 0, true);
+	uid_t uid[CREW_MAX * KARST_ENGINE_MAX_LCORES];
+	uint32_t i, k, times, nbarred = 0, n = who_holds(watch->e, uid, KARST_DIM(uid));
 
-	atomic_store_explicit(&watch->nstuck, n, memory_order_relaxed);
+	for (i = 0; i < n && nbarred < ENG_BARRED; i++) {
+		for (k = times = 0; k <= i; k++)
+			times += uid[k] == uid[i];
+		if (times == STUCK_UID)
+			store32(&watch->barred[nbarred++], (uint32_t)uid[i]);
+	}
+	store32(&watch->nbarred, nbarred);
+	store32(&watch->nstuck, n);
 }
 
 bool
 eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c)
 {
 	uid_t uid = c->where[0].space->uid;
-	uint32_t n;
+	uint32_t i, n;
 
-	if (e->watch == NULL)
-		return true;
-	/* relaxed: soon is enough */
-	n = atomic_load_explicit(&e->watch->nstuck, memory_order_relaxed);
+	/* relaxed, all of it: soon is enough */
+	n = e->watch != NULL ? atomic_load_explicit(&e->watch->nstuck, memory_order_relaxed) : 0;
 	if (karst_likely(n == 0))
 		return true;
 	if (n >= STUCK_ALL && uid != 0)
 		return false;
-	pthread_mutex_lock(&e->watch->lock);
-	n = stuck(e, uid, false);
-	pthread_mutex_unlock(&e->watch->lock);
-	return n < STUCK_UID;
+	n = atomic_load_explicit(&e->watch->nbarred, memory_order_relaxed);
+	for (i = 0; i < n; i++)
+		if (atomic_load_explicit(&e->watch->barred[i], memory_order_relaxed) == uid)
+			return false;
+	return true;
 }
 
 /* @return true: it copies, or has. */
@@ -526,10 +722,12 @@ look_at(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns)
 	if (word != crew->seen_drive) {
 		crew->seen_drive = word;
 		crew->seen_ns = now_ns;
+		if ((word & 1) != 0)
+			crew->seen_ran = driver_ran(crew);
 	} else if ((word & 1) != 0 && now_ns - crew->seen_ns >= LOOK_NS) {
 		take_over(crew, word, now_ns);
 	}
-	look_at_turn(crew, word, now_ns);
+	look_at_turn(watch, crew, word, now_ns);
 	look_at_couriers(watch, crew, now_ns);
 	store(&crew->lc->watched.stuck, crew->nstuck);
 	busy = now_ns - crew->seen_ns < BUSY_NS || (word & 1) != 0 || crew->late.head != NULL ||
@@ -560,16 +758,20 @@ look_round(struct eng_watch *watch, uint64_t now_ns)
 }
 
 static void
-nap(struct eng_watch *watch, uint64_t ns)
+futex(_Atomic uint32_t *word, int op, uint32_t val, const struct timespec *within)
 {
-	struct timespec t;
-	uint64_t at;
+	syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, val, within, NULL, 0);
+}
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	at = (uint64_t)t.tv_nsec + ns;
-	t.tv_sec += (time_t)(at / 1000000000u);
-	t.tv_nsec = (long)(at % 1000000000u);
-	pthread_cond_timedwait(&watch->call, &watch->lock, &t);
+/* Lock held, but not meanwhile.  @rings: before the last look. */
+static void
+nap(struct eng_watch *watch, uint32_t rings, uint64_t ns)
+{
+	const struct timespec t = {.tv_nsec = (long)ns};
+
+	pthread_mutex_unlock(&watch->lock);
+	futex(&watch->rings, FUTEX_WAIT, rings, &t);
+	pthread_mutex_lock(&watch->lock);
 }
 
 static void *
@@ -580,29 +782,30 @@ watch_all(void *arg)
 
 	pthread_mutex_lock(&watch->lock);
 	while (!watch->end) {
-		uint64_t now = engine_now(e);
+		/* acquire, pairs with eng_watch_wake() */
+		uint32_t rings = atomic_load_explicit(&watch->rings, memory_order_acquire);
 
-		if (look_round(watch, now)) {
-			nap(watch, LOOK_NS);
+		if (look_round(watch, engine_now(e))) {
+			nap(watch, rings, LOOK_NS);
 			continue;
 		}
 		/* Dekker with eng_crew_copy() */
 		atomic_store_explicit(&watch->dozing, true, memory_order_seq_cst);
-		if (!look_round(watch, now))
-			nap(watch, TURN_NS);
+		if (!look_round(watch, engine_now(e)))
+			nap(watch, rings, TURN_NS);
 		atomic_store_explicit(&watch->dozing, false, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&watch->lock);
 	return NULL;
 }
 
+/* Who calls may drive an lcore, and does not wait for a lock. */
 void
 eng_watch_wake(struct karst_engine *e)
 {
-	/* with the lock, so that it has begun to wait */
-	pthread_mutex_lock(&e->watch->lock);
-	pthread_cond_signal(&e->watch->call);
-	pthread_mutex_unlock(&e->watch->lock);
+	/* release: what there is to be looked at */
+	atomic_fetch_add_explicit(&e->watch->rings, 1, memory_order_release);
+	futex(&e->watch->rings, FUTEX_WAKE, 1, NULL);
 }
 
 void
@@ -619,17 +822,12 @@ int
 eng_watch_start(struct karst_engine *e)
 {
 	struct eng_watch *watch = calloc(1, sizeof(*watch));
-	pthread_condattr_t attr;
 	int rc;
 
 	if (watch == NULL)
 		return -ENOMEM;
 	watch->e = e;
 	pthread_mutex_init(&watch->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&watch->call, &attr);
-	pthread_condattr_destroy(&attr);
 	e->watch = watch;
 	rc = pthread_create(&watch->thread, NULL, watch_all, watch);
 	if (rc != 0) {
@@ -650,10 +848,9 @@ eng_watch_stop(struct karst_engine *e)
 		return;
 	pthread_mutex_lock(&watch->lock);
 	watch->end = true;
-	pthread_cond_signal(&watch->call);
 	pthread_mutex_unlock(&watch->lock);
+	eng_watch_wake(e);
 	pthread_join(watch->thread, NULL);
-	pthread_cond_destroy(&watch->call);
 	pthread_mutex_destroy(&watch->lock);
 	free(watch);
 	e->watch = NULL;

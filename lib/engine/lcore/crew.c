@@ -14,7 +14,8 @@
  *	idle      one at least, whom the watch makes the driver if the driver does not come back
  *
  * The driver says in crew->drive that it is in a copy.  The watch, which sees it asleep in the same
- * one for a millisecond, takes the lcore from it by changing that word, and calls an idle worker.
+ * one for a millisecond, or busy in it for as long, takes the lcore from it by changing that word,
+ * and calls an idle worker.
  * Everything that the lcore knows stands in its structure, and where in its turn it is (lc->step),
  * so the new driver goes on where the old one left.  That one finds the word changed when it comes
  * back, hands its copy in like a courier, and is idle.
@@ -64,10 +65,14 @@ eng_crew_copy(struct eng_crew *crew, struct eng_copy *c)
 /* The loop of an lcore.  @return false: another one has it now, and this thread may not touch
  * it. */
 static bool
-drive(struct eng_crew *crew)
+drive(struct eng_crew *crew, uint64_t carry_ns)
 {
 	struct eng_lcore *lc = crew->lc;
+	struct eng_cost cost;
 	int slack;
+
+	eng_copy_cost(&cost);
+	lc->cpu_ns = cost.cpu_ns - carry_ns;
 
 	RTE_PER_LCORE(_lcore_id) = lc->eal_lcore;
 	/* nobody waits for it: an lcore that was taken over is attached all the time */
@@ -88,12 +93,14 @@ drive(struct eng_crew *crew)
 static void
 be_driver(struct eng_crew *crew, struct eng_worker *w)
 {
+	uint64_t carry_ns = crew->carry_ns;
 	bool ended;
 
 	crew->must_drive = false;
+	crew->carry_ns = 0;
 	crew->driver = w;
 	pthread_mutex_unlock(&crew->lock);
-	ended = drive(crew);
+	ended = drive(crew, carry_ns);
 	pthread_mutex_lock(&crew->lock);
 	if (ended) {
 		crew->driver = NULL;
@@ -106,23 +113,53 @@ be_driver(struct eng_crew *crew, struct eng_worker *w)
 
 /* --- workers --- */
 
-/* Lock held.  @return false: there is enough without it. */
+/* Lock held.  Is @w idle still?  If so, and @take, it is so no longer. */
 static bool
-wait_for_call(struct eng_crew *crew)
+is_idle(struct eng_crew *crew, struct eng_worker *w, bool take)
+{
+	struct eng_worker **pp;
+
+	for (pp = &crew->idle; *pp != NULL && *pp != w; pp = &(*pp)->below)
+		;
+	if (*pp == NULL || !take)
+		return *pp != NULL;
+	*pp = w->below;
+	crew->nidle--;
+	return true;
+}
+
+void
+eng_crew_call(struct eng_crew *crew)
+{
+	struct eng_worker *w = crew->idle;
+
+	if (w == NULL)
+		return;
+	is_idle(crew, w, true);
+	pthread_cond_signal(&w->call);
+}
+
+/* Lock held.  Who was idle last is called first, so that those whom nobody needs notice it.
+ * @return false: there are enough without it. */
+static bool
+wait_for_call(struct eng_crew *crew, struct eng_worker *w)
 {
 	struct timespec until;
-	int rc = 0;
 
+	w->below = crew->idle;
+	crew->idle = w;
 	crew->nidle++;
-	if (crew->nidle > 1) {
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += IDLE_S;
+	while (is_idle(crew, w, false)) {
+		if (pthread_cond_timedwait(&w->call, &crew->lock, &until) != ETIMEDOUT)
+			continue;
+		if (crew->nidle > 1 && is_idle(crew, w, true))
+			return false;
 		clock_gettime(CLOCK_MONOTONIC, &until);
 		until.tv_sec += IDLE_S;
-		rc = pthread_cond_timedwait(&crew->call, &crew->lock, &until);
-	} else {
-		pthread_cond_wait(&crew->call, &crew->lock);
 	}
-	crew->nidle--;
-	return rc != ETIMEDOUT || crew->nidle == 0 || crew->must_drive || crew->late.head != NULL;
+	return true;
 }
 
 static void
@@ -134,6 +171,7 @@ leave(struct eng_crew *crew, struct eng_worker *w)
 		;
 	*pp = w->next;
 	crew->nworkers--;
+	pthread_cond_destroy(&w->call);
 	free(w);
 	pthread_cond_broadcast(&crew->gone);
 }
@@ -154,13 +192,14 @@ work(void *arg)
 		}
 		w->copy = eng_late_take(crew, w);
 		if (w->copy == NULL) {
-			if (!crew->end && !wait_for_call(crew))
+			if (!crew->end && !wait_for_call(crew, w))
 				break;
 			continue;
 		}
 		now = engine_now(crew->lc->e);
 		atomic_store_explicit(&w->since_ns, now, memory_order_relaxed);
 		pthread_mutex_unlock(&crew->lock);
+		eng_late_tell(w->copy);
 		w->copy->result = eng_copy_execute(w->copy, now, &w->since_ns);
 		pthread_mutex_lock(&crew->lock);
 		eng_late_over(crew, w);
@@ -168,6 +207,17 @@ work(void *arg)
 	leave(crew, w);
 	pthread_mutex_unlock(&crew->lock);
 	return NULL;
+}
+
+static void
+init_cond(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
 }
 
 int
@@ -181,6 +231,7 @@ eng_crew_hire(struct eng_crew *crew)
 	if (w == NULL)
 		return -ENOMEM;
 	w->crew = crew;
+	init_cond(&w->call);
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
@@ -188,6 +239,7 @@ eng_crew_hire(struct eng_crew *crew)
 	rc = pthread_create(&w->thread, &attr, work, w);
 	pthread_attr_destroy(&attr);
 	if (rc != 0) {
+		pthread_cond_destroy(&w->call);
 		free(w);
 		return -rc;
 	}
@@ -205,17 +257,12 @@ static struct eng_crew *
 assemble(struct eng_lcore *lc)
 {
 	struct eng_crew *crew = calloc(1, sizeof(*crew));
-	pthread_condattr_t attr;
 
 	if (crew == NULL)
 		return NULL;
 	crew->lc = lc;
 	pthread_mutex_init(&crew->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&crew->call, &attr);
-	pthread_cond_init(&crew->gone, &attr);
-	pthread_condattr_destroy(&attr);
+	init_cond(&crew->gone);
 	if (sched_getaffinity(0, sizeof(crew->cpus), &crew->cpus) != 0)
 		CPU_ZERO(&crew->cpus);
 	return crew;
@@ -232,7 +279,8 @@ dismiss(struct eng_crew *crew)
 	until.tv_sec += LEAVE_S;
 	pthread_mutex_lock(&crew->lock);
 	crew->end = true;
-	pthread_cond_broadcast(&crew->call);
+	while (crew->idle != NULL)
+		eng_crew_call(crew);
 	while (crew->nworkers > 0 &&
 		pthread_cond_timedwait(&crew->gone, &crew->lock, &until) != ETIMEDOUT)
 		;
@@ -249,12 +297,13 @@ dismiss(struct eng_crew *crew)
 static void
 settle(struct eng_crew *crew)
 {
+	/* as whoever makes a call while nobody is attached */
+	pthread_mutex_lock(&crew->lc->attach_lock);
+	eng_late_exchange(crew, true);
 	pthread_mutex_lock(&crew->lock);
 	eng_late_cancel(crew, NULL);
 	pthread_mutex_unlock(&crew->lock);
-	/* as whoever makes a call while nobody is attached */
-	pthread_mutex_lock(&crew->lc->attach_lock);
-	eng_late_collect(crew);
+	eng_late_exchange(crew, true);
 	pthread_mutex_unlock(&crew->lc->attach_lock);
 }
 
@@ -275,7 +324,7 @@ eng_crew_run(struct eng_lcore *lc)
 	if (ret == 0) {
 		crew->must_drive = crew->driven = true;
 		atomic_store_explicit(&lc->crew, crew, memory_order_release);
-		pthread_cond_signal(&crew->call);
+		eng_crew_call(crew);
 	}
 	while (crew->driven)
 		pthread_cond_wait(&crew->gone, &crew->lock);
@@ -290,7 +339,6 @@ eng_crew_run(struct eng_lcore *lc)
 	settle(crew);
 	if (lc->copies->left_behind)
 		return ret;
-	pthread_cond_destroy(&crew->call);
 	pthread_cond_destroy(&crew->gone);
 	pthread_mutex_destroy(&crew->lock);
 	free(crew);

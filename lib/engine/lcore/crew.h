@@ -15,9 +15,13 @@ struct eng_worker {
 	struct eng_worker *next;
 	pthread_t thread;
 	pid_t tid;
+	pthread_cond_t call;       /* it waits for it while it is idle */
+	struct eng_worker *below;  /* idle for longer */
 	struct eng_copy *copy;     /* courier, or taken over from: what it is doing; else NULL */
 	_Atomic uint64_t since_ns; /* of that, or of its part */
-	bool written_off;          /* the copy's program has failed, and it has not come back */
+	uint64_t slept;            /* the watch's, as in struct eng_crew */
+	uint64_t slept_ns;
+	bool written_off; /* the copy's program has failed, and it has not come back */
 };
 
 struct eng_crew {
@@ -29,9 +33,9 @@ struct eng_crew {
 	_Atomic bool over_any;       /* over is not empty */
 
 	pthread_mutex_t lock; /* everything below */
-	pthread_cond_t call;  /* workers wait for it */
 	pthread_cond_t gone;  /* something has ended */
 	struct eng_worker *workers;
+	struct eng_worker *idle; /* who has been so for the shortest time */
 	struct eng_worker *driver;
 	uint32_t nworkers, nidle, nstuck;
 	bool must_drive; /* nobody does */
@@ -43,9 +47,13 @@ struct eng_crew {
 
 	/* the watch's */
 	uint64_t seen_drive;
-	uint64_t seen_ns; /* when that was new */
+	uint64_t seen_ns;  /* when that was new */
+	uint64_t seen_ran; /* driver_ran() then, if it was in a copy */
+	uint64_t carry_ns; /* that the turn had taken when its driver was replaced */
 	uint64_t seen_turns;
-	uint64_t turned_ns; /* when that was new */
+	uint64_t turned_ns; /* when that was new, or was looked into last */
+	uint64_t slept;     /* has_slept() then; UINT64_MAX: it did not sleep */
+	uint64_t slept_ns;  /* when that was new */
 };
 
 /* --- crew.c --- */
@@ -54,6 +62,8 @@ struct eng_crew {
 int eng_crew_run(struct eng_lcore *lc);
 /* One more worker.  With the crew's lock held. */
 int eng_crew_hire(struct eng_crew *crew);
+/* Lock held: an idle worker, if there is one, looks what there is to do. */
+void eng_crew_call(struct eng_crew *crew);
 /* The thread that calls is a worker, and drives: does @c, in which it may lose the lcore.
  * @return false: it has. */
 bool eng_crew_copy(struct eng_crew *crew, struct eng_copy *c);
@@ -61,26 +71,35 @@ bool eng_crew_copy(struct eng_crew *crew, struct eng_copy *c);
 /* --- courier.c --- */
 
 /* Driver: a copy of a program that is late.  @return false: it has too many. */
-bool eng_late_submit(struct eng_crew *crew, struct eng_copy *c);
-/* Driver: what couriers have done. */
-void eng_late_collect(struct eng_crew *crew);
+bool eng_late_submit(struct eng_lcore *lc, struct eng_copy *c);
+/* Driver: couriers get what was submitted, and what they have done is over.  It waits for the lock,
+ * which threads that wait for a processor may have, only if @wait; else there is a next time. */
+void eng_late_exchange(struct eng_crew *crew, bool wait);
 /* Lock held: nobody will do those that wait, of @s or (NULL) of anybody. */
 void eng_late_cancel(struct eng_crew *crew, const struct karst_space *s);
 /* Is one of its programs late? */
 bool eng_copy_is_late(const struct eng_copy *c, uint64_t now_ns);
-/* Shall the driver find out whether it sleeps in it? */
+/* Slower than any copy that only moves bytes: page faults, or a switch of the processor. */
+#define ENG_COPY_SLOW_NS 50000u
+/* Shall the driver find out what it costs? */
 bool eng_copy_asks(const struct eng_copy *c, uint64_t now_ns);
-/* How often this thread has slept. */
-long eng_copy_sleeps(void);
-/* Driver: an inline copy took @ns, and it slept in it. */
-void eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns, bool slept);
+/* What this thread has run, and how often it has slept. */
+struct eng_cost {
+	uint64_t cpu_ns;
+	long sleeps;
+};
+void eng_copy_cost(struct eng_cost *cost);
+/* Driver: an inline copy was slow, and has cost @ns, if that is known, else 0. */
+void eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns);
 /* false: its user's programs hold too many threads. */
 bool eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c);
 /* Worker, lock held: a late copy that it may do now; NULL: none. */
 struct eng_copy *eng_late_take(struct eng_crew *crew, struct eng_worker *w);
+/* Worker: says once that the program is late.  Who drives an lcore does not log. */
+void eng_late_tell(const struct eng_copy *c);
 /* Worker, lock held: it has come back from its copy. */
 void eng_late_over(struct eng_crew *crew, struct eng_worker *w);
-/* Its programs stay until eng_copy_unhold(). */
+/* Its programs stay until eng_copy_unhold(); once is enough. */
 void eng_copy_hold(struct eng_copy *c);
 void eng_copy_unhold(struct eng_copy *c);
 
@@ -96,14 +115,19 @@ void eng_watch_leave(struct eng_lcore *lc, struct eng_crew *crew);
 /* Driver, in a copy: the watch may be asleep. */
 void eng_watch_wake(struct karst_engine *e);
 
+/* As many threads as all users together may hold. */
+#define ENG_BARRED 32u
+
 struct eng_watch {
 	struct karst_engine *e;
 	pthread_t thread;
-	pthread_mutex_t lock;
-	pthread_cond_t call;
+	pthread_mutex_t lock;   /* no driver ever waits for it */
+	_Atomic uint32_t rings; /* eng_watch_wake(): a futex */
 	_Atomic bool dozing;
-	_Atomic uint32_t nstuck; /* threads that are written off */
-	bool started, end;
+	_Atomic uint32_t nstuck;  /* threads that are written off */
+	_Atomic uint32_t nbarred; /* users who hold too many of them: */
+	_Atomic uint32_t barred[ENG_BARRED];
+	bool end;
 };
 
 #endif /* ENGINE_CREW_H */

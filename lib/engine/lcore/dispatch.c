@@ -33,6 +33,14 @@ no_such_qp(struct eng_lcore *lc, const struct karst_pkt *pkt)
 		karst_count_drop(&lc->core->counters, KARST_DROP_NO_QP);
 }
 
+static inline bool
+deliver(struct eng_lcore *lc, struct karst_pkt *pkt)
+{
+	/* for the watch */
+	atomic_store_explicit(&lc->at, pkt->dqpn, memory_order_relaxed);
+	return karst_qp_rx(lc->core, pkt);
+}
+
 void
 eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n)
 {
@@ -65,8 +73,9 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 			karst_count_drop(&core->counters, pkt->drop);
 		else if (karst_unlikely(pkt->qp == NULL))
 			no_such_qp(lc, pkt);
-		else if (karst_unlikely(karst_qp_rx(core, pkt)))
+		else if (karst_unlikely(deliver(lc, pkt)))
 			continue; /* it waits for memory that has to be copied */
 		buffer_free(lc, mbufs[i]);
 	}
+	atomic_store_explicit(&lc->at, ENG_AT_NONE, memory_order_relaxed);
 }

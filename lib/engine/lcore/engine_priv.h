@@ -25,6 +25,7 @@
 
 #include "arena.h"
 #include "karst_engine.h"
+#include "karst_unmapped.h"
 #include "karst_log.h"
 #include "share.h"
 
@@ -200,6 +201,10 @@ struct karst_engine_owner {
 
 /* --- an lcore --- */
 
+/* What eng_lcore.at is while no queue pair is served: neither is a number of one. */
+#define ENG_AT_NONE UINT32_MAX
+#define ENG_AT_SEAL (UINT32_MAX - 1) /* frames of several */
+
 struct eng_lcore;
 struct eng_capture;      /* capture.h */
 struct eng_capture_ring; /* capture_ring.h */
@@ -266,7 +271,11 @@ struct eng_lcore {
 	pthread_mutex_t attach_lock; /* held by who attaches, or makes a call while none is */
 	uint32_t eal_lcore;
 	struct eng_copies *copies; /* copies.c */
-	struct eng_qp *_Atomic at; /* that built last, for the watch */
+	_Atomic uint32_t at; /* number of the queue pair that is served, or one of the below */
+	uint32_t nseals;     /* frames that are being sealed, if it is ENG_AT_SEAL */
+	/* whose program each queue pair is, by its number; NULL: none, or this one's.  Under
+	 * names_lock; read by the watch. */
+	struct karst_space **space_of;
 	struct {
 		_Atomic uint64_t taken_over; /* times that another thread had to go on */
 		_Atomic uint64_t overdue;    /* programs whose memory did not come */
@@ -276,7 +285,9 @@ struct eng_lcore {
 	struct eng_crew *_Atomic crew;       /* of karst_engine_start(); NULL: a program polls */
 	uint8_t step;                        /* of its turn, if a safe point is between */
 	unsigned int work;                   /* that it has done in this turn */
-	unsigned int breaks;                 /* eng_window_breaks() when it last looked */
+	unsigned int breaks;                 /* eng_window_breaks() that are looked after */
+	unsigned int breaks_seen;            /* those that are being looked after */
+	struct karst_mem_walk revoking;      /* for them */
 	/* of karst_engine_start() */
 	uint32_t idle_run;   /* idle turns before naps */
 	uint32_t nap_ns;     /* of the next nap */
@@ -333,8 +344,9 @@ struct karst_engine {
 	struct eng_group_table group_table[2];
 	_Atomic uint32_t mcast_seq; /* changes of them; see mcast.c */
 	uint64_t tsc_base;
-	uint64_t tsc_mul;     /* ns = tsc * mul >> 32 */
-	_Atomic bool running; /* lcores of karst_engine_start() go on */
+	uint64_t tsc_mul;           /* ns = tsc * mul >> 32 */
+	_Atomic bool running;       /* lcores of karst_engine_start() go on */
+	pthread_mutex_t names_lock; /* eng_lcore.space_of */
 	bool started;
 	struct eng_capture *capture;       /* NULL: none; with the list of engines held */
 	pthread_mutex_t ctl_lock;          /* everything below, mem, ahs; see eng_ctl_enter() */

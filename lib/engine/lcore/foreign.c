@@ -6,8 +6,9 @@
  * followed like any other memory, or into one that has none, which is copied (copies.c).
  *
  * If a program took pages away that are mapped (window.c), frames may have been built from the
- * zeros that took their place.  Those are not sent, and the keys of that program become unusable
- * before the lcore goes on, so that requests fail instead of moving zeros.
+ * zeros that took their place.  Those are not sent.  The keys of that program become unusable, so
+ * that requests fail, in this turn and the next ones, since a table of keys may be long; until all
+ * lcores are through with it, frames are looked at.
  */
 #include "foreign.h"
 
@@ -16,6 +17,8 @@
 #include "copies.h"
 
 #define LIVES_NS 1000000u
+/* Keys looked at in one turn: some tens of microseconds. */
+#define REVOKE_SLOTS 4096u
 
 /* --- the process --- */
 
@@ -98,17 +101,26 @@ is_of_failed(const struct eng_copies *cs, uint64_t off)
 	return false;
 }
 
+/* Some of the table in each turn, since it may be long. */
+void
+eng_foreign_revoke(struct eng_lcore *lc)
+{
+	struct karst_mem_walk *w = &lc->revoking;
+
+	/* what breaks while this goes on is looked after the next time */
+	if (w->at == 0 && !w->regions)
+		lc->breaks_seen = eng_window_breaks();
+	if (karst_mem_revoke(lc->e->mem, is_failed, w, REVOKE_SLOTS) && w->left == 0)
+		lc->breaks = lc->breaks_seen;
+}
+
 uint64_t
 eng_foreign_broken(struct eng_lcore *lc, const struct karst_tx_burst *b)
 {
 	const uint8_t *room = lc->copies->room[0];
-	/* what breaks while this goes on is looked after the next time */
-	unsigned int breaks = eng_window_breaks();
 	uint64_t lost = 0;
 	uint32_t i, k;
 
-	if (karst_mem_revoke(lc->e->mem, is_failed) == 0)
-		lc->breaks = breaks;
 	for (i = 0; i < b->n; i++) {
 		const struct karst_seal *s = &b->seals[i];
 

@@ -15,8 +15,10 @@ eng_foreign_is_broken(const struct eng_lcore *lc)
 	return karst_unlikely(eng_window_breaks() != lc->breaks);
 }
 
-/* Then, after a burst was sealed: that program's keys become unusable.  @return bit set of frames
- * that must not be sent. */
+/* Then, once a turn: that program's keys become unusable. */
+void eng_foreign_revoke(struct eng_lcore *lc);
+
+/* Then, after a burst was sealed.  @return bit set of frames that must not be sent. */
 uint64_t eng_foreign_broken(struct eng_lcore *lc, const struct karst_tx_burst *b);
 
 #endif /* ENGINE_FOREIGN_H */

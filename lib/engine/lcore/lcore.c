@@ -18,10 +18,12 @@
 #include <rte_cycles.h>
 
 #include "crew.h"
+#include "foreign.h"
 
 #define LOOK_NS 500000u
-/* Served in one turn: who makes one control call after the other has a turn as others have. */
-#define MESSAGES 8u
+/* Of one turn for messages: who makes one control call after the other has a turn as others have,
+ * and whatever they ask for, it is not for long. */
+#define MESSAGES_NS 200000u
 
 /* How much of the last turn, which took @spent, its thread ran: never more than it ran since it was
  * looked at last.  A turn that the system interrupted for others is not long for that. */
@@ -92,7 +94,7 @@ receive(struct eng_lcore *lc)
 
 	begin_turn(lc);
 	if (karst_unlikely(!rte_ring_empty(lc->mailbox)))
-		n += eng_mailbox_serve(lc, MESSAGES);
+		n += eng_mailbox_serve(lc, MESSAGES_NS);
 	n += eng_rx_poll(lc);
 	n += eng_loop_poll(lc);
 	if (karst_unlikely(lc->tapped != 0))
@@ -112,6 +114,8 @@ send_turn(struct eng_lcore *lc)
 	struct karst_core *core = lc->core;
 
 	eng_flush(lc);
+	if (eng_foreign_is_broken(lc))
+		eng_foreign_revoke(lc);
 	if (core->nlinger != 0)
 		karst_core_linger(core);
 	lc->work += eng_tx_poll(lc);
@@ -122,6 +126,7 @@ end_turn(struct eng_lcore *lc)
 {
 	eng_flush(lc);
 	rte_rcu_qsbr_quiescent(lc->e->rcu, lc->index);
+	lc->work += eng_copies_wait(lc);
 	lc->was_busy = lc->work > 0;
 	if (lc->work == 0)
 		stat_add(&lc->stats.idle_turns, 1);
@@ -333,6 +338,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 	};
 	size_t bytes = karst_core_bytes(&cfg);
 	void *buf;
+	int ret;
 
 	if (bytes == 0)
 		return -EINVAL;
@@ -340,7 +346,12 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 	if (buf == NULL)
 		return -ENOMEM;
 	eng_secret(e, ENG_SECRET_CORE, lc->index, cfg.seed);
-	return karst_core_init(buf, &cfg, engine_now(e), &lc->core);
+	ret = karst_core_init(buf, &cfg, engine_now(e), &lc->core);
+	if (ret != 0)
+		return ret;
+	lc->space_of =
+		eng_arena_alloc(&e->objects, (size_t)lc->core->qpns * sizeof(lc->space_of[0]));
+	return lc->space_of != NULL ? 0 : -ENOMEM;
 }
 
 static int
@@ -364,6 +375,7 @@ eng_lcore_init(struct karst_engine *e, uint32_t index)
 	lc->e = e;
 	lc->index = index;
 	lc->member_ns = UINT64_MAX;
+	atomic_init(&lc->at, ENG_AT_NONE);
 	lc->epoll_fd = lc->wake_fd = -1;
 	atomic_init(&lc->cpu, -1);
 	lc->pool = e->pool;

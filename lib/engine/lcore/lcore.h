@@ -42,8 +42,9 @@ uint32_t eng_pool_page_room(void);
 /* Runs @fn on lcore @lc: at once if the caller may, else by mailbox.  @return what @fn does. */
 int eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg);
 
-/* On the lcore's thread: does what is in the mailbox, @max messages at most.  @return how many. */
-unsigned int eng_mailbox_serve(struct eng_lcore *lc, unsigned int max);
+/* On the lcore's thread: does what is in the mailbox, one message at least, and no other after @ns.
+ * @return how many. */
+unsigned int eng_mailbox_serve(struct eng_lcore *lc, uint64_t ns);
 
 /* One turn of each lcore that is attached to this thread.  @return how much was done. */
 unsigned int eng_poll_mine(struct karst_engine *e);

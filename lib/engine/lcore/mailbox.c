@@ -19,7 +19,6 @@
  */
 #include "lcore.h"
 
-#include <limits.h>
 #include <sched.h>
 #include <time.h>
 
@@ -32,7 +31,7 @@ back_off(unsigned int *times)
 
 	if (++*times < 64)
 		rte_pause();
-	else if (*times < 4096)
+	else if (*times < 256)
 		sched_yield();
 	else
 		nanosleep(&nap, NULL);
@@ -51,18 +50,21 @@ run(struct eng_lcore *lc, eng_fn fn, void *arg)
 }
 
 unsigned int
-eng_mailbox_serve(struct eng_lcore *lc, unsigned int max)
+eng_mailbox_serve(struct eng_lcore *lc, uint64_t ns)
 {
+	uint64_t until = ns == UINT64_MAX ? ns : engine_now(lc->e) + ns;
 	unsigned int n = 0;
 	void *p;
 
-	while (n < max && rte_ring_sc_dequeue(lc->mailbox, &p) == 0) {
+	while (rte_ring_sc_dequeue(lc->mailbox, &p) == 0) {
 		struct eng_msg *msg = p;
 
 		msg->ret = run(lc, msg->fn, msg->arg);
 		n++;
 		/* release, pairs with the acquire in eng_mailbox_call(); msg is gone after it */
 		atomic_store_explicit(&msg->done, true, memory_order_release);
+		if (engine_now(lc->e) >= until)
+			break;
 	}
 	if (n > 0)
 		stat_add(&lc->stats.messages, n);
@@ -86,7 +88,7 @@ serve_mine(struct karst_engine *e)
 	for (i = 0; i < e->nlcores; i++) {
 		if (!is_mine(&e->lcore[i], me))
 			continue;
-		eng_mailbox_serve(&e->lcore[i], UINT_MAX);
+		eng_mailbox_serve(&e->lcore[i], UINT64_MAX);
 		rte_rcu_qsbr_quiescent(e->rcu, i);
 	}
 }
@@ -114,7 +116,7 @@ run_unattached(struct eng_lcore *lc, eng_fn fn, void *arg, int *ret)
 	/* relaxed: it changes under this lock */
 	mine = atomic_load_explicit(&lc->owner, memory_order_relaxed) == 0;
 	if (mine) {
-		eng_mailbox_serve(lc, UINT_MAX);
+		eng_mailbox_serve(lc, UINT64_MAX);
 		if (fn != NULL)
 			*ret = run(lc, fn, arg);
 	}
@@ -190,7 +192,7 @@ eng_lcore_detach(struct eng_lcore *lc)
 	if (!is_mine(lc, this_thread()))
 		return;
 	pthread_mutex_lock(&lc->attach_lock);
-	eng_mailbox_serve(lc, UINT_MAX);
+	eng_mailbox_serve(lc, UINT64_MAX);
 	rte_rcu_qsbr_thread_offline(lc->e->rcu, lc->index);
 	atomic_store_explicit(&lc->owner, 0, memory_order_relaxed);
 	pthread_mutex_unlock(&lc->attach_lock);

@@ -88,7 +88,7 @@ build_one(struct eng_lcore *lc, struct karst_core_qp *qp, struct karst_tx_burst 
 
 	if (*deficit <= 0)
 		*deficit += quantum;
-	atomic_store_explicit(&lc->at, karst_qp_user(qp), memory_order_relaxed);
+	atomic_store_explicit(&lc->at, karst_qp_num(qp), memory_order_relaxed);
 	more = karst_qp_tx(lc->core, qp, b,
 		karst_min_u32(*deficit > 0 ? (uint32_t)*deficit : 1, max_bytes - before));
 	if (karst_unlikely(lc->capture != NULL))
@@ -170,8 +170,6 @@ eng_sched_forget(struct eng_lcore *lc, struct eng_qp *qp)
 {
 	uint32_t i, kept = 0;
 
-	if (atomic_load_explicit(&lc->at, memory_order_relaxed) == qp)
-		atomic_store_explicit(&lc->at, NULL, memory_order_relaxed);
 	if (qp->park_pprev != NULL)
 		unpark(qp);
 	for (i = 0; i < lc->nready; i++)

@@ -248,11 +248,15 @@ eng_tx_poll(struct eng_lcore *lc)
 	}
 	b.max = lc->tx_ready;
 	eng_sched_build(lc, &b, cfg->tx_bytes);
+	atomic_store_explicit(&lc->at, ENG_AT_NONE, memory_order_relaxed);
 	if (b.n == 0)
 		return b.charge != 0; /* something was done */
 	for (i = 0; i < b.n; i++)
 		b.seals[i].cold = lc->tx_cold[i];
+	lc->nseals = b.n;
+	atomic_store_explicit(&lc->at, ENG_AT_SEAL, memory_order_relaxed);
 	karst_icrc_seal_burst(b.seals, b.n);
+	atomic_store_explicit(&lc->at, ENG_AT_NONE, memory_order_relaxed);
 	if (eng_foreign_is_broken(lc))
 		lost |= eng_foreign_broken(lc, &b);
 	if (karst_unlikely(lc->capture != NULL))

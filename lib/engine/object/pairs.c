@@ -14,11 +14,14 @@
 
 #include <time.h>
 
-/* QPs destroyed in one turn of an lcore: it shall not hold up the others for long. */
+/* QPs destroyed by one message to an lcore, and what it may take: it shall not hold up the others
+ * for long. */
 #define DESTROY_AT_ONCE 8u
+#define DESTROY_NS      200000u
 
-/* Bursts that one control call may send of what was posted before it. */
-#define SEND_FIRST 16u
+/* Bursts that one control call may send of what was posted before it, and how long it may. */
+#define SEND_FIRST       16u
+#define SEND_FIRST_ON_NS 500000u
 /* How long it waits for memory that these are copied from. */
 #define SEND_FIRST_NS 100000000u
 
@@ -56,6 +59,7 @@ qp_create_on_lcore(struct eng_lcore *lc, void *arg)
 static bool
 send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
 {
+	uint64_t until = engine_now(lc->e) + SEND_FIRST_ON_NS;
 	struct karst_qp_stats before, after;
 
 	/* relaxed: only this thread itself stores its own name */
@@ -69,7 +73,7 @@ send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
 		eng_sched_first(lc, q);
 		eng_tx_poll(lc);
 		karst_qp_stats(q->qp, &after);
-		if (after.tx_packets == before.tx_packets)
+		if (after.tx_packets == before.tx_packets || engine_now(lc->e) >= until)
 			break;
 	}
 	return karst_qp_fetching(q->qp);
@@ -347,6 +351,26 @@ qp_attach(
 	pub->user = user;
 }
 
+/* The watch knows a queue pair by its number.  @from: only if it is that one's. */
+static void
+name_program(const struct eng_qp *q, const struct karst_space *from, struct karst_space *to)
+{
+	struct karst_engine *e = q->owner->e;
+	struct karst_space **of;
+
+	of = &e->lcore[q->pub.lcore].space_of[q->pub.num >> e->lcore_bits];
+	pthread_mutex_lock(&e->names_lock);
+	if (*of == from)
+		*of = to;
+	pthread_mutex_unlock(&e->names_lock);
+}
+
+static struct karst_space *
+program_of(const struct eng_qp *q)
+{
+	return atomic_load_explicit(&q->owner->space, memory_order_relaxed);
+}
+
 static int
 qp_create(
 	struct karst_engine *e, const struct karst_engine_qp_init *in, struct karst_engine_qp **qp)
@@ -388,6 +412,7 @@ qp_create(
 		return ret;
 	}
 	qp_attach(&e->lcore[lcore], call.q, &init, in->user);
+	name_program(call.q, NULL, program_of(call.q));
 	call.q->xrcd = in->xrcd;
 	if (target)
 		eng_xrcd_get(in->xrcd);
@@ -509,10 +534,11 @@ static int
 qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct destroy_call *call = arg;
+	uint64_t until = engine_now(lc->e) + DESTROY_NS;
 	unsigned int bursts = SEND_FIRST;
 	uint32_t i;
 
-	for (i = 0; i < call->n; i++) {
+	for (i = 0; i < call->n && (i == 0 || engine_now(lc->e) < until); i++) {
 		struct eng_qp *q = karst_container_of(call->qps[i], struct eng_qp, pub);
 
 		if ((call->left >> i & 1) == 0 || call->qps[i]->lcore != lc->index)
@@ -536,6 +562,8 @@ qp_bury(struct karst_engine *e, struct karst_engine_qp *qp)
 {
 	struct eng_qp *q = karst_container_of(qp, struct eng_qp, pub);
 
+	/* before its number is another's, and before its program can go */
+	name_program(q, program_of(q), NULL);
 	if (q->qp == NULL) {
 		/* other handles are left */
 		q->core_mem = q + 1;

@@ -45,6 +45,7 @@
 #define GRANULE    (1ull << 16)
 #define ORDERS     44u
 #define TABLE_DROP (1u << 17) /* words */
+#define MEND_BYTES (1ull << 24)
 
 /* Of the process, since it is the process that has addresses and one handler for SIGBUS, which is
  * told nothing but an address. */
@@ -120,13 +121,15 @@ put_zeros(uintptr_t at, uint64_t len, int prot)
 
 /*
  * Puts zeros where the piece of @p was, all of it, so that a program costs as many faults as it has
- * pieces, and no mapping is split.  System calls only.
+ * pieces, and no mapping is split; of a long one MEND_BYTES, since who takes the fault may be an
+ * lcore, and what is still there has to be unmapped.  System calls only.
  */
 static bool
 mend(const void *p)
 {
 	struct eng_window *w = eng_window_of(p);
 	const struct eng_piece *piece;
+	uint64_t from, part;
 
 	if (w == NULL || (uint64_t)((const uint8_t *)p - w->base) >= w->bytes)
 		return false;
@@ -138,7 +141,11 @@ mend(const void *p)
 	atomic_fetch_add(&eng_window_broken, 1);
 	/* If the kernel has not even memory for that, the access happens again, and so does this,
 	 * until there is some: who waits is better off than who is dead. */
-	if (!put_zeros((uintptr_t)w->base + piece->off, piece->len,
+	part = karst_max_u64(MEND_BYTES, piece->page);
+	from = (uint64_t)((const uint8_t *)p - w->base) - piece->off;
+	from = piece->off + from / part * part;
+	if (!put_zeros((uintptr_t)w->base + from,
+		    karst_min_u64(part, piece->off + piece->len - from),
 		    piece->writable ? PROT_READ | PROT_WRITE : PROT_READ))
 		sched_yield();
 	return true;
@@ -464,4 +471,17 @@ eng_window_free(struct eng_window *w)
 	if (unmapped)
 		block_give((unsigned int)__builtin_ctzll(w->reserved), off);
 	pthread_mutex_unlock(&range.lock);
+}
+
+bool
+eng_window_tell(const void *p, void (*fn)(struct karst_space *owner, void *arg), void *arg)
+{
+	struct eng_window *w;
+
+	pthread_mutex_lock(&range.lock);
+	w = eng_window_of(p);
+	if (w != NULL)
+		fn(w->owner, arg);
+	pthread_mutex_unlock(&range.lock);
+	return w != NULL;
 }

@@ -57,6 +57,10 @@ void eng_window_free(struct eng_window *w);
 /* Which window an address without KARST_MEM_UNMAPPED is in; NULL: none. */
 struct eng_window *eng_window_of(const void *p);
 
+struct karst_space;
+/* Any thread: tells @fn whose window @p is in; that one stays until @fn returns.  false: nobody's. */
+bool eng_window_tell(const void *p, void (*fn)(struct karst_space *owner, void *arg), void *arg);
+
 /* The piece that byte @off of the window is in. */
 const struct eng_piece *eng_window_piece(const struct eng_window *w, uint64_t off);
 

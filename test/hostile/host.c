@@ -340,6 +340,43 @@ grown_member(const struct usage *was, const struct usage *is, bool grown, long *
 	return NULL;
 }
 
+long
+host_threads(const struct host *h, const char *named)
+{
+	char path[320], name[64];
+	const struct dirent *d;
+	long n = 0;
+	DIR *dir;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)h->pid);
+	dir = opendir(path);
+	while (dir != NULL && (d = readdir(dir)) != NULL) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", (int)h->pid, d->d_name);
+		f = d->d_name[0] != '.' ? fopen(path, "r") : NULL;
+		if (f == NULL)
+			continue;
+		if (fgets(name, sizeof(name), f) != NULL) {
+			name[strcspn(name, "\n")] = '\0';
+			n += strcmp(name, named) == 0;
+		}
+		fclose(f);
+	}
+	if (dir != NULL)
+		closedir(dir);
+	return n;
+}
+
+static void
+show_threads(const struct host *h)
+{
+	static const char *const names[] = {"karstd", "karst-lcore-0", "karst-watch", "karst-cm"};
+	size_t i;
+
+	for (i = 0; i < KARST_DIM(names); i++)
+		note("%ld threads %s", host_threads(h, names[i]), names[i]);
+}
+
 bool
 host_settles(const struct host *h, const struct usage *before, bool grown)
 {
@@ -352,10 +389,10 @@ host_settles(const struct host *h, const struct usage *before, bool grown)
 		host_usage(h, &is);
 		what = grown_member(before, &is, grown, &by);
 		if (what == NULL) {
-			note("karstd: %ld descriptors, %ld mappings, %ld KiB of private memory; "
-			     "before %ld, %ld, %ld",
-				is.fds, is.mappings, is.rss_kib, before->fds, before->mappings,
-				before->rss_kib);
+			note("karstd: %ld threads, %ld descriptors, %ld mappings, %ld KiB of "
+			     "private memory; before %ld, %ld, %ld, %ld",
+				is.threads, is.fds, is.mappings, is.rss_kib, before->threads,
+				before->fds, before->mappings, before->rss_kib);
 			return true;
 		}
 		if (now_ms() > until)
@@ -367,6 +404,7 @@ host_settles(const struct host *h, const struct usage *before, bool grown)
 		show_log(h);
 	} else {
 		note("karstd has kept something: %ld more %s", by, what);
+		show_threads(h);
 	}
 	return false;
 }

@@ -104,6 +104,8 @@ void host_show(const struct host *h, const char *cmd);
 /** What /proc says of a process. */
 void process_usage(pid_t pid, struct usage *u);
 void host_usage(const struct host *h, struct usage *u);
+/** How many of its threads have this name. */
+long host_threads(const struct host *h, const char *named);
 /** Waits until nothing is more than it was.  @return false, having said what is. */
 bool host_settles(const struct host *h, const struct usage *before, bool grown);
 
@@ -116,6 +118,7 @@ struct report {
 	_Atomic uint64_t ops;      /* done, and looked at */
 	_Atomic uint64_t bytes;    /* of these */
 	_Atomic uint64_t pause_ms; /* the longest without any */
+	_Atomic uint64_t word[4];  /* of one case */
 	uint32_t qpn[2];           /* before ready */
 	char fault[512];           /* of a process that has ended badly */
 };
@@ -211,6 +214,8 @@ bool case_punch(const struct options *o);
 bool case_soak(const struct options *o);
 bool case_greed(const struct options *o);
 bool case_late(const struct options *o);
+bool case_couriers(const struct options *o);
+bool case_stuck(const struct options *o);
 
 /** A line of comment in the TAP stream. */
 __attribute__((format(printf, 1, 2))) void note(const char *fmt, ...);

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fuse.h>
 #include <pthread.h>
 #include <sched.h>
@@ -324,8 +325,7 @@ beside(const struct options *o, struct innocents *in, uint32_t delay_us)
 	while (good && now_ms() < until)
 		good = innocents_go_on(in);
 	if (delay_us == NEVER)
-		if (delay_us == NEVER)
-			good = good && until_ready(&c);
+		good = good && until_ready(&c);
 	note("pages after %d us: %llu operations of the late program, %ld turns of the lcore",
 		(int)delay_us, (unsigned long long)atomic_load(&c.report->ops),
 		host_ask(in->host, "/karst/lcores", "turns") - turns);
@@ -368,6 +368,59 @@ case_late(const struct options *o)
 	good = good && round_of(o, &h) && host_settles(&h, &before, o->grown) && host_stop(&h);
 	if (host_alive(&h))
 		host_kill(&h);
+	if (good)
+		host_remove(&h);
+	return good;
+}
+
+/* --- threads for many --- */
+
+#define CROWD 8
+#define STAY  3
+/* One drives, one is there to take over, and one copies for each who is still late. */
+#define CREW (2 + STAY)
+
+static bool
+until_threads(const struct host *h, struct child *c, long from, long to)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+	long n = -1;
+
+	while (child_alive(c) && now_ms() < until) {
+		n = host_threads(h, "karst-lcore-0");
+		if (n >= from && n <= to)
+			return true;
+		sleep_ms(2);
+	}
+	note("lcore 0 has %ld threads, and not %ld to %ld: %s", n, from, to, c->report->fault);
+	return false;
+}
+
+/* Threads that many programs needed go, though some of these go on. */
+bool
+case_couriers(const struct options *o)
+{
+	struct child c[CROWD] = {{0}};
+	struct host h;
+	struct start s = {.host = &h, .delay_us = 900};
+	bool good = true;
+	int i;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0) {
+		note("no /dev/fuse");
+		return true;
+	}
+	if (!host_up(&h, o->karstd))
+		return false;
+	for (i = 0; i < CROWD; i++)
+		good = good && start_late(&c[i], &s);
+	good = good && until_threads(&h, &c[0], CREW + 2, LONG_MAX);
+	for (i = STAY; i < CROWD; i++)
+		good = c[i].pid != 0 && child_stop(&c[i], "late program") && good;
+	good = good && until_threads(&h, &c[0], 1, CREW);
+	for (i = 0; i < STAY; i++)
+		good = c[i].pid != 0 && child_stop(&c[i], "late program") && good;
+	good &= host_stop(&h);
 	if (good)
 		host_remove(&h);
 	return good;

@@ -29,6 +29,8 @@ static const struct {
 	{"soak", case_soak, "all attacks side by side"},
 	{"greed", case_greed, "a user who takes all that he can get, with many programs"},
 	{"late", case_late, "programs whose memory comes late, or never"},
+	{"couriers", case_couriers, "many programs that are late at once, then few"},
+	{"stuck", case_stuck, "an lcore that is stuck at a program's queue pair"},
 };
 
 static void

@@ -6,13 +6,14 @@
  * likes.  An attack is a line of the table below.
  *
  * What is judged is what the other cases judge: the innocents go on and find no wrong byte, and
- * karstd has afterwards what it had before.  How long anybody had to wait is printed, in two
+ * karstd has afterwards what it had before, when nobody was attached either.  How long anybody had to wait is printed, in two
  * measures.  An innocent's longest pause is time on the clock, and a busy machine adds to it; the
  * longest turn of the lcore is CPU time of the lcore, which is what one attacker can take from all
  * others, and is to stay below GOAL_MS.  Neither is judged: both depend on the machine.
  *
  * An attacker that fails is replaced: with limits of a user, much is refused to those who take all
- * that there is.  One that has never done anything fails the case, since it has shown nothing.
+ * that there is.  An attack that does nothing any more, for as long as anybody waits here, fails the
+ * case, because it shows nothing: be it that its processes cannot attach, or that they hang.
  */
 #include "hostile.h"
 
@@ -30,6 +31,7 @@
 #define LIFE_MS    400 /* of those that are killed, at most */
 #define LOOK_MS    20
 #define GOAL_MS    5
+#define WARM_MS    3000
 #define ATTACKER   61236u /* the first of users without names, if this is root */
 
 static const struct attack {
@@ -60,6 +62,8 @@ struct tally {
 	uint64_t ops;   /* of processes that are gone */
 	uint64_t lives; /* begun */
 	uint64_t ended; /* by themselves */
+	uint64_t seen;  /* done, when it was looked at last, */
+	uint64_t since; /* and when that was new */
 	char fault[sizeof(((struct report *)NULL)->fault)];
 };
 
@@ -69,6 +73,7 @@ struct soak {
 	struct place place[PLACES];
 	uint32_t nplaces;
 	struct tally tally[KARST_DIM(attacks)];
+	uint64_t pause_ms; /* the longest of an innocent, in the last round */
 };
 
 struct start {
@@ -215,6 +220,29 @@ ops_of(const struct soak *s, size_t attack)
 	return ops;
 }
 
+/* @return false, said: an attack stands still. */
+static bool
+all_attack(struct soak *s, uint64_t now)
+{
+	size_t i;
+
+	for (i = 0; i < KARST_DIM(attacks); i++) {
+		struct tally *t = &s->tally[i];
+		uint64_t ops = ops_of(s, i);
+
+		if (ops != t->seen || t->since == 0) {
+			t->seen = ops;
+			t->since = now;
+		} else if (now - t->since > HANG_S * 1000) {
+			note("%s stands still after %" PRIu64 " operations; the last that ended: "
+			     "%s",
+				attacks[i].name, ops, t->fault);
+			return false;
+		}
+	}
+	return true;
+}
+
 static void
 progress(const struct soak *s, const struct innocents *in, uint64_t ms)
 {
@@ -248,15 +276,14 @@ summary(const struct soak *s, double before_ms, double turn_ms, uint64_t pause_m
 		}
 	}
 	note("longest pause of an innocent: %" PRIu64 " ms on the clock", pause_ms);
-	note("longest turn of the lcore: %.2f ms of its CPU time (%.2f in the attacks before the "
-	     "innocents came); the goal is less than %d: %s",
+	note("longest turn of the lcore: %.2f ms of its CPU time (%.2f while all was made for the "
+	     "first time); the goal is less than %d: %s",
 		turn_ms, before_ms, GOAL_MS, turn_ms < GOAL_MS ? "kept" : "missed");
 	return good;
 }
 
 /* --- the case --- */
 
-/* @in: NULL, to make what is made once and stays. */
 static bool
 rage(struct soak *s, uint64_t ms, struct innocents *in)
 {
@@ -268,15 +295,44 @@ rage(struct soak *s, uint64_t ms, struct innocents *in)
 		good = mind(s, now) && host_alive(&s->host);
 		if (!good)
 			note("karstd is gone, or no process can be made");
-		good = good && (in == NULL || innocents_go_on(in));
+		good = good && innocents_go_on(in) && all_attack(s, now_ms());
 		sleep_ms(LOOK_MS);
 		now = now_ms();
-		if (in != NULL && (now - began) / (PROGRESS_S * 1000) > told) {
+		if ((now - began) / (PROGRESS_S * 1000) > told) {
 			told = (now - began) / (PROGRESS_S * 1000);
 			progress(s, in, now - began);
 		}
 	}
 	return dismiss(s) && good;
+}
+
+/* Innocents among attacks. */
+static bool
+with_innocents(struct soak *s, uint64_t ms)
+{
+	struct innocents in;
+	bool good;
+
+	good = innocents_start(&in, &s->host, dice_roll(&s->dice)) && rage(s, ms, &in);
+	s->pause_ms = longest_pause_ms(&in);
+	return innocents_stop(&in) && good;
+}
+
+/* Until all sessions have ended, and what stays a little while for the next one has gone. */
+static bool
+wait_until_alone(const struct soak *s, long owners)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+
+	while (host_ask(&s->host, "/karst/memory", "owners") > owners) {
+		if (now_ms() > until) {
+			note("sessions of programs that have gone do not end");
+			return false;
+		}
+		sleep_ms(20);
+	}
+	sleep_ms(3000);
+	return true;
 }
 
 bool
@@ -285,26 +341,22 @@ case_soak(const struct options *o)
 	static struct soak s;
 	uint32_t seconds = o->seconds != 0 ? o->seconds : DEFAULT_S;
 	double before_ms, turn_ms;
-	struct innocents in;
-	struct usage before;
-	uint64_t pause_ms;
+	struct usage fresh, before;
 	bool good;
 
 	s.dice.state = o->seed;
 	if (!host_up(&s.host, o->karstd) || !host_for_all(&s.host))
 		return false;
-	good = rage(&s, 3000, NULL);
+	host_usage(&s.host, &fresh);
+	/* what is made once and stays is made before */
+	good = with_innocents(&s, WARM_MS) && wait_until_alone(&s, fresh.owners);
 	memset(s.tally, 0, sizeof(s.tally));
-	good = innocents_start(&in, &s.host, dice_roll(&s.dice)) && good;
-	sleep_ms(500);
 	host_usage(&s.host, &before);
 	before_ms = longest_turn_ms(&s.host);
-	good = good && rage(&s, 1000ull * seconds, &in);
+	good = good && with_innocents(&s, 1000ull * seconds);
 	turn_ms = longest_turn_ms(&s.host);
-	pause_ms = longest_pause_ms(&in);
 	good &= host_settles(&s.host, &before, o->grown);
-	good &= innocents_stop(&in);
-	good &= summary(&s, before_ms, turn_ms, pause_ms);
+	good &= summary(&s, before_ms, turn_ms, s.pause_ms);
 	good &= host_stop(&s.host);
 	if (good)
 		host_remove(&s.host);

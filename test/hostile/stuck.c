@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * An lcore that sleeps in the middle of a turn.  No program is known that could still make one do so
+ * (its memory is mapped with all its pages, or copied by threads that may wait), so the test does it
+ * itself: as a debugger, it stops the thread that drives the lcore at the very instruction that
+ * touches a program's memory, by a watchpoint of the processor.
+ *
+ * One attachment writes into the memory of another, which never sends anything, not even an
+ * acknowledgement.  Stopped as it reads for the one, and as it writes for the other, the lcore has to
+ * eject that one, and the other has to hear nothing.
+ */
+#include "hostile.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ptrace.h>
+#include <sys/user.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BYTES 65536u
+#define TICKS 20
+/* Stops that find it somewhere else. */
+#define IN_VAIN 400
+
+#define BYTES 65536u
+#define TICKS 20
+
+/* In report.word. */
+enum { MEM_OF_SENDER, MEM_OF_RECEIVER, SENDER_EJECTED, RECEIVER_EJECTED };
+
+/* --- two attachments of one process --- */
+
+/* The device has failed, which is all that an ejected program hears. */
+static bool
+is_ejected(const struct end *e)
+{
+	struct pollfd p = {.fd = e->ctx->async_fd, .events = POLLIN};
+	struct karst_async_event ev;
+	bool fatal = false;
+
+	while (poll(&p, 1, 0) == 1 && karst_get_async_event(e->ctx, &ev) == 0) {
+		fatal |= ev.event == KARST_EVENT_DEVICE_FATAL;
+		karst_ack_async_event(&ev);
+	}
+	return fatal;
+}
+
+static void
+programs(struct report *r, void *arg)
+{
+	struct karst_cqe cqe[16];
+	struct end a, b;
+
+	if (end_open(&a, arg, "sender", BYTES, false) != 0 ||
+		end_open(&b, arg, "receiver", BYTES, false) != 0 || end_qp(&a, KARST_QPT_UC) != 0 ||
+		end_qp(&b, KARST_QPT_UC) != 0 || end_connect(&b, a.qp->qp_num) != 0 ||
+		end_connect(&a, b.qp->qp_num) != 0)
+		child_fail(r, "attaching: %s", karst_why());
+	atomic_store(&r->word[MEM_OF_SENDER], (uintptr_t)a.mem);
+	atomic_store(&r->word[MEM_OF_RECEIVER], (uintptr_t)b.mem);
+	atomic_store(&r->ready, true);
+	while (!atomic_load(&r->stop)) {
+		while (end_post(&a, KARST_WR_RDMA_WRITE, 0, 0, BYTES, &b, 0) == 0)
+			;
+		if (karst_poll_cq(a.cq, KARST_DIM(cqe), cqe) <= 0)
+			sleep_ms(0);
+		atomic_fetch_add(&r->word[SENDER_EJECTED], is_ejected(&a));
+		atomic_fetch_add(&r->word[RECEIVER_EJECTED], is_ejected(&b));
+	}
+	_exit(0);
+}
+
+/* --- where a process has what another has --- */
+
+struct spot {
+	char file[32]; /* device and inode */
+	uint64_t off;
+};
+
+/* Of a line of /proc/PID/maps. */
+static bool
+parse(const char *line, uint64_t *from, uint64_t *to, uint64_t *off, char file[32])
+{
+	char device[12], inode[16];
+
+	if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %" SCNx64 " %11s %15s", from, to, off, device,
+		    inode) != 5)
+		return false;
+	snprintf(file, 32, "%s %s", device, inode);
+	return true;
+}
+
+/* What is at @addr (@s is filled in), or, @addr being 0, where @s is. */
+static uint64_t
+look_up(pid_t pid, uint64_t addr, struct spot *s)
+{
+	char path[64], line[512], file[32];
+	uint64_t from, to, off, found = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	f = fopen(path, "r");
+	while (f != NULL && found == 0 && fgets(line, sizeof(line), f) != NULL) {
+		if (!parse(line, &from, &to, &off, file))
+			continue;
+		if (addr != 0 && addr >= from && addr < to) {
+			found = addr;
+			s->off = off + addr - from;
+			memcpy(s->file, file, sizeof(file));
+		} else if (addr == 0 && strcmp(file, s->file) == 0 && s->off >= off &&
+			s->off < off + to - from) {
+			found = from + s->off - off;
+		}
+	}
+	if (f != NULL)
+		fclose(f);
+	return found;
+}
+
+/* --- the lcore's thread --- */
+
+static long
+ran(const struct host *h, const char *task, bool *drives)
+{
+	unsigned long user = 0, kernel = 0;
+	char path[320], text[256] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task/%s/stat", (int)h->pid, task);
+	f = fopen(path, "r");
+	if (f == NULL || fgets(text, sizeof(text), f) == NULL)
+		text[0] = '\0';
+	if (f != NULL)
+		fclose(f);
+	*drives = strstr(text, "(karst-lcore-0)") != NULL &&
+		sscanf(strrchr(text, ')') + 1,
+			" %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %lu", &user,
+			&kernel) == 2;
+	return (long)(user + kernel);
+}
+
+/* Of its threads, the one that has run, for long enough to tell: no copy is made here that another
+ * would take over.  0: none yet. */
+static pid_t
+find_driver(const struct host *h)
+{
+	const struct dirent *d;
+	char path[64];
+	long most = TICKS;
+	pid_t tid = 0;
+	DIR *dir;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)h->pid);
+	dir = opendir(path);
+	while (dir != NULL && (d = readdir(dir)) != NULL) {
+		bool drives;
+		long n = ran(h, d->d_name, &drives);
+
+		if (!drives || n <= most)
+			continue;
+		most = n;
+		tid = (pid_t)strtol(d->d_name, NULL, 10);
+	}
+	if (dir != NULL)
+		closedir(dir);
+	return tid;
+}
+
+/* Stops thread @tid as it next touches the 8 bytes at @addr. */
+static bool
+stop_at(pid_t tid, uint64_t addr, bool writes)
+{
+	const unsigned long dr = offsetof(struct user, u_debugreg);
+	/* breakpoint 0, of 8 bytes, at writes alone or at all accesses */
+	const unsigned long dr7 = 1 | (writes ? 1ul : 3ul) << 16 | 2ul << 18;
+	uint64_t until = now_ms() + HANG_S * 1000;
+	pid_t got = 0;
+	int status = 0;
+
+	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0 ||
+		ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0 ||
+		waitpid(tid, NULL, __WALL) != tid || ptrace(PTRACE_POKEUSER, tid, dr, addr) != 0 ||
+		ptrace(PTRACE_POKEUSER, tid, dr + 7 * sizeof(long), dr7) != 0 ||
+		ptrace(PTRACE_CONT, tid, NULL, NULL) != 0) {
+		note("a watchpoint for thread %d of karstd: %s", (int)tid, strerror(errno));
+		return false;
+	}
+	while ((got = waitpid(tid, &status, __WALL | WNOHANG)) == 0 && now_ms() < until)
+		sleep_ms(1);
+	if (got == tid && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP)
+		return true;
+	note("thread %d of karstd does not come by: status %d", (int)tid, status);
+	return false;
+}
+
+static void
+let_go(pid_t tid)
+{
+	const unsigned long dr = offsetof(struct user, u_debugreg);
+
+	ptrace(PTRACE_POKEUSER, tid, dr + 7 * sizeof(long), 0ul);
+	ptrace(PTRACE_DETACH, tid, NULL, NULL);
+}
+
+/* --- the case --- */
+
+static bool
+until_word(struct child *c, int word)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+
+	while (child_alive(c) && atomic_load(&c->report->word[word]) == 0 && now_ms() < until)
+		sleep_ms(2);
+	return atomic_load(&c->report->word[word]) != 0;
+}
+
+static bool
+until_ejected(const struct host *h, long before)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+
+	while (now_ms() < until)
+		if (host_ask(h, "/karst/lcores", "ejected_programs") > before)
+			return true;
+		else
+			sleep_ms(20);
+	note("nobody was ejected");
+	return false;
+}
+
+/* Stops the lcore at the memory of @whose: it and nobody else is ejected. */
+static bool
+stop_for(const struct host *h, struct child *c, int whose)
+{
+	bool writes = whose == MEM_OF_RECEIVER;
+	int guilty = writes ? RECEIVER_EJECTED : SENDER_EJECTED;
+	int other = writes ? SENDER_EJECTED : RECEIVER_EJECTED;
+	long before = host_ask(h, "/karst/lcores", "ejected_programs");
+	struct spot spot;
+	pid_t tid;
+	bool good;
+
+	while ((tid = find_driver(h)) == 0 && child_alive(c))
+		sleep_ms(20);
+	if (tid == 0 || look_up(c->pid, atomic_load(&c->report->word[whose]), &spot) == 0)
+		return false;
+	good = stop_at(tid, look_up(h->pid, 0, &spot) + 64, writes) && until_ejected(h, before);
+	let_go(tid);
+	good = good && until_word(c, guilty);
+	note("stopped as it %s: the sender was ejected %d times, the receiver %d times",
+		writes ? "received" : "sent", (int)atomic_load(&c->report->word[SENDER_EJECTED]),
+		(int)atomic_load(&c->report->word[RECEIVER_EJECTED]));
+	return good && atomic_load(&c->report->word[other]) == 0;
+}
+
+static bool
+once(const struct host *h, int whose)
+{
+	struct child c;
+	bool good;
+
+	if (!child_start(&c, programs, (void *)(uintptr_t)h))
+		return false;
+	good = until_word(&c, MEM_OF_RECEIVER) && stop_for(h, &c, whose);
+	return child_stop(&c, "programs") && good;
+}
+
+bool
+case_stuck(const struct options *o)
+{
+	struct host h;
+	bool good;
+
+	if (!host_up(&h, o->karstd))
+		return false;
+	good = once(&h, MEM_OF_RECEIVER) && once(&h, MEM_OF_SENDER);
+	good &= host_stop(&h);
+	if (good)
+		host_remove(&h);
+	return good;
+}

@@ -51,49 +51,49 @@ wr_set_ud(struct karst_wr *k, const struct ibv_send_wr *wr)
 	return 0;
 }
 
-/* What the shape of the operation needs. */
-static inline int
-wr_set_shape(struct karst_wr *k, const struct ibv_send_wr *wr, uint32_t qp_type,
-	const struct karst_wr_op *op)
-{
-	switch ((enum karst_wr_shape)op->shape) {
-	case KARST_WR_SHAPE_RDMA:
-		k->rdma.remote_addr = wr->wr.rdma.remote_addr;
-		k->rdma.rkey = wr->wr.rdma.rkey;
-		return 0;
-	case KARST_WR_SHAPE_SEND:
-		return qp_type == KARST_QPT_UD ? wr_set_ud(k, wr) : 0;
-	case KARST_WR_SHAPE_ATOMIC:
-		k->rdma.remote_addr = wr->wr.atomic.remote_addr;
-		k->rdma.rkey = wr->wr.atomic.rkey;
-		k->rdma.compare_add = wr->wr.atomic.compare_add;
-		k->rdma.swap = wr->wr.atomic.swap;
-		return 0;
-	case KARST_WR_SHAPE_BIND:
-		return wr_set_bind(k, wr);
-	default:
-		return 0;
-	}
-}
-
 static inline int
 wr_encode(const struct kv_qp *qp, struct karst_send_wqe *w, const struct ibv_send_wr *wr)
 {
-	const struct karst_wr_limits limits = kv_wr_limits(qp);
-	const struct karst_wr_op *op = karst_wr_op(wr->opcode, limits.qp_type);
+	const uint32_t qp_type = qp->karst->qp_type;
+	const struct karst_wr_op *op = karst_wr_op(wr->opcode, qp_type);
+	struct karst_wr_limits limits;
 	bool inv = wr->opcode == IBV_WR_SEND_WITH_INV || wr->opcode == IBV_WR_LOCAL_INV;
 	struct karst_wr k;
-	int ret;
 
+	if (karst_unlikely(op == NULL))
+		return EINVAL;
 	k.wr_id = wr->wr_id;
 	k.opcode = wr->opcode;
 	k.flags = wr->send_flags;
 	k.imm = inv ? wr->invalidate_rkey : ntohl(wr->imm_data);
 	k.srqn = wr->qp_type.xrc.remote_srqn;
+	if (karst_unlikely(karst_wr_encode_header(w, qp_type, &k) != KARST_WR_OK))
+		return EINVAL;
 	k.num_sge = (uint32_t)wr->num_sge;
 	k.sges = wr->sg_list;
-	ret = karst_likely(op != NULL) ? wr_set_shape(&k, wr, limits.qp_type, op) : 0;
-	return karst_likely(ret == 0) ? kv_wr_errno(karst_wr_encode(w, &limits, &k, op)) : ret;
+	limits = kv_wr_limits(qp);
+	switch ((enum karst_wr_shape)op->shape) {
+	case KARST_WR_SHAPE_RDMA:
+		k.rdma.remote_addr = wr->wr.rdma.remote_addr;
+		k.rdma.rkey = wr->wr.rdma.rkey;
+		return kv_wr_errno(karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_RDMA));
+	case KARST_WR_SHAPE_SEND:
+		if (qp_type == KARST_QPT_UD && wr_set_ud(&k, wr) != 0)
+			return EINVAL;
+		return kv_wr_errno(karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_SEND));
+	case KARST_WR_SHAPE_ATOMIC:
+		k.rdma.remote_addr = wr->wr.atomic.remote_addr;
+		k.rdma.rkey = wr->wr.atomic.rkey;
+		k.rdma.compare_add = wr->wr.atomic.compare_add;
+		k.rdma.swap = wr->wr.atomic.swap;
+		return kv_wr_errno(karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_ATOMIC));
+	case KARST_WR_SHAPE_BIND:
+		if (wr_set_bind(&k, wr) != 0)
+			return EINVAL;
+		return kv_wr_errno(karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_BIND));
+	default:
+		return kv_wr_errno(karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_INV));
+	}
 }
 
 /* --- lists --- */

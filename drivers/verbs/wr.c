@@ -136,11 +136,11 @@ static void
 wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, const void *atomic_wr)
 {
 	struct kv_qp *qp = qp_of(ex);
-	const struct karst_wr_limits limits = kv_wr_limits(qp);
+	uint32_t max = qp->karst->cap.max_inline_data;
 
 	rdma(ex, IBV_WR_ATOMIC_WRITE, 0, rkey, remote_addr);
-	if (karst_unlikely(karst_wr_put_inline(qp->wqe, &limits, atomic_wr,
-				   KV_ATOMIC_WRITE_BYTES) != KARST_WR_OK)) {
+	if (karst_unlikely(karst_wr_put_inline(qp->wqe, max, atomic_wr, KV_ATOMIC_WRITE_BYTES) !=
+		    KARST_WR_OK)) {
 		fail(qp, EINVAL); /* made without IBV_QP_EX_WITH_ATOMIC_WRITE */
 		return;
 	}
@@ -226,7 +226,7 @@ static void
 wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf, const struct ibv_data_buf *list)
 {
 	struct kv_qp *qp = qp_of(ex);
-	const struct karst_wr_limits limits = kv_wr_limits(qp);
+	uint32_t max = qp->karst->cap.max_inline_data;
 	enum karst_wr_error error = KARST_WR_OK;
 	size_t i;
 
@@ -236,7 +236,7 @@ wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf, const struct ibv_d
 	}
 	qp->wqe->num = 0;
 	for (i = 0; i < num_buf && error == KARST_WR_OK; i++)
-		error = karst_wr_put_inline(qp->wqe, &limits, list[i].addr, list[i].length);
+		error = karst_wr_put_inline(qp->wqe, max, list[i].addr, list[i].length);
 	if (karst_unlikely(error != KARST_WR_OK)) {
 		fail(qp, kv_wr_errno(error));
 		return;

@@ -22,30 +22,30 @@ cli_wc_opcode(uint8_t wr_opcode)
 /* --- one request --- */
 
 /* The reason for karst_why(). */
-static int
-wr_refused(enum karst_wr_error error, const struct karst_wr *wr, const struct karst_wr_limits *l)
+karst_noinline static int
+wr_refused(enum karst_wr_error error, const struct karst_send_wr *wr, const struct cli_qp *q)
 {
 	switch (error) {
 	case KARST_WR_BAD_OPCODE:
 		return cli_fail(-EINVAL, "opcode %u is not supported by queue pairs of type %u",
-			wr->opcode, l->qp_type);
+			wr->opcode, q->pub.qp_type);
 	case KARST_WR_BAD_FLAGS:
 		return cli_fail(-EINVAL, "send_flags %#x has unknown bits; known are %#x",
-			wr->flags, KARST_WR_FLAGS);
+			wr->send_flags, KARST_WR_FLAGS);
 	case KARST_WR_BAD_SRQN:
-		return cli_fail(-EINVAL, "remote_srqn %#x exceeds 24 bits", wr->srqn);
+		return cli_fail(-EINVAL, "remote_srqn %#x exceeds 24 bits", wr->remote_srqn);
 	case KARST_WR_BAD_NUM_SGE:
 		if (karst_wr_ops[wr->opcode].shape == KARST_WR_SHAPE_ATOMIC)
 			return cli_fail(-EINVAL,
 				"num_sge %u: an atomic operation needs 1, of 8 bytes", wr->num_sge);
 		return cli_fail(-EINVAL, "num_sge %u exceeds max_send_sge %u", wr->num_sge,
-			l->max_send_sge);
+			q->pub.cap.max_send_sge);
 	case KARST_WR_BAD_INLINE:
 		return cli_fail(
 			-EINVAL, "KARST_SEND_INLINE is not supported by opcode %u", wr->opcode);
 	default:
-		return cli_fail(
-			-EINVAL, "inline data exceeds max_inline_data %u", l->max_inline_data);
+		return cli_fail(-EINVAL, "inline data exceeds max_inline_data %u",
+			q->pub.cap.max_inline_data);
 	}
 }
 
@@ -57,13 +57,19 @@ wr_set_bind(struct karst_wr *k, const struct karst_send_wr *wr, enum karst_mw_ty
 	const struct karst_mw *mw = wr->bind_mw.mw;
 	const struct karst_mr *mr = wr->bind_mw.mr;
 
-	if (mw == NULL)
-		return cli_fail_const(-EINVAL, "bind_mw.mw is NULL");
-	if (mr == NULL && wr->bind_mw.length != 0)
-		return cli_fail_const(-EINVAL, "bind_mw.mr is NULL and bind_mw.length is not 0");
-	if (mw->type != type)
-		return cli_fail_const(-EINVAL,
+	if (mw == NULL) {
+		cli_fail_const(-EINVAL, "bind_mw.mw is NULL");
+		return -EINVAL; /* the compiler does not know what the call returns */
+	}
+	if (mr == NULL && wr->bind_mw.length != 0) {
+		cli_fail_const(-EINVAL, "bind_mw.mr is NULL and bind_mw.length is not 0");
+		return -EINVAL;
+	}
+	if (mw->type != type) {
+		cli_fail_const(-EINVAL,
 			"type 1 windows are bound by karst_bind_mw(), type 2 by KARST_WR_BIND_MW");
+		return -EINVAL;
+	}
 	k->bind.addr = wr->bind_mw.addr;
 	k->bind.len = wr->bind_mw.length;
 	k->bind.mw_key = mw->rkey;
@@ -76,65 +82,73 @@ wr_set_bind(struct karst_wr *k, const struct karst_send_wr *wr, enum karst_mw_ty
 static int
 wr_set_ud(struct karst_wr *k, const struct karst_send_wr *wr, const struct cli_qp *q)
 {
-	if (karst_unlikely(wr->ud.ah == NULL || wr->ud.ah->context != q->pub.context))
-		return cli_fail_const(
-			-EINVAL, "ud.ah is NULL or of another context than the queue pair");
+	if (karst_unlikely(wr->ud.ah == NULL || wr->ud.ah->context != q->pub.context)) {
+		cli_fail_const(-EINVAL, "ud.ah is NULL or of another context than the queue pair");
+		return -EINVAL;
+	}
 	k->ud.ah = wr->ud.ah->handle;
 	k->ud.remote_qpn = wr->ud.remote_qpn;
 	k->ud.remote_qkey = wr->ud.remote_qkey;
 	return 0;
 }
 
-/* What the shape of the operation needs. */
-static inline int
-wr_set_shape(struct karst_wr *k, const struct karst_send_wr *wr, const struct cli_qp *q,
-	const struct karst_wr_op *op, enum karst_mw_type window)
-{
-	switch ((enum karst_wr_shape)op->shape) {
-	case KARST_WR_SHAPE_RDMA:
-		k->rdma.remote_addr = wr->rdma.remote_addr;
-		k->rdma.rkey = wr->rdma.rkey;
-		return 0;
-	case KARST_WR_SHAPE_SEND:
-		return q->pub.qp_type == KARST_QPT_UD ? wr_set_ud(k, wr, q) : 0;
-	case KARST_WR_SHAPE_ATOMIC:
-		k->rdma.remote_addr = wr->atomic.remote_addr;
-		k->rdma.rkey = wr->atomic.rkey;
-		k->rdma.compare_add = wr->atomic.compare_add;
-		k->rdma.swap = wr->atomic.swap;
-		return 0;
-	case KARST_WR_SHAPE_BIND:
-		return wr_set_bind(k, wr, window);
-	default:
-		return 0;
-	}
-}
-
 static inline int
 wr_encode(const struct cli_qp *q, struct karst_send_wqe *w, const struct karst_send_wr *wr,
 	enum karst_mw_type window)
 {
-	const struct karst_wr_limits limits = {.qp_type = q->pub.qp_type,
-		.max_send_sge = q->pub.cap.max_send_sge,
-		.max_inline_data = q->pub.cap.max_inline_data};
-	const struct karst_wr_op *op = karst_wr_op(wr->opcode, limits.qp_type);
+	const uint32_t qp_type = q->pub.qp_type;
+	const struct karst_wr_op *op = karst_wr_op(wr->opcode, qp_type);
+	struct karst_wr_limits limits;
 	bool inv = wr->opcode == KARST_WR_SEND_WITH_INV || wr->opcode == KARST_WR_LOCAL_INV;
 	enum karst_wr_error error;
 	struct karst_wr k;
-	int ret;
+	int ret = 0;
 
 	k.wr_id = wr->wr_id;
 	k.opcode = wr->opcode;
 	k.flags = wr->send_flags;
 	k.imm = inv ? wr->invalidate_rkey : wr->imm_data;
 	k.srqn = wr->remote_srqn;
+	error = karst_likely(op != NULL) ? karst_wr_encode_header(w, qp_type, &k)
+					 : KARST_WR_BAD_OPCODE;
+	if (karst_unlikely(error != KARST_WR_OK))
+		return wr_refused(error, wr, q);
 	k.num_sge = wr->num_sge;
 	k.sges = wr->sg_list;
-	ret = karst_likely(op != NULL) ? wr_set_shape(&k, wr, q, op, window) : 0;
-	if (karst_unlikely(ret != 0))
-		return ret;
-	error = karst_wr_encode(w, &limits, &k, op);
-	return karst_likely(error == KARST_WR_OK) ? 0 : wr_refused(error, &k, &limits);
+	limits = (struct karst_wr_limits){.qp_type = qp_type,
+		.max_send_sge = q->pub.cap.max_send_sge,
+		.max_inline_data = q->pub.cap.max_inline_data};
+	switch ((enum karst_wr_shape)op->shape) {
+	case KARST_WR_SHAPE_RDMA:
+		k.rdma.remote_addr = wr->rdma.remote_addr;
+		k.rdma.rkey = wr->rdma.rkey;
+		error = karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_RDMA);
+		break;
+	case KARST_WR_SHAPE_SEND:
+		if (qp_type == KARST_QPT_UD)
+			ret = wr_set_ud(&k, wr, q);
+		if (karst_unlikely(ret != 0))
+			return ret;
+		error = karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_SEND);
+		break;
+	case KARST_WR_SHAPE_ATOMIC:
+		k.rdma.remote_addr = wr->atomic.remote_addr;
+		k.rdma.rkey = wr->atomic.rkey;
+		k.rdma.compare_add = wr->atomic.compare_add;
+		k.rdma.swap = wr->atomic.swap;
+		error = karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_ATOMIC);
+		break;
+	case KARST_WR_SHAPE_BIND:
+		ret = wr_set_bind(&k, wr, window);
+		if (ret != 0)
+			return ret;
+		error = karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_BIND);
+		break;
+	default:
+		error = karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_INV);
+		break;
+	}
+	return karst_likely(error == KARST_WR_OK) ? 0 : wr_refused(error, wr, q);
 }
 
 /* --- lists --- */

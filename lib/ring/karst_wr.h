@@ -6,9 +6,10 @@
  *
  * Each API has a structure of its own (struct karst_send_wr, struct ibv_send_wr).  Its file of
  * posting turns that into a struct karst_wr on the stack, which holds values and no objects of the
- * API, and karst_wr_encode() checks it against its queue pair and writes the slot.  All is inline,
- * so that the structure between the two disappears.  An API that builds a request by several calls
- * (ibv_wr_*()) uses the karst_wr_put_*() that karst_wr_encode() consists of.
+ * API; karst_wr_encode_header() and karst_wr_encode_body() check it against its queue pair and
+ * write the slot.  All is inline, so that the structure between the two disappears.  An API that
+ * builds a request by several calls (ibv_wr_*()) uses the karst_wr_put_*() that these two consist
+ * of.
  *
  * The checks are those that verbs ask for at once; the engine checks again what it must.
  *
@@ -189,10 +190,10 @@ karst_wr_put_sge_list(struct karst_send_wqe *w, const struct karst_wr_limits *li
 
 /** Appends @len bytes to the inline data, of which there are w->num bytes. */
 static inline enum karst_wr_error
-karst_wr_put_inline(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
-	const void *data, size_t len)
+karst_wr_put_inline(
+	struct karst_send_wqe *w, uint32_t max_inline_data, const void *data, size_t len)
 {
-	if (karst_unlikely(len > limits->max_inline_data - w->num))
+	if (karst_unlikely(len > max_inline_data - w->num))
 		return KARST_WR_INLINE_BYTES;
 	memcpy(w->inline_data + w->num, data, len);
 	w->num = (uint16_t)(w->num + len);
@@ -201,44 +202,74 @@ karst_wr_put_inline(struct karst_send_wqe *w, const struct karst_wr_limits *limi
 
 /* --- a whole request --- */
 
-/* Inline data, or SGEs. */
-static inline enum karst_wr_error
-karst_wr_put_payload(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
-	const struct karst_wr *wr, const struct karst_wr_op *op)
+/**
+ * Checks the header of @wr, whose operation queue pairs of @qp_type have, and writes it to the free
+ * slot @w.  karst_wr_encode_body() follows; what an error leaves in the slot is never published.
+ */
+karst_always_inline enum karst_wr_error
+karst_wr_encode_header(struct karst_send_wqe *w, uint32_t qp_type, const struct karst_wr *wr)
 {
-	const uint8_t *at = (const uint8_t *)wr->sges;
+	if (karst_unlikely(wr->flags & ~(uint32_t)KARST_WR_FLAGS))
+		return KARST_WR_BAD_FLAGS;
+	karst_wr_put_header(w, wr->wr_id, wr->opcode, wr->flags, wr->imm);
+	if (karst_unlikely(qp_type == KARST_QPT_XRC_SEND)) {
+		if (wr->srqn > 0xffffff)
+			return KARST_WR_BAD_SRQN;
+		w->rdma.srqn = wr->srqn;
+	}
+	return KARST_WR_OK;
+}
+
+/* Inline data of SGEs.  Not inline itself: it would take registers from the usual case. */
+karst_noinline static enum karst_wr_error
+karst_wr_put_inline_sges(
+	struct karst_send_wqe *w, uint32_t max_inline_data, const uint8_t *sges, uint32_t num_sge)
+{
 	enum karst_wr_error error = KARST_WR_OK;
 	struct karst_sge sge;
 	uint32_t i;
 
-	if (!(wr->flags & KARST_SEND_INLINE)) {
-		if (karst_unlikely(wr->num_sge > limits->max_send_sge))
-			return KARST_WR_BAD_NUM_SGE;
-		karst_wr_put_sges(w, w->sge, wr->sges, wr->num_sge);
-		return KARST_WR_OK;
-	}
-	if (karst_unlikely(!op->inlined))
+	if (karst_unlikely(!karst_wr_ops[w->opcode].inlined))
 		return KARST_WR_BAD_INLINE;
 	w->num = 0;
-	for (i = 0; i < wr->num_sge && error == KARST_WR_OK; i++) {
-		memcpy(&sge, at + (size_t)i * sizeof(sge), sizeof(sge));
-		error = karst_wr_put_inline(w, limits, (const void *)(uintptr_t)sge.addr, sge.len);
+	for (i = 0; i < num_sge && error == KARST_WR_OK; i++) {
+		memcpy(&sge, sges + (size_t)i * sizeof(sge), sizeof(sge));
+		error = karst_wr_put_inline(
+			w, max_inline_data, (const void *)(uintptr_t)sge.addr, sge.len);
 	}
 	return error;
 }
 
-static inline enum karst_wr_error
-karst_wr_put_body(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
-	const struct karst_wr *wr, const struct karst_wr_op *op)
+/* Inline data, or SGEs. */
+karst_always_inline enum karst_wr_error
+karst_wr_put_payload(
+	struct karst_send_wqe *w, const struct karst_wr_limits *limits, const struct karst_wr *wr)
 {
-	switch ((enum karst_wr_shape)op->shape) {
+	if (wr->flags & KARST_SEND_INLINE)
+		return karst_wr_put_inline_sges(
+			w, limits->max_inline_data, (const uint8_t *)wr->sges, wr->num_sge);
+	if (karst_unlikely(wr->num_sge > limits->max_send_sge))
+		return KARST_WR_BAD_NUM_SGE;
+	karst_wr_put_sges(w, w->sge, wr->sges, wr->num_sge);
+	return KARST_WR_OK;
+}
+
+/**
+ * Checks the rest of @wr and writes it.  @shape: of its operation; the caller, which had to know it
+ * to fill @wr, calls this with a constant.
+ */
+karst_always_inline enum karst_wr_error
+karst_wr_encode_body(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
+	const struct karst_wr *wr, enum karst_wr_shape shape)
+{
+	switch (shape) {
 	case KARST_WR_SHAPE_RDMA:
 		karst_wr_put_rdma(w, wr->rdma.remote_addr, wr->rdma.rkey);
-		return karst_wr_put_payload(w, limits, wr, op);
+		return karst_wr_put_payload(w, limits, wr);
 	case KARST_WR_SHAPE_SEND:
 		if (limits->qp_type == KARST_QPT_UD)
 			karst_wr_put_ud(w, wr->ud.ah, wr->ud.remote_qpn, wr->ud.remote_qkey);
-		return karst_wr_put_payload(w, limits, wr, op);
+		return karst_wr_put_payload(w, limits, wr);
 	case KARST_WR_SHAPE_ATOMIC:
 		if (karst_unlikely(wr->flags & KARST_SEND_INLINE))
 			return KARST_WR_BAD_INLINE;
@@ -251,32 +282,12 @@ karst_wr_put_body(struct karst_send_wqe *w, const struct karst_wr_limits *limits
 	case KARST_WR_SHAPE_BIND:
 		karst_wr_put_bind(w, wr->bind.addr, wr->bind.len, wr->bind.mw_key, wr->bind.new_key,
 			wr->bind.mr_key, wr->bind.access);
-		/* fallthrough */
+		w->num = 0;
+		return KARST_WR_OK;
 	default: /* INV */
 		w->num = 0;
 		return KARST_WR_OK;
 	}
-}
-
-/**
- * Checks @wr and writes it to the free slot @w; @op: karst_wr_op() of its opcode, which has told
- * the caller what to set.  What an error leaves in the slot is never published.
- */
-static inline enum karst_wr_error
-karst_wr_encode(struct karst_send_wqe *w, const struct karst_wr_limits *limits,
-	const struct karst_wr *wr, const struct karst_wr_op *op)
-{
-	if (karst_unlikely(op == NULL))
-		return KARST_WR_BAD_OPCODE;
-	if (karst_unlikely(wr->flags & ~(uint32_t)KARST_WR_FLAGS))
-		return KARST_WR_BAD_FLAGS;
-	karst_wr_put_header(w, wr->wr_id, wr->opcode, wr->flags, wr->imm);
-	if (karst_unlikely(limits->qp_type == KARST_QPT_XRC_SEND)) {
-		if (wr->srqn > 0xffffff)
-			return KARST_WR_BAD_SRQN;
-		w->rdma.srqn = wr->srqn;
-	}
-	return karst_wr_put_body(w, limits, wr, op);
 }
 
 /** A receive request to the free slot @w; @num_sge is at most the queue's max_sge. */

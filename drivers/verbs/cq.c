@@ -22,10 +22,10 @@ static int
 cq_init_check(struct ibv_context *ibv, const struct wanted *w)
 {
 	if (w->cqe < 1 || w->cqe > INT_MAX || w->comp_vector >= (uint32_t)ibv->num_comp_vectors)
-		return kv_refuse(-EINVAL,
-			"completion queue: at least one entry, and a vector that there is");
+		return kv_refuse(
+			-EINVAL, "cqe must be at least 1, comp_vector below num_comp_vectors");
 	if (w->channel != NULL && w->channel->context != ibv)
-		return kv_refuse(-EINVAL, "completion queue: a channel of another context");
+		return kv_refuse(-EINVAL, "channel belongs to another context");
 	return 0;
 }
 
@@ -46,7 +46,7 @@ cq_create(struct ibv_context *ibv, const struct wanted *w)
 	if (ret == 0 && w->channel != NULL) {
 		channel = kv_events_channel(w->channel);
 		if (channel == NULL)
-			ret = kv_refuse(-EINVAL, "completion queue: there is no such channel");
+			ret = kv_refuse(-EINVAL, "channel is not one of this context");
 	}
 	if (ret != 0)
 		return kv_fail(ret);
@@ -93,20 +93,19 @@ kv_create_cq_ex(struct ibv_context *ibv, struct ibv_cq_init_attr_ex *init)
 	if ((init->comp_mask &
 		    ~(uint32_t)(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD)) ||
 		(init->wc_flags & ~(uint64_t)KNOWN_WC_FLAGS))
-		return kv_fail(kv_refuse(
-			-EOPNOTSUPP, "completion queue: unknown bits in comp_mask or wc_flags"));
+		return kv_fail(kv_refuse(-EOPNOTSUPP, "comp_mask or wc_flags has unknown bits"));
 	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) {
 		/* a queue that may overrun silently is not to be had */
 		if (init->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED)
 			return kv_fail(kv_refuse(-EOPNOTSUPP,
-				"completion queue: of the flags SINGLE_THREADED alone"));
+				"flags: only IBV_CREATE_CQ_ATTR_SINGLE_THREADED is supported"));
 		w.single = init->flags != 0;
 	}
 	if (init->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
 		int ret = kv_check(KV_PD, init->parent_domain);
 
 		if (ret == 0 && kv_pd_of(init->parent_domain)->contained == NULL)
-			ret = kv_refuse(-EINVAL, "completion queue: this is no parent domain");
+			ret = kv_refuse(-EINVAL, "parent_domain is not a parent domain");
 		if (ret != 0)
 			return kv_fail(ret);
 		w.parent = kv_pd_of(init->parent_domain);
@@ -126,7 +125,7 @@ kv_resize_cq(struct ibv_cq *ibv, int cqe)
 	int ret = kv_check(KV_CQ, ibv);
 
 	if (ret == 0 && cqe < 1)
-		ret = kv_refuse(-EINVAL, "completion queue: at least one entry");
+		ret = kv_refuse(-EINVAL, "cqe must be at least 1");
 	if (ret != 0)
 		return kv_error(ret);
 	karst_lock(&cq->lock);
@@ -143,7 +142,7 @@ kv_modify_cq(struct ibv_cq *ibv, struct ibv_modify_cq_attr *attr)
 	int ret = kv_check(KV_CQ, ibv);
 
 	if (ret == 0 && attr->attr_mask & ~(uint32_t)IBV_CQ_ATTR_MODERATE)
-		ret = kv_refuse(-EOPNOTSUPP, "completion queue: moderation alone");
+		ret = kv_refuse(-EOPNOTSUPP, "attr_mask: only IBV_CQ_ATTR_MODERATE is supported");
 	if (ret != 0 || attr->attr_mask == 0)
 		return kv_error(ret);
 	return kv_error(karst_modify_cq(

@@ -206,7 +206,8 @@ kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_inp
 	int ret;
 
 	if ((input != NULL && input->comp_mask != 0) || attr_size < sizeof(all.orig_attr))
-		return kv_error(kv_refuse(-EINVAL, "device: comp_mask 0, and room for attributes"));
+		return kv_error(kv_refuse(-EINVAL,
+			"comp_mask must be 0, attr_size at least that of struct ibv_device_attr"));
 	ret = karst_query_device(kv_context_of(ibv)->karst, &from);
 	if (ret != 0)
 		return kv_error(ret);
@@ -228,7 +229,8 @@ kv_query_rt_values(struct ibv_context *ibv, struct ibv_values_ex *values)
 
 	values->comp_mask = 0;
 	if (want & ~(uint32_t)IBV_VALUES_MASK_RAW_CLOCK)
-		return kv_error(kv_refuse(-EOPNOTSUPP, "values: RAW_CLOCK alone"));
+		return kv_error(kv_refuse(
+			-EOPNOTSUPP, "comp_mask: only IBV_VALUES_MASK_RAW_CLOCK is supported"));
 	if (!(want & IBV_VALUES_MASK_RAW_CLOCK))
 		return 0;
 	ret = karst_query_clock(kv_context_of(ibv)->karst, &ns);
@@ -279,7 +281,7 @@ kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *attr)
 	int ret;
 
 	if (port != 1)
-		return kv_error(kv_refuse(-EINVAL, "the device has port 1 alone"));
+		return kv_error(kv_refuse(-EINVAL, "port_num must be 1"));
 	ret = karst_query_port(ctx->karst, ctx->port, &from);
 	if (ret != 0)
 		return kv_error(ret);

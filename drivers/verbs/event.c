@@ -350,7 +350,7 @@ uverbs_write(int fd, const void *buf, size_t len)
 		return event_failed(kv_refuse(-EINVAL, cut_short));
 	memcpy(&hdr, buf, sizeof(hdr));
 	if (hdr.command != IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL)
-		return event_failed(kv_refuse(-EOPNOTSUPP, "a command that is the kernel's alone"));
+		return event_failed(kv_refuse(-EOPNOTSUPP, "this uverbs command is not supported"));
 	return create_channel(s.ctx, buf, len);
 }
 

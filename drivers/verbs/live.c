@@ -105,8 +105,8 @@ kv_check(enum kv_kind kind, const void *ibv)
 	known = l != NULL && (l->at == NULL || *l->at == l->handle);
 	unlock_live();
 	if (!known)
-		return kv_refuse(-ENOENT,
-			"there is no such object: it was destroyed, or its handle was changed");
+		return kv_refuse(
+			-ENOENT, "no such object: it was destroyed, or its handle was changed");
 	return 0;
 }
 

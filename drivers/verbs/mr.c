@@ -20,7 +20,7 @@ check_access(int access, unsigned int *to)
 	unsigned int must = (unsigned int)access & ~(unsigned int)IBV_ACCESS_OPTIONAL_RANGE;
 
 	if (must & ~(unsigned int)KNOWN_ACCESS)
-		return kv_refuse(-EINVAL, "region: access flags that there are not");
+		return kv_refuse(-EINVAL, "access has unknown flags");
 	*to = must;
 	return 0;
 }
@@ -62,7 +62,8 @@ kv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, uint64_t hca_va, int acc
 		ret = check_access(access, &flags);
 	/* "all addresses": a region has a range of addresses in the engine, which has no more than we */
 	if (ret == 0 && flags & IBV_ACCESS_ON_DEMAND && addr == NULL && length == SIZE_MAX)
-		ret = kv_refuse(-EOPNOTSUPP, "region on demand: of a range, not of all addresses");
+		ret = kv_refuse(-EOPNOTSUPP,
+			"IBV_ACCESS_ON_DEMAND: implicit regions (all addresses) are not supported");
 	if (ret != 0)
 		return kv_fail(ret);
 	mr = calloc(1, sizeof(*mr));
@@ -161,11 +162,12 @@ mr_populate(const struct kv_mr *mr, const struct ibv_sge *sge, bool write)
 		return 0;
 	switch (errno) {
 	case EINVAL: /* a kernel that does not know it, or memory that cannot be written to */
-		return kv_refuse(-EOPNOTSUPP, "advice: the kernel does not do it for this memory");
+		return kv_refuse(
+			-EOPNOTSUPP, "advise_mr: the kernel cannot prefetch this kind of memory");
 	case ENOMEM:
-		return kv_refuse(-EFAULT, "advice: nothing is mapped there");
+		return kv_refuse(-EFAULT, "advise_mr: nothing is mapped at the address of an SGE");
 	default:
-		return kv_refuse(-errno, "advice: the kernel has no such pages");
+		return kv_refuse(-errno, "advise_mr: the kernel cannot provide the pages");
 	}
 }
 
@@ -176,9 +178,11 @@ mr_advise(const struct kv_pd *pd, enum ibv_advise_mr_advice advice, const struct
 	const struct kv_mr *mr = find_on_demand(pd, sge);
 
 	if (mr == NULL)
-		return kv_refuse(-EINVAL, "advice: not within a region on demand of this domain");
+		return kv_refuse(-EINVAL,
+			"advise_mr: an SGE is not within an on-demand region of this protection domain");
 	if (write && !(mr->vmr.access & IBV_ACCESS_LOCAL_WRITE))
-		return kv_refuse(-EPERM, "advice: the region is not to be written to");
+		return kv_refuse(
+			-EPERM, "advise_mr: PREFETCH_WRITE to a region without local write access");
 	/* what is there already is as near as it can be */
 	return advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT ? 0 : mr_populate(mr, sge, write);
 }
@@ -194,11 +198,13 @@ kv_advise_mr(struct ibv_pd *ibv, enum ibv_advise_mr_advice advice, uint32_t flag
 	if (ret != 0)
 		return kv_error(ret);
 	if (flags & ~(uint32_t)IBV_ADVISE_MR_FLAG_FLUSH)
-		return kv_error(kv_refuse(-EINVAL, "advice: of the flags FLUSH alone"));
+		return kv_error(kv_refuse(
+			-EINVAL, "advise_mr: flags: only IBV_ADVISE_MR_FLAG_FLUSH is supported"));
 	if (advice != IBV_ADVISE_MR_ADVICE_PREFETCH &&
 		advice != IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE &&
 		advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT)
-		return kv_error(kv_refuse(-EOPNOTSUPP, "advice: to prefetch, and no other"));
+		return kv_error(kv_refuse(
+			-EOPNOTSUPP, "advise_mr: only the PREFETCH advices are supported"));
 	pthread_mutex_lock(&ctx->lock);
 	for (i = 0; i < nsges && ret == 0; i++)
 		ret = mr_advise(kv_pd_of(ibv), advice, &sges[i]);

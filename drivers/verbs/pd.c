@@ -45,7 +45,7 @@ kv_dealloc_pd(struct ibv_pd *ibv)
 	int ret = kv_check(KV_PD, ibv);
 
 	if (ret == 0 && atomic_load(&pd->users) != 0)
-		ret = kv_refuse(-EBUSY, "a parent domain contains it");
+		ret = kv_refuse(-EBUSY, "a parent domain uses it");
 	if (ret == 0 && pd->contained == NULL)
 		ret = karst_dealloc_pd(pd->karst);
 	if (ret != 0)
@@ -67,7 +67,7 @@ kv_alloc_td(struct ibv_context *ibv, struct ibv_td_init_attr *init)
 	struct kv_td *td;
 
 	if (init->comp_mask != 0)
-		return kv_fail(kv_refuse(-EOPNOTSUPP, "thread domain: comp_mask 0"));
+		return kv_fail(kv_refuse(-EOPNOTSUPP, "comp_mask must be 0"));
 	td = calloc(1, sizeof(*td));
 	if (td == NULL)
 		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
@@ -83,7 +83,7 @@ kv_dealloc_td(struct ibv_td *ibv)
 	int ret = kv_check(KV_TD, ibv);
 
 	if (ret == 0 && atomic_load(&td->users) != 0)
-		ret = kv_refuse(-EBUSY, "a parent domain contains it");
+		ret = kv_refuse(-EBUSY, "a parent domain uses it");
 	if (ret != 0)
 		return kv_error(ret);
 	kv_live_del(&td->live);
@@ -101,7 +101,7 @@ kv_alloc_parent_domain(struct ibv_context *ibv, struct ibv_parent_domain_init_at
 	int ret;
 
 	if (init->comp_mask & ~(uint32_t)KNOWN_PARENT)
-		return kv_fail(kv_refuse(-EOPNOTSUPP, "parent domain: unknown bits in comp_mask"));
+		return kv_fail(kv_refuse(-EOPNOTSUPP, "comp_mask has unknown bits"));
 	ret = kv_check(KV_PD, init->pd);
 	if (ret == 0)
 		ret = kv_check_if(KV_TD, init->td);
@@ -111,8 +111,7 @@ kv_alloc_parent_domain(struct ibv_context *ibv, struct ibv_parent_domain_init_at
 	if (contained->contained != NULL || init->pd->context != ibv ||
 		(has_allocators && (init->alloc == NULL || init->free == NULL)))
 		return kv_fail(kv_refuse(-EINVAL,
-			"parent domain: of a parent domain, of another context, or with half of "
-			"an allocator"));
+			"pd must be a protection domain of this context, and alloc and free both be set or neither"));
 	pd = calloc(1, sizeof(*pd));
 	if (pd == NULL)
 		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
@@ -145,11 +144,11 @@ ask_allocator(struct kv_pd *pd, size_t size, enum kv_resource what)
 		return IBV_ALLOCATOR_USE_DEFAULT;
 	p = pd->alloc(&pd->ibv, pd->alloc_context, size, KARST_CACHE_LINE, what);
 	if (p == NULL)
-		return kv_fail(kv_refuse(-ENOMEM, "the parent domain's allocator has no memory"));
+		return kv_fail(kv_refuse(-ENOMEM, "the parent domain's alloc() returned NULL"));
 	if (p != IBV_ALLOCATOR_USE_DEFAULT && (uintptr_t)p % KARST_CACHE_LINE != 0) {
 		pd->free(&pd->ibv, pd->alloc_context, p, what);
 		return kv_fail(kv_refuse(-EINVAL,
-			"the parent domain's allocator gives memory that is not aligned as asked"));
+			"the parent domain's alloc() returned memory that is not aligned as requested"));
 	}
 	return p;
 }
@@ -196,10 +195,10 @@ kv_open_xrcd(struct ibv_context *ibv, struct ibv_xrcd_init_attr *init)
 	int ret;
 
 	if (init->comp_mask & ~need)
-		return kv_fail(kv_refuse(-EOPNOTSUPP, "XRC domain: unknown bits in comp_mask"));
+		return kv_fail(kv_refuse(-EOPNOTSUPP, "comp_mask has unknown bits"));
 	if ((init->comp_mask & need) != need)
-		return kv_fail(kv_refuse(
-			-EINVAL, "XRC domain: descriptor and flags are both to be given"));
+		return kv_fail(kv_refuse(-EINVAL,
+			"comp_mask must have IBV_XRCD_INIT_ATTR_FD and IBV_XRCD_INIT_ATTR_OFLAGS"));
 	x = calloc(1, sizeof(*x));
 	if (x == NULL)
 		return kv_fail(kv_refuse(-ENOMEM, "no memory"));
@@ -236,7 +235,7 @@ kv_ah_attr(const struct kv_context *ctx, const struct ibv_ah_attr *from, struct 
 {
 	/* RoCE addresses are IP addresses: no LIDs */
 	if (from->port_num != 1 || !from->is_global)
-		return kv_refuse(-EINVAL, "address: of port 1, and global, as RoCE's are");
+		return kv_refuse(-EINVAL, "ah_attr: port_num and is_global must be 1");
 	*to = (struct karst_ah_attr){
 		.flow_label = from->grh.flow_label & 0xfffff, /* UCX says -1 for none */
 		.sgid_index = from->grh.sgid_index,

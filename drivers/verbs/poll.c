@@ -421,7 +421,7 @@ start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 	int ret;
 
 	if (karst_unlikely(attr->comp_mask != 0))
-		return kv_error(kv_refuse(-EINVAL, "polling: there is nothing in comp_mask"));
+		return kv_error(kv_refuse(-EINVAL, "comp_mask must be 0"));
 	cq_lock(cq);
 	ret = ex_peek(cq);
 	if (karst_unlikely(ret == ENOENT))

@@ -35,9 +35,9 @@ static int
 qp_init_check(const struct ibv_qp_init_attr_ex *init)
 {
 	if (init->comp_mask & ~(uint32_t)KNOWN_INIT)
-		return kv_refuse(-EOPNOTSUPP, "queue pair: unknown bits in comp_mask");
+		return kv_refuse(-EOPNOTSUPP, "comp_mask has unknown bits");
 	if ((init->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && init->create_flags != 0)
-		return kv_refuse(-EOPNOTSUPP, "queue pair: there are no create_flags");
+		return kv_refuse(-EOPNOTSUPP, "create_flags must be 0");
 	switch (init->qp_type) {
 	case IBV_QPT_RC:
 	case IBV_QPT_UC:
@@ -45,13 +45,13 @@ qp_init_check(const struct ibv_qp_init_attr_ex *init)
 	case IBV_QPT_XRC_SEND:
 		if (init->comp_mask & IBV_QP_INIT_ATTR_PD && init->pd != NULL)
 			return 0;
-		return kv_refuse(-EINVAL, "queue pair: no protection domain");
+		return kv_refuse(-EINVAL, "comp_mask has no IBV_QP_INIT_ATTR_PD");
 	case IBV_QPT_XRC_RECV:
 		if (init->comp_mask & IBV_QP_INIT_ATTR_XRCD && init->xrcd != NULL)
 			return 0;
-		return kv_refuse(-EINVAL, "queue pair: no XRC domain");
+		return kv_refuse(-EINVAL, "comp_mask has no IBV_QP_INIT_ATTR_XRCD");
 	default:
-		return kv_refuse(-EOPNOTSUPP, "queue pair: RC, UC, UD and XRC are there");
+		return kv_refuse(-EOPNOTSUPP, "qp_type is not RC, UC, UD or XRC");
 	}
 }
 
@@ -153,8 +153,8 @@ kv_create_qp_ex(struct ibv_context *ibv, struct ibv_qp_init_attr_ex *init)
 		ret = kv_set_wr_ops(qp, init->send_ops_flags);
 		if (ret != 0) {
 			kv_object_free(qp, KV_RESOURCE_QP, qp->memory);
-			return kv_fail(kv_refuse(
-				-ret, "queue pair: send operations that its type does not have"));
+			return kv_fail(kv_refuse(-ret,
+				"send_ops_flags has operations that qp_type does not support"));
 		}
 		qp->vqp.comp_mask |= VERBS_QP_EX;
 	}
@@ -204,8 +204,8 @@ kv_open_qp(struct ibv_context *ibv, struct ibv_qp_open_attr *attr)
 
 	if ((attr->comp_mask & need) != need || attr->comp_mask >= IBV_QP_OPEN_ATTR_RESERVED ||
 		attr->xrcd == NULL || attr->qp_type != IBV_QPT_XRC_RECV)
-		return kv_fail(kv_refuse(
-			-EINVAL, "opening a queue pair: number, XRC domain, and type XRC_RECV"));
+		return kv_fail(
+			kv_refuse(-EINVAL, "open_qp needs qp_num, xrcd, and qp_type XRC_RECV"));
 	ret = kv_check(KV_XRCD, attr->xrcd);
 	if (ret != 0)
 		return kv_fail(ret);
@@ -271,9 +271,9 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 
 	mask = qp_mask_of_type(ibv->qp_type, mask);
 	if (ret == 0 && mask & ~KNOWN_MASK)
-		ret = kv_refuse(-EOPNOTSUPP, "queue pair: there is no rate limit");
+		ret = kv_refuse(-EOPNOTSUPP, "rate limits are not supported");
 	if (ret == 0 && mask & IBV_QP_PORT && attr->port_num != 1)
-		ret = kv_refuse(-EINVAL, "queue pair: the device has port 1 alone");
+		ret = kv_refuse(-EINVAL, "port_num must be 1");
 	if (ret == 0 && mask & IBV_QP_AV)
 		ret = kv_ah_attr(ctx, &attr->ah_attr, &to.ah_attr);
 	if (ret == 0)
@@ -368,7 +368,7 @@ kv_modify_qp_rate_limit(struct ibv_qp *ibv, struct ibv_qp_rate_limit_attr *attr)
 {
 	(void)ibv;
 	(void)attr;
-	return kv_error(kv_refuse(-EOPNOTSUPP, "queue pair: there is no rate limit"));
+	return kv_error(kv_refuse(-EOPNOTSUPP, "rate limits are not supported"));
 }
 
 /* librdmacm asks for them with every connection, so nobody is told why. */

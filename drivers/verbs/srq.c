@@ -51,16 +51,15 @@ srq_init_check(const struct ibv_srq_init_attr_ex *init)
 	int ret;
 
 	if (init->comp_mask & ~known)
-		return kv_refuse(-EOPNOTSUPP, "shared receive queue: no tag matching");
+		return kv_refuse(-EOPNOTSUPP, "tag matching (IBV_SRQT_TM) is not supported");
 	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_PD) || init->pd == NULL)
-		return kv_refuse(-EINVAL, "shared receive queue: no protection domain");
+		return kv_refuse(-EINVAL, "comp_mask has no IBV_SRQ_INIT_ATTR_PD");
 	if (!(init->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) || init->srq_type == IBV_SRQT_BASIC)
 		return 0;
 	if (init->srq_type != IBV_SRQT_XRC)
-		return kv_refuse(-EOPNOTSUPP, "shared receive queue: BASIC and XRC are there");
+		return kv_refuse(-EOPNOTSUPP, "srq_type is not BASIC or XRC");
 	if ((init->comp_mask & xrc) != xrc || init->xrcd == NULL || init->cq == NULL)
-		return kv_refuse(-EINVAL,
-			"shared receive queue: of XRC, with a domain and a completion queue");
+		return kv_refuse(-EINVAL, "srq_type XRC needs xrcd and cq");
 	ret = kv_check(KV_XRCD, init->xrcd);
 	return ret != 0 ? ret : kv_check(KV_CQ, init->cq);
 }
@@ -105,9 +104,10 @@ kv_modify_srq(struct ibv_srq *ibv, struct ibv_srq_attr *attr, int mask)
 	int ret = kv_check(KV_SRQ, ibv);
 
 	if (ret == 0 && mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT))
-		ret = kv_refuse(-EINVAL, "shared receive queue: unknown attributes");
+		ret = kv_refuse(-EINVAL, "srq_attr_mask has unknown bits");
 	if (ret == 0 && mask & IBV_SRQ_MAX_WR)
-		ret = kv_refuse(-EOPNOTSUPP, "shared receive queue: its size is fixed");
+		ret = kv_refuse(
+			-EOPNOTSUPP, "IBV_SRQ_MAX_WR: the size of a shared receive queue is fixed");
 	if (ret != 0 || !(mask & IBV_SRQ_LIMIT))
 		return kv_error(ret);
 	return kv_error(karst_modify_srq(kv_srq_of(ibv)->karst, attr->srq_limit));
@@ -134,7 +134,7 @@ kv_get_srq_num(struct ibv_srq *ibv, uint32_t *srq_num)
 	int ret = kv_check(KV_SRQ, ibv);
 
 	if (ret == 0 && srq->vsrq.srq_type != IBV_SRQT_XRC)
-		ret = kv_refuse(-EOPNOTSUPP, "shared receive queue: not of XRC");
+		ret = kv_refuse(-EOPNOTSUPP, "the shared receive queue is not of type XRC");
 	if (ret != 0)
 		return kv_error(ret);
 	*srq_num = srq->vsrq.srq_num;

@@ -110,7 +110,7 @@ kv_cm_write(int fd, const void *buf, size_t len)
 	 * not */
 	n = file->pid == getpid()
 		? kv_cm_command(file, cancel, buf, len)
-		: kv_refuse(-EACCES, "rdma_cm: the channel is the parent process's");
+		: kv_refuse(-EACCES, "rdma_cm: the channel belongs to the parent process");
 	/* who does not wait, or was interrupted, knows why */
 	if (n < 0 && n != -EAGAIN && n != -EINTR)
 		kv_fail((int)n);

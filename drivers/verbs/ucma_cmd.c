@@ -62,7 +62,7 @@ create_id(struct call *c)
 	int ret;
 
 	if (in->ps != RDMA_PS_TCP && in->ps != RDMA_PS_UDP)
-		return kv_refuse(-EINVAL, "port space: TCP and UDP are there");
+		return kv_refuse(-EINVAL, "port space is not RDMA_PS_TCP or RDMA_PS_UDP");
 	ret = karst_rdmacm_create_id(
 		c->file->channel, in->uid, (enum karst_rdmacm_port_space)in->ps, type, &id);
 	if (ret != 0)
@@ -98,7 +98,7 @@ migrate_id(struct call *c)
 	int ret;
 
 	if (from == NULL)
-		return kv_refuse(-EINVAL, "the identifier's channel is none of karst's");
+		return kv_refuse(-EINVAL, "migrate_id: fd is not a channel of karst");
 	ret = kv_cm_id_check(from, in->id);
 	if (ret == 0)
 		ret = karst_rdmacm_migrate_id(
@@ -186,7 +186,7 @@ check_own(const struct sockaddr_in6 *addr)
 
 	if (addr->sin6_family == AF_INET6 && ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80 &&
 		addr->sin6_scope_id == 0)
-		return kv_refuse(-EINVAL, "a link-local address without its interface");
+		return kv_refuse(-EINVAL, "a link-local address needs sin6_scope_id");
 	return 0;
 }
 
@@ -259,7 +259,7 @@ static int
 param_of(const struct rdma_ucm_conn_param *from, struct karst_rdmacm_conn_param *to)
 {
 	if (from->private_data_len > sizeof(to->private_data))
-		return kv_refuse(-EINVAL, "more private data than any message has");
+		return kv_refuse(-EINVAL, "private_data_len exceeds that of any message");
 	*to = (struct karst_rdmacm_conn_param){
 		.private_data_len = from->private_data_len,
 		.responder_resources = from->responder_resources,
@@ -292,7 +292,7 @@ connect_id(struct call *c)
 	int ret = kv_cm_id_check(c->file, in->id);
 
 	if (ret == 0 && !in->conn_param.valid)
-		ret = kv_refuse(-EINVAL, "connect: no parameters");
+		ret = kv_refuse(-EINVAL, "connect: conn_param.valid is 0");
 	if (ret == 0)
 		ret = param_of(&in->conn_param, &param);
 	return ret != 0 ? ret : karst_rdmacm_connect(c->karst, in->id, &param);
@@ -437,16 +437,16 @@ command_of(const struct rdma_ucm_cmd_hdr *hdr, size_t len, int *ret)
 	const struct command *cmd;
 
 	if (hdr->cmd >= KARST_DIM(commands) || hdr->in > len - sizeof(*hdr)) {
-		*ret = kv_refuse(-EINVAL, "rdma_cm: a command that there is not, or part of one");
+		*ret = kv_refuse(-EINVAL, "rdma_cm: unknown command, or length does not fit");
 		return NULL;
 	}
 	cmd = &commands[hdr->cmd];
 	if (cmd->run == NULL)
-		*ret = kv_refuse(-ENOSYS, "rdma_cm: a command that karst does not have");
+		*ret = kv_refuse(-ENOSYS, "rdma_cm: command is not supported");
 	else if (hdr->in < cmd->in_min)
-		*ret = kv_refuse(-EINVAL, "rdma_cm: a command that is too short");
+		*ret = kv_refuse(-EINVAL, "rdma_cm: command is shorter than its structure");
 	else if (hdr->out < cmd->out_min)
-		*ret = kv_refuse(-ENOSPC, "rdma_cm: no room for a command's answer");
+		*ret = kv_refuse(-ENOSPC, "rdma_cm: out is smaller than the reply");
 	else
 		return cmd;
 	return NULL;
@@ -463,7 +463,7 @@ kv_cm_command(struct kv_cm_file *file, int cancel, const void *buf, size_t len)
 	int ret = 0;
 
 	if (len < sizeof(hdr))
-		return kv_refuse(-EINVAL, "rdma_cm: less than a command's header");
+		return kv_refuse(-EINVAL, "rdma_cm: write is shorter than a command header");
 	memcpy(&hdr, buf, sizeof(hdr));
 	cmd = command_of(&hdr, len, &ret);
 	if (cmd == NULL)

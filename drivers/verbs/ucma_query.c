@@ -95,7 +95,7 @@ kv_cm_query_route(struct kv_cm_file *file, uint32_t id, struct rdma_ucm_query_ro
 	resp->node_guid = kv_device_guid(file->engine->socket, q.port_num);
 	/* a port that has come after the program listed the devices */
 	if (resp->node_guid == 0)
-		return kv_refuse(-ENODEV, "the port has come after the devices were listed");
+		return kv_refuse(-ENODEV, "the port was added after the devices were listed");
 	resp->port_num = 1;
 	resp->num_paths = q.paths;
 	if (q.paths != 0) {
@@ -119,7 +119,7 @@ kv_cm_init_qp_attr(
 	int ret;
 
 	if (state > IBV_QPS_ERR)
-		return kv_refuse(-EINVAL, "queue pair: no such state");
+		return kv_refuse(-EINVAL, "init_qp_attr: unknown qp_state");
 	ret = karst_rdmacm_init_qp_attr(
 		file->engine->karst, id, (enum karst_qp_state)state, &a, &mask);
 	if (ret != 0)

@@ -65,12 +65,12 @@ check_reply(const struct karst_ctl_hdr *req, const struct karst_ctl_hdr *h, size
 	int ret = karst_ctl_check_reply(req, h, len, nfds, why);
 
 	if (ret != 0)
-		return cli_fail(ret, "the engine's answer: %s", why);
+		return cli_fail(ret, "reply of the engine: %s", why);
 	if (h->status != 0)
 		return cli_fail(h->status, "%s", fault->why);
 	if (nfds > reply->nfds)
 		return cli_fail(-EPROTO,
-			"the engine's answer to request %u has %u descriptors, at most %u expected",
+			"reply of the engine to request %u has %u descriptors, at most %u expected",
 			req->op, nfds, reply->nfds);
 	return 0;
 }
@@ -99,7 +99,7 @@ cli_call_locked(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_h
 	if (ret != 0) {
 		if (ret == -EIO)
 			cli_set_dead(c);
-		return cli_fail(ret, "no answer from the engine: %s",
+		return cli_fail(ret, "no reply from the engine: %s",
 			ret == -EIO ? "it is gone" : strerror(-ret));
 	}
 	ret = check_reply(req, c->reply, got, got_nfds, reply);

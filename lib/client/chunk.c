@@ -28,7 +28,8 @@ chunks_grow(struct karst_client *c, uint32_t n)
 	if (n <= c->nchunks)
 		return 0;
 	if (n > MAX_CHUNKS)
-		return cli_fail(-EPROTO, "the engine named memory file %u", n - 1);
+		return cli_fail(
+			-EPROTO, "reply of the engine: memory file %u exceeds the limit", n - 1);
 	p = realloc(c->chunk, n * sizeof(*p));
 	if (p == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
@@ -48,7 +49,8 @@ map_file(struct cli_chunk *k, int fd, uint64_t bytes)
 	if (seals < 0 || !(seals & F_SEAL_SHRINK))
 		return cli_fail_const(-EPROTO, "the engine's ring memory is not sealed");
 	if (fstat(fd, &st) != 0 || bytes == 0 || (uint64_t)st.st_size < bytes)
-		return cli_fail_const(-EPROTO, "the engine's ring memory is shorter than it says");
+		return cli_fail_const(
+			-EPROTO, "the engine's ring memory is shorter than announced");
 	at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (at == MAP_FAILED)
 		return cli_fail(-errno, "mapping the engine's ring memory: %s", strerror(errno));

@@ -250,8 +250,7 @@ connect_to(int fd, const char *path)
 	int err;
 
 	if (strlen(path) >= sizeof(a.sun_path))
-		return cli_fail(-EINVAL,
-			"%s: longer than the %zu bytes that a socket's name may have", path,
+		return cli_fail(-EINVAL, "%s: exceeds %zu bytes, the limit of a socket path", path,
 			sizeof(a.sun_path) - 1);
 	memcpy(a.sun_path, path, strlen(path) + 1);
 	if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)

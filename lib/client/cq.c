@@ -106,7 +106,7 @@ karst_create_cq_ex(
 	if (ret != 0)
 		return ret;
 	if (init->channel != NULL && init->channel->context != ctx)
-		return cli_fail_const(-EINVAL, "the channel is another context's");
+		return cli_fail_const(-EINVAL, "channel belongs to another context");
 	q = aligned_alloc(KARST_CACHE_LINE, (bytes + KARST_CACHE_LINE - 1) & ~(size_t)63);
 	if (q == NULL)
 		return cli_fail_const(-ENOMEM, "no memory");
@@ -245,7 +245,8 @@ karst_destroy_cq(struct karst_cq *cq)
 		return cli_fail_forked();
 	users = atomic_load(&q->users);
 	if (users != 0)
-		return cli_fail(-EBUSY, "%u queues complete into this queue", users);
+		return cli_fail(-EBUSY,
+			"%u queue pairs or shared receive queues use this completion queue", users);
 	ret = cli_destroy_call(c, KARST_CTL_DESTROY_CQ, cq->handle);
 	if (ret != 0)
 		return ret;

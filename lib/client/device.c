@@ -84,7 +84,7 @@ gids(struct karst_client *c, uint32_t port, uint32_t first, struct karst_ctl_que
 	int ret = cli_call(c, KARST_CTL_QUERY_GIDS, &m.hdr, sizeof(m), NULL, 0, &reply);
 
 	if (ret == 0 && r->n > KARST_CTL_GIDS)
-		return cli_fail(-EPROTO, "the engine's answer has %u addresses", r->n);
+		return cli_fail(-EPROTO, "reply of the engine has %u addresses", r->n);
 	return ret;
 }
 
@@ -168,10 +168,9 @@ karst_query_lcore(struct karst_context *ctx, uint32_t lcore, uint32_t *cpu)
 	if (cli_forked(c))
 		return cli_fail_forked();
 	if (lcore >= ctx->nlcores)
-		return cli_fail(
-			-EINVAL, "lcore %u: the engine has %u, from 0 on", lcore, ctx->nlcores);
+		return cli_fail(-EINVAL, "lcore %u: must be below %u", lcore, ctx->nlcores);
 	if (c->cpu[lcore] < 0)
-		return cli_fail_const(-ENODATA, "the lcore is bound to no CPU in particular");
+		return cli_fail_const(-ENODATA, "the lcore is not bound to one CPU");
 	*cpu = (uint32_t)c->cpu[lcore];
 	return 0;
 }

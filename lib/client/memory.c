@@ -327,8 +327,7 @@ memory_walk_vmas(struct made *m, struct karst_vmas *vmas, char *why)
 				(unsigned long long)at);
 		if (m->write && !v.write)
 			return karst_ctl_say(why, -EFAULT,
-				"memory at %#llx is read-only: it can be registered for reading "
-				"alone",
+				"memory at %#llx is read-only: access must not include writing",
 				(unsigned long long)at);
 		at = add_vma(m, &v, at);
 	}
@@ -387,10 +386,11 @@ memory_begin(const void *addr, size_t len, bool write, struct made **out, char *
 	int ret;
 
 	if ((uintptr_t)addr + len < (uintptr_t)addr)
-		return karst_ctl_say(why, -EINVAL, "%zu bytes at %p wrap around", len, addr);
+		return karst_ctl_say(
+			why, -EINVAL, "length %zu at %p exceeds the address space", len, addr);
 	ret = cli_fork_init();
 	if (ret != 0)
-		return karst_ctl_say(why, ret, "fork() cannot be watched");
+		return karst_ctl_say(why, ret, "pthread_atfork() failed");
 	m = calloc(1, sizeof(*m));
 	if (m == NULL)
 		return karst_ctl_say(why, -ENOMEM, "out of memory");

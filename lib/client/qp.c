@@ -216,20 +216,16 @@ qp_init_check(const struct karst_pd *pd, const struct karst_qp_init_attr *init)
 	bool sender = init->qp_type == KARST_QPT_XRC_SEND;
 
 	if (pd == NULL)
-		return cli_fail_const(-EINVAL,
-			"a queue pair needs a protection domain, unless it is of type XRC_RECV");
+		return cli_fail_const(-EINVAL, "pd is NULL: only XRC_RECV queue pairs have none");
 	if (init->send_cq == NULL || (init->recv_cq == NULL && !sender))
-		return cli_fail_const(-EINVAL,
-			"a queue pair needs a send_cq and a recv_cq, which may be the same");
+		return cli_fail_const(-EINVAL, "send_cq or recv_cq is NULL");
 	if (sender && init->srq != NULL)
-		return cli_fail_const(-EINVAL,
-			"a queue pair of type XRC_SEND receives nothing: no shared receive queue");
+		return cli_fail_const(-EINVAL, "srq must be NULL for queue pairs of XRC types");
 	if (init->send_cq->context != pd->context ||
 		(!sender && init->recv_cq->context != pd->context) ||
 		(init->srq != NULL && init->srq->context != pd->context))
-		return cli_fail_const(-EINVAL,
-			"a completion or shared receive queue of another "
-			"context than the protection domain");
+		return cli_fail_const(
+			-EINVAL, "send_cq, recv_cq or srq belongs to another context than pd");
 	return 0;
 }
 
@@ -269,9 +265,8 @@ karst_create_qp(struct karst_pd *pd, struct karst_qp_init_attr *init, struct kar
 	int ret;
 
 	if (target ? init->xrcd == NULL : pd == NULL)
-		return target
-			? cli_fail_const(-EINVAL, "a queue pair of type XRC_RECV needs an xrcd")
-			: qp_init_check(pd, init);
+		return target ? cli_fail_const(-EINVAL, "xrcd is NULL: qp_type XRC_RECV needs one")
+			      : qp_init_check(pd, init);
 	c = cli_of(target ? init->xrcd->context : pd->context);
 	ret = cli_check(c);
 	if (ret == 0 && !target)

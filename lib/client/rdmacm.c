@@ -40,7 +40,7 @@ port_of_scope(struct karst_context *ctx, uint32_t scope_id, uint32_t *port)
 	int ret;
 
 	if (if_indextoname(scope_id, name) == NULL)
-		return cli_fail(-ENODEV, "there is no interface %u", scope_id);
+		return cli_fail(-ENODEV, "scope_id %u: no such interface", scope_id);
 	for (i = 1; i <= ctx->nports; i++) {
 		ret = karst_query_port(ctx, i, &attr);
 		if (ret == -EIO)
@@ -50,7 +50,7 @@ port_of_scope(struct karst_context *ctx, uint32_t scope_id, uint32_t *port)
 			return 0;
 		}
 	}
-	return cli_fail(-ENODEV, "interface %s is no port's of the engine", name);
+	return cli_fail(-ENODEV, "interface %s belongs to no port of the engine", name);
 }
 
 static uint32_t
@@ -84,8 +84,8 @@ addr_to_ctl(struct karst_context *ctx, const struct sockaddr *sa, struct karst_c
 			return 0;
 		return port_of_scope(ctx, in6->sin6_scope_id, &a->scope_id);
 	default:
-		return cli_fail(
-			-EAFNOSUPPORT, "address family %d: AF_INET or AF_INET6", sa->sa_family);
+		return cli_fail(-EAFNOSUPPORT, "address family %d is not AF_INET or AF_INET6",
+			sa->sa_family);
 	}
 }
 
@@ -112,7 +112,7 @@ static int
 param_to_ctl(const struct karst_rdmacm_conn_param *p, struct karst_ctl_cm_param *w)
 {
 	if (p->private_data_len > KARST_RDMACM_PRIVATE_DATA)
-		return cli_fail(-EINVAL, "%u bytes of private data: up to %u", p->private_data_len,
+		return cli_fail(-EINVAL, "private_data_len %u exceeds %u", p->private_data_len,
 			KARST_RDMACM_PRIVATE_DATA);
 	*w = (struct karst_ctl_cm_param){
 		.private_data_len = p->private_data_len,
@@ -416,7 +416,7 @@ karst_rdmacm_reject(struct karst_context *ctx, uint32_t id, const void *private_
 	CLI_REQ(cm_reject) m = {.body = {.id = id, .reason = reason}};
 
 	if (private_data_len > KARST_RDMACM_PRIVATE_DATA)
-		return cli_fail(-EINVAL, "%u bytes of private data: up to %u", private_data_len,
+		return cli_fail(-EINVAL, "private_data_len %u exceeds %u", private_data_len,
 			KARST_RDMACM_PRIVATE_DATA);
 	if (private_data_len != 0)
 		memcpy(m.body.param.private_data, private_data, private_data_len);
@@ -495,8 +495,7 @@ option_value(int option, const void *value, size_t len, uint32_t *out)
 	int v;
 
 	if (len != want)
-		return cli_fail(
-			-EINVAL, "option %d: value of %zu bytes, it has %zu", option, len, want);
+		return cli_fail(-EINVAL, "option %d: optlen %zu, must be %zu", option, len, want);
 	if (byte) {
 		*out = *(const uint8_t *)value;
 	} else {
@@ -515,8 +514,7 @@ karst_rdmacm_set_option(struct karst_context *ctx, uint32_t id, int level, int o
 
 	if (level != 0 || option < KARST_RDMACM_OPTION_TOS ||
 		option > KARST_RDMACM_OPTION_ACK_TIMEOUT)
-		return cli_fail(
-			-ENOSYS, "option %d of level %d: there is none such", option, level);
+		return cli_fail(-ENOSYS, "optname %d of level %d is unknown", option, level);
 	ret = option_value(option, value, len, &m.body.value);
 	return ret != 0 ? ret : PLAIN_CALL(cli_of(ctx), SET_OPTION, &m);
 }

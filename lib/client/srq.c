@@ -66,12 +66,9 @@ check_xrc(const struct karst_pd *pd, const struct karst_srq_init_attr *init)
 	if (init->srq_type != KARST_SRQT_XRC)
 		return 0;
 	if (init->xrcd == NULL || init->cq == NULL)
-		return cli_fail_const(
-			-EINVAL, "a shared receive queue of type XRC needs an xrcd and a cq");
+		return cli_fail_const(-EINVAL, "srq_type XRC needs xrcd and cq");
 	if (init->xrcd->context != pd->context || init->cq->context != pd->context)
-		return cli_fail_const(-EINVAL,
-			"an XRC domain or completion queue of another context than the "
-			"protection domain");
+		return cli_fail_const(-EINVAL, "xrcd or cq belongs to another context than pd");
 	return 0;
 }
 

@@ -12,9 +12,10 @@ static int
 check_open(int fd, int oflags)
 {
 	if ((oflags & ~(O_CREAT | O_EXCL)) != 0)
-		return cli_fail(-EINVAL, "oflags %#x: O_CREAT and O_EXCL may be set", oflags);
+		return cli_fail(-EINVAL, "oflags %#x: only O_CREAT and O_EXCL are allowed", oflags);
 	if (fd < -1)
-		return cli_fail(-EBADF, "fd %d: a descriptor, or -1 for a domain of one's own", fd);
+		return cli_fail(
+			-EBADF, "fd %d: must be a descriptor, or -1 for a private domain", fd);
 	return 0;
 }
 

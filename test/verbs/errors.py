@@ -87,11 +87,11 @@ if (child := os.fork()) == 0:
     os._exit(cm.rdma_bind_addr(ident, nowhere) + 1)
 assert os.waitpid(child, 0)[1] == 0
 """
-REASONS_SAID = [None, 'completion queue: at least one entry',
+REASONS_SAID = [None, 'cqe must be at least 1',
                 'no port of the engine has the address 192.0.2.77',
-                'port space: TCP and UDP are there', 'the device has port 1 alone',
-                'no port of the engine has the address 192.0.2.77', 'queue pair: no such state',
-                "rdma_cm: the channel is the parent process's"]
+                'port space is not RDMA_PS_TCP or RDMA_PS_UDP', 'port_num must be 1',
+                'no port of the engine has the address 192.0.2.77', 'init_qp_attr: unknown qp_state',
+                "rdma_cm: the channel belongs to the parent process"]
 
 
 def reasons(tap, engine):

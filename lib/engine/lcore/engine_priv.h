@@ -289,10 +289,11 @@ struct eng_lcore {
 	unsigned int breaks_seen;            /* those that are being looked after */
 	struct karst_mem_walk revoking;      /* for them */
 	/* of karst_engine_start() */
-	uint32_t idle_run;   /* idle turns before naps */
-	uint32_t nap_ns;     /* of the next nap */
-	uint64_t idle_since; /* engine's clock; 0: it is not */
-	int epoll_fd;        /* -1: never sleeps */
+	uint32_t idle_run;     /* idle turns before naps */
+	uint32_t nap_ns;       /* of the next nap */
+	uint64_t idle_since;   /* engine's clock; 0: it is not */
+	uint64_t wanted_until; /* likewise: others want its processor */
+	int epoll_fd;          /* -1: never sleeps */
 	int wake_fd;
 	/* in a line of its own: others look at it when they have given it something */
 	_Atomic uint32_t asleep karst_cache_aligned;

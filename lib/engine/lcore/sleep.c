@@ -4,8 +4,11 @@
 /*
  * What an lcore of karst_engine_start() does when there is nothing to do, with KARST_IDLE_SLEEP.
  *
- * For SLEEP_AFTER_NS it goes on looking, since most pauses are short.  Then it waits in an epoll
- * for whoever can have work for it:
+ * For SLEEP_AFTER_NS it goes on looking, since most pauses are short, and offers its processor to
+ * others between two looks.  Where one takes it, looking is the wrong thing: whoever looks gets the
+ * processor back when the other's slice of milliseconds is over, whoever sleeps when he is woken.
+ * So for WANTED_NS after an offer was taken up it looks for no longer than sleeping and waking would
+ * take.  Asleep, it waits in an epoll for whoever can have work for it:
  *
  *   another lcore, a control call, a tap       its own eventfd, lc->wake_fd
  *   the end                                    the same
@@ -32,6 +35,7 @@
 #include "copies.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
@@ -39,6 +43,11 @@
 #include <unistd.h>
 
 #define SLEEP_AFTER_NS 50000u
+/* An offer of the processor that took so long was taken up; for how long that is remembered. */
+#define TAKEN_NS  5000u
+#define WANTED_NS 2000000u
+/* In that time it looks only for as long as sleeping and waking would take. */
+#define LOOK_WANTED_NS 5000u
 /* Idle turns before the first nap, and how long that is. */
 #define NAP_AFTER    64u
 #define NAP_FIRST_NS 2000u
@@ -198,6 +207,26 @@ can_be_woken(const struct eng_lcore *lc)
 		lc->core->active_head == NULL && lc->core->nlinger == 0;
 }
 
+/* Offers the processor to others, and finds out whether there are any. */
+static void
+offer(struct eng_lcore *lc)
+{
+	uint64_t began = rte_rdtsc(), ended;
+
+	sched_yield();
+	ended = rte_rdtsc();
+	if (engine_ns_at(lc->e, lc->e->tsc_base + (ended - began)) >= TAKEN_NS)
+		lc->wanted_until = engine_ns_at(lc->e, ended) + WANTED_NS;
+}
+
+/* Send queues that ran dry a moment ago are looked at for the last time: their programs ring. */
+static void
+end_linger(struct eng_lcore *lc)
+{
+	while (lc->core->nlinger != 0)
+		karst_core_linger(lc->core);
+}
+
 void
 eng_sleep_reset(struct eng_lcore *lc)
 {
@@ -211,14 +240,19 @@ eng_sleep_idle(struct eng_lcore *lc)
 {
 	uint64_t now = lc->core->now_ns;
 
+	bool wanted = now < lc->wanted_until;
+
+	if (wanted)
+		end_linger(lc);
 	if (!can_be_woken(lc)) {
 		nap(lc);
 		return;
 	}
 	if (lc->idle_since == 0)
 		lc->idle_since = now;
-	if (now - lc->idle_since < SLEEP_AFTER_NS) {
-		rte_pause();
+	if (now - lc->idle_since < (wanted ? LOOK_WANTED_NS : SLEEP_AFTER_NS)) {
+		if (!wanted)
+			offer(lc);
 		return;
 	}
 	if (doze_off(lc))

@@ -54,6 +54,7 @@ WHY = {
         'W8': 'frames that only karst-dump reads',
         'U4': 'a packet is copied to the members of a group above the simulated core',
         'E1': 'its links mark nothing',
+        'W11': 'its frames go one by one; test/drivers has trains',
     },
     'captures': {
         'W9': 'honest peers send nothing that has to be dropped',
@@ -61,6 +62,7 @@ WHY = {
         'Q9': 'Linux always says "not limited" (L1)',
         'R14': 'a wire does not show the order in memory',
         'U3': 'Linux soft-RoCE has no XRC (L6)',
+        'W11': 'it is about what karst sends; peers choose theirs (L1)',
     },
     'interop': {
         'W8': 'guests are joined by Ethernet',

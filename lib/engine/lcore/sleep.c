@@ -7,8 +7,8 @@
  * For SLEEP_AFTER_NS it goes on looking, since most pauses are short, and offers its processor to
  * others between two looks.  Where one takes it, looking is the wrong thing: whoever looks gets the
  * processor back when the other's slice of milliseconds is over, whoever sleeps when he is woken.
- * So for WANTED_NS after an offer was taken up it looks for no longer than sleeping and waking would
- * take.  Asleep, it waits in an epoll for whoever can have work for it:
+ * So for WANTED_NS after an offer was taken up it looks for no longer than sleeping and waking
+ * would take.  Asleep, it waits in an epoll for whoever can have work for it:
  *
  *   another lcore, a control call, a tap       its own eventfd, lc->wake_fd
  *   the end                                    the same

@@ -16,6 +16,7 @@ import ctypes
 import os
 import re
 import select
+import signal
 import socket
 import struct
 import subprocess
@@ -403,6 +404,7 @@ def main(argv):
     if len(argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1)) # so that the namespace goes
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder, Network():
         forwarding(tap, argv[1])

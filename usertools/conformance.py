@@ -28,11 +28,6 @@ import sys
 # check wants code and a test for it.
 NOT_YET = {
     'E2': 'congestion control',
-    'S1': 'SMC-R',
-    'S2': 'SMC-R',
-    'S3': 'SMC-R',
-    'S4': 'SMC-R',
-    'S5': 'SMC-R',
 }
 # Partly there: what is missing.
 PARTLY = {
@@ -55,9 +50,18 @@ WHY = {
         'U4': 'a packet is copied to the members of a group above the simulated core',
         'E1': 'its links mark nothing',
         'W11': 'its frames go one by one; test/drivers has trains',
+        'S1': 'the option belongs to those who open TCP connections',
+        'S19': 'its peers of SMC-R are honest',
     },
     'captures': {
         'W9': 'honest peers send nothing that has to be dropped',
+        'S1': 'the option belongs to those who open TCP connections',
+        'S11': 'no capture has a peer that has lost its group',
+        'S13': 'honest cursors do not lie',
+        'S16': 'no capture has urgent data',
+        'S17': 'no capture has a link that dies',
+        'S18': 'captured groups were neither idle for long nor deleted',
+        'S19': 'honest peers of SMC-R send nothing else',
         'P2': 'no peer had so many packets outstanding',
         'Q9': 'Linux always says "not limited" (L1)',
         'R14': 'a wire does not show the order in memory',

@@ -5,7 +5,8 @@
  * CLC messages on the wire (S2).  Each is a header of 8 bytes, which ends with version and modes, a
  * body, and the eyecatcher again.  Offsets below count from the message's first byte.
  *
- *   Proposal        8 who (30)   38 offset of prefixes   40 SMC-D (40)   ... prefixes   80 version 2
+ *   Proposal        8 who (30)   38 offset of prefixes   40 SMC-D (40)   ... prefixes,
+ *                   version 2
  *   Accept/Confirm  8 who (30)   38 QPN 3, 41 key, 45 index, 46 token, 50 size and MTU, 52 address,
  *                   61 PSN; version 2: 64 EID, 104 first contact (36 or 52), GIDs (4 + 16 each)
  *   Decline         8 system id  16 reason   version 2: 20 OS

@@ -14,9 +14,9 @@
  *             PROCESS_ABORT -> CLOSED            abort   -> PROCESS_ABORT, CLOSED if closed
  *   abort     -> PEER_ABORT_WAIT                         PEER_ABORT_WAIT -> CLOSED
  *
- * What the program wants to end waits until all that it gave is written.  A program that closes with
- * something unread aborts, as with TCP.  CLOSED is told when the last message is complete: only then
- * nothing reads the send buffer any more.
+ * What the program wants to end waits until all that it gave is written.  A program that closes
+ * with something unread aborts, as with TCP.  CLOSED is told when the last message is complete:
+ * only then nothing reads the send buffer any more.
  */
 #include "smc_priv.h"
 

@@ -107,8 +107,10 @@ karst_smc_conn_send(struct karst_smc *smc, uint32_t id, uint32_t bytes, bool urg
 	return 0;
 }
 
-/* More than a tenth, and not much room behind it: what is not known to a peer costs it most when its
- * buffer is nearly full (S14). */
+/*
+ * More than a tenth, and not much room behind it: what is not known to a peer costs it most when
+ * its buffer is nearly full (S14).
+ */
 static bool
 worth_telling(const struct smc_conn *conn)
 {

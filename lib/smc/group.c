@@ -4,8 +4,8 @@
 /*
  * Link groups (S5, S11): two systems, in given roles, and the links between them.
  *
- * A group is NEW while its first connection is being made, ACTIVE afterwards, and ENDING between the
- * message that says so and the end of its links.  With its last link all of it ends.
+ * A group is NEW while its first connection is being made, ACTIVE afterwards, and ENDING between
+ * the message that says so and the end of its links.  With its last link all of it ends.
  */
 #include "smc_priv.h"
 
@@ -164,8 +164,10 @@ smc_group_settled(struct smc_core *c, struct smc_group *g)
 		smc_group_leave(c, conn);
 		conn->state = KARST_SMC_WAIT_PROPOSAL; /* as if it had come now */
 		smc_server_choose(c, conn);
-		/* It may have joined this group again, at the head of its list, and more is not done to
-		 * those that are left. */
+		/*
+		 * It may have joined this group again, at the head of its list, and more is not
+		 * done to those that are left.
+		 */
 	}
 }
 

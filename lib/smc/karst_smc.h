@@ -6,9 +6,10 @@
  * WRITE into the peer's buffers.
  *
  * Nothing in here does I/O, reads a clock, allocates, locks or logs, and no byte of a stream is
- * touched.  A struct karst_smc holds all connections and link groups of a system and is touched by one
- * thread alone, which sets smc->now_ns before any call.  What is to be done goes out through ops,
- * which may not call back; what is to be known is fetched by karst_smc_next_event() after a call.
+ * touched.  A struct karst_smc holds all connections and link groups of a system and is touched
+ * by one thread alone, which sets smc->now_ns before any call.  What is to be done goes out
+ * through ops, which may not call back; what is to be known is fetched by karst_smc_next_event()
+ * after a call.
  *
  *   client                                  server
  *   karst_smc_conn_open  -> ops->clc        karst_smc_conn_open
@@ -20,8 +21,9 @@
  *   karst_smc_conn_consumed so many bytes have been taken out of the receive element
  *   karst_smc_conn_shutdown, _close, _abort -> the event CLOSED; karst_smc_conn_release
  *
- * Positions count the bytes of a stream from 0.  Byte p of what is sent lies at p modulo the size of
- * the send buffer, which is the caller's; byte p of what is received at p modulo the element's size.
+ * Positions count the bytes of a stream from 0.  Byte p of what is sent lies at p modulo the size
+ * of the send buffer, which is the caller's; byte p of what is received at p modulo the element's
+ * size.
  *
  * Queue pairs are the caller's.  Each has room for @send_slots SENDs, and five WRITEs for each; all
  * in order.  Receives are of KARST_SMC_LLC_MAX_LEN bytes.  SENDs ask for a solicited event (S3).
@@ -108,8 +110,8 @@ struct karst_smc_ops {
 	/** Write these bytes to the TCP connection.  They are few: a socket takes them. */
 	void (*clc)(void *user, uint32_t conn, void *conn_user, const void *msg, size_t len);
 	/**
-	 * Make a queue pair, with receives posted, and say what it is.  -ENODEV: there is no (other)
-	 * port; -EHOSTUNREACH: no route; -ENOMEM
+	 * Make a queue pair, with receives posted, and say what it is.  -ENODEV: there is no
+	 * (other) port; -EHOSTUNREACH: no route; -ENOMEM
 	 */
 	int (*link_open)(
 		void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local);
@@ -146,8 +148,8 @@ struct karst_smc_config {
 	uint8_t group_links;  /* 1 or 2; 0 = default 1 */
 	uint8_t send_slots;   /* SENDs of a link that are not complete: 8 to 64; 0 = default 16 */
 	uint32_t first_token; /* 0 = default 1 */
-	uint32_t
-		cork_bytes; /* less than this waits while a CDC message of the connection is on its way */
+	/* less than this waits while a CDC message of the connection is on its way */
+	uint32_t cork_bytes;
 	uint64_t clc_wait_ns;     /* 0 = default 6 s */
 	uint64_t confirm_wait_ns; /* for CONFIRM_LINK; 0 = default 5 s; servers wait 3 s more */
 	uint64_t llc_wait_ns;     /* for other answers; 0 = default 2 s */
@@ -217,14 +219,14 @@ int karst_smc_conn_open(
 int karst_smc_clc_rx(struct karst_smc *smc, uint32_t conn, const void *buf, size_t len);
 
 /**
- * The caller does not want SMC-R for it, with @reason (enum karst_smc_reason).  FALLBACK follows, as
- * soon as the peer has said what it is about to say.  -EINVAL: its link is confirmed
+ * The caller does not want SMC-R for it, with @reason (enum karst_smc_reason).  FALLBACK follows,
+ * as soon as the peer has said what it is about to say.  -EINVAL: its link is confirmed
  */
 int karst_smc_conn_decline(struct karst_smc *smc, uint32_t conn, uint32_t reason);
 
 /**
- * @bytes more are in the send buffer, of which the last is urgent if @urgent.  -EPIPE: this direction
- * has ended.  -EINVAL: not connected.  -ENOSPC: they have no room there
+ * @bytes more are in the send buffer, of which the last is urgent if @urgent.  -EPIPE: this
+ * direction has ended.  -EINVAL: not connected.  -ENOSPC: they have no room there
  */
 int karst_smc_conn_send(struct karst_smc *smc, uint32_t conn, uint32_t bytes, bool urgent);
 /** @bytes were taken out of the element.  -EINVAL: there were less */
@@ -254,7 +256,8 @@ struct karst_smc_conn_info {
 	bool urgent;
 	bool urgent_coming; /* the peer has one, and no room to send it */
 	bool peer_done;     /* nothing will come any more */
-	bool send_over; /* nothing can be sent any more: -EPIPE; what was not written never will be */
+	/* nothing can be sent any more: -EPIPE; what was not written never will be */
+	bool send_over;
 	bool peer_blocked;
 	int error;       /* ECONNRESET, ECONNABORTED, ETIMEDOUT, EPROTO; 0 */
 	uint32_t reason; /* FELL_BACK: enum karst_smc_reason, of the side that declined */

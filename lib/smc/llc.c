@@ -4,8 +4,8 @@
 /*
  * LLC messages (S3, S8 to S10, S18): what comes is answered at once, or answers what was asked.
  *
- * Who asks what is fixed: CONFIRM_LINK and ADD_LINK come from servers; keys, tests and deletions from
- * both.  What does not fit is counted and has no effect.
+ * Who asks what is fixed: CONFIRM_LINK and ADD_LINK come from servers; keys, tests and deletions
+ * from both.  What does not fit is counted and has no effect.
  */
 #include "smc_priv.h"
 

@@ -164,7 +164,8 @@ parse_confirm_rkey(const uint8_t *m, struct karst_smc_llc *msg)
 	get_rtoken(m + 4, &msg->first);
 	msg->nrtokens = m[4];
 	if (msg->nrtokens > 2)
-		return -EPROTO; /* the rest would come in CONFIRM_RKEY_CONT: for more than three links */
+		/* the rest would come in CONFIRM_RKEY_CONT: for more than three links */
+		return -EPROTO;
 	for (size_t i = 0; i < msg->nrtokens; i++)
 		get_rtoken(m + 4 + (i + 1) * RTOKEN_LEN, &msg->rtokens[i]);
 	return 0;

@@ -4,12 +4,13 @@
 /*
  * Buffers that peers write into (S5), and the exchange about their keys (S9).
  *
- * A buffer has one element, as Linux' have, and so one connection at a time: its keys are valid from
- * when a connection takes it to when the peer has answered that it will not use them any more.  Then
- * the buffer waits in the pool, open, for another connection of any group that wants its size.
+ * A buffer has one element, as Linux' have, and so one connection at a time: its keys are valid
+ * from when a connection takes it to when the peer has answered that it will not use them any
+ * more.  Then the buffer waits in the pool, open, for another connection of any group that wants
+ * its size.
  *
- * A group asks about one key at a time.  The buffers that wait are a list of the group; its first is
- * the one that is being asked about, if flow_sent.
+ * A group asks about one key at a time.  The buffers that wait are a list of the group; its first
+ * is the one that is being asked about, if flow_sent.
  */
 #include "smc_priv.h"
 

@@ -4,8 +4,8 @@
 /*
  * The side that listens: Proposal, Accept, Confirm (S2, S6).
  *
- * While the first connection with a peer is being made, others from there wait for its group: else a
- * burst of them would make a group each.
+ * While the first connection with a peer is being made, others from there wait for its group:
+ * else a burst of them would make a group each.
  */
 #include "smc_priv.h"
 

@@ -4,9 +4,10 @@
 /*
  * What the files of lib/smc share.
  *
- * A connection is made by clc.c, client.c and server.c, lives by tx.c and rx.c, and ends by close.c.
- * It belongs to a group (group.c) and goes over one of its links (link.c, llc.c); its receive element
- * is a buffer of the pool (rmb.c), whose key the peer has to confirm before it is named on TCP.
+ * A connection is made by clc.c, client.c and server.c, lives by tx.c and rx.c, and ends by
+ * close.c. It belongs to a group (group.c) and goes over one of its links (link.c, llc.c); its
+ * receive element is a buffer of the pool (rmb.c), whose key the peer has to confirm before it is
+ * named on TCP.
  *
  * Everything is found by index; lists are made of indices, too, with NIL as their end.  What waits
  * for something that ends with a link, a group or a connection stands in one of these places:
@@ -75,8 +76,8 @@ struct smc_conn {
 	const uint8_t *eid;     /* one of the configuration's */
 	uint8_t peer_roce[16];  /* server: of the proposal */
 	uint8_t peer_system[8]; /* server: of the proposal, maybe zeros */
-	uint32_t
-		refuse; /* why it will be declined, when the peer has said what it is about to say */
+	/* why it will be declined, when the peer has said what it is about to say */
+	uint32_t refuse;
 	uint32_t reason;
 	bool local_reason;
 	int error;

@@ -2,23 +2,25 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Sending (S4, S12, S14, S16): WRITEs into the peer's element, and the CDC message that tells of them.
+ * Sending (S4, S12, S14, S16): WRITEs into the peer's element, and the CDC message that tells of
+ * them.
  *
  *        fin          prod            snd_pos          fin + send_bytes
  *   ------|------------|----------------|-------------------|-----
  *   free  | may be     | to be written  | free: for the program
  *         | read again |
  *
- * The queue pair keeps the order, so the completion of a CDC message says that the WRITEs in front of
- * it are complete, too.  Room in the peer's element is what lies between prod and peer_cons plus its
- * size.
+ * The queue pair keeps the order, so the completion of a CDC message says that the WRITEs in
+ * front of it are complete, too.  Room in the peer's element is what lies between prod and
+ * peer_cons plus its size.
  *
- * A message is sent if there is something to write, or if want_cdc.  When there is no slot the connection
- * waits in its link's list, and what it has to say by then is said in one message.
+ * A message is sent if there is something to write, or if want_cdc.  When there is no slot the
+ * connection waits in its link's list, and what it has to say by then is said in one message.
  *
- * Failover (S17): prod goes back to fin, because nobody knows whether what was on its way has arrived.
- * What has is written again, with the same bytes, and the peer ignores cursors that go backwards.  What
- * the peer has consumed meanwhile need not be written: then prod follows peer_cons.
+ * Failover (S17): prod goes back to fin, because nobody knows whether what was on its way has
+ * arrived. What has is written again, with the same bytes, and the peer ignores cursors that go
+ * backwards.  What the peer has consumed meanwhile need not be written: then prod follows
+ * peer_cons.
  */
 #include "smc_priv.h"
 

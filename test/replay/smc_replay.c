@@ -2,15 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * karst-replay-smc: captures of SMC-R between two Linux hosts, and lib/smc in the place of one (S2 to
- * S10, S12, S14, S15).
+ * karst-replay-smc: captures of SMC-R between two Linux hosts, and lib/smc in the place of one:
+ * CLC and its declines (S2, S6, S7), LLC (S3, S8, S9, S10), data and its end (S4, S12, S14, S15),
+ * and a group that is used again (S5).
  *
- * What the peer sent goes in.  Whenever the captured host sent something, its program is made to do
- * what the message stands for (write, read, close, let go of the connection), and karst has to have
- * sent the same: CLC, LLC and CDC bit for bit, WRITEs with the same key, address and length.  What a
- * host chooses (queue pairs, PSNs, keys, addresses of buffers) is taken from the capture, so nothing
- * has to be translated.  The captures are played one after the other, because the hosts kept their
- * link group; each from both sides.
+ * What the peer sent goes in.  Whenever the captured host sent something, its program is made to
+ * do what the message stands for (write, read, close, let go of the connection), and karst has to
+ * have sent the same: CLC, LLC and CDC bit for bit, WRITEs with the same key, address and length.
+ * What a host chooses (queue pairs, PSNs, keys, addresses of buffers) is taken from the capture,
+ * so nothing has to be translated.  The captures are played one after the other, because the
+ * hosts kept their link group; each from both sides.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -341,7 +342,10 @@ our_frame(struct side *s, const struct frame *f, const uint8_t *rest, const uint
 			.write = true, .len = f->dma_len, .vaddr = f->vaddr, .rkey = f->rkey};
 		struct karst_smc_cdc m;
 
-		/* What was read before is in the message behind the WRITE, or in one that was due. */
+		/*
+		 * What was read before is in the message behind the WRITE, or in one that was
+		 * due.
+		 */
 		if (next_cdc(rest, end, s->us, &m))
 			program(s, f->number, &m, f->dma_len);
 		expect(s, &s->roce, f->number, &o);

@@ -34,6 +34,7 @@ note(struct world *w, const char *fmt, ...)
 
 /* --- a schedule --- */
 
+/* Versions, releases and EIDs that fit each other or do not (S6). */
 static void
 open_system(struct world *w, unsigned int i, uint8_t release, bool v1)
 {
@@ -121,7 +122,9 @@ kill_something(struct world *w)
 			if (!ready)
 				continue;
 			w->kill_done = true;
-			/* Connections that were being made fall back, those that are there go on. */
+			/*
+			 * Connections that were being made fall back, those that are there go on.
+			 */
 			for (k = 0; k < w->npairs; k++) {
 				if (!w->pairs[k]->e[0].connected || !w->pairs[k]->e[1].connected)
 					w->pairs[k]->decline = true;
@@ -171,6 +174,7 @@ turn(struct world *w)
 	return true;
 }
 
+/* Idle groups have ended, on both sides, and nothing is left (S5, S18). */
 static void
 judge(struct world *w)
 {

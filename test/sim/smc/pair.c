@@ -124,7 +124,7 @@ pair_check_send(struct world *w, const struct end *from, uint64_t pos, uint32_t 
 			from->pair->n, (unsigned long)(pos + i));
 }
 
-/* What has come must be right, and stay so until it is consumed. */
+/* What has come must be right (S4), and stay so until it is consumed. */
 static void
 check_received(struct world *w, struct end *e, const struct karst_smc_conn_info *info)
 {
@@ -183,6 +183,10 @@ reset_excused(const struct world *w, const struct end *e)
 		e->abort_called || e->unread_at_close || w->deaths;
 }
 
+/*
+ * Nobody falls back (S7), is put into a group that is not his peer's (S11), or reset without a
+ * reason.
+ */
 static void
 event(struct world *w, struct end *e, uint32_t what)
 {

@@ -107,6 +107,10 @@ op_clc(void *user, uint32_t conn, void *conn_user, const void *msg, size_t len)
 	pipe_write(w, peer, msg, (uint32_t)len);
 }
 
+/*
+ * Links of first contacts (S8) and second ones (S10), for both of which the other end opens its
+ * own.
+ */
 static int
 op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local)
 {
@@ -197,6 +201,7 @@ post(struct world *w, struct qp *qp)
 	return op;
 }
 
+/* Well formed (S3), and about keys that are there (S9). */
 static void
 look_at_llc(struct world *w, unsigned int sys, const void *msg, size_t len)
 {

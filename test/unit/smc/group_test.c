@@ -348,7 +348,10 @@ Test(smc_group, s18_delete_link)
 	bed_free(b);
 }
 
-/* S1 itself, the TCP option, is for those who open TCP connections; without EID nothing is proposed. */
+/*
+ * S1 itself, the TCP option, is for those who open TCP connections; without EID nothing is
+ * proposed.
+ */
 Test(smc_group, s1_nothing_to_offer)
 {
 	struct karst_smc_config cfg = bed_config();

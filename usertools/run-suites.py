@@ -38,6 +38,7 @@ STEPS = {
     'fresh': (['configure-test'], True),
     'build-test': (['configure-test'], False),
     'interop': (['build-test'], True),
+    'pci': (['build-test'], True),
     'verbs': (['build-test'], True),
     'hostile': (['build-test'], True),
     'pyverbs': (['build-test'], True),

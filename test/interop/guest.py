@@ -165,11 +165,16 @@ class Guest:
     def ready(self):
         """@return problems: it has not come up."""
         end = time.monotonic() + BOOT_S
-        while time.monotonic() < end and self.process.poll() is None:
+        while time.monotonic() < end and self.process.poll() is None and not self.stuck():
             if self.up.wait(0.1):
                 return []
         self.close()
-        return [f'{self.name} has not come up within {BOOT_S} s', *self.said()]
+        return [f'{self.name} has not come up', *self.said()]
+
+    def stuck(self):
+        """KVM has met an instruction that it can only emulate, and cannot."""
+        with open(self.error, encoding='utf-8', errors='replace') as f:
+            return 'KVM internal error' in f.read()
 
     def alive(self):
         return self.up.is_set() and not self.gone.is_set() and self.process.poll() is None

@@ -1,0 +1,248 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""karst on PCI adapters, in a guest with an IOMMU (TAP).
+
+  pci.py [--only REGEX] KERNEL FOLDER KARSTD KARST-RUN KARST-PERF PROVIDER AGENT ASK
+
+KERNEL is a meta package of Debian's.  FOLDER keeps kernels and images from one run to the next.
+"""
+import argparse
+import os
+import re
+import signal
+import sys
+import time
+
+sys.dont_write_bytecode = True
+import pci_bed
+from pci_bed import network, port_address
+import image as images
+import machine
+from bed import Tap
+
+VIRTIO, VMXNET3, E1000E = machine.ADAPTERS
+SMALL = '--op write,read,send --size 64,9000 --iters 60 --working-set 1M --mtu 4096'
+TAP = 'kx0'
+
+
+def restraints(bed):
+    """@return problems: a thread of the daemon may more than it should."""
+    text = bed.guest.must(f'cat /proc/{bed.inside.pid}/task/*/status')
+    # SETGID, SETUID, NET_ADMIN, NET_RAW, IPC_LOCK, CHECKPOINT_RESTORE
+    want = sum(1 << n for n in (6, 7, 12, 13, 14, 40))
+    problems = [f'{name}: {value}, not {want:x}' for name, value in re.findall(
+        r'(CapEff|CapPrm):\t(\w+)', text) if int(value, 16) != want]
+    problems += [f'user {uid}' for uid in re.findall(r'Uid:\t(\d+)', text)
+                 if int(uid) != pci_bed.USER]
+    return problems + [f'seccomp {mode}' for mode in re.findall(r'Seccomp:\t(\d)', text)
+                       if mode != '2']
+
+
+def queues(bed):
+    """Two queues of the adapter, two lcores, queue pairs on both: what comes to the wrong lcore is
+    handed on, and nothing is lost on the way.  @return problems"""
+    before = {name: bed.inside.total('lcores', name) for name in ('handoff_in', 'handoff_out')}
+    problems = bed.client_here(VIRTIO, '--op write,send --qps 16 --depth 4 --size 3000 --iters 600 '
+                                       '--mtu 1024')
+    rows = bed.inside.ask(lambda e: e.rows('lcores'))
+    if any(row['rx_frames'] == 0 for row in rows.values()):
+        problems.append(f'frames by lcore: {[row["rx_frames"] for row in rows.values()]}')
+    now = {name: bed.inside.total('lcores', name) for name in before}
+    if any(now[name] == before[name] for name in before):
+        problems.append(f'handed on: {before} before, {now} after')
+    if bed.inside.total('drops', 'handoff_full'):
+        problems.append(f'{bed.inside.total("drops", "handoff_full")} lost at hand-off')
+    stats = bed.inside.ask(lambda e: e.telemetry.ask('/ethdev/stats,0'))
+    if min(stats['q_ipackets'][:2]) == 0:
+        problems.append(f'frames by queue: {stats["q_ipackets"][:2]}')
+    return problems
+
+
+def whole(bed):
+    """@return problems: frames were lost because of how adapters deliver them."""
+    return [f'{name}: {n} dropped' for name in ('segmented', 'icrc', 'udp_checksum')
+            for n in [bed.inside.total('drops', name)] if n]
+
+
+def link(bed, a):
+    """Down and up; programs hear of it.  @return problems"""
+    since = len(bed.inside.log())
+    watch = bed.inside.program(f'ibv_asyncwatch -d karst{a.number - 1}')
+    problems = watch.until(lambda: 'async event FD' in watch.text(), 'watching')
+    number = a.number - 1
+    for up, engine, verbs in ((False, 'down', 'PORT_ERR'), (True, 'up', 'PORT_ACTIVE')):
+        bed.qmp.call('set_link', name=a.id, up=up)
+        problems += bed.inside.says(fr'port {number} \({a.address}\): link {engine}', since)
+        problems += watch.until(lambda verbs=verbs: f'IBV_EVENT_{verbs} ' in watch.text(), verbs)
+    watch.kill()
+    return problems + (watch.shown() if problems else [])
+
+
+def soft_roce(bed):
+    """The guest's own kernel is the peer, over the bridge.  @return problems"""
+    server = bed.guest.program(f'rping -s -C 5 -v -a {network(0)}.2', pci_bed.LIMIT_S)
+    bed.guest.must('until rdma resource show cm_id | grep -q LISTEN; do usleep 50000; done')
+    client = bed.inside.program(f'rping -c -C 5 -v -a {network(0)}.2 -I {network(0)}.11')
+    problems = client.wait() + server.wait()
+    problems += [f'exit status {job.status}' for job in (client, server) if job.status]
+    return problems + [*client.shown(), *server.shown()] if problems else []
+
+
+def exception(bed):
+    """What is not RoCE is the kernel's, by a tap.  @return problems"""
+    bed.guest.must(f'ip address add {port_address(VMXNET3)}/24 dev {TAP}; ip link set {TAP} up')
+    try:
+        bed.within(f'ping -q -c 3 -w 30 {port_address(VMXNET3)} >&2')
+        return []
+    except pci_bed.subprocess.CalledProcessError as e:
+        return [str(e), bed.guest.must(f'ip -s link show {TAP}'), *bed.inside.log().splitlines()]
+
+
+def unplug(bed, a, beside):
+    """Under traffic; the programs of the adapter hear of it and end, those of another one notice
+    nothing.  @return problems"""
+    since = len(bed.inside.log())
+    watch = bed.inside.program(f'ibv_asyncwatch -d karst{a.number - 1}')
+    pinged = bed.inside.program(f'rping -s -a {port_address(a)}')
+    problems = watch.until(lambda: 'async event FD' in watch.text(), 'watching')
+    job = bed.server_there(a)
+    words = bed.here(f'--peer {network(0)}.2 --tcp-port {job.port} --gid-index {a.number} '
+                     '--op write --size 4096 --duration 600 --timeout 12 --no-baselines')
+    with pci_bed.subprocess.Popen(words, stdout=pci_bed.subprocess.PIPE,
+                                  stderr=pci_bed.subprocess.STDOUT) as traffic:
+        arrived = bed.inside.total('lcores', 'rx_frames')
+        end = time.monotonic() + pci_bed.LIMIT_S
+        while bed.inside.total('lcores', 'rx_frames') < arrived + 200 and time.monotonic() < end:
+            time.sleep(0.1)
+        bed.qmp.call('device_del', id=a.id)
+        problems += bed.qmp.gone(a.id)
+        problems += bed.inside.says(fr'port {a.name}: gone', since)
+        problems += watch.until(lambda: 'IBV_EVENT_PORT_ERR' in watch.text() and
+                                'IBV_EVENT_DEVICE_FATAL' in watch.text(), 'told of both events')
+        problems += pinged.until(lambda: 'device removal' in pinged.text(), 'told of the removal')
+        problems += bed.client_here(beside, SMALL)
+        problems += job.wait()
+        traffic.terminate()
+    for one in (watch, pinged):
+        one.kill()
+    if problems:
+        problems += [*watch.shown(), *pinged.shown(), *job.shown(), *bed.inside.log().splitlines()]
+    return problems
+
+
+def plug(bed, a):
+    """The adapter comes back, for less MTU; the kernel has it first.  @return problems"""
+    since = len(bed.inside.log())
+    bed.qmp.call('device_add', **{**a.device(), 'host_mtu': '1500'})
+    problems = bed.inside.says(fr'{a.address} is back, but its kernel driver is virtio-pci', since)
+    if problems:
+        return problems
+    bed.bind(a)
+    problems = bed.inside.says(r'is back, but /dev/vfio/\d+ is not for user 990', since)
+    bed.guest.must('chown karst /dev/vfio/*')
+    problems += bed.inside.says(fr'port {a.number}, {a.name}: .*path MTU 1024', since)
+    return problems + bed.client_here(a, SMALL.replace('4096', '1024'))
+
+
+def isolated(bed):
+    """Adapters that cannot share with the kernel say so.  @return problems"""
+    return bed.inside.refuses(bed.inside.ports([E1000E], e1000e='isolate = yes\n'),
+                              'the kernel has no interface of it')
+
+
+class Points:
+    """Points of the report, of those that are asked for."""
+
+    def __init__(self, tap, only):
+        self.tap, self.only = tap, only
+
+    def __call__(self, name, function, *args, always=False):
+        """Calls @function(*args), which returns problems.  @return whether there were none."""
+        if not always and not re.search(self.only, name):
+            return True
+        began = time.monotonic()
+        problems = function(*args)
+        self.tap.point(name, problems)
+        self.tap.note(f'{time.monotonic() - began:.1f} s')
+        return not problems
+
+
+def installed(point, bed):
+    """karstd as it is installed, in ordinary memory."""
+    point('isolate is refused in words', isolated, bed)
+    conf = bed.inside.ports(machine.ADAPTERS, vmxnet3=f'exception_tap = {TAP}\n',
+                            virtio=f'addresses = {network(0)}.11/24\n')
+    if not point('karstd starts on three adapters, in ordinary memory', bed.inside.start, conf,
+                 'huge_pages = no\n', always=True):
+        return
+    point('it is user karst, with few rights and system calls', restraints, bed)
+    for a in machine.ADAPTERS:
+        point(f'{a.name}: from here, every byte', bed.client_here, a, SMALL)
+        point(f'{a.name}: from the guest, every byte', bed.client_there, a, SMALL)
+        point(f'{a.name}: link down and up', link, bed, a)
+    point('no frame was lost for how it was delivered', whole, bed)
+    point('virtio: two queues, two lcores, hand-off', queues, bed)
+    point('virtio: Linux soft-RoCE as peer', soft_roce, bed)
+    point('vmxnet3: exception tap', exception, bed)
+    if point('virtio: unplugged under traffic, e1000e beside it', unplug, bed, VIRTIO, E1000E):
+        point('virtio: plugged again, with another MTU', plug, bed, VIRTIO)
+    point('karstd ends', bed.inside.stop, always=True)
+
+
+def huge(point, bed):
+    """The same adapters again, in huge pages."""
+    bed.guest.must('echo 3 >/proc/sys/vm/drop_caches; echo 112 >/proc/sys/vm/nr_hugepages')
+    if not point('karstd starts on three adapters, in huge pages', bed.inside.start,
+                 bed.inside.ports(machine.ADAPTERS), 'huge_pages = yes\n', always=True):
+        return
+    for a in machine.ADAPTERS:
+        mtu = '1024' if a is VIRTIO else '4096'
+        point(f'{a.name}: huge pages, every byte', bed.client_here, a, SMALL.replace('4096', mtu))
+    point('karstd ends again', bed.inside.stop, always=True)
+
+
+def options(argv):
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--only', default='', metavar='REGEX', help='points whose name it is in')
+    for name in ('kernel', 'folder', 'karstd', 'karst_run', 'karst_perf', 'provider', 'agent',
+                 'ask'):
+        parser.add_argument(name)
+    return parser.parse_args(argv)
+
+
+def main(argv):
+    o = options(argv)
+    # who runs out of patience with it finds no guest, karstd or network namespace left
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    tap = Tap()
+    began = time.monotonic()
+    programs = [f'usr/sbin/karstd={o.karstd}', f'usr/bin/karst-run={o.karst_run}',
+                f'usr/bin/karst-perf={o.karst_perf}', f'usr/bin/ask={o.ask}',
+                f'{images.LIBRARIES[1:]}/libibverbs/libkarst-rdmav34.so={o.provider}']
+    try:
+        boot_image = images.image(o.folder, o.kernel, os.path.abspath(o.agent), programs,
+                                  pci_bed.CONTENTS)
+    except images.Failure as e:
+        tap.point(f'{o.kernel}: kernel and image', [str(e)])
+        return tap.finish()
+    bed = pci_bed.Bed((o.karstd, o.karst_run), o.karst_perf, boot_image)
+    try:
+        problems = bed.start()
+        tap.point(f'{boot_image[2]}: the guest comes up', problems)
+        if not problems:
+            tap.note(f'{bed.guest.boot_s:.1f} s, by {bed.accel.split(",")[0]}')
+            for a in machine.ADAPTERS:
+                bed.bind(a)
+            point = Points(tap, o.only)
+            installed(point, bed)
+            huge(point, bed)
+    finally:
+        tap.point('the end', bed.close())
+    tap.note(f'{time.monotonic() - began:.0f} s in all')
+    return tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))

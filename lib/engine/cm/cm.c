@@ -64,7 +64,7 @@ eng_cm_random(struct eng_cm *cm)
 
 /* @return whether there may be more. */
 static bool
-receive(struct eng_cm *cm)
+cm_receive(struct eng_cm *cm)
 {
 	struct eng_gsi_mad *mad;
 	unsigned int n;
@@ -100,7 +100,7 @@ cm_main(void *arg)
 		cm->cm->now_ns = engine_now(cm->e);
 		/* from here on whoever has something to be done wakes it */
 		cm->wake_ns = UINT64_MAX;
-		more = receive(cm);
+		more = cm_receive(cm);
 		more |= karst_cm_expire(cm->cm, TIMERS_AT_ONCE) == TIMERS_AT_ONCE;
 		next = eng_cm_way_work(cm);
 		next = karst_min_u64(next, karst_cm_next_ns(cm->cm));

@@ -21,7 +21,7 @@
 #define MAX_EVENTS 64u
 
 static void
-put(struct cm_channel *ch, struct cm_event *ev)
+event_put(struct cm_channel *ch, struct cm_event *ev)
 {
 	static const uint8_t byte;
 
@@ -54,7 +54,7 @@ eng_cm_event(struct eng_cm *cm, struct cm_id *id, uint32_t code, int status)
 	ev->rsp.status = status;
 	if (code != KARST_RDMACM_CONNECT_REQUEST)
 		id->nevents++;
-	put(id->channel, ev);
+	event_put(id->channel, ev);
 	return ev;
 }
 
@@ -75,7 +75,7 @@ eng_cm_event_take(struct cm_channel *ch, bool *emptied)
 /* Takes the events of @id out of its channel that match @group, if there is one.
  * @return them; *@emptied: no others are left. */
 static struct cm_event *
-extract(struct cm_id *id, const struct cm_group *group, bool *emptied)
+event_extract(struct cm_id *id, const struct cm_group *group, bool *emptied)
 {
 	struct cm_channel *ch = id->channel;
 	struct cm_event **at = &ch->first, *ev, *out = NULL, **out_end = &out;
@@ -100,7 +100,7 @@ bool
 eng_cm_event_purge(struct eng_cm *cm, struct cm_id *id, const struct cm_group *group)
 {
 	bool emptied;
-	struct cm_event *ev = extract(id, group, &emptied), *next;
+	struct cm_event *ev = event_extract(id, group, &emptied), *next;
 
 	for (; ev != NULL; ev = next) {
 		next = ev->next;
@@ -118,7 +118,7 @@ bool
 eng_cm_event_move(struct cm_id *id, struct cm_channel *to)
 {
 	bool emptied;
-	struct cm_event *ev = extract(id, NULL, &emptied), *next;
+	struct cm_event *ev = event_extract(id, NULL, &emptied), *next;
 
 	for (; ev != NULL; ev = next) {
 		next = ev->next;
@@ -127,7 +127,7 @@ eng_cm_event_move(struct cm_id *id, struct cm_channel *to)
 			ev->conn->channel = to;
 			to->ids++;
 		}
-		put(to, ev);
+		event_put(to, ev);
 	}
 	return emptied;
 }

@@ -225,7 +225,7 @@ put_param(struct cm_event *ev, const struct karst_cm_param *p)
 
 /* What the peer says of its queue pair. */
 static void
-learn(struct cm_id *id, const struct karst_cm_param *p)
+conn_learn(struct cm_id *id, const struct karst_cm_param *p)
 {
 	id->remote_qpn = p->qpn;
 	id->remote_psn = p->psn;
@@ -253,7 +253,7 @@ eng_cm_ah(const struct cm_id *id, const uint8_t dst_ip[16], struct karst_ctl_ah_
 
 /* Nobody is told of it: the peer gets a refusal, and the id goes. */
 static void
-refuse(struct eng_cm *cm, const struct karst_cm_ev *ev, uint16_t reason)
+conn_refuse(struct eng_cm *cm, const struct karst_cm_ev *ev, uint16_t reason)
 {
 	static const struct karst_cm_param none;
 
@@ -336,7 +336,7 @@ make_conn(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct karst_cm
 		id->path.tclass = id->tos;
 	id->port = ev->path->port;
 	id->has_port = eng_cm_find_port(cm->e, ip->dst_ip, &id->port, &id->sgid_index) == 0;
-	learn(id, &ev->remote);
+	conn_learn(id, &ev->remote);
 	id->retry_count = ev->remote.retry_count;
 	return id;
 }
@@ -353,7 +353,7 @@ on_request(struct eng_cm *cm, const struct karst_cm_ev *ev)
 	/* An address that is not the packet's would name another listener. */
 	if (karst_cm_ip_parse(data, ev->remote.private_data_len, &ip) != 0 ||
 		memcmp(ip.dst_ip, ev->path->local_ip, sizeof(ip.dst_ip)) != 0) {
-		refuse(cm, ev, why);
+		conn_refuse(cm, ev, why);
 		return;
 	}
 	l = find_listener(cm, ev, &ip, &why);
@@ -362,7 +362,7 @@ on_request(struct eng_cm *cm, const struct karst_cm_ev *ev)
 	if (out == NULL) {
 		if (id != NULL)
 			eng_cm_id_free(cm, id);
-		refuse(cm, ev, why);
+		conn_refuse(cm, ev, why);
 		return;
 	}
 	id->cm_id = ev->id;
@@ -380,7 +380,7 @@ on_rep(struct eng_cm *cm, struct cm_id *id, const struct karst_cm_ev *ev)
 {
 	struct cm_event *out;
 
-	learn(id, &ev->remote);
+	conn_learn(id, &ev->remote);
 	out = eng_cm_event(cm, id, KARST_RDMACM_CONNECT_RESPONSE, 0);
 	if (out == NULL)
 		return;

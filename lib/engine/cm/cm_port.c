@@ -130,7 +130,7 @@ link_bits(const struct karst_engine_addr *own, const uint8_t ip[16])
  * else by a gateway, or as the kernel knows; else one whose link has all addresses (prefix 0).
  */
 static unsigned int
-fitness(const struct karst_engine_port_info *info, const struct karst_engine_addr *own,
+listener_fitness(const struct karst_engine_port_info *info, const struct karst_engine_addr *own,
 	const uint8_t ip[16])
 {
 	static const uint8_t none[16];
@@ -194,7 +194,7 @@ eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr 
 		if (karst_engine_port_info(e, (uint8_t)i, &info) != 0)
 			continue;
 		for (k = 0; k < info.num_addrs; k++) {
-			unsigned int fit = fitness(&info, &info.addrs[k], dst->ip);
+			unsigned int fit = listener_fitness(&info, &info.addrs[k], dst->ip);
 
 			if (fit <= best)
 				continue;
@@ -210,7 +210,7 @@ eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr 
 /* --- port numbers --- */
 
 static struct cm_id **
-bucket_of(struct eng_cm *cm, uint16_t port_space, uint16_t number)
+number_bucket_of(struct eng_cm *cm, uint16_t port_space, uint16_t number)
 {
 	return &cm->number[(port_space * 31u + number) % CM_PORT_BUCKETS];
 }
@@ -225,7 +225,7 @@ same_addr(const struct karst_ctl_cm_addr *a, const struct karst_ctl_cm_addr *b)
 
 /* May a packet be for both of them? */
 static bool
-overlap(const struct cm_id *a, const struct cm_id *b)
+number_overlap(const struct cm_id *a, const struct cm_id *b)
 {
 	bool any_a = eng_cm_is_any(&a->src), any_b = eng_cm_is_any(&b->src);
 
@@ -242,12 +242,12 @@ is_taken(struct eng_cm *cm, const struct cm_id *id, uint16_t number, bool to_lis
 {
 	const struct cm_id *at;
 
-	for (at = *bucket_of(cm, id->port_space, number); at != NULL; at = at->port_next) {
+	for (at = *number_bucket_of(cm, id->port_space, number); at != NULL; at = at->port_next) {
 		if (at == id || at->port_space != id->port_space || at->src.port_number != number)
 			continue;
 		if (!to_listen && at->reuse_addr && id->reuse_addr && at->state != CM_ID_LISTEN)
 			continue;
-		if (overlap(at, id))
+		if (number_overlap(at, id))
 			return true;
 	}
 	return false;
@@ -279,7 +279,7 @@ eng_cm_number(struct eng_cm *cm, struct cm_id *id)
 		number = EPHEMERAL_FIRST + at;
 	}
 	id->src.port_number = (uint16_t)number;
-	bucket = bucket_of(cm, id->port_space, (uint16_t)number);
+	bucket = number_bucket_of(cm, id->port_space, (uint16_t)number);
 	id->port_next = *bucket;
 	*bucket = id;
 	id->numbered = true;
@@ -293,7 +293,7 @@ eng_cm_unnumber(struct eng_cm *cm, struct cm_id *id)
 
 	if (!id->numbered)
 		return;
-	for (at = bucket_of(cm, id->port_space, id->src.port_number); *at != id;
+	for (at = number_bucket_of(cm, id->port_space, id->src.port_number); *at != id;
 		at = &(*at)->port_next)
 		;
 	*at = id->port_next;
@@ -307,7 +307,7 @@ service_of(struct eng_cm *cm, uint16_t port_space, uint16_t number)
 {
 	const struct cm_id *at;
 
-	for (at = *bucket_of(cm, port_space, number); at != NULL; at = at->port_next)
+	for (at = *number_bucket_of(cm, port_space, number); at != NULL; at = at->port_next)
 		if (at->service != NULL && at->port_space == port_space &&
 			at->src.port_number == number)
 			return at->service;
@@ -360,7 +360,7 @@ eng_cm_listener(struct eng_cm *cm, const struct cm_service *service, const struc
 {
 	struct cm_id *at, *found = NULL;
 
-	for (at = *bucket_of(cm, service->port_space, service->port_number); at != NULL;
+	for (at = *number_bucket_of(cm, service->port_space, service->port_number); at != NULL;
 		at = at->port_next) {
 		if (at->service != service)
 			continue;

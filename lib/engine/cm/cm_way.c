@@ -69,7 +69,7 @@ mads_drop(struct eng_cm *cm, struct cm_mads *m)
 /* --- the table --- */
 
 static struct cm_way **
-bucket_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16])
+way_bucket_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16])
 {
 	uint64_t words[4], h = port;
 	unsigned int i;
@@ -83,7 +83,7 @@ bucket_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t 
 static_assert(CM_WAY_BUCKETS == 256, "the upper 8 bits of a hash");
 
 static void
-ask(struct eng_cm *cm, struct cm_way *w)
+way_ask(struct eng_cm *cm, struct cm_way *w)
 {
 	w->state = CM_WAY_ASKING;
 	w->look_ns = cm->cm->now_ns;
@@ -98,7 +98,7 @@ ask(struct eng_cm *cm, struct cm_way *w)
 static struct cm_way *
 way_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16], uint32_t most)
 {
-	struct cm_way **bucket = bucket_of(cm, port, src, dst), *w;
+	struct cm_way **bucket = way_bucket_of(cm, port, src, dst), *w;
 
 	for (w = *bucket; w != NULL; w = w->next)
 		if (w->port == port && memcmp(w->src_ip, src, 16) == 0 &&
@@ -114,16 +114,16 @@ way_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst
 		w->next = *bucket;
 		*bucket = w;
 		cm->nways++;
-		ask(cm, w);
+		way_ask(cm, w);
 	} else if (w->state != CM_WAY_ASKING && cm->cm->now_ns >= w->until_ns) {
-		ask(cm, w);
+		way_ask(cm, w);
 	}
 	return w;
 }
 
 /* Forgets what is not valid any more. */
 static void
-sweep(struct eng_cm *cm)
+way_sweep(struct eng_cm *cm)
 {
 	unsigned int i;
 
@@ -147,7 +147,7 @@ sweep(struct eng_cm *cm)
 
 /* The path of a MAD: its way's, and what the connection says. */
 static void
-complete(struct cm_mad *mad, const struct karst_path *way)
+way_complete(struct cm_mad *mad, const struct karst_path *way)
 {
 	uint8_t tclass = mad->path.tclass, hop_limit = mad->path.hop_limit;
 	uint32_t flow_label = mad->path.flow_label;
@@ -176,7 +176,7 @@ eng_cm_way_send(struct eng_cm *cm, const struct karst_cm_path *path, const uint8
 	mad->path.hop_limit = path->hop_limit;
 	mad->path.flow_label = path->flow_label;
 	if (w->state == CM_WAY_READY) {
-		complete(mad, &w->path);
+		way_complete(mad, &w->path);
 		mads_add(&cm->out, mad);
 	} else {
 		mads_add(&w->mads, mad);
@@ -195,7 +195,7 @@ eng_cm_way_find(struct eng_cm *cm, struct cm_id *id)
 		return 0;
 	}
 	if (w->state == CM_WAY_FAILED)
-		ask(cm, w);
+		way_ask(cm, w);
 	if (w->until_ns < id->until_ns)
 		w->until_ns = id->until_ns;
 	id->way = w;
@@ -219,7 +219,7 @@ eng_cm_way_forget(struct cm_id *id)
 
 /* The search is over. */
 static void
-found(struct eng_cm *cm, struct cm_way *w, int ret, const struct karst_path *path)
+way_found(struct eng_cm *cm, struct cm_way *w, int ret, const struct karst_path *path)
 {
 	struct cm_way **at;
 	struct cm_mad *mad;
@@ -233,7 +233,7 @@ found(struct eng_cm *cm, struct cm_way *w, int ret, const struct karst_path *pat
 	if (ret == 0) {
 		w->path = *path;
 		while ((mad = mads_take(&w->mads)) != NULL) {
-			complete(mad, path);
+			way_complete(mad, path);
 			mads_add(&cm->out, mad);
 		}
 	} else {
@@ -250,7 +250,7 @@ found(struct eng_cm *cm, struct cm_way *w, int ret, const struct karst_path *pat
 
 /* Identifiers that do not want to wait any longer.  @return when the next one will not. */
 static uint64_t
-give_up(struct eng_cm *cm, struct cm_way *w)
+way_give_up(struct eng_cm *cm, struct cm_way *w)
 {
 	struct cm_id **at = &w->ids, *id;
 	uint64_t next = UINT64_MAX;
@@ -270,7 +270,7 @@ give_up(struct eng_cm *cm, struct cm_way *w)
 
 /* One look at a way that is due.  @return when to look again. */
 static uint64_t
-look(struct eng_cm *cm, struct cm_way *w)
+way_look(struct eng_cm *cm, struct cm_way *w)
 {
 	struct karst_path path;
 	int ret;
@@ -282,12 +282,12 @@ look(struct eng_cm *cm, struct cm_way *w)
 	if (ret == -EAGAIN && cm->cm->now_ns >= w->until_ns)
 		ret = -ETIMEDOUT;
 	if (ret != -EAGAIN) {
-		found(cm, w, ret, &path);
+		way_found(cm, w, ret, &path);
 		return UINT64_MAX;
 	}
 	w->look_ns = cm->cm->now_ns + w->nap_ns;
 	w->nap_ns = karst_min_u64(2 * w->nap_ns, NAP_MOST_NS);
-	return karst_min_u64(w->look_ns, give_up(cm, w));
+	return karst_min_u64(w->look_ns, way_give_up(cm, w));
 }
 
 static void
@@ -319,11 +319,12 @@ eng_cm_way_work(struct eng_cm *cm)
 	 * stays good. */
 	for (w = cm->asking; w != NULL; w = after) {
 		after = w->asked;
-		next = karst_min_u64(next, cm->cm->now_ns >= w->look_ns ? look(cm, w) : w->look_ns);
+		next = karst_min_u64(
+			next, cm->cm->now_ns >= w->look_ns ? way_look(cm, w) : w->look_ns);
 	}
 	send_all(cm);
 	if (cm->nways > 0 && cm->cm->now_ns >= cm->sweep_ns)
-		sweep(cm);
+		way_sweep(cm);
 	if (cm->nways > 0)
 		next = karst_min_u64(next, cm->sweep_ns);
 	return next;

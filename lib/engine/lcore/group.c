@@ -79,7 +79,7 @@ group_of(const struct karst_engine *e, const struct eng_group_table *t, const st
 
 /* A copy of a parsed frame, with what was found out about it; NULL: no buffer. */
 static struct rte_mbuf *
-copy_of(struct eng_lcore *lc, const struct rte_mbuf *m)
+group_copy_of(struct eng_lcore *lc, const struct rte_mbuf *m)
 {
 	struct rte_mbuf *c = rte_pktmbuf_alloc(lc->pool);
 
@@ -99,7 +99,7 @@ copy_of(struct eng_lcore *lc, const struct rte_mbuf *m)
 static void
 give_copy(struct eng_lcore *lc, uint32_t to, const struct rte_mbuf *m, const struct karst_pkt *pkt)
 {
-	struct rte_mbuf *c = copy_of(lc, m);
+	struct rte_mbuf *c = group_copy_of(lc, m);
 	struct karst_pkt *p;
 
 	if (c == NULL) {
@@ -189,7 +189,7 @@ eng_group_echo(struct eng_lcore *lc, const struct rte_mbuf *m, uint8_t port)
 	if (karst_bth_dqpn(l3) != KARST_QPN_MULTICAST ||
 		group_of(lc->e, eng_group_table_of(lc->e), &pkt, &why) == NULL)
 		return NULL;
-	c = copy_of(lc, m);
+	c = group_copy_of(lc, m);
 	if (c == NULL)
 		stat_add(&lc->stats.tx_dropped, 1);
 	return c;

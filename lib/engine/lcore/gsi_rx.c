@@ -21,7 +21,7 @@
 /* --- life --- */
 
 static struct rte_ring *
-make_ring(const struct karst_engine *e, const char *what, unsigned int flags)
+gsi_make_ring(const struct karst_engine *e, const char *what, unsigned int flags)
 {
 	char name[RTE_RING_NAMESIZE];
 
@@ -46,8 +46,8 @@ eng_gsi_init(struct karst_engine *e)
 	g->mads = calloc(ENG_GSI_SLOTS, sizeof(*g->mads));
 	if (g->mads == NULL)
 		return -ENOMEM;
-	g->free = make_ring(e, "gf", RING_F_SP_ENQ);
-	g->full = make_ring(e, "gq", RING_F_SC_DEQ);
+	g->free = gsi_make_ring(e, "gf", RING_F_SP_ENQ);
+	g->full = gsi_make_ring(e, "gq", RING_F_SC_DEQ);
 	if (g->free == NULL || g->full == NULL)
 		return -rte_errno;
 	for (i = 0; i < ENG_GSI_SLOTS; i++)

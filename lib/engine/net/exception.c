@@ -20,7 +20,7 @@
 #include "tap.h"
 
 static void
-drop(struct eng_lcore *lc, struct rte_mbuf *m, enum karst_drop why)
+exception_drop(struct eng_lcore *lc, struct rte_mbuf *m, enum karst_drop why)
 {
 	karst_count_drop(&lc->core->counters, why);
 	buffer_free(lc, m);
@@ -28,7 +28,7 @@ drop(struct eng_lcore *lc, struct rte_mbuf *m, enum karst_drop why)
 
 /* Something that another protocol might understand. */
 static bool
-is_foreign(enum karst_drop why)
+is_other_protocol(enum karst_drop why)
 {
 	return why == KARST_DROP_ETHERTYPE || why == KARST_DROP_NOT_UDP ||
 		why == KARST_DROP_NOT_ROCE || why == KARST_DROP_IP_FRAGMENT;
@@ -38,8 +38,8 @@ is_foreign(enum karst_drop why)
 static bool
 is_kernels(enum karst_drop why)
 {
-	return is_foreign(why) || why == KARST_DROP_IP_HEADER || why == KARST_DROP_DEST_ADDRESS ||
-		why == KARST_DROP_VLAN;
+	return is_other_protocol(why) || why == KARST_DROP_IP_HEADER ||
+		why == KARST_DROP_DEST_ADDRESS || why == KARST_DROP_VLAN;
 }
 
 /* The kernel gets it, if it can. */
@@ -47,7 +47,7 @@ static void
 give_kernel(struct eng_lcore *lc, struct eng_tap *tap, struct rte_mbuf *m)
 {
 	if (!eng_tap_put(tap, lc->index, m)) {
-		drop(lc, m, KARST_DROP_TAP);
+		exception_drop(lc, m, KARST_DROP_TAP);
 		return;
 	}
 	stat_add(&lc->stats.tap_rx, 1);
@@ -56,7 +56,7 @@ give_kernel(struct eng_lcore *lc, struct eng_tap *tap, struct rte_mbuf *m)
 
 /* @return true: the program has it. */
 static bool
-offer(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why)
+exception_offer(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst_drop why)
 {
 	const struct karst_engine_exception ex = {
 		.lcore = lc->index, .port = port, .why = why, .mbuf = m};
@@ -99,13 +99,14 @@ eng_exception(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m, enum karst
 		fate = query ? eng_member_rx(lc, port, m) : eng_neigh_rx(lc, port, m);
 	}
 	if (fate == ENG_NEIGH_BAD)
-		drop(lc, m, KARST_DROP_NEIGHBOUR);
+		exception_drop(lc, m, KARST_DROP_NEIGHBOUR);
 	else if (fate != ENG_NEIGH_DONE && p->tap != NULL && is_kernels(why))
 		give_kernel(lc, p->tap, m);
-	else if (fate != ENG_NEIGH_DONE && is_foreign(why) && offer(lc, port, m, why))
+	else if (fate != ENG_NEIGH_DONE && is_other_protocol(why) &&
+		exception_offer(lc, port, m, why))
 		return;
 	else if (fate == ENG_NEIGH_OTHER)
-		drop(lc, m, why);
+		exception_drop(lc, m, why);
 	else
 		buffer_free(lc, m);
 }

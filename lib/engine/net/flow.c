@@ -18,7 +18,7 @@
 #include "karst_hdr.h"
 
 static const char *
-reason(const struct rte_flow_error *err, int ret)
+flow_reason(const struct rte_flow_error *err, int ret)
 {
 	return err->message != NULL ? err->message : rte_strerror(-ret);
 }
@@ -32,7 +32,7 @@ eng_flow_isolate(struct eng_port *p)
 	if (ret != 0)
 		karst_log(KARST_LOG_ERR,
 			"%s: isolate: the device cannot be shared with the kernel: %s", p->name,
-			reason(&err, ret));
+			flow_reason(&err, ret));
 	return ret;
 }
 
@@ -106,11 +106,11 @@ eng_flow_steer(struct eng_port *p, bool rss, bool isolate)
 	eng_flow_clear(p);
 	if (isolate) {
 		karst_log(KARST_LOG_ERR, "%s: isolate: the device refuses the rule for RoCE: %s",
-			p->name, reason(&err, ret));
+			p->name, flow_reason(&err, ret));
 		return ret;
 	}
 	karst_log(KARST_LOG_NOTICE, "%s: frames come %s (no flow rules: %s)", p->name,
 		rss ? "over all queues by RSS" : "by any queue, and are handed on in software",
-		reason(&err, ret));
+		flow_reason(&err, ret));
 	return 0;
 }

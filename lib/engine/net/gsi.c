@@ -25,7 +25,7 @@ struct burst {
 };
 
 static void
-describe(struct eng_gsi *g, const struct eng_gsi_out *out, struct karst_frame *f)
+mad_describe(struct eng_gsi *g, const struct eng_gsi_out *out, struct karst_frame *f)
 {
 	const struct karst_path *path = &out->path;
 	unsigned int skip = path->ip6 ? 0 : 12;
@@ -61,7 +61,7 @@ describe(struct eng_gsi *g, const struct eng_gsi_out *out, struct karst_frame *f
 
 /* A buffer with the frame of a MAD; NULL: there is none. */
 static struct rte_mbuf *
-frame_of(struct karst_engine *e, const struct eng_gsi_out *out)
+mad_frame_of(struct karst_engine *e, const struct eng_gsi_out *out)
 {
 	struct rte_mbuf *m = rte_pktmbuf_alloc(e->pool);
 	struct karst_frame f;
@@ -72,7 +72,7 @@ frame_of(struct karst_engine *e, const struct eng_gsi_out *out)
 	if (m == NULL)
 		return NULL;
 	data = rte_pktmbuf_mtod(m, uint8_t *);
-	describe(e->gsi, out, &f);
+	mad_describe(e->gsi, out, &f);
 	len = karst_build_frame(data, rte_pktmbuf_tailroom(m), &f);
 	assert(len > 0);
 	l3 = data + KARST_ETH_LEN + (f.vlan ? KARST_VLAN_LEN : 0);
@@ -117,7 +117,7 @@ eng_gsi_send(struct karst_engine *e, const struct eng_gsi_out *out, unsigned int
 		/* it may have been removed meanwhile */
 		if (out[i].path.port >= ENG_TXQS || !eng_port_present(e, base))
 			continue;
-		b.m[b.n] = frame_of(e, &out[i]);
+		b.m[b.n] = mad_frame_of(e, &out[i]);
 		b.port[b.n] = out[i].path.port;
 		b.n += b.m[b.n] != NULL;
 	}

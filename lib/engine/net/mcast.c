@@ -65,7 +65,7 @@ macs_of(const struct eng_group_table *t, uint8_t port, struct rte_ether_addr *ma
 
 /* Routers and switches learn of it. */
 static void
-announce(struct karst_engine *e, uint8_t port, const struct eng_group_table *t, uint32_t n)
+mcast_announce(struct karst_engine *e, uint8_t port, const struct eng_group_table *t, uint32_t n)
 {
 	uint8_t(*ips)[16] = malloc(n * sizeof(*ips) + 1);
 	uint32_t i, k = 0;
@@ -82,14 +82,14 @@ announce(struct karst_engine *e, uint8_t port, const struct eng_group_table *t, 
 }
 
 static void
-filter(struct karst_engine *e, uint8_t port, const struct eng_group_table *t)
+mcast_filter(struct karst_engine *e, uint8_t port, const struct eng_group_table *t)
 {
 	struct rte_ether_addr macs[MACS_MAX];
 	struct eng_port *p = &e->port[port];
 	uint32_t n = macs_of(t, port, macs, MACS_MAX);
 
 	if (eng_port_has_device(p) && (n != 0 || p->info.mcast_groups != 0))
-		announce(e, port, t, n);
+		mcast_announce(e, port, t, n);
 	__atomic_store_n(&p->info.mcast_groups, n, __ATOMIC_RELAXED);
 	if (!eng_port_has_device(p) || p->all_groups)
 		return;
@@ -111,13 +111,13 @@ void
 eng_mcast_port_added(struct karst_engine *e, uint8_t port)
 {
 	if (e->mcast != NULL)
-		filter(e, port, eng_group_table_of(e));
+		mcast_filter(e, port, eng_group_table_of(e));
 }
 
 /* --- changes, with ctl_lock held --- */
 
 static struct eng_mcast *
-make(struct karst_engine *e)
+mcast_create(struct karst_engine *e)
 {
 	struct eng_mcast *mc = eng_arena_alloc(&e->objects, sizeof(*mc));
 	uint32_t i, max = e->cfg.max_mcasts;
@@ -145,7 +145,7 @@ make(struct karst_engine *e)
 }
 
 static void
-fill(const struct eng_mcast *mc, struct eng_group_table *t)
+mcast_fill(const struct eng_mcast *mc, struct eng_group_table *t)
 {
 	struct eng_group *g = NULL;
 	uint32_t i;
@@ -168,7 +168,7 @@ fill(const struct eng_mcast *mc, struct eng_group_table *t)
 
 /* The lcores and the devices learn of a change. */
 static void
-publish(struct karst_engine *e)
+mcast_publish(struct karst_engine *e)
 {
 	uint32_t seq = atomic_load_explicit(&e->mcast_seq, memory_order_relaxed) + 1;
 	struct eng_group_table *t;
@@ -177,13 +177,13 @@ publish(struct karst_engine *e)
 	/* 0 is for engines that have never had any */
 	seq += seq == 0 ? 2 : 0;
 	t = &e->group_table[seq & 1];
-	fill(e->mcast, t);
+	mcast_fill(e->mcast, t);
 	/* release, pairs with the acquire in eng_group_table_of() */
 	atomic_store_explicit(&e->mcast_seq, seq, memory_order_release);
 	eng_ctl_quiesce(e);
 	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++)
 		if (eng_port_present(e, i))
-			filter(e, i, t);
+			mcast_filter(e, i, t);
 }
 
 /* Where a member stands, or would.  Members of one group are in the order of their addresses. */
@@ -211,7 +211,7 @@ place_of(const struct eng_mcast *mc, const struct member *m, bool *there)
 }
 
 static void
-put(struct eng_mcast *mc, const struct member *m)
+member_insert(struct eng_mcast *mc, const struct member *m)
 {
 	bool there;
 	uint32_t i = place_of(mc, m, &there);
@@ -223,7 +223,7 @@ put(struct eng_mcast *mc, const struct member *m)
 
 /* Takes the member at @i away. */
 static void
-take(struct eng_mcast *mc, uint32_t i)
+member_remove(struct eng_mcast *mc, uint32_t i)
 {
 	mc->n--;
 	memmove(&mc->member[i], &mc->member[i + 1], (mc->n - i) * sizeof(mc->member[0]));
@@ -258,7 +258,7 @@ members_of(const struct eng_mcast *mc, const uint8_t ip[16])
 }
 
 static int
-attach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
+mcast_attach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
 {
 	struct member m = member_of(q, ip);
 	bool there;
@@ -266,7 +266,7 @@ attach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
 	if (karst_qp_type(q->qp) != KARST_QPT_UD || !eng_ip_is_group(ip))
 		return -EINVAL;
 	if (e->mcast == NULL)
-		e->mcast = make(e);
+		e->mcast = mcast_create(e);
 	if (e->mcast == NULL)
 		return -ENOMEM;
 	place_of(e->mcast, &m, &there);
@@ -280,10 +280,10 @@ attach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
 		return -EUSERS;
 	if (!eng_share_take(q->owner->rings.share, ENG_SHARE_MCASTS, 1))
 		return -ENOSPC;
-	put(e->mcast, &m);
+	member_insert(e->mcast, &m);
 	q->nmcasts++;
 	q->owner->nmcasts++;
-	publish(e);
+	mcast_publish(e);
 	return 0;
 }
 
@@ -296,7 +296,7 @@ left_group(struct eng_qp *q)
 }
 
 static int
-detach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
+mcast_detach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
 {
 	struct member m = member_of(q, ip);
 	bool there = false;
@@ -304,9 +304,9 @@ detach(struct karst_engine *e, struct eng_qp *q, const uint8_t ip[16])
 
 	if (!there)
 		return -EINVAL;
-	take(e->mcast, i);
+	member_remove(e->mcast, i);
 	left_group(q);
-	publish(e);
+	mcast_publish(e);
 	return 0;
 }
 
@@ -318,7 +318,7 @@ karst_engine_qp_attach_mcast(
 
 	if (ret != 0)
 		return ret;
-	ret = attach(e, karst_container_of(qp, struct eng_qp, pub), group);
+	ret = mcast_attach(e, karst_container_of(qp, struct eng_qp, pub), group);
 	eng_ctl_leave(e);
 	return ret;
 }
@@ -331,7 +331,7 @@ karst_engine_qp_detach_mcast(
 
 	if (ret != 0)
 		return ret;
-	ret = detach(e, karst_container_of(qp, struct eng_qp, pub), group);
+	ret = mcast_detach(e, karst_container_of(qp, struct eng_qp, pub), group);
 	eng_ctl_leave(e);
 	return ret;
 }
@@ -352,10 +352,10 @@ eng_mcast_moved(struct karst_engine *e, struct eng_qp *q, uint8_t port_num)
 			;
 		m = e->mcast->member[i];
 		m.port = is;
-		take(e->mcast, i);
-		put(e->mcast, &m);
+		member_remove(e->mcast, i);
+		member_insert(e->mcast, &m);
 	}
-	publish(e);
+	mcast_publish(e);
 }
 
 void
@@ -373,10 +373,10 @@ eng_mcast_forget(struct karst_engine *e, struct karst_engine_qp *const *qps, uin
 				i++;
 				continue;
 			}
-			take(e->mcast, i);
+			member_remove(e->mcast, i);
 			left_group(q);
 		}
 	}
 	if (changed)
-		publish(e);
+		mcast_publish(e);
 }

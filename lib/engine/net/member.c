@@ -34,7 +34,7 @@ proto_of(const uint8_t ip[16])
 }
 
 static uint8_t
-newest(enum eng_member_proto proto)
+member_newest(enum eng_member_proto proto)
 {
 	return proto == ENG_IGMP ? 3 : 2;
 }
@@ -57,13 +57,13 @@ eng_members_init(struct eng_members *m, uint32_t max_groups, uint64_t seed)
 	m->due_ns = ENG_MEMBERS_NEVER;
 	for (i = ENG_IGMP; i <= ENG_MLD; i++)
 		m->family[i] = (struct eng_member_family){.robustness = ROBUSTNESS,
-			.version = newest(i),
+			.version = member_newest(i),
 			.answer_ns = ENG_MEMBERS_NEVER};
 }
 
 /* A moment within @span from now. */
 static uint64_t
-moment(struct eng_members *m, uint64_t now_ns, uint64_t span_ns)
+member_moment(struct eng_members *m, uint64_t now_ns, uint64_t span_ns)
 {
 	m->random ^= m->random << 13;
 	m->random ^= m->random >> 7;
@@ -100,7 +100,7 @@ is_reported(const uint8_t ip[16])
 }
 
 static void
-change(struct eng_members *m, struct eng_member *g, bool joined, uint64_t now_ns)
+member_change(struct eng_members *m, struct eng_member *g, bool joined, uint64_t now_ns)
 {
 	const struct eng_member_family *f = &m->family[proto_of(g->ip)];
 
@@ -141,7 +141,7 @@ put_in(struct eng_members *m, uint32_t i, const uint8_t ip[16], uint64_t now_ns)
 	memmove(&m->group[i + 1], &m->group[i], (m->n - i) * sizeof(m->group[0]));
 	m->n++;
 	memcpy(m->group[i].ip, ip, 16);
-	change(m, &m->group[i], true, now_ns);
+	member_change(m, &m->group[i], true, now_ns);
 	return i + 1;
 }
 
@@ -150,7 +150,7 @@ static void
 settle_version(struct eng_members *m, enum eng_member_proto proto, uint64_t now_ns)
 {
 	struct eng_member_family *f = &m->family[proto];
-	uint8_t version = newest(proto), v;
+	uint8_t version = member_newest(proto), v;
 	uint32_t i = 0;
 
 	for (v = version - 1; v >= 1; v--)
@@ -192,7 +192,7 @@ eng_members_set(struct eng_members *m, const uint8_t (*ips)[16], uint32_t n, uin
 			continue;
 		}
 		if (m->group[i].joined != (d == 0))
-			change(m, &m->group[i], d == 0, now_ns);
+			member_change(m, &m->group[i], d == 0, now_ns);
 		i++;
 		j += d == 0;
 	}
@@ -215,12 +215,12 @@ eng_members_query(struct eng_members *m, const uint8_t *l3, size_t len, uint64_t
 	}
 	m->queries++;
 	f = &m->family[q.proto];
-	if (q.version < newest(q.proto))
+	if (q.version < member_newest(q.proto))
 		f->old_ns[q.version - 1] = now_ns + OLD_QUERIER_NS;
 	settle_version(m, q.proto, now_ns);
 	if (q.robustness != 0)
 		f->robustness = (uint8_t)karst_min_u32(q.robustness, ROBUSTNESS_MAX);
-	answer_ns = moment(m, now_ns, q.wait_ns);
+	answer_ns = member_moment(m, now_ns, q.wait_ns);
 	/* an earlier answer to all is an answer to this, too */
 	if (q.general)
 		f->answer_ns = karst_min_u64(f->answer_ns, answer_ns);
@@ -258,11 +258,11 @@ is_due(const struct eng_member *g, uint64_t now_ns)
 
 /* What is due of a group is being said.  @return whether that was the last of it. */
 static bool
-said(struct eng_members *m, struct eng_member *g, uint64_t repeat_ns, uint64_t now_ns)
+member_said(struct eng_members *m, struct eng_member *g, uint64_t repeat_ns, uint64_t now_ns)
 {
 	if (g->changes != 0 && g->change_ns <= now_ns) {
 		g->changes--;
-		g->change_ns = moment(m, now_ns, repeat_ns);
+		g->change_ns = member_moment(m, now_ns, repeat_ns);
 	}
 	/* a change says all that an answer would */
 	if (g->answer_ns <= now_ns)
@@ -298,7 +298,7 @@ next_new(struct eng_members *m, enum eng_member_proto proto, const struct eng_me
 		any = true;
 		if (!eng_member_report_add(msg, record_of(g, now_ns), g->ip))
 			break;
-		if (said(m, g, REPEAT_NS, now_ns))
+		if (member_said(m, g, REPEAT_NS, now_ns))
 			take_out(m, i);
 		else
 			i++;
@@ -332,7 +332,7 @@ next_old(struct eng_members *m, enum eng_member_proto proto, const struct eng_me
 		/* leaving is said once */
 		if (!g->joined)
 			g->changes = 1;
-		if (said(m, g, OLD_REPEAT_NS, now_ns))
+		if (member_said(m, g, OLD_REPEAT_NS, now_ns))
 			take_out(m, i);
 		else
 			i++;
@@ -350,7 +350,7 @@ eng_members_next(struct eng_members *m, const struct eng_member_src *src, uint64
 	for (proto = ENG_IGMP; m->due_ns <= now_ns && len == 0 && proto <= ENG_MLD; proto++) {
 		settle_version(m, proto, now_ns);
 		spread_answer(m, proto, now_ns);
-		len = m->family[proto].version == newest(proto)
+		len = m->family[proto].version == member_newest(proto)
 			? next_new(m, proto, src, now_ns, msg)
 			: next_old(m, proto, src, now_ns, msg);
 	}

@@ -31,7 +31,7 @@ struct eng_member_kernel {
 
 /* @return descriptor, or -errno. */
 static int
-join(unsigned int ifindex, const uint8_t ip[16])
+kernel_join(unsigned int ifindex, const uint8_t ip[16])
 {
 	bool ip4 = eng_ip_is4(ip);
 	struct group_req req = {.gr_interface = ifindex};
@@ -60,7 +60,7 @@ join(unsigned int ifindex, const uint8_t ip[16])
 }
 
 static void
-leave(const struct member *m)
+kernel_leave(const struct member *m)
 {
 	if (m->fd >= 0)
 		close(m->fd);
@@ -69,7 +69,7 @@ leave(const struct member *m)
 static struct member
 join_on(const struct karst_engine *e, const struct eng_port *p, const uint8_t ip[16])
 {
-	struct member m = {.fd = join(if_nametoindex(p->info.netdev), ip)};
+	struct member m = {.fd = kernel_join(if_nametoindex(p->info.netdev), ip)};
 	char text[ENG_IP_TEXT];
 
 	memcpy(m.ip, ip, sizeof(m.ip));
@@ -97,7 +97,7 @@ eng_member_kernel_set(
 		int d = i == nwas ? 1 : j == n ? -1 : memcmp(was->member[i].ip, ips[j], 16);
 
 		if (d < 0) {
-			leave(&was->member[i++]);
+			kernel_leave(&was->member[i++]);
 			continue;
 		}
 		is->member[j] = d == 0 ? was->member[i++] : join_on(e, p, ips[j]);
@@ -114,7 +114,7 @@ eng_member_kernel_fini(struct eng_port *p)
 	uint32_t i;
 
 	for (i = 0; m != NULL && i < m->n; i++)
-		leave(&m->member[i]);
+		kernel_leave(&m->member[i]);
 	free(m);
 	p->kernel_members = NULL;
 }

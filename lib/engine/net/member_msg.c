@@ -60,7 +60,7 @@ sum_of(const uint8_t *p, size_t len, uint32_t sum)
 }
 
 static uint16_t
-fold(uint32_t sum)
+checksum_fold(uint32_t sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -71,13 +71,13 @@ fold(uint32_t sum)
 static uint16_t
 icmp6_sum(const uint8_t *ip, const uint8_t *icmp, size_t len)
 {
-	return fold(sum_of(icmp, len, sum_of(ip + 8, 32, (uint32_t)len + PROTO_ICMP6)));
+	return checksum_fold(sum_of(icmp, len, sum_of(ip + 8, 32, (uint32_t)len + PROTO_ICMP6)));
 }
 
 /* --- headers --- */
 
 static void
-open4(struct eng_member_msg *msg, const struct eng_member_src *src, const uint8_t dst[4])
+report_open4(struct eng_member_msg *msg, const struct eng_member_src *src, const uint8_t dst[4])
 {
 	uint8_t *p = msg->bytes;
 
@@ -98,7 +98,7 @@ open4(struct eng_member_msg *msg, const struct eng_member_src *src, const uint8_
 }
 
 static void
-open6(struct eng_member_msg *msg, const struct eng_member_src *src, const uint8_t dst[16])
+report_open6(struct eng_member_msg *msg, const struct eng_member_src *src, const uint8_t dst[16])
 {
 	uint8_t *p = msg->bytes;
 
@@ -123,8 +123,9 @@ close_any(struct eng_member_msg *msg)
 
 	if (p[0] >> 4 == 4) {
 		karst_put_be16(p + 2, (uint16_t)msg->len);
-		karst_put_be16(p + 10, fold(sum_of(p, IP4_LEN, 0)));
-		karst_put_be16(p + IP4_LEN + 2, fold(sum_of(p + IP4_LEN, msg->len - IP4_LEN, 0)));
+		karst_put_be16(p + 10, checksum_fold(sum_of(p, IP4_LEN, 0)));
+		karst_put_be16(
+			p + IP4_LEN + 2, checksum_fold(sum_of(p + IP4_LEN, msg->len - IP4_LEN, 0)));
 	} else {
 		karst_put_be16(p + 4, (uint16_t)(msg->len - KARST_IP6_LEN));
 		karst_put_be16(p + IP6_LEN + 2, icmp6_sum(p, p + IP6_LEN, msg->len - IP6_LEN));
@@ -144,9 +145,9 @@ eng_member_report_open(
 	struct eng_member_msg *msg, enum eng_member_proto proto, const struct eng_member_src *src)
 {
 	if (proto == ENG_IGMP)
-		open4(msg, src, igmp3_routers);
+		report_open4(msg, src, igmp3_routers);
 	else
-		open6(msg, src, mld2_routers);
+		report_open6(msg, src, mld2_routers);
 	memset(msg->bytes + msg->len, 0, REPORT_HEAD);
 	msg->bytes[msg->len] = proto == ENG_IGMP ? IGMP3_REPORT : MLD2_REPORT;
 	msg->len += REPORT_HEAD;
@@ -182,14 +183,14 @@ eng_member_old_build(struct eng_member_msg *msg, enum eng_member_proto proto, un
 	uint8_t *p;
 
 	if (proto == ENG_IGMP) {
-		open4(msg, src, leaves ? igmp_routers : ip + 12);
+		report_open4(msg, src, leaves ? igmp_routers : ip + 12);
 		p = msg->bytes + msg->len;
 		memset(p, 0, IGMP_LEN);
 		p[0] = version == 1 ? IGMP1_REPORT : leaves ? IGMP2_LEAVE : IGMP2_REPORT;
 		memcpy(p + 4, ip + 12, 4);
 		msg->len += IGMP_LEN;
 	} else {
-		open6(msg, src, leaves ? mld_routers : ip);
+		report_open6(msg, src, leaves ? mld_routers : ip);
 		p = msg->bytes + msg->len;
 		memset(p, 0, MLD_LEN);
 		p[0] = leaves ? MLD1_DONE : MLD1_REPORT;
@@ -265,34 +266,34 @@ has_alert6(const uint8_t *opt, size_t len)
 
 /* RFC 3376, 4.1.1: a number of 7 bits, or 4 bits with an exponent. */
 static uint32_t
-code8(uint8_t code)
+query_code8(uint8_t code)
 {
 	return code < 0x80 ? code : ((code & 15u) | 16u) << ((code >> 4 & 7u) + 3u);
 }
 
 /* RFC 3810, 5.1.3: the same with 15 and 12 bits. */
 static uint32_t
-code16(uint16_t code)
+query_code16(uint16_t code)
 {
 	return code < 0x8000 ? code : ((code & 0xfffu) | 0x1000u) << ((code >> 12 & 7u) + 3u);
 }
 
 static bool
-parse4(const uint8_t *l3, size_t len, struct eng_member_query *q)
+query_parse4(const uint8_t *l3, size_t len, struct eng_member_query *q)
 {
 	size_t head = (l3[0] & 15u) * 4u, total = karst_get_be16(l3 + 2);
 	const uint8_t *p = l3 + head;
 	uint32_t tenths;
 
 	if (total > len || total < head + IGMP_LEN || l3[8] != 1 ||
-		(karst_get_be16(l3 + 6) & 0x3fff) != 0 || fold(sum_of(l3, head, 0)) != 0)
+		(karst_get_be16(l3 + 6) & 0x3fff) != 0 || checksum_fold(sum_of(l3, head, 0)) != 0)
 		return false;
 	len = total - head;
-	if (fold(sum_of(p, len, 0)) != 0 || (len != IGMP_LEN && len < QUERY3_LEN))
+	if (checksum_fold(sum_of(p, len, 0)) != 0 || (len != IGMP_LEN && len < QUERY3_LEN))
 		return false;
 	q->proto = ENG_IGMP;
 	q->version = len >= QUERY3_LEN ? 3 : p[1] != 0 ? 2 : 1;
-	tenths = q->version == 3 ? code8(p[1]) : q->version == 2 ? p[1] : 100;
+	tenths = q->version == 3 ? query_code8(p[1]) : q->version == 2 ? p[1] : 100;
 	q->wait_ns = tenths * 100 * MILLISECOND;
 	q->robustness = q->version == 3 ? p[8] & 7 : 0;
 	q->general = karst_get_be32(p + 4) == 0;
@@ -305,7 +306,7 @@ parse4(const uint8_t *l3, size_t len, struct eng_member_query *q)
 }
 
 static bool
-parse6(const uint8_t *l3, size_t len, struct eng_member_query *q)
+query_parse6(const uint8_t *l3, size_t len, struct eng_member_query *q)
 {
 	static const uint8_t none[16];
 	size_t off = icmp6_offset(l3, len), total = KARST_IP6_LEN + karst_get_be16(l3 + 4);
@@ -320,7 +321,8 @@ parse6(const uint8_t *l3, size_t len, struct eng_member_query *q)
 		return false;
 	q->proto = ENG_MLD;
 	q->version = len >= QUERY2_LEN ? 2 : 1;
-	q->wait_ns = (q->version == 2 ? code16(karst_get_be16(p + 4)) : karst_get_be16(p + 4)) *
+	q->wait_ns =
+		(q->version == 2 ? query_code16(karst_get_be16(p + 4)) : karst_get_be16(p + 4)) *
 		MILLISECOND;
 	q->robustness = q->version == 2 ? p[24] & 7 : 0;
 	q->general = memcmp(p + 8, none, 16) == 0;
@@ -335,5 +337,5 @@ eng_member_query_parse(const uint8_t *l3, size_t len, struct eng_member_query *q
 {
 	if (!eng_member_is_query(l3, len))
 		return false;
-	return l3[0] >> 4 == 4 ? parse4(l3, len, q) : parse6(l3, len, q);
+	return l3[0] >> 4 == 4 ? query_parse4(l3, len, q) : query_parse6(l3, len, q);
 }

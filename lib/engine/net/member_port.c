@@ -115,7 +115,7 @@ source_of(const struct eng_port *p, struct eng_member_src *src)
 }
 
 static void
-transmit(struct eng_lcore *lc, uint8_t port, const struct eng_member_msg *msg)
+member_transmit(struct eng_lcore *lc, uint8_t port, const struct eng_member_msg *msg)
 {
 	const struct eng_port *p = &lc->e->port[port];
 	struct karst_path path = {.ip6 = !eng_ip_is4(msg->dst)};
@@ -148,7 +148,7 @@ eng_member_expire(struct eng_lcore *lc)
 			continue;
 		source_of(p, &src);
 		if (eng_members_next(p->members, &src, lc->core->now_ns, &msg) != 0)
-			transmit(lc, (uint8_t)i, &msg);
+			member_transmit(lc, (uint8_t)i, &msg);
 		show_counts(p);
 	}
 	settle_due(lc);

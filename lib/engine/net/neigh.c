@@ -160,7 +160,7 @@ eng_frame_new(struct eng_lcore *lc, const struct eng_port *p, const uint8_t dst[
 }
 
 static void
-emit(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m)
+neigh_emit(struct eng_lcore *lc, uint8_t port, struct rte_mbuf *m)
 {
 	stat_add(&lc->stats.neigh_tx, 1);
 	eng_tx_frame(lc, port, m);
@@ -189,7 +189,7 @@ send_arp(struct eng_lcore *lc, uint8_t port, uint16_t op, const uint8_t dst[6], 
 	if (tha != NULL)
 		memcpy(&arp->arp_data.arp_tha, tha, 6);
 	arp->arp_data.arp_tip = rte_cpu_to_be_32(tip);
-	emit(lc, port, m);
+	neigh_emit(lc, port, m);
 }
 
 /* @flags: of an advertisement. */
@@ -222,7 +222,7 @@ send_nd(struct eng_lcore *lc, uint8_t port, uint8_t type, const uint8_t dst_mac[
 	nd->opt_len = 1;
 	memcpy(nd->opt_mac, p->info.mac, 6);
 	nd->icmp.icmp6_cksum = rte_ipv6_udptcp_cksum(ip, nd);
-	emit(lc, port, m);
+	neigh_emit(lc, port, m);
 }
 
 /* The group in which the owner of @ip listens for questions, and the group's MAC address. */
@@ -238,7 +238,7 @@ solicited_node(const uint8_t ip[16], uint8_t group[16], uint8_t mac[6])
 }
 
 static void
-ask(struct eng_lcore *lc, uint8_t port, const uint8_t src[16], const uint8_t ip[16])
+neigh_ask(struct eng_lcore *lc, uint8_t port, const uint8_t src[16], const uint8_t ip[16])
 {
 	uint8_t group[16], mac[6];
 
@@ -271,7 +271,7 @@ may_answer(struct eng_neigh *nb, uint64_t now_ns)
 /* An answer that the engine has not asked for: the kernel may have, which can have the same address
  * on the port's tap; it judges for itself, and the engine learns nothing from it. */
 static enum eng_neigh_fate
-unasked(const struct eng_port *p)
+neigh_unasked(const struct eng_port *p)
 {
 	return p->tap != NULL ? ENG_NEIGH_SHARE : ENG_NEIGH_BAD;
 }
@@ -306,7 +306,7 @@ rx_arp(struct eng_lcore *lc, uint8_t port, const struct eng_l3 *l3)
 		if (memcmp(&arp->arp_data.arp_tha, p->info.mac, 6) != 0)
 			return ENG_NEIGH_BAD;
 		return eng_neigh_answer(&nb->table, sender.ip, sha, now) ? ENG_NEIGH_SHARE
-									 : unasked(p);
+									 : neigh_unasked(p);
 	}
 	if (op == RTE_ARP_OP_REQUEST && is_ours(p, target.ip)) {
 		if (!may_answer(nb, now))
@@ -418,7 +418,7 @@ rx_advertisement(struct eng_lcore *lc, uint8_t port, const struct nd_seen *nd)
 		(nd->msg->icmp.icmp6_dataun.icmp6_un_data32[0] & ND_NA_FLAG_SOLICITED) != 0)
 		return eng_neigh_answer(&nb->table, nd->msg->target, nd->mac, lc->core->now_ns)
 			? ENG_NEIGH_SHARE
-			: unasked(p);
+			: neigh_unasked(p);
 	eng_neigh_claim(&nb->table, nd->msg->target, nd->mac);
 	return ENG_NEIGH_SHARE;
 }
@@ -453,7 +453,7 @@ eng_neigh_use_on_lcore(struct eng_lcore *lc, void *arg)
 
 	known = eng_neigh_use(&nb->table, call->ip, lc->core->now_ns, call->mac, &do_ask);
 	if (do_ask)
-		ask(lc, call->port, call->src, call->ip);
+		neigh_ask(lc, call->port, call->src, call->ip);
 	return known ? 0 : -EAGAIN;
 }
 

@@ -33,7 +33,7 @@ set_of(struct eng_neigh_table *t, const uint8_t ip[16])
 }
 
 static struct eng_neigh_entry *
-find(struct eng_neigh_table *t, const uint8_t ip[16])
+neigh_find(struct eng_neigh_table *t, const uint8_t ip[16])
 {
 	struct eng_neigh_entry *set = set_of(t, ip);
 	unsigned int i;
@@ -46,7 +46,7 @@ find(struct eng_neigh_table *t, const uint8_t ip[16])
 
 /* A place for @ip, which has none. */
 static struct eng_neigh_entry *
-place(struct eng_neigh_table *t, const uint8_t ip[16], uint64_t now_ns)
+neigh_place(struct eng_neigh_table *t, const uint8_t ip[16], uint64_t now_ns)
 {
 	struct eng_neigh_entry *set = set_of(t, ip), *best = set;
 	unsigned int i;
@@ -80,10 +80,10 @@ bool
 eng_neigh_use(
 	struct eng_neigh_table *t, const uint8_t ip[16], uint64_t now_ns, uint8_t mac[6], bool *ask)
 {
-	struct eng_neigh_entry *n = find(t, ip);
+	struct eng_neigh_entry *n = neigh_find(t, ip);
 
 	if (n == NULL)
-		n = place(t, ip, now_ns);
+		n = neigh_place(t, ip, now_ns);
 	n->used_ns = now_ns;
 	if (n->state == KARST_NEIGH_KNOWN && now_ns - n->since_ns >= FRESH_NS)
 		n->state = KARST_NEIGH_DOUBTED;
@@ -100,7 +100,7 @@ eng_neigh_use(
 }
 
 static void
-confirm(struct eng_neigh_entry *n, const uint8_t mac[6], uint64_t now_ns)
+neigh_confirm(struct eng_neigh_entry *n, const uint8_t mac[6], uint64_t now_ns)
 {
 	memcpy(n->mac, mac, 6);
 	n->state = KARST_NEIGH_KNOWN;
@@ -112,18 +112,18 @@ bool
 eng_neigh_answer(
 	struct eng_neigh_table *t, const uint8_t ip[16], const uint8_t mac[6], uint64_t now_ns)
 {
-	struct eng_neigh_entry *n = find(t, ip);
+	struct eng_neigh_entry *n = neigh_find(t, ip);
 
 	if (n == NULL || n->asks == 0 || now_ns - n->asked_ns >= ASK_AGAIN_NS)
 		return false;
-	confirm(n, mac, now_ns);
+	neigh_confirm(n, mac, now_ns);
 	return true;
 }
 
 void
 eng_neigh_claim(struct eng_neigh_table *t, const uint8_t ip[16], const uint8_t mac[6])
 {
-	struct eng_neigh_entry *n = find(t, ip);
+	struct eng_neigh_entry *n = neigh_find(t, ip);
 
 	if (n != NULL && n->state == KARST_NEIGH_KNOWN && memcmp(n->mac, mac, 6) != 0)
 		n->state = KARST_NEIGH_DOUBTED;

@@ -100,7 +100,7 @@ kernel_open(struct kernel *k, const char *netdev, bool news)
 
 /* Sends a request and gives each reply to @fn.  0 or a negative errno, the kernel's too. */
 static int
-transact(struct kernel *k, struct nlmsghdr *req, mnl_cb_t fn, void *arg)
+netlink_transact(struct kernel *k, struct nlmsghdr *req, mnl_cb_t fn, void *arg)
 {
 	unsigned int port = mnl_socket_get_portid(k->ask);
 	char buf[MSG_BYTES];
@@ -181,7 +181,7 @@ route_query(struct kernel *k, const struct hop *to, bool out, struct route_reply
 	mnl_attr_put(nlh, RTA_DST, addr_bytes(to->family), to->ip);
 	if (out)
 		mnl_attr_put_u32(nlh, RTA_OIF, k->ifindex);
-	return transact(k, nlh, on_route, reply);
+	return netlink_transact(k, nlh, on_route, reply);
 }
 
 /*
@@ -191,7 +191,7 @@ route_query(struct kernel *k, const struct hop *to, bool out, struct route_reply
  * interface, it is asked again for this one.
  */
 static int
-route(struct kernel *k, struct hop *hop)
+netlink_route(struct kernel *k, struct hop *hop)
 {
 	struct hop own = *hop, here = *hop;
 	struct route_reply reply = {.hop = &own};
@@ -273,7 +273,7 @@ on_neigh(const struct nlmsghdr *nlh, void *arg)
 }
 
 static int
-neighbour(struct kernel *k, const struct hop *hop, struct neigh_reply *reply)
+netlink_neighbour(struct kernel *k, const struct hop *hop, struct neigh_reply *reply)
 {
 	char buf[MSG_BYTES];
 	struct nlmsghdr *nlh = mnl_nlmsg_put_header(buf);
@@ -286,12 +286,12 @@ neighbour(struct kernel *k, const struct hop *hop, struct neigh_reply *reply)
 	ndm->ndm_ifindex = (int)k->ifindex;
 	mnl_attr_put(nlh, NDA_DST, addr_bytes(hop->family), hop->ip);
 	memset(reply, 0, sizeof(*reply));
-	return transact(k, nlh, on_neigh, reply);
+	return netlink_transact(k, nlh, on_neigh, reply);
 }
 
 /* Sends a datagram that nobody reads, so that the kernel looks for who would. */
 static void
-push(const struct kernel *k, const struct hop *hop)
+netlink_push(const struct kernel *k, const struct hop *hop)
 {
 	int fd = socket(hop->family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct sockaddr_in6 to6 = {.sin6_family = AF_INET6,
@@ -327,25 +327,26 @@ wait_news(const struct kernel *k)
 }
 
 static int
-find(struct kernel *k, const struct hop *hop, const struct eng_patience *patience, uint8_t mac[6])
+netlink_find(struct kernel *k, const struct hop *hop, const struct eng_patience *patience,
+	uint8_t mac[6])
 {
 	struct neigh_reply reply;
 	unsigned int looks;
 	int ret;
 
 	for (looks = 0;; looks++) {
-		ret = neighbour(k, hop, &reply);
+		ret = netlink_neighbour(k, hop, &reply);
 		if (ret != 0 && ret != -ENOENT)
 			return ret;
 		if (ret == 0 && reply.n.state != KARST_NEIGH_ASKED) {
 			/* One more datagram, for the kernel to see whether it is still there. */
 			if (reply.nud & NUD_STALE)
-				push(k, hop);
+				netlink_push(k, hop);
 			memcpy(mac, reply.n.mac, sizeof(reply.n.mac));
 			return 0;
 		}
 		if (looks % LOOKS_A_PUSH == 0)
-			push(k, hop);
+			netlink_push(k, hop);
 		ret = patience->go_on(patience->user);
 		if (ret != 0)
 			return ret;
@@ -365,12 +366,12 @@ eng_netlink_resolve(const char *netdev, const uint8_t dst[16], const struct eng_
 	ret = kernel_open(&k, netdev, true);
 	if (ret != 0)
 		return ret;
-	ret = route(&k, &hop);
+	ret = netlink_route(&k, &hop);
 	if (ret != 0)
 		karst_log(KARST_LOG_ERR, "the kernel has no route to %s out of %s: %s",
 			eng_ip_text(dst, text), netdev, strerror(-ret));
 	else
-		ret = find(&k, &hop, patience, mac);
+		ret = netlink_find(&k, &hop, patience, mac);
 	kernel_close(&k);
 	return ret;
 }
@@ -416,7 +417,7 @@ eng_netlink_list(const char *netdev, struct karst_engine_neigh *list, unsigned i
 	nlh->nlmsg_type = RTM_GETNEIGH;
 	nlh->nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
 	mnl_nlmsg_put_extra_header(nlh, sizeof(struct ndmsg));
-	ret = transact(&k, nlh, on_listed, &reply);
+	ret = netlink_transact(&k, nlh, on_listed, &reply);
 	kernel_close(&k);
 	return ret != 0 ? ret : (int)reply.n;
 }

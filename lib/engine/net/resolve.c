@@ -132,7 +132,7 @@ no_route(const struct karst_engine *e, uint8_t port, const uint8_t ip[16], const
 
 /* An own address: frames come back in by the port's twin. */
 static int
-loop(const struct karst_engine *e, uint8_t port, struct karst_path *path)
+resolve_loop(const struct karst_engine *e, uint8_t port, struct karst_path *path)
 {
 	memcpy(path->dst_mac, path->src_mac, sizeof(path->dst_mac));
 	path->port = karst_engine_port_loop(e, port);
@@ -153,7 +153,8 @@ is_elsewhere(const struct karst_engine *e, const uint8_t ip[16])
 
 /* The first step, with ctl_lock held. */
 static int
-plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16], struct lookup *l)
+resolve_plan(
+	struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16], struct lookup *l)
 {
 	static const uint8_t no_mac[6];
 	const struct karst_engine_addr *own, *gateway;
@@ -170,7 +171,7 @@ plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16], 
 	memcpy(l->call.ip, ip, sizeof(l->call.ip));
 	l->done = true;
 	if (eng_port_has_addr(p, ip))
-		return loop(e, port, l->path);
+		return resolve_loop(e, port, l->path);
 	if (eng_ip_is_group(ip)) {
 		karst_path_multicast_mac(l->path);
 		return 0;
@@ -180,7 +181,7 @@ plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16], 
 	/* An address of another port, which this one's link would not lead to. */
 	if ((p->neigh == NULL && p->info.netdev[0] == '\0') || !on_link(own, ip)) {
 		if (is_elsewhere(e, ip))
-			return loop(e, port, l->path);
+			return resolve_loop(e, port, l->path);
 	}
 	l->done = false;
 	memcpy(l->netdev, p->info.netdev, sizeof(l->netdev));
@@ -199,7 +200,7 @@ plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16], 
 
 /* Asks the home lcore.  -EAGAIN: not yet known. */
 static int
-look(struct karst_engine *e, struct eng_neigh_call *call)
+resolve_look(struct karst_engine *e, struct eng_neigh_call *call)
 {
 	int ret = eng_ctl_enter(e);
 
@@ -223,7 +224,7 @@ wait_for(struct waiter *w, struct lookup *l)
 	if (l->netdev[0] != '\0')
 		return eng_netlink_resolve(l->netdev, l->path->dst_ip, &patience, l->path->dst_mac);
 	for (;;) {
-		ret = look(w->e, &l->call);
+		ret = resolve_look(w->e, &l->call);
 		if (ret != -EAGAIN)
 			break;
 		ret = waiter_check(w);
@@ -250,7 +251,7 @@ karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr, const 
 	ret = eng_ctl_enter(e);
 	if (ret != 0)
 		return ret;
-	ret = plan(e, port, addr, dst_ip, &l);
+	ret = resolve_plan(e, port, addr, dst_ip, &l);
 	eng_ctl_leave(e);
 	w.asked_ns = engine_now(e);
 	w.until_ns = w.asked_ns + ms * UINT64_C(1000000);
@@ -302,13 +303,13 @@ eng_resolve_try(struct karst_engine *e, uint8_t port, const uint8_t src_ip[16],
 		return ret;
 	ret = index_of(e, port, src_ip, &index);
 	if (ret == 0)
-		ret = plan(e, port, index, dst_ip, &l);
+		ret = resolve_plan(e, port, index, dst_ip, &l);
 	eng_ctl_leave(e);
 	if (ret != 0 || l.done)
 		return ret;
 	if (l.netdev[0] != '\0')
 		return eng_netlink_resolve(l.netdev, path->dst_ip, &none, path->dst_mac);
-	ret = look(e, &l.call);
+	ret = resolve_look(e, &l.call);
 	memcpy(path->dst_mac, l.call.mac, sizeof(path->dst_mac));
 	return ret;
 }

@@ -142,11 +142,11 @@ ring_pop(struct frame_ring *r)
 /* --- lcores --- */
 
 static void
-wake(struct eng_tap *t)
+tap_wake(struct eng_tap *t)
 {
 	const uint64_t one = 1;
 
-	/* The frame is published before we look; pairs with the fence in doze(). */
+	/* The frame is published before we look; pairs with the fence in tap_doze(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!atomic_load_explicit(&t->asleep, memory_order_relaxed))
 		return;
@@ -167,7 +167,7 @@ eng_tap_put(struct eng_tap *t, uint32_t lcore, const struct rte_mbuf *m)
 	s->len = m->data_len;
 	memcpy(s->frame, rte_pktmbuf_mtod(m, const void *), m->data_len);
 	ring_push(r);
-	wake(t);
+	tap_wake(t);
 	return true;
 }
 
@@ -223,7 +223,7 @@ eng_tap_waiting(const struct eng_lcore *lc)
 /* --- the thread --- */
 
 static void
-lose(struct eng_tap *t)
+tap_lose(struct eng_tap *t)
 {
 	atomic_fetch_add_explicit(&t->lost, 1, memory_order_relaxed);
 }
@@ -240,7 +240,8 @@ write_frames(struct eng_tap *t)
 
 		for (k = 0; r != NULL && k < BURST && (s = ring_first(r)) != NULL; k++) {
 			if (write(t->fd, s->frame, s->len) != (ssize_t)s->len)
-				lose(t); /* the interface is down, or the kernel has no memory */
+				/* the interface is down, or the kernel has no memory */
+				tap_lose(t);
 			ring_pop(r);
 			n++;
 		}
@@ -263,7 +264,7 @@ read_frames(struct eng_tap *t)
 		if (len < 0)
 			break;
 		if (len < RTE_ETHER_HDR_LEN || len > (ssize_t)t->frame_max) {
-			lose(t);
+			tap_lose(t);
 			continue;
 		}
 		s->len = (uint32_t)len;
@@ -286,7 +287,7 @@ anything_to_write(struct eng_tap *t)
 }
 
 static void
-doze(struct eng_tap *t)
+tap_doze(struct eng_tap *t)
 {
 	bool full = ring_free_slot(t->from_kernel) == NULL;
 	struct pollfd p[2] = {
@@ -294,7 +295,7 @@ doze(struct eng_tap *t)
 	uint64_t count;
 
 	atomic_store_explicit(&t->asleep, true, memory_order_relaxed);
-	/* Said before we look again; pairs with the fence in wake(). */
+	/* Said before we look again; pairs with the fence in tap_wake(). */
 	atomic_thread_fence(memory_order_seq_cst);
 	if (!anything_to_write(t))
 		poll(p, 2, full ? FULL_MS : -1);
@@ -310,14 +311,14 @@ tap_main(void *arg)
 
 	while (!atomic_load_explicit(&t->stop, memory_order_relaxed))
 		if (write_frames(t) + read_frames(t) == 0)
-			doze(t);
+			tap_doze(t);
 	return NULL;
 }
 
 /* --- the interface --- */
 
 static int
-failed(const struct eng_tap *t, const char *what)
+tap_failed(const struct eng_tap *t, const char *what)
 {
 	int err = errno;
 	const char *hint = "";
@@ -338,10 +339,10 @@ interface_open(struct eng_tap *t)
 
 	t->fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
 	if (t->fd < 0)
-		return failed(t, "/dev/net/tun");
+		return tap_failed(t, "/dev/net/tun");
 	memcpy(ifr.ifr_name, t->name, sizeof(ifr.ifr_name));
 	if (ioctl(t->fd, TUNSETIFF, &ifr) != 0)
-		return failed(t, "making the interface");
+		return tap_failed(t, "making the interface");
 	return 0;
 }
 
@@ -353,21 +354,21 @@ interface_setup(struct eng_tap *t, const struct karst_engine_port_info *info)
 	struct ifreq ifr = {0};
 
 	if (sock < 0)
-		return failed(t, "socket");
+		return tap_failed(t, "socket");
 	memcpy(ifr.ifr_name, t->name, sizeof(ifr.ifr_name));
 	ifr.ifr_hwaddr.sa_family = ARPHRD_ETHER;
 	memcpy(ifr.ifr_hwaddr.sa_data, info->mac, sizeof(info->mac));
 	if (ioctl(sock, SIOCSIFHWADDR, &ifr) != 0)
-		ret = failed(t, "setting the MAC address");
+		ret = tap_failed(t, "setting the MAC address");
 	/* Others on the link may not know longer frames than usual. */
 	ifr.ifr_mtu = (int)karst_min_u32(info->mtu, MTU_USUAL);
 	if (ret == 0 && ioctl(sock, SIOCSIFMTU, &ifr) != 0)
-		ret = failed(t, "setting the MTU");
+		ret = tap_failed(t, "setting the MTU");
 	if (ret == 0 && ioctl(sock, SIOCGIFFLAGS, &ifr) != 0)
-		ret = failed(t, "reading its flags");
+		ret = tap_failed(t, "reading its flags");
 	ifr.ifr_flags |= IFF_UP;
 	if (ret == 0 && ioctl(sock, SIOCSIFFLAGS, &ifr) != 0)
-		ret = failed(t, "bringing it up");
+		ret = tap_failed(t, "bringing it up");
 	close(sock);
 	return ret;
 }
@@ -391,20 +392,20 @@ make_rings(struct eng_tap *t, uint64_t lcore_mask)
 }
 
 static int
-start(struct eng_tap *t)
+tap_start(struct eng_tap *t)
 {
 	char name[16];
 	int ret;
 
 	t->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (t->wake_fd < 0)
-		return failed(t, "eventfd");
+		return tap_failed(t, "eventfd");
 	snprintf(name, sizeof(name), "karst-tap%u", t->port);
 	/* Away from the processors of EAL's lcores. */
 	ret = rte_ctrl_thread_create(&t->thread, name, NULL, tap_main, t);
 	if (ret != 0) {
 		errno = ret < 0 ? -ret : ret;
-		return failed(t, "starting its thread");
+		return tap_failed(t, "starting its thread");
 	}
 	t->running = true;
 	return 0;
@@ -430,7 +431,7 @@ eng_tap_create(struct karst_engine *e, uint8_t port, const char *name, struct en
 	if (ret == 0)
 		ret = interface_setup(t, info);
 	if (ret == 0)
-		ret = start(t);
+		ret = tap_start(t);
 	if (ret != 0) {
 		eng_tap_destroy(t);
 		return ret;

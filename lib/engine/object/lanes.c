@@ -126,7 +126,7 @@ move_lanes(struct karst_engine *e, struct eng_cq *c)
 }
 
 static int
-lay(struct eng_cq *c, uint32_t entries)
+lanes_lay(struct eng_cq *c, uint32_t entries)
 {
 	void *lanes;
 
@@ -178,7 +178,7 @@ karst_engine_cq_lay_lanes(
 
 	if (ret != 0)
 		return ret;
-	ret = lay(c, *entries);
+	ret = lanes_lay(c, *entries);
 	if (ret == 0) {
 		*entries = c->next_entries;
 		*lanes = c->next_lanes;
@@ -208,7 +208,7 @@ karst_engine_cq_resize(struct karst_engine *e, struct karst_engine_cq *cq, uint3
 
 	if (ret != 0)
 		return ret;
-	ret = lay(c, entries);
+	ret = lanes_lay(c, entries);
 	if (ret == 0)
 		ret = go_over(e, c);
 	eng_ctl_leave(e);

@@ -39,7 +39,7 @@ number_taken(const struct karst_engine *e, uint32_t number)
 }
 
 static int
-make(struct karst_engine *e, const struct karst_engine_xrcd_init *init, struct eng_xrcd **out)
+xrcd_make(struct karst_engine *e, const struct karst_engine_xrcd_init *init, struct eng_xrcd **out)
 {
 	struct eng_xrcd *x;
 	uint32_t lcore;
@@ -75,7 +75,7 @@ karst_engine_xrcd_open(struct karst_engine *e, const struct karst_engine_xrcd_in
 	if (x != NULL)
 		ret = init->exclusive ? -EEXIST : 0;
 	else
-		ret = init->shared && !init->create ? -ENOENT : make(e, init, &x);
+		ret = init->shared && !init->create ? -ENOENT : xrcd_make(e, init, &x);
 	if (ret == 0) {
 		x->users++;
 		*xrcd = &x->pub;

@@ -91,7 +91,7 @@ write_slot(struct eng_capture *c, const struct eng_capture_slot *s)
 
 /* Writes what is in the ring, up to a budget.  @return how many frames. */
 static uint32_t
-drain(struct eng_capture *c)
+capture_drain(struct eng_capture *c)
 {
 	uint32_t head = atomic_load_explicit(&c->ring.shared_head, memory_order_relaxed);
 	/* acquire, pairs with the release in take() */
@@ -134,11 +134,11 @@ detach_on_lcore(struct eng_lcore *lc, void *arg)
 
 /* What is in the ring still belongs into the file, but for what is beyond its limits. */
 static void
-finish(struct eng_capture *c)
+capture_finish(struct eng_capture *c)
 {
 	uint32_t port;
 
-	while (!ferror(c->f) && c->bytes < c->cfg.bytes && drain(c) > 0)
+	while (!ferror(c->f) && c->bytes < c->cfg.bytes && capture_drain(c) > 0)
 		;
 	for (port = 0; port < KARST_ENGINE_MAX_PORTS; port++) {
 		if (c->interface[port] == 0)
@@ -150,21 +150,21 @@ finish(struct eng_capture *c)
 }
 
 static void *
-writer(void *arg)
+capture_writer(void *arg)
 {
 	const struct timespec nap = {.tv_nsec = NAP_NS};
 	struct eng_capture *c = arg;
 	const char *why;
 
 	while ((why = reason_to_end(c)) == NULL) {
-		if (drain(c) > 0)
+		if (capture_drain(c) > 0)
 			continue;
 		/* readers that follow the file see it at once */
 		fflush(c->f);
 		nanosleep(&nap, NULL);
 	}
 	eng_mailbox_call(c->lc, detach_on_lcore, NULL);
-	finish(c);
+	capture_finish(c);
 	if (fflush(c->f) != 0 || ferror(c->f))
 		why = "the file cannot be written";
 	__atomic_store_n(&c->bytes, (uint64_t)ftello(c->f), __ATOMIC_RELAXED);
@@ -285,7 +285,7 @@ attach_on_lcore(struct eng_lcore *lc, void *arg)
 }
 
 static int
-run(struct eng_capture *c, char why[CAPTURE_WHY])
+capture_run(struct eng_capture *c, char why[CAPTURE_WHY])
 {
 	char comment[80];
 	int ret = open_file(c, why);
@@ -295,7 +295,7 @@ run(struct eng_capture *c, char why[CAPTURE_WHY])
 	snprintf(comment, sizeof(comment), "queue pair %u of engine %s", c->ring.qpn, c->e->name);
 	eng_pcapng_section(c->f, "karst", comment);
 	eng_mailbox_call(c->lc, attach_on_lcore, &c->ring);
-	ret = -rte_ctrl_thread_create(&c->thread, "karst-capture", NULL, writer, c);
+	ret = -rte_ctrl_thread_create(&c->thread, "karst-capture", NULL, capture_writer, c);
 	if (ret != 0) {
 		snprintf(why, CAPTURE_WHY, "no thread for it: %s", strerror(abs(ret)));
 		eng_mailbox_call(c->lc, detach_on_lcore, NULL);
@@ -326,7 +326,7 @@ eng_capture_start(
 	c = capture_new(e, cfg, why);
 	if (c == NULL)
 		return -ENOMEM;
-	ret = run(c, why);
+	ret = capture_run(c, why);
 	if (ret != 0) {
 		capture_free(c);
 		return ret;
@@ -345,7 +345,7 @@ eng_capture_status(const struct karst_engine *e, struct eng_capture_status *st)
 	if (c == NULL)
 		return -ENOENT;
 	memset(st, 0, sizeof(*st));
-	/* acquire, pairs with the release in writer(): the reason is written */
+	/* acquire, pairs with the release in capture_writer(): the reason is written */
 	st->running = !atomic_load_explicit(&c->ended, memory_order_acquire);
 	st->qpn = c->ring.qpn;
 	st->frames = __atomic_load_n(&c->frames, __ATOMIC_RELAXED);

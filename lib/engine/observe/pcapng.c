@@ -34,7 +34,7 @@ struct block {
 };
 
 static void
-put32(struct block *b, uint32_t v)
+pcapng_put32(struct block *b, uint32_t v)
 {
 	v = htole32(v);
 	memcpy(b->bytes + b->n, &v, sizeof(v));
@@ -45,8 +45,8 @@ put32(struct block *b, uint32_t v)
 static void
 put_time(struct block *b, uint64_t ns)
 {
-	put32(b, (uint32_t)(ns >> 32));
-	put32(b, (uint32_t)ns);
+	pcapng_put32(b, (uint32_t)(ns >> 32));
+	pcapng_put32(b, (uint32_t)ns);
 }
 
 static void
@@ -54,7 +54,7 @@ put_option(struct block *b, uint16_t code, const void *value, size_t len)
 {
 	uint32_t padded = (uint32_t)(len + 3) & ~3u;
 
-	put32(b, (uint32_t)len << 16 | code);
+	pcapng_put32(b, (uint32_t)len << 16 | code);
 	memset(b->bytes + b->n, 0, padded);
 	if (len > 0)
 		memcpy(b->bytes + b->n, value, len);
@@ -76,18 +76,18 @@ put_u64(struct block *b, uint16_t code, uint64_t v)
 }
 
 static void
-begin(struct block *b, uint32_t type)
+pcapng_begin(struct block *b, uint32_t type)
 {
 	b->n = 0;
-	put32(b, type);
-	put32(b, 0); /* the length, when it is known */
+	pcapng_put32(b, type);
+	pcapng_put32(b, 0); /* the length, when it is known */
 }
 
 /* The length of a block, at both of its ends. */
 static void
 set_length(struct block *head, struct block *tail, uint32_t length)
 {
-	put32(tail, length);
+	pcapng_put32(tail, length);
 	length = htole32(length);
 	memcpy(head->bytes + 4, &length, sizeof(length));
 }
@@ -105,11 +105,11 @@ eng_pcapng_section(FILE *f, const char *program, const char *comment)
 {
 	struct block b;
 
-	begin(&b, BLOCK_SECTION);
-	put32(&b, BYTE_ORDER_MAGIC);
-	put32(&b, 1);          /* version 1.0 */
-	put32(&b, UINT32_MAX); /* length of the section: not known */
-	put32(&b, UINT32_MAX);
+	pcapng_begin(&b, BLOCK_SECTION);
+	pcapng_put32(&b, BYTE_ORDER_MAGIC);
+	pcapng_put32(&b, 1);          /* version 1.0 */
+	pcapng_put32(&b, UINT32_MAX); /* length of the section: not known */
+	pcapng_put32(&b, UINT32_MAX);
 	put_text(&b, OPT_COMMENT, comment);
 	put_text(&b, SHB_USERAPPL, program);
 	write_block(f, &b);
@@ -122,9 +122,9 @@ eng_pcapng_interface(
 	const uint8_t nanoseconds = 9;
 	struct block b;
 
-	begin(&b, BLOCK_INTERFACE);
-	put32(&b, LINK_ETHERNET);
-	put32(&b, snaplen);
+	pcapng_begin(&b, BLOCK_INTERFACE);
+	pcapng_put32(&b, LINK_ETHERNET);
+	pcapng_put32(&b, snaplen);
 	put_text(&b, IF_NAME, name);
 	put_text(&b, IF_DESCRIPTION, description);
 	put_option(&b, IF_MACADDR, mac, 6);
@@ -139,11 +139,11 @@ eng_pcapng_packet(FILE *f, const struct pcapng_packet *p)
 	uint32_t pad = -p->have & 3, flags = htole32(p->direction);
 	struct block head, tail = {.n = 0};
 
-	begin(&head, BLOCK_PACKET);
-	put32(&head, p->interface);
+	pcapng_begin(&head, BLOCK_PACKET);
+	pcapng_put32(&head, p->interface);
 	put_time(&head, p->time_ns);
-	put32(&head, p->have);
-	put32(&head, p->len);
+	pcapng_put32(&head, p->have);
+	pcapng_put32(&head, p->len);
 	put_option(&tail, EPB_FLAGS, &flags, sizeof(flags));
 	put_option(&tail, OPT_END, NULL, 0);
 	set_length(&head, &tail, head.n + p->have + pad + tail.n + 4);
@@ -159,8 +159,8 @@ eng_pcapng_statistics(
 {
 	struct block b;
 
-	begin(&b, BLOCK_STATISTICS);
-	put32(&b, interface);
+	pcapng_begin(&b, BLOCK_STATISTICS);
+	pcapng_put32(&b, interface);
 	put_time(&b, time_ns);
 	put_u64(&b, ISB_IFRECV, received);
 	put_u64(&b, ISB_IFDROP, dropped);

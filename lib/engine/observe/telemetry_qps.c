@@ -12,7 +12,7 @@
 #include "object.h"
 
 static const char *
-state_name(unsigned int state)
+qp_state_name(unsigned int state)
 {
 	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
 
@@ -54,7 +54,7 @@ fill_qp(uint32_t qpn, const struct eng_qp_report *r, struct rte_tel_data *d)
 
 	rte_tel_data_add_dict_u64(d, "qpn", qpn);
 	rte_tel_data_add_dict_string(d, "type", eng_qp_type_name(r->type));
-	rte_tel_data_add_dict_string(d, "state", state_name(a->qp_state));
+	rte_tel_data_add_dict_string(d, "state", qp_state_name(a->qp_state));
 	rte_tel_data_add_dict_u64(d, "lcore", r->lcore);
 	rte_tel_data_add_dict_u64(d, "pd", r->pd);
 	for (i = 0; i < KARST_DIM(rows); i++)
@@ -111,7 +111,7 @@ add_qp(struct tel_table *t, const struct karst_core_qp *qp)
 	karst_qp_stats(qp, &s);
 	tel_table_u64(t, COL_QPN, karst_qp_num(qp));
 	tel_table_str(t, COL_TYPE, eng_qp_type_name(karst_qp_type(qp)));
-	tel_table_str(t, COL_STATE, state_name(karst_qp_state(qp)));
+	tel_table_str(t, COL_STATE, qp_state_name(karst_qp_state(qp)));
 	tel_table_u64(t, COL_CLIENT, client_of(qp));
 	tel_table_u64(t, COL_TX_PACKETS, s.tx_packets);
 	tel_table_u64(t, COL_TX_BYTES, s.tx_bytes);

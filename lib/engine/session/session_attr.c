@@ -47,7 +47,7 @@ names_of(unsigned int mask, char *buf, size_t size)
 }
 
 static const char *
-state_name(uint32_t state)
+qp_state_name(uint32_t state)
 {
 	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
 
@@ -279,19 +279,19 @@ check_transition(const struct session_qp *qp, struct session_call *c, uint32_t f
 	char names[160];
 
 	if ((mask & KARST_QP_CUR_STATE) != 0 && a->cur_qp_state != from)
-		return say(c, -EINVAL, "cur_qp_state %s: it is %s", state_name(a->cur_qp_state),
-			state_name(from));
+		return say(c, -EINVAL, "cur_qp_state %s: it is %s", qp_state_name(a->cur_qp_state),
+			qp_state_name(from));
 	if (karst_qp_transition(qp->type, (enum karst_qp_state)from, (enum karst_qp_state)to,
 		    &required, &optional) != 0)
 		return say(c, -EINVAL, "%s to %s: %s queue pairs have no such transition",
-			state_name(from), state_name(to), eng_qp_type_name(qp->type));
+			qp_state_name(from), qp_state_name(to), eng_qp_type_name(qp->type));
 	if ((required & ~rest) != 0)
-		return say(c, -EINVAL, "%s to %s (%s): missing %s", state_name(from),
-			state_name(to), eng_qp_type_name(qp->type),
+		return say(c, -EINVAL, "%s to %s (%s): missing %s", qp_state_name(from),
+			qp_state_name(to), eng_qp_type_name(qp->type),
 			names_of(required & ~rest, names, sizeof(names)));
 	if ((rest & ~(required | optional)) != 0)
-		return say(c, -EINVAL, "%s to %s (%s): not allowed %s", state_name(from),
-			state_name(to), eng_qp_type_name(qp->type),
+		return say(c, -EINVAL, "%s to %s (%s): not allowed %s", qp_state_name(from),
+			qp_state_name(to), eng_qp_type_name(qp->type),
 			names_of(rest & ~(required | optional), names, sizeof(names)));
 	return 0;
 }
@@ -346,7 +346,7 @@ check_ports(const struct karst_session *s, struct session_call *c,
 /* --- modify, query --- */
 
 static void
-translate(const struct karst_ctl_qp_attr *a, struct karst_core_qp_attr *attr)
+attr_translate(const struct karst_ctl_qp_attr *a, struct karst_core_qp_attr *attr)
 {
 	attr->qp_state = (enum karst_qp_state)a->qp_state;
 	attr->cur_qp_state = (enum karst_qp_state)a->cur_qp_state;
@@ -394,13 +394,13 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 		ret = eng_session_path(s, c, &req->attr.ah, &attr.path);
 	if (ret != 0)
 		return ret;
-	translate(&req->attr, &attr);
+	attr_translate(&req->attr, &attr);
 	ret = karst_engine_qp_modify(s->e, qp->qp, &attr, req->mask);
 	if (ret != 0)
 		return say(c, ret,
 			"qp %u, lcore %u: its state is not %s any more, or its lcore does not "
 			"serve the port",
-			req->qp, qp->qp->lcore, state_name(is.qp_state));
+			req->qp, qp->qp->lcore, qp_state_name(is.qp_state));
 	if ((req->mask & KARST_QP_AV) != 0)
 		qp->ah = req->attr.ah;
 	return 0;

@@ -104,7 +104,7 @@ eng_session_cm_destroy_channel(struct karst_session *s, struct session_call *c)
 
 /* The program learns of it. */
 static void
-tell(struct cm_event *ev, struct karst_ctl_cm_get_event_rsp *rsp)
+cm_tell(struct cm_event *ev, struct karst_ctl_cm_get_event_rsp *rsp)
 {
 	struct cm_id *id = ev->id;
 
@@ -136,7 +136,7 @@ eng_session_cm_get_event(struct karst_session *s, struct session_call *c)
 	int ret = -EINVAL;
 
 	if (ev != NULL) {
-		tell(ev, rsp);
+		cm_tell(ev, rsp);
 		rsp->emptied = emptied;
 		ret = 0;
 	} else if (ch != NULL) {

@@ -25,7 +25,7 @@ enum { OPTION_TOS, OPTION_REUSE_ADDR, OPTION_AF_ONLY, OPTION_ACK_TIMEOUT };
 
 /* A wildcard of IPv4 as all the others are written; a scope where it means something. */
 static struct karst_ctl_cm_addr
-tidy(const struct karst_ctl_cm_addr *a)
+id_tidy(const struct karst_ctl_cm_addr *a)
 {
 	struct karst_ctl_cm_addr out = *a;
 
@@ -49,7 +49,7 @@ static int
 bind_to(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 	const struct karst_ctl_cm_addr *addr)
 {
-	struct karst_ctl_cm_addr src = tidy(addr);
+	struct karst_ctl_cm_addr src = id_tidy(addr);
 	char text[ENG_IP_TEXT];
 	uint8_t port = 0, index = 0;
 	bool any = eng_cm_is_any(&src);
@@ -78,7 +78,7 @@ bind_to(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 }
 
 static void
-unbind(struct eng_cm *cm, struct cm_id *id)
+id_unbind(struct eng_cm *cm, struct cm_id *id)
 {
 	eng_cm_unnumber(cm, id);
 	memset(&id->src, 0, sizeof(id->src));
@@ -112,7 +112,7 @@ static int
 set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t timeout_ms,
 	const struct karst_ctl_cm_addr *to)
 {
-	struct karst_ctl_cm_addr dst = tidy(to), src = id->src;
+	struct karst_ctl_cm_addr dst = id_tidy(to), src = id->src;
 	uint8_t port = id->port, index = id->sgid_index;
 	enum cm_id_state before = id->state;
 	char text[ENG_IP_TEXT];
@@ -178,7 +178,7 @@ resolve_addr(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 		id->has_port = had_port;
 		memset(&id->dst, 0, sizeof(id->dst));
 		if (!bound)
-			unbind(cm, id);
+			id_unbind(cm, id);
 	}
 	return ret;
 }
@@ -260,7 +260,7 @@ listen_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 				"listen: the engine has as many connections as it may "
 				"(max_cm_ids), or no memory");
 		if (!bound)
-			unbind(cm, id);
+			id_unbind(cm, id);
 		return ret;
 	}
 	id->backlog = req->backlog == 0 || req->backlog > MAX_BACKLOG ? MAX_BACKLOG : req->backlog;

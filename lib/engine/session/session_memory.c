@@ -22,7 +22,7 @@
 #define REREG_KNOWN (KARST_REREG_TRANSLATION | KARST_REREG_PD | KARST_REREG_ACCESS)
 
 static uint32_t
-upper(uint32_t key)
+key_upper(uint32_t key)
 {
 	return key >> 8;
 }
@@ -129,7 +129,7 @@ map_range(const struct karst_session *s, struct session_call *c, const struct ra
 }
 
 static void
-unmap(const struct karst_session *s, struct karst_space_region *region, uint32_t maps)
+mr_unmap(const struct karst_session *s, struct karst_space_region *region, uint32_t maps)
 {
 	if (region == NULL)
 		return;
@@ -178,13 +178,13 @@ reg_mr(struct karst_session *s, struct session_call *c, const struct session_pd 
 		return ret;
 	ret = karst_engine_mr_reg(s->e, pd->pd, m.host, r->iova, r->len, access, &mr->key);
 	if (ret != 0) {
-		unmap(s, m.region, m.maps);
+		mr_unmap(s, m.region, m.maps);
 		return say(c, ret, "memory region: the engine has %u keys, and none is free",
 			s->e->cfg.max_keys);
 	}
 	mr->access = access;
 	take_mapping(s, mr, &m, r, write);
-	eng_keys_add(&s->mrs, &mr->node, upper(mr->key));
+	eng_keys_add(&s->mrs, &mr->node, key_upper(mr->key));
 	return 0;
 }
 
@@ -223,7 +223,7 @@ eng_session_reg_mr(struct karst_session *s, struct session_call *c)
 static struct session_mr *
 find_mr(const struct karst_session *s, struct session_call *c, uint32_t key)
 {
-	struct key_node *node = eng_keys_get(&s->mrs, upper(key));
+	struct key_node *node = eng_keys_get(&s->mrs, key_upper(key));
 	struct session_mr *mr =
 		node == NULL ? NULL : karst_container_of(node, struct session_mr, node);
 
@@ -237,7 +237,7 @@ find_mr(const struct karst_session *s, struct session_call *c, uint32_t key)
 static void
 free_mr(struct karst_session *s, struct session_mr *mr)
 {
-	unmap(s, mr->region, mr->maps);
+	mr_unmap(s, mr->region, mr->maps);
 	count_bytes(s, mr, -1);
 	eng_keys_del(&s->mrs, &mr->node);
 	free(mr);
@@ -314,7 +314,7 @@ rereg_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 		attr.pd = pd->pd;
 	ret = karst_engine_mr_rereg(s->e, mr->key, req->what, &attr);
 	if (ret != 0) {
-		unmap(s, m.region, m.maps);
+		mr_unmap(s, m.region, m.maps);
 		return say(c, ret,
 			ret == -EBUSY ? "key 0x%x: windows are bound to the region"
 				      : "key 0x%x: the region was invalidated",
@@ -324,7 +324,7 @@ rereg_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	if (moves) {
 		if (s->space != NULL)
 			eng_copies_settle(s->space);
-		unmap(s, old, old_maps);
+		mr_unmap(s, old, old_maps);
 		count_bytes(s, mr, -1);
 		take_mapping(s, mr, &m, &r, (access & WRITES) != 0);
 	}
@@ -354,14 +354,14 @@ move_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 		return ret;
 	ret = karst_engine_mr_remap(s->e, mr->key, m.host);
 	if (ret != 0) {
-		unmap(s, m.region, m.maps);
+		mr_unmap(s, m.region, m.maps);
 		return say(c, ret,
 			ret == -EBUSY ? "key 0x%x: the region has rights to bind windows or for "
 					"atomics"
 				      : "key 0x%x: the region was invalidated",
 			mr->key);
 	}
-	unmap(s, old, old_maps);
+	mr_unmap(s, old, old_maps);
 	count_bytes(s, mr, -1);
 	take_mapping(s, mr, &m, &r, mr->writable);
 	return 0;
@@ -436,7 +436,7 @@ eng_session_alloc_mw(struct karst_session *s, struct session_call *c)
 		return say(c, ret, "memory window: the engine has %u keys, and none is free",
 			s->e->cfg.max_keys);
 	}
-	eng_keys_add(&s->mws, &mw->node, upper(mw->key));
+	eng_keys_add(&s->mws, &mw->node, key_upper(mw->key));
 	rsp->key = mw->key;
 	return 0;
 }
@@ -452,7 +452,7 @@ int
 eng_session_free_mw(struct karst_session *s, struct session_call *c)
 {
 	const struct karst_ctl_free_mw_req *req = c->body;
-	struct key_node *node = eng_keys_get(&s->mws, upper(req->key));
+	struct key_node *node = eng_keys_get(&s->mws, key_upper(req->key));
 	struct session_mw *mw;
 	int ret;
 
@@ -492,7 +492,7 @@ eng_session_drop_memory(struct karst_session *s)
 		karst_engine_mr_dereg_many(s->e, key, n);
 		/* no lcore touches their memory any more */
 		for (i = 0; i < n; i++) {
-			unmap(s, mr[i]->region, mr[i]->maps);
+			mr_unmap(s, mr[i]->region, mr[i]->maps);
 			free(mr[i]);
 		}
 	}

@@ -196,8 +196,9 @@ find_all(struct karst_session *s, struct session_call *c, const struct karst_ctl
 
 /* Everything that the message says; its sizes, at least 1 where there must be one. */
 static int
-prepare(struct karst_session *s, struct session_call *c, const struct karst_ctl_create_qp_req *req,
-	struct session_xrcd **xrcd, struct karst_engine_qp_init *init)
+qp_prepare(struct karst_session *s, struct session_call *c,
+	const struct karst_ctl_create_qp_req *req, struct session_xrcd **xrcd,
+	struct karst_engine_qp_init *init)
 {
 	int ret = check_type(c, req->type);
 
@@ -233,7 +234,7 @@ eng_session_create_qp(struct karst_session *s, struct session_call *c)
 	struct karst_engine_qp_init init;
 	struct session_xrcd *xrcd;
 	struct session_qp *qp;
-	int ret = prepare(s, c, req, &xrcd, &init);
+	int ret = qp_prepare(s, c, req, &xrcd, &init);
 
 	if (ret != 0)
 		return ret;
@@ -265,7 +266,7 @@ eng_session_create_qp(struct karst_session *s, struct session_call *c)
 /* --- destruction --- */
 
 static void
-forget(struct karst_session *s, struct session_qp *qp)
+qp_forget(struct karst_session *s, struct session_qp *qp)
 {
 	if (qp->xrcd != NULL)
 		qp->xrcd->users--;
@@ -285,7 +286,7 @@ eng_session_destroy_qp(struct karst_session *s, struct session_call *c)
 	ret = karst_engine_qp_destroy(s->e, qp->qp);
 	if (ret != 0)
 		return say(c, ret, "qp %u: %s", req->qp, strerror(-ret));
-	forget(s, qp);
+	qp_forget(s, qp);
 	return 0;
 }
 
@@ -364,7 +365,7 @@ eng_session_drop_qps(struct karst_session *s)
 		(void)ret;
 		/* no event names them any more */
 		for (i = 0; i < n; i++) {
-			forget(s, qp[i]);
+			qp_forget(s, qp[i]);
 		}
 	}
 }

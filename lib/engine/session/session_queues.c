@@ -119,7 +119,7 @@ eng_session_max_cqe(const struct karst_session *s)
 /* How many pairs of blocks of @first and @second bytes the ring memory has room for, if nothing
  * else is in it; at most @most. */
 static uint32_t
-fit(const struct karst_session *s, uint32_t most, size_t first, size_t second)
+ring_fit(const struct karst_session *s, uint32_t most, size_t first, size_t second)
 {
 	uint64_t n = room_for_queues(s) / (eng_arena_bytes(first) + eng_arena_bytes(second));
 
@@ -149,9 +149,9 @@ eng_session_max_queues(const struct karst_session *s, uint32_t *qps, uint32_t *c
 	size_t rq = karst_wq_bytes(USUAL_ENTRIES, karst_wq_stride(false, 1, 0));
 	size_t lanes = karst_cq_lanes_bytes(USUAL_ENTRIES, s->e->nlcores, KARST_CQ_TIMESTAMPS);
 
-	*qps = fit(s, l->max_qps, sq + rq, 0);
-	*cqs = fit(s, l->max_cqs, lanes, sizeof(struct karst_cq_shared));
-	*srqs = fit(s, l->max_srqs, rq, 0);
+	*qps = ring_fit(s, l->max_qps, sq + rq, 0);
+	*cqs = ring_fit(s, l->max_cqs, lanes, sizeof(struct karst_cq_shared));
+	*srqs = ring_fit(s, l->max_srqs, rq, 0);
 }
 
 static int

@@ -22,7 +22,7 @@
 /* --- opening --- */
 
 static void
-unpin(const struct karst_session *s, int pin_fd)
+xrcd_unpin(const struct karst_session *s, int pin_fd)
 {
 	if (pin_fd >= 0)
 		close(pin_fd);
@@ -30,7 +30,7 @@ unpin(const struct karst_session *s, int pin_fd)
 }
 
 static int
-pin(const struct karst_session *s, struct session_call *c, struct karst_engine_xrcd_init *init,
+xrcd_pin(const struct karst_session *s, struct session_call *c, struct karst_engine_xrcd_init *init,
 	int *pin_fd)
 {
 	int mode = fcntl(c->fds[0], F_GETFL);
@@ -51,7 +51,7 @@ pin(const struct karst_session *s, struct session_call *c, struct karst_engine_x
 	if (*pin_fd < 0 || fstat(*pin_fd, &st) != 0) {
 		int ret = -errno;
 
-		unpin(s, *pin_fd);
+		xrcd_unpin(s, *pin_fd);
 		*pin_fd = -1;
 		return say(c, ret, "the file of an XRC domain: %s", strerror(-ret));
 	}
@@ -78,7 +78,7 @@ static void
 free_xrcd(struct karst_session *s, struct session_xrcd *x)
 {
 	if (x->pin_fd >= 0)
-		unpin(s, x->pin_fd);
+		xrcd_unpin(s, x->pin_fd);
 	if (x->handle != 0)
 		eng_handles_del(&s->xrcds, x->handle);
 	free(x);
@@ -102,7 +102,7 @@ eng_session_open_xrcd(struct karst_session *s, struct session_call *c)
 	if (x == NULL)
 		return say(c, -ENOMEM, "XRC domain: the engine has no memory");
 	x->pin_fd = -1;
-	ret = c->nfds != 0 ? pin(s, c, &init, &x->pin_fd) : 0;
+	ret = c->nfds != 0 ? xrcd_pin(s, c, &init, &x->pin_fd) : 0;
 	if (ret == 0)
 		ret = eng_session_handle_add(
 			c, &s->xrcds, x, "XRC domains", "max_xrcds", &x->handle);

@@ -49,7 +49,7 @@ free_append(struct handles *h, uint32_t i)
 }
 
 static int
-grow(struct handles *h)
+handles_grow(struct handles *h)
 {
 	uint32_t i, n = h->slots == 0 ? SLOTS_FIRST : h->slots * 2;
 	struct handle_slot *slot;
@@ -77,7 +77,7 @@ eng_handles_add(struct handles *h, void *item, uint32_t *handle)
 	if (h->used == h->max)
 		return -ENOSPC;
 	if (h->free_head == 0) {
-		ret = grow(h);
+		ret = handles_grow(h);
 		if (ret != 0)
 			return ret;
 	}
@@ -134,7 +134,7 @@ eng_handles_next(const struct handles *h, uint32_t *at)
 
 /* Multiplicative: keys are random in their upper bits, address handles count in their lower. */
 static uint32_t
-bucket_of(const struct keys *k, uint32_t key)
+keys_bucket_of(const struct keys *k, uint32_t key)
 {
 	return key * 0x9e3779b1u >> (32 - karst_log2(k->buckets));
 }
@@ -161,9 +161,9 @@ eng_keys_fini(struct keys *k)
 }
 
 static void
-insert(struct keys *k, struct key_node *node)
+keys_insert(struct keys *k, struct key_node *node)
 {
-	struct key_node **head = &k->bucket[bucket_of(k, node->key)];
+	struct key_node **head = &k->bucket[keys_bucket_of(k, node->key)];
 
 	node->next = *head;
 	*head = node;
@@ -184,7 +184,7 @@ grow_keys(struct keys *k)
 
 		for (node = k->bucket[i]; node != NULL; node = next) {
 			next = node->next;
-			insert(&bigger, node);
+			keys_insert(&bigger, node);
 		}
 	}
 	free(k->bucket);
@@ -221,14 +221,14 @@ eng_keys_add(struct keys *k, struct key_node *node, uint32_t key)
 	assert(k->used < k->buckets && k->ahead);
 	k->ahead = false;
 	node->key = key;
-	insert(k, node);
+	keys_insert(k, node);
 	k->used++;
 }
 
 struct key_node *
 eng_keys_get(const struct keys *k, uint32_t key)
 {
-	struct key_node *node = k->buckets == 0 ? NULL : k->bucket[bucket_of(k, key)];
+	struct key_node *node = k->buckets == 0 ? NULL : k->bucket[keys_bucket_of(k, key)];
 
 	while (node != NULL && node->key != key)
 		node = node->next;
@@ -238,7 +238,7 @@ eng_keys_get(const struct keys *k, uint32_t key)
 void
 eng_keys_del(struct keys *k, struct key_node *node)
 {
-	struct key_node **at = &k->bucket[bucket_of(k, node->key)];
+	struct key_node **at = &k->bucket[keys_bucket_of(k, node->key)];
 
 	while (*at != node)
 		at = &(*at)->next;

@@ -76,7 +76,7 @@ eng_shares_set_total(struct eng_shares *t, enum eng_share_kind kind, uint64_t to
 
 /* Those that nobody needs go. */
 static void
-forget(struct eng_shares *t, uint64_t now_ns)
+share_forget(struct eng_shares *t, uint64_t now_ns)
 {
 	struct eng_share **at = &t->first, *s;
 
@@ -93,7 +93,7 @@ forget(struct eng_shares *t, uint64_t now_ns)
 
 /* The account of @uid, a new one if there is none; in the order of numbers. */
 static struct eng_share *
-account(struct eng_shares *t, uid_t uid)
+share_account(struct eng_shares *t, uid_t uid)
 {
 	struct eng_share **at = &t->first, *s;
 
@@ -119,8 +119,8 @@ eng_share_join(struct eng_shares *t, uid_t uid, const struct eng_share_rule *rul
 
 	assert(rule->percent >= 1 && rule->percent <= 100);
 	pthread_mutex_lock(&t->lock);
-	forget(t, now_ns);
-	s = account(t, uid);
+	share_forget(t, now_ns);
+	s = share_account(t, uid);
 	if (s != NULL) {
 		s->info.rule = *rule;
 		s->info.sessions++;
@@ -145,7 +145,7 @@ eng_share_leave(struct eng_share *s)
 /* --- taking and giving --- */
 
 static bool
-fits(const struct eng_share *s, enum eng_share_kind kind, uint64_t n)
+share_fits(const struct eng_share *s, enum eng_share_kind kind, uint64_t n)
 {
 	const struct eng_shares *t = s->table;
 	uint64_t total = t->total[kind], used = t->used[kind], mine = s->info.used[kind];
@@ -172,7 +172,7 @@ eng_share_fits(struct eng_share *s, enum eng_share_kind kind, uint64_t n)
 	if (s == NULL)
 		return true;
 	pthread_mutex_lock(&s->table->lock);
-	good = fits(s, kind, n);
+	good = share_fits(s, kind, n);
 	pthread_mutex_unlock(&s->table->lock);
 	return good;
 }
@@ -185,7 +185,7 @@ eng_share_take(struct eng_share *s, enum eng_share_kind kind, uint64_t n)
 	if (s == NULL)
 		return true;
 	pthread_mutex_lock(&s->table->lock);
-	good = fits(s, kind, n);
+	good = share_fits(s, kind, n);
 	if (good) {
 		s->info.used[kind] += n;
 		s->table->used[kind] += n;
@@ -208,7 +208,7 @@ eng_share_admits(struct eng_shares *t, uid_t uid, const struct eng_share_rule *r
 		;
 	if (s == NULL)
 		s = &none;
-	good = fits(s, kind, 1);
+	good = share_fits(s, kind, 1);
 	s->info.refused[kind] += !good;
 	pthread_mutex_unlock(&t->lock);
 	return good;

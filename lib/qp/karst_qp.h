@@ -374,8 +374,8 @@ struct karst_qp_init {
 /** Bytes of memory (engine-private) for a QP; 0 if @init is out of range. */
 size_t karst_qp_bytes(const struct karst_qp_init *init);
 
-/** Any thread, before karst_qp_create(): clears the karst_qp_bytes() of @buf.  It is what takes time
- *  with a long send queue, most of all if pages have to be made for it. */
+/** Any thread, before karst_qp_create(): clears the karst_qp_bytes() of @buf.  It is what takes
+ * time with a long send queue, most of all if pages have to be made for it. */
 void karst_qp_prepare(void *buf, const struct karst_qp_init *init);
 
 /** On the core's lcore.  @buf: prepared.  The QP is in RESET and has a number.  -EINVAL, -ENOSPC:

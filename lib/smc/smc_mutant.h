@@ -3,8 +3,8 @@
  */
 /*
  * Deliberate faults, for tests of the tests.  A normal build has none: smc_mutant() is constant 0
- * there.  test/sim/smc builds lib/smc once more with all of them (-DKARST_SMC_MUTANTS), and a process
- * has the one that test/sim/mutant.c chose for it.
+ * there.  test/sim/smc builds lib/smc once more with all of them (-DKARST_SMC_MUTANTS), and a
+ * process has the one that test/sim/mutant.c chose for it.
  */
 #ifndef KARST_SMC_MUTANT_H
 #define KARST_SMC_MUTANT_H

@@ -6,14 +6,15 @@
  * likes.  An attack is a line of the table below.
  *
  * What is judged is what the other cases judge: the innocents go on and find no wrong byte, and
- * karstd has afterwards what it had before, when nobody was attached either.  How long anybody had to wait is printed, in two
- * measures.  An innocent's longest pause is time on the clock, and a busy machine adds to it; the
- * longest turn of the lcore is CPU time of the lcore, which is what one attacker can take from all
- * others, and is to stay below GOAL_MS.  Neither is judged: both depend on the machine.
+ * karstd has afterwards what it had before, when nobody was attached either.  How long anybody had
+ * to wait is printed, in two measures.  An innocent's longest pause is time on the clock, and a
+ * busy machine adds to it; the longest turn of the lcore is CPU time of the lcore, which is what
+ * one attacker can take from all others, and is to stay below GOAL_MS.  Neither is judged: both
+ * depend on the machine.
  *
  * An attacker that fails is replaced: with limits of a user, much is refused to those who take all
- * that there is.  An attack that does nothing any more, for as long as anybody waits here, fails the
- * case, because it shows nothing: be it that its processes cannot attach, or that they hang.
+ * that there is.  An attack that does nothing any more, for as long as anybody waits here, fails
+ * the case, because it shows nothing: be it that its processes cannot attach, or that they hang.
  */
 #include "hostile.h"
 

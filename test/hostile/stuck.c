@@ -2,14 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * An lcore that sleeps in the middle of a turn.  No program is known that could still make one do so
- * (its memory is mapped with all its pages, or copied by threads that may wait), so the test does it
- * itself: as a debugger, it stops the thread that drives the lcore at the very instruction that
- * touches a program's memory, by a watchpoint of the processor.
+ * An lcore that sleeps in the middle of a turn.  No program is known that could still make one do
+ * so (its memory is mapped with all its pages, or copied by threads that may wait), so the test
+ * does it itself: as a debugger, it stops the thread that drives the lcore at the very instruction
+ * that touches a program's memory, by a watchpoint of the processor.
  *
  * One attachment writes into the memory of another, which never sends anything, not even an
- * acknowledgement.  Stopped as it reads for the one, and as it writes for the other, the lcore has to
- * eject that one, and the other has to hear nothing.
+ * acknowledgement.  Stopped as it reads for the one, and as it writes for the other, the lcore has
+ * to eject that one, and the other has to hear nothing.
  */
 #include "hostile.h"
 

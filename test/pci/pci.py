@@ -99,7 +99,7 @@ def exception(bed):
         return [str(e), bed.guest.must(f'ip -s link show {TAP}'), *bed.inside.log().splitlines()]
 
 
-def unplug(bed, a, beside):
+def unplug(bed, a, beside, work=SMALL):
     """Under traffic; the programs of the adapter hear of it and end, those of another one notice
     nothing.  @return problems"""
     since = len(bed.inside.log())
@@ -121,7 +121,7 @@ def unplug(bed, a, beside):
         problems += watch.until(lambda: 'IBV_EVENT_PORT_ERR' in watch.text() and
                                 'IBV_EVENT_DEVICE_FATAL' in watch.text(), 'told of both events')
         problems += pinged.until(lambda: 'device removal' in pinged.text(), 'told of the removal')
-        problems += bed.client_here(beside, SMALL)
+        problems += bed.client_here(beside, work)
         problems += job.wait()
         traffic.terminate()
     for one in (watch, pinged):
@@ -196,9 +196,13 @@ def huge(point, bed):
     if not point('karstd starts on three adapters, in huge pages', bed.inside.start,
                  bed.inside.ports(machine.ADAPTERS), 'huge_pages = yes\n', always=True):
         return
+    smaller = SMALL.replace('4096', '1024') # for virtio, since it was plugged again
     for a in machine.ADAPTERS:
-        mtu = '1024' if a is VIRTIO else '4096'
-        point(f'{a.name}: huge pages, every byte', bed.client_here, a, SMALL.replace('4096', mtu))
+        point(f'{a.name}: huge pages, every byte', bed.client_here, a,
+              smaller if a is VIRTIO else SMALL)
+    point('e1000e: unplugged under traffic, vmxnet3 beside it', unplug, bed, E1000E, VMXNET3)
+    point('vmxnet3: unplugged under traffic, virtio beside it', unplug, bed, VMXNET3, VIRTIO,
+          smaller)
     point('karstd ends again', bed.inside.stop, always=True)
 
 

@@ -311,8 +311,8 @@ copy_now(struct eng_lcore *lc, struct eng_crew *crew, struct eng_copy *c)
 	return true;
 }
 
-/* What was begun in this turn and is for a later one is known to who waits for the program's copies,
- * as its keys may go meanwhile. */
+/* What was begun in this turn and is for a later one is known to who waits for the program's
+ * copies, as its keys may go meanwhile. */
 static void
 hold_rest(struct eng_copies *cs)
 {

@@ -6,11 +6,11 @@
  *
  * A program is late whose memory has let the driver of an lcore sleep: once for a millisecond, as
  * the watch saw, which then has given the lcore to another thread (crew.c); or often for less, as
- * the driver itself found out; or whose memory keeps the driver busy for long, because pages have to
- * be made, or found in a long list.  How long a copy took is not enough to tell, since the thread
- * may have had to wait for the processor; it is asked whether it slept, and if not, how long it ran.
- * To be asked costs system calls, so the first slow copy of a program is only the reason to ask at
- * the next ones.
+ * the driver itself found out; or whose memory keeps the driver busy for long, because pages have
+ * to be made, or found in a long list.  How long a copy took is not enough to tell, since the
+ * thread may have had to wait for the processor; it is asked whether it slept, and if not, how long
+ * it ran.  To be asked costs system calls, so the first slow copy of a program is only the reason to
+ * ask at the next ones.
  *
  * For a while after that, and longer each time, no driver touches that program's memory: couriers
  * do, each of them one copy at a time, and no two the same program's, so programs that are late
@@ -21,9 +21,9 @@
  * copied.
  *
  * The watch is one thread of the engine.  While there is copying it looks every millisecond, else
- * it sleeps until the first copy, but for a look at the turns of all lcores now and then: of an lcore
- * that sleeps and does not end its turn the log tells, and the program whose queue pair it is at
- * fails.
+ * it sleeps until the first copy, but for a look at the turns of all lcores now and then: of an
+ * lcore that sleeps and does not end its turn the log tells, and the program whose queue pair it is
+ * at fails.
  */
 #include "crew.h"
 
@@ -40,8 +40,8 @@
 #define MS 1000000u
 /* How soon the watch looks again, and what it takes for a driver that does not come back. */
 #define LOOK_NS MS
-/* Or for one that does not come back because it is busy: the last who copied from a process that has
- * ended takes its memory down, all of it, within that system call. */
+/* Or for one that does not come back because it is busy: the last who copied from a process that
+ * has ended takes its memory down, all of it, within that system call. */
 #define BUSY_COPY_NS (LOOK_NS * 3 / 4)
 /* After the last copy it looks so long. */
 #define BUSY_NS (100u * MS)
@@ -490,8 +490,8 @@ give_up(struct eng_watch *watch, struct eng_crew *crew, struct eng_copy *c)
 	eng_late_cancel(crew, s);
 }
 
-/* Lock held.  Does its copy wait for the program, for too long?  A thread that gets no processor does
- * not; one that sleeps, and has slept for a while, does. */
+/* Lock held.  Does its copy wait for the program, for too long?  A thread that gets no processor
+ * does not; one that sleeps, and has slept for a while, does. */
 static bool
 is_overdue(struct eng_worker *w, uint64_t now_ns)
 {
@@ -620,8 +620,8 @@ accuse_somebody(struct eng_watch *watch, struct eng_lcore *lc)
 }
 
 /*
- * Lock held.  An lcore that does not end its turn, and whose driver sleeps all the while, but not in
- * a copy, nor because there is nothing to do: it waits for a page of mapped memory, or the like.
+ * Lock held.  An lcore that does not end its turn, and whose driver sleeps all the while, but not
+ * in a copy, nor because there is nothing to do: it waits for a page of mapped memory, or the like.
  * There is no going on without it; but the program that it is at shall not do that again.  Who only
  * waits for a processor sleeps now and then, too, but not once and for so long.
  */

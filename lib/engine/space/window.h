@@ -58,7 +58,8 @@ void eng_window_free(struct eng_window *w);
 struct eng_window *eng_window_of(const void *p);
 
 struct karst_space;
-/* Any thread: tells @fn whose window @p is in; that one stays until @fn returns.  false: nobody's. */
+/* Any thread: tells @fn whose window @p is in; it stays until @fn returns.  false: nobody's. */
+ */
 bool eng_window_tell(const void *p, void (*fn)(struct karst_space *owner, void *arg), void *arg);
 
 /* The piece that byte @off of the window is in. */

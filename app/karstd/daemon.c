@@ -40,8 +40,7 @@
 
 #define WATCH_MS 1000
 #define RETRY_MS 100 /* after a connection could not be accepted */
-/* Frames of path MTU 4096 that make a train of 64 KiB, and a burst with one and what goes between.
- */
+/* Bytes of a train of frames, and a burst that has one and what goes between. */
 #define TRAIN_QUANTUM 65536u
 #define TRAIN_BURST   64u
 

@@ -59,7 +59,6 @@ struct eng_window *eng_window_of(const void *p);
 
 struct karst_space;
 /* Any thread: tells @fn whose window @p is in; it stays until @fn returns.  false: nobody's. */
- */
 bool eng_window_tell(const void *p, void (*fn)(struct karst_space *owner, void *arg), void *arg);
 
 /* The piece that byte @off of the window is in. */

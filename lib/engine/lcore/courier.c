@@ -9,8 +9,8 @@
  * the driver itself found out; or whose memory keeps the driver busy for long, because pages have
  * to be made, or found in a long list.  How long a copy took is not enough to tell, since the
  * thread may have had to wait for the processor; it is asked whether it slept, and if not, how long
- * it ran.  To be asked costs system calls, so the first slow copy of a program is only the reason to
- * ask at the next ones.
+ * it ran.  To be asked costs system calls, so the first slow copy of a program is only the reason
+ * to ask at the next ones.
  *
  * For a while after that, and longer each time, no driver touches that program's memory: couriers
  * do, each of them one copy at a time, and no two the same program's, so programs that are late

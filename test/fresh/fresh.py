@@ -97,8 +97,8 @@ class Root:
 
     def make(self):
         # In a mount namespace of its own: if this is killed, nothing stays mounted in the folder.
-        status, text = run(['unshare', '--mount', '--', 'mmdebstrap', '--variant=minbase', '--include=ca-certificates',
-                            *apt_options(), 'bookworm', self.path, *debian_sources()])
+        status, text = run(['unshare', '--mount', '--', 'mmdebstrap', '--variant=minbase',
+                            '--include=ca-certificates', *apt_options(), 'bookworm', self.path, *debian_sources()])
         if status == 0:
             shutil.copy('/etc/resolv.conf', os.path.join(self.path, 'etc/resolv.conf'))
         return problems_of(status, text)

@@ -7,7 +7,8 @@
  * New pages are mapped elsewhere and made to exist; then, in this order:
  *
  *	write-protect	userfaultfd; from here on whoever writes to the range waits, whether a
- *			thread or the kernel on a thread's behalf.  Reading goes on.
+ *			thread or the kernel on a thread's behalf.  Reading goes on.  (The engine,
+ *			which writes by /proc/PID/mem, is refused and tries again: reach.c there.)
  *	copy		old pages to new ones
  *	mremap		the new mapping takes the place of the old one, atomically, with the page
  *			tables that it has

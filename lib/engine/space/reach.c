@@ -32,11 +32,17 @@
 #include <linux/magic.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "karst_ctl_msg.h"
 
 #define BATCH 256u /* parts of one call */
+/* Between two attempts to write to a page whose writers have to wait, and in all.  It does not take
+ * that long with an lcore: who sleeps in a copy for a millisecond loses it (courier.c). */
+#define HELD_MIN_US 20u
+#define HELD_MAX_US 1000u
+#define PATIENCE_US 1000000u
 
 /* --- descriptors --- */
 
@@ -148,15 +154,51 @@ permitted(struct karst_space *s, uint64_t at, uint64_t len, bool write)
 	return reaches;
 }
 
+static void
+advance(struct cursor *c, size_t bytes)
+{
+	while (bytes > 0) {
+		size_t part = karst_min_u64(c->iov->iov_len - c->off, bytes);
+
+		bytes -= part;
+		c->off += part;
+		if (c->off == c->iov->iov_len) {
+			c->iov++;
+			c->off = 0;
+		}
+	}
+}
+
+/*
+ * What could not be written at @at: will it be possible?  While libkarst moves a page
+ * (lib/client/migrate.c), its writers wait; but who writes through this descriptor is not made to
+ * wait, he is refused.  Such a page can be read, and where nothing is none can.
+ * @waited_us: so far, for this range.
+ */
+static bool
+worth_waiting(struct karst_space *s, uint64_t at, uint64_t *waited_us)
+{
+	uint64_t us = karst_min_u64(HELD_MIN_US + *waited_us / 4, HELD_MAX_US);
+	const struct timespec pause = {.tv_nsec = (long)us * 1000};
+	uint8_t byte;
+
+	if (*waited_us >= PATIENCE_US || pread(s->memfd, &byte, 1, (off_t)at) != 1)
+		return false;
+	nanosleep(&pause, NULL);
+	*waited_us += us;
+	return true;
+}
+
 /* One range of the program's.  @return bytes moved; fewer if not all are there; -errno */
 static ssize_t
 move_range(struct karst_space *s, struct cursor *c, uint64_t at, uint64_t len, bool write)
 {
 	struct iovec part[BATCH];
-	uint64_t done = 0;
+	uint64_t done = 0, waited_us = 0;
 
 	while (done < len) {
 		int n;
+		struct cursor from = *c;
 		size_t want = take_local(c, len - done, part, &n);
 		ssize_t got = write ? pwritev(s->memfd, part, n, (off_t)(at + done))
 				    : preadv(s->memfd, part, n, (off_t)(at + done));
@@ -164,11 +206,14 @@ move_range(struct karst_space *s, struct cursor *c, uint64_t at, uint64_t len, b
 		/* nobody runs in that address space any more */
 		if (got == 0 && want > 0)
 			return -ESRCH;
-		if (got < 0)
+		if (got > 0)
+			done += (uint64_t)got;
+		if (got == (ssize_t)want)
+			continue;
+		if (!write || !worth_waiting(s, at + done, &waited_us))
 			return done > 0 ? (ssize_t)done : -EFAULT;
-		done += (uint64_t)got;
-		if ((size_t)got < want)
-			break;
+		*c = from;
+		advance(c, got > 0 ? (size_t)got : 0);
 	}
 	return (ssize_t)done;
 }

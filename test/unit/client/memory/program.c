@@ -5,10 +5,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/userfaultfd.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/shm.h>
@@ -39,6 +41,8 @@ enum op {
 	OP_TRUNCATE,
 	OP_PROTECT,
 	OP_PRIVATE,
+	OP_HOLD,
+	OP_RELEASE,
 };
 
 struct order {
@@ -66,6 +70,7 @@ static struct {
 	uint8_t *at;
 	uint64_t len;
 	int fd;
+	int uffd;
 	struct karst_memory *reg[MAX_REGISTERED];
 	unsigned int first, next;
 } mine;
@@ -253,6 +258,31 @@ is_private(uint64_t addr)
 	return yes;
 }
 
+/* Write protection of whole pages, by userfaultfd; nobody asks that one what waits. */
+static int
+hold(uint64_t addr, uint64_t len)
+{
+	struct uffdio_api api = {.api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP};
+	struct uffdio_register reg = {.range = {addr, len}, .mode = UFFDIO_REGISTER_MODE_WP};
+	struct uffdio_writeprotect wp = {.range = {addr, len}, .mode = UFFDIO_WRITEPROTECT_MODE_WP};
+
+	mine.uffd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	if (mine.uffd < 0 || ioctl(mine.uffd, UFFDIO_API, &api) != 0 ||
+		ioctl(mine.uffd, UFFDIO_REGISTER, &reg) != 0 ||
+		ioctl(mine.uffd, UFFDIO_WRITEPROTECT, &wp) != 0)
+		return -errno;
+	return 0;
+}
+
+static int
+release(uint64_t addr, uint64_t len)
+{
+	struct uffdio_writeprotect wp = {.range = {addr, len}};
+	int ret = ioctl(mine.uffd, UFFDIO_WRITEPROTECT, &wp);
+
+	return ret != 0 ? -errno : close(mine.uffd);
+}
+
 static void
 enlist(const struct order *o, struct answer *a, struct karst_memory **m)
 {
@@ -301,6 +331,12 @@ obey(const struct order *o, struct answer *a, struct karst_memory **m)
 		break;
 	case OP_PRIVATE:
 		a->ret = is_private(o->addr);
+		break;
+	case OP_HOLD:
+		a->ret = hold(o->addr, o->len);
+		break;
+	case OP_RELEASE:
+		a->ret = release(o->addr, o->len);
 		break;
 	}
 }
@@ -474,6 +510,18 @@ program_protect(struct program *p, uint64_t addr, uint64_t len, int prot)
 	return simple(p,
 		&(struct order){
 			.op = OP_PROTECT, .addr = addr, .len = len, .flag = (uint32_t)prot});
+}
+
+int
+program_hold_writers(struct program *p, uint64_t addr, uint64_t len)
+{
+	return simple(p, &(struct order){.op = OP_HOLD, .addr = addr, .len = len});
+}
+
+int
+program_release_writers(struct program *p, uint64_t addr, uint64_t len)
+{
+	return simple(p, &(struct order){.op = OP_RELEASE, .addr = addr, .len = len});
 }
 
 bool

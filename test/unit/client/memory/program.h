@@ -81,6 +81,9 @@ bool program_shows(
 int program_munmap(struct program *p, uint64_t addr, uint64_t len);
 int program_truncate(struct program *p, uint64_t len);
 int program_protect(struct program *p, uint64_t addr, uint64_t len, int prot);
+/** Whoever writes to pages of the range waits, as while libkarst moves them; and goes on. */
+int program_hold_writers(struct program *p, uint64_t addr, uint64_t len);
+int program_release_writers(struct program *p, uint64_t addr, uint64_t len);
 /** Is @addr in a private anonymous mapping? */
 bool program_is_private(struct program *p, uint64_t addr);
 

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -801,6 +802,56 @@ Test(space, killed_under_traffic)
 	cr_assert_eq(remote_op(&rig, 1, KARST_WR_RDMA_READ, 0, addr, 65536, r.key),
 		KARST_WC_REM_ACCESS_ERR);
 	cr_assert(karst_space_failed(rig.space));
+	rig_down(&rig);
+}
+
+struct releaser {
+	struct program *prog;
+	uint64_t addr, len;
+};
+
+static void *
+release_writers(void *arg)
+{
+	const struct releaser *r = arg;
+
+	usleep(20000);
+	cr_assert_eq(program_release_writers(r->prog, r->addr, r->len), 0);
+	return NULL;
+}
+
+/* As while libkarst moves a page of a region that is copied: a peer's WRITE to it waits. */
+Test(space, writers_are_held)
+{
+	struct releaser held;
+	struct region r;
+	struct rig rig;
+	uint64_t addr, len;
+	pthread_t t;
+
+	if (!can_move())
+		cr_skip("needs userfaultfd");
+	rig_up(&rig);
+	cr_assert_eq(program_make(&rig.prog, KIND_ANONYMOUS, &addr, &len), 0);
+	program_fill(&rig.prog, 1);
+	cr_assert_eq(region_make(&rig, addr, 16 * 4096, true, UINT64_MAX, &r), 0);
+	cr_assert_eq(r.copied, r.len);
+	held = (struct releaser){&rig.prog, addr + 3 * 4096, 2 * 4096};
+	fill_local(&rig, r.len, 2);
+	cr_assert_eq(program_hold_writers(held.prog, held.addr, held.len), 0);
+	cr_assert_eq(pthread_create(&t, NULL, release_writers, &held), 0);
+	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_WRITE, 0, addr, (uint32_t)r.len, r.key),
+		KARST_WC_SUCCESS);
+	pthread_join(t, NULL);
+	memset(rig.local, 0, r.len);
+	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_READ, 0, addr, (uint32_t)r.len, r.key),
+		KARST_WC_SUCCESS);
+	expect_local(&rig, 0, r.len, 2, "written around and into held pages");
+	/* a program that holds its writers for ever fails alone, and not before long */
+	cr_assert_eq(program_hold_writers(held.prog, held.addr, held.len), 0);
+	cr_assert_eq(remote_op(&rig, 0, KARST_WR_RDMA_WRITE, 0, addr, (uint32_t)r.len, r.key),
+		KARST_WC_REM_ACCESS_ERR);
+	program_kill(&rig.prog);
 	rig_down(&rig);
 }
 

@@ -70,9 +70,18 @@ class Step:
 
     def __init__(self, command, name, path):
         self.name, self.path, self.began = name, path, time.monotonic()
+        self.status = self.cpu_s = None
         with open(path, 'wb') as out:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=out, start_new_session=True)
+
+    def ended(self):
+        if self.status is None:
+            pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+            if pid != 0:
+                self.status = self.process.returncode = os.waitstatus_to_exitcode(status)
+                self.cpu_s = usage.ru_utime + usage.ru_stime
+        return self.status is not None
 
     def seconds(self):
         return time.monotonic() - self.began
@@ -157,7 +166,7 @@ class Runner:
         self.program, self.folder, self.suites = program, folder, suites
         self.todo = with_needs(suites)
         self.running = []
-        self.done = {} # name: (exit status, output, seconds)
+        self.done = {} # name: (exit status, output, seconds of processors)
         self.unsaid = list(suites) # of which nothing was printed yet
         processors = len(os.sched_getaffinity(0))
         self.room = {False: max(1, processors // 2), True: processors + 1}
@@ -183,11 +192,11 @@ class Runner:
 
     def take(self):
         """Steps that have ended."""
-        for step in [s for s in self.running if s.process.poll() is not None]:
+        for step in [s for s in self.running if s.ended()]:
             self.running.remove(step)
-            status, output = step.process.returncode, step.output()
-            self.done[step.name] = (status, output, step.seconds())
-            if step.name not in self.suites and (status or output.strip()):
+            output = step.output()
+            self.done[step.name] = (step.status, output, step.cpu_s)
+            if step.name not in self.suites and (step.status or output.strip()):
                 self.say(f'== {step.name} ({step.seconds():.0f} s)\n{output}'.rstrip())
         while self.unsaid and self.unsaid[0] in self.done:
             name = self.unsaid.pop(0)
@@ -207,6 +216,9 @@ class Runner:
             self.take()
             reap([step.process.pid for step in self.running])
             self.heartbeat()
+        spent = sorted(((cpu_s, name) for name, (_, _, cpu_s) in self.done.items()), reverse=True)
+        self.say(f'{time.monotonic() - self.began:.0f} s, and {sum(s for s, _ in spent):.0f} s of '
+                 f'processors: {", ".join(f"{name} {s:.0f}" for s, name in spent)}')
         return 1 if any(status for status, _, _ in self.done.values()) else 0
 
 

@@ -99,9 +99,11 @@ class Guest:
         self.listener = socket.socket(socket.AF_UNIX)
         self.listener.bind(path)
         self.listener.listen(1)
-        # no_timer_check: a QEMU that has to wait for a processor gives ticks too late for that check
+        # A QEMU that has to wait for a processor gives ticks too late for the check of the timer, and
+        # looks to the guest like a processor that is stuck.
         append = ['console=ttyS0', 'quiet', 'loglevel=4', 'panic=-1', 'tsc=reliable',
-                  'no_timer_check', 'mitigations=off', 'random.trust_cpu=on',
+                  'no_timer_check', 'nowatchdog', 'rcupdate.rcu_cpu_stall_suppress=1',
+                  'mitigations=off', 'random.trust_cpu=on',
                   f'name={self.name}', *machine[1]]
         words = ['ip', 'netns', 'exec', netns] if netns else []
         words += ['qemu-system-x86_64', '-nodefaults', '-no-user-config', *machine[0],

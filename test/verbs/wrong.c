@@ -206,18 +206,18 @@ advice(void)
 	munmap(gap + 4096, 4096);
 	ERR("advice", advise(mr, prefetch, flush, 0), 0);
 	ERR("unknown flags", advise(mr, prefetch, 1u << 7, 0), EINVAL);
-	SAID("of the flags FLUSH alone");
+	SAID("flags: only IBV_ADVISE_MR_FLAG_FLUSH");
 	ERR("unknown advice", advise(mr, (enum ibv_advise_mr_advice)77, flush, 0), EOPNOTSUPP);
-	SAID("to prefetch, and no other");
+	SAID("only the PREFETCH advices");
 	ERR("beyond the region", advise(mr, prefetch, flush, 2 * 4096), EINVAL);
-	SAID("not within a region on demand");
+	SAID("not within an on-demand region");
 	ERR("not on demand", advise(r->mr, prefetch, flush, 0), EINVAL);
-	SAID("not within a region on demand");
+	SAID("not within an on-demand region");
 	ERR("to write what is read-only",
 		advise(read_only, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, flush, 0), EPERM);
-	SAID("not to be written to");
+	SAID("without local write access");
 	ERR("memory that has gone", advise(mr, prefetch, flush, 4096), EFAULT);
-	SAID("nothing is mapped there");
+	SAID("nothing is mapped at the address");
 	ERR("the region", ibv_dereg_mr(mr), 0);
 	ERR("the other", ibv_dereg_mr(read_only), 0);
 	munmap(gap, 4096);
@@ -256,7 +256,7 @@ allocators(void)
 
 	MUST(parent != NULL);
 	NONE("no memory", ibv_create_srq(parent, &srq), ENOMEM);
-	SAID("allocator has no memory");
+	SAID("alloc() returned NULL");
 	next = memory + 8;
 	NONE("memory that is not aligned", ibv_create_srq(parent, &srq), EINVAL);
 	SAID("not aligned");

@@ -102,7 +102,8 @@ parse_add_link(const uint8_t *m, size_t len, struct karst_smc_llc *msg)
 	msg->link = m[31];
 	msg->mtu = m[32] & 15;
 	msg->psn = smc_get_be24(m + 33);
-	if (!msg->v2 || len < ADD_EXT + ADD_EXT_LEN)
+	/* who refuses a link says nothing more of it */
+	if (!msg->v2 || msg->flags & KARST_SMC_LLC_REJECTED || len < ADD_EXT + ADD_EXT_LEN)
 		return 0;
 	msg->direct = m[ADD_EXT] & DIRECT;
 	memcpy(msg->target, m + ADD_EXT + 2, 16);

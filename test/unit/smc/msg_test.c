@@ -164,6 +164,12 @@ Test(smc_msg, s3_add_link_of_linux)
 	in[71] = 1;
 	cr_assert_eq(karst_smc_llc_parse(in, len, &m), 0);
 	cr_assert_eq(m.nrtokens, 1);
+	/* refused: what a peer says of its keys all the same is nobody's */
+	in[3] = KARST_SMC_LLC_RESPONSE | KARST_SMC_LLC_REJECTED;
+	cr_assert_eq(karst_smc_llc_parse(in, len, &m), 0);
+	cr_assert_eq(m.nrtokens, 0);
+	cr_assert_eq(karst_smc_llc_build(&m, out, sizeof(out)), KARST_SMC_LLC_LEN);
+	in[3] = 0;
 	in[71] = 9;
 	in[70] = 9;
 	cr_assert_eq(karst_smc_llc_parse(in, len, &m), -EPROTO);

@@ -7,7 +7,10 @@
  * a signal whose handler does it, as the C library does for setuid().
  *
  * The signal is the C library's own for that purpose, because it is the only one that no thread
- * has blocked: threads of a library block all that they can.  Its handler is put back afterwards.
+ * has blocked: threads of a library block all that they can.  Its handler is put back afterwards,
+ * and must not be called by a signal of ours that comes late.  Such signals queue up, so a thread
+ * gets the next one only when the last one is no longer pending, and all is over when no thread has
+ * one pending.
  */
 #include "caps.h"
 
@@ -171,15 +174,17 @@ caps_drop(int signo)
 	errno = saved;
 }
 
-/* Has thread @tid more than it is to have?  One that has ended has not. */
+/* Has thread @tid more than it is to have, or a signal that it has not taken yet (*pending)?  One
+ * that has ended has neither. */
 static bool
-has_more(const char *tid)
+has_more(const char *tid, bool *pending)
 {
 	unsigned long long v;
 	char path[64], line[256];
 	bool more = false;
 	FILE *f;
 
+	*pending = false;
 	snprintf(path, sizeof(path), "/proc/self/task/%.20s/status", tid);
 	f = fopen(path, "re");
 	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
@@ -187,26 +192,31 @@ has_more(const char *tid)
 			more |= (v & ~kept) != 0;
 		else if (sscanf(line, "CapInh: %llx", &v) == 1)
 			more |= v != 0;
+		else if (sscanf(line, "SigPnd: %llx", &v) == 1)
+			*pending = (v & BIT(SIGSETXID - 1)) != 0;
 	if (f != NULL)
 		fclose(f);
 	return more;
 }
 
-/* Interrupts all threads that have more.  @return how many there were, or -errno. */
+/* Interrupts all threads that have more and are not called yet.  @return how many have more or are
+ * called, or -errno. */
 static int
 interrupt_all(char *last, size_t len)
 {
 	DIR *dir = opendir("/proc/self/task");
 	const struct dirent *d;
+	bool pending;
 	int n = 0;
 
 	if (dir == NULL)
 		return -errno;
 	while ((d = readdir(dir)) != NULL)
-		if (d->d_name[0] != '.' && has_more(d->d_name)) {
+		if (d->d_name[0] != '.' && (has_more(d->d_name, &pending) || pending)) {
 			n++;
 			snprintf(last, len, "%.20s", d->d_name);
-			syscall(SYS_tgkill, getpid(), atoi(d->d_name), SIGSETXID);
+			if (!pending)
+				syscall(SYS_tgkill, getpid(), atoi(d->d_name), SIGSETXID);
 		}
 	closedir(dir);
 	return n;

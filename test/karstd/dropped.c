@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Capabilities are taken from threads that do not answer at once (TAP).  A thread in vfork() takes no
+ * signal until its child ends, like one that waits for a processor; by then it has been called many
+ * times, and none of those calls may come when the C library has its signal back.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "caps.h"
+
+#define THREADS  16
+#define CHILD_NS 999000000
+
+static atomic_uint in_vfork;
+static atomic_bool may_end;
+
+static void *
+deaf(void *arg)
+{
+	const struct timespec t = {.tv_nsec = CHILD_NS}, soon = {.tv_nsec = 1000000};
+	uint64_t *have = arg;
+	pid_t pid;
+
+	atomic_fetch_add(&in_vfork, 1);
+	pid = vfork();
+	if (pid == 0) {
+		syscall(SYS_nanosleep, &t, NULL);
+		_exit(0);
+	}
+	waitpid(pid, NULL, 0);
+	while (!atomic_load(&may_end))
+		nanosleep(&soon, NULL);
+	*have = kd_caps_have();
+	return NULL;
+}
+
+int
+main(void)
+{
+	const struct timespec soon = {.tv_nsec = 50000000};
+	uint64_t have[THREADS], more = 0;
+	pthread_t t[THREADS];
+	int rc, i;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	printf("1..2\n");
+	if (kd_caps_have() == 0) {
+		printf("ok 1 - threads that are busy # SKIP needs root\n"
+		       "ok 2 - signals of the C library # SKIP needs root\n");
+		return 0;
+	}
+	for (i = 0; i < THREADS; i++)
+		if (pthread_create(&t[i], NULL, deaf, &have[i]) != 0)
+			return 1;
+	while (atomic_load(&in_vfork) < THREADS)
+		nanosleep(&soon, NULL);
+	nanosleep(&soon, NULL);
+	rc = kd_caps_keep(0);
+	/* what was left of the calls comes now */
+	nanosleep(&soon, NULL);
+	atomic_store(&may_end, true);
+	for (i = 0; i < THREADS; i++) {
+		pthread_join(t[i], NULL);
+		more |= have[i];
+	}
+	printf("%s 1 - threads that are busy give up their capabilities, late\n",
+		rc == 0 && more == 0 && kd_caps_have() == 0 ? "ok" : "not ok");
+	/* is every thread still reached by a call that the C library makes of itself? */
+	printf("%s 2 - the C library has its signal back\n",
+		setresuid(getuid(), getuid(), getuid()) == 0 ? "ok" : "not ok");
+	return 0;
+}

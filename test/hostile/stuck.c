@@ -29,11 +29,6 @@
 
 #define BYTES 65536u
 #define TICKS 20
-/* Stops that find it somewhere else. */
-#define IN_VAIN 400
-
-#define BYTES 65536u
-#define TICKS 20
 
 /* In report.word. */
 enum { MEM_OF_SENDER, MEM_OF_RECEIVER, SENDER_EJECTED, RECEIVER_EJECTED };
@@ -264,7 +259,7 @@ stop_for(const struct host *h, struct child *c, int whose)
 }
 
 static bool
-once(const struct host *h, int whose)
+with_programs(const struct host *h, int whose)
 {
 	struct child c;
 	bool good;
@@ -275,17 +270,24 @@ once(const struct host *h, int whose)
 	return child_stop(&c, "programs") && good;
 }
 
-bool
-case_stuck(const struct options *o)
+/* With a karstd of its own: one that has ejected somebody maps nothing of that user any more. */
+static bool
+once(const struct options *o, int whose)
 {
 	struct host h;
 	bool good;
 
 	if (!host_up(&h, o->karstd))
 		return false;
-	good = once(&h, MEM_OF_RECEIVER) && once(&h, MEM_OF_SENDER);
+	good = with_programs(&h, whose);
 	good &= host_stop(&h);
 	if (good)
 		host_remove(&h);
 	return good;
+}
+
+bool
+case_stuck(const struct options *o)
+{
+	return once(o, MEM_OF_RECEIVER) && once(o, MEM_OF_SENDER);
 }

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Capabilities are taken from threads that do not answer at once (TAP).  A thread in vfork() takes no
- * signal until its child ends, like one that waits for a processor; by then it has been called many
+ * Capabilities are taken from threads that do not answer at once (TAP).  A thread in vfork() takes
+ * no signal until its child ends, like one that waits for a processor; by then it has been called many
  * times, and none of those calls may come when the C library has its signal back.
  */
 #include <pthread.h>

@@ -165,7 +165,7 @@ killed_after(uint32_t changes)
 	return more;
 }
 
-Test(client_death, between_any_two_stores, .timeout = 200)
+Test(client_death, between_any_two_stores, .timeout = 1500)
 {
 	uint32_t changes = 0;
 

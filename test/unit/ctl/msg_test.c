@@ -146,8 +146,8 @@ Test(msg, pieces)
 	cr_assert_eq(check(register_request(3, 3), 0), 0);
 	refused(register_request(3, 2), 0, "at least");
 	cr_assert_eq(check(register_request(KARST_CTL_MAX_PIECES, KARST_CTL_MAX_PIECES), 0), 0);
-	refused(register_request(KARST_CTL_MAX_PIECES + 1, KARST_CTL_MAX_PIECES + 1), 0, "at most");
-	refused(register_request(UINT32_MAX, 4), 0, "at most");
+	refused(register_request(KARST_CTL_MAX_PIECES + 1, KARST_CTL_MAX_PIECES + 1), 0, "npieces");
+	refused(register_request(UINT32_MAX, 4), 0, "npieces");
 	register_request(3, 3);
 	req->piece[2].reserved = 1;
 	refused(message_hdr(&m)->len, 0, "piece[2]");
@@ -168,10 +168,10 @@ Test(msg, descriptors)
 	message_hdr(&m)->nfds = 1;
 	cr_assert_eq(check(len, 1), 0);
 	message_hdr(&m)->nfds = 2;
-	refused(len, 2, "up to 1");
+	refused(len, 2, "nfds 2 exceeds 1");
 	len = message_request(&m, KARST_CTL_ALLOC_PD, sizeof(struct karst_ctl_alloc_pd_req));
 	message_hdr(&m)->nfds = 1;
-	refused(len, 1, "up to 0");
+	refused(len, 1, "nfds 1 exceeds 0");
 }
 
 /* --- replies --- */

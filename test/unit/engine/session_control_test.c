@@ -203,7 +203,7 @@ same_usage(const struct usage *a, const struct usage *b)
 		cr_assert(same_usage(&before_, &after_), word);  \
 	} while (0)
 
-Test(session_control, limits, .timeout = 100)
+Test(session_control, limits, .timeout = 1500)
 {
 	static uint8_t mem[16384];
 	struct karst_ctl_ah_attr ah = {.port_num = 1};
@@ -261,7 +261,7 @@ Test(session_control, limits, .timeout = 100)
 }
 
 /* The limit of regions, and that what was given back may be had again. */
-Test(session_control, limit_of_regions, .timeout = 100)
+Test(session_control, limit_of_regions, .timeout = 1500)
 {
 	struct karst_session_limits limits = {.max_mrs = 2};
 	struct engine_bed_config cfg = {0};
@@ -289,7 +289,7 @@ Test(session_control, limit_of_regions, .timeout = 100)
 }
 
 /* The engine's own limits, which other programs may have used up. */
-Test(session_control, limits_of_the_engine, .timeout = 100)
+Test(session_control, limits_of_the_engine, .timeout = 1500)
 {
 	struct engine_bed_config cfg = {
 		.engine = {
@@ -335,7 +335,7 @@ Test(session_control, limits_of_the_engine, .timeout = 100)
 }
 
 /* Rings of this program alone are counted, and given back. */
-Test(session_control, ring_bytes, .timeout = 100)
+Test(session_control, ring_bytes, .timeout = 1500)
 {
 	struct karst_session_limits limits = {.max_ring_bytes = 16 << 20};
 	struct engine_bed_config cfg = {0};
@@ -418,7 +418,7 @@ try_foreign(struct client *c, uint32_t pd, uint32_t mr, uint32_t mw, uint32_t ah
 	cr_assert_eq(CALL(c, FREE_PD, free_pd, .pd = mine), 0);
 }
 
-Test(session_control, numbers_of_others, .timeout = 100)
+Test(session_control, numbers_of_others, .timeout = 1500)
 {
 	struct karst_ctl_ah_attr ah = {.port_num = 1};
 	uint32_t pd, mr, mw, ahn, ch, srq, i;
@@ -513,7 +513,7 @@ Test(session_control, wrong_order)
 /* --- whatever comes --- */
 
 /* Each operation with a body of every size that there can be. */
-Test(session_control, every_size, .timeout = 200)
+Test(session_control, every_size, .timeout = 1500)
 {
 	static const uint8_t zeros[KARST_CTL_MAX];
 	struct engine_bed_config cfg = {0};
@@ -559,7 +559,7 @@ wild_byte(unsigned int *seed, uint32_t i)
 }
 
 /* Random requests: nothing breaks, nothing is left, and another session does not notice. */
-Test(session_control, noise, .timeout = 300)
+Test(session_control, noise, .timeout = 1500)
 {
 	static uint8_t body[1024];
 	struct engine_bed_config cfg = {.engine.lcores = 2};

@@ -140,7 +140,7 @@ Test(session_traffic, completion_events)
 }
 
 /* A program that never reads its events loses them, and nobody waits for it. */
-Test(session_traffic, events_unread, .timeout = 100)
+Test(session_traffic, events_unread, .timeout = 1500)
 {
 	struct karst_session_info info[2] = {{0}};
 	struct engine_bed_config cfg = {0};
@@ -283,7 +283,7 @@ register_piece(
 	return client_call_fds(c, KARST_CTL_REG_MR, m, sizeof(m), &fd, fd >= 0);
 }
 
-Test(session_traffic, memory_of_a_process, .timeout = 60)
+Test(session_traffic, memory_of_a_process, .timeout = 1500)
 {
 	const uint32_t all = KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE;
 	struct engine_bed_config cfg = {0};
@@ -375,7 +375,7 @@ share_target(struct client *innocent, struct client *other, uint32_t pd, uint32_
 }
 
 /* Pages taken away: the session fails, its queue pairs are in Error, the other one goes on. */
-Test(session_traffic, memory_taken_away, .timeout = 60)
+Test(session_traffic, memory_taken_away, .timeout = 1500)
 {
 	const uint32_t all = KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE;
 	struct engine_bed_config cfg = {0};
@@ -463,7 +463,7 @@ one_life(struct engine_bed *bed, unsigned int round)
 	side_down(&side[1 - round % 2]);
 }
 
-Test(session_traffic, many_lives, .timeout = 100)
+Test(session_traffic, many_lives, .timeout = 1500)
 {
 	struct engine_bed_config cfg = {0};
 	unsigned int i, fds, maps;
@@ -490,7 +490,7 @@ Test(session_traffic, many_lives, .timeout = 100)
 }
 
 /* Regions come and go. */
-Test(session_traffic, many_regions, .timeout = 100)
+Test(session_traffic, many_regions, .timeout = 1500)
 {
 	struct engine_bed_config cfg = {0};
 	unsigned int i, fds, maps;

@@ -372,7 +372,7 @@ fill(struct program *p, size_t i)
  * Another gets three quarters of the rest, which is at least what there was for the first one's
  * second program; and when the first has gone, as much as he had.
  */
-Test(share, sessions_of_two_users, .timeout = 100)
+Test(share, sessions_of_two_users, .timeout = 1500)
 {
 	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
 	struct program greedy[2], other;
@@ -414,7 +414,7 @@ Test(share, sessions_of_two_users, .timeout = 100)
 }
 
 /* What a program could have is told as what its user may have. */
-Test(share, devices_tell_the_share, .timeout = 100)
+Test(share, devices_tell_the_share, .timeout = 1500)
 {
 	struct engine_bed_config cfg = {.engine = {.max_qps = 64,
 						.max_keys = 64,
@@ -441,7 +441,7 @@ Test(share, devices_tell_the_share, .timeout = 100)
 }
 
 /* Attachments, and ring memory, which comes in chunks. */
-Test(share, attachments_and_ring_memory, .timeout = 100)
+Test(share, attachments_and_ring_memory, .timeout = 1500)
 {
 	const struct karst_session_init init = {
 		.program = "greedy", .pidfd = -1, .uid = 1000, .limits = {.share = 75}};
@@ -567,7 +567,7 @@ reg_all(struct client *c, const uint8_t *mem, int fd, const char *limit)
 
 /* What the engine has mapped, and addresses: of a user, not of a program; given back with the
  * region, or with the session. */
-Test(share, memory_of_programs, .timeout = 100)
+Test(share, memory_of_programs, .timeout = 1500)
 {
 	struct engine_bed_config cfg = {.engine = {.max_owners = 16}};
 	const uint64_t *sum;

@@ -19,7 +19,7 @@
 
 #define ENTRIES   8u
 #define TOTAL     30000u
-#define WATCHDOG  60u /* seconds */
+#define WATCHDOG  600u /* seconds */
 #define SOLICITED 5u  /* one in so many */
 
 struct test {

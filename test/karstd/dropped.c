@@ -3,8 +3,8 @@
  */
 /*
  * Capabilities are taken from threads that do not answer at once (TAP).  A thread in vfork() takes
- * no signal until its child ends, like one that waits for a processor; by then it has been called many
- * times, and none of those calls may come when the C library has its signal back.
+ * no signal until its child ends, like one that waits for a processor; by then it has been called
+ * many times, and none of those calls may come when the C library has its signal back.
  */
 #include <pthread.h>
 #include <stdatomic.h>

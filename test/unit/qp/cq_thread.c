@@ -20,7 +20,7 @@
 #define ENTRIES   8u
 #define TOTAL     30000u
 #define WATCHDOG  600u /* seconds */
-#define SOLICITED 5u  /* one in so many */
+#define SOLICITED 5u   /* one in so many */
 
 struct test {
 	struct karst_core *core;

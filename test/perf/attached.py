@@ -20,12 +20,12 @@ import karst_observe  # noqa: E402
 from bed import Daemon, HugePages, Tap  # noqa: E402
 
 TIMEOUT_S = 180
-WORDS = ['--json', '--verify', '--no-baselines']
+WORDS = ['--json', '--verify']
 ENGINE = '[engine]\nidle = yield\n[port p]\n'
 KINDS = ('alloc', 'malloc', 'stack', 'hugetlb')
 
 
-def traffic(perf, server, client, args, server_args=''):
+def traffic(perf, server, client, args, server_args='', baselines=False):
     """Runs a server and a client.  (problems, JSON objects)"""
     with subprocess.Popen([perf, '--connect', server.socket, '--server', '--tcp-port', '0',
                            *server_args.split()], stdout=subprocess.PIPE,
@@ -34,7 +34,8 @@ def traffic(perf, server, client, args, server_args=''):
         if not line.strip():
             return ['no server', peer.communicate()[1][-1500:]], []
         words = [perf, '--connect', client.socket, '--peer', 'localhost', '--tcp-port',
-                 line.split()[-1], *WORDS, *args.split()]
+                 line.split()[-1], *WORDS, *([] if baselines else ['--no-baselines']),
+                 *args.split()]
         try:
             run = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S,
@@ -103,6 +104,11 @@ def within_one(tap, perf, karstd, folder):
     for name, args in [] if problems else MIXES:
         problems, _ = traffic(perf, daemon, daemon, args.replace('MTU', '4096'))
         tap.point(f'one daemon: {name}', problems)
+    if not problems:
+        # the copies beside it go through the same memory
+        problems, _ = traffic(perf, daemon, daemon, '--op write,read --size 4097,65536 '
+                              '--duration 0.3 --mtu 4096', baselines=True)
+        tap.point('one daemon: with baselines', problems)
     if not tap.failed:
         tap.point('one daemon: beside TCP', beside_tcp(perf, daemon))
     with HugePages(16) as huge:

@@ -516,7 +516,7 @@ aim_baseline(struct perf_run *r)
 	/* a server in another process: memory of ours stands for its */
 	if (there == NULL) {
 		there = r->bed->mem->mirror;
-		/* what the last job left there would come behind messages, where zeros are expected */
+		/* the last job's bytes would come behind messages, where zeros belong */
 		if (back && r->opts->verify)
 			memset(there, 0, r->job->working_set);
 	}

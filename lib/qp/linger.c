@@ -48,6 +48,15 @@ karst_requester_unlinger(struct karst_core *core, struct karst_core_qp *qp)
 	linger_remove(core, i);
 }
 
+/* A visit may have seen requests and not have come to start them, because its burst was full, and now
+ * the queue pair waits for its turn or for its port.  It must not go idle: its program has no reason to
+ * ring for them. */
+static inline bool
+nothing_to_start(const struct karst_core_qp *qp)
+{
+	return karst_wqe_dry(&qp->sq) && qp->req.nxt_idx == qp->sq.tail;
+}
+
 void
 karst_core_linger(struct karst_core *core)
 {
@@ -56,7 +65,7 @@ karst_core_linger(struct karst_core *core)
 	while (i < core->nlinger) {
 		struct karst_core_linger *l = &core->linger[i];
 		struct karst_core_qp *qp = l->qp;
-		bool dry = karst_wqe_dry(&qp->sq);
+		bool dry = nothing_to_start(qp);
 
 		if (karst_likely(dry && karst_qp_may_send(qp) && l->left > 0)) {
 			l->left--;

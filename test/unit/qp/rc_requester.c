@@ -743,6 +743,36 @@ Test(rc_requester, linger)
 	bed_close(b);
 }
 
+/* What a visit has seen and not started, because its burst was full, is not forgotten while the queue
+ * waits for its turn, or for its port: the program was not told to ring for it. */
+Test(rc_requester, linger_with_requests_left)
+{
+	struct bed *b = bed_rc();
+	struct karst_core_qp *qp;
+	unsigned int i;
+
+	b->core->linger_turns = 3;
+	post_silently(b, true);
+	karst_core_doorbell(b->core, b->s->qpn);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	cr_assert_eq(b->core->nlinger, 1);
+	post_silently(b, false);
+	post_silently(b, false);
+	karst_core_activate(b->core, b->s->qp); /* for another reason, such as an ACK that came */
+	cr_assert(turn_once(b, 1, UINT32_MAX), "more than one frame");
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	/* it is in ready[], or parked at a port: not on the core's list */
+	while ((qp = karst_core_next_active(b->core)) != NULL)
+		cr_assert_eq(qp, b->s->qp);
+	for (i = 0; i < 5; i++)
+		karst_core_linger(b->core);
+	cr_assert_eq(b->core->nlinger, 0);
+	karst_core_activate(b->core, b->s->qp);
+	expect_pkt(b, RC_WRITE_ONLY, S(2));
+	bed_forget(b);
+	bed_close(b);
+}
+
 /* No more than a few queues linger; what goes, errs or is reset does so no longer. */
 Test(rc_requester, linger_ends)
 {

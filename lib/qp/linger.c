@@ -48,9 +48,9 @@ karst_requester_unlinger(struct karst_core *core, struct karst_core_qp *qp)
 	linger_remove(core, i);
 }
 
-/* A visit may have seen requests and not have come to start them, because its burst was full, and now
- * the queue pair waits for its turn or for its port.  It must not go idle: its program has no reason to
- * ring for them. */
+/* A visit may have seen requests and not have come to start them, because its burst was full, and
+ * now the queue pair waits for its turn or for its port.  It must not go idle: its program has no
+ * reason to ring for them. */
 static inline bool
 nothing_to_start(const struct karst_core_qp *qp)
 {

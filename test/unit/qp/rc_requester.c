@@ -743,8 +743,8 @@ Test(rc_requester, linger)
 	bed_close(b);
 }
 
-/* What a visit has seen and not started, because its burst was full, is not forgotten while the queue
- * waits for its turn, or for its port: the program was not told to ring for it. */
+/* What a visit has seen and not started, because its burst was full, is not forgotten while the
+ * queue waits for its turn, or for its port: the program was not told to ring for it. */
 Test(rc_requester, linger_with_requests_left)
 {
 	struct bed *b = bed_rc();

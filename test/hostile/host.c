@@ -380,10 +380,10 @@ show_threads(const struct host *h)
 bool
 host_settles(const struct host *h, const struct usage *before, bool grown)
 {
-	uint64_t until = now_ms() + HANG_S * 1000 / 4;
-	const char *what = "?";
+	uint64_t until = now_ms() + HANG_S * 1000;
+	const char *what = "?", *last = NULL;
 	struct usage is;
-	long by = 0;
+	long by = 0, least = 0;
 
 	while (host_alive(h)) {
 		host_usage(h, &is);
@@ -394,6 +394,12 @@ host_settles(const struct host *h, const struct usage *before, bool grown)
 				is.threads, is.fds, is.mappings, is.rss_kib, before->threads,
 				before->fds, before->mappings, before->rss_kib);
 			return true;
+		}
+		/* as long as it becomes less, it is not kept */
+		if (what != last || by < least) {
+			last = what;
+			least = by;
+			until = now_ms() + HANG_S * 1000;
 		}
 		if (now_ms() > until)
 			break;

@@ -26,7 +26,7 @@ from bed import HANG_S  # noqa: E402
 from verbs_bed import Engine, Tools  # noqa: E402
 
 BRIDGE = 'kb0'
-LIMIT_S = 120
+LIMIT_S = HANG_S
 CONF, SOCKET, LOG = '/etc/karst/karst.conf', '/run/karst/karst.sock', '/tmp/karstd.log'
 USER = 990 # "karst", in the guest
 CONTENTS = image.Contents(

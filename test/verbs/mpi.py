@@ -9,9 +9,9 @@ one machine.
 import os
 import sys
 
-from verbs_bed import Program, run_all
+from verbs_bed import HANG_S, Program, run_all
 
-LIMIT_S = 120
+LIMIT_S = HANG_S
 TRANSPORTS = ('rc_v,self', 'ud_verbs,self')
 MPIRUN = ['mpirun.openmpi', '--allow-run-as-root', '--oversubscribe', '--mca', 'pml', 'ucx',
           '--mca', 'osc', 'ucx', '--mca', 'btl', '^vader,openib,tcp', '--mca',

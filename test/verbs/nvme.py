@@ -13,9 +13,9 @@ import signal
 import sys
 import tempfile
 
-from verbs_bed import free_port, run_all, says
+from verbs_bed import HANG_S, free_port, run_all, says
 
-LIMIT_S = 120
+LIMIT_S = HANG_S
 MIB = 8
 NQN = 'nqn.2014-08.org.example:karst'
 ADDRESS = {'ip4': '127.0.0.1', 'two': '10.77.0.1', 'ip6': '2001:db8::1'}
@@ -82,8 +82,8 @@ WRONG = [
     ('--queues 9 {ip} discover', r"'9' is not a number from 1 to 8"),
 ]
 WELL = [
-    ('all steps', '--kato 1000 {ip} discover reject connect sizes=1 load=1,300 flush=1 zeroes=1 '
-     'beyond=1 unknown=1 save=1,{f} keep-alive=2 off', (), r'(?m)^off$'),
+    ('all steps', '--kato 5000 {ip} discover reject connect sizes=1 load=1,300 flush=1 zeroes=1 '
+     'beyond=1 unknown=1 save=1,{f} keep-alive=6 off', (), r'(?m)^off$'),
     ('by memory windows', '--windows --queues 3 --entries 17 --seed 5 {ip} discover connect '
      'sizes=1 load=1,2000 unknown=1 flush=1 save=1,{f} off', (),
      r' [1-9]\d* keys bound, [1-9]\d* invalidated'),

@@ -14,9 +14,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'interop', 'peer'))
 sys.dont_write_bytecode = True
 import scripts  # noqa: E402
-from verbs_bed import free_port, listening, pair, run_all, says  # noqa: E402
+from verbs_bed import HANG_S, free_port, listening, pair, run_all, says  # noqa: E402
 
-LIMIT_S = 150
+LIMIT_S = HANG_S
 
 # Steps that claim something else than what happens, and what has to be said about it.
 LIES = [

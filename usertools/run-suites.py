@@ -9,8 +9,9 @@ a file of the folder RESULTS and printed whole, suites in the order in which the
 There are two kinds.  Those that compute (builds, the simulator, sanitizers) make use of all
 processors by themselves, so one at a time is run, as many on a machine of 2 processors as can be
 fed; those that mostly wait, for guests, timers, downloads or daemons that start, are run beside it,
-some more than there are processors.  In both, the first of the table below that has what it needs is
-next: so builds that many need come first, and then what takes longest.
+as many as there are processors: guests without KVM compute as well.  In both, the first of the
+table below that has what it needs is next: so builds that many need come first, and then what
+takes longest.
 
 Which suites can be neighbours is not decided here: a suite has names, ports and folders of its own,
 or a lock (test/common/bed.py).
@@ -169,7 +170,7 @@ class Runner:
         self.done = {} # name: (exit status, output, seconds of processors)
         self.unsaid = list(suites) # of which nothing was printed yet
         processors = len(os.sched_getaffinity(0))
-        self.room = {False: max(1, processors // 2), True: processors + 1}
+        self.room = {False: max(1, processors // 2), True: max(2, processors)}
         self.began = self.said = time.monotonic()
 
     def say(self, text):

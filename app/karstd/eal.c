@@ -25,6 +25,8 @@
 
 #define MAX_ARGS   (32u + 2 * KD_MAX_PORTS)
 #define TEXT_BYTES 16384u
+/* With "auto": others may take some between the look and the use. */
+#define HUGE_SPARE (UINT64_C(64) << 20)
 #define HUGE_PATH  "/sys/kernel/mm/hugepages"
 #define MIB        (UINT64_C(1) << 20)
 
@@ -167,7 +169,7 @@ add_memory(struct args *a, const struct kd_conf *c, struct kd_eal *eal)
 		bytes = EAL_BASE_BYTES + c->engine.lcores.n * EAL_LCORE_BYTES +
 			(uint64_t)eal->mbufs * MBUF_BYTES;
 	eal->huge = c->engine.huge_pages == KD_YES ||
-		(c->engine.huge_pages == KD_AUTO && free_bytes >= bytes);
+		(c->engine.huge_pages == KD_AUTO && free_bytes >= bytes + HUGE_SPARE);
 	if (eal->huge && free_bytes < bytes) {
 		karst_log(KARST_LOG_ERR,
 			"huge_pages = yes, but %" PRIu64 " MiB of them are free and %" PRIu64

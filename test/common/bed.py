@@ -130,6 +130,12 @@ class Daemon:
         self.notify = None # the socket on which it tells systemd
 
     def write(self, conf):
+        # Huge pages only where a test is of them: others of this machine come and go meanwhile.
+        if 'huge_pages' not in conf:
+            if not re.search(r'^\[engine\]$', conf, re.MULTILINE):
+                conf += '\n[engine]\n'
+            conf = re.sub(r'^\[engine\]$', '[engine]\nhuge_pages = no', conf, count=1,
+                          flags=re.MULTILINE)
         with open(self.conf, 'w', encoding='utf-8') as f:
             f.write(conf)
 

@@ -329,6 +329,7 @@ eng_copies_run(struct eng_lcore *lc)
 	uint64_t until = engine_now(lc->e) + COPY_NS;
 	struct eng_copies *cs = lc->copies;
 	struct eng_copy *c;
+	bool first;
 
 	while ((c = cs->spent) != NULL) {
 		cs->spent = c->next;
@@ -339,7 +340,10 @@ eng_copies_run(struct eng_lcore *lc)
 	}
 	if (crew != NULL)
 		eng_late_exchange(crew, false);
-	while (engine_now(lc->e) < until && (c = eng_copy_first(&cs->todo)) != NULL) {
+	/* one at least, however slow the thread is: else nothing would ever move */
+	for (first = true;
+		(first || engine_now(lc->e) < until) && (c = eng_copy_first(&cs->todo)) != NULL;
+		first = false) {
 		c->result = 0;
 		if (!c->dropped && !c->refused && !copy_now(lc, crew, c))
 			return false;

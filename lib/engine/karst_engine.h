@@ -710,6 +710,7 @@ struct karst_engine_lcore_stats {
 	 * one visit has taken from all others, however busy the machine was.  Up to half a
 	 * millisecond of the turns before may be counted in. */
 	uint64_t longest_turn_ns;
+	uint64_t long_turns; /* that took 5 ms or more, counted in the same way */
 };
 
 /** Any thread.  -EINVAL: no such lcore. */

@@ -280,6 +280,9 @@ summary(const struct soak *s, double before_ms, double turn_ms, uint64_t pause_m
 	note("longest turn of the lcore: %.2f ms of its CPU time (%.2f while all was made for the "
 	     "first time); the goal is less than %d: %s",
 		turn_ms, before_ms, GOAL_MS, turn_ms < GOAL_MS ? "kept" : "missed");
+	note("%ld of its %ld turns took 5 ms or more",
+		host_ask(&s->host, "/karst/lcores", "long_turns"),
+		host_ask(&s->host, "/karst/lcores", "turns"));
 	return good;
 }
 

@@ -21,6 +21,8 @@
 #include "foreign.h"
 
 #define LOOK_NS 500000u
+/* A turn that takes so long is counted: neighbours notice it. */
+#define LONG_TURN_NS 5000000u
 /* Of one turn for messages: who makes one control call after the other has a turn as others have,
  * and whatever they ask for, it is not for long. */
 #define MESSAGES_NS 200000u
@@ -41,6 +43,8 @@ look_at_cpu(struct eng_lcore *lc, uint64_t tsc, uint64_t spent)
 		ns = 0;
 	if (ns > lc->stats.longest_turn_ns)
 		stat_add(&lc->stats.longest_turn_ns, ns - lc->stats.longest_turn_ns);
+	if (ns >= LONG_TURN_NS)
+		stat_add(&lc->stats.long_turns, 1);
 	lc->cpu_ns = ran;
 	lc->look_tsc = tsc + rte_get_tsc_hz() / (1000000000u / LOOK_NS);
 }

@@ -65,6 +65,7 @@ fill_lcore(const struct eng_lcore *lc, struct tel_row *row)
 		{"cycles", &s.cycles},
 		{"busy_cycles", &s.busy_cycles},
 		{"longest_turn_ns", &s.longest_turn_ns},
+		{"long_turns", &s.long_turns},
 	};
 	const struct {
 		const char *name;

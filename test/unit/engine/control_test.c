@@ -440,6 +440,7 @@ Test(control, longest_turn)
 {
 	const struct timespec nap = {.tv_nsec = 30000000};
 	struct engine_bed_config cfg = {0};
+	struct karst_engine_lcore_stats st;
 	uint64_t began, before, slept;
 	struct engine_bed bed;
 
@@ -463,6 +464,15 @@ Test(control, longest_turn)
 	/* and stays said */
 	karst_engine_poll(bed.e, 0);
 	cr_assert_geq(longest_turn(&bed), slept + 3000000);
+	/* one of 5 ms is counted, too */
+	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &st), 0);
+	before = st.long_turns;
+	began = cpu_ns();
+	while (cpu_ns() - began < 6000000)
+		;
+	karst_engine_poll(bed.e, 0);
+	cr_assert_eq(karst_engine_lcore_stats(bed.e, 0, &st), 0);
+	cr_assert_gt(st.long_turns, before);
 	engine_bed_down(&bed);
 }
 

@@ -12,6 +12,7 @@
 #include "part.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -77,6 +78,9 @@ main(int argc, char **argv)
 	/* the daemon executes itself so; people do not */
 	if (argc == 2 && strcmp(argv[1], KD_PART_OPTION) == 0)
 		return kd_part_main(KD_PART_CHANNEL);
+	/* Each attached program has a thread here, which asks for memory seldom.  With an arena for
+	 * each of them the C library keeps megabytes for programs that have gone. */
+	mallopt(M_ARENA_MAX, 2);
 	rc = kd_opts_parse(argc, argv, &opts);
 	if (rc >= 0)
 		return rc;

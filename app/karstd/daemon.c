@@ -125,7 +125,8 @@ serve_signal(struct daemon *d)
 
 /* --- start --- */
 
-/* Each program costs some descriptors. */
+/* Each program costs some descriptors.  The engine's watch has the lowest real-time priority, which
+ * no thread can ask for any more when system calls are limited (confine.c). */
 static void
 raise_limits(void)
 {
@@ -138,6 +139,8 @@ raise_limits(void)
 	/* AF_XDP's memory on kernels that count it, and locked memory of DPDK. */
 	lim.rlim_cur = lim.rlim_max = RLIM_INFINITY;
 	setrlimit(RLIMIT_MEMLOCK, &lim);
+	lim.rlim_cur = lim.rlim_max = 1;
+	setrlimit(RLIMIT_RTPRIO, &lim);
 }
 
 static int

@@ -99,11 +99,38 @@ def open_folder(folder, name, uid=0):
     return path
 
 
+def watch_of(pid):
+    """Problems: the thread that watches lcores can be kept from a processor by others."""
+    for path in glob.glob(f'/proc/{pid}/task/*'):
+        with open(path + '/comm', encoding='utf-8') as f:
+            if f.read() != 'karst-watch\n':
+                continue
+        policy = os.sched_getscheduler(int(os.path.basename(path)))
+        return [] if policy == os.SCHED_FIFO else [f'scheduling policy {policy}']
+    return ['there is none']
+
+
+def reason_against(*command):
+    """Why root may not do it here, in a container perhaps; None: he may."""
+    done = subprocess.run([*command, 'true'], stderr=subprocess.PIPE, text=True, check=False)
+    return None if done.returncode == 0 else done.stderr.strip()
+
+
+def watches(tap, pid, problems, reason=None):
+    name = 'the watch has real-time priority'
+    reason = reason or reason_against('chrt', '--fifo', '1')
+    if reason is not None and not problems:
+        tap.skip(name, reason)
+    else:
+        tap.point(name, problems or watch_of(pid))
+
+
 def stays_root(tap, karstd, shared, folder, watched):
     d = Daemon(karstd, folder, OPEN, name='root')
     problems = d.start()
     tap.point('a daemon that stays root: no thread of the engine has a capability, its part has three',
               problems or limited(d, 0, watched))
+    watches(tap, d.process.pid, problems)
     tap.point('memory of a program of another user is shared, not copied',
               problems or shares(shared, d.socket))
     tap.point('it stops, and nothing is left', d.stop() + [
@@ -123,6 +150,7 @@ def becomes(tap, karstd, shared, folder, watched):
     problems = d.start()
     tap.point('a daemon that is started as root becomes another user',
               problems or limited(d, DAEMON, watched))
+    watches(tap, d.process.pid, problems)
     if not problems:
         problems = [f'{p} belongs to {os.stat(p).st_uid}'
                     for p in (os.path.dirname(path), path, path + '.lock')
@@ -250,7 +278,9 @@ def by_unit(tap, karstd, shared, unit, folder, watched):
     at = d.command.index('--user')
     names = ','.join('+' + name[4:].lower() for name in bounding)
     # setpriv clears what is not named
-    d.command = ['setpriv', '--reuid', str(DAEMON), '--regid', str(DAEMON), '--clear-groups',
+    limit = ['prlimit', f'--rtprio={s["LimitRTPRIO"][0]}']
+    reason = reason_against(*limit)
+    d.command = [*(limit if reason is None else []), 'setpriv', '--reuid', str(DAEMON), '--regid', str(DAEMON), '--clear-groups',
                  '--bounding-set', '-all,' + names, '--inh-caps', '-all,' + names,
                  '--ambient-caps', '-all,' + names, '--no-new-privs',
                  *d.command[:at], *d.command[at + 2:]]
@@ -261,6 +291,7 @@ def by_unit(tap, karstd, shared, unit, folder, watched):
         del os.environ['RUNTIME_DIRECTORY']
     tap.point('with the rights of the unit it starts, and the engine keeps none',
               problems or limited(d, DAEMON, watched))
+    watches(tap, d.process.pid, problems, reason)
     tap.point('with the rights of the unit, memory of another user is shared, not copied',
               problems or shares(shared, d.socket))
     tap.point('DPDK\'s folder is in the unit\'s own',

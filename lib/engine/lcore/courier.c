@@ -818,6 +818,29 @@ eng_watch_leave(struct eng_lcore *lc, struct eng_crew *crew)
 	pthread_mutex_unlock(&lc->e->watch->lock);
 }
 
+/*
+ * The watch must run when all processors are wanted, or it sees late what holds an lcore.  It sleeps
+ * nearly always, so real-time priority takes nothing from others.  Not everybody may have that; the
+ * highest nice value that is allowed is the next best, and the ordinary one will do.
+ */
+static int
+start_thread(struct eng_watch *watch)
+{
+	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+	pthread_attr_t attr;
+	int rc;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+	pthread_attr_setschedpolicy(&attr, SCHED_FIFO);
+	pthread_attr_setschedparam(&attr, &lowest);
+	rc = pthread_create(&watch->thread, &attr, watch_all, watch);
+	pthread_attr_destroy(&attr);
+	if (rc == EPERM)
+		rc = pthread_create(&watch->thread, NULL, watch_all, watch);
+	return rc;
+}
+
 int
 eng_watch_start(struct karst_engine *e)
 {
@@ -829,7 +852,7 @@ eng_watch_start(struct karst_engine *e)
 	watch->e = e;
 	pthread_mutex_init(&watch->lock, NULL);
 	e->watch = watch;
-	rc = pthread_create(&watch->thread, NULL, watch_all, watch);
+	rc = start_thread(watch);
 	if (rc != 0) {
 		e->watch = NULL;
 		free(watch);

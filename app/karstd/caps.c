@@ -19,6 +19,7 @@
 #include <linux/capability.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -57,19 +58,17 @@ kernel_has(int cap)
 }
 
 uint64_t
-kd_caps_of_part(const struct kd_conf *c)
+kd_caps_of_part(bool xdp)
 {
 	/* SETUID and SETGID for the identity under which programs' files and lists of mappings are
 	 * opened; for /proc/PID/map_files the third. */
 	uint64_t need = BIT(CAP_SETUID) | BIT(CAP_SETGID);
-	uint32_t i;
 
 	need |= kernel_has(CAP_CHECKPOINT_RESTORE) ? BIT(CAP_CHECKPOINT_RESTORE)
 						   : BIT(CAP_SYS_ADMIN);
 	/* to take XDP programs away when the daemon has ended */
-	for (i = 0; i < c->nports; i++)
-		if (c->port[i].kind == KD_DEV_NETDEV && c->port[i].driver == KD_AF_XDP)
-			need |= BIT(CAP_NET_ADMIN);
+	if (xdp)
+		need |= BIT(CAP_NET_ADMIN);
 	return need;
 }
 

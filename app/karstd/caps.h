@@ -5,11 +5,12 @@
 #ifndef KARSTD_CAPS_H
 #define KARSTD_CAPS_H
 
-#include "conf.h"
+#include <stdbool.h>
+#include <stdint.h>
 
-/** The capabilities that the privileged part (part.h) of this configuration needs, a bit each.  The
- *  engine's process needs none once all is open. */
-uint64_t kd_caps_of_part(const struct kd_conf *c);
+/** The capabilities that the privileged part (part.h) needs, a bit each; @xdp: programs are attached
+ *  to interfaces.  The engine's process needs none once all is open. */
+uint64_t kd_caps_of_part(bool xdp);
 
 /** Those that this thread has permitted; that are ambient. */
 uint64_t kd_caps_have(void);

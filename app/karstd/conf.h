@@ -5,8 +5,8 @@
  * The configuration of karstd.
  *
  * conf_keys.def has every section and key; each key is the member of the same name of its
- * section's structure here.  A structure has no pointers and no padding that is not zero, so two
- * of them can be compared as bytes.
+ * section's structure here.  A structure has no padding that is not zero, and no pointers but
+ * to rows of tables, so two of them can be compared as bytes.
  *
  * A file is read in three steps: conf_scan.c finds the lines (rte_cfgfile has no line numbers,
  * and passes over what it does not understand), rte_cfgfile reads keys and values, and conf.c
@@ -37,7 +37,7 @@ enum kd_tristate { KD_NO, KD_YES, KD_AUTO };
 enum kd_allowed { KD_BY_USER, KD_FORBIDDEN, KD_ALLOWED };
 enum kd_driver { KD_DRIVER_AUTO, KD_KPORT, KD_AF_PACKET, KD_AF_XDP };
 
-enum kd_device { KD_DEV_NONE, KD_DEV_LOOPBACK, KD_DEV_PCI, KD_DEV_VDEV, KD_DEV_NETDEV };
+struct kd_port_kind; /* port_kind.h */
 
 struct kd_cpus {
 	uint32_t n;
@@ -96,8 +96,8 @@ struct kd_conf_limits {
 struct kd_conf_port {
 	char name[KD_NAME];
 	char device[KD_TEXT];
-	enum kd_device kind; /* follows from device */
-	uint32_t driver;     /* enum kd_driver */
+	const struct kd_port_kind *kind; /* follows from device */
+	uint32_t driver;                 /* enum kd_driver */
 	struct kd_addrs addresses;
 	uint32_t link_local;
 	struct kd_ip gateway4, gateway6;

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "conf_value.h"
+#include "port_kind.h"
 
 /* Of a user who is neither root nor the daemon's own. */
 #define DEFAULT_SHARE 75u
@@ -80,10 +80,8 @@ check_gateway(const struct check *k, const struct kd_conf_port *p, const char *k
 
 	if (!gw->set)
 		return;
-	if (p->kind == KD_DEV_NETDEV || p->kind == KD_DEV_LOOPBACK) {
-		port_fault(k, p, key, "%s; allowed: none",
-			p->kind == KD_DEV_NETDEV ? "a kernel interface follows the kernel's routes"
-						 : "a loopback port leads nowhere else");
+	if (p->kind->unused.gateway != NULL) {
+		port_fault(k, p, key, "%s; allowed: none", p->kind->unused.gateway);
 		return;
 	}
 	for (i = 0; i < p->addresses.n; i++)
@@ -100,23 +98,20 @@ check_gateway(const struct check *k, const struct kd_conf_port *p, const char *k
 static void
 check_kind(const struct check *k, const struct kd_conf_port *p)
 {
-	bool netdev = p->kind == KD_DEV_NETDEV, loop = p->kind == KD_DEV_LOOPBACK;
+	const struct kd_port_unused *unused = &p->kind->unused;
 
-	if (!netdev && p->driver != KD_DRIVER_AUTO)
+	if (!p->kind->has_drivers && p->driver != KD_DRIVER_AUTO)
 		port_fault(k, p, "driver", "\"%s\" is no kernel interface; allowed: only with one",
 			p->device);
-	if ((netdev || loop) && p->exception_tap[0] != '\0')
+	if (unused->exception_tap != NULL && p->exception_tap[0] != '\0')
 		port_fault(k, p, "exception_tap",
 			"%s; allowed: with a PCI device or a virtual device",
-			netdev ? "the kernel has its interface anyhow" : "nobody sends there");
-	if ((netdev || loop) && p->vlan != 0)
-		port_fault(k, p, "vlan", "%s; allowed: 0",
-			netdev ? "of a kernel interface, use the kernel's VLAN interface as device"
-			       : "a loopback port has no tags");
-	if ((netdev || loop) && p->mac.set)
-		port_fault(k, p, "mac", "%s; allowed: none",
-			netdev ? "a kernel interface has its own" : "a loopback port needs none");
-	if (p->isolate && p->kind != KD_DEV_PCI)
+			unused->exception_tap);
+	if (unused->vlan != NULL && p->vlan != 0)
+		port_fault(k, p, "vlan", "%s; allowed: 0", unused->vlan);
+	if (unused->mac != NULL && p->mac.set)
+		port_fault(k, p, "mac", "%s; allowed: none", unused->mac);
+	if (p->isolate && !p->kind->can_isolate)
 		port_fault(k, p, "isolate", "allowed: with a PCI device only");
 }
 
@@ -126,7 +121,7 @@ check_addresses(const struct check *k, const struct kd_conf_port *p)
 	uint32_t n = p->addresses.n + (p->link_local ? 1 : 0), i, j, o;
 	char text[INET6_ADDRSTRLEN];
 
-	if (n == 0 && p->kind != KD_DEV_NETDEV)
+	if (n == 0 && !p->kind->has_addresses)
 		port_fault(k, p, "addresses",
 			"none is given; allowed: 1 to %u, or link_local = yes", KD_MAX_ADDRS);
 	if (n > KD_MAX_ADDRS)
@@ -169,32 +164,19 @@ check_port_lcores(const struct check *k, const struct kd_conf_port *p)
 static void
 check_device(const struct check *k, struct kd_conf_port *p)
 {
+	char forms[128];
 	uint32_t o;
 
 	if (p->device[0] == '\0') {
-		port_fault(k, p, "device",
-			"not given; allowed: a PCI address, a kernel interface, net_..., or loopback");
+		kd_port_kind_forms(forms, sizeof(forms));
+		port_fault(k, p, "device", "not given; allowed: %s", forms);
 		return;
 	}
-	p->kind = kd_device_kind(p->device);
-	for (o = 0; &k->c->port[o] != p && p->kind != KD_DEV_LOOPBACK; o++)
+	p->kind = kd_port_kind_of(p->device);
+	for (o = 0; &k->c->port[o] != p && p->kind != NULL && !p->kind->many; o++)
 		if (strcmp(k->c->port[o].device, p->device) == 0)
 			port_fault(k, p, "device", "port \"%s\" has %s already; allowed: each once",
 				k->c->port[o].name, p->device);
-}
-
-/* 127.0.0.1 and ::1, unless something else is wanted. */
-static void
-loopback_addresses(struct kd_conf_port *p)
-{
-	static const struct karst_engine_addr v6 = {.ip = {[15] = 1}, .prefix = 128};
-
-	if (p->kind != KD_DEV_LOOPBACK || p->addresses.n != 0)
-		return;
-	p->addresses.addr[0] = karst_engine_addr_ip4(0x7f000001);
-	p->addresses.addr[0].prefix = 8;
-	p->addresses.addr[1] = v6;
-	p->addresses.n = 2;
 }
 
 static void
@@ -227,9 +209,10 @@ kd_conf_finish(struct kd_conf *c, const char *at, struct kd_faults *f)
 		struct kd_conf_port *p = &c->port[i];
 
 		check_device(&k, p);
-		if (p->kind == KD_DEV_NONE)
+		if (p->kind == NULL)
 			continue;
-		loopback_addresses(p);
+		if (p->kind->defaults != NULL)
+			p->kind->defaults(p);
 		check_kind(&k, p);
 		check_addresses(&k, p);
 		check_gateway(&k, p, "gateway4", &p->gateway4);

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <rte_pci.h>
+#include "port_kind.h"
 
 #define SUFFIXES "KMGT"
 
@@ -301,25 +301,11 @@ kd_name_is_good(const char *name)
 			"0123456789_-.")] == '\0';
 }
 
-static bool
-is_ifname(const char *text)
+bool
+kd_name_is_ifname(const char *text)
 {
 	return text[0] != '\0' && strlen(text) < IF_NAMESIZE && strcmp(text, ".") != 0 &&
 		strcmp(text, "..") != 0 && strpbrk(text, "/: \t,") == NULL;
-}
-
-enum kd_device
-kd_device_kind(const char *device)
-{
-	struct rte_pci_addr pci;
-
-	if (strcmp(device, "loopback") == 0)
-		return KD_DEV_LOOPBACK;
-	if (strncmp(device, "net_", 4) == 0)
-		return KD_DEV_VDEV;
-	if (strchr(device, ':') != NULL && rte_pci_addr_parse(device, &pci) == 0)
-		return KD_DEV_PCI;
-	return is_ifname(device) ? KD_DEV_NETDEV : KD_DEV_NONE;
 }
 
 static int
@@ -380,10 +366,10 @@ text_fault(const struct kd_key *k, const char *text)
 			? NULL
 			: "not the absolute path of a file";
 	case KD_DEVICE:
-		return kd_device_kind(text) != KD_DEV_NONE ? NULL
-							   : "no kind of device looks like that";
+		return kd_port_kind_of(text) != NULL ? NULL : "no kind of device looks like that";
 	case KD_IFNAME:
-		return text[0] == '\0' || is_ifname(text) ? NULL : "not the name of an interface";
+		return text[0] == '\0' || kd_name_is_ifname(text) ? NULL
+								  : "not the name of an interface";
 	default:
 		return "not a text";
 	}

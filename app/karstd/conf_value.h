@@ -52,7 +52,7 @@ void kd_value_allowed(const struct kd_key *k, char *to, size_t len);
 /** A name of a port or an engine: letters, digits, '_', '-', '.'. */
 bool kd_name_is_good(const char *name);
 
-/** What kind of device a text names. */
-enum kd_device kd_device_kind(const char *device);
+/** What the kernel takes as the name of an interface. */
+bool kd_name_is_ifname(const char *name);
 
 #endif /* KARSTD_CONF_VALUE_H */

@@ -33,7 +33,7 @@
 #include "opts.h"
 #include "part.h"
 #include "place.h"
-#include "ports.h"
+#include "port_kind.h"
 #include "server.h"
 #include "socket.h"
 #include "user.h"
@@ -147,7 +147,7 @@ static int
 make_engine(struct daemon *d)
 {
 	const struct kd_conf_engine *c = &d->conf->engine;
-	const bool trains = kd_ports_have_trains(d->conf);
+	const struct kd_port_needs needs = kd_port_needs_any(d->conf);
 	const struct karst_engine_config cfg = {
 		.name = c->name,
 		.lcores = c->lcores.n,
@@ -162,12 +162,12 @@ make_engine(struct daemon *d)
 		.ack_interval = c->ack_interval,
 		.no_migreq = !c->migreq,
 		.latch_sport = c->latch_source_port,
-		.page_buffers = kd_ports_want_page_buffers(d->conf),
+		.page_buffers = needs.page_buffers,
 		.mbufs = d->eal.mbufs,
 		.cross_cpu = true,
 		/* a queue pair's turn makes whole trains */
-		.quantum_bytes = trains ? TRAIN_QUANTUM : 0,
-		.tx_burst = trains ? TRAIN_BURST : 0,
+		.quantum_bytes = needs.trains ? TRAIN_QUANTUM : 0,
+		.tx_burst = needs.trains ? TRAIN_BURST : 0,
 		.idle = (enum karst_idle)c->idle,
 		.sleep_max_us = c->sleep_max_us,
 	};
@@ -208,13 +208,10 @@ start_engine(struct daemon *d)
 static int
 daemon_give_up(const struct daemon *d)
 {
-	struct kd_confine confine = {.part = KD_CONFINE_ENGINE};
-	uint32_t i;
+	const struct kd_confine confine = {
+		.part = KD_CONFINE_ENGINE, .xdp = kd_port_needs_any(d->conf).xdp};
 	int rc;
 
-	for (i = 0; i < d->conf->nports; i++)
-		confine.xdp |= d->conf->port[i].kind == KD_DEV_NETDEV &&
-			d->conf->port[i].driver == KD_AF_XDP;
 	if (kd_caps_keep(0) != 0)
 		return KD_EXIT_FAILED;
 	rc = kd_confine(&confine);

@@ -22,6 +22,7 @@
 #include <rte_pci.h>
 
 #include "karst_log.h"
+#include "port_kind.h"
 
 #define MAX_ARGS   (32u + 2 * KD_MAX_PORTS)
 #define TEXT_BYTES 16384u
@@ -140,23 +141,13 @@ mbufs_wanted(const struct kd_conf *c)
 		return c->engine.mbufs;
 	for (i = 0; i < c->nports; i++) {
 		const struct kd_conf_port *p = &c->port[i];
+		uint32_t rx_buffers = kd_port_needs(p).rx_buffers;
 
-		/* net_af_xdp wants twice as many for its fill ring. */
-		if (p->kind != KD_DEV_LOOPBACK)
+		if (rx_buffers != 0)
 			sum += (p->lcores.n != 0 ? p->lcores.n : n) *
-				((p->driver == KD_AF_XDP ? 2 : 1) * p->rx_slots + p->tx_slots);
+				(rx_buffers * p->rx_slots + p->tx_slots);
 	}
 	return sum;
-}
-
-static bool
-has_pci(const struct kd_conf *c)
-{
-	uint32_t i = 0;
-
-	while (i < c->nports && c->port[i].kind != KD_DEV_PCI)
-		i++;
-	return i < c->nports;
 }
 
 static int
@@ -184,7 +175,7 @@ add_memory(struct args *a, const struct kd_conf *c, struct kd_eal *eal)
 	if (!eal->huge)
 		add(a, "--no-huge");
 	/* Memory of an adapter is mapped for it while this process may do that, all of it. */
-	if (eal->huge && !has_pci(c))
+	if (eal->huge && !kd_port_needs_any(c).dma)
 		return 0;
 	add(a, "-m");
 	add(a, "%" PRIu64, (bytes + MIB - 1) / MIB);
@@ -196,16 +187,14 @@ add_memory(struct args *a, const struct kd_conf *c, struct kd_eal *eal)
 static void
 add_devices(struct args *a, const struct kd_conf *c)
 {
-	struct rte_pci_addr pci;
 	uint32_t i, n = 0;
 
 	for (i = 0; i < c->nports; i++) {
 		char name[PCI_PRI_STR_SIZE];
 
-		if (c->port[i].kind != KD_DEV_PCI ||
-			rte_pci_addr_parse(c->port[i].device, &pci) != 0)
+		if (c->port[i].kind->eal_device == NULL)
 			continue;
-		rte_pci_device_name(&pci, name, sizeof(name));
+		c->port[i].kind->eal_device(&c->port[i], name, sizeof(name));
 		add(a, "-a");
 		add(a, "%s", name);
 		n++;

@@ -24,6 +24,7 @@
 #include "karst_log.h"
 #include "opts.h"
 #include "part_msg.h"
+#include "port_kind.h"
 #include "xdp.h"
 
 #define SELF       "/proc/self/exe"
@@ -42,7 +43,7 @@ fill_setup(struct kd_part_setup *s, const struct kd_conf *c)
 	memcpy(s->socket, c->socket.path, sizeof(s->socket));
 	s->max_lines = c->socket.max_clients;
 	for (i = 0; i < c->nports; i++)
-		if (c->port[i].kind == KD_DEV_NETDEV && c->port[i].driver == KD_AF_XDP)
+		if (kd_port_needs(&c->port[i]).xdp)
 			snprintf(s->xdp[s->nxdp++], sizeof(s->xdp[0]), "%.15s", c->port[i].device);
 }
 
@@ -103,7 +104,7 @@ int
 kd_part_start(struct kd_part *p, const struct kd_conf *c)
 {
 	const struct timeval within = {.tv_usec = WITHIN_MS * 1000 - 1};
-	uint64_t keep = kd_caps_have() & kd_caps_of_part(c);
+	uint64_t keep = kd_caps_have() & kd_caps_of_part(kd_port_needs_any(c).xdp);
 	struct kd_part_setup setup;
 	int rc;
 

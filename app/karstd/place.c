@@ -11,9 +11,8 @@
 #include <numa.h>
 #include <string.h>
 
-#include <rte_pci.h>
-
 #include "karst_log.h"
+#include "port_kind.h"
 
 static int
 read_node(const char *path)
@@ -32,19 +31,12 @@ read_node(const char *path)
 int
 kd_place_node_of_device(const struct kd_conf_port *p)
 {
-	struct rte_pci_addr pci;
-	char path[128], name[PCI_PRI_STR_SIZE];
+	char path[128];
 
-	if (p->kind == KD_DEV_PCI && rte_pci_addr_parse(p->device, &pci) == 0) {
-		rte_pci_device_name(&pci, name, sizeof(name));
-		snprintf(path, sizeof(path), "/sys/bus/pci/devices/%s/numa_node", name);
-		return read_node(path);
-	}
-	if (p->kind == KD_DEV_NETDEV) {
-		snprintf(path, sizeof(path), "/sys/class/net/%.15s/device/numa_node", p->device);
-		return read_node(path);
-	}
-	return -1;
+	if (p->kind->node_path == NULL)
+		return -1;
+	p->kind->node_path(p, path, sizeof(path));
+	return read_node(path);
 }
 
 static int

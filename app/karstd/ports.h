@@ -1,15 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/*
- * Ports: from [port NAME] to a DPDK device in an engine.
- *
- *   loopback          no device at all
- *   PCI address       probed when EAL starts, which may touch no other device
- *   net_...           made by hot-plug
- *   kernel interface  net_kport, net_af_packet or net_af_xdp, made by hot-plug; ARP, routes and
- *                     everything that is not RoCE stay with the kernel
- */
+/* Ports: from [port NAME] to a DPDK device in an engine.  port_kind.h has what differs. */
 #ifndef KARSTD_PORTS_H
 #define KARSTD_PORTS_H
 
@@ -23,12 +15,13 @@ struct kd_port {
 	uint8_t number; /* of the engine */
 	bool added;
 	uint16_t ethdev;
-	bool probed;           /* ethdev is to be closed */
-	enum kd_driver driver; /* of a kernel interface, when it is chosen */
-	struct kd_netdev netdev;
-	struct kd_hotplug hotplug;
-	int silence_fd; /* kd_netdev_silence(); -1 */
+	bool probed; /* ethdev is to be closed */
 	struct kd_addrs addresses;
+	/* of kernel interfaces; the name of others' */
+	struct kd_netdev netdev;
+	int silence_fd; /* kd_netdev_silence(); -1 */
+	/* of PCI adapters */
+	struct kd_hotplug hotplug;
 };
 
 struct kd_ports {
@@ -39,12 +32,6 @@ struct kd_ports {
 
 /** Before DPDK starts: are the devices there?  Errors are logged, all of them.  -ENODEV */
 int kd_ports_check(const struct kd_conf *c);
-
-/** Whether each buffer must be a page: AF_XDP's are. */
-bool kd_ports_want_page_buffers(const struct kd_conf *c);
-
-/** Whether any port takes trains of packets (net_kport). */
-bool kd_ports_have_trains(const struct kd_conf *c);
 
 /** Makes all ports.  -EIO: said why; kd_ports_close() in any case. */
 int kd_ports_open(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e);

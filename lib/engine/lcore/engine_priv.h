@@ -148,6 +148,7 @@ struct eng_neigh;
 struct eng_members;
 struct eng_member_kernel;
 struct eng_tap;
+struct eng_port_ops; /* port_kind.h of net */
 
 struct eng_port {
 	/* What every received frame is compared with: the first IPv4 address, as in memory.
@@ -156,6 +157,7 @@ struct eng_port {
 	_Atomic uint32_t addr_seq; /* changes of the addresses; see port_addr.c */
 	struct eng_addrs addrs[2];
 	struct karst_engine_port_info info; /* but for the addresses */
+	const struct eng_port_ops *ops;     /* what kind of port it is */
 	_Atomic bool present;
 	uint32_t home;               /* first lcore that serves it: neighbours, announcements */
 	struct eng_neigh *neigh;     /* the home lcore's; NULL: not our business */
@@ -414,12 +416,6 @@ static inline bool
 eng_ip_is_group(const uint8_t ip[16])
 {
 	return eng_ip_is4(ip) ? ip[12] >> 4 == 14 : ip[0] == 0xff;
-}
-
-static inline bool
-eng_port_has_device(const struct eng_port *p)
-{
-	return p->info.ethdev != KARST_ENGINE_NO_ETHDEV;
 }
 
 /* The engine port of which @port may be the loopback twin. */

@@ -23,7 +23,7 @@
 
 #include "group.h"
 #include "member_port.h"
-#include "port.h"
+#include "port_kind.h"
 
 /* A list longer than any device's. */
 #define MACS_MAX 128u
@@ -77,7 +77,7 @@ mcast_announce(struct karst_engine *e, uint8_t port, const struct eng_group_tabl
 	for (i = 0; i < t->ngroups; i++)
 		if (t->group[i].port == port)
 			memcpy(ips[k++], t->group[i].ip, sizeof(*ips));
-	eng_member_set(e, port, (const uint8_t(*)[16])ips, k);
+	e->port[port].ops->set_groups(e, port, (const uint8_t(*)[16])ips, k);
 	free(ips);
 }
 
@@ -88,10 +88,10 @@ mcast_filter(struct karst_engine *e, uint8_t port, const struct eng_group_table 
 	struct eng_port *p = &e->port[port];
 	uint32_t n = macs_of(t, port, macs, MACS_MAX);
 
-	if (eng_port_has_device(p) && (n != 0 || p->info.mcast_groups != 0))
+	if (p->ops->set_groups != NULL && (n != 0 || p->info.mcast_groups != 0))
 		mcast_announce(e, port, t, n);
 	__atomic_store_n(&p->info.mcast_groups, n, __ATOMIC_RELAXED);
-	if (!eng_port_has_device(p) || p->all_groups)
+	if (p->all_groups)
 		return;
 	if (n <= MACS_MAX && rte_eth_dev_set_mc_addr_list(p->info.ethdev, macs, n) == 0)
 		return;

@@ -184,8 +184,6 @@ eng_member_set(struct karst_engine *e, uint8_t port, const uint8_t (*ips)[16], u
 	struct set_call call = {.port = port, .ips = ips, .n = n};
 	struct eng_port *p = &e->port[port];
 
-	if (p->info.netdev[0] != '\0')
-		eng_member_kernel_set(e, p, ips, n);
-	else if (p->members != NULL)
+	if (p->members != NULL)
 		eng_mailbox_call(&e->lcore[p->home], set_on_lcore, &call);
 }

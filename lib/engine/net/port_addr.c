@@ -9,10 +9,8 @@
  * lcore has ended its turn; so an lcore reads a table that stands still, and whoever is no lcore
  * and does not hold ctl_lock either reads again if the count has moved (port_copy_addrs()).
  */
-#include "port.h"
+#include "port_kind.h"
 
-#include "karst_hdr.h"
-#include "neigh.h"
 #include "tap.h"
 
 const char *
@@ -142,13 +140,12 @@ eng_port_check_path(const struct karst_engine *e, uint32_t lcore, const struct k
 static int
 set_addrs(struct karst_engine *e, uint8_t port, uint32_t n, const struct karst_engine_addr *addrs)
 {
-	struct eng_neigh_call call = {.port = port};
 	struct eng_port *p = &e->port[port];
 
 	eng_port_store_addrs(p, n, addrs);
 	eng_ctl_quiesce(e);
-	if (p->neigh != NULL)
-		eng_mailbox_call(&e->lcore[p->home], eng_neigh_announce_on_lcore, &call);
+	if (p->ops->announce != NULL)
+		p->ops->announce(e, port);
 	eng_port_event(e, port, KARST_EVENT_GID_CHANGE);
 	return 0;
 }

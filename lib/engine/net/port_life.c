@@ -9,9 +9,8 @@
  * own tables, which it changes itself, asked by mailbox.  Its home lcore, the first of them, hears
  * last that it goes: frames on their way to it find everything in place until then.
  */
-#include "port.h"
+#include "port_kind.h"
 
-#include "flow.h"
 #include "member_port.h"
 #include "tap.h"
 
@@ -139,22 +138,25 @@ on_lcores(struct karst_engine *e, uint8_t port, eng_fn fn, bool home_last)
 		eng_mailbox_call(&e->lcore[p->home], fn, &call);
 }
 
+/* What make_link() has made. */
+static void
+free_link(struct eng_members *members, struct eng_neigh *nb, struct eng_tap *tap)
+{
+	eng_member_destroy(members);
+	eng_neigh_destroy(nb);
+	eng_tap_destroy(tap);
+}
+
 int
 eng_port_join(struct karst_engine *e, uint8_t port)
 {
-	struct eng_neigh_call call = {.port = port};
 	struct eng_port *p = &e->port[port];
 	int ret = 0;
 
-	if (p->info.exception_tap[0] != '\0')
-		ret = eng_tap_create(e, port, p->info.exception_tap, &p->tap);
-	if (ret == 0 && p->info.netdev[0] == '\0' && eng_port_has_device(p))
-		ret = eng_neigh_create(e, &p->neigh);
-	if (ret == 0 && p->neigh != NULL)
-		ret = eng_member_create(e, &p->members);
+	if (p->ops->make_link != NULL)
+		ret = p->ops->make_link(e, port);
 	if (ret != 0) {
-		eng_neigh_destroy(p->neigh);
-		eng_tap_destroy(p->tap);
+		free_link(p->members, p->neigh, p->tap);
 		return ret;
 	}
 	if (p->tap != NULL)
@@ -162,18 +164,16 @@ eng_port_join(struct karst_engine *e, uint8_t port)
 	on_lcores(e, port, serve_on_lcore, false);
 	/* release, pairs with the acquire in eng_port_present() */
 	atomic_store_explicit(&p->present, true, memory_order_release);
-	if (p->neigh != NULL)
-		eng_mailbox_call(&e->lcore[p->home], eng_neigh_announce_on_lcore, &call);
+	if (p->ops->announce != NULL)
+		p->ops->announce(e, port);
 	return 0;
 }
 
 void
 eng_port_stop(struct eng_port *p)
 {
-	if (!eng_port_has_device(p))
-		return;
-	eng_flow_clear(p);
-	rte_eth_dev_stop(p->info.ethdev);
+	if (p->ops->stop != NULL)
+		p->ops->stop(p);
 }
 
 int
@@ -192,9 +192,7 @@ eng_port_remove(struct karst_engine *e, uint8_t port)
 	on_lcores(e, port, leave_on_lcore, true);
 	eng_port_stop(p);
 	eng_member_kernel_fini(p);
-	eng_member_destroy(members);
-	eng_neigh_destroy(nb);
-	eng_tap_destroy(tap);
+	free_link(members, nb, tap);
 	return 0;
 }
 
@@ -261,9 +259,7 @@ eng_port_fini(struct karst_engine *e, uint8_t port)
 		return;
 	eng_port_stop(p);
 	eng_member_kernel_fini(p);
-	eng_member_destroy(p->members);
-	eng_neigh_destroy(p->neigh);
-	eng_tap_destroy(p->tap);
+	free_link(p->members, p->neigh, p->tap);
 }
 
 /* --- events and links --- */
@@ -293,15 +289,11 @@ eng_port_event(struct karst_engine *e, uint8_t port, enum karst_async_event_code
 static bool
 link_look(struct eng_port *p)
 {
-	struct rte_eth_link link = {0};
 	bool up = true, was = __atomic_load_n(&p->info.link_up, __ATOMIC_RELAXED);
 	uint32_t mbps = 0;
 
-	/* A device that cannot tell is taken to be up. */
-	if (eng_port_has_device(p) && rte_eth_link_get_nowait(p->info.ethdev, &link) == 0) {
-		up = link.link_status == RTE_ETH_LINK_UP;
-		mbps = link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
-	}
+	if (p->ops->link != NULL)
+		up = p->ops->link(p, &mbps);
 	__atomic_store_n(&p->info.link_mbps, mbps, __ATOMIC_RELAXED);
 	__atomic_store_n(&p->info.link_up, up, __ATOMIC_RELAXED);
 	if (up != was && p->tap != NULL)

@@ -2,22 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * From an address to a path, on control threads.
- *
- * Each look at the port is a control call of its own, so that nobody else has to wait while an
- * answer is on its way: the home lcore of the port looks into its table, asks if it is time to,
- * and says "not yet"; between two looks the lock is free.
+ * From an address to a path, on control threads.  Own addresses and groups need nobody's answer;
+ * else the kind of the port knows whom to ask (port_kind.h), while no lock is held.
  */
-#include <arpa/inet.h>
-#include <time.h>
+#include "port_kind.h"
 
-#include "neigh.h"
-#include "netlink.h"
-#include "port.h"
+#include <arpa/inet.h>
 
 #define TIMEOUT_MS    3000u
-#define NAP_FIRST_NS  50000u
-#define NAP_MOST_NS   2000000u
 #define ALIVE_EACH_NS 10000000u /* between two questions whether it is still wanted */
 
 const char *
@@ -47,9 +39,8 @@ is_link_local6(const uint8_t ip[16])
 	return ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80;
 }
 
-/* Is @ip on the link of own address @own? */
-static bool
-on_link(const struct karst_engine_addr *own, const uint8_t ip[16])
+bool
+eng_on_link(const struct karst_engine_addr *own, const uint8_t ip[16])
 {
 	unsigned int from = eng_ip_is4(ip) ? 12 : 0, bytes = own->prefix / 8;
 	unsigned int rest = own->prefix % 8;
@@ -61,14 +52,6 @@ on_link(const struct karst_engine_addr *own, const uint8_t ip[16])
 	return rest == 0 || (own->ip[from + bytes] ^ ip[from + bytes]) >> (8 - rest) == 0;
 }
 
-static bool
-is_set(const struct karst_engine_addr *a)
-{
-	static const uint8_t zero[16];
-
-	return memcmp(a->ip, zero, sizeof(zero)) != 0;
-}
-
 /* --- waiting --- */
 
 struct waiter {
@@ -76,7 +59,6 @@ struct waiter {
 	const struct karst_engine_resolve_opts *opts;
 	uint64_t until_ns;
 	uint64_t asked_ns; /* alive() */
-	uint32_t nap_ns;
 };
 
 /* -ETIMEDOUT or -ECANCELED: it is over. */
@@ -94,32 +76,11 @@ waiter_check(void *arg)
 	return w->opts->alive(w->opts->user) ? 0 : -ECANCELED;
 }
 
-/* Lets own lcores work, or sleeps a little. */
-static void
-waiter_nap(struct waiter *w)
-{
-	const struct timespec ts = {.tv_nsec = (long)w->nap_ns};
-
-	if (eng_poll_mine(w->e) > 0)
-		return;
-	nanosleep(&ts, NULL);
-	w->nap_ns = karst_min_u32(2 * w->nap_ns, NAP_MOST_NS);
-}
-
-/* --- one look --- */
-
-/* Where a path leads, as far as the configuration knows. */
-struct lookup {
-	struct karst_path *path;
-	struct eng_neigh_call call; /* .ip: the next hop */
-	bool done;                  /* nobody needs to be asked */
-	bool quiet;                 /* it is a peer who gave the address: nothing for the log */
-	char netdev[IF_NAMESIZE];   /* not empty: the kernel knows */
-};
+/* --- one lookup --- */
 
 static int
-no_route(const struct karst_engine *e, uint8_t port, const uint8_t ip[16], const struct lookup *l,
-	const char *why)
+no_route(const struct karst_engine *e, uint8_t port, const uint8_t ip[16],
+	const struct eng_lookup *l, const char *why)
 {
 	char text[ENG_IP_TEXT];
 
@@ -153,19 +114,19 @@ is_elsewhere(const struct karst_engine *e, const uint8_t ip[16])
 
 /* The first step, with ctl_lock held. */
 static int
-resolve_plan(
-	struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16], struct lookup *l)
+resolve_plan(struct karst_engine *e, uint8_t port, uint32_t addr, const uint8_t ip[16],
+	struct eng_lookup *l)
 {
 	static const uint8_t no_mac[6];
-	const struct karst_engine_addr *own, *gateway;
+	const struct karst_engine_addr *own;
 	const struct eng_port *p = &e->port[port];
+	const char *fault;
 	int ret;
 
 	ret = karst_engine_path_init(e, port, addr, no_mac, ip, l->path);
 	if (ret != 0)
 		return ret;
 	own = &eng_port_addrs(p)->addr[addr];
-	gateway = eng_ip_is4(ip) ? &p->info.gateway4 : &p->info.gateway6;
 	l->call.port = port;
 	memcpy(l->call.src, own->ip, sizeof(l->call.src));
 	memcpy(l->call.ip, ip, sizeof(l->call.ip));
@@ -179,61 +140,16 @@ resolve_plan(
 	if (!is_host(ip))
 		return no_route(e, port, ip, l, "no host can have this address");
 	/* An address of another port, which this one's link would not lead to. */
-	if ((p->neigh == NULL && p->info.netdev[0] == '\0') || !on_link(own, ip)) {
-		if (is_elsewhere(e, ip))
-			return resolve_loop(e, port, l->path);
-	}
-	l->done = false;
-	memcpy(l->netdev, p->info.netdev, sizeof(l->netdev));
-	if (l->netdev[0] != '\0')
-		return 0;
-	if (p->neigh == NULL)
+	if ((p->ops->next_hop == NULL || !eng_on_link(own, ip)) && is_elsewhere(e, ip))
+		return resolve_loop(e, port, l->path);
+	if (p->ops->next_hop == NULL)
 		return no_route(e, port, ip, l, "the port leads nowhere but back");
-	if (on_link(own, ip))
-		return 0;
-	if (!is_set(gateway))
-		return no_route(e, port, ip, l,
-			"it is not on the link of the source address, and there is no gateway");
-	memcpy(l->call.ip, gateway->ip, sizeof(l->call.ip));
+	fault = p->ops->next_hop(p, own, ip, l);
+	if (fault != NULL)
+		return no_route(e, port, ip, l, fault);
+	l->ops = p->ops;
+	l->done = false;
 	return 0;
-}
-
-/* Asks the home lcore.  -EAGAIN: not yet known. */
-static int
-resolve_look(struct karst_engine *e, struct eng_neigh_call *call)
-{
-	int ret = eng_ctl_enter(e);
-
-	if (ret != 0)
-		return ret;
-	if (call->port < e->nports && e->port[call->port].neigh != NULL)
-		ret = eng_mailbox_call(
-			&e->lcore[e->port[call->port].home], eng_neigh_use_on_lcore, call);
-	else
-		ret = -EINVAL; /* it was removed meanwhile */
-	eng_ctl_leave(e);
-	return ret;
-}
-
-static int
-wait_for(struct waiter *w, struct lookup *l)
-{
-	const struct eng_patience patience = {.go_on = waiter_check, .user = w};
-	int ret;
-
-	if (l->netdev[0] != '\0')
-		return eng_netlink_resolve(l->netdev, l->path->dst_ip, &patience, l->path->dst_mac);
-	for (;;) {
-		ret = resolve_look(w->e, &l->call);
-		if (ret != -EAGAIN)
-			break;
-		ret = waiter_check(w);
-		if (ret != 0)
-			break;
-		waiter_nap(w);
-	}
-	memcpy(l->path->dst_mac, l->call.mac, sizeof(l->path->dst_mac));
-	return ret;
 }
 
 int
@@ -242,8 +158,9 @@ karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr, const 
 {
 	static const struct karst_engine_resolve_opts defaults;
 	struct karst_path found;
-	struct lookup l = {.path = &found};
-	struct waiter w = {.e = e, .opts = opts != NULL ? opts : &defaults, .nap_ns = NAP_FIRST_NS};
+	struct eng_lookup l = {.path = &found};
+	struct waiter w = {.e = e, .opts = opts != NULL ? opts : &defaults};
+	const struct eng_patience patience = {.go_on = waiter_check, .user = &w};
 	uint32_t ms = w.opts->timeout_ms != 0 ? w.opts->timeout_ms : TIMEOUT_MS;
 	char dst[ENG_IP_TEXT], hop[ENG_IP_TEXT];
 	int ret;
@@ -256,7 +173,7 @@ karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr, const 
 	w.asked_ns = engine_now(e);
 	w.until_ns = w.asked_ns + ms * UINT64_C(1000000);
 	if (ret == 0 && !l.done)
-		ret = wait_for(&w, &l);
+		ret = l.ops->resolve(e, &l, &patience);
 	if (ret == -ETIMEDOUT) {
 		karst_log(KARST_LOG_ERR,
 			"%s: port %u: no answer from %s, on the way to %s, in %u ms", e->name, port,
@@ -294,7 +211,7 @@ eng_resolve_try(struct karst_engine *e, uint8_t port, const uint8_t src_ip[16],
 	const uint8_t dst_ip[16], struct karst_path *path)
 {
 	static const struct eng_patience none = {.go_on = no_patience};
-	struct lookup l = {.path = path, .quiet = true};
+	struct eng_lookup l = {.path = path, .quiet = true};
 	uint32_t index;
 	int ret;
 
@@ -307,35 +224,27 @@ eng_resolve_try(struct karst_engine *e, uint8_t port, const uint8_t src_ip[16],
 	eng_ctl_leave(e);
 	if (ret != 0 || l.done)
 		return ret;
-	if (l.netdev[0] != '\0')
-		return eng_netlink_resolve(l.netdev, path->dst_ip, &none, path->dst_mac);
-	ret = resolve_look(e, &l.call);
-	memcpy(path->dst_mac, l.call.mac, sizeof(path->dst_mac));
-	return ret;
+	return l.ops->resolve(e, &l, &none);
 }
 
 int
 karst_engine_neigh_list(
 	struct karst_engine *e, uint8_t port, struct karst_engine_neigh *list, unsigned int max)
 {
-	struct eng_neigh_call call = {.port = port, .list = list, .max = max};
-	char netdev[IF_NAMESIZE] = "";
+	const struct eng_port_ops *ops = NULL;
 	unsigned int i;
 	int ret;
 
 	ret = eng_ctl_enter(e);
 	if (ret != 0)
 		return ret;
-	if (!eng_port_present(e, port))
-		ret = -EINVAL;
-	else if (e->port[port].neigh != NULL)
-		ret = eng_mailbox_call(
-			&e->lcore[e->port[port].home], eng_neigh_list_on_lcore, &call);
+	if (eng_port_present(e, port))
+		ops = e->port[port].ops;
 	else
-		memcpy(netdev, e->port[port].info.netdev, sizeof(netdev));
+		ret = -EINVAL;
 	eng_ctl_leave(e);
-	if (netdev[0] != '\0')
-		ret = eng_netlink_list(netdev, list, max);
+	if (ops != NULL && ops->list_neigh != NULL)
+		ret = ops->list_neigh(e, port, list, max);
 	for (i = 0; ret > 0 && i < karst_min_u32((uint32_t)ret, max); i++)
 		list[i].port = port;
 	return ret;

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Virtual devices of DPDK, as its option --vdev has them: net_ring0, net_vhost0,iface=... */
+#include "port_kind.h"
+
+#include <string.h>
+
+#define PREFIX        "net_"
+#define PACKET_DRIVER "net_af_packet"
+
+static bool
+vdev_matches(const char *device)
+{
+	return strncmp(device, PREFIX, strlen(PREFIX)) == 0;
+}
+
+static int
+vdev_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
+{
+	const char *comma = strchr(port->conf->device, ',');
+	char name[KD_TEXT];
+
+	snprintf(name, sizeof(name), "%.*s",
+		comma != NULL ? (int)(comma - port->conf->device) : (int)KD_TEXT,
+		port->conf->device);
+	return kd_port_plug(port, name, comma != NULL ? comma + 1 : "");
+}
+
+/* The driver of AF_PACKET; the kernel's interface is then the engine's alone. */
+static bool
+is_packet(const struct kd_conf_port *p)
+{
+	return strncmp(p->device, PACKET_DRIVER, strlen(PACKET_DRIVER)) == 0;
+}
+
+static void
+vdev_fill(const struct kd_ports *ps, struct kd_port *port, struct karst_engine_port_config *cfg)
+{
+	cfg->force_mtu = port->conf->mtu != 0;
+	cfg->all_groups = is_packet(port->conf);
+}
+
+/* Programs join groups later, when nobody here may tell an interface of them.  So that of an
+ * AF_PACKET device takes all groups from the start, as other devices do. */
+static int
+vdev_ready(const struct kd_port *port, const struct kd_fds *fds)
+{
+	int rc = 0;
+
+	if (is_packet(port->conf) && fds->n > 0)
+		rc = kd_netdev_all_groups(fds->fd[0]);
+	return rc == 0 ? 0 : kd_port_fault(port->conf, "frames to groups: %s", strerror(-rc));
+}
+
+const struct kd_port_kind kd_port_vdev = {
+	.form = "net_...",
+	.matches = vdev_matches,
+	.open = vdev_open,
+	.fill = vdev_fill,
+	.ready = vdev_ready,
+};

@@ -2,8 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The protocol core of one lcore: its queue pairs by number, the list of those that want to
- * send, and its timers.
+ * The protocol core of one lcore: its queue pairs by number, and its timers.
  *
  * A QPN is (slot << lcore_bits | lcore).  A slot is drawn from the half of the free ones that have
  * been so for longest, so that a number comes back late and packets of a dead connection rarely
@@ -23,6 +22,7 @@ enum key_use { USE_QPN = 1, USE_SRQ };
 #define MAX_WINDOW           (1u << 22)
 #define DEFAULT_STREAM_BYTES (16u << 20)
 #define DEFAULT_XRC_SRQS     1024u
+#define DEFAULT_QUANTUM      (16u << 10)
 
 const uint8_t karst_qp_transports[] = {
 	[KARST_QPT_RC] = KARST_TRANSPORT_RC,
@@ -125,37 +125,10 @@ karst_core_init(
 	core->srq_mask = srq_slots(cfg) - 1;
 	core->free = (uint32_t *)(core->srqs + srq_slots(cfg));
 	init_numbers(core, cfg);
-	core->active_tail = &core->active_head;
+	karst_sched_init(core, cfg->quantum_bytes != 0 ? cfg->quantum_bytes : DEFAULT_QUANTUM);
 	karst_wheel_init(&core->wheel, now_ns);
 	*out = core;
 	return 0;
-}
-
-void
-karst_core_activate(struct karst_core *core, struct karst_core_qp *qp)
-{
-	if (qp->flags & KARST_QPF_ACTIVE)
-		return;
-	qp->flags |= KARST_QPF_ACTIVE;
-	qp->next_active = NULL;
-	*core->active_tail = qp;
-	core->active_tail = &qp->next_active;
-}
-
-struct karst_core_qp *
-karst_core_next_active(struct karst_core *core)
-{
-	struct karst_core_qp *qp = core->active_head;
-
-	if (qp == NULL)
-		return NULL;
-	core->active_head = qp->next_active;
-	if (core->active_head == NULL)
-		core->active_tail = &core->active_head;
-	else
-		__builtin_prefetch(&core->active_head->req);
-	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
-	return qp;
 }
 
 void

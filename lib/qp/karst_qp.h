@@ -9,7 +9,7 @@
  * alone.  It has three entry points:
  *
  *   a packet came in         karst_qp_rx()       parsed, ICRC-verified, dispatched by QPN
- *   frames may be built      karst_qp_tx()       for a QP taken from karst_core_next_active()
+ *   frames may be built      karst_qp_tx()       for a QP that the scheduler picks (karst_sched.h)
  *   timers may be due        karst_core_expire()
  *
  * plus karst_core_doorbell() for QPNs that rang.  The caller sets core->now_ns before it calls any
@@ -32,6 +32,7 @@
 #include "karst_mem.h"
 #include "karst_pkt.h"
 #include "karst_ring_engine.h"
+#include "karst_sched.h"
 #include "karst_verbs.h"
 #include "karst_wheel.h"
 #include "karst_mem_copy.h"
@@ -138,7 +139,8 @@ struct karst_core_config {
 	 * connection that had it before (C1): each rests while half of those that are free are
 	 * given. */
 	uint32_t qpns;
-	uint32_t ack_interval; /* request packets between AckReqs, 0 = default 32 (Q2) */
+	uint32_t ack_interval;  /* request packets between AckReqs, 0 = default 32 (Q2) */
+	uint32_t quantum_bytes; /* of a QP in a round of the scheduler, 0 = default 16 KiB */
 	/* unacknowledged packets of a QP, 0 = default 256; at most 2^22 (P2) */
 	uint32_t window_packets;
 	uint64_t stream_bytes; /* regions from this size on are written past the cache; 0 = default
@@ -178,9 +180,7 @@ struct karst_core {
 	void *user;
 	struct karst_counters counters;
 	struct karst_wheel wheel;
-	/* FIFO of QPs that have something to send */
-	struct karst_core_qp *active_head;
-	struct karst_core_qp **active_tail;
+	struct karst_sched sched;
 	/* completion lanes written since the last flush */
 	struct karst_cq_lane_state *dirty;
 	/* QPs whose rings have slots to give back since then */
@@ -250,14 +250,8 @@ unsigned int karst_core_expire(struct karst_core *core, unsigned int budget);
 /** Publishes completions and raises events. */
 void karst_core_flush(struct karst_core *core);
 
-/** Takes the next QP off the list of those that want to send; NULL if none. */
-struct karst_core_qp *karst_core_next_active(struct karst_core *core);
-
 /** Once a turn, before sending: looks at send queues that ran dry a moment ago. */
 void karst_core_linger(struct karst_core *core);
-
-/** Puts a QP (back) at the end of that list; nothing happens if it is there. */
-void karst_core_activate(struct karst_core *core, struct karst_core_qp *qp);
 
 /* --- entry points --- */
 
@@ -439,8 +433,6 @@ uint32_t karst_qp_xrcd(const struct karst_core_qp *qp);
 /** Port that packets of the next visit leave through.  UD: that of its next packet, which an
  *  address handle names; a visit ends before one for another port. */
 uint8_t karst_qp_port(const struct karst_core_qp *qp);
-/** Scratch of the scheduler (bytes it may still send in this round). */
-int32_t *karst_qp_deficit(struct karst_core_qp *qp);
 
 /* --- shared receive queues: of one core, as the QPs that use them --- */
 

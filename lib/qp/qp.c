@@ -221,22 +221,6 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 }
 
 static void
-deactivate(struct karst_core *core, struct karst_core_qp *qp)
-{
-	struct karst_core_qp **pp;
-
-	if (!(qp->flags & KARST_QPF_ACTIVE))
-		return;
-	/* control path: the list is searched */
-	for (pp = &core->active_head; *pp != qp; pp = &(*pp)->next_active)
-		;
-	*pp = qp->next_active;
-	if (*pp == NULL)
-		core->active_tail = pp;
-	qp->flags &= (uint8_t)~KARST_QPF_ACTIVE;
-}
-
-static void
 unretire(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_core_qp **pp;
@@ -256,7 +240,7 @@ karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 		karst_xrc_leave(core, qp);
 	karst_wheel_del(&core->wheel, &qp->req.timer);
 	karst_requester_unlinger(core, qp);
-	deactivate(core, qp);
+	karst_sched_forget(core, qp);
 	unretire(core, qp);
 	core->qps[qp->qpn >> core->lcore_bits] = NULL;
 	free_slot(core, qp->qpn >> core->lcore_bits);
@@ -300,7 +284,7 @@ karst_responder_reset(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_responder *r = &qp->rsp;
 
-	deactivate(core, qp);
+	karst_sched_forget(core, qp);
 	if (qp->srq == NULL)
 		empty_ring(&qp->rq, false);
 	qp->flags &= (uint8_t) ~(KARST_QPF_COMM_EST | KARST_QPF_RQ_BROKEN);
@@ -517,12 +501,6 @@ uint8_t
 karst_qp_port(const struct karst_core_qp *qp)
 {
 	return qp->port;
-}
-
-int32_t *
-karst_qp_deficit(struct karst_core_qp *qp)
-{
-	return &qp->deficit;
 }
 
 void

@@ -291,7 +291,7 @@ struct karst_core_qp {
 	uint16_t pkey;
 	uint8_t ip6;  /* KARST_PKT_IP6 of its packets, and KARST_QP_LATCHES, which no packet has */
 	uint8_t port; /* of its packets: the path's, or port_num - 1; UD: of the next one */
-	struct karst_core_qp *next_active;
+	STAILQ_ENTRY(karst_core_qp) active;
 	struct karst_core_cq *send_cq;
 	struct karst_core_cq *recv_cq;
 	struct karst_core_srq *srq;
@@ -317,6 +317,8 @@ struct karst_core_qp {
 
 	/* by enum karst_copy_half: what waits for bytes, or has them */
 	struct karst_copy *copy[KARST_COPY_HALVES];
+
+	LIST_ENTRY(karst_core_qp) parked; /* le_prev NULL: it is not */
 
 	/* control path only */
 	void *user;
@@ -594,6 +596,12 @@ karst_drop_pkt(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop r
 extern const uint32_t karst_rnr_ns[32];
 /** Credit codes (Q9). */
 extern const uint16_t karst_credits[31];
+
+/* --- sched.c --- */
+
+void karst_sched_init(struct karst_core *core, uint32_t quantum);
+/** Takes a QP off the list and out of ready[], and unparks it. */
+void karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp);
 
 /* --- linger.c --- */
 

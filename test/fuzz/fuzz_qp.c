@@ -788,7 +788,7 @@ end(struct rig *r)
 		must(karst_qp_modify(r->core, qp, &a, KARST_QP_STATE) == 0);
 		karst_qp_destroy(r->core, qp);
 	}
-	must(r->core->wheel.count == 0 && r->core->active_head == NULL);
+	must(r->core->wheel.count == 0 && !karst_core_has_active(r->core));
 	must(r->srq == NULL || karst_srq_destroy(r->core, r->srq) == 0);
 	must(r->srq2 == NULL || karst_srq_destroy(r->core, r->srq2) == 0);
 	must(karst_cq_destroy(r->cq) == 0);

@@ -68,6 +68,7 @@ WITH_SYSTEM = WITH_EAL | {'ctl', 'client'}
 HARMLESS = {
     'assert.h', 'byteswap.h', 'cpuid.h', 'endian.h', 'errno.h', 'inttypes.h', 'limits.h',
     'stdalign.h', 'stdarg.h', 'stdatomic.h', 'stdbool.h', 'stddef.h', 'stdint.h', 'string.h',
+    'sys/queue.h', # macros
     'immintrin.h', 'x86intrin.h', 'emmintrin.h', 'smmintrin.h', 'wmmintrin.h', 'tmmintrin.h',
     'arm_neon.h', 'arm_acle.h',
 }

@@ -239,9 +239,9 @@ take_down_node(struct sim *s, struct sim_node *n)
 	for (i = 0; i < s->ncores; i++) {
 		struct sim_core *c = &n->cores[i];
 
-		if (c->core->active_head != NULL || c->core->wheel.count != 0)
+		if (karst_core_has_active(c->core) || c->core->wheel.count != 0)
 			sim_fail(s, "node %u core %u: %s without any QP", n->idx, i,
-				c->core->active_head ? "active list" : "timers");
+				karst_core_has_active(c->core) ? "active list" : "timers");
 		for (j = 0; j < SIM_SRQS; j++) {
 			if (c->srq[j].srq == NULL)
 				continue;

@@ -326,7 +326,7 @@ sim_core_turn(struct sim *s, struct sim_core *c)
 bool
 sim_core_ready(const struct sim *s, const struct sim_core *c)
 {
-	return c->inbox.n != 0 || c->bells != 0 || c->core->active_head != NULL ||
+	return c->inbox.n != 0 || c->bells != 0 || karst_core_has_active(c->core) ||
 		c->core->nlinger != 0 || (c->shut_ns != 0 && s->now_ns >= c->shut_ns) ||
 		karst_wheel_next_ns(&c->core->wheel) <= s->now_ns;
 }

@@ -40,9 +40,7 @@
 /* Frames that wait for room in a port's queue: what was left of one turn, and UD's next ones. */
 #define ENG_PENDING (2 * ENG_MAX_BURST)
 #define ENG_SEGS    (2 * ENG_MAX_BURST + KARST_WQ_MAX_SGE)
-/* QPs that the scheduler has taken off the list, to prefetch them before their turn. */
-#define ENG_READY 8u
-#define ENG_BELLS 32u /* taken from one owner's ring at a time */
+#define ENG_BELLS   32u /* taken from one owner's ring at a time */
 /* Owners whose rings an lcore looks at in a turn. */
 #define ENG_BELL_LOOKS 8u
 #define ENG_TIMERS     64u
@@ -74,8 +72,6 @@ struct eng_qp {
 	struct karst_engine_qp pub;
 	struct karst_core_qp *qp;
 	struct karst_engine_owner *owner;
-	struct eng_qp *park_next; /* waits for a port's queue to drain */
-	struct eng_qp **park_pprev;
 	uint8_t *rings;    /* send queue, then receive queue; NULL: none */
 	uint32_t nmcasts;  /* multicast groups that it is in */
 	uint8_t port_num;  /* from 1; 0: not set yet */
@@ -132,8 +128,8 @@ struct eng_txq {
 	bool loop; /* no device */
 	uint16_t ethdev;
 	uint16_t queue;
-	uint16_t n;            /* frames in pend */
-	struct eng_qp *parked; /* QPs that must wait until it is empty */
+	uint16_t n;                 /* frames in pend */
+	struct karst_parked parked; /* QPs that must wait until it is empty */
 	struct rte_mbuf *pend[ENG_PENDING];
 };
 
@@ -254,11 +250,6 @@ struct eng_lcore {
 	uint32_t nstash;
 	uint32_t nforeign; /* the lower ones of stash: freed by another lcore, from the pool */
 	uint32_t tx_ready; /* entries of tx_mbuf that are there */
-
-	/* the scheduler */
-	uint32_t ready_head;
-	uint32_t nready;
-	struct karst_core_qp *ready[ENG_READY];
 
 	struct eng_rxq rxq[KARST_ENGINE_MAX_PORTS];
 	struct rte_mbuf *stash[ENG_STASH];

@@ -329,6 +329,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.qpns = ENG_QPNS,
 		.max_xrc_srqs = e->cfg.max_xrc_srqs,
 		.ack_interval = e->cfg.ack_interval,
+		.quantum_bytes = e->cfg.quantum_bytes,
 		.window_packets = e->cfg.window_packets,
 		.linger_turns = ENG_LINGER_TURNS,
 		.cross_cpu = e->cfg.cross_cpu,

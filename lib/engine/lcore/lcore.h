@@ -127,16 +127,7 @@ bool eng_loop_accepts(
 bool eng_port_accepts(
 	const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why);
 
-/* --- sched.c, tx.c --- */
-
-/* Lets active QPs build into @b.  @return whether any was asked. */
-void eng_sched_build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes);
-/* Lets a QP build next, before all others. */
-void eng_sched_first(struct eng_lcore *lc, struct eng_qp *qp);
-/* Forgets a QP that is about to be destroyed. */
-void eng_sched_forget(struct eng_lcore *lc, struct eng_qp *qp);
-/* Back to the list of active QPs: the port's queue has drained. */
-void eng_sched_unpark(struct eng_lcore *lc, struct eng_txq *q);
+/* --- tx.c --- */
 
 unsigned int eng_tx_poll(struct eng_lcore *lc);
 /* Sends a frame of our own making, in a buffer of the pool; dropped if the queue is full. */

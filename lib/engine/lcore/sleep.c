@@ -203,8 +203,8 @@ nap(struct eng_lcore *lc)
 static bool
 can_be_woken(const struct eng_lcore *lc)
 {
-	return lc->nblind == 0 && lc->blocked == 0 && lc->nready == 0 &&
-		lc->core->active_head == NULL && lc->core->nlinger == 0;
+	return lc->nblind == 0 && lc->blocked == 0 && !karst_core_has_active(lc->core) &&
+		lc->core->nlinger == 0;
 }
 
 /* Offers the processor to others, and finds out whether there are any. */

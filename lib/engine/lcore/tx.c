@@ -121,7 +121,7 @@ flush_port(struct eng_lcore *lc, unsigned int port)
 		q->n = 0;
 		if (karst_unlikely(lc->blocked >> port & 1)) {
 			lc->blocked &= ~(1ull << port);
-			eng_sched_unpark(lc, q);
+			karst_core_unpark(lc->core, &q->parked);
 		}
 		return;
 	}
@@ -227,6 +227,40 @@ eng_tx_frame(struct eng_lcore *lc, unsigned int port, struct rte_mbuf *m)
 		flush_port(lc, port);
 }
 
+/* Room for another frame, however many pieces its payload is in. */
+static inline bool
+room(const struct karst_tx_burst *b, uint32_t max_bytes)
+{
+	return b->n < b->max && b->nsegs + KARST_WQ_MAX_SGE <= b->max_segs &&
+		b->bytes + b->charge < max_bytes;
+}
+
+/* Lets active QPs build into @b. */
+static inline void
+build(struct eng_lcore *lc, struct karst_tx_burst *b, uint32_t max_bytes)
+{
+	/* QPs may have work that makes no frames, but not without end. */
+	unsigned int visits = 2 * ENG_MAX_BURST;
+
+	while (room(b, max_bytes) && visits-- > 0) {
+		struct karst_core_qp *qp = karst_core_pick(lc->core);
+		uint32_t first = b->n;
+		struct eng_txq *q;
+
+		if (qp == NULL)
+			break;
+		q = &lc->tx[karst_qp_port(qp) % ENG_TXQS];
+		if (karst_unlikely(q->n > 0)) {
+			karst_core_park(lc->core, b, &q->parked);
+			continue;
+		}
+		atomic_store_explicit(&lc->at, karst_qp_num(qp), memory_order_relaxed);
+		karst_core_visit(lc->core, b, max_bytes);
+		if (karst_unlikely(lc->capture != NULL))
+			eng_capture_built(lc, qp, first, b->n);
+	}
+}
+
 unsigned int
 eng_tx_poll(struct eng_lcore *lc)
 {
@@ -238,7 +272,7 @@ eng_tx_poll(struct eng_lcore *lc)
 
 	if (karst_unlikely(lc->blocked != 0))
 		flush_ports(lc, lc->blocked);
-	if (lc->nready == 0 && lc->core->active_head == NULL)
+	if (!karst_core_has_active(lc->core))
 		return 0;
 	while (karst_unlikely(lc->tx_ready < cfg->tx_burst) && fresh(lc, lc->tx_ready))
 		lc->tx_ready++;
@@ -247,7 +281,7 @@ eng_tx_poll(struct eng_lcore *lc)
 		return 0;
 	}
 	b.max = lc->tx_ready;
-	eng_sched_build(lc, &b, cfg->tx_bytes);
+	build(lc, &b, cfg->tx_bytes);
 	atomic_store_explicit(&lc->at, ENG_AT_NONE, memory_order_relaxed);
 	if (b.n == 0)
 		return b.charge != 0; /* something was done */

@@ -86,7 +86,7 @@ close_txq(struct eng_lcore *lc, unsigned int port)
 	tx->served = false;
 	lc->blocked &= ~(1ull << port);
 	/* What they build from now on is dropped. */
-	eng_sched_unpark(lc, tx);
+	karst_core_unpark(lc->core, &tx->parked);
 }
 
 static int

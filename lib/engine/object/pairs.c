@@ -70,7 +70,7 @@ send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
 	while (*bursts > 0 && karst_qp_state(q->qp) != KARST_QPS_RESET) {
 		before = after;
 		--*bursts;
-		eng_sched_first(lc, q);
+		karst_core_pick_first(lc->core, q->qp);
 		eng_tx_poll(lc);
 		karst_qp_stats(q->qp, &after);
 		if (after.tx_packets == before.tx_packets || engine_now(lc->e) >= until)
@@ -550,7 +550,6 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 		if (send_first(lc, q, &bursts) && !call->last)
 			continue;
 		call->left &= ~(1u << i);
-		eng_sched_forget(lc, q);
 		karst_qp_destroy(lc->core, q->qp);
 	}
 	return 0;

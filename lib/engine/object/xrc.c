@@ -198,11 +198,8 @@ eng_qp_part(struct eng_lcore *lc, struct eng_qp *q)
 
 	if (q->same == q)
 		return false;
-	if (karst_qp_user(q->qp) == q) {
-		eng_sched_forget(lc, q);
+	if (karst_qp_user(q->qp) == q)
 		karst_qp_set_user(q->qp, q->same);
-		karst_core_activate(lc->core, q->qp);
-	}
 	while (before->same != q)
 		before = before->same;
 	before->same = q->same;

@@ -491,17 +491,24 @@ take_frame(struct bed *b, struct out_frame *o, const struct karst_pkt *built)
 	cr_assert_eq(p->pay_off, built->pay_off);
 }
 
-static bool
-visit(struct bed *b, struct karst_core_qp *qp, uint32_t frames, uint32_t bytes)
-{
-	struct karst_pkt *pkts[TX_FRAMES], built;
+/* A burst of empty frames, and where they are. */
+struct scratch {
+	struct karst_tx_burst burst;
+	struct karst_pkt *pkts[TX_FRAMES];
 	struct karst_seal seals[TX_FRAMES];
 	struct karst_seg segs[TX_SEGS];
-	struct karst_tx_burst burst = {
-		.pkts = pkts, .seals = seals, .segs = segs, .max = frames, .max_segs = TX_SEGS};
-	uint32_t i;
-	bool more;
+};
 
+static struct karst_tx_burst *
+burst_begin(struct bed *b, struct scratch *s, uint32_t frames)
+{
+	uint32_t i;
+
+	s->burst = (struct karst_tx_burst){.pkts = s->pkts,
+		.seals = s->seals,
+		.segs = s->segs,
+		.max = frames,
+		.max_segs = TX_SEGS};
 	cr_assert_leq(frames, TX_FRAMES);
 	cr_assert_leq(b->out_tail - b->out_head + frames, OUT_MAX, "frames nobody looked at");
 	for (i = 0; i < frames; i++) {
@@ -509,21 +516,57 @@ visit(struct bed *b, struct karst_core_qp *qp, uint32_t frames, uint32_t bytes)
 
 		memset(&o->pkt, 0, sizeof(o->pkt));
 		o->pkt.data = o->data;
-		pkts[i] = &o->pkt;
+		s->pkts[i] = &o->pkt;
 	}
-	karst_qp_prefetch_send(qp);
-	more = karst_qp_tx(b->core, qp, &burst, bytes);
-	if (more)
-		karst_core_activate(b->core, qp);
-	cr_assert_leq(burst.n, frames);
-	b->charge = burst.charge;
-	karst_icrc_seal_burst(seals, burst.n);
-	for (i = 0; i < burst.n; i++) {
-		built = *pkts[i];
+	return &s->burst;
+}
+
+static void
+burst_end(struct bed *b, struct scratch *s)
+{
+	struct karst_pkt built;
+	uint32_t i;
+
+	cr_assert_leq(s->burst.n, s->burst.max);
+	b->charge = s->burst.charge;
+	karst_icrc_seal_burst(s->seals, s->burst.n);
+	for (i = 0; i < s->burst.n; i++) {
+		built = *s->pkts[i];
 		take_frame(b, &b->out[(b->out_tail + i) % OUT_MAX], &built);
 	}
-	b->out_tail += burst.n;
+	b->out_tail += s->burst.n;
+}
+
+static bool
+visit(struct bed *b, struct karst_core_qp *qp, uint32_t frames, uint32_t bytes)
+{
+	struct scratch s;
+	bool more;
+
+	karst_qp_prefetch_send(qp);
+	more = karst_qp_tx(b->core, qp, burst_begin(b, &s, frames), bytes);
+	if (more)
+		karst_core_activate(b->core, qp);
+	burst_end(b, &s);
 	return more;
+}
+
+struct karst_core_qp *
+visit_picked(struct bed *b, uint32_t frames, struct karst_parked *parked)
+{
+	struct karst_core_qp *qp = karst_core_pick(b->core);
+	struct scratch s;
+
+	if (qp == NULL)
+		return NULL;
+	if (parked != NULL)
+		karst_core_park(b->core, burst_begin(b, &s, frames), parked);
+	else
+		karst_core_visit(b->core, burst_begin(b, &s, frames), UINT32_MAX);
+	burst_end(b, &s);
+	karst_core_flush(b->core);
+	check_sides(b);
+	return qp;
 }
 
 bool

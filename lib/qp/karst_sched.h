@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Which queue pair of a core sends next: deficit round robin by frame bytes over the list of active
+ * queue pairs, O(1) whatever their number.
+ *
+ *	while (there is room && (qp = karst_core_pick(core)) != NULL)
+ *		if (the port karst_qp_port(qp) takes frames)
+ *			karst_core_visit(core, burst, max_bytes);
+ *		else
+ *			karst_core_park(core, burst, parked of that port);
+ *	...
+ *	the port takes frames again: karst_core_unpark(core, parked);
+ *
+ * A driver with an order of its own takes queue pairs by karst_core_next_active() instead.
+ */
+#ifndef KARST_SCHED_H
+#define KARST_SCHED_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+struct karst_core;
+struct karst_core_qp;
+struct karst_tx_burst;
+
+#define KARST_SCHED_READY 8u
+
+STAILQ_HEAD(karst_active, karst_core_qp);
+
+/** Queue pairs that wait until a port takes frames again.  All zero: none. */
+LIST_HEAD(karst_parked, karst_core_qp);
+
+/** Of a core; sched.c's alone. */
+struct karst_sched {
+	struct karst_active active;
+	uint32_t quantum; /* bytes */
+	uint32_t ready_head;
+	uint32_t nready;
+	struct karst_core_qp *ready[KARST_SCHED_READY];
+};
+
+/** Puts a queue pair that has something to send at the end of the list; nothing happens if it is
+ *  there. */
+void karst_core_activate(struct karst_core *core, struct karst_core_qp *qp);
+
+/** Has any queue pair something to send, those that are parked aside? */
+bool karst_core_has_active(const struct karst_core *core);
+
+/** The queue pair whose turn it is; NULL: none.  The next call returns another one only after a
+ *  visit, or after it was parked. */
+struct karst_core_qp *karst_core_pick(struct karst_core *core);
+
+/**
+ * Lets the queue pair that karst_core_pick() has returned build frames into @b, as karst_qp_tx():
+ * until its quantum is spent, @b is full, @b has @max_bytes with what its quiet requests count as,
+ * or there is nothing to send.
+ */
+void karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max_bytes);
+
+/**
+ * Takes the queue pair that karst_core_pick() has returned out of the way, because its port takes
+ * nothing.  What needs no frame is done all the same (karst_qp_tx_quiet()).
+ */
+void karst_core_park(
+	struct karst_core *core, struct karst_tx_burst *b, struct karst_parked *parked);
+
+/** All of them are active again. */
+void karst_core_unpark(struct karst_core *core, struct karst_parked *parked);
+
+/** Makes @qp the one that karst_core_pick() returns next, whether or not it is active. */
+void karst_core_pick_first(struct karst_core *core, struct karst_core_qp *qp);
+
+/** Takes the next queue pair off the list; NULL: none. */
+struct karst_core_qp *karst_core_next_active(struct karst_core *core);
+
+#endif /* KARST_SCHED_H */

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Whose turn it is: rounds by bytes, ports that take nothing, queue pairs that go. */
+#include "harness.h"
+
+#define QUANTUM 2048u
+#define QPS     3u
+
+/* A core with a small quantum, and three queue pairs. */
+static struct bed *
+sched_bed(void)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+	uint32_t i;
+
+	s.core.quantum_bytes = QUANTUM;
+	b = bed_open(&s);
+	for (i = 1; i < QPS; i++)
+		bed_add(b, &s);
+	return b;
+}
+
+static void
+write_on(struct bed *b, unsigned int side, uint32_t len)
+{
+	b->s = &b->side[side];
+	post(b, RDMA_WRITE, 1, .len = len);
+	karst_core_doorbell(b->core, b->s->qpn);
+}
+
+static uint64_t
+sent(const struct bed *b, unsigned int side)
+{
+	struct karst_qp_stats s;
+
+	karst_qp_stats(b->side[side].qp, &s);
+	return s.tx_bytes;
+}
+
+static void
+close_all(struct bed *b)
+{
+	bed_forget(b);
+	b->s = &b->side[0];
+	bed_close(b);
+}
+
+/* Long messages and many short ones: the same bytes in a round, but for one frame. */
+Test(sched, rounds_are_fair_by_bytes)
+{
+	struct bed *b = sched_bed();
+	uint64_t least, most;
+	uint32_t i, k;
+
+	write_on(b, 0, 16384);
+	write_on(b, 1, 16384);
+	for (i = 0; i < 16; i++)
+		write_on(b, 2, 100);
+	for (i = 0; i < 4; i++)
+		for (k = 0; k < QPS; k++) {
+			cr_assert_eq(visit_picked(b, 16, NULL), b->side[k].qp, "round %u", i);
+			b->out_head = b->out_tail;
+		}
+	for (k = 0; k < 2; k++) {
+		cr_assert_geq(sent(b, k), 4 * QUANTUM);
+		cr_assert_lt(sent(b, k), 4 * QUANTUM + MTU + 128);
+	}
+	least = karst_min_u64(sent(b, 0), sent(b, 1));
+	most = sent(b, 0) + sent(b, 1) - least;
+	cr_assert_lt(most - least, MTU + 128);
+	close_all(b);
+}
+
+/* A burst that is full before the quantum is spent: the same queue pair goes on. */
+Test(sched, a_full_burst_keeps_the_turn)
+{
+	struct bed *b = sched_bed();
+	uint32_t i;
+
+	write_on(b, 0, 8192);
+	write_on(b, 1, 8192);
+	for (i = 0; sent(b, 0) < QUANTUM; i++)
+		cr_assert_eq(visit_picked(b, 1, NULL), b->side[0].qp, "visit %u", i);
+	cr_assert_gt(i, QUANTUM / (MTU + 128));
+	cr_assert_eq(visit_picked(b, 1, NULL), b->side[1].qp);
+	close_all(b);
+}
+
+/* One whose port takes nothing lets the others go on, and comes back. */
+Test(sched, parked_until_the_port_takes_frames)
+{
+	struct karst_parked parked = LIST_HEAD_INITIALIZER(parked);
+	struct bed *b = sched_bed();
+
+	write_on(b, 0, 64);
+	write_on(b, 1, 64);
+	cr_assert_eq(visit_picked(b, 16, &parked), b->side[0].qp);
+	cr_assert_eq(sent(b, 0), 0);
+	cr_assert_eq(visit_picked(b, 16, NULL), b->side[1].qp);
+	cr_assert(!karst_core_has_active(b->core));
+	cr_assert_null(visit_picked(b, 16, NULL));
+	/* something else wakes it: it is parked once, not twice */
+	karst_core_activate(b->core, b->side[0].qp);
+	cr_assert_eq(visit_picked(b, 16, &parked), b->side[0].qp);
+	karst_core_unpark(b->core, &parked);
+	cr_assert(LIST_EMPTY(&parked));
+	cr_assert_eq(visit_picked(b, 16, NULL), b->side[0].qp);
+	cr_assert_gt(sent(b, 0), 0);
+	cr_assert_null(visit_picked(b, 16, NULL));
+	close_all(b);
+}
+
+/* In Error nothing needs a port: the parked queue pair is flushed. */
+Test(sched, flushed_while_parked)
+{
+	struct karst_parked parked = LIST_HEAD_INITIALIZER(parked);
+	struct bed *b = bed_rc();
+
+	write_on(b, 0, 64);
+	cr_assert_eq(visit_picked(b, 16, &parked), b->s->qp);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_ERR), 0);
+	cr_assert_eq(visit_picked(b, 16, &parked), b->s->qp);
+	expect_wc(b, 1, WR_FLUSH_ERR);
+	karst_core_unpark(b->core, &parked);
+	close_all(b);
+}
+
+/* Whoever is asked for first is, active or not, and others lose no turn. */
+Test(sched, one_before_all_others)
+{
+	struct karst_parked parked = LIST_HEAD_INITIALIZER(parked);
+	struct bed *b = sched_bed();
+
+	write_on(b, 0, 64);
+	write_on(b, 1, 64);
+	write_on(b, 2, 64);
+	cr_assert_eq(visit_picked(b, 16, &parked), b->side[0].qp);
+	karst_core_pick_first(b->core, b->side[2].qp);
+	cr_assert_eq(karst_core_pick(b->core), b->side[2].qp);
+	karst_core_pick_first(b->core, b->side[0].qp);
+	cr_assert(LIST_EMPTY(&parked));
+	cr_assert_eq(visit_picked(b, 16, NULL), b->side[0].qp);
+	cr_assert_eq(visit_picked(b, 16, NULL), b->side[2].qp);
+	cr_assert_eq(visit_picked(b, 16, NULL), b->side[1].qp);
+	cr_assert_null(visit_picked(b, 16, NULL));
+	close_all(b);
+}
+
+/* A queue pair that is destroyed is nowhere any more: parked, about to build, on the list. */
+Test(sched, forgotten_when_destroyed)
+{
+	struct karst_parked parked = LIST_HEAD_INITIALIZER(parked);
+	struct bed *b = sched_bed();
+	uint32_t i;
+
+	for (i = 0; i < QPS; i++)
+		write_on(b, i, 64);
+	cr_assert_eq(visit_picked(b, 16, &parked), b->side[0].qp);
+	cr_assert_eq(karst_core_pick(b->core), b->side[1].qp);
+	karst_core_activate(b->core, b->side[1].qp);
+	bed_destroy_side(b, &b->side[0]);
+	cr_assert(LIST_EMPTY(&parked));
+	bed_destroy_side(b, &b->side[1]);
+	cr_assert_eq(visit_picked(b, 16, NULL), b->side[2].qp);
+	cr_assert_null(visit_picked(b, 16, NULL));
+	b->s = &b->side[2];
+	bed_forget(b);
+	bed_close(b);
+}

@@ -25,9 +25,9 @@ address_ok(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 	if (karst_unlikely(qp->ip6 != (pkt->flags & KARST_PKT_IP6)))
 		return false;
 	if (qp->ip6)
-		return memcmp(l3 + 8, qp->path.dst_ip, 16) == 0 &&
-			memcmp(l3 + 24, qp->path.src_ip, 16) == 0;
-	memcpy(&pair, l3 + 12, sizeof(pair));
+		return memcmp(karst_ip6_src(l3), qp->path.dst_ip, 16) == 0 &&
+			memcmp(karst_ip6_dst(l3), qp->path.src_ip, 16) == 0;
+	memcpy(&pair, karst_ip4_src(l3), sizeof(pair)); /* and the destination */
 	return pair == qp->rx_ip4;
 }
 
@@ -63,7 +63,7 @@ packet_is_expected(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 static karst_noinline enum karst_drop
 check_latched(struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
-	uint16_t sport = karst_get_be16(pkt->data + pkt->bth_off - KARST_UDP_LEN);
+	uint16_t sport = karst_udp_sport(pkt->data + pkt->bth_off - KARST_UDP_LEN);
 	bool good;
 
 	if (!(qp->ip6 & KARST_QP_LATCHES))

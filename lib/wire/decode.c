@@ -127,24 +127,22 @@ karst_decode_frame(const struct karst_pkt *p, struct karst_frame *f)
 		f->vlan_tci = karst_get_be16(p->data + 14);
 	f->ip6 = (p->flags & KARST_PKT_IP6) != 0;
 	if (f->ip6) {
-		uint32_t w = karst_get_be32(l3);
-
-		f->tclass = (uint8_t)(w >> 20);
-		f->flow_label = w & 0xfffff;
-		f->ttl = l3[7];
-		memcpy(f->saddr, l3 + 8, 16);
-		memcpy(f->daddr, l3 + 24, 16);
+		f->tclass = karst_ip6_tclass(l3);
+		f->flow_label = karst_ip6_flow_label(l3);
+		f->ttl = karst_ip6_hop_limit(l3);
+		memcpy(f->saddr, karst_ip6_src(l3), 16);
+		memcpy(f->daddr, karst_ip6_dst(l3), 16);
 	} else {
-		f->tclass = l3[1];
-		f->ip_id = karst_get_be16(l3 + 4);
-		f->ip_frag = karst_get_be16(l3 + 6);
-		f->ttl = l3[8];
-		memcpy(f->saddr, l3 + 12, 4);
-		memcpy(f->daddr, l3 + 16, 4);
+		f->tclass = karst_ip4_tos(l3);
+		f->ip_id = karst_ip4_id(l3);
+		f->ip_frag = karst_ip4_frag(l3);
+		f->ttl = karst_ip4_ttl(l3);
+		memcpy(f->saddr, karst_ip4_src(l3), 4);
+		memcpy(f->daddr, karst_ip4_dst(l3), 4);
 	}
-	f->sport = karst_get_be16(udp);
-	f->dport = karst_get_be16(udp + 2);
-	f->udp_checksum = karst_get_be16(udp + 6);
+	f->sport = karst_udp_sport(udp);
+	f->dport = karst_udp_dport(udp);
+	f->udp_checksum = karst_udp_checksum(udp);
 	drop = karst_decode_ib(bth, (size_t)(p->len - p->bth_off - KARST_ICRC_LEN), &f->ib);
 	assert(drop == KARST_DROP_NONE);
 	(void)drop;

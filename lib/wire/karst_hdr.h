@@ -78,6 +78,97 @@ karst_put_be64(void *p, uint64_t v)
 	memcpy(p, &v, sizeof(v));
 }
 
+/* --- IPv4, without options, and IPv6; addresses as they stand there --- */
+
+static inline uint8_t
+karst_ip4_tos(const uint8_t *ip)
+{
+	return ip[1];
+}
+
+static inline uint16_t
+karst_ip4_id(const uint8_t *ip)
+{
+	return karst_get_be16(ip + 4);
+}
+
+/** Flags and fragment offset. */
+static inline uint16_t
+karst_ip4_frag(const uint8_t *ip)
+{
+	return karst_get_be16(ip + 6);
+}
+
+static inline uint8_t
+karst_ip4_ttl(const uint8_t *ip)
+{
+	return ip[8];
+}
+
+/** 4 bytes; those of the destination follow. */
+static inline const uint8_t *
+karst_ip4_src(const uint8_t *ip)
+{
+	return ip + 12;
+}
+
+static inline const uint8_t *
+karst_ip4_dst(const uint8_t *ip)
+{
+	return ip + 16;
+}
+
+static inline uint8_t
+karst_ip6_tclass(const uint8_t *ip)
+{
+	return (uint8_t)(karst_get_be16(ip) >> 4);
+}
+
+static inline uint32_t
+karst_ip6_flow_label(const uint8_t *ip)
+{
+	return karst_get_be32(ip) & 0xfffff;
+}
+
+static inline uint8_t
+karst_ip6_hop_limit(const uint8_t *ip)
+{
+	return ip[7];
+}
+
+/** 16 bytes */
+static inline const uint8_t *
+karst_ip6_src(const uint8_t *ip)
+{
+	return ip + 8;
+}
+
+static inline const uint8_t *
+karst_ip6_dst(const uint8_t *ip)
+{
+	return ip + 24;
+}
+
+/* --- UDP --- */
+
+static inline uint16_t
+karst_udp_sport(const uint8_t *udp)
+{
+	return karst_get_be16(udp);
+}
+
+static inline uint16_t
+karst_udp_dport(const uint8_t *udp)
+{
+	return karst_get_be16(udp + 2);
+}
+
+static inline uint16_t
+karst_udp_checksum(const uint8_t *udp)
+{
+	return karst_get_be16(udp + 6);
+}
+
 /* --- BTH: 12 bytes (W2) --- */
 
 #define KARST_BTH_SE     0x80 /* byte 1 */

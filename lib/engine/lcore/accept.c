@@ -43,9 +43,9 @@ accepts_slowly(const struct eng_port *port, const struct karst_pkt *pkt, enum ka
 		return false;
 	}
 	if (pkt->flags & KARST_PKT_IP6)
-		memcpy(dst.ip, l3 + 24, sizeof(dst.ip));
+		memcpy(dst.ip, karst_ip6_dst(l3), sizeof(dst.ip));
 	else
-		dst = karst_engine_addr_ip4(karst_get_be32(l3 + 16));
+		dst = karst_engine_addr_ip4(karst_get_be32(karst_ip4_dst(l3)));
 	if (!eng_port_has_addr(port, dst.ip) && !eng_ip_is_group(dst.ip)) {
 		*why = KARST_DROP_DEST_ADDRESS;
 		return false;
@@ -79,9 +79,9 @@ eng_loop_accepts(const struct karst_engine *e, const struct karst_pkt *pkt, enum
 		    dst4 == atomic_load_explicit(&port->ip4, memory_order_relaxed)))
 		return true;
 	if (pkt->flags & KARST_PKT_IP6)
-		memcpy(dst.ip, l3 + 24, sizeof(dst.ip));
+		memcpy(dst.ip, karst_ip6_dst(l3), sizeof(dst.ip));
 	else
-		dst = karst_engine_addr_ip4(karst_get_be32(l3 + 16));
+		dst = karst_engine_addr_ip4(karst_get_be32(karst_ip4_dst(l3)));
 	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++)
 		if (eng_port_present(e, i) && eng_port_has_addr(&e->port[i], dst.ip))
 			return true;

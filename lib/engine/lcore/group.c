@@ -53,9 +53,10 @@ address_of(const struct karst_pkt *pkt, uint8_t ip[16])
 	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
 
 	if (pkt->flags & KARST_PKT_IP6) {
-		memcpy(ip, l3 + 24, 16);
+		memcpy(ip, karst_ip6_dst(l3), 16);
 	} else {
-		const struct karst_engine_addr a = karst_engine_addr_ip4(karst_get_be32(l3 + 16));
+		const struct karst_engine_addr a =
+			karst_engine_addr_ip4(karst_get_be32(karst_ip4_dst(l3)));
 
 		memcpy(ip, a.ip, 16);
 	}

@@ -135,18 +135,18 @@ copy_addresses(const struct karst_pkt *pkt, struct eng_gsi_mad *m)
 	struct karst_engine_addr a;
 
 	if (pkt->flags & KARST_PKT_IP6) {
-		memcpy(m->src_ip, l3 + 8, 16);
-		memcpy(m->dst_ip, l3 + 24, 16);
-		m->tclass = (uint8_t)(karst_get_be16(l3) >> 4);
-		m->hop_limit = l3[7];
+		memcpy(m->src_ip, karst_ip6_src(l3), 16);
+		memcpy(m->dst_ip, karst_ip6_dst(l3), 16);
+		m->tclass = karst_ip6_tclass(l3);
+		m->hop_limit = karst_ip6_hop_limit(l3);
 		return;
 	}
-	a = karst_engine_addr_ip4(karst_get_be32(l3 + 12));
+	a = karst_engine_addr_ip4(karst_get_be32(karst_ip4_src(l3)));
 	memcpy(m->src_ip, a.ip, 16);
-	a = karst_engine_addr_ip4(karst_get_be32(l3 + 16));
+	a = karst_engine_addr_ip4(karst_get_be32(karst_ip4_dst(l3)));
 	memcpy(m->dst_ip, a.ip, 16);
-	m->tclass = l3[1];
-	m->hop_limit = l3[8];
+	m->tclass = karst_ip4_tos(l3);
+	m->hop_limit = karst_ip4_ttl(l3);
 }
 
 karst_noinline void

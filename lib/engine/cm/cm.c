@@ -35,7 +35,7 @@ eng_cm_enter(struct karst_engine *e)
 void
 eng_cm_leave(struct eng_cm *cm)
 {
-	bool wake = cm->out.first != NULL || cm->asking != NULL ||
+	bool wake = !STAILQ_EMPTY(&cm->out) || !LIST_EMPTY(&cm->asking) ||
 		karst_cm_next_ns(cm->cm) < cm->wake_ns;
 
 	pthread_mutex_unlock(&cm->lock);
@@ -153,6 +153,7 @@ eng_cm_init(struct karst_engine *e)
 		return -ENOMEM;
 	e->cm = cm;
 	cm->e = e;
+	STAILQ_INIT(&cm->out);
 	pthread_mutex_init(&cm->lock, NULL);
 	ret = make_cm(cm);
 	if (ret == 0)

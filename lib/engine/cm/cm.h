@@ -23,6 +23,7 @@
 #define ENG_CM_H
 
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "cm_client.h"
 #include "gsi.h"
@@ -38,21 +39,18 @@
 
 /* A MAD that waits to be sent. */
 struct cm_mad {
-	struct cm_mad *next;
+	STAILQ_ENTRY(cm_mad) next;
 	struct karst_path path; /* complete once its way is known */
 	uint8_t bytes[ENG_GSI_MAD_BYTES] karst_aligned(8);
 };
 
-struct cm_mads {
-	struct cm_mad *first;
-	struct cm_mad **end; /* of no meaning without a first one */
-};
+STAILQ_HEAD(cm_mads, cm_mad);
 
 enum cm_way_state { CM_WAY_ASKING, CM_WAY_READY, CM_WAY_FAILED };
 
 struct cm_way {
-	struct cm_way *next;  /* in its bucket */
-	struct cm_way *asked; /* the next one that is ASKING */
+	LIST_ENTRY(cm_way) next;  /* in its bucket */
+	LIST_ENTRY(cm_way) asked; /* among those that are ASKING */
 	enum cm_way_state state;
 	uint8_t port;
 	uint8_t src_ip[16], dst_ip[16];
@@ -61,26 +59,27 @@ struct cm_way {
 	uint64_t look_ns;       /* ASKING: next look */
 	uint64_t nap_ns;
 	struct cm_mads mads;
-	struct cm_id *ids; /* that wait, by way_next */
+	LIST_HEAD(, cm_id) ids; /* that wait, by way_next */
 };
 
 /* --- events (cm_channel.c) --- */
 
 struct cm_event {
-	struct cm_event *next;
+	STAILQ_ENTRY(cm_event) next;
 	struct cm_id *id;       /* whose it is; of a connect request: the listener */
 	struct cm_id *conn;     /* connect request: the new one */
 	struct cm_group *group; /* MULTICAST_* */
 	struct karst_ctl_cm_get_event_rsp rsp;
 };
 
+STAILQ_HEAD(cm_events, cm_event);
+
 struct cm_channel {
 	uint32_t handle;
 	uint32_t ids; /* that use it */
 	struct cm_client *client;
 	struct eng_stream stream;
-	struct cm_event *first;
-	struct cm_event **end; /* of no meaning without a first one */
+	struct cm_events events;
 };
 
 /* --- identifiers --- */
@@ -109,7 +108,7 @@ struct cm_group {
 	uint32_t reported; /* events that were got */
 	uint8_t ip[16];
 	struct cm_id *id;
-	struct cm_group *next; /* of the identifier */
+	SLIST_ENTRY(cm_group) next; /* of the identifier */
 };
 
 struct cm_id {
@@ -134,14 +133,14 @@ struct cm_id {
 	uint8_t port; /* of the engine, from 0 */
 	uint8_t sgid_index;
 	struct karst_ctl_cm_addr src, dst;
-	struct cm_id *port_next;    /* in the bucket of port numbers */
-	struct cm_service *service; /* LISTEN */
-	uint32_t backlog;           /* LISTEN: requests that may still come */
-	uint32_t reported;          /* events that were got */
-	uint32_t nevents;           /* that wait, but for requests */
+	LIST_ENTRY(cm_id) port_next; /* in the bucket of port numbers */
+	struct cm_service *service;  /* LISTEN */
+	uint32_t backlog;            /* LISTEN: requests that may still come */
+	uint32_t reported;           /* events that were got */
+	uint32_t nevents;            /* that wait, but for requests */
 	/* ADDR_QUERY */
 	struct cm_way *way;
-	struct cm_id *way_next;
+	LIST_ENTRY(cm_id) way_next;
 	uint64_t until_ns;
 	/* the connection */
 	uint32_t cm_id;  /* of lib/cm; 0: none */
@@ -154,7 +153,7 @@ struct cm_id {
 	uint8_t initiator_depth;
 	uint8_t retry_count;
 	uint8_t rnr_retry_count;
-	struct cm_group *groups;
+	SLIST_HEAD(, cm_group) groups;
 };
 
 static inline bool
@@ -179,14 +178,14 @@ struct eng_cm {
 	bool running;
 	_Atomic bool stop;
 	pthread_mutex_t lock; /* the following, and *cm */
-	struct cm_way *way[CM_WAY_BUCKETS];
-	struct cm_way *asking;
+	LIST_HEAD(cm_way_bucket, cm_way) way[CM_WAY_BUCKETS];
+	LIST_HEAD(, cm_way) asking;
 	uint32_t nways;
 	uint64_t sweep_ns;  /* when to look for ways to forget */
 	uint64_t wake_ns;   /* when the thread looks again of its own accord */
 	uint32_t nmads;     /* that wait */
 	struct cm_mads out; /* whose ways are known */
-	struct cm_id *number[CM_PORT_BUCKETS];
+	LIST_HEAD(cm_number_bucket, cm_id) number[CM_PORT_BUCKETS];
 	uint64_t random_key[2]; /* of eng_cm_random() */
 	uint64_t randoms;       /* that it has given */
 	struct cm_stats stats;

@@ -25,13 +25,9 @@ event_put(struct cm_channel *ch, struct cm_event *ev)
 {
 	static const uint8_t byte;
 
-	ev->next = NULL;
-	if (ch->first == NULL) {
-		ch->end = &ch->first;
+	if (STAILQ_EMPTY(&ch->events))
 		eng_stream_put(&ch->stream, &byte, sizeof(byte));
-	}
-	*ch->end = ev;
-	ch->end = &ev->next;
+	STAILQ_INSERT_TAIL(&ch->events, ev, next);
 }
 
 struct cm_event *
@@ -61,49 +57,48 @@ eng_cm_event(struct eng_cm *cm, struct cm_id *id, uint32_t code, int status)
 struct cm_event *
 eng_cm_event_take(struct cm_channel *ch, bool *emptied)
 {
-	struct cm_event *ev = ch->first;
+	struct cm_event *ev = STAILQ_FIRST(&ch->events);
 
 	if (ev == NULL)
 		return NULL;
-	ch->first = ev->next;
+	STAILQ_REMOVE_HEAD(&ch->events, next);
 	if (ev->conn == NULL)
 		ev->id->nevents--;
-	*emptied = ch->first == NULL;
+	*emptied = STAILQ_EMPTY(&ch->events);
 	return ev;
 }
 
-/* Takes the events of @id out of its channel that match @group, if there is one.
- * @return them; *@emptied: no others are left. */
-static struct cm_event *
-event_extract(struct cm_id *id, const struct cm_group *group, bool *emptied)
+/* Takes the events of @id out of its channel that match @group, if there is one, to @out.
+ * @return true: there were events, and none is left. */
+static bool
+event_extract(struct cm_id *id, const struct cm_group *group, struct cm_events *out)
 {
 	struct cm_channel *ch = id->channel;
-	struct cm_event **at = &ch->first, *ev, *out = NULL, **out_end = &out;
-	bool any = ch->first != NULL;
+	struct cm_events all = STAILQ_HEAD_INITIALIZER(all);
+	bool any = !STAILQ_EMPTY(&ch->events);
+	struct cm_event *ev;
 
-	while ((ev = *at) != NULL) {
-		if (ev->id != id || (group != NULL && ev->group != group)) {
-			at = &ev->next;
-			continue;
-		}
-		*at = ev->next;
-		*out_end = ev;
-		out_end = &ev->next;
+	STAILQ_INIT(out);
+	STAILQ_CONCAT(&all, &ch->events);
+	while ((ev = STAILQ_FIRST(&all)) != NULL) {
+		STAILQ_REMOVE_HEAD(&all, next);
+		if (ev->id != id || (group != NULL && ev->group != group))
+			STAILQ_INSERT_TAIL(&ch->events, ev, next);
+		else
+			STAILQ_INSERT_TAIL(out, ev, next);
 	}
-	*out_end = NULL;
-	ch->end = at;
-	*emptied = any && ch->first == NULL;
-	return out;
+	return any && STAILQ_EMPTY(&ch->events);
 }
 
 bool
 eng_cm_event_purge(struct eng_cm *cm, struct cm_id *id, const struct cm_group *group)
 {
-	bool emptied;
-	struct cm_event *ev = event_extract(id, group, &emptied), *next;
+	struct cm_events out;
+	bool emptied = event_extract(id, group, &out);
+	struct cm_event *ev;
 
-	for (; ev != NULL; ev = next) {
-		next = ev->next;
+	while ((ev = STAILQ_FIRST(&out)) != NULL) {
+		STAILQ_REMOVE_HEAD(&out, next);
 		/* nobody has heard of it: it is rejected */
 		if (ev->conn != NULL)
 			eng_cm_id_free(cm, ev->conn);
@@ -117,11 +112,12 @@ eng_cm_event_purge(struct eng_cm *cm, struct cm_id *id, const struct cm_group *g
 bool
 eng_cm_event_move(struct cm_id *id, struct cm_channel *to)
 {
-	bool emptied;
-	struct cm_event *ev = event_extract(id, NULL, &emptied), *next;
+	struct cm_events out;
+	bool emptied = event_extract(id, NULL, &out);
+	struct cm_event *ev;
 
-	for (; ev != NULL; ev = next) {
-		next = ev->next;
+	while ((ev = STAILQ_FIRST(&out)) != NULL) {
+		STAILQ_REMOVE_HEAD(&out, next);
 		if (ev->conn != NULL) {
 			ev->conn->channel->ids--;
 			ev->conn->channel = to;

@@ -42,8 +42,8 @@ free_groups(struct cm_id *id)
 {
 	struct cm_group *g;
 
-	while ((g = id->groups) != NULL) {
-		id->groups = g->next;
+	while ((g = SLIST_FIRST(&id->groups)) != NULL) {
+		SLIST_REMOVE_HEAD(&id->groups, next);
 		eng_handles_del(&id->client->groups, g->handle);
 		free(g);
 	}

@@ -209,7 +209,7 @@ eng_cm_choose_port(const struct karst_engine *e, const struct karst_ctl_cm_addr 
 
 /* --- port numbers --- */
 
-static struct cm_id **
+static struct cm_number_bucket *
 number_bucket_of(struct eng_cm *cm, uint16_t port_space, uint16_t number)
 {
 	return &cm->number[(port_space * 31u + number) % CM_PORT_BUCKETS];
@@ -242,7 +242,7 @@ is_taken(struct eng_cm *cm, const struct cm_id *id, uint16_t number, bool to_lis
 {
 	const struct cm_id *at;
 
-	for (at = *number_bucket_of(cm, id->port_space, number); at != NULL; at = at->port_next) {
+	LIST_FOREACH(at, number_bucket_of(cm, id->port_space, number), port_next) {
 		if (at == id || at->port_space != id->port_space || at->src.port_number != number)
 			continue;
 		if (!to_listen && at->reuse_addr && id->reuse_addr && at->state != CM_ID_LISTEN)
@@ -257,7 +257,7 @@ int
 eng_cm_number(struct eng_cm *cm, struct cm_id *id)
 {
 	uint32_t number = id->src.port_number, i, n = EPHEMERAL_LAST - EPHEMERAL_FIRST + 1, at;
-	struct cm_id **bucket;
+	struct cm_number_bucket *bucket;
 
 	if (number != 0) {
 		if (is_taken(cm, id, (uint16_t)number, false))
@@ -280,8 +280,7 @@ eng_cm_number(struct eng_cm *cm, struct cm_id *id)
 	}
 	id->src.port_number = (uint16_t)number;
 	bucket = number_bucket_of(cm, id->port_space, (uint16_t)number);
-	id->port_next = *bucket;
-	*bucket = id;
+	LIST_INSERT_HEAD(bucket, id, port_next);
 	id->numbered = true;
 	return 0;
 }
@@ -289,14 +288,9 @@ eng_cm_number(struct eng_cm *cm, struct cm_id *id)
 void
 eng_cm_unnumber(struct eng_cm *cm, struct cm_id *id)
 {
-	struct cm_id **at;
-
 	if (!id->numbered)
 		return;
-	for (at = number_bucket_of(cm, id->port_space, id->src.port_number); *at != id;
-		at = &(*at)->port_next)
-		;
-	*at = id->port_next;
+	LIST_REMOVE(id, port_next);
 	id->numbered = false;
 }
 
@@ -307,7 +301,7 @@ service_of(struct eng_cm *cm, uint16_t port_space, uint16_t number)
 {
 	const struct cm_id *at;
 
-	for (at = *number_bucket_of(cm, port_space, number); at != NULL; at = at->port_next)
+	LIST_FOREACH(at, number_bucket_of(cm, port_space, number), port_next)
 		if (at->service != NULL && at->port_space == port_space &&
 			at->src.port_number == number)
 			return at->service;
@@ -360,8 +354,8 @@ eng_cm_listener(struct eng_cm *cm, const struct cm_service *service, const struc
 {
 	struct cm_id *at, *found = NULL;
 
-	for (at = *number_bucket_of(cm, service->port_space, service->port_number); at != NULL;
-		at = at->port_next) {
+	LIST_FOREACH(
+		at, number_bucket_of(cm, service->port_space, service->port_number), port_next) {
 		if (at->service != service)
 			continue;
 		if (same_ip(at->src.ip, ip->dst_ip) &&

@@ -28,23 +28,13 @@
 #define NAP_FIRST_NS UINT64_C(50000)
 #define NAP_MOST_NS  UINT64_C(10000000)
 
-static void
-mads_add(struct cm_mads *m, struct cm_mad *mad)
-{
-	mad->next = NULL;
-	if (m->first == NULL)
-		m->end = &m->first;
-	*m->end = mad;
-	m->end = &mad->next;
-}
-
 static struct cm_mad *
 mads_take(struct cm_mads *m)
 {
-	struct cm_mad *mad = m->first;
+	struct cm_mad *mad = STAILQ_FIRST(m);
 
 	if (mad != NULL)
-		m->first = mad->next;
+		STAILQ_REMOVE_HEAD(m, next);
 	return mad;
 }
 
@@ -68,7 +58,7 @@ mads_drop(struct eng_cm *cm, struct cm_mads *m)
 
 /* --- the table --- */
 
-static struct cm_way **
+static struct cm_way_bucket *
 way_bucket_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16])
 {
 	uint64_t words[4], h = port;
@@ -89,8 +79,7 @@ way_ask(struct eng_cm *cm, struct cm_way *w)
 	w->look_ns = cm->cm->now_ns;
 	w->until_ns = w->look_ns + ASK_NS;
 	w->nap_ns = NAP_FIRST_NS;
-	w->asked = cm->asking;
-	cm->asking = w;
+	LIST_INSERT_HEAD(&cm->asking, w, asked);
 }
 
 /* The way; ASKING if it is new, or was found too long ago.  NULL: there would be more than
@@ -98,9 +87,10 @@ way_ask(struct eng_cm *cm, struct cm_way *w)
 static struct cm_way *
 way_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst[16], uint32_t most)
 {
-	struct cm_way **bucket = way_bucket_of(cm, port, src, dst), *w;
+	struct cm_way_bucket *bucket = way_bucket_of(cm, port, src, dst);
+	struct cm_way *w;
 
-	for (w = *bucket; w != NULL; w = w->next)
+	LIST_FOREACH(w, bucket, next)
 		if (w->port == port && memcmp(w->src_ip, src, 16) == 0 &&
 			memcmp(w->dst_ip, dst, 16) == 0)
 			break;
@@ -111,8 +101,8 @@ way_of(struct eng_cm *cm, uint8_t port, const uint8_t src[16], const uint8_t dst
 		w->port = port;
 		memcpy(w->src_ip, src, 16);
 		memcpy(w->dst_ip, dst, 16);
-		w->next = *bucket;
-		*bucket = w;
+		STAILQ_INIT(&w->mads);
+		LIST_INSERT_HEAD(bucket, w, next);
 		cm->nways++;
 		way_ask(cm, w);
 	} else if (w->state != CM_WAY_ASKING && cm->cm->now_ns >= w->until_ns) {
@@ -129,14 +119,13 @@ way_sweep(struct eng_cm *cm)
 
 	cm->sweep_ns = cm->cm->now_ns + SWEEP_NS;
 	for (i = 0; i < CM_WAY_BUCKETS; i++) {
-		struct cm_way **at = &cm->way[i], *w;
+		struct cm_way *w, *next;
 
-		while ((w = *at) != NULL) {
-			if (w->state == CM_WAY_ASKING || cm->cm->now_ns < w->until_ns) {
-				at = &w->next;
+		for (w = LIST_FIRST(&cm->way[i]); w != NULL; w = next) {
+			next = LIST_NEXT(w, next);
+			if (w->state == CM_WAY_ASKING || cm->cm->now_ns < w->until_ns)
 				continue;
-			}
-			*at = w->next;
+			LIST_REMOVE(w, next);
 			cm->nways--;
 			free(w);
 		}
@@ -177,9 +166,9 @@ eng_cm_way_send(struct eng_cm *cm, const struct karst_cm_path *path, const uint8
 	mad->path.flow_label = path->flow_label;
 	if (w->state == CM_WAY_READY) {
 		way_complete(mad, &w->path);
-		mads_add(&cm->out, mad);
+		STAILQ_INSERT_TAIL(&cm->out, mad, next);
 	} else {
-		mads_add(&w->mads, mad);
+		STAILQ_INSERT_TAIL(&w->mads, mad, next);
 	}
 }
 
@@ -199,21 +188,16 @@ eng_cm_way_find(struct eng_cm *cm, struct cm_id *id)
 	if (w->until_ns < id->until_ns)
 		w->until_ns = id->until_ns;
 	id->way = w;
-	id->way_next = w->ids;
-	w->ids = id;
+	LIST_INSERT_HEAD(&w->ids, id, way_next);
 	return 0;
 }
 
 void
 eng_cm_way_forget(struct cm_id *id)
 {
-	struct cm_id **at;
-
 	if (id->way == NULL)
 		return;
-	for (at = &id->way->ids; *at != id; at = &(*at)->way_next)
-		;
-	*at = id->way_next;
+	LIST_REMOVE(id, way_next);
 	id->way = NULL;
 }
 
@@ -221,26 +205,23 @@ eng_cm_way_forget(struct cm_id *id)
 static void
 way_found(struct eng_cm *cm, struct cm_way *w, int ret, const struct karst_path *path)
 {
-	struct cm_way **at;
 	struct cm_mad *mad;
 	struct cm_id *id;
 
-	for (at = &cm->asking; *at != w; at = &(*at)->asked)
-		;
-	*at = w->asked;
+	LIST_REMOVE(w, asked);
 	w->state = ret == 0 ? CM_WAY_READY : CM_WAY_FAILED;
 	w->until_ns = cm->cm->now_ns + (ret == 0 ? KEEP_NS : FAILED_NS);
 	if (ret == 0) {
 		w->path = *path;
 		while ((mad = mads_take(&w->mads)) != NULL) {
 			way_complete(mad, path);
-			mads_add(&cm->out, mad);
+			STAILQ_INSERT_TAIL(&cm->out, mad, next);
 		}
 	} else {
 		cm->stats.ways_failed++;
 		mads_drop(cm, &w->mads);
 	}
-	while ((id = w->ids) != NULL) {
+	while ((id = LIST_FIRST(&w->ids)) != NULL) {
 		eng_cm_way_forget(id);
 		eng_cm_id_resolved(cm, id, ret);
 	}
@@ -252,17 +233,16 @@ way_found(struct eng_cm *cm, struct cm_way *w, int ret, const struct karst_path 
 static uint64_t
 way_give_up(struct eng_cm *cm, struct cm_way *w)
 {
-	struct cm_id **at = &w->ids, *id;
 	uint64_t next = UINT64_MAX;
+	struct cm_id *id, *after;
 
-	while ((id = *at) != NULL) {
+	for (id = LIST_FIRST(&w->ids); id != NULL; id = after) {
+		after = LIST_NEXT(id, way_next);
 		if (cm->cm->now_ns < id->until_ns) {
 			next = karst_min_u64(next, id->until_ns);
-			at = &id->way_next;
 			continue;
 		}
-		*at = id->way_next;
-		id->way = NULL;
+		eng_cm_way_forget(id);
 		eng_cm_id_resolved(cm, id, -ETIMEDOUT);
 	}
 	return next;
@@ -297,7 +277,7 @@ send_all(struct eng_cm *cm)
 	struct cm_mad *mad[ENG_GSI_BURST];
 	unsigned int i, n;
 
-	while (cm->out.first != NULL) {
+	while (!STAILQ_EMPTY(&cm->out)) {
 		for (n = 0; n < ENG_GSI_BURST && (mad[n] = mads_take(&cm->out)) != NULL; n++)
 			out[n] = (struct eng_gsi_out){.path = mad[n]->path, .mad = mad[n]->bytes};
 		pthread_mutex_unlock(&cm->lock);
@@ -317,8 +297,8 @@ eng_cm_way_work(struct eng_cm *cm)
 
 	/* Only this thread takes ways off the list, and new ones come to its front, so "after"
 	 * stays good. */
-	for (w = cm->asking; w != NULL; w = after) {
-		after = w->asked;
+	for (w = LIST_FIRST(&cm->asking); w != NULL; w = after) {
+		after = LIST_NEXT(w, asked);
 		next = karst_min_u64(
 			next, cm->cm->now_ns >= w->look_ns ? way_look(cm, w) : w->look_ns);
 	}
@@ -337,8 +317,8 @@ eng_cm_way_fini(struct eng_cm *cm)
 	unsigned int i;
 
 	for (i = 0; i < CM_WAY_BUCKETS; i++)
-		while ((w = cm->way[i]) != NULL) {
-			cm->way[i] = w->next;
+		while ((w = LIST_FIRST(&cm->way[i])) != NULL) {
+			LIST_REMOVE(w, next);
 			mads_drop(cm, &w->mads);
 			free(w);
 		}

@@ -17,6 +17,7 @@
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include <rte_ethdev.h>
 #include <rte_mbuf.h>
@@ -89,7 +90,7 @@ struct eng_xrcd {
 	uint32_t users; /* who has opened it, and what is in it */
 	bool shared;
 	uint64_t dev, ino; /* shared */
-	struct eng_xrcd *next;
+	SLIST_ENTRY(eng_xrcd) next;
 };
 
 struct eng_cq {
@@ -188,8 +189,7 @@ struct karst_engine_owner {
 	uint32_t nmcasts;                  /* its QPs' attachments to multicast groups */
 	uint32_t max_mcasts;
 	uint32_t bell_cells;
-	struct karst_engine_owner *next;
-	struct karst_engine_owner **pprev;
+	LIST_ENTRY(karst_engine_owner) next;
 	/* of each lcore */
 	struct {
 		struct karst_bell_shared *bell;
@@ -342,24 +342,24 @@ struct karst_engine {
 	_Atomic bool running;       /* lcores of karst_engine_start() go on */
 	pthread_mutex_t names_lock; /* eng_lcore.space_of */
 	bool started;
-	struct eng_capture *capture;       /* NULL: none; with the list of engines held */
-	pthread_mutex_t ctl_lock;          /* everything below, mem, ahs; see eng_ctl_enter() */
-	struct arena objects;              /* only the engine looks at these */
-	struct karst_engine_owner *self;   /* the program that embeds the engine */
-	struct karst_engine_owner *owners; /* with it */
+	struct eng_capture *capture;     /* NULL: none; with the list of engines held */
+	pthread_mutex_t ctl_lock;        /* everything below, mem, ahs; see eng_ctl_enter() */
+	struct arena objects;            /* only the engine looks at these */
+	struct karst_engine_owner *self; /* the program that embeds the engine */
+	LIST_HEAD(, karst_engine_owner) owners; /* with it */
 	uint32_t nowners;
 	uint32_t nqps[KARST_ENGINE_MAX_LCORES];
 	uint32_t ncqs;
 	_Atomic uint32_t nstamped; /* CQs that keep times */
 	uint32_t nsrqs;
-	struct eng_xrcd *xrcds;
+	SLIST_HEAD(, eng_xrcd) xrcds;
 	uint32_t last_xrcd; /* number of the newest domain */
 	pthread_mutex_t
 		session_lock;     /* the following three, and what sessions tell of themselves */
 	struct eng_shares shares; /* has a lock of its own */
-	struct karst_session *sessions;
+	LIST_HEAD(, karst_session) sessions;
 	uint32_t last_client;
-	struct karst_engine *next; /* telemetry's list */
+	STAILQ_ENTRY(karst_engine) next; /* telemetry's list */
 	bool ready;
 };
 

@@ -297,7 +297,7 @@ eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *ev)
 	const struct karst_engine_owner *o;
 
 	__atomic_store_n(&lc->in_callback, this_thread(), __ATOMIC_RELAXED);
-	for (o = lc->e->owners; o != NULL; o = o->next)
+	LIST_FOREACH(o, &lc->e->owners, next)
 		if (o->ops.async_event != NULL)
 			o->ops.async_event(o->user, ev);
 	__atomic_store_n(&lc->in_callback, 0, __ATOMIC_RELAXED);

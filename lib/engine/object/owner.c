@@ -96,11 +96,7 @@ owner_enter(struct karst_engine_owner *o)
 
 	for (i = 0; i < o->e->nlcores; i++)
 		eng_mailbox_call(&o->e->lcore[i], eng_bell_add_on_lcore, o);
-	o->next = o->e->owners;
-	o->pprev = &o->e->owners;
-	if (o->next != NULL)
-		o->next->pprev = &o->next;
-	o->e->owners = o;
+	LIST_INSERT_HEAD(&o->e->owners, o, next);
 	o->e->nowners++;
 }
 
@@ -111,9 +107,7 @@ owner_leave(struct karst_engine_owner *o)
 
 	for (i = 0; i < o->e->nlcores; i++)
 		eng_mailbox_call(&o->e->lcore[i], eng_bell_del_on_lcore, o);
-	*o->pprev = o->next;
-	if (o->next != NULL)
-		o->next->pprev = o->pprev;
+	LIST_REMOVE(o, next);
 	o->e->nowners--;
 }
 
@@ -146,8 +140,8 @@ eng_owners_fini(struct karst_engine *e)
 {
 	struct karst_engine_owner *o;
 
-	while ((o = e->owners) != NULL) {
-		e->owners = o->next;
+	while ((o = LIST_FIRST(&e->owners)) != NULL) {
+		LIST_REMOVE(o, next);
 		owner_free(o);
 	}
 }

@@ -21,21 +21,23 @@
 static struct eng_xrcd *
 find_shared(const struct karst_engine *e, const struct karst_engine_xrcd_init *init)
 {
-	struct eng_xrcd *x = e->xrcds;
+	struct eng_xrcd *x;
 
-	while (x != NULL && !(x->shared && x->dev == init->dev && x->ino == init->ino))
-		x = x->next;
+	SLIST_FOREACH(x, &e->xrcds, next)
+		if (x->shared && x->dev == init->dev && x->ino == init->ino)
+			break;
 	return x;
 }
 
 static bool
 number_taken(const struct karst_engine *e, uint32_t number)
 {
-	const struct eng_xrcd *x = e->xrcds;
+	const struct eng_xrcd *x;
 
-	while (x != NULL && x->pub.number != number)
-		x = x->next;
-	return x != NULL;
+	SLIST_FOREACH(x, &e->xrcds, next)
+		if (x->pub.number == number)
+			return true;
+	return false;
 }
 
 static int
@@ -55,9 +57,8 @@ xrcd_make(struct karst_engine *e, const struct karst_engine_xrcd_init *init, str
 	*x = (struct eng_xrcd){.pub = {.number = ++e->last_xrcd, .lcore = lcore},
 		.shared = init->shared,
 		.dev = init->dev,
-		.ino = init->ino,
-		.next = e->xrcds};
-	e->xrcds = x;
+		.ino = init->ino};
+	SLIST_INSERT_HEAD(&e->xrcds, x, next);
 	*out = x;
 	return 0;
 }
@@ -93,13 +94,11 @@ eng_xrcd_get(struct karst_engine_xrcd *xrcd)
 void
 eng_xrcd_put(struct karst_engine *e, struct karst_engine_xrcd *xrcd)
 {
-	struct eng_xrcd *x = karst_container_of(xrcd, struct eng_xrcd, pub), **at = &e->xrcds;
+	struct eng_xrcd *x = karst_container_of(xrcd, struct eng_xrcd, pub);
 
 	if (--x->users != 0)
 		return;
-	while (*at != x)
-		at = &(*at)->next;
-	*at = x->next;
+	SLIST_REMOVE(&e->xrcds, x, eng_xrcd, next);
 	eng_arena_free(&e->objects, x, sizeof(*x));
 }
 

@@ -21,10 +21,13 @@
 
 static struct {
 	pthread_mutex_t lock;
-	struct karst_engine *first;
-	unsigned int count; /* engines ever made, for names */
+	STAILQ_HEAD(, karst_engine) list; /* the oldest first */
+	unsigned int count;               /* engines ever made, for names */
 	bool registered;
-} engines = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} engines = {
+	.lock = PTHREAD_MUTEX_INITIALIZER,
+	.list = STAILQ_HEAD_INITIALIZER(engines.list),
+};
 
 /* --- which engine --- */
 
@@ -34,7 +37,7 @@ find_engine(const char *name, size_t n)
 {
 	struct karst_engine *e;
 
-	for (e = engines.first; e != NULL; e = e->next)
+	STAILQ_FOREACH(e, &engines.list, next)
 		if (e->ready && (n == 0 || (strlen(e->name) == n && !strncmp(e->name, name, n))))
 			return e;
 	return NULL;
@@ -213,7 +216,7 @@ on_engines(const char *cmd, const char *params, struct rte_tel_data *d)
 
 	rte_tel_data_start_array(d, RTE_TEL_STRING_VAL);
 	pthread_mutex_lock(&engines.lock);
-	for (e = engines.first; e != NULL; e = e->next)
+	STAILQ_FOREACH(e, &engines.list, next)
 		if (e->ready)
 			rte_tel_data_add_array_string(d, e->name);
 	pthread_mutex_unlock(&engines.lock);
@@ -286,7 +289,7 @@ register_commands(void)
 static int
 add_locked(struct karst_engine *e)
 {
-	struct karst_engine **at;
+	const struct karst_engine *other;
 
 	if (!engines.registered) {
 		int ret = karst_crc_init(NULL);
@@ -304,13 +307,13 @@ add_locked(struct karst_engine *e)
 	else
 		snprintf(e->name, sizeof(e->name), "karst%u", engines.count);
 	e->cfg.name = e->name;
-	for (at = &engines.first; *at != NULL; at = &(*at)->next) {
-		if (strcmp((*at)->name, e->name) == 0) {
+	STAILQ_FOREACH(other, &engines.list, next) {
+		if (strcmp(other->name, e->name) == 0) {
 			karst_log(KARST_LOG_ERR, "there is an engine \"%s\" already", e->name);
 			return -EEXIST;
 		}
 	}
-	*at = e;
+	STAILQ_INSERT_TAIL(&engines.list, e, next);
 	engines.count++;
 	return 0;
 }
@@ -337,14 +340,13 @@ eng_telemetry_ready(struct karst_engine *e)
 void
 eng_telemetry_del(struct karst_engine *e)
 {
-	struct karst_engine **at;
+	const struct karst_engine *at;
 
 	pthread_mutex_lock(&engines.lock);
-	for (at = &engines.first; *at != NULL; at = &(*at)->next) {
-		if (*at == e) {
-			*at = e->next;
+	STAILQ_FOREACH(at, &engines.list, next)
+		if (at == e)
 			break;
-		}
-	}
+	if (at != NULL) /* else it was never added */
+		STAILQ_REMOVE(&engines.list, e, karst_engine, next);
 	pthread_mutex_unlock(&engines.lock);
 }

@@ -193,7 +193,7 @@ on_memory(const char *cmd, const char *params, struct rte_tel_data *d)
 		rte_tel_data_add_dict_u64(d, "pds", mem.pds);
 		rte_tel_data_add_dict_u64(d, "object_bytes", e->objects.used);
 		rte_tel_data_add_dict_u64(d, "object_bytes_mapped", e->objects.mapped);
-		for (o = e->owners; o != NULL; o = o->next) {
+		LIST_FOREACH(o, &e->owners, next) {
 			ring_bytes += o->rings.used;
 			ring_bytes_mapped += o->rings.mapped;
 		}

@@ -79,7 +79,7 @@ tell_all_identifiers(struct karst_engine *e, uint8_t port)
 
 	pthread_mutex_lock(&e->session_lock);
 	cm = eng_cm_enter(e);
-	for (s = e->sessions; s != NULL; s = s->next)
+	LIST_FOREACH(s, &e->sessions, next)
 		tell_identifiers(cm, s, port);
 	eng_cm_leave(cm);
 	pthread_mutex_unlock(&e->session_lock);

@@ -471,11 +471,7 @@ link_session(struct karst_session *s)
 	pthread_mutex_lock(&e->session_lock);
 	s->info.client = ++e->last_client;
 	s->owner->client = s->info.client; /* it has no objects yet */
-	s->next = e->sessions;
-	s->pprev = &e->sessions;
-	if (s->next != NULL)
-		s->next->pprev = &s->next;
-	e->sessions = s;
+	LIST_INSERT_HEAD(&e->sessions, s, next);
 	pthread_mutex_unlock(&e->session_lock);
 }
 
@@ -483,9 +479,7 @@ static void
 unlink_session(struct karst_session *s)
 {
 	pthread_mutex_lock(&s->e->session_lock);
-	*s->pprev = s->next;
-	if (s->next != NULL)
-		s->next->pprev = s->pprev;
+	LIST_REMOVE(s, next);
 	pthread_mutex_unlock(&s->e->session_lock);
 }
 
@@ -626,12 +620,13 @@ karst_session_list(struct karst_engine *e, struct karst_session_info *infos, uns
 	unsigned int n = 0;
 
 	pthread_mutex_lock(&e->session_lock);
-	for (s = e->sessions; s != NULL; s = s->next, n++) {
-		if (n >= max)
+	LIST_FOREACH(s, &e->sessions, next) {
+		if (n++ >= max)
 			continue;
-		infos[n] = s->info;
-		infos[n].cm_ids = s->cm.ids.used;
-		infos[n].lost_events = atomic_load_explicit(&s->lost_events, memory_order_relaxed);
+		infos[n - 1] = s->info;
+		infos[n - 1].cm_ids = s->cm.ids.used;
+		infos[n - 1].lost_events =
+			atomic_load_explicit(&s->lost_events, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&e->session_lock);
 	eng_cm_leave(cm);

@@ -61,6 +61,7 @@ eng_session_cm_create_channel(struct karst_session *s, struct session_call *c)
 		return say(c, ret, "channel: the engine has no descriptors left (its ulimit -n)");
 	}
 	ch->client = &s->cm;
+	STAILQ_INIT(&ch->events);
 	cm = eng_cm_enter(s->e);
 	ret = eng_session_handle_add(c, &s->cm.channels, ch, "channels of connection management",
 		"max_channels", &ch->handle);
@@ -287,8 +288,7 @@ join_mcast(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	g->uid = req->uid;
 	g->id = id;
 	memcpy(g->ip, req->addr.ip, sizeof(g->ip));
-	g->next = id->groups;
-	id->groups = g;
+	SLIST_INSERT_HEAD(&id->groups, g, next);
 	ev->group = g;
 	ev->rsp.ud_qpn = 0xffffff;
 	ev->rsp.ud_qkey = CM_UDP_QKEY;
@@ -313,15 +313,13 @@ eng_session_cm_leave_mcast(struct karst_session *s, struct session_call *c)
 	const struct karst_ctl_cm_leave_mcast_req *req = c->body;
 	struct karst_ctl_cm_leave_mcast_rsp *rsp = c->rsp;
 	struct eng_cm *cm = eng_cm_enter(s->e);
-	struct cm_group *g = eng_session_find(c, &s->cm.groups, req->group, "group"), **at;
+	struct cm_group *g = eng_session_find(c, &s->cm.groups, req->group, "group");
 
 	if (g != NULL) {
 		rsp->events = g->reported;
 		rsp->channel = g->id->channel->handle;
 		rsp->emptied = eng_cm_event_purge(cm, g->id, g);
-		for (at = &g->id->groups; *at != g; at = &(*at)->next)
-			;
-		*at = g->next;
+		SLIST_REMOVE(&g->id->groups, g, cm_group, next);
 		eng_handles_del(&s->cm.groups, g->handle);
 		free(g);
 	}

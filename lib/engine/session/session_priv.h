@@ -26,6 +26,7 @@
 #define SESSION_PRIV_H
 
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "cm_client.h"
 #include "handles.h"
@@ -131,8 +132,7 @@ struct karst_session {
 	uint64_t shared, migrated, copied;
 	/* under session_lock */
 	struct karst_session_info info;
-	struct karst_session *next;
-	struct karst_session **pprev;
+	LIST_ENTRY(karst_session) next;
 };
 
 /* --- operations --- */

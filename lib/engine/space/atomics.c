@@ -8,7 +8,7 @@
 
 static struct {
 	pthread_mutex_t lock;
-	struct eng_atomics *first;
+	LIST_HEAD(, eng_atomics) list;
 } all_atomics = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct eng_atomics *
@@ -17,13 +17,13 @@ eng_atomics_get(pid_t pid)
 	struct eng_atomics *a;
 
 	pthread_mutex_lock(&all_atomics.lock);
-	for (a = all_atomics.first; a != NULL && a->pid != pid; a = a->next)
-		;
+	LIST_FOREACH(a, &all_atomics.list, next)
+		if (a->pid == pid)
+			break;
 	if (a == NULL && (a = calloc(1, sizeof(*a))) != NULL) {
 		a->pid = pid;
 		pthread_mutex_init(&a->lock, NULL);
-		a->next = all_atomics.first;
-		all_atomics.first = a;
+		LIST_INSERT_HEAD(&all_atomics.list, a, next);
 	}
 	if (a != NULL)
 		a->users++;
@@ -34,13 +34,9 @@ eng_atomics_get(pid_t pid)
 void
 eng_atomics_put(struct eng_atomics *a)
 {
-	struct eng_atomics **pp;
-
 	pthread_mutex_lock(&all_atomics.lock);
 	if (--a->users == 0) {
-		for (pp = &all_atomics.first; *pp != a; pp = &(*pp)->next)
-			;
-		*pp = a->next;
+		LIST_REMOVE(a, next);
 		pthread_mutex_destroy(&a->lock);
 		free(a);
 	}

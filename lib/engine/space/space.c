@@ -92,8 +92,8 @@ karst_space_create(struct karst_engine *e, pid_t pid, int pidfd, uid_t uid, gid_
 void
 karst_space_destroy(struct karst_space *s)
 {
-	while (s->regions != NULL)
-		karst_space_unmap(s->regions);
+	while (!LIST_EMPTY(&s->regions))
+		karst_space_unmap(LIST_FIRST(&s->regions));
 	/* nobody is told any more, and no copy begins */
 	atomic_store_explicit(&s->failed, true, memory_order_relaxed);
 	eng_space_put(s);
@@ -465,11 +465,7 @@ static void
 link_region(struct karst_space *s, struct karst_space_region *r)
 {
 	count_on_demand(s, r, 1);
-	r->next = s->regions;
-	r->pprev = &s->regions;
-	if (r->next != NULL)
-		r->next->pprev = &r->next;
-	s->regions = r;
+	LIST_INSERT_HEAD(&s->regions, r, next);
 }
 
 int
@@ -515,9 +511,7 @@ karst_space_map(struct karst_space *s, uint64_t addr, uint64_t len, bool write,
 void
 karst_space_unmap(struct karst_space_region *r)
 {
-	*r->pprev = r->next;
-	if (r->next != NULL)
-		r->next->pprev = r->pprev;
+	LIST_REMOVE(r, next);
 	count_on_demand(r->space, r, -1);
 	if (r->w.bytes != 0) {
 		eng_share_give(r->space->share, ENG_SHARE_HELD_BYTES, r->shared_bytes);

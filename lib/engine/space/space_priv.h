@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -30,7 +31,7 @@ struct karst_space {
 	int mapsfd;                     /* list of mappings; -1: it may not be looked at */
 	pthread_mutex_t maps_lock;
 	struct eng_share *share; /* what its regions take is charged to it; NULL: nobody */
-	struct karst_space_region *regions;
+	LIST_HEAD(, karst_space_region) regions;
 	_Atomic uint64_t alive_ns; /* when the process was last known to live; foreign.c */
 	_Atomic bool failed;
 	_Atomic uint32_t refs; /* who made it, and copies that may outlast that */
@@ -53,8 +54,7 @@ struct karst_space {
 struct karst_space_region {
 	struct eng_window w;
 	struct karst_space *space;
-	struct karst_space_region *next;
-	struct karst_space_region **pprev;
+	LIST_ENTRY(karst_space_region) next;
 	uint64_t addr;
 	uint64_t len;
 	bool foreign; /* some of it is copied */
@@ -118,7 +118,7 @@ void eng_space_put(struct karst_space *s);
 
 /* Of a process, whose atomics are done one after another. */
 struct eng_atomics {
-	struct eng_atomics *next;
+	LIST_ENTRY(eng_atomics) next;
 	pid_t pid;
 	uint32_t users;
 	pthread_mutex_t lock;

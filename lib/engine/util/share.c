@@ -14,7 +14,7 @@
 
 struct eng_share {
 	struct eng_shares *table;
-	struct eng_share *next;
+	LIST_ENTRY(eng_share) next;
 	struct eng_share_info info;
 	uint64_t due_ns; /* when all calls made so far would have been made at the user's pace */
 };
@@ -57,8 +57,8 @@ eng_shares_fini(struct eng_shares *t)
 {
 	struct eng_share *s;
 
-	while ((s = t->first) != NULL) {
-		t->first = s->next;
+	while ((s = LIST_FIRST(&t->accounts)) != NULL) {
+		LIST_REMOVE(s, next);
 		free(s);
 	}
 	pthread_mutex_destroy(&t->lock);
@@ -78,36 +78,40 @@ eng_shares_set_total(struct eng_shares *t, enum eng_share_kind kind, uint64_t to
 static void
 share_forget(struct eng_shares *t, uint64_t now_ns)
 {
-	struct eng_share **at = &t->first, *s;
+	struct eng_share *s, *next;
 
-	while ((s = *at) != NULL) {
-		if (s->info.sessions != 0 || s->due_ns > now_ns || s->info.ejected != 0) {
-			at = &s->next;
+	for (s = LIST_FIRST(&t->accounts); s != NULL; s = next) {
+		next = LIST_NEXT(s, next);
+		if (s->info.sessions != 0 || s->due_ns > now_ns || s->info.ejected != 0)
 			continue;
-		}
-		*at = s->next;
+		LIST_REMOVE(s, next);
 		t->n--;
 		free(s);
 	}
 }
 
-/* The account of @uid, a new one if there is none; in the order of numbers. */
+/* The account of @uid, a new one if there is none. */
 static struct eng_share *
 share_account(struct eng_shares *t, uid_t uid)
 {
-	struct eng_share **at = &t->first, *s;
+	struct eng_share *at, *before = NULL, *s;
 
-	while (*at != NULL && (*at)->info.uid < uid)
-		at = &(*at)->next;
-	if (*at != NULL && (*at)->info.uid == uid)
-		return *at;
+	LIST_FOREACH(at, &t->accounts, next) {
+		if (at->info.uid == uid)
+			return at;
+		if (at->info.uid > uid)
+			break;
+		before = at;
+	}
 	s = calloc(1, sizeof(*s));
 	if (s == NULL)
 		return NULL;
 	s->table = t;
 	s->info.uid = uid;
-	s->next = *at;
-	*at = s;
+	if (before != NULL)
+		LIST_INSERT_AFTER(before, s, next);
+	else
+		LIST_INSERT_HEAD(&t->accounts, s, next);
 	t->n++;
 	return s;
 }
@@ -204,8 +208,9 @@ eng_share_admits(struct eng_shares *t, uid_t uid, const struct eng_share_rule *r
 	bool good;
 
 	pthread_mutex_lock(&t->lock);
-	for (s = t->first; s != NULL && s->info.uid != uid; s = s->next)
-		;
+	LIST_FOREACH(s, &t->accounts, next)
+		if (s->info.uid == uid)
+			break;
 	if (s == NULL)
 		s = &none;
 	good = share_fits(s, kind, 1);
@@ -278,8 +283,8 @@ eng_share_list(struct eng_shares *t, uid_t from, struct eng_share_info *infos, u
 	unsigned int n = 0;
 
 	pthread_mutex_lock(&t->lock);
-	for (s = t->first; s != NULL && n < max; s = s->next)
-		if (s->info.uid >= from)
+	LIST_FOREACH(s, &t->accounts, next)
+		if (s->info.uid >= from && n < max)
 			infos[n++] = s->info;
 	pthread_mutex_unlock(&t->lock);
 	return n;

@@ -28,6 +28,7 @@
 #define ENG_SHARE_H
 
 #include <pthread.h>
+#include <sys/queue.h>
 #include <sys/types.h>
 
 #include "karst_base.h"
@@ -54,7 +55,7 @@ struct eng_shares {
 	pthread_mutex_t lock; /* the rest, and all accounts */
 	uint64_t total[ENG_SHARE_KINDS];
 	uint64_t used[ENG_SHARE_KINDS];
-	struct eng_share *first;
+	LIST_HEAD(, eng_share) accounts; /* in the order of users' numbers */
 	uint32_t n;
 };
 

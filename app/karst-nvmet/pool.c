@@ -11,49 +11,15 @@
 
 #include "target.h"
 
-struct list {
-	struct nt_cmd *first;
-	struct nt_cmd **last;
-};
-
 struct nt_pool {
 	pthread_mutex_t lock;
 	pthread_cond_t more;
-	struct list todo, done;
+	struct nt_cmds todo, done;
 	int fd;
 	bool stopping;
 	uint32_t nthreads;
 	pthread_t threads[];
 };
-
-static void
-list_clear(struct list *list)
-{
-	list->first = NULL;
-	list->last = &list->first;
-}
-
-static void
-buffer_list_add(struct list *list, struct nt_cmd *cmd)
-{
-	cmd->next = NULL;
-	*list->last = cmd;
-	list->last = &cmd->next;
-}
-
-static struct nt_cmd *
-list_take(struct list *list)
-{
-	struct nt_cmd *cmd = list->first;
-
-	if (cmd == NULL)
-		return NULL;
-	list->first = cmd->next;
-	if (list->first == NULL)
-		list_clear(list);
-	cmd->next = NULL;
-	return cmd;
-}
 
 static void *
 worker_run(void *arg)
@@ -62,7 +28,7 @@ worker_run(void *arg)
 
 	pthread_mutex_lock(&pool->lock);
 	for (;;) {
-		struct nt_cmd *cmd = list_take(&pool->todo);
+		struct nt_cmd *cmd = STAILQ_FIRST(&pool->todo);
 
 		if (cmd == NULL) {
 			if (pool->stopping)
@@ -70,10 +36,11 @@ worker_run(void *arg)
 			pthread_cond_wait(&pool->more, &pool->lock);
 			continue;
 		}
+		STAILQ_REMOVE_HEAD(&pool->todo, next);
 		pthread_mutex_unlock(&pool->lock);
 		cmd->work(cmd);
 		pthread_mutex_lock(&pool->lock);
-		buffer_list_add(&pool->done, cmd);
+		STAILQ_INSERT_TAIL(&pool->done, cmd, next);
 		/* Cannot fail: the counter does not come near its end. */
 		(void)eventfd_write(pool->fd, 1);
 	}
@@ -90,8 +57,8 @@ nt_pool_start(uint32_t threads)
 		return NULL;
 	pthread_mutex_init(&pool->lock, NULL);
 	pthread_cond_init(&pool->more, NULL);
-	list_clear(&pool->todo);
-	list_clear(&pool->done);
+	STAILQ_INIT(&pool->todo);
+	STAILQ_INIT(&pool->done);
 	pool->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	while (pool->fd >= 0 && pool->nthreads < threads) {
 		if (pthread_create(&pool->threads[pool->nthreads], NULL, worker_run, pool) != 0)
@@ -127,7 +94,7 @@ void
 nt_pool_submit(struct nt_pool *pool, struct nt_cmd *cmd)
 {
 	pthread_mutex_lock(&pool->lock);
-	buffer_list_add(&pool->todo, cmd);
+	STAILQ_INSERT_TAIL(&pool->todo, cmd, next);
 	pthread_cond_signal(&pool->more);
 	pthread_mutex_unlock(&pool->lock);
 }
@@ -138,16 +105,14 @@ nt_pool_fd(const struct nt_pool *pool)
 	return pool->fd;
 }
 
-struct nt_cmd *
-nt_pool_reap(struct nt_pool *pool)
+void
+nt_pool_reap(struct nt_pool *pool, struct nt_cmds *done)
 {
-	struct nt_cmd *cmds;
 	eventfd_t n;
 
+	STAILQ_INIT(done);
 	(void)eventfd_read(pool->fd, &n);
 	pthread_mutex_lock(&pool->lock);
-	cmds = pool->done.first;
-	list_clear(&pool->done);
+	STAILQ_CONCAT(done, &pool->done);
 	pthread_mutex_unlock(&pool->lock);
-	return cmds;
 }

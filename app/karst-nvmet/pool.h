@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct nt_cmd;
+struct nt_cmds;
 struct nt_pool;
 
 /* @return NULL: no memory, no threads. */
@@ -22,7 +23,7 @@ void nt_pool_stop(struct nt_pool *pool);
 void nt_pool_submit(struct nt_pool *pool, struct nt_cmd *cmd);
 /* Readable when commands are done. */
 int nt_pool_fd(const struct nt_pool *pool);
-/* Commands that are done, as a list by "next"; NULL: none. */
-struct nt_cmd *nt_pool_reap(struct nt_pool *pool);
+/* Commands that are done. */
+void nt_pool_reap(struct nt_pool *pool, struct nt_cmds *done);
 
 #endif

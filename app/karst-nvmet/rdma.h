@@ -43,12 +43,12 @@ struct nr_config {
 };
 
 struct nr_buffer {
-	struct nr_buffer *next;
+	SLIST_ENTRY(nr_buffer) next;
 	uint8_t *data;
 };
 
 struct nr_device {
-	struct nr_device *next;
+	SLIST_ENTRY(nr_device) next;
 	struct ibv_context *verbs;
 	struct ibv_pd *pd;
 	struct ibv_comp_channel *channel;
@@ -58,7 +58,7 @@ struct nr_device {
 
 struct nr_request {
 	struct nt_cmd cmd;              /* first: the target knows only that */
-	struct nr_request *next;        /* among the free */
+	SLIST_ENTRY(nr_request) next;   /* among the free */
 	STAILQ_ENTRY(nr_request) waits; /* among those that wait for a buffer */
 	struct nr_buffer *buffer;
 	uint32_t index;
@@ -74,9 +74,9 @@ enum nr_state {
 struct nr_queue {
 	struct nt_queue core; /* first: the target knows only that */
 	struct nr_server *server;
-	struct nr_queue *next;
-	struct nr_queue *next_ready;
-	bool ready; /* completions are left */
+	LIST_ENTRY(nr_queue) next;
+	bool ready; /* completions are left: */
+	STAILQ_ENTRY(nr_queue) next_ready;
 	enum nr_state state;
 	bool peer_gone;
 	uint64_t deadline_ms; /* for Connect, or for the end */
@@ -95,8 +95,10 @@ struct nr_queue {
 	uint8_t *answers;
 	uint32_t nrequests;
 	struct nr_request *requests;
-	struct nr_request *free;
+	SLIST_HEAD(, nr_request) free;
 };
+
+STAILQ_HEAD(nr_ready, nr_queue);
 
 struct nr_counters {
 	uint64_t connections, rejected, lost, buffer_waits;
@@ -110,13 +112,15 @@ struct nr_server {
 	struct rdma_event_channel *channel;
 	struct rdma_cm_id *listeners[NR_MAX_LISTEN];
 	uint32_t nlisteners;
-	struct nr_device *devices;
-	struct nr_queue *queues, *ready;
+	SLIST_HEAD(, nr_device) devices;
+	LIST_HEAD(, nr_queue) queues;
+	struct nr_ready ready;
 	uint32_t nqueues;
 	uint32_t nclosing;
 	uint8_t *memory; /* of all buffers */
 	size_t memory_len;
-	struct nr_buffer *all, *free;
+	struct nr_buffer *all;
+	SLIST_HEAD(, nr_buffer) free;
 	STAILQ_HEAD(, nr_request) waiters; /* for buffers, the longest first */
 	uint64_t now_ms;
 	bool fatal; /* a device is gone: to be ended with an error */

@@ -135,8 +135,7 @@ connect_request(
 	id->context = queue;
 	tell_address(queue);
 	queue->deadline_ms = server->now_ms + NT_CONNECT_MS;
-	queue->next = server->queues;
-	server->queues = queue;
+	LIST_INSERT_HEAD(&server->queues, queue, next);
 	server->nqueues++;
 	server->counters.connections++;
 	nr_say(server, "queue %u of %u entries: a connection to %s", qid, entries,
@@ -158,26 +157,15 @@ nr_queue_close(struct nr_queue *queue, const char *why)
 }
 
 static void
-forget_ready(struct nr_queue *queue)
+free_closed(struct nr_server *server, struct nr_queue *queue)
 {
-	struct nr_queue **at = &queue->server->ready;
-
-	while (*at != NULL && *at != queue)
-		at = &(*at)->next_ready;
-	if (*at != NULL)
-		*at = queue->next_ready;
-}
-
-static void
-free_closed(struct nr_server *server, struct nr_queue **at)
-{
-	struct nr_queue *queue = *at;
 	struct rdma_cm_id *id = queue->id;
 
-	*at = queue->next;
+	LIST_REMOVE(queue, next);
 	server->nqueues--;
 	server->nclosing--;
-	forget_ready(queue);
+	if (queue->ready)
+		STAILQ_REMOVE(&server->ready, queue, nr_queue, next_ready);
 	nr_queue_free(queue);
 	rdma_destroy_id(id);
 }
@@ -195,20 +183,18 @@ ack_events(struct nr_queue *queue)
 void
 nr_sweep(struct nr_server *server)
 {
-	struct nr_queue **at = &server->queues;
+	struct nr_queue *queue, *next;
 
-	while (*at != NULL) {
-		struct nr_queue *queue = *at;
+	for (queue = LIST_FIRST(&server->queues); queue != NULL; queue = next) {
 		bool late = server->now_ms >= queue->deadline_ms;
 
+		next = LIST_NEXT(queue, next);
 		ack_events(queue);
 		if (queue->state != NR_CLOSING && queue->core.ctrl == NULL && late)
 			nr_queue_close(queue, "no Connect came");
 		if (queue->state == NR_CLOSING && queue->core.working == 0 &&
 			(queue->peer_gone || late))
-			free_closed(server, at);
-		else
-			at = &queue->next;
+			free_closed(server, queue);
 	}
 }
 

@@ -53,8 +53,7 @@ static void
 request_free(struct nr_queue *queue, struct nr_request *request)
 {
 	nr_buffer_put(queue->server, request);
-	request->next = queue->free;
-	queue->free = request;
+	SLIST_INSERT_HEAD(&queue->free, request, next);
 }
 
 /* The data, if any, and the answer behind it. */
@@ -159,11 +158,10 @@ nr_request_run(struct nr_request *request)
 static void
 capsule(struct nr_queue *queue, uint32_t slot)
 {
-	struct nr_request *request = queue->free;
+	struct nr_request *request = SLIST_FIRST(&queue->free);
 	uint8_t *bytes = queue->memory + (size_t)slot * queue->slot_len;
 
-	queue->free = request->next;
-	request->next = NULL;
+	SLIST_REMOVE_HEAD(&queue->free, next);
 	request->slot = slot;
 	if (!nt_cmd_begin(&request->cmd, &queue->core, bytes, queue->slot_used[slot]))
 		io_complete(&request->cmd);
@@ -176,7 +174,7 @@ capsule(struct nr_queue *queue, uint32_t slot)
 static void
 run_waiting(struct nr_queue *queue)
 {
-	while (queue->nwaiting > 0 && queue->free != NULL && queue->state != NR_CLOSING) {
+	while (queue->nwaiting > 0 && !SLIST_EMPTY(&queue->free) && queue->state != NR_CLOSING) {
 		uint32_t slot = queue->waiting[queue->waiting_first];
 
 		queue->waiting_first = (queue->waiting_first + 1) % queue->nslots;
@@ -242,8 +240,7 @@ io_make_ready(struct nr_queue *queue)
 	if (queue->ready)
 		return;
 	queue->ready = true;
-	queue->next_ready = queue->server->ready;
-	queue->server->ready = queue;
+	STAILQ_INSERT_HEAD(&queue->server->ready, queue, next_ready);
 }
 
 void
@@ -270,11 +267,13 @@ nr_cq_event(struct nr_server *server, struct nr_device *device)
 void
 nr_run_ready(struct nr_server *server)
 {
-	struct nr_queue *queue = server->ready, *next;
+	struct nr_ready now = STAILQ_HEAD_INITIALIZER(now);
+	struct nr_queue *queue;
 
-	server->ready = NULL;
-	for (; queue != NULL; queue = next) {
-		next = queue->next_ready;
+	/* who has more comes again the next time */
+	STAILQ_CONCAT(&now, &server->ready);
+	while ((queue = STAILQ_FIRST(&now)) != NULL) {
+		STAILQ_REMOVE_HEAD(&now, next_ready);
 		queue->ready = false;
 		if (queue->state != NR_CLOSING && poll_some(queue))
 			io_make_ready(queue);

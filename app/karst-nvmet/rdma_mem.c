@@ -32,10 +32,8 @@ nr_buffers_make(struct nr_server *server)
 	server->memory = memory;
 	for (i = 0; i < config->buffers; i++) {
 		server->all[i].data = server->memory + (size_t)i * config->target.max_transfer;
-		server->all[i].next = server->free;
-		server->free = &server->all[i];
+		SLIST_INSERT_HEAD(&server->free, &server->all[i], next);
 	}
-	STAILQ_INIT(&server->waiters);
 	return 0;
 }
 
@@ -62,10 +60,10 @@ device_free(struct nr_device *device)
 void
 nr_devices_free(struct nr_server *server)
 {
-	while (server->devices != NULL) {
-		struct nr_device *device = server->devices;
+	struct nr_device *device;
 
-		server->devices = device->next;
+	while ((device = SLIST_FIRST(&server->devices)) != NULL) {
+		SLIST_REMOVE_HEAD(&server->devices, next);
 		device_free(device);
 	}
 }
@@ -75,7 +73,7 @@ nr_device_of(struct nr_server *server, struct ibv_context *verbs)
 {
 	struct nr_device *device;
 
-	for (device = server->devices; device != NULL; device = device->next)
+	SLIST_FOREACH(device, &server->devices, next)
 		if (device->verbs == verbs)
 			return device;
 	device = calloc(1, sizeof(*device));
@@ -96,18 +94,17 @@ nr_device_of(struct nr_server *server, struct ibv_context *verbs)
 		device_free(device);
 		return NULL;
 	}
-	device->next = server->devices;
-	server->devices = device;
+	SLIST_INSERT_HEAD(&server->devices, device, next);
 	return device;
 }
 
 static bool
 buffer_take(struct nr_server *server, struct nr_request *request)
 {
-	request->buffer = server->free;
+	request->buffer = SLIST_FIRST(&server->free);
 	if (request->buffer == NULL)
 		return false;
-	server->free = request->buffer->next;
+	SLIST_REMOVE_HEAD(&server->free, next);
 	return true;
 }
 
@@ -130,8 +127,7 @@ nr_buffer_put(struct nr_server *server, struct nr_request *request)
 	request->buffer = NULL;
 	if (buffer == NULL)
 		return;
-	buffer->next = server->free;
-	server->free = buffer;
+	SLIST_INSERT_HEAD(&server->free, buffer, next);
 }
 
 void

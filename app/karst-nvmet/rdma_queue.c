@@ -35,8 +35,7 @@ make_memory(struct nr_queue *queue)
 		return -ENOMEM;
 	for (i = queue->nrequests; i-- > 0;) {
 		queue->requests[i].index = i;
-		queue->requests[i].next = queue->free;
-		queue->free = &queue->requests[i];
+		SLIST_INSERT_HEAD(&queue->free, &queue->requests[i], next);
 	}
 	return 0;
 }

@@ -75,6 +75,8 @@ nr_server_start(struct nr_server *server, const struct nr_config *config)
 {
 	memset(server, 0, sizeof(*server));
 	server->config = *config;
+	STAILQ_INIT(&server->waiters);
+	STAILQ_INIT(&server->ready);
 	server->now_ms = now_ms();
 	server->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (server->epoll < 0 || nr_buffers_make(server) != 0)
@@ -201,7 +203,7 @@ server_turn(struct nr_server *server, int signals)
 	bool end = false;
 	int timeout, n, i;
 
-	timeout = server->ready != NULL ? 0 : server->nqueues > 0 ? TICK_MS : -1;
+	timeout = !STAILQ_EMPTY(&server->ready) ? 0 : server->nqueues > 0 ? TICK_MS : -1;
 	n = epoll_wait(server->epoll, events, NEVENTS, timeout);
 	server->now_ms = now_ms();
 	for (i = 0; i < n; i++)
@@ -218,12 +220,13 @@ close_all(struct nr_server *server, int signals)
 {
 	struct nr_queue *queue;
 
-	for (queue = server->queues; queue != NULL; queue = queue->next)
+	LIST_FOREACH(queue, &server->queues, next)
 		nr_queue_close(queue, "the target ends");
 	while (server->nqueues > 0) {
 		/* Of a device that is gone no answer comes. */
-		for (queue = server->queues; server->fatal && queue != NULL; queue = queue->next)
-			queue->peer_gone = true;
+		if (server->fatal)
+			LIST_FOREACH(queue, &server->queues, next)
+				queue->peer_gone = true;
 		server_turn(server, signals);
 	}
 }

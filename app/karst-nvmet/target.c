@@ -187,10 +187,12 @@ nt_cmd_execute(struct nt_cmd *cmd)
 void
 nt_target_reap(struct nt_target *target)
 {
-	struct nt_cmd *cmd = nt_pool_reap(target->pool), *next;
+	struct nt_cmds done;
+	struct nt_cmd *cmd;
 
-	for (; cmd != NULL; cmd = next) {
-		next = cmd->next;
+	nt_pool_reap(target->pool, &done);
+	while ((cmd = STAILQ_FIRST(&done)) != NULL) {
+		STAILQ_REMOVE_HEAD(&done, next);
 		cmd->queue->working--;
 		nt_cmd_done(cmd, cmd->status, 0);
 	}

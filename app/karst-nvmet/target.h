@@ -23,6 +23,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include "nvme.h"
 
@@ -82,8 +83,10 @@ struct nt_cmd {
 	/* while a thread has it */
 	struct nt_ns *ns;
 	void (*work)(struct nt_cmd *cmd);
-	struct nt_cmd *next;
+	STAILQ_ENTRY(nt_cmd) next;
 };
+
+STAILQ_HEAD(nt_cmds, nt_cmd);
 
 /* A connection.  The transport has it in a structure of its own. */
 struct nt_queue {

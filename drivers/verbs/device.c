@@ -24,7 +24,7 @@
 
 static struct {
 	pthread_mutex_t lock;
-	struct kv_device *first;
+	LIST_HEAD(, kv_device) list;
 } devices = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void
@@ -49,20 +49,15 @@ void
 kv_device_add(struct kv_device *dev)
 {
 	pthread_mutex_lock(&devices.lock);
-	dev->next = devices.first;
-	devices.first = dev;
+	LIST_INSERT_HEAD(&devices.list, dev, next);
 	pthread_mutex_unlock(&devices.lock);
 }
 
 void
 kv_device_remove(struct kv_device *dev)
 {
-	struct kv_device **at = &devices.first;
-
 	pthread_mutex_lock(&devices.lock);
-	while (*at != dev)
-		at = &(*at)->next;
-	*at = dev->next;
+	LIST_REMOVE(dev, next);
 	pthread_mutex_unlock(&devices.lock);
 }
 
@@ -72,8 +67,8 @@ kv_device_first(char *socket)
 	const struct kv_device *d, *first;
 
 	pthread_mutex_lock(&devices.lock);
-	first = devices.first;
-	for (d = first; d != NULL; d = d->next)
+	first = LIST_FIRST(&devices.list);
+	LIST_FOREACH(d, &devices.list, next)
 		if (strverscmp(d->vdev.device.name, first->vdev.device.name) < 0)
 			first = d;
 	if (first != NULL)
@@ -89,8 +84,8 @@ kv_device_guid(const char *socket, uint32_t port)
 	uint64_t guid = 0;
 
 	pthread_mutex_lock(&devices.lock);
-	for (d = devices.first; d != NULL && guid == 0; d = d->next)
-		if (d->port == port && strcmp(d->socket, socket) == 0)
+	LIST_FOREACH(d, &devices.list, next)
+		if (guid == 0 && d->port == port && strcmp(d->socket, socket) == 0)
 			guid = ibv_get_device_guid(&d->vdev.device);
 	pthread_mutex_unlock(&devices.lock);
 	return guid;

@@ -40,7 +40,7 @@ enum stream_kind { STREAM_COMMANDS, STREAM_ASYNC, STREAM_CHANNEL };
 
 /** A descriptor of ours. */
 struct stream {
-	struct stream *next;
+	LIST_ENTRY(stream) next;
 	int fd;
 	enum stream_kind kind;
 	struct kv_context *ctx;
@@ -50,7 +50,7 @@ struct stream {
 /* Of the process, as descriptors are. */
 static struct {
 	pthread_mutex_t lock; /* over the list, and all struct kv_events */
-	struct stream *streams;
+	LIST_HEAD(, stream) streams;
 	/* what libibverbs called before */
 	int (*stat)(const char *path, struct stat *st);
 	int (*open)(const char *path, int flags, ...);
@@ -68,8 +68,9 @@ fd_find(int fd, struct stream *copy)
 	struct stream *s;
 
 	pthread_mutex_lock(&state.lock);
-	for (s = state.streams; s != NULL && s->fd != fd; s = s->next)
-		;
+	LIST_FOREACH(s, &state.streams, next)
+		if (s->fd == fd)
+			break;
 	if (s != NULL)
 		*copy = *s;
 	pthread_mutex_unlock(&state.lock);
@@ -85,8 +86,7 @@ fd_add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_
 		return ENOMEM;
 	*s = (struct stream){.fd = fd, .kind = kind, .ctx = ctx, .channel = channel};
 	pthread_mutex_lock(&state.lock);
-	s->next = state.streams;
-	state.streams = s;
+	LIST_INSERT_HEAD(&state.streams, s, next);
 	pthread_mutex_unlock(&state.lock);
 	return 0;
 }
@@ -95,15 +95,14 @@ fd_add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_
 static void
 fd_forget(int fd, const struct kv_context *ctx)
 {
-	struct stream **at = &state.streams, *s;
+	struct stream *s, *next;
 
 	pthread_mutex_lock(&state.lock);
-	while ((s = *at) != NULL) {
-		if (fd >= 0 ? s->fd != fd : s->ctx != ctx) {
-			at = &s->next;
+	for (s = LIST_FIRST(&state.streams); s != NULL; s = next) {
+		next = LIST_NEXT(s, next);
+		if (fd >= 0 ? s->fd != fd : s->ctx != ctx)
 			continue;
-		}
-		*at = s->next;
+		LIST_REMOVE(s, next);
 		free(s);
 	}
 	pthread_mutex_unlock(&state.lock);

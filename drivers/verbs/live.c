@@ -17,7 +17,7 @@
 /* Of the process; under the lock, which nothing else is taken under. */
 static struct {
 	pthread_mutex_t lock;
-	struct kv_live *first[1u << HASH_BITS];
+	LIST_HEAD(live_list, kv_live) list[1u << HASH_BITS];
 } live = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static void
@@ -38,17 +38,17 @@ kv_live_init(void)
 	pthread_atfork(lock_live, unlock_live, unlock_live);
 }
 
-static struct kv_live **
+static struct live_list *
 list_of(const void *ibv)
 {
-	return &live.first[(uintptr_t)ibv * 0x9e3779b97f4a7c15u >> (64 - HASH_BITS)];
+	return &live.list[(uintptr_t)ibv * 0x9e3779b97f4a7c15u >> (64 - HASH_BITS)];
 }
 
 void
 kv_live_add(struct kv_live *l, enum kv_kind kind, const struct ibv_context *ctx, const void *ibv,
 	const uint32_t *handle)
 {
-	struct kv_live **list = list_of(ibv);
+	struct live_list *list = list_of(ibv);
 
 	l->ctx = ctx;
 	l->ibv = ibv;
@@ -56,36 +56,30 @@ kv_live_add(struct kv_live *l, enum kv_kind kind, const struct ibv_context *ctx,
 	l->at = handle;
 	l->handle = handle != NULL ? *handle : 0;
 	lock_live();
-	l->next = *list;
-	*list = l;
+	LIST_INSERT_HEAD(list, l, next);
 	unlock_live();
 }
 
 void
 kv_live_del(struct kv_live *l)
 {
-	struct kv_live **at = list_of(l->ibv);
-
 	lock_live();
-	while (*at != l)
-		at = &(*at)->next;
-	*at = l->next;
+	LIST_REMOVE(l, next);
 	unlock_live();
 }
 
 void
 kv_live_end(const struct ibv_context *ctx)
 {
-	struct kv_live **at;
+	struct kv_live *l, *next;
 	unsigned int i;
 
 	lock_live();
-	for (i = 0; i < KARST_DIM(live.first); i++) {
-		for (at = &live.first[i]; *at != NULL;) {
-			if ((*at)->ctx == ctx)
-				*at = (*at)->next;
-			else
-				at = &(*at)->next;
+	for (i = 0; i < KARST_DIM(live.list); i++) {
+		for (l = LIST_FIRST(&live.list[i]); l != NULL; l = next) {
+			next = LIST_NEXT(l, next);
+			if (l->ctx == ctx)
+				LIST_REMOVE(l, next);
 		}
 	}
 	unlock_live();
@@ -100,8 +94,9 @@ kv_check(enum kv_kind kind, const void *ibv)
 	if (ibv == NULL)
 		return kv_refuse(-EINVAL, "an object that the call needs is NULL");
 	lock_live();
-	for (l = *list_of(ibv); l != NULL && (l->ibv != ibv || l->kind != kind); l = l->next)
-		;
+	LIST_FOREACH(l, list_of(ibv), next)
+		if (l->ibv == ibv && l->kind == kind)
+			break;
 	known = l != NULL && (l->at == NULL || *l->at == l->handle);
 	unlock_live();
 	if (!known)

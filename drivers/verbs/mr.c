@@ -32,22 +32,17 @@ list_on_demand(struct kv_context *ctx, struct kv_mr *mr)
 	if (!(mr->vmr.access & IBV_ACCESS_ON_DEMAND))
 		return;
 	pthread_mutex_lock(&ctx->lock);
-	mr->next = ctx->on_demand;
-	ctx->on_demand = mr;
+	LIST_INSERT_HEAD(&ctx->on_demand, mr, next);
 	pthread_mutex_unlock(&ctx->lock);
 }
 
 static void
 on_demand_unlist(struct kv_context *ctx, struct kv_mr *mr)
 {
-	struct kv_mr **at = &ctx->on_demand;
-
 	if (!(mr->vmr.access & IBV_ACCESS_ON_DEMAND))
 		return;
 	pthread_mutex_lock(&ctx->lock);
-	while (*at != mr)
-		at = &(*at)->next;
-	*at = mr->next;
+	LIST_REMOVE(mr, next);
 	pthread_mutex_unlock(&ctx->lock);
 }
 
@@ -138,10 +133,11 @@ kv_dereg_mr(struct verbs_mr *vmr)
 static const struct kv_mr *
 find_on_demand(const struct kv_pd *pd, const struct ibv_sge *sge)
 {
-	const struct kv_mr *mr = kv_context_of(pd->ibv.context)->on_demand;
+	const struct kv_mr *mr;
 
-	while (mr != NULL && (mr->karst->lkey != sge->lkey || mr->karst->pd != pd->karst))
-		mr = mr->next;
+	LIST_FOREACH(mr, &kv_context_of(pd->ibv.context)->on_demand, next)
+		if (mr->karst->lkey == sge->lkey && mr->karst->pd == pd->karst)
+			break;
 	if (mr == NULL || sge->addr < mr->karst->iova || sge->length > mr->karst->length ||
 		sge->addr - mr->karst->iova > mr->karst->length - sge->length)
 		return NULL;

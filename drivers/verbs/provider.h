@@ -21,6 +21,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <sys/queue.h>
 
 #include "abi34.h"
 #include "karst.h"
@@ -32,7 +33,7 @@
 
 struct kv_device {
 	struct verbs_device vdev;
-	struct kv_device *next;
+	LIST_ENTRY(kv_device) next;
 	char socket[KV_SOCKET]; /* of the engine */
 	uint32_t port;          /* of the engine, from 1; this device's only one */
 };
@@ -42,15 +43,15 @@ struct kv_context {
 	struct karst_context *karst;
 	uint32_t port;
 	pthread_mutex_t lock;
-	struct kv_mr *on_demand;    /* regions; under the lock */
-	struct verbs_context *vctx; /* last: libibverbs allocates it in its own size */
+	LIST_HEAD(, kv_mr) on_demand; /* regions; under the lock */
+	struct verbs_context *vctx;   /* last: libibverbs allocates it in its own size */
 };
 
 enum kv_kind { KV_PD, KV_TD, KV_MR, KV_MW, KV_AH, KV_XRCD, KV_CQ, KV_SRQ, KV_QP };
 
 /** In each object: that it is there (live.c). */
 struct kv_live {
-	struct kv_live *next;
+	LIST_ENTRY(kv_live) next;
 	const struct ibv_context *ctx;
 	const void *ibv; /* as the program knows it */
 	enum kv_kind kind;
@@ -97,7 +98,7 @@ struct kv_mr {
 	struct verbs_mr vmr;
 	struct kv_live live;
 	struct karst_mr *karst;
-	struct kv_mr *next; /* of those on demand */
+	LIST_ENTRY(kv_mr) next; /* of those on demand */
 };
 
 struct kv_mw {

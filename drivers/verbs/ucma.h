@@ -25,7 +25,7 @@
 /** An engine, and an attachment to it of the connection manager's own: identifiers may move
  *  from file to file. */
 struct kv_cm_engine {
-	struct kv_cm_engine *next;
+	LIST_ENTRY(kv_cm_engine) next;
 	struct karst_context *karst;
 	unsigned int users; /* files */
 	char socket[KV_SOCKET];

@@ -13,7 +13,7 @@
 /* Of the process; in a forked child begun anew. */
 static struct {
 	pthread_mutex_t lock; /* also held while attaching, so that one does */
-	struct kv_cm_engine *engines;
+	LIST_HEAD(, kv_cm_engine) engines;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* With the lock held. */
@@ -31,8 +31,7 @@ engine_attach(const char *socket, struct kv_cm_engine **engine)
 		return ret;
 	}
 	memcpy(e->socket, socket, strnlen(socket, sizeof(e->socket) - 1));
-	e->next = state.engines;
-	state.engines = e;
+	LIST_INSERT_HEAD(&state.engines, e, next);
 	*engine = e;
 	return 0;
 }
@@ -44,8 +43,9 @@ kv_cm_engine_get(const char *socket, struct kv_cm_engine **engine)
 	int ret = 0;
 
 	pthread_mutex_lock(&state.lock);
-	for (e = state.engines; e != NULL && strcmp(e->socket, socket) != 0; e = e->next)
-		;
+	LIST_FOREACH(e, &state.engines, next)
+		if (strcmp(e->socket, socket) == 0)
+			break;
 	if (e == NULL)
 		ret = engine_attach(socket, &e);
 	if (ret == 0) {
@@ -58,14 +58,16 @@ kv_cm_engine_get(const char *socket, struct kv_cm_engine **engine)
 
 /* With the lock held. */
 static void
-engine_unlist(const struct kv_cm_engine *engine)
+engine_unlist(struct kv_cm_engine *engine)
 {
-	struct kv_cm_engine **at = &state.engines;
+	const struct kv_cm_engine *e;
 
-	while (*at != NULL && *at != engine)
-		at = &(*at)->next;
-	if (*at != NULL)
-		*at = engine->next;
+	/* one of before a fork, or that does not answer, is not there */
+	LIST_FOREACH(e, &state.engines, next)
+		if (e == engine)
+			break;
+	if (e != NULL)
+		LIST_REMOVE(engine, next);
 }
 
 void
@@ -97,5 +99,5 @@ void
 kv_cm_engine_forget(void)
 {
 	pthread_mutex_init(&state.lock, NULL);
-	state.engines = NULL;
+	LIST_INIT(&state.engines);
 }

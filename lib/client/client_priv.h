@@ -21,6 +21,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include "karst.h"
 #include "karst_ctl.h"
@@ -97,11 +98,10 @@ struct karst_client {
 	uint32_t free_entry; /* index + 1, 0: none */
 	struct cli_stream async;
 	bool fatal_told; /* KARST_EVENT_DEVICE_FATAL was handed out */
-	struct cli_cm_channel *cm_channels;
+	LIST_HEAD(, cli_cm_channel) cm_channels;
 
 	/* the list that a fork goes through */
-	struct karst_client *next;
-	struct karst_client **link;
+	LIST_ENTRY(karst_client) next;
 };
 
 /** 0; -EPERM or -EIO with a reason if the engine cannot be asked any more. */

@@ -24,7 +24,7 @@
 
 /* The contexts of this process: a child's handler has nobody to ask for them. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct karst_client *list;
+static LIST_HEAD(, karst_client) list;
 static pthread_once_t list_once = PTHREAD_ONCE_INIT;
 
 static void
@@ -45,12 +45,12 @@ client_in_child(void)
 {
 	struct karst_client *c;
 
-	for (c = list; c != NULL; c = c->next) {
+	LIST_FOREACH(c, &list, next) {
 		atomic_store_explicit(&c->state, CLI_FORKED, memory_order_relaxed);
 		if (c->conn.hup_fd >= 0)
 			close(c->conn.hup_fd);
 	}
-	list = NULL;
+	LIST_INIT(&list);
 	pthread_mutex_unlock(&list_lock);
 }
 
@@ -65,11 +65,7 @@ client_list_add(struct karst_client *c)
 {
 	pthread_once(&list_once, watch_forks);
 	pthread_mutex_lock(&list_lock);
-	c->next = list;
-	c->link = &list;
-	if (list != NULL)
-		list->link = &c->next;
-	list = c;
+	LIST_INSERT_HEAD(&list, c, next);
 	pthread_mutex_unlock(&list_lock);
 }
 
@@ -77,9 +73,7 @@ static void
 client_list_del(struct karst_client *c)
 {
 	pthread_mutex_lock(&list_lock);
-	*c->link = c->next;
-	if (c->next != NULL)
-		c->next->link = c->link;
+	LIST_REMOVE(c, next);
 	pthread_mutex_unlock(&list_lock);
 }
 

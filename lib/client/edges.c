@@ -12,7 +12,7 @@
 #define BUCKETS 4096u
 
 /* Of the process, whose addresses they are; under cli_pages_lock(). */
-static struct cli_edge *table[BUCKETS];
+static LIST_HEAD(edge_list, cli_edge) table[BUCKETS];
 
 static uint64_t
 page_of(uint64_t addr)
@@ -20,7 +20,7 @@ page_of(uint64_t addr)
 	return addr & ~(uint64_t)(CLI_PAGE - 1);
 }
 
-static struct cli_edge **
+static struct edge_list *
 edge_bucket(uint64_t addr)
 {
 	return &table[addr / CLI_PAGE % BUCKETS];
@@ -29,24 +29,19 @@ edge_bucket(uint64_t addr)
 void
 cli_edge_add(struct cli_edge *e)
 {
-	struct cli_edge **at = edge_bucket(e->from);
+	struct edge_list *list = edge_bucket(e->from);
 
-	e->next = *at;
-	e->pprev = at;
-	if (e->next != NULL)
-		e->next->pprev = &e->next;
-	*at = e;
+	LIST_INSERT_HEAD(list, e, next);
+	e->listed = true;
 }
 
 void
 cli_edge_del(struct cli_edge *e)
 {
-	if (e->pprev == NULL)
+	if (!e->listed)
 		return;
-	*e->pprev = e->next;
-	if (e->next != NULL)
-		e->next->pprev = e->pprev;
-	e->pprev = NULL;
+	LIST_REMOVE(e, next);
+	e->listed = false;
 }
 
 bool
@@ -59,7 +54,7 @@ cli_edges_cover(uint64_t from, uint64_t to)
 		before = at;
 		if (from <= at && at < to)
 			at = to;
-		for (e = *edge_bucket(from); e != NULL; e = e->next)
+		LIST_FOREACH(e, edge_bucket(from), next)
 			if (e->from <= at && at < e->to && page_of(e->from) == page)
 				at = e->to;
 	} while (at != before && at < page + CLI_PAGE);
@@ -71,7 +66,7 @@ cli_edges_each(uint64_t page, void (*tell)(struct cli_edge *e))
 {
 	struct cli_edge *e;
 
-	for (e = *edge_bucket(page); e != NULL; e = e->next)
+	LIST_FOREACH(e, edge_bucket(page), next)
 		if (page_of(e->from) == page)
 			tell(e);
 }

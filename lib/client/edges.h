@@ -11,14 +11,16 @@
 #ifndef KARST_CLIENT_EDGES_H
 #define KARST_CLIENT_EDGES_H
 
+#include <sys/queue.h>
+
 #include "karst_base.h"
 
 /** A part of one page; belongs to the registration, which takes it out of the table. */
 struct cli_edge {
 	uint64_t from, to; /* addresses */
 	void *owner;
-	struct cli_edge *next;
-	struct cli_edge **pprev; /* NULL: in no table */
+	bool listed; /* in the table */
+	LIST_ENTRY(cli_edge) next;
 };
 
 /** @e->from, to and owner are set. */

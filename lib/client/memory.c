@@ -46,13 +46,13 @@ struct made {
 	uint64_t migrate_min;
 	/* of its first and its last page, if it has and copies a part of them */
 	struct cli_edge edge[2];
-	void *owner;             /* NULL: not settled */
-	struct made *stale_next; /* in stale_list */
-	struct made **stale_pprev;
+	void *owner; /* NULL: not settled */
+	bool stale;  /* in stale_list: */
+	LIST_ENTRY(made) stale_next;
 };
 
 /* Of the process: whose edges a neighbour has moved; under cli_pages_lock(). */
-static struct made *stale_list;
+static LIST_HEAD(, made) stale_list;
 
 /* --- the list --- */
 
@@ -201,12 +201,10 @@ is_stack(const struct karst_vma *v)
 static void
 stale_del(struct made *m)
 {
-	if (m->stale_pprev == NULL)
+	if (!m->stale)
 		return;
-	*m->stale_pprev = m->stale_next;
-	if (m->stale_next != NULL)
-		m->stale_next->stale_pprev = m->stale_pprev;
-	m->stale_pprev = NULL;
+	LIST_REMOVE(m, stale_next);
+	m->stale = false;
 }
 
 static void
@@ -215,20 +213,17 @@ stale_add(struct cli_edge *e)
 	struct made *m = e->owner;
 
 	stale_del(m);
-	m->stale_next = stale_list;
-	m->stale_pprev = &stale_list;
-	if (m->stale_next != NULL)
-		m->stale_next->stale_pprev = &m->stale_next;
-	stale_list = m;
+	LIST_INSERT_HEAD(&stale_list, m, stale_next);
+	m->stale = true;
 }
 
 static void
 add_edge(struct made *m, uint64_t from, uint64_t to)
 {
-	struct cli_edge *e = &m->edge[m->edge[0].pprev != NULL];
+	struct cli_edge *e = &m->edge[m->edge[0].listed];
 
 	/* a range of many mappings; an edge that is not known is copied */
-	if (e->pprev != NULL)
+	if (e->listed)
 		return;
 	*e = (struct cli_edge){.from = from, .to = to, .owner = m};
 	cli_edge_add(e);
@@ -475,8 +470,9 @@ karst_memory_stale(void)
 
 	cli_pages_lock();
 	/* who is not settled yet will look when it is */
-	for (m = stale_list; m != NULL && m->owner == NULL; m = m->stale_next)
-		;
+	LIST_FOREACH(m, &stale_list, stale_next)
+		if (m->owner != NULL)
+			break;
 	if (m != NULL)
 		stale_del(m);
 	cli_pages_unlock();
@@ -498,7 +494,7 @@ cli_memory_forget(void)
 {
 	pthread_mutex_init(&owners, NULL);
 	cli_edges_forget();
-	stale_list = NULL;
+	LIST_INIT(&stale_list);
 }
 
 void

@@ -46,7 +46,7 @@
 
 /* Of the process, whose mappings they are; under cli_pages_lock(). */
 static struct {
-	struct cli_migrated *list;
+	LIST_HEAD(, cli_migrated) list;
 	uint32_t n;
 	int uffd;  /* 0: not opened; negative: this process may not */
 	bool back; /* the kernel can write-protect shared pages */
@@ -171,20 +171,14 @@ range_replace(uint64_t start, uint64_t len, void *fresh)
 static void
 migrated_add(struct cli_migrated *m)
 {
-	m->next = moved.list;
-	m->pprev = &moved.list;
-	if (m->next != NULL)
-		m->next->pprev = &m->next;
-	moved.list = m;
+	LIST_INSERT_HEAD(&moved.list, m, next);
 	moved.n++;
 }
 
 static void
 migrated_del(struct cli_migrated *m)
 {
-	*m->pprev = m->next;
-	if (m->next != NULL)
-		m->next->pprev = m->pprev;
+	LIST_REMOVE(m, next);
 	moved.n--;
 }
 
@@ -222,7 +216,7 @@ cli_migrated_find(uint64_t off)
 {
 	struct cli_migrated *m;
 
-	for (m = moved.list; m != NULL; m = m->next)
+	LIST_FOREACH(m, &moved.list, next)
 		if (off - m->block.off < m->block.len)
 			return m;
 	return NULL;
@@ -331,7 +325,7 @@ cli_migrated_forget(void)
 {
 	struct cli_migrated *m;
 
-	while ((m = moved.list) != NULL) {
+	while ((m = LIST_FIRST(&moved.list)) != NULL) {
 		migrated_del(m);
 		migrated_restore(m, true);
 		free(m);

@@ -5,6 +5,8 @@
 #ifndef KARST_CLIENT_MIGRATE_H
 #define KARST_CLIENT_MIGRATE_H
 
+#include <sys/queue.h>
+
 #include "pages.h"
 
 /** A range that was moved; belongs to the registrations that refer to it. */
@@ -12,8 +14,7 @@ struct cli_migrated {
 	uint64_t start; /* address */
 	struct cli_block block;
 	uint32_t refs;
-	struct cli_migrated *next;
-	struct cli_migrated **pprev;
+	LIST_ENTRY(cli_migrated) next;
 };
 
 /**

@@ -19,7 +19,7 @@
 
 struct cli_cm_channel {
 	struct karst_rdmacm_channel pub;
-	struct cli_cm_channel *next; /* of the context; under reg */
+	LIST_ENTRY(cli_cm_channel) next; /* of the context; under reg */
 };
 
 static_assert(KARST_RDMACM_PRIVATE_DATA == KARST_CTL_CM_PRIVATE_DATA, "private data");
@@ -164,20 +164,15 @@ static void
 link_channel(struct karst_client *c, struct cli_cm_channel *ch)
 {
 	pthread_mutex_lock(&c->reg);
-	ch->next = c->cm_channels;
-	c->cm_channels = ch;
+	LIST_INSERT_HEAD(&c->cm_channels, ch, next);
 	pthread_mutex_unlock(&c->reg);
 }
 
 static void
 unlink_channel(struct karst_client *c, struct cli_cm_channel *ch)
 {
-	struct cli_cm_channel **at;
-
 	pthread_mutex_lock(&c->reg);
-	for (at = &c->cm_channels; *at != ch; at = &(*at)->next)
-		;
-	*at = ch->next;
+	LIST_REMOVE(ch, next);
 	pthread_mutex_unlock(&c->reg);
 }
 
@@ -189,7 +184,7 @@ channel_drained(struct karst_client *c, uint32_t handle)
 	char byte;
 
 	pthread_mutex_lock(&c->reg);
-	for (ch = c->cm_channels; ch != NULL; ch = ch->next)
+	LIST_FOREACH(ch, &c->cm_channels, next)
 		if (ch->pub.handle == handle)
 			(void)!recv(ch->pub.fd, &byte, 1, MSG_DONTWAIT);
 	pthread_mutex_unlock(&c->reg);

@@ -31,7 +31,7 @@ flush_quirk_icrc(uint32_t icrc, const uint8_t *bth, size_t len)
 }
 
 static uint32_t
-le32(const uint8_t *p)
+get_le32(const uint8_t *p)
 {
 	return __builtin_bswap32(karst_get_be32(p));
 }
@@ -49,7 +49,7 @@ judge_icrc(struct judge *j, const struct judge_options *opt)
 	unsigned int l3 = karst_pkt_l3_off(p);
 	uint32_t quirk;
 
-	j->icrc = le32(p->data + p->len - KARST_ICRC_LEN);
+	j->icrc = get_le32(p->data + p->len - KARST_ICRC_LEN);
 	j->icrc_want = karst_icrc_rocev2(
 		p->data + l3, p->len - l3 - KARST_ICRC_LEN, (p->flags & KARST_PKT_IP6) != 0);
 	j->icrc_is = j->icrc == j->icrc_want ? JUDGE_CRC_OK : JUDGE_CRC_BAD;
@@ -160,7 +160,7 @@ judge_native(const struct capture_frame *f, const struct judge_options *opt, str
 	j->kind = JUDGE_NATIVE;
 	j->ib = &j->native.ib;
 	end = j->native.pkt_len * 4u;
-	j->icrc = le32(p + end - KARST_ICRC_LEN);
+	j->icrc = get_le32(p + end - KARST_ICRC_LEN);
 	j->icrc_want =
 		karst_icrc_native(p, end - KARST_ICRC_LEN, j->native.lnh == KARST_LNH_GLOBAL);
 	j->icrc_is = j->icrc == j->icrc_want ? JUDGE_CRC_OK : JUDGE_CRC_BAD;

@@ -131,7 +131,7 @@ active_list(const struct nt_target *target, uint32_t after, uint8_t *d)
 }
 
 static void
-descriptors(const struct nt_ns *ns, uint8_t *d)
+put_descriptors(const struct nt_ns *ns, uint8_t *d)
 {
 	d[0] = NIDT_UUID;
 	d[1] = sizeof(ns->uuid);
@@ -171,7 +171,7 @@ nt_identify(struct nt_cmd *cmd)
 	case NVME_CNS_DESCRIPTORS:
 		if (ns == NULL)
 			return NT_FAIL(NVME_INVALID_NS);
-		descriptors(ns, cmd->data);
+		put_descriptors(ns, cmd->data);
 		return NVME_OK;
 	default:
 		return NT_FAIL(NVME_INVALID_FIELD);

@@ -46,7 +46,7 @@ error_log(const struct nt_ctrl *ctrl, uint8_t *d)
 }
 
 static uint64_t
-units(uint64_t bytes)
+log_units(uint64_t bytes)
 {
 	return (bytes + DATA_UNIT - 1) / DATA_UNIT;
 }
@@ -59,8 +59,8 @@ smart_log(const struct nt_target *target, const struct nt_ctrl *ctrl, uint8_t *d
 	nvme_put16(d + 1, ROOM_K);
 	d[3] = 100; /* percent of spare that is there */
 	d[4] = 10;  /* of which less would be a warning */
-	nvme_put64(d + 32, units(c->read_bytes));
-	nvme_put64(d + 48, units(c->written_bytes));
+	nvme_put64(d + 32, log_units(c->read_bytes));
+	nvme_put64(d + 48, log_units(c->written_bytes));
 	nvme_put64(d + 64, c->reads);
 	nvme_put64(d + 80, c->writes);
 	nvme_put64(d + 176, ctrl->nerrors);

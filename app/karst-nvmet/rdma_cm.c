@@ -50,7 +50,7 @@ nr_listen(struct nr_server *server, const char *address)
 }
 
 static void
-reject(struct nr_server *server, struct rdma_cm_id *id, enum nvme_rdma_reject why)
+cm_reject(struct nr_server *server, struct rdma_cm_id *id, enum nvme_rdma_reject why)
 {
 	uint8_t data[NVME_RDMA_REJ_LEN] = {0};
 
@@ -76,7 +76,7 @@ tell_address(struct nr_queue *queue)
 }
 
 static uint8_t
-lesser(uint8_t a, int b)
+cm_lesser(uint8_t a, int b)
 {
 	return b < a ? (uint8_t)b : a;
 }
@@ -90,9 +90,9 @@ accept_queue(struct nr_queue *queue, const struct rdma_conn_param *asked)
 	struct rdma_conn_param param = {
 		.private_data = data,
 		.private_data_len = sizeof(data),
-		.responder_resources = lesser(asked->responder_resources, attr->max_qp_rd_atom),
-		.initiator_depth =
-			lesser(lesser(asked->initiator_depth, attr->max_qp_init_rd_atom), READS),
+		.responder_resources = cm_lesser(asked->responder_resources, attr->max_qp_rd_atom),
+		.initiator_depth = cm_lesser(
+			cm_lesser(asked->initiator_depth, attr->max_qp_init_rd_atom), READS),
 		.flow_control = 1,
 		.rnr_retry_count = RNR_FOR_EVER,
 	};
@@ -119,17 +119,17 @@ connect_request(
 	if (why == NVME_RDMA_ACCEPT && server->nqueues >= config->max_ctrls * (config->max_io + 1))
 		why = NVME_RDMA_NO_RESOURCES;
 	if (why != NVME_RDMA_ACCEPT) {
-		reject(server, id, why);
+		cm_reject(server, id, why);
 		return;
 	}
 	queue = nr_queue_make(server, id, qid, entries);
 	if (queue == NULL) {
-		reject(server, id, NVME_RDMA_NO_RESOURCES);
+		cm_reject(server, id, NVME_RDMA_NO_RESOURCES);
 		return;
 	}
 	if (nr_post_slots(queue) != 0 || accept_queue(queue, asked) != 0) {
 		nr_queue_free(queue);
-		reject(server, id, NVME_RDMA_NO_RESOURCES);
+		cm_reject(server, id, NVME_RDMA_NO_RESOURCES);
 		return;
 	}
 	id->context = queue;
@@ -157,7 +157,7 @@ nr_queue_close(struct nr_queue *queue, const char *why)
 }
 
 static void
-free_closed(struct nr_server *server, struct nr_queue *queue)
+queue_free_closed(struct nr_server *server, struct nr_queue *queue)
 {
 	struct rdma_cm_id *id = queue->id;
 
@@ -194,7 +194,7 @@ nr_sweep(struct nr_server *server)
 			nr_queue_close(queue, "no Connect came");
 		if (queue->state == NR_CLOSING && queue->core.working == 0 &&
 			(queue->peer_gone || late))
-			free_closed(server, queue);
+			queue_free_closed(server, queue);
 	}
 }
 

@@ -156,7 +156,7 @@ nr_request_run(struct nr_request *request)
 
 /* A capsule and a request meet. */
 static void
-capsule(struct nr_queue *queue, uint32_t slot)
+io_capsule(struct nr_queue *queue, uint32_t slot)
 {
 	struct nr_request *request = SLIST_FIRST(&queue->free);
 	uint8_t *bytes = queue->memory + (size_t)slot * queue->slot_len;
@@ -179,12 +179,12 @@ run_waiting(struct nr_queue *queue)
 
 		queue->waiting_first = (queue->waiting_first + 1) % queue->nslots;
 		queue->nwaiting--;
-		capsule(queue, slot);
+		io_capsule(queue, slot);
 	}
 }
 
 static void
-completion(struct nr_queue *queue, const struct ibv_wc *wc)
+io_completion(struct nr_queue *queue, const struct ibv_wc *wc)
 {
 	uint32_t index = (uint32_t)(wc->wr_id >> 2);
 	struct nr_request *request;
@@ -227,7 +227,7 @@ poll_some(struct nr_queue *queue)
 			return false;
 		}
 		for (i = 0; i < n && queue->state != NR_CLOSING; i++)
-			completion(queue, &wc[i]);
+			io_completion(queue, &wc[i]);
 		if (n == 0 || queue->state == NR_CLOSING)
 			return false;
 	}

@@ -33,7 +33,7 @@ perf_qp_ring_attached(struct karst_qp *qp)
 }
 
 static int
-refused(const char *what, int rc)
+attach_refused(const char *what, int rc)
 {
 	fprintf(stderr, "karst-perf: %s: %s (%s)\n", what, karst_why(), strerror(-rc));
 	return rc;
@@ -82,7 +82,7 @@ choose_gid(const struct perf_opts *o, struct perf_attach *a)
 }
 
 static int
-check_port(const struct perf_opts *o, struct perf_attach *a)
+attach_check_port(const struct perf_opts *o, struct perf_attach *a)
 {
 	struct karst_port_attr attr;
 	int rc;
@@ -94,7 +94,7 @@ check_port(const struct perf_opts *o, struct perf_attach *a)
 	}
 	rc = karst_query_port(a->ctx, a->port, &attr);
 	if (rc != 0) {
-		refused("port", rc);
+		attach_refused("port", rc);
 		return 1;
 	}
 	/* a server is told by its client */
@@ -118,10 +118,10 @@ perf_attach_open(const struct perf_opts *o, enum perf_end end, struct perf_attac
 	a->odp = o->odp;
 	rc = karst_open(o->connect, NULL, &a->ctx);
 	if (rc != 0) {
-		refused(o->connect, rc);
+		attach_refused(o->connect, rc);
 		return 1;
 	}
-	rc = check_port(o, a);
+	rc = attach_check_port(o, a);
 	if (rc == 0)
 		rc = choose_gid(o, a);
 	if (rc != 0)
@@ -140,7 +140,7 @@ perf_attach_close(struct perf_attach *a)
 /* --- making a bed --- */
 
 static int
-create_memory(struct perf_attach *a, const struct perf_bed *b, bool latency)
+attach_create_memory(struct perf_attach *a, const struct perf_bed *b, bool latency)
 {
 	unsigned int access = PERF_ACCESS | (a->odp ? KARST_ACCESS_ON_DEMAND : 0);
 	struct perf_attach_objects *own = a->objects;
@@ -150,13 +150,13 @@ create_memory(struct perf_attach *a, const struct perf_bed *b, bool latency)
 
 	rc = karst_alloc_pd(a->ctx, &own->pd);
 	if (rc != 0)
-		return refused("protection domain", rc);
+		return attach_refused("protection domain", rc);
 	rc = karst_reg_mr(own->pd, b->mem->base[a->end], b->job->working_set, access, &own->mr);
 	if (rc == 0 && latency)
 		rc = karst_reg_mr(
 			own->pd, b->mem->lat[a->end], b->mem->lat_bytes, access, &own->lat_mr);
 	if (rc != 0)
-		return refused("memory region", rc);
+		return attach_refused("memory region", rc);
 	memset(&a->paths, 0, sizeof(a->paths));
 	mrs[0] = own->mr;
 	mrs[1] = own->lat_mr;
@@ -169,7 +169,7 @@ create_memory(struct perf_attach *a, const struct perf_bed *b, bool latency)
 }
 
 static int
-create_cqs(struct perf_attach *a, const struct perf_bed *b, bool latency)
+attach_create_cqs(struct perf_attach *a, const struct perf_bed *b, bool latency)
 {
 	struct perf_attach_objects *own = a->objects;
 	bool client = a->end == PERF_CLIENT;
@@ -182,11 +182,11 @@ create_cqs(struct perf_attach *a, const struct perf_bed *b, bool latency)
 		rc = karst_create_cq(a->ctx, client ? 64 : receives, NULL, NULL, &own->recv_cq);
 	if (rc == 0 && latency)
 		rc = karst_create_cq(a->ctx, 4 * PERF_LAT_WRS, NULL, NULL, &own->lat_cq);
-	return rc == 0 ? 0 : refused("completion queue", rc);
+	return rc == 0 ? 0 : attach_refused("completion queue", rc);
 }
 
 static int
-to_init(const struct perf_attach *a, const struct perf_job *j, struct karst_qp *qp)
+attach_to_init(const struct perf_attach *a, const struct perf_job *j, struct karst_qp *qp)
 {
 	struct karst_qp_attr attr = {
 		.qp_state = KARST_QPS_INIT,
@@ -208,12 +208,12 @@ create_qp(struct perf_attach *a, const struct perf_job *j, struct karst_qp_init_
 	int rc = karst_create_qp(a->objects->pd, init, qp);
 
 	if (rc == 0)
-		rc = to_init(a, j, *qp);
-	return rc == 0 ? 0 : refused("queue pair", rc);
+		rc = attach_to_init(a, j, *qp);
+	return rc == 0 ? 0 : attach_refused("queue pair", rc);
 }
 
 static int
-create_qps(struct perf_attach *a, const struct perf_bed *b, bool latency)
+attach_create_qps(struct perf_attach *a, const struct perf_bed *b, bool latency)
 {
 	struct perf_attach_objects *own = a->objects;
 	const struct perf_job *j = b->job;
@@ -257,7 +257,7 @@ create_qps(struct perf_attach *a, const struct perf_bed *b, bool latency)
 }
 
 static void
-show_qp(struct karst_qp *from, struct perf_qp *to)
+attach_show_qp(struct karst_qp *from, struct perf_qp *to)
 {
 	to->sq = from->sq;
 	to->rq = from->rq;
@@ -267,7 +267,7 @@ show_qp(struct karst_qp *from, struct perf_qp *to)
 
 /* As the traffic sees it. */
 static int
-show(const struct perf_attach *a, struct perf_bed *b)
+attach_show(const struct perf_attach *a, struct perf_bed *b)
 {
 	const struct perf_attach_objects *own = a->objects;
 	uint32_t i;
@@ -278,12 +278,12 @@ show(const struct perf_attach *a, struct perf_bed *b)
 	if (b->qps[a->end] == NULL || (own->lat_qp != NULL && b->lat_qp[a->end] == NULL))
 		return -ENOMEM;
 	for (i = 0; i < own->num_qps; i++) {
-		show_qp(own->qps[i], &b->qps[a->end][i]);
+		attach_show_qp(own->qps[i], &b->qps[a->end][i]);
 		b->far[a->end].qpns[i] = own->qps[i]->qp_num;
 	}
 	b->far[a->end].key = own->mr->rkey;
 	if (own->lat_qp != NULL) {
-		show_qp(own->lat_qp, b->lat_qp[a->end]);
+		attach_show_qp(own->lat_qp, b->lat_qp[a->end]);
 		b->far[a->end].lat_qpn = own->lat_qp->qp_num;
 		b->far[a->end].lat_key = own->lat_mr->rkey;
 		b->lat_lanes[a->end] = (struct perf_lanes){own->lat_cq->lane, own->lat_cq->nlanes};
@@ -304,13 +304,13 @@ perf_attach_bed_create(struct perf_attach *a, const struct perf_job *job,
 	if (rc == 0 && a->objects == NULL)
 		rc = -ENOMEM;
 	if (rc == 0)
-		rc = create_memory(a, b, latency);
+		rc = attach_create_memory(a, b, latency);
 	if (rc == 0)
-		rc = create_cqs(a, b, latency);
+		rc = attach_create_cqs(a, b, latency);
 	if (rc == 0)
-		rc = create_qps(a, b, latency);
+		rc = attach_create_qps(a, b, latency);
 	if (rc == 0)
-		rc = show(a, b);
+		rc = attach_show(a, b);
 	if (rc != 0)
 		perf_attach_bed_destroy(b);
 	return rc == 0 ? 0 : 1;
@@ -385,7 +385,7 @@ perf_attach_bed_connect(struct perf_bed *b)
 		if (rc == 0)
 			b->ah[a->end] = own->ah->handle;
 	}
-	return rc == 0 ? 0 : refused("connecting", rc);
+	return rc == 0 ? 0 : attach_refused("connecting", rc);
 }
 
 void

@@ -71,7 +71,7 @@ next_piece(const struct perf_walk *w, uint64_t at)
 }
 
 static double
-gbps(uint64_t bytes, uint64_t cycles)
+baseline_gbps(uint64_t bytes, uint64_t cycles)
 {
 	return (double)bytes * 8 * (double)rte_get_tsc_hz() / (double)cycles / 1e9;
 }
@@ -91,14 +91,14 @@ perf_baseline_copy(struct perf_baseline *b, uint64_t cycles)
 		pieces += CLOCK_EVERY;
 		now = rte_rdtsc();
 	} while (now - start < cycles);
-	return gbps(pieces * w->piece, now - start);
+	return baseline_gbps(pieces * w->piece, now - start);
 }
 
 /* --- ring copy --- */
 
 /* Fills up to @max slots and hands them over together. */
 static inline uint32_t
-produce(struct perf_slots *r, struct perf_walk *w, uint32_t max)
+baseline_produce(struct perf_slots *r, struct perf_walk *w, uint32_t max)
 {
 	uint32_t tail = atomic_load_explicit(&r->tail, memory_order_relaxed), room, i;
 
@@ -121,7 +121,7 @@ produce(struct perf_slots *r, struct perf_walk *w, uint32_t max)
 }
 
 static inline uint32_t
-consume(struct perf_slots *r, struct perf_walk *w, uint32_t max)
+baseline_consume(struct perf_slots *r, struct perf_walk *w, uint32_t max)
 {
 	uint32_t head = atomic_load_explicit(&r->head, memory_order_relaxed), i;
 
@@ -151,17 +151,17 @@ perf_baseline_ring_copy(struct perf_baseline *b, uint64_t cycles, bool alone)
 		uint32_t i;
 
 		for (i = 0; i < CLOCK_EVERY / PERF_RING_BATCH; i++) {
-			uint32_t n = produce(&b->ring, &b->walk, PERF_RING_BATCH);
+			uint32_t n = baseline_produce(&b->ring, &b->walk, PERF_RING_BATCH);
 
 			if (alone)
-				consume(&b->ring, &b->walk, PERF_RING_BATCH);
+				baseline_consume(&b->ring, &b->walk, PERF_RING_BATCH);
 			else if (n == 0)
 				rte_pause();
 			pieces += n;
 		}
 		now = rte_rdtsc();
 	} while (now - start < cycles);
-	return gbps(pieces * b->walk.piece, now - start);
+	return baseline_gbps(pieces * b->walk.piece, now - start);
 }
 
 void
@@ -171,7 +171,7 @@ perf_baseline_ring_copy_follow(struct perf_baseline *b)
 		/* acquire: what was produced before the stop is seen */
 		bool stop = atomic_load_explicit(&b->stop, memory_order_acquire) != 0;
 
-		if (consume(&b->ring, &b->walk, PERF_RING_BATCH) > 0)
+		if (baseline_consume(&b->ring, &b->walk, PERF_RING_BATCH) > 0)
 			continue;
 		if (stop)
 			return;
@@ -204,7 +204,7 @@ read_message(const uint8_t *m)
 
 /* Answers a message if there is one. */
 static inline bool
-echo(struct perf_baseline *b)
+baseline_echo(struct perf_baseline *b)
 {
 	void *m;
 
@@ -227,7 +227,7 @@ perf_baseline_rtt(struct perf_baseline *b, uint64_t cycles, bool alone)
 		write_message(b->message[0], n++);
 		rte_ring_enqueue(b->there, b->message[0]);
 		if (alone)
-			echo(b);
+			baseline_echo(b);
 		while (rte_ring_dequeue(b->back, &m) != 0)
 			;
 		sum += read_message(m);
@@ -243,6 +243,6 @@ perf_baseline_rtt_follow(struct perf_baseline *b)
 {
 	/* acquire: a message that was sent before the stop is seen */
 	while (atomic_load_explicit(&b->stop, memory_order_acquire) == 0)
-		echo(b);
-	echo(b);
+		baseline_echo(b);
+	baseline_echo(b);
 }

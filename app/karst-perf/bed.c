@@ -27,7 +27,7 @@ struct perf_bed_engine {
 };
 
 static int
-refused(const char *what, int rc)
+bed_refused(const char *what, int rc)
 {
 	fprintf(stderr, "karst-perf: %s: %s\n", what, strerror(-rc));
 	return rc;
@@ -46,7 +46,7 @@ mtu_code(uint32_t mtu)
 }
 
 static int
-to_init(const struct perf_bed *b, int end, struct karst_engine_qp *qp)
+bed_to_init(const struct perf_bed *b, int end, struct karst_engine_qp *qp)
 {
 	struct karst_core_qp_attr a = {
 		.qp_state = KARST_QPS_INIT,
@@ -109,12 +109,12 @@ connect_pair(const struct perf_bed *b, struct karst_engine_qp *qp[PERF_ENDS])
 	int end, rc = 0;
 
 	for (end = 0; rc == 0 && end < PERF_ENDS; end++)
-		rc = to_init(b, end, qp[end]);
+		rc = bed_to_init(b, end, qp[end]);
 	for (end = 0; rc == 0 && end < PERF_ENDS; end++)
 		rc = to_rtr(b, end, qp[end], qp[1 - end]);
 	for (end = 0; rc == 0 && end < PERF_ENDS; end++)
 		rc = to_rts(b, qp[end]);
-	return rc == 0 ? 0 : refused("queue pair", rc);
+	return rc == 0 ? 0 : bed_refused("queue pair", rc);
 }
 
 /* The QP of one end of the traffic. */
@@ -137,7 +137,7 @@ traffic_init(const struct perf_bed *b, int end, struct karst_engine_qp_init *ini
 }
 
 static int
-create_qps(struct perf_bed *b)
+bed_create_qps(struct perf_bed *b)
 {
 	uint32_t i;
 	int end, rc;
@@ -148,12 +148,12 @@ create_qps(struct perf_bed *b)
 		traffic_init(b, end, &init);
 		b->engine->qps[end] = calloc(b->job->qps, sizeof(*b->engine->qps[end]));
 		if (b->engine->qps[end] == NULL)
-			return refused("queue pairs", -ENOMEM);
+			return bed_refused("queue pairs", -ENOMEM);
 		for (i = 0; i < b->job->qps; i++) {
 			rc = karst_engine_qp_create(
 				b->engine->ports->engine, &init, &b->engine->qps[end][i]);
 			if (rc != 0)
-				return refused("queue pair", rc);
+				return bed_refused("queue pair", rc);
 		}
 	}
 	for (i = 0; i < b->job->qps; i++) {
@@ -195,17 +195,17 @@ create_lat_pair(struct perf_bed *b)
 
 		rc = new_cq(e, 4 * PERF_LAT_WRS, &b->engine->lat_cq[end]);
 		if (rc != 0)
-			return refused("completion queue", rc);
+			return bed_refused("completion queue", rc);
 		rc = karst_engine_mr_reg(e, b->engine->pd, b->mem->lat[end],
 			(uintptr_t)b->mem->lat[end], b->mem->lat_bytes, PERF_ACCESS,
 			&b->far[end].lat_key);
 		if (rc != 0)
-			return refused("memory region", rc);
+			return bed_refused("memory region", rc);
 		b->engine->num_lat_keys++;
 		init.send_cq = init.recv_cq = b->engine->lat_cq[end];
 		rc = karst_engine_qp_create(e, &init, &b->engine->lat_qp[end]);
 		if (rc != 0)
-			return refused("queue pair", rc);
+			return bed_refused("queue pair", rc);
 	}
 	return connect_pair(b, b->engine->lat_qp);
 }
@@ -223,7 +223,7 @@ perf_bed_cq_sizes(const struct perf_job *j, uint32_t *sends, uint32_t *receives)
 }
 
 static int
-create_cqs(struct perf_bed *b)
+bed_create_cqs(struct perf_bed *b)
 {
 	struct karst_engine *e = b->engine->ports->engine;
 	uint32_t sends, receives;
@@ -235,31 +235,31 @@ create_cqs(struct perf_bed *b)
 		rc = new_cq(e, receives, &b->engine->recv_cq);
 	if (rc == 0)
 		rc = new_cq(e, 64, &b->engine->idle_cq);
-	return rc == 0 ? 0 : refused("completion queue", rc);
+	return rc == 0 ? 0 : bed_refused("completion queue", rc);
 }
 
 static int
-create_memory(struct perf_bed *b)
+bed_create_memory(struct perf_bed *b)
 {
 	struct karst_engine *e = b->engine->ports->engine;
 	int end, rc = karst_engine_pd_alloc(e, &b->engine->pd);
 
 	if (rc != 0)
-		return refused("protection domain", rc);
+		return bed_refused("protection domain", rc);
 	for (end = 0; end < PERF_ENDS; end++) {
 		uint8_t *base = b->mem->base[end];
 
 		rc = karst_engine_mr_reg(e, b->engine->pd, base, (uintptr_t)base,
 			b->job->working_set, PERF_ACCESS, &b->far[end].key);
 		if (rc != 0)
-			return refused("memory region", rc);
+			return bed_refused("memory region", rc);
 		b->engine->num_keys++;
 		if (b->job->transport != PERF_UD)
 			continue;
 		rc = karst_engine_ah_create(
 			e, b->engine->pd, &b->engine->ports->path[end], &b->ah[end]);
 		if (rc != 0)
-			return refused("address handle", rc);
+			return bed_refused("address handle", rc);
 		b->engine->num_ahs++;
 	}
 	return 0;
@@ -267,7 +267,7 @@ create_memory(struct perf_bed *b)
 
 /* What a queue pair costs, for the report. */
 static void
-account(struct perf_bed *b)
+bed_account(struct perf_bed *b)
 {
 	int end;
 
@@ -314,7 +314,7 @@ perf_bed_init(const struct perf_job *job, const struct perf_memory *mem, struct 
 		b->far[end].lat = (uintptr_t)mem->lat[end];
 		b->far[end].qpns = calloc(job->qps, sizeof(*b->far[end].qpns));
 		if (b->far[end].qpns == NULL)
-			return refused("queue pairs", -ENOMEM);
+			return bed_refused("queue pairs", -ENOMEM);
 	}
 	return 0;
 }
@@ -345,7 +345,7 @@ perf_qp_array(uint32_t n)
 }
 
 static void
-show_qp(const struct karst_engine_qp *from, struct perf_qp *to)
+bed_show_qp(const struct karst_engine_qp *from, struct perf_qp *to)
 {
 	to->sq = from->sq;
 	to->rq = from->rq;
@@ -361,7 +361,7 @@ show_cq(const struct perf_bed *b, struct karst_engine_cq *cq, int end)
 }
 
 static int
-show(struct perf_bed *b, bool latency)
+bed_show(struct perf_bed *b, bool latency)
 {
 	const struct perf_bed_engine *own = b->engine;
 	uint32_t i;
@@ -372,14 +372,14 @@ show(struct perf_bed *b, bool latency)
 		if (latency)
 			b->lat_qp[end] = perf_qp_array(1);
 		if (b->qps[end] == NULL || (latency && b->lat_qp[end] == NULL))
-			return refused("queue pairs", -ENOMEM);
+			return bed_refused("queue pairs", -ENOMEM);
 		for (i = 0; i < b->job->qps; i++) {
-			show_qp(own->qps[end][i], &b->qps[end][i]);
+			bed_show_qp(own->qps[end][i], &b->qps[end][i]);
 			b->far[end].qpns[i] = own->qps[end][i]->num;
 		}
 		if (!latency)
 			continue;
-		show_qp(own->lat_qp[end], b->lat_qp[end]);
+		bed_show_qp(own->lat_qp[end], b->lat_qp[end]);
 		b->far[end].lat_qpn = own->lat_qp[end]->num;
 		b->lat_lanes[end] = show_cq(b, own->lat_cq[end], end);
 	}
@@ -396,25 +396,25 @@ perf_bed_create(const struct perf_job *job, const struct perf_ports *ports,
 
 	rc = perf_bed_init(job, mem, b);
 	if (rc == 0 && (b->engine = calloc(1, sizeof(*b->engine))) == NULL)
-		rc = refused("queue pairs", -ENOMEM);
+		rc = bed_refused("queue pairs", -ENOMEM);
 	if (rc != 0) {
 		perf_bed_fini(b);
 		return 1;
 	}
 	b->engine->ports = ports;
-	rc = create_memory(b);
+	rc = bed_create_memory(b);
 	if (rc == 0)
-		rc = create_cqs(b);
+		rc = bed_create_cqs(b);
 	if (rc == 0)
-		rc = create_qps(b);
+		rc = bed_create_qps(b);
 	if (rc == 0 && latency)
 		rc = create_lat_pair(b);
 	if (rc != 0) {
 		perf_bed_destroy(b);
 		return 1;
 	}
-	account(b);
-	rc = show(b, latency);
+	bed_account(b);
+	rc = bed_show(b, latency);
 	if (rc != 0)
 		perf_bed_destroy(b);
 	return rc == 0 ? 0 : 1;

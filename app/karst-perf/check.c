@@ -5,14 +5,14 @@
 #include "pattern.h"
 
 static uint8_t *
-at(uint64_t base, uint64_t off)
+check_at(uint64_t base, uint64_t off)
 {
 	return (uint8_t *)(uintptr_t)(base + off);
 }
 
 /* All of the place behind the headroom: the message, and nothing written behind it. */
 static bool
-holds(const struct perf_job *j, const uint8_t *p, uint64_t seed, uint32_t flow, uint64_t seq)
+check_holds(const struct perf_job *j, const uint8_t *p, uint64_t seed, uint32_t flow, uint64_t seq)
 {
 	uint32_t room = j->stride - j->headroom;
 
@@ -25,16 +25,16 @@ perf_check_begin(struct perf_client *c)
 {
 	if (!c->verify)
 		return;
-	memset(at(c->local, 0), 0, c->job.working_set);
+	memset(check_at(c->local, 0), 0, c->job.working_set);
 	/* an end that is elsewhere clears its own: perf_check_expect() */
 	if (c->bed->mem->base[PERF_SERVER] != NULL)
-		memset(at(c->remote, 0), 0, c->job.working_set);
+		memset(check_at(c->remote, 0), 0, c->job.working_set);
 }
 
 /* --- atomics --- */
 
 static uint64_t
-operand(const struct perf_client *c, uint32_t flow, uint64_t seq)
+check_operand(const struct perf_client *c, uint32_t flow, uint64_t seq)
 {
 	return perf_mix64(perf_pattern_first(c->seed, flow, (uint32_t)seq));
 }
@@ -58,13 +58,13 @@ post_atomic(
 	uint64_t result = ~UINT64_C(0);
 
 	/* what is there before is not what should come */
-	memcpy(at(c->local, off), &result, sizeof(result));
+	memcpy(check_at(c->local, off), &result, sizeof(result));
 	if (c->job.op == PERF_OP_FAA) {
-		w->atomic.compare_add = operand(c, flow, seq);
+		w->atomic.compare_add = check_operand(c, flow, seq);
 		return;
 	}
 	w->atomic.compare_add = cas_compare(*shadow_of(c, off), seq);
-	w->atomic.swap = operand(c, flow, seq);
+	w->atomic.swap = check_operand(c, flow, seq);
 }
 
 static bool
@@ -72,11 +72,11 @@ complete_atomic(struct perf_client *c, uint32_t flow, uint64_t seq, uint64_t off
 {
 	uint64_t *shadow = shadow_of(c, off), before = *shadow, old;
 
-	memcpy(&old, at(c->local, off), sizeof(old));
+	memcpy(&old, check_at(c->local, off), sizeof(old));
 	if (c->job.op == PERF_OP_FAA)
-		*shadow += operand(c, flow, seq);
+		*shadow += check_operand(c, flow, seq);
 	else if (cas_compare(before, seq) == before)
-		*shadow = operand(c, flow, seq);
+		*shadow = check_operand(c, flow, seq);
 	return old == before;
 }
 
@@ -91,7 +91,7 @@ perf_check_posted(
 	if (c->shadow != NULL)
 		post_atomic(c, w, flow, seq, off);
 	else if (!perf_op_fetches(c->job.op) || c->bed->mem->base[PERF_SERVER] != NULL)
-		perf_pattern_fill(at(base, off), c->job.size, c->seed, flow, (uint32_t)seq);
+		perf_pattern_fill(check_at(base, off), c->job.size, c->seed, flow, (uint32_t)seq);
 }
 
 void
@@ -109,7 +109,7 @@ perf_check_completed(struct perf_client *c, uint32_t flow, uint32_t n)
 		if (c->shadow != NULL)
 			wrong += !complete_atomic(c, flow, seq, off);
 		else
-			wrong += !holds(j, at(base, off), c->seed, flow, seq);
+			wrong += !check_holds(j, check_at(base, off), c->seed, flow, seq);
 	}
 	if (wrong != 0)
 		perf_tally_add(&c->tally.wrong, wrong);
@@ -121,9 +121,9 @@ settle_flow(const struct perf_job *j, uint64_t base, uint64_t seed, uint32_t flo
 	uint64_t to, struct perf_tally *tally)
 {
 	for (; from < to; from++) {
-		const uint8_t *p = at(base, perf_bed_offset(j, flow, from));
+		const uint8_t *p = check_at(base, perf_bed_offset(j, flow, from));
 
-		if (holds(j, p, seed, flow, from))
+		if (check_holds(j, p, seed, flow, from))
 			continue;
 		/* the last packet comes only if all others came (U1) */
 		if (j->transport == PERF_RC ||
@@ -182,7 +182,7 @@ perf_client_finish(struct perf_client *c, uint64_t targets)
 			mix_targets((const uint8_t *)c->shadow, sizeof(uint64_t), places);
 	} else {
 		for (i = 0; i < places; i++) {
-			memcpy(&target, at(c->remote, i * c->job.stride), sizeof(target));
+			memcpy(&target, check_at(c->remote, i * c->job.stride), sizeof(target));
 			wrong += target != c->shadow[i];
 		}
 	}
@@ -222,8 +222,8 @@ perf_server_settle(struct perf_server *s, uint32_t flow, uint64_t posted)
 	}
 	/* what has been read is given its next contents */
 	for (; k->checked < posted; k->checked++)
-		perf_pattern_fill(at(base, perf_bed_offset(j, flow, k->checked)), j->size, s->seed,
-			flow, (uint32_t)(k->checked + j->slots));
+		perf_pattern_fill(check_at(base, perf_bed_offset(j, flow, k->checked)), j->size,
+			s->seed, flow, (uint32_t)(k->checked + j->slots));
 }
 
 /* --- receives --- */
@@ -255,7 +255,7 @@ perf_check_received(struct perf_server *s, uint32_t flow, const struct karst_cqe
 		right &= (e->flags & KARST_WC_GRH) != 0 && e->src_qpn == k->peer_qpn;
 	/* reliable messages come one after the other; unreliable ones never backwards */
 	right &= j->transport == PERF_RC ? seq == k->expected : seq - k->expected < 1u << 31;
-	if (!right || !holds(j, p, s->seed, flow, seq)) {
+	if (!right || !check_holds(j, p, s->seed, flow, seq)) {
 		perf_tally_add(&s->tally.wrong, 1);
 		k->expected++;
 		return;

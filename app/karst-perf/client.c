@@ -33,7 +33,7 @@ wr_opcode(const struct perf_job *j)
 
 /* What all work requests of the measurement have in common. */
 static void
-make_template(struct perf_client *c)
+client_template(struct perf_client *c)
 {
 	struct karst_send_wqe *w = &c->template;
 	const struct perf_job *j = &c->job;
@@ -86,7 +86,7 @@ perf_client_create(const struct perf_bed *bed, bool verify, uint64_t seed, struc
 	c->left = UINT64_MAX;
 	c->local = bed->far[PERF_CLIENT].base;
 	c->remote = bed->far[PERF_SERVER].base;
-	make_template(c);
+	client_template(c);
 	if (posix_memalign((void **)&c->flows, KARST_CACHE_LINE, j->qps * sizeof(*c->flows)) != 0)
 		c->flows = NULL;
 	c->loaded = perf_hist_create();
@@ -162,7 +162,7 @@ take_one(struct perf_client *c, const struct karst_cqe *e)
 }
 
 static uint32_t
-reap_lane(struct perf_client *c, struct karst_cq_lane *lane)
+client_reap_lane(struct perf_client *c, struct karst_cq_lane *lane)
 {
 	const struct karst_cqe *cqes;
 	uint32_t i, n = karst_cq_lane_peek(lane, &cqes), done = 0;
@@ -183,7 +183,7 @@ perf_client_reap(struct perf_client *c)
 	uint32_t i, n = 0;
 
 	for (i = 0; i < c->lanes.n; i++)
-		n += reap_lane(c, &c->lanes.lane[i]);
+		n += client_reap_lane(c, &c->lanes.lane[i]);
 	return n;
 }
 
@@ -238,7 +238,7 @@ post_batch(struct perf_client *c, uint32_t flow, uint32_t n)
 }
 
 static inline uint32_t
-wrap(const struct perf_client *c, uint32_t flow)
+client_wrap(const struct perf_client *c, uint32_t flow)
 {
 	return flow >= c->job.qps ? flow % c->job.qps : flow;
 }
@@ -250,9 +250,9 @@ prefetch_ahead(const struct perf_client *c)
 	const struct perf_qp *qp;
 	uint32_t i;
 
-	rte_prefetch0(&c->flows[wrap(c, c->next + AHEAD_FLOW)]);
-	rte_prefetch0(c->flows[wrap(c, c->next + AHEAD_QP)].qp);
-	qp = c->flows[wrap(c, c->next + AHEAD_RING)].qp;
+	rte_prefetch0(&c->flows[client_wrap(c, c->next + AHEAD_FLOW)]);
+	rte_prefetch0(c->flows[client_wrap(c, c->next + AHEAD_QP)].qp);
+	qp = c->flows[client_wrap(c, c->next + AHEAD_RING)].qp;
 	rte_prefetch0(&qp->sq.sh->tail);
 	rte_prefetch0(&qp->sq.sh->idle);
 	for (i = 0; i < c->job.batch && i < 8; i++)
@@ -261,7 +261,7 @@ prefetch_ahead(const struct perf_client *c)
 
 /* How many messages the flow may take now: a whole batch, or what is left of all; 0: none. */
 static inline uint32_t
-room(const struct perf_client *c, const struct perf_flow *f)
+client_room(const struct perf_client *c, const struct perf_flow *f)
 {
 	uint32_t n = (uint32_t)karst_min_u64(c->job.batch, c->left);
 
@@ -280,7 +280,7 @@ perf_client_post(struct perf_client *c)
 
 	while (posted < c->turn_budget && c->outstanding + c->job.batch <= c->job.inflight &&
 		!c->failed) {
-		uint32_t flow = c->next, n = room(c, &c->flows[flow]);
+		uint32_t flow = c->next, n = client_room(c, &c->flows[flow]);
 
 		c->next = flow + 1 == c->job.qps ? 0 : flow + 1;
 		if (n == 0) {

@@ -82,7 +82,7 @@ print_table(const struct connect_run *r, const struct connect_result *x)
 }
 
 static json_t *
-latency(const struct perf_hist *h)
+connect_latency(const struct perf_hist *h)
 {
 	static const char *const names[] = {"p50", "p99", "p999", "max"};
 	json_t *o = json_object();
@@ -95,7 +95,7 @@ latency(const struct perf_hist *h)
 }
 
 static json_t *
-counts(const struct connect_end *e)
+connect_counts(const struct connect_end *e)
 {
 	return json_pack("{s:I, s:I, s:I}", "begun", (json_int_t)e->begun, "established",
 		(json_int_t)e->established, "ended", (json_int_t)e->ended);
@@ -111,10 +111,10 @@ print_json(const struct connect_run *r, const struct connect_result *x)
 		(json_int_t)x->connections, "seconds", r->client.seconds, "per_second", x->rate);
 	int rc = o == NULL;
 
-	rc |= json_object_set_new(o, "connect_ns", latency(r->client.connect_ns));
-	rc |= json_object_set_new(o, "disconnect_ns", latency(r->client.disconnect_ns));
-	rc |= json_object_set_new(o, "client", counts(&r->client.end));
-	rc |= json_object_set_new(o, "server", counts(&r->server.end));
+	rc |= json_object_set_new(o, "connect_ns", connect_latency(r->client.connect_ns));
+	rc |= json_object_set_new(o, "disconnect_ns", connect_latency(r->client.disconnect_ns));
+	rc |= json_object_set_new(o, "client", connect_counts(&r->client.end));
+	rc |= json_object_set_new(o, "server", connect_counts(&r->server.end));
 	rc |= json_object_set_new(o, "lost", json_integer((json_int_t)x->lost));
 	rc |= json_object_set_new(o, "verify_errors", json_integer((json_int_t)x->wrong));
 	rc |= json_object_set_new(o, "errors", json_integer((json_int_t)x->errors));
@@ -126,7 +126,7 @@ print_json(const struct connect_run *r, const struct connect_result *x)
 }
 
 static int
-print(const struct connect_run *r)
+connect_print(const struct connect_run *r)
 {
 	struct connect_result x;
 	int rc = 0;
@@ -147,7 +147,7 @@ print(const struct connect_run *r)
 /* --- the two ends --- */
 
 static int
-prepare(struct connect_run *r)
+connect_prepare(struct connect_run *r)
 {
 	struct connect_client *c = &r->client;
 
@@ -188,7 +188,7 @@ run_ends(struct connect_run *r)
 		/* release, pairs with the acquire of the server's thread */
 		atomic_store_explicit(&s->expected, c->end.ended, memory_order_release);
 		pthread_join(s->thread, NULL);
-		rc = print(r) != 0 || rc != 0;
+		rc = connect_print(r) != 0 || rc != 0;
 	}
 	connect_end_down(&c->end);
 	connect_end_down(&s->end);
@@ -198,7 +198,7 @@ run_ends(struct connect_run *r)
 /* --- over karstd --- */
 
 static void
-address_of(const union karst_gid *gid, struct sockaddr_storage *sa)
+connect_address_of(const union karst_gid *gid, struct sockaddr_storage *sa)
 {
 	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
 	struct sockaddr_in6 *in6 = (void *)sa;
@@ -215,7 +215,7 @@ address_of(const union karst_gid *gid, struct sockaddr_storage *sa)
 }
 
 static int
-attached(struct connect_run *r)
+connect_attached(struct connect_run *r)
 {
 	struct perf_daemon daemon = {.dir = ""};
 	int rc = 0;
@@ -229,8 +229,8 @@ attached(struct connect_run *r)
 	if (rc == 0) {
 		r->client.end.ctx = r->attach[PERF_CLIENT].ctx;
 		r->server.end.ctx = r->attach[PERF_SERVER].ctx;
-		address_of(&r->attach[PERF_CLIENT].gid, &r->client.from);
-		address_of(&r->attach[PERF_SERVER].gid, &r->server.at);
+		connect_address_of(&r->attach[PERF_CLIENT].gid, &r->client.from);
+		connect_address_of(&r->attach[PERF_SERVER].gid, &r->server.at);
 		rc = run_ends(r);
 	}
 	perf_attach_close(&r->attach[PERF_SERVER]);
@@ -283,7 +283,7 @@ open_context(struct connect_run *r, enum perf_end end, struct karst_context **ct
 		return 1;
 	}
 	memcpy(gid.raw, info.addrs[0].ip, sizeof(gid.raw));
-	address_of(&gid, sa);
+	connect_address_of(&gid, sa);
 	return 0;
 }
 
@@ -311,7 +311,7 @@ run_embedded(struct connect_run *r)
 }
 
 static int
-embedded(struct connect_run *r)
+connect_embedded(struct connect_run *r)
 {
 	uint64_t bytes = BASE_BYTES + (uint64_t)CONN_BYTES * r->opts->conns +
 		(uint64_t)r->opts->ring_size * 4 * 8192;
@@ -339,10 +339,10 @@ perf_connect_main(struct perf_opts *o)
 	if (r == NULL)
 		return 1;
 	r->opts = o;
-	if (prepare(r) != 0)
+	if (connect_prepare(r) != 0)
 		fputs("karst-perf: no memory\n", stderr);
 	else
-		rc = perf_opts_attached(o) ? attached(r) : embedded(r);
+		rc = perf_opts_attached(o) ? connect_attached(r) : connect_embedded(r);
 	free(r->client.conns);
 	free(r->client.connect_ns);
 	free(r->client.disconnect_ns);

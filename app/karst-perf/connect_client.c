@@ -31,14 +31,14 @@ may_begin(const struct connect_client *c, uint64_t began_ns)
 }
 
 static void
-drop(struct connect_client *c, uint32_t slot)
+client_drop(struct connect_client *c, uint32_t slot)
 {
 	connect_drop(&c->end, &c->conns[slot]);
 	c->open--;
 }
 
 static int
-begin(struct connect_client *c, uint32_t slot)
+client_begin(struct connect_client *c, uint32_t slot)
 {
 	struct connect_conn *conn = &c->conns[slot];
 	struct connect_end *e = &c->end;
@@ -58,7 +58,7 @@ begin(struct connect_client *c, uint32_t slot)
 	if (rc == 0)
 		return 0;
 	connect_fault(e, "resolve", rc);
-	drop(c, slot);
+	client_drop(c, slot);
 	return rc;
 }
 
@@ -103,7 +103,7 @@ on_response(
 
 /* One that went wrong is given up. */
 static int
-unexpected(struct connect_end *e, const struct karst_rdmacm_event *ev)
+client_unexpected(struct connect_end *e, const struct karst_rdmacm_event *ev)
 {
 	if (e->errors++ == 0)
 		fprintf(stderr, "karst-perf: %s: %s, %d%s%s\n", e->name,
@@ -114,7 +114,7 @@ unexpected(struct connect_end *e, const struct karst_rdmacm_event *ev)
 
 /* @return 0: it goes on; else it is over, one way or the other. */
 static int
-on_event(struct connect_client *c, const struct karst_rdmacm_event *ev)
+client_on_event(struct connect_client *c, const struct karst_rdmacm_event *ev)
 {
 	struct connect_conn *conn = &c->conns[ev->uid];
 	int rc;
@@ -129,25 +129,25 @@ on_event(struct connect_client *c, const struct karst_rdmacm_event *ev)
 		return on_response(c, conn, ev);
 	case KARST_RDMACM_DISCONNECTED:
 		if (ev->status != 0)
-			return unexpected(&c->end, ev);
+			return client_unexpected(&c->end, ev);
 		c->end.ended++;
 		perf_hist_add(c->disconnect_ns, connect_now_ns() - conn->began_ns);
 		return 1;
 	case KARST_RDMACM_TIMEWAIT_EXIT:
 		return 0;
 	default:
-		return unexpected(&c->end, ev);
+		return client_unexpected(&c->end, ev);
 	}
 }
 
 /* Fills the slots that are free; the first one to be looked at is @slot. */
 static void
-refill(struct connect_client *c, uint32_t slot, uint64_t began_ns)
+client_refill(struct connect_client *c, uint32_t slot, uint64_t began_ns)
 {
 	uint32_t n;
 
 	for (n = 0; n < c->opts->conns && may_begin(c, began_ns); n++) {
-		if (c->conns[slot].id == 0 && begin(c, slot) != 0)
+		if (c->conns[slot].id == 0 && client_begin(c, slot) != 0)
 			break;
 		slot = slot + 1 == c->opts->conns ? 0 : slot + 1;
 	}
@@ -162,15 +162,15 @@ connect_client_run(struct connect_client *c)
 	uint32_t slot = 0;
 
 	for (;;) {
-		refill(c, slot, began_ns);
+		client_refill(c, slot, began_ns);
 		if (c->open == 0)
 			break;
 		what = connect_next(&c->end, STUCK_MS, &ev);
 		if (what != CONNECT_EVENT)
 			break;
 		slot = (uint32_t)ev.uid;
-		if (on_event(c, &ev) != 0)
-			drop(c, slot);
+		if (client_on_event(c, &ev) != 0)
+			client_drop(c, slot);
 	}
 	c->seconds = (double)(connect_now_ns() - began_ns) / 1e9;
 	if (what == CONNECT_NOTHING)
@@ -178,6 +178,6 @@ connect_client_run(struct connect_client *c)
 			c->open, STUCK_MS / 1000);
 	for (slot = 0; slot < c->opts->conns; slot++)
 		if (c->conns[slot].id != 0)
-			drop(c, slot);
+			client_drop(c, slot);
 	return what == CONNECT_EVENT ? 0 : -EIO;
 }

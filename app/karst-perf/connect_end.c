@@ -74,7 +74,7 @@ connect_next(struct connect_end *e, int ms, struct karst_rdmacm_event *event)
 /* --- queue pairs --- */
 
 static int
-modify(struct connect_end *e, struct connect_conn *c, enum karst_qp_state state)
+end_modify(struct connect_end *e, struct connect_conn *c, enum karst_qp_state state)
 {
 	struct karst_qp_attr attr;
 	unsigned int mask;
@@ -108,7 +108,7 @@ connect_make_qp(
 		return connect_fault(e, "a queue pair", rc);
 	}
 	param->qp_num = c->qp->qp_num;
-	return modify(e, c, KARST_QPS_INIT);
+	return end_modify(e, c, KARST_QPS_INIT);
 }
 
 int
@@ -118,8 +118,8 @@ connect_open_qp(struct connect_end *e, struct connect_conn *c)
 
 	if (c->qp == NULL)
 		return 0;
-	rc = modify(e, c, KARST_QPS_RTR);
-	return rc == 0 ? modify(e, c, KARST_QPS_RTS) : rc;
+	rc = end_modify(e, c, KARST_QPS_RTR);
+	return rc == 0 ? end_modify(e, c, KARST_QPS_RTS) : rc;
 }
 
 void
@@ -145,7 +145,7 @@ size_of(bool request)
 
 /* splitmix64; no two connections, directions or seeds agree. */
 static void
-fill(uint64_t seed, uint32_t number, bool request, uint8_t *to)
+end_fill(uint64_t seed, uint32_t number, bool request, uint8_t *to)
 {
 	uint64_t state = seed ^ (uint64_t)number << 1 ^ (uint64_t)request << 63, x;
 	uint32_t i, n = size_of(request);
@@ -169,7 +169,7 @@ connect_fill(const struct connect_end *e, uint32_t number, bool request,
 		.retry_count = 7,
 		.rnr_retry_count = 7,
 	};
-	fill(e->seed, number, request, p->private_data);
+	end_fill(e->seed, number, request, p->private_data);
 }
 
 bool
@@ -179,7 +179,7 @@ connect_check(struct connect_end *e, bool request, const struct karst_rdmacm_con
 	uint8_t want[KARST_RDMACM_PRIVATE_DATA];
 
 	memcpy(number, p->private_data, sizeof(*number));
-	fill(e->seed, *number, request, want);
+	end_fill(e->seed, *number, request, want);
 	if (p->private_data_len == size_of(request) &&
 		memcmp(p->private_data, want, size_of(request)) == 0)
 		return true;

@@ -34,7 +34,7 @@ connect_server_listen(struct connect_server *s)
 }
 
 static void
-on_request(struct connect_server *s, const struct karst_rdmacm_event *ev)
+server_on_request(struct connect_server *s, const struct karst_rdmacm_event *ev)
 {
 	struct connect_end *e = &s->end;
 	struct karst_rdmacm_conn_param param;
@@ -66,7 +66,7 @@ on_request(struct connect_server *s, const struct karst_rdmacm_event *ev)
 }
 
 static void
-on_event(struct connect_server *s, const struct karst_rdmacm_event *ev)
+server_on_event(struct connect_server *s, const struct karst_rdmacm_event *ev)
 {
 	struct connect_end *e = &s->end;
 	struct connect_conn *c = (struct connect_conn *)(uintptr_t)ev->uid;
@@ -74,7 +74,7 @@ on_event(struct connect_server *s, const struct karst_rdmacm_event *ev)
 
 	switch (ev->event) {
 	case KARST_RDMACM_CONNECT_REQUEST:
-		on_request(s, ev);
+		server_on_request(s, ev);
 		return;
 	case KARST_RDMACM_ESTABLISHED:
 		e->established++;
@@ -111,7 +111,7 @@ connect_server_main(void *arg)
 			break;
 		what = connect_next(&s->end, LOOK_MS, &ev);
 		if (what == CONNECT_EVENT)
-			on_event(s, &ev);
+			server_on_event(s, &ev);
 		/* the client has heard of all ends; what has not come by now is lost */
 		else if (what == CONNECT_BROKEN || expected != UINT64_MAX)
 			break;

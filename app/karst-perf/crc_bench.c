@@ -272,7 +272,7 @@ now_ns(void)
 
 /* Nanoseconds per slot of one slice. */
 static double
-slice(struct bench *b, const struct impl *impl, enum set set, size_t len)
+bench_slice(struct bench *b, const struct impl *impl, enum set set, size_t len)
 {
 	struct walk w = {.ops = impl->ops, .len = len, .stride = (len + 63) & ~(size_t)63};
 	size_t rounds = 1, bytes = COLD_SLICE;
@@ -301,7 +301,7 @@ slice(struct bench *b, const struct impl *impl, enum set set, size_t len)
 }
 
 static void
-measure(struct bench *b, enum set set, unsigned int size, double seconds)
+bench_measure(struct bench *b, enum set set, unsigned int size, double seconds)
 {
 	uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
 
@@ -311,7 +311,7 @@ measure(struct bench *b, enum set set, unsigned int size, double seconds)
 
 			if (!b->impls[i].selected)
 				continue;
-			ns = slice(b, &b->impls[i], set, b->sizes[size]);
+			ns = bench_slice(b, &b->impls[i], set, b->sizes[size]);
 			if (*best == 0 || ns < *best)
 				*best = ns;
 		}
@@ -319,7 +319,7 @@ measure(struct bench *b, enum set set, unsigned int size, double seconds)
 }
 
 static void
-print_json(const struct bench *b, enum set set, unsigned int size)
+bench_print_json(const struct bench *b, enum set set, unsigned int size)
 {
 	for (unsigned int i = 0; i < b->n_impls; i++) {
 		double ns = b->ns[set][size][i];
@@ -335,7 +335,7 @@ print_json(const struct bench *b, enum set set, unsigned int size)
 
 /* The time of the kernel that karst picks here, plain or copying; 0 if it was not measured. */
 static double
-picked(const struct bench *b, enum set set, unsigned int size, bool copies)
+bench_picked(const struct bench *b, enum set set, unsigned int size, bool copies)
 {
 	for (unsigned int i = 0; i < b->n_impls; i++) {
 		const struct impl *m = &b->impls[i];
@@ -364,7 +364,7 @@ best_other(const struct bench *b, enum set set, unsigned int size, bool copies)
 }
 
 static double
-time_of(const struct bench *b, enum set set, unsigned int size,
+bench_time_of(const struct bench *b, enum set set, unsigned int size,
 	uint32_t (*run)(const struct walk *w))
 {
 	for (unsigned int i = 0; i < b->n_impls; i++)
@@ -379,9 +379,9 @@ print_ratio(const struct bench *b, enum set set, bool copies, const char *what,
 {
 	printf("  %-28s", what);
 	for (unsigned int s = 0; s < b->n_sizes; s++) {
-		double mine = picked(b, set, s, copies);
-		double other =
-			than != NULL ? time_of(b, set, s, than) : best_other(b, set, s, copies);
+		double mine = bench_picked(b, set, s, copies);
+		double other = than != NULL ? bench_time_of(b, set, s, than)
+					    : best_other(b, set, s, copies);
 
 		if (mine == 0 || other == 0)
 			printf(" %9s", "-");
@@ -392,7 +392,7 @@ print_ratio(const struct bench *b, enum set set, bool copies, const char *what,
 }
 
 static void
-print_table(const struct bench *b, enum set set, bool copies)
+bench_print_table(const struct bench *b, enum set set, bool copies)
 {
 	bool any = false;
 
@@ -421,7 +421,7 @@ print_table(const struct bench *b, enum set set, bool copies)
 }
 
 static void
-usage(FILE *to)
+bench_usage(FILE *to)
 {
 	fprintf(to,
 		"usage: karst-perf crc [--json] [--size N,...] [--set cache|512M|both]\n"
@@ -518,7 +518,7 @@ parse_time(struct bench *b, const char *arg)
 
 /* 0, 1 when help was asked for and given, or -EINVAL when an explanation was given. */
 static int
-parse(struct bench *b, int argc, char **argv)
+bench_parse(struct bench *b, int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"json", no_argument, NULL, 'j'},
@@ -544,25 +544,25 @@ parse(struct bench *b, int argc, char **argv)
 		} else if (c == 't') {
 			rc = parse_time(b, optarg);
 		} else if (c == 'h') {
-			usage(stdout);
+			bench_usage(stdout);
 			return 1;
 		} else {
 			fprintf(stderr, "karst-perf crc: %s: %s\n", argv[optind - 1],
 				c == ':' ? "needs a value" : "no such option");
-			usage(stderr);
+			bench_usage(stderr);
 			rc = -EINVAL;
 		}
 	}
 	if (rc == 0 && optind < argc) {
 		fprintf(stderr, "karst-perf crc: %s: unexpected argument\n", argv[optind]);
-		usage(stderr);
+		bench_usage(stderr);
 		rc = -EINVAL;
 	}
 	return rc;
 }
 
 static void
-run(struct bench *b)
+bench_run(struct bench *b)
 {
 	double share = b->seconds / (b->n_sizes * (b->sets[SET_CACHE] + b->sets[SET_COLD]));
 
@@ -570,13 +570,13 @@ run(struct bench *b)
 		if (!b->sets[set])
 			continue;
 		for (unsigned int s = 0; s < b->n_sizes; s++) {
-			measure(b, set, s, share);
+			bench_measure(b, set, s, share);
 			if (b->json)
-				print_json(b, set, s);
+				bench_print_json(b, set, s);
 		}
 		if (!b->json) {
-			print_table(b, set, false);
-			print_table(b, set, true);
+			bench_print_table(b, set, false);
+			bench_print_table(b, set, true);
 			fflush(stdout);
 		}
 	}
@@ -593,7 +593,7 @@ karst_perf_crc_main(int argc, char **argv)
 
 	list_impls(&b, false);
 	list_impls(&b, true);
-	rc = parse(&b, argc, argv);
+	rc = bench_parse(&b, argc, argv);
 	if (rc != 0)
 		return rc < 0 ? 2 : 0;
 	rc = karst_crc_init(NULL);
@@ -611,7 +611,7 @@ karst_perf_crc_main(int argc, char **argv)
 		memcpy(b.mem + i, &(uint64_t){i * 0x9e3779b97f4a7c15u}, 8);
 	if (!b.json)
 		printf("karst picks %s here\n", karst_crc_ops()->name);
-	run(&b);
+	bench_run(&b);
 	munmap(b.mem, COLD_SET);
 	return 0;
 }

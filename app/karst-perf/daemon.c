@@ -27,7 +27,7 @@
 
 /* @fds: a pipe that becomes its standard output, or NULL.  -errno */
 static pid_t
-spawn(const char *program, char *const *argv, const int *fds)
+daemon_spawn(const char *program, char *const *argv, const int *fds)
 {
 	pid_t parent = getpid(), pid = fork();
 
@@ -45,7 +45,7 @@ spawn(const char *program, char *const *argv, const int *fds)
 }
 
 static void
-nap(void)
+daemon_nap(void)
 {
 	const struct timespec ts = {.tv_nsec = LOOK_MS * 1000000L};
 
@@ -64,7 +64,7 @@ has_ended(pid_t *pid)
 }
 
 static void
-stop(pid_t *pid)
+daemon_stop(pid_t *pid)
 {
 	int ms;
 
@@ -74,7 +74,7 @@ stop(pid_t *pid)
 	for (ms = 0; ms < STOP_MS; ms += LOOK_MS) {
 		if (has_ended(pid))
 			return;
-		nap();
+		daemon_nap();
 	}
 	kill(*pid, SIGKILL);
 	waitpid(*pid, NULL, 0);
@@ -130,7 +130,7 @@ find_karstd(char *path, size_t bytes)
 }
 
 static bool
-answers(const char *socket_path)
+daemon_answers(const char *socket_path)
 {
 	struct sockaddr_un a = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -169,17 +169,17 @@ start_karstd(const struct perf_opts *o, struct perf_daemon *d)
 	argv[n++] = (char *)(uintptr_t) "--log-level";
 	argv[n++] = (char *)(uintptr_t) "warning";
 	argv[n] = NULL;
-	d->karstd = spawn(program, argv, NULL);
+	d->karstd = daemon_spawn(program, argv, NULL);
 	if (d->karstd < 0) {
 		fprintf(stderr, "karst-perf: %s: %s\n", program, strerror(-d->karstd));
 		return 1;
 	}
 	for (ms = 0; ms < START_MS; ms += LOOK_MS) {
-		if (answers(d->socket))
+		if (daemon_answers(d->socket))
 			return 0;
 		if (has_ended(&d->karstd))
 			break;
-		nap();
+		daemon_nap();
 	}
 	fprintf(stderr, "karst-perf: --daemon: %s did not start%s\n", program,
 		d->karstd > 0 ? " in time" : "; its own words are above");
@@ -227,7 +227,7 @@ start_server(struct perf_opts *o, struct perf_daemon *d)
 		perror("karst-perf: pipe");
 		return 1;
 	}
-	d->server = spawn("/proc/self/exe", argv, fds);
+	d->server = daemon_spawn("/proc/self/exe", argv, fds);
 	close(fds[1]);
 	rc = d->server < 0 ? (int)d->server : read_port(fds[0], &o->tcp_port);
 	close(fds[0]);
@@ -263,8 +263,8 @@ perf_daemon_stop(struct perf_daemon *d)
 {
 	char conf[128];
 
-	stop(&d->server);
-	stop(&d->karstd);
+	daemon_stop(&d->server);
+	daemon_stop(&d->karstd);
 	if (d->dir[0] == '\0')
 		return;
 	snprintf(conf, sizeof(conf), "%s/" CONF, d->dir);

@@ -29,7 +29,7 @@ struct args {
 };
 
 static void
-add(struct args *a, const char *word)
+arg_add(struct args *a, const char *word)
 {
 	assert(a->num < (int)MAX_ARGS);
 	/* EAL keeps and reorders the pointers, and does not write to the words */
@@ -37,7 +37,7 @@ add(struct args *a, const char *word)
 }
 
 __attribute__((format(printf, 2, 3))) static void
-addf(struct args *a, const char *fmt, ...)
+arg_addf(struct args *a, const char *fmt, ...)
 {
 	char *to = a->text[a->texts++];
 	va_list ap;
@@ -45,7 +45,7 @@ addf(struct args *a, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(to, ARG_BYTES, fmt, ap);
 	va_end(ap);
-	add(a, to);
+	arg_add(a, to);
 }
 
 uint64_t
@@ -136,7 +136,7 @@ add_lcores(struct args *a, const struct perf_opts *o, struct perf_eal *eal)
 		snprintf(workers, sizeof(workers), "1@%d", last);
 	else
 		snprintf(workers, sizeof(workers), "1@%d,2@%d", last, before);
-	addf(a, "--lcores=0@(%s),%s", main_cpus, workers);
+	arg_addf(a, "--lcores=0@(%s),%s", main_cpus, workers);
 	return 0;
 }
 
@@ -154,14 +154,14 @@ add_memory(struct args *a, const struct perf_opts *o, uint64_t bytes, struct per
 	}
 	eal->huge = free_huge() >= bytes;
 	if (eal->huge) {
-		add(a, "--in-memory");
+		arg_add(a, "--in-memory");
 		return;
 	}
 	/* EAL takes no --in-memory with --no-huge; this comes to the same */
-	add(a, "--no-shconf");
-	add(a, "--no-huge");
-	addf(a, "-m");
-	addf(a, "%" PRIu64, (bytes >> 20) + 1);
+	arg_add(a, "--no-shconf");
+	arg_add(a, "--no-huge");
+	arg_addf(a, "-m");
+	arg_addf(a, "%" PRIu64, (bytes >> 20) + 1);
 }
 
 /* Which workers EAL has started, and where. */
@@ -203,22 +203,22 @@ perf_eal_start(const struct perf_opts *o, uint64_t bytes, struct perf_eal *eal)
 	int rc;
 
 	memset(eal, 0, sizeof(*eal));
-	add(&a, "karst-perf");
+	arg_add(&a, "karst-perf");
 	if (user_has(o, cores, KARST_DIM(cores)))
 		eal->num_cpus = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
 	else if ((rc = add_lcores(&a, o, eal)) != 0)
 		return rc;
-	add(&a, "--no-pci");
+	arg_add(&a, "--no-pci");
 	if (!user_has(o, logs, 1)) {
 		/* for types that are registered late, the first pattern that fits wins */
-		add(&a, "--log-level=lib.telemetry:error");
-		add(&a, "--log-level=*:warning");
+		arg_add(&a, "--log-level=lib.telemetry:error");
+		arg_add(&a, "--log-level=*:warning");
 	}
 	add_memory(&a, o, bytes, eal);
 	for (i = 0; i < o->num_vdevs; i++)
-		addf(&a, "--vdev=%s", o->vdevs[i]);
+		arg_addf(&a, "--vdev=%s", o->vdevs[i]);
 	for (i = 0; i < o->num_eal_args; i++)
-		add(&a, o->eal_args[i]);
+		arg_add(&a, o->eal_args[i]);
 	if (rte_eal_init(a.num, a.argv) < 0) {
 		fprintf(stderr, "karst-perf: DPDK does not start: %s; its own words are above\n",
 			rte_strerror(rte_errno));
@@ -253,15 +253,15 @@ perf_eal_start_attached(struct perf_eal *eal)
 	if (len == 0)
 		snprintf(cpus, sizeof(cpus), "%d", last);
 	eal->cpus[0] = last;
-	add(&a, "karst-perf");
-	addf(&a, "--lcores=0@(%s)", cpus);
-	add(&a, "--no-pci");
-	add(&a, "--no-huge");
-	add(&a, "--no-shconf");
-	add(&a, "--no-telemetry");
-	add(&a, "--log-level=*:warning");
-	add(&a, "-m");
-	add(&a, "32");
+	arg_add(&a, "karst-perf");
+	arg_addf(&a, "--lcores=0@(%s)", cpus);
+	arg_add(&a, "--no-pci");
+	arg_add(&a, "--no-huge");
+	arg_add(&a, "--no-shconf");
+	arg_add(&a, "--no-telemetry");
+	arg_add(&a, "--log-level=*:warning");
+	arg_add(&a, "-m");
+	arg_add(&a, "32");
 	if (rte_eal_init(a.num, a.argv) < 0) {
 		fprintf(stderr, "karst-perf: DPDK does not start: %s; its own words are above\n",
 			rte_strerror(rte_errno));

@@ -24,7 +24,7 @@ perf_hist_reset(struct perf_hist *h)
 
 /* The middle of the values that fall into bucket @i; the inverse of perf_hist_bucket(). */
 static uint64_t
-middle(uint32_t i)
+hist_middle(uint32_t i)
 {
 	uint32_t shift;
 	uint64_t low;
@@ -53,6 +53,6 @@ perf_hist_percentile(const struct perf_hist *h, double fraction)
 		if (seen >= want)
 			break;
 	}
-	v = middle(i);
+	v = hist_middle(i);
 	return karst_max_u64(h->min, karst_min_u64(v, h->max));
 }

@@ -41,7 +41,7 @@ perf_link_listen(uint16_t *port)
 }
 
 static void
-init(struct perf_link *l, int fd, const struct sockaddr *a, socklen_t len)
+link_init(struct perf_link *l, int fd, const struct sockaddr *a, socklen_t len)
 {
 	int on = 1;
 
@@ -65,7 +65,7 @@ perf_link_accept(int listener, struct perf_link *l)
 	} while (fd < 0 && errno == EINTR);
 	if (fd < 0)
 		return -errno;
-	init(l, fd, (struct sockaddr *)&a, len);
+	link_init(l, fd, (struct sockaddr *)&a, len);
 	return 0;
 }
 
@@ -83,7 +83,7 @@ try_all(const struct addrinfo *list, struct perf_link *l)
 			continue;
 		}
 		if (connect(fd, ai->ai_addr, ai->ai_addrlen) == 0) {
-			init(l, fd, ai->ai_addr, ai->ai_addrlen);
+			link_init(l, fd, ai->ai_addr, ai->ai_addrlen);
 			return 0;
 		}
 		error = errno;

@@ -102,7 +102,7 @@ is_running(const struct perf_app *app, const struct perf_run *r, uint32_t worker
 }
 
 static void
-watch(const struct perf_app *app, const struct perf_run *r, uint32_t nr)
+main_watch(const struct perf_app *app, const struct perf_run *r, uint32_t nr)
 {
 	const struct timespec nap = {.tv_nsec = WATCH_NS};
 	uint64_t before = 0;
@@ -150,13 +150,13 @@ launch_attached(const struct perf_app *app, struct perf_run *r, uint32_t nr)
 		fputs("karst-perf: no thread\n", stderr);
 		return 1;
 	}
-	watch(app, r, nr);
+	main_watch(app, r, nr);
 	pthread_join(thread, NULL);
 	return 0;
 }
 
 static int
-launch(const struct perf_app *app, struct perf_run *r, uint32_t nr)
+main_launch(const struct perf_app *app, struct perf_run *r, uint32_t nr)
 {
 	int rc = 0;
 
@@ -170,12 +170,12 @@ launch(const struct perf_app *app, struct perf_run *r, uint32_t nr)
 		fputs("karst-perf: a worker is busy\n", stderr);
 		return 1;
 	}
-	watch(app, r, nr);
+	main_watch(app, r, nr);
 	return 0;
 }
 
 static int
-print(const struct perf_app *app, const struct perf_run *r)
+main_print(const struct perf_app *app, const struct perf_run *r)
 {
 	struct perf_result x;
 
@@ -245,9 +245,9 @@ run_once(struct perf_app *app, struct perf_run *r, uint32_t nr)
 		fputs("karst-perf: no memory for a measurement\n", stderr);
 		return 1;
 	}
-	rc = launch(app, r, nr);
+	rc = main_launch(app, r, nr);
 	if (rc == 0)
-		rc = print(app, r);
+		rc = main_print(app, r);
 	perf_run_end(r);
 	return rc;
 }
@@ -272,7 +272,7 @@ compare_tcp(struct perf_app *app, const struct perf_job *j)
 }
 
 static int
-measure(struct perf_app *app, uint32_t nr)
+main_measure(struct perf_app *app, uint32_t nr)
 {
 	const struct perf_job *j = &app->plan.jobs[nr];
 	double began = now_s();
@@ -391,7 +391,7 @@ run_all(struct perf_app *app)
 	if (!app->opts.json)
 		perf_report_table_head(stdout);
 	for (i = 0; i < app->plan.num_jobs; i++) {
-		int rc = measure(app, i);
+		int rc = main_measure(app, i);
 
 		worst = rc > worst ? rc : worst;
 	}
@@ -419,7 +419,7 @@ buffers_and_run(struct perf_app *app, uint32_t ends, void *stack)
 }
 
 static int
-embedded(struct perf_app *app)
+main_embedded(struct perf_app *app)
 {
 	int rc = perf_eal_start(&app->opts, eal_bytes(app), &app->eal);
 
@@ -476,7 +476,7 @@ attached_server(struct perf_app *app, void *stack)
 }
 
 static int
-attached(struct perf_app *app)
+main_attached(struct perf_app *app)
 {
 	struct perf_opts *o = &app->opts;
 	void *stack = NULL;
@@ -521,7 +521,7 @@ main(int argc, char **argv)
 	if (rc == 0) {
 		app->progress = app->opts.json || !isatty(STDOUT_FILENO) ? stderr : stdout;
 		app->tty = isatty(fileno(app->progress)) != 0;
-		rc = perf_opts_attached(&app->opts) ? attached(app) : embedded(app);
+		rc = perf_opts_attached(&app->opts) ? main_attached(app) : main_embedded(app);
 		perf_plan_free(&app->plan);
 	}
 out:

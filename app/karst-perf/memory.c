@@ -43,7 +43,7 @@ map_hugetlb(uint64_t bytes)
 }
 
 static uint8_t *
-take(const struct perf_memory *m, uint64_t bytes, uint8_t **stack)
+memory_take(const struct perf_memory *m, uint64_t bytes, uint8_t **stack)
 {
 	uint8_t *p = NULL;
 
@@ -73,7 +73,7 @@ take(const struct perf_memory *m, uint64_t bytes, uint8_t **stack)
 }
 
 static void
-give_back(const struct perf_memory *m, uint8_t *p, uint64_t bytes)
+memory_give_back(const struct perf_memory *m, uint8_t *p, uint64_t bytes)
 {
 	if (p == NULL)
 		return;
@@ -101,8 +101,8 @@ perf_memory_create(enum perf_memory_kind kind, uint32_t ends, uint64_t bytes, ui
 	for (end = 0; end < PERF_ENDS; end++) {
 		if ((ends >> end & 1) == 0)
 			continue;
-		m->base[end] = take(m, bytes, &rest);
-		m->lat[end] = lat_bytes != 0 ? take(m, lat_bytes, &rest) : NULL;
+		m->base[end] = memory_take(m, bytes, &rest);
+		m->lat[end] = lat_bytes != 0 ? memory_take(m, lat_bytes, &rest) : NULL;
 		if (m->base[end] == NULL || (lat_bytes != 0 && m->lat[end] == NULL)) {
 			fprintf(stderr, "karst-perf: no %smemory for %llu bytes of buffers%s\n",
 				kind == PERF_MEMORY_HUGETLB ? "huge page " : "",
@@ -125,8 +125,8 @@ perf_memory_destroy(struct perf_memory *m)
 	int end;
 
 	for (end = 0; end < PERF_ENDS; end++) {
-		give_back(m, m->base[end], m->bytes);
-		give_back(m, m->lat[end], m->lat_bytes);
+		memory_give_back(m, m->base[end], m->bytes);
+		memory_give_back(m, m->lat[end], m->lat_bytes);
 	}
 	if (m->mirror != NULL)
 		munmap(m->mirror, m->bytes);

@@ -122,7 +122,7 @@ usage(FILE *to)
 }
 
 static int
-wrong(const char *option, const char *value, const char *allowed)
+opt_wrong(const char *option, const char *value, const char *allowed)
 {
 	fprintf(stderr, "karst-perf: %s: '%s' is not allowed; allowed: %s\n", option, value,
 		allowed);
@@ -180,7 +180,7 @@ parse_number(const char *option, const char *text, uint64_t min, uint64_t max, u
 	if (!isdigit((unsigned char)*text) || errno != 0 || *end != '\0' || v < min || v > max) {
 		snprintf(allowed, sizeof(allowed), "a number from %" PRIu64 " to %" PRIu64, min,
 			max);
-		return wrong(option, text, allowed);
+		return opt_wrong(option, text, allowed);
 	}
 	*value = v;
 	return 0;
@@ -208,7 +208,7 @@ parse_real(const char *option, const char *text, double min, double max, double 
 	v = strtod(text, &end);
 	if (end == text || errno != 0 || *end != '\0' || !(v >= min && v <= max)) {
 		snprintf(allowed, sizeof(allowed), "a number from %g to %g", min, max);
-		return wrong(option, text, allowed);
+		return opt_wrong(option, text, allowed);
 	}
 	*value = v;
 	return 0;
@@ -216,7 +216,7 @@ parse_real(const char *option, const char *text, double min, double max, double 
 
 /* Index of @text in @names, or -1. */
 static int
-find(const char *text, const char *const *names, uint32_t num)
+opt_find(const char *text, const char *const *names, uint32_t num)
 {
 	uint32_t i;
 
@@ -229,7 +229,7 @@ find(const char *text, const char *const *names, uint32_t num)
 static int
 add_op(const char *text, struct perf_opts *o)
 {
-	int op = find(text, op_names, PERF_OP_MAX);
+	int op = opt_find(text, op_names, PERF_OP_MAX);
 
 	if (strcmp(text, "all") == 0) {
 		o->ops = (1u << PERF_OP_MAX) - 1;
@@ -241,7 +241,7 @@ add_op(const char *text, struct perf_opts *o)
 		return 0;
 	}
 	if (op < 0)
-		return wrong("--op", text,
+		return opt_wrong("--op", text,
 			"write, write-imm, read, send, cas, faa, atomic-write, all, connect");
 	o->ops |= 1u << op;
 	return 0;
@@ -259,9 +259,9 @@ add_size(const char *text, struct perf_opts *o)
 		return 0;
 	}
 	if (parse_scaled(text, &v) != 0 || v < 1 || v > 1u << 30)
-		return wrong("--size", text, "bytes from 1 to 1G, with K, M or G, or all");
+		return opt_wrong("--size", text, "bytes from 1 to 1G, with K, M or G, or all");
 	if (o->num_sizes == PERF_MAX_SIZES)
-		return wrong("--size", text, "at most 64 sizes");
+		return opt_wrong("--size", text, "at most 64 sizes");
 	o->sizes[o->num_sizes++] = (uint32_t)v;
 	return 0;
 }
@@ -285,10 +285,10 @@ static int
 parse_mtu(const char *text, struct perf_opts *o)
 {
 	static const char *const mtus[] = {"256", "512", "1024", "2048", "4096"};
-	int i = find(text, mtus, KARST_DIM(mtus));
+	int i = opt_find(text, mtus, KARST_DIM(mtus));
 
 	if (i < 0)
-		return wrong("--mtu", text, "256, 512, 1024, 2048, 4096");
+		return opt_wrong("--mtu", text, "256, 512, 1024, 2048, 4096");
 	o->mtu = 256u << i;
 	return 0;
 }
@@ -299,7 +299,7 @@ parse_ring_size(const char *text, struct perf_opts *o)
 	uint64_t v;
 
 	if (parse_scaled(text, &v) != 0 || !karst_is_pow2(v) || v < 32 || v > 32768)
-		return wrong("--ring-size", text, "a power of two from 32 to 32768");
+		return opt_wrong("--ring-size", text, "a power of two from 32 to 32768");
 	o->ring_size = (uint32_t)v;
 	return 0;
 }
@@ -309,7 +309,7 @@ parse_working_set(const char *text, struct perf_opts *o)
 {
 	if (parse_scaled(text, &o->working_set) != 0 || o->working_set < 4096 ||
 		o->working_set > UINT64_C(1) << 40)
-		return wrong("--working-set", text, "bytes from 4K to 1024G, with K, M or G");
+		return opt_wrong("--working-set", text, "bytes from 4K to 1024G, with K, M or G");
 	return 0;
 }
 
@@ -317,9 +317,9 @@ static int
 add_vdev(const char *text, struct perf_opts *o)
 {
 	if (o->num_vdevs == KARST_DIM(o->vdevs))
-		return wrong("--vdev", text, "two devices, no more");
+		return opt_wrong("--vdev", text, "two devices, no more");
 	if (strncmp(text, "net_", 4) != 0 && strncmp(text, "eth_", 4) != 0)
-		return wrong("--vdev", text,
+		return opt_wrong("--vdev", text,
 			"a DPDK network device with its arguments, as net_tap0,iface=x");
 	o->vdevs[o->num_vdevs++] = text;
 	return 0;
@@ -426,9 +426,9 @@ parse_what(int opt, const char *arg, struct perf_opts *o)
 	case OPT_OP:
 		return parse_list(arg, o, add_op);
 	case OPT_TRANSPORT:
-		i = find(arg, transport_names, PERF_TRANSPORT_MAX);
+		i = opt_find(arg, transport_names, PERF_TRANSPORT_MAX);
 		if (i < 0)
-			return wrong("--transport", arg, "rc, uc, ud");
+			return opt_wrong("--transport", arg, "rc, uc, ud");
 		o->transport = (enum perf_transport)i;
 		return 0;
 	case OPT_SIZE:
@@ -462,10 +462,10 @@ parse_what(int opt, const char *arg, struct perf_opts *o)
 static int
 parse_memory(const char *text, struct perf_opts *o)
 {
-	int kind = find(text, memory_names, PERF_MEMORY_MAX);
+	int kind = opt_find(text, memory_names, PERF_MEMORY_MAX);
 
 	if (kind <= PERF_MEMORY_PRIVATE)
-		return wrong("--memory", text, "alloc, malloc, stack, hugetlb");
+		return opt_wrong("--memory", text, "alloc, malloc, stack, hugetlb");
 	o->memory = (enum perf_memory_kind)kind;
 	return 0;
 }
@@ -545,7 +545,7 @@ parse_how(int opt, const char *arg, struct perf_opts *o)
 		return 0;
 	case OPT_COMPARE:
 		if (strcmp(arg, "tcp") != 0)
-			return wrong("--compare", arg, "tcp");
+			return opt_wrong("--compare", arg, "tcp");
 		o->compare_tcp = true;
 		return 0;
 	case OPT_LOSS:
@@ -559,7 +559,7 @@ parse_how(int opt, const char *arg, struct perf_opts *o)
 		return rc;
 	case OPT_IDLE:
 		if (strcmp(arg, "poll") != 0 && strcmp(arg, "yield") != 0)
-			return wrong("--idle", arg, "poll, yield");
+			return opt_wrong("--idle", arg, "poll, yield");
 		o->yield = arg[0] == 'y';
 		return 0;
 	case OPT_SEED:
@@ -579,7 +579,7 @@ parse_how(int opt, const char *arg, struct perf_opts *o)
 
 /* What getopt found wrong, in our words. */
 static int
-misused(int opt, const char *word)
+opt_misused(int opt, const char *word)
 {
 	if (opt == ':')
 		fprintf(stderr, "karst-perf: %s: a value is missing\n", word);
@@ -606,7 +606,7 @@ take_rest(int argc, char **argv, struct perf_opts *o)
 	}
 	for (i = optind; i < argc; i++) {
 		if (o->num_eal_args == PERF_MAX_EAL_ARGS)
-			return wrong("--", argv[i], "at most 64 EAL options");
+			return opt_wrong("--", argv[i], "at most 64 EAL options");
 		o->eal_args[o->num_eal_args++] = argv[i];
 	}
 	return 0;
@@ -632,7 +632,7 @@ set_defaults(struct perf_opts *o)
 }
 
 static int
-misplaced(const char *option, const char *allowed)
+opt_misplaced(const char *option, const char *allowed)
 {
 	fprintf(stderr, "karst-perf: %s: not allowed here; allowed: %s\n", option, allowed);
 	return 2;
@@ -647,34 +647,34 @@ check_where(struct perf_opts *o)
 
 	if (!perf_opts_attached(o)) {
 		if (o->server || o->peer != NULL)
-			return misplaced(o->server ? "--server" : "--peer", "with --connect");
+			return opt_misplaced(o->server ? "--server" : "--peer", "with --connect");
 		if (o->memory != PERF_MEMORY_PRIVATE || o->hold || o->compare_tcp || o->odp)
-			return misplaced(o->hold         ? "--hold"
+			return opt_misplaced(o->hold     ? "--hold"
 					: o->compare_tcp ? "--compare"
 					: o->odp         ? "--odp"
 							 : "--memory",
 				over);
-		return o->karstd != NULL ? misplaced("--karstd", "with --daemon") : 0;
+		return o->karstd != NULL ? opt_misplaced("--karstd", "with --daemon") : 0;
 	}
 	if (o->server && o->compare_tcp)
-		return misplaced("--compare", "at the client");
+		return opt_misplaced("--compare", "at the client");
 	if (o->daemon && (o->connect != NULL || o->server || o->peer != NULL))
-		return misplaced("--daemon", "without --connect, --server and --peer");
+		return opt_misplaced("--daemon", "without --connect, --server and --peer");
 	if (o->connections && (o->server || o->peer != NULL))
-		return misplaced(o->server ? "--server" : "--peer", "without --op connect");
+		return opt_misplaced(o->server ? "--server" : "--peer", "without --op connect");
 	if (o->connect != NULL && !o->connections && o->server == (o->peer != NULL))
-		return misplaced("--connect", "with one of --server and --peer HOST");
+		return opt_misplaced("--connect", "with one of --server and --peer HOST");
 	if (o->karstd != NULL && !o->daemon)
-		return misplaced("--karstd", "with --daemon");
+		return opt_misplaced("--karstd", "with --daemon");
 	if (o->num_vdevs != 0 || o->force_mtu || o->num_eal_args != 0)
-		return misplaced(o->num_vdevs != 0 ? "--vdev"
-				: o->force_mtu     ? "--force-mtu"
-						   : "--",
+		return opt_misplaced(o->num_vdevs != 0 ? "--vdev"
+				: o->force_mtu         ? "--force-mtu"
+						       : "--",
 			own);
 	if (o->lcores != 1)
-		return misplaced("--lcores", own);
+		return opt_misplaced("--lcores", own);
 	if (!o->daemon && (o->loss > 0 || o->window != 0))
-		return misplaced(o->loss > 0 ? "--loss" : "--window",
+		return opt_misplaced(o->loss > 0 ? "--loss" : "--window",
 			"with --daemon, or without --connect: they are the daemon's");
 	if (o->memory == PERF_MEMORY_PRIVATE)
 		o->memory = PERF_MEMORY_ALLOC;
@@ -714,7 +714,7 @@ check_op(const struct perf_opts *o, const int alone[2])
 		if (long_options[i].val != alone[!o->connections])
 			continue;
 		snprintf(name, sizeof(name), "--%s", long_options[i].name);
-		return misplaced(
+		return opt_misplaced(
 			name, o->connections ? "without --op connect" : "with --op connect");
 	}
 	return 0;
@@ -739,7 +739,7 @@ perf_opts_parse(int argc, char **argv, struct perf_opts *o)
 			return 0;
 		}
 		if (opt == ':' || opt == '?')
-			return misused(opt, argv[optind - 1]);
+			return opt_misused(opt, argv[optind - 1]);
 		timed |= opt == OPT_DURATION;
 		for (i = 0; i < 2; i++)
 			if (alone[i] == 0 && is_for(opt, i != 0))
@@ -756,14 +756,14 @@ perf_opts_parse(int argc, char **argv, struct perf_opts *o)
 	if (rc != 0)
 		return rc;
 	if (timed && o->iters != 0)
-		return wrong("--iters", "with --duration", "one of the two");
+		return opt_wrong("--iters", "with --duration", "one of the two");
 	rc = check_op(o, alone);
 	if (rc == 0)
 		rc = check_where(o);
 	if (rc != 0)
 		return rc;
 	if (o->num_vdevs == 1)
-		return wrong("--vdev", o->vdevs[0], "two devices, or none for a net_ring pair");
+		return opt_wrong("--vdev", o->vdevs[0], "two devices, or none for a net_ring pair");
 	if (o->ops == 0 && !o->connections)
 		o->ops = 1u << PERF_OP_WRITE;
 	return -1;

@@ -7,7 +7,7 @@
 
 /* Word 0 is perf_pattern_first() itself; word i is made from that and i. */
 static inline uint64_t
-word(uint64_t key, uint64_t i)
+pattern_word(uint64_t key, uint64_t i)
 {
 	uint64_t x = key + i * STEP;
 
@@ -28,13 +28,13 @@ perf_pattern_fill(void *to, uint32_t bytes, uint64_t seed, uint32_t qp, uint32_t
 	uint8_t *p = to;
 
 	for (i = 0; i < words; i++) {
-		uint64_t w = word(key, i);
+		uint64_t w = pattern_word(key, i);
 
 		memcpy(p + i * 8, &w, 8);
 	}
 	if (words > 0)
 		memcpy(p, &first, 8);
-	tail = words > 0 ? word(key, words) : first;
+	tail = words > 0 ? pattern_word(key, words) : first;
 	memcpy(p + words * 8, &tail, bytes % 8);
 }
 
@@ -47,13 +47,13 @@ perf_pattern_check(const void *from, uint32_t bytes, uint64_t seed, uint32_t qp,
 
 	for (i = 1; i < words; i++) {
 		memcpy(&got, p + i * 8, 8);
-		wrong |= got ^ word(key, i);
+		wrong |= got ^ pattern_word(key, i);
 	}
 	if (words > 0) {
 		memcpy(&got, p, 8);
 		wrong |= got ^ first;
 	}
-	tail = words > 0 ? word(key, words) : first;
+	tail = words > 0 ? pattern_word(key, words) : first;
 	return wrong == 0 && memcmp(p + words * 8, &tail, bytes % 8) == 0;
 }
 
@@ -63,7 +63,7 @@ perf_pattern_check_end(const void *from, uint32_t bytes, uint64_t seed, uint32_t
 	uint64_t first = perf_pattern_first(seed, qp, seq), w;
 	uint32_t last = (bytes - 1) / 8;
 
-	w = last > 0 ? word(key_of(first), last) : first;
+	w = last > 0 ? pattern_word(key_of(first), last) : first;
 	return memcmp((const uint8_t *)from + (size_t)last * 8, &w, bytes - last * 8) == 0;
 }
 

@@ -7,7 +7,7 @@
 #define RECEIVES     64u
 
 static uint32_t
-area(uint32_t size)
+pingpong_area(uint32_t size)
 {
 	return (PERF_GRH_ROOM + size + KARST_CACHE_LINE - 1) / KARST_CACHE_LINE * KARST_CACHE_LINE;
 }
@@ -15,7 +15,7 @@ area(uint32_t size)
 uint64_t
 perf_pinger_bytes(uint32_t size)
 {
-	return 2 * (uint64_t)area(size);
+	return 2 * (uint64_t)pingpong_area(size);
 }
 
 static void
@@ -30,7 +30,7 @@ post_receives(struct perf_pinger *p, uint32_t n)
 }
 
 static void
-make_template(const struct perf_bed *bed, enum perf_end end, struct perf_pinger *p)
+pingpong_template(const struct perf_bed *bed, enum perf_end end, struct perf_pinger *p)
 {
 	static const uint8_t opcodes[PERF_OP_MAX] = {
 		[PERF_OP_WRITE] = KARST_WR_RDMA_WRITE,
@@ -52,7 +52,8 @@ make_template(const struct perf_bed *bed, enum perf_end end, struct perf_pinger 
 		w->ud.remote_qpn = bed->far[1 - end].lat_qpn;
 		w->ud.remote_qkey = PERF_QKEY;
 	} else {
-		w->rdma.remote_addr = bed->far[1 - end].lat + area(j->size) + PERF_GRH_ROOM;
+		w->rdma.remote_addr =
+			bed->far[1 - end].lat + pingpong_area(j->size) + PERF_GRH_ROOM;
 		w->rdma.rkey = bed->far[1 - end].lat_key;
 	}
 	if (j->op == PERF_OP_CAS || j->op == PERF_OP_FAA) {
@@ -78,10 +79,10 @@ perf_pinger_init(const struct perf_bed *bed, enum perf_end end, struct perf_ping
 	p->qp = bed->lat_qp[end];
 	p->lanes = bed->lat_lanes[end];
 	p->out = bed->mem->lat[end];
-	p->in = bed->mem->lat[end] + area(j->size) + PERF_GRH_ROOM;
+	p->in = bed->mem->lat[end] + pingpong_area(j->size) + PERF_GRH_ROOM;
 	p->fetches = j->op == PERF_OP_READ || perf_op_atomic(j->op);
 	p->polls = j->op == PERF_OP_WRITE;
-	make_template(bed, end, p);
+	pingpong_template(bed, end, p);
 	if (!perf_op_receives(j->op))
 		return;
 	if (j->op == PERF_OP_SEND) {
@@ -100,7 +101,7 @@ last_byte(const struct perf_pinger *p)
 }
 
 static void
-post(struct perf_pinger *p, uint32_t number)
+pingpong_post(struct perf_pinger *p, uint32_t number)
 {
 	const struct perf_job *j = p->bed->job;
 	struct karst_send_wqe *w;
@@ -122,7 +123,7 @@ post(struct perf_pinger *p, uint32_t number)
 
 /* Takes completions of sends and receives. */
 static void
-reap_lane(struct perf_pinger *p, struct karst_cq_lane *lane)
+pingpong_reap_lane(struct perf_pinger *p, struct karst_cq_lane *lane)
 {
 	const struct karst_cqe *cqes;
 	uint32_t i, receives = 0, n = karst_cq_lane_peek(lane, &cqes);
@@ -148,12 +149,12 @@ reap_lane(struct perf_pinger *p, struct karst_cq_lane *lane)
 }
 
 static void
-reap(struct perf_pinger *p)
+pingpong_reap(struct perf_pinger *p)
 {
 	uint32_t i;
 
 	for (i = 0; i < p->lanes.n; i++)
-		reap_lane(p, &p->lanes.lane[i]);
+		pingpong_reap_lane(p, &p->lanes.lane[i]);
 }
 
 void
@@ -161,13 +162,13 @@ perf_ping(struct perf_pinger *p)
 {
 	p->number = (p->number + 1) & 0xff;
 	p->done = false;
-	post(p, p->number);
+	pingpong_post(p, p->number);
 }
 
 bool
 perf_ping_done(struct perf_pinger *p)
 {
-	reap(p);
+	pingpong_reap(p);
 	if (karst_unlikely(p->errors != 0))
 		return true;
 	if (p->fetches)
@@ -182,10 +183,10 @@ perf_pong(struct perf_pinger *p)
 
 	if (p->fetches)
 		return;
-	reap(p);
+	pingpong_reap(p);
 	number = p->polls ? last_byte(p) : p->received;
 	if (number == p->number)
 		return;
 	p->number = number;
-	post(p, number);
+	pingpong_post(p, number);
 }

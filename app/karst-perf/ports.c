@@ -14,7 +14,7 @@
 #define LINK_WAIT_MS 5000u
 
 static int
-failed(const char *what, int rc)
+ports_failed(const char *what, int rc)
 {
 	fprintf(stderr, "karst-perf: %s: %s\n", what, rte_strerror(rc < 0 ? -rc : rc));
 	return 1;
@@ -32,13 +32,13 @@ make_rings(uint32_t slots, uint16_t ethdev[PERF_ENDS])
 		ring[i] = rte_ring_create(
 			names[i], slots, SOCKET_ID_ANY, RING_F_SP_ENQ | RING_F_SC_DEQ);
 		if (ring[i] == NULL)
-			return failed("ring", rte_errno);
+			return ports_failed("ring", rte_errno);
 	}
 	for (i = 0; i < PERF_ENDS; i++) {
 		port = rte_eth_from_rings(i == PERF_CLIENT ? "perf_client" : "perf_server",
 			&ring[1 - i], 1, &ring[i], 1, rte_socket_id());
 		if (port < 0)
-			return failed("net_ring", rte_errno);
+			return ports_failed("net_ring", rte_errno);
 		ethdev[i] = (uint16_t)port;
 	}
 	return 0;
@@ -77,11 +77,11 @@ make_engine(const struct perf_opts *o, uint32_t max_qps, struct perf_ports *p)
 	};
 	int rc = karst_engine_create(&cfg, &p->engine);
 
-	return rc == 0 ? 0 : failed("engine", rc);
+	return rc == 0 ? 0 : ports_failed("engine", rc);
 }
 
 static struct karst_engine_addr
-address(int end)
+ports_address(int end)
 {
 	return karst_engine_addr_ip4(0x0a000001u + (uint32_t)end);
 }
@@ -89,7 +89,7 @@ address(int end)
 static int
 add_port(const struct perf_opts *o, struct perf_ports *p, int end, uint16_t ethdev)
 {
-	struct karst_engine_addr addr = address(end);
+	struct karst_engine_addr addr = ports_address(end);
 	struct karst_engine_port_config cfg = {
 		.ethdev = ethdev,
 		.lcore_mask = UINT64_C(1) << p->lcore[end],
@@ -101,10 +101,10 @@ add_port(const struct perf_opts *o, struct perf_ports *p, int end, uint16_t ethd
 	int rc = karst_engine_port_add(p->engine, &cfg, &p->port[end]);
 
 	if (rc != 0)
-		return failed("port", rc);
+		return ports_failed("port", rc);
 	rc = karst_engine_port_info(p->engine, p->port[end], &info);
 	if (rc != 0)
-		return failed("port", rc);
+		return ports_failed("port", rc);
 	if (o->mtu <= 128u << info.path_mtu)
 		return 0;
 	fprintf(stderr,
@@ -118,13 +118,13 @@ static int
 make_path(struct perf_ports *p, int end)
 {
 	struct karst_engine_port_info peer;
-	struct karst_engine_addr addr = address(1 - end);
+	struct karst_engine_addr addr = ports_address(1 - end);
 	int rc = karst_engine_port_info(p->engine, p->port[1 - end], &peer);
 
 	if (rc == 0)
 		rc = karst_engine_path_init(
 			p->engine, p->port[end], 0, peer.mac, addr.ip, &p->path[end]);
-	return rc == 0 ? 0 : failed("path", rc);
+	return rc == 0 ? 0 : ports_failed("path", rc);
 }
 
 /* Some devices connect to each other in the background. */
@@ -138,7 +138,7 @@ wait_for_links(const uint16_t ethdev[PERF_ENDS])
 	for (ms = 0; ms < LINK_WAIT_MS; ms += 10) {
 		for (i = 0; i < PERF_ENDS; i++)
 			if (rte_eth_link_get_nowait(ethdev[i], &link[i]) != 0)
-				return failed("link", ENODEV);
+				return ports_failed("link", ENODEV);
 		if (link[0].link_status == RTE_ETH_LINK_UP &&
 			link[1].link_status == RTE_ETH_LINK_UP)
 			return 0;
@@ -166,7 +166,7 @@ perf_ports_open(const struct perf_opts *o, uint32_t max_qps, struct perf_ports *
 		return rc;
 	rc = rte_eth_dev_info_get(ethdev[0], &info);
 	if (rc != 0)
-		return failed("port", rc);
+		return ports_failed("port", rc);
 	snprintf(p->driver, sizeof(p->driver), "%s", info.driver_name);
 	rc = make_engine(o, max_qps, p);
 	if (rc != 0)
@@ -180,7 +180,7 @@ perf_ports_open(const struct perf_opts *o, uint32_t max_qps, struct perf_ports *
 	if (rc == 0 && o->loss > 0) {
 		rc = karst_engine_set_loss(p->engine, o->loss, o->seed);
 		if (rc != 0)
-			rc = failed("--loss", rc);
+			rc = ports_failed("--loss", rc);
 	}
 	if (rc != 0)
 		perf_ports_close(p);

@@ -86,7 +86,7 @@ perf_remote_connect(struct perf_link *link, struct perf_bed *bed)
 /* --- the server: measurements --- */
 
 __attribute__((format(printf, 1, 2))) static json_t *
-complaint(const char *fmt, ...)
+remote_complaint(const char *fmt, ...)
 {
 	char text[256];
 	va_list ap;
@@ -99,7 +99,7 @@ complaint(const char *fmt, ...)
 }
 
 static json_t *
-fine(void)
+remote_fine(void)
 {
 	return json_pack("{s:b}", "ok", 1);
 }
@@ -182,11 +182,11 @@ on_job(struct remote *r, const json_t *o)
 
 	end_job(r);
 	if (r->memory.base[PERF_SERVER] == NULL)
-		return complaint("a job before the hello");
+		return remote_complaint("a job before the hello");
 	if (read_job(json_object_get(o, "job"), r->memory.bytes, &r->job) != 0)
-		return complaint("a job that is not possible");
+		return remote_complaint("a job that is not possible");
 	if (perf_attach_bed_create(r->attach, &r->job, &r->memory, r->theirs.latency, &r->bed) != 0)
-		return complaint("the server's karstd refused; its output says what");
+		return remote_complaint("the server's karstd refused; its output says what");
 	rc = perf_attach_learn(&r->bed, json_object_get(o, "end"));
 	if (rc == 0)
 		rc = perf_attach_bed_connect(&r->bed);
@@ -194,7 +194,7 @@ on_job(struct remote *r, const json_t *o)
 		rc = begin_run(r);
 	if (rc != 0) {
 		perf_attach_bed_destroy(&r->bed);
-		return complaint("the server cannot connect: %s", strerror(-rc));
+		return remote_complaint("the server cannot connect: %s", strerror(-rc));
 	}
 	end = perf_attach_describe(&r->bed);
 	return json_pack("{s:o}", "end", end);
@@ -210,15 +210,15 @@ on_hello(struct remote *r, const json_t *o)
 
 	if (perf_link_number(o, "hello", UINT32_MAX, &version) != 0 ||
 		version != PERF_REMOTE_VERSION)
-		return complaint("%s has another version of karst-perf", r->link.peer);
+		return remote_complaint("%s has another version of karst-perf", r->link.peer);
 	if (perf_link_number(o, "bytes", most, &bytes) != 0 ||
 		perf_link_number(o, "lat_bytes", most, &lat_bytes) != 0 ||
 		perf_link_number(o, "seed", UINT64_MAX, &seed) != 0 ||
 		r->memory.base[PERF_SERVER] != NULL)
-		return complaint("a hello that is not one");
+		return remote_complaint("a hello that is not one");
 	if (kind == PERF_MEMORY_STACK && bytes + lat_bytes > PERF_STACK_BYTES)
-		return complaint("--memory stack at the server: %" PRIu64
-				 " bytes of buffers; allowed: --working-set up to %" PRIu64,
+		return remote_complaint("--memory stack at the server: %" PRIu64
+					" bytes of buffers; allowed: --working-set up to %" PRIu64,
 			bytes, (uint64_t)PERF_STACK_BYTES - lat_bytes);
 	r->theirs = *r->opts;
 	r->theirs.seed = seed;
@@ -226,8 +226,8 @@ on_hello(struct remote *r, const json_t *o)
 	r->theirs.latency = json_is_true(json_object_get(o, "latency"));
 	if (perf_memory_create(kind, 1u << PERF_SERVER, bytes, lat_bytes, r->stack, &r->memory) !=
 		0)
-		return complaint("no memory at the server for %" PRIu64 " bytes", bytes);
-	return fine();
+		return remote_complaint("no memory at the server for %" PRIu64 " bytes", bytes);
+	return remote_fine();
 }
 
 static json_t *
@@ -236,17 +236,17 @@ on_settle(struct remote *r, const json_t *posted)
 	uint32_t i;
 
 	if (json_array_size(posted) != r->job.qps)
-		return complaint("a settlement that does not fit");
+		return remote_complaint("a settlement that does not fit");
 	for (i = 0; i < r->job.qps; i++) {
 		const json_t *v = json_array_get(posted, i);
 		uint64_t n = (uint64_t)json_integer_value(v);
 
 		/* no more than there are places since the last time */
 		if (!json_is_integer(v) || n - r->run->server.sinks[i].checked > r->job.slots)
-			return complaint("a settlement that does not fit");
+			return remote_complaint("a settlement that does not fit");
 		perf_server_settle(&r->run->server, i, n);
 	}
-	return fine();
+	return remote_fine();
 }
 
 static json_t *
@@ -266,17 +266,17 @@ on_phase(struct remote *r, const json_t *v)
 	json_int_t phase = json_integer_value(v);
 
 	if (!json_is_integer(v) || phase < 0 || phase > PERF_PHASE_QUIT)
-		return complaint("no such phase");
+		return remote_complaint("no such phase");
 	if (phase == PERF_PHASE_PINGPONG && !r->run->pingpong)
-		return complaint("ping-pong was not asked for");
+		return remote_complaint("ping-pong was not asked for");
 	r->phase = (enum perf_phase)phase;
 	if (phase == PERF_PHASE_QUIT)
 		end_job(r);
-	return fine();
+	return remote_fine();
 }
 
 static json_t *
-answer(struct remote *r, const json_t *o)
+remote_answer(struct remote *r, const json_t *o)
 {
 	const json_t *v;
 
@@ -285,7 +285,7 @@ answer(struct remote *r, const json_t *o)
 	if (json_object_get(o, "job") != NULL)
 		return on_job(r, o);
 	if (r->run == NULL)
-		return complaint("a request without a job");
+		return remote_complaint("a request without a job");
 	if ((v = json_object_get(o, "phase")) != NULL)
 		return on_phase(r, v);
 	if ((v = json_object_get(o, "settle")) != NULL)
@@ -297,12 +297,12 @@ answer(struct remote *r, const json_t *o)
 			"{s:I}", "targets", (json_int_t)perf_check_targets(&r->run->server));
 	if (json_object_get(o, "result") != NULL)
 		return on_result(r->run);
-	return complaint("a request that this version does not know");
+	return remote_complaint("a request that this version does not know");
 }
 
 /* Has the server anything to do in this phase but to answer requests? */
 static bool
-works(const struct remote *r)
+remote_works(const struct remote *r)
 {
 	if (r->run == NULL)
 		return false;
@@ -313,7 +313,7 @@ works(const struct remote *r)
 
 /* One request.  @wait: else it may be that there is none.  @return false: it is over. */
 static bool
-attend(struct remote *r, bool wait)
+remote_attend(struct remote *r, bool wait)
 {
 	json_t *o;
 	int rc = perf_link_recv(&r->link, wait, &o);
@@ -331,7 +331,7 @@ attend(struct remote *r, bool wait)
 	if (json_object_get(o, "tcp") != NULL && r->memory.base[PERF_SERVER] != NULL)
 		rc = perf_tcp_serve(&r->link, r->attach);
 	else
-		rc = perf_link_send(&r->link, answer(r, o));
+		rc = perf_link_send(&r->link, remote_answer(r, o));
 	json_decref(o);
 	if (rc != 0)
 		r->rc = 1;
@@ -339,12 +339,12 @@ attend(struct remote *r, bool wait)
 }
 
 static void
-serve(struct remote *r)
+remote_serve(struct remote *r)
 {
 	uint32_t idle = 0;
 
-	while (attend(r, !works(r))) {
-		for (idle = 0; works(r) && idle < LOOK_EVERY; idle++) {
+	while (remote_attend(r, !remote_works(r))) {
+		for (idle = 0; remote_works(r) && idle < LOOK_EVERY; idle++) {
 			if (r->phase == PERF_PHASE_TRAFFIC) {
 				if (perf_server_turn(&r->run->server) > 0)
 					continue;
@@ -377,7 +377,7 @@ perf_remote_serve(const struct perf_opts *opts, struct perf_attach *a, void *sta
 		fprintf(stderr, "karst-perf: no client: %s\n", strerror(-rc));
 		return 1;
 	}
-	serve(&r);
+	remote_serve(&r);
 	perf_link_close(&r.link);
 	perf_memory_destroy(&r.memory);
 	return r.rc;

@@ -15,7 +15,7 @@
 /* --- figures --- */
 
 static int
-compare(const void *a, const void *b)
+median_compare(const void *a, const void *b)
 {
 	double x = *(const double *)a, y = *(const double *)b;
 
@@ -24,7 +24,7 @@ compare(const void *a, const void *b)
 
 /* Of a copy: the rounds stay in order. */
 static double
-median(const double *values, uint32_t num)
+report_median(const double *values, uint32_t num)
 {
 	double *sorted, m;
 
@@ -34,14 +34,14 @@ median(const double *values, uint32_t num)
 	if (sorted == NULL)
 		return 0;
 	memcpy(sorted, values, num * sizeof(*sorted));
-	qsort(sorted, num, sizeof(*sorted), compare);
+	qsort(sorted, num, sizeof(*sorted), median_compare);
 	m = num % 2 != 0 ? sorted[num / 2] : (sorted[num / 2 - 1] + sorted[num / 2]) / 2;
 	free(sorted);
 	return m;
 }
 
 static double
-ratio(double a, double b)
+report_ratio(double a, double b)
 {
 	return b > 0 ? a / b : 0;
 }
@@ -59,10 +59,10 @@ make_rates(const struct perf_run *r, struct perf_result *x)
 
 	x->messages = r->sum.messages;
 	x->seconds = cycles_to_ns((double)r->sum.cycles) / 1e9;
-	x->mops = ratio((double)x->messages / 1e6, x->seconds);
-	x->gbps = ratio((double)x->messages * r->job->size * 8 / 1e9, x->seconds);
-	x->cycles_per_message = ratio(cycles, (double)x->messages);
-	x->cycles_per_packet = ratio(cycles, (double)r->sum.packets);
+	x->mops = report_ratio((double)x->messages / 1e6, x->seconds);
+	x->gbps = report_ratio((double)x->messages * r->job->size * 8 / 1e9, x->seconds);
+	x->cycles_per_message = report_ratio(cycles, (double)x->messages);
+	x->cycles_per_packet = report_ratio(cycles, (double)r->sum.packets);
 }
 
 static void
@@ -81,11 +81,11 @@ make_baselines(const struct perf_run *r, struct perf_result *x)
 {
 	const struct perf_slices *s = &r->slices;
 
-	x->gbps_median = median(s->traffic, s->num);
-	x->memcpy_gbps = median(s->copy, s->num);
-	x->ring_copy_gbps = median(s->ring_copy, s->num);
-	x->memcpy_ratio = ratio(x->gbps_median, x->memcpy_gbps);
-	x->ring_copy_ratio = ratio(x->gbps_median, x->ring_copy_gbps);
+	x->gbps_median = report_median(s->traffic, s->num);
+	x->memcpy_gbps = report_median(s->copy, s->num);
+	x->ring_copy_gbps = report_median(s->ring_copy, s->num);
+	x->memcpy_ratio = report_ratio(x->gbps_median, x->memcpy_gbps);
+	x->ring_copy_ratio = report_ratio(x->gbps_median, x->ring_copy_gbps);
 	x->ring_rtt_ns = cycles_to_ns((double)perf_hist_percentile(r->baseline->rtt, 0.5));
 }
 
@@ -222,13 +222,13 @@ perf_report_tcp_row(FILE *to, const struct perf_job *j, const struct perf_tcp *t
 
 /* Six digits are more than any figure here is worth. */
 static json_t *
-real(double v)
+put_real(double v)
 {
 	return json_real(isfinite(v) ? v : 0);
 }
 
 static json_t *
-integer(uint64_t v)
+put_integer(uint64_t v)
 {
 	return json_integer((json_int_t)v);
 }
@@ -244,8 +244,9 @@ add_paths(json_t *o, const struct perf_run *r)
 		p = r->bed->attach->paths;
 	sum = (double)(p.shared + p.migrated + p.copied);
 	return json_object_set_new(o, "memory_path",
-		json_pack("{s:f, s:f, s:f}", "shared", ratio((double)p.shared, sum), "migrated",
-			ratio((double)p.migrated, sum), "copied", ratio((double)p.copied, sum)));
+		json_pack("{s:f, s:f, s:f}", "shared", report_ratio((double)p.shared, sum),
+			"migrated", report_ratio((double)p.migrated, sum), "copied",
+			report_ratio((double)p.copied, sum)));
 }
 
 static int
@@ -256,11 +257,11 @@ add_setup(json_t *o, const struct perf_run *r)
 
 	rc |= json_object_set_new(o, "op", json_string(perf_op_name(j->op)));
 	rc |= json_object_set_new(o, "transport", json_string(perf_transport_name(j->transport)));
-	rc |= json_object_set_new(o, "size_bytes", integer(j->size));
-	rc |= json_object_set_new(o, "mtu_bytes", integer(j->mtu));
-	rc |= json_object_set_new(o, "qps", integer(j->qps));
-	rc |= json_object_set_new(o, "depth", integer(j->depth));
-	rc |= json_object_set_new(o, "lcores", integer(j->lcores));
+	rc |= json_object_set_new(o, "size_bytes", put_integer(j->size));
+	rc |= json_object_set_new(o, "mtu_bytes", put_integer(j->mtu));
+	rc |= json_object_set_new(o, "qps", put_integer(j->qps));
+	rc |= json_object_set_new(o, "depth", put_integer(j->depth));
+	rc |= json_object_set_new(o, "lcores", put_integer(j->lcores));
 	rc |= json_object_set_new(
 		o, "port", json_string(r->ports != NULL ? r->ports->driver : "karstd"));
 	rc |= json_object_set_new(o, "mode", json_string(perf_opts_mode(r->opts)));
@@ -275,26 +276,26 @@ add_figures(json_t *o, const struct perf_result *x)
 	json_t *latency = json_object();
 	int rc = latency == NULL;
 
-	rc |= json_object_set_new(o, "messages", integer(x->messages));
-	rc |= json_object_set_new(o, "seconds", real(x->seconds));
-	rc |= json_object_set_new(o, "gbps", real(x->gbps));
-	rc |= json_object_set_new(o, "mops", real(x->mops));
-	rc |= json_object_set_new(o, "cycles_per_message", real(x->cycles_per_message));
-	rc |= json_object_set_new(o, "cycles_per_packet", real(x->cycles_per_packet));
-	rc |= json_object_set_new(latency, "p50", real(x->latency_ns[0]));
-	rc |= json_object_set_new(latency, "p99", real(x->latency_ns[1]));
-	rc |= json_object_set_new(latency, "p999", real(x->latency_ns[2]));
-	rc |= json_object_set_new(latency, "max", real(x->latency_ns[3]));
+	rc |= json_object_set_new(o, "messages", put_integer(x->messages));
+	rc |= json_object_set_new(o, "seconds", put_real(x->seconds));
+	rc |= json_object_set_new(o, "gbps", put_real(x->gbps));
+	rc |= json_object_set_new(o, "mops", put_real(x->mops));
+	rc |= json_object_set_new(o, "cycles_per_message", put_real(x->cycles_per_message));
+	rc |= json_object_set_new(o, "cycles_per_packet", put_real(x->cycles_per_packet));
+	rc |= json_object_set_new(latency, "p50", put_real(x->latency_ns[0]));
+	rc |= json_object_set_new(latency, "p99", put_real(x->latency_ns[1]));
+	rc |= json_object_set_new(latency, "p999", put_real(x->latency_ns[2]));
+	rc |= json_object_set_new(latency, "max", put_real(x->latency_ns[3]));
 	rc |= json_object_set_new(o, "latency_ns", latency);
-	rc |= json_object_set_new(o, "memcpy_gbps", real(x->memcpy_gbps));
-	rc |= json_object_set_new(o, "memcpy_ratio", real(x->memcpy_ratio));
-	rc |= json_object_set_new(o, "ring_copy_gbps", real(x->ring_copy_gbps));
-	rc |= json_object_set_new(o, "ring_copy_ratio", real(x->ring_copy_ratio));
-	rc |= json_object_set_new(o, "ring_rtt_ns", real(x->ring_rtt_ns));
-	rc |= json_object_set_new(o, "retransmits", integer(x->retransmits));
-	rc |= json_object_set_new(o, "icrc_drops", integer(x->icrc_drops));
-	rc |= json_object_set_new(o, "verify_errors", integer(x->verify_errors));
-	rc |= json_object_set_new(o, "errors", integer(x->errors));
+	rc |= json_object_set_new(o, "memcpy_gbps", put_real(x->memcpy_gbps));
+	rc |= json_object_set_new(o, "memcpy_ratio", put_real(x->memcpy_ratio));
+	rc |= json_object_set_new(o, "ring_copy_gbps", put_real(x->ring_copy_gbps));
+	rc |= json_object_set_new(o, "ring_copy_ratio", put_real(x->ring_copy_ratio));
+	rc |= json_object_set_new(o, "ring_rtt_ns", put_real(x->ring_rtt_ns));
+	rc |= json_object_set_new(o, "retransmits", put_integer(x->retransmits));
+	rc |= json_object_set_new(o, "icrc_drops", put_integer(x->icrc_drops));
+	rc |= json_object_set_new(o, "verify_errors", put_integer(x->verify_errors));
+	rc |= json_object_set_new(o, "errors", put_integer(x->errors));
 	return rc;
 }
 
@@ -307,28 +308,28 @@ add_more(json_t *o, const struct perf_run *r, const struct perf_result *x)
 
 	rc |= json_object_set_new(
 		o, "latency_kind", json_string(r->pingpong ? "pingpong" : "loaded"));
-	rc |= json_object_set_new(o, "gbps_median", real(x->gbps_median));
-	rc |= json_object_set_new(o, "slices", integer(r->slices.num));
+	rc |= json_object_set_new(o, "gbps_median", put_real(x->gbps_median));
+	rc |= json_object_set_new(o, "slices", put_integer(r->slices.num));
 	rc |= json_object_set_new(o, "verify", json_boolean(r->opts->verify));
-	rc |= json_object_set_new(o, "loss", real(r->opts->loss));
-	rc |= json_object_set_new(o, "injected_drops", integer(x->injected));
-	rc |= json_object_set_new(o, "timeouts", integer(x->timeouts));
-	rc |= json_object_set_new(o, "rnr_naks", integer(x->rnr_naks));
-	rc |= json_object_set_new(o, "posted", integer(x->posted));
-	rc |= json_object_set_new(o, "lost", integer(x->lost));
-	rc |= json_object_set_new(o, "batch", integer(j->batch));
-	rc |= json_object_set_new(o, "inflight", integer(j->inflight));
+	rc |= json_object_set_new(o, "loss", put_real(r->opts->loss));
+	rc |= json_object_set_new(o, "injected_drops", put_integer(x->injected));
+	rc |= json_object_set_new(o, "timeouts", put_integer(x->timeouts));
+	rc |= json_object_set_new(o, "rnr_naks", put_integer(x->rnr_naks));
+	rc |= json_object_set_new(o, "posted", put_integer(x->posted));
+	rc |= json_object_set_new(o, "lost", put_integer(x->lost));
+	rc |= json_object_set_new(o, "batch", put_integer(j->batch));
+	rc |= json_object_set_new(o, "inflight", put_integer(j->inflight));
 	rc |= json_object_set_new(o, "inline", json_boolean(j->inlined));
 	if (r->ports != NULL)
 		rc |= json_object_set_new(o, "window_packets",
-			integer(karst_engine_config(r->ports->engine)->window_packets));
-	rc |= json_object_set_new(o, "timeout", integer(j->timeout));
-	rc |= json_object_set_new(o, "working_set_bytes", integer(j->working_set));
+			put_integer(karst_engine_config(r->ports->engine)->window_packets));
+	rc |= json_object_set_new(o, "timeout", put_integer(j->timeout));
+	rc |= json_object_set_new(o, "working_set_bytes", put_integer(j->working_set));
 	if (r->ports != NULL)
-		rc |= json_object_set_new(o, "ring_size", integer(r->ports->ring_size));
-	rc |= json_object_set_new(o, "connect_seconds", real(r->connect_s));
-	rc |= json_object_set_new(o, "qp_bytes", integer(r->bed->qp_bytes));
-	rc |= json_object_set_new(o, "qp_ring_bytes", integer(r->bed->ring_bytes));
+		rc |= json_object_set_new(o, "ring_size", put_integer(r->ports->ring_size));
+	rc |= json_object_set_new(o, "connect_seconds", put_real(r->connect_s));
+	rc |= json_object_set_new(o, "qp_bytes", put_integer(r->bed->qp_bytes));
+	rc |= json_object_set_new(o, "qp_ring_bytes", put_integer(r->bed->ring_bytes));
 	return rc;
 }
 
@@ -352,7 +353,7 @@ perf_report_tcp_json(FILE *to, const struct perf_job *j, const struct perf_tcp *
 {
 	json_t *o = json_pack("{s:s, s:s, s:I, s:o, s:o, s:I, s:{s:I, s:I}, s:s, s:s}", "op", "tcp",
 		"beside", perf_op_name(j->op), "size_bytes", (json_int_t)j->size, "gbps",
-		real(t->gbps), "seconds", real(t->seconds), "bytes", (json_int_t)t->bytes,
+		put_real(t->gbps), "seconds", put_real(t->seconds), "bytes", (json_int_t)t->bytes,
 		"latency_ns", "p50", (json_int_t)perf_hist_percentile(t->rtt, 0.5), "p99",
 		(json_int_t)perf_hist_percentile(t->rtt, 0.99), "from", t->here, "to", t->there);
 	int rc = o == NULL ? -ENOMEM : json_dumpf(o, to, JSON_COMPACT | JSON_REAL_PRECISION(6));

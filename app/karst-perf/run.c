@@ -34,7 +34,7 @@ cycles_of(double seconds)
 /* --- both threads --- */
 
 static inline void
-rest(const struct perf_run *r)
+run_rest(const struct perf_run *r)
 {
 	if (r->yield)
 		sched_yield();
@@ -54,7 +54,7 @@ enter_here(struct perf_run *r, enum perf_phase phase)
 	/* acquire, pairs with the release there: what the follower did is seen */
 	while (atomic_load_explicit(&r->at, memory_order_acquire) != now) {
 		rte_pause();
-		rest(r);
+		run_rest(r);
 	}
 }
 
@@ -69,7 +69,7 @@ poll_engine(const struct perf_run *r, enum perf_end end)
 
 /* Asks the server in the other process; without an answer the measurement has failed. */
 static json_t *
-ask(struct perf_run *r, json_t *request)
+run_ask(struct perf_run *r, json_t *request)
 {
 	json_t *answer;
 
@@ -83,7 +83,7 @@ ask(struct perf_run *r, json_t *request)
 static uint64_t
 ask_number(struct perf_run *r, json_t *request, const char *member)
 {
-	json_t *answer = ask(r, request);
+	json_t *answer = run_ask(r, request);
 	uint64_t v = 0;
 
 	if (answer != NULL && perf_link_number(answer, member, UINT64_MAX, &v) != 0) {
@@ -95,11 +95,11 @@ ask_number(struct perf_run *r, json_t *request, const char *member)
 }
 
 static void
-enter(struct perf_run *r, enum perf_phase phase)
+run_enter(struct perf_run *r, enum perf_phase phase)
 {
 	if (r->link != NULL) {
 		if (!r->broken)
-			json_decref(ask(r, json_pack("{s:i}", "phase", (int)phase)));
+			json_decref(run_ask(r, json_pack("{s:i}", "phase", (int)phase)));
 		return;
 	}
 	enter_here(r, phase);
@@ -112,7 +112,7 @@ server_turn(struct perf_run *r)
 
 	n += perf_server_turn(&r->server);
 	if (n == 0)
-		rest(r);
+		run_rest(r);
 }
 
 static void
@@ -122,7 +122,7 @@ pong_turn(struct perf_run *r)
 
 	perf_pong(&r->pong);
 	if (n == 0)
-		rest(r);
+		run_rest(r);
 }
 
 int
@@ -162,7 +162,7 @@ perf_run_follow(void *arg)
 			break;
 		default:
 			rte_pause();
-			rest(r);
+			run_rest(r);
 		}
 	}
 	return 0;
@@ -172,7 +172,7 @@ perf_run_follow(void *arg)
 
 /* One turn of the reactor.  @post: more may be posted. */
 static inline void
-turn(struct perf_run *r, bool post)
+run_turn(struct perf_run *r, bool post)
 {
 	unsigned int n = poll_engine(r, PERF_CLIENT);
 
@@ -182,12 +182,12 @@ turn(struct perf_run *r, bool post)
 	if (r->alone)
 		n += perf_server_turn(&r->server);
 	if (n == 0)
-		rest(r);
+		run_rest(r);
 }
 
 /* Where the counters stand that a window is made of. */
 static struct perf_window
-look(struct perf_run *r)
+run_look(struct perf_run *r)
 {
 	struct karst_counters c;
 	struct perf_window w = {.messages = r->client.tally.completed};
@@ -211,12 +211,12 @@ look(struct perf_run *r)
 
 /* Everything posted has completed; of unreliable messages: has arrived, or will not. */
 static void
-drain(struct perf_run *r)
+run_drain(struct perf_run *r)
 {
 	uint64_t before = r->client.tally.completed, since = rte_rdtsc(), seen = 0;
 
 	while (r->client.outstanding > 0 && !r->client.failed) {
-		turn(r, false);
+		run_turn(r, false);
 		if (r->client.tally.completed != before) {
 			before = r->client.tally.completed;
 			since = rte_rdtsc();
@@ -230,11 +230,11 @@ drain(struct perf_run *r)
 	if (r->link != NULL && r->job->recv_depth == 0) {
 		/* nobody can tell what has arrived of writes that nobody acknowledges */
 		for (since = rte_rdtsc(); rte_rdtsc() - since < cycles_of(QUIET_S);)
-			turn(r, false);
+			run_turn(r, false);
 		return;
 	}
 	for (since = rte_rdtsc(); rte_rdtsc() - since < cycles_of(QUIET_S) && !r->broken;) {
-		uint64_t arrived = look(r).messages;
+		uint64_t arrived = run_look(r).messages;
 
 		if (arrived - r->arrived_before >= r->client.tally.posted - r->posted_before)
 			break;
@@ -242,7 +242,7 @@ drain(struct perf_run *r)
 			seen = arrived;
 			since = rte_rdtsc();
 		}
-		turn(r, false);
+		run_turn(r, false);
 	}
 }
 
@@ -297,7 +297,7 @@ must_settle(const struct perf_client *c)
 
 /* Everything posted has completed: those who look late look now. */
 static void
-settle(struct perf_run *r)
+run_settle(struct perf_run *r)
 {
 	json_t *posted;
 	uint32_t i;
@@ -307,7 +307,7 @@ settle(struct perf_run *r)
 		for (i = 0; i < r->job->qps; i++)
 			json_array_append_new(
 				posted, json_integer((json_int_t)r->client.flows[i].posted));
-		json_decref(ask(r, json_pack("{s:o}", "settle", posted)));
+		json_decref(run_ask(r, json_pack("{s:o}", "settle", posted)));
 	}
 	perf_client_settle(&r->client);
 }
@@ -322,10 +322,10 @@ traffic_for(struct perf_run *r, uint64_t cycles, uint64_t messages)
 		(r->client.tally.completed < end && now - start < cycles_of(LONG_SLICE_S))) {
 		if (r->client.failed || (r->client.left == 0 && r->client.outstanding == 0))
 			return;
-		turn(r, true);
+		run_turn(r, true);
 		if (karst_unlikely(must_settle(&r->client))) {
-			drain(r);
-			settle(r);
+			run_drain(r);
+			run_settle(r);
 		}
 		now = rte_rdtsc();
 	}
@@ -337,21 +337,21 @@ traffic_slice(struct perf_run *r, uint64_t cycles)
 	bool counted = r->opts->iters != 0;
 	struct perf_window from, to;
 
-	enter(r, PERF_PHASE_TRAFFIC);
+	run_enter(r, PERF_PHASE_TRAFFIC);
 	r->posted_before = r->client.tally.posted;
-	r->arrived_before = look(r).messages;
+	r->arrived_before = run_look(r).messages;
 	if (!counted)
 		traffic_for(r, cycles_of(WARM_UP_S), r->job->depth / 2);
-	from = look(r);
+	from = run_look(r);
 	traffic_for(r, cycles, MIN_MESSAGES);
 	if (!counted)
-		to = look(r);
-	drain(r);
+		to = run_look(r);
+	run_drain(r);
 	/* a given number of messages: all of them, from the first post to the last completion */
 	if (counted)
-		to = look(r);
+		to = run_look(r);
 	count_window(r, &from, &to);
-	settle(r);
+	run_settle(r);
 }
 
 /* --- the leader: ping-pong --- */
@@ -361,7 +361,7 @@ pingpong_slice(struct perf_run *r, uint64_t cycles)
 {
 	uint64_t start = rte_rdtsc(), now = start;
 	uint64_t patience = cycles_of(r->job->transport == PERF_RC ? STUCK_S : LOST_PING_S);
-	enter(r, PERF_PHASE_PINGPONG);
+	run_enter(r, PERF_PHASE_PINGPONG);
 	while (now - start < cycles && !r->client.failed) {
 		uint64_t sent = rte_rdtsc();
 
@@ -429,7 +429,7 @@ baseline_slices(struct perf_run *r)
 {
 	uint32_t i = r->slices.num - 1;
 
-	enter(r, PERF_PHASE_PARK);
+	run_enter(r, PERF_PHASE_PARK);
 	if (r->link != NULL) {
 		attached_baseline_slices(r);
 		return;
@@ -437,21 +437,21 @@ baseline_slices(struct perf_run *r)
 	r->slices.copy[i] = perf_baseline_copy(r->baseline, cycles_of(COPY_S));
 	/* relaxed: enter() releases */
 	atomic_store_explicit(&r->baseline->stop, 0, memory_order_relaxed);
-	enter(r, PERF_PHASE_RING_COPY);
+	run_enter(r, PERF_PHASE_RING_COPY);
 	r->slices.ring_copy[i] = perf_baseline_ring_copy(r->baseline, cycles_of(COPY_S), r->alone);
 	/* release, pairs with the acquire in ..._follow(): nothing comes after it */
 	atomic_store_explicit(&r->baseline->stop, 1, memory_order_release);
-	enter(r, PERF_PHASE_PARK);
+	run_enter(r, PERF_PHASE_PARK);
 	atomic_store_explicit(&r->baseline->stop, 0, memory_order_relaxed);
-	enter(r, PERF_PHASE_RING_RTT);
+	run_enter(r, PERF_PHASE_RING_RTT);
 	perf_baseline_rtt(r->baseline, cycles_of(RTT_S), r->alone);
 	atomic_store_explicit(&r->baseline->stop, 1, memory_order_release);
-	enter(r, PERF_PHASE_PARK);
+	run_enter(r, PERF_PHASE_PARK);
 }
 
 /* The last checks, and what the server in another process has found. */
 static void
-finish(struct perf_run *r)
+run_finish(struct perf_run *r)
 {
 	struct perf_tally *s = &r->server.tally;
 	uint64_t targets = 0, status = 0;
@@ -464,7 +464,7 @@ finish(struct perf_run *r)
 	if (r->client.shadow != NULL && !r->client.failed)
 		targets = ask_number(r, json_pack("{s:b}", "targets", 1), "targets");
 	perf_client_finish(&r->client, targets);
-	o = r->broken ? NULL : ask(r, json_pack("{s:b}", "result", 1));
+	o = r->broken ? NULL : run_ask(r, json_pack("{s:b}", "result", 1));
 	if (o != NULL &&
 		(perf_link_number(o, "completed", UINT64_MAX, &s->completed) != 0 ||
 			perf_link_number(o, "errors", UINT64_MAX, &s->errors) != 0 ||
@@ -498,8 +498,8 @@ perf_run_lead(void *arg)
 			more = r->sum.cycles + slice / 2 < total;
 		more &= !r->client.failed;
 	}
-	finish(r);
-	enter(r, PERF_PHASE_QUIT);
+	run_finish(r);
+	run_enter(r, PERF_PHASE_QUIT);
 	if (r->ports != NULL)
 		karst_engine_release(r->ports->engine, r->ports->lcore[PERF_CLIENT]);
 	return 0;

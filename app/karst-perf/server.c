@@ -33,7 +33,7 @@ fill_recv(struct perf_server *s, uint32_t flow, uint32_t i)
 }
 
 static inline void
-publish(struct perf_server *s, uint32_t flow, uint32_t n)
+server_publish(struct perf_server *s, uint32_t flow, uint32_t n)
 {
 	if (karst_unlikely(n > 0 && perf_qp_post_recv(s->sinks[flow].qp, n) != 0))
 		perf_tally_add(&s->tally.errors, 1);
@@ -60,7 +60,7 @@ perf_server_create(const struct perf_bed *bed, bool verify, uint64_t seed, struc
 		s->sinks[i].peer_qpn = bed->far[PERF_CLIENT].qpns[i];
 		for (k = 0; k < j->recv_depth; k++)
 			fill_recv(s, i, k);
-		publish(s, i, j->recv_depth);
+		server_publish(s, i, j->recv_depth);
 	}
 	return 0;
 }
@@ -95,14 +95,14 @@ take_lane(struct perf_server *s, struct karst_cq_lane *lane)
 			perf_check_received(s, of, e);
 		/* receives of one queue pair are published together */
 		if (of != flow) {
-			publish(s, flow, fresh);
+			server_publish(s, flow, fresh);
 			fresh = 0;
 			flow = of;
 		}
 		fill_recv(s, of, fresh++);
 		good++;
 	}
-	publish(s, flow, fresh);
+	server_publish(s, flow, fresh);
 	karst_cq_lane_take(lane, n);
 	perf_tally_add(&s->tally.completed, good);
 	return n;

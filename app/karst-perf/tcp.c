@@ -62,7 +62,7 @@ recv_all(int fd, uint8_t *p, size_t n)
 
 /* The address that a GID stands for, if it is one that a connection can be bound to. */
 static bool
-address_of(const union karst_gid *gid, struct sockaddr_storage *to, socklen_t *len)
+tcp_address_of(const union karst_gid *gid, struct sockaddr_storage *to, socklen_t *len)
 {
 	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)to;
 	struct sockaddr_in *v4 = (struct sockaddr_in *)to;
@@ -120,7 +120,7 @@ bound_socket(const struct perf_link *link, const struct perf_attach *a)
 	socklen_t len;
 	int on = 1, fd, error;
 
-	if (address_of(&a->gid, &at, &len)) {
+	if (tcp_address_of(&a->gid, &at, &len)) {
 		fd = socket(at.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 		if (fd >= 0 && bind(fd, (struct sockaddr *)&at, len) == 0)
 			goto bound;
@@ -147,7 +147,7 @@ bound:
 /* --- the server --- */
 
 static void
-sink(int fd, uint8_t *buffer)
+tcp_sink(int fd, uint8_t *buffer)
 {
 	uint64_t bytes = 0, told;
 	ssize_t n;
@@ -168,7 +168,7 @@ serve_order(int fd, const struct order *order)
 		return; /* the client sees the connection's end */
 	switch (order->mode) {
 	case MODE_SINK:
-		sink(fd, buffer);
+		tcp_sink(fd, buffer);
 		break;
 	case MODE_SOURCE:
 		while (perf_link_write(fd, buffer, karst_max_u64(size, CHUNK)) == 0)
@@ -302,7 +302,7 @@ open_connection(struct perf_link *link, const struct perf_attach *a, struct perf
 }
 
 static int
-begin(struct perf_link *link, const struct perf_attach *a, enum mode mode, uint32_t size,
+tcp_begin(struct perf_link *link, const struct perf_attach *a, enum mode mode, uint32_t size,
 	struct perf_tcp *t)
 {
 	const struct order order = {htonl((uint32_t)mode), htonl(size)};
@@ -317,7 +317,7 @@ begin(struct perf_link *link, const struct perf_attach *a, enum mode mode, uint3
 
 /* The server's count says when all of it has arrived. */
 static int
-push(int fd, uint8_t *buffer, size_t chunk, uint64_t until, struct perf_tcp *t)
+tcp_push(int fd, uint8_t *buffer, size_t chunk, uint64_t until, struct perf_tcp *t)
 {
 	uint64_t told;
 	int rc = 0;
@@ -332,7 +332,7 @@ push(int fd, uint8_t *buffer, size_t chunk, uint64_t until, struct perf_tcp *t)
 }
 
 static int
-pull(int fd, uint8_t *buffer, size_t chunk, uint64_t until, struct perf_tcp *t)
+tcp_pull(int fd, uint8_t *buffer, size_t chunk, uint64_t until, struct perf_tcp *t)
 {
 	while (now_ns() < until) {
 		ssize_t n = recv(fd, buffer, chunk, 0);
@@ -352,14 +352,14 @@ measure_stream(struct perf_link *link, const struct perf_attach *a, const struct
 {
 	size_t chunk = karst_max_u64(job->size, CHUNK);
 	bool fetches = perf_op_fetches(job->op);
-	int fd = begin(link, a, fetches ? MODE_SOURCE : MODE_SINK, job->size, t), rc;
+	int fd = tcp_begin(link, a, fetches ? MODE_SOURCE : MODE_SINK, job->size, t), rc;
 	uint64_t from, until;
 
 	if (fd < 0)
 		return fd;
 	from = now_ns();
 	until = from + (uint64_t)(seconds * 1e9);
-	rc = (fetches ? pull : push)(fd, buffer, chunk, until, t);
+	rc = (fetches ? tcp_pull : tcp_push)(fd, buffer, chunk, until, t);
 	t->seconds = (double)(now_ns() - from) / 1e9;
 	t->gbps = (double)t->bytes * 8 / t->seconds / 1e9;
 	close(fd);
@@ -370,7 +370,7 @@ static int
 measure_echo(struct perf_link *link, const struct perf_attach *a, const struct perf_job *job,
 	uint8_t *buffer, double seconds, struct perf_tcp *t)
 {
-	int fd = begin(link, a, MODE_ECHO, job->size, t), rc = 0;
+	int fd = tcp_begin(link, a, MODE_ECHO, job->size, t), rc = 0;
 	uint64_t until = now_ns() + (uint64_t)(seconds * 1e9), from, to = 0;
 	uint32_t i;
 

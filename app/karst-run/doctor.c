@@ -36,7 +36,7 @@ struct visit {
 /* --- saying --- */
 
 __attribute__((format(printf, 3, 4))) static void
-line(struct visit *v, const char *verdict, const char *fmt, ...)
+doctor_line(struct visit *v, const char *verdict, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -48,9 +48,9 @@ line(struct visit *v, const char *verdict, const char *fmt, ...)
 	v->nwrong += strcmp(verdict, "wrong") == 0;
 }
 
-#define ok(v, ...)    line(v, "ok", __VA_ARGS__)
-#define note(v, ...)  line(v, "note", __VA_ARGS__)
-#define wrong(v, ...) line(v, "wrong", __VA_ARGS__)
+#define ok(v, ...)    doctor_line(v, "ok", __VA_ARGS__)
+#define note(v, ...)  doctor_line(v, "note", __VA_ARGS__)
+#define wrong(v, ...) doctor_line(v, "wrong", __VA_ARGS__)
 
 static long
 number_in(const char *path)
@@ -70,7 +70,7 @@ number_in(const char *path)
 
 /* The one that each of this user's programs will use. */
 static void
-check_private(struct visit *v)
+doctor_check_private(struct visit *v)
 {
 	int rc;
 
@@ -105,14 +105,14 @@ check_engine(struct visit *v)
 	int ret;
 
 	if (v->o->private_engine) {
-		check_private(v);
+		doctor_check_private(v);
 		return;
 	}
 	ret = kr_view_take(socket, &v->engine.view, &why);
 	if (ret == 0)
 		check_running(v, socket);
 	else if (named == NULL && (ret == -ENOENT || ret == -ECONNREFUSED))
-		check_private(v);
+		doctor_check_private(v);
 	else if (ret == -EACCES)
 		wrong(v, "engine: %s; [socket] mode, owner and group of karst.conf(5) say who may",
 			why);
@@ -123,7 +123,7 @@ check_engine(struct visit *v)
 }
 
 static void
-check_ports(struct visit *v)
+doctor_check_ports(struct visit *v)
 {
 	static const union karst_gid none;
 	uint32_t i, k, n;
@@ -218,7 +218,7 @@ check_memory(struct visit *v)
 	if (!v->has_engine)
 		return;
 	if (kr_try(kr_try_memory, v->engine.view.socket, &a) >= 0)
-		line(v, a.ret == 0 ? "ok" : "note",
+		doctor_line(v, a.ret == 0 ? "ok" : "note",
 			"memory: the engine reaches that of programs; %s", a.text);
 	else
 		wrong(v, "memory: the engine does not reach that of programs: %s", a.text);
@@ -254,7 +254,7 @@ kr_doctor(const struct kr_opts *o, const struct kr_places *places, const char *f
 	struct visit v = {.o = o, .places = places, .folder = folder, .engine.hold = -1};
 
 	check_engine(&v);
-	check_ports(&v);
+	doctor_check_ports(&v);
 	check_libraries(&v);
 	check_namespaces(&v);
 	check_netlink(&v);

@@ -31,7 +31,7 @@ kr_netlink_hides(enum kr_netlink want, bool (*present)(void))
 
 /* The kernel looks at the lower half of an argument that is an int; so does the filter. */
 static struct scmp_arg_cmp
-is(unsigned int arg, uint32_t value)
+name_is(unsigned int arg, uint32_t value)
 {
 	return (struct scmp_arg_cmp){arg, SCMP_CMP_MASKED_EQ, UINT32_MAX, value};
 }
@@ -39,9 +39,9 @@ is(unsigned int arg, uint32_t value)
 /* With @nnp the program can gain no privileges by executing a file, which is what the kernel wants
  * of somebody who has none. */
 static int
-load(bool nnp)
+filter_load(bool nnp)
 {
-	const struct scmp_arg_cmp args[] = {is(0, AF_NETLINK), is(2, NETLINK_RDMA)};
+	const struct scmp_arg_cmp args[] = {name_is(0, AF_NETLINK), name_is(2, NETLINK_RDMA)};
 	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
 	int ret;
 
@@ -65,7 +65,7 @@ load(bool nnp)
 int
 kr_netlink_hide(void)
 {
-	int ret = load(false);
+	int ret = filter_load(false);
 
-	return ret == -EACCES ? load(true) : ret;
+	return ret == -EACCES ? filter_load(true) : ret;
 }

@@ -44,7 +44,7 @@ kr_ns_name(enum kr_ns_kind kind)
 }
 
 __attribute__((format(printf, 2, 3))) static int
-failed(char *why, const char *fmt, ...)
+ns_failed(char *why, const char *fmt, ...)
 {
 	int err = errno;
 	va_list ap;
@@ -82,7 +82,7 @@ enter_user(char *why)
 	int ret;
 
 	if (unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
-		return failed(why, "a user namespace");
+		return ns_failed(why, "a user namespace");
 	/* kernels before 3.19 know no setgroups and allow the map without */
 	ret = write_file("/proc/self/setgroups", "deny");
 	snprintf(map, sizeof(map), "%u %u 1\n", uid, uid);
@@ -93,7 +93,7 @@ enter_user(char *why)
 		ret = write_file("/proc/self/gid_map", map);
 	if (ret != 0) {
 		errno = -ret;
-		return failed(why, "the users of a user namespace");
+		return ns_failed(why, "the users of a user namespace");
 	}
 	return 0;
 }
@@ -110,7 +110,7 @@ ns_enter(enum kr_ns_kind *kind, char *why)
 	}
 	/* what the machine mounts later is seen, what is mounted here is not */
 	if (ret == 0 && mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) != 0)
-		ret = failed(why, "a mount namespace");
+		ret = ns_failed(why, "a mount namespace");
 	if (ret != 0)
 		*kind = KR_NS_NONE;
 	return ret;
@@ -119,10 +119,10 @@ ns_enter(enum kr_ns_kind *kind, char *why)
 /* --- folders with the same entries --- */
 
 static int
-bind(const char *from, const char *to, char *why)
+ns_bind(const char *from, const char *to, char *why)
 {
 	if (mount(from, to, NULL, MS_BIND | MS_REC, NULL) != 0)
-		return failed(why, "binding %s", from);
+		return ns_failed(why, "binding %s", from);
 	return 0;
 }
 
@@ -137,7 +137,7 @@ copy_link(const char *from, const char *to, char *why)
 		if (symlink(target, to) == 0)
 			return 0;
 	}
-	return failed(why, "the link %s", from);
+	return ns_failed(why, "the link %s", from);
 }
 
 static int
@@ -149,24 +149,24 @@ mirror_entry(const char *from, const char *to, char *why)
 	if (lstat(to, &st) == 0)
 		return 0; /* ours goes first */
 	if (lstat(from, &st) != 0)
-		return errno == ENOENT ? 0 : failed(why, "%s", from);
+		return errno == ENOENT ? 0 : ns_failed(why, "%s", from);
 	if (S_ISLNK(st.st_mode))
 		return copy_link(from, to, why);
 	if (S_ISDIR(st.st_mode)) {
 		if (mkdir(to, 0755) != 0)
-			return failed(why, "%s", to);
+			return ns_failed(why, "%s", to);
 	} else {
 		fd = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
 		if (fd < 0)
-			return failed(why, "%s", to);
+			return ns_failed(why, "%s", to);
 		close(fd);
 	}
-	return bind(from, to, why);
+	return ns_bind(from, to, why);
 }
 
 /* Every entry of @from appears in @to, too, unless there is one of that name. */
 static int
-mirror(const char *from, const char *to, char *why)
+dir_mirror(const char *from, const char *to, char *why)
 {
 	char source[PATH_MAX], dest[PATH_MAX];
 	struct dirent *e;
@@ -174,7 +174,7 @@ mirror(const char *from, const char *to, char *why)
 	DIR *dir = opendir(from);
 
 	if (dir == NULL)
-		return failed(why, "%s", from);
+		return ns_failed(why, "%s", from);
 	while (ret == 0 && (e = readdir(dir)) != NULL) {
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
@@ -189,12 +189,12 @@ mirror(const char *from, const char *to, char *why)
 /* --- ours in them --- */
 
 static int
-ours(const struct kr_view *v, const char *provider, char *why)
+dir_ours(const struct kr_view *v, const char *provider, char *why)
 {
 	int stage = open(STAGE, O_DIRECTORY | O_CLOEXEC), ret;
 
 	if (stage < 0)
-		return failed(why, STAGE);
+		return ns_failed(why, STAGE);
 	ret = kr_tree_write(stage, v);
 	if (ret == 0)
 		ret = kr_tree_nodes(stage, &NODES[1], v);
@@ -203,7 +203,7 @@ ours(const struct kr_view *v, const char *provider, char *why)
 	close(stage);
 	if (ret != 0) {
 		errno = -ret;
-		return failed(why, "writing to " STAGE);
+		return ns_failed(why, "writing to " STAGE);
 	}
 	return 0;
 }
@@ -224,11 +224,11 @@ cover_nodes(char *why)
 	int ret;
 
 	if (access(NODES, F_OK) == 0) {
-		ret = mirror(NODES, STAGE NODES, why);
-		return ret == 0 ? bind(STAGE NODES, NODES, why) : ret;
+		ret = dir_mirror(NODES, STAGE NODES, why);
+		return ret == 0 ? ns_bind(STAGE NODES, NODES, why) : ret;
 	}
-	ret = mirror("/dev", STAGE "/dev", why);
-	return ret == 0 ? bind(STAGE "/dev", "/dev", why) : ret;
+	ret = dir_mirror("/dev", STAGE "/dev", why);
+	return ret == 0 ? ns_bind(STAGE "/dev", "/dev", why) : ret;
 }
 
 static int
@@ -238,28 +238,28 @@ cover_drivers(char *why)
 
 	if (!kr_ns_has_drivers())
 		return 0; /* then a variable names the provider */
-	ret = mirror(DRIVERS, STAGE "/drivers", why);
-	return ret == 0 ? bind(STAGE "/drivers", DRIVERS, why) : ret;
+	ret = dir_mirror(DRIVERS, STAGE "/drivers", why);
+	return ret == 0 ? ns_bind(STAGE "/drivers", DRIVERS, why) : ret;
 }
 
 static int
-arrange(const struct kr_view *v, const char *provider, char *why)
+ns_arrange(const struct kr_view *v, const char *provider, char *why)
 {
 	int ret;
 
 	if (mount("karst", STAGE, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755,size=16m") != 0)
-		return failed(why, "a file system in memory");
-	ret = ours(v, provider, why);
+		return ns_failed(why, "a file system in memory");
+	ret = dir_ours(v, provider, why);
 	if (ret == 0)
-		ret = mirror("/sys/class", STAGE "/class", why);
+		ret = dir_mirror("/sys/class", STAGE "/class", why);
 	if (ret == 0)
-		ret = bind(STAGE "/class", "/sys/class", why);
+		ret = ns_bind(STAGE "/class", "/sys/class", why);
 	if (ret == 0)
 		ret = cover_drivers(why);
 	if (ret == 0)
 		ret = cover_nodes(why);
 	if (ret == 0 && umount2(STAGE, MNT_DETACH) != 0)
-		ret = failed(why, "uncovering " STAGE);
+		ret = ns_failed(why, "uncovering " STAGE);
 	return ret;
 }
 
@@ -269,7 +269,7 @@ kr_ns_enter(const struct kr_view *v, const char *provider, char *why)
 	enum kr_ns_kind kind;
 	int ret = ns_enter(&kind, why);
 
-	return ret == 0 ? arrange(v, provider, why) : ret;
+	return ret == 0 ? ns_arrange(v, provider, why) : ret;
 }
 
 /* --- trying --- */
@@ -287,7 +287,7 @@ try_it(const struct kr_view *v, const char *provider, int fd)
 
 	t.ret = ns_enter(&t.kind, t.why);
 	if (t.ret == 0)
-		t.ret = arrange(v, provider, t.why);
+		t.ret = ns_arrange(v, provider, t.why);
 	_exit(write(fd, &t, sizeof(t)) == sizeof(t) ? 0 : 1);
 }
 
@@ -301,7 +301,7 @@ kr_ns_try(const struct kr_view *v, const char *provider, enum kr_ns_kind *kind, 
 
 	*kind = KR_NS_NONE;
 	if (pipe2(fds, O_CLOEXEC) != 0)
-		return failed(why, "a pipe");
+		return ns_failed(why, "a pipe");
 	pid = fork();
 	if (pid == 0)
 		try_it(v, provider, fds[1]);
@@ -311,7 +311,7 @@ kr_ns_try(const struct kr_view *v, const char *provider, enum kr_ns_kind *kind, 
 	if (pid > 0)
 		waitpid(pid, NULL, 0);
 	if (n != (ssize_t)sizeof(t))
-		return failed(why, "a process to try it");
+		return ns_failed(why, "a process to try it");
 	*kind = t.kind;
 	snprintf(why, KR_NS_WHY, "%s", t.why);
 	return t.ret;

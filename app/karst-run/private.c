@@ -70,7 +70,7 @@ write_conf(const char *path)
 
 /* Until karstd answers.  @return -1, an exit status of karst-run, or BUSY. */
 static int
-await(const struct kr_supervised *k, int report, struct kr_view *v)
+private_await(const struct kr_supervised *k, int report, struct kr_view *v)
 {
 	int64_t until = now_ms() + START_MS;
 	struct pollfd p = {.fd = report, .events = POLLIN};
@@ -131,7 +131,7 @@ engine_start(struct kr_supervised *k, struct kr_view *v, int *hold)
 		kr_supervised_remove(k);
 		return rc;
 	}
-	rc = await(k, report, v);
+	rc = private_await(k, report, v);
 	if (rc < 0) {
 		*hold = open(k->alive, O_WRONLY | O_NONBLOCK | O_CLOEXEC);
 		if (*hold < 0) {
@@ -148,7 +148,7 @@ engine_start(struct kr_supervised *k, struct kr_view *v, int *hold)
 
 /* With the lock.  @return -1, an exit status of karst-run, or BUSY: not yet. */
 static int
-join(const struct kr_opts *o, struct kr_supervised *k, struct kr_view *v, int *hold)
+private_join(const struct kr_opts *o, struct kr_supervised *k, struct kr_view *v, int *hold)
 {
 	const char *why;
 
@@ -195,7 +195,7 @@ kr_private_join(const struct kr_opts *o, const struct kr_places *places, const c
 			rc = KR_EXIT_FAILED;
 			break;
 		}
-		rc = join(o, &k, v, hold);
+		rc = private_join(o, &k, v, hold);
 		kr_folder_unlock(folder, lock);
 		if (rc == BUSY)
 			sleep_ms();

@@ -70,7 +70,7 @@ wait_for(int fd)
 }
 
 static void
-reap(const char *folder, const char *tree, int held, int pidfd, int end)
+reaper_reap(const char *folder, const char *tree, int held, int pidfd, int end)
 {
 	const int keep[] = {held, pidfd, end};
 
@@ -95,7 +95,7 @@ reaper_spawn(const char *folder, const char *tree, int held, int end)
 	if (pid == 0) {
 		pid = fork();
 		if (pid == 0)
-			reap(folder, tree, held, pidfd, end);
+			reaper_reap(folder, tree, held, pidfd, end);
 		_exit(pid < 0);
 	}
 	if (pidfd >= 0)

@@ -140,7 +140,7 @@ wait_for_end(const struct kr_supervised *k, int alive, int pidfd, int *lock)
 }
 
 static void
-supervise(const struct kr_supervised *k, int alive, int report)
+supervisor_run(const struct kr_supervised *k, int alive, int report)
 {
 	pid_t self = getpid(), pid = fork();
 	int pidfd, status = 0, lock = -1;
@@ -183,7 +183,7 @@ kr_supervisor_start(const struct kr_supervised *k)
 			if (alive < 0)
 				_exit(1);
 			kr_reaper_detach("karst-supervise", kept, 3);
-			supervise(k, alive, fds[1]);
+			supervisor_run(k, alive, fds[1]);
 		}
 		_exit(pid < 0);
 	}

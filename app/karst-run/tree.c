@@ -84,7 +84,7 @@ kr_tree_remove(const char *path)
 
 /* As the kernel writes it, of the width and speed that the provider says. */
 static const char *
-rate(uint32_t mbps)
+port_rate(uint32_t mbps)
 {
 	static const struct {
 		uint32_t mbps;
@@ -197,7 +197,7 @@ write_port(int dir, const struct kr_device *d)
 	} files[] = {
 		{"ports/1/state", up ? "4: ACTIVE" : "1: DOWN"},
 		{"ports/1/phys_state", up ? PHYS_UP : PHYS_DOWN},
-		{"ports/1/rate", rate(d->attr.mbps)},
+		{"ports/1/rate", port_rate(d->attr.mbps)},
 		{"ports/1/link_layer", "Ethernet"},
 		{"ports/1/lid", "0x0"},
 		{"ports/1/lid_mask_count", "0"},

@@ -60,7 +60,7 @@ kr_try(kr_attempt *attempt, const char *arg, struct kr_answer *a)
 /* --- libraries --- */
 
 static int
-loaded(const char *name, void **handle, struct kr_answer *a)
+try_loaded(const char *name, void **handle, struct kr_answer *a)
 {
 	*handle = dlopen(name, RTLD_NOW);
 	if (*handle != NULL)
@@ -75,7 +75,7 @@ kr_try_libibverbs(const char *arg, struct kr_answer *a)
 	char path[PATH_MAX];
 	struct link_map *map;
 	void *handle;
-	int ret = loaded(LIBIBVERBS, &handle, a);
+	int ret = try_loaded(LIBIBVERBS, &handle, a);
 
 	(void)arg;
 	if (ret != 0)
@@ -98,7 +98,7 @@ kr_try_provider(const char *arg, struct kr_answer *a)
 {
 	void *handle;
 
-	return loaded(arg, &handle, a);
+	return try_loaded(arg, &handle, a);
 }
 
 /* --- the rest --- */

@@ -43,7 +43,7 @@ add_before(struct kr_vars *v, const char *name, int len, const char *value, cons
 }
 
 static const char *
-of(const char *name)
+var_of(const char *name)
 {
 	const char *value = getenv(name);
 
@@ -54,10 +54,10 @@ of(const char *name)
 static int
 add_driver(struct kr_vars *v, const char *provider)
 {
-	const char *there = of("RDMAV_DRIVERS");
+	const char *there = var_of("RDMAV_DRIVERS");
 
 	return add_before(v, "RDMAV_DRIVERS", (int)(strlen(provider) - strlen(KR_PROVIDER_END)),
-		provider, there != NULL ? there : of("IBV_DRIVERS"));
+		provider, there != NULL ? there : var_of("IBV_DRIVERS"));
 }
 
 int
@@ -74,7 +74,7 @@ kr_vars_make(struct kr_vars *v, const char *socket, const char *provider, const 
 		ret = add_driver(v, provider);
 	if (ret == 0 && provider != NULL && tree != NULL)
 		ret = add_before(
-			v, "LD_PRELOAD", (int)strlen(provider), provider, of("LD_PRELOAD"));
+			v, "LD_PRELOAD", (int)strlen(provider), provider, var_of("LD_PRELOAD"));
 	if (ret != 0)
 		kr_vars_free(v);
 	return ret;

@@ -77,7 +77,7 @@ kr_view_gid(const union karst_gid *gid, char *text)
 /* --- asking --- */
 
 static int
-absolute(const char *path, char *out, size_t size)
+path_absolute(const char *path, char *out, size_t size)
 {
 	char cwd[PATH_MAX] = "";
 
@@ -127,7 +127,7 @@ query_gids(struct karst_context *ctx, struct kr_view *v)
 }
 
 static int
-query(struct karst_context *ctx, struct kr_view *v)
+device_query(struct karst_context *ctx, struct kr_view *v)
 {
 	uint32_t i, name = 0, node = 0;
 	int ret = karst_query_device(ctx, &v->engine);
@@ -169,7 +169,7 @@ kr_view_take(const char *socket, struct kr_view *v, const char **why)
 	int ret;
 
 	memset(v, 0, sizeof(*v));
-	ret = absolute(socket, v->socket, sizeof(v->socket));
+	ret = path_absolute(socket, v->socket, sizeof(v->socket));
 	if (ret != 0) {
 		*why = "the path of a socket has up to 107 bytes";
 		return ret;
@@ -180,7 +180,7 @@ kr_view_take(const char *socket, struct kr_view *v, const char **why)
 		return ret;
 	}
 	query_lcores(ctx, v);
-	ret = query(ctx, v);
+	ret = device_query(ctx, v);
 	*why = ret == -ENOMEM || ret == -ENFILE ? strerror(-ret) : karst_why();
 	karst_close(ctx);
 	if (ret != 0)

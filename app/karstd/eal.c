@@ -44,7 +44,7 @@ struct args {
 };
 
 __attribute__((format(printf, 2, 3))) static void
-add(struct args *a, const char *fmt, ...)
+arg_add(struct args *a, const char *fmt, ...)
 {
 	char *to = a->text + a->used;
 	va_list ap;
@@ -97,7 +97,7 @@ add_lcores(struct args *a, const struct kd_conf *c, struct kd_eal *eal)
 		n += (size_t)snprintf(
 			list + n, sizeof(list) - n, ",%u@%u", i + 1, c->engine.lcores.cpu[i]);
 	}
-	add(a, "--lcores=0@(%s)%s", control, list);
+	arg_add(a, "--lcores=0@(%s)%s", control, list);
 	return 0;
 }
 
@@ -169,16 +169,16 @@ add_memory(struct args *a, const struct kd_conf *c, struct kd_eal *eal)
 		return -EIO;
 	}
 	if (eal->huge)
-		add(a, "--in-memory");
+		arg_add(a, "--in-memory");
 	else
-		add(a, "--no-shconf");
+		arg_add(a, "--no-shconf");
 	if (!eal->huge)
-		add(a, "--no-huge");
+		arg_add(a, "--no-huge");
 	/* Memory of an adapter is mapped for it while this process may do that, all of it. */
 	if (eal->huge && !kd_port_needs_any(c).dma)
 		return 0;
-	add(a, "-m");
-	add(a, "%" PRIu64, (bytes + MIB - 1) / MIB);
+	arg_add(a, "-m");
+	arg_add(a, "%" PRIu64, (bytes + MIB - 1) / MIB);
 	return 0;
 }
 
@@ -195,12 +195,12 @@ add_devices(struct args *a, const struct kd_conf *c)
 		if (c->port[i].kind->eal_device == NULL)
 			continue;
 		c->port[i].kind->eal_device(&c->port[i], name, sizeof(name));
-		add(a, "-a");
-		add(a, "%s", name);
+		arg_add(a, "-a");
+		arg_add(a, "%s", name);
 		n++;
 	}
 	if (n == 0)
-		add(a, "--no-pci");
+		arg_add(a, "--no-pci");
 }
 
 static void
@@ -210,9 +210,9 @@ add_logs(struct args *a, const struct kd_conf *c)
 
 	/* For types that are registered late, the first pattern that fits wins.  Telemetry warns
 	 * of sockets that other programs have left behind. */
-	add(a, "--log-level=lib.telemetry:error");
-	add(a, "--log-level=karst:%s", names[c->log.level]);
-	add(a, "--log-level=*:%s", names[c->log.dpdk_level]);
+	arg_add(a, "--log-level=lib.telemetry:error");
+	arg_add(a, "--log-level=karst:%s", names[c->log.level]);
+	arg_add(a, "--log-level=*:%s", names[c->log.dpdk_level]);
 }
 
 int
@@ -222,8 +222,8 @@ kd_eal_start(const struct kd_conf *c, struct kd_eal *eal)
 	int rc;
 
 	memset(eal, 0, sizeof(*eal));
-	add(&a, "karstd");
-	add(&a, "--file-prefix=%s", c->engine.name);
+	arg_add(&a, "karstd");
+	arg_add(&a, "--file-prefix=%s", c->engine.name);
 	rc = add_lcores(&a, c, eal);
 	if (rc != 0) {
 		karst_log(KARST_LOG_ERR, "the processors that may be used: %s", strerror(-rc));

@@ -49,7 +49,7 @@ fill_setup(struct kd_part_setup *s, const struct kd_conf *c)
 
 /* In the child; only what is async-signal-safe. */
 static void
-become(int fd, uint64_t keep)
+part_become(int fd, uint64_t keep)
 {
 	char *const argv[] = {
 		(char *)(uintptr_t) "karstd-part", (char *)(uintptr_t)KD_PART_OPTION, NULL};
@@ -68,7 +68,7 @@ become(int fd, uint64_t keep)
 
 /* Waits for an answer of the daemon's channel. */
 static int
-answer(const struct kd_part *p, int within_ms)
+part_answer(const struct kd_part *p, int within_ms)
 {
 	struct pollfd fd = {.fd = p->fd, .events = POLLIN};
 	struct kd_part_answer a;
@@ -94,7 +94,7 @@ fork_it(struct kd_part *p, uint64_t keep)
 		return -errno;
 	pid = fork();
 	if (pid == 0)
-		become(ends[1], keep);
+		part_become(ends[1], keep);
 	close(ends[1]);
 	p->fd = ends[0];
 	return pid > 0 ? 0 : -errno;
@@ -117,7 +117,7 @@ kd_part_start(struct kd_part *p, const struct kd_conf *c)
 	if (rc == 0)
 		rc = karst_ctl_send(p->fd, &setup, sizeof(setup), NULL, 0);
 	if (rc == 0)
-		rc = answer(p, STARTUP_MS);
+		rc = part_answer(p, STARTUP_MS);
 	if (rc != 0)
 		karst_log(KARST_LOG_ERR, "the privileged part does not start: %s", strerror(-rc));
 	else
@@ -159,7 +159,7 @@ kd_part_ready(struct kd_part *p, const struct kd_conf *c)
 	rc = karst_ctl_send(p->fd, &msg, sizeof(msg), fds, setup.nxdp);
 	karst_ctl_close_fds(fds, setup.nxdp);
 	if (rc == 0)
-		rc = answer(p, STARTUP_MS);
+		rc = part_answer(p, STARTUP_MS);
 	if (rc != 0)
 		karst_log(KARST_LOG_ERR, "the privileged part: %s", strerror(-rc));
 	return rc;
@@ -224,7 +224,7 @@ kd_part_hang_up(struct kd_part_line *line)
 
 /* @return the descriptor; -1: there is none; -errno below that: the line is no good any more. */
 static int
-ask(const struct kd_part_line *line, const struct karst_files_ask *what)
+part_ask(const struct kd_part_line *line, const struct karst_files_ask *what)
 {
 	struct pollfd fd = {.fd = line->fd, .events = POLLIN};
 	int fds[KARST_CTL_MAX_FDS], rc;
@@ -257,7 +257,7 @@ kd_part_ask(struct kd_part *p, struct kd_part_line *line, int socket, int memfd,
 		return -1;
 	if (line->state == KD_PART_NOT_YET && open_line(p, line, socket, memfd) != 0)
 		return -1;
-	fd = ask(line, what);
+	fd = part_ask(line, what);
 	if (fd < -1)
 		kd_part_hang_up(line);
 	return fd < 0 ? -1 : fd;

@@ -64,7 +64,7 @@ struct part {
 };
 
 static int
-say(int fd, int status, const int *fds, unsigned int nfds)
+part_tell(int fd, int status, const int *fds, unsigned int nfds)
 {
 	const struct kd_part_answer a = {.status = status};
 
@@ -126,7 +126,7 @@ find_process(struct program *g)
 /* --- its thread --- */
 
 static void
-serve(const struct program *g)
+part_serve(const struct program *g)
 {
 	struct karst_files_ask ask;
 	int fd, rc = 0;
@@ -137,14 +137,14 @@ serve(const struct program *g)
 		if (n != sizeof(ask))
 			break;
 		fd = karst_files_open(&g->files, &ask);
-		rc = say(g->line, fd >= 0 ? 0 : -EACCES, &fd, fd >= 0);
+		rc = part_tell(g->line, fd >= 0 ? 0 : -EACCES, &fd, fd >= 0);
 		if (fd >= 0)
 			close(fd);
 	}
 }
 
 static void
-forget(struct program *g)
+part_forget(struct program *g)
 {
 	struct part *p = g->part;
 
@@ -177,8 +177,8 @@ program_main(void *arg)
 
 	drop_sources(g);
 	if (good)
-		serve(g);
-	forget(g);
+		part_serve(g);
+	part_forget(g);
 	return NULL;
 }
 
@@ -262,7 +262,7 @@ remove_xdp(const struct part *p)
 
 /* @return whether the descriptors have been taken. */
 static bool
-take(struct part *p, uint32_t kind, const int *fds, unsigned int nfds)
+part_take(struct part *p, uint32_t kind, const int *fds, unsigned int nfds)
 {
 	bool taken;
 
@@ -271,7 +271,7 @@ take(struct part *p, uint32_t kind, const int *fds, unsigned int nfds)
 		return add_program(p, fds, nfds);
 	case KD_PART_READY:
 		taken = note_xdp(p, fds, nfds);
-		(void)say(p->fd, taken ? 0 : -EPROTO, NULL, 0);
+		(void)part_tell(p->fd, taken ? 0 : -EPROTO, NULL, 0);
 		return taken;
 	default:
 		return false;
@@ -280,7 +280,7 @@ take(struct part *p, uint32_t kind, const int *fds, unsigned int nfds)
 
 /* Messages, one by one, until the engine's end is closed. */
 static void
-attend(struct part *p, uint8_t *buf)
+part_attend(struct part *p, uint8_t *buf)
 {
 	int fds[KARST_CTL_MAX_FDS], rc;
 	struct kd_part_msg msg;
@@ -294,7 +294,7 @@ attend(struct part *p, uint8_t *buf)
 		if (rc != 0)
 			return;
 		memcpy(&msg, buf, sizeof(msg));
-		if (!take(p, len == sizeof(msg) ? msg.kind : 0, fds, nfds))
+		if (!part_take(p, len == sizeof(msg) ? msg.kind : 0, fds, nfds))
 			karst_ctl_close_fds(fds, nfds);
 	}
 }
@@ -354,10 +354,10 @@ kd_part_main(int fd)
 	if (rc == 0)
 		rc = kd_confine(&confine);
 	if (rc == 0)
-		rc = say(fd, 0, NULL, 0);
+		rc = part_tell(fd, 0, NULL, 0);
 	if (rc != 0)
 		return KD_EXIT_FAILED;
-	attend(p, buf);
+	part_attend(p, buf);
 	remove_xdp(p);
 	return 0;
 }

@@ -36,7 +36,7 @@ struct identity {
 
 /* Whom to become.  @return false: nobody; the daemon stays what it is. */
 static bool
-choose(const struct kd_conf_engine *c, struct identity *id)
+user_choose(const struct kd_conf_engine *c, struct identity *id)
 {
 	const struct passwd *pw = c->user == UINT32_MAX ? getpwnam(USER) : getpwuid(c->user);
 
@@ -73,7 +73,7 @@ give_folder(const struct kd_conf *c, const struct identity *id)
 }
 
 static int
-change(const struct identity *id)
+user_change(const struct identity *id)
 {
 	int rc;
 
@@ -120,13 +120,13 @@ kd_user_become(const struct kd_conf *c)
 			c->engine.user, geteuid());
 		return KD_EXIT_FAILED;
 	}
-	if (!choose(&c->engine, &id)) {
+	if (!user_choose(&c->engine, &id)) {
 		choose_runtime_folder(c, false);
 		return KD_EXIT_OK;
 	}
 	rc = give_folder(c, &id);
 	if (rc == 0)
-		rc = change(&id);
+		rc = user_change(&id);
 	if (rc == 0) {
 		choose_runtime_folder(c, true);
 		karst_log(KARST_LOG_INFO, "runs as user %s (%u), group %u",

@@ -138,7 +138,7 @@ kv_attach(const struct kv_device *dev)
 /* --- the device --- */
 
 static int
-clamp(uint64_t n)
+device_clamp(uint64_t n)
 {
 	return n > INT32_MAX ? INT32_MAX : (int)n;
 }
@@ -152,30 +152,30 @@ fill_device(struct ibv_device_attr *to, const struct karst_device_attr *from)
 	to->page_size_cap = from->page_size_cap;
 	to->vendor_id = VENDOR_ID;
 	to->vendor_part_id = VENDOR_PART_ID;
-	to->max_qp = clamp(from->max_qp);
-	to->max_qp_wr = clamp(from->max_qp_wr);
+	to->max_qp = device_clamp(from->max_qp);
+	to->max_qp_wr = device_clamp(from->max_qp_wr);
 	to->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
 		IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_XRC |
 		IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_MGT_EXTENSIONS |
 		IBV_DEVICE_MEM_WINDOW_TYPE_2B;
-	to->max_sge = clamp(from->max_sge);
-	to->max_sge_rd = clamp(from->max_sge);
-	to->max_cq = clamp(from->max_cq);
-	to->max_cqe = clamp(from->max_cqe);
-	to->max_mr = clamp(from->max_mr);
-	to->max_pd = clamp(from->max_pd);
-	to->max_qp_rd_atom = clamp(from->max_qp_rd_atom);
-	to->max_res_rd_atom = clamp((uint64_t)from->max_qp_rd_atom * from->max_qp);
-	to->max_qp_init_rd_atom = clamp(from->max_qp_rd_atom);
+	to->max_sge = device_clamp(from->max_sge);
+	to->max_sge_rd = device_clamp(from->max_sge);
+	to->max_cq = device_clamp(from->max_cq);
+	to->max_cqe = device_clamp(from->max_cqe);
+	to->max_mr = device_clamp(from->max_mr);
+	to->max_pd = device_clamp(from->max_pd);
+	to->max_qp_rd_atom = device_clamp(from->max_qp_rd_atom);
+	to->max_res_rd_atom = device_clamp((uint64_t)from->max_qp_rd_atom * from->max_qp);
+	to->max_qp_init_rd_atom = device_clamp(from->max_qp_rd_atom);
 	to->atomic_cap = IBV_ATOMIC_HCA;
-	to->max_mw = clamp(from->max_mw);
-	to->max_mcast_grp = clamp(from->max_mcast_grp);
-	to->max_mcast_qp_attach = clamp(from->max_mcast_qp_attach);
-	to->max_total_mcast_qp_attach = clamp(from->max_total_mcast_qp_attach);
-	to->max_ah = clamp(from->max_ah);
-	to->max_srq = clamp(from->max_srq);
-	to->max_srq_wr = clamp(from->max_srq_wr);
-	to->max_srq_sge = clamp(from->max_srq_sge);
+	to->max_mw = device_clamp(from->max_mw);
+	to->max_mcast_grp = device_clamp(from->max_mcast_grp);
+	to->max_mcast_qp_attach = device_clamp(from->max_mcast_qp_attach);
+	to->max_total_mcast_qp_attach = device_clamp(from->max_total_mcast_qp_attach);
+	to->max_ah = device_clamp(from->max_ah);
+	to->max_srq = device_clamp(from->max_srq);
+	to->max_srq_wr = device_clamp(from->max_srq_wr);
+	to->max_srq_sge = device_clamp(from->max_srq_sge);
 	to->max_pkeys = 1;
 	to->local_ca_ack_delay = 15; /* 134 ms: an engine may share its CPU */
 	to->phys_port_cnt = 1;
@@ -284,7 +284,7 @@ kv_query_port(struct ibv_context *ibv, uint8_t port, struct ibv_port_attr *attr)
 	attr->state = (enum ibv_port_state)from.state;
 	attr->max_mtu = (enum ibv_mtu)from.max_mtu;
 	attr->active_mtu = (enum ibv_mtu)from.active_mtu;
-	attr->gid_tbl_len = clamp(from.gid_tbl_len);
+	attr->gid_tbl_len = device_clamp(from.gid_tbl_len);
 	attr->port_cap_flags = PORT_IP_BASED_GIDS;
 	attr->max_msg_sz = MAX_MSG_BYTES;
 	attr->pkey_tbl_len = 1;

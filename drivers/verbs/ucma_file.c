@@ -104,8 +104,8 @@ kv_cm_id_check(struct kv_cm_file *file, uint32_t id)
 
 	pthread_mutex_lock(&files.lock);
 	LIST_FOREACH(f, &files.open, link)
-	if (id_find(f, id) != NULL)
-		ret = -EINVAL;
+		if (id_find(f, id) != NULL)
+			ret = -EINVAL;
 	/* it may have been closed meanwhile, and not be in the list */
 	if (id_find(file, id) != NULL)
 		ret = 0;
@@ -131,7 +131,7 @@ kv_cm_id_is_ud(struct kv_cm_file *file, uint32_t id)
 /* --- files --- */
 
 static ino_t
-inode(int fd)
+fd_inode(int fd)
 {
 	struct stat st;
 
@@ -153,7 +153,7 @@ kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file
 	}
 	f->engine = engine;
 	f->fd = f->channel->fd;
-	f->ino = inode(f->fd);
+	f->ino = fd_inode(f->fd);
 	f->pid = getpid();
 	f->users = 1;
 	fcntl(f->fd, F_SETFL, flags & O_NONBLOCK);
@@ -232,11 +232,11 @@ kv_cm_file_get(int fd)
 
 	pthread_mutex_lock(&files.lock);
 	LIST_FOREACH(f, &files.open, link)
-	if (f->fd == fd)
-		break;
+		if (f->fd == fd)
+			break;
 	/* a program that closed it by itself has another file of that number by now; what is left
 	 * of ours goes with the attachment */
-	if (f != NULL && inode(fd) != f->ino) {
+	if (f != NULL && fd_inode(fd) != f->ino) {
 		file_unlist(f);
 		f = NULL;
 	}

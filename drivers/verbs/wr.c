@@ -18,7 +18,7 @@ qp_of(struct ibv_qp_ex *ex)
 }
 
 static void
-fail(struct kv_qp *qp, int error)
+wr_fail(struct kv_qp *qp, int error)
 {
 	if (qp->wr_error == 0)
 		qp->wr_error = error;
@@ -72,15 +72,15 @@ wr_abort(struct ibv_qp_ex *ex)
 /* --- requests --- */
 
 static struct karst_send_wqe *
-next(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t imm)
+wr_next(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t imm)
 {
 	struct kv_qp *qp = qp_of(ex);
 	struct karst_wq *sq = &qp->karst->sq;
 
 	if (karst_unlikely(ex->wr_flags & ~(unsigned int)KARST_WR_FLAGS))
-		fail(qp, EINVAL);
+		wr_fail(qp, EINVAL);
 	if (karst_unlikely(karst_wq_free(sq, qp->nwqes + 1) <= qp->nwqes)) {
-		fail(qp, ENOMEM);
+		wr_fail(qp, ENOMEM);
 		qp->wqe = &nowhere.wqe;
 	} else {
 		qp->wqe = karst_wq_slot(sq, qp->nwqes++);
@@ -93,42 +93,42 @@ next(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t imm)
 }
 
 static void
-rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t imm, uint32_t rkey,
+wr_rdma(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode, uint32_t imm, uint32_t rkey,
 	uint64_t remote_addr)
 {
-	karst_wr_put_rdma(next(ex, opcode, imm), remote_addr, rkey);
+	karst_wr_put_rdma(wr_next(ex, opcode, imm), remote_addr, rkey);
 }
 
 static void
 wr_rdma_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
 {
-	rdma(ex, IBV_WR_RDMA_WRITE, 0, rkey, remote_addr);
+	wr_rdma(ex, IBV_WR_RDMA_WRITE, 0, rkey, remote_addr);
 }
 
 static void
 wr_rdma_write_imm(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, __be32 imm)
 {
-	rdma(ex, IBV_WR_RDMA_WRITE_WITH_IMM, ntohl(imm), rkey, remote_addr);
+	wr_rdma(ex, IBV_WR_RDMA_WRITE_WITH_IMM, ntohl(imm), rkey, remote_addr);
 }
 
 static void
 wr_rdma_read(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr)
 {
-	rdma(ex, IBV_WR_RDMA_READ, 0, rkey, remote_addr);
+	wr_rdma(ex, IBV_WR_RDMA_READ, 0, rkey, remote_addr);
 }
 
 static void
 wr_atomic_cmp_swp(
 	struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t compare, uint64_t swap)
 {
-	rdma(ex, IBV_WR_ATOMIC_CMP_AND_SWP, 0, rkey, remote_addr);
+	wr_rdma(ex, IBV_WR_ATOMIC_CMP_AND_SWP, 0, rkey, remote_addr);
 	karst_wr_put_atomic(qp_of(ex)->wqe, compare, swap);
 }
 
 static void
 wr_atomic_fetch_add(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, uint64_t add)
 {
-	rdma(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, rkey, remote_addr);
+	wr_rdma(ex, IBV_WR_ATOMIC_FETCH_AND_ADD, 0, rkey, remote_addr);
 	karst_wr_put_atomic(qp_of(ex)->wqe, add, 0);
 }
 
@@ -138,10 +138,10 @@ wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, const
 	struct kv_qp *qp = qp_of(ex);
 	uint32_t max = qp->karst->cap.max_inline_data;
 
-	rdma(ex, IBV_WR_ATOMIC_WRITE, 0, rkey, remote_addr);
+	wr_rdma(ex, IBV_WR_ATOMIC_WRITE, 0, rkey, remote_addr);
 	if (karst_unlikely(karst_wr_put_inline(qp->wqe, max, atomic_wr, KV_ATOMIC_WRITE_BYTES) !=
 		    KARST_WR_OK)) {
-		fail(qp, EINVAL); /* made without IBV_QP_EX_WITH_ATOMIC_WRITE */
+		wr_fail(qp, EINVAL); /* made without IBV_QP_EX_WITH_ATOMIC_WRITE */
 		return;
 	}
 	qp->wqe->flags |= KARST_SEND_INLINE;
@@ -150,35 +150,35 @@ wr_atomic_write(struct ibv_qp_ex *ex, uint32_t rkey, uint64_t remote_addr, const
 static void
 wr_send(struct ibv_qp_ex *ex)
 {
-	next(ex, IBV_WR_SEND, 0);
+	wr_next(ex, IBV_WR_SEND, 0);
 }
 
 static void
 wr_send_imm(struct ibv_qp_ex *ex, __be32 imm)
 {
-	next(ex, IBV_WR_SEND_WITH_IMM, ntohl(imm));
+	wr_next(ex, IBV_WR_SEND_WITH_IMM, ntohl(imm));
 }
 
 static void
 wr_send_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 {
-	next(ex, IBV_WR_SEND_WITH_INV, rkey);
+	wr_next(ex, IBV_WR_SEND_WITH_INV, rkey);
 }
 
 static void
 wr_local_inv(struct ibv_qp_ex *ex, uint32_t rkey)
 {
-	next(ex, IBV_WR_LOCAL_INV, rkey);
+	wr_next(ex, IBV_WR_LOCAL_INV, rkey);
 }
 
 static void
 wr_bind_mw(
 	struct ibv_qp_ex *ex, struct ibv_mw *mw, uint32_t rkey, const struct ibv_mw_bind_info *info)
 {
-	struct karst_send_wqe *w = next(ex, IBV_WR_BIND_MW, 0);
+	struct karst_send_wqe *w = wr_next(ex, IBV_WR_BIND_MW, 0);
 
 	if (mw == NULL || mw->type != IBV_MW_TYPE_2 || (info->mr == NULL && info->length != 0)) {
-		fail(qp_of(ex), EINVAL);
+		wr_fail(qp_of(ex), EINVAL);
 		return;
 	}
 	karst_wr_put_bind(w, info->addr, info->length, mw->rkey, rkey,
@@ -191,7 +191,7 @@ static void
 wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t remote_qpn, uint32_t remote_qkey)
 {
 	if (karst_unlikely(ah == NULL)) {
-		fail(qp_of(ex), EINVAL);
+		wr_fail(qp_of(ex), EINVAL);
 		return;
 	}
 	karst_wr_put_ud(qp_of(ex)->wqe, ah->handle, remote_qpn, remote_qkey);
@@ -211,7 +211,7 @@ wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *list
 	int ret = kv_wr_errno(karst_wr_put_sge_list(qp->wqe, &limits, list, num_sge));
 
 	if (karst_unlikely(ret != 0))
-		fail(qp, ret);
+		wr_fail(qp, ret);
 }
 
 static void
@@ -231,14 +231,14 @@ wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf, const struct ibv_d
 	size_t i;
 
 	if (karst_unlikely(!karst_wr_ops[qp->wqe->opcode].inlined)) {
-		fail(qp, EINVAL);
+		wr_fail(qp, EINVAL);
 		return;
 	}
 	qp->wqe->num = 0;
 	for (i = 0; i < num_buf && error == KARST_WR_OK; i++)
 		error = karst_wr_put_inline(qp->wqe, max, list[i].addr, list[i].length);
 	if (karst_unlikely(error != KARST_WR_OK)) {
-		fail(qp, kv_wr_errno(error));
+		wr_fail(qp, kv_wr_errno(error));
 		return;
 	}
 	qp->wqe->flags |= KARST_SEND_INLINE;

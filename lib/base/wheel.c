@@ -61,7 +61,7 @@ list_pop(struct karst_timer **head)
 
 /* Puts @t, whose tick is after now, on its slot. */
 static void
-place(struct karst_wheel *w, struct karst_timer *t)
+wheel_place(struct karst_wheel *w, struct karst_timer *t)
 {
 	unsigned int level =
 		(63u - (unsigned int)__builtin_clzll(t->tick ^ w->now_tick)) / SLOT_BITS;
@@ -151,7 +151,7 @@ karst_wheel_add(struct karst_wheel *w, struct karst_timer *t, uint64_t deadline_
 	karst_wheel_del(w, t);
 	tick = karst_max_u64(tick, w->now_tick + 1);
 	t->tick = karst_min_u64(tick, w->now_tick + HORIZON_TICKS);
-	place(w, t);
+	wheel_place(w, t);
 	w->count++;
 }
 
@@ -189,7 +189,7 @@ move_down(struct karst_wheel *w, unsigned int budget)
 		if (t->tick == w->now_tick)
 			list_push(&w->due, t);
 		else
-			place(w, t);
+			wheel_place(w, t);
 		budget--;
 	}
 	return budget;

@@ -77,7 +77,8 @@ karst_query_port(struct karst_context *ctx, uint32_t port, struct karst_port_att
 
 /* Part of a port's table, from entry @first on. */
 static int
-gids(struct karst_client *c, uint32_t port, uint32_t first, struct karst_ctl_query_gids_rsp *r)
+device_gids(
+	struct karst_client *c, uint32_t port, uint32_t first, struct karst_ctl_query_gids_rsp *r)
 {
 	CLI_REQ(query_gids) m = {.body = {.port = port, .first = first}};
 	struct cli_reply reply = {r, sizeof(*r), NULL, 0};
@@ -92,7 +93,7 @@ int
 karst_query_gid(struct karst_context *ctx, uint32_t port, uint32_t index, union karst_gid *gid)
 {
 	struct karst_ctl_query_gids_rsp r;
-	int ret = gids(cli_of(ctx), port, index, &r);
+	int ret = device_gids(cli_of(ctx), port, index, &r);
 
 	if (ret != 0)
 		return ret;
@@ -111,7 +112,7 @@ port_gids(struct karst_client *c, uint32_t port, struct karst_gid_entry *entries
 	int ret;
 
 	for (first = 0;; first += r.n) {
-		ret = gids(c, port, first, &r);
+		ret = device_gids(c, port, first, &r);
 		if (ret != 0 || r.n == 0)
 			return ret;
 		for (i = 0; i < r.n && *n < max; i++) {

@@ -130,7 +130,7 @@ wq_slot_at(const struct karst_wq *wq, uint32_t idx)
 }
 
 static void
-cursor_advance(struct cli_flush_cursor *o, const struct karst_wq *wq)
+flush_advance(struct cli_flush_cursor *o, const struct karst_wq *wq)
 {
 	o->next++;
 	cursor_publish(o, wq);
@@ -153,7 +153,7 @@ flush_sends(struct cli_qp *q, uint32_t n, struct karst_cqe *cqes)
 			.opcode = cli_wc_opcode(w->opcode),
 			.slot = q->send_flush.next,
 		};
-		cursor_advance(&q->send_flush, wq);
+		flush_advance(&q->send_flush, wq);
 	}
 	return n;
 }
@@ -177,7 +177,7 @@ flush_recvs(struct cli_qp *q, uint32_t n, struct karst_cqe *cqes)
 			.opcode = KARST_WC_RECV,
 			.slot = q->recv_flush.next,
 		};
-		cursor_advance(&q->recv_flush, wq);
+		flush_advance(&q->recv_flush, wq);
 	}
 	return n;
 }

@@ -109,7 +109,7 @@ stream_leave(const struct reader *r, uint64_t n)
 
 /* The thread is cancelled in recv(). */
 static void
-cancelled(void *arg)
+stream_cancelled(void *arg)
 {
 	const struct reader *r = arg;
 
@@ -125,7 +125,7 @@ read_record(struct reader *r, void *record)
 	int err = 0;
 	ssize_t n;
 
-	pthread_cleanup_push(cancelled, r);
+	pthread_cleanup_push(stream_cancelled, r);
 	n = recv(r->st->fd, record, r->st->bytes, 0);
 	err = errno;
 	pthread_cleanup_pop(0);

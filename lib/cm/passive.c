@@ -320,7 +320,7 @@ karst_cm_id_accept(struct karst_cm *cm, uint32_t number, const struct karst_cm_p
 /* --- RTU --- */
 
 static void
-establish(struct cm_core *c, struct cm_id *id)
+passive_establish(struct cm_core *c, struct cm_id *id)
 {
 	cm_timer_stop(c, id);
 	cm_half_open_remove(c, id);
@@ -338,7 +338,7 @@ cm_rx_rtu(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 	if (id == NULL)
 		return;
 	if (id->state == KARST_CM_REP_SENT && !id->stale) {
-		establish(c, id);
+		passive_establish(c, id);
 		ev = cm_event(id, KARST_CM_EV_RTU, m);
 		cm_notify(c, id, &ev);
 	} else if (id->state == KARST_CM_ESTABLISHED && id->passive) {
@@ -363,6 +363,6 @@ karst_cm_id_established(struct karst_cm *cm, uint32_t number)
 		return -EALREADY;
 	if (id->state != KARST_CM_REP_SENT || id->stale)
 		return -EINVAL;
-	establish(c, id);
+	passive_establish(c, id);
 	return 0;
 }

@@ -14,7 +14,7 @@
 #include "karst_hdr.h"
 
 static void
-transmit(struct cm_core *c, const struct karst_cm_path *path, const uint8_t *mad)
+send_transmit(struct cm_core *c, const struct karst_cm_path *path, const uint8_t *mad)
 {
 	c->pub.counters.tx[karst_cm_mad_kind(mad)]++;
 	c->ops->send(c->user, path, mad);
@@ -28,14 +28,14 @@ cm_send(struct cm_core *c, const struct karst_cm_path *path, const struct karst_
 
 	assert(ret == 0);
 	(void)ret;
-	transmit(c, path, mad);
+	send_transmit(c, path, mad);
 }
 
 void
 cm_send_again(struct cm_core *c, const struct cm_id *id)
 {
 	assert(id->kept);
-	transmit(c, &id->path, id->mad);
+	send_transmit(c, &id->path, id->mad);
 }
 
 int
@@ -84,7 +84,7 @@ cm_mra_timeout_ns(const struct cm_id *id)
 
 /* Nothing is repeated after the last retry: it gets the whole time. */
 static void
-arm(struct cm_core *c, struct cm_id *id)
+send_arm(struct cm_core *c, struct cm_id *id)
 {
 	id->mra_received = false;
 	cm_timer_set(c, id, id->retries_left != 0 ? id->wait_ns : id->full_wait_ns);
@@ -97,7 +97,7 @@ cm_send_awaiting(struct cm_core *c, struct cm_id *id, uint64_t full_ns, unsigned
 	id->full_wait_ns = full_ns;
 	id->wait_ns = karst_min_u64(CM_FIRST_RETRY_NS, full_ns);
 	id->retries_left = (uint8_t)retries;
-	arm(c, id);
+	send_arm(c, id);
 }
 
 bool
@@ -111,7 +111,7 @@ cm_retry(struct cm_core *c, struct cm_id *id)
 	id->wait_ns = karst_min_u64(id->wait_ns * 2, id->full_wait_ns);
 	c->pub.counters.tx_retries[karst_cm_mad_kind(id->mad)]++;
 	cm_send_again(c, id);
-	arm(c, id);
+	send_arm(c, id);
 	return true;
 }
 

@@ -82,7 +82,7 @@ take_on(const struct karst_files *of, struct identity *old)
 }
 
 static void
-give_back(const struct identity *old)
+files_give_back(const struct identity *old)
 {
 	if (old->ngroups < 0)
 		return;
@@ -200,6 +200,6 @@ karst_files_open(const struct karst_files *of, const struct karst_files_ask *ask
 		else if (ask->kind == KARST_FILES_MAPPING)
 			fd = open_mapping(of, ask);
 	}
-	give_back(&old);
+	files_give_back(&old);
 	return fd;
 }

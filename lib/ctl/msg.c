@@ -120,7 +120,7 @@ karst_ctl_say(char *why, int ret, const char *fmt, ...)
 /* --- checks --- */
 
 static bool
-all_zero(const void *p, size_t n)
+msg_all_zero(const void *p, size_t n)
 {
 	const uint8_t *b = p;
 
@@ -158,7 +158,7 @@ msg_check_body(const char *name, const uint8_t *body, size_t have, size_t known,
 	if (have < known)
 		return karst_ctl_say(why, -EPROTO, "%s: body of %zu bytes, must be at least %zu",
 			name, have, known);
-	if (!all_zero(body + known, have - known))
+	if (!msg_all_zero(body + known, have - known))
 		return karst_ctl_say(why, -EPROTO,
 			"%s: bytes of the body behind the first %zu are not 0", name, known);
 	return 0;
@@ -170,7 +170,7 @@ msg_check_reserved(uint32_t op, const uint8_t *body, char *why)
 	size_t i;
 
 	for (i = 0; i < KARST_DIM(reserved); i++)
-		if (reserved[i].op == op && !all_zero(body + reserved[i].off, reserved[i].len))
+		if (reserved[i].op == op && !msg_all_zero(body + reserved[i].off, reserved[i].len))
 			return karst_ctl_say(
 				why, -EPROTO, "%s: %s is not 0", ops[op].name, reserved[i].name);
 	return 0;

@@ -81,7 +81,7 @@ mem_key_of(const struct karst_mem *m, uint32_t generation, uint32_t slot)
 
 /* A secret number that is new for each change of a slot. */
 static uint64_t
-fresh(const struct karst_mem *m, const struct karst_mem_entry *e)
+key_fresh(const struct karst_mem *m, const struct karst_mem_entry *e)
 {
 	uint64_t seq = mem_word_load(e) >> MEM_SEQ_SHIFT;
 
@@ -100,14 +100,14 @@ mem_key_renew(struct karst_mem *m, struct karst_mem_entry *e)
 		upper = mem_key_of(m, e->generation, mem_slot_of(m, e));
 	} while (upper == 0);
 	assert(karst_mem_entry_of(m, upper) == e);
-	__atomic_store_n(&e->key, upper | (fresh(m, e) & 0xff), __ATOMIC_RELAXED);
+	__atomic_store_n(&e->key, upper | (key_fresh(m, e) & 0xff), __ATOMIC_RELAXED);
 }
 
 uint32_t
 mem_key_next_low(const struct karst_mem *m, const struct karst_mem_entry *e)
 {
 	uint32_t key = __atomic_load_n(&e->key, __ATOMIC_RELAXED);
-	uint32_t step = 1 + (uint32_t)((fresh(m, e) & 0xffffffff) * 255 >> 32);
+	uint32_t step = 1 + (uint32_t)((key_fresh(m, e) & 0xffffffff) * 255 >> 32);
 
 	return (key & ~0xffu) | ((key + step) & 0xff);
 }

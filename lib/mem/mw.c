@@ -277,7 +277,7 @@ karst_mem_invalidate(struct karst_mem *m, uint32_t pd, uint32_t qpn, uint32_t ke
 
 /* @return how many of [@e, @end) could not be taken. */
 static uint32_t
-revoke(struct karst_mem *m, bool (*match)(const void *host), struct karst_mem_entry *e,
+mw_revoke(struct karst_mem *m, bool (*match)(const void *host), struct karst_mem_entry *e,
 	const struct karst_mem_entry *end, bool windows)
 {
 	uint32_t left = 0;
@@ -303,7 +303,7 @@ karst_mem_revoke(
 	if (w->at == 0 && !w->regions)
 		w->left = 0;
 	n = karst_min_u32(n, m->slot_mask + 1 - w->at);
-	w->left += revoke(m, match, m->entry + w->at, m->entry + w->at + n, !w->regions);
+	w->left += mw_revoke(m, match, m->entry + w->at, m->entry + w->at + n, !w->regions);
 	w->at += n;
 	if (w->at <= m->slot_mask)
 		return false;

@@ -20,7 +20,7 @@
 /* --- layout --- */
 
 static bool
-is_xrc(const struct karst_qp_init *init)
+type_is_xrc(const struct karst_qp_init *init)
 {
 	return init->type == KARST_QPT_XRC_SEND || init->type == KARST_QPT_XRC_RECV;
 }
@@ -85,7 +85,7 @@ karst_qp_bytes(const struct karst_qp_init *init)
 	size_t n = sizeof(struct karst_core_qp);
 
 	if (init->type != KARST_QPT_RC && init->type != KARST_QPT_UC &&
-		init->type != KARST_QPT_UD && !is_xrc(init))
+		init->type != KARST_QPT_UD && !type_is_xrc(init))
 		return 0;
 	if (!(init->type == KARST_QPT_XRC_RECV ? target_ok(init) : queues_ok(init)) ||
 		init->max_dest_rd_atomic > KARST_QP_MAX_RD_ATOMIC || init->ud_mtu > 5)
@@ -94,7 +94,7 @@ karst_qp_bytes(const struct karst_qp_init *init)
 	n += rsp_slots(init) * sizeof(struct karst_rsp);
 	n += recv_sges(init) * sizeof(struct karst_sge);
 	n = (n + KARST_CACHE_LINE - 1) & ~(size_t)(KARST_CACHE_LINE - 1);
-	return is_xrc(init) ? n + 2 * sizeof(struct karst_wq_shared) : n;
+	return type_is_xrc(init) ? n + 2 * sizeof(struct karst_wq_shared) : n;
 }
 
 /* --- numbers --- */
@@ -138,7 +138,7 @@ init_rings(struct karst_core_qp *qp, const struct karst_qp_init *init, size_t by
 	struct karst_wq_shared *none = (struct karst_wq_shared *)((uint8_t *)qp + bytes) - 2;
 	uint8_t *p = (uint8_t *)(qp + 1);
 
-	if (is_xrc(init))
+	if (type_is_xrc(init))
 		karst_wqe_init(&qp->rq, &none[0], 1, karst_wq_stride(false, 1, 0), 1, 0, false);
 	if (init->type == KARST_QPT_XRC_RECV)
 		karst_wqe_init(&qp->sq, &none[1], 1, karst_wq_stride(true, 1, 0), 1, 0, true);
@@ -201,7 +201,7 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 	qp->state = KARST_QPS_RESET;
 	qp->mtu_shift = (uint8_t)(7 + (init->ud_mtu != 0 ? init->ud_mtu : 5));
 	qp->flags = (init->sq_sig_all ? KARST_QPF_SIG_ALL : 0) |
-		(init->credits && !is_xrc(init) ? KARST_QPF_CREDITS : 0);
+		(init->credits && !type_is_xrc(init) ? KARST_QPF_CREDITS : 0);
 	qp->pd = init->pd;
 	qp->pkey = 0xffff;
 	qp->send_cq = init->send_cq;
@@ -221,7 +221,7 @@ karst_qp_create(struct karst_core *core, void *buf, const struct karst_qp_init *
 }
 
 static void
-unretire(struct karst_core *core, struct karst_core_qp *qp)
+qp_unretire(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_core_qp **pp;
 
@@ -241,7 +241,7 @@ karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 	karst_wheel_del(&core->wheel, &qp->req.timer);
 	karst_requester_unlinger(core, qp);
 	karst_sched_forget(core, qp);
-	unretire(core, qp);
+	qp_unretire(core, qp);
 	core->qps[qp->qpn >> core->lcore_bits] = NULL;
 	free_slot(core, qp->qpn >> core->lcore_bits);
 	core->nqps--;

@@ -152,7 +152,7 @@ karst_requester_settle(struct karst_core *core, struct karst_core_qp *qp)
 
 /* Timeouts since there was progress. */
 static uint32_t
-timeouts(const struct karst_requester *r)
+requester_timeouts(const struct karst_requester *r)
 {
 	return (uint32_t)(r->retry_cnt - r->retry_left);
 }
@@ -160,7 +160,7 @@ timeouts(const struct karst_requester *r)
 static uint32_t
 restart_window(const struct karst_requester *r)
 {
-	uint32_t n = RESTART_WINDOW >> timeouts(r);
+	uint32_t n = RESTART_WINDOW >> requester_timeouts(r);
 
 	return n != 0 ? n : 1;
 }
@@ -180,7 +180,7 @@ static uint64_t
 ack_wait_ns(const struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
-	uint32_t n = timeouts(r);
+	uint32_t n = requester_timeouts(r);
 	uint32_t draw =
 		(qp->qpn * 0x9e3779b1u ^ (r->una_psn + (n << 24)) * 0x85ebca6bu) * 0xc2b2ae35u;
 
@@ -246,14 +246,14 @@ karst_requester_retime(struct karst_core *core, struct karst_core_qp *qp)
 
 /* @npsn were acknowledged: counts are refilled (Q6) and the clock starts anew. */
 static void
-progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
+requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
 {
 	struct karst_requester *r = &qp->req;
 
 	if (karst_unlikely(r->window < core->window_packets))
 		r->window = karst_min_u32(r->window + npsn, core->window_packets);
 	/* the timer is armed for the longer patience of a further timeout, and none follows */
-	if (karst_unlikely(timeouts(r) != 0) && !(r->flags & KARST_REQ_RNR_WAIT))
+	if (karst_unlikely(requester_timeouts(r) != 0) && !(r->flags & KARST_REQ_RNR_WAIT))
 		karst_wheel_del(&core->wheel, &r->timer);
 	r->retry_left = r->retry_cnt;
 	r->rnr_left = r->rnr_retry;
@@ -369,7 +369,7 @@ ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
 		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
 	}
 	if (r->una_psn != una)
-		progress(core, qp, karst_psn_add(r->una_psn, -una));
+		requester_progress(core, qp, karst_psn_add(r->una_psn, -una));
 	if (r->una_idx != una_idx)
 		karst_qp_retire_sends(core, qp);
 	return clear;
@@ -633,7 +633,7 @@ rx_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
 		karst_qp_retire_sends(core, qp);
 	}
-	progress(core, qp, 1);
+	requester_progress(core, qp, 1);
 	follow_up(core, qp);
 }
 

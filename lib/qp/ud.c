@@ -17,7 +17,7 @@ fail_send(struct karst_core *core, struct karst_core_qp *qp, enum karst_wc_statu
 }
 
 static enum karst_wc_status
-build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
+ud_build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
 	const struct karst_tmpl *t, struct karst_tx_burst *b)
 {
 	/* U1: a Q_Key with the high bit set means the QP's own */
@@ -58,7 +58,7 @@ enum sent { SENT, SENT_FAILED, SENT_ELSEWHERE, SENT_LATER };
 /* Sends the oldest request, unless it is for another port than the visit, or its bytes are not
  * here: @more says whether to try again. */
 static enum sent
-send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, bool *more)
+ud_send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, bool *more)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t idx = r->una_idx;
@@ -75,7 +75,7 @@ send_one(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burs
 			*more = true;
 			return SENT_ELSEWHERE;
 		}
-		st = t != NULL ? build(core, qp, &w, t, b) : KARST_WC_LOC_QP_OP_ERR;
+		st = t != NULL ? ud_build(core, qp, &w, t, b) : KARST_WC_LOC_QP_OP_ERR;
 	}
 	if (karst_unlikely(st == KARST_WC_PARKED)) {
 		*more = !karst_copy_fetch_requests(core, qp, &w, idx, 0, KARST_COPY_AHEAD);
@@ -120,7 +120,7 @@ karst_datagram_tx(
 			continue;
 		}
 		r->flags &= (uint8_t)~KARST_REQ_IDLE;
-		sent = send_one(core, qp, b, &more);
+		sent = ud_send_one(core, qp, b, &more);
 	}
 	if (r->una_idx != head)
 		karst_qp_retire_sends(core, qp);

@@ -27,7 +27,7 @@ smc_clc_send(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_c
 
 /* It is in no group, has no buffer and no name any more. */
 static void
-detach(struct smc_core *c, struct smc_conn *conn)
+clc_detach(struct smc_core *c, struct smc_conn *conn)
 {
 	struct smc_group *g = conn->group;
 
@@ -42,7 +42,7 @@ come_to_nothing(struct smc_core *c, struct smc_conn *conn, enum karst_smc_state 
 {
 	smc_timer_stop(c, &conn->timer);
 	conn->state = state;
-	detach(c, conn);
+	clc_detach(c, conn);
 }
 
 void
@@ -82,7 +82,7 @@ smc_refuse(struct smc_core *c, struct smc_conn *conn, uint32_t reason)
 	}
 	if (conn->refuse == 0)
 		conn->refuse = reason;
-	detach(c, conn);
+	clc_detach(c, conn);
 }
 
 void
@@ -295,7 +295,7 @@ smc_conn_timeout(struct smc_core *c, struct smc_conn *conn)
 }
 
 static void
-declined(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_decline *d)
+clc_declined(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_decline *d)
 {
 	/*
 	 * Linux ends the group at once.  The TCP connection does not prove who says so, therefore
@@ -310,7 +310,7 @@ declined(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_decli
 }
 
 static bool
-expected(const struct smc_conn *conn, enum karst_smc_clc_type type)
+clc_expected(const struct smc_conn *conn, enum karst_smc_clc_type type)
 {
 	switch (type) {
 	case KARST_SMC_CLC_PROPOSAL:
@@ -326,7 +326,7 @@ expected(const struct smc_conn *conn, enum karst_smc_clc_type type)
 }
 
 static void
-take(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_clc *msg)
+clc_take(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_clc *msg)
 {
 	switch (msg->type) {
 	case KARST_SMC_CLC_PROPOSAL:
@@ -339,13 +339,13 @@ take(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_clc *msg)
 		smc_server_confirmed(c, conn, &msg->accept);
 		break;
 	case KARST_SMC_CLC_DECLINE:
-		declined(c, conn, &msg->decline);
+		clc_declined(c, conn, &msg->decline);
 	}
 }
 
 /* Bytes that are no CLC message, or not the right one. */
 static void
-nonsense(struct smc_core *c, struct smc_conn *conn, const void *buf, size_t len)
+clc_nonsense(struct smc_core *c, struct smc_conn *conn, const void *buf, size_t len)
 {
 	count(c, KARST_SMC_CTR_CLC_BAD);
 	if (conn->state == KARST_SMC_WAIT_PROPOSAL && !karst_smc_clc_begins(buf, len))
@@ -372,13 +372,13 @@ karst_smc_clc_rx(struct karst_smc *smc, uint32_t id, const void *buf, size_t len
 	rc = karst_smc_clc_parse(buf, len, &msg);
 	if (rc == -EAGAIN)
 		return 0;
-	if (rc < 0 || !expected(conn, msg.type)) {
-		nonsense(c, conn, buf, len);
+	if (rc < 0 || !clc_expected(conn, msg.type)) {
+		clc_nonsense(c, conn, buf, len);
 		return 0;
 	}
 	if (conn->refuse != 0 && msg.type != KARST_SMC_CLC_DECLINE)
 		smc_decline(c, conn, conn->refuse);
 	else
-		take(c, conn, &msg);
+		clc_take(c, conn, &msg);
 	return rc;
 }

@@ -54,7 +54,7 @@ smc_client_propose(struct smc_core *c, struct smc_conn *conn)
 
 /* What is agreed on in version 2.  0, or why not. */
 static uint32_t
-negotiate(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
+client_negotiate(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
 {
 	conn->eid = smc_eid_match(c, &a->eid, 1);
 	if (conn->eid == NULL)
@@ -80,7 +80,7 @@ negotiate(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_acce
 
 /* 0, or why not. */
 static uint32_t
-first_contact(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
+client_first_contact(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
 {
 	struct smc_group *g = smc_group_new(c, conn);
 	int rc;
@@ -108,7 +108,7 @@ first_contact(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_
 
 /* The group is there, on both sides if all is well.  0, or why not. */
 static uint32_t
-reuse(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
+client_reuse(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a)
 {
 	struct smc_group *g = smc_group_of_client(c, conn, a);
 	struct smc_link *link;
@@ -143,11 +143,12 @@ smc_client_accepted(struct smc_core *c, struct smc_conn *conn, const struct kars
 	conn->max_conns = KARST_SMC_CONNS;
 	conn->max_links = 1;
 	if (conn->version > 1)
-		reason = negotiate(c, conn, a);
+		reason = client_negotiate(c, conn, a);
 	if (reason == 0 && !smc_take_element(conn, a))
 		reason = KARST_SMC_DECL_RTOKEN;
 	if (reason == 0)
-		reason = a->first_contact ? first_contact(c, conn, a) : reuse(c, conn, a);
+		reason = a->first_contact ? client_first_contact(c, conn, a)
+					  : client_reuse(c, conn, a);
 	if (reason != 0) {
 		smc_decline(c, conn, reason);
 	} else if (a->first_contact) {

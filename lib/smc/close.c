@@ -46,7 +46,7 @@ smc_conn_closed(struct smc_core *c, struct smc_conn *conn)
 
 /* Sends @flag, which stays, and enters @state. */
 static void
-say(struct smc_core *c, struct smc_conn *conn, uint8_t flag, enum karst_smc_state state)
+close_tell(struct smc_core *c, struct smc_conn *conn, uint8_t flag, enum karst_smc_state state)
 {
 	conn->conn_flags |= flag;
 	conn->want_cdc = true;
@@ -66,44 +66,44 @@ final_flag(const struct smc_conn *conn)
 }
 
 static void
-shut(struct smc_core *c, struct smc_conn *conn)
+close_shut(struct smc_core *c, struct smc_conn *conn)
 {
 	conn->shut_done = true;
 	if (conn->state == KARST_SMC_ACTIVE)
-		say(c, conn, KARST_SMC_CDC_DONE_WRITING, KARST_SMC_PEER_CLOSE_WAIT1);
+		close_tell(c, conn, KARST_SMC_CDC_DONE_WRITING, KARST_SMC_PEER_CLOSE_WAIT1);
 	else if (conn->state == KARST_SMC_APP_CLOSE_WAIT1)
-		say(c, conn, KARST_SMC_CDC_DONE_WRITING, KARST_SMC_APP_CLOSE_WAIT2);
+		close_tell(c, conn, KARST_SMC_CDC_DONE_WRITING, KARST_SMC_APP_CLOSE_WAIT2);
 }
 
 static void
-finish(struct smc_core *c, struct smc_conn *conn)
+close_finish(struct smc_core *c, struct smc_conn *conn)
 {
 	bool said = conn->conn_flags & ANY_CLOSE;
 
 	conn->close_done = true;
 	switch (conn->state) {
 	case KARST_SMC_ACTIVE:
-		say(c, conn, final_flag(conn), KARST_SMC_PEER_CLOSE_WAIT1);
+		close_tell(c, conn, final_flag(conn), KARST_SMC_PEER_CLOSE_WAIT1);
 		break;
 	case KARST_SMC_APP_CLOSE_WAIT1:
 	case KARST_SMC_APP_CLOSE_WAIT2:
-		say(c, conn, final_flag(conn),
+		close_tell(c, conn, final_flag(conn),
 			conn->rx_flags & ANY_CLOSE ? KARST_SMC_CLOSED
 						   : KARST_SMC_PEER_FIN_CLOSE_WAIT);
 		break;
 	case KARST_SMC_PEER_CLOSE_WAIT1:
 	case KARST_SMC_PEER_CLOSE_WAIT2:
 		if (!said)
-			say(c, conn, final_flag(conn), conn->state);
+			close_tell(c, conn, final_flag(conn), conn->state);
 		break;
 	case KARST_SMC_APP_FIN_CLOSE_WAIT:
 		if (!said)
-			say(c, conn, final_flag(conn), KARST_SMC_CLOSED);
+			close_tell(c, conn, final_flag(conn), KARST_SMC_CLOSED);
 		else
 			smc_conn_closed(c, conn);
 		break;
 	case KARST_SMC_PROCESS_ABORT:
-		say(c, conn, KARST_SMC_CDC_ABORT, KARST_SMC_CLOSED);
+		close_tell(c, conn, KARST_SMC_CDC_ABORT, KARST_SMC_CLOSED);
 		break;
 	default:
 		break;
@@ -122,9 +122,9 @@ void
 smc_close_step(struct smc_core *c, struct smc_conn *conn)
 {
 	if (conn->app_shut && !conn->shut_done && all_written(conn))
-		shut(c, conn);
+		close_shut(c, conn);
 	if (conn->app_closed && !conn->close_done && all_written(conn))
-		finish(c, conn);
+		close_finish(c, conn);
 	smc_close_quiet(c, conn);
 }
 
@@ -207,10 +207,10 @@ smc_conn_abort(struct smc_core *c, struct smc_conn *conn, int error, bool tell)
 		conn->want_cdc = false;
 		smc_conn_closed(c, conn);
 	} else if (conn->state == KARST_SMC_PROCESS_ABORT || conn->rx_flags & ANY_CLOSE) {
-		say(c, conn, KARST_SMC_CDC_ABORT, KARST_SMC_CLOSED);
+		close_tell(c, conn, KARST_SMC_CDC_ABORT, KARST_SMC_CLOSED);
 	} else if (conn->state != KARST_SMC_PEER_ABORT_WAIT) {
 		smc_timer_set(c, &conn->timer, c->cfg.close_wait_ns);
-		say(c, conn, KARST_SMC_CDC_ABORT, KARST_SMC_PEER_ABORT_WAIT);
+		close_tell(c, conn, KARST_SMC_CDC_ABORT, KARST_SMC_PEER_ABORT_WAIT);
 	}
 }
 

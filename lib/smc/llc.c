@@ -24,7 +24,7 @@ smc_llc_new(struct smc_core *c, const struct smc_link *link, enum karst_smc_llc_
 }
 
 static void
-send(struct smc_core *c, struct smc_link *link, const struct karst_smc_llc *m)
+llc_send(struct smc_core *c, struct smc_link *link, const struct karst_smc_llc *m)
 {
 	int len = karst_smc_llc_build(m, c->buf, sizeof(c->buf));
 
@@ -42,19 +42,19 @@ send(struct smc_core *c, struct smc_link *link, const struct karst_smc_llc *m)
 void
 smc_llc_send(struct smc_core *c, struct smc_link *link)
 {
-	send(c, link, &c->llc_tx);
+	llc_send(c, link, &c->llc_tx);
 }
 
 /* Says @m again, as an answer. */
 static void
-answer(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m, uint8_t flags)
+llc_answer(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m, uint8_t flags)
 {
 	m->flags |= KARST_SMC_LLC_RESPONSE | flags;
-	send(c, link, m);
+	llc_send(c, link, m);
 }
 
 static bool
-bad(struct smc_core *c)
+llc_bad(struct smc_core *c)
 {
 	count(c, KARST_SMC_CTR_LLC_BAD);
 	return false;
@@ -82,7 +82,7 @@ smc_llc_confirm_link(struct smc_core *c, struct smc_link *link, uint8_t flags)
 
 /* The group's first connection is declined, because elements have eyecatchers. */
 static void
-eyecatcher(struct smc_core *c, struct smc_link *link)
+llc_eyecatcher(struct smc_core *c, struct smc_link *link)
 {
 	struct smc_group *g = link->group;
 
@@ -92,7 +92,7 @@ eyecatcher(struct smc_core *c, struct smc_link *link)
 			return;
 		}
 	}
-	bad(c);
+	llc_bad(c);
 }
 
 static void
@@ -104,11 +104,11 @@ rx_confirm_link(struct smc_core *c, struct smc_link *link, const struct karst_sm
 	if (response != (g->role == KARST_SMC_SERVER) || m->qpn != link->remote.qpn ||
 		memcmp(m->gid, link->remote.gid, 16) != 0 ||
 		link->state != (response ? LINK_CONFIRMING : LINK_READY)) {
-		bad(c);
+		llc_bad(c);
 		return;
 	}
 	if ((m->flags & KARST_SMC_LLC_NO_EYECATCHER) != KARST_SMC_LLC_NO_EYECATCHER) {
-		eyecatcher(c, link);
+		llc_eyecatcher(c, link);
 		return;
 	}
 	if (!response) {
@@ -251,7 +251,7 @@ rx_add_link_request(struct smc_core *c, struct smc_link *link, struct karst_smc_
 	struct smc_link *added = smc_link_has_slot(c, link) ? join_link(c, link, m) : NULL;
 
 	if (added == NULL) {
-		answer(c, link, m, KARST_SMC_LLC_REJECTED);
+		llc_answer(c, link, m, KARST_SMC_LLC_REJECTED);
 	} else {
 		struct karst_smc_llc *r =
 			smc_llc_new(c, link, KARST_SMC_LLC_ADD_LINK, KARST_SMC_LLC_RESPONSE);
@@ -280,7 +280,7 @@ rx_add_link_response(struct smc_core *c, struct smc_link *link, const struct kar
 			smc_llc_confirm_link(c, added, 0);
 		}
 	} else if (g->state != GROUP_NEW) {
-		bad(c);
+		llc_bad(c);
 	}
 	if (g->state == GROUP_NEW)
 		smc_first_contact_over(c, g);
@@ -294,7 +294,7 @@ rx_add_link(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 	bool response = m->flags & KARST_SMC_LLC_RESPONSE;
 
 	if (!link_usable(link) || response != (link->group->role == KARST_SMC_SERVER))
-		bad(c);
+		llc_bad(c);
 	else if (response)
 		rx_add_link_response(c, link, m);
 	else
@@ -334,7 +334,7 @@ rx_delete_link(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *
 		return;
 	}
 	if (g->role == KARST_SMC_CLIENT) /* also if we knew */
-		answer(c, other, m, 0);
+		llc_answer(c, other, m, 0);
 	if (dead != NULL)
 		smc_link_lost(c, dead, tell);
 }
@@ -363,7 +363,7 @@ rx_confirm_rkey(struct smc_core *c, struct smc_link *link, struct karst_smc_llc 
 			g->rtokens[t].vaddr[n] = m->rtokens[i].vaddr;
 		}
 	}
-	answer(c, link, m, t < 0 ? KARST_SMC_LLC_NEGATIVE : 0);
+	llc_answer(c, link, m, t < 0 ? KARST_SMC_LLC_NEGATIVE : 0);
 }
 
 static void
@@ -384,13 +384,13 @@ rx_delete_rkey(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *
 			errors |= (uint8_t)(0x80u >> i);
 	}
 	m->error_mask = errors;
-	answer(c, link, m, any ? KARST_SMC_LLC_NEGATIVE : 0);
+	llc_answer(c, link, m, any ? KARST_SMC_LLC_NEGATIVE : 0);
 }
 
 /* --- all of them --- */
 
 static void
-dispatch(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
+llc_dispatch(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 {
 	switch (m->type) {
 	case KARST_SMC_LLC_CONFIRM_LINK:
@@ -412,14 +412,14 @@ dispatch(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 		break;
 	case KARST_SMC_LLC_TEST_LINK:
 		if (!(m->flags & KARST_SMC_LLC_RESPONSE))
-			answer(c, link, m, 0);
+			llc_answer(c, link, m, 0);
 		break;
 	case KARST_SMC_LLC_DELETE_RKEY:
 		rx_delete_rkey(c, link, m);
 		break;
 	case KARST_SMC_LLC_ADD_LINK_CONT:
 	case KARST_SMC_LLC_CONFIRM_RKEY_CONT:
-		bad(c); /* nothing that would go on so was begun */
+		llc_bad(c); /* nothing that would go on so was begun */
 	}
 }
 
@@ -430,11 +430,11 @@ smc_llc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t le
 
 	count(c, KARST_SMC_CTR_LLC_RX);
 	if (karst_smc_llc_parse(msg, len, m) != 0 || m->v2 != (link->group->version > 1))
-		bad(c);
+		llc_bad(c);
 	else if (link->group->state == GROUP_ENDING)
 		return; /* what it will hear last is on its way */
 	else if (!link_usable(link) && m->type != KARST_SMC_LLC_CONFIRM_LINK)
-		bad(c);
+		llc_bad(c);
 	else
-		dispatch(c, link, m);
+		llc_dispatch(c, link, m);
 }

@@ -315,7 +315,7 @@ build_body(const struct karst_smc_llc *msg, uint8_t *m)
 }
 
 static size_t
-bytes_of(const struct karst_smc_llc *msg)
+llc_bytes_of(const struct karst_smc_llc *msg)
 {
 	if (msg->v2 && msg->type == KARST_SMC_LLC_ADD_LINK)
 		return ADD_EXT + ADD_EXT_LEN + (size_t)msg->nrtokens * ADD_RKEY_LEN;
@@ -330,7 +330,7 @@ int
 karst_smc_llc_build(const struct karst_smc_llc *msg, void *buf, size_t room)
 {
 	uint8_t *m = buf;
-	size_t len = bytes_of(msg);
+	size_t len = llc_bytes_of(msg);
 
 	if (len > room)
 		return -ENOSPC;

@@ -64,7 +64,7 @@ take_consumer(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_
 }
 
 static void
-violation(struct smc_core *c, struct smc_conn *conn)
+rx_violation(struct smc_core *c, struct smc_conn *conn)
 {
 	count(c, KARST_SMC_CTR_CDC_BAD);
 	if (conn->state < KARST_SMC_ACTIVE)
@@ -75,7 +75,7 @@ violation(struct smc_core *c, struct smc_conn *conn)
 
 /* Is there something that the peer waits for us to say?  Once is enough: it may want the same. */
 static bool
-asks(const struct smc_conn *conn, uint8_t before)
+rx_asks(const struct smc_conn *conn, uint8_t before)
 {
 	uint8_t wants = conn->rx_prod_flags & (KARST_SMC_CDC_UPDATE | KARST_SMC_CDC_URGENT_PENDING);
 
@@ -83,21 +83,21 @@ asks(const struct smc_conn *conn, uint8_t before)
 }
 
 static void
-take(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_cdc *m)
+rx_take(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_cdc *m)
 {
 	uint8_t before = conn->rx_prod_flags, news = m->conn_flags & ~conn->rx_flags;
 
 	conn->rx_seen = true;
 	conn->rx_seq = m->seq;
 	if (!take_producer(c, conn, m) || !take_consumer(c, conn, m)) {
-		violation(c, conn);
+		rx_violation(c, conn);
 		return;
 	}
 	conn->rx_prod_flags = m->prod_flags;
 	conn->rx_flags |= m->conn_flags;
 	if (conn->state < KARST_SMC_ACTIVE)
 		return; /* seen again when it is connected */
-	if (asks(conn, before))
+	if (rx_asks(conn, before))
 		conn->want_cdc = true;
 	if (news != 0)
 		smc_close_peer(c, conn, news);
@@ -124,7 +124,7 @@ smc_cdc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t le
 	}
 	if (m.prod_flags & KARST_SMC_CDC_VALIDATE) {
 		if ((int16_t)(uint16_t)(conn->rx_seq - m.seq) < 0)
-			violation(
+			rx_violation(
 				c, conn); /* something was lost that the peer took for delivered */
 		return;
 	}
@@ -132,5 +132,5 @@ smc_cdc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t le
 		count(c, KARST_SMC_CTR_CDC_OLD);
 		return;
 	}
-	take(c, conn, &m);
+	rx_take(c, conn, &m);
 }

@@ -43,7 +43,7 @@ negotiate_v2(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_p
 
 /* The best version that both have.  0, or why there is none. */
 static uint32_t
-negotiate(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_proposal *p)
+server_negotiate(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_proposal *p)
 {
 	uint32_t reason = KARST_SMC_DECL_VERSION;
 
@@ -71,7 +71,7 @@ smc_server_proposed(struct smc_core *c, struct smc_conn *conn, const struct kars
 	uint32_t reason;
 
 	conn->version = p->version > 1 ? 2 : 1; /* in which a DECLINE is said */
-	reason = negotiate(c, conn, p);
+	reason = server_negotiate(c, conn, p);
 	if (reason != 0)
 		smc_decline(c, conn, reason);
 	else
@@ -80,7 +80,7 @@ smc_server_proposed(struct smc_core *c, struct smc_conn *conn, const struct kars
 
 /* 0, or why not. */
 static uint32_t
-first_contact(struct smc_core *c, struct smc_conn *conn)
+server_first_contact(struct smc_core *c, struct smc_conn *conn)
 {
 	struct smc_group *g = smc_group_new(c, conn);
 	int rc;
@@ -101,7 +101,7 @@ first_contact(struct smc_core *c, struct smc_conn *conn)
 }
 
 static uint32_t
-reuse(struct smc_core *c, struct smc_conn *conn, struct smc_group *g)
+server_reuse(struct smc_core *c, struct smc_conn *conn, struct smc_group *g)
 {
 	int rc;
 
@@ -125,7 +125,7 @@ smc_server_choose(struct smc_core *c, struct smc_conn *conn)
 		smc_group_join(c, g, conn);
 		return;
 	}
-	reason = g == NULL ? first_contact(c, conn) : reuse(c, conn, g);
+	reason = g == NULL ? server_first_contact(c, conn) : server_reuse(c, conn, g);
 	if (reason != 0) {
 		smc_decline(c, conn, reason);
 	} else if (g == NULL) {

@@ -20,7 +20,7 @@ or_default_ns(uint64_t v, uint64_t def)
 
 /* @given with its defaults; false if it is impossible. */
 static bool
-complete(const struct karst_smc_config *given, struct karst_smc_config *cfg)
+smc_complete(const struct karst_smc_config *given, struct karst_smc_config *cfg)
 {
 	*cfg = *given;
 	cfg->max_conns = or_default(cfg->max_conns, 1024);
@@ -46,7 +46,7 @@ complete(const struct karst_smc_config *given, struct karst_smc_config *cfg)
 }
 
 static size_t
-aligned(size_t n)
+smc_aligned(size_t n)
 {
 	return (n + KARST_CACHE_LINE - 1) & ~(size_t)(KARST_CACHE_LINE - 1);
 }
@@ -62,12 +62,13 @@ karst_smc_bytes(const struct karst_smc_config *given)
 {
 	struct karst_smc_config cfg;
 
-	if (!complete(given, &cfg))
+	if (!smc_complete(given, &cfg))
 		return 0;
-	return aligned(sizeof(struct smc_core)) + aligned(cfg.max_conns * sizeof(struct smc_conn)) +
-		aligned(cfg.max_groups * sizeof(struct smc_group)) +
-		aligned(cfg.max_rmbs * sizeof(struct smc_rmb)) +
-		aligned(hash_slots(&cfg) * sizeof(uint32_t));
+	return smc_aligned(sizeof(struct smc_core)) +
+		smc_aligned(cfg.max_conns * sizeof(struct smc_conn)) +
+		smc_aligned(cfg.max_groups * sizeof(struct smc_group)) +
+		smc_aligned(cfg.max_rmbs * sizeof(struct smc_rmb)) +
+		smc_aligned(hash_slots(&cfg) * sizeof(uint32_t));
 }
 
 static void
@@ -92,18 +93,18 @@ karst_smc_init(
 {
 	struct smc_core *c = buf;
 	size_t bytes = karst_smc_bytes(given);
-	uint8_t *at = (uint8_t *)buf + aligned(sizeof(*c));
+	uint8_t *at = (uint8_t *)buf + smc_aligned(sizeof(*c));
 
 	if (bytes == 0)
 		return -EINVAL;
 	memset(buf, 0, bytes);
-	complete(given, &c->cfg);
+	smc_complete(given, &c->cfg);
 	c->conns = (void *)at;
-	at += aligned(c->cfg.max_conns * sizeof(struct smc_conn));
+	at += smc_aligned(c->cfg.max_conns * sizeof(struct smc_conn));
 	c->groups = (void *)at;
-	at += aligned(c->cfg.max_groups * sizeof(struct smc_group));
+	at += smc_aligned(c->cfg.max_groups * sizeof(struct smc_group));
 	c->rmbs = (void *)at;
-	at += aligned(c->cfg.max_rmbs * sizeof(struct smc_rmb));
+	at += smc_aligned(c->cfg.max_rmbs * sizeof(struct smc_rmb));
 	c->hash = (void *)at;
 	c->hash_mask = hash_slots(&c->cfg) - 1;
 	chain_free(c);
@@ -221,7 +222,7 @@ smc_timer_stop(struct smc_core *c, struct karst_timer *t)
 }
 
 static void
-fire(struct smc_core *c, struct karst_timer *t)
+smc_fire(struct smc_core *c, struct karst_timer *t)
 {
 	switch ((enum smc_timer)t->kind) {
 	case TIMER_CONN:
@@ -245,7 +246,7 @@ karst_smc_expire(struct karst_smc *smc, unsigned int budget)
 	unsigned int n = 0;
 
 	while (n < budget && karst_wheel_advance(&c->wheel, smc->now_ns, &t, 1) == 1) {
-		fire(c, t);
+		smc_fire(c, t);
 		n++;
 	}
 	return n;

@@ -33,7 +33,7 @@ room_of(const struct smc_conn *conn)
 }
 
 static uint32_t
-writable(const struct smc_core *c, const struct smc_conn *conn)
+tx_writable(const struct smc_core *c, const struct smc_conn *conn)
 {
 	uint64_t n = conn->snd_pos - conn->prod;
 
@@ -122,7 +122,7 @@ send_validation(struct smc_core *c, struct smc_conn *conn)
 }
 
 static void
-send_one(struct smc_core *c, struct smc_conn *conn, uint32_t len)
+tx_send_one(struct smc_core *c, struct smc_conn *conn, uint32_t len)
 {
 	uint64_t pending = conn->dead ? 0 : conn->snd_pos - conn->prod;
 	bool urgent = conn->urgent_set && len != 0 && conn->prod + len >= conn->urgent_end;
@@ -149,12 +149,12 @@ send_one(struct smc_core *c, struct smc_conn *conn, uint32_t len)
 
 /* All that is possible; what ended with it may call for more. */
 static void
-push(struct smc_core *c, struct smc_conn *conn)
+tx_push(struct smc_core *c, struct smc_conn *conn)
 {
 	uint32_t len;
 
 	for (;;) {
-		len = conn_connected(conn) ? writable(c, conn) : 0;
+		len = conn_connected(conn) ? tx_writable(c, conn) : 0;
 		if (len == 0 && !conn->want_cdc && !conn->validate)
 			return;
 		if (conn->link == NULL || !link_usable(conn->link)) {
@@ -168,7 +168,7 @@ push(struct smc_core *c, struct smc_conn *conn)
 		if (conn->validate)
 			send_validation(c, conn);
 		else
-			send_one(c, conn, len);
+			tx_send_one(c, conn, len);
 	}
 }
 
@@ -177,7 +177,7 @@ smc_push(struct smc_core *c, struct smc_conn *conn)
 {
 	if (conn->state < KARST_SMC_ACTIVE)
 		return;
-	push(c, conn);
+	tx_push(c, conn);
 	smc_close_step(c, conn);
 }
 

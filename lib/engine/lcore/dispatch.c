@@ -34,7 +34,7 @@ no_such_qp(struct eng_lcore *lc, const struct karst_pkt *pkt)
 }
 
 static inline bool
-deliver(struct eng_lcore *lc, struct karst_pkt *pkt)
+dispatch_deliver(struct eng_lcore *lc, struct karst_pkt *pkt)
 {
 	/* for the watch */
 	atomic_store_explicit(&lc->at, pkt->dqpn, memory_order_relaxed);
@@ -73,7 +73,7 @@ eng_dispatch(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **p
 			karst_count_drop(&core->counters, pkt->drop);
 		else if (karst_unlikely(pkt->qp == NULL))
 			no_such_qp(lc, pkt);
-		else if (karst_unlikely(deliver(lc, pkt)))
+		else if (karst_unlikely(dispatch_deliver(lc, pkt)))
 			continue; /* it waits for memory that has to be copied */
 		buffer_free(lc, mbufs[i]);
 	}

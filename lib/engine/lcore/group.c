@@ -48,7 +48,7 @@ group_find(const struct eng_group_table *t, uint8_t port, const uint8_t ip[16])
 }
 
 static void
-address_of(const struct karst_pkt *pkt, uint8_t ip[16])
+group_address_of(const struct karst_pkt *pkt, uint8_t ip[16])
 {
 	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
 
@@ -69,7 +69,7 @@ group_of(const struct karst_engine *e, const struct eng_group_table *t, const st
 	const struct eng_group *g;
 	uint8_t ip[16];
 
-	address_of(pkt, ip);
+	group_address_of(pkt, ip);
 	g = group_find(t, eng_port_base(pkt->port), ip);
 	/* QP 0xffffff at an address of one host is no multicast */
 	*why = eng_ip_is_group(ip) ? KARST_DROP_NO_GROUP : KARST_DROP_NO_QP;

@@ -39,7 +39,7 @@ back_off(unsigned int *times)
 
 /* Runs @fn as the lcore's thread, or in its place. */
 static int
-run(struct eng_lcore *lc, eng_fn fn, void *arg)
+mailbox_run(struct eng_lcore *lc, eng_fn fn, void *arg)
 {
 	int ret;
 
@@ -59,7 +59,7 @@ eng_mailbox_serve(struct eng_lcore *lc, uint64_t ns)
 	while (rte_ring_sc_dequeue(lc->mailbox, &p) == 0) {
 		struct eng_msg *msg = p;
 
-		msg->ret = run(lc, msg->fn, msg->arg);
+		msg->ret = mailbox_run(lc, msg->fn, msg->arg);
 		n++;
 		/* release, pairs with the acquire in eng_mailbox_call(); msg is gone after it */
 		atomic_store_explicit(&msg->done, true, memory_order_release);
@@ -118,7 +118,7 @@ run_unattached(struct eng_lcore *lc, eng_fn fn, void *arg, int *ret)
 	if (mine) {
 		eng_mailbox_serve(lc, UINT64_MAX);
 		if (fn != NULL)
-			*ret = run(lc, fn, arg);
+			*ret = mailbox_run(lc, fn, arg);
 	}
 	pthread_mutex_unlock(&lc->attach_lock);
 	return mine;
@@ -132,7 +132,7 @@ eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg)
 	int ret = 0;
 
 	if (is_mine(lc, this_thread()))
-		return run(lc, fn, arg);
+		return mailbox_run(lc, fn, arg);
 	for (;;) {
 		if (run_unattached(lc, fn, arg, &ret))
 			return ret;

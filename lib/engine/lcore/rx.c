@@ -52,7 +52,7 @@ join_segments(struct rte_mbuf *m)
 
 /* Makes packets of mbufs; those that are of no use are gone afterwards.  @return how many. */
 static unsigned int
-describe(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n,
+rx_describe(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts, unsigned int n,
 	unsigned int port)
 {
 	unsigned int i, k = 0;
@@ -77,7 +77,7 @@ describe(struct eng_lcore *lc, struct rte_mbuf **mbufs, struct karst_pkt **pkts,
 }
 
 static inline bool
-accepts(const struct eng_lcore *lc, unsigned int port, const struct karst_pkt *pkt,
+rx_accepts(const struct eng_lcore *lc, unsigned int port, const struct karst_pkt *pkt,
 	enum karst_drop *why)
 {
 	if (*why != KARST_DROP_NONE)
@@ -94,7 +94,7 @@ rx_chunk(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned
 	struct rte_mbuf *away[ENG_MAX_BURST];
 	unsigned int i, mine = 0, naway = 0;
 
-	n = describe(lc, mbufs, pkts, n, port);
+	n = rx_describe(lc, mbufs, pkts, n, port);
 	if (karst_unlikely(n == 0))
 		return;
 	karst_parse_burst(pkts, n);
@@ -104,7 +104,7 @@ rx_chunk(struct eng_lcore *lc, struct rte_mbuf **mbufs, unsigned int n, unsigned
 		struct karst_pkt *pkt = pkts[i];
 		enum karst_drop why = pkt->drop;
 
-		if (karst_unlikely(!accepts(lc, port, pkt, &why))) {
+		if (karst_unlikely(!rx_accepts(lc, port, pkt, &why))) {
 			lc->e->hooks->exception(lc, eng_port_base(pkt->port), mbufs[i], why);
 			continue;
 		}

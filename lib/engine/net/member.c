@@ -72,7 +72,7 @@ member_moment(struct eng_members *m, uint64_t now_ns, uint64_t span_ns)
 }
 
 static void
-settle_due(struct eng_members *m)
+members_settle_due(struct eng_members *m)
 {
 	uint64_t due = karst_min_u64(m->family[ENG_IGMP].answer_ns, m->family[ENG_MLD].answer_ns);
 	uint32_t i;
@@ -196,7 +196,7 @@ eng_members_set(struct eng_members *m, const uint8_t (*ips)[16], uint32_t n, uin
 		i++;
 		j += d == 0;
 	}
-	settle_due(m);
+	members_settle_due(m);
 }
 
 /* --- queries --- */
@@ -230,7 +230,7 @@ eng_members_query(struct eng_members *m, const uint8_t *l3, size_t len, uint64_t
 		if (g->joined && memcmp(g->ip, q.ip, 16) == 0)
 			g->answer_ns = karst_min_u64(g->answer_ns, answer_ns);
 	}
-	settle_due(m);
+	members_settle_due(m);
 	return true;
 }
 
@@ -354,7 +354,7 @@ eng_members_next(struct eng_members *m, const struct eng_member_src *src, uint64
 			? next_new(m, proto, src, now_ns, msg)
 			: next_old(m, proto, src, now_ns, msg);
 	}
-	settle_due(m);
+	members_settle_due(m);
 	m->reports += len != 0;
 	return len;
 }

@@ -37,7 +37,7 @@ eng_member_destroy(struct eng_members *members)
 }
 
 static void
-settle_due(struct eng_lcore *lc)
+member_settle_due(struct eng_lcore *lc)
 {
 	uint64_t due = ENG_MEMBERS_NEVER;
 	unsigned int i;
@@ -90,7 +90,7 @@ eng_member_rx(struct eng_lcore *lc, uint8_t port, const struct rte_mbuf *m)
 		return ENG_NEIGH_SHARE;
 	good = eng_members_query(p->members, l3.p, l3.len, lc->core->now_ns);
 	show_counts(p);
-	settle_due(lc);
+	member_settle_due(lc);
 	/* a kernel behind the tap has groups of its own */
 	return good ? ENG_NEIGH_SHARE : ENG_NEIGH_OTHER;
 }
@@ -151,7 +151,7 @@ eng_member_expire(struct eng_lcore *lc)
 			member_transmit(lc, (uint8_t)i, &msg);
 		show_counts(p);
 	}
-	settle_due(lc);
+	member_settle_due(lc);
 }
 
 /* --- changes --- */
@@ -171,7 +171,7 @@ set_on_lcore(struct eng_lcore *lc, void *arg)
 	if (p->members == NULL)
 		return 0;
 	eng_members_set(p->members, call->ips, call->n, lc->core->now_ns);
-	settle_due(lc);
+	member_settle_due(lc);
 	/* at once: an engine that ends has no more turns */
 	while (lc->member_ns <= lc->core->now_ns)
 		eng_member_expire(lc);

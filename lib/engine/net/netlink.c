@@ -122,7 +122,7 @@ netlink_transact(struct kernel *k, struct nlmsghdr *req, mnl_cb_t fn, void *arg)
 /* --- routes --- */
 
 static bool
-is_link_local(const struct hop *h)
+ip_is_link_local(const struct hop *h)
 {
 	return h->family == AF_INET6 && h->ip[0] == 0xfe && (h->ip[1] & 0xc0) == 0x80;
 }
@@ -197,7 +197,7 @@ netlink_route(struct kernel *k, struct hop *hop)
 	struct route_reply reply = {.hop = &own};
 	int ret;
 
-	ret = route_query(k, hop, is_link_local(hop), &reply);
+	ret = route_query(k, hop, ip_is_link_local(hop), &reply);
 	if (ret == 0 && reply.unicast && reply.ifindex != k->ifindex) {
 		reply = (struct route_reply){.hop = &here};
 		ret = route_query(k, hop, true, &reply);

@@ -76,7 +76,7 @@ eng_port_mtu_wanted(const struct karst_engine *e, const struct karst_engine_port
 }
 
 static uint64_t
-mask_of(const struct karst_engine *e, const struct karst_engine_port_config *cfg)
+port_mask_of(const struct karst_engine *e, const struct karst_engine_port_config *cfg)
 {
 	uint64_t all = e->nlcores == 64 ? UINT64_MAX : (1ull << e->nlcores) - 1;
 
@@ -84,14 +84,14 @@ mask_of(const struct karst_engine *e, const struct karst_engine_port_config *cfg
 }
 
 static uint16_t
-queues_of(const struct karst_engine *e, const struct karst_engine_port_config *cfg)
+port_queues_of(const struct karst_engine *e, const struct karst_engine_port_config *cfg)
 {
-	return (uint16_t)__builtin_popcountll(mask_of(e, cfg));
+	return (uint16_t)__builtin_popcountll(port_mask_of(e, cfg));
 }
 
 /* What is wrong with a configuration, or NULL. */
 static const char *
-config_fault(const struct karst_engine *e, const struct eng_port_ops *ops,
+port_config_fault(const struct karst_engine *e, const struct eng_port_ops *ops,
 	const struct karst_engine_port_config *cfg)
 {
 	const char *fault = ops->fault(cfg);
@@ -100,7 +100,7 @@ config_fault(const struct karst_engine *e, const struct eng_port_ops *ops,
 		return fault;
 	if (e->nlcores < 64 && cfg->lcore_mask >> e->nlcores != 0)
 		return "lcore_mask names an lcore that the engine does not have";
-	if (cfg->nwake_fds > 1 && cfg->nwake_fds != queues_of(e, cfg))
+	if (cfg->nwake_fds > 1 && cfg->nwake_fds != port_queues_of(e, cfg))
 		return "wake_fds: one for all queues, or one for each";
 	if (cfg->number > KARST_ENGINE_MAX_PORTS)
 		return "there is no port of such a number";
@@ -117,7 +117,7 @@ config_fault(const struct karst_engine *e, const struct eng_port_ops *ops,
 
 /* The first free number; KARST_ENGINE_MAX_PORTS: there is none. */
 static uint8_t
-free_number(const struct karst_engine *e)
+port_free_number(const struct karst_engine *e)
 {
 	uint8_t i = 0;
 
@@ -127,16 +127,17 @@ free_number(const struct karst_engine *e)
 }
 
 static void
-fill_info(struct karst_engine *e, struct eng_port *p, const struct karst_engine_port_config *cfg)
+port_fill_info(
+	struct karst_engine *e, struct eng_port *p, const struct karst_engine_port_config *cfg)
 {
 	uint32_t i;
 
 	p->info.ethdev = cfg->ethdev;
-	p->info.lcore_mask = mask_of(e, cfg);
+	p->info.lcore_mask = port_mask_of(e, cfg);
 	p->info.vlan = cfg->vlan;
 	p->info.gateway4 = cfg->gateway4;
 	p->info.gateway6 = cfg->gateway6;
-	p->nq = queues_of(e, cfg);
+	p->nq = port_queues_of(e, cfg);
 	p->home = (uint32_t)__builtin_ctzll(p->info.lcore_mask);
 	for (i = 0; i < p->nq; i++)
 		p->wake_fd[i] =
@@ -146,10 +147,10 @@ fill_info(struct karst_engine *e, struct eng_port *p, const struct karst_engine_
 
 /* *number: what the port will have. */
 static int
-choose_number(
+port_choose_number(
 	const struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *number)
 {
-	*number = cfg->number != 0 ? (uint8_t)(cfg->number - 1) : free_number(e);
+	*number = cfg->number != 0 ? (uint8_t)(cfg->number - 1) : port_free_number(e);
 	if (cfg->number == 0 && *number == KARST_ENGINE_MAX_PORTS) {
 		karst_log(KARST_LOG_ERR, "%s: there are %u ports already", e->name, *number);
 		return -ENOSPC;
@@ -165,7 +166,7 @@ static int
 port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uint8_t *port)
 {
 	const struct eng_port_ops *ops = port_kind_of(cfg);
-	const char *fault = config_fault(e, ops, cfg);
+	const char *fault = port_config_fault(e, ops, cfg);
 	struct eng_port *p;
 	uint8_t number;
 	int ret;
@@ -174,13 +175,13 @@ port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uin
 		karst_log(KARST_LOG_ERR, "%s: port %u: %s", e->name, cfg->ethdev, fault);
 		return -EINVAL;
 	}
-	ret = choose_number(e, cfg, &number);
+	ret = port_choose_number(e, cfg, &number);
 	if (ret != 0)
 		return ret;
 	p = &e->port[number];
 	memset(p, 0, sizeof(*p));
 	p->ops = ops;
-	fill_info(e, p, cfg);
+	port_fill_info(e, p, cfg);
 	ret = ops->bring_up(e, p, cfg);
 	if (ret != 0)
 		return ret;

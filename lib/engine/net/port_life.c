@@ -117,7 +117,7 @@ leave_on_lcore(struct eng_lcore *lc, void *arg)
 
 /* Calls @fn on each lcore that serves the port, the home lcore first or last. */
 static void
-on_lcores(struct karst_engine *e, uint8_t port, eng_fn fn, bool home_last)
+port_on_lcores(struct karst_engine *e, uint8_t port, eng_fn fn, bool home_last)
 {
 	const struct eng_port *p = &e->port[port];
 	struct serve_call call = {.port = port};
@@ -161,7 +161,7 @@ eng_port_join(struct karst_engine *e, uint8_t port)
 	}
 	if (p->tap != NULL)
 		eng_tap_carrier(p->tap, p->info.link_up);
-	on_lcores(e, port, serve_on_lcore, false);
+	port_on_lcores(e, port, serve_on_lcore, false);
 	/* release, pairs with the acquire in eng_port_present() */
 	atomic_store_explicit(&p->present, true, memory_order_release);
 	if (p->ops->announce != NULL)
@@ -189,7 +189,7 @@ eng_port_remove(struct karst_engine *e, uint8_t port)
 		return -EINVAL;
 	}
 	atomic_store_explicit(&p->present, false, memory_order_relaxed);
-	on_lcores(e, port, leave_on_lcore, true);
+	port_on_lcores(e, port, leave_on_lcore, true);
 	eng_port_stop(p);
 	eng_member_kernel_fini(p);
 	free_link(members, nb, tap);
@@ -244,7 +244,7 @@ karst_engine_port_set_wake_fds(struct karst_engine *e, uint8_t port, const int *
 	} else {
 		for (i = 0; i < p->nq; i++)
 			p->wake_fd[i] = n == 0 ? -1 : fds[n == 1 ? 0 : i];
-		on_lcores(e, port, rewatch_on_lcore, false);
+		port_on_lcores(e, port, rewatch_on_lcore, false);
 	}
 	eng_ctl_leave(e);
 	return ret;

@@ -68,7 +68,7 @@ own_announce(struct karst_engine *e, uint8_t port)
 /* --- paths --- */
 
 static bool
-is_set(const struct karst_engine_addr *a)
+addr_is_set(const struct karst_engine_addr *a)
 {
 	static const uint8_t zero[16];
 
@@ -84,7 +84,7 @@ own_next_hop(const struct eng_port *p, const struct karst_engine_addr *own, cons
 
 	if (eng_on_link(own, ip))
 		return NULL;
-	if (!is_set(gateway))
+	if (!addr_is_set(gateway))
 		return "it is not on the link of the source address, and there is no gateway";
 	memcpy(l->call.ip, gateway->ip, sizeof(l->call.ip));
 	return NULL;
@@ -108,7 +108,7 @@ ask_home(struct karst_engine *e, eng_fn fn, struct eng_neigh_call *call)
 
 /* Lets own lcores work, or sleeps a little. */
 static void
-nap(struct karst_engine *e, uint32_t *nap_ns)
+own_nap(struct karst_engine *e, uint32_t *nap_ns)
 {
 	const struct timespec ts = {.tv_nsec = (long)*nap_ns};
 
@@ -133,7 +133,7 @@ own_resolve(struct karst_engine *e, struct eng_lookup *l, const struct eng_patie
 		ret = patience->go_on(patience->user);
 		if (ret != 0)
 			break;
-		nap(e, &nap_ns);
+		own_nap(e, &nap_ns);
 	}
 	memcpy(l->path->dst_mac, l->call.mac, sizeof(l->path->dst_mac));
 	return ret;

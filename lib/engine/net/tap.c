@@ -374,7 +374,7 @@ interface_setup(struct eng_tap *t, const struct karst_engine_port_info *info)
 }
 
 static int
-make_rings(struct eng_tap *t, uint64_t lcore_mask)
+tap_make_rings(struct eng_tap *t, uint64_t lcore_mask)
 {
 	uint32_t i;
 
@@ -425,7 +425,7 @@ eng_tap_create(struct karst_engine *e, uint8_t port, const char *name, struct en
 	t->fd = t->wake_fd = -1;
 	t->frame_max = info->mtu + KARST_ETH_LEN + 2 * KARST_VLAN_LEN;
 	snprintf(t->name, sizeof(t->name), "%s", name);
-	ret = make_rings(t, info->lcore_mask);
+	ret = tap_make_rings(t, info->lcore_mask);
 	if (ret == 0)
 		ret = interface_open(t);
 	if (ret == 0)

@@ -32,7 +32,7 @@ eng_lane_entries(uint32_t entries)
 }
 
 static size_t
-bytes_of(const struct eng_cq *c, uint32_t entries)
+lanes_bytes_of(const struct eng_cq *c, uint32_t entries)
 {
 	return karst_cq_lanes_bytes(entries, c->pub.nlanes, c->pub.flags);
 }
@@ -40,7 +40,7 @@ bytes_of(const struct eng_cq *c, uint32_t entries)
 void
 eng_cq_free_next(struct eng_cq *c)
 {
-	eng_arena_free(&c->owner->rings, c->next_lanes, bytes_of(c, c->next_entries));
+	eng_arena_free(&c->owner->rings, c->next_lanes, lanes_bytes_of(c, c->next_entries));
 	c->next_lanes = NULL;
 }
 
@@ -146,7 +146,7 @@ lanes_lay(struct eng_cq *c, uint32_t entries)
 	entries = eng_lane_entries(entries);
 	if (entries == 0)
 		return -EINVAL;
-	lanes = eng_arena_alloc(&c->owner->rings, bytes_of(c, entries));
+	lanes = eng_arena_alloc(&c->owner->rings, lanes_bytes_of(c, entries));
 	if (lanes == NULL)
 		return -ENOMEM;
 	eng_cq_free_next(c);

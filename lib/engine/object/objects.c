@@ -62,7 +62,7 @@ cq_alloc(struct karst_engine *e, struct eng_cq *c, struct karst_cq_init *init)
 }
 
 static int
-cq_create(
+eng_cq_create(
 	struct karst_engine *e, const struct karst_engine_cq_init *in, struct karst_engine_cq **cq)
 {
 	size_t self_bytes = sizeof(struct eng_cq) + e->nlcores * sizeof(struct karst_cq_lane);
@@ -104,7 +104,7 @@ karst_engine_cq_create(struct karst_engine *e, const struct karst_engine_cq_init
 
 	if (ret != 0)
 		return ret;
-	ret = cq_create(e, init, cq);
+	ret = eng_cq_create(e, init, cq);
 	eng_ctl_leave(e);
 	return ret;
 }
@@ -250,7 +250,7 @@ srq_xrc(const struct karst_engine *e, const struct karst_engine_srq_init *in, ui
 }
 
 static int
-srq_create(struct karst_engine *e, const struct karst_engine_srq_init *in,
+eng_srq_create(struct karst_engine *e, const struct karst_engine_srq_init *in,
 	struct karst_engine_srq **srq)
 {
 	struct karst_srq_init init = {
@@ -311,7 +311,7 @@ karst_engine_srq_create(struct karst_engine *e, const struct karst_engine_srq_in
 
 	if (ret != 0)
 		return ret;
-	ret = srq_create(e, init, srq);
+	ret = eng_srq_create(e, init, srq);
 	eng_ctl_leave(e);
 	return ret;
 }

@@ -48,7 +48,7 @@ struct eng_capture {
 /* --- the writer --- */
 
 static uint64_t
-time_of(const struct eng_capture *c, uint64_t engine_ns)
+capture_time_of(const struct eng_capture *c, uint64_t engine_ns)
 {
 	return c->epoch_ns + (engine_ns - c->start_ns);
 }
@@ -78,7 +78,7 @@ write_slot(struct eng_capture *c, const struct eng_capture_slot *s)
 {
 	const struct pcapng_packet p = {
 		.interface = interface_of(c, s->port),
-		.time_ns = time_of(c, engine_ns_at(c->e, s->tsc)),
+		.time_ns = capture_time_of(c, engine_ns_at(c->e, s->tsc)),
 		.len = s->len,
 		.have = s->have,
 		.direction = s->out ? PCAPNG_OUT : PCAPNG_IN,
@@ -144,8 +144,9 @@ capture_finish(struct eng_capture *c)
 		if (c->interface[port] == 0)
 			continue;
 		/* what was dropped is not known by port: the first has all */
-		eng_pcapng_statistics(c->f, c->interface[port] - 1u, time_of(c, engine_now(c->e)),
-			c->seen[port], c->interface[port] == 1 ? c->ring.dropped : 0);
+		eng_pcapng_statistics(c->f, c->interface[port] - 1u,
+			capture_time_of(c, engine_now(c->e)), c->seen[port],
+			c->interface[port] == 1 ? c->ring.dropped : 0);
 	}
 }
 

@@ -62,7 +62,7 @@ put_option(struct block *b, uint16_t code, const void *value, size_t len)
 }
 
 static void
-put_text(struct block *b, uint16_t code, const char *text)
+pcapng_put_text(struct block *b, uint16_t code, const char *text)
 {
 	if (text[0] != '\0')
 		put_option(b, code, text, strnlen(text, BLOCK_MAX / 4));
@@ -110,8 +110,8 @@ eng_pcapng_section(FILE *f, const char *program, const char *comment)
 	pcapng_put32(&b, 1);          /* version 1.0 */
 	pcapng_put32(&b, UINT32_MAX); /* length of the section: not known */
 	pcapng_put32(&b, UINT32_MAX);
-	put_text(&b, OPT_COMMENT, comment);
-	put_text(&b, SHB_USERAPPL, program);
+	pcapng_put_text(&b, OPT_COMMENT, comment);
+	pcapng_put_text(&b, SHB_USERAPPL, program);
 	write_block(f, &b);
 }
 
@@ -125,8 +125,8 @@ eng_pcapng_interface(
 	pcapng_begin(&b, BLOCK_INTERFACE);
 	pcapng_put32(&b, LINK_ETHERNET);
 	pcapng_put32(&b, snaplen);
-	put_text(&b, IF_NAME, name);
-	put_text(&b, IF_DESCRIPTION, description);
+	pcapng_put_text(&b, IF_NAME, name);
+	pcapng_put_text(&b, IF_DESCRIPTION, description);
 	put_option(&b, IF_MACADDR, mac, 6);
 	put_option(&b, IF_TSRESOL, &nanoseconds, 1);
 	write_block(f, &b);

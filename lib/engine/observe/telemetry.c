@@ -91,7 +91,7 @@ eng_tel_close(void)
 /* --- rows --- */
 
 static unsigned int
-digits(uint64_t v)
+tel_digits(uint64_t v)
 {
 	unsigned int n = 1;
 
@@ -114,7 +114,7 @@ void
 tel_row_u64(struct tel_row *row, const char *name, uint64_t v)
 {
 	if (rte_tel_data_add_dict_u64(row->d, name, v) == 0)
-		row->bytes += strlen(name) + digits(v) + 4; /* "": and a comma */
+		row->bytes += strlen(name) + tel_digits(v) + 4; /* "": and a comma */
 }
 
 void
@@ -186,7 +186,7 @@ void
 tel_table_u64(struct tel_table *t, unsigned int col, uint64_t v)
 {
 	rte_tel_data_add_array_u64(t->col[col], v);
-	t->bytes += digits(v) + 1;
+	t->bytes += tel_digits(v) + 1;
 }
 
 void

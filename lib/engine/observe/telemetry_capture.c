@@ -99,7 +99,7 @@ take_pair(struct request *r, const char *key, const char *value, char why[CAPTUR
 }
 
 static int
-parse(char *params, struct request *r, char why[CAPTURE_WHY])
+capture_parse(char *params, struct request *r, char why[CAPTURE_WHY])
 {
 	const char *key, *value;
 
@@ -147,7 +147,7 @@ add_error(struct rte_tel_data *d, const char *why)
 
 /* Runs @fn for the engine that @params name; its answer, or what is wrong, goes into @d. */
 static int
-command(const char *params, struct rte_tel_data *d,
+capture_command(const char *params, struct rte_tel_data *d,
 	int (*fn)(struct karst_engine *e, const struct request *r, struct eng_capture_status *st,
 		char why[CAPTURE_WHY]))
 {
@@ -160,7 +160,7 @@ command(const char *params, struct rte_tel_data *d,
 	rte_tel_data_start_dict(d);
 	if (params != NULL)
 		snprintf(copy, sizeof(copy), "%s", params);
-	ret = parse(copy, &r, why);
+	ret = capture_parse(copy, &r, why);
 	if (ret == 0) {
 		ret = eng_tel_open_name(r.engine, &e);
 		if (ret != 0)
@@ -217,19 +217,19 @@ do_status(struct karst_engine *e, const struct request *r, struct eng_capture_st
 static int
 on_start(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return command(params, d, do_start);
+	return capture_command(params, d, do_start);
 }
 
 static int
 on_stop(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return command(params, d, do_stop);
+	return capture_command(params, d, do_stop);
 }
 
 static int
 on_status(const char *cmd, const char *params, struct rte_tel_data *d)
 {
-	return command(params, d, do_status);
+	return capture_command(params, d, do_status);
 }
 
 const struct tel_cmd eng_tel_capture[] = {

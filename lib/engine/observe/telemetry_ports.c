@@ -30,7 +30,7 @@ fill_addresses(const struct karst_engine_port_info *info, struct tel_row *row)
 }
 
 static void
-fill_device(uint16_t ethdev, struct tel_row *row)
+tel_fill_device(uint16_t ethdev, struct tel_row *row)
 {
 	struct rte_eth_stats st;
 
@@ -73,7 +73,7 @@ fill_port(const char *device, const struct karst_engine_port_info *info, struct 
 	tel_row_u64(row, "igmp_version", info->igmp_version);
 	tel_row_u64(row, "mld_version", info->mld_version);
 	fill_addresses(info, row);
-	fill_device(info->ethdev, row);
+	tel_fill_device(info->ethdev, row);
 }
 
 static int

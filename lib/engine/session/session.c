@@ -142,7 +142,7 @@ eng_session_place(
 /* --- failure --- */
 
 static void
-fail(struct karst_session *s)
+session_fail(struct karst_session *s)
 {
 	const struct karst_ctl_async record = {.event = KARST_EVENT_DEVICE_FATAL};
 
@@ -159,7 +159,7 @@ static void
 look_for_failure(struct karst_session *s)
 {
 	if (!s->failed && s->space != NULL && karst_space_failed(s->space))
-		fail(s);
+		session_fail(s);
 }
 
 int
@@ -170,7 +170,7 @@ karst_session_fd(const struct karst_session *s)
 
 /* Puts what others may know of the session where they may see it. */
 static void
-publish(struct karst_session *s, unsigned int requests, unsigned int refused)
+session_publish(struct karst_session *s, unsigned int requests, unsigned int refused)
 {
 	struct karst_session_info *info = &s->info;
 
@@ -202,7 +202,7 @@ karst_session_attend(struct karst_session *s)
 	if (read(s->attend_fd, &n, sizeof(n)) != sizeof(n))
 		return;
 	look_for_failure(s);
-	publish(s, 0, 0);
+	session_publish(s, 0, 0);
 }
 
 /* --- messages --- */
@@ -231,7 +231,7 @@ check_order(struct karst_session *s, uint32_t op, char *why)
 
 /* The program waits for its reply a little longer if its user sends more than he may. */
 static void
-pace(struct karst_session *s)
+session_pace(struct karst_session *s)
 {
 	uint64_t wait = eng_share_pace(s->share, 1, engine_now(s->e));
 
@@ -254,7 +254,7 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 		.body = h + 1, .fds = fds, .nfds = nfds, .rsp = out + 1, .rsp_fds = rsp_fds};
 	int ret = karst_ctl_check_request(req, len, nfds, c.why);
 
-	pace(s);
+	session_pace(s);
 	if (ret == 0)
 		ret = check_order(s, h->op, c.why);
 	if (ret == 0) {
@@ -270,7 +270,7 @@ karst_session_handle(struct karst_session *s, const void *req, size_t len, const
 		*rsp_len = karst_ctl_refuse(req, len, ret, c.why, rsp);
 	}
 	out->nfds = *nrsp_fds = c.nrsp_fds;
-	publish(s, 1, ret != 0);
+	session_publish(s, 1, ret != 0);
 	return 0;
 }
 
@@ -364,7 +364,7 @@ eng_session_hello(struct karst_session *s, struct session_call *c)
 /* --- life --- */
 
 static void
-default_u32(uint32_t *v, uint32_t value)
+limit_default(uint32_t *v, uint32_t value)
 {
 	if (*v == 0)
 		*v = value;
@@ -375,17 +375,17 @@ fill_limits(const struct karst_engine *e, struct karst_session_limits *l)
 {
 	uint64_t qps = (uint64_t)e->cfg.max_qps * e->nlcores;
 
-	default_u32(&l->max_qps, (uint32_t)karst_min_u64(qps, HANDLES_MAX));
-	default_u32(&l->max_cqs, DEFAULT_QUEUES);
-	default_u32(&l->max_srqs, DEFAULT_QUEUES);
-	default_u32(&l->max_mrs, e->cfg.max_keys);
-	default_u32(&l->max_mws, e->cfg.max_keys);
-	default_u32(&l->max_pds, e->cfg.max_pds);
-	default_u32(&l->max_ahs, e->cfg.max_ahs);
-	default_u32(&l->max_channels, DEFAULT_CHANNELS);
-	default_u32(&l->max_mcasts, e->cfg.max_mcasts);
-	default_u32(&l->max_xrcds, DEFAULT_XRCDS);
-	default_u32(&l->max_cm_ids, e->cfg.max_cm_ids);
+	limit_default(&l->max_qps, (uint32_t)karst_min_u64(qps, HANDLES_MAX));
+	limit_default(&l->max_cqs, DEFAULT_QUEUES);
+	limit_default(&l->max_srqs, DEFAULT_QUEUES);
+	limit_default(&l->max_mrs, e->cfg.max_keys);
+	limit_default(&l->max_mws, e->cfg.max_keys);
+	limit_default(&l->max_pds, e->cfg.max_pds);
+	limit_default(&l->max_ahs, e->cfg.max_ahs);
+	limit_default(&l->max_channels, DEFAULT_CHANNELS);
+	limit_default(&l->max_mcasts, e->cfg.max_mcasts);
+	limit_default(&l->max_xrcds, DEFAULT_XRCDS);
+	limit_default(&l->max_cm_ids, e->cfg.max_cm_ids);
 	if (l->max_ring_bytes == 0)
 		l->max_ring_bytes = DEFAULT_RING_BYTES;
 	if (l->max_window_bytes == 0)

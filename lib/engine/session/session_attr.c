@@ -58,7 +58,7 @@ qp_state_name(uint32_t state)
 
 /* The port that a program calls @number. */
 static int
-check_port(const struct karst_session *s, struct session_call *c, const char *member,
+attr_check_port(const struct karst_session *s, struct session_call *c, const char *member,
 	uint32_t number, struct karst_engine_port_info *info)
 {
 	if (number >= 1 && karst_engine_port_info(s->e, (uint8_t)(number - 1), info) == 0)
@@ -68,7 +68,7 @@ check_port(const struct karst_session *s, struct session_call *c, const char *me
 }
 
 static bool
-all_zero(const uint8_t *p, size_t n)
+attr_all_zero(const uint8_t *p, size_t n)
 {
 	while (n > 0 && p[n - 1] == 0)
 		n--;
@@ -81,7 +81,7 @@ check_dgid(struct session_call *c, const struct karst_engine_addr *dst,
 {
 	bool ip4 = karst_engine_addr_is_ip4(dst);
 
-	if (all_zero(dst->ip, 16) || (ip4 && all_zero(dst->ip + 12, 4)))
+	if (attr_all_zero(dst->ip, 16) || (ip4 && attr_all_zero(dst->ip + 12, 4)))
 		return say(c, -EINVAL, "dgid: all zero");
 	if (ip4 != karst_engine_addr_is_ip4(src))
 		return say(c, -EINVAL,
@@ -96,7 +96,7 @@ check_ah(const struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_ah_attr *attr, struct karst_engine_port_info *info)
 {
 	struct karst_engine_addr dst = {0};
-	int ret = check_port(s, c, "ah.port_num", attr->port_num, info);
+	int ret = attr_check_port(s, c, "ah.port_num", attr->port_num, info);
 
 	if (ret != 0)
 		return ret;
@@ -119,7 +119,7 @@ resolve_fault(struct session_call *c, int ret, const struct karst_ctl_ah_attr *a
 
 	if (ret != -EHOSTUNREACH)
 		return say(c, ret, "looking for the way to the peer: %s", strerror(-ret));
-	if (d[10] == 0xff && d[11] == 0xff && all_zero(d, 10))
+	if (d[10] == 0xff && d[11] == 0xff && attr_all_zero(d, 10))
 		return say(c, ret, "no way from port %u to %u.%u.%u.%u: no route, or no answer",
 			attr->port_num, d[12], d[13], d[14], d[15]);
 	return say(c, ret,
@@ -271,7 +271,7 @@ check_numbers(const struct session_qp *qp, struct session_call *c,
 
 /* Is there such a transition, and does it take these attributes? */
 static int
-check_transition(const struct session_qp *qp, struct session_call *c, uint32_t from,
+attr_check_transition(const struct session_qp *qp, struct session_call *c, uint32_t from,
 	const struct karst_ctl_qp_attr *a, unsigned int mask)
 {
 	uint32_t to = mask & KARST_QP_STATE ? a->qp_state : from;
@@ -326,14 +326,14 @@ check_mask(struct session_call *c, unsigned int mask)
 
 /* Ports and what they carry. */
 static int
-check_ports(const struct karst_session *s, struct session_call *c,
+attr_check_ports(const struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_qp_attr *a, unsigned int mask)
 {
 	struct karst_engine_port_info info;
 	int ret = 0;
 
 	if ((mask & KARST_QP_PORT) != 0)
-		ret = check_port(s, c, "port_num", a->port_num, &info);
+		ret = attr_check_port(s, c, "port_num", a->port_num, &info);
 	if (ret == 0 && (mask & KARST_QP_AV) != 0)
 		ret = check_ah(s, c, &a->ah, &info);
 	if (ret == 0 && (mask & KARST_QP_AV) != 0 && (mask & KARST_QP_PATH_MTU) != 0 &&
@@ -385,11 +385,11 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 	ret = karst_engine_qp_query(s->e, qp->qp, &is);
 	if (ret != 0)
 		return say(c, ret, "qp %u: %s", req->qp, strerror(-ret));
-	ret = check_transition(qp, c, is.qp_state, &req->attr, req->mask);
+	ret = attr_check_transition(qp, c, is.qp_state, &req->attr, req->mask);
 	if (ret == 0)
 		ret = check_qkey(s, c, &req->attr, req->mask);
 	if (ret == 0)
-		ret = check_ports(s, c, &req->attr, req->mask);
+		ret = attr_check_ports(s, c, &req->attr, req->mask);
 	if (ret == 0 && (req->mask & KARST_QP_AV) != 0)
 		ret = eng_session_path(s, c, &req->attr.ah, &attr.path);
 	if (ret != 0)
@@ -414,7 +414,7 @@ ah_of_path(
 	struct karst_engine_port_info info;
 	uint8_t port = eng_port_base(path->port);
 
-	if (all_zero(path->dst_ip, 16) || karst_engine_port_info(s->e, port, &info) != 0)
+	if (attr_all_zero(path->dst_ip, 16) || karst_engine_port_info(s->e, port, &info) != 0)
 		return;
 	memcpy(ah->dgid, path->dst_ip, sizeof(ah->dgid));
 	ah->flow_label = path->flow_label;
@@ -462,7 +462,7 @@ eng_session_query_qp(struct karst_session *s, struct session_call *c)
 		.rnr_retry = is.rnr_retry,
 		.ah = qp->ah,
 	};
-	if (qp->xrcd != NULL && all_zero(qp->ah.dgid, sizeof(qp->ah.dgid)))
+	if (qp->xrcd != NULL && attr_all_zero(qp->ah.dgid, sizeof(qp->ah.dgid)))
 		ah_of_path(s, &is.path, &rsp->attr.ah);
 	return 0;
 }

@@ -78,7 +78,7 @@ eng_session_cm_create_channel(struct karst_session *s, struct session_call *c)
 }
 
 static void
-free_channel(struct karst_session *s, struct cm_channel *ch)
+cm_channel_free(struct karst_session *s, struct cm_channel *ch)
 {
 	eng_stream_close(&ch->stream);
 	eng_handles_del(&s->cm.channels, ch->handle);
@@ -96,7 +96,7 @@ eng_session_cm_destroy_channel(struct karst_session *s, struct session_call *c)
 	if (ch != NULL && ch->ids != 0) {
 		ret = say(c, -EBUSY, "channel %u: %u identifiers use it", req->channel, ch->ids);
 	} else if (ch != NULL) {
-		free_channel(s, ch);
+		cm_channel_free(s, ch);
 		ret = 0;
 	}
 	eng_cm_leave(cm);
@@ -151,7 +151,7 @@ eng_session_cm_get_event(struct karst_session *s, struct session_call *c)
 /* --- life of identifiers --- */
 
 static int
-check_kind(struct session_call *c, const struct karst_ctl_cm_create_id_req *req)
+cm_check_kind(struct session_call *c, const struct karst_ctl_cm_create_id_req *req)
 {
 	bool ud = req->port_space == KARST_RDMACM_PS_UDP;
 
@@ -185,7 +185,7 @@ eng_session_cm_create_id(struct karst_session *s, struct session_call *c)
 	struct eng_cm *cm = eng_cm_enter(s->e);
 	struct cm_channel *ch = eng_session_find(c, &s->cm.channels, req->channel, "channel");
 	struct cm_id *id;
-	int ret = ch != NULL ? check_kind(c, req) : -EINVAL;
+	int ret = ch != NULL ? cm_check_kind(c, req) : -EINVAL;
 
 	if (ret == 0) {
 		ret = eng_cm_id_new(cm, &s->cm, ch, &id);
@@ -343,6 +343,6 @@ eng_session_drop_cm(struct karst_session *s)
 			if (!id->passive || id->told)
 				eng_cm_id_free(cm, id);
 	for (at = 0; (ch = eng_handles_next(&s->cm.channels, &at)) != NULL;)
-		free_channel(s, ch);
+		cm_channel_free(s, ch);
 	eng_cm_leave(cm);
 }

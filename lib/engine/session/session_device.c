@@ -58,7 +58,7 @@ node_guid(const struct karst_engine *e)
 
 /* Of @limit what the program's user may have. */
 static uint32_t
-most(const struct karst_session *s, enum eng_share_kind kind, uint32_t limit)
+device_most(const struct karst_session *s, enum eng_share_kind kind, uint32_t limit)
 {
 	return (uint32_t)karst_min_u64(limit, eng_share_most(s->share, kind));
 }
@@ -73,21 +73,21 @@ eng_session_query_device(struct karst_session *s, struct session_call *c)
 	rsp->max_mr_bytes = l->max_mr_bytes;
 	rsp->nports = eng_session_nports(s->e);
 	eng_session_max_queues(s, &rsp->max_qp, &rsp->max_cq, &rsp->max_srq);
-	rsp->max_qp = most(s, ENG_SHARE_QPS, rsp->max_qp);
+	rsp->max_qp = device_most(s, ENG_SHARE_QPS, rsp->max_qp);
 	rsp->max_qp_wr = rsp->max_srq_wr = eng_session_max_wr(s);
 	rsp->max_sge = rsp->max_srq_sge = KARST_WQ_MAX_SGE;
 	rsp->max_inline = KARST_WQ_MAX_INLINE;
 	rsp->max_cqe = eng_session_max_cqe(s);
-	rsp->max_mr = most(s, ENG_SHARE_KEYS, l->max_mrs);
-	rsp->max_mw = most(s, ENG_SHARE_KEYS, l->max_mws);
-	rsp->max_pd = most(s, ENG_SHARE_PDS, l->max_pds);
-	rsp->max_ah = most(s, ENG_SHARE_AHS, l->max_ahs);
+	rsp->max_mr = device_most(s, ENG_SHARE_KEYS, l->max_mrs);
+	rsp->max_mw = device_most(s, ENG_SHARE_KEYS, l->max_mws);
+	rsp->max_pd = device_most(s, ENG_SHARE_PDS, l->max_pds);
+	rsp->max_ah = device_most(s, ENG_SHARE_AHS, l->max_ahs);
 	rsp->max_qp_rd_atom = KARST_QP_MAX_RD_ATOMIC;
 	rsp->max_channels = l->max_channels;
-	rsp->max_mcasts =
-		most(s, ENG_SHARE_MCASTS, karst_min_u32(l->max_mcasts, s->e->cfg.max_mcasts));
+	rsp->max_mcasts = device_most(
+		s, ENG_SHARE_MCASTS, karst_min_u32(l->max_mcasts, s->e->cfg.max_mcasts));
 	rsp->max_mcast_qps = karst_min_u32(rsp->max_mcasts, KARST_ENGINE_GROUP_QPS);
-	rsp->max_xrcd = most(s, ENG_SHARE_XRCDS, l->max_xrcds);
+	rsp->max_xrcd = device_most(s, ENG_SHARE_XRCDS, l->max_xrcds);
 	return 0;
 }
 

@@ -30,7 +30,7 @@ key_upper(uint32_t key)
 /* --- checks --- */
 
 static int
-check_access(struct session_call *c, uint32_t access)
+mr_check_access(struct session_call *c, uint32_t access)
 {
 	if ((access & ~(uint32_t)KNOWN) != 0)
 		return say(c, -EINVAL, "access 0x%x: known are the bits 0x%x", access, KNOWN);
@@ -43,7 +43,7 @@ check_access(struct session_call *c, uint32_t access)
 }
 
 static int
-check_range(struct session_call *c, const char *what, uint64_t addr, uint64_t len)
+mr_check_range(struct session_call *c, const char *what, uint64_t addr, uint64_t len)
 {
 	if (len != 0 && addr + (len - 1) < addr)
 		return say(c, -EINVAL, "%s 0x%llx, len %llu: wraps around 2^64", what,
@@ -66,10 +66,10 @@ check_translation(const struct karst_session *s, struct session_call *c, const s
 	uint32_t access, uint64_t had)
 {
 	uint64_t max = s->limits.max_mr_bytes, others = s->mr_bytes - had;
-	int ret = check_range(c, "addr", r->addr, r->len);
+	int ret = mr_check_range(c, "addr", r->addr, r->len);
 
 	if (ret == 0 && (access & KARST_ACCESS_ZERO_BASED) == 0)
-		ret = check_range(c, "iova", r->iova, r->len);
+		ret = mr_check_range(c, "iova", r->iova, r->len);
 	if (ret == 0 && (r->len > max || others > max - r->len))
 		ret = say(c, -ENOMEM,
 			"len %llu: this program has registered %llu of the %llu bytes that it may "
@@ -200,7 +200,7 @@ eng_session_reg_mr(struct karst_session *s, struct session_call *c)
 
 	if (pd == NULL)
 		return -EINVAL;
-	ret = check_access(c, req->access);
+	ret = mr_check_access(c, req->access);
 	if (ret == 0)
 		ret = check_translation(s, c, &r, req->access, 0);
 	if (ret != 0)
@@ -272,7 +272,7 @@ check_rereg(const struct karst_session *s, struct session_call *c, const struct 
 
 	if (req->what == 0 || (req->what & ~(uint32_t)REREG_KNOWN) != 0)
 		return say(c, -EINVAL, "what 0x%x: some of the bits 0x%x", req->what, REREG_KNOWN);
-	ret = check_access(c, access);
+	ret = mr_check_access(c, access);
 	if (ret != 0 || (req->what & KARST_REREG_TRANSLATION) != 0)
 		return ret != 0 ? ret : check_translation(s, c, &r, access, mr->len);
 	if (req->npieces != 0 || c->nfds != 0)

@@ -37,7 +37,7 @@ check_sizes(struct session_call *c, const struct karst_ctl_create_qp_req *req)
 }
 
 static bool
-is_xrc(uint32_t type)
+type_is_xrc(uint32_t type)
 {
 	return type == KARST_QPT_XRC_SEND || type == KARST_QPT_XRC_RECV;
 }
@@ -45,7 +45,7 @@ is_xrc(uint32_t type)
 static int
 check_type(struct session_call *c, uint32_t type)
 {
-	if ((type >= KARST_QPT_RC && type <= KARST_QPT_UD) || is_xrc(type))
+	if ((type >= KARST_QPT_RC && type <= KARST_QPT_UD) || type_is_xrc(type))
 		return 0;
 	return say(c, -EINVAL, "type %u: %u (RC), %u (UC), %u (UD), %u (XRC_SEND) or %u (XRC_RECV)",
 		type, KARST_QPT_RC, KARST_QPT_UC, KARST_QPT_UD, KARST_QPT_XRC_SEND,

@@ -38,7 +38,7 @@ eng_session_create_channel(struct karst_session *s, struct session_call *c)
 }
 
 static void
-free_channel(struct karst_session *s, struct session_channel *ch)
+channel_free(struct karst_session *s, struct session_channel *ch)
 {
 	eng_stream_close(&ch->stream);
 	eng_handles_del(&s->channels, ch->handle);
@@ -56,7 +56,7 @@ eng_session_destroy_channel(struct karst_session *s, struct session_call *c)
 	if (ch->cqs != 0)
 		return say(c, -EBUSY, "channel %u: %u completion queues use it", req->channel,
 			ch->cqs);
-	free_channel(s, ch);
+	channel_free(s, ch);
 	return 0;
 }
 
@@ -544,7 +544,7 @@ eng_session_drop_queues(struct karst_session *s)
 		ret |= destroy_cq(s, cq);
 	at = 0;
 	while ((ch = eng_handles_next(&s->channels, &at)) != NULL)
-		free_channel(s, ch);
+		channel_free(s, ch);
 	assert(ret == 0);
 	(void)ret;
 }

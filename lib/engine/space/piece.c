@@ -27,7 +27,7 @@
 #define MAX_PROBE 1024u
 
 static bool
-refuse(char *why, const char *what)
+piece_refuse(char *why, const char *what)
 {
 	snprintf(why, KARST_CTL_WHY, "%s", what);
 	return false;
@@ -35,24 +35,25 @@ refuse(char *why, const char *what)
 
 /* Can @fd be mapped from @off on?  *page: of its mappings. */
 static bool
-mappable(int fd, uint64_t off, uint64_t len, uint32_t *page, char *why)
+piece_mappable(int fd, uint64_t off, uint64_t len, uint32_t *page, char *why)
 {
 	struct statfs fs;
 	struct stat st;
 
 	if (fstat(fd, &st) != 0 || fstatfs(fd, &fs) != 0)
-		return refuse(why, "the descriptor is not valid");
+		return piece_refuse(why, "the descriptor is not valid");
 	if (!S_ISREG(st.st_mode))
-		return refuse(why, "the descriptor is neither a memory file nor a regular file");
+		return piece_refuse(
+			why, "the descriptor is neither a memory file nor a regular file");
 	if (!karst_files_in_memory(fd))
-		return refuse(why,
+		return piece_refuse(why,
 			"the file is not in memory: only those of tmpfs and hugetlbfs can be "
 			"shared");
 	*page = (uint32_t)fs.f_type == HUGETLBFS_MAGIC ? (uint32_t)fs.f_bsize : PAGE;
 	if (!karst_is_pow2(*page) || *page > PAGE_MAX)
-		return refuse(why, "the file's size of page is not supported");
+		return piece_refuse(why, "the file's size of page is not supported");
 	if (off > (uint64_t)st.st_size || len > (uint64_t)st.st_size - off)
-		return refuse(why, "the piece ends behind the end of its file");
+		return piece_refuse(why, "the piece ends behind the end of its file");
 	return true;
 }
 
@@ -75,7 +76,7 @@ open_fd(const struct karst_ctl_piece *p, const int *fds, unsigned int nfds, bool
 		return -EBADF;
 	}
 	fd = fds[p->fd];
-	if (!mappable(fd, p->file_off, p->len, &src->page, why))
+	if (!piece_mappable(fd, p->file_off, p->len, &src->page, why))
 		return -EBADF;
 	if (!whole_pages(p, src->page)) {
 		snprintf(why, KARST_CTL_WHY,
@@ -88,7 +89,7 @@ open_fd(const struct karst_ctl_piece *p, const int *fds, unsigned int nfds, bool
 	mode = fcntl(fd, F_GETFL);
 	if (mode == -1 || (mode & O_PATH) != 0 || (mode & O_ACCMODE) == O_WRONLY ||
 		(write && (mode & O_ACCMODE) != O_RDWR)) {
-		refuse(why,
+		piece_refuse(why,
 			write ? "the descriptor is not open for reading and writing"
 			      : "the descriptor is not open for reading");
 		return -EACCES;
@@ -123,7 +124,8 @@ open_vma(const struct karst_space *s, const struct karst_ctl_piece *p, bool writ
 	fd = eng_space_open(s, &ask);
 	if (fd < 0)
 		return;
-	if (!mappable(fd, p->file_off, p->len, &src->page, why) || !whole_pages(p, src->page)) {
+	if (!piece_mappable(fd, p->file_off, p->len, &src->page, why) ||
+		!whole_pages(p, src->page)) {
 		close(fd);
 		return;
 	}

@@ -142,7 +142,7 @@ take_local(struct cursor *c, size_t bytes, struct iovec *out, int *n)
 
 /* Bytes of [at, at + len) that the program itself could touch so now. */
 static uint64_t
-permitted(struct karst_space *s, uint64_t at, uint64_t len, bool write)
+reach_permitted(struct karst_space *s, uint64_t at, uint64_t len, bool write)
 {
 	struct karst_vmas vmas;
 	uint64_t reaches;
@@ -155,7 +155,7 @@ permitted(struct karst_space *s, uint64_t at, uint64_t len, bool write)
 }
 
 static void
-advance(struct cursor *c, size_t bytes)
+iov_advance(struct cursor *c, size_t bytes)
 {
 	while (bytes > 0) {
 		size_t part = karst_min_u64(c->iov->iov_len - c->off, bytes);
@@ -213,7 +213,7 @@ move_range(struct karst_space *s, struct cursor *c, uint64_t at, uint64_t len, b
 		if (!write || !worth_waiting(s, at + done, &waited_us))
 			return done > 0 ? (ssize_t)done : -EFAULT;
 		*c = from;
-		advance(c, got > 0 ? (size_t)got : 0);
+		iov_advance(c, got > 0 ? (size_t)got : 0);
 	}
 	return (ssize_t)done;
 }
@@ -232,7 +232,7 @@ move_ranges(struct karst_space *s, const struct iovec *local, const struct iovec
 		/* what adjoins goes in one call */
 		for (next = i + 1; next < n && (uintptr_t)remote[next].iov_base == at + len; next++)
 			len += remote[next].iov_len;
-		may = look ? permitted(s, at, len, write) : len;
+		may = look ? reach_permitted(s, at, len, write) : len;
 		ret = may > 0 || len == 0 ? move_range(s, &c, at, may, write) : -EFAULT;
 		if (ret > 0)
 			moved += ret;
@@ -245,8 +245,8 @@ move_ranges(struct karst_space *s, const struct iovec *local, const struct iovec
 }
 
 static ssize_t
-move(struct karst_space *s, const struct iovec *local, const struct iovec *remote, unsigned int n,
-	bool write)
+reach_move(struct karst_space *s, const struct iovec *local, const struct iovec *remote,
+	unsigned int n, bool write)
 {
 	ssize_t ret;
 
@@ -266,12 +266,12 @@ ssize_t
 eng_space_read(struct karst_space *s, const struct iovec *local, const struct iovec *remote,
 	unsigned int n)
 {
-	return move(s, local, remote, n, false);
+	return reach_move(s, local, remote, n, false);
 }
 
 ssize_t
 eng_space_write(struct karst_space *s, const struct iovec *local, const struct iovec *remote,
 	unsigned int n)
 {
-	return move(s, local, remote, n, true);
+	return reach_move(s, local, remote, n, true);
 }

@@ -304,7 +304,7 @@ map_pieces(struct karst_space_region *r, const struct eng_source *src, unsigned 
 
 /* Sums up what is in the region proper, and looks whether what is copied is there. */
 static int
-survey(struct karst_space_region *r, char *why)
+region_survey(struct karst_space_region *r, char *why)
 {
 	struct karst_space *s = r->space;
 	unsigned int i;
@@ -371,7 +371,7 @@ to_hold(const struct karst_space_region *r, const struct eng_source *src, unsign
 /* Pages that are mapped stay, even if the program gives them up: they count.  Before anything is
  * mapped, lest refusing it costs more than asking for it. */
 static int
-hold(const struct karst_space_region *r, uint64_t bytes, char *why)
+region_hold(const struct karst_space_region *r, uint64_t bytes, char *why)
 {
 	struct eng_share_info info;
 
@@ -424,13 +424,13 @@ make_region(
 		eng_window_free(&r->w);
 		return -ENOMEM;
 	}
-	ret = hold(r, bytes, why);
+	ret = region_hold(r, bytes, why);
 	if (ret != 0) {
 		drop_window(r);
 		return ret;
 	}
 	map_pieces(r, src, n, write);
-	ret = survey(r, why);
+	ret = region_survey(r, why);
 	if (ret != 0)
 		r->shared_bytes = 0;
 	/* what could not be mapped after all */

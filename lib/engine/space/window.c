@@ -125,7 +125,7 @@ put_zeros(uintptr_t at, uint64_t len, int prot)
  * lcore, and what is still there has to be unmapped.  System calls only.
  */
 static bool
-mend(const void *p)
+window_mend(const void *p)
 {
 	struct eng_window *w = eng_window_of(p);
 	const struct eng_piece *piece;
@@ -156,7 +156,7 @@ on_sigbus(int sig, siginfo_t *info, void *ctx)
 {
 	int err = errno;
 
-	if (mend(info->si_addr)) {
+	if (window_mend(info->si_addr)) {
 		errno = err;
 		return;
 	}
@@ -193,7 +193,7 @@ open_guard(void)
 
 /* Fills the page tables, so that no lcore ever takes a fault there.  false: a page is missing. */
 static bool
-populate(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, bool write)
+window_populate(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, bool write)
 {
 	off_t hole;
 
@@ -207,7 +207,7 @@ populate(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, bool write
 }
 
 static bool
-unmap(void *at, uint64_t len)
+window_unmap(void *at, uint64_t len)
 {
 	if (mmap(at, len, PROT_NONE, MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1,
 		    0) == MAP_FAILED)
@@ -232,9 +232,9 @@ eng_window_map(void *at, uint64_t len, uint32_t page, int fd, uint64_t off, bool
 	if (len >= 2u << 20)
 		madvise(at, len, MADV_HUGEPAGE);
 	if (ioctl(range.guard, UFFDIO_REGISTER, &reg) == 0 &&
-		populate(at, len, page, fd, off, write))
+		window_populate(at, len, page, fd, off, write))
 		return true;
-	unmap(at, len);
+	window_unmap(at, len);
 	return false;
 }
 
@@ -343,7 +343,7 @@ block_give(unsigned int order, uint64_t off)
 /* --- reserving --- */
 
 static void *
-reserve(size_t bytes, int prot)
+range_reserve(size_t bytes, int prot)
 {
 	void *p = mmap(NULL, bytes, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -357,7 +357,7 @@ reserve(size_t bytes, int prot)
 static bool
 reserve_range(uint64_t bytes)
 {
-	uint8_t *p = reserve(2 * bytes, PROT_NONE);
+	uint8_t *p = range_reserve(2 * bytes, PROT_NONE);
 	uint64_t head;
 
 	if (p == NULL)
@@ -366,7 +366,8 @@ reserve_range(uint64_t bytes)
 	if (head != 0)
 		munmap(p, head);
 	munmap(p + head + bytes, bytes - head);
-	range.table = reserve(bytes / GRANULE * sizeof(range.table[0]), PROT_READ | PROT_WRITE);
+	range.table =
+		range_reserve(bytes / GRANULE * sizeof(range.table[0]), PROT_READ | PROT_WRITE);
 	if (range.table == NULL) {
 		munmap(p + head, bytes);
 		return false;
@@ -417,7 +418,7 @@ eng_window_init(void)
 /* --- windows --- */
 
 static void
-fill(const struct eng_window *w, uintptr_t v)
+window_fill(const struct eng_window *w, uintptr_t v)
 {
 	_Atomic uintptr_t *word = word_of(w->base);
 	uint64_t i, n = ((w->base - range.base) % GRANULE + w->bytes + GRANULE - 1) / GRANULE;
@@ -449,7 +450,7 @@ eng_window_alloc(struct eng_window *w, uint64_t align, uint64_t lead)
 	if (ret == 0) {
 		w->base = range.base + off + lead;
 		w->reserved = 1ull << order;
-		fill(w, (uintptr_t)w);
+		window_fill(w, (uintptr_t)w);
 	}
 	pthread_mutex_unlock(&range.lock);
 	return ret;
@@ -460,13 +461,13 @@ eng_window_free(struct eng_window *w)
 {
 	uint64_t off = (uint64_t)(w->base - range.base) & ~(w->reserved - 1);
 	/* one mapping again, so that the kernel merges it with its neighbours */
-	bool unmapped = unmap(range.base + off, w->reserved);
+	bool unmapped = window_unmap(range.base + off, w->reserved);
 
 	if (atomic_load(&range.sunk))
 		fallocate(range.sink, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)off,
 			(off_t)w->reserved);
 	pthread_mutex_lock(&range.lock);
-	fill(w, 0);
+	window_fill(w, 0);
 	/* what could not be unmapped is not given out again */
 	if (unmapped)
 		block_give((unsigned int)__builtin_ctzll(w->reserved), off);

@@ -66,7 +66,7 @@ class_of(size_t size, size_t *rounded)
 
 /* Aligned addresses without memory behind them. */
 static uint8_t *
-reserve(size_t bytes)
+arena_reserve(size_t bytes)
 {
 	uint8_t *p, *at;
 	size_t lead;
@@ -92,7 +92,7 @@ map_private(size_t bytes)
 
 	if (p != MAP_FAILED)
 		return p;
-	p = reserve(bytes);
+	p = arena_reserve(bytes);
 	if (p != NULL)
 		madvise(p, bytes, MADV_HUGEPAGE); /* a wish */
 	return p;
@@ -119,7 +119,7 @@ make_file(const char *name, size_t bytes)
 static uint8_t *
 map_file(int fd, size_t bytes)
 {
-	uint8_t *at = reserve(bytes);
+	uint8_t *at = arena_reserve(bytes);
 
 	if (at == NULL)
 		return NULL;
@@ -140,7 +140,7 @@ is_over_limit(const struct arena *a, size_t bytes)
 
 /* A memory file of @bytes and its descriptor are the user's. */
 static bool
-charge(struct arena *a, size_t bytes)
+arena_charge(struct arena *a, size_t bytes)
 {
 	a->share_refused = true;
 	if (!eng_share_take(a->share, ENG_SHARE_RING_BYTES, bytes))
@@ -154,7 +154,7 @@ charge(struct arena *a, size_t bytes)
 }
 
 static void
-discharge(const struct arena *a, size_t bytes)
+arena_discharge(const struct arena *a, size_t bytes)
 {
 	eng_share_give(a->share, ENG_SHARE_RING_BYTES, bytes);
 	eng_share_give(a->share, ENG_SHARE_DESCRIPTORS, 1);
@@ -166,11 +166,11 @@ chunk_map(struct arena *a, size_t bytes)
 {
 	struct arena_chunk *c;
 
-	if (is_over_limit(a, bytes) || !charge(a, bytes))
+	if (is_over_limit(a, bytes) || !arena_charge(a, bytes))
 		return NULL;
 	c = calloc(1, sizeof(*c));
 	if (c == NULL) {
-		discharge(a, bytes);
+		arena_discharge(a, bytes);
 		return NULL;
 	}
 	c->bytes = bytes;
@@ -186,7 +186,7 @@ chunk_map(struct arena *a, size_t bytes)
 		if (c->fd >= 0)
 			close(c->fd);
 		free(c);
-		discharge(a, bytes);
+		arena_discharge(a, bytes);
 		return NULL;
 	}
 	a->next_number++;
@@ -203,7 +203,7 @@ chunk_unmap(struct arena *a, struct arena_chunk **at)
 
 	*at = c->next;
 	a->mapped -= c->bytes;
-	discharge(a, c->bytes);
+	arena_discharge(a, c->bytes);
 	munmap(c->map, c->bytes);
 	if (c->fd >= 0)
 		close(c->fd);
@@ -277,7 +277,7 @@ block_pop(struct arena *a, unsigned int class)
 /* --- allocation --- */
 
 static void
-init(struct arena *a, const char *file, uint64_t max_bytes)
+arena_init(struct arena *a, const char *file, uint64_t max_bytes)
 {
 	memset(a, 0, sizeof(*a));
 	a->chunk_bytes = CHUNK_MIN_BYTES;
@@ -288,7 +288,7 @@ init(struct arena *a, const char *file, uint64_t max_bytes)
 void
 eng_arena_init(struct arena *a)
 {
-	init(a, NULL, 0);
+	arena_init(a, NULL, 0);
 }
 
 uint64_t
@@ -303,7 +303,7 @@ eng_arena_bytes(size_t size)
 void
 eng_arena_init_files(struct arena *a, const char *name, uint64_t max_bytes)
 {
-	init(a, name, max_bytes);
+	arena_init(a, name, max_bytes);
 }
 
 static bool
@@ -314,7 +314,7 @@ is_large(size_t rounded)
 
 /* Cuts @rounded bytes off the newest chunk, or off a new one. */
 static uint8_t *
-cut(struct arena *a, size_t rounded)
+block_cut(struct arena *a, size_t rounded)
 {
 	struct arena_chunk *c;
 	uint8_t *p;
@@ -361,7 +361,7 @@ chunk_punch(struct arena_chunk *c)
 
 /* A block of a file that is large, which has a chunk for itself. */
 static void
-punch(struct arena *a, uint8_t *p)
+block_punch(struct arena *a, uint8_t *p)
 {
 	chunk_punch(*chunk_at(a, p));
 }
@@ -389,7 +389,7 @@ make_pages(struct arena *a, uint8_t *p, size_t bytes)
 
 /* A block that has not been used before: zero. */
 static uint8_t *
-fresh(struct arena *a, size_t rounded)
+chunk_fresh(struct arena *a, size_t rounded)
 {
 	uint8_t *p;
 
@@ -397,7 +397,7 @@ fresh(struct arena *a, size_t rounded)
 		return own_chunk(a, rounded);
 	if (!records_for_one_more(a))
 		return NULL;
-	p = is_large(rounded) ? own_chunk(a, rounded) : cut(a, rounded);
+	p = is_large(rounded) ? own_chunk(a, rounded) : block_cut(a, rounded);
 	a->nblocks += p != NULL;
 	return p;
 }
@@ -471,7 +471,7 @@ from_other_sizes(struct arena *a, size_t rounded)
 	a->tight = true;
 	if (!clear_one(a, rounded)) {
 		unmap_unused(a);
-		return fresh(a, rounded);
+		return chunk_fresh(a, rounded);
 	}
 	if (!records_for_one_more(a))
 		return NULL;
@@ -497,11 +497,11 @@ eng_arena_alloc(struct arena *a, size_t size)
 	} else {
 		p = block_pop(a, class);
 		if (p != NULL && is_large(rounded))
-			punch(a, p);
+			block_punch(a, p);
 		else if (p != NULL)
 			memset(p, 0, rounded);
 		else
-			p = fresh(a, rounded);
+			p = chunk_fresh(a, rounded);
 		if (p == NULL && a->file != NULL)
 			p = from_other_sizes(a, rounded);
 	}
@@ -532,7 +532,7 @@ eng_arena_free(struct arena *a, void *p, size_t size)
 		return;
 	}
 	if (is_large(rounded))
-		punch(a, p);
+		block_punch(a, p);
 	block_push(a, class, p);
 }
 
@@ -580,5 +580,5 @@ eng_arena_fini(struct arena *a)
 		a->slabs = s->next;
 		free(s);
 	}
-	init(a, a->file, a->max_mapped);
+	arena_init(a, a->file, a->max_mapped);
 }

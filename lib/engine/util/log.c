@@ -13,7 +13,7 @@
 static int logtype = -1;
 
 static void
-sink(enum karst_log_level level, const char *fmt, va_list ap)
+log_sink(enum karst_log_level level, const char *fmt, va_list ap)
 {
 	static const uint32_t levels[] = {
 		[KARST_LOG_ERR] = RTE_LOG_ERR,
@@ -35,5 +35,5 @@ eng_log_init(void)
 		return;
 	logtype = rte_log_register_type_and_pick_level("karst", RTE_LOG_NOTICE);
 	if (logtype >= 0)
-		karst_log_set_sink(sink);
+		karst_log_set_sink(log_sink);
 }

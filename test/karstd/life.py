@@ -75,7 +75,7 @@ def at_most_one(tap, karstd, folder):
     tap.point('of three that are started at once, one has the socket', problems)
 
 
-def foreign_sockets(tap, karstd, folder):
+def sockets_of_others(tap, karstd, folder):
     path = os.path.join(folder, 'taken')
     with open(path, 'w', encoding='utf-8') as f:
         f.write('precious')
@@ -85,11 +85,11 @@ def foreign_sockets(tap, karstd, folder):
         if f.read() != 'precious':
             problems.append('the file has changed')
     tap.point('a file in the place of the socket is not touched', problems)
-    path = os.path.join(folder, 'foreign')
+    path = os.path.join(folder, 'others')
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.bind(path)
         sock.listen()
-        d = Daemon(karstd, folder, LOOPBACK, name='foreign', path=path)
+        d = Daemon(karstd, folder, LOOPBACK, name='others', path=path)
         problems = d.refuses(3, 'another program listens')
         if not os.path.exists(path):
             problems.append('the socket is gone')
@@ -303,7 +303,7 @@ def main(argv):
         return 2
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder:
-        for part in (starts_and_stops, after_a_crash, at_most_one, foreign_sockets, permissions,
+        for part in (starts_and_stops, after_a_crash, at_most_one, sockets_of_others, permissions,
                      missing_devices, memory, logs, full_disk, clients):
             part(tap, argv[1], folder)
     return tap.finish()

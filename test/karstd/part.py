@@ -39,7 +39,7 @@ os.write(fd, b'of the program ' * 1024)
 shared = mmap.mmap(fd, 8192)
 alone = mmap.mmap(fd, 4096, access=mmap.ACCESS_COPY)
 read_only = mmap.mmap(os.open(f'/proc/self/fd/{fd}', os.O_RDONLY), 4096, prot=mmap.PROT_READ)
-foreign = mmap.mmap(9, 4096)
+others = mmap.mmap(9, 4096)
 if sys.argv[2] == 'hidden':
     ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
 sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -47,7 +47,7 @@ sock.connect(sys.argv[1])
 address = lambda m: ctypes.addressof((ctypes.c_char * len(m)).from_buffer(m))
 ends = {line.split()[0]: line for line in open('/proc/self/maps', encoding='ascii')}
 ro = [l for l in ends if ends[l].split()[1] == 'r--s' and 'memfd:part' in ends[l]][0]
-print(f'{address(shared):x} {address(alone):x} {ro.split("-")[0]} {address(foreign):x}', flush=True)
+print(f'{address(shared):x} {address(alone):x} {ro.split("-")[0]} {address(others):x}', flush=True)
 sys.stdin.read()
 '''
 
@@ -134,7 +134,7 @@ class Program:
             preexec_fn=lambda: os.dup2(secret, 9))
         self.sock, _ = server.accept()
         words = self.process.stdout.readline().split()
-        self.shared, self.alone, self.read_only, self.foreign = (int(w, 16) for w in words)
+        self.shared, self.alone, self.read_only, self.others = (int(w, 16) for w in words)
 
     def close(self):
         self.sock.close()
@@ -214,8 +214,8 @@ def others_files(part, program):
     line = part.line(program.sock)
     at = program.shared
     cases = {
-        'a file that the user may not open': dict(start=program.foreign, end=program.foreign + PAGE,
-                                                  addr=program.foreign, size=PAGE),
+        'a file that the user may not open': dict(start=program.others, end=program.others + PAGE,
+                                                  addr=program.others, size=PAGE),
         'more than the program has opened it for': dict(
             start=program.read_only, end=program.read_only + PAGE, addr=program.read_only,
             size=PAGE, write=1),

@@ -255,7 +255,7 @@ def xdp_faults(tap, karstd, folder):
                     'char LICENSE[] __attribute__((section("license"), used)) = "BSD";\n')
         sh('clang', '-O2', '-target', 'bpf', '-c', source, '-o', source + '.o')
         sh('ip', '-n', NETNS[0], 'link', 'set', DEV, 'xdp', 'obj', source + '.o', 'sec', 'xdp')
-        d = Daemon(karstd, folder, netdev_conf('af_xdp'), name='foreign', netns=NETNS[0])
+        d = Daemon(karstd, folder, netdev_conf('af_xdp'), name='others', netns=NETNS[0])
         problems = d.refuses(1, f'another XDP program is attached to {DEV}')
         if 'xdp' not in sh('ip', '-n', NETNS[0], 'link', 'show', DEV):
             problems.append('the other program is gone')

@@ -17,7 +17,7 @@ The rules are those of doc/architecture.rst:
   system headers  in lib/qp and what it stands on only headers that neither block, allocate, log
                   nor tell time
   system calls    the same for the functions themselves
-  foreign         no rte_*.h below lib/engine, no infiniband/*.h anywhere in lib/
+  other stacks    no rte_*.h below lib/engine, no infiniband/*.h anywhere in lib/
   own header      a .c that has a header of its own name includes it first, or the folder's
                   private header (*_priv.h)
   sources         nothing includes a .c
@@ -263,7 +263,7 @@ def check_system_calls(tree):
                 yield f'{path}:{number}: {match.group(1)}() below lib/engine'
 
 
-def check_foreign(tree):
+def check_other_stacks(tree):
     for path in tree.c_files():
         lib = lib_of(path)
         if not lib:
@@ -313,7 +313,7 @@ def x86():
     return os.uname().machine == 'x86_64'
 
 
-def foreign_isa(path):
+def other_isa(path):
     """A header for the other architecture cannot be compiled here."""
     name = os.path.basename(path)
     return ('x86' in name and not x86()) or (('arm' in name or 'neon' in name) and x86())
@@ -337,7 +337,7 @@ def check_self_contained(tree):
     jobs = []
     for path in tree.c_files():
         lib = lib_of(path)
-        if (not path.endswith('.h') or not lib or lib not in MAY_SEE or foreign_isa(path) or
+        if (not path.endswith('.h') or not lib or lib not in MAY_SEE or other_isa(path) or
                 path in TEMPLATES):
             continue
         flags = ['-I' + os.path.join(tree.root, d)
@@ -358,7 +358,7 @@ CHECKS = {
     'rooms': check_rooms,
     'system headers': check_system_headers,
     'system calls': check_system_calls,
-    'foreign': check_foreign,
+    'other stacks': check_other_stacks,
     'own header': check_own_header,
     'sources': check_sources,
     'self-contained': check_self_contained,
@@ -427,8 +427,8 @@ BREAKS = [
     ('system calls', 'lib/qp/alloc.c', SPDX + 'void *f(void) { return malloc(1); }\n'),
     ('system calls', 'lib/crc/log.c', SPDX + 'void f(void) { printf ("x"); }\n'),
     ('system calls', 'lib/mem/now.c', SPDX + 'int f(void) { return clock_gettime(0, 0); }\n'),
-    ('foreign', 'lib/ring/rte.c', SPDX + '#include "rte_ring.h"\n'),
-    ('foreign', 'lib/engine/verbs.c', SPDX + '#include <infiniband/verbs.h>\n'),
+    ('other stacks', 'lib/ring/rte.c', SPDX + '#include "rte_ring.h"\n'),
+    ('other stacks', 'lib/engine/verbs.c', SPDX + '#include <infiniband/verbs.h>\n'),
     ('own header', 'lib/wire/wire.c', SPDX + '#include <string.h>\n#include "karst_wire.h"\n'),
     ('sources', 'test/unit/wire/test_inside.c', SPDX + '#include "../../../lib/wire/wire.c"\n'),
     ('self-contained', 'lib/wire/needy.h', SPDX + 'static inline uint32_t f(void) { return 0; }\n'),

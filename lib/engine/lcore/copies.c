@@ -258,8 +258,8 @@ keep(struct karst_core *core, struct karst_copy *pub, struct karst_pkt *pkt)
 	return pkt;
 }
 
-const struct karst_copy_ops eng_foreign_ops = {
-	.map = eng_foreign_map,
+const struct karst_copy_ops eng_unmapped_ops = {
+	.map = eng_unmapped_map,
 	.take = take,
 	.submit = submit,
 	.give_back = give_back,

@@ -80,19 +80,19 @@ eng_copy_first(struct eng_copy_list *l)
 	return c;
 }
 
-/* --- foreign.c --- */
+/* --- unmapped.c --- */
 
-/* Where @n bytes at a foreign address lead to, or the first of them. */
+/* Where @n bytes at an address of unmapped memory lead to, or the first of them. */
 struct eng_place eng_place_of(const uint8_t *host, uint32_t n);
 /* Does the process still live?  Asked before it is touched. */
 bool eng_space_alive(struct karst_space *s, uint64_t now_ns);
 /* karst_copy_ops.map */
-uint8_t *eng_foreign_map(struct karst_core *core, const uint8_t *host, uint32_t *n);
+uint8_t *eng_unmapped_map(struct karst_core *core, const uint8_t *host, uint32_t *n);
 
 /* --- copies.c --- */
 
 /* For struct karst_core_config; core->user is the lcore. */
-extern const struct karst_copy_ops eng_foreign_ops;
+extern const struct karst_copy_ops eng_unmapped_ops;
 
 int eng_copies_init(struct eng_lcore *lc);
 void eng_copies_fini(struct eng_lcore *lc);

@@ -577,7 +577,7 @@ accuse_alone(struct karst_space *s, void *arg)
 	accuse(lc->e->watch, lc, 0, s);
 }
 
-/* Frames of several queue pairs are sealed at once.  If all their foreign bytes are of one program,
+/* Frames of several queue pairs are sealed at once.  If all their unmapped bytes are of one program,
  * it is that one. */
 static void
 accuse_sealed(struct eng_lcore *lc)

@@ -37,7 +37,7 @@
 /* Free buffers that an lcore keeps: it takes from and gives to the pool so many at once. */
 #define ENG_STASH       128u
 #define ENG_SPILL       32u
-#define ENG_FETCH_AHEAD 4u /* foreign buffers whose mbuf is on its way */
+#define ENG_FETCH_AHEAD 4u /* buffers of another lcore whose mbuf is on its way */
 /* Frames that wait for room in a port's queue: what was left of one turn, and UD's next ones. */
 #define ENG_PENDING (2 * ENG_MAX_BURST)
 #define ENG_SEGS    (2 * ENG_MAX_BURST + KARST_WQ_MAX_SGE)
@@ -248,13 +248,13 @@ struct eng_lcore {
 	/* buffers */
 	struct rte_mempool *pool;
 	uint32_t nstash;
-	uint32_t nforeign; /* the lower ones of stash: freed by another lcore, from the pool */
-	uint32_t tx_ready; /* entries of tx_mbuf that are there */
+	uint32_t nstash_cold; /* the lower ones of stash: freed by another lcore, from the pool */
+	uint32_t tx_ready;    /* entries of tx_mbuf that are there */
 
 	struct eng_rxq rxq[KARST_ENGINE_MAX_PORTS];
 	struct rte_mbuf *stash[ENG_STASH];
 	struct rte_mbuf *tx_mbuf[ENG_MAX_BURST];
-	bool tx_cold[ENG_MAX_BURST]; /* tx_mbuf was foreign */
+	bool tx_cold[ENG_MAX_BURST]; /* tx_mbuf was freed by another lcore */
 	struct karst_pkt *tx_pkts[ENG_MAX_BURST];
 	struct karst_pkt tx_pkt[ENG_MAX_BURST] karst_cache_aligned;
 	struct karst_seal seals[ENG_MAX_BURST];

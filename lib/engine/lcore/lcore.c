@@ -18,7 +18,7 @@
 #include <rte_cycles.h>
 
 #include "crew.h"
-#include "foreign.h"
+#include "unmapped.h"
 
 #define LOOK_NS 500000u
 /* A turn that takes so long is counted: neighbours notice it. */
@@ -118,8 +118,8 @@ send_turn(struct eng_lcore *lc)
 	struct karst_core *core = lc->core;
 
 	eng_flush(lc);
-	if (eng_foreign_is_broken(lc))
-		eng_foreign_revoke(lc);
+	if (eng_unmapped_is_broken(lc))
+		eng_unmapped_revoke(lc);
 	if (core->nlinger != 0)
 		karst_core_linger(core);
 	lc->work += eng_tx_poll(lc);
@@ -338,7 +338,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.mem = e->mem,
 		.ahs = e->ahs,
 		.ops = &core_ops,
-		.copy_ops = &eng_foreign_ops,
+		.copy_ops = &eng_unmapped_ops,
 		.user = lc,
 	};
 	size_t bytes = karst_core_bytes(&cfg);

@@ -13,7 +13,7 @@
  *	sched.c    which queue pair builds frames; tx.c  buffers and the ports' queues
  *	mailbox.c  control calls across threads
  *	copies.c   memory that is not mapped; crew.c  threads of an lcore; courier.c  late programs;
- *	           foreign.c  where addresses lead to
+ *	           unmapped.c  where addresses lead to
  *	capture_ring.c  frames for a capture
  *	stats.c    counters, clock, keys
  */

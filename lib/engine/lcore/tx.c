@@ -14,15 +14,15 @@
  * leave.  That holds for UD, too, whose queue pairs stand at the port of their next packet.
  */
 #include "capture_ring.h"
-#include "foreign.h"
 #include "group.h"
+#include "unmapped.h"
 
 /* The hottest buffers go back, for the lcore that runs out of them to take. */
 void
 eng_stash_spill(struct eng_lcore *lc)
 {
 	lc->nstash -= ENG_SPILL;
-	lc->nforeign = karst_min_u32(lc->nforeign, lc->nstash);
+	lc->nstash_cold = karst_min_u32(lc->nstash_cold, lc->nstash);
 	rte_mempool_put_bulk(lc->pool, (void **)&lc->stash[lc->nstash], ENG_SPILL);
 }
 
@@ -37,7 +37,7 @@ stash_fill(struct eng_lcore *lc)
 		if (n == 0)
 			return false;
 	}
-	lc->nstash = lc->nforeign = n;
+	lc->nstash = lc->nstash_cold = n;
 	return true;
 }
 
@@ -54,13 +54,13 @@ frame_of(struct rte_mbuf *m)
  * payload as the frame before is sealed.
  */
 static inline bool
-is_foreign(struct eng_lcore *lc, struct rte_mbuf *m)
+take_cold(struct eng_lcore *lc, struct rte_mbuf *m)
 {
 	const uint8_t *data = frame_of(m);
 
-	if (karst_likely(lc->nstash >= lc->nforeign))
+	if (karst_likely(lc->nstash >= lc->nstash_cold))
 		return false;
-	lc->nforeign = lc->nstash;
+	lc->nstash_cold = lc->nstash;
 	if (lc->nstash >= ENG_FETCH_AHEAD)
 		karst_prefetchw(lc->stash[lc->nstash - ENG_FETCH_AHEAD]);
 	karst_prefetchw(data);
@@ -78,7 +78,7 @@ fresh(struct eng_lcore *lc, unsigned int i)
 	if (karst_unlikely(lc->nstash == 0 && !stash_fill(lc)))
 		return false;
 	m = lc->stash[--lc->nstash];
-	lc->tx_cold[i] = is_foreign(lc, m);
+	lc->tx_cold[i] = take_cold(lc, m);
 	*mbuf_rearm(m) = lc->rearm;
 	m->ol_flags = 0;
 	lc->tx_mbuf[i] = m;
@@ -291,8 +291,8 @@ eng_tx_poll(struct eng_lcore *lc)
 	atomic_store_explicit(&lc->at, ENG_AT_SEAL, memory_order_relaxed);
 	karst_icrc_seal_burst(b.seals, b.n);
 	atomic_store_explicit(&lc->at, ENG_AT_NONE, memory_order_relaxed);
-	if (eng_foreign_is_broken(lc))
-		lost |= eng_foreign_broken(lc, &b);
+	if (eng_unmapped_is_broken(lc))
+		lost |= eng_unmapped_broken(lc, &b);
 	if (karst_unlikely(lc->capture != NULL))
 		eng_capture_tx(lc, b.n, lost);
 	n = karst_likely(lost == 0) ? b.n : drop_lost(lc, b.n, lost);

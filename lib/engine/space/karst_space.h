@@ -6,8 +6,8 @@
  *
  * A region of a program becomes a *window* of as many addresses in the engine.  Pieces that the
  * two processes can share (a memory file, a shared mapping of the program) are mapped there;
- * where a piece must be copied, the window has no pages, and lib/mem's foreign path takes the
- * bytes across through a descriptor of the program's memory, batched.  The transport sees plain
+ * where a piece must be copied, the window has no pages, and the lcores take the bytes across
+ * (unmapped.c) through a descriptor of the program's memory, batched.  The transport sees plain
  * host addresses in both cases.
  *
  * A program can take pages away under the engine (truncate a file that it shares).  Touching such
@@ -52,7 +52,7 @@ void karst_space_destroy(struct karst_space *s);
  * -EINVAL: pieces that do not cover the range, or are not what they say; -EFAULT: the program has
  * no such memory, or may not write there; -EPERM: it would have to be copied, and the program has
  * not sent a descriptor of its memory; -EACCES: a file that its user may not open so;
- * -EBADF: a foreign descriptor; -ENOMEM.
+ * -EBADF: a descriptor of another file; -ENOMEM.
  */
 int karst_space_map(struct karst_space *s, uint64_t addr, uint64_t len, bool write,
 	const struct karst_ctl_piece *pieces, unsigned int n, const int *fds, unsigned int nfds,
@@ -61,8 +61,8 @@ int karst_space_map(struct karst_space *s, uint64_t addr, uint64_t len, bool wri
 /** After the key that named it is gone (karst_engine_mr_dereg()). */
 void karst_space_unmap(struct karst_space_region *r);
 
-/** Address in the engine of the first byte, for karst_engine_mr_reg(): a foreign one
- *  (karst_unmapped.h), not to be followed, if some of the region is copied. */
+/** Address in the engine of the first byte, for karst_engine_mr_reg(): one of unmapped
+ *  memory (karst_unmapped.h), not to be dereferenced, if some of the region is copied. */
 void *karst_space_host(const struct karst_space_region *r);
 
 /** Bytes of each way: shared, of these migrated, copied. */

@@ -6,8 +6,8 @@
  *
  * A region is a window (window.h).  Its pieces are opened and checked first (piece.c); only when
  * all are found good are addresses taken and files mapped over them.  Pieces that are copied get
- * no pages.  If there is one, the region's host addresses are foreign (karst_unmapped.h), and
- * foreign.c serves every access, piece by piece; if there is none, lib/mem and lib/qp see plain
+ * no pages.  If there is one, the region's host addresses are those of unmapped memory (karst_unmapped.h), and
+ * unmapped.c serves every access, piece by piece; if there is none, lib/mem and lib/qp see plain
  * memory.
  *
  * Files whose pages exist are mapped with their page tables filled, so that no lcore ever takes a
@@ -323,7 +323,7 @@ region_survey(struct karst_space_region *r, char *why)
 					   : eng_piece_probe(s, from, to - from, p->writable, why);
 			if (ret != 0)
 				return ret;
-			r->foreign = true;
+			r->unmapped = true;
 			continue;
 		}
 		r->shared_bytes += to - from;
@@ -527,7 +527,7 @@ karst_space_host(const struct karst_space_region *r)
 {
 	uintptr_t at = (uintptr_t)r->w.base + (r->addr - r->w.remote);
 
-	return (void *)(r->foreign ? at | KARST_MEM_UNMAPPED : at);
+	return (void *)(r->unmapped ? at | KARST_MEM_UNMAPPED : at);
 }
 
 void

@@ -32,7 +32,7 @@ struct karst_space {
 	pthread_mutex_t maps_lock;
 	struct eng_share *share; /* what its regions take is charged to it; NULL: nobody */
 	LIST_HEAD(, karst_space_region) regions;
-	_Atomic uint64_t alive_ns; /* when the process was last known to live; foreign.c */
+	_Atomic uint64_t alive_ns; /* when the process was last known to live; unmapped.c */
 	_Atomic bool failed;
 	_Atomic uint32_t refs; /* who made it, and copies that may outlast that */
 	struct eng_atomics *atomics;
@@ -57,7 +57,7 @@ struct karst_space_region {
 	LIST_ENTRY(karst_space_region) next;
 	uint64_t addr;
 	uint64_t len;
-	bool foreign; /* some of it is copied */
+	bool unmapped; /* some of it is copied */
 	uint64_t shared_bytes;
 	uint64_t migrated_bytes;
 	unsigned int nmaps; /* counted in the process's budget of mappings */

@@ -5,7 +5,7 @@
  * Windows: ranges of addresses in this process that stand for memory of others.
  *
  * All are cut from one large range that is reserved once and never readable as such.  A table
- * says for each address of it whose window it is, for the lcores (foreign.c) and for the SIGBUS
+ * says for each address of it whose window it is, for the lcores (unmapped.c) and for the SIGBUS
  * handler.
  */
 #ifndef ENGINE_WINDOW_H

@@ -94,7 +94,7 @@ static void
 hostile_up(struct hostile *h, const struct engine_bed_config *cfg)
 {
 	engine_bed_up(&h->bed, cfg);
-	h->pool = rte_pktmbuf_pool_create("foreign", 255, 0, sizeof(struct karst_pkt), 2048, 0);
+	h->pool = rte_pktmbuf_pool_create("other", 255, 0, sizeof(struct karst_pkt), 2048, 0);
 	cr_assert_not_null(h->pool);
 	engine_bed_settle(&h->bed);
 }
@@ -103,7 +103,8 @@ static void
 hostile_down(struct hostile *h)
 {
 	engine_bed_settle(&h->bed);
-	cr_assert_eq(rte_mempool_avail_count(h->pool), 255, "a foreign buffer is missing");
+	cr_assert_eq(
+		rte_mempool_avail_count(h->pool), 255, "a buffer of the other pool is missing");
 	engine_bed_down(&h->bed);
 	rte_mempool_free(h->pool);
 }

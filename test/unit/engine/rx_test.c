@@ -24,7 +24,7 @@ static void
 wire_up(struct wire *w, const struct engine_bed_config *cfg)
 {
 	engine_bed_up(&w->bed, cfg);
-	w->pool = rte_pktmbuf_pool_create("foreign", 255, 0, sizeof(struct karst_pkt), 2048, 0);
+	w->pool = rte_pktmbuf_pool_create("other", 255, 0, sizeof(struct karst_pkt), 2048, 0);
 	cr_assert_not_null(w->pool);
 	engine_bed_settle(&w->bed); /* what the ports announced */
 	karst_engine_counters(w->bed.e, KARST_ENGINE_ANY_LCORE, &w->before);
@@ -90,7 +90,8 @@ expect_drop(struct wire *w, enum karst_drop reason)
 			"%s: %lu after %lu", karst_drop_name(i), (unsigned long)now.drop[i],
 			(unsigned long)w->before.drop[i]);
 	w->before = now;
-	cr_assert_eq(rte_mempool_avail_count(w->pool), 255, "a foreign buffer is missing");
+	cr_assert_eq(
+		rte_mempool_avail_count(w->pool), 255, "a buffer of the other pool is missing");
 }
 
 static void

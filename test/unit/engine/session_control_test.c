@@ -369,7 +369,7 @@ Test(session_control, ring_bytes, .timeout = 1500)
 
 /* Every handle and key that there is, tried where it does not belong. */
 static void
-try_foreign(struct client *c, uint32_t pd, uint32_t mr, uint32_t mw, uint32_t ah, uint32_t ch,
+try_others(struct client *c, uint32_t pd, uint32_t mr, uint32_t mw, uint32_t ah, uint32_t ch,
 	uint32_t cq, uint32_t srq, uint32_t qp)
 {
 	uint32_t mine = client_pd(c);
@@ -450,9 +450,9 @@ Test(session_control, numbers_of_others, .timeout = 1500)
 	cr_assert_eq(CALL(d, CREATE_SRQ, create_srq, .pd = pd, .max_wr = 4), 0);
 	srq = RSP(d, create_srq)->srq;
 	client_qp(d, KARST_QPT_RC, pd, &cq, 0, 0, &qp);
-	try_foreign(c, pd, mr, mw, ahn, ch, cq.handle, srq, qp.handle);
-	try_foreign(c, 0, 0, 0, 0, 0, 0, 0, 0);
-	try_foreign(c, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX,
+	try_others(c, pd, mr, mw, ahn, ch, cq.handle, srq, qp.handle);
+	try_others(c, 0, 0, 0, 0, 0, 0, 0, 0);
+	try_others(c, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX, UINT32_MAX,
 		UINT32_MAX, UINT32_MAX);
 	/* a region's key with another low byte is none, a window's is one */
 	refused(d, -EINVAL, "key", CALL(d, DEREG_MR, dereg_mr, .key = mr ^ 1));
@@ -461,7 +461,7 @@ Test(session_control, numbers_of_others, .timeout = 1500)
 	cr_assert_eq(CALL(d, DESTROY_QP, destroy_qp, .qp = qp.handle), 0);
 	cr_assert_eq(CALL(d, DEREG_MR, dereg_mr, .key = mr), 0);
 	/* and what is destroyed is nobody's */
-	try_foreign(d, 0, mr, mw, 0, 0, 0, 0, qp.handle);
+	try_others(d, 0, mr, mw, 0, 0, 0, 0, qp.handle);
 	client_close(c);
 	client_close(d);
 	engine_bed_down(&bed);

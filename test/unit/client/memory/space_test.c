@@ -448,7 +448,7 @@ try_fd(struct rig *rig, int fd, uint64_t off, bool write)
 	return ret;
 }
 
-Test(space, foreign_descriptors)
+Test(space, descriptors_of_other_files)
 {
 	char path[64];
 	struct rig rig;

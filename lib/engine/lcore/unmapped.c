@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Where foreign addresses lead (karst_unmapped.h): into a mapped piece of a window, which is
+ * Where addresses of unmapped memory lead (karst_unmapped.h): into a mapped piece of a window, which is
  * followed like any other memory, or into one that has none, which is copied (copies.c).
  *
  * If a program took pages away that are mapped (window.c), frames may have been built from the
@@ -10,7 +10,7 @@
  * that requests fail, in this turn and the next ones, since a table of keys may be long; until all
  * lcores are through with it, frames are looked at.
  */
-#include "foreign.h"
+#include "unmapped.h"
 
 #include <poll.h>
 
@@ -60,7 +60,7 @@ eng_place_of(const uint8_t *host, uint32_t n)
 }
 
 uint8_t *
-eng_foreign_map(struct karst_core *core, const uint8_t *host, uint32_t *n)
+eng_unmapped_map(struct karst_core *core, const uint8_t *host, uint32_t *n)
 {
 	struct eng_place at = eng_place_of(host, *n);
 	uint32_t len = at.n;
@@ -103,7 +103,7 @@ is_of_failed(const struct eng_copies *cs, uint64_t off)
 
 /* Some of the table in each turn, since it may be long. */
 void
-eng_foreign_revoke(struct eng_lcore *lc)
+eng_unmapped_revoke(struct eng_lcore *lc)
 {
 	struct karst_mem_walk *w = &lc->revoking;
 
@@ -115,7 +115,7 @@ eng_foreign_revoke(struct eng_lcore *lc)
 }
 
 uint64_t
-eng_foreign_broken(struct eng_lcore *lc, const struct karst_tx_burst *b)
+eng_unmapped_broken(struct eng_lcore *lc, const struct karst_tx_burst *b)
 {
 	const uint8_t *room = lc->copies->room[0];
 	uint64_t lost = 0;

@@ -71,7 +71,7 @@ attached_of_user(const struct kd_server *s, uid_t uid)
 static int
 say_unfair(const struct client *c, char *why)
 {
-	return karst_ctl_say(why, -EUSERS,
+	return karst_ctl_reason(why, -EUSERS,
 		"user %u has so many programs attached that one more would leave too little to "
 		"others ([limits] share)",
 		c->peer.uid);
@@ -90,11 +90,11 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 	l = kd_conf_limits_of(&s->conf, c->peer.uid, gids, ngids);
 	most = l.clients;
 	if (s->nclients >= s->conf.socket.max_clients)
-		rc = karst_ctl_say(why, -EUSERS,
+		rc = karst_ctl_reason(why, -EUSERS,
 			"%u programs are attached, which is all that [socket] max_clients allows",
 			s->nclients);
 	else if (most != 0 && attached_of_user(s, c->peer.uid) >= most)
-		rc = karst_ctl_say(why, -EUSERS,
+		rc = karst_ctl_reason(why, -EUSERS,
 			"user %u has %u programs attached, which is all that [limits] clients allows",
 			c->peer.uid, most);
 	/* looked at here, too, lest those who are refused take places meanwhile */
@@ -211,7 +211,7 @@ open_session(struct client *c, char *why)
 	if (rc == -EUSERS)
 		say_unfair(c, why);
 	else if (rc != 0)
-		karst_ctl_say(
+		karst_ctl_reason(
 			why, rc, "no session for process %d: %s", (int)c->peer.pid, strerror(-rc));
 	return rc;
 }

@@ -310,18 +310,18 @@ memory_walk_vmas(struct made *m, struct karst_vmas *vmas, char *why)
 
 	/* a region of no bytes has no pieces, but a list */
 	if (!memory_grow(m))
-		return karst_ctl_say(why, -ENOMEM, "out of memory");
+		return karst_ctl_reason(why, -ENOMEM, "out of memory");
 	while (at < m->end) {
 		if (!memory_grow(m))
-			return karst_ctl_say(why, -ENOMEM, "out of memory");
+			return karst_ctl_reason(why, -ENOMEM, "out of memory");
 		ret = karst_vmas_next(vmas, at, &v);
 		if (ret < 0)
-			return karst_ctl_say(why, ret, "/proc/self/maps cannot be read");
+			return karst_ctl_reason(why, ret, "/proc/self/maps cannot be read");
 		if (ret == 0 || v.start > at || !v.read)
-			return karst_ctl_say(why, -EFAULT, "no readable memory at %#llx",
+			return karst_ctl_reason(why, -EFAULT, "no readable memory at %#llx",
 				(unsigned long long)at);
 		if (m->write && !v.write)
-			return karst_ctl_say(why, -EFAULT,
+			return karst_ctl_reason(why, -EFAULT,
 				"memory at %#llx is read-only: access must not include writing",
 				(unsigned long long)at);
 		at = add_vma(m, &v, at);
@@ -364,7 +364,7 @@ memory_scan(struct made *m, char *why)
 		ret = memory_walk_vmas(m, &vmas, why);
 		karst_vmas_close(&vmas);
 	} else {
-		karst_ctl_say(why, ret, "/proc/self/maps cannot be opened");
+		karst_ctl_reason(why, ret, "/proc/self/maps cannot be opened");
 	}
 	if (ret != 0)
 		memory_drop(m);
@@ -381,14 +381,14 @@ memory_begin(const void *addr, size_t len, bool write, struct made **out, char *
 	int ret;
 
 	if ((uintptr_t)addr + len < (uintptr_t)addr)
-		return karst_ctl_say(
+		return karst_ctl_reason(
 			why, -EINVAL, "length %zu at %p exceeds the address space", len, addr);
 	ret = cli_fork_init();
 	if (ret != 0)
-		return karst_ctl_say(why, ret, "pthread_atfork() failed");
+		return karst_ctl_reason(why, ret, "pthread_atfork() failed");
 	m = calloc(1, sizeof(*m));
 	if (m == NULL)
-		return karst_ctl_say(why, -ENOMEM, "out of memory");
+		return karst_ctl_reason(why, -ENOMEM, "out of memory");
 	m->start = (uintptr_t)addr;
 	m->end = m->start + len;
 	m->write = write;
@@ -433,7 +433,7 @@ karst_memory_get_on_demand(
 		return ret;
 	if (!memory_grow(m)) {
 		memory_end(m);
-		return karst_ctl_say(why, -ENOMEM, "out of memory");
+		return karst_ctl_reason(why, -ENOMEM, "out of memory");
 	}
 	add_copy(m, m->start, m->end,
 		KARST_CTL_PIECE_ON_DEMAND | (write ? 0 : KARST_CTL_PIECE_RDONLY));

@@ -24,7 +24,8 @@ const struct karst_ctl_op_info *karst_ctl_op_info(uint32_t op);
 
 /** A sentence for whoever sent something wrong: printf into @why (KARST_CTL_WHY bytes; NULL is
  *  ignored).  @return @ret. */
-int karst_ctl_say(char *why, int ret, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+int karst_ctl_reason(char *why, int ret, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
 
 /**
  * Is @msg, @len bytes with @nfds descriptors beside it, a well-formed request?  It is not looked

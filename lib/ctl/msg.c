@@ -105,7 +105,7 @@ karst_ctl_op_info(uint32_t op)
 }
 
 int
-karst_ctl_say(char *why, int ret, const char *fmt, ...)
+karst_ctl_reason(char *why, int ret, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -134,19 +134,19 @@ static int
 msg_check_header(const struct karst_ctl_hdr *h, size_t len, unsigned int nfds, char *why)
 {
 	if (len < HDR)
-		return karst_ctl_say(why, -EPROTO,
+		return karst_ctl_reason(why, -EPROTO,
 			"message of %zu bytes is shorter than a header, %zu bytes", len, HDR);
 	if (h->magic != KARST_CTL_MAGIC)
-		return karst_ctl_say(
+		return karst_ctl_reason(
 			why, -EPROTO, "magic 0x%08x: not a control message of karst", h->magic);
 	if (h->version != KARST_CTL_VERSION)
-		return karst_ctl_say(
+		return karst_ctl_reason(
 			why, -EPROTO, "version %u, must be %u", h->version, KARST_CTL_VERSION);
 	if (h->len != len)
-		return karst_ctl_say(
+		return karst_ctl_reason(
 			why, -EPROTO, "len %u, but the message has %zu bytes", h->len, len);
 	if (h->nfds != nfds)
-		return karst_ctl_say(
+		return karst_ctl_reason(
 			why, -EPROTO, "nfds %u, but %u descriptors came", h->nfds, nfds);
 	return 0;
 }
@@ -156,10 +156,10 @@ static int
 msg_check_body(const char *name, const uint8_t *body, size_t have, size_t known, char *why)
 {
 	if (have < known)
-		return karst_ctl_say(why, -EPROTO, "%s: body of %zu bytes, must be at least %zu",
+		return karst_ctl_reason(why, -EPROTO, "%s: body of %zu bytes, must be at least %zu",
 			name, have, known);
 	if (!msg_all_zero(body + known, have - known))
-		return karst_ctl_say(why, -EPROTO,
+		return karst_ctl_reason(why, -EPROTO,
 			"%s: bytes of the body behind the first %zu are not 0", name, known);
 	return 0;
 }
@@ -171,7 +171,7 @@ msg_check_reserved(uint32_t op, const uint8_t *body, char *why)
 
 	for (i = 0; i < KARST_DIM(reserved); i++)
 		if (reserved[i].op == op && !msg_all_zero(body + reserved[i].off, reserved[i].len))
-			return karst_ctl_say(
+			return karst_ctl_reason(
 				why, -EPROTO, "%s: %s is not 0", ops[op].name, reserved[i].name);
 	return 0;
 }
@@ -196,12 +196,12 @@ msg_check_pieces(uint32_t op, const void *body, size_t have, char *why)
 
 	piece = pieces_of(op, body, &n);
 	if (n > KARST_CTL_MAX_PIECES)
-		return karst_ctl_say(why, -EPROTO, "%s: npieces %u exceeds %u", ops[op].name, n,
+		return karst_ctl_reason(why, -EPROTO, "%s: npieces %u exceeds %u", ops[op].name, n,
 			KARST_CTL_MAX_PIECES);
 	ret = msg_check_body(ops[op].name, body, have, ops[op].req_bytes + n * sizeof(*piece), why);
 	for (i = 0; ret == 0 && i < n; i++)
 		if (piece[i].reserved != 0)
-			ret = karst_ctl_say(
+			ret = karst_ctl_reason(
 				why, -EPROTO, "%s: piece[%u].reserved is not 0", ops[op].name, i);
 	return ret;
 }
@@ -218,12 +218,12 @@ karst_ctl_check_request(const void *msg, size_t len, unsigned int nfds, char *wh
 		return ret;
 	info = karst_ctl_op_info(h->op);
 	if (info == NULL)
-		return karst_ctl_say(why, -EOPNOTSUPP, "operation %u is unknown", h->op);
+		return karst_ctl_reason(why, -EOPNOTSUPP, "operation %u is unknown", h->op);
 	if (h->status != 0)
-		return karst_ctl_say(why, -EPROTO, "%s: status %d in a request, must be 0",
+		return karst_ctl_reason(why, -EPROTO, "%s: status %d in a request, must be 0",
 			info->name, h->status);
 	if (nfds > info->max_fds)
-		return karst_ctl_say(
+		return karst_ctl_reason(
 			why, -EPROTO, "%s: nfds %u exceeds %u", info->name, nfds, info->max_fds);
 	if (!info->pieces || len - HDR < info->req_bytes)
 		ret = msg_check_body(info->name, body, len - HDR, info->req_bytes, why);
@@ -246,18 +246,20 @@ karst_ctl_check_reply(
 	if (ret != 0)
 		return ret;
 	if (h->op != req->op || h->seq != req->seq)
-		return karst_ctl_say(why, -EPROTO,
+		return karst_ctl_reason(why, -EPROTO,
 			"reply to operation %u, seq %u; the request was operation %u, seq %u",
 			h->op, h->seq, req->op, req->seq);
 	if (h->status > 0)
-		return karst_ctl_say(why, -EPROTO, "status %d in a reply is positive", h->status);
+		return karst_ctl_reason(
+			why, -EPROTO, "status %d in a reply is positive", h->status);
 	if (h->status == 0 && info != NULL)
 		return len - HDR >= info->rsp_bytes
 			? 0
-			: karst_ctl_say(why, -EPROTO, "%s: reply of %zu bytes, must be at least %u",
-				  info->name, len - HDR, info->rsp_bytes);
+			: karst_ctl_reason(why, -EPROTO,
+				  "%s: reply of %zu bytes, must be at least %u", info->name,
+				  len - HDR, info->rsp_bytes);
 	if (len - HDR < sizeof(*fault) || memchr(fault->why, 0, sizeof(fault->why)) == NULL)
-		return karst_ctl_say(why, -EPROTO, "a reply with an error has no reason");
+		return karst_ctl_reason(why, -EPROTO, "a reply with an error has no reason");
 	return 0;
 }
 

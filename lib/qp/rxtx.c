@@ -131,7 +131,7 @@ packet_accept(struct karst_core *core, struct karst_core_qp *qp, struct karst_pk
 	return is_parked(qp, pkt);
 }
 
-/* Apart, so that nothing need be saved for it on the way of all others. */
+/* A function of its own, so that the usual case need not save registers for it. */
 static karst_noinline bool
 rx_odd(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop drop)
 {

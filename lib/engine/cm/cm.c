@@ -52,7 +52,7 @@ eng_cm_report(struct karst_engine *e, struct cm_report *report)
 		.counters = cm->cm->counters,
 		.connections = cm->cm->nids,
 		.half_open = cm->cm->nhalf_open,
-		.ways = cm->nways};
+		.npaths = cm->npaths};
 	eng_cm_leave(cm);
 }
 
@@ -102,7 +102,7 @@ cm_main(void *arg)
 		cm->wake_ns = UINT64_MAX;
 		more = cm_receive(cm);
 		more |= karst_cm_expire(cm->cm, TIMERS_AT_ONCE) == TIMERS_AT_ONCE;
-		next = eng_cm_way_work(cm);
+		next = eng_cm_path_work(cm);
 		next = karst_min_u64(next, karst_cm_next_ns(cm->cm));
 		cm->wake_ns = next;
 		pthread_mutex_unlock(&cm->lock);
@@ -190,7 +190,7 @@ eng_cm_fini(struct karst_engine *e)
 	if (cm == NULL)
 		return;
 	eng_cm_stop(e);
-	eng_cm_way_fini(cm);
+	eng_cm_path_fini(cm);
 	eng_gsi_fini(e);
 	pthread_mutex_destroy(&cm->lock);
 	free(cm);

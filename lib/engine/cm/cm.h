@@ -5,8 +5,8 @@
  * Connection management of an engine: between sessions, whose programs want connections by IP
  * addresses and port numbers, and lib/cm, which speaks the protocol.
  *
- *	cm.c          its thread: MADs that came, timers, ways, MADs that go
- *	cm_way.c      ways to peers: resolved, kept for a while; what waits for them
+ *	cm.c          its thread: MADs that came, timers, paths, MADs that go
+ *	cm_path.c      paths to peers: resolved, kept for a while; what waits for them
  *	cm_port.c     addresses and port numbers: what is bound, who listens where
  *	cm_channel.c  events on their way to programs
  *	cm_id.c       identifiers: their life, and what programs ask of them
@@ -17,7 +17,7 @@
  *
  * Threads: sessions and the thread of cm.c; all that is here, and of a session what belongs to
  * connection management (cm_client.h), is guarded by "lock".  Who holds it makes no control call
- * and does not wait.  What has to wait, for a way, is left to the thread.
+ * and does not wait.  What has to wait, for a path, is left to the thread.
  */
 #ifndef ENG_CM_H
 #define ENG_CM_H
@@ -32,26 +32,26 @@
 #include "stream.h"
 
 #define CM_UDP_QKEY     0x01234567u /* of the port space UDP, where nobody says another one */
-#define CM_WAY_BUCKETS  256u
+#define CM_PATH_BUCKETS 256u
 #define CM_PORT_BUCKETS 1024u
 
-/* --- ways (cm_way.c) --- */
+/* --- the path cache (cm_path.c) --- */
 
 /* A MAD that waits to be sent. */
 struct cm_mad {
 	STAILQ_ENTRY(cm_mad) next;
-	struct karst_path path; /* complete once its way is known */
+	struct karst_path path; /* complete once it is resolved */
 	uint8_t bytes[ENG_GSI_MAD_BYTES] karst_aligned(8);
 };
 
 STAILQ_HEAD(cm_mads, cm_mad);
 
-enum cm_way_state { CM_WAY_ASKING, CM_WAY_READY, CM_WAY_FAILED };
+enum cm_path_state { CM_PATH_ASKING, CM_PATH_READY, CM_PATH_FAILED };
 
-struct cm_way {
-	LIST_ENTRY(cm_way) next;  /* in its bucket */
-	LIST_ENTRY(cm_way) asked; /* among those that are ASKING */
-	enum cm_way_state state;
+struct cm_path {
+	LIST_ENTRY(cm_path) next;  /* in its bucket */
+	LIST_ENTRY(cm_path) asked; /* among those that are ASKING */
+	enum cm_path_state state;
 	uint8_t port;
 	uint8_t src_ip[16], dst_ip[16];
 	struct karst_path path; /* READY */
@@ -59,7 +59,7 @@ struct cm_way {
 	uint64_t look_ns;       /* ASKING: next look */
 	uint64_t nap_ns;
 	struct cm_mads mads;
-	LIST_HEAD(, cm_id) ids; /* that wait, by way_next */
+	LIST_HEAD(, cm_id) ids; /* that wait, by path_next */
 };
 
 /* --- events (cm_channel.c) --- */
@@ -139,8 +139,8 @@ struct cm_id {
 	uint32_t reported;           /* events that were got */
 	uint32_t nevents;            /* that wait, but for requests */
 	/* ADDR_QUERY */
-	struct cm_way *way;
-	LIST_ENTRY(cm_id) way_next;
+	struct cm_path *waits_for;
+	LIST_ENTRY(cm_id) path_next;
 	uint64_t until_ns;
 	/* the connection */
 	uint32_t cm_id;  /* of lib/cm; 0: none */
@@ -164,8 +164,8 @@ eng_cm_is_xrc(const struct cm_id *id)
 
 struct cm_stats {
 	uint64_t events_lost;  /* no memory, or the program does not take them */
-	uint64_t mads_dropped; /* no way, or too many wait */
-	uint64_t ways_failed;
+	uint64_t mads_dropped; /* no path, or too many wait */
+	uint64_t paths_failed;
 	uint64_t backlog_full;  /* requests rejected */
 	uint64_t limit_reached; /* requests rejected: the listener's program has max_cm_ids */
 };
@@ -178,13 +178,13 @@ struct eng_cm {
 	bool running;
 	_Atomic bool stop;
 	pthread_mutex_t lock; /* the following, and *cm */
-	LIST_HEAD(cm_way_bucket, cm_way) way[CM_WAY_BUCKETS];
-	LIST_HEAD(, cm_way) asking;
-	uint32_t nways;
-	uint64_t sweep_ns;  /* when to look for ways to forget */
+	LIST_HEAD(cm_path_bucket, cm_path) paths[CM_PATH_BUCKETS];
+	LIST_HEAD(, cm_path) asking;
+	uint32_t npaths;
+	uint64_t sweep_ns;  /* when to look for paths to forget */
 	uint64_t wake_ns;   /* when the thread looks again of its own accord */
 	uint32_t nmads;     /* that wait */
-	struct cm_mads out; /* whose ways are known */
+	struct cm_mads out; /* whose paths are known */
 	LIST_HEAD(cm_number_bucket, cm_id) number[CM_PORT_BUCKETS];
 	uint64_t random_key[2]; /* of eng_cm_random() */
 	uint64_t randoms;       /* that it has given */
@@ -199,7 +199,7 @@ struct cm_report {
 	struct karst_cm_counters counters;
 	uint32_t connections; /* of lib/cm, listeners and those that linger with them */
 	uint32_t half_open;
-	uint32_t ways;
+	uint32_t npaths;
 };
 void eng_cm_report(struct karst_engine *e, struct cm_report *report);
 
@@ -215,18 +215,18 @@ void eng_cm_leave(struct eng_cm *cm);
 /* A number that no peer can guess, whatever it has seen of others. */
 uint32_t eng_cm_random(struct eng_cm *cm);
 
-/* --- cm_way.c --- */
+/* --- cm_path.c --- */
 
-/* Sends @mad once the way is known; drops it if it cannot be found. */
-void eng_cm_way_send(struct eng_cm *cm, const struct karst_cm_path *path, const uint8_t *mad);
-/* @id, ADDR_QUERY with src, dst and until_ns, has an event when the way is known, which may be at
+/* Sends @mad once the path is known; drops it if it cannot be found. */
+void eng_cm_path_send(struct eng_cm *cm, const struct karst_cm_path *path, const uint8_t *mad);
+/* @id, ADDR_QUERY with src, dst and until_ns, has an event when the path is known, which may be at
  * once, or is not.  -ENOMEM, -ENOSPC */
-int eng_cm_way_find(struct eng_cm *cm, struct cm_id *id);
+int eng_cm_path_find(struct eng_cm *cm, struct cm_id *id);
 /* @id does not wait any more. */
-void eng_cm_way_forget(struct cm_id *id);
+void eng_cm_path_forget(struct cm_id *id);
 /* On the thread: looks, sends.  Leaves the lock meanwhile.  @return when to call again. */
-uint64_t eng_cm_way_work(struct eng_cm *cm);
-void eng_cm_way_fini(struct eng_cm *cm);
+uint64_t eng_cm_path_work(struct eng_cm *cm);
+void eng_cm_path_fini(struct eng_cm *cm);
 
 /* --- cm_port.c --- */
 
@@ -276,7 +276,7 @@ int eng_cm_id_new(
 	struct eng_cm *cm, struct cm_client *client, struct cm_channel *ch, struct cm_id **id);
 /* Ends whatever it is in.  @return whether its events were the last ones of its channel. */
 bool eng_cm_id_free(struct eng_cm *cm, struct cm_id *id);
-/* The way that @id has waited for: 0, or why there is none. */
+/* The path that @id has waited for: 0, or why there is none. */
 void eng_cm_id_resolved(struct eng_cm *cm, struct cm_id *id, int status);
 
 /* --- cm_conn.c --- */

@@ -29,17 +29,17 @@ check_private(char *why, const struct karst_ctl_cm_param *p, uint32_t most)
 {
 	if (p->private_data_len <= most)
 		return 0;
-	return karst_ctl_say(
+	return karst_ctl_reason(
 		why, -EINVAL, "%u bytes of private data: up to %u here", p->private_data_len, most);
 }
 
 static int
-say_state(char *why, const struct cm_id *id, const char *what)
+reason_state(char *why, const struct cm_id *id, const char *what)
 {
 	static const char *const names[] = {"idle", "bound", "resolving its address",
 		"address resolved", "route resolved", "connecting or connected", "listening"};
 
-	return karst_ctl_say(
+	return karst_ctl_reason(
 		why, -EINVAL, "%s: identifier %u is %s", what, id->handle, names[id->state]);
 }
 
@@ -47,9 +47,9 @@ static int
 cm_fault(char *why, int ret, const char *what)
 {
 	if (ret == -ENOSPC)
-		return karst_ctl_say(why, ret,
+		return karst_ctl_reason(why, ret,
 			"%s: the engine has as many connections as it may (max_cm_ids)", what);
-	return karst_ctl_say(why, ret == -ENOENT || ret == -EMSGSIZE ? -EINVAL : ret,
+	return karst_ctl_reason(why, ret == -ENOENT || ret == -EMSGSIZE ? -EINVAL : ret,
 		"%s: the state of the connection, or a number in the parameters, does not allow it",
 		what);
 }
@@ -85,7 +85,7 @@ eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct kars
 	int ret;
 
 	if (id->state != CM_ID_ROUTE_RESOLVED)
-		return say_state(why, id, "connect");
+		return reason_state(why, id, "connect");
 	ret = check_private(why, p, is_ud(id) ? SIDR_REQ_PRIVATE : REQ_PRIVATE);
 	if (ret != 0)
 		return ret;
@@ -138,11 +138,11 @@ eng_cm_accept(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst
 	int ret;
 
 	if (id->state != CM_ID_CONNECT)
-		return say_state(why, id, "accept");
+		return reason_state(why, id, "accept");
 	if (p != NULL && id->passive)
 		return accept_request(cm, why, id, p);
 	if (p != NULL || id->passive || is_ud(id))
-		return karst_ctl_say(why, -EINVAL,
+		return karst_ctl_reason(why, -EINVAL,
 			"accept: a request is accepted with parameters, the answer to one (not "
 			"UDP's) without");
 	ret = karst_cm_id_ready(cm->cm, id->cm_id, NULL, 0);
@@ -158,9 +158,9 @@ eng_cm_reject(struct eng_cm *cm, char *why, struct cm_id *id, uint32_t reason,
 		check_private(why, p, is_ud(id) ? KARST_CM_SIDR_REP_PRIVATE : KARST_CM_REJ_PRIVATE);
 
 	if (id->state != CM_ID_CONNECT || (is_ud(id) && !id->passive))
-		return say_state(why, id, "reject");
+		return reason_state(why, id, "reject");
 	if (ret == 0 && reason > UINT16_MAX)
-		ret = karst_ctl_say(why, -EINVAL, "reason %u: up to %u", reason, UINT16_MAX);
+		ret = karst_ctl_reason(why, -EINVAL, "reason %u: up to %u", reason, UINT16_MAX);
 	if (ret != 0)
 		return ret;
 	param_of(id, p, &param);
@@ -177,7 +177,7 @@ int
 eng_cm_disconnect(struct eng_cm *cm, char *why, struct cm_id *id)
 {
 	if (id->state != CM_ID_CONNECT || is_ud(id))
-		return say_state(why, id, "disconnect");
+		return reason_state(why, id, "disconnect");
 	/* Whoever is disconnected already has what he wants. */
 	if (karst_cm_id_disconnect(cm->cm, id->cm_id, NULL, 0) != 0)
 		karst_cm_id_disconnect_reply(cm->cm, id->cm_id, NULL, 0);
@@ -190,7 +190,7 @@ eng_cm_established(struct eng_cm *cm, char *why, struct cm_id *id)
 	int ret;
 
 	if (id->state != CM_ID_CONNECT || is_ud(id))
-		return say_state(why, id, "notify");
+		return reason_state(why, id, "notify");
 	ret = karst_cm_id_established(cm->cm, id->cm_id);
 	if (ret == 0)
 		eng_cm_event(cm, id, KARST_RDMACM_ESTABLISHED, 0);
@@ -456,7 +456,7 @@ on_event(void *user, const struct karst_cm_ev *ev)
 static void
 on_send(void *user, const struct karst_cm_path *path, const uint8_t *mad)
 {
-	eng_cm_way_send(user, path, mad);
+	eng_cm_path_send(user, path, mad);
 }
 
 const struct karst_cm_ops eng_cm_ops = {.send = on_send, .event = on_event};

@@ -6,7 +6,7 @@
  *
  *	IDLE -> BOUND -> LISTEN
  *	IDLE or BOUND -> ADDR_QUERY -> ADDR_RESOLVED -> ROUTE_RESOLVED -> CONNECT
- *	                            -> BOUND, if there is no way
+ *	                            -> BOUND, if there is no path
  *
  * A request makes an identifier in CONNECT, which its program knows of once it has taken the event;
  * until then the event owns it.
@@ -56,7 +56,7 @@ eng_cm_id_free(struct eng_cm *cm, struct cm_id *id)
 
 	eng_cm_service_leave(cm, id);
 	eng_cm_unnumber(cm, id);
-	eng_cm_way_forget(id);
+	eng_cm_path_forget(id);
 	emptied = eng_cm_event_purge(cm, id, NULL);
 	free_groups(id);
 	if (id->cm_id != 0)

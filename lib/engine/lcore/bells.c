@@ -65,7 +65,7 @@ eng_bell_add_on_lcore(struct eng_lcore *lc, void *arg)
 	struct eng_bell *b = &lc->bells[lc->nbells++];
 
 	b->owner = o;
-	karst_bell_init(&b->ring, o->door[lc->index].bell, o->bell_cells);
+	karst_bell_init(&b->ring, o->doorbell[lc->index].bell, o->bell_cells);
 	return 0;
 }
 

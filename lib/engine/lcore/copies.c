@@ -5,8 +5,8 @@
  * Copies of an lcore: the driver's side of karst_copy.h.
  *
  * What lib/qp submits is done at the next safe point of the lcore's turn (lcore.c), after frames
- * were received or after they were sent: no door of the core is open there, and everything that the
- * lcore knows stands in its structure.  Nearly all of it is done on the spot, since a copy takes
+ * were received or after they were sent: no entry point of the core is being called there, and all that
+ * the lcore knows is in its structure.  Nearly all of it is done on the spot, since a copy takes
  * about as long as the packet that it belongs to; what would make the turn long waits for the safe
  * points of the next ones.
  *

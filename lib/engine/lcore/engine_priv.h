@@ -194,7 +194,7 @@ struct karst_engine_owner {
 	struct {
 		struct karst_bell_shared *bell;
 		int wake_fd;
-	} door[];
+	} doorbell[];
 };
 
 /* --- an lcore --- */

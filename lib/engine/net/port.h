@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Ports, their addresses, and ways to other hosts. */
+/* Ports, their addresses, and paths to other hosts. */
 #ifndef ENGINE_PORT_H
 #define ENGINE_PORT_H
 
@@ -35,7 +35,7 @@ int eng_port_check_path(
 
 /* --- resolve.c --- */
 
-/* One look for the way from own address @src_ip of @port to @dst_ip, which does not wait for
+/* One look for the path from own address @src_ip of @port to @dst_ip, which does not wait for
  * anybody's answer.  -EAGAIN: asked, look again; -EHOSTUNREACH; -EINVAL: not an address of the
  * port. */
 int eng_resolve_try(struct karst_engine *e, uint8_t port, const uint8_t src_ip[16],

@@ -86,7 +86,7 @@ no_route(const struct karst_engine *e, uint8_t port, const uint8_t ip[16],
 
 	if (l->quiet)
 		return -EHOSTUNREACH;
-	karst_log(KARST_LOG_ERR, "%s: port %u: no way to %s: %s", e->name, port,
+	karst_log(KARST_LOG_ERR, "%s: port %u: no path to %s: %s", e->name, port,
 		eng_ip_text(ip, text), why);
 	return -EHOSTUNREACH;
 }
@@ -176,8 +176,8 @@ karst_engine_resolve(struct karst_engine *e, uint8_t port, uint32_t addr, const 
 		ret = l.ops->resolve(e, &l, &patience);
 	if (ret == -ETIMEDOUT) {
 		karst_log(KARST_LOG_ERR,
-			"%s: port %u: no answer from %s, on the way to %s, in %u ms", e->name, port,
-			eng_ip_text(l.call.ip, hop), eng_ip_text(dst_ip, dst), ms);
+			"%s: port %u: no answer from %s, on the path to %s, in %u ms", e->name,
+			port, eng_ip_text(l.call.ip, hop), eng_ip_text(dst_ip, dst), ms);
 		ret = -EHOSTUNREACH;
 	}
 	if (ret == 0)

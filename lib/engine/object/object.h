@@ -14,7 +14,7 @@ int eng_owner_create_self(struct karst_engine *e);
 /* Frees all owners. */
 void eng_owners_fini(struct karst_engine *e);
 
-/* --- objects.c, lanes.c, pairs.c --- */
+/* --- objects.c, lanes.c, qp.c --- */
 
 /* The size that lanes of at least @entries get: two at least, since a lane of one would end in the
  * middle of a cache line.  0: out of range */
@@ -38,7 +38,7 @@ struct eng_qp_report {
 const char *eng_qp_type_name(enum karst_qp_type type);
 
 /* The bell and the eventfd of its owner for lcore @lcore. */
-void eng_qp_set_door(struct eng_qp *q, uint32_t lcore);
+void eng_qp_set_doorbell(struct eng_qp *q, uint32_t lcore);
 
 /* --- xrc.c --- */
 

@@ -26,11 +26,11 @@ owner_free(struct karst_engine_owner *o)
 	uint32_t i;
 
 	for (i = 0; i < o->e->nlcores && o != o->e->self; i++) {
-		if (o->door[i].wake_fd < 0)
+		if (o->doorbell[i].wake_fd < 0)
 			continue;
 		/* the program has the file, too, so closing it does not end the watch */
-		eng_sleep_unwatch(&o->e->lcore[i], o->door[i].wake_fd);
-		close(o->door[i].wake_fd);
+		eng_sleep_unwatch(&o->e->lcore[i], o->doorbell[i].wake_fd);
+		close(o->doorbell[i].wake_fd);
 	}
 	eng_arena_fini(&o->rings);
 	free(o);
@@ -39,13 +39,13 @@ owner_free(struct karst_engine_owner *o)
 static struct karst_engine_owner *
 owner_alloc(struct karst_engine *e, const struct karst_engine_owner_init *init)
 {
-	struct karst_engine_owner *o = calloc(1, sizeof(*o) + e->nlcores * sizeof(o->door[0]));
+	struct karst_engine_owner *o = calloc(1, sizeof(*o) + e->nlcores * sizeof(o->doorbell[0]));
 	uint32_t i, max_qps = e->cfg.max_qps;
 
 	if (o == NULL)
 		return NULL;
 	for (i = 0; i < e->nlcores; i++)
-		o->door[i].wake_fd = -1;
+		o->doorbell[i].wake_fd = -1;
 	o->e = e;
 	o->ops = init->ops != NULL ? *init->ops : e->ops;
 	o->user = init->ops != NULL ? init->user : e->cfg.user;
@@ -64,8 +64,8 @@ bells_alloc(struct karst_engine_owner *o)
 	uint32_t i;
 
 	for (i = 0; i < o->e->nlcores; i++) {
-		o->door[i].bell = eng_arena_alloc(&o->rings, karst_bell_bytes(o->bell_cells));
-		if (o->door[i].bell == NULL)
+		o->doorbell[i].bell = eng_arena_alloc(&o->rings, karst_bell_bytes(o->bell_cells));
+		if (o->doorbell[i].bell == NULL)
 			return -ENOMEM;
 	}
 	return 0;
@@ -78,10 +78,10 @@ eventfds_make(struct karst_engine_owner *o)
 	int ret;
 
 	for (i = 0; i < o->e->nlcores; i++) {
-		o->door[i].wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		if (o->door[i].wake_fd < 0)
+		o->doorbell[i].wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+		if (o->doorbell[i].wake_fd < 0)
 			return -errno;
-		ret = eng_sleep_watch(&o->e->lcore[i], o->door[i].wake_fd, true);
+		ret = eng_sleep_watch(&o->e->lcore[i], o->doorbell[i].wake_fd, true);
 		if (ret != 0)
 			return ret;
 	}
@@ -130,7 +130,7 @@ eng_owner_create_self(struct karst_engine *e)
 	}
 	/* no hostile program has it, so the lcore's own will do */
 	for (i = 0; i < e->nlcores; i++)
-		o->door[i].wake_fd = e->lcore[i].wake_fd;
+		o->doorbell[i].wake_fd = e->lcore[i].wake_fd;
 	owner_enter(o);
 	return 0;
 }
@@ -216,9 +216,9 @@ karst_engine_owner_bell(const struct karst_engine_owner *owner, uint32_t lcore,
 {
 	if (lcore >= owner->e->nlcores)
 		return -EINVAL;
-	*bell = owner->door[lcore].bell;
+	*bell = owner->doorbell[lcore].bell;
 	*cells = owner->bell_cells;
-	*wake_fd = owner->door[lcore].wake_fd;
+	*wake_fd = owner->doorbell[lcore].wake_fd;
 	return 0;
 }
 

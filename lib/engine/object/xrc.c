@@ -140,7 +140,7 @@ open_on_lcore(struct eng_lcore *lc, void *arg)
 		.self_bytes = sizeof(*q),
 		.same = first->same};
 	q->pub.user = in->user;
-	eng_qp_set_door(q, lc->index);
+	eng_qp_set_doorbell(q, lc->index);
 	first->same = q;
 	return 0;
 }

@@ -28,7 +28,7 @@ add_report(struct rte_tel_data *d, const struct cm_report *r)
 
 	rte_tel_data_add_dict_u64(d, "connections", r->connections);
 	rte_tel_data_add_dict_u64(d, "half_open", r->half_open);
-	rte_tel_data_add_dict_u64(d, "ways", r->ways);
+	rte_tel_data_add_dict_u64(d, "paths", r->npaths);
 	for (i = 0; i < KARST_CM_KINDS; i++) {
 		add_kind(d, "tx", i, c->tx[i]);
 		add_kind(d, "tx_retries", i, c->tx_retries[i]);
@@ -39,7 +39,7 @@ add_report(struct rte_tel_data *d, const struct cm_report *r)
 		rte_tel_data_add_dict_u64(d, karst_cm_counter_name(i), c->other[i]);
 	rte_tel_data_add_dict_u64(d, "events_lost", r->stats.events_lost);
 	rte_tel_data_add_dict_u64(d, "mads_dropped", r->stats.mads_dropped);
-	rte_tel_data_add_dict_u64(d, "ways_failed", r->stats.ways_failed);
+	rte_tel_data_add_dict_u64(d, "paths_failed", r->stats.paths_failed);
 	rte_tel_data_add_dict_u64(d, "backlog_full", r->stats.backlog_full);
 	rte_tel_data_add_dict_u64(d, "limit_reached", r->stats.limit_reached);
 }

@@ -39,7 +39,7 @@ fail_on_lcore(struct eng_lcore *lc, void *arg)
 		if (qp == NULL || karst_qp_state(qp) == KARST_QPS_RESET ||
 			((const struct eng_qp *)karst_qp_user(qp))->port_num != call->port_num)
 			continue;
-		/* from any other state there is a way to Error */
+		/* from any other state there is a transition to Error */
 		karst_qp_modify(lc->core, qp, &to, KARST_QP_STATE);
 		n++;
 	}
@@ -70,7 +70,7 @@ tell_identifiers(struct eng_cm *cm, struct karst_session *s, uint8_t port)
 			eng_cm_event(cm, id, KARST_RDMACM_DEVICE_REMOVAL, 0);
 }
 
-/* The lock of sessions before that of connection management; nobody takes them the other way. */
+/* The lock of sessions before that of connection management; nobody takes them in the other order. */
 static void
 tell_all_identifiers(struct karst_engine *e, uint8_t port)
 {

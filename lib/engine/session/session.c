@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Life of a session, and the way of a message: form (lib/ctl), order (HELLO first, nothing after
+ * Life of a session, and the course of a message: form (lib/ctl), order (HELLO first, nothing after
  * a failure), the operation's handler, the reply.
  *
  * A session fails when its program has taken away memory under the engine (karst_space_failed()):
@@ -42,19 +42,19 @@ eng_session_give_fd(struct session_call *c, int fd)
 	int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
 	if (copy < 0)
-		return say(c, -EMFILE, "the engine has no descriptors left (its ulimit -n)");
+		return reason(c, -EMFILE, "the engine has no descriptors left (its ulimit -n)");
 	c->rsp_fds[c->nrsp_fds++] = copy;
 	return 0;
 }
 
 /* One more of @kind is too much for the user of the account. */
 static int
-say_share(struct session_call *c, struct eng_share *share, enum eng_share_kind kind)
+reason_share(struct session_call *c, struct eng_share *share, enum eng_share_kind kind)
 {
 	struct eng_share_info info;
 
 	eng_share_info(share, &info);
-	return say(c, -ENOSPC,
+	return reason(c, -ENOSPC,
 		"%s: user %u has %llu in all, and one more would leave too little to others "
 		"([limits] share, %u)",
 		eng_share_what(kind), info.uid, (unsigned long long)info.used[kind],
@@ -62,10 +62,10 @@ say_share(struct session_call *c, struct eng_share *share, enum eng_share_kind k
 }
 
 int
-eng_session_say_share(
+eng_session_reason_share(
 	const struct karst_session *s, struct session_call *c, enum eng_share_kind kind)
 {
-	return say_share(c, s->share, kind);
+	return reason_share(c, s->share, kind);
 }
 
 bool
@@ -74,7 +74,7 @@ eng_session_share_fault(
 {
 	if (eng_share_fits(s->share, kind, n))
 		return false;
-	say_share(c, s->share, kind);
+	reason_share(c, s->share, kind);
 	return true;
 }
 
@@ -84,17 +84,17 @@ eng_session_ring_fault(const struct karst_session *s, struct session_call *c)
 	if (!karst_engine_owner_over_share(s->owner))
 		return false;
 	if (!eng_session_share_fault(s, c, ENG_SHARE_DESCRIPTORS, 1))
-		say_share(c, s->share, ENG_SHARE_RING_BYTES);
+		reason_share(c, s->share, ENG_SHARE_RING_BYTES);
 	return true;
 }
 
 static int
-say_full(struct session_call *c, int ret, uint32_t max, const char *what, const char *limit)
+reason_full(struct session_call *c, int ret, uint32_t max, const char *what, const char *limit)
 {
 	if (ret == -ENOSPC)
-		return say(c, ret, "%s: this program has %u, as many as it may (%s)", what, max,
+		return reason(c, ret, "%s: this program has %u, as many as it may (%s)", what, max,
 			limit);
-	return say(c, ret, "%s: the engine has no memory", what);
+	return reason(c, ret, "%s: the engine has no memory", what);
 }
 
 int
@@ -104,8 +104,8 @@ eng_session_handle_add(struct session_call *c, struct handles *h, void *item, co
 	int ret = eng_handles_add(h, item, handle);
 
 	if (ret == -ENOSPC && h->used < h->max)
-		return say_share(c, h->share, h->kind);
-	return ret == 0 ? 0 : say_full(c, ret, h->max, what, limit);
+		return reason_share(c, h->share, h->kind);
+	return ret == 0 ? 0 : reason_full(c, ret, h->max, what, limit);
 }
 
 int
@@ -114,8 +114,8 @@ eng_session_key_reserve(struct session_call *c, struct keys *k, const char *what
 	int ret = eng_keys_reserve(k);
 
 	if (ret == -ENOSPC && k->used < k->max)
-		return say_share(c, k->share, k->kind);
-	return ret == 0 ? 0 : say_full(c, ret, k->max, what, limit);
+		return reason_share(c, k->share, k->kind);
+	return ret == 0 ? 0 : reason_full(c, ret, k->max, what, limit);
 }
 
 void *
@@ -124,7 +124,7 @@ eng_session_find(struct session_call *c, const struct handles *h, uint32_t handl
 	void *item = eng_handles_get(h, handle);
 
 	if (item == NULL)
-		say(c, -EINVAL, "%s %u: this program has none such", what, handle);
+		reason(c, -EINVAL, "%s %u: this program has none such", what, handle);
 	return item;
 }
 
@@ -218,12 +218,13 @@ static int
 check_order(struct karst_session *s, uint32_t op, char *why)
 {
 	if (!s->greeted && op != KARST_CTL_HELLO)
-		return karst_ctl_say(why, -EPROTO, "%s before HELLO", karst_ctl_op_info(op)->name);
+		return karst_ctl_reason(
+			why, -EPROTO, "%s before HELLO", karst_ctl_op_info(op)->name);
 	if (s->greeted && op == KARST_CTL_HELLO)
-		return karst_ctl_say(why, -EPROTO, "a second HELLO");
+		return karst_ctl_reason(why, -EPROTO, "a second HELLO");
 	look_for_failure(s);
 	if (s->failed)
-		return karst_ctl_say(why, -EIO,
+		return karst_ctl_reason(why, -EIO,
 			"this program has taken memory away that it had registered; all that is "
 			"left is to close");
 	return 0;
@@ -328,10 +329,10 @@ eng_session_hello(struct karst_session *s, struct session_call *c)
 	int ret;
 
 	if (memchr(req->program, 0, sizeof(req->program)) == NULL)
-		return say(c, -EINVAL, "program: a name of up to %zu bytes, and a 0 behind it",
+		return reason(c, -EINVAL, "program: a name of up to %zu bytes, and a 0 behind it",
 			sizeof(req->program) - 1);
 	if (req->abi != KARST_RING_ABI)
-		return say(c, -EPROTO,
+		return reason(c, -EPROTO,
 			"abi %u: the rings of this engine are of number %u; the program's libkarst "
 			"is of another version",
 			req->abi, KARST_RING_ABI);

@@ -63,8 +63,8 @@ attr_check_port(const struct karst_session *s, struct session_call *c, const cha
 {
 	if (number >= 1 && karst_engine_port_info(s->e, (uint8_t)(number - 1), info) == 0)
 		return 0;
-	return say(c, -EINVAL, "%s %u: there is no such port; they go from 1 to %u", member, number,
-		eng_session_nports(s->e));
+	return reason(c, -EINVAL, "%s %u: there is no such port; they go from 1 to %u", member,
+		number, eng_session_nports(s->e));
 }
 
 static bool
@@ -82,9 +82,9 @@ check_dgid(struct session_call *c, const struct karst_engine_addr *dst,
 	bool ip4 = karst_engine_addr_is_ip4(dst);
 
 	if (attr_all_zero(dst->ip, 16) || (ip4 && attr_all_zero(dst->ip + 12, 4)))
-		return say(c, -EINVAL, "dgid: all zero");
+		return reason(c, -EINVAL, "dgid: all zero");
 	if (ip4 != karst_engine_addr_is_ip4(src))
-		return say(c, -EINVAL,
+		return reason(c, -EINVAL,
 			"dgid is an %s address and the source, by sgid_index, an %s address: both "
 			"must be of one family",
 			ip4 ? "IPv4" : "IPv6", ip4 ? "IPv6" : "IPv4");
@@ -101,13 +101,13 @@ check_ah(const struct karst_session *s, struct session_call *c,
 	if (ret != 0)
 		return ret;
 	if (attr->sgid_index >= info->num_addrs)
-		return say(c, -EINVAL, "sgid_index %u: port %u has %u GIDs, from 0 on",
+		return reason(c, -EINVAL, "sgid_index %u: port %u has %u GIDs, from 0 on",
 			attr->sgid_index, attr->port_num, info->num_addrs);
 	if (attr->flow_label > FLOW_LABEL_MAX)
-		return say(c, -EINVAL, "flow_label 0x%x: up to 0x%x", attr->flow_label,
+		return reason(c, -EINVAL, "flow_label 0x%x: up to 0x%x", attr->flow_label,
 			FLOW_LABEL_MAX);
 	if (attr->sl > SL_MAX)
-		return say(c, -EINVAL, "sl %u: up to %u", attr->sl, SL_MAX);
+		return reason(c, -EINVAL, "sl %u: up to %u", attr->sl, SL_MAX);
 	memcpy(dst.ip, attr->dgid, sizeof(dst.ip));
 	return check_dgid(c, &dst, &info->addrs[attr->sgid_index]);
 }
@@ -118,12 +118,12 @@ resolve_fault(struct session_call *c, int ret, const struct karst_ctl_ah_attr *a
 	const uint8_t *d = attr->dgid;
 
 	if (ret != -EHOSTUNREACH)
-		return say(c, ret, "looking for the way to the peer: %s", strerror(-ret));
+		return reason(c, ret, "resolving the path to the peer: %s", strerror(-ret));
 	if (d[10] == 0xff && d[11] == 0xff && attr_all_zero(d, 10))
-		return say(c, ret, "no way from port %u to %u.%u.%u.%u: no route, or no answer",
+		return reason(c, ret, "no path from port %u to %u.%u.%u.%u: no route, or no answer",
 			attr->port_num, d[12], d[13], d[14], d[15]);
-	return say(c, ret,
-		"no way from port %u to %02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:"
+	return reason(c, ret,
+		"no path from port %u to %02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:%02x%02x:"
 		"%02x%02x:%02x%02x: no route, or no answer",
 		attr->port_num, d[0], d[1], d[2], d[3], d[4], d[5], d[6], d[7], d[8], d[9], d[10],
 		d[11], d[12], d[13], d[14], d[15]);
@@ -170,14 +170,14 @@ eng_session_create_ah(struct karst_session *s, struct session_call *c)
 		return ret;
 	ah = calloc(1, sizeof(*ah));
 	if (ah == NULL)
-		return say(c, -ENOMEM, "address handle: the engine has no memory");
+		return reason(c, -ENOMEM, "address handle: the engine has no memory");
 	ret = karst_engine_ah_create(s->e, pd->pd, &path, &rsp->ah);
 	if (ret != 0) {
 		free(ah);
 		return ret == -ENOSPC
-			? say(c, ret, "address handle: the engine has %u, as many as it may",
+			? reason(c, ret, "address handle: the engine has %u, as many as it may",
 				  s->e->cfg.max_ahs)
-			: say(c, ret, "address handle: %s", strerror(-ret));
+			: reason(c, ret, "address handle: %s", strerror(-ret));
 	}
 	eng_keys_add(&s->ahs, &ah->node, rsp->ah);
 	return 0;
@@ -204,11 +204,11 @@ eng_session_destroy_ah(struct karst_session *s, struct session_call *c)
 	int ret;
 
 	if (node == NULL)
-		return say(c, -EINVAL, "ah 0x%x: this program has none such", req->ah);
+		return reason(c, -EINVAL, "ah 0x%x: this program has none such", req->ah);
 	send_datagrams(s, karst_ah_pd(s->e->ahs, req->ah));
 	ret = karst_engine_ah_destroy(s->e, req->ah);
 	if (ret != 0)
-		return say(c, ret, "ah 0x%x: %s", req->ah, strerror(-ret));
+		return reason(c, ret, "ah 0x%x: %s", req->ah, strerror(-ret));
 	eng_keys_del(&s->ahs, node);
 	free(karst_container_of(node, struct session_ah, node));
 	return 0;
@@ -261,10 +261,10 @@ check_numbers(const struct session_qp *qp, struct session_call *c,
 	for (i = 0; i < KARST_DIM(numbers); i++)
 		if ((mask & numbers[i].bit) != 0 &&
 			(numbers[i].value < numbers[i].least || numbers[i].value > numbers[i].most))
-			return say(c, -EINVAL, "%s %u: %u to %u", numbers[i].name, numbers[i].value,
-				numbers[i].least, numbers[i].most);
+			return reason(c, -EINVAL, "%s %u: %u to %u", numbers[i].name,
+				numbers[i].value, numbers[i].least, numbers[i].most);
 	if ((mask & KARST_QP_ACCESS_FLAGS) != 0 && (a->access_flags & ~(uint32_t)QP_ACCESS) != 0)
-		return say(c, -EINVAL, "access_flags 0x%x: allowed are the bits 0x%x",
+		return reason(c, -EINVAL, "access_flags 0x%x: allowed are the bits 0x%x",
 			a->access_flags, QP_ACCESS);
 	return 0;
 }
@@ -279,18 +279,18 @@ attr_check_transition(const struct session_qp *qp, struct session_call *c, uint3
 	char names[160];
 
 	if ((mask & KARST_QP_CUR_STATE) != 0 && a->cur_qp_state != from)
-		return say(c, -EINVAL, "cur_qp_state %s: it is %s", qp_state_name(a->cur_qp_state),
-			qp_state_name(from));
+		return reason(c, -EINVAL, "cur_qp_state %s: it is %s",
+			qp_state_name(a->cur_qp_state), qp_state_name(from));
 	if (karst_qp_transition(qp->type, (enum karst_qp_state)from, (enum karst_qp_state)to,
 		    &required, &optional) != 0)
-		return say(c, -EINVAL, "%s to %s: %s queue pairs have no such transition",
+		return reason(c, -EINVAL, "%s to %s: %s queue pairs have no such transition",
 			qp_state_name(from), qp_state_name(to), eng_qp_type_name(qp->type));
 	if ((required & ~rest) != 0)
-		return say(c, -EINVAL, "%s to %s (%s): missing %s", qp_state_name(from),
+		return reason(c, -EINVAL, "%s to %s (%s): missing %s", qp_state_name(from),
 			qp_state_name(to), eng_qp_type_name(qp->type),
 			names_of(required & ~rest, names, sizeof(names)));
 	if ((rest & ~(required | optional)) != 0)
-		return say(c, -EINVAL, "%s to %s (%s): not allowed %s", qp_state_name(from),
+		return reason(c, -EINVAL, "%s to %s (%s): not allowed %s", qp_state_name(from),
 			qp_state_name(to), eng_qp_type_name(qp->type),
 			names_of(rest & ~(required | optional), names, sizeof(names)));
 	return 0;
@@ -305,7 +305,7 @@ check_qkey(const struct karst_session *s, struct session_call *c, const struct k
 	if ((mask & KARST_QP_QKEY) == 0 || (a->qkey & CONTROLLED) == 0 ||
 		s->limits.controlled_qkeys)
 		return 0;
-	return say(c, -EPERM,
+	return reason(c, -EPERM,
 		"qkey 0x%x: Q_Keys from 0x%x on are for root, and for whom [limits] "
 		"controlled_qkeys allows them",
 		a->qkey, CONTROLLED);
@@ -317,10 +317,10 @@ check_mask(struct session_call *c, unsigned int mask)
 	char names[64];
 
 	if ((mask & NEVER) != 0)
-		return say(c, -EOPNOTSUPP, "%s: karst has no path migration and no resizing",
+		return reason(c, -EOPNOTSUPP, "%s: karst has no path migration and no resizing",
 			names_of(mask & NEVER, names, sizeof(names)));
 	if ((mask & ~ALL_BITS) != 0)
-		return say(c, -EINVAL, "mask 0x%x: known are the bits 0x%x", mask, ALL_BITS);
+		return reason(c, -EINVAL, "mask 0x%x: known are the bits 0x%x", mask, ALL_BITS);
 	return 0;
 }
 
@@ -338,7 +338,7 @@ attr_check_ports(const struct karst_session *s, struct session_call *c,
 		ret = check_ah(s, c, &a->ah, &info);
 	if (ret == 0 && (mask & KARST_QP_AV) != 0 && (mask & KARST_QP_PATH_MTU) != 0 &&
 		a->path_mtu > info.path_mtu)
-		ret = say(c, -EINVAL, "path_mtu %u (%u bytes): MTU %u of port %u carries %u",
+		ret = reason(c, -EINVAL, "path_mtu %u (%u bytes): MTU %u of port %u carries %u",
 			a->path_mtu, 128u << a->path_mtu, info.mtu, a->ah.port_num, info.path_mtu);
 	return ret;
 }
@@ -384,7 +384,7 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 		return ret;
 	ret = karst_engine_qp_query(s->e, qp->qp, &is);
 	if (ret != 0)
-		return say(c, ret, "qp %u: %s", req->qp, strerror(-ret));
+		return reason(c, ret, "qp %u: %s", req->qp, strerror(-ret));
 	ret = attr_check_transition(qp, c, is.qp_state, &req->attr, req->mask);
 	if (ret == 0)
 		ret = check_qkey(s, c, &req->attr, req->mask);
@@ -397,7 +397,7 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 	attr_translate(&req->attr, &attr);
 	ret = karst_engine_qp_modify(s->e, qp->qp, &attr, req->mask);
 	if (ret != 0)
-		return say(c, ret,
+		return reason(c, ret,
 			"qp %u, lcore %u: its state is not %s any more, or its lcore does not "
 			"serve the port",
 			req->qp, qp->qp->lcore, qp_state_name(is.qp_state));
@@ -440,7 +440,7 @@ eng_session_query_qp(struct karst_session *s, struct session_call *c)
 		return -EINVAL;
 	ret = karst_engine_qp_query(s->e, qp->qp, &is);
 	if (ret != 0)
-		return say(c, ret, "qp %u: %s", req->qp, strerror(-ret));
+		return reason(c, ret, "qp %u: %s", req->qp, strerror(-ret));
 	rsp->attr = (struct karst_ctl_qp_attr){
 		.qp_state = is.qp_state,
 		.cur_qp_state = is.cur_qp_state,

@@ -20,7 +20,7 @@ find_id(struct karst_session *s, struct session_call *c, uint32_t handle)
 	/* one that waits with its request is not the program's yet */
 	if (id != NULL && (!id->passive || id->told))
 		return id;
-	say(c, -EINVAL, "identifier %u: this program has none such", handle);
+	reason(c, -EINVAL, "identifier %u: this program has none such", handle);
 	return NULL;
 }
 
@@ -40,7 +40,7 @@ int
 eng_cm_state_fault(
 	struct session_call *c, const struct cm_id *id, const char *what, const char *wanted)
 {
-	return say(c, -EINVAL, "%s: identifier %u is not %s", what, id->handle, wanted);
+	return reason(c, -EINVAL, "%s: identifier %u is not %s", what, id->handle, wanted);
 }
 
 /* --- channels, events --- */
@@ -54,11 +54,12 @@ eng_session_cm_create_channel(struct karst_session *s, struct session_call *c)
 	int ret, reader;
 
 	if (ch == NULL)
-		return say(c, -ENOMEM, "channel: the engine has no memory");
+		return reason(c, -ENOMEM, "channel: the engine has no memory");
 	ret = eng_stream_open(&ch->stream, &s->lost_events, &reader);
 	if (ret != 0) {
 		free(ch);
-		return say(c, ret, "channel: the engine has no descriptors left (its ulimit -n)");
+		return reason(
+			c, ret, "channel: the engine has no descriptors left (its ulimit -n)");
 	}
 	ch->client = &s->cm;
 	STAILQ_INIT(&ch->events);
@@ -94,7 +95,7 @@ eng_session_cm_destroy_channel(struct karst_session *s, struct session_call *c)
 	int ret = -EINVAL;
 
 	if (ch != NULL && ch->ids != 0) {
-		ret = say(c, -EBUSY, "channel %u: %u identifiers use it", req->channel, ch->ids);
+		ret = reason(c, -EBUSY, "channel %u: %u identifiers use it", req->channel, ch->ids);
 	} else if (ch != NULL) {
 		cm_channel_free(s, ch);
 		ret = 0;
@@ -141,7 +142,7 @@ eng_session_cm_get_event(struct karst_session *s, struct session_call *c)
 		rsp->emptied = emptied;
 		ret = 0;
 	} else if (ch != NULL) {
-		ret = say(c, -EAGAIN, "channel %u: there is no event", req->channel);
+		ret = reason(c, -EAGAIN, "channel %u: there is no event", req->channel);
 	}
 	eng_cm_leave(cm);
 	free(ev);
@@ -156,8 +157,9 @@ cm_check_kind(struct session_call *c, const struct karst_ctl_cm_create_id_req *r
 	bool ud = req->port_space == KARST_RDMACM_PS_UDP;
 
 	if (!ud && req->port_space != KARST_RDMACM_PS_TCP)
-		return say(c, -EPROTONOSUPPORT, "port space 0x%04x: 0x%04x (TCP) or 0x%04x (UDP)",
-			req->port_space, KARST_RDMACM_PS_TCP, KARST_RDMACM_PS_UDP);
+		return reason(c, -EPROTONOSUPPORT,
+			"port space 0x%04x: 0x%04x (TCP) or 0x%04x (UDP)", req->port_space,
+			KARST_RDMACM_PS_TCP, KARST_RDMACM_PS_UDP);
 	switch (req->qp_type) {
 	case KARST_QPT_RC:
 	case KARST_QPT_UC:
@@ -173,7 +175,7 @@ cm_check_kind(struct session_call *c, const struct karst_ctl_cm_create_id_req *r
 	default:
 		break;
 	}
-	return say(c, -EINVAL, "qp_type %u: RC, UC or XRC with the port space TCP, UD with UDP",
+	return reason(c, -EINVAL, "qp_type %u: RC, UC or XRC with the port space TCP, UD with UDP",
 		req->qp_type);
 }
 
@@ -190,9 +192,9 @@ eng_session_cm_create_id(struct karst_session *s, struct session_call *c)
 	if (ret == 0) {
 		ret = eng_cm_id_new(cm, &s->cm, ch, &id);
 		if (ret == -ENOSPC && s->cm.ids.used < s->cm.ids.max)
-			eng_session_say_share(s, c, ENG_SHARE_CM_IDS);
+			eng_session_reason_share(s, c, ENG_SHARE_CM_IDS);
 		else if (ret != 0)
-			say(c, ret,
+			reason(c, ret,
 				"identifiers: the engine has no memory, or this program %u, as many "
 				"as it may (max_cm_ids)",
 				s->cm.ids.used);
@@ -266,7 +268,7 @@ join_mcast(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	int ret = eng_cm_check_addr(c->why, &req->addr);
 
 	if (ret == 0 && !eng_ip_is_group(req->addr.ip))
-		ret = say(c, -EINVAL, "not a group: 224.0.0.0/4 or ff00::/8");
+		ret = reason(c, -EINVAL, "not a group: 224.0.0.0/4 or ff00::/8");
 	if (ret != 0)
 		return ret;
 	if (id->qp_type != KARST_QPT_UD || !id->has_port || id->state == CM_ID_LISTEN)
@@ -274,13 +276,13 @@ join_mcast(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 			c, id, "join_mcast", "of UDP and bound to an address of a port");
 	g = calloc(1, sizeof(*g));
 	if (g == NULL)
-		return say(c, -ENOMEM, "group: the engine has no memory");
+		return reason(c, -ENOMEM, "group: the engine has no memory");
 	ret = eng_session_handle_add(c, &id->client->groups, g, "groups", "max_cm_ids", &g->handle);
 	ev = ret == 0 ? eng_cm_event(cm, id, KARST_RDMACM_MULTICAST_JOIN, 0) : NULL;
 	if (ev == NULL) {
 		if (ret == 0) {
 			eng_handles_del(&id->client->groups, g->handle);
-			ret = say(c, -ENOSPC, "identifier %u: too many events wait", id->handle);
+			ret = reason(c, -ENOSPC, "identifier %u: too many events wait", id->handle);
 		}
 		free(g);
 		return ret;

@@ -3,7 +3,7 @@
  */
 /*
  * Messages of connection management about addresses: from a new identifier to one that listens, or
- * that knows its way; options and queries.
+ * whose path is known; options and queries.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -40,8 +40,8 @@ static int
 number_fault(struct session_call *c, int ret, const struct karst_ctl_cm_addr *a)
 {
 	if (a->port_number == 0)
-		return say(c, ret, "no port number is free");
-	return say(c, ret, "port number %u is in use", a->port_number);
+		return reason(c, ret, "no port number is free");
+	return reason(c, ret, "port number %u is in use", a->port_number);
 }
 
 /* Gives @id, which has none yet, the address *@src. */
@@ -56,11 +56,11 @@ bind_to(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 	int ret;
 
 	if (src.port_number != 0 && src.port_number < PRIVILEGED_END && id->client->uid != 0)
-		return say(c, -EACCES, "port number %u: those below %u are root's", src.port_number,
-			PRIVILEGED_END);
+		return reason(c, -EACCES, "port number %u: those below %u are root's",
+			src.port_number, PRIVILEGED_END);
 	ret = any ? 0 : eng_cm_find_own(cm->e, &src, &port, &index);
 	if (ret != 0)
-		return say(c, ret,
+		return reason(c, ret,
 			ret == -ENODEV ? "that port does not have the address %s"
 				       : "no port of the engine has the address %s",
 			eng_ip_text(src.ip, text));
@@ -107,7 +107,7 @@ eng_session_cm_bind(struct karst_session *s, struct session_call *c)
 	return eng_cm_with_id(s, c, req->id, bind_id);
 }
 
-/* Chooses where @id leaves the engine, unless that is known; then looks for the way. */
+/* Chooses where @id leaves the engine, unless that is known; then resolves its path. */
 static int
 set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t timeout_ms,
 	const struct karst_ctl_cm_addr *to)
@@ -121,11 +121,11 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 	if (!id->has_port) {
 		ret = eng_cm_choose_port(cm->e, &dst, &port, &index, src.ip);
 		if (ret != 0)
-			return say(c, ret, "no port of the engine leads to %s",
+			return reason(c, ret, "no port of the engine leads to %s",
 				eng_ip_text(dst.ip, text));
 		src.family = dst.family;
 	} else if (dst.scope_id != 0 && dst.scope_id != port + 1u) {
-		return say(c, -EINVAL,
+		return reason(c, -EINVAL,
 			"%s is to be reached from port %u, and the identifier is on %u",
 			eng_ip_text(dst.ip, text), dst.scope_id, port + 1u);
 	}
@@ -139,13 +139,13 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 	id->sgid_index = index;
 	id->has_port = true;
 	id->until_ns = cm->cm->now_ns + UINT64_C(1000000) * (timeout_ms != 0 ? timeout_ms : 1);
-	/* the way may be known, and its event be there at once */
+	/* the path may be known, and its event be there at once */
 	id->state = CM_ID_ADDR_QUERY;
-	ret = eng_cm_way_find(cm, id);
+	ret = eng_cm_path_find(cm, id);
 	if (ret == 0)
 		return 0;
 	id->state = before;
-	return say(c, ret, "the engine looks for too many peers at a time");
+	return reason(c, ret, "the engine looks for too many peers at a time");
 }
 
 static int
@@ -165,7 +165,8 @@ resolve_addr(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	if ((req->src.family != 0 && req->src.family != req->dst.family) ||
 		(bound && id->src.family != req->dst.family &&
 			!(id->src.family == AF_INET6 && !id->has_port)))
-		return say(c, -EINVAL, "source and destination are of different address families");
+		return reason(
+			c, -EINVAL, "source and destination are of different address families");
 	if (!bound) {
 		ret = bind_to(cm, c, id, req->src.family != 0 ? &req->src : &any);
 		if (ret != 0)
@@ -198,7 +199,7 @@ make_path(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	struct karst_engine_port_info info;
 
 	if (karst_engine_port_info(cm->e, id->port, &info) != 0)
-		return say(c, -ENODEV, "port %u is gone", id->port + 1);
+		return reason(c, -ENODEV, "port %u is gone", id->port + 1);
 	id->path = (struct karst_cm_path){
 		.flow_label = (id->src.port_number * 31u + id->dst.port_number) & 0xfffff,
 		.pkey = PKEY_DEFAULT,
@@ -256,7 +257,7 @@ listen_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 		if (ret == -EADDRINUSE)
 			number_fault(c, ret, &id->src);
 		else
-			say(c, ret,
+			reason(c, ret,
 				"listen: the engine has as many connections as it may "
 				"(max_cm_ids), or no memory");
 		if (!bound)
@@ -321,7 +322,7 @@ set_option(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	switch (req->option) {
 	case OPTION_TOS:
 		if (v > UINT8_MAX)
-			return say(c, -EINVAL, "type of service %u: up to 255", v);
+			return reason(c, -EINVAL, "type of service %u: up to 255", v);
 		id->tos = (uint8_t)v;
 		id->tos_set = true;
 		return 0;
@@ -338,13 +339,13 @@ set_option(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 		return 0;
 	case OPTION_ACK_TIMEOUT:
 		if (v > MAX_ACK_TIMEOUT || (id->qp_type != KARST_QPT_RC && !eng_cm_is_xrc(id)))
-			return say(c, -EINVAL, "ACK timeout %u: up to %u, and RC or XRC", v,
+			return reason(c, -EINVAL, "ACK timeout %u: up to %u, and RC or XRC", v,
 				MAX_ACK_TIMEOUT);
 		id->timeout = (uint8_t)v;
 		id->timeout_set = true;
 		return 0;
 	default:
-		return say(c, -ENOSYS, "option %u: there is none such", req->option);
+		return reason(c, -ENOSYS, "option %u: there is none such", req->option);
 	}
 }
 

@@ -28,8 +28,8 @@ find_port(const struct karst_session *s, struct session_call *c, uint32_t number
 	struct karst_engine_port_info *info)
 {
 	if (number < 1 || number > eng_session_nports(s->e))
-		return say(c, -EINVAL, "port %u: there is none such; they go from 1 to %u", number,
-			eng_session_nports(s->e));
+		return reason(c, -EINVAL, "port %u: there is none such; they go from 1 to %u",
+			number, eng_session_nports(s->e));
 	if (karst_engine_port_info(s->e, (uint8_t)(number - 1), info) != 0)
 		*info = (struct karst_engine_port_info){.path_mtu = 1};
 	return 0;
@@ -143,7 +143,7 @@ eng_session_get_chunk(struct karst_session *s, struct session_call *c)
 	int fd;
 
 	if (karst_engine_owner_chunk(s->owner, req->chunk, &fd, &rsp->bytes) != 0)
-		return say(c, -EINVAL, "chunk %u: this program's ring memory has none such",
+		return reason(c, -EINVAL, "chunk %u: this program's ring memory has none such",
 			req->chunk);
 	return eng_session_give_fd(c, fd);
 }
@@ -156,7 +156,7 @@ eng_session_alloc_pd(struct karst_session *s, struct session_call *c)
 	int ret;
 
 	if (pd == NULL)
-		return say(c, -ENOMEM, "protection domain: the engine has no memory");
+		return reason(c, -ENOMEM, "protection domain: the engine has no memory");
 	ret = eng_session_handle_add(c, &s->pds, pd, "protection domains", "max_pds", &pd->handle);
 	if (ret != 0) {
 		free(pd);
@@ -166,7 +166,7 @@ eng_session_alloc_pd(struct karst_session *s, struct session_call *c)
 	if (ret != 0) {
 		eng_handles_del(&s->pds, pd->handle);
 		free(pd);
-		return say(c, ret, "protection domain: the engine has %u, as many as it may",
+		return reason(c, ret, "protection domain: the engine has %u, as many as it may",
 			s->e->cfg.max_pds);
 	}
 	rsp->pd = pd->handle;
@@ -184,7 +184,7 @@ eng_session_free_pd(struct karst_session *s, struct session_call *c)
 		return -EINVAL;
 	ret = karst_engine_pd_free(s->e, pd->pd);
 	if (ret != 0)
-		return say(c, ret,
+		return reason(c, ret,
 			"pd %u: regions, windows, address handles, shared receive queues or queue "
 			"pairs of it are left",
 			req->pd);

@@ -33,10 +33,10 @@ static int
 mr_check_access(struct session_call *c, uint32_t access)
 {
 	if ((access & ~(uint32_t)KNOWN) != 0)
-		return say(c, -EINVAL, "access 0x%x: known are the bits 0x%x", access, KNOWN);
+		return reason(c, -EINVAL, "access 0x%x: known are the bits 0x%x", access, KNOWN);
 	if ((access & (KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_ATOMIC)) != 0 &&
 		(access & KARST_ACCESS_LOCAL_WRITE) == 0)
-		return say(c, -EINVAL,
+		return reason(c, -EINVAL,
 			"access 0x%x: remote write and remote atomic need local write (0x%x)",
 			access, KARST_ACCESS_LOCAL_WRITE);
 	return 0;
@@ -46,7 +46,7 @@ static int
 mr_check_range(struct session_call *c, const char *what, uint64_t addr, uint64_t len)
 {
 	if (len != 0 && addr + (len - 1) < addr)
-		return say(c, -EINVAL, "%s 0x%llx, len %llu: wraps around 2^64", what,
+		return reason(c, -EINVAL, "%s 0x%llx, len %llu: wraps around 2^64", what,
 			(unsigned long long)addr, (unsigned long long)len);
 	return 0;
 }
@@ -71,7 +71,7 @@ check_translation(const struct karst_session *s, struct session_call *c, const s
 	if (ret == 0 && (access & KARST_ACCESS_ZERO_BASED) == 0)
 		ret = mr_check_range(c, "iova", r->iova, r->len);
 	if (ret == 0 && (r->len > max || others > max - r->len))
-		ret = say(c, -ENOMEM,
+		ret = reason(c, -ENOMEM,
 			"len %llu: this program has registered %llu of the %llu bytes that it may "
 			"(max_mr_bytes)",
 			(unsigned long long)r->len, (unsigned long long)others,
@@ -109,14 +109,14 @@ map_range(const struct karst_session *s, struct session_call *c, const struct ra
 
 	*m = (struct mapping){.host = (void *)(uintptr_t)r->addr, .shared = r->len};
 	if (s->space == NULL && r->npieces > 0 && r->piece[0].flags & KARST_CTL_PIECE_ON_DEMAND)
-		return say(c, -EOPNOTSUPP,
+		return reason(c, -EOPNOTSUPP,
 			"memory on demand: not in a program that has its engine in itself, which "
 			"a hole in that memory would end");
 	if (s->space == NULL)
 		return 0;
 	m->maps = maps_of(r);
 	if (!eng_share_take(s->share, ENG_SHARE_MAPPINGS, m->maps))
-		return eng_session_say_share(s, c, ENG_SHARE_MAPPINGS);
+		return eng_session_reason_share(s, c, ENG_SHARE_MAPPINGS);
 	ret = karst_space_map(s->space, r->addr, r->len, write, r->piece, r->npieces, c->fds,
 		c->nfds, &m->region, c->why);
 	if (ret != 0) {
@@ -179,7 +179,7 @@ reg_mr(struct karst_session *s, struct session_call *c, const struct session_pd 
 	ret = karst_engine_mr_reg(s->e, pd->pd, m.host, r->iova, r->len, access, &mr->key);
 	if (ret != 0) {
 		mr_unmap(s, m.region, m.maps);
-		return say(c, ret, "memory region: the engine has %u keys, and none is free",
+		return reason(c, ret, "memory region: the engine has %u keys, and none is free",
 			s->e->cfg.max_keys);
 	}
 	mr->access = access;
@@ -207,7 +207,7 @@ eng_session_reg_mr(struct karst_session *s, struct session_call *c)
 		return ret;
 	mr = calloc(1, sizeof(*mr));
 	if (mr == NULL)
-		return say(c, -ENOMEM, "memory region: the engine has no memory");
+		return reason(c, -ENOMEM, "memory region: the engine has no memory");
 	ret = reg_mr(s, c, pd, &r, req->access, mr);
 	if (ret != 0) {
 		free(mr);
@@ -228,7 +228,7 @@ find_mr(const struct karst_session *s, struct session_call *c, uint32_t key)
 		node == NULL ? NULL : karst_container_of(node, struct session_mr, node);
 
 	if (mr == NULL || mr->key != key) {
-		say(c, -EINVAL, "key 0x%x: this program has no such region", key);
+		reason(c, -EINVAL, "key 0x%x: this program has no such region", key);
 		return NULL;
 	}
 	return mr;
@@ -254,7 +254,7 @@ eng_session_dereg_mr(struct karst_session *s, struct session_call *c)
 		return -EINVAL;
 	ret = karst_engine_mr_dereg(s->e, mr->key);
 	if (ret != 0)
-		return say(c, ret, "key 0x%x: windows are bound to the region", req->key);
+		return reason(c, ret, "key 0x%x: windows are bound to the region", req->key);
 	if (s->space != NULL)
 		eng_copies_settle(s->space);
 	free_mr(s, mr);
@@ -271,20 +271,21 @@ check_rereg(const struct karst_session *s, struct session_call *c, const struct 
 	int ret;
 
 	if (req->what == 0 || (req->what & ~(uint32_t)REREG_KNOWN) != 0)
-		return say(c, -EINVAL, "what 0x%x: some of the bits 0x%x", req->what, REREG_KNOWN);
+		return reason(
+			c, -EINVAL, "what 0x%x: some of the bits 0x%x", req->what, REREG_KNOWN);
 	ret = mr_check_access(c, access);
 	if (ret != 0 || (req->what & KARST_REREG_TRANSLATION) != 0)
 		return ret != 0 ? ret : check_translation(s, c, &r, access, mr->len);
 	if (req->npieces != 0 || c->nfds != 0)
-		return say(c, -EINVAL, "npieces %u, nfds %u: without a new translation none",
+		return reason(c, -EINVAL, "npieces %u, nfds %u: without a new translation none",
 			req->npieces, c->nfds);
 	if ((mr->access & ~access & KARST_ACCESS_ZERO_BASED) != 0)
-		return say(c, -EINVAL,
+		return reason(c, -EINVAL,
 			"access 0x%x: a zero-based region that shall not be one any more needs a "
 			"new translation",
 			access);
 	if ((access & WRITES) != 0 && !mr->writable)
-		return say(c, -EINVAL,
+		return reason(c, -EINVAL,
 			"access 0x%x: the region was registered without a right to write, so to "
 			"write there needs a new translation",
 			access);
@@ -315,7 +316,7 @@ rereg_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	ret = karst_engine_mr_rereg(s->e, mr->key, req->what, &attr);
 	if (ret != 0) {
 		mr_unmap(s, m.region, m.maps);
-		return say(c, ret,
+		return reason(c, ret,
 			ret == -EBUSY ? "key 0x%x: windows are bound to the region"
 				      : "key 0x%x: the region was invalidated",
 			mr->key);
@@ -344,7 +345,7 @@ move_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 
 	if (s->space == NULL || req->what != KARST_CTL_REREG_PIECES || req->pd != 0 ||
 		req->access != 0 || req->iova != 0 || req->addr != mr->addr || req->len != mr->len)
-		return say(c, -EINVAL,
+		return reason(c, -EINVAL,
 			"what 0x%x, pd %u, access 0x%x, iova, addr and len: only the pieces of "
 			"key 0x%x, which begins at 0x%llx and has %llu bytes, can be others",
 			req->what, req->pd, req->access, mr->key, (unsigned long long)mr->addr,
@@ -355,7 +356,7 @@ move_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	ret = karst_engine_mr_remap(s->e, mr->key, m.host);
 	if (ret != 0) {
 		mr_unmap(s, m.region, m.maps);
-		return say(c, ret,
+		return reason(c, ret,
 			ret == -EBUSY ? "key 0x%x: the region has rights to bind windows or for "
 					"atomics"
 				      : "key 0x%x: the region was invalidated",
@@ -422,18 +423,18 @@ eng_session_alloc_mw(struct karst_session *s, struct session_call *c)
 	if (pd == NULL)
 		return -EINVAL;
 	if (req->type != 1 && req->type != 2)
-		return say(c, -EINVAL, "type %u: 1 or 2", req->type);
+		return reason(c, -EINVAL, "type %u: 1 or 2", req->type);
 	ret = eng_session_key_reserve(c, &s->mws, "memory windows", "max_mws");
 	if (ret != 0)
 		return ret;
 	mw = calloc(1, sizeof(*mw));
 	if (mw == NULL)
-		return say(c, -ENOMEM, "memory window: the engine has no memory");
+		return reason(c, -ENOMEM, "memory window: the engine has no memory");
 	ret = karst_engine_mw_alloc(
 		s->e, pd->pd, req->type == 1 ? KARST_MEM_MW1 : KARST_MEM_MW2, &mw->key);
 	if (ret != 0) {
 		free(mw);
-		return say(c, ret, "memory window: the engine has %u keys, and none is free",
+		return reason(c, ret, "memory window: the engine has %u keys, and none is free",
 			s->e->cfg.max_keys);
 	}
 	eng_keys_add(&s->mws, &mw->node, key_upper(mw->key));
@@ -457,11 +458,11 @@ eng_session_free_mw(struct karst_session *s, struct session_call *c)
 	int ret;
 
 	if (node == NULL)
-		return say(c, -EINVAL, "key 0x%x: this program has no such window", req->key);
+		return reason(c, -EINVAL, "key 0x%x: this program has no such window", req->key);
 	mw = karst_container_of(node, struct session_mw, node);
 	ret = karst_engine_mw_free(s->e, mw->key);
 	if (ret != 0)
-		return say(c, ret, "key 0x%x: %s", req->key, strerror(-ret));
+		return reason(c, ret, "key 0x%x: %s", req->key, strerror(-ret));
 	free_mw(s, mw);
 	return 0;
 }

@@ -4,12 +4,12 @@
 /*
  * What the files of a session share.
  *
- *	session.c         life, HELLO, dispatch of messages, the list, the door
+ *	session.c         life, HELLO, dispatch of messages, the list, the control connection
  *	session_events.c  the callbacks that tell programs of events
  *	session_device.c  queries, ring memory, protection domains
  *	session_memory.c  regions, windows
  *	session_queues.c  channels, completion queues, shared receive queues
- *	session_pairs.c   queue pairs
+ *	session_qp.c      queue pairs
  *	session_cm*.c     connection management: what programs ask of cm.h
  *	session_xrc.c     XRC domains, and targets that others have made
  *	session_attr.c    attributes of queue pairs and addresses: what is allowed, translation
@@ -20,7 +20,7 @@
  *
  * An operation first looks up and checks everything, then takes a handle or room for a key, then
  * asks the engine; so what can fail last is the engine, and nothing has to be undone but the
- * handle.  It refuses by returning what say() returns.
+ * handle.  It refuses by returning what reason() returns.
  */
 #ifndef SESSION_PRIV_H
 #define SESSION_PRIV_H
@@ -94,7 +94,7 @@ struct session_mr {
 	uint64_t addr, len;                /* in the program */
 	bool writable;                     /* the engine may write where it is mapped */
 	struct karst_space_region *region; /* NULL: this process's own memory */
-	uint64_t shared, migrated, copied; /* bytes of each way */
+	uint64_t shared, migrated, copied; /* bytes by access method */
 	uint32_t maps;                     /* MAPPINGS that it has been charged */
 };
 
@@ -152,7 +152,7 @@ struct session_call {
 KARST_CTL_OPS(X)
 #undef X
 
-#define say(c, ret, ...) karst_ctl_say((c)->why, ret, __VA_ARGS__)
+#define reason(c, ret, ...) karst_ctl_reason((c)->why, ret, __VA_ARGS__)
 
 /* A copy of @fd for the program.  -EMFILE, said */
 int eng_session_give_fd(struct session_call *c, int fd);
@@ -165,7 +165,7 @@ int eng_session_key_reserve(
 	struct session_call *c, struct keys *k, const char *what, const char *limit);
 
 /* Says that one more of @kind is too much for the program's user.  @return -ENOSPC */
-int eng_session_say_share(
+int eng_session_reason_share(
 	const struct karst_session *s, struct session_call *c, enum eng_share_kind kind);
 /* Whether @n of @kind are too much, said if so. */
 bool eng_session_share_fault(const struct karst_session *s, struct session_call *c,

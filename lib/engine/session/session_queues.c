@@ -19,7 +19,7 @@ eng_session_create_channel(struct karst_session *s, struct session_call *c)
 	int ret, reader;
 
 	if (ch == NULL)
-		return say(c, -ENOMEM, "channel: the engine has no memory");
+		return reason(c, -ENOMEM, "channel: the engine has no memory");
 	ret = eng_session_handle_add(
 		c, &s->channels, ch, "completion channels", "max_channels", &ch->handle);
 	if (ret != 0) {
@@ -30,7 +30,8 @@ eng_session_create_channel(struct karst_session *s, struct session_call *c)
 	if (ret != 0) {
 		eng_handles_del(&s->channels, ch->handle);
 		free(ch);
-		return say(c, ret, "channel: the engine has no descriptors left (its ulimit -n)");
+		return reason(
+			c, ret, "channel: the engine has no descriptors left (its ulimit -n)");
 	}
 	c->rsp_fds[c->nrsp_fds++] = reader;
 	rsp->channel = ch->handle;
@@ -54,7 +55,7 @@ eng_session_destroy_channel(struct karst_session *s, struct session_call *c)
 	if (ch == NULL)
 		return -EINVAL;
 	if (ch->cqs != 0)
-		return say(c, -EBUSY, "channel %u: %u completion queues use it", req->channel,
+		return reason(c, -EBUSY, "channel %u: %u completion queues use it", req->channel,
 			ch->cqs);
 	channel_free(s, ch);
 	return 0;
@@ -67,7 +68,7 @@ cq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32_
 {
 	if (ret == -ENOMEM && eng_session_ring_fault(s, c))
 		return ret;
-	return say(c, ret,
+	return reason(c, ret,
 		"entries %u: no room in the ring memory, of which this program has %llu bytes and "
 		"may have %llu (max_ring_bytes)",
 		entries, (unsigned long long)karst_engine_owner_ring_bytes(s->owner),
@@ -78,7 +79,7 @@ static int
 srq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32_t max_wr)
 {
 	if (ret == -ENOSPC)
-		return say(c, ret,
+		return reason(c, ret,
 			"XRC shared receive queue: the lcore of its domain has %u, as many as it "
 			"may",
 			s->e->cfg.max_xrc_srqs);
@@ -126,7 +127,7 @@ ring_fit(const struct karst_session *s, uint32_t most, size_t first, size_t seco
 	return n < most ? (uint32_t)n : most;
 }
 
-/* Requests each way of a queue pair, and of a shared receive queue. */
+/* Requests of each queue of a queue pair, and of a shared receive queue. */
 uint32_t
 eng_session_max_wr(const struct karst_session *s)
 {
@@ -160,7 +161,7 @@ check_entries(const struct karst_session *s, struct session_call *c, uint32_t en
 	uint32_t max = eng_session_max_cqe(s);
 
 	if (entries == 0 || entries > max)
-		return say(c, -EINVAL, "entries %u: 1 to %u (of max_ring_bytes, %llu)", entries,
+		return reason(c, -EINVAL, "entries %u: 1 to %u (of max_ring_bytes, %llu)", entries,
 			max, (unsigned long long)s->limits.max_ring_bytes);
 	return 0;
 }
@@ -170,10 +171,10 @@ check_cq(const struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_create_cq_req *req)
 {
 	if (req->comp_vector >= s->e->nlcores)
-		return say(
+		return reason(
 			c, -EINVAL, "comp_vector %u: 0 to %u", req->comp_vector, s->e->nlcores - 1);
 	if ((req->flags & ~(uint32_t)KARST_CQ_TIMESTAMPS) != 0)
-		return say(c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags,
+		return reason(c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags,
 			KARST_CQ_TIMESTAMPS);
 	return check_entries(s, c, req->entries);
 }
@@ -204,7 +205,7 @@ eng_session_create_cq(struct karst_session *s, struct session_call *c)
 	}
 	cq = calloc(1, sizeof(*cq));
 	if (cq == NULL)
-		return say(c, -ENOMEM, "completion queue: the engine has no memory");
+		return reason(c, -ENOMEM, "completion queue: the engine has no memory");
 	cq->cookie = req->cookie;
 	cq->channel = ch;
 	ret = eng_session_handle_add(c, &s->cqs, cq, "completion queues", "max_cqs", &cq->handle);
@@ -268,11 +269,12 @@ eng_session_switch_cq(struct karst_session *s, struct session_call *c)
 		return -EINVAL;
 	ret = karst_engine_cq_switch_lanes(s->e, cq->cq);
 	if (ret == -ENOSPC)
-		return say(c, -EINVAL,
+		return reason(c, -EINVAL,
 			"cq %u: more completions wait to be polled than the new size has room for",
 			req->cq);
-	return ret == 0 ? 0
-			: say(c, ret, "cq %u: RESIZE_CQ comes first, and makes the lanes", req->cq);
+	return ret == 0
+		? 0
+		: reason(c, ret, "cq %u: RESIZE_CQ comes first, and makes the lanes", req->cq);
 }
 
 int
@@ -295,7 +297,7 @@ eng_session_raise_cq(struct karst_session *s, struct session_call *c)
 	if (cq == NULL)
 		return -EINVAL;
 	if (cq->channel == NULL)
-		return say(c, -EINVAL, "cq %u: it has no channel", req->cq);
+		return reason(c, -EINVAL, "cq %u: it has no channel", req->cq);
 	/* relaxed: an lcore that is about to raise it takes the flag, or we do */
 	if (atomic_exchange_explicit(&cq->cq->sh->armed, 0, memory_order_relaxed) != 0)
 		eng_stream_put(&cq->channel->stream, &cq->cookie, sizeof(cq->cookie));
@@ -328,7 +330,7 @@ eng_session_destroy_cq(struct karst_session *s, struct session_call *c)
 	ret = destroy_cq(s, cq);
 	return ret == 0
 		? 0
-		: say(c, ret, "cq %u: shared receive queues or queue pairs use it", req->cq);
+		: reason(c, ret, "cq %u: shared receive queues or queue pairs use it", req->cq);
 }
 
 /* --- shared receive queues --- */
@@ -337,16 +339,16 @@ static int
 check_srq(struct session_call *c, const struct karst_ctl_create_srq_req *req)
 {
 	if (req->max_wr == 0 || req->max_wr > KARST_WQ_MAX_SLOTS)
-		return say(c, -EINVAL, "max_wr %u: 1 to %u", req->max_wr, KARST_WQ_MAX_SLOTS);
+		return reason(c, -EINVAL, "max_wr %u: 1 to %u", req->max_wr, KARST_WQ_MAX_SLOTS);
 	if (req->max_sge > KARST_WQ_MAX_SGE)
-		return say(c, -EINVAL, "max_sge %u: up to %u", req->max_sge, KARST_WQ_MAX_SGE);
+		return reason(c, -EINVAL, "max_sge %u: up to %u", req->max_sge, KARST_WQ_MAX_SGE);
 	if (req->limit > req->max_wr)
-		return say(c, -EINVAL, "limit %u: up to max_wr, %u", req->limit, req->max_wr);
+		return reason(c, -EINVAL, "limit %u: up to max_wr, %u", req->limit, req->max_wr);
 	if (req->type != KARST_SRQT_BASIC && req->type != KARST_SRQT_XRC)
-		return say(c, -EINVAL, "type %u: %u (basic) or %u (XRC)", req->type,
+		return reason(c, -EINVAL, "type %u: %u (basic) or %u (XRC)", req->type,
 			KARST_SRQT_BASIC, KARST_SRQT_XRC);
 	if (req->type == KARST_SRQT_BASIC && (req->xrcd != 0 || req->cq != 0))
-		return say(c, -EINVAL,
+		return reason(c, -EINVAL,
 			"xrcd %u, cq %u: both are 0 but for shared receive queues of type %u (XRC)",
 			req->xrcd, req->cq, KARST_SRQT_XRC);
 	return 0;
@@ -412,7 +414,7 @@ eng_session_create_srq(struct karst_session *s, struct session_call *c)
 		return ret;
 	q = calloc(1, sizeof(*q));
 	if (q == NULL)
-		return say(c, -ENOMEM, "shared receive queue: the engine has no memory");
+		return reason(c, -ENOMEM, "shared receive queue: the engine has no memory");
 	q->cookie = req->cookie;
 	q->max_sge = init.max_sge;
 	ret = eng_session_handle_add(
@@ -447,7 +449,8 @@ eng_session_modify_srq(struct karst_session *s, struct session_call *c)
 		return -EINVAL;
 	ret = karst_engine_srq_set_limit(s->e, q->srq, req->limit);
 	if (ret != 0)
-		return say(c, ret, "limit %u: up to max_wr, %u", req->limit, q->srq->rq.mask + 1);
+		return reason(
+			c, ret, "limit %u: up to max_wr, %u", req->limit, q->srq->rq.mask + 1);
 	return 0;
 }
 
@@ -479,7 +482,7 @@ eng_session_query_srq(struct karst_session *s, struct session_call *c)
 	call.srq = karst_container_of(q->srq, struct eng_srq, pub);
 	ret = eng_ctl_enter(s->e);
 	if (ret != 0)
-		return say(c, ret, "srq %u: %s", req->srq, strerror(-ret));
+		return reason(c, ret, "srq %u: %s", req->srq, strerror(-ret));
 	eng_mailbox_call(&s->e->lcore[q->srq->lcore], limit_on_lcore, &call);
 	eng_ctl_leave(s->e);
 	rsp->max_wr = q->srq->rq.mask + 1;
@@ -512,7 +515,7 @@ eng_session_destroy_srq(struct karst_session *s, struct session_call *c)
 	if (q == NULL)
 		return -EINVAL;
 	ret = destroy_srq(s, q);
-	return ret == 0 ? 0 : say(c, ret, "srq %u: queue pairs use it", req->srq);
+	return ret == 0 ? 0 : reason(c, ret, "srq %u: queue pairs use it", req->srq);
 }
 
 /* --- the end --- */

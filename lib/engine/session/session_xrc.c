@@ -38,14 +38,14 @@ xrcd_pin(const struct karst_session *s, struct session_call *c, struct karst_eng
 	struct stat st;
 
 	if (mode == -1 || (mode & O_PATH) != 0)
-		return say(c, -EBADF,
+		return reason(c, -EBADF,
 			"the file of an XRC domain: a descriptor of O_PATH does not show that the "
 			"program may read it");
 	if ((mode & O_ACCMODE) != O_RDONLY && (mode & O_ACCMODE) != O_RDWR)
-		return say(c, -EACCES,
+		return reason(c, -EACCES,
 			"the file of an XRC domain: the descriptor is not open for reading");
 	if (!eng_share_take(s->share, ENG_SHARE_DESCRIPTORS, 1))
-		return eng_session_say_share(s, c, ENG_SHARE_DESCRIPTORS);
+		return eng_session_reason_share(s, c, ENG_SHARE_DESCRIPTORS);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", c->fds[0]);
 	*pin_fd = open(path, O_PATH | O_CLOEXEC);
 	if (*pin_fd < 0 || fstat(*pin_fd, &st) != 0) {
@@ -53,7 +53,7 @@ xrcd_pin(const struct karst_session *s, struct session_call *c, struct karst_eng
 
 		xrcd_unpin(s, *pin_fd);
 		*pin_fd = -1;
-		return say(c, ret, "the file of an XRC domain: %s", strerror(-ret));
+		return reason(c, ret, "the file of an XRC domain: %s", strerror(-ret));
 	}
 	init->shared = true;
 	init->dev = st.st_dev;
@@ -66,11 +66,12 @@ open_fault(struct session_call *c, int ret)
 {
 	switch (ret) {
 	case -ENOENT:
-		return say(c, ret, "nobody has an XRC domain of this file, and flags lack CREATE");
+		return reason(
+			c, ret, "nobody has an XRC domain of this file, and flags lack CREATE");
 	case -EEXIST:
-		return say(c, ret, "there is an XRC domain of this file, and flags have EXCL");
+		return reason(c, ret, "there is an XRC domain of this file, and flags have EXCL");
 	default:
-		return say(c, ret, "XRC domain: %s", strerror(-ret));
+		return reason(c, ret, "XRC domain: %s", strerror(-ret));
 	}
 }
 
@@ -96,11 +97,11 @@ eng_session_open_xrcd(struct karst_session *s, struct session_call *c)
 	int ret;
 
 	if ((req->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
-		return say(
+		return reason(
 			c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags, KNOWN_FLAGS);
 	x = calloc(1, sizeof(*x));
 	if (x == NULL)
-		return say(c, -ENOMEM, "XRC domain: the engine has no memory");
+		return reason(c, -ENOMEM, "XRC domain: the engine has no memory");
 	x->pin_fd = -1;
 	ret = c->nfds != 0 ? xrcd_pin(s, c, &init, &x->pin_fd) : 0;
 	if (ret == 0)
@@ -132,12 +133,12 @@ eng_session_close_xrcd(struct karst_session *s, struct session_call *c)
 	if (x == NULL)
 		return -EINVAL;
 	if (x->users != 0)
-		return say(c, -EBUSY,
+		return reason(c, -EBUSY,
 			"xrcd %u: %u shared receive queues and queue pairs of this program are in it",
 			req->xrcd, x->users);
 	ret = karst_engine_xrcd_close(s->e, x->xrcd);
 	if (ret != 0)
-		return say(c, ret, "xrcd %u: %s", req->xrcd, strerror(-ret));
+		return reason(c, ret, "xrcd %u: %s", req->xrcd, strerror(-ret));
 	free_xrcd(s, x);
 	return 0;
 }
@@ -174,7 +175,7 @@ eng_session_open_qp(struct karst_session *s, struct session_call *c)
 		return -EINVAL;
 	qp = calloc(1, sizeof(*qp));
 	if (qp == NULL)
-		return say(c, -ENOMEM, "queue pair: the engine has no memory");
+		return reason(c, -ENOMEM, "queue pair: the engine has no memory");
 	qp->cookie = req->cookie;
 	qp->type = KARST_QPT_XRC_RECV;
 	qp->max_dest_rd_atomic = KARST_QP_MAX_RD_ATOMIC;
@@ -191,9 +192,10 @@ eng_session_open_qp(struct karst_session *s, struct session_call *c)
 		eng_handles_del(&s->qps, qp->handle);
 		free(qp);
 		return ret == -ENOENT
-			? say(c, ret, "qpn %u: xrcd %u has no XRC_RECV queue pair of that number",
+			? reason(c, ret,
+				  "qpn %u: xrcd %u has no XRC_RECV queue pair of that number",
 				  req->qpn, req->xrcd)
-			: say(c, ret, "queue pair: %s", strerror(-ret));
+			: reason(c, ret, "queue pair: %s", strerror(-ret));
 	}
 	x->users++;
 	rsp->qp = qp->handle;

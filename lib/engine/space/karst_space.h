@@ -65,7 +65,7 @@ void karst_space_unmap(struct karst_space_region *r);
  *  memory (karst_unmapped.h), not to be dereferenced, if some of the region is copied. */
 void *karst_space_host(const struct karst_space_region *r);
 
-/** Bytes of each way: shared, of these migrated, copied. */
+/** Bytes by access method: shared, of these migrated, copied. */
 void karst_space_bytes(
 	const struct karst_space_region *r, uint64_t *shared, uint64_t *migrated, uint64_t *copied);
 

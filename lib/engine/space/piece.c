@@ -176,7 +176,7 @@ check_rights(const struct karst_space *s, uint64_t addr, uint64_t len, bool writ
 	karst_vmas_close(&vmas);
 	if (may)
 		return 0;
-	return karst_ctl_say(why, -EFAULT, "the program has no %s memory at %#llx",
+	return karst_ctl_reason(why, -EFAULT, "the program has no %s memory at %#llx",
 		write ? "writable" : "readable", (unsigned long long)(addr + reaches));
 }
 
@@ -190,7 +190,7 @@ eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, bool write, 
 	ssize_t ret;
 
 	if (s->memfd < 0)
-		return karst_ctl_say(why, -EPERM,
+		return karst_ctl_reason(why, -EPERM,
 			"memory at %#llx would have to be copied, but the program has sent no "
 			"descriptor of its memory (/proc/self/mem, which a program that has "
 			"changed its user may open after prctl(PR_SET_DUMPABLE, 1))",
@@ -210,6 +210,6 @@ eng_piece_probe(struct karst_space *s, uint64_t addr, uint64_t len, bool write, 
 	ret = eng_space_read(s, local, remote, n);
 	if (ret == (ssize_t)n)
 		return 0;
-	return karst_ctl_say(why, -EFAULT, "the program has no readable memory at %p",
+	return karst_ctl_reason(why, -EFAULT, "the program has no readable memory at %p",
 		ret >= 0 ? remote[ret].iov_base : remote[0].iov_base);
 }

@@ -66,12 +66,12 @@ karst_space_reach(struct karst_space *s, int mem_fd, char *why)
 	int copy;
 
 	if (!is_memory(mem_fd))
-		return karst_ctl_say(why, -EBADF,
+		return karst_ctl_reason(why, -EBADF,
 			"the descriptor is not one of /proc/self/mem, open for reading and "
 			"writing");
 	copy = fcntl(mem_fd, F_DUPFD_CLOEXEC, 3);
 	if (copy < 0)
-		return karst_ctl_say(
+		return karst_ctl_reason(
 			why, -errno, "the engine has no descriptors left (its ulimit -n)");
 	/* a HELLO that failed later comes again */
 	if (s->memfd >= 0)

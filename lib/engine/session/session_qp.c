@@ -14,7 +14,7 @@
 static int
 check_most(struct session_call *c, const char *name, uint32_t value, uint32_t most)
 {
-	return value <= most ? 0 : say(c, -EINVAL, "%s %u: up to %u", name, value, most);
+	return value <= most ? 0 : reason(c, -EINVAL, "%s %u: up to %u", name, value, most);
 }
 
 static int
@@ -47,9 +47,9 @@ check_type(struct session_call *c, uint32_t type)
 {
 	if ((type >= KARST_QPT_RC && type <= KARST_QPT_UD) || type_is_xrc(type))
 		return 0;
-	return say(c, -EINVAL, "type %u: %u (RC), %u (UC), %u (UD), %u (XRC_SEND) or %u (XRC_RECV)",
-		type, KARST_QPT_RC, KARST_QPT_UC, KARST_QPT_UD, KARST_QPT_XRC_SEND,
-		KARST_QPT_XRC_RECV);
+	return reason(c, -EINVAL,
+		"type %u: %u (RC), %u (UC), %u (UD), %u (XRC_SEND) or %u (XRC_RECV)", type,
+		KARST_QPT_RC, KARST_QPT_UC, KARST_QPT_UD, KARST_QPT_XRC_SEND, KARST_QPT_XRC_RECV);
 }
 
 /* What a type does not have is 0. */
@@ -81,7 +81,7 @@ check_absent(struct session_call *c, const struct karst_ctl_create_qp_req *req)
 							   : members[i].of_others;
 
 		if (!has && members[i].value != 0)
-			return say(c, -EINVAL, "%s %u: 0 for a queue pair of type %s",
+			return reason(c, -EINVAL, "%s %u: 0 for a queue pair of type %s",
 				members[i].name, members[i].value,
 				eng_qp_type_name((enum karst_qp_type)req->type));
 	}
@@ -93,13 +93,13 @@ check_create(const struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_create_qp_req *req, const uint32_t *home)
 {
 	if ((req->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
-		return say(
+		return reason(
 			c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags, KNOWN_FLAGS);
 	if (req->lcore != KARST_ENGINE_ANY_LCORE && req->lcore >= s->e->nlcores)
-		return say(c, -EINVAL, "lcore %u: the engine has %u, from 0 on; %u for any",
+		return reason(c, -EINVAL, "lcore %u: the engine has %u, from 0 on; %u for any",
 			req->lcore, s->e->nlcores, KARST_ENGINE_ANY_LCORE);
 	if (home != NULL && req->lcore != KARST_ENGINE_ANY_LCORE && req->lcore != *home)
-		return say(c, -EINVAL, "lcore %u: that of the %s, %u", req->lcore,
+		return reason(c, -EINVAL, "lcore %u: that of the %s, %u", req->lcore,
 			req->srq != 0 ? "shared receive queue" : "XRC domain", *home);
 	return check_sizes(c, req);
 }
@@ -110,17 +110,17 @@ static int
 create_fault(const struct karst_session *s, struct session_call *c, int ret)
 {
 	if (ret == -ENOSPC)
-		return say(c, ret, "queue pair: the lcore has %u, as many as it may",
+		return reason(c, ret, "queue pair: the lcore has %u, as many as it may",
 			s->e->cfg.max_qps);
 	if (ret == -ENOMEM && eng_session_ring_fault(s, c))
 		return ret;
 	if (ret == -ENOMEM)
-		return say(c, ret,
+		return reason(c, ret,
 			"queue pair: no room in the ring memory, of which this program has %llu "
 			"bytes and may have %llu (max_ring_bytes)",
 			(unsigned long long)karst_engine_owner_ring_bytes(s->owner),
 			(unsigned long long)s->limits.max_ring_bytes);
-	return say(c, ret, "queue pair: %s", strerror(-ret));
+	return reason(c, ret, "queue pair: %s", strerror(-ret));
 }
 
 static void
@@ -187,7 +187,7 @@ find_all(struct karst_session *s, struct session_call *c, const struct karst_ctl
 	if (srq == NULL)
 		return -EINVAL;
 	if (srq->xrcd != NULL)
-		return say(c, -EINVAL,
+		return reason(c, -EINVAL,
 			"srq %u: of type XRC, which serves the XRC_RECV queue pairs of its domain",
 			req->srq);
 	init->srq = srq->srq;
@@ -240,7 +240,7 @@ eng_session_create_qp(struct karst_session *s, struct session_call *c)
 		return ret;
 	qp = calloc(1, sizeof(*qp));
 	if (qp == NULL)
-		return say(c, -ENOMEM, "queue pair: the engine has no memory");
+		return reason(c, -ENOMEM, "queue pair: the engine has no memory");
 	qp->cookie = req->cookie;
 	qp->type = init.type;
 	qp->max_dest_rd_atomic = req->max_dest_rd_atomic;
@@ -285,7 +285,7 @@ eng_session_destroy_qp(struct karst_session *s, struct session_call *c)
 		return -EINVAL;
 	ret = karst_engine_qp_destroy(s->e, qp->qp);
 	if (ret != 0)
-		return say(c, ret, "qp %u: %s", req->qp, strerror(-ret));
+		return reason(c, ret, "qp %u: %s", req->qp, strerror(-ret));
 	qp_forget(s, qp);
 	return 0;
 }
@@ -297,26 +297,27 @@ mcast_fault(const struct karst_session *s, struct session_call *c, int ret,
 	const struct session_qp *qp, uint32_t handle)
 {
 	if (ret == -EINVAL && qp->type != KARST_QPT_UD)
-		return say(
+		return reason(
 			c, ret, "qp %u: UD queue pairs alone can be in a multicast group", handle);
 	if (ret == -EINVAL)
-		return say(c, ret,
+		return reason(c, ret,
 			"gid: a multicast group is an IPv4 address from 224.0.0.0 to "
 			"239.255.255.255, as ::ffff:a.b.c.d, or an IPv6 address of ff00::/8");
 	if (ret == -EDQUOT)
-		return say(c, -ENOSPC,
+		return reason(c, -ENOSPC,
 			"multicast attachments: this program has %u, as many as it may (max_mcasts)",
 			s->limits.max_mcasts);
 	if (ret == -ENOSPC && eng_session_share_fault(s, c, ENG_SHARE_MCASTS, 1))
 		return ret;
 	if (ret == -ENOSPC)
-		return say(c, ret,
+		return reason(c, ret,
 			"multicast attachments: the engine has %u, as many as it may (max_mcasts)",
 			s->e->cfg.max_mcasts);
 	if (ret == -EUSERS)
-		return say(c, -ENOSPC, "gid: %u queue pairs are in this group, as many as may be",
+		return reason(c, -ENOSPC,
+			"gid: %u queue pairs are in this group, as many as may be",
 			KARST_ENGINE_GROUP_QPS);
-	return say(c, ret, "multicast attachment: %s", strerror(-ret));
+	return reason(c, ret, "multicast attachment: %s", strerror(-ret));
 }
 
 int
@@ -342,7 +343,7 @@ eng_session_detach_mcast(struct karst_session *s, struct session_call *c)
 	if (qp == NULL)
 		return -EINVAL;
 	ret = karst_engine_qp_detach_mcast(s->e, qp->qp, req->gid);
-	return ret == 0 ? 0 : say(c, ret, "qp %u: it is not attached to this group", req->qp);
+	return ret == 0 ? 0 : reason(c, ret, "qp %u: it is not attached to this group", req->qp);
 }
 
 void

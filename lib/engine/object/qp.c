@@ -324,11 +324,11 @@ qp_free(struct karst_engine *e, struct eng_qp *q)
 }
 
 void
-eng_qp_set_door(struct eng_qp *q, uint32_t lcore)
+eng_qp_set_doorbell(struct eng_qp *q, uint32_t lcore)
 {
-	q->pub.bell = q->owner->door[lcore].bell;
+	q->pub.bell = q->owner->doorbell[lcore].bell;
 	q->pub.bell_mask = q->owner->bell_cells - 1;
-	q->pub.wake_fd = q->owner->door[lcore].wake_fd;
+	q->pub.wake_fd = q->owner->doorbell[lcore].wake_fd;
 }
 
 /* The program's side of a QP that has just been created. */
@@ -344,7 +344,7 @@ qp_attach(
 	if (init->rq_shared != NULL)
 		karst_wq_attach(&pub->rq, init->rq_shared, init->max_recv_wr,
 			karst_wq_stride(false, init->max_recv_sge, 0));
-	eng_qp_set_door(q, lc->index);
+	eng_qp_set_doorbell(q, lc->index);
 	pub->num = karst_qp_num(q->qp);
 	pub->lcore = lc->index;
 	pub->pd = init->pd;
@@ -557,7 +557,7 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 
 /* What is left of a QP when its lcore has forgotten it. */
 static void
-qp_bury(struct karst_engine *e, struct karst_engine_qp *qp)
+qp_release(struct karst_engine *e, struct karst_engine_qp *qp)
 {
 	struct eng_qp *q = karst_container_of(qp, struct eng_qp, pub);
 
@@ -599,7 +599,7 @@ destroy_some(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_
 			call.last = !try_again(e, &until);
 	}
 	for (i = 0; i < n; i++)
-		qp_bury(e, qps[i]);
+		qp_release(e, qps[i]);
 }
 
 int

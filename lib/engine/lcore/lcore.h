@@ -10,7 +10,7 @@
  *	dispatch.c packets to their queue pairs; handoff.c  to other lcores; group.c  to groups;
  *	           gsi_rx.c  to queue pair 1
  *	bells.c    doorbells
- *	sched.c    which queue pair builds frames; tx.c  buffers and the ports' queues
+ *	tx.c       buffers and the ports' queues (lib/qp says which queue pair builds frames)
  *	mailbox.c  control calls across threads
  *	copies.c   memory that is not mapped; crew.c  threads of an lcore; courier.c  late programs;
  *	           unmapped.c  where addresses lead to
@@ -21,6 +21,69 @@
 #define ENGINE_LCORE_H
 
 #include "engine_priv.h"
+
+/* --- small things --- */
+
+/* data_off, refcnt, nb_segs and port of an mbuf: one store sets them all. */
+static inline uint64_t *
+mbuf_rearm(struct rte_mbuf *m)
+{
+	return (uint64_t *)(void *)((uint8_t *)m + offsetof(struct rte_mbuf, rearm_data));
+}
+
+/* Single writer: other threads see whole values. */
+static inline void
+stat_add(uint64_t *stat, uint64_t n)
+{
+	__atomic_store_n(stat, *stat + n, __ATOMIC_RELAXED);
+}
+
+static inline uint64_t
+engine_ns_at(const struct karst_engine *e, uint64_t tsc)
+{
+	return (uint64_t)((unsigned __int128)(tsc - e->tsc_base) * e->tsc_mul >> 32);
+}
+
+static inline uint64_t
+engine_now(const struct karst_engine *e)
+{
+	return engine_ns_at(e, rte_rdtsc());
+}
+
+static inline uintptr_t
+this_thread(void)
+{
+	return (uintptr_t)pthread_self();
+}
+
+static inline bool
+eng_ip_is4(const uint8_t ip[16])
+{
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(ip, prefix, sizeof(prefix)) == 0;
+}
+
+static inline bool
+eng_ip_is_group(const uint8_t ip[16])
+{
+	return eng_ip_is4(ip) ? ip[12] >> 4 == 14 : ip[0] == 0xff;
+}
+
+/* The engine port of which @port may be the loopback twin. */
+static inline uint8_t
+eng_port_base(uint8_t port)
+{
+	return port % KARST_ENGINE_MAX_PORTS;
+}
+
+/* The addresses of a port: on its lcores, or with ctl_lock held. */
+static inline const struct eng_addrs *
+eng_port_addrs(const struct eng_port *p)
+{
+	/* acquire, pairs with the release in eng_port_store_addrs() */
+	return &p->addrs[atomic_load_explicit(&p->addr_seq, memory_order_acquire) & 1];
+}
 
 /* --- stats.c --- */
 

@@ -5,6 +5,7 @@
  * What the files of a session share.
  *
  *	session.c         life, HELLO, dispatch of messages, the list, the control connection
+ *	session_call.c    what handlers of messages have in common: reasons, handles, places
  *	session_events.c  the callbacks that tell programs of events
  *	session_device.c  queries, ring memory, protection domains
  *	session_memory.c  regions, windows

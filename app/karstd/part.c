@@ -29,7 +29,7 @@
 
 #define SELF       "/proc/self/exe"
 #define WITHIN_MS  1000
-#define STARTUP_MS 10000
+#define STARTUP_MS 120000 /* one that ends is noticed at once; this is for one that hangs */
 
 /* --- start --- */
 

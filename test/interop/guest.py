@@ -18,6 +18,12 @@ BOOT_S = 900
 JOBS = 64
 TCG = 'tcg,thread=multi,tb-size=256'
 OUTPUT_LINES = 40
+PUT_MAX = 6000 # of base64, in a line to the agent
+# -cx16: after a CMPXCHG16B, QEMU 7.2 has any bits in the flags, and an interrupt that comes before
+# other flags are set ends Linux (double fault) if bit 17, VM, is one of them.  The others cost QEMU
+# much without KVM: strings byte by byte, tables of five levels, a flag that changes whenever the
+# kernel copies from or to a program.
+CPU = 'max,-cx16,-erms,-fsrm,-la57,-smap,-smep'
 MAC = '52:54:00:4b:00:%02x'
 KERNEL_SAID = r'BUG|WARNING|Oops|Call Trace|panic|rcu.*stall'
 
@@ -70,9 +76,7 @@ def plain(nics, addresses, mtu=4190, mem_mb=448):
     """A PC with virtio adapters, on any processor: (words for QEMU, words for the kernel).
     @nics: QEMU's -netdev options, of eth0, eth1 and so on; @addresses: of each, with commas between
     them."""
-    # -cx16: after a CMPXCHG16B, QEMU 7.2 has any bits in the flags, and an interrupt that comes
-    # before other flags are set ends Linux (double fault) if bit 17, VM, is one of them
-    words = ['-accel', TCG, '-M', 'pc', '-cpu', 'max,-cx16', '-smp', '1', '-m', str(mem_mb),
+    words = ['-accel', TCG, '-M', 'pc', '-cpu', CPU, '-smp', '1', '-m', str(mem_mb),
              # vhost-user wants memory that it can share
              '-object', f'memory-backend-memfd,id=m0,size={mem_mb}M,share=on',
              '-machine', 'memory-backend=m0']
@@ -213,10 +217,9 @@ class Guest:
 
     def put(self, path, text):
         """A file of that text; its folder must be there."""
-        self.must(f': >{path}.b64')
-        for part in re.findall('.{1,2000}', base64.b64encode(text.encode()).decode()):
-            self.must(f'echo {part} >>{path}.b64')
-        self.must(f'base64 -d <{path}.b64 >{path}')
+        code = base64.b64encode(text.encode()).decode()
+        for at in range(0, max(len(code), 1), PUT_MAX):
+            self.must(f'echo {code[at:at + PUT_MAX]} | base64 -d {">>" if at else ">"}{path}')
 
     # --- the end ---
 

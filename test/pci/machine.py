@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 
-from guest import TCG
+from guest import CPU, TCG
 
 MEMORY_MB = 1536
 MTU = 4190 # path MTU 4096 fits
@@ -74,7 +74,7 @@ def accelerators():
 def words(folder, accel, addresses):
     """(words for QEMU, words for the kernel); @addresses: of eth0."""
     found = ['-accel', accel, '-M', 'q35,kernel-irqchip=split',
-             '-cpu', 'host' if accel == 'kvm' else 'max,-cx16', '-smp', '2', '-m', str(MEMORY_MB),
+             '-cpu', 'host' if accel == 'kvm' else CPU, '-smp', '2', '-m', str(MEMORY_MB),
              '-device', 'intel-iommu,intremap=on,caching-mode=on',
              '-qmp', f'unix:{folder}/qmp,server=on,wait=off',
              *Adapter(0, 'eth0', 'virtio-net-pci', '').cable(),

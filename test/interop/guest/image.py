@@ -9,18 +9,19 @@ KERNEL is a meta package, as linux-image-amd64.  The package that it stands for 
 FOLDER by apt-get, and unpacked there, never installed.  The file system has the host's RDMA
 programs and the PROGRAMs with their libraries, the modules that the cases need, and AGENT.  A
 PROGRAM is in /usr/bin, unless PATH says where it is to be, relative to the root.
+Neither is compressed, as far as that can be helped: QEMU without KVM takes seconds to unpack them.
 Prints the paths of both.  What FOLDER has already is not made again: a package is known by its
 name and hash, an image by the hash of all that goes into it.
 """
 import fcntl
 import glob
-import gzip
 import hashlib
 import lzma
 import os
 import re
 import shutil
 import stat
+import struct
 import subprocess
 import sys
 import tempfile
@@ -156,6 +157,29 @@ def kernel(folder, meta):
         sh('depmod', '-b', new, version_of(new))
         os.rename(new, there)
     return there
+
+
+def bootable(there, version):
+    """The kernel's file for QEMU: an ELF file, entered by its PVH note, if what Debian packages is
+    packed by xz; else as it is packaged."""
+    packaged = os.path.join(there, 'boot', f'vmlinuz-{version}')
+    unpacked = os.path.join(there, 'boot', f'vmlinux-{version}')
+    if os.path.exists(unpacked):
+        return unpacked
+    with open(packaged, 'rb') as f:
+        data = f.read()
+    # Documentation/x86/boot.rst: setup_sects, payload_offset, payload_length
+    at, length = struct.unpack_from('<II', data, 0x248)
+    at += (data[0x1f1] + 1) * 512
+    try:
+        # what follows the stream is its length
+        kernel_elf = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(data[at:at + length])
+    except lzma.LZMAError:
+        return packaged
+    with open(f'{unpacked}.{os.getpid()}', 'wb') as f:
+        f.write(kernel_elf)
+    os.rename(f.name, unpacked)
+    return unpacked
 
 
 def version_of(there):
@@ -301,7 +325,7 @@ def key(there, files):
 
 
 def write(path, there, files, mods, texts):
-    with open(path, 'wb') as raw, gzip.GzipFile('', 'wb', 1, raw, 0) as f:
+    with open(path, 'wb') as f:
         archive = Cpio(f)
         for name in FOLDERS:
             archive.folder(name)
@@ -331,7 +355,7 @@ def image(folder, meta, agent, own=(), contents=PEER):
             os.unlink(old)
         write(f'{initrd}.{os.getpid()}', there, files, mods, contents.texts)
         os.rename(f'{initrd}.{os.getpid()}', initrd)
-    return os.path.join(there, 'boot', f'vmlinuz-{version}'), initrd, version
+    return bootable(there, version), initrd, version
 
 
 if __name__ == '__main__':

@@ -18,6 +18,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -25,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,7 +34,6 @@
 #define JOBS       64u
 #define LINE_BYTES 8192u
 #define CHUNK      4096u
-#define POLL_MS    10
 
 struct job {
 	pid_t pid; /* 0: free */
@@ -43,6 +44,7 @@ struct job {
 
 struct agent {
 	int port;
+	int children; /* signalfd of SIGCHLD */
 	struct job job[JOBS];
 	char line[LINE_BYTES];
 	size_t have;
@@ -89,7 +91,10 @@ static void
 become(const char *command, int out)
 {
 	int null = open("/dev/null", O_RDONLY);
+	sigset_t none;
 
+	sigemptyset(&none);
+	sigprocmask(SIG_SETMASK, &none, NULL);
 	setsid();
 	if (dup2(null, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
 		_exit(127);
@@ -223,29 +228,63 @@ reap_others(struct agent *a)
 	}
 }
 
+/* How long nothing happens by itself: until the first limit.  -1: for ever */
+static int
+nap_ms(const struct agent *a)
+{
+	int64_t first = INT64_MAX, now = now_ms();
+	uint32_t id;
+
+	for (id = 0; id < JOBS; id++)
+		if (a->job[id].pid != 0 && !a->job[id].late && a->job[id].end_ms < first)
+			first = a->job[id].end_ms;
+	if (first == INT64_MAX)
+		return -1;
+	first = first > now ? first - now : 0;
+	return first > INT_MAX ? INT_MAX : (int)first;
+}
+
+/* Waits for a line, for output, for the end of a process or of a job's time.
+ * @return whether there may be lines. */
+static bool
+wait_for_any(const struct agent *a)
+{
+	struct signalfd_siginfo ended;
+	struct pollfd all[JOBS + 2];
+	nfds_t n = 0;
+	uint32_t id;
+
+	all[n++] = (struct pollfd){.fd = a->port, .events = POLLIN};
+	all[n++] = (struct pollfd){.fd = a->children, .events = POLLIN};
+	for (id = 0; id < JOBS; id++)
+		if (a->job[id].pid != 0)
+			all[n++] = (struct pollfd){.fd = a->job[id].out, .events = POLLIN};
+	poll(all, n, nap_ms(a));
+	while (read(a->children, &ended, sizeof(ended)) > 0)
+		;
+	return all[0].revents & (POLLIN | POLLHUP | POLLERR);
+}
+
 int
 main(int argc, char **argv)
 {
 	static struct agent a;
 	bool open_end = true;
+	sigset_t child;
 	uint32_t id;
 
-	if (argc != 2 || (a.port = open(argv[1], O_RDWR | O_CLOEXEC)) < 0) {
+	sigemptyset(&child);
+	sigaddset(&child, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &child, NULL);
+	a.children = signalfd(-1, &child, SFD_NONBLOCK | SFD_CLOEXEC);
+	if (argc != 2 || a.children < 0 || (a.port = open(argv[1], O_RDWR | O_CLOEXEC)) < 0) {
 		fprintf(stderr, "agent: no port\n");
 		return 1;
 	}
 	fcntl(a.port, F_SETFL, O_NONBLOCK);
 	say(&a, "ready\n", 6);
 	while (open_end) {
-		struct pollfd all[JOBS + 1];
-		nfds_t n = 0;
-
-		all[n++] = (struct pollfd){.fd = a.port, .events = POLLIN};
-		for (id = 0; id < JOBS; id++)
-			if (a.job[id].pid != 0)
-				all[n++] = (struct pollfd){.fd = a.job[id].out, .events = POLLIN};
-		poll(all, n, n > 1 ? POLL_MS : 1000);
-		if (all[0].revents & (POLLIN | POLLHUP | POLLERR))
+		if (wait_for_any(&a))
 			open_end = take_lines(&a);
 		for (id = 0; id < JOBS; id++)
 			if (a.job[id].pid != 0)

@@ -240,7 +240,9 @@ class Bed:
                        for a in Host(None).addresses(kind).split(','))
 
     def conf(self):
-        return '[engine]\nidle = sleep\n' + ''.join(
+        # A vhost-user port cannot wake an lcore: it looks, and more often than this is for nothing
+        # where a guest is at the other end.
+        return '[engine]\nidle = sleep\nsleep_max_us = 1000\n' + ''.join(
             f'[port {kind}]\n' + CONF[kind].format(
                 tap=TAP, folder=self.folder, addresses=Host(None).addresses(kind), mac=MAC[kind],
                 mtu=MTU, exception=EXCEPTION, vlan=VLAN) for kind in KINDS)

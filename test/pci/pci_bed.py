@@ -29,6 +29,9 @@ BRIDGE = 'kb0'
 LIMIT_S = HANG_S
 CONF, SOCKET, LOG = '/etc/karst/karst.conf', '/run/karst/karst.sock', '/tmp/karstd.log'
 USER = 990 # "karst", in the guest
+# How often an lcore looks at ports that cannot wake it.  A look in the guest costs as much as many
+# here.
+RARELY = 'sleep_max_us = 2000\n'
 CONTENTS = image.Contents(
     'pci', 'ip rdma ping modprobe ibv_asyncwatch rping ibv_rc_pingpong',
     '''virtio_net virtio_pci virtio_console virtio_rng rdma_rxe ib_uverbs rdma_cm rdma_ucm tun
@@ -79,7 +82,7 @@ class Inside:
 
     def configure(self, conf, engine=''):
         self.guest.must(f'mkdir -p {os.path.dirname(CONF)}; rm -f {SOCKET}')
-        self.guest.put(CONF, '[engine]\nidle = sleep\nlcores = 0,1\n' + engine + conf)
+        self.guest.put(CONF, f'[engine]\nidle = sleep\nlcores = 0,1\n{RARELY}{engine}{conf}')
 
     def start(self, conf, engine=''):
         """@return problems"""
@@ -163,7 +166,7 @@ class Bed:
         self.inside = Inside(self.guest)
         self.take_adapters()
         self.engine = Engine(self.tools, self.work.name,
-                             f'[engine]\nidle = sleep\n[port bridge]\ndevice = {BRIDGE}\n'
+                             f'[engine]\nidle = sleep\n{RARELY}[port bridge]\ndevice = {BRIDGE}\n'
                              'driver = af_packet\n', name='pci', netns=self.netns)
         return self.engine.start()
 

@@ -69,13 +69,13 @@ static const char usage[] =
 	"  -q, --qp TYPE           rc, uc or ud (rc)\n"
 	"  -m, --mtu BYTES         256 to 4096 (1024)\n"
 	"      --psn CLIENT[,SERVER]  first PSNs (some)\n"
-	"  -t, --timeout N         4.096 us * 2^N (14)\n"
+	"  -t, --timeout N         4.096 us * 2^N (18)\n"
 	"      --retry-cnt N, --rnr-retry N  (7)\n"
 	"      --min-rnr-timer N   (12)\n"
 	"      --rd-atomic N       READs and atomics outstanding (4)\n"
 	"  -s, --srq               receive from a shared receive queue\n"
 	"  -e, --events            sleep until a completion event\n"
-	"      --patience S        for anything that ought to happen (40)\n";
+	"      --patience S        for anything that ought to happen (120)\n";
 
 struct arguments {
 	const char *port, *dev, *gid, *where;
@@ -210,12 +210,12 @@ arguments(struct peer *p, struct arguments *a, int argc, char **argv)
 		.mtu = 1024,
 		.psn = {pattern_mix((uint64_t)now.tv_nsec) & 0xffffff,
 			pattern_mix((uint64_t)now.tv_nsec + 1) & 0xffffff},
-		.timeout = 14,
+		.timeout = 18, /* 8.6 s with all retries: who answers may wait for a processor */
 		.retry_cnt = 7,
 		.rnr_retry = 7,
 		.min_rnr_timer = 12,
 		.rd_atomic = 4,
-		.patience_s = 40,
+		.patience_s = 120,
 	};
 	while ((c = getopt_long(argc, argv, "p:d:q:m:t:sevh", options, NULL)) != -1)
 		set(o, a, c, optarg);

@@ -19,6 +19,9 @@
 #define FAA_CELL  8u  /* all fetch-and-adds of a step go there, so that none may run twice */
 #define FIRST_OFF 24u /* behind it */
 
+#define NAP_FIRST_US 100u
+#define NAP_MAX_US   5000u
+
 bool
 item_receives(const struct item *item)
 {
@@ -292,16 +295,19 @@ items_post(struct peer *p, const struct item *items, uint32_t n)
 
 /* --- completions --- */
 
-/* Sleeps until there may be something new. @return false: no event has come. */
+/* Sleeps until there may be something new: for longer and longer where nobody wakes it, since a
+ * guest has one processor, and whoever is waited for may need it.
+ * @return false: no event has come. */
 static bool
-rest(struct peer *p)
+rest(struct peer *p, useconds_t *nap_us)
 {
 	struct pollfd in = {.events = POLLIN};
 	struct ibv_cq *cq;
 	void *context;
 
 	if (p->channel == NULL) {
-		usleep(100);
+		usleep(*nap_us);
+		*nap_us = *nap_us < NAP_MAX_US / 2 ? *nap_us * 2 : NAP_MAX_US;
 		return true;
 	}
 	in.fd = p->channel->fd;
@@ -319,6 +325,7 @@ wait_cq(struct peer *p, struct ibv_cq *cq, struct ibv_wc *wc)
 	/* where only a solicited event can wake us, nothing else does */
 	int solicited = cq == p->rcq && p->step->flags & F_SOLICITED;
 	time_t end = time(NULL) + p->opt.patience_s;
+	useconds_t nap_us = NAP_FIRST_US;
 	int n, err;
 
 	for (;;) {
@@ -333,7 +340,7 @@ wait_cq(struct peer *p, struct ibv_cq *cq, struct ibv_wc *wc)
 			die(p, "ibv_poll_cq: %d", n);
 		if (n == 1)
 			return true;
-		if (time(NULL) > end || !rest(p))
+		if (time(NULL) > end || !rest(p, &nap_us))
 			break;
 	}
 	problem(p, "no completion in the %s queue within %u s", cq == p->scq ? "send" : "receive",

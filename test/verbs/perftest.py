@@ -12,6 +12,7 @@ import sys
 from verbs_bed import pair, run_all
 
 MSGS = 200
+MSGS_LAT = 40 # one after the other: while both ends look for each, nobody else has the processors
 SIZES = [1 << i for i in range(1, 24)]
 
 # Words after the program's name; a size of None: what the program reports in a mode of its own.
@@ -81,18 +82,18 @@ BY_VARIABLES = ('ib_send_bw -e', 'ib_write_bw', 'ib_read_lat -e', 'ib_atomic_bw 
 
 def messages(words):
     """How many are sent, by one side."""
-    n = int(words[words.index('-n') + 1]) if '-n' in words else MSGS
+    n = int(words[words.index('-n') + 1])
     return n * (int(words[words.index('-q') + 1]) if '-q' in words else 1)
 
 
 def case(tap, engines, text, size, mode='ns'):
     words = shlex.split(text)
+    if '-n' not in words:
+        words += ['-n', str(MSGS_LAT if words[0].endswith('_lat') else MSGS)]
     n = messages(words)
     # a UC or UD message may be lost on its way, which the bandwidth programs do not mind
     lossy = '-c' in words and words[words.index('-c') + 1] in ('UC', 'UD')
     moved = 0 if lossy else n * size * (2 if '-b' in words else 1)
-    if '-n' not in words:
-        words += ['-n', str(MSGS)]
     tap.point(f'{len(engines)} engine(s), {mode}: {text}',
               pair(engines, words, mode=mode, says_client=[rf'(?m)^ *{size} +{n} '],
                    frames=n // 2, moved=moved))

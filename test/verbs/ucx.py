@@ -15,7 +15,7 @@ from verbs_bed import pair, run_all
 
 # rc_v: rc_verbs, and ud_verbs to wire it up.
 TRANSPORTS = {'rc': 'rc_v', 'ud': 'ud_verbs'}
-MSGS = 100
+MSGS = 30
 CASES = [
     'tag_lat', 'tag_bw -s 4000', 'tag_bw -s 300000', 'tag_sync_lat', 'tag_lat -s 100 -U',
     'tag_lat -s 16,5000,8 -D iov,iov', 'ucp_put_lat', 'ucp_put_bw -s 100000', 'ucp_get -s 70000',

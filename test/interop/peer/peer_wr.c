@@ -20,7 +20,7 @@
 #define FIRST_OFF 24u /* behind it */
 
 #define NAP_FIRST_US 100u
-#define NAP_MAX_US   5000u
+#define NAP_MAX_US   20000u
 
 bool
 item_receives(const struct item *item)

@@ -37,8 +37,8 @@ OTHERS = ('test_mlx5', 'test_efa', 'test_cuda')
 # Looks for addresses at the device's interface: this one's engine has one.
 RDMACM = 'test_rdmacm'
 FILE_S = 240
-ATTEMPTS = 3 # if the machine does not run
-STILL_S = 2 # for so long: rdma-core's tests wait for ten seconds at the most
+ATTEMPTS = 5 # if the machine does not run
+STILL_S = 0.1 # for so long: queue pairs of rdma-core's tests give a peer up after that
 LEAST = 112
 # Their group is one of IPv4; with an address of IPv6 there is no way to it.
 IPV4_ONLY = 'test_rdmacm.*_multicast_*'
@@ -176,7 +176,7 @@ class File:
             still_s = clock.stood_still(STILL_S)
             if not (failed or problems) or not still_s:
                 break
-            tap.note(f'the machine stood still for {still_s:.0f} s in {self.name}: once more '
+            tap.note(f'the machine stood still for {still_s:.1f} s in {self.name}: once more '
                      f'{" ".join(failed)}')
             self.done.difference_update(failed)
             problems = self.attempt()

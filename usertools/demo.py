@@ -42,7 +42,7 @@ def measure(perf, *words):
 
 
 def verified(perf):
-    found = measure(perf, '--size', '1,4097,65536,1M', '--iters', '500', '--verify')
+    found = measure(perf, '--size', '1,4097,65536,1M', '--iters', '200', '--verify')
     messages = sum(one['messages'] for one in found)
     total = sum(one['messages'] * one['size_bytes'] for one in found)
     print(f'  {messages} messages of 1 byte to 1 MiB, {total / 2**20:.0f} MiB: WRITE, READ and '
@@ -50,7 +50,7 @@ def verified(perf):
 
 
 def rates(perf):
-    found = measure(perf, '--size', '64,64K', '--lat', '--duration', '0.4', '--compare', 'tcp')
+    found = measure(perf, '--size', '64,64K', '--lat', '--duration', '0.25', '--compare', 'tcp')
     print(f'\n  {"":10}{"":>8}  {"rate":>12}   {"of memcpy":>9}  {"of TCP":>7}   '
           f'{"there and back":>14}  {"TCP":>7}')
     for karst, tcp in zip(found[::2], found[1::2]):

@@ -182,6 +182,15 @@ class Guest:
         with open(self.error, encoding='utf-8', errors='replace') as f:
             return 'KVM internal error' in f.read()
 
+    def cpu_s(self):
+        """What QEMU has taken of the processors; 0 when it has ended."""
+        try:
+            with open(f'/proc/{self.process.pid}/stat', encoding='ascii') as f:
+                words = f.read().rsplit(')', 1)[1].split()
+        except OSError:
+            return 0
+        return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
+
     def alive(self):
         return self.up.is_set() and not self.gone.is_set() and self.process.poll() is None
 

@@ -152,17 +152,18 @@ def isolated(bed):
 class Points:
     """Points of the report, of those that are asked for."""
 
-    def __init__(self, tap, only):
-        self.tap, self.only = tap, only
+    def __init__(self, tap, bed, only):
+        self.tap, self.bed, self.only = tap, bed, only
 
     def __call__(self, name, function, *args, always=False):
         """Calls @function(*args), which returns problems.  @return whether there were none."""
         if not always and not re.search(self.only, name):
             return True
-        began = time.monotonic()
+        began, cpu_s = time.monotonic(), self.bed.guest.cpu_s()
         problems = function(*args)
         self.tap.point(name, problems)
-        self.tap.note(f'{time.monotonic() - began:.1f} s')
+        self.tap.note(f'{time.monotonic() - began:.1f} s, '
+                      f'{self.bed.guest.cpu_s() - cpu_s:.1f} s of QEMU')
         return not problems
 
 
@@ -237,7 +238,7 @@ def main(argv):
             tap.note(f'{bed.guest.boot_s:.1f} s, by {bed.accel.split(",")[0]}')
             for a in machine.ADAPTERS:
                 bed.bind(a)
-            point = Points(tap, o.only)
+            point = Points(tap, bed, o.only)
             installed(point, bed)
             huge(point, bed)
     finally:

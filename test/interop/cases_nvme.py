@@ -27,7 +27,7 @@ echo 11111111-2222-3333-4444-555555555555 >/etc/nvme/hostid
 echo %(host)s >/etc/nvme/hostnqn
 find_dev() {
 	dev=
-	for i in $(seq 200); do
+	for i in $(seq 1200); do
 		for d in /sys/class/nvme/nvme*; do
 			[ "$(cat $d/subsysnqn 2>/dev/null)" = %(nqn)s ] || continue
 			ctrl=/dev/${d##*/}
@@ -38,7 +38,7 @@ find_dev() {
 				[ -b $dev ] && return 0
 			done
 		done
-		usleep 50000
+		usleep 100000
 	done
 	echo "no device"; return 1
 }
@@ -46,9 +46,9 @@ on() { nvme connect -t rdma -a $ip -s %(port)d -n %(nqn)s -c 1 "$@" && find_dev;
 fails() { if "$@"; then echo "went well: $*"; exit 1; fi; }
 off() { nvme disconnect -n %(nqn)s; }
 live() {
-	for i in $(seq 400); do
+	for i in $(seq 1200); do
 		[ "$(cat /sys/class/nvme/${ctrl#/dev/}/state)" = "$1" ] && return 0
-		usleep 50000
+		usleep 100000
 	done
 	echo "not $1 but $(cat /sys/class/nvme/${ctrl#/dev/}/state)"; return 1
 }
@@ -311,7 +311,7 @@ def grows(bed, kind, _role):
         os.truncate(target.file.name, 96 << 20)
         target.send(signal.SIGHUP)
         target.guest(r'''find_dev
-for i in $(seq 200); do
+for i in $(seq 1200); do
 	[ $(cat /sys/block/${dev#/dev/}/size) = 196608 ] && break
 	usleep 50000
 done
@@ -322,7 +322,7 @@ off
     return target.problems
 
 
-KEPT_S = 3
+KEPT_S = 8 # a host that is kept from a processor for so long has been silent, too
 ALIVE = f'on --keep-alive-tmo={KEPT_S}\n'
 ALIVE_AGAIN = 'find_dev; live live; dd if=$dev of=/dev/null bs=4096 count=1 iflag=direct\n'
 

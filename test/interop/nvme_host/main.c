@@ -26,7 +26,7 @@ static const char usage[] =
 	"  --windows           keys are those of memory windows, and the target invalidates them\n"
 	"  --kato MS           for the target to wait for signs of life (none)\n"
 	"  --seed N            of data, sizes and places (1)\n"
-	"  --patience SECONDS  with a target that does nothing (30)\n"
+	"  --patience SECONDS  with a target that does nothing (120)\n"
 	"\n"
 	"Steps, in their order:\n"
 	"  discover            prints what the discovery service lists\n"
@@ -357,7 +357,7 @@ main(int argc, char **argv)
 			       .queues = 1,
 			       .entries = 32,
 			       .seed = 1,
-			       .patience_s = 30}};
+			       .patience_s = 120}};
 	const struct nh_counters *c = &h.counters;
 	uint32_t i;
 

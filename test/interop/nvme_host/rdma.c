@@ -9,7 +9,8 @@
 
 #include "host.h"
 
-#define RESOLVE_MS       2000
+#define RESOLVE_MS       20000
+#define ACK_TIMEOUT      17 /* 537 ms: a target may have to wait for a processor */
 #define CONSUMER_DEFINED 28 /* a REJ's reason: the target's program has one */
 #define RETRIES          7
 #define RNR_FOR_EVER     7
@@ -111,6 +112,7 @@ nh_rdma_resolve(struct nh_queue *queue)
 {
 	struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM}, *info;
 	struct nh *h = queue->host;
+	uint8_t timeout = ACK_TIMEOUT;
 	int rc = getaddrinfo(h->opt.address, h->opt.port, &hints, &info);
 
 	if (rc != 0)
@@ -121,6 +123,9 @@ nh_rdma_resolve(struct nh_queue *queue)
 		make_nonblocking(h->events->fd);
 	}
 	nh_must(rdma_create_id(h->events, &queue->id, queue, RDMA_PS_TCP) == 0, "rdma_create_id");
+	nh_must(rdma_set_option(queue->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
+			sizeof(timeout)) == 0,
+		"RDMA_OPTION_ID_ACK_TIMEOUT");
 	nh_must(rdma_resolve_addr(queue->id, NULL, info->ai_addr, RESOLVE_MS) == 0,
 		"rdma_resolve_addr");
 	freeaddrinfo(info);

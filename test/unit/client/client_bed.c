@@ -21,6 +21,7 @@
 #include <rte_ethdev.h>
 #include <rte_ring.h>
 
+#include "../idle.h"
 #include "karst_ctl_sock.h"
 #include "karst_engine.h"
 
@@ -92,11 +93,11 @@ static void *
 poller(void *arg)
 {
 	struct client_bed *b = arg;
+	unsigned int idle = 0;
 	uint32_t i;
 
 	while (!atomic_load(&b->stop))
-		if (turn(b->e) == 0)
-			sched_yield();
+		idle_after(&idle, turn(b->e) != 0);
 	for (i = 0; i < karst_engine_config(b->e)->lcores; i++)
 		karst_engine_release(b->e, i);
 	return NULL;
@@ -192,6 +193,7 @@ static void
 child_main(int fd, uint32_t lcores)
 {
 	struct forked_engine a = {.fd = fd};
+	unsigned int idle = 0;
 	pthread_t t;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -199,8 +201,7 @@ child_main(int fd, uint32_t lcores)
 	if (a.e == NULL || pthread_create(&t, NULL, serve, &a) != 0)
 		_exit(2);
 	for (;;)
-		if (turn(a.e) == 0)
-			sched_yield();
+		idle_after(&idle, turn(a.e) != 0);
 }
 
 static void
@@ -367,13 +368,14 @@ struct karst_cqe
 client_bed_wait(struct karst_cq *cq)
 {
 	uint64_t until = now_ms() + BED_PATIENCE_MS;
+	unsigned int idle = 0;
 	struct karst_cqe e;
 	int n;
 
 	do {
 		n = karst_poll_cq(cq, 1, &e);
 		if (n == 0)
-			sched_yield();
+			idle_after(&idle, false);
 	} while (n == 0 && now_ms() < until);
 	cr_assert_eq(n, 1, "no completion: %d %s", n, karst_why());
 	return e;

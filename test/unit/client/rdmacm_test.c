@@ -6,11 +6,12 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <sched.h>
 
 #include <criterion/criterion.h>
 #include <rte_eth_ring.h>
 #include <rte_ring.h>
+
+#include "../idle.h"
 
 /* Everything between a program of @there and one of @here, from @src (NULL: the engine chooses) to
  * @dst. */
@@ -131,10 +132,10 @@ static void *
 poll_other(void *arg)
 {
 	struct client_bed *other = arg;
+	unsigned int idle = 0;
 
 	while (!atomic_load(&other->stop))
-		if (karst_engine_poll(other->e, 0) == 0)
-			sched_yield();
+		idle_after(&idle, karst_engine_poll(other->e, 0) != 0);
 	karst_engine_release(other->e, 0);
 	return NULL;
 }

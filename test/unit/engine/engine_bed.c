@@ -14,6 +14,8 @@
 #include <rte_eth_ring.h>
 #include <rte_ethdev.h>
 
+#include "../idle.h"
+
 #define PATIENCE_NS 120000000000ull
 
 static void
@@ -226,10 +228,10 @@ static void *
 poller(void *arg)
 {
 	struct engine_bed_poller *p = arg;
+	unsigned int idle = 0;
 
 	while (!atomic_load(&p->stop)) {
-		if (poll_all(p->bed->e, p->lcores) == 0)
-			sched_yield();
+		idle_after(&idle, poll_all(p->bed->e, p->lcores) != 0);
 		atomic_store(&p->running, true);
 	}
 	release_all(p->bed->e, p->lcores);
@@ -262,12 +264,12 @@ bool
 engine_bed_wait(struct engine_bed *bed, struct karst_cqe *cqe)
 {
 	uint64_t until = karst_engine_now_ns(bed->e) + PATIENCE_NS;
+	unsigned int idle = 0;
 
 	while (karst_engine_now_ns(bed->e) < until) {
 		if (karst_engine_cq_poll(bed->cq, cqe, 1) == 1)
 			return true;
-		if (poll_all(bed->e, bed->mine) == 0)
-			sched_yield();
+		idle_after(&idle, poll_all(bed->e, bed->mine) != 0);
 	}
 	return false;
 }

@@ -22,8 +22,9 @@
 #include "karst_space.h"
 #include "program.h"
 
-#define ALL   (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE)
-#define LOCAL (16u << 20)
+#define ALL    (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE)
+#define LOCAL  (16u << 20)
+#define ROUNDS 6 /* of 64 regions with 10 MiB each, which cost page faults */
 
 /* --- one program, one engine, two pairs of QPs --- */
 
@@ -1061,7 +1062,7 @@ Test(space, regions_come_and_go)
 	rig_up(&rig);
 	cr_assert_eq(program_make(&rig.prog, KIND_MALLOC, &addr, &len), 0);
 	cr_assert_eq(program_register(&rig.prog, addr, len, true, 4096, &p), 0);
-	for (k = 0; k < 100; k++) {
+	for (k = 0; k < ROUNDS; k++) {
 		for (i = 0; i < KARST_DIM(r); i++)
 			cr_assert_eq(karst_space_map(rig.space, addr + i, len - 60 * i, true,
 					     p.piece, p.n, p.fds, p.nfds, &r[i], p.why),

@@ -14,8 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define ATTACHES      1000
-#define REGISTRATIONS 10000
+#define ATTACHES      300
+#define REGISTRATIONS 3000
 #define PIECES        4
 #define PIECE_BYTES   (1u << 18)
 

@@ -14,7 +14,7 @@
 
 #define VICTIMS   4
 #define LIFE_MS   60
-#define DEFAULT_N 500
+#define DEFAULT_N 150
 #define MEM_BYTES (1u << 19)
 
 /* More of what a program can have. */
@@ -53,7 +53,8 @@ work(struct report *r, struct end *a, struct end *b)
 		if (cqes[i].status != KARST_WC_SUCCESS)
 			child_fail(
 				r, "%s", karst_wc_status_str((enum karst_wc_status)cqes[i].status));
-	karst_poll_cq(b->cq, KARST_DIM(cqes), cqes);
+	if (karst_poll_cq(b->cq, KARST_DIM(cqes), cqes) + n <= 0)
+		sleep_ms(0);
 	atomic_fetch_add(&r->ops, 1);
 }
 
@@ -72,6 +73,7 @@ attack_kill(struct report *r, void *arg)
 			end_qp(&a, KARST_QPT_RC) != 0 || end_qp(&b, KARST_QPT_RC) != 0 ||
 			end_connect(&b, a.qp->qp_num) != 0 || end_connect(&a, b.qp->qp_num) != 0)
 			child_fail(r, "attaching: %s", karst_why());
+		atomic_store(&r->ready, true);
 		if (dice_below(&d, 2)) {
 			extras(r, &a);
 			for (;;)
@@ -82,6 +84,15 @@ attack_kill(struct report *r, void *arg)
 		if (end_close(&a) != 0 || end_close(&b) != 0)
 			child_fail(r, "closing: %s", karst_why());
 	}
+}
+
+static void
+wait_until_ready(struct child *c)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+
+	while (child_alive(c) && !atomic_load(&c->report->ready) && now_ms() < until)
+		sleep_ms(1);
 }
 
 /* Kills @n; @return false: one ended before it was killed. */
@@ -101,6 +112,9 @@ massacre(const struct host *h, struct dice *d, uint32_t n, struct innocents *in)
 			sleep_ms(dice_below(d, LIFE_MS / VICTIMS));
 			continue;
 		}
+		/* every other one has time to attach, however slow that is */
+		if (dice_below(d, 2))
+			wait_until_ready(&c[i]);
 		sleep_ms(dice_below(d, LIFE_MS / VICTIMS));
 		if (!child_alive(&c[i])) {
 			note("a victim ended of itself: %s", c[i].report->fault);
@@ -151,8 +165,10 @@ send_until_error(struct end *e, struct child *c)
 
 		if (out == 0 && end_post(e, KARST_WR_SEND, good, 0, PEER_LEN, NULL, 0) == 0)
 			out++;
-		if (karst_poll_cq(e->cq, 1, &cqe) != 1)
+		if (karst_poll_cq(e->cq, 1, &cqe) != 1) {
+			sleep_ms(0);
 			continue;
+		}
 		out--;
 		if (cqe.status != KARST_WC_SUCCESS)
 			return cqe.status;
@@ -178,8 +194,7 @@ bereaved(const struct host *h)
 	e.timeout = 14; /* 67 ms, 8 times */
 	if (!child_start_told(&c, peer, &s, e.qp->qp_num))
 		return false;
-	while (child_alive(&c) && !atomic_load(&c.report->ready))
-		sleep_ms(1);
+	wait_until_ready(&c);
 	if (!atomic_load(&c.report->ready) || end_connect(&e, c.report->qpn[0]) != 0)
 		note("peer: %s%s", c.report->fault, karst_why());
 	else

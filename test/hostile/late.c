@@ -28,7 +28,8 @@
 #define NEVER     UINT32_MAX
 #define MESSAGE   (1u << 17)
 #define FILE_NODE 2
-#define DEFAULT_S 3
+/* Of a program whose pages come, beside innocents: a second or two. */
+#define LATE_OPS(delay_us) ((delay_us) < 10000 ? 512u : 16u)
 
 struct start {
 	const struct host *host;
@@ -309,12 +310,19 @@ until_ready(struct child *c)
 	return false;
 }
 
+static bool
+enough(const struct child *c, uint32_t delay_us)
+{
+	return delay_us == NEVER ? atomic_load(&c->report->ready)
+				 : atomic_load(&c->report->ops) >= LATE_OPS(delay_us);
+}
+
 /* Innocents go on beside a program whose pages take @delay_us. */
 static bool
 beside(const struct options *o, struct innocents *in, uint32_t delay_us)
 {
 	const struct start s = {.host = in->host, .delay_us = delay_us};
-	uint64_t until = now_ms() + (o->seconds != 0 ? o->seconds : DEFAULT_S) * 1000;
+	uint64_t began = now_ms(), until = began + 1000ull * o->seconds;
 	long turns = host_ask(in->host, "/karst/lcores", "turns");
 	struct child c;
 	bool good;
@@ -322,8 +330,11 @@ beside(const struct options *o, struct innocents *in, uint32_t delay_us)
 	if (!start_late(&c, &s))
 		return false;
 	good = innocents_go_on(in);
-	while (good && now_ms() < until)
-		good = innocents_go_on(in);
+	while (good && (o->seconds != 0 ? now_ms() < until : !enough(&c, delay_us))) {
+		good = innocents_go_on(in) && child_alive(&c) &&
+			now_ms() - began < HANG_S * 1000 + 1000ull * o->seconds;
+		sleep_ms(1);
+	}
 	if (delay_us == NEVER)
 		good = good && until_ready(&c);
 	note("pages after %d us: %llu operations of the late program, %ld turns of the lcore",

@@ -28,7 +28,7 @@
 struct punch {
 	struct end e, a, b, target;
 	int fd;
-	_Atomic bool go, done;
+	_Atomic bool go, over;
 };
 
 static void *
@@ -36,7 +36,7 @@ burn(void *arg)
 {
 	struct punch *p = arg;
 
-	while (!atomic_load(&p->done))
+	while (!atomic_load(&p->over))
 		;
 	return NULL;
 }
@@ -51,7 +51,7 @@ punch(void *arg)
 	while (!atomic_load(&p->go))
 		;
 	(void)fallocate(p->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, (off_t)FILE_BYTES);
-	atomic_store(&p->done, true);
+	atomic_store(&p->over, true);
 	return NULL;
 }
 
@@ -130,6 +130,8 @@ puncher(struct report *r, void *arg)
 		if (pthread_create(&thread[i], NULL, burn, &p) != 0)
 			child_fail(r, "a thread");
 	write_on(r, &p);
+	/* nobody needs to be in the way of the hole any more */
+	atomic_store(&p.over, true);
 	for (i = 0; i <= BURNERS; i++)
 		pthread_join(thread[i], NULL);
 	atomic_fetch_add(&r->ops, 1);

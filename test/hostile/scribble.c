@@ -21,13 +21,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define AREAS      64
-#define FDS        64
-#define MEM_BYTES  (1u << 18)
-#define DEFAULT_S  12
-#define LIFE_MS    150
-#define TYPES      3
-#define SCRIBBLERS 2
+#define AREAS         64
+#define FDS           64
+#define MEM_BYTES     (1u << 18)
+#define DEFAULT_LIVES 40
+#define LIFE_MS       150
+#define TYPES         3
+#define SCRIBBLERS    2
 
 struct area {
 	uint8_t *at;
@@ -298,7 +298,7 @@ one_life(const struct host *h, uint64_t seed, struct dice *d, uint64_t *written)
 bool
 case_scribble(const struct options *o)
 {
-	uint64_t until, lives = 0, written = 0;
+	uint64_t until = now_ms() + 1000ull * o->seconds, lives = 0, written = 0;
 	struct dice d = {o->seed};
 	struct innocents in;
 	struct usage before;
@@ -312,8 +312,7 @@ case_scribble(const struct options *o)
 	good = innocents_start(&in, &h, dice_roll(&d)) && good;
 	sleep_ms(200);
 	host_usage(&h, &before);
-	until = now_ms() + 1000ull * (o->seconds != 0 ? o->seconds : DEFAULT_S);
-	while (good && now_ms() < until) {
+	while (good && (o->seconds != 0 ? now_ms() < until : lives < DEFAULT_LIVES)) {
 		good = one_life(&h, dice_roll(&d), &d, &written) && innocents_go_on(&in);
 		lives++;
 	}

@@ -3,7 +3,7 @@
  */
 /*
  * All attacks side by side against one karstd, each by a user of its own, for as long as one
- * likes.  An attack is a line of the table below.
+ * likes, or until each has done what its line of the table below says.
  *
  * What is judged is what the other cases judge: the innocents go on and find no wrong byte, and
  * karstd has afterwards what it had before, when nobody was attached either.  How long anybody had
@@ -27,12 +27,12 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#define DEFAULT_S  8
 #define PROGRESS_S 30
 #define LIFE_MS    400 /* of those that are killed, at most */
+#define NOT_YET    UINT64_MAX
 #define LOOK_MS    20
 #define GOAL_MS    5
-#define WARM_MS    3000
+#define WARM_PART  2      /* of what an attack has to do, before anything is judged */
 #define ATTACKER   61236u /* the first of users without names, if this is root */
 
 static const struct attack {
@@ -41,13 +41,14 @@ static const struct attack {
 	uint32_t processes;
 	bool killed;   /* now and then; the others are told to stop at the end */
 	bool own_user; /* it becomes another than the others' by itself, and needs root for that */
+	uint64_t enough; /* operations, in a run of no given time */
 } attacks[] = {
-	{"scribble", attack_scribble, 2, true, false},
-	{"kill", attack_kill, 2, true, false},
-	{"talk", attack_talk, 2, false, false},
-	{"churn", attack_churn, 1, false, false},
-	{"takeaway", attack_takeaway, 1, false, false},
-	{"greed", attack_greed, 1, false, true},
+	{"scribble", attack_scribble, 2, true, false, 2000},
+	{"kill", attack_kill, 2, true, false, 100},
+	{"talk", attack_talk, 2, false, false, 4000},
+	{"churn", attack_churn, 1, false, false, 100},
+	{"takeaway", attack_takeaway, 1, false, false, 6},
+	{"greed", attack_greed, 1, false, true, 200},
 };
 
 #define PLACES (KARST_DIM(attacks) * 4)
@@ -112,13 +113,20 @@ attacker(struct report *r, void *arg)
 	s->what->run(r, &s->attack);
 }
 
+static uint64_t
+end_of_life(struct soak *s, uint64_t now)
+{
+	return now + 1 + dice_below(&s->dice, LIFE_MS);
+}
+
 static bool
 begin(struct soak *s, struct place *p, uint64_t now)
 {
 	struct start start = {{&s->host, dice_roll(&s->dice)}, p->attack};
 
 	s->tally[p->attack - attacks].lives++;
-	p->until = now + 1 + dice_below(&s->dice, LIFE_MS);
+	/* every other one has time to attach, however slow that is, before its time is counted */
+	p->until = dice_below(&s->dice, 2) ? NOT_YET : end_of_life(s, now);
 	return child_start(&p->child, attacker, &start);
 }
 
@@ -146,6 +154,8 @@ mind(struct soak *s, uint64_t now)
 		struct place *p = &s->place[i];
 		bool alive = p->child.pid != 0 && child_alive(&p->child);
 
+		if (alive && p->until == NOT_YET && atomic_load(&p->child.report->ready))
+			p->until = end_of_life(s, now);
 		if (alive && !(p->attack->killed && now >= p->until))
 			continue;
 		if (p->child.pid != 0)
@@ -244,6 +254,17 @@ all_attack(struct soak *s, uint64_t now)
 	return true;
 }
 
+static bool
+all_did_enough(const struct soak *s, uint32_t part)
+{
+	size_t i;
+
+	for (i = 0; i < KARST_DIM(attacks); i++)
+		if (ops_of(s, i) < attacks[i].enough / part)
+			return false;
+	return true;
+}
+
 static void
 progress(const struct soak *s, const struct innocents *in, uint64_t ms)
 {
@@ -288,14 +309,15 @@ summary(const struct soak *s, double before_ms, double turn_ms, uint64_t pause_m
 
 /* --- the case --- */
 
+/* For @ms, or, that being 0, until each has done this part of enough. */
 static bool
-rage(struct soak *s, uint64_t ms, struct innocents *in)
+rage(struct soak *s, uint64_t ms, uint32_t part, struct innocents *in)
 {
 	uint64_t began = now_ms(), told = 0, now = began;
 	bool good = true;
 
 	fill_places(s);
-	while (good && now < began + ms) {
+	while (good && (ms != 0 ? now < began + ms : !all_did_enough(s, part))) {
 		good = mind(s, now) && host_alive(&s->host);
 		if (!good)
 			note("karstd is gone, or no process can be made");
@@ -312,12 +334,12 @@ rage(struct soak *s, uint64_t ms, struct innocents *in)
 
 /* Innocents among attacks. */
 static bool
-with_innocents(struct soak *s, uint64_t ms)
+with_innocents(struct soak *s, uint64_t ms, uint32_t part)
 {
 	struct innocents in;
 	bool good;
 
-	good = innocents_start(&in, &s->host, dice_roll(&s->dice)) && rage(s, ms, &in);
+	good = innocents_start(&in, &s->host, dice_roll(&s->dice)) && rage(s, ms, part, &in);
 	s->pause_ms = longest_pause_ms(&in);
 	return innocents_stop(&in) && good;
 }
@@ -343,7 +365,6 @@ bool
 case_soak(const struct options *o)
 {
 	static struct soak s;
-	uint32_t seconds = o->seconds != 0 ? o->seconds : DEFAULT_S;
 	double before_ms, turn_ms;
 	struct usage fresh, before;
 	bool good;
@@ -353,11 +374,11 @@ case_soak(const struct options *o)
 		return false;
 	host_usage(&s.host, &fresh);
 	/* what is made once and stays is made before */
-	good = with_innocents(&s, WARM_MS) && wait_until_alone(&s, fresh.owners);
+	good = with_innocents(&s, 0, WARM_PART) && wait_until_alone(&s, fresh.owners);
 	memset(s.tally, 0, sizeof(s.tally));
 	host_usage(&s.host, &before);
 	before_ms = longest_turn_ms(&s.host);
-	good = good && with_innocents(&s, 1000ull * seconds);
+	good = good && with_innocents(&s, 1000ull * o->seconds, 1);
 	turn_ms = longest_turn_ms(&s.host);
 	good &= host_settles(&s.host, &before, o->grown);
 	good &= summary(&s, before_ms, turn_ms, s.pause_ms);

@@ -87,6 +87,8 @@ wait_all(struct report *r, struct robber *x)
 		if (karst_poll_cq(x->e.cq, 1, &cqe) == 1) {
 			failed += cqe.status != KARST_WC_SUCCESS;
 			i++;
+		} else {
+			sleep_ms(0);
 		}
 	if (i < REGIONS)
 		child_fail(r, "requests do not complete");

@@ -30,7 +30,8 @@
 #include "karst_ctl_sock.h"
 
 #define TALKERS   3
-#define DEFAULT_S 12
+#define REQUESTS  60000
+#define WARM      12000
 #define REMEMBER  32
 #define MEM_BYTES (1u << 18)
 #define FDS       8
@@ -390,11 +391,24 @@ attack_talk(struct report *r, void *arg)
 
 /* --- the case --- */
 
+static uint64_t
+answered(const struct child *c)
+{
+	uint64_t n = 0;
+	int i;
+
+	for (i = 0; i < TALKERS; i++)
+		n += atomic_load(&c[i].report->ops);
+	return n;
+}
+
+/* For @seconds, or, that being 0, until @requests were answered. */
 static bool
-talk(const struct host *h, struct dice *d, uint32_t ms, struct innocents *in, uint64_t *said)
+talk(const struct host *h, struct dice *d, uint32_t seconds, uint64_t requests,
+	struct innocents *in, uint64_t *said)
 {
 	struct child c[TALKERS];
-	uint64_t until = now_ms() + ms;
+	uint64_t now = now_ms(), until = now + 1000ull * seconds, heard = 0, since = now;
 	bool good = true;
 	int i;
 
@@ -404,11 +418,18 @@ talk(const struct host *h, struct dice *d, uint32_t ms, struct innocents *in, ui
 		if (!child_start(&c[i], attack_talk, &s))
 			return false;
 	}
-	while (good && now_ms() < until) {
-		sleep_ms(100);
+	for (; good && (seconds != 0 ? now < until : heard < requests); now = now_ms()) {
+		sleep_ms(20);
 		good = (in == NULL || innocents_go_on(in)) && host_alive(h);
 		for (i = 0; i < TALKERS; i++)
 			good &= child_alive(&c[i]);
+		if (answered(c) != heard)
+			since = now;
+		heard = answered(c);
+		if (now - since > HANG_S * 1000) {
+			note("nobody is answered any more after %" PRIu64 " requests", heard);
+			good = false;
+		}
 	}
 	for (i = 0; i < TALKERS; i++) {
 		*said += atomic_load(&c[i].report->ops);
@@ -420,7 +441,6 @@ talk(const struct host *h, struct dice *d, uint32_t ms, struct innocents *in, ui
 bool
 case_talk(const struct options *o)
 {
-	uint32_t seconds = o->seconds != 0 ? o->seconds : DEFAULT_S;
 	struct dice d = {o->seed};
 	struct innocents in;
 	struct usage before;
@@ -431,12 +451,12 @@ case_talk(const struct options *o)
 	if (!host_up(&h, o->karstd))
 		return false;
 	/* what is made once and stays is made before */
-	good = talk(&h, &d, 3000, NULL, &said);
+	good = talk(&h, &d, 0, WARM, NULL, &said);
 	good = innocents_start(&in, &h, dice_roll(&d)) && good;
 	sleep_ms(500);
 	host_usage(&h, &before);
 	said = 0;
-	good = good && talk(&h, &d, 1000 * seconds, &in, &said);
+	good = good && talk(&h, &d, o->seconds, REQUESTS, &in, &said);
 	note("%" PRIu64 " requests were answered", said);
 	good &= host_settles(&h, &before, o->grown);
 	good &= innocents_stop(&in);

@@ -16,6 +16,10 @@ takes longest.
 Which suites can be neighbours is not decided here: a suite has names, ports and folders of its own,
 or a lock (test/common/bed.py).
 
+At the end it says how many seconds of processors each step took, how busy the processors were,
+and the critical path: the steps that waited for each other, for what they need or for room, up to
+the one that ended last.
+
 Whatever ends this program ends its steps and all that they have started: it is the one that orphans
 are given to, and in the end it has no descendants.
 
@@ -67,11 +71,11 @@ STEPS = {
 
 
 class Step:
-    """A step that runs."""
+    """A step that runs; @after: the step whose end let it begin, or None."""
 
-    def __init__(self, command, name, path):
-        self.name, self.path, self.began = name, path, time.monotonic()
-        self.status = self.cpu_s = None
+    def __init__(self, command, name, path, after):
+        self.name, self.path, self.after, self.began = name, path, after, time.monotonic()
+        self.status = self.cpu_s = self.took = None
         with open(path, 'wb') as out:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out,
                                             stderr=out, start_new_session=True)
@@ -168,8 +172,10 @@ class Runner:
         self.todo = with_needs(suites)
         self.running = []
         self.done = {} # name: (exit status, output, seconds of processors)
+        self.ended = [] # steps, in that order
         self.unsaid = list(suites) # of which nothing was printed yet
         processors = len(os.sched_getaffinity(0))
+        self.processors = processors
         self.room = {False: max(1, processors // 2), True: max(2, processors)}
         self.began = self.said = time.monotonic()
 
@@ -189,12 +195,15 @@ class Runner:
             while (name := self.next(waits)) is not None:
                 self.todo.remove(name)
                 self.running.append(Step([self.program, 'step', name], name,
-                                         os.path.join(self.folder, name + '.out')))
+                                         os.path.join(self.folder, name + '.out'),
+                                         self.ended[-1] if self.ended else None))
 
     def take(self):
         """Steps that have ended."""
         for step in [s for s in self.running if s.ended()]:
             self.running.remove(step)
+            self.ended.append(step)
+            step.took = step.seconds()
             output = step.output()
             self.done[step.name] = (step.status, output, step.cpu_s)
             if step.name not in self.suites and (step.status or output.strip()):
@@ -210,6 +219,19 @@ class Runner:
         self.say(f'  ... {time.monotonic() - self.began:.0f} s: {len(self.done)} steps are done, '
                  f'{len(self.todo)} to come; running: {now}')
 
+    def summary(self):
+        seconds = time.monotonic() - self.began
+        spent = sorted(((cpu_s, name) for name, (_, _, cpu_s) in self.done.items()), reverse=True)
+        total = sum(cpu_s for cpu_s, _ in spent)
+        self.say(f'{seconds:.0f} s, and {total:.0f} s of processors: '
+                 f'{", ".join(f"{name} {s:.0f}" for s, name in spent)}')
+        path, step = [], self.ended[-1] if self.ended else None
+        while step is not None:
+            path.insert(0, f'{step.name} {step.took:.0f}')
+            step = step.after
+        self.say(f'of {self.processors} processors {100 * total / seconds / self.processors:.0f} % '
+                 f'were used; critical path, in seconds: {", ".join(path)}')
+
     def run(self):
         while self.todo or self.running:
             self.begin()
@@ -217,9 +239,7 @@ class Runner:
             self.take()
             reap([step.process.pid for step in self.running])
             self.heartbeat()
-        spent = sorted(((cpu_s, name) for name, (_, _, cpu_s) in self.done.items()), reverse=True)
-        self.say(f'{time.monotonic() - self.began:.0f} s, and {sum(s for s, _ in spent):.0f} s of '
-                 f'processors: {", ".join(f"{name} {s:.0f}" for s, name in spent)}')
+        self.summary()
         return 1 if any(status for status, _, _ in self.done.values()) else 0
 
 

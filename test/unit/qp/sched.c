@@ -19,6 +19,7 @@ sched_bed(void)
 	b = bed_open(&s);
 	for (i = 1; i < QPS; i++)
 		bed_add(b, &s);
+	turn(b); /* each has been looked at once */
 	return b;
 }
 
@@ -59,7 +60,8 @@ Test(sched, rounds_are_fair_by_bytes)
 	for (i = 0; i < 16; i++)
 		write_on(b, 2, 100);
 	for (i = 0; i < 4; i++)
-		for (k = 0; k < QPS; k++) {
+		/* the short ones are over after two */
+		for (k = 0; k < (i < 2 ? QPS : 2); k++) {
 			cr_assert_eq(visit_picked(b, 16, NULL), b->side[k].qp, "round %u", i);
 			b->out_head = b->out_tail;
 		}

@@ -3,9 +3,11 @@
 # Copyright (c) 2026 The karst authors
 """What bash completes for karst's programs: completion.py SOURCE BUILD (TAP).
 
-The functions are called as bash calls them, with the programs of the build on the PATH.
+The functions are called as bash calls them, with the programs of the build on the PATH.  Every
+option that the --help of a program names must be offered.
 """
 import os
+import re
 import subprocess
 import sys
 
@@ -52,6 +54,25 @@ def offered(source, line, env):
     return set(done.stdout.split()), done.stderr
 
 
+def every_option(source, program, env):
+    """@return problems: what @program's --help names and bash does not offer."""
+    said = subprocess.run([program, '--help'], env=env, stdout=subprocess.PIPE, text=True,
+                          check=False).stdout
+    named = set(re.findall(r'(?<![\w-])--[a-z][a-z0-9-]*', said))
+    found, errors = offered(source, f'{program} --', env)
+    problems = [f'{word} is not offered' for word in sorted(named - found)]
+    if '--help' not in named:
+        problems.append('its --help does not name --help')
+    return problems + errors.splitlines()
+
+
+def programs(source, build):
+    """Of app and usertools: what a user starts."""
+    found = [name for name in os.listdir(os.path.join(build, 'app')) if
+             os.path.isfile(os.path.join(build, 'app', name, name))]
+    return sorted(found + ['karst-top', 'karst-exporter', 'karst-capture'])
+
+
 def main(argv):
     if len(argv) != 3:
         print(__doc__, file=sys.stderr)
@@ -69,6 +90,8 @@ def main(argv):
         if problems:
             problems.append(f'offered: {" ".join(sorted(found))[:400]}')
         tap.point(f'"{line}"', problems)
+    for program in programs(source, build):
+        tap.point(f'{program}: every option', every_option(source, program, env))
     return tap.finish()
 
 

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* accept4() */
+#endif
 #include "example.h"
 
 #include <arpa/inet.h>

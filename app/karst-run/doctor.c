@@ -81,7 +81,9 @@ doctor_check_private(struct visit *v)
 		ok(v, "engine: a private one, %s at %s, karst %s", v->engine.view.engine.engine,
 			v->engine.view.socket, v->engine.view.engine.version);
 	else
-		wrong(v, "engine: none answers, and a private one cannot be had");
+		wrong(v,
+			"engine: none answers, and a private one cannot be had, for the reason above: "
+			"remove that, or start karstd and name its socket with --socket");
 }
 
 static void

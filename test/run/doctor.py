@@ -54,6 +54,19 @@ def private(tap, program, folder):
         done, 0, 'engine: a private one', f'{runtime}/karst/karst.sock', 'all is well'))
 
 
+def no_private(tap, program, folder):
+    """Where karstd ought to be is none."""
+    lonely = os.path.join(folder, 'app', 'karst-run')
+    os.makedirs(lonely)
+    alone = shutil.copy(program, os.path.join(lonely, 'karst-run'))
+    found = Run(program, '--private', '--doctor')()
+    provider = re.search(r'provider: (.*-rdmav34\.so)$', found.stdout, re.MULTILINE)
+    done = Run(alone, '--private', '--linger', '0', '--doctor', '--provider', provider.group(1),
+               env={'XDG_RUNTIME_DIR': tempfile.mkdtemp(dir=folder)})()
+    tap.point('a private engine that cannot be had',
+              finds(done, 'engine', 'a private one', '--socket'))
+
+
 def engines(tap, program, karstd, folder):
     done = Run(program, '--doctor', socket='/nowhere/karst.sock')()
     tap.point('no engine', finds(done, 'engine', '/nowhere/karst.sock', 'start karstd'))
@@ -156,6 +169,7 @@ def main(argv):
         if not problems:
             well(tap, program, d.socket)
             private(tap, program, folder)
+            no_private(tap, program, folder)
             engines(tap, program, karstd, folder)
             another_version(tap, program, folder)
             providers(tap, program, d.socket, folder)

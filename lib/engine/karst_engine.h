@@ -270,7 +270,9 @@ struct karst_engine_port_info {
 /**
  * Configures and starts a port.  *port: its number in struct karst_path and karst_pkt, from 0;
  * karst_core_qp_attr.port_num is one more.
- * Lcores may run meanwhile; UD queue pairs made before it keep to the path MTU of then.
+ * Lcores may run meanwhile; UD queue pairs made before it keep to the path MTU of then.  Of a
+ * number that was a port's before, owners hear KARST_EVENT_GID_CHANGE, and KARST_EVENT_PORT_ACTIVE
+ * if its link is up.
  * -EINVAL; -EEXIST: the number is another port's; -ENOSPC: too many ports; or what DPDK or the
  * kernel said.
  */
@@ -301,11 +303,26 @@ int karst_engine_port_set_wake_fds(
 	struct karst_engine *e, uint8_t port, const int *fds, uint32_t n);
 
 /**
- * Changes the addresses of a port; all owners hear KARST_EVENT_GID_CHANGE.  Queue pairs whose path
- * begins at an address that has gone do not receive any more.  -EINVAL
+ * Changes the addresses of a port.  Identifiers of connection management that stand at one that
+ * has gone hear KARST_RDMACM_ADDR_CHANGE, and then all owners KARST_EVENT_GID_CHANGE.  Queue pairs
+ * whose path begins at an address that has gone do not receive any more.  -EINVAL
  */
 int karst_engine_port_set_addrs(struct karst_engine *e, uint8_t port, uint32_t num_addrs,
 	const struct karst_engine_addr *addrs);
+
+/**
+ * The device of a port has another MAC address, from which paths begin from now on.  All
+ * identifiers of connection management that stand at the port hear KARST_RDMACM_ADDR_CHANGE, and
+ * then all owners KARST_EVENT_GID_CHANGE.  -EINVAL: no such port; a group's address.
+ */
+int karst_engine_port_set_mac(struct karst_engine *e, uint8_t port, const uint8_t mac[6]);
+
+/**
+ * The device of a port has another MTU; the port's is that, or what buffers hold, and its path MTU
+ * follows, down to 256.  Queue pairs keep theirs: what they send that is longer is lost.
+ * -EINVAL: no such port.
+ */
+int karst_engine_port_set_mtu(struct karst_engine *e, uint8_t port, uint16_t mtu);
 
 /**
  * Looks at the links of all ports; owners hear KARST_EVENT_PORT_ERR and KARST_EVENT_PORT_ACTIVE of

@@ -138,6 +138,7 @@ struct eng_txq {
 
 struct eng_addrs {
 	uint32_t n;
+	uint8_t mac[6];
 	struct karst_engine_addr addr[KARST_ENGINE_MAX_ADDRS];
 };
 
@@ -153,8 +154,9 @@ struct eng_port {
 	_Atomic uint64_t ip4;
 	_Atomic uint32_t addr_seq; /* changes of the addresses; see port_addr.c */
 	struct eng_addrs addrs[2];
-	struct karst_engine_port_info info; /* but for the addresses */
-	const struct eng_port_ops *ops;     /* what kind of port it is */
+	/* but for the addresses; its MAC address is the home lcore's, for neighbours */
+	struct karst_engine_port_info info;
+	const struct eng_port_ops *ops; /* what kind of port it is */
 	_Atomic bool present;
 	uint32_t home;               /* first lcore that serves it: neighbours, announcements */
 	struct eng_neigh *neigh;     /* the home lcore's; NULL: not our business */

@@ -142,7 +142,6 @@ port_fill_info(
 	for (i = 0; i < p->nq; i++)
 		p->wake_fd[i] =
 			cfg->nwake_fds == 0 ? -1 : cfg->wake_fds[cfg->nwake_fds == 1 ? 0 : i];
-	eng_port_store_addrs(p, cfg->num_addrs, cfg->addrs);
 }
 
 /* *number: what the port will have. */
@@ -169,6 +168,7 @@ port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uin
 	const char *fault = port_config_fault(e, ops, cfg);
 	struct eng_port *p;
 	uint8_t number;
+	bool again;
 	int ret;
 
 	if (fault != NULL) {
@@ -187,17 +187,36 @@ port_add(struct karst_engine *e, const struct karst_engine_port_config *cfg, uin
 		return ret;
 	snprintf(p->info.name, sizeof(p->info.name), "%.31s",
 		cfg->name != NULL ? cfg->name : p->name);
+	eng_port_store_addrs(p, p->info.mac, cfg->num_addrs, cfg->addrs);
 	eng_port_link_init(p);
 	ret = eng_port_join(e, number);
 	if (ret != 0) {
 		eng_port_stop(p);
 		return ret;
 	}
-	if (number >= e->nports)
+	again = number < e->nports;
+	if (!again)
 		e->nports = number + 1u;
 	eng_mcast_port_added(e, number);
 	*port = number;
+	/* who was told that it had gone hears that it is back */
+	if (again)
+		eng_port_event(e, number, KARST_EVENT_GID_CHANGE);
+	if (again && p->info.link_up)
+		eng_port_event(e, number, KARST_EVENT_PORT_ACTIVE);
 	return 0;
+}
+
+void
+eng_port_follow_mtu(const struct karst_engine *e, struct eng_port *p, uint16_t mtu)
+{
+	const struct karst_engine_port_config cfg = {.mtu = mtu};
+
+	mtu = eng_port_mtu_wanted(e, &cfg);
+	/* relaxed: an lcore compares one of them with a number, nothing follows from both */
+	__atomic_store_n(&p->info.mtu, mtu, __ATOMIC_RELAXED);
+	/* what does not fit is lost on its way, as with any network */
+	__atomic_store_n(&p->info.path_mtu, RTE_MAX(path_mtu_of(mtu), 1), __ATOMIC_RELAXED);
 }
 
 int

@@ -10,6 +10,11 @@
 /* What lcores ask of this folder (hooks.c). */
 extern const struct eng_lcore_hooks eng_net_hooks;
 
+/* --- port.c --- */
+
+/* The device's MTU has changed to @mtu, of which buffers may hold less; within a control call. */
+void eng_port_follow_mtu(const struct karst_engine *e, struct eng_port *p, uint16_t mtu);
+
 /* --- port_life.c --- */
 
 /* A port that is configured and started: every lcore that serves it begins to.  -ENOMEM */
@@ -28,7 +33,13 @@ void eng_port_event(struct karst_engine *e, uint8_t port, enum karst_async_event
 
 /* What is wrong with them, or NULL. */
 const char *eng_port_addrs_fault(uint32_t n, const struct karst_engine_addr *addrs);
-void eng_port_store_addrs(struct eng_port *p, uint32_t n, const struct karst_engine_addr *addrs);
+/* Nothing may change while the port is looked at but by the two below. */
+void eng_port_store_addrs(struct eng_port *p, const uint8_t mac[6], uint32_t n,
+	const struct karst_engine_addr *addrs);
+/* Other addresses, another MAC address, of a port that is there; within a control call. */
+void eng_port_set_addrs(
+	struct karst_engine *e, uint8_t port, uint32_t n, const struct karst_engine_addr *addrs);
+void eng_port_set_mac(struct karst_engine *e, uint8_t port, const uint8_t mac[6]);
 /* May lcore @lc use @path?  0 or -EINVAL, logged. */
 int eng_port_check_path(
 	const struct karst_engine *e, uint32_t lcore, const struct karst_path *path);

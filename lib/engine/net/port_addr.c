@@ -2,7 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Addresses of ports: who frames are for, and the ends of paths.
+ * Addresses of ports: who frames are for, and the ends of paths.  With the IP addresses goes the
+ * MAC address that paths begin at.
  *
  * They may change while lcores look at them, so there are two tables, and a count of changes whose
  * lowest bit says which one is valid.  A change fills the other, counts, and waits until every
@@ -28,13 +29,15 @@ eng_port_addrs_fault(uint32_t n, const struct karst_engine_addr *addrs)
 
 /* With ctl_lock held. */
 void
-eng_port_store_addrs(struct eng_port *p, uint32_t n, const struct karst_engine_addr *addrs)
+eng_port_store_addrs(
+	struct eng_port *p, const uint8_t mac[6], uint32_t n, const struct karst_engine_addr *addrs)
 {
 	uint32_t seq = atomic_load_explicit(&p->addr_seq, memory_order_relaxed) + 1, i, ip4;
 	struct eng_addrs *to = &p->addrs[seq & 1];
 	uint64_t first = ENG_NO_IP4;
 
 	to->n = n;
+	memcpy(to->mac, mac, sizeof(to->mac));
 	memcpy(to->addr, addrs, n * sizeof(addrs[0]));
 	for (i = n; i-- > 0 && p->info.vlan == 0;) {
 		if (eng_ip_is4(addrs[i].ip)) {
@@ -61,6 +64,7 @@ copy_addrs(const struct eng_port *p, struct karst_engine_port_info *info)
 		a = &p->addrs[seq & 1];
 		info->num_addrs = a->n;
 		memcpy(info->addrs, a->addr, sizeof(info->addrs));
+		memcpy(info->mac, a->mac, sizeof(info->mac));
 		/* The copy is complete before the count is looked at again. */
 		atomic_thread_fence(memory_order_acquire);
 	} while (atomic_load_explicit(&p->addr_seq, memory_order_relaxed) != seq);
@@ -137,36 +141,50 @@ eng_port_check_path(const struct karst_engine *e, uint32_t lcore, const struct k
 
 /* --- changes --- */
 
-static int
-set_addrs(struct karst_engine *e, uint8_t port, uint32_t n, const struct karst_engine_addr *addrs)
+static void
+port_announce(struct karst_engine *e, uint8_t port)
 {
 	struct eng_port *p = &e->port[port];
 
-	eng_port_store_addrs(p, n, addrs);
-	eng_ctl_quiesce(e);
 	if (p->ops->announce != NULL)
 		p->ops->announce(e, port);
-	eng_port_event(e, port, KARST_EVENT_GID_CHANGE);
+}
+
+void
+eng_port_set_addrs(
+	struct karst_engine *e, uint8_t port, uint32_t n, const struct karst_engine_addr *addrs)
+{
+	struct eng_port *p = &e->port[port];
+
+	eng_port_store_addrs(p, eng_port_addrs(p)->mac, n, addrs);
+	eng_ctl_quiesce(e);
+	port_announce(e, port);
+}
+
+struct port_mac_call {
+	struct eng_port *p;
+	const uint8_t *mac;
+};
+
+static int
+port_mac_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct port_mac_call *call = arg;
+
+	(void)lc;
+	memcpy(call->p->info.mac, call->mac, sizeof(call->p->info.mac));
 	return 0;
 }
 
-int
-karst_engine_port_set_addrs(struct karst_engine *e, uint8_t port, uint32_t num_addrs,
-	const struct karst_engine_addr *addrs)
+void
+eng_port_set_mac(struct karst_engine *e, uint8_t port, const uint8_t mac[6])
 {
-	const char *fault = eng_port_addrs_fault(num_addrs, addrs);
-	int ret = eng_ctl_enter(e);
+	struct eng_port *p = &e->port[port];
+	const struct eng_addrs *is = eng_port_addrs(p);
+	struct port_mac_call call = {.p = p, .mac = mac};
 
-	if (ret != 0)
-		return ret;
-	if (!eng_port_present(e, port))
-		fault = "no such port";
-	if (fault == NULL) {
-		ret = set_addrs(e, port, num_addrs, addrs);
-	} else {
-		karst_log(KARST_LOG_ERR, "%s: addresses of port %u: %s", e->name, port, fault);
-		ret = -EINVAL;
-	}
-	eng_ctl_leave(e);
-	return ret;
+	eng_mailbox_call(&e->lcore[p->home], port_mac_on_lcore, &call);
+	eng_port_store_addrs(p, mac, is->n, is->addr);
+	eng_ctl_quiesce(e);
+	port_announce(e, port);
 }

@@ -232,6 +232,35 @@ Test(client_rdmacm, device_removal)
 	client_bed_down(&bed);
 }
 
+/* Who stands at an address that goes hears of it, and so does all of a port whose MAC address is
+ * another; others do not. */
+Test(client_rdmacm, address_change)
+{
+	const struct karst_engine_addr to = karst_engine_addr_ip4(0x0a000009);
+	const uint8_t mac[6] = {2, 7, 7, 7, 7, 7};
+	uint32_t any, bound, other;
+	struct program *server;
+	struct client_bed bed;
+
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 2});
+	server = program_up(&bed);
+	any = listen_on(server, "0.0.0.0", SERVICE, 1);
+	bound = listen_on(server, "10.0.0.2", SERVICE + 1, 9);
+	other = listen_on(server, "10.0.0.1", SERVICE + 2, 7);
+	cr_assert_eq(karst_engine_port_set_mac(bed.e, 1, mac), 0);
+	expect(server, KARST_RDMACM_ADDR_CHANGE, 9);
+	expect_async(server, KARST_EVENT_GID_CHANGE, 2);
+	cr_assert_eq(karst_engine_port_set_addrs(bed.e, 1, 1, &to), 0);
+	expect(server, KARST_RDMACM_ADDR_CHANGE, 9);
+	expect_async(server, KARST_EVENT_GID_CHANGE, 2);
+	expect_silence(server);
+	destroy_id(server, other, 0);
+	destroy_id(server, bound, 2);
+	destroy_id(server, any, 0);
+	program_down(server);
+	client_bed_down(&bed);
+}
+
 /* --- refusals --- */
 
 Test(client_rdmacm, c1_nobody_listens)

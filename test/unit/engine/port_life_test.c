@@ -69,6 +69,53 @@ Test(port_life, addresses)
 	engine_bed_down(&bed);
 }
 
+/* Paths begin at the new MAC address, and the path MTU is what the new MTU carries. */
+Test(port_life, another_device)
+{
+	static const struct {
+		uint16_t mtu, is;
+		uint8_t path_mtu;
+	} mtus[] = {{1500, 1500, 3}, {64, 64, 1}, {9000, 4180, 5}};
+	const uint8_t mac[6] = {2, 7, 7, 7, 7, 7}, group[6] = {1, 0, 0x5e, 0, 0, 1};
+	struct seen own = {0};
+	const struct engine_bed_config cfg = {.engine = {.ops = &ops, .user = &own}};
+	const struct karst_engine_resolve_opts opts = {.timeout_ms = 20000};
+	struct karst_engine_port_info info;
+	struct engine_bed_poller poller;
+	struct karst_path path;
+	struct engine_bed bed;
+	size_t i;
+
+	engine_bed_up(&bed, &cfg);
+	engine_bed_poller_start(&poller, &bed, 1);
+	cr_assert_eq(karst_engine_port_set_mac(bed.e, bed.port[0], group), -EINVAL);
+	cr_assert_eq(karst_engine_port_set_mac(bed.e, 7, mac), -EINVAL);
+	cr_assert_eq(atomic_load(&own.gid_change), 0);
+	cr_assert_eq(karst_engine_port_set_mac(bed.e, bed.port[0], mac), 0);
+	cr_assert_eq(atomic_load(&own.gid_change), 1);
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[0], &info), 0);
+	cr_assert_arr_eq(info.mac, mac, sizeof(mac));
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[1], &info), 0);
+	cr_assert_eq(
+		karst_engine_resolve(bed.e, bed.port[0], 0, info.addrs[0].ip, &opts, &path), 0);
+	cr_assert_arr_eq(path.src_mac, mac, sizeof(mac));
+	/* and a neighbour that asks is told of it */
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[0], &info), 0);
+	cr_assert_eq(
+		karst_engine_resolve(bed.e, bed.port[1], 0, info.addrs[0].ip, &opts, &path), 0);
+	cr_assert_arr_eq(path.dst_mac, mac, sizeof(mac));
+	for (i = 0; i < RTE_DIM(mtus); i++) {
+		cr_assert_eq(karst_engine_port_set_mtu(bed.e, bed.port[0], mtus[i].mtu), 0);
+		cr_assert_eq(karst_engine_port_info(bed.e, bed.port[0], &info), 0);
+		cr_assert_eq(info.mtu, mtus[i].is, "%u: %u", mtus[i].mtu, info.mtu);
+		cr_assert_eq(info.path_mtu, mtus[i].path_mtu, "%u", mtus[i].mtu);
+	}
+	cr_assert_eq(karst_engine_port_set_mtu(bed.e, bed.port[0], 0), -EINVAL);
+	cr_assert_eq(karst_engine_port_set_mtu(bed.e, 7, 1500), -EINVAL);
+	engine_bed_poller_stop(&poller);
+	engine_bed_down(&bed);
+}
+
 Test(port_life, links)
 {
 	struct seen seen = {0};

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What programs hear of changes of a port, besides its link (port_life.c).
+ *
+ * Other addresses, another MAC address: identifiers of connection management that stand at an
+ * address that has gone, or at the port, hear ADDR_CHANGE, and all programs GID_CHANGE.  Queue
+ * pairs are left alone: they go on if what is between them and their peers lets them, and the
+ * program knows by now that it may want others.
+ *
+ * A device that is gone: unplugged, taken by another driver, deleted, or dead.  To a verbs program
+ * that port was a device, and the program must not wait until its retries have run out, or for ever
+ * where it only receives.  So its queue pairs are taken to the Error state, which completes what
+ * was posted; its identifiers of connection management that stand at the port hear DEVICE_REMOVAL;
+ * and each program hears that the port is down and gone, last, so that who has heard of it finds
+ * the rest done.  Programs that use other ports lose nothing.
+ *
+ * An lcore looks at a part of its queue pairs in one call, so that its turns stay short.
+ */
+#include "cm.h"
+#include "port.h"
+#include "session_priv.h"
+
+/* Of the table of an lcore, in a call. */
+#define LOOKS 4096u
+#define FAILS 64u
+
+struct lost_call {
+	uint8_t port_num; /* from 1 */
+	uint32_t at;      /* slot of the table */
+};
+
+/* @return 1: there is more to look at. */
+static int
+fail_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct karst_core_qp_attr to = {.qp_state = KARST_QPS_ERR};
+	struct lost_call *call = arg;
+	uint32_t end = karst_min_u32(lc->core->qpns, call->at + LOOKS), n = 0;
+
+	for (; call->at < end && n < FAILS; call->at++) {
+		struct karst_core_qp *qp = lc->core->qps[call->at];
+
+		if (qp == NULL || karst_qp_state(qp) == KARST_QPS_RESET ||
+			((const struct eng_qp *)karst_qp_user(qp))->port_num != call->port_num)
+			continue;
+		/* from any other state there is a transition to Error */
+		karst_qp_modify(lc->core, qp, &to, KARST_QP_STATE);
+		n++;
+	}
+	return call->at < lc->core->qpns;
+}
+
+static void
+fail_queue_pairs(struct karst_engine *e, uint8_t port)
+{
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++) {
+		struct lost_call call = {.port_num = port + 1u};
+
+		while (eng_mailbox_call(&e->lcore[i], fail_on_lcore, &call) == 1)
+			;
+	}
+}
+
+/* What identifiers at a port are told; unless they stand at one of the addresses @but. */
+struct news {
+	enum karst_rdmacm_event_type event;
+	uint8_t port;
+	uint32_t n;
+	const struct karst_engine_addr *but;
+};
+
+static bool
+concerns(const struct news *news, const struct cm_id *id)
+{
+	uint32_t i;
+
+	if (!id->has_port || id->port != news->port)
+		return false;
+	for (i = 0; i < news->n; i++)
+		if (memcmp(news->but[i].ip, id->src.ip, sizeof(id->src.ip)) == 0)
+			return false;
+	return true;
+}
+
+static void
+tell_identifiers(struct eng_cm *cm, struct karst_session *s, const struct news *news)
+{
+	struct cm_id *id;
+	uint32_t at = 0;
+
+	while ((id = eng_handles_next(&s->cm.ids, &at)) != NULL)
+		if (concerns(news, id))
+			eng_cm_event(cm, id, news->event, 0);
+}
+
+/* The lock of sessions before that of connection management; nobody takes them in the other
+ * order. */
+static void
+tell_all_identifiers(struct karst_engine *e, const struct news *news)
+{
+	struct karst_session *s;
+	struct eng_cm *cm;
+
+	pthread_mutex_lock(&e->session_lock);
+	cm = eng_cm_enter(e);
+	LIST_FOREACH(s, &e->sessions, next)
+		tell_identifiers(cm, s, news);
+	eng_cm_leave(cm);
+	pthread_mutex_unlock(&e->session_lock);
+}
+
+int
+karst_engine_port_lose(struct karst_engine *e, uint8_t port)
+{
+	const struct news news = {.event = KARST_RDMACM_DEVICE_REMOVAL, .port = port};
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = eng_port_remove(e, port);
+	if (ret == 0) {
+		fail_queue_pairs(e, port);
+		tell_all_identifiers(e, &news);
+		eng_port_event(e, port, KARST_EVENT_PORT_ERR);
+		eng_port_event(e, port, KARST_EVENT_PORT_GONE);
+	}
+	eng_ctl_leave(e);
+	return ret;
+}
+
+/* --- other addresses --- */
+
+/* @fault: what is wrong with the change itself, or NULL; within a control call. */
+static int
+refused(struct karst_engine *e, uint8_t port, const char *what, const char *fault)
+{
+	if (fault == NULL && !eng_port_present(e, port))
+		fault = "no such port";
+	if (fault == NULL)
+		return 0;
+	karst_log(KARST_LOG_ERR, "%s: %s of port %u: %s", e->name, what, port, fault);
+	return -EINVAL;
+}
+
+int
+karst_engine_port_set_addrs(struct karst_engine *e, uint8_t port, uint32_t num_addrs,
+	const struct karst_engine_addr *addrs)
+{
+	const struct news news = {
+		.event = KARST_RDMACM_ADDR_CHANGE, .port = port, .n = num_addrs, .but = addrs};
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = refused(e, port, "addresses", eng_port_addrs_fault(num_addrs, addrs));
+	if (ret == 0) {
+		eng_port_set_addrs(e, port, num_addrs, addrs);
+		tell_all_identifiers(e, &news);
+		eng_port_event(e, port, KARST_EVENT_GID_CHANGE);
+	}
+	eng_ctl_leave(e);
+	return ret;
+}
+
+int
+karst_engine_port_set_mac(struct karst_engine *e, uint8_t port, const uint8_t mac[6])
+{
+	const struct news news = {.event = KARST_RDMACM_ADDR_CHANGE, .port = port};
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = refused(e, port, "MAC address", mac[0] & 1 ? "it is a group's" : NULL);
+	if (ret == 0) {
+		eng_port_set_mac(e, port, mac);
+		tell_all_identifiers(e, &news);
+		eng_port_event(e, port, KARST_EVENT_GID_CHANGE);
+	}
+	eng_ctl_leave(e);
+	return ret;
+}
+
+int
+karst_engine_port_set_mtu(struct karst_engine *e, uint8_t port, uint16_t mtu)
+{
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = refused(e, port, "MTU", mtu == 0 ? "it is 0" : NULL);
+	if (ret == 0)
+		eng_port_follow_mtu(e, &e->port[port], mtu);
+	eng_ctl_leave(e);
+	return ret;
+}

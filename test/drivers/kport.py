@@ -62,13 +62,13 @@ class Network:
         sh('ip', 'netns', 'del', NETNS, check=False)
 
 
-def in_netns(call):
+def in_netns(call, netns=NETNS):
     """@call on a thread that is in the namespace: sockets stay where they are made."""
     out = []
 
     def run():
         libc = ctypes.CDLL(None, use_errno=True)
-        with open(f'/run/netns/{NETNS}', encoding='ascii') as f:
+        with open(f'/run/netns/{netns}', encoding='ascii') as f:
             if libc.setns(f.fileno(), CLONE_NEWNET) != 0:
                 raise OSError(ctypes.get_errno(), 'setns')
         out.append(call())
@@ -78,15 +78,17 @@ def in_netns(call):
     return out[0]
 
 
+def packet_socket(name):
+    sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    sock.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+    sock.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    sock.bind((name, ETH_P_ALL))
+    return sock
+
+
 def open_port(name):
-    def make():
-        sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        sock.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
-        sock.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-        sock.bind((name, ETH_P_ALL))
-        return sock
-    return in_netns(make)
+    return in_netns(lambda: packet_socket(name))
 
 
 def datagram(payload, ident=1, sport=0xc001, length=None):
@@ -153,12 +155,14 @@ def settle(a, b):
 
 
 class Testpmd:
-    def __init__(self, module, more=''):
+    def __init__(self, module, more='', first='iface=ka1', queues=1):
+        more += f',qpairs={queues}' if queues > 1 else ''
         self.process = subprocess.Popen(
             ['ip', 'netns', 'exec', NETNS, 'stdbuf', '-o0', 'dpdk-testpmd', '-d', module,
              '--lcores=0,1@0', '--no-huge', '-m', '512', '--no-shconf', '--no-pci', '--no-telemetry',
-             '--vdev', 'net_kport0,iface=ka1' + more, '--vdev', 'net_kport1,iface=kb1' + more,
-             '--', '-i', '--mbuf-size=9344', '--total-num-mbufs=4096', '--forward-mode=io'],
+             '--vdev', f'net_kport0,{first}{more}', '--vdev', f'net_kport1,iface=kb1{more}',
+             '--', '-i', '--mbuf-size=9344', '--total-num-mbufs=4096', '--forward-mode=io',
+             f'--rxq={queues}', f'--txq={queues}'],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
         self.said = ''
 
@@ -185,10 +189,19 @@ class Testpmd:
         return self.wait('testpmd> ') + self.command('start', 'io packet forwarding')[0]
 
     def link(self, port):
-        problems, text = self.command(f'show port info {port}', 'number of TXDs per queue')
+        problems, text = self.command(f'show port info {port}', 'Device error handling mode')
         if problems:
             raise RuntimeError(problems[0])
         return re.search(r'Link status: (\w+)', text).group(1)
+
+    def by_queue(self, queues):
+        """Frames that each queue of port 0 has received."""
+        problems, text = self.command('show fwd stats all', 'Accumulated forward statistics')
+        if problems:
+            raise RuntimeError(problems[0])
+        # queues without any are not mentioned
+        found = dict(re.findall(r'RX Port= 0/Queue= ?(\d+).*?RX-packets: (\d+)', text, re.DOTALL))
+        return [int(found.get(str(q), 0)) for q in range(queues)]
 
     def until_link(self, port, want):
         """@return problems"""
@@ -230,15 +243,16 @@ def body(n, seed):
     return bytes((seed * 7 + i) & 0xff for i in range(n))
 
 
-def check_forwarding(tap, a, b, pmd, name, count=40):
-    """Single frames and trains of many shapes get through as they are, in order."""
+def check_forwarding(tap, a, b, pmd, name, count=40, ordered=True, at=0):
+    """Single frames and trains of many shapes get through as they are, in order unless several
+    queues bring them; from port @at on."""
     want = []
     for i in range(count):
         want.append((i, body(1 + i * 97 % 1400, i)))
         a.send(VNET.pack(0, 0, 0, 0, 0, 0) + datagram(want[-1][1], i))
     got, _ = receive(b, len(want))
-    tap.point(f'{name}: single frames', same(got, want))
-    before = pmd.xstats(0)
+    tap.point(f'{name}: single frames', same(got if ordered else sorted(got), want))
+    before = pmd.xstats(at)
     ident, want, got, messages = 65530, [], [], 0 # they wrap around
     for n, size, last in ((15, 4112, 4112), (15, 4112, 4112), (15, 4112, 20), (2, 4128, 4112),
                           (40, 1040, 1040), (40, 1040, 8), (15, 4112, 4112), (64, 92, 92), (3, 16, 4)):
@@ -251,7 +265,7 @@ def check_forwarding(tap, a, b, pmd, name, count=40):
         new, times = receive(b, n)
         got += new
         messages += times
-    after = pmd.xstats(0)
+    after = pmd.xstats(at)
     tap.point(f'{name}: trains', same(got, want))
     return messages, {k: after[k] - before.get(k, 0) for k in after}
 
@@ -273,6 +287,7 @@ def forwarding(tap, module):
     tap.point('testpmd: after one of its size, a train is received without copies',
               [] if grew['rx_copied_datagrams'] < grew['rx_train_datagrams'] - 25
               else [f'{grew}'])
+    partial_checksum(tap, a, b, 'testpmd')
     liars(tap, a, b, pmd)
     changes(tap, a, b, pmd)
     tap.point('testpmd: it stops', pmd.stop())
@@ -360,8 +375,120 @@ def without_trains(tap, module):
     tap.point('trains=0: each datagram leaves alone', problems + pmd.stop())
 
 
+def roce_to(qpn, ident):
+    """A datagram to port 4791 that begins as a RoCE packet to that queue pair does."""
+    return datagram(bytes(5) + qpn.to_bytes(3, 'big') + body(100, qpn), ident, 0xc000 + qpn)
+
+
+def several_queues(tap, module):
+    """Each frame comes once, to the queue that it ought to."""
+    for spread in ('qpn', 'flow', 'cpu'):
+        a, b = open_port('ka0'), open_port('kb0')
+        pmd = Testpmd(module, f',spread={spread}', queues=3)
+        problems = pmd.start()
+        if problems:
+            tap.point(f'spread={spread}: testpmd starts', problems + pmd.stop())
+            continue
+        settle(a, b)
+        before = pmd.by_queue(3)
+        for i in range(60):
+            a.send(VNET.pack(0, 0, 0, 0, 0, 0) + roce_to(0x100 + i, i))
+        got, _ = receive(b, 60)
+        if sorted(ident for ident, _ in got) != list(range(60)):
+            problems.append(f'{len(got)} frames came, each once is 60')
+        grew = [now - was for now, was in zip(pmd.by_queue(3), before)]
+        want = [len([i for i in range(60) if (0x100 + i) % 256 % 3 == q]) for q in range(3)]
+        if spread == 'qpn' and grew != want:
+            problems.append(f'{grew} frames by queue, and not {want}')
+        if spread == 'flow' and min(grew) == 0:
+            problems.append(f'{grew} frames by queue')
+        if sum(grew) != 60:
+            problems.append(f'{grew} is not 60 in all')
+        tap.point(f'spread={spread}: three queues, each frame once', problems)
+        sh('ip', '-n', NETNS, 'link', 'del', 'ka0')
+        problems = pmd.until_link(0, 'down')
+        add_pair('ka')
+        a.close()
+        a = open_port('ka0')
+        problems += pmd.until_link(0, 'up')
+        settle(a, b)
+        tap.point(f'spread={spread}: an interface that was made anew is used by all queues', problems)
+        check_forwarding(tap, a, b, pmd, f'spread={spread}, made anew', ordered=False)
+        tap.point(f'spread={spread}: it stops', pmd.stop())
+
+
+def partial_checksum(tap, a, b, name):
+    """UDP whose checksum was left to an adapter arrives without one, and not with a wrong one."""
+    frame = bytearray(datagram(body(100, 3), 77))
+    struct.pack_into('>H', frame, 40, 0x1234)
+    a.send(VNET.pack(NEEDS_CSUM, GSO_NONE, 0, 0, 34, 6) + frame)
+    found = None
+    end = time.monotonic() + HANG_S
+    while found is None and time.monotonic() < end:
+        if select.select([b], [], [], 1)[0]:
+            message = b.recv(1 << 17)
+            if pieces(message) == [(77, body(100, 3))]:
+                found = message[VNET.size + 40:VNET.size + 42]
+    tap.point(f'{name}: no checksum is made of half of one',
+              [] if found == b'\0\0' else [f'{found}'])
+
+
+def taps(tap, module):
+    """The port is the other end of a tap, instead of a view of an interface."""
+    for more, queues in (('', 1), (',trains=0', 1), ('', 2)):
+        name = f'tap{more}, {queues} queue' + ('s' if queues > 1 else '')
+        b = open_port('kb0')
+        pmd = Testpmd(module, more, 'tap=kt0', queues)
+        problems = pmd.start() or pmd.until_link(0, 'up')
+        tap.point(f'{name}: testpmd makes it', problems)
+        if problems:
+            pmd.stop()
+            continue
+        a = open_port('kt0')
+        settle(a, b)
+        messages, grew = check_forwarding(tap, a, b, pmd, f'{name}, from the kernel',
+                                          ordered=queues == 1)
+        if more == '' and queues == 1:
+            tap.point(f'{name}: trains stay trains', [] if grew['rx_trains'] == 9 and messages <= 20
+                      else [f'{grew["rx_trains"]} trains, {messages} messages'])
+            partial_checksum(tap, a, b, name)
+            liars(tap, a, b, pmd)
+        settle(b, a)
+        check_forwarding(tap, b, a, pmd, f'{name}, to the kernel', ordered=queues == 1, at=1)
+        if queues == 1:
+            tap_goes(tap, b, pmd, name)
+        tap.point(f'{name}: it stops', pmd.stop())
+        tap.point(f'{name}: and the tap is gone', [
+            text for text in [sh('ip', '-n', NETNS, 'link', 'show', 'kt0', check=False)]
+            if 'does not exist' not in text])
+
+
+def tap_goes(tap, b, pmd, name):
+    sh('ip', '-n', NETNS, 'link', 'set', 'kt0', 'down')
+    problems = pmd.until_link(0, 'down')
+    sh('ip', '-n', NETNS, 'link', 'set', 'kt0', 'up')
+    tap.point(f'{name}: down and up', problems + pmd.until_link(0, 'up'))
+    other = NETNS + 'b'
+    sh('ip', 'netns', 'add', other)
+    try:
+        sh('ip', '-n', NETNS, 'link', 'set', 'kt0', 'netns', other)
+        sh('ip', '-n', other, 'link', 'set', 'kt0', 'up')
+        a = in_netns(lambda: packet_socket('kt0'), other)
+        settle(a, b)
+        check_forwarding(tap, a, b, pmd, f'{name}, in another namespace')
+        problems = [] if pmd.link(0) == 'up' else ['its link is down']
+        sh('ip', '-n', other, 'link', 'del', 'kt0')
+        tap.point(f'{name}: deleted there, it has no link', problems + pmd.until_link(0, 'down'))
+    finally:
+        sh('ip', 'netns', 'del', other, check=False)
+
+
 def arguments(tap, module):
     for args, text in (('', 'iface=NAME is missing'), (',iface=nothere', 'no such interface'),
+                       (',iface=ka1,tap=kt0', 'not both'), (',iface=ka1,mac=02:00:00:00:00:01',
+                                                            'mac= is for a tap'),
+                       (',tap=kt0,mac=01:00:00:00:00:01', "not a group's"),
+                       (',tap=ka1', 'which is no tap'),
                        (',iface=lo', 'not Ethernet'), (',iface=ka1,qpairs=0', 'qpairs=0'),
                        (',iface=ka1,spread=sand', 'qpn, flow or cpu'),
                        (',iface=ka1,colour=red', 'its arguments are')):
@@ -432,6 +559,8 @@ def main(argv):
     with tempfile.TemporaryDirectory() as folder, Network():
         forwarding(tap, argv[1])
         without_trains(tap, argv[1])
+        several_queues(tap, argv[1])
+        taps(tap, argv[1])
         arguments(tap, argv[1])
         bad_icrc(tap, argv[2], folder)
     return tap.finish()

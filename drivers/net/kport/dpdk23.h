@@ -103,7 +103,9 @@ struct eth_dev_ops {
 	int (*promiscuous_disable)(struct rte_eth_dev *dev);
 	int (*allmulticast_enable)(struct rte_eth_dev *dev);
 	int (*allmulticast_disable)(struct rte_eth_dev *dev);
-	void *mac[4];
+	void *mac[2];
+	int (*mac_addr_set)(struct rte_eth_dev *dev, struct rte_ether_addr *mac);
+	void *mc_addr_list;
 	int (*mtu_set)(struct rte_eth_dev *dev, uint16_t mtu);
 	int (*stats_get)(struct rte_eth_dev *dev, struct rte_eth_stats *stats);
 	int (*stats_reset)(struct rte_eth_dev *dev);

@@ -2,9 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The device as DPDK sees it: a virtual one, "net_kport0,iface=eth0", whose arguments README.rst
- * explains.  Queue pair i is packet socket i.  It has the interface's MAC address and MTU, which
- * are the kernel's to change, and the interface's link.
+ * The device as DPDK sees it: a virtual one, "net_kport0,iface=eth0" or "net_kport0,tap=kt0", whose
+ * arguments README.rst explains.  Queue pair i is packet socket i, or tap i.  It has the
+ * interface's MTU, which is the kernel's to change, and link; and the MAC address of an interface
+ * that it is a view of, or one of its own at the other end of a tap.
  */
 #include "kport.h"
 
@@ -86,17 +87,58 @@ parse_spread(const char *key, const char *value, void *to)
 }
 
 static int
+parse_mac(const char *key, const char *value, void *to)
+{
+	struct rte_ether_addr mac;
+
+	if (rte_ether_unformat_addr(value, &mac) != 0 || !rte_is_valid_assigned_ether_addr(&mac)) {
+		KP_LOG(ERR, "%s=%s: an address such as 02:00:00:00:00:01, not a group's\n", key,
+			value);
+		return -EINVAL;
+	}
+	*(struct rte_ether_addr *)to = mac;
+	return 0;
+}
+
+/* Which of the arguments fit together. */
+static int
+check_args(const char *args, struct kp_port *p, const char *tap)
+{
+	p->tap = tap[0] != '\0';
+	if (p->tap == (p->iface[0] != '\0')) {
+		KP_LOG(ERR, "\"%s\": %s\n", args,
+			p->tap ? "iface=NAME or tap=NAME, not both"
+			       : "iface=NAME is missing, or tap=NAME");
+		return -EINVAL;
+	}
+	if (!p->tap && !rte_is_zero_ether_addr(&p->mac)) {
+		KP_LOG(ERR, "\"%s\": mac= is for a tap; %s has its own\n", args, p->iface);
+		return -EINVAL;
+	}
+	if (p->tap)
+		memcpy(p->iface, tap, sizeof(p->iface));
+	if (p->tap && rte_is_zero_ether_addr(&p->mac))
+		rte_eth_random_addr(p->mac.addr_bytes);
+	p->tags = !p->tap && !p->roce;
+	return 0;
+}
+
+static int
 parse_args(const char *args, struct kp_port *p)
 {
-	static const char *const keys[] = {
-		"iface", "qpairs", "roce", "trains", "spread", "rcvbuf", "sndbuf", NULL};
+	static const char *const keys[] = {"iface", "tap", "mac", "qpairs", "roce", "trains",
+		"spread", "rcvbuf", "sndbuf", NULL};
+	char tap[IF_NAMESIZE] = "";
+	uint32_t queues = 1;
 	struct {
 		const char *key;
 		arg_handler_t fn;
 		void *to;
 	} table[] = {
 		{"iface", parse_text, p->iface},
-		{"qpairs", parse_queues, NULL},
+		{"tap", parse_text, tap},
+		{"mac", parse_mac, &p->mac},
+		{"qpairs", parse_queues, &queues},
 		{"roce", parse_flag, &p->roce},
 		{"trains", parse_flag, &p->trains},
 		{"spread", parse_spread, &p->spread},
@@ -104,26 +146,23 @@ parse_args(const char *args, struct kp_port *p)
 		{"sndbuf", parse_bytes, &p->sndbuf},
 	};
 	struct rte_kvargs *kv = rte_kvargs_parse(args, keys);
-	uint32_t queues = 1;
 	size_t i;
 	int rc = 0;
 
 	if (kv == NULL) {
 		KP_LOG(ERR,
-			"\"%s\": its arguments are iface, qpairs, roce, trains, spread, rcvbuf, "
-			"sndbuf\n",
+			"\"%s\": its arguments are iface, tap, mac, qpairs, roce, trains, spread, "
+			"rcvbuf, sndbuf\n",
 			args);
 		return -EINVAL;
 	}
-	table[1].to = &queues;
 	for (i = 0; rc == 0 && i < RTE_DIM(table); i++)
 		rc = rte_kvargs_process(kv, table[i].key, table[i].fn, table[i].to);
 	rte_kvargs_free(kv);
-	if (rc == 0 && p->iface[0] == '\0') {
-		KP_LOG(ERR, "\"%s\": iface=NAME is missing\n", args);
-		rc = -EINVAL;
-	}
+	if (rc == 0)
+		rc = check_args(args, p, tap);
 	p->nq = (uint16_t)queues;
+	p->most_queues = p->tap ? p->nq : KP_MAX_QUEUES;
 	return rc < 0 ? -EINVAL : 0;
 }
 
@@ -135,6 +174,9 @@ dev_configure(struct rte_eth_dev *dev)
 	struct kp_port *p = dev->data->dev_private;
 
 	p->nq = RTE_MAX(dev->data->nb_rx_queues, dev->data->nb_tx_queues);
+	/* What is asked for now is nobody else's to set. */
+	if (p->tap && dev->data->mtu != p->mtu && kp_tap_set_mtu(p, dev->data->mtu) != 0)
+		dev->data->mtu = (uint16_t)RTE_MIN(p->mtu, (uint32_t)dev->data->mtu);
 	return 0;
 }
 
@@ -143,8 +185,12 @@ dev_start(struct rte_eth_dev *dev)
 {
 	struct kp_port *p = dev->data->dev_private;
 	uint16_t i;
-	int rc = kp_sockets_open(p);
+	int rc = 0;
 
+	if (p->tap)
+		kp_tap_start(p);
+	else
+		rc = kp_sockets_open(p);
 	if (rc != 0)
 		return rc;
 	for (i = 0; i < p->nq; i++) {
@@ -165,8 +211,12 @@ dev_stop(struct rte_eth_dev *dev)
 {
 	struct kp_port *p = dev->data->dev_private;
 
-	p->missed += kp_sockets_missed(p);
-	kp_sockets_close(p);
+	if (p->tap) {
+		kp_tap_stop(p);
+	} else {
+		p->missed += kp_sockets_missed(p);
+		kp_sockets_mute(p);
+	}
 	p->started = false;
 	dev->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
 	return 0;
@@ -238,6 +288,7 @@ tx_queue_setup(struct rte_eth_dev *dev, uint16_t queue, uint16_t slots, unsigned
 static int
 dev_close(struct rte_eth_dev *dev)
 {
+	struct kp_port *p = dev->data->dev_private;
 	uint16_t i;
 
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
@@ -246,6 +297,7 @@ dev_close(struct rte_eth_dev *dev)
 		rx_queue_release(dev, i);
 		tx_queue_release(dev, i);
 	}
+	kp_sockets_close(p);
 	dev->data->mac_addrs = NULL; /* part of the private data */
 	return 0;
 }
@@ -272,14 +324,14 @@ dev_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 	(void)kp_iface_read(p, &ifindex, &flags);
 	info->if_index = p->ifindex;
 	info->max_mac_addrs = 1;
-	info->max_rx_queues = info->max_tx_queues = KP_MAX_QUEUES;
+	info->max_rx_queues = info->max_tx_queues = p->most_queues;
 	info->min_rx_bufsize = 0;
-	info->max_mtu = (uint16_t)RTE_MIN(p->mtu, (uint32_t)UINT16_MAX);
+	info->max_mtu = (uint16_t)RTE_MIN(p->tap ? KP_TAP_MTU_MAX : p->mtu, (uint32_t)UINT16_MAX);
 	info->min_mtu = RTE_ETHER_MIN_MTU;
 	info->max_rx_pktlen = info->max_mtu + RTE_ETHER_HDR_LEN + RTE_ETHER_CRC_LEN;
 	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_UDP_CKSUM |
 		RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
-	if (p->trains && kernel_has_trains())
+	if (p->trains && kernel_has_trains() && (!p->tap || p->tx_trains))
 		info->tx_offload_capa |= RTE_ETH_TX_OFFLOAD_UDP_TSO;
 	return 0;
 }
@@ -287,8 +339,10 @@ dev_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info)
 static int
 mtu_set(struct rte_eth_dev *dev, uint16_t mtu)
 {
-	const struct kp_port *p = dev->data->dev_private;
+	struct kp_port *p = dev->data->dev_private;
 
+	if (p->tap)
+		return kp_tap_set_mtu(p, mtu);
 	return mtu <= p->mtu ? 0 : -EINVAL;
 }
 
@@ -304,7 +358,7 @@ link_update(struct rte_eth_dev *dev, int wait)
 	int rc = kp_iface_read(p, &ifindex, &flags);
 
 	if (rc == 0 && p->started && ifindex != p->ifindex)
-		rc = kp_sockets_follow(p, ifindex);
+		rc = p->tap ? -ENODEV : kp_sockets_follow(p, ifindex);
 	if (rc == 0)
 		link.link_speed = kp_iface_speed(p);
 	link.link_status =
@@ -346,6 +400,29 @@ allmulticast_disable(struct rte_eth_dev *dev)
 	return kp_membership(dev->data->dev_private, PACKET_MR_ALLMULTI, false);
 }
 
+/* What stands at the end of a tap may have any; an interface's is the kernel's to change. */
+static int
+mac_addr_set(struct rte_eth_dev *dev, struct rte_ether_addr *mac)
+{
+	struct kp_port *p = dev->data->dev_private;
+
+	if (!p->tap)
+		return -ENOTSUP;
+	p->mac = *mac;
+	return 0;
+}
+
+/* Frames for which there was no room. */
+static uint64_t
+missed(struct kp_port *p)
+{
+	if (p->tap)
+		return kp_tap_missed(p) - p->missed_base;
+	if (p->started)
+		p->missed += kp_sockets_missed(p);
+	return p->missed;
+}
+
 /* --- counters: a queue's since it was set up, less those of the last reset --- */
 
 static int
@@ -371,9 +448,7 @@ stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *st)
 			st->oerrors += s->errors - b->errors;
 		}
 	}
-	if (p->started)
-		p->missed += kp_sockets_missed(p);
-	st->imissed = p->missed;
+	st->imissed = missed(p);
 	return 0;
 }
 
@@ -389,7 +464,8 @@ stats_reset(struct rte_eth_dev *dev)
 		if (p->txq[i] != NULL)
 			p->tx_base[i] = p->txq[i]->stats;
 	}
-	if (p->started)
+	p->missed_base += p->tap ? missed(p) : 0;
+	if (p->started && !p->tap)
 		(void)kp_sockets_missed(p);
 	p->missed = 0;
 	return 0;
@@ -466,6 +542,7 @@ static const struct eth_dev_ops ops = {
 	.promiscuous_disable = promiscuous_disable,
 	.allmulticast_enable = allmulticast_enable,
 	.allmulticast_disable = allmulticast_disable,
+	.mac_addr_set = mac_addr_set,
 	.mtu_set = mtu_set,
 	.stats_get = stats_get,
 	.stats_reset = stats_reset,
@@ -484,15 +561,20 @@ static const struct eth_dev_ops ops = {
 static int
 check_iface(struct kp_port *p)
 {
-	unsigned int ifindex, flags;
-	int rc = kp_iface_read(p, &ifindex, &flags);
+	unsigned int ifindex = 0, flags;
+	int rc = p->tap ? kp_tap_open(p) : 0;
 
+	if (rc != 0)
+		return rc;
+	rc = kp_iface_read(p, &ifindex, &flags);
 	p->ifindex = ifindex;
 	if (rc == -EPROTOTYPE)
 		KP_LOG(ERR, "%s: the interface is not Ethernet\n", p->iface);
 	else if (rc != 0)
 		KP_LOG(ERR, "%s: %s\n", p->iface,
 			rc == -ENODEV ? "there is no such interface" : strerror(-rc));
+	if (rc != 0)
+		kp_sockets_close(p);
 	return rc;
 }
 
@@ -520,6 +602,7 @@ kp_probe(struct rte_vdev_device *vdev)
 	p = rte_zmalloc_socket(
 		"net_kport", sizeof(*p), RTE_CACHE_LINE_SIZE, vdev->device.numa_node);
 	if (dev == NULL || p == NULL) {
+		kp_sockets_close(&wish);
 		rte_free(p);
 		rte_eth_dev_release_port(dev);
 		return -ENOMEM;

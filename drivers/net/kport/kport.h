@@ -6,12 +6,14 @@
  *
  *	kport.c   the device: arguments, what DPDK asks of it
  *	sock.c    packet sockets: how they are made, what is told when the kernel refuses something
+ *	tap.c     or taps, of which the port is the other end
  *	recv.c    receiving: trains arrive in the buffers of their datagrams
  *	send.c    sending: frames in a row become trains
  *	train.c   headers of trains and of their datagrams; no I/O
  *
- * One packet socket a queue pair receives and sends.  Its lcore calls recvmmsg() and sendmmsg();
- * everything else is for the thread that configures the device.
+ * By one packet socket, or tap, a queue pair receives and sends.  Its lcore calls recvmmsg() and
+ * sendmmsg(), or readv() and writev(); everything else is for the thread that configures the
+ * device.
  */
 #ifndef KPORT_H
 #define KPORT_H
@@ -48,6 +50,9 @@
 #define KP_TX_MSGS 64u
 #define KP_TX_IOVS 256u
 
+/** What Linux allows an Ethernet tap. */
+#define KP_TAP_MTU_MAX 65521u
+
 extern int kp_logtype;
 #define KP_LOG(level, ...) rte_log(RTE_LOG_##level, (uint32_t)kp_logtype, "net_kport: " __VA_ARGS__)
 
@@ -57,7 +62,6 @@ enum kp_said {
 	KP_SAID_TRAINS = 2,
 	KP_SAID_RCVBUF = 4,
 	KP_SAID_SNDBUF = 8,
-	KP_SAID_SPREAD = 16,
 	KP_SAID_TOO_LONG = 32,
 	KP_SAID_GONE = 64,
 	KP_SAID_FILTER = 128,
@@ -130,8 +134,11 @@ struct kp_txq {
 
 struct kp_port {
 	char iface[IF_NAMESIZE];
+	bool tap; /* the port is the other end of it */
 	uint16_t nq;
+	uint16_t most_queues;
 	bool roce;   /* nothing but RoCE is received */
+	bool tags;   /* the kernel takes tags out of frames, and says which */
 	bool trains; /* wanted */
 	enum kp_spread spread;
 	uint32_t rcvbuf, sndbuf;
@@ -144,8 +151,9 @@ struct kp_port {
 	_Atomic bool tx_trains; /* the kernel takes trains */
 	_Atomic uint32_t said;  /* enum kp_said */
 	bool started;
-	int fd[KP_MAX_QUEUES];
-	uint64_t missed; /* frames that found a socket full */
+	int fd[KP_MAX_QUEUES]; /* -1: not opened; kept from one start to the next */
+	uint64_t missed;       /* frames that found a socket full */
+	uint64_t missed_base;  /* of a tap, when they were reset last */
 	struct kp_rx_stats rx_base[KP_MAX_QUEUES];
 	struct kp_tx_stats tx_base[KP_MAX_QUEUES];
 	struct kp_rxq *rxq[KP_MAX_QUEUES];
@@ -169,8 +177,12 @@ __attribute__((format(printf, 3, 4))) void kp_say_once(
 int kp_iface_read(struct kp_port *p, unsigned int *ifindex, unsigned int *flags);
 /** Link speed in Mb/s; RTE_ETH_SPEED_NUM_UNKNOWN. */
 uint32_t kp_iface_speed(const struct kp_port *p);
-/** Opens the sockets of all queues; they receive from then on.  -errno; said in words. */
+/** Opens the sockets of all queues, or uses those that there are; they receive from then on.
+ * -errno; said in words. */
 int kp_sockets_open(struct kp_port *p);
+/** They receive nothing from now on. */
+void kp_sockets_mute(struct kp_port *p);
+/** Of taps, too. */
 void kp_sockets_close(struct kp_port *p);
 /** The interface has gone and one of the same name has come: the sockets are bound to that. */
 int kp_sockets_follow(struct kp_port *p, unsigned int ifindex);
@@ -178,6 +190,22 @@ int kp_sockets_follow(struct kp_port *p, unsigned int ifindex);
 int kp_membership(struct kp_port *p, unsigned short type, bool on);
 /** Frames that found a socket full since the last call. */
 uint64_t kp_sockets_missed(struct kp_port *p);
+
+/* --- tap.c --- */
+
+/** Opens a tap for each of the queues that there may be.  -errno; said in words. */
+int kp_tap_open(struct kp_port *p);
+/** 0 or -errno. */
+int kp_tap_set_mtu(struct kp_port *p, uint16_t mtu);
+void kp_tap_start(struct kp_port *p);
+void kp_tap_stop(struct kp_port *p);
+/** Whether the interface is still there, though perhaps in another namespace. */
+bool kp_tap_lives(const struct kp_port *p);
+/** Frames for which there was no room, since the tap was made. */
+uint64_t kp_tap_missed(const struct kp_port *p);
+/** As recvmmsg() and sendmmsg() do. */
+int kp_tap_recv(int fd, struct mmsghdr *msg, unsigned int n);
+int kp_tap_send(int fd, const struct mmsghdr *msg, unsigned int n);
 
 /* --- recv.c, send.c --- */
 

@@ -92,7 +92,7 @@ arm(struct kp_rxq *q, unsigned int index)
 	h->msg_iov = s->iov;
 	h->msg_iovlen = n;
 	h->msg_control = s->control;
-	h->msg_controllen = q->port->roce ? 0 : sizeof(s->control);
+	h->msg_controllen = q->port->tags ? sizeof(s->control) : 0;
 	h->msg_flags = 0;
 }
 
@@ -166,6 +166,18 @@ slot_gave(struct kp_slot *s, unsigned int n)
 	memmove(s->buf, s->buf + n, s->nbufs * sizeof(s->buf[0]));
 }
 
+/* A checksum that the sender has left to an adapter is not in the frame.  UDP may say so. */
+static void
+drop_partial_checksum(struct rte_mbuf *m, size_t len)
+{
+	uint8_t *data = rte_pktmbuf_mtod(m, uint8_t *);
+	struct kp_hdrs h;
+
+	m->ol_flags |= RTE_MBUF_F_RX_L4_CKSUM_NONE;
+	if (kp_hdrs_find(data, len, &h))
+		memset(data + h.l4 + 6, 0, 2);
+}
+
 /* A single frame: at most its end is elsewhere. */
 static void
 take_frame(
@@ -187,8 +199,8 @@ take_frame(
 	}
 	m->ol_flags = 0;
 	if (s->vnet.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM && q->port->vnet)
-		m->ol_flags |= RTE_MBUF_F_RX_L4_CKSUM_NONE;
-	if (!q->port->roce)
+		drop_partial_checksum(m, len);
+	if (q->port->tags)
 		take_tag(h, m);
 	slot_gave(s, 1);
 	give(q, m, len);
@@ -209,7 +221,7 @@ take_in_place(struct kp_rxq *q, struct kp_slot *s, const struct msghdr *h,
 		/* the first one last: the others' are made from its */
 		kp_hdrs_of_one(rte_pktmbuf_mtod(m, uint8_t *), first, hdrs, i, part);
 		m->ol_flags = hdrs->ip6 ? RTE_MBUF_F_RX_L4_CKSUM_NONE : 0;
-		if (!q->port->roce)
+		if (q->port->tags)
 			take_tag(h, m);
 	}
 	for (i = 0; i < n; i++)
@@ -245,7 +257,7 @@ take_copies(struct kp_rxq *q, const struct msghdr *h, struct cursor at, const ui
 		kp_hdrs_of_one(rte_pktmbuf_mtod(m, uint8_t *), first, hdrs, i, part);
 		cursor_copy(&at, payload_at(m, hdrs->bytes), part);
 		m->ol_flags = hdrs->ip6 ? RTE_MBUF_F_RX_L4_CKSUM_NONE : 0;
-		if (!q->port->roce)
+		if (q->port->tags)
 			take_tag(h, m);
 		give(q, m, hdrs->bytes + part);
 		q->stats.copied++;
@@ -353,7 +365,8 @@ kp_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t n)
 	if (q->nready != 0)
 		return hand_out(q, bufs, n);
 	most = RTE_MIN((unsigned int)n, KP_RX_SLOTS);
-	got = recvmmsg(q->fd, q->msg, most, MSG_DONTWAIT, NULL);
+	got = q->port->tap ? kp_tap_recv(q->fd, q->msg, most)
+			   : recvmmsg(q->fd, q->msg, most, MSG_DONTWAIT, NULL);
 	if (got <= 0) {
 		/* The rest, such as ENETDOWN, is news of the interface; it is told by the link. */
 		if (got < 0 && errno != EAGAIN && errno != EINTR)

@@ -191,6 +191,14 @@ copy_out(const struct rte_mbuf *m, size_t from, size_t len, uint8_t *to)
 		memcpy(to, p, len);
 }
 
+static int
+send_one(const struct kp_txq *q, const struct msghdr *msg)
+{
+	struct mmsghdr one = {.msg_hdr = *msg};
+
+	return q->port->tap ? kp_tap_send(q->fd, &one, 1) : (int)sendmsg(q->fd, msg, MSG_DONTWAIT);
+}
+
 /* Cuts a program's train where the kernel does not: each datagram by a call of its own. */
 static int
 send_pieces(struct kp_txq *q, const struct rte_mbuf *m, const struct kp_hdrs *h)
@@ -211,7 +219,7 @@ send_pieces(struct kp_txq *q, const struct rte_mbuf *m, const struct kp_hdrs *h)
 		copy_out(m, h->bytes + at, part, frame + h->bytes);
 		/* What has gone has gone: the rest of a train for which there is no room is lost.
 		 * */
-		if (sendmsg(q->fd, &msg, MSG_DONTWAIT) < 0)
+		if (send_one(q, &msg) < 0)
 			return i == 0 && (errno == EAGAIN || errno == ENOBUFS) ? -EAGAIN : -errno;
 	}
 	kp_add(&q->stats.frames, i);
@@ -355,7 +363,8 @@ kp_tx_burst(void *queue, struct rte_mbuf **bufs, uint16_t n)
 		if (!gather(&g, bufs + done, n - done)) {
 			rc = send_odd(q, bufs[done]);
 		} else {
-			rc = sendmmsg(q->fd, q->msg, g.nmsg, MSG_DONTWAIT);
+			rc = q->port->tap ? kp_tap_send(q->fd, q->msg, g.nmsg)
+					  : sendmmsg(q->fd, q->msg, g.nmsg, MSG_DONTWAIT);
 			rc = rc > 0 ? (int)account(q, (unsigned int)rc) : refused(q, errno);
 		}
 		if (rc < 0) {

@@ -67,7 +67,8 @@ read_iface(struct kp_port *p, int fd, unsigned int *ifindex, unsigned int *flags
 		return -errno;
 	if (ifr.ifr_hwaddr.sa_family != 1 /* Ethernet */)
 		return -EPROTOTYPE;
-	memcpy(p->mac.addr_bytes, ifr.ifr_hwaddr.sa_data, sizeof(p->mac.addr_bytes));
+	if (!p->tap)
+		memcpy(p->mac.addr_bytes, ifr.ifr_hwaddr.sa_data, sizeof(p->mac.addr_bytes));
 	return 0;
 }
 
@@ -80,6 +81,12 @@ kp_iface_read(struct kp_port *p, unsigned int *ifindex, unsigned int *flags)
 		return -errno;
 	rc = read_iface(p, fd, ifindex, flags);
 	close(fd);
+	if (rc == -ENODEV && p->tap && kp_tap_lives(p)) {
+		/* moved to another namespace, where nobody can look but from there */
+		*ifindex = p->ifindex;
+		*flags = IFF_UP | IFF_RUNNING;
+		rc = 0;
+	}
 	return rc;
 }
 
@@ -104,6 +111,7 @@ kp_iface_speed(const struct kp_port *p)
 
 #define LOAD8(off)      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, off)
 #define LOAD16(off)     BPF_STMT(BPF_LD | BPF_H | BPF_ABS, off)
+#define LOAD32(off)     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, off)
 #define UNLESS(v, skip) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, v, 0, skip)
 #define IF(v, skip)     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, v, skip, 0)
 #define KEEP            BPF_STMT(BPF_RET | BPF_K, UINT32_MAX)
@@ -141,30 +149,106 @@ static const struct sock_filter roce[] = {
 	/* 21 */ DROP,
 };
 
-/* Which queue: the last byte of the destination QP's number, whose low bits name an lcore of karst;
- * other frames go to the first. */
+/*
+ * Which queue, as a number that is taken modulo the queues: the last byte of the destination QP's
+ * number, whose low bits name an lcore of karst; or of addresses and ports; or the processor.  What
+ * has no such number goes to the first queue.  They end behind their last line with the number in
+ * A, where keep_own() goes on.  A load from behind a frame's end would drop it: so lengths are
+ * looked at first.
+ */
+#define GOTO(skip)     BPF_JUMP(BPF_JMP | BPF_JA, skip, 0, 0)
+#define A_IS(value)    BPF_STMT(BPF_LD | BPF_IMM, value)
+#define LENGTH         BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0)
+#define SHORT(v, skip) BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, v, 0, skip)
+#define TAX            BPF_STMT(BPF_MISC | BPF_TAX, 0)
+#define XOR_X          BPF_STMT(BPF_ALU | BPF_XOR | BPF_X, 0)
+#define IP4_PLAIN      0x45u /* no options */
+
 static const struct sock_filter by_qpn[] = {
-	/* 0 */ LOAD8(SKF_NET_OFF),
-	/* 1 */ BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 4),
-	/* 2 */ UNLESS(6, 6),
-	/* 3 */ LOAD8(SKF_NET_OFF + 6),
-	/* 4 */ UNLESS(IPPROTO_UDP, 14),
-	/* 5 */ LOAD16(SKF_NET_OFF + 42),
-	/* 6 */ UNLESS(ROCE_PORT, 12),
-	/* 7 */ LOAD8(SKF_NET_OFF + 40 + 8 + 7),
-	/* 8 */ BPF_STMT(BPF_RET | BPF_A, 0),
-	/* 9 */ UNLESS(4, 9),
-	/* 10 */ LOAD8(SKF_NET_OFF + 9),
-	/* 11 */ UNLESS(IPPROTO_UDP, 7),
-	/* 12 */ LOAD16(SKF_NET_OFF + 6),
-	/* 13 */ BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 5, 0),
-	/* 14 */ BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, SKF_NET_OFF),
-	/* 15 */ BPF_STMT(BPF_LD | BPF_H | BPF_IND, SKF_NET_OFF + 2),
-	/* 16 */ UNLESS(ROCE_PORT, 2),
-	/* 17 */ BPF_STMT(BPF_LD | BPF_B | BPF_IND, SKF_NET_OFF + 8 + 7),
-	/* 18 */ BPF_STMT(BPF_RET | BPF_A, 0),
-	/* 19 */ DROP,
+	/* 0 */ LENGTH,
+	/* 1 */ SHORT(14 + 20 + 8 + 8, 21),
+	/* 2 */ LOAD16(12),
+	/* 3 */ UNLESS(ETH_P_IPV6, 8),
+	/* 4 */ LENGTH,
+	/* 5 */ SHORT(14 + 40 + 8 + 8, 17),
+	/* 6 */ LOAD8(14 + 6),
+	/* 7 */ UNLESS(IPPROTO_UDP, 15),
+	/* 8 */ LOAD16(14 + 40 + 2),
+	/* 9 */ UNLESS(ROCE_PORT, 13),
+	/* 10 */ LOAD8(14 + 40 + 8 + 7),
+	/* 11 */ GOTO(12),
+	/* 12 */ UNLESS(ETH_P_IP, 10),
+	/* 13 */ LOAD8(14),
+	/* 14 */ UNLESS(IP4_PLAIN, 8),
+	/* 15 */ LOAD8(14 + 9),
+	/* 16 */ UNLESS(IPPROTO_UDP, 6),
+	/* 17 */ LOAD16(14 + 6),
+	/* 18 */ BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 0x1fff, 4, 0),
+	/* 19 */ LOAD16(14 + 20 + 2),
+	/* 20 */ UNLESS(ROCE_PORT, 2),
+	/* 21 */ LOAD8(14 + 20 + 8 + 7),
+	/* 22 */ GOTO(1),
+	/* 23 */ A_IS(0),
 };
+
+static const struct sock_filter by_flow[] = {
+	/* 0 */ LENGTH,
+	/* 1 */ SHORT(14 + 20 + 4, 29),
+	/* 2 */ LOAD16(12),
+	/* 3 */ UNLESS(ETH_P_IPV6, 9),
+	/* 4 */ LENGTH,
+	/* 5 */ SHORT(14 + 40 + 4, 25),
+	/* 6 */ LOAD32(14 + 20),
+	/* 7 */ TAX,
+	/* 8 */ LOAD32(14 + 36),
+	/* 9 */ XOR_X,
+	/* 10 */ TAX,
+	/* 11 */ LOAD32(14 + 40),
+	/* 12 */ GOTO(9),
+	/* 13 */ UNLESS(ETH_P_IP, 17),
+	/* 14 */ LOAD8(14),
+	/* 15 */ UNLESS(IP4_PLAIN, 15),
+	/* 16 */ LOAD32(14 + 12),
+	/* 17 */ TAX,
+	/* 18 */ LOAD32(14 + 16),
+	/* 19 */ XOR_X,
+	/* 20 */ TAX,
+	/* 21 */ LOAD32(14 + 20),
+	/* 22 */ XOR_X,
+	/* 23 */ TAX,
+	/* 24 */ BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 16),
+	/* 25 */ XOR_X,
+	/* 26 */ TAX,
+	/* 27 */ BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 8),
+	/* 28 */ XOR_X,
+	/* 29 */ BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xff),
+	/* 30 */ GOTO(1),
+	/* 31 */ A_IS(0),
+};
+
+static const struct sock_filter by_cpu[] = {LOAD32(AD(SKF_AD_CPU))};
+
+static const struct {
+	const struct sock_filter *code;
+	size_t n;
+} numbers[] = {
+	[KP_SPREAD_QPN] = {by_qpn, RTE_DIM(by_qpn)},
+	[KP_SPREAD_FLOW] = {by_flow, RTE_DIM(by_flow)},
+	[KP_SPREAD_CPU] = {by_cpu, RTE_DIM(by_cpu)},
+};
+
+#define OWN        4u /* statements of keep_own() */
+#define FILTER_MAX (RTE_DIM(roce) + RTE_DIM(by_flow) + OWN)
+
+/* The frame is this queue's if its number, in A, is. */
+static void
+keep_own(struct sock_filter *to, uint32_t queue, uint32_t queues)
+{
+	const struct sock_filter own[OWN] = {
+		BPF_STMT(BPF_ALU | BPF_MOD | BPF_K, queues), UNLESS(queue, 1), KEEP, DROP};
+
+	memcpy(to, own, sizeof(own));
+}
 
 static int
 set(int fd, int level, int option, const void *value, socklen_t len)
@@ -179,20 +263,44 @@ set_int(int fd, int level, int option, int value)
 }
 
 /* The kernel copies @code; its structure wants to be able to write there. */
-static struct sock_fprog
-program(const struct sock_filter *code, size_t n)
-{
-	return (struct sock_fprog){
-		.len = (unsigned short)n, .filter = (struct sock_filter *)(uintptr_t)code};
-}
-
 static int
-set_filter(const struct kp_port *p, int fd)
+attach(int fd, const struct sock_filter *code, size_t n)
 {
-	struct sock_fprog prog =
-		p->roce ? program(roce, RTE_DIM(roce)) : program(incoming, RTE_DIM(incoming));
+	const struct sock_fprog prog = {
+		.len = (unsigned short)n, .filter = (struct sock_filter *)(uintptr_t)code};
 
 	return set(fd, SOL_SOCKET, SO_ATTACH_FILTER, &prog, sizeof(prog));
+}
+
+/* What queue @queue of the port receives.  Each socket decides for itself, instead of in a group of
+ * them (PACKET_FANOUT), since one of a group cannot follow an interface that is made anew. */
+static int
+set_filter(const struct kp_port *p, int fd, uint32_t queue)
+{
+	const struct sock_filter *all = p->roce ? roce : incoming;
+	size_t n = p->roce ? RTE_DIM(roce) : RTE_DIM(incoming), more = numbers[p->spread].n;
+	struct sock_filter code[FILTER_MAX];
+
+	if (p->nq == 1)
+		return attach(fd, all, n);
+	memcpy(code, all, n * sizeof(code[0]));
+	/* what would be kept goes on behind "drop" */
+	code[n - 2] = (struct sock_filter)GOTO(1);
+	memcpy(code + n, numbers[p->spread].code, more * sizeof(code[0]));
+	keep_own(code + n + more, queue, p->nq);
+	return attach(fd, code, n + more + OWN);
+}
+
+/* Nothing is received from now on, nor is there anything left. */
+static void
+mute(int fd)
+{
+	static const struct sock_filter nothing[] = {DROP};
+	char byte;
+
+	(void)attach(fd, nothing, RTE_DIM(nothing));
+	while (recv(fd, &byte, sizeof(byte), MSG_DONTWAIT | MSG_TRUNC) >= 0)
+		;
 }
 
 /* --- sockets --- */
@@ -226,7 +334,7 @@ bind_to(int fd, unsigned int ifindex)
 	return bind(fd, (const void *)&at, sizeof(at)) == 0 ? 0 : -errno;
 }
 
-/* @return a descriptor, -errno. */
+/* @return a descriptor that receives nothing yet, -errno. */
 static int
 open_one(struct kp_port *p)
 {
@@ -234,11 +342,7 @@ open_one(struct kp_port *p)
 
 	if (fd < 0)
 		return -errno;
-	rc = set_filter(p, fd);
-	if (rc != 0) {
-		close(fd);
-		return rc;
-	}
+	mute(fd);
 	rc = set_int(fd, SOL_PACKET, PACKET_VNET_HDR, 1);
 	if (rc != 0) {
 		kp_say_once(p, KP_SAID_VNET,
@@ -256,22 +360,21 @@ open_one(struct kp_port *p)
 	return fd;
 }
 
-/* Makes the sockets share what arrives, instead of each getting all. */
+/* Sockets that there are from an earlier start are used again: by now the process may not be
+ * allowed to make any. */
 static int
-join(struct kp_port *p, int fd, bool first)
+open_all(struct kp_port *p)
 {
-	static const int types[] = {PACKET_FANOUT_CBPF, PACKET_FANOUT_HASH, PACKET_FANOUT_CPU};
-	int type = types[p->spread];
-	uint32_t arg = (uint32_t)type << 16 | (uint16_t)(getpid() ^ (p->data->port_id << 8));
-	const struct sock_fprog prog = program(by_qpn, RTE_DIM(by_qpn));
-	int rc = set(fd, SOL_PACKET, PACKET_FANOUT, &arg, sizeof(arg));
+	uint16_t i;
 
-	if (rc == 0 && first && type == PACKET_FANOUT_CBPF)
-		rc = set(fd, SOL_PACKET, PACKET_FANOUT_DATA, &prog, sizeof(prog));
-	if (rc != 0)
-		KP_LOG(ERR, "%s: spreading frames over %u queues: %s\n", p->iface, p->nq,
-			strerror(-rc));
-	return rc;
+	for (i = 0; i < p->nq; i++) {
+		if (p->fd[i] >= 0)
+			continue;
+		p->fd[i] = open_one(p);
+		if (p->fd[i] < 0)
+			return p->fd[i];
+	}
+	return 0;
 }
 
 int
@@ -281,21 +384,34 @@ kp_sockets_open(struct kp_port *p)
 	uint16_t i;
 	int rc = kp_iface_read(p, &ifindex, &flags);
 
-	p->vnet = true;
-	p->tx_trains = p->trains;
+	if (p->fd[0] < 0) {
+		p->vnet = true;
+		p->tx_trains = p->trains;
+	}
+	if (rc == 0)
+		rc = open_all(p);
 	for (i = 0; rc == 0 && i < p->nq; i++) {
-		p->fd[i] = open_one(p);
-		rc = p->fd[i] < 0 ? p->fd[i] : bind_to(p->fd[i], ifindex);
-		if (rc == 0 && p->nq > 1)
-			rc = join(p, p->fd[i], i == 0);
+		rc = bind_to(p->fd[i], ifindex);
+		if (rc == 0)
+			rc = set_filter(p, p->fd[i], i);
 	}
 	p->ifindex = ifindex;
 	if (rc == 0)
 		return 0;
 	KP_LOG(ERR, "%s: a packet socket: %s%s\n", p->iface, strerror(-rc),
 		rc == -EPERM ? " (it needs CAP_NET_RAW)" : "");
-	kp_sockets_close(p);
+	kp_sockets_mute(p);
 	return rc;
+}
+
+void
+kp_sockets_mute(struct kp_port *p)
+{
+	uint16_t i;
+
+	for (i = 0; i < KP_MAX_QUEUES; i++)
+		if (p->fd[i] >= 0)
+			mute(p->fd[i]);
 }
 
 void
@@ -303,7 +419,7 @@ kp_sockets_close(struct kp_port *p)
 {
 	uint16_t i;
 
-	for (i = 0; i < p->nq; i++) {
+	for (i = 0; i < KP_MAX_QUEUES; i++) {
 		if (p->fd[i] >= 0)
 			close(p->fd[i]);
 		p->fd[i] = -1;
@@ -316,12 +432,6 @@ kp_sockets_follow(struct kp_port *p, unsigned int ifindex)
 	uint16_t i;
 	int rc = 0;
 
-	if (p->nq > 1) {
-		kp_say_once(p, KP_SAID_GONE,
-			"the interface was made anew; a port of several queues has to be opened again "
-			"for that");
-		return -EOPNOTSUPP;
-	}
 	for (i = 0; rc == 0 && i < p->nq; i++)
 		rc = bind_to(p->fd[i], ifindex);
 	if (rc == 0) {
@@ -336,6 +446,8 @@ kp_membership(struct kp_port *p, unsigned short type, bool on)
 {
 	struct packet_mreq req = {.mr_ifindex = (int)p->ifindex, .mr_type = type};
 
+	if (p->tap)
+		return 0; /* all that its other end sends comes */
 	if (!p->started)
 		return 0; /* when it is started */
 	return set(p->fd[0], SOL_PACKET, on ? PACKET_ADD_MEMBERSHIP : PACKET_DROP_MEMBERSHIP, &req,

@@ -352,8 +352,6 @@ kd_conf_reload(struct kd_conf *c, const struct kd_conf *to,
 			other(user, "engine");
 		if (memcmp(&c->socket, &to->socket, sizeof(c->socket)) != 0)
 			other(user, "socket");
-		if (c->nports != to->nports || memcmp(c->port, to->port, sizeof(c->port)) != 0)
-			other(user, "port");
 	}
 	c->log = to->log;
 	memcpy(c->limits, to->limits, sizeof(c->limits));

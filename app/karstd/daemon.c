@@ -27,6 +27,7 @@
 #include "caps.h"
 #include "confine.h"
 #include "eal.h"
+#include "follow.h"
 #include "karst_log.h"
 #include "log.h"
 #include "notify.h"
@@ -56,6 +57,7 @@ struct daemon {
 	bool eal_started;
 	struct karst_engine *engine;
 	bool running; /* lcores */
+	int news_fd;  /* of kernel interfaces; -1: none */
 	struct kd_ports ports;
 	struct kd_server *server;
 };
@@ -98,6 +100,8 @@ reload(struct daemon *d)
 		karst_log(KARST_LOG_ERR, "the configuration is not changed");
 	} else {
 		kd_conf_reload(d->asked, fresh, cannot_change, NULL);
+		if (kd_ports_reload(&d->ports, d->asked, fresh, d->engine))
+			cannot_change(NULL, "port");
 		kd_server_set_limits(d->server, d->asked);
 		kd_log_open(&d->asked->log);
 		karst_log(KARST_LOG_NOTICE, "limits and log settings are read again");
@@ -245,6 +249,7 @@ daemon_start(struct daemon *d)
 		return rc;
 	if (kd_part_ready(&d->part, d->conf) != 0)
 		return KD_EXIT_FAILED;
+	d->news_fd = kd_news_open();
 	d->server = kd_server_create(d->engine, d->conf, &d->part);
 	if (d->server == NULL)
 		return KD_EXIT_FAILED;
@@ -275,9 +280,10 @@ loop(struct daemon *d)
 
 	while (go_on) {
 		uint64_t now = now_ms(), until = watch_at;
-		struct pollfd fds[3] = {{.fd = d->signal_fd, .events = POLLIN},
+		struct pollfd fds[4] = {{.fd = d->signal_fd, .events = POLLIN},
 			{.fd = d->socket.fd, .events = POLLIN},
-			{.fd = atomic_load(&d->part.gone) ? -1 : d->part.fd, .events = POLLRDHUP}};
+			{.fd = atomic_load(&d->part.gone) ? -1 : d->part.fd, .events = POLLRDHUP},
+			{.fd = d->news_fd, .events = POLLIN}};
 
 		if (accept_at > now) {
 			fds[1].fd = -1;
@@ -290,6 +296,10 @@ loop(struct daemon *d)
 			accept_at = now_ms() + RETRY_MS;
 		if (fds[2].revents != 0)
 			kd_part_lost(&d->part);
+		if (fds[3].revents != 0) {
+			kd_news_read(&d->ports, d->news_fd);
+			watch_at = 0;
+		}
 		if (now_ms() >= watch_at) {
 			kd_ports_watch(&d->ports, d->conf, d->engine);
 			watch_at = now_ms() + WATCH_MS;
@@ -305,6 +315,8 @@ static void
 daemon_stop(struct daemon *d)
 {
 	kd_notify("STOPPING=1");
+	if (d->news_fd >= 0)
+		close(d->news_fd);
 	if (d->server != NULL)
 		kd_server_destroy(d->server);
 	if (d->running)
@@ -330,7 +342,7 @@ kd_daemon_run(struct kd_conf *c, kd_reread_fn reread, void *user)
 
 	kd_log_take_karst();
 	kd_log_take_dpdk();
-	d.socket.fd = d.socket.lock_fd = d.ports.xdp_fd = d.part.fd = -1;
+	d.socket.fd = d.socket.lock_fd = d.ports.xdp_fd = d.part.fd = d.news_fd = -1;
 	rc = kd_log_open(&c->log) == 0 ? daemon_start(&d) : KD_EXIT_FAILED;
 	if (rc == KD_EXIT_OK) {
 		karst_log(KARST_LOG_NOTICE,

@@ -116,6 +116,7 @@ xdp_hint(const struct kd_port *port)
 static const struct kd_netdev_driver kd_netdev_drivers[] = {
 	[KD_KPORT] = {.name = "kport",
 		.needs = {.rx_buffers = 1, .trains = true},
+		.follows = true,
 		.open = kport_open,
 		.note = kport_note},
 	[KD_AF_PACKET] = {.name = "af_packet",

@@ -14,6 +14,7 @@ struct kd_netdev_driver {
 	struct kd_port_needs needs;
 	bool force_mtu;      /* it tells DPDK a wrong MTU */
 	bool all_rx_queues;  /* each receive queue of the interface must be served */
+	bool follows;        /* to an interface that is made anew, and to any MTU */
 	bool narrow_sockets; /* its sockets get all frames unless they are told otherwise */
 	int (*open)(struct kd_ports *ps, struct kd_port *port, uint32_t queues);
 	/* The rest of the line that names it, or "". */

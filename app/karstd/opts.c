@@ -43,7 +43,8 @@ usage(FILE *to)
 	      "  --version          print the version\n"
 	      "  -h, --help         print this\n"
 	      "\n"
-	      "SIGHUP reads limits and log settings again; SIGTERM and SIGINT stop.\n"
+	      "SIGHUP reads limits, log settings and ports' addresses again, and closes ports that\n"
+	      "are not configured any more; SIGTERM and SIGINT stop.\n"
 	      "Exit status: 0 stopped as asked, 1 failed, 2 wrong options or configuration,\n"
 	      "3 another karstd serves the socket.\n",
 		to);

@@ -103,6 +103,11 @@ void kd_port_choose_addresses(struct kd_port *port, const uint8_t mac[6]);
 /** All from the device to the engine's port.  -EIO: said why; kd_port_close_device() in any case. */
 int kd_port_open(
 	struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e, struct kd_port *port);
+/** Its device is open, and was the engine's before (karst_engine_port_lose).  -EIO: said why. */
+int kd_port_again(const struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e,
+	struct kd_port *port);
+/** All that open has made; for good. */
+void kd_port_close(struct kd_port *port);
 /** If it is open.  The port may be opened again, as new. */
 void kd_port_close_device(struct kd_port *port);
 

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "conf_value.h"
+#include "follow.h"
 #include "karst_log.h"
 #include "netdev_driver.h"
 
@@ -65,6 +66,7 @@ netdev_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
 	if (!port->netdev.up)
 		karst_log(KARST_LOG_WARNING, "port %s: interface %s is down: \"ip link set %s up\"",
 			p->name, p->device, p->device);
+	port->opened_mtu = port->netdev.mtu;
 	port->silence_fd = kd_netdev_silence(&port->netdev);
 	if (port->silence_fd == -EADDRINUSE)
 		return kd_port_fault(p,
@@ -125,30 +127,12 @@ netdev_announce(const struct kd_port *port)
 }
 
 static void
-netdev_follow(
-	struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port, struct karst_engine *e)
-{
-	struct kd_netdev now;
-
-	if (!port->added || port->conf->addresses.n != 0)
-		return;
-	if (kd_netdev_read(port->conf->device, &now) != 0 || now.addresses.n == 0 ||
-		memcmp(&now.addresses, &port->netdev.addresses, sizeof(now.addresses)) == 0)
-		return;
-	port->netdev.addresses = now.addresses;
-	kd_port_choose_addresses(port, port->netdev.mac);
-	if (karst_engine_port_set_addrs(e, port->number, port->addresses.n, port->addresses.addr) ==
-		0)
-		karst_log(KARST_LOG_NOTICE, "port %s: interface %s has other addresses now",
-			port->conf->name, port->conf->device);
-}
-
-static void
 netdev_close(struct kd_port *port)
 {
 	kd_port_close_device(port);
 	if (port->silence_fd >= 0)
 		close(port->silence_fd);
+	port->silence_fd = -1;
 }
 
 const struct kd_port_kind kd_port_netdev = {
@@ -168,6 +152,6 @@ const struct kd_port_kind kd_port_netdev = {
 	.ready = netdev_ready,
 	.hint = netdev_hint,
 	.announce = netdev_announce,
-	.follow = netdev_follow,
+	.follow = kd_netdev_follow,
 	.close = netdev_close,
 };

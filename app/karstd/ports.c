@@ -179,20 +179,14 @@ say_port(const struct kd_port *port, const struct karst_engine_port_info *info)
 		port->conf->name, port->conf->device, 128u << info->path_mtu, list);
 }
 
-int
-kd_port_open(
-	struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e, struct kd_port *port)
+static int
+add_port(const struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e,
+	struct kd_port *port)
 {
 	const struct kd_port_kind *kind = port->conf->kind;
 	struct karst_engine_port_config cfg;
-	struct karst_engine_port_info info;
-	struct kd_fds before, fds;
-	int rc;
+	int rc = fill_config(ps, c, port, &cfg);
 
-	kd_wake_scan(&before);
-	rc = kind->open(ps, c, port);
-	if (rc == 0)
-		rc = fill_config(ps, c, port, &cfg);
 	if (rc != 0)
 		return rc;
 	rc = karst_engine_port_add(e, &cfg, &port->number);
@@ -201,27 +195,62 @@ kd_port_open(
 			port->conf->device, strerror(-rc),
 			kind->hint != NULL ? kind->hint(port) : "");
 	port->added = true;
-	kd_wake_scan(&fds);
-	kd_wake_only_new(&fds, &before);
-	if (kind->ready != NULL)
-		rc = kind->ready(port, &fds);
-	if (rc == 0)
-		rc = karst_engine_port_info(e, port->number, &info);
+	return 0;
+}
+
+/* Descriptors for lcores to wait for.  Any other number than one for each is a driver's that does
+ * something else; its lcores look for frames. */
+static int
+finish_port(const struct kd_conf *c, struct karst_engine *e, struct kd_port *port)
+{
+	const struct kd_fds *fds = &port->fds;
+	struct karst_engine_port_info info;
+	int rc = karst_engine_port_info(e, port->number, &info);
+
 	if (rc != 0)
 		return rc;
-	/* Any other number is a driver's that does something else; its lcores look for frames. */
-	if (fds.n != 0 && fds.n == (uint32_t)__builtin_popcountll(info.lcore_mask))
-		karst_engine_port_set_wake_fds(e, port->number, fds.fd, fds.n);
+	if (fds->n != 0 && fds->n == (uint32_t)__builtin_popcountll(info.lcore_mask))
+		karst_engine_port_set_wake_fds(e, port->number, fds->fd, fds->n);
 	if (port->probed)
 		kd_place_warn(c, port->conf, info.lcore_mask, rte_eth_dev_socket_id(port->ethdev));
 	say_port(port, &info);
 	return 0;
 }
 
+int
+kd_port_open(
+	struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e, struct kd_port *port)
+{
+	const struct kd_port_kind *kind = port->conf->kind;
+	struct kd_fds before;
+	int rc;
+
+	kd_wake_scan(&before);
+	rc = kind->open(ps, c, port);
+	if (rc == 0)
+		rc = add_port(ps, c, e, port);
+	if (rc != 0)
+		return rc;
+	kd_wake_scan(&port->fds);
+	kd_wake_only_new(&port->fds, &before);
+	if (kind->ready != NULL)
+		rc = kind->ready(port, &port->fds);
+	return rc == 0 ? finish_port(c, e, port) : rc;
+}
+
+int
+kd_port_again(const struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e,
+	struct kd_port *port)
+{
+	int rc = add_port(ps, c, e, port);
+
+	return rc == 0 ? finish_port(c, e, port) : rc;
+}
+
 /* --- all of them --- */
 
 int
-kd_ports_open(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e)
+kd_ports_open(struct kd_ports *ps, struct kd_conf *c, struct karst_engine *e)
 {
 	uint32_t i;
 	int rc = 0;
@@ -247,6 +276,15 @@ kd_port_close_device(struct kd_port *port)
 }
 
 void
+kd_port_close(struct kd_port *port)
+{
+	if (port->conf->kind->close != NULL)
+		port->conf->kind->close(port);
+	else
+		kd_port_close_device(port);
+}
+
+void
 kd_ports_watch(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e)
 {
 	uint32_t i;
@@ -254,7 +292,7 @@ kd_ports_watch(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine
 	for (i = 0; i < ps->n; i++) {
 		struct kd_port *port = &ps->port[i];
 
-		if (port->conf->kind->follow != NULL)
+		if (!port->removed && port->conf->kind->follow != NULL)
 			port->conf->kind->follow(ps, c, port, e);
 	}
 	karst_engine_links_check(e);
@@ -265,14 +303,9 @@ kd_ports_close(struct kd_ports *ps)
 {
 	uint32_t i;
 
-	for (i = 0; i < ps->n; i++) {
-		struct kd_port *port = &ps->port[i];
-
-		if (port->conf->kind->close != NULL)
-			port->conf->kind->close(port);
-		else
-			kd_port_close_device(port);
-	}
+	for (i = 0; i < ps->n; i++)
+		if (!ps->port[i].removed)
+			kd_port_close(&ps->port[i]);
 	if (ps->xdp_fd >= 0)
 		close(ps->xdp_fd);
 	ps->n = 0;

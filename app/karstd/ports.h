@@ -11,15 +11,22 @@
 #include "wake.h"
 
 struct kd_port {
-	const struct kd_conf_port *conf;
+	struct kd_conf_port *conf;
 	uint8_t number; /* of the engine */
 	bool added;
 	uint16_t ethdev;
 	bool probed; /* ethdev is to be closed */
 	struct kd_addrs addresses;
+	struct kd_fds fds; /* that its driver receives by */
+	bool removed;      /* from the configuration */
 	/* of kernel interfaces; the name of others' */
 	struct kd_netdev netdev;
-	int silence_fd; /* kd_netdev_silence(); -1 */
+	int silence_fd;       /* kd_netdev_silence(); -1 */
+	uint32_t opened_mtu;  /* the interface's, when its driver made its buffers */
+	bool left;            /* there was news that the interface has gone */
+	bool away;            /* the port has gone with it */
+	bool bare;            /* it was said that there are no addresses */
+	const char *obstacle; /* to the port's return, as it was said last; NULL: none */
 	/* of PCI adapters */
 	struct kd_hotplug hotplug;
 };
@@ -34,10 +41,10 @@ struct kd_ports {
 int kd_ports_check(const struct kd_conf *c);
 
 /** Makes all ports.  -EIO: said why; kd_ports_close() in any case. */
-int kd_ports_open(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e);
+int kd_ports_open(struct kd_ports *ps, struct kd_conf *c, struct karst_engine *e);
 
-/** Follows the addresses of kernel interfaces, links, and adapters that are unplugged and come
- * back.  To be called each second or so. */
+/** Follows kernel interfaces, links, and adapters that are unplugged and come back.  To be called
+ * each second or so. */
 void kd_ports_watch(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e);
 
 /** After the engine is gone. */

@@ -10,6 +10,7 @@ static const struct kd_port_kind *const kd_port_kinds[] = {
 	&kd_port_pci,
 	&kd_port_vdev,
 	&kd_port_loopback,
+	&kd_port_tap,
 	&kd_port_netdev,
 };
 

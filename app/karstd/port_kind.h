@@ -8,6 +8,7 @@
  *   port_loopback.c   loopback          no device at all
  *   port_pci.c        PCI address       probed when EAL starts, which may touch no other device
  *   port_vdev.c       net_...           made by hot-plug
+ *   port_tap.c        tap:NAME          a tap by net_kport: the port is its other end
  *   port_netdev.c     kernel interface  net_kport, net_af_packet or net_af_xdp, made by hot-plug;
  *                                       ARP, routes and all that is not RoCE stay with the kernel
  */
@@ -38,10 +39,11 @@ struct kd_port_kind {
 
 	/* --- configuration --- */
 	struct kd_port_unused unused;
-	bool has_drivers;   /* driver = is of use */
-	bool can_isolate;   /* isolate = yes is */
-	bool has_addresses; /* of its own */
-	bool many;          /* any number of ports may have the same device */
+	bool has_drivers;    /* driver = is of use */
+	bool can_isolate;    /* isolate = yes is */
+	bool has_addresses;  /* of its own */
+	bool waits_for_taps; /* its lcores, instead of sockets */
+	bool many;           /* any number of ports may have the same device */
 	void (*defaults)(struct kd_conf_port *p);
 	struct kd_port_needs (*needs)(const struct kd_conf_port *p);
 
@@ -72,12 +74,13 @@ struct kd_port_kind {
 	void (*close)(struct kd_port *port);
 };
 
-extern const struct kd_port_kind kd_port_loopback, kd_port_pci, kd_port_vdev, kd_port_netdev;
+extern const struct kd_port_kind kd_port_loopback, kd_port_pci, kd_port_vdev, kd_port_tap,
+	kd_port_netdev;
 
 /** The kind of device that looks like this; NULL: none does. */
 const struct kd_port_kind *kd_port_kind_of(const char *device);
 
-/** "a PCI address, a kernel interface, net_..., or loopback" */
+/** "a PCI address, a kernel interface, tap:NAME, net_..., or loopback", in some order. */
 void kd_port_kind_forms(char *to, size_t len);
 
 /** What port @p needs; of what @c's ports need, whether any needs it. */

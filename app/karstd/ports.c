@@ -225,13 +225,13 @@ kd_port_open(
 	struct kd_fds before;
 	int rc;
 
-	kd_wake_scan(&before);
+	kd_wake_scan(&before, kind->waits_for_taps);
 	rc = kind->open(ps, c, port);
 	if (rc == 0)
 		rc = add_port(ps, c, e, port);
 	if (rc != 0)
 		return rc;
-	kd_wake_scan(&port->fds);
+	kd_wake_scan(&port->fds, kind->waits_for_taps);
 	kd_wake_only_new(&port->fds, &before);
 	if (kind->ready != NULL)
 		rc = kind->ready(port, &port->fds);

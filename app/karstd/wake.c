@@ -4,7 +4,10 @@
 #include "wake.h"
 
 #include <dirent.h>
+#include <linux/if_tun.h>
+#include <net/if.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 /* The address family of a socket, -1: it is none. */
@@ -23,6 +26,22 @@ kd_wake_is_packet(int fd)
 	return family_of(fd) == AF_PACKET;
 }
 
+static bool
+receives(int fd)
+{
+	int family = family_of(fd);
+
+	return family == AF_PACKET || family == AF_XDP;
+}
+
+static bool
+is_tap(int fd)
+{
+	struct ifreq ifr = {0};
+
+	return ioctl(fd, TUNGETIFF, &ifr) == 0;
+}
+
 static int
 wake_compare(const void *a, const void *b)
 {
@@ -30,7 +49,7 @@ wake_compare(const void *a, const void *b)
 }
 
 void
-kd_wake_scan(struct kd_fds *fds)
+kd_wake_scan(struct kd_fds *fds, bool taps)
 {
 	DIR *dir = opendir("/proc/self/fd");
 	const struct dirent *d;
@@ -39,12 +58,11 @@ kd_wake_scan(struct kd_fds *fds)
 	if (dir == NULL)
 		return;
 	while ((d = readdir(dir)) != NULL && fds->n < KD_MAX_FDS) {
-		int fd = atoi(d->d_name), family;
+		int fd = atoi(d->d_name);
 
 		if (d->d_name[0] == '.' || fd == dirfd(dir))
 			continue;
-		family = family_of(fd);
-		if (family == AF_PACKET || family == AF_XDP)
+		if (taps ? is_tap(fd) : receives(fd))
 			fds->fd[fds->n++] = fd;
 	}
 	closedir(dir);

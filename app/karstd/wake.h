@@ -2,7 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What a sleeping lcore can wait for: the sockets in which net_af_packet and net_af_xdp receive.
+ * What a sleeping lcore can wait for: the sockets in which drivers of kernel interfaces receive,
+ * and taps.
  * DPDK does not say which they are, so they are found by comparing the descriptors of this process
  * before and after the device was made.
  */
@@ -19,9 +20,9 @@ struct kd_fds {
 	int fd[KD_MAX_FDS];
 };
 
-/** Descriptors that a driver receives frames from: AF_PACKET and AF_XDP sockets, in the order in
- *  which they were opened, which is that of the queues. */
-void kd_wake_scan(struct kd_fds *fds);
+/** Descriptors that a driver receives frames from: AF_PACKET and AF_XDP sockets, or else taps, in
+ *  the order in which they were opened, which is that of the queues. */
+void kd_wake_scan(struct kd_fds *fds, bool taps);
 
 /** Takes out of @fds what is in @before. */
 void kd_wake_only_new(struct kd_fds *fds, const struct kd_fds *before);

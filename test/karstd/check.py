@@ -117,6 +117,12 @@ BAD = {
                                       [(None, 'is no kernel interface')]),
     'a tap of a kernel interface': ('[port a]\ndevice = eth0\nexception_tap = tap0\n',
                                     [(None, 'the kernel has its interface anyhow')]),
+    'a tap of no name': ('[port a]\ndevice = tap:\n', [(2, 'no kind of device')]),
+    'a tap of a tap': ('[port a]\ndevice = tap:kt0\naddresses = 192.0.2.1/24\n'
+                       'exception_tap = kt1\n', [(None, 'the kernel has its interface anyhow')]),
+    'a tap without addresses': ('[port a]\ndevice = tap:kt0\n', [(None, 'addresses: none is given')]),
+    'a tap with a driver': ('[port a]\ndevice = tap:kt0\naddresses = 192.0.2.1/24\ndriver = kport\n',
+                            [(None, 'is no kernel interface')]),
     'a tap with a bad name': ('[port a]\ndevice = net_null0\nexception_tap = a/b\n',
                               [(3, 'not the name of an interface'),
                                ]),
@@ -152,7 +158,9 @@ GOOD = {
         'gateway6 = 2001:db8::2\nexception_tap = rdma0\nvlan = 7\nmac = 02:00:00:00:00:01\n'
         '[port c]\ndevice = eth0\ndriver = af_xdp\n'
         '[port d]\ndevice = eth1\nlink_local = yes\nmtu = 1500\n'
-        '[port e]\ndevice = loopback\n',
+        '[port e]\ndevice = loopback\n'
+        '[port f]\ndevice = tap:kt0\naddresses = 198.51.100.1/24\nvlan = 3\n'
+        'mac = 02:00:00:00:00:02\ngateway4 = 198.51.100.2\n',
     'a link-local router':
         '[port a]\ndevice = net_null0\nlink_local = yes\ngateway6 = fe80::1\n',
     'addresses on several lines':

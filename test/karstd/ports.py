@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 from bed import Daemon, HANG_S, Tap  # noqa: E402
@@ -225,6 +226,50 @@ def netdev(tap, karstd, perf, member, folder, driver, mtu, path_mtu):
                   [text for text in left if 'xdp' in text.replace(DEV, '')])
 
 
+def neighbour(address, dev):
+    """@return problems: the kernel of the first namespace does not learn who has the address."""
+    end = time.monotonic() + HANG_S
+    while 'lladdr' not in sh('ip', '-n', NETNS[0], 'neighbour', 'show', address, 'dev', dev):
+        if time.monotonic() > end:
+            return [sh('ip', '-n', NETNS[0], 'neighbour')]
+        sh(*in_netns(0, sys.executable, '-c', KNOCK, address, '4792'))
+    return []
+
+
+def taps(tap, karstd, perf, member, folder):
+    """Two daemons at taps that a bridge joins, with the host's own stack at it, too."""
+    name = NETNS[0]
+    sh('ip', 'netns', 'add', name)
+    ds = []
+    try:
+        sh('ip', '-n', name, 'link', 'set', 'lo', 'up')
+        sh('ip', '-n', name, 'link', 'add', 'kbr', 'type', 'bridge')
+        for end in (0, 1):
+            conf = f'[port a]\ndevice = tap:kt{end}\naddresses = {ADDRESS[end]}/24\n'
+            ds.append(Daemon(karstd, folder, conf + ('[engine]\nlcores = 0,1\n' if end else ''),
+                             name=f'tap{end}', netns=name))
+        problems = ds[0].start() + ds[1].start()
+        tap.point('taps: two daemons start', problems)
+        if not problems:
+            for end in (0, 1):
+                sh('ip', '-n', name, 'link', 'set', f'kt{end}', 'master', 'kbr')
+            sh('ip', '-n', name, 'link', 'set', 'kbr', 'up')
+            sh('ip', '-n', name, 'address', 'add', '192.0.2.100/24', 'dev', 'kbr')
+            tap.point('taps: traffic', traffic(perf, ds[0].socket, ds[1].socket, 4096))
+            tap.point('taps: multicast', multicast(member, ds[0].socket, ds[1].socket))
+            tap.point("taps: the host's stack finds the port by ARP", neighbour(ADDRESS[0], 'kbr'))
+            other = Daemon(karstd, folder, f'[port a]\ndevice = tap:kt0\naddresses = {ADDRESS[0]}/24\n',
+                           name='tapx', netns=name)
+            tap.point('taps: a tap has one daemon',
+                      other.refuses(1, 'tap kt0: Device or resource busy'))
+        for d in ds:
+            tap.point(f'{d.name[:4]}: it stops', d.stop())
+    finally:
+        for d in ds:
+            d.kill()
+        sh('ip', 'netns', 'del', name, check=False)
+
+
 def netdev_faults(tap, karstd, folder):
     with Network(1500):
         d = Daemon(karstd, folder, netdev_conf('af_packet', 'mtu = 4180\n'), name='mtu',
@@ -297,6 +342,7 @@ def main(argv):
         if reason:
             tap.skip('ports of kernel interfaces', reason)
             return tap.finish()
+        taps(tap, karstd, perf, member, folder)
         netdev(tap, karstd, perf, member, folder, 'kport', 9000, 4096)
         netdev(tap, karstd, perf, member, folder, 'auto', 1500, 1024)
         netdev(tap, karstd, perf, member, folder, 'af_packet', 9000, 4096)

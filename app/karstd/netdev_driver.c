@@ -13,7 +13,7 @@
 /* --- net_kport: karst's own.  It narrows its sockets to RoCE by itself. --- */
 
 static int
-kport_open(struct kd_ports *ps, struct kd_port *port, uint32_t queues)
+kport_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port, uint32_t queues)
 {
 	char name[64], args[256];
 
@@ -44,7 +44,7 @@ kport_note(const struct kd_port *port)
 #define PACKET_UNIT      16u /* framecnt is a multiple of it */
 
 static int
-packet_open(struct kd_ports *ps, struct kd_port *port, uint32_t queues)
+packet_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port, uint32_t queues)
 {
 	const struct kd_conf_port *p = port->conf;
 	char name[64], args[256];
@@ -58,7 +58,11 @@ packet_open(struct kd_ports *ps, struct kd_port *port, uint32_t queues)
 
 /* --- net_af_xdp --- */
 
-#define XDP_LARGEST_MTU 3000u /* most interfaces take a little more */
+/* It takes no frame that does not fit into a page with what stands in front of it; the kernel has
+ * no larger chunks, in huge pages either.  The interface's own MTU may be larger. */
+#define XDP_LARGEST_MTU 3000u
+/* Frames that a poll takes from the interface itself, where an lcore does nothing but that. */
+#define XDP_BUSY_BUDGET 64u
 
 static int
 xdp_check(const struct kd_port *port, uint32_t queues)
@@ -81,7 +85,7 @@ xdp_check(const struct kd_port *port, uint32_t queues)
 }
 
 static int
-xdp_open(struct kd_ports *ps, struct kd_port *port, uint32_t queues)
+xdp_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port, uint32_t queues)
 {
 	const struct kd_conf_port *p = port->conf;
 	char name[64], args[256], path[64];
@@ -95,11 +99,18 @@ xdp_open(struct kd_ports *ps, struct kd_port *port, uint32_t queues)
 		return kd_port_fault(p, "the XDP program: %s", strerror(-ps->xdp_fd));
 	kd_xdp_path(ps->xdp_fd, path, sizeof(path));
 	snprintf(name, sizeof(name), "net_af_xdp_%s", port->netdev.name);
-	/* Busy polling of sockets would fight with the idle modes of lcores. */
+	/* Else busy polling of sockets would fight with the idle modes of lcores. */
 	snprintf(args, sizeof(args),
-		"iface=%s,start_queue=0,queue_count=%u,busy_budget=0,xdp_prog=%s",
-		port->netdev.name, queues, path);
+		"iface=%s,start_queue=0,queue_count=%u,busy_budget=%u,xdp_prog=%s",
+		port->netdev.name, queues, c->engine.idle == KARST_IDLE_POLL ? XDP_BUSY_BUDGET : 0,
+		path);
 	return kd_port_plug(port, name, args);
+}
+
+static const char *
+xdp_note(const struct kd_port *port)
+{
+	return ": path MTU up to 2048, since DPDK's driver takes no frame of two buffers";
 }
 
 /* What the kernel says about XDP is not always said by the driver. */
@@ -107,7 +118,8 @@ static const char *
 xdp_hint(const struct kd_port *port)
 {
 	if (port->netdev.mtu > XDP_LARGEST_MTU)
-		return "; its MTU is probably too large for XDP: 2132 is what path MTU 2048 needs";
+		return "; its MTU is probably too large for XDP with its driver: 2132 is what path MTU "
+		       "2048 needs";
 	return "; driver = auto works with every interface";
 }
 
@@ -128,7 +140,9 @@ static const struct kd_netdev_driver kd_netdev_drivers[] = {
 		/* one more for its fill ring */
 		.needs = {.rx_buffers = 2, .page_buffers = true, .xdp = true},
 		.all_rx_queues = true,
+		.largest_mtu = XDP_LARGEST_MTU,
 		.open = xdp_open,
+		.note = xdp_note,
 		.hint = xdp_hint},
 };
 

@@ -12,11 +12,13 @@
 struct kd_netdev_driver {
 	const char *name; /* as in karst.conf */
 	struct kd_port_needs needs;
-	bool force_mtu;      /* it tells DPDK a wrong MTU */
-	bool all_rx_queues;  /* each receive queue of the interface must be served */
-	bool follows;        /* to an interface that is made anew, and to any MTU */
-	bool narrow_sockets; /* its sockets get all frames unless they are told otherwise */
-	int (*open)(struct kd_ports *ps, struct kd_port *port, uint32_t queues);
+	bool force_mtu;       /* it tells DPDK a wrong MTU */
+	bool all_rx_queues;   /* each receive queue of the interface must be served */
+	bool follows;         /* to an interface that is made anew, and to any MTU */
+	bool narrow_sockets;  /* its sockets get all frames unless they are told otherwise */
+	uint32_t largest_mtu; /* of the port, whatever the interface's; 0: any */
+	int (*open)(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port,
+		uint32_t queues);
 	/* The rest of the line that names it, or "". */
 	const char *(*note)(const struct kd_port *port);
 	/* As in kd_port_kind. */

@@ -78,17 +78,21 @@ netdev_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
 			p, "UDP port 4791 of %s: %s", p->device, strerror(-port->silence_fd));
 	if (driver->all_rx_queues && port->netdev.rx_queues != 0)
 		queues = port->netdev.rx_queues;
-	return driver->open(ps, port, (uint32_t)__builtin_popcountll(kd_port_lcores(c, p, queues)));
+	return driver->open(
+		ps, c, port, (uint32_t)__builtin_popcountll(kd_port_lcores(c, p, queues)));
 }
 
 static void
 netdev_fill(const struct kd_ports *ps, struct kd_port *port, struct karst_engine_port_config *cfg)
 {
+	const struct kd_netdev_driver *driver = kd_netdev_driver_of(port->conf);
+	uint32_t most = driver->largest_mtu != 0 ? driver->largest_mtu : UINT16_MAX;
+
 	/* Drivers do not ask the interface for its MTU. */
 	cfg->netdev = port->conf->device;
-	cfg->force_mtu = kd_netdev_driver_of(port->conf)->force_mtu;
+	cfg->force_mtu = driver->force_mtu;
 	if (cfg->mtu == 0)
-		cfg->mtu = (uint16_t)karst_min_u32(port->netdev.mtu, UINT16_MAX);
+		cfg->mtu = (uint16_t)karst_min_u32(port->netdev.mtu, most);
 	cfg->all_groups = true; /* the kernel joins them */
 }
 

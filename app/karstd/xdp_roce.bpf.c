@@ -9,6 +9,10 @@
  * IPv4 packets with options go to the kernel: no RoCE peer sends them, and the ICRC does not cover
  * options.  Fragments do, too, since a RoCE packet is never one.
  *
+ * "frags": frames that do not fit into one page may come, too, so that the MTU of the interface is as
+ * large as its administrator likes.  Their headers are in the first part.  RoCE frames that are so
+ * long are lost, since net_af_xdp takes none of two buffers.
+ *
  * xsks_map is the name by which the driver finds the map; it has a slot for each receive queue.
  * None of the helpers asks for another license than the file has.
  */
@@ -60,7 +64,7 @@ is_roce_ip6(const struct ipv6hdr *ip, const void *end)
 		is_roce_udp((const void *)(ip + 1), end);
 }
 
-SEC("xdp")
+SEC("xdp.frags")
 int
 karst_roce(struct xdp_md *ctx)
 {

@@ -163,7 +163,7 @@ sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 sock.connect((sys.argv[1], int(sys.argv[2])))
 sock.settimeout(1)
 try:
-    sock.send(b'hello')
+    sock.send(bytes(int(sys.argv[3])))
     sock.recv(10)
 except ConnectionRefusedError:
     print('refused')
@@ -172,19 +172,20 @@ except socket.timeout:
 '''
 
 
-def knock(port):
-    return sh(*in_netns(1, sys.executable, '-c', KNOCK, ADDRESS[0], str(port))).strip()
+def knock(port, size=5):
+    return sh(*in_netns(1, sys.executable, '-c', KNOCK, ADDRESS[0], str(port), str(size))).strip()
 
 
-def kernel_goes_on():
+def kernel_goes_on(mtu):
     """What is not RoCE is the kernel's as before; RoCE is not."""
     problems = []
     found = knock(4791)
     if found != 'silence':
         problems.append(f'the kernel answers RoCE: {found}')
-    found = knock(4792)
-    if found != 'refused':
-        problems.append(f'the kernel does not answer other UDP: {found}')
+    for size in (5, mtu - 28):
+        found = knock(4792, size)
+        if found != 'refused':
+            problems.append(f'the kernel does not answer other UDP of {size} bytes: {found}')
     tcp = subprocess.run(in_netns(1, sys.executable, '-c', TCP, ADDRESS[0]), check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=HANG_S)
@@ -210,7 +211,7 @@ def netdev(tap, karstd, perf, member, folder, driver, mtu, path_mtu):
         if not problems:
             tap.point(f'{driver}: traffic', traffic(perf, ds[0].socket, ds[1].socket, path_mtu))
             tap.point(f'{driver}: multicast', multicast(member, ds[0].socket, ds[1].socket))
-            tap.point(f'{driver}: the kernel goes on with the rest', kernel_goes_on())
+            tap.point(f'{driver}: the kernel goes on with the rest', kernel_goes_on(mtu))
             other = Daemon(karstd, folder, netdev_conf(driver), name='other', netns=NETNS[0])
             tap.point(f'{driver}: an interface has one daemon',
                       other.refuses(1, f'UDP port 4791 of {DEV} belongs to another program'))
@@ -232,7 +233,7 @@ def neighbour(address, dev):
     while 'lladdr' not in sh('ip', '-n', NETNS[0], 'neighbour', 'show', address, 'dev', dev):
         if time.monotonic() > end:
             return [sh('ip', '-n', NETNS[0], 'neighbour')]
-        sh(*in_netns(0, sys.executable, '-c', KNOCK, address, '4792'))
+        sh(*in_netns(0, sys.executable, '-c', KNOCK, address, '4792', '5'))
     return []
 
 
@@ -283,16 +284,24 @@ def netdev_faults(tap, karstd, folder):
                   d.refuses(1, f'interface {DEV} has no IP address'))
 
 
+def xdp_polls(tap, karstd, folder):
+    with Network(3000):
+        for idle, budget in (('poll', 64), ('yield', 0)):
+            d = Daemon(karstd, folder, netdev_conf(
+                'af_xdp', f'[engine]\nidle = {idle}\n[log]\ndpdk_level = info\n'),
+                name=idle, netns=NETNS[0])
+            problems = d.start()
+            busy = 'Busy polling budget set to: 64' in d.text()
+            tap.point(f'af_xdp: a budget of {budget} for busy polling with idle = {idle}',
+                      problems + ([] if busy == bool(budget) else [d.text()]) + d.stop())
+
+
 def xdp_faults(tap, karstd, folder):
     with Network(3000, queues=2):
         d = Daemon(karstd, folder, netdev_conf('af_xdp') + '[engine]\nlcores = 0\n', name='queue',
                    netns=NETNS[0])
         tap.point('af_xdp: more queues than lcores',
                   d.refuses(1, '2 receive queues and 1 lcores', 'ethtool -L'))
-    with Network(9000):
-        d = Daemon(karstd, folder, netdev_conf('af_xdp'), name='jumbo', netns=NETNS[0])
-        tap.point('af_xdp: an MTU that is too large',
-                  d.refuses(1, 'port a', 'its MTU is probably too large for XDP'))
     with Network(3000):
         source = os.path.join(folder, 'other.c')
         with open(source, 'w', encoding='ascii') as f:
@@ -353,6 +362,8 @@ def main(argv):
             tap.skip('af_xdp', reason)
             return tap.finish()
         netdev(tap, karstd, perf, member, folder, 'af_xdp', 3000, 2048)
+        netdev(tap, karstd, perf, member, folder, 'af_xdp', 9000, 2048)
+        xdp_polls(tap, karstd, folder)
         xdp_faults(tap, karstd, folder)
     return tap.finish()
 

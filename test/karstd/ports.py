@@ -15,7 +15,10 @@ import tempfile
 import threading
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, '..', 'common'), os.path.join(HERE, '..', '..', 'usertools')]
+sys.dont_write_bytecode = True
+import karst_observe  # noqa: E402
 from bed import Daemon, HANG_S, Tap  # noqa: E402
 
 NETNS = [f'karstd{os.getpid()}a', f'karstd{os.getpid()}b']
@@ -58,7 +61,7 @@ class Network:
             sh('ip', 'netns', 'del', name, check=False)
 
 
-def traffic(perf, server, client, mtu):
+def traffic(perf, server, client, mtu, *more):
     """A little of it between two daemons, every byte verified; test/perf has the rest."""
     with subprocess.Popen([perf, '--connect', server, '--server', '--tcp-port', '0'],
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -68,7 +71,7 @@ def traffic(perf, server, client, mtu):
             return ['no server: ' + line + peer.stdout.read()]
         try:
             run = subprocess.run([perf, '--connect', client, '--peer', 'localhost', '--tcp-port',
-                                  line.split()[-1], '--mtu', str(mtu), *TRAFFIC],
+                                  line.split()[-1], '--mtu', str(mtu), *TRAFFIC, *more],
                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.STDOUT, text=True, timeout=2 * HANG_S,
                                  check=False)
@@ -271,6 +274,37 @@ def taps(tap, karstd, perf, member, folder):
         sh('ip', 'netns', 'del', name, check=False)
 
 
+def lcores_of(d):
+    engine = karst_observe.find_engines(prefix=d.name)[0]
+    try:
+        return list(engine.rows('lcores').values())
+    finally:
+        engine.telemetry.close()
+
+
+def two_lcores(tap, karstd, perf, folder):
+    """Queue pairs on both lcores of a port with two queues.  net_kport gives each lcore what is for
+    its own queue pairs; who spreads otherwise has some of it handed on, and nothing is lost."""
+    for driver in ('kport', 'af_packet'):
+        with Network(9000):
+            ds = [Daemon(karstd, folder, netdev_conf(driver, '[engine]\nlcores = 0,1\n'),
+                         name=f'two{end}', netns=NETNS[end]) for end in (0, 1)]
+            problems = ds[0].start() + ds[1].start()
+            if not problems:
+                problems = traffic(perf, ds[0].socket, ds[1].socket, 4096, '--qps', '16')
+            for d in ds if not problems else []:
+                rows = lcores_of(d)
+                for name in ('rx_frames', 'tx_frames'):
+                    if min(row[name] for row in rows) == 0:
+                        problems.append(f'{name}: {[row[name] for row in rows]}')
+                handed = sum(row['handoff_out'] for row in rows)
+                if (driver == 'kport' and handed) or handed != sum(
+                        row['handoff_in'] for row in rows):
+                    problems.append(f'{handed} packets were handed on')
+            tap.point(f'{driver}: two lcores at each end, queue pairs on both',
+                      problems + ds[0].stop() + ds[1].stop())
+
+
 def netdev_faults(tap, karstd, folder):
     with Network(1500):
         d = Daemon(karstd, folder, netdev_conf('af_packet', 'mtu = 4180\n'), name='mtu',
@@ -353,6 +387,7 @@ def main(argv):
             return tap.finish()
         taps(tap, karstd, perf, member, folder)
         netdev(tap, karstd, perf, member, folder, 'kport', 9000, 4096)
+        two_lcores(tap, karstd, perf, folder)
         netdev(tap, karstd, perf, member, folder, 'auto', 1500, 1024)
         netdev(tap, karstd, perf, member, folder, 'af_packet', 9000, 4096)
         netdev(tap, karstd, perf, member, folder, 'af_packet', 1500, 1024)

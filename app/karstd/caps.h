@@ -8,8 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/** The capabilities that the privileged part (part.h) needs, a bit each; @xdp: programs are attached
- *  to interfaces.  The engine's process needs none once all is open. */
+/** The capabilities that the privileged part (part.h) needs, a bit each; @xdp: programs are
+ *  attached to interfaces.  The engine's process needs none once all is open. */
 uint64_t kd_caps_of_part(bool xdp);
 
 /** Those that this thread has permitted; that are ambient. */

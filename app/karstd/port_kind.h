@@ -103,7 +103,8 @@ uint64_t kd_port_lcores(const struct kd_conf *c, const struct kd_conf_port *p, u
 /** Sets port->addresses from the configuration, or the device's own; link-local ones from @mac. */
 void kd_port_choose_addresses(struct kd_port *port, const uint8_t mac[6]);
 
-/** All from the device to the engine's port.  -EIO: said why; kd_port_close_device() in any case. */
+/** All from the device to the port of the engine.  -EIO: said why; kd_port_close_device() in any
+ *  case. */
 int kd_port_open(
 	struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e, struct kd_port *port);
 /** Its device is open, and was the engine's before (karst_engine_port_lose).  -EIO: said why. */

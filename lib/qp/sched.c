@@ -9,10 +9,10 @@
  * next burst.
  *
  * Queue pairs are taken off the list a few at a time into ready[], so that the next ones are being
- * loaded while the first one builds.  One whose port takes nothing is parked at that port, and comes
- * back to the end of the list when the port takes frames again.  It is flushed all the same if it is
- * in Error.  A UD queue pair is parked at the port that its next packet goes to: no visit builds for
- * two ports.
+ * loaded while the first one builds.  One whose port takes nothing is parked at that port, and
+ * comes back to the end of the list when the port takes frames again.  It is flushed all the same
+ * if it is in Error.  A UD queue pair is parked at the port that its next packet goes to: no visit
+ * builds for two ports.
  *
  * A queue pair in ready[], or parked, may be on the list as well, since karst_core_activate() looks
  * at one bit only; then it gets a turn too many, in which it has nothing to send.

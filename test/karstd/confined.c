@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* What is left to a process whose system calls are limited as karstd's are, or, with "part", as those
- * of its privileged part are (TAP). */
+/* What is left to a process whose system calls are limited as karstd's are, or, with "part", as
+ * those of its privileged part are (TAP). */
 #include "confine.h"
 
 #include <errno.h>

@@ -5,8 +5,8 @@
  * Ways from a port's address to a peer's, for MADs and for identifiers.
  *
  * A path is asked for once, whoever wants it; meanwhile they wait with it.  Each look is a control
- * call, made by the thread without the lock; only the thread forgets paths, so the one that it looks
- * for stays.  Then all MADs go to one list, in their order, from which the thread sends.
+ * call, made by the thread without the lock; only the thread forgets paths, so the one that it
+ * looks for stays.  Then all MADs go to one list, in their order, from which the thread sends.
  *
  * A path that was found is used for some seconds, and then looked for again, which costs one look.
  * One that was not found stays as such for a second, lest somebody who sends requests with made-up

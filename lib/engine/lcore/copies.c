@@ -5,10 +5,10 @@
  * Copies of an lcore: the driver's side of karst_copy.h.
  *
  * What lib/qp submits is done at the next safe point of the lcore's turn (lcore.c), after frames
- * were received or after they were sent: no entry point of the core is being called there, and all that
- * the lcore knows is in its structure.  Nearly all of it is done on the spot, since a copy takes
- * about as long as the packet that it belongs to; what would make the turn long waits for the safe
- * points of the next ones.
+ * were received or after they were sent: no entry point of the core is being called there, and all
+ * that the lcore knows is in its structure.  Nearly all of it is done on the spot, since a copy
+ * takes about as long as the packet that it belongs to; what would make the turn long waits for the
+ * safe points of the next ones.
  *
  * A copy knows its bytes by the program's addresses and no longer by windows of this process, so
  * regions can go while it is under way; it stops at the first byte that is not there.

@@ -577,8 +577,8 @@ accuse_alone(struct karst_space *s, void *arg)
 	accuse(lc->e->watch, lc, 0, s);
 }
 
-/* Frames of several queue pairs are sealed at once.  If all their unmapped bytes are of one program,
- * it is that one. */
+/* Frames of several queue pairs are sealed at once.  If all their unmapped bytes are of one
+ * program, it is that one. */
 static void
 accuse_sealed(struct eng_lcore *lc)
 {
@@ -819,9 +819,9 @@ eng_watch_leave(struct eng_lcore *lc, struct eng_crew *crew)
 }
 
 /*
- * The watch must run when all processors are wanted, or it sees late what holds an lcore.  It sleeps
- * nearly always, so real-time priority takes nothing from others.  Not everybody may have that; the
- * highest nice value that is allowed is the next best, and the ordinary one will do.
+ * The watch must run when all processors are wanted, or it sees late what holds an lcore.  It
+ * sleeps nearly always, so real-time priority takes nothing from others.  Not everybody may have
+ * that; the highest nice value that is allowed is the next best, and the ordinary one will do.
  */
 static int
 start_thread(struct eng_watch *watch)

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Where addresses of unmapped memory lead (karst_unmapped.h): into a mapped piece of a window, which is
- * followed like any other memory, or into one that has none, which is copied (copies.c).
+ * Where addresses of unmapped memory lead (karst_unmapped.h): into a mapped piece of a window,
+ * which is followed like any other memory, or into one that has none, which is copied (copies.c).
  *
  * If a program took pages away that are mapped (window.c), frames may have been built from the
  * zeros that took their place.  Those are not sent.  The keys of that program become unusable, so

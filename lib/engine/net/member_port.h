@@ -23,7 +23,8 @@ enum eng_neigh_fate eng_member_rx(struct eng_lcore *lc, uint8_t port, const stru
 /* At lc->member_ns: sends what is due. */
 void eng_member_expire(struct eng_lcore *lc);
 
-/* A control thread: the groups of @port, which the engine reports, are these now, in ascending order. */
+/* A control thread: the groups of @port, which the engine reports, are these now, in ascending
+ * order. */
 void eng_member_set(struct karst_engine *e, uint8_t port, const uint8_t (*ips)[16], uint32_t n);
 
 /* The kernel's part of it.  Errors are logged. */

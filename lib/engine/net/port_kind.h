@@ -45,16 +45,16 @@ struct eng_port_ops {
 	bool (*matches)(const struct karst_engine_port_config *cfg);
 	/* What is wrong with the configuration of such a port, or NULL. */
 	const char *(*fault)(const struct karst_engine_port_config *cfg);
-	/* Sets name, MTUs, MAC address and all_groups, and starts what is to be started.  On failure,
-	 * which is logged, it is left stopped. */
+	/* Sets name, MTUs, MAC address and all_groups, and starts what is to be started.  On
+	 * failure, which is logged, it is left stopped. */
 	int (*bring_up)(struct karst_engine *e, struct eng_port *p,
 		const struct karst_engine_port_config *cfg);
 	/* NULL: nothing to stop. */
 	void (*stop)(struct eng_port *p);
 	/* Is the link up, and how fast (0: not known)?  NULL: always up. */
 	bool (*link)(const struct eng_port *p, uint32_t *mbps);
-	/* Makes what has to be there before lcores serve the port; port_life.c destroys it, also after
-	 * a failure.  NULL: nothing. */
+	/* Makes what has to be there before lcores serve the port; port_life.c destroys it, also
+	 * after a failure.  NULL: nothing. */
 	int (*make_link)(struct karst_engine *e, uint8_t port);
 	/* Tells the link all addresses of the port.  NULL: nobody there. */
 	void (*announce)(struct karst_engine *e, uint8_t port);
@@ -67,8 +67,8 @@ struct eng_port_ops {
 	/* Fills in whom to ask for @ip from own address @own.  NULL, or why there is no path. */
 	const char *(*next_hop)(const struct eng_port *p, const struct karst_engine_addr *own,
 		const uint8_t ip[16], struct eng_lookup *l);
-	/* Finds out path->dst_mac; without ctl_lock.  0, -EHOSTUNREACH, -EINVAL if the port has gone
-	 * meanwhile, or what ended the wait. */
+	/* Finds out path->dst_mac; without ctl_lock.  0, -EHOSTUNREACH, -EINVAL if the port has
+	 * gone meanwhile, or what ended the wait. */
 	int (*resolve)(
 		struct karst_engine *e, struct eng_lookup *l, const struct eng_patience *patience);
 	/* As karst_engine_neigh_list(), without ctl_lock. */

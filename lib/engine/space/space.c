@@ -6,9 +6,9 @@
  *
  * A region is a window (window.h).  Its pieces are opened and checked first (piece.c); only when
  * all are found good are addresses taken and files mapped over them.  Pieces that are copied get
- * no pages.  If there is one, the region's host addresses are those of unmapped memory (karst_unmapped.h), and
- * unmapped.c serves every access, piece by piece; if there is none, lib/mem and lib/qp see plain
- * memory.
+ * no pages.  If there is one, the region's host addresses are those of unmapped memory
+ * (karst_unmapped.h), and unmapped.c serves every access, piece by piece; if there is none, lib/mem
+ * and lib/qp see plain memory.
  *
  * Files whose pages exist are mapped with their page tables filled, so that no lcore ever takes a
  * page fault there.  Pages that do not exist are not made, as they would be the engine's to pay

@@ -192,8 +192,8 @@ void expect_untouched_at(
 void turn(struct bed *b);
 /** One visit to one QP, with room for @frames and @bytes; no timers.  @return QP wants more. */
 bool turn_once(struct bed *b, uint32_t frames, uint32_t bytes);
-/** One visit to the QP that the scheduler picks, with room for @frames, or with @parked, what is done
- *  with one whose port takes nothing.  @return that QP; NULL: none */
+/** One visit to the QP that the scheduler picks, with room for @frames, or with @parked, what is
+ *  done with one whose port takes nothing.  @return that QP; NULL: none */
 struct karst_core_qp *visit_picked(struct bed *b, uint32_t frames, struct karst_parked *parked);
 /** Moves the clock, then turn(). */
 void advance_time(struct bed *b, uint64_t ns);

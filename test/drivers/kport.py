@@ -482,6 +482,18 @@ def tap_goes(tap, b, pmd, name):
     finally:
         sh('ip', 'netns', 'del', other, check=False)
 
+def without_ring(tap, module):
+    """As where the kernel refuses one: the same frames come in, each by a system call."""
+    a, b = open_port('ka0'), open_port('kb0')
+    pmd = Testpmd(module, ',ring=0')
+    problems = pmd.start()
+    if not problems:
+        settle(a, b)
+        _, grew = check_forwarding(tap, a, b, pmd, 'ring=0')
+        if grew['rx_trains'] != 9:
+            problems = [f'{grew["rx_trains"]} trains were received']
+    tap.point('ring=0: trains are received', problems + pmd.stop())
+
 
 def arguments(tap, module):
     for args, text in (('', 'iface=NAME is missing'), (',iface=nothere', 'no such interface'),
@@ -561,6 +573,7 @@ def main(argv):
         without_trains(tap, argv[1])
         several_queues(tap, argv[1])
         taps(tap, argv[1])
+        without_ring(tap, argv[1])
         arguments(tap, argv[1])
         bad_icrc(tap, argv[2], folder)
     return tap.finish()

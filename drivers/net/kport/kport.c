@@ -127,7 +127,7 @@ static int
 parse_args(const char *args, struct kp_port *p)
 {
 	static const char *const keys[] = {"iface", "tap", "mac", "qpairs", "roce", "trains",
-		"spread", "rcvbuf", "sndbuf", NULL};
+		"ring", "spread", "rcvbuf", "sndbuf", NULL};
 	char tap[IF_NAMESIZE] = "";
 	uint32_t queues = 1;
 	struct {
@@ -141,6 +141,7 @@ parse_args(const char *args, struct kp_port *p)
 		{"qpairs", parse_queues, &queues},
 		{"roce", parse_flag, &p->roce},
 		{"trains", parse_flag, &p->trains},
+		{"ring", parse_flag, &p->want_ring},
 		{"spread", parse_spread, &p->spread},
 		{"rcvbuf", parse_bytes, &p->rcvbuf},
 		{"sndbuf", parse_bytes, &p->sndbuf},
@@ -151,8 +152,8 @@ parse_args(const char *args, struct kp_port *p)
 
 	if (kv == NULL) {
 		KP_LOG(ERR,
-			"\"%s\": its arguments are iface, tap, mac, qpairs, roce, trains, spread, "
-			"rcvbuf, sndbuf\n",
+			"\"%s\": its arguments are iface, tap, mac, qpairs, roce, trains, ring, "
+			"spread, rcvbuf, sndbuf\n",
 			args);
 		return -EINVAL;
 	}
@@ -196,6 +197,7 @@ dev_start(struct rte_eth_dev *dev)
 	for (i = 0; i < p->nq; i++) {
 		if (p->rxq[i] != NULL) {
 			p->rxq[i]->fd = p->fd[i];
+			p->rxq[i]->ring = p->ring[i].base != NULL ? &p->ring[i] : NULL;
 			kp_rxq_arm(p->rxq[i]);
 		}
 		if (p->txq[i] != NULL)
@@ -210,7 +212,11 @@ static int
 dev_stop(struct rte_eth_dev *dev)
 {
 	struct kp_port *p = dev->data->dev_private;
+	uint16_t i;
 
+	for (i = 0; i < p->nq; i++)
+		if (p->rxq[i] != NULL)
+			p->rxq[i]->ring = NULL;
 	if (p->tap) {
 		kp_tap_stop(p);
 	} else {
@@ -439,6 +445,7 @@ stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *st)
 			st->ibytes += s->bytes - b->bytes;
 			st->ierrors += s->bad - b->bad + s->too_long - b->too_long;
 			st->rx_nombuf += s->no_bufs - b->no_bufs;
+			st->imissed += s->missed - b->missed;
 		}
 		if (p->txq[i] != NULL) {
 			const struct kp_tx_stats *s = &p->txq[i]->stats, *b = &p->tx_base[i];
@@ -448,7 +455,7 @@ stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *st)
 			st->oerrors += s->errors - b->errors;
 		}
 	}
-	st->imissed = missed(p);
+	st->imissed += missed(p);
 	return 0;
 }
 
@@ -581,7 +588,10 @@ check_iface(struct kp_port *p)
 static int
 kp_probe(struct rte_vdev_device *vdev)
 {
-	struct kp_port wish = {.trains = true, .rcvbuf = RCVBUF_DEFAULT, .sndbuf = SNDBUF_DEFAULT};
+	struct kp_port wish = {.trains = true,
+		.want_ring = true,
+		.rcvbuf = RCVBUF_DEFAULT,
+		.sndbuf = SNDBUF_DEFAULT};
 	const char *args = vdev->device.devargs != NULL ? vdev->device.devargs->args : "";
 	struct rte_eth_dev *dev;
 	struct kp_port *p;

@@ -8,6 +8,7 @@
  *	sock.c    packet sockets: how they are made, what is told when the kernel refuses something
  *	tap.c     or taps, of which the port is the other end
  *	recv.c    receiving: trains arrive in the buffers of their datagrams
+ *	ring.c    small frames arrive in memory that the kernel shares
  *	send.c    sending: frames in a row become trains
  *	train.c   headers of trains and of their datagrams; no I/O
  *
@@ -45,6 +46,8 @@
 #define KP_SPILL         65600u
 /** What a poll can leave behind: one message is taken apart completely. */
 #define KP_RX_READY (KP_RX_SLOTS * KP_TRAIN_MAX_RX)
+/** Bytes of a slot of a ring, the kernel's header and the virtio header among them. */
+#define KP_RING_SLOT 2048u
 
 /** Messages of one sendmmsg(), and pieces of all of them. */
 #define KP_TX_MSGS 64u
@@ -65,6 +68,7 @@ enum kp_said {
 	KP_SAID_TOO_LONG = 32,
 	KP_SAID_GONE = 64,
 	KP_SAID_FILTER = 128,
+	KP_SAID_RING = 256,
 };
 
 /** Which queue a frame is given to: by the UDP source port, the low bits of the destination QP's
@@ -93,6 +97,15 @@ struct kp_rx_stats {
 	uint64_t too_long;  /* datagrams that no buffer holds */
 	uint64_t no_bufs;   /* datagrams for which there was none */
 	uint64_t errors;    /* of recvmmsg() */
+	uint64_t missed;    /* messages in the ring for whose rest the socket had no room */
+};
+
+/** Memory that a packet socket shares; base NULL: none. */
+struct kp_ring {
+	uint8_t *base;
+	uint32_t mask; /* slots less one */
+	uint32_t head; /* the next to be looked at */
+	uint32_t owed; /* messages that the socket has of slots before that */
 };
 
 struct kp_rxq {
@@ -106,6 +119,7 @@ struct kp_rxq {
 	uint8_t hdr;
 	uint16_t other_seg; /* of the last train that was not so */
 	struct kp_rx_stats stats;
+	struct kp_ring *ring; /* of its socket; NULL: none, or stopped */
 	struct mmsghdr msg[KP_RX_SLOTS];
 	struct kp_slot slot[KP_RX_SLOTS];
 	uint32_t ready_head, nready;
@@ -140,6 +154,7 @@ struct kp_port {
 	bool roce;   /* nothing but RoCE is received */
 	bool tags;   /* the kernel takes tags out of frames, and says which */
 	bool trains; /* wanted */
+	bool want_ring;
 	enum kp_spread spread;
 	uint32_t rcvbuf, sndbuf;
 	struct rte_eth_dev_data *data;
@@ -151,9 +166,10 @@ struct kp_port {
 	_Atomic bool tx_trains; /* the kernel takes trains */
 	_Atomic uint32_t said;  /* enum kp_said */
 	bool started;
-	int fd[KP_MAX_QUEUES]; /* -1: not opened; kept from one start to the next */
-	uint64_t missed;       /* frames that found a socket full */
-	uint64_t missed_base;  /* of a tap, when they were reset last */
+	int fd[KP_MAX_QUEUES];              /* -1: not opened; kept from one start to the next */
+	struct kp_ring ring[KP_MAX_QUEUES]; /* of these */
+	uint64_t missed;                    /* frames that found a socket full */
+	uint64_t missed_base;               /* of a tap, when they were reset last */
 	struct kp_rx_stats rx_base[KP_MAX_QUEUES];
 	struct kp_tx_stats tx_base[KP_MAX_QUEUES];
 	struct kp_rxq *rxq[KP_MAX_QUEUES];
@@ -177,6 +193,11 @@ __attribute__((format(printf, 3, 4))) void kp_say_once(
 int kp_iface_read(struct kp_port *p, unsigned int *ifindex, unsigned int *flags);
 /** Link speed in Mb/s; RTE_ETH_SPEED_NUM_UNKNOWN. */
 uint32_t kp_iface_speed(const struct kp_port *p);
+
+/** What is in the ring, and what the socket owes of it, is forgotten; the socket receives
+ *  nothing any more. */
+void kp_ring_drop(struct kp_ring *r);
+
 /** Opens the sockets of all queues, or uses those that there are; they receive from then on.
  * -errno; said in words. */
 int kp_sockets_open(struct kp_port *p);

@@ -21,12 +21,12 @@
  *
  * What one recvmmsg() has brought is handed out before the next one is made, so that as soon as a
  * program is told that there is nothing, the socket is readable again when there is.
+ *
+ * Small frames need no recvmmsg() at all where the kernel puts them into a ring (ring.c).
  */
-#include "kport.h"
+#include "recv.h"
 
 #include <errno.h>
-
-#include <linux/if_packet.h>
 
 /* A train of so many is what is to be expected next. */
 #define KP_LONG_TRAIN 4u
@@ -140,20 +140,31 @@ give(struct kp_rxq *q, struct rte_mbuf *m, size_t len)
 	q->stats.bytes += len;
 }
 
-/* A tag that the kernel has taken away. */
-static void
-take_tag(const struct msghdr *h, struct rte_mbuf *m)
+/* A tag that the kernel has taken away, as a message's control data tell. */
+static struct kp_tag
+tag_of(const struct kp_rxq *q, const struct msghdr *h)
 {
 	struct tpacket_auxdata aux;
 	struct cmsghdr *c;
 
+	if (!q->port->tags)
+		return (struct kp_tag){0};
 	for (c = CMSG_FIRSTHDR(h); c != NULL; c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)h, c)) {
 		if (c->cmsg_level != SOL_PACKET || c->cmsg_type != PACKET_AUXDATA)
 			continue;
 		memcpy(&aux, CMSG_DATA(c), sizeof(aux));
-		if ((aux.tp_status & TP_STATUS_VLAN_VALID) == 0)
-			continue;
-		m->vlan_tci = aux.tp_vlan_tci;
+		if ((aux.tp_status & TP_STATUS_VLAN_VALID) != 0)
+			return (struct kp_tag){true, aux.tp_vlan_tci};
+	}
+	return (struct kp_tag){0};
+}
+
+static inline void
+set_flags(struct rte_mbuf *m, struct kp_tag tag, bool no_sum)
+{
+	m->ol_flags = no_sum ? RTE_MBUF_F_RX_L4_CKSUM_NONE : 0;
+	if (tag.present) {
+		m->vlan_tci = tag.tci;
 		m->ol_flags |= RTE_MBUF_F_RX_VLAN | RTE_MBUF_F_RX_VLAN_STRIPPED;
 	}
 }
@@ -180,8 +191,7 @@ drop_partial_checksum(struct rte_mbuf *m, size_t len)
 
 /* A single frame: at most its end is elsewhere. */
 static void
-take_frame(
-	struct kp_rxq *q, struct kp_slot *s, const struct msghdr *h, struct cursor at, size_t len)
+take_frame(struct kp_rxq *q, struct kp_slot *s, struct kp_tag tag, struct cursor at, size_t len)
 {
 	struct rte_mbuf *m = s->buf[0];
 
@@ -197,19 +207,17 @@ take_frame(
 		cursor_skip(&at, s->first);
 		cursor_copy(&at, rte_pktmbuf_mtod_offset(m, uint8_t *, s->first), len - s->first);
 	}
-	m->ol_flags = 0;
-	if (s->vnet.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM && q->port->vnet)
+	set_flags(m, tag, false);
+	if (q->port->vnet && (s->vnet.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) != 0)
 		drop_partial_checksum(m, len);
-	if (q->port->tags)
-		take_tag(h, m);
 	slot_gave(s, 1);
 	give(q, m, len);
 }
 
 /* Each datagram is where it ought to be, and lacks its headers. */
 static void
-take_in_place(struct kp_rxq *q, struct kp_slot *s, const struct msghdr *h,
-	const struct kp_hdrs *hdrs, size_t payload)
+take_in_place(struct kp_rxq *q, struct kp_slot *s, struct kp_tag tag, const struct kp_hdrs *hdrs,
+	size_t payload)
 {
 	const uint8_t *first = rte_pktmbuf_mtod(s->buf[0], const uint8_t *);
 	unsigned int n = (unsigned int)((payload + s->seg - 1) / s->seg), i;
@@ -220,9 +228,7 @@ take_in_place(struct kp_rxq *q, struct kp_slot *s, const struct msghdr *h,
 
 		/* the first one last: the others' are made from its */
 		kp_hdrs_of_one(rte_pktmbuf_mtod(m, uint8_t *), first, hdrs, i, part);
-		m->ol_flags = hdrs->ip6 ? RTE_MBUF_F_RX_L4_CKSUM_NONE : 0;
-		if (q->port->tags)
-			take_tag(h, m);
+		set_flags(m, tag, hdrs->ip6);
 	}
 	for (i = 0; i < n; i++)
 		give(q, s->buf[i],
@@ -232,7 +238,7 @@ take_in_place(struct kp_rxq *q, struct kp_slot *s, const struct msghdr *h,
 
 /* Datagrams are copied to where they ought to be. */
 static void
-take_copies(struct kp_rxq *q, const struct msghdr *h, struct cursor at, const uint8_t *first,
+take_copies(struct kp_rxq *q, struct kp_tag tag, struct cursor at, const uint8_t *first,
 	const struct kp_hdrs *hdrs, size_t payload, uint16_t seg)
 {
 	unsigned int i;
@@ -256,9 +262,7 @@ take_copies(struct kp_rxq *q, const struct msghdr *h, struct cursor at, const ui
 		}
 		kp_hdrs_of_one(rte_pktmbuf_mtod(m, uint8_t *), first, hdrs, i, part);
 		cursor_copy(&at, payload_at(m, hdrs->bytes), part);
-		m->ol_flags = hdrs->ip6 ? RTE_MBUF_F_RX_L4_CKSUM_NONE : 0;
-		if (q->port->tags)
-			take_tag(h, m);
+		set_flags(m, tag, hdrs->ip6);
 		give(q, m, hdrs->bytes + part);
 		q->stats.copied++;
 	}
@@ -279,20 +283,21 @@ guess(struct kp_rxq *q, uint16_t seg, uint8_t hdr, unsigned int n)
 	q->hdr = hdr;
 }
 
+/* @s: NULL if the train is in no slot, and so has to be copied. */
 static void
-take_train(
-	struct kp_rxq *q, struct kp_slot *s, const struct msghdr *h, struct cursor at, size_t len)
+take_train(struct kp_rxq *q, struct kp_slot *s, const struct virtio_net_hdr *vnet,
+	struct kp_tag tag, struct cursor at, size_t len)
 {
 	struct cursor peek = at;
 	uint8_t first[KP_HEADERS_MAX];
 	size_t front = RTE_MIN(len, sizeof(first)), payload;
-	uint16_t seg = s->vnet.gso_size;
+	uint16_t seg = vnet->gso_size;
 	struct kp_hdrs hdrs;
 	unsigned int n;
 
 	cursor_copy(&peek, first, front);
 	/* The upper bit says that there was congestion: the headers say so, too. */
-	if (s->vnet.gso_type != KP_GSO_UDP_L4 || seg == 0 || !kp_hdrs_find(first, front, &hdrs) ||
+	if (vnet->gso_type != KP_GSO_UDP_L4 || seg == 0 || !kp_hdrs_find(first, front, &hdrs) ||
 		len <= hdrs.bytes || len - hdrs.l3 > KP_IP_MAX) {
 		q->stats.bad++;
 		return;
@@ -305,13 +310,14 @@ take_train(
 	}
 	q->stats.trains++;
 	q->stats.datagrams += n;
-	if (seg == s->seg && hdrs.bytes == s->hdr && n <= s->nbufs) {
+	if (s != NULL && seg == s->seg && hdrs.bytes == s->hdr && n <= s->nbufs) {
 		q->other_seg = 0;
-		take_in_place(q, s, h, &hdrs, payload);
+		take_in_place(q, s, tag, &hdrs, payload);
 		return;
 	}
-	guess(q, seg, hdrs.bytes, n);
-	take_copies(q, h, at, first, &hdrs, payload, seg);
+	if (s != NULL)
+		guess(q, seg, hdrs.bytes, n);
+	take_copies(q, tag, at, first, &hdrs, payload, seg);
 }
 
 static void
@@ -321,13 +327,14 @@ take(struct kp_rxq *q, unsigned int index)
 	const struct msghdr *h = &q->msg[index].msg_hdr;
 	size_t len = q->msg[index].msg_len;
 	struct cursor at = {.iov = s->iov};
+	struct kp_tag tag = tag_of(q, h);
 
 	if (h->msg_flags & MSG_TRUNC) {
 		q->stats.bad++;
 		return;
 	}
 	if (!q->port->vnet) {
-		take_frame(q, s, h, at, len);
+		take_frame(q, s, tag, at, len);
 		return;
 	}
 	at.iov++;
@@ -337,9 +344,9 @@ take(struct kp_rxq *q, unsigned int index)
 	}
 	len -= sizeof(s->vnet);
 	if (s->vnet.gso_type == VIRTIO_NET_HDR_GSO_NONE)
-		take_frame(q, s, h, at, len);
+		take_frame(q, s, tag, at, len);
 	else
-		take_train(q, s, h, at, len);
+		take_train(q, s, &s->vnet, tag, at, len);
 }
 
 /* --- polls --- */
@@ -355,29 +362,67 @@ hand_out(struct kp_rxq *q, struct rte_mbuf **bufs, uint16_t n)
 	return n;
 }
 
+int
+kp_rx_messages(struct kp_rxq *q, unsigned int most)
+{
+	int i,
+		got = q->port->tap ? kp_tap_recv(q->fd, q->msg, most)
+				   : recvmmsg(q->fd, q->msg, most, MSG_DONTWAIT, NULL);
+
+	if (got < 0) {
+		got = -errno;
+		/* The rest, such as ENETDOWN, is news of the interface; it is told by the link. */
+		if (got != -EAGAIN && got != -EINTR)
+			kp_add(&q->stats.errors, 1);
+		return got;
+	}
+	for (i = 0; i < got; i++)
+		take(q, (unsigned int)i);
+	for (i = 0; i < got; i++)
+		arm(q, (unsigned int)i);
+	return got;
+}
+
 uint16_t
 kp_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t n)
 {
 	struct kp_rxq *q = queue;
-	unsigned int i, most;
-	int got;
 
-	if (q->nready != 0)
-		return hand_out(q, bufs, n);
-	most = RTE_MIN((unsigned int)n, KP_RX_SLOTS);
-	got = q->port->tap ? kp_tap_recv(q->fd, q->msg, most)
-			   : recvmmsg(q->fd, q->msg, most, MSG_DONTWAIT, NULL);
-	if (got <= 0) {
-		/* The rest, such as ENETDOWN, is news of the interface; it is told by the link. */
-		if (got < 0 && errno != EAGAIN && errno != EINTR)
-			kp_add(&q->stats.errors, 1);
-		return 0;
+	if (q->nready == 0) {
+		if (q->ring != NULL)
+			kp_ring_take(q, n);
+		else
+			kp_rx_messages(q, RTE_MIN((unsigned int)n, KP_RX_SLOTS));
 	}
-	for (i = 0; i < (unsigned int)got; i++)
-		take(q, i);
-	for (i = 0; i < (unsigned int)got; i++)
-		arm(q, i);
 	return hand_out(q, bufs, n);
+}
+
+void
+kp_rx_take_copied(struct kp_rxq *q, const struct virtio_net_hdr *vnet, struct kp_tag tag,
+	const uint8_t *frame, size_t len)
+{
+	const struct iovec iov = {.iov_base = (void *)(uintptr_t)frame, .iov_len = len};
+	struct cursor at = {.iov = &iov};
+	struct rte_mbuf *m;
+
+	if (vnet->gso_type != VIRTIO_NET_HDR_GSO_NONE) {
+		take_train(q, NULL, vnet, tag, at, len);
+		return;
+	}
+	if (len > q->room) {
+		q->stats.too_long++;
+		return;
+	}
+	m = rte_pktmbuf_alloc(q->pool);
+	if (m == NULL) {
+		q->stats.no_bufs++;
+		return;
+	}
+	rte_memcpy(rte_pktmbuf_mtod(m, uint8_t *), frame, len);
+	set_flags(m, tag, false);
+	if ((vnet->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM) != 0)
+		drop_partial_checksum(m, len);
+	give(q, m, len);
 }
 
 int

@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <linux/ethtool.h>
@@ -324,6 +325,57 @@ set_buffer(struct kp_port *p, int fd, bool receive)
 		receive ? "rmem_max" : "wmem_max");
 }
 
+/* A slot of the ring is for a frame, of what memory the socket may have a quarter. */
+static int
+map_ring(struct kp_port *p, int fd, struct kp_ring *r)
+{
+	uint32_t block = 128u << 10,
+		 slots = RTE_MAX(rte_align32prevpow2(p->rcvbuf / 4), block) / KP_RING_SLOT;
+	const struct tpacket_req req = {.tp_block_size = block,
+		.tp_block_nr = slots / (block / KP_RING_SLOT),
+		.tp_frame_size = KP_RING_SLOT,
+		.tp_frame_nr = slots};
+	void *base;
+	int rc = set_int(fd, SOL_PACKET, PACKET_VERSION, TPACKET_V2);
+
+	/* what does not fit into a slot comes by the socket */
+	if (rc == 0)
+		rc = set_int(fd, SOL_PACKET, PACKET_COPY_THRESH, 1);
+	if (rc == 0)
+		rc = set(fd, SOL_PACKET, PACKET_RX_RING, &req, sizeof(req));
+	if (rc != 0)
+		return rc;
+	base = mmap(NULL, (size_t)slots * KP_RING_SLOT, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (base == MAP_FAILED)
+		return -errno;
+	*r = (struct kp_ring){.base = base, .mask = slots - 1};
+	return 0;
+}
+
+static void
+unmap_ring(struct kp_ring *r)
+{
+	if (r->base != NULL)
+		munmap(r->base, (size_t)(r->mask + 1) * KP_RING_SLOT);
+	r->base = NULL;
+}
+
+/* Without it, frames are received by calls. */
+static int
+set_ring(struct kp_port *p, int fd, struct kp_ring *r)
+{
+	static const struct tpacket_req none;
+	int rc = p->want_ring ? map_ring(p, fd, r) : 0;
+
+	if (rc == 0)
+		return 0;
+	kp_say_once(p, KP_SAID_RING,
+		"the kernel refuses a ring (%s): each look costs a system call", strerror(-rc));
+	/* one that could not be mapped must not take frames */
+	rc = set(fd, SOL_PACKET, PACKET_RX_RING, &none, sizeof(none));
+	return rc == -EINVAL ? 0 : rc;
+}
+
 static int
 bind_to(int fd, unsigned int ifindex)
 {
@@ -336,7 +388,7 @@ bind_to(int fd, unsigned int ifindex)
 
 /* @return a descriptor that receives nothing yet, -errno. */
 static int
-open_one(struct kp_port *p)
+open_one(struct kp_port *p, struct kp_ring *ring)
 {
 	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), rc;
 
@@ -357,7 +409,11 @@ open_one(struct kp_port *p)
 		(void)set_int(fd, SOL_PACKET, PACKET_AUXDATA, 1);
 	set_buffer(p, fd, true);
 	set_buffer(p, fd, false);
-	return fd;
+	rc = set_ring(p, fd, ring);
+	if (rc == 0)
+		return fd;
+	close(fd);
+	return rc;
 }
 
 /* Sockets that there are from an earlier start are used again: by now the process may not be
@@ -370,7 +426,7 @@ open_all(struct kp_port *p)
 	for (i = 0; i < p->nq; i++) {
 		if (p->fd[i] >= 0)
 			continue;
-		p->fd[i] = open_one(p);
+		p->fd[i] = open_one(p, &p->ring[i]);
 		if (p->fd[i] < 0)
 			return p->fd[i];
 	}
@@ -410,8 +466,10 @@ kp_sockets_mute(struct kp_port *p)
 	uint16_t i;
 
 	for (i = 0; i < KP_MAX_QUEUES; i++)
-		if (p->fd[i] >= 0)
+		if (p->fd[i] >= 0) {
 			mute(p->fd[i]);
+			kp_ring_drop(&p->ring[i]);
+		}
 }
 
 void
@@ -423,6 +481,7 @@ kp_sockets_close(struct kp_port *p)
 		if (p->fd[i] >= 0)
 			close(p->fd[i]);
 		p->fd[i] = -1;
+		unmap_ring(&p->ring[i]);
 	}
 }
 

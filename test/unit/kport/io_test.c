@@ -13,6 +13,8 @@
 #include <rte_errno.h>
 #include <rte_mempool.h>
 
+#include <linux/if_packet.h>
+
 #include "kport.h"
 
 #define BUFS 1023u
@@ -186,6 +188,142 @@ Test(io, trains_of_all_sizes_arrive)
 	copied = (unsigned int)t.rx->stats.copied;
 	cr_assert(copied > 0 && copied < t.rx->stats.datagrams);
 	cr_assert_eq(t.rx->stats.bad, 0);
+}
+
+/* --- the ring, whose kernel is the test --- */
+
+#define SLOTS 8u
+
+static struct kp_ring ring;
+static uint8_t *slots;
+static uint32_t filled;
+
+static void
+ring_up(void)
+{
+	slots = aligned_alloc(4096, SLOTS * KP_RING_SLOT);
+	cr_assert_not_null(slots);
+	memset(slots, 0, SLOTS * KP_RING_SLOT);
+	ring = (struct kp_ring){.base = slots, .mask = SLOTS - 1};
+	t.rx->ring = &ring;
+	filled = 0;
+}
+
+/* What the message is comes into the next slot, as much as fits; @status beside that it is there. */
+static void
+fill_slot(size_t len, uint32_t status)
+{
+	struct tpacket2_hdr *h =
+		(struct tpacket2_hdr *)(slots + (size_t)(filled++ % SLOTS) * KP_RING_SLOT);
+	size_t room = KP_RING_SLOT - 66;
+
+	cr_assert_eq(h->tp_status, TP_STATUS_KERNEL, "a slot was not handed back");
+	h->tp_mac = 76;
+	h->tp_len = (uint32_t)(len - sizeof(struct virtio_net_hdr));
+	memcpy((uint8_t *)h + 66, message, RTE_MIN(len, room));
+	h->tp_snaplen = (uint32_t)(RTE_MIN(len, room) - sizeof(struct virtio_net_hdr));
+	h->tp_status = TP_STATUS_USER | status;
+}
+
+static void
+fill_long(size_t len)
+{
+	deliver(len);
+	fill_slot(len, TP_STATUS_COPY);
+}
+
+static void
+expect_ids(struct rte_mbuf **bufs, unsigned int n, uint16_t first, size_t pay)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		expect_datagram(bufs[i], (uint16_t)(first + i), pay);
+	rte_pktmbuf_free_bulk(bufs, n);
+}
+
+/* Frames in slots, trains in slots and what is too long for one come in the order in which they
+ * arrived, whatever a poll takes. */
+Test(io, slots_and_messages_are_in_order)
+{
+	unsigned int round, i, most;
+	struct rte_mbuf *bufs[128];
+
+	ring_up();
+	for (round = 0; round < 64; round++) {
+		uint16_t id = (uint16_t)(round * 32);
+
+		fill_slot(write_train(id, 1, 100, 100), 0);
+		fill_long(write_train((uint16_t)(id + 1), 1, 3000, 3000));
+		fill_slot(write_train((uint16_t)(id + 2), 5, 100, 100), 0);
+		fill_long(write_train((uint16_t)(id + 7), 10, 1000, 1000));
+		fill_long(write_train((uint16_t)(id + 17), 1, 4000, 4000));
+		fill_slot(write_train((uint16_t)(id + 18), 1, 1, 1), 0);
+		most = 1 + round % 8;
+		for (i = 0; i < 19;) {
+			unsigned int got = kp_rx_burst(t.rx, bufs + i, (uint16_t)most);
+
+			cr_assert(got >= 1 && got <= most, "%u of %u after %u", got, most, i);
+			i += got;
+		}
+		cr_assert_eq(kp_rx_burst(t.rx, bufs + i, 8), 0);
+		expect_ids(bufs, 1, id, 100);
+		expect_ids(bufs + 1, 1, (uint16_t)(id + 1), 3000);
+		expect_ids(bufs + 2, 5, (uint16_t)(id + 2), 100);
+		expect_ids(bufs + 7, 10, (uint16_t)(id + 7), 1000);
+		expect_ids(bufs + 17, 1, (uint16_t)(id + 17), 4000);
+		expect_ids(bufs + 18, 1, (uint16_t)(id + 18), 1);
+	}
+	cr_assert_eq(ring.owed, 0);
+	cr_assert_eq(t.rx->stats.missed, 0);
+	free(slots);
+}
+
+/* The socket had no room for the whole: what comes behind it is not harmed. */
+Test(io, what_was_cut_is_missed)
+{
+	struct rte_mbuf *bufs[4];
+
+	ring_up();
+	fill_slot(write_train(1, 1, 4000, 4000), 0);
+	fill_slot(write_train(2, 1, 64, 64), 0);
+	cr_assert_eq(receive(bufs, 4), 1);
+	expect_ids(bufs, 1, 2, 64);
+	cr_assert_eq(t.rx->stats.missed, 1);
+	free(slots);
+}
+
+/* Of what came before a stop nothing is seen after it, and the ring goes on where it was. */
+Test(io, a_stop_empties_the_ring)
+{
+	struct rte_mbuf *bufs[4];
+
+	ring_up();
+	fill_slot(write_train(1, 1, 64, 64), 0);
+	fill_slot(write_train(2, 1, 4000, 4000), TP_STATUS_COPY);
+	ring.owed = 3;
+	kp_ring_drop(&ring);
+	fill_slot(write_train(3, 1, 64, 64), 0);
+	cr_assert_eq(receive(bufs, 4), 1);
+	expect_ids(bufs, 1, 3, 64);
+	free(slots);
+}
+
+/* What a slot owes comes before anything else, if it comes late; nothing is waited for in vain. */
+Test(io, what_is_owed)
+{
+	struct rte_mbuf *bufs[4];
+	size_t len = write_train(1, 1, 4000, 4000);
+
+	ring_up();
+	fill_slot(len, TP_STATUS_COPY);
+	cr_assert_eq(receive(bufs, 4), 0, "the socket has nothing");
+	fill_long(write_train(2, 1, 4000, 4000));
+	fill_slot(write_train(3, 1, 64, 64), 0);
+	cr_assert_eq(receive(bufs, 4), 2);
+	expect_ids(bufs, 1, 2, 4000);
+	expect_ids(bufs + 1, 1, 3, 64);
+	free(slots);
 }
 
 /* From the second of its size on, none is copied. */

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The ring of a packet socket: memory into which the kernel puts what arrives, so that neither
+ * looking nor taking a small frame needs a system call.  Its slots are of KP_RING_SLOT bytes, since
+ * most frames that come alone are requests, acknowledgements and short messages.  What is longer,
+ * trains above all, comes whole through the socket, and its slot in the ring, which has only its
+ * beginning, says so (PACKET_COPY_THRESH, TP_STATUS_COPY).  Slots and messages are in one order:
+ *
+ *	ring     frame | long | frame | long | long | frame
+ *	socket           |              |      `-- recvmmsg() of two
+ *	                 `-- of one
+ *
+ * A slot is handed back when its frame has been copied.  Of long ones it is at once, and counted as
+ * owed until the socket has given the message, whatever happens in between.
+ */
+#include "recv.h"
+
+#include <errno.h>
+
+static inline struct tpacket2_hdr *
+slot_at(const struct kp_ring *r, uint32_t index)
+{
+	return (struct tpacket2_hdr *)(r->base + (size_t)(index & r->mask) * KP_RING_SLOT);
+}
+
+static inline uint32_t
+status_of(const struct tpacket2_hdr *h)
+{
+	/* acquire, pairs with the kernel's barrier before it writes the word: the frame is there */
+	return __atomic_load_n(&h->tp_status, __ATOMIC_ACQUIRE);
+}
+
+static inline void
+hand_back(struct kp_ring *r, struct tpacket2_hdr *h)
+{
+	/* release: what was read of the slot was read before */
+	__atomic_store_n(&h->tp_status, TP_STATUS_KERNEL, __ATOMIC_RELEASE);
+	r->head++;
+}
+
+static void
+take_frame(struct kp_rxq *q, const struct tpacket2_hdr *h, uint32_t status)
+{
+	static const struct virtio_net_hdr none;
+	const uint8_t *frame = (const uint8_t *)h + h->tp_mac;
+	struct virtio_net_hdr vnet = none;
+	struct kp_tag tag = {0};
+
+	/* The socket had no room for the whole. */
+	if (h->tp_snaplen < h->tp_len) {
+		kp_add(&q->stats.missed, 1);
+		return;
+	}
+	if (q->port->vnet)
+		memcpy(&vnet, frame - sizeof(vnet), sizeof(vnet));
+	if (q->port->tags && (status & TP_STATUS_VLAN_VALID) != 0)
+		tag = (struct kp_tag){true, h->tp_vlan_tci};
+	kp_rx_take_copied(q, &vnet, tag, frame, h->tp_snaplen);
+}
+
+/* Messages that the socket has for slots in a row. */
+static void
+take_long(struct kp_rxq *q)
+{
+	struct kp_ring *r = q->ring;
+	struct tpacket2_hdr *h = slot_at(r, r->head);
+	int got;
+
+	while (r->owed < KP_RX_SLOTS &&
+		(status_of(h) & (TP_STATUS_USER | TP_STATUS_COPY)) ==
+			(TP_STATUS_USER | TP_STATUS_COPY)) {
+		hand_back(r, h);
+		r->owed++;
+		h = slot_at(r, r->head);
+	}
+	got = kp_rx_messages(q, r->owed);
+	if (got == -EAGAIN)
+		r->owed = 0; /* an empty socket owes nothing */
+	else if (got > 0)
+		r->owed -= RTE_MIN((uint32_t)got, r->owed);
+}
+
+void
+kp_ring_take(struct kp_rxq *q, unsigned int n)
+{
+	struct kp_ring *r = q->ring;
+
+	n = RTE_MIN(n, KP_RX_READY - KP_TRAIN_MAX_RX);
+	if (r->owed > 0)
+		take_long(q);
+	while (q->nready < n && r->owed == 0) {
+		struct tpacket2_hdr *h = slot_at(r, r->head);
+		uint32_t status = status_of(h);
+
+		if ((status & TP_STATUS_USER) == 0)
+			return;
+		if ((status & TP_STATUS_COPY) == 0) {
+			take_frame(q, h, status);
+			hand_back(r, h);
+		} else if (q->nready == 0) {
+			take_long(q);
+		} else {
+			return; /* one of these at a time: a train may be many datagrams */
+		}
+	}
+}
+
+void
+kp_ring_drop(struct kp_ring *r)
+{
+	struct tpacket2_hdr *h;
+
+	if (r->base == NULL)
+		return;
+	while (h = slot_at(r, r->head), (status_of(h) & TP_STATUS_USER) != 0)
+		hand_back(r, h);
+	r->owed = 0;
+}

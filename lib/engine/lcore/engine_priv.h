@@ -280,6 +280,8 @@ struct eng_lcore {
 	struct eng_crew *_Atomic crew;       /* of karst_engine_start(); NULL: a program polls */
 	uint8_t step;                        /* of its turn, if a safe point is between */
 	unsigned int work;                   /* that it has done in this turn */
+	unsigned int received;               /* frames, of that */
+	bool idle_sender;                    /* nothing was to be sent when the turn began */
 	unsigned int breaks;                 /* eng_window_breaks() that are looked after */
 	unsigned int breaks_seen;            /* those that are being looked after */
 	struct karst_mem_walk revoking;      /* for them */
@@ -288,6 +290,7 @@ struct eng_lcore {
 	uint32_t nap_ns;       /* of the next nap */
 	uint64_t idle_since;   /* engine's clock; 0: it is not */
 	uint64_t wanted_until; /* likewise: others want its processor */
+	uint64_t offered_tsc;  /* when it had it back from the last offer */
 	int epoll_fd;          /* -1: never sleeps */
 	int wake_fd;
 	/* in a line of its own: others look at it when they have given it something */

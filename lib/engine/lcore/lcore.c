@@ -11,7 +11,6 @@
  */
 #include "lcore.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -26,6 +25,8 @@
 /* Of one turn for messages: who makes one control call after the other has a turn as others have,
  * and whatever they ask for, it is not for long. */
 #define MESSAGES_NS 200000u
+/* So many at most are little to do. */
+#define FEW_FRAMES 4u
 
 /* How much of the last turn, which took @spent, its thread ran: never more than it ran since it was
  * looked at last.  A turn that the system interrupted for others is not long for that. */
@@ -90,6 +91,12 @@ eng_flush(struct eng_lcore *lc)
 	karst_core_flush(core);
 }
 
+static inline bool
+nothing_to_send(const struct eng_lcore *lc)
+{
+	return !karst_core_has_active(lc->core) && lc->blocked == 0;
+}
+
 static void
 receive(struct eng_lcore *lc)
 {
@@ -97,19 +104,34 @@ receive(struct eng_lcore *lc)
 	unsigned int n = 0;
 
 	begin_turn(lc);
+	lc->idle_sender = nothing_to_send(lc);
 	if (karst_unlikely(!rte_ring_empty(lc->mailbox)))
 		n += eng_mailbox_serve(lc, MESSAGES_NS);
-	n += eng_rx_poll(lc);
-	n += eng_loop_poll(lc);
+	lc->received = eng_rx_poll(lc);
+	lc->received += eng_loop_poll(lc);
 	if (karst_unlikely(lc->tapped != 0))
 		n += lc->e->hooks->tap_poll(lc);
 	if (lc->e->nlcores > 1)
-		n += eng_handoff_poll(lc);
+		lc->received += eng_handoff_poll(lc);
+	n += lc->received;
 	n += eng_bells_poll(lc);
 	n += karst_core_expire(core, ENG_TIMERS);
 	if (karst_unlikely(core->now_ns >= lc->member_ns))
 		lc->e->hooks->member_expire(lc);
 	lc->work = n;
+}
+
+/*
+ * A program that was given a message is often about to answer it, and often on the processor of
+ * its lcore.  An lcore that shares its processor and has little to do offers it to such a program
+ * before it acknowledges the message: the answer leaves with the acknowledgement and not after it.
+ */
+static void
+let_answer(struct eng_lcore *lc)
+{
+	eng_flush(lc);
+	if (eng_sleep_offer(lc))
+		lc->work += eng_bells_poll(lc);
 }
 
 static void
@@ -146,9 +168,10 @@ copy(struct eng_lcore *lc)
 /* From where the thread before, if it has lost the lcore in its turn, has left it. */
 enum step { STEP_RECEIVE, STEP_RECEIVED, STEP_SENT };
 
-/* @return false: another thread has the lcore now. */
+/* @polite: between two of its turns the thread does what cfg.idle says.
+ * @return false: another thread has the lcore now. */
 static bool
-turn(struct eng_lcore *lc)
+turn(struct eng_lcore *lc, bool polite)
 {
 	if (karst_likely(lc->step == STEP_RECEIVE)) {
 		receive(lc);
@@ -157,6 +180,8 @@ turn(struct eng_lcore *lc)
 	if (lc->step == STEP_RECEIVED) {
 		if (!copy(lc))
 			return false;
+		if (polite && lc->idle_sender && lc->received - 1 < FEW_FRAMES)
+			let_answer(lc);
 		send_turn(lc);
 		lc->step = STEP_SENT;
 	}
@@ -182,7 +207,7 @@ karst_engine_poll(struct karst_engine *e, uint32_t lcore)
 			return 0;
 		}
 	}
-	turn(lc);
+	turn(lc, false);
 	return lc->work;
 }
 
@@ -211,17 +236,18 @@ eng_lcore_loop(struct eng_lcore *lc)
 {
 	const struct karst_engine *e = lc->e;
 	enum karst_idle idle = e->cfg.idle;
+	bool polite = idle == KARST_IDLE_YIELD || idle == KARST_IDLE_SLEEP;
 
 	/* relaxed: nothing is ordered by it, it only has to be seen.  A turn is ended in any
 	 * case. */
 	while (lc->step != STEP_RECEIVE ||
 		atomic_load_explicit(&e->running, memory_order_relaxed)) {
-		if (!turn(lc))
+		if (!turn(lc, polite))
 			return false;
 		if (lc->work > 0)
-			eng_sleep_reset(lc);
+			eng_sleep_busy(lc, polite);
 		else if (idle == KARST_IDLE_YIELD)
-			sched_yield();
+			eng_sleep_yield(lc);
 		else if (idle == KARST_IDLE_SLEEP)
 			eng_sleep_idle(lc);
 		else

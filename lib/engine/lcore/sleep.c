@@ -7,8 +7,9 @@
  * For SLEEP_AFTER_NS it goes on looking, since most pauses are short, and offers its processor to
  * others between two looks.  Where one takes it, looking is the wrong thing: whoever looks gets the
  * processor back when the other's slice of milliseconds is over, whoever sleeps when he is woken.
- * So for WANTED_NS after an offer was taken up it looks for no longer than sleeping and waking
- * would take.  Asleep, it waits in an epoll for whoever can have work for it:
+ * So for WANTED_NS after an offer was taken up for long (TAKEN_NS: a program that looks for
+ * completions gives the processor back in a few microseconds) it looks for no longer than sleeping
+ * and waking would take.  Asleep, it waits in an epoll for whoever can have work for it:
  *
  *   another lcore, a control call, a tap       its own eventfd, lc->wake_fd
  *   the end                                    the same
@@ -16,6 +17,11 @@
  *   an owner's program                         the eventfd of that owner for this lcore
  *   a port                                     the descriptor that the port was added with
  *   a timer                                    the timeout
+ *
+ * An lcore that works offers its processor as well, with either of the polite modes: before it
+ * acknowledges what a program is likely to answer (let_answer()), and now and then when it is busy
+ * without a pause (eng_sleep_busy()).  The scheduler makes a program that offers the processor in
+ * vain, while it waits, stand back by a whole slice behind an lcore that never does.
  *
  * Nobody makes a system call for an lcore that is awake.  It says that it goes to sleep in
  * lc->asleep and in the asleep word of each doorbell ring, passes a full fence, and looks once more
@@ -43,9 +49,12 @@
 #include <unistd.h>
 
 #define SLEEP_AFTER_NS 50000u
-/* An offer of the processor that took so long was taken up; for how long that is remembered. */
-#define TAKEN_NS  5000u
+/* An offer of the processor that took so long was taken up by somebody who computes; for how long
+ * that is remembered. */
+#define TAKEN_NS  50000u
 #define WANTED_NS 2000000u
+/* Who works without a pause offers it as often, lest programs that it works for wait for a slice. */
+#define BUSY_NS 100000u
 /* In that time it looks only for as long as sleeping and waking would take. */
 #define LOOK_WANTED_NS 5000u
 /* Idle turns before the first nap, and how long that is. */
@@ -208,15 +217,29 @@ can_be_woken(const struct eng_lcore *lc)
 }
 
 /* Offers the processor to others, and finds out whether there are any. */
-static void
-offer(struct eng_lcore *lc)
+void
+eng_sleep_yield(struct eng_lcore *lc)
 {
-	uint64_t began = rte_rdtsc(), ended;
+	uint64_t began = rte_rdtsc(), spent;
 
 	sched_yield();
-	ended = rte_rdtsc();
-	if (engine_ns_at(lc->e, lc->e->tsc_base + (ended - began)) >= TAKEN_NS)
-		lc->wanted_until = engine_ns_at(lc->e, ended) + WANTED_NS;
+	lc->offered_tsc = rte_rdtsc();
+	spent = lc->offered_tsc - began;
+	lc->core->now_ns = engine_ns_at(lc->e, lc->offered_tsc);
+	if (engine_ns_at(lc->e, lc->e->tsc_base + spent) >= TAKEN_NS)
+		lc->wanted_until = lc->core->now_ns + WANTED_NS;
+	/* the time was others', and no part of the turn */
+	lc->turn_tsc += spent;
+	stat_add(&lc->stats.cycles, spent);
+}
+
+bool
+eng_sleep_offer(struct eng_lcore *lc)
+{
+	if (lc->core->now_ns < lc->wanted_until)
+		return false;
+	eng_sleep_yield(lc);
+	return true;
 }
 
 /* Send queues that ran dry a moment ago are looked at for the last time: their programs ring. */
@@ -236,6 +259,16 @@ eng_sleep_reset(struct eng_lcore *lc)
 }
 
 void
+eng_sleep_busy(struct eng_lcore *lc, bool polite)
+{
+	eng_sleep_reset(lc);
+	/* an offer in this turn is later than its beginning */
+	if (polite && lc->turn_tsc > lc->offered_tsc &&
+		engine_ns_at(lc->e, lc->e->tsc_base + lc->turn_tsc - lc->offered_tsc) >= BUSY_NS)
+		eng_sleep_offer(lc);
+}
+
+void
 eng_sleep_idle(struct eng_lcore *lc)
 {
 	uint64_t now = lc->core->now_ns;
@@ -252,7 +285,7 @@ eng_sleep_idle(struct eng_lcore *lc)
 		lc->idle_since = now;
 	if (now - lc->idle_since < (wanted ? LOOK_WANTED_NS : SLEEP_AFTER_NS)) {
 		if (!wanted)
-			offer(lc);
+			eng_sleep_yield(lc);
 		return;
 	}
 	if (doze_off(lc))

@@ -18,6 +18,7 @@
 
 #include "engine_bed.h"
 #include "karst_owner.h"
+#include "lcore.h"
 
 #define PATIENCE_NS 120000000000ull
 /* By ports that are added, of their addresses: two for each of the bed's, one for each anew. */
@@ -190,6 +191,43 @@ Test(sleep, owners_wake_it)
 	cr_assert_eq(karst_engine_owner_destroy(owner), 0);
 	cr_assert_eq(karst_engine_owner_destroy(other), 0);
 	sleepers_down(&s);
+}
+
+/* What an offer takes is others' time: it is not a busy turn's.  While others are known to want the
+ * processor for long, none is made in a turn. */
+Test(sleep, offers_of_the_processor)
+{
+	struct engine_bed_config cfg = {.engine = {.lcores = 1, .idle = KARST_IDLE_YIELD}};
+	struct engine_bed bed;
+	struct eng_lcore *lc;
+	uint64_t turn, cycles, now;
+
+	engine_bed_up(&bed, &cfg);
+	lc = &bed.e->lcore[0];
+	karst_engine_poll(bed.e, 0);
+	turn = lc->turn_tsc;
+	cycles = lc->stats.cycles;
+	now = lc->core->now_ns;
+	cr_assert(eng_sleep_offer(lc));
+	cr_assert_gt(lc->turn_tsc, turn);
+	cr_assert_eq(lc->stats.cycles - cycles, lc->turn_tsc - turn);
+	cr_assert_gt(lc->core->now_ns, now, "and its clock goes on");
+	lc->wanted_until = lc->core->now_ns + 1000000000;
+	turn = lc->turn_tsc;
+	cr_assert(!eng_sleep_offer(lc));
+	cr_assert_eq(lc->turn_tsc, turn);
+	/* a busy lcore that has not offered it for long */
+	lc->wanted_until = 0;
+	lc->offered_tsc = 0;
+	eng_sleep_busy(lc, false);
+	cr_assert_eq(lc->offered_tsc, 0, "only if it is to be polite");
+	eng_sleep_busy(lc, true);
+	cr_assert_neq(lc->offered_tsc, 0);
+	/* and one that just has */
+	turn = lc->offered_tsc;
+	eng_sleep_busy(lc, true);
+	cr_assert_eq(lc->offered_tsc, turn);
+	engine_bed_down(&bed);
 }
 
 /* Control calls reach a sleeper, and nobody waits for one to end its turn. */

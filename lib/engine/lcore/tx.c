@@ -15,7 +15,11 @@
  */
 #include "capture_ring.h"
 #include "group.h"
+#include "karst_opcode.h"
 #include "unmapped.h"
+
+/* Of a burst, in which it is worth while to look at each. */
+#define FEW_BUILT 8u
 
 /* The hottest buffers go back, for the lcore that runs out of them to take. */
 void
@@ -155,6 +159,50 @@ echo(struct eng_lcore *lc, const struct rte_mbuf *m, unsigned int port)
 	return 1ull << twin;
 }
 
+/* Queues frame @i of those that were built for its port.  @return bit set of the ports touched. */
+static inline uint64_t
+queue_frame(struct eng_lcore *lc, unsigned int i, bool groups)
+{
+	const struct karst_pkt *pkt = &lc->tx_pkt[i];
+	struct rte_mbuf *m = lc->tx_mbuf[i];
+	unsigned int port = pkt->port % ENG_TXQS;
+	struct eng_txq *q = &lc->tx[port];
+
+	if (karst_unlikely(!q->served || q->n == ENG_PENDING)) {
+		stat_add(&lc->stats.tx_dropped, 1);
+		buffer_free(lc, m);
+		return 0;
+	}
+	m->data_len = pkt->len;
+	m->pkt_len = pkt->len;
+	q->pend[q->n++] = m;
+	return 1ull << port |
+		(karst_unlikely(groups && (pkt->data[0] & 1) != 0) ? echo(lc, m, port) : 0);
+}
+
+static inline bool
+is_ack(const struct karst_pkt *pkt)
+{
+	return (pkt->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_ACK;
+}
+
+/* Few frames: what somebody waits for goes before acknowledgements, since on some ports each frame
+ * costs a while.  Nothing is built behind an acknowledgement that it must not overtake. */
+static uint64_t
+acks_last(struct eng_lcore *lc, unsigned int n, bool groups)
+{
+	uint64_t touched = 0;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		if (!is_ack(&lc->tx_pkt[i]))
+			touched |= queue_frame(lc, i, groups);
+	for (i = 0; i < n; i++)
+		if (is_ack(&lc->tx_pkt[i]))
+			touched |= queue_frame(lc, i, groups);
+	return touched;
+}
+
 /* Queues the @n frames that were built for their ports.  @return bit set of the ports. */
 static uint64_t
 sort_by_port(struct eng_lcore *lc, unsigned int n)
@@ -163,23 +211,10 @@ sort_by_port(struct eng_lcore *lc, unsigned int n)
 	uint64_t touched = 0;
 	unsigned int i;
 
-	for (i = 0; i < n; i++) {
-		const struct karst_pkt *pkt = &lc->tx_pkt[i];
-		struct rte_mbuf *m = lc->tx_mbuf[i];
-		struct eng_txq *q = &lc->tx[pkt->port % ENG_TXQS];
-
-		if (karst_unlikely(!q->served || q->n == ENG_PENDING)) {
-			stat_add(&lc->stats.tx_dropped, 1);
-			buffer_free(lc, m);
-			continue;
-		}
-		m->data_len = pkt->len;
-		m->pkt_len = pkt->len;
-		q->pend[q->n++] = m;
-		touched |= 1ull << pkt->port % ENG_TXQS;
-		if (karst_unlikely(groups && (pkt->data[0] & 1) != 0))
-			touched |= echo(lc, m, pkt->port % ENG_TXQS);
-	}
+	if (n <= FEW_BUILT)
+		return acks_last(lc, n, groups);
+	for (i = 0; i < n; i++)
+		touched |= queue_frame(lc, i, groups);
 	return touched;
 }
 

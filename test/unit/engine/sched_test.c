@@ -3,6 +3,7 @@
  */
 /* Ports that take nothing, or not enough: who waits for them, and who does not. */
 #include <criterion/criterion.h>
+#include <rte_mbuf.h>
 
 #include "engine_bed.h"
 
@@ -154,5 +155,51 @@ Test(sched, flushed_while_the_port_is_full)
 		}
 	}
 	bed.mine = 3;
+	engine_bed_down(&bed);
+}
+
+/* The operations of the frames that wait on the wire from port B to port A. */
+static uint32_t
+operations(const struct engine_bed *bed, uint8_t *to, uint32_t max)
+{
+	uint32_t n = 0, q;
+	void *m;
+
+	for (q = 0; q < 4; q++) {
+		while (bed->ring[1][q] != NULL && n < max &&
+			rte_ring_dequeue(bed->ring[1][q], &m) == 0) {
+			/* Ethernet, IPv4, UDP */
+			to[n++] =
+				rte_pktmbuf_mtod((struct rte_mbuf *)m, const uint8_t *)[42] & 0x1f;
+			rte_pktmbuf_free(m);
+		}
+	}
+	return n;
+}
+
+/* Who answers at once does not wait for the acknowledgement of what he answers to be sent first. */
+Test(sched, answers_leave_before_acknowledgements)
+{
+	struct engine_bed_config cfg = {.engine.lcores = 2, .mask = {1, 2}};
+	struct karst_engine_qp *qp[2];
+	struct engine_bed bed;
+	uint32_t key[2], i;
+	uint8_t ops[8];
+
+	engine_bed_up(&bed, &cfg);
+	for (i = 0; i < 2; i++) {
+		key[i] = engine_bed_mr(&bed, mem[i], BUF);
+		qp[i] = engine_bed_qp(&bed, KARST_QPT_RC, i);
+	}
+	engine_bed_connect(&bed, qp[0], qp[1]);
+	engine_bed_settle(&bed);
+	operations(&bed, ops, KARST_DIM(ops));
+	engine_bed_post(qp[0], KARST_WR_RDMA_WRITE, 1, mem[0], 64, key[0], mem[1], key[1]);
+	karst_engine_poll(bed.e, 0);
+	engine_bed_post(qp[1], KARST_WR_RDMA_WRITE, 2, mem[1], 64, key[1], mem[0], key[0]);
+	karst_engine_poll(bed.e, 1);
+	cr_assert_eq(operations(&bed, ops, KARST_DIM(ops)), 2);
+	cr_assert_eq(ops[0], 0x0a, "first a WRITE, not %#x", ops[0]);
+	cr_assert_eq(ops[1], 0x11, "then an acknowledgement, not %#x", ops[1]);
 	engine_bed_down(&bed);
 }

@@ -50,7 +50,8 @@ struct perf_app {
 	struct perf_memory memory;
 	struct perf_baseline baseline;
 	FILE *progress;
-	bool tty; /* progress may overwrite its line */
+	bool tty;                  /* progress may overwrite its line */
+	struct perf_result result; /* of the last measurement */
 };
 
 /* --- progress --- */
@@ -175,17 +176,17 @@ main_launch(const struct perf_app *app, struct perf_run *r, uint32_t nr)
 }
 
 static int
-main_print(const struct perf_app *app, const struct perf_run *r)
+main_print(struct perf_app *app, const struct perf_run *r)
 {
-	struct perf_result x;
+	struct perf_result *x = &app->result;
 
-	perf_result_make(r, &x);
+	perf_result_make(r, x);
 	if (!app->opts.json)
-		perf_report_table_row(stdout, r, &x);
-	else if (perf_report_json(stdout, r, &x) != 0)
+		perf_report_table_row(stdout, r, x);
+	else if (perf_report_json(stdout, r, x) != 0)
 		return 1;
-	perf_report_trouble(r, &x);
-	return perf_result_bad(&x);
+	perf_report_trouble(r, x);
+	return perf_result_bad(x);
 }
 
 static int
@@ -266,7 +267,7 @@ compare_tcp(struct perf_app *app, const struct perf_job *j)
 	if (app->opts.json)
 		perf_report_tcp_json(stdout, j, &t);
 	else
-		perf_report_tcp_row(stdout, j, &t);
+		perf_report_tcp_row(stdout, j, &app->result, &t);
 	free(t.rtt);
 	return 0;
 }

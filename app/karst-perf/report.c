@@ -3,6 +3,7 @@
  */
 #include "report.h"
 #include "attach.h"
+#include "cpu.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -65,6 +66,20 @@ make_rates(const struct perf_run *r, struct perf_result *x)
 	x->cycles_per_packet = report_ratio(cycles, (double)r->sum.packets);
 }
 
+static uint64_t
+completed_of(const void *flows, uint32_t i)
+{
+	return ((const struct perf_flow *)flows)[i].completed;
+}
+
+static void
+make_shares(const struct perf_run *r, struct perf_result *x)
+{
+	x->cpu_s = r->sum.cpu_s;
+	x->gb_a_cpu = report_ratio((double)x->messages * r->job->size * 8 / 1e9, x->cpu_s);
+	x->fairness = perf_jain(completed_of, r->client.flows, r->job->qps);
+}
+
 static void
 make_latency(const struct perf_run *r, struct perf_result *x)
 {
@@ -120,6 +135,7 @@ perf_result_make(const struct perf_run *r, struct perf_result *x)
 {
 	memset(x, 0, sizeof(*x));
 	make_rates(r, x);
+	make_shares(r, x);
 	make_latency(r, x);
 	make_baselines(r, x);
 	make_counts(r, x);
@@ -205,8 +221,27 @@ perf_report_table_row(FILE *to, const struct perf_run *r, const struct perf_resu
 	fflush(to);
 }
 
+/* How the two compare, and what else is known of karst's part. */
+static void
+tcp_ratios(
+	FILE *to, const struct perf_job *j, const struct perf_result *x, const struct perf_tcp *t)
+{
+	double tcp = report_ratio((double)t->bytes * 8 / 1e9, t->cpu_s);
+
+	fprintf(to, "    times TCP: throughput %.2f, ", report_ratio(x->gbps, t->gbps));
+	if (x->cpu_s > 0 && t->cpu_s > 0)
+		fprintf(to, "bytes a CPU second %.2f (%.1f and %.1f Gbit)",
+			report_ratio(x->gb_a_cpu, tcp), x->gb_a_cpu, tcp);
+	else
+		fprintf(to, "too short to tell CPU time");
+	if (j->qps > 1)
+		fprintf(to, "; fairness of %u QPs %.3f", j->qps, x->fairness);
+	fputc('\n', to);
+}
+
 void
-perf_report_tcp_row(FILE *to, const struct perf_job *j, const struct perf_tcp *t)
+perf_report_tcp_row(
+	FILE *to, const struct perf_job *j, const struct perf_result *x, const struct perf_tcp *t)
 {
 	char size[24];
 
@@ -215,6 +250,7 @@ perf_report_tcp_row(FILE *to, const struct perf_job *j, const struct perf_tcp *t
 		perf_op_fetches(j->op) ? "  tcp, back" : "  tcp", "-", size, t->gbps, "-", "-", "-",
 		(double)perf_hist_percentile(t->rtt, 0.5) / 1e3,
 		(double)perf_hist_percentile(t->rtt, 0.99) / 1e3, t->here, t->there);
+	tcp_ratios(to, j, x, t);
 	fflush(to);
 }
 
@@ -309,6 +345,9 @@ add_more(json_t *o, const struct perf_run *r, const struct perf_result *x)
 	rc |= json_object_set_new(
 		o, "latency_kind", json_string(r->pingpong ? "pingpong" : "loaded"));
 	rc |= json_object_set_new(o, "gbps_median", put_real(x->gbps_median));
+	rc |= json_object_set_new(o, "fairness", put_real(x->fairness));
+	if (r->opts->compare_tcp)
+		rc |= json_object_set_new(o, "cpu_seconds", put_real(x->cpu_s));
 	rc |= json_object_set_new(o, "slices", put_integer(r->slices.num));
 	rc |= json_object_set_new(o, "verify", json_boolean(r->opts->verify));
 	rc |= json_object_set_new(o, "loss", put_real(r->opts->loss));
@@ -351,10 +390,11 @@ perf_report_json(FILE *to, const struct perf_run *r, const struct perf_result *x
 int
 perf_report_tcp_json(FILE *to, const struct perf_job *j, const struct perf_tcp *t)
 {
-	json_t *o = json_pack("{s:s, s:s, s:I, s:o, s:o, s:I, s:{s:I, s:I}, s:s, s:s}", "op", "tcp",
-		"beside", perf_op_name(j->op), "size_bytes", (json_int_t)j->size, "gbps",
+	json_t *o = json_pack("{s:s, s:s, s:I, s:o, s:o, s:I, s:o, s:{s:I, s:I}, s:s, s:s}", "op",
+		"tcp", "beside", perf_op_name(j->op), "size_bytes", (json_int_t)j->size, "gbps",
 		put_real(t->gbps), "seconds", put_real(t->seconds), "bytes", (json_int_t)t->bytes,
-		"latency_ns", "p50", (json_int_t)perf_hist_percentile(t->rtt, 0.5), "p99",
+		"cpu_seconds", put_real(t->cpu_s), "latency_ns", "p50",
+		(json_int_t)perf_hist_percentile(t->rtt, 0.5), "p99",
 		(json_int_t)perf_hist_percentile(t->rtt, 0.99), "from", t->here, "to", t->there);
 	int rc = o == NULL ? -ENOMEM : json_dumpf(o, to, JSON_COMPACT | JSON_REAL_PRECISION(6));
 

@@ -27,6 +27,9 @@ struct perf_result {
 	double ring_copy_gbps;
 	double ring_copy_ratio;
 	double ring_rtt_ns;
+	double cpu_s;    /* --compare: what the traffic took of all processors */
+	double gb_a_cpu; /* Gbit of payload for each second of that */
+	double fairness; /* between the queue pairs, Jain's index */
 	uint64_t posted;
 	uint64_t retransmits;
 	uint64_t timeouts;
@@ -54,7 +57,8 @@ void perf_report_table_row(FILE *to, const struct perf_run *run, const struct pe
 int perf_report_json(FILE *to, const struct perf_run *run, const struct perf_result *result);
 
 /** The kernel's TCP at the same work, under the row of what it is compared with. */
-void perf_report_tcp_row(FILE *to, const struct perf_job *job, const struct perf_tcp *tcp);
+void perf_report_tcp_row(FILE *to, const struct perf_job *job, const struct perf_result *result,
+	const struct perf_tcp *tcp);
 int perf_report_tcp_json(FILE *to, const struct perf_job *job, const struct perf_tcp *tcp);
 
 /** "65536" as "64K". */

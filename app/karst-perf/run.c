@@ -2,6 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 #include "run.h"
+#include "cpu.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -196,6 +197,8 @@ run_look(struct perf_run *r)
 		/* what was written one-sidedly is seen by nobody there: it counts when sent */
 		if (r->job->transport != PERF_RC && r->job->recv_depth != 0)
 			w.messages = ask_number(r, json_pack("{s:b}", "count", 1), "completed");
+		if (r->opts->compare_tcp)
+			w.cpu_s = perf_cpu_busy_s();
 		w.cycles = rte_rdtsc();
 		return w;
 	}
@@ -277,6 +280,7 @@ count_window(struct perf_run *r, const struct perf_window *from, const struct pe
 	r->sum.messages += messages;
 	r->sum.packets += to->packets - from->packets;
 	r->sum.cycles += cycles;
+	r->sum.cpu_s += to->cpu_s - from->cpu_s;
 	add_slice(&r->slices,
 		(double)messages * r->job->size * 8 * (double)rte_get_tsc_hz() / (double)cycles /
 			1e9);

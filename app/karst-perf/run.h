@@ -50,6 +50,7 @@ struct perf_window {
 	uint64_t messages;
 	uint64_t packets; /* frames that both ends sent */
 	uint64_t cycles;  /* TSC */
+	double cpu_s;     /* --compare: of all processors of the machine */
 };
 
 struct perf_run {

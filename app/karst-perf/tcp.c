@@ -2,6 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 #include "tcp.h"
+#include "cpu.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -354,12 +355,15 @@ measure_stream(struct perf_link *link, const struct perf_attach *a, const struct
 	bool fetches = perf_op_fetches(job->op);
 	int fd = tcp_begin(link, a, fetches ? MODE_SOURCE : MODE_SINK, job->size, t), rc;
 	uint64_t from, until;
+	double busy_s;
 
 	if (fd < 0)
 		return fd;
+	busy_s = perf_cpu_busy_s();
 	from = now_ns();
 	until = from + (uint64_t)(seconds * 1e9);
 	rc = (fetches ? tcp_pull : tcp_push)(fd, buffer, chunk, until, t);
+	t->cpu_s = perf_cpu_busy_s() - busy_s;
 	t->seconds = (double)(now_ns() - from) / 1e9;
 	t->gbps = (double)t->bytes * 8 / t->seconds / 1e9;
 	close(fd);

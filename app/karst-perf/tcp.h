@@ -29,6 +29,7 @@ struct perf_tcp {
 	double gbps;
 	double seconds;
 	uint64_t bytes;
+	double cpu_s;          /* that the stream took of all processors of this machine */
 	struct perf_hist *rtt; /* ns; owned: free() */
 };
 

@@ -90,6 +90,9 @@ def beside_tcp(perf, daemon):
         # what is on its way when the measurement ends is at most a few writes
         if one['bytes'] < one['size_bytes'] or abs(rate - one['gbps']) > 0.01 * rate:
             problems.append(f'{one["bytes"]} bytes in {one["seconds"]} s are {one["gbps"]} Gb/s?')
+        # that of the whole machine, in ticks of 10 ms: a measurement may have taken none
+        if not 0 <= one['cpu_seconds'] < 86400:
+            problems.append(f'cpu_seconds is {one["cpu_seconds"]}')
         if not 0 < one['latency_ns']['p50'] <= one['latency_ns']['p99']:
             problems.append(f'latency_ns is {one["latency_ns"]}')
         if (one['from'], one['to']) != ('127.0.0.1', '127.0.0.1'):

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
 # Two daemons in two network namespaces of its own, joined by a veth pair, or by taps at a bridge, and
-# karst-perf between them.  As root.
+# karst-perf between them; then what was lost inside the machine, and what was sent again.  As root.
 usage() {
 	cat <<EOF
 usage: veth-bench.sh [OPTION...] [-- KARST-PERF-OPTION...]
@@ -13,15 +13,21 @@ usage: veth-bench.sh [OPTION...] [-- KARST-PERF-OPTION...]
   --idle MODE     of the daemons' lcores [sleep]
   --mtu N         of the veth [9000]
   --lcores LIST   CPUs of each daemon's lcores [one each: 0 and 1]
+  --beside        each program on the CPU of its daemon's lcore [wherever the kernel puts it]
 KARST-PERF-OPTIONs: [--op write,read,send --compare tcp --no-baselines]
 EOF
 	exit "$1"
 }
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-build=$top/build driver=auto device=wire idle=sleep mtu=9000 lcores=
+build=$top/build driver=auto device=wire idle=sleep mtu=9000 lcores= beside=
 while [ $# -gt 0 ]; do
 	case $1 in
+	--beside)
+		beside=1
+		shift
+		continue
+		;;
 	--build) build=$2 ;;
 	--driver) driver=$2 ;;
 	--device) device=$2 ;;
@@ -115,12 +121,40 @@ signal.pause()' &
 	done
 	;;
 esac
-ip netns exec "${ns[1]}" "$build/app/karst-perf/karst-perf" --connect "$work/1.sock" --server \
+on() { # CPU COMMAND...
+	cpu=$1
+	shift
+	if [ "$beside" ]; then taskset -c "$cpu" "$@"; else "$@"; fi
+}
+
+# What the daemons' ports and queue pairs count of what went wrong.
+losses() {
+	for i in 0 1; do
+		"$top/usertools/karst-exporter" --once --engine "veth$i$$" 2>/dev/null
+	done | awk '
+		/^karst_port_(rx_missed|rx_errors|rx_no_mbufs|tx_errors)_total|^karst_lcore_tx_dropped_total/ { lost += $NF }
+		/^karst_drops_total/ && $NF > 0 {
+			dropped += $NF
+			match($0, /reason="[^"]*/)
+			why = why sprintf(", %d for %s", $NF, substr($0, RSTART + 8, RLENGTH - 8))
+		}
+		/^karst_[a-z_]*retransmits_total/ { again += $NF }
+		/^karst_/ { any = 1 }
+		END {
+			if (!any) { print "losses: not known"; exit }
+			printf "losses: %d frames inside the machine, %d dropped by the engines%s; %d packets sent again\n", lost, dropped, why, again
+		}'
+}
+
+on 1 ip netns exec "${ns[1]}" "$build/app/karst-perf/karst-perf" --connect "$work/1.sock" --server \
 	>"$work/server.log" 2>&1 &
 pids+=($!)
 for _ in {1..300}; do
 	grep -q 'TCP port' "$work/server.log" && break
 	sleep 0.1
 done
-ip netns exec "${ns[0]}" "$build/app/karst-perf/karst-perf" --connect "$work/0.sock" \
+on 0 ip netns exec "${ns[0]}" "$build/app/karst-perf/karst-perf" --connect "$work/0.sock" \
 	--peer 192.0.2.2 "$@"
+status=$?
+losses
+exit $status

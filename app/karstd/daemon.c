@@ -302,6 +302,7 @@ loop(struct daemon *d)
 		}
 		if (now_ms() >= watch_at) {
 			kd_ports_watch(&d->ports, d->conf, d->engine);
+			kd_server_watch(d->server);
 			watch_at = now_ms() + WATCH_MS;
 		}
 		if (fds[0].revents != 0)
@@ -311,14 +312,25 @@ loop(struct daemon *d)
 
 /* --- end --- */
 
+/* Threads of programs are in the engine still: all that others could notice is put in order, and
+ * the rest goes with the process. */
+static _Noreturn void
+daemon_leave(struct daemon *d, int rc)
+{
+	kd_part_stop(&d->part);
+	kd_socket_close(&d->socket);
+	kd_log_close();
+	_exit(rc);
+}
+
 static void
-daemon_stop(struct daemon *d)
+daemon_stop(struct daemon *d, int rc)
 {
 	kd_notify("STOPPING=1");
 	if (d->news_fd >= 0)
 		close(d->news_fd);
-	if (d->server != NULL)
-		kd_server_destroy(d->server);
+	if (d->server != NULL && !kd_server_destroy(d->server))
+		daemon_leave(d, rc);
 	if (d->running)
 		karst_engine_stop(d->engine);
 	if (d->engine != NULL && karst_engine_destroy(d->engine) != 0)
@@ -355,7 +367,7 @@ kd_daemon_run(struct kd_conf *c, kd_reread_fn reread, void *user)
 		kd_notify("READY=1");
 		loop(&d);
 	}
-	daemon_stop(&d);
+	daemon_stop(&d, rc);
 	kd_log_close();
 	return rc;
 }

@@ -1,14 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
+/*
+ * What a program has sent, and nobody has read, goes with its socket, and closing that may take as
+ * long as the program likes: a TCP socket among the descriptors of a message lingers, a file of a
+ * file system that the program serves itself is flushed.  So a connection is closed by its own
+ * thread, without the lock, and never by the thread that accepts.  Until that is done it counts as
+ * one of its user's.  A thread that lingers comes back when it gets a signal; the others are left
+ * behind when the daemon ends.
+ */
 #include "server.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "karst_ctl_msg.h"
@@ -17,8 +27,12 @@
 #include "karst_session.h"
 
 #define MAX_GROUPS      256u
-#define MAX_REFUSED     256u /* connections not admitted yet, or waiting for their refusal */
+#define MAX_REFUSED     256u  /* connections not admitted yet, or waiting for their refusal */
+#define MAX_UNHEARD     1024u /* connections that are only closed */
 #define REFUSE_WITHIN_S 2
+/* Who ends the daemon waits so long for the threads of programs, and interrupts them so often. */
+#define LEAVE_WITHIN_MS 20000u
+#define NUDGE_MS        100u
 #define STACK_BYTES     (1u << 20)
 
 struct client {
@@ -28,8 +42,10 @@ struct client {
 	struct karst_ctl_peer peer;
 	struct karst_session *session;
 	struct kd_part_line line;
-	int fd;
+	pthread_t thread;
+	int fd;       /* -1: it is being closed */
 	bool refused; /* does not count as attached */
+	bool unheard; /* its user waits with too many others already */
 };
 
 struct kd_server {
@@ -41,6 +57,8 @@ struct kd_server {
 	struct client *clients;
 	uint32_t nclients; /* attached */
 	uint32_t nrefused;
+	uint32_t nunheard;
+	int waiting_fd; /* of who accepts: accepted, but there was no thread for it; -1: none */
 };
 
 /* --- who may attach --- */
@@ -253,6 +271,20 @@ server_serve(struct client *c)
 		c->peer.uid, rc != 0 ? ": " : "", rc != 0 ? strerror(-rc) : "");
 }
 
+/* Closes the connection.  Others may find it in the list meanwhile, and nobody waits for that. */
+static void
+client_close(struct client *c)
+{
+	int fd = c->fd;
+
+	pthread_mutex_lock(&c->server->lock);
+	c->fd = -1;
+	pthread_mutex_unlock(&c->server->lock);
+	close(fd);
+	if (c->peer.pidfd >= 0)
+		close(c->peer.pidfd);
+}
+
 /* Leaves the list.  After that, the server may be gone. */
 static void
 client_leave(struct client *c)
@@ -263,21 +295,19 @@ client_leave(struct client *c)
 	*c->pprev = c->next;
 	if (c->next != NULL)
 		c->next->pprev = c->pprev;
-	s->nrefused--;
-	/* Under the lock: kd_server_destroy() calls shutdown() for descriptors in the list. */
-	close(c->fd);
-	if (c->peer.pidfd >= 0)
-		close(c->peer.pidfd);
+	if (c->unheard)
+		s->nunheard--;
+	else
+		s->nrefused--;
 	free(c);
 	if (s->clients == NULL)
 		pthread_cond_signal(&s->left);
 	pthread_mutex_unlock(&s->lock);
 }
 
-static void *
-client_main(void *arg)
+static void
+client_hear(struct client *c)
 {
-	struct client *c = arg;
 	int rc = karst_ctl_peer(c->fd, &c->peer);
 
 	if (rc == 0)
@@ -285,6 +315,16 @@ client_main(void *arg)
 	else
 		karst_log(KARST_LOG_NOTICE, "a connection: who it is cannot be told: %s",
 			strerror(-rc));
+}
+
+static void *
+client_main(void *arg)
+{
+	struct client *c = arg;
+
+	if (!c->unheard)
+		client_hear(c);
+	client_close(c);
 	client_leave(c);
 	return NULL;
 }
@@ -295,16 +335,30 @@ static int
 start_thread(struct client *c)
 {
 	pthread_attr_t attr;
-	pthread_t thread;
 	int rc = pthread_attr_init(&attr);
 
 	if (rc != 0)
 		return -rc;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	rc = pthread_create(&thread, &attr, client_main, c);
+	rc = pthread_create(&c->thread, &attr, client_main, c);
 	pthread_attr_destroy(&attr);
 	return -rc;
+}
+
+/* Nobody keeps others from being heard, by connecting and saying nothing: of the connections that
+ * are not admitted yet, or wait for their refusal, a user has no more than three times what is
+ * left (lib/engine/util/share.h).  Lock held. */
+static bool
+may_wait(const struct kd_server *s, uid_t uid)
+{
+	const struct client *c;
+	uint32_t mine = 0, left;
+
+	for (c = s->clients; c != NULL; c = c->next)
+		mine += c->refused && !c->unheard && c->uid == uid;
+	left = MAX_REFUSED - s->nrefused;
+	return mine == 0 || mine < 3 * left;
 }
 
 /* A connection begins as one that is refused, until it is admitted. */
@@ -322,18 +376,21 @@ add_client(struct kd_server *s, int fd, uid_t uid)
 	c->peer.pidfd = -1;
 	c->refused = true;
 	pthread_mutex_lock(&s->lock);
+	c->unheard = !may_wait(s, uid);
 	c->next = s->clients;
 	c->pprev = &s->clients;
 	if (c->next != NULL)
 		c->next->pprev = &c->next;
 	s->clients = c;
-	s->nrefused++;
+	s->nunheard += c->unheard;
+	s->nrefused += !c->unheard;
 	rc = start_thread(c);
 	if (rc != 0) {
 		s->clients = c->next;
 		if (c->next != NULL)
 			c->next->pprev = &s->clients;
-		s->nrefused--;
+		s->nunheard -= c->unheard;
+		s->nrefused -= !c->unheard;
 	}
 	pthread_mutex_unlock(&s->lock);
 	if (rc != 0)
@@ -347,52 +404,62 @@ is_crowded(struct kd_server *s)
 	bool yes;
 
 	pthread_mutex_lock(&s->lock);
-	yes = s->nrefused >= MAX_REFUSED;
+	yes = s->nrefused >= MAX_REFUSED || s->nunheard >= MAX_UNHEARD;
 	pthread_mutex_unlock(&s->lock);
 	return yes;
-}
-
-/* Nobody keeps others from being heard, by connecting and saying nothing: of the connections that
- * are not admitted yet, or wait for their refusal, a user has no more than three times what is
- * left (lib/engine/util/share.h). */
-static bool
-may_wait(struct kd_server *s, uid_t uid)
-{
-	const struct client *c;
-	uint32_t mine = 0, left;
-
-	pthread_mutex_lock(&s->lock);
-	for (c = s->clients; c != NULL; c = c->next)
-		mine += c->refused && c->uid == uid;
-	left = MAX_REFUSED - s->nrefused;
-	pthread_mutex_unlock(&s->lock);
-	return mine == 0 || mine < 3 * left;
 }
 
 int
 kd_server_accept(struct kd_server *s, int listen_fd)
 {
-	struct ucred cred;
+	struct ucred cred = {.uid = (uid_t)-1};
 	socklen_t len = sizeof(cred);
 	int rc, fd;
 
+	/* one that could not be given to a thread comes first */
 	if (is_crowded(s))
 		return -EAGAIN;
-	fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
+	fd = s->waiting_fd;
+	if (fd < 0)
+		fd = accept4(listen_fd, NULL, NULL, SOCK_CLOEXEC);
 	if (fd < 0)
 		return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS
 			? -errno
 			: 0;
-	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0 || !may_wait(s, cred.uid)) {
-		close(fd);
-		return 0;
-	}
+	/* a connection of which this is not known is of nobody's, and hears so */
+	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
 	rc = add_client(s, fd, cred.uid);
-	if (rc != 0) {
-		karst_log(KARST_LOG_WARNING, "a connection is closed unheard: %s", strerror(-rc));
-		close(fd);
-	}
+	s->waiting_fd = rc != 0 ? fd : -1;
+	if (rc != 0)
+		karst_log(KARST_LOG_WARNING, "a connection waits: %s", strerror(-rc));
 	return rc;
+}
+
+static void
+interrupted(int signo)
+{
+	(void)signo;
+}
+
+/* Lock held. */
+static void
+nudge(const struct kd_server *s, bool all)
+{
+	const struct client *c;
+
+	for (c = s->clients; c != NULL; c = c->next)
+		if (all || c->fd < 0)
+			pthread_kill(c->thread, SIGURG);
+}
+
+void
+kd_server_watch(struct kd_server *s)
+{
+	pthread_mutex_lock(&s->lock);
+	nudge(s, false);
+	pthread_mutex_unlock(&s->lock);
+	if (s->waiting_fd >= 0)
+		(void)kd_server_accept(s, -1);
 }
 
 void
@@ -406,30 +473,66 @@ kd_server_set_limits(struct kd_server *s, const struct kd_conf *conf)
 struct kd_server *
 kd_server_create(struct karst_engine *e, const struct kd_conf *conf, struct kd_part *part)
 {
+	/* without SA_RESTART, for that is what it is for */
+	const struct sigaction sa = {.sa_handler = interrupted};
 	struct kd_server *s = calloc(1, sizeof(*s));
+	pthread_condattr_t attr;
 
 	if (s == NULL)
 		return NULL;
 	s->engine = e;
 	s->part = part;
 	s->conf = *conf;
+	s->waiting_fd = -1;
+	sigaction(SIGURG, &sa, NULL);
 	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->left, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&s->left, &attr);
+	pthread_condattr_destroy(&attr);
 	return s;
 }
 
-void
+/* Lock held. */
+static void
+wait_a_little(struct kd_server *s)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += NUDGE_MS * 1000000;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	pthread_cond_timedwait(&s->left, &s->lock, &until);
+}
+
+bool
 kd_server_destroy(struct kd_server *s)
 {
 	const struct client *c;
+	uint32_t n = 0, ms;
 
 	pthread_mutex_lock(&s->lock);
 	for (c = s->clients; c != NULL; c = c->next)
-		shutdown(c->fd, SHUT_RDWR);
-	while (s->clients != NULL)
-		pthread_cond_wait(&s->left, &s->lock);
+		if (c->fd >= 0)
+			shutdown(c->fd, SHUT_RDWR);
+	for (ms = 0; s->clients != NULL && ms < LEAVE_WITHIN_MS; ms += NUDGE_MS) {
+		wait_a_little(s);
+		nudge(s, true);
+	}
+	for (c = s->clients; c != NULL; c = c->next)
+		n++;
 	pthread_mutex_unlock(&s->lock);
+	if (n != 0) {
+		karst_log(KARST_LOG_WARNING,
+			"threads of %u programs wait for what these have sent, and are left behind",
+			n);
+		return false;
+	}
+	if (s->waiting_fd >= 0)
+		close(s->waiting_fd);
 	pthread_cond_destroy(&s->left);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
+	return true;
 }

@@ -24,7 +24,12 @@ int kd_server_accept(struct kd_server *s, int listen_fd);
 /** Limits for programs that attach from now on. */
 void kd_server_set_limits(struct kd_server *s, const struct kd_conf *conf);
 
-/** Ends all attachments, and waits until the last one is through. */
-void kd_server_destroy(struct kd_server *s);
+/** Now and then: whoever waits only because a program wants him to, as he closes what it has sent,
+ *  is interrupted. */
+void kd_server_watch(struct kd_server *s);
+
+/** Ends all attachments, and waits until the last one is through.  @return false: some do not end,
+ *  so the engine and the server stay in use until this process ends. */
+bool kd_server_destroy(struct kd_server *s);
 
 #endif /* KARSTD_SERVER_H */

@@ -215,6 +215,7 @@ bool case_soak(const struct options *o);
 bool case_greed(const struct options *o);
 bool case_late(const struct options *o);
 bool case_couriers(const struct options *o);
+bool case_linger(const struct options *o);
 bool case_stuck(const struct options *o);
 
 /** A line of comment in the TAP stream. */

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Descriptors that keep waiting who closes them: TCP sockets that linger for days, since their
+ * other end reads nothing.  They are in messages that karstd has not read when their connection
+ * ends: it is closed in the middle, or before it was heard.  Others attach meanwhile, and karstd
+ * ends when it is told to.
+ */
+#include "hostile.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "karst_ctl_sock.h"
+
+#define LINGER_S 1000000
+#define DEAF     8   /* connections that end while an answer cannot be sent */
+#define UNHEARD  300 /* connections that say one thing and are gone */
+#define PROGRAMS 8
+
+/* --- a socket that lingers --- */
+
+struct tcp {
+	int listener;
+	struct sockaddr_in at;
+};
+
+static void
+tcp_listen(struct report *r, struct tcp *t)
+{
+	socklen_t len = sizeof(t->at);
+	const int bytes = 4096;
+
+	t->at = (struct sockaddr_in){
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	t->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	setsockopt(t->listener, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+	if (t->listener < 0 || bind(t->listener, (struct sockaddr *)&t->at, len) != 0 ||
+		listen(t->listener, 4096) != 0 ||
+		getsockname(t->listener, (struct sockaddr *)&t->at, &len) != 0)
+		child_fail(r, "a listener: %s", strerror(errno));
+}
+
+/* Its other end is never accepted, and has more than it has room for. */
+static int
+tcp_lingering(struct report *r, const struct tcp *t)
+{
+	const struct linger l = {.l_onoff = 1, .l_linger = LINGER_S};
+	static const uint8_t bytes[65536];
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), room = 4096;
+
+	if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_LINGER, &l, sizeof(l)) != 0 ||
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) != 0 ||
+		connect(fd, (const struct sockaddr *)&t->at, sizeof(t->at)) != 0)
+		child_fail(r, "a TCP socket: %s", strerror(errno));
+	while (send(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL) > 0)
+		;
+	return fd;
+}
+
+/* --- connections --- */
+
+/* -1: karstd has not accepted those before yet. */
+static int
+connect_to(const struct host *h, int flags)
+{
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", h->sock);
+	if (connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+/* Says so much, without reading an answer, that karstd has not read all of it; then nobody but that
+ * queue has @lingering. */
+static void
+deaf(struct report *r, const struct host *h, int lingering)
+{
+	const struct karst_ctl_hdr hdr = {.nfds = 1};
+	struct pollfd p = {.events = POLLOUT};
+
+	p.fd = connect_to(h, 0);
+	if (p.fd < 0)
+		child_fail(r, "connecting: %s", strerror(errno));
+	fcntl(p.fd, F_SETFL, O_NONBLOCK);
+	/* once more if karstd reads on within that time, which it cannot do for ever */
+	do {
+		while (karst_ctl_send(p.fd, &hdr, sizeof(hdr), &lingering, 1) == 0)
+			;
+	} while (!atomic_load(&r->stop) && poll(&p, 1, 100) == 1 && (p.revents & POLLHUP) == 0);
+	close(lingering);
+	close(p.fd);
+}
+
+static void
+lingerer(struct report *r, void *arg)
+{
+	const struct karst_ctl_hdr hdr = {.nfds = 1};
+	const struct host *h = arg;
+	struct tcp t;
+	uint32_t i;
+	int fd, tcp;
+
+	child_become_nobody(r);
+	tcp_listen(r, &t);
+	for (i = 0; i < DEAF; i++) {
+		deaf(r, h, tcp_lingering(r, &t));
+		atomic_fetch_add(&r->ops, 1);
+	}
+	for (i = 0; i < UNHEARD && !atomic_load(&r->stop); i++) {
+		fd = connect_to(h, SOCK_NONBLOCK);
+		if (fd < 0)
+			continue;
+		tcp = tcp_lingering(r, &t);
+		(void)karst_ctl_send(fd, &hdr, sizeof(hdr), &tcp, 1);
+		close(tcp);
+		close(fd);
+	}
+	atomic_store(&r->ready, true);
+	while (!atomic_load(&r->stop))
+		sleep_ms(10);
+	/* the sockets of this process linger in karstd as long as their other ends are here */
+	_exit(0);
+}
+
+/* --- the case --- */
+
+/* Where all programs are one user's, places may be taken for a moment. */
+static bool
+attach(const struct host *h)
+{
+	const struct karst_open_attr attr = {.connect_timeout_ms = HANG_S * 1000};
+	uint64_t until = now_ms() + HANG_S * 1000;
+	struct karst_context *ctx;
+	int ret;
+
+	while ((ret = karst_open(h->sock, &attr, &ctx)) != 0 && now_ms() < until)
+		sleep_ms(20);
+	if (ret == 0)
+		return karst_close(ctx) == 0;
+	note("a program cannot attach: %s", karst_why());
+	return false;
+}
+
+bool
+case_linger(const struct options *o)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+	struct child c;
+	struct host h;
+	bool good = true;
+	int i;
+
+	if (!host_up(&h, o->karstd))
+		return false;
+	if (!host_for_all(&h) || !child_start(&c, lingerer, &h))
+		return false;
+	while (child_alive(&c) && atomic_load(&c.report->ops) == 0 && now_ms() < until)
+		sleep_ms(1);
+	for (i = 0; good && i < PROGRAMS; i++)
+		good = attach(&h);
+	while (good && child_alive(&c) && !atomic_load(&c.report->ready) && now_ms() < until)
+		sleep_ms(10);
+	good = good && atomic_load(&c.report->ready) && attach(&h);
+	if (!good)
+		note("%d programs could attach, beside %d connections: %s", i,
+			(int)atomic_load(&c.report->ops), c.report->fault);
+	/* while the other ends of its sockets are there */
+	good &= host_stop(&h);
+	good &= child_stop(&c, "who lingers");
+	if (good)
+		host_remove(&h);
+	return good;
+}

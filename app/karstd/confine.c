@@ -4,7 +4,8 @@
 /*
  * Somebody who has found a hole in the engine can make the system calls that the engine makes, and
  * no others: no program is executed, no process made or traced, no code written, no user become, no
- * file system mounted, no kernel module loaded.  In the privileged part (part.h) he can make those
+ * file system mounted, no kernel module loaded, nothing typed into the terminal that the daemon was
+ * started from.  In the privileged part (part.h) he can make those
  * that it makes, which are few, and one more matter: it becomes users for opening files (setfsuid).
  *
  * A system call that is missing here shows as an error that a test sees: the suites run with this.
@@ -17,6 +18,7 @@
 #include <linux/filter.h>
 #include <sched.h>
 #include <stddef.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -86,7 +88,6 @@ static const char *const of_engine[] = {
 	"renameat",
 	"renameat2",
 	"umask",
-	"ioctl",
 	/* memory */
 	"brk",
 	"munmap",
@@ -206,7 +207,6 @@ static const char *const of_part[] = {
 	"fstatfs",
 	"lseek",
 	"fcntl",
-	"ioctl",
 	"pidfd_open",
 	"setfsuid",
 	"setfsgid",
@@ -257,6 +257,8 @@ static const char *const of_part[] = {
 /* prctl(): names of threads and mappings, and how exact naps are. */
 static const int prctls[] = {PR_SET_NAME, PR_GET_NAME, PR_SET_TIMERSLACK, PR_GET_TIMERSLACK,
 	PR_GET_DUMPABLE, PR_CAPBSET_READ, 0x53564d41 /* PR_SET_VMA */};
+/* ioctl(): of those of terminals, what the C library and others ask of any descriptor. */
+static const int terminal[] = {TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIOCLEX, FIONCLEX};
 static const int families[] = {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK};
 static const int part_families[] = {AF_UNIX, AF_INET, AF_NETLINK};
 
@@ -310,6 +312,24 @@ allow_plain(scmp_filter_ctx ctx, const char *const *names, size_t n)
 	return rc;
 }
 
+/* The kernel looks at 32 bits of a request, and those to terminals are 0x54 and a byte.  What
+ * differs from that in a bit is none. */
+static int
+allow_ioctl(scmp_filter_ctx ctx)
+{
+	const uint64_t of_terminal = (uint64_t)'T' << 8;
+	unsigned int bit;
+	size_t i;
+	int rc = 0;
+
+	for (bit = 8; rc == 0 && bit < 32; bit++)
+		rc = allow_if(
+			ctx, "ioctl", 1, UINT64_C(1) << bit, ~of_terminal & UINT64_C(1) << bit);
+	for (i = 0; rc == 0 && i < KARST_DIM(terminal); i++)
+		rc = allow_if(ctx, "ioctl", 1, UINT32_MAX, (uint32_t)terminal[i]);
+	return rc;
+}
+
 /* What both need, with arguments that matter. */
 static int
 allow_common(scmp_filter_ctx ctx)
@@ -324,6 +344,8 @@ allow_common(scmp_filter_ctx ctx)
 	/* threads, not processes; clone3() hides its flags, and the C library can do without */
 	if (rc == 0)
 		rc = allow_if(ctx, "clone", 0, CLONE_THREAD, CLONE_THREAD);
+	if (rc == 0)
+		rc = allow_ioctl(ctx);
 	/* signals to this process alone, limits of this process alone */
 	if (rc == 0)
 		rc = allow_if(ctx, "tgkill", 0, UINT32_MAX, (uint32_t)getpid());

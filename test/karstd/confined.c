@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/if_tun.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -14,6 +15,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -161,6 +163,25 @@ try_faults(void)
 	return syscall(SYS_userfaultfd, 1 /* of this process alone */);
 }
 
+static long
+try_typing(void)
+{
+	return ioctl(-1, TIOCSTI, "x");
+}
+
+/* The kernel looks at the lower half alone. */
+static long
+try_typing_by_a_long_number(void)
+{
+	return syscall(SYS_ioctl, -1, UINT64_C(1) << 32 | TIOCSTI, "x");
+}
+
+static long
+try_pasting(void)
+{
+	return ioctl(-1, TIOCLINUX, "x");
+}
+
 struct refusal {
 	const char *name;
 	long (*try)(void);
@@ -180,6 +201,9 @@ static const struct refusal of_both[] = {
 	{"a socket of another family", try_crypto_socket},
 	{"a packet socket", try_packet_socket},
 	{"bpf() without a port that needs it", try_bpf},
+	{"typing into the terminal", try_typing},
+	{"the same, by a number that is too long", try_typing_by_a_long_number},
+	{"pasting into the terminal", try_pasting},
 };
 
 static const struct refusal of_engine[] = {
@@ -235,6 +259,11 @@ daily_life(void)
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (fd < 0 || close(fd) != 0)
 		return "a socket";
+	/* requests whose numbers are near those of terminals, or far from them */
+	if (ioctl(-1, TUNSETCARRIER, NULL) == 0 || errno != EBADF ||
+		ioctl(-1, SIOCGIFMTU, NULL) == 0 || errno != EBADF ||
+		ioctl(-1, TCGETS, NULL) == 0 || errno != EBADF)
+		return "ioctl()";
 	return NULL;
 }
 

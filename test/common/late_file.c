@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* A file system of one file, by FUSE, whose pages come late: a thread of this process serves it. */
+#include "late_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fuse.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PAGE      4096u
+#define MESSAGE   (1u << 17)
+#define FILE_NODE 2
+
+struct fs {
+	int fd;
+	size_t bytes;
+	uint32_t delay_us;
+};
+
+static void
+answer(const struct fs *fs, const struct fuse_in_header *in, int error, const void *body,
+	size_t len)
+{
+	struct fuse_out_header h = {
+		.len = (uint32_t)(sizeof(h) + len), .error = -error, .unique = in->unique};
+	struct iovec v[2] = {{&h, sizeof(h)}, {(void *)(uintptr_t)body, len}};
+
+	/* who asked may have gone */
+	if (writev(fs->fd, v, len > 0 ? 2 : 1) < 0)
+		return;
+}
+
+static struct fuse_attr
+attr_of(const struct fs *fs, uint64_t node)
+{
+	if (node != FILE_NODE)
+		return (struct fuse_attr){.ino = node, .mode = S_IFDIR | 0755, .nlink = 2};
+	return (struct fuse_attr){.ino = node,
+		.mode = S_IFREG | 0600,
+		.nlink = 1,
+		.size = fs->bytes,
+		.blksize = PAGE};
+}
+
+static void
+serve_read(struct fs *fs, const struct fuse_in_header *in, const struct fuse_read_in *r)
+{
+	static const uint8_t zeros[MESSAGE];
+	const struct timespec t = {
+		.tv_sec = fs->delay_us / 1000000, .tv_nsec = (long)(fs->delay_us % 1000000) * 1000};
+
+	if (fs->delay_us == LATE_NEVER)
+		return;
+	nanosleep(&t, NULL);
+	answer(fs, in, 0, zeros, r->size < sizeof(zeros) ? r->size : sizeof(zeros));
+}
+
+static void
+serve_one(struct fs *fs, const struct fuse_in_header *in)
+{
+	const void *body = in + 1;
+
+	switch (in->opcode) {
+	case FUSE_INIT: {
+		const struct fuse_init_in *i = body;
+		const struct fuse_init_out out = {.major = FUSE_KERNEL_VERSION,
+			.minor = FUSE_KERNEL_MINOR_VERSION,
+			.max_readahead = 0,
+			.flags = i->flags & FUSE_BIG_WRITES,
+			.max_write = MESSAGE / 2};
+
+		answer(fs, in, 0, &out, sizeof(out));
+		return;
+	}
+	case FUSE_LOOKUP: {
+		const struct fuse_entry_out out = {.nodeid = FILE_NODE,
+			.entry_valid = 3600,
+			.attr_valid = 3600,
+			.attr = attr_of(fs, FILE_NODE)};
+
+		answer(fs, in, 0, &out, sizeof(out));
+		return;
+	}
+	case FUSE_GETATTR: {
+		const struct fuse_attr_out out = {
+			.attr_valid = 3600, .attr = attr_of(fs, in->nodeid)};
+
+		answer(fs, in, 0, &out, sizeof(out));
+		return;
+	}
+	case FUSE_OPEN: {
+		const struct fuse_open_out out = {.fh = 1, .open_flags = FOPEN_KEEP_CACHE};
+
+		answer(fs, in, 0, &out, sizeof(out));
+		return;
+	}
+	case FUSE_READ:
+		serve_read(fs, in, body);
+		return;
+	case FUSE_FORGET:
+	case FUSE_BATCH_FORGET:
+	case FUSE_INTERRUPT:
+		return;
+	case FUSE_FLUSH:
+	case FUSE_RELEASE:
+	case FUSE_ACCESS:
+		answer(fs, in, 0, NULL, 0);
+		return;
+	default:
+		answer(fs, in, ENOSYS, NULL, 0);
+	}
+}
+
+static void *
+serve(void *arg)
+{
+	static _Alignas(8) uint8_t buf[MESSAGE + PAGE];
+	struct fs *fs = arg;
+	ssize_t n;
+
+	while ((n = read(fs->fd, buf, sizeof(buf))) > 0 || errno == EINTR || errno == EAGAIN ||
+		errno == ENOENT)
+		if (n >= (ssize_t)sizeof(struct fuse_in_header))
+			serve_one(fs, (const struct fuse_in_header *)buf);
+	return NULL;
+}
+
+static bool
+put(const char *path, const char *text)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC);
+	bool ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+/* Mounts it where nobody else sees it.  NULL: its memory. */
+static const char *
+mount_it(struct fs *fs, const char *folder)
+{
+	uid_t uid = getuid();
+	gid_t gid = getgid();
+	char text[128];
+
+	if (unshare(CLONE_NEWNS | (uid != 0 ? CLONE_NEWUSER : 0)) != 0)
+		return "unshare";
+	snprintf(text, sizeof(text), "%u %u 1", (unsigned int)uid, (unsigned int)uid);
+	if (uid != 0 && !put("/proc/self/uid_map", text))
+		return "uid_map";
+	fs->fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	if (fs->fd < 0)
+		return "/dev/fuse";
+	snprintf(text, sizeof(text), "fd=%d,rootmode=40000,user_id=%u,group_id=%u", fs->fd,
+		(unsigned int)uid, (unsigned int)gid);
+	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+		mount("late", folder, "fuse.late", MS_NOSUID | MS_NODEV, text) != 0)
+		return "mount";
+	return NULL;
+}
+
+const char *
+late_file_map(size_t bytes, uint32_t delay_us, void **p)
+{
+	static struct fs fs;
+	char folder[] = "/tmp/karst-late-XXXXXX", path[64];
+	const char *fault;
+	pthread_t t;
+	int fd;
+
+	fs.bytes = bytes;
+	fs.delay_us = delay_us;
+	if (mkdtemp(folder) == NULL)
+		return "a folder";
+	fault = mount_it(&fs, folder);
+	if (fault != NULL)
+		return fault;
+	errno = pthread_create(&t, NULL, serve, &fs);
+	if (errno != 0)
+		return "a thread";
+	snprintf(path, sizeof(path), "%s/file", folder);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return "the file";
+	*p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+	if (*p == MAP_FAILED || madvise(*p, bytes, MADV_RANDOM) != 0)
+		return "mmap";
+	/* at the end of the process nobody would answer what closing it asks */
+	close(fd);
+	umount2(folder, MNT_DETACH);
+	rmdir(folder);
+	return NULL;
+}

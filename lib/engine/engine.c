@@ -331,6 +331,7 @@ karst_engine_destroy(struct karst_engine *e)
 		return -EBUSY;
 	}
 	eng_cm_stop(e);
+	eng_crews_dismiss(e);
 	eng_telemetry_del(e);
 	eng_capture_stop(e, NULL);
 	free_engine(e);
@@ -385,7 +386,14 @@ karst_engine_stop(struct karst_engine *e)
 		if (e->lcore[i].eal_lcore < RTE_MAX_LCORE)
 			rte_eal_wait_lcore(e->lcore[i].eal_lcore);
 	eng_watch_stop(e);
+	if (eng_ctl_enter(e) != 0)
+		return;
 	e->started = false;
+	/* from now on it may be polled; what cannot be had is logged, and asked for with the next
+	 * memory that is registered */
+	if (e->copies)
+		e->copies = eng_crews_muster(e) == 0;
+	eng_ctl_leave(e);
 }
 
 int
@@ -397,8 +405,10 @@ karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores)
 	if (e->started || any_attached(e))
 		return -EBUSY;
 	ret = choose_workers(e, eal_lcores);
-	if (ret == 0)
+	if (ret == 0) {
+		eng_crews_dismiss(e);
 		ret = eng_watch_start(e);
+	}
 	if (ret != 0)
 		return ret;
 	e->started = true;

@@ -358,11 +358,10 @@ int karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t 
  * One turn of lcore @lcore: mailbox, receive, hand-off, doorbells, timers, send.  Attaches the
  * lcore to the calling thread if it was to none.
  *
- * Memory of other programs (karst_space.h) that is not mapped is copied within the turn, by the
- * calling thread, which waits as long as that program's pages take to come: for ever, if they come
- * from a file system that it serves itself and does not.  There is no other thread to go on, as
- * there is with karst_engine_start(), and no deadline.  So whoever serves programs that it does not
- * trust uses that one.
+ * Memory of other programs (karst_space.h) that is not mapped is copied by other threads, which the
+ * engine makes when there is such memory, since a program may let who copies wait.  Who calls this
+ * never does.  Such a copy takes longer than with karst_engine_start(), whose lcores copy
+ * themselves as long as nobody is late.
  * @return how much was done (frames, doorbells, timers, messages); 0: an idle turn.
  */
 unsigned int karst_engine_poll(struct karst_engine *e, uint32_t lcore);

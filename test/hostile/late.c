@@ -16,8 +16,8 @@
 
 #include "late_file.h"
 
-#define PAGE      4096u
-#define PAGES     (1u << 20) /* more than are touched: each is late once */
+#define PAGE  4096u
+#define PAGES (1u << 20) /* more than are touched: each is late once */
 /* Of a program whose pages come, beside innocents: a second or two. */
 #define LATE_OPS(delay_us) ((delay_us) < 10000 ? 512u : 16u)
 
@@ -134,7 +134,7 @@ static bool
 enough(const struct child *c, uint32_t delay_us)
 {
 	return delay_us == LATE_NEVER ? atomic_load(&c->report->ready)
-				 : atomic_load(&c->report->ops) >= LATE_OPS(delay_us);
+				      : atomic_load(&c->report->ops) >= LATE_OPS(delay_us);
 }
 
 /* Innocents go on beside a program whose pages take @delay_us. */

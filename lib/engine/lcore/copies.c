@@ -8,7 +8,8 @@
  * were received or after they were sent: no entry point of the core is being called there, and all
  * that the lcore knows is in its structure.  Nearly all of it is done on the spot, since a copy
  * takes about as long as the packet that it belongs to; what would make the turn long waits for the
- * safe points of the next ones.
+ * safe points of the next ones.  Of an lcore that a program polls all of it is done by couriers,
+ * since nobody could take that lcore from a thread that waits.
  *
  * A copy knows its bytes by the program's addresses and no longer by windows of this process, so
  * regions can go while it is under way; it stops at the first byte that is not there.
@@ -164,7 +165,7 @@ take(struct karst_core *core)
 		return NULL;
 	}
 	atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
-	c->dropped = c->refused = c->held = c->handed = c->queued = false;
+	c->dropped = c->refused = c->held = c->handed = c->queued = c->awaited = false;
 	return &c->pub;
 }
 
@@ -173,13 +174,14 @@ submit(struct karst_core *core, struct karst_copy *pub)
 {
 	struct eng_lcore *lc = core->user;
 	struct eng_copy *c = karst_container_of(pub, struct eng_copy, pub);
-	struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_relaxed);
+	/* acquire, pairs with the release of who has made it */
+	struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_acquire);
 	uint32_t i;
 
 	for (i = 0; i < pub->nparts; i++)
 		c->where[i] = eng_place_of(pub->part[i].host, pub->part[i].n);
 	c->refused = !eng_copy_allowed(lc->e, c);
-	if (crew != NULL && !c->refused && eng_copy_is_late(c, core->now_ns))
+	if (crew != NULL && !c->refused && (crew->polled || eng_copy_is_late(c, core->now_ns)))
 		return eng_late_submit(lc, c);
 	atomic_store_explicit(&c->phase, ENG_COPY_TODO, memory_order_relaxed);
 	eng_copy_append(&lc->copies->todo, c);
@@ -272,6 +274,8 @@ const struct karst_copy_ops eng_unmapped_ops = {
 void
 eng_copy_finish(struct eng_lcore *lc, struct eng_copy *c, bool back)
 {
+	lc->copies->nawaited -= c->awaited;
+	c->awaited = false;
 	c->pub.moved = back ? c->result : 0;
 	if (back)
 		atomic_store_explicit(&c->phase, ENG_COPY_CORE, memory_order_relaxed);
@@ -325,7 +329,7 @@ hold_rest(struct eng_copies *cs)
 bool
 eng_copies_run(struct eng_lcore *lc)
 {
-	struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_relaxed);
+	struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_acquire);
 	uint64_t until = engine_now(lc->e) + COPY_NS;
 	struct eng_copies *cs = lc->copies;
 	struct eng_copy *c;
@@ -357,7 +361,7 @@ eng_copies_run(struct eng_lcore *lc)
 bool
 eng_copies_are_over(const struct eng_lcore *lc)
 {
-	const struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_relaxed);
+	const struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_acquire);
 
 	/* acquire, pairs with the courier's release */
 	return crew != NULL &&

@@ -37,6 +37,7 @@ struct eng_copy {
 	bool held;             /* eng_copy_hold() */
 	bool handed;           /* in the crew's list for the driver */
 	bool queued;           /* counted among its program's that wait for a courier */
+	bool awaited;          /* counted in struct eng_copies.nawaited */
 	uint32_t result;       /* bytes moved, once it is over */
 	struct eng_place where[KARST_COPY_PARTS];
 };
@@ -53,6 +54,7 @@ struct eng_copies {
 	struct eng_copy_list unsent; /* of late programs, for the crew's list */
 	uint32_t nused;              /* of copy[], ever */
 	uint32_t nkept;              /* packets that wait */
+	uint32_t nawaited;           /* copies that couriers have, or will have */
 	bool left_behind;            /* threads may still write here */
 	bool fleeting;               /* packets delivered now are not their buffers': keep a copy */
 	struct eng_copy copy[ENG_COPIES];

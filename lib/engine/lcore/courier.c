@@ -74,6 +74,12 @@ load(_Atomic uint64_t *p)
 	return atomic_load_explicit(p, memory_order_relaxed);
 }
 
+static uint32_t
+load32(_Atomic uint32_t *p)
+{
+	return atomic_load_explicit(p, memory_order_relaxed);
+}
+
 static void
 store(_Atomic uint64_t *p, uint64_t v)
 {
@@ -113,7 +119,9 @@ eng_late_tell(const struct eng_copy *c)
 {
 	struct karst_space *s = c->where[0].space;
 
-	if (!atomic_exchange_explicit(&s->late.told, true, memory_order_relaxed))
+	/* a courier of a polled lcore copies for all */
+	if (atomic_load_explicit(&s->late.times, memory_order_relaxed) > 0 &&
+		!atomic_exchange_explicit(&s->late.told, true, memory_order_relaxed))
 		karst_log(KARST_LOG_NOTICE,
 			"%s: the memory of process %d is slow to come: couriers copy it from now on",
 			s->e->name, (int)s->pid);
@@ -184,11 +192,26 @@ eng_copy_unhold(struct eng_copy *c)
 	}
 }
 
+static int
+send_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_relaxed);
+
+	(void)arg;
+	if (crew != NULL && crew->polled)
+		eng_late_send(crew);
+	return 0;
+}
+
 void
 eng_copies_settle(struct karst_space *s)
 {
 	const struct timespec nap = {.tv_nsec = MS};
+	uint32_t i;
 
+	/* who waits here may be the one who polls */
+	for (i = 0; i < s->e->nlcores && load32(&s->late.copies) > 0; i++)
+		eng_mailbox_call(&s->e->lcore[i], send_on_lcore, NULL);
 	while (atomic_load_explicit(&s->late.copies, memory_order_acquire) > 0 &&
 		!karst_space_failed(s))
 		nanosleep(&nap, NULL);
@@ -221,7 +244,8 @@ eng_late_submit(struct eng_lcore *lc, struct eng_copy *c)
 		return false;
 	atomic_fetch_add_explicit(&s->late.queued, 1, memory_order_relaxed);
 	eng_copy_hold(c);
-	c->queued = true;
+	c->queued = c->awaited = true;
+	lc->copies->nawaited++;
 	c->handed = false;
 	atomic_store_explicit(&c->phase, ENG_COPY_LATE, memory_order_relaxed);
 	eng_copy_append(&lc->copies->unsent, c);
@@ -329,12 +353,46 @@ take_over_list(struct eng_crew *crew, struct eng_copy **copy, bool *back)
 	return n;
 }
 
+/* Lock held: @return whether there was anything. */
+static bool
+send_late(struct eng_crew *crew)
+{
+	struct eng_copy *c;
+	bool sent = false;
+
+	while ((c = eng_copy_first(&crew->lc->copies->unsent)) != NULL) {
+		eng_copy_append(&crew->late, c);
+		eng_crew_call(crew);
+		sent = true;
+	}
+	return sent;
+}
+
+static void
+wake_watch(struct karst_engine *e)
+{
+	if (atomic_load_explicit(&e->watch->dozing, memory_order_relaxed))
+		eng_watch_wake(e);
+}
+
+void
+eng_late_send(struct eng_crew *crew)
+{
+	bool sent;
+
+	pthread_mutex_lock(&crew->lock);
+	sent = send_late(crew);
+	pthread_mutex_unlock(&crew->lock);
+	if (sent)
+		wake_watch(crew->lc->e);
+}
+
 void
 eng_late_exchange(struct eng_crew *crew, bool wait)
 {
-	struct eng_copy_list *unsent = &crew->lc->copies->unsent;
-	struct eng_copy *c, *copy[ENG_COPIES];
-	bool back[ENG_COPIES], sent = false;
+	const struct eng_copy_list *unsent = &crew->lc->copies->unsent;
+	struct eng_copy *copy[ENG_COPIES];
+	bool back[ENG_COPIES], sent;
 	uint32_t i, n;
 
 	if (!wait && unsent->head == NULL &&
@@ -344,15 +402,11 @@ eng_late_exchange(struct eng_crew *crew, bool wait)
 		return;
 	if (wait)
 		pthread_mutex_lock(&crew->lock);
-	while ((c = eng_copy_first(unsent)) != NULL) {
-		eng_copy_append(&crew->late, c);
-		eng_crew_call(crew);
-		sent = true;
-	}
+	sent = send_late(crew);
 	n = take_over_list(crew, copy, back);
 	pthread_mutex_unlock(&crew->lock);
-	if (sent && atomic_load_explicit(&crew->lc->e->watch->dozing, memory_order_relaxed))
-		eng_watch_wake(crew->lc->e);
+	if (sent)
+		wake_watch(crew->lc->e);
 	for (i = 0; i < n; i++)
 		eng_copy_finish(crew->lc, copy[i], back[i]);
 }

@@ -24,6 +24,10 @@
  * per-lcore caches of buffers thus have one user at a time.  EAL's own worker only waits for the
  * crew, so stopping never waits for a program: who has not come back by then is left behind, with
  * the memory that it may still touch.
+ *
+ * An lcore that a program polls cannot be taken from that thread.  So none of its copies are made
+ * there: from when there is memory to be copied, such lcores have crews without a driver, of
+ * couriers alone.  A copy costs two switches of threads then.
  */
 #include "crew.h"
 
@@ -307,6 +311,96 @@ settle(struct eng_crew *crew)
 	pthread_mutex_unlock(&crew->lc->attach_lock);
 }
 
+/* Nobody drives any more. */
+static void
+disperse(struct eng_lcore *lc, struct eng_crew *crew)
+{
+	bool all;
+
+	eng_watch_leave(lc, crew);
+	all = dismiss(crew);
+	lc->copies->left_behind |= !all;
+	settle(crew);
+	if (!all)
+		return;
+	pthread_cond_destroy(&crew->gone);
+	pthread_mutex_destroy(&crew->lock);
+	free(crew);
+}
+
+/* --- of lcores that are polled --- */
+
+/* What the thread that drove the lcore has left, if one did. */
+static void
+take_rest(struct eng_lcore *lc)
+{
+	struct eng_copy_list rest = {0};
+	struct eng_copy *c;
+
+	while ((c = eng_copy_first(&lc->copies->todo)) != NULL) {
+		if (!c->dropped && !c->refused && eng_late_submit(lc, c))
+			continue;
+		c->refused = true;
+		eng_copy_append(&rest, c);
+	}
+	lc->copies->todo = rest;
+}
+
+static int
+muster(struct eng_lcore *lc)
+{
+	struct eng_crew *crew = assemble(lc);
+	int ret;
+
+	if (crew == NULL)
+		return -ENOMEM;
+	crew->polled = true;
+	pthread_mutex_lock(&crew->lock);
+	ret = eng_crew_hire(crew);
+	pthread_mutex_unlock(&crew->lock);
+	if (ret != 0) {
+		pthread_cond_destroy(&crew->gone);
+		pthread_mutex_destroy(&crew->lock);
+		free(crew);
+		return ret;
+	}
+	take_rest(lc);
+	/* release: who polls finds it whole */
+	atomic_store_explicit(&lc->crew, crew, memory_order_release);
+	return 0;
+}
+
+int
+eng_crews_muster(struct karst_engine *e)
+{
+	int ret = e->watch == NULL ? eng_watch_start(e) : 0;
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores && ret == 0; i++)
+		if (atomic_load_explicit(&e->lcore[i].crew, memory_order_relaxed) == NULL)
+			ret = muster(&e->lcore[i]);
+	if (ret != 0)
+		karst_log(KARST_LOG_ERR, "%s: threads that copy memory of programs: %s", e->name,
+			rte_strerror(-ret));
+	return ret;
+}
+
+void
+eng_crews_dismiss(struct karst_engine *e)
+{
+	struct eng_crew *crew;
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++) {
+		crew = atomic_load_explicit(&e->lcore[i].crew, memory_order_relaxed);
+		if (crew != NULL)
+			disperse(&e->lcore[i], crew);
+	}
+	eng_watch_stop(e);
+}
+
+/* --- of others --- */
+
 int
 eng_crew_run(struct eng_lcore *lc)
 {
@@ -334,13 +428,6 @@ eng_crew_run(struct eng_lcore *lc)
 			rte_strerror(-ret));
 		eng_lcore_detach(lc);
 	}
-	eng_watch_leave(lc, crew);
-	lc->copies->left_behind = !dismiss(crew);
-	settle(crew);
-	if (lc->copies->left_behind)
-		return ret;
-	pthread_cond_destroy(&crew->gone);
-	pthread_mutex_destroy(&crew->lock);
-	free(crew);
+	disperse(lc, crew);
 	return ret;
 }

@@ -38,6 +38,7 @@ struct eng_crew {
 	struct eng_worker *idle; /* who has been so for the shortest time */
 	struct eng_worker *driver;
 	uint32_t nworkers, nidle, nstuck;
+	bool polled;     /* a program polls the lcore: all of the crew are couriers */
 	bool must_drive; /* nobody does */
 	bool driven;     /* karst_engine_start()'s loop is not over */
 	bool end;
@@ -60,6 +61,11 @@ struct eng_crew {
 
 /* On the lcore's EAL worker: its crew drives it until the engine stops. */
 int eng_crew_run(struct eng_lcore *lc);
+/* With ctl_lock held, before there is anything to copy: lcores that programs poll have couriers, so
+ * that who polls waits for no memory.  Once is enough, until they are dismissed. */
+int eng_crews_muster(struct karst_engine *e);
+/* While nobody polls. */
+void eng_crews_dismiss(struct karst_engine *e);
 /* One more worker.  With the crew's lock held. */
 int eng_crew_hire(struct eng_crew *crew);
 /* Lock held: an idle worker, if there is one, looks what there is to do. */
@@ -70,8 +76,10 @@ bool eng_crew_copy(struct eng_crew *crew, struct eng_copy *c);
 
 /* --- courier.c --- */
 
-/* Driver: a copy of a program that is late.  @return false: it has too many. */
+/* Driver: a copy for a courier.  @return false: its program has too many. */
 bool eng_late_submit(struct eng_lcore *lc, struct eng_copy *c);
+/* Driver, not at a safe point: couriers get what was submitted. */
+void eng_late_send(struct eng_crew *crew);
 /* Driver: couriers get what was submitted, and what they have done is over.  It waits for the lock,
  * which threads that wait for a processor may have, only if @wait; else there is a next time. */
 void eng_late_exchange(struct eng_crew *crew, bool wait);

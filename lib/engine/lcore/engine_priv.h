@@ -277,14 +277,14 @@ struct eng_lcore {
 		_Atomic uint64_t ejected;    /* programs that it was stuck at */
 		_Atomic uint64_t stuck;      /* threads that still wait for such */
 	} watched;                           /* by the watch (courier.c) */
-	struct eng_crew *_Atomic crew;       /* of karst_engine_start(); NULL: a program polls */
-	uint8_t step;                        /* of its turn, if a safe point is between */
-	unsigned int work;                   /* that it has done in this turn */
-	unsigned int received;               /* frames, of that */
-	bool idle_sender;                    /* nothing was to be sent when the turn began */
-	unsigned int breaks;                 /* eng_window_breaks() that are looked after */
-	unsigned int breaks_seen;            /* those that are being looked after */
-	struct karst_mem_walk revoking;      /* for them */
+	struct eng_crew *_Atomic crew;  /* of karst_engine_start(), or couriers; NULL: none yet */
+	uint8_t step;                   /* of its turn, if a safe point is between */
+	unsigned int work;              /* that it has done in this turn */
+	unsigned int received;          /* frames, of that */
+	bool idle_sender;               /* nothing was to be sent when the turn began */
+	unsigned int breaks;            /* eng_window_breaks() that are looked after */
+	unsigned int breaks_seen;       /* those that are being looked after */
+	struct karst_mem_walk revoking; /* for them */
 	/* of karst_engine_start() */
 	uint32_t idle_run;     /* idle turns before naps */
 	uint32_t nap_ns;       /* of the next nap */
@@ -347,6 +347,7 @@ struct karst_engine {
 	_Atomic bool running;       /* lcores of karst_engine_start() go on */
 	pthread_mutex_t names_lock; /* eng_lcore.space_of */
 	bool started;
+	bool copies;                     /* there has been memory that is copied */
 	struct eng_capture *capture;     /* NULL: none; with the list of engines held */
 	pthread_mutex_t ctl_lock;        /* everything below, mem, ahs; see eng_ctl_enter() */
 	struct arena objects;            /* only the engine looks at these */

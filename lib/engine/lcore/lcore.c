@@ -225,7 +225,9 @@ karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore)
 	uint64_t next = karst_wheel_next_ns(&core->wheel), now = engine_now(e);
 
 	next = karst_min_u64(next, e->lcore[lcore].member_ns);
-
+	/* nobody else tells the caller that they are back */
+	if (eng_copies_wait(&e->lcore[lcore]) || e->lcore[lcore].copies->nawaited > 0)
+		return 0;
 	if (next == UINT64_MAX)
 		return next;
 	return next > now ? next - now : 0;

@@ -8,6 +8,8 @@
  * in the middle: the key is made unusable, every lcore ends the turn in which it may still use
  * it, and only then is the slot free (and, at a deregistration, the memory the program's again).
  */
+#include "crew.h"
+#include "karst_unmapped.h"
 #include "object.h"
 #include "port.h"
 
@@ -38,6 +40,19 @@ karst_engine_pd_free(struct karst_engine *e, uint32_t pd)
 	return ret;
 }
 
+/* Memory that is copied has threads for it on every lcore, before it has a key. */
+static int
+prepare(struct karst_engine *e, const void *host)
+{
+	int ret;
+
+	if (e->copies || ((uintptr_t)host & KARST_MEM_UNMAPPED) == 0)
+		return 0;
+	ret = e->started ? 0 : eng_crews_muster(e);
+	e->copies = ret == 0;
+	return ret;
+}
+
 int
 karst_engine_mr_reg(struct karst_engine *e, uint32_t pd, void *host, uint64_t va, uint64_t len,
 	unsigned int access, uint32_t *key)
@@ -46,7 +61,9 @@ karst_engine_mr_reg(struct karst_engine *e, uint32_t pd, void *host, uint64_t va
 
 	if (ret != 0)
 		return ret;
-	ret = karst_mr_reg(e->mem, pd, host, va, len, access, key);
+	ret = prepare(e, host);
+	if (ret == 0)
+		ret = karst_mr_reg(e->mem, pd, host, va, len, access, key);
 	eng_ctl_leave(e);
 	return ret;
 }
@@ -59,7 +76,9 @@ karst_engine_mr_rereg(
 
 	if (ret != 0)
 		return ret;
-	ret = karst_mr_rereg_begin(e->mem, key, what, attr);
+	ret = (what & KARST_REREG_TRANSLATION) != 0 ? prepare(e, attr->host) : 0;
+	if (ret == 0)
+		ret = karst_mr_rereg_begin(e->mem, key, what, attr);
 	if (ret == 0) {
 		eng_ctl_quiesce(e);
 		karst_mr_rereg_end(e->mem, key, what, attr);
@@ -75,7 +94,9 @@ karst_engine_mr_remap(struct karst_engine *e, uint32_t key, void *host)
 
 	if (ret != 0)
 		return ret;
-	ret = karst_mr_remap(e->mem, key, host);
+	ret = prepare(e, host);
+	if (ret == 0)
+		ret = karst_mr_remap(e->mem, key, host);
 	if (ret == 0)
 		eng_ctl_quiesce(e);
 	eng_ctl_leave(e);

@@ -24,6 +24,7 @@
 
 #include "karst.h"
 #include "karst_ctl_sock.h"
+#include "late_file.h"
 #include "memory.h"
 #include "karst_vma.h"
 
@@ -42,6 +43,7 @@ enum op {
 	OP_PROTECT,
 	OP_PRIVATE,
 	OP_HOLD,
+	OP_NEVER,
 	OP_RELEASE,
 };
 
@@ -274,6 +276,18 @@ hold(uint64_t addr, uint64_t len)
 	return 0;
 }
 
+/* Pages that never come. */
+static int
+never(const struct order *o, struct answer *a)
+{
+	void *p;
+
+	if (late_file_map(o->len, LATE_NEVER, &p) != NULL)
+		return -errno;
+	a->addr = (uintptr_t)p;
+	return 0;
+}
+
 static int
 release(uint64_t addr, uint64_t len)
 {
@@ -334,6 +348,9 @@ obey(const struct order *o, struct answer *a, struct karst_memory **m)
 		break;
 	case OP_HOLD:
 		a->ret = hold(o->addr, o->len);
+		break;
+	case OP_NEVER:
+		a->ret = never(o, a);
 		break;
 	case OP_RELEASE:
 		a->ret = release(o->addr, o->len);
@@ -516,6 +533,16 @@ int
 program_hold_writers(struct program *p, uint64_t addr, uint64_t len)
 {
 	return simple(p, &(struct order){.op = OP_HOLD, .addr = addr, .len = len});
+}
+
+int
+program_never(struct program *p, uint64_t len, uint64_t *addr)
+{
+	static struct answer a;
+
+	tell(p, &(struct order){.op = OP_NEVER, .len = len}, &a, NULL);
+	*addr = a.addr;
+	return a.ret;
 }
 
 int

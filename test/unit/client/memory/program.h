@@ -82,6 +82,8 @@ int program_munmap(struct program *p, uint64_t addr, uint64_t len);
 int program_truncate(struct program *p, uint64_t len);
 int program_protect(struct program *p, uint64_t addr, uint64_t len, int prot);
 /** Whoever writes to pages of the range waits, as while libkarst moves them; and goes on. */
+/* Memory of @len bytes, once in a program: whoever touches it waits until the program ends. */
+int program_never(struct program *p, uint64_t len, uint64_t *addr);
 int program_hold_writers(struct program *p, uint64_t addr, uint64_t len);
 int program_release_writers(struct program *p, uint64_t addr, uint64_t len);
 /** Is @addr in a private anonymous mapping? */

@@ -856,6 +856,46 @@ Test(space, writers_are_held)
 	rig_down(&rig);
 }
 
+/* Who polls an lcore does not wait for pages that never come: others go on, and in the end the
+ * program that has them fails. */
+Test(space, nobody_who_polls_waits)
+{
+	static struct program_pieces p = {.n = 1};
+	bool failed = false;
+	struct karst_cqe cqe;
+	struct region r;
+	struct rig rig;
+	int others = 0;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0)
+		cr_skip("needs /dev/fuse");
+	rig_up(&rig);
+	p.piece[0] = (struct karst_ctl_piece){
+		.len = 65536, .kind = KARST_CTL_PIECE_COPY, .flags = KARST_CTL_PIECE_ON_DEMAND};
+	cr_assert_eq(program_never(&rig.prog, 65536, &p.piece[0].addr), 0);
+	cr_assert_eq(map_pieces(&rig, p.piece[0].addr, 65536, true, &p, &r), 0, "%s", p.why);
+	engine_bed_post(rig.near[0], KARST_WR_RDMA_WRITE, 7, rig.local, 65536, rig.local_key,
+		(void *)(uintptr_t)r.addr, r.key);
+	/* memory that is nobody else's */
+	engine_bed_post(rig.near[1], KARST_WR_RDMA_WRITE, 8, rig.local, 4096, rig.local_key,
+		rig.local + 8192, rig.local_key);
+	/* the first request may fail before, for having been sent too often */
+	while (!failed || others == 0 || !karst_space_failed(rig.space)) {
+		cr_assert(engine_bed_wait(&rig.bed, &cqe), "no completion");
+		if (cqe.wr_id == 7) {
+			cr_assert_neq(cqe.status, KARST_WC_SUCCESS);
+			failed = true;
+			continue;
+		}
+		cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+		others++;
+		engine_bed_post(rig.near[1], KARST_WR_RDMA_WRITE, 8, rig.local, 4096, rig.local_key,
+			rig.local + 8192, rig.local_key);
+	}
+	program_kill(&rig.prog);
+	rig_down(&rig);
+}
+
 Test(space, no_such_process)
 {
 	struct karst_space *s;

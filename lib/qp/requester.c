@@ -252,14 +252,18 @@ requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t n
 
 	if (karst_unlikely(r->window < core->window_packets))
 		r->window = karst_min_u32(r->window + npsn, core->window_packets);
+	/* what the peer was not ready for has come through by a packet that was on its way: nobody
+	 * waits for it any more (Q7) */
+	if (karst_unlikely(r->flags & KARST_REQ_RNR_WAIT)) {
+		karst_wheel_del(&core->wheel, &r->timer);
+		karst_core_activate(core, qp);
+	}
 	/* the timer is armed for the longer patience of a further timeout, and none follows */
-	if (karst_unlikely(requester_timeouts(r) != 0) && !(r->flags & KARST_REQ_RNR_WAIT))
+	if (karst_unlikely(requester_timeouts(r) != 0))
 		karst_wheel_del(&core->wheel, &r->timer);
 	r->retry_left = r->retry_cnt;
 	r->rnr_left = r->rnr_retry;
-	r->flags &= (uint8_t)~KARST_REQ_ROUND;
-	if (r->flags & KARST_REQ_RNR_WAIT)
-		return;
+	r->flags &= (uint8_t) ~(KARST_REQ_ROUND | KARST_REQ_RNR_WAIT);
 	r->deadline_ns = 0;
 	/* the timer may have fired for the end of an RNR wait: then nothing runs */
 	karst_requester_arm(core, qp);

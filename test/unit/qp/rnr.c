@@ -145,6 +145,30 @@ Test(rnr, q7_silence)
 	bed_close(b);
 }
 
+/* (Q7): the NAK is older than what was sent again meanwhile, and that has been executed. */
+Test(rnr, q7_the_wait_ends_with_its_request)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+
+	post(b, SEND, 1, .len = 1);
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	advance_time(b, 2 * (4096ull << s.attr.timeout));
+	expect_pkt(b, RC_SEND_ONLY, S(0));
+	expect_taken(b, rnr_nak(b, S(0), 0)); /* 655.36 ms */
+	post(b, SEND, 2, .len = 1);
+	expect_none(b);
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
+	expect_wc(b, 1, SUCCESS);
+	expect_pkt(b, RC_SEND_ONLY, S(1));
+	/* its clock is that of any other */
+	advance_time(b, 2 * (4096ull << s.attr.timeout));
+	expect_pkt(b, RC_SEND_ONLY, S(1));
+	expect_taken(b, send_pkt(b, RC_ACK, S(1), .aeth = 0x1f000002));
+	expect_wc(b, 2, SUCCESS);
+	bed_close(b);
+}
+
 /* (Q7, Q6): after the wait the acknowledgement clock runs anew. */
 Test(rnr, q7_then_timeout)
 {

@@ -20,7 +20,7 @@ EOF
 }
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-build=$top/build driver=auto device=wire idle=sleep mtu=9000 lcores= beside=
+build=$top/build driver=auto device=wire idle=sleep mtu=9000 lcores='' beside=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--beside)
@@ -50,6 +50,7 @@ ns=("veth$$a" "veth$$b")
 switch=veth$$s
 pids=()
 
+# shellcheck disable=SC2317 # by the trap
 clean_up() {
 	[ ${#pids[@]} -gt 0 ] && kill "${pids[@]}" 2>/dev/null
 	wait

@@ -17,7 +17,7 @@
 #include "late_file.h"
 
 #define PAGE  4096u
-#define PAGES (1u << 20) /* more than are touched: each is late once */
+#define PAGES 16384u /* each is late once: what is touched again is not, so this ends */
 /* Of a program whose pages come, beside innocents: a second or two. */
 #define LATE_OPS(delay_us) ((delay_us) < 10000 ? 512u : 16u)
 

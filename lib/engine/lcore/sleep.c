@@ -53,7 +53,8 @@
  * that is remembered. */
 #define TAKEN_NS  50000u
 #define WANTED_NS 2000000u
-/* Who works without a pause offers it as often, lest programs that it works for wait for a slice. */
+/* Who works without a pause offers it as often, lest programs that it works for wait for a
+ * slice. */
 #define BUSY_NS 100000u
 /* In that time it looks only for as long as sleeping and waking would take. */
 #define LOOK_WANTED_NS 5000u

@@ -209,7 +209,8 @@ ring_up(void)
 	filled = 0;
 }
 
-/* What the message is comes into the next slot, as much as fits; @status beside that it is there. */
+/* What the message is comes into the next slot, as much as fits; @status beside that it is there.
+ */
 static void
 fill_slot(size_t len, uint32_t status)
 {

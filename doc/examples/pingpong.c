@@ -32,6 +32,7 @@ struct end {
 	struct karst_mr *mr;
 	uint8_t *out, *in;
 	uint32_t size;
+	unsigned long sent, received; /* completions */
 };
 
 static void
@@ -66,15 +67,17 @@ send(struct end *e)
 	example_check(karst_post_send(e->link.qp, &wr, NULL), "karst_post_send");
 }
 
-/* Takes completions until a message has come.  @return how many of them were our sends. */
-static int
-wait_message(struct end *e)
+/* Takes completions until so many of our sends are complete, and so many messages have come.  A send
+ * may complete after the message that answers it: the two queues are not in order with each other. */
+static void
+wait_for(struct end *e, unsigned long sent, unsigned long received)
 {
-	int sent = 0;
-
-	while (!(example_wait(&e->x).opcode & KARST_WC_RECV))
-		sent++;
-	return sent;
+	while (e->sent < sent || e->received < received) {
+		if (example_wait(&e->x).opcode & KARST_WC_RECV)
+			e->received++;
+		else
+			e->sent++;
+	}
 }
 
 static void
@@ -90,14 +93,13 @@ play(struct end *e, bool first, unsigned long count)
 {
 	uint8_t *expected = e->in + e->size;
 	unsigned long i;
-	int sent = 0;
 
 	for (i = 0; i < count; i++) {
 		if (first) {
 			fill(e->out, e->size, 2 * i);
 			send(e);
 		}
-		sent += wait_message(e);
+		wait_for(e, 0, i + 1);
 		check(e, expected, 2 * i + (first ? 1 : 0));
 		post_recv(e);
 		if (!first) {
@@ -105,8 +107,7 @@ play(struct end *e, bool first, unsigned long count)
 			send(e);
 		}
 		/* the buffer is ours again when the send has completed */
-		for (; sent <= (int)i; sent++)
-			example_wait(&e->x);
+		wait_for(e, i + 1, 0);
 	}
 }
 
@@ -115,7 +116,7 @@ main(int argc, char **argv)
 {
 	struct example_opts o = {.port = 1, .tcp_port = "7471", .count = 1000, .size = 1024};
 	struct timespec t0, t1;
-	struct end e;
+	struct end e = {0};
 	int tcp;
 
 	example_options(argc, argv, &o, usage);

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "karst_ctl_sock.h"
@@ -100,34 +101,56 @@ deaf(struct report *r, const struct host *h, int lingering)
 		while (karst_ctl_send(p.fd, &hdr, sizeof(hdr), &lingering, 1) == 0)
 			;
 	} while (!atomic_load(&r->stop) && poll(&p, 1, 100) == 1 && (p.revents & POLLHUP) == 0);
-	close(lingering);
-	close(p.fd);
+}
+
+/* Says one thing, if karstd has room for it. */
+static void
+unheard(struct report *r, const struct host *h, int lingering)
+{
+	const struct karst_ctl_hdr hdr = {.nfds = 1};
+	int fd = connect_to(h, SOCK_NONBLOCK);
+
+	(void)r;
+	if (fd >= 0)
+		(void)karst_ctl_send(fd, &hdr, sizeof(hdr), &lingering, 1);
+}
+
+/* Each in a process of its own: if karstd has closed its descriptor first, this one is the last, and
+ * would wait in close() itself.  One that ends does not. */
+static void
+in_process(struct report *r, const struct host *h, const struct tcp *t,
+	void (*fn)(struct report *r, const struct host *h, int lingering))
+{
+	int status = 0;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		fn(r, h, tcp_lingering(r, t));
+		_exit(0);
+	}
+	if (pid < 0)
+		child_fail(r, "fork: %s", strerror(errno));
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (status != 0)
+		_exit(1); /* it has said why */
 }
 
 static void
 lingerer(struct report *r, void *arg)
 {
-	const struct karst_ctl_hdr hdr = {.nfds = 1};
 	const struct host *h = arg;
 	struct tcp t;
 	uint32_t i;
-	int fd, tcp;
 
 	child_become_nobody(r);
 	tcp_listen(r, &t);
 	for (i = 0; i < DEAF; i++) {
-		deaf(r, h, tcp_lingering(r, &t));
+		in_process(r, h, &t, deaf);
 		atomic_fetch_add(&r->ops, 1);
 	}
-	for (i = 0; i < UNHEARD && !atomic_load(&r->stop); i++) {
-		fd = connect_to(h, SOCK_NONBLOCK);
-		if (fd < 0)
-			continue;
-		tcp = tcp_lingering(r, &t);
-		(void)karst_ctl_send(fd, &hdr, sizeof(hdr), &tcp, 1);
-		close(tcp);
-		close(fd);
-	}
+	for (i = 0; i < UNHEARD && !atomic_load(&r->stop); i++)
+		in_process(r, h, &t, unheard);
 	atomic_store(&r->ready, true);
 	while (!atomic_load(&r->stop))
 		sleep_ms(10);

@@ -67,8 +67,9 @@ send(struct end *e)
 	example_check(karst_post_send(e->link.qp, &wr, NULL), "karst_post_send");
 }
 
-/* Takes completions until so many of our sends are complete, and so many messages have come.  A send
- * may complete after the message that answers it: the two queues are not in order with each other. */
+/* Takes completions until so many of our sends are complete, and so many messages have come.  A
+ * send may complete after the message that answers it: the two queues are not in order with each
+ * other. */
 static void
 wait_for(struct end *e, unsigned long sent, unsigned long received)
 {

@@ -137,6 +137,21 @@ enough(const struct child *c, uint32_t delay_us)
 				      : atomic_load(&c->report->ops) >= LATE_OPS(delay_us);
 }
 
+/* On a machine where its file system gets no processor, a program may be ended for being late. */
+static bool
+keep_going(struct child *c, int n, const struct start *s)
+{
+	bool good = true;
+	int i;
+
+	for (i = 0; i < n && good; i++)
+		if (!child_alive(&c[i])) {
+			child_stop(&c[i], "late program");
+			good = start_late(&c[i], s);
+		}
+	return good;
+}
+
 /* Innocents go on beside a program whose pages take @delay_us. */
 static bool
 beside(const struct options *o, struct innocents *in, uint32_t delay_us)
@@ -151,7 +166,7 @@ beside(const struct options *o, struct innocents *in, uint32_t delay_us)
 		return false;
 	good = innocents_go_on(in);
 	while (good && (o->seconds != 0 ? now_ms() < until : !enough(&c, delay_us))) {
-		good = innocents_go_on(in) && child_alive(&c) &&
+		good = innocents_go_on(in) && keep_going(&c, 1, &s) &&
 			now_ms() - began < HANG_S * 1000 + 1000ull * o->seconds;
 		sleep_ms(1);
 	}
@@ -210,21 +225,6 @@ case_late(const struct options *o)
 #define STAY  3
 /* One drives, one is there to take over, and one copies for each who is still late. */
 #define CREW (2 + STAY)
-
-/* On a machine where its file system gets no processor, a program may be ended for being late. */
-static bool
-keep_going(struct child *c, int n, const struct start *s)
-{
-	bool good = true;
-	int i;
-
-	for (i = 0; i < n && good; i++)
-		if (!child_alive(&c[i])) {
-			child_stop(&c[i], "late program");
-			good = start_late(&c[i], s);
-		}
-	return good;
-}
 
 /* Beside @n programs. */
 static bool

@@ -115,8 +115,8 @@ unheard(struct report *r, const struct host *h, int lingering)
 		(void)karst_ctl_send(fd, &hdr, sizeof(hdr), &lingering, 1);
 }
 
-/* Each in a process of its own: if karstd has closed its descriptor first, this one is the last, and
- * would wait in close() itself.  One that ends does not. */
+/* Each in a process of its own: if karstd has closed its descriptor first, this one is the last,
+ * and would wait in close() itself.  One that ends does not. */
 static void
 in_process(struct report *r, const struct host *h, const struct tcp *t,
 	void (*fn)(struct report *r, const struct host *h, int lingering))

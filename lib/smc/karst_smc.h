@@ -125,8 +125,13 @@ struct karst_smc_ops {
 	void (*write)(void *user, const struct karst_smc_write *write);
 	/** Make buffer @rmb of @bytes, a power of two; all zeros. */
 	int (*rmb_open)(void *user, uint32_t rmb, uint32_t bytes);
-	/** Let the peer of @link WRITE into it: its key and address. */
-	int (*rmb_key)(void *user, uint32_t rmb, uint32_t link, uint32_t *rkey, uint64_t *vaddr);
+	/**
+	 * Let the peer of @link WRITE into it: its key and address.  @conn_user: of the connection
+	 * that has it; who gives each connection memory of its own, which no program has seen
+	 * before, has it made by now.
+	 */
+	int (*rmb_key)(void *user, uint32_t rmb, void *conn_user, uint32_t link, uint32_t *rkey,
+		uint64_t *vaddr);
 	/** None of its keys is valid any more. */
 	void (*rmb_unkey)(void *user, uint32_t rmb);
 	void (*rmb_close)(void *user, uint32_t rmb);

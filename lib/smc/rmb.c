@@ -81,8 +81,9 @@ key_on(struct smc_core *c, struct smc_rmb *rmb, struct smc_link *link)
 {
 	unsigned int n = link_slot(link);
 
-	return c->cfg.ops->rmb_key(
-		c->cfg.user, rmb_index(c, rmb), link_id(c, link), &rmb->rkey[n], &rmb->vaddr[n]);
+	return c->cfg.ops->rmb_key(c->cfg.user, rmb_index(c, rmb),
+		rmb->conn != NULL ? rmb->conn->user : NULL, link_id(c, link), &rmb->rkey[n],
+		&rmb->vaddr[n]);
 }
 
 int

@@ -169,7 +169,8 @@ op_rmb_open(void *user, uint32_t rmb, uint32_t bytes)
 }
 
 static int
-op_rmb_key(void *user, uint32_t rmb, uint32_t link, uint32_t *rkey, uint64_t *vaddr)
+op_rmb_key(
+	void *user, uint32_t rmb, void *conn_user, uint32_t link, uint32_t *rkey, uint64_t *vaddr)
 {
 	struct side *s = user;
 	const struct host *h = &hosts[s->us];

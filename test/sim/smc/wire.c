@@ -274,7 +274,8 @@ op_rmb_open(void *user, uint32_t rmb, uint32_t bytes)
 }
 
 static int
-op_rmb_key(void *user, uint32_t rmb, uint32_t link, uint32_t *rkey, uint64_t *vaddr)
+op_rmb_key(
+	void *user, uint32_t rmb, void *conn_user, uint32_t link, uint32_t *rkey, uint64_t *vaddr)
 {
 	struct world *w = world_of(user);
 	struct qp *qp = qp_of(w, sys_of(user), link);

@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <bpf/libbpf.h>
+
 #include <rte_log.h>
 
 #define LINE_BYTES 1024u
@@ -231,4 +233,24 @@ kd_log_close(void)
 	state.target = TO_STDERR;
 	state.fd = STDERR_FILENO;
 	pthread_mutex_unlock(&state.lock);
+}
+
+/* libbpf would write to stderr. */
+static int
+log_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
+{
+	char text[512];
+
+	if (level == LIBBPF_DEBUG)
+		return 0;
+	vsnprintf(text, sizeof(text), fmt, ap);
+	text[strcspn(text, "\n")] = '\0';
+	karst_log(level == LIBBPF_WARN ? KARST_LOG_WARNING : KARST_LOG_INFO, "%s", text);
+	return 0;
+}
+
+void
+kd_log_take_libbpf(void)
+{
+	libbpf_set_print(log_libbpf);
 }

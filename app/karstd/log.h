@@ -24,6 +24,9 @@ void kd_log_take_karst(void);
 /** The same for DPDK; before rte_eal_init(). */
 void kd_log_take_dpdk(void);
 
+/** The same for libbpf; before its first call. */
+void kd_log_take_libbpf(void);
+
 void kd_log_close(void);
 
 #endif /* KARSTD_LOG_H */

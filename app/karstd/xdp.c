@@ -12,32 +12,17 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include "karst_log.h"
+#include "log.h"
 #include "xdp_roce_object.h" /* made from xdp_roce.bpf.c */
 
 #define PROGRAM_NAME "karst_roce"
-
-/* libbpf would write to stderr. */
-static int
-log_libbpf(enum libbpf_print_level level, const char *fmt, va_list ap)
-{
-	char text[512];
-
-	if (level == LIBBPF_DEBUG)
-		return 0;
-	vsnprintf(text, sizeof(text), fmt, ap);
-	text[strcspn(text, "\n")] = '\0';
-	karst_log(level == LIBBPF_WARN ? KARST_LOG_WARNING : KARST_LOG_INFO, "%s", text);
-	return 0;
-}
 
 int
 kd_xdp_file(void)
 {
 	int fd = memfd_create("karst_xdp_roce", MFD_CLOEXEC);
 
-	libbpf_set_print(log_libbpf);
-
+	kd_log_take_libbpf();
 	if (fd < 0)
 		return -errno;
 	if (write(fd, xdp_roce_object, sizeof(xdp_roce_object)) == sizeof(xdp_roce_object))

@@ -26,6 +26,7 @@
 
 #define KD_TEXT         256u /* of a value, as rte_cfgfile has it */
 #define KD_NAME         32u
+#define KD_EID          36u /* 32 characters, and the end */
 #define KD_MAX_CPUS     1024u
 #define KD_MAX_ADDRS    KARST_ENGINE_MAX_ADDRS
 #define KD_MAX_PORTS    KARST_ENGINE_MAX_PORTS
@@ -116,6 +117,17 @@ struct kd_conf_log {
 	char file[KD_TEXT];
 };
 
+struct kd_conf_smc {
+	uint64_t buffer;
+	uint32_t enabled;
+	uint32_t max_connections;
+	uint32_t retry_s;
+	uint32_t spin_us;
+	char eid[KD_EID];
+	struct kd_addrs addresses, peers;
+	char cgroup[KD_TEXT];
+};
+
 struct kd_conf {
 	struct kd_conf_engine engine;
 	struct kd_conf_socket socket;
@@ -123,6 +135,7 @@ struct kd_conf {
 	uint32_t nlimits;
 	struct kd_conf_port port[KD_MAX_PORTS];
 	uint32_t nports;
+	struct kd_conf_smc smc;
 	struct kd_conf_log log;
 };
 

@@ -219,6 +219,9 @@ kd_conf_finish(struct kd_conf *c, const char *at, struct kd_faults *f)
 		check_gateway(&k, p, "gateway6", &p->gateway6);
 		check_port_lcores(&k, p);
 	}
+	if ((c->smc.buffer & (c->smc.buffer - 1)) != 0)
+		kd_fault(f, "%s: [smc] buffer = %llu: not a power of two", at,
+			(unsigned long long)c->smc.buffer);
 	return f->n == before ? 0 : -EINVAL;
 }
 

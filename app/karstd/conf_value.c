@@ -365,6 +365,13 @@ text_fault(const struct kd_key *k, const char *text)
 		return text[0] == '/' && text[strlen(text) - 1] != '/'
 			? NULL
 			: "not the absolute path of a file";
+	case KD_EIDENT:
+		return text[0] >= 'A' && text[0] <= 'Z' &&
+				text[strspn(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-")] == '\0'
+			? NULL
+			: "not an identifier";
+	case KD_FOLDER:
+		return text[0] == '\0' || text[0] == '/' ? NULL : "not an absolute path";
 	case KD_DEVICE:
 		return kd_port_kind_of(text) != NULL ? NULL : "no kind of device looks like that";
 	case KD_IFNAME:

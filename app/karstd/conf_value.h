@@ -26,6 +26,8 @@ enum kd_type {
 	KD_MAC,
 	KD_IFNAME, /* char[] */
 	KD_LOGFILE,
+	KD_EIDENT, /* char[] */
+	KD_FOLDER, /* char[]; may be empty */
 };
 
 /** A row of conf_keys.def. */

@@ -364,8 +364,8 @@ allow_engine(scmp_filter_ctx ctx, const struct kd_confine *c)
 		rc = allow_each(ctx, "prctl", prctls, KARST_DIM(prctls));
 	if (rc == 0)
 		rc = allow_each(ctx, "socket", families, KARST_DIM(families));
-	/* the map of sockets of an XDP program; others need a capability */
-	if (rc == 0 && c->xdp)
+	/* maps of an XDP program, or of that of the TCP option; others need a capability */
+	if (rc == 0 && c->bpf)
 		rc = allow(ctx, "bpf");
 	return rc;
 }

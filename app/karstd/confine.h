@@ -9,7 +9,7 @@
 
 struct kd_confine {
 	enum { KD_CONFINE_ENGINE, KD_CONFINE_PART } part; /* whose list; part.h */
-	bool xdp;                                         /* the engine's has bpf() */
+	bool bpf;                                         /* the engine's has bpf() */
 };
 
 /**

@@ -36,6 +36,7 @@
 #include "place.h"
 #include "port_kind.h"
 #include "server.h"
+#include "smc.h"
 #include "socket.h"
 #include "user.h"
 
@@ -59,6 +60,7 @@ struct daemon {
 	bool running; /* lcores */
 	int news_fd;  /* of kernel interfaces; -1: none */
 	struct kd_ports ports;
+	struct kd_smc *smc;
 	struct kd_server *server;
 };
 
@@ -161,7 +163,7 @@ make_engine(struct daemon *d)
 		.max_pds = c->max_pds,
 		.max_mcasts = c->max_mcasts,
 		.max_cm_ids = c->max_cm_ids,
-		.max_owners = d->conf->socket.max_clients,
+		.max_owners = d->conf->socket.max_clients + (d->conf->smc.enabled ? 1 : 0),
 		.window_packets = c->window_packets,
 		.ack_interval = c->ack_interval,
 		.no_migreq = !c->migreq,
@@ -212,8 +214,8 @@ start_engine(struct daemon *d)
 static int
 daemon_give_up(const struct daemon *d)
 {
-	const struct kd_confine confine = {
-		.part = KD_CONFINE_ENGINE, .xdp = kd_port_needs_any(d->conf).xdp};
+	const struct kd_confine confine = {.part = KD_CONFINE_ENGINE,
+		.bpf = kd_port_needs_any(d->conf).xdp || d->conf->smc.enabled != KD_NO};
 	int rc;
 
 	if (kd_caps_keep(0) != 0)
@@ -250,6 +252,8 @@ daemon_start(struct daemon *d)
 	if (kd_part_ready(&d->part, d->conf) != 0)
 		return KD_EXIT_FAILED;
 	d->news_fd = kd_news_open();
+	if (d->conf->smc.enabled && kd_smc_create(d->engine, d->conf, &d->smc) != 0)
+		return KD_EXIT_FAILED;
 	d->server = kd_server_create(d->engine, d->conf, &d->part);
 	if (d->server == NULL)
 		return KD_EXIT_FAILED;
@@ -258,6 +262,8 @@ daemon_start(struct daemon *d)
 		rc = daemon_give_up(d);
 	if (rc == KD_EXIT_OK)
 		rc = kd_socket_listen(&d->socket, &d->conf->socket);
+	if (rc == KD_EXIT_OK && d->smc != NULL && kd_smc_start(d->smc) != 0)
+		rc = KD_EXIT_FAILED;
 	return rc;
 }
 
@@ -329,6 +335,7 @@ daemon_stop(struct daemon *d, int rc)
 	kd_notify("STOPPING=1");
 	if (d->news_fd >= 0)
 		close(d->news_fd);
+	kd_smc_destroy(d->smc);
 	if (d->server != NULL && !kd_server_destroy(d->server))
 		daemon_leave(d, rc);
 	if (d->running)

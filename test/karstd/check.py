@@ -133,6 +133,11 @@ BAD = {
         [(None, 'CPU 1 is not in [engine] lcores')]),
     'lcores of a port alone': ('[port a]\ndevice = eth0\nlcores = 0\n',
                                [(None, '[engine] lcores is auto')]),
+    'a buffer that is no power of two': ('[smc]\nbuffer = 300000\n', [(None, 'not a power of two')]),
+    'an identifier in small letters': ('[smc]\neid = karst\n', [(2, 'not an identifier')]),
+    'an identifier too long': ('[smc]\neid = ' + 'A' * 36 + '\n', [(2, 'too long')]),
+    'peers without prefix': ('[smc]\npeers = 192.0.2.1\n', [(2, 'has no prefix length')]),
+    'a relative cgroup': ('[smc]\ncgroup = unified\n', [(2, 'not an absolute path')]),
     'a log file nowhere': ('[log]\nfile = log.txt\n', [(2, 'not the absolute path')]),
     'all errors at once': (
         '[engine]\nidle = nap\nmax_qps = x\n[port a]\nmtu = 1\n[nonsense]\nkey = 1\n',
@@ -149,6 +154,8 @@ GOOD = {
     'shares': '[limits]\nshare = auto\ncalls = 1\ncontrolled_qkeys = no\n'
               '[limits @root]\nshare = 100\ncalls = auto\ncontrolled_qkeys = yes\n',
     'a latched port': '[engine]\nlatch_source_port = yes\n',
+    'SMC-R': '[smc]\nenabled = yes\npeers = 192.0.2.0/24, 2001:db8::1/64\neid = A.1-B\n'
+             'buffer = 16M\ncgroup =\n',
     'limits of a user and a group': '[limits root]\nqps = 10\n[limits @root]\nqps = 20\n',
     'owners by name and number': '[socket]\nowner = root\ngroup = 0\nmode = 660\n',
     'a port of each kind':

@@ -42,6 +42,7 @@ MAY_SEE = {
     'qp': ['wire', 'crc', 'ring', 'mem'],
     'cm': ['wire'],
     'smc': ['wire'],
+    'sock': [],
     'ctl': ['ring'],
     'client': ['ctl', 'ring'],
     'engine': ['qp', 'cm', 'mem', 'crc', 'ring', 'wire', 'ctl'],
@@ -62,7 +63,7 @@ ROOMS = {
     },
 }
 # These talk to the system: sockets, descriptors, memory of processes.
-WITH_SYSTEM = WITH_EAL | {'ctl', 'client'}
+WITH_SYSTEM = WITH_EAL | {'ctl', 'client', 'sock'}
 
 # Headers that anything below the engine may use: language, compiler and freestanding helpers.
 HARMLESS = {

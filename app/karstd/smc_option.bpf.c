@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The TCP option of SMC-R (S1): kind 254 with the identifier E2D4C3D9, in the SYN of who can SMC-R
+ * and in the SYN-ACK of who can it, too, and nowhere else.
+ *
+ * A program that wants it says so of its own socket, in the map "sockets" (KARST_SOCK_WANT), before
+ * it connects or listens; here it is sent if the address of this machine is in "locals", the peer's
+ * in "peers" and not in "refused".  Whether both sides have sent it, the established socket has in
+ * KARST_SOCK_SEEN; that of a listener's child is there because storage is cloned.
+ *
+ * SYN cookies leave no room to remember an option, so a SYN-ACK that is one has none.  Peers in
+ * "refused" are not offered anything, but answered: what is not written into a SYN-ACK cannot be
+ * remembered until the connection is established, and both sides have to know the same.
+ *
+ * Several daemons have a program each, and the flags that have them called are the socket's: so
+ * each looks whether the socket is one of its own.  A SYN-ACK's is not there yet; its listener's
+ * port is in "listeners".
+ *
+ * Helpers that ask for a GPL program are not used.
+ */
+#include <linux/bpf.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#include "smc_option_map.h"
+
+#define KIND          254
+#define OPTION_BYTES  6
+#define ROOM_BYTES    8 /* padded to a multiple of 4 */
+#define SYN           0x02
+#define ACK           0x10
+#define COOKIE        2 /* args[0] of a SYN-ACK that is one */
+#define FAMILY_INET6  10
+#define SOL_TCP_LEVEL 6
+#define SAVE_SYN      27
+#define MAX_PREFIXES  64
+#define MAX_REFUSED   4096
+#define MAX_LISTENERS 4096
+
+struct ip_prefix {
+	__u32 bits;
+	__u8 ip[16];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, struct karst_sock_option);
+} sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_PREFIXES);
+	__type(key, struct ip_prefix);
+	__type(value, __u32);
+} locals SEC(".maps"), peers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_REFUSED);
+	__uint(key_size, 16);
+	__uint(value_size, 8);
+} refused SEC(".maps");
+
+struct listener {
+	__u64 netns;
+	__u64 port;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_LISTENERS);
+	__type(key, struct listener);
+	__type(value, __u32);
+} listeners SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, KD_SMC_COUNTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} counts SEC(".maps");
+
+static __always_inline void
+count(__u32 which)
+{
+	__u64 *n = bpf_map_lookup_elem(&counts, &which);
+
+	if (n != NULL)
+		__sync_fetch_and_add(n, 1);
+}
+
+static __always_inline struct karst_sock_option *
+option_of(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+
+	return sk != NULL ? bpf_sk_storage_get(&sockets, sk, NULL, 0) : NULL;
+}
+
+static __always_inline void
+mapped(__u32 ip4, struct ip_prefix *to)
+{
+	__u32 *word = (__u32 *)(void *)to->ip;
+
+	word[0] = word[1] = 0;
+	word[2] = bpf_htonl(0xffff);
+	word[3] = ip4;
+}
+
+/* May an option go between these two, which is offered by us if @offer? */
+static __always_inline int
+may(struct bpf_sock_ops *ops, int offer)
+{
+	struct ip_prefix local = {.bits = 128}, remote = {.bits = 128};
+
+	if (ops->family == FAMILY_INET6) {
+		__u32 *l = (__u32 *)(void *)local.ip, *r = (__u32 *)(void *)remote.ip;
+
+		l[0] = ops->local_ip6[0];
+		l[1] = ops->local_ip6[1];
+		l[2] = ops->local_ip6[2];
+		l[3] = ops->local_ip6[3];
+		r[0] = ops->remote_ip6[0];
+		r[1] = ops->remote_ip6[1];
+		r[2] = ops->remote_ip6[2];
+		r[3] = ops->remote_ip6[3];
+	} else {
+		mapped(ops->local_ip4, &local);
+		mapped(ops->remote_ip4, &remote);
+	}
+	if (bpf_map_lookup_elem(&locals, &local) == NULL ||
+		bpf_map_lookup_elem(&peers, &remote) == NULL)
+		return 0;
+	if (offer && bpf_map_lookup_elem(&refused, remote.ip) != NULL) {
+		count(KD_SMC_COUNT_HELD_BACK);
+		return 0;
+	}
+	return 1;
+}
+
+static __always_inline int
+is_there(struct bpf_sock_ops *ops, __u64 where)
+{
+	__u8 option[OPTION_BYTES] = {KIND, OPTION_BYTES, 0xe2, 0xd4, 0xc3, 0xd9};
+
+	return bpf_load_hdr_opt(ops, option, sizeof(option), where) == OPTION_BYTES;
+}
+
+static __always_inline int
+is_listener(struct bpf_sock_ops *ops)
+{
+	struct listener l = {.netns = bpf_get_netns_cookie(ops), .port = ops->local_port};
+
+	return bpf_map_lookup_elem(&listeners, &l) != NULL;
+}
+
+/* Does the packet that is being made have the option? */
+static __always_inline int
+belongs(struct bpf_sock_ops *ops)
+{
+	struct karst_sock_option *o;
+
+	if ((ops->skb_tcp_flags & SYN) == 0)
+		return 0;
+	if ((ops->skb_tcp_flags & ACK) == 0) {
+		o = option_of(ops);
+		return o != NULL && o->want != 0 && may(ops, 1);
+	}
+	return ops->args[0] != COOKIE && is_listener(ops) &&
+		is_there(ops, BPF_LOAD_HDR_OPT_TCP_SYN) && may(ops, 0);
+}
+
+static __always_inline void
+want_calls(struct bpf_sock_ops *ops, int listens)
+{
+	struct karst_sock_option *o = option_of(ops);
+	struct listener l = {.netns = bpf_get_netns_cookie(ops), .port = ops->local_port};
+	__u32 is = 1;
+	int yes = 1;
+
+	if (o == NULL || o->want == 0)
+		return;
+	if (listens &&
+		(bpf_setsockopt(ops, SOL_TCP_LEVEL, SAVE_SYN, &yes, sizeof(yes)) != 0 ||
+			bpf_map_update_elem(&listeners, &l, &is, BPF_ANY) != 0))
+		return;
+	bpf_sock_ops_cb_flags_set(
+		ops, ops->bpf_sock_ops_cb_flags | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+}
+
+static __always_inline void
+write_option(struct bpf_sock_ops *ops)
+{
+	const __u8 option[OPTION_BYTES] = {KIND, OPTION_BYTES, 0xe2, 0xd4, 0xc3, 0xd9};
+
+	if (bpf_store_hdr_opt(ops, option, sizeof(option), 0) == 0)
+		count((ops->skb_tcp_flags & ACK) != 0 ? KD_SMC_COUNT_ANSWERED
+						      : KD_SMC_COUNT_OFFERED);
+}
+
+static __always_inline void
+established(struct bpf_sock_ops *ops, int passive)
+{
+	struct karst_sock_option *o = option_of(ops);
+
+	if (o == NULL || o->want == 0)
+		return;
+	/* a SYN's option that the SYN-ACK did not answer was not agreed on */
+	if (is_there(ops, passive ? BPF_LOAD_HDR_OPT_TCP_SYN : 0) && may(ops, 0)) {
+		o->seen = 1;
+		count(passive ? KD_SMC_COUNT_SEEN_PASSIVE : KD_SMC_COUNT_SEEN_ACTIVE);
+	}
+	bpf_sock_ops_cb_flags_set(
+		ops, ops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+}
+
+SEC("sockops")
+int
+karst_smc(struct bpf_sock_ops *ops)
+{
+	switch (ops->op) {
+	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		want_calls(ops, 0);
+		break;
+	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+		want_calls(ops, 1);
+		break;
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+		if (belongs(ops))
+			bpf_reserve_hdr_opt(ops, ROOM_BYTES, 0);
+		break;
+	case BPF_SOCK_OPS_WRITE_HDR_OPT_CB:
+		if (belongs(ops))
+			write_option(ops);
+		break;
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+		established(ops, 0);
+		break;
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		established(ops, 1);
+		break;
+	default:
+		break;
+	}
+	return 1;
+}
+
+char LICENSE[] SEC("license") = "BSD-3-Clause";

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The BPF program of the TCP option (smc_option.bpf.c), which the daemon carries in itself, loads
+ * and attaches to a folder of cgroup2.  It goes when its descriptors are closed, also by the
+ * daemon's end.
+ */
+#ifndef KARSTD_SMC_OPTION_H
+#define KARSTD_SMC_OPTION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "karst_engine.h"
+#include "smc_option_map.h"
+
+struct kd_smc_option {
+	struct bpf_object *object;
+	struct bpf_link *link;
+	int sockets, refused;     /* maps */
+	_Atomic uint64_t *counts; /* KD_SMC_COUNTS, as the program has them */
+};
+
+/**
+ * Needs CAP_BPF and CAP_NET_ADMIN.  @cgroup empty: the root.  @locals: networks of this machine's
+ * addresses; @peers: none is all.  0 or -errno, said.
+ */
+int kd_smc_option_load(struct kd_smc_option *o, const char *cgroup,
+	const struct karst_engine_addr *locals, uint32_t nlocals,
+	const struct karst_engine_addr *peers, uint32_t npeers);
+void kd_smc_option_unload(struct kd_smc_option *o);
+
+/** Whether both sides of a connection have sent the option; @fd: its socket. */
+bool kd_smc_option_seen(const struct kd_smc_option *o, int fd);
+
+/** Offers a peer nothing any more, or again. */
+void kd_smc_option_refuse(const struct kd_smc_option *o, const uint8_t ip[16], bool refuse);
+
+#endif /* KARSTD_SMC_OPTION_H */

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What the BPF program of the TCP option (smc_option.bpf.c) shares with the daemon. */
+#ifndef KARSTD_SMC_OPTION_MAP_H
+#define KARSTD_SMC_OPTION_MAP_H
+
+#include "karst_sock_option.h"
+
+/* What it counts. */
+enum kd_smc_count {
+	KD_SMC_COUNT_OFFERED,      /* SYNs with the option, repeated ones too */
+	KD_SMC_COUNT_ANSWERED,     /* SYN-ACKs with it */
+	KD_SMC_COUNT_SEEN_ACTIVE,  /* connections of ours whose peer has answered it */
+	KD_SMC_COUNT_SEEN_PASSIVE, /* connections to us that had it */
+	KD_SMC_COUNT_HELD_BACK,    /* looks at an option that was not for a refused peer */
+	KD_SMC_COUNTS
+};
+
+#endif /* KARSTD_SMC_OPTION_MAP_H */

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Inside of the SMC service.  Everything is the thread's, under a lock that it holds while it
+ * works: telemetry looks in between.
+ *
+ * A connection (struct svc_conn) is there as long as one of these: its program has the other end of
+ * its pair; lib/smc has it; a peer has a key of its memory.  What is freed waits until the events
+ * that were fetched together have been dealt with, of which some may be its own.
+ */
+#ifndef KARSTD_SMC_PRIV_H
+#define KARSTD_SMC_PRIV_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "conf.h"
+#include "karst_embed.h"
+#include "karst_smc.h"
+#include "karst_sock.h"
+#include "server.h"
+#include "smc.h"
+#include "smc_option.h"
+#include "socket.h"
+
+#define SMC_GROUPS   64u
+#define SMC_LINKS    (SMC_GROUPS * KARST_SMC_LINKS)
+#define SMC_SLOTS    16u /* SENDs of a link */
+#define SMC_RECVS    64u /* receives of a link; Linux has 48 */
+#define SMC_MAX_GIDS 64u
+#define SMC_REFUSED  64u /* peers that are not offered SMC-R */
+#define SMC_NO_ID    UINT32_MAX
+#define SMC_REASONS  64u /* rows of karst_smc_reason.def, at most */
+
+/* What epoll tells of. */
+struct svc_source {
+	void (*ready)(struct svc_source *src, uint32_t events);
+};
+
+enum svc_what {
+	SMC_AGREEING, /* CLC */
+	SMC_RDMA,
+	SMC_RELAY, /* TCP */
+	SMC_OVER,  /* the program has not closed yet */
+};
+
+struct svc_conn {
+	struct kd_smc *smc;
+	struct svc_conn *next, **pprev; /* of all */
+	struct svc_conn *run_next;      /* of those that are to be looked at */
+	struct svc_source pair_source, tcp_source;
+	enum svc_what what;
+	uint64_t number; /* for telemetry */
+	uint32_t id;     /* in lib/smc; SMC_NO_ID: not there any more */
+	uint32_t refs;
+	int pair, tcp, memfd;
+	uint64_t inode; /* of the program's end */
+	uid_t uid;
+	pid_t pid;
+	bool server, require;
+	bool queued;    /* in the list to be looked at */
+	bool shut_told; /* and lib/smc knows */
+	bool shut;      /* the program has ended its direction */
+	bool gone;      /* the program has closed */
+	bool ended;     /* lib/smc, or the peer, was told so */
+	bool stopped;   /* the pair is full, on purpose */
+	bool tcp_over;  /* the TCP connection has been closed or reset */
+	bool eof;       /* the program was told that nothing comes any more */
+	/* memory */
+	struct karst_sock_page *page;
+	uint8_t *tx, *rx;
+	uint32_t buffer;
+	struct karst_mr *tx_mr;
+	/* positions: the program's as far as they were taken over, and ours */
+	uint64_t tx_head, tx_tail, rx_head, rx_tail;
+	uint64_t sent, received; /* bytes on TCP, as relay */
+	uint32_t reason;         /* why it is on TCP */
+	struct sockaddr_storage local, peer;
+};
+
+struct svc_link {
+	uint32_t id; /* SMC_NO_ID: free */
+	struct karst_qp *qp;
+	struct karst_mr *mr; /* of mem: sends, then receives */
+	uint8_t *mem;
+	struct karst_smc_end local;
+	uint32_t next_slot;
+	uint16_t generation;
+	bool down; /* lib/smc was told */
+};
+
+struct svc_rmb {
+	struct svc_conn *conn; /* has a reference */
+	struct karst_mr *mr;
+};
+
+struct svc_refused {
+	uint8_t ip[16];
+	uint64_t until_ns; /* 0: free */
+};
+
+struct svc_prog {
+	struct svc_prog *next, **pprev;
+	struct svc_source source;
+	struct kd_smc *smc;
+	int fd;
+	pid_t pid;
+	uid_t uid;
+};
+
+struct kd_smc {
+	const struct kd_conf *conf;
+	struct karst_engine *engine;
+	pthread_mutex_t lock;
+	pthread_t thread;
+	bool started;
+	_Atomic bool stop;
+	int epoll, stop_fd;
+	struct kd_socket socket;
+	struct kd_conf_socket socket_conf;
+	struct svc_source listen_source, channel_source, stop_source;
+	struct kd_smc_option option;
+	/* the engine's */
+	struct karst_context *ctx;
+	struct karst_pd *pd;
+	struct karst_comp_channel *channel;
+	struct karst_cq *cq;
+	struct karst_gid_entry gids[SMC_MAX_GIDS];
+	uint32_t ngids;
+	struct svc_link links[SMC_LINKS];
+	struct svc_rmb *rmbs;
+	uint32_t nrmbs;
+	/* lib/smc */
+	void *core_mem;
+	struct karst_smc *core;
+	/* */
+	struct svc_conn *conns, *run, **run_tail, *dead;
+	uint32_t nconns;
+	struct svc_prog *progs, *dead_progs;
+	uint32_t nprogs;
+	struct svc_refused refused[SMC_REFUSED];
+	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
+	uint64_t opened, faults;
+};
+
+#define svc_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
+
+uint64_t svc_now(void);
+int svc_watch(struct kd_smc *s, int fd, uint32_t events, struct svc_source *source);
+
+/* --- smc_conn.c --- */
+
+/** -ENODATA: the connection has not seen the option; -ENOTSOCK, -ENOTCONN, -ENOSPC, ...
+ *  @tcp is the connection's, if it returns 0; *end the caller's. */
+int svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t flags,
+	struct svc_conn **conn, int *end);
+/** The connection whose program's end is @fd; NULL. */
+struct svc_conn *svc_conn_find(struct kd_smc *s, int fd);
+/** It is to be looked at in this turn. */
+void svc_conn_queue(struct svc_conn *c);
+/** Looks at everything that may have changed. */
+void svc_conn_work(struct svc_conn *c);
+/** What lib/smc tells of it. */
+void svc_conn_event(struct svc_conn *c, uint32_t what);
+/** Shows the program what has come and what is free. */
+void svc_conn_show(struct svc_conn *c);
+/** Nothing comes any more. */
+void svc_conn_eof(struct svc_conn *c);
+/** Ends it with an error, which the program hears. */
+void svc_conn_fail(struct svc_conn *c, int error);
+/** The TCP connection is closed, or reset. */
+void svc_conn_close_tcp(struct svc_conn *c, bool reset);
+void svc_conn_put(struct svc_conn *c);
+/** All of them, at the end. */
+void svc_conn_end_all(struct kd_smc *s);
+/** Frees what nobody can have events of any more. */
+void svc_conn_reap(struct kd_smc *s);
+
+/* --- smc_relay.c --- */
+
+void svc_relay_begin(struct svc_conn *c, uint32_t reason);
+void svc_relay_work(struct svc_conn *c);
+/** Row of a reason, for its name and its count. */
+unsigned int svc_reason_row(uint32_t reason);
+const char *svc_reason_text(unsigned int row, uint32_t *number);
+
+/* --- smc_prog.c --- */
+
+int svc_prog_init(struct kd_smc *s);
+void svc_prog_fini(struct kd_smc *s);
+void svc_prog_reap(struct kd_smc *s);
+
+/* --- smc_rdma.c --- */
+
+extern const struct karst_smc_ops svc_rdma_ops;
+int svc_rdma_init(struct kd_smc *s);
+void svc_rdma_fini(struct kd_smc *s);
+/** Completions.  @return whether there were any. */
+bool svc_rdma_poll(struct kd_smc *s);
+/** Asks for an event. */
+void svc_rdma_arm(struct kd_smc *s);
+/** The GID of the port that has this address; false: none has. */
+bool svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid[16]);
+int svc_rdma_tx_key(struct svc_conn *c);
+void svc_rdma_tx_unkey(struct svc_conn *c);
+
+/* --- smc_tel.c --- */
+
+void svc_tel_open(struct kd_smc *s);
+void svc_tel_close(struct kd_smc *s);
+
+#endif /* KARSTD_SMC_PRIV_H */

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Programs: each process has one connection to the service's socket, on which it hands over TCP
+ * connections and gets their memory and descriptors.  Requests are answered at once.
+ *
+ * What belongs to a connection is asked for with the connection's own descriptor, so nobody gets at
+ * another program's.
+ */
+#include "smc_priv.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "karst_ctl_sock.h"
+#include "karst_log.h"
+#include "opts.h"
+
+/* A user has at most three times what is left for others, as with attachments (server.c). */
+static bool
+is_unfair(const struct kd_smc *s, uid_t uid)
+{
+	const struct svc_conn *c;
+	uint32_t mine = 0;
+
+	if (uid == 0 || uid == geteuid())
+		return false;
+	for (c = s->conns; c != NULL; c = c->next)
+		mine += c->uid == uid;
+	return mine != 0 && mine >= 3 * (s->conf->smc.max_connections - s->nconns);
+}
+
+/* --- requests; what they hand out is in @out, of which *@nout belong to the caller --- */
+
+static int
+on_hello(struct svc_prog *p, int *out, unsigned int *nout)
+{
+	out[0] = dup(p->smc->option.sockets);
+	if (out[0] < 0)
+		return -errno;
+	*nout = 1;
+	return 0;
+}
+
+static int
+on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct karst_sock_msg *rsp,
+	int *out, unsigned int *nout)
+{
+	struct svc_conn *c;
+	int memfd, rc;
+
+	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE))
+		return -EINVAL;
+	if (is_unfair(p->smc, p->uid))
+		return -EUSERS;
+	rc = svc_conn_open(p->smc, p, tcp, req->flags, &c, &out[1]);
+	if (rc != 0)
+		return rc;
+	rsp->buffer = c->buffer;
+	memfd = dup(c->memfd);
+	if (memfd < 0) { /* its program hears of it as of any other end */
+		close(out[1]);
+		return -ECONNABORTED;
+	}
+	out[0] = memfd;
+	*nout = 2;
+	return 0;
+}
+
+static int
+on_adopt(struct svc_prog *p, int end, struct karst_sock_msg *rsp, int *out, unsigned int *nout)
+{
+	const struct svc_conn *c = svc_conn_find(p->smc, end);
+
+	if (c == NULL)
+		return -ENOENT;
+	out[0] = dup(c->memfd);
+	if (out[0] < 0)
+		return -errno;
+	*nout = 1;
+	rsp->buffer = c->buffer;
+	return 0;
+}
+
+/* Options whose values are nothing but numbers and names.  There are others with addresses in them
+ * (SO_ATTACH_FILTER, TCP_ZEROCOPY_RECEIVE), which would be the daemon's. */
+static bool
+is_harmless(int level, int name)
+{
+	static const struct {
+		int level, name;
+	} harmless[] = {
+		{SOL_SOCKET, SO_KEEPALIVE},
+		{SOL_SOCKET, SO_LINGER},
+		{SOL_SOCKET, SO_OOBINLINE},
+		{SOL_SOCKET, SO_SNDBUF},
+		{SOL_SOCKET, SO_RCVBUF},
+		{SOL_SOCKET, SO_REUSEADDR},
+		{SOL_SOCKET, SO_REUSEPORT},
+		{SOL_SOCKET, SO_PRIORITY},
+		{SOL_SOCKET, SO_DONTROUTE},
+		{SOL_SOCKET, SO_DOMAIN},
+		{SOL_SOCKET, SO_PROTOCOL},
+		{SOL_SOCKET, SO_INCOMING_CPU},
+		{SOL_SOCKET, SO_BUSY_POLL},
+		{IPPROTO_TCP, TCP_NODELAY},
+		{IPPROTO_TCP, TCP_MAXSEG},
+		{IPPROTO_TCP, TCP_CORK},
+		{IPPROTO_TCP, TCP_KEEPIDLE},
+		{IPPROTO_TCP, TCP_KEEPINTVL},
+		{IPPROTO_TCP, TCP_KEEPCNT},
+		{IPPROTO_TCP, TCP_SYNCNT},
+		{IPPROTO_TCP, TCP_LINGER2},
+		{IPPROTO_TCP, TCP_DEFER_ACCEPT},
+		{IPPROTO_TCP, TCP_WINDOW_CLAMP},
+		{IPPROTO_TCP, TCP_INFO},
+		{IPPROTO_TCP, TCP_QUICKACK},
+		{IPPROTO_TCP, TCP_CONGESTION},
+		{IPPROTO_TCP, TCP_USER_TIMEOUT},
+		{IPPROTO_TCP, TCP_NOTSENT_LOWAT},
+		{IPPROTO_IP, IP_TOS},
+		{IPPROTO_IP, IP_TTL},
+		{IPPROTO_IP, IP_MTU},
+		{IPPROTO_IP, IP_MTU_DISCOVER},
+		{IPPROTO_IPV6, IPV6_V6ONLY},
+		{IPPROTO_IPV6, IPV6_TCLASS},
+		{IPPROTO_IPV6, IPV6_UNICAST_HOPS},
+	};
+	uint32_t i;
+
+	for (i = 0; i < KARST_DIM(harmless); i++)
+		if (harmless[i].level == level && harmless[i].name == name)
+			return true;
+	return false;
+}
+
+/* Of a program's own socket, set without any capability. */
+static int
+on_option(struct svc_prog *p, const struct karst_sock_msg *req, int end, struct karst_sock_msg *rsp)
+{
+	const struct svc_conn *c = svc_conn_find(p->smc, end);
+	socklen_t len = req->len;
+	int rc;
+
+	if (c == NULL || c->tcp < 0)
+		return -ENOENT;
+	if (req->len > KARST_SOCK_DATA || !is_harmless(req->level, req->name))
+		return -ENOPROTOOPT;
+	if (req->op == KARST_SOCK_SETOPT) {
+		rc = setsockopt(c->tcp, req->level, req->name, req->data, len);
+	} else {
+		rc = getsockopt(c->tcp, req->level, req->name, rsp->data, &len);
+		rsp->len = len;
+	}
+	return rc == 0 ? 0 : -errno;
+}
+
+static int
+serve(struct svc_prog *p, const struct karst_sock_msg *req, int *fds, unsigned int nfds,
+	struct karst_sock_msg *rsp, int *out, unsigned int *nout)
+{
+	int rc;
+
+	if (req->abi != KARST_SOCK_ABI)
+		return -EPROTO;
+	if (nfds != (req->op != KARST_SOCK_HELLO))
+		return -EPROTO;
+	switch (req->op) {
+	case KARST_SOCK_HELLO:
+		return on_hello(p, out, nout);
+	case KARST_SOCK_OPEN:
+		rc = on_open(p, req, fds[0], rsp, out, nout);
+		if (rc == 0 || rc == -ECONNABORTED)
+			fds[0] = -1; /* the connection's */
+		return rc;
+	case KARST_SOCK_ADOPT:
+		return on_adopt(p, fds[0], rsp, out, nout);
+	case KARST_SOCK_GETOPT:
+	case KARST_SOCK_SETOPT:
+		return on_option(p, req, fds[0], rsp);
+	default:
+		return -EOPNOTSUPP;
+	}
+}
+
+static void
+prog_leave(struct svc_prog *p)
+{
+	if (p->fd < 0)
+		return;
+	close(p->fd);
+	p->fd = -1;
+	if (p->next != NULL)
+		p->next->pprev = p->pprev;
+	*p->pprev = p->next;
+	p->smc->nprogs--;
+	p->next = p->smc->dead_progs;
+	p->smc->dead_progs = p;
+}
+
+/* One request.  @return 0; -EAGAIN: there is none; else it is gone, or not to be understood. */
+static int
+one_request(struct svc_prog *p)
+{
+	static const struct karst_sock_msg none;
+	int fds[KARST_CTL_MAX_FDS], out[2], rc;
+	unsigned int nfds = 0, nout = 0;
+	struct karst_sock_msg req, rsp = none;
+	_Alignas(8) uint8_t buf[KARST_CTL_MAX];
+	size_t len;
+
+	rc = karst_ctl_recv(p->fd, buf, &len, fds, &nfds);
+	if (rc != 0)
+		return rc;
+	if (len == sizeof(req)) {
+		memcpy(&req, buf, sizeof(req));
+		rsp.status = serve(p, &req, fds, nfds, &rsp, out, &nout);
+		rsp.abi = KARST_SOCK_ABI;
+		rsp.op = req.op;
+		rsp.seq = req.seq;
+		rc = karst_ctl_send(p->fd, &rsp, sizeof(rsp), out, nout);
+	} else {
+		rc = -EPROTO;
+	}
+	karst_ctl_close_fds(out, nout);
+	while (nfds > 0)
+		if (fds[--nfds] >= 0)
+			close(fds[nfds]);
+	return rc;
+}
+
+#define TURN 16 /* requests of a program until others are heard */
+
+static void
+prog_ready(struct svc_source *src, uint32_t events)
+{
+	struct svc_prog *p = svc_of(src, struct svc_prog, source);
+	unsigned int i;
+	int rc = 0;
+
+	if (p->fd < 0)
+		return;
+	for (i = 0; i < TURN && rc == 0; i++)
+		rc = one_request(p);
+	if (rc != 0 && rc != -EAGAIN)
+		prog_leave(p);
+}
+
+/* --- programs come --- */
+
+static void
+listen_ready(struct svc_source *src, uint32_t events)
+{
+	struct kd_smc *s = svc_of(src, struct kd_smc, listen_source);
+	int fd = accept4(s->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+	struct svc_prog *p;
+
+	if (fd < 0)
+		return;
+	p = calloc(1, sizeof(*p));
+	if (p == NULL || s->nprogs >= s->conf->smc.max_connections ||
+		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0) {
+		free(p);
+		close(fd);
+		return;
+	}
+	*p = (struct svc_prog){
+		.smc = s, .fd = fd, .pid = cred.pid, .uid = cred.uid, .source.ready = prog_ready};
+	if (svc_watch(s, fd, EPOLLIN, &p->source) != 0) {
+		close(fd);
+		free(p);
+		return;
+	}
+	p->next = s->progs;
+	p->pprev = &s->progs;
+	if (p->next != NULL)
+		p->next->pprev = &p->next;
+	s->progs = p;
+	s->nprogs++;
+}
+
+void
+svc_prog_reap(struct kd_smc *s)
+{
+	struct svc_prog *p;
+
+	while ((p = s->dead_progs) != NULL) {
+		s->dead_progs = p->next;
+		free(p);
+	}
+}
+
+int
+svc_prog_init(struct kd_smc *s)
+{
+	s->socket_conf = s->conf->socket;
+	if (strlen(s->socket_conf.path) + strlen(KARST_SOCK_SUFFIX) > 107) {
+		karst_log(KARST_LOG_ERR,
+			"[smc]: the path of the socket, with \"" KARST_SOCK_SUFFIX
+			"\" behind it, is longer than 107 bytes");
+		return -ENAMETOOLONG;
+	}
+	strcat(s->socket_conf.path, KARST_SOCK_SUFFIX);
+	if (kd_socket_lock(&s->socket, &s->socket_conf) != KD_EXIT_OK ||
+		kd_socket_bind(&s->socket, &s->socket_conf) != KD_EXIT_OK)
+		return -EBUSY;
+	s->listen_source.ready = listen_ready;
+	return 0;
+}
+
+void
+svc_prog_fini(struct kd_smc *s)
+{
+	while (s->progs != NULL)
+		prog_leave(s->progs);
+	svc_prog_reap(s);
+	kd_socket_close(&s->socket);
+}

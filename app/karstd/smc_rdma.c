@@ -1,0 +1,491 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What lib/smc asks for, done by libkarst in the engine's process.
+ *
+ * A link has a piece of memory with SMC_SLOTS messages to send, which are used in turn, since they
+ * complete in order, and SMC_RECVS to receive.  WRITEs come out of the program's buffer; the
+ * completion of the SEND behind them says that they are complete.
+ *
+ * Each connection has memory of its own, which its program maps; so a buffer of lib/smc's pool is
+ * nothing but a number here: its key is made when a connection takes it, and while the peer has the
+ * key the connection's memory stays, even if its program has gone.
+ */
+#include "smc_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "karst_log.h"
+#include "karst_session.h"
+
+#define CQ_ENTRIES  8192u
+#define POLL_BATCH  32
+#define MSG_BYTES   KARST_SMC_LLC_MAX_LEN
+#define SLOT_BYTES  256u /* of what we send: the longest LLC and CDC message */
+#define RECV_FLAG   0x8000u
+#define RMB_IOVA    0x100000000ull
+#define HOP_LIMIT   64
+#define ACK_TIMEOUT 14 /* 67 ms */
+#define RETRIES     7
+#define RNR_TIMER   12 /* 0.64 ms */
+
+/* --- links --- */
+
+static struct svc_link *
+link_of(struct kd_smc *s, uint32_t id)
+{
+	uint32_t i;
+
+	for (i = 0; i < SMC_LINKS; i++)
+		if (s->links[i].id == id)
+			return &s->links[i];
+	return NULL;
+}
+
+static const struct karst_gid_entry *
+gid_entry(const struct kd_smc *s, const uint8_t gid[16])
+{
+	uint32_t i;
+
+	for (i = 0; i < s->ngids; i++)
+		if (memcmp(s->gids[i].gid.raw, gid, 16) == 0)
+			return &s->gids[i];
+	return NULL;
+}
+
+static uint8_t *
+recv_slot(const struct svc_link *l, uint32_t slot)
+{
+	return l->mem + SMC_SLOTS * SLOT_BYTES + slot * MSG_BYTES;
+}
+
+static int
+post_recv(struct kd_smc *s, struct svc_link *l, uint32_t slot)
+{
+	const struct karst_sge sge = {
+		.addr = (uintptr_t)recv_slot(l, slot), .len = MSG_BYTES, .lkey = l->mr->lkey};
+	const struct karst_recv_wr wr = {
+		.wr_id = (uint64_t)l->generation << 32 | (uint64_t)(l - s->links) << 16 |
+			RECV_FLAG | slot,
+		.sg_list = &sge,
+		.num_sge = 1,
+	};
+
+	return karst_post_recv(l->qp, &wr, NULL);
+}
+
+static void
+link_free(struct svc_link *l)
+{
+	if (l->qp != NULL)
+		(void)karst_destroy_qp(l->qp);
+	if (l->mr != NULL)
+		karst_dereg_mr(l->mr);
+	karst_free(l->mem);
+	*l = (struct svc_link){.id = SMC_NO_ID, .generation = (uint16_t)(l->generation + 1)};
+}
+
+static int
+link_make(struct kd_smc *s, struct svc_link *l, uint32_t port)
+{
+	struct karst_qp_init_attr init = {
+		.send_cq = s->cq,
+		.recv_cq = s->cq,
+		.cap = {.max_send_wr = SMC_SLOTS * 6,
+			.max_recv_wr = SMC_RECVS,
+			.max_send_sge = 1,
+			.max_recv_sge = 1},
+		.qp_type = KARST_QPT_RC,
+	};
+	const struct karst_qp_attr attr = {.qp_state = KARST_QPS_INIT,
+		.port_num = (uint8_t)port,
+		.qp_access_flags = KARST_ACCESS_REMOTE_WRITE};
+	const size_t bytes = SMC_SLOTS * SLOT_BYTES + SMC_RECVS * MSG_BYTES;
+	uint32_t i;
+	int rc;
+
+	l->mem = karst_alloc(bytes);
+	if (l->mem == NULL)
+		return -ENOMEM;
+	rc = karst_reg_mr(s->pd, l->mem, bytes, KARST_ACCESS_LOCAL_WRITE, &l->mr);
+	if (rc == 0)
+		rc = karst_create_qp(s->pd, &init, &l->qp);
+	if (rc == 0)
+		rc = karst_modify_qp(l->qp, &attr,
+			KARST_QP_STATE | KARST_QP_PKEY_INDEX | KARST_QP_PORT |
+				KARST_QP_ACCESS_FLAGS);
+	for (i = 0; rc == 0 && i < SMC_RECVS; i++)
+		rc = post_recv(s, l, i);
+	return rc;
+}
+
+static int
+op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local)
+{
+	struct kd_smc *s = user;
+	struct svc_link *l = link_of(s, SMC_NO_ID);
+	const struct karst_gid_entry *g;
+	struct karst_port_attr port;
+	int rc;
+
+	if (ask->local_gid == NULL)
+		return -ENODEV; /* one link */
+	g = gid_entry(s, ask->local_gid);
+	if (g == NULL || karst_query_port(s->ctx, g->port_num, &port) != 0)
+		return -ENODEV;
+	if (l == NULL)
+		return -ENOMEM;
+	rc = link_make(s, l, g->port_num);
+	if (rc != 0) {
+		karst_log(KARST_LOG_WARNING, "smc: a queue pair: %s", karst_why());
+		link_free(l);
+		return -ENOMEM;
+	}
+	l->id = ask->link;
+	memcpy(local->gid, g->gid.raw, sizeof(local->gid));
+	memcpy(local->mac, port.mac, sizeof(local->mac));
+	local->qpn = l->qp->qp_num;
+	if (getrandom(&local->psn, sizeof(local->psn), 0) != sizeof(local->psn))
+		local->psn = 0;
+	local->psn &= 0xffffff;
+	local->mtu = (uint8_t)port.active_mtu;
+	l->local = *local;
+	return 0;
+}
+
+static int
+connect_qp(struct kd_smc *s, struct svc_link *l, const struct karst_smc_end *remote)
+{
+	const struct karst_gid_entry *g = gid_entry(s, l->local.gid);
+	struct karst_qp_attr attr = {
+		.qp_state = KARST_QPS_RTR,
+		.path_mtu = (enum karst_mtu)remote->mtu,
+		.rq_psn = remote->psn,
+		.dest_qp_num = remote->qpn,
+		.max_dest_rd_atomic = 1,
+		.min_rnr_timer = RNR_TIMER,
+		.ah_attr = {.hop_limit = HOP_LIMIT},
+	};
+	int rc;
+
+	if (g == NULL)
+		return -ENODEV;
+	memcpy(attr.ah_attr.dgid.raw, remote->gid, sizeof(remote->gid));
+	attr.ah_attr.sgid_index = (uint8_t)g->gid_index;
+	attr.ah_attr.port_num = (uint8_t)g->port_num;
+	rc = karst_modify_qp(l->qp, &attr,
+		KARST_QP_STATE | KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN |
+			KARST_QP_RQ_PSN | KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER);
+	attr = (struct karst_qp_attr){
+		.qp_state = KARST_QPS_RTS,
+		.sq_psn = l->local.psn,
+		.timeout = ACK_TIMEOUT,
+		.retry_cnt = RETRIES,
+		.rnr_retry = RETRIES,
+		.max_rd_atomic = 1,
+	};
+	if (rc == 0)
+		rc = karst_modify_qp(l->qp, &attr,
+			KARST_QP_STATE | KARST_QP_SQ_PSN | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT |
+				KARST_QP_RNR_RETRY | KARST_QP_MAX_QP_RD_ATOMIC);
+	return rc;
+}
+
+static int
+op_link_connect(void *user, uint32_t link, const struct karst_smc_end *remote)
+{
+	struct kd_smc *s = user;
+	struct svc_link *l = link_of(s, link);
+	int rc = l != NULL ? connect_qp(s, l, remote) : -ENODEV;
+
+	if (rc != 0)
+		karst_log(KARST_LOG_WARNING, "smc: connecting a queue pair: %s",
+			l != NULL ? karst_why() : "there is none");
+	return rc;
+}
+
+static void
+op_link_close(void *user, uint32_t link)
+{
+	struct svc_link *l = link_of(user, link);
+
+	if (l != NULL)
+		link_free(l);
+}
+
+/* --- sending --- */
+
+/* A request that is not taken means that the queue pair is in error. */
+static void
+post(struct svc_link *l, struct karst_send_wr *wr)
+{
+	(void)karst_post_send(l->qp, wr, NULL);
+}
+
+static void
+op_send(void *user, uint32_t link, const void *msg, size_t len)
+{
+	struct kd_smc *s = user;
+	struct svc_link *l = link_of(s, link);
+	struct karst_sge sge;
+	struct karst_send_wr wr = {.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = KARST_WR_SEND,
+		.send_flags = KARST_SEND_SIGNALED | KARST_SEND_SOLICITED};
+	uint8_t *slot;
+
+	if (l == NULL || len > SLOT_BYTES)
+		return;
+	slot = l->mem + l->next_slot * SLOT_BYTES;
+	l->next_slot = (l->next_slot + 1) % SMC_SLOTS;
+	memcpy(slot, msg, len);
+	sge = (struct karst_sge){
+		.addr = (uintptr_t)slot, .len = (uint32_t)len, .lkey = l->mr->lkey};
+	wr.wr_id = (uint64_t)l->generation << 32 | (uint64_t)(l - s->links) << 16;
+	post(l, &wr);
+}
+
+static void
+op_write(void *user, const struct karst_smc_write *w)
+{
+	struct svc_link *l = link_of(user, w->link);
+	struct svc_conn *c = w->user;
+	struct karst_sge sge;
+	struct karst_send_wr wr = {.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = KARST_WR_RDMA_WRITE,
+		.rdma = {.remote_addr = w->vaddr, .rkey = w->rkey}};
+
+	if (l == NULL || c->tx_mr == NULL)
+		return;
+	wr.wr_id = (uint64_t)l->generation << 32 |
+		(uint64_t)(l - ((struct kd_smc *)user)->links) << 16;
+	sge = (struct karst_sge){.addr = (uintptr_t)c->tx + (w->pos & (c->buffer - 1)),
+		.len = w->len,
+		.lkey = c->tx_mr->lkey};
+	post(l, &wr);
+}
+
+/* --- keys --- */
+
+static int
+op_rmb_open(void *user, uint32_t rmb, uint32_t bytes)
+{
+	return 0;
+}
+
+static int
+op_rmb_key(
+	void *user, uint32_t rmb, void *conn_user, uint32_t link, uint32_t *rkey, uint64_t *vaddr)
+{
+	struct kd_smc *s = user;
+	struct svc_conn *c = conn_user;
+	struct svc_rmb *r = &s->rmbs[rmb];
+	int rc;
+
+	if (c == NULL || r->conn != NULL)
+		return -EINVAL; /* a second link */
+	rc = karst_reg_mr_iova(s->pd, c->rx, c->buffer, RMB_IOVA,
+		KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE, &r->mr);
+	if (rc != 0) {
+		karst_log(KARST_LOG_WARNING, "smc: a key: %s", karst_why());
+		return -ENOMEM;
+	}
+	r->conn = c;
+	c->refs++;
+	*rkey = r->mr->rkey;
+	*vaddr = RMB_IOVA;
+	return 0;
+}
+
+static void
+op_rmb_unkey(void *user, uint32_t rmb)
+{
+	struct svc_rmb *r = &((struct kd_smc *)user)->rmbs[rmb];
+	struct svc_conn *c = r->conn;
+
+	if (c == NULL)
+		return;
+	karst_dereg_mr(r->mr);
+	*r = (struct svc_rmb){0};
+	svc_conn_put(c);
+}
+
+static void
+op_rmb_close(void *user, uint32_t rmb)
+{
+}
+
+int
+svc_rdma_tx_key(struct svc_conn *c)
+{
+	return karst_reg_mr(c->smc->pd, c->tx, c->buffer, 0, &c->tx_mr);
+}
+
+void
+svc_rdma_tx_unkey(struct svc_conn *c)
+{
+	if (c->tx_mr != NULL)
+		karst_dereg_mr(c->tx_mr);
+	c->tx_mr = NULL;
+}
+
+/* CLC messages are the first bytes of a connection, so a socket has room for them. */
+static void
+op_clc(void *user, uint32_t conn, void *conn_user, const void *msg, size_t len)
+{
+	struct svc_conn *c = conn_user;
+
+	(void)send(c->tcp, msg, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+const struct karst_smc_ops svc_rdma_ops = {op_clc, op_link_open, op_link_connect, op_link_close,
+	op_send, op_write, op_rmb_open, op_rmb_key, op_rmb_unkey, op_rmb_close};
+
+/* --- completions --- */
+
+static void
+complete(struct kd_smc *s, const struct karst_cqe *e)
+{
+	struct svc_link *l = &s->links[(e->wr_id >> 16 & 0xffff) % SMC_LINKS];
+	uint32_t slot = (uint32_t)(e->wr_id & (RECV_FLAG - 1)), id = l->id;
+
+	if (id == SMC_NO_ID || l->generation != (uint16_t)(e->wr_id >> 32))
+		return; /* of one that was closed meanwhile */
+	if (e->status != KARST_WC_SUCCESS) {
+		if (!l->down) {
+			l->down = true;
+			karst_smc_link_down(s->core, id);
+		}
+	} else if ((e->wr_id & RECV_FLAG) == 0) {
+		karst_smc_link_sent(s->core, id, 1);
+	} else {
+		karst_smc_link_rx(s->core, id, recv_slot(l, slot), e->byte_len);
+		if (l->id == id) /* what came may have closed it */
+			(void)post_recv(s, l, slot);
+	}
+}
+
+bool
+svc_rdma_poll(struct kd_smc *s)
+{
+	struct karst_cqe e[POLL_BATCH];
+	int n = karst_poll_cq(s->cq, POLL_BATCH, e), i;
+
+	for (i = 0; i < n; i++)
+		complete(s, &e[i]);
+	return n > 0;
+}
+
+void
+svc_rdma_arm(struct kd_smc *s)
+{
+	(void)karst_req_notify_cq(s->cq, false);
+}
+
+static void
+channel_ready(struct svc_source *src, uint32_t events)
+{
+	struct kd_smc *s = svc_of(src, struct kd_smc, channel_source);
+	struct karst_cq *cq;
+	void *unused;
+
+	while (karst_get_cq_event(s->channel, &cq, &unused) == 0)
+		karst_ack_cq_events(cq, 1);
+}
+
+/* --- addresses --- */
+
+static void
+load_gids(struct kd_smc *s)
+{
+	int n = karst_query_gid_table(s->ctx, s->gids, SMC_MAX_GIDS);
+
+	s->ngids = n > 0 ? (uint32_t)n : 0;
+}
+
+bool
+svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid[16])
+{
+	uint8_t ip[16] = {[10] = 0xff, [11] = 0xff};
+
+	if (local->ss_family == AF_INET)
+		memcpy(ip + 12, &((const struct sockaddr_in *)local)->sin_addr, 4);
+	else
+		memcpy(ip, &((const struct sockaddr_in6 *)local)->sin6_addr, 16);
+	if (ip[10] == 0xff && ip[12] == 127)
+		memcpy(ip + 12, (const uint8_t[]){127, 0, 0, 1}, 4);
+	if (gid_entry(s, ip) == NULL)
+		load_gids(s); /* a port may have got an address */
+	if (gid_entry(s, ip) == NULL)
+		return false;
+	memcpy(gid, ip, 16);
+	return true;
+}
+
+/* --- all of it --- */
+
+int
+svc_rdma_init(struct kd_smc *s)
+{
+	const struct karst_session_limits limits = {.share = 0};
+	const struct karst_open_attr attr = {.program = "karstd-smc"};
+	const struct karst_cq_init_attr init = {.cqe = CQ_ENTRIES};
+	struct karst_cq_init_attr with = init;
+	struct karst_ctl_conn conn;
+	uint32_t i;
+	int rc;
+
+	for (i = 0; i < SMC_LINKS; i++)
+		s->links[i].id = SMC_NO_ID;
+	s->rmbs = calloc(s->conf->smc.max_connections, sizeof(*s->rmbs));
+	if (s->rmbs == NULL)
+		return -ENOMEM;
+	rc = karst_session_conn(s->engine, &limits, &conn);
+	if (rc != 0)
+		return rc;
+	rc = karst_open_conn(&conn, &attr, &s->ctx);
+	if (rc != 0) {
+		conn.close(conn.user);
+		return rc;
+	}
+	load_gids(s);
+	rc = karst_alloc_pd(s->ctx, &s->pd);
+	if (rc == 0)
+		rc = karst_create_comp_channel(s->ctx, &s->channel);
+	with.channel = s->channel;
+	if (rc == 0)
+		rc = karst_create_cq_ex(s->ctx, &with, &s->cq);
+	if (rc != 0)
+		return rc;
+	s->channel_source.ready = channel_ready;
+	if (fcntl(s->channel->fd, F_SETFL, O_NONBLOCK) != 0)
+		return -errno;
+	return svc_watch(s, s->channel->fd, EPOLLIN, &s->channel_source);
+}
+
+void
+svc_rdma_fini(struct kd_smc *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < SMC_LINKS; i++)
+		if (s->links[i].id != SMC_NO_ID)
+			link_free(&s->links[i]);
+	if (s->cq != NULL)
+		karst_destroy_cq(s->cq);
+	if (s->channel != NULL)
+		karst_destroy_comp_channel(s->channel);
+	if (s->pd != NULL)
+		karst_dealloc_pd(s->pd);
+	if (s->ctx != NULL)
+		karst_abandon(s->ctx);
+	free(s->rmbs);
+}

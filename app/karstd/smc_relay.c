@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * A connection whose sides have sent the option, but have not come to SMC-R: it stays a TCP
+ * connection, and because its program has the pair and the buffers by then, the service copies
+ * between those and the TCP socket.
+ *
+ * That costs more than TCP alone, so a peer with which it has happened is offered nothing for a
+ * while: its next connections are the kernel's from end to end.
+ */
+#include "smc_priv.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "karst_log.h"
+
+#define BURST (1u << 20) /* bytes of a direction until others have their turn */
+
+static const struct {
+	uint32_t number;
+	const char *text;
+} reasons[] = {
+#define KARST_SMC_REASON(symbol, number, text) {number, text},
+#include "karst_smc_reason.def"
+#undef KARST_SMC_REASON
+	{0, "another reason"},
+};
+static_assert(KARST_DIM(reasons) <= SMC_REASONS, "each has a counter");
+
+unsigned int
+svc_reason_row(uint32_t reason)
+{
+	unsigned int i = 0;
+
+	while (reasons[i].number != 0 && reasons[i].number != reason)
+		i++;
+	return i;
+}
+
+const char *
+svc_reason_text(unsigned int row, uint32_t *number)
+{
+	if (row >= KARST_DIM(reasons))
+		return NULL;
+	*number = reasons[row].number;
+	return reasons[row].text;
+}
+
+/* --- peers that are not offered it any more --- */
+
+static void
+ip_of(const struct sockaddr_storage *a, uint8_t ip[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	memcpy(ip, mapped, sizeof(mapped));
+	if (a->ss_family == AF_INET)
+		memcpy(ip + 12, &((const struct sockaddr_in *)a)->sin_addr, 4);
+	else
+		memcpy(ip, &((const struct sockaddr_in6 *)a)->sin6_addr, 16);
+}
+
+static void
+refuse_peer(struct svc_conn *c)
+{
+	struct kd_smc *s = c->smc;
+	struct svc_refused *r = &s->refused[0];
+	uint8_t ip[16];
+	uint32_t i;
+
+	if (s->conf->smc.retry_s == 0)
+		return;
+	ip_of(&c->peer, ip);
+	for (i = 0; i < SMC_REFUSED; i++) {
+		if (s->refused[i].until_ns != 0 && memcmp(s->refused[i].ip, ip, 16) == 0) {
+			r = &s->refused[i];
+			break;
+		}
+		if (s->refused[i].until_ns < r->until_ns)
+			r = &s->refused[i];
+	}
+	if (r->until_ns != 0 && memcmp(r->ip, ip, 16) != 0)
+		kd_smc_option_refuse(&s->option, r->ip, false);
+	memcpy(r->ip, ip, 16);
+	r->until_ns = svc_now() + s->conf->smc.retry_s * 1000000000ull;
+	kd_smc_option_refuse(&s->option, ip, true);
+}
+
+/* --- its life --- */
+
+void
+svc_relay_begin(struct svc_conn *c, uint32_t reason)
+{
+	unsigned int row = svc_reason_row(reason);
+
+	c->reason = reason;
+	c->smc->fell_back[row]++;
+	karst_log(KARST_LOG_INFO, "smc: a connection of process %d stays on TCP: %s (0x%08x)",
+		(int)c->pid, reasons[row].text, reason);
+	if (!c->server)
+		refuse_peer(c);
+	atomic_store(&c->page->reason, reason);
+	if (c->require) {
+		svc_conn_close_tcp(c, true);
+		svc_conn_fail(c, ECONNABORTED);
+		return;
+	}
+	c->what = SMC_RELAY;
+	atomic_store(&c->page->state, KARST_SOCK_TCP);
+}
+
+/* What there is in one piece of a buffer. */
+static size_t
+piece(const struct svc_conn *c, uint64_t pos, uint64_t n)
+{
+	return karst_min_u64(n, c->buffer - (pos & (c->buffer - 1)));
+}
+
+/* @return 0; -errno: the connection is broken. */
+static int
+relay_send(struct svc_conn *c)
+{
+	uint64_t before = c->tx_tail;
+
+	while (c->tx_tail != c->tx_head && c->tx_tail - before < BURST) {
+		ssize_t n = send(c->tcp, c->tx + (c->tx_tail & (c->buffer - 1)),
+			piece(c, c->tx_tail, c->tx_head - c->tx_tail), MSG_DONTWAIT | MSG_NOSIGNAL);
+
+		if (n < 0)
+			return errno == EAGAIN ? 0 : -errno;
+		c->tx_tail += (uint64_t)n;
+	}
+	if (c->tx_tail != c->tx_head)
+		svc_conn_queue(c);
+	return 0;
+}
+
+static int
+relay_recv(struct svc_conn *c)
+{
+	uint64_t before = c->rx_head;
+
+	while (!c->eof && c->rx_head - before < BURST) {
+		uint64_t room = c->buffer - (c->rx_head - c->rx_tail);
+		ssize_t n;
+
+		if (room == 0) {
+			atomic_fetch_or(&c->page->flags, KARST_SOCK_PEER_BLOCKED);
+			return 0;
+		}
+		n = recv(c->tcp, c->rx + (c->rx_head & (c->buffer - 1)), piece(c, c->rx_head, room),
+			MSG_DONTWAIT);
+		if (n < 0)
+			return errno == EAGAIN ? 0 : -errno;
+		if (n == 0) {
+			svc_conn_show(c);
+			svc_conn_eof(c);
+		}
+		c->rx_head += (uint64_t)n;
+	}
+	if (!c->eof)
+		svc_conn_queue(c);
+	return 0;
+}
+
+void
+svc_relay_work(struct svc_conn *c)
+{
+	int rc;
+
+	if (c->tcp_over)
+		return;
+	if (c->gone && atomic_load(&c->page->reset) != 0) {
+		svc_conn_close_tcp(c, true);
+		return;
+	}
+	atomic_fetch_and(&c->page->flags, ~KARST_SOCK_PEER_BLOCKED);
+	rc = relay_send(c);
+	if (rc == 0 && !c->gone)
+		rc = relay_recv(c);
+	if (rc != 0) {
+		svc_conn_close_tcp(c, false);
+		svc_conn_fail(c, -rc);
+		return;
+	}
+	if (c->tx_tail != c->tx_head)
+		return;
+	if (c->gone) /* as the kernel: who leaves bytes unread resets */
+		svc_conn_close_tcp(c, c->rx_head != c->rx_tail);
+	else if (c->shut && !c->ended) {
+		c->ended = true;
+		shutdown(c->tcp, SHUT_WR);
+	}
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Telemetry of the SMC service; doc/smc.rst has the commands.  karst-smc reads it.
+ *
+ * rte_telemetry hands no pointer to its callbacks, so the one service of this process is here.
+ */
+#include "smc_priv.h"
+
+#include <arpa/inet.h>
+#include <inttypes.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+
+#include <rte_telemetry.h>
+
+#define PAGE_ROWS 32u /* of an answer, which is up to 16 KiB */
+
+static struct {
+	pthread_mutex_t lock;
+	struct kd_smc *smc;
+	bool registered;
+} service = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct kd_smc *
+enter(void)
+{
+	pthread_mutex_lock(&service.lock);
+	if (service.smc == NULL) {
+		pthread_mutex_unlock(&service.lock);
+		return NULL;
+	}
+	pthread_mutex_lock(&service.smc->lock);
+	return service.smc;
+}
+
+static void
+leave(struct kd_smc *s)
+{
+	pthread_mutex_unlock(&s->lock);
+	pthread_mutex_unlock(&service.lock);
+}
+
+/* --- all in all --- */
+
+static int
+on_smc(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	static const char *const counts[KD_SMC_COUNTS] = {"option_offered", "option_answered",
+		"option_seen_active", "option_seen_passive", "option_held_back"};
+	struct kd_smc *s = enter();
+	unsigned int i;
+
+	if (s == NULL)
+		return -1;
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_string(d, "eid", s->conf->smc.eid);
+	rte_tel_data_add_dict_u64(d, "programs", s->nprogs);
+	rte_tel_data_add_dict_u64(d, "connections", s->nconns);
+	rte_tel_data_add_dict_u64(d, "groups", s->core->ngroups);
+	rte_tel_data_add_dict_u64(d, "buffers", s->core->nrmbs);
+	rte_tel_data_add_dict_u64(d, "opened", s->opened);
+	rte_tel_data_add_dict_u64(d, "faults", s->faults);
+	for (i = 0; i < KD_SMC_COUNTS; i++)
+		rte_tel_data_add_dict_u64(d, counts[i], atomic_load(&s->option.counts[i]));
+	for (i = 0; i < KARST_SMC_CTRS; i++)
+		rte_tel_data_add_dict_u64(d, karst_smc_counter_name(i), s->core->counters[i]);
+	leave(s);
+	return 0;
+}
+
+static int
+on_reasons(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct kd_smc *s = enter();
+	const char *text;
+	char name[16];
+	uint32_t number;
+	unsigned int i;
+
+	if (s == NULL)
+		return -1;
+	rte_tel_data_start_dict(d);
+	for (i = 0; (text = svc_reason_text(i, &number)) != NULL; i++) {
+		struct rte_tel_data *row = s->fell_back[i] != 0 ? rte_tel_data_alloc() : NULL;
+
+		if (row == NULL)
+			continue;
+		rte_tel_data_start_dict(row);
+		rte_tel_data_add_dict_string(row, "text", text);
+		rte_tel_data_add_dict_u64(row, "connections", s->fell_back[i]);
+		snprintf(name, sizeof(name), "%08x", number);
+		rte_tel_data_add_dict_container(d, name, row, 0);
+	}
+	leave(s);
+	return 0;
+}
+
+/* --- connections --- */
+
+static void
+add_address(struct rte_tel_data *d, const char *name, const struct sockaddr_storage *a)
+{
+	char ip[INET6_ADDRSTRLEN] = "", text[INET6_ADDRSTRLEN + 16];
+	const struct sockaddr_in *a4 = (const void *)a;
+	const struct sockaddr_in6 *a6 = (const void *)a;
+
+	if (a->ss_family == AF_INET)
+		inet_ntop(AF_INET, &a4->sin_addr, ip, sizeof(ip));
+	else
+		inet_ntop(AF_INET6, &a6->sin6_addr, ip, sizeof(ip));
+	snprintf(text, sizeof(text), a->ss_family == AF_INET ? "%s:%u" : "[%s]:%u", ip,
+		ntohs(a->ss_family == AF_INET ? a4->sin_port : a6->sin6_port));
+	rte_tel_data_add_dict_string(d, name, text);
+}
+
+static void
+add_conn(struct rte_tel_data *d, struct svc_conn *c)
+{
+	static const char *const modes[] = {"agreeing", "SMC-R", "TCP", "over"};
+	struct karst_smc_conn_info info = {0};
+	char reason[16];
+
+	rte_tel_data_start_dict(d);
+	add_address(d, "local", &c->local);
+	add_address(d, "peer", &c->peer);
+	rte_tel_data_add_dict_string(d, "mode", modes[c->what]);
+	rte_tel_data_add_dict_string(d, "role", c->server ? "server" : "client");
+	rte_tel_data_add_dict_u64(d, "pid", (uint64_t)c->pid);
+	rte_tel_data_add_dict_u64(d, "uid", c->uid);
+	rte_tel_data_add_dict_u64(d, "buffer", c->buffer);
+	rte_tel_data_add_dict_u64(d, "sent", c->tx_tail);
+	rte_tel_data_add_dict_u64(d, "unsent", c->tx_head - c->tx_tail);
+	rte_tel_data_add_dict_u64(d, "received", c->rx_head);
+	rte_tel_data_add_dict_u64(d, "unread", c->rx_head - c->rx_tail);
+	if (c->id != SMC_NO_ID && karst_smc_conn_info(c->smc->core, c->id, &info) == 0) {
+		rte_tel_data_add_dict_string(d, "state", karst_smc_state_name(info.state));
+		rte_tel_data_add_dict_u64(d, "group", info.group);
+	}
+	if (c->reason != 0) {
+		snprintf(reason, sizeof(reason), "0x%08x", c->reason);
+		rte_tel_data_add_dict_string(d, "reason", reason);
+	}
+}
+
+static int
+by_number(const void *a, const void *b)
+{
+	const struct svc_conn *const *x = a, *const *y = b;
+
+	return ((*x)->number > (*y)->number) - ((*x)->number < (*y)->number);
+}
+
+/* Rows of connections from number @from on, and where the next page begins. */
+static void
+add_page(struct kd_smc *s, struct rte_tel_data *d, uint64_t from)
+{
+	struct svc_conn **all = calloc(s->nconns + 1, sizeof(struct svc_conn *)), *c;
+	uint32_t n = 0, i;
+	char name[24];
+
+	if (all == NULL)
+		return;
+	for (c = s->conns; c != NULL; c = c->next)
+		if (c->number >= from)
+			all[n++] = c;
+	qsort(all, n, sizeof(struct svc_conn *), by_number);
+	for (i = 0; i < n && i < PAGE_ROWS; i++) {
+		struct rte_tel_data *row = rte_tel_data_alloc();
+
+		if (row == NULL)
+			break;
+		add_conn(row, all[i]);
+		snprintf(name, sizeof(name), "%" PRIu64, all[i]->number);
+		rte_tel_data_add_dict_container(d, name, row, 0);
+	}
+	if (i < n)
+		rte_tel_data_add_dict_u64(d, "next", all[i]->number);
+	free(all);
+}
+
+static int
+on_conns(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct kd_smc *s = enter();
+
+	if (s == NULL)
+		return -1;
+	rte_tel_data_start_dict(d);
+	add_page(s, d, params != NULL ? strtoull(params, NULL, 10) : 0);
+	leave(s);
+	return 0;
+}
+
+/* --- link groups --- */
+
+static void
+add_group(struct rte_tel_data *d, const struct karst_smc_group_info *g)
+{
+	char text[INET6_ADDRSTRLEN];
+
+	rte_tel_data_start_dict(d);
+	rte_tel_data_add_dict_string(d, "role", g->role == KARST_SMC_SERVER ? "server" : "client");
+	rte_tel_data_add_dict_u64(d, "version", g->version);
+	rte_tel_data_add_dict_u64(d, "release", g->release);
+	rte_tel_data_add_dict_u64(d, "connections", g->nconns);
+	rte_tel_data_add_dict_u64(d, "max_connections", g->max_conns);
+	rte_tel_data_add_dict_u64(d, "links", g->nlinks);
+	rte_tel_data_add_dict_u64(d, "local_qpn", g->local[0].qpn);
+	rte_tel_data_add_dict_u64(d, "remote_qpn", g->remote[0].qpn);
+	inet_ntop(AF_INET6, g->local[0].gid, text, sizeof(text));
+	rte_tel_data_add_dict_string(d, "local_gid", text);
+	inet_ntop(AF_INET6, g->remote[0].gid, text, sizeof(text));
+	rte_tel_data_add_dict_string(d, "remote_gid", text);
+}
+
+static int
+on_groups(const char *cmd, const char *params, struct rte_tel_data *d)
+{
+	struct kd_smc *s = enter();
+	struct karst_smc_group_info info;
+	uint32_t i, n = 0, from = params != NULL ? (uint32_t)strtoul(params, NULL, 10) : 0;
+	char name[16];
+
+	if (s == NULL)
+		return -1;
+	rte_tel_data_start_dict(d);
+	for (i = from; i < SMC_GROUPS; i++) {
+		struct rte_tel_data *row;
+
+		if (karst_smc_group_info(s->core, i, &info) != 0)
+			continue;
+		if (n++ == PAGE_ROWS) {
+			rte_tel_data_add_dict_u64(d, "next", i);
+			break;
+		}
+		row = rte_tel_data_alloc();
+		if (row == NULL)
+			break;
+		add_group(row, &info);
+		snprintf(name, sizeof(name), "%u", i);
+		rte_tel_data_add_dict_container(d, name, row, 0);
+	}
+	leave(s);
+	return 0;
+}
+
+void
+svc_tel_open(struct kd_smc *s)
+{
+	pthread_mutex_lock(&service.lock);
+	service.smc = s;
+	if (!service.registered) {
+		rte_telemetry_register_cmd("/karst/smc", on_smc, "SMC-R. No parameters.");
+		rte_telemetry_register_cmd("/karst/smc_connections", on_conns,
+			"Connections of SMC programs. Parameter: [first number]");
+		rte_telemetry_register_cmd("/karst/smc_groups", on_groups,
+			"Link groups of SMC-R. Parameter: [first number]");
+		rte_telemetry_register_cmd("/karst/smc_reasons", on_reasons,
+			"Why connections stayed on TCP. No parameters.");
+		service.registered = true;
+	}
+	pthread_mutex_unlock(&service.lock);
+}
+
+void
+svc_tel_close(struct kd_smc *s)
+{
+	pthread_mutex_lock(&service.lock);
+	if (service.smc == s)
+		service.smc = NULL;
+	pthread_mutex_unlock(&service.lock);
+}

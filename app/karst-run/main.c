@@ -12,6 +12,7 @@
  *   cpus.c     leaves the engine its CPUs
  *   hide.c     and keeps it from asking the kernel
  *   reaper.c   cleans up afterwards
+ *   smc.c      or, for a program of TCP sockets, none of these but a library
  *   plan.c     tells what would be done
  *   doctor.c   tells what is missing
  *
@@ -33,6 +34,7 @@
 #include "opts.h"
 #include "place.h"
 #include "plan.h"
+#include "smc.h"
 #include "tree.h"
 #include "vars.h"
 
@@ -251,8 +253,13 @@ keep_tree(struct run *r)
 static int
 act(struct run *r)
 {
-	int rc = kr_places_find(r->o.provider, &r->places);
+	int rc;
 
+	if (r->o.smc) {
+		rc = kr_smc_prepare(&r->o);
+		return rc < 0 ? become(r->o.argv) : rc;
+	}
+	rc = kr_places_find(r->o.provider, &r->places);
 	if (rc >= 0)
 		return rc;
 	if (r->o.doctor)

@@ -26,6 +26,8 @@ enum {
 	NETLINK,
 	KEEP_TREE,
 	PRINT,
+	SMC,
+	REQUIRE,
 	DOCTOR,
 	VERSION,
 };
@@ -41,6 +43,8 @@ static const struct option options[] = {
 	{"netlink", required_argument, NULL, NETLINK},
 	{"keep-tree", required_argument, NULL, KEEP_TREE},
 	{"print", no_argument, NULL, PRINT},
+	{"smc", no_argument, NULL, SMC},
+	{"require", no_argument, NULL, REQUIRE},
 	{"doctor", no_argument, NULL, DOCTOR},
 	{"verbose", no_argument, NULL, 'v'},
 	{"version", no_argument, NULL, VERSION},
@@ -52,6 +56,7 @@ static void
 usage(FILE *to)
 {
 	fputs("usage: karst-run [OPTION...] PROGRAM [ARGUMENT...]\n"
+	      "       karst-run --smc [--require] [--socket PATH] PROGRAM [ARGUMENT...]\n"
 	      "       karst-run [OPTION...] --doctor | --print | --keep-tree DIR\n"
 	      "\n"
 	      "Runs a program that uses libibverbs with karst's devices in view: karst0 for the\n"
@@ -69,6 +74,9 @@ usage(FILE *to)
 	      "                     hide if there is one\n"
 	      "  --provider FILE    libkarst-rdmav34.so, if it is not where it belongs\n"
 	      "  --keep-tree DIR    write what programs would see to DIR, for containers\n"
+	      "  --smc              a program of TCP sockets instead: its connections go by RDMA\n"
+	      "                     (SMC-R) to peers that can, by TCP to others\n"
+	      "  --require          with --smc: connections that would go by TCP fail\n"
 	      "  --print            tell what would be done\n"
 	      "  --doctor           check everything that is needed, one by one\n"
 	      "  -v, --verbose      tell what is done\n"
@@ -187,6 +195,12 @@ opt_take(int c, struct kr_opts *o)
 	case PRINT:
 		o->print = true;
 		break;
+	case SMC:
+		o->smc = true;
+		break;
+	case REQUIRE:
+		o->require = true;
+		break;
 	case DOCTOR:
 		o->doctor = true;
 		break;
@@ -218,6 +232,11 @@ opts_check(const struct kr_opts *o)
 	if ((o->doctor || o->keep_tree != NULL) && program)
 		return kr_fail(
 			"\"%s\": no program is run with --doctor or --keep-tree", o->argv[0]);
+	if (o->require && !o->smc)
+		return kr_fail("--require says which connections --smc may make: give both");
+	if (o->smc && (whats > 0 || o->private_engine || o->mode != KR_MODE_AUTO))
+		return kr_fail("--smc: not with --private, --mode, --doctor, --print or "
+			       "--keep-tree; it needs a karstd with [smc] enabled, and no devices");
 	if (whats == 0 && !program)
 		return kr_fail("no PROGRAM is given; --help tells more");
 	return -1;

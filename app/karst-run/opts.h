@@ -31,6 +31,8 @@ struct kr_opts {
 	const char *keep_tree;  /* NULL: no */
 	unsigned int linger_s;
 	bool private_engine;
+	bool smc;
+	bool require;
 	bool doctor;
 	bool print;
 	bool verbose;

@@ -13,6 +13,7 @@
 #include "karst_base.h"
 
 #define PROVIDER "libkarst" KR_PROVIDER_END
+#define SOCKETS  "libkarst-sockets.so"
 
 /* The folder of this program's file. */
 static void
@@ -91,4 +92,22 @@ kr_places_find(const char *provider, struct kr_places *p)
 		p->has_provider = true;
 	}
 	return check_provider(p->provider);
+}
+
+int
+kr_place_sockets(char *out)
+{
+	static const char *const where[] = {
+		"../../drivers/sockets/" SOCKETS, /* built */
+		"../" KARST_LIBDIR "/karst/" SOCKETS,
+		KARST_PREFIX "/" KARST_LIBDIR "/karst/" SOCKETS,
+	};
+	char from[PATH_MAX];
+
+	own_folder(from, sizeof(from));
+	if (!place_find(from, where, KARST_DIM(where), out))
+		return kr_fail("%s is not there: build or install all of karst", out);
+	if (strpbrk(out, " \t\n:") != NULL)
+		return kr_fail("%s: LD_PRELOAD takes no path with a blank or ':'", out);
+	return -1;
 }

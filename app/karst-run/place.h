@@ -22,4 +22,7 @@ struct kr_places {
  *  word: that one cannot be used. */
 int kr_places_find(const char *provider, struct kr_places *p);
 
+/** Where libkarst-sockets.so is.  @out: PATH_MAX bytes.  @return as kr_places_find() */
+int kr_place_sockets(char *out);
+
 #endif /* KARST_RUN_PLACE_H */

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Reading and writing, in all of its forms.  A connection has no addresses and no ancillary data
+ * beside its bytes; and what came with descriptors on another socket may bring connections.
+ */
+#include "ks.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+
+#define CHUNK 65536u /* of a file that is sent */
+
+static ssize_t
+recv_one(int fd, struct ks_sock *s, void *buf, size_t len, int flags)
+{
+	const struct iovec iov = {.iov_base = buf, .iov_len = len};
+	ssize_t n = ks_recv(fd, s, &iov, 1, flags);
+
+	ks_put(s);
+	return n;
+}
+
+static ssize_t
+send_one(int fd, struct ks_sock *s, const void *buf, size_t len, int flags)
+{
+	const struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
+	ssize_t n = ks_send(fd, s, &iov, 1, flags);
+
+	ks_put(s);
+	return n;
+}
+
+KS_API ssize_t
+read(int fd, void *buf, size_t len)
+{
+	struct ks_sock *s = ks_enter(fd);
+
+	return s != NULL ? recv_one(fd, s, buf, len, 0) : real(read)(fd, buf, len);
+}
+
+KS_API ssize_t
+write(int fd, const void *buf, size_t len)
+{
+	struct ks_sock *s = ks_enter(fd);
+
+	return s != NULL ? send_one(fd, s, buf, len, 0) : real(write)(fd, buf, len);
+}
+
+KS_API ssize_t
+readv(int fd, const struct iovec *iov, int n)
+{
+	struct ks_sock *s = ks_enter(fd);
+	ssize_t rc;
+
+	if (s == NULL)
+		return real(readv)(fd, iov, n);
+	rc = ks_recv(fd, s, iov, n, 0);
+	ks_put(s);
+	return rc;
+}
+
+KS_API ssize_t
+writev(int fd, const struct iovec *iov, int n)
+{
+	struct ks_sock *s = ks_enter(fd);
+	ssize_t rc;
+
+	if (s == NULL)
+		return real(writev)(fd, iov, n);
+	rc = ks_send(fd, s, iov, n, 0);
+	ks_put(s);
+	return rc;
+}
+
+KS_API ssize_t
+recv(int fd, void *buf, size_t len, int flags)
+{
+	struct ks_sock *s = ks_enter(fd);
+
+	return s != NULL ? recv_one(fd, s, buf, len, flags) : real(recv)(fd, buf, len, flags);
+}
+
+KS_API ssize_t
+send(int fd, const void *buf, size_t len, int flags)
+{
+	struct ks_sock *s = ks_enter(fd);
+
+	return s != NULL ? send_one(fd, s, buf, len, flags) : real(send)(fd, buf, len, flags);
+}
+
+KS_API ssize_t
+recvfrom(int fd, void *buf, size_t len, int flags, struct sockaddr *from, socklen_t *from_len)
+{
+	struct ks_sock *s = ks_enter(fd);
+
+	if (s == NULL)
+		return real(recvfrom)(fd, buf, len, flags, from, from_len);
+	if (from_len != NULL)
+		*from_len = 0;
+	return recv_one(fd, s, buf, len, flags);
+}
+
+KS_API ssize_t
+sendto(int fd, const void *buf, size_t len, int flags, const struct sockaddr *to, socklen_t to_len)
+{
+	struct ks_sock *s = ks_enter(fd);
+
+	return s != NULL ? send_one(fd, s, buf, len, flags)
+			 : real(sendto)(fd, buf, len, flags, to, to_len);
+}
+
+/* --- messages --- */
+
+/* Descriptors that came. */
+static void
+look_at_rights(struct msghdr *m)
+{
+	struct cmsghdr *c;
+
+	for (c = CMSG_FIRSTHDR(m); c != NULL; c = CMSG_NXTHDR(m, c)) {
+		size_t i, n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		int fd;
+
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		for (i = 0; i < n; i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			ks_forget(fd);
+			ks_adopt(fd);
+		}
+	}
+}
+
+static ssize_t
+recvmsg_here(int fd, struct ks_sock *s, struct msghdr *m, int flags)
+{
+	ssize_t n = ks_recv(fd, s, m->msg_iov, (int)m->msg_iovlen, flags);
+
+	if (n >= 0) {
+		m->msg_namelen = 0;
+		m->msg_controllen = 0;
+		m->msg_flags = 0;
+	}
+	return n;
+}
+
+KS_API ssize_t
+recvmsg(int fd, struct msghdr *m, int flags)
+{
+	struct ks_sock *s = ks_enter(fd);
+	ssize_t n;
+
+	if (s == NULL) {
+		n = real(recvmsg)(fd, m, flags);
+		if (n >= 0 && m->msg_controllen != 0)
+			look_at_rights(m);
+		return n;
+	}
+	n = recvmsg_here(fd, s, m, flags);
+	ks_put(s);
+	return n;
+}
+
+KS_API ssize_t
+sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	struct ks_sock *s = ks_enter(fd);
+	ssize_t n;
+
+	if (s == NULL)
+		return real(sendmsg)(fd, m, flags);
+	n = ks_send(fd, s, m->msg_iov, (int)m->msg_iovlen, flags);
+	ks_put(s);
+	return n;
+}
+
+/* As the kernel: the time limit is looked at only after a message has come. */
+KS_API int
+recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags, struct timespec *limit)
+{
+	struct ks_sock *s = ks_enter(fd);
+	unsigned int i;
+
+	if (s == NULL)
+		return real(recvmmsg)(fd, m, n, flags, limit);
+	for (i = 0; i < n; i++) {
+		ssize_t len = recvmsg_here(fd, s, &m[i].msg_hdr,
+			(flags & ~MSG_WAITFORONE) |
+				(i > 0 && (flags & MSG_WAITFORONE) ? MSG_DONTWAIT : 0));
+
+		if (len < 0)
+			break;
+		m[i].msg_len = (unsigned int)len;
+		if (len == 0) {
+			i++;
+			break;
+		}
+	}
+	ks_put(s);
+	return i > 0 || n == 0 ? (int)i : -1;
+}
+
+KS_API int
+sendmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags)
+{
+	struct ks_sock *s = ks_enter(fd);
+	unsigned int i;
+
+	if (s == NULL)
+		return real(sendmmsg)(fd, m, n, flags);
+	for (i = 0; i < n; i++) {
+		const struct msghdr *h = &m[i].msg_hdr;
+		ssize_t len = ks_send(fd, s, h->msg_iov, (int)h->msg_iovlen, flags);
+
+		if (len < 0)
+			break;
+		m[i].msg_len = (unsigned int)len;
+	}
+	ks_put(s);
+	return i > 0 || n == 0 ? (int)i : -1;
+}
+
+/* --- files --- */
+
+static ssize_t
+send_file(int to, struct ks_sock *s, int from, off64_t *at, size_t n)
+{
+	size_t done = 0;
+	char *buf = malloc(CHUNK);
+
+	while (buf != NULL && done < n) {
+		size_t want = n - done < CHUNK ? n - done : CHUNK;
+		ssize_t got = at != NULL ? pread64(from, buf, want, *at) : read(from, buf, want),
+			put;
+		const struct iovec iov = {.iov_base = buf, .iov_len = got > 0 ? (size_t)got : 0};
+
+		put = got > 0 ? ks_send(to, s, &iov, 1, MSG_NOSIGNAL) : got;
+		if (put > 0 && at != NULL)
+			*at += put;
+		/* what was read and not taken is read again */
+		if (at == NULL && got > 0 && put < got)
+			(void)lseek64(from, (put > 0 ? put : 0) - got, SEEK_CUR);
+		if (put > 0)
+			done += (size_t)put;
+		if (put <= 0 || put < got) {
+			free(buf);
+			return done > 0 ? (ssize_t)done : put;
+		}
+	}
+	free(buf);
+	return buf == NULL ? -1 : (ssize_t)done;
+}
+
+KS_API ssize_t
+sendfile64(int to, int from, off64_t *at, size_t n)
+{
+	struct ks_sock *s = ks_enter(to);
+	ssize_t rc;
+
+	if (s == NULL)
+		return real(sendfile64)(to, from, at, n);
+	rc = send_file(to, s, from, at, n);
+	ks_put(s);
+	return rc;
+}
+
+KS_API ssize_t
+sendfile(int to, int from, off_t *at, size_t n)
+{
+	static_assert(sizeof(off_t) == sizeof(off64_t), "the same");
+	return sendfile64(to, from, (off64_t *)at, n);
+}
+
+/* Who splices has to be ready for a descriptor that cannot. */
+KS_API ssize_t
+splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t n, unsigned int flags)
+{
+	if (ks_kind(from) == KS_TRIES)
+		ks_settle(from);
+	if (ks_kind(to) == KS_TRIES)
+		ks_settle(to);
+	if (ks_kind(from) == KS_SMC || ks_kind(to) == KS_SMC) {
+		errno = EINVAL;
+		return -1;
+	}
+	return real(splice)(from, from_at, to, to_at, n, flags);
+}
+
+/* --- with _FORTIFY_SOURCE --- */
+
+ssize_t __read_chk(int fd, void *buf, size_t len, size_t room);
+ssize_t __recv_chk(int fd, void *buf, size_t len, size_t room, int flags);
+ssize_t __recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags, struct sockaddr *from,
+	socklen_t *from_len);
+void __chk_fail(void) __attribute__((noreturn));
+
+KS_API ssize_t
+__read_chk(int fd, void *buf, size_t len, size_t room)
+{
+	if (len > room)
+		__chk_fail();
+	return read(fd, buf, len);
+}
+
+KS_API ssize_t
+__recv_chk(int fd, void *buf, size_t len, size_t room, int flags)
+{
+	if (len > room)
+		__chk_fail();
+	return recv(fd, buf, len, flags);
+}
+
+KS_API ssize_t
+__recvfrom_chk(int fd, void *buf, size_t len, size_t room, int flags, struct sockaddr *from,
+	socklen_t *from_len)
+{
+	if (len > room)
+		__chk_fail();
+	return recvfrom(fd, buf, len, flags, from, from_len);
+}

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * How descriptors come and go.
+ */
+#include "ks.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* --- connecting --- */
+
+static bool
+may_try(int fd, const struct sockaddr *to)
+{
+	return to != NULL && (to->sa_family == AF_INET || to->sa_family == AF_INET6) &&
+		ks_kind(fd) == KS_PLAIN && ks_is_tcp(fd) && ks_service();
+}
+
+static int
+finish(int fd)
+{
+	int rc = ks_become(fd, false);
+
+	if (rc == 0)
+		return 0;
+	(void)real(shutdown)(fd, SHUT_RDWR);
+	errno = -rc;
+	return -1;
+}
+
+KS_API int
+connect(int fd, const struct sockaddr *to, socklen_t len)
+{
+	int rc;
+
+	if (ks_kind(fd) == KS_TRIES)
+		ks_settle(fd);
+	if (ks_kind(fd) == KS_SMC) {
+		errno = EISCONN;
+		return -1;
+	}
+	if (!may_try(fd, to))
+		return real(connect)(fd, to, len);
+	ks_option_want(fd, true);
+	rc = real(connect)(fd, to, len);
+	if (rc == 0)
+		return finish(fd);
+	if (errno == EINPROGRESS || errno == EINTR) {
+		int err = errno;
+
+		ks_set(fd, KS_TRIES, NULL);
+		errno = err;
+	}
+	return rc;
+}
+
+KS_API int
+listen(int fd, int backlog)
+{
+	if (ks_kind(fd) == KS_PLAIN && ks_is_tcp(fd) && ks_service()) {
+		ks_option_want(fd, true);
+		ks_set(fd, KS_LISTENS, NULL);
+	}
+	return real(listen)(fd, backlog);
+}
+
+KS_API int
+accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
+{
+	int got = real(accept4)(fd, from, len, flags), rc;
+
+	if (got < 0 || ks_kind(fd) != KS_LISTENS)
+		return got;
+	rc = ks_service() ? ks_become(got, true) : 0;
+	if (rc == 0)
+		return got;
+	real(close)(got);
+	errno = -rc;
+	return -1;
+}
+
+KS_API int
+accept(int fd, struct sockaddr *from, socklen_t *len)
+{
+	return accept4(fd, from, len, 0);
+}
+
+/* --- closing --- */
+
+KS_API int
+close(int fd)
+{
+	if (ks_is_ours()) {
+		if (ks_is_hidden(fd)) {
+			errno = EBADF;
+			return -1;
+		}
+		ks_forget(fd);
+	}
+	return real(close)(fd);
+}
+
+static int
+close_between(unsigned int first, unsigned int last, int flags)
+{
+	return first > last ? 0 : real(close_range)(first, last, flags);
+}
+
+/* Around those that the program does not see. */
+KS_API int
+close_range(unsigned int first, unsigned int last, int flags)
+{
+	int hidden[2], rc = 0, i;
+	unsigned int fd;
+
+	if (!ks_is_ours() || first > last)
+		return real(close_range)(first, last, flags);
+	if ((flags & CLOSE_RANGE_CLOEXEC) == 0)
+		for (fd = first; fd <= last && fd < (1u << 20); fd++)
+			ks_forget((int)fd);
+	ks_hidden(hidden);
+	if (hidden[0] > hidden[1]) {
+		i = hidden[0];
+		hidden[0] = hidden[1];
+		hidden[1] = i;
+	}
+	for (i = 0; i < 2 && rc == 0; i++) {
+		if (hidden[i] < 0 || (unsigned int)hidden[i] < first ||
+			(unsigned int)hidden[i] > last)
+			continue;
+		rc = close_between(first, (unsigned int)hidden[i] - 1, flags);
+		first = (unsigned int)hidden[i] + 1;
+	}
+	return rc == 0 ? close_between(first, last, flags) : rc;
+}
+
+KS_API void
+closefrom(int first)
+{
+	(void)close_range(first > 0 ? (unsigned int)first : 0, ~0u, 0);
+}
+
+/* --- duplicates --- */
+
+static int
+duplicated(int from, int to)
+{
+	if (to >= 0 && ks_is_ours())
+		ks_copy(from, to);
+	return to;
+}
+
+KS_API int
+dup(int fd)
+{
+	if (ks_kind(fd) == KS_TRIES)
+		ks_settle(fd);
+	return duplicated(fd, real(dup)(fd));
+}
+
+KS_API int
+dup2(int fd, int to)
+{
+	if (ks_kind(fd) == KS_TRIES)
+		ks_settle(fd);
+	if (fd == to)
+		return real(dup2)(fd, to);
+	return duplicated(fd, real(dup2)(fd, to));
+}
+
+KS_API int
+dup3(int fd, int to, int flags)
+{
+	if (ks_kind(fd) == KS_TRIES)
+		ks_settle(fd);
+	return duplicated(fd, real(dup3)(fd, to, flags));
+}
+
+KS_API int
+fcntl64(int fd, int cmd, ...)
+{
+	va_list ap;
+	void *arg;
+	int rc;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && ks_kind(fd) == KS_TRIES)
+		ks_settle(fd);
+	rc = real(fcntl64)(fd, cmd, arg);
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+		return duplicated(fd, rc);
+	return rc;
+}
+
+KS_API int
+fcntl(int fd, int cmd, ...)
+{
+	va_list ap;
+	void *arg;
+
+	va_start(ap, cmd);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	return fcntl64(fd, cmd, arg);
+}
+
+/* --- streams of the C library, which reads and writes by itself --- */
+
+static ssize_t
+cookie_read(void *cookie, char *buf, size_t n)
+{
+	return read((int)(intptr_t)cookie, buf, n);
+}
+
+static ssize_t
+cookie_write(void *cookie, const char *buf, size_t n)
+{
+	ssize_t put = write((int)(intptr_t)cookie, buf, n);
+
+	return put < 0 ? 0 : put;
+}
+
+static int
+cookie_close(void *cookie)
+{
+	return close((int)(intptr_t)cookie);
+}
+
+KS_API FILE *
+fdopen(int fd, const char *mode)
+{
+	const cookie_io_functions_t calls = {cookie_read, cookie_write, NULL, cookie_close};
+	struct ks_sock *s = ks_enter(fd);
+
+	if (s == NULL)
+		return real(fdopen)(fd, mode);
+	ks_put(s);
+	return fopencookie((void *)(intptr_t)fd, mode, calls);
+}
+
+/* It closes its descriptor by itself, too. */
+KS_API int
+fclose(FILE *f)
+{
+	int fd = f != NULL ? fileno(f) : -1;
+
+	if (fd >= 0 && ks_is_ours())
+		ks_forget(fd);
+	return real(fclose)(f);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What is asked of a socket, and set.  Time limits, O_NONBLOCK and the like are the pair's; options
+ * of TCP and IP are those of the TCP socket, which the service has.
+ */
+#include "ks.h"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/time.h>
+
+/* --- options --- */
+
+static int
+failed(int rc)
+{
+	if (rc >= 0)
+		return rc;
+	errno = -rc;
+	return -1;
+}
+
+static bool
+is_pairs(int level, int name)
+{
+	return level == SOL_SOCKET &&
+		(name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == SO_TYPE ||
+			name == SO_RCVLOWAT || name == SO_ACCEPTCONN);
+}
+
+static int
+copy_value(const void *from, size_t n, void *value, socklen_t *len)
+{
+	size_t room = *len < n ? *len : n;
+
+	memcpy(value, from, room);
+	*len = (socklen_t)room;
+	return 0;
+}
+
+static int
+ask_option(int fd, int level, int name, void *value, socklen_t *len)
+{
+	struct karst_sock_msg msg = {.op = KARST_SOCK_GETOPT,
+		.level = level,
+		.name = name,
+		.len = *len < KARST_SOCK_DATA ? *len : KARST_SOCK_DATA};
+	int fds[2] = {-1, -1};
+	int rc = ks_ask(&msg, fd, fds);
+
+	return rc == 0 ? copy_value(msg.data, msg.len, value, len) : rc;
+}
+
+KS_API int
+getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+	struct ks_sock *s = ks_enter(fd);
+	int rc, err;
+
+	if (s == NULL || is_pairs(level, name)) {
+		rc = real(getsockopt)(fd, level, name, value, len);
+	} else if (value == NULL || len == NULL) {
+		rc = failed(-EFAULT);
+	} else if (level == SOL_SOCKET && name == SO_ERROR) {
+		err = atomic_exchange(&s->page->error, 0);
+		rc = copy_value(&err, sizeof(err), value, len);
+	} else {
+		rc = failed(ask_option(fd, level, name, value, len));
+	}
+	if (s != NULL)
+		ks_put(s);
+	return rc;
+}
+
+static int
+set_option(int fd, struct ks_sock *s, int level, int name, const void *value, socklen_t len)
+{
+	struct karst_sock_msg msg = {
+		.op = KARST_SOCK_SETOPT, .level = level, .name = name, .len = len};
+	int fds[2] = {-1, -1};
+	const struct linger *linger = value;
+
+	if (level == IPPROTO_TCP && name == TCP_ULP)
+		return -ENOPROTOOPT;
+	if (len > KARST_SOCK_DATA)
+		return -EINVAL;
+	if (level == SOL_SOCKET && name == SO_LINGER && len >= sizeof(*linger))
+		atomic_store(&s->page->reset, linger->l_onoff && linger->l_linger == 0);
+	memcpy(msg.data, value, len);
+	return ks_ask(&msg, fd, fds);
+}
+
+/* What SMC-R has not keeps a socket on TCP. */
+static bool
+is_never(int level, int name)
+{
+	return (level == IPPROTO_TCP &&
+		       (name == TCP_FASTOPEN || name == TCP_FASTOPEN_CONNECT ||
+			       name == TCP_REPAIR || name == TCP_MD5SIG)) ||
+		(level == SOL_SOCKET && name == SO_ZEROCOPY);
+}
+
+KS_API int
+setsockopt(int fd, int level, int name, const void *value, socklen_t len)
+{
+	struct ks_sock *s = ks_enter(fd);
+	int rc;
+
+	if (s == NULL || is_pairs(level, name)) {
+		rc = real(setsockopt)(fd, level, name, value, len);
+		if (s == NULL && rc == 0 && ks_kind(fd) == KS_PLAIN && is_never(level, name))
+			ks_set(fd, KS_NEVER, NULL);
+	} else if (value == NULL) {
+		rc = failed(-EFAULT);
+	} else {
+		rc = failed(set_option(fd, s, level, name, value, len));
+	}
+	if (s != NULL)
+		ks_put(s);
+	return rc;
+}
+
+/* --- names --- */
+
+static int
+name_of(const struct sockaddr_storage *from, uint32_t bytes, struct sockaddr *to, socklen_t *len)
+{
+	if (to == NULL || len == NULL)
+		return failed(-EFAULT);
+	bytes = bytes < sizeof(*from) ? bytes : sizeof(*from);
+	memcpy(to, from, *len < bytes ? *len : bytes);
+	*len = bytes;
+	return 0;
+}
+
+KS_API int
+getsockname(int fd, struct sockaddr *name, socklen_t *len)
+{
+	struct ks_sock *s = ks_enter(fd);
+	int rc;
+
+	if (s == NULL)
+		return real(getsockname)(fd, name, len);
+	rc = name_of(&s->page->local, s->page->local_len, name, len);
+	ks_put(s);
+	return rc;
+}
+
+KS_API int
+getpeername(int fd, struct sockaddr *name, socklen_t *len)
+{
+	struct ks_sock *s = ks_enter(fd);
+	int rc;
+
+	if (s == NULL)
+		return real(getpeername)(fd, name, len);
+	if (atomic_load(&s->page->state) == KARST_SOCK_OVER)
+		rc = failed(-ENOTCONN);
+	else
+		rc = name_of(&s->page->peer, s->page->peer_len, name, len);
+	ks_put(s);
+	return rc;
+}
+
+/* --- the rest --- */
+
+KS_API int
+shutdown(int fd, int how)
+{
+	struct ks_sock *s = ks_enter(fd);
+	int rc;
+
+	if (s == NULL)
+		return real(shutdown)(fd, how);
+	if (how < SHUT_RD || how > SHUT_RDWR) {
+		ks_put(s);
+		return failed(-EINVAL);
+	}
+	rc = how == SHUT_WR ? 0 : real(shutdown)(fd, SHUT_RD);
+	if (rc == 0 && how != SHUT_RD) {
+		/* its end of the pair stays open, to say more */
+		atomic_store(&s->page->shut, 1);
+		ks_ring(fd);
+	}
+	ks_put(s);
+	return rc;
+}
+
+KS_API int
+ioctl(int fd, unsigned long request, ...)
+{
+	struct ks_sock *s;
+	va_list ap;
+	void *arg;
+	int rc = 0;
+
+	va_start(ap, request);
+	arg = va_arg(ap, void *);
+	va_end(ap);
+	if (request != FIONREAD && request != SIOCOUTQ && request != SIOCOUTQNSD &&
+		request != SIOCATMARK)
+		return real(ioctl)(fd, request, arg);
+	s = ks_enter(fd);
+	if (s == NULL)
+		return real(ioctl)(fd, request, arg);
+	if (request == FIONREAD)
+		*(int *)arg =
+			(int)(atomic_load(&s->page->rx_head) - atomic_load(&s->page->rx_tail));
+	else if (request == SIOCATMARK)
+		*(int *)arg = 0;
+	else
+		*(int *)arg =
+			(int)(atomic_load(&s->page->tx_head) - atomic_load(&s->page->tx_tail));
+	ks_put(s);
+	return rc;
+}
+
+KS_API int
+epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
+{
+	int rc;
+
+	if (ks_kind(fd) == KS_TRIES)
+		ks_settle(fd);
+	rc = real(epoll_ctl)(epfd, op, fd, event);
+	if (rc == 0 && ks_kind(fd) == KS_TRIES)
+		ks_epoll_note(epfd, op, fd, event);
+	return rc;
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Inside of libkarst-sockets.so, which is preloaded into TCP programs (LD_PRELOAD, by karst-run
+ * --smc) and takes the place of the C library's calls about sockets.
+ *
+ *   real.c     the C library's own
+ *   table.c    what each descriptor is
+ *   service.c  the SMC service: requests, and the map of the TCP option
+ *   sock.c     a connection: how a TCP socket becomes one, and one that came from elsewhere
+ *   io.c       bytes in and out
+ *   calls_*.c  what programs call
+ *
+ * A descriptor of a connection is one end of a pair of AF_UNIX sockets (karst_sock.h), so poll(),
+ * select(), epoll, fcntl(), signals, time limits, fork() and exec() are the kernel's.  All other
+ * descriptors go straight to the C library, after a look at the table.
+ */
+#ifndef KS_H
+#define KS_H
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+#include <sys/uio.h>
+
+#include "karst_sock.h"
+
+#define KS_API __attribute__((visibility("default")))
+
+/* --- real.c --- */
+
+struct ks_real {
+#define KS_REAL(ret, name, args) ret(*name) args;
+#include "real.def"
+#undef KS_REAL
+};
+extern struct ks_real ks_real;
+void ks_real_find(void);
+
+#define real(name) (ks_real.name != NULL ? ks_real.name : (ks_real_find(), ks_real.name))
+
+/* --- table.c --- */
+
+enum ks_kind {
+	KS_PLAIN, /* nothing of ours */
+	KS_TRIES, /* a TCP socket that connects without waiting, and has offered the option */
+	KS_LISTENS,
+	KS_NEVER, /* a TCP socket with an option that SMC-R has not */
+	KS_SMC,
+};
+
+struct ks_sock {
+	_Atomic uint32_t refs;
+	struct karst_sock_page *page;
+	uint8_t *tx, *rx;
+	uint32_t buffer;
+};
+
+enum ks_kind ks_kind(int fd);
+/** A reference to what @fd is connected by; NULL: it is no connection of ours. */
+struct ks_sock *ks_get(int fd);
+void ks_put(struct ks_sock *s);
+/** From now on @fd is this; a reference of the caller's goes to the table. */
+void ks_set(int fd, enum ks_kind kind, struct ks_sock *s);
+/** @fd was or will be closed. */
+void ks_forget(int fd);
+/** @to is a duplicate of @from. */
+void ks_copy(int from, int to);
+/** False in the child of vfork(), which has our memory, but descriptors of its own. */
+bool ks_is_ours(void);
+void ks_forked(void);
+
+/* Registrations of a descriptor that still connects, to be moved to the pair. */
+void ks_epoll_note(int epfd, int op, int fd, const struct epoll_event *event);
+/** Nothing is to be moved: forgotten. */
+void ks_epoll_leave(int fd);
+/** Before the pair takes the number: the TCP socket stays open elsewhere, and would be reported. */
+void ks_epoll_remove(int fd);
+/** After that. */
+void ks_epoll_enter(int fd);
+
+/* --- service.c --- */
+
+extern bool ks_require;
+
+/** Whether there is a service; connects to it. */
+bool ks_service(void);
+/** A request with a descriptor; @fds: what came back, up to two.  0 or -errno. */
+int ks_ask(struct karst_sock_msg *msg, int fd, int fds[2]);
+void ks_option_want(int fd, bool want);
+bool ks_option_seen(int fd);
+/** Descriptors that the program does not see. */
+bool ks_is_hidden(int fd);
+void ks_hidden(int fds[2]);
+void ks_service_forked(void);
+
+/* --- sock.c --- */
+
+/** The connection of @fd is made: it becomes a pair if both sides have sent the option.
+ *  0: whatever it is now, it can be used; -errno: it cannot, and is still open. */
+int ks_become(int fd, bool server);
+/** If @fd is an end of a pair that came from somewhere. */
+void ks_adopt(int fd);
+bool ks_is_tcp(int fd);
+/** @fd has connected meanwhile, perhaps. */
+void ks_settle(int fd);
+
+/* --- io.c --- */
+
+/** The service is to look at the connection. */
+void ks_ring(int fd);
+ssize_t ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
+ssize_t ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
+
+/** Most calls begin so: the connection of @fd, if it has become one by now. */
+static inline struct ks_sock *
+ks_enter(int fd)
+{
+	enum ks_kind kind = ks_kind(fd);
+
+	if (__builtin_expect(kind == KS_PLAIN, 1))
+		return NULL;
+	if (kind == KS_TRIES)
+		ks_settle(fd);
+	return ks_get(fd);
+}
+
+#endif /* KS_H */

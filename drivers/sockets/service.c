@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The connection to the SMC service, one for the process, made when it is needed for the first
+ * time. Its descriptors, and the map's, have high numbers and are kept from the program, which may
+ * close whatever it did not open.
+ *
+ * Where no service answers, the program uses TCP; it is asked again after a second.
+ */
+#include "ks.h"
+
+#include <fcntl.h>
+#include <linux/bpf.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DEFAULT_SOCKET "/run/karst/karst.sock"
+#define ANSWER_MS      10000
+
+bool ks_require;
+
+static struct {
+	pthread_mutex_t lock;
+	_Atomic int fd, map;
+	_Atomic int64_t failed_at; /* seconds */
+	uint32_t seq;
+} service = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .map = -1};
+
+static int64_t
+now_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec + 1;
+}
+
+/* --- descriptors --- */
+
+bool
+ks_is_hidden(int fd)
+{
+	return fd >= 0 &&
+		(fd == atomic_load_explicit(&service.fd, memory_order_relaxed) ||
+			fd == atomic_load_explicit(&service.map, memory_order_relaxed));
+}
+
+void
+ks_hidden(int fds[2])
+{
+	fds[0] = atomic_load(&service.fd);
+	fds[1] = atomic_load(&service.map);
+}
+
+/* As high as it may be. */
+static int
+hide(int fd)
+{
+	struct rlimit lim = {.rlim_cur = 1024};
+	int high, least;
+
+	(void)getrlimit(RLIMIT_NOFILE, &lim);
+	least = lim.rlim_cur > 65536 ? 65000 : (int)lim.rlim_cur - 8;
+	high = real(fcntl64)(fd, F_DUPFD_CLOEXEC, least);
+	if (high < 0)
+		return fd;
+	real(close)(fd);
+	return high;
+}
+
+static void
+hang_up(void)
+{
+	int fd = atomic_exchange(&service.fd, -1), map = atomic_exchange(&service.map, -1);
+
+	if (fd >= 0)
+		real(close)(fd);
+	if (map >= 0)
+		real(close)(map);
+	atomic_store(&service.failed_at, now_s());
+}
+
+void
+ks_service_forked(void)
+{
+	pthread_mutex_init(&service.lock, NULL);
+	hang_up();
+	atomic_store(&service.failed_at, 0);
+}
+
+/* --- a message each way --- */
+
+static int
+send_one(int to, const struct karst_sock_msg *msg, int fd)
+{
+	struct iovec iov = {.iov_base = (void *)(uintptr_t)msg, .iov_len = sizeof(*msg)};
+	union {
+		struct cmsghdr hdr;
+		char bytes[CMSG_SPACE(sizeof(int))];
+	} anc = {0};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	if (fd >= 0) {
+		mh.msg_control = &anc;
+		mh.msg_controllen = sizeof(anc.bytes);
+		anc.hdr.cmsg_level = SOL_SOCKET;
+		anc.hdr.cmsg_type = SCM_RIGHTS;
+		anc.hdr.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&anc.hdr), &fd, sizeof(fd));
+	}
+	return real(sendmsg)(to, &mh, MSG_NOSIGNAL) == sizeof(*msg) ? 0 : -EIO;
+}
+
+static int
+recv_one(int from, struct karst_sock_msg *msg, int fds[2])
+{
+	struct iovec iov = {.iov_base = msg, .iov_len = sizeof(*msg)};
+	union {
+		struct cmsghdr hdr;
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+	} anc = {0};
+	struct msghdr mh = {.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &anc,
+		.msg_controllen = sizeof(anc.bytes)};
+	struct pollfd p = {.fd = from, .events = POLLIN};
+	const struct cmsghdr *c;
+	ssize_t n;
+
+	fds[0] = fds[1] = -1;
+	do {
+		n = poll(&p, 1, ANSWER_MS);
+		if (n > 0)
+			n = real(recvmsg)(from, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+	} while (n < 0 && (errno == EINTR || errno == EAGAIN));
+	if (n != sizeof(*msg))
+		return -EIO;
+	for (c = CMSG_FIRSTHDR(&mh); c != NULL;
+		c = CMSG_NXTHDR(&mh, (struct cmsghdr *)(uintptr_t)c))
+		if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS)
+			memcpy(fds, CMSG_DATA(c), c->cmsg_len - CMSG_LEN(0));
+	return 0;
+}
+
+static int
+ask_locked(struct karst_sock_msg *msg, int fd, int fds[2])
+{
+	int to = atomic_load(&service.fd), rc;
+	uint32_t seq = ++service.seq;
+
+	msg->abi = KARST_SOCK_ABI;
+	msg->seq = seq;
+	rc = send_one(to, msg, fd);
+	if (rc == 0)
+		rc = recv_one(to, msg, fds);
+	if (rc == 0 && (msg->abi != KARST_SOCK_ABI || msg->seq != seq))
+		rc = -EPROTO;
+	if (rc != 0)
+		hang_up();
+	return rc == 0 ? msg->status : rc;
+}
+
+static void
+meet(void)
+{
+	const char *path = getenv("KARST_SOCKET");
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct karst_sock_msg msg = {.op = KARST_SOCK_HELLO};
+	int fds[2] = {-1, -1}, fd, n;
+
+	n = snprintf(at.sun_path, sizeof(at.sun_path), "%s" KARST_SOCK_SUFFIX,
+		path != NULL && path[0] != '\0' ? path : DEFAULT_SOCKET);
+	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return;
+	if (n >= (int)sizeof(at.sun_path) ||
+		real(connect)(fd, (const void *)&at, sizeof(at)) != 0) {
+		real(close)(fd);
+		atomic_store(&service.failed_at, now_s());
+		return;
+	}
+	atomic_store(&service.fd, hide(fd));
+	if (ask_locked(&msg, -1, fds) != 0 || fds[0] < 0)
+		hang_up();
+	else
+		atomic_store(&service.map, hide(fds[0]));
+}
+
+bool
+ks_service(void)
+{
+	int err = errno;
+
+	if (atomic_load(&service.map) >= 0)
+		return true;
+	if (atomic_load(&service.failed_at) == now_s())
+		return false;
+	pthread_mutex_lock(&service.lock);
+	if (atomic_load(&service.fd) < 0)
+		meet();
+	pthread_mutex_unlock(&service.lock);
+	errno = err;
+	return atomic_load(&service.map) >= 0;
+}
+
+int
+ks_ask(struct karst_sock_msg *msg, int fd, int fds[2])
+{
+	int rc = -EIO;
+
+	if (!ks_service())
+		return rc;
+	pthread_mutex_lock(&service.lock);
+	if (atomic_load(&service.fd) >= 0)
+		rc = ask_locked(msg, fd, fds);
+	pthread_mutex_unlock(&service.lock);
+	return rc;
+}
+
+/* --- the option --- */
+
+static int
+map_call(int cmd, int fd, struct karst_sock_option *value)
+{
+	union bpf_attr attr = {0};
+
+	attr.map_fd = (uint32_t)atomic_load(&service.map);
+	attr.key = (uintptr_t)&fd;
+	attr.value = (uintptr_t)value;
+	return (int)syscall(SYS_bpf, cmd, &attr, sizeof(attr));
+}
+
+void
+ks_option_want(int fd, bool want)
+{
+	struct karst_sock_option value = {.want = want};
+	int err = errno;
+
+	(void)map_call(BPF_MAP_UPDATE_ELEM, fd, &value);
+	errno = err;
+}
+
+bool
+ks_option_seen(int fd)
+{
+	struct karst_sock_option value = {0};
+	int err = errno;
+	bool seen = map_call(BPF_MAP_LOOKUP_ELEM, fd, &value) == 0 && value.seen != 0;
+
+	errno = err;
+	return seen;
+}

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * How a TCP socket becomes a connection of the service: the socket is handed over, and the
+ * program's end of a pair takes its number, with the flags and time limits that it had.  Whatever
+ * the two sides then agree on, the program may write and wait at once.
+ */
+#include "ks.h"
+
+#include <fcntl.h>
+#include <dirent.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+bool
+ks_is_tcp(int fd)
+{
+	int protocol = 0, err = errno;
+	socklen_t len = sizeof(protocol);
+	bool yes = real(getsockopt)(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &len) == 0 &&
+		protocol == IPPROTO_TCP;
+
+	errno = err;
+	return yes;
+}
+
+static struct ks_sock *
+map_memory(int memfd, uint32_t buffer)
+{
+	struct ks_sock *s = calloc(1, sizeof(*s));
+	void *mem;
+
+	if (s == NULL)
+		return NULL;
+	mem = mmap(NULL, karst_sock_bytes(buffer), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
+	if (mem == MAP_FAILED) {
+		free(s);
+		return NULL;
+	}
+	s->refs = 1;
+	s->page = mem;
+	s->tx = (uint8_t *)mem + KARST_SOCK_PAGE;
+	s->rx = s->tx + buffer;
+	s->buffer = buffer;
+	return s;
+}
+
+static void
+copy_limit(int from, int to, int name)
+{
+	struct timeval tv;
+	socklen_t len = sizeof(tv);
+
+	if (real(getsockopt)(from, SOL_SOCKET, name, &tv, &len) == 0)
+		(void)real(setsockopt)(to, SOL_SOCKET, name, &tv, len);
+}
+
+/* Of the TCP socket, before the pair takes its number. */
+static void
+copy_settings(int fd, int end, struct ks_sock *s)
+{
+	struct linger linger = {0};
+	socklen_t len = sizeof(linger);
+
+	copy_limit(fd, end, SO_RCVTIMEO);
+	copy_limit(fd, end, SO_SNDTIMEO);
+	if (real(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, &len) == 0)
+		atomic_store(&s->page->reset, linger.l_onoff && linger.l_linger == 0);
+	(void)real(fcntl64)(end, F_SETFL, real(fcntl64)(fd, F_GETFL));
+}
+
+static int
+take_number(int fd, int end, struct ks_sock *s)
+{
+	int cloexec = real(fcntl64)(fd, F_GETFD) & FD_CLOEXEC ? O_CLOEXEC : 0;
+
+	copy_settings(fd, end, s);
+	ks_epoll_remove(fd);
+	if (real(dup3)(end, fd, cloexec) < 0) {
+		ks_put(s);
+		return -errno;
+	}
+	ks_set(fd, KS_SMC, s);
+	return 0;
+}
+
+/* A peer that speaks first speaks TCP; one that can SMC-R waits for our first message. */
+static bool
+has_data(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+int
+ks_become(int fd, bool server)
+{
+	struct karst_sock_msg msg = {.op = KARST_SOCK_OPEN,
+		.flags = (server ? KARST_SOCK_SERVER : 0) | (ks_require ? KARST_SOCK_REQUIRE : 0)};
+	int fds[2] = {-1, -1}, rc, err = errno;
+	struct ks_sock *s;
+
+	if (!ks_option_seen(fd) || (!server && has_data(fd))) {
+		ks_forget(fd);
+		errno = err;
+		return ks_require ? -ECONNABORTED : 0;
+	}
+	rc = ks_ask(&msg, fd, fds);
+	s = rc == 0 ? map_memory(fds[0], msg.buffer) : NULL;
+	if (rc == 0 && s == NULL)
+		rc = -ENOMEM;
+	if (rc == 0)
+		rc = take_number(fd, fds[1], s);
+	if (fds[0] >= 0)
+		real(close)(fds[0]);
+	if (fds[1] >= 0)
+		real(close)(fds[1]);
+	errno = err;
+	return rc == 0 ? 0 : -ECONNABORTED;
+}
+
+static void
+settle(int fd)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+
+	if (real(getsockopt)(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 ||
+		info.tcpi_state == TCP_SYN_SENT)
+		return;
+	if (info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_CLOSE_WAIT)
+		ks_forget(fd); /* refused, say: the kernel tells */
+	else if (ks_become(fd, false) != 0)
+		(void)real(shutdown)(fd, SHUT_RDWR);
+	else if (ks_kind(fd) == KS_SMC)
+		ks_epoll_enter(fd);
+}
+
+/* One of the threads that see that it has connected. */
+static pthread_mutex_t settling = PTHREAD_MUTEX_INITIALIZER;
+
+void
+ks_settle(int fd)
+{
+	int err = errno;
+
+	pthread_mutex_lock(&settling);
+	if (ks_kind(fd) == KS_TRIES)
+		settle(fd);
+	pthread_mutex_unlock(&settling);
+	errno = err;
+}
+
+void
+ks_adopt(int fd)
+{
+	struct sockaddr_un name;
+	socklen_t len = sizeof(name);
+	struct karst_sock_msg msg = {.op = KARST_SOCK_ADOPT};
+	struct ks_sock *s;
+	int fds[2] = {-1, -1}, err = errno;
+
+	if (real(getpeername)(fd, (void *)&name, &len) == 0 && name.sun_family == AF_UNIX &&
+		len > offsetof(struct sockaddr_un, sun_path) + sizeof(KARST_SOCK_NAME) &&
+		name.sun_path[0] == '\0' &&
+		memcmp(name.sun_path + 1, KARST_SOCK_NAME, strlen(KARST_SOCK_NAME)) == 0 &&
+		ks_ask(&msg, fd, fds) == 0) {
+		s = map_memory(fds[0], msg.buffer);
+		if (s != NULL)
+			ks_set(fd, KS_SMC, s);
+		real(close)(fds[0]);
+	}
+	errno = err;
+}
+
+/* --- when the program begins --- */
+
+static void
+look_at(int fd)
+{
+	int on = 0;
+	socklen_t len = sizeof(on);
+
+	if (ks_is_tcp(fd)) {
+		if (real(getsockopt)(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on)
+			ks_set(fd, KS_LISTENS, NULL);
+	} else {
+		ks_adopt(fd);
+	}
+}
+
+/* What a program was executed with, or has from before. */
+static void
+look_at_all(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	const struct dirent *e;
+
+	if (d == NULL)
+		return;
+	while ((e = readdir(d)) != NULL) {
+		int fd = atoi(e->d_name);
+
+		if (e->d_name[0] != '.' && fd != dirfd(d))
+			look_at(fd);
+	}
+	closedir(d);
+}
+
+static void
+on_fork(void)
+{
+	ks_forked();
+	ks_service_forked();
+	pthread_mutex_init(&settling, NULL);
+}
+
+__attribute__((constructor)) static void
+ks_begin(void)
+{
+	const char *mode = getenv("KARST_SMC");
+
+	ks_real_find();
+	ks_forked();
+	ks_require = mode != NULL && strcmp(mode, "require") == 0;
+	pthread_atfork(NULL, NULL, on_fork);
+	look_at_all();
+}

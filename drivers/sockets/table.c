@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What each descriptor is.  Entries are never freed, so that one can be looked at without a lock:
+ * who looks counts himself as a user of the entry for as long as it takes to get a reference to the
+ * connection, and who takes the connection out of the entry waits until there is no such user.
+ */
+#include "ks.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define PAGE_FDS 1024u
+#define PAGES    1024u
+
+struct entry {
+	_Atomic uint32_t kind;
+	_Atomic uint32_t users;
+	struct ks_sock *_Atomic sock;
+};
+
+struct watch {
+	struct watch *next;
+	int epfd, fd;
+	struct epoll_event event;
+};
+
+/* At file scope: the calls of programs have no argument for it. */
+static struct entry *_Atomic pages[PAGES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of new pages */
+static struct watch *watches;
+static pid_t pid;
+
+static struct entry *
+entry_of(int fd)
+{
+	struct entry *page;
+
+	if (fd < 0 || (unsigned int)fd >= PAGES * PAGE_FDS)
+		return NULL;
+	page = atomic_load_explicit(&pages[(unsigned int)fd / PAGE_FDS], memory_order_acquire);
+	return page != NULL ? &page[(unsigned int)fd % PAGE_FDS] : NULL;
+}
+
+static struct entry *
+make_entry(int fd)
+{
+	struct entry *_Atomic *page = &pages[(unsigned int)fd / PAGE_FDS];
+
+	pthread_mutex_lock(&lock);
+	if (atomic_load(page) == NULL)
+		atomic_store(page, calloc(PAGE_FDS, sizeof(struct entry)));
+	pthread_mutex_unlock(&lock);
+	return entry_of(fd);
+}
+
+enum ks_kind
+ks_kind(int fd)
+{
+	struct entry *e = entry_of(fd);
+
+	return e != NULL ? (enum ks_kind)atomic_load_explicit(&e->kind, memory_order_acquire)
+			 : KS_PLAIN;
+}
+
+struct ks_sock *
+ks_get(int fd)
+{
+	struct entry *e = entry_of(fd);
+	struct ks_sock *s;
+
+	if (e == NULL || atomic_load_explicit(&e->kind, memory_order_acquire) != KS_SMC)
+		return NULL;
+	atomic_fetch_add(&e->users, 1);
+	s = atomic_load(&e->sock);
+	if (s != NULL)
+		atomic_fetch_add(&s->refs, 1);
+	atomic_fetch_sub(&e->users, 1);
+	return s;
+}
+
+void
+ks_put(struct ks_sock *s)
+{
+	if (atomic_fetch_sub(&s->refs, 1) != 1)
+		return;
+	munmap(s->page, karst_sock_bytes(s->buffer));
+	free(s);
+}
+
+void
+ks_set(int fd, enum ks_kind kind, struct ks_sock *s)
+{
+	struct entry *e = entry_of(fd);
+	struct ks_sock *old;
+
+	if (e == NULL && kind == KS_PLAIN)
+		return;
+	if (e == NULL)
+		e = (unsigned int)fd < PAGES * PAGE_FDS ? make_entry(fd) : NULL;
+	if (e == NULL) {
+		if (s != NULL)
+			ks_put(s);
+		return;
+	}
+	atomic_store(&e->kind, KS_PLAIN);
+	old = atomic_exchange(&e->sock, s);
+	while (old != NULL && atomic_load(&e->users) != 0)
+		sched_yield();
+	if (old != NULL)
+		ks_put(old);
+	atomic_store_explicit(&e->kind, kind, memory_order_release);
+}
+
+void
+ks_forget(int fd)
+{
+	if (ks_kind(fd) == KS_PLAIN)
+		return;
+	if (ks_kind(fd) == KS_TRIES)
+		ks_epoll_leave(fd);
+	ks_set(fd, KS_PLAIN, NULL);
+}
+
+void
+ks_copy(int from, int to)
+{
+	struct ks_sock *s = ks_get(from);
+	enum ks_kind kind = ks_kind(from);
+
+	if (kind == KS_PLAIN && ks_kind(to) == KS_PLAIN)
+		return;
+	ks_set(to, kind, s);
+}
+
+bool
+ks_is_ours(void)
+{
+	return pid == 0 || pid == getpid();
+}
+
+void
+ks_forked(void)
+{
+	pid = getpid();
+	pthread_mutex_init(&lock, NULL);
+}
+
+/* --- epoll --- */
+
+static struct watch **
+find_watch(int epfd, int fd)
+{
+	struct watch **at = &watches;
+
+	while (*at != NULL && ((*at)->fd != fd || (epfd >= 0 && (*at)->epfd != epfd)))
+		at = &(*at)->next;
+	return at;
+}
+
+void
+ks_epoll_note(int epfd, int op, int fd, const struct epoll_event *event)
+{
+	struct watch **at, *w;
+
+	pthread_mutex_lock(&lock);
+	at = find_watch(epfd, fd);
+	w = *at;
+	if (op == EPOLL_CTL_DEL) {
+		if (w != NULL) {
+			*at = w->next;
+			free(w);
+		}
+	} else {
+		if (w == NULL)
+			w = *at = calloc(1, sizeof(*w));
+		if (w != NULL)
+			*w = (struct watch){
+				.next = w->next, .epfd = epfd, .fd = fd, .event = *event};
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void
+ks_epoll_leave(int fd)
+{
+	struct watch **at, *w;
+
+	pthread_mutex_lock(&lock);
+	while (*(at = find_watch(-1, fd)) != NULL) {
+		w = *at;
+		*at = w->next;
+		free(w);
+	}
+	pthread_mutex_unlock(&lock);
+}
+
+void
+ks_epoll_remove(int fd)
+{
+	struct watch *w;
+
+	pthread_mutex_lock(&lock);
+	for (w = watches; w != NULL; w = w->next)
+		if (w->fd == fd)
+			(void)real(epoll_ctl)(w->epfd, EPOLL_CTL_DEL, fd, NULL);
+	pthread_mutex_unlock(&lock);
+}
+
+void
+ks_epoll_enter(int fd)
+{
+	struct watch *w;
+
+	pthread_mutex_lock(&lock);
+	for (w = watches; w != NULL; w = w->next)
+		if (w->fd == fd)
+			(void)real(epoll_ctl)(w->epfd, EPOLL_CTL_ADD, fd, &w->event);
+	pthread_mutex_unlock(&lock);
+	ks_epoll_leave(fd);
+}

@@ -51,6 +51,7 @@ STEPS = {
     'drivers': (['build-test'], True),
     'perf': (['build-test'], True),
     'run': (['build-test'], True),
+    'smc': (['build-test'], True),
     'observe': (['build-test'], True),
     'examples': (['build-test'], True),
     'install': (['build-test'], True),

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""The TCP programs of smc.py; none of them knows of SMC-R.  prog.py WHAT ADDRESS PORT [BYTES]
+
+A server says "ready" when it listens.  Who receives says how many bytes came and their digest.
+"""
+import asyncio
+import errno
+import fcntl
+import hashlib
+import os
+import random
+import select
+import signal
+import socket
+import struct
+import sys
+import termios
+import threading
+
+CHUNK = 65536
+
+
+def say(*words):
+    print(*words, flush=True)
+
+
+def pattern(n):
+    return random.Random(4711).randbytes(n)
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()[:16]
+
+
+def listener(address, port):
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind((address, port))
+    sock.listen(8)
+    say('ready')
+    return sock
+
+
+def receive(sock):
+    """All bytes until the end; what ended it."""
+    data = b''
+    try:
+        while True:
+            piece = sock.recv(CHUNK)
+            if not piece:
+                return data, 'end'
+            data += piece
+    except OSError as e:
+        return data, type(e).__name__
+
+
+def server_echo(address, port, _):
+    sock, peer = listener(address, port).accept()
+    assert peer == sock.getpeername() and sock.getsockname()[1] == port
+    data = b''
+    while True:
+        piece = sock.recv(CHUNK)
+        if not piece:
+            break
+        data += piece
+        sock.sendall(piece)
+    say('got', len(data), digest(data))
+
+
+def client_echo(address, port, n):
+    sock = socket.create_connection((address, port))
+    data = pattern(n)
+
+    def send():
+        sock.sendall(data)
+        sock.shutdown(socket.SHUT_WR)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    back, how = receive(sock)
+    thread.join()
+    say('same' if back == data else 'different', len(back), how)
+
+
+def server_sink(address, port, _):
+    sock, _ = listener(address, port).accept()
+    data, how = receive(sock)
+    say('got', len(data), digest(data), how)
+
+
+def client_killed(address, port, n):
+    """What was written before the end arrives."""
+    sock = socket.create_connection((address, port))
+    sock.sendall(pattern(n))
+    say('sent', digest(pattern(n)))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def client_waits(address, port, _):
+    sock = socket.create_connection((address, port))
+    say('connected')
+    data, how = receive(sock)
+    say('got', len(data), how)
+
+
+def server_killed(address, port, _):
+    sock, _ = listener(address, port).accept() # pylint: disable=unused-variable
+    say('accepted')
+    signal.pause()
+
+
+def server_exec(address, port, _):
+    """As inetd: another program has the connection, as standard input and output."""
+    sock, _ = listener(address, port).accept()
+    if os.fork() == 0:
+        os.dup2(sock.fileno(), 0)
+        os.dup2(sock.fileno(), 1)
+        os.execvp('cat', ['cat'])
+    sock.close()
+    os.wait()
+
+
+def server_rights(address, port, _):
+    """A process accepts, another, which has it by a message, serves."""
+    sock = listener(address, port)
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        sock.close()
+        _, fds, _, _ = socket.recv_fds(theirs, 1, 1)
+        got = socket.socket(fileno=fds[0])
+        while piece := got.recv(CHUNK):
+            got.sendall(piece)
+        os._exit(0)
+    conn, _ = sock.accept()
+    socket.send_fds(ours, [b'x'], [conn.fileno()])
+    conn.close()
+    os.wait()
+
+
+def server_asyncio(address, port, _):
+    async def main():
+        done = asyncio.Event()
+
+        async def serve(reader, writer):
+            while data := await reader.read(CHUNK):
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+            await writer.wait_closed()
+            done.set()
+        await asyncio.start_server(serve, address, port)
+        say('ready')
+        await done.wait()
+    asyncio.run(main())
+
+
+def client_asyncio(address, port, n):
+    async def main():
+        reader, writer = await asyncio.open_connection(address, port)
+        data = pattern(n)
+
+        async def send():
+            writer.write(data)
+            await writer.drain()
+            writer.write_eof()
+        sending = asyncio.create_task(send())
+        back = await reader.read(-1)
+        await sending
+        writer.close()
+        say('same' if back == data else 'different', len(back), 'end')
+    asyncio.run(main())
+
+
+def client_scribbles(address, port, _):
+    """Over its control page, as one that wants to do harm."""
+    sock = socket.create_connection((address, port))
+    sock.sendall(b'x')
+    with open('/proc/self/maps', encoding='ascii') as f:
+        line = next(line for line in f if 'memfd:karst-smc' in line)
+    start = int(line.split('-')[0], 16)
+    fd = os.open('/proc/self/mem', os.O_RDWR)
+    # behind the line that is the service's: tx_head, rx_tail and more
+    os.pwrite(fd, struct.pack('<5Q', *[random.getrandbits(63) for _ in range(5)]), start + 64)
+    sock.shutdown(socket.SHUT_WR) # the service looks
+    poll = select.poll()
+    poll.register(sock, 0)
+    poll.poll() # for the hang-up; what stands in the page is of no sense any more
+    say('ended')
+
+
+def client_refused(address, port, _):
+    try:
+        socket.create_connection((address, port))
+    except OSError as e:
+        say('refused', type(e).__name__)
+    else:
+        say('connected')
+
+
+def client_options(address, port, _):
+    """What is asked of a socket and set."""
+    sock = socket.create_connection((address, port))
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try: # its value has an address in it, which would be one of the daemon's
+        sock.setsockopt(socket.SOL_SOCKET, 26, struct.pack('HxxxxxxQ', 1, 4096))
+        attached = 'attached'
+    except OSError as e:
+        attached = errno.errorcode[e.errno]
+    sock.settimeout(0.05)
+    try:
+        sock.recv(1)
+        late = 'no'
+    except socket.timeout:
+        late = 'yes'
+    sock.settimeout(None)
+    sock.sendall(b'hello')
+    while struct.unpack('i', fcntl.ioctl(sock, termios.FIONREAD, b'\0' * 4))[0] < 5:
+        select.select([sock], [], [])
+    peeked = sock.recv(5, socket.MSG_PEEK)
+    say('options', sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY),
+        sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR), late, peeked.decode(),
+        sock.recv(5, socket.MSG_WAITALL).decode(), attached, sock.getpeername() == (address, port))
+
+
+if __name__ == '__main__':
+    globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int((sys.argv + ['0'])[4]))

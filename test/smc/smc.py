@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""TCP programs over SMC-R: smc.py BUILD ROOT (TAP; as root).
+
+In a network namespace of its own: one karstd with a loopback port and two that are joined by a veth
+pair, with programs that do not know of any of this (prog.py), started by karst-run --smc.
+"""
+import ctypes
+import json
+import os
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', 'common'))
+sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
+import bed  # noqa: E402
+import karst_observe as observe  # noqa: E402
+
+OPTION = bytes.fromhex('fe06e2d4c3d9')
+BYTES = 1000000
+CLONE_NEWNET = 0x40000000
+NEAR, FAR = '10.91.0.1', '10.91.0.2'
+CONF = '[smc]\nenabled = yes\n'
+
+
+class Program:
+    """prog.py WHAT, under karst-run --smc of a daemon, or alone."""
+
+    def __init__(self, suite, daemon, what, address, port, n=0, netns=None, require=False):
+        command = ['ip', 'netns', 'exec', netns] if netns else []
+        if daemon is not None:
+            command += [suite.run, '--smc', *(['--require'] if require else []),
+                        '--socket', daemon.socket]
+        command += [sys.executable, os.path.join(HERE, 'prog.py'), what, address, str(port), str(n)]
+        self.what = what
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+        suite.programs.append(self.process)
+
+    def line(self):
+        return self.process.stdout.readline().strip()
+
+    def ends(self, status=0):
+        """(what else it said, problems)"""
+        try:
+            said = self.process.communicate(timeout=bed.HANG_S)[0].strip()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return '', [f'{self.what} does not end']
+        code = self.process.returncode
+        return said, [] if code == status else [f'{self.what}: exit status {code}: {said}']
+
+
+class Suite:
+    def __init__(self, build, folder):
+        self.tap = bed.Tap()
+        self.folder = folder
+        self.karstd = os.path.join(build, 'app/karstd/karstd')
+        self.run = os.path.join(build, 'app/karst-run/karst-run')
+        self.programs = []
+        self.daemons = []
+
+    def daemon(self, name, conf, netns=None):
+        d = bed.Daemon(self.karstd, self.folder, conf, name=name, netns=netns)
+        self.daemons.append(d)
+        return d, d.start()
+
+    def ask(self, daemon, command):
+        telemetry = observe.Telemetry(observe.sockets(daemon.name)[0])
+        try:
+            return telemetry.ask(command)
+        finally:
+            telemetry.close()
+
+    def count(self, daemon, name):
+        return self.ask(daemon, '/karst/smc')[name]
+
+    def clean(self):
+        for p in self.programs:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+        for d in self.daemons:
+            d.kill()
+
+
+def ip(*words):
+    subprocess.run(['ip', *words], check=True)
+
+
+def echo(suite, server, client, what=('server_echo', 'client_echo'), n=BYTES, at='127.0.0.1',
+         far=None):
+    """Problems of a pair of programs, the client in namespace @far if given."""
+    port = bed.free_port()
+    s = Program(suite, server, what[0], at, port)
+    if s.line() != 'ready':
+        return [f'{what[0]} does not listen: {s.ends()}']
+    c = Program(suite, client, what[1], at, port, n, netns=far)
+    said, problems = c.ends()
+    if said != f'same {n} end':
+        problems.append(f'{what[1]}: {said}')
+    return problems + s.ends()[1]
+
+
+# --- the option ---
+
+class Sniffer:
+    """The TCP headers that pass the loopback interface."""
+
+    def __init__(self):
+        self.sock = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x0800))
+        self.sock.bind(('lo', 0))
+        self.sock.settimeout(0.2)
+
+    def headers(self, port):
+        """(flags, options) of each packet of a connection to @port, once."""
+        found = []
+        try:
+            while True:
+                frame, where = self.sock.recvfrom(65536)
+                if where[2] == socket.PACKET_OUTGOING or frame[23] != socket.IPPROTO_TCP:
+                    continue
+                tcp = frame[14 + (frame[14] & 15) * 4:]
+                if port in struct.unpack('>HH', tcp[:4]):
+                    found.append((tcp[13], tcp[20:(tcp[12] >> 4) * 4]))
+        except socket.timeout:
+            return found
+
+
+def option_point(suite, name, server, client, wanted):
+    """Which of SYN, SYN-ACK and the rest have the option, of a connection between two."""
+    sniffer = Sniffer()
+    port = bed.free_port()
+    s = Program(suite, server, 'server_echo', '127.0.0.1', port)
+    s.line()
+    c = Program(suite, client, 'client_echo', '127.0.0.1', port, 10)
+    said, problems = c.ends()
+    problems += s.ends()[1] + ([] if said == 'same 10 end' else [said])
+    found = sniffer.headers(port)
+    kinds = [any(OPTION in options for flags, options in found if flags & 0x12 == 0x02),
+             any(OPTION in options for flags, options in found if flags & 0x12 == 0x12),
+             any(OPTION in options for flags, options in found if not flags & 0x02)]
+    if kinds != wanted:
+        problems.append(f'SYN, SYN-ACK and others have it: {kinds}, not {wanted}')
+    suite.tap.point(name, problems)
+
+
+# --- points ---
+
+def one_daemon(suite, one):
+    tap = suite.tap
+    tap.point('echo over one karstd, both directions at once', echo(suite, one, one))
+    tap.point('these were connections of SMC-R', [] if suite.count(one, 'writes') > 0 and
+              suite.count(one, 'connected') >= 2 else [suite.ask(one, '/karst/smc')])
+    tap.point('without blocking: asyncio', echo(suite, one, one, ('server_asyncio',
+                                                                  'client_asyncio')))
+    tap.point('a program that is executed has it as standard input and output',
+              echo(suite, one, one, ('server_exec', 'client_echo')))
+    tap.point('a program has it by a message', echo(suite, one, one, ('server_rights',
+                                                                      'client_echo')))
+    port = bed.free_port()
+    s = Program(suite, one, 'server_echo', '127.0.0.1', port)
+    s.line()
+    said, problems = Program(suite, one, 'client_options', '127.0.0.1', port).ends()
+    tap.point('options, time limits, FIONREAD, MSG_PEEK and MSG_WAITALL', problems + s.ends()[1] + (
+        [] if said == 'options 1 0 yes hello hello ENOPROTOOPT True' else [said]))
+
+
+def plain_peers(suite, one):
+    before = suite.count(one, 'opened')
+    suite.tap.point('a server that cannot', echo(suite, None, one))
+    suite.tap.point('a client that cannot', echo(suite, one, None))
+    suite.tap.point('these were the kernel\'s from end to end',
+                    [] if suite.count(one, 'opened') == before else ['the service had them'])
+    port = bed.free_port()
+    s = Program(suite, None, 'server_sink', '127.0.0.1', port)
+    s.line()
+    said, problems = Program(suite, one, 'client_refused', '127.0.0.1', port, require=True).ends()
+    suite.tap.point('--require: it fails instead', problems + (
+        [] if said.startswith('refused') else [said]))
+    s.ends()
+
+
+def deaths(suite, one):
+    port = bed.free_port()
+    s = Program(suite, one, 'server_sink', '127.0.0.1', port)
+    s.line()
+    c = Program(suite, one, 'client_killed', '127.0.0.1', port, 200000)
+    sent = c.line().split()
+    _, problems = c.ends(-9)
+    said, more = s.ends()
+    suite.tap.point('what a program has written before it is killed arrives', problems + more + (
+        [] if said == f'got 200000 {sent[1]} end' else [said]))
+    port = bed.free_port()
+    s = Program(suite, one, 'server_killed', '127.0.0.1', port)
+    s.line()
+    c = Program(suite, one, 'client_waits', '127.0.0.1', port)
+    c.line()
+    s.line()
+    s.process.kill()
+    said, problems = c.ends()
+    suite.tap.point('the peer of a program that is killed is told', problems + (
+        [] if said.startswith('got 0') else [said]))
+
+
+def hostile(suite, one):
+    before = suite.count(one, 'faults')
+    port = bed.free_port()
+    s = Program(suite, one, 'server_sink', '127.0.0.1', port)
+    s.line()
+    said, problems = Program(suite, one, 'client_scribbles', '127.0.0.1', port).ends()
+    problems += s.ends()[1] + ([] if said.startswith('ended') else [said])
+    if suite.count(one, 'faults') == before:
+        problems.append('no fault is counted')
+    suite.tap.point('who scribbles over a control page loses that connection', problems)
+    suite.tap.point('and nobody else anything', echo(suite, one, one))
+
+
+def two_daemons(suite, netns):
+    ip('link', 'add', 'near', 'type', 'veth', 'peer', 'name', 'far', 'netns', netns)
+    ip('addr', 'add', NEAR + '/24', 'dev', 'near')
+    ip('link', 'set', 'near', 'up')
+    ip('-n', netns, 'addr', 'add', FAR + '/24', 'dev', 'far')
+    ip('-n', netns, 'link', 'set', 'far', 'up')
+    near, problems = suite.daemon('near', '[port p]\ndevice = near\n' + CONF)
+    far, more = suite.daemon('far', '[port p]\ndevice = far\n' + CONF, netns)
+    suite.tap.point('two daemons, joined by veth', problems + more)
+    suite.tap.point('echo over both', echo(suite, near, far, at=NEAR, far=netns))
+    suite.tap.point('that was SMC-R', [] if suite.count(near, 'connected') == 1 and
+                    suite.count(far, 'connected') == 1 else [suite.ask(near, '/karst/smc')])
+    suite.tap.point('it ends', far.stop())
+    other, problems = suite.daemon('other', '[port p]\ndevice = far\n' + CONF + 'eid = OTHERS\n',
+                                   netns)
+    suite.tap.point('a daemon with another identifier', problems)
+    suite.tap.point('the peer declines: the bytes go by TCP, all of them',
+                    echo(suite, near, other, at=NEAR, far=netns))
+    rows = suite.ask(other, '/karst/smc_reasons')
+    suite.tap.point('the reason is counted', [] if rows.get('03030000') or rows.get('03030008') or
+                    rows.get('05000000') else [rows])
+    offered = suite.count(other, 'option_offered')
+    problems = echo(suite, near, other, at=NEAR, far=netns)
+    if suite.count(other, 'option_offered') != offered:
+        problems.append('it was offered again')
+    suite.tap.point('that peer is not offered it again', problems)
+    suite.tap.point('both end', near.stop() + other.stop())
+
+
+def tool(suite, one):
+    port = bed.free_port()
+    s = Program(suite, one, 'server_killed', '127.0.0.1', port)
+    s.line()
+    c = Program(suite, one, 'client_waits', '127.0.0.1', port)
+    c.line()
+    command = [os.path.join(HERE, '..', '..', 'usertools', 'karst-smc'), '--file-prefix', one.name]
+    done = subprocess.run(command + ['--json'], capture_output=True, text=True, check=False)
+    try:
+        found = json.loads(done.stdout)
+        modes = sorted(c['mode'] for c in found['connections'])
+    except (ValueError, KeyError):
+        modes = None
+    suite.tap.point('karst-smc --json', [] if modes == ['SMC-R', 'SMC-R'] else
+                    [done.stdout, done.stderr])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    suite.tap.point('karst-smc', [] if done.returncode == 0 and f'127.0.0.1:{port}' in done.stdout
+                    else [done.stdout, done.stderr])
+    one.kill()
+    said, problems = c.ends()
+    suite.tap.point('the daemon is killed: programs hear of it', problems + (
+        [] if said.startswith('got 0 Connection') else [said]))
+    s.process.kill()
+
+
+def main(argv):
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        print('1..0 # SKIP no network namespaces')
+        return 1
+    ip('link', 'set', 'lo', 'up')
+    netns = f'karst-smc-{os.getpid()}'
+    ip('netns', 'add', netns)
+    with tempfile.TemporaryDirectory(prefix='karst-smc-') as folder:
+        suite = Suite(os.path.abspath(argv[1]), folder)
+        try:
+            ip('-n', netns, 'link', 'set', 'lo', 'up')
+            one, problems = suite.daemon('one', CONF)
+            suite.tap.point('a daemon with [smc]', problems)
+            other, problems = suite.daemon('elsewhere', CONF + 'addresses = 127.0.0.2/32\n')
+            suite.tap.point('one that offers it from another address', problems)
+            option_point(suite, 'the option is in SYN and SYN-ACK', one, one, [True, True, False])
+            option_point(suite, 'a peer that cannot does not answer it', None, one,
+                         [True, False, False])
+            option_point(suite, 'nobody is asked who did not offer it', one, None,
+                         [False, False, False])
+            option_point(suite, 'it is not sent from other addresses than configured', one,
+                         other, [False, False, False])
+            suite.tap.point('that daemon ends', other.stop())
+            one_daemon(suite, one)
+            plain_peers(suite, one)
+            deaths(suite, one)
+            hostile(suite, one)
+            two_daemons(suite, netns)
+            tool(suite, one)
+        finally:
+            suite.clean()
+            subprocess.run(['ip', 'netns', 'del', netns], check=False)
+    return suite.tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

@@ -244,24 +244,37 @@ broken(int flags, int err)
 	return -1;
 }
 
+/* Nothing can be sent any more.  The error is left to the next call if this one has sent bytes. */
+static ssize_t
+send_ended(struct ks_sock *s, size_t done, int flags)
+{
+	int err;
+
+	if (done > 0)
+		return (ssize_t)done;
+	err = take_error(s);
+	return broken(flags, err != 0 ? err : EPIPE);
+}
+
+static bool
+send_is_over(const struct ks_sock *s)
+{
+	return (atomic_load(&s->page->flags) & KARST_SOCK_NO_SEND) != 0 ||
+		atomic_load(&s->page->shut) != 0 || atomic_load(&s->page->error) != 0;
+}
+
 ssize_t
 ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
 	size_t want = sum(iov, n), done = 0;
-	int err;
 
 	if (flags & MSG_OOB) {
 		errno = EOPNOTSUPP;
 		return -1;
 	}
 	for (;;) {
-		err = atomic_load(&s->page->error) != 0 ? take_error(s) : 0;
-		if (err == 0 &&
-			((atomic_load(&s->page->flags) & KARST_SOCK_NO_SEND) != 0 ||
-				atomic_load(&s->page->shut) != 0))
-			err = EPIPE;
-		if (err != 0)
-			return done > 0 ? (ssize_t)done : broken(flags, err);
+		if (send_is_over(s))
+			return send_ended(s, done, flags);
 		done += put_some(fd, s, iov, done, want - done);
 		if (done == want)
 			return (ssize_t)done;
@@ -271,10 +284,9 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 			fill_pair(fd, s);
 			pthread_mutex_unlock(&s->page->tx_lock);
 			if (real(send)(fd, "", 1, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL) < 0) {
-				err = errno;
-				if (err == EPIPE && atomic_load(&s->page->error) != 0)
-					err = take_error(s);
-				return done > 0 ? (ssize_t)done : broken(flags, err);
+				if (errno == EPIPE)
+					return send_ended(s, done, flags);
+				return done > 0 ? (ssize_t)done : -1;
 			}
 		}
 	}

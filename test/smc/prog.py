@@ -111,6 +111,16 @@ def server_killed(address, port, _):
     signal.pause()
 
 
+def client_floods(address, port, n):
+    """What becomes of a call that has sent a part when the connection ends."""
+    sock = socket.create_connection((address, port))
+    try:
+        sock.sendall(bytes(n))
+        say('sent')
+    except OSError as e:
+        say('ended', type(e).__name__)
+
+
 def server_exec(address, port, _):
     """As inetd: another program has the connection, as standard input and output."""
     sock, _ = listener(address, port).accept()

@@ -14,6 +14,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'common'))
@@ -79,6 +80,15 @@ class Suite:
 
     def count(self, daemon, name):
         return self.ask(daemon, '/karst/smc')[name]
+
+    def rises(self, daemon, name, above):
+        """Waits until that counter is above @above.  @return problems"""
+        began = time.monotonic()
+        while self.count(daemon, name) <= above:
+            if time.monotonic() - began > bed.HANG_S:
+                return [f'{name} stays at {above}']
+            time.sleep(0.01)
+        return []
 
     def clean(self):
         for p in self.programs:
@@ -208,6 +218,20 @@ def deaths(suite, one):
         [] if said.startswith('got 0') else [said]))
 
 
+def torn(suite, one):
+    port = bed.free_port()
+    before = suite.count(one, 'blocked')
+    s = Program(suite, one, 'server_killed', '127.0.0.1', port)
+    s.line()
+    c = Program(suite, one, 'client_floods', '127.0.0.1', port, 4 * BYTES)
+    s.line()
+    problems = suite.rises(one, 'blocked', before) # a part of it is sent
+    s.process.kill()
+    said, more = c.ends()
+    suite.tap.point('who waits for room when the peer resets hears of the reset', problems + more + (
+        [] if said == 'ended ConnectionResetError' else [said]))
+
+
 def hostile(suite, one):
     before = suite.count(one, 'faults')
     port = bed.free_port()
@@ -301,6 +325,7 @@ def main(argv):
             one_daemon(suite, one)
             plain_peers(suite, one)
             deaths(suite, one)
+            torn(suite, one)
             hostile(suite, one)
             two_daemons(suite, netns)
             tool(suite, one)

@@ -239,6 +239,8 @@ take_info(struct svc_conn *c)
 		return;
 	c->tx_tail = info.send_over ? c->tx_head : info.free_pos;
 	c->rx_head = info.recv_pos;
+	if (info.error != 0)
+		return; /* svc_conn_fail() says so before it says that this is the end */
 	if (info.send_over)
 		atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND);
 	if (info.peer_blocked)

@@ -25,16 +25,23 @@
 #include "karst_log.h"
 #include "karst_session.h"
 
-#define CQ_ENTRIES  8192u
-#define POLL_BATCH  32
-#define MSG_BYTES   KARST_SMC_LLC_MAX_LEN
-#define SLOT_BYTES  256u /* of what we send: the longest LLC and CDC message */
-#define RECV_FLAG   0x8000u
-#define RMB_IOVA    0x100000000ull
-#define HOP_LIMIT   64
-#define ACK_TIMEOUT 14 /* 67 ms */
+#define CQ_ENTRIES 8192u
+#define POLL_BATCH 32
+#define MSG_BYTES  KARST_SMC_LLC_MAX_LEN
+#define SLOT_BYTES 256u /* of what we send: the longest LLC and CDC message */
+#define RECV_FLAG  0x8000u
+#define RMB_IOVA   0x100000000ull
+#define HOP_LIMIT  64
+#define RNR_TIMER  12 /* 0.64 ms */
+
+/*
+ * With a link all of its group's connections end, and the peer may hear of it half a minute later,
+ * so a link is patient: it lives for 8.6 s, as with librdmacm, without an acknowledgement.  A peer
+ * in software is silent when its processor is taken away, or its machine is moved.
+ */
+#define ACK_TIMEOUT 18 /* 1.07 s */
 #define RETRIES     7
-#define RNR_TIMER   12 /* 0.64 ms */
+#define RNR_RETRIES 7 /* without end */
 
 /* --- links --- */
 
@@ -188,7 +195,7 @@ connect_qp(struct kd_smc *s, struct svc_link *l, const struct karst_smc_end *rem
 		.sq_psn = l->local.psn,
 		.timeout = ACK_TIMEOUT,
 		.retry_cnt = RETRIES,
-		.rnr_retry = RETRIES,
+		.rnr_retry = RNR_RETRIES,
 		.max_rd_atomic = 1,
 	};
 	if (rc == 0)

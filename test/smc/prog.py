@@ -111,6 +111,15 @@ def server_killed(address, port, _):
     signal.pause()
 
 
+def server_prompted(address, port, n):
+    """Sends when it is told to."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    sock, _ = listener(address, port).accept()
+    say('accepted')
+    signal.sigwait([signal.SIGUSR1])
+    sock.sendall(pattern(n))
+
+
 def client_floods(address, port, n):
     """What becomes of a call that has sent a part when the connection ends."""
     sock = socket.create_connection((address, port))

@@ -9,6 +9,7 @@ pair, with programs that do not know of any of this (prog.py), started by karst-
 import ctypes
 import json
 import os
+import signal
 import socket
 import struct
 import subprocess
@@ -24,6 +25,7 @@ import karst_observe as observe  # noqa: E402
 
 OPTION = bytes.fromhex('fe06e2d4c3d9')
 BYTES = 1000000
+STALL_S = 2 # more than the retries of an ACK timeout of 14 last, less than those of the service's
 CLONE_NEWNET = 0x40000000
 NEAR, FAR = '10.91.0.1', '10.91.0.2'
 CONF = '[smc]\nenabled = yes\n'
@@ -245,6 +247,26 @@ def hostile(suite, one):
     suite.tap.point('and nobody else anything', echo(suite, one, one))
 
 
+def stalled(suite, near, far, netns):
+    """A daemon that has no processor for a while, and more on its way to it than has room there."""
+    port = bed.free_port()
+    before = [suite.count(d, 'connected') for d in (near, far)] + [suite.count(near, 'writes')]
+    s = Program(suite, near, 'server_prompted', NEAR, port, BYTES)
+    s.line()
+    c = Program(suite, far, 'client_waits', NEAR, port, netns=netns)
+    c.line()
+    s.line()
+    problems = suite.rises(near, 'connected', before[0]) + suite.rises(far, 'connected', before[1])
+    far.send(signal.SIGSTOP)
+    s.process.send_signal(signal.SIGUSR1)
+    problems += suite.rises(near, 'writes', before[2])
+    time.sleep(STALL_S)
+    far.send(signal.SIGCONT)
+    said, more = c.ends()
+    suite.tap.point(f'a daemon that stands still for {STALL_S} s', problems + more + s.ends()[1] + (
+        [] if said == f'got {BYTES} end' else [said, suite.ask(near, '/karst/smc')]))
+
+
 def two_daemons(suite, netns):
     ip('link', 'add', 'near', 'type', 'veth', 'peer', 'name', 'far', 'netns', netns)
     ip('addr', 'add', NEAR + '/24', 'dev', 'near')
@@ -257,6 +279,7 @@ def two_daemons(suite, netns):
     suite.tap.point('echo over both', echo(suite, near, far, at=NEAR, far=netns))
     suite.tap.point('that was SMC-R', [] if suite.count(near, 'connected') == 1 and
                     suite.count(far, 'connected') == 1 else [suite.ask(near, '/karst/smc')])
+    stalled(suite, near, far, netns)
     suite.tap.point('it ends', far.stop())
     other, problems = suite.daemon('other', '[port p]\ndevice = far\n' + CONF + 'eid = OTHERS\n',
                                    netns)

@@ -265,37 +265,44 @@ def words(body):
 
 class HugePages:
     """@n more huge pages for a while; "there" says whether the kernel had them.  Their number is the
-    machine's, so one test at a time changes it."""
+    machine's, and other tests change it meanwhile: each adds what it needs and takes that away,
+    with a lock while it does (test/unit/client/memory, too)."""
 
     ALL = '/proc/sys/vm/nr_hugepages'
     FREE = '/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages'
 
     def __init__(self, n):
         self.n = n
-        self.before = None
+        self.added = 0
         self.there = False
-        self.lock = None
 
     @staticmethod
     def read(path):
         with open(path, encoding='ascii') as f:
             return int(f.read())
 
+    def add(self, n):
+        """@return how many there are more."""
+        with open(self.ALL, 'r+', encoding='ascii') as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            before = int(f.read())
+            f.seek(0)
+            f.write(str(max(0, before + n)))
+            f.flush()
+            return self.read(self.ALL) - before
+
     def __enter__(self):
         try:
-            self.lock = open(self.ALL, encoding='ascii')
-            fcntl.flock(self.lock, fcntl.LOCK_EX)
-            self.before = self.read(self.ALL)
-            with open(self.ALL, 'w', encoding='ascii') as f:
-                f.write(str(self.before + self.n))
-            self.there = self.read(self.FREE) >= self.n
+            self.added = self.add(self.n)
+            self.there = self.added == self.n and self.read(self.FREE) >= self.n
         except (OSError, ValueError):
             pass
         return self
 
+    def more(self):
+        """As many again: programs that allocate much memory by libkarst take what is free."""
+        self.added += self.add(self.n)
+
     def __exit__(self, *_):
-        if self.before is not None and os.access(self.ALL, os.W_OK):
-            with open(self.ALL, 'w', encoding='ascii') as f:
-                f.write(str(self.before))
-        if self.lock is not None:
-            self.lock.close()
+        if self.added > 0:
+            self.add(-self.added)

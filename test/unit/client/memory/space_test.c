@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -288,22 +289,26 @@ can_move(void)
 }
 
 /* Huge pages are a resource of the machine: tests that need some reserve two more, and give them
- * back even if they fail. */
-#define NR_HUGE "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+ * back even if they fail.  Other tests change their number meanwhile, with the same lock
+ * (test/common/bed.py, HugePages). */
+#define NR_HUGE "/proc/sys/vm/nr_hugepages"
+
+static int added_huge_pages;
 
 static bool
 add_huge_pages(int n)
 {
 	FILE *f = fopen(NR_HUGE, "r+");
 	unsigned int had = 0;
-	bool ok = f != NULL && fscanf(f, "%u", &had) == 1;
+	bool ok = f != NULL && flock(fileno(f), LOCK_EX) == 0 && fscanf(f, "%u", &had) == 1;
 
 	if (ok) {
 		rewind(f);
-		ok = fprintf(f, "%d", (int)had + n) > 0;
+		ok = fprintf(f, "%d", (int)had + n) > 0 && fflush(f) == 0;
 	}
 	if (f != NULL)
 		ok &= fclose(f) == 0;
+	added_huge_pages += ok ? n : 0;
 	return ok;
 }
 
@@ -323,11 +328,8 @@ one_kind(enum kind kind)
 	if (huge && !add_huge_pages(2))
 		cr_skip("huge pages cannot be reserved");
 	ret = program_make(&rig.prog, kind, &addr, &len);
-	if (ret == -EOPNOTSUPP && kinds[kind].may_lack) {
-		if (huge)
-			add_huge_pages(-2);
+	if (ret == -EOPNOTSUPP && kinds[kind].may_lack)
 		cr_skip("no %s here", kinds[kind].name);
-	}
 	cr_assert_eq(ret, 0, "%s", kinds[kind].name);
 	cr_assert_eq(region_make(&rig, addr + EDGE, len - 2 * EDGE - 1, true, 16384, &r), 0);
 	check_way(&r, kinds[kind].way);
@@ -347,7 +349,8 @@ one_kind(enum kind kind)
 static void
 release_huge(void)
 {
-	add_huge_pages(-2);
+	if (added_huge_pages > 0)
+		add_huge_pages(-added_huge_pages);
 }
 
 #define KIND_TEST(name, kind)       \

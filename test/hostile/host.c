@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -341,7 +342,7 @@ grown_member(const struct usage *was, const struct usage *is, bool grown, long *
 }
 
 long
-host_threads(const struct host *h, const char *named)
+host_threads(const struct host *h, const char *named, long *raised)
 {
 	char path[320], name[64];
 	const struct dirent *d;
@@ -359,6 +360,8 @@ host_threads(const struct host *h, const char *named)
 		if (fgets(name, sizeof(name), f) != NULL) {
 			name[strcspn(name, "\n")] = '\0';
 			n += strcmp(name, named) == 0;
+			if (strcmp(name, named) == 0 && raised != NULL)
+				*raised += sched_getscheduler((pid_t)atoi(d->d_name)) > SCHED_OTHER;
 		}
 		fclose(f);
 	}
@@ -374,7 +377,7 @@ show_threads(const struct host *h)
 	size_t i;
 
 	for (i = 0; i < KARST_DIM(names); i++)
-		note("%ld threads %s", host_threads(h, names[i]), names[i]);
+		note("%ld threads %s", host_threads(h, names[i], NULL), names[i]);
 }
 
 bool

@@ -104,8 +104,9 @@ void host_show(const struct host *h, const char *cmd);
 /** What /proc says of a process. */
 void process_usage(pid_t pid, struct usage *u);
 void host_usage(const struct host *h, struct usage *u);
-/** How many of its threads have this name. */
-long host_threads(const struct host *h, const char *named);
+/** How many of its threads have this name, and how many of these (raised, if not NULL,
+ * is added to) real-time priority. */
+long host_threads(const struct host *h, const char *named, long *raised);
 /** Waits until nothing is more than it was.  @return false, having said what is. */
 bool host_settles(const struct host *h, const struct usage *before, bool grown);
 

@@ -231,10 +231,15 @@ static bool
 until_threads(struct child *c, int n, const struct start *s, long from, long to)
 {
 	uint64_t until = now_ms() + HANG_S * 1000;
-	long have = -1;
+	long have = -1, raised = 0;
 
 	while (keep_going(c, n, s) && now_ms() < until) {
-		have = host_threads(s->host, "karst-lcore-0");
+		have = host_threads(s->host, "karst-lcore-0", &raised);
+		/* whoever drives an lcore must leave the processor to others */
+		if (raised > 0) {
+			note("%ld threads of lcore 0 have real-time priority", raised);
+			return false;
+		}
 		if (have >= from && have <= to)
 			return true;
 		sleep_ms(2);

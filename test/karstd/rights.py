@@ -106,7 +106,9 @@ def watch_of(pid):
             if f.read() != 'karst-watch\n':
                 continue
         policy = os.sched_getscheduler(int(os.path.basename(path)))
-        return [] if policy == os.SCHED_FIFO else [f'scheduling policy {policy}']
+        # and the threads that it makes have it not
+        want = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
+        return [] if policy == want else [f'scheduling policy {policy:#x}, not {want:#x}']
     return ['there is none']
 
 

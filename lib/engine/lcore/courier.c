@@ -828,12 +828,28 @@ nap(struct eng_watch *watch, uint32_t rings, uint64_t ns)
 	pthread_mutex_lock(&watch->lock);
 }
 
+/*
+ * The watch must run when all processors are wanted, or it sees late what holds an lcore.  It
+ * sleeps nearly always, so real-time priority takes nothing from others.  That is for it alone: the
+ * threads that it makes drive lcores, and would leave a processor to nobody.  Not everybody may
+ * have it, and the ordinary priority will do.
+ */
+static void
+raise_priority(void)
+{
+	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+
+	(void)sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest);
+}
+
 static void *
 watch_all(void *arg)
 {
 	struct eng_watch *watch = arg;
 	struct karst_engine *e = watch->e;
 
+	raise_priority();
+	sem_post(&watch->ready);
 	pthread_mutex_lock(&watch->lock);
 	while (!watch->end) {
 		/* acquire, pairs with eng_watch_wake() */
@@ -872,29 +888,6 @@ eng_watch_leave(struct eng_lcore *lc, struct eng_crew *crew)
 	pthread_mutex_unlock(&lc->e->watch->lock);
 }
 
-/*
- * The watch must run when all processors are wanted, or it sees late what holds an lcore.  It
- * sleeps nearly always, so real-time priority takes nothing from others.  Not everybody may have
- * that; the highest nice value that is allowed is the next best, and the ordinary one will do.
- */
-static int
-start_thread(struct eng_watch *watch)
-{
-	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
-	pthread_attr_t attr;
-	int rc;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
-	pthread_attr_setschedpolicy(&attr, SCHED_FIFO);
-	pthread_attr_setschedparam(&attr, &lowest);
-	rc = pthread_create(&watch->thread, &attr, watch_all, watch);
-	pthread_attr_destroy(&attr);
-	if (rc == EPERM)
-		rc = pthread_create(&watch->thread, NULL, watch_all, watch);
-	return rc;
-}
-
 int
 eng_watch_start(struct karst_engine *e)
 {
@@ -905,10 +898,16 @@ eng_watch_start(struct karst_engine *e)
 		return -ENOMEM;
 	watch->e = e;
 	pthread_mutex_init(&watch->lock, NULL);
+	sem_init(&watch->ready, 0, 0);
 	e->watch = watch;
-	rc = start_thread(watch);
+	rc = pthread_create(&watch->thread, NULL, watch_all, watch);
+	/* who calls may have no right to that priority any more when this has returned */
+	while (rc == 0 && sem_wait(&watch->ready) != 0)
+		;
 	if (rc != 0) {
 		e->watch = NULL;
+		sem_destroy(&watch->ready);
+		pthread_mutex_destroy(&watch->lock);
 		free(watch);
 		return -rc;
 	}
@@ -928,6 +927,7 @@ eng_watch_stop(struct karst_engine *e)
 	pthread_mutex_unlock(&watch->lock);
 	eng_watch_wake(e);
 	pthread_join(watch->thread, NULL);
+	sem_destroy(&watch->ready);
 	pthread_mutex_destroy(&watch->lock);
 	free(watch);
 	e->watch = NULL;

@@ -5,6 +5,8 @@
 #ifndef ENGINE_CREW_H
 #define ENGINE_CREW_H
 
+#include <semaphore.h>
+
 #include "copies.h"
 
 struct eng_crew;
@@ -129,6 +131,7 @@ void eng_watch_wake(struct karst_engine *e);
 struct eng_watch {
 	struct karst_engine *e;
 	pthread_t thread;
+	sem_t ready;            /* it has the priority that it may have */
 	pthread_mutex_t lock;   /* no driver ever waits for it */
 	_Atomic uint32_t rings; /* eng_watch_wake(): a futex */
 	_Atomic bool dozing;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* The threads of an lcore, and who watches them; crew.c and courier.c say how. */
+/* The threads of an lcore, and who watches them; crew.c, courier.c and watch.c say how. */
 #ifndef ENGINE_CREW_H
 #define ENGINE_CREW_H
 
@@ -101,8 +101,6 @@ struct eng_cost {
 void eng_copy_cost(struct eng_cost *cost);
 /* Driver: an inline copy was slow, and has cost @ns, if that is known, else 0. */
 void eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns);
-/* false: its user's programs hold too many threads. */
-bool eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c);
 /* Worker, lock held: a late copy that it may do now; NULL: none. */
 struct eng_copy *eng_late_take(struct eng_crew *crew, struct eng_worker *w);
 /* Worker: says once that the program is late.  Who drives an lcore does not log. */
@@ -117,6 +115,33 @@ void eng_copy_unhold(struct eng_copy *c);
  * itself, and not for longer than its copies may take. */
 void eng_copies_settle(struct karst_space *s);
 
+/* --- for watch.c --- */
+
+static inline uint64_t
+eng_relaxed(_Atomic uint64_t *p)
+{
+	return atomic_load_explicit(p, memory_order_relaxed);
+}
+
+static inline void
+eng_relaxed_set(_Atomic uint64_t *p, uint64_t v)
+{
+	atomic_store_explicit(p, v, memory_order_relaxed);
+}
+
+/* The program is late from now on, for a while. */
+void eng_late_call(struct karst_space *s, uint64_t now_ns);
+/* Lock held: the copy that a courier may do next; it stays in the queue. */
+struct eng_copy *eng_late_first(const struct eng_crew *crew);
+/* Lock held: to the driver, whether or not the thread is back. */
+void eng_late_hand_in(struct eng_crew *crew, struct eng_copy *c);
+/* Of one lcore. */
+#define ENG_CREW_MAX 16u
+
+/* --- watch.c --- */
+
+/* false: its user's programs hold too many threads. */
+bool eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c);
 /* Starts and ends the thread that watches all lcores of the engine. */
 int eng_watch_start(struct karst_engine *e);
 void eng_watch_stop(struct karst_engine *e);

@@ -276,7 +276,7 @@ struct eng_lcore {
 		_Atomic uint64_t overdue;    /* programs whose memory did not come */
 		_Atomic uint64_t ejected;    /* programs that it was stuck at */
 		_Atomic uint64_t stuck;      /* threads that still wait for such */
-	} watched;                           /* by the watch (courier.c) */
+	} watched;                           /* by the watch (watch.c) */
 	struct eng_crew *_Atomic crew;  /* of karst_engine_start(), or couriers; NULL: none yet */
 	uint8_t step;                   /* of its turn, if a safe point is between */
 	unsigned int work;              /* that it has done in this turn */
@@ -336,7 +336,7 @@ struct karst_engine {
 	struct rte_rcu_qsbr *rcu;
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs;
-	struct eng_watch *watch; /* courier.c; NULL: not started */
+	struct eng_watch *watch; /* watch.c; NULL: not started */
 	struct eng_mcast *mcast; /* NULL: never any groups */
 	struct eng_gsi *gsi;
 	struct eng_cm *cm;

@@ -12,8 +12,8 @@
  *	bells.c    doorbells
  *	tx.c       buffers and the ports' queues (lib/qp says which queue pair builds frames)
  *	mailbox.c  control calls across threads
- *	copies.c   memory that is not mapped; crew.c  threads of an lcore; courier.c  late programs;
- *	           unmapped.c  where addresses lead to
+ *	copies.c   memory that is not mapped; unmapped.c  where addresses lead to
+ *	crew.c     threads of an lcore; courier.c  late programs; watch.c  that none holds it
  *	capture_ring.c  frames for a capture
  *	stats.c    counters, clock, keys
  */

@@ -39,7 +39,7 @@
 
 #define BATCH 256u /* parts of one call */
 /* Between two attempts to write to a page whose writers have to wait, and in all.  It does not take
- * that long with an lcore: who sleeps in a copy for a millisecond loses it (courier.c). */
+ * that long with an lcore: who sleeps in a copy for a millisecond loses it (watch.c). */
 #define HELD_MIN_US 20u
 #define HELD_MAX_US 1000u
 #define PATIENCE_US 1000000u

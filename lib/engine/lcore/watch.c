@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The watch: one thread of the engine, which sees to it that no program's memory holds an lcore.
+ *
+ * While there is copying it looks every millisecond.  A driver that sleeps in one copy, or is busy
+ * in it for that long, loses its lcore to another thread (crew.c).  A copy of which a part, some
+ * pages, takes more than DEADLINE_NS is given up: its program has failed, its queue pairs go
+ * into Error, and the thread that is in it is written off until it comes back.  That is bounded: a
+ * user whose programs hold STUCK_UID threads, or anybody but root when STUCK_ALL are held, has no
+ * more memory copied.
+ *
+ * Else it sleeps until the first copy, but for a look at the turns of all lcores now and then: of
+ * an lcore that sleeps and does not end its turn the log tells, and the program whose queue pair it
+ * is at fails.
+ */
+#include "crew.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MS 1000000u
+/* How soon the watch looks again, and what it takes for a driver that does not come back. */
+#define LOOK_NS MS
+/* Or for one that does not come back because it is busy: the last who copied from a process that
+ * has ended takes its memory down, all of it, within that system call. */
+#define BUSY_COPY_NS (LOOK_NS * 3 / 4)
+/* After the last copy it looks so long. */
+#define BUSY_NS (100u * MS)
+/* Between two looks at turns. */
+#define TURN_NS (100u * MS)
+/* As long as an impatient peer waits for an answer, all retries together.  So long a copy may take,
+ * and so long an lcore sleeps in a turn before somebody fails for it. */
+#define DEADLINE_NS (1000u * MS)
+/* A courier that takes longer no longer counts as one that is free soon. */
+#define SOON_NS   (5u * MS)
+#define STUCK_UID 2u
+#define STUCK_ALL ENG_BARRED
+
+static void
+store32(_Atomic uint32_t *p, uint32_t v)
+{
+	atomic_store_explicit(p, v, memory_order_relaxed);
+}
+
+static void
+count(_Atomic uint64_t *counter)
+{
+	atomic_fetch_add_explicit(counter, 1, memory_order_relaxed);
+}
+
+static bool
+read_task(pid_t tid, const char *file, char *text, size_t room)
+{
+	char path[48];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/%s", (int)tid, file);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+	n = read(fd, text, room - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	return n > 0;
+}
+
+/* Does the thread sleep?  Else it runs, or waits for a processor, and comes back by itself. */
+static bool
+is_asleep(pid_t tid)
+{
+	char text[128], *end;
+
+	if (!read_task(tid, "stat", text, sizeof(text)))
+		return true;
+	end = strrchr(text, ')');
+	return end == NULL || end[1] == '\0' || end[2] != 'R';
+}
+
+/* The same, and how often it has begun to: who sleeps and has not begun anew has slept all the
+ * time. */
+static bool
+has_slept(pid_t tid, uint64_t *times)
+{
+	static const char name[] = "\nvoluntary_ctxt_switches:";
+	const char *state, *at;
+	char text[4096];
+
+	if (!read_task(tid, "status", text, sizeof(text)))
+		return false;
+	state = strstr(text, "\nState:\t");
+	at = strstr(text, name);
+	if (state == NULL || at == NULL)
+		return false;
+	*times = strtoull(at + sizeof(name) - 1, NULL, 10);
+	return state[8] != 'R';
+}
+
+/* What the driver has run.  Lock held. */
+static uint64_t
+driver_ran(const struct eng_crew *crew)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	if (crew->driver == NULL || pthread_getcpuclockid(crew->driver->thread, &clock) != 0 ||
+		clock_gettime(clock, &t) != 0)
+		return 0;
+	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* Lock held.  The driver has been in one copy since the last look. */
+static void
+take_over(struct eng_crew *crew, uint64_t word, uint64_t now_ns)
+{
+	struct eng_worker *w = crew->driver;
+	struct eng_copy *c = atomic_load_explicit(&crew->at, memory_order_relaxed);
+	uint64_t ran = driver_ran(crew) - crew->seen_ran;
+
+	if (w == NULL || (ran < BUSY_COPY_NS && !is_asleep(w->tid)))
+		return;
+	/* acquire: all that the driver did to the lcore; the lock gives it to the next one */
+	if (!atomic_compare_exchange_strong_explicit(
+		    &crew->drive, &word, word + 1, memory_order_acq_rel, memory_order_relaxed))
+		return;
+	/* the lcore has not ended its turn, so the copy's programs are still here */
+	eng_copy_hold(c);
+	c->handed = false;
+	atomic_store_explicit(&c->phase, ENG_COPY_RUNNING, memory_order_relaxed);
+	eng_late_call(c->where[0].space, now_ns);
+	w->copy = c;
+	eng_relaxed_set(&w->since_ns, now_ns);
+	crew->driver = NULL;
+	crew->must_drive = true;
+	crew->carry_ns = ran;
+	count(&crew->lc->watched.taken_over);
+	eng_crew_call(crew);
+}
+
+/* Lock held: the program of @c has had its time. */
+static void
+give_up(struct eng_watch *watch, struct eng_crew *crew, struct eng_copy *c)
+{
+	struct karst_space *s = c->where[0].space;
+
+	if (!karst_space_failed(s)) {
+		karst_log(KARST_LOG_WARNING,
+			"%s: process %d of uid %u: its memory did not come within %u ms: it has "
+			"failed",
+			watch->e->name, (int)s->pid, (unsigned int)s->uid, DEADLINE_NS / MS);
+		count(&crew->lc->watched.overdue);
+		eng_space_fail(s);
+	}
+	eng_late_cancel(crew, s);
+}
+
+/* Lock held.  Does its copy wait for the program, for too long?  A thread that gets no processor
+ * does not; one that sleeps, and has slept for a while, does. */
+static bool
+is_overdue(struct eng_worker *w, uint64_t now_ns)
+{
+	uint64_t times;
+
+	if (now_ns - eng_relaxed(&w->since_ns) <= DEADLINE_NS)
+		return false;
+	if (!has_slept(w->tid, &times))
+		times = UINT64_MAX;
+	if (times == w->slept && times != UINT64_MAX)
+		return now_ns - w->slept_ns >= TURN_NS;
+	w->slept = times;
+	w->slept_ns = now_ns;
+	return false;
+}
+
+/* Lock held. */
+static void
+look_at_couriers(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns)
+{
+	struct eng_worker *w;
+	uint32_t slow = 0;
+	uint64_t since;
+
+	for (w = crew->workers; w != NULL; w = w->next) {
+		if (w->copy == NULL)
+			continue;
+		since = eng_relaxed(&w->since_ns);
+		if (since >= now_ns)
+			continue;
+		slow += now_ns - since > SOON_NS;
+		if (w->written_off || !is_overdue(w, now_ns))
+			continue;
+		give_up(watch, crew, w->copy);
+		w->written_off = true;
+		crew->nstuck++;
+		/* whoever waits for it need not wait any longer; the thread has it still */
+		eng_late_hand_in(crew, w->copy);
+	}
+	/* one who can drive, and one for who waits behind couriers that take their time */
+	if (crew->nidle == 0 && !crew->end && crew->nworkers - crew->nstuck < ENG_CREW_MAX &&
+		(slow > 0 || crew->must_drive))
+		eng_crew_hire(crew);
+	if (crew->nidle > 0 && (crew->must_drive || eng_late_first(crew) != NULL))
+		eng_crew_call(crew);
+}
+
+/* Who may have made an lcore sleep. */
+struct suspects {
+	struct karst_space *space; /* the first */
+	uint32_t n;
+};
+
+static void
+suspect(struct karst_space *s, void *arg)
+{
+	struct suspects *who = arg;
+
+	if (who->n == 0)
+		who->space = s;
+	who->n += who->n == 0 || s != who->space;
+}
+
+static void
+accuse(struct eng_watch *watch, struct eng_lcore *lc, uint32_t at, struct karst_space *s)
+{
+	karst_log(KARST_LOG_WARNING,
+		"%s: lcore %u has slept for %u ms at queue pair %u of process %d of uid %u: it "
+		"has failed",
+		watch->e->name, lc->index, DEADLINE_NS / MS, at, (int)s->pid, (unsigned int)s->uid);
+	if (karst_space_failed(s))
+		return;
+	count(&lc->watched.ejected);
+	eng_share_eject(s->share);
+	eng_space_fail(s);
+}
+
+static void
+accuse_alone(struct karst_space *s, void *arg)
+{
+	struct eng_lcore *lc = arg;
+
+	accuse(lc->e->watch, lc, 0, s);
+}
+
+/* Frames of several queue pairs are sealed at once.  If all their unmapped bytes are of one
+ * program, it is that one. */
+static void
+accuse_sealed(struct eng_lcore *lc)
+{
+	struct suspects who = {0};
+	const void *p = NULL;
+	uint32_t i, k;
+
+	for (i = 0; i < karst_min_u32(lc->nseals, ENG_MAX_BURST); i++)
+		for (k = 0; k < karst_min_u32(lc->seals[i].nsegs, KARST_WQ_MAX_SGE); k++)
+			if (eng_window_tell(lc->seals[i].segs[k].src, suspect, &who) && who.n == 1)
+				p = lc->seals[i].segs[k].src;
+	karst_log(KARST_LOG_WARNING,
+		"%s: lcore %u has slept for %u ms as it read the memory of %u programs",
+		lc->e->name, lc->index, DEADLINE_NS / MS, who.n);
+	/* asked again, as it may have gone */
+	if (who.n == 1)
+		eng_window_tell(p, accuse_alone, lc);
+}
+
+/* The lcore sleeps, so what it is at stays; should it wake up now, the names are still good. */
+static void
+accuse_somebody(struct eng_watch *watch, struct eng_lcore *lc)
+{
+	uint32_t at = atomic_load_explicit(&lc->at, memory_order_relaxed);
+	uint32_t slot = at >> lc->e->lcore_bits;
+
+	if (at == ENG_AT_SEAL) {
+		accuse_sealed(lc);
+		return;
+	}
+	pthread_mutex_lock(&lc->e->names_lock);
+	if (at != ENG_AT_NONE && slot < lc->core->qpns && lc->space_of[slot] != NULL)
+		accuse(watch, lc, at, lc->space_of[slot]);
+	else
+		karst_log(KARST_LOG_WARNING,
+			"%s: lcore %u has slept for %u ms, and not for a program", lc->e->name,
+			lc->index, DEADLINE_NS / MS);
+	pthread_mutex_unlock(&lc->e->names_lock);
+}
+
+/*
+ * Lock held.  An lcore that does not end its turn, and whose driver sleeps all the while, but not
+ * in a copy, nor because there is nothing to do: it waits for a page of mapped memory, or the like.
+ * There is no going on without it; but the program that it is at shall not do that again.  Who only
+ * waits for a processor sleeps now and then, too, but not once and for so long.
+ */
+static void
+look_at_turn(struct eng_watch *watch, struct eng_crew *crew, uint64_t word, uint64_t now_ns)
+{
+	struct eng_lcore *lc = crew->lc;
+	uint64_t turns = __atomic_load_n(&lc->stats.turns, __ATOMIC_RELAXED), times;
+
+	if (turns != crew->seen_turns || (word & 1) != 0 || crew->driver == NULL ||
+		atomic_load_explicit(&lc->asleep, memory_order_relaxed) != 0) {
+		crew->seen_turns = turns;
+		crew->turned_ns = now_ns;
+		crew->slept = UINT64_MAX;
+		return;
+	}
+	if (now_ns - crew->turned_ns < TURN_NS)
+		return;
+	crew->turned_ns = now_ns;
+	if (!has_slept(crew->driver->tid, &times))
+		times = UINT64_MAX;
+	if (times != crew->slept || times == UINT64_MAX) {
+		crew->slept = times;
+		crew->slept_ns = now_ns;
+	} else if (now_ns - crew->slept_ns >= DEADLINE_NS) {
+		crew->slept_ns = now_ns;
+		accuse_somebody(watch, lc);
+	}
+}
+
+/* Whose programs hold threads, one entry for each.  @return how many */
+static uint32_t
+who_holds(struct karst_engine *e, uid_t *uid, uint32_t max)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < e->nlcores; i++) {
+		struct eng_crew *crew =
+			atomic_load_explicit(&e->lcore[i].crew, memory_order_acquire);
+		const struct eng_worker *w;
+
+		if (crew == NULL)
+			continue;
+		pthread_mutex_lock(&crew->lock);
+		for (w = crew->workers; w != NULL && n < max; w = w->next)
+			if (w->written_off)
+				uid[n++] = w->copy->where[0].space->uid;
+		pthread_mutex_unlock(&crew->lock);
+	}
+	return n;
+}
+
+/* For drivers, who ask without a lock. */
+static void
+note_stuck(struct eng_watch *watch)
+{
+	uid_t uid[ENG_CREW_MAX * KARST_ENGINE_MAX_LCORES];
+	uint32_t i, k, times, nbarred = 0, n = who_holds(watch->e, uid, KARST_DIM(uid));
+
+	for (i = 0; i < n && nbarred < ENG_BARRED; i++) {
+		for (k = times = 0; k <= i; k++)
+			times += uid[k] == uid[i];
+		if (times == STUCK_UID)
+			store32(&watch->barred[nbarred++], (uint32_t)uid[i]);
+	}
+	store32(&watch->nbarred, nbarred);
+	store32(&watch->nstuck, n);
+}
+
+bool
+eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c)
+{
+	uid_t uid = c->where[0].space->uid;
+	uint32_t i, n;
+
+	/* relaxed, all of it: soon is enough */
+	n = e->watch != NULL ? atomic_load_explicit(&e->watch->nstuck, memory_order_relaxed) : 0;
+	if (karst_likely(n == 0))
+		return true;
+	if (n >= STUCK_ALL && uid != 0)
+		return false;
+	n = atomic_load_explicit(&e->watch->nbarred, memory_order_relaxed);
+	for (i = 0; i < n; i++)
+		if (atomic_load_explicit(&e->watch->barred[i], memory_order_relaxed) == uid)
+			return false;
+	return true;
+}
+
+/* @return true: it copies, or has. */
+static bool
+look_at(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns)
+{
+	uint64_t word = atomic_load_explicit(&crew->drive, memory_order_seq_cst);
+	const struct eng_worker *w;
+	bool busy;
+
+	pthread_mutex_lock(&crew->lock);
+	if (word != crew->seen_drive) {
+		crew->seen_drive = word;
+		crew->seen_ns = now_ns;
+		if ((word & 1) != 0)
+			crew->seen_ran = driver_ran(crew);
+	} else if ((word & 1) != 0 && now_ns - crew->seen_ns >= LOOK_NS) {
+		take_over(crew, word, now_ns);
+	}
+	look_at_turn(watch, crew, word, now_ns);
+	look_at_couriers(watch, crew, now_ns);
+	eng_relaxed_set(&crew->lc->watched.stuck, crew->nstuck);
+	busy = now_ns - crew->seen_ns < BUSY_NS || (word & 1) != 0 || crew->late.head != NULL ||
+		crew->must_drive;
+	for (w = crew->workers; w != NULL; w = w->next)
+		busy |= w->copy != NULL && !w->written_off;
+	pthread_mutex_unlock(&crew->lock);
+	return busy;
+}
+
+static bool
+look_round(struct eng_watch *watch, uint64_t now_ns)
+{
+	struct karst_engine *e = watch->e;
+	bool busy = false;
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++) {
+		/* stays while the watch's lock is held */
+		struct eng_crew *crew =
+			atomic_load_explicit(&e->lcore[i].crew, memory_order_acquire);
+
+		if (crew != NULL)
+			busy |= look_at(watch, crew, now_ns);
+	}
+	note_stuck(watch);
+	return busy;
+}
+
+static void
+futex(_Atomic uint32_t *word, int op, uint32_t val, const struct timespec *within)
+{
+	syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, val, within, NULL, 0);
+}
+
+/* Lock held, but not meanwhile.  @rings: before the last look. */
+static void
+nap(struct eng_watch *watch, uint32_t rings, uint64_t ns)
+{
+	const struct timespec t = {.tv_nsec = (long)ns};
+
+	pthread_mutex_unlock(&watch->lock);
+	futex(&watch->rings, FUTEX_WAIT, rings, &t);
+	pthread_mutex_lock(&watch->lock);
+}
+
+/*
+ * The watch must run when all processors are wanted, or it sees late what holds an lcore.  It
+ * sleeps nearly always, so real-time priority takes nothing from others.  That is for it alone: the
+ * threads that it makes drive lcores, and would leave a processor to nobody.  Not everybody may
+ * have it, and the ordinary priority will do.
+ */
+static void
+raise_priority(void)
+{
+	const struct sched_param lowest = {.sched_priority = sched_get_priority_min(SCHED_FIFO)};
+
+	(void)sched_setscheduler(0, SCHED_FIFO | SCHED_RESET_ON_FORK, &lowest);
+}
+
+static void *
+watch_all(void *arg)
+{
+	struct eng_watch *watch = arg;
+	struct karst_engine *e = watch->e;
+
+	raise_priority();
+	sem_post(&watch->ready);
+	pthread_mutex_lock(&watch->lock);
+	while (!watch->end) {
+		/* acquire, pairs with eng_watch_wake() */
+		uint32_t rings = atomic_load_explicit(&watch->rings, memory_order_acquire);
+
+		if (look_round(watch, engine_now(e))) {
+			nap(watch, rings, LOOK_NS);
+			continue;
+		}
+		/* Dekker with eng_crew_copy() */
+		atomic_store_explicit(&watch->dozing, true, memory_order_seq_cst);
+		if (!look_round(watch, engine_now(e)))
+			nap(watch, rings, TURN_NS);
+		atomic_store_explicit(&watch->dozing, false, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&watch->lock);
+	return NULL;
+}
+
+/* Who calls may drive an lcore, and does not wait for a lock. */
+void
+eng_watch_wake(struct karst_engine *e)
+{
+	/* release: what there is to be looked at */
+	atomic_fetch_add_explicit(&e->watch->rings, 1, memory_order_release);
+	futex(&e->watch->rings, FUTEX_WAKE, 1, NULL);
+}
+
+void
+eng_watch_leave(struct eng_lcore *lc, struct eng_crew *crew)
+{
+	if (lc->e->watch == NULL)
+		return;
+	pthread_mutex_lock(&lc->e->watch->lock);
+	atomic_store_explicit(&lc->crew, NULL, memory_order_relaxed);
+	pthread_mutex_unlock(&lc->e->watch->lock);
+}
+
+int
+eng_watch_start(struct karst_engine *e)
+{
+	struct eng_watch *watch = calloc(1, sizeof(*watch));
+	int rc;
+
+	if (watch == NULL)
+		return -ENOMEM;
+	watch->e = e;
+	pthread_mutex_init(&watch->lock, NULL);
+	sem_init(&watch->ready, 0, 0);
+	e->watch = watch;
+	rc = pthread_create(&watch->thread, NULL, watch_all, watch);
+	/* who calls may have no right to that priority any more when this has returned */
+	while (rc == 0 && sem_wait(&watch->ready) != 0)
+		;
+	if (rc != 0) {
+		e->watch = NULL;
+		sem_destroy(&watch->ready);
+		pthread_mutex_destroy(&watch->lock);
+		free(watch);
+		return -rc;
+	}
+	pthread_setname_np(watch->thread, "karst-watch");
+	return 0;
+}
+
+void
+eng_watch_stop(struct karst_engine *e)
+{
+	struct eng_watch *watch = e->watch;
+
+	if (watch == NULL)
+		return;
+	pthread_mutex_lock(&watch->lock);
+	watch->end = true;
+	pthread_mutex_unlock(&watch->lock);
+	eng_watch_wake(e);
+	pthread_join(watch->thread, NULL);
+	sem_destroy(&watch->ready);
+	pthread_mutex_destroy(&watch->lock);
+	free(watch);
+	e->watch = NULL;
+}

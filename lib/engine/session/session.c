@@ -389,12 +389,12 @@ free_session(struct karst_session *s)
 		(void)ret;
 	}
 	if (s->space != NULL)
-		karst_space_destroy(s->space);
+		karst_space_destroy(s->space); /* and attend_fd is closed, when nobody uses it */
+	else if (s->attend_fd >= 0)
+		close(s->attend_fd);
 	eng_stream_close(&s->async);
 	if (s->async_reader >= 0)
 		close(s->async_reader);
-	if (s->attend_fd >= 0)
-		close(s->attend_fd);
 	eng_handles_fini(&s->pds);
 	eng_handles_fini(&s->channels);
 	eng_handles_fini(&s->xrcds);

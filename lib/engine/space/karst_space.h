@@ -73,7 +73,8 @@ void karst_space_bytes(
  *  it is gone. */
 bool karst_space_failed(const struct karst_space *s);
 
-/** When the space fails, 1 is written to @fd, an eventfd of the caller's that outlives it. */
+/** When the space fails, 1 is written to @fd, an eventfd that becomes the space's own: copies may
+ *  outlast karst_space_destroy(), and with the last of them it is closed. */
 void karst_space_watch(struct karst_space *s, int fd);
 
 #endif /* KARST_SPACE_H */

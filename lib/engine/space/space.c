@@ -115,6 +115,8 @@ eng_space_put(struct karst_space *s)
 		close(s->memfd);
 	if (s->procfd >= 0)
 		close(s->procfd);
+	if (s->watch_fd >= 0)
+		close(s->watch_fd);
 	close(s->pidfd);
 	pthread_mutex_destroy(&s->maps_lock);
 	eng_atomics_put(s->atomics);

@@ -48,7 +48,7 @@ struct karst_space {
 		_Atomic uint32_t queued; /* copies that wait for a courier */
 		_Atomic uint32_t copies; /* parts of copies that outlast their turn */
 	} late;
-	int watch_fd; /* told of that; -1: nobody */
+	int watch_fd; /* told of failure; -1: nobody */
 };
 
 struct karst_space_region {

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -17,6 +18,7 @@
 #include <criterion/criterion.h>
 
 #include "engine_bed.h"
+#include "space_priv.h"
 
 #define WINDOWS 512
 
@@ -262,4 +264,20 @@ Test(window, not_in_core_dumps)
 	eng_window_free(&w);
 	cr_assert_not(engine_bed_is_dumped(w.base), "nothing");
 	close(fd);
+}
+
+/* Who is told that a space has failed has its descriptor as long as a copy may tell: closed by the
+ * session, its number would be another file's by then, which would be written to. */
+Test(window, told_as_long_as_copies_last)
+{
+	int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	struct karst_space *s;
+
+	cr_assert_eq(karst_space_create(NULL, getpid(), -1, getuid(), getgid(), &s), 0);
+	karst_space_watch(s, fd);
+	eng_space_get(s);
+	karst_space_destroy(s);
+	cr_assert_geq(fcntl(fd, F_GETFD), 0, "a copy may tell still");
+	eng_space_put(s);
+	cr_assert_lt(fcntl(fd, F_GETFD), 0, "nobody has it");
 }

@@ -145,12 +145,18 @@ static uint64_t
 reach_permitted(struct karst_space *s, uint64_t at, uint64_t len, bool write)
 {
 	struct karst_vmas vmas;
-	uint64_t reaches;
+	uint64_t reaches = len;
+	int fd = s->mapsfd;
 
-	if (s->mapsfd < 0 || lseek(s->mapsfd, 0, SEEK_SET) != 0)
+	if (fd < 0)
 		return len;
-	karst_vmas_use(&vmas, s->mapsfd);
-	(void)eng_space_may(&vmas, at, len, write, &reaches);
+	/* a list that is read as text has one position */
+	pthread_mutex_lock(&s->maps_lock);
+	if (lseek(fd, 0, SEEK_SET) == 0) {
+		karst_vmas_use(&vmas, fd);
+		(void)eng_space_may(&vmas, at, len, write, &reaches);
+	}
+	pthread_mutex_unlock(&s->maps_lock);
 	return reaches;
 }
 
@@ -248,18 +254,12 @@ static ssize_t
 reach_move(struct karst_space *s, const struct iovec *local, const struct iovec *remote,
 	unsigned int n, bool write)
 {
-	ssize_t ret;
-
 	if (s->memfd < 0)
 		return -EPERM;
-	/* relaxed: whoever uses a region on demand has its key, which came after this */
-	if (atomic_load_explicit(&s->on_demand, memory_order_relaxed) == 0)
-		return move_ranges(s, local, remote, n, write, false);
-	/* a list that is read as text has one position */
-	pthread_mutex_lock(&s->maps_lock);
-	ret = move_ranges(s, local, remote, n, write, true);
-	pthread_mutex_unlock(&s->maps_lock);
-	return ret;
+	/* acquire, pairs with count_on_demand(); whoever uses such a region has its key, which came
+	 * after this */
+	return move_ranges(s, local, remote, n, write,
+		atomic_load_explicit(&s->on_demand, memory_order_acquire) != 0);
 }
 
 ssize_t

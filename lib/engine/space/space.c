@@ -115,6 +115,8 @@ eng_space_put(struct karst_space *s)
 		close(s->memfd);
 	if (s->procfd >= 0)
 		close(s->procfd);
+	if (s->mapsfd >= 0)
+		close(s->mapsfd);
 	if (s->watch_fd >= 0)
 		close(s->watch_fd);
 	close(s->pidfd);
@@ -442,7 +444,8 @@ make_region(
 	return ret;
 }
 
-/* While there are regions on demand, the list of mappings is looked at with each access. */
+/* While there are regions on demand, the list of mappings is looked at with each access.  It stays
+ * open: a copy that waits for the program may use it when the last such region has gone. */
 static void
 count_on_demand(struct karst_space *s, const struct karst_space_region *r, int by)
 {
@@ -452,15 +455,10 @@ count_on_demand(struct karst_space *s, const struct karst_space_region *r, int b
 		;
 	if (i == r->w.npieces)
 		return;
-	pthread_mutex_lock(&s->maps_lock);
-	s->on_demand += (unsigned int)by;
-	if (s->on_demand == 0 && s->mapsfd >= 0) {
-		close(s->mapsfd);
-		s->mapsfd = -1;
-	} else if (s->on_demand != 0 && s->mapsfd < 0) {
+	if (s->mapsfd < 0 && by > 0)
 		s->mapsfd = eng_space_maps(s);
-	}
-	pthread_mutex_unlock(&s->maps_lock);
+	/* release: who finds the count finds the list */
+	atomic_fetch_add_explicit(&s->on_demand, (unsigned int)by, memory_order_release);
 }
 
 static void

@@ -27,10 +27,10 @@ struct karst_space {
 	struct karst_space_opener opener;
 	uid_t uid;
 	gid_t gid;
-	_Atomic unsigned int on_demand; /* such regions; while there are any: */
-	int mapsfd;                     /* list of mappings; -1: it may not be looked at */
-	pthread_mutex_t maps_lock;
-	struct eng_share *share; /* what its regions take is charged to it; NULL: nobody */
+	_Atomic unsigned int on_demand; /* such regions */
+	_Atomic int mapsfd; /* since the first: list of mappings; -1: it may not be looked at */
+	pthread_mutex_t maps_lock; /* its position, while one who copies looks */
+	struct eng_share *share;   /* what its regions take is charged to it; NULL: nobody */
 	LIST_HEAD(, karst_space_region) regions;
 	_Atomic uint64_t alive_ns; /* when the process was last known to live; unmapped.c */
 	_Atomic bool failed;

@@ -319,10 +319,13 @@ loop(struct daemon *d)
 /* --- end --- */
 
 /* Threads of programs are in the engine still: all that others could notice is put in order, and
- * the rest goes with the process. */
+ * the rest goes with the process.  That may be there for long, since no signal ends some waits, so
+ * devices are closed: the next daemon wants them. */
 static _Noreturn void
 daemon_leave(struct daemon *d, int rc)
 {
+	kd_ports_withdraw(&d->ports, d->engine);
+	kd_ports_close(&d->ports);
 	kd_part_stop(&d->part);
 	kd_socket_close(&d->socket);
 	kd_log_close();

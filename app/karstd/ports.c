@@ -299,6 +299,16 @@ kd_ports_watch(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine
 }
 
 void
+kd_ports_withdraw(struct kd_ports *ps, struct karst_engine *e)
+{
+	uint32_t i;
+
+	for (i = 0; i < ps->n; i++)
+		if (ps->port[i].added)
+			karst_engine_port_remove(e, ps->port[i].number);
+}
+
+void
 kd_ports_close(struct kd_ports *ps)
 {
 	uint32_t i;

@@ -47,7 +47,10 @@ int kd_ports_open(struct kd_ports *ps, struct kd_conf *c, struct karst_engine *e
  * each second or so. */
 void kd_ports_watch(struct kd_ports *ps, const struct kd_conf *c, struct karst_engine *e);
 
-/** After the engine is gone. */
+/** The engine stays, without any port. */
+void kd_ports_withdraw(struct kd_ports *ps, struct karst_engine *e);
+
+/** After the engine is gone, or its ports. */
 void kd_ports_close(struct kd_ports *ps);
 
 #endif /* KARSTD_PORTS_H */

@@ -9,6 +9,7 @@
 #include <linux/fuse.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,7 @@ struct fs {
 	int fd;
 	size_t bytes;
 	uint32_t delay_us;
+	_Atomic bool kept; /* nobody who closes the file is answered */
 };
 
 static void
@@ -115,6 +117,9 @@ serve_one(struct fs *fs, const struct fuse_in_header *in)
 	case FUSE_INTERRUPT:
 		return;
 	case FUSE_FLUSH:
+		if (!atomic_load(&fs->kept))
+			answer(fs, in, 0, NULL, 0);
+		return;
 	case FUSE_RELEASE:
 	case FUSE_ACCESS:
 		answer(fs, in, 0, NULL, 0);
@@ -173,35 +178,61 @@ mount_it(struct fs *fs, const char *folder)
 	return NULL;
 }
 
+/* Serves it, by a thread, and opens the file, which no path leads to any more then. */
+static const char *
+open_it(struct fs *fs, int *fd)
+{
+	char folder[] = "/tmp/karst-late-XXXXXX", path[64];
+	const char *fault;
+	pthread_t t;
+
+	if (mkdtemp(folder) == NULL)
+		return "a folder";
+	fault = mount_it(fs, folder);
+	if (fault != NULL)
+		return fault;
+	errno = pthread_create(&t, NULL, serve, fs);
+	if (errno != 0)
+		return "a thread";
+	snprintf(path, sizeof(path), "%s/file", folder);
+	*fd = open(path, O_RDWR | O_CLOEXEC);
+	if (*fd < 0)
+		return "the file";
+	umount2(folder, MNT_DETACH);
+	rmdir(folder);
+	return NULL;
+}
+
 const char *
 late_file_map(size_t bytes, uint32_t delay_us, void **p)
 {
 	static struct fs fs;
-	char folder[] = "/tmp/karst-late-XXXXXX", path[64];
 	const char *fault;
-	pthread_t t;
 	int fd;
 
 	fs.bytes = bytes;
 	fs.delay_us = delay_us;
-	if (mkdtemp(folder) == NULL)
-		return "a folder";
-	fault = mount_it(&fs, folder);
+	fault = open_it(&fs, &fd);
 	if (fault != NULL)
 		return fault;
-	errno = pthread_create(&t, NULL, serve, &fs);
-	if (errno != 0)
-		return "a thread";
-	snprintf(path, sizeof(path), "%s/file", folder);
-	fd = open(path, O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return "the file";
 	*p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
 	if (*p == MAP_FAILED || madvise(*p, bytes, MADV_RANDOM) != 0)
 		return "mmap";
 	/* at the end of the process nobody would answer what closing it asks */
 	close(fd);
-	umount2(folder, MNT_DETACH);
-	rmdir(folder);
 	return NULL;
+}
+
+static struct fs kept_fs;
+
+const char *
+late_file_open(int *fd)
+{
+	return open_it(&kept_fs, fd);
+}
+
+void
+late_file_keep(void)
+{
+	atomic_store(&kept_fs.kept, true);
 }

@@ -73,6 +73,12 @@ host_start(struct host *h)
 bool
 host_up(struct host *h, const char *karstd)
 {
+	return host_up_with(h, karstd, "");
+}
+
+bool
+host_up_with(struct host *h, const char *karstd, const char *more)
+{
 	char path[96];
 	FILE *f;
 
@@ -86,7 +92,7 @@ host_up(struct host *h, const char *karstd)
 	snprintf(h->name, sizeof(h->name), "hostile%d", (int)getpid() % 1000000);
 	snprintf(path, sizeof(path), "%s/karst.conf", h->folder);
 	f = fopen(path, "w");
-	if (f == NULL || fputs(conf, f) < 0 || fclose(f) != 0) {
+	if (f == NULL || fputs(conf, f) < 0 || fputs(more, f) < 0 || fclose(f) != 0) {
 		note("%s: %s", path, strerror(errno));
 		return false;
 	}

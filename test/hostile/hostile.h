@@ -85,6 +85,8 @@ struct usage {
 
 /** Starts it in a new folder.  @return false, having said why. */
 bool host_up(struct host *h, const char *karstd);
+/** With @more of a configuration. */
+bool host_up_with(struct host *h, const char *karstd, const char *more);
 /** Again, in the same folder. */
 bool host_start(struct host *h);
 /** @return false, having said so: it was not there any more, or did not end as it should. */
@@ -217,6 +219,7 @@ bool case_greed(const struct options *o);
 bool case_late(const struct options *o);
 bool case_couriers(const struct options *o);
 bool case_linger(const struct options *o);
+bool case_leave(const struct options *o);
 bool case_stuck(const struct options *o);
 
 /** A line of comment in the TAP stream. */

@@ -31,6 +31,7 @@ static const struct {
 	{"late", case_late, "programs whose memory comes late, or never"},
 	{"couriers", case_couriers, "many programs that are late at once, then few"},
 	{"linger", case_linger, "descriptors that keep waiting who closes them"},
+	{"leave", case_leave, "programs that hold threads of a karstd that is told to end"},
 	{"stuck", case_stuck, "an lcore that is stuck at a program's queue pair"},
 };
 

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * A karstd that is told to end, and programs that do not let go of its threads: one whose memory
+ * never comes, so that a courier waits in it; one that has sent a file whose closing never ends; one
+ * that is stopped and answers nothing.  No signal ends the first two waits, not even SIGKILL, so the
+ * process may stay as long as these programs do.  But it lets go of all that the next karstd needs,
+ * a tap among it, which only one process can have; and once the programs are gone it has ended as it
+ * should.
+ */
+#include "hostile.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "karst_ctl_sock.h"
+#include "late_file.h"
+
+#define BYTES 65536u
+
+static const char ports[] = "[port loop]\n"
+			    "device = loopback\n"
+			    "[port tap]\n"
+			    "device = tap:leave0\n"
+			    "addresses = 192.0.2.1/24\n";
+
+/* --- programs --- */
+
+static void
+say_ready(struct report *r)
+{
+	atomic_store(&r->ready, true);
+	while (!atomic_load(&r->stop))
+		sleep_ms(10);
+	/* without what would be asked of the file system of this process */
+	_exit(0);
+}
+
+static void
+never(struct report *r, void *arg)
+{
+	struct end a, b, target = {0};
+	const char *fault;
+	void *mem;
+
+	fault = late_file_map(BYTES, LATE_NEVER, &mem);
+	if (fault != NULL)
+		child_fail(r, "%s: %s", fault, strerror(errno));
+	if (end_open(&a, arg, "never", BYTES, false) != 0)
+		child_fail(r, "attaching: %s", karst_why());
+	target.mem = mem;
+	if (karst_reg_mr(a.pd, mem, BYTES,
+		    KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE | KARST_ACCESS_ON_DEMAND,
+		    &target.mr) != 0)
+		child_fail(r, "memory on demand: %s", karst_why());
+	b = a;
+	if (end_qp(&a, KARST_QPT_RC) != 0 || end_qp(&b, KARST_QPT_RC) != 0 ||
+		end_connect(&a, b.qp->qp_num) != 0 || end_connect(&b, a.qp->qp_num) != 0 ||
+		end_post(&a, KARST_WR_RDMA_WRITE, 1, 0, 64, &target, 100) != 0)
+		child_fail(r, "connecting: %s", karst_why());
+	say_ready(r);
+}
+
+/* karstd, which is stopped, gets the last descriptor of the file. */
+static void
+kept(struct report *r, void *arg)
+{
+	const struct karst_ctl_hdr hdr = {.nfds = 1};
+	struct sockaddr_un a = {.sun_family = AF_UNIX};
+	const struct host *h = arg;
+	const char *fault;
+	int fd, sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	fault = late_file_open(&fd);
+	if (fault != NULL)
+		child_fail(r, "%s: %s", fault, strerror(errno));
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", h->sock);
+	if (connect(sock, (struct sockaddr *)&a, sizeof(a)) != 0 ||
+		karst_ctl_send(sock, &hdr, sizeof(hdr), &fd, 1) != 0)
+		child_fail(r, "connecting: %s", strerror(errno));
+	close(fd);
+	late_file_keep();
+	say_ready(r);
+}
+
+/* Its attachment is there, and it never reads that the engine goes. */
+static void
+stopped(struct report *r, void *arg)
+{
+	struct end a;
+
+	if (end_open(&a, arg, "stopped", BYTES, true) != 0)
+		child_fail(r, "attaching: %s", karst_why());
+	atomic_store(&r->ready, true);
+	raise(SIGSTOP);
+	say_ready(r);
+}
+
+/* --- the case --- */
+
+static bool
+until_ready(struct child *c)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+
+	while (child_alive(c) && !atomic_load(&c->report->ready) && now_ms() < until)
+		sleep_ms(2);
+	return atomic_load(&c->report->ready);
+}
+
+/* A thread of it is in the memory that never comes, and written off. */
+static bool
+until_stuck(const struct host *h)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+
+	while (host_ask(h, "/karst/lcores", "stuck_threads") < 1 && now_ms() < until)
+		sleep_ms(10);
+	if (host_ask(h, "/karst/lcores", "stuck_threads") >= 1)
+		return true;
+	note("no thread of karstd waits for memory");
+	return false;
+}
+
+/* What another one needs is free, though the first may be there still. */
+static bool
+next_starts(const struct host *h, struct host *next)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+	char lock[sizeof(h->sock) + 8];
+
+	*next = *h;
+	next->pid = 0;
+	snprintf(next->name, sizeof(next->name), "next%d", (int)getpid() % 1000000);
+	/* nothing goes later than the lock */
+	snprintf(lock, sizeof(lock), "%s.lock", h->sock);
+	while (access(lock, F_OK) == 0 && now_ms() < until)
+		sleep_ms(10);
+	return host_start(next);
+}
+
+struct way {
+	const char *what;
+	void (*program)(struct report *r, void *arg);
+	bool unheard; /* until it is ready */
+	bool copied;  /* a thread waits in its memory */
+};
+
+static bool
+with_program(const struct options *o, const struct way *way, const char *conf)
+{
+	struct host h, next = {0};
+	struct child c, first = {0};
+	bool good;
+
+	if (!host_up_with(&h, o->karstd, conf))
+		return false;
+	first.pid = h.pid;
+	if (way->unheard)
+		kill(h.pid, SIGSTOP);
+	if (!child_start(&c, way->program, &h))
+		return false;
+	good = until_ready(&c);
+	kill(h.pid, SIGCONT);
+	good = good && (!way->copied || until_stuck(&h));
+	kill(h.pid, SIGTERM);
+	good = good && next_starts(&h, &next);
+	note("%s: karstd is %s", way->what, child_alive(&first) ? "there still" : "gone");
+	kill(c.pid, SIGCONT);
+	good &= child_stop(&c, way->what);
+	good &= host_stop(&h);
+	if (next.pid > 0)
+		good &= host_stop(&next);
+	if (good)
+		host_remove(&h);
+	return good;
+}
+
+bool
+case_leave(const struct options *o)
+{
+	static const struct way ways[] = {
+		{"a program that is stopped", stopped, false, false},
+		{"a program whose memory never comes", never, false, true},
+		{"a program whose file is never closed", kept, true, false},
+	};
+	/* interfaces of this process alone */
+	bool own = unshare(CLONE_NEWNET) == 0, good = true;
+	const char *conf = own && access("/dev/net/tun", F_OK) == 0 ? ports : "";
+	size_t i, n = access("/dev/fuse", R_OK | W_OK) == 0 ? KARST_DIM(ways) : 1;
+
+	if (n == 1)
+		note("no /dev/fuse");
+	if (conf[0] == '\0')
+		note("no tap");
+	for (i = 0; i < n; i++)
+		good &= with_program(o, &ways[i], conf);
+	return good;
+}

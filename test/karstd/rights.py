@@ -137,6 +137,12 @@ def stays_root(tap, karstd, shared, folder, watched):
               problems or shares(shared, d.socket))
     tap.point('it stops, and nothing is left', d.stop() + [
         f'{p} is there' for p in (d.socket, d.socket + '.lock') if os.path.lexists(p)])
+    tap.point('the log of all that has no error', complaints(d))
+
+
+def complaints(d):
+    """Problems: what a daemon says that did nothing wrong, and has copied memory of a program."""
+    return [line for line in d.text().splitlines() if ': error: ' in line]
 
 
 def peeks(pid):
@@ -163,6 +169,7 @@ def becomes(tap, karstd, shared, folder, watched):
     tap.point('SIGHUP is obeyed', d.reload())
     tap.point('it stops, and nothing is left', d.stop() + [
         f'{p} is there' for p in (path, path + '.lock') if os.path.lexists(p)])
+    tap.point('the log of all that has no error', complaints(d))
     d = Daemon(karstd, folder, OPEN, name='named', args=['--user', 'nobody'])
     problems = d.start()
     tap.point('a user with a name', problems or limited(d, pwd.getpwnam('nobody').pw_uid,

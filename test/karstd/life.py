@@ -6,6 +6,7 @@
 Nothing is timed but what is printed for people.
 """
 import os
+import re
 import signal
 import socket
 import stat
@@ -284,6 +285,59 @@ def clients(tap, karstd, folder):
     tap.point('and they notice', [] if first.recv(100) == b'' else ['not hung up'])
 
 
+class OneUser:
+    """A daemon of a user who has nothing else, and how many threads he may have."""
+
+    UID = 12349 # if this is root, whom nothing limits
+
+    def __init__(self, karstd, folder):
+        run = os.path.join(folder, 'one')
+        os.mkdir(run, 0o755)
+        os.chmod(folder, 0o755)
+        self.daemon = Daemon(karstd, run, LOOPBACK, name='thread')
+        at = self.daemon.command.index('--user')
+        del self.daemon.command[at:at + 2]
+        self.become, self.most = [], None
+        if os.geteuid() == 0:
+            os.chown(run, self.UID, self.UID)
+            self.become = ['setpriv', '--reuid', str(self.UID), '--regid', str(self.UID),
+                           '--clear-groups']
+        self.daemon.command = ['env', f'RUNTIME_DIRECTORY={run}', *self.become,
+                               *self.daemon.command]
+
+    def threads(self, most=None):
+        """None: as many as at first."""
+        if most is None:
+            most = self.most
+        else:
+            with open(f'/proc/{self.daemon.process.pid}/limits', encoding='utf-8') as f:
+                self.most = re.search(r'^Max processes +(\w+)', f.read(), re.MULTILINE).group(1)
+        subprocess.run([*self.become, 'prlimit', '--pid', str(self.daemon.process.pid),
+                        f'--nproc={most}:'], check=True)
+
+
+def no_thread(tap, karstd, folder):
+    user = OneUser(karstd, folder)
+    d = user.daemon
+    problems = d.start()
+    user.threads(1)
+    first = connect(d.socket)
+    problems += d.says('a connection waits')
+    second = connect(d.socket)
+    user.threads()
+    status = [call(s, hello())[0] for s in (first, second)]
+    if status != [0, 0]:
+        problems.append(f'{status}: {d.text()}')
+    tap.point('programs wait for a thread, and are served when there is one', problems)
+    user.threads(1)
+    since = len(d.text())
+    third = connect(d.socket)
+    problems = d.says('a connection waits', since) + d.stop()
+    if third.recv(100) != b'':
+        problems.append('who waited is not hung up on')
+    tap.point('it stops while one waits', problems)
+
+
 # Attaches when told to, and waits to be killed.
 HOLDER = f'''
 import sys
@@ -304,7 +358,7 @@ def main(argv):
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder:
         for part in (starts_and_stops, after_a_crash, at_most_one, sockets_of_others, permissions,
-                     missing_devices, memory, logs, full_disk, clients):
+                     missing_devices, memory, logs, full_disk, clients, no_thread):
             part(tap, argv[1], folder)
     return tap.finish()
 

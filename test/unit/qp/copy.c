@@ -308,6 +308,24 @@ Test(copy, message_into_a_receive)
 	close_far(b);
 }
 
+/* It has nothing to place itself, but tells of what was written before it (R14). */
+Test(copy, immediate_of_no_bytes_waits)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+
+	post_recv(b, 1, 1024, 8);
+	expect_taken(b, write_far(b, 0, 0, 64));
+	expect_taken(b,
+		send_pkt(b, RC_WRITE_ONLY_IMM, R(1), .va = FAR, .rkey = far_key, .dma_len = 0,
+			.imm = 7, .ackreq = true));
+	expect_no_wc(b);
+	copy_all(b);
+	expect_mem(b, 0, 0, 64);
+	cr_assert_eq(expect_recv(b, 1, SUCCESS)->byte_len, 0);
+	expect_ack(b, R(1), 2);
+	close_far(b);
+}
+
 Test(copy, receive_that_cannot_be_filled)
 {
 	struct bed *b = open_far(KARST_QPT_RC);

@@ -31,6 +31,27 @@ def ring_abi():
         return int(re.search(r'#define KARST_RING_ABI (\d+)u', f.read()).group(1))
 
 
+def unit_settings(unit):
+    """{key: [words]} of a systemd unit's [Service]."""
+    with open(unit, encoding='utf-8') as f:
+        text = f.read().split('[Service]\n', 1)[1].split('\n[', 1)[0]
+    found = {}
+    for key, value in re.findall(r'^(\w+)=(.*)$', text, flags=re.MULTILINE):
+        found.setdefault(key, []).extend(value.split())
+    return found
+
+
+def by_systemd(unit, uid):
+    """Words before a command: it runs as user @uid with the capabilities of the unit, as systemd
+    would start it, as far as setpriv can."""
+    # setpriv clears what is not named
+    names = ','.join(['-all', *('+' + name[4:].lower()
+                                for name in unit_settings(unit)['CapabilityBoundingSet'])])
+    return ['setpriv', '--reuid', str(uid), '--regid', str(uid), '--clear-groups',
+            '--bounding-set', names, '--inh-caps', names, '--ambient-caps', names,
+            '--no-new-privs']
+
+
 PORTS = range(20000, 32000) # below those that a kernel gives out by itself
 TAKEN = [] # locks of ports, which this process holds to its end
 

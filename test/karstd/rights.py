@@ -16,7 +16,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
-from bed import Daemon, HANG_S, Tap, call, connect, hello  # noqa: E402
+from bed import Daemon, HANG_S, Tap, by_systemd, call, connect, hello, unit_settings  # noqa: E402
 from ports import DEV, NETNS, Network, reason_against_netns, reason_against_xdp, sh  # noqa: E402
 
 LOOPBACK = '[port loop]\ndevice = loopback\n'
@@ -262,19 +262,9 @@ def own_user(tap, karstd, shared, folder):
     tap.point('it stops', d.stop())
 
 
-def settings(unit):
-    """{key: [words]} of a unit's [Service]."""
-    with open(unit, encoding='utf-8') as f:
-        text = f.read().split('[Service]\n', 1)[1].split('\n[', 1)[0]
-    found = {}
-    for key, value in re.findall(r'^(\w+)=(.*)$', text, flags=re.MULTILINE):
-        found.setdefault(key, []).extend(value.split())
-    return found
-
-
 def by_unit(tap, karstd, shared, unit, folder, watched):
     """As systemd would start it, as far as setpriv can."""
-    s = settings(unit)
+    s = unit_settings(unit)
     bounding, ambient = s['CapabilityBoundingSet'], s['AmbientCapabilities']
     problems = [f'unknown: {name}' for name in bounding if name not in CAPS]
     if bounding != ambient or s['User'] != ['karst'] or s['NoNewPrivileges'] != ['yes']:
@@ -285,13 +275,9 @@ def by_unit(tap, karstd, shared, unit, folder, watched):
     run = open_folder(folder, 'run', DAEMON)
     d = Daemon(karstd, run, OPEN, name='unit')
     at = d.command.index('--user')
-    names = ','.join('+' + name[4:].lower() for name in bounding)
-    # setpriv clears what is not named
     limit = ['prlimit', f'--rtprio={s["LimitRTPRIO"][0]}']
     reason = reason_against(*limit)
-    d.command = [*(limit if reason is None else []), 'setpriv', '--reuid', str(DAEMON), '--regid', str(DAEMON), '--clear-groups',
-                 '--bounding-set', '-all,' + names, '--inh-caps', '-all,' + names,
-                 '--ambient-caps', '-all,' + names, '--no-new-privs',
+    d.command = [*(limit if reason is None else []), *by_systemd(unit, DAEMON),
                  *d.command[:at], *d.command[at + 2:]]
     os.environ['RUNTIME_DIRECTORY'] = run
     try:

@@ -27,15 +27,28 @@ SMALL = '--op write,read,send --size 64,9000 --iters 60 --working-set 1M --mtu 4
 TAP = 'kx0'
 
 
-def restraints(bed):
-    """@return problems: a thread of the daemon may more than it should."""
-    text = bed.guest.must(f'cat /proc/{bed.inside.pid}/task/*/status')
-    problems = [f'{name}: {value}, not 0' for name, value in re.findall(
-        r'(CapEff|CapPrm):\t(\w+)', text) if int(value, 16) != 0]
+# What the privileged part keeps: SETGID, SETUID and CHECKPOINT_RESTORE.
+PART = 1 << 6 | 1 << 7 | 1 << 40
+
+
+def restrained(bed, pid, most):
+    """@return problems: a thread of that process may more than it should."""
+    text = bed.guest.must(f'cat /proc/{pid}/task/*/status')
+    problems = [f'{name} of {pid}: {value}, not {most:x}' for name, value in re.findall(
+        r'(CapEff|CapPrm):\t(\w+)', text) if int(value, 16) & ~most]
     problems += [f'user {uid}' for uid in re.findall(r'Uid:\t(\d+)', text)
                  if int(uid) != pci_bed.USER]
     return problems + [f'seccomp {mode}' for mode in re.findall(r'Seccomp:\t(\d)', text)
                        if mode != '2']
+
+
+def restraints(bed):
+    """Of the daemon, and of its privileged part.  @return problems"""
+    pid = bed.inside.pid
+    children = bed.guest.must(f'cat /proc/{pid}/task/*/children').split()
+    if len(children) != 1:
+        return [f'children: {children}']
+    return restrained(bed, pid, 0) + restrained(bed, children[0], PART)
 
 
 def queues(bed, a):
@@ -216,11 +229,13 @@ def installed(point, bed):
 
 
 def huge(point, bed):
-    """The same adapters again, in huge pages."""
+    """The same adapters again, in huge pages, with no more rights than the unit gives."""
     bed.guest.must('echo 3 >/proc/sys/vm/drop_caches; echo 112 >/proc/sys/vm/nr_hugepages')
-    if not point('karstd starts on three adapters, in huge pages', bed.inside.start,
-                 bed.inside.ports(machine.ADAPTERS), 'huge_pages = yes\n', always=True):
+    if not point('karstd starts on three adapters, in huge pages, with the rights of the unit',
+                 bed.inside.start, bed.inside.ports(machine.ADAPTERS), 'huge_pages = yes\n', True,
+                 always=True):
         return
+    point('it is user karst again, without capabilities, with few system calls', restraints, bed)
     smaller = SMALL.replace('4096', '1024') # for virtio, since it was plugged again
     for a in machine.ADAPTERS:
         point(f'{a.name}: huge pages, every byte', bed.client_here, a,

@@ -22,18 +22,20 @@ import guest  # noqa: E402
 import image  # noqa: E402
 import karst_observe  # noqa: E402
 import machine  # noqa: E402
-from bed import HANG_S  # noqa: E402
+from bed import HANG_S, by_systemd  # noqa: E402
 from verbs_bed import Engine, Tools  # noqa: E402
 
 BRIDGE = 'kb0'
 LIMIT_S = HANG_S
+# What is different in the file that is installed, a path and no more, does not matter here.
+UNIT = os.path.join(HERE, '..', '..', 'config', 'karstd.service.in')
 CONF, SOCKET, LOG = '/etc/karst/karst.conf', '/run/karst/karst.sock', '/tmp/karstd.log'
 USER = 990 # "karst", in the guest
 # How often an lcore looks at ports that cannot wake it.  A look in the guest costs as much as many
 # here.
 RARELY = 'sleep_max_us = 2000\n'
 CONTENTS = image.Contents(
-    'pci', 'ip rdma ping modprobe ibv_asyncwatch rping ibv_rc_pingpong',
+    'pci', 'ip rdma ping modprobe setpriv ibv_asyncwatch rping ibv_rc_pingpong',
     '''virtio_net virtio_pci virtio_console virtio_rng rdma_rxe ib_uverbs rdma_cm rdma_ucm tun
     vfio-pci vfio_iommu_type1 crc32_generic crc32c_generic crc32c_intel crc32c''',
     'mempool_ring mempool_stack net_virtio net_vmxnet3 net_e1000',
@@ -68,7 +70,8 @@ class Telemetry:
 
 
 class Inside:
-    """The karstd in the guest, as it is installed: started by root, it becomes the user karst."""
+    """The karstd in the guest, as it is installed: started by root, it becomes the user karst; or as
+    systemd starts it, as that user and with the unit's capabilities."""
 
     def __init__(self, machine_):
         self.guest = machine_
@@ -84,12 +87,18 @@ class Inside:
         self.guest.must(f'mkdir -p {os.path.dirname(CONF)}; rm -f {SOCKET}')
         self.guest.put(CONF, f'[engine]\nidle = sleep\nlcores = 0,1\n{RARELY}{engine}{conf}')
 
-    def start(self, conf, engine=''):
+    def start(self, conf, engine='', unit=False):
         """@return problems"""
         self.configure(conf, engine)
+        before = ''
+        if unit:
+            folder = os.path.dirname(SOCKET)
+            self.guest.must(f'rm -rf {folder}; mkdir {folder}; chown {USER}:{USER} {folder}')
+            # by its path: busybox has a smaller one
+            before = f'env RUNTIME_DIRECTORY={folder} /usr/bin/{" ".join(by_systemd(UNIT, USER))} '
         # in a session of its own, it outlives the job that has started it
         status, text = self.guest.run(
-            f'setsid karstd >{LOG} 2>&1 & until grep -q "listens on" {LOG}; do '
+            f'setsid {before}karstd >{LOG} 2>&1 & until grep -q "listens on" {LOG}; do '
             'kill -0 $! || exit 1; usleep 100000; done; echo $!', LIMIT_S)
         if status == 0:
             self.pid = int(text)

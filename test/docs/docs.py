@@ -9,6 +9,7 @@
   every program in app/ has a man page
   every call of libkarst has a man page, with its declaration, and every page is installed
   every folder of lib/ has a README.rst
+  every test that doc/threat-model.rst names exists
 """
 import os
 import re
@@ -150,6 +151,37 @@ def check_readmes(root):
             and not os.path.isfile(os.path.join(lib, name, 'README.rst'))]
 
 
+def text_below(path):
+    """Of a file, or of all files of a folder."""
+    paths = [path] if os.path.isfile(path) else [
+        os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names
+        if name.endswith(('.c', '.h', '.py', '.build'))]
+    return '\n'.join(open(p, encoding='utf-8').read() for p in paths)
+
+
+def check_threats(root):
+    """The last column of its tables: "test/PLACE: ``name``, ``name``; test/PLACE: ..."."""
+    with open(os.path.join(root, 'doc', 'threat-model.rst'), encoding='utf-8') as f:
+        rows = re.findall(r'^   \* - (T\d+)\n(.*?)(?=^   \* -|^\S)', f.read(),
+                          flags=re.MULTILINE | re.DOTALL)
+    found = [] if len(rows) > 40 else [f'doc/threat-model.rst: {len(rows)} rows']
+    for threat, row in rows:
+        shown = ' '.join(row.rsplit('\n     - ', 1)[1].split())
+        if 'test/' not in shown and shown != 'no test':
+            found.append(f'{threat}: neither a test nor "no test": {shown}')
+        for part in shown.split('; '):
+            place = re.match(r'test/[\w/.]*\w', part)
+            names = re.findall(r'``([^`]+)``', part)
+            if place is None:
+                continue
+            text = text_below(os.path.join(root, place.group()))
+            if place.group() == 'test/sim': # the faults are lib/qp's
+                text = text_below(os.path.join(root, 'lib/qp/qp_mutant.h'))
+            found += [f'{threat}: {place.group()} has no "{name}"' for name in names
+                      if name.replace("'", "\\'") not in text and name not in text]
+    return found
+
+
 CHECKS = {
     'documents parse': check_rst,
     'man pages parse': check_man,
@@ -157,6 +189,7 @@ CHECKS = {
     'programs have man pages': check_programs,
     'calls have man pages': check_calls,
     'folders explain themselves': check_readmes,
+    'tests of threats exist': check_threats,
 }
 
 

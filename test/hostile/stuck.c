@@ -9,7 +9,7 @@
  *
  * One attachment writes into the memory of another, which never sends anything, not even an
  * acknowledgement.  Stopped as it reads for the one, and as it writes for the other, the lcore has
- * to eject that one, and the other has to hear nothing.
+ * to eject that one, and the other has to hear nothing.  The next program of that user is copied.
  */
 #include "hostile.h"
 
@@ -270,16 +270,32 @@ with_programs(const struct host *h, int whose)
 	return child_stop(&c, "programs") && good;
 }
 
-/* With a karstd of its own: one that has ejected somebody maps nothing of that user any more. */
+/* Of a user one of whose programs was ejected nothing is mapped any more. */
+static void
+next(struct report *r, void *arg)
+{
+	struct end e;
+
+	if (end_open(&e, arg, "next", BYTES, false) != 0)
+		child_fail(r, "attaching: %s", karst_why());
+	if (e.mr->copied_bytes != BYTES)
+		child_fail(
+			r, "%lu of %u bytes are copied", (unsigned long)e.mr->copied_bytes, BYTES);
+	end_close(&e);
+}
+
+/* With a karstd of its own, for that reason. */
 static bool
 once(const struct options *o, int whose)
 {
+	struct child c;
 	struct host h;
 	bool good;
 
 	if (!host_up(&h, o->karstd))
 		return false;
-	good = with_programs(&h, whose);
+	good = with_programs(&h, whose) && child_start(&c, next, &h) &&
+		child_stop(&c, "the user's next program");
 	good &= host_stop(&h);
 	if (good)
 		host_remove(&h);

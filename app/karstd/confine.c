@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Somebody who has found a hole in the engine can make the system calls that the engine makes, and
- * no others: no program is executed, no process made or traced, no user become, no file system
- * mounted, no kernel module loaded, nothing typed into the terminal that the daemon was started from.
- * In the privileged part (part.h) he can make those that it makes, which are few, and one more
- * matter: it becomes users for opening files (setfsuid).
+ * Somebody who has found a hole in the engine can make the system calls that the engine makes,
+ * and no others: no program is executed, no process made or traced, no user become, no file system
+ * mounted, no kernel module loaded, nothing typed into the terminal that the daemon was started
+ * from.  In the privileged part (part.h) he can make those that it makes, which are few, and one
+ * more matter: it becomes users for opening files (setfsuid).
  *
  * A system call that is missing here shows as an error that a test sees: the suites run with this.
  * ENOSYS rather than EPERM, because the C library then falls back to what older kernels have;
@@ -334,8 +334,8 @@ allow_ioctl(scmp_filter_ctx ctx)
 static int
 allow_common(scmp_filter_ctx ctx)
 {
-	/* memory is written or executed, not both, nor one after the other; files are mapped as code,
-	 * because the C library does so later, too */
+	/* memory is written or executed, not both, nor one after the other; files are mapped as
+	 * code, because the C library does so later, too */
 	int rc = allow_if(ctx, "mmap", 2, PROT_EXEC, 0);
 
 	if (rc == 0)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* Files whose pages come late, or never, or whose closing never ends: the program serves them itself. */
+/* Files whose pages come late, or never, or whose closing never ends: the program serves them
+ * itself. */
 #ifndef LATE_FILE_H
 #define LATE_FILE_H
 
@@ -20,8 +21,8 @@ const char *late_file_map(size_t bytes, uint32_t delay_us, void **p);
 /** Opens a file, as above. */
 const char *late_file_open(int *fd);
 /**
- * Whoever closes a descriptor of that file from now on waits as long as this process is there.  It has
- * none any more itself, or it could not end.
+ * Whoever closes a descriptor of that file from now on waits as long as this process is there.  It
+ * has none any more itself, or it could not end.
  */
 void late_file_keep(void);
 

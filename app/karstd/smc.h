@@ -6,13 +6,14 @@
  * says is to be done.  It is a client of the engine in the engine's process, on a thread of its
  * own.
  *
- *   smc.c         the thread: what it waits for, and in which order it looks
- *   smc_prog.c    programs: the socket on which they hand over connections
- *   smc_conn.c    a connection as its program has it: the control page, the pair
- *   smc_relay.c   a connection that stays on TCP
- *   smc_rdma.c    queue pairs, keys, WRITEs: what lib/smc asks for
- *   smc_option.c  the TCP option
- *   smc_tel.c     telemetry
+ *   smc.c             the thread: what it waits for, and in which order it looks
+ *   smc_prog.c        programs: the socket on which they hand over connections
+ *   smc_conn.c        a connection at work: what its program, its peer and lib/smc have done
+ *   smc_conn_life.c   a connection opened, with its control page and pair, counted and freed
+ *   smc_relay.c       a connection that stays on TCP
+ *   smc_rdma.c        queue pairs, keys, WRITEs: what lib/smc asks for
+ *   smc_option.c      the TCP option
+ *   smc_tel.c         telemetry
  */
 #ifndef KARSTD_SMC_H
 #define KARSTD_SMC_H

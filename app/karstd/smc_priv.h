@@ -151,14 +151,6 @@ int svc_watch(struct kd_smc *s, int fd, uint32_t events, struct svc_source *sour
 
 /* --- smc_conn.c --- */
 
-/** -ENODATA: the connection has not seen the option; -ENOTSOCK, -ENOTCONN, -ENOSPC, ...
- *  @tcp is the connection's, if it returns 0; *end the caller's. */
-int svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t flags,
-	struct svc_conn **conn, int *end);
-/** The connection whose program's end is @fd; NULL. */
-struct svc_conn *svc_conn_find(struct kd_smc *s, int fd);
-/** It is to be looked at in this turn. */
-void svc_conn_queue(struct svc_conn *c);
 /** Looks at everything that may have changed. */
 void svc_conn_work(struct svc_conn *c);
 /** What lib/smc tells of it. */
@@ -171,6 +163,17 @@ void svc_conn_eof(struct svc_conn *c);
 void svc_conn_fail(struct svc_conn *c, int error);
 /** The TCP connection is closed, or reset. */
 void svc_conn_close_tcp(struct svc_conn *c, bool reset);
+
+/* --- smc_conn_life.c --- */
+
+/** -ENODATA: the connection has not seen the option; -ENOTSOCK, -ENOTCONN, -ENOSPC, ...
+ *  @tcp is the connection's, if it returns 0; *end the caller's. */
+int svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t flags,
+	struct svc_conn **conn, int *end);
+/** The connection whose program's end is @fd; NULL. */
+struct svc_conn *svc_conn_find(struct kd_smc *s, int fd);
+/** It is to be looked at in this turn. */
+void svc_conn_queue(struct svc_conn *c);
 void svc_conn_put(struct svc_conn *c);
 /** All of them, at the end. */
 void svc_conn_end_all(struct kd_smc *s);

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * A connection of the SMC service as an object: opened with its memory and its pair, found, queued
+ * for a turn, counted and freed.  What it does in between is smc_conn.c.
+ *
+ * The file that holds the control page is sealed, so that the program cannot take pages away.
+ */
+#include "smc_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* --- references --- */
+
+void
+svc_conn_put(struct svc_conn *c)
+{
+	if (--c->refs != 0)
+		return;
+	if (c->next != NULL)
+		c->next->pprev = c->pprev;
+	*c->pprev = c->next;
+	c->smc->nconns--;
+	c->next = c->smc->dead;
+	c->smc->dead = c;
+}
+
+static void
+conn_free(struct svc_conn *c)
+{
+	svc_rdma_tx_unkey(c);
+	if (c->tcp >= 0)
+		close(c->tcp);
+	if (c->pair >= 0)
+		close(c->pair);
+	if (c->page != NULL)
+		munmap(c->page, karst_sock_bytes(c->buffer));
+	if (c->memfd >= 0)
+		close(c->memfd);
+	free(c);
+}
+
+void
+svc_conn_reap(struct kd_smc *s)
+{
+	struct svc_conn *c;
+
+	while ((c = s->dead) != NULL) {
+		s->dead = c->next;
+		conn_free(c);
+	}
+}
+
+void
+svc_conn_queue(struct svc_conn *c)
+{
+	if (c->queued)
+		return;
+	c->queued = true;
+	c->run_next = NULL;
+	*c->smc->run_tail = c;
+	c->smc->run_tail = &c->run_next;
+	c->refs++; /* the list's */
+}
+
+/* --- a new connection --- */
+
+static void
+pair_ready(struct svc_source *src, uint32_t events)
+{
+	struct svc_conn *c = svc_of(src, struct svc_conn, pair_source);
+
+	if (c->pair < 0)
+		return;
+	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
+		c->gone = c->shut = true;
+	svc_conn_queue(c);
+}
+
+static void
+tcp_ready(struct svc_source *src, uint32_t events)
+{
+	struct svc_conn *c = svc_of(src, struct svc_conn, tcp_source);
+
+	if (!c->tcp_over)
+		svc_conn_queue(c);
+}
+
+static int
+check_tcp(struct kd_smc *s, int fd)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(int);
+	int value;
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &value, &len) != 0 || value != IPPROTO_TCP)
+		return -ENOTSOCK;
+	len = sizeof(info);
+	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+		return -errno;
+	if (info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_CLOSE_WAIT)
+		return -ENOTCONN;
+	return kd_smc_option_seen(&s->option, fd) ? 0 : -ENODATA;
+}
+
+static int
+make_lock(pthread_mutex_t *lock)
+{
+	pthread_mutexattr_t attr;
+	int rc = pthread_mutexattr_init(&attr);
+
+	if (rc == 0)
+		rc = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+	if (rc == 0)
+		rc = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+	if (rc == 0)
+		rc = pthread_mutex_init(lock, &attr);
+	return -rc;
+}
+
+static int
+make_memory(struct svc_conn *c)
+{
+	const uint64_t bytes = karst_sock_bytes(c->buffer);
+	void *mem;
+	int rc;
+
+	c->memfd = memfd_create("karst-smc", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	if (c->memfd < 0 || ftruncate(c->memfd, (off_t)bytes) != 0 ||
+		fcntl(c->memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+		return -errno;
+	mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->memfd, 0);
+	if (mem == MAP_FAILED)
+		return -errno;
+	c->page = mem;
+	c->tx = (uint8_t *)mem + KARST_SOCK_PAGE;
+	c->rx = c->tx + c->buffer;
+	rc = make_lock(&c->page->rx_lock);
+	if (rc == 0)
+		rc = make_lock(&c->page->tx_lock);
+	c->page->buffer = c->buffer;
+	c->page->local_len = c->page->peer_len = sizeof(struct sockaddr_storage);
+	if (getsockname(c->tcp, (void *)&c->page->local, &c->page->local_len) != 0 ||
+		getpeername(c->tcp, (void *)&c->page->peer, &c->page->peer_len) != 0)
+		return -errno;
+	c->local = c->page->local;
+	c->peer = c->page->peer;
+	return rc;
+}
+
+static int
+make_pair(struct svc_conn *c, int *end)
+{
+	struct sockaddr_un name = {.sun_family = AF_UNIX};
+	const int room = KARST_SOCK_SNDBUF;
+	struct stat st;
+	uint64_t number;
+	int fds[2], n, rc;
+
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number) ||
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+		return -errno;
+	n = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, KARST_SOCK_NAME "%016llx",
+		(unsigned long long)number);
+	if (bind(fds[0], (void *)&name,
+		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) != 0 ||
+		setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) != 0 ||
+		fstat(fds[1], &st) != 0 || fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) {
+		rc = -errno;
+		close(fds[0]);
+		close(fds[1]);
+		return rc;
+	}
+	c->pair = fds[0];
+	c->inode = st.st_ino;
+	*end = fds[1];
+	return 0;
+}
+
+/* lib/smc says what to send; nothing is sent if there is no port, but the peer hears why. */
+static int
+begin(struct svc_conn *c)
+{
+	struct kd_smc *s = c->smc;
+	struct karst_smc_conn_attr attr = {
+		.role = c->server ? KARST_SMC_SERVER : KARST_SMC_CLIENT,
+		.size = (uint8_t)(__builtin_ctz(c->buffer) - 14),
+		.send_bytes = c->buffer,
+		.user = c,
+	};
+	bool port = svc_rdma_gid(s, &c->local, attr.local_gid);
+	int rc = karst_smc_conn_open(s->core, &attr, &c->id);
+
+	if (rc != 0) {
+		c->id = SMC_NO_ID;
+		return rc;
+	}
+	c->refs++; /* lib/smc's */
+	if (!port)
+		(void)karst_smc_conn_decline(s->core, c->id, KARST_SMC_DECL_NO_DEVICE);
+	return 0;
+}
+
+int
+svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t flags,
+	struct svc_conn **conn, int *end)
+{
+	struct svc_conn *c;
+	int rc = check_tcp(s, tcp);
+
+	if (rc != 0)
+		return rc;
+	if (s->nconns >= s->conf->smc.max_connections)
+		return -ENOSPC;
+	c = calloc(1, sizeof(*c));
+	if (c == NULL)
+		return -ENOMEM;
+	*c = (struct svc_conn){
+		.smc = s,
+		.pair_source.ready = pair_ready,
+		.tcp_source.ready = tcp_ready,
+		.id = SMC_NO_ID,
+		.refs = 1, /* the program's */
+		.pair = -1,
+		.tcp = tcp,
+		.memfd = -1,
+		.uid = prog->uid,
+		.pid = prog->pid,
+		.server = (flags & KARST_SOCK_SERVER) != 0,
+		.require = (flags & KARST_SOCK_REQUIRE) != 0,
+		.buffer = (uint32_t)s->conf->smc.buffer,
+	};
+	*end = -1;
+	rc = make_memory(c);
+	if (rc == 0)
+		rc = make_pair(c, end);
+	if (rc == 0)
+		rc = svc_watch(s, c->pair, EPOLLIN | EPOLLRDHUP | EPOLLET, &c->pair_source);
+	if (rc == 0)
+		rc = svc_watch(
+			s, c->tcp, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, &c->tcp_source);
+	if (rc == 0)
+		rc = begin(c);
+	if (rc != 0) {
+		if (*end >= 0)
+			close(*end);
+		c->tcp = -1; /* the caller's */
+		conn_free(c);
+		return rc;
+	}
+	c->next = s->conns;
+	c->pprev = &s->conns;
+	if (c->next != NULL)
+		c->next->pprev = &c->next;
+	s->conns = c;
+	s->nconns++;
+	c->number = ++s->opened;
+	svc_conn_queue(c);
+	*conn = c;
+	return 0;
+}
+
+/* --- all connections --- */
+
+struct svc_conn *
+svc_conn_find(struct kd_smc *s, int fd)
+{
+	struct svc_conn *c;
+	struct stat st;
+
+	if (fstat(fd, &st) != 0 || !S_ISSOCK(st.st_mode))
+		return NULL;
+	for (c = s->conns; c != NULL; c = c->next)
+		if (c->inode == st.st_ino && c->pair >= 0)
+			return c;
+	return NULL;
+}
+
+void
+svc_conn_end_all(struct kd_smc *s)
+{
+	struct svc_conn *c;
+
+	for (c = s->conns; c != NULL; c = c->next) {
+		if (c->id != SMC_NO_ID)
+			(void)karst_smc_conn_abort(s->core, c->id);
+		svc_conn_close_tcp(c, true);
+		if (c->pair >= 0)
+			svc_conn_fail(c, ECONNRESET);
+	}
+}

@@ -14,24 +14,39 @@
 
 #define CHUNK 65536u /* of a file that is sent */
 
+/* These four give back the reference that ks_enter() has taken. */
+static ssize_t
+recv_iov(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
+{
+	ssize_t rc = ks_recv(fd, s, iov, n, flags);
+
+	ks_put(s);
+	return rc;
+}
+
 static ssize_t
 recv_one(int fd, struct ks_sock *s, void *buf, size_t len, int flags)
 {
 	const struct iovec iov = {.iov_base = buf, .iov_len = len};
-	ssize_t n = ks_recv(fd, s, &iov, 1, flags);
+
+	return recv_iov(fd, s, &iov, 1, flags);
+}
+
+static ssize_t
+send_iov(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
+{
+	ssize_t rc = ks_send(fd, s, iov, n, flags);
 
 	ks_put(s);
-	return n;
+	return rc;
 }
 
 static ssize_t
 send_one(int fd, struct ks_sock *s, const void *buf, size_t len, int flags)
 {
 	const struct iovec iov = {.iov_base = (void *)(uintptr_t)buf, .iov_len = len};
-	ssize_t n = ks_send(fd, s, &iov, 1, flags);
 
-	ks_put(s);
-	return n;
+	return send_iov(fd, s, &iov, 1, flags);
 }
 
 KS_API ssize_t
@@ -54,26 +69,16 @@ KS_API ssize_t
 readv(int fd, const struct iovec *iov, int n)
 {
 	struct ks_sock *s = ks_enter(fd);
-	ssize_t rc;
 
-	if (s == NULL)
-		return real(readv)(fd, iov, n);
-	rc = ks_recv(fd, s, iov, n, 0);
-	ks_put(s);
-	return rc;
+	return s != NULL ? recv_iov(fd, s, iov, n, 0) : real(readv)(fd, iov, n);
 }
 
 KS_API ssize_t
 writev(int fd, const struct iovec *iov, int n)
 {
 	struct ks_sock *s = ks_enter(fd);
-	ssize_t rc;
 
-	if (s == NULL)
-		return real(writev)(fd, iov, n);
-	rc = ks_send(fd, s, iov, n, 0);
-	ks_put(s);
-	return rc;
+	return s != NULL ? send_iov(fd, s, iov, n, 0) : real(writev)(fd, iov, n);
 }
 
 KS_API ssize_t
@@ -169,13 +174,9 @@ KS_API ssize_t
 sendmsg(int fd, const struct msghdr *m, int flags)
 {
 	struct ks_sock *s = ks_enter(fd);
-	ssize_t n;
 
-	if (s == NULL)
-		return real(sendmsg)(fd, m, flags);
-	n = ks_send(fd, s, m->msg_iov, (int)m->msg_iovlen, flags);
-	ks_put(s);
-	return n;
+	return s != NULL ? send_iov(fd, s, m->msg_iov, (int)m->msg_iovlen, flags)
+			 : real(sendmsg)(fd, m, flags);
 }
 
 /* As the kernel: the time limit is looked at only after a message has come. */

@@ -42,26 +42,33 @@ sum(const struct iovec *iov, int n)
 	return total;
 }
 
-/* --- receiving --- */
-
-/* Copies up to @n bytes from @pos of the stream to what begins @skip bytes into @iov. */
+/* Copies @n bytes between the program's @iov, from @skip bytes on, and position @pos of the buffer
+ * that it sends from or receives into. */
 static void
-scatter(const struct ks_sock *s, uint64_t pos, size_t n, const struct iovec *iov, size_t skip)
+copy_iov(
+	struct ks_sock *s, bool sends, uint64_t pos, size_t n, const struct iovec *iov, size_t skip)
 {
-	while (n > 0) {
+	for (; n > 0; iov++) {
 		size_t len;
+		char *mem;
 
 		if (skip >= iov->iov_len) {
-			skip -= iov++->iov_len;
+			skip -= iov->iov_len;
 			continue;
 		}
 		len = iov->iov_len - skip < n ? iov->iov_len - skip : n;
-		karst_sock_copy_out((char *)iov->iov_base + skip, s->rx, s->buffer, pos, len);
+		mem = (char *)iov->iov_base + skip;
+		if (sends)
+			karst_sock_copy_in(s->tx, s->buffer, pos, mem, len);
+		else
+			karst_sock_copy_out(mem, s->rx, s->buffer, pos, len);
 		pos += len;
-		skip += len;
 		n -= len;
+		skip = 0;
 	}
 }
+
+/* --- receiving --- */
 
 /* The buffer is empty: so that nobody is told that there is something, the token goes. */
 static void
@@ -107,7 +114,7 @@ take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_
 	head = atomic_load_explicit(&p->rx_head, memory_order_acquire);
 	n = head - tail < want ? (size_t)(head - tail) : want;
 	if (n > 0 && iov != NULL)
-		scatter(s, tail, n, iov, skip);
+		copy_iov(s, false, tail, n, iov, skip);
 	if (n > 0 && (flags & MSG_PEEK) == 0) {
 		tail += n;
 		atomic_store(&p->rx_tail, tail);
@@ -178,24 +185,6 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 
 /* --- sending --- */
 
-static void
-gather(struct ks_sock *s, uint64_t pos, size_t n, const struct iovec *iov, size_t skip)
-{
-	while (n > 0) {
-		size_t len;
-
-		if (skip >= iov->iov_len) {
-			skip -= iov++->iov_len;
-			continue;
-		}
-		len = iov->iov_len - skip < n ? iov->iov_len - skip : n;
-		karst_sock_copy_in(s->tx, s->buffer, pos, (const char *)iov->iov_base + skip, len);
-		pos += len;
-		skip += len;
-		n -= len;
-	}
-}
-
 /* There was no room: so that nobody is told that there is, the pair is filled. */
 static void
 fill_pair(int fd, struct ks_sock *s)
@@ -223,7 +212,7 @@ put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t
 	n = s->buffer - (size_t)(head - tail);
 	n = n < want ? n : want;
 	if (n > 0) {
-		gather(s, head, n, iov, skip);
+		copy_iov(s, true, head, n, iov, skip);
 		atomic_store(&p->tx_head, head + n);
 		/* who has not seen what was there before will see this, too */
 		if (atomic_load(&p->tx_seen) == head)

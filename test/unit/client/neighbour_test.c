@@ -32,7 +32,7 @@ rig_up(struct rig *r, uint32_t lcores)
 {
 	size_t i, len = LEAD + (2 * PAIRS + 1) * (size_t)BYTES;
 
-	/* as in memory/space_test.c */
+	/* as in memory/space_bed.c */
 	if (geteuid() != 0 && access("/dev/userfaultfd", R_OK | W_OK) != 0)
 		cr_skip("needs userfaultfd");
 	client_bed_up(&r->b, &(struct client_bed_config){.lcores = lcores, .forked = true});

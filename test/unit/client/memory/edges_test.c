@@ -18,7 +18,7 @@ static char why[KARST_CTL_WHY];
 static void
 need_migration(void)
 {
-	/* as in space_test.c */
+	/* as in space_bed.c */
 	if (geteuid() != 0 && access("/dev/userfaultfd", R_OK | W_OK) != 0)
 		cr_skip("needs userfaultfd");
 }

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * A program's memory in an engine of another process, moved by real queue pairs: the engine and
+ * one end of each connection are the test's, the memory is a child's (program.h).
+ */
+#ifndef SPACE_BED_H
+#define SPACE_BED_H
+
+#include <sys/types.h>
+
+#include "engine_bed.h"
+#include "karst_space.h"
+#include "program.h"
+
+#define SPACE_ALL   (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE)
+#define SPACE_LOCAL (16u << 20)
+
+/* One program, one engine, two connections. */
+struct rig {
+	struct engine_bed bed;
+	struct program prog;
+	struct karst_space *space;
+	struct karst_engine_qp *near[2], *far[2]; /* the program's memory is used by far[] */
+	uint8_t *local;                           /* ours */
+	uint32_t local_key;
+};
+
+struct region {
+	struct karst_space_region *r;
+	uint64_t addr, len;
+	uint32_t key;
+	uint64_t shared, migrated, copied;
+};
+
+/** What a program sends with HELLO. */
+void give_memory(struct karst_space *s, pid_t pid);
+void rig_up_as(struct rig *rig, uid_t uid);
+void rig_up(struct rig *rig);
+void rig_down(struct rig *rig);
+int map_pieces(struct rig *rig, uint64_t addr, uint64_t len, bool write, struct program_pieces *p,
+	struct region *out);
+/** What a session does for REG_MR; errors of the program's side are returned, too. */
+int region_make(
+	struct rig *rig, uint64_t addr, uint64_t len, bool write, uint64_t min, struct region *out);
+void region_drop(struct rig *rig, struct region *r);
+enum karst_wc_status wait_one(struct rig *rig);
+/** The peer's requests: @op between our local memory and the program's. */
+enum karst_wc_status remote_op(struct rig *rig, unsigned int pair, enum karst_wr_opcode op,
+	uint64_t local_off, uint64_t addr, uint32_t len, uint32_t key);
+/** The program's own requests: its memory is local to far[]. */
+enum karst_wc_status own_op(struct rig *rig, enum karst_wr_opcode op, uint64_t local_off,
+	uint64_t addr, uint32_t len, uint32_t key);
+void fill_local(struct rig *rig, uint64_t len, unsigned int seed);
+void expect_local(
+	const struct rig *rig, uint64_t from, uint64_t len, unsigned int seed, const char *what);
+/** Every way in and out, with the bytes around the region watched. */
+void exercise(struct rig *rig, const struct region *r, uint64_t edge);
+/** Tests of migration need userfaultfd, for accesses of the kernel as well. */
+bool can_migrate(void);
+
+#endif /* SPACE_BED_H */

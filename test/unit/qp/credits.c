@@ -9,7 +9,7 @@ static const uint32_t credits[31] = {0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64
 	384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768};
 
 static void
-ack(struct bed *b, uint32_t psn, uint32_t code, uint32_t msn)
+ack_credits(struct bed *b, uint32_t psn, uint32_t code, uint32_t msn)
 {
 	expect_taken(b, send_pkt(b, RC_ACK, psn, .aeth = code << 24 | msn));
 }
@@ -22,7 +22,7 @@ Test(credits, q9_limit)
 
 	post(b, SEND, 0, .len = 1);
 	expect_pkt(b, RC_SEND_ONLY, S(0));
-	ack(b, S(0), 3, 1);
+	ack_credits(b, S(0), 3, 1);
 	expect_wc(b, 0, SUCCESS);
 	for (i = 1; i <= 5; i++)
 		post(b, SEND, i, .len = 1);
@@ -30,10 +30,10 @@ Test(credits, q9_limit)
 	expect_pkt(b, RC_SEND_ONLY, S(2));
 	expect_pkt(b, RC_SEND_ONLY, S(3));
 	expect_none(b);
-	ack(b, S(1), 3, 2); /* one executed, one posted over there: one more may go */
+	ack_credits(b, S(1), 3, 2); /* one executed, one posted over there: one more may go */
 	expect_pkt(b, RC_SEND_ONLY, S(4));
 	expect_none(b);
-	ack(b, S(3), 0x1f, 4); /* no limit any more */
+	ack_credits(b, S(3), 0x1f, 4); /* no limit any more */
 	expect_pkt(b, RC_SEND_ONLY, S(5));
 	bed_forget(b);
 	bed_close(b);
@@ -46,12 +46,12 @@ Test(credits, q9_probe)
 
 	post(b, SEND, 1, .len = 1);
 	expect_pkt(b, RC_SEND_ONLY, S(0));
-	ack(b, S(0), 0, 1);
+	ack_credits(b, S(0), 0, 1);
 	post(b, SEND, 2, .len = 1);
 	post(b, SEND, 3, .len = 1);
 	expect_pkt(b, RC_SEND_ONLY, S(1));
 	expect_none(b);
-	ack(b, S(1), 0, 2);
+	ack_credits(b, S(1), 0, 2);
 	expect_pkt(b, RC_SEND_ONLY, S(2));
 	bed_forget(b);
 	bed_close(b);
@@ -64,7 +64,7 @@ Test(credits, q9_only_what_takes_a_receive)
 
 	post(b, SEND, 1, .len = 1);
 	expect_pkt(b, RC_SEND_ONLY, S(0));
-	ack(b, S(0), 0, 1);
+	ack_credits(b, S(0), 0, 1);
 	post(b, RDMA_WRITE, 2, .len = 1);
 	post(b, RDMA_READ, 3, .len = 1);
 	post(b, ATOMIC_FAA, 4);
@@ -88,7 +88,7 @@ Test(credits, q9_repeated_acknowledgement)
 	expect_pkt(b, RC_SEND_ONLY, S(0));
 	expect_pkt(b, RC_READ_REQUEST, S(1));
 	expect_pkt(b, RC_SEND_ONLY, S(2));
-	ack(b, S(0), 2, 1);
+	ack_credits(b, S(0), 2, 1);
 	post(b, SEND, 4, .len = 1);
 	expect_none(b);
 	expect_drop(b, GHOST_ACK, send_pkt(b, RC_ACK, S(0), .aeth = 0x04000001));
@@ -104,7 +104,7 @@ Test(credits, q9_with_responses)
 
 	post(b, SEND, 1, .len = 1);
 	expect_pkt(b, RC_SEND_ONLY, S(0));
-	ack(b, S(0), 0, 1);
+	ack_credits(b, S(0), 0, 1);
 	post(b, RDMA_READ, 2, .len = 1);
 	post(b, ATOMIC_FAA, 3);
 	post(b, RDMA_READ, 4, .len = 1);

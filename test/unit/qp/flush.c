@@ -4,12 +4,6 @@
 /* Error, drained and error-of-the-send-queue: what is flushed, drained, resumed, reset. */
 #include "harness.h"
 
-static void
-ack(struct bed *b, uint32_t psn, uint32_t msn)
-{
-	expect_taken(b, send_pkt(b, RC_ACK, psn, .aeth = 0x1f000000 | msn));
-}
-
 /* Both queues, started or not, in order; signalled or not. */
 Test(flush, order)
 {

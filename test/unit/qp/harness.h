@@ -42,8 +42,10 @@
 #define PEER_QPN  0x4711u
 #define FIRST_PSN 0xfffffdu
 #define MTU       256u
+#define GUARD     4096u
 #define US        1000ull
 #define MS        1000000ull
+#define RTO       (4096ull << 10) /* of setup_of() */
 
 #define R(n) karst_psn_add(b->rq_psn, (uint32_t)(n))
 #define S(n) karst_psn_add(b->sq_psn, (uint32_t)(n))
@@ -162,6 +164,37 @@ enum karst_drop bed_rx_frame(struct bed *b, const struct karst_frame *f);
  *  taken.  They are built and parsed once. */
 void bed_rx_many(struct bed *b, const struct karst_ib_hdrs *ib, uint32_t n);
 
+#define expect_drop(b, reason, call) cr_assert_eq((call), KARST_DROP_##reason, "%s", #call)
+#define expect_taken(b, call)        expect_drop(b, NONE, call)
+
+/** An ACK of the peer, and a NAK with one of KARST_NAK_*; @return why it was dropped. */
+static inline enum karst_drop
+send_ack(struct bed *b, uint32_t psn, uint32_t msn)
+{
+	return send_pkt(b, RC_ACK, psn, .aeth = (uint32_t)KARST_AETH_CREDIT_UNLIMITED << 24 | msn);
+}
+
+static inline enum karst_drop
+send_nak(struct bed *b, uint32_t psn, uint32_t code)
+{
+	return send_pkt(b, RC_ACK, psn, .aeth = ((uint32_t)KARST_AETH_NAK | code) << 24);
+}
+
+/** An ACK that is taken. */
+static inline void
+ack(struct bed *b, uint32_t psn, uint32_t msn)
+{
+	expect_taken(b, send_ack(b, psn, msn));
+}
+
+/** A WRITE Only to @off of buf, with AckReq. */
+static inline enum karst_drop
+send_write(struct bed *b, uint32_t psn, uint32_t off, uint32_t len)
+{
+	return send_pkt(b, RC_WRITE_ONLY, psn, .va = VA + off, .rkey = b->key, .dma_len = len,
+		.pay_len = (uint16_t)len, .ackreq = true);
+}
+
 /* --- what the core sends --- */
 
 const struct karst_pkt *expect_at(
@@ -187,6 +220,10 @@ void expect_mem_at(
 void expect_untouched_at(
 	const struct bed *b, const char *file, int line, uint32_t off, uint32_t len);
 #define expect_untouched(b, off, len) expect_untouched_at(b, __FILE__, __LINE__, off, len)
+
+/** Packets of a WRITE that was posted as the only request, from number @from of @packets on; the
+ *  first one has S(@first). */
+void expect_write(struct bed *b, uint32_t first, uint32_t from, uint32_t packets);
 
 /** Timers, transmission until nobody wants to, flush. */
 void turn(struct bed *b);
@@ -255,7 +292,9 @@ void bed_forget(struct bed *b);
 #define drops(b, reason) ((b)->core->counters.drop[KARST_DROP_##reason])
 #define count(b, ctr_)   ((b)->core->counters.ctr[KARST_CTR_##ctr_])
 
-#define expect_drop(b, reason, call) cr_assert_eq((call), KARST_DROP_##reason, "%s", #call)
-#define expect_taken(b, call)        expect_drop(b, NONE, call)
+/* --- between the files of the harness --- */
+
+/** Memory around buf is what it was. */
+void bed_check_guards(const struct bed *b);
 
 #endif /* QP_HARNESS_H */

@@ -4,14 +4,6 @@
 /* What the RC requester does when the clock has told it of a loss: when, and how much at a time. */
 #include "harness.h"
 
-#define RTO (4096ull << 10) /* setup_of() */
-
-static enum karst_drop
-ack(struct bed *b, uint32_t psn, uint32_t msn)
-{
-	return send_pkt(b, RC_ACK, psn, .aeth = 0x1f000000 | msn);
-}
-
 /* When a QP whose number follows from @seed has given up waiting for the @n-th time. */
 static uint64_t
 expiry_of(uint64_t seed, unsigned int n)
@@ -79,14 +71,14 @@ Test(rc_restart, q6_restarts_slowly)
 		cr_assert(p->flags & KARST_PKT_ACKREQ, "nobody will ever open the window");
 		expect_none(b);
 		from += window;
-		expect_taken(b, ack(b, S(from - 1), 0));
+		expect_taken(b, send_ack(b, S(from - 1), 0));
 		window *= 2;
 	}
 	/* 56 are acknowledged, and 44 left: all of them */
 	for (i = from; i < 100; i++)
 		expect_at(b, __FILE__, __LINE__,
 			i < 99 ? KARST_RC_WRITE_MIDDLE : KARST_RC_WRITE_LAST, S(i));
-	expect_taken(b, ack(b, S(99), 1));
+	expect_taken(b, send_ack(b, S(99), 1));
 	expect_wc(b, 1, SUCCESS);
 	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 1);
 	bed_close(b);
@@ -118,7 +110,7 @@ Test(rc_restart, q6_less_each_time)
 		expect_none(b);
 	}
 	/* all had arrived the first time: the window is open again, and the count as it was */
-	expect_taken(b, ack(b, S(8), 1));
+	expect_taken(b, send_ack(b, S(8), 1));
 	expect_wc(b, 1, SUCCESS);
 	bed_close(b);
 }
@@ -167,13 +159,13 @@ Test(rc_restart, q6_patience_ends_with_progress)
 	expect_pkt(b, RC_WRITE_FIRST, S(0));
 	expect_pkt(b, RC_WRITE_LAST, S(1));
 	began = b->core->now_ns;
-	expect_taken(b, ack(b, S(0), 0));
+	expect_taken(b, send_ack(b, S(0), 0));
 	while (count(b, LOCAL_ACK_TIMEOUT) < 2)
 		advance_time(b, RTO / 64);
 	cr_assert_geq(b->core->now_ns - began, RTO);
 	cr_assert_leq(b->core->now_ns - began, RTO + RTO / 8);
 	expect_pkt(b, RC_WRITE_LAST, S(1));
-	expect_taken(b, ack(b, S(1), 1));
+	expect_taken(b, send_ack(b, S(1), 1));
 	expect_wc(b, 1, SUCCESS);
 	bed_close(b);
 }
@@ -252,7 +244,7 @@ Test(rc_restart, q1_local_work_is_done_once)
 	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x60000000));
 	expect_pkt(b, RC_SEND_ONLY, S(0));
 	expect_pkt(b, RC_SEND_ONLY, S(1));
-	expect_taken(b, ack(b, S(1), 2));
+	expect_taken(b, send_ack(b, S(1), 2));
 	expect_wc(b, 1, SUCCESS);
 	expect_wc(b, 2, SUCCESS);
 	cr_assert_eq(b->wc.imm, key);

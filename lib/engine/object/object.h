@@ -25,18 +25,6 @@ void eng_cq_free_next(struct eng_cq *c);
 /* The lcore that @wanted means.  -EINVAL: there is none such. */
 int eng_choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lcore);
 
-struct eng_qp_report {
-	enum karst_qp_type type;
-	uint32_t lcore;
-	uint32_t pd;
-	uint32_t sq_seen, sq_done; /* karst_qp_send_queue() */
-	struct karst_core_qp_attr attr;
-	struct karst_qp_stats stats;
-};
-
-/* "RC" */
-const char *eng_qp_type_name(enum karst_qp_type type);
-
 /* The bell and the eventfd of its owner for lcore @lcore. */
 void eng_qp_set_doorbell(struct eng_qp *q, uint32_t lcore);
 
@@ -49,7 +37,31 @@ void eng_xrcd_put(struct karst_engine *e, struct karst_engine_xrcd *xrcd);
 /* On the lcore: @q is no handle of its QP any more.  false: it is the last. */
 bool eng_qp_part(struct eng_lcore *lc, struct eng_qp *q);
 
+/* --- qp_call.c --- */
+
+struct eng_qp_report {
+	enum karst_qp_type type;
+	uint32_t lcore;
+	uint32_t pd;
+	uint32_t sq_seen, sq_done; /* karst_qp_send_queue() */
+	struct karst_core_qp_attr attr;
+	struct karst_qp_stats stats;
+};
+
+/* "RC" */
+const char *eng_qp_type_name(enum karst_qp_type type);
+
 /* All about QP @qpn, as its lcore sees it between two turns.  -ENOENT, -EDEADLK */
 int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report);
+
+/* Bursts that one control call may send of what was posted before it. */
+#define ENG_SEND_FIRST 16u
+
+/* On the lcore: sends what was posted before a control call, which stops @q, in at most *bursts.
+ * true: something waits for memory that is copied. */
+bool eng_qp_send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts);
+/* Within a control call, whose lock is given away meanwhile: shall eng_qp_send_first() be tried
+ * again?  *until is 0 at first. */
+bool eng_qp_try_again(struct karst_engine *e, uint64_t *until);
 
 #endif /* ENGINE_OBJECT_H */

@@ -2,187 +2,34 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Queue pairs, as the program has them.  A QP is one allocation of each arena: its handle with
- * the karst_core_qp behind it, and its send queue with its receive queue behind it.  XRC targets
- * have no queues, and may have further handles (xrc.c), so there the karst_core_qp is by itself.
+ * Queue pairs as objects: created and destroyed.  A QP is one allocation of each arena: its handle
+ * with the karst_core_qp behind it, and its send queue with its receive queue behind it.  XRC
+ * targets have no queues, and may have further handles (xrc.c), so there the karst_core_qp is by
+ * itself.
  *
  * Everything here holds ctl_lock; what touches an lcore's state runs on that lcore (mailbox.c).
+ * Calls about a QP that exists are in qp_call.c.
  */
 #include "mcast.h"
 #include "object.h"
 #include "port.h"
-
-#include <time.h>
 
 /* QPs destroyed by one message to an lcore, and what it may take: it shall not hold up the others
  * for long. */
 #define DESTROY_AT_ONCE 8u
 #define DESTROY_NS      200000u
 
-/* Bursts that one control call may send of what was posted before it, and how long it may. */
-#define SEND_FIRST       16u
-#define SEND_FIRST_ON_NS 500000u
-/* How long it waits for memory that these are copied from. */
-#define SEND_FIRST_NS 100000000u
-
-struct qp_call {
+struct create_call {
 	struct eng_qp *q;
 	const struct karst_qp_init *init;
-	const struct karst_core_qp_attr *attr;
-	struct karst_core_qp_attr *out;
-	unsigned int mask;
-	bool last; /* do it now, whatever waits */
 };
 
 static int
 qp_create_on_lcore(struct eng_lcore *lc, void *arg)
 {
-	struct qp_call *call = arg;
+	struct create_call *call = arg;
 
 	return karst_qp_create(lc->core, call->q->core_mem, call->init, &call->q->qp);
-}
-
-/*
- * Sends what a program has posted, and what the responder owes, before a call that stops the QP.
- *
- * An lcore serves its mailbox before it looks at doorbells, and may have slept for a while.  So a
- * call could overtake a request that was posted well before it, or an answer that only waited for
- * its turn.  With an adapter neither happens, and there are programs that post a last message and
- * leave.  What cannot go now (window, credits, a full port) is lost, as with an adapter; the lcore
- * waits for nothing.  An lcore that nobody has sends nothing either.
- *
- * What is copied from the program's memory comes at the lcore's next safe point: then the caller
- * asks again, for a while, with nothing locked.
- *
- * @return true: something waits for that.
- */
-static bool
-send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
-{
-	uint64_t until = engine_now(lc->e) + SEND_FIRST_ON_NS;
-	struct karst_qp_stats before, after;
-
-	/* relaxed: only this thread itself stores its own name */
-	if (atomic_load_explicit(&lc->owner, memory_order_relaxed) != this_thread())
-		return false;
-	karst_core_doorbell(lc->core, karst_qp_num(q->qp));
-	karst_qp_stats(q->qp, &after);
-	while (*bursts > 0 && karst_qp_state(q->qp) != KARST_QPS_RESET) {
-		before = after;
-		--*bursts;
-		karst_core_pick_first(lc->core, q->qp);
-		eng_tx_poll(lc);
-		karst_qp_stats(q->qp, &after);
-		if (after.tx_packets == before.tx_packets || engine_now(lc->e) >= until)
-			break;
-	}
-	return karst_qp_fetching(q->qp);
-}
-
-/* Within a control call, whose lock is given away meanwhile: shall it be tried again?  *until is 0
- * at first. */
-static bool
-try_again(struct karst_engine *e, uint64_t *until)
-{
-	const struct timespec nap = {.tv_nsec = 50000};
-
-	if (*until == 0)
-		*until = engine_now(e) + SEND_FIRST_NS;
-	if (engine_now(e) >= *until)
-		return false;
-	eng_ctl_leave(e);
-	if (eng_poll_mine(e) == 0)
-		nanosleep(&nap, NULL);
-	/* not from inside of a callback: it was entered before */
-	return eng_ctl_enter(e) == 0;
-}
-
-/* A call about call->q that may have to wait for what was posted before it. */
-static int
-call_after_sends(struct karst_engine *e, struct qp_call *call, eng_fn fn)
-{
-	uint64_t until = 0;
-	int ret;
-
-	for (;;) {
-		ret = eng_mailbox_call(&e->lcore[call->q->pub.lcore], fn, call);
-		if (ret != -EAGAIN)
-			return ret;
-		call->last = !try_again(e, &until);
-	}
-}
-
-static int
-qp_send_on_lcore(struct eng_lcore *lc, void *arg)
-{
-	const struct qp_call *call = arg;
-	unsigned int bursts = SEND_FIRST;
-
-	return send_first(lc, call->q, &bursts) && !call->last ? -EAGAIN : 0;
-}
-
-/* In SQD a QP may get another path, but no other path MTU: what it has must fit. */
-static int
-check_moved(const struct eng_lcore *lc, const struct qp_call *call)
-{
-	const struct karst_engine_port_info *info =
-		&lc->e->port[eng_port_base(call->attr->path.port)].info;
-	struct karst_core_qp_attr is;
-
-	if ((call->mask & KARST_QP_AV) == 0 || (call->mask & KARST_QP_PATH_MTU) != 0)
-		return 0;
-	karst_qp_query(call->q->qp, &is);
-	if (is.path_mtu <= info->path_mtu)
-		return 0;
-	karst_log(KARST_LOG_ERR, "%s: QP %u has path MTU %u, but MTU %u of port %u carries %u",
-		lc->e->name, call->q->pub.num, 128u << is.path_mtu, info->mtu,
-		call->attr->path.port, 128u << info->path_mtu);
-	return -EINVAL;
-}
-
-static int
-qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
-{
-	struct qp_call *call = arg;
-	unsigned int bursts = SEND_FIRST;
-	int ret = check_moved(lc, call);
-
-	if (ret != 0)
-		return ret;
-
-	if ((call->mask & KARST_QP_STATE) != 0 &&
-		(call->attr->qp_state == KARST_QPS_ERR ||
-			call->attr->qp_state == KARST_QPS_RESET) &&
-		send_first(lc, call->q, &bursts) && !call->last)
-		return -EAGAIN;
-	return karst_qp_modify(lc->core, call->q->qp, call->attr, call->mask);
-}
-
-static int
-qp_query_on_lcore(struct eng_lcore *lc, void *arg)
-{
-	struct qp_call *call = arg;
-
-	karst_qp_query(call->q->qp, call->out);
-	return 0;
-}
-
-const char *
-eng_qp_type_name(enum karst_qp_type type)
-{
-	switch (type) {
-	case KARST_QPT_RC:
-		return "RC";
-	case KARST_QPT_UC:
-		return "UC";
-	case KARST_QPT_UD:
-		return "UD";
-	case KARST_QPT_XRC_SEND:
-		return "XRC_SEND";
-	case KARST_QPT_XRC_RECV:
-		return "XRC_RECV";
-	}
-	return "?";
 }
 
 /* What UD packets must fit into, whatever port they take. */
@@ -379,7 +226,7 @@ qp_create(
 	bool target = in->type == KARST_QPT_XRC_RECV;
 	uint32_t lcore, wanted = in->lcore, *home = NULL;
 	struct karst_qp_init init;
-	struct qp_call call = {.init = &init};
+	struct create_call call = {.init = &init};
 	int ret;
 
 	if ((in->type == KARST_QPT_XRC_RECV) != (in->xrcd != NULL))
@@ -435,93 +282,6 @@ karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_init
 	return ret;
 }
 
-/* What only the engine knows: its ports. */
-static int
-check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
-	const struct karst_core_qp_attr *attr, unsigned int mask)
-{
-	const struct karst_engine_port_info *info;
-
-	if ((mask & KARST_QP_PORT) && !eng_port_present(e, attr->port_num - 1u)) {
-		karst_log(KARST_LOG_ERR, "%s: port number %u, there are %u, from 1", e->name,
-			attr->port_num, e->nports);
-		return -EINVAL;
-	}
-	if ((mask & KARST_QP_AV) == 0)
-		return 0;
-	if (eng_port_check_path(e, qp->lcore, &attr->path) != 0)
-		return -EINVAL;
-	info = &e->port[eng_port_base(attr->path.port)].info;
-	if ((mask & KARST_QP_PATH_MTU) && attr->path_mtu > info->path_mtu) {
-		karst_log(KARST_LOG_ERR, "%s: path MTU %u, but MTU %u of port %u carries %u",
-			e->name, 128u << attr->path_mtu, info->mtu, attr->path.port,
-			128u << info->path_mtu);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-int
-karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
-	const struct karst_core_qp_attr *attr, unsigned int mask)
-{
-	struct qp_call call = {
-		.q = karst_container_of(qp, struct eng_qp, pub), .attr = attr, .mask = mask};
-	int ret = eng_ctl_enter(e);
-
-	if (ret != 0)
-		return ret;
-	ret = check_attr(e, qp, attr, mask);
-	if (ret == 0)
-		ret = call_after_sends(e, &call, qp_modify_on_lcore);
-	if (ret == 0 && (mask & KARST_QP_PORT) != 0)
-		eng_mcast_moved(e, call.q, attr->port_num);
-	eng_ctl_leave(e);
-	return ret;
-}
-
-/* Whether there are requests that are not complete, seen from any thread. */
-static bool
-has_posted(const struct eng_qp *q)
-{
-	const struct karst_wq_shared *sq = (const struct karst_wq_shared *)q->rings;
-
-	/* relaxed: what this program has posted before its call is there, by the call itself */
-	return sq != NULL &&
-		atomic_load_explicit(&sq->tail, memory_order_relaxed) !=
-		atomic_load_explicit(&sq->head, memory_order_relaxed);
-}
-
-int
-karst_engine_qp_send_posted(struct karst_engine *e, struct karst_engine_qp *qp)
-{
-	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub)};
-	int ret;
-
-	if (!has_posted(call.q))
-		return 0;
-	ret = eng_ctl_enter(e);
-	if (ret != 0)
-		return ret;
-	ret = call_after_sends(e, &call, qp_send_on_lcore);
-	eng_ctl_leave(e);
-	return ret;
-}
-
-int
-karst_engine_qp_query(
-	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_core_qp_attr *attr)
-{
-	struct qp_call call = {.q = karst_container_of(qp, struct eng_qp, pub), .out = attr};
-	int ret = eng_ctl_enter(e);
-
-	if (ret != 0)
-		return ret;
-	ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_query_on_lcore, &call);
-	eng_ctl_leave(e);
-	return ret;
-}
-
 /* QPs of one lcore, some of a program's. */
 struct destroy_call {
 	struct karst_engine_qp *const *qps;
@@ -535,7 +295,7 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct destroy_call *call = arg;
 	uint64_t until = engine_now(lc->e) + DESTROY_NS;
-	unsigned int bursts = SEND_FIRST;
+	unsigned int bursts = ENG_SEND_FIRST;
 	uint32_t i;
 
 	for (i = 0; i < call->n && (i == 0 || engine_now(lc->e) < until); i++) {
@@ -547,7 +307,7 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 			call->left &= ~(1u << i);
 			continue;
 		}
-		if (send_first(lc, q, &bursts) && !call->last)
+		if (eng_qp_send_first(lc, q, &bursts) && !call->last)
 			continue;
 		call->left &= ~(1u << i);
 		karst_qp_destroy(lc->core, q->qp);
@@ -596,7 +356,7 @@ destroy_some(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_
 			eng_mailbox_call(
 				&e->lcore[__builtin_ctzll(lcores)], qps_destroy_on_lcore, &call);
 		if (call.left != 0)
-			call.last = !try_again(e, &until);
+			call.last = !eng_qp_try_again(e, &until);
 	}
 	for (i = 0; i < n; i++)
 		qp_release(e, qps[i]);
@@ -620,41 +380,4 @@ int
 karst_engine_qp_destroy(struct karst_engine *e, struct karst_engine_qp *qp)
 {
 	return karst_engine_qp_destroy_many(e, &qp, 1);
-}
-
-struct find_call {
-	uint32_t qpn;
-	struct eng_qp_report *report;
-};
-
-static int
-find_on_lcore(struct eng_lcore *lc, void *arg)
-{
-	struct find_call *call = arg;
-	struct karst_core_qp *qp = karst_core_lookup(lc->core, call->qpn);
-
-	if (qp == NULL)
-		return -ENOENT;
-	call->report->type = karst_qp_type(qp);
-	call->report->lcore = lc->index;
-	call->report->pd = ((struct eng_qp *)karst_qp_user(qp))->pub.pd;
-	karst_qp_query(qp, &call->report->attr);
-	karst_qp_stats(qp, &call->report->stats);
-	karst_qp_send_queue(qp, &call->report->sq_seen, &call->report->sq_done);
-	return 0;
-}
-
-int
-eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report)
-{
-	struct find_call call = {.qpn = qpn, .report = report};
-	uint32_t lcore = qpn & ((1u << e->lcore_bits) - 1);
-	int ret = eng_ctl_enter(e);
-
-	if (ret != 0)
-		return ret;
-	ret = lcore < e->nlcores ? eng_mailbox_call(&e->lcore[lcore], find_on_lcore, &call)
-				 : -ENOENT;
-	eng_ctl_leave(e);
-	return ret;
 }

@@ -244,7 +244,7 @@ drop_all(void)
 		if (n > 0)
 			nanosleep(&pause, NULL);
 	}
-	karst_log(KARST_LOG_ERR, "thread %s does not give up its capabilities", last);
+	karst_log(KARST_LOG_ERR, "thread %s keeps its capabilities", last);
 	return -ETIMEDOUT;
 }
 

@@ -236,7 +236,7 @@ kd_eal_start(const struct kd_conf *c, struct kd_eal *eal)
 	add_logs(&a, c);
 	if (rte_eal_init(a.num, a.argv) >= 0)
 		return 0;
-	karst_log(KARST_LOG_ERR, "DPDK does not start: %s; its own words are above",
+	karst_log(KARST_LOG_ERR, "DPDK does not start: %s; its own messages are above",
 		rte_strerror(rte_errno));
 	return -EIO;
 }

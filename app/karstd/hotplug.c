@@ -84,8 +84,7 @@ kd_hotplug_begin(struct kd_hotplug *h, const char *name)
 	atomic_store_explicit(&h->asked, false, memory_order_relaxed);
 	h->away = false;
 	if (rte_dev_event_callback_register(h->name, on_device_event, h) != 0)
-		karst_log(KARST_LOG_WARNING, "%s: it is not noticed if this adapter is unplugged",
-			name);
+		karst_log(KARST_LOG_WARNING, "%s: unplugging of this adapter is not noticed", name);
 }
 
 void
@@ -112,7 +111,7 @@ kd_hotplug_let_go(struct kd_hotplug *h, bool failed)
 	kd_hotplug_end(h);
 	rc = rte_eal_hotplug_remove("pci", h->name);
 	if (rc != 0)
-		karst_log(KARST_LOG_WARNING, "%s: DPDK does not give the adapter up: %s", h->name,
+		karst_log(KARST_LOG_WARNING, "%s: DPDK cannot detach the adapter: %s", h->name,
 			rte_strerror(-rc));
 	h->away = true;
 	h->bar = KD_HOTPLUG_NONE;

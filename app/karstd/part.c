@@ -153,7 +153,8 @@ kd_part_ready(struct kd_part *p, const struct kd_conf *c)
 	fill_setup(&setup, c);
 	if (xdp_programs(&setup, fds) != 0) {
 		karst_log(KARST_LOG_WARNING,
-			"XDP programs stay attached when this daemon ends: it may not look at them");
+			"XDP programs stay attached when this daemon ends: it may not look at "
+			"them");
 		return 0;
 	}
 	rc = karst_ctl_send(p->fd, &msg, sizeof(msg), fds, setup.nxdp);
@@ -172,8 +173,9 @@ kd_part_lost(struct kd_part *p)
 {
 	if (!atomic_exchange(&p->gone, true))
 		karst_log(KARST_LOG_ERR,
-			"the privileged part has ended, which it should not: shared memory of other "
-			"users' programs is copied from now on, and XDP programs stay attached when "
+			"the privileged part has ended unexpectedly: shared memory of other "
+			"users' programs is copied from now on, and XDP programs stay attached "
+			"when "
 			"this daemon ends; start it again when that suits");
 }
 

@@ -113,7 +113,8 @@ admit(struct client *c, struct karst_session_limits *limits, char *why)
 			s->nclients);
 	else if (most != 0 && attached_of_user(s, c->peer.uid) >= most)
 		rc = karst_ctl_reason(why, -EUSERS,
-			"user %u has %u programs attached, which is all that [limits] clients allows",
+			"user %u has %u programs attached, which is all that [limits] clients "
+			"allows",
 			c->peer.uid, most);
 	/* looked at here, too, lest those who are refused take places meanwhile */
 	else if (!karst_session_admits(s->engine, c->peer.uid, l.share))
@@ -313,7 +314,7 @@ client_hear(struct client *c)
 	if (rc == 0)
 		server_serve(c);
 	else
-		karst_log(KARST_LOG_NOTICE, "a connection: who it is cannot be told: %s",
+		karst_log(KARST_LOG_NOTICE, "a connection whose process cannot be identified: %s",
 			strerror(-rc));
 }
 
@@ -525,7 +526,8 @@ kd_server_destroy(struct kd_server *s)
 	pthread_mutex_unlock(&s->lock);
 	if (n != 0) {
 		karst_log(KARST_LOG_WARNING,
-			"threads of %u programs wait for what these have sent, and are left behind",
+			"threads that serve %u programs still wait for requests, and are left "
+			"behind",
 			n);
 		return false;
 	}

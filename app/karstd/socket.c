@@ -139,7 +139,7 @@ remove_stale(const struct kd_socket *s, const struct sockaddr_un *at)
 		return errno == ENOENT ? KD_EXIT_OK : socket_failed("the socket", s->path);
 	if (!S_ISSOCK(st.st_mode)) {
 		karst_log(KARST_LOG_ERR,
-			"%s is there and no socket: remove it, or use another path (--socket)",
+			"%s exists and is not a socket: remove it, or use another path (--socket)",
 			s->path);
 		return KD_EXIT_FAILED;
 	}

@@ -17,7 +17,7 @@ srq_attach(struct karst_client *c, struct cli_srq *s, const struct karst_ctl_cre
 		r->max_sge > KARST_WQ_MAX_SGE || r->lcore >= c->pub.nlcores ||
 		r->stride != karst_wq_stride(false, r->max_sge, 0))
 		return cli_fail(-EPROTO,
-			"the engine made a shared receive queue of %u requests of %u pieces in %u "
+			"the engine made a shared receive queue of %u requests of %u SGEs in %u "
 			"bytes",
 			r->max_wr, r->max_sge, r->stride);
 	ret = cli_place(

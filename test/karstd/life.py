@@ -81,7 +81,7 @@ def sockets_of_others(tap, karstd, folder):
     with open(path, 'w', encoding='utf-8') as f:
         f.write('precious')
     d = Daemon(karstd, folder, LOOPBACK, name='file', path=path)
-    problems = d.refuses(1, path, 'no socket')
+    problems = d.refuses(1, path, 'not a socket')
     with open(path, encoding='utf-8') as f:
         if f.read() != 'precious':
             problems.append('the file has changed')

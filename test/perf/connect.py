@@ -115,7 +115,7 @@ def over_karstd(tap, karstd, folder):
                         'attached')
         # not as many queue pairs as the engine has, but more than half for each end
         run = tap.run(f'--op connect --json --connect {daemon.socket} --conns 400 --iters 400')
-        problems = [] if run.returncode == 1 and 'the lcore has 300' in run.stderr else [
+        problems = [] if run.returncode == 1 and 'limit of 300' in run.stderr else [
             f'exit status {run.returncode}', run.stderr]
         if not json.loads(run.stdout)['errors']:
             problems.append('no error is counted')

@@ -30,7 +30,7 @@ check_private(char *why, const struct karst_ctl_cm_param *p, uint32_t most)
 	if (p->private_data_len <= most)
 		return 0;
 	return karst_ctl_reason(
-		why, -EINVAL, "%u bytes of private data: up to %u here", p->private_data_len, most);
+		why, -EINVAL, "private_data_len %u exceeds %u", p->private_data_len, most);
 }
 
 static int
@@ -48,7 +48,7 @@ cm_fault(char *why, int ret, const char *what)
 {
 	if (ret == -ENOSPC)
 		return karst_ctl_reason(why, ret,
-			"%s: the engine has as many connections as it may (max_cm_ids)", what);
+			"%s: the engine's limit of connections is reached (max_cm_ids)", what);
 	return karst_ctl_reason(why, ret == -ENOENT || ret == -EMSGSIZE ? -EINVAL : ret,
 		"%s: the state of the connection, or a number in the parameters, does not allow it",
 		what);
@@ -160,7 +160,7 @@ eng_cm_reject(struct eng_cm *cm, char *why, struct cm_id *id, uint32_t reason,
 	if (id->state != CM_ID_CONNECT || (is_ud(id) && !id->passive))
 		return reason_state(why, id, "reject");
 	if (ret == 0 && reason > UINT16_MAX)
-		ret = karst_ctl_reason(why, -EINVAL, "reason %u: up to %u", reason, UINT16_MAX);
+		ret = karst_ctl_reason(why, -EINVAL, "reason %u exceeds %u", reason, UINT16_MAX);
 	if (ret != 0)
 		return ret;
 	param_of(id, p, &param);

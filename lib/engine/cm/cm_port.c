@@ -59,14 +59,15 @@ eng_cm_check_addr(char *why, const struct karst_ctl_cm_addr *a)
 {
 	if (a->family != AF_INET && a->family != AF_INET6)
 		return karst_ctl_reason(why, -EAFNOSUPPORT,
-			"address family %u: %u (IPv4) or %u (IPv6)", a->family, AF_INET, AF_INET6);
+			"address family %u: must be %u (IPv4) or %u (IPv6)", a->family, AF_INET,
+			AF_INET6);
 	if (eng_cm_is_scoped(a) && a->scope_id > KARST_ENGINE_MAX_PORTS)
-		return karst_ctl_reason(
-			why, -ENODEV, "link-local address of port %u: there is none", a->scope_id);
+		return karst_ctl_reason(why, -ENODEV,
+			"link-local address: port %u, its scope, does not exist", a->scope_id);
 	if ((a->family == AF_INET) != eng_ip_is4(a->ip) && !same_ip(a->ip, any6))
 		return karst_ctl_reason(why, -EINVAL,
-			"an IPv4 address is of family %u and written as ::ffff:a.b.c.d, an IPv6 "
-			"address of family %u",
+			"an IPv4 address must be of family %u and written as ::ffff:a.b.c.d, an "
+			"IPv6 address of family %u",
 			AF_INET, AF_INET6);
 	return 0;
 }

@@ -71,7 +71,8 @@ mcast_announce(struct karst_engine *e, uint8_t port, const struct eng_group_tabl
 	uint32_t i, k = 0;
 
 	if (ips == NULL) {
-		karst_log(KARST_LOG_WARNING, "%s: no memory to tell of multicast groups", e->name);
+		karst_log(KARST_LOG_WARNING, "%s: no memory for reports of multicast groups",
+			e->name);
 		return;
 	}
 	for (i = 0; i < t->ngroups; i++)
@@ -99,8 +100,8 @@ mcast_filter(struct karst_engine *e, uint8_t port, const struct eng_group_table 
 		p->promisc = rte_eth_promiscuous_enable(p->info.ethdev) == 0;
 		if (!p->promisc)
 			karst_log(KARST_LOG_NOTICE,
-				"%s: port %u (%s) cannot be told of multicast groups, and may not "
-				"receive them",
+				"%s: the multicast filter of port %u (%s) cannot be set: frames "
+				"to groups may not be received",
 				e->name, port, p->name);
 	} else if (n == 0 && p->promisc) {
 		p->promisc = rte_eth_promiscuous_disable(p->info.ethdev) != 0;

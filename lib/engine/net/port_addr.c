@@ -23,7 +23,8 @@ eng_port_addrs_fault(uint32_t n, const struct karst_engine_addr *addrs)
 		return "a port has 1 to 16 IP addresses";
 	for (i = 0; i < n; i++)
 		if (addrs[i].prefix > (eng_ip_is4(addrs[i].ip) ? 32 : 128))
-			return "the prefix of an address has at most 32 bits for IPv4, 128 for IPv6";
+			return "the prefix of an address has at most 32 bits for IPv4, 128 for "
+			       "IPv6";
 	return NULL;
 }
 
@@ -120,7 +121,7 @@ eng_port_check_path(const struct karst_engine *e, uint32_t lcore, const struct k
 
 	memcpy(src.ip, path->src_ip, sizeof(src.ip));
 	if (path->port >= ENG_TXQS || !eng_port_present(e, eng_port_base(path->port))) {
-		karst_log(KARST_LOG_ERR, "%s: path over port %u, which is not there", e->name,
+		karst_log(KARST_LOG_ERR, "%s: a path names port %u, which does not exist", e->name,
 			path->port);
 		return -EINVAL;
 	}

@@ -32,9 +32,8 @@ watch_port(struct eng_lcore *lc, int fd)
 	ret = eng_sleep_watch(lc, fd, false);
 	if (ret == 0)
 		return fd;
-	karst_log(KARST_LOG_WARNING,
-		"%s: lcore %u looks for frames instead of waiting for them: %s", lc->e->name,
-		lc->index, rte_strerror(-ret));
+	karst_log(KARST_LOG_WARNING, "%s: lcore %u polls instead of waiting for interrupts: %s",
+		lc->e->name, lc->index, rte_strerror(-ret));
 	return -1;
 }
 
@@ -185,7 +184,7 @@ eng_port_remove(struct karst_engine *e, uint8_t port)
 	struct eng_tap *tap = p->tap;
 
 	if (!eng_port_present(e, port)) {
-		karst_log(KARST_LOG_ERR, "%s: port %u is not there", e->name, port);
+		karst_log(KARST_LOG_ERR, "%s: port %u does not exist", e->name, port);
 		return -EINVAL;
 	}
 	atomic_store_explicit(&p->present, false, memory_order_relaxed);

@@ -116,7 +116,8 @@ check_moved(const struct eng_lcore *lc, const struct qp_call *call)
 	karst_qp_query(call->q->qp, &is);
 	if (is.path_mtu <= info->path_mtu)
 		return 0;
-	karst_log(KARST_LOG_ERR, "%s: QP %u has path MTU %u, but MTU %u of port %u carries %u",
+	karst_log(KARST_LOG_ERR,
+		"%s: QP %u has a path MTU of %u bytes: MTU %u of port %u carries at most %u",
 		lc->e->name, call->q->pub.num, 128u << is.path_mtu, info->mtu,
 		call->attr->path.port, 128u << info->path_mtu);
 	return -EINVAL;
@@ -157,7 +158,7 @@ check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
 	const struct karst_engine_port_info *info;
 
 	if ((mask & KARST_QP_PORT) && !eng_port_present(e, attr->port_num - 1u)) {
-		karst_log(KARST_LOG_ERR, "%s: port number %u, there are %u, from 1", e->name,
+		karst_log(KARST_LOG_ERR, "%s: port_num %u: must be 1 to %u", e->name,
 			attr->port_num, e->nports);
 		return -EINVAL;
 	}
@@ -167,9 +168,9 @@ check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
 		return -EINVAL;
 	info = &e->port[eng_port_base(attr->path.port)].info;
 	if ((mask & KARST_QP_PATH_MTU) && attr->path_mtu > info->path_mtu) {
-		karst_log(KARST_LOG_ERR, "%s: path MTU %u, but MTU %u of port %u carries %u",
-			e->name, 128u << attr->path_mtu, info->mtu, attr->path.port,
-			128u << info->path_mtu);
+		karst_log(KARST_LOG_ERR,
+			"%s: path_mtu of %u bytes: MTU %u of port %u carries at most %u", e->name,
+			128u << attr->path_mtu, info->mtu, attr->path.port, 128u << info->path_mtu);
 		return -EINVAL;
 	}
 	return 0;

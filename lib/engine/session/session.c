@@ -42,8 +42,9 @@ session_fail(struct karst_session *s)
 
 	s->failed = true;
 	karst_log(KARST_LOG_WARNING,
-		"%s: client %u (%s, process %d) has taken memory away under the engine", s->e->name,
-		s->info.client, s->info.program, (int)s->info.pid);
+		"%s: client %u (%s, process %d): memory that it registered has vanished; its "
+		"keys are revoked",
+		s->e->name, s->info.client, s->info.program, (int)s->info.pid);
 	eng_session_stop_qps(s);
 	eng_session_stop_srqs(s);
 	eng_stream_put(&s->async, &record, sizeof(record));
@@ -112,15 +113,14 @@ static int
 check_order(struct karst_session *s, uint32_t op, char *why)
 {
 	if (!s->greeted && op != KARST_CTL_HELLO)
-		return karst_ctl_reason(
-			why, -EPROTO, "%s before HELLO", karst_ctl_op_info(op)->name);
+		return karst_ctl_reason(why, -EPROTO, "%s: HELLO must be the first request",
+			karst_ctl_op_info(op)->name);
 	if (s->greeted && op == KARST_CTL_HELLO)
-		return karst_ctl_reason(why, -EPROTO, "a second HELLO");
+		return karst_ctl_reason(why, -EPROTO, "HELLO was already served");
 	look_for_failure(s);
 	if (s->failed)
 		return karst_ctl_reason(why, -EIO,
-			"this program has taken memory away that it had registered; all that is "
-			"left is to close");
+			"memory that this program registered has vanished; only closing is left");
 	return 0;
 }
 
@@ -223,12 +223,13 @@ eng_session_hello(struct karst_session *s, struct session_call *c)
 	int ret;
 
 	if (memchr(req->program, 0, sizeof(req->program)) == NULL)
-		return reason(c, -EINVAL, "program: a name of up to %zu bytes, and a 0 behind it",
+		return reason(c, -EINVAL,
+			"program: must be a name of at most %zu bytes, terminated by 0",
 			sizeof(req->program) - 1);
 	if (req->abi != KARST_RING_ABI)
 		return reason(c, -EPROTO,
-			"abi %u: the rings of this engine are of number %u; the program's libkarst "
-			"is of another version",
+			"abi %u: the rings of this engine have version %u; the program's "
+			"libkarst is of another version",
 			req->abi, KARST_RING_ABI);
 	ret = c->nfds != 0 && s->space != NULL ? karst_space_reach(s->space, c->fds[0], c->why) : 0;
 	if (ret == 0)

@@ -63,8 +63,8 @@ attr_check_port(const struct karst_session *s, struct session_call *c, const cha
 {
 	if (number >= 1 && karst_engine_port_info(s->e, (uint8_t)(number - 1), info) == 0)
 		return 0;
-	return reason(c, -EINVAL, "%s %u: there is no such port; they go from 1 to %u", member,
-		number, eng_session_nports(s->e));
+	return reason(c, -EINVAL, "%s %u: no such port; ports are 1 to %u", member, number,
+		eng_session_nports(s->e));
 }
 
 static bool
@@ -101,13 +101,13 @@ check_ah(const struct karst_session *s, struct session_call *c,
 	if (ret != 0)
 		return ret;
 	if (attr->sgid_index >= info->num_addrs)
-		return reason(c, -EINVAL, "sgid_index %u: port %u has %u GIDs, from 0 on",
+		return reason(c, -EINVAL, "sgid_index %u: port %u has %u GIDs, numbered from 0",
 			attr->sgid_index, attr->port_num, info->num_addrs);
 	if (attr->flow_label > FLOW_LABEL_MAX)
-		return reason(c, -EINVAL, "flow_label 0x%x: up to 0x%x", attr->flow_label,
+		return reason(c, -EINVAL, "flow_label 0x%x exceeds 0x%x", attr->flow_label,
 			FLOW_LABEL_MAX);
 	if (attr->sl > SL_MAX)
-		return reason(c, -EINVAL, "sl %u: up to %u", attr->sl, SL_MAX);
+		return reason(c, -EINVAL, "sl %u exceeds %u", attr->sl, SL_MAX);
 	memcpy(dst.ip, attr->dgid, sizeof(dst.ip));
 	return check_dgid(c, &dst, &info->addrs[attr->sgid_index]);
 }
@@ -175,7 +175,7 @@ eng_session_create_ah(struct karst_session *s, struct session_call *c)
 	if (ret != 0) {
 		free(ah);
 		return ret == -ENOSPC
-			? reason(c, ret, "address handle: the engine has %u, as many as it may",
+			? reason(c, ret, "address handle: the engine's limit of %u is reached",
 				  s->e->cfg.max_ahs)
 			: reason(c, ret, "address handle: %s", strerror(-ret));
 	}
@@ -204,7 +204,7 @@ eng_session_destroy_ah(struct karst_session *s, struct session_call *c)
 	int ret;
 
 	if (node == NULL)
-		return reason(c, -EINVAL, "ah 0x%x: this program has none such", req->ah);
+		return reason(c, -EINVAL, "ah 0x%x does not exist in this program", req->ah);
 	send_datagrams(s, karst_ah_pd(s->e->ahs, req->ah));
 	ret = karst_engine_ah_destroy(s->e, req->ah);
 	if (ret != 0)
@@ -261,10 +261,11 @@ check_numbers(const struct session_qp *qp, struct session_call *c,
 	for (i = 0; i < KARST_DIM(numbers); i++)
 		if ((mask & numbers[i].bit) != 0 &&
 			(numbers[i].value < numbers[i].least || numbers[i].value > numbers[i].most))
-			return reason(c, -EINVAL, "%s %u: %u to %u", numbers[i].name,
+			return reason(c, -EINVAL, "%s %u: must be %u to %u", numbers[i].name,
 				numbers[i].value, numbers[i].least, numbers[i].most);
 	if ((mask & KARST_QP_ACCESS_FLAGS) != 0 && (a->access_flags & ~(uint32_t)QP_ACCESS) != 0)
-		return reason(c, -EINVAL, "access_flags 0x%x: allowed are the bits 0x%x",
+		return reason(c, -EINVAL,
+			"access_flags 0x%x has bits that are not allowed; allowed are 0x%x",
 			a->access_flags, QP_ACCESS);
 	return 0;
 }
@@ -279,7 +280,7 @@ attr_check_transition(const struct session_qp *qp, struct session_call *c, uint3
 	char names[160];
 
 	if ((mask & KARST_QP_CUR_STATE) != 0 && a->cur_qp_state != from)
-		return reason(c, -EINVAL, "cur_qp_state %s: it is %s",
+		return reason(c, -EINVAL, "cur_qp_state is %s, but the queue pair is in %s",
 			qp_state_name(a->cur_qp_state), qp_state_name(from));
 	if (karst_qp_transition(qp->type, (enum karst_qp_state)from, (enum karst_qp_state)to,
 		    &required, &optional) != 0)
@@ -317,10 +318,11 @@ check_mask(struct session_call *c, unsigned int mask)
 	char names[64];
 
 	if ((mask & NEVER) != 0)
-		return reason(c, -EOPNOTSUPP, "%s: karst has no path migration and no resizing",
+		return reason(c, -EOPNOTSUPP, "%s: path migration and resizing are not supported",
 			names_of(mask & NEVER, names, sizeof(names)));
 	if ((mask & ~ALL_BITS) != 0)
-		return reason(c, -EINVAL, "mask 0x%x: known are the bits 0x%x", mask, ALL_BITS);
+		return reason(
+			c, -EINVAL, "mask 0x%x has unknown bits; known are 0x%x", mask, ALL_BITS);
 	return 0;
 }
 

@@ -63,8 +63,8 @@ static int
 reason_full(struct session_call *c, int ret, uint32_t max, const char *what, const char *limit)
 {
 	if (ret == -ENOSPC)
-		return reason(c, ret, "%s: this program has %u, as many as it may (%s)", what, max,
-			limit);
+		return reason(
+			c, ret, "%s: this program's limit of %u is reached (%s)", what, max, limit);
 	return reason(c, ret, "%s: the engine has no memory", what);
 }
 
@@ -95,7 +95,7 @@ eng_session_find(struct session_call *c, const struct handles *h, uint32_t handl
 	void *item = eng_handles_get(h, handle);
 
 	if (item == NULL)
-		reason(c, -EINVAL, "%s %u: this program has none such", what, handle);
+		reason(c, -EINVAL, "%s %u does not exist in this program", what, handle);
 	return item;
 }
 

@@ -20,7 +20,7 @@ find_id(struct karst_session *s, struct session_call *c, uint32_t handle)
 	/* one that waits with its request is not the program's yet */
 	if (id != NULL && (!id->passive || id->told))
 		return id;
-	reason(c, -EINVAL, "identifier %u: this program has none such", handle);
+	reason(c, -EINVAL, "identifier %u does not exist in this program", handle);
 	return NULL;
 }
 
@@ -142,7 +142,7 @@ eng_session_cm_get_event(struct karst_session *s, struct session_call *c)
 		rsp->emptied = emptied;
 		ret = 0;
 	} else if (ch != NULL) {
-		ret = reason(c, -EAGAIN, "channel %u: there is no event", req->channel);
+		ret = reason(c, -EAGAIN, "channel %u has no event", req->channel);
 	}
 	eng_cm_leave(cm);
 	free(ev);
@@ -158,7 +158,7 @@ cm_check_kind(struct session_call *c, const struct karst_ctl_cm_create_id_req *r
 
 	if (!ud && req->port_space != KARST_RDMACM_PS_TCP)
 		return reason(c, -EPROTONOSUPPORT,
-			"port space 0x%04x: 0x%04x (TCP) or 0x%04x (UDP)", req->port_space,
+			"port space 0x%04x: must be 0x%04x (TCP) or 0x%04x (UDP)", req->port_space,
 			KARST_RDMACM_PS_TCP, KARST_RDMACM_PS_UDP);
 	switch (req->qp_type) {
 	case KARST_QPT_RC:
@@ -175,8 +175,8 @@ cm_check_kind(struct session_call *c, const struct karst_ctl_cm_create_id_req *r
 	default:
 		break;
 	}
-	return reason(c, -EINVAL, "qp_type %u: RC, UC or XRC with the port space TCP, UD with UDP",
-		req->qp_type);
+	return reason(c, -EINVAL,
+		"qp_type %u: must be RC, UC or XRC with port space TCP, UD with UDP", req->qp_type);
 }
 
 int
@@ -195,8 +195,8 @@ eng_session_cm_create_id(struct karst_session *s, struct session_call *c)
 			eng_session_reason_share(s, c, ENG_SHARE_CM_IDS);
 		else if (ret != 0)
 			reason(c, ret,
-				"identifiers: the engine has no memory, or this program %u, as many "
-				"as it may (max_cm_ids)",
+				"identifiers: the engine has no memory, or this program's limit "
+				"of %u is reached (max_cm_ids)",
 				s->cm.ids.used);
 	}
 	if (ret == 0) {
@@ -282,7 +282,8 @@ join_mcast(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	if (ev == NULL) {
 		if (ret == 0) {
 			eng_handles_del(&id->client->groups, g->handle);
-			ret = reason(c, -ENOSPC, "identifier %u: too many events wait", id->handle);
+			ret = reason(c, -ENOSPC, "identifier %u has too many outstanding events",
+				id->handle);
 		}
 		free(g);
 		return ret;

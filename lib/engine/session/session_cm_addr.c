@@ -56,7 +56,7 @@ bind_to(struct eng_cm *cm, struct session_call *c, struct cm_id *id,
 	int ret;
 
 	if (src.port_number != 0 && src.port_number < PRIVILEGED_END && id->client->uid != 0)
-		return reason(c, -EACCES, "port number %u: those below %u are root's",
+		return reason(c, -EACCES, "port number %u: numbers below %u are reserved for root",
 			src.port_number, PRIVILEGED_END);
 	ret = any ? 0 : eng_cm_find_own(cm->e, &src, &port, &index);
 	if (ret != 0)
@@ -121,12 +121,12 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 	if (!id->has_port) {
 		ret = eng_cm_choose_port(cm->e, &dst, &port, &index, src.ip);
 		if (ret != 0)
-			return reason(c, ret, "no port of the engine leads to %s",
+			return reason(c, ret, "no port of the engine has a route to %s",
 				eng_ip_text(dst.ip, text));
 		src.family = dst.family;
 	} else if (dst.scope_id != 0 && dst.scope_id != port + 1u) {
 		return reason(c, -EINVAL,
-			"%s is to be reached from port %u, and the identifier is on %u",
+			"the route to %s is on port %u, but the identifier is bound to port %u",
 			eng_ip_text(dst.ip, text), dst.scope_id, port + 1u);
 	}
 	eng_cm_set_scope(&src, port);
@@ -145,7 +145,7 @@ set_out(struct eng_cm *cm, struct session_call *c, struct cm_id *id, uint32_t ti
 	if (ret == 0)
 		return 0;
 	id->state = before;
-	return reason(c, ret, "the engine looks for too many peers at a time");
+	return reason(c, ret, "too many path resolutions are outstanding in the engine");
 }
 
 static int
@@ -258,8 +258,8 @@ listen_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 			number_fault(c, ret, &id->src);
 		else
 			reason(c, ret,
-				"listen: the engine has as many connections as it may "
-				"(max_cm_ids), or no memory");
+				"listen: the engine's limit of connections (max_cm_ids) is "
+				"reached, or it has no memory");
 		if (!bound)
 			id_unbind(cm, id);
 		return ret;
@@ -322,7 +322,7 @@ set_option(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	switch (req->option) {
 	case OPTION_TOS:
 		if (v > UINT8_MAX)
-			return reason(c, -EINVAL, "type of service %u: up to 255", v);
+			return reason(c, -EINVAL, "type of service %u exceeds 255", v);
 		id->tos = (uint8_t)v;
 		id->tos_set = true;
 		return 0;
@@ -339,13 +339,14 @@ set_option(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 		return 0;
 	case OPTION_ACK_TIMEOUT:
 		if (v > MAX_ACK_TIMEOUT || (id->qp_type != KARST_QPT_RC && !eng_cm_is_xrc(id)))
-			return reason(c, -EINVAL, "ACK timeout %u: up to %u, and RC or XRC", v,
-				MAX_ACK_TIMEOUT);
+			return reason(c, -EINVAL,
+				"ACK timeout %u: must be at most %u, on an identifier of RC or XRC",
+				v, MAX_ACK_TIMEOUT);
 		id->timeout = (uint8_t)v;
 		id->timeout_set = true;
 		return 0;
 	default:
-		return reason(c, -ENOSYS, "option %u: there is none such", req->option);
+		return reason(c, -ENOSYS, "option %u is unknown", req->option);
 	}
 }
 

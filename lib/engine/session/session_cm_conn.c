@@ -35,7 +35,7 @@ accept_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	int ret;
 
 	if ((req->flags & ~KARST_CTL_CM_ACCEPT_PARAM) != 0)
-		return reason(c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags,
+		return reason(c, -EINVAL, "flags 0x%x has unknown bits; known are 0x%x", req->flags,
 			KARST_CTL_CM_ACCEPT_PARAM);
 	ret = eng_cm_accept(cm, c->why, id, with ? &req->param : NULL);
 	if (ret == 0 && id->passive) {
@@ -89,8 +89,8 @@ notify_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	const struct karst_ctl_cm_notify_req *req = c->body;
 
 	if (req->event != KARST_EVENT_COMM_EST)
-		return reason(c, -EINVAL, "notify: event %u: %u (COMM_EST) and no other",
-			req->event, KARST_EVENT_COMM_EST);
+		return reason(c, -EINVAL, "notify: event %u: must be %u (COMM_EST)", req->event,
+			KARST_EVENT_COMM_EST);
 	return eng_cm_established(cm, c->why, id);
 }
 
@@ -171,7 +171,8 @@ init_qp_attr(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	}
 	if ((req->state != KARST_QPS_RTR && req->state != KARST_QPS_RTS) ||
 		id->qp_type == KARST_QPT_UD)
-		return reason(c, -EINVAL, "init_qp_attr: state %u: INIT, and if not UD RTR and RTS",
+		return reason(c, -EINVAL,
+			"init_qp_attr: state %u: must be INIT, RTR or RTS, for UD INIT",
 			req->state);
 	if (!id->has_remote)
 		return eng_cm_state_fault(

@@ -28,8 +28,8 @@ find_port(const struct karst_session *s, struct session_call *c, uint32_t number
 	struct karst_engine_port_info *info)
 {
 	if (number < 1 || number > eng_session_nports(s->e))
-		return reason(c, -EINVAL, "port %u: there is none such; they go from 1 to %u",
-			number, eng_session_nports(s->e));
+		return reason(c, -EINVAL, "port %u: no such port; ports are 1 to %u", number,
+			eng_session_nports(s->e));
 	if (karst_engine_port_info(s->e, (uint8_t)(number - 1), info) != 0)
 		*info = (struct karst_engine_port_info){.path_mtu = 1};
 	return 0;
@@ -143,7 +143,7 @@ eng_session_get_chunk(struct karst_session *s, struct session_call *c)
 	int fd;
 
 	if (karst_engine_owner_chunk(s->owner, req->chunk, &fd, &rsp->bytes) != 0)
-		return reason(c, -EINVAL, "chunk %u: this program's ring memory has none such",
+		return reason(c, -EINVAL, "chunk %u does not exist in this program's ring memory",
 			req->chunk);
 	return eng_session_give_fd(c, fd);
 }
@@ -166,7 +166,7 @@ eng_session_alloc_pd(struct karst_session *s, struct session_call *c)
 	if (ret != 0) {
 		eng_handles_del(&s->pds, pd->handle);
 		free(pd);
-		return reason(c, ret, "protection domain: the engine has %u, as many as it may",
+		return reason(c, ret, "protection domain: the engine's limit of %u is reached",
 			s->e->cfg.max_pds);
 	}
 	rsp->pd = pd->handle;

@@ -33,7 +33,8 @@ static int
 mr_check_access(struct session_call *c, uint32_t access)
 {
 	if ((access & ~(uint32_t)KNOWN) != 0)
-		return reason(c, -EINVAL, "access 0x%x: known are the bits 0x%x", access, KNOWN);
+		return reason(
+			c, -EINVAL, "access 0x%x has unknown bits; known are 0x%x", access, KNOWN);
 	if ((access & (KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_ATOMIC)) != 0 &&
 		(access & KARST_ACCESS_LOCAL_WRITE) == 0)
 		return reason(c, -EINVAL,
@@ -110,8 +111,8 @@ map_range(const struct karst_session *s, struct session_call *c, const struct ra
 	*m = (struct mapping){.host = (void *)(uintptr_t)r->addr, .shared = r->len};
 	if (s->space == NULL && r->npieces > 0 && r->piece[0].flags & KARST_CTL_PIECE_ON_DEMAND)
 		return reason(c, -EOPNOTSUPP,
-			"memory on demand: not in a program that has its engine in itself, which "
-			"a hole in that memory would end");
+			"memory on demand is not supported with an embedded engine: a hole in "
+			"that memory would end the program");
 	if (s->space == NULL)
 		return 0;
 	m->maps = maps_of(r);
@@ -271,23 +272,24 @@ check_rereg(const struct karst_session *s, struct session_call *c, const struct 
 	int ret;
 
 	if (req->what == 0 || (req->what & ~(uint32_t)REREG_KNOWN) != 0)
-		return reason(
-			c, -EINVAL, "what 0x%x: some of the bits 0x%x", req->what, REREG_KNOWN);
+		return reason(c, -EINVAL, "what 0x%x: must be some of the bits 0x%x", req->what,
+			REREG_KNOWN);
 	ret = mr_check_access(c, access);
 	if (ret != 0 || (req->what & KARST_REREG_TRANSLATION) != 0)
 		return ret != 0 ? ret : check_translation(s, c, &r, access, mr->len);
 	if (req->npieces != 0 || c->nfds != 0)
-		return reason(c, -EINVAL, "npieces %u, nfds %u: without a new translation none",
-			req->npieces, c->nfds);
+		return reason(c, -EINVAL,
+			"npieces %u, nfds %u: must be 0 without a new translation", req->npieces,
+			c->nfds);
 	if ((mr->access & ~access & KARST_ACCESS_ZERO_BASED) != 0)
 		return reason(c, -EINVAL,
-			"access 0x%x: a zero-based region that shall not be one any more needs a "
-			"new translation",
+			"access 0x%x: the region is zero-based, which only a new translation can "
+			"change",
 			access);
 	if ((access & WRITES) != 0 && !mr->writable)
 		return reason(c, -EINVAL,
-			"access 0x%x: the region was registered without a right to write, so to "
-			"write there needs a new translation",
+			"access 0x%x: the region was registered without write access, which only "
+			"a new translation can give it",
 			access);
 	return 0;
 }
@@ -346,8 +348,9 @@ move_mr(struct karst_session *s, struct session_call *c, struct session_mr *mr,
 	if (s->space == NULL || req->what != KARST_CTL_REREG_PIECES || req->pd != 0 ||
 		req->access != 0 || req->iova != 0 || req->addr != mr->addr || req->len != mr->len)
 		return reason(c, -EINVAL,
-			"what 0x%x, pd %u, access 0x%x, iova, addr and len: only the pieces of "
-			"key 0x%x, which begins at 0x%llx and has %llu bytes, can be others",
+			"what 0x%x, pd %u, access 0x%x, iova, addr and len: must leave key 0x%x "
+			"as it is, which begins at 0x%llx and has %llu bytes; only its pieces "
+			"can change",
 			req->what, req->pd, req->access, mr->key, (unsigned long long)mr->addr,
 			(unsigned long long)mr->len);
 	ret = map_range(s, c, &r, mr->writable, &m);
@@ -423,7 +426,7 @@ eng_session_alloc_mw(struct karst_session *s, struct session_call *c)
 	if (pd == NULL)
 		return -EINVAL;
 	if (req->type != 1 && req->type != 2)
-		return reason(c, -EINVAL, "type %u: 1 or 2", req->type);
+		return reason(c, -EINVAL, "type %u: must be 1 or 2", req->type);
 	ret = eng_session_key_reserve(c, &s->mws, "memory windows", "max_mws");
 	if (ret != 0)
 		return ret;

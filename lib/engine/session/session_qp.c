@@ -14,7 +14,7 @@
 static int
 check_most(struct session_call *c, const char *name, uint32_t value, uint32_t most)
 {
-	return value <= most ? 0 : reason(c, -EINVAL, "%s %u: up to %u", name, value, most);
+	return value <= most ? 0 : reason(c, -EINVAL, "%s %u exceeds %u", name, value, most);
 }
 
 static int
@@ -48,7 +48,7 @@ check_type(struct session_call *c, uint32_t type)
 	if ((type >= KARST_QPT_RC && type <= KARST_QPT_UD) || type_is_xrc(type))
 		return 0;
 	return reason(c, -EINVAL,
-		"type %u: %u (RC), %u (UC), %u (UD), %u (XRC_SEND) or %u (XRC_RECV)", type,
+		"type %u: must be %u (RC), %u (UC), %u (UD), %u (XRC_SEND) or %u (XRC_RECV)", type,
 		KARST_QPT_RC, KARST_QPT_UC, KARST_QPT_UD, KARST_QPT_XRC_SEND, KARST_QPT_XRC_RECV);
 }
 
@@ -81,7 +81,7 @@ check_absent(struct session_call *c, const struct karst_ctl_create_qp_req *req)
 							   : members[i].of_others;
 
 		if (!has && members[i].value != 0)
-			return reason(c, -EINVAL, "%s %u: 0 for a queue pair of type %s",
+			return reason(c, -EINVAL, "%s %u: must be 0 for a queue pair of type %s",
 				members[i].name, members[i].value,
 				eng_qp_type_name((enum karst_qp_type)req->type));
 	}
@@ -93,13 +93,14 @@ check_create(const struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_create_qp_req *req, const uint32_t *home)
 {
 	if ((req->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
-		return reason(
-			c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags, KNOWN_FLAGS);
+		return reason(c, -EINVAL, "flags 0x%x has unknown bits; known are 0x%x", req->flags,
+			KNOWN_FLAGS);
 	if (req->lcore != KARST_ENGINE_ANY_LCORE && req->lcore >= s->e->nlcores)
-		return reason(c, -EINVAL, "lcore %u: the engine has %u, from 0 on; %u for any",
+		return reason(c, -EINVAL,
+			"lcore %u: the engine has %u lcores, numbered from 0; %u means any",
 			req->lcore, s->e->nlcores, KARST_ENGINE_ANY_LCORE);
 	if (home != NULL && req->lcore != KARST_ENGINE_ANY_LCORE && req->lcore != *home)
-		return reason(c, -EINVAL, "lcore %u: that of the %s, %u", req->lcore,
+		return reason(c, -EINVAL, "lcore %u: must be that of the %s, %u", req->lcore,
 			req->srq != 0 ? "shared receive queue" : "XRC domain", *home);
 	return check_sizes(c, req);
 }
@@ -110,7 +111,7 @@ static int
 create_fault(const struct karst_session *s, struct session_call *c, int ret)
 {
 	if (ret == -ENOSPC)
-		return reason(c, ret, "queue pair: the lcore has %u, as many as it may",
+		return reason(c, ret, "queue pair: the lcore's limit of %u is reached",
 			s->e->cfg.max_qps);
 	if (ret == -ENOMEM && eng_session_ring_fault(s, c))
 		return ret;
@@ -188,7 +189,8 @@ find_all(struct karst_session *s, struct session_call *c, const struct karst_ctl
 		return -EINVAL;
 	if (srq->xrcd != NULL)
 		return reason(c, -EINVAL,
-			"srq %u: of type XRC, which serves the XRC_RECV queue pairs of its domain",
+			"srq %u is of type XRC, which serves only XRC_RECV queue pairs of its "
+			"domain",
 			req->srq);
 	init->srq = srq->srq;
 	return 0;
@@ -297,25 +299,25 @@ mcast_fault(const struct karst_session *s, struct session_call *c, int ret,
 	const struct session_qp *qp, uint32_t handle)
 {
 	if (ret == -EINVAL && qp->type != KARST_QPT_UD)
-		return reason(
-			c, ret, "qp %u: UD queue pairs alone can be in a multicast group", handle);
+		return reason(c, ret,
+			"qp %u: only UD queue pairs can be attached to a multicast group", handle);
 	if (ret == -EINVAL)
 		return reason(c, ret,
 			"gid: a multicast group is an IPv4 address from 224.0.0.0 to "
 			"239.255.255.255, as ::ffff:a.b.c.d, or an IPv6 address of ff00::/8");
 	if (ret == -EDQUOT)
 		return reason(c, -ENOSPC,
-			"multicast attachments: this program has %u, as many as it may (max_mcasts)",
+			"multicast attachments: this program's limit of %u is reached (max_mcasts)",
 			s->limits.max_mcasts);
 	if (ret == -ENOSPC && eng_session_share_fault(s, c, ENG_SHARE_MCASTS, 1))
 		return ret;
 	if (ret == -ENOSPC)
 		return reason(c, ret,
-			"multicast attachments: the engine has %u, as many as it may (max_mcasts)",
+			"multicast attachments: the engine's limit of %u is reached (max_mcasts)",
 			s->e->cfg.max_mcasts);
 	if (ret == -EUSERS)
 		return reason(c, -ENOSPC,
-			"gid: %u queue pairs are in this group, as many as may be",
+			"gid: the limit of %u queue pairs in one group is reached",
 			KARST_ENGINE_GROUP_QPS);
 	return reason(c, ret, "multicast attachment: %s", strerror(-ret));
 }
@@ -343,7 +345,7 @@ eng_session_detach_mcast(struct karst_session *s, struct session_call *c)
 	if (qp == NULL)
 		return -EINVAL;
 	ret = karst_engine_qp_detach_mcast(s->e, qp->qp, req->gid);
-	return ret == 0 ? 0 : reason(c, ret, "qp %u: it is not attached to this group", req->qp);
+	return ret == 0 ? 0 : reason(c, ret, "qp %u is not attached to this group", req->qp);
 }
 
 void

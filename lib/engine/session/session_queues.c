@@ -80,8 +80,8 @@ srq_fault(const struct karst_session *s, struct session_call *c, int ret, uint32
 {
 	if (ret == -ENOSPC)
 		return reason(c, ret,
-			"XRC shared receive queue: the lcore of its domain has %u, as many as it "
-			"may",
+			"XRC shared receive queue: the limit of %u on the lcore of its domain is "
+			"reached",
 			s->e->cfg.max_xrc_srqs);
 	return cq_fault(s, c, ret, max_wr);
 }
@@ -161,8 +161,8 @@ check_entries(const struct karst_session *s, struct session_call *c, uint32_t en
 	uint32_t max = eng_session_max_cqe(s);
 
 	if (entries == 0 || entries > max)
-		return reason(c, -EINVAL, "entries %u: 1 to %u (of max_ring_bytes, %llu)", entries,
-			max, (unsigned long long)s->limits.max_ring_bytes);
+		return reason(c, -EINVAL, "entries %u: must be 1 to %u (max_ring_bytes is %llu)",
+			entries, max, (unsigned long long)s->limits.max_ring_bytes);
 	return 0;
 }
 
@@ -171,10 +171,10 @@ check_cq(const struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_create_cq_req *req)
 {
 	if (req->comp_vector >= s->e->nlcores)
-		return reason(
-			c, -EINVAL, "comp_vector %u: 0 to %u", req->comp_vector, s->e->nlcores - 1);
+		return reason(c, -EINVAL, "comp_vector %u: must be 0 to %u", req->comp_vector,
+			s->e->nlcores - 1);
 	if ((req->flags & ~(uint32_t)KARST_CQ_TIMESTAMPS) != 0)
-		return reason(c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags,
+		return reason(c, -EINVAL, "flags 0x%x has unknown bits; known are 0x%x", req->flags,
 			KARST_CQ_TIMESTAMPS);
 	return check_entries(s, c, req->entries);
 }
@@ -272,9 +272,9 @@ eng_session_switch_cq(struct karst_session *s, struct session_call *c)
 		return reason(c, -EINVAL,
 			"cq %u: more completions wait to be polled than the new size has room for",
 			req->cq);
-	return ret == 0
-		? 0
-		: reason(c, ret, "cq %u: RESIZE_CQ comes first, and makes the lanes", req->cq);
+	return ret == 0 ? 0
+			: reason(c, ret, "cq %u: RESIZE_CQ, which makes the lanes, must come first",
+				  req->cq);
 }
 
 int
@@ -297,7 +297,7 @@ eng_session_raise_cq(struct karst_session *s, struct session_call *c)
 	if (cq == NULL)
 		return -EINVAL;
 	if (cq->channel == NULL)
-		return reason(c, -EINVAL, "cq %u: it has no channel", req->cq);
+		return reason(c, -EINVAL, "cq %u has no channel", req->cq);
 	/* relaxed: an lcore that is about to raise it takes the flag, or we do */
 	if (atomic_exchange_explicit(&cq->cq->sh->armed, 0, memory_order_relaxed) != 0)
 		eng_stream_put(&cq->channel->stream, &cq->cookie, sizeof(cq->cookie));
@@ -339,17 +339,19 @@ static int
 check_srq(struct session_call *c, const struct karst_ctl_create_srq_req *req)
 {
 	if (req->max_wr == 0 || req->max_wr > KARST_WQ_MAX_SLOTS)
-		return reason(c, -EINVAL, "max_wr %u: 1 to %u", req->max_wr, KARST_WQ_MAX_SLOTS);
+		return reason(
+			c, -EINVAL, "max_wr %u: must be 1 to %u", req->max_wr, KARST_WQ_MAX_SLOTS);
 	if (req->max_sge > KARST_WQ_MAX_SGE)
-		return reason(c, -EINVAL, "max_sge %u: up to %u", req->max_sge, KARST_WQ_MAX_SGE);
+		return reason(c, -EINVAL, "max_sge %u exceeds %u", req->max_sge, KARST_WQ_MAX_SGE);
 	if (req->limit > req->max_wr)
-		return reason(c, -EINVAL, "limit %u: up to max_wr, %u", req->limit, req->max_wr);
+		return reason(c, -EINVAL, "limit %u exceeds max_wr %u", req->limit, req->max_wr);
 	if (req->type != KARST_SRQT_BASIC && req->type != KARST_SRQT_XRC)
-		return reason(c, -EINVAL, "type %u: %u (basic) or %u (XRC)", req->type,
+		return reason(c, -EINVAL, "type %u: must be %u (basic) or %u (XRC)", req->type,
 			KARST_SRQT_BASIC, KARST_SRQT_XRC);
 	if (req->type == KARST_SRQT_BASIC && (req->xrcd != 0 || req->cq != 0))
 		return reason(c, -EINVAL,
-			"xrcd %u, cq %u: both are 0 but for shared receive queues of type %u (XRC)",
+			"xrcd %u, cq %u: must both be 0, except for shared receive queues of "
+			"type %u (XRC)",
 			req->xrcd, req->cq, KARST_SRQT_XRC);
 	return 0;
 }
@@ -450,7 +452,7 @@ eng_session_modify_srq(struct karst_session *s, struct session_call *c)
 	ret = karst_engine_srq_set_limit(s->e, q->srq, req->limit);
 	if (ret != 0)
 		return reason(
-			c, ret, "limit %u: up to max_wr, %u", req->limit, q->srq->rq.mask + 1);
+			c, ret, "limit %u exceeds max_wr %u", req->limit, q->srq->rq.mask + 1);
 	return 0;
 }
 

@@ -39,8 +39,8 @@ xrcd_pin(const struct karst_session *s, struct session_call *c, struct karst_eng
 
 	if (mode == -1 || (mode & O_PATH) != 0)
 		return reason(c, -EBADF,
-			"the file of an XRC domain: a descriptor of O_PATH does not show that the "
-			"program may read it");
+			"the file of an XRC domain: a descriptor opened with O_PATH does not "
+			"show that the program may read it");
 	if ((mode & O_ACCMODE) != O_RDONLY && (mode & O_ACCMODE) != O_RDWR)
 		return reason(c, -EACCES,
 			"the file of an XRC domain: the descriptor is not open for reading");
@@ -66,10 +66,9 @@ open_fault(struct session_call *c, int ret)
 {
 	switch (ret) {
 	case -ENOENT:
-		return reason(
-			c, ret, "nobody has an XRC domain of this file, and flags lack CREATE");
+		return reason(c, ret, "no XRC domain exists for this file, and flags lack CREATE");
 	case -EEXIST:
-		return reason(c, ret, "there is an XRC domain of this file, and flags have EXCL");
+		return reason(c, ret, "an XRC domain exists for this file, and flags have EXCL");
 	default:
 		return reason(c, ret, "XRC domain: %s", strerror(-ret));
 	}
@@ -97,8 +96,8 @@ eng_session_open_xrcd(struct karst_session *s, struct session_call *c)
 	int ret;
 
 	if ((req->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
-		return reason(
-			c, -EINVAL, "flags 0x%x: known are the bits 0x%x", req->flags, KNOWN_FLAGS);
+		return reason(c, -EINVAL, "flags 0x%x has unknown bits; known are 0x%x", req->flags,
+			KNOWN_FLAGS);
 	x = calloc(1, sizeof(*x));
 	if (x == NULL)
 		return reason(c, -ENOMEM, "XRC domain: the engine has no memory");
@@ -134,7 +133,8 @@ eng_session_close_xrcd(struct karst_session *s, struct session_call *c)
 		return -EINVAL;
 	if (x->users != 0)
 		return reason(c, -EBUSY,
-			"xrcd %u: %u shared receive queues and queue pairs of this program are in it",
+			"xrcd %u: %u shared receive queues and queue pairs of this program are "
+			"in it",
 			req->xrcd, x->users);
 	ret = karst_engine_xrcd_close(s->e, x->xrcd);
 	if (ret != 0)

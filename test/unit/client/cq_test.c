@@ -153,7 +153,7 @@ Test(client_cq, vectors_and_flags)
 	cr_assert_eq(karst_destroy_cq(cq), 0);
 	attr.comp_vector = 2;
 	cr_assert_eq(karst_create_cq_ex(p.b.ctx, &attr, &cq), -EINVAL);
-	cr_assert_not_null(strstr(karst_why(), "comp_vector 2: 0 to 1"));
+	cr_assert_not_null(strstr(karst_why(), "comp_vector 2: must be 0 to 1"));
 	attr.comp_vector = 0;
 	attr.flags = 4;
 	cr_assert_eq(karst_create_cq_ex(p.b.ctx, &attr, &cq), -EINVAL);

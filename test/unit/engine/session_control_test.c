@@ -72,7 +72,7 @@ Test(session_control, hello)
 	cr_assert_eq(info.pid, getpid());
 	cr_assert_eq(info.requests, 4);
 	cr_assert_eq(info.refused, 3);
-	refused(c, -EPROTO, "second", CALL(c, HELLO, hello, .abi = KARST_RING_ABI));
+	refused(c, -EPROTO, "already served", CALL(c, HELLO, hello, .abi = KARST_RING_ABI));
 	client_close(c);
 	cr_assert_eq(karst_session_list(bed.e, NULL, 0), 0);
 	engine_bed_down(&bed);
@@ -310,8 +310,7 @@ Test(session_control, limits_of_the_engine, .timeout = 1500)
 	cr_assert_eq(karst_session_create(bed.e, &init, &s), -ENOSPC);
 	client_pd(d);
 	pd = client_pd(c);
-	over_the_limit(
-		&bed, c, -ENOSPC, "the engine has 3", CALL(c, ALLOC_PD, alloc_pd, .reserved = 0));
+	over_the_limit(&bed, c, -ENOSPC, "limit of 3", CALL(c, ALLOC_PD, alloc_pd, .reserved = 0));
 	client_cq(c, 16, 0, 0, &cq);
 	for (i = 0; i < 2; i++)
 		client_qp(c, KARST_QPT_UC, pd, &cq, 0, 0, &qp);

@@ -225,7 +225,7 @@ Test(session_objects, completion_queues, .init = up, .fini = down)
 
 	refused(c, -EINVAL, "entries 0", CALL(c, CREATE_CQ, create_cq, .entries = 0));
 	refused(c, -EINVAL, "entries 4194305", CALL(c, CREATE_CQ, create_cq, .entries = 4194305));
-	refused(c, -EINVAL, "comp_vector 2: 0 to 1",
+	refused(c, -EINVAL, "comp_vector 2: must be 0 to 1",
 		CALL(c, CREATE_CQ, create_cq, .entries = 1, .comp_vector = 2));
 	refused(c, -EINVAL, "flags 0x2", CALL(c, CREATE_CQ, create_cq, .entries = 1, .flags = 2));
 	cr_assert_eq(CALL(c, CREATE_CQ, create_cq, .entries = 1, .comp_vector = 1), 0);
@@ -395,7 +395,7 @@ Test(session_objects, attributes_refused, .init = up, .fini = down)
 		MODIFY(KARST_QP_STATE | KARST_QP_ACCESS_FLAGS | KARST_QP_PKEY_INDEX |
 				KARST_QP_PORT | KARST_QP_QKEY,
 			.qp_state = KARST_QPS_INIT, .port_num = 1));
-	refused(c, -EINVAL, "cur_qp_state RTR: it is RESET",
+	refused(c, -EINVAL, "cur_qp_state is RTR, but the queue pair is in RESET",
 		MODIFY(KARST_QP_STATE | KARST_QP_CUR_STATE, .cur_qp_state = KARST_QPS_RTR));
 	refused(c, -EINVAL, "pkey_index 1", MODIFY(KARST_QP_PKEY_INDEX, .pkey_index = 1));
 	refused(c, -EINVAL, "path_mtu 0", MODIFY(KARST_QP_PATH_MTU, .path_mtu = 0));
@@ -410,7 +410,7 @@ Test(session_objects, attributes_refused, .init = up, .fini = down)
 	refused(c, -EINVAL, "dest_qpn", MODIFY(KARST_QP_DEST_QPN, .dest_qpn = 1 << 24));
 	refused(c, -EINVAL, "max_rd_atomic 129",
 		MODIFY(KARST_QP_MAX_QP_RD_ATOMIC, .max_rd_atomic = 129));
-	refused(c, -EINVAL, "max_dest_rd_atomic 17: 0 to 16",
+	refused(c, -EINVAL, "max_dest_rd_atomic 17: must be 0 to 16",
 		MODIFY(KARST_QP_MAX_DEST_RD_ATOMIC, .max_dest_rd_atomic = 17));
 	refused(c, -EINVAL, "access_flags 0x20",
 		MODIFY(KARST_QP_ACCESS_FLAGS, .access_flags = KARST_ACCESS_ZERO_BASED));

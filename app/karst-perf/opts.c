@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
+/* The command line of karst-perf: its options, each parsed and stored. */
 #include "opts.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STACK_WORKING_SET (UINT64_C(2) << 20) /* a stack is small */
-#define DEFAULT_CONNS     64u
+#include "opts_value.h"
+
+#define DEFAULT_CONNS 64u
 
 static const char *const op_names[PERF_OP_MAX] = {
 	"write", "write-imm", "read", "send", "cas", "faa", "atomic-write"};
@@ -122,114 +120,9 @@ usage(FILE *to)
 }
 
 static int
-opt_wrong(const char *option, const char *value, const char *allowed)
-{
-	fprintf(stderr, "karst-perf: %s: '%s' is not allowed; allowed: %s\n", option, value,
-		allowed);
-	return 2;
-}
-
-/* A number with an optional K, M or G; the whole of @text. */
-static int
-parse_scaled(const char *text, uint64_t *value)
-{
-	unsigned int shift = 0;
-	uint64_t v;
-	char *end;
-
-	if (!isdigit((unsigned char)*text))
-		return -EINVAL;
-	errno = 0;
-	v = strtoull(text, &end, 10);
-	if (errno != 0)
-		return -EINVAL;
-	switch (*end) {
-	case 'k':
-	case 'K':
-		shift = 10;
-		break;
-	case 'm':
-	case 'M':
-		shift = 20;
-		break;
-	case 'g':
-	case 'G':
-		shift = 30;
-		break;
-	default:
-		break;
-	}
-	if (shift != 0)
-		end++;
-	if (*end != '\0' || v > (UINT64_MAX >> shift))
-		return -EINVAL;
-	*value = v << shift;
-	return 0;
-}
-
-/* A plain number within limits. */
-static int
-parse_number(const char *option, const char *text, uint64_t min, uint64_t max, uint64_t *value)
-{
-	char allowed[64];
-	uint64_t v;
-	char *end;
-
-	errno = 0;
-	v = strtoull(text, &end, 0);
-	if (!isdigit((unsigned char)*text) || errno != 0 || *end != '\0' || v < min || v > max) {
-		snprintf(allowed, sizeof(allowed), "a number from %" PRIu64 " to %" PRIu64, min,
-			max);
-		return opt_wrong(option, text, allowed);
-	}
-	*value = v;
-	return 0;
-}
-
-static int
-parse_u32(const char *option, const char *text, uint32_t min, uint32_t max, uint32_t *value)
-{
-	uint64_t v;
-	int rc = parse_number(option, text, min, max, &v);
-
-	if (rc == 0)
-		*value = (uint32_t)v;
-	return rc;
-}
-
-static int
-parse_real(const char *option, const char *text, double min, double max, double *value)
-{
-	char allowed[64];
-	char *end;
-	double v;
-
-	errno = 0;
-	v = strtod(text, &end);
-	if (end == text || errno != 0 || *end != '\0' || !(v >= min && v <= max)) {
-		snprintf(allowed, sizeof(allowed), "a number from %g to %g", min, max);
-		return opt_wrong(option, text, allowed);
-	}
-	*value = v;
-	return 0;
-}
-
-/* Index of @text in @names, or -1. */
-static int
-opt_find(const char *text, const char *const *names, uint32_t num)
-{
-	uint32_t i;
-
-	for (i = 0; i < num; i++)
-		if (strcmp(text, names[i]) == 0)
-			return (int)i;
-	return -1;
-}
-
-static int
 add_op(const char *text, struct perf_opts *o)
 {
-	int op = opt_find(text, op_names, PERF_OP_MAX);
+	int op = perf_opt_find(text, op_names, PERF_OP_MAX);
 
 	if (strcmp(text, "all") == 0) {
 		o->ops = (1u << PERF_OP_MAX) - 1;
@@ -241,7 +134,7 @@ add_op(const char *text, struct perf_opts *o)
 		return 0;
 	}
 	if (op < 0)
-		return opt_wrong("--op", text,
+		return perf_opt_wrong("--op", text,
 			"write, write-imm, read, send, cas, faa, atomic-write, all, connect");
 	o->ops |= 1u << op;
 	return 0;
@@ -258,10 +151,10 @@ add_size(const char *text, struct perf_opts *o)
 		o->all_sizes = true;
 		return 0;
 	}
-	if (parse_scaled(text, &v) != 0 || v < 1 || v > 1u << 30)
-		return opt_wrong("--size", text, "bytes from 1 to 1G, with K, M or G, or all");
+	if (perf_opt_scaled(text, &v) != 0 || v < 1 || v > 1u << 30)
+		return perf_opt_wrong("--size", text, "bytes from 1 to 1G, with K, M or G, or all");
 	if (o->num_sizes == PERF_MAX_SIZES)
-		return opt_wrong("--size", text, "at most 64 sizes");
+		return perf_opt_wrong("--size", text, "at most 64 sizes");
 	o->sizes[o->num_sizes++] = (uint32_t)v;
 	return 0;
 }
@@ -285,10 +178,10 @@ static int
 parse_mtu(const char *text, struct perf_opts *o)
 {
 	static const char *const mtus[] = {"256", "512", "1024", "2048", "4096"};
-	int i = opt_find(text, mtus, KARST_DIM(mtus));
+	int i = perf_opt_find(text, mtus, KARST_DIM(mtus));
 
 	if (i < 0)
-		return opt_wrong("--mtu", text, "256, 512, 1024, 2048, 4096");
+		return perf_opt_wrong("--mtu", text, "256, 512, 1024, 2048, 4096");
 	o->mtu = 256u << i;
 	return 0;
 }
@@ -298,8 +191,8 @@ parse_ring_size(const char *text, struct perf_opts *o)
 {
 	uint64_t v;
 
-	if (parse_scaled(text, &v) != 0 || !karst_is_pow2(v) || v < 32 || v > 32768)
-		return opt_wrong("--ring-size", text, "a power of two from 32 to 32768");
+	if (perf_opt_scaled(text, &v) != 0 || !karst_is_pow2(v) || v < 32 || v > 32768)
+		return perf_opt_wrong("--ring-size", text, "a power of two from 32 to 32768");
 	o->ring_size = (uint32_t)v;
 	return 0;
 }
@@ -307,9 +200,10 @@ parse_ring_size(const char *text, struct perf_opts *o)
 static int
 parse_working_set(const char *text, struct perf_opts *o)
 {
-	if (parse_scaled(text, &o->working_set) != 0 || o->working_set < 4096 ||
+	if (perf_opt_scaled(text, &o->working_set) != 0 || o->working_set < 4096 ||
 		o->working_set > UINT64_C(1) << 40)
-		return opt_wrong("--working-set", text, "bytes from 4K to 1024G, with K, M or G");
+		return perf_opt_wrong(
+			"--working-set", text, "bytes from 4K to 1024G, with K, M or G");
 	return 0;
 }
 
@@ -317,9 +211,9 @@ static int
 add_vdev(const char *text, struct perf_opts *o)
 {
 	if (o->num_vdevs == KARST_DIM(o->vdevs))
-		return opt_wrong("--vdev", text, "two devices, no more");
+		return perf_opt_wrong("--vdev", text, "two devices, no more");
 	if (strncmp(text, "net_", 4) != 0 && strncmp(text, "eth_", 4) != 0)
-		return opt_wrong("--vdev", text,
+		return perf_opt_wrong("--vdev", text,
 			"a DPDK network device with its arguments, as net_tap0,iface=x");
 	o->vdevs[o->num_vdevs++] = text;
 	return 0;
@@ -426,9 +320,9 @@ parse_what(int opt, const char *arg, struct perf_opts *o)
 	case OPT_OP:
 		return parse_list(arg, o, add_op);
 	case OPT_TRANSPORT:
-		i = opt_find(arg, transport_names, PERF_TRANSPORT_MAX);
+		i = perf_opt_find(arg, transport_names, PERF_TRANSPORT_MAX);
 		if (i < 0)
-			return opt_wrong("--transport", arg, "rc, uc, ud");
+			return perf_opt_wrong("--transport", arg, "rc, uc, ud");
 		o->transport = (enum perf_transport)i;
 		return 0;
 	case OPT_SIZE:
@@ -436,21 +330,21 @@ parse_what(int opt, const char *arg, struct perf_opts *o)
 	case OPT_MTU:
 		return parse_mtu(arg, o);
 	case OPT_QPS:
-		return parse_u32("--qps", arg, 1, 500000, &o->qps);
+		return perf_opt_u32("--qps", arg, 1, 500000, &o->qps);
 	case OPT_DEPTH:
-		return parse_u32("--depth", arg, 1, 16384, &o->depth);
+		return perf_opt_u32("--depth", arg, 1, 16384, &o->depth);
 	case OPT_INFLIGHT:
-		return parse_u32("--inflight", arg, 1, 1u << 20, &o->inflight);
+		return perf_opt_u32("--inflight", arg, 1, 1u << 20, &o->inflight);
 	case OPT_BATCH:
-		return parse_u32("--batch", arg, 1, 1024, &o->batch);
+		return perf_opt_u32("--batch", arg, 1, 1024, &o->batch);
 	case OPT_INLINE:
-		return parse_u32("--inline", arg, 0, 1024, &o->inline_bytes);
+		return perf_opt_u32("--inline", arg, 0, 1024, &o->inline_bytes);
 	case OPT_RD_ATOMIC:
-		return parse_u32("--rd-atomic", arg, 1, 128, &o->rd_atomic);
+		return perf_opt_u32("--rd-atomic", arg, 1, 128, &o->rd_atomic);
 	case OPT_WORKING_SET:
 		return parse_working_set(arg, o);
 	case OPT_CONNS:
-		return parse_u32("--conns", arg, 1, 16384, &o->conns);
+		return perf_opt_u32("--conns", arg, 1, 16384, &o->conns);
 	case OPT_NO_QPS:
 		o->no_qps = true;
 		return 0;
@@ -462,10 +356,10 @@ parse_what(int opt, const char *arg, struct perf_opts *o)
 static int
 parse_memory(const char *text, struct perf_opts *o)
 {
-	int kind = opt_find(text, memory_names, PERF_MEMORY_MAX);
+	int kind = perf_opt_find(text, memory_names, PERF_MEMORY_MAX);
 
 	if (kind <= PERF_MEMORY_PRIVATE)
-		return opt_wrong("--memory", text, "alloc, malloc, stack, hugetlb");
+		return perf_opt_wrong("--memory", text, "alloc, malloc, stack, hugetlb");
 	o->memory = (enum perf_memory_kind)kind;
 	return 0;
 }
@@ -501,17 +395,17 @@ parse_where(int opt, const char *arg, struct perf_opts *o)
 		break;
 	case OPT_TCP_PORT:
 		/* 0: any, as whoever starts the server by program wants it */
-		rc = parse_u32("--tcp-port", arg, 0, 65535, &v);
+		rc = perf_opt_u32("--tcp-port", arg, 0, 65535, &v);
 		o->tcp_port = (uint16_t)v;
 		break;
 	case OPT_IB_PORT:
-		rc = parse_u32("--ib-port", arg, 1, 255, &o->port);
+		rc = perf_opt_u32("--ib-port", arg, 1, 255, &o->port);
 		break;
 	case OPT_HOLD:
 		o->hold = true;
 		break;
 	case OPT_GID_INDEX:
-		rc = parse_u32("--gid-index", arg, 0, 255, &v);
+		rc = perf_opt_u32("--gid-index", arg, 0, 255, &v);
 		o->gid_index = (int32_t)v;
 		break;
 	default:
@@ -529,11 +423,11 @@ parse_how(int opt, const char *arg, struct perf_opts *o)
 
 	switch (opt) {
 	case OPT_LCORES:
-		return parse_u32("--lcores", arg, 1, 2, &o->lcores);
+		return perf_opt_u32("--lcores", arg, 1, 2, &o->lcores);
 	case OPT_DURATION:
-		return parse_real("--duration", arg, 0.01, 86400, &o->duration_s);
+		return perf_opt_real("--duration", arg, 0.01, 86400, &o->duration_s);
 	case OPT_ITERS:
-		return parse_number("--iters", arg, 1, UINT64_C(1) << 48, &o->iters);
+		return perf_opt_number("--iters", arg, 1, UINT64_C(1) << 48, &o->iters);
 	case OPT_LAT:
 		o->latency = true;
 		return 0;
@@ -545,25 +439,25 @@ parse_how(int opt, const char *arg, struct perf_opts *o)
 		return 0;
 	case OPT_COMPARE:
 		if (strcmp(arg, "tcp") != 0)
-			return opt_wrong("--compare", arg, "tcp");
+			return perf_opt_wrong("--compare", arg, "tcp");
 		o->compare_tcp = true;
 		return 0;
 	case OPT_LOSS:
-		return parse_real("--loss", arg, 0, 0.5, &o->loss);
+		return perf_opt_real("--loss", arg, 0, 0.5, &o->loss);
 	case OPT_WINDOW:
-		return parse_u32("--window", arg, 1, 1u << 22, &o->window);
+		return perf_opt_u32("--window", arg, 1, 1u << 22, &o->window);
 	case OPT_TIMEOUT:
-		rc = parse_u32("--timeout", arg, 1, 31, &v);
+		rc = perf_opt_u32("--timeout", arg, 1, 31, &v);
 		if (rc == 0)
 			o->timeout = (int32_t)v;
 		return rc;
 	case OPT_IDLE:
 		if (strcmp(arg, "poll") != 0 && strcmp(arg, "yield") != 0)
-			return opt_wrong("--idle", arg, "poll, yield");
+			return perf_opt_wrong("--idle", arg, "poll, yield");
 		o->yield = arg[0] == 'y';
 		return 0;
 	case OPT_SEED:
-		return parse_number("--seed", arg, 0, UINT64_MAX, &o->seed);
+		return perf_opt_number("--seed", arg, 0, UINT64_MAX, &o->seed);
 	case OPT_RING_SIZE:
 		return parse_ring_size(arg, o);
 	case OPT_FORCE_MTU:
@@ -606,7 +500,7 @@ take_rest(int argc, char **argv, struct perf_opts *o)
 	}
 	for (i = optind; i < argc; i++) {
 		if (o->num_eal_args == PERF_MAX_EAL_ARGS)
-			return opt_wrong("--", argv[i], "at most 64 EAL options");
+			return perf_opt_wrong("--", argv[i], "at most 64 EAL options");
 		o->eal_args[o->num_eal_args++] = argv[i];
 	}
 	return 0;
@@ -629,58 +523,6 @@ set_defaults(struct perf_opts *o)
 	o->port = 1;
 	o->gid_index = -1;
 	o->conns = DEFAULT_CONNS;
-}
-
-static int
-opt_misplaced(const char *option, const char *allowed)
-{
-	fprintf(stderr, "karst-perf: %s: not allowed here; allowed: %s\n", option, allowed);
-	return 2;
-}
-
-/* Who is where: an engine of our own, or a karstd. */
-static int
-check_where(struct perf_opts *o)
-{
-	static const char over[] = "with --connect or --daemon";
-	static const char own[] = "without --connect and --daemon: they are the daemon's";
-
-	if (!perf_opts_attached(o)) {
-		if (o->server || o->peer != NULL)
-			return opt_misplaced(o->server ? "--server" : "--peer", "with --connect");
-		if (o->memory != PERF_MEMORY_PRIVATE || o->hold || o->compare_tcp || o->odp)
-			return opt_misplaced(o->hold     ? "--hold"
-					: o->compare_tcp ? "--compare"
-					: o->odp         ? "--odp"
-							 : "--memory",
-				over);
-		return o->karstd != NULL ? opt_misplaced("--karstd", "with --daemon") : 0;
-	}
-	if (o->server && o->compare_tcp)
-		return opt_misplaced("--compare", "at the client");
-	if (o->daemon && (o->connect != NULL || o->server || o->peer != NULL))
-		return opt_misplaced("--daemon", "without --connect, --server and --peer");
-	if (o->connections && (o->server || o->peer != NULL))
-		return opt_misplaced(o->server ? "--server" : "--peer", "without --op connect");
-	if (o->connect != NULL && !o->connections && o->server == (o->peer != NULL))
-		return opt_misplaced("--connect", "with one of --server and --peer HOST");
-	if (o->karstd != NULL && !o->daemon)
-		return opt_misplaced("--karstd", "with --daemon");
-	if (o->num_vdevs != 0 || o->force_mtu || o->num_eal_args != 0)
-		return opt_misplaced(o->num_vdevs != 0 ? "--vdev"
-				: o->force_mtu         ? "--force-mtu"
-						       : "--",
-			own);
-	if (o->lcores != 1)
-		return opt_misplaced("--lcores", own);
-	if (!o->daemon && (o->loss > 0 || o->window != 0))
-		return opt_misplaced(o->loss > 0 ? "--loss" : "--window",
-			"with --daemon, or without --connect: they are the daemon's");
-	if (o->memory == PERF_MEMORY_PRIVATE)
-		o->memory = PERF_MEMORY_ALLOC;
-	if (o->memory == PERF_MEMORY_STACK && o->working_set == 0)
-		o->working_set = STACK_WORKING_SET;
-	return 0;
 }
 
 /* Is the option for messages alone, or for connections alone? */
@@ -714,7 +556,7 @@ check_op(const struct perf_opts *o, const int alone[2])
 		if (long_options[i].val != alone[!o->connections])
 			continue;
 		snprintf(name, sizeof(name), "--%s", long_options[i].name);
-		return opt_misplaced(
+		return perf_opt_misplaced(
 			name, o->connections ? "without --op connect" : "with --op connect");
 	}
 	return 0;
@@ -756,14 +598,15 @@ perf_opts_parse(int argc, char **argv, struct perf_opts *o)
 	if (rc != 0)
 		return rc;
 	if (timed && o->iters != 0)
-		return opt_wrong("--iters", "with --duration", "one of the two");
+		return perf_opt_wrong("--iters", "with --duration", "one of the two");
 	rc = check_op(o, alone);
 	if (rc == 0)
-		rc = check_where(o);
+		rc = perf_opts_check_where(o);
 	if (rc != 0)
 		return rc;
 	if (o->num_vdevs == 1)
-		return opt_wrong("--vdev", o->vdevs[0], "two devices, or none for a net_ring pair");
+		return perf_opt_wrong(
+			"--vdev", o->vdevs[0], "two devices, or none for a net_ring pair");
 	if (o->ops == 0 && !o->connections)
 		o->ops = 1u << PERF_OP_WRITE;
 	return -1;

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Options that are allowed with an engine of its own, and with a karstd. */
+
+#include "opts_value.h"
+
+#define STACK_WORKING_SET (UINT64_C(2) << 20) /* a stack is small */
+
+/* Who is where: an engine of our own, or a karstd. */
+int
+perf_opts_check_where(struct perf_opts *o)
+{
+	static const char over[] = "with --connect or --daemon";
+	static const char own[] = "without --connect and --daemon: they are the daemon's";
+
+	if (!perf_opts_attached(o)) {
+		if (o->server || o->peer != NULL)
+			return perf_opt_misplaced(
+				o->server ? "--server" : "--peer", "with --connect");
+		if (o->memory != PERF_MEMORY_PRIVATE || o->hold || o->compare_tcp || o->odp)
+			return perf_opt_misplaced(o->hold ? "--hold"
+					: o->compare_tcp  ? "--compare"
+					: o->odp          ? "--odp"
+							  : "--memory",
+				over);
+		return o->karstd != NULL ? perf_opt_misplaced("--karstd", "with --daemon") : 0;
+	}
+	if (o->server && o->compare_tcp)
+		return perf_opt_misplaced("--compare", "at the client");
+	if (o->daemon && (o->connect != NULL || o->server || o->peer != NULL))
+		return perf_opt_misplaced("--daemon", "without --connect, --server and --peer");
+	if (o->connections && (o->server || o->peer != NULL))
+		return perf_opt_misplaced(
+			o->server ? "--server" : "--peer", "without --op connect");
+	if (o->connect != NULL && !o->connections && o->server == (o->peer != NULL))
+		return perf_opt_misplaced("--connect", "with one of --server and --peer HOST");
+	if (o->karstd != NULL && !o->daemon)
+		return perf_opt_misplaced("--karstd", "with --daemon");
+	if (o->num_vdevs != 0 || o->force_mtu || o->num_eal_args != 0)
+		return perf_opt_misplaced(o->num_vdevs != 0 ? "--vdev"
+				: o->force_mtu              ? "--force-mtu"
+							    : "--",
+			own);
+	if (o->lcores != 1)
+		return perf_opt_misplaced("--lcores", own);
+	if (!o->daemon && (o->loss > 0 || o->window != 0))
+		return perf_opt_misplaced(o->loss > 0 ? "--loss" : "--window",
+			"with --daemon, or without --connect: they are the daemon's");
+	if (o->memory == PERF_MEMORY_PRIVATE)
+		o->memory = PERF_MEMORY_ALLOC;
+	if (o->memory == PERF_MEMORY_STACK && o->working_set == 0)
+		o->working_set = STACK_WORKING_SET;
+	return 0;
+}

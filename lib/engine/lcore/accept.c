@@ -31,7 +31,6 @@ eng_port_has_addr(const struct eng_port *p, const uint8_t ip[16])
 static karst_noinline bool
 accepts_slowly(const struct eng_port *port, const struct karst_pkt *pkt, enum karst_drop *why)
 {
-	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
 	struct karst_engine_addr dst;
 	uint16_t vlan = 0;
 
@@ -42,10 +41,7 @@ accepts_slowly(const struct eng_port *port, const struct karst_pkt *pkt, enum ka
 		*why = KARST_DROP_VLAN;
 		return false;
 	}
-	if (pkt->flags & KARST_PKT_IP6)
-		memcpy(dst.ip, karst_ip6_dst(l3), sizeof(dst.ip));
-	else
-		dst = karst_engine_addr_ip4(karst_get_be32(karst_ip4_dst(l3)));
+	dst = eng_pkt_dst(pkt);
 	if (!eng_port_has_addr(port, dst.ip) && !eng_ip_is_group(dst.ip)) {
 		*why = KARST_DROP_DEST_ADDRESS;
 		return false;
@@ -59,7 +55,7 @@ eng_port_accepts(const struct eng_port *port, const struct karst_pkt *pkt, enum 
 	uint32_t dst;
 
 	/* Almost all: IPv4 without a tag, to the first address. */
-	memcpy(&dst, pkt->data + KARST_ETH_LEN + 16, sizeof(dst));
+	memcpy(&dst, karst_ip4_dst(pkt->data + KARST_ETH_LEN), sizeof(dst));
 	if (karst_likely((pkt->flags & (KARST_PKT_IP6 | KARST_PKT_VLAN)) == 0 &&
 		    dst == atomic_load_explicit(&port->ip4, memory_order_relaxed)))
 		return true;
@@ -70,18 +66,14 @@ bool
 eng_loop_accepts(const struct karst_engine *e, const struct karst_pkt *pkt, enum karst_drop *why)
 {
 	const struct eng_port *port = &e->port[eng_port_base(pkt->port)];
-	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
 	struct karst_engine_addr dst;
 	uint32_t dst4, i;
 
-	memcpy(&dst4, pkt->data + KARST_ETH_LEN + 16, sizeof(dst4));
+	memcpy(&dst4, karst_ip4_dst(pkt->data + KARST_ETH_LEN), sizeof(dst4));
 	if (karst_likely((pkt->flags & (KARST_PKT_IP6 | KARST_PKT_VLAN)) == 0 &&
 		    dst4 == atomic_load_explicit(&port->ip4, memory_order_relaxed)))
 		return true;
-	if (pkt->flags & KARST_PKT_IP6)
-		memcpy(dst.ip, karst_ip6_dst(l3), sizeof(dst.ip));
-	else
-		dst = karst_engine_addr_ip4(karst_get_be32(karst_ip4_dst(l3)));
+	dst = eng_pkt_dst(pkt);
 	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++)
 		if (eng_port_present(e, i) && eng_port_has_addr(&e->port[i], dst.ip))
 			return true;

@@ -47,33 +47,15 @@ group_find(const struct eng_group_table *t, uint8_t port, const uint8_t ip[16])
 	return NULL;
 }
 
-static void
-group_address_of(const struct karst_pkt *pkt, uint8_t ip[16])
-{
-	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
-
-	if (pkt->flags & KARST_PKT_IP6) {
-		memcpy(ip, karst_ip6_dst(l3), 16);
-	} else {
-		const struct karst_engine_addr a =
-			karst_engine_addr_ip4(karst_get_be32(karst_ip4_dst(l3)));
-
-		memcpy(ip, a.ip, 16);
-	}
-}
-
 static const struct eng_group *
 group_of(const struct karst_engine *e, const struct eng_group_table *t, const struct karst_pkt *pkt,
 	enum karst_drop *why)
 {
-	const struct eng_group *g;
-	uint8_t ip[16];
+	const struct karst_engine_addr dst = eng_pkt_dst(pkt);
 
-	group_address_of(pkt, ip);
-	g = group_find(t, eng_port_base(pkt->port), ip);
 	/* QP 0xffffff at an address of one host is no multicast */
-	*why = eng_ip_is_group(ip) ? KARST_DROP_NO_GROUP : KARST_DROP_NO_QP;
-	return g;
+	*why = eng_ip_is_group(dst.ip) ? KARST_DROP_NO_GROUP : KARST_DROP_NO_QP;
+	return group_find(t, eng_port_base(pkt->port), dst.ip);
 }
 
 /* --- coming in --- */

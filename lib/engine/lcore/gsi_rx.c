@@ -132,21 +132,13 @@ static void
 copy_addresses(const struct karst_pkt *pkt, struct eng_gsi_mad *m)
 {
 	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
-	struct karst_engine_addr a;
+	const struct karst_engine_addr src = eng_pkt_src(pkt), dst = eng_pkt_dst(pkt);
+	const bool ip6 = (pkt->flags & KARST_PKT_IP6) != 0;
 
-	if (pkt->flags & KARST_PKT_IP6) {
-		memcpy(m->src_ip, karst_ip6_src(l3), 16);
-		memcpy(m->dst_ip, karst_ip6_dst(l3), 16);
-		m->tclass = karst_ip6_tclass(l3);
-		m->hop_limit = karst_ip6_hop_limit(l3);
-		return;
-	}
-	a = karst_engine_addr_ip4(karst_get_be32(karst_ip4_src(l3)));
-	memcpy(m->src_ip, a.ip, 16);
-	a = karst_engine_addr_ip4(karst_get_be32(karst_ip4_dst(l3)));
-	memcpy(m->dst_ip, a.ip, 16);
-	m->tclass = karst_ip4_tos(l3);
-	m->hop_limit = karst_ip4_ttl(l3);
+	memcpy(m->src_ip, src.ip, sizeof(src.ip));
+	memcpy(m->dst_ip, dst.ip, sizeof(dst.ip));
+	m->tclass = ip6 ? karst_ip6_tclass(l3) : karst_ip4_tos(l3);
+	m->hop_limit = ip6 ? karst_ip6_hop_limit(l3) : karst_ip4_ttl(l3);
 }
 
 karst_noinline void

@@ -21,6 +21,7 @@
 #define ENGINE_LCORE_H
 
 #include "engine_priv.h"
+#include "karst_hdr.h"
 
 /* --- small things --- */
 
@@ -75,6 +76,31 @@ static inline uint8_t
 eng_port_base(uint8_t port)
 {
 	return port % KARST_ENGINE_MAX_PORTS;
+}
+
+/* Source and destination of a packet; IPv4 addresses as ::ffff:a.b.c.d. */
+static inline struct karst_engine_addr
+eng_pkt_src(const struct karst_pkt *pkt)
+{
+	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
+	struct karst_engine_addr a;
+
+	if ((pkt->flags & KARST_PKT_IP6) == 0)
+		return karst_engine_addr_ip4(karst_get_be32(karst_ip4_src(l3)));
+	memcpy(a.ip, karst_ip6_src(l3), sizeof(a.ip));
+	return a;
+}
+
+static inline struct karst_engine_addr
+eng_pkt_dst(const struct karst_pkt *pkt)
+{
+	const uint8_t *l3 = pkt->data + karst_pkt_l3_off(pkt);
+	struct karst_engine_addr a;
+
+	if ((pkt->flags & KARST_PKT_IP6) == 0)
+		return karst_engine_addr_ip4(karst_get_be32(karst_ip4_dst(l3)));
+	memcpy(a.ip, karst_ip6_dst(l3), sizeof(a.ip));
+	return a;
 }
 
 /* The addresses of a port: on its lcores, or with ctl_lock held. */

@@ -5,10 +5,10 @@
  * Numbers that a peer must not guess: SipHash-2-4 of two words under a key of 128 bits (J.-P.
  * Aumasson, D. J. Bernstein, "SipHash: a fast short-input PRF", 2012).
  *
- * Who has seen any number of outputs can neither tell the next one nor the key.  The key comes from
- * getrandom(); a test says another one, and then all that is drawn is the same in each run.  What
- * is drawn for different purposes has different keys, derived from one secret, so that what one of
- * them shows says nothing of the others.
+ * An observer of any number of outputs can predict neither the next one nor the key.  The key comes
+ * from getrandom(); a test sets a fixed one, so that each run draws the same numbers.  Numbers for
+ * different purposes have different keys, derived from one secret, so that outputs for one purpose
+ * reveal nothing about the others.
  */
 #ifndef KARST_PRF_H
 #define KARST_PRF_H

@@ -53,8 +53,8 @@ struct karst_client; /* private */
 /** Zero means the default. */
 struct karst_open_attr {
 	const char *program;         /* name in the engine's telemetry; default: the process's */
-	uint64_t migrate_min;        /* private anonymous ranges from this many bytes on are moved
-				    * into shared memory; default 65536; UINT64_MAX: never */
+	uint64_t migrate_min;        /* private anonymous ranges of at least this many bytes are
+				    * migrated into shared memory; default 65536; UINT64_MAX: never */
 	uint32_t connect_timeout_ms; /* default 30000 */
 };
 
@@ -62,7 +62,7 @@ struct karst_open_attr {
  * Attaches to the engine that listens at @socket (NULL: $KARST_SOCKET, else
  * KARST_DEFAULT_SOCKET).  @attr may be NULL.
  * -ENOENT, -ECONNREFUSED: no engine there; -EACCES: the socket's permissions; -EPROTO: another
- * version; -EUSERS: the engine has as many clients as it may; -ETIMEDOUT: it does not answer.
+ * version; -EUSERS: the engine's limit of clients is reached; -ETIMEDOUT: it does not answer.
  */
 int karst_open(const char *socket, const struct karst_open_attr *attr, struct karst_context **ctx);
 
@@ -175,8 +175,8 @@ int karst_query_port(struct karst_context *ctx, uint32_t port, struct karst_port
 int karst_query_gid(struct karst_context *ctx, uint32_t port, uint32_t index, union karst_gid *gid);
 /** All ports' valid entries, up to @max.  @return how many. */
 int karst_query_gid_table(struct karst_context *ctx, struct karst_gid_entry *entries, size_t max);
-/** The CPU that the engine's lcore number @lcore is bound to, which the program's threads had
- *  better leave to it.  -ENODATA: to none in particular; -EINVAL: there is no such lcore. */
+/** The CPU that lcore @lcore of the engine is bound to; threads of the program should not run there.
+ *  -ENODATA: the lcore is not bound to one; -EINVAL: there is no such lcore. */
 int karst_query_lcore(struct karst_context *ctx, uint32_t lcore, uint32_t *cpu);
 /** The clock of the times of completions (KARST_CQ_TIMESTAMPS), now: ns of CLOCK_MONOTONIC. */
 int karst_query_clock(struct karst_context *ctx, uint64_t *ns);
@@ -199,7 +199,7 @@ struct karst_mr {
 	uint64_t iova;
 	uint32_t lkey;
 	uint32_t rkey;
-	/* how the engine reaches it: bytes of each way */
+	/* how the engine reaches it: bytes by each method */
 	uint64_t shared_bytes;
 	uint64_t migrated_bytes;
 	uint64_t copied_bytes;
@@ -300,12 +300,12 @@ int karst_resize_cq(struct karst_cq *cq, uint32_t cqe);
 int karst_modify_cq(struct karst_cq *cq, uint16_t count, uint16_t period_us);
 /** Whether queue pairs complete into @cq; in other threads that may change at once. */
 bool karst_cq_in_use(const struct karst_cq *cq);
-/** Waits until all events that were got are acknowledged; others go with it.  -EBUSY: QPs use
- *  it. */
+/** Waits until all events that were returned are acknowledged, and discards those that were not
+ *  returned.  -EBUSY: QPs use it. */
 int karst_destroy_cq(struct karst_cq *cq);
 int karst_req_notify_cq(struct karst_cq *cq, bool solicited_only);
-/** If @cq is armed, it has its event now: for who arms without polling once more, and then sees
- *  that something had completed before.  -EINVAL: it has no channel. */
+/** If @cq is armed, its event is raised now.  For callers that arm without polling once more, and
+ *  then see that something had completed before.  -EINVAL: it has no channel. */
 int karst_raise_cq_event(struct karst_cq *cq);
 /** Blocks unless the channel's fd is non-blocking (-EAGAIN). */
 int karst_get_cq_event(struct karst_comp_channel *channel, struct karst_cq **cq, void **cq_context);
@@ -356,7 +356,7 @@ struct karst_ah {
 	uint32_t handle; /* what a work request names */
 };
 
-/** The engine finds the way to the peer, which may take some seconds.  -EHOSTUNREACH */
+/** The engine resolves the path to the peer, which may take some seconds.  -EHOSTUNREACH */
 int karst_create_ah(struct karst_pd *pd, const struct karst_ah_attr *attr, struct karst_ah **ah);
 int karst_destroy_ah(struct karst_ah *ah);
 
@@ -369,8 +369,8 @@ int karst_destroy_ah(struct karst_ah *ah);
  * programs.  Protection domain and completion queue of a message are its SRQ's, also for READs,
  * WRITEs and atomics; a completion's qpn is the target's number.
  *
- * Who names an SRQ that there is not, or one of another domain, ends the connection: its request
- * completes as KARST_WC_REM_INV_REQ_ERR.
+ * A request that names an SRQ which does not exist, or one of another domain, ends the connection:
+ * it completes with KARST_WC_REM_INV_REQ_ERR.
  */
 struct karst_xrcd {
 	struct karst_context *context;
@@ -379,9 +379,9 @@ struct karst_xrcd {
 
 /**
  * Opens the domain that device and inode of @fd name, for all programs that may read the file; it
- * ends with its last user.  @fd -1: one that nobody else can open.  @oflags: O_CREAT, O_EXCL.
+ * ends with its last user.  @fd -1: a private domain, which nobody else can open.  @oflags: O_CREAT, O_EXCL.
  * -ENOENT: there is none and O_CREAT is not set; -EEXIST: there is one and O_EXCL is; -EINVAL:
- * another flag; -EBADF, -EACCES: @fd is no descriptor that is open for reading; -ENOSPC: the
+ * another flag; -EBADF, -EACCES: @fd is not open for reading; -ENOSPC: the
  * context has max_xrcd.
  */
 int karst_open_xrcd(struct karst_context *ctx, int fd, int oflags, struct karst_xrcd **xrcd);
@@ -396,7 +396,7 @@ struct karst_srq_init_attr {
 	uint32_t max_sge;
 	uint32_t srq_limit;
 	enum karst_srq_type srq_type;
-	/* KARST_SRQT_XRC: its domain, and where receives complete; else not looked at */
+	/* KARST_SRQT_XRC: its domain, and where receives complete; otherwise ignored */
 	struct karst_xrcd *xrcd;
 	struct karst_cq *cq;
 };
@@ -442,8 +442,8 @@ struct karst_qp_cap {
 
 struct karst_qp_init_attr {
 	void *qp_context;
-	/* XRC_SEND has no recv_cq, and XRC_RECV neither: not looked at; what @cap says of queues
-	 * that are not there neither */
+	/* XRC_SEND has no recv_cq, XRC_RECV has neither CQ: these members, and those of @cap for
+	 * queues that the type does not have, are ignored */
 	struct karst_cq *send_cq;
 	struct karst_cq *recv_cq;
 	struct karst_srq *srq;   /* NULL: own receive queue; not for XRC types */
@@ -507,8 +507,8 @@ int karst_create_qp(struct karst_pd *pd, struct karst_qp_init_attr *init, struct
  *  has its events, and ends with its last handle.  -ENOENT: none of that number is in the domain.
  *  */
 int karst_open_qp(struct karst_xrcd *xrcd, uint32_t qp_num, void *qp_context, struct karst_qp **qp);
-/** @mask: enum karst_qp_attr_mask.  With KARST_QP_AV the engine finds the way to the peer, which
- *  may take some seconds: -EHOSTUNREACH. */
+/** @mask: enum karst_qp_attr_mask.  With KARST_QP_AV the engine resolves the path to the peer,
+ *  which may take some seconds: -EHOSTUNREACH. */
 int karst_modify_qp(struct karst_qp *qp, const struct karst_qp_attr *attr, unsigned int mask);
 int karst_query_qp(
 	struct karst_qp *qp, struct karst_qp_attr *attr, struct karst_qp_init_attr *init);
@@ -516,8 +516,8 @@ int karst_destroy_qp(struct karst_qp *qp);
 
 /**
  * @qp receives what is sent to the multicast group @gid (IPv4-mapped 224/4, or ff00::/8) by way of
- * its port, also what queue pairs of this engine send there, @qp included.  A second time is
- * harmless.  Destroying @qp detaches it.
+ * its port, also what queue pairs of this engine send there, @qp included.  Attaching it a
+ * second time does nothing.  Destroying @qp detaches it.
  * -EINVAL: not UD, or not a group; -ENOSPC: max_mcast_grp and the other limits.
  */
 int karst_attach_mcast(struct karst_qp *qp, const union karst_gid *gid);

@@ -68,7 +68,7 @@ struct karst_cm_param {
 	uint8_t retry_count;         /* 0 to 7; REQ only */
 	uint8_t rnr_retry_count;     /* 0 to 7 */
 	uint32_t qpn;
-	uint32_t psn;  /* that we expect first: rq_psn of who says it, sq_psn of who is told */
+	uint32_t psn;  /* expected first: rq_psn of the side that sends it, sq_psn of its peer */
 	uint32_t qkey; /* SIDR REP only */
 	const void *private_data;
 	uint8_t private_data_len;
@@ -134,7 +134,7 @@ struct karst_cm_config {
 	/* REQs and SIDR REQs that wait for us or for an RTU; 0 = default: a quarter of max_ids.
 	 * One peer address may have half of them. */
 	uint32_t max_half_open;
-	uint64_t guid; /* of the engine, not 0: says with the communication id who we are */
+	uint64_t guid; /* of the engine, not 0: identifies us, with the communication id */
 	/* secret, from getrandom() outside of tests: without it ids, transaction ids and places in
 	 * hash tables cannot be guessed, and what is seen of them does not tell it */
 	uint64_t secret[2];

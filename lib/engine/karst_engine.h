@@ -24,7 +24,7 @@
  *     caller;
  *   - about an lcore that is attached to another thread: sent to its mailbox; the call returns
  *     when that thread's next turn has done it.  So a thread that has attached an lcore either
- *     keeps polling it or releases it, or others wait for ever.
+ *     keeps polling it or releases it; otherwise others wait for ever.
  *   - while a call waits (for a mailbox, for another control call, or for the end of what lcores
  *     are doing with memory), it answers the mailboxes of the lcores that are attached to its
  *     own thread.  So two reactors may make calls about each other's objects at the same time.
@@ -199,15 +199,15 @@ karst_engine_addr_is_ip4(const struct karst_engine_addr *a)
 #define KARST_ENGINE_NO_ETHDEV UINT16_MAX
 
 struct karst_engine_port_config {
-	const char *name;    /* what people call it, up to 31 characters; NULL: as DPDK does */
+	const char *name;    /* for people, at most 31 characters; NULL: DPDK's name */
 	uint16_t ethdev;     /* DPDK port id, neither configured nor started by the program; or
 			      * KARST_ENGINE_NO_ETHDEV */
 	uint64_t lcore_mask; /* engine lcores that serve it, one rx and one tx queue each, in
 			       * order; 0: all.  QPs of other lcores cannot use the port. */
 	uint16_t mtu;        /* IP MTU; 0: what RoCE of path MTU 4096 needs, or the largest that
-			       * the device agrees to; more than that need is taken as the need */
-	bool force_mtu;      /* mtu is right, whatever the driver says: net_af_packet and net_tap
-			       * tell DPDK 1500 and carry what the kernel's device does */
+			       * the device supports; a larger value is reduced to that need */
+	bool force_mtu;      /* use mtu, whatever the driver reports: net_af_packet and net_tap
+			       * report 1500 and carry what the kernel's device does */
 	uint16_t rx_slots;   /* descriptors of each queue; default 1024, fewer if it must be */
 	uint16_t tx_slots;
 	uint8_t mac[6];     /* all zero: the device's own */
@@ -223,8 +223,8 @@ struct karst_engine_port_config {
 	/* next hops for what is not on the link; all zero: none */
 	struct karst_engine_addr gateway4;
 	struct karst_engine_addr gateway6;
-	/* The number that it is to have, from 1: that of a port which was here before; 0: the first
-	 * that is free. */
+	/* The number to give it, from 1, as that of a port that was here before; 0: the first free
+	 * one. */
 	uint8_t number;
 	/* The kernel interface that the port is a view of (net_af_packet, net_af_xdp): the kernel
 	 * owns ARP, neighbour discovery and routes.  NULL: the port is the engine's. */
@@ -233,11 +233,11 @@ struct karst_engine_port_config {
 	 * port goes to the kernel there, what the kernel sends there leaves by the port.  NULL:
 	 * none.  Not with netdev. */
 	const char *exception_tap;
-	/* Where a driver shares the device with the kernel: take RoCE alone, by flow rules, and
-	 * leave all else where it was.  With netdev.  An error if the device cannot. */
+	/* Where a driver shares the device with the kernel: receive RoCE only, by flow rules, and
+	 * leave everything else to the kernel.  With netdev.  An error if the device cannot. */
 	bool isolate;
-	/* Frames to all multicast groups come anyway: the program has seen to that, or the kernel
-	 * does, which joins groups on netdev.  The device is told of none. */
+	/* Frames to all multicast groups are received without the engine's help: the program has
+	 * arranged it, or the kernel joins groups on netdev.  The device's filter is left alone. */
 	bool all_groups;
 };
 
@@ -255,9 +255,9 @@ struct karst_engine_port_info {
 	char exception_tap[16];
 	uint64_t exception_lost; /* frames that the tap's kernel side refused */
 	uint32_t mcast_groups;   /* that QPs are attached to */
-	/* what is said of them, 0 where the kernel does that: IGMP and MLD */
+	/* IGMP and MLD; 0 where the kernel speaks them */
 	uint64_t mcast_queries;     /* that were understood */
-	uint64_t mcast_bad_queries; /* that were not believed */
+	uint64_t mcast_bad_queries; /* that were malformed or not from the link */
 	uint64_t mcast_reports;     /* sent, those of leaving included */
 	uint8_t igmp_version;       /* that the link understands */
 	uint8_t mld_version;
@@ -356,12 +356,12 @@ int karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t 
 
 /**
  * One turn of lcore @lcore: mailbox, receive, hand-off, doorbells, timers, send.  Attaches the
- * lcore to the calling thread if it was to none.
+ * lcore to the calling thread if it is attached to none.
  *
  * Memory of other programs (karst_space.h) that is not mapped is copied by other threads, which the
- * engine makes when there is such memory, since a program may let who copies wait.  Who calls this
- * never does.  Such a copy takes longer than with karst_engine_start(), whose lcores copy
- * themselves as long as nobody is late.
+ * engine starts when there is such memory: a program can make a copy of its memory block, and the
+ * caller of this function must not.  Such a copy takes longer than with karst_engine_start(), whose
+ * lcores copy themselves as long as no program makes them wait.
  * @return how much was done (frames, doorbells, timers, messages); 0: an idle turn.
  */
 unsigned int karst_engine_poll(struct karst_engine *e, uint32_t lcore);
@@ -472,7 +472,7 @@ struct karst_engine_xrcd {
 
 struct karst_engine_xrcd_init {
 	uint32_t lcore; /* or KARST_ENGINE_ANY_LCORE; of a domain that is made */
-	bool shared;    /* with all who say the same device and inode; false: a new one */
+	bool shared;    /* with all that give the same device and inode; false: a new one */
 	bool create;    /* shared: make it if there is none */
 	bool exclusive; /* shared: only if there is none */
 	uint64_t dev, ino;

@@ -10,7 +10,7 @@
  *	dispatch.c packets to their queue pairs; handoff.c  to other lcores; group.c  to groups;
  *	           gsi_rx.c  to queue pair 1
  *	bells.c    doorbells
- *	tx.c       buffers and the ports' queues (lib/qp says which queue pair builds frames)
+ *	tx.c       buffers and the ports' queues (lib/qp chooses the queue pair that builds frames)
  *	mailbox.c  control calls across threads
  *	copies.c   memory that is not mapped; unmapped.c  where addresses lead to
  *	crew.c     threads of an lcore; courier.c  late programs; watch.c  that none holds it

@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * --verify.  Before a message is posted, its pattern (pattern.h) is written to where its data
- * comes from; after it has arrived, every byte is compared where it should be, and the bytes
- * from there to the next place must still be zero.  Who can know that it has arrived, looks:
+ * --verify.  Before a message is posted, its pattern (pattern.h) is written to where its data comes
+ * from; after it has arrived, every byte is compared where it should be, and the bytes from there
+ * to the next place must still be zero.  The end that can know that it has arrived compares:
  *
  *   WRITE, ATOMIC WRITE over RC   client, at the completion, in the server's memory
  *   READ                          client, at the completion, in its own memory

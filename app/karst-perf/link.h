@@ -6,7 +6,7 @@
  * numbers of queue pairs, phases, results.  One JSON object a line; a request is answered by one
  * object, {"error": "..."} if it cannot be done.
  *
- * Who listens believes nothing: lines are bounded, and every number is checked where it is used.
+ * The receiver trusts nothing: lines are bounded, and every number is checked where it is used.
  */
 #ifndef PERF_LINK_H
 #define PERF_LINK_H
@@ -53,7 +53,7 @@ int perf_link_recv(struct perf_link *link, bool wait, json_t **o);
  *  @answer may be NULL. */
 int perf_link_ask(struct perf_link *link, json_t *request, json_t **answer);
 
-/** Member @name of @o as a number of up to @max, into *@value.  -EPROTO: none such. */
+/** Member @name of @o as a number of up to @max, into *@value.  -EPROTO: there is none. */
 int perf_link_number(const json_t *o, const char *name, uint64_t max, uint64_t *value);
 
 #endif /* PERF_LINK_H */

@@ -7,7 +7,7 @@
 
 #define STACK_WORKING_SET (UINT64_C(2) << 20) /* a stack is small */
 
-/* Who is where: an engine of our own, or a karstd. */
+/* Options that need an engine of our own, or a karstd. */
 int
 perf_opts_check_where(struct perf_opts *o)
 {

@@ -23,7 +23,7 @@ int perf_opt_find(const char *text, const char *const *names, uint32_t num);
 
 /* --- opts_check.c --- */
 
-/** Who is where: an engine of our own, or a karstd. */
+/** Checks options that need an engine of our own, or a karstd. */
 int perf_opts_check_where(struct perf_opts *o);
 
 #endif /* KARST_PERF_OPTS_VALUE_H */

@@ -66,7 +66,7 @@ lock_path(const char *folder, char *path)
 	snprintf(path, KR_FOLDER + sizeof(LOCK) + 1, "%s/" LOCK, folder);
 }
 
-/* Whoever gives it back removes it. */
+/* Another process may have removed it meanwhile. */
 static bool
 folder_is_current(int fd, const char *path)
 {

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The folder of this user's karst-runs: $XDG_RUNTIME_DIR/karst, or /tmp/karst-UID.  Whoever needs
- * it makes it, whoever takes the last thing out of it removes it.
+ * The folder of this user's karst-runs: $XDG_RUNTIME_DIR/karst, or /tmp/karst-UID.  A process
+ * that needs it makes it; the one that takes the last file out of it removes it.
  */
 #ifndef KARST_RUN_FOLDER_H
 #define KARST_RUN_FOLDER_H

@@ -314,7 +314,7 @@ kd_ports_reload(struct kd_ports *ps, struct kd_conf *asked, const struct kd_conf
 		const struct kd_conf_port *is = find_port(to, port->conf->name);
 
 		if (port->removed) {
-			rest |= is != NULL; /* what was given up is not to be had again */
+			rest |= is != NULL; /* what was given up cannot be opened again */
 			continue;
 		}
 		if (is == NULL) {

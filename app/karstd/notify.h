@@ -5,7 +5,7 @@
 #ifndef KARSTD_NOTIFY_H
 #define KARSTD_NOTIFY_H
 
-/** @state: "READY=1", ...  What cannot be sent is nobody's loss. */
+/** @state: "READY=1", ...  Errors are ignored. */
 void kd_notify(const char *state);
 
 #endif /* KARSTD_NOTIFY_H */

@@ -125,7 +125,7 @@ kd_part_start(struct kd_part *p, const struct kd_conf *c)
 	return rc;
 }
 
-/* What is attached to the interfaces, one descriptor each.  -ENOENT: that of one cannot be had. */
+/* What is attached to the interfaces, one descriptor each.  -ENOENT: one cannot be opened. */
 static int
 xdp_programs(const struct kd_part_setup *s, int *fds)
 {
@@ -224,7 +224,7 @@ kd_part_hang_up(struct kd_part_line *line)
 	line->state = KD_PART_REFUSED;
 }
 
-/* @return the descriptor; -1: there is none; -errno below that: the line is no good any more. */
+/* @return the descriptor; -1: there is none; -errno below that: the connection is broken. */
 static int
 part_ask(const struct kd_part_line *line, const struct karst_files_ask *what)
 {

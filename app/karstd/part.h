@@ -10,9 +10,9 @@
  * it needs, and does two things:
  *
  *	opens the list of mappings of a program, and the files of its shared mappings, with the
- *	rights of that program's user (karst_files.h).  Which program that is, it is not told: it
- *	gets the socket by which the program has connected, and the kernel says who is at its other
- *	end;
+ *	rights of that program's user (karst_files.h).  The request does not name the program: it
+ *	carries the socket by which the program has connected, and the kernel tells which process is
+ *	at its other end;
  *
  *	takes away, when the daemon has ended, in whatever way, the XDP programs that the daemon has
  *	attached to interfaces.
@@ -48,7 +48,7 @@ struct kd_part_line {
  *  said. */
 int kd_part_start(struct kd_part *p, const struct kd_conf *c);
 
-/** All ports are open: it is told what is attached to interfaces by now.  0 or -errno, said. */
+/** All ports are open: passes what is attached to interfaces by now.  0 or -errno, logged. */
 int kd_part_ready(struct kd_part *p, const struct kd_conf *c);
 
 /** It has ended, as the daemon sees at p->fd: says so, once. */

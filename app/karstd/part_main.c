@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The privileged part's process.  Whoever sends here may have taken the engine over, so nothing is
- * believed but what the kernel says: the socket that is named must be one of the daemon's listening
- * socket whose other end has connected, and the process that has connected is the one whose files
- * are opened.  What the engine gains by asking is what it gets anyway from programs that are
- * attached, and from nobody else.
+ * The privileged part's process.  The sender of a request may have taken the engine over, so only
+ * what the kernel reports is trusted: the socket that is named must come from the daemon's
+ * listening socket and have a connected peer, and the files that are opened are those of that
+ * peer's process.  So the engine gains by asking only what it gets anyway, from programs that are
+ * attached.
  *
  * A thread for each program, because opening something of a program may wait for as long as that
  * program likes (it keeps its address space locked by a file system of its own).  Such threads stay

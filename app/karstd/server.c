@@ -30,7 +30,8 @@
 #define MAX_REFUSED     256u  /* connections not admitted yet, or waiting for their refusal */
 #define MAX_UNHEARD     1024u /* connections that are only closed */
 #define REFUSE_WITHIN_S 2
-/* Who ends the daemon waits so long for the threads of programs, and interrupts them so often. */
+/* How long the end of the daemon waits for the threads of programs, and how often it interrupts
+ * them. */
 #define LEAVE_WITHIN_MS 20000u
 #define NUDGE_MS        100u
 #define STACK_BYTES     (1u << 20)
@@ -427,7 +428,7 @@ kd_server_accept(struct kd_server *s, int listen_fd)
 		return errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS
 			? -errno
 			: 0;
-	/* a connection of which this is not known is of nobody's, and hears so */
+	/* a connection of which this is not known belongs to no user; it gets an error */
 	(void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len);
 	rc = add_client(s, fd, cred.uid);
 	s->waiting_fd = rc != 0 ? fd : -1;

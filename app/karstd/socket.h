@@ -4,8 +4,8 @@
 /*
  * The listening socket, and that only one daemon has it.
  *
- * A lock file beside the socket, PATH.lock, is held as long as the daemon lives; the kernel lets
- * go of it however the daemon ends.  Who holds it may remove a socket that a dead daemon has left
+ * A lock file beside the socket, PATH.lock, is held as long as the daemon lives; the kernel
+ * releases it however the daemon ends.  The holder may remove a socket that a dead daemon has left
  * behind.
  */
 #ifndef KARSTD_SOCKET_H

@@ -239,7 +239,7 @@ kv_qp_of(struct ibv_qp *ibv)
 /* --- errors --- */
 
 /** @return @err, a positive errno or 0; and an errno is in errno, too.  For refusals in the normal
- *  course, of which nobody is told why. */
+ *  course, which print no reason. */
 static inline int
 kv_errno(int err)
 {

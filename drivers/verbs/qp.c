@@ -371,7 +371,7 @@ kv_modify_qp_rate_limit(struct ibv_qp *ibv, struct ibv_qp_rate_limit_attr *attr)
 	return kv_error(kv_refuse(-EOPNOTSUPP, "rate limits are not supported"));
 }
 
-/* librdmacm asks for them with every connection, so nobody is told why. */
+/* librdmacm asks for them with every connection, so no reason is printed. */
 int
 kv_query_ece(struct ibv_qp *ibv, struct ibv_ece *ece)
 {

@@ -249,7 +249,7 @@ cli_async_open(struct karst_client *c)
 	};
 }
 
-/* The engine is gone, which is told once. */
+/* The engine is gone, which is reported once. */
 static int
 take_last(struct karst_client *c, struct karst_async_event *event)
 {

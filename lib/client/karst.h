@@ -54,7 +54,7 @@ struct karst_client; /* private */
 struct karst_open_attr {
 	const char *program;         /* name in the engine's telemetry; default: the process's */
 	uint64_t migrate_min;        /* private anonymous ranges of at least this many bytes are
-				    * migrated into shared memory; default 65536; UINT64_MAX: never */
+				      * migrated; default 65536; UINT64_MAX: none is */
 	uint32_t connect_timeout_ms; /* default 30000 */
 };
 
@@ -175,8 +175,8 @@ int karst_query_port(struct karst_context *ctx, uint32_t port, struct karst_port
 int karst_query_gid(struct karst_context *ctx, uint32_t port, uint32_t index, union karst_gid *gid);
 /** All ports' valid entries, up to @max.  @return how many. */
 int karst_query_gid_table(struct karst_context *ctx, struct karst_gid_entry *entries, size_t max);
-/** The CPU that lcore @lcore of the engine is bound to; threads of the program should not run there.
- *  -ENODATA: the lcore is not bound to one; -EINVAL: there is no such lcore. */
+/** The CPU that lcore @lcore of the engine is bound to.  Threads of the program should not run on
+ *  it.  -ENODATA: the lcore is not bound to one; -EINVAL: there is no such lcore. */
 int karst_query_lcore(struct karst_context *ctx, uint32_t lcore, uint32_t *cpu);
 /** The clock of the times of completions (KARST_CQ_TIMESTAMPS), now: ns of CLOCK_MONOTONIC. */
 int karst_query_clock(struct karst_context *ctx, uint64_t *ns);
@@ -379,10 +379,10 @@ struct karst_xrcd {
 
 /**
  * Opens the domain that device and inode of @fd name, for all programs that may read the file; it
- * ends with its last user.  @fd -1: a private domain, which nobody else can open.  @oflags: O_CREAT, O_EXCL.
- * -ENOENT: there is none and O_CREAT is not set; -EEXIST: there is one and O_EXCL is; -EINVAL:
- * another flag; -EBADF, -EACCES: @fd is not open for reading; -ENOSPC: the
- * context has max_xrcd.
+ * ends with its last user.  @fd -1: a private domain, which nobody else can open.  @oflags:
+ * O_CREAT, O_EXCL.  -ENOENT: there is none and O_CREAT is not set; -EEXIST: there is one and O_EXCL
+ * is; -EINVAL: another flag; -EBADF, -EACCES: @fd is not open for reading; -ENOSPC: the context has
+ * max_xrcd.
  */
 int karst_open_xrcd(struct karst_context *ctx, int fd, int oflags, struct karst_xrcd **xrcd);
 /** -EBUSY: SRQs or QPs of this context are in it. */

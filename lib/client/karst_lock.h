@@ -2,9 +2,9 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The lock of a queue.  Normally one thread uses a queue, so that the lock is uncontended and taking
- * it is one exchange.  A thread that finds it held spins, and yields its processor now and then.
- * For libkarst and the shims above it; not installed.
+ * The lock of a queue.  Normally one thread uses a queue, so that the lock is uncontended and
+ * taking it is one exchange.  A thread that finds it held spins, and yields its processor now and
+ * then.  For libkarst and the shims above it; not installed.
  */
 #ifndef KARST_LOCK_H
 #define KARST_LOCK_H

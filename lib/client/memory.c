@@ -488,7 +488,7 @@ karst_memory_rescan(const struct karst_memory *pub, struct karst_memory **out, c
 		m->migrate_min, out, why);
 }
 
-/* Whoever held the lock is not there, and nothing is registered. */
+/* In the child: the thread that held the lock does not exist, and nothing is registered. */
 void
 cli_memory_forget(void)
 {

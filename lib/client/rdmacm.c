@@ -4,8 +4,8 @@
 /*
  * Connection management: all of it is the engine's, each call is one request.
  *
- * A channel's stream holds a byte while events wait.  Whoever is told that there are none left, by
- * taking the last one or by destroying whose they were, reads a byte.
+ * A channel's stream holds a byte while events wait.  The call that leaves none, because it took
+ * the last one or destroyed the identifier that they were of, reads the byte.
  */
 #include "karst_rdmacm.h"
 

@@ -4,18 +4,18 @@
 /*
  * Streams of records, which the engine writes and programs wait for.
  *
- * A descriptor is readable if there is something to be had from it.  So the events of an object
- * that is destroyed must leave its stream, where they may lie behind others; and one reads a
- * socket from its head only.  A stream therefore knows up to where such events may lie.  They are
- * taken away as soon as they are at its head: when the object goes, or when what lay before them
- * has been read.  Who reads an event while nothing like that lies about pays nothing for it.
+ * A descriptor must be readable only if there is an event to get.  So the events of an object that
+ * is destroyed must be removed from its stream, where they may lie behind others; and a socket is
+ * read from its head only.  A stream therefore knows up to where such events may lie.  They are
+ * removed as soon as they are at its head: when the object is destroyed, or when what lay before
+ * them has been read.  Reading an event costs nothing more while there are none of them.
  *
- * Looking at the head and taking it are two system calls, in between of which no other thread may
- * read.  Those who wait in recv() hold no lock, so they are counted; if there are any, the last of
- * them to come out does the work.  That is soon, because there is something to be read.  Who comes
- * while it is done finds SWEEPING in the count, and waits for reg.
+ * Looking at the head and removing it are two system calls, and no other thread may read between
+ * them.  Threads that wait in recv() hold no lock, so they are counted; if there are any, the last
+ * one to return does the work.  That is soon, because there is something to read.  A thread that
+ * comes meanwhile finds SWEEPING in the count, and waits for reg.
  *
- * recv() and not read(), because it is quicker by what counting costs.
+ * recv() is used instead of read() because it is faster, by about what counting costs.
  */
 #include "client_priv.h"
 

@@ -64,7 +64,7 @@ karst_cm_id_reject(struct karst_cm *cm, uint32_t number, uint16_t reason, const 
 
 /* --- REJ came --- */
 
-/* Who gave up waiting may never have learnt our id, and says who it is instead. */
+/* A peer that gave up waiting may never have learnt our id; then it sends its own GUID instead. */
 static struct cm_id *
 find_by_guid(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m)
 {

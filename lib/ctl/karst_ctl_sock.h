@@ -43,14 +43,14 @@ struct karst_ctl_peer {
 	int pidfd;
 };
 
-/** -ESRCH: the process is gone; or what the kernel says. */
+/** -ESRCH: the process is gone; or the kernel's error. */
 int karst_ctl_peer(int fd, struct karst_ctl_peer *peer);
 
 /** A control connection (see karst_ctl.h) that sends requests over @fd, which then belongs to it.
  *  -ENOMEM */
 int karst_ctl_socket_conn(int fd, struct karst_ctl_conn *conn);
 
-/** Who answers on the engine's side. */
+/** What answers on the engine's side. */
 struct karst_ctl_server {
 	/** As struct karst_ctl_conn.call: karst_session_handle().  Anything but 0 ends the
 	 *  connection. */

@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What of a process only its own user may open: its list of mappings, and the files behind them.
+ * What only the user of a process may open: its list of mappings, and the files behind them.
  *
- * An engine needs both, of programs of other users.  Whoever has the rights for it (CAP_SETUID,
- * CAP_SETGID, for mappings CAP_CHECKPOINT_RESTORE) calls karst_files_open(), be it the engine's
- * process or one beside it that does nothing else; it takes on the program's identity meanwhile, so
+ * An engine needs both for programs of other users.  karst_files_open() is called by a process that
+ * has the rights for it (CAP_SETUID, CAP_SETGID, for mappings CAP_CHECKPOINT_RESTORE): the engine's
+ * own, or one beside it that does nothing else.  It takes on the program's identity meanwhile, so
  * that nothing is opened that the program's user could not open.
  *
  * Any thread; other threads keep their identity.  Opening may wait as long as the process keeps its

@@ -11,9 +11,10 @@
  *	FREE -> UNBOUND <-> BUSY (an lcore binds) -> BOUND (usable) -> UNBOUND
  *	            `-> CLOSED -> FREE                 `-> BUSY (type 1), CLOSED
  *
- * Who may change a word: control a FREE, CLOSED or DEAD one by storing; of a region, whoever
- * set BOUND_NONE in its "bound"; of a window, whoever swaps the word it has seen for another
- * one, and the owner of BUSY by storing.
+ * Which thread may change a word: control changes a FREE, CLOSED or DEAD one by storing.  The word
+ * of a region is changed by the thread that set BOUND_NONE in its "bound".  The word of a window is
+ * changed by a thread that swaps the value it has seen for another one, and by the owner of BUSY by
+ * storing.
  */
 #ifndef KARST_MEM_PRIV_H
 #define KARST_MEM_PRIV_H

@@ -7,8 +7,8 @@
  * A bind first pins the region, by adding to its count of bound windows, so that control can
  * neither free nor change it; then claims the window by swapping its word for a BUSY one; then
  * writes the attributes and publishes the key.  Everything that may fail comes before the
- * claim.  Whoever loses a race for a window sees its swap fail, and no one ever waits for an
- * lcore but control.  An unbinding is one swap, then the count goes down.
+ * claim.  A thread that loses a race for a window sees its swap fail, and only control
+ * ever waits for an lcore.  An unbinding is one swap, then the count goes down.
  *
  * The binder checks the region before it pins it, so that a program cannot disturb another's
  * regions.  What it has checked stays true: nothing but the live bit changes under an lcore

@@ -25,7 +25,7 @@
 
 #include "wqe.h"
 
-/* Stands for a copy when there is none to be had: the packet is dropped. */
+/* Stands for a copy when none is free: the packet is dropped. */
 static struct karst_copy starved = {.state = KARST_COPY_OPEN};
 
 static void

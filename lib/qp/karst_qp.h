@@ -62,8 +62,8 @@ struct karst_path {
 };
 
 /**
- * The traffic class to send with: DSCP and ECN of @path, except "congestion experienced", which only
- * the network may set (E1).
+ * The traffic class to send with: DSCP and ECN of @path, except "congestion experienced", which
+ * only the network may set (E1).
  */
 static inline uint8_t
 karst_path_tclass(const struct karst_path *path)

@@ -285,7 +285,7 @@ qp_enter_state(struct karst_core *core, struct karst_core_qp *qp, uint8_t to)
 	}
 	if (to == KARST_QPS_SQD && from != KARST_QPS_SQD)
 		qp->req.flags &= (uint8_t)~KARST_REQ_DRAIN_TOLD;
-	/* work may have been posted in the state before; and what is drained already is told */
+	/* work may have been posted before; a queue that is drained raises the event */
 	if (to == KARST_QPS_RTS)
 		karst_core_activate(core, qp);
 	else if (to == KARST_QPS_SQD)

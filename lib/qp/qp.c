@@ -358,7 +358,7 @@ flush_sq(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burs
 	uint32_t n = 0;
 
 	do {
-		/* an impossible tail: what was seen before is flushed, and no more is believed */
+		/* an impossible tail: what was read before is flushed, and nothing more is read */
 		broken = karst_wqe_poll(&qp->sq) != 0;
 		if (broken)
 			karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);

@@ -12,9 +12,9 @@
  * answered later.
  *
  * The SRQ's protection domain is that of the message, for receives as for READs, WRITEs and
- * atomics; targets have none of their own.  Who names an SRQ that there is not, or one of another
- * domain, or another one in the middle of a message, gets a NAK "invalid request", and the
- * connection ends.
+ * atomics; targets have none of their own.  A request that names an SRQ which does not exist, one
+ * of another domain, or another one in the middle of a message gets a NAK "invalid request", and
+ * the connection ends.
  *
  * An SRQ's number is (n << lcore_bits | lcore), modulo 2^24, where n counts on with each SRQ of the
  * core, past those whose place in the table (the low bits of n) is taken.  So a number comes back

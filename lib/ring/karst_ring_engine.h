@@ -187,7 +187,7 @@ struct karst_lane_span {
 	uint32_t upto; /* those before it are copied */
 };
 
-/** What the program has not read, as far as it may be believed: its head is looked at only here. */
+/** What the program has not read.  Only here its head is read, which may be wrong. */
 static inline struct karst_lane_span
 karst_lane_unread(const struct karst_lane *l)
 {
@@ -357,7 +357,7 @@ karst_bell_doze(struct karst_bell *b)
 	atomic_store_explicit(&b->sh->asleep, 1, memory_order_relaxed);
 }
 
-/** No longer: bells need no eventfd.  Who has taken the word just now still writes it. */
+/** Awake: bells need no eventfd.  A program that has just read the word may still write to it. */
 static inline void
 karst_bell_awake(struct karst_bell *b)
 {

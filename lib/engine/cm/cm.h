@@ -16,7 +16,7 @@
  * session_cm_conn.c.
  *
  * Threads: sessions and the thread of cm.c; all that is here, and of a session what belongs to
- * connection management (cm_client.h), is guarded by "lock".  Who holds it makes no control call
+ * connection management (cm_client.h), is guarded by "lock".  Its holder makes no control call
  * and does not wait.  What has to wait, for a path, is left to the thread.
  */
 #ifndef ENG_CM_H
@@ -94,7 +94,7 @@ enum cm_id_state {
 	CM_ID_LISTEN,
 };
 
-/* Who of its identifiers gets a request for a port number is found out when it comes. */
+/* Which of its identifiers gets a request for a port number is decided when the request comes. */
 struct cm_service {
 	uint16_t port_space;
 	uint16_t port_number;
@@ -253,7 +253,7 @@ void eng_cm_unnumber(struct eng_cm *cm, struct cm_id *id);
 /* -EADDRINUSE: another one has the number, whatever both say of reuse; -ENOSPC, -ENOMEM. */
 int eng_cm_service_join(struct eng_cm *cm, struct cm_id *id);
 void eng_cm_service_leave(struct eng_cm *cm, struct cm_id *id);
-/* Who listens on @service for requests to @dst_ip that came to @port; NULL: nobody. */
+/* The identifier that listens on @service for requests to @ip that came to @port, or NULL. */
 struct cm_id *eng_cm_listener(struct eng_cm *cm, const struct cm_service *service,
 	const struct karst_cm_ip *ip, uint8_t port);
 

@@ -4,14 +4,14 @@
 /*
  * Events on their way to programs.
  *
- * They wait here, not in the stream, since they go with their identifier when it is destroyed or
- * changes its channel.  The stream only says that there are some: it gets a byte when the first one
- * comes, and the program reads a byte when it is told that it took the last one.  So there are as
- * many bytes as channels that are not empty, whatever happens in between, and a program that does
- * not keep to it confuses nobody but itself.
+ * Events wait here, not in the stream, because they go with their identifier when it is destroyed
+ * or changes its channel.  The stream only tells that there are some: it gets a byte when the first
+ * one comes, and the program reads a byte when the reply tells that it took the last one.  So there
+ * are as many bytes as channels that are not empty, whatever happens in between, and a program that
+ * does not follow this confuses only itself.
  *
- * A program that does not take its events loses them beyond some for each identifier.  Requests are
- * counted apart, by the listener's backlog.
+ * A program that does not take its events loses those beyond a limit for each identifier.  Requests
+ * are limited by the listener's backlog instead.
  */
 #include <errno.h>
 
@@ -35,8 +35,8 @@ eng_cm_event(struct eng_cm *cm, struct cm_id *id, uint32_t code, int status)
 {
 	struct cm_event *ev = NULL;
 
-	/* Nothing is told by a name that the program has not given yet; whatever it was, accepting
-	 * fails. */
+	/* The program has not named this identifier yet, so no event can name it; accepting it will
+	 * fail in any case. */
 	if (id->passive && !id->named)
 		return NULL;
 	if (code == KARST_RDMACM_CONNECT_REQUEST || id->nevents < MAX_EVENTS)

@@ -4,8 +4,8 @@
 /*
  * Connections of identifiers: what programs ask of lib/cm, and what it tells them.
  *
- * The PSN in a REQ or REP is the one that the receiver of the message shall begin with: so what an
- * identifier sends is where its own receive queue begins, and what it is told is where it sends.
+ * The PSN in a REQ or REP is the one that the receiver of the message must send first: an
+ * identifier sends its own rq_psn, and what it receives is its sq_psn.
  */
 #include <errno.h>
 #include <sys/socket.h>
@@ -178,7 +178,7 @@ eng_cm_disconnect(struct eng_cm *cm, char *why, struct cm_id *id)
 {
 	if (id->state != CM_ID_CONNECT || is_ud(id))
 		return reason_state(why, id, "disconnect");
-	/* Whoever is disconnected already has what he wants. */
+	/* An identifier that is disconnected already has what its program wants. */
 	if (karst_cm_id_disconnect(cm->cm, id->cm_id, NULL, 0) != 0)
 		karst_cm_id_disconnect_reply(cm->cm, id->cm_id, NULL, 0);
 	return 0;
@@ -251,7 +251,7 @@ eng_cm_ah(const struct cm_id *id, const uint8_t dst_ip[16], struct karst_ctl_ah_
 
 /* --- requests --- */
 
-/* Nobody is told of it: the peer gets a refusal, and the id goes. */
+/* No program hears of the request: the peer gets a refusal, and the id is freed. */
 static void
 conn_refuse(struct eng_cm *cm, const struct karst_cm_ev *ev, uint16_t reason)
 {
@@ -285,7 +285,7 @@ addr_of(const uint8_t ip[16], uint16_t number, bool ip6)
 	return a;
 }
 
-/* Who shall have the request, or NULL and why nobody. */
+/* The identifier that gets the request, or NULL and the reason. */
 static struct cm_id *
 find_listener(struct eng_cm *cm, const struct karst_cm_ev *ev, const struct karst_cm_ip *ip,
 	uint16_t *why)

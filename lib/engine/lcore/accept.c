@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Who a frame is for: addresses and VLANs of ports, as the receive path asks for them.  How they
+ * Whether a frame is for a port: addresses and VLANs, as the receive path asks for them.  How they
  * change is in port_addr.c.
  */
 #include "karst_hdr.h"

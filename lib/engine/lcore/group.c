@@ -5,7 +5,7 @@
  * Packets to multicast groups.
  *
  * A packet to a group arrives on any lcore.  That lcore gives a copy to each other one that has
- * members, over the hand-off rings, and there it goes the way of all packets, up to dispatch, which
+ * members, over the hand-off rings, and there it is handled as any packet, up to dispatch, which
  * delivers it to each member in turn.  Members know nothing of each other: what one of them drops,
  * for want of a receive request or for its Q_Key, the others get.
  *

@@ -106,7 +106,7 @@ eng_poll_mine(struct karst_engine *e)
 	return n;
 }
 
-/* Calls @fn if the lcore is nobody's.  @return false: somebody has it. */
+/* Calls @fn if the lcore is attached to no thread.  @return false: it is attached to one. */
 static bool
 run_unattached(struct eng_lcore *lc, eng_fn fn, void *arg, int *ret)
 {

@@ -87,7 +87,7 @@ members_settle_due(struct eng_members *m)
 
 /* --- changes --- */
 
-/* The group of all hosts is nobody's news, and some never leave a host. */
+/* The group of all hosts is never reported, nor are groups that do not leave a host. */
 static bool
 is_reported(const uint8_t ip[16])
 {

@@ -6,9 +6,9 @@
  * that it did not configure itself: solicitations and advertisements.  No router discovery, no
  * duplicate address detection: addresses and gateways come from the configuration.
  *
- * What is believed:
+ * What is trusted:
  *
- *	an answer to us that we have asked for     the neighbour is known
+ *	an answer to a question of ours            the neighbour is known
  *	anything else that names its sender        if it contradicts what we know, we ask
  *
  * Questions about our addresses are answered, up to some rate.  A frame is read where it lies and

@@ -2,8 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The neighbours of one port: which MAC address an IP address has.  No I/O, no clock: who calls
- * says what time it is, and sends the questions that he is told to send.
+ * The neighbours of one port: which MAC address an IP address has.  No I/O, no clock: the caller
+ * passes the time, and sends the questions that these functions ask for.
  *
  *	            use            answer           age, a claim
  *	  (absent) -----> ASKED ----------> KNOWN ---------------> DOUBTED

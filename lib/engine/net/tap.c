@@ -16,9 +16,10 @@
  * frames, which are counted; the thread stops reading the tap when from_kernel is full, and the
  * kernel's own queue fills.
  *
- * The thread sleeps when there is nothing to do.  Who puts a frame into a ring afterwards wakes it
- * by an eventfd: it says "asleep", and looks again; the lcore publishes, and looks whether it is
- * asleep; between the two steps of each is a full fence, so one of them sees the other.
+ * The thread sleeps when there is nothing to do.  An lcore that puts a frame into a ring afterwards
+ * wakes it by an eventfd: the thread sets "asleep" and looks at the ring again; the lcore publishes
+ * the frame and looks at "asleep".  Between the two steps of each is a full fence, so one of them
+ * sees the other.
  */
 #include "tap.h"
 

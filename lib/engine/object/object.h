@@ -22,7 +22,7 @@ uint32_t eng_lane_entries(uint32_t entries);
 /* Frees what was laid and not used (lanes.c). */
 void eng_cq_free_next(struct eng_cq *c);
 
-/* The lcore that @wanted means.  -EINVAL: there is none such. */
+/* The lcore that @wanted means.  -EINVAL: there is no such lcore. */
 int eng_choose_lcore(const struct karst_engine *e, uint32_t wanted, uint32_t *lcore);
 
 /* The bell and the eventfd of its owner for lcore @lcore. */

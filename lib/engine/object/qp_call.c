@@ -75,7 +75,7 @@ eng_qp_try_again(struct karst_engine *e, uint64_t *until)
 	eng_ctl_leave(e);
 	if (eng_poll_mine(e) == 0)
 		nanosleep(&nap, NULL);
-	/* not from inside of a callback: it was entered before */
+	/* this cannot be a callback: the call was entered before */
 	return eng_ctl_enter(e) == 0;
 }
 

@@ -96,8 +96,8 @@ int karst_session_handle(struct karst_session *s, const void *req, size_t len, c
 
 /**
  * Readable when something has happened that cannot wait for the program's next message: the
- * session has failed.  Whoever waits for messages waits for this too, and calls
- * karst_session_attend(), as if it were one.
+ * session has failed.  The thread that waits for messages waits for this too, and then calls
+ * karst_session_attend() as if a message had come.
  */
 int karst_session_fd(const struct karst_session *s);
 void karst_session_attend(struct karst_session *s);

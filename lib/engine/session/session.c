@@ -25,7 +25,7 @@
 #define DEFAULT_QUEUES       65536u
 #define DEFAULT_CHANNELS     64u
 #define DEFAULT_XRCDS        1024u
-/* Whoever waits for his turn looks that often whether his program is still there. */
+/* How often a session that is paced looks whether its program is still there. */
 #define PACE_NAP_NS 20000000u
 /* Descriptors of a session without any objects, but for those of its lcores and ring memory:
  * socket, four of the process, attend_fd, both ends of its events. */

@@ -14,7 +14,7 @@
 #define PORT_ACTIVE 4u
 #define GID_ROCE2   2u
 
-/* With those that were taken away: a program is told once how many there are, and they may come
+/* Ports that were taken away count: the number is reported to a program once, and they may come
  * back. */
 uint32_t
 eng_session_nports(const struct karst_engine *e)

@@ -4,11 +4,11 @@
 /*
  * XRC domains of a session, and targets that it opens.
  *
- * A shared domain is named by device and inode of a file, which the program shows that it may read
- * by the descriptor that it sends.  One of O_PATH shows nothing: anybody gets one who may search
- * the folder.  Whoever has a domain open holds the inode, so that no other file gets its number
- * meanwhile; that is done by a descriptor of O_PATH, because closing one of another kind may wait
- * for whoever serves the file.
+ * A shared domain is named by device and inode of a file.  The program proves by the descriptor
+ * that it sends that it may read the file.  A descriptor of O_PATH proves nothing: anybody who may
+ * search the folder gets one.  The engine holds the inode of an open domain, so that no other file
+ * gets its number meanwhile.  It does so by a descriptor of O_PATH, because closing one of another
+ * kind may wait for the server of the file.
  */
 #include <fcntl.h>
 #include <stdio.h>

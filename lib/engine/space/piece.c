@@ -4,12 +4,12 @@
 /*
  * What a piece of a program's memory is, and whether it can be mapped here.
  *
- * Nothing that a program says is believed: a descriptor is mapped only if it is a file of tmpfs or
- * hugetlbfs (all memory files are), whose page faults wait for nobody, opened with the rights that
- * are needed, and long enough.
+ * Nothing that a program sends is trusted: a descriptor is mapped only if it is a file of tmpfs or
+ * hugetlbfs (as all memory files are), whose page faults wait for nobody, if it was opened with the
+ * rights that are needed, and if it is long enough.
  *
  * A shared mapping of the program is reached through /proc/PID/map_files, with the program's own
- * rights (karst_files.h).  What cannot be opened so is copied instead.
+ * rights (karst_files.h).  A mapping that cannot be opened in this manner is copied instead.
  */
 #include "space_priv.h"
 

@@ -156,7 +156,7 @@ eng_space_fail(struct karst_space *s)
 	const uint64_t one = 1;
 	int saved = errno;
 
-	/* relaxed: the flag stands alone; who sees it first tells */
+	/* relaxed: the flag stands alone; the thread that sets it first reports it */
 	if (atomic_exchange_explicit(&s->failed, true, memory_order_relaxed) || s->watch_fd < 0)
 		return;
 	if (write(s->watch_fd, &one, sizeof(one)) < 0)

@@ -12,15 +12,15 @@
  * With a share of 75: who is alone gets three quarters of everything; of two who take what they can
  * each gets three sevenths, of three three tenths; and whatever they do, something is left for the
  * next who comes, who in turn may have three times what he leaves.  So no number must be chosen for
- * how many users there will be, and no user has to be turned out.  The first of a thing that is
- * counted one by one a user gets as long as there is one.  A share of 100 is bound by nothing but
- * what there is; it counts as used for the others.
+ * how many users there will be, and no user has to be turned out.  A user always gets the first one
+ * of a thing that is counted one by one, as long as one is left.  A share of 100 is limited only by
+ * what exists; it counts as used for the others.
  *
- * Of some things a user may be given a limit besides, which holds whatever is free.
+ * For some things a user may have a limit in addition, which holds however much is free.
  *
- * Control calls take time of the lcores, which cannot be left over: they are paced.  A user's
- * programs together make so many a second, with a second's worth ahead; who is faster waits, on
- * the thread of his own session.
+ * Control calls take time of the lcores, which cannot be saved up: they are paced.  A user's
+ * programs together may make so many a second, with a second's worth in advance; a program that is
+ * faster waits, on the thread of its own session.
  *
  * Any thread; nothing else is locked while the lock in here is held.
  */

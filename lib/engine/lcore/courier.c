@@ -232,6 +232,18 @@ served(const struct eng_crew *crew, const struct karst_space *s)
 	return false;
 }
 
+/* Do couriers of this crew copy for enough programs of @uid?  Others are to find one, too. */
+static bool
+has_its_part(const struct eng_crew *crew, uid_t uid)
+{
+	const struct eng_worker *w;
+	uint32_t n = 0;
+
+	for (w = crew->workers; w != NULL; w = w->next)
+		n += w->copy != NULL && w->copy->where[0].space->uid == uid;
+	return n >= ENG_CREW_MAX / 2;
+}
+
 /* Lock held.  Of those whom nobody copies for, who was served the longest ago. */
 struct eng_copy *
 eng_late_first(const struct eng_crew *crew)
@@ -239,10 +251,11 @@ eng_late_first(const struct eng_crew *crew)
 	struct eng_copy *c, *best = NULL;
 
 	for (c = crew->late.head; c != NULL; c = c->next)
-		if (!served(crew, c->where[0].space) &&
-			(best == NULL ||
-				eng_relaxed(&c->where[0].space->late.served_ns) <
-					eng_relaxed(&best->where[0].space->late.served_ns)))
+		if ((best == NULL ||
+			    eng_relaxed(&c->where[0].space->late.served_ns) <
+				    eng_relaxed(&best->where[0].space->late.served_ns)) &&
+			!served(crew, c->where[0].space) &&
+			!has_its_part(crew, c->where[0].space->uid))
 			best = c;
 	return best;
 }

@@ -160,6 +160,8 @@ struct eng_watch {
 	pthread_mutex_t lock;   /* no driver ever waits for it */
 	_Atomic uint32_t rings; /* eng_watch_wake(): a futex */
 	_Atomic bool dozing;
+	bool stood;               /* the machine did, since the last look: */
+	uint64_t looked_ns;       /* when that was */
 	_Atomic uint32_t nstuck;  /* threads that are written off */
 	_Atomic uint32_t nbarred; /* users who hold too many of them: */
 	_Atomic uint32_t barred[ENG_BARRED];

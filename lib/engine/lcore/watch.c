@@ -6,7 +6,7 @@
  *
  * While there is copying it looks every millisecond.  A driver that sleeps in one copy, or is busy
  * in it for that long, loses its lcore to another thread (crew.c).  A copy of which a part, some
- * pages, takes more than DEADLINE_NS is given up: its program has failed, its queue pairs go
+ * pages, takes more than COPY_DEADLINE_NS is given up: its program has failed, its queue pairs go
  * into Error, and the thread that is in it is written off until it comes back.  That is bounded: a
  * user whose programs hold STUCK_UID threads, or anybody but root when STUCK_ALL are held, has no
  * more memory copied.
@@ -36,9 +36,13 @@
 #define BUSY_NS (100u * MS)
 /* Between two looks at turns. */
 #define TURN_NS (100u * MS)
-/* As long as an impatient peer waits for an answer, all retries together.  So long a copy may take,
- * and so long an lcore sleeps in a turn before somebody fails for it. */
-#define DEADLINE_NS (1000u * MS)
+/* So long a copy may take.  Pages of programs that mean no harm come after a second, too: from a
+ * disk that is busy, or in a virtual machine whose host has put them aside. */
+#define COPY_DEADLINE_NS (5000ull * MS)
+/* So long an lcore sleeps in a turn, while the machine runs, before somebody fails for it. */
+#define TURN_DEADLINE_NS (1000u * MS)
+/* The watch looks more often than this, or the machine stood still. */
+#define STANDSTILL_NS (3 * TURN_NS)
 /* A courier that takes longer no longer counts as one that is free soon. */
 #define SOON_NS   (5u * MS)
 #define STUCK_UID 2u
@@ -155,7 +159,8 @@ give_up(struct eng_watch *watch, struct eng_crew *crew, struct eng_copy *c)
 		karst_log(KARST_LOG_WARNING,
 			"%s: process %d of uid %u: its memory did not come within %u ms: it has "
 			"failed",
-			watch->e->name, (int)s->pid, (unsigned int)s->uid, DEADLINE_NS / MS);
+			watch->e->name, (int)s->pid, (unsigned int)s->uid,
+			(unsigned int)(COPY_DEADLINE_NS / MS));
 		count(&crew->lc->watched.overdue);
 		eng_space_fail(s);
 	}
@@ -169,7 +174,7 @@ is_overdue(struct eng_worker *w, uint64_t now_ns)
 {
 	uint64_t times;
 
-	if (now_ns - eng_relaxed(&w->since_ns) <= DEADLINE_NS)
+	if (now_ns - eng_relaxed(&w->since_ns) <= COPY_DEADLINE_NS)
 		return false;
 	if (!has_slept(w->tid, &times))
 		times = UINT64_MAX;
@@ -233,7 +238,8 @@ accuse(struct eng_watch *watch, struct eng_lcore *lc, uint32_t at, struct karst_
 	karst_log(KARST_LOG_WARNING,
 		"%s: lcore %u has slept for %u ms at queue pair %u of process %d of uid %u: it "
 		"has failed",
-		watch->e->name, lc->index, DEADLINE_NS / MS, at, (int)s->pid, (unsigned int)s->uid);
+		watch->e->name, lc->index, TURN_DEADLINE_NS / MS, at, (int)s->pid,
+		(unsigned int)s->uid);
 	if (karst_space_failed(s))
 		return;
 	count(&lc->watched.ejected);
@@ -264,7 +270,7 @@ accuse_sealed(struct eng_lcore *lc)
 				p = lc->seals[i].segs[k].src;
 	karst_log(KARST_LOG_WARNING,
 		"%s: lcore %u has slept for %u ms as it read the memory of %u programs",
-		lc->e->name, lc->index, DEADLINE_NS / MS, who.n);
+		lc->e->name, lc->index, TURN_DEADLINE_NS / MS, who.n);
 	/* asked again, as it may have gone */
 	if (who.n == 1)
 		eng_window_tell(p, accuse_alone, lc);
@@ -287,7 +293,7 @@ accuse_somebody(struct eng_watch *watch, struct eng_lcore *lc)
 	else
 		karst_log(KARST_LOG_WARNING,
 			"%s: lcore %u has slept for %u ms, and not for a program", lc->e->name,
-			lc->index, DEADLINE_NS / MS);
+			lc->index, TURN_DEADLINE_NS / MS);
 	pthread_mutex_unlock(&lc->e->names_lock);
 }
 
@@ -303,7 +309,7 @@ look_at_turn(struct eng_watch *watch, struct eng_crew *crew, uint64_t word, uint
 	struct eng_lcore *lc = crew->lc;
 	uint64_t turns = __atomic_load_n(&lc->stats.turns, __ATOMIC_RELAXED), times;
 
-	if (turns != crew->seen_turns || (word & 1) != 0 || crew->driver == NULL ||
+	if (turns != crew->seen_turns || (word & 1) != 0 || crew->driver == NULL || watch->stood ||
 		atomic_load_explicit(&lc->asleep, memory_order_relaxed) != 0) {
 		crew->seen_turns = turns;
 		crew->turned_ns = now_ns;
@@ -318,7 +324,7 @@ look_at_turn(struct eng_watch *watch, struct eng_crew *crew, uint64_t word, uint
 	if (times != crew->slept || times == UINT64_MAX) {
 		crew->slept = times;
 		crew->slept_ns = now_ns;
-	} else if (now_ns - crew->slept_ns >= DEADLINE_NS) {
+	} else if (now_ns - crew->slept_ns >= TURN_DEADLINE_NS) {
 		crew->slept_ns = now_ns;
 		accuse_somebody(watch, lc);
 	}
@@ -417,6 +423,8 @@ look_round(struct eng_watch *watch, uint64_t now_ns)
 	bool busy = false;
 	uint32_t i;
 
+	watch->stood = now_ns - watch->looked_ns > STANDSTILL_NS;
+	watch->looked_ns = now_ns;
 	for (i = 0; i < e->nlcores; i++) {
 		/* stays while the watch's lock is held */
 		struct eng_crew *crew =

@@ -38,28 +38,57 @@ def plan(path):
     return runs
 
 
-def verify(path, variant, mutant):
-    """What pan said, or why it could not be built."""
-    flags = [f'-D{variant}'] * bool(variant) + [f'-DWEAK={mutant}'] * bool(mutant)
+def number_of(path, mutant):
+    """What the model's #define of it says; none is 0."""
+    with open(path, encoding='utf-8') as f:
+        found = re.search(rf'^#define {mutant}\s+(\d+)\b', f.read(), re.M) if mutant else None
+    return int(found.group(1)) if found else 0
+
+
+def ran(command, work, **more):
+    """(exit status, what it said)"""
+    try:
+        done = subprocess.run(command, cwd=work, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, check=False, timeout=SECONDS, **more)
+    except subprocess.TimeoutExpired:
+        return 1, f'{command[0]} did not end within {SECONDS} s'
+    return done.returncode, done.stdout
+
+
+def build(path, variant, work):
+    """Makes pan in @work, of which the variable WEAK says the mutant.  @return why it could not."""
     folder = os.path.dirname(os.path.abspath(path))
-    with tempfile.TemporaryDirectory(prefix='karst-model-') as work:
-        for name in os.listdir(folder):
-            if name.endswith(('.pml', '.inc')):
-                shutil.copy(os.path.join(folder, name), work)
-        for command in (['spin', *flags, '-a', os.path.basename(path)],
-                        # a weakened one is found soon: what takes long is to compile it
-                        ['gcc', '-O0' if mutant else '-O1', '-w', '-DSAFETY', '-DCOLLAPSE', '-DVECTORSZ=4096',
-                         f'-DMEMLIM={MEMORY_MB}', '-o', 'pan', 'pan.c'],
-                        ['./pan', f'-m{DEPTH}', '-w22', '-n']):
-            try:
-                run = subprocess.run(command, cwd=work, stdout=subprocess.PIPE,
-                                     stderr=subprocess.STDOUT, text=True, check=False,
-                                     timeout=SECONDS)
-            except subprocess.TimeoutExpired:
-                return f'{command[0]} did not end within {SECONDS} s'
-            if run.returncode and command[0] != './pan':
-                break
-        return run.stdout
+    for name in os.listdir(folder):
+        if name.endswith(('.pml', '.inc')):
+            shutil.copy(os.path.join(folder, name), work)
+    status, said = ran(['spin', *[f'-D{variant}'] * bool(variant), '-a', os.path.basename(path)],
+                       work)
+    if status:
+        return said
+    pan = os.path.join(work, 'pan.c')
+    with open(pan, encoding='utf-8') as f:
+        text, found = re.subn(r'\bweak = 0;', 'weak = (unsigned char)atoi(getenv("WEAK"));',
+                              f.read())
+    if found != 1:
+        return f'{found} times "weak = 0;" in what spin has made, not once'
+    with open(pan, 'w', encoding='utf-8') as f:
+        f.write(text)
+    status, said = ran(['gcc', '-O1', '-w', '-DSAFETY', '-DCOLLAPSE', '-DVECTORSZ=4096',
+                        f'-DMEMLIM={MEMORY_MB}', '-o', 'pan', 'pan.c'], work)
+    return said if status else None
+
+
+def verify(pan, path, mutant):
+    """What it said, or why it could not be built.  @pan: a future of that, and its folder"""
+    built, work = pan
+    if failed := built.result():
+        return failed
+    number = number_of(path, mutant)
+    if mutant and not number:
+        return f'no #define {mutant} NUMBER in {path}'
+    with tempfile.TemporaryDirectory(dir=work) as own: # where it leaves what it has found
+        return ran([os.path.join(work, 'pan'), f'-m{DEPTH}', '-w22', '-n'], own,
+                   env=dict(os.environ, WEAK=str(number)))[1]
 
 
 def judge(said, mutant):
@@ -86,8 +115,13 @@ def main(argv):
         return 1
     runs, bad = plan(argv[1]), 0
     print(f'1..{len(runs)}')
-    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        results = pool.map(lambda run: verify(argv[1], *run), runs)
+    with tempfile.TemporaryDirectory(prefix='karst-model-') as work, \
+            concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        pans = {}
+        for variant in dict.fromkeys(variant for variant, _ in runs):
+            own = tempfile.mkdtemp(dir=work)
+            pans[variant] = pool.submit(build, argv[1], variant, own), own
+        results = pool.map(lambda run: verify(pans[run[0]], argv[1], run[1]), runs)
         for number, ((variant, mutant), said) in enumerate(zip(runs, results), 1):
             good, words = judge(said, mutant)
             name = ' '.join(filter(None, (variant.lower().replace('_', ' '),

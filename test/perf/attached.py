@@ -21,7 +21,8 @@ from bed import Daemon, HugePages, Tap  # noqa: E402
 
 TIMEOUT_S = 180
 WORDS = ['--json', '--verify']
-ENGINE = '[engine]\nidle = yield\n[port p]\n'
+ENGINE = '[engine]\nidle = sleep\n[port p]\n'
+YIELD = ENGINE.replace('sleep', 'yield') # takes a processor as long as it lives: for one pair
 HUGE_TRIES = 5
 KINDS = ('alloc', 'malloc', 'stack', 'hugetlb')
 
@@ -154,12 +155,12 @@ def missed(daemon):
             for port in ports if port['rx_missed'] != 0]
 
 
-def across(tap, perf, karstd, folder, name, ports, mtu, netns=(None, None)):
+def across(tap, perf, karstd, folder, name, ports, mtu, netns=(None, None), engine=ENGINE):
     """Two daemons."""
     daemons, problems = [], []
     for i in (0, 1):
         # one after the other: a client of net_memif wants its server to be there
-        daemons.append(Daemon(karstd, folder, ENGINE + ports[i], name=name + str(i),
+        daemons.append(Daemon(karstd, folder, engine + ports[i], name=name + str(i),
                               netns=netns[i]))
         problems += daemons[i].start()
     if problems and name == 'xdp' and 'XDP' in ' '.join(problems):
@@ -181,7 +182,7 @@ def memif(tap, perf, karstd, folder):
     link = f'socket={os.path.join(folder, "memif.sock")},socket-abstract=no,bsize=8192'
     ports = [f'device = net_memif0,role={role},{link}\naddresses = 10.77.0.{i}/24\n'
              for i, role in ((1, 'server'), (2, 'client'))]
-    across(tap, perf, karstd, folder, 'memif', ports, 1024)
+    across(tap, perf, karstd, folder, 'memif', ports, 1024, engine=YIELD)
 
 
 class Veth:

@@ -9,7 +9,7 @@ from wire import delay, drop, duplicate
 
 TESTED = [r'test complete', r'return status 0']
 WIRE = ('wire',)
-SOON_S = 60
+SOON_S = 240
 
 
 def cm(name, server, client, **more):

@@ -194,7 +194,7 @@ class Check:
     def run(self, *args):
         return subprocess.run([self.karstd, *args], stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              timeout=60, check=False)
+                              timeout=300, check=False)
 
     def check_file(self, text, folder):
         path = os.path.join(folder, 'karst.conf')

@@ -16,7 +16,7 @@ from guest import CPU, TCG
 MEMORY_MB = 1536
 MTU = 4190 # path MTU 4096 fits
 MAC = '52:54:00:4b:01:%02x'
-PATIENCE_S = 60
+PATIENCE_S = 240
 SLOT = 0x10 # of the PC's own bus; the root port of the n-th adapter is at so much more
 
 

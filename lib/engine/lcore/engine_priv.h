@@ -281,6 +281,7 @@ struct eng_lcore {
 	uint8_t step;                   /* of its turn, if a safe point is between */
 	unsigned int work;              /* that it has done in this turn */
 	unsigned int received;          /* frames, of that */
+	unsigned int rang;              /* doorbells that it found at first */
 	bool idle_sender;               /* nothing was to be sent when the turn began */
 	unsigned int breaks;            /* eng_window_breaks() that are looked after */
 	unsigned int breaks_seen;       /* those that are being looked after */
@@ -291,6 +292,8 @@ struct eng_lcore {
 	uint64_t idle_since;   /* engine's clock; 0: it is not */
 	uint64_t wanted_until; /* likewise: others want its processor */
 	uint64_t offered_tsc;  /* when it had it back from the last offer */
+	uint32_t vain_offers;  /* idle, in a row, after which no doorbell had rung */
+	bool offered_idle;     /* the next turn judges the last one */
 	int epoll_fd;          /* -1: never sleeps */
 	int wake_fd;
 	/* in a line of its own: others look at it when they have given it something */

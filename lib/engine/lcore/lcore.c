@@ -114,7 +114,8 @@ receive(struct eng_lcore *lc)
 	if (lc->e->nlcores > 1)
 		lc->received += eng_handoff_poll(lc);
 	n += lc->received;
-	n += eng_bells_poll(lc);
+	lc->rang = eng_bells_poll(lc);
+	n += lc->rang;
 	n += karst_core_expire(core, ENG_TIMERS);
 	if (karst_unlikely(core->now_ns >= lc->member_ns))
 		lc->e->hooks->member_expire(lc);
@@ -249,7 +250,7 @@ eng_lcore_loop(struct eng_lcore *lc)
 		if (lc->work > 0)
 			eng_sleep_busy(lc, polite);
 		else if (idle == KARST_IDLE_YIELD)
-			eng_sleep_yield(lc);
+			eng_sleep_idle_offer(lc);
 		else if (idle == KARST_IDLE_SLEEP)
 			eng_sleep_idle(lc);
 		else

@@ -177,8 +177,9 @@ int eng_sleep_begin(struct eng_lcore *lc);
 void eng_sleep_end(struct eng_lcore *lc, int slack);
 void eng_sleep_reset(struct eng_lcore *lc);
 void eng_sleep_busy(struct eng_lcore *lc, bool polite);
-/* Offers the processor to others. */
-void eng_sleep_yield(struct eng_lcore *lc);
+/* After a turn with nothing to do: offers the processor to others, unless what there is to do comes
+ * from elsewhere, as it seems. */
+void eng_sleep_idle_offer(struct eng_lcore *lc);
 /* In a turn: likewise, unless that is known to take long.  @return whether. */
 bool eng_sleep_offer(struct eng_lcore *lc);
 void eng_sleep_idle(struct eng_lcore *lc);

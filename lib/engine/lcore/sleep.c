@@ -56,6 +56,10 @@
 /* Who works without a pause offers it as often, lest programs that it works for wait for a
  * slice. */
 #define BUSY_NS 100000u
+/* Whoever has found so often in a row that an offer of his, with nothing to do, brought no work goes
+ * on looking for a while first: what he waits for comes from elsewhere. */
+#define VAIN_OFFERS   4u
+#define LOOK_ALONE_NS 15000u
 /* In that time it looks only for as long as sleeping and waking would take. */
 #define LOOK_WANTED_NS 5000u
 /* Idle turns before the first nap, and how long that is. */
@@ -218,8 +222,8 @@ can_be_woken(const struct eng_lcore *lc)
 }
 
 /* Offers the processor to others, and finds out whether there are any. */
-void
-eng_sleep_yield(struct eng_lcore *lc)
+static void
+offer(struct eng_lcore *lc)
 {
 	uint64_t began = rte_rdtsc(), spent;
 
@@ -239,8 +243,32 @@ eng_sleep_offer(struct eng_lcore *lc)
 {
 	if (lc->core->now_ns < lc->wanted_until)
 		return false;
-	eng_sleep_yield(lc);
+	offer(lc);
 	return true;
+}
+
+/* Did the offer before this turn let a program run that had work for the lcore? */
+static void
+judge_offer(struct eng_lcore *lc)
+{
+	if (!lc->offered_idle)
+		return;
+	lc->offered_idle = false;
+	lc->vain_offers = lc->rang > 0 ? 0 : karst_min_u32(lc->vain_offers + 1, VAIN_OFFERS);
+}
+
+void
+eng_sleep_idle_offer(struct eng_lcore *lc)
+{
+	uint64_t now = lc->core->now_ns;
+
+	judge_offer(lc);
+	if (lc->idle_since == 0)
+		lc->idle_since = now;
+	if (lc->vain_offers == VAIN_OFFERS && now - lc->idle_since < LOOK_ALONE_NS)
+		return;
+	offer(lc);
+	lc->offered_idle = true;
 }
 
 /* Send queues that ran dry a moment ago are looked at for the last time: their programs ring. */
@@ -262,6 +290,7 @@ eng_sleep_reset(struct eng_lcore *lc)
 void
 eng_sleep_busy(struct eng_lcore *lc, bool polite)
 {
+	judge_offer(lc);
 	eng_sleep_reset(lc);
 	/* an offer in this turn is later than its beginning */
 	if (polite && lc->turn_tsc > lc->offered_tsc &&
@@ -276,6 +305,7 @@ eng_sleep_idle(struct eng_lcore *lc)
 
 	bool wanted = now < lc->wanted_until;
 
+	judge_offer(lc);
 	if (wanted)
 		end_linger(lc);
 	if (!can_be_woken(lc)) {
@@ -286,7 +316,7 @@ eng_sleep_idle(struct eng_lcore *lc)
 		lc->idle_since = now;
 	if (now - lc->idle_since < (wanted ? LOOK_WANTED_NS : SLEEP_AFTER_NS)) {
 		if (!wanted)
-			eng_sleep_yield(lc);
+			eng_sleep_idle_offer(lc);
 		return;
 	}
 	if (doze_off(lc))

@@ -245,13 +245,11 @@ perf_eal_start_attached(struct perf_eal *eal)
 	for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
 		if (!CPU_ISSET(cpu, &set))
 			continue;
-		if (last >= 0 && len < sizeof(cpus) - 8)
+		if (len < sizeof(cpus) - 8)
 			len += (size_t)snprintf(
-				cpus + len, sizeof(cpus) - len, "%s%d", len == 0 ? "" : ",", last);
+				cpus + len, sizeof(cpus) - len, "%s%d", len == 0 ? "" : ",", cpu);
 		last = cpu;
 	}
-	if (len == 0)
-		snprintf(cpus, sizeof(cpus), "%d", last);
 	eal->cpus[0] = last;
 	arg_add(&a, "karst-perf");
 	arg_addf(&a, "--lcores=0@(%s)", cpus);

@@ -415,14 +415,20 @@ static void
 attached_baseline_slices(struct perf_run *r)
 {
 	uint32_t i = r->slices.num - 1;
+	cpu_set_t all, others;
 	pthread_t thread;
 
 	r->slices.copy[i] = perf_baseline_copy(r->baseline, cycles_of(COPY_S));
 	/* relaxed: pthread_create() releases */
 	atomic_store_explicit(&r->baseline->stop, 0, memory_order_relaxed);
-	if (r->rtt_cpu < 0 || pthread_create(&thread, NULL, rtt_thread, r) != 0)
+	if (r->rtt_cpu < 0 || sched_getaffinity(0, sizeof(all), &all) != 0 ||
+		pthread_create(&thread, NULL, rtt_thread, r) != 0)
 		return;
+	others = all;
+	CPU_CLR(r->rtt_cpu, &others);
+	(void)sched_setaffinity(0, sizeof(others), &others);
 	perf_baseline_rtt(r->baseline, cycles_of(RTT_S), false);
+	(void)sched_setaffinity(0, sizeof(all), &all);
 	/* release, pairs with the acquire in perf_baseline_rtt_follow() */
 	atomic_store_explicit(&r->baseline->stop, 1, memory_order_release);
 	pthread_join(thread, NULL);

@@ -5,8 +5,11 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <rte_cycles.h>
 
 #include "link.h"
 
@@ -127,6 +130,21 @@ perf_attach_open(const struct perf_opts *o, enum perf_end end, struct perf_attac
 	if (rc != 0)
 		perf_attach_close(a);
 	return rc;
+}
+
+/* A yield that took so long was used by somebody. */
+#define USED_NS 700u
+
+void
+perf_attach_rest(struct perf_attach *a)
+{
+	uint64_t began = rte_rdtsc();
+
+	sched_yield();
+	/* with several lcores, whose answer is waited for is not known */
+	if (a->ctx->nlcores == 1 &&
+		(rte_rdtsc() - began) * 1000000000u > rte_get_tsc_hz() * USED_NS)
+		karst_near_lcore(a->ctx, 0);
 }
 
 void

@@ -41,6 +41,9 @@ struct perf_attach {
 int perf_attach_open(const struct perf_opts *opts, enum perf_end end, struct perf_attach *a);
 void perf_attach_close(struct perf_attach *a);
 
+/** Nothing to do: gives the CPU to others, and when these take it, goes where the lcore is. */
+void perf_attach_rest(struct perf_attach *a);
+
 /** 0 or 1: refused, said on stderr; everything is taken down again then. */
 int perf_attach_bed_create(struct perf_attach *a, const struct perf_job *job,
 	const struct perf_memory *mem, bool latency, struct perf_bed *bed);

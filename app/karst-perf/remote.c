@@ -8,7 +8,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -352,7 +351,7 @@ remote_serve(struct remote *r)
 				perf_pong(&r->run->pong);
 			}
 			if (r->opts->yield != 0)
-				sched_yield();
+				perf_attach_rest(r->attach);
 		}
 	}
 	end_job(r);

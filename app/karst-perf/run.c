@@ -2,6 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 #include "run.h"
+#include "attach.h"
 #include "cpu.h"
 
 #include <errno.h>
@@ -37,7 +38,11 @@ cycles_of(double seconds)
 static inline void
 run_rest(const struct perf_run *r)
 {
-	if (r->yield)
+	if (!r->yield)
+		return;
+	if (r->bed->attach != NULL)
+		perf_attach_rest(r->bed->attach);
+	else
 		sched_yield();
 }
 
@@ -375,8 +380,8 @@ pingpong_slice(struct perf_run *r, uint64_t cycles)
 			if (r->alone)
 				perf_pong(&r->pong);
 			now = rte_rdtsc();
-			if (r->yield && !r->alone)
-				sched_yield();
+			if (!r->alone)
+				run_rest(r);
 		} while (!perf_ping_done(&r->ping) && now - sent < patience);
 		now = rte_rdtsc();
 		if (karst_unlikely(r->ping.errors != 0)) {

@@ -84,6 +84,7 @@ struct karst_client {
 	uint32_t bell_mask;
 	int wake_fd[64];
 	int32_t cpu[64];
+	bool polite; /* lcores with nothing to do offer their CPUs to others */
 
 	pthread_mutex_t ctl;
 	uint32_t seq;

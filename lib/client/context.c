@@ -118,6 +118,7 @@ take_hello(struct karst_client *c, const struct karst_ctl_hello_rsp *rsp, const 
 	for (i = 0; i < rsp->nlcores; i++)
 		c->wake_fd[i] = fds[i + 1];
 	memcpy(c->cpu, rsp->cpu, sizeof(c->cpu));
+	c->polite = rsp->polite != 0;
 	c->pub.nlcores = rsp->nlcores;
 	c->pub.nports = rsp->nports;
 	c->pub.client = rsp->client;

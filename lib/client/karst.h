@@ -178,6 +178,15 @@ int karst_query_gid_table(struct karst_context *ctx, struct karst_gid_entry *ent
 /** The CPU that lcore @lcore of the engine is bound to.  Threads of the program should not run on
  *  it.  -ENODATA: the lcore is not bound to one; -EINVAL: there is no such lcore. */
 int karst_query_lcore(struct karst_context *ctx, uint32_t lcore, uint32_t *cpu);
+/**
+ * For a thread that polls, when it has found that others use its CPU (it called sched_yield(), and
+ * they ran): if that is so again and again, the thread is moved to the CPU of the engine's lcore
+ * number @lcore, beside which it waits the shortest.  Its affinity stays what it was, so it may be
+ * moved on by the system, and is not moved to a CPU that is not in it.  Nothing happens if the lcore
+ * is bound to no CPU, or does not share it with others (idle = poll).
+ * @return 1: moved; 0: not; -EINVAL: there is no such lcore.
+ */
+int karst_near_lcore(struct karst_context *ctx, uint32_t lcore);
 /** The clock of the times of completions (KARST_CQ_TIMESTAMPS), now: ns of CLOCK_MONOTONIC. */
 int karst_query_clock(struct karst_context *ctx, uint64_t *ns);
 

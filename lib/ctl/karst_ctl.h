@@ -156,7 +156,7 @@ struct karst_ctl_hello_rsp {
 	uint32_t bell_cells;
 	uint32_t nchunks; /* that exist now; get them by GET_CHUNK */
 	int32_t engine_pid;
-	uint32_t reserved;
+	uint32_t polite; /* 1: lcores that have nothing to do offer their CPUs; 0: they do not */
 	struct karst_ctl_place bell[64]; /* [nlcores]: struct karst_bell_shared */
 	int32_t cpu[64]; /* [nlcores]: that it is bound to; -1: none in particular */
 };

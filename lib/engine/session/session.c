@@ -246,6 +246,7 @@ eng_session_hello(struct karst_session *s, struct session_call *c)
 	rsp->client = s->info.client;
 	rsp->nchunks = count_chunks(s);
 	rsp->engine_pid = getpid();
+	rsp->polite = s->e->cfg.idle != KARST_IDLE_POLL;
 	close(s->async_reader);
 	s->async_reader = -1;
 	s->greeted = true;

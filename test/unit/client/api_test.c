@@ -5,6 +5,7 @@
 #include "client_bed.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -48,6 +49,55 @@ Test(client_api, device_and_ports)
 	cr_assert_eq(table[1].gid_type, 2);
 	cr_assert_eq(memcmp(&table[1].gid, &gid, sizeof(gid)), 0);
 	cr_assert_eq(karst_query_gid_table(b.ctx, table, 1), 1);
+	client_bed_down(&b);
+}
+
+/* A thread that shares its CPU comes to that of the lcore if it may run there, and stays as free as
+ * it was. */
+Test(client_api, near_lcore)
+{
+	cpu_set_t may, elsewhere, left;
+	struct client_bed b;
+	uint32_t cpu;
+	int i, ret;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1, .bound = true});
+	cr_assert_eq(karst_query_lcore(b.ctx, 0, &cpu), 0);
+	cr_assert_eq(karst_near_lcore(b.ctx, 1), -EINVAL);
+	says("lcore 1");
+	cr_assert_eq(sched_getaffinity(0, sizeof(may), &may), 0);
+	elsewhere = may;
+	CPU_CLR(cpu, &elsewhere);
+	if (CPU_COUNT(&elsewhere) == 0)
+		cr_skip_test("there is one CPU");
+	cr_assert_eq(sched_setaffinity(0, sizeof(elsewhere), &elsewhere), 0);
+	for (i = 0; i < 100; i++) {
+		cr_assert_eq(karst_near_lcore(b.ctx, 0), 0);
+		usleep(100);
+	}
+	do {
+		/* the system may have moved it by itself */
+		cr_assert_eq(sched_setaffinity(0, sizeof(elsewhere), &elsewhere), 0);
+		cr_assert_eq(sched_setaffinity(0, sizeof(may), &may), 0);
+		ret = karst_near_lcore(b.ctx, 0);
+	} while (ret == 0);
+	cr_assert_eq(ret, 1, "%s", karst_why());
+	cr_assert_eq(sched_getaffinity(0, sizeof(left), &left), 0);
+	cr_assert(CPU_EQUAL(&left, &may));
+	client_bed_down(&b);
+}
+
+/* An lcore that may run anywhere is near nobody. */
+Test(client_api, near_no_lcore)
+{
+	struct client_bed b;
+	int i;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	for (i = 0; i < 100; i++) {
+		cr_assert_eq(karst_near_lcore(b.ctx, 0), 0);
+		usleep(100);
+	}
 	client_bed_down(&b);
 }
 

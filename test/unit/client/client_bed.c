@@ -89,6 +89,23 @@ turn(struct karst_engine *e)
 	return n;
 }
 
+static void
+bind_to_last(void)
+{
+	int cpu, last = 0;
+	cpu_set_t set;
+
+	if (sched_getaffinity(0, sizeof(set), &set) != 0)
+		abort();
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, &set))
+			last = cpu;
+	CPU_ZERO(&set);
+	CPU_SET(last, &set);
+	if (sched_setaffinity(0, sizeof(set), &set) != 0)
+		abort();
+}
+
 static void *
 poller(void *arg)
 {
@@ -96,8 +113,12 @@ poller(void *arg)
 	unsigned int idle = 0;
 	uint32_t i;
 
-	while (!atomic_load(&b->stop))
+	if (b->bound)
+		bind_to_last();
+	while (!atomic_load(&b->stop)) {
 		idle_after(&idle, turn(b->e) != 0);
+		atomic_store(&b->at_work, true);
+	}
 	for (i = 0; i < karst_engine_config(b->e)->lcores; i++)
 		karst_engine_release(b->e, i);
 	return NULL;
@@ -107,7 +128,10 @@ static void
 start_poller(struct client_bed *b)
 {
 	atomic_store(&b->stop, false);
+	atomic_store(&b->at_work, false);
 	cr_assert_eq(pthread_create(&b->poller, NULL, poller, b), 0);
+	while (!atomic_load(&b->at_work))
+		sched_yield();
 }
 
 /* --- contexts --- */
@@ -227,6 +251,7 @@ struct client_bed *
 client_bed_up(struct client_bed *bed, const struct client_bed_config *cfg)
 {
 	memset(bed, 0, sizeof(*bed));
+	bed->bound = cfg->bound;
 	if (cfg->forked)
 		up_forked(bed, cfg->lcores);
 	else

@@ -20,6 +20,7 @@
 
 struct client_bed_config {
 	uint32_t lcores;
+	bool bound;  /* the lcores are, to the last CPU that there is */
 	bool forked; /* the engine is in a child process, reached through a socket */
 };
 
@@ -27,6 +28,8 @@ struct client_bed {
 	struct karst_engine *e; /* NULL: in a child process */
 	pthread_t poller;
 	atomic_bool stop;
+	bool bound;
+	atomic_bool at_work;
 	pid_t child;
 	struct karst_context *ctx;
 	struct karst_pd *pd;

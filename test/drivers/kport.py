@@ -360,6 +360,23 @@ def changes(tap, a, b, pmd):
     tap.point('one of the same name that comes is used', pmd.until_link(0, 'up'))
     settle(a, b)
     check_forwarding(tap, a, b, pmd, 'after it was made anew')
+    moved_and_back(tap, a, b, pmd)
+
+
+def moved_and_back(tap, a, b, pmd):
+    """It keeps its number, but the sockets were taken off it."""
+    other = NETNS + 'b'
+    sh('ip', 'netns', 'add', other)
+    try:
+        sh('ip', '-n', NETNS, 'link', 'set', 'ka1', 'netns', other)
+        tap.point('one that was moved to another namespace has no link', pmd.until_link(0, 'down'))
+        sh('ip', '-n', other, 'link', 'set', 'ka1', 'netns', NETNS)
+        sh('ip', '-n', NETNS, 'link', 'set', 'ka1', 'up')
+        tap.point('when it comes back it has', pmd.until_link(0, 'up'))
+        settle(a, b)
+        check_forwarding(tap, a, b, pmd, 'after it came back')
+    finally:
+        sh('ip', 'netns', 'del', other, check=False)
 
 
 def without_trains(tap, module):

@@ -363,8 +363,11 @@ link_update(struct rte_eth_dev *dev, int wait)
 	unsigned int ifindex, flags = 0;
 	int rc = kp_iface_read(p, &ifindex, &flags);
 
-	if (rc == 0 && p->started && ifindex != p->ifindex)
-		rc = p->tap ? -ENODEV : kp_sockets_follow(p, ifindex);
+	if (rc == 0 && p->started && p->tap && ifindex != p->ifindex)
+		rc = -ENODEV;
+	else if (rc == 0 && p->started && !p->tap &&
+		(ifindex != p->ifindex || kp_sockets_astray(p)))
+		rc = kp_sockets_follow(p, ifindex);
 	if (rc == 0)
 		link.link_speed = kp_iface_speed(p);
 	link.link_status =

@@ -205,6 +205,9 @@ int kp_sockets_open(struct kp_port *p);
 void kp_sockets_mute(struct kp_port *p);
 /** Of taps, too. */
 void kp_sockets_close(struct kp_port *p);
+/** Has the system taken the sockets off their interface?  It does when the interface leaves its
+ *  namespace, and they stay so when it comes back. */
+bool kp_sockets_astray(const struct kp_port *p);
 /** The interface has gone and one of the same name has come: the sockets are bound to that. */
 int kp_sockets_follow(struct kp_port *p, unsigned int ifindex);
 /** Adds or removes an enum packet_mreq type.  -errno. */

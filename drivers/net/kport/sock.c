@@ -485,6 +485,15 @@ kp_sockets_close(struct kp_port *p)
 	}
 }
 
+bool
+kp_sockets_astray(const struct kp_port *p)
+{
+	struct sockaddr_ll at;
+	socklen_t len = sizeof(at);
+
+	return getsockname(p->fd[0], (void *)&at, &len) == 0 && at.sll_ifindex != (int)p->ifindex;
+}
+
 int
 kp_sockets_follow(struct kp_port *p, unsigned int ifindex)
 {
@@ -495,7 +504,8 @@ kp_sockets_follow(struct kp_port *p, unsigned int ifindex)
 		rc = bind_to(p->fd[i], ifindex);
 	if (rc == 0) {
 		p->ifindex = ifindex;
-		KP_LOG(NOTICE, "%s: the interface was made anew, and is used again\n", p->iface);
+		KP_LOG(NOTICE, "%s: the interface was made anew or came back, and is used again\n",
+			p->iface);
 	}
 	return rc;
 }

@@ -181,9 +181,9 @@ int karst_query_lcore(struct karst_context *ctx, uint32_t lcore, uint32_t *cpu);
 /**
  * For a thread that polls, when it has found that others use its CPU (it called sched_yield(), and
  * they ran): if that is so again and again, the thread is moved to the CPU of the engine's lcore
- * number @lcore, beside which it waits the shortest.  Its affinity stays what it was, so it may be
- * moved on by the system, and is not moved to a CPU that is not in it.  Nothing happens if the lcore
- * is bound to no CPU, or does not share it with others (idle = poll).
+ * number @lcore, beside which it waits the shortest.  Its affinity stays what it was, so it
+ * may be moved on by the system, and is not moved to a CPU that is not in it.  Nothing
+ * happens if the lcore is bound to no CPU, or does not share it with others (idle = poll).
  * @return 1: moved; 0: not; -EINVAL: there is no such lcore.
  */
 int karst_near_lcore(struct karst_context *ctx, uint32_t lcore);

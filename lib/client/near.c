@@ -2,11 +2,11 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Where a thread runs that polls.  With fewer CPUs than threads that poll it shares one with others,
- * and gives it to them while it waits.  The best of these is the lcore that it waits for: a message
- * is then two switches away.  Beside another's lcore and another program it is as many more as there
- * are threads in the round, and its own lcore gives its CPU to nobody.  The scheduler balances loads
- * and does not know who waits for whom.
+ * Where a thread runs that polls.  With fewer CPUs than threads that poll it shares one with
+ * others, and gives it to them while it waits.  The best of these is the lcore that it waits
+ * for: a message is then two switches away.  Beside another's lcore and another program it is
+ * as many more as there are threads in the round, and its own lcore gives its CPU to nobody.
+ * The scheduler balances loads and does not know who waits for whom.
  */
 #include "client_priv.h"
 

@@ -56,8 +56,8 @@
 /* Who works without a pause offers it as often, lest programs that it works for wait for a
  * slice. */
 #define BUSY_NS 100000u
-/* Whoever has found so often in a row that an offer of his, with nothing to do, brought no work goes
- * on looking for a while first: what he waits for comes from elsewhere. */
+/* Whoever has found so often in a row that an offer of his, with nothing to do, brought no work
+ * goes on looking for a while first: what he waits for comes from elsewhere. */
 #define VAIN_OFFERS   4u
 #define LOOK_ALONE_NS 15000u
 /* In that time it looks only for as long as sleeping and waking would take. */

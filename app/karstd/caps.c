@@ -267,7 +267,10 @@ kd_caps_keep(uint64_t keep)
 		return rc;
 	}
 	rc = drop_all();
-	syscall(SYS_rt_sigaction, SIGSETXID, theirs, NULL, MASK_BYTES);
+	/* A thread that has not answered has a signal to come, which would be a wrong one for the C
+	 * library's handler; and that one is not needed by a daemon that ends. */
+	if (rc == 0)
+		syscall(SYS_rt_sigaction, SIGSETXID, theirs, NULL, MASK_BYTES);
 	sigaction(SIGRTMAX, &old, NULL);
 	return rc;
 }

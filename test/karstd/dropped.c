@@ -4,11 +4,14 @@
 /*
  * Capabilities are taken from threads that do not answer at once (TAP).  A thread in vfork() takes
  * no signal until its child ends, like one that waits for a processor; by then it has been called
- * many times, and none of those calls may come when the C library has its signal back.
+ * many times, and none of those calls may come when the C library has its signal back.  Who does not
+ * answer for so long that karstd gives up must not end it when the calls come.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -18,14 +21,16 @@
 
 #define THREADS  16
 #define CHILD_NS 999000000
+#define DEAF_S   8 /* longer than karstd waits */
 
+static time_t deaf_s;
 static atomic_uint in_vfork;
 static atomic_bool may_end;
 
 static void *
 deaf(void *arg)
 {
-	const struct timespec t = {.tv_nsec = CHILD_NS}, soon = {.tv_nsec = 1000000};
+	const struct timespec t = {deaf_s, CHILD_NS}, soon = {.tv_nsec = 1000000};
 	uint64_t *have = arg;
 	pid_t pid;
 
@@ -42,21 +47,45 @@ deaf(void *arg)
 	return NULL;
 }
 
+static void
+too_long(void)
+{
+	uint64_t have;
+	pthread_t t;
+	int rc;
+
+	deaf_s = DEAF_S;
+	if (pthread_create(&t, NULL, deaf, &have) != 0)
+		exit(1);
+	while (atomic_load(&in_vfork) < 1)
+		;
+	rc = kd_caps_keep(0);
+	atomic_store(&may_end, true);
+	pthread_join(t, NULL);
+	exit(rc == -ETIMEDOUT ? 0 : 2);
+}
+
 int
 main(void)
 {
 	const struct timespec soon = {.tv_nsec = 50000000};
 	uint64_t have[THREADS], more = 0;
 	pthread_t t[THREADS];
-	int rc, i;
+	int rc, i, status = -1;
+	pid_t pid;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	printf("1..2\n");
+	printf("1..3\n");
 	if (kd_caps_have() == 0) {
 		printf("ok 1 - threads that are busy # SKIP needs root\n"
-		       "ok 2 - signals of the C library # SKIP needs root\n");
+		       "ok 2 - signals of the C library # SKIP needs root\n"
+		       "ok 3 - a thread that is deaf # SKIP needs root\n");
 		return 0;
 	}
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+		too_long();
 	for (i = 0; i < THREADS; i++)
 		if (pthread_create(&t[i], NULL, deaf, &have[i]) != 0)
 			return 1;
@@ -76,5 +105,10 @@ main(void)
 	/* is every thread still reached by a call that the C library makes of itself? */
 	printf("%s 2 - the C library has its signal back\n",
 		setresuid(getuid(), getuid(), getuid()) == 0 ? "ok" : "not ok");
+	if (pid > 0)
+		waitpid(pid, &status, 0);
+	printf("# status %#x\n", (unsigned int)status);
+	printf("%s 3 - a thread that does not answer is told of, and ends nobody\n",
+		status == 0 ? "ok" : "not ok");
 	return 0;
 }

@@ -24,6 +24,16 @@
 #define MAX_CORK  16384u /* bytes that wait for a message before them */
 #define MAX_ROUND 16u    /* through the list of connections, until others are heard */
 
+/*
+ * A link that does not carry a message ends within SVC_LINK_LIFE_MS, so whoever waits for an answer
+ * on it waits longer: else a group would end over a packet that was lost twice.  And longer still
+ * for CLC, which waits for these answers, and for a peer whose program has not called accept() yet.
+ */
+#define LLC_WAIT_S 12u
+#define CLC_WAIT_S 60u
+static_assert(LLC_WAIT_S * 1000 > SVC_LINK_LIFE_MS, "a link is patient");
+static_assert(CLC_WAIT_S > 2 * LLC_WAIT_S, "one answer each way");
+
 uint64_t
 svc_now(void)
 {
@@ -193,6 +203,9 @@ make_core(struct kd_smc *s)
 		.neids = 1,
 		.release = KARST_SMC_DEFAULT,
 		.send_slots = SMC_SLOTS,
+		.clc_wait_ns = CLC_WAIT_S * 1000000000ull,
+		.confirm_wait_ns = LLC_WAIT_S * 1000000000ull,
+		.llc_wait_ns = LLC_WAIT_S * 1000000000ull,
 		.cork_bytes = (uint32_t)karst_min_u64(s->conf->smc.buffer / 4, MAX_CORK),
 		.ops = &svc_rdma_ops,
 		.user = s,

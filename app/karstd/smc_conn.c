@@ -220,10 +220,10 @@ read_clc(struct svc_conn *c)
 
 	while (used > 0 && c->what == SMC_AGREEING && c->id != SMC_NO_ID && !c->tcp_over) {
 		n = recv(c->tcp, buf, sizeof(buf), MSG_PEEK | MSG_DONTWAIT);
-		if (n < 0)
+		if (n < 0 && errno == EAGAIN)
 			return;
-		if (n == 0) {
-			/* it has gone before it said anything */
+		if (n <= 0) {
+			/* it has gone before it said all that was to be said */
 			(void)karst_smc_conn_abort(c->smc->core, c->id);
 			return;
 		}

@@ -31,7 +31,9 @@
 #define SMC_MAX_GIDS 64u
 #define SMC_REFUSED  64u /* peers that are not offered SMC-R */
 #define SMC_NO_ID    UINT32_MAX
-#define SMC_REASONS  64u /* rows of karst_smc_reason.def, at most */
+/* so long a link lives at most without an acknowledgement */
+#define SVC_LINK_LIFE_MS 9000u
+#define SMC_REASONS      64u /* rows of karst_smc_reason.def, at most */
 
 /* What epoll tells of. */
 struct svc_source {

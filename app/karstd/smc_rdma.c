@@ -41,6 +41,8 @@
  */
 #define ACK_TIMEOUT 18 /* 1.07 s */
 #define RETRIES     7
+static_assert((4096ull << ACK_TIMEOUT) * (RETRIES + 1) < SVC_LINK_LIFE_MS * 1000000ull,
+	"within it a link has carried what it was given, or has ended");
 #define RNR_RETRIES 7 /* without end */
 
 /* --- links --- */

@@ -122,6 +122,8 @@ struct kd_conf_smc {
 	uint32_t enabled;
 	uint32_t max_connections;
 	uint32_t retry_s;
+	uint32_t direct;
+	uint32_t poll_us;
 	uint32_t spin_us;
 	char eid[KD_EID];
 	struct kd_addrs addresses, peers;

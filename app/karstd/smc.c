@@ -198,7 +198,8 @@ make_core(struct kd_smc *s)
 	struct karst_port_attr port;
 	char name[KARST_SMC_HOSTNAME_LEN + 1] = "karst";
 	struct karst_smc_config cfg = {
-		.max_conns = s->conf->smc.max_connections,
+		.max_conns = karst_min_u32(SMC_TABLE * s->conf->smc.max_connections, 1u << 16),
+		.max_rmbs = s->conf->smc.max_connections,
 		.max_groups = SMC_GROUPS,
 		.neids = 1,
 		.release = KARST_SMC_DEFAULT,

@@ -29,26 +29,18 @@
 static void
 put_token(struct svc_conn *c)
 {
-	uint64_t tokens = atomic_load_explicit(&c->page->rx_tokens, memory_order_relaxed);
-
-	/* pairs with the program, which counts a token as taken and then looks for bytes */
-	if (tokens != atomic_load(&c->page->tokens_taken))
-		return;
-	if (send(c->pair, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) == 1)
-		atomic_store(&c->page->rx_tokens, tokens + 1);
+	if (karst_sock_take_wanted(c->rxd))
+		(void)send(c->pair, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* What the program has sent into the pair to wake us, or to fill it. */
-static void
-empty_pair(struct svc_conn *c)
+void
+svc_conn_empty(struct svc_conn *c)
 {
-	uint64_t stops = atomic_load(&c->page->stops);
 	char buf[4096];
 
-	while (recv(c->pair, buf, sizeof(buf), MSG_DONTWAIT) > 0)
+	while (recv(c->pair, buf, sizeof(buf), MSG_DONTWAIT) == sizeof(buf))
 		;
-	c->stopped = false;
-	atomic_store(&c->page->stops_taken, stops);
+	c->rang = false;
 }
 
 static bool
@@ -60,16 +52,14 @@ has_room(const struct svc_conn *c)
 void
 svc_conn_show(struct svc_conn *c)
 {
-	struct karst_sock_page *p = c->page;
-
-	atomic_store(&p->tx_tail, c->tx_tail);
-	atomic_store(&p->rx_head, c->rx_head);
+	atomic_store_explicit(&c->txd->tail, c->tx_tail, memory_order_release);
+	atomic_store_explicit(&c->rxd->head, c->rx_head, memory_order_release);
 	if (c->rx_head != c->rx_tail)
 		put_token(c);
-	if (atomic_load(&p->stops) != atomic_load_explicit(&p->stops_taken, memory_order_relaxed))
-		c->stopped = true;
-	if (!c->stopped || has_room(c))
-		empty_pair(c);
+	/* who finds that blocked was taken away while he filled the pair has it emptied again */
+	if ((has_room(c) && karst_sock_take_blocked(c->txd)) ||
+		(c->rang && atomic_load(&c->txd->blocked) == 0))
+		svc_conn_empty(c);
 }
 
 void
@@ -116,8 +106,8 @@ svc_conn_close_tcp(struct svc_conn *c, bool reset)
 	c->tcp = -1;
 }
 
-static void
-drop_program(struct svc_conn *c)
+void
+svc_conn_drop_program(struct svc_conn *c)
 {
 	if (c->pair < 0)
 		return;
@@ -145,8 +135,8 @@ conn_hostile(struct svc_conn *c, const char *what)
 static bool
 take_positions(struct svc_conn *c)
 {
-	uint64_t head = atomic_load(&c->page->tx_head);
-	uint64_t tail = atomic_load_explicit(&c->page->rx_tail, memory_order_acquire);
+	uint64_t head = atomic_load_explicit(&c->txd->head, memory_order_acquire);
+	uint64_t tail = atomic_load_explicit(&c->rxd->tail, memory_order_acquire);
 
 	if (head - c->tx_tail > c->buffer || head - c->tx_tail < c->tx_head - c->tx_tail) {
 		conn_hostile(c, "end of what was written");
@@ -236,11 +226,15 @@ read_clc(struct svc_conn *c)
 void
 svc_conn_work(struct svc_conn *c)
 {
+	if (c->what == SMC_DIRECT) {
+		svc_direct_work(c);
+		return;
+	}
 	if (c->what == SMC_AGREEING)
 		read_clc(c);
 	if (c->what != SMC_OVER) {
 		/* first: what was written before it is taken over */
-		c->shut |= atomic_load(&c->page->shut) != 0;
+		c->shut |= (atomic_load(&c->page->shut) & KARST_SOCK_SHUT_WR) != 0;
 		if (!take_positions(c))
 			return;
 	}
@@ -253,16 +247,16 @@ svc_conn_work(struct svc_conn *c)
 	if (c->pair < 0)
 		return;
 	svc_conn_show(c);
-	/* pairs with the program, which writes, and then looks whether that was seen */
-	atomic_store(&c->page->tx_seen, c->tx_head);
-	if (atomic_load(&c->page->tx_head) != c->tx_head && c->what != SMC_OVER)
+	/* pairs with the program, which writes, and then looks whether we want to know */
+	atomic_store(&c->txd->wanted, 1);
+	if (atomic_load(&c->txd->head) != c->tx_head && c->what != SMC_OVER)
 		svc_conn_queue(c);
 	/* pairs with the program, which reads, and then looks at the flag */
 	if ((atomic_load(&c->page->flags) & KARST_SOCK_PEER_BLOCKED) &&
-		atomic_load(&c->page->rx_tail) != c->rx_tail)
+		atomic_load(&c->rxd->tail) != c->rx_tail)
 		svc_conn_queue(c);
 	if (c->gone && c->what != SMC_AGREEING && (c->what != SMC_RELAY || c->tcp_over))
-		drop_program(c);
+		svc_conn_drop_program(c);
 }
 
 /* --- what has happened to it --- */
@@ -309,6 +303,8 @@ on_failed(struct svc_conn *c)
 
 	(void)karst_smc_conn_info(c->smc->core, c->id, &info);
 	conn_over(c);
+	if (c->what == SMC_DIRECT)
+		return; /* lib/smc is not needed any more */
 	svc_conn_close_tcp(c, true);
 	svc_conn_fail(c, info.error);
 }

@@ -23,17 +23,83 @@
 
 /* --- references --- */
 
+static uint16_t
+port_of(const struct sockaddr_storage *a)
+{
+	return a->ss_family == AF_INET ? ((const struct sockaddr_in *)a)->sin_port
+				       : ((const struct sockaddr_in6 *)a)->sin6_port;
+}
+
+uint32_t
+svc_names_hash(const struct svc_conn *c)
+{
+	return (uint32_t)(port_of(&c->local) ^ port_of(&c->peer)) * 2654435761u >> 20;
+}
+static_assert(SMC_HASH == 1u << 12, "the highest bits of 32");
+
+static uint32_t
+inode_hash(uint64_t inode)
+{
+	return (uint32_t)inode * 2654435761u >> 20;
+}
+
+static void
+list_in(struct svc_conn *c)
+{
+	struct kd_smc *s = c->smc;
+	struct svc_conn **inode = &s->by_inode[inode_hash(c->inode)];
+	struct svc_conn **names = &s->by_names[svc_names_hash(c)];
+
+	c->inode_next = *inode;
+	*inode = c;
+	c->names_next = *names;
+	*names = c;
+	c->next = s->conns;
+	c->pprev = &s->conns;
+	if (c->next != NULL)
+		c->next->pprev = &c->next;
+	s->conns = c;
+	s->nconns++;
+}
+
+static void
+list_out(struct svc_conn *c)
+{
+	struct svc_conn **at = &c->smc->by_inode[inode_hash(c->inode)];
+
+	while (*at != c)
+		at = &(*at)->inode_next;
+	*at = c->inode_next;
+	at = &c->smc->by_names[svc_names_hash(c)];
+	while (*at != c)
+		at = &(*at)->names_next;
+	*at = c->names_next;
+	if (c->next != NULL)
+		c->next->pprev = c->pprev;
+	*c->pprev = c->next;
+	c->smc->nconns--;
+}
+
 void
 svc_conn_put(struct svc_conn *c)
 {
 	if (--c->refs != 0)
 		return;
-	if (c->next != NULL)
-		c->next->pprev = c->pprev;
-	*c->pprev = c->next;
-	c->smc->nconns--;
+	list_out(c);
 	c->next = c->smc->dead;
 	c->smc->dead = c;
+}
+
+static void
+rings_put(struct svc_rings *r)
+{
+	if (r == NULL || --r->refs != 0)
+		return;
+	if (r->mem != NULL)
+		munmap(r->mem, karst_sock_bytes(r->buffer));
+	if (r->fd >= 0)
+		close(r->fd);
+	free(r);
 }
 
 static void
@@ -45,7 +111,8 @@ conn_free(struct svc_conn *c)
 	if (c->pair >= 0)
 		close(c->pair);
 	if (c->page != NULL)
-		munmap(c->page, karst_sock_bytes(c->buffer));
+		munmap(c->page, KARST_SOCK_PAGE);
+	rings_put(c->rings);
 	if (c->memfd >= 0)
 		close(c->memfd);
 	free(c);
@@ -83,6 +150,7 @@ pair_ready(struct svc_source *src, uint32_t events)
 
 	if (c->pair < 0)
 		return;
+	c->rang = (events & EPOLLIN) != 0;
 	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
 		c->gone = c->shut = true;
 	svc_conn_queue(c);
@@ -129,33 +197,105 @@ make_lock(pthread_mutex_t *lock)
 	return -rc;
 }
 
-static int
-make_memory(struct svc_conn *c)
+static uint32_t
+address_bytes(const struct sockaddr_storage *a)
 {
-	const uint64_t bytes = karst_sock_bytes(c->buffer);
+	return a->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+}
+
+static int
+take_names(struct svc_conn *c)
+{
+	socklen_t local = sizeof(c->local), peer = sizeof(c->peer), n = sizeof(c->netns);
+
+	if (getsockname(c->tcp, (void *)&c->local, &local) != 0 ||
+		getpeername(c->tcp, (void *)&c->peer, &peer) != 0)
+		return -errno;
+	if (getsockopt(c->tcp, SOL_SOCKET, SO_NETNS_COOKIE, &c->netns, &n) != 0)
+		c->netns = 0; /* before Linux 5.14 */
+	return 0;
+}
+
+/* A file that cannot become shorter under those who map it.  @fd, @mem: only on success. */
+static int
+make_file(uint64_t bytes, int *fd, void **mem)
+{
+	int f = memfd_create("karst-smc", MFD_CLOEXEC | MFD_ALLOW_SEALING), rc = 0;
+	void *m = MAP_FAILED;
+
+	if (f < 0)
+		return -errno;
+	if (ftruncate(f, (off_t)bytes) != 0 ||
+		fcntl(f, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+		rc = -errno;
+	if (rc == 0)
+		m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
+	if (rc == 0 && m == MAP_FAILED)
+		rc = -errno;
+	if (rc != 0) {
+		close(f);
+		return rc;
+	}
+	*fd = f;
+	*mem = m;
+	return 0;
+}
+
+static int
+make_rings(struct svc_conn *c, const struct svc_conn *other)
+{
+	struct svc_rings *r;
 	void *mem;
 	int rc;
 
-	c->memfd = memfd_create("karst-smc", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (c->memfd < 0 || ftruncate(c->memfd, (off_t)bytes) != 0 ||
-		fcntl(c->memfd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
-		return -errno;
-	mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, c->memfd, 0);
-	if (mem == MAP_FAILED)
-		return -errno;
-	c->page = mem;
-	c->tx = (uint8_t *)mem + KARST_SOCK_PAGE;
-	c->rx = c->tx + c->buffer;
+	if (other != NULL) {
+		c->rings = other->rings;
+		c->rings->refs++;
+		return 0;
+	}
+	r = calloc(1, sizeof(*r));
+	if (r == NULL)
+		return -ENOMEM;
+	rc = make_file(karst_sock_bytes(c->buffer), &r->fd, &mem);
+	if (rc != 0) {
+		free(r);
+		return rc;
+	}
+	r->mem = mem;
+	r->refs = 1;
+	r->buffer = c->buffer;
+	c->rings = r;
+	return 0;
+}
+
+/* The page, and the rings of @other if there is one, which has the other side. */
+static int
+make_memory(struct svc_conn *c, const struct svc_conn *other)
+{
+	unsigned int tx = other != NULL;
+	void *page;
+	int rc = make_file(KARST_SOCK_PAGE, &c->memfd, &page);
+
+	if (rc != 0)
+		return rc;
+	c->page = page;
+	rc = make_rings(c, other);
+	if (rc != 0)
+		return rc;
+	c->txd = &c->rings->mem->dir[tx];
+	c->rxd = &c->rings->mem->dir[!tx];
+	c->tx = karst_sock_ring(c->rings->mem, c->buffer, tx);
+	c->rx = karst_sock_ring(c->rings->mem, c->buffer, !tx);
 	rc = make_lock(&c->page->rx_lock);
 	if (rc == 0)
 		rc = make_lock(&c->page->tx_lock);
 	c->page->buffer = c->buffer;
-	c->page->local_len = c->page->peer_len = sizeof(struct sockaddr_storage);
-	if (getsockname(c->tcp, (void *)&c->page->local, &c->page->local_len) != 0 ||
-		getpeername(c->tcp, (void *)&c->page->peer, &c->page->peer_len) != 0)
-		return -errno;
-	c->local = c->page->local;
-	c->peer = c->page->peer;
+	c->page->tx = tx;
+	c->page->poll_us = c->smc->conf->smc.poll_us;
+	c->page->local = c->local;
+	c->page->peer = c->peer;
+	c->page->local_len = address_bytes(&c->local);
+	c->page->peer_len = address_bytes(&c->peer);
 	return rc;
 }
 
@@ -207,21 +347,22 @@ begin(struct svc_conn *c)
 		return rc;
 	}
 	c->refs++; /* lib/smc's */
-	if (!port)
-		(void)karst_smc_conn_decline(s->core, c->id, KARST_SMC_DECL_NO_DEVICE);
+	if (!port || c->decline)
+		(void)karst_smc_conn_decline(
+			s->core, c->id, port ? KARST_SMC_DECL_MEMORY : KARST_SMC_DECL_NO_DEVICE);
 	return 0;
 }
 
 int
-svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t flags,
+svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t flags, bool decline,
 	struct svc_conn **conn, int *end)
 {
-	struct svc_conn *c;
+	struct svc_conn *c, *other;
 	int rc = check_tcp(s, tcp);
 
 	if (rc != 0)
 		return rc;
-	if (s->nconns >= s->conf->smc.max_connections)
+	if (s->nconns >= SMC_TABLE * s->conf->smc.max_connections)
 		return -ENOSPC;
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
@@ -239,18 +380,22 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 		.pid = prog->pid,
 		.server = (flags & KARST_SOCK_SERVER) != 0,
 		.require = (flags & KARST_SOCK_REQUIRE) != 0,
+		.decline = decline || s->nconns >= s->conf->smc.max_connections,
 		.buffer = (uint32_t)s->conf->smc.buffer,
 	};
 	*end = -1;
-	rc = make_memory(c);
+	rc = take_names(c);
+	other = rc == 0 && !c->decline ? svc_direct_find(c) : NULL;
+	if (rc == 0)
+		rc = make_memory(c, other);
 	if (rc == 0)
 		rc = make_pair(c, end);
 	if (rc == 0)
 		rc = svc_watch(s, c->pair, EPOLLIN | EPOLLRDHUP | EPOLLET, &c->pair_source);
-	if (rc == 0)
+	if (rc == 0 && other == NULL)
 		rc = svc_watch(
 			s, c->tcp, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, &c->tcp_source);
-	if (rc == 0)
+	if (rc == 0 && other == NULL)
 		rc = begin(c);
 	if (rc != 0) {
 		if (*end >= 0)
@@ -259,13 +404,10 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 		conn_free(c);
 		return rc;
 	}
-	c->next = s->conns;
-	c->pprev = &s->conns;
-	if (c->next != NULL)
-		c->next->pprev = &c->next;
-	s->conns = c;
-	s->nconns++;
+	list_in(c);
 	c->number = ++s->opened;
+	if (other != NULL)
+		svc_direct_join(other, c);
 	svc_conn_queue(c);
 	*conn = c;
 	return 0;
@@ -281,7 +423,7 @@ svc_conn_find(struct kd_smc *s, int fd)
 
 	if (fstat(fd, &st) != 0 || !S_ISSOCK(st.st_mode))
 		return NULL;
-	for (c = s->conns; c != NULL; c = c->next)
+	for (c = s->by_inode[inode_hash(st.st_ino)]; c != NULL; c = c->inode_next)
 		if (c->inode == st.st_ino && c->pair >= 0)
 			return c;
 	return NULL;
@@ -296,7 +438,9 @@ svc_conn_end_all(struct kd_smc *s)
 		if (c->id != SMC_NO_ID)
 			(void)karst_smc_conn_abort(s->core, c->id);
 		svc_conn_close_tcp(c, true);
-		if (c->pair >= 0)
+		if (c->pair >= 0 && c->what == SMC_DIRECT)
+			svc_direct_fail(c);
+		else if (c->pair >= 0)
 			svc_conn_fail(c, ECONNRESET);
 	}
 }

@@ -33,6 +33,9 @@
 #define SMC_NO_ID    UINT32_MAX
 /* so long a link lives at most without an acknowledgement */
 #define SVC_LINK_LIFE_MS 9000u
+#define SMC_TABLE        2u  /* times max_connections: those beyond it stay on TCP */
+#define SMC_PROGS        64u /* and as many as max_connections */
+#define SMC_HASH         4096u
 #define SMC_REASONS      64u /* rows of karst_smc_reason.def, at most */
 
 /* What epoll tells of. */
@@ -43,34 +46,49 @@ struct svc_source {
 enum svc_what {
 	SMC_AGREEING, /* CLC */
 	SMC_RDMA,
-	SMC_RELAY, /* TCP */
-	SMC_OVER,  /* the program has not closed yet */
+	SMC_RELAY,  /* TCP */
+	SMC_DIRECT, /* two programs of this service, between which nobody stands */
+	SMC_OVER,   /* the program has not closed yet */
+};
+
+/* The rings of a connection; in state DIRECT of two. */
+struct svc_rings {
+	uint32_t refs;
+	int fd;
+	uint32_t buffer;
+	struct karst_sock_rings *mem;
 };
 
 struct svc_conn {
 	struct kd_smc *smc;
-	struct svc_conn *next, **pprev; /* of all */
-	struct svc_conn *run_next;      /* of those that are to be looked at */
+	struct svc_conn *next, **pprev;           /* of all */
+	struct svc_conn *inode_next, *names_next; /* of the same hash */
+	struct svc_conn *run_next;                /* of those that are to be looked at */
 	struct svc_source pair_source, tcp_source;
 	enum svc_what what;
 	uint64_t number; /* for telemetry */
 	uint32_t id;     /* in lib/smc; SMC_NO_ID: not there any more */
 	uint32_t refs;
 	int pair, tcp, memfd;
-	uint64_t inode; /* of the program's end */
+	uint64_t netns;         /* cookie of the TCP socket's; 0: not known */
+	struct svc_conn *other; /* DIRECT: the other end, as long as it is there */
+	uint64_t inode;         /* of the program's end */
 	uid_t uid;
 	pid_t pid;
 	bool server, require;
+	bool decline;   /* there is no room: it is to be TCP */
 	bool queued;    /* in the list to be looked at */
 	bool shut_told; /* and lib/smc knows */
 	bool shut;      /* the program has ended its direction */
 	bool gone;      /* the program has closed */
 	bool ended;     /* lib/smc, or the peer, was told so */
-	bool stopped;   /* the pair is full, on purpose */
+	bool rang;      /* bytes came by the pair */
 	bool tcp_over;  /* the TCP connection has been closed or reset */
 	bool eof;       /* the program was told that nothing comes any more */
 	/* memory */
 	struct karst_sock_page *page;
+	struct svc_rings *rings;
+	struct karst_sock_dir *txd, *rxd;
 	uint8_t *tx, *rx;
 	uint32_t buffer;
 	struct karst_mr *tx_mr;
@@ -138,12 +156,13 @@ struct kd_smc {
 	struct karst_smc *core;
 	/* */
 	struct svc_conn *conns, *run, **run_tail, *dead;
+	struct svc_conn *by_inode[SMC_HASH], *by_names[SMC_HASH];
 	uint32_t nconns;
 	struct svc_prog *progs, *dead_progs;
 	uint32_t nprogs;
 	struct svc_refused refused[SMC_REFUSED];
 	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
-	uint64_t opened, faults;
+	uint64_t opened, joined, faults;
 };
 
 #define svc_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
@@ -159,6 +178,10 @@ void svc_conn_work(struct svc_conn *c);
 void svc_conn_event(struct svc_conn *c, uint32_t what);
 /** Shows the program what has come and what is free. */
 void svc_conn_show(struct svc_conn *c);
+/** The program is gone, and nobody else needs the pair. */
+void svc_conn_drop_program(struct svc_conn *c);
+/** Takes what the program has sent into the pair. */
+void svc_conn_empty(struct svc_conn *c);
 /** Nothing comes any more. */
 void svc_conn_eof(struct svc_conn *c);
 /** Ends it with an error, which the program hears. */
@@ -171,21 +194,39 @@ void svc_conn_close_tcp(struct svc_conn *c, bool reset);
 /** -ENODATA: the connection has not seen the option; -ENOTSOCK, -ENOTCONN, -ENOSPC, ...
  *  @tcp is the connection's, if it returns 0; *end the caller's. */
 int svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t flags,
-	struct svc_conn **conn, int *end);
+	bool decline, struct svc_conn **conn, int *end);
 /** The connection whose program's end is @fd; NULL. */
 struct svc_conn *svc_conn_find(struct kd_smc *s, int fd);
 /** It is to be looked at in this turn. */
 void svc_conn_queue(struct svc_conn *c);
 void svc_conn_put(struct svc_conn *c);
+/** Of its addresses, whichever of the two is whose. */
+uint32_t svc_names_hash(const struct svc_conn *c);
 /** All of them, at the end. */
 void svc_conn_end_all(struct kd_smc *s);
 /** Frees what nobody can have events of any more. */
 void svc_conn_reap(struct kd_smc *s);
 
+/* --- smc_direct.c --- */
+
+/** The end at the other side of @c's TCP connection, if it is one of ours that waits; NULL. */
+struct svc_conn *svc_direct_find(const struct svc_conn *c);
+/** From now on @first, whose rings @second has got, and @second are each other's. */
+void svc_direct_join(struct svc_conn *first, struct svc_conn *second);
+void svc_direct_work(struct svc_conn *c);
+/** Ends it with an error, as if the other one had reset it. */
+void svc_direct_fail(struct svc_conn *c);
+/** The far end of the other one's pair, as a new descriptor; -errno. */
+int svc_direct_waker(struct svc_conn *c);
+/** @flags of KARST_SOCK_WAKE. */
+void svc_direct_wake(struct svc_conn *c, uint32_t flags);
+
 /* --- smc_relay.c --- */
 
 void svc_relay_begin(struct svc_conn *c, uint32_t reason);
 void svc_relay_work(struct svc_conn *c);
+/** As IPv6: an IPv4 address is mapped. */
+void svc_ip_of(const struct sockaddr_storage *a, uint8_t ip[16]);
 /** Row of a reason, for its name and its count. */
 unsigned int svc_reason_row(uint32_t reason);
 const char *svc_reason_text(unsigned int row, uint32_t *number);

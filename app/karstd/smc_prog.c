@@ -11,6 +11,7 @@
 #include "smc_priv.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
@@ -26,13 +27,13 @@ static bool
 is_unfair(const struct kd_smc *s, uid_t uid)
 {
 	const struct svc_conn *c;
-	uint32_t mine = 0;
+	uint32_t mine = 0, max = s->conf->smc.max_connections;
 
 	if (uid == 0 || uid == geteuid())
 		return false;
 	for (c = s->conns; c != NULL; c = c->next)
 		mine += c->uid == uid;
-	return mine != 0 && mine >= 3 * (s->conf->smc.max_connections - s->nconns);
+	return mine != 0 && mine >= 3 * (max - karst_min_u32(max, s->nconns));
 }
 
 /* --- requests; what they hand out is in @out, of which *@nout belong to the caller --- */
@@ -47,28 +48,36 @@ on_hello(struct svc_prog *p, int *out, unsigned int *nout)
 	return 0;
 }
 
+/* The files of the page and of the rings. */
+static int
+hand_out(const struct svc_conn *c, int *out)
+{
+	out[0] = fcntl(c->memfd, F_DUPFD_CLOEXEC, 0);
+	out[1] = fcntl(c->rings->fd, F_DUPFD_CLOEXEC, 0);
+	if (out[0] >= 0 && out[1] >= 0)
+		return 0;
+	karst_ctl_close_fds(out, out[0] >= 0);
+	return -EMFILE;
+}
+
 static int
 on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct karst_sock_msg *rsp,
 	int *out, unsigned int *nout)
 {
 	struct svc_conn *c;
-	int memfd, rc;
+	int rc;
 
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE))
 		return -EINVAL;
-	if (is_unfair(p->smc, p->uid))
-		return -EUSERS;
-	rc = svc_conn_open(p->smc, p, tcp, req->flags, &c, &out[1]);
+	rc = svc_conn_open(p->smc, p, tcp, req->flags, is_unfair(p->smc, p->uid), &c, &out[2]);
 	if (rc != 0)
 		return rc;
 	rsp->buffer = c->buffer;
-	memfd = dup(c->memfd);
-	if (memfd < 0) { /* its program hears of it as of any other end */
-		close(out[1]);
+	if (hand_out(c, out) != 0) { /* its program hears of it as of any other end */
+		close(out[2]);
 		return -ECONNABORTED;
 	}
-	out[0] = memfd;
-	*nout = 2;
+	*nout = 3;
 	return 0;
 }
 
@@ -76,14 +85,36 @@ static int
 on_adopt(struct svc_prog *p, int end, struct karst_sock_msg *rsp, int *out, unsigned int *nout)
 {
 	const struct svc_conn *c = svc_conn_find(p->smc, end);
+	int rc = c != NULL ? hand_out(c, out) : -ENOENT;
+
+	if (rc != 0)
+		return rc;
+	*nout = 2;
+	rsp->buffer = c->buffer;
+	return 0;
+}
+
+static int
+on_waker(struct svc_prog *p, int end, int *out, unsigned int *nout)
+{
+	struct svc_conn *c = svc_conn_find(p->smc, end);
+
+	out[0] = c != NULL ? svc_direct_waker(c) : -ENOENT;
+	if (out[0] < 0)
+		return out[0];
+	*nout = 1;
+	return 0;
+}
+
+static int
+on_wake(struct svc_prog *p, const struct karst_sock_msg *req, int end)
+{
+	struct svc_conn *c = svc_conn_find(p->smc, end);
 
 	if (c == NULL)
 		return -ENOENT;
-	out[0] = dup(c->memfd);
-	if (out[0] < 0)
-		return -errno;
-	*nout = 1;
-	rsp->buffer = c->buffer;
+	svc_direct_wake(c, req->flags);
+	svc_conn_queue(c);
 	return 0;
 }
 
@@ -180,6 +211,10 @@ serve(struct svc_prog *p, const struct karst_sock_msg *req, int *fds, unsigned i
 		return rc;
 	case KARST_SOCK_ADOPT:
 		return on_adopt(p, fds[0], rsp, out, nout);
+	case KARST_SOCK_WAKER:
+		return on_waker(p, fds[0], out, nout);
+	case KARST_SOCK_WAKE:
+		return on_wake(p, req, fds[0]);
 	case KARST_SOCK_GETOPT:
 	case KARST_SOCK_SETOPT:
 		return on_option(p, req, fds[0], rsp);
@@ -208,7 +243,7 @@ static int
 one_request(struct svc_prog *p)
 {
 	static const struct karst_sock_msg none;
-	int fds[KARST_CTL_MAX_FDS], out[2], rc;
+	int fds[KARST_CTL_MAX_FDS], out[KARST_SOCK_FDS], rc;
 	unsigned int nfds = 0, nout = 0;
 	struct karst_sock_msg req, rsp = none;
 	_Alignas(8) uint8_t buf[KARST_CTL_MAX];
@@ -265,7 +300,7 @@ listen_ready(struct svc_source *src, uint32_t events)
 	if (fd < 0)
 		return;
 	p = calloc(1, sizeof(*p));
-	if (p == NULL || s->nprogs >= s->conf->smc.max_connections ||
+	if (p == NULL || s->nprogs >= SMC_PROGS + s->conf->smc.max_connections ||
 		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0) {
 		free(p);
 		close(fd);

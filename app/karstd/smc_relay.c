@@ -51,8 +51,8 @@ svc_reason_text(unsigned int row, uint32_t *number)
 
 /* --- peers that are not offered it any more --- */
 
-static void
-ip_of(const struct sockaddr_storage *a, uint8_t ip[16])
+void
+svc_ip_of(const struct sockaddr_storage *a, uint8_t ip[16])
 {
 	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
 
@@ -73,7 +73,7 @@ refuse_peer(struct svc_conn *c)
 
 	if (s->conf->smc.retry_s == 0)
 		return;
-	ip_of(&c->peer, ip);
+	svc_ip_of(&c->peer, ip);
 	for (i = 0; i < SMC_REFUSED; i++) {
 		if (s->refused[i].until_ns != 0 && memcmp(s->refused[i].ip, ip, 16) == 0) {
 			r = &s->refused[i];

@@ -61,6 +61,7 @@ on_smc(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_add_dict_u64(d, "groups", s->core->ngroups);
 	rte_tel_data_add_dict_u64(d, "buffers", s->core->nrmbs);
 	rte_tel_data_add_dict_u64(d, "opened", s->opened);
+	rte_tel_data_add_dict_u64(d, "direct", s->joined);
 	rte_tel_data_add_dict_u64(d, "faults", s->faults);
 	for (i = 0; i < KD_SMC_COUNTS; i++)
 		rte_tel_data_add_dict_u64(d, counts[i], atomic_load(&s->option.counts[i]));
@@ -118,7 +119,7 @@ add_address(struct rte_tel_data *d, const char *name, const struct sockaddr_stor
 static void
 add_conn(struct rte_tel_data *d, struct svc_conn *c)
 {
-	static const char *const modes[] = {"agreeing", "SMC-R", "TCP", "over"};
+	static const char *const modes[] = {"agreeing", "SMC-R", "TCP", "direct", "over"};
 	struct karst_smc_conn_info info = {0};
 	char reason[16];
 
@@ -130,6 +131,12 @@ add_conn(struct rte_tel_data *d, struct svc_conn *c)
 	rte_tel_data_add_dict_u64(d, "pid", (uint64_t)c->pid);
 	rte_tel_data_add_dict_u64(d, "uid", c->uid);
 	rte_tel_data_add_dict_u64(d, "buffer", c->buffer);
+	if (c->what == SMC_DIRECT) { /* as the programs have it, who may write nonsense */
+		c->tx_head = atomic_load(&c->txd->head);
+		c->tx_tail = atomic_load(&c->txd->tail);
+		c->rx_head = atomic_load(&c->rxd->head);
+		c->rx_tail = atomic_load(&c->rxd->tail);
+	}
 	rte_tel_data_add_dict_u64(d, "sent", c->tx_tail);
 	rte_tel_data_add_dict_u64(d, "unsent", c->tx_head - c->tx_tail);
 	rte_tel_data_add_dict_u64(d, "received", c->rx_head);

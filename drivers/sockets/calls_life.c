@@ -16,7 +16,8 @@ static bool
 may_try(int fd, const struct sockaddr *to)
 {
 	return to != NULL && (to->sa_family == AF_INET || to->sa_family == AF_INET6) &&
-		ks_kind(fd) == KS_PLAIN && ks_is_tcp(fd) && ks_service();
+		(ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY) && ks_is_tcp(fd) &&
+		ks_service();
 }
 
 static int
@@ -24,8 +25,11 @@ finish(int fd)
 {
 	int rc = ks_become(fd, false);
 
-	if (rc == 0)
+	if (rc == 0) {
+		if (ks_kind(fd) == KS_SMC)
+			ks_epoll_enter(fd);
 		return 0;
+	}
 	(void)real(shutdown)(fd, SHUT_RDWR);
 	errno = -rc;
 	return -1;
@@ -60,8 +64,9 @@ connect(int fd, const struct sockaddr *to, socklen_t len)
 KS_API int
 listen(int fd, int backlog)
 {
-	if (ks_kind(fd) == KS_PLAIN && ks_is_tcp(fd) && ks_service()) {
+	if ((ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY) && ks_is_tcp(fd) && ks_service()) {
 		ks_option_want(fd, true);
+		ks_epoll_leave(fd);
 		ks_set(fd, KS_LISTENS, NULL);
 	}
 	return real(listen)(fd, backlog);
@@ -113,26 +118,18 @@ close_between(unsigned int first, unsigned int last, int flags)
 KS_API int
 close_range(unsigned int first, unsigned int last, int flags)
 {
-	int hidden[2], rc = 0, i;
 	unsigned int fd;
+	int rc = 0;
 
 	if (!ks_is_ours() || first > last)
 		return real(close_range)(first, last, flags);
-	if ((flags & CLOSE_RANGE_CLOEXEC) == 0)
-		for (fd = first; fd <= last && fd < (1u << 20); fd++)
+	for (fd = first; fd <= last && fd < KS_MAX_FDS && rc == 0; fd++) {
+		if (ks_is_hidden((int)fd)) {
+			rc = close_between(first, fd - 1, flags);
+			first = fd + 1;
+		} else if ((flags & CLOSE_RANGE_CLOEXEC) == 0) {
 			ks_forget((int)fd);
-	ks_hidden(hidden);
-	if (hidden[0] > hidden[1]) {
-		i = hidden[0];
-		hidden[0] = hidden[1];
-		hidden[1] = i;
-	}
-	for (i = 0; i < 2 && rc == 0; i++) {
-		if (hidden[i] < 0 || (unsigned int)hidden[i] < first ||
-			(unsigned int)hidden[i] > last)
-			continue;
-		rc = close_between(first, (unsigned int)hidden[i] - 1, flags);
-		first = (unsigned int)hidden[i] + 1;
+		}
 	}
 	return rc == 0 ? close_between(first, last, flags) : rc;
 }
@@ -153,6 +150,16 @@ duplicated(int from, int to)
 	return to;
 }
 
+/* The number is one that the program does not see; it is a high one. */
+static bool
+is_taken(int fd)
+{
+	if (!ks_is_ours() || !ks_is_hidden(fd))
+		return false;
+	errno = EBUSY;
+	return true;
+}
+
 KS_API int
 dup(int fd)
 {
@@ -168,6 +175,8 @@ dup2(int fd, int to)
 		ks_settle(fd);
 	if (fd == to)
 		return real(dup2)(fd, to);
+	if (is_taken(to))
+		return -1;
 	return duplicated(fd, real(dup2)(fd, to));
 }
 
@@ -176,6 +185,8 @@ dup3(int fd, int to, int flags)
 {
 	if (ks_kind(fd) == KS_TRIES)
 		ks_settle(fd);
+	if (is_taken(to))
+		return -1;
 	return duplicated(fd, real(dup3)(fd, to, flags));
 }
 
@@ -192,6 +203,11 @@ fcntl64(int fd, int cmd, ...)
 	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && ks_kind(fd) == KS_TRIES)
 		ks_settle(fd);
 	rc = real(fcntl64)(fd, cmd, arg);
+	if (cmd == F_SETFL && rc == 0)
+		ks_note_nonblock(fd, ((intptr_t)arg & O_NONBLOCK) != 0);
+	if ((cmd == F_SETFL && ((intptr_t)arg & O_ASYNC)) || cmd == F_SETOWN || cmd == F_SETSIG ||
+		cmd == F_SETOWN_EX)
+		ks_watch(fd);
 	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
 		return duplicated(fd, rc);
 	return rc;

@@ -49,7 +49,7 @@ ask_option(int fd, int level, int name, void *value, socklen_t *len)
 		.level = level,
 		.name = name,
 		.len = *len < KARST_SOCK_DATA ? *len : KARST_SOCK_DATA};
-	int fds[2] = {-1, -1};
+	int fds[KARST_SOCK_FDS];
 	int rc = ks_ask(&msg, fd, fds);
 
 	return rc == 0 ? copy_value(msg.data, msg.len, value, len) : rc;
@@ -81,7 +81,7 @@ set_option(int fd, struct ks_sock *s, int level, int name, const void *value, so
 {
 	struct karst_sock_msg msg = {
 		.op = KARST_SOCK_SETOPT, .level = level, .name = name, .len = len};
-	int fds[2] = {-1, -1};
+	int fds[KARST_SOCK_FDS];
 	const struct linger *linger = value;
 
 	if (level == IPPROTO_TCP && name == TCP_ULP)
@@ -112,8 +112,11 @@ setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 
 	if (s == NULL || is_pairs(level, name)) {
 		rc = real(setsockopt)(fd, level, name, value, len);
-		if (s == NULL && rc == 0 && ks_kind(fd) == KS_PLAIN && is_never(level, name))
+		if (s == NULL && rc == 0 && is_never(level, name) &&
+			(ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY)) {
+			ks_forget(fd);
 			ks_set(fd, KS_NEVER, NULL);
+		}
 	} else if (value == NULL) {
 		rc = failed(-EFAULT);
 	} else {
@@ -180,12 +183,11 @@ shutdown(int fd, int how)
 		ks_put(s);
 		return failed(-EINVAL);
 	}
+	if (how != SHUT_WR)
+		atomic_fetch_or(&s->page->shut, KARST_SOCK_SHUT_RD);
 	rc = how == SHUT_WR ? 0 : real(shutdown)(fd, SHUT_RD);
-	if (rc == 0 && how != SHUT_RD) {
-		/* its end of the pair stays open, to say more */
-		atomic_store(&s->page->shut, 1);
-		ks_ring(fd);
-	}
+	if (rc == 0 && how != SHUT_RD)
+		ks_end(fd, s);
 	ks_put(s);
 	return rc;
 }
@@ -201,6 +203,8 @@ ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
+	if (request == FIONBIO)
+		ks_note_nonblock(fd, arg != NULL && *(const int *)arg != 0);
 	if (request != FIONREAD && request != SIOCOUTQ && request != SIOCOUTQNSD &&
 		request != SIOCATMARK)
 		return real(ioctl)(fd, request, arg);
@@ -208,13 +212,11 @@ ioctl(int fd, unsigned long request, ...)
 	if (s == NULL)
 		return real(ioctl)(fd, request, arg);
 	if (request == FIONREAD)
-		*(int *)arg =
-			(int)(atomic_load(&s->page->rx_head) - atomic_load(&s->page->rx_tail));
+		*(int *)arg = (int)(atomic_load(&s->rxd->head) - atomic_load(&s->rxd->tail));
 	else if (request == SIOCATMARK)
 		*(int *)arg = 0;
 	else
-		*(int *)arg =
-			(int)(atomic_load(&s->page->tx_head) - atomic_load(&s->page->tx_tail));
+		*(int *)arg = (int)(atomic_load(&s->txd->head) - atomic_load(&s->txd->tail));
 	ks_put(s);
 	return rc;
 }
@@ -227,7 +229,11 @@ epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 	if (ks_kind(fd) == KS_TRIES)
 		ks_settle(fd);
 	rc = real(epoll_ctl)(epfd, op, fd, event);
-	if (rc == 0 && ks_kind(fd) == KS_TRIES)
+	if (rc == 0 && op == EPOLL_CTL_ADD && ks_kind(fd) == KS_PLAIN && ks_is_unused(fd))
+		ks_set(fd, KS_EARLY, NULL);
+	if (rc == 0 && (ks_kind(fd) == KS_TRIES || ks_kind(fd) == KS_EARLY))
 		ks_epoll_note(epfd, op, fd, event);
+	else if (rc == 0 && op != EPOLL_CTL_DEL && ks_kind(fd) == KS_SMC)
+		ks_watch(fd);
 	return rc;
 }

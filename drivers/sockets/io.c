@@ -11,20 +11,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-static void
-lock_one(pthread_mutex_t *lock)
-{
-	/* who died with it had not moved a position, which comes last */
-	if (pthread_mutex_lock(lock) == EOWNERDEAD)
-		pthread_mutex_consistent(lock);
-}
-
-void
-ks_ring(int fd)
-{
-	(void)real(send)(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 /* An error that the service has noted is told once. */
 static int
 take_error(struct ks_sock *s)
@@ -70,72 +56,54 @@ copy_iov(
 
 /* --- receiving --- */
 
-/* The buffer is empty: so that nobody is told that there is something, the token goes. */
+/* The other side has written nonsense: nothing more is believed.  The service sees us go. */
 static void
-take_token(int fd, struct ks_sock *s)
+give_up(int fd, struct ks_sock *s)
 {
-	struct karst_sock_page *p = s->page;
-	char byte;
-
-	if (atomic_load(&p->rx_tokens) == atomic_load(&p->tokens_taken))
-		return;
-	if (real(recv)(fd, &byte, 1, MSG_DONTWAIT) != 1)
-		return;
-	atomic_fetch_add(&p->tokens_taken, 1);
-	/* pairs with the service, which moves rx_head and then looks for a token */
-	if (atomic_load(&p->rx_head) != atomic_load(&p->rx_tail) &&
-		atomic_load(&p->rx_tokens) == atomic_load(&p->tokens_taken))
-		ks_ring(fd);
+	atomic_store(&s->page->error, ECONNABORTED);
+	atomic_fetch_or(&s->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
+	(void)real(shutdown)(fd, SHUT_RDWR);
 }
 
-/* Bytes were taken: the peer may be waiting for the room. */
+/* Under rx_lock: so that poll(), and others who sleep, know what there is now. */
 static void
-tell_room(int fd, struct ks_sock *s, uint64_t tail)
+mark(int fd, struct ks_sock *s, bool empty)
 {
-	struct karst_sock_page *p = s->page;
-
-	if (tail - atomic_load_explicit(&p->rx_told, memory_order_relaxed) < s->buffer / 4 &&
-		(atomic_load(&p->flags) & KARST_SOCK_PEER_BLOCKED) == 0)
+	if (atomic_load_explicit(&s->page->watched, memory_order_relaxed) == 0 &&
+		s->page->sleepers == 0)
 		return;
-	atomic_store_explicit(&p->rx_told, tail, memory_order_relaxed);
-	ks_ring(fd);
+	if (empty)
+		ks_mark_empty(fd, s);
+	else
+		ks_mark_filled(fd, s);
 }
 
 /* What is there now, behind @skip bytes that were got before.  @iov NULL: it is thrown away. */
 static size_t
 take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t want, int flags)
 {
-	struct karst_sock_page *p = s->page;
-	uint64_t tail, head;
+	uint64_t tail, there;
 	size_t n;
 
-	lock_one(&p->rx_lock);
-	tail = atomic_load_explicit(&p->rx_tail, memory_order_relaxed);
-	head = atomic_load_explicit(&p->rx_head, memory_order_acquire);
-	n = head - tail < want ? (size_t)(head - tail) : want;
+	ks_lock(&s->page->rx_lock);
+	tail = atomic_load_explicit(&s->rxd->tail, memory_order_relaxed);
+	there = atomic_load_explicit(&s->rxd->head, memory_order_acquire) - tail;
+	if (there > s->buffer) {
+		give_up(fd, s);
+		there = 0;
+	}
+	n = there < want ? (size_t)there : want;
 	if (n > 0 && iov != NULL)
 		copy_iov(s, false, tail, n, iov, skip);
 	if (n > 0 && (flags & MSG_PEEK) == 0) {
-		tail += n;
-		atomic_store(&p->rx_tail, tail);
-		tell_room(fd, s, tail);
+		atomic_store_explicit(&s->rxd->tail, tail + n, memory_order_release);
+		ks_read(fd, s, tail + n);
+		mark(fd, s, n == there);
+	} else if (there == 0) {
+		mark(fd, s, true);
 	}
-	if (atomic_load(&p->rx_head) == tail)
-		take_token(fd, s);
-	pthread_mutex_unlock(&p->rx_lock);
+	pthread_mutex_unlock(&s->page->rx_lock);
 	return n;
-}
-
-/* Waits for the token.  1: look again; 0: nothing will come; -1: errno. */
-static int
-wait_for_some(int fd, struct ks_sock *s, int flags)
-{
-	char byte;
-	ssize_t n = real(recv)(fd, &byte, 1, flags & MSG_DONTWAIT);
-
-	if (n == 1)
-		atomic_fetch_add(&s->page->tokens_taken, 1);
-	return (int)n;
 }
 
 /* The end of the stream, or of the service.  @return as recv() */
@@ -144,13 +112,20 @@ at_end(struct ks_sock *s, bool service)
 {
 	int err = take_error(s);
 
-	if (err == 0 && service && (atomic_load(&s->page->flags) & KARST_SOCK_EOF) == 0 &&
-		atomic_load(&s->page->shut) == 0)
+	if (err == 0 && service && !ks_has_ended(s) && atomic_load(&s->page->shut) == 0)
 		err = ECONNRESET; /* the service has gone without a word */
 	if (err == 0)
 		return 0;
 	errno = err;
 	return -1;
+}
+
+static bool
+is_there(const struct ks_sock *s)
+{
+	uint64_t n = atomic_load(&s->rxd->head) - atomic_load(&s->rxd->tail);
+
+	return n != 0 && n <= s->buffer;
 }
 
 ssize_t
@@ -159,6 +134,7 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	size_t want = sum(iov, n), got = 0;
 	int rc;
 
+	ks_meet_peer(fd, s);
 	if (flags & (MSG_OOB | MSG_ERRQUEUE)) {
 		errno = flags & MSG_OOB ? EINVAL : EAGAIN;
 		return -1;
@@ -169,58 +145,45 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 		got += take_some(fd, s, iov, got, want - got, flags);
 		if (got == want || (got > 0 && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL))
 			return (ssize_t)got;
-		if (atomic_load(&s->page->flags) & KARST_SOCK_EOF) {
+		if (ks_has_ended(s)) {
 			/* bytes that came in front of it */
-			if (atomic_load(&s->page->rx_head) != atomic_load(&s->page->rx_tail))
+			if (is_there(s))
 				continue;
 			return got > 0 ? (ssize_t)got : at_end(s, false);
 		}
-		rc = wait_for_some(fd, s, flags);
+		rc = ks_wait_bytes(fd, s, flags);
 		if (rc < 0)
 			return got > 0 ? (ssize_t)got : -1;
-		if (rc == 0 && (atomic_load(&s->page->flags) & KARST_SOCK_EOF) == 0)
+		if (rc == 0 && !ks_has_ended(s) && !is_there(s))
 			return got > 0 ? (ssize_t)got : at_end(s, true);
 	}
 }
 
 /* --- sending --- */
 
-/* There was no room: so that nobody is told that there is, the pair is filled. */
-static void
-fill_pair(int fd, struct ks_sock *s)
-{
-	static const char bytes[KARST_SOCK_STOP];
-	struct karst_sock_page *p = s->page;
-
-	if (atomic_load(&p->stops) != atomic_load(&p->stops_taken))
-		return; /* it is */
-	atomic_fetch_add(&p->stops, 1);
-	(void)real(send)(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 /* As much as there is room for. */
 static size_t
 put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t want)
 {
-	struct karst_sock_page *p = s->page;
-	uint64_t head, tail;
-	size_t n;
+	uint64_t head, used;
+	size_t n = 0;
 
-	lock_one(&p->tx_lock);
-	head = atomic_load_explicit(&p->tx_head, memory_order_relaxed);
-	tail = atomic_load_explicit(&p->tx_tail, memory_order_acquire);
-	n = s->buffer - (size_t)(head - tail);
-	n = n < want ? n : want;
+	ks_lock(&s->page->tx_lock);
+	head = atomic_load_explicit(&s->txd->head, memory_order_relaxed);
+	used = head - atomic_load_explicit(&s->txd->tail, memory_order_acquire);
+	if (used > s->buffer)
+		give_up(fd, s);
+	else
+		n = s->buffer - used < want ? (size_t)(s->buffer - used) : want;
 	if (n > 0) {
 		copy_iov(s, true, head, n, iov, skip);
-		atomic_store(&p->tx_head, head + n);
-		/* who has not seen what was there before will see this, too */
-		if (atomic_load(&p->tx_seen) == head)
-			ks_ring(fd);
-	} else {
-		fill_pair(fd, s);
+		atomic_store_explicit(&s->txd->head, head + n, memory_order_release);
+		ks_wrote(fd, s);
 	}
-	pthread_mutex_unlock(&p->tx_lock);
+	if (used + n == s->buffer &&
+		atomic_load_explicit(&s->page->watched, memory_order_relaxed) != 0)
+		ks_mark_full(fd, s);
+	pthread_mutex_unlock(&s->page->tx_lock);
 	return n;
 }
 
@@ -249,7 +212,8 @@ static bool
 send_is_over(const struct ks_sock *s)
 {
 	return (atomic_load(&s->page->flags) & KARST_SOCK_NO_SEND) != 0 ||
-		atomic_load(&s->page->shut) != 0 || atomic_load(&s->page->error) != 0;
+		(atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) != 0 ||
+		atomic_load(&s->page->error) != 0;
 }
 
 ssize_t
@@ -257,6 +221,7 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
 	size_t want = sum(iov, n), done = 0;
 
+	ks_meet_peer(fd, s);
 	if (flags & MSG_OOB) {
 		errno = EOPNOTSUPP;
 		return -1;
@@ -267,16 +232,10 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 		done += put_some(fd, s, iov, done, want - done);
 		if (done == want)
 			return (ssize_t)done;
-		/* the pair is full, or will be: this waits until it is not */
-		if (atomic_load(&s->page->tx_head) - atomic_load(&s->page->tx_tail) == s->buffer) {
-			lock_one(&s->page->tx_lock);
-			fill_pair(fd, s);
-			pthread_mutex_unlock(&s->page->tx_lock);
-			if (real(send)(fd, "", 1, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL) < 0) {
-				if (errno == EPIPE)
-					return send_ended(s, done, flags);
-				return done > 0 ? (ssize_t)done : -1;
-			}
+		if (ks_wait_room(fd, s, flags) < 0) {
+			if (errno == EPIPE)
+				return send_ended(s, done, flags);
+			return done > 0 ? (ssize_t)done : -1;
 		}
 	}
 }

@@ -10,6 +10,8 @@
  *   service.c  the SMC service: requests, and the map of the TCP option
  *   sock.c     a connection: how a TCP socket becomes one, and one that came from elsewhere
  *   io.c       bytes in and out
+ *   wake.c     how the two sides of a ring wake each other
+ *   watch.c    poll() and its kin, before which a connection has to know of them
  *   calls_*.c  what programs call
  *
  * A descriptor of a connection is one end of a pair of AF_UNIX sockets (karst_sock.h), so poll(),
@@ -20,9 +22,12 @@
 #define KS_H
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/epoll.h>
+#include <sys/select.h>
 #include <sys/uio.h>
 
 #include "karst_sock.h"
@@ -43,19 +48,36 @@ void ks_real_find(void);
 
 /* --- table.c --- */
 
+#define KS_MAX_FDS (1u << 20) /* that are looked after */
+
 enum ks_kind {
 	KS_PLAIN, /* nothing of ours */
+	KS_EARLY, /* a TCP socket that an epoll set has, and that is not connected */
 	KS_TRIES, /* a TCP socket that connects without waiting, and has offered the option */
 	KS_LISTENS,
-	KS_NEVER, /* a TCP socket with an option that SMC-R has not */
+	KS_NEVER,  /* a TCP socket with an option that SMC-R has not */
+	KS_HIDDEN, /* ours, and none of the program's business */
 	KS_SMC,
+};
+
+/* How looking for more before one sleeps has ended lately. */
+struct ks_patience {
+	uint32_t failed; /* in a row */
+	uint32_t skip;   /* so many times it is not tried */
 };
 
 struct ks_sock {
 	_Atomic uint32_t refs;
-	struct karst_sock_page *page;
-	uint8_t *tx, *rx;
+	/* far end of the other program's pair; -1: not asked for, or there is none */
+	_Atomic int waker;
+	_Atomic bool no_waker;
 	uint32_t buffer;
+	struct karst_sock_page *page;
+	struct karst_sock_rings *rings;
+	struct karst_sock_dir *txd, *rxd;
+	uint8_t *tx, *rx;
+	uint64_t poll_ns;
+	struct ks_patience rx_patience, tx_patience;
 };
 
 enum ks_kind ks_kind(int fd);
@@ -72,7 +94,7 @@ void ks_copy(int from, int to);
 bool ks_is_ours(void);
 void ks_forked(void);
 
-/* Registrations of a descriptor that still connects, to be moved to the pair. */
+/* Registrations of a descriptor that is not connected yet, to be moved to the pair. */
 void ks_epoll_note(int epfd, int op, int fd, const struct epoll_event *event);
 /** Nothing is to be moved: forgotten. */
 void ks_epoll_leave(int fd);
@@ -87,13 +109,14 @@ extern bool ks_require;
 
 /** Whether there is a service; connects to it. */
 bool ks_service(void);
-/** A request with a descriptor; @fds: what came back, up to two.  0 or -errno. */
-int ks_ask(struct karst_sock_msg *msg, int fd, int fds[2]);
+/** A request with a descriptor; @fds: what came back, -1 behind it.  0 or -errno. */
+int ks_ask(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS]);
+/** @fd gets a high number that the program does not see; as it is, if there is none. */
+int ks_hide(int fd);
 void ks_option_want(int fd, bool want);
 bool ks_option_seen(int fd);
-/** Descriptors that the program does not see. */
+/** A descriptor that the program does not see. */
 bool ks_is_hidden(int fd);
-void ks_hidden(int fds[2]);
 void ks_service_forked(void);
 
 /* --- sock.c --- */
@@ -104,13 +127,50 @@ int ks_become(int fd, bool server);
 /** If @fd is an end of a pair that came from somewhere. */
 void ks_adopt(int fd);
 bool ks_is_tcp(int fd);
+/** A TCP socket that neither is connected nor connects nor listens. */
+bool ks_is_unused(int fd);
 /** @fd has connected meanwhile, perhaps. */
 void ks_settle(int fd);
 
-/* --- io.c --- */
+/* --- wake.c --- */
 
+void ks_lock(pthread_mutex_t *lock);
+/** In state DIRECT: what is needed to wake the other program.  No lock is held. */
+void ks_meet_peer(int fd, struct ks_sock *s);
 /** The service is to look at the connection. */
 void ks_ring(int fd);
+/** Of what was written the reader is told if he wants to be; under tx_lock. */
+void ks_wrote(int fd, struct ks_sock *s);
+/** Of what was read up to @tail the writer; under rx_lock. */
+void ks_read(int fd, struct ks_sock *s, uint64_t tail);
+/** So that poll() says the truth: there is nothing to read, or there is; under rx_lock. */
+void ks_mark_empty(int fd, struct ks_sock *s);
+void ks_mark_filled(int fd, struct ks_sock *s);
+/** And no room; under tx_lock. */
+void ks_mark_full(int fd, struct ks_sock *s);
+/** Waits for bytes.  1: look again; 0: nothing will come; -1: errno. */
+int ks_wait_bytes(int fd, struct ks_sock *s, int flags);
+/** Waits for room.  0: look again; -1: errno. */
+int ks_wait_room(int fd, struct ks_sock *s, int flags);
+/** Our direction has ended. */
+void ks_end(int fd, struct ks_sock *s);
+/** From now on readiness is looked at by poll(), epoll or signals. */
+void ks_watch(int fd);
+
+static inline bool
+ks_has_ended(const struct ks_sock *s)
+{
+	return (atomic_load(&s->page->flags) & KARST_SOCK_EOF) != 0 ||
+		atomic_load(&s->rxd->ended) != 0;
+}
+
+/* --- watch.c --- */
+
+/** O_NONBLOCK of @fd was set, or taken away. */
+void ks_note_nonblock(int fd, bool on);
+
+/* --- io.c --- */
+
 ssize_t ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
 ssize_t ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
 

@@ -22,6 +22,7 @@
 
 #define DEFAULT_SOCKET "/run/karst/karst.sock"
 #define ANSWER_MS      10000
+#define HIGH           32768
 
 bool ks_require;
 
@@ -48,26 +49,20 @@ ks_is_hidden(int fd)
 {
 	return fd >= 0 &&
 		(fd == atomic_load_explicit(&service.fd, memory_order_relaxed) ||
-			fd == atomic_load_explicit(&service.map, memory_order_relaxed));
+			fd == atomic_load_explicit(&service.map, memory_order_relaxed) ||
+			ks_kind(fd) == KS_HIDDEN);
 }
 
-void
-ks_hidden(int fds[2])
-{
-	fds[0] = atomic_load(&service.fd);
-	fds[1] = atomic_load(&service.map);
-}
-
-/* As high as it may be. */
-static int
-hide(int fd)
+/* High, where a program that counts its descriptors does not look. */
+int
+ks_hide(int fd)
 {
 	struct rlimit lim = {.rlim_cur = 1024};
-	int high, least;
+	int high;
 
 	(void)getrlimit(RLIMIT_NOFILE, &lim);
-	least = lim.rlim_cur > 65536 ? 65000 : (int)lim.rlim_cur - 8;
-	high = real(fcntl64)(fd, F_DUPFD_CLOEXEC, least);
+	high = real(fcntl64)(
+		fd, F_DUPFD_CLOEXEC, (int)(lim.rlim_cur > 2 * HIGH ? HIGH : lim.rlim_cur / 2));
 	if (high < 0)
 		return fd;
 	real(close)(fd);
@@ -118,12 +113,12 @@ send_one(int to, const struct karst_sock_msg *msg, int fd)
 }
 
 static int
-recv_one(int from, struct karst_sock_msg *msg, int fds[2])
+recv_one(int from, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
 {
 	struct iovec iov = {.iov_base = msg, .iov_len = sizeof(*msg)};
 	union {
 		struct cmsghdr hdr;
-		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		char bytes[CMSG_SPACE(KARST_SOCK_FDS * sizeof(int))];
 	} anc = {0};
 	struct msghdr mh = {.msg_iov = &iov,
 		.msg_iovlen = 1,
@@ -133,9 +128,9 @@ recv_one(int from, struct karst_sock_msg *msg, int fds[2])
 	const struct cmsghdr *c;
 	ssize_t n;
 
-	fds[0] = fds[1] = -1;
+	memset(fds, -1, KARST_SOCK_FDS * sizeof(fds[0]));
 	do {
-		n = poll(&p, 1, ANSWER_MS);
+		n = real(poll)(&p, 1, ANSWER_MS);
 		if (n > 0)
 			n = real(recvmsg)(from, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	} while (n < 0 && (errno == EINTR || errno == EAGAIN));
@@ -149,7 +144,7 @@ recv_one(int from, struct karst_sock_msg *msg, int fds[2])
 }
 
 static int
-ask_locked(struct karst_sock_msg *msg, int fd, int fds[2])
+ask_locked(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS])
 {
 	int to = atomic_load(&service.fd), rc;
 	uint32_t seq = ++service.seq;
@@ -172,7 +167,7 @@ meet(void)
 	const char *path = getenv("KARST_SOCKET");
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	struct karst_sock_msg msg = {.op = KARST_SOCK_HELLO};
-	int fds[2] = {-1, -1}, fd, n;
+	int fds[KARST_SOCK_FDS], fd, n;
 
 	n = snprintf(at.sun_path, sizeof(at.sun_path), "%s" KARST_SOCK_SUFFIX,
 		path != NULL && path[0] != '\0' ? path : DEFAULT_SOCKET);
@@ -185,11 +180,11 @@ meet(void)
 		atomic_store(&service.failed_at, now_s());
 		return;
 	}
-	atomic_store(&service.fd, hide(fd));
+	atomic_store(&service.fd, ks_hide(fd));
 	if (ask_locked(&msg, -1, fds) != 0 || fds[0] < 0)
 		hang_up();
 	else
-		atomic_store(&service.map, hide(fds[0]));
+		atomic_store(&service.map, ks_hide(fds[0]));
 }
 
 bool
@@ -210,10 +205,11 @@ ks_service(void)
 }
 
 int
-ks_ask(struct karst_sock_msg *msg, int fd, int fds[2])
+ks_ask(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS])
 {
 	int rc = -EIO;
 
+	memset(fds, -1, KARST_SOCK_FDS * sizeof(fds[0]));
 	if (!ks_service())
 		return rc;
 	pthread_mutex_lock(&service.lock);

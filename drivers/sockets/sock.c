@@ -13,7 +13,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -30,24 +32,61 @@ ks_is_tcp(int fd)
 	return yes;
 }
 
+bool
+ks_is_unused(int fd)
+{
+	struct tcp_info info;
+	socklen_t len = sizeof(info);
+	int err = errno;
+	bool yes = real(getsockopt)(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+		info.tcpi_state == TCP_CLOSE;
+
+	errno = err;
+	return yes;
+}
+
+static unsigned int
+processors(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned int)CPU_COUNT(&set) : 1;
+}
+
+static void *
+map_file(int fd, uint64_t bytes)
+{
+	void *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	return mem != MAP_FAILED ? mem : NULL;
+}
+
+/* @fds: the files of the page and of the rings. */
 static struct ks_sock *
-map_memory(int memfd, uint32_t buffer)
+map_memory(const int *fds, uint32_t buffer)
 {
 	struct ks_sock *s = calloc(1, sizeof(*s));
-	void *mem;
 
 	if (s == NULL)
 		return NULL;
-	mem = mmap(NULL, karst_sock_bytes(buffer), PROT_READ | PROT_WRITE, MAP_SHARED, memfd, 0);
-	if (mem == MAP_FAILED) {
+	s->page = map_file(fds[0], KARST_SOCK_PAGE);
+	s->rings = map_file(fds[1], karst_sock_bytes(buffer));
+	if (s->page == NULL || s->rings == NULL) {
+		if (s->page != NULL)
+			munmap(s->page, KARST_SOCK_PAGE);
+		if (s->rings != NULL)
+			munmap(s->rings, karst_sock_bytes(buffer));
 		free(s);
 		return NULL;
 	}
 	s->refs = 1;
-	s->page = mem;
-	s->tx = (uint8_t *)mem + KARST_SOCK_PAGE;
-	s->rx = s->tx + buffer;
+	s->waker = -1;
 	s->buffer = buffer;
+	s->txd = &s->rings->dir[s->page->tx];
+	s->rxd = &s->rings->dir[!s->page->tx];
+	s->tx = karst_sock_ring(s->rings, buffer, s->page->tx);
+	s->rx = karst_sock_ring(s->rings, buffer, !s->page->tx);
+	s->poll_ns = processors() > 1 ? s->page->poll_us * 1000ull : 0;
 	return s;
 }
 
@@ -67,12 +106,14 @@ copy_settings(int fd, int end, struct ks_sock *s)
 {
 	struct linger linger = {0};
 	socklen_t len = sizeof(linger);
+	int flags = real(fcntl64)(fd, F_GETFL);
 
 	copy_limit(fd, end, SO_RCVTIMEO);
 	copy_limit(fd, end, SO_SNDTIMEO);
 	if (real(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, &len) == 0)
 		atomic_store(&s->page->reset, linger.l_onoff && linger.l_linger == 0);
-	(void)real(fcntl64)(end, F_SETFL, real(fcntl64)(fd, F_GETFL));
+	atomic_store(&s->page->nonblock, (flags & O_NONBLOCK) != 0);
+	(void)real(fcntl64)(end, F_SETFL, flags);
 }
 
 static int
@@ -96,7 +137,27 @@ has_data(int fd)
 {
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 
-	return poll(&p, 1, 0) > 0;
+	return real(poll)(&p, 1, 0) > 0;
+}
+
+/* Of a connection that was reset by now: what has come is no stream, and the error is the program's
+ * to hear. */
+static void
+throw_away(int fd)
+{
+	char buf[1024];
+	int n = 0;
+
+	if (real(ioctl)(fd, FIONREAD, &n) != 0)
+		return;
+	while (n > 0) {
+		ssize_t got = real(recv)(
+			fd, buf, (size_t)n < sizeof(buf) ? (size_t)n : sizeof(buf), MSG_DONTWAIT);
+
+		if (got <= 0)
+			return;
+		n -= (int)got;
+	}
 }
 
 int
@@ -104,7 +165,7 @@ ks_become(int fd, bool server)
 {
 	struct karst_sock_msg msg = {.op = KARST_SOCK_OPEN,
 		.flags = (server ? KARST_SOCK_SERVER : 0) | (ks_require ? KARST_SOCK_REQUIRE : 0)};
-	int fds[2] = {-1, -1}, rc, err = errno;
+	int fds[KARST_SOCK_FDS], rc, i, err = errno;
 	struct ks_sock *s;
 
 	if (!ks_option_seen(fd) || (!server && has_data(fd))) {
@@ -113,15 +174,19 @@ ks_become(int fd, bool server)
 		return ks_require ? -ECONNABORTED : 0;
 	}
 	rc = ks_ask(&msg, fd, fds);
-	s = rc == 0 ? map_memory(fds[0], msg.buffer) : NULL;
+	s = rc == 0 ? map_memory(fds, msg.buffer) : NULL;
 	if (rc == 0 && s == NULL)
 		rc = -ENOMEM;
 	if (rc == 0)
-		rc = take_number(fd, fds[1], s);
-	if (fds[0] >= 0)
-		real(close)(fds[0]);
-	if (fds[1] >= 0)
-		real(close)(fds[1]);
+		rc = take_number(fd, fds[2], s);
+	for (i = 0; i < KARST_SOCK_FDS; i++)
+		if (fds[i] >= 0)
+			real(close)(fds[i]);
+	if (rc == -ENOTCONN) {
+		throw_away(fd);
+		ks_forget(fd);
+		rc = 0;
+	}
 	errno = err;
 	return rc == 0 ? 0 : -ECONNABORTED;
 }
@@ -165,17 +230,18 @@ ks_adopt(int fd)
 	socklen_t len = sizeof(name);
 	struct karst_sock_msg msg = {.op = KARST_SOCK_ADOPT};
 	struct ks_sock *s;
-	int fds[2] = {-1, -1}, err = errno;
+	int fds[KARST_SOCK_FDS], err = errno;
 
 	if (real(getpeername)(fd, (void *)&name, &len) == 0 && name.sun_family == AF_UNIX &&
 		len > offsetof(struct sockaddr_un, sun_path) + sizeof(KARST_SOCK_NAME) &&
 		name.sun_path[0] == '\0' &&
 		memcmp(name.sun_path + 1, KARST_SOCK_NAME, strlen(KARST_SOCK_NAME)) == 0 &&
 		ks_ask(&msg, fd, fds) == 0) {
-		s = map_memory(fds[0], msg.buffer);
+		s = map_memory(fds, msg.buffer);
 		if (s != NULL)
 			ks_set(fd, KS_SMC, s);
 		real(close)(fds[0]);
+		real(close)(fds[1]);
 	}
 	errno = err;
 }

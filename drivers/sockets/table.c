@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define PAGE_FDS 1024u
-#define PAGES    1024u
+#define PAGES    (KS_MAX_FDS / PAGE_FDS)
 
 struct entry {
 	_Atomic uint32_t kind;
@@ -89,7 +89,12 @@ ks_put(struct ks_sock *s)
 {
 	if (atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
-	munmap(s->page, karst_sock_bytes(s->buffer));
+	munmap(s->page, KARST_SOCK_PAGE);
+	munmap(s->rings, karst_sock_bytes(s->buffer));
+	if (s->waker >= 0) {
+		ks_set(s->waker, KS_PLAIN, NULL);
+		real(close)(s->waker);
+	}
 	free(s);
 }
 
@@ -120,9 +125,9 @@ ks_set(int fd, enum ks_kind kind, struct ks_sock *s)
 void
 ks_forget(int fd)
 {
-	if (ks_kind(fd) == KS_PLAIN)
+	if (ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_HIDDEN)
 		return;
-	if (ks_kind(fd) == KS_TRIES)
+	if (ks_kind(fd) == KS_TRIES || ks_kind(fd) == KS_EARLY)
 		ks_epoll_leave(fd);
 	ks_set(fd, KS_PLAIN, NULL);
 }
@@ -133,6 +138,8 @@ ks_copy(int from, int to)
 	struct ks_sock *s = ks_get(from);
 	enum ks_kind kind = ks_kind(from);
 
+	if (kind == KS_HIDDEN)
+		kind = KS_PLAIN;
 	if (kind == KS_PLAIN && ks_kind(to) == KS_PLAIN)
 		return;
 	ks_set(to, kind, s);
@@ -216,11 +223,14 @@ void
 ks_epoll_enter(int fd)
 {
 	struct watch *w;
+	bool any = false;
 
 	pthread_mutex_lock(&lock);
 	for (w = watches; w != NULL; w = w->next)
 		if (w->fd == fd)
-			(void)real(epoll_ctl)(w->epfd, EPOLL_CTL_ADD, fd, &w->event);
+			any |= real(epoll_ctl)(w->epfd, EPOLL_CTL_ADD, fd, &w->event) == 0;
 	pthread_mutex_unlock(&lock);
 	ks_epoll_leave(fd);
+	if (any)
+		ks_watch(fd);
 }

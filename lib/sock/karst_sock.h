@@ -3,29 +3,33 @@
  */
 /*
  * What a TCP program (drivers/sockets) and the SMC service of karstd share: messages over a socket,
- * and for each connection a memory file and a pair of AF_UNIX stream sockets.
+ * and for each connection a control page, two rings of bytes, and a pair of AF_UNIX stream sockets.
  *
- * The file has a control page, a buffer for what is sent and one for what is received:
+ *     file of the page      struct karst_sock_page: of this end alone
+ *     file of the rings     struct karst_sock_rings | bytes of direction 0 | of direction 1
  *
- *     0          KARST_SOCK_PAGE        + buffer bytes         + buffer bytes
- *     | struct karst_sock_page | what the program sends | what has come |
+ * Byte p of a direction lies at p modulo the size of its ring.  Who writes moves head, who reads
+ * tail.  At the other side of a ring is the service, which moves the bytes by RDMA or TCP; or, if
+ * both programs are of the same service, the other program, and nobody stands between them (state
+ * DIRECT).  In both cases nobody believes what the other side writes: a position is copied once,
+ * and one that is impossible ends the connection.  A page has locks in it, so no other program sees
+ * it.
  *
- * Byte p of a stream lies at p modulo the size of its buffer.  The program writes bytes and moves
- * tx_head; the service frees them by tx_tail.  What has come lies in front of rx_head; the program
- * reads it and moves rx_tail.  The service believes nothing of what programs write there: it copies
- * a position once, and ends a connection whose positions are impossible.
- *
- * The pair is how the program waits.  Its end is the program's descriptor, in the place of the TCP
+ * The pair is how a program waits.  Its end is the program's descriptor, in the place of the TCP
  * socket, so that poll(), epoll, signals, time limits and fork() are the kernel's own:
  *
- *   readable       a byte, the token, lies in it while there is something to read: whoever has
- *                  emptied the buffer takes the token out, and the service puts a new one in.
- *                  rx_tokens and tokens_taken count them.
- *   not writable   who found no room fills the pair (stops), and the service empties it when there
- *                  is room (stops_taken).
- *   to the service a byte says "look here"
- *   end of file    the service has shut its end down: nothing will come any more
+ *   readable       a byte, the token, lies in it.  Who reads sets wanted when it is to be told; who
+ *                  has written takes wanted away, and if it was set sends a token.  So there are no
+ *                  tokens while the reader is busy.  What is watched by poll() or epoll (watched)
+ *                  wants one whenever its ring has become empty.
+ *   not writable   who found no room and is to be told sets blocked and fills the pair; who makes
+ *                  room takes blocked away, and if it was set empties the pair.
+ *   end of file    nothing will come any more
  *   gone           the last descriptor of the program's end was closed, or its processes died
+ *
+ * Tokens for the service go the other way: a byte in the pair says "look here".  The service has the
+ * other end of the pair (the far end).  In state DIRECT the other program has it, too (its waker),
+ * to send tokens, empty the pair, and end it.
  *
  * Whoever has lost which end belongs to which connection (a program that was executed, a descriptor
  * that came by a message) sees KARST_SOCK_NAME in the name of the pair's other end and asks with
@@ -45,7 +49,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    1u
+#define KARST_SOCK_ABI    2u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 /** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
 #define KARST_SOCK_NAME "karst-smc-"
@@ -56,10 +60,14 @@ enum karst_sock_op {
 	/* The program's first.  Answer: the map of the TCP option, as a descriptor. */
 	KARST_SOCK_HELLO = 1,
 	/* With a TCP socket that has seen the option: it is the service's from here on.
-	 * Answer: the memory file and the program's end of the pair. */
+	 * Answer: the file of the page, that of the rings, and the program's end of the pair. */
 	KARST_SOCK_OPEN,
-	/* With the end of a pair.  Answer: the memory file. */
+	/* With the end of a pair.  Answer: the files. */
 	KARST_SOCK_ADOPT,
+	/* With the end of a pair, state DIRECT.  Answer: the far end of the other one's pair. */
+	KARST_SOCK_WAKER,
+	/* With the end of a pair, of any state: what a waker is for, and what none is for. */
+	KARST_SOCK_WAKE,
 	/* With the end of a pair: an option of the TCP socket. */
 	KARST_SOCK_GETOPT,
 	KARST_SOCK_SETOPT,
@@ -70,6 +78,15 @@ enum karst_sock_op {
 /* flags of KARST_SOCK_OPEN */
 #define KARST_SOCK_SERVER  1u /* the socket was accepted */
 #define KARST_SOCK_REQUIRE 2u /* rather fail than stay on TCP */
+
+/* flags of KARST_SOCK_WAKE */
+#define KARST_SOCK_WAKE_SELF  1u /* a token into one's own pair */
+#define KARST_SOCK_WAKE_PEER  2u
+#define KARST_SOCK_EMPTY_SELF 4u /* one's own pair is emptied */
+#define KARST_SOCK_EMPTY_PEER 8u
+#define KARST_SOCK_END_PEER   16u /* its direction ends */
+
+#define KARST_SOCK_FDS 4 /* with an answer, at most */
 
 struct karst_sock_msg {
 	uint32_t abi;
@@ -87,58 +104,104 @@ struct karst_sock_msg {
 /* --- the memory of a connection --- */
 
 #define KARST_SOCK_PAGE   4096u
-#define KARST_SOCK_STOP   16384u /* so many bytes fill a pair, whose send buffer this is */
-#define KARST_SOCK_SNDBUF 8192   /* the kernel doubles it */
+#define KARST_SOCK_STOP   4096u /* so many bytes fill a pair, whose send buffer is this: */
+#define KARST_SOCK_SNDBUF 1     /* the least that the kernel has */
 
 enum karst_sock_state {
 	KARST_SOCK_CONNECTING, /* what is agreed on is being found out; bytes may be written */
 	KARST_SOCK_RDMA,
-	KARST_SOCK_TCP,  /* the service copies to and from the TCP socket */
-	KARST_SOCK_OVER, /* nothing is sent or received any more */
+	KARST_SOCK_TCP,    /* the service copies to and from the TCP socket */
+	KARST_SOCK_DIRECT, /* the other program has the other side of the rings */
+	KARST_SOCK_OVER,   /* nothing is sent or received any more */
 };
 
 /* flags of the page */
-#define KARST_SOCK_EOF          1u /* nothing comes behind rx_head */
+#define KARST_SOCK_EOF          1u /* nothing comes behind head */
 #define KARST_SOCK_NO_SEND      2u /* what is written is lost: EPIPE */
 #define KARST_SOCK_PEER_BLOCKED 4u /* the peer waits for room: say so when some is free */
 
+/* shut */
+#define KARST_SOCK_SHUT_WR 1u /* EPIPE */
+#define KARST_SOCK_SHUT_RD 2u
+
 struct karst_sock_page {
 	/* the service's */
-	_Alignas(64) _Atomic uint64_t rx_head;
-	_Atomic uint64_t tx_tail;
-	_Atomic uint64_t rx_tokens;
-	_Atomic uint64_t stops_taken;
-	_Atomic uint64_t tx_seen; /* of tx_head: a program need not ring again before this moves */
-	_Atomic uint32_t state;   /* enum karst_sock_state */
+	_Alignas(64) _Atomic uint32_t state; /* enum karst_sock_state */
 	_Atomic uint32_t flags;
 	_Atomic int32_t error;   /* errno, for whoever takes it first */
 	_Atomic uint32_t reason; /* state TCP: why, enum karst_smc_reason */
 
 	/* the program's */
-	_Alignas(64) _Atomic uint64_t tx_head;
-	_Atomic uint64_t rx_tail;
-	_Atomic uint64_t rx_told; /* rx_tail when the service was told last */
-	_Atomic uint64_t tokens_taken;
-	_Atomic uint64_t stops;
-	_Atomic uint32_t reset; /* SO_LINGER with 0 seconds: the close is a reset */
-	_Atomic uint32_t shut;  /* its direction was ended: EPIPE */
+	_Alignas(64) _Atomic uint64_t rx_told; /* tail when the service was told last */
+	_Atomic uint32_t reset;                /* SO_LINGER with 0 seconds: the close is a reset */
+	_Atomic uint32_t shut;                 /* what was shut down */
+	_Atomic uint32_t watched;              /* by poll(), epoll or a signal */
+	_Atomic uint32_t nonblock;             /* O_NONBLOCK, as far as is known */
 
 	/* among the program's threads and processes: one reads, one writes */
 	_Alignas(64) pthread_mutex_t rx_lock;
+	uint32_t armed;    /* wanted was set, and may have been taken away */
+	uint32_t pending;  /* tokens that came or are coming */
+	uint32_t sleepers; /* who wait for a token */
 	_Alignas(64) pthread_mutex_t tx_lock;
+	uint32_t strays; /* there may be a byte in the pair that nobody takes */
 
 	/* constant */
 	_Alignas(64) struct sockaddr_storage local;
 	struct sockaddr_storage peer;
 	uint32_t local_len, peer_len;
-	uint32_t buffer;
+	uint32_t buffer;  /* bytes of a ring */
+	uint32_t tx;      /* the direction into which this end writes: 0 or 1 */
+	uint32_t poll_us; /* how long a program may look for more before it sleeps */
 };
 static_assert(sizeof(struct karst_sock_page) <= KARST_SOCK_PAGE, "the page has room for it");
 
+/* A direction.  Both sides write here: neither believes the other. */
+struct karst_sock_dir {
+	/* who writes into the ring */
+	_Alignas(64) _Atomic uint64_t head;
+	_Atomic uint32_t blocked;
+	_Atomic uint32_t ended; /* nothing comes behind head */
+	/* who reads */
+	_Alignas(64) _Atomic uint64_t tail;
+	_Atomic uint32_t wanted;
+};
+
+struct karst_sock_rings {
+	struct karst_sock_dir dir[2];
+};
+static_assert(sizeof(struct karst_sock_rings) <= KARST_SOCK_PAGE, "in front of the rings");
+
+/** Of the file of the rings. */
 static inline uint64_t
 karst_sock_bytes(uint32_t buffer)
 {
 	return KARST_SOCK_PAGE + 2 * (uint64_t)buffer;
+}
+
+static inline uint8_t *
+karst_sock_ring(struct karst_sock_rings *rings, uint32_t buffer, unsigned int dir)
+{
+	return (uint8_t *)rings + KARST_SOCK_PAGE + (size_t)dir * buffer;
+}
+
+/** Who has written, and moved head: does the reader want to be told?  He is told once. */
+static inline bool
+karst_sock_take_wanted(struct karst_sock_dir *d)
+{
+	/* pairs with him, who sets it, and then looks at the position */
+	atomic_thread_fence(memory_order_seq_cst);
+	return atomic_load_explicit(&d->wanted, memory_order_relaxed) != 0 &&
+		atomic_exchange(&d->wanted, 0) != 0;
+}
+
+/** Who has read, and moved tail: does the writer? */
+static inline bool
+karst_sock_take_blocked(struct karst_sock_dir *d)
+{
+	atomic_thread_fence(memory_order_seq_cst); /* the same */
+	return atomic_load_explicit(&d->blocked, memory_order_relaxed) != 0 &&
+		atomic_exchange(&d->blocked, 0) != 0;
 }
 
 /** Copies @n bytes from @pos of a stream on out of its buffer. */

@@ -90,6 +90,73 @@ def server_sink(address, port, _):
     say('got', len(data), digest(data), how)
 
 
+def server_selects(address, port, _):
+    """As iperf3: select(), and then what there is, without waiting; a listener of both families."""
+    both = socket.socket(socket.AF_INET6)
+    both.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    both.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    both.bind(('::', port))
+    both.listen(8)
+    say('ready')
+    sock, _ = both.accept()
+    assert sock.getpeername()[0] == '::ffff:' + address
+    sock.setblocking(False)
+    count, hashed = 0, hashlib.sha256()
+    while True:
+        select.select([sock], [], [])
+        try:
+            piece = sock.recv(2 * CHUNK)
+        except BlockingIOError:
+            continue
+        if not piece:
+            break
+        count += len(piece)
+        hashed.update(piece)
+    say('got', count, hashed.hexdigest()[:16], 'end')
+
+
+def client_selects(address, port, n):
+    """Both directions are this one's: what cannot be written now is written when select() says so."""
+    sock = socket.create_connection((address, port))
+    sock.setblocking(False)
+    data = memoryview(pattern(n))
+    say('sent', digest(data))
+    while data:
+        select.select([], [sock], [])
+        try:
+            data = data[sock.send(data):]
+        except BlockingIOError:
+            pass
+
+
+def client_early(address, port, n):
+    """In an epoll set before it connects, which it does without waiting."""
+    sock = socket.socket()
+    sock.setblocking(False)
+    poll = select.epoll()
+    poll.register(sock, select.EPOLLOUT)
+    assert sock.connect_ex((address, port)) == errno.EINPROGRESS
+    data, back, done = memoryview(pattern(n)), b'', 0
+    while len(back) < n:
+        for _, events in poll.poll():
+            if events & select.EPOLLOUT:
+                assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+                try:
+                    done += sock.send(data[done:])
+                except BlockingIOError:
+                    pass
+                poll.modify(sock, select.EPOLLIN | (select.EPOLLOUT if done < n else 0))
+            if events & select.EPOLLIN:
+                try:
+                    back += sock.recv(CHUNK)
+                except BlockingIOError:
+                    pass
+    sock.shutdown(socket.SHUT_WR)
+    sock.setblocking(True)
+    assert sock.recv(1) == b''
+    say('same' if back == data else 'different', len(back), 'end')
+
+
 def client_killed(address, port, n):
     """What was written before the end arrives."""
     sock = socket.create_connection((address, port))
@@ -118,6 +185,28 @@ def server_prompted(address, port, n):
     say('accepted')
     signal.sigwait([signal.SIGUSR1])
     sock.sendall(pattern(n))
+
+
+def server_talks(address, port, n):
+    """To and fro, then all of it when it is told to."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    sock, _ = listener(address, port).accept()
+    for _ in range(2):
+        assert sock.recv(1) == b'x'
+        sock.sendall(b'y')
+    say('talked')
+    signal.sigwait([signal.SIGUSR1])
+    sock.sendall(pattern(n))
+
+
+def client_talks(address, port, _):
+    sock = socket.create_connection((address, port))
+    for _ in range(2):
+        sock.sendall(b'x')
+        assert sock.recv(1) == b'y'
+    say('talked')
+    data, how = receive(sock)
+    say('got', len(data), how)
 
 
 def client_floods(address, port, n):
@@ -192,16 +281,26 @@ def client_asyncio(address, port, n):
     asyncio.run(main())
 
 
-def client_scribbles(address, port, _):
-    """Over its control page, as one that wants to do harm."""
+def client_scribbles(address, port, leaves):
+    """Over its memory, as one that wants to do harm."""
     sock = socket.create_connection((address, port))
     sock.sendall(b'x')
+    sock.setblocking(False)
     with open('/proc/self/maps', encoding='ascii') as f:
-        line = next(line for line in f if 'memfd:karst-smc' in line)
-    start = int(line.split('-')[0], 16)
+        maps = [[int(n, 16) for n in line.split()[0].split('-')] for line in f
+                if 'memfd:karst-smc' in line]
     fd = os.open('/proc/self/mem', os.O_RDWR)
-    # behind the line that is the service's: tx_head, rx_tail and more
-    os.pwrite(fd, struct.pack('<5Q', *[random.getrandbits(63) for _ in range(5)]), start + 64)
+    for start, end in maps:
+        if end - start > 4096: # the rings: positions of both directions
+            for line in range(4):
+                os.pwrite(fd, struct.pack('<Q', random.getrandbits(62) + (1 << 62)),
+                          start + 64 * line)
+        else: # the page, but for its locks
+            os.pwrite(fd, struct.pack('<3Q', *[random.getrandbits(63) for _ in range(3)]),
+                      start + 64)
+    if leaves:
+        say('ended')
+        return
     sock.shutdown(socket.SHUT_WR) # the service looks
     poll = select.poll()
     poll.register(sock, 0)

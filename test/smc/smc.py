@@ -39,7 +39,7 @@ class Program:
         if daemon is not None:
             command += [suite.run, '--smc', *(['--require'] if require else []),
                         '--socket', daemon.socket]
-        command += [sys.executable, os.path.join(HERE, 'prog.py'), what, address, str(port), str(n)]
+        command += [sys.executable, os.path.join(HERE, 'prog.py'), what, address, str(port), str(int(n))]
         self.what = what
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True)
@@ -82,6 +82,17 @@ class Suite:
 
     def count(self, daemon, name):
         return self.ask(daemon, '/karst/smc')[name]
+
+    def filled(self, daemon):
+        """Waits until somebody has a buffer full of what he does not read.  @return problems"""
+        began = time.monotonic()
+        while True:
+            rows = self.ask(daemon, '/karst/smc_connections').values()
+            if any(row['unread'] >= row['buffer'] for row in rows):
+                return []
+            if time.monotonic() - began > bed.HANG_S:
+                return ['no buffer is full']
+            time.sleep(0.01)
 
     def rises(self, daemon, name, above):
         """Waits until that counter is above @above.  @return problems"""
@@ -164,17 +175,41 @@ def option_point(suite, name, server, client, wanted):
 
 # --- points ---
 
-def one_daemon(suite, one):
+def is_direct(suite, one):
+    """Did the connections so far go without the daemon, or all of them by RDMA?"""
+    n = suite.ask(one, '/karst/smc')
+    return (n['direct'] > 0 and n['writes'] == n['connected'] == 0,
+            n['direct'] == 0 and n['writes'] > 0 and n['connected'] >= 2, n)
+
+
+def one_daemon(suite, one, direct):
     tap = suite.tap
     tap.point('echo over one karstd, both directions at once', echo(suite, one, one))
-    tap.point('these were connections of SMC-R', [] if suite.count(one, 'writes') > 0 and
-              suite.count(one, 'connected') >= 2 else [suite.ask(one, '/karst/smc')])
+    tap.point('both programs have the same buffers' if direct else 'these were connections of SMC-R',
+              [] if is_direct(suite, one)[0 if direct else 1] else [is_direct(suite, one)])
     tap.point('without blocking: asyncio', echo(suite, one, one, ('server_asyncio',
                                                                   'client_asyncio')))
     tap.point('a program that is executed has it as standard input and output',
               echo(suite, one, one, ('server_exec', 'client_echo')))
     tap.point('a program has it by a message', echo(suite, one, one, ('server_rights',
                                                                       'client_echo')))
+    before = suite.count(one, 'direct')
+    port = bed.free_port()
+    s = Program(suite, one, 'server_selects', '127.0.0.1', port)
+    s.line()
+    c = Program(suite, one, 'client_selects', '127.0.0.1', port, 20 * BYTES)
+    sent = c.line().split()
+    _, problems = c.ends()
+    said, more = s.ends()
+    problems += more + ([] if said == f'got {20 * BYTES} {sent[-1]} end' else [said])
+    if direct and suite.count(one, 'direct') != before + 1:
+        problems.append('a listener of both families is not known')
+    tap.point('select() at both sides, and calls that do not wait', problems)
+    before = suite.count(one, 'opened')
+    problems = echo(suite, one, one, ('server_echo', 'client_early'))
+    if suite.count(one, 'opened') != before + 2:
+        problems.append('it stayed on TCP')
+    tap.point('a socket that an epoll set has before it connects', problems)
     port = bed.free_port()
     s = Program(suite, one, 'server_echo', '127.0.0.1', port)
     s.line()
@@ -222,26 +257,28 @@ def deaths(suite, one):
 
 def torn(suite, one):
     port = bed.free_port()
-    before = suite.count(one, 'blocked')
     s = Program(suite, one, 'server_killed', '127.0.0.1', port)
     s.line()
     c = Program(suite, one, 'client_floods', '127.0.0.1', port, 4 * BYTES)
     s.line()
-    problems = suite.rises(one, 'blocked', before) # a part of it is sent
+    problems = suite.filled(one) # a part of it is sent
     s.process.kill()
     said, more = c.ends()
     suite.tap.point('who waits for room when the peer resets hears of the reset', problems + more + (
         [] if said == 'ended ConnectionResetError' else [said]))
 
 
-def hostile(suite, one):
+def hostile(suite, one, direct):
     before = suite.count(one, 'faults')
     port = bed.free_port()
     s = Program(suite, one, 'server_sink', '127.0.0.1', port)
     s.line()
-    said, problems = Program(suite, one, 'client_scribbles', '127.0.0.1', port).ends()
-    problems += s.ends()[1] + ([] if said.startswith('ended') else [said])
-    if suite.count(one, 'faults') == before:
+    said, problems = Program(suite, one, 'client_scribbles', '127.0.0.1', port, direct).ends()
+    heard, more = s.ends()
+    problems += more + ([] if said.startswith('ended') else [said])
+    if direct and 'Connection' not in heard:
+        problems.append(heard)
+    if suite.count(one, 'faults') == before and not direct: # else its peer sees it, and goes
         problems.append('no fault is counted')
     suite.tap.point('who scribbles over a control page loses that connection', problems)
     suite.tap.point('and nobody else anything', echo(suite, one, one))
@@ -297,29 +334,65 @@ def two_daemons(suite, netns):
     suite.tap.point('both end', near.stop() + other.stop())
 
 
-def tool(suite, one):
+def no_room(suite):
+    """What has no room in the table goes by TCP."""
+    small, problems = suite.daemon('small', CONF + 'max_connections = 2\nretry_s = 0\n')
+    port = bed.free_port()
+    s = Program(suite, small, 'server_killed', '127.0.0.1', port)
+    s.line()
+    Program(suite, small, 'client_waits', '127.0.0.1', port).line()
+    s.line()
+    problems += echo(suite, small, small)
+    rows = suite.ask(small, '/karst/smc_reasons')
+    if '01010000' not in rows:
+        problems.append(rows)
+    small.kill()
+    suite.tap.point('beyond max_connections: the bytes go by TCP', problems)
+
+
+def tool(suite, one, direct):
     port = bed.free_port()
     s = Program(suite, one, 'server_killed', '127.0.0.1', port)
     s.line()
     c = Program(suite, one, 'client_waits', '127.0.0.1', port)
     c.line()
+    s.line()
+    mode = 'direct' if direct else 'SMC-R'
     command = [os.path.join(HERE, '..', '..', 'usertools', 'karst-smc'), '--file-prefix', one.name]
-    done = subprocess.run(command + ['--json'], capture_output=True, text=True, check=False)
-    try:
-        found = json.loads(done.stdout)
-        modes = sorted(c['mode'] for c in found['connections'])
-    except (ValueError, KeyError):
-        modes = None
-    suite.tap.point('karst-smc --json', [] if modes == ['SMC-R', 'SMC-R'] else
+    modes, began = None, time.monotonic()
+    while modes != [mode, mode] and time.monotonic() - began < bed.HANG_S:
+        done = subprocess.run(command + ['--json'], capture_output=True, text=True, check=False)
+        try:
+            modes = sorted(c['mode'] for c in json.loads(done.stdout)['connections'])
+        except (ValueError, KeyError):
+            break
+    suite.tap.point('karst-smc --json', [] if modes == [mode, mode] else
                     [done.stdout, done.stderr])
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     suite.tap.point('karst-smc', [] if done.returncode == 0 and f'127.0.0.1:{port}' in done.stdout
                     else [done.stdout, done.stderr])
     one.kill()
+    if direct:
+        s.process.kill()
     said, problems = c.ends()
-    suite.tap.point('the daemon is killed: programs hear of it', problems + (
-        [] if said.startswith('got 0 Connection') else [said]))
+    suite.tap.point('the daemon is killed, then a program: the other one hears of it' if direct else
+                    'the daemon is killed: programs hear of it', problems + (
+                        [] if said.startswith('got 0 Connection') else [said]))
     s.process.kill()
+
+
+def talk_on(suite, one):
+    """Two programs that have begun do not need the daemon."""
+    port = bed.free_port()
+    s = Program(suite, one, 'server_talks', '127.0.0.1', port, BYTES)
+    s.line()
+    c = Program(suite, one, 'client_talks', '127.0.0.1', port)
+    problems = [line for line in (s.line(), c.line()) if line != 'talked']
+    one.kill()
+    s.process.send_signal(signal.SIGUSR1)
+    said, more = c.ends()
+    suite.tap.point('the daemon is killed: two programs talk on', problems + more + s.ends()[1] + (
+        [] if said.startswith(f'got {BYTES}') else [said]))
 
 
 def main(argv):
@@ -345,13 +418,20 @@ def main(argv):
             option_point(suite, 'it is not sent from other addresses than configured', one,
                          other, [False, False, False])
             suite.tap.point('that daemon ends', other.stop())
-            one_daemon(suite, one)
-            plain_peers(suite, one)
-            deaths(suite, one)
-            torn(suite, one)
-            hostile(suite, one)
+            rdma, problems = suite.daemon('rdma', CONF + 'direct = no\n')
+            suite.tap.point('one by which all bytes go by RDMA', problems)
+            for direct, daemon in (True, one), (False, rdma):
+                one_daemon(suite, daemon, direct)
+                plain_peers(suite, daemon)
+                deaths(suite, daemon)
+                torn(suite, daemon)
+                hostile(suite, daemon, direct)
+                tool(suite, daemon, direct)
+            last, problems = suite.daemon('last', CONF)
+            suite.tap.point('another one', problems)
+            talk_on(suite, last)
+            no_room(suite)
             two_daemons(suite, netns)
-            tool(suite, one)
         finally:
             suite.clean()
             subprocess.run(['ip', 'netns', 'del', netns], check=False)

@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Both ends of a TCP connection are programs of this service: then each of the two has the rings of
+ * both directions, and nobody stands between them (karst_sock.h, state DIRECT).  A byte is copied
+ * twice, into the ring and out of it.
+ *
+ * That they are the ends of one connection is known by their addresses, which are each other's, and
+ * by the network namespace.  Whoever comes first has begun with CLC, of which nothing was answered
+ * yet; that is given up.  Its rings become those of both, with what was written meanwhile.
+ *
+ * The service makes the connection, and ends it: it has the far end of both pairs, and sees a
+ * program go.  If the service itself goes, the programs go on: each has the other one's far end.
+ */
+#include "smc_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "opts.h"
+
+/* A listener of both families has IPv4 as a part of IPv6. */
+static void
+address_of(const struct sockaddr_storage *a, uint8_t ip[16], uint16_t *port, uint32_t *scope)
+{
+	svc_ip_of(a, ip);
+	*port = a->ss_family == AF_INET ? ((const struct sockaddr_in *)a)->sin_port
+					: ((const struct sockaddr_in6 *)a)->sin6_port;
+	*scope = a->ss_family == AF_INET ? 0 : ((const struct sockaddr_in6 *)a)->sin6_scope_id;
+}
+
+static bool
+is_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
+{
+	uint8_t ip[2][16];
+	uint16_t port[2];
+	uint32_t scope[2];
+
+	address_of(a, ip[0], &port[0], &scope[0]);
+	address_of(b, ip[1], &port[1], &scope[1]);
+	return memcmp(ip[0], ip[1], sizeof(ip[0])) == 0 && port[0] == port[1] &&
+		scope[0] == scope[1];
+}
+
+struct svc_conn *
+svc_direct_find(const struct svc_conn *c)
+{
+	struct svc_conn *o;
+
+	if (c->smc->conf->smc.direct == KD_NO || c->netns == 0)
+		return NULL;
+	for (o = c->smc->by_names[svc_names_hash(c)]; o != NULL; o = o->names_next)
+		if (o->what == SMC_AGREEING && o->server != c->server && o->netns == c->netns &&
+			o->pair >= 0 && is_address(&o->local, &c->peer) &&
+			is_address(&o->peer, &c->local))
+			return o;
+	return NULL;
+}
+
+void
+svc_direct_join(struct svc_conn *first, struct svc_conn *second)
+{
+	struct kd_smc *s = first->smc;
+
+	(void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, first->tcp, NULL);
+	first->what = second->what = SMC_DIRECT;
+	first->other = second;
+	second->other = first;
+	if (first->id != SMC_NO_ID)
+		(void)karst_smc_conn_close(s->core, first->id); /* the event FAILED follows */
+	atomic_store(&first->txd->wanted, 0);                   /* it was we who wanted it */
+	atomic_store(&second->page->state, KARST_SOCK_DIRECT);
+	atomic_store(&first->page->state, KARST_SOCK_DIRECT);
+	s->joined++;
+	svc_conn_queue(first);
+}
+
+static void
+put_token(struct svc_conn *c)
+{
+	(void)send(c->pair, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* What @c wrote before it knew that we do not move its bytes any more, it told us of. */
+static void
+forward(struct svc_conn *c)
+{
+	if (c->rang && atomic_load(&c->txd->blocked) == 0)
+		svc_conn_empty(c);
+	if (c->other != NULL && karst_sock_take_wanted(c->txd))
+		put_token(c->other);
+}
+
+static void
+end_direction(struct svc_conn *c)
+{
+	atomic_store(&c->txd->ended, 1);
+	if (c->other != NULL)
+		shutdown(c->other->pair, SHUT_WR);
+}
+
+/* Its program has closed: as the kernel, who leaves bytes unread resets. */
+static void
+direct_over(struct svc_conn *c)
+{
+	struct svc_conn *o = c->other;
+	bool reset = atomic_load(&c->page->reset) != 0 ||
+		atomic_load(&c->rxd->head) != atomic_load(&c->rxd->tail);
+
+	atomic_store(&c->txd->ended, 1);
+	if (o != NULL) {
+		o->other = NULL;
+		if (reset) {
+			svc_direct_fail(o);
+		} else {
+			atomic_fetch_or(&o->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
+			svc_conn_empty(o);
+			shutdown(o->pair, SHUT_WR);
+		}
+	}
+	c->other = NULL;
+	c->what = SMC_OVER;
+	svc_conn_close_tcp(c, reset);
+	svc_conn_drop_program(c);
+}
+
+void
+svc_direct_fail(struct svc_conn *c)
+{
+	atomic_store(&c->page->error, ECONNRESET);
+	atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
+	atomic_store(&c->page->state, KARST_SOCK_OVER);
+	svc_conn_empty(c); /* who waits for room hears of it */
+	shutdown(c->pair, SHUT_RDWR);
+}
+
+void
+svc_direct_work(struct svc_conn *c)
+{
+	if (c->pair < 0)
+		return;
+	forward(c);
+	c->shut |= (atomic_load(&c->page->shut) & KARST_SOCK_SHUT_WR) != 0;
+	if (c->gone) {
+		direct_over(c);
+	} else if (c->shut && !c->shut_told) {
+		c->shut_told = true;
+		end_direction(c);
+	}
+}
+
+int
+svc_direct_waker(struct svc_conn *c)
+{
+	struct epoll_event e = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = &c->pair_source};
+	int fd;
+
+	if (c->what != SMC_DIRECT || c->other == NULL)
+		return -ENOTCONN;
+	fd = fcntl(c->other->pair, F_DUPFD_CLOEXEC, 0);
+	if (fd < 0)
+		return -errno;
+	/* from now on it tells us nothing by the pair */
+	(void)epoll_ctl(c->smc->epoll, EPOLL_CTL_MOD, c->pair, &e);
+	c->rang = true;
+	svc_direct_work(c);
+	return fd;
+}
+
+void
+svc_direct_wake(struct svc_conn *c, uint32_t flags)
+{
+	struct svc_conn *o = c->other;
+
+	if (flags & KARST_SOCK_WAKE_SELF)
+		put_token(c);
+	if (flags & KARST_SOCK_EMPTY_SELF)
+		svc_conn_empty(c);
+	if (o == NULL || o->pair < 0)
+		return;
+	if (flags & KARST_SOCK_WAKE_PEER)
+		put_token(o);
+	if (flags & KARST_SOCK_EMPTY_PEER)
+		svc_conn_empty(o);
+	if (flags & KARST_SOCK_END_PEER)
+		shutdown(o->pair, SHUT_WR);
+}

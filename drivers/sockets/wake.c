@@ -1,0 +1,476 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * How the two sides of a ring wake each other (karst_sock.h has the rules).
+ *
+ * Tokens.  Each time wanted is taken away a token is sent, so their number is known without a look
+ * into the pair: pending counts those that came or are coming, and armed says that wanted was set
+ * and may have been taken since.  A watched connection has one when there is something to read and
+ * none when there is nothing:
+ *
+ *   its ring has become empty   wanted is set; if still nothing came, the tokens are taken out.
+ *                               What comes in between sends another one, and one is left.
+ *   it is not empty             a token is pending, or is asked for
+ *
+ * Who sleeps sets wanted as well.  Several may sleep, and a token wakes one: who leaves bytes in
+ * the ring, or leaves it empty, while others sleep does as if the connection was watched.
+ *
+ * Before one sleeps one looks for a while, page.poll_us, as long as that helps.
+ */
+#include "ks.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOOKS      64   /* between two looks at the clock */
+#define YIELDS     1000 /* for a token that is on its way */
+#define SKIP_SHIFT 10   /* at most 2^this waits without a look */
+
+void
+ks_lock(pthread_mutex_t *lock)
+{
+	/* who died with it had not moved a position, which comes last */
+	if (pthread_mutex_lock(lock) == EOWNERDEAD)
+		pthread_mutex_consistent(lock);
+}
+
+static bool
+is_direct(const struct ks_sock *s)
+{
+	return atomic_load_explicit(&s->page->state, memory_order_acquire) == KARST_SOCK_DIRECT;
+}
+
+static bool
+has_bytes(const struct ks_sock *s)
+{
+	return atomic_load_explicit(&s->rxd->head, memory_order_acquire) !=
+		atomic_load_explicit(&s->rxd->tail, memory_order_relaxed);
+}
+
+static bool
+is_full(const struct ks_sock *s)
+{
+	return atomic_load_explicit(&s->txd->head, memory_order_relaxed) -
+		atomic_load_explicit(&s->txd->tail, memory_order_acquire) >=
+		s->buffer;
+}
+
+/* --- the other side --- */
+
+static void
+ask_wake(int fd, uint32_t flags)
+{
+	struct karst_sock_msg msg = {.op = KARST_SOCK_WAKE, .flags = flags};
+	int fds[KARST_SOCK_FDS], err = errno;
+
+	(void)ks_ask(&msg, fd, fds);
+	errno = err;
+}
+
+/* The pair may be full, because there is no room to write. */
+void
+ks_ring(int fd)
+{
+	int err = errno;
+
+	if (real(send)(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) < 0 && errno == EAGAIN)
+		ask_wake(fd, 0);
+	errno = err;
+}
+
+/* Under both locks: from here on nobody tells the service what the other program has to know. */
+void
+ks_meet_peer(int fd, struct ks_sock *s)
+{
+	struct karst_sock_msg msg = {.op = KARST_SOCK_WAKER};
+	int fds[KARST_SOCK_FDS], err = errno;
+
+	if (__builtin_expect(atomic_load(&s->waker) >= 0 || !is_direct(s), 1) ||
+		atomic_load(&s->no_waker))
+		return;
+	ks_lock(&s->page->rx_lock);
+	ks_lock(&s->page->tx_lock);
+	if (atomic_load(&s->waker) < 0 && !atomic_load(&s->no_waker)) {
+		if (ks_ask(&msg, fd, fds) == 0 && fds[0] >= 0) {
+			int waker = ks_hide(fds[0]);
+
+			ks_set(waker, KS_HIDDEN, NULL);
+			atomic_store(&s->waker, waker);
+		} else {
+			atomic_store(&s->no_waker, true); /* then the service does it */
+		}
+	}
+	pthread_mutex_unlock(&s->page->tx_lock);
+	pthread_mutex_unlock(&s->page->rx_lock);
+	errno = err;
+}
+
+void
+ks_wrote(int fd, struct ks_sock *s)
+{
+	int waker = atomic_load_explicit(&s->waker, memory_order_relaxed), err = errno;
+
+	if (!karst_sock_take_wanted(s->txd))
+		return;
+	if (waker >= 0)
+		(void)real(send)(waker, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+	else if (is_direct(s))
+		ask_wake(fd, KARST_SOCK_WAKE_PEER);
+	else
+		ks_ring(fd);
+	errno = err;
+}
+
+static void
+empty_peer(int fd, struct ks_sock *s)
+{
+	int waker = atomic_load_explicit(&s->waker, memory_order_relaxed), err = errno;
+	char buf[4096];
+
+	if (waker < 0)
+		ask_wake(fd, KARST_SOCK_EMPTY_PEER);
+	else
+		while (real(recv)(waker, buf, sizeof(buf), MSG_DONTWAIT) == sizeof(buf))
+			;
+	errno = err;
+}
+
+/* The service is told when it is worth a message to the peer. */
+static void
+tell_service(int fd, struct ks_sock *s, uint64_t tail)
+{
+	struct karst_sock_page *p = s->page;
+
+	if (tail - atomic_load_explicit(&p->rx_told, memory_order_relaxed) < s->buffer / 4 &&
+		(atomic_load(&p->flags) & KARST_SOCK_PEER_BLOCKED) == 0)
+		return;
+	atomic_store_explicit(&p->rx_told, tail, memory_order_relaxed);
+	ks_ring(fd);
+}
+
+void
+ks_read(int fd, struct ks_sock *s, uint64_t tail)
+{
+	if (!is_direct(s)) {
+		tell_service(fd, s, tail);
+		return;
+	}
+	/* not for each byte: half of the ring is free */
+	if (atomic_load_explicit(&s->rxd->head, memory_order_relaxed) - tail <= s->buffer / 2 &&
+		karst_sock_take_blocked(s->rxd))
+		empty_peer(fd, s);
+}
+
+void
+ks_end(int fd, struct ks_sock *s)
+{
+	ks_meet_peer(fd, s);
+	ks_lock(&s->page->tx_lock);
+	atomic_fetch_or(&s->page->shut, KARST_SOCK_SHUT_WR);
+	if (is_direct(s)) {
+		int waker = atomic_load(&s->waker);
+
+		atomic_store(&s->txd->ended, 1);
+		if (waker >= 0)
+			(void)real(shutdown)(waker, SHUT_WR);
+		else
+			ask_wake(fd, KARST_SOCK_END_PEER);
+	} else {
+		/* its end of the pair stays open, to say more */
+		ks_ring(fd);
+	}
+	pthread_mutex_unlock(&s->page->tx_lock);
+}
+
+/* --- tokens --- */
+
+/* What has become of wanted. */
+static void
+look_at_wanted(struct ks_sock *s)
+{
+	if (s->page->armed && atomic_load(&s->rxd->wanted) == 0) {
+		s->page->armed = 0;
+		s->page->pending++;
+	}
+}
+
+static void
+arm(struct ks_sock *s)
+{
+	look_at_wanted(s);
+	if (!s->page->armed) {
+		s->page->armed = 1;
+		atomic_store(&s->rxd->wanted, 1);
+	}
+	/* pairs with karst_sock_take_wanted(): he sees wanted, or we what he wrote */
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+/* Nobody need tell us. */
+static void
+disarm(struct ks_sock *s)
+{
+	if (s->page->armed && atomic_exchange(&s->rxd->wanted, 0) == 0)
+		s->page->pending++;
+	s->page->armed = 0;
+}
+
+/* Takes up to @n out. */
+static ssize_t
+take_tokens(int fd, struct ks_sock *s, size_t n)
+{
+	char buf[64];
+	ssize_t got = real(recv)(fd, buf, n < sizeof(buf) ? n : sizeof(buf), MSG_DONTWAIT);
+
+	look_at_wanted(s);
+	if (got > 0)
+		s->page->pending -=
+			(uint32_t)got < s->page->pending ? (uint32_t)got : s->page->pending;
+	return got;
+}
+
+void
+ks_mark_filled(int fd, struct ks_sock *s)
+{
+	look_at_wanted(s);
+	if (s->page->pending != 0)
+		return;
+	disarm(s);
+	if (s->page->pending == 0) {
+		s->page->pending = 1;
+		ask_wake(fd, KARST_SOCK_WAKE_SELF);
+	}
+}
+
+/*
+ * @n, and no more: there may be one by now that is needed.  Who has written may not have sent his
+ * yet; it is waited for, because else poll() would find it in front of an empty ring.  If he does
+ * not come to it, so be it: then a call that does not wait finds nothing, and takes it.
+ */
+static void
+take_old(int fd, struct ks_sock *s, uint32_t n)
+{
+	for (int i = 0; n != 0 && i < YIELDS; i++) {
+		ssize_t got = take_tokens(fd, s, n);
+
+		if (got > 0)
+			n -= (uint32_t)got;
+		else if (got == 0 || errno != EAGAIN)
+			return;
+		else
+			sched_yield();
+	}
+}
+
+void
+ks_mark_empty(int fd, struct ks_sock *s)
+{
+	int err = errno;
+	uint32_t old;
+
+	arm(s);
+	old = s->page->pending;
+	if (has_bytes(s))
+		ks_mark_filled(fd, s);
+	else
+		take_old(fd, s, old);
+	errno = err;
+}
+
+/* --- no room --- */
+
+void
+ks_mark_full(int fd, struct ks_sock *s)
+{
+	static const char bytes[KARST_SOCK_STOP];
+	int err = errno;
+
+	if (atomic_load(&s->txd->blocked) != 0 && !s->page->strays)
+		return; /* it is */
+	atomic_store(&s->txd->blocked, 1);
+	atomic_thread_fence(memory_order_seq_cst); /* as in arm() */
+	if (!is_full(s)) {
+		if (!s->page->strays)
+			(void)atomic_exchange(&s->txd->blocked, 0);
+		return;
+	}
+	s->page->strays = 0;
+	(void)real(send)(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
+	if (atomic_load(&s->txd->blocked) == 0) /* it was emptied before it was full */
+		ask_wake(fd, KARST_SOCK_EMPTY_SELF);
+	errno = err;
+}
+
+/* --- waiting --- */
+
+static uint64_t
+now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+static bool
+may_look(const struct ks_sock *s, struct ks_patience *p, int flags)
+{
+	if (s->poll_ns == 0 || (flags & MSG_DONTWAIT) ||
+		atomic_load_explicit(&s->page->nonblock, memory_order_relaxed))
+		return false;
+	if (p->skip == 0)
+		return true;
+	p->skip--;
+	return false;
+}
+
+static void
+looked(struct ks_patience *p, bool found)
+{
+	if (found) {
+		p->failed = 0;
+		return;
+	}
+	if (p->failed < SKIP_SHIFT)
+		p->failed++;
+	p->skip = p->failed > 1 ? 1u << p->failed : 0;
+}
+
+static bool
+look_for_bytes(struct ks_sock *s)
+{
+	uint64_t began = now_ns();
+
+	do {
+		for (int i = 0; i < LOOKS; i++) {
+			if (has_bytes(s))
+				return true;
+			__builtin_ia32_pause();
+		}
+		if (ks_has_ended(s))
+			return true;
+	} while (now_ns() - began < s->poll_ns);
+	return false;
+}
+
+static bool
+look_for_room(struct ks_sock *s)
+{
+	uint64_t began = now_ns();
+
+	do {
+		for (int i = 0; i < LOOKS; i++) {
+			if (!is_full(s))
+				return true;
+			__builtin_ia32_pause();
+		}
+	} while (now_ns() - began < s->poll_ns &&
+		(atomic_load(&s->page->flags) & KARST_SOCK_NO_SEND) == 0);
+	return false;
+}
+
+/* Without waiting: what is in the pair goes, whatever it is. */
+static int
+look_once(int fd, struct ks_sock *s)
+{
+	ssize_t n = take_tokens(fd, s, SIZE_MAX);
+
+	pthread_mutex_unlock(&s->page->rx_lock);
+	return n > 0 ? 1 : (int)n;
+}
+
+static int
+sleep_for_bytes(int fd, struct ks_sock *s, int flags)
+{
+	/* of a watched one the token stays until the ring is empty */
+	int peek = atomic_load(&s->page->watched) ? MSG_PEEK : 0;
+	char byte;
+	ssize_t n;
+
+	s->page->sleepers++;
+	pthread_mutex_unlock(&s->page->rx_lock);
+	n = real(recv)(fd, &byte, 1, peek | (flags & MSG_DONTWAIT));
+	ks_lock(&s->page->rx_lock);
+	s->page->sleepers--;
+	look_at_wanted(s);
+	if (n == 1 && !peek && s->page->pending != 0)
+		s->page->pending--;
+	if (n == 1 && peek && s->page->pending == 0 && !has_bytes(s))
+		(void)take_tokens(fd, s, SIZE_MAX); /* nobody owed us that */
+	pthread_mutex_unlock(&s->page->rx_lock);
+	return (int)n;
+}
+
+int
+ks_wait_bytes(int fd, struct ks_sock *s, int flags)
+{
+	if (may_look(s, &s->rx_patience, flags)) {
+		bool found = look_for_bytes(s);
+
+		looked(&s->rx_patience, found);
+		if (found)
+			return 1;
+	}
+	ks_lock(&s->page->rx_lock);
+	arm(s);
+	if (has_bytes(s)) {
+		disarm(s);
+		pthread_mutex_unlock(&s->page->rx_lock);
+		return 1;
+	}
+	if (flags & MSG_DONTWAIT)
+		return look_once(fd, s);
+	return sleep_for_bytes(fd, s, flags);
+}
+
+int
+ks_wait_room(int fd, struct ks_sock *s, int flags)
+{
+	if (may_look(s, &s->tx_patience, flags)) {
+		bool found = look_for_room(s);
+
+		looked(&s->tx_patience, found);
+		if (found)
+			return 0;
+	}
+	ks_lock(&s->page->tx_lock);
+	if (is_full(s))
+		ks_mark_full(fd, s);
+	pthread_mutex_unlock(&s->page->tx_lock);
+	if (!is_full(s))
+		return 0;
+	if (real(send)(fd, "", 1, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL) < 0)
+		return -1;
+	/* that byte is to be taken out some time */
+	ks_lock(&s->page->tx_lock);
+	s->page->strays = 1;
+	atomic_store(&s->txd->blocked, 1);
+	pthread_mutex_unlock(&s->page->tx_lock);
+	return 0;
+}
+
+void
+ks_watch(int fd)
+{
+	struct ks_sock *s = ks_get(fd);
+
+	if (s == NULL)
+		return;
+	ks_meet_peer(fd, s);
+	if (atomic_load(&s->page->watched) == 0 && atomic_exchange(&s->page->watched, 1) == 0) {
+		ks_lock(&s->page->rx_lock);
+		if (has_bytes(s))
+			ks_mark_filled(fd, s);
+		else
+			ks_mark_empty(fd, s);
+		pthread_mutex_unlock(&s->page->rx_lock);
+		ks_lock(&s->page->tx_lock);
+		if (is_full(s))
+			ks_mark_full(fd, s);
+		pthread_mutex_unlock(&s->page->tx_lock);
+	}
+	ks_put(s);
+}

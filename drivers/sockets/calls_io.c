@@ -276,21 +276,6 @@ sendfile(int to, int from, off_t *at, size_t n)
 	return sendfile64(to, from, (off64_t *)at, n);
 }
 
-/* Who splices has to be ready for a descriptor that cannot. */
-KS_API ssize_t
-splice(int from, off64_t *from_at, int to, off64_t *to_at, size_t n, unsigned int flags)
-{
-	if (ks_kind(from) == KS_TRIES)
-		ks_settle(from);
-	if (ks_kind(to) == KS_TRIES)
-		ks_settle(to);
-	if (ks_kind(from) == KS_SMC || ks_kind(to) == KS_SMC) {
-		errno = EINVAL;
-		return -1;
-	}
-	return real(splice)(from, from_at, to, to_at, n, flags);
-}
-
 /* --- with _FORTIFY_SOURCE --- */
 
 ssize_t __read_chk(int fd, void *buf, size_t len, size_t room);

@@ -152,6 +152,8 @@ void ks_mark_full(int fd, struct ks_sock *s);
 int ks_wait_bytes(int fd, struct ks_sock *s, int flags);
 /** Waits for room.  0: look again; -1: errno. */
 int ks_wait_room(int fd, struct ks_sock *s, int flags);
+/** Bytes that can be written now; not more than are free. */
+size_t ks_room(const struct ks_sock *s);
 /** Our direction has ended. */
 void ks_end(int fd, struct ks_sock *s);
 /** From now on readiness is looked at by poll(), epoll or signals. */

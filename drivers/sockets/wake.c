@@ -58,6 +58,15 @@ is_full(const struct ks_sock *s)
 		s->buffer;
 }
 
+size_t
+ks_room(const struct ks_sock *s)
+{
+	uint64_t used = atomic_load_explicit(&s->txd->head, memory_order_relaxed) -
+		atomic_load_explicit(&s->txd->tail, memory_order_acquire);
+
+	return used < s->buffer ? s->buffer - (size_t)used : 0;
+}
+
 /* --- the other side --- */
 
 static void

@@ -6,6 +6,7 @@
 A server says "ready" when it listens.  Who receives says how many bytes came and their digest.
 """
 import asyncio
+import ctypes
 import errno
 import fcntl
 import hashlib
@@ -217,6 +218,23 @@ def client_floods(address, port, n):
         say('sent')
     except OSError as e:
         say('ended', type(e).__name__)
+
+
+def server_splices(address, port, _):
+    """As a proxy: what comes goes through a pipe, and back."""
+    sock, _ = listener(address, port).accept()
+    libc = ctypes.CDLL(None, use_errno=True)
+    out, into = os.pipe()
+
+    def splice(source, sink, n):
+        got = libc.splice(source, None, sink, None, ctypes.c_size_t(n), 0)
+        if got < 0:
+            raise OSError(ctypes.get_errno(), 'splice')
+        return got
+
+    while n := splice(sock.fileno(), into, CHUNK):
+        while n:
+            n -= splice(out, sock.fileno(), n)
 
 
 def server_exec(address, port, _):

@@ -191,6 +191,7 @@ def one_daemon(suite, one, direct):
                                                                   'client_asyncio')))
     tap.point('a program that is executed has it as standard input and output',
               echo(suite, one, one, ('server_exec', 'client_echo')))
+    tap.point('a program that splices', echo(suite, one, one, ('server_splices', 'client_echo')))
     tap.point('a program has it by a message', echo(suite, one, one, ('server_rights',
                                                                       'client_echo')))
     before = suite.count(one, 'direct')

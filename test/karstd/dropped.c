@@ -4,8 +4,8 @@
 /*
  * Capabilities are taken from threads that do not answer at once (TAP).  A thread in vfork() takes
  * no signal until its child ends, like one that waits for a processor; by then it has been called
- * many times, and none of those calls may come when the C library has its signal back.  Who does not
- * answer for so long that karstd gives up must not end it when the calls come.
+ * many times, and none of those calls may come when the C library has its signal back.  A thread
+ * that does not answer for so long that karstd gives up must not end it when the calls come.
  */
 #include <errno.h>
 #include <pthread.h>

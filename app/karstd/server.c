@@ -12,6 +12,7 @@
 #include "server.h"
 
 #include <errno.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -240,13 +241,19 @@ open_session(struct client *c, char *why)
 static void
 dismiss(struct client *c)
 {
+	bool alone;
+
 	pthread_mutex_lock(&c->server->lock);
 	if (!c->refused) {
 		c->refused = true;
 		c->server->nclients--;
 		c->server->nrefused++;
 	}
+	alone = c->server->nclients == 0;
 	pthread_mutex_unlock(&c->server->lock);
+	/* what many programs needed, the C library keeps in pieces */
+	if (alone)
+		malloc_trim(0);
 }
 
 static void

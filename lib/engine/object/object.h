@@ -58,10 +58,16 @@ int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report 
 #define ENG_SEND_FIRST 16u
 
 /* On the lcore: sends what was posted before a control call, which stops @q, in at most *bursts.
- * true: something waits for memory that is copied. */
+ * true: there is more to be sent; the call is to be tried again. */
 bool eng_qp_send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts);
-/* Within a control call, whose lock is given away meanwhile: shall eng_qp_send_first() be tried
- * again?  *until is 0 at first. */
-bool eng_qp_try_again(struct karst_engine *e, uint64_t *until);
+
+/* Of one control call; 0 at first. */
+struct eng_tries {
+	uint64_t until_ns;
+	uint32_t n;
+};
+
+/* Within a control call, whose lock is given away meanwhile: shall it be tried again? */
+bool eng_qp_try_again(struct karst_engine *e, struct eng_tries *t);
 
 #endif /* ENGINE_OBJECT_H */

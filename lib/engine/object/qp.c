@@ -286,7 +286,8 @@ karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_init
 struct destroy_call {
 	struct karst_engine_qp *const *qps;
 	uint32_t n;
-	uint32_t left; /* bit set of those that are not destroyed */
+	uint32_t left;       /* bit set of those that are not destroyed */
+	unsigned int bursts; /* that they may still send, together */
 	bool last;
 };
 
@@ -295,7 +296,6 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct destroy_call *call = arg;
 	uint64_t until = engine_now(lc->e) + DESTROY_NS;
-	unsigned int bursts = ENG_SEND_FIRST;
 	uint32_t i;
 
 	for (i = 0; i < call->n && (i == 0 || engine_now(lc->e) < until); i++) {
@@ -307,7 +307,7 @@ qps_destroy_on_lcore(struct eng_lcore *lc, void *arg)
 			call->left &= ~(1u << i);
 			continue;
 		}
-		if (eng_qp_send_first(lc, q, &bursts) && !call->last)
+		if (eng_qp_send_first(lc, q, &call->bursts) && !call->last)
 			continue;
 		call->left &= ~(1u << i);
 		karst_qp_destroy(lc->core, q->qp);
@@ -342,8 +342,12 @@ qp_release(struct karst_engine *e, struct karst_engine_qp *qp)
 static void
 destroy_some(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_t n)
 {
-	struct destroy_call call = {.qps = qps, .n = n, .left = (uint32_t)((1ull << n) - 1)};
-	uint64_t lcores, until = 0;
+	struct destroy_call call = {.qps = qps,
+		.n = n,
+		.left = (uint32_t)((1ull << n) - 1),
+		.bursts = ENG_SEND_FIRST * n};
+	struct eng_tries tries = {0};
+	uint64_t lcores;
 	uint32_t i;
 
 	eng_mcast_forget(e, qps, n);
@@ -356,7 +360,7 @@ destroy_some(struct karst_engine *e, struct karst_engine_qp *const *qps, uint32_
 			eng_mailbox_call(
 				&e->lcore[__builtin_ctzll(lcores)], qps_destroy_on_lcore, &call);
 		if (call.left != 0)
-			call.last = !eng_qp_try_again(e, &until);
+			call.last = !eng_qp_try_again(e, &tries);
 	}
 	for (i = 0; i < n; i++)
 		qp_release(e, qps[i]);

@@ -15,13 +15,16 @@
  * that these bytes are copied from. */
 #define SEND_FIRST_ON_NS 500000u
 #define SEND_FIRST_NS    100000000u
+/* Or at least for so many turns of the lcore, however slow it is. */
+#define SEND_FIRST_TURNS 64u
 
 struct qp_call {
 	struct eng_qp *q;
 	const struct karst_core_qp_attr *attr;
 	struct karst_core_qp_attr *out;
 	unsigned int mask;
-	bool last; /* do it now, whatever waits */
+	unsigned int bursts; /* that it may still send */
+	bool last;           /* do it now, whatever waits */
 };
 
 /*
@@ -33,8 +36,8 @@ struct qp_call {
  * leave.  What cannot go now (window, credits, a full port) is lost, as with an adapter; the lcore
  * waits for nothing.  An lcore that nobody has sends nothing either.
  *
- * What is copied from the program's memory comes at the lcore's next safe point: then the caller
- * asks again, for a while, with nothing locked.
+ * What is copied from the program's memory comes at the lcore's next safe point, and an lcore has
+ * its time for a call: then the caller asks again, for a while, with nothing locked.
  *
  * @return true: something waits for that.
  */
@@ -49,28 +52,31 @@ eng_qp_send_first(struct eng_lcore *lc, struct eng_qp *q, unsigned int *bursts)
 		return false;
 	karst_core_doorbell(lc->core, karst_qp_num(q->qp));
 	karst_qp_stats(q->qp, &after);
-	while (*bursts > 0 && karst_qp_state(q->qp) != KARST_QPS_RESET) {
+	for (; *bursts > 0 && karst_qp_state(q->qp) != KARST_QPS_RESET; --*bursts) {
 		before = after;
-		--*bursts;
 		karst_core_pick_first(lc->core, q->qp);
 		eng_tx_poll(lc);
 		karst_qp_stats(q->qp, &after);
-		if (after.tx_packets == before.tx_packets || engine_now(lc->e) >= until)
+		if (after.tx_packets == before.tx_packets)
 			break;
+		if (engine_now(lc->e) >= until)
+			return true;
 	}
-	return karst_qp_fetching(q->qp);
+	if (!karst_qp_fetching(q->qp))
+		return false;
+	if (*bursts < ENG_SEND_FIRST)
+		*bursts = ENG_SEND_FIRST;
+	return true;
 }
 
-/* Within a control call, whose lock is given away meanwhile: shall it be tried again?  *until is 0
- * at first. */
 bool
-eng_qp_try_again(struct karst_engine *e, uint64_t *until)
+eng_qp_try_again(struct karst_engine *e, struct eng_tries *t)
 {
 	const struct timespec nap = {.tv_nsec = 50000};
 
-	if (*until == 0)
-		*until = engine_now(e) + SEND_FIRST_NS;
-	if (engine_now(e) >= *until)
+	if (t->n++ == 0)
+		t->until_ns = engine_now(e) + SEND_FIRST_NS;
+	if (t->n > SEND_FIRST_TURNS && engine_now(e) >= t->until_ns)
 		return false;
 	eng_ctl_leave(e);
 	if (eng_poll_mine(e) == 0)
@@ -83,24 +89,24 @@ eng_qp_try_again(struct karst_engine *e, uint64_t *until)
 static int
 call_after_sends(struct karst_engine *e, struct qp_call *call, eng_fn fn)
 {
-	uint64_t until = 0;
+	struct eng_tries tries = {0};
 	int ret;
 
+	call->bursts = ENG_SEND_FIRST;
 	for (;;) {
 		ret = eng_mailbox_call(&e->lcore[call->q->pub.lcore], fn, call);
 		if (ret != -EAGAIN)
 			return ret;
-		call->last = !eng_qp_try_again(e, &until);
+		call->last = !eng_qp_try_again(e, &tries);
 	}
 }
 
 static int
 qp_send_on_lcore(struct eng_lcore *lc, void *arg)
 {
-	const struct qp_call *call = arg;
-	unsigned int bursts = ENG_SEND_FIRST;
+	struct qp_call *call = arg;
 
-	return eng_qp_send_first(lc, call->q, &bursts) && !call->last ? -EAGAIN : 0;
+	return eng_qp_send_first(lc, call->q, &call->bursts) && !call->last ? -EAGAIN : 0;
 }
 
 /* In SQD a QP may get another path, but no other path MTU: what it has must fit. */
@@ -127,7 +133,6 @@ static int
 qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct qp_call *call = arg;
-	unsigned int bursts = ENG_SEND_FIRST;
 	int ret = check_moved(lc, call);
 
 	if (ret != 0)
@@ -136,7 +141,7 @@ qp_modify_on_lcore(struct eng_lcore *lc, void *arg)
 	if ((call->mask & KARST_QP_STATE) != 0 &&
 		(call->attr->qp_state == KARST_QPS_ERR ||
 			call->attr->qp_state == KARST_QPS_RESET) &&
-		eng_qp_send_first(lc, call->q, &bursts) && !call->last)
+		eng_qp_send_first(lc, call->q, &call->bursts) && !call->last)
 		return -EAGAIN;
 	return karst_qp_modify(lc->core, call->q->qp, call->attr, call->mask);
 }

@@ -258,11 +258,12 @@ round_of(struct crowd *w)
 	struct karst_cq *goes = make_cq(&w->s);
 	unsigned int i;
 
+	/* first, as a reader may be on its way since the round before */
+	atomic_store(&w->events, 0);
 	for (i = 0; i < EACH; i++) {
 		raise_event(goes);
 		raise_event(w->stays);
 	}
-	atomic_store(&w->events, 0);
 	atomic_store(&w->read, true);
 	cr_assert_eq(karst_destroy_cq(goes), 0);
 	while (atomic_load(&w->events) != EACH)

@@ -36,10 +36,12 @@ put_token(struct svc_conn *c)
 void
 svc_conn_empty(struct svc_conn *c)
 {
-	char buf[4096];
+	char buf[KARST_SOCK_STOP];
+	int i;
 
-	while (recv(c->pair, buf, sizeof(buf), MSG_DONTWAIT) == sizeof(buf))
-		;
+	for (i = 0; i < KARST_SOCK_EMPTIES; i++)
+		if (recv(c->pair, buf, sizeof(buf), MSG_DONTWAIT) != sizeof(buf))
+			break;
 	c->rang = false;
 }
 

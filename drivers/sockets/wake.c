@@ -137,13 +137,13 @@ static void
 empty_peer(int fd, struct ks_sock *s)
 {
 	int waker = atomic_load_explicit(&s->waker, memory_order_relaxed), err = errno;
-	char buf[4096];
+	char buf[KARST_SOCK_STOP];
 
 	if (waker < 0)
 		ask_wake(fd, KARST_SOCK_EMPTY_PEER);
-	else
-		while (real(recv)(waker, buf, sizeof(buf), MSG_DONTWAIT) == sizeof(buf))
-			;
+	for (int i = 0; waker >= 0 && i < KARST_SOCK_EMPTIES; i++)
+		if (real(recv)(waker, buf, sizeof(buf), MSG_DONTWAIT) != sizeof(buf))
+			break;
 	errno = err;
 }
 

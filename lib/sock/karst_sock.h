@@ -106,6 +106,9 @@ struct karst_sock_msg {
 #define KARST_SOCK_PAGE   4096u
 #define KARST_SOCK_STOP   4096u /* so many bytes fill a pair, whose send buffer is this: */
 #define KARST_SOCK_SNDBUF 1     /* the least that the kernel has */
+/* Reads of as many bytes that empty a pair.  Who has given his end a larger buffer, and goes on to
+ * fill it meanwhile, has to do with what is left. */
+#define KARST_SOCK_EMPTIES 16
 
 enum karst_sock_state {
 	KARST_SOCK_CONNECTING, /* what is agreed on is being found out; bytes may be written */

@@ -131,7 +131,8 @@ is_there(const struct ks_sock *s)
 ssize_t
 ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
-	size_t want = sum(iov, n), got = 0;
+	size_t want = sum(iov, n), got = 0, some;
+	uint64_t since = 0; /* when it began to wait */
 	int rc;
 
 	ks_meet_peer(fd, s);
@@ -142,7 +143,8 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	if (flags & MSG_TRUNC)
 		iov = NULL; /* as TCP: bytes are thrown away */
 	for (;;) {
-		got += take_some(fd, s, iov, got, want - got, flags);
+		some = take_some(fd, s, iov, got, want - got, flags);
+		got += some;
 		if (got == want || (got > 0 && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL))
 			return (ssize_t)got;
 		if (ks_has_ended(s)) {
@@ -151,6 +153,10 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 				continue;
 			return got > 0 ? (ssize_t)got : at_end(s, false);
 		}
+		if (since == 0)
+			since = ks_now();
+		else if (some == 0 && ks_is_late(fd, flags, SO_RCVTIMEO, since))
+			return got > 0 ? (ssize_t)got : -1;
 		rc = ks_wait_bytes(fd, s, flags);
 		if (rc < 0)
 			return got > 0 ? (ssize_t)got : -1;
@@ -219,7 +225,8 @@ send_is_over(const struct ks_sock *s)
 ssize_t
 ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
-	size_t want = sum(iov, n), done = 0;
+	size_t want = sum(iov, n), done = 0, some;
+	uint64_t since = 0; /* when it began to wait */
 
 	ks_meet_peer(fd, s);
 	if (flags & MSG_OOB) {
@@ -229,9 +236,14 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	for (;;) {
 		if (send_is_over(s))
 			return send_ended(s, done, flags);
-		done += put_some(fd, s, iov, done, want - done);
+		some = put_some(fd, s, iov, done, want - done);
+		done += some;
 		if (done == want)
 			return (ssize_t)done;
+		if (since == 0)
+			since = ks_now();
+		else if (some == 0 && ks_is_late(fd, flags, SO_SNDTIMEO, since))
+			return done > 0 ? (ssize_t)done : -1;
 		if (ks_wait_room(fd, s, flags) < 0) {
 			if (errno == EPIPE)
 				return send_ended(s, done, flags);

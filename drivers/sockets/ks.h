@@ -152,6 +152,10 @@ void ks_mark_full(int fd, struct ks_sock *s);
 int ks_wait_bytes(int fd, struct ks_sock *s, int flags);
 /** Waits for room.  0: look again; -1: errno. */
 int ks_wait_room(int fd, struct ks_sock *s, int flags);
+/** Was a wait in vain, and another one is none of the call's: it does not wait, or has done so for
+ *  the time limit @name of the pair, since @since_ns?  Then errno is set. */
+bool ks_is_late(int fd, int flags, int name, uint64_t since_ns);
+uint64_t ks_now(void);
 /** Bytes that can be written now; not more than are free. */
 size_t ks_room(const struct ks_sock *s);
 /** Our direction has ended. */

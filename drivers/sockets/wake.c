@@ -20,8 +20,10 @@
  */
 #include "ks.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -315,13 +317,30 @@ ks_mark_full(int fd, struct ks_sock *s)
 
 /* --- waiting --- */
 
-static uint64_t
-now_ns(void)
+uint64_t
+ks_now(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
+/* Who has our far end may send tokens without end, or take out what says that there is no room. */
+bool
+ks_is_late(int fd, int flags, int name, uint64_t since_ns)
+{
+	struct timeval tv = {0};
+	socklen_t len = sizeof(tv);
+	bool late = (flags & MSG_DONTWAIT) != 0 || (real(fcntl64)(fd, F_GETFL) & O_NONBLOCK) != 0;
+
+	if (!late && real(getsockopt)(fd, SOL_SOCKET, name, &tv, &len) == 0 &&
+		(tv.tv_sec != 0 || tv.tv_usec != 0))
+		late = ks_now() - since_ns >=
+			(uint64_t)tv.tv_sec * 1000000000ull + (uint64_t)tv.tv_usec * 1000ull;
+	if (late)
+		errno = EAGAIN;
+	return late;
 }
 
 static bool
@@ -351,7 +370,7 @@ looked(struct ks_patience *p, bool found)
 static bool
 look_for_bytes(struct ks_sock *s)
 {
-	uint64_t began = now_ns();
+	uint64_t began = ks_now();
 
 	do {
 		for (int i = 0; i < LOOKS; i++) {
@@ -361,14 +380,14 @@ look_for_bytes(struct ks_sock *s)
 		}
 		if (ks_has_ended(s))
 			return true;
-	} while (now_ns() - began < s->poll_ns);
+	} while (ks_now() - began < s->poll_ns);
 	return false;
 }
 
 static bool
 look_for_room(struct ks_sock *s)
 {
-	uint64_t began = now_ns();
+	uint64_t began = ks_now();
 
 	do {
 		for (int i = 0; i < LOOKS; i++) {
@@ -376,7 +395,7 @@ look_for_room(struct ks_sock *s)
 				return true;
 			__builtin_ia32_pause();
 		}
-	} while (now_ns() - began < s->poll_ns &&
+	} while (ks_now() - began < s->poll_ns &&
 		(atomic_load(&s->page->flags) & KARST_SOCK_NO_SEND) == 0);
 	return false;
 }

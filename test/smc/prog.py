@@ -326,6 +326,56 @@ def client_scribbles(address, port, leaves):
     say('ended')
 
 
+def server_impatient(address, port, n):
+    """Calls that do not wait, and one with a time limit, while the peer knocks all the time."""
+    sock, _ = listener(address, port).accept()
+    assert sock.recv(1) == b'x'
+    sock.sendall(b'y')
+    sock.setblocking(False)
+    select.select([sock], [], [])
+    for _ in range(n):
+        try:
+            assert sock.recv(1) is None
+        except BlockingIOError:
+            pass
+    sock.setblocking(True)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack('ll', 0, 1000))
+    try:
+        sock.recv(1)
+    except BlockingIOError:
+        say('returned')
+
+
+def client_knocks(address, port, _):
+    """Sends tokens without end by the far end of the peer's pair, of which it has a descriptor."""
+    sock = socket.create_connection((address, port))
+    sock.sendall(b'x')
+    assert sock.recv(1) == b'y'
+    select.select([sock], [], [], 0) # by now it is direct, and this asks for that descriptor
+    for number in os.listdir('/proc/self/fd'):
+        try:
+            waker = socket.socket(fileno=os.dup(int(number)))
+            name = waker.getsockname()
+        except OSError:
+            continue
+        if isinstance(name, bytes) and name.startswith(b'\0karst-smc-'):
+            break
+        waker.detach()
+    else:
+        say('no waker')
+        return
+    waker.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    say('knocks')
+    try:
+        while True:
+            try:
+                waker.send(bytes(CHUNK))
+            except BlockingIOError:
+                pass
+    except OSError:
+        pass # the peer has gone
+
+
 def client_refused(address, port, _):
     try:
         socket.create_connection((address, port))

@@ -285,6 +285,18 @@ def hostile(suite, one, direct):
     suite.tap.point('and nobody else anything', echo(suite, one, one))
 
 
+def impatient(suite, one):
+    """Tokens that nobody asked for do not keep a call that does not want to wait."""
+    port = bed.free_port()
+    s = Program(suite, one, 'server_impatient', '127.0.0.1', port, 1000)
+    s.line()
+    c = Program(suite, one, 'client_knocks', '127.0.0.1', port)
+    problems = [line for line in [c.line()] if line != 'knocks']
+    said, more = s.ends()
+    suite.tap.point('who is woken without end need not wait for ever', problems + more + c.ends()[1] + (
+        [] if said == 'returned' else [said]))
+
+
 def stalled(suite, near, far, netns):
     """A daemon that has no processor for a while, and more on its way to it than has room there."""
     port = bed.free_port()
@@ -427,6 +439,8 @@ def main(argv):
                 deaths(suite, daemon)
                 torn(suite, daemon)
                 hostile(suite, daemon, direct)
+                if direct:
+                    impatient(suite, daemon)
                 tool(suite, daemon, direct)
             last, problems = suite.daemon('last', CONF)
             suite.tap.point('another one', problems)

@@ -17,7 +17,6 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -38,20 +37,20 @@ svc_names_hash(const struct svc_conn *c)
 static_assert(SMC_HASH == 1u << 12, "the highest bits of 32");
 
 static uint32_t
-inode_hash(uint64_t inode)
+cookie_hash(uint64_t cookie)
 {
-	return (uint32_t)inode * 2654435761u >> 20;
+	return (uint32_t)cookie * 2654435761u >> 20;
 }
 
 static void
 list_in(struct svc_conn *c)
 {
 	struct kd_smc *s = c->smc;
-	struct svc_conn **inode = &s->by_inode[inode_hash(c->inode)];
+	struct svc_conn **cookie = &s->by_cookie[cookie_hash(c->cookie)];
 	struct svc_conn **names = &s->by_names[svc_names_hash(c)];
 
-	c->inode_next = *inode;
-	*inode = c;
+	c->cookie_next = *cookie;
+	*cookie = c;
 	c->names_next = *names;
 	*names = c;
 	c->next = s->conns;
@@ -65,11 +64,11 @@ list_in(struct svc_conn *c)
 static void
 list_out(struct svc_conn *c)
 {
-	struct svc_conn **at = &c->smc->by_inode[inode_hash(c->inode)];
+	struct svc_conn **at = &c->smc->by_cookie[cookie_hash(c->cookie)];
 
 	while (*at != c)
-		at = &(*at)->inode_next;
-	*at = c->inode_next;
+		at = &(*at)->cookie_next;
+	*at = c->cookie_next;
 	at = &c->smc->by_names[svc_names_hash(c)];
 	while (*at != c)
 		at = &(*at)->names_next;
@@ -304,7 +303,7 @@ make_pair(struct svc_conn *c, int *end)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	const int room = KARST_SOCK_SNDBUF;
-	struct stat st;
+	socklen_t len = sizeof(c->cookie);
 	uint64_t number;
 	int fds[2], n, rc;
 
@@ -316,14 +315,14 @@ make_pair(struct svc_conn *c, int *end)
 	if (bind(fds[0], (void *)&name,
 		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) != 0 ||
 		setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) != 0 ||
-		fstat(fds[1], &st) != 0 || fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) {
+		getsockopt(fds[1], SOL_SOCKET, SO_COOKIE, &c->cookie, &len) != 0 ||
+		fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) {
 		rc = -errno;
 		close(fds[0]);
 		close(fds[1]);
 		return rc;
 	}
 	c->pair = fds[0];
-	c->inode = st.st_ino;
 	*end = fds[1];
 	return 0;
 }
@@ -419,12 +418,14 @@ struct svc_conn *
 svc_conn_find(struct kd_smc *s, int fd)
 {
 	struct svc_conn *c;
-	struct stat st;
+	uint64_t cookie;
+	socklen_t len = sizeof(cookie);
 
-	if (fstat(fd, &st) != 0 || !S_ISSOCK(st.st_mode))
+	/* not the inode: its number has 32 bits, and is given out again */
+	if (getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &len) != 0)
 		return NULL;
-	for (c = s->by_inode[inode_hash(st.st_ino)]; c != NULL; c = c->inode_next)
-		if (c->inode == st.st_ino && c->pair >= 0)
+	for (c = s->by_cookie[cookie_hash(cookie)]; c != NULL; c = c->cookie_next)
+		if (c->cookie == cookie && c->pair >= 0)
 			return c;
 	return NULL;
 }

@@ -61,9 +61,9 @@ struct svc_rings {
 
 struct svc_conn {
 	struct kd_smc *smc;
-	struct svc_conn *next, **pprev;           /* of all */
-	struct svc_conn *inode_next, *names_next; /* of the same hash */
-	struct svc_conn *run_next;                /* of those that are to be looked at */
+	struct svc_conn *next, **pprev;            /* of all */
+	struct svc_conn *cookie_next, *names_next; /* of the same hash */
+	struct svc_conn *run_next;                 /* of those that are to be looked at */
 	struct svc_source pair_source, tcp_source;
 	enum svc_what what;
 	uint64_t number; /* for telemetry */
@@ -72,7 +72,7 @@ struct svc_conn {
 	int pair, tcp, memfd;
 	uint64_t netns;         /* cookie of the TCP socket's; 0: not known */
 	struct svc_conn *other; /* DIRECT: the other end, as long as it is there */
-	uint64_t inode;         /* of the program's end */
+	uint64_t cookie;        /* of the program's end */
 	uid_t uid;
 	pid_t pid;
 	bool server, require;
@@ -156,7 +156,7 @@ struct kd_smc {
 	struct karst_smc *core;
 	/* */
 	struct svc_conn *conns, *run, **run_tail, *dead;
-	struct svc_conn *by_inode[SMC_HASH], *by_names[SMC_HASH];
+	struct svc_conn *by_cookie[SMC_HASH], *by_names[SMC_HASH];
 	uint32_t nconns;
 	struct svc_prog *progs, *dead_progs;
 	uint32_t nprogs;

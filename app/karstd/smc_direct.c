@@ -6,9 +6,10 @@
  * both directions, and nobody stands between them (karst_sock.h, state DIRECT).  A byte is copied
  * twice, into the ring and out of it.
  *
- * That they are the ends of one connection is known by their addresses, which are each other's, and
- * by the network namespace.  Whoever comes first has begun with CLC, of which nothing was answered
- * yet; that is given up.  Its rings become those of both, with what was written meanwhile.
+ * That they are the ends of one connection is known by their addresses, which are each
+ * other's when they are joined, and by the network namespace.  Whoever comes first has begun with
+ * CLC, of which nothing was answered yet; that is given up.  Its rings become those of both, with
+ * what was written meanwhile.
  *
  * The service makes the connection, and ends it: it has the far end of both pairs, and sees a
  * program go.  If the service itself goes, the programs go on: each has the other one's far end.
@@ -46,6 +47,30 @@ is_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 		scope[0] == scope[1];
 }
 
+/* Its program may have ended the TCP connection by another descriptor, and somebody else may have
+ * got the addresses.  Two sockets of a namespace that have each other's now are the two ends. */
+static bool
+has_names(const struct svc_conn *c)
+{
+	struct sockaddr_storage local, peer;
+	socklen_t local_len = sizeof(local), peer_len = sizeof(peer);
+
+	return getsockname(c->tcp, (void *)&local, &local_len) == 0 &&
+		getpeername(c->tcp, (void *)&peer, &peer_len) == 0 &&
+		is_address(&local, &c->local) && is_address(&peer, &c->peer);
+}
+
+/* Nor may lib/smc have agreed on anything, of which it has not been heard yet. */
+static bool
+waits(const struct svc_conn *c)
+{
+	struct karst_smc_conn_info info;
+
+	return c->what == SMC_AGREEING && c->pair >= 0 && !c->tcp_over && c->id != SMC_NO_ID &&
+		karst_smc_conn_info(c->smc->core, c->id, &info) == 0 &&
+		info.state < KARST_SMC_FELL_BACK;
+}
+
 struct svc_conn *
 svc_direct_find(const struct svc_conn *c)
 {
@@ -54,9 +79,9 @@ svc_direct_find(const struct svc_conn *c)
 	if (c->smc->conf->smc.direct == KD_NO || c->netns == 0)
 		return NULL;
 	for (o = c->smc->by_names[svc_names_hash(c)]; o != NULL; o = o->names_next)
-		if (o->what == SMC_AGREEING && o->server != c->server && o->netns == c->netns &&
-			o->pair >= 0 && is_address(&o->local, &c->peer) &&
-			is_address(&o->peer, &c->local))
+		if (o->server != c->server && o->netns == c->netns &&
+			is_address(&o->local, &c->peer) && is_address(&o->peer, &c->local) &&
+			waits(o) && has_names(o))
 			return o;
 	return NULL;
 }

@@ -328,6 +328,7 @@ on_reset(struct svc_conn *c)
 void
 svc_conn_event(struct svc_conn *c, uint32_t what)
 {
+	c->refs++; /* lib/smc's may be the last */
 	if (what & KARST_SMC_EV_CONNECTED)
 		on_connected(c);
 	if (what & KARST_SMC_EV_FALLBACK) {
@@ -345,12 +346,9 @@ svc_conn_event(struct svc_conn *c, uint32_t what)
 				svc_conn_fail(c, ECONNABORTED);
 			c->what = SMC_OVER;
 			atomic_store(&c->page->state, KARST_SOCK_OVER);
-			c->refs++; /* until it is looked at */
 			conn_over(c);
-			svc_conn_queue(c);
-			svc_conn_put(c);
-			return;
 		}
 	}
 	svc_conn_queue(c);
+	svc_conn_put(c);
 }

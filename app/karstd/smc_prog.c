@@ -56,7 +56,10 @@ hand_out(const struct svc_conn *c, int *out)
 	out[1] = fcntl(c->rings->fd, F_DUPFD_CLOEXEC, 0);
 	if (out[0] >= 0 && out[1] >= 0)
 		return 0;
-	karst_ctl_close_fds(out, out[0] >= 0);
+	if (out[0] >= 0)
+		close(out[0]);
+	if (out[1] >= 0)
+		close(out[1]);
 	return -EMFILE;
 }
 

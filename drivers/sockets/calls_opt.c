@@ -192,6 +192,15 @@ shutdown(int fd, int how)
 	return rc;
 }
 
+/* Not more than there can be, whatever the peer's position says. */
+static int
+bytes_in(const struct ks_sock *s, const struct karst_sock_dir *d)
+{
+	uint64_t n = atomic_load(&d->head) - atomic_load(&d->tail);
+
+	return (int)karst_min_u64(n, s->buffer);
+}
+
 KS_API int
 ioctl(int fd, unsigned long request, ...)
 {
@@ -212,11 +221,11 @@ ioctl(int fd, unsigned long request, ...)
 	if (s == NULL)
 		return real(ioctl)(fd, request, arg);
 	if (request == FIONREAD)
-		*(int *)arg = (int)(atomic_load(&s->rxd->head) - atomic_load(&s->rxd->tail));
+		*(int *)arg = bytes_in(s, s->rxd);
 	else if (request == SIOCATMARK)
 		*(int *)arg = 0;
 	else
-		*(int *)arg = (int)(atomic_load(&s->txd->head) - atomic_load(&s->txd->tail));
+		*(int *)arg = bytes_in(s, s->txd);
 	ks_put(s);
 	return rc;
 }

@@ -39,6 +39,8 @@
 /* So long a copy may take.  Pages of programs that mean no harm come after a second, too: from a
  * disk that is busy, or in a virtual machine whose host has put them aside. */
 #define COPY_DEADLINE_NS (5000ull * MS)
+/* So long a program stays late after a copy that was slow was seen. */
+#define STAY_NS (1000u * MS)
 /* So long an lcore sleeps in a turn, while the machine runs, before somebody fails for it. */
 #define TURN_DEADLINE_NS (1000u * MS)
 /* The watch looks more often than this, or the machine stood still. */
@@ -185,6 +187,14 @@ is_overdue(struct eng_worker *w, uint64_t now_ns)
 	return false;
 }
 
+/* A program holds one thread, not one more each time when it is no longer late. */
+static void
+stay_late(struct karst_space *s, uint64_t now_ns)
+{
+	if (eng_relaxed(&s->late.until_ns) < now_ns + STAY_NS)
+		eng_relaxed_set(&s->late.until_ns, now_ns + STAY_NS);
+}
+
 /* Lock held. */
 static void
 look_at_couriers(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns)
@@ -199,7 +209,10 @@ look_at_couriers(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns
 		since = eng_relaxed(&w->since_ns);
 		if (since >= now_ns)
 			continue;
-		slow += now_ns - since > SOON_NS;
+		if (now_ns - since > SOON_NS) {
+			slow++;
+			stay_late(w->copy->where[0].space, now_ns);
+		}
 		if (w->written_off || !is_overdue(w, now_ns))
 			continue;
 		give_up(watch, crew, w->copy);

@@ -165,8 +165,7 @@ def loses(tap, bed, name, leave, come, text):
     problems += heard.event('PORT_ERR', 'DEVICE_FATAL') + heard.cm('device removal')
     tap.point(f'{name}: PORT_ERR, DEVICE_FATAL, DEVICE_REMOVAL', problems)
     tap.point(f'{name}: programs of another port do not notice', beside.silent())
-    since = bed.said()
-    come()
+    come() # it may be back already
     tap.point(f'{name}: the port is back', bed.says('port 1, wire: kv0', since) + bed.traffic())
     heard.close()
     beside.close()

@@ -42,7 +42,7 @@ void karst_space_set_opener(struct karst_space *s, const struct karst_space_open
 /** Addresses of the engine and bytes that it maps are charged to an account (share.h), which
  *  outlives the space; without one, or NULL, to nobody. */
 void karst_space_charge(struct karst_space *s, struct eng_share *share);
-/** Regions that are left are unmapped; no key names them any more. */
+/** Regions that are left are unmapped.  No key must name one any more (karst_engine_mr_dereg()). */
 void karst_space_destroy(struct karst_space *s);
 
 /**

@@ -32,6 +32,7 @@ rig_up_as(struct rig *rig, uid_t uid)
 	const struct engine_bed_config cfg = {.engine = {.lcores = 2}};
 	unsigned int i;
 
+	rig->nkeys = 0;
 	program_start(&rig->prog, uid);
 	engine_bed_up(&rig->bed, &cfg);
 	cr_assert_eq(karst_space_create(
@@ -58,6 +59,8 @@ rig_up(struct rig *rig)
 void
 rig_down(struct rig *rig)
 {
+	/* as a session ends: no packet that waits finds memory of the space any more */
+	cr_assert_eq(karst_engine_mr_dereg_many(rig->bed.e, rig->key, rig->nkeys), 0);
 	karst_space_destroy(rig->space);
 	munmap(rig->local, SPACE_LOCAL);
 	engine_bed_down(&rig->bed);
@@ -73,6 +76,7 @@ map_pieces(struct rig *rig, uint64_t addr, uint64_t len, bool write, struct prog
 	karst_ctl_close_fds(p->fds, p->nfds);
 	if (ret != 0)
 		return ret;
+	cr_assert_lt(rig->nkeys, SPACE_KEYS);
 	out->addr = addr;
 	out->len = len;
 	karst_space_bytes(out->r, &out->shared, &out->migrated, &out->copied);
@@ -81,6 +85,7 @@ map_pieces(struct rig *rig, uint64_t addr, uint64_t len, bool write, struct prog
 	cr_assert_eq(karst_engine_mr_reg(rig->bed.e, rig->bed.pd, karst_space_host(out->r), addr,
 			     len, write ? SPACE_ALL : KARST_ACCESS_REMOTE_READ, &out->key),
 		0);
+	rig->key[rig->nkeys++] = out->key;
 	return 0;
 }
 
@@ -102,6 +107,11 @@ region_make(
 void
 region_drop(struct rig *rig, struct region *r)
 {
+	uint32_t i = 0;
+
+	while (rig->key[i] != r->key)
+		i++;
+	rig->key[i] = rig->key[--rig->nkeys];
 	cr_assert_eq(karst_engine_mr_dereg(rig->bed.e, r->key), 0);
 	karst_space_unmap(r->r);
 }

@@ -16,6 +16,7 @@
 
 #define SPACE_ALL   (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE)
 #define SPACE_LOCAL (16u << 20)
+#define SPACE_KEYS  64
 
 /* One program, one engine, two connections. */
 struct rig {
@@ -25,6 +26,7 @@ struct rig {
 	struct karst_engine_qp *near[2], *far[2]; /* the program's memory is used by far[] */
 	uint8_t *local;                           /* ours */
 	uint32_t local_key;
+	uint32_t key[SPACE_KEYS], nkeys; /* regions that are left */
 };
 
 struct region {

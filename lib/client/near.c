@@ -13,20 +13,10 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <time.h>
 
 /* So often in a period it must have been found that others use the thread's CPU. */
 #define TIMES     8u
 #define PERIOD_NS 2000000u
-
-static uint64_t
-now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* To CPU @cpu, and free to be moved away from it again as before. */
 static int
@@ -61,7 +51,9 @@ karst_near_lcore(struct karst_context *ctx, uint32_t lcore)
 		return cli_fail(-EINVAL, "lcore %u: must be below %u", lcore, ctx->nlcores);
 	if (!c->polite || c->cpu[lcore] < 0 || sched_getcpu() == c->cpu[lcore])
 		return 0;
-	now = now_ns();
+	ret = karst_query_clock(ctx, &now);
+	if (ret != 0)
+		return ret;
 	times++;
 	if (now - since < PERIOD_NS)
 		return 0;

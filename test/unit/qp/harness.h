@@ -263,6 +263,8 @@ struct wr {
 void bed_post(struct bed *b, const struct wr *wr);
 #define post(b, opc, wrid, ...) \
 	bed_post(b, &(struct wr){.op = KARST_WR_##opc, .id = (wrid), ##__VA_ARGS__})
+/** A BIND_MW of window @mw, as @new_key (0: of type 1), to 64 bytes at VA of the bed's memory. */
+void bed_bind(struct bed *b, uint64_t id, uint32_t mw, uint32_t new_key, unsigned int access);
 /** The bytes of the next free slot of the send ring, and publishing it. */
 struct karst_send_wqe *bed_slot(struct bed *b);
 void bed_publish(struct bed *b, uint32_t n);

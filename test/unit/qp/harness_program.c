@@ -85,6 +85,18 @@ bed_post(struct bed *b, const struct wr *wr)
 }
 
 void
+bed_bind(struct bed *b, uint64_t id, uint32_t mw, uint32_t new_key, unsigned int access)
+{
+	post(b, BIND_MW, id,
+		.bind = {.mw_key = mw,
+			.new_key = new_key,
+			.mr_key = b->key,
+			.va = VA,
+			.len = 64,
+			.access = access});
+}
+
+void
 post_recv_sge(struct bed *b, uint64_t id, const struct karst_sge *sge, uint32_t nsge)
 {
 	struct karst_wq *wq = b->srq != NULL ? &b->srq_wq : &b->s->rq;

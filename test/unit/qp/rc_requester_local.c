@@ -79,12 +79,7 @@ Test(rc_requester, bind_window_type_1)
 	uint32_t mw, first;
 
 	cr_assert_eq(karst_mw_alloc(b->mem, b->pd, KARST_MEM_MW1, &mw), 0);
-	post(b, BIND_MW, 1,
-		.bind = {.mw_key = mw,
-			.mr_key = b->key,
-			.va = VA,
-			.len = 64,
-			.access = KARST_ACCESS_REMOTE_READ});
+	bed_bind(b, 1, mw, 0, KARST_ACCESS_REMOTE_READ);
 	expect_wc(b, 1, SUCCESS);
 	first = b->wc.imm;
 	cr_assert_eq(first >> 8, mw >> 8);
@@ -132,12 +127,7 @@ Test(rc_requester, q1_local_operation_completes_in_order)
 
 	cr_assert_eq(karst_mw_alloc(b->mem, b->pd, KARST_MEM_MW1, &mw), 0);
 	post(b, RDMA_WRITE, 1, .len = 8);
-	post(b, BIND_MW, 2,
-		.bind = {.mw_key = mw,
-			.mr_key = b->key,
-			.va = VA,
-			.len = 64,
-			.access = KARST_ACCESS_REMOTE_READ});
+	bed_bind(b, 2, mw, 0, KARST_ACCESS_REMOTE_READ);
 	post(b, RDMA_WRITE, 3, .len = 8);
 	expect_pkt(b, RC_WRITE_ONLY, S(0));
 	expect_pkt(b, RC_WRITE_ONLY, S(1));

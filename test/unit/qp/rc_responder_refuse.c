@@ -239,13 +239,7 @@ Test(rc_responder, r1_window_of_another_qp)
 	uint32_t mw, key;
 
 	cr_assert_eq(karst_mw_alloc(b->mem, b->pd, KARST_MEM_MW2, &mw), 0);
-	post(b, BIND_MW, 1,
-		.bind = {.mw_key = mw,
-			.new_key = mw,
-			.mr_key = b->key,
-			.va = VA,
-			.len = 64,
-			.access = KARST_ACCESS_REMOTE_WRITE});
+	bed_bind(b, 1, mw, mw, KARST_ACCESS_REMOTE_WRITE);
 	expect_wc(b, 1, SUCCESS);
 	key = b->wc.imm;
 	bed_add(b, &s);
@@ -378,13 +372,7 @@ Test(rc_responder, r9_send_with_invalidate)
 	uint32_t mw, key;
 
 	cr_assert_eq(karst_mw_alloc(b->mem, b->pd, KARST_MEM_MW2, &mw), 0);
-	post(b, BIND_MW, 1,
-		.bind = {.mw_key = mw,
-			.new_key = mw,
-			.mr_key = b->key,
-			.va = VA,
-			.len = 64,
-			.access = KARST_ACCESS_REMOTE_WRITE});
+	bed_bind(b, 1, mw, mw, KARST_ACCESS_REMOTE_WRITE);
 	expect_wc(b, 1, SUCCESS);
 	key = b->wc.imm;
 	post_recv(b, 2, 4096, 64);

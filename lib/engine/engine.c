@@ -18,7 +18,7 @@
 
 #include "capture.h"
 #include "cm.h"
-#include "crew.h"
+#include "workers.h"
 #include "log.h"
 #include "object.h"
 #include "port.h"
@@ -331,7 +331,7 @@ karst_engine_destroy(struct karst_engine *e)
 		return -EBUSY;
 	}
 	eng_cm_stop(e);
-	eng_crews_dismiss(e);
+	eng_workers_stop(e);
 	eng_telemetry_del(e);
 	eng_capture_stop(e, NULL);
 	free_engine(e);
@@ -392,7 +392,7 @@ karst_engine_stop(struct karst_engine *e)
 	/* from now on it may be polled; what cannot be had is logged, and asked for with the next
 	 * memory that is registered */
 	if (e->copies)
-		e->copies = eng_crews_muster(e) == 0;
+		e->copies = eng_workers_start(e) == 0;
 	eng_ctl_leave(e);
 }
 
@@ -406,7 +406,7 @@ karst_engine_start(struct karst_engine *e, const unsigned int *eal_lcores)
 		return -EBUSY;
 	ret = choose_workers(e, eal_lcores);
 	if (ret == 0) {
-		eng_crews_dismiss(e);
+		eng_workers_stop(e);
 		ret = eng_watch_start(e);
 	}
 	if (ret != 0)

@@ -217,7 +217,7 @@ bool case_punch(const struct options *o);
 bool case_soak(const struct options *o);
 bool case_greed(const struct options *o);
 bool case_late(const struct options *o);
-bool case_couriers(const struct options *o);
+bool case_deferred(const struct options *o);
 bool case_linger(const struct options *o);
 bool case_leave(const struct options *o);
 bool case_stuck(const struct options *o);

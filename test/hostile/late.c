@@ -224,7 +224,7 @@ case_late(const struct options *o)
 #define CROWD 8
 #define STAY  3
 /* One drives, one is there to take over, and one copies for each who is still late. */
-#define CREW (2 + STAY)
+#define POOL (2 + STAY)
 
 /* Beside @n programs. */
 static bool
@@ -250,7 +250,7 @@ until_threads(struct child *c, int n, const struct start *s, long from, long to)
 
 /* Threads that many programs needed go, though some of these go on. */
 bool
-case_couriers(const struct options *o)
+case_deferred(const struct options *o)
 {
 	struct child c[CROWD] = {{0}};
 	struct host h;
@@ -266,11 +266,11 @@ case_couriers(const struct options *o)
 		return false;
 	for (i = 0; i < CROWD; i++)
 		good = good && start_late(&c[i], &s);
-	good = good && until_threads(c, CROWD, &s, CREW + 2, LONG_MAX);
+	good = good && until_threads(c, CROWD, &s, POOL + 2, LONG_MAX);
 	for (i = STAY; i < CROWD; i++)
 		if (c[i].pid != 0)
 			child_stop(&c[i], "late program");
-	good = good && until_threads(c, STAY, &s, 1, CREW);
+	good = good && until_threads(c, STAY, &s, 1, POOL);
 	for (i = 0; i < STAY; i++)
 		if (c[i].pid != 0)
 			child_stop(&c[i], "late program");

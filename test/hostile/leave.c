@@ -3,7 +3,7 @@
  */
 /*
  * A karstd that is told to end, and programs that do not let go of its threads: one whose memory
- * never comes, so that a courier waits in it; one that has sent a file whose closing never ends;
+ * never comes, so that a copier waits in it; one that has sent a file whose closing never ends;
  * one that is stopped and answers nothing.  No signal ends the first two waits, not even SIGKILL,
  * so the process may stay as long as these programs do.  But it lets go of all that the next karstd
  * needs, a tap among it, which only one process can have; and once the programs are gone it has

@@ -8,7 +8,7 @@
  * were received or after they were sent: no entry point of the core is being called there, and all
  * that the lcore knows is in its structure.  Nearly all of it is done on the spot, since a copy
  * takes about as long as the packet that it belongs to; what would make the turn long waits for the
- * safe points of the next ones.  Of an lcore that a program polls all of it is done by couriers,
+ * safe points of the next ones.  Of an lcore that a program polls all of it is done by copiers,
  * since nobody could take that lcore from a thread that waits.
  *
  * A copy knows its bytes by the program's addresses and no longer by windows of this process, so
@@ -26,7 +26,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-#include "crew.h"
+#include "workers.h"
 
 #define TAIL_BYTES 8u
 /* Rooms whose pages stay with the lcore; those that it needs only when very many programs' memory
@@ -175,14 +175,15 @@ submit(struct karst_core *core, struct karst_copy *pub)
 	struct eng_lcore *lc = core->user;
 	struct eng_copy *c = karst_container_of(pub, struct eng_copy, pub);
 	/* acquire, pairs with the release of who has made it */
-	struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_acquire);
+	struct eng_workers *workers = atomic_load_explicit(&lc->workers, memory_order_acquire);
 	uint32_t i;
 
 	for (i = 0; i < pub->nparts; i++)
 		c->where[i] = eng_place_of(pub->part[i].host, pub->part[i].n);
 	c->refused = !eng_copy_allowed(lc->e, c);
-	if (crew != NULL && !c->refused && (crew->polled || eng_copy_is_late(c, core->now_ns)))
-		return eng_late_submit(lc, c);
+	if (workers != NULL && !c->refused &&
+		(workers->polled || eng_copy_is_slow(c, core->now_ns)))
+		return eng_deferred_submit(lc, c);
 	atomic_store_explicit(&c->phase, ENG_COPY_TODO, memory_order_relaxed);
 	eng_copy_append(&lc->copies->todo, c);
 	return true;
@@ -289,7 +290,7 @@ eng_copy_finish(struct eng_lcore *lc, struct eng_copy *c, bool back)
 
 /* @return false: the lcore is another thread's now. */
 static bool
-copy_now(struct eng_lcore *lc, struct eng_crew *crew, struct eng_copy *c)
+copy_now(struct eng_lcore *lc, struct eng_workers *workers, struct eng_copy *c)
 {
 	uint64_t now = lc->core->now_ns, tsc = rte_rdtsc(), ns;
 	bool asks = eng_copy_asks(c, now);
@@ -298,9 +299,9 @@ copy_now(struct eng_lcore *lc, struct eng_crew *crew, struct eng_copy *c)
 	if (asks)
 		eng_copy_cost(&before);
 
-	if (crew == NULL)
+	if (workers == NULL)
 		c->result = eng_copy_execute(c, now, NULL);
-	else if (!eng_crew_copy(crew, c))
+	else if (!eng_workers_copy(workers, c))
 		return false;
 	ns = (uint64_t)((unsigned __int128)(rte_rdtsc() - tsc) * lc->e->tsc_mul >> 32);
 	if (ns < ENG_COPY_SLOW_NS)
@@ -329,7 +330,7 @@ hold_rest(struct eng_copies *cs)
 bool
 eng_copies_run(struct eng_lcore *lc)
 {
-	struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_acquire);
+	struct eng_workers *workers = atomic_load_explicit(&lc->workers, memory_order_acquire);
 	uint64_t until = engine_now(lc->e) + COPY_NS;
 	struct eng_copies *cs = lc->copies;
 	struct eng_copy *c;
@@ -342,14 +343,14 @@ eng_copies_run(struct eng_lcore *lc)
 		c->next = cs->free;
 		cs->free = c;
 	}
-	if (crew != NULL)
-		eng_late_exchange(crew, false);
+	if (workers != NULL)
+		eng_deferred_exchange(workers, false);
 	/* one at least, however slow the thread is: else nothing would ever move */
 	for (first = true;
 		(first || engine_now(lc->e) < until) && (c = eng_copy_first(&cs->todo)) != NULL;
 		first = false) {
 		c->result = 0;
-		if (!c->dropped && !c->refused && !copy_now(lc, crew, c))
+		if (!c->dropped && !c->refused && !copy_now(lc, workers, c))
 			return false;
 		eng_copy_unhold(c);
 		eng_copy_finish(lc, c, true);
@@ -361,11 +362,12 @@ eng_copies_run(struct eng_lcore *lc)
 bool
 eng_copies_are_over(const struct eng_lcore *lc)
 {
-	const struct eng_crew *crew = atomic_load_explicit(&lc->crew, memory_order_acquire);
+	const struct eng_workers *workers =
+		atomic_load_explicit(&lc->workers, memory_order_acquire);
 
-	/* acquire, pairs with the courier's release */
-	return crew != NULL &&
-		karst_unlikely(atomic_load_explicit(&crew->over_any, memory_order_acquire));
+	/* acquire, pairs with the copier's release */
+	return workers != NULL &&
+		karst_unlikely(atomic_load_explicit(&workers->over_any, memory_order_acquire));
 }
 
 bool

@@ -21,22 +21,22 @@ struct eng_place {
 };
 
 enum eng_copy_phase {
-	ENG_COPY_CORE,    /* lib/qp has it, or nobody */
-	ENG_COPY_TODO,    /* for the next safe point */
-	ENG_COPY_LATE,    /* for a courier */
-	ENG_COPY_RUNNING, /* a thread is doing it */
-	ENG_COPY_OVER,    /* it has been done by a courier */
+	ENG_COPY_CORE,     /* lib/qp has it, or nobody */
+	ENG_COPY_TODO,     /* for the next safe point */
+	ENG_COPY_DEFERRED, /* for a copier */
+	ENG_COPY_RUNNING,  /* a thread is doing it */
+	ENG_COPY_OVER,     /* it has been done by a copier */
 };
 
 struct eng_copy {
 	struct karst_copy pub; /* first */
 	struct eng_copy *next; /* of whatever list it is in */
-	_Atomic uint8_t phase; /* enum eng_copy_phase; from LATE on under the crew's lock */
+	_Atomic uint8_t phase; /* enum eng_copy_phase; from DEFERRED on under the pool's lock */
 	bool dropped;          /* lib/qp wants it no more */
 	bool refused;          /* not to be made at all */
 	bool held;             /* eng_copy_hold() */
-	bool handed;           /* in the crew's list for the driver */
-	bool queued;           /* counted among its program's that wait for a courier */
+	bool handed;           /* in the pool's list for the driver */
+	bool queued;           /* counted among its program's that wait for a copier */
 	bool awaited;          /* counted in struct eng_copies.nawaited */
 	uint32_t result;       /* bytes moved, once it is over */
 	struct eng_place where[KARST_COPY_PARTS];
@@ -51,10 +51,10 @@ struct eng_copies {
 	struct eng_copy *free;
 	struct eng_copy *spent; /* free at the next safe point: frames are made of their rooms */
 	struct eng_copy_list todo;
-	struct eng_copy_list unsent; /* of late programs, for the crew's list */
+	struct eng_copy_list unsent; /* of slow programs, for the pool's list */
 	uint32_t nused;              /* of copy[], ever */
 	uint32_t nkept;              /* packets that wait */
-	uint32_t nawaited;           /* copies that couriers have, or will have */
+	uint32_t nawaited;           /* copies that copiers have, or will have */
 	bool left_behind;            /* threads may still write here */
 	bool fleeting;               /* packets delivered now are not their buffers': keep a copy */
 	struct eng_copy copy[ENG_COPIES];
@@ -106,11 +106,11 @@ uint32_t eng_copy_execute(struct eng_copy *c, uint64_t now_ns, _Atomic uint64_t 
 void eng_copy_finish(struct eng_lcore *lc, struct eng_copy *c, bool back);
 
 /* At a safe point of the lcore: all copies that wait for one.  @return false: this thread has lost
- * the lcore (crew.c) and may not touch it. */
+ * the lcore (workers.c) and may not touch it. */
 bool eng_copies_run(struct eng_lcore *lc);
 /* Is there anything for it? */
 bool eng_copies_wait(const struct eng_lcore *lc);
-/* Has a courier something for it?  Asked before the lcore sleeps. */
+/* Has a copier something for it?  Asked before the lcore sleeps. */
 bool eng_copies_are_over(const struct eng_lcore *lc);
 
 #endif /* ENGINE_COPIES_H */

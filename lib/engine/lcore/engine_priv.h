@@ -277,7 +277,8 @@ struct eng_lcore {
 		_Atomic uint64_t ejected;    /* programs that it was stuck at */
 		_Atomic uint64_t stuck;      /* threads that still wait for such */
 	} watched;                           /* by the watch (watch.c) */
-	struct eng_crew *_Atomic crew;  /* of karst_engine_start(), or couriers; NULL: none yet */
+	/* of karst_engine_start(), or copiers; NULL: none yet */
+	struct eng_workers *_Atomic workers;
 	uint8_t step;                   /* of its turn, if a safe point is between */
 	unsigned int work;              /* that it has done in this turn */
 	unsigned int received;          /* frames, of that */

@@ -16,7 +16,7 @@
 
 #include <rte_cycles.h>
 
-#include "crew.h"
+#include "workers.h"
 #include "unmapped.h"
 
 #define LOOK_NS 500000u
@@ -262,7 +262,7 @@ eng_lcore_loop(struct eng_lcore *lc)
 int
 eng_lcore_main(void *arg)
 {
-	return eng_crew_run(arg);
+	return eng_workers_run(arg);
 }
 
 /* --- callbacks of the core, translated to the program's objects --- */

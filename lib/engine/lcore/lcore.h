@@ -13,7 +13,7 @@
  *	tx.c       buffers and the ports' queues (lib/qp chooses the queue pair that builds frames)
  *	mailbox.c  control calls across threads
  *	copies.c   memory that is not mapped; unmapped.c  where addresses lead to
- *	crew.c     threads of an lcore; courier.c  late programs; watch.c  that none holds it
+ *	workers.c  threads of an lcore; deferred.c  slow programs; watch.c  that none holds it
  *	capture_ring.c  frames for a capture
  *	stats.c    counters, clock, keys
  */

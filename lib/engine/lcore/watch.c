@@ -5,7 +5,7 @@
  * The watch: one thread of the engine, which sees to it that no program's memory holds an lcore.
  *
  * While there is copying it looks every millisecond.  A driver that sleeps in one copy, or is busy
- * in it for that long, loses its lcore to another thread (crew.c).  A copy of which a part, some
+ * in it for that long, loses its lcore to another thread (workers.c).  A copy of which a part, some
  * pages, takes more than COPY_DEADLINE_NS is given up: its program has failed, its queue pairs go
  * into Error, and the thread that is in it is written off until it comes back.  That is bounded: a
  * user whose programs hold STUCK_UID threads, or anybody but root when STUCK_ALL are held, has no
@@ -15,7 +15,7 @@
  * an lcore that sleeps and does not end its turn the log tells, and the program whose queue pair it
  * is at fails.
  */
-#include "crew.h"
+#include "workers.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -39,13 +39,13 @@
 /* So long a copy may take.  Pages of programs that mean no harm come after a second, too: from a
  * disk that is busy, or in a virtual machine whose host has put them aside. */
 #define COPY_DEADLINE_NS (5000ull * MS)
-/* So long a program stays late after a copy that was slow was seen. */
+/* So long a program stays slow after a copy that was slow was seen. */
 #define STAY_NS (1000u * MS)
 /* So long an lcore sleeps in a turn, while the machine runs, before somebody fails for it. */
 #define TURN_DEADLINE_NS (1000u * MS)
 /* The watch looks more often than this, or the machine stood still. */
 #define STANDSTILL_NS (3 * TURN_NS)
-/* A courier that takes longer no longer counts as one that is free soon. */
+/* A copier that takes longer no longer counts as one that is free soon. */
 #define SOON_NS   (5u * MS)
 #define STUCK_UID 2u
 #define STUCK_ALL ENG_BARRED
@@ -112,12 +112,13 @@ has_slept(pid_t tid, uint64_t *times)
 
 /* What the driver has run.  Lock held. */
 static uint64_t
-driver_ran(const struct eng_crew *crew)
+driver_ran(const struct eng_workers *workers)
 {
 	struct timespec t;
 	clockid_t clock;
 
-	if (crew->driver == NULL || pthread_getcpuclockid(crew->driver->thread, &clock) != 0 ||
+	if (workers->driver == NULL ||
+		pthread_getcpuclockid(workers->driver->thread, &clock) != 0 ||
 		clock_gettime(clock, &t) != 0)
 		return 0;
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
@@ -125,35 +126,35 @@ driver_ran(const struct eng_crew *crew)
 
 /* Lock held.  The driver has been in one copy since the last look. */
 static void
-take_over(struct eng_crew *crew, uint64_t word, uint64_t now_ns)
+take_over(struct eng_workers *workers, uint64_t word, uint64_t now_ns)
 {
-	struct eng_worker *w = crew->driver;
-	struct eng_copy *c = atomic_load_explicit(&crew->at, memory_order_relaxed);
-	uint64_t ran = driver_ran(crew) - crew->seen_ran;
+	struct eng_worker *w = workers->driver;
+	struct eng_copy *c = atomic_load_explicit(&workers->at, memory_order_relaxed);
+	uint64_t ran = driver_ran(workers) - workers->seen_ran;
 
 	if (w == NULL || (ran < BUSY_COPY_NS && !is_asleep(w->tid)))
 		return;
 	/* acquire: all that the driver did to the lcore; the lock gives it to the next one */
 	if (!atomic_compare_exchange_strong_explicit(
-		    &crew->drive, &word, word + 1, memory_order_acq_rel, memory_order_relaxed))
+		    &workers->drive, &word, word + 1, memory_order_acq_rel, memory_order_relaxed))
 		return;
 	/* the lcore has not ended its turn, so the copy's programs are still here */
 	eng_copy_hold(c);
 	c->handed = false;
 	atomic_store_explicit(&c->phase, ENG_COPY_RUNNING, memory_order_relaxed);
-	eng_late_call(c->where[0].space, now_ns);
+	eng_deferred_call(c->where[0].space, now_ns);
 	w->copy = c;
 	eng_relaxed_set(&w->since_ns, now_ns);
-	crew->driver = NULL;
-	crew->must_drive = true;
-	crew->carry_ns = ran;
-	count(&crew->lc->watched.taken_over);
-	eng_crew_call(crew);
+	workers->driver = NULL;
+	workers->must_drive = true;
+	workers->carry_ns = ran;
+	count(&workers->lc->watched.taken_over);
+	eng_workers_call(workers);
 }
 
 /* Lock held: the program of @c has had its time. */
 static void
-give_up(struct eng_watch *watch, struct eng_crew *crew, struct eng_copy *c)
+give_up(struct eng_watch *watch, struct eng_workers *workers, struct eng_copy *c)
 {
 	struct karst_space *s = c->where[0].space;
 
@@ -163,10 +164,10 @@ give_up(struct eng_watch *watch, struct eng_crew *crew, struct eng_copy *c)
 			"failed",
 			watch->e->name, (int)s->pid, (unsigned int)s->uid,
 			(unsigned int)(COPY_DEADLINE_NS / MS));
-		count(&crew->lc->watched.overdue);
+		count(&workers->lc->watched.overdue);
 		eng_space_fail(s);
 	}
-	eng_late_cancel(crew, s);
+	eng_deferred_cancel(workers, s);
 }
 
 /* Lock held.  Does its copy wait for the program, for too long?  A thread that gets no processor
@@ -187,23 +188,23 @@ is_overdue(struct eng_worker *w, uint64_t now_ns)
 	return false;
 }
 
-/* A program holds one thread, not one more each time when it is no longer late. */
+/* A program holds one thread, not one more each time when it is no longer slow. */
 static void
-stay_late(struct karst_space *s, uint64_t now_ns)
+stay_slow(struct karst_space *s, uint64_t now_ns)
 {
-	if (eng_relaxed(&s->late.until_ns) < now_ns + STAY_NS)
-		eng_relaxed_set(&s->late.until_ns, now_ns + STAY_NS);
+	if (eng_relaxed(&s->slow.until_ns) < now_ns + STAY_NS)
+		eng_relaxed_set(&s->slow.until_ns, now_ns + STAY_NS);
 }
 
 /* Lock held. */
 static void
-look_at_couriers(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns)
+look_at_deferred(struct eng_watch *watch, struct eng_workers *workers, uint64_t now_ns)
 {
 	struct eng_worker *w;
 	uint32_t slow = 0;
 	uint64_t since;
 
-	for (w = crew->workers; w != NULL; w = w->next) {
+	for (w = workers->first; w != NULL; w = w->next) {
 		if (w->copy == NULL)
 			continue;
 		since = eng_relaxed(&w->since_ns);
@@ -211,22 +212,23 @@ look_at_couriers(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns
 			continue;
 		if (now_ns - since > SOON_NS) {
 			slow++;
-			stay_late(w->copy->where[0].space, now_ns);
+			stay_slow(w->copy->where[0].space, now_ns);
 		}
 		if (w->written_off || !is_overdue(w, now_ns))
 			continue;
-		give_up(watch, crew, w->copy);
+		give_up(watch, workers, w->copy);
 		w->written_off = true;
-		crew->nstuck++;
+		workers->nstuck++;
 		/* whoever waits for it need not wait any longer; the thread has it still */
-		eng_late_hand_in(crew, w->copy);
+		eng_deferred_hand_in(workers, w->copy);
 	}
-	/* one who can drive, and one for who waits behind couriers that take their time */
-	if (crew->nidle == 0 && !crew->end && crew->nworkers - crew->nstuck < ENG_CREW_MAX &&
-		(slow > 0 || crew->must_drive))
-		eng_crew_hire(crew);
-	if (crew->nidle > 0 && (crew->must_drive || eng_late_first(crew) != NULL))
-		eng_crew_call(crew);
+	/* one who can drive, and one for who waits behind copiers that take their time */
+	if (workers->nidle == 0 && !workers->end &&
+		workers->nworkers - workers->nstuck < ENG_WORKERS_MAX &&
+		(slow > 0 || workers->must_drive))
+		eng_worker_add(workers);
+	if (workers->nidle > 0 && (workers->must_drive || eng_deferred_first(workers) != NULL))
+		eng_workers_call(workers);
 }
 
 /* Who may have made an lcore sleep. */
@@ -317,28 +319,28 @@ accuse_somebody(struct eng_watch *watch, struct eng_lcore *lc)
  * waits for a processor sleeps now and then, too, but not once and for so long.
  */
 static void
-look_at_turn(struct eng_watch *watch, struct eng_crew *crew, uint64_t word, uint64_t now_ns)
+look_at_turn(struct eng_watch *watch, struct eng_workers *workers, uint64_t word, uint64_t now_ns)
 {
-	struct eng_lcore *lc = crew->lc;
+	struct eng_lcore *lc = workers->lc;
 	uint64_t turns = __atomic_load_n(&lc->stats.turns, __ATOMIC_RELAXED), times;
 
-	if (turns != crew->seen_turns || (word & 1) != 0 || crew->driver == NULL || watch->stood ||
-		atomic_load_explicit(&lc->asleep, memory_order_relaxed) != 0) {
-		crew->seen_turns = turns;
-		crew->turned_ns = now_ns;
-		crew->slept = UINT64_MAX;
+	if (turns != workers->seen_turns || (word & 1) != 0 || workers->driver == NULL ||
+		watch->stood || atomic_load_explicit(&lc->asleep, memory_order_relaxed) != 0) {
+		workers->seen_turns = turns;
+		workers->turned_ns = now_ns;
+		workers->slept = UINT64_MAX;
 		return;
 	}
-	if (now_ns - crew->turned_ns < TURN_NS)
+	if (now_ns - workers->turned_ns < TURN_NS)
 		return;
-	crew->turned_ns = now_ns;
-	if (!has_slept(crew->driver->tid, &times))
+	workers->turned_ns = now_ns;
+	if (!has_slept(workers->driver->tid, &times))
 		times = UINT64_MAX;
-	if (times != crew->slept || times == UINT64_MAX) {
-		crew->slept = times;
-		crew->slept_ns = now_ns;
-	} else if (now_ns - crew->slept_ns >= TURN_DEADLINE_NS) {
-		crew->slept_ns = now_ns;
+	if (times != workers->slept || times == UINT64_MAX) {
+		workers->slept = times;
+		workers->slept_ns = now_ns;
+	} else if (now_ns - workers->slept_ns >= TURN_DEADLINE_NS) {
+		workers->slept_ns = now_ns;
 		accuse_somebody(watch, lc);
 	}
 }
@@ -350,17 +352,17 @@ who_holds(struct karst_engine *e, uid_t *uid, uint32_t max)
 	uint32_t i, n = 0;
 
 	for (i = 0; i < e->nlcores; i++) {
-		struct eng_crew *crew =
-			atomic_load_explicit(&e->lcore[i].crew, memory_order_acquire);
+		struct eng_workers *workers =
+			atomic_load_explicit(&e->lcore[i].workers, memory_order_acquire);
 		const struct eng_worker *w;
 
-		if (crew == NULL)
+		if (workers == NULL)
 			continue;
-		pthread_mutex_lock(&crew->lock);
-		for (w = crew->workers; w != NULL && n < max; w = w->next)
+		pthread_mutex_lock(&workers->lock);
+		for (w = workers->first; w != NULL && n < max; w = w->next)
 			if (w->written_off)
 				uid[n++] = w->copy->where[0].space->uid;
-		pthread_mutex_unlock(&crew->lock);
+		pthread_mutex_unlock(&workers->lock);
 	}
 	return n;
 }
@@ -369,7 +371,7 @@ who_holds(struct karst_engine *e, uid_t *uid, uint32_t max)
 static void
 note_stuck(struct eng_watch *watch)
 {
-	uid_t uid[ENG_CREW_MAX * KARST_ENGINE_MAX_LCORES];
+	uid_t uid[ENG_WORKERS_MAX * KARST_ENGINE_MAX_LCORES];
 	uint32_t i, k, times, nbarred = 0, n = who_holds(watch->e, uid, KARST_DIM(uid));
 
 	for (i = 0; i < n && nbarred < ENG_BARRED; i++) {
@@ -403,29 +405,29 @@ eng_copy_allowed(struct karst_engine *e, const struct eng_copy *c)
 
 /* @return true: it copies, or has. */
 static bool
-look_at(struct eng_watch *watch, struct eng_crew *crew, uint64_t now_ns)
+look_at(struct eng_watch *watch, struct eng_workers *workers, uint64_t now_ns)
 {
-	uint64_t word = atomic_load_explicit(&crew->drive, memory_order_seq_cst);
+	uint64_t word = atomic_load_explicit(&workers->drive, memory_order_seq_cst);
 	const struct eng_worker *w;
 	bool busy;
 
-	pthread_mutex_lock(&crew->lock);
-	if (word != crew->seen_drive) {
-		crew->seen_drive = word;
-		crew->seen_ns = now_ns;
+	pthread_mutex_lock(&workers->lock);
+	if (word != workers->seen_drive) {
+		workers->seen_drive = word;
+		workers->seen_ns = now_ns;
 		if ((word & 1) != 0)
-			crew->seen_ran = driver_ran(crew);
-	} else if ((word & 1) != 0 && now_ns - crew->seen_ns >= LOOK_NS) {
-		take_over(crew, word, now_ns);
+			workers->seen_ran = driver_ran(workers);
+	} else if ((word & 1) != 0 && now_ns - workers->seen_ns >= LOOK_NS) {
+		take_over(workers, word, now_ns);
 	}
-	look_at_turn(watch, crew, word, now_ns);
-	look_at_couriers(watch, crew, now_ns);
-	eng_relaxed_set(&crew->lc->watched.stuck, crew->nstuck);
-	busy = now_ns - crew->seen_ns < BUSY_NS || (word & 1) != 0 || crew->late.head != NULL ||
-		crew->must_drive;
-	for (w = crew->workers; w != NULL; w = w->next)
+	look_at_turn(watch, workers, word, now_ns);
+	look_at_deferred(watch, workers, now_ns);
+	eng_relaxed_set(&workers->lc->watched.stuck, workers->nstuck);
+	busy = now_ns - workers->seen_ns < BUSY_NS || (word & 1) != 0 ||
+		workers->deferred.head != NULL || workers->must_drive;
+	for (w = workers->first; w != NULL; w = w->next)
 		busy |= w->copy != NULL && !w->written_off;
-	pthread_mutex_unlock(&crew->lock);
+	pthread_mutex_unlock(&workers->lock);
 	return busy;
 }
 
@@ -440,11 +442,11 @@ look_round(struct eng_watch *watch, uint64_t now_ns)
 	watch->looked_ns = now_ns;
 	for (i = 0; i < e->nlcores; i++) {
 		/* stays while the watch's lock is held */
-		struct eng_crew *crew =
-			atomic_load_explicit(&e->lcore[i].crew, memory_order_acquire);
+		struct eng_workers *workers =
+			atomic_load_explicit(&e->lcore[i].workers, memory_order_acquire);
 
-		if (crew != NULL)
-			busy |= look_at(watch, crew, now_ns);
+		if (workers != NULL)
+			busy |= look_at(watch, workers, now_ns);
 	}
 	note_stuck(watch);
 	return busy;
@@ -498,7 +500,7 @@ watch_all(void *arg)
 			nap(watch, rings, LOOK_NS);
 			continue;
 		}
-		/* Dekker with eng_crew_copy() */
+		/* Dekker with eng_workers_copy() */
 		atomic_store_explicit(&watch->dozing, true, memory_order_seq_cst);
 		if (!look_round(watch, engine_now(e)))
 			nap(watch, rings, TURN_NS);
@@ -518,12 +520,12 @@ eng_watch_wake(struct karst_engine *e)
 }
 
 void
-eng_watch_leave(struct eng_lcore *lc, struct eng_crew *crew)
+eng_watch_leave(struct eng_lcore *lc, struct eng_workers *workers)
 {
 	if (lc->e->watch == NULL)
 		return;
 	pthread_mutex_lock(&lc->e->watch->lock);
-	atomic_store_explicit(&lc->crew, NULL, memory_order_relaxed);
+	atomic_store_explicit(&lc->workers, NULL, memory_order_relaxed);
 	pthread_mutex_unlock(&lc->e->watch->lock);
 }
 

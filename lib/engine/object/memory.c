@@ -8,7 +8,7 @@
  * in the middle: the key is made unusable, every lcore ends the turn in which it may still use
  * it, and only then is the slot free (and, at a deregistration, the memory the program's again).
  */
-#include "crew.h"
+#include "workers.h"
 #include "karst_unmapped.h"
 #include "object.h"
 #include "port.h"
@@ -48,7 +48,7 @@ prepare(struct karst_engine *e, const void *host)
 
 	if (e->copies || ((uintptr_t)host & KARST_MEM_UNMAPPED) == 0)
 		return 0;
-	ret = e->started ? 0 : eng_crews_muster(e);
+	ret = e->started ? 0 : eng_workers_start(e);
 	e->copies = ret == 0;
 	return ret;
 }

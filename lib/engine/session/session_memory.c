@@ -12,7 +12,7 @@
  * another session has, or that is stale, is not found, or is found and differs.
  */
 #include "session_priv.h"
-#include "crew.h"
+#include "workers.h"
 #include "space_priv.h"
 
 #define WRITES (KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_ATOMIC)

@@ -36,18 +36,18 @@ struct karst_space {
 	_Atomic bool failed;
 	_Atomic uint32_t refs; /* who made it, and copies that may outlast that */
 	struct eng_atomics *atomics;
-	/* courier.c; any thread, relaxed, but for copies */
+	/* deferred.c; any thread, relaxed, but for copies */
 	struct {
-		_Atomic uint64_t until_ns; /* it is late */
+		_Atomic uint64_t until_ns; /* it is slow */
 		_Atomic uint64_t ask_ns;   /* until then drivers ask whether they sleep */
 		_Atomic uint64_t window_ns;
 		_Atomic uint64_t spent_ns; /* asleep or busy with it, in that window */
 		_Atomic uint64_t served_ns;
-		_Atomic uint32_t times;  /* that it was called late */
+		_Atomic uint32_t times;  /* that it was called slow */
 		_Atomic bool told;       /* that it is, in the log */
-		_Atomic uint32_t queued; /* copies that wait for a courier */
+		_Atomic uint32_t queued; /* copies that wait for a copier */
 		_Atomic uint32_t copies; /* parts of copies that outlast their turn */
-	} late;
+	} slow;
 	int watch_fd; /* told of failure; -1: nobody */
 };
 

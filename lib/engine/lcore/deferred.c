@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Programs whose memory is slow to come, and the queue of their copies.
+ *
+ * A program is slow whose memory has let the driver of an lcore sleep: once for a millisecond, as
+ * the watch saw, which then has given the lcore to another thread (workers.c); or often for less,
+ * as the driver itself found out; or whose memory keeps the driver busy for long, because pages
+ * have to be made, or found in a long list.  How long a copy took is not enough to tell, since the
+ * thread may have had to wait for the processor; it is asked whether it slept, and if not, how long
+ * it ran.  To be asked costs system calls, so the first slow copy of a program is only the reason
+ * to ask at the next ones.
+ *
+ * For a while after that, and longer each time, no driver touches that program's memory: copiers
+ * do, each of them one copy at a time, and no two the same program's, so programs that are slow
+ * wait for themselves.  A copy that takes too long is the watch's business (watch.c).
+ */
+#include "workers.h"
+
+#include <sys/resource.h>
+#include <time.h>
+
+#define MS 1000000u
+/* How long a program that was slow is asked about. */
+#define ASK_NS (1000u * MS)
+/* What it may cost a driver in a window before it is slow: so much of the time at most. */
+#define WINDOW_NS (100u * MS)
+#define BLAME_NS  (2u * MS)
+/* How long it is slow, the first time; each time twice as long, up to 2^SLOW_SHIFT times. */
+#define SLOW_NS      (1000u * MS)
+#define SLOW_SHIFT   6u
+#define DEFERRED_MAX 64u /* copies of one program in an lcore's queue */
+
+/* --- who is slow --- */
+
+bool
+eng_copy_is_slow(const struct eng_copy *c, uint64_t now_ns)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->pub.nparts; i++)
+		if (eng_relaxed(&c->where[i].space->slow.until_ns) > now_ns)
+			return true;
+	return false;
+}
+
+void
+eng_deferred_call(struct karst_space *s, uint64_t now_ns)
+{
+	uint32_t times;
+
+	if (eng_relaxed(&s->slow.until_ns) > now_ns)
+		return;
+	times = atomic_fetch_add_explicit(&s->slow.times, 1, memory_order_relaxed);
+	eng_relaxed_set(&s->slow.until_ns,
+		now_ns + ((uint64_t)SLOW_NS << karst_min_u32(times, SLOW_SHIFT)));
+}
+
+void
+eng_deferred_tell(const struct eng_copy *c)
+{
+	struct karst_space *s = c->where[0].space;
+
+	/* a copier of a polled lcore copies for all */
+	if (atomic_load_explicit(&s->slow.times, memory_order_relaxed) > 0 &&
+		!atomic_exchange_explicit(&s->slow.told, true, memory_order_relaxed))
+		karst_log(KARST_LOG_NOTICE,
+			"%s: the memory of process %d is slow to come: copiers copy it from now on",
+			s->e->name, (int)s->pid);
+}
+
+bool
+eng_copy_asks(const struct eng_copy *c, uint64_t now_ns)
+{
+	return eng_relaxed(&c->where[0].space->slow.ask_ns) > now_ns;
+}
+
+void
+eng_copy_cost(struct eng_cost *cost)
+{
+	struct timespec t;
+	struct rusage ru;
+
+	cost->sleeps = getrusage(RUSAGE_THREAD, &ru) == 0 ? ru.ru_nvcsw : 0;
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+	cost->cpu_ns = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void
+eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns)
+{
+	struct karst_space *s = c->where[0].space;
+
+	eng_relaxed_set(&s->slow.ask_ns, now_ns + ASK_NS);
+	if (ns < ENG_COPY_SLOW_NS)
+		return;
+	if (now_ns - eng_relaxed(&s->slow.window_ns) > WINDOW_NS) {
+		eng_relaxed_set(&s->slow.window_ns, now_ns);
+		eng_relaxed_set(&s->slow.spent_ns, 0);
+	}
+	eng_relaxed_set(&s->slow.spent_ns, eng_relaxed(&s->slow.spent_ns) + ns);
+	if (eng_relaxed(&s->slow.spent_ns) > BLAME_NS)
+		eng_deferred_call(s, now_ns);
+}
+
+/* --- programs that copies are under way for --- */
+
+void
+eng_copy_hold(struct eng_copy *c)
+{
+	uint32_t i;
+
+	if (c->held)
+		return;
+	c->held = true;
+	for (i = 0; i < c->pub.nparts; i++) {
+		eng_space_get(c->where[i].space);
+		atomic_fetch_add_explicit(&c->where[i].space->slow.copies, 1, memory_order_relaxed);
+	}
+}
+
+void
+eng_copy_unhold(struct eng_copy *c)
+{
+	uint32_t i;
+
+	if (!c->held)
+		return;
+	c->held = false;
+	for (i = 0; i < c->pub.nparts; i++) {
+		/* release: with the bytes moved, for eng_copies_settle() */
+		atomic_fetch_sub_explicit(&c->where[i].space->slow.copies, 1, memory_order_release);
+		eng_space_put(c->where[i].space);
+	}
+}
+
+static int
+send_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	struct eng_workers *workers = atomic_load_explicit(&lc->workers, memory_order_relaxed);
+
+	(void)arg;
+	if (workers != NULL && workers->polled)
+		eng_deferred_send(workers);
+	return 0;
+}
+
+void
+eng_copies_settle(struct karst_space *s)
+{
+	const struct timespec nap = {.tv_nsec = MS};
+	uint32_t i;
+
+	/* who waits here may be the one who polls */
+	for (i = 0; i < s->e->nlcores &&
+		atomic_load_explicit(&s->slow.copies, memory_order_relaxed) > 0;
+		i++)
+		eng_mailbox_call(&s->e->lcore[i], send_on_lcore, NULL);
+	while (atomic_load_explicit(&s->slow.copies, memory_order_acquire) > 0 &&
+		!karst_space_failed(s))
+		nanosleep(&nap, NULL);
+}
+
+/* --- the queue of an lcore --- */
+
+/* Lock held: to the driver, whether or not the thread is back. */
+void
+eng_deferred_hand_in(struct eng_workers *workers, struct eng_copy *c)
+{
+	if (!c->handed) {
+		c->handed = true;
+		eng_copy_append(&workers->over, c);
+	}
+	if (workers->end)
+		return;
+	/* release, pairs with the driver's look; the lock orders the rest */
+	atomic_store_explicit(&workers->over_any, true, memory_order_release);
+	eng_lcore_wake(workers->lc);
+}
+
+bool
+eng_deferred_submit(struct eng_lcore *lc, struct eng_copy *c)
+{
+	struct karst_space *s = c->where[0].space;
+
+	/* relaxed: a limit, and lcores may exceed it by one each */
+	if (atomic_load_explicit(&s->slow.queued, memory_order_relaxed) >= DEFERRED_MAX)
+		return false;
+	atomic_fetch_add_explicit(&s->slow.queued, 1, memory_order_relaxed);
+	eng_copy_hold(c);
+	c->queued = c->awaited = true;
+	lc->copies->nawaited++;
+	c->handed = false;
+	atomic_store_explicit(&c->phase, ENG_COPY_DEFERRED, memory_order_relaxed);
+	eng_copy_append(&lc->copies->unsent, c);
+	return true;
+}
+
+static void
+unqueue(struct eng_copy *c)
+{
+	if (c->queued)
+		atomic_fetch_sub_explicit(&c->where[0].space->slow.queued, 1, memory_order_relaxed);
+	c->queued = false;
+}
+
+static void
+remove_late(struct eng_workers *workers, struct eng_copy *c)
+{
+	struct eng_copy *before = NULL, *at;
+
+	for (at = workers->deferred.head; at != c; at = at->next)
+		before = at;
+	if (before == NULL)
+		workers->deferred.head = c->next;
+	else
+		before->next = c->next;
+	if (workers->deferred.tail == c)
+		workers->deferred.tail = before;
+}
+
+/* Does a copier of this pool copy for @s? */
+static bool
+served(const struct eng_workers *workers, const struct karst_space *s)
+{
+	const struct eng_worker *w;
+
+	for (w = workers->first; w != NULL; w = w->next)
+		if (w->copy != NULL && w->copy->where[0].space == s)
+			return true;
+	return false;
+}
+
+/* Do copiers of this pool copy for enough programs of @uid?  Others are to find one, too. */
+static bool
+has_its_part(const struct eng_workers *workers, uid_t uid)
+{
+	const struct eng_worker *w;
+	uint32_t n = 0;
+
+	for (w = workers->first; w != NULL; w = w->next)
+		n += w->copy != NULL && w->copy->where[0].space->uid == uid;
+	return n >= ENG_WORKERS_MAX / 2;
+}
+
+/* Lock held.  Of those whom nobody copies for, who was served the longest ago. */
+struct eng_copy *
+eng_deferred_first(const struct eng_workers *workers)
+{
+	struct eng_copy *c, *best = NULL;
+
+	for (c = workers->deferred.head; c != NULL; c = c->next)
+		if ((best == NULL ||
+			    eng_relaxed(&c->where[0].space->slow.served_ns) <
+				    eng_relaxed(&best->where[0].space->slow.served_ns)) &&
+			!served(workers, c->where[0].space) &&
+			!has_its_part(workers, c->where[0].space->uid))
+			best = c;
+	return best;
+}
+
+struct eng_copy *
+eng_deferred_take(struct eng_workers *workers, struct eng_worker *w)
+{
+	struct eng_copy *best;
+
+	/* somebody must be left, or can be hired, who takes the lcore over */
+	if (workers->end ||
+		(workers->nidle == 0 && workers->nworkers - workers->nstuck >= ENG_WORKERS_MAX))
+		return NULL;
+	best = eng_deferred_first(workers);
+	if (best == NULL)
+		return NULL;
+	remove_late(workers, best);
+	unqueue(best);
+	eng_relaxed_set(&best->where[0].space->slow.served_ns, engine_now(workers->lc->e));
+	atomic_store_explicit(&best->phase, ENG_COPY_RUNNING, memory_order_relaxed);
+	return best;
+}
+
+void
+eng_deferred_over(struct eng_workers *workers, struct eng_worker *w)
+{
+	struct eng_copy *c = w->copy;
+
+	w->copy = NULL;
+	if (w->written_off) {
+		w->written_off = false;
+		workers->nstuck--;
+	}
+	/* relaxed: the lock orders it */
+	atomic_store_explicit(&c->phase, ENG_COPY_OVER, memory_order_relaxed);
+	eng_copy_unhold(c);
+	eng_deferred_hand_in(workers, c);
+}
+
+/* Lock held: what copiers have for the driver.  Once the lock is free, a copy that is not back may
+ * be handed in again, so none may be in a list of the driver's. */
+static uint32_t
+take_over_list(struct eng_workers *workers, struct eng_copy **copy, bool *back)
+{
+	struct eng_copy *c;
+	uint32_t n = 0;
+
+	while (n < ENG_COPIES && (c = eng_copy_first(&workers->over)) != NULL) {
+		c->handed = false;
+		back[n] = atomic_load_explicit(&c->phase, memory_order_relaxed) == ENG_COPY_OVER;
+		copy[n++] = c;
+	}
+	atomic_store_explicit(&workers->over_any, false, memory_order_relaxed);
+	return n;
+}
+
+/* Lock held: @return whether there was anything. */
+static bool
+send_late(struct eng_workers *workers)
+{
+	struct eng_copy *c;
+	bool sent = false;
+
+	while ((c = eng_copy_first(&workers->lc->copies->unsent)) != NULL) {
+		eng_copy_append(&workers->deferred, c);
+		eng_workers_call(workers);
+		sent = true;
+	}
+	return sent;
+}
+
+static void
+wake_watch(struct karst_engine *e)
+{
+	if (atomic_load_explicit(&e->watch->dozing, memory_order_relaxed))
+		eng_watch_wake(e);
+}
+
+void
+eng_deferred_send(struct eng_workers *workers)
+{
+	bool sent;
+
+	pthread_mutex_lock(&workers->lock);
+	sent = send_late(workers);
+	pthread_mutex_unlock(&workers->lock);
+	if (sent)
+		wake_watch(workers->lc->e);
+}
+
+void
+eng_deferred_exchange(struct eng_workers *workers, bool wait)
+{
+	const struct eng_copy_list *unsent = &workers->lc->copies->unsent;
+	struct eng_copy *copy[ENG_COPIES];
+	bool back[ENG_COPIES], sent;
+	uint32_t i, n;
+
+	if (!wait && unsent->head == NULL &&
+		!atomic_load_explicit(&workers->over_any, memory_order_acquire))
+		return;
+	if (!wait && pthread_mutex_trylock(&workers->lock) != 0)
+		return;
+	if (wait)
+		pthread_mutex_lock(&workers->lock);
+	sent = send_late(workers);
+	n = take_over_list(workers, copy, back);
+	pthread_mutex_unlock(&workers->lock);
+	if (sent)
+		wake_watch(workers->lc->e);
+	for (i = 0; i < n; i++)
+		eng_copy_finish(workers->lc, copy[i], back[i]);
+}
+
+/* Lock held: copies that nobody has begun are not made. */
+void
+eng_deferred_cancel(struct eng_workers *workers, const struct karst_space *s)
+{
+	struct eng_copy *c, *next;
+
+	for (c = workers->deferred.head; c != NULL; c = next) {
+		next = c->next;
+		if (s != NULL && c->where[0].space != s)
+			continue;
+		remove_late(workers, c);
+		unqueue(c);
+		c->result = 0;
+		atomic_store_explicit(&c->phase, ENG_COPY_OVER, memory_order_relaxed);
+		eng_copy_unhold(c);
+		eng_deferred_hand_in(workers, c);
+	}
+}

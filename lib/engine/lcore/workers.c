@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The worker pool of an lcore: the threads of which one at a time drives it.
+ *
+ * A copy to or from a program's memory is a system call that the program can make as slow as it
+ * likes: its page may have to come from a file system that it serves itself, and no signal ends
+ * that wait but one that ends the process.  So no thread that must go on makes such a call without
+ * another one that can go on in its place:
+ *
+ *	driver    runs the lcore's turns, and copies at their safe points (copies.c)
+ *	copiers   do the copies of programs that are known to be slow (deferred.c)
+ *	idle      one at least, whom the watch makes the driver if the driver does not come back
+ *
+ * The driver says in workers->drive that it is in a copy.  The watch, which sees it asleep in the
+ * same one for a millisecond, or busy in it for as long, takes the lcore from it by changing that
+ * word, and calls an idle worker.  Everything that the lcore knows stands in its structure, and
+ * where in its turn it is (lc->step), so the new driver goes on where the old one left.  That one
+ * finds the word changed when it comes back, hands its copy in like a copier, and is idle.
+ *
+ * Workers are alike: the same processors, and, as they drive, the same number for DPDK, whose
+ * per-lcore caches of buffers thus have one user at a time.  EAL's own worker only waits for
+ * these, so stopping never waits for a program: who has not come back by then is left behind, with
+ * the memory that it may still touch.
+ *
+ * An lcore that a program polls cannot be taken from that thread.  So none of its copies are made
+ * there: from when there is memory to be copied, such lcores have pools without a driver, of
+ * copiers alone.  A copy costs two switches of threads then.
+ */
+#include "workers.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <rte_lcore.h>
+
+#define STACK_BYTES (256u << 10)
+/* A second idle worker waits so long for work. */
+#define IDLE_S 1
+/* Who has not come back so long after the end is left behind. */
+#define LEAVE_S 2
+
+/* --- driving --- */
+
+bool
+eng_workers_copy(struct eng_workers *workers, struct eng_copy *c)
+{
+	uint64_t word = atomic_load_explicit(&workers->drive, memory_order_relaxed) | 1;
+	struct karst_engine *e = workers->lc->e;
+
+	/* relaxed: the word orders it */
+	atomic_store_explicit(&workers->at, c, memory_order_relaxed);
+	/* Dekker with the watch, which says that it dozes and looks at the word once more */
+	atomic_exchange_explicit(&workers->drive, word, memory_order_seq_cst);
+	if (karst_unlikely(atomic_load_explicit(&e->watch->dozing, memory_order_seq_cst)))
+		eng_watch_wake(e);
+	c->result = eng_copy_execute(c, engine_now(e), NULL);
+	/* release: what this thread did to the lcore, for who takes it; acquire: not needed */
+	return atomic_compare_exchange_strong_explicit(
+		&workers->drive, &word, word + 1, memory_order_acq_rel, memory_order_acquire);
+}
+
+/* The loop of an lcore.  @return false: another one has it now, and this thread may not touch
+ * it. */
+static bool
+drive(struct eng_workers *workers, uint64_t carry_ns)
+{
+	struct eng_lcore *lc = workers->lc;
+	struct eng_cost cost;
+	int slack;
+
+	eng_copy_cost(&cost);
+	lc->cpu_ns = cost.cpu_ns - carry_ns;
+
+	RTE_PER_LCORE(_lcore_id) = lc->eal_lcore;
+	/* nobody waits for it: an lcore that was taken over is attached all the time */
+	atomic_store_explicit(&lc->owner, this_thread(), memory_order_relaxed);
+	slack = eng_sleep_begin(lc);
+	if (!eng_lcore_loop(lc)) {
+		RTE_PER_LCORE(_lcore_id) = LCORE_ID_ANY;
+		eng_sleep_end(lc, slack);
+		return false;
+	}
+	eng_sleep_end(lc, slack);
+	eng_lcore_detach(lc);
+	RTE_PER_LCORE(_lcore_id) = LCORE_ID_ANY;
+	return true;
+}
+
+/* Lock held, but not while it drives. */
+static void
+be_driver(struct eng_workers *workers, struct eng_worker *w)
+{
+	uint64_t carry_ns = workers->carry_ns;
+	bool ended;
+
+	workers->must_drive = false;
+	workers->carry_ns = 0;
+	workers->driver = w;
+	pthread_mutex_unlock(&workers->lock);
+	ended = drive(workers, carry_ns);
+	pthread_mutex_lock(&workers->lock);
+	if (ended) {
+		workers->driver = NULL;
+		workers->driven = false;
+		pthread_cond_broadcast(&workers->gone);
+	} else {
+		eng_deferred_over(workers, w);
+	}
+}
+
+/* --- workers --- */
+
+/* Lock held.  Is @w idle still?  If so, and @take, it is so no longer. */
+static bool
+is_idle(struct eng_workers *workers, struct eng_worker *w, bool take)
+{
+	struct eng_worker **pp;
+
+	for (pp = &workers->idle; *pp != NULL && *pp != w; pp = &(*pp)->below)
+		;
+	if (*pp == NULL || !take)
+		return *pp != NULL;
+	*pp = w->below;
+	workers->nidle--;
+	return true;
+}
+
+void
+eng_workers_call(struct eng_workers *workers)
+{
+	struct eng_worker *w = workers->idle;
+
+	if (w == NULL)
+		return;
+	is_idle(workers, w, true);
+	pthread_cond_signal(&w->call);
+}
+
+/* Lock held.  Who was idle last is called first, so that those whom nobody needs notice it.
+ * @return false: there are enough without it. */
+static bool
+wait_for_call(struct eng_workers *workers, struct eng_worker *w)
+{
+	struct timespec until;
+
+	w->below = workers->idle;
+	workers->idle = w;
+	workers->nidle++;
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += IDLE_S;
+	while (is_idle(workers, w, false)) {
+		if (pthread_cond_timedwait(&w->call, &workers->lock, &until) != ETIMEDOUT)
+			continue;
+		if (workers->nidle > 1 && is_idle(workers, w, true))
+			return false;
+		clock_gettime(CLOCK_MONOTONIC, &until);
+		until.tv_sec += IDLE_S;
+	}
+	return true;
+}
+
+static void
+leave(struct eng_workers *workers, struct eng_worker *w)
+{
+	struct eng_worker **pp;
+
+	for (pp = &workers->first; *pp != w; pp = &(*pp)->next)
+		;
+	*pp = w->next;
+	workers->nworkers--;
+	pthread_cond_destroy(&w->call);
+	free(w);
+	pthread_cond_broadcast(&workers->gone);
+}
+
+static void *
+work(void *arg)
+{
+	struct eng_worker *w = arg;
+	struct eng_workers *workers = w->workers;
+	uint64_t now;
+
+	pthread_mutex_lock(&workers->lock);
+	w->tid = (pid_t)syscall(SYS_gettid);
+	do {
+		if (workers->must_drive) {
+			be_driver(workers, w);
+			continue;
+		}
+		w->copy = eng_deferred_take(workers, w);
+		if (w->copy == NULL) {
+			if (!workers->end && !wait_for_call(workers, w))
+				break;
+			continue;
+		}
+		now = engine_now(workers->lc->e);
+		atomic_store_explicit(&w->since_ns, now, memory_order_relaxed);
+		pthread_mutex_unlock(&workers->lock);
+		eng_deferred_tell(w->copy);
+		w->copy->result = eng_copy_execute(w->copy, now, &w->since_ns);
+		pthread_mutex_lock(&workers->lock);
+		eng_deferred_over(workers, w);
+	} while (!workers->end || workers->must_drive);
+	leave(workers, w);
+	pthread_mutex_unlock(&workers->lock);
+	return NULL;
+}
+
+static void
+init_cond(pthread_cond_t *cond)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(cond, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
+int
+eng_worker_add(struct eng_workers *workers)
+{
+	struct eng_worker *w = calloc(1, sizeof(*w));
+	pthread_attr_t attr;
+	char name[16];
+	int rc;
+
+	if (w == NULL)
+		return -ENOMEM;
+	w->workers = workers;
+	init_cond(&w->call);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setaffinity_np(&attr, sizeof(workers->cpus), &workers->cpus);
+	rc = pthread_create(&w->thread, &attr, work, w);
+	pthread_attr_destroy(&attr);
+	if (rc != 0) {
+		pthread_cond_destroy(&w->call);
+		free(w);
+		return -rc;
+	}
+	snprintf(name, sizeof(name), "karst-lcore-%u", workers->lc->index);
+	pthread_setname_np(w->thread, name);
+	w->next = workers->first;
+	workers->first = w;
+	workers->nworkers++;
+	return 0;
+}
+
+/* --- life --- */
+
+static struct eng_workers *
+pool_alloc(struct eng_lcore *lc)
+{
+	struct eng_workers *workers = calloc(1, sizeof(*workers));
+
+	if (workers == NULL)
+		return NULL;
+	workers->lc = lc;
+	pthread_mutex_init(&workers->lock, NULL);
+	init_cond(&workers->gone);
+	if (sched_getaffinity(0, sizeof(workers->cpus), &workers->cpus) != 0)
+		CPU_ZERO(&workers->cpus);
+	return workers;
+}
+
+/* Everybody goes home.  @return false: some do not come. */
+static bool
+workers_end(struct eng_workers *workers)
+{
+	struct timespec until;
+	bool all;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += LEAVE_S;
+	pthread_mutex_lock(&workers->lock);
+	workers->end = true;
+	while (workers->idle != NULL)
+		eng_workers_call(workers);
+	while (workers->nworkers > 0 &&
+		pthread_cond_timedwait(&workers->gone, &workers->lock, &until) != ETIMEDOUT)
+		;
+	all = workers->nworkers == 0;
+	if (!all)
+		karst_log(KARST_LOG_WARNING,
+			"%s: %u threads of lcore %u wait for memory of programs; left behind",
+			workers->lc->e->name, workers->nworkers, workers->lc->index);
+	pthread_mutex_unlock(&workers->lock);
+	return all;
+}
+
+/* What waits for copies that nobody makes any more hears so. */
+static void
+end_copies(struct eng_workers *workers)
+{
+	/* as whoever makes a call while nobody is attached */
+	pthread_mutex_lock(&workers->lc->attach_lock);
+	eng_deferred_exchange(workers, true);
+	pthread_mutex_lock(&workers->lock);
+	eng_deferred_cancel(workers, NULL);
+	pthread_mutex_unlock(&workers->lock);
+	eng_deferred_exchange(workers, true);
+	pthread_mutex_unlock(&workers->lc->attach_lock);
+}
+
+/* Nobody drives any more. */
+static void
+pool_free(struct eng_lcore *lc, struct eng_workers *workers)
+{
+	bool all;
+
+	eng_watch_leave(lc, workers);
+	all = workers_end(workers);
+	lc->copies->left_behind |= !all;
+	end_copies(workers);
+	if (!all)
+		return;
+	pthread_cond_destroy(&workers->gone);
+	pthread_mutex_destroy(&workers->lock);
+	free(workers);
+}
+
+/* --- of lcores that are polled --- */
+
+/* What the thread that drove the lcore has left, if one did. */
+static void
+take_rest(struct eng_lcore *lc)
+{
+	struct eng_copy_list rest = {0};
+	struct eng_copy *c;
+
+	while ((c = eng_copy_first(&lc->copies->todo)) != NULL) {
+		if (!c->dropped && !c->refused && eng_deferred_submit(lc, c))
+			continue;
+		c->refused = true;
+		eng_copy_append(&rest, c);
+	}
+	lc->copies->todo = rest;
+}
+
+static int
+pool_new(struct eng_lcore *lc)
+{
+	struct eng_workers *workers = pool_alloc(lc);
+	int ret;
+
+	if (workers == NULL)
+		return -ENOMEM;
+	workers->polled = true;
+	pthread_mutex_lock(&workers->lock);
+	ret = eng_worker_add(workers);
+	pthread_mutex_unlock(&workers->lock);
+	if (ret != 0) {
+		pthread_cond_destroy(&workers->gone);
+		pthread_mutex_destroy(&workers->lock);
+		free(workers);
+		return ret;
+	}
+	take_rest(lc);
+	/* release: who polls finds it whole */
+	atomic_store_explicit(&lc->workers, workers, memory_order_release);
+	return 0;
+}
+
+int
+eng_workers_start(struct karst_engine *e)
+{
+	int ret = e->watch == NULL ? eng_watch_start(e) : 0;
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores && ret == 0; i++)
+		if (atomic_load_explicit(&e->lcore[i].workers, memory_order_relaxed) == NULL)
+			ret = pool_new(&e->lcore[i]);
+	if (ret != 0)
+		karst_log(KARST_LOG_ERR, "%s: threads that copy memory of programs: %s", e->name,
+			rte_strerror(-ret));
+	return ret;
+}
+
+void
+eng_workers_stop(struct karst_engine *e)
+{
+	struct eng_workers *workers;
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++) {
+		workers = atomic_load_explicit(&e->lcore[i].workers, memory_order_relaxed);
+		if (workers != NULL)
+			pool_free(&e->lcore[i], workers);
+	}
+	eng_watch_stop(e);
+}
+
+/* --- of others --- */
+
+int
+eng_workers_run(struct eng_lcore *lc)
+{
+	struct eng_workers *workers = pool_alloc(lc);
+	int ret = workers == NULL ? -ENOMEM : eng_lcore_attach(lc);
+
+	if (ret != 0) {
+		free(workers);
+		return ret;
+	}
+	pthread_mutex_lock(&workers->lock);
+	ret = eng_worker_add(workers);
+	if (ret == 0)
+		ret = eng_worker_add(workers);
+	if (ret == 0) {
+		workers->must_drive = workers->driven = true;
+		atomic_store_explicit(&lc->workers, workers, memory_order_release);
+		eng_workers_call(workers);
+	}
+	while (workers->driven)
+		pthread_cond_wait(&workers->gone, &workers->lock);
+	pthread_mutex_unlock(&workers->lock);
+	if (ret != 0) {
+		karst_log(KARST_LOG_ERR, "%s: threads of lcore %u: %s", lc->e->name, lc->index,
+			rte_strerror(-ret));
+		eng_lcore_detach(lc);
+	}
+	pool_free(lc, workers);
+	return ret;
+}

@@ -45,7 +45,9 @@ set_up(void)
 	t.peer = fds[1];
 	t.port = calloc(1, sizeof(*t.port));
 	t.port->data = calloc(1, sizeof(*t.port->data));
-	t.port->roce = t.port->vnet = t.port->tx_trains = true;
+	t.port->roce = true;
+	t.port->vnet = true;
+	t.port->tx_trains = true;
 	t.rx = calloc(1, sizeof(*t.rx));
 	*t.rx = (struct kp_rxq){.fd = fds[0], .port = t.port, .pool = t.pool, .room = ROOM};
 	t.tx = calloc(1, sizeof(*t.tx));

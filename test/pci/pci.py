@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 import time
+import traceback
 
 sys.dont_write_bytecode = True
 import pci_bed
@@ -198,7 +199,10 @@ class Points:
         if not always and not re.search(self.only, name):
             return True
         began, cpu_s = time.monotonic(), self.bed.guest.cpu_s()
-        problems = function(*args)
+        try:
+            problems = function(*args)
+        except (RuntimeError, OSError, ValueError) as e: # also that the guest is gone
+            problems = [*traceback.format_exception(e), *self.bed.guest.said()]
         self.tap.point(name, problems)
         self.tap.note(f'{time.monotonic() - began:.1f} s, '
                       f'{self.bed.guest.cpu_s() - cpu_s:.1f} s of QEMU')

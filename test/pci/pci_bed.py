@@ -96,13 +96,17 @@ class Inside:
             self.guest.must(f'rm -rf {folder}; mkdir {folder}; chown {USER}:{USER} {folder}')
             # by its path: busybox has a smaller one
             before = f'env RUNTIME_DIRECTORY={folder} /usr/bin/{" ".join(by_systemd(UNIT, USER))} '
-        # in a session of its own, it outlives the job that has started it
+        # The log is there, and empty, before anybody looks into it: who starts first, the daemon or
+        # grep, is not known.  In a session of its own, the daemon outlives the job that started it.
         status, text = self.guest.run(
-            f'setsid {before}karstd >{LOG} 2>&1 & until grep -q "listens on" {LOG}; do '
-            'kill -0 $! || exit 1; usleep 100000; done; echo $!', LIMIT_S)
-        if status == 0:
-            self.pid = int(text)
-        return [] if status == 0 else ['it does not start', *self.log().splitlines()]
+            f': >{LOG}; setsid {before}karstd >>{LOG} 2>&1 & until grep -q "listens on" {LOG}; do '
+            'kill -0 $! || exit 1; usleep 100000; done; echo "pid $!"', LIMIT_S)
+        found = re.search(r'^pid (\d+)$', text, re.MULTILINE)
+        if status != 0 or not found:
+            return [f'it does not start: status {status}', *text.splitlines(),
+                    *self.log().splitlines()]
+        self.pid = int(found.group(1))
+        return []
 
     def stop(self):
         """@return problems"""

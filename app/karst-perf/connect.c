@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -21,6 +20,7 @@
 #include "eal.h"
 #include "karst_embed.h"
 #include "karst_session.h"
+#include "karst_yield.h"
 #include "ports.h"
 
 #define MIB           (UINT64_C(1) << 20)
@@ -245,6 +245,7 @@ connect_attached(struct connect_run *r)
 static int
 poll_engine(void *arg)
 {
+	struct karst_yield yield = {0};
 	struct connect_run *r = arg;
 
 	/* relaxed: nothing is ordered by it */
@@ -252,7 +253,7 @@ poll_engine(void *arg)
 		if (karst_engine_poll(r->ports.engine, 0) != 0)
 			continue;
 		if (r->yield)
-			sched_yield();
+			karst_yield(&yield);
 		else
 			rte_pause();
 	}

@@ -28,6 +28,7 @@
 #include "karst_engine.h"
 #include "karst_unmapped.h"
 #include "karst_log.h"
+#include "karst_yield.h"
 #include "share.h"
 
 #define ENG_MAX_BURST 64u
@@ -348,6 +349,7 @@ struct karst_engine {
 	_Atomic uint32_t mcast_seq; /* changes of them; see mcast.c */
 	uint64_t tsc_base;
 	uint64_t tsc_mul;           /* ns = tsc * mul >> 32 */
+	struct karst_yield waiting; /* threads that wait for lcores, mailbox.c */
 	_Atomic bool running;       /* lcores of karst_engine_start() go on */
 	pthread_mutex_t names_lock; /* eng_lcore.space_of */
 	bool started;

@@ -23,16 +23,16 @@
 #include <time.h>
 
 /* Waits a little, the longer the more often; the machine may have fewer processors than we have
- * threads. */
+ * threads, or other work. */
 static void
-back_off(unsigned int *times)
+back_off(struct karst_engine *e, unsigned int *times)
 {
 	const struct timespec nap = {.tv_nsec = 50000};
 
 	if (++*times < 64)
 		rte_pause();
 	else if (*times < 256)
-		sched_yield();
+		karst_yield(&e->waiting);
 	else
 		nanosleep(&nap, NULL);
 }
@@ -141,12 +141,12 @@ eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg)
 			break;
 		}
 		serve_mine(lc->e);
-		back_off(&times);
+		back_off(lc->e, &times);
 	}
 	/* acquire, pairs with the release in eng_mailbox_serve() */
 	while (!atomic_load_explicit(&msg.done, memory_order_acquire)) {
 		serve_mine(lc->e);
-		back_off(&times);
+		back_off(lc->e, &times);
 		if (atomic_load_explicit(&lc->owner, memory_order_relaxed) == 0)
 			run_unattached(lc, NULL, NULL, NULL);
 	}
@@ -217,7 +217,7 @@ ctl_lock(struct karst_engine *e)
 
 	while (pthread_mutex_trylock(&e->ctl_lock) != 0) {
 		serve_mine(e);
-		back_off(&times);
+		back_off(e, &times);
 	}
 }
 
@@ -246,6 +246,6 @@ eng_ctl_quiesce(struct karst_engine *e)
 
 	while (rte_rcu_qsbr_check(e->rcu, token, false) == 0) {
 		serve_mine(e);
-		back_off(&times);
+		back_off(e, &times);
 	}
 }

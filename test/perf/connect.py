@@ -39,9 +39,13 @@ def check(found, number, mode, lossy=False):
     if number is not None and found['connections'] != number:
         problems.append(f'{found["connections"]} connections of {number}')
     for end in ('client', 'server'):
-        # after a loss a request may come twice, of which one is nobody's
-        for what in ('ended',) if lossy else ('begun', 'established', 'ended'):
-            if found[end][what] != found['connections']:
+        for what in ('begun', 'established', 'ended'):
+            more = found[end][what] - found['connections']
+            # After a loss a request may come twice, of which one is nobody's; and who is told of the
+            # end before the last message of the beginning hears of the end alone (C1).
+            allowed = lossy and end == 'server' and (
+                (what == 'begun' and more > 0) or (what == 'established' and more < 0))
+            if more != 0 and not allowed:
                 problems.append(f'{end}: {what} {found[end][what]}')
     for name in ('connect_ns', 'disconnect_ns'):
         values = [found[name][key] for key in ('p50', 'p99', 'p999', 'max')]
@@ -97,7 +101,8 @@ def embedded(tap):
     tap.measure('without', '--no-qps', 5 * MANY,
                 more=lambda o: ['there are some'] if o['queue_pairs'] else [])
     tap.measure('one at a time', '--conns 1', 300)
-    tap.measure('a thousand at a time', '--conns 1000', MANY)
+    # more than wait at once in a busy engine, whose messages are datagrams: some may be lost
+    tap.measure('a thousand at a time', '--conns 1000', MANY, lossy=True)
     tap.measure('for a while', '--duration 0.2', None)
     tap.measure('with losses', '--no-qps --loss 0.02 --conns 200', 600, lossy=True)
     run = tap.run('--op connect --iters 50')

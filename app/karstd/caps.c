@@ -33,8 +33,8 @@
 #define SIGSETXID    33  /* of the C library; neither pthread_sigmask() nor sigaction() touch it */
 #define KERNEL_BYTES 256 /* more than the kernel's struct sigaction has on any machine */
 #define MASK_BYTES   8   /* of its set of signals */
-#define TRIES        5000
 #define TRY_NS       1000000
+#define WITHIN_S     120 /* for a thread that hangs; one that only waits for a processor gets it */
 
 #ifndef CAP_CHECKPOINT_RESTORE
 #define CAP_CHECKPOINT_RESTORE 40
@@ -221,16 +221,26 @@ interrupt_all(char *last, size_t len)
 	return n;
 }
 
+static time_t
+caps_seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec;
+}
+
 /* Twice in a row nobody has more: one who was made while the first list was read, by one who had,
  * is in the second. */
 static int
 drop_all(void)
 {
 	const struct timespec pause = {.tv_nsec = TRY_NS};
+	const time_t until = caps_seconds() + WITHIN_S;
 	char last[32] = "";
-	int tries, n, clean = 0, rc;
+	int n, clean = 0, rc;
 
-	for (tries = 0; tries < TRIES; tries++) {
+	do {
 		n = interrupt_all(last, sizeof(last));
 		/* relaxed: as above */
 		rc = n < 0 ? n : atomic_load_explicit(&fault, memory_order_relaxed);
@@ -243,7 +253,7 @@ drop_all(void)
 			return 0;
 		if (n > 0)
 			nanosleep(&pause, NULL);
-	}
+	} while (caps_seconds() < until);
 	karst_log(KARST_LOG_ERR, "thread %s keeps its capabilities", last);
 	return -ETIMEDOUT;
 }

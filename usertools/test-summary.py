@@ -7,14 +7,19 @@
                                         failed is explained on stderr
   test-summary.py tap FILE              the same of one TAP stream
   test-summary.py total FILE            FILE has "NAME... PASSED FAILED SKIPPED SECONDS" lines:
-                                        prints the sum as the line that ends karst-setup test;
-                                        exit status 1 if anything failed
+                                        prints them, what failed and what it said, and the sum as
+                                        the line that ends karst-setup test; exit status 1 if
+                                        anything failed
+
+What failed is explained at once, and for the end it is kept in the folder $KARST_RESULTS, which is
+FILE's.
 
 A TAP program counts by its points: each "ok" or "not ok", each point that the plan promised
 and that never came (failed).  Any other program counts as one.  A program that ended badly
 though all its points were good (it crashed at exit, say) is one more failure, and so is a run
 without any test: silence is not success.
 """
+import glob
 import json
 import os
 import re
@@ -23,6 +28,9 @@ import sys
 POINT = re.compile(r'^(not )?ok\b(?:\s+(\d+))?(.*)$')
 PLAN = re.compile(r'^1\.\.(\d+)(?:\s*#\s*(skip)\b.*)?$', re.IGNORECASE)
 MOST_LINES = 80
+END_LINES = 90 # of all that failed, at the end; but of each at least the next number
+END_LINES_EACH = 6
+FAILURES = 'failures'
 DIRECTIVE = re.compile(r'#\s*(skip|todo)', re.IGNORECASE)
 
 
@@ -79,14 +87,11 @@ def count_meson_test(result, text, is_tap):
     return [1, 0, 0] if good else [0, 1, 0]
 
 
-def show_failure(name, run, counts):
-    """What a failed test said: its bad points with their comments and YAML, or its last lines."""
-    text = (run.get('stdout') or '').splitlines()
-    print(f'--- {name}: {run["result"]}, exit status {run["returncode"]}, '
-          f'{counts[1]} failed', file=sys.stderr)
+def bad_points(lines):
+    """The lines of TAP points that are not ok, with their comments and YAML."""
     shown = []
     bad = False
-    for line in text:
+    for line in lines:
         point = POINT.match(line)
         if point:
             bad = bool(point.group(1)) and not DIRECTIVE.search(point.group(3))
@@ -94,11 +99,26 @@ def show_failure(name, run, counts):
             continue
         if bad:
             shown.append(line)
-    if not shown:
-        shown = text[-MOST_LINES:]
-    for line in shown[:MOST_LINES] + (run.get('stderr') or '').splitlines()[-MOST_LINES:]:
-        if line and not line.startswith('(test program'):
-            print(f'    {line}', file=sys.stderr)
+    return shown
+
+
+def keep_failure(lines):
+    """For the end, if there is one."""
+    folder = os.environ.get('KARST_RESULTS')
+    if folder:
+        with open(os.path.join(folder, FAILURES), 'a', encoding='utf-8') as f:
+            f.write('\n'.join(lines) + '\n')
+
+
+def show_failure(name, run, counts):
+    """What a failed test said: its bad points, or its last lines."""
+    text = (run.get('stdout') or '').splitlines()
+    shown = bad_points(text)[:MOST_LINES] or text[-MOST_LINES:]
+    shown += (run.get('stderr') or '').splitlines()[-MOST_LINES:]
+    block = [f'--- {name}: {run["result"]}, exit status {run["returncode"]}, {counts[1]} failed',
+             *(f'    {line}' for line in shown if line and not line.startswith('(test program'))]
+    print('\n'.join(block), file=sys.stderr)
+    keep_failure(block)
 
 
 def count_meson(build, logbase):
@@ -125,6 +145,47 @@ def print_counts(counts, what):
     print(*counts)
 
 
+def count_tap_file(path):
+    with open(path, encoding='utf-8', errors='replace') as f:
+        text = f.read()
+    counts = count_tap(text) or [0, 0, 0]
+    if counts[1]:
+        keep_failure([f'--- {os.path.basename(path)}: {counts[1]} failed',
+                      *(f'    {line}' for line in bad_points(text.splitlines()))])
+    return counts
+
+
+def failures(folder):
+    """[[line]]: what failed tests said, and what steps said that karst-setup has ended itself."""
+    blocks = []
+    path = os.path.join(folder, FAILURES)
+    if os.path.exists(path):
+        with open(path, encoding='utf-8', errors='replace') as f:
+            for line in f.read().splitlines():
+                if line.startswith('--- ') or not blocks:
+                    blocks.append([])
+                blocks[-1].append(line)
+    for path in sorted(glob.glob(os.path.join(folder, '*.out'))):
+        with open(path, encoding='utf-8', errors='replace') as f:
+            lines = f.read().splitlines()
+        if any(line.startswith('karst-setup: ') for line in lines):
+            name = os.path.basename(path)[:-len('.out')]
+            # the complaint is the last of them, and what it is about is above it
+            blocks.append([f'--- step {name}', *(f'    {line}' for line in lines[-20:])])
+    return blocks
+
+
+def print_failures(folder):
+    blocks = failures(folder)
+    if not blocks:
+        return
+    most = max(END_LINES_EACH, END_LINES // len(blocks))
+    print('\nwhat failed, and the first lines of what it said; all of it is above:')
+    for block in blocks:
+        more = [f'    ... {len(block) - most} lines more'] if len(block) > most else []
+        print('\n'.join(block[:most] + more))
+
+
 def print_total(path):
     total = [0, 0, 0]
     with open(path, encoding='utf-8') as f:
@@ -135,6 +196,7 @@ def print_total(path):
             print(f'{name:32} {counts[0]:6} passed {counts[1]:4} failed {counts[2]:4} skipped '
                   f'{words[-1]:>5} s')
             total = [a + b for a, b in zip(total, counts)]
+    print_failures(os.path.dirname(path))
     print(f'{total[0]} passed, {total[1]} failed, {total[2]} skipped')
     return 1 if total[1] or not total[0] else 0
 
@@ -148,8 +210,7 @@ def main(argv):
             print(0, 1, 0)
         return 0
     if len(argv) == 3 and argv[1] == 'tap':
-        with open(argv[2], encoding='utf-8', errors='replace') as f:
-            print_counts(count_tap(f.read()) or [0, 0, 0], argv[2])
+        print_counts(count_tap_file(argv[2]), argv[2])
         return 0
     if len(argv) == 3 and argv[1] == 'total':
         return print_total(argv[2])

@@ -82,30 +82,68 @@ class Summary(unittest.TestCase):
         self.assertEqual(self.meson_test('FAIL', '', False), [0, 1, 0])
         self.assertEqual(self.meson_test('SKIP', '', False), [0, 0, 1])
 
-    def test_total(self):
-        with tempfile.NamedTemporaryFile('w', suffix='.txt') as f:
+    def total(self, folder):
+        """(exit status, lines) of the end of a run with these results."""
+        path = os.path.join(folder, 'all')
+        with open(path, 'w', encoding='utf-8') as f:
             f.write('unit 10 0 1 3\nsanitize: address, undefined 5 2 0 60\n')
-            f.flush()
-            out = io.StringIO()
-            with contextlib.redirect_stdout(out):
-                status = self.summary.print_total(f.name)
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out):
+            status = self.summary.print_total(path)
+        return status, out.getvalue().splitlines()
+
+    def test_total(self):
+        with tempfile.TemporaryDirectory() as folder:
+            status, lines = self.total(folder)
         self.assertEqual(status, 1)
-        self.assertEqual(out.getvalue().splitlines()[-1], '15 passed, 2 failed, 1 skipped')
+        self.assertEqual(lines[-1], '15 passed, 2 failed, 1 skipped')
+
+    def run_of_meson(self, build, *tests):
+        """Counts of tests (name, result, what it said)."""
+        os.mkdir(os.path.join(build, 'meson-info'))
+        os.mkdir(os.path.join(build, 'meson-logs'))
+        with open(os.path.join(build, 'meson-info', 'intro-tests.json'), 'w',
+                  encoding='utf-8') as f:
+            json.dump([{'name': 'a', 'protocol': 'tap'},
+                       {'name': 'b', 'protocol': 'exitcode'}], f)
+        with open(os.path.join(build, 'meson-logs', 'x.json'), 'w', encoding='utf-8') as f:
+            for name, result, text in tests:
+                f.write(json.dumps({'name': name, 'stdout': text, 'result': result,
+                                    'returncode': int(result != 'OK')}) + '\n')
+        return self.summary.count_meson(build, 'x')
 
     def test_a_run_of_meson(self):
         with tempfile.TemporaryDirectory() as build:
-            os.mkdir(os.path.join(build, 'meson-info'))
-            os.mkdir(os.path.join(build, 'meson-logs'))
-            with open(os.path.join(build, 'meson-info', 'intro-tests.json'), 'w',
-                      encoding='utf-8') as f:
-                json.dump([{'name': 'a', 'protocol': 'tap'},
-                           {'name': 'b', 'protocol': 'exitcode'}], f)
-            with open(os.path.join(build, 'meson-logs', 'x.json'), 'w', encoding='utf-8') as f:
-                for name, result, text in (('karst:unit / a', 'OK', '1..2\nok 1\nok 2'),
-                                           ('karst:unit / b', 'OK', 'ok 1')):
-                    f.write(json.dumps({'name': name, 'stdout': text, 'result': result,
-                                        'returncode': 0}) + '\n')
-            self.assertEqual(self.summary.count_meson(build, 'x'), [3, 0, 0])
+            self.assertEqual(self.run_of_meson(
+                build, ('karst:unit / a', 'OK', '1..2\nok 1\nok 2'),
+                ('karst:unit / b', 'OK', 'ok 1')), [3, 0, 0])
+
+    def test_what_failed_is_repeated_before_the_last_line(self):
+        bad = '\n'.join(['1..3', 'ok 1 - good', '# of no interest', 'not ok 2 - bad', '# its words',
+                         'ok 3', *['# long' for _ in range(self.summary.END_LINES)]])
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ['KARST_RESULTS'] = folder
+            try:
+                with contextlib.redirect_stderr(io.StringIO()):
+                    self.run_of_meson(folder, ('karst:unit / a', 'FAIL', bad),
+                                      ('karst:unit / b', 'FAIL', '\n'.join(
+                                          f'line {n}' for n in range(79))))
+            finally:
+                del os.environ['KARST_RESULTS']
+            with open(os.path.join(folder, 'build-test.out'), 'w', encoding='utf-8') as f:
+                f.write('error: missing ;\nkarst-setup: ninja failed\n')
+            with open(os.path.join(folder, 'docs.out'), 'w', encoding='utf-8') as f:
+                f.write('all is well\n')
+            _, lines = self.total(folder)
+        start = next(n for n, line in enumerate(lines) if line.startswith('what failed'))
+        self.assertEqual(lines[start + 1:start + 5], [
+            '--- karst:unit / a: FAIL, exit status 1, 1 failed', '    not ok 2 - bad',
+            '    # its words', '--- karst:unit / b: FAIL, exit status 1, 1 failed'])
+        self.assertIn('    line 0', lines)
+        self.assertIn(f'    ... {80 - self.summary.END_LINES // 3} lines more', lines)
+        self.assertEqual(lines[-4:], ['--- step build-test', '    error: missing ;',
+                                      '    karst-setup: ninja failed',
+                                      '15 passed, 2 failed, 1 skipped'])
 
 
 SOURCE = '''/* SPDX-License-Identifier: BSD-3-Clause */

@@ -33,21 +33,28 @@ def bits(names):
     return sum(1 << CAPS[name] for name in names)
 
 
+def of_threads(pid, name):
+    """(number, text of /proc/PID/task/NUMBER/NAME) of each thread; some end meanwhile."""
+    found = []
+    for path in glob.glob(f'/proc/{pid}/task/*'):
+        try:
+            with open(f'{path}/{name}', encoding='utf-8') as f:
+                found.append((int(os.path.basename(path)), f.read()))
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
+
+
 def threads(pid):
     """[{field: text}] of /proc/PID/task/*/status."""
-    found = []
-    for path in glob.glob(f'/proc/{pid}/task/*/status'):
-        with open(path, encoding='utf-8') as f:
-            found.append(dict(line.rstrip('\n').split(':\t', 1) for line in f if ':\t' in line))
-    return found
+    return [dict(line.split(':\t', 1) for line in text.splitlines() if ':\t' in line)
+            for _, text in of_threads(pid, 'status')]
 
 
 def part_of(d):
     """The process number of a daemon's privileged part; None: it has none."""
-    found = []
-    for path in glob.glob(f'/proc/{d.process.pid}/task/*/children'):
-        with open(path, encoding='utf-8') as f:
-            found += [int(pid) for pid in f.read().split()]
+    found = [int(pid) for _, text in of_threads(d.process.pid, 'children')
+             for pid in text.split()]
     assert len(found) < 2, found
     return found[0] if found else None
 
@@ -101,11 +108,10 @@ def open_folder(folder, name, uid=0):
 
 def watch_of(pid):
     """Problems: the thread that watches lcores can be kept from a processor by others."""
-    for path in glob.glob(f'/proc/{pid}/task/*'):
-        with open(path + '/comm', encoding='utf-8') as f:
-            if f.read() != 'karst-watch\n':
-                continue
-        policy = os.sched_getscheduler(int(os.path.basename(path)))
+    for number, name in of_threads(pid, 'comm'):
+        if name != 'karst-watch\n':
+            continue
+        policy = os.sched_getscheduler(number)
         # and the threads that it makes have it not
         want = os.SCHED_FIFO | os.SCHED_RESET_ON_FORK
         return [] if policy == want else [f'scheduling policy {policy:#x}, not {want:#x}']

@@ -25,6 +25,9 @@
 #include <unistd.h>
 
 #define POINT_END 0xdeadu
+/* Ends an end whose other one hangs.  It may have been patient several times before it says
+ * something. */
+#define HANG_S 480u
 
 struct header {
 	uint32_t point, len;
@@ -152,13 +155,13 @@ ctl_put(struct peer *p, const void *data, uint32_t len)
 void
 ctl_get(struct peer *p, void *data, uint32_t len)
 {
+	const uint32_t limit_s = p->opt.patience_s * 4 > HANG_S ? p->opt.patience_s * 4 : HANG_S;
 	struct pollfd in = {.fd = p->ctl, .events = POLLIN};
 	uint8_t *at = data;
 	ssize_t n;
 
 	while (len > 0) {
-		/* the other end may have been patient several times before it says something */
-		n = poll(&in, 1, (int)p->opt.patience_s * 4000);
+		n = poll(&in, 1, (int)limit_s * 1000);
 		if (n == 0)
 			errno = ETIMEDOUT;
 		if (n <= 0)

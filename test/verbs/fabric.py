@@ -1,13 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""libfabric over karst: fabric.py KARSTD KARST-RUN (TAP).
+"""libfabric over karst: fabric.py KARSTD KARST-RUN FABRIC-ATOMIC (TAP).
 
 Its verbs provider connects message endpoints by librdmacm alone, and opens an event queue, which is
 librdmacm's too, wherever fi_pingpong asks for plain datagrams.  Addresses it takes from interfaces
 of the kernel, so those cases run where there are such.  Reliable datagrams by ofi_rxd over UD need
 neither.
+
+fi_pingpong knows messages alone.  fabric_atomic.c has the atomics, and transfers into memory, of ofi_rxm.
 """
+import os
 import sys
 import tempfile
 
@@ -46,7 +49,13 @@ def pingpong(tap, engines, name, words, peer='localhost'):
                    peer=[peer], frames=2 * ITERS, says_both=[rf'(?m)^1k +{ITERS} +={ITERS} ']))
 
 
-def connected(tap, tools):
+def atomics(tap, engines, program, peer):
+    tap.point(f'{len(engines)} engine(s): atomics',
+              pair(engines, [program, '-p', 'verbs;ofi_rxm'], port=('-B', '-P'), peer=[peer],
+                   frames=2000, says_both=['all right']))
+
+
+def connected(tap, tools, program):
     """Over interfaces of the kernel: one engine, then two."""
     ips = ('10.77.5.1', '10.77.5.2')
     with tempfile.TemporaryDirectory(prefix='karst-fabric-') as folder, \
@@ -58,21 +67,22 @@ def connected(tap, tools):
             for some in (engines[:1], engines):
                 for name, words in CM:
                     pingpong(tap, some, name, words, ips[0])
+                atomics(tap, some, program, ips[0])
 
         with_engines(tap, 'two engines on interfaces', engines, cases)
 
 
-def one(tap, tools, engine):
+def one(tap, tools, engine, program):
     info(tap, engine)
     for name, words in RXD:
         pingpong(tap, [engine], name, words)
-    connected(tap, tools)
+    connected(tap, tools, os.path.abspath(program))
 
 
-def two(tap, _, engines):
+def two(tap, _, engines, __):
     for name, words in RXD:
         pingpong(tap, engines, name, words)
 
 
 if __name__ == '__main__':
-    sys.exit(run_all(sys.argv, __doc__, one, two))
+    sys.exit(run_all(sys.argv, __doc__, one, two, more=1))

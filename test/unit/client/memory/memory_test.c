@@ -168,6 +168,25 @@ Test(memory, moved_and_back)
 	cr_assert(painted(p, BYTES, 1));
 }
 
+/* Allocators hand such memory out as cleared, without looking. */
+Test(memory, given_back_reads_zero)
+{
+	struct karst_memory *m;
+	uint8_t *p;
+	size_t i;
+
+	need_migration();
+	p = anonymous(BYTES);
+	paint(p, BYTES, 2);
+	m = get(p, BYTES);
+	cr_assert(is_shared(p));
+	karst_memory_put(m);
+	cr_assert_eq(madvise(p, BYTES, MADV_DONTNEED), 0);
+	for (i = 0; i < BYTES && p[i] == 0; i++)
+		;
+	cr_assert_eq(i, BYTES, "byte %zu is %u", i, p[i]);
+}
+
 Test(memory, sealed_against_the_program)
 {
 	struct karst_memory *m;

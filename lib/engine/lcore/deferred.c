@@ -66,7 +66,7 @@ eng_deferred_tell(const struct eng_copy *c)
 	if (atomic_load_explicit(&s->slow.times, memory_order_relaxed) > 0 &&
 		!atomic_exchange_explicit(&s->slow.told, true, memory_order_relaxed))
 		karst_log(KARST_LOG_NOTICE,
-			"%s: the memory of process %d is slow to come: copiers copy it from now on",
+			"%s: the memory of process %d is slow to come: threads of its own copy it from now on",
 			s->e->name, (int)s->pid);
 }
 

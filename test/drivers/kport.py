@@ -13,6 +13,7 @@ Frames are made and looked at by hand here, and trains are given to the kernel a
 have them (a virtio header in front).
 """
 import ctypes
+import errno
 import os
 import re
 import select
@@ -30,7 +31,8 @@ from bed import Daemon, HANG_S, Tap  # noqa: E402
 import roce  # noqa: E402
 
 NETNS = f'kport{os.getpid()}'
-SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
+SOL_PACKET, PACKET_RX_RING, PACKET_COPY_THRESH, PACKET_AUXDATA, PACKET_VERSION = 263, 5, 7, 8, 10
+PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 15, 23
 ETH_P_ALL = 3
 NEEDS_CSUM, GSO_NONE, GSO_TCPV4, GSO_UDP, GSO_UDP_L4 = 1, 0, 1, 3, 5
 VNET = struct.Struct('<BBHHHH')
@@ -154,8 +156,26 @@ def settle(a, b):
                 return
 
 
+def refuse(level, options):
+    """From now on, for this process and what it starts: setsockopt() of these options fails with
+    ENOPROTOOPT, as by a kernel that has never heard of them (seccomp)."""
+    number = {'x86_64': 54, 'aarch64': 208}[os.uname().machine]
+    load, equal, ret = 0x20, 0x15, 0x06
+    allow, fail = 0x7fff0000, 0x00050000 | errno.ENOPROTOOPT
+    code = [(load, 0, 0, 0), (equal, 0, len(options) + 3, number),
+            (load, 0, 0, 24), (equal, 0, len(options) + 1, level), (load, 0, 0, 32)]
+    code += [(equal, len(options) - i, 0, option) for i, option in enumerate(options)]
+    code += [(ret, 0, 0, allow), (ret, 0, 0, fail)]
+    program = ctypes.create_string_buffer(b''.join(struct.pack('=HBBI', *c) for c in code))
+    fprog = ctypes.create_string_buffer(
+        struct.pack('@HP', len(code), ctypes.addressof(program)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(22, 2, ctypes.byref(fprog), 0, 0) != 0: # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
+        raise OSError(ctypes.get_errno(), 'seccomp')
+
+
 class Testpmd:
-    def __init__(self, module, more='', first='iface=ka1', queues=1):
+    def __init__(self, module, more='', first='iface=ka1', queues=1, before=None):
         more += f',qpairs={queues}' if queues > 1 else ''
         self.process = subprocess.Popen(
             ['ip', 'netns', 'exec', NETNS, 'stdbuf', '-o0', 'dpdk-testpmd', '-d', module,
@@ -163,7 +183,8 @@ class Testpmd:
              '--vdev', f'net_kport0,{first}{more}', '--vdev', f'net_kport1,iface=kb1{more}',
              '--', '-i', '--mbuf-size=9344', '--total-num-mbufs=4096', '--forward-mode=io',
              f'--rxq={queues}', f'--txq={queues}'],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0,
+            preexec_fn=before)
         self.said = ''
 
     def wait(self, text, since=0):
@@ -186,7 +207,7 @@ class Testpmd:
         return problems, self.said[since:]
 
     def start(self):
-        return self.wait('testpmd> ') + self.command('start', 'io packet forwarding')[0]
+        return self.wait('testpmd> ') or self.command('start', 'io packet forwarding')[0]
 
     def link(self, port):
         problems, text = self.command(f'show port info {port}', 'Device error handling mode')
@@ -243,15 +264,19 @@ def body(n, seed):
     return bytes((seed * 7 + i) & 0xff for i in range(n))
 
 
-def check_forwarding(tap, a, b, pmd, name, count=40, ordered=True, at=0):
-    """Single frames and trains of many shapes get through as they are, in order unless several
-    queues bring them; from port @at on."""
+def check_singles(tap, a, b, name, count=40, ordered=True):
     want = []
     for i in range(count):
         want.append((i, body(1 + i * 97 % 1400, i)))
         a.send(VNET.pack(0, 0, 0, 0, 0, 0) + datagram(want[-1][1], i))
     got, _ = receive(b, len(want))
     tap.point(f'{name}: single frames', same(got if ordered else sorted(got), want))
+
+
+def check_forwarding(tap, a, b, pmd, name, count=40, ordered=True, at=0):
+    """Single frames and trains of many shapes get through as they are, in order unless several
+    queues bring them; from port @at on."""
+    check_singles(tap, a, b, name, count, ordered)
     before = pmd.xstats(at)
     ident, want, got, messages = 65530, [], [], 0 # they wrap around
     for n, size, last in ((15, 4112, 4112), (15, 4112, 4112), (15, 4112, 20), (2, 4128, 4112),
@@ -512,6 +537,57 @@ def without_ring(tap, module):
     tap.point('ring=0: trains are received', problems + pmd.stop())
 
 
+# What a kernel may not have, or not grant: level, options, what is said of it, whether there are
+# trains.  The last ones leave a program with what net.core.rmem_max allows.
+NO_VNET = 'refuses virtio headers on packet sockets'
+REFUSED = {
+    'PACKET_VNET_HDR': (SOL_PACKET, [PACKET_VNET_HDR], NO_VNET, False),
+    'PACKET_RX_RING': (SOL_PACKET, [PACKET_RX_RING], 'refuses a ring', True),
+    'PACKET_COPY_THRESH': (SOL_PACKET, [PACKET_COPY_THRESH], 'refuses a ring', True),
+    'PACKET_VERSION': (SOL_PACKET, [PACKET_VERSION], 'refuses a ring', True),
+    'PACKET_IGNORE_OUTGOING and PACKET_AUXDATA':
+        (SOL_PACKET, [PACKET_IGNORE_OUTGOING, PACKET_AUXDATA], None, True),
+    'all options of packet sockets':
+        (SOL_PACKET, [PACKET_VNET_HDR, PACKET_RX_RING, PACKET_COPY_THRESH, PACKET_VERSION,
+                      PACKET_IGNORE_OUTGOING, PACKET_AUXDATA], NO_VNET, False),
+    'SO_RCVBUFFORCE and SO_SNDBUFFORCE':
+        (socket.SOL_SOCKET, [33, 32], 'allows', True),
+}
+
+
+def said_once(pmd, port, text):
+    """Whether what is said of a port by the kernel's refusal is said as often as it should be."""
+    if text == 'allows':
+        text = 'bytes of socket buffer instead of 67108864'
+        want = int(open('/proc/sys/net/core/rmem_max', encoding='ascii').read()) < 67108864
+    else:
+        want = text is not None
+    lines = [line for line in pmd.said.splitlines() if f'{port}: the kernel ' in line]
+    found = sum(text in line for line in lines) if text else len(lines)
+    return [] if found == want else [f'{port}: {text!r} said {found} times: {lines}']
+
+
+def refusals(tap, module):
+    """A kernel that refuses an option: it is said once for each port, however often it is started,
+    and frames get through as they are.  Trains do where their headers can be had."""
+    for name, (level, options, text, trains) in REFUSED.items():
+        a, b = open_port('ka0'), open_port('kb0')
+        pmd = Testpmd(module, before=lambda n=level, refused=options: refuse(n, refused))
+        problems = pmd.start()
+        if not problems:
+            settle(a, b)
+            if trains:
+                check_forwarding(tap, a, b, pmd, f'without {name}')
+            else:
+                check_singles(tap, a, b, f'without {name}')
+            for command in ('stop', 'port stop all', 'port start all'):
+                problems += pmd.command(command, 'Done')[0]
+        problems += pmd.stop()
+        for port in ('ka1', 'kb1'):
+            problems += said_once(pmd, port, text)
+        tap.point(f'without {name}: said once, and the next best way taken', problems)
+
+
 def arguments(tap, module):
     for args, text in (('', 'iface=NAME is missing'), (',iface=nothere', 'no such interface'),
                        (',iface=ka1,tap=kt0', 'not both'), (',iface=ka1,mac=02:00:00:00:00:01',
@@ -591,6 +667,7 @@ def main(argv):
         several_queues(tap, argv[1])
         taps(tap, argv[1])
         without_ring(tap, argv[1])
+        refusals(tap, argv[1])
         arguments(tap, argv[1])
         bad_icrc(tap, argv[2], folder)
     return tap.finish()

@@ -371,9 +371,9 @@ set_ring(struct kp_port *p, int fd, struct kp_ring *r)
 		return 0;
 	kp_say_once(p, KP_SAID_RING,
 		"the kernel refuses a ring (%s): each look costs a system call", strerror(-rc));
-	/* one that could not be mapped must not take frames */
+	/* one that could not be mapped must not take frames; a kernel without any refuses again */
 	rc = set(fd, SOL_PACKET, PACKET_RX_RING, &none, sizeof(none));
-	return rc == -EINVAL ? 0 : rc;
+	return rc == -EINVAL || rc == -ENOPROTOOPT ? 0 : rc;
 }
 
 static int

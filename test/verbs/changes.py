@@ -139,9 +139,9 @@ def mac(tap, bed, heard):
               problems + bed.traffic())
 
 
-def mtu(tap, bed):
+def mtu(tap, bed, largest=(9000, 4096)):
     problems = []
-    for size, path in ((1500, 1024), (300, 256), (9000, 4096)):
+    for size, path in ((1500, 1024), (300, 256), largest):
         since = bed.said()
         for end in (0, 1):
             bed.ip(f'link set {DEV} mtu {size}', end)
@@ -223,6 +223,46 @@ def reload(tap, bed):
         one.close()
 
 
+# Other drivers of kernel interfaces: the largest MTU that they take, and its path MTU.
+DRIVERS = {'af_packet': (9000, 4096), 'af_xdp': (3000, 2048)}
+
+
+class Named:
+    """Points with the name of their part in front."""
+
+    def __init__(self, tap, name):
+        self.tap, self.name = tap, name
+
+    def point(self, text, problems):
+        self.tap.point(f'{self.name}: {text}', problems)
+
+
+def other_drivers(every, tools, folder):
+    """What changes at an interface is told by these drivers' ports, too, though DPDK's drivers do not
+    look at it."""
+    for name, largest in DRIVERS.items():
+        tap = Named(every, name)
+        with Wire(*(f'{address}/24' for address in ADDRESS)) as wire:
+            engines = [Engine(tools, folder, conf.replace(f'device = {DEV}\n',
+                                                          f'device = {DEV}\ndriver = {name}\n'),
+                              name=f'{name}{end}', netns=wire.netns[end])
+                       for end, conf in enumerate((CONF, PEER))]
+            bed = Bed(wire, engines)
+            for end in (0, 1):
+                bed.ip(f'link set {DEV} mtu {largest[0]}', end)
+            problems = [p for e in engines for p in e.start()]
+            tap.point('two daemons start', problems)
+            if not problems:
+                heard = Heard(bed)
+                tap.point('programs at a port', heard.problems)
+                for part in (link, addresses, mac):
+                    part(tap, bed, heard)
+                heard.close()
+                mtu(tap, bed, largest)
+            for e in engines:
+                tap.point(f'{e.daemon.name}: it stops', e.stop())
+
+
 def main(argv):
     if len(argv) != 3:
         print(__doc__, file=sys.stderr)
@@ -247,6 +287,8 @@ def main(argv):
                 part(tap, bed)
         for e in engines:
             tap.point(f'{e.daemon.name}: it stops', e.stop())
+    with tempfile.TemporaryDirectory(prefix='karst-verbs-') as folder:
+        other_drivers(tap, tools, folder)
     return tap.finish()
 
 

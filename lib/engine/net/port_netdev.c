@@ -7,6 +7,11 @@
  */
 #include "port_kind.h"
 
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include "member_port.h"
 
 static bool
@@ -33,6 +38,30 @@ netdev_bring_up(
 {
 	memcpy(p->info.netdev, cfg->netdev, eng_name_len(cfg->netdev));
 	return eng_port_device_bring_up(e, p, cfg);
+}
+
+/* Of an interface of which nothing can be learned it is not said that it has no link. */
+static bool
+interface_runs(const char *name)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct ifreq ifr = {0};
+	bool runs = true;
+
+	if (fd < 0)
+		return true;
+	memcpy(ifr.ifr_name, name, strnlen(name, IFNAMSIZ - 1));
+	if (ioctl(fd, SIOCGIFFLAGS, &ifr) == 0)
+		runs = (ifr.ifr_flags & IFF_UP) != 0 && (ifr.ifr_flags & IFF_RUNNING) != 0;
+	close(fd);
+	return runs;
+}
+
+/* net_af_packet and net_af_xdp have a link as long as they are started. */
+static bool
+netdev_link(const struct eng_port *p, uint32_t *mbps)
+{
+	return eng_port_device_link(p, mbps) && interface_runs(p->info.netdev);
 }
 
 static const char *
@@ -74,7 +103,7 @@ const struct eng_port_ops eng_port_netdev_ops = {
 	.fault = netdev_fault,
 	.bring_up = netdev_bring_up,
 	.stop = eng_port_device_stop,
-	.link = eng_port_device_link,
+	.link = netdev_link,
 	.set_groups = netdev_set_groups,
 	.next_hop = netdev_next_hop,
 	.resolve = netdev_resolve,

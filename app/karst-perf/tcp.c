@@ -18,6 +18,7 @@
 #define CHUNK     (128u << 10) /* of a write, for throughput */
 #define ACCEPT_MS 10000
 #define MAX_SIZE  (1u << 30)
+#define MAX_SPAN  (UINT64_C(1) << 40)
 #define MAX_PINGS 100000u
 
 enum mode {
@@ -32,6 +33,14 @@ enum mode {
 struct order {
 	uint32_t mode;
 	uint32_t size;
+	uint64_t span; /* bytes of memory that the stream goes through */
+};
+
+/* Memory that a stream comes from or goes to, from its beginning to its end and anew: as much as
+ * the messages have, so that the bytes are in a cache for both or for neither. */
+struct span {
+	uint8_t *base;
+	size_t bytes, at;
 };
 
 static uint64_t
@@ -57,6 +66,39 @@ recv_all(int fd, uint8_t *p, size_t n)
 		n -= (size_t)k;
 	}
 	return 0;
+}
+
+/* Written to, since what was never written is one page of zeros for all.  @return false: there is
+ * no such memory. */
+static bool
+span_create(struct span *s, uint64_t bytes, size_t least)
+{
+	s->at = 0;
+	s->bytes = karst_max_u64(bytes, least);
+	s->base = bytes <= MAX_SPAN ? malloc(s->bytes) : NULL;
+	if (s->base != NULL)
+		memset(s->base, 1, s->bytes);
+	return s->base != NULL;
+}
+
+static int
+span_write(struct span *s, int fd, size_t chunk)
+{
+	if (s->bytes - s->at < chunk)
+		s->at = 0;
+	s->at += chunk;
+	return perf_link_write(fd, s->base + s->at - chunk, chunk);
+}
+
+/* As recv() does. */
+static ssize_t
+span_recv(struct span *s, int fd, size_t chunk)
+{
+	ssize_t n = recv(fd, s->base + s->at, karst_min_u64(chunk, s->bytes - s->at), 0);
+
+	if (n > 0)
+		s->at = s->at + (size_t)n == s->bytes ? 0 : s->at + (size_t)n;
+	return n;
 }
 
 /* --- addresses --- */
@@ -148,12 +190,12 @@ bound:
 /* --- the server --- */
 
 static void
-tcp_sink(int fd, uint8_t *buffer)
+tcp_sink(int fd, struct span *s)
 {
 	uint64_t bytes = 0, told;
 	ssize_t n;
 
-	while ((n = recv(fd, buffer, CHUNK, 0)) > 0 || (n < 0 && errno == EINTR))
+	while ((n = span_recv(s, fd, CHUNK)) > 0 || (n < 0 && errno == EINTR))
 		bytes += n > 0 ? (uint64_t)n : 0;
 	told = htobe64(bytes);
 	perf_link_write(fd, &told, sizeof(told));
@@ -162,27 +204,29 @@ tcp_sink(int fd, uint8_t *buffer)
 static void
 serve_order(int fd, const struct order *order)
 {
-	uint32_t size = order->size;
-	uint8_t *buffer = size <= MAX_SIZE ? calloc(1, karst_max_u64(size, CHUNK)) : NULL;
+	size_t chunk = karst_max_u64(order->size, CHUNK);
+	struct span s;
 
-	if (buffer == NULL)
-		return; /* the client sees the connection's end */
+	/* without memory the client sees the connection's end */
+	if (order->size > MAX_SIZE || !span_create(&s, order->span, chunk))
+		return;
 	switch (order->mode) {
 	case MODE_SINK:
-		tcp_sink(fd, buffer);
+		tcp_sink(fd, &s);
 		break;
 	case MODE_SOURCE:
-		while (perf_link_write(fd, buffer, karst_max_u64(size, CHUNK)) == 0)
+		while (span_write(&s, fd, chunk) == 0)
 			;
 		break;
 	case MODE_ECHO:
-		while (recv_all(fd, buffer, size) == 0 && perf_link_write(fd, buffer, size) == 0)
+		while (recv_all(fd, s.base, order->size) == 0 &&
+			perf_link_write(fd, s.base, order->size) == 0)
 			;
 		break;
 	default:
 		break;
 	}
-	free(buffer);
+	free(s.base);
 }
 
 static void
@@ -199,6 +243,7 @@ serve_connection(int listener)
 	if (recv_all(fd, (uint8_t *)&order, sizeof(order)) == 0) {
 		order.mode = ntohl(order.mode);
 		order.size = ntohl(order.size);
+		order.span = be64toh(order.span);
 		serve_order(fd, &order);
 	}
 	close(fd);
@@ -303,10 +348,12 @@ open_connection(struct perf_link *link, const struct perf_attach *a, struct perf
 }
 
 static int
-tcp_begin(struct perf_link *link, const struct perf_attach *a, enum mode mode, uint32_t size,
-	struct perf_tcp *t)
+tcp_begin(struct perf_link *link, const struct perf_attach *a, enum mode mode,
+	const struct perf_job *job, struct perf_tcp *t)
 {
-	const struct order order = {htonl((uint32_t)mode), htonl(size)};
+	const struct order order = {.mode = htonl((uint32_t)mode),
+		.size = htonl(job->size),
+		.span = htobe64(mode == MODE_ECHO ? 0 : job->working_set)};
 	int fd = open_connection(link, a, t);
 
 	if (fd >= 0 && perf_link_write(fd, &order, sizeof(order)) != 0) {
@@ -318,13 +365,13 @@ tcp_begin(struct perf_link *link, const struct perf_attach *a, enum mode mode, u
 
 /* The server's count says when all of it has arrived. */
 static int
-tcp_push(int fd, uint8_t *buffer, size_t chunk, uint64_t until, struct perf_tcp *t)
+tcp_push(int fd, struct span *s, size_t chunk, uint64_t until, struct perf_tcp *t)
 {
 	uint64_t told;
 	int rc = 0;
 
 	while (rc == 0 && now_ns() < until)
-		rc = perf_link_write(fd, buffer, chunk);
+		rc = span_write(s, fd, chunk);
 	if (rc == 0 && shutdown(fd, SHUT_WR) == 0)
 		rc = recv_all(fd, (uint8_t *)&told, sizeof(told));
 	if (rc == 0)
@@ -333,10 +380,10 @@ tcp_push(int fd, uint8_t *buffer, size_t chunk, uint64_t until, struct perf_tcp 
 }
 
 static int
-tcp_pull(int fd, uint8_t *buffer, size_t chunk, uint64_t until, struct perf_tcp *t)
+tcp_pull(int fd, struct span *s, size_t chunk, uint64_t until, struct perf_tcp *t)
 {
 	while (now_ns() < until) {
-		ssize_t n = recv(fd, buffer, chunk, 0);
+		ssize_t n = span_recv(s, fd, chunk);
 
 		if (n < 0 && errno == EINTR)
 			continue;
@@ -349,11 +396,11 @@ tcp_pull(int fd, uint8_t *buffer, size_t chunk, uint64_t until, struct perf_tcp 
 
 static int
 measure_stream(struct perf_link *link, const struct perf_attach *a, const struct perf_job *job,
-	uint8_t *buffer, double seconds, struct perf_tcp *t)
+	struct span *s, double seconds, struct perf_tcp *t)
 {
 	size_t chunk = karst_max_u64(job->size, CHUNK);
 	bool fetches = perf_op_fetches(job->op);
-	int fd = tcp_begin(link, a, fetches ? MODE_SOURCE : MODE_SINK, job->size, t), rc;
+	int fd = tcp_begin(link, a, fetches ? MODE_SOURCE : MODE_SINK, job, t), rc;
 	uint64_t from, until;
 	double busy_s;
 
@@ -362,7 +409,7 @@ measure_stream(struct perf_link *link, const struct perf_attach *a, const struct
 	busy_s = perf_cpu_busy_s();
 	from = now_ns();
 	until = from + (uint64_t)(seconds * 1e9);
-	rc = (fetches ? tcp_pull : tcp_push)(fd, buffer, chunk, until, t);
+	rc = (fetches ? tcp_pull : tcp_push)(fd, s, chunk, until, t);
 	t->cpu_s = perf_cpu_busy_s() - busy_s;
 	t->seconds = (double)(now_ns() - from) / 1e9;
 	t->gbps = (double)t->bytes * 8 / t->seconds / 1e9;
@@ -374,7 +421,7 @@ static int
 measure_echo(struct perf_link *link, const struct perf_attach *a, const struct perf_job *job,
 	uint8_t *buffer, double seconds, struct perf_tcp *t)
 {
-	int fd = tcp_begin(link, a, MODE_ECHO, job->size, t), rc = 0;
+	int fd = tcp_begin(link, a, MODE_ECHO, job, t), rc = 0;
 	uint64_t until = now_ns() + (uint64_t)(seconds * 1e9), from, to = 0;
 	uint32_t i;
 
@@ -397,16 +444,17 @@ int
 perf_tcp_measure(struct perf_link *link, const struct perf_attach *a, const struct perf_job *job,
 	double seconds, struct perf_tcp *t)
 {
-	uint8_t *buffer = calloc(1, karst_max_u64(job->size, CHUNK));
+	struct span s;
 	int rc;
 
 	memset(t, 0, sizeof(*t));
 	t->rtt = perf_hist_create();
-	rc = buffer == NULL || t->rtt == NULL ? -ENOMEM
-					      : measure_stream(link, a, job, buffer, seconds, t);
+	rc = span_create(&s, job->working_set, karst_max_u64(job->size, CHUNK)) && t->rtt != NULL
+		? measure_stream(link, a, job, &s, seconds, t)
+		: -ENOMEM;
 	if (rc == 0)
-		rc = measure_echo(link, a, job, buffer, seconds / 2, t);
-	free(buffer);
+		rc = measure_echo(link, a, job, s.base, seconds / 2, t);
+	free(s.base);
 	if (rc != 0) {
 		free(t->rtt);
 		t->rtt = NULL;

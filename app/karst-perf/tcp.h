@@ -14,7 +14,9 @@
  *   all                      a message of the size goes there and back, as in ping-pong
  *
  * Writes are of the message's size, but of 128 KiB at least when throughput is measured: TCP has
- * no messages, and a program that wants throughput of it makes large writes.
+ * no messages, and a program that wants throughput of it makes large writes.  They come from, and
+ * go to, as much memory as the messages do (--working-set): a stream of one buffer that stays in
+ * the caches would be other work.
  */
 #ifndef PERF_TCP_H
 #define PERF_TCP_H

@@ -398,7 +398,8 @@ open_one(struct kp_port *p, struct kp_ring *ring)
 	rc = set_int(fd, SOL_PACKET, PACKET_VNET_HDR, 1);
 	if (rc != 0) {
 		kp_say_once(p, KP_SAID_VNET,
-			"the kernel refuses virtio headers on packet sockets (%s): frames go one by one",
+			"the kernel refuses virtio headers on packet sockets (%s): frames go one by one, "
+			"and trains of programs on this machine are lost here: trains=0 there",
 			strerror(-rc));
 		p->vnet = p->tx_trains = false;
 	}

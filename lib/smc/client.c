@@ -23,7 +23,6 @@ static void
 fill_v1(const struct smc_core *c, const struct smc_conn *conn, struct karst_smc_proposal *p)
 {
 	p->mode1 = KARST_SMC_MODE_R;
-	memcpy(p->peer.system_id, c->cfg.system_id, 8);
 	memcpy(p->peer.gid, conn->local_gid, 16);
 	memcpy(p->peer.mac, c->cfg.mac, 6);
 	/* the whole address: whether both are in one network is for those who have the routes */
@@ -45,6 +44,11 @@ smc_client_propose(struct smc_core *c, struct smc_conn *conn)
 	}
 	conn->version = c->cfg.neids != 0 ? 2 : 1;
 	msg.proposal.version = conn->version;
+	/*
+	 * Linux proposes version 2 alone without it, but knows the groups of its clients by it:
+	 * only so are those of another process at our address, which is gone, not taken for ours.
+	 */
+	memcpy(msg.proposal.peer.system_id, c->cfg.system_id, 8);
 	if (c->cfg.v1)
 		fill_v1(c, conn, &msg.proposal);
 	if (c->cfg.neids != 0)

@@ -56,6 +56,21 @@ Test(smc_group, s5_first_contact_and_reuse)
 	bed_free(b);
 }
 
+/* A group is known by system id and GID: who begins anew at the same address is another peer. */
+Test(smc_group, s6_proposals_have_the_system_id)
+{
+	struct bed *b = bed_new(NULL);
+	struct karst_smc_clc msg;
+
+	bed_open(b);
+	cr_assert_gt(karst_smc_clc_parse(b->s[0].out[0].msg, b->s[0].out[0].len, &msg), 0);
+	cr_assert_eq(msg.type, KARST_SMC_CLC_PROPOSAL);
+	cr_assert_eq(msg.proposal.mode1, KARST_SMC_MODE_N, "version 2 alone");
+	cr_assert_eq(msg.proposal.peer.system_id[7], 1);
+	bed_pump(b);
+	bed_free(b);
+}
+
 /* CONFIRM_LINK says that elements have no eyecatchers, and is refused without. */
 Test(smc_group, s8_confirm_link)
 {

@@ -26,8 +26,8 @@ smc_clc_send(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_c
 }
 
 /* It is in no group, has no buffer and no name any more. */
-static void
-clc_detach(struct smc_core *c, struct smc_conn *conn)
+void
+smc_clc_detach(struct smc_core *c, struct smc_conn *conn)
 {
 	struct smc_group *g = conn->group;
 
@@ -42,7 +42,7 @@ come_to_nothing(struct smc_core *c, struct smc_conn *conn, enum karst_smc_state 
 {
 	smc_timer_stop(c, &conn->timer);
 	conn->state = state;
-	clc_detach(c, conn);
+	smc_clc_detach(c, conn);
 }
 
 void
@@ -82,7 +82,7 @@ smc_refuse(struct smc_core *c, struct smc_conn *conn, uint32_t reason)
 	}
 	if (conn->refuse == 0)
 		conn->refuse = reason;
-	clc_detach(c, conn);
+	smc_clc_detach(c, conn);
 }
 
 void
@@ -271,7 +271,10 @@ smc_conn_timeout(struct smc_core *c, struct smc_conn *conn)
 	switch (conn->state) {
 	case KARST_SMC_WAIT_RKEY:
 		count(c, KARST_SMC_CTR_LLC_TIMEOUT);
-		smc_decline(c, conn, KARST_SMC_DECL_REGISTER);
+		if (conn->role == KARST_SMC_SERVER)
+			smc_server_anew(c, conn);
+		else
+			smc_decline(c, conn, KARST_SMC_DECL_REGISTER);
 		break;
 	case KARST_SMC_WAIT_CONFIRM_LINK:
 		count(c, KARST_SMC_CTR_LLC_TIMEOUT);

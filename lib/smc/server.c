@@ -9,6 +9,7 @@
  */
 #include "smc_priv.h"
 
+#define REUSE_WAIT    UINT64_C(3000000000) /* half of what a client of Linux waits for the Accept */
 #define SERVER_LONGER UINT64_C(3000000000) /* so that the client is the one who gives up */
 
 static bool
@@ -134,9 +135,22 @@ smc_server_choose(struct smc_core *c, struct smc_conn *conn)
 		smc_send_accept(c, conn, KARST_SMC_CLC_ACCEPT);
 	} else {
 		conn->state = KARST_SMC_WAIT_RKEY;
-		smc_timer_stop(c, &conn->timer);
+		smc_timer_set(c, &conn->timer, karst_min_u64(REUSE_WAIT, c->cfg.llc_wait_ns / 2));
 		smc_rmb_confirm(c, conn->rmb);
 	}
+}
+
+/*
+ * The link of the group does not answer.  It may be one of another process at the peer's address,
+ * which is gone: Linux does not tell in version 2's Proposal who it is.  So this connection makes
+ * a group.
+ */
+void
+smc_server_anew(struct smc_core *c, struct smc_conn *conn)
+{
+	conn->group->no_reuse = true;
+	smc_clc_detach(c, conn);
+	smc_server_choose(c, conn);
 }
 
 /* 0, or why not. */

@@ -303,6 +303,7 @@ void smc_timer_stop(struct smc_core *c, struct karst_timer *t);
 /* --- clc.c --- */
 
 void smc_clc_send(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_clc *msg);
+void smc_clc_detach(struct smc_core *c, struct smc_conn *conn);
 /** It stays on TCP, as the other side was told or has said. */
 void smc_fall_back(struct smc_core *c, struct smc_conn *conn, uint32_t reason, bool local);
 /** Says DECLINE, and falls back.  The peer has nothing on its way that is not a DECLINE. */
@@ -342,6 +343,7 @@ void smc_server_proposed(
 	struct smc_core *c, struct smc_conn *conn, const struct karst_smc_proposal *p);
 /** Looks for a group; parks it, accepts, or declines. */
 void smc_server_choose(struct smc_core *c, struct smc_conn *conn);
+void smc_server_anew(struct smc_core *c, struct smc_conn *conn);
 void smc_server_confirmed(
 	struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a);
 

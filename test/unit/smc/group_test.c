@@ -110,6 +110,28 @@ Test(smc_group, s7_confirm_link_times_out)
 	bed_free(b);
 }
 
+/* The link may be that of a peer which is gone: the next connection makes another group. */
+Test(smc_group, s5_a_silent_link_is_not_used_again)
+{
+	struct bed *b = bed_new(NULL);
+	struct bed_msg *m;
+
+	cr_assert(bed_connect(b));
+	close_both(b);
+	bed_open(b);
+	while ((m = bed_last(b, 1)) == NULL && (bed_step(b, 0) || bed_step(b, 1)))
+		;
+	cr_assert_not_null(m);
+	cr_assert_eq(m->msg[0], KARST_SMC_LLC_CONFIRM_RKEY | 0x20);
+	m->kind = 0; /* lost */
+	bed_wait(b, 2 * SEC);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_ACTIVE);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE);
+	cr_assert_eq(counter(b, 1, KARST_SMC_CTR_FIRST_CONTACT), 2);
+	cr_assert_eq(counter(b, 1, KARST_SMC_CTR_DECLINED), 0);
+	bed_free(b);
+}
+
 /* Nobody falls back by himself because he hears nothing. */
 Test(smc_group, s2_silence_is_failure)
 {

@@ -202,6 +202,20 @@ tell_end(struct svc_conn *c)
 	}
 }
 
+/*
+ * The peer has said all that it has to say on TCP, unless it declines; the rest is the link's.  A
+ * peer that is connected may end its direction, and with it TCP's, before we know that we are.
+ */
+static bool
+clc_is_over(struct svc_conn *c)
+{
+	struct karst_smc_conn_info info;
+
+	return karst_smc_conn_info(c->smc->core, c->id, &info) == 0 &&
+		(info.state == KARST_SMC_WAIT_CONFIRM_LINK ||
+			info.state == KARST_SMC_WAIT_ADD_LINK || info.state >= KARST_SMC_ACTIVE);
+}
+
 /* Bytes of CLC on TCP; what is none stays there. */
 static void
 read_clc(struct svc_conn *c)
@@ -213,6 +227,8 @@ read_clc(struct svc_conn *c)
 	while (used > 0 && c->what == SMC_AGREEING && c->id != SMC_NO_ID && !c->tcp_over) {
 		n = recv(c->tcp, buf, sizeof(buf), MSG_PEEK | MSG_DONTWAIT);
 		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n == 0 && clc_is_over(c))
 			return;
 		if (n <= 0) {
 			/* it has gone before it said all that was to be said */

@@ -122,6 +122,7 @@ struct kd_conf_smc {
 	uint32_t enabled;
 	uint32_t max_connections;
 	uint32_t retry_s;
+	uint32_t group_idle_s;
 	uint32_t direct;
 	uint32_t poll_us;
 	uint32_t spin_us;

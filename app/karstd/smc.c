@@ -207,6 +207,7 @@ make_core(struct kd_smc *s)
 		.clc_wait_ns = CLC_WAIT_S * 1000000000ull,
 		.confirm_wait_ns = LLC_WAIT_S * 1000000000ull,
 		.llc_wait_ns = LLC_WAIT_S * 1000000000ull,
+		.group_idle_ns = s->conf->smc.group_idle_s * 1000000000ull,
 		.cork_bytes = (uint32_t)karst_min_u64(s->conf->smc.buffer / 4, MAX_CORK),
 		.ops = &svc_rdma_ops,
 		.user = s,

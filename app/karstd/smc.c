@@ -19,10 +19,11 @@
 #include "karst_log.h"
 #include "opts.h"
 
-#define EVENTS    64
-#define TIMERS    64u
-#define MAX_CORK  16384u /* bytes that wait for a message before them */
-#define MAX_ROUND 16u    /* through the list of connections, until others are heard */
+#define EVENTS     64
+#define TIMERS     64u
+#define MAX_CORK   16384u /* bytes that wait for a message before them */
+#define MAX_ROUND  16u    /* through the list of connections, until others are heard */
+#define GOODBYE_NS 500000000ull
 
 /*
  * A link that does not carry a message ends within SVC_LINK_LIFE_MS, so whoever waits for an answer
@@ -319,6 +320,20 @@ kd_smc_start(struct kd_smc *s)
 	return svc_watch(s, s->socket.fd, EPOLLIN, &s->listen_source);
 }
 
+/* The peers are told that the groups end; else they keep them until a test of the link fails. */
+static void
+say_goodbye(struct kd_smc *s)
+{
+	const uint64_t until = svc_now() + GOODBYE_NS;
+	uint32_t i;
+
+	for (i = 0; i < SMC_GROUPS; i++)
+		(void)karst_smc_group_end(s->core, i);
+	while (s->core->ngroups != 0 && svc_now() < until)
+		if (!turn(s))
+			usleep(1000);
+}
+
 void
 kd_smc_destroy(struct kd_smc *s)
 {
@@ -337,6 +352,7 @@ kd_smc_destroy(struct kd_smc *s)
 	if (s->core != NULL) {
 		svc_conn_end_all(s);
 		turn(s);
+		say_goodbye(s);
 		karst_smc_fini(s->core);
 	}
 	while (s->conns != NULL) {

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""SMC-R between programs over karst and sockets of Linux's own (TAP; as root).
+
+  smc_linux.py [--only REGEX] [--list] KERNEL FOLDER BUILD
+
+KERNEL is a meta package of Debian's.  FOLDER keeps kernels and images from one run to the next, and
+takes the frames of failing cases.
+"""
+import argparse
+import os
+import platform
+import re
+import shutil
+import signal
+import sys
+import time
+
+sys.dont_write_bytecode = True
+import smc_bed  # noqa: E402
+import image as images  # noqa: E402
+from bed import Clock, Tap  # noqa: E402
+import cases  # noqa: E402
+
+ATTEMPTS, STILL_S = 3, 0.1
+
+
+def options(argv):
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--only', default='', metavar='REGEX', help='cases whose name it is in')
+    parser.add_argument('--list', action='store_true', help='say what would be run')
+    parser.add_argument('--keep', metavar='FOLDER', help='for the frames of each case')
+    for name in ('kernel', 'folder', 'build'):
+        parser.add_argument(name)
+    return parser.parse_args(argv)
+
+
+def reason_against():
+    """Why this machine cannot: those are skipped, all else is a failure."""
+    if platform.machine() != 'x86_64':
+        return f'the guests are x86-64, this is {platform.machine()}'
+    if os.getuid() != 0:
+        return 'needs root, for a network namespace with a tap interface'
+    if not os.path.exists('/dev/net/tun'):
+        return 'no /dev/net/tun here'
+    return None
+
+
+def run(bed, clock, *args):
+    """attempt(); and again if it failed while the machine kept programs waiting for so long that the
+    patience of Linux, which is 2 s on a link, may have ended.  @return problems"""
+    for left in reversed(range(ATTEMPTS)):
+        clock.stood_still(0)
+        problems = attempt(bed, *args)
+        still_s = clock.stood_still(STILL_S)
+        if not problems or not still_s or not left:
+            break
+        print(f'# the machine stood still for {still_s:.1f} s; once more, after:', flush=True)
+        for line in '\n'.join(problems).splitlines():
+            print(f'# {line}', flush=True)
+        bed.daemon.kill()
+    return problems
+
+
+def attempt(bed, function, role, may, path):
+    """@return problems"""
+    if not bed.guest.alive():
+        bed.guest.close()
+        problems = bed.boot()
+        if problems:
+            return problems
+    if bed.daemon.process.poll() is not None:
+        problems = bed.serve()
+        if problems:
+            return problems
+    daemon, before = bed.daemon, bed.counters()
+    bed.wire.begin(path)
+    try:
+        function(bed, role)
+        problems = []
+    except smc_bed.Ended as e:
+        problems = [str(line) for line in e.args]
+    bed.wire.finish()
+    if bed.daemon.process.poll() is not None:
+        problems = problems or ['karstd has ended']
+        return problems + bed.shown()
+    if not problems:
+        problems = cases.faults(before if bed.daemon is daemon else {}, bed.counters(), may)
+    return problems + bed.shown() if problems else []
+
+
+def run_all(tap, bed, words, failed):
+    clock = Clock()
+    for title, name, role, may, function in chosen(bed.kernel, words.only):
+        began, cpu_s = time.monotonic(), bed.guest.cpu_s()
+        path = os.path.join(bed.folder, re.sub(r'[^a-z0-9]+', '-', f'{role} {name}'.lower()) + '.pcap')
+        problems = run(bed, clock, function, role, may, path)
+        keep = words.keep or (failed if problems else None)
+        if keep:
+            os.makedirs(keep, exist_ok=True)
+            problems += [f'see {shutil.copy(path, keep)}'] if problems else []
+            shutil.copy(path, keep)
+        os.unlink(path)
+        tap.point(title, problems)
+        tap.note(f'{time.monotonic() - began:.1f} s, {bed.guest.cpu_s() - cpu_s:.1f} s of QEMU')
+    clock.stop()
+
+
+def chosen(kernel, only):
+    for role in ('client', 'server'):
+        for name, roles, kernels, may, function in cases.CASES:
+            title = f'karst is {role}: {name}'
+            if role in roles and kernel in kernels and re.search(only, title):
+                yield title, name, role, may, function
+
+
+def main(argv):
+    words = options(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    tap = Tap()
+    reason = reason_against()
+    if reason:
+        tap.skip(words.kernel, reason)
+        return tap.finish()
+    here = os.path.join(words.build, 'test', 'interop')
+    began = time.monotonic()
+    try:
+        built = images.image(words.folder, words.kernel, os.path.abspath(f'{here}/agent'),
+                             [f'{here}/smc/interop-talk', f'{here}/smc/interop-smcset'],
+                             smc_bed.CONTENTS)
+    except images.Failure as e:
+        tap.point(f'{words.kernel}: kernel and image', [str(e)])
+        return tap.finish()
+    kernel = '.'.join(built[2].split('.')[:2])
+    if words.list:
+        print('\n'.join(title for title, *_ in chosen(kernel, words.only)))
+        return 0
+    failed = os.path.join(words.folder, f'failed-smc-{kernel}')
+    shutil.rmtree(failed, ignore_errors=True)
+    bed = smc_bed.Bed(words.build, built)
+    try:
+        problems = bed.start()
+        tap.point(f'{built[2]}: guest and karstd come up', problems)
+        if not problems:
+            tap.note(f'{bed.guest.boot_s:.1f} s, {bed.guest.cpu_s():.1f} s of QEMU')
+            run_all(tap, bed, words, failed)
+    finally:
+        tap.point(f'{built[2]}: the end', bed.close())
+    tap.note(f'{time.monotonic() - began:.0f} s in all')
+    return tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))

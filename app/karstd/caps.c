@@ -34,7 +34,6 @@
 #define KERNEL_BYTES 256 /* more than the kernel's struct sigaction has on any machine */
 #define MASK_BYTES   8   /* of its set of signals */
 #define TRY_NS       1000000
-#define WITHIN_S     120 /* for a thread that hangs; one that only waits for a processor gets it */
 
 #ifndef CAP_CHECKPOINT_RESTORE
 #define CAP_CHECKPOINT_RESTORE 40
@@ -233,10 +232,10 @@ caps_seconds(void)
 /* Twice in a row nobody has more: one who was made while the first list was read, by one who had,
  * is in the second. */
 static int
-drop_all(void)
+drop_all(unsigned int within_s)
 {
 	const struct timespec pause = {.tv_nsec = TRY_NS};
-	const time_t until = caps_seconds() + WITHIN_S;
+	const time_t until = caps_seconds() + (time_t)within_s;
 	char last[32] = "";
 	int n, clean = 0, rc;
 
@@ -259,7 +258,7 @@ drop_all(void)
 }
 
 int
-kd_caps_keep(uint64_t keep)
+kd_caps_keep(uint64_t keep, unsigned int within_s)
 {
 	const struct sigaction act = {.sa_handler = caps_drop, .sa_flags = SA_RESTART};
 	uint8_t ours[KERNEL_BYTES], theirs[KERNEL_BYTES];
@@ -276,7 +275,7 @@ kd_caps_keep(uint64_t keep)
 		sigaction(SIGRTMAX, &old, NULL);
 		return rc;
 	}
-	rc = drop_all();
+	rc = drop_all(within_s);
 	/* A thread that has not answered has a signal to come, which would be a wrong one for the C
 	 * library's handler; and that one is not needed by a daemon that ends. */
 	if (rc == 0)

@@ -23,10 +23,15 @@ int kd_caps_hand_over(uint64_t keep);
 /** This thread's permitted ones all become effective; after a change of user.  0 or -errno. */
 int kd_caps_raise(void);
 
+/* For threads to answer: ends the wait for one that hangs.  One that only waits for a processor
+ * gets it. */
+#define KD_CAPS_WITHIN_S 120u
+
 /**
  * All threads of the process keep, of those that they have, the ones in @keep: the others leave the
- * permitted, effective, inheritable and ambient sets.  Said when a thread cannot.  0 or -errno.
+ * permitted, effective, inheritable and ambient sets.  Said when a thread cannot, or has not within
+ * @within_s seconds (-ETIMEDOUT).  0 or -errno.
  */
-int kd_caps_keep(uint64_t keep);
+int kd_caps_keep(uint64_t keep, unsigned int within_s);
 
 #endif /* KARSTD_CAPS_H */

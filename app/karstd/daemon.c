@@ -218,7 +218,7 @@ daemon_give_up(const struct daemon *d)
 		.bpf = kd_port_needs_any(d->conf).xdp || d->conf->smc.enabled != KD_NO};
 	int rc;
 
-	if (kd_caps_keep(0) != 0)
+	if (kd_caps_keep(0, KD_CAPS_WITHIN_S) != 0)
 		return KD_EXIT_FAILED;
 	rc = kd_confine(&confine);
 	if (rc == 0)

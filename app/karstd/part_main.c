@@ -348,7 +348,7 @@ kd_part_main(int fd)
 	rc = take_setup(p, buf);
 	/* a user 0 has got all of them by being executed */
 	if (rc == 0)
-		rc = kd_caps_keep(kd_caps_ambient());
+		rc = kd_caps_keep(kd_caps_ambient(), KD_CAPS_WITHIN_S);
 	if (rc == 0)
 		rc = kd_caps_raise();
 	if (rc == 0)

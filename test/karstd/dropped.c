@@ -5,7 +5,7 @@
  * Capabilities are taken from threads that do not answer at once (TAP).  A thread in vfork() takes
  * no signal until its child ends, like one that waits for a processor; by then it has been called
  * many times, and none of those calls may come when the C library has its signal back.  A thread
- * that does not answer for so long that karstd gives up must not end it when the calls come.
+ * that does not answer for so long that it is given up must not end it when the calls come.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -21,7 +21,8 @@
 
 #define THREADS  16
 #define CHILD_NS 999000000
-#define DEAF_S   8 /* longer than karstd waits */
+#define WITHIN_S 1u
+#define DEAF_S   8
 
 static time_t deaf_s;
 static atomic_uint in_vfork;
@@ -59,7 +60,7 @@ too_long(void)
 		exit(1);
 	while (atomic_load(&in_vfork) < 1)
 		;
-	rc = kd_caps_keep(0);
+	rc = kd_caps_keep(0, WITHIN_S);
 	atomic_store(&may_end, true);
 	pthread_join(t, NULL);
 	exit(rc == -ETIMEDOUT ? 0 : 2);
@@ -92,7 +93,7 @@ main(void)
 	while (atomic_load(&in_vfork) < THREADS)
 		nanosleep(&soon, NULL);
 	nanosleep(&soon, NULL);
-	rc = kd_caps_keep(0);
+	rc = kd_caps_keep(0, KD_CAPS_WITHIN_S);
 	/* what was left of the calls comes now */
 	nanosleep(&soon, NULL);
 	atomic_store(&may_end, true);

@@ -6,7 +6,6 @@
 In a network namespace of its own: one karstd with a loopback port and two that are joined by a veth
 pair, with programs that do not know of any of this (prog.py), started by karst-run --smc.
 """
-import ctypes
 import json
 import os
 import signal
@@ -14,120 +13,14 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, '..', 'common'))
-sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
-import bed  # noqa: E402
-import karst_observe as observe  # noqa: E402
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 
 OPTION = bytes.fromhex('fe06e2d4c3d9')
-BYTES = 1000000
 STALL_S = 2 # more than the retries of an ACK timeout of 14 last, less than those of the service's
-CLONE_NEWNET = 0x40000000
 NEAR, FAR = '10.91.0.1', '10.91.0.2'
-CONF = '[smc]\nenabled = yes\n'
-
-
-class Program:
-    """prog.py WHAT, under karst-run --smc of a daemon, or alone."""
-
-    def __init__(self, suite, daemon, what, address, port, n=0, netns=None, require=False):
-        command = ['ip', 'netns', 'exec', netns] if netns else []
-        if daemon is not None:
-            command += [suite.run, '--smc', *(['--require'] if require else []),
-                        '--socket', daemon.socket]
-        command += [sys.executable, os.path.join(HERE, 'prog.py'), what, address, str(port), str(int(n))]
-        self.what = what
-        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True)
-        suite.programs.append(self.process)
-
-    def line(self):
-        return self.process.stdout.readline().strip()
-
-    def ends(self, status=0):
-        """(what else it said, problems)"""
-        try:
-            said = self.process.communicate(timeout=bed.HANG_S)[0].strip()
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return '', [f'{self.what} does not end']
-        code = self.process.returncode
-        return said, [] if code == status else [f'{self.what}: exit status {code}: {said}']
-
-
-class Suite:
-    def __init__(self, build, folder):
-        self.tap = bed.Tap()
-        self.folder = folder
-        self.karstd = os.path.join(build, 'app/karstd/karstd')
-        self.run = os.path.join(build, 'app/karst-run/karst-run')
-        self.programs = []
-        self.daemons = []
-
-    def daemon(self, name, conf, netns=None):
-        d = bed.Daemon(self.karstd, self.folder, conf, name=name, netns=netns)
-        self.daemons.append(d)
-        return d, d.start()
-
-    def ask(self, daemon, command):
-        telemetry = observe.Telemetry(observe.sockets(daemon.name)[0])
-        try:
-            return telemetry.ask(command)
-        finally:
-            telemetry.close()
-
-    def count(self, daemon, name):
-        return self.ask(daemon, '/karst/smc')[name]
-
-    def filled(self, daemon):
-        """Waits until somebody has a buffer full of what he does not read.  @return problems"""
-        began = time.monotonic()
-        while True:
-            rows = self.ask(daemon, '/karst/smc_connections').values()
-            if any(row['unread'] >= row['buffer'] for row in rows):
-                return []
-            if time.monotonic() - began > bed.HANG_S:
-                return ['no buffer is full']
-            time.sleep(0.01)
-
-    def rises(self, daemon, name, above):
-        """Waits until that counter is above @above.  @return problems"""
-        began = time.monotonic()
-        while self.count(daemon, name) <= above:
-            if time.monotonic() - began > bed.HANG_S:
-                return [f'{name} stays at {above}']
-            time.sleep(0.01)
-        return []
-
-    def clean(self):
-        for p in self.programs:
-            if p.poll() is None:
-                p.kill()
-            p.wait()
-        for d in self.daemons:
-            d.kill()
-
-
-def ip(*words):
-    subprocess.run(['ip', *words], check=True)
-
-
-def echo(suite, server, client, what=('server_echo', 'client_echo'), n=BYTES, at='127.0.0.1',
-         far=None):
-    """Problems of a pair of programs, the client in namespace @far if given."""
-    port = bed.free_port()
-    s = Program(suite, server, what[0], at, port)
-    if s.line() != 'ready':
-        return [f'{what[0]} does not listen: {s.ends()}']
-    c = Program(suite, client, what[1], at, port, n, netns=far)
-    said, problems = c.ends()
-    if said != f'same {n} end':
-        problems.append(f'{what[1]}: {said}')
-    return problems + s.ends()[1]
 
 
 # --- the option ---
@@ -408,49 +301,48 @@ def talk_on(suite, one):
         [] if said.startswith(f'got {BYTES}') else [said]))
 
 
+def test(suite, netns):
+    one, problems = suite.daemon('one', CONF)
+    suite.tap.point('a daemon with [smc]', problems)
+    other, problems = suite.daemon('elsewhere', CONF + 'addresses = 127.0.0.2/32\n')
+    suite.tap.point('one that offers it from another address', problems)
+    option_point(suite, 'the option is in SYN and SYN-ACK', one, one, [True, True, False])
+    option_point(suite, 'a peer that cannot does not answer it', None, one,
+                 [True, False, False])
+    option_point(suite, 'nobody is asked who did not offer it', one, None,
+                 [False, False, False])
+    option_point(suite, 'it is not sent from other addresses than configured', one,
+                 other, [False, False, False])
+    suite.tap.point('that daemon ends', other.stop())
+    rdma, problems = suite.daemon('rdma', CONF + 'direct = no\n')
+    suite.tap.point('one by which all bytes go by RDMA', problems)
+    for direct, daemon in (True, one), (False, rdma):
+        one_daemon(suite, daemon, direct)
+        plain_peers(suite, daemon)
+        deaths(suite, daemon)
+        torn(suite, daemon)
+        hostile(suite, daemon, direct)
+        if direct:
+            impatient(suite, daemon)
+        tool(suite, daemon, direct)
+    last, problems = suite.daemon('last', CONF)
+    suite.tap.point('another one', problems)
+    talk_on(suite, last)
+    no_room(suite)
+    two_daemons(suite, netns)
+
+
 def main(argv):
-    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
-        print('1..0 # SKIP no network namespaces')
-        return 1
-    ip('link', 'set', 'lo', 'up')
     netns = f'karst-smc-{os.getpid()}'
-    ip('netns', 'add', netns)
-    with tempfile.TemporaryDirectory(prefix='karst-smc-') as folder:
-        suite = Suite(os.path.abspath(argv[1]), folder)
-        try:
-            ip('-n', netns, 'link', 'set', 'lo', 'up')
-            one, problems = suite.daemon('one', CONF)
-            suite.tap.point('a daemon with [smc]', problems)
-            other, problems = suite.daemon('elsewhere', CONF + 'addresses = 127.0.0.2/32\n')
-            suite.tap.point('one that offers it from another address', problems)
-            option_point(suite, 'the option is in SYN and SYN-ACK', one, one, [True, True, False])
-            option_point(suite, 'a peer that cannot does not answer it', None, one,
-                         [True, False, False])
-            option_point(suite, 'nobody is asked who did not offer it', one, None,
-                         [False, False, False])
-            option_point(suite, 'it is not sent from other addresses than configured', one,
-                         other, [False, False, False])
-            suite.tap.point('that daemon ends', other.stop())
-            rdma, problems = suite.daemon('rdma', CONF + 'direct = no\n')
-            suite.tap.point('one by which all bytes go by RDMA', problems)
-            for direct, daemon in (True, one), (False, rdma):
-                one_daemon(suite, daemon, direct)
-                plain_peers(suite, daemon)
-                deaths(suite, daemon)
-                torn(suite, daemon)
-                hostile(suite, daemon, direct)
-                if direct:
-                    impatient(suite, daemon)
-                tool(suite, daemon, direct)
-            last, problems = suite.daemon('last', CONF)
-            suite.tap.point('another one', problems)
-            talk_on(suite, last)
-            no_room(suite)
-            two_daemons(suite, netns)
-        finally:
-            suite.clean()
-            subprocess.run(['ip', 'netns', 'del', netns], check=False)
-    return suite.tap.finish()
+
+    def begin(suite):
+        ip('netns', 'add', netns)
+        ip('-n', netns, 'link', 'set', 'lo', 'up')
+        test(suite, netns)
+    try:
+        return run(argv[1], begin)
+    finally:
+        subprocess.run(['ip', 'netns', 'del', netns], check=False)
 
 
 if __name__ == '__main__':

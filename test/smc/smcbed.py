@@ -1,0 +1,136 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""What the tests of TCP programs over SMC-R share: daemons with [smc], and programs behind karst-run
+--smc, in a network namespace of their own."""
+import ctypes
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, '..', 'common'))
+sys.path.insert(0, os.path.join(HERE, '..', '..', 'usertools'))
+import bed  # noqa: E402
+import karst_observe as observe  # noqa: E402
+
+BYTES = 1000000
+CLONE_NEWNET = 0x40000000
+CONF = '[smc]\nenabled = yes\n'
+
+
+class Program:
+    """WHAT of prog.py, or of another @script, under karst-run --smc of a daemon, or alone."""
+
+    def __init__(self, suite, daemon, what, address, port, n=0, netns=None, require=False,
+                 script='prog.py'):
+        command = ['ip', 'netns', 'exec', netns] if netns else []
+        if daemon is not None:
+            command += [suite.run, '--smc', *(['--require'] if require else []),
+                        '--socket', daemon.socket]
+        command += [sys.executable, os.path.join(HERE, script), what, address, str(port), str(int(n))]
+        self.what = what
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                        stderr=subprocess.STDOUT, text=True)
+        suite.programs.append(self.process)
+
+    def line(self):
+        return self.process.stdout.readline().strip()
+
+    def ends(self, status=0):
+        """(what else it said, problems)"""
+        try:
+            said = self.process.communicate(timeout=bed.HANG_S)[0].strip()
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return '', [f'{self.what} does not end']
+        code = self.process.returncode
+        return said, [] if code == status else [f'{self.what}: exit status {code}: {said}']
+
+
+class Suite:
+    def __init__(self, build, folder):
+        self.tap = bed.Tap()
+        self.folder = folder
+        self.karstd = os.path.join(build, 'app/karstd/karstd')
+        self.run = os.path.join(build, 'app/karst-run/karst-run')
+        self.programs = []
+        self.daemons = []
+
+    def daemon(self, name, conf, netns=None):
+        d = bed.Daemon(self.karstd, self.folder, conf, name=name, netns=netns)
+        self.daemons.append(d)
+        return d, d.start()
+
+    def ask(self, daemon, command):
+        telemetry = observe.Telemetry(observe.sockets(daemon.name)[0])
+        try:
+            return telemetry.ask(command)
+        finally:
+            telemetry.close()
+
+    def count(self, daemon, name):
+        return self.ask(daemon, '/karst/smc')[name]
+
+    def filled(self, daemon):
+        """Waits until somebody has a buffer full of what he does not read.  @return problems"""
+        began = time.monotonic()
+        while True:
+            rows = self.ask(daemon, '/karst/smc_connections').values()
+            if any(row['unread'] >= row['buffer'] for row in rows):
+                return []
+            if time.monotonic() - began > bed.HANG_S:
+                return ['no buffer is full']
+            time.sleep(0.01)
+
+    def rises(self, daemon, name, above):
+        """Waits until that counter is above @above.  @return problems"""
+        began = time.monotonic()
+        while self.count(daemon, name) <= above:
+            if time.monotonic() - began > bed.HANG_S:
+                return [f'{name} stays at {above}']
+            time.sleep(0.01)
+        return []
+
+    def clean(self):
+        for p in self.programs:
+            if p.poll() is None:
+                p.kill()
+            p.wait()
+        for d in self.daemons:
+            d.kill()
+
+
+def ip(*words):
+    subprocess.run(['ip', *words], check=True)
+
+
+def echo(suite, server, client, what=('server_echo', 'client_echo'), n=BYTES, at='127.0.0.1',
+         far=None):
+    """Problems of a pair of programs, the client in namespace @far if given."""
+    port = bed.free_port()
+    s = Program(suite, server, what[0], at, port)
+    if s.line() != 'ready':
+        return [f'{what[0]} does not listen: {s.ends()}']
+    c = Program(suite, client, what[1], at, port, n, netns=far)
+    said, problems = c.ends()
+    if said != f'same {n} end':
+        problems.append(f'{what[1]}: {said}')
+    return problems + s.ends()[1]
+
+
+def run(build, test):
+    """test(suite) in a namespace whose loopback interface is up.  @return exit status"""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        print('1..0 # SKIP no network namespaces')
+        return 1
+    ip('link', 'set', 'lo', 'up')
+    with tempfile.TemporaryDirectory(prefix='karst-smc-') as folder:
+        suite = Suite(os.path.abspath(build), folder)
+        try:
+            test(suite)
+        finally:
+            suite.clean()
+    return suite.tap.finish()

@@ -59,6 +59,7 @@ list_in(struct svc_conn *c)
 		c->next->pprev = &c->next;
 	s->conns = c;
 	s->nconns++;
+	s->ndeclined += c->decline;
 }
 
 static void
@@ -77,6 +78,7 @@ list_out(struct svc_conn *c)
 		c->next->pprev = c->pprev;
 	*c->pprev = c->next;
 	c->smc->nconns--;
+	c->smc->ndeclined -= c->decline;
 }
 
 void
@@ -361,8 +363,6 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 
 	if (rc != 0)
 		return rc;
-	if (s->nconns >= SMC_TABLE * s->conf->smc.max_connections)
-		return -ENOSPC;
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return -ENOMEM;
@@ -379,7 +379,7 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 		.pid = prog->pid,
 		.server = (flags & KARST_SOCK_SERVER) != 0,
 		.require = (flags & KARST_SOCK_REQUIRE) != 0,
-		.decline = decline || s->nconns >= s->conf->smc.max_connections,
+		.decline = decline,
 		.buffer = (uint32_t)s->conf->smc.buffer,
 	};
 	*end = -1;

@@ -33,7 +33,7 @@
 #define SMC_NO_ID    UINT32_MAX
 /* so long a link lives at most without an acknowledgement */
 #define SVC_LINK_LIFE_MS 9000u
-#define SMC_TABLE        2u  /* times max_connections: those beyond it stay on TCP */
+#define SMC_TABLE        2u  /* times max_connections: as many again can stay on TCP */
 #define SMC_PROGS        64u /* and as many as max_connections */
 #define SMC_HASH         4096u
 #define SMC_REASONS      64u /* rows of karst_smc_reason.def, at most */
@@ -157,12 +157,12 @@ struct kd_smc {
 	/* */
 	struct svc_conn *conns, *run, **run_tail, *dead;
 	struct svc_conn *by_cookie[SMC_HASH], *by_names[SMC_HASH];
-	uint32_t nconns;
+	uint32_t nconns, ndeclined; /* of which there was no room for so many */
 	struct svc_prog *progs, *dead_progs;
 	uint32_t nprogs;
 	struct svc_refused refused[SMC_REFUSED];
 	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
-	uint64_t opened, joined, faults;
+	uint64_t opened, joined, faults, turned_away;
 };
 
 #define svc_of(ptr, type, member) ((type *)((char *)(ptr)-offsetof(type, member)))
@@ -191,7 +191,8 @@ void svc_conn_close_tcp(struct svc_conn *c, bool reset);
 
 /* --- smc_conn_life.c --- */
 
-/** -ENODATA: the connection has not seen the option; -ENOTSOCK, -ENOTCONN, -ENOSPC, ...
+/** @decline: there is room for it on TCP only.
+ *  -ENODATA: the connection has not seen the option; -ENOTSOCK, -ENOTCONN, ...
  *  @tcp is the connection's, if it returns 0; *end the caller's. */
 int svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t flags,
 	bool decline, struct svc_conn **conn, int *end);

@@ -22,18 +22,40 @@
 #include "karst_log.h"
 #include "opts.h"
 
+/* --- shares --- */
+
 /* A user has at most three times what is left for others, as with attachments (server.c). */
 static bool
-is_unfair(const struct kd_smc *s, uid_t uid)
+may_have(uid_t uid, uint32_t his, uint32_t all, uint32_t max)
+{
+	if (all >= max)
+		return false;
+	return uid == 0 || uid == geteuid() || his == 0 || his < 3 * (max - all);
+}
+
+/* Of those that are declined for want of room, or of the others: neither takes the place of the
+ * other kind. */
+static bool
+may_open(const struct kd_smc *s, uid_t uid, bool decline)
 {
 	const struct svc_conn *c;
-	uint32_t mine = 0, max = s->conf->smc.max_connections;
+	uint32_t his = 0;
 
-	if (uid == 0 || uid == geteuid())
-		return false;
 	for (c = s->conns; c != NULL; c = c->next)
-		mine += c->uid == uid;
-	return mine != 0 && mine >= 3 * (max - karst_min_u32(max, s->nconns));
+		his += c->uid == uid && c->decline == decline;
+	return may_have(uid, his, decline ? s->ndeclined : s->nconns - s->ndeclined,
+		s->conf->smc.max_connections);
+}
+
+static bool
+may_come(const struct kd_smc *s, uid_t uid)
+{
+	const struct svc_prog *p;
+	uint32_t his = 0;
+
+	for (p = s->progs; p != NULL; p = p->next)
+		his += p->uid == uid;
+	return may_have(uid, his, s->nprogs, SMC_PROGS + s->conf->smc.max_connections);
 }
 
 /* --- requests; what they hand out is in @out, of which *@nout belong to the caller --- */
@@ -67,15 +89,21 @@ static int
 on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct karst_sock_msg *rsp,
 	int *out, unsigned int *nout)
 {
+	bool decline = !may_open(p->smc, p->uid, false);
 	struct svc_conn *c;
 	int rc;
 
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE))
 		return -EINVAL;
-	rc = svc_conn_open(p->smc, p, tcp, req->flags, is_unfair(p->smc, p->uid), &c, &out[2]);
+	if (decline && !may_open(p->smc, p->uid, true)) {
+		p->smc->turned_away++;
+		return -ENOSPC;
+	}
+	rc = svc_conn_open(p->smc, p, tcp, req->flags, decline, &c, &out[2]);
 	if (rc != 0)
 		return rc;
 	rsp->buffer = c->buffer;
+	rsp->flags = decline ? KARST_SOCK_FULL : 0;
 	if (hand_out(c, out) != 0) { /* its program hears of it as of any other end */
 		close(out[2]);
 		return -ECONNABORTED;
@@ -303,8 +331,9 @@ listen_ready(struct svc_source *src, uint32_t events)
 	if (fd < 0)
 		return;
 	p = calloc(1, sizeof(*p));
-	if (p == NULL || s->nprogs >= SMC_PROGS + s->conf->smc.max_connections ||
-		getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0) {
+	if (p == NULL || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0 ||
+		!may_come(s, cred.uid)) {
+		s->turned_away++;
 		free(p);
 		close(fd);
 		return;

@@ -57,6 +57,7 @@ on_smc(const char *cmd, const char *params, struct rte_tel_data *d)
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "eid", s->conf->smc.eid);
 	rte_tel_data_add_dict_u64(d, "programs", s->nprogs);
+	rte_tel_data_add_dict_u64(d, "turned_away", s->turned_away);
 	rte_tel_data_add_dict_u64(d, "connections", s->nconns);
 	rte_tel_data_add_dict_u64(d, "groups", s->core->ngroups);
 	rte_tel_data_add_dict_u64(d, "buffers", s->core->nrmbs);

@@ -108,6 +108,9 @@ void ks_epoll_enter(int fd);
 extern bool ks_require;
 
 /** Whether there is a service; connects to it. */
+/** The service has room for more connections, as far as is known. */
+bool ks_has_room(void);
+void ks_note_full(void);
 bool ks_service(void);
 /** A request with a descriptor; @fds: what came back, -1 behind it.  0 or -errno. */
 int ks_ask(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS]);

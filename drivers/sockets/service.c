@@ -23,13 +23,15 @@
 #define DEFAULT_SOCKET "/run/karst/karst.sock"
 #define ANSWER_MS      10000
 #define HIGH           32768
+#define MAX_FULL_S     64
 
 bool ks_require;
 
 static struct {
 	pthread_mutex_t lock;
 	_Atomic int fd, map;
-	_Atomic int64_t failed_at; /* seconds */
+	_Atomic int64_t failed_at;          /* seconds */
+	_Atomic int64_t full_until, full_s; /* 0: it never was */
 	uint32_t seq;
 } service = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .map = -1};
 
@@ -185,6 +187,26 @@ meet(void)
 		hang_up();
 	else
 		atomic_store(&service.map, ks_hide(fds[0]));
+}
+
+/* Twice as long each time: those that were offered it meanwhile have to be declined. */
+void
+ks_note_full(void)
+{
+	int64_t now = now_s(), wait = atomic_load(&service.full_s);
+
+	if (now < atomic_load(&service.full_until))
+		return;
+	wait = wait == 0 ? 1 : wait < MAX_FULL_S ? 2 * wait : wait;
+	atomic_store(&service.full_s, wait);
+	atomic_store(&service.full_until, now + wait);
+}
+
+bool
+ks_has_room(void)
+{
+	return atomic_load_explicit(&service.full_until, memory_order_relaxed) == 0 ||
+		now_s() >= atomic_load(&service.full_until);
 }
 
 bool

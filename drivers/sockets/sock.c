@@ -174,6 +174,8 @@ ks_become(int fd, bool server)
 		return ks_require ? -ECONNABORTED : 0;
 	}
 	rc = ks_ask(&msg, fd, fds);
+	if (rc == 0 && (msg.flags & KARST_SOCK_FULL))
+		ks_note_full();
 	s = rc == 0 ? map_memory(fds, msg.buffer) : NULL;
 	if (rc == 0 && s == NULL)
 		rc = -ENOMEM;

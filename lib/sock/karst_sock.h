@@ -80,6 +80,10 @@ enum karst_sock_op {
 #define KARST_SOCK_REQUIRE 2u /* rather fail than stay on TCP */
 
 /* flags of KARST_SOCK_WAKE */
+/* flags of the answer to KARST_SOCK_OPEN */
+#define KARST_SOCK_FULL \
+	1u /* there is no room for more: the option is not to be offered for a while */
+
 #define KARST_SOCK_WAKE_SELF  1u /* a token into one's own pair */
 #define KARST_SOCK_WAKE_PEER  2u
 #define KARST_SOCK_EMPTY_SELF 4u /* one's own pair is emptied */

@@ -273,7 +273,7 @@ make_rings(struct svc_conn *c, const struct svc_conn *other)
 static int
 make_memory(struct svc_conn *c, const struct svc_conn *other)
 {
-	unsigned int tx = other != NULL;
+	unsigned int tx = other != NULL, i;
 	void *page;
 	int rc = make_file(KARST_SOCK_PAGE, &c->memfd, &page);
 
@@ -290,6 +290,8 @@ make_memory(struct svc_conn *c, const struct svc_conn *other)
 	rc = make_lock(&c->page->rx_lock);
 	if (rc == 0)
 		rc = make_lock(&c->page->tx_lock);
+	for (i = 0; i < KARST_SOCK_SLEEPERS && rc == 0; i++)
+		rc = make_lock(&c->page->sleeps[i]);
 	c->page->buffer = c->buffer;
 	c->page->tx = tx;
 	c->page->poll_us = c->smc->conf->smc.poll_us;
@@ -304,7 +306,7 @@ static int
 make_pair(struct svc_conn *c, int *end)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
-	const int room = KARST_SOCK_SNDBUF;
+	const int room = KARST_SOCK_SNDBUF, on = 1;
 	socklen_t len = sizeof(c->cookie);
 	uint64_t number;
 	int fds[2], n, rc;
@@ -317,6 +319,8 @@ make_pair(struct svc_conn *c, int *end)
 	if (bind(fds[0], (void *)&name,
 		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) != 0 ||
 		setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) != 0 ||
+		/* else an urgent byte, which anyone who has the far end can send, stays there */
+		setsockopt(fds[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) != 0 ||
 		getsockopt(fds[1], SOL_SOCKET, SO_COOKIE, &c->cookie, &len) != 0 ||
 		fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) {
 		rc = -errno;

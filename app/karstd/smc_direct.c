@@ -128,7 +128,8 @@ end_direction(struct svc_conn *c)
 		shutdown(c->other->pair, SHUT_WR);
 }
 
-/* Its program has closed: as the kernel, who leaves bytes unread resets. */
+/* Its program has closed: as the kernel, who leaves bytes unread resets.  It may be there all the
+ * same, if the other one has shut down the far end, which both have: then it hears of a reset. */
 static void
 direct_over(struct svc_conn *c)
 {
@@ -150,6 +151,8 @@ direct_over(struct svc_conn *c)
 	c->other = NULL;
 	c->what = SMC_OVER;
 	svc_conn_close_tcp(c, reset);
+	if ((atomic_load(&c->page->flags) & KARST_SOCK_NO_SEND) == 0)
+		svc_direct_fail(c);
 	svc_conn_drop_program(c);
 }
 

@@ -194,9 +194,9 @@ shutdown(int fd, int how)
 
 /* Not more than there can be, whatever the peer's position says. */
 static int
-bytes_in(const struct ks_sock *s, const struct karst_sock_dir *d)
+bytes_in(const struct ks_sock *s, uint64_t head, uint64_t tail)
 {
-	uint64_t n = atomic_load(&d->head) - atomic_load(&d->tail);
+	uint64_t n = head - tail;
 
 	return (int)karst_min_u64(n, s->buffer);
 }
@@ -221,11 +221,13 @@ ioctl(int fd, unsigned long request, ...)
 	if (s == NULL)
 		return real(ioctl)(fd, request, arg);
 	if (request == FIONREAD)
-		*(int *)arg = bytes_in(s, s->rxd);
+		*(int *)arg =
+			bytes_in(s, atomic_load(&s->rxd->head), atomic_load(&s->page->rx_tail));
 	else if (request == SIOCATMARK)
 		*(int *)arg = 0;
 	else
-		*(int *)arg = bytes_in(s, s->txd);
+		*(int *)arg =
+			bytes_in(s, atomic_load(&s->page->tx_head), atomic_load(&s->txd->tail));
 	ks_put(s);
 	return rc;
 }

@@ -3,8 +3,9 @@
  */
 /*
  * splice() between a pipe and a connection, by copying.  Nothing is taken from one side that the
- * other one has not got: bytes of a connection are looked at, and taken when the pipe has them; a
- * pipe's are read as far as the connection has room.
+ * other one does not get: bytes of a connection are taken as far as the pipe has room, while nobody
+ * else reads; a pipe's are read as far as the connection has room, and if others fill that meanwhile
+ * it is waited for.
  */
 #include "ks.h"
 
@@ -30,46 +31,66 @@ is_nonblocking(int fd, unsigned int flags)
 static ssize_t
 to_pipe(struct ks_sock *s, int from, int to, size_t n, unsigned int flags)
 {
-	char buf[CHUNK];
-	const struct iovec iov = {.iov_base = buf, .iov_len = n < CHUNK ? n : CHUNK};
 	int wait = flags & SPLICE_F_NONBLOCK ? MSG_DONTWAIT : 0;
 	struct pollfd p = {.fd = to, .events = POLLOUT};
-	struct iovec taken = {.iov_base = buf};
-	ssize_t got, put;
+	char byte;
+	const struct iovec one = {.iov_base = &byte, .iov_len = 1};
+	ssize_t rc;
 
-	if (is_nonblocking(to, flags) && (real(poll)(&p, 1, 0) <= 0 || !(p.revents & POLLOUT)))
-		return refused(EAGAIN);
-	got = ks_recv(from, s, &iov, 1, wait | MSG_PEEK);
-	if (got <= 0)
-		return got;
-	put = real(write)(to, buf, (size_t)got);
-	if (put <= 0)
-		return put;
-	taken.iov_len = (size_t)put;
-	return ks_recv(from, s, &taken, 1, MSG_DONTWAIT);
+	for (;;) {
+		rc = ks_recv(from, s, &one, 1, wait | MSG_PEEK);
+		if (rc <= 0)
+			return rc;
+		rc = ks_pour(from, s, to, n);
+		if (rc != 0)
+			return rc;
+		if (is_nonblocking(to, flags))
+			return refused(EAGAIN);
+		if (real(poll)(&p, 1, -1) < 0)
+			return -1;
+	}
+}
+
+/* What was read has to go, unless the connection ends. */
+static ssize_t
+send_all(struct ks_sock *s, int to, char *buf, size_t n)
+{
+	struct pollfd p = {.fd = to, .events = POLLOUT};
+	size_t done = 0;
+
+	while (done < n) {
+		const struct iovec iov = {.iov_base = buf + done, .iov_len = n - done};
+		ssize_t put = ks_send(to, s, &iov, 1, 0);
+
+		if (put > 0) {
+			done += (size_t)put;
+		} else if (errno == EAGAIN || errno == EINTR) {
+			ks_watch(to);
+			(void)real(poll)(&p, 1, -1);
+		} else {
+			return done > 0 ? (ssize_t)done : -1;
+		}
+	}
+	return (ssize_t)done;
 }
 
 static ssize_t
 from_pipe(struct ks_sock *s, int from, int to, size_t n, unsigned int flags)
 {
 	char buf[CHUNK];
-	struct iovec iov = {.iov_base = buf};
 	struct pollfd p = {.fd = from, .events = POLLIN};
 	size_t room = ks_room(s);
 	ssize_t got;
 
 	if (room == 0 && is_nonblocking(to, flags))
 		return refused(EAGAIN);
-	/* if there is no room, what is read waits for it in ks_send() */
+	/* if there is no room, what is read waits for it */
 	if (room == 0 || room > CHUNK)
 		room = CHUNK;
 	if ((flags & SPLICE_F_NONBLOCK) && real(poll)(&p, 1, 0) <= 0)
 		return refused(EAGAIN);
 	got = real(read)(from, buf, n < room ? n : room);
-	if (got <= 0)
-		return got;
-	iov.iov_len = (size_t)got;
-	return ks_send(to, s, &iov, 1, 0);
+	return got > 0 ? send_all(s, to, buf, (size_t)got) : got;
 }
 
 KS_API ssize_t

@@ -8,8 +8,11 @@
  */
 #include "ks.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 
 /* An error that the service has noted is told once. */
 static int
@@ -60,8 +63,12 @@ copy_iov(
 static void
 give_up(int fd, struct ks_sock *s)
 {
+	const uint32_t over = KARST_SOCK_NO_SEND | KARST_SOCK_EOF;
+
+	if ((atomic_load(&s->page->flags) & over) == over)
+		return;
 	atomic_store(&s->page->error, ECONNABORTED);
-	atomic_fetch_or(&s->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
+	atomic_fetch_or(&s->page->flags, over);
 	(void)real(shutdown)(fd, SHUT_RDWR);
 }
 
@@ -69,13 +76,39 @@ give_up(int fd, struct ks_sock *s)
 static void
 mark(int fd, struct ks_sock *s, bool empty)
 {
-	if (atomic_load_explicit(&s->page->watched, memory_order_relaxed) == 0 &&
-		s->page->sleepers == 0)
+	if (atomic_load_explicit(&s->page->watched, memory_order_relaxed) == 0 && !ks_sleeps(s))
 		return;
 	if (empty)
 		ks_mark_empty(fd, s);
 	else
 		ks_mark_filled(fd, s);
+}
+
+/* Under rx_lock.  @return how many bytes are there, behind *tail */
+static uint64_t
+look(int fd, struct ks_sock *s, uint64_t *tail)
+{
+	struct karst_sock_page *p = s->page;
+	uint64_t there;
+
+	*tail = atomic_load_explicit(&p->rx_tail, memory_order_relaxed);
+	there = atomic_load_explicit(&s->rxd->head, memory_order_acquire) - *tail;
+	if (there > s->buffer || there < p->rx_head - *tail) {
+		give_up(fd, s);
+		return 0;
+	}
+	p->rx_head = *tail + there;
+	return there;
+}
+
+/* Under rx_lock: of @there bytes @n were taken. */
+static void
+took(int fd, struct ks_sock *s, uint64_t tail, uint64_t there, size_t n)
+{
+	atomic_store_explicit(&s->page->rx_tail, tail + n, memory_order_relaxed);
+	atomic_store_explicit(&s->rxd->tail, tail + n, memory_order_release);
+	ks_read(fd, s, tail + n);
+	mark(fd, s, n == there);
 }
 
 /* What is there now, behind @skip bytes that were got before.  @iov NULL: it is thrown away. */
@@ -85,25 +118,58 @@ take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_
 	uint64_t tail, there;
 	size_t n;
 
-	ks_lock(&s->page->rx_lock);
-	tail = atomic_load_explicit(&s->rxd->tail, memory_order_relaxed);
-	there = atomic_load_explicit(&s->rxd->head, memory_order_acquire) - tail;
-	if (there > s->buffer) {
-		give_up(fd, s);
-		there = 0;
-	}
+	ks_lock_rx(s);
+	there = look(fd, s, &tail);
 	n = there < want ? (size_t)there : want;
 	if (n > 0 && iov != NULL)
 		copy_iov(s, false, tail, n, iov, skip);
 	if (n > 0 && (flags & MSG_PEEK) == 0) {
-		atomic_store_explicit(&s->rxd->tail, tail + n, memory_order_release);
-		ks_read(fd, s, tail + n);
-		mark(fd, s, n == there);
+		took(fd, s, tail, there, n);
 	} else if (there == 0) {
 		mark(fd, s, true);
 	}
 	pthread_mutex_unlock(&s->page->rx_lock);
 	return n;
+}
+
+/* A write of so many bytes does not wait, if nobody else writes. */
+static size_t
+pipe_room(int pipe)
+{
+	struct pollfd p = {.fd = pipe, .events = POLLOUT};
+	int filled = 0, all;
+
+	if (real(poll)(&p, 1, 0) <= 0)
+		return 0;
+	all = real(fcntl64)(pipe, F_GETPIPE_SZ);
+	if (all < PIPE_BUF || real(ioctl)(pipe, FIONREAD, &filled) != 0 || filled != 0)
+		return PIPE_BUF;
+	return (size_t)all;
+}
+
+ssize_t
+ks_pour(int fd, struct ks_sock *s, int pipe, size_t n)
+{
+	uint64_t tail, there;
+	size_t done = 0, len, room;
+	ssize_t put = 0;
+
+	ks_lock_rx(s);
+	there = look(fd, s, &tail);
+	while (done < n && done < there && (room = pipe_room(pipe)) != 0) {
+		size_t at = (tail + done) & (s->buffer - 1);
+
+		len = karst_min_u64(karst_min_u64(n, there) - done, s->buffer - at);
+		len = karst_min_u64(len, room);
+		put = real(write)(pipe, s->rx + at, len);
+		if (put < 0)
+			break;
+		done += (size_t)put;
+	}
+	if (done > 0)
+		took(fd, s, tail, there, done);
+	pthread_mutex_unlock(&s->page->rx_lock);
+	return done > 0 ? (ssize_t)done : put < 0 ? -1 : 0;
 }
 
 /* The end of the stream, or of the service.  @return as recv() */
@@ -112,8 +178,11 @@ at_end(struct ks_sock *s, bool service)
 {
 	int err = take_error(s);
 
-	if (err == 0 && service && !ks_has_ended(s) && atomic_load(&s->page->shut) == 0)
-		err = ECONNRESET; /* the service has gone without a word */
+	if (err == 0 && service && !ks_has_ended(s) && atomic_load(&s->page->shut) == 0) {
+		/* the service has gone without a word, or the other program pretends that */
+		atomic_fetch_or(&s->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
+		err = ECONNRESET;
+	}
 	if (err == 0)
 		return 0;
 	errno = err;
@@ -123,7 +192,7 @@ at_end(struct ks_sock *s, bool service)
 static bool
 is_there(const struct ks_sock *s)
 {
-	uint64_t n = atomic_load(&s->rxd->head) - atomic_load(&s->rxd->tail);
+	uint64_t n = atomic_load(&s->rxd->head) - atomic_load(&s->page->rx_tail);
 
 	return n != 0 && n <= s->buffer;
 }
@@ -143,16 +212,16 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	if (flags & MSG_TRUNC)
 		iov = NULL; /* as TCP: bytes are thrown away */
 	for (;;) {
+		bool ended = ks_has_ended(s); /* and what came in front of that is there */
+
 		some = take_some(fd, s, iov, got, want - got, flags);
 		got += some;
 		if (got == want || (got > 0 && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL))
 			return (ssize_t)got;
-		if (ks_has_ended(s)) {
-			/* bytes that came in front of it */
-			if (is_there(s))
-				continue;
+		if (ended && some > 0)
+			continue;
+		if (ended)
 			return got > 0 ? (ssize_t)got : at_end(s, false);
-		}
 		if (since == 0)
 			since = ks_now();
 		else if (some == 0 && ks_is_late(fd, flags, SO_RCVTIMEO, since))
@@ -171,18 +240,22 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 static size_t
 put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t want)
 {
+	struct karst_sock_page *p = s->page;
 	uint64_t head, used;
 	size_t n = 0;
 
 	ks_lock(&s->page->tx_lock);
-	head = atomic_load_explicit(&s->txd->head, memory_order_relaxed);
+	head = atomic_load_explicit(&p->tx_head, memory_order_relaxed);
 	used = head - atomic_load_explicit(&s->txd->tail, memory_order_acquire);
-	if (used > s->buffer)
+	if (used > head - p->tx_tail) { /* it has gone back, or is ahead of us */
 		give_up(fd, s);
-	else
+	} else {
+		p->tx_tail = head - used;
 		n = s->buffer - used < want ? (size_t)(s->buffer - used) : want;
+	}
 	if (n > 0) {
 		copy_iov(s, true, head, n, iov, skip);
+		atomic_store_explicit(&p->tx_head, head + n, memory_order_relaxed);
 		atomic_store_explicit(&s->txd->head, head + n, memory_order_release);
 		ks_wrote(fd, s);
 	}

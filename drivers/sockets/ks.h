@@ -11,6 +11,7 @@
  *   sock.c     a connection: how a TCP socket becomes one, and one that came from elsewhere
  *   io.c       bytes in and out
  *   wake.c     how the two sides of a ring wake each other
+ *   sleep.c    who sleeps for bytes, and has not died
  *   watch.c    poll() and its kin, before which a connection has to know of them
  *   calls_*.c  what programs call
  *
@@ -107,10 +108,10 @@ void ks_epoll_enter(int fd);
 
 extern bool ks_require;
 
-/** Whether there is a service; connects to it. */
 /** The service has room for more connections, as far as is known. */
 bool ks_has_room(void);
 void ks_note_full(void);
+/** Whether there is a service; connects to it. */
 bool ks_service(void);
 /** A request with a descriptor; @fds: what came back, -1 behind it.  0 or -errno. */
 int ks_ask(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS]);
@@ -138,6 +139,7 @@ void ks_settle(int fd);
 /* --- wake.c --- */
 
 void ks_lock(pthread_mutex_t *lock);
+void ks_lock_rx(struct ks_sock *s);
 /** In state DIRECT: what is needed to wake the other program.  No lock is held. */
 void ks_meet_peer(int fd, struct ks_sock *s);
 /** The service is to look at the connection. */
@@ -173,6 +175,14 @@ ks_has_ended(const struct ks_sock *s)
 		atomic_load(&s->rxd->ended) != 0;
 }
 
+/* --- sleep.c; all under rx_lock --- */
+
+/** The caller is one of those who sleep.  @return what it gives to ks_sleep_end() */
+int ks_sleep_begin(struct ks_sock *s);
+void ks_sleep_end(struct ks_sock *s, int place);
+/** Whether anybody is: who has died is not. */
+bool ks_sleeps(struct ks_sock *s);
+
 /* --- watch.c --- */
 
 /** O_NONBLOCK of @fd was set, or taken away. */
@@ -182,6 +192,8 @@ void ks_note_nonblock(int fd, bool on);
 
 ssize_t ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
 ssize_t ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
+/** What is there, up to @n bytes, into @pipe, as far as that need not be waited for. */
+ssize_t ks_pour(int fd, struct ks_sock *s, int pipe, size_t n);
 
 /** Most calls begin so: the connection of @fd, if it has become one by now. */
 static inline struct ks_sock *

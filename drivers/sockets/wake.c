@@ -13,8 +13,9 @@
  *                               What comes in between sends another one, and one is left.
  *   it is not empty             a token is pending, or is asked for
  *
- * Who sleeps sets wanted as well.  Several may sleep, and a token wakes one: who leaves bytes in
- * the ring, or leaves it empty, while others sleep does as if the connection was watched.
+ * Who sleeps sets wanted as well.  Several may sleep: while others do, who leaves bytes in the ring,
+ * or leaves it empty, does as if the connection was watched.  A token is taken out under the lock,
+ * and not before it is needed by nobody else: who wakes and is killed then has not taken it along.
  *
  * Before one sleeps one looks for a while, page.poll_us, as long as that helps.
  */
@@ -39,6 +40,20 @@ ks_lock(pthread_mutex_t *lock)
 		pthread_mutex_consistent(lock);
 }
 
+/* Of what was to be noted about tokens nothing is known then, so there may be one too many. */
+void
+ks_lock_rx(struct ks_sock *s)
+{
+	struct karst_sock_page *p = s->page;
+
+	if (pthread_mutex_lock(&p->rx_lock) == EOWNERDEAD) {
+		pthread_mutex_consistent(&p->rx_lock);
+		p->armed = p->pending = 0;
+		p->sleepers = 1; /* to be counted */
+		(void)ks_sleeps(s);
+	}
+}
+
 static bool
 is_direct(const struct ks_sock *s)
 {
@@ -49,13 +64,13 @@ static bool
 has_bytes(const struct ks_sock *s)
 {
 	return atomic_load_explicit(&s->rxd->head, memory_order_acquire) !=
-		atomic_load_explicit(&s->rxd->tail, memory_order_relaxed);
+		atomic_load_explicit(&s->page->rx_tail, memory_order_relaxed);
 }
 
 static bool
 is_full(const struct ks_sock *s)
 {
-	return atomic_load_explicit(&s->txd->head, memory_order_relaxed) -
+	return atomic_load_explicit(&s->page->tx_head, memory_order_relaxed) -
 		atomic_load_explicit(&s->txd->tail, memory_order_acquire) >=
 		s->buffer;
 }
@@ -63,7 +78,7 @@ is_full(const struct ks_sock *s)
 size_t
 ks_room(const struct ks_sock *s)
 {
-	uint64_t used = atomic_load_explicit(&s->txd->head, memory_order_relaxed) -
+	uint64_t used = atomic_load_explicit(&s->page->tx_head, memory_order_relaxed) -
 		atomic_load_explicit(&s->txd->tail, memory_order_acquire);
 
 	return used < s->buffer ? s->buffer - (size_t)used : 0;
@@ -102,7 +117,7 @@ ks_meet_peer(int fd, struct ks_sock *s)
 	if (__builtin_expect(atomic_load(&s->waker) >= 0 || !is_direct(s), 1) ||
 		atomic_load(&s->no_waker))
 		return;
-	ks_lock(&s->page->rx_lock);
+	ks_lock_rx(s);
 	ks_lock(&s->page->tx_lock);
 	if (atomic_load(&s->waker) < 0 && !atomic_load(&s->no_waker)) {
 		if (ks_ask(&msg, fd, fds) == 0 && fds[0] >= 0) {
@@ -413,21 +428,19 @@ look_once(int fd, struct ks_sock *s)
 static int
 sleep_for_bytes(int fd, struct ks_sock *s, int flags)
 {
-	/* of a watched one the token stays until the ring is empty */
-	int peek = atomic_load(&s->page->watched) ? MSG_PEEK : 0;
+	int place = ks_sleep_begin(s);
 	char byte;
 	ssize_t n;
 
-	s->page->sleepers++;
 	pthread_mutex_unlock(&s->page->rx_lock);
-	n = real(recv)(fd, &byte, 1, peek | (flags & MSG_DONTWAIT));
-	ks_lock(&s->page->rx_lock);
-	s->page->sleepers--;
+	n = real(recv)(fd, &byte, 1, MSG_PEEK | (flags & MSG_DONTWAIT));
+	ks_lock_rx(s);
+	ks_sleep_end(s, place);
 	look_at_wanted(s);
-	if (n == 1 && !peek && s->page->pending != 0)
-		s->page->pending--;
-	if (n == 1 && peek && s->page->pending == 0 && !has_bytes(s))
+	if (n == 1 && s->page->pending == 0 && !has_bytes(s))
 		(void)take_tokens(fd, s, SIZE_MAX); /* nobody owed us that */
+	else if (n == 1 && atomic_load(&s->page->watched) == 0 && !ks_sleeps(s))
+		(void)take_tokens(fd, s, 1);
 	pthread_mutex_unlock(&s->page->rx_lock);
 	return (int)n;
 }
@@ -442,7 +455,7 @@ ks_wait_bytes(int fd, struct ks_sock *s, int flags)
 		if (found)
 			return 1;
 	}
-	ks_lock(&s->page->rx_lock);
+	ks_lock_rx(s);
 	arm(s);
 	if (has_bytes(s)) {
 		disarm(s);
@@ -489,7 +502,7 @@ ks_watch(int fd)
 		return;
 	ks_meet_peer(fd, s);
 	if (atomic_load(&s->page->watched) == 0 && atomic_exchange(&s->page->watched, 1) == 0) {
-		ks_lock(&s->page->rx_lock);
+		ks_lock_rx(s);
 		if (has_bytes(s))
 			ks_mark_filled(fd, s);
 		else

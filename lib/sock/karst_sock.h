@@ -12,8 +12,9 @@
  * tail.  At the other side of a ring is the service, which moves the bytes by RDMA or TCP; or, if
  * both programs are of the same service, the other program, and nobody stands between them (state
  * DIRECT).  In both cases nobody believes what the other side writes: a position is copied once,
- * and one that is impossible ends the connection.  A page has locks in it, so no other program sees
- * it.
+ * and one that is impossible, or has gone back, ends the connection.  Nor does a program believe what
+ * stands in a ring of its own positions: those are in the page, and the ring shows them.  A page has
+ * locks in it, so no other program sees it.
  *
  * The pair is how a program waits.  Its end is the program's descriptor, in the place of the TCP
  * socket, so that poll(), epoll, signals, time limits and fork() are the kernel's own:
@@ -49,7 +50,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    2u
+#define KARST_SOCK_ABI    3u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 /** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
 #define KARST_SOCK_NAME "karst-smc-"
@@ -79,11 +80,11 @@ enum karst_sock_op {
 #define KARST_SOCK_SERVER  1u /* the socket was accepted */
 #define KARST_SOCK_REQUIRE 2u /* rather fail than stay on TCP */
 
-/* flags of KARST_SOCK_WAKE */
 /* flags of the answer to KARST_SOCK_OPEN */
 #define KARST_SOCK_FULL \
 	1u /* there is no room for more: the option is not to be offered for a while */
 
+/* flags of KARST_SOCK_WAKE */
 #define KARST_SOCK_WAKE_SELF  1u /* a token into one's own pair */
 #define KARST_SOCK_WAKE_PEER  2u
 #define KARST_SOCK_EMPTY_SELF 4u /* one's own pair is emptied */
@@ -113,6 +114,8 @@ struct karst_sock_msg {
 /* Reads of as many bytes that empty a pair.  Who has given his end a larger buffer, and goes on to
  * fill it meanwhile, has to do with what is left. */
 #define KARST_SOCK_EMPTIES 16
+
+#define KARST_SOCK_SLEEPERS 8u /* of whom it is seen that they have died */
 
 enum karst_sock_state {
 	KARST_SOCK_CONNECTING, /* what is agreed on is being found out; bytes may be written */
@@ -147,11 +150,19 @@ struct karst_sock_page {
 
 	/* among the program's threads and processes: one reads, one writes */
 	_Alignas(64) pthread_mutex_t rx_lock;
-	uint32_t armed;    /* wanted was set, and may have been taken away */
-	uint32_t pending;  /* tokens that came or are coming */
-	uint32_t sleepers; /* who wait for a token */
+	uint32_t armed;           /* wanted was set, and may have been taken away */
+	uint32_t pending;         /* tokens that came or are coming */
+	_Atomic uint64_t rx_tail; /* where who reads is */
+	uint64_t rx_head;         /* where the other side was when it was looked at last */
 	_Alignas(64) pthread_mutex_t tx_lock;
-	uint32_t strays; /* there may be a byte in the pair that nobody takes */
+	_Atomic uint64_t tx_head; /* where who writes is */
+	uint64_t tx_tail;         /* as rx_head */
+	uint32_t strays;          /* there may be a byte in the pair that nobody takes */
+	/* who sleep for bytes, under rx_lock: each holds one of the locks, so that it is seen when he
+	 * is dead, and those for whom none was free are counted */
+	_Alignas(64) uint32_t sleepers;
+	uint32_t crowd;
+	pthread_mutex_t sleeps[KARST_SOCK_SLEEPERS];
 
 	/* constant */
 	_Alignas(64) struct sockaddr_storage local;

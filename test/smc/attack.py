@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""TCP programs over SMC-R whose peers, or neighbours, mean harm: attack.py BUILD (TAP; as root)."""
+import os
+import signal
+import socket
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from smcbed import CONF, Program, bed, echo, run  # noqa: E402
+
+SMALL = '[socket]\nmode = 0666\n' + CONF + 'max_connections = 16\nretry_s = 0\n'
+MOST_PROGRAMS = 64 + 16
+
+
+def pair(suite, one, server, client, n=0):
+    """Both, the server first."""
+    port = bed.free_port()
+    s = Program(suite, one, server, '127.0.0.1', port, script='prog_attack.py')
+    s.line()
+    return s, Program(suite, one, client, '127.0.0.1', port, n, script='prog_attack.py')
+
+
+def told(suite, name, s, c, wanted):
+    """What the one that is attacked says at its end."""
+    said, problems = s.ends()
+    c.process.kill()
+    suite.tap.point(name, problems + ([] if said in wanted else [said]))
+
+
+def far_ends(suite, one):
+    for how, text in (socket.SHUT_RD, 'reading'), (socket.SHUT_RDWR, 'both'):
+        s, c = pair(suite, one, 'server_receives', 'client_shuts', how)
+        told(suite, f'the peer shuts down the far end, {text}: what it sent comes, and then an error',
+             s, c, ['got 1000 ConnectionResetError BrokenPipeError'])
+    s, c = pair(suite, one, 'server_quiet', 'client_urgent')
+    s.line()
+    told(suite, 'an urgent byte in the pair does not stay there', s, c, ['quiet'])
+
+
+def positions(suite, one):
+    s, c = pair(suite, one, 'server_reads_on', 'client_repeats')
+    told(suite, 'the peer moves the position of who reads: nothing is read twice', s, c,
+         ['got 1001 end'])
+    s, c = pair(suite, one, 'server_writes_on', 'client_takes_back')
+    told(suite, 'the peer has not read any more what it had read: that ends it', s, c,
+         ['ended ConnectionAbortedError'])
+    s, c = pair(suite, one, 'server_splices', 'client_shortens')
+    problems = [line for line in (c.line(), s.line()) if line not in ('sent', 'waits')]
+    c.process.send_signal(signal.SIGUSR1)
+    problems += [line for line in [c.line()] if line != 'shortened']
+    s.process.send_signal(signal.SIGUSR1)
+    suite.tap.point('a splice waits', problems)
+    told(suite, 'and the peer takes back what it had sent: nothing is spliced, and that ends it', s, c,
+         ['spliced -1 0 0 end'])
+
+
+def sleepers(suite, one):
+    s, c = pair(suite, one, 'server_sleepers', 'client_answers')
+    told(suite, 'nobody sleeps any more after who slept was killed', s, c, ['sleepers 0'])
+
+
+def old_names(suite, one):
+    """The service stands still while the addresses of a connection become another one's."""
+    elsewhere = socket.create_server(('127.0.0.1', bed.free_port()))
+    s, false = pair(suite, one, 'server_second', 'client_leaves', elsewhere.getsockname()[1])
+    port = int(s.process.args[-2])
+    own = int(false.line())
+    true = Program(suite, one, 'client_follows', '127.0.0.1', port, own, script='prog_attack.py')
+    true.line()
+    opened = suite.count(one, 'opened')
+    one.send(signal.SIGSTOP)
+    false.process.send_signal(signal.SIGUSR1)
+    problems = [line for line in [false.line()] if line != 'elsewhere']
+    true.process.send_signal(signal.SIGUSR1)
+    problems += [line for line in [true.line()] if line != 'connects']
+    s.process.send_signal(signal.SIGUSR1)
+    one.send(signal.SIGCONT)
+    first = s.line()
+    problems += suite.rises(one, 'opened', opened)
+    false.process.kill() # who was joined with it hears of it
+    true.process.send_signal(signal.SIGUSR1)
+    second = s.line()
+    problems += [line for line in [first] if not line.endswith(' ConnectionResetError')]
+    problems += [line for line in [second] if line != f'from {own} true end']
+    suite.tap.point('who has the addresses of an earlier connection is not taken for it',
+                    problems + true.ends()[1] + s.ends()[1])
+    elsewhere.close()
+
+
+def greed(suite):
+    os.chmod(suite.folder, 0o755)
+    small, problems = suite.daemon('small', SMALL)
+    suite.tap.point('a small daemon', problems)
+    hog = Program(suite, small, 'hog', '127.0.0.1', bed.free_port(), 40, script='prog_attack.py')
+    said = hog.line()
+    suite.tap.point('a user with more connections than there is room for: the rest are TCP',
+                    [] if said == 'works 40' else [said, hog.ends()])
+    direct = suite.count(small, 'direct')
+    problems = echo(suite, small, small)
+    if suite.count(small, 'direct') != direct + 1:
+        problems.append(suite.ask(small, '/karst/smc'))
+    suite.tap.point('another one has SMC-R all the same', problems)
+    hog.process.kill()
+    hog.process.wait()
+    many = Program(suite, None, 'hog_programs', small.socket + '.smc', 0, MOST_PROGRAMS,
+                   script='prog_attack.py')
+    problems = [line for line in [many.line()] if line != 'connected']
+    direct = suite.count(small, 'direct')
+    problems += echo(suite, small, small)
+    if suite.count(small, 'direct') != direct + 1:
+        problems.append(suite.ask(small, '/karst/smc'))
+    suite.tap.point('a user as whom many programs are connected leaves room for others', problems)
+    many.process.kill()
+    suite.tap.point('it ends', small.stop())
+
+
+def test(suite):
+    one, problems = suite.daemon('one', CONF)
+    suite.tap.point('a daemon with [smc]', problems)
+    far_ends(suite, one)
+    positions(suite, one)
+    sleepers(suite, one)
+    old_names(suite, one)
+    suite.tap.point('nobody else has noticed', echo(suite, one, one))
+    greed(suite)
+
+
+if __name__ == '__main__':
+    sys.exit(run(sys.argv[1], test))

@@ -1,0 +1,330 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""The TCP programs of attack.py: prog_attack.py WHAT ADDRESS PORT [NUMBER].  Those that attack know
+what lib/sock/karst_sock.h says; those that are attacked know nothing of SMC-R."""
+import ctypes
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+
+from prog import CHUNK, listener, receive, say
+
+LINE = 64       # a direction is two of these: who writes, who reads
+SLEEPERS = 256  # where a page has how many sleep
+PIECE = 1000
+SYS_WRITE, SYS_POLL, SYS_RECVFROM = 1, 7, 45
+OTHERS = 65533  # a user
+
+
+def connected(address, port):
+    """A connection whose two ends are joined by now."""
+    sock = socket.create_connection((address, port))
+    sock.sendall(b'x')
+    assert sock.recv(1) == b'y'
+    select.select([sock], [], [], 0)
+    return sock
+
+
+def accepted(address, port):
+    sock, _ = listener(address, port).accept()
+    assert sock.recv(1) == b'x'
+    sock.sendall(b'y')
+    return sock
+
+
+def far_end(sock):
+    """That of the peer's pair, of which this process has a descriptor."""
+    for number in os.listdir('/proc/self/fd'):
+        try:
+            waker = socket.socket(fileno=os.dup(int(number)))
+            name = waker.getsockname()
+        except OSError:
+            continue
+        if isinstance(name, bytes) and name.startswith(b'\0karst-smc-') and waker.fileno() != sock:
+            return waker
+        waker.detach()
+    raise OSError('no waker')
+
+
+class Memory:
+    """What a connection has mapped: its page, or its rings."""
+
+    def __init__(self, rings):
+        with open('/proc/self/maps', encoding='ascii') as f:
+            maps = [[int(n, 16) for n in line.split()[0].split('-')] for line in f
+                    if 'memfd:karst-smc' in line]
+        self.at = [start for start, end in maps if (end - start > 4096) == rings][0]
+        self.fd = os.open('/proc/self/mem', os.O_RDWR)
+
+    def read(self, at, what='<Q'):
+        return struct.unpack(what, os.pread(self.fd, struct.calcsize(what), self.at + at))[0]
+
+    def write(self, at, value):
+        os.pwrite(self.fd, struct.pack('<Q', value), self.at + at)
+
+
+def lines(ours, theirs):
+    """Of the direction into which we write and the other one, from how much went through either."""
+    memory = Memory(True)
+    heads = [memory.read(0), memory.read(2 * LINE)]
+    assert ours != theirs and sorted(heads) == sorted([ours, theirs]), heads
+    return memory, 2 * LINE * heads.index(ours), 2 * LINE * heads.index(theirs)
+
+
+def in_call(thread, calls):
+    """Waits until it sleeps in one of them."""
+    number = None
+    while number not in calls:
+        with open(f'/proc/self/task/{thread}/syscall', encoding='ascii') as f:
+            number = f.read().split()[0]
+        number = int(number) if number.isdigit() else None
+        time.sleep(0.001)
+
+
+# --- the far end of the other one's pair ---
+
+def server_receives(address, port, _):
+    sock = accepted(address, port)
+    data, how = receive(sock)
+    try:
+        sock.send(b'x')
+        sent = 'sent'
+    except OSError as e:
+        sent = type(e).__name__
+    say('got', len(data), how, sent)
+
+
+def client_shuts(address, port, how):
+    """As if the program at the other side had closed."""
+    sock = connected(address, port)
+    sock.sendall(bytes(PIECE))
+    far_end(sock).shutdown(how)
+    signal.pause()
+
+
+def server_quiet(address, port, _):
+    """What select() tells of, and is not there, ends."""
+    sock = accepted(address, port)
+    sock.setblocking(False)
+    say('accepted')
+    select.select([sock], [], [])
+    rounds = 0
+    while rounds < 100 and select.select([sock], [], [], 0)[0]:
+        rounds += 1
+        try:
+            sock.recv(1)
+        except BlockingIOError:
+            pass
+    say('quiet' if rounds < 100 else 'restless')
+
+
+def client_urgent(address, port, _):
+    sock = connected(address, port)
+    far_end(sock).send(b'!', socket.MSG_OOB)
+    signal.pause()
+
+
+# --- positions ---
+
+def server_reads_on(address, port, _):
+    sock = accepted(address, port)
+    count = len(sock.recv(PIECE, socket.MSG_WAITALL))
+    sock.sendall(b'z')
+    data, how = receive(sock)
+    say('got', count + len(data), how)
+
+
+def client_repeats(address, port, _):
+    """Says that what the other one has read is still to be read."""
+    sock = connected(address, port)
+    sock.sendall(bytes(PIECE))
+    assert sock.recv(1) == b'z'
+    memory, ours, _ = lines(1 + PIECE, 2)
+    memory.write(ours + LINE, 1 + PIECE // 2)
+    sock.sendall(b'z')
+
+
+def server_writes_on(address, port, _):
+    sock = accepted(address, port)
+    for _ in range(2): # before the second it sees that the first was read
+        sock.sendall(bytes(PIECE))
+        assert sock.recv(1) == b'z'
+    try:
+        sock.sendall(b'z')
+        say('sent')
+    except OSError as e:
+        say('ended', type(e).__name__)
+
+
+def client_takes_back(address, port, _):
+    """Says that it has not read what it has."""
+    sock = connected(address, port)
+    assert len(sock.recv(PIECE, socket.MSG_WAITALL)) == PIECE
+    sock.sendall(b'z')
+    assert len(sock.recv(PIECE, socket.MSG_WAITALL)) == PIECE
+    memory, _, theirs = lines(2, 1 + 2 * PIECE)
+    memory.write(theirs + LINE, PIECE)
+    sock.sendall(b'z')
+    signal.pause()
+
+
+def server_splices(address, port, _):
+    """Into a pipe that is full, so that it has to wait between looking and taking."""
+    sock = accepted(address, port)
+    libc = ctypes.CDLL(None, use_errno=True)
+    out, into = os.pipe()
+    full = os.write(into, bytes(65536))
+    said = []
+
+    def splice():
+        said.append(threading.get_native_id())
+        got = libc.splice(sock.fileno(), None, into, None, ctypes.c_size_t(PIECE), 0)
+        os.close(into)
+        said.append(got)
+    thread = threading.Thread(target=splice)
+    thread.start()
+    while not said:
+        time.sleep(0.001)
+    in_call(said[0], [SYS_WRITE, SYS_POLL])
+    say('waits')
+    signal.sigwait([signal.SIGUSR1])
+    count = 0
+    while piece := os.read(out, CHUNK):
+        count += len(piece)
+    thread.join()
+    data, how = receive(sock)
+    say('spliced', said[1], count - full, len(data), how)
+
+
+def client_shortens(address, port, _):
+    """Takes back what it has sent, when it is told to."""
+    sock = connected(address, port)
+    sock.sendall(bytes(PIECE))
+    say('sent')
+    signal.sigwait([signal.SIGUSR1])
+    memory, ours, _ = lines(1 + PIECE, 1)
+    memory.write(ours, 1 + PIECE // 2)
+    say('shortened')
+    signal.pause()
+
+
+# --- those who sleep ---
+
+def server_sleepers(address, port, _):
+    """Two processes wait for bytes of a connection, one of which is killed."""
+    sock = accepted(address, port)
+    child = os.fork()
+    if child == 0:
+        sock.recv(1)
+        os._exit(0)
+    memory = Memory(False)
+    while memory.read(SLEEPERS, '<I') != 1:
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.wait()
+    for _ in range(2):
+        sock.sendall(b'y')
+        assert sock.recv(1) == b'x'
+    say('sleepers', memory.read(SLEEPERS, '<I'))
+
+
+def client_answers(address, port, _):
+    sock = connected(address, port)
+    while sock.recv(1):
+        sock.sendall(b'x')
+
+
+# --- old names ---
+
+def server_second(address, port, _):
+    """Who has gone before it was accepted is none to talk to; the next one is."""
+    sock = listener(address, port)
+    signal.sigwait([signal.SIGUSR1])
+    for _ in range(2):
+        conn, peer = sock.accept()
+        data, how = receive(conn)
+        say('from', peer[1], data.decode(), how)
+        conn.close()
+
+
+def client_leaves(address, port, elsewhere):
+    """Connects, and once more by a descriptor that it has kept of the TCP socket: its addresses are
+    another one's by then."""
+    sock = socket.socket()
+    kept = socket.socket(fileno=os.dup(sock.fileno()))
+    sock.connect((address, port))
+    say(sock.getsockname()[1])
+    sock.sendall(b'false')
+    signal.sigwait([signal.SIGUSR1])
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.connect(kept.fileno(), struct.pack('16x'), 16)
+    assert kept.connect_ex((address, elsewhere)) == 0
+    say('elsewhere')
+    signal.pause()
+
+
+def client_follows(address, port, own):
+    """With the addresses that another one had before."""
+    known = socket.create_server((address, 0)) # the service knows this program from here on
+    say('ready')
+    signal.sigwait([signal.SIGUSR1])
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind((address, own))
+    sock.setblocking(False)
+    sock.connect_ex((address, port))
+    say('connects')
+    signal.sigwait([signal.SIGUSR1])
+    select.select([], [sock], [])
+    sock.setblocking(True)
+    sock.sendall(b'true')
+    known.close()
+
+
+# --- those who take all they can get ---
+
+def as_user(number):
+    os.setgroups([])
+    os.setresgid(number, number, number)
+    os.setresuid(number, number, number)
+
+
+def hog(address, port, n):
+    """Both ends of @n connections, which have to work, whatever they are."""
+    as_user(OTHERS)
+    server = socket.socket()
+    server.bind((address, port))
+    server.listen(8)
+    kept, works = [], 0
+    for _ in range(n):
+        client = socket.socket() # by hand: nothing can be imported any more
+        client.connect((address, port))
+        conn, _ = server.accept()
+        client.sendall(b'x')
+        works += conn.recv(1) == b'x'
+        kept += [client, conn]
+    say('works', works)
+    signal.pause()
+
+
+def hog_programs(path, _, n):
+    """As @n programs."""
+    as_user(OTHERS)
+    kept = []
+    for _ in range(n):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.connect(path)
+        kept.append(sock)
+    say('connected')
+    signal.pause()
+
+
+if __name__ == '__main__':
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int((sys.argv + ['0'])[4]))

@@ -173,7 +173,7 @@ take_info(struct svc_conn *c)
 	if (info.error != 0)
 		return; /* svc_conn_fail() says so before it says that this is the end */
 	if (info.send_over)
-		atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND);
+		atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_CLOSED);
 	if (info.peer_blocked)
 		atomic_fetch_or(&c->page->flags, KARST_SOCK_PEER_BLOCKED);
 	else

@@ -143,7 +143,8 @@ direct_over(struct svc_conn *c)
 		if (reset) {
 			svc_direct_fail(o);
 		} else {
-			atomic_fetch_or(&o->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
+			atomic_fetch_or(&o->page->flags,
+				KARST_SOCK_NO_SEND | KARST_SOCK_EOF | KARST_SOCK_CLOSED);
 			svc_conn_empty(o);
 			shutdown(o->pair, SHUT_WR);
 		}

@@ -275,15 +275,29 @@ broken(int flags, int err)
 	return -1;
 }
 
+/* As with TCP, where the answer to what is written after the peer has closed is a reset, which comes
+ * too late for that call. */
+static bool
+is_lost(struct ks_sock *s)
+{
+	return (atomic_load(&s->page->flags) & KARST_SOCK_CLOSED) != 0 &&
+		(atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) == 0 &&
+		atomic_exchange(&s->page->lost, 1) == 0;
+}
+
 /* Nothing can be sent any more.  The error is left to the next call if this one has sent bytes. */
 static ssize_t
-send_ended(struct ks_sock *s, size_t done, int flags)
+send_ended(int fd, struct ks_sock *s, size_t done, size_t want, int flags)
 {
 	int err;
 
 	if (done > 0)
 		return (ssize_t)done;
 	err = take_error(s);
+	if (err == 0 && is_lost(s)) {
+		(void)real(shutdown)(fd, SHUT_RDWR); /* so that poll() tells of it, too */
+		return (ssize_t)want;
+	}
 	return broken(flags, err != 0 ? err : EPIPE);
 }
 
@@ -308,7 +322,7 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	}
 	for (;;) {
 		if (send_is_over(s))
-			return send_ended(s, done, flags);
+			return send_ended(fd, s, done, want, flags);
 		some = put_some(fd, s, iov, done, want - done);
 		done += some;
 		if (done == want)
@@ -319,7 +333,7 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 			return done > 0 ? (ssize_t)done : -1;
 		if (ks_wait_room(fd, s, flags) < 0) {
 			if (errno == EPIPE)
-				return send_ended(s, done, flags);
+				return send_ended(fd, s, done, want, flags);
 			return done > 0 ? (ssize_t)done : -1;
 		}
 	}

@@ -129,6 +129,7 @@ enum karst_sock_state {
 #define KARST_SOCK_EOF          1u /* nothing comes behind head */
 #define KARST_SOCK_NO_SEND      2u /* what is written is lost: EPIPE */
 #define KARST_SOCK_PEER_BLOCKED 4u /* the peer waits for room: say so when some is free */
+#define KARST_SOCK_CLOSED       8u /* with NO_SEND: the peer has closed, and that was no reset */
 
 /* shut */
 #define KARST_SOCK_SHUT_WR 1u /* EPIPE */
@@ -147,6 +148,7 @@ struct karst_sock_page {
 	_Atomic uint32_t shut;                 /* what was shut down */
 	_Atomic uint32_t watched;              /* by poll(), epoll or a signal */
 	_Atomic uint32_t nonblock;             /* O_NONBLOCK, as far as is known */
+	_Atomic uint32_t lost;                 /* bytes were written to a peer that has closed */
 
 	/* among the program's threads and processes: one reads, one writes */
 	_Alignas(64) pthread_mutex_t rx_lock;

@@ -210,6 +210,27 @@ def client_talks(address, port, _):
     say('got', len(data), how)
 
 
+def server_late(address, port, _):
+    """Writes to a peer that has closed: TCP hears of it by the answer to the first bytes."""
+    sock, _ = listener(address, port).accept()
+    assert sock.recv(1) == b'x' and sock.recv(1) == b''
+    poll = select.poll()
+    poll.register(sock, 0)
+    said = []
+    for _ in range(3):
+        try:
+            said.append(sock.send(b'late'))
+        except OSError as e:
+            said.append(type(e).__name__)
+        poll.poll() # for the hang-up
+    say(*said, sock.recv(1))
+
+
+def client_closes(address, port, _):
+    sock = socket.create_connection((address, port))
+    sock.sendall(b'x')
+
+
 def client_floods(address, port, n):
     """What becomes of a call that has sent a part when the connection ends."""
     sock = socket.create_connection((address, port))

@@ -149,6 +149,21 @@ def deaths(suite, one):
         [] if said.startswith('got 0') else [said]))
 
 
+def late(suite, one, direct):
+    port = bed.free_port()
+    said = []
+    for daemon in None, one:
+        s = Program(suite, daemon, 'server_late', '127.0.0.1', port)
+        s.line()
+        problems = Program(suite, daemon, 'client_closes', '127.0.0.1', port).ends()[1]
+        words, more = s.ends()
+        said.append(words)
+        problems += more
+    suite.tap.point('who writes to a peer that has closed hears what TCP tells', problems + (
+        [] if said[0] == said[1] or not direct and said[1] == said[0].replace(
+            'BrokenPipe', 'ConnectionReset', 1) else said))
+
+
 def torn(suite, one):
     port = bed.free_port()
     s = Program(suite, one, 'server_killed', '127.0.0.1', port)
@@ -320,6 +335,7 @@ def test(suite, netns):
         one_daemon(suite, daemon, direct)
         plain_peers(suite, daemon)
         deaths(suite, daemon)
+        late(suite, daemon, direct)
         torn(suite, daemon)
         hostile(suite, daemon, direct)
         if direct:

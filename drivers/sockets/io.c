@@ -253,6 +253,7 @@ put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t
 		p->tx_tail = head - used;
 		n = s->buffer - used < want ? (size_t)(s->buffer - used) : want;
 	}
+	atomic_store_explicit(&p->in_middle, n < want, memory_order_relaxed);
 	if (n > 0) {
 		copy_iov(s, true, head, n, iov, skip);
 		atomic_store_explicit(&p->tx_head, head + n, memory_order_relaxed);
@@ -276,13 +277,14 @@ broken(int flags, int err)
 }
 
 /* As with TCP, where the answer to what is written after the peer has closed is a reset, which comes
- * too late for that call. */
+ * too late for that call.  But who is in the middle of what had no room is to hear of it: not each
+ * program sees whether all was sent. */
 static bool
 is_lost(struct ks_sock *s)
 {
 	return (atomic_load(&s->page->flags) & KARST_SOCK_CLOSED) != 0 &&
 		(atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) == 0 &&
-		atomic_exchange(&s->page->lost, 1) == 0;
+		atomic_load(&s->page->in_middle) == 0 && atomic_exchange(&s->page->lost, 1) == 0;
 }
 
 /* Nothing can be sent any more.  The error is left to the next call if this one has sent bytes. */

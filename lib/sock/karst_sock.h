@@ -148,6 +148,7 @@ struct karst_sock_page {
 	_Atomic uint32_t shut;                 /* what was shut down */
 	_Atomic uint32_t watched;              /* by poll(), epoll or a signal */
 	_Atomic uint32_t nonblock;             /* O_NONBLOCK, as far as is known */
+	_Atomic uint32_t in_middle;            /* the last write had no room for all */
 	_Atomic uint32_t lost;                 /* bytes were written to a peer that has closed */
 
 	/* among the program's threads and processes: one reads, one writes */

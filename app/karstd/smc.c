@@ -52,6 +52,13 @@ svc_watch(struct kd_smc *s, int fd, uint32_t events, struct svc_source *source)
 	return epoll_ctl(s->epoll, EPOLL_CTL_ADD, fd, &e) == 0 ? 0 : -errno;
 }
 
+void
+svc_close(struct kd_smc *s, int fd)
+{
+	(void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, fd, NULL);
+	close(fd);
+}
+
 /* --- a turn --- */
 
 static bool

@@ -104,7 +104,7 @@ svc_conn_close_tcp(struct svc_conn *c, bool reset)
 	}
 	if (reset)
 		setsockopt(c->tcp, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-	close(c->tcp);
+	svc_close(c->smc, c->tcp);
 	c->tcp = -1;
 }
 
@@ -113,7 +113,7 @@ svc_conn_drop_program(struct svc_conn *c)
 {
 	if (c->pair < 0)
 		return;
-	close(c->pair);
+	svc_close(c->smc, c->pair);
 	c->pair = -1;
 	svc_conn_put(c);
 }

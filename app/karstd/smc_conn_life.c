@@ -108,9 +108,9 @@ conn_free(struct svc_conn *c)
 {
 	svc_rdma_tx_unkey(c);
 	if (c->tcp >= 0)
-		close(c->tcp);
+		svc_close(c->smc, c->tcp);
 	if (c->pair >= 0)
-		close(c->pair);
+		svc_close(c->smc, c->pair);
 	if (c->page != NULL)
 		munmap(c->page, KARST_SOCK_PAGE);
 	rings_put(c->rings);

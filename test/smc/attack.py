@@ -39,6 +39,22 @@ def far_ends(suite, one):
     told(suite, 'an urgent byte in the pair does not stay there', s, c, ['quiet'])
 
 
+def kept(suite, one):
+    """The service is not told of what it has closed: those that have its place now would hear of it."""
+    s, c = pair(suite, one, 'server_leaves', 'client_keeps')
+    problems = [line for line in [c.line()] if line != 'keeps'] + s.ends()[1]
+    others = [pair(suite, one, 'server_receives', 'client_sends') for _ in range(4)]
+    problems += [line for _, other in others for line in [other.line()] if line != 'connected']
+    c.process.send_signal(signal.SIGUSR1)
+    problems += [line for line in [c.line()] if line != 'shut']
+    for server, other in others:
+        other.process.send_signal(signal.SIGUSR1)
+        said, more = server.ends()
+        problems += more + other.ends()[1] + ([] if said == 'got 1000 end sent' else [said])
+    c.process.kill()
+    suite.tap.point('who keeps the far end of a closed pair does nothing to later ones', problems)
+
+
 def positions(suite, one):
     s, c = pair(suite, one, 'server_reads_on', 'client_repeats')
     told(suite, 'the peer moves the position of who reads: nothing is read twice', s, c,
@@ -120,6 +136,7 @@ def test(suite):
     one, problems = suite.daemon('one', CONF)
     suite.tap.point('a daemon with [smc]', problems)
     far_ends(suite, one)
+    kept(suite, one)
     positions(suite, one)
     sleepers(suite, one)
     old_names(suite, one)

@@ -18,6 +18,7 @@ from prog import CHUNK, listener, receive, say
 LINE = 64       # a direction is two of these: who writes, who reads
 SLEEPERS = 256  # where a page has how many sleep
 PIECE = 1000
+KEPT = 12       # connections: the memory of some of them is used again at once
 SYS_WRITE, SYS_POLL, SYS_RECVFROM = 1, 7, 45
 OTHERS = 65533  # a user
 
@@ -38,18 +39,21 @@ def accepted(address, port):
     return sock
 
 
-def far_end(sock):
-    """That of the peer's pair, of which this process has a descriptor."""
+def far_ends():
+    """Those of the peers' pairs, of which this process has descriptors."""
+    found = []
     for number in os.listdir('/proc/self/fd'):
         try:
             waker = socket.socket(fileno=os.dup(int(number)))
             name = waker.getsockname()
         except OSError:
             continue
-        if isinstance(name, bytes) and name.startswith(b'\0karst-smc-') and waker.fileno() != sock:
-            return waker
-        waker.detach()
-    raise OSError('no waker')
+        if isinstance(name, bytes) and name.startswith(b'\0karst-smc-'):
+            found.append(waker)
+        else:
+            waker.detach()
+    assert found
+    return found
 
 
 class Memory:
@@ -100,11 +104,18 @@ def server_receives(address, port, _):
     say('got', len(data), how, sent)
 
 
+def client_sends(address, port, _):
+    sock = connected(address, port)
+    say('connected')
+    signal.sigwait([signal.SIGUSR1])
+    sock.sendall(bytes(PIECE))
+
+
 def client_shuts(address, port, how):
     """As if the program at the other side had closed."""
     sock = connected(address, port)
     sock.sendall(bytes(PIECE))
-    far_end(sock).shutdown(how)
+    far_ends()[0].shutdown(how)
     signal.pause()
 
 
@@ -126,7 +137,32 @@ def server_quiet(address, port, _):
 
 def client_urgent(address, port, _):
     sock = connected(address, port)
-    far_end(sock).send(b'!', socket.MSG_OOB)
+    far_ends()[0].send(b'!', socket.MSG_OOB)
+    signal.pause()
+
+
+def server_leaves(address, port, _):
+    sock = listener(address, port)
+    for _ in range(KEPT):
+        conn, _ = sock.accept()
+        assert conn.recv(1) == b'x'
+        conn.sendall(b'y')
+        assert conn.recv(1) == b'x'
+        conn.close()
+
+
+def client_keeps(address, port, _):
+    """Uses the far ends of pairs that are closed."""
+    kept = []
+    for _ in range(KEPT):
+        kept.append(connected(address, port))
+        kept[-1].sendall(b'x')
+        assert kept[-1].recv(1) == b''
+    say('keeps')
+    signal.sigwait([signal.SIGUSR1])
+    for waker in far_ends():
+        waker.shutdown(socket.SHUT_RDWR)
+    say('shut')
     signal.pause()
 
 

@@ -93,6 +93,8 @@ void ks_forget(int fd);
 void ks_copy(int from, int to);
 /** False in the child of vfork(), which has our memory, but descriptors of its own. */
 bool ks_is_ours(void);
+/** Some descriptor listens, or did. */
+bool ks_listens(void);
 void ks_forked(void);
 
 /* Registrations of a descriptor that is not connected yet, to be moved to the pair. */
@@ -121,7 +123,7 @@ void ks_option_want(int fd, bool want);
 bool ks_option_seen(int fd);
 /** A descriptor that the program does not see. */
 bool ks_is_hidden(int fd);
-void ks_service_forked(void);
+void ks_service_forked(bool listens);
 
 /* --- sock.c --- */
 

@@ -83,14 +83,6 @@ hang_up(void)
 	atomic_store(&service.failed_at, now_s());
 }
 
-void
-ks_service_forked(void)
-{
-	pthread_mutex_init(&service.lock, NULL);
-	hang_up();
-	atomic_store(&service.failed_at, 0);
-}
-
 /* --- a message each way --- */
 
 static int
@@ -224,6 +216,22 @@ ks_service(void)
 	pthread_mutex_unlock(&service.lock);
 	errno = err;
 	return atomic_load(&service.map) >= 0;
+}
+
+/*
+ * A child needs a connection of its own, and if it has listeners that have promised SMC-R it needs one
+ * at once: it may give up the right to make one, as servers do that begin as root.
+ */
+void
+ks_service_forked(bool listens)
+{
+	bool had = atomic_load(&service.fd) >= 0;
+
+	pthread_mutex_init(&service.lock, NULL);
+	hang_up();
+	atomic_store(&service.failed_at, 0);
+	if (had && listens)
+		(void)ks_service();
 }
 
 int

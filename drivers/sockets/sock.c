@@ -286,7 +286,7 @@ static void
 on_fork(void)
 {
 	ks_forked();
-	ks_service_forked();
+	ks_service_forked(ks_listens());
 	pthread_mutex_init(&settling, NULL);
 }
 

@@ -35,6 +35,7 @@ static struct entry *_Atomic pages[PAGES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of new pages */
 static struct watch *watches;
 static pid_t pid;
+static _Atomic bool listens;
 
 static struct entry *
 entry_of(int fd)
@@ -113,6 +114,8 @@ ks_set(int fd, enum ks_kind kind, struct ks_sock *s)
 			ks_put(s);
 		return;
 	}
+	if (kind == KS_LISTENS)
+		atomic_store(&listens, true);
 	atomic_store(&e->kind, KS_PLAIN);
 	old = atomic_exchange(&e->sock, s);
 	while (old != NULL && atomic_load(&e->users) != 0)
@@ -143,6 +146,12 @@ ks_copy(int from, int to)
 	if (kind == KS_PLAIN && ks_kind(to) == KS_PLAIN)
 		return;
 	ks_set(to, kind, s);
+}
+
+bool
+ks_listens(void)
+{
+	return atomic_load(&listens);
 }
 
 bool

@@ -269,6 +269,20 @@ def server_exec(address, port, _):
     os.wait()
 
 
+def server_drops(address, port, _):
+    """As many servers: who listens is root, who serves is not, and may not talk to the service."""
+    sock = listener(address, port)
+    if os.fork() == 0:
+        os.setgroups([])
+        os.setresgid(65534, 65534, 65534)
+        os.setresuid(65534, 65534, 65534)
+        conn, _ = sock.accept()
+        while piece := conn.recv(CHUNK):
+            conn.sendall(piece)
+        os._exit(0)
+    os.wait()
+
+
 def server_rights(address, port, _):
     """A process accepts, another, which has it by a message, serves."""
     sock = listener(address, port)

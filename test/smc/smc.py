@@ -85,6 +85,11 @@ def one_daemon(suite, one, direct):
     tap.point('a program that is executed has it as standard input and output',
               echo(suite, one, one, ('server_exec', 'client_echo')))
     tap.point('a program that splices', echo(suite, one, one, ('server_splices', 'client_echo')))
+    before = suite.count(one, 'opened')
+    problems = echo(suite, one, one, ('server_drops', 'client_echo'))
+    if suite.count(one, 'opened') != before + 2:
+        problems.append('it stayed on TCP')
+    tap.point('who listens is root, who serves is not', problems)
     tap.point('a program has it by a message', echo(suite, one, one, ('server_rights',
                                                                       'client_echo')))
     before = suite.count(one, 'direct')

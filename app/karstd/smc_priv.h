@@ -169,7 +169,7 @@ struct kd_smc {
 
 uint64_t svc_now(void);
 int svc_watch(struct kd_smc *s, int fd, uint32_t events, struct svc_source *source);
-/** Closes what was watched, of which others may have duplicates: epoll would go on telling of it. */
+/** Closes what was watched: others may have duplicates, of which epoll would go on telling. */
 void svc_close(struct kd_smc *s, int fd);
 
 /* --- smc_conn.c --- */

@@ -4,8 +4,8 @@
 /*
  * splice() between a pipe and a connection, by copying.  Nothing is taken from one side that the
  * other one does not get: bytes of a connection are taken as far as the pipe has room, while nobody
- * else reads; a pipe's are read as far as the connection has room, and if others fill that meanwhile
- * it is waited for.
+ * else reads; a pipe's are read as far as the connection has room, and if others fill that
+ * meanwhile it is waited for.
  */
 #include "ks.h"
 

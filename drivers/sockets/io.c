@@ -276,8 +276,8 @@ broken(int flags, int err)
 	return -1;
 }
 
-/* As with TCP, where the answer to what is written after the peer has closed is a reset, which comes
- * too late for that call.  But who is in the middle of what had no room is to hear of it: not each
+/* As with TCP, where the answer to what is written after the peer has closed is a reset, too late
+ * for that call.  But who is in the middle of what had no room is to hear of it: not each
  * program sees whether all was sent. */
 static bool
 is_lost(struct ks_sock *s)

@@ -219,8 +219,8 @@ ks_service(void)
 }
 
 /*
- * A child needs a connection of its own, and if it has listeners that have promised SMC-R it needs one
- * at once: it may give up the right to make one, as servers do that begin as root.
+ * A child needs a connection of its own, and if it has listeners that have promised SMC-R it needs
+ * one at once: it may give up the right to make one, as servers do that begin as root.
  */
 void
 ks_service_forked(bool listens)

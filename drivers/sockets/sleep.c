@@ -4,8 +4,8 @@
 /*
  * Who sleeps for bytes of a connection.  There may be several, threads or processes, and a token
  * that one of them takes is none for the others; so who reads has to know of them, and does more
- * than he would for himself.  Each holds a robust lock while he sleeps, which the kernel gives back if
- * he is killed: else he would be cared for as long as the connection lives.
+ * than he would for himself.  Each holds a robust lock while he sleeps, which the kernel gives back
+ * if he is killed: else he would be cared for as long as the connection lives.
  */
 #include "ks.h"
 

@@ -13,9 +13,9 @@
  *                               What comes in between sends another one, and one is left.
  *   it is not empty             a token is pending, or is asked for
  *
- * Who sleeps sets wanted as well.  Several may sleep: while others do, who leaves bytes in the ring,
- * or leaves it empty, does as if the connection was watched.  A token is taken out under the lock,
- * and not before it is needed by nobody else: who wakes and is killed then has not taken it along.
+ * Who sleeps sets wanted as well.  Several may sleep: while others do, who leaves bytes in the
+ * ring, or leaves it empty, does as if the connection was watched.  A token is taken out under the
+ * lock, and not before nobody else needs it: who wakes and is killed then has not taken it along.
  *
  * Before one sleeps one looks for a while, page.poll_us, as long as that helps.
  */

@@ -12,9 +12,9 @@
  * tail.  At the other side of a ring is the service, which moves the bytes by RDMA or TCP; or, if
  * both programs are of the same service, the other program, and nobody stands between them (state
  * DIRECT).  In both cases nobody believes what the other side writes: a position is copied once,
- * and one that is impossible, or has gone back, ends the connection.  Nor does a program believe what
- * stands in a ring of its own positions: those are in the page, and the ring shows them.  A page has
- * locks in it, so no other program sees it.
+ * and one that is impossible, or has gone back, ends the connection.  Nor does a program believe
+ * what a ring says of its own positions: those are in the page, and the ring shows them.  A page
+ * has locks in it, so no other program sees it.
  *
  * The pair is how a program waits.  Its end is the program's descriptor, in the place of the TCP
  * socket, so that poll(), epoll, signals, time limits and fork() are the kernel's own:
@@ -81,8 +81,8 @@ enum karst_sock_op {
 #define KARST_SOCK_REQUIRE 2u /* rather fail than stay on TCP */
 
 /* flags of the answer to KARST_SOCK_OPEN */
-#define KARST_SOCK_FULL \
-	1u /* there is no room for more: the option is not to be offered for a while */
+/* there is no room: the option is not to be offered for a while */
+#define KARST_SOCK_FULL 1u
 
 /* flags of KARST_SOCK_WAKE */
 #define KARST_SOCK_WAKE_SELF  1u /* a token into one's own pair */
@@ -161,8 +161,8 @@ struct karst_sock_page {
 	_Atomic uint64_t tx_head; /* where who writes is */
 	uint64_t tx_tail;         /* as rx_head */
 	uint32_t strays;          /* there may be a byte in the pair that nobody takes */
-	/* who sleep for bytes, under rx_lock: each holds one of the locks, so that it is seen when he
-	 * is dead, and those for whom none was free are counted */
+	/* who sleep for bytes, under rx_lock: each holds one of the locks, so that it is seen when
+	 * he is dead, and those for whom none was free are counted */
 	_Alignas(64) uint32_t sleepers;
 	uint32_t crowd;
 	pthread_mutex_t sleeps[KARST_SOCK_SLEEPERS];

@@ -110,13 +110,15 @@ put_token(struct svc_conn *c)
 	(void)send(c->pair, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* What @c wrote before it knew that we do not move its bytes any more, it told us of. */
+/* What @c wrote before it knew that we do not move its bytes any more, it told us of.  Where there is
+ * nothing, the other one goes on waiting: a token would tell its poll() of bytes. */
 static void
 forward(struct svc_conn *c)
 {
 	if (c->rang && atomic_load(&c->txd->blocked) == 0)
 		svc_conn_empty(c);
-	if (c->other != NULL && karst_sock_take_wanted(c->txd))
+	if (c->other != NULL && atomic_load(&c->txd->head) != atomic_load(&c->txd->tail) &&
+		karst_sock_take_wanted(c->txd))
 		put_token(c->other);
 }
 

@@ -143,7 +143,7 @@ class Points:
     def sockperf(self, port):
         """sockperf"""
         server = self.server(port, 'sockperf', 'sr', '--tcp', '-i', '127.0.0.1', '-p', port)
-        said, problems = self.client('sockperf', 'pp', '--tcp', '-i', '127.0.0.1', '-p', port, '-m', 64,
+        said, problems = self.client('sockperf', 'pp', '--tcp', '-i', '127.0.0.1', '-p', port, '-m', 64, '--mps', 20000,
                                      '-t', 1)
         server.terminate()
         return problems + ([] if b'# dropped messages = 0' in said else [said])

@@ -110,8 +110,8 @@ put_token(struct svc_conn *c)
 	(void)send(c->pair, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* What @c wrote before it knew that we do not move its bytes any more, it told us of.  Where there is
- * nothing, the other one goes on waiting: a token would tell its poll() of bytes. */
+/* What @c wrote before it knew that we do not move its bytes any more, it told us of.  Where there
+ * is nothing, the other one goes on waiting: a token would tell its poll() of bytes. */
 static void
 forward(struct svc_conn *c)
 {

@@ -126,7 +126,7 @@ static const struct karst_cm_wire_path some_path = {
 
 Test(cm_msg, c2_req_fields)
 {
-	uint8_t mad[KARST_CM_MAD_LEN], private_data[KARST_CM_REQ_PRIVATE];
+	uint8_t mad[KARST_CM_MAD_LEN] = {0}, private_data[KARST_CM_REQ_PRIVATE];
 	struct karst_cm_msg m = {.kind = KARST_CM_REQ, .tid = 0x1122334455667788, .local_id = 0x99};
 	const uint8_t *p = message(mad);
 
@@ -179,7 +179,7 @@ Test(cm_msg, c2_req_fields)
 Test(cm_msg, c2_rep_fields)
 {
 	struct karst_cm_msg m = {.kind = KARST_CM_REP, .tid = 1, .local_id = 2, .remote_id = 3};
-	uint8_t mad[KARST_CM_MAD_LEN];
+	uint8_t mad[KARST_CM_MAD_LEN] = {0};
 	const uint8_t *p = message(mad);
 
 	m.rep = (struct karst_cm_rep){.guid = 0x1112131415161718,
@@ -208,7 +208,7 @@ Test(cm_msg, c2_rep_fields)
 Test(cm_msg, c1_mra_rej_lap_apr_fields)
 {
 	struct karst_cm_msg m = {.kind = KARST_CM_MRA, .local_id = 2, .remote_id = 3};
-	uint8_t mad[KARST_CM_MAD_LEN], again[KARST_CM_MAD_LEN];
+	uint8_t mad[KARST_CM_MAD_LEN] = {0}, again[KARST_CM_MAD_LEN];
 	const uint8_t *p = message(mad);
 
 	m.private_data = (const uint8_t *)"xy";

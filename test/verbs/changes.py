@@ -7,6 +7,7 @@ A veth pair between two network namespaces, a karstd at each end.  One of them, 
 loopback port besides, whose programs must not notice anything.  Somebody changes the interface as
 administrators do; ibv_asyncwatch and rping say what they hear.
 """
+import functools
 import re
 import subprocess
 import sys
@@ -237,6 +238,24 @@ class Named:
         self.tap.point(f'{self.name}: {text}', problems)
 
 
+def between(tap, bed, engines, largest, *parts):
+    """What changes at an interface of two daemons, which begins with this MTU, and @parts."""
+    for end in (0, 1):
+        bed.ip(f'link set {DEV} mtu {largest}', end)
+    problems = [p for e in engines for p in e.start()]
+    tap.point('two daemons start', problems)
+    if not problems:
+        heard = Heard(bed)
+        tap.point('programs at a port', heard.problems)
+        for part in (link, addresses, mac):
+            part(tap, bed, heard)
+        heard.close()
+        for part in parts:
+            part(tap, bed)
+    for e in engines:
+        tap.point(f'{e.daemon.name}: it stops', e.stop())
+
+
 def other_drivers(every, tools, folder):
     """What changes at an interface is told by these drivers' ports, too, though DPDK's drivers do not
     look at it."""
@@ -247,20 +266,8 @@ def other_drivers(every, tools, folder):
                                                           f'device = {DEV}\ndriver = {name}\n'),
                               name=f'{name}{end}', netns=wire.netns[end])
                        for end, conf in enumerate((CONF, PEER))]
-            bed = Bed(wire, engines)
-            for end in (0, 1):
-                bed.ip(f'link set {DEV} mtu {largest[0]}', end)
-            problems = [p for e in engines for p in e.start()]
-            tap.point('two daemons start', problems)
-            if not problems:
-                heard = Heard(bed)
-                tap.point('programs at a port', heard.problems)
-                for part in (link, addresses, mac):
-                    part(tap, bed, heard)
-                heard.close()
-                mtu(tap, bed, largest)
-            for e in engines:
-                tap.point(f'{e.daemon.name}: it stops', e.stop())
+            between(tap, Bed(wire, engines), engines, largest[0],
+                    functools.partial(mtu, largest=largest))
 
 
 def main(argv):
@@ -272,21 +279,7 @@ def main(argv):
             Wire(*(f'{address}/24' for address in ADDRESS)) as wire:
         engines = [Engine(tools, folder, conf, name=f'wire{end}', netns=wire.netns[end])
                    for end, conf in enumerate((CONF, PEER))]
-        bed = Bed(wire, engines)
-        for end in (0, 1):
-            bed.ip(f'link set {DEV} mtu 9000', end)
-        problems = [p for e in engines for p in e.start()]
-        tap.point('two daemons start', problems)
-        if not problems:
-            heard = Heard(bed)
-            tap.point('programs at a port', heard.problems)
-            for part in (link, addresses, mac):
-                part(tap, bed, heard)
-            heard.close()
-            for part in (mtu, interfaces, deleted, reload):
-                part(tap, bed)
-        for e in engines:
-            tap.point(f'{e.daemon.name}: it stops', e.stop())
+        between(tap, Bed(wire, engines), engines, 9000, mtu, interfaces, deleted, reload)
     with tempfile.TemporaryDirectory(prefix='karst-verbs-') as folder:
         other_drivers(tap, tools, folder)
     return tap.finish()

@@ -7,6 +7,7 @@ a case does not care at which end a program runs.  A thread takes what the agent
 """
 import base64
 import os
+import platform
 import re
 import socket
 import subprocess
@@ -88,6 +89,17 @@ def plain(nics, addresses, mtu=4190, mem_mb=448):
                   f'mac={MAC % number},csum=off,guest_csum=off,gso=off']
         append.append(f'eth{number}={some}')
     return words, append
+
+
+def reason_against():
+    """Why this machine can have no guests: their cases are skipped; all else is a failure."""
+    if platform.machine() != 'x86_64':
+        return f'the guests are x86-64, this is {platform.machine()}'
+    if os.getuid() != 0:
+        return 'needs root, for a network namespace with a tap interface'
+    if not os.path.exists('/dev/net/tun'):
+        return 'no /dev/net/tun here'
+    return None
 
 
 class Guest:

@@ -13,7 +13,6 @@ KARST-RUN and the PROVIDER of libibverbs.
 import argparse
 import importlib
 import os
-import platform
 import re
 import signal
 import sys
@@ -22,6 +21,7 @@ import time
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, 'guest')]
 sys.dont_write_bytecode = True
+import guest  # noqa: E402
 import image as images  # noqa: E402
 import interop_bed  # noqa: E402
 from bed import Tap  # noqa: E402
@@ -47,17 +47,6 @@ def tables():
             yield from importlib.import_module(name[:-3]).CASES
 
 
-def reason_against():
-    """Why this machine cannot: those are skipped, all else is a failure."""
-    if platform.machine() != 'x86_64':
-        return f'the guests are x86-64, this is {platform.machine()}'
-    if os.getuid() != 0:
-        return 'needs root, for a network namespace with a tap interface'
-    if not os.path.exists('/dev/net/tun'):
-        return 'no /dev/net/tun here'
-    return None
-
-
 def chosen(version, only):
     for case in tables():
         for variant in case.variants(version):
@@ -78,7 +67,7 @@ def main(argv):
     # who runs out of patience with it finds no guest, karstd or network namespace left
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tap = Tap()
-    reason = reason_against()
+    reason = guest.reason_against()
     if reason:
         tap.skip(words.kernel, reason)
         return tap.finish()

@@ -10,7 +10,6 @@ takes the frames of failing cases.
 """
 import argparse
 import os
-import platform
 import re
 import shutil
 import signal
@@ -19,6 +18,7 @@ import time
 
 sys.dont_write_bytecode = True
 import smc_bed  # noqa: E402
+import guest  # noqa: E402
 import image as images  # noqa: E402
 from bed import Clock, Tap  # noqa: E402
 import cases  # noqa: E402
@@ -35,17 +35,6 @@ def options(argv):
     for name in ('kernel', 'folder', 'build'):
         parser.add_argument(name)
     return parser.parse_args(argv)
-
-
-def reason_against():
-    """Why this machine cannot: those are skipped, all else is a failure."""
-    if platform.machine() != 'x86_64':
-        return f'the guests are x86-64, this is {platform.machine()}'
-    if os.getuid() != 0:
-        return 'needs root, for a network namespace with a tap interface'
-    if not os.path.exists('/dev/net/tun'):
-        return 'no /dev/net/tun here'
-    return None
 
 
 def run(bed, clock, *args):
@@ -120,7 +109,7 @@ def main(argv):
     words = options(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     tap = Tap()
-    reason = reason_against()
+    reason = guest.reason_against()
     if reason:
         tap.skip(words.kernel, reason)
         return tap.finish()

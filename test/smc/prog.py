@@ -381,12 +381,9 @@ def server_impatient(address, port, n):
         say('returned')
 
 
-def client_knocks(address, port, _):
-    """Sends tokens without end by the far end of the peer's pair, of which it has a descriptor."""
-    sock = socket.create_connection((address, port))
-    sock.sendall(b'x')
-    assert sock.recv(1) == b'y'
-    select.select([sock], [], [], 0) # by now it is direct, and this asks for that descriptor
+def far_ends():
+    """Those of the peers' pairs, of which this process has descriptors."""
+    found = []
     for number in os.listdir('/proc/self/fd'):
         try:
             waker = socket.socket(fileno=os.dup(int(number)))
@@ -394,11 +391,20 @@ def client_knocks(address, port, _):
         except OSError:
             continue
         if isinstance(name, bytes) and name.startswith(b'\0karst-smc-'):
-            break
-        waker.detach()
-    else:
-        say('no waker')
-        return
+            found.append(waker)
+        else:
+            waker.detach()
+    assert found
+    return found
+
+
+def client_knocks(address, port, _):
+    """Sends tokens without end by the far end of the peer's pair, of which it has a descriptor."""
+    sock = socket.create_connection((address, port))
+    sock.sendall(b'x')
+    assert sock.recv(1) == b'y'
+    select.select([sock], [], [], 0) # by now it is direct, and this asks for that descriptor
+    waker = far_ends()[0]
     waker.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
     say('knocks')
     try:

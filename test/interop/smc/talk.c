@@ -58,15 +58,21 @@ static unsigned int nconns;
 static bool listens, smc;
 static uint8_t pattern[PERIOD + PIECE];
 
+static void
+say_all(const char *format, va_list args)
+{
+	vprintf(format, args);
+	printf("\n");
+	fflush(stdout);
+}
+
 static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *format, ...)
 {
 	va_list args;
 
 	va_start(args, format);
-	vprintf(format, args);
+	say_all(format, args);
 	va_end(args);
-	printf("\n");
-	fflush(stdout);
 	exit(1);
 }
 
@@ -75,10 +81,8 @@ static void __attribute__((format(printf, 1, 2))) say(const char *format, ...)
 	va_list args;
 
 	va_start(args, format);
-	vprintf(format, args);
+	say_all(format, args);
 	va_end(args);
-	printf("\n");
-	fflush(stdout);
 }
 
 static void

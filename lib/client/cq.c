@@ -313,10 +313,15 @@ poll_empty(struct karst_client *c, struct cli_cq *q, uint32_t n, struct karst_cq
 {
 	uint32_t got;
 
-	if (karst_unlikely(atomic_load_explicit(&q->pub.sh->overflown, memory_order_relaxed) != 0))
+	if (karst_unlikely(atomic_load_explicit(&q->pub.sh->overflown, memory_order_acquire) != 0)) {
+		/* the last for which there was room may have come since we looked */
+		got = cq_take(&q->pub, n, cqes);
+		if (got > 0)
+			return (int)got;
 		return cli_fail_const(-EIO,
 			"the completion queue has overflown: completions came "
 			"faster than they were polled, and some are lost");
+	}
 	if (karst_likely(!engine_gone(c, q)))
 		return 0;
 	/* completions may be ready that the engine did not show */

@@ -75,14 +75,26 @@ karst_cq_overflown(const struct karst_core_cq *cq)
 	return atomic_load_explicit(&cq->overflown, memory_order_relaxed) != 0;
 }
 
+static void
+lane_mark_dirty(struct karst_core *core, struct karst_cq_lane_state *l)
+{
+	if (l->dirty)
+		return;
+	l->dirty = true;
+	l->next_dirty = core->dirty;
+	core->dirty = l;
+}
+
+/* The program is told by karst_core_flush(), after the completions for which there was room. */
 static karst_noinline void
-cq_overflow(struct karst_core *core, struct karst_core_cq *cq)
+cq_overflow(struct karst_core *core, struct karst_cq_lane_state *l)
 {
 	karst_count(&core->counters, KARST_CTR_CQ_OVERFLOWS);
 	/* two lcores may find the queue full at once: one tells */
-	if (atomic_exchange(&cq->overflown, 1) == 0) {
-		atomic_store_explicit(&cq->sh->overflown, 1, memory_order_relaxed);
-		karst_event(core, KARST_EVENT_CQ_ERR, cq);
+	if (atomic_exchange(&l->cq->overflown, 1) == 0) {
+		l->lost = true;
+		lane_mark_dirty(core, l);
+		karst_event(core, KARST_EVENT_CQ_ERR, l->cq);
 	}
 }
 
@@ -92,15 +104,11 @@ karst_cq_push(struct karst_core *core, struct karst_core_cq *cq, bool solicited)
 	struct karst_cq_lane_state *l = &cq->lane[core->lcore];
 
 	if (karst_unlikely(karst_cq_overflown(cq) || !karst_lane_room(&l->ring))) {
-		cq_overflow(core, cq);
+		cq_overflow(core, l);
 		return NULL;
 	}
 	l->solicited |= solicited;
-	if (!l->dirty) {
-		l->dirty = true;
-		l->next_dirty = core->dirty;
-		core->dirty = l;
-	}
+	lane_mark_dirty(core, l);
 	return karst_lane_next(&l->ring);
 }
 
@@ -259,6 +267,12 @@ karst_core_flush(struct karst_core *core)
 		karst_lane_publish(&l->ring);
 		if (core->cross_cpu && l->fresh == 1)
 			karst_lane_hand_over(&l->ring);
+		if (karst_unlikely(l->lost)) {
+			l->lost = false;
+			/* release, pairs with the acquire in poll_empty() of lib/client: the tail
+			 * before it, so that whoever sees it finds all that came before */
+			atomic_store_explicit(&l->cq->sh->overflown, 1, memory_order_release);
+		}
 	}
 	if (core->dirty == NULL)
 		return;

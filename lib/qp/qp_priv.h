@@ -46,6 +46,7 @@ struct karst_cq_lane_state {
 	struct karst_cq_lane_state *next_dirty;
 	bool dirty;
 	bool solicited; /* something since the last flush is worth a solicited event */
+	bool lost;      /* a completion since the last flush, for want of room */
 	/* moderation */
 	bool held;             /* an event is due, at the latest when the timer fires */
 	uint32_t fresh;        /* published by this flush */

@@ -339,7 +339,8 @@ enum karst_cq_flags {
  *  for larger or smaller ones. */
 struct karst_cq_shared {
 	karst_word armed;     /* enum karst_cq_armed: program sets, engine clears as it signals */
-	karst_word overflown; /* engine: 1 = a lane was full and a completion is lost */
+	karst_word overflown; /* engine: 1 = a lane was full, and a completion is lost that would
+			      * follow those that the lane shows */
 	uint8_t pad[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
 

@@ -129,6 +129,38 @@ Test(cq, overflow)
 	bed_close(b);
 }
 
+/* Completions and the overflow in one batch: whoever is told of the overflow finds all that came
+ * before it. */
+Test(cq, overflow_is_shown_last)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_cq_shared *sh;
+	struct karst_cq_lane lane;
+	const struct karst_cqe *e;
+	struct bed *b;
+	uint32_t i;
+
+	s.cq_entries = 4;
+	b = bed_open(&s);
+	sh = b->scq_shared;
+	lane = b->slane;
+	for (i = 0; i < 6; i++)
+		post(b, RDMA_WRITE, i, .len = 1);
+	turn(b);
+	b->out_head = b->out_tail;
+	expect_taken(b, send_pkt(b, RC_ACK, S(5), .aeth = 0x1f000006));
+	expect_event_of(b, CQ_ERR, b->scq);
+	cr_assert_eq(karst_cq_lane_peek(&lane, &e), 0);
+	cr_assert_eq(atomic_load(&sh->overflown), 0, "told before the completions");
+	karst_core_flush(b->core);
+	cr_assert_eq(atomic_load(&sh->overflown), 1);
+	cr_assert_eq(karst_cq_lane_peek(&lane, &e), 4);
+	for (i = 0; i < 4; i++)
+		expect_wc(b, i, SUCCESS);
+	expect_event(b, QP_FATAL);
+	bed_close(b);
+}
+
 /* On the receive side; the message that has lost its completion is not acknowledged. */
 Test(cq, overflow_of_receives)
 {

@@ -64,6 +64,8 @@ copy_open(struct karst_core *core, struct karst_core_qp *qp, enum karst_copy_hal
 	c->end = false;
 	c->nparts = c->bytes = c->moved = 0;
 	c->nbacklog = c->nsmall = 0;
+	c->backlog = NULL;
+	c->backlog_end = &c->backlog;
 	c->pkt = NULL;
 	c->used = c->nsegs = c->seg_next = 0;
 	return c;
@@ -227,19 +229,29 @@ karst_copy_settled(struct karst_core *core, struct karst_pkt *pkt, bool ok)
 	return !ok;
 }
 
+static void
+backlog_append(struct karst_copy *c, struct karst_pkt *pkt)
+{
+	pkt->next = NULL;
+	*c->backlog_end = pkt;
+	c->backlog_end = &pkt->next;
+	c->nbacklog++;
+}
+
 bool
 karst_copy_queue(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_copy *c = qp->copy[KARST_COPY_RX];
+	bool sent_once = qp->type == KARST_QPT_UD || qp->type == KARST_QPT_UC;
 	struct karst_pkt *kept = NULL;
 
-	if (c->nbacklog < KARST_COPY_BACKLOG)
+	if (c->nbacklog < KARST_COPY_BACKLOG || sent_once)
 		kept = core->copy_ops->keep(core, c, pkt);
 	if (kept == NULL) {
 		karst_drop_pkt(core, pkt, KARST_DROP_COPY_FULL);
 		return false;
 	}
-	c->backlog[c->nbacklog++] = kept;
+	backlog_append(c, kept);
 	return kept == pkt;
 }
 
@@ -248,7 +260,7 @@ static void
 packet_redeliver(struct karst_core *core, struct karst_copy *c)
 {
 	struct karst_core_qp *qp = c->qp;
-	uint32_t i;
+	struct karst_pkt *pkt, *after;
 
 	core->copy_kept = true;
 	core->copy = c;
@@ -256,13 +268,15 @@ packet_redeliver(struct karst_core *core, struct karst_copy *c)
 	core->copy = NULL;
 	qp->copy[KARST_COPY_RX] = NULL;
 	copies_set_flag(qp);
-	for (i = 0; i < c->nbacklog; i++) {
+	for (pkt = c->backlog; pkt != NULL; pkt = after) {
 		struct karst_copy *next = qp->copy[KARST_COPY_RX];
 
+		after = pkt->next;
+		pkt->qp = qp;
 		if (next != NULL)
-			next->backlog[next->nbacklog++] = c->backlog[i];
-		else if (!karst_qp_rx_again(core, qp, c->backlog[i]))
-			core->copy_ops->release(core, c->backlog[i]);
+			backlog_append(next, pkt);
+		else if (!karst_qp_rx_again(core, qp, pkt))
+			core->copy_ops->release(core, pkt);
 	}
 	core->copy_kept = false;
 	core->copy_ops->give_back(core, c);
@@ -468,10 +482,13 @@ void
 karst_copies_drop(struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_copy *rx = qp->copy[KARST_COPY_RX];
+	struct karst_pkt *pkt, *after;
 	uint32_t i;
 
-	for (i = 0; rx != NULL && i < rx->nbacklog; i++)
-		core->copy_ops->release(core, rx->backlog[i]);
+	for (pkt = rx != NULL ? rx->backlog : NULL; pkt != NULL; pkt = after) {
+		after = pkt->next;
+		core->copy_ops->release(core, pkt);
+	}
 	for (i = 0; i < KARST_COPY_HALVES; i++)
 		copy_renew(core, qp, i);
 }

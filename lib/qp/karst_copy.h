@@ -57,7 +57,8 @@ enum karst_copy_state { KARST_COPY_OPEN, KARST_COPY_BUSY, KARST_COPY_DONE };
 #define KARST_COPY_ROOM  65536u /* bytes fetched at once */
 #define KARST_COPY_AHEAD 16u    /* frames fetched at once */
 /* Packets of one queue pair that wait behind one that is parked: more than a burst, and less than
- * what a window would fill. */
+ * what a window would fill.  Of UD and UC, whose packets nobody sends again, as many as the driver
+ * keeps; those beyond this number are what it may refuse in favour of others. */
 #define KARST_COPY_BACKLOG 64u
 
 /** Bytes that lie together, here and there.  Parts are moved in order. */
@@ -90,7 +91,8 @@ struct karst_copy {
 	struct karst_pkt *pkt;
 	uint32_t nbacklog;
 	uint32_t nsmall;
-	struct karst_pkt *backlog[KARST_COPY_BACKLOG];
+	struct karst_pkt *backlog;      /* in their order, linked by ->next */
+	struct karst_pkt **backlog_end; /* where the next one is linked */
 	uint8_t small[56]; /* sources that are in no packet: a GRH, the result of an atomic */
 	uint64_t compare;
 	uint64_t operand; /* swapped in, added or stored */

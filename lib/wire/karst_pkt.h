@@ -55,7 +55,10 @@ struct karst_pkt {
 		uint32_t src_qpn; /* DETH, 24 bits */
 		uint32_t srqn;    /* XRCETH, 24 bits */
 	};
-	struct karst_core_qp *qp; /* set by dispatch; NULL before */
+	union {
+		struct karst_core_qp *qp; /* set by dispatch; NULL before */
+		struct karst_pkt *next;   /* while it waits behind another of its queue pair */
+	};
 };
 
 static_assert(sizeof(struct karst_pkt) == 64, "one cache line");

@@ -255,6 +255,9 @@ keep(struct karst_core *core, struct karst_copy *pub, struct karst_pkt *pkt)
 
 	if (lc->copies->nkept == KEPT_MAX)
 		return NULL;
+	/* a long backlog grows while more is left than it has, so that a few cannot have all */
+	if (pub->nbacklog >= KARST_COPY_BACKLOG && pub->nbacklog >= KEPT_MAX - lc->copies->nkept)
+		return NULL;
 	if (lc->copies->fleeting)
 		pkt = copy_of(lc, pkt);
 	lc->copies->nkept += pkt != NULL;

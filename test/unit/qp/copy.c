@@ -164,17 +164,24 @@ copy_all(struct bed *b)
 static uint32_t far_key;
 
 static struct bed *
-open_far(enum karst_qp_type type)
+open_far_with(struct setup *s)
 {
-	struct setup s = setup_of(type);
 	struct bed *b;
 
-	s.core.copy_ops = &ops;
-	b = bed_open(&s);
+	s->core.copy_ops = &ops;
+	b = bed_open(s);
 	cr_assert_eq(karst_mr_reg(b->mem, b->pd, (void *)((uintptr_t)b->buf | KARST_MEM_UNMAPPED),
 			     FAR, BUF_BYTES, ALL_MASK, &far_key),
 		0);
 	return b;
+}
+
+static struct bed *
+open_far(enum karst_qp_type type)
+{
+	struct setup s = setup_of(type);
+
+	return open_far_with(&s);
 }
 
 static void
@@ -416,6 +423,30 @@ Test(copy, ud)
 	copy_all(b);
 	expect_mem(b, 40, 0, 64);
 	cr_assert_eq(expect_recv(b, 1, SUCCESS)->byte_len, 104);
+	close_far(b);
+}
+
+/* Nobody sends a datagram again: all wait for which there are receives and the driver has room. */
+Test(copy, datagrams_wait)
+{
+	struct setup s = setup_of(KARST_QPT_UD);
+	struct karst_sge sge;
+	struct bed *b;
+	uint32_t i;
+
+	s.qp.max_recv_wr = s.cq_entries = 256;
+	b = open_far_with(&s);
+	sge = (struct karst_sge)FAR_SGE(0, 200);
+	for (i = 0; i < 200; i++)
+		post_recv_sge(b, i, &sge, 1);
+	for (i = 0; i < 200; i++)
+		expect_taken(b,
+			send_pkt(b, UD_SEND_ONLY, R(i), .pay_len = 64, .src_qpn = PEER_QPN,
+				.qkey = 0x1234));
+	copy_all(b);
+	for (i = 0; i < 200; i++)
+		expect_recv(b, i, SUCCESS);
+	cr_assert_eq(drops(b, COPY_FULL), 0);
 	close_far(b);
 }
 

@@ -313,7 +313,8 @@ poll_empty(struct karst_client *c, struct cli_cq *q, uint32_t n, struct karst_cq
 {
 	uint32_t got;
 
-	if (karst_unlikely(atomic_load_explicit(&q->pub.sh->overflown, memory_order_acquire) != 0)) {
+	if (karst_unlikely(
+		    atomic_load_explicit(&q->pub.sh->overflown, memory_order_acquire) != 0)) {
 		/* the last for which there was room may have come since we looked */
 		got = cq_take(&q->pub, n, cqes);
 		if (got > 0)

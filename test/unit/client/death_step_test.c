@@ -3,12 +3,16 @@
  */
 /*
  * The engine is killed between any two stores by which it tells a program of completions: it is
- * traced, goes on by single instructions, and ends after the first change of those words in one
- * run, after the second in the next, and so on, until there is nothing left to tell.
+ * traced, stops at each change of those words, and ends after the first of them in one run, after
+ * the second in the next, and so on, until there is nothing left to tell.  The processor's debug
+ * registers stop it; where it has none to give, the engine goes on by single instructions.
  */
 #include "client_bed.h"
 
+#include <stddef.h>
+#include <stdio.h>
 #include <sys/ptrace.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 
 #include <criterion/criterion.h>
@@ -26,6 +30,7 @@ struct pair {
 	struct karst_qp *a; /* sends */
 	struct karst_qp *z; /* receives */
 	uint32_t shown;     /* completions, before the sends */
+	bool watched;       /* it stops where it stores, not at each instruction */
 };
 
 /* What the engine stores, in this order for a batch of completions. */
@@ -44,6 +49,75 @@ look(const struct pair *p)
 		.recv_head = atomic_load(&p->z->rq.sh->head),
 		.tail = atomic_load(&p->lane->sh->tail)};
 }
+
+/* A line of /proc/PID/maps. */
+struct mapping {
+	unsigned long from, upto, offset, inode;
+};
+
+/* The mapping of @pid that holds address @at, or if that is 0 the one that holds what is @offset
+ * bytes into file @inode. */
+static bool
+find_mapping(
+	pid_t pid, unsigned long at, unsigned long offset, unsigned long inode, struct mapping *m)
+{
+	char path[64], line[512];
+	bool found = false;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
+	f = fopen(path, "re");
+	cr_assert_not_null(f);
+	while (!found && fgets(line, sizeof(line), f) != NULL)
+		found = sscanf(line, "%lx-%lx %*s %lx %*s %lu", &m->from, &m->upto, &m->offset,
+				&m->inode) == 4 &&
+			(at != 0 ? at >= m->from && at < m->upto
+				 : m->inode == inode && offset >= m->offset &&
+						offset - m->offset < m->upto - m->from);
+	fclose(f);
+	return found;
+}
+
+#ifdef __x86_64__
+static bool
+poke_debug_register(const struct pair *p, unsigned int i, unsigned long value)
+{
+	size_t at = offsetof(struct user, u_debugreg) + i * sizeof(value);
+
+	return ptrace(PTRACE_POKEUSER, p->b.child, at, value) == 0;
+}
+
+/* The engine stops after each store to one of the four words, which are @words here. */
+static bool
+watch_words(const struct pair *p, const karst_word *const *words)
+{
+	unsigned long control = 0;
+	struct mapping here, there;
+	unsigned int i;
+
+	for (i = 0; i < 4; i++) {
+		unsigned long at = (unsigned long)words[i], offset;
+
+		if (!find_mapping(getpid(), at, 0, 0, &here))
+			return false;
+		offset = at - here.from + here.offset;
+		if (!find_mapping(p->b.child, 0, offset, here.inode, &there) ||
+			!poke_debug_register(p, i, there.from + (offset - there.offset)))
+			return false;
+		/* enabled; writes; four bytes */
+		control |= 1ul << 2 * i | (1ul | 3ul << 2) << (16 + 4 * i);
+	}
+	return poke_debug_register(p, 7, control);
+}
+#else
+static bool
+watch_words(const struct pair *p, const karst_word *const *words)
+{
+	(void)p;
+	(void)words;
+	return false;
+}
+#endif
 
 static struct karst_qp *
 small_qp(struct pair *p)
@@ -81,6 +155,9 @@ pair_up(struct pair *p)
 	cr_assert_eq(ptrace(PTRACE_SEIZE, p->b.child, NULL, NULL), 0);
 	cr_assert_eq(ptrace(PTRACE_INTERRUPT, p->b.child, NULL, NULL), 0);
 	cr_assert_eq(waitpid(p->b.child, NULL, __WALL), p->b.child);
+	p->watched = watch_words(p,
+		(const karst_word *const[]){&p->lane->sh->ready, &p->a->sq.sh->head,
+			&p->z->rq.sh->head, &p->lane->sh->tail});
 }
 
 static void
@@ -102,7 +179,9 @@ step(const struct pair *p, uint32_t changes)
 	while (changes > 0) {
 		if (was.tail == p->shown + 2 * REQUESTS)
 			return false;
-		cr_assert_eq(ptrace(PTRACE_SINGLESTEP, p->b.child, NULL, NULL), 0);
+		cr_assert_eq(ptrace(p->watched ? PTRACE_CONT : PTRACE_SINGLESTEP, p->b.child, NULL,
+				     NULL),
+			0);
 		cr_assert_eq(waitpid(p->b.child, NULL, __WALL), p->b.child);
 		is = look(p);
 		changes -= memcmp(&is, &was, sizeof(is)) != 0;

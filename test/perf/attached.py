@@ -119,7 +119,7 @@ def within_one(tap, perf, karstd, folder):
     with HugePages(16) as huge:
         for kind in KINDS if daemon.process.poll() is None else []:
             if kind == 'hugetlb' and not huge.there:
-                tap.point('one daemon: memory hugetlb', [], skip='no huge pages to be had')
+                tap.skip('one daemon: memory hugetlb', 'no huge pages to be had')
             else:
                 memories(tap, perf, daemon, kind, huge=huge)
     if daemon.process.poll() is None:

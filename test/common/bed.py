@@ -320,6 +320,10 @@ class HugePages:
             pass
         return self
 
+    def taken(self):
+        """Another program of this machine has some of them."""
+        return self.read(self.FREE) < self.n
+
     def more(self):
         """As many again: programs that allocate much memory by libkarst take what is free."""
         self.added += self.add(self.n)

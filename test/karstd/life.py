@@ -19,6 +19,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 from bed import Daemon, HANG_S, HugePages, Tap, call, connect, hello, words  # noqa: E402
 
 LOOPBACK = '[port loop]\ndevice = loopback\n'
+# What such a daemon wants, and no more: who takes huge pages if there are enough, as daemons of other
+# tests do by themselves, is not to count on these, which go again.
+HUGE_PAGES, HUGE_TRIES = 46, 5
 
 
 def starts_and_stops(tap, karstd, folder):
@@ -151,12 +154,17 @@ def memory(tap, karstd, folder):
     tap.point('without huge pages', d.start() + d.stop())
     if d.start_s:
         tap.note(f'without huge pages ready after {d.start_s:.2f} s')
-    with HugePages(160) as pages:
+    with HugePages(HUGE_PAGES) as pages:
         if not pages.there:
             tap.skip('with huge pages', 'the machine has none to give')
             return
         d = Daemon(karstd, folder, LOOPBACK + '[engine]\nhuge_pages = yes\n', name='large')
-        tap.point('with huge pages', d.start() + d.stop())
+        for _ in range(HUGE_TRIES):
+            problems = d.start()
+            if not problems or not pages.taken():
+                break
+            pages.more()
+        tap.point('with huge pages', problems + d.stop())
     if d.start_s:
         tap.note(f'with huge pages ready after {d.start_s:.2f} s')
 

@@ -23,6 +23,8 @@
 static const char conf[] = "[engine]\n"
 			   "max_qps = 2048\n"
 			   "max_keys = 8192\n"
+			   /* those of the machine come and go: other tests add some for a while */
+			   "huge_pages = no\n"
 			   "[socket]\n"
 			   "mode = 0666\n" /* the folder's mode says who gets there */
 			   "max_clients = 64\n"
@@ -207,6 +209,8 @@ telemetry(const struct host *h, const char *cmd, char *answer)
 		return false;
 	if (recv(fd, answer, TELEMETRY_BYTES - 1, 0) > 0 && send(fd, cmd, strlen(cmd), 0) > 0)
 		n = recv(fd, answer, TELEMETRY_BYTES - 1, 0);
+	if (n <= 0)
+		note("%s: %s", cmd, n < 0 ? strerror(errno) : "no answer");
 	close(fd);
 	if (n <= 0)
 		return false;

@@ -28,7 +28,7 @@
 #include "xdp.h"
 
 #define SELF       "/proc/self/exe"
-#define WITHIN_MS  1000
+#define WITHIN_MS  15000  /* for who keeps its address space locked; less than a stop may take */
 #define STARTUP_MS 120000 /* one that ends is noticed at once; this is for one that hangs */
 
 /* --- start --- */
@@ -103,7 +103,7 @@ fork_it(struct kd_part *p, uint64_t keep)
 int
 kd_part_start(struct kd_part *p, const struct kd_conf *c)
 {
-	const struct timeval within = {.tv_usec = WITHIN_MS * 1000 - 1};
+	const struct timeval within = {.tv_sec = WITHIN_MS / 1000};
 	uint64_t keep = kd_caps_have() & kd_caps_of_part(kd_port_needs_any(c).xdp);
 	struct kd_part_setup setup;
 	int rc;

@@ -27,6 +27,7 @@ CAPS = {'CAP_CHOWN': 0, 'CAP_DAC_OVERRIDE': 1, 'CAP_FOWNER': 3, 'CAP_SETGID': 6,
         'CAP_CHECKPOINT_RESTORE': 40}
 PART = ['CAP_SETUID', 'CAP_SETGID', 'CAP_CHECKPOINT_RESTORE'] # what the privileged part keeps
 DAEMON, PROGRAM = 61234, 61235
+STALL_S = 3
 
 
 def bits(names):
@@ -87,16 +88,25 @@ def as_user(uid, *command):
     return ['setpriv', '--reuid', str(uid), '--regid', str(uid), '--clear-groups', *command]
 
 
+def start_shared(program, path):
+    return subprocess.Popen(as_user(PROGRAM, program, path), stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def end_shared(process, posix=0):
+    """Problems: of a program of another user more than @posix bytes are copied of what can be
+    shared."""
+    said, _ = process.communicate(timeout=HANG_S)
+    want = [f'posix: {posix} of 65536 are copied', f'file: {posix} of 65536 are copied',
+            'malloc: 65536 of 65536 are copied', 'done']
+    return [] if said.splitlines() == want and process.returncode == 0 else \
+        [f'exit status {process.returncode}: {said}']
+
+
 def shares(program, path, posix=0):
     """Problems: a program of another user, whose memory is to be shared where it can be, but for
     @posix bytes that are to be copied."""
-    done = subprocess.run(as_user(PROGRAM, program, path), stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          timeout=HANG_S, check=False)
-    want = [f'posix: {posix} of 65536 are copied', f'file: {posix} of 65536 are copied',
-            'malloc: 65536 of 65536 are copied', 'done']
-    return [] if done.stdout.splitlines() == want and done.returncode == 0 else \
-        [f'exit status {done.returncode}: {done.stdout}']
+    return end_shared(start_shared(program, path), posix)
 
 
 def open_folder(folder, name, uid=0):
@@ -237,6 +247,20 @@ def gone(pid):
     return [f'process {pid} is there'] if os.path.exists(f'/proc/{pid}') else []
 
 
+def waits_for_part(tap, karstd, shared, folder):
+    """On a machine that is busy the part may have no processor for a while."""
+    d = Daemon(karstd, folder, OPEN, name='wait', args=['--user', str(DAEMON)])
+    problems = d.start()
+    if not problems:
+        os.kill(part_of(d), signal.SIGSTOP)
+        program = start_shared(shared, d.socket)
+        time.sleep(STALL_S)
+        os.kill(part_of(d), signal.SIGCONT)
+        problems = end_shared(program)
+    tap.point(f'a privileged part that stands still for {STALL_S} s is waited for', problems)
+    tap.point('it stops', d.stop())
+
+
 def loses_part(tap, karstd, shared, folder):
     d = Daemon(karstd, folder, OPEN, name='part', args=['--user', str(DAEMON)])
     problems = d.start()
@@ -345,6 +369,7 @@ def main(argv):
         becomes(tap, karstd, shared, folder, watched)
         default_user(tap, karstd, folder)
         wire(tap, karstd, folder, watched)
+        waits_for_part(tap, karstd, shared, folder)
         loses_part(tap, karstd, shared, folder)
         own_user(tap, karstd, shared, folder)
         by_unit(tap, karstd, shared, unit, folder, watched)

@@ -159,36 +159,49 @@ def pair(karstd, folder, driver):
                    netns=NETNS[end]) for end in (0, 1)]
 
 
-# Sends a datagram to a port of an address, and says whether "port unreachable" comes back.
+# Sends a datagram to each of some ports of an address, and says whether "port unreachable" has come
+# back, when it has for all but the first, or after a time limit.  All go the same way and are dealt
+# with in order, so by then it has come for the first, or does not.  A kernel says it only so often a
+# second, to whoever it may be: until it does it is asked again.
 KNOCK = '''
-import socket, sys
-sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-sock.connect((sys.argv[1], int(sys.argv[2])))
-sock.settimeout(1)
-try:
-    sock.send(bytes(int(sys.argv[3])))
-    sock.recv(10)
-except ConnectionRefusedError:
-    print('refused')
-except socket.timeout:
-    print('silence')
+import socket, sys, time
+address, limit_s, *words = sys.argv[1:]
+end = time.monotonic() + float(limit_s)
+socks, sizes, found = [], [int(size) for size in words[1::2]], {}
+for port in words[::2]:
+    socks.append(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    socks[-1].connect((address, int(port)))
+last = len(socks) - 1
+wanted = set(range(1, last + 1)) or {0}
+while wanted - set(found) and time.monotonic() < end:
+    for n, sock in enumerate(socks):
+        sock.settimeout(1 if n == last else 0)
+        try:
+            sock.send(bytes(sizes[n]))
+        except ConnectionRefusedError:
+            found[n] = True
+    for n in range(last, -1, -1):
+        try:
+            socks[n].recv(10)
+        except ConnectionRefusedError:
+            found[n] = True
+        except (socket.timeout, BlockingIOError):
+            pass
+print(*('refused' if n in found else 'silence' for n in range(last + 1)))
 '''
 
 
-def knock(port, size=5):
-    return sh(*in_netns(1, sys.executable, '-c', KNOCK, ADDRESS[0], str(port), str(size))).strip()
+def knock(end, address, limit_s, *ports):
+    """@ports: (number, size) of each datagram.  @return what is said of each."""
+    words = [str(word) for port in ports for word in port]
+    return sh(*in_netns(end, sys.executable, '-c', KNOCK, address, str(limit_s), *words)).split()
 
 
 def kernel_goes_on(mtu):
     """What is not RoCE is the kernel's as before; RoCE is not."""
-    problems = []
-    found = knock(4791)
-    if found != 'silence':
-        problems.append(f'the kernel answers RoCE: {found}')
-    for size in (5, mtu - 28):
-        found = knock(4792, size)
-        if found != 'refused':
-            problems.append(f'the kernel does not answer other UDP of {size} bytes: {found}')
+    found = knock(1, ADDRESS[0], HANG_S / 2, (4791, 5), (4792, mtu - 28), (4792, 5))
+    problems = [] if found == ['silence', 'refused', 'refused'] else [
+        f'the kernel answers RoCE, other UDP of {mtu - 28} bytes, and of 5 bytes by: {found}']
     tcp = subprocess.run(in_netns(1, sys.executable, '-c', TCP, ADDRESS[0]), check=False,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           timeout=HANG_S)
@@ -200,7 +213,7 @@ def kernel_goes_on(mtu):
 TCP = '''
 import socket, sys
 try:
-    socket.create_connection((sys.argv[1], 9), 5)
+    socket.create_connection((sys.argv[1], 9), 200)
 except ConnectionRefusedError:
     print('refused')
 '''
@@ -236,7 +249,7 @@ def neighbour(address, dev):
     while 'lladdr' not in sh('ip', '-n', NETNS[0], 'neighbour', 'show', address, 'dev', dev):
         if time.monotonic() > end:
             return [sh('ip', '-n', NETNS[0], 'neighbour')]
-        sh(*in_netns(0, sys.executable, '-c', KNOCK, address, '4792', '5'))
+        knock(0, address, 1, (4792, 5))
     return []
 
 

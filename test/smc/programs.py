@@ -5,6 +5,7 @@
 programs.py BUILD [NAME...] (TAP; as root)."""
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -72,6 +73,19 @@ class Points:
                     raise OSError(f'port {port}: {f.read()}')
             time.sleep(0.01)
 
+    def number(self, name, process):
+        """What a server has written to a file of that name, which it does when it obeys signals, and
+        that is after it has begun to listen."""
+        began, text = time.monotonic(), ''
+        while not text.endswith('\n'):
+            if process.poll() is not None or time.monotonic() - began > bed.HANG_S:
+                raise OSError(f'no number in {name}: {text}')
+            time.sleep(0.01)
+            if os.path.exists(self.path(name)):
+                with open(self.path(name), encoding='ascii') as f:
+                    text = f.read()
+        return int(text)
+
     def client(self, *command, data=None):
         """(what it said, problems)"""
         try:
@@ -105,8 +119,7 @@ class Points:
                                          f'http://127.0.0.1:{port}/nginx.conf'), stdout=subprocess.PIPE)
         problems = []
         for _ in range(2): # other workers, while there are connections
-            with open(self.path('nginx.pid'), encoding='ascii') as f:
-                os.kill(int(f.read()), 1)
+            os.kill(self.number('nginx.pid', server), signal.SIGHUP)
             said, more = self.client('curl', '-sS', '--retry', 3, f'http://127.0.0.1:{port}/body')
             problems += more + ([] if said == BODY else [f'{len(said)} bytes'])
         said = load.communicate()[0]

@@ -143,6 +143,10 @@ class Inside:
     def total(self, command, name):
         return sum(row[name] for row in self.ask(lambda e: e.rows(command)).values())
 
+    def connections(self):
+        """Of rdma_cm."""
+        return self.ask(lambda e: e.ask('cm'))['connections']
+
     def program(self, line, limit_s=LIMIT_S):
         return self.guest.program(f'karst-run {line}', limit_s)
 

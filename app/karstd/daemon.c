@@ -58,7 +58,6 @@ struct daemon {
 	bool eal_started;
 	struct karst_engine *engine;
 	bool running; /* lcores */
-	int news_fd;  /* of kernel interfaces; -1: none */
 	struct kd_ports ports;
 	struct kd_smc *smc;
 	struct kd_server *server;
@@ -251,7 +250,7 @@ daemon_start(struct daemon *d)
 		return rc;
 	if (kd_part_ready(&d->part, d->conf) != 0)
 		return KD_EXIT_FAILED;
-	d->news_fd = kd_news_open();
+	d->ports.news_fd = kd_news_open();
 	if (d->conf->smc.enabled && kd_smc_create(d->engine, d->conf, &d->smc) != 0)
 		return KD_EXIT_FAILED;
 	d->server = kd_server_create(d->engine, d->conf, &d->part);
@@ -289,7 +288,7 @@ loop(struct daemon *d)
 		struct pollfd fds[4] = {{.fd = d->signal_fd, .events = POLLIN},
 			{.fd = d->socket.fd, .events = POLLIN},
 			{.fd = atomic_load(&d->part.gone) ? -1 : d->part.fd, .events = POLLRDHUP},
-			{.fd = d->news_fd, .events = POLLIN}};
+			{.fd = d->ports.news_fd, .events = POLLIN}};
 
 		if (accept_at > now) {
 			fds[1].fd = -1;
@@ -303,7 +302,7 @@ loop(struct daemon *d)
 		if (fds[2].revents != 0)
 			kd_part_lost(&d->part);
 		if (fds[3].revents != 0) {
-			kd_news_read(&d->ports, d->news_fd);
+			kd_news_read(&d->ports);
 			watch_at = 0;
 		}
 		if (now_ms() >= watch_at) {
@@ -336,8 +335,8 @@ static void
 daemon_stop(struct daemon *d, int rc)
 {
 	kd_notify("STOPPING=1");
-	if (d->news_fd >= 0)
-		close(d->news_fd);
+	if (d->ports.news_fd >= 0)
+		close(d->ports.news_fd);
 	kd_smc_destroy(d->smc);
 	if (d->server != NULL && !kd_server_destroy(d->server))
 		daemon_leave(d, rc);
@@ -364,7 +363,7 @@ kd_daemon_run(struct kd_conf *c, kd_reread_fn reread, void *user)
 
 	kd_log_take_karst();
 	kd_log_take_dpdk();
-	d.socket.fd = d.socket.lock_fd = d.ports.xdp_fd = d.part.fd = d.news_fd = -1;
+	d.socket.fd = d.socket.lock_fd = d.ports.xdp_fd = d.ports.news_fd = d.part.fd = -1;
 	rc = kd_log_open(&c->log) == 0 ? daemon_start(&d) : KD_EXIT_FAILED;
 	if (rc == KD_EXIT_OK) {
 		karst_log(KARST_LOG_NOTICE,

@@ -62,13 +62,13 @@ note_gone(struct kd_ports *ps, const struct nlmsghdr *h)
 }
 
 void
-kd_news_read(struct kd_ports *ps, int fd)
+kd_news_read(struct kd_ports *ps)
 {
 	_Alignas(struct nlmsghdr) char buf[16384];
 	ssize_t n;
 
 	/* -ENOBUFS: some were lost */
-	while ((n = recv(fd, buf, sizeof(buf), 0)) > 0 || (n < 0 && errno == ENOBUFS)) {
+	while ((n = recv(ps->news_fd, buf, sizeof(buf), 0)) > 0 || (n < 0 && errno == ENOBUFS)) {
 		const struct nlmsghdr *h = (const void *)buf;
 		unsigned int len = n > 0 ? (unsigned int)n : 0;
 
@@ -240,8 +240,13 @@ kd_netdev_follow(
 		return; /* nobody knows; it is looked at again */
 	if (port->added && (port->left || rc != 0 || now.index != port->netdev.index))
 		interface_goes(port, e);
-	if (port->away && rc == 0)
+	if (port->away && rc == 0) {
+		/* an interface is missing some time before the news of that: they must not be
+		 * taken for those of another time */
+		kd_news_read(ps);
+		port->left = false;
 		interface_returns(ps, c, e, port, &now);
+	}
 	if (port->away && rc != 0)
 		port->obstacle = NULL;
 	if (!port->added || rc != 0)

@@ -11,7 +11,7 @@
 int kd_news_open(void);
 
 /** Takes note of them; kd_ports_watch() has to come next. */
-void kd_news_read(struct kd_ports *ps, int fd);
+void kd_news_read(struct kd_ports *ps);
 
 /** As in kd_port_kind, of kernel interfaces. */
 void kd_netdev_follow(

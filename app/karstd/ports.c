@@ -256,7 +256,7 @@ kd_ports_open(struct kd_ports *ps, struct kd_conf *c, struct karst_engine *e)
 	int rc = 0;
 
 	memset(ps, 0, sizeof(*ps));
-	ps->xdp_fd = -1;
+	ps->xdp_fd = ps->news_fd = -1;
 	for (i = 0; rc == 0 && i < c->nports; i++) {
 		struct kd_port *port = &ps->port[ps->n++];
 

@@ -34,7 +34,8 @@ struct kd_port {
 struct kd_ports {
 	uint32_t n;
 	struct kd_port port[KD_MAX_PORTS];
-	int xdp_fd; /* the program as a file; -1: not needed yet */
+	int xdp_fd;  /* the program as a file; -1: not needed yet */
+	int news_fd; /* of kernel interfaces (follow.h), or -1 */
 };
 
 /** Before DPDK starts: are the devices there?  Errors are logged, all of them.  -ENODEV */

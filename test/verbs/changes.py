@@ -12,8 +12,9 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 
-from verbs_bed import Engine, Tap, Tools, Wire
+from verbs_bed import HANG_S, Engine, Tap, Tools, Wire
 
 ADDRESS = ['192.0.2.1', '192.0.2.2']
 ANOTHER = '192.0.2.9'
@@ -52,16 +53,19 @@ class Bed:
         """Between the namespaces, by a connection of rdma_cm.  @return problems"""
         problems = []
         server = self.engines[1].program(['rping', '-s', '-C', '10', '-v', '-a', ADDRESS[1]])
-        for _ in range(100): # until it listens
+        until = time.monotonic() + HANG_S
+        while True: # until it listens, and this end has its address
             client = self.here.program(['rping', '-c', '-C', '10', '-v', '-a', ADDRESS[1]])
             problems = client.wait()
-            if problems or client.status == 0 or server.status is not None:
+            if problems or client.status == 0 or server.status is not None or \
+                    time.monotonic() > until:
                 break
         if client.status != 0:
             problems += ['client:', *client.shown()]
             server.kill()
         problems += server.wait()
-        return problems + (['server:', *server.shown()] if server.status else [])
+        problems += ['server:', *server.shown()] if server.status else []
+        return problems + [line for e in self.engines for line in e.shown() if problems]
 
 
 class Heard:
@@ -155,19 +159,25 @@ def mtu(tap, bed, largest=(9000, 4096)):
     tap.point('another MTU: the path MTU follows, down and up', problems)
 
 
-def loses(tap, bed, name, leave, come, text):
-    """The interface goes and comes back."""
+def loses(tap, bed, name, leave, come, text, ends=1):
+    """The interface goes and comes back, at so many ends."""
     heard = Heard(bed)
     beside = Heard(bed, device='karst1', address='127.0.0.1')
     problems = heard.problems + beside.problems
-    since = bed.said()
+    since = [len(engine.daemon.text()) for engine in bed.engines[:ends]]
     leave()
-    problems += bed.says(text, since)
+    problems += bed.says(text, since[0])
     problems += heard.event('PORT_ERR', 'DEVICE_FATAL') + heard.cm('device removal')
     tap.point(f'{name}: PORT_ERR, DEVICE_FATAL, DEVICE_REMOVAL', problems)
     tap.point(f'{name}: programs of another port do not notice', beside.silent())
     come() # it may be back already
-    tap.point(f'{name}: the port is back', bed.says('port 1, wire: kv0', since) + bed.traffic())
+    problems = [p for engine, at in zip(bed.engines, since)
+                for p in engine.daemon.says('port 1, wire: kv0', at)]
+    problems += bed.traffic()
+    for engine, at in zip(bed.engines, since):
+        gone = engine.daemon.text()[at:].count('is gone')
+        problems += [f'{engine.daemon.name}: gone {gone} times'] if gone != 1 else []
+    tap.point(f'{name}: the port is back, and stays', problems)
     heard.close()
     beside.close()
 
@@ -196,7 +206,7 @@ def interfaces(tap, bed):
 def deleted(tap, bed):
     """Both ends; the other daemon has one lcore."""
     loses(tap, bed, 'an interface is deleted', lambda: bed.ip(f'link del {DEV}'), bed.add_veth,
-          'is gone: deleted, or moved')
+          'is gone: deleted, or moved', ends=2)
 
 
 def reload(tap, bed):

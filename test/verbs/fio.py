@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 
-from rdmacm import addresses, connections, until_listening
+from rdmacm import addresses, listens
 from verbs_bed import HANG_S, free_port, run_all
 
 RECEIVES = 512
@@ -66,13 +66,12 @@ def run(case, engines, ip, folder):
               '--verify_state_save=0', # else a file in whatever folder this is
               f'--bs={case.size}', f'--size={case.blocks * case.size}']
     before = sum(e.counter('rx_bytes') for e in engines)
-    least = connections(engines[0])
     server = engines[0].program([*common, '--name=server', '--rw=read', f'--output={files[0]}',
                                  *case.server])
-    until_listening(engines[0], server, least)
+    problems = listens(engines[0], server)
     client = engines[-1].program([*common, '--name=client', '--rw=write', f'--hostname={ip}',
                                   f'--output={files[1]}', *case.client])
-    problems = [f'client: {p}' for p in client.wait(HANG_S)]
+    problems += [f'client: {p}' for p in client.wait(HANG_S)]
     if problems or client.status != 0:
         problems.append(f'client: exit status {client.status}')
         server.kill()

@@ -288,7 +288,9 @@ def stale(bed):
 
 def unanswered(bed):
     """Programs that listen and do not answer."""
+    before = bed.counters()
     holding = bed.program('hold', HOLDS)
+    bed.tap.point('who listens is counted', bed.counted(before, listeners=1))
 
     def patience(peer):
         before = bed.counters()

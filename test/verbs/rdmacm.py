@@ -10,13 +10,9 @@ import re
 import select
 import shlex
 import sys
-import time
 
-from verbs_bed import HANG_S, NEVER, free_port, run_all, says
+from verbs_bed import NEVER, free_port, run_all, says
 
-# A client that came before its server listened says one of these, and is tried again.
-LISTENS_S = 1
-TOO_EARLY = r'_REJECTED|_UNREACHABLE|[Cc]onnection refused|Unexpected CM event|rpoll: '
 TESTED = [r'test complete', r'return status 0']
 STREAM = [r'(?m)^custom +\w+ +1 +50 ']
 
@@ -123,42 +119,20 @@ def start(engine, words, ip, port, mode):
     return engine.program(shlex.split(words.format(ip=ip, port=port)), mode)
 
 
-def connections(engine):
-    """With listeners; those that linger become fewer."""
-    return engine.ask(lambda e: e.ask('cm'))['connections']
-
-
-def until_listening(engine, server, least):
-    """Most often it is seen as one connection more.  One that lingers may go at the same moment."""
-    until = time.monotonic() + LISTENS_S
-    while server.status is None and time.monotonic() < until:
-        now = connections(engine)
-        if now > least:
-            break
-        least = now
-        time.sleep(0.01)
+def listens(engine, server):
+    """Waits until it does; nobody else does.  @return problems."""
+    return server.until(lambda: engine.ask(lambda e: e.ask('cm'))['listeners'] > 0, 'listening')
 
 
 def meet(case, engines, ip, mode):
     """(server, client, problems), both ended."""
     port = free_port()
-    least = connections(engines[0])
     server = start(engines[0], case.server, ip, port, mode)
-    until_listening(engines[0], server, least)
-    until = time.monotonic() + HANG_S
-    while True:
-        client = start(engines[-1], case.client, ip, port, mode)
-        problems = [f'client: {p}' for p in client.wait(HANG_S)]
-        if problems or client.status == 0 or server.status is not None or \
-                not re.search(TOO_EARLY, client.text()) or time.monotonic() > until:
-            break
-        # it may have been not too early but too late, and that server waits for it
-        server.kill()
-        least = connections(engines[0])
-        server = start(engines[0], case.server, ip, port, mode)
-        until_listening(engines[0], server, least)
-    if not problems and client.status not in ((0, select.POLLHUP) if case.hangup else (0,)):
-        problems = [f'client: exit status {client.status}']
+    problems = listens(engines[0], server)
+    client = start(engines[-1], case.client, ip, port, mode)
+    problems += [f'client: {p}' for p in client.wait()]
+    if client.status not in ((0, select.POLLHUP) if case.hangup else (0,)):
+        problems.append(f'client: exit status {client.status}')
     if problems or case.endless:
         problems += [f'server: exit status {server.status}'] if server.status is not None else []
         server.kill()
@@ -224,9 +198,10 @@ def group(tap, engines, mode='ns'):
 
 def nobody_listens(tap, engine, ip):
     """Who listens at nothing is told so, and does not wait."""
+    # rstream says of rpoll() what errno was before
     for words, text in (('rping -c -C 1 -a {ip} -p {port}', '_REJECTED, error 8'),
                         ('rdma_client -s {ip} -p {port}', 'onnection refused'),
-                        ('rstream -s {ip} -p {port}', 'onnection refused|not connected')):
+                        ('rstream -s {ip} -p {port}', 'onnection refused|not connected|rpoll: ')):
         program = start(engine, words, ip, free_port(), 'ns')
         problems = program.wait()
         if program.status in (0, None) or not re.search(text, program.text()):

@@ -152,6 +152,7 @@ class Engine:
         found.update({name: memory[name] for name in (
             'regions', 'windows', 'pds', 'owners', 'ring_bytes', 'shared_bytes', 'migrated_bytes',
             'copied_bytes')})
+        found['listeners'] = self.ask(lambda e: e.ask('cm'))['listeners']
         found['clients'] = len(self.ask(lambda e: list(e.pages('clients')))[0])
         return found
 

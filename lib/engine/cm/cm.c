@@ -50,6 +50,7 @@ eng_cm_report(struct karst_engine *e, struct cm_report *report)
 
 	*report = (struct cm_report){.stats = cm->stats,
 		.counters = cm->cm->counters,
+		.listeners = cm->nlisteners,
 		.connections = cm->cm->nids,
 		.half_open = cm->cm->nhalf_open,
 		.npaths = cm->npaths};

@@ -181,6 +181,7 @@ struct eng_cm {
 	LIST_HEAD(cm_path_bucket, cm_path) paths[CM_PATH_BUCKETS];
 	LIST_HEAD(, cm_path) asking;
 	uint32_t npaths;
+	uint32_t nlisteners;
 	uint64_t sweep_ns;  /* when to look for paths to forget */
 	uint64_t wake_ns;   /* when the thread looks again of its own accord */
 	uint32_t nmads;     /* that wait */
@@ -197,6 +198,7 @@ struct eng_cm {
 struct cm_report {
 	struct cm_stats stats;
 	struct karst_cm_counters counters;
+	uint32_t listeners;   /* identifiers of programs */
 	uint32_t connections; /* of lib/cm, listeners and those that linger with them */
 	uint32_t half_open;
 	uint32_t npaths;

@@ -331,6 +331,7 @@ eng_cm_service_join(struct eng_cm *cm, struct cm_id *id)
 		}
 	}
 	s->listeners++;
+	cm->nlisteners++;
 	id->service = s;
 	return 0;
 }
@@ -343,6 +344,7 @@ eng_cm_service_leave(struct eng_cm *cm, struct cm_id *id)
 	if (s == NULL)
 		return;
 	id->service = NULL;
+	cm->nlisteners--;
 	if (--s->listeners != 0)
 		return;
 	karst_cm_id_destroy(cm->cm, s->cm_id);

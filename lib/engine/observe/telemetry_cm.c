@@ -26,6 +26,7 @@ add_report(struct rte_tel_data *d, const struct cm_report *r)
 	const struct karst_cm_counters *c = &r->counters;
 	unsigned int i;
 
+	rte_tel_data_add_dict_u64(d, "listeners", r->listeners);
 	rte_tel_data_add_dict_u64(d, "connections", r->connections);
 	rte_tel_data_add_dict_u64(d, "half_open", r->half_open);
 	rte_tel_data_add_dict_u64(d, "paths", r->npaths);

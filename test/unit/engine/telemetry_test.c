@@ -92,7 +92,7 @@ Test(telemetry, commands)
 	expect_in(ask(fd, "/karst/ports"), "\"rx_packets\":");
 	expect_in(ask(fd, "/karst/hw_counters"), "\"rx_write_requests\":3");
 	expect_in(ask(fd, "/karst/hw_counters,karst0"), "\"packet_seq_err\":0");
-	expect_in(ask(fd, "/karst/cm"), "\"connections\":0,\"half_open\":0");
+	expect_in(ask(fd, "/karst/cm"), "\"listeners\":0,\"connections\":0,\"half_open\":0");
 	expect_in(ask(fd, "/karst/cm"), "\"rx_REQ\":0,");
 	expect_in(ask(fd, "/karst/memory"), "\"regions\":1,\"windows\":0");
 	expect_in(ask(fd, "/karst/engine"), "\"qps\":2");

@@ -240,8 +240,8 @@ refused_queues_keep_events(void)
 	rig_connect(&r, IBV_QPT_RC);
 	enough = false;
 	MUST(pthread_create(&other, NULL, try_to_destroy, r.cq) == 0);
-	alarm(PATIENCE_S);
 	for (i = 0; i < ROUNDS; i++) {
+		alarm(PATIENCE_S);
 		EQ(ibv_req_notify_cq(r.cq, 0), 0);
 		EQ(post_recv(&r, r.qp[1], 1, 0, 64), 0);
 		EQ(post_send(&r, r.qp[0], 2, 64, 8, 0), 0);

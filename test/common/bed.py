@@ -102,31 +102,39 @@ class Tap:
         return 1 if self.failed else 0
 
 
-class Clock(threading.Thread):
-    """Notices when the machine stands still, as a virtual one does at times, or is so busy that who
-    wants to run must wait."""
+class Clock:
+    """Notices when a processor of the machine stands still, as a virtual one does at times, or is
+    so busy that who wants to run must wait."""
 
     TICK_S = 0.05
 
     def __init__(self):
-        super().__init__(daemon=True)
         self.worst_s, self.stopped = 0, False
-        self.start()
+        self.last = {cpu: time.monotonic() for cpu in os.sched_getaffinity(0)}
+        self.threads = [threading.Thread(target=self.run, args=(cpu,), daemon=True)
+                        for cpu in self.last]
+        for thread in self.threads:
+            thread.start()
 
-    def run(self):
-        last = time.monotonic()
+    def run(self, cpu):
+        os.sched_setaffinity(0, {cpu}) # of this thread
         while not self.stopped:
             time.sleep(self.TICK_S)
-            now = time.monotonic()
-            self.worst_s = max(self.worst_s, now - last - self.TICK_S)
-            last = now
+            self.look(cpu)
+            self.last[cpu] = time.monotonic()
+
+    def look(self, cpu):
+        self.worst_s = max(self.worst_s, time.monotonic() - self.last[cpu] - self.TICK_S)
 
     def stop(self):
         self.stopped = True
-        self.join()
+        for thread in self.threads:
+            thread.join()
 
     def stood_still(self, least_s):
         """For how long at a time since the last call, if that is @least_s or more; else 0."""
+        for cpu in self.last: # it may be over, and its thread has not run yet
+            self.look(cpu)
         worst_s, self.worst_s = self.worst_s, 0
         return worst_s if worst_s >= least_s else 0
 

@@ -12,9 +12,9 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 
-from verbs_bed import HANG_S, Engine, Tap, Tools, Wire
+from rdmacm import listens
+from verbs_bed import Engine, Tap, Tools, Wire
 
 ADDRESS = ['192.0.2.1', '192.0.2.2']
 ANOTHER = '192.0.2.9'
@@ -46,26 +46,29 @@ class Bed:
     def says(self, text, since):
         return self.here.daemon.says(text, since)
 
+    def both_say(self, text, since):
+        return [p for engine, at in zip(self.engines, since) for p in engine.daemon.says(text, at)]
+
     def said(self):
         return len(self.here.daemon.text())
 
+    def both_said(self):
+        return [len(engine.daemon.text()) for engine in self.engines]
+
     def traffic(self):
         """Between the namespaces, by a connection of rdma_cm.  @return problems"""
-        problems = []
         server = self.engines[1].program(['rping', '-s', '-C', '10', '-v', '-a', ADDRESS[1]])
-        until = time.monotonic() + HANG_S
-        while True: # until it listens, and this end has its address
-            client = self.here.program(['rping', '-c', '-C', '10', '-v', '-a', ADDRESS[1]])
-            problems = client.wait()
-            if problems or client.status == 0 or server.status is not None or \
-                    time.monotonic() > until:
-                break
+        problems = listens(self.engines[1], server)
+        client = self.here.program(['rping', '-c', '-C', '10', '-v', '-a', ADDRESS[1]])
+        problems += client.wait()
         if client.status != 0:
-            problems += ['client:', *client.shown()]
+            problems.append(f'client: exit status {client.status}')
             server.kill()
         problems += server.wait()
-        problems += ['server:', *server.shown()] if server.status else []
-        return problems + [line for e in self.engines for line in e.shown() if problems]
+        if server.status != 0:
+            problems.append(f'server: exit status {server.status}')
+        return problems + [line for who in (server, client, *self.engines)
+                           for line in who.shown() if problems]
 
 
 class Heard:
@@ -147,10 +150,10 @@ def mac(tap, bed, heard):
 def mtu(tap, bed, largest=(9000, 4096)):
     problems = []
     for size, path in ((1500, 1024), (300, 256), largest):
-        since = bed.said()
+        since = bed.both_said()
         for end in (0, 1):
             bed.ip(f'link set {DEV} mtu {size}', end)
-        problems += bed.says(f'has MTU {size} now, so path MTU {path}', since)
+        problems += bed.both_say(f'has MTU {size} now, so path MTU {path}', since)
         found = active_mtu(bed)
         if found != path:
             problems.append(f'MTU {size}: active_mtu {found}')
@@ -164,16 +167,14 @@ def loses(tap, bed, name, leave, come, text, ends=1):
     heard = Heard(bed)
     beside = Heard(bed, device='karst1', address='127.0.0.1')
     problems = heard.problems + beside.problems
-    since = [len(engine.daemon.text()) for engine in bed.engines[:ends]]
+    since = bed.both_said()[:ends]
     leave()
     problems += bed.says(text, since[0])
     problems += heard.event('PORT_ERR', 'DEVICE_FATAL') + heard.cm('device removal')
     tap.point(f'{name}: PORT_ERR, DEVICE_FATAL, DEVICE_REMOVAL', problems)
     tap.point(f'{name}: programs of another port do not notice', beside.silent())
     come() # it may be back already
-    problems = [p for engine, at in zip(bed.engines, since)
-                for p in engine.daemon.says('port 1, wire: kv0', at)]
-    problems += bed.traffic()
+    problems = bed.both_say('port 1, wire: kv0', since) + bed.traffic()
     for engine, at in zip(bed.engines, since):
         gone = engine.daemon.text()[at:].count('is gone')
         problems += [f'{engine.daemon.name}: gone {gone} times'] if gone != 1 else []

@@ -34,11 +34,15 @@ def listening(port, pid='self'):
     """Does somebody listen on the TCP port, in the network namespace of a process?  Without
     connecting, which would be a client."""
     for name in ('tcp', 'tcp6'):
-        with open(f'/proc/{pid}/net/{name}', encoding='ascii') as f:
-            for line in f.readlines()[1:]:
-                words = line.split()
-                if words[3] == '0A' and int(words[1].rsplit(':', 1)[1], 16) == port:
-                    return True
+        try:
+            with open(f'/proc/{pid}/net/{name}', encoding='ascii') as f:
+                lines = f.readlines()[1:]
+        except OSError: # the process has ended
+            return False
+        for line in lines:
+            words = line.split()
+            if words[3] == '0A' and int(words[1].rsplit(':', 1)[1], 16) == port:
+                return True
     return False
 
 

@@ -20,7 +20,7 @@ def managed(program, args='', size=None, **more):
     # slow, refuses, and then neither end gets over it; so it is with two Linux peers.  Hence karst
     # is the server.
     return Case(f'{program} -R {args}'.strip(), line, line + ' {ip}', listen='cm', frames=ITERS,
-                at_client=[rf'(?m)^ *{size or 8} +{ITERS} '], rules='C1 C2', attempts=4,
+                at_client=[rf'(?m)^ *{size or 8} +{ITERS} '], rules='C1 C2', attempts=12,
                 limit_s=60, roles=('server',), **more)
 
 

@@ -54,7 +54,7 @@ PORT = 18515
 GROUP, GROUP_MAC = '239.77.1.1', '33:33:ef:4d:01:01'
 LINE_MAX = 300 # of what is shown of a program
 DEAD_LINES = 150 # of what a guest says that ends
-REJECTIONS = ('rx_REJ', 'tx_REJ')
+REJECTIONS, ANSWERS = ('rx_REJ', 'tx_REJ'), ('rx_REP', 'tx_REP')
 ATTEMPTS, STILL_S, LONG_S = 3, 0.1, 1
 # By pingpongs and perftest, interop-peer, rdma_cm's examples, soft-RoCE, NVMe.
 GAVE_UP = r'retry counter exceeded|\bRETRY_EXC|[Ss]tatus:? 12\b'
@@ -419,9 +419,11 @@ def until_rejected(bed, case, program):
 
 
 def client_ends(bed, case, client, line, one):
-    """(problems, the client).  Over rdma_cm it is tried again until its server listens."""
+    """(problems, the client).  Over rdma_cm it is tried again until its server listens; but not one
+    that had connected when it was rejected, where neither end gets over that."""
     end = time.monotonic() + LISTENS_S
     while True:
+        before = bed.host.managed(ANSWERS)
         other = client.program(line, case.limit_s)
         limit_s = until_rejected(bed, case, other) if case.attempts > 1 else case.limit_s
         problems = [f'client: {p}' for p in other.wait(limit_s)]
@@ -429,6 +431,8 @@ def client_ends(bed, case, client, line, one):
         if problems or well or case.listen != 'cm' or one.status is not None or \
                 not re.search(TOO_EARLY, other.text()) or time.monotonic() > end:
             return problems, other
+        if case.attempts > 1 and bed.host.managed(ANSWERS) != before:
+            return ['client: it was rejected after it had connected'], other
 
 
 def meet(bed, case, kind, role, family):
@@ -464,8 +468,9 @@ def meet_again(bed, case, kind, role, family):
         before = bed.host.managed(REJECTIONS)
         problems, programs = meet(bed, case, kind, role, family)
         if not problems or left == 0 or bed.host.managed(REJECTIONS) == before:
-            return problems, programs
-    return None
+            break
+        print(f'# rejected, {problems[0]}; once more', flush=True)
+    return problems, programs
 
 
 def judge(bed, case, programs):

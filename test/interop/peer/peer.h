@@ -122,6 +122,7 @@ struct options {
 struct image {
 	uint8_t *bytes; /* size + GUARD */
 	uint8_t *want;
+	uint8_t *late; /* for so many steps something may still come there, or not: no check */
 	uint32_t size;
 	uint64_t seed;
 	const char *name;

@@ -7,7 +7,9 @@
  *
  * Checks of completions note in the wanted images (image.want) what each item ought to have done;
  * images_end() compares.  Where nobody can say what is there, as in the receive of a message that
- * broke off, the image takes over what is found.
+ * failed, the image takes over what is found.  Of a message that was lost on the way a part may have
+ * arrived, or not yet: no completion tells.  What comes behind it on the same queue pair, in the next
+ * step, does, so until then the place of it is not compared, but for what that step puts there.
  */
 #include "peer.h"
 
@@ -53,9 +55,13 @@ pattern_fill(uint8_t *to, uint64_t seed, uint64_t off, uint32_t len)
 static void
 image_fill(struct image *i, uint64_t seed)
 {
+	uint32_t k;
+
 	i->seed = seed;
-	pattern_fill(i->bytes, seed, 0, i->size + GUARD);
-	memcpy(i->want, i->bytes, i->size + GUARD);
+	pattern_fill(i->want, seed, 0, i->size + GUARD);
+	memcpy(i->bytes, i->want, i->size + GUARD);
+	for (k = 0; k < i->size; k++)
+		i->late[k] -= i->late[k] > 0;
 }
 
 void
@@ -93,10 +99,36 @@ image_any(struct image *i, uint32_t off, uint32_t len)
 	memcpy(i->want + off, i->bytes + off, len);
 }
 
+/* Something of a lost message may come there, in this step and the next. */
+static void
+image_late(struct image *i, uint32_t off, uint32_t len)
+{
+	memset(i->late + off, 2, len);
+}
+
+/* What ought to be there, whatever was to come before. */
+static void
+image_put(struct image *i, uint32_t off, uint64_t seed, uint64_t seed_off, uint32_t len)
+{
+	pattern_fill(i->want + off, seed, seed_off, len);
+	memset(i->late + off, 0, len);
+}
+
+static bool
+byte_right(const struct image *i, uint32_t k)
+{
+	return i->bytes[k] == i->want[k] || i->late[k] > 0;
+}
+
 static bool
 image_right(const struct image *i)
 {
-	return memcmp(i->bytes, i->want, i->size + GUARD) == 0;
+	uint32_t k;
+
+	for (k = 0; k < i->size + GUARD; k++)
+		if (!byte_right(i, k))
+			return false;
+	return true;
 }
 
 static void
@@ -107,7 +139,7 @@ image_check(struct peer *p, const struct image *i)
 	if (image_right(i))
 		return;
 	for (k = 0; k < i->size + GUARD; k++) {
-		if (i->bytes[k] == i->want[k])
+		if (byte_right(i, k))
 			continue;
 		n++;
 		last = k;
@@ -362,7 +394,7 @@ receive(struct peer *p, uint32_t i, const struct item *item)
 		grh_check(p, i, item, r.off);
 	if (item->op == OP_WRITE_IMM)
 		return true;
-	pattern_fill(p->recvs.want + r.off + grh, pattern_seed(p, !p->me, BUFFER_LOCAL),
+	image_put(&p->recvs, (uint32_t)r.off + grh, pattern_seed(p, !p->me, BUFFER_LOCAL),
 		item->local_off, item->len);
 	p->verified += item->len;
 	return true;
@@ -379,8 +411,8 @@ area_result(struct peer *p, const struct item *item, uint32_t i)
 	case OP_WRITE:
 	case OP_WRITE_IMM:
 	case OP_AWRITE:
-		pattern_fill(
-			want, pattern_seed(p, !p->me, BUFFER_LOCAL), item->local_off, item->len);
+		image_put(&p->area, item->area_off, pattern_seed(p, !p->me, BUFFER_LOCAL),
+			item->local_off, item->len);
 		p->verified += item->len;
 		break;
 	case OP_FAA:
@@ -449,9 +481,9 @@ target_check(struct peer *p, const struct item *items, uint32_t n)
 	/* a message that broke off may have begun */
 	if (n > 0 && (s->flags & F_LOST || s->status == IBV_WC_RETRY_EXC_ERR)) {
 		if (item_receives(at) && at->op != OP_WRITE_IMM && p->n_posted > 0)
-			image_any(&p->recvs, p->posted[0].off, p->posted[0].len);
+			image_late(&p->recvs, p->posted[0].off, p->posted[0].len);
 		else if (at->op == OP_WRITE || at->op == OP_WRITE_IMM)
-			image_any(&p->area, at->area_off, at->len);
+			image_late(&p->area, at->area_off, at->len);
 	}
 	if (ibv_poll_cq(p->rcq, 1, &wc) != 0)
 		problem(p, "a receive too many: %s, %u bytes", status_name(wc.status), wc.byte_len);

@@ -135,7 +135,8 @@ image_make(struct peer *p, struct image *i, const char *name, uint32_t size, int
 	i->size = size;
 	i->bytes = aligned_alloc(4096, size + GUARD);
 	i->want = malloc(size + GUARD);
-	MUST(p, i->bytes != NULL && i->want != NULL);
+	i->late = calloc(size + GUARD, 1);
+	MUST(p, i->bytes != NULL && i->want != NULL && i->late != NULL);
 	memset(i->bytes, 0, size + GUARD);
 	mr = ibv_reg_mr(p->pd, i->bytes, size, access);
 	MUST(p, mr != NULL);

@@ -7,9 +7,10 @@
  *
  * Checks of completions note in the wanted images (image.want) what each item ought to have done;
  * images_end() compares.  Where nobody can say what is there, as in the receive of a message that
- * failed, the image takes over what is found.  Of a message that was lost on the way a part may have
- * arrived, or not yet: no completion tells.  What comes behind it on the same queue pair, in the next
- * step, does, so until then the place of it is not compared, but for what that step puts there.
+ * failed, the image takes over what is found.  Of a message that was lost on the way a part may
+ * have arrived, or not yet: no completion tells.  What comes behind it on the same queue pair, in
+ * the next step, does, so until then the place of it is not compared, but for what that step puts
+ * there.
  */
 #include "peer.h"
 

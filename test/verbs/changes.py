@@ -275,7 +275,7 @@ def other_drivers(every, tools, folder):
         with Wire(*(f'{address}/24' for address in ADDRESS)) as wire:
             engines = [Engine(tools, folder, conf.replace(f'device = {DEV}\n',
                                                           f'device = {DEV}\ndriver = {name}\n'),
-                              name=f'{name}{end}', netns=wire.netns[end])
+                              name=f'd{end}{name}', netns=wire.netns[end])
                        for end, conf in enumerate((CONF, PEER))]
             between(tap, Bed(wire, engines), engines, largest[0],
                     functools.partial(mtu, largest=largest))

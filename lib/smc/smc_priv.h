@@ -94,6 +94,7 @@ struct smc_conn {
 	uint64_t peer_cons;
 	uint64_t urgent_end; /* behind the last urgent byte of ours, if urgent_set */
 	bool urgent_set;
+	uint64_t urgent_hold;   /* behind the last urgent byte that was written */
 	uint16_t seq;           /* of the last CDC message sent */
 	uint16_t seq_fin;       /* of the last one that is complete */
 	unsigned int in_flight; /* CDC messages */

@@ -17,6 +17,9 @@
  * A message is sent if there is something to write, or if want_cdc.  When there is no slot the
  * connection waits in its link's list, and what it has to say by then is said in one message.
  *
+ * Behind an urgent byte nothing is written until the peer has consumed it (urgent_hold), as Linux
+ * does: its receiver leaves the byte out of what it counts, and copes with one alone, the last.
+ *
  * Failover (S17): prod goes back to fin, because nobody knows whether what was on its way has
  * arrived. What has is written again, with the same bytes, and the peer ignores cursors that go
  * backwards.  What the peer has consumed meanwhile need not be written: then prod follows
@@ -39,11 +42,15 @@ tx_writable(const struct smc_core *c, const struct smc_conn *conn)
 
 	if (conn->dead)
 		return 0;
+	if (conn->prod >= conn->urgent_hold && conn->peer_cons < conn->urgent_hold)
+		return 0;
 	if (n < c->cfg.cork_bytes && conn->in_flight != 0 && !conn->urgent_set)
 		return 0;
 	n = karst_min_u64(n, room_of(conn));
 	if (conn->urgent_set && conn->prod < conn->urgent_end && !smc_mutant(URGENT_LATE))
 		n = karst_min_u64(n, conn->urgent_end - conn->prod);
+	if (conn->prod < conn->urgent_hold) /* after failover */
+		n = karst_min_u64(n, conn->urgent_hold - conn->prod);
 	return (uint32_t)karst_min_u64(n, conn->peer_bytes);
 }
 
@@ -137,6 +144,7 @@ tx_send_one(struct smc_core *c, struct smc_conn *conn, uint32_t len)
 	if (urgent) {
 		flags |= KARST_SMC_CDC_URGENT;
 		conn->urgent_set = false;
+		conn->urgent_hold = conn->prod;
 	} else if (conn->urgent_set && !conn->dead) {
 		flags |= KARST_SMC_CDC_URGENT_PENDING;
 	}

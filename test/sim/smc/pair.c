@@ -240,6 +240,11 @@ event(struct world *w, struct end *e, uint32_t what)
 			(unsigned long)info.urgent_pos);
 		e->urgent_last = info.urgent_pos;
 	}
+	REQUIRE(w,
+		!info.urgent || info.consumed_pos > info.urgent_pos ||
+			info.recv_pos == info.urgent_pos + 1,
+		"S16: pair %u: byte %lu came behind an urgent one that is not consumed", e->pair->n,
+		(unsigned long)info.recv_pos);
 	if (info.peer_done && !e->peer_done) {
 		e->peer_done = true;
 		REQUIRE(w,

@@ -96,10 +96,73 @@ Test(smc_data, s16_urgent)
 	bed_pump(b);
 	cr_assert(bed_take_events(b, 1) & KARST_SMC_EV_URGENT);
 	cr_assert_eq(bed_info(b, 1).urgent_pos, 4);
-	bed_write(b, 0, 16384 - 5, false);
+	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 5);
+	bed_write(b, 0, 16384, false);
 	bed_pump(b);
 	bed_write(b, 0, 3, true);
-	cr_assert_eq(bed_info(b, 0).written_pos, 16384, "no room");
+	cr_assert_eq(bed_info(b, 0).written_pos, 16384 + 5, "no room");
+	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 16384);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 1).urgent_pos, 16384 + 5 + 2);
+	bed_free(b);
+}
+
+/* As Linux: its receiver leaves an urgent byte out of what it counts, and copes with one alone. */
+Test(smc_data, s16_nothing_behind_an_urgent_byte_until_it_is_consumed)
+{
+	struct bed *b = connected();
+
+	bed_write(b, 0, 5, true);
+	bed_write(b, 0, 10, false);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).written_pos, 5);
+	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 4);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).written_pos, 5);
+	karst_smc_conn_shutdown(b->s[0].smc, b->s[0].conn);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_ACTIVE, "the end is behind what waits");
+	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 1);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 1).recv_pos, 15);
+	cr_assert_eq(bed_info(b, 1).urgent_pos, 4);
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_APP_CLOSE_WAIT1);
+	bed_free(b);
+}
+
+/* The mark is where the producer's cursor is, which has to be where there are bytes. */
+Test(smc_data, s16_urgent_marks_that_lie)
+{
+	struct bed *b = connected();
+	struct karst_smc_cdc m;
+
+	bed_write(b, 0, 5, false);
+	bed_pump(b);
+	m = bed_honest(b, 0);
+	m.prod_flags |= KARST_SMC_CDC_URGENT;
+	bed_cdc(b, 0, &m);
+	cr_assert_not(bed_info(b, 1).urgent, "no byte has come with it");
+	m.seq++;
+	m.prod.count -= 3;
+	bed_cdc(b, 0, &m);
+	cr_assert_not(bed_info(b, 1).urgent, "backwards");
+	cr_assert_eq(bed_info(b, 1).recv_pos, 5);
+	m.seq++;
+	m.prod.count = 7;
+	bed_cdc(b, 0, &m);
+	cr_assert_eq(bed_info(b, 1).urgent_pos, 6);
+	m.seq++;
+	bed_cdc(b, 0, &m);
+	cr_assert_eq(bed_info(b, 1).urgent_pos, 6, "twice");
+	m.seq++;
+	m.prod.count = 9;
+	bed_cdc(b, 0, &m);
+	cr_assert_eq(bed_info(b, 1).urgent_pos, 8, "the later one");
+	m.seq++;
+	m.prod.count = bed_info(b, 1).rmb_bytes;
+	bed_cdc(b, 0, &m);
+	cr_assert_eq(bed_info(b, 1).urgent_pos, 8);
+	cr_assert_eq(bed_info(b, 1).error, EPROTO, "beyond the buffer");
 	bed_free(b);
 }
 

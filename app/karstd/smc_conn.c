@@ -34,6 +34,23 @@ put_token(struct svc_conn *c)
 }
 
 void
+svc_conn_urgent(struct svc_conn *c)
+{
+	(void)send(c->pair, "", 1, MSG_OOB | MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+/* Before head is moved over it. */
+static void
+show_urgent(struct svc_conn *c)
+{
+	if (c->rx_urgent == c->rx_urgent_told)
+		return;
+	c->rx_urgent_told = c->rx_urgent;
+	atomic_store_explicit(&c->rxd->urgent, c->rx_urgent, memory_order_release);
+	svc_conn_urgent(c);
+}
+
+void
 svc_conn_empty(struct svc_conn *c)
 {
 	char buf[KARST_SOCK_STOP];
@@ -55,6 +72,7 @@ void
 svc_conn_show(struct svc_conn *c)
 {
 	atomic_store_explicit(&c->txd->tail, c->tx_tail, memory_order_release);
+	show_urgent(c);
 	atomic_store_explicit(&c->rxd->head, c->rx_head, memory_order_release);
 	if (c->rx_head != c->rx_tail)
 		put_token(c);
@@ -133,6 +151,31 @@ conn_hostile(struct svc_conn *c, const char *what)
 	svc_conn_fail(c, ECONNABORTED);
 }
 
+/* Gives lib/smc what was written from @from to @to, with the mark that may be there. */
+static void
+give(struct svc_conn *c, uint64_t from, uint64_t to)
+{
+	uint64_t urgent = c->tx_urgent;
+
+	if (urgent > from && urgent <= to) {
+		(void)karst_smc_conn_send(c->smc->core, c->id, (uint32_t)(urgent - from), true);
+		from = urgent;
+	}
+	if (from != to)
+		(void)karst_smc_conn_send(c->smc->core, c->id, (uint32_t)(to - from), false);
+}
+
+/* A mark outside of what is new is none: of the earlier ones it was taken over, and a later one has
+ * its byte behind @head, where it will be seen. */
+static void
+take_urgent(struct svc_conn *c, uint64_t head)
+{
+	uint64_t urgent = atomic_load_explicit(&c->txd->urgent, memory_order_acquire);
+
+	if (urgent > c->tx_head && urgent <= head)
+		c->tx_urgent = urgent;
+}
+
 /* Takes over its positions.  False: they are impossible. */
 static bool
 take_positions(struct svc_conn *c)
@@ -148,10 +191,9 @@ take_positions(struct svc_conn *c)
 		conn_hostile(c, "end of what was read");
 		return false;
 	}
+	take_urgent(c, head);
 	if (c->what == SMC_RDMA && c->id != SMC_NO_ID) {
-		if (head != c->tx_head)
-			(void)karst_smc_conn_send(
-				c->smc->core, c->id, (uint32_t)(head - c->tx_head), false);
+		give(c, c->tx_head, head);
 		if (tail != c->rx_tail)
 			(void)karst_smc_conn_consumed(
 				c->smc->core, c->id, (uint32_t)(tail - c->rx_tail));
@@ -170,6 +212,8 @@ take_info(struct svc_conn *c)
 		return;
 	c->tx_tail = info.send_over ? c->tx_head : info.free_pos;
 	c->rx_head = info.recv_pos;
+	if (info.urgent)
+		c->rx_urgent = info.urgent_pos + 1;
 	if (info.error != 0)
 		return; /* svc_conn_fail() says so before it says that this is the end */
 	if (info.send_over)
@@ -300,8 +344,7 @@ on_connected(struct svc_conn *c)
 	c->what = SMC_RDMA;
 	atomic_store(&c->page->state, KARST_SOCK_RDMA);
 	/* what was written meanwhile */
-	if (c->tx_head != 0)
-		(void)karst_smc_conn_send(c->smc->core, c->id, (uint32_t)c->tx_head, false);
+	give(c, 0, c->tx_head);
 }
 
 static void

@@ -117,6 +117,9 @@ forward(struct svc_conn *c)
 {
 	if (c->rang && atomic_load(&c->txd->blocked) == 0)
 		svc_conn_empty(c);
+	if (c->other != NULL && !c->has_waker &&
+		atomic_load(&c->txd->urgent) > atomic_load(&c->txd->tail))
+		svc_conn_urgent(c->other);
 	if (c->other != NULL && atomic_load(&c->txd->head) != atomic_load(&c->txd->tail) &&
 		karst_sock_take_wanted(c->txd))
 		put_token(c->other);
@@ -199,6 +202,7 @@ svc_direct_waker(struct svc_conn *c)
 	(void)epoll_ctl(c->smc->epoll, EPOLL_CTL_MOD, c->pair, &e);
 	c->rang = true;
 	svc_direct_work(c);
+	c->has_waker = true;
 	return fd;
 }
 
@@ -211,10 +215,14 @@ svc_direct_wake(struct svc_conn *c, uint32_t flags)
 		put_token(c);
 	if (flags & KARST_SOCK_EMPTY_SELF)
 		svc_conn_empty(c);
+	if (flags & KARST_SOCK_URGENT_SELF)
+		svc_conn_urgent(c);
 	if (o == NULL || o->pair < 0)
 		return;
 	if (flags & KARST_SOCK_WAKE_PEER)
 		put_token(o);
+	if (flags & KARST_SOCK_URGENT_PEER)
+		svc_conn_urgent(o);
 	if (flags & KARST_SOCK_EMPTY_PEER)
 		svc_conn_empty(o);
 	if (flags & KARST_SOCK_END_PEER)

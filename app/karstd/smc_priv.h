@@ -94,6 +94,9 @@ struct svc_conn {
 	struct karst_mr *tx_mr;
 	/* positions: the program's as far as they were taken over, and ours */
 	uint64_t tx_head, tx_tail, rx_head, rx_tail;
+	/* behind the last urgent byte, 0: there was none; of what came the program knows as many */
+	uint64_t tx_urgent, rx_urgent, rx_urgent_told;
+	bool has_waker;          /* DIRECT: from then on its program tells of urgent bytes */
 	uint64_t sent, received; /* bytes on TCP, as relay */
 	uint32_t reason;         /* why it is on TCP */
 	struct sockaddr_storage local, peer;
@@ -178,6 +181,8 @@ void svc_close(struct kd_smc *s, int fd);
 void svc_conn_work(struct svc_conn *c);
 /** What lib/smc tells of it. */
 void svc_conn_event(struct svc_conn *c, uint32_t what);
+/** An urgent byte into its pair: SIGURG, POLLPRI. */
+void svc_conn_urgent(struct svc_conn *c);
 /** Shows the program what has come and what is free. */
 void svc_conn_show(struct svc_conn *c);
 /** The program is gone, and nobody else needs the pair. */

@@ -159,7 +159,6 @@ is_harmless(int level, int name)
 	} harmless[] = {
 		{SOL_SOCKET, SO_KEEPALIVE},
 		{SOL_SOCKET, SO_LINGER},
-		{SOL_SOCKET, SO_OOBINLINE},
 		{SOL_SOCKET, SO_SNDBUF},
 		{SOL_SOCKET, SO_RCVBUF},
 		{SOL_SOCKET, SO_REUSEADDR},

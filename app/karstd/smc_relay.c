@@ -12,7 +12,9 @@
 #include "smc_priv.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include "karst_log.h"
@@ -95,6 +97,7 @@ void
 svc_relay_begin(struct svc_conn *c, uint32_t reason)
 {
 	unsigned int row = svc_reason_row(reason);
+	const int on = 1;
 
 	c->reason = reason;
 	c->smc->fell_back[row]++;
@@ -108,6 +111,7 @@ svc_relay_begin(struct svc_conn *c, uint32_t reason)
 		svc_conn_fail(c, ECONNABORTED);
 		return;
 	}
+	(void)setsockopt(c->tcp, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
 	c->what = SMC_RELAY;
 	atomic_store(&c->page->state, KARST_SOCK_TCP);
 }
@@ -119,6 +123,20 @@ piece(const struct svc_conn *c, uint64_t pos, uint64_t n)
 	return karst_min_u64(n, c->buffer - (pos & (c->buffer - 1)));
 }
 
+/* An urgent byte goes alone: as such the last one of a message is sent, or of a part of it. */
+static ssize_t
+send_piece(struct svc_conn *c)
+{
+	uint64_t n = c->tx_head - c->tx_tail;
+	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+
+	if (c->tx_urgent == c->tx_tail + 1)
+		flags |= MSG_OOB;
+	if (c->tx_urgent > c->tx_tail)
+		n = flags & MSG_OOB ? 1 : c->tx_urgent - 1 - c->tx_tail;
+	return send(c->tcp, c->tx + (c->tx_tail & (c->buffer - 1)), piece(c, c->tx_tail, n), flags);
+}
+
 /* @return 0; -errno: the connection is broken. */
 static int
 relay_send(struct svc_conn *c)
@@ -126,8 +144,7 @@ relay_send(struct svc_conn *c)
 	uint64_t before = c->tx_tail;
 
 	while (c->tx_tail != c->tx_head && c->tx_tail - before < BURST) {
-		ssize_t n = send(c->tcp, c->tx + (c->tx_tail & (c->buffer - 1)),
-			piece(c, c->tx_tail, c->tx_head - c->tx_tail), MSG_DONTWAIT | MSG_NOSIGNAL);
+		ssize_t n = send_piece(c);
 
 		if (n < 0)
 			return errno == EAGAIN ? 0 : -errno;
@@ -138,6 +155,34 @@ relay_send(struct svc_conn *c)
 	return 0;
 }
 
+/*
+ * A read stops in front of an urgent byte, but may begin with it; so it is asked whether this one
+ * does, for which there has to be a byte by then: of one that is there it does not change.  Then
+ * @return as recv(), with *@urgent set if the byte that came is urgent
+ */
+static ssize_t
+recv_piece(struct svc_conn *c, uint64_t room, bool *urgent)
+{
+	uint8_t *to = c->rx + (c->rx_head & (c->buffer - 1));
+	int there = 0, mark = 0;
+	ssize_t n;
+
+	for (;;) {
+		if (ioctl(c->tcp, SIOCINQ, &there) != 0)
+			return -1;
+		if (there > 0)
+			break;
+		n = recv(c->tcp, to, 1, MSG_PEEK | MSG_DONTWAIT);
+		if (n <= 0)
+			return n;
+	}
+	if (ioctl(c->tcp, SIOCATMARK, &mark) != 0)
+		return -1;
+	*urgent = mark != 0;
+	n = (ssize_t)piece(c, c->rx_head, karst_min_u64(room, (uint64_t)there));
+	return recv(c->tcp, to, mark ? 1 : (size_t)n, MSG_DONTWAIT);
+}
+
 static int
 relay_recv(struct svc_conn *c)
 {
@@ -145,14 +190,15 @@ relay_recv(struct svc_conn *c)
 
 	while (!c->eof && c->rx_head - before < BURST) {
 		uint64_t room = c->buffer - (c->rx_head - c->rx_tail);
+		bool urgent;
 		ssize_t n;
 
 		if (room == 0) {
 			atomic_fetch_or(&c->page->flags, KARST_SOCK_PEER_BLOCKED);
 			return 0;
 		}
-		n = recv(c->tcp, c->rx + (c->rx_head & (c->buffer - 1)), piece(c, c->rx_head, room),
-			MSG_DONTWAIT);
+		urgent = false;
+		n = recv_piece(c, room, &urgent);
 		if (n < 0)
 			return errno == EAGAIN ? 0 : -errno;
 		if (n == 0) {
@@ -160,6 +206,8 @@ relay_recv(struct svc_conn *c)
 			svc_conn_eof(c);
 		}
 		c->rx_head += (uint64_t)n;
+		if (urgent && n > 0)
+			c->rx_urgent = c->rx_head;
 	}
 	if (!c->eof)
 		svc_conn_queue(c);

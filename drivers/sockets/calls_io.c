@@ -148,7 +148,7 @@ recvmsg_here(int fd, struct ks_sock *s, struct msghdr *m, int flags)
 	if (n >= 0) {
 		m->msg_namelen = 0;
 		m->msg_controllen = 0;
-		m->msg_flags = 0;
+		m->msg_flags = flags & MSG_OOB ? MSG_OOB : 0;
 	}
 	return n;
 }

@@ -59,7 +59,7 @@ KS_API int
 getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 {
 	struct ks_sock *s = ks_enter(fd);
-	int rc, err;
+	int rc, err, on;
 
 	if (s == NULL || is_pairs(level, name)) {
 		rc = real(getsockopt)(fd, level, name, value, len);
@@ -68,6 +68,9 @@ getsockopt(int fd, int level, int name, void *value, socklen_t *len)
 	} else if (level == SOL_SOCKET && name == SO_ERROR) {
 		err = atomic_exchange(&s->page->error, 0);
 		rc = copy_value(&err, sizeof(err), value, len);
+	} else if (level == SOL_SOCKET && name == SO_OOBINLINE) {
+		on = (int)atomic_load(&s->page->oob_inline);
+		rc = copy_value(&on, sizeof(on), value, len);
 	} else {
 		rc = failed(ask_option(fd, level, name, value, len));
 	}
@@ -86,6 +89,12 @@ set_option(int fd, struct ks_sock *s, int level, int name, const void *value, so
 
 	if (level == IPPROTO_TCP && name == TCP_ULP)
 		return -ENOPROTOOPT;
+	if (level == SOL_SOCKET && name == SO_OOBINLINE) {
+		if (len < sizeof(int))
+			return -EINVAL;
+		ks_urgent_inline(s, *(const int *)value != 0);
+		return 0;
+	}
 	if (len > KARST_SOCK_DATA)
 		return -EINVAL;
 	if (level == SOL_SOCKET && name == SO_LINGER && len >= sizeof(*linger))
@@ -221,10 +230,9 @@ ioctl(int fd, unsigned long request, ...)
 	if (s == NULL)
 		return real(ioctl)(fd, request, arg);
 	if (request == FIONREAD)
-		*(int *)arg =
-			bytes_in(s, atomic_load(&s->rxd->head), atomic_load(&s->page->rx_tail));
+		*(int *)arg = (int)ks_urgent_inq(fd, s);
 	else if (request == SIOCATMARK)
-		*(int *)arg = 0;
+		*(int *)arg = ks_urgent_at_mark(fd, s);
 	else
 		*(int *)arg =
 			bytes_in(s, atomic_load(&s->page->tx_head), atomic_load(&s->txd->tail));
@@ -246,5 +254,7 @@ epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 		ks_epoll_note(epfd, op, fd, event);
 	else if (rc == 0 && op != EPOLL_CTL_DEL && ks_kind(fd) == KS_SMC)
 		ks_watch(fd);
+	if (rc == 0 && op != EPOLL_CTL_DEL && (event->events & EPOLLPRI) && ks_kind(fd) == KS_SMC)
+		ks_urgent_watch(fd);
 	return rc;
 }

@@ -72,21 +72,20 @@ give_up(int fd, struct ks_sock *s)
 	(void)real(shutdown)(fd, SHUT_RDWR);
 }
 
-/* Under rx_lock: so that poll(), and others who sleep, know what there is now. */
-static void
-mark(int fd, struct ks_sock *s, bool empty)
+void
+ks_mark(int fd, struct ks_sock *s)
 {
 	if (atomic_load_explicit(&s->page->watched, memory_order_relaxed) == 0 && !ks_sleeps(s))
 		return;
-	if (empty)
-		ks_mark_empty(fd, s);
-	else
+	ks_urgent_restore(fd, s);
+	if (ks_has_bytes(s))
 		ks_mark_filled(fd, s);
+	else
+		ks_mark_empty(fd, s);
 }
 
-/* Under rx_lock.  @return how many bytes are there, behind *tail */
-static uint64_t
-look(int fd, struct ks_sock *s, uint64_t *tail)
+uint64_t
+ks_look(int fd, struct ks_sock *s, uint64_t *tail)
 {
 	struct karst_sock_page *p = s->page;
 	uint64_t there;
@@ -98,36 +97,41 @@ look(int fd, struct ks_sock *s, uint64_t *tail)
 		return 0;
 	}
 	p->rx_head = *tail + there;
+	ks_urgent_look(s, tail, &there);
 	return there;
 }
 
-/* Under rx_lock: of @there bytes @n were taken. */
+/* Under rx_lock: @n bytes were taken. */
 static void
-took(int fd, struct ks_sock *s, uint64_t tail, uint64_t there, size_t n)
+took(int fd, struct ks_sock *s, uint64_t tail, size_t n)
 {
 	atomic_store_explicit(&s->page->rx_tail, tail + n, memory_order_relaxed);
 	atomic_store_explicit(&s->rxd->tail, tail + n, memory_order_release);
-	ks_read(fd, s, tail + n);
-	mark(fd, s, n == there);
+	ks_urgent_moved(fd, s);
+	ks_read(fd, s, atomic_load_explicit(&s->page->rx_tail, memory_order_relaxed));
+	ks_mark(fd, s);
 }
 
-/* What is there now, behind @skip bytes that were got before.  @iov NULL: it is thrown away. */
+/* What is there now, behind @skip bytes that were got before.  @iov NULL: it is thrown away.
+ * *@stop: what comes next is urgent. */
 static size_t
-take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t want, int flags)
+take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t want, int flags,
+	bool *stop)
 {
-	uint64_t tail, there;
+	bool peek = (flags & MSG_PEEK) != 0;
+	uint64_t tail, there, hole;
 	size_t n;
 
 	ks_lock_rx(s);
-	there = look(fd, s, &tail);
-	n = there < want ? (size_t)there : want;
+	there = ks_look(fd, s, &tail);
+	n = karst_min_u64(ks_urgent_limit(s, tail, there, peek, &hole), want);
 	if (n > 0 && iov != NULL)
-		copy_iov(s, false, tail, n, iov, skip);
-	if (n > 0 && (flags & MSG_PEEK) == 0) {
-		took(fd, s, tail, there, n);
-	} else if (there == 0) {
-		mark(fd, s, true);
-	}
+		copy_iov(s, false, tail + hole, n, iov, skip);
+	if (n + hole > 0 && !peek)
+		took(fd, s, tail, n + hole);
+	else if (there == 0)
+		ks_mark(fd, s);
+	*stop = ks_urgent_here(s);
 	pthread_mutex_unlock(&s->page->rx_lock);
 	return n;
 }
@@ -150,12 +154,16 @@ pipe_room(int pipe)
 ssize_t
 ks_pour(int fd, struct ks_sock *s, int pipe, size_t n)
 {
-	uint64_t tail, there;
+	uint64_t tail, there, hole;
 	size_t done = 0, len, room;
 	ssize_t put = 0;
 
 	ks_lock_rx(s);
-	there = look(fd, s, &tail);
+	there = ks_look(fd, s, &tail);
+	there = ks_urgent_limit(s, tail, there, false, &hole);
+	if (hole != 0)
+		took(fd, s, tail, 1);
+	tail += hole;
 	while (done < n && done < there && (room = pipe_room(pipe)) != 0) {
 		size_t at = (tail + done) & (s->buffer - 1);
 
@@ -167,7 +175,7 @@ ks_pour(int fd, struct ks_sock *s, int pipe, size_t n)
 		done += (size_t)put;
 	}
 	if (done > 0)
-		took(fd, s, tail, there, done);
+		took(fd, s, tail, done);
 	pthread_mutex_unlock(&s->page->rx_lock);
 	return done > 0 ? (ssize_t)done : put < 0 ? -1 : 0;
 }
@@ -194,29 +202,42 @@ is_there(const struct ks_sock *s)
 {
 	uint64_t n = atomic_load(&s->rxd->head) - atomic_load(&s->page->rx_tail);
 
-	return n != 0 && n <= s->buffer;
+	return ks_has_bytes(s) && n <= s->buffer;
+}
+
+/* There is a mark since @before, and nothing in front of it. */
+static bool
+is_marked_here(const struct ks_sock *s, uint64_t before)
+{
+	uint64_t now = atomic_load(&s->rxd->urgent);
+
+	return now != before && now <= atomic_load(&s->page->rx_tail) + 1;
 }
 
 ssize_t
 ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
 	size_t want = sum(iov, n), got = 0, some;
-	uint64_t since = 0; /* when it began to wait */
+	uint64_t since = 0, urgent; /* when it began to wait, and for which mark */
+	bool stop;
 	int rc;
 
 	ks_meet_peer(fd, s);
-	if (flags & (MSG_OOB | MSG_ERRQUEUE)) {
-		errno = flags & MSG_OOB ? EINVAL : EAGAIN;
+	if (flags & MSG_ERRQUEUE) {
+		errno = EAGAIN;
 		return -1;
 	}
+	if (flags & MSG_OOB)
+		return ks_recv_urgent(fd, s, iov, n, flags);
 	if (flags & MSG_TRUNC)
 		iov = NULL; /* as TCP: bytes are thrown away */
 	for (;;) {
 		bool ended = ks_has_ended(s); /* and what came in front of that is there */
 
-		some = take_some(fd, s, iov, got, want - got, flags);
+		some = take_some(fd, s, iov, got, want - got, flags, &stop);
 		got += some;
-		if (got == want || (got > 0 && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL))
+		if (got == want || (got > 0 && stop) ||
+			(got > 0 && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL))
 			return (ssize_t)got;
 		if (ended && some > 0)
 			continue;
@@ -226,7 +247,12 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 			since = ks_now();
 		else if (some == 0 && ks_is_late(fd, flags, SO_RCVTIMEO, since))
 			return got > 0 ? (ssize_t)got : -1;
+		urgent = atomic_load_explicit(&s->rxd->urgent, memory_order_relaxed);
 		rc = ks_wait_bytes(fd, s, flags);
+		if (rc > 0 && got == 0 && is_marked_here(s, urgent) && ks_urgent_interrupts(fd)) {
+			errno = EINTR;
+			rc = -1;
+		}
 		if (rc < 0)
 			return got > 0 ? (ssize_t)got : -1;
 		if (rc == 0 && !ks_has_ended(s) && !is_there(s))
@@ -236,9 +262,10 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 
 /* --- sending --- */
 
-/* As much as there is room for. */
+/* As much as there is room for.  As with TCP, of an urgent message that goes in parts each part
+ * ends with an urgent byte, until the next has come. */
 static size_t
-put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t want)
+put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t want, int flags)
 {
 	struct karst_sock_page *p = s->page;
 	uint64_t head, used;
@@ -256,6 +283,8 @@ put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t
 	atomic_store_explicit(&p->in_middle, n < want, memory_order_relaxed);
 	if (n > 0) {
 		copy_iov(s, true, head, n, iov, skip);
+		if (flags & MSG_OOB)
+			ks_wrote_urgent(fd, s, head + n);
 		atomic_store_explicit(&p->tx_head, head + n, memory_order_relaxed);
 		atomic_store_explicit(&s->txd->head, head + n, memory_order_release);
 		ks_wrote(fd, s);
@@ -318,14 +347,10 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	uint64_t since = 0; /* when it began to wait */
 
 	ks_meet_peer(fd, s);
-	if (flags & MSG_OOB) {
-		errno = EOPNOTSUPP;
-		return -1;
-	}
 	for (;;) {
 		if (send_is_over(s))
 			return send_ended(fd, s, done, want, flags);
-		some = put_some(fd, s, iov, done, want - done);
+		some = put_some(fd, s, iov, done, want - done, flags);
 		done += some;
 		if (done == want)
 			return (ssize_t)done;

@@ -11,6 +11,7 @@
  *   sock.c     a connection: how a TCP socket becomes one, and one that came from elsewhere
  *   io.c       bytes in and out
  *   wake.c     how the two sides of a ring wake each other
+ *   urgent.c   urgent data
  *   sleep.c    who sleeps for bytes, and has not died
  *   watch.c    poll() and its kin, before which a connection has to know of them
  *   calls_*.c  what programs call
@@ -146,6 +147,8 @@ void ks_lock_rx(struct ks_sock *s);
 void ks_meet_peer(int fd, struct ks_sock *s);
 /** The service is to look at the connection. */
 void ks_ring(int fd);
+/** Behind @end is an urgent byte, which is about to be shown; under tx_lock. */
+void ks_wrote_urgent(int fd, struct ks_sock *s, uint64_t end);
 /** Of what was written the reader is told if he wants to be; under tx_lock. */
 void ks_wrote(int fd, struct ks_sock *s);
 /** Of what was read up to @tail the writer; under rx_lock. */
@@ -155,6 +158,14 @@ void ks_mark_empty(int fd, struct ks_sock *s);
 void ks_mark_filled(int fd, struct ks_sock *s);
 /** And no room; under tx_lock. */
 void ks_mark_full(int fd, struct ks_sock *s);
+/** Bytes that poll() may tell of. */
+bool ks_has_bytes(const struct ks_sock *s);
+/** Takes out some of what is in the pair, as recv(); under rx_lock. */
+ssize_t ks_take_tokens(int fd, struct ks_sock *s);
+/** The service is to put an urgent byte into our pair. */
+void ks_ask_urgent(int fd);
+/** If we are its program's, the service is to look; in state DIRECT nothing happens. */
+void ks_tell_service(int fd, struct ks_sock *s);
 /** Waits for bytes.  1: look again; 0: nothing will come; -1: errno. */
 int ks_wait_bytes(int fd, struct ks_sock *s, int flags);
 /** Waits for room.  0: look again; -1: errno. */
@@ -177,6 +188,38 @@ ks_has_ended(const struct ks_sock *s)
 		atomic_load(&s->rxd->ended) != 0;
 }
 
+/* --- urgent.c --- */
+
+/* These under rx_lock: */
+/** A mark that has come is taken over. */
+void ks_urgent_look(struct ks_sock *s, uint64_t *tail, uint64_t *there);
+/** How many of @there bytes a read may take, *@hole bytes behind @tail. */
+uint64_t ks_urgent_limit(
+	struct ks_sock *s, uint64_t tail, uint64_t there, bool peek, uint64_t *hole);
+/** rx_tail was moved. */
+void ks_urgent_moved(int fd, struct ks_sock *s);
+/** The next byte is the marked one: a read ends here. */
+bool ks_urgent_here(const struct ks_sock *s);
+
+/** So that poll() says that there is urgent data: who sleeps may have taken out what says so. */
+void ks_urgent_restore(int fd, struct ks_sock *s);
+
+/* Without a lock: */
+/** The same, before somebody looks. */
+void ks_urgent_watch(int fd);
+/** MSG_OOB */
+ssize_t ks_recv_urgent(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
+/** SIGURG, which came with the byte, has a handler that ends calls. */
+bool ks_urgent_interrupts(int fd);
+/** SIOCATMARK */
+bool ks_urgent_at_mark(int fd, struct ks_sock *s);
+/** FIONREAD */
+uint64_t ks_urgent_inq(int fd, struct ks_sock *s);
+/** Nothing is there but an urgent byte, which is no byte to read. */
+bool ks_urgent_alone(int fd, struct ks_sock *s);
+/** SO_OOBINLINE */
+void ks_urgent_inline(struct ks_sock *s, bool on);
+
 /* --- sleep.c; all under rx_lock --- */
 
 /** The caller is one of those who sleep.  @return what it gives to ks_sleep_end() */
@@ -192,6 +235,10 @@ void ks_note_nonblock(int fd, bool on);
 
 /* --- io.c --- */
 
+/** Under rx_lock.  @return how many bytes are there, behind *tail */
+uint64_t ks_look(int fd, struct ks_sock *s, uint64_t *tail);
+/** Under rx_lock: so that poll(), and others who sleep, know what there is now. */
+void ks_mark(int fd, struct ks_sock *s);
 ssize_t ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
 ssize_t ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
 /** What is there, up to @n bytes, into @pipe, as far as that need not be waited for. */

@@ -102,12 +102,25 @@ copy_limit(int from, int to, int name)
 
 /* Of the TCP socket, before the pair takes its number. */
 static void
+copy_owner(int from, int to)
+{
+	struct f_owner_ex owner = {0};
+	int sig = real(fcntl64)(from, F_GETSIG);
+
+	if (real(fcntl64)(from, F_GETOWN_EX, &owner) == 0 && owner.pid != 0)
+		(void)real(fcntl64)(to, F_SETOWN_EX, &owner);
+	if (sig > 0)
+		(void)real(fcntl64)(to, F_SETSIG, sig);
+}
+
+static void
 copy_settings(int fd, int end, struct ks_sock *s)
 {
 	struct linger linger = {0};
 	socklen_t len = sizeof(linger);
 	int flags = real(fcntl64)(fd, F_GETFL);
 
+	copy_owner(fd, end);
 	copy_limit(fd, end, SO_RCVTIMEO);
 	copy_limit(fd, end, SO_SNDTIMEO);
 	if (real(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, &len) == 0)
@@ -117,11 +130,12 @@ copy_settings(int fd, int end, struct ks_sock *s)
 }
 
 static int
-take_number(int fd, int end, struct ks_sock *s)
+take_number(int fd, int end, struct ks_sock *s, bool in_line)
 {
 	int cloexec = real(fcntl64)(fd, F_GETFD) & FD_CLOEXEC ? O_CLOEXEC : 0;
 
 	copy_settings(fd, end, s);
+	atomic_store(&s->page->oob_inline, in_line);
 	ks_epoll_remove(fd);
 	if (real(dup3)(end, fd, cloexec) < 0) {
 		ks_put(s);
@@ -160,6 +174,16 @@ throw_away(int fd)
 	}
 }
 
+/* Of the TCP socket, whose it is no more when the service has it. */
+static bool
+is_inline(int fd)
+{
+	int on = 0;
+	socklen_t len = sizeof(on);
+
+	return real(getsockopt)(fd, SOL_SOCKET, SO_OOBINLINE, &on, &len) == 0 && on != 0;
+}
+
 int
 ks_become(int fd, bool server)
 {
@@ -167,12 +191,14 @@ ks_become(int fd, bool server)
 		.flags = (server ? KARST_SOCK_SERVER : 0) | (ks_require ? KARST_SOCK_REQUIRE : 0)};
 	int fds[KARST_SOCK_FDS], rc, i, err = errno;
 	struct ks_sock *s;
+	bool in_line;
 
 	if (!ks_option_seen(fd) || (!server && has_data(fd))) {
 		ks_forget(fd);
 		errno = err;
 		return ks_require ? -ECONNABORTED : 0;
 	}
+	in_line = is_inline(fd);
 	rc = ks_ask(&msg, fd, fds);
 	if (rc == 0 && (msg.flags & KARST_SOCK_FULL))
 		ks_note_full();
@@ -180,7 +206,7 @@ ks_become(int fd, bool server)
 	if (rc == 0 && s == NULL)
 		rc = -ENOMEM;
 	if (rc == 0)
-		rc = take_number(fd, fds[2], s);
+		rc = take_number(fd, fds[2], s, in_line);
 	for (i = 0; i < KARST_SOCK_FDS; i++)
 		if (fds[i] >= 0)
 			real(close)(fds[i]);

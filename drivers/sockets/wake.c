@@ -60,11 +60,12 @@ is_direct(const struct ks_sock *s)
 	return atomic_load_explicit(&s->page->state, memory_order_acquire) == KARST_SOCK_DIRECT;
 }
 
-static bool
-has_bytes(const struct ks_sock *s)
+bool
+ks_has_bytes(const struct ks_sock *s)
 {
 	return atomic_load_explicit(&s->rxd->head, memory_order_acquire) !=
-		atomic_load_explicit(&s->page->rx_tail, memory_order_relaxed);
+		atomic_load_explicit(&s->page->rx_tail, memory_order_relaxed) +
+		atomic_load_explicit(&s->page->hole, memory_order_relaxed);
 }
 
 static bool
@@ -132,6 +133,27 @@ ks_meet_peer(int fd, struct ks_sock *s)
 	pthread_mutex_unlock(&s->page->tx_lock);
 	pthread_mutex_unlock(&s->page->rx_lock);
 	errno = err;
+}
+
+void
+ks_wrote_urgent(int fd, struct ks_sock *s, uint64_t end)
+{
+	int waker = atomic_load_explicit(&s->waker, memory_order_relaxed), err = errno;
+
+	atomic_store_explicit(&s->txd->urgent, end, memory_order_release);
+	if (waker >= 0)
+		(void)real(send)(waker, "", 1, MSG_OOB | MSG_DONTWAIT | MSG_NOSIGNAL);
+	else if (is_direct(s))
+		ask_wake(fd, KARST_SOCK_URGENT_PEER);
+	/* else the service sees the mark together with head */
+	errno = err;
+}
+
+void
+ks_tell_service(int fd, struct ks_sock *s)
+{
+	if (!is_direct(s))
+		ks_ring(fd);
 }
 
 void
@@ -259,6 +281,18 @@ take_tokens(int fd, struct ks_sock *s, size_t n)
 }
 
 void
+ks_ask_urgent(int fd)
+{
+	ask_wake(fd, KARST_SOCK_URGENT_SELF);
+}
+
+ssize_t
+ks_take_tokens(int fd, struct ks_sock *s)
+{
+	return take_tokens(fd, s, SIZE_MAX);
+}
+
+void
 ks_mark_filled(int fd, struct ks_sock *s)
 {
 	look_at_wanted(s);
@@ -299,10 +333,10 @@ ks_mark_empty(int fd, struct ks_sock *s)
 
 	arm(s);
 	old = s->page->pending;
-	if (has_bytes(s))
+	if (ks_has_bytes(s))
 		ks_mark_filled(fd, s);
-	else
-		take_old(fd, s, old);
+	else if (atomic_load_explicit(&s->page->hole, memory_order_relaxed) == 0)
+		take_old(fd, s, old); /* else they may be behind an urgent byte, which stays */
 	errno = err;
 }
 
@@ -389,7 +423,7 @@ look_for_bytes(struct ks_sock *s)
 
 	do {
 		for (int i = 0; i < LOOKS; i++) {
-			if (has_bytes(s))
+			if (ks_has_bytes(s))
 				return true;
 			__builtin_ia32_pause();
 		}
@@ -437,7 +471,7 @@ sleep_for_bytes(int fd, struct ks_sock *s, int flags)
 	ks_lock_rx(s);
 	ks_sleep_end(s, place);
 	look_at_wanted(s);
-	if (n == 1 && s->page->pending == 0 && !has_bytes(s))
+	if (n == 1 && s->page->pending == 0 && !ks_has_bytes(s))
 		(void)take_tokens(fd, s, SIZE_MAX); /* nobody owed us that */
 	else if (n == 1 && atomic_load(&s->page->watched) == 0 && !ks_sleeps(s))
 		(void)take_tokens(fd, s, 1);
@@ -457,7 +491,7 @@ ks_wait_bytes(int fd, struct ks_sock *s, int flags)
 	}
 	ks_lock_rx(s);
 	arm(s);
-	if (has_bytes(s)) {
+	if (ks_has_bytes(s)) {
 		disarm(s);
 		pthread_mutex_unlock(&s->page->rx_lock);
 		return 1;
@@ -503,7 +537,7 @@ ks_watch(int fd)
 	ks_meet_peer(fd, s);
 	if (atomic_load(&s->page->watched) == 0 && atomic_exchange(&s->page->watched, 1) == 0) {
 		ks_lock_rx(s);
-		if (has_bytes(s))
+		if (ks_has_bytes(s))
 			ks_mark_filled(fd, s);
 		else
 			ks_mark_empty(fd, s);

@@ -4,7 +4,8 @@
 /*
  * Who waits for readiness waits in the kernel, for the pair.  All that is to be done before is that
  * the connection knows it, and has a token in the pair while there is something to read.  That
- * holds for all who wait from then on, with any call, in any process.
+ * holds for all who wait from then on, with any call, in any process.  Afterwards there is urgent
+ * data to be told from data, which the pair cannot.
  */
 #include "ks.h"
 
@@ -13,12 +14,15 @@
 #include <sys/select.h>
 
 static void
-watch(int fd)
+watch(int fd, bool urgent)
 {
 	if (ks_kind(fd) == KS_TRIES)
 		ks_settle(fd);
-	if (ks_kind(fd) == KS_SMC)
-		ks_watch(fd);
+	if (ks_kind(fd) != KS_SMC)
+		return;
+	ks_watch(fd);
+	if (urgent)
+		ks_urgent_watch(fd);
 }
 
 void
@@ -39,19 +43,59 @@ watch_polled(const struct pollfd *p, nfds_t n)
 
 	for (nfds_t i = 0; i < n; i++)
 		if (ks_kind(p[i].fd) != KS_PLAIN)
-			watch(p[i].fd);
+			watch(p[i].fd, (p[i].events & POLLPRI) != 0);
 	errno = err;
 }
 
+/* What says that there is urgent data is a byte in the pair, but none to be read. */
+static bool
+is_alone(int fd)
+{
+	struct ks_sock *s = ks_get(fd);
+	bool alone = s != NULL && ks_urgent_alone(fd, s);
+
+	if (s != NULL)
+		ks_put(s);
+	return alone;
+}
+
+static int
+polled(struct pollfd *p, nfds_t n, int rc)
+{
+	for (nfds_t i = 0; rc > 0 && i < n; i++)
+		if ((p[i].revents & (POLLIN | POLLPRI | POLLHUP)) == (POLLIN | POLLPRI) &&
+			ks_kind(p[i].fd) == KS_SMC && is_alone(p[i].fd))
+			p[i].revents &= ~(POLLIN | POLLRDNORM);
+	return rc;
+}
+
+static int
+selected(int n, fd_set *r, const fd_set *e, int rc)
+{
+	if (r == NULL || e == NULL)
+		return rc;
+	for (int fd = 0; rc > 0 && fd < n && fd < FD_SETSIZE; fd++)
+		if (FD_ISSET(fd, e) && FD_ISSET(fd, r) && ks_kind(fd) == KS_SMC && is_alone(fd)) {
+			FD_CLR(fd, r);
+			rc--; /* it is in the other set */
+		}
+	return rc;
+}
+
+static bool
+is_in(int fd, const fd_set *set)
+{
+	return set != NULL && FD_ISSET(fd, set);
+}
+
 static void
-watch_selected(int n, const fd_set *r, const fd_set *w)
+watch_selected(int n, const fd_set *r, const fd_set *w, const fd_set *e)
 {
 	int err = errno;
 
 	for (int fd = 0; fd < n && fd < FD_SETSIZE; fd++)
-		if (ks_kind(fd) != KS_PLAIN &&
-			((r != NULL && FD_ISSET(fd, r)) || (w != NULL && FD_ISSET(fd, w))))
-			watch(fd);
+		if (ks_kind(fd) != KS_PLAIN && (is_in(fd, r) || is_in(fd, w) || is_in(fd, e)))
+			watch(fd, is_in(fd, e));
 	errno = err;
 }
 
@@ -59,28 +103,28 @@ KS_API int
 poll(struct pollfd *p, nfds_t n, int ms)
 {
 	watch_polled(p, n);
-	return real(poll)(p, n, ms);
+	return polled(p, n, real(poll)(p, n, ms));
 }
 
 KS_API int
 ppoll(struct pollfd *p, nfds_t n, const struct timespec *limit, const sigset_t *mask)
 {
 	watch_polled(p, n);
-	return real(ppoll)(p, n, limit, mask);
+	return polled(p, n, real(ppoll)(p, n, limit, mask));
 }
 
 KS_API int
 select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *limit)
 {
-	watch_selected(n, r, w);
-	return real(select)(n, r, w, e, limit);
+	watch_selected(n, r, w, e);
+	return selected(n, r, e, real(select)(n, r, w, e, limit));
 }
 
 KS_API int
 pselect(int n, fd_set *r, fd_set *w, fd_set *e, const struct timespec *limit, const sigset_t *mask)
 {
-	watch_selected(n, r, w);
-	return real(pselect)(n, r, w, e, limit, mask);
+	watch_selected(n, r, w, e);
+	return selected(n, r, e, real(pselect)(n, r, w, e, limit, mask));
 }
 
 /* --- with _FORTIFY_SOURCE --- */

@@ -25,6 +25,8 @@
  *                  wants one whenever its ring has become empty.
  *   not writable   who found no room and is to be told sets blocked and fills the pair; who makes
  *                  room takes blocked away, and if it was set empties the pair.
+ *   urgent         an urgent byte (MSG_OOB) lies in it: a byte of the stream is marked.  Who writes
+ *                  shows the mark (urgent) and sends this before he moves head over that byte
  *   end of file    nothing will come any more
  *   gone           the last descriptor of the program's end was closed, or its processes died
  *
@@ -50,7 +52,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    3u
+#define KARST_SOCK_ABI    4u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 /** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
 #define KARST_SOCK_NAME "karst-smc-"
@@ -85,11 +87,13 @@ enum karst_sock_op {
 #define KARST_SOCK_FULL 1u
 
 /* flags of KARST_SOCK_WAKE */
-#define KARST_SOCK_WAKE_SELF  1u /* a token into one's own pair */
-#define KARST_SOCK_WAKE_PEER  2u
-#define KARST_SOCK_EMPTY_SELF 4u /* one's own pair is emptied */
-#define KARST_SOCK_EMPTY_PEER 8u
-#define KARST_SOCK_END_PEER   16u /* its direction ends */
+#define KARST_SOCK_WAKE_SELF   1u /* a token into one's own pair */
+#define KARST_SOCK_WAKE_PEER   2u
+#define KARST_SOCK_EMPTY_SELF  4u /* one's own pair is emptied */
+#define KARST_SOCK_EMPTY_PEER  8u
+#define KARST_SOCK_END_PEER    16u /* its direction ends */
+#define KARST_SOCK_URGENT_SELF 32u /* an urgent byte into one's own pair */
+#define KARST_SOCK_URGENT_PEER 64u
 
 #define KARST_SOCK_FDS 4 /* with an answer, at most */
 
@@ -116,6 +120,14 @@ struct karst_sock_msg {
 #define KARST_SOCK_EMPTIES 16
 
 #define KARST_SOCK_SLEEPERS 8u /* of whom it is seen that they have died */
+
+/* The mark of urgent data, for who reads: drivers/sockets/urgent.c */
+enum karst_sock_urgent {
+	KARST_SOCK_URGENT_NONE,
+	KARST_SOCK_URGENT_VALID,
+	KARST_SOCK_URGENT_READ,
+	KARST_SOCK_URGENT_PASSED,
+};
 
 enum karst_sock_state {
 	KARST_SOCK_CONNECTING, /* what is agreed on is being found out; bytes may be written */
@@ -150,6 +162,7 @@ struct karst_sock_page {
 	_Atomic uint32_t nonblock;             /* O_NONBLOCK, as far as is known */
 	_Atomic uint32_t in_middle;            /* the last write had no room for all */
 	_Atomic uint32_t lost;                 /* bytes were written to a peer that has closed */
+	_Atomic uint32_t oob_inline;           /* SO_OOBINLINE */
 
 	/* among the program's threads and processes: one reads, one writes */
 	_Alignas(64) pthread_mutex_t rx_lock;
@@ -157,6 +170,9 @@ struct karst_sock_page {
 	uint32_t pending;         /* tokens that came or are coming */
 	_Atomic uint64_t rx_tail; /* where who reads is */
 	uint64_t rx_head;         /* where the other side was when it was looked at last */
+	uint64_t urgent_end;      /* behind the last mark that was taken over */
+	uint32_t urgent;          /* enum karst_sock_urgent */
+	_Atomic uint32_t hole;    /* 1: the next byte is urgent, and not to be read as the others */
 	_Alignas(64) pthread_mutex_t tx_lock;
 	_Atomic uint64_t tx_head; /* where who writes is */
 	uint64_t tx_tail;         /* as rx_head */
@@ -182,7 +198,8 @@ struct karst_sock_dir {
 	/* who writes into the ring */
 	_Alignas(64) _Atomic uint64_t head;
 	_Atomic uint32_t blocked;
-	_Atomic uint32_t ended; /* nothing comes behind head */
+	_Atomic uint32_t ended;  /* nothing comes behind head */
+	_Atomic uint64_t urgent; /* behind the last byte that is urgent; 0: there was none */
 	/* who reads */
 	_Alignas(64) _Atomic uint64_t tail;
 	_Atomic uint32_t wanted;

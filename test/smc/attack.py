@@ -39,6 +39,12 @@ def far_ends(suite, one):
     told(suite, 'an urgent byte in the pair does not stay there', s, c, ['quiet'])
 
 
+def marks(suite, one):
+    s, c = pair(suite, one, 'server_urgent', 'client_marks')
+    told(suite, 'marks of urgent bytes beyond the buffer, backwards and twice', s, c,
+         ['abc EAGAIN 0 def EINVAL 0 g h 1 ijkl EINVAL 0 end.'])
+
+
 def kept(suite, one):
     """The service is not told of what it has closed: those that have its place now would hear of it."""
     s, c = pair(suite, one, 'server_leaves', 'client_keeps')
@@ -136,6 +142,7 @@ def test(suite):
     one, problems = suite.daemon('one', CONF)
     suite.tap.point('a daemon with [smc]', problems)
     far_ends(suite, one)
+    marks(suite, one)
     kept(suite, one)
     positions(suite, one)
     sleepers(suite, one)

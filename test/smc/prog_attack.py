@@ -14,9 +14,11 @@ import threading
 import time
 
 from prog import CHUNK, far_ends, listener, receive, say
+from prog_urgent import URGENT, got, mark
 
+MARK = 16       # in a direction: behind the last urgent byte
 LINE = 64       # a direction is two of these: who writes, who reads
-SLEEPERS = 256  # where a page has how many sleep
+SLEEPERS = 320  # where a page has how many sleep
 PIECE = 1000
 KEPT = 12       # connections: the memory of some of them is used again at once
 SYS_WRITE, SYS_POLL, SYS_RECVFROM = 1, 7, 45
@@ -72,6 +74,32 @@ def in_call(thread, calls):
             number = f.read().split()[0]
         number = int(number) if number.isdigit() else None
         time.sleep(0.001)
+
+
+# --- urgent data ---
+
+def server_urgent(address, port, _):
+    sock = accepted(address, port)
+    seen = []
+    for most in 3, 3, 3, 4:
+        sock.sendall(b'k')
+        seen += [sock.recv(most, socket.MSG_WAITALL), got(sock, URGENT), mark(sock)]
+    sock.sendall(b'k')
+    seen.append(sock.recv(4, socket.MSG_WAITALL))
+    say(*[s.decode() if isinstance(s, bytes) else s for s in seen])
+
+
+def client_marks(address, port, _):
+    """Marks beyond what there is, where all has been read, where there is a byte, and there again."""
+    sock = connected(address, port)
+    assert sock.recv(1) == b'k'
+    memory, ours, _ = lines(1, 2)
+    for marked, data in (1 << 63, b'abc'), (2, b'def'), (9, b'ghi'), (9, b'jkl'):
+        memory.write(ours + MARK, marked)
+        sock.sendall(data)
+        assert sock.recv(1) == b'k'
+    sock.sendall(b'end.')
+    signal.pause()
 
 
 # --- the far end of the other one's pair ---

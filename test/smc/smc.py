@@ -16,6 +16,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import urgent  # noqa: E402
 from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 
 OPTION = bytes.fromhex('fe06e2d4c3d9')
@@ -115,6 +116,14 @@ def one_daemon(suite, one, direct):
     said, problems = Program(suite, one, 'client_options', '127.0.0.1', port).ends()
     tap.point('options, time limits, FIONREAD, MSG_PEEK and MSG_WAITALL', problems + s.ends()[1] + (
         [] if said == 'options 1 0 yes hello hello ENOPROTOOPT True' else [said]))
+
+
+def urgent_bytes(suite, one):
+    before = suite.count(one, 'opened')
+    problems = urgent.same_as_tcp(suite, one, one)
+    if suite.count(one, 'opened') != before + 2:
+        problems.append('it stayed on TCP')
+    suite.tap.point('urgent data: as over TCP', problems)
 
 
 def plain_peers(suite, one):
@@ -272,8 +281,12 @@ def no_room(suite):
     rows = suite.ask(small, '/karst/smc_reasons')
     if '01010000' not in rows:
         problems.append(rows)
-    small.kill()
     suite.tap.point('beyond max_connections: the bytes go by TCP', problems)
+    problems = urgent.same_as_tcp(suite, small, small)
+    if suite.ask(small, '/karst/smc_reasons') == rows:
+        problems.append('it was not offered')
+    suite.tap.point('and urgent data as such', problems)
+    small.kill()
 
 
 def tool(suite, one, direct):
@@ -338,6 +351,7 @@ def test(suite, netns):
     suite.tap.point('one by which all bytes go by RDMA', problems)
     for direct, daemon in (True, one), (False, rdma):
         one_daemon(suite, daemon, direct)
+        urgent_bytes(suite, daemon)
         plain_peers(suite, daemon)
         deaths(suite, daemon)
         late(suite, daemon, direct)

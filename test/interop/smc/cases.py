@@ -217,11 +217,25 @@ def gone(bed, role):
 
 # --- urgent ---
 
-@case('an urgent byte of Linux comes in its place')
+def urgent(bed, role, sender):
+    """Two urgent bytes apart, with more behind them, and two in line."""
+    steps = {sender: 'get 1 urgent 1000 send 500 get 1 urgent 2 send 70000 get 1 urgent 1000 '
+                     'send 500 urgent 1 shut drain',
+             OTHER[sender]: 'send 1 get 999 oob get 500 send 1 get 1 oob get 70000 inline send 1 '
+                            'get 1501 close'}
+    pair = bed.pair(role, steps['karst'], steps['linux']).end()
+    pair.said(sender, 'end after 0')
+    return pair
+
+
+@case('urgent bytes of Linux')
 def linux_urgent(bed, role):
-    def run():
-        return bed.pair(role, 'get 1000 drain', 'urgent 1000 shut drain').end()
-    is_smc(bed, run).said('karst', 'end after 0')
+    is_smc(bed, lambda: urgent(bed, role, 'linux'))
+
+
+@case('urgent bytes of karst')
+def karst_urgent(bed, role):
+    is_smc(bed, lambda: urgent(bed, role, 'karst'))
 
 
 # --- groups ---

@@ -16,6 +16,8 @@
  *   drain       receives until there is an end, and says what that is
  *   fail        sends until that fails, and says how
  *   urgent N    sends N bytes, the last of them as urgent
+ *   inline      urgent bytes come among the others from now on
+ *   oob         waits for an urgent byte, and receives it
  *   shut        ends its direction
  *   close       closes
  *   error       waits for an error or the end of both directions, and says SO_ERROR
@@ -229,6 +231,24 @@ step_urgent(struct conn *c, uint64_t n)
 }
 
 static void
+step_inline(struct conn *c)
+{
+	const int yes = 1;
+
+	if (setsockopt(c->fd, SOL_SOCKET, SO_OOBINLINE, &yes, sizeof(yes)) != 0)
+		fail("SO_OOBINLINE: %s", strerrorname_np(errno));
+}
+
+static void
+step_oob(struct conn *c)
+{
+	struct pollfd p = {.fd = c->fd, .events = POLLPRI};
+
+	if (poll(&p, 1, -1) != 1 || receive(c, 1, MSG_OOB) != 1)
+		fail("oob: %s", strerrorname_np(errno));
+}
+
+static void
 step_error(struct conn *c)
 {
 	struct pollfd p = {.fd = c->fd};
@@ -334,6 +354,10 @@ step_on(struct conn *c, const char *step, uint64_t n)
 		step_both(c, n);
 	else if (strcmp(step, "urgent") == 0)
 		step_urgent(c, n);
+	else if (strcmp(step, "inline") == 0)
+		step_inline(c);
+	else if (strcmp(step, "oob") == 0)
+		step_oob(c);
 	else if (strcmp(step, "fill") == 0)
 		step_fill(c);
 	else if (strcmp(step, "drain") == 0)

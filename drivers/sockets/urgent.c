@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Urgent data, as TCP has it.  One byte of the stream is marked: the last that was sent so.
+ *
+ *   NONE     there is no mark
+ *   VALID    reading stops in front of it; MSG_OOB gets it
+ *   READ     MSG_OOB has got it; reading stops there all the same
+ *   PASSED   the same, and nothing is left in front of it: the ring has its byte back already,
+ *            because the peer may wait for that, but the program stands at the mark (SIOCATMARK)
+ *            until it reads on
+ *
+ * Who reads on at the mark leaves the byte out, unless it is in line (SO_OOBINLINE).
+ *
+ * Who writes shows the mark, and sends an urgent byte into the pair, which is SIGURG and POLLPRI,
+ * before head shows the byte of the stream.  So whoever has seen that finds the pair's, too, and
+ * takes it out when the mark is not VALID any more.  As any byte in the pair it says POLLIN as
+ * well: poll() and select() are told better when they return, epoll is not.
+ */
+#include "ks.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+
+#define YIELDS 1000 /* for the byte of a mark that is there */
+#define TAKES  64   /* reads of the pair, of which each ends in front of an urgent byte */
+
+static bool
+is_inline(const struct ks_sock *s)
+{
+	return atomic_load_explicit(&s->page->oob_inline, memory_order_relaxed) != 0;
+}
+
+static uint64_t
+tail_of(const struct ks_sock *s)
+{
+	return atomic_load_explicit(&s->page->rx_tail, memory_order_relaxed);
+}
+
+static bool
+is_marked(const struct karst_sock_page *p)
+{
+	return p->urgent == KARST_SOCK_URGENT_VALID || p->urgent == KARST_SOCK_URGENT_READ;
+}
+
+/* What poll() need not tell of: the urgent byte alone. */
+static void
+note_hole(struct ks_sock *s)
+{
+	struct karst_sock_page *p = s->page;
+
+	atomic_store(&p->hole,
+		p->urgent == KARST_SOCK_URGENT_VALID && !is_inline(s) &&
+			tail_of(s) == p->urgent_end - 1);
+}
+
+static void
+skip_byte(struct ks_sock *s)
+{
+	uint64_t tail = tail_of(s) + 1;
+
+	atomic_store_explicit(&s->page->rx_tail, tail, memory_order_relaxed);
+	atomic_store_explicit(&s->rxd->tail, tail, memory_order_release);
+}
+
+void
+ks_urgent_look(struct ks_sock *s, uint64_t *tail, uint64_t *there)
+{
+	struct karst_sock_page *p = s->page;
+	uint64_t end = atomic_load_explicit(&s->rxd->urgent, memory_order_acquire);
+
+	if (__builtin_expect(end <= p->urgent_end, 1) || end > *tail + *there || end <= *tail)
+		return;
+	if (is_marked(p) && *tail == p->urgent_end - 1 && !is_inline(s)) {
+		skip_byte(s); /* at the earlier one's place: it is not read as data */
+		(*tail)++;
+		(*there)--;
+	}
+	p->urgent_end = end;
+	p->urgent = KARST_SOCK_URGENT_VALID;
+	note_hole(s);
+}
+
+uint64_t
+ks_urgent_limit(struct ks_sock *s, uint64_t tail, uint64_t there, bool peek, uint64_t *hole)
+{
+	struct karst_sock_page *p = s->page;
+	uint64_t before = p->urgent_end - 1 - tail;
+
+	*hole = 0;
+	if (p->urgent == KARST_SOCK_URGENT_PASSED && !peek)
+		p->urgent = KARST_SOCK_URGENT_NONE;
+	if (!is_marked(p))
+		return there;
+	if (before != 0)
+		return before;
+	if (is_inline(s))
+		return there;
+	*hole = 1;
+	return there - 1;
+}
+
+bool
+ks_urgent_here(const struct ks_sock *s)
+{
+	const struct karst_sock_page *p = s->page;
+
+	return p->urgent == KARST_SOCK_URGENT_PASSED ||
+		(is_marked(p) && tail_of(s) == p->urgent_end - 1);
+}
+
+/* Under rx_lock, as ks_look().  Of a mark that is shown, and told of, the byte comes at once: but
+ * for a peer that only says so. */
+static uint64_t
+look_again(int fd, struct ks_sock *s, uint64_t *tail)
+{
+	uint64_t there = ks_look(fd, s, tail);
+
+	for (int i = 0; i < YIELDS && atomic_load(&s->rxd->urgent) > *tail + there; i++) {
+		sched_yield();
+		there = ks_look(fd, s, tail);
+	}
+	return there;
+}
+
+/* What says POLLPRI, with all that is around it: who is to know of bytes is told again. */
+static void
+take_out(int fd, struct ks_sock *s)
+{
+	int err = errno;
+
+	for (int i = 0; i < TAKES && ks_take_tokens(fd, s) > 0; i++)
+		continue;
+	ks_mark(fd, s);
+	errno = err;
+}
+
+void
+ks_urgent_restore(int fd, struct ks_sock *s)
+{
+	struct pollfd p = {.fd = fd, .events = POLLPRI};
+
+	if (s->page->urgent != KARST_SOCK_URGENT_VALID)
+		return;
+	if (real(poll)(&p, 1, 0) == 0)
+		ks_ask_urgent(fd);
+}
+
+void
+ks_urgent_watch(int fd)
+{
+	struct ks_sock *s = ks_get(fd);
+	uint64_t tail;
+
+	if (s == NULL)
+		return;
+	ks_lock_rx(s);
+	(void)ks_look(fd, s, &tail);
+	ks_urgent_restore(fd, s);
+	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_put(s);
+}
+
+void
+ks_urgent_moved(int fd, struct ks_sock *s)
+{
+	struct karst_sock_page *p = s->page;
+	uint32_t before = p->urgent;
+
+	if (!is_marked(p))
+		return;
+	if (tail_of(s) >= p->urgent_end) {
+		p->urgent = KARST_SOCK_URGENT_NONE;
+	} else if (before == KARST_SOCK_URGENT_READ && tail_of(s) == p->urgent_end - 1 &&
+		!is_inline(s)) {
+		p->urgent = KARST_SOCK_URGENT_PASSED;
+		skip_byte(s);
+	}
+	note_hole(s);
+	if (is_marked(p))
+		return;
+	ks_tell_service(fd, s); /* its peer sends nothing behind an urgent byte until then */
+	if (before == KARST_SOCK_URGENT_VALID)
+		take_out(fd, s);
+}
+
+/* --- MSG_OOB --- */
+
+/* Under rx_lock. */
+static ssize_t
+read_urgent(int fd, struct ks_sock *s, uint8_t *to, int flags)
+{
+	struct karst_sock_page *p = s->page;
+	uint64_t tail, there = look_again(fd, s, &tail);
+
+	if (is_inline(s))
+		return -EINVAL;
+	if (p->urgent != KARST_SOCK_URGENT_VALID)
+		return atomic_load(&s->rxd->urgent) > tail + there ? -EAGAIN : -EINVAL;
+	karst_sock_copy_out(to, s->rx, s->buffer, p->urgent_end - 1, 1);
+	if (flags & MSG_PEEK)
+		return 1;
+	p->urgent = KARST_SOCK_URGENT_READ;
+	note_hole(s);
+	ks_urgent_moved(fd, s);
+	take_out(fd, s);
+	return 1;
+}
+
+ssize_t
+ks_recv_urgent(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
+{
+	uint8_t byte;
+	ssize_t rc;
+
+	ks_lock_rx(s);
+	rc = read_urgent(fd, s, &byte, flags);
+	pthread_mutex_unlock(&s->page->rx_lock);
+	if (rc < 0) {
+		errno = (int)-rc;
+		return -1;
+	}
+	while (n > 0 && iov->iov_len == 0) {
+		iov++;
+		n--;
+	}
+	if (n == 0)
+		return 0;
+	if ((flags & MSG_TRUNC) == 0)
+		memcpy(iov->iov_base, &byte, 1);
+	return 1;
+}
+
+bool
+ks_urgent_interrupts(int fd)
+{
+	struct sigaction act;
+	struct f_owner_ex owner = {0};
+
+	return real(fcntl64)(fd, F_GETOWN_EX, &owner) == 0 && owner.pid != 0 &&
+		sigaction(SIGURG, NULL, &act) == 0 && act.sa_handler != SIG_DFL &&
+		act.sa_handler != SIG_IGN && (act.sa_flags & SA_RESTART) == 0;
+}
+
+/* --- what is asked --- */
+
+bool
+ks_urgent_at_mark(int fd, struct ks_sock *s)
+{
+	uint64_t tail;
+	bool here;
+
+	ks_lock_rx(s);
+	(void)look_again(fd, s, &tail);
+	here = ks_urgent_here(s);
+	pthread_mutex_unlock(&s->page->rx_lock);
+	return here;
+}
+
+uint64_t
+ks_urgent_inq(int fd, struct ks_sock *s)
+{
+	struct karst_sock_page *p = s->page;
+	uint64_t tail, n;
+
+	ks_lock_rx(s);
+	n = look_again(fd, s, &tail);
+	if (is_marked(p) && !is_inline(s))
+		n = p->urgent_end - 1 - tail;
+	else if (p->urgent == KARST_SOCK_URGENT_PASSED && !is_inline(s))
+		n = 0; /* as TCP, which counts up to the mark */
+	pthread_mutex_unlock(&p->rx_lock);
+	return n;
+}
+
+bool
+ks_urgent_alone(int fd, struct ks_sock *s)
+{
+	uint64_t tail;
+	bool alone;
+
+	ks_lock_rx(s);
+	(void)look_again(fd, s, &tail);
+	alone = atomic_load(&s->page->hole) != 0 && !ks_has_bytes(s) && !ks_has_ended(s);
+	pthread_mutex_unlock(&s->page->rx_lock);
+	return alone;
+}
+
+void
+ks_urgent_inline(struct ks_sock *s, bool on)
+{
+	ks_lock_rx(s);
+	atomic_store(&s->page->oob_inline, on);
+	note_hole(s);
+	pthread_mutex_unlock(&s->page->rx_lock);
+}

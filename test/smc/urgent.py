@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Urgent data, seen over SMC-R as over TCP."""
+from smcbed import BYTES, Program, bed
+
+
+def talk(suite, server, client, at, far):
+    """(what the one that receives says, problems)"""
+    port = bed.free_port()
+    s = Program(suite, server, 'receives', at, port, script='prog_urgent.py')
+    if s.line() != 'ready':
+        return '', ['it does not listen', *s.ends()]
+    c = Program(suite, client, 'sends', at, port, BYTES, netns=far, script='prog_urgent.py')
+    said, problems = s.ends()
+    return said, problems + c.ends()[1]
+
+
+def same_as_tcp(suite, server, client, at='127.0.0.1', far=None):
+    """Problems: what differs from the same programs without karst."""
+    wanted, problems = talk(suite, None, None, at, far)
+    said, more = talk(suite, server, client, at, far)
+    problems += more
+    if said != wanted or not wanted.endswith(' end'):
+        problems += [f'{w!r}, not {t!r}' for w, t in zip(said.split('\n'), wanted.split('\n'))
+                     if w != t] or [said, wanted]
+    return problems

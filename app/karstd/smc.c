@@ -230,6 +230,7 @@ make_core(struct kd_smc *s)
 		return -EIO;
 	memcpy(cfg.system_id + 2, port.mac, 6);
 	memcpy(cfg.mac, port.mac, 6);
+	memcpy(s->system_id, cfg.system_id, sizeof(s->system_id));
 	(void)gethostname(name, sizeof(name) - 1);
 	fill_blanks(cfg.hostname, sizeof(cfg.hostname), name);
 	fill_blanks(cfg.eids[0], sizeof(cfg.eids[0]), s->conf->smc.eid);

@@ -166,8 +166,8 @@ tcp_ready(struct svc_source *src, uint32_t events)
 		svc_conn_queue(c);
 }
 
-static int
-check_tcp(struct kd_smc *s, int fd)
+int
+svc_conn_check(struct kd_smc *s, int fd)
 {
 	struct tcp_info info;
 	socklen_t len = sizeof(int);
@@ -363,7 +363,7 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 	struct svc_conn **conn, int *end)
 {
 	struct svc_conn *c, *other;
-	int rc = check_tcp(s, tcp);
+	int rc = svc_conn_check(s, tcp);
 
 	if (rc != 0)
 		return rc;

@@ -155,6 +155,7 @@ struct kd_smc {
 	struct svc_rmb *rmbs;
 	uint32_t nrmbs;
 	/* lib/smc */
+	uint8_t system_id[8];
 	void *core_mem;
 	struct karst_smc *core;
 	/* */
@@ -203,6 +204,8 @@ void svc_conn_close_tcp(struct svc_conn *c, bool reset);
  *  @tcp is the connection's, if it returns 0; *end the caller's. */
 int svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t flags,
 	bool decline, struct svc_conn **conn, int *end);
+/** The first of these checks: is it a TCP socket whose two sides have sent the option? */
+int svc_conn_check(struct kd_smc *s, int fd);
 /** The connection whose program's end is @fd; NULL. */
 struct svc_conn *svc_conn_find(struct kd_smc *s, int fd);
 /** It is to be looked at in this turn. */
@@ -238,6 +241,12 @@ void svc_ip_of(const struct sockaddr_storage *a, uint8_t ip[16]);
 /** Row of a reason, for its name and its count. */
 unsigned int svc_reason_row(uint32_t reason);
 const char *svc_reason_text(unsigned int row, uint32_t *number);
+
+/* --- smc_decline.c --- */
+
+/** The connection of @tcp stays its program's, and the peer is told.  -EAGAIN: the peer has to have
+ *  spoken first */
+int svc_decline(struct kd_smc *s, int tcp, bool server);
 
 /* --- smc_prog.c --- */
 

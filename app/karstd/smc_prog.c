@@ -96,8 +96,12 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE))
 		return -EINVAL;
 	if (decline && !may_open(p->smc, p->uid, true)) {
-		p->smc->turned_away++;
-		return -ENOSPC;
+		rc = svc_conn_check(p->smc, tcp);
+		if (rc == 0)
+			rc = svc_decline(p->smc, tcp, (req->flags & KARST_SOCK_SERVER) != 0);
+		p->smc->turned_away += rc == 0;
+		rsp->flags = KARST_SOCK_FULL | KARST_SOCK_PLAIN;
+		return rc;
 	}
 	rc = svc_conn_open(p->smc, p, tcp, req->flags, decline, &c, &out[2]);
 	if (rc != 0)
@@ -236,7 +240,7 @@ serve(struct svc_prog *p, const struct karst_sock_msg *req, int *fds, unsigned i
 		return on_hello(p, out, nout);
 	case KARST_SOCK_OPEN:
 		rc = on_open(p, req, fds[0], rsp, out, nout);
-		if (rc == 0 || rc == -ECONNABORTED)
+		if ((rc == 0 && *nout != 0) || rc == -ECONNABORTED)
 			fds[0] = -1; /* the connection's */
 		return rc;
 	case KARST_SOCK_ADOPT:

@@ -20,6 +20,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define FIRST_MS 2000 /* for the first message of a peer that is to be declined */
+
 bool
 ks_is_tcp(int fd)
 {
@@ -184,11 +186,31 @@ is_inline(int fd)
 	return real(getsockopt)(fd, SOL_SOCKET, SO_OOBINLINE, &on, &len) == 0 && on != 0;
 }
 
+/* When the service has no room for a connection, it has to see what the peer says first. */
+static int
+ask_open(int fd, bool server, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
+{
+	const struct karst_sock_msg req = {.op = KARST_SOCK_OPEN,
+		.flags = (server ? KARST_SOCK_SERVER : 0) | (ks_require ? KARST_SOCK_REQUIRE : 0)};
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	uint64_t began = ks_now();
+	int rc;
+
+	do {
+		*msg = req;
+		rc = ks_ask(msg, fd, fds);
+		if (rc == -EAGAIN && real(poll)(&p, 1, FIRST_MS) <= 0)
+			break;
+		if (rc == -EAGAIN)
+			(void)real(poll)(NULL, 0, 1); /* a part of it may be there */
+	} while (rc == -EAGAIN && ks_now() - began < FIRST_MS * 1000000ull);
+	return rc;
+}
+
 int
 ks_become(int fd, bool server)
 {
-	struct karst_sock_msg msg = {.op = KARST_SOCK_OPEN,
-		.flags = (server ? KARST_SOCK_SERVER : 0) | (ks_require ? KARST_SOCK_REQUIRE : 0)};
+	struct karst_sock_msg msg;
 	int fds[KARST_SOCK_FDS], rc, i, err = errno;
 	struct ks_sock *s;
 	bool in_line;
@@ -199,9 +221,14 @@ ks_become(int fd, bool server)
 		return ks_require ? -ECONNABORTED : 0;
 	}
 	in_line = is_inline(fd);
-	rc = ks_ask(&msg, fd, fds);
+	rc = ask_open(fd, server, &msg, fds);
 	if (rc == 0 && (msg.flags & KARST_SOCK_FULL))
 		ks_note_full();
+	if (rc == 0 && (msg.flags & KARST_SOCK_PLAIN)) {
+		ks_forget(fd);
+		errno = err;
+		return ks_require ? -ECONNABORTED : 0;
+	}
 	s = rc == 0 ? map_memory(fds, msg.buffer) : NULL;
 	if (rc == 0 && s == NULL)
 		rc = -ENOMEM;

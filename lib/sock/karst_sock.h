@@ -85,6 +85,9 @@ enum karst_sock_op {
 /* flags of the answer to KARST_SOCK_OPEN */
 /* there is no room: the option is not to be offered for a while */
 #define KARST_SOCK_FULL 1u
+/* not even to stay on TCP by way of the service: the socket is the program's.  Nothing comes with
+ * this; -EAGAIN instead of it: once more when there is something to read, of a server */
+#define KARST_SOCK_PLAIN 2u
 
 /* flags of KARST_SOCK_WAKE */
 #define KARST_SOCK_WAKE_SELF   1u /* a token into one's own pair */

@@ -286,6 +286,16 @@ def no_room(suite):
     if suite.ask(small, '/karst/smc_reasons') == rows:
         problems.append('it was not offered')
     suite.tap.point('and urgent data as such', problems)
+    port = bed.free_port()
+    s = Program(suite, small, 'server_killed', '127.0.0.1', port)
+    s.line()
+    Program(suite, small, 'client_waits', '127.0.0.1', port).line()
+    s.line()
+    before = suite.count(small, 'turned_away')
+    problems = echo(suite, small, small) + echo(suite, small, small)
+    if suite.count(small, 'turned_away') < before + 4:
+        problems.append(suite.ask(small, '/karst/smc'))
+    suite.tap.point('those for which even that has no room are programs\' own', problems)
     small.kill()
 
 

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * A connection for which there is not even room to copy its bytes: both sides have sent the option,
+ * so the peer has to be told that it stays on TCP, and what it says by CLC must not come to the
+ * program.  A client says so at once.  A server answers the peer's first message, which it has to
+ * take out; if that has not come, the program asks again when there is something to read.
+ *
+ * Then the socket is the program's, and nothing of the connection is kept.
+ */
+#include "smc_priv.h"
+
+#include <errno.h>
+#include <sys/socket.h>
+
+static int
+say_decline(struct kd_smc *s, int tcp, uint8_t version)
+{
+	struct karst_smc_clc msg = {.type = KARST_SMC_CLC_DECLINE,
+		.decline = {.version = version,
+			.reason = KARST_SMC_DECL_MEMORY,
+			.os = KARST_SMC_OS_LINUX}};
+	uint8_t buf[KARST_SMC_CLC_BUILD_MAX];
+	int len;
+
+	memcpy(msg.decline.system_id, s->system_id, sizeof(s->system_id));
+	len = karst_smc_clc_build(&msg, buf, sizeof(buf));
+	if (len < 0 || send(tcp, buf, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL) != len)
+		return -ENOTCONN;
+	return 0;
+}
+
+static int
+decline_server(struct kd_smc *s, int tcp)
+{
+	uint8_t buf[KARST_SMC_CLC_MAX_LEN];
+	struct karst_smc_clc msg;
+	ssize_t n = recv(tcp, buf, sizeof(buf), MSG_PEEK | MSG_DONTWAIT);
+	int len;
+
+	if (n < 0)
+		return errno == EAGAIN ? -EAGAIN : -ENOTCONN;
+	if (n == 0 || !karst_smc_clc_begins(buf, (size_t)n))
+		return 0; /* it speaks TCP, or has gone */
+	len = karst_smc_clc_parse(buf, (size_t)n, &msg);
+	if (len < 0)
+		return len;
+	if (recv(tcp, buf, (size_t)len, MSG_DONTWAIT) != len)
+		return -ENOTCONN;
+	if (msg.type == KARST_SMC_CLC_DECLINE)
+		return 0;
+	return msg.type == KARST_SMC_CLC_PROPOSAL ? say_decline(s, tcp, msg.proposal.version)
+						  : -EPROTO;
+}
+
+int
+svc_decline(struct kd_smc *s, int tcp, bool server)
+{
+	int rc = server ? decline_server(s, tcp) : say_decline(s, tcp, 2);
+
+	if (rc == 0)
+		s->fell_back[svc_reason_row(KARST_SMC_DECL_MEMORY)]++;
+	return rc;
+}

@@ -20,6 +20,7 @@ import urgent  # noqa: E402
 from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 
 OPTION = bytes.fromhex('fe06e2d4c3d9')
+IDLE = 300
 STALL_S = 2 # more than the retries of an ACK timeout of 14 last, less than those of the service's
 NEAR, FAR = '10.91.0.1', '10.91.0.2'
 
@@ -269,6 +270,39 @@ def two_daemons(suite, netns):
     suite.tap.point('both end', near.stop() + other.stop())
 
 
+def wakeups(daemon):
+    """How often the service's thread has slept and gone on."""
+    for task in os.listdir(f'/proc/{daemon.process.pid}/task'):
+        with open(f'/proc/{daemon.process.pid}/task/{task}/status', encoding='ascii') as f:
+            words = dict(line.rstrip('\n').split(':\t', 1) for line in f if ':\t' in line)
+        if words['Name'] == 'karst-smc':
+            return int(words['voluntary_ctxt_switches'])
+    raise RuntimeError('there is no thread karst-smc')
+
+
+def idle(suite):
+    """Connections over which nothing goes cost no turn of the service: there is a second without."""
+    quiet, problems = suite.daemon('quiet', CONF + f'max_connections = {4 * IDLE}\n')
+    port = bed.free_port()
+    for words in ['serve'], ['idle', '1', str(IDLE)]:
+        p = subprocess.Popen([suite.run, '--smc', '--socket', quiet.socket, suite.rate, words[0],
+                              '127.0.0.1', str(port), *words[1:]], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True)
+        suite.programs.append(p)
+        p.stdout.readline()
+    if suite.count(quiet, 'direct') != IDLE:
+        problems.append(suite.ask(quiet, '/karst/smc'))
+    began, before = time.monotonic(), None
+    while before != wakeups(quiet):
+        before = wakeups(quiet)
+        time.sleep(1)
+        if time.monotonic() - began > bed.HANG_S:
+            problems.append(f'still waking up: {wakeups(quiet) - before} times in a second')
+            break
+    quiet.kill()
+    suite.tap.point(f'{IDLE} idle connections wake nobody', problems)
+
+
 def no_room(suite):
     """What has no room in the table goes by TCP."""
     small, problems = suite.daemon('small', CONF + 'max_connections = 2\nretry_s = 0\n')
@@ -374,6 +408,7 @@ def test(suite, netns):
     suite.tap.point('another one', problems)
     talk_on(suite, last)
     no_room(suite)
+    idle(suite)
     two_daemons(suite, netns)
 
 

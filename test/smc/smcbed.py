@@ -56,6 +56,7 @@ class Suite:
         self.folder = folder
         self.karstd = os.path.join(build, 'app/karstd/karstd')
         self.run = os.path.join(build, 'app/karst-run/karst-run')
+        self.rate = os.path.join(build, 'test/smc/smc-rate')
         self.programs = []
         self.daemons = []
 

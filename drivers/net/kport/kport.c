@@ -600,7 +600,7 @@ kp_probe(struct rte_vdev_device *vdev)
 	struct kp_port *p;
 	int rc;
 
-	if (!kp_abi_fits() || rte_eal_process_type() != RTE_PROC_PRIMARY) {
+	if (!dpdk_abi_fits() || rte_eal_process_type() != RTE_PROC_PRIMARY) {
 		KP_LOG(ERR, "this driver is for primary processes of DPDK 22.11, this is %s\n",
 			rte_version());
 		return -ENOTSUP;

@@ -3,13 +3,13 @@
  */
 /*
  * What DPDK and its drivers share in private, ABI 23 (DPDK 22.11).  The headers that declare it are
- * not packaged, so what this driver needs of it is declared here; layouts and names are facts of
- * that interface.  Another ABI is another file like this one; kp_abi_fits() tells at run time.
+ * not packaged, so what karst's drivers need of it is declared here; layouts and names are facts of
+ * that interface.  Another ABI is another file like this one; dpdk_abi_fits() tells at run time.
  *
  * Three parts: devices and drivers of the virtual bus, an Ethernet device, its table of operations.
  */
-#ifndef KPORT_DPDK23_H
-#define KPORT_DPDK23_H
+#ifndef KARST_DPDK23_H
+#define KARST_DPDK23_H
 
 #include <assert.h>
 #include <stddef.h>
@@ -94,7 +94,8 @@ struct eth_dev_ops {
 	int (*dev_configure)(struct rte_eth_dev *dev);
 	int (*dev_start)(struct rte_eth_dev *dev);
 	int (*dev_stop)(struct rte_eth_dev *dev);
-	void *set_link[2];
+	int (*dev_set_link_up)(struct rte_eth_dev *dev);
+	int (*dev_set_link_down)(struct rte_eth_dev *dev);
 	int (*dev_close)(struct rte_eth_dev *dev);
 	void *reset;
 	int (*link_update)(struct rte_eth_dev *dev, int wait);
@@ -103,9 +104,11 @@ struct eth_dev_ops {
 	int (*promiscuous_disable)(struct rte_eth_dev *dev);
 	int (*allmulticast_enable)(struct rte_eth_dev *dev);
 	int (*allmulticast_disable)(struct rte_eth_dev *dev);
-	void *mac[2];
+	void (*mac_addr_remove)(struct rte_eth_dev *dev, uint32_t index);
+	int (*mac_addr_add)(
+		struct rte_eth_dev *dev, struct rte_ether_addr *mac, uint32_t index, uint32_t pool);
 	int (*mac_addr_set)(struct rte_eth_dev *dev, struct rte_ether_addr *mac);
-	void *mc_addr_list;
+	int (*set_mc_addr_list)(struct rte_eth_dev *dev, struct rte_ether_addr *macs, uint32_t n);
 	int (*mtu_set)(struct rte_eth_dev *dev, uint16_t mtu);
 	int (*stats_get)(struct rte_eth_dev *dev, struct rte_eth_stats *stats);
 	int (*stats_reset)(struct rte_eth_dev *dev);
@@ -119,7 +122,8 @@ struct eth_dev_ops {
 	int (*rx_queue_setup)(struct rte_eth_dev *dev, uint16_t queue, uint16_t slots,
 		unsigned int socket, const struct rte_eth_rxconf *conf, struct rte_mempool *pool);
 	void (*rx_queue_release)(struct rte_eth_dev *dev, uint16_t queue);
-	void *rx_intr[2];
+	int (*rx_queue_intr_enable)(struct rte_eth_dev *dev, uint16_t queue);
+	int (*rx_queue_intr_disable)(struct rte_eth_dev *dev, uint16_t queue);
 	int (*tx_queue_setup)(struct rte_eth_dev *dev, uint16_t queue, uint16_t slots,
 		unsigned int socket, const struct rte_eth_txconf *conf);
 	void (*tx_queue_release)(struct rte_eth_dev *dev, uint16_t queue);
@@ -137,11 +141,14 @@ struct rte_eth_dev {
 	eth_rx_burst_t rx_pkt_burst;
 	eth_tx_burst_t tx_pkt_burst;
 	eth_tx_prep_t tx_pkt_prepare;
-	void *descriptors[3];
+	eth_rx_queue_count_t rx_queue_count;
+	eth_rx_descriptor_status_t rx_descriptor_status;
+	eth_tx_descriptor_status_t tx_descriptor_status;
 	struct rte_eth_dev_data *data;
 	void *process_private;
 	const struct eth_dev_ops *dev_ops;
 	struct rte_device *device;
+	struct rte_intr_handle *intr_handle;
 };
 
 static_assert(offsetof(struct rte_eth_dev, device) == 72, "as DPDK has it");
@@ -150,12 +157,13 @@ struct rte_eth_dev *rte_eth_dev_allocate(const char *name);
 struct rte_eth_dev *rte_eth_dev_allocated(const char *name);
 int rte_eth_dev_release_port(struct rte_eth_dev *dev);
 void rte_eth_dev_probing_finish(struct rte_eth_dev *dev);
+int rte_eth_dev_callback_process(struct rte_eth_dev *dev, enum rte_eth_event_type event, void *ret);
 
 /** Is the DPDK that runs one that all of this is true of? */
 static inline bool
-kp_abi_fits(void)
+dpdk_abi_fits(void)
 {
 	return strncmp(rte_version(), "DPDK 22.11.", 11) == 0;
 }
 
-#endif /* KPORT_DPDK23_H */
+#endif /* KARST_DPDK23_H */

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Which packets are hit.  Every packet of a burst is looked at: is it RoCEv2, and might its
+ * opcode and QP number be of interest to any rule?  That is all that most cost.  Of the others,
+ * every rule counts those that fit it, and the first one whose turn it is hits.
+ */
+#include "impair.h"
+
+#include "karst_hdr.h"
+#include "karst_opcode.h"
+
+/* As far ahead as headers are fetched. */
+#define AHEAD 4u
+
+#define BTH_IP4 (KARST_ETH_LEN + KARST_IP4_LEN + KARST_UDP_LEN)
+
+/* Bytes as they stand in a frame, as a number. */
+#if RTE_BYTE_ORDER != RTE_LITTLE_ENDIAN
+#error "the constants below are for little-endian machines"
+#endif
+
+static inline uint64_t
+load64(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+/* The most frequent kind: IPv4 without options, not fragmented, without a tag. */
+static inline bool
+is_plain(const struct rte_mbuf *m, const uint8_t *d)
+{
+	uint64_t type_ihl, frag_proto;
+	uint16_t dport;
+
+	if (unlikely(m->data_len < BTH_IP4 + KARST_BTH_LEN))
+		return false;
+	type_ihl = load64(d + 12) & UINT64_C(0xffffff); /* type, version and header length */
+	frag_proto = load64(d + 16) & UINT64_C(0xff00ff3f00000000); /* fragment, protocol */
+	memcpy(&dport, d + BTH_IP4 - 6, sizeof(dport));
+	return ((type_ihl ^ UINT64_C(0x450008)) | (frag_proto ^ UINT64_C(0x1100000000000000)) |
+		       (uint64_t)(dport ^ RTE_BE16(KARST_ROCE_UDP_PORT))) == 0;
+}
+
+static inline void
+frame_fill(struct imp_frame *f, const uint8_t *d, uint32_t l3_off, uint32_t bth_off, bool ip6)
+{
+	f->l3 = d + l3_off;
+	f->bth = d + bth_off;
+	f->l3_off = l3_off;
+	f->bth_off = bth_off;
+	f->ip6 = ip6;
+	f->opcode = karst_bth_opcode(f->bth);
+	f->qpn = karst_bth_dqpn(f->bth);
+	f->psn = karst_bth_psn(f->bth);
+}
+
+/* Where the UDP header is; 0: there is none, or not in the first @len bytes. */
+static uint32_t
+udp_at(const uint8_t *d, uint32_t len, uint32_t l3, uint16_t type)
+{
+	uint32_t ihl;
+
+	if (type == 0x0800 && len >= l3 + KARST_IP4_LEN) {
+		ihl = (d[l3] & 15u) * 4;
+		if (d[l3] >> 4 == 4 && ihl >= KARST_IP4_LEN && d[l3 + 9] == 17 &&
+			(karst_ip4_frag(d + l3) & 0x3fff) == 0)
+			return l3 + ihl;
+	} else if (type == 0x86dd && len >= l3 + KARST_IP6_LEN) {
+		if (d[l3] >> 4 == 6 && d[l3 + 6] == 17)
+			return l3 + KARST_IP6_LEN;
+	}
+	return 0;
+}
+
+static __attribute__((noinline)) bool
+frame_read_any(const struct rte_mbuf *m, struct imp_frame *f, uint8_t copy[IMP_HEADERS])
+{
+	uint32_t len = RTE_MIN(m->pkt_len, IMP_HEADERS), l3 = KARST_ETH_LEN, udp;
+	const uint8_t *d;
+	uint16_t type;
+
+	if (len < KARST_ETH_LEN + KARST_VLAN_LEN)
+		return false;
+	d = rte_pktmbuf_read(m, 0, len, copy);
+	type = karst_get_be16(d + 12);
+	if (type == 0x8100) {
+		l3 += KARST_VLAN_LEN;
+		type = karst_get_be16(d + 16);
+	}
+	udp = udp_at(d, len, l3, type);
+	if (udp == 0 || len < udp + KARST_UDP_LEN + KARST_BTH_LEN ||
+		karst_udp_dport(d + udp) != KARST_ROCE_UDP_PORT)
+		return false;
+	frame_fill(f, d, l3, udp + KARST_UDP_LEN, type == 0x86dd);
+	return true;
+}
+
+bool
+imp_frame_read(const struct rte_mbuf *m, struct imp_frame *f, uint8_t copy[IMP_HEADERS])
+{
+	const uint8_t *d = rte_pktmbuf_mtod(m, const uint8_t *);
+
+	if (unlikely(!is_plain(m, d)))
+		return frame_read_any(m, f, copy);
+	frame_fill(f, d, KARST_ETH_LEN, BTH_IP4, false);
+	return true;
+}
+
+/* --- one rule --- */
+
+static bool
+in_ranges(const struct imp_range *r, uint32_t n, uint32_t v)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++)
+		if (((v - r[i].first) & 0xffffff) <= ((r[i].last - r[i].first) & 0xffffff))
+			return true;
+	return false;
+}
+
+static inline bool
+fits(const struct imp_live *l, const struct imp_frame *f, uint64_t now, uint32_t transmission)
+{
+	const struct imp_conf_rule *c = l->conf;
+
+	if ((l->opcode[f->opcode / 64] >> (f->opcode % 64) & 1) == 0)
+		return false;
+	if (!l->qpn_any && f->qpn != l->qpn_only &&
+		(l->qpn_only != UINT32_MAX || !in_ranges(c->qpn, c->nqpn, f->qpn)))
+		return false;
+	if (!l->psn_any && !in_ranges(c->psn, c->npsn, f->psn))
+		return false;
+	if (unlikely((l->from | ~l->until) != 0) && (now < l->from || now >= l->until))
+		return false;
+	return l->transmission == 0 || (l->transmission >> transmission & 1) != 0;
+}
+
+static bool
+nth_has(const struct imp_conf_rule *c, uint64_t count)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->nnth && c->nth[i] <= count; i++)
+		if (c->nth[i] == count)
+			return true;
+	return false;
+}
+
+/* By QP: numbers from 1; of "every" they begin again, so that nothing is divided. */
+static bool
+counts_in_flow(const struct imp_live *l, struct imp_flow *flow, uint64_t *count)
+{
+	uint32_t *seen = &flow->seen[l->counter];
+
+	*seen += *seen != UINT32_MAX;
+	*count = *seen;
+	if (l->choice == IMP_NTH)
+		return nth_has(l->conf, *seen);
+	if (*seen < l->conf->every)
+		return false;
+	*seen = 0;
+	return true;
+}
+
+/* The same number from the same seed and count, whatever the machine. */
+static inline bool
+draw(uint64_t salt, uint64_t count, uint64_t chance)
+{
+	uint64_t x = salt + count * UINT64_C(0x9e3779b97f4a7c15);
+
+	x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
+	return (x ^ x >> 31) < chance;
+}
+
+/* Another packet fits.  @return whether it is its turn. */
+static inline bool
+counts(struct imp_live *l, struct imp_flow *flow, uint64_t *count)
+{
+	if (l->counter >= 0)
+		return counts_in_flow(l, flow, count);
+	*count = ++l->seen;
+	switch (l->choice) {
+	case IMP_ALL:
+		return true;
+	case IMP_CHANCE:
+		return l->conf->chance == 0 || draw(l->salt, l->seen, l->conf->chance);
+	case IMP_EVERY:
+		if (l->seen != l->next)
+			return false;
+		l->next += l->conf->every;
+		return true;
+	default:
+		if (l->seen != l->next)
+			return false;
+		l->next = ++l->at < l->conf->nnth ? l->conf->nth[l->at] : 0;
+		return true;
+	}
+}
+
+/* One more of its limit, which all queues share. */
+static bool
+take(const struct imp_live *l)
+{
+	if (l->conf->count == UINT64_MAX)
+		return true;
+	return atomic_load_explicit(l->taken, memory_order_relaxed) < l->conf->count &&
+		atomic_fetch_add_explicit(l->taken, 1, memory_order_relaxed) < l->conf->count;
+}
+
+/* --- a packet --- */
+
+static inline bool
+judge(struct imp_queue *q, struct imp_set *s, const struct imp_frame *f, uint64_t now,
+	struct imp_verdict *v)
+{
+	struct imp_flow *flow = NULL;
+	uint32_t transmission = 0, i;
+	uint64_t count;
+
+	v->live = NULL;
+	if (s->flows != NULL) {
+		flow = imp_flow_of(s->flows, f, &q->stats.evicted);
+		if (s->flows->psns)
+			transmission = imp_flow_transmission(s->flows, flow, f->psn);
+	}
+	/* every rule counts, also behind one that has hit: they do not depend on each other */
+	for (i = 0; i < s->n; i++) {
+		struct imp_live *l = &s->live[i];
+
+		if (!fits(l, f, now, transmission) || !counts(l, flow, &count) || v->live != NULL ||
+			!take(l))
+			continue;
+		v->live = l;
+		v->count = count;
+		v->transmission = transmission;
+		imp_add(&l->hits, 1);
+	}
+	return v->live != NULL;
+}
+
+/* Might any rule want a packet with this BTH? */
+static inline bool
+is_wanted(const struct imp_set *s, const uint8_t *bth)
+{
+	return (s->opcode[karst_bth_opcode(bth)] & s->qpn[imp_qpn_hash(karst_bth_dqpn(bth))]) != 0;
+}
+
+uint16_t
+imp_scan(struct imp_queue *q, struct rte_mbuf *const *bufs, uint16_t from, uint16_t n, uint64_t now,
+	struct imp_verdict *v)
+{
+	uint8_t copy[IMP_HEADERS];
+	struct imp_set *s = q->set;
+	struct imp_frame f;
+	uint16_t i;
+
+	for (i = from; i < n && i < from + AHEAD; i++)
+		rte_prefetch0(rte_pktmbuf_mtod(bufs[i], const uint8_t *));
+	for (i = from; i < n; i++) {
+		const uint8_t *d = rte_pktmbuf_mtod(bufs[i], const uint8_t *);
+
+		if (i + AHEAD < n)
+			rte_prefetch0(rte_pktmbuf_mtod(bufs[i + AHEAD], const uint8_t *));
+		if (likely(is_plain(bufs[i], d))) {
+			if (!is_wanted(s, d + BTH_IP4))
+				continue;
+			frame_fill(&f, d, KARST_ETH_LEN, BTH_IP4, false);
+		} else if (!frame_read_any(bufs[i], &f, copy) || !is_wanted(s, f.bth)) {
+			continue;
+		}
+		if (unlikely(judge(q, s, &f, now, v)))
+			break;
+	}
+	return i;
+}

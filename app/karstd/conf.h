@@ -109,6 +109,7 @@ struct kd_conf_port {
 	uint32_t rx_slots, tx_slots;
 	char exception_tap[16];
 	uint32_t isolate;
+	char impair[KD_TEXT], impair_log[KD_TEXT];
 };
 
 struct kd_conf_log {

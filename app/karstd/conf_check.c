@@ -94,6 +94,22 @@ check_gateway(const struct check *k, const struct kd_conf_port *p, const char *k
 		show_ip(gw->ip, text, sizeof(text)));
 }
 
+/* The files become arguments of a device, in which some characters have a meaning. */
+static void
+check_impair(const struct check *k, const struct kd_conf_port *p)
+{
+	static const char special[] = ",[]\"'";
+
+	if (p->impair[0] != '\0' && p->kind == &kd_port_loopback)
+		port_fault(k, p, "impair", "a loopback port has no device; allowed: none");
+	if (p->impair_log[0] != '\0' && p->impair[0] == '\0')
+		port_fault(k, p, "impair_log", "nothing is impaired; allowed: with impair");
+	if (strpbrk(p->impair, special) != NULL)
+		port_fault(k, p, "impair", "allowed: a path without any of %s", special);
+	if (strpbrk(p->impair_log, special) != NULL)
+		port_fault(k, p, "impair_log", "allowed: a path without any of %s", special);
+}
+
 /* Keys that this kind of device has no use for: the user expects something that will not be. */
 static void
 check_kind(const struct check *k, const struct kd_conf_port *p)
@@ -113,6 +129,7 @@ check_kind(const struct check *k, const struct kd_conf_port *p)
 		port_fault(k, p, "mac", "%s; allowed: none", unused->mac);
 	if (p->isolate && !p->kind->can_isolate)
 		port_fault(k, p, "isolate", "allowed: with a PCI device only");
+	check_impair(k, p);
 }
 
 static void

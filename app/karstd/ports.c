@@ -14,6 +14,7 @@
 
 #include "karst_log.h"
 #include "place.h"
+#include "rules.h"
 
 int
 kd_port_fault(const struct kd_conf_port *p, const char *fmt, ...)
@@ -30,6 +31,27 @@ kd_port_fault(const struct kd_conf_port *p, const char *fmt, ...)
 
 /* --- before DPDK starts --- */
 
+static void
+say_rule(void *user, const char *line)
+{
+	kd_port_fault(user, "impair: %s", line);
+}
+
+/* Mistakes of a rule file are said with those of devices; the driver reads it again. */
+static int
+check_rules(const struct kd_conf_port *p)
+{
+	struct imp_rules *rules;
+
+	if (p->impair[0] == '\0')
+		return 0;
+	rules = imp_rules_read(p->impair, say_rule, (void *)(uintptr_t)p);
+	if (rules == NULL)
+		return -EINVAL;
+	imp_rules_free(rules);
+	return 0;
+}
+
 int
 kd_ports_check(const struct kd_conf *c)
 {
@@ -40,6 +62,8 @@ kd_ports_check(const struct kd_conf *c)
 		const struct kd_conf_port *p = &c->port[i];
 
 		if (p->kind->check != NULL && p->kind->check(p) != 0)
+			rc = -ENODEV;
+		if (check_rules(p) != 0)
 			rc = -ENODEV;
 	}
 	return rc;
@@ -84,6 +108,30 @@ kd_port_plug(struct kd_port *port, const char *name, const char *args)
 			"DPDK makes no device of %s%s%s: %s; its own words are above", name,
 			args[0] != '\0' ? "," : "", args, rte_strerror(-rc));
 	port->probed = true;
+	return 0;
+}
+
+/* Puts net_impair over the port's device. */
+static int
+impair(struct kd_port *port)
+{
+	const struct kd_conf_port *p = port->conf;
+	char name[KD_NAME + 16], args[2 * KD_TEXT + 64];
+	uint16_t below = port->ethdev;
+	int rc;
+
+	if (p->impair[0] == '\0')
+		return 0;
+	snprintf(name, sizeof(name), "net_impair_%s", p->name);
+	snprintf(args, sizeof(args), "port=%u,rules=%s%s%s", below, p->impair,
+		p->impair_log[0] != '\0' ? ",log=" : "", p->impair_log);
+	rc = kd_port_plug(port, name, args);
+	if (rc != 0)
+		return rc;
+	port->below = below;
+	port->impaired = true;
+	karst_log(KARST_LOG_WARNING, "port %s: its packets are impaired by the rules of %s",
+		p->name, p->impair);
 	return 0;
 }
 
@@ -228,6 +276,8 @@ kd_port_open(
 	kd_wake_scan(&before, kind->waits_for_taps);
 	rc = kind->open(ps, c, port);
 	if (rc == 0)
+		rc = impair(port);
+	if (rc == 0)
 		rc = add_port(ps, c, e, port);
 	if (rc != 0)
 		return rc;
@@ -270,9 +320,15 @@ kd_ports_open(struct kd_ports *ps, struct kd_conf *c, struct karst_engine *e)
 void
 kd_port_close_device(struct kd_port *port)
 {
+	char name[RTE_ETH_NAME_MAX_LEN];
+
+	if (port->impaired && rte_eth_dev_get_name_by_port(port->ethdev, name) == 0) {
+		(void)rte_eal_hotplug_remove("vdev", name);
+		port->ethdev = port->below;
+	}
 	if (port->probed)
 		rte_eth_dev_close(port->ethdev);
-	port->probed = port->added = false;
+	port->probed = port->added = port->impaired = false;
 }
 
 void

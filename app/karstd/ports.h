@@ -16,6 +16,9 @@ struct kd_port {
 	bool added;
 	uint16_t ethdev;
 	bool probed; /* ethdev is to be closed */
+	/* ethdev is net_impair's, over this one, which is to be closed, too */
+	bool impaired;
+	uint16_t below;
 	struct kd_addrs addresses;
 	struct kd_fds fds; /* that its driver receives by */
 	bool removed;      /* from the configuration */

@@ -1,0 +1,394 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""net_impair under dpdk-testpmd and under karstd (TAP).
+
+  impair.py LIBRTE_NET_IMPAIR KARSTD KARST_PERF
+
+testpmd forwards a capture into another one; what differs between them has to be what the log says, packet
+by packet.  Then rules change under traffic, by telemetry.  karstd moves verified bytes over a port that
+loses, corrupts, duplicates and reorders some.
+"""
+import json
+import os
+import select
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from bed import Daemon, HANG_S, Tap  # noqa: E402
+import roce  # noqa: E402
+
+PID = os.getpid()
+NETNS = [f'impair{PID}-{end}' for end in (0, 1)]
+MAC = [b'\x02\x00\x00\x00\x00\x01', b'\x02\x00\x00\x00\x00\x02']
+ADDRESS = ['192.0.2.1', '192.0.2.2']
+FRAMES = 2000
+
+RULES = '''
+[impair]
+seed = 11
+[rule gone]
+action = drop
+direction = rx
+chance = 0.02
+[rule twice]
+action = duplicate
+direction = rx
+nth = 100, 200, 300
+[rule broken]
+action = corrupt
+direction = tx
+every = 50
+[rule congested]
+action = mark
+direction = tx
+psn = 500-520
+[rule cut]
+action = truncate
+direction = tx
+psn = 700-705
+bytes = 20
+[rule later]
+action = reorder
+direction = rx
+psn = 900,950
+packets = 2
+time_us = 60000000
+'''
+
+
+def sh(*args, check=True):
+    return subprocess.run(args, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=HANG_S, check=check).stdout
+
+
+def write(path, text):
+    with open(path, 'w', encoding='utf-8') as f:
+        f.write(text)
+    return path
+
+
+def packet(psn, size=64):
+    ib = roce.bth(roce.RC_WRITE_ONLY, 0x123456, psn) + bytes(16) + bytes([psn & 0xff]) * size
+    return roce.frame(MAC[1], MAC[0], *ADDRESS, ib)
+
+
+def write_pcap(path, frames):
+    with open(path, 'wb') as f:
+        f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
+        for number, frame in enumerate(frames):
+            f.write(struct.pack('<IIII', 0, number, len(frame), len(frame)) + frame)
+
+
+def read_pcap(path):
+    with open(path, 'rb') as f:
+        data = f.read()
+    at, frames = 24, []
+    while at + 16 <= len(data):
+        length, = struct.unpack_from('<I', data, at + 8)
+        frames.append(data[at + 16:at + 16 + length])
+        at += 16 + length
+    return frames
+
+
+class Telemetry:
+    def __init__(self, name):
+        self.name = name
+
+    def ask(self, command):
+        paths = [f'{top}/dpdk/{self.name}/dpdk_telemetry.v2'
+                 for top in ('/run', '/var/run', os.environ.get('XDG_RUNTIME_DIR', '/tmp'), '/tmp')]
+        path = next(p for p in paths if os.path.exists(p))
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
+            sock.settimeout(HANG_S)
+            sock.connect(path)
+            sock.recv(4096)
+            sock.send(command.encode())
+            return json.loads(sock.recv(1 << 20))[command.split(',')[0]]
+
+
+class Testpmd:
+    """Forwards from and to net_impair0, over @below."""
+
+    def __init__(self, module, below, more):
+        self.name = f'impair{PID}'
+        self.process = subprocess.Popen(
+            ['stdbuf', '-o0', 'dpdk-testpmd', '-d', module, '--lcores=0,1@0', '--no-huge', '-m',
+             '256', '--no-pci', '--file-prefix', self.name, '--vdev', below, '--vdev',
+             f'net_impair0,port={below.split(",")[0]},{more}', '--', '-i', '--mbuf-size=4096',
+             '--total-num-mbufs=4096', '--forward-mode=io', '--port-topology=loop',
+             '--no-flush-rx'],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
+        self.said = ''
+
+    def wait(self, text, since=0):
+        end = time.monotonic() + HANG_S
+        while text not in self.said[since:]:
+            if time.monotonic() > end:
+                return [f'"{text}" does not come: {self.said}']
+            if select.select([self.process.stdout], [], [], 1)[0]:
+                new = os.read(self.process.stdout.fileno(), 65536).decode(errors='replace')
+                if not new:
+                    return [f'exit status {self.process.wait()}: {self.said}']
+                self.said += new
+        return []
+
+    def command(self, text, until):
+        since = len(self.said)
+        self.process.stdin.write(text.encode() + b'\n')
+        return self.wait(until, since)
+
+    def start(self):
+        return self.wait('testpmd> ') or self.command('start', 'io packet forwarding')
+
+    def stop(self):
+        try:
+            self.process.stdin.write(b'quit\n')
+            self.process.stdin.close()
+            while self.process.stdout.read(65536):
+                pass
+            status = self.process.wait(HANG_S)
+        except (BrokenPipeError, subprocess.TimeoutExpired):
+            self.process.kill()
+            status = self.process.wait()
+        return [f'exit status {status}: {self.said[-2000:]}'] if status else []
+
+
+def read_log(path):
+    with open(path, encoding='utf-8') as f:
+        return [json.loads(line) for line in f]
+
+
+def until(condition):
+    """Waits for it.  @return whether it came to be."""
+    end = time.monotonic() + HANG_S
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+# --- a capture, and the log ---
+
+def expected(frames, log):
+    """What has to come out, by the log alone."""
+    received = []
+    waiting = []
+    by_packet = {}
+    for entry in log:
+        if entry['event'] == 'injured':
+            by_packet[(entry['direction'], entry['packet'])] = entry
+    for number, frame in enumerate(frames, 1):
+        hit = by_packet.get(('rx', number))
+        if hit is not None and hit['action'] == 'drop':
+            continue
+        if hit is not None and hit['action'] == 'reorder':
+            waiting.append([2, frame])
+            continue
+        received += [frame] * (1 + (hit['copies'] if hit is not None else 0))
+        for one in waiting: # one QP, so all count
+            one[0] -= 1
+        received += [one[1] for one in waiting if one[0] == 0]
+        waiting = [one for one in waiting if one[0] > 0]
+    return [sent_as(frame, by_packet.get(('tx', number)))
+            for number, frame in enumerate(received, 1)]
+
+
+def sent_as(frame, hit):
+    if hit is None:
+        return frame
+    data = bytearray(frame)
+    if hit['action'] == 'corrupt':
+        data[hit['offset']] ^= 1
+    elif hit['action'] == 'truncate':
+        data = data[:hit['left']]
+    elif hit['action'] == 'mark':
+        data[15] |= 3
+        data[24:26] = b'\0\0'
+        data[24:26] = struct.pack('>H', roce.ones_sum(bytes(data[14:34])))
+    return bytes(data)
+
+
+def capture(tap, module, folder):
+    source, sink, log = (os.path.join(folder, name) for name in ('in.pcap', 'out.pcap', 'log'))
+    frames = [packet(psn) for psn in range(1, FRAMES + 1)]
+    write_pcap(source, frames)
+    pmd = Testpmd(module, f'net_pcap0,rx_pcap={source},tx_pcap={sink}',
+                  f'rules={write(os.path.join(folder, "rules"), RULES)},log={log}')
+    telemetry = Telemetry(pmd.name)
+    problems = pmd.start()
+    if not problems and not until(
+            lambda: telemetry.ask('/impair/stats,net_impair0')['rx']['frames'] == FRAMES):
+        problems = ['not all frames were read']
+    stats = {} if problems else telemetry.ask('/impair/stats,net_impair0')
+    tap.point('testpmd forwards a capture through net_impair', problems + pmd.stop())
+    if problems:
+        return
+    entries = read_log(log)
+    want, got = expected(frames, entries), read_pcap(sink)
+    problems = [] if len(want) == len(got) else [f'{len(got)} frames, {len(want)} by the log']
+    problems += [f'frame {i}: {a.hex()} is not {b.hex()}'
+                 for i, (a, b) in enumerate(zip(got, want), 1) if a != b][:3]
+    tap.point('what comes out is what the log says, byte by byte', problems)
+    injured = [e for e in entries if e['event'] == 'injured']
+    actions = {a: sum(e['action'] == a for e in injured)
+               for a in ('drop', 'duplicate', 'corrupt', 'mark', 'truncate', 'reorder')}
+    counted = {a: stats['rx'][a] + stats['tx'][a] for a in actions}
+    problems = [] if counted == actions else [f'{counted} by telemetry, {actions} in the log']
+    problems += [f'no {a}' for a, n in actions.items() if n == 0]
+    tap.point('every action is there, and telemetry counts the same', problems)
+    tap.point('each has a time and a reason', [
+        str(e) for e in injured if abs(e['time_ns'] / 1e9 - time.time()) > 2 * HANG_S or
+        not e['reason'] or e['qpn'] != 0x123456 or e['opcode'] != 'RC_WRITE_ONLY'][:3])
+
+
+# --- rules that change ---
+
+def changes(tap, module, folder):
+    source = os.path.join(folder, 'again.pcap')
+    write_pcap(source, [packet(psn) for psn in range(100)])
+    path = write(os.path.join(folder, 'rules2'), '[rule one]\naction = mark\npsn = 5\n')
+    pmd = Testpmd(module, f'net_pcap0,rx_pcap={source},infinite_rx=1', f'rules={path}')
+    problems = pmd.start()
+    tap.point('testpmd starts with traffic that does not end', problems)
+    if problems:
+        pmd.stop()
+        return
+    telemetry = Telemetry(pmd.name)
+
+    def hits(name):
+        stats = telemetry.ask('/impair/stats,net_impair0')
+        return dict(zip(stats['rules'], stats['hits'])).get(name, 0)
+    tap.point('a rule hits', [] if until(lambda: hits('one') > 0) else ['it does not'])
+    write(path, '[rule two]\naction = mark\npsn = 6\n')
+    answer = telemetry.ask('/impair/rules,net_impair0')
+    tap.point('the file is read again under traffic', [] if answer['result'] == 'ok' and
+              until(lambda: hits('two') > 0) and hits('one') == 0 else [str(answer)])
+    answer = telemetry.ask('/impair/rules,net_impair0,' +
+                           write(path + '.new', '[rule three]\naction = mark\nnth = 3,x\n'))
+    tap.point('a file with a mistake is refused with line and column',
+              [] if answer['result'] == 'refused' and answer['generation'] == 2 and
+              ':3:9: ' in ''.join(answer['mistakes']) else [str(answer)])
+    before = hits('two')
+    tap.point('and the rules before hold', [] if until(lambda: hits('two') > before)
+              else ['they do not'])
+    for text in ('/impair/rules,net_impair7', '/impair/rules'):
+        answer = telemetry.ask(text)
+        tap.point(f'{text} is refused in words', [] if answer['result'] == 'refused' and
+                  'no such port' in answer['mistakes'][0] else [str(answer)])
+    tap.point('/impair/list', [] if telemetry.ask('/impair/list') == ['net_impair0'] else ['?'])
+    tap.point('all queues have the newest rules', [] if until(
+        lambda: telemetry.ask('/impair/stats,net_impair0')['generation_in_use'] == 2) else ['no'])
+    tap.point('testpmd stops', pmd.stop())
+
+
+# --- karstd ---
+
+LOSSY = '''
+[rule lost]
+action = drop
+chance = 0.01
+[rule broken]
+action = corrupt
+chance = 0.001
+[rule twice]
+action = duplicate
+chance = 0.002
+[rule late]
+action = reorder
+chance = 0.002
+time_us = 1000
+'''
+
+
+class Network:
+    """Two namespaces and a veth pair."""
+
+    def __enter__(self):
+        for end in NETNS:
+            sh('ip', 'netns', 'add', end)
+            sh('ip', 'netns', 'exec', end, 'sysctl', '-qw', 'net.ipv6.conf.all.disable_ipv6=1')
+        sh('ip', '-n', NETNS[0], 'link', 'add', 'wire', 'type', 'veth', 'peer', 'name', 'wire',
+           'netns', NETNS[1])
+        for end, address in zip(NETNS, ADDRESS):
+            sh('ip', '-n', end, 'link', 'set', 'wire', 'mtu', '4200', 'up')
+            sh('ip', '-n', end, 'address', 'add', address + '/24', 'dev', 'wire')
+        return self
+
+    def __exit__(self, *_):
+        for end in NETNS:
+            sh('ip', 'netns', 'del', end, check=False)
+
+
+def verified(perf, server, client):
+    with subprocess.Popen([perf, '--connect', server, '--server', '--tcp-port', '0'],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as peer:
+        line = peer.stdout.readline()
+        if 'TCP port' not in line:
+            return ['no server: ' + line + peer.stdout.read()]
+        run = subprocess.run(
+            [perf, '--connect', client, '--peer', 'localhost', '--tcp-port', line.split()[-1],
+             '--op', 'all', '--size', '20000', '--iters', '150', '--verify', '--mtu', '1024',
+             '--timeout', '12', '--working-set', '1M', '--depth', '8'],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            timeout=2 * HANG_S, check=False)
+        if run.returncode:
+            peer.kill()
+            return [f'exit status {run.returncode}: {run.stdout}{peer.stdout.read()}']
+        peer.wait(HANG_S)
+    return []
+
+
+def karstd(tap, program, perf, folder):
+    log = os.path.join(folder, 'karstd.log')
+    conf = '[engine]\nidle = yield\n[port a]\ndevice = wire\n'
+    impaired = conf + f'impair = {write(os.path.join(folder, "lossy"), LOSSY)}\nimpair_log = {log}\n'
+    ds = [Daemon(program, folder, conf, name='imp0', netns=NETNS[0]),
+          Daemon(program, folder, impaired, name='imp1', netns=NETNS[1])]
+    problems = ds[0].start() + ds[1].start()
+    tap.point('karstd starts with a port that is impaired', problems)
+    if problems:
+        for d in ds:
+            d.kill()
+        return
+    tap.point('verbs traffic over it is right in every byte',
+              verified(perf, ds[0].socket, ds[1].socket))
+    stats = Telemetry(ds[1].name).ask('/impair/stats,net_impair_a')
+    tap.note(json.dumps(stats))
+    tap.point('packets were injured in both directions', [
+        f'{direction}: no {action}' for direction in ('rx', 'tx')
+        for action in ('drop', 'duplicate', 'reorder') if stats[direction][action] == 0])
+    tap.point('the daemons stop', ds[0].stop() + ds[1].stop())
+    entries = read_log(log)
+    drops = sum(e['event'] == 'injured' and e['action'] == 'drop' for e in entries)
+    lost = sum(e.get('records', 0) for e in entries if e['event'] == 'lost')
+    # there may be more than telemetry knew, by the time that the daemon stopped
+    tap.point('the log has them', [] if drops + lost >= stats['rx']['drop'] + stats['tx']['drop']
+              else [f'{drops} drops'])
+    write(os.path.join(folder, 'lossy'), '[rule a]\naction = drap\n')
+    tap.point('a rule file with a mistake keeps karstd from starting',
+              ds[1].refuses(1, 'port a: impair:', ':2:10: [rule] action = "drap": no such word'))
+
+
+def main(argv):
+    if len(argv) != 4:
+        print(__doc__, file=sys.stderr)
+        return 2
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as folder:
+        capture(tap, argv[1], folder)
+        changes(tap, argv[1], folder)
+        with Network():
+            karstd(tap, argv[2], argv[3], folder)
+    return tap.finish()
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv))

@@ -393,7 +393,8 @@ send_all(struct imp_queue *q, struct rte_mbuf **bufs, uint16_t n, uint16_t hit,
 	run_send(q, &r);
 	unsent = (uint16_t)(r.to - r.from);
 	mark_returned(q, bufs + r.from, unsent);
-	memmove(bufs + i - unsent, bufs + r.from, unsent * sizeof(bufs[0]));
+	if (unsent > 0) /* without frames there may be no array */
+		memmove(bufs + i - unsent, bufs + r.from, unsent * sizeof(bufs[0]));
 	return (uint16_t)(i - unsent);
 }
 

@@ -145,15 +145,15 @@ static uint8_t
 opcode_of(char letter)
 {
 	switch (letter) {
-	case 'W':
+	case 'w':
 		return KARST_RC_WRITE_FIRST;
-	case 'M':
+	case 'm':
 		return KARST_RC_SEND_MIDDLE;
-	case 'A':
+	case 'a':
 		return KARST_RC_ACK;
-	case 'R':
+	case 'r':
 		return KARST_RC_READ_REQUEST;
-	case 'U':
+	case 'u':
 		return KARST_UD_SEND_ONLY;
 	default:
 		return KARST_RC_SEND_ONLY;
@@ -165,7 +165,7 @@ static uint8_t payload[PAYLOAD];
 static size_t
 build(uint8_t *to, const char *word)
 {
-	char letter = strchr("WMARUsvc", word[0]) != NULL ? word[0] : '\0';
+	char letter = strchr("wmarusvc", word[0]) != NULL ? word[0] : '\0';
 	struct karst_frame f = {.dmac = {2, 0, 0, 0, 0, 1},
 		.smac = {2, 0, 0, 0, 0, 2},
 		.vlan = letter == 'v',
@@ -189,7 +189,7 @@ build(uint8_t *to, const char *word)
 		.dqpn = qpn,
 		.psn = psn,
 		.pay = payload,
-		.pay_len = letter == 'A' || letter == 'R' ? 0 : PAYLOAD};
+		.pay_len = letter == 'a' || letter == 'r' ? 0 : PAYLOAD};
 	len = karst_build_frame(to, ROOM, &f);
 	cr_assert_gt(len, 0);
 	l3 = f.vlan ? 18 : 14;
@@ -233,24 +233,23 @@ bed_frame(const char *word)
 }
 
 static const char *
-letters_of(const uint8_t *d, const struct karst_pkt *p)
+letter_of(const struct karst_pkt *p)
 {
-	(void)d;
 	if (p->flags & KARST_PKT_VLAN)
 		return "v";
 	if (p->flags & KARST_PKT_IP6)
 		return "s";
 	switch (p->opcode) {
 	case KARST_RC_WRITE_FIRST:
-		return "W";
+		return "w";
 	case KARST_RC_SEND_MIDDLE:
-		return "M";
+		return "m";
 	case KARST_RC_ACK:
-		return "A";
+		return "a";
 	case KARST_RC_READ_REQUEST:
-		return "R";
+		return "r";
 	case KARST_UD_SEND_ONLY:
-		return "U";
+		return "u";
 	default:
 		return "";
 	}
@@ -264,7 +263,7 @@ is_whole(const uint8_t *d, size_t len, const struct karst_pkt *p)
 	char word[64];
 	size_t n;
 
-	snprintf(word, sizeof(word), "%s%x:%u", letters_of(d, p), p->dqpn, p->psn);
+	snprintf(word, sizeof(word), "%s%x:%u", letter_of(p), p->dqpn, p->psn);
 	n = build(want, word);
 	if (p->flags & KARST_PKT_CE) {
 		uint32_t l3 = karst_pkt_l3_off(p);
@@ -305,7 +304,7 @@ bed_describe(char *to, const struct rte_mbuf *m)
 	}
 	whole = is_whole(copy, m->pkt_len, &p);
 	karst_icrc_verify_burst(&one, 1);
-	sprintf(to + n, "%s%x:%u%s%s", letters_of(copy, &p), p.dqpn, p.psn,
+	sprintf(to + n, "%s%x:%u%s%s", letter_of(&p), p.dqpn, p.psn,
 		p.flags & KARST_PKT_CE ? "^" : "",
 		p.drop == KARST_DROP_ICRC ? "!"
 			: whole           ? ""

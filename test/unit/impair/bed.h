@@ -10,7 +10,7 @@
  * written the same way, with signs behind: "!" its ICRC is wrong, "^" it is marked CE, "-" it is
  * not as long as its headers say, "*" it is intact but not what was sent.
  *
- *	W  RC WRITE First   M  RC SEND Middle   A  RC ACK   R  RC READ Request   U  UD SEND Only
+ *	w  RC WRITE First   m  RC SEND Middle   a  RC ACK   r  RC READ Request   u  UD SEND Only
  *	s  RC SEND Only over IPv6   v  the same with a VLAN tag   c  RC SEND Only in many segments
  */
 #ifndef IMPAIR_BED_H

@@ -35,7 +35,7 @@ Test(port, log_is_what_happened)
 		"");
 	for (i = 1; i <= FRAMES; i += 25) {
 		for (k = i, n = 0; k < i + 25; k++)
-			n += (unsigned int)sprintf(words + n, "%s11:%u ", k % 5 == 0 ? "A" : "", k);
+			n += (unsigned int)sprintf(words + n, "%s11:%u ", k % 5 == 0 ? "a" : "", k);
 		for (at = bed_pass(true, words); (at = strstr(at, "11:")) != NULL; at += 3)
 			lost[atoi(at + 3)] = 0;
 	}
@@ -213,7 +213,7 @@ Test(port, odd_frames)
 		"corrupt\npart = icrc", "truncate\nbytes = 40", "truncate\nrepair = yes\nbytes = 8",
 		"mark", "duplicate", "drop", "reorder", "hold\npackets = 3", "delay\ndelay_us = 1",
 		"rate\nrate_kbps = 1000000"};
-	static const char *const words[] = {"11:1", "c11:2", "s11:3", "v11:4", "A11:5", "x"};
+	static const char *const words[] = {"11:1", "c11:2", "s11:3", "v11:4", "a11:5", "x"};
 	unsigned int seed = 4711, i, k, a;
 	char rules[256];
 

@@ -36,8 +36,9 @@ ks_note_nonblock(int fd, bool on)
 	ks_put(s);
 }
 
+/* Not const: glibc declares what poll() gets as written only, and gcc would warn of it. */
 static void
-watch_polled(const struct pollfd *p, nfds_t n)
+watch_polled(struct pollfd *p, nfds_t n)
 {
 	int err = errno;
 

@@ -4,6 +4,7 @@
 
   sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 """
+import contextlib
 import fcntl
 import os
 import random
@@ -259,6 +260,30 @@ class Daemon:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+def rest(process, limit_s=None):
+    """What a process with a pipe for its output says until it ends: all that readline() has left.
+    (Popen.communicate() loses what came together with a line that was read.)
+
+    @return (text, whether it ended by itself); one that does not end is killed."""
+    late = threading.Event()
+
+    def end_it():
+        late.set()
+        process.kill()
+
+    patience = threading.Timer(HANG_S if limit_s is None else limit_s, end_it)
+    patience.start()
+    try:
+        if process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+        text = process.stdout.read()
+        process.wait()
+    finally:
+        patience.cancel()
+    return text, not late.is_set()
 
 
 def connect(path):

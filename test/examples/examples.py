@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
-from bed import Daemon, HANG_S, Tap  # noqa: E402
+from bed import Daemon, HANG_S, Tap, rest  # noqa: E402
 
 
 class Example:
@@ -31,11 +31,9 @@ class Example:
 
     def finish(self, says):
         """@return problems: it failed, or did not say @says."""
-        try:
-            text = self.process.communicate(timeout=HANG_S)[0]
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return [f'{self.name}: hangs', *self.process.communicate()[0].splitlines()]
+        text, ended = rest(self.process)
+        if not ended:
+            return [f'{self.name}: hangs', *text.splitlines()]
         if self.process.returncode == 0 and re.search(says, text):
             return []
         return [f'{self.name}: exit status {self.process.returncode}', *text.splitlines()]

@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', 'common'), os.path.join(HERE, '..', '..', 'usertools')]
 sys.dont_write_bytecode = True
 import karst_observe  # noqa: E402
-from bed import Daemon, HANG_S, Tap  # noqa: E402
+from bed import Daemon, HANG_S, Tap, rest  # noqa: E402
 
 NETNS = [f'karstd{os.getpid()}a', f'karstd{os.getpid()}b']
 DEV = 'kveth0'
@@ -103,7 +103,7 @@ class Member:
 
     def close(self):
         """@return what else it has said."""
-        return self.process.communicate(timeout=HANG_S)[0].split('\n')[:-1]
+        return rest(self.process)[0].split('\n')[:-1]
 
 
 def multicast(member, *paths):

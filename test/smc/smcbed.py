@@ -41,12 +41,10 @@ class Program:
 
     def ends(self, status=0):
         """(what else it said, problems)"""
-        try:
-            said = self.process.communicate(timeout=bed.HANG_S)[0].strip()
-        except subprocess.TimeoutExpired:
-            self.process.kill()
+        said, ended = bed.rest(self.process)
+        if not ended:
             return '', [f'{self.what} does not end']
-        code = self.process.returncode
+        said, code = said.strip(), self.process.returncode
         return said, [] if code == status else [f'{self.what}: exit status {code}: {said}']
 
 

@@ -259,7 +259,7 @@ attributes_come_back(void)
 }
 
 /* By how much processors of a virtual machine may disagree about the time. */
-#define SKEW_NS 100000000u
+#define SKEW_NS 20000u
 
 static void
 times_are_in_order(void)

@@ -270,15 +270,15 @@ cq_note_completion(struct kv_cq *cq)
 
 /* --- nothing in the ring --- */
 
-/* As karst_poll_cq(), or not @take: as karst_cq_look(); now and then. */
+/* As karst_poll_cq(), now and then. */
 static int
-poll_libkarst(struct kv_cq *cq, struct karst_cqe *cqe, bool take)
+poll_libkarst(struct kv_cq *cq, struct karst_cqe *cqe)
 {
 	int ret;
 
 	if (++cq->empty % LIBKARST_EVERY != 0)
 		return 0;
-	ret = take ? karst_poll_cq(cq->karst, 1, cqe) : karst_cq_look(cq->karst, 1, cqe);
+	ret = karst_poll_cq(cq->karst, 1, cqe);
 	if (ret != 0)
 		cq->empty--; /* there may be more of them: ask at once */
 	if (ret < 0)
@@ -290,7 +290,7 @@ static karst_noinline int
 poll_empty(struct kv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct karst_cqe cqe;
-	int ret = n > 0 ? poll_libkarst(cq, &cqe, true) : 0;
+	int ret = n > 0 ? poll_libkarst(cq, &cqe) : 0;
 
 	if (ret > 0)
 		wc_fill(wc, &cqe);
@@ -369,19 +369,13 @@ ex_peek(struct kv_cq *cq)
 	cq->n = karst_cq_peek(cq->karst, &cq->cqes);
 	if (karst_unlikely(cq->n == 0)) {
 		atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
-		/* one in the ring stays there: it has a time */
-		ret = poll_libkarst(cq, &cq->last, false);
-		if (ret < 0)
-			return -ret;
-		if (ret == 0)
-			cq->n = karst_cq_peek(cq->karst, &cq->cqes);
-		else
-			cq->cqes = &cq->last;
-		if (ret == 0 && cq->n == 0)
-			return ENOENT;
-	}
-	if (cq->stamped && cq->n > 0)
+		ret = poll_libkarst(cq, &cq->last);
+		if (ret <= 0)
+			return ret == 0 ? ENOENT : -ret;
+		cq->cqes = &cq->last;
+	} else if (cq->stamped) {
 		cq->stamps = karst_cq_stamps(cq->karst);
+	}
 	ex_show(cq);
 	return 0;
 }

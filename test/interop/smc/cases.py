@@ -228,11 +228,6 @@ def urgent(bed, role, sender):
     return pair
 
 
-@case('urgent bytes of Linux')
-def linux_urgent(bed, role):
-    is_smc(bed, lambda: urgent(bed, role, 'linux'))
-
-
 @case('urgent bytes of karst')
 def karst_urgent(bed, role):
     is_smc(bed, lambda: urgent(bed, role, 'karst'))

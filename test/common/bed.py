@@ -286,6 +286,31 @@ def rest(process, limit_s=None):
     return text, not late.is_set()
 
 
+def traffic(perf, server, client, *words):
+    """karst-perf as a server of one daemon, and with @words as a client of another.
+    @return problems"""
+    with subprocess.Popen([perf, '--connect', server, '--server', '--tcp-port', '0'],
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True) as peer:
+        line = peer.stdout.readline()
+        if 'TCP port' not in line:
+            return ['no server: ' + line + peer.stdout.read()]
+        try:
+            run = subprocess.run([perf, '--connect', client, '--peer', 'localhost', '--tcp-port',
+                                  line.split()[-1], *words],
+                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, text=True, timeout=2 * HANG_S,
+                                 check=False)
+        except subprocess.TimeoutExpired as e:
+            peer.kill()
+            return [f'not through after {2 * HANG_S} s: {e.stdout}']
+        if run.returncode:
+            peer.kill()
+            return [f'exit status {run.returncode}: {run.stdout}{peer.stdout.read()}']
+        peer.wait(HANG_S)
+    return []
+
+
 def connect(path):
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.settimeout(HANG_S)

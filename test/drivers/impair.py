@@ -11,16 +11,18 @@ loses, corrupts, duplicates and reorders some.
 """
 import json
 import os
-import select
-import socket
 import struct
 import subprocess
 import sys
 import tempfile
 import time
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
-from bed import Daemon, HANG_S, Tap  # noqa: E402
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, '..', 'common'), os.path.join(HERE, '..', '..', 'usertools')]
+sys.dont_write_bytecode = True
+from bed import Daemon, HANG_S, Tap, traffic  # noqa: E402
+from testpmd import Testpmd  # noqa: E402
+import karst_observe  # noqa: E402
 import roce  # noqa: E402
 
 PID = os.getpid()
@@ -96,67 +98,23 @@ def read_pcap(path):
     return frames
 
 
-class Telemetry:
-    def __init__(self, name):
-        self.name = name
-
-    def ask(self, command):
-        paths = [f'{top}/dpdk/{self.name}/dpdk_telemetry.v2'
-                 for top in ('/run', '/var/run', os.environ.get('XDG_RUNTIME_DIR', '/tmp'), '/tmp')]
-        path = next(p for p in paths if os.path.exists(p))
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-            sock.settimeout(HANG_S)
-            sock.connect(path)
-            sock.recv(4096)
-            sock.send(command.encode())
-            return json.loads(sock.recv(1 << 20))[command.split(',')[0]]
+def telemetry_of(name):
+    telemetry = karst_observe.Telemetry(next(iter(karst_observe.sockets(name))))
+    telemetry.sock.settimeout(HANG_S)
+    return telemetry
 
 
-class Testpmd:
+class Impaired(Testpmd):
     """Forwards from and to net_impair0, over @below."""
 
     def __init__(self, module, below, more):
         self.name = f'impair{PID}'
-        self.process = subprocess.Popen(
-            ['stdbuf', '-o0', 'dpdk-testpmd', '-d', module, '--lcores=0,1@0', '--no-huge', '-m',
-             '256', '--no-pci', '--file-prefix', self.name, '--vdev', below, '--vdev',
-             f'net_impair0,port={below.split(",")[0]},{more}', '--', '-i', '--mbuf-size=4096',
-             '--total-num-mbufs=4096', '--forward-mode=io', '--port-topology=loop',
-             '--no-flush-rx'],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
-        self.said = ''
-
-    def wait(self, text, since=0):
-        end = time.monotonic() + HANG_S
-        while text not in self.said[since:]:
-            if time.monotonic() > end:
-                return [f'"{text}" does not come: {self.said}']
-            if select.select([self.process.stdout], [], [], 1)[0]:
-                new = os.read(self.process.stdout.fileno(), 65536).decode(errors='replace')
-                if not new:
-                    return [f'exit status {self.process.wait()}: {self.said}']
-                self.said += new
-        return []
-
-    def command(self, text, until):
-        since = len(self.said)
-        self.process.stdin.write(text.encode() + b'\n')
-        return self.wait(until, since)
-
-    def start(self):
-        return self.wait('testpmd> ') or self.command('start', 'io packet forwarding')
-
-    def stop(self):
-        try:
-            self.process.stdin.write(b'quit\n')
-            self.process.stdin.close()
-            while self.process.stdout.read(65536):
-                pass
-            status = self.process.wait(HANG_S)
-        except (BrokenPipeError, subprocess.TimeoutExpired):
-            self.process.kill()
-            status = self.process.wait()
-        return [f'exit status {status}: {self.said[-2000:]}'] if status else []
+        super().__init__(
+            '-d', module, '--lcores=0,1@0', '--no-huge', '-m', '256', '--no-pci', '--file-prefix',
+            self.name, '--vdev', below, '--vdev',
+            f'net_impair0,port={below.split(",")[0]},{more}', '--', '-i', '--mbuf-size=4096',
+            '--total-num-mbufs=4096', '--forward-mode=io', '--port-topology=loop',
+            '--no-flush-rx')
 
 
 def read_log(path):
@@ -219,10 +177,10 @@ def capture(tap, module, folder):
     source, sink, log = (os.path.join(folder, name) for name in ('in.pcap', 'out.pcap', 'log'))
     frames = [packet(psn) for psn in range(1, FRAMES + 1)]
     write_pcap(source, frames)
-    pmd = Testpmd(module, f'net_pcap0,rx_pcap={source},tx_pcap={sink}',
+    pmd = Impaired(module, f'net_pcap0,rx_pcap={source},tx_pcap={sink}',
                   f'rules={write(os.path.join(folder, "rules"), RULES)},log={log}')
-    telemetry = Telemetry(pmd.name)
     problems = pmd.start()
+    telemetry = None if problems else telemetry_of(pmd.name)
     if not problems and not until(
             lambda: telemetry.ask('/impair/stats,net_impair0')['rx']['frames'] == FRAMES):
         problems = ['not all frames were read']
@@ -254,13 +212,13 @@ def changes(tap, module, folder):
     source = os.path.join(folder, 'again.pcap')
     write_pcap(source, [packet(psn) for psn in range(100)])
     path = write(os.path.join(folder, 'rules2'), '[rule one]\naction = mark\npsn = 5\n')
-    pmd = Testpmd(module, f'net_pcap0,rx_pcap={source},infinite_rx=1', f'rules={path}')
+    pmd = Impaired(module, f'net_pcap0,rx_pcap={source},infinite_rx=1', f'rules={path}')
     problems = pmd.start()
     tap.point('testpmd starts with traffic that does not end', problems)
     if problems:
         pmd.stop()
         return
-    telemetry = Telemetry(pmd.name)
+    telemetry = telemetry_of(pmd.name)
 
     def hits(name):
         stats = telemetry.ask('/impair/stats,net_impair0')
@@ -327,23 +285,9 @@ class Network:
 
 
 def verified(perf, server, client):
-    with subprocess.Popen([perf, '--connect', server, '--server', '--tcp-port', '0'],
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True) as peer:
-        line = peer.stdout.readline()
-        if 'TCP port' not in line:
-            return ['no server: ' + line + peer.stdout.read()]
-        run = subprocess.run(
-            [perf, '--connect', client, '--peer', 'localhost', '--tcp-port', line.split()[-1],
-             '--op', 'all', '--size', '20000', '--iters', '150', '--verify', '--mtu', '1024',
-             '--timeout', '12', '--working-set', '1M', '--depth', '8'],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            timeout=2 * HANG_S, check=False)
-        if run.returncode:
-            peer.kill()
-            return [f'exit status {run.returncode}: {run.stdout}{peer.stdout.read()}']
-        peer.wait(HANG_S)
-    return []
+    return traffic(perf, server, client, '--op', 'all', '--size', '20000', '--iters', '150',
+                   '--verify', '--mtu', '1024', '--timeout', '12', '--working-set', '1M',
+                   '--depth', '8')
 
 
 def karstd(tap, program, perf, folder):
@@ -360,7 +304,7 @@ def karstd(tap, program, perf, folder):
         return
     tap.point('verbs traffic over it is right in every byte',
               verified(perf, ds[0].socket, ds[1].socket))
-    stats = Telemetry(ds[1].name).ask('/impair/stats,net_impair_a')
+    stats = telemetry_of(ds[1].name).ask('/impair/stats,net_impair_a')
     tap.note(json.dumps(stats))
     tap.point('packets were injured in both directions', [
         f'{direction}: no {action}' for direction in ('rx', 'tx')

@@ -28,6 +28,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 from bed import Daemon, HANG_S, Tap  # noqa: E402
+from testpmd import Testpmd  # noqa: E402
 import roce  # noqa: E402
 
 NETNS = f'kport{os.getpid()}'
@@ -174,40 +175,17 @@ def refuse(level, options):
         raise OSError(ctypes.get_errno(), 'seccomp')
 
 
-class Testpmd:
+class Ports(Testpmd):
+    """Forwards between net_kport0 and net_kport1."""
+
     def __init__(self, module, more='', first='iface=ka1', queues=1, before=None):
         more += f',qpairs={queues}' if queues > 1 else ''
-        self.process = subprocess.Popen(
-            ['ip', 'netns', 'exec', NETNS, 'stdbuf', '-o0', 'dpdk-testpmd', '-d', module,
-             '--lcores=0,1@0', '--no-huge', '-m', '512', '--no-shconf', '--no-pci', '--no-telemetry',
-             '--vdev', f'net_kport0,{first}{more}', '--vdev', f'net_kport1,iface=kb1{more}',
-             '--', '-i', '--mbuf-size=9344', '--total-num-mbufs=4096', '--forward-mode=io',
-             f'--rxq={queues}', f'--txq={queues}'],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0,
-            preexec_fn=before)
-        self.said = ''
-
-    def wait(self, text, since=0):
-        end = time.monotonic() + HANG_S
-        while text not in self.said[since:]:
-            if time.monotonic() > end:
-                return [f'"{text}" does not come: {self.said}']
-            if select.select([self.process.stdout], [], [], 1)[0]:
-                new = os.read(self.process.stdout.fileno(), 65536).decode(errors='replace')
-                if not new:
-                    return [f'exit status {self.process.wait()}: {self.said}']
-                self.said += new
-        return []
-
-    def command(self, text, until):
-        """@return problems, what it says up to @until at least."""
-        since = len(self.said)
-        self.process.stdin.write(text.encode() + b'\n')
-        problems = self.wait(until, since)
-        return problems, self.said[since:]
-
-    def start(self):
-        return self.wait('testpmd> ') or self.command('start', 'io packet forwarding')[0]
+        super().__init__(
+            '-d', module, '--lcores=0,1@0', '--no-huge', '-m', '512', '--no-shconf', '--no-pci',
+            '--no-telemetry', '--vdev', f'net_kport0,{first}{more}', '--vdev',
+            f'net_kport1,iface=kb1{more}', '--', '-i', '--mbuf-size=9344',
+            '--total-num-mbufs=4096', '--forward-mode=io', f'--rxq={queues}', f'--txq={queues}',
+            netns=NETNS, before=before)
 
     def link(self, port):
         problems, text = self.command(f'show port info {port}', 'Device error handling mode')
@@ -238,16 +216,6 @@ class Testpmd:
         if problems:
             raise RuntimeError(problems[0])
         return {k: int(v) for k, v in re.findall(r'^(\w+): (\d+)\s', text, re.MULTILINE)}
-
-    def stop(self):
-        try:
-            self.process.stdin.write(b'quit\n')
-            self.process.stdin.close()
-            status = self.process.wait(HANG_S)
-        except (BrokenPipeError, subprocess.TimeoutExpired):
-            self.process.kill()
-            status = self.process.wait()
-        return [f'exit status {status}: {self.said[-2000:]}'] if status else []
 
 
 def same(got, want):
@@ -297,7 +265,7 @@ def check_forwarding(tap, a, b, pmd, name, count=40, ordered=True, at=0):
 
 def forwarding(tap, module):
     a, b = open_port('ka0'), open_port('kb0')
-    pmd = Testpmd(module)
+    pmd = Ports(module)
     problems = pmd.start()
     tap.point('dpdk-testpmd starts with net_kport', problems)
     if problems:
@@ -407,7 +375,7 @@ def moved_and_back(tap, a, b, pmd):
 def without_trains(tap, module):
     """As on kernels that refuse them: the same frames come out, one by one."""
     a, b = open_port('ka0'), open_port('kb0')
-    pmd = Testpmd(module, ',trains=0')
+    pmd = Ports(module, ',trains=0')
     problems = pmd.start()
     if not problems:
         settle(a, b)
@@ -426,7 +394,7 @@ def several_queues(tap, module):
     """Each frame comes once, to the queue that it ought to."""
     for spread in ('qpn', 'flow', 'cpu'):
         a, b = open_port('ka0'), open_port('kb0')
-        pmd = Testpmd(module, f',spread={spread}', queues=3)
+        pmd = Ports(module, f',spread={spread}', queues=3)
         problems = pmd.start()
         if problems:
             tap.point(f'spread={spread}: testpmd starts', problems + pmd.stop())
@@ -480,7 +448,7 @@ def taps(tap, module):
     for more, queues in (('', 1), (',trains=0', 1), ('', 2)):
         name = f'tap{more}, {queues} queue' + ('s' if queues > 1 else '')
         b = open_port('kb0')
-        pmd = Testpmd(module, more, 'tap=kt0', queues)
+        pmd = Ports(module, more, 'tap=kt0', queues)
         problems = pmd.start() or pmd.until_link(0, 'up')
         tap.point(f'{name}: testpmd makes it', problems)
         if problems:
@@ -527,7 +495,7 @@ def tap_goes(tap, b, pmd, name):
 def without_ring(tap, module):
     """As where the kernel refuses one: the same frames come in, each by a system call."""
     a, b = open_port('ka0'), open_port('kb0')
-    pmd = Testpmd(module, ',ring=0')
+    pmd = Ports(module, ',ring=0')
     problems = pmd.start()
     if not problems:
         settle(a, b)
@@ -584,7 +552,7 @@ def refusals(tap, module):
     and frames get through as they are.  Trains do where their headers can be had."""
     for name, (level, options, text, trains) in REFUSED.items():
         a, b = open_port('ka0'), open_port('kb0')
-        pmd = Testpmd(module, before=lambda n=level, refused=options: refuse(n, refused))
+        pmd = Ports(module, before=lambda n=level, refused=options: refuse(n, refused))
         problems = pmd.start()
         if not problems:
             settle(a, b)

@@ -19,6 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, '..', 'common'), os.path.join(HERE, '..', '..', 'usertools')]
 sys.dont_write_bytecode = True
 import karst_observe  # noqa: E402
+import bed  # noqa: E402
 from bed import Daemon, HANG_S, Tap, rest  # noqa: E402
 
 NETNS = [f'karstd{os.getpid()}a', f'karstd{os.getpid()}b']
@@ -63,26 +64,7 @@ class Network:
 
 def traffic(perf, server, client, mtu, *more):
     """A little of it between two daemons, every byte verified; test/perf has the rest."""
-    with subprocess.Popen([perf, '--connect', server, '--server', '--tcp-port', '0'],
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True) as peer:
-        line = peer.stdout.readline()
-        if 'TCP port' not in line:
-            return ['no server: ' + line + peer.stdout.read()]
-        try:
-            run = subprocess.run([perf, '--connect', client, '--peer', 'localhost', '--tcp-port',
-                                  line.split()[-1], '--mtu', str(mtu), *TRAFFIC, *more],
-                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                 stderr=subprocess.STDOUT, text=True, timeout=2 * HANG_S,
-                                 check=False)
-        except subprocess.TimeoutExpired as e:
-            peer.kill()
-            return [f'not through after {2 * HANG_S} s: {e.stdout}']
-        if run.returncode:
-            peer.kill()
-            return [f'exit status {run.returncode}: {run.stdout}{peer.stdout.read()}']
-        peer.wait(HANG_S)
-    return []
+    return bed.traffic(perf, server, client, '--mtu', str(mtu), *TRAFFIC, *more)
 
 
 class Member:

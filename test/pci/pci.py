@@ -28,7 +28,6 @@ SMALL = '--op write,read,send --size 64,9000 --iters 60 --working-set 1M --mtu 4
 TAP = 'kx0'
 
 
-UNSEEN_S = 20
 # What the privileged part keeps: SETGID, SETUID and CHECKPOINT_RESTORE.
 PART = 1 << 6 | 1 << 7 | 1 << 40
 
@@ -119,26 +118,14 @@ def exception(bed):
         return [str(e), bed.guest.must(f'ip -s link show {TAP}'), *bed.inside.log().splitlines()]
 
 
-def listener(bed, line):
-    """A program that listens by rdma_cm.  Connections, of which a listener is one, are known by their
-    number alone, and one that lingers may go as another comes: after a while it is taken for granted."""
-    least = bed.inside.connections()
-    program, end = bed.inside.program(line), time.monotonic() + UNSEEN_S
-    while program.status is None and time.monotonic() < end:
-        now = bed.inside.connections()
-        if now > least:
-            break
-        least = now
-    return program
-
-
 def unplug(bed, a, beside, work=SMALL):
     """Under traffic; the programs of the adapter hear of it and end, those of another one notice
     nothing.  @return problems"""
     since = len(bed.inside.log())
     watch = bed.inside.program(f'ibv_asyncwatch -d karst{a.number - 1}')
-    pinged = listener(bed, f'rping -s -a {port_address(a)}')
+    pinged = bed.inside.program(f'rping -s -a {port_address(a)}')
     problems = watch.until(lambda: 'async event FD' in watch.text(), 'watching')
+    problems += pinged.until(lambda: bed.inside.listeners() > 0, 'listening')
     job = bed.server_there(a)
     words = bed.here(f'--peer {network(0)}.2 --tcp-port {job.port} --gid-index {a.number} '
                      '--op write --size 4096 --duration 600 --timeout 12 --no-baselines')

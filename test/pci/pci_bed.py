@@ -143,9 +143,9 @@ class Inside:
     def total(self, command, name):
         return sum(row[name] for row in self.ask(lambda e: e.rows(command)).values())
 
-    def connections(self):
+    def listeners(self):
         """Of rdma_cm."""
-        return self.ask(lambda e: e.ask('cm'))['connections']
+        return self.ask(lambda e: e.ask('cm'))['listeners']
 
     def program(self, line, limit_s=LIMIT_S):
         return self.guest.program(f'karst-run {line}', limit_s)

@@ -18,9 +18,7 @@ TestSuite(acts, .init = bed_eal, .timeout = HANG_S);
 #define SECOND(how) "[rule a]\nnth = 2\n" how
 
 /* "-3" and so on: the parser's reason, enum karst_drop. */
-static const struct {
-	const char *name, *rules, *in, *out;
-} cases[] = {
+static const struct bed_case cases[] = {
 	{"duplicate", SECOND("action = duplicate\n"), "11:1 11:2 11:3", "11:1 11:2 11:2 11:3"},
 	{"copies", SECOND("action = duplicate\ncopies = 3\n"), "11:1 11:2 11:3",
 		"11:1 11:2 11:2 11:2 11:2 11:3"},
@@ -62,31 +60,14 @@ static const struct {
 		"21:3 11:1 11:2"},
 };
 
-static void
-one_case(size_t i, bool rx)
-{
-	const char *got;
-
-	bed_open(cases[i].rules, "");
-	got = bed_pass(rx, cases[i].in);
-	cr_expect_str_eq(got, cases[i].out, "%s, %s: \"%s\"", cases[i].name, rx ? "rx" : "tx", got);
-	bed_close();
-}
-
 Test(acts, received)
 {
-	size_t i;
-
-	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		one_case(i, true);
+	bed_cases(cases, RTE_DIM(cases), true);
 }
 
 Test(acts, sent)
 {
-	size_t i;
-
-	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		one_case(i, false);
+	bed_cases(cases, RTE_DIM(cases), false);
 }
 
 /* The one frame that comes of @word. */

@@ -374,6 +374,21 @@ bed_pass(bool rx, const char *words)
 	return text;
 }
 
+void
+bed_cases(const struct bed_case *cases, size_t n, bool rx)
+{
+	const char *got;
+	size_t i;
+
+	for (i = 0; i < n; i++) {
+		bed_open(cases[i].rules, "");
+		got = bed_pass(rx, cases[i].in);
+		cr_expect_str_eq(
+			got, cases[i].out, "%s, %s: \"%s\"", cases[i].name, rx ? "rx" : "tx", got);
+		bed_close();
+	}
+}
+
 /* --- what the driver tells --- */
 
 uint64_t

@@ -52,6 +52,13 @@ struct rte_mbuf *bed_frame(const char *word);
 const char *bed_pass(bool rx, const char *words);
 /** The same without waiting frames being asked for once more: the next call may have them. */
 const char *bed_pass_once(bool rx, const char *words);
+
+/** What comes of @in by @rules. */
+struct bed_case {
+	const char *name, *rules, *in, *out;
+};
+/** Each over a port of its own, received or sent. */
+void bed_cases(const struct bed_case *cases, size_t n, bool rx);
 /** Of a frame; appended to @to. */
 void bed_describe(char *to, const struct rte_mbuf *m);
 

@@ -15,9 +15,7 @@ TestSuite(hits, .init = bed_eal, .timeout = HANG_S);
 #define EIGHT     "11:1 11:2 11:3 11:4 11:5 11:6 11:7 11:8"
 #define DROP(how) "[rule a]\naction = drop\n" how
 
-static const struct {
-	const char *name, *rules, *in, *out;
-} cases[] = {
+static const struct bed_case cases[] = {
 	{"none", "", EIGHT " x", EIGHT " x"},
 	{"all", DROP(""), "x " EIGHT " x 21:1", "x x"},
 	{"nth", DROP("nth = 2, 5\n"), EIGHT, "11:1 11:3 11:4 11:6 11:7 11:8"},
@@ -68,31 +66,14 @@ static const struct {
 	{"certain", DROP("chance = 1\nqpn = 0x11\n"), "11:1 21:2", "21:2"},
 };
 
-static void
-one_case(size_t i, bool rx)
-{
-	const char *got;
-
-	bed_open(cases[i].rules, "");
-	got = bed_pass(rx, cases[i].in);
-	cr_expect_str_eq(got, cases[i].out, "%s, %s: \"%s\"", cases[i].name, rx ? "rx" : "tx", got);
-	bed_close();
-}
-
 Test(hits, received)
 {
-	size_t i;
-
-	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		one_case(i, true);
+	bed_cases(cases, RTE_DIM(cases), true);
 }
 
 Test(hits, sent)
 {
-	size_t i;
-
-	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-		one_case(i, false);
+	bed_cases(cases, RTE_DIM(cases), false);
 }
 
 Test(hits, direction)

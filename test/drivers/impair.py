@@ -306,7 +306,7 @@ def karstd(tap, program, perf, folder):
               verified(perf, ds[0].socket, ds[1].socket))
     stats = telemetry_of(ds[1].name).ask('/impair/stats,net_impair_a')
     tap.note(json.dumps(stats))
-    tap.point('packets were injured in both directions', [
+    tap.point('packets were impaired in both directions', [
         f'{direction}: no {action}' for direction in ('rx', 'tx')
         for action in ('drop', 'duplicate', 'reorder') if stats[direction][action] == 0])
     tap.point('the daemons stop', ds[0].stop() + ds[1].stop())

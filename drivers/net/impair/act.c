@@ -350,7 +350,7 @@ keep(struct imp_queue *q, const struct imp_verdict *v, const struct imp_record *
 			return IMP_WHY_QUEUE_FULL;
 		}
 		if (w.due <= now) {
-			*logged = false; /* one that need not wait is not injured */
+			*logged = false; /* one that need not wait is not impaired */
 			return IMP_WHY_NONE;
 		}
 		held = imp_hold_timed(&q->held, &w);

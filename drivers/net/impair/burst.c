@@ -4,7 +4,7 @@
 /*
  * Bursts.  As long as no rule hits and nothing waits, a burst goes straight through.  Else what
  * was received is put together anew: what is ready from before, what has waited long enough, and
- * what was received now, injured.  What finds no room in the caller's array is ready for the next
+ * what was received now, impaired.  What finds no room in the caller's array is ready for the next
  * burst.
  *
  * What is sent is made room for in the caller's own array: packets that were dropped or kept

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * net_impair: a port over another one, which injures RoCEv2 packets by rules.
+ * net_impair: a port over another one, which impairs RoCEv2 packets by rules.
  *
  *	impair.c   the device: arguments, and what of DPDK's questions goes to the port below
  *	stats.c    its counters

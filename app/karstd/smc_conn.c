@@ -74,7 +74,8 @@ svc_conn_show(struct svc_conn *c)
 	atomic_store_explicit(&c->txd->tail, c->tx_tail, memory_order_release);
 	show_urgent(c);
 	atomic_store_explicit(&c->rxd->head, c->rx_head, memory_order_release);
-	if (c->rx_head != c->rx_tail)
+	/* by an urgent mark it may have read all of it before */
+	if (c->rx_head != atomic_load(&c->rxd->tail))
 		put_token(c);
 	/* who finds that blocked was taken away while he filled the pair has it emptied again */
 	if ((has_room(c) && karst_sock_take_blocked(c->txd)) ||

@@ -110,6 +110,12 @@ put_token(struct svc_conn *c)
 	(void)send(c->pair, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
+static bool
+is_unread(const struct svc_conn *c, const struct karst_sock_dir *d)
+{
+	return karst_sock_written(d, c->buffer) != atomic_load(&d->tail);
+}
+
 /* What @c wrote before it knew that we do not move its bytes any more, it told us of.  Where there
  * is nothing, the other one goes on waiting: a token would tell its poll() of bytes. */
 static void
@@ -120,8 +126,7 @@ forward(struct svc_conn *c)
 	if (c->other != NULL && !c->has_waker &&
 		atomic_load(&c->txd->urgent) > atomic_load(&c->txd->tail))
 		svc_conn_urgent(c->other);
-	if (c->other != NULL && atomic_load(&c->txd->head) != atomic_load(&c->txd->tail) &&
-		karst_sock_take_wanted(c->txd))
+	if (c->other != NULL && is_unread(c, c->txd) && karst_sock_take_wanted(c->txd))
 		put_token(c->other);
 }
 
@@ -139,8 +144,7 @@ static void
 direct_over(struct svc_conn *c)
 {
 	struct svc_conn *o = c->other;
-	bool reset = atomic_load(&c->page->reset) != 0 ||
-		atomic_load(&c->rxd->head) != atomic_load(&c->rxd->tail);
+	bool reset = atomic_load(&c->page->reset) != 0 || is_unread(c, c->rxd);
 
 	atomic_store(&c->txd->ended, 1);
 	if (o != NULL) {

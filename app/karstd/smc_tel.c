@@ -135,7 +135,7 @@ add_conn(struct rte_tel_data *d, struct svc_conn *c)
 	if (c->what == SMC_DIRECT) { /* as the programs have it, who may write nonsense */
 		c->tx_head = atomic_load(&c->txd->head);
 		c->tx_tail = atomic_load(&c->txd->tail);
-		c->rx_head = atomic_load(&c->rxd->head);
+		c->rx_head = karst_sock_written(c->rxd, c->buffer);
 		c->rx_tail = atomic_load(&c->rxd->tail);
 	}
 	rte_tel_data_add_dict_u64(d, "sent", c->tx_tail);

@@ -91,7 +91,7 @@ ks_look(int fd, struct ks_sock *s, uint64_t *tail)
 	uint64_t there;
 
 	*tail = atomic_load_explicit(&p->rx_tail, memory_order_relaxed);
-	there = atomic_load_explicit(&s->rxd->head, memory_order_acquire) - *tail;
+	there = karst_sock_written(s->rxd, s->buffer) - *tail;
 	if (there > s->buffer || there < p->rx_head - *tail) {
 		give_up(fd, s);
 		return 0;
@@ -200,7 +200,7 @@ at_end(struct ks_sock *s, bool service)
 static bool
 is_there(const struct ks_sock *s)
 {
-	uint64_t n = atomic_load(&s->rxd->head) - atomic_load(&s->page->rx_tail);
+	uint64_t n = karst_sock_written(s->rxd, s->buffer) - atomic_load(&s->page->rx_tail);
 
 	return ks_has_bytes(s) && n <= s->buffer;
 }
@@ -283,9 +283,10 @@ put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t
 	atomic_store_explicit(&p->in_middle, n < want, memory_order_relaxed);
 	if (n > 0) {
 		copy_iov(s, true, head, n, iov, skip);
+		/* first: a mark may be read before head has followed */
+		atomic_store_explicit(&p->tx_head, head + n, memory_order_relaxed);
 		if (flags & MSG_OOB)
 			ks_wrote_urgent(fd, s, head + n);
-		atomic_store_explicit(&p->tx_head, head + n, memory_order_relaxed);
 		atomic_store_explicit(&s->txd->head, head + n, memory_order_release);
 		ks_wrote(fd, s);
 	}

@@ -13,19 +13,18 @@
  *
  * Who reads on at the mark leaves the byte out, unless it is in line (SO_OOBINLINE).
  *
- * Who writes shows the mark, and sends an urgent byte into the pair, which is SIGURG and POLLPRI,
- * before head shows the byte of the stream.  So whoever has seen that finds the pair's, too, and
- * takes it out when the mark is not VALID any more.  As any byte in the pair it says POLLIN as
+ * Who writes shows the mark, sends an urgent byte into the pair, which is SIGURG and POLLPRI, and
+ * then moves head.  A mark counts as head does (karst_sock_written()), so who is told of it finds
+ * the byte of the stream, however long head takes; and who is told by head finds the pair's byte,
+ * and takes it out when the mark is not VALID any more.  As any byte in the pair it says POLLIN as
  * well: poll() and select() are told better when they return, epoll is not.
  */
 #include "ks.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <sched.h>
 
-#define YIELDS 1000 /* for the byte of a mark that is there */
-#define TAKES  64   /* reads of the pair, of which each ends in front of an urgent byte */
+#define TAKES 64 /* reads of the pair, of which each ends in front of an urgent byte */
 
 static bool
 is_inline(const struct ks_sock *s)
@@ -111,20 +110,6 @@ ks_urgent_here(const struct ks_sock *s)
 		(is_marked(p) && tail_of(s) == p->urgent_end - 1);
 }
 
-/* Under rx_lock, as ks_look().  Of a mark that is shown, and told of, the byte comes at once: but
- * for a peer that only says so. */
-static uint64_t
-look_again(int fd, struct ks_sock *s, uint64_t *tail)
-{
-	uint64_t there = ks_look(fd, s, tail);
-
-	for (int i = 0; i < YIELDS && atomic_load(&s->rxd->urgent) > *tail + there; i++) {
-		sched_yield();
-		there = ks_look(fd, s, tail);
-	}
-	return there;
-}
-
 /* What says POLLPRI, with all that is around it: who is to know of bytes is told again. */
 static void
 take_out(int fd, struct ks_sock *s)
@@ -193,12 +178,11 @@ static ssize_t
 read_urgent(int fd, struct ks_sock *s, uint8_t *to, int flags)
 {
 	struct karst_sock_page *p = s->page;
-	uint64_t tail, there = look_again(fd, s, &tail);
+	uint64_t tail;
 
-	if (is_inline(s))
+	(void)ks_look(fd, s, &tail);
+	if (is_inline(s) || p->urgent != KARST_SOCK_URGENT_VALID)
 		return -EINVAL;
-	if (p->urgent != KARST_SOCK_URGENT_VALID)
-		return atomic_load(&s->rxd->urgent) > tail + there ? -EAGAIN : -EINVAL;
 	karst_sock_copy_out(to, s->rx, s->buffer, p->urgent_end - 1, 1);
 	if (flags & MSG_PEEK)
 		return 1;
@@ -253,7 +237,7 @@ ks_urgent_at_mark(int fd, struct ks_sock *s)
 	bool here;
 
 	ks_lock_rx(s);
-	(void)look_again(fd, s, &tail);
+	(void)ks_look(fd, s, &tail);
 	here = ks_urgent_here(s);
 	pthread_mutex_unlock(&s->page->rx_lock);
 	return here;
@@ -266,7 +250,7 @@ ks_urgent_inq(int fd, struct ks_sock *s)
 	uint64_t tail, n;
 
 	ks_lock_rx(s);
-	n = look_again(fd, s, &tail);
+	n = ks_look(fd, s, &tail);
 	if (is_marked(p) && !is_inline(s))
 		n = p->urgent_end - 1 - tail;
 	else if (p->urgent == KARST_SOCK_URGENT_PASSED && !is_inline(s))
@@ -282,7 +266,7 @@ ks_urgent_alone(int fd, struct ks_sock *s)
 	bool alone;
 
 	ks_lock_rx(s);
-	(void)look_again(fd, s, &tail);
+	(void)ks_look(fd, s, &tail);
 	alone = atomic_load(&s->page->hole) != 0 && !ks_has_bytes(s) && !ks_has_ended(s);
 	pthread_mutex_unlock(&s->page->rx_lock);
 	return alone;

@@ -63,7 +63,7 @@ is_direct(const struct ks_sock *s)
 bool
 ks_has_bytes(const struct ks_sock *s)
 {
-	return atomic_load_explicit(&s->rxd->head, memory_order_acquire) !=
+	return karst_sock_written(s->rxd, s->buffer) !=
 		atomic_load_explicit(&s->page->rx_tail, memory_order_relaxed) +
 		atomic_load_explicit(&s->page->hole, memory_order_relaxed);
 }
@@ -161,7 +161,10 @@ ks_wrote(int fd, struct ks_sock *s)
 {
 	int waker = atomic_load_explicit(&s->waker, memory_order_relaxed), err = errno;
 
-	if (!karst_sock_take_wanted(s->txd))
+	/* by an urgent mark he may have read it before */
+	if (atomic_load(&s->txd->tail) ==
+			atomic_load_explicit(&s->txd->head, memory_order_relaxed) ||
+		!karst_sock_take_wanted(s->txd))
 		return;
 	if (waker >= 0)
 		(void)real(send)(waker, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -207,7 +210,7 @@ ks_read(int fd, struct ks_sock *s, uint64_t tail)
 		return;
 	}
 	/* not for each byte: half of the ring is free */
-	if (atomic_load_explicit(&s->rxd->head, memory_order_relaxed) - tail <= s->buffer / 2 &&
+	if (karst_sock_written(s->rxd, s->buffer) - tail <= s->buffer / 2 &&
 		karst_sock_take_blocked(s->rxd))
 		empty_peer(fd, s);
 }

@@ -26,7 +26,10 @@
  *   not writable   who found no room and is to be told sets blocked and fills the pair; who makes
  *                  room takes blocked away, and if it was set empties the pair.
  *   urgent         an urgent byte (MSG_OOB) lies in it: a byte of the stream is marked.  Who writes
- *                  shows the mark (urgent) and sends this before he moves head over that byte
+ *                  shows the mark (urgent), sends this, and moves head over that byte, in this
+ *                  order.  The mark says as much as head: what is in front of it is in the ring.
+ *                  So who sees the byte in the pair finds that of the stream, and who sees that by
+ *                  head finds the other one.
  *   end of file    nothing will come any more
  *   gone           the last descriptor of the program's end was closed, or its processes died
  *
@@ -212,6 +215,17 @@ struct karst_sock_rings {
 	struct karst_sock_dir dir[2];
 };
 static_assert(sizeof(struct karst_sock_rings) <= KARST_SOCK_PAGE, "in front of the rings");
+
+/** How far a direction is written, for who reads it: up to head, or to a mark that is ahead of it
+ *  because head is about to follow.  A mark that cannot be in a ring of @bytes is none. */
+static inline uint64_t
+karst_sock_written(const struct karst_sock_dir *d, uint32_t bytes)
+{
+	uint64_t head = atomic_load_explicit(&d->head, memory_order_acquire);
+	uint64_t urgent = atomic_load_explicit(&d->urgent, memory_order_acquire);
+
+	return __builtin_expect(urgent - head - 1 < bytes, 0) ? urgent : head;
+}
 
 /** Of the file of the rings. */
 static inline uint64_t

@@ -42,7 +42,7 @@ def far_ends(suite, one):
 def marks(suite, one):
     s, c = pair(suite, one, 'server_urgent', 'client_marks')
     told(suite, 'marks of urgent bytes beyond the buffer, backwards and twice', s, c,
-         ['abc EAGAIN 0 def EINVAL 0 g h 1 ijkl EINVAL 0 end.'])
+         ['abc EINVAL 0 def EINVAL 0 g h 1 ijkl EINVAL 0 end.'])
 
 
 def kept(suite, one):

@@ -19,6 +19,7 @@ from prog_urgent import URGENT, got, mark
 MARK = 16       # in a direction: behind the last urgent byte
 LINE = 64       # a direction is two of these: who writes, who reads
 SLEEPERS = 320  # where a page has how many sleep
+PAGE = 4096
 PIECE = 1000
 KEPT = 12       # connections: the memory of some of them is used again at once
 SYS_WRITE, SYS_POLL, SYS_RECVFROM = 1, 7, 45
@@ -48,7 +49,8 @@ class Memory:
         with open('/proc/self/maps', encoding='ascii') as f:
             maps = [[int(n, 16) for n in line.split()[0].split('-')] for line in f
                     if 'memfd:karst-smc' in line]
-        self.at = [start for start, end in maps if (end - start > 4096) == rings][0]
+        self.at, self.bytes = [(start, end - start) for start, end in maps
+                               if (end - start > PAGE) == rings][0]
         self.fd = os.open('/proc/self/mem', os.O_RDWR)
 
     def read(self, at, what='<Q'):
@@ -56,6 +58,11 @@ class Memory:
 
     def write(self, at, value):
         os.pwrite(self.fd, struct.pack('<Q', value), self.at + at)
+
+
+    def fill(self, direction, at, data):
+        """Of the ring of a direction, behind the first page."""
+        os.pwrite(self.fd, data, self.at + PAGE + direction * (self.bytes - PAGE) // 2 + at)
 
 
 def lines(ours, theirs):
@@ -94,6 +101,7 @@ def client_marks(address, port, _):
     sock = connected(address, port)
     assert sock.recv(1) == b'k'
     memory, ours, _ = lines(1, 2)
+    memory.fill(ours // (2 * LINE), 7, b'ghi') # what is in front of a mark is there
     for marked, data in (1 << 63, b'abc'), (2, b'def'), (9, b'ghi'), (9, b'jkl'):
         memory.write(ours + MARK, marked)
         sock.sendall(data)

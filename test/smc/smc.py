@@ -127,6 +127,19 @@ def urgent_bytes(suite, one):
     suite.tap.point('urgent data: as over TCP', problems)
 
 
+def late_bytes(suite, one):
+    """Who was woken by an urgent byte finds it, however long its sender takes to go on."""
+    suite.tap.point('the sender of an urgent byte loses the processor behind it',
+                    urgent.same_as_tcp(suite, one, one, late=True))
+    os.environ.update(suite.late)
+    try:
+        slow, problems = suite.daemon('slow', CONF + 'direct = no\n')
+    finally:
+        del os.environ['LD_PRELOAD']
+    suite.tap.point('and the daemon that moves one does', problems +
+                    urgent.same_as_tcp(suite, slow, slow) + slow.stop())
+
+
 def plain_peers(suite, one):
     before = suite.count(one, 'opened')
     suite.tap.point('a server that cannot', echo(suite, None, one))
@@ -396,6 +409,8 @@ def test(suite, netns):
     for direct, daemon in (True, one), (False, rdma):
         one_daemon(suite, daemon, direct)
         urgent_bytes(suite, daemon)
+        if direct:
+            late_bytes(suite, daemon)
         plain_peers(suite, daemon)
         deaths(suite, daemon)
         late(suite, daemon, direct)

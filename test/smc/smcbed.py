@@ -22,10 +22,11 @@ CONF = '[smc]\nenabled = yes\n'
 
 
 class Program:
-    """WHAT of prog.py, or of another @script, under karst-run --smc of a daemon, or alone."""
+    """WHAT of prog.py, or of another @script, under karst-run --smc of a daemon, or alone; with
+    late.c before it if @late."""
 
     def __init__(self, suite, daemon, what, address, port, n=0, netns=None, require=False,
-                 script='prog.py'):
+                 script='prog.py', late=False):
         command = ['ip', 'netns', 'exec', netns] if netns else []
         if daemon is not None:
             command += [suite.run, '--smc', *(['--require'] if require else []),
@@ -33,7 +34,8 @@ class Program:
         command += [sys.executable, os.path.join(HERE, script), what, address, str(port), str(int(n))]
         self.what = what
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                        stderr=subprocess.STDOUT, text=True)
+                                        stderr=subprocess.STDOUT, text=True,
+                                        env=dict(os.environ, **(suite.late if late else {})))
         suite.programs.append(self.process)
 
     def line(self):
@@ -55,6 +57,7 @@ class Suite:
         self.karstd = os.path.join(build, 'app/karstd/karstd')
         self.run = os.path.join(build, 'app/karst-run/karst-run')
         self.rate = os.path.join(build, 'test/smc/smc-rate')
+        self.late = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-late.so')}
         self.programs = []
         self.daemons = []
 

@@ -4,21 +4,22 @@
 from smcbed import BYTES, Program, bed
 
 
-def talk(suite, server, client, at, far):
+def talk(suite, server, client, at, far, late):
     """(what the one that receives says, problems)"""
     port = bed.free_port()
     s = Program(suite, server, 'receives', at, port, script='prog_urgent.py')
     if s.line() != 'ready':
         return '', ['it does not listen', *s.ends()]
-    c = Program(suite, client, 'sends', at, port, BYTES, netns=far, script='prog_urgent.py')
+    c = Program(suite, client, 'sends', at, port, BYTES, netns=far, script='prog_urgent.py',
+                late=late)
     said, problems = s.ends()
     return said, problems + c.ends()[1]
 
 
-def same_as_tcp(suite, server, client, at='127.0.0.1', far=None):
+def same_as_tcp(suite, server, client, at='127.0.0.1', far=None, late=False):
     """Problems: what differs from the same programs without karst."""
-    wanted, problems = talk(suite, None, None, at, far)
-    said, more = talk(suite, server, client, at, far)
+    wanted, problems = talk(suite, None, None, at, far, False)
+    said, more = talk(suite, server, client, at, far, late)
     problems += more
     if said != wanted or not wanted.endswith(' end'):
         problems += [f'{w!r}, not {t!r}' for w, t in zip(said.split('\n'), wanted.split('\n'))

@@ -217,18 +217,25 @@ def gone(bed, role):
 
 # --- urgent ---
 
-@case('urgent bytes of karst')
-def urgent(bed, role):
+def urgent(bed, role, sender):
     """Two urgent bytes apart, with more behind them, and two in line."""
-    def run():
-        pair = bed.pair(role, 'get 1 urgent 1000 send 500 get 1 urgent 2 send 70000 get 1 '
-                              'urgent 1000 send 500 urgent 1 shut drain',
-                        'send 1 get 999 oob get 500 send 1 get 1 oob get 70000 inline send 1 '
-                        'get 1501 close').end()
-        pair.said('karst', 'end after 0')
-        return pair
+    steps = {sender: 'get 1 urgent 1000 send 500 get 1 urgent 2 send 70000 get 1 urgent 1000 '
+                     'send 500 urgent 1 shut drain',
+             OTHER[sender]: 'send 1 get 999 oob get 500 send 1 get 1 oob get 70000 inline send 1 '
+                            'get 1501 close'}
+    pair = bed.pair(role, steps['karst'], steps['linux']).end()
+    pair.said(sender, 'end after 0')
+    return pair
 
-    is_smc(bed, run)
+
+@case('urgent bytes of Linux')
+def linux_urgent(bed, role):
+    is_smc(bed, lambda: urgent(bed, role, 'linux'))
+
+
+@case('urgent bytes of karst')
+def karst_urgent(bed, role):
+    is_smc(bed, lambda: urgent(bed, role, 'karst'))
 
 
 # --- groups ---

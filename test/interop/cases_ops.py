@@ -18,7 +18,7 @@ def peer(one, role, **more):
     client = ' '.join(['interop-peer', '-d {dev}', '--gid {gid}', '-p {port}',
                        *scripts.words(one, target, '{tcp}')])
     more = dict({'kinds': ('wire',), 'rules': one.rules}, **more)
-    if scripts.AWRITE in one.needs:
+    if scripts.NEWER.intersection(one.needs):
         more['kernels'] = tuple(k for k in more.get('kernels', ('6.12',)) if k == '6.12')
     return Case(one.name, SERVER, client, roles=(role,), both=['all is well: '], limit_s=600, **more)
 
@@ -38,7 +38,7 @@ def named(*names):
 
 
 OLDER = [one for one in scripts.OPERATIONS + scripts.REFUSED + scripts.LATE
-         if scripts.AWRITE not in one.needs] + \
+         if not scripts.NEWER.intersection(one.needs)] + \
     named('RC, MTU 256, all sizes', 'RC, MTU 4096, all sizes', 'UC, all sizes',
           'UD, all sizes, GRH')
 

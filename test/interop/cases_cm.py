@@ -69,6 +69,8 @@ def group(bed, kind, role):
             break
         sender = here.program(words(MCKEY + ' -s', here, there, kind, 'ip4', PORT), SOON_S)
         problems = sender.wait(SOON_S)
+    if problems:
+        receiver.kill()
     problems += receiver.wait(SOON_S)
     for program in (receiver, sender):
         problems += [] if program.status == 0 else [f'exit status {program.status}']
@@ -143,6 +145,8 @@ def killed(victim):
                 problems = ['no traffic']
         dies, lives = (one, other) if victim == 'server' else (other, one)
         dies.kill()
+        if problems:
+            lives.kill()
         problems += lives.wait(SOON_S)
         if not problems and not any(text in lives.text() for text in ('DISCONNECT', 'failed')):
             problems = ['it has not heard of the end']

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
 """rdma-core's ping-pong programs between karst and Linux; RC and UC check what they receive."""
-from interop_bed import Case
+from interop_bed import Case, meet
 
 ITERS = 20
 
@@ -40,3 +40,15 @@ CASES += [
     pingpong('UD, VLAN', 'ud_pingpong', '-s 100', kinds=('vlan',), rules='U1 W1'),
     pingpong('SRQ, 3 queue pairs', 'srq_pingpong', '-m 1024 -s 1500 -q 3 -r 30', rules='R8'),
 ]
+
+
+def deserted(bed, kind, role):
+    """Of this suite itself: a client that fails is said to have failed, and its server is ended."""
+    case = Case('', 'ibv_rc_pingpong -d {dev} -g {gid} -p {port}', 'false')
+    problems, (server, _) = meet(bed, case, kind, role, 'ip4')
+    wanted = ['client: exit status 1', f'server: exit status {server.status}']
+    return [] if problems == wanted and server.status != 0 else ['it says:', *problems]
+
+
+CASES += [Case('a client that fails leaves no server', run=deserted, kinds=('wire',), frames=0,
+               sparse=True)]

@@ -447,11 +447,13 @@ def meet(bed, case, kind, role, family):
                                   words(case.client, client, server, kind, family, PORT), one)
     if problems or case.endless:
         one.kill()
-    problems += [f'server: {p}' for p in one.wait(case.limit_s)]
-    statuses = case.statuses[1:] if case.endless else case.statuses
-    for name, program, status in zip(('client', 'server'), (other, one), reversed(statuses)):
-        if not fits(program.status, status):
-            problems.append(f'{name}: exit status {program.status}')
+    elif not fits(other.status, case.statuses[1]):
+        problems = [f'client: exit status {other.status}']
+        one.wait(GRACE_S) # nobody is left to serve; what it says of that is shown
+    else:
+        problems += [f'server: {p}' for p in one.wait(case.limit_s)]
+    if not case.endless and not fits(one.status, case.statuses[0]):
+        problems.append(f'server: exit status {one.status}')
     return problems, [one, other]
 
 

@@ -49,9 +49,9 @@ NET6 = {'wire': '2001:db8:1:', 'vhost': '2001:db8:2:', 'vlan': '2001:db8:5:'}
 MAC = {'wire': '02:4b:00:00:00:01', 'vhost': '02:4b:00:00:00:02', 'vlan': '02:4b:00:00:00:03'}
 LISTENS_S = 240 # a guest is slow, and slower beside others
 GRACE_S = 4
-UNSEEN_S = 2 # a listener of karst's that has not been seen so long may be there all the same
 PORT = 18515
 GROUP, GROUP_MAC = '239.77.1.1', '33:33:ef:4d:01:01'
+COMM_MAX = 15 # of a program's name, as the kernel keeps it
 LINE_MAX = 300 # of what is shown of a program
 DEAD_LINES = 150 # of what a guest says that ends
 REJECTIONS, ANSWERS = ('rx_REJ', 'tx_REJ'), ('rx_REP', 'tx_REP')
@@ -134,21 +134,15 @@ class Host(Side):
         return sum(row[name] for name in names)
 
     def listens(self, program, port, how, _):
-        """@return problems: it does not.  Connections, of which a listener is one, are known by
-        their number alone, and one that lingers may go at the moment at which another comes."""
+        """@return problems: it does not.  Over rdma_cm it is the only one: when it was started the
+        engine had no more listeners than when nobody is attached."""
         if how == 'tcp':
             return program.until(lambda: listening(port, program.process.pid), 'listening',
                                  LISTENS_S)
         if how == 'group':
             return program.until(lambda: 'joined dgid' in program.text(), 'joining', LISTENS_S)
-        least, end = self.managed(['connections']), time.monotonic() + UNSEEN_S
-        while program.status is None and time.monotonic() < end:
-            now = self.managed(['connections'])
-            if now > least:
-                break
-            least = now
-            time.sleep(0.02)
-        return []
+        return program.until(lambda: self.managed(['listeners']) > self.engine.idle['listeners'],
+                             'listening', LISTENS_S)
 
 
 class Linux(Side):
@@ -181,8 +175,9 @@ class Linux(Side):
 
     def listens(self, program, port, how, kind):
         """Waits in the guest, where looking again and again costs less."""
+        comm = program.line.split()[0][:COMM_MAX]
         look = {'tcp': f'grep -q ":{port:04X} .* 0A " /proc/net/tcp /proc/net/tcp6',
-                'cm': 'rdma resource show cm_id | grep -q LISTEN',
+                'cm': f'rdma resource show cm_id | grep -q "LISTEN .* comm {comm} "',
                 # rxe wants frames to this address when a queue pair is in the group
                 'group': f'ip maddress show dev {self.interface[kind]} | grep -q {GROUP_MAC}'}[how]
         job = self.guest.program(f'until {look}; do usleep 50000; done', LISTENS_S)
@@ -472,6 +467,9 @@ def meet_again(bed, case, kind, role, family):
         if not problems or left == 0 or bed.host.managed(REJECTIONS) == before:
             break
         print(f'# rejected, {problems[0]}; once more', flush=True)
+        left_over = bed.engine.left() # its listener would be taken for the next one's
+        if left_over:
+            return left_over, programs
     return problems, programs
 
 

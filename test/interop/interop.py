@@ -3,8 +3,8 @@
 # Copyright (c) 2026 The karst authors
 """karst and a Linux kernel's soft-RoCE, over two kinds of ports (TAP).
 
-  interop.py [--only REGEX] [--list] KERNEL FOLDER KARSTD KARST-RUN KARST-DUMP PROVIDER AGENT
-             [PROGRAM...]
+  interop.py [--file NAME]... [--only REGEX] [--list] KERNEL FOLDER KARSTD KARST-RUN KARST-DUMP
+             PROVIDER AGENT [PROGRAM...]
 
 KERNEL is a meta package of Debian's.  FOLDER keeps kernels and images from one run to the next, and
 takes what failing cases leave.  AGENT and the PROGRAMs are put into the guest, and so are KARSTD,
@@ -14,6 +14,7 @@ import argparse
 import importlib
 import os
 import re
+import resource
 import signal
 import sys
 import time
@@ -31,6 +32,8 @@ PROVIDER = f'{images.LIBRARIES[1:]}/libibverbs/libkarst-rdmav34.so='
 def options(argv):
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--file', action='append', metavar='NAME',
+                        help='cases of the file cases_NAME.py alone')
     parser.add_argument('--only', default='', metavar='REGEX', help='cases whose name it is in')
     parser.add_argument('--list', action='store_true', help='say what would be run')
     for name in ('kernel', 'folder', 'karstd', 'karst_run', 'karst_dump', 'provider',
@@ -40,15 +43,16 @@ def options(argv):
     return parser.parse_args(argv)
 
 
-def tables():
-    """All cases, of the files in the order of their names."""
+def tables(files):
+    """All cases, of the @files in the order of their names; of all files, if there are none."""
     for name in sorted(os.listdir(HERE)):
-        if re.fullmatch(r'cases_\w+\.py', name):
+        found = re.fullmatch(r'cases_(\w+)\.py', name)
+        if found and (not files or found.group(1) in files):
             yield from importlib.import_module(name[:-3]).CASES
 
 
-def chosen(version, only):
-    for case in tables():
+def chosen(version, files, only):
+    for case in tables(files):
         for variant in case.variants(version):
             title = case.title(*variant)
             if re.search(only, title):
@@ -60,6 +64,14 @@ def run_all(tap, bed, cases):
         began, cpu_s = time.monotonic(), bed.guest.cpu_s()
         tap.point(title, interop_bed.run(bed, case, *variant))
         tap.note(f'{time.monotonic() - began:.1f} s, {bed.guest.cpu_s() - cpu_s:.1f} s of QEMU')
+
+
+def processors():
+    """Seconds of processors: of this process, and of all that it has started and has seen the end of."""
+    mine, others = (resource.getrusage(who) for who in (resource.RUSAGE_SELF,
+                                                        resource.RUSAGE_CHILDREN))
+    return f'{mine.ru_utime + mine.ru_stime:.1f} s of processors here, ' \
+        f'{others.ru_utime + others.ru_stime:.1f} s in other processes, QEMU among them'
 
 
 def main(argv):
@@ -83,7 +95,7 @@ def main(argv):
         tap.point(f'{words.kernel}: kernel and image', [str(e)])
         return tap.finish()
     version = image[2]
-    cases = list(chosen(version, words.only))
+    cases = list(chosen(version, words.file, words.only))
     if words.list:
         print('\n'.join(title for _, _, title in cases))
         return 0
@@ -97,11 +109,11 @@ def main(argv):
         problems = bed.start()
         tap.point(f'{version}: the guest comes up', problems)
         if not problems:
-            tap.note(f'{bed.guest.boot_s:.1f} s')
+            tap.note(f'{bed.guest.boot_s:.1f} s, {bed.guest.cpu_s():.1f} s of QEMU')
             run_all(tap, bed, cases)
     finally:
         tap.point(f'{version}: the end', bed.close())
-    tap.note(f'{time.monotonic() - began:.0f} s in all')
+    tap.note(f'{time.monotonic() - began:.0f} s in all, {processors()}')
     return tap.finish()
 
 

@@ -159,27 +159,40 @@ def kernel(folder, meta):
     return there
 
 
+def unpacked(payload):
+    """What is packed in a kernel's image; None: in a way that is not known here."""
+    if payload.startswith(b'\xfd7zXZ'):
+        # what follows the stream is its length
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(payload)
+    if payload.startswith(b'\x28\xb5\x2f\xfd'):
+        # zstd would take the length for another stream
+        return subprocess.run(['zstd', '-d', '-c'], input=payload[:-4], stdout=subprocess.PIPE,
+                              timeout=120, check=True).stdout
+    return None
+
+
 def bootable(there, version):
-    """The kernel's file for QEMU: an ELF file, entered by its PVH note, if what Debian packages is
-    packed by xz; else as it is packaged."""
+    """The kernel's file for QEMU: an ELF file, entered by its PVH note, if it can be unpacked here;
+    else as it is packaged."""
     packaged = os.path.join(there, 'boot', f'vmlinuz-{version}')
-    unpacked = os.path.join(there, 'boot', f'vmlinux-{version}')
-    if os.path.exists(unpacked):
-        return unpacked
+    elf = os.path.join(there, 'boot', f'vmlinux-{version}')
+    if os.path.exists(elf):
+        return elf
     with open(packaged, 'rb') as f:
         data = f.read()
     # Documentation/x86/boot.rst: setup_sects, payload_offset, payload_length
     at, length = struct.unpack_from('<II', data, 0x248)
     at += (data[0x1f1] + 1) * 512
     try:
-        # what follows the stream is its length
-        kernel_elf = lzma.LZMADecompressor(lzma.FORMAT_XZ).decompress(data[at:at + length])
-    except lzma.LZMAError:
+        kernel_elf = unpacked(data[at:at + length])
+    except (lzma.LZMAError, OSError, subprocess.SubprocessError):
+        kernel_elf = None
+    if kernel_elf is None:
         return packaged
-    with open(f'{unpacked}.{os.getpid()}', 'wb') as f:
+    with open(f'{elf}.{os.getpid()}', 'wb') as f:
         f.write(kernel_elf)
-    os.rename(f.name, unpacked)
-    return unpacked
+    os.rename(f.name, elf)
+    return elf
 
 
 def version_of(there):

@@ -276,12 +276,15 @@ step_run(struct peer *p)
 		sizeof(p->window_rkey[0]));
 	if (s->op == OP_SLEEP)
 		usleep(s->len * 1000);
+	if (acts(p, p->me))
+		items_post(p, mine, n);
+	/* later than the requests, however slow the actor is */
+	if (s->late_ms > 0)
+		ctl_swap(p, p->number << 4 | 2, &n, &bytes, sizeof(n));
 	if (s->late_ms > 0 && acts(p, !p->me)) {
 		usleep(s->late_ms * 1000);
 		recvs_post(p, others, n);
 	}
-	if (acts(p, p->me))
-		items_post(p, mine, n);
 	if (acts(p, p->me) && n > 0)
 		actor_check(p, mine, n);
 	if (acts(p, !p->me))

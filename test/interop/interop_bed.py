@@ -180,7 +180,7 @@ class Linux(Side):
                 'cm': f'rdma resource show cm_id | grep -q "LISTEN .* comm {comm} "',
                 # rxe wants frames to this address when a queue pair is in the group
                 'group': f'ip maddress show dev {self.interface[kind]} | grep -q {GROUP_MAC}'}[how]
-        job = self.guest.program(f'until {look}; do usleep 50000; done', LISTENS_S)
+        job = self.guest.program(f'until {look}; do usleep 100000; done', LISTENS_S)
         while not job.ended.wait(0.05):
             if program.status is not None:
                 job.kill()

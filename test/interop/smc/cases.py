@@ -269,7 +269,7 @@ def many(bed, role):
 def karstd_ends(bed, role):
     is_smc(bed, lambda: echo(bed, role))
     bed.again()
-    bed.until(lambda: not bed.linux_groups(), 'without groups at Linux')
+    bed.until(lambda: not bed.linux_groups(), 'without groups at Linux', 0.3)
     is_smc(bed, lambda: echo(bed, role))
 
 
@@ -281,7 +281,7 @@ def idle(bed, role):
         raise Ended('there is no group')
     bed.until(lambda: bed.counters()['group_idle'] == 1 and not bed.karst_groups(), 'idle')
     bed.until(lambda: not [line for line in bed.linux_groups() if f'role {role}' not in line],
-              'gone at Linux')
+              'gone at Linux', 0.3)
     is_smc(bed, lambda: echo(bed, role))
     if bed.counters()['first_contact'] != 2:
         raise Ended('the next connection has no new group')

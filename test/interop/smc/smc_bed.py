@@ -225,13 +225,13 @@ class Bed:
     def counters(self):
         return self.ask('/karst/smc')
 
-    def until(self, condition, what):
-        """Waits for @condition()."""
+    def until(self, condition, what, nap_s=0.02):
+        """Waits for @condition(); one that runs a program in the guest is not looked at often."""
         end = time.monotonic() + HANG_S
         while not condition():
             if time.monotonic() > end:
                 raise Ended(f'not {what} after {HANG_S} s')
-            time.sleep(0.02)
+            time.sleep(nap_s)
 
     def karst_groups(self):
         return self.ask('/karst/smc_groups')

@@ -21,7 +21,7 @@ def managed(program, args='', size=None, **more):
     # is the server.
     return Case(f'{program} -R {args}'.strip(), line, line + ' {ip}', listen='cm', frames=ITERS,
                 at_client=[rf'(?m)^ *{size or 8} +{ITERS} '], rules='C1 C2', attempts=12,
-                limit_s=60, roles=('server',), **more)
+                roles=('server',), **more)
 
 
 ONCE = {'kinds': ('wire',), 'sparse': True}

@@ -17,10 +17,32 @@
 static uint8_t in[LONGEST + ALIGNMENTS];
 static uint8_t out[LONGEST + 2 * ALIGNMENTS];
 
-Test(crc, every_length_and_alignment)
+/* With a sanitizer, whose checks take most of the time, a long one is tried at four alignments
+ * out of all. */
+static bool
+is_tried(size_t len, unsigned int align)
+{
+#ifdef __SANITIZE_ADDRESS__
+	return len < 1100 || (len + align) % 16 == 0;
+#else
+	return true;
+#endif
+}
+
+static void
+try_kernels(uint32_t begin, const uint8_t *p, size_t len, uint32_t want)
 {
 	const struct karst_crc_ops *ops;
+	bool runs;
 
+	for (unsigned int i = 0; (ops = karst_crc_ops_at(i, &runs)) != NULL; i++)
+		if (runs && ops->update(begin, p, len) != want)
+			cr_assert_fail(
+				"%s: %zu bytes at %u", ops->name, len, (unsigned int)(p - in));
+}
+
+Test(crc, every_length_and_alignment)
+{
 	ref_fill(in, sizeof(in), 1);
 	for (unsigned int align = 0; align < ALIGNMENTS; align++) {
 		const uint8_t *p = in + align;
@@ -28,13 +50,8 @@ Test(crc, every_length_and_alignment)
 		uint32_t want = begin;
 
 		for (size_t len = 0; len <= LONGEST; len++) {
-			bool runs;
-
-			for (unsigned int i = 0; (ops = karst_crc_ops_at(i, &runs)) != NULL; i++) {
-				if (runs && ops->update(begin, p, len) != want)
-					cr_assert_fail(
-						"%s: %zu bytes at %u", ops->name, len, align);
-			}
+			if (is_tried(len, align))
+				try_kernels(begin, p, len, want);
 			want = ref_crc32_byte(want, p[len]);
 		}
 	}

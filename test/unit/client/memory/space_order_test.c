@@ -13,7 +13,7 @@
 #include "karst_ctl_sock.h"
 #include "space_bed.h"
 
-#define ROUNDS      6 /* of 64 regions with 10 MiB each, which cost page faults */
+#define ROUNDS      3 /* of 64 regions with 10 MiB each, which cost page faults */
 #define PATIENCE_NS 120000000000ull
 
 /* --- atomics --- */

@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 
 def run(args, **kwargs):
@@ -146,13 +147,35 @@ def check_run(dest):
     return problems + ([] if f'ok     provider: {provider}' in text else [text])
 
 
+def check_tools(dest):
+    """What people look at engines with finds its parts; the exporter serves its page."""
+    exporter = os.path.join(find(dest, 'karst-exporter', program=True), 'karst-exporter')
+    problems = []
+    for name in ('karst-top', 'karst-capture'):
+        problems += run([os.path.join(os.path.dirname(exporter), name), '--help'])[1]
+    # not said to an engine of anybody: none has this name
+    with subprocess.Popen([exporter, '--file-prefix', f'none{os.getpid()}', '--listen', 'localhost:0'],
+                          stderr=subprocess.PIPE, text=True) as process:
+        said = process.stderr.readline()
+        url = said.split()[-1].removesuffix('metrics') if said else ''
+        for path in ('', 'page.css', 'page.mjs', 'figures.mjs', 'icon.svg', 'api/engines'):
+            try:
+                with urllib.request.urlopen(url + path, timeout=120) as answer:
+                    if not answer.read():
+                        problems.append(f'/{path} is empty')
+            except (OSError, ValueError) as e:
+                problems.append(f'/{path}: {e}: {said}')
+        process.terminate()
+    return problems + ([] if find(dest, 'grafana.json') else ['no dashboard'])
+
+
 def check(source, build, dest):
     cases = [(program, static) for program in PROGRAMS for static in (False, True)]
     tap = Tap(['meson install', 'libkarst exports what its headers declare',
                'libkarst does not need DPDK',
                *(f'{program[0]}, with the {"archive" if static else "shared object"}'
                  for program, static in cases),
-               'karst-run'])
+               'karst-run', 'karst-exporter and its page'])
     _, problems = run(['meson', 'install', '-C', build, '--no-rebuild', '--destdir', dest])
     pc = find(dest, 'karst.pc')
     if not problems and (pc is None or find(dest, 'karst-engine.pc') != pc):
@@ -167,6 +190,7 @@ def check(source, build, dest):
     for program, static in cases:
         tap.point(build_and_run(source, dest, libdir, program, static))
     tap.point(check_run(dest))
+    tap.point(check_tools(dest))
     return tap
 
 

@@ -18,164 +18,12 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.error
-import urllib.request
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
-from bed import Daemon, Tap  # noqa: E402
-
-HANG_S = 120
-CONF = '[engine]\nidle = yield\n[port p]\ndevice = loopback\n'
-
-
-class Bed:
-    """A daemon with a loopback port, and the programs."""
-
-    def __init__(self, usertools, karstd, perf, dump, folder):
-        self.usertools = usertools
-        self.perf = perf
-        self.dump = dump
-        self.folder = folder
-        self.daemon = Daemon(karstd, folder, CONF, name='observe')
-        self.socket = self.daemon.socket
-        self.name = self.daemon.name
-
-    def run(self, *words):
-        try:
-            return subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, text=True, timeout=HANG_S, check=False)
-        except subprocess.TimeoutExpired as e:
-            return subprocess.CompletedProcess(e.cmd, 'timeout', str(e.stdout), str(e.stderr))
-
-    def tool(self, name, *words):
-        return self.run(os.path.join(self.usertools, name), '--file-prefix', self.name, *words)
-
-    def traffic(self, args):
-        """Moves messages within the daemon, to the end.  (problems, what karst-perf says)"""
-        with subprocess.Popen([self.perf, '--connect', self.socket, '--server', '--tcp-port', '0'],
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as peer:
-            port = peer.stdout.readline().split()
-            if not port:
-                return ['no server', peer.communicate()[1][-1000:]], {}
-            run = self.run(self.perf, '--connect', self.socket, '--peer', 'localhost',
-                           '--tcp-port', port[-1], '--json', '--no-baselines', *args.split())
-            if run.returncode != 0:
-                peer.terminate()
-            peer.communicate()
-        found = [json.loads(line) for line in run.stdout.splitlines() if line.startswith('{')]
-        if run.returncode != 0 or not found:
-            return [f'karst-perf: exit status {run.returncode}: {run.stderr[-1000:]}'], {}
-        return [], found[0]
-
-
-class Background:
-    """Traffic that goes on while something else is looked at; then both ends are killed."""
-
-    def __init__(self, bed, args):
-        self.bed = bed
-        self.args = args
-        self.ends = []
-
-    def start(self, *words):
-        self.ends.append(subprocess.Popen([self.bed.perf, '--connect', self.bed.socket, *words],
-                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                                          text=True))
-        return self.ends[-1]
-
-    def __enter__(self):
-        """@return problems: traffic has not begun, with queue pairs that have sent."""
-        port = self.start('--server', '--tcp-port', '0').stdout.readline().split()
-        if port:
-            self.start('--peer', 'localhost', '--tcp-port', port[-1], '--no-baselines',
-                       '--duration', '3600', *self.args.split())
-        for _ in range(HANG_S * 10):
-            rows = queue_pairs(self.bed)
-            if rows and all(row['tx_packets'] and row['rx_packets'] for row in rows):
-                return []
-            time.sleep(0.1)
-        return ['no traffic']
-
-    def __exit__(self, *why):
-        for process in self.ends:
-            process.kill()
-            process.communicate()
-
-
-def telemetry(bed, command):
-    sys.path.insert(0, bed.usertools)
-    import karst_observe
-    sys.path.pop(0)
-    engine = karst_observe.find_engines(prefix=bed.name)[0]
-    try:
-        return command(engine)
-    finally:
-        engine.telemetry.close()
-
-
-def queue_pairs(bed):
-    return telemetry(bed, lambda engine: engine.table('qps'))
-
-
-# --- the text format of Prometheus ---
-
-METRIC = re.compile(r'^[a-zA-Z_:][a-zA-Z0-9_:]*$')
-SAMPLE = re.compile(r'^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? (\S+)$')
-LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\\n]|\\["\\n])*)"(?:,|$)')
-
-
-def parse_labels(text, problems):
-    labels = {}
-    at = 0
-    while at < len(text):
-        label = LABEL.match(text, at)
-        if not label:
-            problems.append(f'labels: {text}')
-            break
-        labels[label.group(1)] = label.group(2)
-        at = label.end()
-    return labels
-
-
-def parse_exposition(text):
-    """(problems, {(name, labels as a frozenset): value})"""
-    problems, values, kinds, helped, current = [], {}, {}, set(), None
-    if not text.endswith('\n'):
-        problems.append('the last line does not end')
-    for line in text.splitlines():
-        if line.startswith('# HELP '):
-            current = line.split(' ', 3)[2]
-            if current in helped:
-                problems.append(f'twice: {line}')
-            helped.add(current)
-        elif line.startswith('# TYPE '):
-            _, _, name, kind = line.split(' ')
-            if name != current or kind not in ('counter', 'gauge') or not METRIC.match(name):
-                problems.append(f'out of place: {line}')
-            kinds[name] = kind
-            if (kind == 'counter') != name.endswith('_total'):
-                problems.append(f'name of a {kind}: {name}')
-        else:
-            sample = SAMPLE.match(line)
-            if not sample or sample.group(1) != current or current not in kinds:
-                problems.append(f'not a sample of {current}: {line}')
-                continue
-            labels = frozenset(parse_labels(sample.group(2) or '', problems).items())
-            if (current, labels) in values:
-                problems.append(f'twice: {line}')
-            values[current, labels] = float(sample.group(3))
-    return problems, values
-
-
-def total(values, name):
-    found = [value for (metric, _), value in values.items() if metric == name]
-    return sum(found) if found else None
-
-
-def scrape(bed, *words):
-    run = bed.tool('karst-exporter', '--once', *words)
-    if run.returncode != 0:
-        return [f'exit status {run.returncode}: {run.stderr}'], {}
-    return parse_exposition(run.stdout)
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from bed import Tap  # noqa: E402
+from observe_bed import (HANG_S, Background, Bed, Exporter, parse_exposition, queue_pairs, scrape,  # noqa: E402
+                         telemetry, total)
 
 
 # --- points ---
@@ -417,28 +265,6 @@ def textfile(tap, bed):
               'karst-exporter:' in run.stderr else [f'exit status {run.returncode}: {run.stderr}'])
 
 
-class Exporter:
-    """karst-exporter --listen, and what it answers."""
-
-    def __init__(self, bed):
-        self.process = subprocess.Popen(
-            [os.path.join(bed.usertools, 'karst-exporter'), '--file-prefix', bed.name,
-             '--listen', 'localhost:0'], stderr=subprocess.PIPE, text=True)
-        self.url = self.process.stderr.readline().split()[-1]
-
-    def get(self, url=None):
-        try:
-            with urllib.request.urlopen(url or self.url, timeout=HANG_S) as answer:
-                return answer.status, answer.headers['Content-Type'], answer.read().decode()
-        except urllib.error.HTTPError as e:
-            return e.code, '', ''
-
-    def end(self):
-        self.process.terminate()
-        self.process.wait(timeout=HANG_S)
-        self.process.stderr.close()
-
-
 def listening(tap, bed):
     """Also what it says when the daemon has gone; ends the daemon."""
     exporter = Exporter(bed)
@@ -506,9 +332,7 @@ def main(argv):
                 refused(tap, bed)
                 listening(tap, bed)
             finally:
-                bed.daemon.kill()
-                for base in ('/var/run/dpdk', '/tmp/dpdk'):
-                    shutil.rmtree(os.path.join(base, bed.name), ignore_errors=True)
+                bed.clean_up()
     return tap.finish()
 
 

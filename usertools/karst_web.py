@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""karst-exporter's HTTP: the page (web/), what is behind it (/api), and /metrics.
+
+It only reads, and believes nothing of a request: paths are a fixed list, engines are looked up among
+those that answer, and other methods than GET and HEAD are refused.  A page of another site cannot read
+answers (no CORS), nor by a name of its own that it lets point here (DNS rebinding): the Host must be
+an address, this machine's name, or one that was allowed.
+"""
+import http.server
+import ipaddress
+import json
+import os
+import socket
+import sys
+import threading
+import urllib.parse
+
+import karst_observe as observe
+import karst_watch
+
+METRICS = 'text/plain; version=0.0.4; charset=utf-8'
+PLAIN = 'text/plain; charset=utf-8'
+JSON = 'application/json; charset=utf-8'
+FILES = {  # path: (file of web/, its type)
+    '/': ('index.html', 'text/html; charset=utf-8'),
+    '/page.css': ('page.css', 'text/css; charset=utf-8'),
+    '/page.mjs': ('page.mjs', 'text/javascript; charset=utf-8'),
+    '/figures.mjs': ('figures.mjs', 'text/javascript; charset=utf-8'),
+    '/icon.svg': ('icon.svg', 'image/svg+xml'),
+}
+HEADERS = {
+    'Cache-Control': 'no-store',
+    'Content-Security-Policy':
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    'Cross-Origin-Resource-Policy': 'same-origin',
+    'Referrer-Policy': 'no-referrer',
+    'X-Content-Type-Options': 'nosniff',
+}
+MAX_REQUESTS = 32     # answered at a time
+MAX_DRAIN = 1 << 16   # bytes of an unwanted body that are read, so that the answer arrives
+
+
+def load_files():
+    here = os.path.dirname(os.path.realpath(__file__))
+    found = {}
+    for path, (name, kind) in FILES.items():
+        with open(os.path.join(here, 'web', name), 'rb') as f:
+            found[path] = kind, f.read()
+    return found
+
+
+def host_name(header):
+    """The name in a Host header, without port; None if it is none."""
+    try:
+        return urllib.parse.urlsplit('//' + header).hostname if header.isascii() else None
+    except ValueError:
+        return None
+
+
+def host_allowed(header, names):
+    """Whether a request with this Host is one that its sender meant for this machine."""
+    name = host_name(header)
+    if not name or any(c in header for c in '/?#@\\ '):
+        return False
+    try:
+        ipaddress.ip_address(name)
+        return True  # a page elsewhere has a name, never just an address
+    except ValueError:
+        return name.rstrip('.') in names
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """One request.  self.server: Server."""
+
+    server_version = 'karst-exporter'
+    sys_version = ''
+    default_request_version = 'HTTP/1.0'  # answers to what is not HTTP have headers, too
+    timeout = 10
+
+    def do_GET(self):
+        hosts = self.headers.get_all('Host') or []
+        url = urllib.parse.urlsplit(self.path)
+        if len(hosts) > 1:
+            self.say(400, 'more than one Host')
+        elif hosts and not host_allowed(hosts[0], self.server.names):
+            self.say(421, f'this is not {host_name(hosts[0]) or "a host"}; '
+                     'karst-exporter --allow-host allows names')
+        elif url.path == '/metrics':
+            self.answer(200, METRICS, self.server.metrics().encode())
+        elif url.path in self.server.files:
+            self.answer(200, *self.server.files[url.path])
+        elif url.path.startswith('/api/'):
+            self.api(url)
+        else:
+            self.say(404, 'there are /, /metrics and /api/engines')
+
+    do_HEAD = do_GET
+
+    def __getattr__(self, name):
+        if name.startswith('do_'):  # every other method
+            return self.wrong_method
+        raise AttributeError(name)
+
+    def wrong_method(self):
+        length = self.headers.get('Content-Length', '')
+        if length.isascii() and length.isdigit() and len(length) < 10:
+            self.rfile.read(min(int(length), MAX_DRAIN))
+        self.say(405, 'only GET and HEAD', Allow='GET, HEAD')
+
+    def api(self, url):
+        parts = url.path.split('/')[2:]
+        try:
+            if parts == ['engines']:
+                self.json(200, self.server.watch.list())
+            elif len(parts) == 2 and parts[0] == 'engines' and parts[1]:
+                qps, sort = karst_watch.query(urllib.parse.parse_qsl(
+                    url.query, keep_blank_values=True, max_num_fields=8))
+                self.json(200, self.server.watch.snapshot(urllib.parse.unquote(parts[1]), qps, sort))
+            else:
+                self.json(404, {'error': 'there are /api/engines and /api/engines/ID'})
+        except karst_watch.NotThere as e:
+            self.json(404, {'error': f'no engine {e} answers'})
+        except ValueError as e:
+            self.json(400, {'error': str(e)})
+        except observe.Failure as e:
+            self.json(503, {'error': str(e)})
+
+    def json(self, status, what):
+        self.answer(status, JSON, json.dumps(what, separators=(',', ':')).encode())
+
+    def say(self, status, text, **headers):
+        self.answer(status, PLAIN, f'{text}\n'.encode(), **headers)
+
+    def send_error(self, code, message=None, explain=None):
+        """What http.server itself finds wrong; its own answer would be HTML with the request in it."""
+        self.close_connection = True
+        self.say(code, self.responses.get(code, ('',))[0])
+
+    def answer(self, status, kind, body, **headers):
+        self.send_response(status)
+        for name, value in {'Content-Type': kind, 'Content-Length': str(len(body)), **HEADERS,
+                            **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != 'HEAD':
+            self.wfile.write(body)
+
+    def log_message(self, format, *values):  # pylint: disable=redefined-builtin
+        pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Listens at @listen, (host, port).  @allowed: more names of this machine.  @metrics: makes the text
+    of /metrics.  @find: finds engines.  OSError: cannot listen, or a file of the page is missing."""
+
+    def __init__(self, listen, allowed, metrics, find):
+        host, port = listen
+        self.address_family = socket.AF_INET6 if ':' in host else socket.AF_INET
+        self.files = load_files()
+        self.metrics = metrics
+        self.watch = karst_watch.Watch(find)
+        own = socket.gethostname()
+        self.names = {name.lower().rstrip('.')
+                      for name in ('localhost', host, own, own.split('.')[0], *allowed)}
+        self.room = threading.BoundedSemaphore(MAX_REQUESTS)
+        super().__init__((host, port), Handler)
+        where = f'[{host}]' if ':' in host else host
+        self.url = f'http://{where}:{self.server_address[1]}/'
+
+    def process_request(self, request, client_address):
+        if not self.room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self.room.release()  # no thread has begun
+            raise
+
+    def process_request_thread(self, request, client_address):
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self.room.release()
+
+    def handle_error(self, request, client_address):
+        """Who hangs up, or never ends his request, is no error of ours."""
+        if not isinstance(sys.exc_info()[1], (ConnectionError, TimeoutError)):
+            super().handle_error(request, client_address)

@@ -1,600 +1,224 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""The figures that karst is meant to reach, measured on this machine, beside their goals.
+"""Measures karst on this machine: the performance record, and the figures that it is meant to reach.
 
-Each figure is a ratio of two things measured in one run, or close to each other, so that a noisy
-machine matters little; the commands are printed, so that each can be repeated by hand.  Nothing
-here is a test: a figure that is missed is marked, and the exit status says only whether all could
-be measured.
+  record   each case of bench_cases.py once a round, so that its runs are spread over the whole time and
+           see what the machine sees; --json writes it, for karst-plot and karst-compare
+  others   ratios beside their goals (bench_goals.py); the commands are printed, to be repeated by hand
+
+--against BUILD measures another build's record by turns with this one, for "before and after", and says
+as karst-compare does what has changed.  BUILD is a build directory; release builds, please.
+Interrupted, it ends behind the command that runs, and keeps what was measured.
+Nothing here is a test: the exit status is 1 if something could not be measured or, with --against, has
+become slower; 2 wrong arguments.
 """
 import argparse
-import ctypes
-import json
+import datetime
 import os
-import subprocess
+import signal
 import sys
-import tempfile
 import time
-
-BULK = '--size 64K --mtu 4096 --working-set 64M'
-ADDRESS = '192.0.2.1'  # of the daemon's port, for programs that ignore loopback addresses
-LOSSES = [f'1/{1 << shift}' for shift in range(14, 5, -1)]
-
-
-class Bench:
-    """Runs karst-perf and collects rows of the table."""
-
-    def __init__(self, perf, seconds, runs):
-        self.perf = perf
-        self.seconds = seconds
-        self.runs = runs
-        self.rows = []
-        self.failed = 0
-        self.began = time.monotonic()
-
-    def run(self, args, timed=True):
-        """JSON objects of one command; [] if it failed."""
-        words = args.split() + ['--json']
-        if timed:
-            words += ['--duration', str(self.seconds)]
-        print(f'[{time.monotonic() - self.began:5.0f} s] karst-perf {" ".join(words)}',
-              file=sys.stderr, flush=True)
-        run = subprocess.run([self.perf, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                             text=True, check=False)
-        if run.returncode != 0:
-            print(f'karst-perf: exit status {run.returncode}: {run.stderr[-600:]}',
-                  file=sys.stderr)
-            self.failed += 1
-            return []
-        return [json.loads(line) for line in run.stdout.splitlines() if line.startswith('{')]
-
-    def median(self, args, value):
-        """The median run of a command with one measurement, by @value of it; None if it failed."""
-        found = [got[0] for got in (self.run(args) for _ in range(self.runs)) if got]
-        found.sort(key=value)
-        return found[len(found) // 2] if found else None
-
-    def row(self, what, figure, goal, unit='', at_most=False, stretch=None, note=''):
-        """One line: @figure measured, @goal to reach."""
-        if figure is None:
-            self.rows.append((what, 'not measured', '', 'FAIL', note))
-            return
-        met = figure <= goal if at_most else figure >= goal
-        wanted = ('<= ' if at_most else '>= ') + f'{goal:g}{unit}'
-        if stretch is not None:
-            wanted += f' ({stretch:g})'
-        self.rows.append((what, f'{figure:.2f}{unit}', wanted, 'yes' if met else 'NO', note))
-
-    def info(self, what, figure, note=''):
-        self.rows.append((what, figure, '', '', note))
-
-    def show(self):
-        widths = [max(len(row[i]) for row in self.rows) for i in range(4)]
-        print(f'{"figure":{widths[0]}}  {"measured":>{widths[1]}}  {"goal":{widths[2]}}  met')
-        for what, figure, goal, met, note in self.rows:
-            print(f'{what:{widths[0]}}  {figure:>{widths[1]}}  {goal:{widths[2]}}  {met:4} {note}'
-                  .rstrip())
-
-
-def ratio(a, b):
-    return a / b if a is not None and b else None
-
-
-def get(run, key):
-    return run[key] if run else None
-
-
-def bulk(bench):
-    """Throughput of large messages against memcpy and a bare ring."""
-    write = bench.median(f'--op write {BULK}', lambda r: r['memcpy_ratio'])
-    bench.row('64 KiB WRITE, 1 lcore: share of memcpy', get(write, 'memcpy_ratio'), 0.5,
-              stretch=0.65, note=gbps(write))
-    for op in ('read', 'send'):
-        other = bench.median(f'--op {op} {BULK}', lambda r: r['memcpy_ratio'])
-        bench.row(f'64 KiB {op.upper()}: share of WRITE',
-                  ratio(get(other, 'memcpy_ratio'), get(write, 'memcpy_ratio')), 0.9,
-                  note=gbps(other))
-
-    def slower(r):
-        return r['gbps'] / min(r['memcpy_gbps'], r['ring_copy_gbps'])
-
-    two = bench.median(f'--op write {BULK} --lcores 2', slower)
-    bench.row('64 KiB WRITE, 2 lcores: share of memcpy or ring copy', slower(two) if two else None,
-              0.8, stretch=0.95, note=gbps(two))
-
-
-def gbps(run):
-    if not run:
-        return ''
-    ring = f', ring copy {run["ring_copy_gbps"]:.0f}' if run.get('ring_copy_gbps') else ''
-    return f'{run["gbps"]:.1f} Gb/s of memcpy {run["memcpy_gbps"]:.0f}{ring}'
-
-
-def small(bench):
-    """Message rate and latency."""
-    one = bench.median('--op write --size 64', lambda r: r['mops'])
-    two = bench.median('--op write --size 64 --lcores 2', lambda r: r['mops'])
-    bench.row('64 B WRITE, 1 lcore', get(one, 'mops'), 4, unit=' M/s', stretch=7,
-              note=f'{one["cycles_per_message"]:.0f} cycles a message' if one else '')
-    bench.row('64 B WRITE, 2 lcores: times 1 lcore', ratio(get(two, 'mops'), get(one, 'mops')),
-              1.6, note=f'{two["mops"]:.2f} M/s' if two else '')
-    ping = bench.median('--op write --size 64 --lcores 2 --lat',
-                        lambda r: r['latency_ns']['p50'] / r['ring_rtt_ns'])
-    bench.row('64 B ping-pong, 2 lcores: p50 in ring round trips',
-              ratio(ping['latency_ns']['p50'], ping['ring_rtt_ns']) if ping else None, 4,
-              at_most=True,
-              note=f'{ping["latency_ns"]["p50"]:.0f} ns of {ping["ring_rtt_ns"]:.0f}'
-              if ping else '')
-    many = bench.median('--op write --size 64 --qps 100000', lambda r: r['mops'])
-    bench.row('100,000 QPs in turn: share of 1 QP', ratio(get(many, 'mops'), get(one, 'mops')),
-              0.5, note=f'{many["mops"]:.2f} M/s' if many else '')
-    alone = bench.median('--op write --size 64 --batch 1', lambda r: r['mops'])
-    turn = bench.median('--op write --size 64 --qps 100000 --batch 1', lambda r: r['mops'])
-    bench.info('the same, one message at each turn',
-               f'{ratio(turn["mops"], alone["mops"]):.2f}' if turn and alone else 'not measured',
-               f'{turn["mops"]:.2f} M/s of {alone["mops"]:.2f}' if turn and alone else '')
-    bench.row('memory of an idle QP without its rings', get(many, 'qp_bytes'), 2048,
-              unit=' bytes', at_most=True)
-
-
-def loss(bench):
-    """Goodput with packets lost, every byte verified."""
-    for op in ('write', 'send', 'read'):
-        run = bench.run(f'--op {op} --size 64K --mtu 4096 --depth 64 --loss 0.01 --verify')
-        bad = sum(r['verify_errors'] + r['errors'] for r in run) if run else None
-        bench.row(f'64 KiB {op.upper()}, 1% loss: wrong bytes and errors', bad, 0, at_most=True,
-                  note=f'{run[0]["gbps"]:.1f} Gb/s, {run[0]["retransmits"]} packets sent again'
-                  if run else '')
-    for part in LOSSES:
-        run = bench.run(f'--op write --size 64K --mtu 4096 --depth 64 --verify '
-                        f'--loss {1 / int(part[2:]):.8f}')
-        if run:
-            bench.info(f'64 KiB WRITE, loss {part}, verified', f'{run[0]["gbps"]:.1f} Gb/s',
-                       f'{run[0]["retransmits"]} packets sent again')
-
-
-def fastest(rows, size, where, match):
-    """ns of the fastest implementation that @match accepts."""
-    found = [r['ns'] for r in rows if r['bytes'] == size and r['set'] == where
-             and match(r['impl'])]
-    return min(found) if found else None
-
-
-def crc(bench):
-    """The CRC kernels against the libraries."""
-    rows = bench.run('crc', timed=False)
-    if not rows:
-        bench.row('CRC', None, 0)
-        return
-
-    def ours(name):
-        return name.startswith('karst-') and not name.endswith('+copy')
-
-    def theirs(name):
-        return not name.startswith('karst-') and '+' not in name and name != 'memcpy'
-
-    def fused(name):
-        return name.startswith('karst-') and name.endswith('+copy')
-
-    sizes = sorted({r['bytes'] for r in rows})
-    for where in dict.fromkeys(r['set'] for r in rows):
-        worst = max((fastest(rows, size, where, ours) / fastest(rows, size, where, theirs), size)
-                    for size in sizes)
-        bench.row(f'CRC, {where}: time against the best other, worst size', worst[0], 1,
-                  at_most=True, note=f'at {worst[1]} bytes')
-
-    def isal(size):
-        return fastest(rows, size, 'cache', lambda name: name == 'isal')
-
-    bench.row('CRC of 4 KiB in cache: times as fast as ISA-L',
-              ratio(isal(4096), fastest(rows, 4096, 'cache', ours)), 1.25)
-    bench.row('CRC of 64 B in cache: time against ISA-L',
-              ratio(fastest(rows, 64, 'cache', ours), isal(64)), 0.5, at_most=True)
-    for size in sizes:
-        bench.row(f'copy and CRC of {size} B over 512 MiB: time against memcpy',
-                  ratio(fastest(rows, size, '512M', fused),
-                        fastest(rows, size, '512M', lambda name: name == 'memcpy')),
-                  1.1, at_most=True)
-
-
-class Daemon:
-    """A karstd of the bench's own with a loopback port."""
-
-    def __init__(self, perf, engine='', ports=''):
-        beside = os.path.join(os.path.dirname(perf), 'karstd')
-        self.program = beside if os.path.exists(beside) else \
-            os.path.join(os.path.dirname(perf), '..', 'karstd', 'karstd')
-        self.folder = tempfile.TemporaryDirectory(prefix='karst-bench-')
-        self.socket = os.path.join(self.folder.name, 'karst.sock')
-        conf = os.path.join(self.folder.name, 'karst.conf')
-        with open(conf, 'w', encoding='utf-8') as f:
-            f.write(f'[engine]\nname = bench{os.getpid() % 10000}\nuser = {os.geteuid()}\n{engine}'
-                    '[limits]\nring_bytes = 4G\n[port lo]\ndevice = loopback\n'
-                    f'{ports}')
-        self.process = subprocess.Popen(
-            [self.program, '--config', conf, '--socket', self.socket, '--log-level', 'warning'])
-        for _ in range(1000):
-            if os.path.exists(self.socket) or self.process.poll() is not None:
-                break
-            time.sleep(0.01)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *why):
-        self.process.terminate()
-        self.process.wait()
-        self.folder.cleanup()
-
-    def cpu_seconds(self):
-        with open(f'/proc/{self.process.pid}/stat', encoding='ascii') as f:
-            words = f.read().rsplit(')', 1)[1].split()
-        return (int(words[11]) + int(words[12])) / os.sysconf('SC_CLK_TCK')
-
-
-class Pair:
-    """A server and a client over a daemon; the client waits for the word to begin."""
-
-    def __init__(self, bench, daemon, args):
-        self.server = subprocess.Popen(
-            [bench.perf, '--connect', daemon.socket, '--server', '--tcp-port', '0'],
-            stdout=subprocess.PIPE, text=True)
-        port = self.server.stdout.readline().split()[-1]
-        self.client = subprocess.Popen(
-            [bench.perf, '--connect', daemon.socket, '--peer', 'localhost', '--tcp-port', port,
-             '--hold', '--json', *args.split()],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-    def connected(self):
-        for line in self.client.stderr:
-            if 'connected' in line:
-                return True
-        return False
-
-    def begin(self):
-        self.client.stdin.write('\n')
-        self.client.stdin.flush()
-
-    def result(self):
-        out, _ = self.client.communicate()
-        self.server.wait()
-        lines = [line for line in out.splitlines() if line.startswith('{')]
-        return json.loads(lines[0]) if lines and self.client.returncode == 0 else None
-
-
-def attached(bench):
-    """A daemon's lcore and a client's thread, against an embedded engine."""
-    shares, mallocs, rates = [], [], []
-    note = ''
-    for _ in range(bench.runs):
-        own = bench.run(f'--op write {BULK}')
-        alloc = bench.run(f'--daemon --op write {BULK}')
-        heap = bench.run(f'--daemon --op write {BULK} --memory malloc')
-        if own and alloc and heap:
-            shares.append(alloc[0]['gbps'] / own[0]['gbps'])
-            mallocs.append(heap[0]['gbps'] / alloc[0]['gbps'])
-            note = f'{alloc[0]["gbps"]:.1f} Gb/s of embedded {own[0]["gbps"]:.1f}, ' \
-                   f'memcpy {alloc[0]["memcpy_gbps"]:.0f}'
-            rates.append(heap[0]['memory_path'])
-    bench.row('64 KiB WRITE over a daemon: share of embedded', middle(shares), 0.85, note=note)
-    bench.row('the same from malloc(): share of karst_alloc()', middle(mallocs), 0.9,
-              note=f'memory {rates[-1]}' if rates else '')
-    small_one = bench.median('--daemon --op write --size 64', lambda r: r['mops'])
-    bench.row('64 B WRITE over a daemon', get(small_one, 'mops'), 2.5, unit=' M/s', stretch=4)
-    for op in ('write', 'read'):
-        ping = bench.run(f'--daemon --op {op} --size 64 --lat')
-        if ping:
-            bench.info(f'64 B {op.upper()} ping-pong over a daemon: p50',
-                       f'{ping[0]["latency_ns"]["p50"]:.0f} ns',
-                       f'bare ring round trip {ping[0]["ring_rtt_ns"]:.0f} ns')
-
-
-def connect(bench):
-    """Connections made and ended through one engine."""
-    run = bench.run('--op connect --iters 100000 --conns 64', timed=False)
-    bench.row('100,000 connections with queue pairs: a second', get(run and run[0], 'per_second'),
-              5000, note=f'connect p50 {run[0]["connect_ns"]["p50"] / 1e3:.0f} us, disconnect '
-              f'{run[0]["disconnect_ns"]["p50"] / 1e3:.0f} us, 64 at a time' if run else '')
-    bench.row('the same: lost, wrong, or in error',
-              sum(run[0][key] for key in ('lost', 'verify_errors', 'errors')) if run else None, 0,
-              at_most=True)
-    for what, args in (('without queue pairs', '--no-qps'), ('over a daemon', '--daemon'),
-                       ('over a daemon, without queue pairs', '--daemon --no-qps'),
-                       ('one at a time, over a daemon', '--daemon --conns 1')):
-        run = bench.median(f'--op connect {args}', lambda r: r['per_second'])
-        bench.info(f'connections {what}: a second',
-                   f'{run["per_second"]:.0f}' if run else 'not measured',
-                   f'connect p50 {run["connect_ns"]["p50"] / 1e3:.0f} us, disconnect '
-                   f'{run["disconnect_ns"]["p50"] / 1e3:.0f} us' if run else '')
-
-
-def middle(values):
-    return sorted(values)[len(values) // 2] if values else None
-
-
-def clients(bench):
-    """Many programs on one engine."""
-    count, qps = 16, 1000
-    engine = f'idle = yield\nmax_qps = {2 * count * qps + 1024}\n'
-    with Daemon(bench.perf, engine) as daemon:
-        began = time.monotonic()
-        pairs = [Pair(bench, daemon, f'--op write --size 4096 --qps {qps} --depth 2 --batch 1 '
-                      f'--no-baselines --duration {max(2, bench.seconds)}') for _ in range(count)]
-        ready = [p.connected() for p in pairs]
-        seconds = time.monotonic() - began
-        for p in pairs:
-            p.begin()
-        rates = [r['mops'] if r else 0 for r in [p.result() for p in pairs]]
-    whole = all(ready) and all(rates)
-    bench.failed += not whole
-    bench.row(f'{count} clients with {qps} QPs each: connected in', seconds if whole else None, 10,
-              unit=' s', at_most=True, note='processes started, 4 MiB of buffers each, peers too')
-    jain = sum(rates) ** 2 / (count * sum(r * r for r in rates)) if whole else None
-    bench.row("the same, fairness: Jain's index", jain, 1 / 1.04,
-              note=f'{min(rates):.4f} to {max(rates):.4f} M/s each' if whole else '')
-
-
-def idle(bench):
-    """What costs nothing."""
-    with Daemon(bench.perf, 'idle = sleep\n') as daemon:
-        time.sleep(1)
-        before, began = daemon.cpu_seconds(), time.monotonic()
-        time.sleep(max(5, bench.seconds))
-        share = (daemon.cpu_seconds() - before) / (time.monotonic() - began)
-    bench.row('an idle engine, mode sleep: share of a core', 100 * share, 1, unit=' %',
-              at_most=True)
-    ratios = []
-    with Daemon(bench.perf, 'idle = yield\n') as daemon:
-        args = f'--op write --size 64 --no-baselines --duration {bench.seconds}'
-        for _ in range(bench.runs):
-            alone = timed_pair(bench, daemon, args)
-            idlers = [Pair(bench, daemon, args) for _ in range(16)]
-            for p in idlers:
-                p.connected()
-            among = timed_pair(bench, daemon, args)
-            for p in idlers:
-                p.client.terminate()
-                p.client.wait()
-                p.server.wait()
-            if alone and among:
-                ratios.append(among['mops'] / alone['mops'])
-    bench.info('64 B WRITE beside 32 idle clients: share of alone',
-               f'{middle(ratios):.2f}' if ratios else 'not measured')
-
-
-def timed_pair(bench, daemon, args):
-    pair = Pair(bench, daemon, args)
-    pair.connected()
-    pair.begin()
-    return pair.result()
-
-
-# --- unmodified programs ---
-
-VERBS_PORT = 18770     # of perftest, UCX and libfabric, for meeting
-UCX_RC = 'rc_verbs,ud_verbs'
-CLONE_NEWNET = 0x40000000
-
-
-class Interface:
-    """This process and its children are in a network namespace with an interface that has the
-    address of the daemon's port.  As root."""
-
-    def __enter__(self):
-        self.before = os.open('/proc/self/ns/net', os.O_RDONLY)
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(CLONE_NEWNET) != 0:
-            raise OSError(ctypes.get_errno(), 'a network namespace')
-        for words in ('link set lo up', 'link add kb0 type veth peer name kb1',
-                      f'addr add {ADDRESS}/24 dev kb0', 'link set kb0 up', 'link set kb1 up'):
-            subprocess.run(['ip', *words.split()], check=True)
-
-    def __exit__(self, *why):
-        ctypes.CDLL(None).setns(self.before, CLONE_NEWNET)
-        os.close(self.before)
-
-
-class Programs:
-    """Pairs of programs, over a daemon by karst-run or over the kernel as they are."""
-
-    def __init__(self, bench, daemon):
-        self.bench = bench
-        beside = os.path.join(os.path.dirname(bench.perf), 'karst-run')
-        run = beside if os.path.isfile(beside) else \
-            os.path.join(os.path.dirname(bench.perf), '..', 'karst-run', 'karst-run')
-        self.over = [run, '--socket', daemon.socket]
-
-    def pair(self, server, client, karst=True, env=None):
-        """What the client printed; None if it failed."""
-        before = self.over if karst else []
-        print(f'[{time.monotonic() - self.bench.began:5.0f} s] '
-              f'{"karst-run " if karst else ""}{" ".join(client)}', file=sys.stderr, flush=True)
-        options = {'stdout': subprocess.PIPE, 'stderr': subprocess.STDOUT, 'text': True,
-                   'env': {**os.environ, **(env or {})}}
-        other = subprocess.Popen([*before, *server], **options)
-        time.sleep(1)
-        try:
-            done = subprocess.run([*before, *client], timeout=60, check=False, **options)
-            other.communicate(timeout=10)
-        except subprocess.TimeoutExpired:
-            done = None
-        other.kill()
-        other.wait()
-        if done is not None and done.returncode == 0:
-            return done.stdout
-        print(done.stdout[-600:] if done else 'it hangs', file=sys.stderr)
-        self.bench.failed += 1
-        return None
-
-    def perftest(self, args):
-        """The words of the row of figures; [] if it failed."""
-        words = [*args.split(), '-F', '-p', str(VERBS_PORT)]
-        out = self.pair(words, [*words, 'localhost']) or ''
-        rows = out.split('#bytes')[-1].splitlines()[1:2]
-        return rows[0].split() if rows else []
-
-    def ucx(self, tls, args, karst):
-        """The average and the overall figure of the last line of ucx_perftest."""
-        words = ['ucx_perftest', *args.split(), '-p', str(VERBS_PORT)]
-        out = self.pair(words, [*words, 'localhost'], karst, {'UCX_TLS': tls}) or ''
-        lines = [line.split() for line in out.splitlines() if line.startswith('Final:')]
-        return [float(word) for word in lines[-1][1:]] if lines else None
-
-    def fabric(self, provider, kind, size, karst):
-        """MB/s and microseconds a transfer of fi_pingpong; both know each other by an address of an
-        interface, since libfabric passes over that of lo."""
-        # so many that the connection, which the first of them waits for, is little of it
-        words = ['fi_pingpong', '-p', provider, '-e', kind, '-S', str(size), '-I',
-                 '100000' if size < 1024 else '20000']
-        with Interface():
-            out = self.pair([*words, '-B', str(VERBS_PORT)],
-                            [*words, '-P', str(VERBS_PORT), ADDRESS], karst) or ''
-        lines = [line.split() for line in out.splitlines() if line[:1].isdigit()]
-        return [float(word) for word in lines[-1][-3:-1]] if lines else None
-
-
-def verbs(bench):
-    """perftest beside karst-perf on the same daemon; UCX and libfabric beside kernel TCP.
-
-    perftest sends one buffer over and over, which stays in the cache; karst-perf does not.
-    """
-    with Daemon(bench.perf, ports=f'addresses = {ADDRESS}/24\n') as daemon:
-        p = Programs(bench, daemon)
-        few, many = max(1, int(30000 * bench.seconds)), max(1, int(3000000 * bench.seconds))
-        for what, command, args, column, value, goal in (
-                ('64 KiB WRITE', f'ib_write_bw -s 65536 -n {few} --report_gbits',
-                 '--op write --size 64K', 3, lambda r: r['gbps'], 0.9),
-                ('2 B WRITE', f'ib_write_bw -s 2 -n {many}', '--op write --size 2', 4,
-                 lambda r: r['mops'], 0.8)):
-            shares, note = [], ''
-            for _ in range(bench.runs):
-                ours = timed_pair(bench, daemon,
-                                  f'{args} --no-baselines --duration {bench.seconds}')
-                theirs = p.perftest(command)
-                if ours and len(theirs) > column:
-                    shares.append(float(theirs[column]) / value(ours))
-                    note = f'{float(theirs[column]):.2f} of {value(ours):.2f} ' \
-                           f'{"Gb/s" if column == 3 else "M/s"}'
-            bench.row(f'{what}: {command.split()[0]} of karst-perf --connect', middle(shares),
-                      goal, note=note)
-        for name, op in (('ib_write_lat', 'write'), ('ib_send_lat', 'send')):
-            shares, note = [], ''
-            for _ in range(bench.runs):
-                ours = timed_pair(bench, daemon, f'--op {op} --size 2 --lat --no-baselines '
-                                  f'--duration {bench.seconds}')
-                theirs = p.perftest(f'{name} -s 2 -n {few}')
-                if ours and len(theirs) > 4:
-                    # theirs is half of a round trip
-                    trip = 2000 * float(theirs[4])
-                    shares.append(trip / ours['latency_ns']['p50'])
-                    note = f'round trips of {trip:.0f} and {ours["latency_ns"]["p50"]:.0f} ns'
-            bench.row(f'2 B {op.upper()} round trip: {name} of karst-perf --connect',
-                      middle(shares), 1.15, at_most=True, note=note)
-        against_tcp(bench, p)
-
-
-def against_tcp(bench, p):
-    for what, args, column, unit in (
-            ('8 B latency', '-t tag_lat -s 8 -n 20000', 2, 'us'),
-            ('64 KiB bandwidth', '-t tag_bw -s 65536 -n 20000', 5, 'MB/s')):
-        ours, tcp = p.ucx(UCX_RC, args, True), p.ucx('tcp', args, False)
-        ahead(bench, f'ucx_perftest {what} over that of TCP', ours and ours[column],
-              tcp and tcp[column], unit)
-    if os.geteuid() != 0:
-        bench.info('fi_pingpong', 'not measured', 'needs a network namespace, and so root')
-        return
-    for kind in ('msg', 'rdm'):
-        provider = {'msg': ('verbs', 'tcp'), 'rdm': ('verbs;ofi_rxm', 'tcp;ofi_rxm')}[kind]
-        small, small_tcp = (p.fabric(provider[i], kind, 64, i == 0) for i in (0, 1))
-        large, large_tcp = (p.fabric(provider[i], kind, 65536, i == 0) for i in (0, 1))
-        ahead(bench, f'fi_pingpong {kind} 64 B latency over that of TCP', small and small[1],
-              small_tcp and small_tcp[1], 'us')
-        ahead(bench, f'fi_pingpong {kind} 64 KiB bandwidth over that of TCP', large and large[0],
-              large_tcp and large_tcp[0], 'MB/s')
-
-
-FIO_PORT = 18790
-FIO_DEPTH = {4096: '--iodepth=128 --iodepth_batch=32 --iodepth_batch_complete_min=32',
-             131072: '--iodepth=16'}
-
-
-def fio_once(bench, p, size, karst, align):
-    """(MiB/s, blocks a second) that fio writes; None if it failed."""
-    engine = ['--ioengine=rdma'] if karst else ['--ioengine=net', '--protocol=tcp']
-    # behind the engine, whose option --port is
-    common = ['fio', *engine, f'--port={FIO_PORT}', f'--bs={size}', '--size=1t',
-              '--output-format=json', '--time_based', f'--iomem_align={align}']
-    server = [*common, '--name=server', '--rw=read', f'--runtime={bench.seconds + 5:.0f}']
-    client = [*common, '--name=client', '--rw=write', f'--runtime={bench.seconds:.0f}']
-    if karst:
-        depth = FIO_DEPTH[size].split()
-        server += depth[:1]
-        client += [f'--hostname={ADDRESS}', '--verb=write', *depth]
-    else:
-        server += ['--listen']
-        client += ['--hostname=127.0.0.1']
-    out = p.pair(server, client, karst) or ''
-    if '{' not in out:
-        return None
-    job = json.loads(out[out.index('{'):])['jobs'][0]['write']
-    return job['bw_bytes'] / 2 ** 20, job['iops']
-
-
-def fio(bench):
-    """fio's rdma engine over a daemon beside its net engine over the kernel's TCP on loopback.
-
-    Once with buffers that begin with a page, as programs that do storage have them, once with those
-    that malloc() gives to fio, each of which shares its first and last page with another.
-    """
-    with Daemon(bench.perf, ports=f'addresses = {ADDRESS}/24\n') as daemon:
-        p = Programs(bench, daemon)
-        for size in FIO_DEPTH:
-            for align in 4096, 0:
-                shares, note = [], ''
-                for _ in range(bench.runs):
-                    ours, tcp = (fio_once(bench, p, size, karst, align)
-                                 for karst in (True, False))
-                    if ours and tcp:
-                        shares.append(ours[0] / tcp[0])
-                        note = f'{ours[0]:.0f} and {tcp[0]:.0f} MiB/s, {ours[1]:.0f} and ' \
-                               f'{tcp[1]:.0f} blocks a second'
-                bench.row(f'fio {size // 1024} KiB{"" if align else ", unaligned"}, rdma over '
-                          'karst: times net over TCP', middle(shares), 3, note=note)
-
-
-def ahead(bench, what, ours, tcp, unit):
-    """More bandwidth, or less time, than the kernel's."""
-    bench.row(what, ratio(ours, tcp), 1, at_most=unit == 'us',
-              note=f'{ours:.2f} and {tcp:.2f} {unit}' if ours and tcp else '')
-
-
-def machine():
-    """What was measured on."""
-    with open('/proc/cpuinfo', encoding='utf-8') as f:
-        names = [line.split(':', 1)[1].strip() for line in f if line.startswith('model name')]
-    return f'{names[0] if names else os.uname().machine}, {os.cpu_count()} CPUs'
+import uuid
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+sys.path.insert(0, HERE)
+import karst_record  # noqa: E402
+from bench_cases import CASES, Runner  # noqa: E402
+from bench_goals import PARTS, Bench  # noqa: E402
+from karst_verdict import compare, show  # noqa: E402
+
+
+def commands(words):
+    """{command: [case]} of the cases whose group or name has one of the words, separated by commas."""
+    found = {}
+    for case in CASES:
+        if any(word in case.name or word in case.group for word in words.split(',')):
+            found.setdefault(case.command, []).append(case)
+    return found
+
+
+class Recorder:
+    """The record of one build, while it is measured."""
+
+    def __init__(self, build, args, session):
+        self.runner = Runner(build, args.seconds, time.monotonic())
+        self.session, self.args = session, args
+        self.facts = {'machine': karst_record.machine(), 'build': karst_record.build_facts(build)}
+        self.began = datetime.datetime.now(datetime.timezone.utc)
+        self.noise, self.load = karst_record.Noise(), [round(n, 2) for n in os.getloadavg()]
+        self.cases, self.first, self.goals, self.seconds, self.later = {}, {}, [], 0, 0
+
+    def go_on(self, record):
+        """Adds to a record of the same build on the same machine.  Bad: it is of others."""
+        for what, names in (('machine', karst_record.SAME_MACHINE), ('build', karst_record.BUILD)):
+            for name in names:
+                if record[what][name] != self.facts[what][name]:
+                    raise karst_record.Bad(f'--append: {what}, {name}: {record[what][name]} there, '
+                                           f'{self.facts[what][name]} here')
+        if record['settings']['seconds'] != self.args.seconds:
+            raise karst_record.Bad(f"--append: runs of {record['settings']['seconds']:g} s there")
+        before = datetime.datetime.strptime(record['began'], '%Y-%m-%dT%H:%M:%S%z')
+        self.session, self.load = record['session'], record['noise']['load_before']
+        self.later = (self.began - before).total_seconds()
+        self.began, self.seconds = before, record['seconds']
+        self.cases, self.goals = {case['name']: case for case in record['cases']}, record['goals']
+        self.first = {name: 1 + max((run['round'] for run in case['runs']), default=-1)
+                      for name, case in self.cases.items()}
+
+    def measure(self, command, cases, number):
+        for case in cases:
+            self.cases.setdefault(case.name, {
+                'name': case.name, 'group': case.group, 'unit': case.unit, 'better': case.better, 'x': case.x,
+                'command': command, 'runs': [], 'failed': 0})
+        at = self.later + time.monotonic() - self.runner.began
+        self.noise.lap()
+        found = self.runner.run(command, [case.figure for case in cases])
+        others, stolen = self.noise.lap()
+        for i, case in enumerate(cases):
+            if not found:
+                self.cases[case.name]['failed'] += 1
+                continue
+            value, more = found[i]
+            self.cases[case.name]['runs'].append({'round': self.first.get(case.name, 0) + number, 'at': round(at, 1), 'value': value,
+                                                  'others': others, 'stolen': stolen, **more})
+
+    def record(self, goals=()):
+        cases = list(self.cases.values())
+        rounds = max((run['round'] + 1 for case in cases for run in case['runs']), default=0)
+        return {
+            'format': karst_record.FORMAT, 'version': karst_record.VERSION, 'session': self.session,
+            'began': self.began.strftime('%Y-%m-%dT%H:%M:%SZ'),
+            'seconds': round(self.seconds + time.monotonic() - self.runner.began, 1),
+            'settings': {'seconds': self.args.seconds, 'rounds': rounds, 'cases': self.args.cases},
+            **self.facts, 'noise': karst_record.noise(cases, self.load), 'cases': cases, 'goals': list(goals) or self.goals}
+
+    def failed(self):
+        return any(case['failed'] for case in self.cases.values())
+
+
+class Interrupted:
+    """Whether somebody wants it to end (SIGINT, SIGTERM): it does behind the command that runs."""
+
+    def __init__(self):
+        self.told = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self.tell)
+
+    def tell(self, *_):
+        self.told = True
+
+    def over(self):
+        """From now on a signal ends the program at once."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def measure_records(args, interrupted):
+    """Recorders of this build and, by turns with it, of the other one."""
+    session = uuid.uuid4().hex
+    builds = [Recorder(build, args, session) for build in (args.build, args.against) if build]
+    for recorder, path in zip(builds, (args.json, f'{args.json}.before')):
+        if args.append and os.path.exists(path):
+            recorder.go_on(karst_record.load(path))
+    wanted = commands(args.cases)
+    for command in [*wanted]:
+        why = builds[0].runner.cannot(command)
+        if why:
+            print(f'left out: {", ".join(case.name for case in wanted.pop(command))}: {why}', file=sys.stderr)
+    for number in range(args.runs):
+        for i, (command, cases) in enumerate(wanted.items(), 1):
+            if interrupted.told:
+                print('interrupted: the rest is not measured', file=sys.stderr)
+                return builds
+            print(f'[{time.monotonic() - builds[0].runner.began:5.0f} s] round {number + 1} of {args.runs}, '
+                  f'{i} of {len(wanted)}: {command}', file=sys.stderr, flush=True)
+            # who is first has the machine as the case before left it: by turns
+            for recorder in builds if number % 2 == 0 else builds[::-1]:
+                recorder.measure(command, cases, number)
+    return builds
+
+
+def show_record(record):
+    noise = record['noise']
+    print(f'\n{karst_record.describe(record)}')
+    print(f'other programs had {noise["others"]:.0%} of the CPUs, other guests {noise["stolen"]:.0%}; '
+          f'{record["settings"]["rounds"]} rounds of {record["settings"]["seconds"]:g} s\n')
+    width = max((len(case['name']) for case in record['cases']), default=0)
+    for case in record['cases']:
+        middle, spread = karst_record.median(case), karst_record.spread(karst_record.values(case))
+        print(f'{case["name"]:{width}}  ' + ('not measured' if middle is None else f'{middle:10.4g} {case["unit"]:5}') +
+              ('' if spread is None else f'  middle half within {spread:.0%}') +
+              (f'  failed {case["failed"]}' if case['failed'] else ''))
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('--seconds', type=float, default=5, help='of each measurement [5]')
+    parser.add_argument('--runs', type=int, default=3, help='rounds of the record; of each goal, median counts [3]')
+    parser.add_argument('--only', choices=['record', *PARTS], help='some of the figures')
+    parser.add_argument('--cases', default='', metavar='WORD,...', help='of the record: those whose name or group has one')
+    parser.add_argument('--json', metavar='FILE', help='write the record there')
+    parser.add_argument('--append', action='store_true', help='add rounds to FILE, of the same build on the same machine')
+    parser.add_argument('--against', metavar='BUILD', help='only the record, by turns with another build; '
+                        'its record goes to FILE.before')
+    parser.add_argument('build', metavar='BUILD', help='the build directory, or the karst-perf in it')
+    args = parser.parse_args()
+    args.build = build_of(parser, args.build)
+    args.against = args.against and build_of(parser, args.against)
+    if not 0.01 <= args.seconds <= 3600 or not 1 <= args.runs <= 1000:
+        parser.error('--seconds: 0.01 to 3600; --runs: 1 to 1000')
+    if not commands(args.cases):
+        parser.error(f'--cases: none has {args.cases}')
+    if args.against:
+        if args.only not in (None, 'record'):
+            parser.error('--against is for the record only')
+        args.only = 'record'
+    if args.append and (not args.json or args.only != 'record'):
+        parser.error('--append goes with --json and --only record, or --against')
+    if args.json and args.only not in (None, 'record'):
+        parser.error(f'--json is for the record, and not for {args.only} alone')
+    return args
+
+
+def build_of(parser, path):
+    path = os.path.abspath(path)
+    if os.path.isfile(path):
+        path = os.path.dirname(os.path.dirname(os.path.dirname(path)))
+    if not os.access(os.path.join(path, 'app', 'karst-perf', 'karst-perf'), os.X_OK):
+        parser.error(f'{path}: no build of karst: no app/karst-perf/karst-perf')
+    return path
 
 
 def main():
-    parser = argparse.ArgumentParser(description='Measures the figures of karst.')
-    parser.add_argument('--seconds', type=float, default=5, help='of each measurement')
-    parser.add_argument('--runs', type=int, default=3, help='of each command, median counts')
-    parser.add_argument('--only', choices=['bulk', 'small', 'loss', 'crc', 'attached', 'clients',
-                                           'idle', 'connect', 'verbs', 'fio'],
-                        help='some of the figures')
-    parser.add_argument('perf', help='the karst-perf to run')
-    args = parser.parse_args()
-    if not os.access(args.perf, os.X_OK):
-        parser.error(f'{args.perf}: not a program')
-    bench = Bench(args.perf, args.seconds, args.runs)
-    for part in (bulk, small, loss, crc, attached, clients, idle, connect, verbs, fio):
-        if args.only in (None, part.__name__):
+    args = arguments()
+    slower = False
+    try:
+        interrupted = Interrupted()
+        recorders = measure_records(args, interrupted) if args.only in (None, 'record') else []
+    except karst_record.Bad as e:
+        print(f'bench: {e}', file=sys.stderr)
+        return 2
+    interrupted.over()
+    bench = Bench(os.path.join(args.build, 'app', 'karst-perf', 'karst-perf'), args.seconds, args.runs)
+    for name, part in PARTS.items():
+        if args.only in (None, name) and not interrupted.told:
             part(bench)
-    print(f'\n{machine()}; load {os.getloadavg()[0]:.1f}; {args.seconds:g} s each, '
-          f'median of {args.runs}\n')
-    bench.show()
-    return 1 if bench.failed else 0
+    goals = [dict(zip(('what', 'measured', 'goal', 'met', 'note'), row)) for row in bench.rows]
+    records = [recorder.record(goals if i == 0 else ()) for i, recorder in enumerate(recorders)]
+    for i, record in enumerate(records):
+        if args.json:
+            karst_record.save(args.json + ('.before' if i else ''), record)
+        show_record(record)
+    failed = interrupted.told or bench.failed or any(recorder.failed() for recorder in recorders)
+    if args.against:
+        rows = compare(records[1], records[0])
+        show(rows)
+        slower = any(row['verdict'] in ('slower', 'failed') for row in rows['cases'])
+    if bench.rows:
+        print(f'\nload {os.getloadavg()[0]:.1f}; {args.seconds:g} s each, median of {args.runs}\n')
+        bench.show()
+    return 1 if failed or slower else 0
 
 
 if __name__ == '__main__':

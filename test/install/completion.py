@@ -39,6 +39,9 @@ CASES = [
     ('karst-top --sort ', {'bytes', 'packets'}, {'--qps'}),
     ('karst-exporter --text', {'--textfile'}, {'--listen'}),
     ('karst-capture --sna', {'--snaplen'}, {'--qp'}),
+    ('karst-plot --format ', {'svg', 'png', 'both'}, {'--figure'}),
+    ('karst-compare --tol', {'--tolerance'}, {'--json'}),
+    ('karst-setup bench --aga', {'--against'}, {'--json'}),
     ('karst-setup ', {'demo', 'test', 'soak'}, {'unit'}),
     ('karst-setup test hos', {'hostile'}, {'demo'}),
     ('karst-setup soak --min', {'--minutes'}, {'--seeds'}),
@@ -70,7 +73,7 @@ def programs(source, build):
     """Of app and usertools: what a user starts."""
     found = [name for name in os.listdir(os.path.join(build, 'app')) if
              os.path.isfile(os.path.join(build, 'app', name, name))]
-    return sorted(found + ['karst-top', 'karst-exporter', 'karst-capture'])
+    return sorted(found + ['karst-top', 'karst-exporter', 'karst-capture', 'karst-plot', 'karst-compare'])
 
 
 def main(argv):

@@ -151,7 +151,7 @@ def check_tools(dest):
     """What people look at engines with finds its parts; the exporter serves its page."""
     exporter = os.path.join(find(dest, 'karst-exporter', program=True), 'karst-exporter')
     problems = []
-    for name in ('karst-top', 'karst-capture'):
+    for name in ('karst-top', 'karst-capture', 'karst-plot', 'karst-compare'):
         problems += run([os.path.join(os.path.dirname(exporter), name), '--help'])[1]
     # not said to an engine of anybody: none has this name
     with subprocess.Popen([exporter, '--file-prefix', f'none{os.getpid()}', '--listen', 'localhost:0'],

@@ -372,6 +372,9 @@ class Tap(unittest.TestResult):
         super().addFailure(test, err)
         self.show(self.failures[-1][1])
 
+    def addSkip(self, test, reason):
+        print(f'ok {self.point} # SKIP {reason}')
+
     def addError(self, test, err):
         super().addError(test, err)
         self.show(self.errors[-1][1])

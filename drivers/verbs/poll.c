@@ -270,15 +270,16 @@ cq_note_completion(struct kv_cq *cq)
 
 /* --- nothing in the ring --- */
 
-/* As karst_poll_cq(), now and then. */
+/* As karst_cq_look(), now and then: what comes meanwhile is left to the next poll, with its
+ * time. */
 static int
-poll_libkarst(struct kv_cq *cq, struct karst_cqe *cqe)
+look_libkarst(struct kv_cq *cq, struct karst_cqe *cqe)
 {
 	int ret;
 
 	if (++cq->empty % LIBKARST_EVERY != 0)
 		return 0;
-	ret = karst_poll_cq(cq->karst, 1, cqe);
+	ret = karst_cq_look(cq->karst, 1, cqe);
 	if (ret != 0)
 		cq->empty--; /* there may be more of them: ask at once */
 	if (ret < 0)
@@ -290,7 +291,7 @@ static karst_noinline int
 poll_empty(struct kv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct karst_cqe cqe;
-	int ret = n > 0 ? poll_libkarst(cq, &cqe) : 0;
+	int ret = n > 0 ? look_libkarst(cq, &cqe) : 0;
 
 	if (ret > 0)
 		wc_fill(wc, &cqe);
@@ -369,7 +370,7 @@ ex_peek(struct kv_cq *cq)
 	cq->n = karst_cq_peek(cq->karst, &cq->cqes);
 	if (karst_unlikely(cq->n == 0)) {
 		atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
-		ret = poll_libkarst(cq, &cq->last);
+		ret = look_libkarst(cq, &cq->last);
 		if (ret <= 0)
 			return ret == 0 ? ENOENT : -ret;
 		cq->cqes = &cq->last;

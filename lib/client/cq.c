@@ -308,17 +308,23 @@ engine_gone(struct karst_client *c, struct cli_cq *q)
 	return !cli_engine_alive(c);
 }
 
-static karst_noinline int
-poll_empty(struct karst_client *c, struct cli_cq *q, uint32_t n, struct karst_cqe *cqes)
+/* What has come to the lanes meanwhile; not @take: it is left there. */
+static int
+poll_lanes(struct cli_cq *q, uint32_t n, struct karst_cqe *cqes, bool take)
 {
-	uint32_t got;
+	return take ? (int)cq_take(&q->pub, n, cqes) : 0;
+}
+
+static karst_noinline int
+poll_empty(struct karst_client *c, struct cli_cq *q, uint32_t n, struct karst_cqe *cqes, bool take)
+{
+	const struct karst_cqe *at;
 
 	if (karst_unlikely(
 		    atomic_load_explicit(&q->pub.sh->overflown, memory_order_acquire) != 0)) {
 		/* the last for which there was room may have come since we looked */
-		got = cq_take(&q->pub, n, cqes);
-		if (got > 0)
-			return (int)got;
+		if (karst_cq_peek(&q->pub, &at) > 0)
+			return poll_lanes(q, n, cqes, take);
 		return cli_fail_const(-EIO,
 			"the completion queue has overflown: completions came "
 			"faster than they were polled, and some are lost");
@@ -327,10 +333,27 @@ poll_empty(struct karst_client *c, struct cli_cq *q, uint32_t n, struct karst_cq
 		return 0;
 	/* completions may be ready that the engine did not show */
 	if (cli_flush_show_ready(q))
-		got = cq_take(&q->pub, n, cqes);
-	else
-		got = cli_flush_requests(q, n, cqes);
-	return (int)got;
+		return poll_lanes(q, n, cqes, take);
+	return (int)cli_flush_requests(q, n, cqes);
+}
+
+int
+karst_cq_look(struct karst_cq *cq, int n, struct karst_cqe *cqes)
+{
+	struct karst_client *c = cli_of(cq->context);
+	struct cli_cq *q = cli_cq_of(cq);
+	const struct karst_cqe *at;
+	int got = 0;
+
+	if (cli_forked(c))
+		return cli_fail_forked();
+	if (n <= 0)
+		return n == 0 ? 0 : cli_fail_const(-EINVAL, "n is negative");
+	karst_lock(&q->lock);
+	if (karst_cq_peek(cq, &at) == 0)
+		got = poll_empty(c, q, (uint32_t)n, cqes, false);
+	karst_unlock(&q->lock);
+	return got;
 }
 
 int
@@ -347,7 +370,7 @@ karst_poll_cq(struct karst_cq *cq, int n, struct karst_cqe *cqes)
 	karst_lock(&q->lock);
 	got = (int)cq_take(cq, (uint32_t)n, cqes);
 	if (karst_unlikely(got == 0))
-		got = poll_empty(c, q, (uint32_t)n, cqes);
+		got = poll_empty(c, q, (uint32_t)n, cqes, true);
 	karst_unlock(&q->lock);
 	return got;
 }

@@ -322,6 +322,13 @@ void karst_ack_cq_events(struct karst_cq *cq, unsigned int n);
 /** Takes up to @n completions, without their times.  @return how many, or -EIO: the queue has
  *  overflown. */
 int karst_poll_cq(struct karst_cq *cq, int n, struct karst_cqe *cqes);
+/**
+ * What karst_poll_cq() tells and karst_cq_peek() does not, for who uses the latter, now and then
+ * when it shows nothing.  What has come meanwhile, or is shown only now, is left to the next peek.
+ * @return how many completions were made up at *@cqes after the engine's death, at most @n; 0:
+ * none, look again; -EIO: the queue has overflown, and all that came before was taken.
+ */
+int karst_cq_look(struct karst_cq *cq, int n, struct karst_cqe *cqes);
 
 /** Which member of an event's element is set. */
 enum karst_async_object {
@@ -648,7 +655,7 @@ karst_recv_publish(struct karst_qp *qp, uint32_t n)
 
 /** Completions in place: how many stand at *@cqes; none taken yet.  Each call begins with another
  *  lcore's, so that none waits for ever.  0 also after the engine's death, of which
- *  karst_poll_cq() tells. */
+ *  karst_poll_cq() and karst_cq_look() tell. */
 static inline uint32_t
 karst_cq_peek(struct karst_cq *cq, const struct karst_cqe **cqes)
 {
@@ -666,7 +673,7 @@ karst_cq_peek(struct karst_cq *cq, const struct karst_cqe **cqes)
 /**
  * The times at which the engine published what the last karst_cq_peek() has shown, index by index,
  * until they are taken; NULL without KARST_CQ_TIMESTAMPS.  On the clock of karst_query_clock().
- * Completions that karst_poll_cq() makes after the engine's death have none.
+ * Completions that karst_poll_cq() or karst_cq_look() makes after the engine's death have none.
  */
 static inline const uint64_t *
 karst_cq_stamps(const struct karst_cq *cq)

@@ -134,6 +134,39 @@ Test(client_cq, times)
 	pair_down(&p);
 }
 
+/* What has come is left where it is, with its time. */
+Test(client_cq, look_takes_nothing)
+{
+	const struct karst_cq_init_attr attr = {.cqe = 4, .flags = KARST_CQ_TIMESTAMPS};
+	const struct karst_cqe *e;
+	struct karst_cqe made;
+	struct pair p;
+	uint32_t i;
+
+	pair_up(&p, 1, &attr);
+	cr_assert_eq(karst_cq_look(p.cq, 1, &made), 0, "nothing");
+	pile_up(&p, 0, 0, 3);
+	cr_assert_eq(karst_cq_look(p.cq, 1, &made), 0);
+	cr_assert_eq(karst_cq_look(p.cq, -1, &made), -EINVAL);
+	cr_assert_eq(karst_cq_peek(p.cq, &e), 3);
+	cr_assert_eq(e[0].wr_id, 0);
+	cr_assert_neq(karst_cq_stamps(p.cq)[0], 0);
+	karst_cq_take(p.cq, 3);
+	/* more than there is room for: told when what there was is taken */
+	for (i = 0; i < 6; i++)
+		while (write_by(&p, 0, i) != 0)
+			client_bed_pause();
+	while (atomic_load(&p.cq->sh->overflown) == 0)
+		client_bed_pause();
+	for (i = 0; i < 4; i++) {
+		cr_assert_eq(karst_cq_look(p.cq, 1, &made), 0);
+		cr_assert_gt(karst_cq_peek(p.cq, &e), 0);
+		karst_cq_take(p.cq, 1);
+	}
+	cr_assert_eq(karst_cq_look(p.cq, 1, &made), -EIO);
+	pair_down(&p);
+}
+
 Test(client_cq, vectors_and_flags)
 {
 	struct karst_cq_init_attr attr = {.cqe = 10, .cq_context = mem};

@@ -89,12 +89,12 @@ take_flushed(struct cli_cq *q)
 {
 	bool pending;
 
-	if (atomic_load(&q->pub.sh->armed) == 0)
+	if (!karst_cq_is_armed(q->pub.sh))
 		return false;
 	karst_lock(&q->lock);
 	pending = cli_flush_pending(q);
 	karst_unlock(&q->lock);
-	return pending && atomic_exchange(&q->pub.sh->armed, 0) != 0;
+	return pending && karst_cq_disarm(q->pub.sh);
 }
 
 /* The engine is gone: an armed queue of the channel that has something left. */

@@ -262,9 +262,14 @@ karst_destroy_cq(struct karst_cq *cq)
 int
 karst_req_notify_cq(struct karst_cq *cq, bool solicited_only)
 {
+	struct cli_cq *q = cli_cq_of(cq);
+
 	if (cli_forked(cli_of(cq->context)))
 		return cli_fail_forked();
-	karst_cq_arm(cq->sh, solicited_only);
+	/* one thread at a time, and lanes that stay */
+	karst_lock(&q->lock);
+	karst_cq_arm_behind(cq->sh, cq->lane, cq->nlanes, solicited_only);
+	karst_unlock(&q->lock);
 	return 0;
 }
 

@@ -312,6 +312,12 @@ bool karst_cq_in_use(const struct karst_cq *cq);
 /** Waits until all events that were returned are acknowledged, and discards those that were not
  *  returned.  -EBUSY: QPs use it. */
 int karst_destroy_cq(struct karst_cq *cq);
+/**
+ * Asks for one event at the next completion; @solicited_only: at the next receive whose sender
+ * asked for it, or the next that failed.  Never weakens what was asked for before.  What had
+ * completed before this call raises none: poll once more, and only then wait.  No system call; any
+ * thread.
+ */
 int karst_req_notify_cq(struct karst_cq *cq, bool solicited_only);
 /** If @cq is armed, its event is raised now.  For callers that arm without polling once more, and
  *  then see that something had completed before.  -EINVAL: it has no channel. */

@@ -112,9 +112,25 @@ karst_cq_push(struct karst_core *core, struct karst_core_cq *cq, bool solicited)
 	return karst_lane_next(&l->ring);
 }
 
-/* Raises the event, once however many lanes are about to. */
+/* Disarms the queue, whose armed word was @armed.  @return false: it was another who did.  If the
+ * program has armed it once more since, it has in view what we have published. */
+static bool
+cq_disarm(struct karst_cq_shared *sh, uint32_t armed)
+{
+	uint32_t is = armed, to = armed & ~(uint32_t)KARST_CQ_ARM_WHAT;
+
+	if (atomic_compare_exchange_strong(&sh->armed, &is, to))
+		return true;
+	/* made stronger meanwhile */
+	if ((is & KARST_CQ_ARM_WHAT) == 0 || is / KARST_CQ_ARM_COUNT != armed / KARST_CQ_ARM_COUNT)
+		return false;
+	to = is & ~(uint32_t)KARST_CQ_ARM_WHAT;
+	return atomic_compare_exchange_strong(&sh->armed, &is, to);
+}
+
+/* Raises the event, once however many lanes are about to; the armed word was @armed. */
 static void
-lane_raise_event(struct karst_core *core, struct karst_cq_lane_state *l)
+lane_raise_event(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t armed)
 {
 	struct karst_core_cq *cq = l->cq;
 
@@ -123,7 +139,7 @@ lane_raise_event(struct karst_core *core, struct karst_cq_lane_state *l)
 		karst_wheel_del(&core->wheel, &l->timer);
 	}
 	/* another lcore may be signalling the same queue: whoever disarms it raises the event */
-	if (atomic_exchange(&cq->sh->armed, 0) == 0)
+	if ((armed & KARST_CQ_ARM_WHAT) == 0 || !cq_disarm(cq->sh, armed))
 		return;
 	karst_count(&core->counters, KARST_CTR_EVENTS);
 	core->ops->cq_event(core, cq);
@@ -131,7 +147,7 @@ lane_raise_event(struct karst_core *core, struct karst_cq_lane_state *l)
 
 /* What is fresh would be worth an event: is there enough of it? */
 static karst_noinline void
-lane_moderate(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t how)
+lane_moderate(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t armed, uint32_t how)
 {
 	uint32_t count = how >> 16, period_us = how & 0xffff;
 
@@ -144,7 +160,24 @@ lane_moderate(struct karst_core *core, struct karst_cq_lane_state *l, uint32_t h
 	}
 	l->held_entries += l->fresh;
 	if (count != 0 && l->held_entries >= count)
-		lane_raise_event(core, l);
+		lane_raise_event(core, l, armed);
+}
+
+/* Is what has just been published worth an event to a program that has said @armed?  Not if it had
+ * that in view: the program may have armed the queue when we had published, and not come here yet.
+ * Its next poll takes what it has in view, and the event would be one for nothing. */
+static bool
+lane_is_awaited(const struct karst_cq_lane_state *l, uint32_t armed)
+{
+	if ((armed & KARST_CQ_ARM_WHAT) == 0)
+		return false;
+	if (l->held)
+		return true;
+	if ((armed & KARST_CQ_ARM_WHAT) == KARST_CQ_ARM_SOLICITED && !l->solicited)
+		return false;
+	return !(armed & KARST_CQ_ARM_BEHIND) || karst_cq_overflown(l->cq) ||
+		atomic_load_explicit(&l->ring.sh->armed_at, memory_order_relaxed) !=
+		l->ring.published;
 }
 
 /* Raises the event if the program waits for what has just been published. */
@@ -152,25 +185,24 @@ static void
 signal_lane(struct karst_core *core, struct karst_cq_lane_state *l)
 {
 	struct karst_core_cq *cq = l->cq;
-	uint32_t armed = atomic_load_explicit(&cq->sh->armed, memory_order_relaxed);
+	/* acquire, pairs with the release in karst_cq_arm_behind(): armed_at is not older */
+	uint32_t armed = atomic_load_explicit(&cq->sh->armed, memory_order_acquire);
 	uint32_t how;
 
-	if (karst_likely(armed == 0))
-		return;
-	if (armed == KARST_CQ_ARM_SOLICITED && !l->solicited && !l->held)
+	if (karst_likely(!lane_is_awaited(l, armed)))
 		return;
 	/* relaxed: a change takes effect sooner or later */
 	how = atomic_load_explicit(&cq->moderation, memory_order_relaxed);
 	if (karst_likely(how == 0))
-		lane_raise_event(core, l);
+		lane_raise_event(core, l, armed);
 	else
-		lane_moderate(core, l, how);
+		lane_moderate(core, l, armed, how);
 }
 
 void
 karst_cq_expire(struct karst_core *core, struct karst_cq_lane_state *l)
 {
-	lane_raise_event(core, l);
+	lane_raise_event(core, l, atomic_load_explicit(&l->cq->sh->armed, memory_order_relaxed));
 }
 
 void

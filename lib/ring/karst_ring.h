@@ -45,6 +45,7 @@
 using std::atomic_compare_exchange_weak;
 using std::atomic_compare_exchange_weak_explicit;
 using std::atomic_exchange_explicit;
+using std::atomic_fetch_and_explicit;
 using std::atomic_load_explicit;
 using std::atomic_store_explicit;
 using std::atomic_thread_fence;
@@ -61,7 +62,7 @@ typedef _Atomic uint32_t karst_word;
 
 /** Number of these layouts and of the rules of doc/ring-abi.rst; a program and an engine whose
  *  numbers differ do not talk to each other. */
-#define KARST_RING_ABI 3u
+#define KARST_RING_ABI 4u
 
 /* --- work requests --- */
 
@@ -324,10 +325,13 @@ struct karst_cqe {
 };
 static_assert(sizeof(struct karst_cqe) == 32, "two a cache line");
 
-/* What a program waits for (karst_cq_arm); 0 = nothing. */
+/* The armed word: what a program waits for (karst_cq_arm), 0 = nothing, and with what in view. */
 enum karst_cq_armed {
 	KARST_CQ_ARM_SOLICITED = 1,
 	KARST_CQ_ARM_NEXT = 2,
+	KARST_CQ_ARM_WHAT = 3,   /* mask of these */
+	KARST_CQ_ARM_BEHIND = 4, /* the lanes say where: what they showed before is no reason */
+	KARST_CQ_ARM_COUNT = 8,  /* from here on: how often it was armed, modulo its bits */
 };
 
 /* What a completion queue has beyond the usual. */
@@ -338,7 +342,8 @@ enum karst_cq_flags {
 /** What the lanes of a completion queue have in common; they are elsewhere, and can be exchanged
  *  for larger or smaller ones. */
 struct karst_cq_shared {
-	karst_word armed;     /* enum karst_cq_armed: program sets, engine clears as it signals */
+	karst_word armed;     /* enum karst_cq_armed: program sets, engine clears as it signals,
+			       * but for the count */
 	karst_word overflown; /* engine: 1 = a lane was full, and a completion is lost that would
 			      * follow those that the lane shows */
 	uint8_t pad[KARST_CACHE_LINE - 8];
@@ -353,8 +358,9 @@ struct karst_lane_shared {
 	 * their queues.  For a program whose engine has died: it shows them itself */
 	karst_word ready;
 	uint8_t pad0[KARST_CACHE_LINE - 12];
-	karst_word head; /* program: entries ever read */
-	uint8_t pad1[KARST_CACHE_LINE - 4];
+	karst_word head;     /* program: entries ever read */
+	karst_word armed_at; /* program: entries shown when it armed the queue */
+	uint8_t pad1[KARST_CACHE_LINE - 8];
 } karst_cache_aligned;
 
 #define KARST_CQ_MAX_ENTRIES (1u << 22)
@@ -436,6 +442,17 @@ karst_cq_lane_peek(struct karst_cq_lane *l, const struct karst_cqe **cqes)
 	return n;
 }
 
+/** As karst_cq_lane_peek(), of what was shown when karst_cq_arm_behind() armed the queue. */
+static inline uint32_t
+karst_cq_lane_peek_before(struct karst_cq_lane *l, const struct karst_cqe **cqes)
+{
+	uint32_t n = karst_cq_lane_peek(l, cqes);
+	uint32_t left = atomic_load_explicit(&l->sh->armed_at, memory_order_relaxed) - l->head;
+
+	/* more than there can be: the head is past it */
+	return left <= l->mask + 1 ? karst_min_u32(n, left) : 0;
+}
+
 /** The times of what karst_cq_lane_peek() has shown, until it is taken; NULL: it has none. */
 static inline const uint64_t *
 karst_cq_lane_stamps(const struct karst_cq_lane *l)
@@ -477,27 +494,96 @@ karst_cq_lane_drop(struct karst_cq_lane *l, uint32_t qpn)
 	karst_cq_lane_take(l, to - l->head);
 }
 
+/* What the lanes show at this moment does not count for an event. */
+static inline void
+karst_cq_lanes_arm(const struct karst_cq_lane *lane, uint32_t nlanes)
+{
+	uint32_t i;
+
+	for (i = 0; i < nlanes; i++)
+		atomic_store_explicit(&lane[i].sh->armed_at,
+			atomic_load_explicit(&lane[i].sh->tail, memory_order_relaxed),
+			memory_order_relaxed);
+}
+
 /**
  * Asks for an event at the next completion (@solicited_only: the next solicited or failed one).
- * As with verbs: arm, then poll once more, then wait.
+ * As with verbs: arm, then poll once more, then wait.  What the @nlanes of @lane showed before this
+ * call raises no event, even if the engine has still to look whether it must: it is what that poll
+ * finds.  With no lanes it may raise one.  One thread at a time, if there are lanes.
  */
+static inline void
+karst_cq_arm_behind(struct karst_cq_shared *sh, const struct karst_cq_lane *lane, uint32_t nlanes,
+	bool solicited_only)
+{
+	uint32_t want = solicited_only ? KARST_CQ_ARM_SOLICITED : KARST_CQ_ARM_NEXT, to;
+	uint32_t is = atomic_load_explicit(&sh->armed, memory_order_relaxed);
+
+	/* never weaken an armed queue */
+	while ((is & KARST_CQ_ARM_WHAT) < want) {
+		if ((is & KARST_CQ_ARM_WHAT) == 0) {
+			karst_cq_lanes_arm(lane, nlanes);
+			to = (is & ~(uint32_t)KARST_CQ_ARM_BEHIND) + KARST_CQ_ARM_COUNT + want;
+			if (nlanes > 0)
+				to |= KARST_CQ_ARM_BEHIND;
+		} else {
+			/* a solicited one before this call may be a reason still */
+			to = (is & ~(uint32_t)(KARST_CQ_ARM_WHAT | KARST_CQ_ARM_BEHIND)) | want;
+		}
+		/* release, pairs with the acquire in signal_lane() of lib/qp: what armed_at says */
+		if (atomic_compare_exchange_weak_explicit(
+			    &sh->armed, &is, to, memory_order_release, memory_order_relaxed))
+			break;
+	}
+	/* Dekker with the engine: arm before the program's last poll */
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
 static inline void
 karst_cq_arm(struct karst_cq_shared *sh, bool solicited_only)
 {
-	uint32_t want = solicited_only ? KARST_CQ_ARM_SOLICITED : KARST_CQ_ARM_NEXT, is = 0;
-
-	/* never weaken an armed queue */
-	while (!atomic_compare_exchange_weak(&sh->armed, &is, want) && is < want)
-		;
-	/* Dekker with the engine: arm before the program's last poll */
-	atomic_thread_fence(memory_order_seq_cst);
+	karst_cq_arm_behind(sh, NULL, 0, solicited_only);
 }
 
 /** Has an event been asked for that has not come?  A moment later it may have. */
 static inline bool
 karst_cq_is_armed(const struct karst_cq_shared *sh)
 {
-	return atomic_load_explicit(&sh->armed, memory_order_relaxed) != 0;
+	return (atomic_load_explicit(&sh->armed, memory_order_relaxed) & KARST_CQ_ARM_WHAT) != 0;
+}
+
+/** Changes each time that a queue becomes armed which was not. */
+static inline uint32_t
+karst_cq_arm_count(const struct karst_cq_shared *sh)
+{
+	return atomic_load_explicit(&sh->armed, memory_order_relaxed) / KARST_CQ_ARM_COUNT;
+}
+
+/** After karst_cq_arm_behind(): has the lane shown anything since that call began?  If not, the
+ *  engine will see that the queue is armed when it does. */
+static inline bool
+karst_cq_lane_came(const struct karst_cq_lane *l)
+{
+	return atomic_load_explicit(&l->sh->tail, memory_order_relaxed) !=
+		atomic_load_explicit(&l->sh->armed_at, memory_order_relaxed);
+}
+
+/** Has the lane shown anything that was not taken?  Any thread. */
+static inline bool
+karst_cq_lane_unread(const struct karst_cq_lane *l)
+{
+	return atomic_load_explicit(&l->sh->tail, memory_order_relaxed) !=
+		atomic_load_explicit(&l->sh->head, memory_order_relaxed);
+}
+
+/** Disarms.  @return whether it was armed: who has disarmed it raises the event. */
+static inline bool
+karst_cq_disarm(struct karst_cq_shared *sh)
+{
+	/* relaxed: the event orders what comes after it */
+	return (atomic_fetch_and_explicit(
+			&sh->armed, ~(uint32_t)KARST_CQ_ARM_WHAT, memory_order_relaxed) &
+		       KARST_CQ_ARM_WHAT) != 0;
 }
 
 /* --- doorbell ring: many producers, one consumer; one per client and lcore --- */

@@ -144,6 +144,7 @@ karst_lane_init(
 	atomic_store_explicit(&sh->tail, 0, memory_order_relaxed);
 	atomic_store_explicit(&sh->ready, 0, memory_order_relaxed);
 	atomic_store_explicit(&sh->head, 0, memory_order_relaxed);
+	atomic_store_explicit(&sh->armed_at, 0, memory_order_relaxed);
 	atomic_store_explicit(&sh->live, 1, memory_order_release);
 }
 
@@ -244,6 +245,8 @@ karst_lane_move(struct karst_lane *l, struct karst_lane_shared *sh, uint32_t ent
 	done->upto = l->tail;
 	to.head_seen = done->from;
 	atomic_store_explicit(&sh->head, done->from, memory_order_relaxed);
+	atomic_store_explicit(&sh->armed_at,
+		atomic_load_explicit(&l->sh->armed_at, memory_order_relaxed), memory_order_relaxed);
 	atomic_store_explicit(&sh->tail, to.published, memory_order_relaxed);
 	atomic_store_explicit(&sh->ready, to.published, memory_order_relaxed);
 	/* release, pairs with the acquire of a program whose engine died meanwhile: this lane is

@@ -5,23 +5,31 @@
  * A completion queue with one or two lanes, each of an lcore's own, and a program that arms
  * the queue, looks once more, and waits for the event: the lanes' tails and the armed word are
  * Dekker pairs.
- * lib/ring/karst_ring.h (karst_cq_lane_peek, karst_cq_lane_take, karst_cq_arm) against
+ * lib/ring/karst_ring.h (karst_cq_lane_peek, karst_cq_lane_take, karst_cq_arm_behind) against
  * lib/ring/karst_ring_engine.h (karst_lane_room, karst_lane_publish) and lib/qp/cq.c
  * (karst_core_flush, signal_lane).
  *
  * Lanes have one entry, so that they wrap around at once.  The first lcore's completions are
- * solicited.  The program sometimes arms for those first and then for all.  The compare and
- * exchange and the exchange of the armed word order nothing here: they need not.  The event does,
- * as sockets, pipes and eventfds do: else the program might not see that it is no longer armed.
+ * solicited.  The program sometimes arms for those first and then for all.  When the engine
+ * disarms, nothing is ordered: it need not be.  The event does, as sockets, pipes and eventfds do:
+ * else the program might not see that it is no longer armed.
+ *
+ * With BEHIND there are two lanes, too; the program arms behind what they show, and polls once
+ * between arming and waiting: what it had armed behind, or all, if that was nothing
+ * (drivers/verbs/cq.c).
  *
  * Holds: every completion is taken, once, as it was written (no deadlock, assertions); no entry
- * is overwritten while it is read; there is at most one event each time that the word is armed.
+ * is overwritten while it is read; there is at most one event each time that the word is armed;
+ * with BEHIND no event is one for nothing.
  *
  * mutants: TAIL_RELEASE TAIL_ACQUIRE HEAD_RELEASE HEAD_ACQUIRE PROGRAM_FENCE ENGINE_FENCE
  * mutants: EVENT_ORDER
  * variant: TWO_LANES
  * mutants: TAIL_RELEASE TAIL_ACQUIRE PROGRAM_FENCE ENGINE_FENCE EVENT_ORDER
  * mutants: SIGNAL_EXCHANGE ARM_STRONGER
+ * variant: BEHIND
+ * mutants: TAIL_RELEASE TAIL_ACQUIRE PROGRAM_FENCE ENGINE_FENCE EVENT_ORDER
+ * mutants: SIGNAL_EXCHANGE POSITION COUNT OWN_EVENT KNOWN_FIRST ARM_RELEASE ARMED_ACQUIRE
  */
 #define TAIL_RELEASE    1
 #define TAIL_ACQUIRE    2
@@ -32,8 +40,14 @@
 #define SIGNAL_EXCHANGE 7 /* instead: look, then store */
 #define EVENT_ORDER     8
 #define ARM_STRONGER    9 /* instead: anything that is armed will do */
+#define POSITION        10 /* instead: the engine does not look at it */
+#define COUNT           11 /* instead: a word is as it was before */
+#define OWN_EVENT       12 /* instead: the program leaves it all to the engine */
+#define KNOWN_FIRST     13 /* instead: the poll takes all there is */
+#define ARM_RELEASE     14
+#define ARMED_ACQUIRE   15
 
-#ifdef TWO_LANES
+#if defined(TWO_LANES) || defined(BEHIND)
 #define LANES 2
 #define EACH  1 /* completions */
 #else
@@ -41,8 +55,10 @@
 #define EACH  4
 #endif
 
+/* The armed word: one of these, and four times the count. */
 #define SOLICITED 1
 #define NEXT      2
+#define WHAT(w)   ((w) % 4)
 
 #define PROGRAM LANES
 #define THREADS (LANES + 1)
@@ -51,7 +67,12 @@
 #define EVENT    1
 #define TAIL(l)  (2 + (l))
 #define HEAD(l)  (2 + LANES + (l))
+#ifdef BEHIND
+#define POS(l)   (2 + 2 * LANES + (l)) /* armed_at */
+#define ATOMICS  (2 + 3 * LANES)
+#else
 #define ATOMICS  (2 + 2 * LANES)
+#endif
 #define ENTRY(l) (ATOMICS + 2 * (l))
 #define LOCS     (ATOMICS + 2 * LANES)
 #define WRITES   12
@@ -59,10 +80,38 @@
 #include "c11.inc"
 
 byte arms, events; /* times that the word became armed; events raised */
+byte done;         /* completions taken */
+
+/* Who has disarmed the queue. */
+inline raise(t)
+{
+	atomic {
+		events++;
+		assert(events <= arms);
+#ifdef BEHIND
+		assert(done < LANES * EACH);
+#endif
+		exchange(t, EVENT, was, events, false, STRONG(EVENT_ORDER))
+	}
+}
+
+/* cq_disarm() of lib/qp/cq.c; it has been if found == was. */
+inline disarm_as(t)
+{
+	compare_exchange(t, ARMED, was, found, was - WHAT(was), false, false);
+	if
+	:: found != was && WHAT(found) != 0 && found / 4 == was / 4 ->
+		/* made stronger meanwhile */
+		was = found;
+		compare_exchange(t, ARMED, was, found, was - WHAT(was), false, false)
+	:: else
+	fi
+}
 
 proctype lcore(byte me)
 {
-	byte tail, head, was;
+	byte tail, head, was, found;
+	bool due;
 
 	do
 	:: tail < EACH ->
@@ -79,60 +128,169 @@ proctype lcore(byte me)
 		store(me, TAIL(me), tail, STRONG(TAIL_RELEASE));
 		fence(me, STRONG(ENGINE_FENCE));
 		/* signal_lane() */
-		load(me, ARMED, was, false);
+		load(me, ARMED, was, STRONG(ARMED_ACQUIRE));
+		due = WHAT(was) == NEXT || (WHAT(was) == SOLICITED && me == 0);
+#ifdef BEHIND
 		if
-		:: was == NEXT || (was == SOLICITED && me == 0) ->
+		:: due && STRONG(POSITION) ->
+			load(me, POS(me), found, false);
+			due = found != tail;
+			found = 0
+		:: else
+		fi;
+#endif
+		if
+		:: due ->
 			if
-			:: STRONG(SIGNAL_EXCHANGE) ->
-				exchange(me, ARMED, was, 0, false, false)
-			:: else -> store(me, ARMED, 0, false)
+			:: STRONG(SIGNAL_EXCHANGE) -> disarm_as(me)
+			:: else ->
+				store(me, ARMED, was - WHAT(was), false);
+				found = was
 			fi;
 			if
-			:: was != 0 ->
-				atomic {
-					events++;
-					assert(events <= arms);
-					exchange(me, EVENT, was, events, false, STRONG(EVENT_ORDER))
-				}
+			:: found == was -> raise(me)
 			:: else
 			fi
 		:: else
 		fi;
-		was = 0
+		was = 0; found = 0; due = false
 	:: else -> break
 	od
 }
 
-/* karst_cq_arm() */
+#ifdef BEHIND
+/* karst_cq_lanes_arm() */
+inline lanes_arm()
+{
+	for (l : 0 .. LANES - 1) {
+		load(PROGRAM, TAIL(l), pos[l], false);
+		store(PROGRAM, POS(l), pos[l], false)
+	}
+	l = 0
+}
+#else
+inline lanes_arm()
+{
+	skip
+}
+#endif
+
+/* karst_cq_arm_behind() */
 inline arm(want)
 {
-	is = 0;
+	load(PROGRAM, ARMED, is, false);
 	do
-	:: true ->
+	:: WHAT(is) >= want -> break
+	:: WHAT(is) > 0 && !STRONG(ARM_STRONGER) -> break
+	:: else ->
+		to = is - WHAT(is) + want;
+		if
+		:: WHAT(is) == 0 ->
+			lanes_arm();
+			to = to + (STRONG(COUNT) -> 4 : 0)
+		:: else
+		fi;
 		atomic {
-			compare_exchange(PROGRAM, ARMED, is, found, want, false, false);
+			compare_exchange(PROGRAM, ARMED, is, found, to, false, STRONG(ARM_RELEASE));
 			if
-			:: found == is && is == 0 -> arms++
+			:: found == is && WHAT(is) == 0 -> arms++
 			:: else
 			fi
 		}
 		if
 		:: found == is -> break
 		:: else -> is = found
-		fi;
-		if
-		:: is >= want -> break
-		:: is > 0 && !STRONG(ARM_STRONGER) -> break
-		:: else
 		fi
 	od;
-	is = 0; found = 0;
+	is = 0; found = 0; to = 0;
 	fence(PROGRAM, STRONG(PROGRAM_FENCE))
+}
+
+#ifdef BEHIND
+/* kv_req_notify_cq() of drivers/verbs: what came meanwhile, and is not told by the engine. */
+inline raise_what_came()
+{
+	for (l : 0 .. LANES - 1) {
+		load(PROGRAM, TAIL(l), tail, false);
+		if
+		:: tail != pos[l] -> it = 1
+		:: else
+		fi
+	}
+	l = 0; tail = 0;
+	if
+	:: it != 0 && STRONG(OWN_EVENT) ->
+		/* karst_cq_disarm(), by the engine on the program's behalf */
+		atomic {
+			choose(PROGRAM, ARMED, open_end(ARMED));
+			d_step {
+				was = mem[ARMED].m[at].val;
+				rmw_at(PROGRAM, ARMED, was - WHAT(was), false, false);
+				at = 0;
+				forget(ARMED)
+			}
+		}
+		if
+		:: WHAT(was) != 0 -> raise(PROGRAM)
+		:: else
+		fi
+	:: else
+	fi;
+	it = 0; was = 0
+}
+
+/* kv_poll_cq(), the first since the queue was armed. */
+inline poll_once()
+{
+	known = false;
+	for (l : 0 .. LANES - 1) {
+		known = known || (pos[l] > head[l] && STRONG(KNOWN_FIRST))
+	}
+	for (l : 0 .. LANES - 1) {
+		load(PROGRAM, TAIL(l), tail, STRONG(TAIL_ACQUIRE));
+		assert(tail >= head[l] && tail - head[l] <= 1);
+		if
+		:: tail > head[l] && (!known || pos[l] > head[l]) ->
+			plain_read(PROGRAM, ENTRY(l), it);
+			head[l]++;
+			assert(it == head[l]);
+			done++;
+			store(PROGRAM, HEAD(l), head[l], STRONG(HEAD_RELEASE))
+		:: else
+		fi
+	}
+	tail = 0; l = 0; known = false;
+	assert(it > 0); /* no event for nothing */
+	it = 0
 }
 
 proctype program()
 {
-	byte head[LANES], tail, it, is, found, got, done, l;
+	byte head[LANES], pos[LANES], tail, it, is, found, to, was, got, l;
+	bool known;
+
+	/* before anything can come: it is not polled then */
+	arm(NEXT);
+	atomic {
+		run lcore(0);
+		run lcore(1)
+	};
+	do
+	:: done == LANES * EACH -> break
+	:: else ->
+		newest(EVENT) > got;
+		got++;
+		load_newest(PROGRAM, EVENT, it, STRONG(EVENT_ORDER));
+		it = 0;
+		arm(NEXT);
+		raise_what_came();
+		poll_once()
+	od
+}
+#else
+proctype program()
+{
+	byte head[LANES], tail, it, is, found, to, got, l;
 
 	do
 	:: done == LANES * EACH -> break
@@ -169,11 +327,14 @@ proctype program()
 		fi
 	od
 }
+#endif
 
 init
 {
 	atomic {
+#ifndef BEHIND
 		run lcore(0);
+#endif
 #ifdef TWO_LANES
 		run lcore(1);
 #endif

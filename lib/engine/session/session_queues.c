@@ -298,8 +298,8 @@ eng_session_raise_cq(struct karst_session *s, struct session_call *c)
 		return -EINVAL;
 	if (cq->channel == NULL)
 		return reason(c, -EINVAL, "cq %u has no channel", req->cq);
-	/* relaxed: an lcore that is about to raise it takes the flag, or we do */
-	if (atomic_exchange_explicit(&cq->cq->sh->armed, 0, memory_order_relaxed) != 0)
+	/* an lcore that is about to raise it disarms it, or we do */
+	if (karst_cq_disarm(cq->cq->sh))
 		eng_stream_put(&cq->channel->stream, &cq->cookie, sizeof(cq->cookie));
 	return 0;
 }

@@ -30,6 +30,7 @@ struct test {
 	uint64_t data[TOTAL];
 	_Atomic uint32_t events;
 	bool solicited_only;
+	bool behind; /* armed behind what the lane shows */
 	_Atomic uint32_t wrong;
 	uint32_t slept;
 };
@@ -113,7 +114,7 @@ run_program(struct test *t)
 	while (done < TOTAL) {
 		uint32_t seen = atomic_load_explicit(&t->events, memory_order_acquire), more;
 
-		karst_cq_arm(t->shared, t->solicited_only);
+		karst_cq_arm_behind(t->shared, &lane, t->behind ? 1 : 0, t->solicited_only);
 		more = take_all(t, &lane, done);
 		done += more;
 		if (more != 0)
@@ -125,7 +126,7 @@ run_program(struct test *t)
 }
 
 static unsigned int
-run(unsigned int number, bool solicited_only, const char *what)
+run(unsigned int number, bool solicited_only, bool behind, const char *what)
 {
 	static uint8_t mem_buf[65536] karst_cache_aligned;
 	static uint8_t core_buf[32768] karst_cache_aligned;
@@ -143,6 +144,7 @@ run(unsigned int number, bool solicited_only, const char *what)
 	t.shared = &shared;
 	t.lane = (struct karst_lane_shared *)(void *)lane;
 	t.solicited_only = solicited_only;
+	t.behind = behind;
 	if (karst_mem_size(&mc) > sizeof(mem_buf) || karst_mem_init(mem_buf, &mc, &cc.mem) != 0 ||
 		karst_core_bytes(&cc) > sizeof(core_buf) ||
 		karst_core_init(core_buf, &cc, 0, &t.core) != 0 ||
@@ -165,9 +167,11 @@ main(void)
 {
 	unsigned int failed;
 
-	printf("1..2\n");
-	failed = run(1, false, "woken for any completion");
+	printf("1..4\n");
+	failed = run(1, false, false, "woken for any completion");
 	/* the lane is longer than the distance of two that wake */
-	failed += run(2, true, "woken for solicited completions");
+	failed += run(2, true, false, "woken for solicited completions");
+	failed += run(3, false, true, "woken for any completion behind the view");
+	failed += run(4, true, true, "woken for solicited completions behind the view");
 	return failed != 0;
 }

@@ -15,6 +15,8 @@ on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 	struct bed *b = core->user;
 
 	b->cq_events++;
+	if (b->at_cq_event != NULL)
+		b->at_cq_event(b, cq);
 }
 
 static void

@@ -109,8 +109,9 @@ struct bed {
 	struct event events[EVENT_MAX];
 	uint32_t event_head;
 	uint32_t event_tail;
-	uint32_t cq_events; /* of both queues */
-	uint32_t charge;    /* of the last visit: for requests that made no frame */
+	uint32_t cq_events;                                           /* of both queues */
+	void (*at_cq_event)(struct bed *b, struct karst_core_cq *cq); /* if not NULL */
+	uint32_t charge; /* of the last visit: for requests that made no frame */
 	struct karst_cqe wc;
 	struct karst_pkt rx_pkt; /* of the last frame delivered; its data is gone */
 	void *mem_block[16];

@@ -69,6 +69,7 @@ Test(layout, completion_queue)
 	cr_assert_eq(sizeof(struct karst_lane_shared), 128);
 	AT(karst_lane_shared, tail, 0, 4);
 	AT(karst_lane_shared, head, 64, 4);
+	AT(karst_lane_shared, armed_at, 68, 4);
 	AT(karst_lane_shared, live, 4, 4);
 	AT(karst_lane_shared, ready, 8, 4);
 	cr_assert_eq(karst_lane_bytes(16, 0), 128 + 16 * 32);
@@ -99,7 +100,7 @@ Test(layout, doorbell_ring)
 	AT(karst_bell_cell, seq, 0, 4);
 	AT(karst_bell_cell, qpn, 4, 4);
 	cr_assert_eq(karst_bell_bytes(32), 128 + 32 * 8);
-	cr_assert_eq(KARST_RING_ABI, 3);
+	cr_assert_eq(KARST_RING_ABI, 4);
 }
 
 /* Values that stand in memory are those of verbs. */

@@ -469,11 +469,56 @@ Test(completion_queue, arming_never_weakens)
 	struct karst_cq_shared cq = {0};
 
 	karst_cq_arm(&cq, true);
-	cr_assert_eq(atomic_load(&cq.armed), KARST_CQ_ARM_SOLICITED);
+	cr_assert_eq(atomic_load(&cq.armed), KARST_CQ_ARM_COUNT | KARST_CQ_ARM_SOLICITED);
+	karst_cq_arm(&cq, false);
+	cr_assert_eq(atomic_load(&cq.armed), KARST_CQ_ARM_COUNT | KARST_CQ_ARM_NEXT);
+	karst_cq_arm(&cq, true);
+	cr_assert_eq(atomic_load(&cq.armed), KARST_CQ_ARM_COUNT | KARST_CQ_ARM_NEXT);
+	cr_assert(karst_cq_is_armed(&cq));
+	cr_assert(karst_cq_disarm(&cq));
+	cr_assert_not(karst_cq_disarm(&cq));
+	cr_assert_not(karst_cq_is_armed(&cq));
+	cr_assert_eq(atomic_load(&cq.armed), KARST_CQ_ARM_COUNT);
+	/* the count wraps around */
+	atomic_store(&cq.armed, UINT32_MAX & ~(uint32_t)KARST_CQ_ARM_WHAT);
 	karst_cq_arm(&cq, false);
 	cr_assert_eq(atomic_load(&cq.armed), KARST_CQ_ARM_NEXT);
-	karst_cq_arm(&cq, true);
-	cr_assert_eq(atomic_load(&cq.armed), KARST_CQ_ARM_NEXT);
+}
+
+/* What was shown before the queue was armed can be looked at alone; indices wrap around. */
+Test(completion_queue, what_it_was_armed_behind)
+{
+	static const uint32_t starts[] = {0, 1, ENTRIES - 1, UINT32_MAX - 1, UINT32_MAX};
+
+	for (uint32_t i = 0; i < KARST_DIM(starts); i++) {
+		struct karst_cq_shared cq = {0};
+		const struct karst_cqe *at;
+		uint32_t n, seen = 0;
+		struct lane l;
+
+		lane_up(&l, starts[i], 0);
+		cr_assert_not(karst_cq_lane_unread(&l.program));
+		write_entries(&l, 2, 0);
+		karst_cq_arm_behind(&cq, &l.program, 1, false);
+		cr_assert_not(karst_cq_lane_came(&l.program));
+		write_entries(&l, 2, 0);
+		cr_assert(karst_cq_lane_came(&l.program));
+		while ((n = karst_cq_lane_peek_before(&l.program, &at)) > 0) {
+			seen += n;
+			karst_cq_lane_take(&l.program, n);
+		}
+		cr_assert_eq(seen, 2);
+		while ((n = karst_cq_lane_peek(&l.program, &at)) > 0) {
+			cr_assert_eq(karst_cq_lane_peek_before(&l.program, &at), 0);
+			cr_assert(karst_cq_lane_unread(&l.program));
+			seen += n;
+			karst_cq_lane_take(&l.program, n);
+		}
+		cr_assert_eq(seen, 4);
+		cr_assert_eq(karst_cq_lane_peek_before(&l.program, &at), 0);
+		cr_assert_not(karst_cq_lane_unread(&l.program));
+		free(l.sh);
+	}
 }
 
 Test(completion_queue, lanes_do_not_overlap)

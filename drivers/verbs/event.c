@@ -198,6 +198,7 @@ read_channel(const struct stream *s, void *buf, size_t len)
 		cq = context;
 		out = event_count(&cq->events, &cq->events.comp);
 		atomic_store_explicit(&cq->drained, false, memory_order_relaxed);
+		atomic_store_explicit(&cq->armed_fresh, false, memory_order_relaxed);
 		karst_ack_cq_events(karst, 1);
 	} while (!out);
 	desc.cq_handle = (uintptr_t)&cq->vcq.cq;

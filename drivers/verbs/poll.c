@@ -36,18 +36,6 @@ cq_unlock(struct kv_cq *cq)
 		karst_unlock(&cq->lock);
 }
 
-bool
-kv_has_completions(struct kv_cq *cq)
-{
-	const struct karst_cqe *cqes;
-	bool has;
-
-	cq_lock(cq);
-	has = karst_cq_peek(cq->karst, &cqes) > 0;
-	cq_unlock(cq);
-	return has;
-}
-
 /* --- queue pairs that were reset or destroyed --- */
 
 static void
@@ -298,24 +286,79 @@ poll_empty(struct kv_cq *cq, int n, struct ibv_wc *wc)
 	return ret;
 }
 
+/* The first of the @got that were peeked at, at most @n. */
+static inline int
+take_wcs(struct kv_cq *cq, const struct karst_cqe *cqes, uint32_t got, int n, struct ibv_wc *wc)
+{
+	uint32_t i;
+
+	got = karst_min_u32(got, (uint32_t)n);
+	for (i = 0; i < got; i++)
+		wc_fill(&wc[i], &cqes[i]);
+	karst_cq_take(cq->karst, got);
+	return (int)got;
+}
+
+/* As karst_cq_peek(), of what came before the program armed the queue. */
+static uint32_t
+peek_before(struct kv_cq *cq, const struct karst_cqe **cqes)
+{
+	struct karst_cq *karst = cq->karst;
+	uint32_t i, n;
+
+	for (i = 0; i < karst->nlanes; i++) {
+		karst->next = karst->next + 1 < karst->nlanes ? karst->next + 1 : 0;
+		n = karst_cq_lane_peek_before(&karst->lane[karst->next], cqes);
+		if (n > 0)
+			return n;
+	}
+	return 0;
+}
+
+/* The first poll after that: the same, if there is any.  See cq.c. */
+static karst_noinline int
+poll_fresh(struct kv_cq *cq, int n, struct ibv_wc *wc)
+{
+	const struct karst_cqe *cqes;
+	uint32_t got;
+	int done = 0;
+
+	atomic_store_explicit(&cq->armed_fresh, false, memory_order_relaxed);
+	while (done < n && (got = peek_before(cq, &cqes)) > 0)
+		done += take_wcs(cq, cqes, got, n - done, wc + done);
+	return done;
+}
+
+static inline bool
+cq_is_fresh(const struct kv_cq *cq)
+{
+	return atomic_load_explicit(&cq->armed_fresh, memory_order_relaxed);
+}
+
+static inline int
+poll_ring(struct kv_cq *cq, int n, struct ibv_wc *wc)
+{
+	const struct karst_cqe *cqes;
+	uint32_t got;
+	int done = 0;
+
+	while (done < n && (got = karst_cq_peek(cq->karst, &cqes)) > 0)
+		done += take_wcs(cq, cqes, got, n - done, wc + done);
+	if (done < n)
+		atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
+	return done != 0 ? done : poll_empty(cq, n, wc);
+}
+
 static inline int
 poll_once(struct kv_cq *cq, int n, struct ibv_wc *wc)
 {
-	const struct karst_cqe *cqes;
-	uint32_t i, got;
 	int done = 0;
 
 	cq_lock(cq);
-	while (done < n && (got = karst_cq_peek(cq->karst, &cqes)) > 0) {
-		got = karst_min_u32(got, (uint32_t)(n - done));
-		for (i = 0; i < got; i++)
-			wc_fill(&wc[done++], &cqes[i]);
-		karst_cq_take(cq->karst, got);
-	}
-	if (done < n)
-		atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
-	if (done == 0)
-		done = poll_empty(cq, n, wc);
+	if (karst_unlikely(cq_is_fresh(cq)) && n > 0)
+		done = poll_fresh(cq, n, wc);
+	if (karst_likely(done == 0))
+		done = poll_ring(cq, n, wc);
 	cq_unlock(cq);
 	return done;
 }
@@ -360,25 +403,49 @@ ex_show(struct kv_cq *cq)
 	cq->vcq.cq_ex.wr_id = c->wr_id;
 }
 
+/* There are none in the ring. */
+static karst_noinline int
+ex_empty(struct kv_cq *cq)
+{
+	int ret;
+
+	atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
+	ret = look_libkarst(cq, &cq->last);
+	if (ret <= 0)
+		return ret == 0 ? ENOENT : -ret;
+	cq->cqes = &cq->last;
+	return 0;
+}
+
 /* The next that stand together.  0; ENOENT; EIO: the queue has overflown. */
 static int
 ex_peek(struct kv_cq *cq)
 {
-	int ret;
+	int ret = 0;
 
 	cq->at = 0;
-	cq->n = karst_cq_peek(cq->karst, &cq->cqes);
-	if (karst_unlikely(cq->n == 0)) {
-		atomic_store_explicit(&cq->drained, true, memory_order_relaxed);
-		ret = look_libkarst(cq, &cq->last);
-		if (ret <= 0)
-			return ret == 0 ? ENOENT : -ret;
-		cq->cqes = &cq->last;
-	} else if (cq->stamped) {
+	cq->n = karst_likely(!cq->ends_early) ? karst_cq_peek(cq->karst, &cq->cqes)
+					      : peek_before(cq, &cq->cqes);
+	if (karst_likely(cq->n > 0))
 		cq->stamps = karst_cq_stamps(cq->karst);
-	}
-	ex_show(cq);
-	return 0;
+	else
+		ret = cq->ends_early ? ENOENT : ex_empty(cq);
+	if (ret == 0)
+		ex_show(cq);
+	return ret;
+}
+
+/* The same, for the first of a poll, which is the first since the program armed the queue. */
+static karst_noinline int
+ex_peek_fresh(struct kv_cq *cq)
+{
+	int ret;
+
+	atomic_store_explicit(&cq->armed_fresh, false, memory_order_relaxed);
+	cq->ends_early = true;
+	ret = ex_peek(cq);
+	cq->ends_early = ret == 0;
+	return ret == 0 ? 0 : ex_peek(cq);
 }
 
 /* Gives back what was looked at; n is 0 if that was not in the ring. */
@@ -424,7 +491,7 @@ start_poll(struct ibv_cq_ex *ibv, struct ibv_poll_cq_attr *attr)
 	if (karst_unlikely(attr->comp_mask != 0))
 		return kv_error(kv_refuse(-EINVAL, "comp_mask must be 0"));
 	cq_lock(cq);
-	ret = ex_peek(cq);
+	ret = karst_unlikely(cq_is_fresh(cq)) ? ex_peek_fresh(cq) : ex_peek(cq);
 	if (karst_unlikely(ret == ENOENT))
 		ret = ex_idle(cq);
 	if (ret != 0)
@@ -454,6 +521,7 @@ end_poll(struct ibv_cq_ex *ibv)
 	struct kv_cq *cq = karst_container_of(ibv, struct kv_cq, vcq.cq_ex);
 
 	ex_take(cq, cq->at + 1);
+	cq->ends_early = false;
 	cq_unlock(cq);
 }
 

@@ -132,13 +132,16 @@ struct kv_cq {
 	struct kv_memory memory;
 	struct karst_cq *karst;
 	bool single; /* one thread: no lock */
-	bool stamped;
 	struct karst_lock lock karst_cache_aligned;
 	/* an extended poll under way: completion @at of @n that stand at @cqes */
 	const struct karst_cqe *cqes;
 	const uint64_t *stamps;
 	uint32_t at;
 	uint32_t n;
+	/* the program has armed the queue: what came before is for its next poll, alone (cq.c) */
+	_Atomic bool armed_fresh;
+	bool ends_early; /* the extended poll under way is that one, and has shown some of it */
+	struct karst_lock arm_lock; /* of who arms, and who changes the lanes; after lock */
 	/* the last poll left nothing, and no event came since: what is there now the program does
 	 * not know of */
 	_Atomic bool drained;
@@ -336,8 +339,6 @@ int kv_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 
 /* poll.c */
 int kv_poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
-/** Is there something to poll? */
-bool kv_has_completions(struct kv_cq *cq);
 /** An event was asked for, or is not waited for any more: see poll.c. */
 void kv_cq_set_armed(struct kv_cq *cq, bool armed);
 /** Completions of @qp that have not been polled are gone. */

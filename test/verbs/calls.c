@@ -527,6 +527,9 @@ main(int argc, char **argv)
 	run_case("lists of ibv_wr calls go out whole or not", lists_of_calls_go_out_whole_or_not);
 	run_case("completion events", completion_events);
 	run_case("completions between the last poll and arming", armed_late);
+	run_case("events are for what is left", events_are_for_what_is_left);
+	run_case("one poll for each event", one_poll_for_each_event);
+	run_case("a queue is armed in the midst of a poll", armed_while_polled);
 	run_case("unread events go with their object", unread_events_go_along);
 	run_case("queues that are not destroyed keep their events", refused_queues_keep_events);
 	run_case("polls in vain look again", polls_look_again);

@@ -82,6 +82,14 @@ void unread_events_go_along(void);
 void refused_queues_keep_events(void);
 void asynchronous_events(void);
 
+/** The channel has no event: poll(2) and a call that does not wait say the same. */
+void no_event(struct ibv_comp_channel *ch);
+
+/* calls_wait.c */
+void events_are_for_what_is_left(void);
+void one_poll_for_each_event(void);
+void armed_while_polled(void);
+
 /* calls_empty.c */
 void empty_regions(void);
 

@@ -9,6 +9,27 @@
 #include <pthread.h>
 #include <unistd.h>
 
+static bool
+readable(int fd, int seconds)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return poll(&p, 1, 1000 * seconds) == 1;
+}
+
+void
+no_event(struct ibv_comp_channel *ch)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	CHECK(!readable(ch->fd, 0), "readable");
+	EQ(fcntl(ch->fd, F_SETFL, O_NONBLOCK), 0);
+	EQ(ibv_get_cq_event(ch, &cq, &context), -1);
+	EQ(errno, EAGAIN);
+	EQ(fcntl(ch->fd, F_SETFL, 0), 0);
+}
+
 /* Whoever has an event polls first, and acknowledges then; the queue is there as long. */
 static void *
 acknowledge(void *cq)
@@ -112,28 +133,6 @@ expect_event(struct rig *r, enum ibv_event_type type, const void *element)
 }
 
 /* --- of what has been destroyed --- */
-
-static bool
-readable(int fd, int seconds)
-{
-	struct pollfd p = {.fd = fd, .events = POLLIN};
-
-	return poll(&p, 1, 1000 * seconds) == 1;
-}
-
-/* poll(2) and a call that does not wait say the same. */
-static void
-no_event(struct ibv_comp_channel *ch)
-{
-	struct ibv_cq *cq;
-	void *context;
-
-	CHECK(!readable(ch->fd, 0), "readable");
-	EQ(fcntl(ch->fd, F_SETFL, O_NONBLOCK), 0);
-	EQ(ibv_get_cq_event(ch, &cq, &context), -1);
-	EQ(errno, EAGAIN);
-	EQ(fcntl(ch->fd, F_SETFL, 0), 0);
-}
 
 /* A pair whose queue, on @ch, has had a message, and whose event is there. */
 static void

@@ -30,9 +30,7 @@ NOT_YET = {
     'E2': 'congestion control',
 }
 # Partly there: what is missing.
-PARTLY = {
-    'E1': 'CNPs are consumed and counted; none are sent yet',
-}
+PARTLY = {}
 
 # Kinds of tests: columns of the table.  The first takes what is in no other.
 KINDS = (
@@ -48,7 +46,6 @@ WHY = {
     'sim': {
         'W8': 'frames that only karst-dump reads',
         'U4': 'a packet is copied to the members of a group above the simulated core',
-        'E1': 'its links mark nothing',
         'W11': 'its frames go one by one; test/drivers has trains',
         'S1': 'the option belongs to those who open TCP connections',
         'S19': 'its peers of SMC-R are honest',
@@ -66,6 +63,9 @@ WHY = {
         'Q9': 'Linux always says "not limited" (L1)',
         'R14': 'a wire does not show the order in memory',
         'U3': 'Linux soft-RoCE has no XRC (L6)',
+        'E3': 'Linux sends no CNP (L6)',
+        'E4': 'Linux sends no CNP (L6)',
+        'E5': 'Linux sends no CNP (L6)',
         'W11': 'it is about what karst sends; peers choose theirs (L1)',
     },
     'interop': {
@@ -75,6 +75,9 @@ WHY = {
         'R14': 'the other machine does not see the order in memory',
         'U3': 'Linux soft-RoCE has no XRC (L6)',
         'E1': 'Linux answers no CE mark (L6)',
+        'E3': 'Linux answers no CE mark (L6)',
+        'E4': 'Linux answers no CE mark (L6)',
+        'E5': 'Linux sends no CNP (L6)',
     },
 }
 # Cases are still being written; a rule without one says so.

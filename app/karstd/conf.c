@@ -106,6 +106,7 @@ kd_conf_defaults(struct kd_conf *c)
 	set_defaults("engine", &c->engine);
 	set_defaults("socket", &c->socket);
 	set_defaults("limits", &c->limits[0]);
+	set_defaults("congestion", &c->congestion);
 	set_defaults("smc", &c->smc);
 	set_defaults("log", &c->log);
 	c->nlimits = 1;
@@ -222,6 +223,8 @@ find_section(
 			return &c->engine;
 		if (strcmp(kind, "socket") == 0)
 			return &c->socket;
+		if (strcmp(kind, "congestion") == 0)
+			return &c->congestion;
 		if (strcmp(kind, "smc") == 0)
 			return &c->smc;
 		if (strcmp(kind, "log") == 0)
@@ -229,7 +232,7 @@ find_section(
 	}
 	kd_fault(f,
 		"%s: unknown section; allowed: [engine], [socket], [limits], [limits USER], "
-		"[limits @GROUP], [port NAME], [smc], [log]",
+		"[limits @GROUP], [port NAME], [congestion], [smc], [log]",
 		at);
 	return NULL;
 }
@@ -355,6 +358,8 @@ kd_conf_reload(struct kd_conf *c, const struct kd_conf *to,
 			other(user, "engine");
 		if (memcmp(&c->socket, &to->socket, sizeof(c->socket)) != 0)
 			other(user, "socket");
+		if (memcmp(&c->congestion, &to->congestion, sizeof(c->congestion)) != 0)
+			other(user, "congestion");
 		if (memcmp(&c->smc, &to->smc, sizeof(c->smc)) != 0)
 			other(user, "smc");
 	}

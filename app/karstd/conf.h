@@ -71,6 +71,7 @@ struct kd_conf_engine {
 	uint32_t loss_ppm, loss_seed;
 	uint32_t migreq;
 	uint32_t latch_source_port;
+	uint32_t congestion; /* enum karst_congestion_mode */
 	uint32_t mbufs;
 	uint32_t huge_pages; /* enum kd_tristate */
 	uint64_t memory;
@@ -112,6 +113,10 @@ struct kd_conf_port {
 	char impair[KD_TEXT], impair_log[KD_TEXT];
 };
 
+struct kd_conf_congestion {
+	uint32_t min_time_between_cnps, cnp_scope, cnp_dscp, cnp_802p_prio;
+};
+
 struct kd_conf_log {
 	uint32_t level;      /* enum karst_log_level */
 	uint32_t dpdk_level; /* the same */
@@ -139,6 +144,7 @@ struct kd_conf {
 	uint32_t nlimits;
 	struct kd_conf_port port[KD_MAX_PORTS];
 	uint32_t nports;
+	struct kd_conf_congestion congestion;
 	struct kd_conf_smc smc;
 	struct kd_conf_log log;
 };

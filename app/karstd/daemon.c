@@ -148,11 +148,26 @@ raise_limits(void)
 	setrlimit(RLIMIT_RTPRIO, &lim);
 }
 
+static struct karst_congestion_config
+congestion_of(const struct kd_conf *conf)
+{
+	const struct kd_conf_congestion *c = &conf->congestion;
+
+	return (struct karst_congestion_config){
+		.mode = (enum karst_congestion_mode)conf->engine.congestion,
+		.np = {.min_time_between_cnps = c->min_time_between_cnps,
+			.cnp_scope = c->cnp_scope,
+			.cnp_dscp = c->cnp_dscp,
+			.cnp_802p_prio = c->cnp_802p_prio},
+	};
+}
+
 static int
 make_engine(struct daemon *d)
 {
 	const struct kd_conf_engine *c = &d->conf->engine;
 	const struct kd_port_needs needs = kd_port_needs_any(d->conf);
+	const struct karst_congestion_config congestion = congestion_of(d->conf);
 	const struct karst_engine_config cfg = {
 		.name = c->name,
 		.lcores = c->lcores.n,
@@ -167,6 +182,7 @@ make_engine(struct daemon *d)
 		.ack_interval = c->ack_interval,
 		.no_migreq = !c->migreq,
 		.latch_sport = c->latch_source_port,
+		.congestion = &congestion,
 		.page_buffers = needs.page_buffers,
 		.mbufs = d->eal.mbufs,
 		.cross_cpu = true,

@@ -91,6 +91,8 @@ config_fault(const struct karst_engine_config *c)
 		return "handoff_slots: 1 to 1048576";
 	if (c->sleep_max_us > 1000000)
 		return "sleep_max_us: 1 to 1000000";
+	if (!karst_congestion_valid(c->congestion))
+		return "congestion: a value out of its range";
 	if (c->idle > KARST_IDLE_SLEEP)
 		return "idle: unknown mode";
 	if (c->name != NULL && strlen(c->name) >= sizeof(((struct karst_engine *)NULL)->name))
@@ -134,13 +136,17 @@ init_ah_table(struct karst_engine *e)
 {
 	size_t bytes = karst_ah_table_bytes(e->cfg.max_ahs);
 	void *buf;
+	int ret;
 
 	if (bytes == 0)
 		return -EINVAL;
 	buf = eng_arena_alloc(&e->objects, bytes);
 	if (buf == NULL)
 		return -ENOMEM;
-	return karst_ah_table_init(buf, e->cfg.max_ahs, &e->ahs);
+	ret = karst_ah_table_init(buf, e->cfg.max_ahs, &e->ahs);
+	if (ret == 0 && e->congestion.mode != KARST_CONGESTION_OFF)
+		karst_ah_table_set_ect(e->ahs, true);
+	return ret;
 }
 
 /* A number in a file of /proc; @otherwise if it cannot be read. */
@@ -277,6 +283,10 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 	e->cfg = *cfg;
 	e->hooks = &eng_net_hooks;
 	fill_defaults(&e->cfg);
+	karst_congestion_defaults(&e->congestion);
+	if (cfg->congestion != NULL)
+		e->congestion = *cfg->congestion;
+	e->cfg.congestion = &e->congestion;
 	if (cfg->ops != NULL)
 		e->ops = *cfg->ops;
 	eng_arena_init(&e->objects);

@@ -119,6 +119,8 @@ struct karst_engine_config {
 	uint32_t ack_interval;
 	bool latch_sport; /* drop what comes to a connected QP from another UDP source port (L5) */
 	bool no_migreq;   /* send MigReq 0 as Linux soft-RoCE does, not 1 (W2) */
+	/* NULL: off; else it is taken over by karst_engine_create() (E1) */
+	const struct karst_congestion_config *congestion;
 	/* budgets of a turn */
 	uint32_t rx_burst; /* frames taken from a port's queue at once, 1..64; default 32 */
 	uint32_t rx_bytes; /* verified before they are copied out of the cache; default 16 KiB */

@@ -9,7 +9,7 @@
  * find a new one, and nobody knows which number the next connection has.  Numbers 0 and 1 (SMI,
  * GSI) and 0xffffff (multicast) are never given out.
  */
-#include "qp_priv.h"
+#include "notify.h"
 
 #include <errno.h>
 
@@ -47,7 +47,8 @@ config_ok(const struct karst_core_config *cfg)
 		cfg->max_qps <= (1u << (24 - cfg->lcore_bits)) - 3 &&
 		cfg->qpns <= 1u << (24 - cfg->lcore_bits) &&
 		cfg->max_xrc_srqs <= 1u << (23 - cfg->lcore_bits) && cfg->mem != NULL &&
-		cfg->ops != NULL && cfg->window_packets <= MAX_WINDOW;
+		cfg->ops != NULL && cfg->window_packets <= MAX_WINDOW &&
+		(cfg->congestion == NULL || karst_congestion_valid(cfg->congestion));
 }
 
 /* Slots of the QPN table: room for the numbers that are never given out. */
@@ -63,12 +64,19 @@ srq_slots(const struct karst_core_config *cfg)
 	return karst_pow2_ceil(cfg->max_xrc_srqs != 0 ? cfg->max_xrc_srqs : DEFAULT_XRC_SRQS);
 }
 
+static bool
+notifies(const struct karst_core_config *cfg)
+{
+	return cfg->congestion != NULL && cfg->congestion->mode != KARST_CONGESTION_OFF;
+}
+
 size_t
 karst_core_bytes(const struct karst_core_config *cfg)
 {
 	if (!config_ok(cfg))
 		return 0;
-	return sizeof(struct karst_core) + table_slots(cfg) * sizeof(struct karst_core_qp *) +
+	return sizeof(struct karst_core) + (notifies(cfg) ? karst_np_bytes() : 0) +
+		table_slots(cfg) * sizeof(struct karst_core_qp *) +
 		srq_slots(cfg) * sizeof(struct karst_core_srq *) +
 		table_slots(cfg) * sizeof(uint32_t);
 }
@@ -96,6 +104,7 @@ karst_core_init(
 	void *buf, const struct karst_core_config *cfg, uint64_t now_ns, struct karst_core **out)
 {
 	struct karst_core *core = buf;
+	uint8_t *rest = (uint8_t *)(core + 1);
 
 	if (!config_ok(cfg))
 		return -EINVAL;
@@ -120,7 +129,13 @@ karst_core_init(
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
 	core->max_qps = cfg->max_qps;
 	core->qpns = table_slots(cfg);
-	core->qps = (struct karst_core_qp **)(core + 1);
+	if (notifies(cfg)) {
+		core->np = (struct karst_np *)rest;
+		core->ect = true;
+		karst_np_init(core->np, &cfg->congestion->np);
+		rest += karst_np_bytes();
+	}
+	core->qps = (struct karst_core_qp **)rest;
 	core->srqs = (struct karst_core_srq **)(core->qps + core->qpns);
 	core->srq_mask = srq_slots(cfg) - 1;
 	core->free = (uint32_t *)(core->srqs + srq_slots(cfg));

@@ -25,6 +25,7 @@
 #define KARST_QP_H
 
 #include "karst_base.h"
+#include "karst_congestion.h"
 #include "karst_copy.h"
 #include "karst_counters.h"
 #include "karst_unmapped.h"
@@ -42,6 +43,7 @@ struct karst_core_qp;
 struct karst_core_cq;
 struct karst_core_srq;
 struct karst_ah_table;
+struct karst_np;
 
 /* --- addresses --- */
 
@@ -160,6 +162,7 @@ struct karst_core_config {
 	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
 	const struct karst_core_ops *ops;
 	const struct karst_copy_ops *copy_ops; /* NULL: no unmapped memory is registered */
+	const struct karst_congestion_config *congestion; /* NULL: off; the caller's (E1) */
 	void *user;
 };
 
@@ -205,6 +208,9 @@ struct karst_core {
 	struct karst_core_qp **qps;
 	bool cross_cpu;
 	bool latch_sport;
+	bool ect;            /* packets say that they may be marked (E1) */
+	uint32_t ncnps;      /* CNPs owed */
+	struct karst_np *np; /* NULL: congestion control is off */
 	uint32_t linger_turns;
 	uint32_t nlinger; /* while it is not 0, karst_core_linger() wants to be called */
 	struct karst_core_linger linger[8];
@@ -470,6 +476,8 @@ void *karst_srq_user(const struct karst_core_srq *srq);
 
 size_t karst_ah_table_bytes(uint32_t max_ahs);
 int karst_ah_table_init(void *buf, uint32_t max_ahs, struct karst_ah_table **t);
+/** Handles are for packets that are ECT(0), or not (E1).  Before any is made. */
+void karst_ah_table_set_ect(struct karst_ah_table *t, bool ect);
 /** Control thread.  *ah: a number for work requests.  -ENOSPC, -EINVAL */
 int karst_ah_create(
 	struct karst_ah_table *t, uint32_t pd, const struct karst_path *path, uint32_t *ah);

@@ -183,7 +183,8 @@ renew_template(const struct karst_core *core, struct karst_core_qp *qp)
 
 	if (qp->type == KARST_QPT_UD)
 		return;
-	karst_tmpl_init(&qp->tmpl, &qp->path, qp->qpn, qp->dest_qpn, qp->pkey);
+	karst_tmpl_init(&qp->tmpl, &qp->path, karst_tclass(&qp->path, core->ect), qp->qpn,
+		qp->dest_qpn, qp->pkey);
 	qp->ip6 = qp->path.ip6 ? KARST_PKT_IP6 : 0;
 	if (core->latch_sport)
 		qp->ip6 |= KARST_QP_LATCHES;

@@ -57,12 +57,12 @@ source_port(const struct karst_path *path, uint32_t sqpn, uint32_t dqpn)
 }
 
 static uint8_t *
-put_ip4(struct karst_tmpl *t, uint8_t *p, const struct karst_path *path)
+put_ip4(struct karst_tmpl *t, uint8_t *p, const struct karst_path *path, uint8_t tclass)
 {
 	unsigned int i;
 
 	p[0] = 0x45;
-	p[1] = karst_path_tclass(path);
+	p[1] = tclass;
 	p[6] = 0x40; /* DF */
 	p[8] = path->hop_limit != 0 ? path->hop_limit : 64;
 	p[9] = 17; /* UDP */
@@ -74,9 +74,9 @@ put_ip4(struct karst_tmpl *t, uint8_t *p, const struct karst_path *path)
 }
 
 static uint8_t *
-put_ip6(uint8_t *p, const struct karst_path *path)
+put_ip6(uint8_t *p, const struct karst_path *path, uint8_t tclass)
 {
-	karst_put_be32(p, 6u << 28 | (uint32_t)karst_path_tclass(path) << 20 | path->flow_label);
+	karst_put_be32(p, 6u << 28 | (uint32_t)tclass << 20 | path->flow_label);
 	p[6] = 17; /* UDP */
 	p[7] = path->hop_limit != 0 ? path->hop_limit : 64;
 	memcpy(p + 8, path->src_ip, 16);
@@ -85,8 +85,8 @@ put_ip6(uint8_t *p, const struct karst_path *path)
 }
 
 void
-karst_tmpl_init(struct karst_tmpl *t, const struct karst_path *path, uint32_t sqpn, uint32_t dqpn,
-	uint16_t pkey)
+karst_tmpl_init(struct karst_tmpl *t, const struct karst_path *path, uint8_t tclass, uint32_t sqpn,
+	uint32_t dqpn, uint16_t pkey)
 {
 	uint8_t *p = t->bytes;
 
@@ -102,7 +102,7 @@ karst_tmpl_init(struct karst_tmpl *t, const struct karst_path *path, uint32_t sq
 	karst_put_be16(p, path->ip6 ? 0x86dd : 0x0800);
 	p += 2;
 	t->l3_off = (uint8_t)(p - t->bytes);
-	p = path->ip6 ? put_ip6(p, path) : put_ip4(t, p, path);
+	p = path->ip6 ? put_ip6(p, path, tclass) : put_ip4(t, p, path, tclass);
 	karst_put_be16(p, source_port(path, sqpn, dqpn));
 	karst_put_be16(p + 2, KARST_ROCE_UDP_PORT);
 	p += KARST_UDP_LEN;
@@ -142,6 +142,7 @@ struct karst_ah_table {
 	uint32_t bits;
 	uint32_t free_head; /* slot + 1; 0 = none: first in, first out */
 	uint32_t free_tail;
+	bool ect;
 	struct ah ah[];
 };
 
@@ -178,6 +179,12 @@ karst_ah_table_init(void *buf, uint32_t max_ahs, struct karst_ah_table **table)
 	return 0;
 }
 
+void
+karst_ah_table_set_ect(struct karst_ah_table *t, bool ect)
+{
+	t->ect = ect;
+}
+
 int
 karst_ah_create(struct karst_ah_table *t, uint32_t pd, const struct karst_path *path, uint32_t *ah)
 {
@@ -196,7 +203,7 @@ karst_ah_create(struct karst_ah_table *t, uint32_t pd, const struct karst_path *
 	do {
 		number = ++a->generation << t->bits | slot;
 	} while (number == 0);
-	karst_tmpl_init(&a->tmpl, path, slot, a->generation, 0xffff);
+	karst_tmpl_init(&a->tmpl, path, karst_tclass(path, t->ect), slot, a->generation, 0xffff);
 	a->pd = pd;
 	/* release, pairs with the acquire in karst_ah_lookup(): the headers are written */
 	atomic_store_explicit(&a->number, number, memory_order_release);

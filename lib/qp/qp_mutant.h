@@ -37,6 +37,11 @@ enum karst_mutant {
 	KARST_MUTANT_ANSWERS_FIRST,  /* answers go before requests whatever has been sent (Q1) */
 	KARST_MUTANT_FLUSH_WAITS,    /* nothing is flushed while the port takes no frames (Q8) */
 	KARST_MUTANT_ENDLESS_VISIT,  /* requests that make no frame are not counted (Q1) */
+	KARST_MUTANT_NO_CNP,         /* a mark is not answered (E4) */
+	KARST_MUTANT_CNP_FLOOD,      /* every mark is answered, whatever the interval (E4) */
+	KARST_MUTANT_CNP_FOR_ACK,    /* marks of acknowledgements are answered, too (E4) */
+	KARST_MUTANT_CNP_TO_SELF,    /* the CNP names the queue pair that received (E3) */
+	KARST_MUTANT_CNP_ECT,        /* CNPs may be marked (E3) */
 	KARST_MUTANT_MAX
 };
 

@@ -32,9 +32,18 @@ struct karst_tmpl {
 	uint8_t port;
 };
 
-/** Makes a template.  @dqpn and @pkey go into the BTH; UDP source port by rule W1. */
-void karst_tmpl_init(struct karst_tmpl *t, const struct karst_path *path, uint32_t sqpn,
-	uint32_t dqpn, uint16_t pkey);
+/** Makes a template; @tclass takes the place of @path's.  @dqpn and @pkey go into the BTH; UDP
+ *  source port by rule W1. */
+void karst_tmpl_init(struct karst_tmpl *t, const struct karst_path *path, uint8_t tclass,
+	uint32_t sqpn, uint32_t dqpn, uint16_t pkey);
+/** The traffic class of packets along @path: with @ect the program has no say in the ECN field
+ *  (E1). */
+static inline uint8_t
+karst_tclass(const struct karst_path *path, bool ect)
+{
+	return ect ? (uint8_t)((path->tclass & ~KARST_ECN_MASK) | KARST_ECN_ECT0)
+		   : karst_path_tclass(path);
+}
 /** 0 if the path is usable, else -EINVAL. */
 int karst_path_check(const struct karst_path *path);
 
@@ -330,6 +339,7 @@ struct karst_core_qp {
 	uint32_t rq_psn;
 	uint32_t sq_psn;
 	uint16_t peer_sport; /* UDP source port of its peer, if that is latched; 0: not known yet */
+	uint64_t cnp_next_ns; /* no CNP to its peer before (E4) */
 
 	/* XRC targets */
 	uint32_t xrcd;

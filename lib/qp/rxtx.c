@@ -5,7 +5,7 @@
  * Two of the three entry points: a packet came in, frames may be built.  Here packets are held
  * against their queue pair before any state changes (W9), and split by transport and direction.
  */
-#include "qp_priv.h"
+#include "notify.h"
 
 /* W9: low 15 bits equal, at least one side a full member. */
 static inline bool
@@ -34,9 +34,8 @@ address_ok(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 static enum karst_drop
 packet_check(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
-	if (karst_unlikely(pkt->opcode == KARST_CNP))
-		return KARST_DROP_CNP;
-	if (karst_unlikely((pkt->opcode & KARST_TRANSPORT_MASK) != karst_qp_transport(qp)))
+	if (karst_unlikely((pkt->opcode & KARST_TRANSPORT_MASK) != karst_qp_transport(qp)) &&
+		pkt->opcode != KARST_CNP)
 		return KARST_DROP_QP_TYPE;
 	if (karst_unlikely(!karst_qp_may_receive(qp)))
 		return KARST_DROP_QP_STATE;
@@ -44,7 +43,7 @@ packet_check(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 		return KARST_DROP_PKEY;
 	if (qp->type != KARST_QPT_UD && karst_unlikely(!address_ok(qp, pkt)))
 		return KARST_DROP_ADDRESS;
-	return KARST_DROP_NONE;
+	return karst_likely(pkt->opcode != KARST_CNP) ? KARST_DROP_NONE : KARST_DROP_CNP;
 }
 
 /* What comes next of the peer's requests, or answers what is outstanding. */
@@ -73,7 +72,7 @@ check_latched(struct karst_core_qp *qp, const struct karst_pkt *pkt)
 	qp->ip6 |= KARST_QP_LATCHES;
 	if (!good)
 		return KARST_DROP_ADDRESS;
-	if (qp->peer_sport == 0 && packet_is_expected(qp, pkt))
+	if (qp->peer_sport == 0 && pkt->opcode != KARST_CNP && packet_is_expected(qp, pkt))
 		qp->peer_sport = sport;
 	return qp->peer_sport == 0 || qp->peer_sport == sport ? KARST_DROP_NONE
 							      : KARST_DROP_SOURCE_PORT;
@@ -125,6 +124,8 @@ packet_accept(struct karst_core *core, struct karst_core_qp *qp, struct karst_pk
 	karst_count_n(&core->counters, KARST_CTR_RX_BYTES, pkt->len);
 	karst_qp_add(&qp->rx_packets, 1);
 	karst_qp_add(&qp->rx_bytes, pkt->len);
+	if (karst_unlikely(pkt->flags & KARST_PKT_CE))
+		karst_np_marked(core, qp, pkt);
 	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && qp->copy[KARST_COPY_RX] != NULL)
 		return karst_copy_queue(core, qp, pkt);
 	packet_deliver(core, qp, pkt);
@@ -137,6 +138,8 @@ rx_odd(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop drop)
 {
 	if (drop == KARST_DROP_ADDRESS)
 		drop = check_latched(pkt->qp, pkt);
+	if (pkt->opcode == KARST_CNP)
+		drop = karst_cnp_rx(core, pkt->qp, pkt, drop);
 	if (drop == KARST_DROP_NONE)
 		return packet_accept(core, pkt->qp, pkt);
 	karst_drop_pkt(core, pkt, drop);
@@ -216,9 +219,13 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	uint32_t max_bytes)
 {
 	uint32_t limit = b->bytes + karst_min_u32(max_bytes, UINT32_MAX - b->bytes);
-	uint32_t n = b->n, bytes = b->bytes;
+	uint32_t n, bytes;
 	bool more = false;
 
+	if (karst_unlikely(core->ncnps != 0))
+		karst_np_tx(core, b);
+	n = b->n;
+	bytes = b->bytes;
 	if (karst_qp_reliable(qp)) {
 		more = tx_reliable(core, qp, b, limit);
 	} else if (qp->type == KARST_QPT_UC) {
@@ -230,6 +237,7 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 		more |= karst_qp_flush(core, qp, b);
 	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && !more)
 		karst_qp_unfetch(core, qp);
+	more |= core->ncnps != 0; /* there was no room for all */
 	karst_count_n(&core->counters, KARST_CTR_TX_PACKETS, b->n - n);
 	karst_count_n(&core->counters, KARST_CTR_TX_BYTES, b->bytes - bytes);
 	karst_qp_add(&qp->tx_packets, b->n - n);

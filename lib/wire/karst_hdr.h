@@ -80,6 +80,10 @@ karst_put_be64(void *p, uint64_t v)
 
 /* --- IPv4, without options, and IPv6; addresses as they stand there --- */
 
+/* The low two bits of ToS or traffic class. */
+#define KARST_ECN_MASK 3u
+#define KARST_ECN_ECT0 2u
+
 static inline uint8_t
 karst_ip4_tos(const uint8_t *ip)
 {

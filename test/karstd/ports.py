@@ -132,6 +132,45 @@ def memif(tap, karstd, perf, member, folder):
               multicast(member, ds[0].socket, ds[1].socket) + ds[0].stop() + ds[1].stop())
 
 
+def hw_counters(daemon):
+    engine = karst_observe.find_engines(prefix=daemon.name)[0]
+    try:
+        return engine.ask('hw_counters')
+    finally:
+        engine.telemetry.close()
+
+
+def congestion(tap, karstd, perf, folder, how):
+    """A network that marks one packet of the first daemon's in ten, whatever these say."""
+    rules = os.path.join(folder, f'marks-{how}')
+    with open(rules, 'w', encoding='utf-8') as f:
+        f.write('[rule marks]\naction = mark\ndirection = rx\nopcode = RC_*\nchance = 0.1\n')
+    ds = []
+    for end, role in enumerate(('server', 'client')):
+        ds.append(Daemon(
+            karstd, folder,
+            f'[engine]\ncongestion = {how}\n'
+            f'[port wire]\naddresses = {ADDRESS[end]}/24\nmtu = 4180\n'
+            f'device = net_memif0,role={role},id=8,bsize=8192,socket-abstract=no,'
+            f'socket={folder}/marks-{how}.sock\n' + (f'impair = {rules}\n' if end else ''),
+            name=f'{how[:5]}{end}'))
+    problems = ds[0].start() + ds[1].start()
+    if not problems:
+        problems = traffic(perf, ds[1].socket, ds[0].socket, 4096)
+    tap.point(f'marks, congestion = {how}: traffic', problems)
+    sends, hears = hw_counters(ds[0]), hw_counters(ds[1])
+    marks, cnps = hears['np_ecn_marked_roce_packets'], hears['np_cnp_sent']
+    ignored = sends['rp_cnp_ignored']
+    problems = [] if marks > 0 and (cnps > 0) == (how != 'off') and cnps <= marks else [
+        f'{marks} marks, {cnps} CNPs']
+    if (ignored > 0) != (how == 'notify') or ignored > cnps:
+        problems.append(f'{ignored} CNPs ignored of {cnps}')
+    if sends['np_cnp_sent'] != 0:
+        problems.append('nothing of what came the other way was marked')
+    tap.point(f'marks, congestion = {how}: CNPs (E4, E5)',
+              problems + ds[0].stop() + ds[1].stop())
+
+
 def netdev_conf(driver, more=''):
     return f'[port a]\ndevice = {DEV}\ndriver = {driver}\n{more}'
 
@@ -376,6 +415,8 @@ def main(argv):
     with tempfile.TemporaryDirectory() as folder:
         loopback(tap, karstd, perf, member, folder)
         memif(tap, karstd, perf, member, folder)
+        for how in ('off', 'notify'):
+            congestion(tap, karstd, perf, folder, how)
         reason = reason_against_netns()
         if reason:
             tap.skip('ports of kernel interfaces', reason)

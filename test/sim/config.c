@@ -174,4 +174,5 @@ sim_config(struct sim *s)
 	s->max_bytes = rng_log(r, 64, 65536);
 	s->ports.state = sim_mix(s->seed ^ 0x706f727473ull);
 	s->shuts = rng_one_in(&s->ports, 4);
+	sim_marks_config(s);
 }

@@ -101,6 +101,8 @@ receive_one(struct sim *s, struct sim_core *c, struct sim_frame *f, struct karst
 		sim_wire_delivered(s, ep, p);
 	karst_qp_prefetch(p->qp);
 	karst_qp_rx(core, p);
+	if (!ep->pair->victim && !f->noise)
+		sim_marks_delivered(s, c, ep, p);
 	if (f->noise && !ep->pair->victim && p->drop == KARST_DROP_NONE)
 		sim_fail(s, "QP %#x took a frame that is not meant for it: %s", p->dqpn,
 			karst_opcode_name(p->opcode));
@@ -160,6 +162,13 @@ emit(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_frame *f,
 			s, "QP %#x: frame length %u but %u bytes used", ep->qpn, built->len, p.len);
 	s->stats.packets++;
 	c->tx_packets++;
+	if (p.opcode == KARST_CNP) {
+		/* whoever is visited next builds those of all */
+		struct sim_pair *pair = sim_marks_sent(s, c, f, &p);
+
+		sim_link_send(s, f, &p, pair);
+		return;
+	}
 	if (!ep->pair->victim)
 		sim_wire_sent(s, c, ep, &p);
 	sim_link_send(s, f, &p, ep->pair);

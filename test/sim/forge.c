@@ -63,6 +63,9 @@ sim_forge_noise(struct sim *s, struct sim_frame *f, const struct karst_pkt *p)
 	/* Datagrams may come from anywhere. */
 	if (what == 1 && (karst_opcode_flags(p->opcode) & KARST_OPF_DETH))
 		what = 5;
+	/* the transport of a CNP would become its queue pair's */
+	if (what == 4 && p->opcode == KARST_CNP)
+		what = 0;
 	switch (what) {
 	case 0: /* another partition */
 		karst_put_be16(bth + 2, (uint16_t)rng_range(r, 1, 0x7ffe));
@@ -77,7 +80,7 @@ sim_forge_noise(struct sim *s, struct sim_frame *f, const struct karst_pkt *p)
 	case 3: /* transport version */
 		bth[1] |= (uint8_t)rng_range(r, 1, 15);
 		break;
-	case 4: /* another transport, the congestion notification among them */
+	case 4: /* another transport, the congestion notification among them (E5) */
 		bth[0] ^= (uint8_t)(rng_range(r, 1, 7) << 5);
 		break;
 	default:

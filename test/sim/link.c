@@ -231,6 +231,7 @@ sim_link_send(
 		sim_frame_put(s, f);
 		return;
 	}
+	sim_marks_link(s, f, info);
 	if (s->noise_ppm != 0 && rng_ppm(&s->rng, s->noise_ppm)) {
 		struct sim_frame *c = frame_copy(s, f);
 

@@ -328,6 +328,8 @@ judge_counters(struct sim *s)
 			i == KARST_DROP_NAKED || i == KARST_DROP_DUPLICATE ||
 			i == KARST_DROP_UC_MESSAGE || i == KARST_DROP_GHOST_ACK)
 			continue;
+		if (i == KARST_DROP_CNP && s->congestion.mode != KARST_CONGESTION_OFF)
+			continue;
 		if (s->noise_ppm != 0 && is_noise((enum karst_drop)i))
 			continue;
 		if (sum_drop(s, i) != 0)
@@ -350,6 +352,8 @@ judge_pair(struct sim *s, struct sim_pair *p)
 	for (e = 0; e < 2; e++) {
 		struct sim_ep *ep = &p->ep[e];
 
+		if (!p->broken && p->fault == FAULT_NONE)
+			sim_marks_final(s, ep);
 		if (ep->unexplained && !ep->hard_error)
 			sim_fail(s, "pair %u, QP %#x: receives were flushed for no reason", p->idx,
 				ep->qpn);

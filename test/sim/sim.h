@@ -12,6 +12,7 @@
  *   workload.c  the programs: what they post and when, faults included
  *   model.c     what memory must look like
  *   oracle.c    judges completions and events against the model
+ *   marks.c     marks of congestion, and the notifications that answer them
  *   wire.c      judges every frame that is sent against the work requests behind it
  *   lap.c       goes once around the PSNs, and feeds a queue without end
  *   schedule.c  the main loop and the judgement at the end
@@ -339,6 +340,9 @@ struct sim_ep {
 	uint32_t adverse_done; /* and when the last send completed */
 	uint32_t ud_psn;
 	uint64_t retransmits;
+	/* of qp and of the target of XRC (marks.c) */
+	uint32_t cnps_due[2];
+	uint64_t cnp_next_ns[2];
 
 	/* fault */
 	uint32_t fault_at; /* operations before it */
@@ -402,6 +406,9 @@ struct sim_core {
 	uint32_t ack_interval, window;
 	struct sim_ep *by_slot[2 * SIM_MAX_PAIRS + 8]; /* by QPN; a few are reserved */
 	uint64_t tx_packets;
+	/* no CNP before: of its port, then of each node by IP version (marks.c) */
+	uint64_t cnp_next_ns[1 + SIM_MAX_NODES][2];
+	uint32_t cnps_due;
 	uint64_t shut_ns; /* its port takes nothing before this time; 0: it does */
 };
 
@@ -432,6 +439,7 @@ struct sim_link {
 
 struct sim_stats {
 	uint64_t schedules, packets, completions, retransmits, dropped, corrupted, duplicated;
+	uint64_t marked, cnps;
 	uint64_t naks, rnrs, timeouts, errors, ops, recvs, virtual_ns, steps, events;
 };
 
@@ -497,6 +505,9 @@ struct sim {
 	struct sim_rng
 		ports; /* of its own: the seeds that are kept go on to mean what they meant */
 	bool shuts;    /* ports stop taking frames now and then */
+	struct sim_rng marks; /* likewise */
+	uint32_t ce_ppm;      /* of frames that may be marked */
+	struct karst_congestion_config congestion;
 
 	/* frames in flight: a heap by (at_ns, seq) */
 	struct sim_frame *heap[16384];
@@ -641,6 +652,19 @@ const char *sim_op_name(unsigned int opcode);
 
 void sim_wire_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p);
 void sim_wire_delivered(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
+
+/* --- marks.c --- */
+
+void sim_marks_config(struct sim *s);
+/** The link from one node to another marks @f, or does not. */
+void sim_marks_link(struct sim *s, struct sim_frame *f, const struct karst_pkt *p);
+/** A frame that @ep has got, and what became of it. */
+void sim_marks_delivered(
+	struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p);
+/** A CNP leaves @c; says where @f goes to.  @return the connection that it is of; NULL: unknown */
+struct sim_pair *sim_marks_sent(
+	struct sim *s, struct sim_core *c, struct sim_frame *f, const struct karst_pkt *p);
+void sim_marks_final(struct sim *s, const struct sim_ep *ep);
 
 /* --- trace.c --- */
 

@@ -405,6 +405,23 @@ datagram_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 
 /* --- headers --- */
 
+/* E1: with congestion control all may be marked; without, it is for the program to say; and that
+ * there was congestion, for the network. */
+static void
+check_ecn(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
+{
+	const uint8_t *l3 = p->data + karst_pkt_l3_off(p);
+	uint8_t want = ep->path.tclass;
+	uint8_t got = ep->path.ip6 ? karst_ip6_tclass(l3) : karst_ip4_tos(l3);
+
+	if (s->congestion.mode != KARST_CONGESTION_OFF)
+		want = (uint8_t)((want & 0xfc) | 2);
+	else if ((want & 3) == 3)
+		want &= 0xfc;
+	if (got != want)
+		BAD(s, ep, p, "traffic class %#x instead of %#x (E1)", got, want);
+}
+
 /* Addresses, ports, pad, and of the BTH (W2) destination and partition. */
 static void
 check_headers(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
@@ -432,6 +449,7 @@ check_headers(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 		      : memcmp(l3 + 12, path->src_ip + 12, 4) ||
 				memcmp(l3 + 16, path->dst_ip + 12, 4))
 		BAD(s, ep, p, "IP addresses");
+	check_ecn(s, ep, p);
 	if (!path->ip6 && (l3[6] & 0x40) == 0)
 		BAD(s, ep, p, "DF is not set (W1)");
 	if (sport < 0xc000 || (path->udp_sport != 0 && sport != path->udp_sport))
@@ -559,7 +577,7 @@ sim_wire_delivered(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 {
 	struct karst_pkt copy;
 
-	if (ep->pair->type == KARST_QPT_UD)
+	if (ep->pair->type == KARST_QPT_UD || p->opcode == KARST_CNP)
 		return;
 	p = as_rc(s, ep, p, &copy);
 	if (karst_opcode_flags(p->opcode) & KARST_OPF_REQUEST)

@@ -179,6 +179,7 @@ build_core(struct sim *s, struct sim_node *n, uint32_t idx)
 		/* no draw: the seeds that are kept go on to mean what they meant */
 		.linger_turns = (uint32_t)(s->seed % 4),
 		.migreq = rng_one_in(&s->rng, 2),
+		.congestion = s->congestion.mode != KARST_CONGESTION_OFF ? &s->congestion : NULL,
 		.seed = {rng_u64(&s->rng)},
 		.mem = n->mem_table,
 		.ahs = n->ahs,
@@ -231,6 +232,7 @@ build_node(struct sim *s, uint32_t idx)
 	if (karst_mem_init(sim_alloc(s, karst_mem_size(&mc)), &mc, &n->mem_table) != 0 ||
 		karst_ah_table_init(sim_alloc(s, karst_ah_table_bytes(64)), 64, &n->ahs) != 0)
 		sim_fail(s, "memory or address handle table");
+	karst_ah_table_set_ect(n->ahs, s->congestion.mode != KARST_CONGESTION_OFF);
 	n->npds = rng_range(&s->rng, 1, 3);
 	for (i = 0; i < n->npds; i++) {
 		if (karst_pd_alloc(n->mem_table, &n->pds[i]) != 0)

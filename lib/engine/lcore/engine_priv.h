@@ -341,8 +341,9 @@ struct karst_engine {
 	struct rte_rcu_qsbr *rcu;
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs;
-	struct eng_watch *watch; /* watch.c; NULL: not started */
-	struct eng_mcast *mcast; /* NULL: never any groups */
+	struct karst_congestion_config congestion; /* cfg.congestion points to it */
+	struct eng_watch *watch;                   /* watch.c; NULL: not started */
+	struct eng_mcast *mcast;                   /* NULL: never any groups */
 	struct eng_gsi *gsi;
 	struct eng_cm *cm;
 	struct eng_group_table group_table[2];

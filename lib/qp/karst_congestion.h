@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What can be set of congestion control (E1 to E5): names, units and defaults are those of
+ * adapters, as their drivers show them (doc/congestion.rst).
+ */
+#ifndef KARST_CONGESTION_H
+#define KARST_CONGESTION_H
+
+#include "karst_base.h"
+
+enum karst_congestion_mode {
+	KARST_CONGESTION_OFF,    /* marks and CNPs are counted, and that is all */
+	KARST_CONGESTION_NOTIFY, /* packets are ECT(0), and CNPs answer marks */
+};
+
+/** Between which packets the least time between two CNPs is kept (E4). */
+enum karst_cnp_scope {
+	KARST_CNP_QP,      /* to one queue pair of ours; the default */
+	KARST_CNP_ADDRESS, /* from one IP address */
+	KARST_CNP_PORT,    /* that one port has received */
+};
+
+/** The notification point. */
+struct karst_np_params {
+	uint32_t min_time_between_cnps; /* us; 0: every mark is answered */
+	uint32_t cnp_scope;             /* enum karst_cnp_scope */
+	uint32_t cnp_dscp;              /* of CNPs, 0..63 */
+	uint32_t cnp_802p_prio;         /* of their VLAN tag, if they have one, 0..7 */
+};
+
+struct karst_congestion_config {
+	enum karst_congestion_mode mode;
+	struct karst_np_params np;
+};
+
+/** Sets what adapters have by default, and the mode to off. */
+void karst_congestion_defaults(struct karst_congestion_config *c);
+/** Is every value in its range? */
+bool karst_congestion_valid(const struct karst_congestion_config *c);
+
+#endif /* KARST_CONGESTION_H */

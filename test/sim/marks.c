@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Congestion: links that mark frames, and judgement of the notifications (CNPs) that answer.
+ *
+ * A link marks only what says that it may be marked (E1).  When a marked frame is delivered it is
+ * known at once whether a CNP is due (E4): by what it is, and by when there was one before.  Each
+ * CNP that is sent must be due, and at the end none may be.
+ */
+#include "karst_hdr.h"
+#include "karst_opcode.h"
+#include "sim.h"
+
+/* CNPs that a core keeps; what is marked while so many wait is not answered. */
+#define KEPT 64u
+
+void
+sim_marks_config(struct sim *s)
+{
+	struct sim_rng *r = &s->marks;
+
+	r->state = sim_mix(s->seed ^ 0x6d61726b73ull);
+	karst_congestion_defaults(&s->congestion);
+	s->ce_ppm = rng_one_in(r, 3) ? 0 : rng_below(r, 300000);
+	if (rng_one_in(r, 2))
+		return;
+	s->congestion.mode = KARST_CONGESTION_NOTIFY;
+	s->congestion.np.min_time_between_cnps = rng_one_in(r, 3) ? 0 : rng_log(r, 1, 1000);
+	/* what a forger's frames were answered with is not known */
+	if (s->profile != SIM_HOSTILE)
+		s->congestion.np.cnp_scope = rng_below(r, 3);
+	s->congestion.np.cnp_dscp = rng_below(r, 64);
+	s->congestion.np.cnp_802p_prio = rng_below(r, 8);
+}
+
+/* --- links --- */
+
+/* Sets ECN to CE, and the checksum of an IPv4 header as it must be then. */
+void
+sim_marks_link(struct sim *s, struct sim_frame *f, const struct karst_pkt *p)
+{
+	uint8_t *l3 = f->buf + karst_pkt_l3_off(p);
+	bool ip6 = (p->flags & KARST_PKT_IP6) != 0;
+	uint8_t ecn = ip6 ? l3[1] >> 4 & 3 : l3[1] & 3;
+	uint32_t sum = 0, i;
+
+	if (ecn == 0 || ecn == 3 || !rng_ppm(&s->marks, s->ce_ppm))
+		return;
+	s->stats.marked++;
+	if (ip6) {
+		l3[1] |= 3 << 4;
+		return;
+	}
+	l3[1] |= 3;
+	karst_put_be16(l3 + 10, 0);
+	for (i = 0; i < KARST_IP4_LEN; i += 2)
+		sum += karst_get_be16(l3 + i);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	karst_put_be16(l3 + 10, (uint16_t)~sum);
+}
+
+/* --- what is due --- */
+
+/* Which of the two queue pairs of an end of XRC a packet is for; else 0. */
+static uint32_t
+half_of(const struct sim_ep *ep, uint32_t qpn)
+{
+	return ep->target != NULL && qpn == ep->target_qpn;
+}
+
+/* Was it dropped before anything of it counts (W9)? */
+static bool
+is_nobodys(enum karst_drop drop)
+{
+	return drop == KARST_DROP_QP_STATE || drop == KARST_DROP_QP_TYPE ||
+		drop == KARST_DROP_PKEY || drop == KARST_DROP_ADDRESS || drop == KARST_DROP_QKEY ||
+		drop == KARST_DROP_CNP;
+}
+
+static uint64_t *
+next_of(struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p)
+{
+	switch (c->node->s->congestion.np.cnp_scope) {
+	case KARST_CNP_ADDRESS:
+		return &c->cnp_next_ns[1 + ep->peer->node->idx][(p->flags & KARST_PKT_IP6) != 0];
+	case KARST_CNP_PORT:
+		return &c->cnp_next_ns[0][0];
+	default:
+		return &ep->cnp_next_ns[half_of(ep, p->dqpn)];
+	}
+}
+
+void
+sim_marks_delivered(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p)
+{
+	uint32_t opf = karst_opcode_flags(p->opcode);
+	uint64_t *next;
+
+	if (!(p->flags & KARST_PKT_CE) || s->congestion.mode == KARST_CONGESTION_OFF ||
+		is_nobodys((enum karst_drop)p->drop))
+		return;
+	if ((opf & (KARST_OPF_REQUEST | KARST_OPF_READ)) == 0)
+		return;
+	/* damaged addresses of Ethernet may be those of groups */
+	if (ep->pair->type == KARST_QPT_UD && ((p->data[0] | p->data[6]) & 1) != 0)
+		return;
+	next = next_of(c, ep, p);
+	if (s->now_ns < *next || c->cnps_due == KEPT)
+		return;
+	*next = s->now_ns + s->congestion.np.min_time_between_cnps * 1000ull;
+	ep->cnps_due[half_of(ep, p->dqpn)]++;
+	c->cnps_due++;
+}
+
+/* --- what is sent --- */
+
+/* E3, but for what the parser has checked. */
+static void
+check_format(struct sim *s, const struct karst_pkt *p)
+{
+	const struct karst_np_params *np = &s->congestion.np;
+	const uint8_t *l3 = p->data + karst_pkt_l3_off(p), *bth = p->data + p->bth_off;
+	bool ip6 = (p->flags & KARST_PKT_IP6) != 0;
+	uint8_t tclass = ip6 ? karst_ip6_tclass(l3) : karst_ip4_tos(l3);
+	static const uint8_t zeros[16];
+
+	if (s->congestion.mode == KARST_CONGESTION_OFF)
+		sim_fail(s, "a CNP although congestion control is off (E1)");
+	if (tclass != np->cnp_dscp << 2)
+		sim_fail(s, "traffic class %#x of a CNP (E3)", tclass);
+	if ((p->flags & KARST_PKT_VLAN) && karst_get_be16(p->data + 14) >> 13 != np->cnp_802p_prio)
+		sim_fail(s, "VLAN tag %#x of a CNP (E3)", karst_get_be16(p->data + 14));
+	if (bth[1] != 0 || p->pkey != 0xffff || bth[4] != KARST_BTH_BECN ||
+		karst_get_be32(bth + 8) != 0 || p->pay_len != 16 ||
+		memcmp(bth + KARST_BTH_LEN, zeros, 16) != 0)
+		sim_fail(s, "bytes of a CNP (E3)");
+}
+
+static struct sim_node *
+node_of(struct sim *s, const struct karst_pkt *p)
+{
+	const uint8_t *l3 = p->data + karst_pkt_l3_off(p);
+	bool ip6 = (p->flags & KARST_PKT_IP6) != 0;
+	uint32_t i;
+
+	for (i = 0; i < s->nnodes; i++) {
+		const struct sim_node *n = &s->nodes[i];
+
+		if (ip6 ? memcmp(l3 + 24, n->ip6, 16) == 0 : memcmp(l3 + 16, n->ip4 + 12, 4) == 0)
+			return &s->nodes[i];
+	}
+	sim_fail(s, "a CNP to nobody's address (E3)");
+}
+
+static void
+check_path(struct sim *s, const struct sim_ep *ep, const struct karst_pkt *p)
+{
+	const struct karst_path *path = &ep->path;
+	const uint8_t *l3 = p->data + karst_pkt_l3_off(p);
+	bool ip6 = (p->flags & KARST_PKT_IP6) != 0;
+
+	/* what answers a datagram is made of its Ethernet header, which no ICRC covers */
+	bool exact = ep->pair->type != KARST_QPT_UD || !s->lossy;
+
+	if (ip6 != path->ip6 || ((p->flags & KARST_PKT_VLAN) != 0) != path->has_vlan)
+		sim_fail(s, "QP %#x: a CNP by another network (E3)", ep->qpn);
+	if (exact &&
+		((path->has_vlan &&
+			 ((karst_get_be16(p->data + 14) ^ path->vlan_tci) & 0x1fff) != 0) ||
+			memcmp(p->data, path->dst_mac, 6) != 0 ||
+			memcmp(p->data + 6, path->src_mac, 6) != 0))
+		sim_fail(s, "QP %#x: a CNP by another path (E3)", ep->qpn);
+	if (ip6 ? memcmp(l3 + 8, path->src_ip, 16) || memcmp(l3 + 24, path->dst_ip, 16)
+		: memcmp(l3 + 12, path->src_ip + 12, 4) || memcmp(l3 + 16, path->dst_ip + 12, 4))
+		sim_fail(s, "QP %#x: a CNP between other addresses (E3)", ep->qpn);
+}
+
+struct sim_pair *
+sim_marks_sent(struct sim *s, struct sim_core *c, struct sim_frame *f, const struct karst_pkt *p)
+{
+	struct sim_node *to = node_of(s, p);
+	struct sim_ep *peer = sim_ep_of(to, p->dqpn), *ep;
+	uint32_t half;
+
+	check_format(s, p);
+	f->to = (uint8_t)to->idx;
+	s->stats.cnps++;
+	if (peer == NULL) /* destroyed */
+		return NULL;
+	ep = peer->peer;
+	if (ep->pair->victim)
+		return ep->pair;
+	if (ep->core != c)
+		sim_fail(s, "a CNP to QP %#x, which is not connected here (E3)", p->dqpn);
+	check_path(s, ep, p);
+	/* an initiator's packets are answered by the target over here */
+	half = ep->target != NULL && p->dqpn == peer->qpn;
+	if (ep->cnps_due[half] == 0)
+		sim_fail(s, "QP %#x: a CNP to %#x that is not due (E4)", ep->qpn, p->dqpn);
+	ep->cnps_due[half]--;
+	c->cnps_due--;
+	return ep->pair;
+}
+
+void
+sim_marks_final(struct sim *s, const struct sim_ep *ep)
+{
+	/* a port that takes nothing may still have to */
+	if (ep->core->shut_ns == 0 && ep->cnps_due[0] + ep->cnps_due[1] != 0)
+		sim_fail(s, "pair %u, QP %#x: %u marks were not answered (E4)", ep->pair->idx,
+			ep->qpn, ep->cnps_due[0] + ep->cnps_due[1]);
+}

@@ -115,6 +115,9 @@ struct kd_conf_port {
 
 struct kd_conf_congestion {
 	uint32_t min_time_between_cnps, cnp_scope, cnp_dscp, cnp_802p_prio;
+#define KARST_RP_PARAM(name, def, least, most) uint32_t name;
+#include "karst_rp_param.def"
+#undef KARST_RP_PARAM
 };
 
 struct kd_conf_log {

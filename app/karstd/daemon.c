@@ -159,6 +159,9 @@ congestion_of(const struct kd_conf *conf)
 			.cnp_scope = c->cnp_scope,
 			.cnp_dscp = c->cnp_dscp,
 			.cnp_802p_prio = c->cnp_802p_prio},
+#define KARST_RP_PARAM(name, def, least, most) .rp.name = c->name,
+#include "karst_rp_param.def"
+#undef KARST_RP_PARAM
 	};
 }
 

@@ -10,6 +10,7 @@
  * GSI) and 0xffffff (multicast) are never given out.
  */
 #include "notify.h"
+#include "pacer.h"
 
 #include <errno.h>
 
@@ -23,6 +24,7 @@ enum key_use { USE_QPN = 1, USE_SRQ };
 #define DEFAULT_STREAM_BYTES (16u << 20)
 #define DEFAULT_XRC_SRQS     1024u
 #define DEFAULT_QUANTUM      (16u << 10)
+#define DEFAULT_LINE_BPS     100000000000ull
 
 const uint8_t karst_qp_transports[] = {
 	[KARST_QPT_RC] = KARST_TRANSPORT_RC,
@@ -70,12 +72,19 @@ notifies(const struct karst_core_config *cfg)
 	return cfg->congestion != NULL && cfg->congestion->mode != KARST_CONGESTION_OFF;
 }
 
+static bool
+reacts(const struct karst_core_config *cfg)
+{
+	return cfg->congestion != NULL && cfg->congestion->mode == KARST_CONGESTION_DCQCN;
+}
+
 size_t
 karst_core_bytes(const struct karst_core_config *cfg)
 {
 	if (!config_ok(cfg))
 		return 0;
 	return sizeof(struct karst_core) + (notifies(cfg) ? karst_np_bytes() : 0) +
+		(reacts(cfg) ? sizeof(struct karst_rp) : 0) +
 		table_slots(cfg) * sizeof(struct karst_core_qp *) +
 		srq_slots(cfg) * sizeof(struct karst_core_srq *) +
 		table_slots(cfg) * sizeof(uint32_t);
@@ -135,6 +144,12 @@ karst_core_init(
 		karst_np_init(core->np, &cfg->congestion->np);
 		rest += karst_np_bytes();
 	}
+	if (reacts(cfg)) {
+		core->rp = (struct karst_rp *)rest;
+		karst_rp_set(core->rp, &cfg->congestion->rp);
+		rest += sizeof(struct karst_rp);
+	}
+	core->line_bps = DEFAULT_LINE_BPS;
 	core->qps = (struct karst_core_qp **)rest;
 	core->srqs = (struct karst_core_srq **)(core->qps + core->qpns);
 	core->srq_mask = srq_slots(cfg) - 1;
@@ -164,6 +179,8 @@ timer_fire(struct karst_core *core, struct karst_timer *t)
 	if (karst_likely(t->kind == KARST_TIMER_QP))
 		karst_requester_expire(
 			core, karst_container_of(t, struct karst_core_qp, req.timer));
+	else if (t->kind == KARST_TIMER_PACER)
+		karst_pacer_expire(core, karst_container_of(t, struct karst_core_qp, pacer.timer));
 	else
 		karst_cq_expire(core, karst_container_of(t, struct karst_cq_lane_state, timer));
 }

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * What can be set of congestion control (E1 to E5): names, units and defaults are those of
+ * What can be set of congestion control (E1 to E6): names, units and defaults are those of
  * adapters, as their drivers show them (doc/congestion.rst).
  */
 #ifndef KARST_CONGESTION_H
@@ -13,6 +13,7 @@
 enum karst_congestion_mode {
 	KARST_CONGESTION_OFF,    /* marks and CNPs are counted, and that is all */
 	KARST_CONGESTION_NOTIFY, /* packets are ECT(0), and CNPs answer marks */
+	KARST_CONGESTION_DCQCN,  /* and CNPs that come are reacted to (E2) */
 };
 
 /** Between which packets the least time between two CNPs is kept (E4). */
@@ -30,13 +31,26 @@ struct karst_np_params {
 	uint32_t cnp_802p_prio;         /* of their VLAN tag, if they have one, 0..7 */
 };
 
+/** The reaction point: rates in Mb/s, times in us. */
+struct karst_rp_params {
+#define KARST_RP_PARAM(name, def, least, most) uint32_t name;
+#include "karst_rp_param.def"
+#undef KARST_RP_PARAM
+};
+
 struct karst_congestion_config {
 	enum karst_congestion_mode mode;
 	struct karst_np_params np;
+	struct karst_rp_params rp;
 };
 
 /** Sets what adapters have by default, and the mode to off. */
 void karst_congestion_defaults(struct karst_congestion_config *c);
+/** Parameter number @i by its name, NULL: there are no more; its value in @p, which may be changed,
+ *  and the range of that. */
+const char *karst_rp_param(struct karst_rp_params *p, unsigned int i, uint32_t **value,
+	uint32_t *least, uint32_t *most);
+bool karst_rp_params_valid(const struct karst_rp_params *p);
 /** Is every value in its range? */
 bool karst_congestion_valid(const struct karst_congestion_config *c);
 

@@ -44,6 +44,7 @@ struct karst_core_cq;
 struct karst_core_srq;
 struct karst_ah_table;
 struct karst_np;
+struct karst_rp;
 
 /* --- addresses --- */
 
@@ -211,6 +212,8 @@ struct karst_core {
 	bool ect;            /* packets say that they may be marked (E1) */
 	uint32_t ncnps;      /* CNPs owed */
 	struct karst_np *np; /* NULL: congestion control is off */
+	struct karst_rp *rp; /* NULL: nobody reacts to CNPs */
+	uint64_t line_bps;   /* of the fastest link */
 	uint32_t linger_turns;
 	uint32_t nlinger; /* while it is not 0, karst_core_linger() wants to be called */
 	struct karst_core_linger linger[8];
@@ -421,12 +424,36 @@ struct karst_qp_stats {
 	uint32_t duplicates;      /* duplicate requests received */
 };
 
+/** How fast a QP may send (E2, E6). */
+struct karst_qp_rate {
+	uint64_t rate;         /* bit/s; 0: not limited */
+	uint64_t program_rate; /* that was set by karst_qp_rate_limit(); 0: none */
+	uint64_t cc_rate;      /* of congestion control; 0: no CNP has come */
+	uint64_t cc_target;    /* what that recovers to */
+	uint32_t cc_alpha;     /* of 1024 */
+};
+
+/** On the core's lcore. */
+void karst_qp_rate(struct karst_core *core, struct karst_core_qp *qp, struct karst_qp_rate *r);
+
+/** On the core's lcore: the parameters of the reaction to CNPs from now on.  -EINVAL: out of range,
+ *  or the core does not react. */
+int karst_core_set_rp(struct karst_core *core, const struct karst_rp_params *p);
+
 /** Any thread, as long as the QP exists; each value is whole. */
 void karst_qp_stats(const struct karst_core_qp *qp, struct karst_qp_stats *stats);
 
 /** On the core's lcore.  Send requests that it has seen, and that it has given back, both modulo
  *  2^32. */
 void karst_qp_send_queue(const struct karst_core_qp *qp, uint32_t *seen, uint32_t *done);
+
+/**
+ * On the core's lcore.  From now on @qp sends at most @bps bit/s of frames, acknowledgements not
+ * counted (E6); 0: as fast as it can.  When it was idle it may send @burst bytes at once, or what
+ * it sends in 4.096 us, whichever is more, and a frame.  RESET ends it.
+ */
+void karst_qp_rate_limit(
+	struct karst_core *core, struct karst_core_qp *qp, uint64_t bps, uint32_t burst);
 
 uint32_t karst_qp_num(const struct karst_core_qp *qp);
 enum karst_qp_state karst_qp_state(const struct karst_core_qp *qp);

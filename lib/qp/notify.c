@@ -15,6 +15,7 @@
 #include "notify.h"
 
 #include "frame.h"
+#include "pacer.h"
 
 #define CNP_PAYLOAD 16u /* reserved, zeros */
 
@@ -38,22 +39,6 @@ struct karst_np {
 	uint64_t port_next_ns[PORTS];
 	struct addr_slot addr[ADDR_SETS][ADDR_WAYS];
 };
-
-void
-karst_congestion_defaults(struct karst_congestion_config *c)
-{
-	*c = (struct karst_congestion_config){
-		.mode = KARST_CONGESTION_OFF,
-		.np = {.min_time_between_cnps = 4, .cnp_dscp = 48, .cnp_802p_prio = 6},
-	};
-}
-
-bool
-karst_congestion_valid(const struct karst_congestion_config *c)
-{
-	return c->mode <= KARST_CONGESTION_NOTIFY && c->np.cnp_scope <= KARST_CNP_PORT &&
-		c->np.cnp_dscp < 64 && c->np.cnp_802p_prio < 8;
-}
 
 size_t
 karst_np_bytes(void)
@@ -245,12 +230,17 @@ karst_np_tx(struct karst_core *core, struct karst_tx_burst *b)
 /* --- CNPs that come --- */
 
 karst_noinline enum karst_drop
-karst_cnp_rx(struct karst_core *core, const struct karst_core_qp *qp, const struct karst_pkt *pkt,
+karst_cnp_rx(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt,
 	enum karst_drop drop)
 {
+	/* of one whose port is latched, the address was looked at again */
+	if (drop == KARST_DROP_NONE)
+		drop = KARST_DROP_CNP;
 	if (pkt->flags & KARST_PKT_CE)
 		karst_count(&core->counters, KARST_CTR_NP_ECN_MARKED);
-	karst_count(&core->counters, KARST_CTR_RP_CNP_IGNORED);
-	/* of one whose port is latched, the address was looked at again */
-	return drop != KARST_DROP_NONE ? drop : KARST_DROP_CNP;
+	if (drop == KARST_DROP_CNP && (pkt->flags & KARST_PKT_BECN) && karst_pacer_cnp(core, qp))
+		karst_count(&core->counters, KARST_CTR_RP_CNP_HANDLED);
+	else
+		karst_count(&core->counters, KARST_CTR_RP_CNP_IGNORED);
+	return drop;
 }

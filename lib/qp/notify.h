@@ -21,7 +21,7 @@ void karst_np_tx(struct karst_core *core, struct karst_tx_burst *b);
 
 /** A CNP for @qp has come, for which the checks of W9 have found @drop.  @return what it is counted
  *  as: nothing of it is delivered (E5). */
-enum karst_drop karst_cnp_rx(struct karst_core *core, const struct karst_core_qp *qp,
+enum karst_drop karst_cnp_rx(struct karst_core *core, struct karst_core_qp *qp,
 	const struct karst_pkt *pkt, enum karst_drop drop);
 
 #endif /* KARST_QP_NOTIFY_H */

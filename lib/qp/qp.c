@@ -13,6 +13,7 @@
 #include "karst_qp.h"
 
 #include "karst_prf.h"
+#include "pacer.h"
 #include "wqe.h"
 
 #include <errno.h>
@@ -239,6 +240,7 @@ karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 	if (qp->type == KARST_QPT_XRC_RECV)
 		karst_xrc_leave(core, qp);
 	karst_wheel_del(&core->wheel, &qp->req.timer);
+	karst_pacer_reset(core, qp);
 	karst_requester_unlinger(core, qp);
 	karst_sched_forget(core, qp);
 	qp_unretire(core, qp);
@@ -266,6 +268,7 @@ karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_requester *r = &qp->req;
 
 	karst_wheel_del(&core->wheel, &r->timer);
+	karst_pacer_reset(core, qp);
 	karst_requester_unlinger(core, qp);
 	empty_ring(&qp->sq, true);
 	r->una_idx = r->snd_idx = r->nxt_idx = qp->sq.tail;

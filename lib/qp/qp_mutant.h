@@ -42,6 +42,8 @@ enum karst_mutant {
 	KARST_MUTANT_CNP_FOR_ACK,    /* marks of acknowledgements are answered, too (E4) */
 	KARST_MUTANT_CNP_TO_SELF,    /* the CNP names the queue pair that received (E3) */
 	KARST_MUTANT_CNP_ECT,        /* CNPs may be marked (E3) */
+	KARST_MUTANT_NO_RATE,        /* CNPs change no rate (E2) */
+	KARST_MUTANT_NO_WAIT,        /* who is in debt sends all the same (E6) */
 	KARST_MUTANT_MAX
 };
 

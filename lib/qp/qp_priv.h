@@ -13,6 +13,7 @@
 #ifndef KARST_QP_PRIV_H
 #define KARST_QP_PRIV_H
 
+#include "congestion.h"
 #include "karst_hdr.h"
 #include "karst_opcode.h"
 #include "karst_psn.h"
@@ -66,7 +67,7 @@ static_assert(offsetof(struct karst_cq_lane_state, held_entries) == 64,
 	"without moderation one line is enough");
 
 /* What a timer of a core's wheel is embedded in (karst_timer.kind). */
-enum karst_timer_kind { KARST_TIMER_QP, KARST_TIMER_CQ_LANE };
+enum karst_timer_kind { KARST_TIMER_QP, KARST_TIMER_CQ_LANE, KARST_TIMER_PACER };
 
 struct karst_core_cq {
 	struct karst_cq_shared *sh;
@@ -271,6 +272,20 @@ struct karst_requester {
 	struct karst_sq_slot *slots;
 	struct karst_timer timer;
 	uint32_t fail_idx;
+	bool paced; /* visits ask the pacer: 0 unless something limits the rate (E6) */
+};
+
+/* --- pacing (pacer.c) --- */
+
+struct karst_pacer {
+	int64_t tokens;        /* billionths of a bit; less than 0: in debt */
+	uint64_t filled_ns;    /* up to when they have been counted */
+	uint64_t rate;         /* bit/s; 0: none */
+	uint64_t program_rate; /* that the program has set, likewise */
+	uint32_t burst;        /* bytes that an idle queue pair saves at least */
+	bool waits;            /* has more to send than it may */
+	struct karst_timer timer;
+	struct karst_dcqcn cc;
 };
 
 /* --- the queue pair --- */
@@ -321,6 +336,10 @@ struct karst_core_qp {
 	/* line 4 to 6: responder and its ring */
 	struct karst_responder rsp karst_cache_aligned;
 	struct karst_wqe_ring rq;
+	/* what is left of the ring's line */
+	LIST_ENTRY(karst_core_qp) parked; /* le_prev NULL: it is not */
+	uint64_t cnp_next_ns;             /* no CNP to its peer before (E4) */
+	void *user;
 
 	/* headers of every packet but UD's */
 	struct karst_tmpl tmpl karst_cache_aligned;
@@ -328,21 +347,20 @@ struct karst_core_qp {
 	/* by enum karst_copy_half: what waits for bytes, or has them */
 	struct karst_copy *copy[KARST_COPY_HALVES];
 
-	LIST_ENTRY(karst_core_qp) parked; /* le_prev NULL: it is not */
-
 	/* control path only */
-	void *user;
-	bool last_wqe; /* event was raised */
 	uint32_t dest_qpn;
 	struct karst_path path;
-	uint8_t port_num; /* as the program says */
 	uint32_t rq_psn;
 	uint32_t sq_psn;
 	uint16_t peer_sport; /* UDP source port of its peer, if that is latched; 0: not known yet */
-	uint64_t cnp_next_ns; /* no CNP to its peer before (E4) */
+	uint8_t port_num;    /* as the program says */
+	bool last_wqe;       /* event was raised */
+	uint32_t xrcd;       /* XRC targets */
+
+	/* visits look at it if req.paced says so */
+	struct karst_pacer pacer;
 
 	/* XRC targets */
-	uint32_t xrcd;
 	struct karst_core_qp *next_target; /* of the same srq */
 	struct karst_core_qp **pprev_target;
 

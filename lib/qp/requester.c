@@ -305,6 +305,12 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 		karst_requester_arm(core, qp);
 		return;
 	}
+	/* E6: nothing of this round has left, because there are no tokens for it */
+	if (karst_unlikely(r->paced) && qp->pacer.waits && r->snd_psn == r->una_psn &&
+		!(r->flags & KARST_REQ_RNR_WAIT)) {
+		karst_requester_arm(core, qp);
+		return;
+	}
 	if (r->flags & KARST_REQ_RNR_WAIT) {
 		r->flags &= (uint8_t)~KARST_REQ_RNR_WAIT;
 		karst_core_activate(core, qp);

@@ -22,6 +22,9 @@
  */
 #include "wqe.h"
 
+/* Of a frame that carries data. */
+#define HEADERS_MAX 128u
+
 /* PSNs that are under way in this round. */
 static inline uint32_t
 under_way(const struct karst_requester *r)
@@ -42,6 +45,14 @@ static inline bool
 closes_small_window(const struct karst_core *core, const struct karst_requester *r)
 {
 	return karst_unlikely(r->window < core->window_packets) && under_way(r) + 1 == r->window;
+}
+
+/* E6: is the packet of @n bytes that is being built the last that there are tokens for? */
+static inline bool
+pauses_behind(
+	const struct karst_requester *r, const struct karst_tx_burst *b, uint32_t n, uint32_t limit)
+{
+	return karst_unlikely(r->paced) && b->bytes + n + HEADERS_MAX >= limit;
 }
 
 /* How a step ended. */
@@ -283,7 +294,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 /* One packet of a SEND or WRITE: @n payload bytes at message offset @off. */
 static enum karst_wc_status
 build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
-	uint32_t off, uint32_t n, struct karst_sge_cursor *c, struct karst_tx_burst *b)
+	uint32_t off, uint32_t n, struct karst_sge_cursor *c, struct karst_tx_burst *b, bool waits)
 {
 	struct karst_requester *r = &qp->req;
 	bool first = off == 0, last = off + n == w->len;
@@ -306,9 +317,10 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 			return st;
 	}
 	/* Q2: on the last packet, and once in ack_interval; and on that which closes a window that
-	 * a timeout has made small */
+	 * a timeout has made small, or behind which there is nothing for a while (E6) */
 	if (transport != KARST_TRANSPORT_UC &&
-		(last || ++r->since_ackreq >= core->ack_interval || closes_small_window(core, r))) {
+		(last || ++r->since_ackreq >= core->ack_interval || waits ||
+			closes_small_window(core, r))) {
 		ackreq = true;
 		r->since_ackreq = 0;
 	}
@@ -340,7 +352,7 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 			return STEP_BLOCKED;
 		if (!karst_frame_room(b, w->nsge) || b->bytes >= limit)
 			return STEP_MORE;
-		st = build_packet(core, qp, w, off, n, &c, b);
+		st = build_packet(core, qp, w, off, n, &c, b, pauses_behind(r, b, n, limit));
 		if (karst_unlikely(st != KARST_WC_SUCCESS))
 			return not_built(core, qp, w, idx, off, b, nsegs, st);
 		cursor_advance(core, qp, 1);
@@ -449,6 +461,8 @@ karst_requester_tx(
 	struct karst_requester *r = &qp->req;
 	enum step s = STEP_NEXT;
 	uint32_t sent = b->n, quiet = 0;
+	/* who was out of tokens has let time pass in which nothing was under way (E6) */
+	bool unsent = karst_unlikely(r->paced) && r->snd_psn == r->una_psn;
 
 	if ((r->flags & KARST_REQ_RNR_WAIT) || karst_copy_busy(qp, KARST_COPY_REQ))
 		return false;
@@ -466,7 +480,7 @@ karst_requester_tx(
 			s = charge_quiet(b, &limit, &quiet);
 	}
 	if (b->n != sent && qp->type != KARST_QPT_UC && karst_qp_may_send(qp)) {
-		if (karst_unlikely(r->flags & KARST_REQ_UNSENT))
+		if (karst_unlikely(unsent || (r->flags & KARST_REQ_UNSENT)))
 			karst_requester_left(core, qp);
 		karst_requester_arm(core, qp);
 	}

@@ -6,6 +6,7 @@
  * against their queue pair before any state changes (W9), and split by transport and direction.
  */
 #include "notify.h"
+#include "pacer.h"
 
 /* W9: low 15 bits equal, at least one side a full member. */
 static inline bool
@@ -224,6 +225,8 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 
 	if (karst_unlikely(core->ncnps != 0))
 		karst_np_tx(core, b);
+	if (karst_unlikely(qp->req.paced))
+		limit = karst_pacer_limit(core, qp, b, limit);
 	n = b->n;
 	bytes = b->bytes;
 	if (karst_qp_reliable(qp)) {
@@ -233,6 +236,8 @@ karst_qp_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_b
 	} else {
 		more = karst_datagram_tx(core, qp, b, limit);
 	}
+	if (karst_unlikely(qp->req.paced))
+		more = karst_pacer_charge(core, qp, b, n, more);
 	if (karst_unlikely(qp->state == KARST_QPS_ERR || qp->state == KARST_QPS_SQE))
 		more |= karst_qp_flush(core, qp, b);
 	if (karst_unlikely(qp->flags & KARST_QPF_COPIES) && !more)

@@ -150,6 +150,7 @@ def congestion(tap, karstd, perf, folder, how):
         ds.append(Daemon(
             karstd, folder,
             f'[engine]\ncongestion = {how}\n'
+            '[congestion]\nrpg_max_rate = 10000\nrpg_min_rate = 2000\n'
             f'[port wire]\naddresses = {ADDRESS[end]}/24\nmtu = 4180\n'
             f'device = net_memif0,role={role},id=8,bsize=8192,socket-abstract=no,'
             f'socket={folder}/marks-{how}.sock\n' + (f'impair = {rules}\n' if end else ''),
@@ -160,11 +161,12 @@ def congestion(tap, karstd, perf, folder, how):
     tap.point(f'marks, congestion = {how}: traffic', problems)
     sends, hears = hw_counters(ds[0]), hw_counters(ds[1])
     marks, cnps = hears['np_ecn_marked_roce_packets'], hears['np_cnp_sent']
-    ignored = sends['rp_cnp_ignored']
+    handled, ignored = sends['rp_cnp_handled'], sends['rp_cnp_ignored']
     problems = [] if marks > 0 and (cnps > 0) == (how != 'off') and cnps <= marks else [
         f'{marks} marks, {cnps} CNPs']
-    if (ignored > 0) != (how == 'notify') or ignored > cnps:
-        problems.append(f'{ignored} CNPs ignored of {cnps}')
+    if (handled > 0) != (how == 'dcqcn') or (ignored > 0) != (how == 'notify') or \
+            handled + ignored > cnps:
+        problems.append(f'{handled} CNPs handled and {ignored} ignored of {cnps}')
     if sends['np_cnp_sent'] != 0:
         problems.append('nothing of what came the other way was marked')
     tap.point(f'marks, congestion = {how}: CNPs (E4, E5)',
@@ -415,7 +417,7 @@ def main(argv):
     with tempfile.TemporaryDirectory() as folder:
         loopback(tap, karstd, perf, member, folder)
         memif(tap, karstd, perf, member, folder)
-        for how in ('off', 'notify'):
+        for how in ('off', 'notify', 'dcqcn'):
             congestion(tap, karstd, perf, folder, how)
         reason = reason_against_netns()
         if reason:

@@ -314,6 +314,31 @@ def refused(tap, bed):
                   'no karst engine' in run.stderr else [f'{run.returncode}: {run.stderr}'])
 
 
+def congestion(tap, bed):
+    """What is set, and setting it."""
+    def ask(params):
+        return telemetry(bed, lambda engine: engine.telemetry.ask(
+            f'/karst/congestion,{engine.name}{params}'))
+
+    def wrong(answer, **want):
+        return [f'{k}: {answer.get(k)} instead of {v}' for k, v in want.items() if answer.get(k) != v]
+
+    tap.point('congestion: what adapters have by default', wrong(
+        ask(''), mode='dcqcn', min_time_between_cnps=4, cnp_dscp=48, rpg_time_reset=300, rpg_gd=11,
+        dce_tcp_g=1019, clamp_tgt_rate_after_time_inc=1))
+    tap.point('congestion: some of it is set, and stays', wrong(
+        ask(',rpg_ai_rate=40,rpg_hai_rate=400'), rpg_ai_rate=40, rpg_hai_rate=400, rpg_gd=11) +
+        wrong(ask(''), rpg_ai_rate=40, rpg_hai_rate=400))
+    for params, why in ((',rpg_ai_rate=1,rpg_gd=9', 'rpg_gd: a number from 10 to 15'),
+                        (',rpg_speed=1', "unknown parameter 'rpg_speed'"),
+                        (',rpg_gd', 'rpg_gd: a number'), (',rpg_gd=-11', 'rpg_gd: a number'),
+                        (',rpg_byte_reset=5', 'rpg_byte_reset: 0, or 1024')):
+        answer = ask(params)
+        tap.point(f'congestion: refused: {params}', (
+            [] if why in answer.get('error', '') else [str(answer)]) +
+            wrong(ask(''), rpg_ai_rate=40, rpg_gd=11, rpg_byte_reset=32767))
+
+
 def main(argv):
     if len(argv) != 5:
         print(__doc__, file=sys.stderr)
@@ -330,6 +355,7 @@ def main(argv):
                 while_running(tap, bed)
                 textfile(tap, bed)
                 refused(tap, bed)
+                congestion(tap, bed)
                 listening(tap, bed)
             finally:
                 bed.clean_up()

@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 from bed import Daemon  # noqa: E402
 
 HANG_S = 120
-CONF = '[engine]\nidle = yield\n[port p]\ndevice = loopback\n'
+CONF = '[engine]\nidle = yield\ncongestion = dcqcn\n[port p]\ndevice = loopback\n'
 
 
 class Bed:

@@ -169,8 +169,10 @@ emit(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_frame *f,
 		sim_link_send(s, f, &p, pair);
 		return;
 	}
-	if (!ep->pair->victim)
+	if (!ep->pair->victim) {
+		sim_marks_data(s, ep, &p);
 		sim_wire_sent(s, c, ep, &p);
+	}
 	sim_link_send(s, f, &p, ep->pair);
 }
 

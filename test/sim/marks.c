@@ -7,10 +7,19 @@
  * A link marks only what says that it may be marked (E1).  When a marked frame is delivered it is
  * known at once whether a CNP is due (E4): by what it is, and by when there was one before.  Each
  * CNP that is sent must be due, and at the end none may be.
+ *
+ * The parameters of the reaction are drawn so that a queue pair does not recover for a second after
+ * a CNP.  So from the first one on, its rate is about half the highest, or less, and what it sends
+ * can be judged without a model of the whole (E2, E6).
  */
 #include "karst_hdr.h"
 #include "karst_opcode.h"
 #include "sim.h"
+
+/* Of the reaction: who hears of congestion does not recover before. */
+#define RESET_US 1000000u
+/* What a queue pair that waits may make up for, and what it may overdraw, in time and in bytes. */
+#define LATE_NS 250000u
 
 /* CNPs that a core keeps; what is marked while so many wait is not answered. */
 #define KEPT 64u
@@ -25,7 +34,13 @@ sim_marks_config(struct sim *s)
 	s->ce_ppm = rng_one_in(r, 3) ? 0 : rng_below(r, 300000);
 	if (rng_one_in(r, 2))
 		return;
-	s->congestion.mode = KARST_CONGESTION_NOTIFY;
+	s->congestion.mode = rng_one_in(r, 2) ? KARST_CONGESTION_NOTIFY : KARST_CONGESTION_DCQCN;
+	/* a frame of the slowest takes much less than anybody's timeout */
+	s->congestion.rp.rpg_max_rate = rng_log(r, 1000, 20000);
+	s->congestion.rp.rpg_min_rate = 500;
+	s->congestion.rp.rpg_time_reset = RESET_US;
+	s->congestion.rp.rpg_byte_reset = 0;
+	s->congestion.rp.rate_reduce_monitor_period = rng_log(r, 1, 1000);
 	s->congestion.np.min_time_between_cnps = rng_one_in(r, 3) ? 0 : rng_log(r, 1, 1000);
 	/* what a forger's frames were answered with is not known */
 	if (s->profile != SIM_HOSTILE)
@@ -92,12 +107,51 @@ next_of(struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p)
 	}
 }
 
+/* E5: the first that counts. */
+static void
+heard(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
+{
+	uint32_t half = half_of(ep, p->dqpn);
+
+	if (s->congestion.mode != KARST_CONGESTION_DCQCN || ep->pair->type == KARST_QPT_UD ||
+		p->drop != KARST_DROP_CNP || ep->slow_ns[half] != 0)
+		return;
+	ep->slow_ns[half] = s->now_ns;
+	ep->slow_bytes[half] = 0;
+}
+
+void
+sim_marks_data(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
+{
+	bool answer = (karst_opcode_flags(p->opcode) & KARST_OPF_RESPONSE) != 0;
+	uint32_t half = ep->target != NULL && answer;
+	uint64_t ns = s->now_ns - ep->slow_ns[half], rate, may;
+
+	if (ep->slow_ns[half] == 0 || (p->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_ACK)
+		return;
+	if (ns >= RESET_US * 1000ull) {
+		ep->slow_ns[half] = UINT64_MAX; /* what may be now is not known */
+		return;
+	}
+	/* bytes in a second: 1 - 1023/2048 of the highest, but not less than the lowest */
+	rate = karst_max_u64(s->congestion.rp.rpg_max_rate * 62562ull,
+		s->congestion.rp.rpg_min_rate * 125000ull);
+	may = rate * (ns + LATE_NS) / 1000000000 + 2 * KARST_FRAME_MAX;
+	ep->slow_bytes[half] += p->len;
+	if (ep->slow_bytes[half] > may)
+		sim_fail(s, "QP %#x: %llu bytes %llu ns after a CNP, allowed are %llu (E6)",
+			ep->qpn, (unsigned long long)ep->slow_bytes[half], (unsigned long long)ns,
+			(unsigned long long)may);
+}
+
 void
 sim_marks_delivered(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p)
 {
 	uint32_t opf = karst_opcode_flags(p->opcode);
 	uint64_t *next;
 
+	if (p->opcode == KARST_CNP)
+		heard(s, ep, p);
 	if (!(p->flags & KARST_PKT_CE) || s->congestion.mode == KARST_CONGESTION_OFF ||
 		is_nobodys((enum karst_drop)p->drop))
 		return;

@@ -343,6 +343,8 @@ struct sim_ep {
 	/* of qp and of the target of XRC (marks.c) */
 	uint32_t cnps_due[2];
 	uint64_t cnp_next_ns[2];
+	uint64_t slow_ns[2];    /* since when a CNP limits their rates; 0: none has come */
+	uint64_t slow_bytes[2]; /* sent since */
 
 	/* fault */
 	uint32_t fault_at; /* operations before it */
@@ -664,6 +666,8 @@ void sim_marks_delivered(
 /** A CNP leaves @c; says where @f goes to.  @return the connection that it is of; NULL: unknown */
 struct sim_pair *sim_marks_sent(
 	struct sim *s, struct sim_core *c, struct sim_frame *f, const struct karst_pkt *p);
+/** A frame of @ep, no CNP, leaves. */
+void sim_marks_data(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
 void sim_marks_final(struct sim *s, const struct sim_ep *ep);
 
 /* --- trace.c --- */

@@ -46,6 +46,7 @@ struct eng_qp_report {
 	uint32_t sq_seen, sq_done; /* karst_qp_send_queue() */
 	struct karst_core_qp_attr attr;
 	struct karst_qp_stats stats;
+	struct karst_qp_rate rate;
 };
 
 /* "RC" */

@@ -278,6 +278,7 @@ find_on_lcore(struct eng_lcore *lc, void *arg)
 	call->report->pd = ((struct eng_qp *)karst_qp_user(qp))->pub.pd;
 	karst_qp_query(qp, &call->report->attr);
 	karst_qp_stats(qp, &call->report->stats);
+	karst_qp_rate(lc->core, qp, &call->report->rate);
 	karst_qp_send_queue(qp, &call->report->sq_seen, &call->report->sq_done);
 	return 0;
 }

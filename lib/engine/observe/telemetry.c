@@ -277,7 +277,7 @@ static void
 register_commands(void)
 {
 	const struct tel_cmd *const tables[] = {own_cmds, eng_tel_lcores, eng_tel_ports,
-		eng_tel_qps, eng_tel_clients, eng_tel_cm, eng_tel_capture};
+		eng_tel_qps, eng_tel_clients, eng_tel_cm, eng_tel_capture, eng_tel_congestion};
 	const struct tel_cmd *c;
 	size_t i;
 

@@ -11,6 +11,7 @@
  *	telemetry_clients.c  programs, memory
  *	telemetry_cm.c       connection management
  *	telemetry_capture.c  packet capture
+ *	telemetry_congestion.c  congestion control
  *
  * An answer of rte_telemetry is at most 16 KiB of JSON, so a command that lists things stops
  * before that and says "next": the number to ask with for the rest.
@@ -42,6 +43,7 @@ extern const struct tel_cmd eng_tel_qps[];
 extern const struct tel_cmd eng_tel_clients[];
 extern const struct tel_cmd eng_tel_cm[];
 extern const struct tel_cmd eng_tel_capture[];
+extern const struct tel_cmd eng_tel_congestion[];
 
 /**
  * Finds what "ENGINE", "ENGINE:NUMBER", "NUMBER" or nothing means: without a name the oldest

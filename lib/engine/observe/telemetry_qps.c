@@ -49,6 +49,11 @@ fill_qp(uint32_t qpn, const struct eng_qp_report *r, struct rte_tel_data *d)
 		{"rnr_naks", r->stats.rnr_naks},
 		{"out_of_sequence", r->stats.out_of_sequence},
 		{"duplicates", r->stats.duplicates},
+		{"rate", r->rate.rate},
+		{"rate_limit", r->rate.program_rate},
+		{"cc_rate", r->rate.cc_rate},
+		{"cc_target", r->rate.cc_target},
+		{"cc_alpha", r->rate.cc_alpha},
 	};
 	size_t i;
 

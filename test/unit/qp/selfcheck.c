@@ -72,13 +72,22 @@ check_slots(const struct karst_core_qp *qp)
 	return NULL;
 }
 
+/* Will be visited: at its turn, or when it may send again. */
+static bool
+is_listed(const struct karst_core_qp *qp)
+{
+	return (qp->flags & KARST_QPF_ACTIVE) != 0 || karst_timer_armed(&qp->pacer.timer);
+}
+
 /* Whoever waits is woken: by the clock, or because it is on the list. */
 static const char *
 check_wakeup(const struct karst_core *core, const struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
-	bool listed = (qp->flags & KARST_QPF_ACTIVE) != 0;
+	bool listed = is_listed(qp);
 
+	if (!listed && qp->req.paced && qp->pacer.waits && qp->pacer.tokens < 0)
+		return "a queue pair waits for tokens and no clock runs (E6)";
 	if (!listed && r->deadline_ns == 0 && r->rto_ns != 0 && r->una_psn != r->nxt_psn)
 		return "requests are outstanding and no clock runs (Q6)";
 	if ((r->flags & KARST_REQ_RNR_WAIT) && r->deadline_ns == 0)
@@ -118,7 +127,7 @@ check_responder(const struct karst_core_qp *qp)
 		if (distance(e->beg, e->psn) + distance(e->end, e->beg) > e->npsn)
 			return "answers outside of their request (R4)";
 	}
-	if ((owed != 0 || r->owed != KARST_OWED_NONE) && !(qp->flags & KARST_QPF_ACTIVE) &&
+	if ((owed != 0 || r->owed != KARST_OWED_NONE) && !is_listed(qp) &&
 		!karst_copy_busy(qp, KARST_COPY_RSP))
 		return "an answer is owed and nobody will give it";
 	if (r->rwqe.held && !r->rwqe.bad && r->rwqe.got > r->rwqe.total)

@@ -190,6 +190,10 @@ kv_query_device_ex(struct ibv_context *ibv, const struct ibv_query_device_ex_inp
 		.hca_core_clock = NS_PER_S / 1000, /* in kHz */
 		.cq_mod_caps = {.max_cq_count = UINT16_MAX, .max_cq_period = UINT16_MAX},
 		.phys_port_cnt_ex = 1,
+		.packet_pacing_caps = {.qp_rate_limit_min = KARST_RATE_LIMIT_MIN,
+			.qp_rate_limit_max = KARST_RATE_LIMIT_MAX,
+			.supported_qpts = 1u << IBV_QPT_RC | 1u << IBV_QPT_UC | 1u << IBV_QPT_UD |
+				1u << IBV_QPT_XRC_SEND | 1u << IBV_QPT_XRC_RECV},
 		/* as copied memory is reached: all that there is, but not all addresses at once */
 		.odp_caps = {.general_caps = IBV_ODP_SUPPORT,
 			.per_transport_caps = {.rc_odp_caps = ODP_RC,

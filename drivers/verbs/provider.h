@@ -177,6 +177,7 @@ struct kv_qp {
 	struct karst_send_wqe *wqe; /* the last one */
 	uint32_t nwqes;
 	int wr_error;
+	uint32_t rate_limit; /* kbit/s, as it was set */
 	struct kv_live live;
 	struct kv_events events;
 };

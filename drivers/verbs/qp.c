@@ -242,6 +242,30 @@ qp_mask_of_type(enum ibv_qp_type type, int mask)
 	}
 }
 
+static int
+set_rate(struct kv_qp *qp, uint32_t kbps, uint32_t burst)
+{
+	const struct karst_qp_rate_limit_attr to = {.rate_limit = kbps, .max_burst_sz = burst};
+	int ret = karst_modify_qp_rate_limit(qp->karst, &to);
+
+	if (ret == 0)
+		qp->rate_limit = kbps;
+	return ret;
+}
+
+/* With a modification that ends in RTS, and that must not succeed before the limit fails. */
+static int
+check_rate(const struct ibv_qp *ibv, const struct ibv_qp_attr *attr, int mask)
+{
+	enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : ibv->state;
+
+	if (to != IBV_QPS_RTS)
+		return kv_refuse(-EINVAL, "IBV_QP_RATE_LIMIT: only to or in RTS");
+	if (attr->rate_limit > KARST_RATE_LIMIT_MAX)
+		return kv_refuse(-EINVAL, "rate_limit: more than qp_rate_limit_max");
+	return 0;
+}
+
 int
 kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 {
@@ -269,17 +293,25 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 	};
 	int ret = kv_check(KV_QP, ibv);
 
-	mask = qp_mask_of_type(ibv->qp_type, mask);
+	bool limits = mask & IBV_QP_RATE_LIMIT;
+
+	mask = qp_mask_of_type(ibv->qp_type, mask) & ~IBV_QP_RATE_LIMIT;
 	if (ret == 0 && mask & ~KNOWN_MASK)
-		ret = kv_refuse(-EOPNOTSUPP, "rate limits are not supported");
+		ret = kv_refuse(-EOPNOTSUPP, "attr_mask has a bit that is not supported");
+	if (ret == 0 && limits)
+		ret = check_rate(ibv, attr, mask);
 	if (ret == 0 && mask & IBV_QP_PORT && attr->port_num != 1)
 		ret = kv_refuse(-EINVAL, "port_num must be 1");
 	if (ret == 0 && mask & IBV_QP_AV)
 		ret = kv_ah_attr(ctx, &attr->ah_attr, &to.ah_attr);
 	if (ret == 0)
 		ret = karst_modify_qp(qp->karst, &to, (unsigned int)mask);
-	if (ret == 0 && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET)
+	if (ret == 0 && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET) {
 		kv_drop_completions(qp);
+		qp->rate_limit = 0;
+	}
+	if (ret == 0 && limits)
+		ret = set_rate(qp, attr->rate_limit, 0);
 	return kv_error(ret);
 }
 
@@ -316,6 +348,7 @@ kv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, struct ibv_q
 		.timeout = from.timeout,
 		.retry_cnt = from.retry_cnt,
 		.rnr_retry = from.rnr_retry,
+		.rate_limit = qp->rate_limit,
 	};
 	qp_cap_to_ibv(&from.cap, &attr->cap);
 	kv_ah_attr_back(&from.ah_attr, &attr->ah_attr);
@@ -361,15 +394,20 @@ kv_destroy_qp(struct ibv_qp *ibv)
 	return 0;
 }
 
-/* --- what adapters have, and there is not --- */
-
+/* What packets are like typically need not be known: the size of each counts. */
 int
 kv_modify_qp_rate_limit(struct ibv_qp *ibv, struct ibv_qp_rate_limit_attr *attr)
 {
-	(void)ibv;
-	(void)attr;
-	return kv_error(kv_refuse(-EOPNOTSUPP, "rate limits are not supported"));
+	int ret = kv_check(KV_QP, ibv);
+
+	if (ret == 0 && attr->comp_mask != 0)
+		ret = kv_refuse(-EINVAL, "comp_mask must be 0");
+	if (ret == 0)
+		ret = set_rate(kv_qp_of(ibv), attr->rate_limit, attr->max_burst_sz);
+	return kv_error(ret);
 }
+
+/* --- what adapters have, and there is not --- */
 
 /* librdmacm asks for them with every connection, so no reason is printed. */
 int

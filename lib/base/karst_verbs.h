@@ -91,6 +91,11 @@ enum karst_qp_attr_mask {
 	KARST_QP_DEST_QPN = 1u << 20,
 };
 
+/* Of struct karst_qp_rate_limit_attr. */
+#define KARST_RATE_LIMIT_MIN 1u          /* kbit/s */
+#define KARST_RATE_LIMIT_MAX 400000000u  /* kbit/s */
+#define KARST_RATE_BURST_MAX (16u << 20) /* bytes */
+
 /* Asynchronous events; the values are those of enum ibv_event_type, but for the last. */
 enum karst_async_event_code {
 	KARST_EVENT_CQ_ERR = 0,

@@ -532,6 +532,17 @@ int karst_open_qp(struct karst_xrcd *xrcd, uint32_t qp_num, void *qp_context, st
 /** @mask: enum karst_qp_attr_mask.  With KARST_QP_AV the engine resolves the path to the peer,
  *  which may take some seconds: -EHOSTUNREACH. */
 int karst_modify_qp(struct karst_qp *qp, const struct karst_qp_attr *attr, unsigned int mask);
+
+/** What a queue pair may send. */
+struct karst_qp_rate_limit_attr {
+	uint32_t rate_limit; /* kbit/s of frames, KARST_RATE_LIMIT_MIN..MAX; 0: no limit */
+	uint32_t
+		max_burst_sz; /* bytes at once after a pause, up to KARST_RATE_BURST_MAX; 0: what it
+				* sends in some microseconds */
+};
+/** In RTR, RTS or SQD.  @qp sends no faster than @attr says, acknowledgements aside; RESET ends it.
+ *  -EINVAL: out of range, or the state. */
+int karst_modify_qp_rate_limit(struct karst_qp *qp, const struct karst_qp_rate_limit_attr *attr);
 int karst_query_qp(
 	struct karst_qp *qp, struct karst_qp_attr *attr, struct karst_qp_init_attr *init);
 int karst_destroy_qp(struct karst_qp *qp);

@@ -405,6 +405,18 @@ karst_modify_qp(struct karst_qp *qp, const struct karst_qp_attr *attr, unsigned 
 }
 
 int
+karst_modify_qp_rate_limit(struct karst_qp *qp, const struct karst_qp_rate_limit_attr *attr)
+{
+	CLI_REQ(rate_qp)
+	m = {.body = {
+		     .qp = qp->handle, .rate_kbps = attr->rate_limit, .burst = attr->max_burst_sz}};
+	struct karst_ctl_rate_qp_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+
+	return cli_call(cli_of(qp->context), KARST_CTL_RATE_QP, &m.hdr, sizeof(m), NULL, 0, &reply);
+}
+
+int
 karst_query_qp(struct karst_qp *qp, struct karst_qp_attr *attr, struct karst_qp_init_attr *init)
 {
 	const struct cli_qp *q = cli_qp_of(qp);

@@ -75,6 +75,7 @@
 	X(QUERY_QP, query_qp, 50)                     \
 	X(DESTROY_QP, destroy_qp, 51)                 \
 	X(OPEN_QP, open_qp, 52)                       \
+	X(RATE_QP, rate_qp, 53)                       \
 	X(ATTACH_MCAST, attach_mcast, 56)             \
 	X(DETACH_MCAST, detach_mcast, 57)             \
 	X(CM_CREATE_CHANNEL, cm_create_channel, 64)   \
@@ -523,6 +524,13 @@ struct karst_ctl_modify_qp_req {
 	uint32_t mask; /* enum karst_qp_attr_mask */
 	struct karst_ctl_qp_attr attr;
 };
+/** In RTR, RTS or SQD; RESET ends it. */
+struct karst_ctl_rate_qp_req {
+	uint32_t qp;
+	uint32_t rate_kbps; /* KARST_RATE_LIMIT_MIN..MAX; 0: none */
+	uint32_t burst;     /* bytes, up to KARST_RATE_BURST_MAX; 0: as it comes */
+	uint32_t reserved;
+};
 struct karst_ctl_query_qp_req {
 	uint32_t qp;
 	uint32_t reserved;
@@ -578,6 +586,7 @@ KARST_CTL_PLAIN_REPLY(modify_srq);
 KARST_CTL_PLAIN_REPLY(destroy_srq);
 KARST_CTL_PLAIN_REPLY(modify_qp);
 KARST_CTL_PLAIN_REPLY(destroy_qp);
+KARST_CTL_PLAIN_REPLY(rate_qp);
 KARST_CTL_PLAIN_REPLY(attach_mcast);
 KARST_CTL_PLAIN_REPLY(detach_mcast);
 

@@ -66,6 +66,7 @@ KARST_CTL_OPS(X)
 	X(MODIFY_QP, modify_qp, attr.reserved)              \
 	X(MODIFY_QP, modify_qp, attr.ah.reserved)           \
 	X(QUERY_QP, query_qp, reserved)                     \
+	X(RATE_QP, rate_qp, reserved)                       \
 	X(DESTROY_QP, destroy_qp, reserved)                 \
 	X(ATTACH_MCAST, attach_mcast, reserved)             \
 	X(DETACH_MCAST, detach_mcast, reserved)             \

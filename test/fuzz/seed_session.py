@@ -13,7 +13,7 @@ CREATE_AH, DESTROY_AH = 23, 24
 CREATE_CHANNEL, DESTROY_CHANNEL, CREATE_CQ, MODIFY_CQ, DESTROY_CQ = range(32, 37)
 RESIZE_CQ, SWITCH_CQ, RAISE_CQ = 37, 38, 39
 CREATE_SRQ, MODIFY_SRQ, QUERY_SRQ, DESTROY_SRQ = range(40, 44)
-CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP, OPEN_QP = range(48, 53)
+CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP, OPEN_QP, RATE_QP = range(48, 54)
 OPEN_XRCD, CLOSE_XRCD = 25, 26
 QPN = 15  # where the number of the newest queue pair is kept
 ATTACH_MCAST, DETACH_MCAST = 56, 57
@@ -106,7 +106,8 @@ LIVES = [
     request(QUERY_SRQ, b'', [(0, 1)]) + request(DESTROY_SRQ, b'', [(0, 1)]),
     PD + CQ + create_qp(2) + modify(2, 0x39, 1, port=1, access=14) +
     modify(2, 0x129181, 2, path_mtu=3, dest_qpn=5, dest_rd=4, rnr=1) +
-    modify(2, 0x12e01, 3, timeout=14) + request(QUERY_QP, b'', [(0, 2)]) +
+    modify(2, 0x12e01, 3, timeout=14) + request(RATE_QP, u32(0, 1000), [(0, 2)]) +
+    request(QUERY_QP, b'', [(0, 2)]) +
     modify(2, 1, 6) + modify(2, 1, 0) + request(DESTROY_QP, b'', [(0, 2)]),
     PD + CQ + create_qp(3) + create_qp(4) + modify(3, 0x71, 1, port=1),
     PD + CQ + create_qp(4) + request(ATTACH_MCAST, u32(0, 0) + GROUP, [(0, 2)]) +

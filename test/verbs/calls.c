@@ -535,6 +535,7 @@ main(int argc, char **argv)
 	run_case("polls in vain look again", polls_look_again);
 	run_case("asynchronous events", asynchronous_events);
 	run_case("attributes come back", attributes_come_back);
+	run_case("rates are kept", rates_are_kept);
 	run_case("times are in order", times_are_in_order);
 	run_case("multicast groups", groups);
 	run_case("threads share queues", threads_share_queues);

@@ -93,6 +93,9 @@ void armed_while_polled(void);
 /* calls_empty.c */
 void empty_regions(void);
 
+/* calls_rate.c */
+void rates_are_kept(void);
+
 /* calls_poll.c */
 void polls_look_again(void);
 

@@ -612,7 +612,11 @@ not_there(void)
 	THEIRS("a device with a mask", ibv_query_device_ex(r->ctx, &input, &attr), EINVAL);
 	ERR("values that there are not", ibv_query_rt_values_ex(r->ctx, &values), EOPNOTSUPP);
 	ERR("the number of an SRQ that has none", ibv_get_srq_num(srq, &num), EOPNOTSUPP);
-	ERR("a rate limit", ibv_modify_qp_rate_limit(qp, &rate), EOPNOTSUPP);
+	ERR("a rate limit in RESET", ibv_modify_qp_rate_limit(qp, &rate), EINVAL);
+	rate.rate_limit = UINT32_MAX;
+	ERR("a rate beyond all", ibv_modify_qp_rate_limit(qp, &rate), EINVAL);
+	rate.comp_mask = 1;
+	ERR("a rate limit with a mask", ibv_modify_qp_rate_limit(qp, &rate), EINVAL);
 	SILENT("ibv_query_ece", ibv_query_ece(qp, &ece), EOPNOTSUPP);
 	SILENT("ibv_set_ece", ibv_set_ece(qp, &ece), EOPNOTSUPP);
 	SILENT("tags to match", ibv_post_srq_ops(srq, &op, &bad_op), EOPNOTSUPP);

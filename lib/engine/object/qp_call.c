@@ -242,6 +242,39 @@ karst_engine_qp_query(
 	return ret;
 }
 
+struct rate_call {
+	struct karst_core_qp *qp;
+	uint64_t bps;
+	uint32_t burst;
+};
+
+static int
+qp_rate_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct rate_call *call = arg;
+	enum karst_qp_state state = karst_qp_state(call->qp);
+
+	if (state < KARST_QPS_RTR || state > KARST_QPS_SQD)
+		return -EINVAL;
+	karst_qp_rate_limit(lc->core, call->qp, call->bps, call->burst);
+	return 0;
+}
+
+int
+karst_engine_qp_rate_limit(
+	struct karst_engine *e, struct karst_engine_qp *qp, uint64_t bps, uint32_t burst)
+{
+	struct rate_call call = {
+		.qp = karst_container_of(qp, struct eng_qp, pub)->qp, .bps = bps, .burst = burst};
+	int ret = eng_ctl_enter(e);
+
+	if (ret != 0)
+		return ret;
+	ret = eng_mailbox_call(&e->lcore[qp->lcore], qp_rate_on_lcore, &call);
+	eng_ctl_leave(e);
+	return ret;
+}
+
 const char *
 eng_qp_type_name(enum karst_qp_type type)
 {

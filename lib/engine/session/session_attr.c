@@ -430,6 +430,28 @@ ah_of_path(
 }
 
 int
+eng_session_rate_qp(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_rate_qp_req *req = c->body;
+	struct session_qp *qp = eng_session_find(c, &s->qps, req->qp, "qp");
+	int ret;
+
+	if (qp == NULL)
+		return -EINVAL;
+	if (req->rate_kbps > KARST_RATE_LIMIT_MAX)
+		return reason(c, -EINVAL, "rate_limit %u: at most %u kbit/s", req->rate_kbps,
+			KARST_RATE_LIMIT_MAX);
+	if (req->burst > KARST_RATE_BURST_MAX)
+		return reason(c, -EINVAL, "max_burst_sz %u: at most %u bytes", req->burst,
+			KARST_RATE_BURST_MAX);
+	ret = karst_engine_qp_rate_limit(s->e, qp->qp, req->rate_kbps * 1000ull, req->burst);
+	if (ret != 0)
+		return reason(
+			c, ret, "rate_limit of qp %u: its state must be RTR, RTS or SQD", req->qp);
+	return 0;
+}
+
+int
 eng_session_query_qp(struct karst_session *s, struct session_call *c)
 {
 	const struct karst_ctl_query_qp_req *req = c->body;

@@ -223,6 +223,37 @@ Test(client_api, modify_and_query)
 	client_bed_down(&b);
 }
 
+/* (E6): a limit of the rate, in the states in which there is something to send. */
+Test(client_api, e6_rate_limit)
+{
+	struct karst_qp_rate_limit_attr limit = {.rate_limit = 1000, .max_burst_sz = 4096};
+	struct karst_qp_attr attr = {.qp_state = KARST_QPS_RESET};
+	struct karst_qp *qp;
+	struct client_bed b;
+
+	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});
+	qp = client_bed_qp(&b, KARST_QPT_RC);
+	cr_assert_eq(karst_modify_qp_rate_limit(qp, &limit), -EINVAL);
+	says("its state must be RTR, RTS or SQD");
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_INIT, 1, 5), 0);
+	cr_assert_eq(karst_modify_qp_rate_limit(qp, &limit), -EINVAL);
+	cr_assert_eq(client_bed_to(qp, KARST_QPS_RTR, 1, 5), 0, "%s", karst_why());
+	cr_assert_eq(karst_modify_qp_rate_limit(qp, &limit), 0, "%s", karst_why());
+	limit.rate_limit = KARST_RATE_LIMIT_MAX + 1;
+	cr_assert_eq(karst_modify_qp_rate_limit(qp, &limit), -EINVAL);
+	says("rate_limit 400000001: at most");
+	limit.rate_limit = KARST_RATE_LIMIT_MAX;
+	limit.max_burst_sz = KARST_RATE_BURST_MAX + 1;
+	cr_assert_eq(karst_modify_qp_rate_limit(qp, &limit), -EINVAL);
+	says("max_burst_sz 16777217: at most");
+	limit.max_burst_sz = KARST_RATE_BURST_MAX;
+	cr_assert_eq(karst_modify_qp_rate_limit(qp, &limit), 0);
+	cr_assert_eq(karst_modify_qp(qp, &attr, KARST_QP_STATE), 0);
+	cr_assert_eq(karst_modify_qp_rate_limit(qp, &limit), -EINVAL);
+	cr_assert_eq(karst_destroy_qp(qp), 0);
+	client_bed_down(&b);
+}
+
 /* Re-registration: the key stays, what it names changes. */
 Test(client_api, reregister)
 {

@@ -124,6 +124,7 @@ _karst_setup() {
 	esac
 }
 
-complete -F _karst karstd karst-perf karst-dump karst-nvmet karst-top karst-exporter karst-capture karst-smc karst-plot karst-compare
+complete -F _karst karstd karst-perf karst-dump karst-nvmet karst-fwd karst-top karst-exporter karst-capture \
+	karst-smc karst-plot karst-compare
 complete -F _karst_run karst-run
 complete -F _karst_setup karst-setup

@@ -36,6 +36,8 @@ CASES = [
     ('karst-dump --reb', {'--rebuild'}, {'--json'}),
     ('karst-nvmet --rama', set(), {'--ramdisk'}),
     ('karst-nvmet --ram', {'--ramdisk'}, {'--file'}),
+    ('karst-fwd --forward-mode ', {'io', 'roce-check', 'gen'}, {'--idle'}),
+    ('karst-fwd --gen-', {'--gen-template', '--gen-rate'}, {'--rxq'}),
     ('karst-top --sort ', {'bytes', 'packets'}, {'--qps'}),
     ('karst-exporter --text', {'--textfile'}, {'--listen'}),
     ('karst-capture --sna', {'--snaplen'}, {'--qp'}),

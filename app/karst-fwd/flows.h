@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Flows, and the continuity of their PSNs (P1).
+ *
+ * A flow is what one end sends to a queue pair of another, as seen at one port: requests and
+ * responses are two, and datagrams of each source queue pair are one.  A table has a fixed size.
+ * When it is full, new flows are not followed, and their packets are counted: what is said of the
+ * others stays true.
+ *
+ * Of each of the last FWD_FLOW_PSNS PSNs a bit says whether it was seen, so a packet behind the
+ * newest is known to be a repetition, or one that was missing.  A PSN that is farther behind than
+ * that, or farther ahead than FWD_FLOW_JUMP, begins the flow anew, as of a queue pair that was
+ * connected again.
+ *
+ * A READ request takes as many PSNs as its response has packets, which only the path MTU tells.
+ * The next request may have any PSN up to what the smallest MTU would need: no gap is reported that
+ * may be none.  Of responses only those to a READ follow each other; acknowledgements skip PSNs as
+ * they like.
+ *
+ * One writer; another thread may read counters, and flows below fwd_flows_count().
+ */
+#ifndef FWD_FLOWS_H
+#define FWD_FLOWS_H
+
+#include "karst_base.h"
+#include "karst_pkt.h"
+
+#define FWD_FLOW_PSNS 2048u
+#define FWD_FLOW_JUMP 32768
+
+enum fwd_flow_kind { FWD_FLOW_REQUESTS, FWD_FLOW_RESPONSES, FWD_FLOW_DATAGRAMS };
+
+struct fwd_flow_key {
+	uint8_t src[16], dst[16]; /* IPv4 in the first four bytes */
+	uint32_t qpn;             /* destination */
+	uint32_t src_qpn;         /* datagrams only */
+	uint16_t port;
+	uint8_t ip6, kind;
+	uint32_t zero;
+};
+
+static_assert(sizeof(struct fwd_flow_key) == 48, "hashed and compared by words");
+
+struct fwd_flow {
+	struct fwd_flow_key key;
+	uint32_t next_psn; /* UINT32_MAX: not known */
+	uint32_t slack;    /* PSNs that may be skipped from there */
+	uint8_t opcode;    /* of the last packet */
+	bool open;         /* responses: within the response to a READ */
+	/* counters */
+	uint64_t packets karst_cache_aligned;
+	uint64_t bytes; /* of frames */
+	uint64_t gaps;  /* times that PSNs were missing */
+	uint64_t missing;
+	uint64_t late;     /* of the missing, those that came after others */
+	uint64_t repeated; /* seen before, or older than the flow */
+	uint64_t restarts;
+	uint64_t naks; /* without RNR; also those of a PSN sequence */
+	uint64_t rnr_naks;
+	uint64_t ce;
+	uint64_t seen[FWD_FLOW_PSNS / 64];
+} karst_cache_aligned;
+
+enum fwd_psn { FWD_PSN_NEXT, FWD_PSN_GAP, FWD_PSN_REPEATED, FWD_PSN_LATE, FWD_PSN_RESTART };
+
+struct fwd_flows {
+	struct fwd_flow *flows;
+	uint32_t *slots; /* number of a flow and one; 0: none */
+	uint32_t shift, mask;
+	uint32_t count, room;
+};
+
+/** @room flows, up to 2^20.  @return 0 or -ENOMEM. */
+int fwd_flows_init(struct fwd_flows *fs, uint32_t room);
+void fwd_flows_free(struct fwd_flows *fs);
+/** Flows that another thread may look at. */
+uint32_t fwd_flows_count(const struct fwd_flows *fs);
+/** The flow of a parsed packet that came in at @port; NULL: it is new, and the table is full. */
+struct fwd_flow *fwd_flow_of(struct fwd_flows *fs, const struct karst_pkt *p, uint16_t port);
+/** Counts a packet of the flow, and judges its PSN. */
+enum fwd_psn fwd_flow_packet(struct fwd_flow *f, const struct karst_pkt *p);
+/** Both in one; false: the flow is new, and the table is full. */
+bool fwd_flows_see(struct fwd_flows *fs, const struct karst_pkt *p, uint16_t port);
+
+#endif /* FWD_FLOWS_H */

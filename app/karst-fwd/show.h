@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Prints what report.h makes, as text or as JSON of one line.  For the main lcore. */
+#ifndef FWD_SHOW_H
+#define FWD_SHOW_H
+
+#include "fwd.h"
+
+/** "stats", "xstats" or "info" of a port. */
+void fwd_show_port(struct fwd_port *p, const char *what, bool json);
+/** "roce", "qp", "gen", "latency", "fwd" or "config", or "all", which is JSON only. */
+void fwd_show(struct fwd *f, const char *what, bool json);
+/** Counters of all ports, and of streams, as --stats-period has them. */
+void fwd_show_period(struct fwd *f);
+/** @return 0; -1 after a message. */
+int fwd_show_json_file(struct fwd *f, const char *path);
+
+#endif /* FWD_SHOW_H */

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Flows, and what is said of their PSNs (P1). */
+#include "flows.h"
+
+#include <criterion/criterion.h>
+
+#include "karst_build.h"
+#include "karst_hdr.h"
+#include "karst_opcode.h"
+#include "karst_parse.h"
+
+static struct fwd_flows flows;
+static uint8_t frame[512];
+
+/* What a frame of these is parsed to. */
+static struct karst_pkt
+parsed(const struct karst_frame *f)
+{
+	int len = karst_build_frame(frame, sizeof(frame), f);
+	struct karst_pkt p = {.data = frame, .len = (uint16_t)len};
+
+	cr_assert_gt(len, 0);
+	cr_assert_eq(karst_parse(&p), KARST_DROP_NONE);
+	return p;
+}
+
+static struct karst_frame
+plain(uint8_t opcode, uint32_t qpn, uint32_t psn)
+{
+	return (struct karst_frame){.saddr = {192, 0, 2, 1},
+		.daddr = {192, 0, 2, 2},
+		.ttl = 64,
+		.dport = KARST_ROCE_UDP_PORT,
+		.ib = {.opcode = opcode, .dqpn = qpn, .psn = psn}};
+}
+
+static struct fwd_flow *
+flow_at(uint32_t qpn)
+{
+	struct karst_frame f = plain(KARST_RC_SEND_ONLY, qpn, 0);
+	struct karst_pkt p = parsed(&f);
+
+	return fwd_flow_of(&flows, &p, 0);
+}
+
+static enum fwd_psn
+see(uint8_t opcode, uint32_t psn)
+{
+	struct karst_frame f = plain(opcode, 7, psn);
+	struct karst_pkt p = parsed(&f);
+
+	return fwd_flow_packet(fwd_flow_of(&flows, &p, 0), &p);
+}
+
+static enum fwd_psn
+see_read(uint32_t psn, uint32_t len)
+{
+	struct karst_frame f = plain(KARST_RC_READ_REQUEST, 7, psn);
+	struct karst_pkt p;
+
+	f.ib.dma_len = len;
+	p = parsed(&f);
+	return fwd_flow_packet(fwd_flow_of(&flows, &p, 0), &p);
+}
+
+static void
+setup(void)
+{
+	cr_assert_eq(fwd_flows_init(&flows, 8), 0);
+}
+
+static void
+teardown(void)
+{
+	fwd_flows_free(&flows);
+}
+
+TestSuite(fwd_flow, .init = setup, .fini = teardown);
+
+Test(fwd_flow, in_order_and_over_the_wrap)
+{
+	uint32_t i;
+
+	for (i = 0; i < 10; i++)
+		cr_assert_eq(see(KARST_RC_SEND_ONLY, (0xfffffb + i) & 0xffffff), FWD_PSN_NEXT);
+	cr_assert_eq(flow_at(7)->gaps, 0);
+	cr_assert_eq(flow_at(7)->packets, 10);
+	cr_assert_eq(flow_at(7)->next_psn, 5);
+}
+
+Test(fwd_flow, gap_over_the_wrap)
+{
+	see(KARST_RC_SEND_ONLY, 0xfffffe);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 2), FWD_PSN_GAP);
+	cr_assert_eq(flow_at(7)->gaps, 1);
+	cr_assert_eq(flow_at(7)->missing, 3);
+	/* 0xffffff, 0, 1: the missing ones */
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 0), FWD_PSN_LATE);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 0), FWD_PSN_REPEATED);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 0xffffff), FWD_PSN_LATE);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 0xfffffe), FWD_PSN_REPEATED);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 3), FWD_PSN_NEXT);
+	cr_assert_eq(flow_at(7)->late, 2);
+	cr_assert_eq(flow_at(7)->repeated, 2);
+}
+
+/*
+ * Go-back-N: the lost one is late, those behind it are repeated, and nothing is missing in the end.
+ */
+Test(fwd_flow, retransmission_from_the_lost_one)
+{
+	uint32_t psn;
+
+	for (psn = 100; psn < 140; psn++)
+		if (psn != 110)
+			see(KARST_RC_WRITE_MIDDLE, psn);
+	for (psn = 110; psn < 140; psn++)
+		see(KARST_RC_WRITE_MIDDLE, psn);
+	cr_assert_eq(see(KARST_RC_WRITE_MIDDLE, 140), FWD_PSN_NEXT);
+	cr_assert_eq(flow_at(7)->gaps, 1);
+	cr_assert_eq(flow_at(7)->missing, 1);
+	cr_assert_eq(flow_at(7)->late, 1);
+	cr_assert_eq(flow_at(7)->repeated, 29);
+}
+
+/* The bits of PSNs one window ago are not taken for those of now. */
+Test(fwd_flow, window_is_used_again)
+{
+	uint32_t psn;
+
+	for (psn = 0; psn < 2 * FWD_FLOW_PSNS; psn++)
+		see(KARST_RC_SEND_ONLY, psn);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, psn + 3), FWD_PSN_GAP);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, psn + 1), FWD_PSN_LATE);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, psn + 1), FWD_PSN_REPEATED);
+	cr_assert_eq(flow_at(7)->missing, 3);
+}
+
+Test(fwd_flow, gap_longer_than_the_window)
+{
+	see(KARST_RC_SEND_ONLY, 0);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 1 + 3 * FWD_FLOW_PSNS), FWD_PSN_GAP);
+	cr_assert_eq(flow_at(7)->missing, 3 * FWD_FLOW_PSNS);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 3 * FWD_FLOW_PSNS), FWD_PSN_LATE);
+}
+
+Test(fwd_flow, far_away_is_a_new_connection)
+{
+	see(KARST_RC_SEND_ONLY, 1000000);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 2000000), FWD_PSN_RESTART);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 2000001), FWD_PSN_NEXT);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 5), FWD_PSN_RESTART);
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 6), FWD_PSN_NEXT);
+	/* what is older than the flow is not missing */
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 4), FWD_PSN_REPEATED);
+	cr_assert_eq(flow_at(7)->restarts, 2);
+	cr_assert_eq(flow_at(7)->missing, 0);
+}
+
+Test(fwd_flow, read_takes_psns_of_its_response)
+{
+	cr_assert_eq(see_read(10, 4096), FWD_PSN_NEXT); /* 16 at an MTU of 256, 1 at 4096 */
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 14), FWD_PSN_NEXT);
+	cr_assert_eq(see_read(15, 1024), FWD_PSN_NEXT); /* 4 at most */
+	cr_assert_eq(see(KARST_RC_SEND_ONLY, 20), FWD_PSN_GAP);
+	cr_assert_eq(flow_at(7)->missing, 1);
+	cr_assert_eq(
+		see(KARST_RC_SEND_ONLY, 22), FWD_PSN_GAP); /* nothing may be skipped any more */
+}
+
+static enum fwd_psn
+see_response(uint8_t opcode, uint32_t psn, uint32_t aeth)
+{
+	struct karst_frame f = plain(opcode, 9, psn);
+	struct karst_pkt p;
+
+	f.ib.aeth = aeth;
+	p = parsed(&f);
+	return fwd_flow_packet(fwd_flow_of(&flows, &p, 0), &p);
+}
+
+Test(fwd_flow, responses)
+{
+	uint32_t i;
+
+	cr_assert_eq(see_response(KARST_RC_READ_RESP_FIRST, 50, 0), FWD_PSN_NEXT);
+	cr_assert_eq(see_response(KARST_RC_READ_RESP_MIDDLE, 51, 0), FWD_PSN_NEXT);
+	cr_assert_eq(see_response(KARST_RC_READ_RESP_LAST, 53, 0), FWD_PSN_GAP);
+	cr_assert_eq(see_response(KARST_RC_ACK, 90, 0), FWD_PSN_NEXT);
+	cr_assert_eq(see_response(KARST_RC_READ_RESP_ONLY, 70, 0), FWD_PSN_NEXT);
+	/* its First is lost */
+	cr_assert_eq(see_response(KARST_RC_READ_RESP_LAST, 81, 0), FWD_PSN_GAP);
+	see_response(KARST_RC_ACK, 91, (uint32_t)KARST_AETH_NAK << 24);
+	see_response(KARST_RC_ACK, 91, (uint32_t)KARST_AETH_RNR << 24);
+	cr_assert_eq(fwd_flows_count(&flows), 1);
+	for (i = 0; i < 1; i++) {
+		cr_assert_eq(flows.flows[i].key.kind, FWD_FLOW_RESPONSES);
+		cr_assert_eq(flows.flows[i].gaps, 2);
+		cr_assert_eq(flows.flows[i].missing, 2);
+		cr_assert_eq(flows.flows[i].naks, 1);
+		cr_assert_eq(flows.flows[i].rnr_naks, 1);
+	}
+}
+
+Test(fwd_flow, several_flows_do_not_mix)
+{
+	struct karst_frame f = plain(KARST_RC_SEND_ONLY, 7, 1);
+	struct karst_pkt p = parsed(&f);
+	struct fwd_flow *a = fwd_flow_of(&flows, &p, 0), *b;
+
+	cr_assert_eq(fwd_flow_of(&flows, &p, 0), a);
+	b = fwd_flow_of(&flows, &p, 1); /* another port */
+	cr_assert_neq(b, a);
+	f.saddr[3] = 9;
+	p = parsed(&f);
+	cr_assert_neq(fwd_flow_of(&flows, &p, 0), a);
+	f = plain(KARST_RC_ACK, 7, 1); /* the other direction's */
+	p = parsed(&f);
+	cr_assert_neq(fwd_flow_of(&flows, &p, 0), a);
+	f = plain(KARST_UD_SEND_ONLY, 7, 1);
+	f.ib.src_qpn = 1;
+	p = parsed(&f);
+	b = fwd_flow_of(&flows, &p, 0);
+	f.ib.src_qpn = 2;
+	p = parsed(&f);
+	cr_assert_neq(fwd_flow_of(&flows, &p, 0), b);
+	f = plain(KARST_RC_SEND_ONLY, 7, 1);
+	f.ip6 = true; /* the same first bytes */
+	p = parsed(&f);
+	cr_assert_neq(fwd_flow_of(&flows, &p, 0), a);
+	cr_assert_eq(fwd_flows_count(&flows), 7);
+}
+
+Test(fwd_flow, full_table_keeps_what_it_has)
+{
+	struct fwd_flow *first = flow_at(100);
+	uint32_t i;
+
+	for (i = 1; i < 8; i++)
+		cr_assert_not_null(flow_at(100 + i));
+	for (i = 8; i < 100; i++)
+		cr_assert_null(flow_at(100 + i));
+	cr_assert_eq(flow_at(100), first);
+	cr_assert_eq(fwd_flows_count(&flows), 8);
+}

@@ -34,6 +34,7 @@ CASES = [
     ('karst-run --priv', {'--private'}, {'--print'}),
     ('karst-run --mode ns bas', {'bash'}, {'--mode'}),
     ('karst-dump --reb', {'--rebuild'}, {'--json'}),
+    ('karst-dump --inj', {'--injuries'}, {'--analyse'}),
     ('karst-nvmet --rama', set(), {'--ramdisk'}),
     ('karst-nvmet --ram', {'--ramdisk'}, {'--file'}),
     ('karst-fwd --forward-mode ', {'io', 'roce-check', 'gen'}, {'--idle'}),

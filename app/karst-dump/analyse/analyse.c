@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * From frames to verdicts: which flow a frame belongs to, and which checks it is for.
+ *
+ * A frame that is the same as the one before it in its flow, to the last bit of the ICRC and within
+ * DOUBLED_NS, was doubled on its way or by the capture (a mirror port that copies both directions
+ * does that): it is counted and left out.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "an_priv.h"
+
+#define DOUBLED_NS 50000
+#define FRAME_MAX  65535
+
+struct an *
+an_new(const struct an_options *o)
+{
+	struct an *a = calloc(1, sizeof(*a));
+
+	if (a == NULL || (a->whole = malloc(FRAME_MAX)) == NULL) {
+		fputs("karst-dump: out of memory\n", stderr);
+		free(a);
+		return NULL;
+	}
+	a->o = o;
+	a->flows_tail = &a->flows;
+	if (o->injuries != NULL && an_injuries_read(a, o->injuries) != 0) {
+		an_free(a);
+		return NULL;
+	}
+	if (o->counters != NULL && access(o->counters, R_OK) != 0) {
+		fprintf(stderr, "karst-dump: --counters %s: %s\n", o->counters, strerror(errno));
+		an_free(a);
+		return NULL;
+	}
+	return a;
+}
+
+static void
+addresses(struct an_pkt *p)
+{
+	const struct judge *j = p->j;
+
+	if (j->kind == JUDGE_NATIVE && j->native.lnh == KARST_LNH_GLOBAL) {
+		memcpy(p->src, j->native.sgid, 16);
+		memcpy(p->dst, j->native.dgid, 16);
+		p->tclass = j->native.tclass;
+	} else if (j->kind == JUDGE_NATIVE) {
+		karst_put_be16(p->src + 14, j->native.slid);
+		karst_put_be16(p->dst + 14, j->native.dlid);
+	} else if (j->roce.ip6) {
+		memcpy(p->src, j->roce.saddr, 16);
+		memcpy(p->dst, j->roce.daddr, 16);
+	} else {
+		p->src[10] = p->src[11] = p->dst[10] = p->dst[11] = 0xff;
+		memcpy(p->src + 12, j->roce.saddr, 4);
+		memcpy(p->dst + 12, j->roce.daddr, 4);
+	}
+	if (j->kind == JUDGE_ROCE)
+		p->tclass = j->roce.tclass;
+}
+
+/* Of a frame that cannot be parsed as RoCE.  @return whether it has any. */
+static bool
+ip_addresses(const struct capture_frame *f, struct an_pkt *p)
+{
+	uint32_t off = KARST_ETH_LEN;
+
+	if (f->link != CAPTURE_ETHERNET || f->len < KARST_ETH_LEN + KARST_VLAN_LEN + KARST_IP6_LEN)
+		return false;
+	if (karst_get_be16(f->data + off - 2) == 0x8100)
+		off += KARST_VLAN_LEN;
+	if (karst_get_be16(f->data + off - 2) == 0x86dd) {
+		memcpy(p->src, karst_ip6_src(f->data + off), 16);
+		memcpy(p->dst, karst_ip6_dst(f->data + off), 16);
+		return true;
+	}
+	p->src[10] = p->src[11] = p->dst[10] = p->dst[11] = 0xff;
+	memcpy(p->src + 12, karst_ip4_src(f->data + off), 4);
+	memcpy(p->dst + 12, karst_ip4_dst(f->data + off), 4);
+	return karst_get_be16(f->data + off - 2) == 0x0800;
+}
+
+static bool
+is_doubled(struct an_flow *f, const struct an_pkt *p)
+{
+	bool same = !p->cut && f->packets != 0 && f->last_icrc == p->j->icrc &&
+		f->last_psn == p->ib->psn && f->last_opcode == p->ib->opcode &&
+		p->ns - f->last_ns < DOUBLED_NS;
+
+	f->last_icrc = p->j->icrc;
+	f->last_psn = p->ib->psn;
+	f->last_opcode = p->ib->opcode;
+	return same;
+}
+
+static void
+note(struct an_flow *f, const struct an_pkt *p)
+{
+	if (f->packets++ == 0) {
+		f->first_frame = p->frame;
+		f->first_ns = p->ns;
+	}
+	f->bytes += p->wire_len;
+	f->last_frame = p->frame;
+	f->last_ns = p->ns;
+	f->migreq[p->ib->migreq] = true;
+	if ((p->tclass & 3) == 3 || p->fate & AN_CE) {
+		f->ce++;
+		f->ce_frame = p->frame;
+		f->pair->ce++;
+		if (!f->ce_asked && p->flags & KARST_OPF_REQUEST) {
+			f->ce_asked = true;
+			f->ce_psn = p->ib->psn;
+		}
+	}
+}
+
+static void
+dispatch(struct an *a, struct an_flow *f, const struct an_pkt *p)
+{
+	uint8_t transport = p->ib->opcode & KARST_TRANSPORT_MASK;
+	struct an_flow *asked;
+
+	if (p->flags & KARST_OPF_CNP) {
+		an_cnp(a, f, p);
+		return;
+	}
+	f->transport = transport;
+	if (transport == KARST_TRANSPORT_UD || transport == KARST_TRANSPORT_RD)
+		return;
+	an_rate(a, f, p);
+	if (p->flags & KARST_OPF_REQUEST) {
+		an_request(a, f, p);
+		return;
+	}
+	asked = an_flow_answered(f, p);
+	if (asked != NULL && karst_psn_diff(p->ib->psn, asked->req.next) >= 0) {
+		struct an_flow *other = an_flow_repaired(f, p);
+
+		asked = other != NULL ? other : asked;
+	}
+	if (asked != NULL)
+		an_response(a, f, asked, p);
+	else
+		f->orphans++;
+}
+
+static void
+packet(struct an *a, struct an_pkt *p, uint64_t absolute_ns)
+{
+	struct an_flow *f;
+
+	addresses(p);
+	f = an_flow_of(a, p);
+	if (f == NULL)
+		return; /* no memory */
+	a->packets++;
+	an_injury_of(a, f, p, absolute_ns);
+	if (is_doubled(f, p)) {
+		a->doubled++;
+		f->doubled++;
+		an_say(a, f, AN_TRACE, AN_UNKNOWN, f->last_frame, p->frame,
+			"the same frame twice: doubled on the way or by the capture; left out");
+		return;
+	}
+	if (!p->cut)
+		an_integrity(a, f, p);
+	note(f, p);
+	an_count_seen(a, f, p);
+	dispatch(a, f, p);
+}
+
+/* The capture holds the beginning of a frame: its headers are as good as if the rest were zeros. */
+static bool
+judge_whole(struct an *a, const struct capture_frame *f, struct judge *j)
+{
+	static const struct judge_options none;
+	struct capture_frame whole = *f;
+
+	if (f->wire_len > FRAME_MAX || f->len < 64)
+		return false;
+	memcpy(a->whole, f->data, f->len);
+	memset(a->whole + f->len, 0, f->wire_len - f->len);
+	whole.data = a->whole;
+	whole.len = f->wire_len;
+	judge_frame(&whole, &none, j);
+	j->icrc_is = JUDGE_CRC_NONE;
+	return j->ib != NULL;
+}
+
+/* Nobody knows what was in it: of the connections between its two ends packets are missing. */
+static void
+malformed(struct an *a, const struct capture_frame *f, const struct judge *j)
+{
+	bool cut = f->len < f->wire_len;
+	struct an_pkt p = {0};
+
+	an_say(a, NULL, AN_FORM, cut ? AN_UNKNOWN : AN_FAIL, f->number, 0, "%s%s",
+		karst_drop_help(j->drop), cut ? "; the capture holds only a part" : "");
+	if (ip_addresses(f, &p))
+		an_pair_malformed(a, p.src, p.dst);
+	else
+		a->malformed = true;
+}
+
+void
+an_frame(struct an *a, const struct capture_frame *f, const struct judge *j, uint64_t start_ns)
+{
+	bool cut = f->len < f->wire_len;
+	struct judge again;
+	struct an_pkt p;
+
+	a->frames++;
+	a->truncated += cut;
+	if (f->time_ns < a->last_ns) {
+		a->backwards++;
+		an_say(a, NULL, AN_TRACE, AN_UNKNOWN, f->number, 0,
+			"its time is before that of the frame before it");
+	}
+	a->last_ns = f->time_ns > a->last_ns ? f->time_ns : a->last_ns;
+	if (cut && judge_whole(a, f, &again))
+		j = &again;
+	else if (j->kind == JUDGE_MALFORMED)
+		malformed(a, f, j);
+	if (j->ib == NULL)
+		return;
+	p = (struct an_pkt){.j = j,
+		.ib = j->ib,
+		.flags = karst_opcode_flags(j->ib->opcode),
+		.frame = f->number,
+		.ns = a->last_ns,
+		.wire_len = f->wire_len,
+		.cut = cut};
+	packet(a, &p, start_ns + f->time_ns);
+}
+
+static void
+one_direction(struct an *a, struct an_flow *f)
+{
+	if (f->peer == NULL && f->req.begun && !f->req.una_known &&
+		f->transport != KARST_TRANSPORT_UC)
+		an_say(a, f, AN_ACK, AN_UNKNOWN, f->first_frame, 0,
+			"no answer to these requests was seen, or whose they are is not clear");
+	else if (f->peer == NULL && f->orphans != 0)
+		an_say(a, f, AN_TRACE, AN_UNKNOWN, f->first_frame, 0,
+			"answers whose requests were not seen, or are not clear: %llu",
+			(unsigned long long)f->orphans);
+}
+
+/* Where the capture lacks packets of a connection, what they may have caused is no failure. */
+static void
+demote(struct an *a, struct an_flow *f)
+{
+	unsigned int c;
+
+	f->tainted |= a->malformed || f->pair->malformed ||
+		(f->pair->reverse != NULL && f->pair->reverse->malformed);
+	for (c = 0; f->tainted && c < AN_CHECKS; c++)
+		if (an_checks[c].spoilt) {
+			f->count[c][AN_UNKNOWN] += f->count[c][AN_FAIL];
+			f->count[c][AN_FAIL] = 0;
+		}
+	for (c = 0; c < AN_CHECKS; c++) {
+		unsigned int v;
+
+		for (v = 0; v < AN_VERDICTS; v++)
+			a->result[c].count[v] += f->count[c][v];
+	}
+}
+
+static void
+demote_findings(struct an_result *r)
+{
+	struct an_findings *fails = &r->found[AN_FAIL], *unknown = &r->found[AN_UNKNOWN];
+	unsigned int i, kept = 0;
+
+	for (i = 0; i < fails->n; i++) {
+		const struct an_finding *at = &fails->at[i];
+
+		if (at->flow == NULL || !at->flow->tainted)
+			fails->at[kept++] = *at;
+		else if (unknown->n < AN_FINDINGS)
+			unknown->at[unknown->n++] = *at;
+	}
+	fails->n = kept;
+}
+
+void
+an_finish(struct an *a, bool broken)
+{
+	struct an_flow *f;
+	unsigned int c;
+
+	a->broken = broken;
+	if (broken)
+		an_say(a, NULL, AN_TRACE, AN_UNKNOWN, a->frames, 0,
+			"the file ends in the middle of a frame");
+	an_cnp_finish(a);
+	for (f = a->flows; f != NULL; f = f->all_next)
+		one_direction(a, f);
+	if (a->o->counters != NULL)
+		an_counters_check(a, a->o->counters);
+	for (f = a->flows; f != NULL; f = f->all_next)
+		demote(a, f);
+	for (c = 0; c < AN_CHECKS; c++)
+		if (an_checks[c].spoilt)
+			demote_findings(&a->result[c]);
+}
+
+bool
+an_failed(const struct an *a)
+{
+	unsigned int c;
+
+	for (c = 0; c < AN_CHECKS; c++)
+		if (a->result[c].count[AN_FAIL] != 0)
+			return true;
+	return false;
+}
+
+void
+an_free(struct an *a)
+{
+	an_injuries_free(a);
+	an_flows_free(a);
+	free(a->whole);
+	free(a);
+}

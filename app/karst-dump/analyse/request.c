@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Requests: new ones, gaps, ones that are sent again.
+ *
+ * How many PSNs a READ takes depends on the path MTU, which shows in First and Middle packets only.
+ * Before that a READ's span is a guess, which the PSN behind it or its first response puts right.
+ */
+#include "an_priv.h"
+#include "karst_crc.h"
+
+#define RESTART_REACH (1 << 16)
+
+uint32_t
+an_print(const struct an_pkt *p)
+{
+	const struct karst_ib_hdrs *ib = p->ib;
+	uint64_t ext[4] = {
+		ib->va, (uint64_t)ib->rkey << 32 | ib->dma_len, ib->swap_add, ib->compare};
+	uint32_t crc = karst_crc_ops()->update(KARST_CRC32_INIT, ib->pay, ib->pay_len);
+
+	ext[0] ^= (uint64_t)ib->imm << 32 | ib->inv_rkey;
+	return karst_crc_ops()->update(crc, ext, sizeof(ext));
+}
+
+static uint32_t
+read_span(const struct an_stream *s, uint32_t len, bool *guessed)
+{
+	*guessed = s->mtu == 0 && len > 256;
+	if (len <= 256)
+		return 1;
+	return s->mtu == 0 ? 1 : (len + s->mtu - 1) / s->mtu;
+}
+
+/* The next request, @by PSNs further on than thought, shows how many the READ before has. */
+static bool
+span_shown(struct an_stream *s, uint32_t by)
+{
+	struct an_rec *r = s->n != 0 ? an_rec_at(s, s->n - 1) : NULL;
+	uint32_t mtu;
+
+	if (r == NULL || !r->guessed)
+		return false;
+	for (mtu = 256; mtu <= 4096; mtu *= 2)
+		if ((r->len + mtu - 1) / mtu == r->span + by) {
+			r->span += by; /* still a guess: packets between may be missing as well */
+			if (s->front == s->next)
+				s->front = karst_psn_add(s->front, by);
+			s->next = karst_psn_add(s->next, by);
+			return true;
+		}
+	return false;
+}
+
+static void
+note_sent(struct an_rec *r, const struct an_pkt *p)
+{
+	r->tx += r->tx != UINT8_MAX;
+	r->lost += (p->fate & AN_LOST) != 0 && r->lost != UINT8_MAX;
+	r->maybe |= (p->fate & (AN_MAYBE | AN_DUP)) != 0 || p->j->icrc_is == JUDGE_CRC_BAD;
+	r->last_frame = p->frame;
+	r->last_ns = p->ns;
+}
+
+static struct an_rec *
+remember(struct an_flow *f, const struct an_pkt *p)
+{
+	struct an_stream *s = &f->req;
+	struct an_rec *r = an_stream_insert(s, p->ib->psn, f->peer != NULL);
+
+	if (r == NULL)
+		return NULL;
+	r->opcode = p->ib->opcode;
+	r->print = an_print(p);
+	r->first_frame = p->frame;
+	r->first_ns = p->ns;
+	r->va = p->ib->va;
+	r->rkey = p->ib->rkey;
+	r->len = p->ib->dma_len;
+	r->resp_next = p->ib->psn;
+	if ((p->flags & KARST_OPF_READ) != 0)
+		r->span = read_span(s, r->len, &r->guessed);
+	note_sent(r, p);
+	return r;
+}
+
+static void
+gap(struct an *a, struct an_flow *f, const struct an_pkt *p, uint32_t missing)
+{
+	struct an_stream *s = &f->req;
+	bool sees = an_sees_sent(a, f);
+
+	an_say(a, f, AN_PSN, sees ? AN_FAIL : AN_UNKNOWN, p->frame, 0,
+		"PSN %06x where %06x was to come: %u %s%s", p->ib->psn, s->next, missing,
+		missing == 1 ? "PSN is left out" : "PSNs are left out",
+		sees ? "" : " (or lost before the place of the capture)");
+}
+
+/* A request behind all that were seen. */
+static void
+fresh(struct an *a, struct an_flow *f, const struct an_pkt *p, uint32_t ahead)
+{
+	struct an_stream *s = &f->req;
+	struct an_rec *r;
+
+	if (ahead != 0 && span_shown(s, ahead))
+		ahead = 0;
+	if (ahead != 0)
+		gap(a, f, p, ahead);
+	else if (s->sent != 0)
+		an_pass(a, f, AN_PSN, p->frame);
+	an_message(a, f, p, ahead == 0);
+	r = remember(f, p);
+	s->sent++;
+	if (r == NULL)
+		return;
+	s->next = karst_psn_add(r->psn, r->span);
+	an_stream_advance(s);
+	an_plot(a, s, AN_PT_NEW, r->psn, p->ns);
+}
+
+static void
+begin(struct an_stream *s, const struct an_pkt *p)
+{
+	an_stream_restart(s);
+	s->begun = true;
+	s->next = s->front = s->una = s->last_end = p->ib->psn;
+	s->msg = p->flags & KARST_OPF_START ? AN_MSG_NONE : AN_MSG_UNKNOWN;
+}
+
+/*
+ * What was acknowledged, and now has other content under the same PSN: a queue pair that was made
+ * anew, whose PSNs begin where those of the one before began.
+ */
+static bool
+is_another(struct an_stream *s, const struct an_rec *r, const struct an_pkt *p)
+{
+	return r != NULL && r->psn == p->ib->psn && p->flags & KARST_OPF_START && s->una_known &&
+		karst_psn_diff(r->psn, s->una) < 0 && p->fate == 0 && !p->cut && !r->maybe &&
+		(r->opcode != p->ib->opcode || r->print != an_print(p));
+}
+
+/* A PSN that has been passed. */
+static void
+older(struct an *a, struct an_flow *f, const struct an_pkt *p)
+{
+	struct an_stream *s = &f->req;
+	struct an_rec *r = an_stream_find(s, p->ib->psn);
+
+	if (is_another(s, r, p)) {
+		an_say(a, f, AN_RESEND, AN_UNKNOWN, r->first_frame, p->frame,
+			"PSN %06x was acknowledged, and has other content now: a new connection?",
+			p->ib->psn);
+		begin(s, p);
+		fresh(a, f, p, 0);
+		return;
+	}
+	s->again++;
+	if (r == NULL && s->n != 0 && karst_psn_diff(p->ib->psn, an_rec_at(s, 0)->psn) < 0) {
+		an_say(a, f, AN_RESEND, AN_UNKNOWN, p->frame, 0,
+			"PSN %06x was sent before what is remembered of this flow", p->ib->psn);
+		return;
+	}
+	an_plot(a, s, AN_PT_AGAIN, p->ib->psn, p->ns);
+	an_again(a, f, r, p);
+	if (r != NULL) {
+		note_sent(r, p);
+		return;
+	}
+	remember(f, p);
+	an_stream_advance(s);
+}
+
+void
+an_request(struct an *a, struct an_flow *f, const struct an_pkt *p)
+{
+	struct an_stream *s = &f->req;
+	int32_t ahead;
+	struct an_rec *r;
+
+	if (p->j->icrc_is == JUDGE_CRC_BAD && (!s->begun || p->ib->psn != s->next))
+		return; /* none of its fields can be believed; unless it is what was to come */
+	if (!s->begun)
+		begin(s, p);
+	ahead = karst_psn_diff(p->ib->psn, s->next);
+	if (ahead > RESTART_REACH || ahead < -RESTART_REACH) {
+		begin(s, p); /* a queue pair that was made anew under the same number */
+		ahead = 0;
+	}
+	if (ahead >= 0)
+		fresh(a, f, p, (uint32_t)ahead);
+	else if (f->transport == KARST_TRANSPORT_UC)
+		an_say(a, f, AN_PSN, AN_UNKNOWN, p->frame, 0,
+			"PSN %06x behind %06x: UC sends nothing again; in another order, or doubled",
+			p->ib->psn, s->next);
+	else
+		older(a, f, p);
+	r = an_stream_find(s, p->ib->psn);
+	/* a READ that is asked for again from the middle goes on to its old end */
+	s->last_end = r != NULL ? karst_psn_add(r->psn, r->span) : karst_psn_add(p->ib->psn, 1);
+	s->last_ns = s->event_ns = p->ns;
+	if (p->fate & AN_DUP)
+		s->again_frame = p->frame;
+	s->asked += p->ib->ackreq;
+	s->reads += (p->flags & KARST_OPF_READ) != 0;
+	if (!f->on_unpaired && f->peer == NULL) {
+		f->on_unpaired = true;
+		f->unpaired_next = f->pair->unpaired;
+		f->pair->unpaired = f;
+	}
+}

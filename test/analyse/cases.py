@@ -1,0 +1,546 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""CASES: (check, verdict, name, arguments of karst-dump, function that makes the Wire)."""
+import struct
+
+from forge import (ACK, ATOMIC_ACK, FIRST, LAST, MIDDLE, MTU, ONLY, READ_FIRST, READ_LAST, READ_MIDDLE,
+                   UC_ONLY, WRITE_FIRST, WRITE_LAST, WRITE_ONLY, Wire, A, B)
+
+CASES = []
+SENDERS, RECEIVERS = ['--tap', 'senders'], ['--tap', 'receivers']
+T14 = SENDERS + ['--timeout', '14']  # 67.1 ms
+
+
+def case(check, verdict, *args):
+    def add(make):
+        CASES.append((check, verdict, make.__name__, list(args), make))
+        return make
+    return add
+
+
+def orig(value):
+    return struct.pack('>Q', value)
+
+
+def timeouts(*waits):
+    w = Wire().send(2).request(ONLY, 102, b'karst')
+    for us in waits:
+        w.wait(us).request(ONLY, 102, b'karst')
+    w.msn += 1
+    return w.ack(102)
+
+
+# --- trace, icrc, form, psn ---
+
+@case('trace', 'pass')
+@case('icrc', 'pass')
+@case('form', 'pass')
+@case('psn', 'pass')
+@case('ack', 'pass')
+@case('msn', 'pass')
+@case('message', 'pass')
+@case('nak-psn', 'not seen')
+@case('cnp-form', 'not seen')
+def plain():
+    return Wire().send(5)
+
+
+@case('trace', 'fail')
+def request_not_captured():
+    w = Wire().send(3)
+    w.psn += 1
+    w.msn += 1
+    w.ack(w.psn - 1)
+    return w.send(2)
+
+
+@case('trace', 'fail')
+@case('psn', 'cannot tell')
+@case('psn', 'cannot tell', *SENDERS)
+def hole_that_is_acknowledged():
+    w = Wire().send(2)
+    w.message(4, skip=[1])
+    w.msn += 1
+    return w.ack(w.psn + 3)
+
+
+@case('trace', 'cannot tell')
+def mirror_doubles():
+    w = Wire()
+    w.request(ONLY, 100, b'karst', twice=True)
+    return w
+
+
+@case('icrc', 'fail')
+@case('form', 'pass')
+def wrong_icrc():
+    w = Wire().send(2)
+    return w.request(ONLY, w.psn, b'karst', bad_icrc=True)
+
+
+@case('form', 'fail')
+def pad_not_zero():
+    w = Wire().send(1)
+    return w.request(ONLY, w.psn, b'karst', pad=b'\0\1\0')
+
+
+@case('psn', 'fail', *SENDERS)
+@case('psn', 'fail', '--tap', A)
+@case('psn', 'cannot tell', '--tap', B)
+def leaves_psns_out():
+    w = Wire().send(2)
+    w.psn += 3
+    w.request(ONLY, w.psn, b'karst')
+    return w.nak(w.psn - 3)
+
+
+@case('psn', 'pass', *SENDERS)
+def wraps():
+    return Wire(psn=0xfffffd).send(6)
+
+
+@case('psn', 'fail', *SENDERS)
+def uc_gap():
+    w = Wire()
+    for psn in (1, 2, 4):
+        w.request(UC_ONLY, psn, b'karst')
+    return w
+
+
+@case('form', 'fail')
+@case('timeout', 'cannot tell', *T14)
+def something_that_cannot_be_parsed():
+    """What it was may be the reason of what looks like an early timeout."""
+    w = timeouts(3000)
+    ns, frame = w.frames[0]
+    w.frames.append((w.frames[-1][0] + 1000, frame[:42] + b'\xff' + frame[43:]))
+    return w
+
+
+# --- message ---
+
+@case('message', 'pass')
+def three_packets():
+    w = Wire().message(3)
+    w.msn += 1
+    return w.ack(102)
+
+
+@case('message', 'fail')
+def middle_is_short():
+    return Wire().request(FIRST, 100, bytes(MTU)).request(MIDDLE, 101, bytes(512)).request(LAST, 102, b'abcd')
+
+
+@case('message', 'fail')
+def middle_without_first():
+    return Wire().send(1).request(MIDDLE, 101, bytes(MTU))
+
+
+@case('message', 'fail')
+def write_shorter_than_reth():
+    reth = struct.pack('>QII', 0, 7, 5000)
+    return Wire().request(WRITE_FIRST, 100, bytes(MTU), reth).request(WRITE_LAST, 101, bytes(500))
+
+
+@case('message', 'pass')
+def write_as_long_as_reth():
+    reth = struct.pack('>QII', 0, 7, MTU + 500)
+    return Wire().request(WRITE_FIRST, 100, bytes(MTU), reth).request(WRITE_LAST, 101, bytes(500))
+
+
+# --- loss of requests ---
+
+def lost(first_again=1, naks=1, wait=10.0):
+    """SEND of 5 packets, the second one lost behind the place of the capture."""
+    w = Wire().send(2)
+    w.message(5, stop=2)
+    w.injure()
+    w.message(5, start=2)
+    for i in range(naks):
+        w.wait(60 * (i > 0)).nak(w.psn + 1)
+    w.wait(wait).message(5, start=first_again)
+    w.msn += 1
+    return w.ack(w.psn + 4)
+
+
+@case('go-back', 'pass', *SENDERS)
+@case('nak-psn', 'pass', *SENDERS)
+@case('nak-once', 'pass')
+@case('resend', 'pass')
+@case('trace', 'pass')
+def goes_back():
+    return lost()
+
+
+@case('go-back', 'fail', *SENDERS)
+@case('go-back', 'cannot tell')
+@case('ack', 'fail', *SENDERS)
+def goes_back_too_little():
+    return lost(first_again=2)
+
+
+@case('go-back', 'fail', *T14)
+@case('go-back', 'cannot tell', *SENDERS)
+def goes_back_too_far():
+    return lost(first_again=0)
+
+
+@case('nak-once', 'fail')
+def naks_twice():
+    return lost(naks=2)
+
+
+@case('nak-psn', 'fail', *SENDERS)
+def nak_behind_the_lost_one():
+    w = Wire().send(2).message(5, stop=2)
+    w.injure()
+    return w.message(5, start=2).nak(w.psn + 2)
+
+
+@case('nak-psn', 'fail', *SENDERS)
+@case('nak-psn', 'cannot tell')
+def nak_of_what_is_acknowledged():
+    w = Wire().send(4)
+    return w.message(3).nak(w.psn - 2)
+
+
+@case('nak-psn', 'fail', *RECEIVERS)
+@case('nak-psn', 'cannot tell')
+@case('nak-psn', 'cannot tell', *SENDERS)
+def nak_of_what_arrived():
+    w = Wire().send(2)
+    return w.message(4).nak(w.psn + 1)
+
+
+@case('nak-psn', 'pass', *RECEIVERS)
+@case('go-back', 'pass', *RECEIVERS)
+def lost_before_the_capture():
+    w = Wire().send(2).message(4, skip=[1])
+    w.nak(w.psn + 1).message(4, start=1)
+    w.msn += 1
+    return w.ack(w.psn + 3)
+
+
+@case('resend', 'fail')
+def sends_other_content_again():
+    w = Wire().send(1).request(ONLY, 101, b'first')
+    return w.wait(70000).request(ONLY, 101, b'other').ack(101)
+
+
+@case('resend', 'fail')
+def sends_another_opcode_again():
+    w = Wire().send(1).request(ONLY, 101, b'first')
+    return w.wait(70000).request(FIRST, 101, bytes(MTU))
+
+
+@case('resend', 'cannot tell')
+@case('timeout', 'not seen', *T14)
+@case('msn', 'pass')
+@case('trace', 'pass')
+def a_new_connection_under_the_same_numbers():
+    w = Wire().send(3)
+    for psn in (100, 101, 102):
+        w.request(ONLY, psn, b'another')
+        w.ack(psn, msn=psn - 99)
+    return w
+
+
+@case('trace', 'pass')
+@case('ack', 'pass')
+def a_new_connection_of_one_queue_pair():
+    """A's queue pair number is used again, B's is another one, and so are the PSNs."""
+    w = Wire().send(3)
+    for psn in (9000, 9001):
+        w.request(ONLY, psn, b'karst', qp=0x23).ack(psn, msn=psn - 8999)
+    return w
+
+
+@case('go-back', 'cannot tell', *T14)
+def two_naks_cross_the_reaction():
+    """The first lost packet was only late: B has asked for another one by the time that A goes back."""
+    w = Wire().send(2).message(6)
+    w.nak(w.psn + 1).nak(w.psn + 3)
+    return w.message(6, start=1)
+
+
+# --- timeouts ---
+
+@case('timeout', 'pass', *T14)
+@case('timeout', 'cannot tell')
+@case('go-back', 'pass')
+@case('timeout-growth', 'not seen')
+def one_timeout():
+    return timeouts(70000)
+
+
+@case('timeout', 'fail', *T14)
+@case('timeout', 'cannot tell', '--timeout', '14')
+def too_early():
+    return timeouts(3000)
+
+
+@case('timeout', 'fail', *T14)
+def too_late():
+    return timeouts(300000)
+
+
+@case('timeout-growth', 'pass', *T14)
+def steady():
+    return timeouts(70000, 80000, 140000)
+
+
+@case('timeout-growth', 'fail', *T14)
+@case('timeout-growth', 'cannot tell', '--timeout', '14')
+def grows_too_much():
+    return timeouts(70000, 140000, 300000)
+
+
+@case('timeout', 'not seen', *T14)
+@case('go-back', 'pass', *T14)
+def partial_progress_is_no_timeout():
+    """What is acknowledged while packets are sent again is passed over."""
+    w = Wire().send(1).message(8)
+    w.nak(w.psn + 1)
+    w.message(8, start=1, stop=3)
+    w.ack(w.psn + 5)
+    return w.request(MIDDLE, w.psn + 6, bytes([6]) * MTU).request(LAST, w.psn + 7, bytes([7]) * 100)
+
+
+# --- ACK, MSN ---
+
+@case('ack', 'fail', *SENDERS)
+@case('ack', 'cannot tell')
+def ack_goes_back():
+    w = Wire()
+    for psn in range(100, 104):
+        w.request(ONLY, psn, b'karst')
+    return w.respond(ACK, 103, 0x1f, msn=4).respond(ACK, 101, 0x1f, msn=4)
+
+
+@case('ack', 'pass', *SENDERS)
+@case('msn', 'pass')
+def coalesced():
+    w = Wire()
+    for psn in range(100, 104):
+        w.request(ONLY, psn, b'karst')
+    w.respond(ACK, 101, 0x1f, msn=2)
+    return w.respond(ACK, 103, 0x1f, msn=4)
+
+
+@case('ack', 'fail', *SENDERS)
+@case('ack', 'pass')
+def acknowledges_what_was_lost():
+    w = Wire().send(1).request(ONLY, 101, b'karst').injure()
+    w.msn += 1
+    return w.ack(101)
+
+
+@case('msn', 'fail')
+def msn_stands_still():
+    w = Wire().send(3)
+    w.msn -= 1
+    return w.send(1)
+
+
+@case('msn', 'fail')
+def msn_runs_ahead():
+    w = Wire().send(3)
+    w.msn += 1
+    return w.send(1)
+
+
+@case('msn', 'pass')
+def msn_wraps():
+    return Wire(msn=0xfffffe).send(4)
+
+
+# --- READ ---
+
+@case('read', 'pass', *SENDERS)
+@case('trace', 'pass')
+def reads():
+    w = Wire().send(1).read(101, 2500)
+    w.msn += 1
+    return w.responses(101, 2500).read(104, 10).responses(104, 10)
+
+
+@case('read', 'fail')
+def read_too_short():
+    w = Wire().send(1).read(101, 2500)
+    return w.responses(101, 2400)
+
+
+@case('read', 'fail')
+def read_ends_early():
+    w = Wire().send(1).read(101, 2500)
+    return w.respond(READ_FIRST, 101, 0x1f, bytes(MTU)).respond(READ_LAST, 102, 0x1f, bytes(452))
+
+
+@case('read', 'fail', *SENDERS)
+@case('read', 'cannot tell')
+def leaves_a_response_out():
+    w = Wire().send(1).read(101, 4000)
+    return w.responses(101, 4000, skip=[2])
+
+
+def read_gap(va=0x1000 + MTU, length=4000 - MTU, wait=20):
+    w = Wire().send(1).read(101, 4000)
+    w.respond(READ_FIRST, 101, 0x1f, bytes(MTU)).respond(READ_MIDDLE, 102, None, bytes(MTU)).injure()
+    w.respond(READ_MIDDLE, 103, None, bytes(MTU))
+    w.wait(wait).read(102, length, va)
+    return w.responses(101, 4000, first=1)
+
+
+@case('read-retry', 'pass', *SENDERS)
+@case('timeout', 'not seen', *T14)
+@case('read', 'pass', *SENDERS)
+def reads_the_rest():
+    return read_gap()
+
+
+@case('read-retry', 'fail')
+def reads_from_the_old_address():
+    return read_gap(va=0x1000)
+
+
+@case('read-retry', 'fail')
+def reads_the_old_length():
+    return read_gap(length=4000)
+
+
+@case('timeout', 'not seen', *T14)
+@case('read-retry', 'pass', *T14)
+def reads_the_rest_and_what_is_behind():
+    """The successor of a READ's second half is what comes behind the whole."""
+    w = Wire().send(1).read(101, 4000).read(105, 4000, 0x9000)
+    w.responses(101, 4000, skip=[2]).wait(20)
+    w.read(103, 4000 - 2 * MTU, 0x1000 + 2 * MTU).read(105, 4000, 0x9000)
+    return w.responses(101, 4000, first=2).responses(105, 4000)
+
+
+# --- atomics ---
+
+def atomics(first, second):
+    w = Wire().send(1).atomic(101).respond(ATOMIC_ACK, 101, 0x1f, ext=orig(first))
+    return w.wait(70000).atomic(101).respond(ATOMIC_ACK, 101, 0x1f, ext=orig(second))
+
+
+@case('atomic', 'pass')
+def replays():
+    return atomics(41, 41)
+
+
+@case('atomic', 'fail')
+def executes_again():
+    return atomics(41, 42)
+
+
+# --- RNR ---
+
+def rnr(wait, again=101):
+    w = Wire().send(1).request(ONLY, 101, b'karst').rnr(101, 20)  # 10.24 ms
+    return w.wait(wait).request(ONLY, again, b'karst')
+
+
+@case('rnr-wait', 'pass')
+@case('rnr-resume', 'pass')
+def waits():
+    return rnr(10300)
+
+
+@case('rnr-wait', 'fail')
+def does_not_wait():
+    return rnr(4000)
+
+
+@case('rnr-resume', 'fail', *SENDERS)
+@case('rnr-resume', 'cannot tell')
+def resumes_too_early():
+    return rnr(10300, again=100)
+
+
+# --- CNP ---
+
+def congested(at=(10,), rate_after=60, packets=200, **more):
+    """A sends steadily, all packets marked, and B sends CNPs behind packets @at."""
+    w = Wire().send(1)
+    for i in range(packets):
+        w.wait(6 if i <= at[0] else rate_after).request(WRITE_ONLY, w.psn + i, bytes(1000),
+                                                        struct.pack('>QII', 0, 7, 1000), tos=3)
+        if i in at:
+            w.cnp(**more)
+    w.msn += packets
+    return w.ack(w.psn + packets - 1)
+
+
+@case('cnp-form', 'pass')
+@case('cnp-target', 'pass')
+@case('cnp-answer', 'pass')
+@case('cnp-rate', 'pass')
+@case('cnp-interval', 'not seen')
+def slows_down():
+    return congested(at=(100,))
+
+
+@case('cnp-rate', 'fail', '--tap', A)
+@case('cnp-rate', 'cannot tell')
+def does_not_slow_down():
+    return congested(at=range(100, 3000, 150), rate_after=4, packets=3200)
+
+
+@case('cnp-rate', 'cannot tell', '--tap', A)
+def one_cnp_without_effect():
+    return congested(at=(100,), rate_after=2, packets=600)
+
+
+@case('cnp-rate', 'cannot tell')
+def too_few_packets_for_a_rate():
+    return congested(at=(3,), packets=8)
+
+
+@case('cnp-form', 'fail')
+def cnp_without_becn():
+    return congested(becn=False)
+
+
+@case('cnp-form', 'fail')
+def cnp_with_garbage():
+    return congested(body=b'\1' + bytes(15))
+
+
+@case('cnp-target', 'fail', *RECEIVERS)
+@case('cnp-target', 'cannot tell')
+def cnp_without_mark():
+    return Wire().send(3).cnp()
+
+
+@case('cnp-answer', 'fail', *SENDERS)
+@case('cnp-answer', 'fail', '--tap', B)
+@case('cnp-answer', 'cannot tell')
+def marks_without_cnp():
+    w = Wire().send(2)
+    w.request(ONLY, w.psn, b'karst', tos=3)
+    w.msn += 1
+    return w.ack(w.psn)
+
+
+@case('cnp-interval', 'pass', '--cnp-interval', '50')
+@case('cnp-interval', 'cannot tell')
+def cnps_apart():
+    return congested(at=(10, 20, 30))
+
+
+@case('cnp-interval', 'fail', '--cnp-interval', '50')
+def cnps_too_close():
+    return congested(at=(10, 11), rate_after=6)
+
+
+# --- one direction, other things ---
+
+@case('ack', 'cannot tell')
+@case('msn', 'not seen')
+def one_direction():
+    w = Wire()
+    for psn in range(100, 110):
+        w.request(ONLY, psn, b'karst')
+    return w

@@ -1,0 +1,386 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""run_analyse.py KARST_DUMP: karst-dump --analyse over forged conversations and real captures (TAP).
+
+Every check has conversations that pass it, some that fail it, and where the place of the capture
+matters some of which nothing can be told.  Rules: R2, R5, R10, R11, Q3 to Q7, P1, W6, W7, W10, E1.
+"""
+import csv
+import html.parser
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, '..', 'captures')]
+sys.dont_write_bytecode = True
+from cases import CASES  # noqa: E402
+from forge import A, B, Wire  # noqa: E402
+from tap import Tap, read_pcap, run, write_pcap  # noqa: E402
+
+CAPTURES = os.path.join(HERE, '..', 'captures')
+DUMP = sys.argv[1]
+
+# What --tap senders finds in captures of Linux, besides what injures them (doc/analyse.rst).
+LINUX_FAILS = {'vt_rnr_write_imm.pcap': {'rnr-resume'}, 'vt_flush.pcap': {'icrc'}}
+# taken behind what lost, delayed or reordered the packets; and frames of no conversation
+NOT_AS_SENT = ('netem_', 'native_')
+
+
+def analyse(path, *args):
+    """(exit status, the report, standard error)"""
+    status, out, err = run(DUMP, '--analyse', '--json', *args, path)
+    return status, json.loads(out) if out else None, err
+
+
+def forged(tmp, wire, args):
+    path, log = os.path.join(tmp, 'forged.pcap'), os.path.join(tmp, 'log')
+    write_pcap(path, 1, wire.frames, nano=True)
+    with open(log, 'w') as f:
+        f.writelines(json.dumps(entry) + '\n' for entry in wire.log)
+    return analyse(path, *args, *(['--injuries', log] if wire.log else []))
+
+
+def test_case(tmp, check, verdict, args, make):
+    wire = make()
+    status, report, err = forged(tmp, wire, args)
+    got = report['checks'][check]
+    problems = []
+    if got['verdict'] != verdict:
+        problems.append('%s, not %s: %s %s' % (got['verdict'], verdict, got['findings'], err))
+    fails = [c for c in report['checks'].values() if c['verdict'] == 'fail']
+    if status != bool(fails):
+        problems.append('status %d with %d failures' % (status, len(fails)))
+    if wire.log and report['injuries_found'] != (0 if '--tap' in args and 'receivers' in args else len(wire.log)):
+        problems.append('injuries found: %d of %d' % (report['injuries_found'], len(wire.log)))
+    for found in got['findings']:
+        if found['verdict'] == 'fail' and not all(1 <= n <= len(wire.frames) for n in found['packets']):
+            problems.append('packets %s' % found['packets'])
+        if found['verdict'] == 'fail' and not found['packets']:
+            problems.append('a failure without a packet')
+    return problems
+
+
+def test_all_checks_have_cases():
+    problems = []
+    seen = {}
+    for check, verdict, *_ in CASES:
+        seen.setdefault(check, set()).add(verdict)
+    _, report, _ = analyse(os.path.join(CAPTURES, 'vt_burst.pcap'))
+    for check in report['checks']:
+        for verdict in ('pass', 'fail'):
+            if verdict not in seen.get(check, ()) and check != 'counters':
+                problems.append('%s: no case of %s' % (check, verdict))
+    return problems
+
+
+ACTIONS = {'drop': 'drop', 'dup': 'duplicate', 'delay': 'delay', 'corrupt': 'corrupt', 'ce': 'mark'}
+
+
+def manifest():
+    with open(os.path.join(CAPTURES, 'MANIFEST.tsv'), newline='') as f:
+        return list(csv.DictReader(f, delimiter='\t', quoting=csv.QUOTE_NONE))
+
+
+def log_of(row, tmp):
+    """What the manifest says was done to frames, as a log of net_impair."""
+    column = list(row)[-1]
+    if not row[column]:
+        return []
+    _, out, _ = run(DUMP, '--json', os.path.join(CAPTURES, row['file']))
+    frames = [json.loads(line) for line in out.splitlines()]
+    start = read_pcap(os.path.join(CAPTURES, row['file']))[1][0][0]
+    path = os.path.join(tmp, 'manifest.log')
+    with open(path, 'w') as f:
+        for item in row[column].split():
+            number, what = item.split(':')
+            frame = frames[int(number) - 1]
+            f.write(json.dumps({
+                'event': 'injured', 'packet': 1, 'time_ns': start + frame['time_ns'], 'direction': 'tx', 'queue': 0,
+                'qpn': frame['bth']['qp'], 'psn': frame['bth']['psn'], 'opcode': frame['bth']['name'],
+                'length': 0, 'rule': 'r', 'action': ACTIONS[what], 'reason': 'nth 1'}) + '\n')
+    return ['--injuries', path]
+
+
+def test_linux(row, tmp):
+    """Captures of Linux: nothing fails but what is known, with and without the place and the log."""
+    problems = []
+    path = os.path.join(CAPTURES, row['file'])
+    exact = not row['file'].startswith(NOT_AS_SENT)
+    known = LINUX_FAILS.get(row['file'], set())
+    runs = [([], known & {'icrc'})]
+    if exact:
+        runs.append((['--tap', 'senders', '--timeout', '14' if 'exceeded' not in path else '12',
+                      *log_of(row, tmp)], known | ({'cnp-answer'} if row['file'] == 'ecn_ce.pcap' else set())))
+    for args, want in runs:
+        _, report, err = analyse(path, *args)
+        fails = {name for name, c in report['checks'].items() if c['verdict'] == 'fail'}
+        if fails != want or err:
+            problems.append('%s: %s fails, not %s %s %s' % (args, sorted(fails), sorted(want), err, [
+                c['findings'][:3] for n, c in report['checks'].items() if n in fails - want]))
+        if '--injuries' in args and report['injuries_found'] != report['injuries']:
+            problems.append('%d of %d injuries found' % (report['injuries_found'], report['injuries']))
+    return problems
+
+
+def test_loss_is_judged(tmp):
+    """With the log, what recovers from it is seen and passes."""
+    problems = []
+    want = {'loss_send_middle.pcap': ('nak-psn', 'go-back'), 'loss_nak.pcap': ('nak-psn', 'timeout'),
+            'loss_write_first.pcap': ('nak-psn', 'go-back'), 'loss_atomic_ack.pcap': ('atomic', 'timeout'),
+            'loss_read_resp_middle.pcap': ('read-retry',), 'loss_send_only_tail.pcap': ('timeout', 'go-back'),
+            'vt_rnr.pcap': ('rnr-wait', 'rnr-resume'), 'loss_ack.pcap': ('timeout', 'go-back')}
+    for row in manifest():
+        if row['file'] not in want:
+            continue
+        _, report, _ = analyse(os.path.join(CAPTURES, row['file']), '--tap', 'senders', '--timeout', '14',
+                               *log_of(row, tmp))
+        for check in want[row['file']]:
+            if report['checks'][check]['verdict'] != 'pass':
+                problems.append('%s: %s: %s' % (row['file'], check, report['checks'][check]))
+    return problems
+
+
+# captures of karst, and what the impairing port made of its peer: pass, fail
+KARST = {
+    'karst_read': ({'read-retry', 'go-back', 'nak-psn', 'nak-once', 'msn', 'counters', 'trace'}, set()),
+    'karst_write': ({'resend', 'go-back', 'nak-psn', 'nak-once', 'ack', 'msn', 'message', 'counters'}, set()),
+    'karst_faa': ({'atomic', 'go-back', 'nak-psn', 'resend', 'counters'}, set()),
+    'karst_ce': ({'icrc', 'counters'}, {'cnp-answer'}),
+    'karst_cut': ({'icrc', 'trace', 'counters'}, {'read'}),
+}
+
+
+def test_karst(name):
+    """What karst does behind a lossy wire, its own counters beside; and a peer that is made wrong."""
+    path = os.path.join(HERE, name)
+    passes, fails = KARST[name]
+    _, report, err = analyse(path + '.pcapng', '--tap', A, '--timeout', '12', '--injuries', path + '.log',
+                             '--counters', '%s=%s.counters' % (A, path))
+    checks = report['checks']
+    got = {n for n, c in checks.items() if c['verdict'] == 'fail'}
+    problems = [err] if err else []
+    if got != fails:
+        problems.append('%s fail, not %s: %s' % (sorted(got), sorted(fails),
+                                                 [checks[n]['findings'] for n in got - fails]))
+    return problems + ['%s: %s' % (n, checks[n]) for n in sorted(passes) if checks[n]['verdict'] != 'pass']
+
+
+class Page(html.parser.HTMLParser):
+    """Open tags, and what would need a network."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.problems, self.marks, self.plots = [], [], {}, 0
+
+    def handle_starttag(self, tag, attrs):
+        self.plots += tag == 'svg' and ('role', 'img') in attrs
+        for key, value in attrs:
+            if key in ('src', 'href') or 'http' in (value or '') or 'nan' in (value or '') or 'inf ' in (value or ''):
+                self.problems.append('%s %s=%s' % (tag, key, value))
+        if tag not in ('meta', 'path'):
+            self.open.append(tag)
+        elif tag == 'path':
+            self.open.append(tag) if self.get_starttag_text()[-2] != '/' else None
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.problems.append('</%s>' % tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_data(self, data):
+        kind = data.split(', PSN')[0]
+        if self.open and self.open[-1] == 'title' and kind != data:
+            self.marks[kind] = self.marks.get(kind, 0) + 1
+
+
+def page_of(path, tmp, *args):
+    out = os.path.join(tmp, 'report.html')
+    run(DUMP, '--analyse', '--quiet', '--html', out, *args, path)
+    with open(out, encoding='utf-8') as f:
+        page = Page()
+        page.feed(f.read())
+    return page
+
+
+def test_html(tmp):
+    problems = []
+    page = page_of(os.path.join(CAPTURES, 'netem_loss_rc.pcap'), tmp)
+    _, report, _ = analyse(os.path.join(CAPTURES, 'netem_loss_rc.pcap'))
+    flows = report['flows']
+    want = {'NAK': sum(f['naks'] for f in flows), 'sent again': sum(f['again'] for f in flows),
+            'new request': sum(f['requests'] for f in flows), 'acknowledged': sum(f['acks'] for f in flows)}
+    marks = {k: page.marks.get(k, 0) for k in want}
+    if abs(marks['sent again'] - want['sent again']) > 1 or {**marks, 'sent again': 0} != {**want, 'sent again': 0}:
+        problems.append('marks %s, not %s' % (marks, want))
+    if page.problems or page.open or page.plots != 2:
+        problems.append('%s %s %d plots' % (page.problems[:5], page.open, page.plots))
+    return problems
+
+
+def test_html_is_bounded(tmp):
+    """A long conversation draws no more points than there is room for, and its marks stay."""
+    w = Wire()
+    w.send(6000)
+    w.request(4, w.psn, b'karst')
+    w.wait(70000).request(4, w.psn, b'karst')
+    path = os.path.join(tmp, 'long.pcap')
+    write_pcap(path, 1, w.frames)
+    page = page_of(path, tmp)
+    points = sum(page.marks.values())
+    if not 500 < points <= 4096 or page.marks.get('sent again') != 1:
+        return ['%d points, %s' % (points, page.marks)]
+    return []
+
+
+def test_names_are_escaped(tmp):
+    path = os.path.join(tmp, '<b>&.pcap')
+    write_pcap(path, 1, Wire().send(3).frames)
+    page = page_of(path, tmp)
+    return page.problems + page.open
+
+
+def test_counters(tmp):
+    problems = []
+    w = Wire().send(1).message(4, skip=[1])
+    w.nak(w.psn + 1).message(4, start=1)
+    w.msn += 1
+    w.ack(w.psn + 3)
+    path, counters = os.path.join(tmp, 'c.pcap'), os.path.join(tmp, 'counters')
+    write_pcap(path, 1, w.frames)
+    for text, tap, want in (('packet_seq_err 1\nrp_cnp_handled 0\n', A, 'pass'),
+                            ('{"packet_seq_err": 1}', A, 'pass'),
+                            ('packet_seq_err 3\n', A, 'fail'),
+                            ('packet_seq_err 3\n', B, 'cannot tell'),
+                            ('what is this', A, 'cannot tell'),
+                            ('local_ack_timeout_err 5', A, 'cannot tell')):
+        with open(counters, 'w') as f:
+            f.write(text)
+        _, report, _ = analyse(path, '--tap', tap, '--counters', '%s=%s' % (A, counters))
+        if report['checks']['counters']['verdict'] != want:
+            problems.append('%r at %s: %s' % (text, tap, report['checks']['counters']))
+    return problems
+
+
+def test_cut_file(tmp):
+    path = os.path.join(tmp, 'cut.pcap')
+    write_pcap(path, 1, Wire().send(10).frames)
+    with open(path, 'rb') as f:
+        data = f.read()
+    with open(path, 'wb') as f:
+        f.write(data[:-7])
+    status, report, err = analyse(path)
+    if status != 1 or not report['cut_short'] or report['frames'] != 19 or 'frame 20' not in err:
+        return ['status %d, %s frames, %s' % (status, report['frames'], err)]
+    return []
+
+
+def test_short_snap_length(tmp):
+    """Frames of which the capture holds the headers: PSNs are judged, content is not."""
+    path = os.path.join(tmp, 'snap.pcap')
+    w = Wire().send(2).message(4)
+    w.msn += 1
+    w.ack(w.psn + 3)
+    with open(path, 'wb') as f:
+        f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 96, 1))
+        for ns, frame in w.frames:
+            f.write(struct.pack('<IIII', ns // 10**9, ns % 10**9 // 1000, min(96, len(frame)), len(frame)))
+            f.write(frame[:96])
+    status, report, err = analyse(path)
+    checks = report['checks']
+    if status != 0 or checks['msn']['verdict'] != 'pass' or checks['psn']['pass'] != 5 or report['truncated'] != 4:
+        return ['status %d: %s %s %s' % (status, checks['msn'], checks['psn'], report['truncated'])]
+    return []
+
+
+def test_noise(tmp):
+    """Random bits in conversations: never a crash, never an error message."""
+    problems = []
+    rng = random.Random(15)
+    path, out = os.path.join(tmp, 'noise.pcap'), os.path.join(tmp, 'noise.html')
+    for _ in range(12):
+        frames = []
+        for _, _, _, _, make in rng.sample(CASES, 12):
+            frames += make().frames
+        rng.shuffle(frames)
+        damaged = []
+        for ns, frame in frames:
+            f = bytearray(frame)
+            for _ in range(rng.choice((0, 0, 1, 3))):
+                f[rng.randrange(42, len(f))] ^= 1 << rng.randrange(8)
+            damaged.append((ns, bytes(f[:rng.choice((len(f), len(f), rng.randrange(1, len(f)))) ])))
+        write_pcap(path, 1, damaged)
+        status, output, err = run(DUMP, '--analyse', '--html', out, '--timeout', '14', '--tap', 'senders', path)
+        if status not in (0, 1) or err or 'psn' not in output:
+            problems.append('status %d, %s' % (status, err))
+    return problems
+
+
+def feed(p, start, n):
+    """@n requests of one flow to standard input, and the most memory that was in use by then, in KiB."""
+    template = bytearray(Wire().request(4, 0, b'karst').frames[0][1])
+    head = struct.pack('<IIII', 10**9, 0, len(template), len(template))
+    for psn in range(start, start + n):
+        template[51:54] = psn.to_bytes(3, 'big')
+        p.stdin.write(head + template)
+    p.stdin.flush()
+    with open('/proc/%d/status' % p.pid) as f:
+        return int(next(line for line in f if line.startswith('VmHWM')).split()[1])
+
+
+def test_memory_is_bounded(tmp):
+    """Memory does not follow the packets of a flow; but for the pipe's 64 KiB all of them were taken."""
+    with subprocess.Popen([DUMP, '--analyse', '--json', '--html', os.path.join(tmp, 'm.html'), '-'],
+                          stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as p:
+        p.stdin.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
+        few, many = feed(p, 0, 20000), feed(p, 20000, 100000)
+    return ['%d KiB, then %d KiB' % (few, many)] if many > few + 1024 else []
+
+
+def test_usage(_):
+    sample = os.path.join(CAPTURES, 'vt_burst.pcap')
+    problems = []
+    for args, word in {('--tap', 'here'): 'senders', ('--timeout', '32'): '31', ('--timeout', 'x'): "'x'",
+                       ('--counters', 'x'): 'ADDRESS=FILE', ('--cnp-interval', '-1'): "'-1'",
+                       ('--rebuild',): '--rebuild', ('--injuries',): 'value'}.items():
+        status, out, err = run(DUMP, '--analyse', sample, *args)
+        if status != 2 or out or word not in err:
+            problems.append('%s: status %d, %s' % (args, status, err))
+    for args in (('--tap', 'senders', sample), ('--analyse', '--html', '/dev/null', sample, sample)):
+        status, out, err = run(DUMP, *args)
+        if status != 2 or out:
+            problems.append('%s: status %d, %s' % (args, status, err))
+    for args, word in {('--injuries', '/no/such'): '/no/such', ('--injuries', sample): 'line 1',
+                       ('--counters', '192.0.2.1=/no/such'): '/no/such',
+                       ('--html', '/no/such/x'): '/no/such/x'}.items():
+        status, _, err = run(DUMP, '--analyse', sample, *args)
+        if status != 1 or word not in err:
+            problems.append('%s: status %d, %s' % (args, status, err))
+    return problems
+
+
+def main():
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as tmp:
+        for check, verdict, name, args, make in CASES:
+            tap.result('%s %s: %s %s' % (check, verdict, name.replace('_', ' '), ' '.join(args)),
+                       test_case(tmp, check, verdict, args, make))
+        tap.result('each check can pass and fail', test_all_checks_have_cases())
+        for row in manifest():
+            tap.result('linux: ' + row['file'], test_linux(row, tmp))
+        for name in KARST:
+            tap.result('karst: ' + name, test_karst(name))
+        for test in (test_loss_is_judged, test_html, test_html_is_bounded, test_names_are_escaped, test_counters,
+                     test_cut_file, test_short_snap_length, test_noise, test_memory_is_bounded, test_usage):
+            tap.result(test.__name__[5:].replace('_', ' '), test(tmp))
+    tap.finish()
+
+
+main()

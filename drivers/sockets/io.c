@@ -132,7 +132,7 @@ take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_
 	else if (there == 0)
 		ks_mark(fd, s);
 	*stop = ks_urgent_here(s);
-	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_unlock(&s->page->rx_lock);
 	return n;
 }
 
@@ -176,7 +176,7 @@ ks_pour(int fd, struct ks_sock *s, int pipe, size_t n)
 	}
 	if (done > 0)
 		took(fd, s, tail, done);
-	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_unlock(&s->page->rx_lock);
 	return done > 0 ? (ssize_t)done : put < 0 ? -1 : 0;
 }
 
@@ -293,7 +293,7 @@ put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t
 	if (used + n == s->buffer &&
 		atomic_load_explicit(&s->page->watched, memory_order_relaxed) != 0)
 		ks_mark_full(fd, s);
-	pthread_mutex_unlock(&s->page->tx_lock);
+	ks_unlock(&s->page->tx_lock);
 	return n;
 }
 

@@ -14,6 +14,7 @@
  *   urgent.c   urgent data
  *   sleep.c    who sleeps for bytes, and has not died
  *   watch.c    poll() and its kin, before which a connection has to know of them
+ *   calls_signal.c  handlers of signals, which do not interrupt what holds a lock
  *   calls_*.c  what programs call
  *
  * A descriptor of a connection is one end of a pair of AF_UNIX sockets (karst_sock.h), so poll(),
@@ -36,6 +37,8 @@
 
 #define KS_API __attribute__((visibility("default")))
 
+typedef void (*ks_handler)(int);
+
 /* --- real.c --- */
 
 struct ks_real {
@@ -47,6 +50,34 @@ extern struct ks_real ks_real;
 void ks_real_find(void);
 
 #define real(name) (ks_real.name != NULL ? ks_real.name : (ks_real_find(), ks_real.name))
+
+/* --- calls_signal.c --- */
+
+struct ks_held {
+	uint32_t depth; /* of what must not be interrupted by the program */
+	bool late;      /* a signal waits for its end */
+};
+extern __thread struct ks_held ks_held __attribute__((tls_model("initial-exec")));
+void ks_deliver(void);
+
+/** From here to ks_release() no handler of the program's runs in this thread: what it may wait for
+ *  there is held by its own thread.  They nest.  Nobody waits for the program in between. */
+static inline void
+ks_hold(void)
+{
+	ks_held.depth++;
+	atomic_signal_fence(memory_order_seq_cst);
+}
+
+static inline void
+ks_release(void)
+{
+	atomic_signal_fence(memory_order_seq_cst);
+	ks_held.depth--;
+	atomic_signal_fence(memory_order_seq_cst);
+	if (__builtin_expect(ks_held.late, 0) && ks_held.depth == 0)
+		ks_deliver();
+}
 
 /* --- table.c --- */
 
@@ -98,6 +129,11 @@ bool ks_is_ours(void);
 bool ks_listens(void);
 void ks_forked(void);
 
+/** Zeroed memory for a connection, which is not malloc()'s: that may have been interrupted by the
+ *  handler whose call this is.  NULL: there is none. */
+struct ks_sock *ks_sock_new(void);
+void ks_sock_free(struct ks_sock *s);
+
 /* Registrations of a descriptor that is not connected yet, to be moved to the pair. */
 void ks_epoll_note(int epfd, int op, int fd, const struct epoll_event *event);
 /** Nothing is to be moved: forgotten. */
@@ -141,8 +177,11 @@ void ks_settle(int fd);
 
 /* --- wake.c --- */
 
+/** With ks_hold(), as each lock of ours. */
 void ks_lock(pthread_mutex_t *lock);
 void ks_lock_rx(struct ks_sock *s);
+/** Of either. */
+void ks_unlock(pthread_mutex_t *lock);
 /** In state DIRECT: what is needed to wake the other program.  No lock is held. */
 void ks_meet_peer(int fd, struct ks_sock *s);
 /** The service is to look at the connection. */

@@ -210,10 +210,10 @@ ks_service(void)
 		return true;
 	if (atomic_load(&service.failed_at) == now_s())
 		return false;
-	pthread_mutex_lock(&service.lock);
+	ks_lock(&service.lock);
 	if (atomic_load(&service.fd) < 0)
 		meet();
-	pthread_mutex_unlock(&service.lock);
+	ks_unlock(&service.lock);
 	errno = err;
 	return atomic_load(&service.map) >= 0;
 }
@@ -242,10 +242,10 @@ ks_ask(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS])
 	memset(fds, -1, KARST_SOCK_FDS * sizeof(fds[0]));
 	if (!ks_service())
 		return rc;
-	pthread_mutex_lock(&service.lock);
+	ks_lock(&service.lock);
 	if (atomic_load(&service.fd) >= 0)
 		rc = ask_locked(msg, fd, fds);
-	pthread_mutex_unlock(&service.lock);
+	ks_unlock(&service.lock);
 	return rc;
 }
 

@@ -67,7 +67,7 @@ map_file(int fd, uint64_t bytes)
 static struct ks_sock *
 map_memory(const int *fds, uint32_t buffer)
 {
-	struct ks_sock *s = calloc(1, sizeof(*s));
+	struct ks_sock *s = ks_sock_new();
 
 	if (s == NULL)
 		return NULL;
@@ -78,7 +78,7 @@ map_memory(const int *fds, uint32_t buffer)
 			munmap(s->page, KARST_SOCK_PAGE);
 		if (s->rings != NULL)
 			munmap(s->rings, karst_sock_bytes(buffer));
-		free(s);
+		ks_sock_free(s);
 		return NULL;
 	}
 	s->refs = 1;
@@ -271,10 +271,10 @@ ks_settle(int fd)
 {
 	int err = errno;
 
-	pthread_mutex_lock(&settling);
+	ks_lock(&settling);
 	if (ks_kind(fd) == KS_TRIES)
 		settle(fd);
-	pthread_mutex_unlock(&settling);
+	ks_unlock(&settling);
 	errno = err;
 }
 

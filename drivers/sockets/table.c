@@ -10,13 +10,13 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #define PAGE_FDS 1024u
 #define PAGES    (KS_MAX_FDS / PAGE_FDS)
+#define SLAB     16384u
 
 struct entry {
 	_Atomic uint32_t kind;
@@ -34,8 +34,67 @@ struct watch {
 static struct entry *_Atomic pages[PAGES];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of new pages */
 static struct watch *watches;
+static void *free_socks, *free_watches;
 static pid_t pid;
 static _Atomic bool listens;
+
+/* --- memory --- */
+
+static void *
+map(size_t bytes)
+{
+	void *mem = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	return mem != MAP_FAILED ? mem : NULL;
+}
+
+/* Under the lock.  What is free begins with a pointer to the next; it is never given back. */
+static void *
+take(void **pool, size_t bytes)
+{
+	uint8_t *slab;
+	void *mem;
+
+	if (*pool == NULL && (slab = map(SLAB)) != NULL)
+		for (size_t at = 0; at + bytes <= SLAB; at += bytes) {
+			*(void **)(void *)(slab + at) = *pool;
+			*pool = slab + at;
+		}
+	mem = *pool;
+	if (mem != NULL) {
+		*pool = *(void **)mem;
+		memset(mem, 0, bytes);
+	}
+	return mem;
+}
+
+static void
+give(void **pool, void *mem)
+{
+	*(void **)mem = *pool;
+	*pool = mem;
+}
+
+struct ks_sock *
+ks_sock_new(void)
+{
+	struct ks_sock *s;
+
+	ks_lock(&lock);
+	s = take(&free_socks, sizeof(*s));
+	ks_unlock(&lock);
+	return s;
+}
+
+void
+ks_sock_free(struct ks_sock *s)
+{
+	ks_lock(&lock);
+	give(&free_socks, s);
+	ks_unlock(&lock);
+}
+
+/* --- entries --- */
 
 static struct entry *
 entry_of(int fd)
@@ -53,10 +112,10 @@ make_entry(int fd)
 {
 	struct entry *_Atomic *page = &pages[(unsigned int)fd / PAGE_FDS];
 
-	pthread_mutex_lock(&lock);
+	ks_lock(&lock);
 	if (atomic_load(page) == NULL)
-		atomic_store(page, calloc(PAGE_FDS, sizeof(struct entry)));
-	pthread_mutex_unlock(&lock);
+		atomic_store(page, map(PAGE_FDS * sizeof(struct entry)));
+	ks_unlock(&lock);
 	return entry_of(fd);
 }
 
@@ -77,11 +136,13 @@ ks_get(int fd)
 
 	if (e == NULL || atomic_load_explicit(&e->kind, memory_order_acquire) != KS_SMC)
 		return NULL;
+	ks_hold(); /* who waits for users to go does not wait for itself */
 	atomic_fetch_add(&e->users, 1);
 	s = atomic_load(&e->sock);
 	if (s != NULL)
 		atomic_fetch_add(&s->refs, 1);
 	atomic_fetch_sub(&e->users, 1);
+	ks_release();
 	return s;
 }
 
@@ -96,7 +157,7 @@ ks_put(struct ks_sock *s)
 		ks_set(s->waker, KS_PLAIN, NULL);
 		real(close)(s->waker);
 	}
-	free(s);
+	ks_sock_free(s);
 }
 
 void
@@ -184,22 +245,22 @@ ks_epoll_note(int epfd, int op, int fd, const struct epoll_event *event)
 {
 	struct watch **at, *w;
 
-	pthread_mutex_lock(&lock);
+	ks_lock(&lock);
 	at = find_watch(epfd, fd);
 	w = *at;
 	if (op == EPOLL_CTL_DEL) {
 		if (w != NULL) {
 			*at = w->next;
-			free(w);
+			give(&free_watches, w);
 		}
 	} else {
 		if (w == NULL)
-			w = *at = calloc(1, sizeof(*w));
+			w = *at = take(&free_watches, sizeof(*w));
 		if (w != NULL)
 			*w = (struct watch){
 				.next = w->next, .epfd = epfd, .fd = fd, .event = *event};
 	}
-	pthread_mutex_unlock(&lock);
+	ks_unlock(&lock);
 }
 
 void
@@ -207,13 +268,13 @@ ks_epoll_leave(int fd)
 {
 	struct watch **at, *w;
 
-	pthread_mutex_lock(&lock);
+	ks_lock(&lock);
 	while (*(at = find_watch(-1, fd)) != NULL) {
 		w = *at;
 		*at = w->next;
-		free(w);
+		give(&free_watches, w);
 	}
-	pthread_mutex_unlock(&lock);
+	ks_unlock(&lock);
 }
 
 void
@@ -221,11 +282,11 @@ ks_epoll_remove(int fd)
 {
 	struct watch *w;
 
-	pthread_mutex_lock(&lock);
+	ks_lock(&lock);
 	for (w = watches; w != NULL; w = w->next)
 		if (w->fd == fd)
 			(void)real(epoll_ctl)(w->epfd, EPOLL_CTL_DEL, fd, NULL);
-	pthread_mutex_unlock(&lock);
+	ks_unlock(&lock);
 }
 
 void
@@ -234,11 +295,11 @@ ks_epoll_enter(int fd)
 	struct watch *w;
 	bool any = false;
 
-	pthread_mutex_lock(&lock);
+	ks_lock(&lock);
 	for (w = watches; w != NULL; w = w->next)
 		if (w->fd == fd)
 			any |= real(epoll_ctl)(w->epfd, EPOLL_CTL_ADD, fd, &w->event) == 0;
-	pthread_mutex_unlock(&lock);
+	ks_unlock(&lock);
 	ks_epoll_leave(fd);
 	if (any)
 		ks_watch(fd);

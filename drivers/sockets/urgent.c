@@ -144,7 +144,7 @@ ks_urgent_watch(int fd)
 	ks_lock_rx(s);
 	(void)ks_look(fd, s, &tail);
 	ks_urgent_restore(fd, s);
-	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_unlock(&s->page->rx_lock);
 	ks_put(s);
 }
 
@@ -201,7 +201,7 @@ ks_recv_urgent(int fd, struct ks_sock *s, const struct iovec *iov, int n, int fl
 
 	ks_lock_rx(s);
 	rc = read_urgent(fd, s, &byte, flags);
-	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_unlock(&s->page->rx_lock);
 	if (rc < 0) {
 		errno = (int)-rc;
 		return -1;
@@ -239,7 +239,7 @@ ks_urgent_at_mark(int fd, struct ks_sock *s)
 	ks_lock_rx(s);
 	(void)ks_look(fd, s, &tail);
 	here = ks_urgent_here(s);
-	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_unlock(&s->page->rx_lock);
 	return here;
 }
 
@@ -255,7 +255,7 @@ ks_urgent_inq(int fd, struct ks_sock *s)
 		n = p->urgent_end - 1 - tail;
 	else if (p->urgent == KARST_SOCK_URGENT_PASSED && !is_inline(s))
 		n = 0; /* as TCP, which counts up to the mark */
-	pthread_mutex_unlock(&p->rx_lock);
+	ks_unlock(&p->rx_lock);
 	return n;
 }
 
@@ -268,7 +268,7 @@ ks_urgent_alone(int fd, struct ks_sock *s)
 	ks_lock_rx(s);
 	(void)ks_look(fd, s, &tail);
 	alone = atomic_load(&s->page->hole) != 0 && !ks_has_bytes(s) && !ks_has_ended(s);
-	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_unlock(&s->page->rx_lock);
 	return alone;
 }
 
@@ -278,5 +278,5 @@ ks_urgent_inline(struct ks_sock *s, bool on)
 	ks_lock_rx(s);
 	atomic_store(&s->page->oob_inline, on);
 	note_hole(s);
-	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_unlock(&s->page->rx_lock);
 }

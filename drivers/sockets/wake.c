@@ -35,9 +35,17 @@
 void
 ks_lock(pthread_mutex_t *lock)
 {
+	ks_hold();
 	/* who died with it had not moved a position, which comes last */
 	if (pthread_mutex_lock(lock) == EOWNERDEAD)
 		pthread_mutex_consistent(lock);
+}
+
+void
+ks_unlock(pthread_mutex_t *lock)
+{
+	pthread_mutex_unlock(lock);
+	ks_release();
 }
 
 /* Of what was to be noted about tokens nothing is known then, so there may be one too many. */
@@ -46,6 +54,7 @@ ks_lock_rx(struct ks_sock *s)
 {
 	struct karst_sock_page *p = s->page;
 
+	ks_hold();
 	if (pthread_mutex_lock(&p->rx_lock) == EOWNERDEAD) {
 		pthread_mutex_consistent(&p->rx_lock);
 		p->armed = p->pending = 0;
@@ -130,8 +139,8 @@ ks_meet_peer(int fd, struct ks_sock *s)
 			atomic_store(&s->no_waker, true); /* then the service does it */
 		}
 	}
-	pthread_mutex_unlock(&s->page->tx_lock);
-	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_unlock(&s->page->tx_lock);
+	ks_unlock(&s->page->rx_lock);
 	errno = err;
 }
 
@@ -233,7 +242,7 @@ ks_end(int fd, struct ks_sock *s)
 		/* its end of the pair stays open, to say more */
 		ks_ring(fd);
 	}
-	pthread_mutex_unlock(&s->page->tx_lock);
+	ks_unlock(&s->page->tx_lock);
 }
 
 /* --- tokens --- */
@@ -458,7 +467,7 @@ look_once(int fd, struct ks_sock *s)
 {
 	ssize_t n = take_tokens(fd, s, SIZE_MAX);
 
-	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_unlock(&s->page->rx_lock);
 	return n > 0 ? 1 : (int)n;
 }
 
@@ -469,7 +478,7 @@ sleep_for_bytes(int fd, struct ks_sock *s, int flags)
 	char byte;
 	ssize_t n;
 
-	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_unlock(&s->page->rx_lock);
 	n = real(recv)(fd, &byte, 1, MSG_PEEK | (flags & MSG_DONTWAIT));
 	ks_lock_rx(s);
 	ks_sleep_end(s, place);
@@ -478,7 +487,7 @@ sleep_for_bytes(int fd, struct ks_sock *s, int flags)
 		(void)take_tokens(fd, s, SIZE_MAX); /* nobody owed us that */
 	else if (n == 1 && atomic_load(&s->page->watched) == 0 && !ks_sleeps(s))
 		(void)take_tokens(fd, s, 1);
-	pthread_mutex_unlock(&s->page->rx_lock);
+	ks_unlock(&s->page->rx_lock);
 	return (int)n;
 }
 
@@ -496,7 +505,7 @@ ks_wait_bytes(int fd, struct ks_sock *s, int flags)
 	arm(s);
 	if (ks_has_bytes(s)) {
 		disarm(s);
-		pthread_mutex_unlock(&s->page->rx_lock);
+		ks_unlock(&s->page->rx_lock);
 		return 1;
 	}
 	if (flags & MSG_DONTWAIT)
@@ -517,7 +526,7 @@ ks_wait_room(int fd, struct ks_sock *s, int flags)
 	ks_lock(&s->page->tx_lock);
 	if (is_full(s))
 		ks_mark_full(fd, s);
-	pthread_mutex_unlock(&s->page->tx_lock);
+	ks_unlock(&s->page->tx_lock);
 	if (!is_full(s))
 		return 0;
 	if (real(send)(fd, "", 1, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL) < 0)
@@ -526,7 +535,7 @@ ks_wait_room(int fd, struct ks_sock *s, int flags)
 	ks_lock(&s->page->tx_lock);
 	s->page->strays = 1;
 	atomic_store(&s->txd->blocked, 1);
-	pthread_mutex_unlock(&s->page->tx_lock);
+	ks_unlock(&s->page->tx_lock);
 	return 0;
 }
 
@@ -544,11 +553,11 @@ ks_watch(int fd)
 			ks_mark_filled(fd, s);
 		else
 			ks_mark_empty(fd, s);
-		pthread_mutex_unlock(&s->page->rx_lock);
+		ks_unlock(&s->page->rx_lock);
 		ks_lock(&s->page->tx_lock);
 		if (is_full(s))
 			ks_mark_full(fd, s);
-		pthread_mutex_unlock(&s->page->tx_lock);
+		ks_unlock(&s->page->tx_lock);
 	}
 	ks_put(s);
 }

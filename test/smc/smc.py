@@ -293,6 +293,26 @@ def wakeups(daemon):
     raise RuntimeError('there is no thread karst-smc')
 
 
+def handlers(suite, one):
+    """A handler that uses the connection which its thread is just using (handler.c)."""
+    port = bed.free_port()
+    both = []
+    for what in 'serve', 'connect':
+        p = subprocess.Popen([suite.run, '--smc', '--socket', one.socket, suite.handler, what,
+                              '127.0.0.1', str(port)], stdout=subprocess.PIPE, text=True)
+        suite.programs.append(p)
+        both.append(p)
+        if what == 'serve':
+            p.stdout.readline()
+    said, ended = bed.rest(both[1])
+    problems = [] if ended and said == 'same\n' else [said, f'ended: {ended}']
+    if problems:
+        both[0].kill()
+    said, ended = bed.rest(both[0])
+    suite.tap.point('handlers of signals read, write, poll and close', problems + (
+        [] if ended and said == '' else [said]))
+
+
 def idle(suite):
     """Connections over which nothing goes cost no turn of the service: there is a second without."""
     quiet, problems = suite.daemon('quiet', CONF + f'max_connections = {4 * IDLE}\n')
@@ -412,6 +432,7 @@ def test(suite, netns):
         if direct:
             late_bytes(suite, daemon)
         plain_peers(suite, daemon)
+        handlers(suite, daemon)
         deaths(suite, daemon)
         late(suite, daemon, direct)
         torn(suite, daemon)

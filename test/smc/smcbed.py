@@ -57,6 +57,7 @@ class Suite:
         self.karstd = os.path.join(build, 'app/karstd/karstd')
         self.run = os.path.join(build, 'app/karst-run/karst-run')
         self.rate = os.path.join(build, 'test/smc/smc-rate')
+        self.handler = os.path.join(build, 'test/smc/smc-handler')
         self.late = {'LD_PRELOAD': os.path.join(build, 'test/smc/smc-late.so')}
         self.programs = []
         self.daemons = []

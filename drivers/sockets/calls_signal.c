@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Handlers of signals read, write, poll and close, as POSIX lets them.  One that interrupts its own
+ * thread while that holds a lock of ours would wait for it for ever.  So a handler that the program
+ * sets is called by one of ours.  In the middle of what must not be interrupted (ks_hold()) this one
+ * keeps what it was told, has the thread's signals blocked when it returns, and sends the signal
+ * again as soon as it may come (ks_release()).  That costs the path of bytes no system call.
+ *
+ * So no handler sees a lock held, and none that leaves by longjmp() leaves one behind.  Signals of
+ * the processor's own (SIGSEGV and the like) cannot be put off, nor can those of handlers that were
+ * set without the C library's functions: both are as they were.
+ */
+#include "ks.h"
+
+#include <sys/syscall.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define SIGNALS   65
+#define SET_BYTES 8 /* of the kernel's set of signals */
+
+/* The kernel's signals of this kind, and two of the C library's, which the program does not see. */
+#define BIT(sig) (1ull << ((sig)-1))
+#define NEVER                                                                                  \
+	(BIT(SIGSEGV) | BIT(SIGBUS) | BIT(SIGFPE) | BIT(SIGILL) | BIT(SIGTRAP) | BIT(SIGSYS) | \
+		BIT(SIGABRT) | BIT(32) | BIT(33))
+
+_Static_assert(sizeof(void (*)(int)) == sizeof(void *), "handlers of both kinds in one place");
+
+__thread struct ks_held ks_held;
+
+/* The one that was put off: there is no second, because all are blocked by then. */
+static __thread struct {
+	int sig;
+	siginfo_t info;
+	uint64_t mask; /* the thread's before */
+} late;
+
+/* The program's own, at file scope because handlers have no argument for it. */
+static struct {
+	_Atomic(void *) handler;
+	_Atomic int flags;
+} actions[SIGNALS];
+
+static void
+call(int sig, siginfo_t *info, void *context)
+{
+	void (*handler)(int, siginfo_t *, void *);
+	const struct sigaction none = {.sa_handler = SIG_DFL};
+
+	*(void **)&handler = atomic_load(&actions[sig].handler);
+	if (atomic_load(&actions[sig].flags) & (int)SA_RESETHAND)
+		(void)real(sigaction)(sig, &none, NULL);
+	handler(sig, info, context);
+}
+
+static void
+on_signal(int sig, siginfo_t *info, void *context)
+{
+	/* what the kernel has there is shorter than a sigset_t */
+	uint64_t *mask = (uint64_t *)(void *)&((ucontext_t *)context)->uc_sigmask;
+
+	if (ks_held.depth == 0) {
+		call(sig, info, context);
+		return;
+	}
+	late.sig = sig;
+	late.info = *info;
+	late.mask = *mask;
+	*mask = ~NEVER;
+	ks_held.late = true;
+}
+
+void
+ks_deliver(void)
+{
+	uint64_t mask = late.mask;
+	int err = errno;
+
+	ks_held.late = false;
+	/* it waits, because it is blocked; without room for what belongs to it, it comes alone */
+	if (syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), late.sig, &late.info) !=
+		0)
+		(void)syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), late.sig);
+	(void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, SET_BYTES);
+	errno = err;
+}
+
+/* --- what programs call --- */
+
+static bool
+is_function(const struct sigaction *act)
+{
+	return act->sa_handler != SIG_DFL && act->sa_handler != SIG_IGN &&
+		act->sa_handler != SIG_ERR;
+}
+
+static bool
+is_ours(const struct sigaction *act)
+{
+	return (act->sa_flags & SA_SIGINFO) && act->sa_sigaction == on_signal;
+}
+
+/* As the program has set it. */
+static void
+show(struct sigaction *act, void *handler, int flags)
+{
+	const int kept = SA_SIGINFO | (int)SA_RESETHAND;
+
+	if (!is_ours(act))
+		return;
+	memcpy(&act->sa_handler, &handler, sizeof(handler));
+	act->sa_flags = (act->sa_flags & ~kept) | (flags & kept);
+}
+
+/* A child of vfork() has our memory, and sets what is its own. */
+static bool
+may_defer(int sig, const struct sigaction *act)
+{
+	return act != NULL && is_function(act) && (NEVER & BIT(sig)) == 0 && ks_is_ours();
+}
+
+KS_API int
+sigaction(int sig, const struct sigaction *act, struct sigaction *old)
+{
+	bool known = sig > 0 && sig < SIGNALS;
+	void *handler = known ? atomic_load(&actions[sig].handler) : NULL, *new;
+	int flags = known ? atomic_load(&actions[sig].flags) : 0, rc;
+	struct sigaction ours;
+
+	if (known && may_defer(sig, act)) {
+		ours = *act;
+		ours.sa_sigaction = on_signal;
+		ours.sa_flags = (act->sa_flags | SA_SIGINFO) & ~(int)SA_RESETHAND;
+		memcpy(&new, &act->sa_handler, sizeof(new));
+		atomic_store(&actions[sig].flags, act->sa_flags);
+		atomic_store(&actions[sig].handler, new);
+		act = &ours;
+	}
+	rc = real(sigaction)(sig, act, old);
+	if (rc == 0 && old != NULL)
+		show(old, handler, flags);
+	return rc;
+}
+
+/* Those that set a handler by the signal's number alone have flags of their own, which are kept. */
+static ks_handler
+set_by(ks_handler (*set)(int, ks_handler), int sig, ks_handler handler)
+{
+	bool known = sig > 0 && sig < SIGNALS;
+	void *before = known ? atomic_load(&actions[sig].handler) : NULL;
+	ks_handler old = set(sig, handler);
+	struct sigaction act;
+
+	if (old == SIG_ERR)
+		return old;
+	if (known && real(sigaction)(sig, NULL, &act) == 0 && !is_ours(&act) &&
+		may_defer(sig, &act))
+		(void)sigaction(sig, &act, NULL);
+	if (memcmp(&old, &(void (*)(int, siginfo_t *, void *)){on_signal}, sizeof(old)) == 0)
+		memcpy(&old, &before, sizeof(old));
+	return old;
+}
+
+KS_API ks_handler
+signal(int sig, ks_handler handler)
+{
+	return set_by(real(signal), sig, handler);
+}
+
+ks_handler bsd_signal(int sig, ks_handler handler);
+ks_handler __sysv_signal(int sig, ks_handler handler);
+
+KS_API ks_handler
+bsd_signal(int sig, ks_handler handler)
+{
+	return set_by(real(signal), sig, handler);
+}
+
+KS_API ks_handler
+ssignal(int sig, ks_handler handler)
+{
+	return set_by(real(signal), sig, handler);
+}
+
+KS_API ks_handler
+sysv_signal(int sig, ks_handler handler)
+{
+	return set_by(real(sysv_signal), sig, handler);
+}
+
+KS_API ks_handler
+__sysv_signal(int sig, ks_handler handler)
+{
+	return set_by(real(sysv_signal), sig, handler);
+}
+
+KS_API ks_handler
+sigset(int sig, ks_handler handler)
+{
+	return set_by(real(sigset), sig, handler);
+}

@@ -60,6 +60,7 @@ list_in(struct svc_conn *c)
 	s->conns = c;
 	s->nconns++;
 	s->ndeclined += c->decline;
+	svc_user_count(s, c->user, c->decline, 1);
 }
 
 static void
@@ -79,6 +80,7 @@ list_out(struct svc_conn *c)
 	*c->pprev = c->next;
 	c->smc->nconns--;
 	c->smc->ndeclined -= c->decline;
+	svc_user_count(c->smc, c->user, c->decline, -1);
 }
 
 void
@@ -379,7 +381,7 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 		.pair = -1,
 		.tcp = tcp,
 		.memfd = -1,
-		.uid = prog->uid,
+		.user = prog->user,
 		.pid = prog->pid,
 		.server = (flags & KARST_SOCK_SERVER) != 0,
 		.require = (flags & KARST_SOCK_REQUIRE) != 0,

@@ -59,6 +59,14 @@ struct svc_rings {
 	struct karst_sock_rings *mem;
 };
 
+/* Who has programs or connections here, and how many. */
+struct svc_user {
+	struct svc_user *next;
+	uid_t uid;
+	uint32_t progs;
+	uint32_t conns[2]; /* of which SMC-R is to become, and that are declined for want of room */
+};
+
 struct svc_conn {
 	struct kd_smc *smc;
 	struct svc_conn *next, **pprev;            /* of all */
@@ -73,7 +81,7 @@ struct svc_conn {
 	uint64_t netns;         /* cookie of the TCP socket's; 0: not known */
 	struct svc_conn *other; /* DIRECT: the other end, as long as it is there */
 	uint64_t cookie;        /* of the program's end */
-	uid_t uid;
+	struct svc_user *user;
 	pid_t pid;
 	bool server, require;
 	bool decline;   /* there is no room: it is to be TCP */
@@ -129,7 +137,7 @@ struct svc_prog {
 	struct kd_smc *smc;
 	int fd;
 	pid_t pid;
-	uid_t uid;
+	struct svc_user *user;
 };
 
 struct kd_smc {
@@ -162,6 +170,7 @@ struct kd_smc {
 	struct svc_conn *conns, *run, **run_tail, *dead;
 	struct svc_conn *by_cookie[SMC_HASH], *by_names[SMC_HASH];
 	uint32_t nconns, ndeclined; /* of which there was no room for so many */
+	struct svc_user *users;
 	struct svc_prog *progs, *dead_progs;
 	uint32_t nprogs;
 	struct svc_refused refused[SMC_REFUSED];
@@ -253,6 +262,8 @@ int svc_decline(struct kd_smc *s, int tcp, bool server);
 int svc_prog_init(struct kd_smc *s);
 void svc_prog_fini(struct kd_smc *s);
 void svc_prog_reap(struct kd_smc *s);
+/** One connection more or less of the user's, who is freed with the last of what he has. */
+void svc_user_count(struct kd_smc *s, struct svc_user *u, bool decline, int more);
 
 /* --- smc_rdma.c --- */
 

@@ -36,26 +36,53 @@ may_have(uid_t uid, uint32_t his, uint32_t all, uint32_t max)
 /* Of those that are declined for want of room, or of the others: neither takes the place of the
  * other kind. */
 static bool
-may_open(const struct kd_smc *s, uid_t uid, bool decline)
+may_open(const struct kd_smc *s, const struct svc_user *u, bool decline)
 {
-	const struct svc_conn *c;
-	uint32_t his = 0;
-
-	for (c = s->conns; c != NULL; c = c->next)
-		his += c->uid == uid && c->decline == decline;
-	return may_have(uid, his, decline ? s->ndeclined : s->nconns - s->ndeclined,
-		s->conf->smc.max_connections);
+	return may_have(u->uid, u->conns[decline],
+		decline ? s->ndeclined : s->nconns - s->ndeclined, s->conf->smc.max_connections);
 }
 
 static bool
-may_come(const struct kd_smc *s, uid_t uid)
+may_come(const struct kd_smc *s, const struct svc_user *u)
 {
-	const struct svc_prog *p;
-	uint32_t his = 0;
+	return may_have(u->uid, u->progs, s->nprogs, SMC_PROGS + s->conf->smc.max_connections);
+}
 
-	for (p = s->progs; p != NULL; p = p->next)
-		his += p->uid == uid;
-	return may_have(uid, his, s->nprogs, SMC_PROGS + s->conf->smc.max_connections);
+/* NULL: no memory.  A new one has nothing yet, and goes with leave(). */
+static struct svc_user *
+user_of(struct kd_smc *s, uid_t uid)
+{
+	struct svc_user *u;
+
+	for (u = s->users; u != NULL && u->uid != uid; u = u->next)
+		continue;
+	if (u == NULL && (u = calloc(1, sizeof(*u))) != NULL) {
+		u->uid = uid;
+		u->next = s->users;
+		s->users = u;
+	}
+	return u;
+}
+
+/* Is that all that he had? */
+static void
+leave(struct kd_smc *s, struct svc_user *u)
+{
+	struct svc_user **at = &s->users;
+
+	if (u == NULL || u->progs + u->conns[0] + u->conns[1] != 0)
+		return;
+	while (*at != u)
+		at = &(*at)->next;
+	*at = u->next;
+	free(u);
+}
+
+void
+svc_user_count(struct kd_smc *s, struct svc_user *u, bool decline, int more)
+{
+	u->conns[decline] += (uint32_t)more;
+	leave(s, u);
 }
 
 /* --- requests; what they hand out is in @out, of which *@nout belong to the caller --- */
@@ -89,13 +116,13 @@ static int
 on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct karst_sock_msg *rsp,
 	int *out, unsigned int *nout)
 {
-	bool decline = !may_open(p->smc, p->uid, false);
+	bool decline = !may_open(p->smc, p->user, false);
 	struct svc_conn *c;
 	int rc;
 
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE))
 		return -EINVAL;
-	if (decline && !may_open(p->smc, p->uid, true)) {
+	if (decline && !may_open(p->smc, p->user, true)) {
 		rc = svc_conn_check(p->smc, tcp);
 		if (rc == 0)
 			rc = svc_decline(p->smc, tcp, (req->flags & KARST_SOCK_SERVER) != 0);
@@ -268,6 +295,8 @@ prog_leave(struct svc_prog *p)
 		p->next->pprev = p->pprev;
 	*p->pprev = p->next;
 	p->smc->nprogs--;
+	p->user->progs--;
+	leave(p->smc, p->user);
 	p->next = p->smc->dead_progs;
 	p->smc->dead_progs = p;
 }
@@ -303,19 +332,16 @@ one_request(struct svc_prog *p)
 	return rc;
 }
 
-#define TURN 16 /* requests of a program until others are heard */
-
 static void
 prog_ready(struct svc_source *src, uint32_t events)
 {
 	struct svc_prog *p = svc_of(src, struct svc_prog, source);
-	unsigned int i;
-	int rc = 0;
+	int rc;
 
 	if (p->fd < 0)
 		return;
-	for (i = 0; i < TURN && rc == 0; i++)
-		rc = one_request(p);
+	/* one, and then others are heard: it waits for the answer before it asks again */
+	rc = one_request(p);
 	if (rc != 0 && rc != -EAGAIN)
 		prog_leave(p);
 }
@@ -329,25 +355,26 @@ listen_ready(struct svc_source *src, uint32_t events)
 	int fd = accept4(s->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	struct ucred cred;
 	socklen_t len = sizeof(cred);
+	struct svc_user *u = NULL;
 	struct svc_prog *p;
 
 	if (fd < 0)
 		return;
 	p = calloc(1, sizeof(*p));
-	if (p == NULL || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) != 0 ||
-		!may_come(s, cred.uid)) {
+	if (p != NULL && getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
+		u = user_of(s, cred.uid);
+	if (u != NULL && may_come(s, u))
+		*p = (struct svc_prog){
+			.smc = s, .fd = fd, .pid = cred.pid, .user = u, .source.ready = prog_ready};
+	else
 		s->turned_away++;
-		free(p);
-		close(fd);
-		return;
-	}
-	*p = (struct svc_prog){
-		.smc = s, .fd = fd, .pid = cred.pid, .uid = cred.uid, .source.ready = prog_ready};
-	if (svc_watch(s, fd, EPOLLIN, &p->source) != 0) {
+	if (p == NULL || p->user == NULL || svc_watch(s, fd, EPOLLIN, &p->source) != 0) {
+		leave(s, u);
 		close(fd);
 		free(p);
 		return;
 	}
+	u->progs++;
 	p->next = s->progs;
 	p->pprev = &s->progs;
 	if (p->next != NULL)

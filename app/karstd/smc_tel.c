@@ -130,7 +130,7 @@ add_conn(struct rte_tel_data *d, struct svc_conn *c)
 	rte_tel_data_add_dict_string(d, "mode", modes[c->what]);
 	rte_tel_data_add_dict_string(d, "role", c->server ? "server" : "client");
 	rte_tel_data_add_dict_u64(d, "pid", (uint64_t)c->pid);
-	rte_tel_data_add_dict_u64(d, "uid", c->uid);
+	rte_tel_data_add_dict_u64(d, "uid", c->user->uid);
 	rte_tel_data_add_dict_u64(d, "buffer", c->buffer);
 	if (c->what == SMC_DIRECT) { /* as the programs have it, who may write nonsense */
 		c->tx_head = atomic_load(&c->txd->head);

@@ -17,7 +17,7 @@ may_try(int fd, const struct sockaddr *to)
 {
 	return to != NULL && (to->sa_family == AF_INET || to->sa_family == AF_INET6) &&
 		(ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY) && ks_is_tcp(fd) &&
-		ks_service() && (ks_require || ks_has_room());
+		ks_service() && (ks_require || (ks_has_room() && !ks_peer_cannot(to)));
 }
 
 static int

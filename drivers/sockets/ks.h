@@ -8,6 +8,7 @@
  *   real.c     the C library's own
  *   table.c    what each descriptor is
  *   service.c  the SMC service: requests, and the map of the TCP option
+ *   peers.c    peers that cannot
  *   sock.c     a connection: how a TCP socket becomes one, and one that came from elsewhere
  *   io.c       bytes in and out
  *   wake.c     how the two sides of a ring wake each other
@@ -161,6 +162,13 @@ bool ks_option_seen(int fd);
 /** A descriptor that the program does not see. */
 bool ks_is_hidden(int fd);
 void ks_service_forked(bool listens);
+
+/* --- peers.c --- */
+
+/** The peer did not answer the option lately. */
+bool ks_peer_cannot(const struct sockaddr *to);
+/** The connected peer of @fd has not answered it. */
+void ks_note_cannot(int fd);
 
 /* --- sock.c --- */
 

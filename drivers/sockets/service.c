@@ -12,7 +12,6 @@
 
 #include <fcntl.h>
 #include <linux/bpf.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -21,7 +20,7 @@
 #include <unistd.h>
 
 #define DEFAULT_SOCKET "/run/karst/karst.sock"
-#define ANSWER_MS      10000
+#define ANSWER_S       10
 #define HIGH           32768
 #define MAX_FULL_S     64
 
@@ -118,16 +117,13 @@ recv_one(int from, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
 		.msg_iovlen = 1,
 		.msg_control = &anc,
 		.msg_controllen = sizeof(anc.bytes)};
-	struct pollfd p = {.fd = from, .events = POLLIN};
 	const struct cmsghdr *c;
 	ssize_t n;
 
 	memset(fds, -1, KARST_SOCK_FDS * sizeof(fds[0]));
 	do {
-		n = real(poll)(&p, 1, ANSWER_MS);
-		if (n > 0)
-			n = real(recvmsg)(from, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	} while (n < 0 && (errno == EINTR || errno == EAGAIN));
+		n = real(recvmsg)(from, &mh, MSG_CMSG_CLOEXEC); /* for ANSWER_S */
+	} while (n < 0 && errno == EINTR);
 	if (n != sizeof(*msg))
 		return -EIO;
 	for (c = CMSG_FIRSTHDR(&mh); c != NULL;
@@ -161,6 +157,7 @@ meet(void)
 	const char *path = getenv("KARST_SOCKET");
 	struct sockaddr_un at = {.sun_family = AF_UNIX};
 	struct karst_sock_msg msg = {.op = KARST_SOCK_HELLO};
+	const struct timeval answer = {.tv_sec = ANSWER_S};
 	int fds[KARST_SOCK_FDS], fd, n;
 
 	n = snprintf(at.sun_path, sizeof(at.sun_path), "%s" KARST_SOCK_SUFFIX,
@@ -169,6 +166,7 @@ meet(void)
 	if (fd < 0)
 		return;
 	if (n >= (int)sizeof(at.sun_path) ||
+		real(setsockopt)(fd, SOL_SOCKET, SO_RCVTIMEO, &answer, sizeof(answer)) != 0 ||
 		real(connect)(fd, (const void *)&at, sizeof(at)) != 0) {
 		real(close)(fd);
 		atomic_store(&service.failed_at, now_s());

@@ -20,6 +20,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#define ASK_EACH 64   /* connections: how many processors there are */
 #define FIRST_MS 2000 /* for the first message of a peer that is to be declined */
 
 bool
@@ -47,12 +48,17 @@ ks_is_unused(int fd)
 	return yes;
 }
 
-static unsigned int
-processors(void)
+/* Looked at once in a while: it seldom changes. */
+static bool
+has_processors(void)
 {
+	static _Atomic uint32_t asked, several;
 	cpu_set_t set;
 
-	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned int)CPU_COUNT(&set) : 1;
+	if (atomic_fetch_add(&asked, 1) % ASK_EACH == 0)
+		atomic_store(&several,
+			sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 1);
+	return atomic_load(&several) != 0;
 }
 
 static void *
@@ -88,7 +94,7 @@ map_memory(const int *fds, uint32_t buffer)
 	s->rxd = &s->rings->dir[!s->page->tx];
 	s->tx = karst_sock_ring(s->rings, buffer, s->page->tx);
 	s->rx = karst_sock_ring(s->rings, buffer, !s->page->tx);
-	s->poll_ns = processors() > 1 ? s->page->poll_us * 1000ull : 0;
+	s->poll_ns = has_processors() ? s->page->poll_us * 1000ull : 0;
 	return s;
 }
 
@@ -213,9 +219,11 @@ ks_become(int fd, bool server)
 	struct karst_sock_msg msg;
 	int fds[KARST_SOCK_FDS], rc, i, err = errno;
 	struct ks_sock *s;
-	bool in_line;
+	bool in_line, seen = ks_option_seen(fd);
 
-	if (!ks_option_seen(fd) || (!server && has_data(fd))) {
+	if (!seen || (!server && has_data(fd))) {
+		if (!seen && !server)
+			ks_note_cannot(fd);
 		ks_forget(fd);
 		errno = err;
 		return ks_require ? -ECONNABORTED : 0;

@@ -21,7 +21,8 @@ from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 
 OPTION = bytes.fromhex('fe06e2d4c3d9')
 IDLE = 300
-STALL_S = 2 # more than the retries of an ACK timeout of 14 last, less than those of the service's
+OFTEN = 100  # connections
+STALL_S = 2  # more than the retries of an ACK timeout of 14 last, less than those of the service's
 NEAR, FAR = '10.91.0.1', '10.91.0.2'
 
 
@@ -140,12 +141,27 @@ def late_bytes(suite, one):
                     urgent.same_as_tcp(suite, slow, slow) + slow.stop())
 
 
+def often(suite, one):
+    """Problems of a program that connects to one that cannot SMC-R, again and again."""
+    port, before = str(bed.free_port()), suite.count(one, 'option_offered')
+    s = subprocess.Popen([suite.rate, 'serve', '127.0.0.1', port], stdout=subprocess.PIPE, text=True)
+    suite.programs.append(s)
+    s.stdout.readline()
+    done = subprocess.run([suite.run, '--smc', '--socket', one.socket, suite.rate, 'connect',
+                           '127.0.0.1', port, '1', str(OFTEN)], check=False)
+    s.kill()
+    offered = suite.count(one, 'option_offered') - before
+    return [] if done.returncode == 0 and 0 < offered < OFTEN else [f'offered {offered} times']
+
+
 def plain_peers(suite, one):
     before = suite.count(one, 'opened')
     suite.tap.point('a server that cannot', echo(suite, None, one))
     suite.tap.point('a client that cannot', echo(suite, one, None))
     suite.tap.point('these were the kernel\'s from end to end',
                     [] if suite.count(one, 'opened') == before else ['the service had them'])
+    suite.tap.point('a peer that did not answer the option is not offered it each time',
+                    often(suite, one))
     port = bed.free_port()
     s = Program(suite, None, 'server_sink', '127.0.0.1', port)
     s.line()

@@ -148,7 +148,7 @@ def often(suite, one):
     suite.programs.append(s)
     s.stdout.readline()
     done = subprocess.run([suite.run, '--smc', '--socket', one.socket, suite.rate, 'connect',
-                           '127.0.0.1', port, '1', str(OFTEN)], check=False)
+                           '127.0.0.1', port, '1', str(OFTEN)], stdout=subprocess.DEVNULL, check=False)
     s.kill()
     offered = suite.count(one, 'option_offered') - before
     return [] if done.returncode == 0 and 0 < offered < OFTEN else [f'offered {offered} times']

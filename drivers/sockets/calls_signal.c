@@ -4,9 +4,9 @@
 /*
  * Handlers of signals read, write, poll and close, as POSIX lets them.  One that interrupts its own
  * thread while that holds a lock of ours would wait for it for ever.  So a handler that the program
- * sets is called by one of ours.  In the middle of what must not be interrupted (ks_hold()) this one
- * keeps what it was told, has the thread's signals blocked when it returns, and sends the signal
- * again as soon as it may come (ks_release()).  That costs the path of bytes no system call.
+ * sets is called by one of ours.  In the middle of what must not be interrupted (ks_hold()) this
+ * one keeps what it was told, has the thread's signals blocked when it returns, and sends the
+ * signal again as soon as it may come (ks_release()).  That costs the path of bytes no system call.
  *
  * So no handler sees a lock held, and none that leaves by longjmp() leaves one behind.  Signals of
  * the processor's own (SIGSEGV and the like) cannot be put off, nor can those of handlers that were

@@ -35,8 +35,8 @@
 static int conn;
 static timer_t timer;
 static volatile sig_atomic_t times, strange;
-/* By the thread, by the handler, which does not count where it may interrupt counting; of what came,
- * whose it was: 'm', 's'. */
+/* By the thread, by the handler, which does not count where it may interrupt counting; of what
+ * came, whose it was: 'm', 's'. */
 static volatile unsigned long sent[2], got[2][2];
 
 static void __attribute__((noreturn)) fail(const char *what)

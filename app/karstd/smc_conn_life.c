@@ -365,6 +365,7 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 	struct svc_conn **conn, int *end)
 {
 	struct svc_conn *c, *other;
+	bool watched = false;
 	int rc = svc_conn_check(s, tcp);
 
 	if (rc != 0)
@@ -397,14 +398,19 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 		rc = make_pair(c, end);
 	if (rc == 0)
 		rc = svc_watch(s, c->pair, EPOLLIN | EPOLLRDHUP | EPOLLET, &c->pair_source);
-	if (rc == 0 && other == NULL)
+	if (rc == 0 && other == NULL) {
 		rc = svc_watch(
 			s, c->tcp, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, &c->tcp_source);
+		watched = rc == 0;
+	}
 	if (rc == 0 && other == NULL)
 		rc = begin(c);
 	if (rc != 0) {
 		if (*end >= 0)
 			close(*end);
+		/* its program has the socket, too, so epoll would keep it, and @c with it */
+		if (watched)
+			(void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, c->tcp, NULL);
 		c->tcp = -1; /* the caller's */
 		conn_free(c);
 		return rc;

@@ -4,7 +4,8 @@
 """run_analyse.py KARST_DUMP: karst-dump --analyse over forged conversations and real captures (TAP).
 
 Every check has conversations that pass it, some that fail it, and where the place of the capture
-matters some of which nothing can be told.  Rules: R2, R5, R10, R11, Q3 to Q7, P1, W6, W7, W10, E1.
+matters some of which nothing can be told.  Rules: R2, R5, R10, R11, Q3 to Q7, P1, W6, W7, W10,
+E2 to E4.
 """
 import csv
 import html.parser

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Congestion notification (E1): the form of CNPs, whom they name, how often they come under
+ * Congestion notification (E2 to E4): the form of CNPs, whom they name, how often they come under
  * each scope that adapters know (port, pair of addresses, destination, queue pair), and what the
  * sender makes of them.
  *

@@ -55,6 +55,8 @@ COMM_MAX = 15 # of a program's name, as the kernel keeps it
 LINE_MAX = 300 # of what is shown of a program
 DEAD_LINES = 150 # of what a guest says that ends
 REJECTIONS, ANSWERS = ('rx_REJ', 'tx_REJ'), ('rx_REP', 'tx_REP')
+# or by a SIDR_REP, which is not counted by what it says
+REJECTED_LATE = 'client: it was rejected after it had connected'
 ATTEMPTS, STILL_S, LONG_S = 3, 0.1, 1
 # By pingpongs and perftest, interop-peer, rdma_cm's examples, soft-RoCE, NVMe.
 GAVE_UP = r'retry counter exceeded|\bRETRY_EXC|[Ss]tatus:? 12\b'
@@ -427,7 +429,7 @@ def client_ends(bed, case, client, line, one):
                 not re.search(TOO_EARLY, other.text()) or time.monotonic() > end:
             return problems, other
         if case.attempts > 1 and bed.host.managed(ANSWERS) != before:
-            return ['client: it was rejected after it had connected'], other
+            return [REJECTED_LATE], other
 
 
 def meet(bed, case, kind, role, family):
@@ -460,11 +462,12 @@ def fits(status, wanted):
 
 def meet_again(bed, case, kind, role, family):
     """meet(); a program that does not outlive an early client's rejection has further attempts,
-    one after each rejection that has been counted."""
+    one after each rejection."""
     for left in reversed(range(case.attempts)):
         before = bed.host.managed(REJECTIONS)
         problems, programs = meet(bed, case, kind, role, family)
-        if not problems or left == 0 or bed.host.managed(REJECTIONS) == before:
+        if not problems or left == 0 or (problems[0] != REJECTED_LATE and
+                                         bed.host.managed(REJECTIONS) == before):
             break
         print(f'# rejected, {problems[0]}; once more', flush=True)
         left_over = bed.engine.left() # its listener would be taken for the next one's

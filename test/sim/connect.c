@@ -84,6 +84,7 @@ reset_ep_model(struct sim_ep *ep)
 	ep->confirmed = ep->lsn = 0;
 	ep->limited = false;
 	ep->tx_hi = ep->acked = ep->delivered_hi = ep->hint = ep->rd_out = 0;
+	ep->cnps_stale += ep->cnps_due[0] + ep->cnps_due[1];
 	ep->cnps_due[0] = ep->cnps_due[1] = 0;
 	ep->slow_ns[0] = ep->slow_ns[1] = 0;
 	ep->since_ackreq = ep->adverse = ep->adverse_done = ep->ud_psn = 0;

@@ -241,6 +241,7 @@ sim_marks_sent(struct sim *s, struct sim_core *c, struct sim_frame *f, const str
 	check_format(s, p);
 	f->to = (uint8_t)to->idx;
 	s->stats.cnps++;
+	c->cnps_due--;
 	if (peer == NULL) /* destroyed */
 		return NULL;
 	ep = peer->peer;
@@ -251,10 +252,12 @@ sim_marks_sent(struct sim *s, struct sim_core *c, struct sim_frame *f, const str
 	check_path(s, ep, p);
 	/* an initiator's packets are answered by the target over here */
 	half = ep->target != NULL && p->dqpn == peer->qpn;
-	if (ep->cnps_due[half] == 0)
+	if (ep->cnps_stale != 0)
+		ep->cnps_stale--; /* they wait in order, so these come first */
+	else if (ep->cnps_due[half] != 0)
+		ep->cnps_due[half]--;
+	else
 		sim_fail(s, "QP %#x: a CNP to %#x that is not due (E4)", ep->qpn, p->dqpn);
-	ep->cnps_due[half]--;
-	c->cnps_due--;
 	return ep->pair;
 }
 

@@ -8,6 +8,7 @@
 The page itself is looked at in Chromium, and its arithmetic run by node, where these are installed.
 With KARST_SCREENSHOTS=DIR pictures of the page are left there.
 """
+import errno
 import http.client
 import json
 import os
@@ -60,11 +61,16 @@ class Client:
         return status, json.loads(text)
 
     def raw(self, data):
-        """Everything that comes back for these bytes."""
+        """Everything that comes back for these bytes; nothing from who closes at once."""
         with socket.create_connection(('localhost', self.port), timeout=HANG_S) as s:
-            s.sendall(data)
-            s.shutdown(socket.SHUT_WR)
             found = b''
+            try:
+                s.sendall(data)
+                s.shutdown(socket.SHUT_WR)
+            except OSError as e:
+                if e.errno not in (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN):
+                    raise
+                return found
             while True:
                 try:
                     some = s.recv(65536)

@@ -342,7 +342,7 @@ struct sim_ep {
 	uint64_t retransmits;
 	/* of qp and of the target of XRC (marks.c) */
 	uint32_t cnps_due[2];
-	uint32_t cnps_stale;    /* due to the one before it was reset: they go out all the same */
+	uint32_t cnps_stale; /* due to the one before it was reset: they go out all the same */
 	uint64_t cnp_next_ns[2];
 	uint64_t slow_ns[2];    /* since when a CNP limits their rates; 0: none has come */
 	uint64_t slow_bytes[2]; /* sent since */

@@ -18,44 +18,24 @@ import argparse
 import json
 import os
 import re
-import select
 import statistics
 import subprocess
 import sys
 import time
 
-HANG_S = 60
+from bench_prompt import HANG_S, Prompted
+
 EAL = ['--no-huge', '-m', '256', '--no-pci', '--no-telemetry', '--no-shconf',
        '--log-level=*:error', '--vdev', 'net_ring0']
 RATES = ('1Mbps', '10Mbps', '100Mbps', '1Gbps', '10Gbps', 'max')
 
 
-class Program:
+class Program(Prompted):
     def __init__(self, program, words):
         cpus = sorted(os.sched_getaffinity(0))
-        self.prompt = 'testpmd> ' if 'testpmd' in program else 'karst-fwd> '
-        self.process = subprocess.Popen(
-            ['stdbuf', '-o0', program, f'--lcores=0@{cpus[0]},1@{cpus[-1]}', *EAL, '--', '-i',
-             '--port-topology=loop', '--total-num-mbufs=4096', '--mbuf-size=4352', *words],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
-        self.said = ''
-        self.wait(self.prompt)
-
-    def wait(self, text, since=0):
-        end = time.monotonic() + HANG_S
-        while text not in self.said[since:]:
-            ready = select.select([self.process.stdout], [], [], 1)[0]
-            new = os.read(self.process.stdout.fileno(), 65536).decode(errors='replace') \
-                if ready else None
-            if new == '' or time.monotonic() > end:
-                raise RuntimeError(f'"{text}" does not come: {self.said}')
-            self.said += new or ''
-
-    def command(self, text, until=None):
-        since = len(self.said)
-        self.process.stdin.write(text.encode() + b'\n')
-        self.wait(until or '\n' + self.prompt, since)
-        return self.said[since:]
+        super().__init__([program, f'--lcores=0@{cpus[0]},1@{cpus[-1]}', *EAL, '--', '-i',
+                          '--port-topology=loop', '--total-num-mbufs=4096', '--mbuf-size=4352', *words],
+                         'testpmd> ' if 'testpmd' in program else 'karst-fwd> ')
 
     def received(self):
         """Packets so far, by all streams."""
@@ -74,14 +54,6 @@ class Program:
         time.sleep(seconds)
         found = self.received()
         return (found - before) / (time.monotonic() - began)
-
-    def stop(self):
-        try:
-            self.process.stdin.write(b'stop\nquit\n')
-            self.process.communicate(timeout=HANG_S)
-        except (BrokenPipeError, subprocess.TimeoutExpired):
-            self.process.kill()
-            self.process.wait()
 
 
 def measure(program, words, bursts, seconds):

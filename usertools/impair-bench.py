@@ -17,15 +17,14 @@ import argparse
 import json
 import os
 import re
-import select
 import statistics
 import struct
-import subprocess
 import sys
 import tempfile
 import time
 
-HANG_S = 60
+from bench_prompt import Prompted
+
 VARIANTS = {
     'alone': None,
     'without rules': '',
@@ -53,40 +52,20 @@ def write_capture(path):
             f.write(struct.pack('<IIII', 0, psn, len(frame), len(frame)) + frame)
 
 
-class Testpmd:
+class Testpmd(Prompted):
     def __init__(self, module, below, rules):
         vdevs = ['--vdev', below]
         if rules is not None:
             vdevs += ['--vdev', f'net_impair0,port={below.split(",")[0]}' +
                       (f',rules={rules}' if rules else '')]
         cpu = max(os.sched_getaffinity(0))
-        self.process = subprocess.Popen(
-            ['stdbuf', '-o0', 'dpdk-testpmd', '-d', module, f'--lcores=0@0,1@{cpu}', '--no-huge',
-             '-m', '256', '--no-pci', '--no-telemetry', '--no-shconf', *vdevs, '--', '-i',
-             '--total-num-mbufs=4096', '--forward-mode=io', '--port-topology=loop',
-             '--no-flush-rx', '--tx-udp=49152,4791', '--txpkts=64'],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
-        self.said = ''
-
-    def wait(self, text, since=0):
-        end = time.monotonic() + HANG_S
-        while text not in self.said[since:]:
-            ready = select.select([self.process.stdout], [], [], 1)[0]
-            new = os.read(self.process.stdout.fileno(), 65536).decode(errors='replace') \
-                if ready else None
-            if new == '' or time.monotonic() > end:
-                raise RuntimeError(f'"{text}" does not come: {self.said}')
-            self.said += new or ''
-
-    def command(self, text, until):
-        since = len(self.said)
-        self.process.stdin.write(text.encode() + b'\n')
-        self.wait(until, since)
-        return self.said[since:]
+        super().__init__(['dpdk-testpmd', '-d', module, f'--lcores=0@0,1@{cpu}', '--no-huge',
+                          '-m', '256', '--no-pci', '--no-telemetry', '--no-shconf', *vdevs, '--', '-i',
+                          '--total-num-mbufs=4096', '--forward-mode=io', '--port-topology=loop',
+                          '--no-flush-rx', '--tx-udp=49152,4791', '--txpkts=64'], 'testpmd> ')
 
     def rate(self, start, seconds):
         """Packets a second."""
-        self.wait('testpmd> ')
         self.command(start, 'io packet forwarding')
         self.wait('testpmd> ', self.said.rindex('io packet forwarding'))
         self.command('clear fwd stats all', 'testpmd> ')
@@ -96,14 +75,6 @@ class Testpmd:
         lasted = time.monotonic() - began
         self.command('stop', 'Done.')
         return int(re.search(r'RX-packets: (\d+)', said).group(1)) / lasted
-
-    def stop(self):
-        try:
-            self.process.stdin.write(b'quit\n')
-            self.process.communicate(timeout=HANG_S)
-        except (BrokenPipeError, subprocess.TimeoutExpired):
-            self.process.kill()
-            self.process.wait()
 
 
 def measure(module, below, start, rules, seconds):

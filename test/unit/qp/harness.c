@@ -90,6 +90,18 @@ setup_of(enum karst_qp_type type)
 	return s;
 }
 
+struct setup
+setup_congested(enum karst_qp_type type, enum karst_congestion_mode mode,
+	struct karst_congestion_config *config)
+{
+	struct setup s = setup_of(type);
+
+	karst_congestion_defaults(config);
+	config->mode = mode;
+	s.core.congestion = config;
+	return s;
+}
+
 static void
 open_memory(struct bed *b)
 {

@@ -133,6 +133,10 @@ struct setup {
 };
 
 struct setup setup_of(enum karst_qp_type type);
+/** The same with congestion control; @config, which the core goes on to use, gets what adapters
+ *  have by default. */
+struct setup setup_congested(enum karst_qp_type type, enum karst_congestion_mode mode,
+	struct karst_congestion_config *config);
 struct bed *bed_open(const struct setup *s);
 /** An RC (UC, UD) QP in RTS as setup_of() has it. */
 struct bed *bed_rc(void);

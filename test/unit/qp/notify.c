@@ -10,12 +10,7 @@ static struct karst_congestion_config config;
 static struct setup
 noticing(enum karst_qp_type type)
 {
-	struct setup s = setup_of(type);
-
-	karst_congestion_defaults(&config);
-	config.mode = KARST_CONGESTION_NOTIFY;
-	s.core.congestion = &config;
-	return s;
+	return setup_congested(type, KARST_CONGESTION_NOTIFY, &config);
 }
 
 /* The frame that bed_rx() would send, marked by the network. */

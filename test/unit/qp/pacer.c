@@ -11,12 +11,7 @@ static struct karst_congestion_config config;
 static struct setup
 reacting(enum karst_qp_type type)
 {
-	struct setup s = setup_of(type);
-
-	karst_congestion_defaults(&config);
-	config.mode = KARST_CONGESTION_DCQCN;
-	s.core.congestion = &config;
-	return s;
+	return setup_congested(type, KARST_CONGESTION_DCQCN, &config);
 }
 
 static enum karst_drop

@@ -11,6 +11,10 @@
  * So no handler sees a lock held, and none that leaves by longjmp() leaves one behind.  Signals of
  * the processor's own (SIGSEGV and the like) cannot be put off, nor can those of handlers that were
  * set without the C library's functions: both are as they were.
+ *
+ * A handler that runs in a call of ours just before that waits in the kernel does not end that
+ * wait, though the program may count on it.  So handlers are counted, and who is about to wait
+ * looks whether one has run since its call began.
  */
 #include "ks.h"
 
@@ -49,10 +53,14 @@ call(int sig, siginfo_t *info, void *context)
 {
 	void (*handler)(int, siginfo_t *, void *);
 	const struct sigaction none = {.sa_handler = SIG_DFL};
+	int flags = atomic_load(&actions[sig].flags);
 
 	*(void **)&handler = atomic_load(&actions[sig].handler);
-	if (atomic_load(&actions[sig].flags) & (int)SA_RESETHAND)
+	if (flags & (int)SA_RESETHAND)
 		(void)real(sigaction)(sig, &none, NULL);
+	ks_held.handled++;
+	if ((flags & SA_RESTART) == 0)
+		ks_held.ended++;
 	handler(sig, info, context);
 }
 

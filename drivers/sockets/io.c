@@ -78,7 +78,7 @@ ks_mark(int fd, struct ks_sock *s)
 	if (atomic_load_explicit(&s->page->watched, memory_order_relaxed) == 0 && !ks_sleeps(s))
 		return;
 	ks_urgent_restore(fd, s);
-	if (ks_has_bytes(s))
+	if (ks_has_bytes(fd, s))
 		ks_mark_filled(fd, s);
 	else
 		ks_mark_empty(fd, s);
@@ -91,7 +91,7 @@ ks_look(int fd, struct ks_sock *s, uint64_t *tail)
 	uint64_t there;
 
 	*tail = atomic_load_explicit(&p->rx_tail, memory_order_relaxed);
-	there = karst_sock_written(s->rxd, s->buffer) - *tail;
+	there = ks_written(fd, s) - *tail;
 	if (there > s->buffer || there < p->rx_head - *tail) {
 		give_up(fd, s);
 		return 0;
@@ -113,17 +113,26 @@ took(int fd, struct ks_sock *s, uint64_t tail, size_t n)
 }
 
 /* What is there now, behind @skip bytes that were got before.  @iov NULL: it is thrown away.
- * *@stop: what comes next is urgent. */
+ * *@stop: what comes next is urgent; *@fresh: a mark was found that is in front of all, and not
+ * passed. */
 static size_t
 take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t want, int flags,
-	bool *stop)
+	bool *stop, bool *fresh)
 {
 	bool peek = (flags & MSG_PEEK) != 0;
-	uint64_t tail, there, hole;
+	uint64_t tail, there, hole, mark;
 	size_t n;
 
 	ks_lock_rx(s);
+	mark = s->page->urgent_end;
 	there = ks_look(fd, s, &tail);
+	*stop = ks_urgent_here(s);
+	*fresh = *stop && s->page->urgent_end != mark;
+	if (*fresh) {
+		(void)ks_urgent_came(fd); /* the signal may be on its way to this thread */
+		ks_unlock(&s->page->rx_lock);
+		return 0;
+	}
 	n = karst_min_u64(ks_urgent_limit(s, tail, there, peek, &hole), want);
 	if (n > 0 && iov != NULL)
 		copy_iov(s, false, tail + hole, n, iov, skip);
@@ -198,28 +207,20 @@ at_end(struct ks_sock *s, bool service)
 }
 
 static bool
-is_there(const struct ks_sock *s)
+is_there(int fd, const struct ks_sock *s)
 {
-	uint64_t n = karst_sock_written(s->rxd, s->buffer) - atomic_load(&s->page->rx_tail);
+	uint64_t n = ks_written(fd, s) - atomic_load(&s->page->rx_tail);
 
-	return ks_has_bytes(s) && n <= s->buffer;
-}
-
-/* There is a mark since @before, and nothing in front of it. */
-static bool
-is_marked_here(const struct ks_sock *s, uint64_t before)
-{
-	uint64_t now = atomic_load(&s->rxd->urgent);
-
-	return now != before && now <= atomic_load(&s->page->rx_tail) + 1;
+	return ks_has_bytes(fd, s) && n <= s->buffer;
 }
 
 ssize_t
 ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
 	size_t want = sum(iov, n), got = 0, some;
-	uint64_t since = 0, urgent; /* when it began to wait, and for which mark */
-	bool stop;
+	uint32_t handlers = ks_held.ended;
+	uint64_t since = 0; /* when it began to wait */
+	bool stop, fresh;
 	int rc;
 
 	ks_meet_peer(fd, s);
@@ -234,12 +235,16 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	for (;;) {
 		bool ended = ks_has_ended(s); /* and what came in front of that is there */
 
-		some = take_some(fd, s, iov, got, want - got, flags, &stop);
+		some = take_some(fd, s, iov, got, want - got, flags, &stop, &fresh);
 		got += some;
 		if (got == want || (got > 0 && stop) ||
 			(got > 0 && (flags & (MSG_WAITALL | MSG_PEEK)) != MSG_WAITALL))
 			return (ssize_t)got;
-		if (ended && some > 0)
+		if (fresh && ks_held.ended != handlers) { /* SIGURG's has run */
+			ks_interrupted(fd, flags, SO_RCVTIMEO);
+			return -1;
+		}
+		if (fresh || (ended && some > 0))
 			continue;
 		if (ended)
 			return got > 0 ? (ssize_t)got : at_end(s, false);
@@ -247,15 +252,10 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 			since = ks_now();
 		else if (some == 0 && ks_is_late(fd, flags, SO_RCVTIMEO, since))
 			return got > 0 ? (ssize_t)got : -1;
-		urgent = atomic_load_explicit(&s->rxd->urgent, memory_order_relaxed);
-		rc = ks_wait_bytes(fd, s, flags);
-		if (rc > 0 && got == 0 && is_marked_here(s, urgent) && ks_urgent_interrupts(fd)) {
-			errno = EINTR;
-			rc = -1;
-		}
+		rc = ks_wait_bytes(fd, s, flags, handlers);
 		if (rc < 0)
 			return got > 0 ? (ssize_t)got : -1;
-		if (rc == 0 && !ks_has_ended(s) && !is_there(s))
+		if (rc == 0 && !ks_has_ended(s) && !is_there(fd, s))
 			return got > 0 ? (ssize_t)got : at_end(s, true);
 	}
 }
@@ -345,6 +345,7 @@ ssize_t
 ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 {
 	size_t want = sum(iov, n), done = 0, some;
+	uint32_t handlers = ks_held.ended;
 	uint64_t since = 0; /* when it began to wait */
 
 	ks_meet_peer(fd, s);
@@ -359,7 +360,7 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 			since = ks_now();
 		else if (some == 0 && ks_is_late(fd, flags, SO_SNDTIMEO, since))
 			return done > 0 ? (ssize_t)done : -1;
-		if (ks_wait_room(fd, s, flags) < 0) {
+		if (ks_wait_room(fd, s, flags, handlers) < 0) {
 			if (errno == EPIPE)
 				return send_ended(fd, s, done, want, flags);
 			return done > 0 ? (ssize_t)done : -1;

@@ -57,6 +57,9 @@ void ks_real_find(void);
 struct ks_held {
 	uint32_t depth; /* of what must not be interrupted by the program */
 	bool late;      /* a signal waits for its end */
+	/* handlers that this thread has run: all, and those without SA_RESTART.  One that comes
+	 * after a call of ours has begun, and before it waits in the kernel, ends the wait, too */
+	volatile uint32_t handled, ended;
 };
 extern __thread struct ks_held ks_held __attribute__((tls_model("initial-exec")));
 void ks_deliver(void);
@@ -205,18 +208,26 @@ void ks_mark_empty(int fd, struct ks_sock *s);
 void ks_mark_filled(int fd, struct ks_sock *s);
 /** And no room; under tx_lock. */
 void ks_mark_full(int fd, struct ks_sock *s);
+/** An urgent byte lies in the pair.  Its signal, if it is this thread's, has come as well. */
+bool ks_urgent_came(int fd);
+/** How far the other side has written: a mark that is ahead of head counts when its urgent byte has
+ *  come. */
+uint64_t ks_written(int fd, const struct ks_sock *s);
 /** Bytes that poll() may tell of. */
-bool ks_has_bytes(const struct ks_sock *s);
+bool ks_has_bytes(int fd, const struct ks_sock *s);
 /** Takes out some of what is in the pair, as recv(); under rx_lock. */
 ssize_t ks_take_tokens(int fd, struct ks_sock *s);
 /** The service is to put an urgent byte into our pair. */
 void ks_ask_urgent(int fd);
 /** If we are its program's, the service is to look; in state DIRECT nothing happens. */
 void ks_tell_service(int fd, struct ks_sock *s);
-/** Waits for bytes.  1: look again; 0: nothing will come; -1: errno. */
-int ks_wait_bytes(int fd, struct ks_sock *s, int flags);
+/** Waits for bytes.  @ended: ks_held.ended when the call began.
+ *  1: look again; 0: nothing will come; -1: errno. */
+int ks_wait_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended);
 /** Waits for room.  0: look again; -1: errno. */
-int ks_wait_room(int fd, struct ks_sock *s, int flags);
+int ks_wait_room(int fd, struct ks_sock *s, int flags, uint32_t ended);
+/** errno of a call that was interrupted: EINTR, or EAGAIN if it would not have waited. */
+void ks_interrupted(int fd, int flags, int name);
 /** Was a wait in vain, and another one is none of the call's: it does not wait, or has done so for
  *  the time limit @name of the pair, since @since_ns?  Then errno is set. */
 bool ks_is_late(int fd, int flags, int name, uint64_t since_ns);
@@ -256,8 +267,6 @@ void ks_urgent_restore(int fd, struct ks_sock *s);
 void ks_urgent_watch(int fd);
 /** MSG_OOB */
 ssize_t ks_recv_urgent(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags);
-/** SIGURG, which came with the byte, has a handler that ends calls. */
-bool ks_urgent_interrupts(int fd);
 /** SIOCATMARK */
 bool ks_urgent_at_mark(int fd, struct ks_sock *s);
 /** FIONREAD */

@@ -14,10 +14,14 @@
  * Who reads on at the mark leaves the byte out, unless it is in line (SO_OOBINLINE).
  *
  * Who writes shows the mark, sends an urgent byte into the pair, which is SIGURG and POLLPRI, and
- * then moves head.  A mark counts as head does (karst_sock_written()), so who is told of it finds
- * the byte of the stream, however long head takes; and who is told by head finds the pair's byte,
- * and takes it out when the mark is not VALID any more.  As any byte in the pair it says POLLIN as
- * well: poll() and select() are told better when they return, epoll is not.
+ * then moves head.  With that byte a mark counts as head does (ks_written()), so who is told of it
+ * finds the byte of the stream, however long head takes; and who is told by head finds the pair's
+ * byte, and takes it out when the mark is not VALID any more.  As any byte in the pair it says
+ * POLLIN as well: poll() and select() are told better when they return, epoll is not.
+ *
+ * No read passes a mark before the handler of SIGURG, which has come by then, could take the byte:
+ * the read that finds the mark first lets the handler run (ks_release()), and is interrupted if it
+ * ends calls.
  */
 #include "ks.h"
 
@@ -125,11 +129,7 @@ take_out(int fd, struct ks_sock *s)
 void
 ks_urgent_restore(int fd, struct ks_sock *s)
 {
-	struct pollfd p = {.fd = fd, .events = POLLPRI};
-
-	if (s->page->urgent != KARST_SOCK_URGENT_VALID)
-		return;
-	if (real(poll)(&p, 1, 0) == 0)
+	if (s->page->urgent == KARST_SOCK_URGENT_VALID && !ks_urgent_came(fd))
 		ks_ask_urgent(fd);
 }
 
@@ -217,17 +217,6 @@ ks_recv_urgent(int fd, struct ks_sock *s, const struct iovec *iov, int n, int fl
 	return 1;
 }
 
-bool
-ks_urgent_interrupts(int fd)
-{
-	struct sigaction act;
-	struct f_owner_ex owner = {0};
-
-	return real(fcntl64)(fd, F_GETOWN_EX, &owner) == 0 && owner.pid != 0 &&
-		sigaction(SIGURG, NULL, &act) == 0 && act.sa_handler != SIG_DFL &&
-		act.sa_handler != SIG_IGN && (act.sa_flags & SA_RESTART) == 0;
-}
-
 /* --- what is asked --- */
 
 bool
@@ -267,7 +256,7 @@ ks_urgent_alone(int fd, struct ks_sock *s)
 
 	ks_lock_rx(s);
 	(void)ks_look(fd, s, &tail);
-	alone = atomic_load(&s->page->hole) != 0 && !ks_has_bytes(s) && !ks_has_ended(s);
+	alone = atomic_load(&s->page->hole) != 0 && !ks_has_bytes(fd, s) && !ks_has_ended(s);
 	ks_unlock(&s->page->rx_lock);
 	return alone;
 }

@@ -69,10 +69,41 @@ is_direct(const struct ks_sock *s)
 	return atomic_load_explicit(&s->page->state, memory_order_acquire) == KARST_SOCK_DIRECT;
 }
 
+/* poll() sees the byte before the kernel has sent its signal, in the middle of a call for which
+ * recv() waits. */
 bool
-ks_has_bytes(const struct ks_sock *s)
+ks_urgent_came(int fd)
 {
-	return karst_sock_written(s->rxd, s->buffer) !=
+	struct pollfd p = {.fd = fd, .events = POLLPRI};
+	int err = errno;
+	bool has = real(poll)(&p, 1, 0) > 0 && (p.revents & POLLPRI) != 0;
+	char byte;
+
+	if (has)
+		(void)real(recv)(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+	errno = err;
+	return has;
+}
+
+uint64_t
+ks_written(int fd, const struct ks_sock *s)
+{
+	uint64_t head = atomic_load_explicit(&s->rxd->head, memory_order_acquire);
+	uint64_t urgent = atomic_load_explicit(&s->rxd->urgent, memory_order_acquire);
+
+	if (__builtin_expect(!karst_sock_is_ahead(urgent, head, s->buffer), 1))
+		return head;
+	/* it is not asked again whether it has come: it may have been taken */
+	return urgent == atomic_load_explicit(&s->page->urgent_end, memory_order_relaxed) ||
+			ks_urgent_came(fd)
+		? urgent
+		: head;
+}
+
+bool
+ks_has_bytes(int fd, const struct ks_sock *s)
+{
+	return ks_written(fd, s) !=
 		atomic_load_explicit(&s->page->rx_tail, memory_order_relaxed) +
 		atomic_load_explicit(&s->page->hole, memory_order_relaxed);
 }
@@ -219,8 +250,7 @@ ks_read(int fd, struct ks_sock *s, uint64_t tail)
 		return;
 	}
 	/* not for each byte: half of the ring is free */
-	if (karst_sock_written(s->rxd, s->buffer) - tail <= s->buffer / 2 &&
-		karst_sock_take_blocked(s->rxd))
+	if (ks_written(fd, s) - tail <= s->buffer / 2 && karst_sock_take_blocked(s->rxd))
 		empty_peer(fd, s);
 }
 
@@ -345,7 +375,7 @@ ks_mark_empty(int fd, struct ks_sock *s)
 
 	arm(s);
 	old = s->page->pending;
-	if (ks_has_bytes(s))
+	if (ks_has_bytes(fd, s))
 		ks_mark_filled(fd, s);
 	else if (atomic_load_explicit(&s->page->hole, memory_order_relaxed) == 0)
 		take_old(fd, s, old); /* else they may be behind an urgent byte, which stays */
@@ -429,13 +459,13 @@ looked(struct ks_patience *p, bool found)
 }
 
 static bool
-look_for_bytes(struct ks_sock *s)
+look_for_bytes(int fd, struct ks_sock *s)
 {
 	uint64_t began = ks_now();
 
 	do {
 		for (int i = 0; i < LOOKS; i++) {
-			if (ks_has_bytes(s))
+			if (ks_has_bytes(fd, s))
 				return true;
 			__builtin_ia32_pause();
 		}
@@ -471,19 +501,30 @@ look_once(int fd, struct ks_sock *s)
 	return n > 0 ? 1 : (int)n;
 }
 
-static int
-sleep_for_bytes(int fd, struct ks_sock *s, int flags)
+void
+ks_interrupted(int fd, int flags, int name)
 {
-	int place = ks_sleep_begin(s);
+	if (!ks_is_late(fd, flags, name, ks_now()))
+		errno = EINTR;
+}
+
+static int
+sleep_for_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
+{
+	int place = ks_sleep_begin(s), now = flags & MSG_DONTWAIT;
 	char byte;
 	ssize_t n;
 
 	ks_unlock(&s->page->rx_lock);
-	n = real(recv)(fd, &byte, 1, MSG_PEEK | (flags & MSG_DONTWAIT));
+	if (ks_held.ended != ended)
+		now = MSG_DONTWAIT;
+	n = real(recv)(fd, &byte, 1, MSG_PEEK | now);
+	if (n < 0 && errno == EAGAIN && now != 0)
+		ks_interrupted(fd, flags, SO_RCVTIMEO);
 	ks_lock_rx(s);
 	ks_sleep_end(s, place);
 	look_at_wanted(s);
-	if (n == 1 && s->page->pending == 0 && !ks_has_bytes(s))
+	if (n == 1 && s->page->pending == 0 && !ks_has_bytes(fd, s))
 		(void)take_tokens(fd, s, SIZE_MAX); /* nobody owed us that */
 	else if (n == 1 && atomic_load(&s->page->watched) == 0 && !ks_sleeps(s))
 		(void)take_tokens(fd, s, 1);
@@ -492,10 +533,10 @@ sleep_for_bytes(int fd, struct ks_sock *s, int flags)
 }
 
 int
-ks_wait_bytes(int fd, struct ks_sock *s, int flags)
+ks_wait_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
 {
 	if (may_look(s, &s->rx_patience, flags)) {
-		bool found = look_for_bytes(s);
+		bool found = look_for_bytes(fd, s);
 
 		looked(&s->rx_patience, found);
 		if (found)
@@ -503,19 +544,21 @@ ks_wait_bytes(int fd, struct ks_sock *s, int flags)
 	}
 	ks_lock_rx(s);
 	arm(s);
-	if (ks_has_bytes(s)) {
+	if (ks_has_bytes(fd, s)) {
 		disarm(s);
 		ks_unlock(&s->page->rx_lock);
 		return 1;
 	}
 	if (flags & MSG_DONTWAIT)
 		return look_once(fd, s);
-	return sleep_for_bytes(fd, s, flags);
+	return sleep_for_bytes(fd, s, flags, ended);
 }
 
 int
-ks_wait_room(int fd, struct ks_sock *s, int flags)
+ks_wait_room(int fd, struct ks_sock *s, int flags, uint32_t ended)
 {
+	int now = flags & MSG_DONTWAIT;
+
 	if (may_look(s, &s->tx_patience, flags)) {
 		bool found = look_for_room(s);
 
@@ -529,8 +572,13 @@ ks_wait_room(int fd, struct ks_sock *s, int flags)
 	ks_unlock(&s->page->tx_lock);
 	if (!is_full(s))
 		return 0;
-	if (real(send)(fd, "", 1, (flags & MSG_DONTWAIT) | MSG_NOSIGNAL) < 0)
+	if (ks_held.ended != ended)
+		now = MSG_DONTWAIT;
+	if (real(send)(fd, "", 1, now | MSG_NOSIGNAL) < 0) {
+		if (errno == EAGAIN && now != 0)
+			ks_interrupted(fd, flags, SO_SNDTIMEO);
 		return -1;
+	}
 	/* that byte is to be taken out some time */
 	ks_lock(&s->page->tx_lock);
 	s->page->strays = 1;
@@ -549,7 +597,7 @@ ks_watch(int fd)
 	ks_meet_peer(fd, s);
 	if (atomic_load(&s->page->watched) == 0 && atomic_exchange(&s->page->watched, 1) == 0) {
 		ks_lock_rx(s);
-		if (ks_has_bytes(s))
+		if (ks_has_bytes(fd, s))
 			ks_mark_filled(fd, s);
 		else
 			ks_mark_empty(fd, s);

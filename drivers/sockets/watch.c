@@ -100,32 +100,66 @@ watch_selected(int n, const fd_set *r, const fd_set *w, const fd_set *e)
 	errno = err;
 }
 
+/* A handler that has run while connections were looked at, before the call waits, would have ended
+ * the wait.  So then it does not wait, and this is what becomes of its result. */
+static int
+ended(bool handled, int rc)
+{
+	if (!handled || rc != 0)
+		return rc;
+	errno = EINTR;
+	return -1;
+}
+
 KS_API int
 poll(struct pollfd *p, nfds_t n, int ms)
 {
+	uint32_t before = ks_held.handled;
+	bool handled;
+
 	watch_polled(p, n);
-	return polled(p, n, real(poll)(p, n, ms));
+	handled = ks_held.handled != before;
+	return polled(p, n, ended(handled, real(poll)(p, n, handled ? 0 : ms)));
 }
 
 KS_API int
 ppoll(struct pollfd *p, nfds_t n, const struct timespec *limit, const sigset_t *mask)
 {
+	uint32_t before = ks_held.handled;
+	const struct timespec none = {0};
+	bool handled;
+
 	watch_polled(p, n);
-	return polled(p, n, real(ppoll)(p, n, limit, mask));
+	handled = ks_held.handled != before;
+	return polled(p, n, ended(handled, real(ppoll)(p, n, handled ? &none : limit, mask)));
 }
 
 KS_API int
 select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *limit)
 {
+	uint32_t before = ks_held.handled;
+	struct timeval none = {0};
+	bool handled;
+	int rc;
+
 	watch_selected(n, r, w, e);
-	return selected(n, r, e, real(select)(n, r, w, e, limit));
+	handled = ks_held.handled != before;
+	rc = real(select)(n, r, w, e, handled ? &none : limit);
+	return selected(n, r, e, ended(handled, rc));
 }
 
 KS_API int
 pselect(int n, fd_set *r, fd_set *w, fd_set *e, const struct timespec *limit, const sigset_t *mask)
 {
+	uint32_t before = ks_held.handled;
+	const struct timespec none = {0};
+	bool handled;
+	int rc;
+
 	watch_selected(n, r, w, e);
-	return selected(n, r, e, real(pselect)(n, r, w, e, limit, mask));
+	handled = ks_held.handled != before;
+	rc = real(pselect)(n, r, w, e, handled ? &none : limit, mask);
+	return selected(n, r, e, ended(handled, rc));
 }
 
 /* --- with _FORTIFY_SOURCE --- */

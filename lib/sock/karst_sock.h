@@ -27,9 +27,9 @@
  *                  room takes blocked away, and if it was set empties the pair.
  *   urgent         an urgent byte (MSG_OOB) lies in it: a byte of the stream is marked.  Who writes
  *                  shows the mark (urgent), sends this, and moves head over that byte, in this
- *                  order.  The mark says as much as head: what is in front of it is in the ring.
- *                  So who sees the byte in the pair finds that of the stream, and who sees that by
- *                  head finds the other one.
+ *                  order.  With the byte in the pair the mark says as much as head: what is in
+ *                  front of it is in the ring.  So who sees the byte in the pair finds that of the
+ *                  stream, and who sees that by head finds the other one; the mark alone is none.
  *   end of file    nothing will come any more
  *   gone           the last descriptor of the program's end was closed, or its processes died
  *
@@ -172,13 +172,13 @@ struct karst_sock_page {
 
 	/* among the program's threads and processes: one reads, one writes */
 	_Alignas(64) pthread_mutex_t rx_lock;
-	uint32_t armed;           /* wanted was set, and may have been taken away */
-	uint32_t pending;         /* tokens that came or are coming */
-	_Atomic uint64_t rx_tail; /* where who reads is */
-	uint64_t rx_head;         /* where the other side was when it was looked at last */
-	uint64_t urgent_end;      /* behind the last mark that was taken over */
-	uint32_t urgent;          /* enum karst_sock_urgent */
-	_Atomic uint32_t hole;    /* 1: the next byte is urgent, and not to be read as the others */
+	uint32_t armed;              /* wanted was set, and may have been taken away */
+	uint32_t pending;            /* tokens that came or are coming */
+	_Atomic uint64_t rx_tail;    /* where who reads is */
+	uint64_t rx_head;            /* where the other side was when it was looked at last */
+	_Atomic uint64_t urgent_end; /* behind the last mark that was taken over */
+	uint32_t urgent;             /* enum karst_sock_urgent */
+	_Atomic uint32_t hole; /* 1: the next byte is urgent, and not to be read as the others */
 	_Alignas(64) pthread_mutex_t tx_lock;
 	_Atomic uint64_t tx_head; /* where who writes is */
 	uint64_t tx_tail;         /* as rx_head */
@@ -216,15 +216,22 @@ struct karst_sock_rings {
 };
 static_assert(sizeof(struct karst_sock_rings) <= KARST_SOCK_PAGE, "in front of the rings");
 
-/** How far a direction is written, for who reads it: up to head, or to a mark that is ahead of it
- *  because head is about to follow.  A mark that cannot be in a ring of @bytes is none. */
+/** A mark is ahead of head, which is about to follow.  One that cannot be in a ring of @bytes is
+ *  none. */
+static inline bool
+karst_sock_is_ahead(uint64_t urgent, uint64_t head, uint32_t bytes)
+{
+	return urgent - head - 1 < bytes;
+}
+
+/** How far a direction is written, at most: up to head, or to a mark that is ahead of it. */
 static inline uint64_t
 karst_sock_written(const struct karst_sock_dir *d, uint32_t bytes)
 {
 	uint64_t head = atomic_load_explicit(&d->head, memory_order_acquire);
 	uint64_t urgent = atomic_load_explicit(&d->urgent, memory_order_acquire);
 
-	return __builtin_expect(urgent - head - 1 < bytes, 0) ? urgent : head;
+	return karst_sock_is_ahead(urgent, head, bytes) ? urgent : head;
 }
 
 /** Of the file of the rings. */

@@ -2,16 +2,18 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Preloaded behind whatever else is: who has sent an urgent byte into a pair goes on only LATE_MS
- * later, as if he had lost the processor.  So what he does next comes late for whoever was woken by
- * the byte.  Not for ever: a long message is urgent in each of its parts.
+ * Preloaded behind whatever else is: who sends an urgent byte into a pair does so only LATE_MS
+ * later, and goes on as late again, as if he had lost the processor both times.  So what he did
+ * before is seen long before the byte, and what he does next comes late for whoever was woken by
+ * it.  Not for ever: a long message is urgent in each of its parts.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define LATE_MS 100
+#define LATE_MS 50
 #define TIMES   30
 
 ssize_t
@@ -21,9 +23,13 @@ send(int fd, const void *buf, size_t len, int flags)
 	ssize_t (*next)(int, const void *, size_t, int);
 	ssize_t n;
 
+	bool late = (flags & MSG_OOB) && atomic_fetch_add(&times, 1) < TIMES;
+
 	*(void **)&next = dlsym(RTLD_NEXT, "send");
+	if (late)
+		usleep(LATE_MS * 1000);
 	n = next(fd, buf, len, flags);
-	if (n > 0 && (flags & MSG_OOB) && atomic_fetch_add(&times, 1) < TIMES)
+	if (late && n > 0)
 		usleep(LATE_MS * 1000);
 	return n;
 }

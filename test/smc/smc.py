@@ -22,6 +22,9 @@ from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 OPTION = bytes.fromhex('fe06e2d4c3d9')
 IDLE = 300
 OFTEN = 100  # connections
+# what interrupted.c says: what each call returned, and how many signals came
+INTERRUPTED = ('recv EINTR 1\nrecv at once EAGAIN 1\npoll EINTR 1\nselect EINTR 1\nsend EINTR 1\n'
+               'recv again returned 1\n')
 STALL_S = 2  # more than the retries of an ACK timeout of 14 last, less than those of the service's
 NEAR, FAR = '10.91.0.1', '10.91.0.2'
 
@@ -327,6 +330,12 @@ def handlers(suite, one):
     said, ended = bed.rest(both[0])
     suite.tap.point('handlers of signals read, write, poll and close', problems + (
         [] if ended and said == '' else [said]))
+    p = subprocess.Popen([suite.run, '--smc', '--socket', one.socket, suite.interrupted, '127.0.0.1',
+                          str(bed.free_port())], stdout=subprocess.PIPE, text=True)
+    suite.programs.append(p)
+    said, ended = bed.rest(p)
+    suite.tap.point('a signal before a call waits ends it', [] if ended and said == INTERRUPTED else [
+        said, f'ended: {ended}'])
 
 
 def idle(suite):

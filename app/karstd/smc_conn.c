@@ -50,8 +50,8 @@ show_urgent(struct svc_conn *c)
 	svc_conn_urgent(c);
 }
 
-void
-svc_conn_empty(struct svc_conn *c)
+static void
+empty_pair(struct svc_conn *c)
 {
 	char buf[KARST_SOCK_STOP];
 	int i;
@@ -60,6 +60,14 @@ svc_conn_empty(struct svc_conn *c)
 		if (recv(c->pair, buf, sizeof(buf), MSG_DONTWAIT) != sizeof(buf))
 			break;
 	c->rang = false;
+}
+
+/* What rings meanwhile goes with the rest, and epoll tells of it no more: so it is looked again. */
+void
+svc_conn_empty(struct svc_conn *c)
+{
+	empty_pair(c);
+	svc_conn_queue(c);
 }
 
 static bool
@@ -289,6 +297,9 @@ read_clc(struct svc_conn *c)
 void
 svc_conn_work(struct svc_conn *c)
 {
+	/* before all else is looked at: what rings from here on is an event of its own */
+	if (c->pair >= 0 && c->rang && atomic_load(&c->txd->blocked) == 0)
+		empty_pair(c);
 	if (c->what == SMC_DIRECT) {
 		svc_direct_work(c);
 		return;

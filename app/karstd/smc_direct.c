@@ -121,8 +121,6 @@ is_unread(const struct svc_conn *c, const struct karst_sock_dir *d)
 static void
 forward(struct svc_conn *c)
 {
-	if (c->rang && atomic_load(&c->txd->blocked) == 0)
-		svc_conn_empty(c);
 	if (c->other != NULL && !c->has_waker &&
 		atomic_load(&c->txd->urgent) > atomic_load(&c->txd->tail))
 		svc_conn_urgent(c->other);
@@ -205,7 +203,7 @@ svc_direct_waker(struct svc_conn *c)
 	/* from now on it tells us nothing by the pair */
 	(void)epoll_ctl(c->smc->epoll, EPOLL_CTL_MOD, c->pair, &e);
 	c->rang = true;
-	svc_direct_work(c);
+	svc_conn_work(c);
 	c->has_waker = true;
 	return fd;
 }

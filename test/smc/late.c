@@ -6,14 +6,18 @@
  * later, and goes on as late again, as if he had lost the processor both times.  So what he did
  * before is seen long before the byte, and what he does next comes late for whoever was woken by
  * it.  Not for ever: a long message is urgent in each of its parts.
+ *
+ * And each wait by epoll begins later: so the daemon, which waits so, finds several things at once.
  */
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #define LATE_MS 50
+#define WAIT_MS 5
 #define TIMES   30
 
 ssize_t
@@ -32,4 +36,14 @@ send(int fd, const void *buf, size_t len, int flags)
 	if (late && n > 0)
 		usleep(LATE_MS * 1000);
 	return n;
+}
+
+int
+epoll_wait(int epfd, struct epoll_event *events, int most, int ms)
+{
+	int (*next)(int, struct epoll_event *, int, int);
+
+	*(void **)&next = dlsym(RTLD_NEXT, "epoll_wait");
+	usleep(WAIT_MS * 1000);
+	return next(epfd, events, most, ms);
 }

@@ -16,6 +16,7 @@ import socket
 import struct
 import sys
 import termios
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from prog import digest, listener, pattern, receive, say  # noqa: E402
@@ -25,7 +26,8 @@ STEPS = []
 
 
 def step(*sent):
-    """Of what is sent, a tuple is urgent, and None is a byte that is awaited before."""
+    """Of what is sent, a tuple is urgent, None is a byte that is awaited before, and a number so many
+    seconds without sending."""
     def add(function):
         STEPS.append((sent, function))
         return function
@@ -177,6 +179,15 @@ def in_line_with_what_follows(sock):
     yield got(sock, socket.MSG_WAITALL, 3), mark(sock), polled(sock, False)
 
 
+@step(*(pattern(70000), 0.005, (b'u',)) * 20)
+def now_and_then(sock):
+    """Who reads data, of which the service is told, and then urgent data, of which it has to be."""
+    data = b''
+    while len(data) < 20 * 70001:
+        data += sock.recv(65536)
+    yield len(data), digest(data)
+
+
 def all_in_line(sock):
     data, how = receive(sock)
     yield len(data), digest(data), how
@@ -201,6 +212,8 @@ def sends(address, port, n):
                 assert sock.recv(1) == b'k'
             elif isinstance(what, tuple):
                 sock.sendall(what[0], URGENT)
+            elif isinstance(what, float):
+                time.sleep(what)
             else:
                 sock.sendall(what)
         assert sock.recv(1) == b'k'

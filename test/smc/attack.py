@@ -25,6 +25,8 @@ def pair(suite, one, server, client, n=0):
 def told(suite, name, s, c, wanted):
     """What the one that is attacked says at its end."""
     said, problems = s.ends()
+    if said not in wanted and c.process.poll() is not None: # it was not to end
+        problems += [c.what, *c.ends()]
     c.process.kill()
     suite.tap.point(name, problems + ([] if said in wanted else [said]))
 

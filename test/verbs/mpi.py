@@ -31,7 +31,9 @@ def run(tap, check, tls, contexts):
         words += [':'] if i else []
         words += ['-n', str(ranks), *engine.command([check])]
     before = [engine.counter('rx_bytes') for engine in engines]
-    env = {'UCX_TLS': tls, 'UCX_NET_DEVICES': 'karst0:1', 'UCX_WARN_UNUSED_ENV_VARS': 'n'}
+    # UCX gives a datagram's peer up after 30 s, however busy the machine is
+    env = {'UCX_TLS': tls, 'UCX_NET_DEVICES': 'karst0:1', 'UCX_WARN_UNUSED_ENV_VARS': 'n',
+           'UCX_UD_TIMEOUT': f'{LIMIT_S}s'}
     program = Program(words, dict(os.environ, **env))
     problems = program.wait(LIMIT_S)
     if program.status != 0 or not re.search('(ranks|elements): all right', program.text()):

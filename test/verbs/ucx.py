@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 
-from verbs_bed import pair, run_all
+from verbs_bed import HANG_S, pair, run_all
 
 # rc_v: rc_verbs, and ud_verbs to wire it up.
 TRANSPORTS = {'rc': 'rc_v', 'ud': 'ud_verbs'}
@@ -42,7 +42,8 @@ def info(tap, engine):
 
 def perftest(tap, engines, transport, text, words=()):
     env = {'UCX_TLS': TRANSPORTS[transport], 'UCX_NET_DEVICES': 'karst0:1',
-           'UCX_WARN_UNUSED_ENV_VARS': 'n'}
+           'UCX_WARN_UNUSED_ENV_VARS': 'n',
+           'UCX_UD_TIMEOUT': f'{HANG_S}s'} # 30 s are too few for a busy machine
     # a line of figures at the end
     tap.point(f'{len(engines)} engine(s), {transport}: {text}',
               pair(engines, ['ucx_perftest', *words, '-n', str(MSGS), '-w', '5', '-t',

@@ -409,6 +409,7 @@ def guest_killed(bed, role):
     idle_one.end(linux=None)
     if not re.search(r'^E[A-Z]+ after 0$', idle_one.karst.text(), re.MULTILINE):
         raise Ended(*idle_one.shown())
+    bed.again() # the dead guest's link goes now, and not in a later case
 
 
 @case('who sends to a guest that is gone is told', roles=('server',),

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Connections: a queue pair of the sender and one of the receiver, which know each other at once.
+ * Their memory is used again for the next connection, whichever hosts that is between.
+ */
+#include <stdio.h>
+
+#include "sim.h"
+
+#define RECV_SLOTS 4u
+#define FIRST_PSN  0u
+
+static void
+make_end(struct fab_sim *s, struct fab_end *e)
+{
+	struct karst_qp_init *in = &e->init;
+
+	*in = (struct karst_qp_init){
+		.type = KARST_QPT_RC,
+		.pd = s->pd,
+		/* any: that of its host takes its place */
+		.send_cq = s->host[0].cq,
+		.recv_cq = s->host[0].cq,
+		.max_send_wr = s->c->depth,
+		.max_recv_wr = RECV_SLOTS,
+		.max_send_sge = 1,
+		.max_recv_sge = 1,
+		.sq_sig_all = true,
+	};
+	in->sq_shared = fab_alloc(s, karst_wq_bytes(in->max_send_wr, karst_wq_stride(true, 1, 0)));
+	in->rq_shared = fab_alloc(s, karst_wq_bytes(in->max_recv_wr, karst_wq_stride(false, 1, 0)));
+	e->mem = fab_alloc(s, karst_qp_bytes(in));
+}
+
+static struct fab_conn *
+get_conn(struct fab_sim *s)
+{
+	struct fab_conn *c = s->free_conns;
+
+	if (c != NULL) {
+		s->free_conns = c->next;
+		return c;
+	}
+	c = fab_alloc(s, sizeof(*c));
+	make_end(s, &c->end[FAB_SENDER]);
+	make_end(s, &c->end[FAB_RECEIVER]);
+	return c;
+}
+
+static void
+create_qp(struct fab_sim *s, struct fab_conn *c, struct fab_end *e, struct fab_host *h)
+{
+	int rc;
+
+	if (h->nqps == FAB_MAX_QPS)
+		fab_bail(s, -ENOSPC,
+			"host %u: %u flows at once, more queue pairs than a host may have here; with a "
+			"lower --load, or a shorter --duration, there are less",
+			h->id, FAB_MAX_QPS);
+	e->host = h;
+	e->init.send_cq = e->init.recv_cq = h->cq;
+	e->init.user = c;
+	fab_host_enter(s, h);
+	karst_qp_prepare(e->mem, &e->init);
+	rc = karst_qp_create(h->core, e->mem, &e->init, &e->qp);
+	if (rc != 0)
+		fab_bail(s, rc, "queue pair of host %u: %s", h->id, strerror(-rc));
+	h->nqps++;
+}
+
+static void
+modify(struct fab_sim *s, struct fab_end *e, struct karst_core_qp_attr *a, unsigned int mask,
+	enum karst_qp_state to)
+{
+	int rc;
+
+	a->qp_state = to;
+	rc = karst_qp_modify(e->host->core, e->qp, a, mask | KARST_QP_STATE);
+	if (rc != 0)
+		fab_bail(s, rc, "queue pair of host %u to state %d: %s", e->host->id, to,
+			strerror(-rc));
+}
+
+static void
+set_address(uint8_t ip[16], uint8_t mac[6], uint32_t host)
+{
+	ip[10] = ip[11] = 0xff;
+	ip[12] = 10;
+	ip[13] = (uint8_t)((host + 1) >> 16);
+	ip[14] = (uint8_t)((host + 1) >> 8);
+	ip[15] = (uint8_t)(host + 1);
+	mac[0] = 2;
+	memcpy(mac + 3, ip + 13, 3);
+}
+
+static uint8_t
+mtu_code(uint32_t mtu)
+{
+	return (uint8_t)(karst_log2(mtu) - 7);
+}
+
+static void
+connect_end(struct fab_sim *s, struct fab_end *e, const struct fab_end *peer)
+{
+	struct karst_core_qp_attr a = {
+		.port_num = 1,
+		.access_flags = KARST_ACCESS_REMOTE_WRITE,
+		.path_mtu = mtu_code(s->c->mtu),
+		.dest_qpn = karst_qp_num(peer->qp),
+		.rq_psn = FIRST_PSN,
+		.sq_psn = FIRST_PSN,
+		.min_rnr_timer = 12,
+		.timeout = (uint8_t)s->c->timeout,
+		.retry_cnt = (uint8_t)s->c->retry,
+		.rnr_retry = 7,
+	};
+
+	set_address(a.path.src_ip, a.path.src_mac, e->host->id);
+	set_address(a.path.dst_ip, a.path.dst_mac, peer->host->id);
+	modify(s, e, &a, KARST_QP_PKEY_INDEX | KARST_QP_PORT | KARST_QP_ACCESS_FLAGS,
+		KARST_QPS_INIT);
+	karst_wq_attach(
+		&e->sq, e->init.sq_shared, e->init.max_send_wr, karst_wq_stride(true, 1, 0));
+	karst_wq_attach(
+		&e->rq, e->init.rq_shared, e->init.max_recv_wr, karst_wq_stride(false, 1, 0));
+	modify(s, e, &a,
+		KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN |
+			KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER,
+		KARST_QPS_RTR);
+	modify(s, e, &a,
+		KARST_QP_SQ_PSN | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
+			KARST_QP_MAX_QP_RD_ATOMIC,
+		KARST_QPS_RTS);
+}
+
+struct fab_conn *
+fab_conn_open(struct fab_sim *s, uint32_t src, uint32_t dst)
+{
+	struct fab_conn *c = get_conn(s);
+
+	c->next = NULL;
+	c->head = c->post = NULL;
+	c->tail = &c->head;
+	c->once = false;
+	create_qp(s, c, &c->end[FAB_SENDER], &s->host[src]);
+	create_qp(s, c, &c->end[FAB_RECEIVER], &s->host[dst]);
+	connect_end(s, &c->end[FAB_SENDER], &c->end[FAB_RECEIVER]);
+	connect_end(s, &c->end[FAB_RECEIVER], &c->end[FAB_SENDER]);
+	c->live = true;
+	return c;
+}
+
+void
+fab_conn_close(struct fab_sim *s, struct fab_conn *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < FAB_SIDES; i++) {
+		struct fab_end *e = &c->end[i];
+
+		fab_host_enter(s, e->host);
+		/* completions that are not taken yet are of no interest */
+		karst_core_flush(e->host->core);
+		karst_cq_lane_drop(&e->host->lane, karst_qp_num(e->qp));
+		karst_qp_destroy(e->host->core, e->qp);
+		e->host->nqps--;
+	}
+	c->live = false;
+	c->next = s->free_conns;
+	s->free_conns = c;
+}
+
+void
+fab_conn_post_recv(struct fab_sim *s, struct fab_conn *c)
+{
+	struct fab_end *e = &c->end[FAB_RECEIVER];
+	struct karst_recv_wqe *w;
+
+	if (karst_wq_free(&e->rq, 1) == 0)
+		fab_bail(s, -ENOSPC, "host %u: receive queue is full", e->host->id);
+	w = karst_wq_slot(&e->rq, 0);
+	*w = (struct karst_recv_wqe){.wr_id = (uintptr_t)c};
+	karst_wq_publish(&e->rq, 1);
+}

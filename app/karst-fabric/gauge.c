@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * How long a queue was how long: each length counts for the time that it lasted, so a percentile is
+ * what somebody would find who looks at random moments.  Below 64 bytes a bucket for each length,
+ * above 32 to a power of two: 3 % wide.
+ */
+#include "sim.h"
+
+#define SUB_BITS 5u
+#define SUB      (1u << SUB_BITS)
+
+static uint32_t
+bucket_of(uint64_t v)
+{
+	uint32_t shift;
+
+	if (v < 2 * SUB)
+		return (uint32_t)v;
+	shift = 63 - SUB_BITS - (uint32_t)__builtin_clzll(v);
+	return karst_min_u32(shift * SUB + (uint32_t)(v >> shift), FAB_GAUGE_BUCKETS - 1);
+}
+
+/* The largest length in bucket @i. */
+static uint64_t
+bucket_most(uint32_t i)
+{
+	uint32_t shift;
+
+	if (i < 2 * SUB)
+		return i;
+	shift = i / SUB - 1;
+	return ((uint64_t)(i - shift * SUB + 1) << shift) - 1;
+}
+
+void
+fab_gauge_init(struct fab_sim *s, struct fab_gauge *g)
+{
+	g->bucket = fab_alloc(s, FAB_GAUGE_BUCKETS * sizeof(*g->bucket));
+}
+
+void
+fab_gauge_add(struct fab_gauge *g, uint64_t now_ps, int64_t bytes)
+{
+	uint64_t ps = now_ps - g->since_ps;
+
+	if (ps != 0) {
+		g->bucket[bucket_of(g->now)] += ps;
+		g->area += (unsigned __int128)g->now * ps;
+		g->total_ps += ps;
+		g->since_ps = now_ps;
+	}
+	g->now += (uint64_t)bytes;
+	g->max = karst_max_u64(g->max, g->now);
+}
+
+void
+fab_gauge_restart(struct fab_gauge *g, uint64_t now_ps)
+{
+	memset(g->bucket, 0, FAB_GAUGE_BUCKETS * sizeof(*g->bucket));
+	g->since_ps = now_ps;
+	g->max = g->now;
+	g->area = 0;
+	g->total_ps = 0;
+}
+
+uint64_t
+fab_gauge_percentile(const struct fab_gauge *g, double fraction)
+{
+	double want = fraction * (double)g->total_ps, sum = 0;
+	uint32_t i;
+
+	for (i = 0; i < FAB_GAUGE_BUCKETS; i++) {
+		sum += (double)g->bucket[i];
+		if (g->bucket[i] != 0 && sum >= want)
+			return karst_min_u64(bucket_most(i), g->max);
+	}
+	return g->max;
+}

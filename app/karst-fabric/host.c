@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Drives the protocol core of a host, as an engine's lcore does, but for two things: an engine
+ * takes time for what it does, and puts frames into the queue of its port ahead of time.  Here a
+ * frame is built when the link is free for it.
+ *
+ * What a host sends has no payload in it, and no ICRC.  What it receives has headers, and behind
+ * them whatever the frame before has left: nobody looks at it.
+ */
+#include "karst_hdr.h"
+#include "karst_parse.h"
+#include "sim.h"
+
+#define CQ_ENTRIES 1024u
+#define BUDGET     64u
+/* A visit ends with its first frame anyway. */
+#define VISIT_BYTES (1u << 20)
+
+static void
+on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
+{
+	(void)core;
+	(void)cq;
+}
+
+static void
+on_async_event(struct karst_core *core, enum karst_async_event_code event, void *object)
+{
+	(void)core;
+	(void)event;
+	(void)object;
+}
+
+static const struct karst_core_ops core_ops = {
+	.cq_event = on_cq_event,
+	.async_event = on_async_event,
+};
+
+static void
+make_cq(struct fab_sim *s, struct fab_host *h)
+{
+	struct karst_cq_init in = {.entries = CQ_ENTRIES, .nlanes = 1, .user = h};
+	int rc;
+
+	in.shared = fab_alloc(s, sizeof(struct karst_cq_shared));
+	in.lanes = fab_alloc(s, karst_cq_lanes_bytes(CQ_ENTRIES, 1, 0));
+	rc = karst_cq_create(fab_alloc(s, karst_cq_object_bytes(&in)), &in, &h->cq);
+	if (rc != 0)
+		fab_bail(s, rc, "completion queue of host %u: %s", h->id, strerror(-rc));
+	karst_cq_lane_attach(&h->lane, karst_cq_lane(in.lanes, CQ_ENTRIES, 0, 0), CQ_ENTRIES, 0);
+}
+
+void
+fab_host_init(struct fab_sim *s, struct fab_host *h, uint32_t id)
+{
+	const struct karst_core_config cfg = {
+		.max_qps = (uint32_t)fab_config_qps(s->c),
+		.window_packets = s->c->window,
+		/* all data goes to one small region, which is in the cache */
+		.stream_bytes = UINT64_MAX,
+		.max_xrc_srqs = 1,
+		.seed = {s->secret[0], id},
+		.mem = s->mem,
+		.ops = &core_ops,
+		.congestion = s->c->cc.mode != KARST_CONGESTION_OFF ? &s->c->cc : NULL,
+		.user = h,
+	};
+	int rc;
+
+	h->id = id;
+	h->wake_ps = UINT64_MAX;
+	rc = karst_core_init(fab_alloc(s, karst_core_bytes(&cfg)), &cfg, 0, &h->core);
+	if (rc != 0)
+		fab_bail(s, rc, "core of host %u: %s", id, strerror(-rc));
+	h->core->line_bps = s->c->speed * 1000000;
+	h->port.host = h;
+	make_cq(s, h);
+}
+
+void
+fab_host_enter(struct fab_sim *s, struct fab_host *h)
+{
+	h->core->now_ns = s->now_ps / PS_PER_NS;
+}
+
+/* --- sending --- */
+
+struct fab_frame *
+fab_host_build(struct fab_sim *s, struct fab_host *h)
+{
+	struct karst_core *core = h->core;
+	struct fab_frame *f = NULL;
+	struct karst_seg segs[KARST_WQ_MAX_SGE];
+	struct karst_pkt pkt, *pkts[1] = {&pkt};
+	struct karst_seal seal;
+	struct karst_tx_burst b = {
+		.pkts = pkts, .seals = &seal, .segs = segs, .max = 1, .max_segs = KARST_WQ_MAX_SGE};
+
+	fab_host_enter(s, h);
+	while (b.n == 0 && karst_core_pick(core) != NULL) {
+		if (f == NULL)
+			f = fab_frame_get(s);
+		pkt.data = f->data;
+		b.nsegs = 0;
+		karst_core_visit(core, &b, VISIT_BYTES);
+	}
+	karst_core_flush(core);
+	if (b.n == 0) {
+		if (f != NULL)
+			fab_frame_put(s, f);
+		return NULL;
+	}
+	fab_frame_sent(f, &pkt);
+	h->requests += f->request;
+	return f;
+}
+
+/* --- timers --- */
+
+static void
+wake(struct fab_sim *s, void *arg)
+{
+	struct fab_host *h = arg;
+
+	/* an earlier one has taken its place */
+	if (h->wake_ps != s->now_ps)
+		return;
+	h->wake_ps = UINT64_MAX;
+	fab_host_enter(s, h);
+	while (karst_core_expire(h->core, BUDGET) == BUDGET)
+		;
+	fab_host_run(s, h);
+}
+
+static void
+arm(struct fab_sim *s, struct fab_host *h)
+{
+	uint64_t ns = karst_wheel_next_ns(&h->core->wheel), ps;
+
+	if (ns >= UINT64_MAX / PS_PER_NS)
+		return;
+	/* what was left behind waits for the next nanosecond, so that time gets further */
+	ps = karst_max_u64(ns * PS_PER_NS, s->now_ps + PS_PER_NS);
+	if (ps >= h->wake_ps)
+		return;
+	h->wake_ps = ps;
+	fab_event_add(s, ps, wake, h);
+}
+
+/* --- what a program would do --- */
+
+static bool
+poll_cq(struct fab_sim *s, struct fab_host *h)
+{
+	const struct karst_cqe *found;
+	bool any = false;
+
+	while (karst_cq_lane_peek(&h->lane, &found) != 0) {
+		struct karst_cqe cqe = *found;
+
+		karst_cq_lane_take(&h->lane, 1);
+		fab_flow_completion(s, &cqe);
+		any = true;
+	}
+	return any;
+}
+
+void
+fab_host_run(struct fab_sim *s, struct fab_host *h)
+{
+	/* a program that was told of a completion has posted: whoever told it goes on here */
+	if (h->running)
+		return;
+	h->running = true;
+	poll_cq(s, h);
+	do {
+		fab_port_kick(s, &h->port);
+	} while (poll_cq(s, h));
+	h->running = false;
+	arm(s, h);
+}
+
+/* --- receiving --- */
+
+/* Losses that were asked for. */
+static bool
+is_lost(struct fab_sim *s, const struct fab_frame *f)
+{
+	if (f->request && ++s->arrived == s->c->lose_nth)
+		return true;
+	return s->c->loss != 0 && fab_uniform(s, FAB_LOSS) < s->c->loss;
+}
+
+void
+fab_host_rx(struct fab_sim *s, struct fab_frame *f)
+{
+	struct fab_host *h = f->at->host;
+	struct karst_pkt pkt = {.data = s->scratch, .len = f->len};
+	bool lost = is_lost(s, f);
+
+	memcpy(s->scratch, f->data, FAB_HEAD);
+	if (f->ce)
+		fab_frame_mark(s->scratch);
+	fab_frame_put(s, f);
+	if (lost) {
+		s->r->lost++;
+		return;
+	}
+	s->r->frames++;
+	fab_host_enter(s, h);
+	if (karst_parse(&pkt) != KARST_DROP_NONE)
+		fab_bail(s, -EINVAL, "host %u: a frame that cannot be parsed: %s", h->id,
+			karst_drop_name((enum karst_drop)pkt.drop));
+	pkt.qp = karst_core_lookup(h->core, pkt.dqpn);
+	if (pkt.qp == NULL) /* it is for a queue pair that is gone */
+		return;
+	karst_qp_rx(h->core, &pkt);
+	karst_core_flush(h->core);
+	fab_host_run(s, h);
+}

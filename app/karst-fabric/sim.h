@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The inside of a run.  Time is in picoseconds: a byte takes 80 of them at 100 Gb/s, so times are
+ * exact at all usual speeds; lib/qp is given nanoseconds.
+ *
+ *   memory.c    what a run has allocated, and how it ends early
+ *   event.c     what happens when: a heap
+ *   gauge.c     how long a queue was how long
+ *   frame.c     frames: headers, and how long they would be with payload
+ *   port.c      one end of a link, which sends; pauses
+ *   switch.c    shared buffer, marking, PFC, ECMP
+ *   host.c      drives the protocol core of a host
+ *   conn.c      connected pairs of queue pairs
+ *   flow.c      bytes that are to be moved over a connection
+ *   topology.c  who is linked with whom, and which way leads where
+ *   workload.c  which flows begin when
+ *   sizes.c     distributions of flow sizes
+ *   ideal.c     how long a flow would take alone
+ *   result.c    the result
+ *   run.c       building, the loop, the end
+ */
+#ifndef KARST_FABRIC_SIM_H
+#define KARST_FABRIC_SIM_H
+
+#include <setjmp.h>
+
+#include "fabric.h"
+#include "karst_mem.h"
+#include "karst_qp.h"
+#include "karst_ring.h"
+
+#define PS_PER_NS 1000ull
+
+/* Of a frame these are kept: the longest headers that the queue pairs here have. */
+#define FAB_HEAD 128u
+/* Ethernet: preamble, FCS and gap around a frame; the shortest frame. */
+#define FAB_FCS       4u
+#define FAB_AROUND    20u
+#define FAB_ETH_MIN   64u
+#define FAB_MAX_HOSTS 4096u
+#define FAB_MAX_QPS   8192u /* of a host */
+#define FAB_SIDES     2u
+
+struct fab_sim;
+struct fab_port;
+struct fab_host;
+struct fab_switch;
+struct fab_conn;
+
+typedef void fab_event_fn(struct fab_sim *s, void *arg);
+
+struct fab_event {
+	uint64_t at_ps;
+	uint64_t seq; /* events of one moment happen in the order in which they were added */
+	fab_event_fn *fn;
+	void *arg;
+};
+
+struct fab_events {
+	struct fab_event *heap;
+	uint64_t n;
+	uint64_t cap;
+	uint64_t seq;
+};
+
+struct fab_frame {
+	struct fab_frame *next;
+	struct fab_port *at; /* port that it arrives at, or came in by */
+	uint64_t tuple[2];   /* addresses, ports */
+	uint32_t dst;        /* host */
+	uint16_t len;        /* as karst_pkt has it */
+	bool ect;
+	bool ce;
+	bool request;
+	uint8_t data[FAB_HEAD];
+};
+
+/* Bytes over time; the buckets grow by powers of two, 32 in each. */
+#define FAB_GAUGE_BUCKETS (32u * 36u)
+struct fab_gauge {
+	uint64_t now; /* bytes */
+	uint64_t max;
+	uint64_t since_ps;      /* of now */
+	unsigned __int128 area; /* bytes * ps */
+	uint64_t total_ps;
+	uint64_t *bucket; /* ps; NULL: this one is not counted */
+};
+
+/* One end of a link. */
+struct fab_port {
+	struct fab_host *host; /* whose it is: one of both */
+	struct fab_switch *sw;
+	struct fab_port *peer;
+	uint64_t mbps;
+	uint64_t prop_ps;
+	uint64_t kmin, kmax;
+	/* sending */
+	struct fab_frame *head, **tail;
+	struct fab_gauge queue;
+	uint64_t busy_ps; /* until then */
+	bool waits;       /* an event comes at busy_ps */
+	bool paused;
+	uint64_t paused_since_ps;
+	/* what has come in by it and is still in the switch */
+	uint64_t in_bytes;
+	bool pausing;
+	uint32_t headroom;
+};
+
+struct fab_route {
+	uint16_t first; /* port */
+	uint16_t n;     /* that are as good */
+};
+
+struct fab_switch {
+	uint32_t id;
+	uint32_t nports;
+	struct fab_port *port;
+	uint64_t used;
+	uint64_t shared;         /* of the buffer; the rest is headroom */
+	uint64_t key[2];         /* of its hash */
+	struct fab_route *route; /* by host */
+	char name[16];
+};
+
+struct fab_host {
+	uint32_t id;
+	struct fab_port port;
+	struct karst_core *core;
+	struct karst_core_cq *cq;
+	struct karst_cq_lane lane;
+	uint64_t wake_ps; /* an event comes then */
+	bool running;
+	uint32_t nqps;
+	uint64_t requests; /* frames */
+};
+
+enum { FAB_SENDER, FAB_RECEIVER };
+
+/* One queue pair of a connection. */
+struct fab_end {
+	struct fab_host *host;
+	struct karst_core_qp *qp;
+	struct karst_qp_init init;
+	void *mem;
+	struct karst_wq sq;
+	struct karst_wq rq;
+};
+
+struct fab_flow {
+	struct fab_flow *next; /* of its connection */
+	struct fab_conn *conn; /* while it runs */
+	struct fab_flow_result r;
+	uint64_t posted;
+	uint64_t warm; /* bytes when counting began */
+	uint32_t imm;
+	bool tell; /* the receiver's program hears of its end, with imm */
+};
+
+struct fab_conn {
+	struct fab_conn *next; /* in the pool */
+	struct fab_end end[FAB_SIDES];
+	struct fab_flow *head; /* oldest that is not done */
+	struct fab_flow *post; /* that is being posted */
+	struct fab_flow **tail;
+	bool live;
+	bool once; /* closed when its flow is done */
+};
+
+/* What is random.  Each has its own numbers, so that a seed has the same traffic whatever comes of
+ * it. */
+enum fab_chance { FAB_TRAFFIC, FAB_MARKS, FAB_LOSS, FAB_CHANCES };
+
+/* Flows do not move: pointers to them are kept. */
+#define FAB_FLOW_CHUNK 4096u
+
+struct fab_sim {
+	const struct fab_config *c;
+	struct fab_result *r;
+	jmp_buf bail;
+	int rc;
+	struct fab_block *blocks;
+	uint64_t allocated; /* bytes of these */
+	uint64_t now_ps;
+	uint64_t stop_ps; /* nothing goes on after it */
+	bool ended;
+	struct fab_events events;
+	struct fab_frame *free_frames;
+	struct karst_mem *mem;
+	uint32_t pd;
+	uint32_t key; /* of the only region: all data is moved from it to it */
+	uint8_t *region;
+	struct fab_host *host;
+	uint32_t nswitches;
+	struct fab_switch *sw;
+	struct fab_conn *free_conns;
+	struct fab_flow **flow; /* chunks */
+	uint64_t nflows;
+	uint64_t running;
+	uint64_t draws[FAB_CHANCES];
+	uint64_t secret[2];
+	uint64_t arrived; /* frames with requests, at hosts */
+	/* goodput and queues are those of the time until then; 0: not yet */
+	uint64_t counted_until_ps;
+	uint64_t counted_bytes;
+	/* of the workload */
+	uint64_t waiting; /* flows that are still to begin */
+	double gap_ps;    /* between two of them, on average */
+	struct fab_conn **ring;
+	uint32_t *ring_step;
+	uint8_t *scratch; /* the frame that is being received */
+};
+
+/* --- memory.c: whatever fails ends the run --- */
+
+void *fab_alloc(struct fab_sim *s, size_t bytes);
+void fab_free(struct fab_sim *s, void *p);
+void fab_free_all(struct fab_sim *s);
+void fab_bail(struct fab_sim *s, int rc, const char *fmt, ...)
+	__attribute__((noreturn, format(printf, 3, 4)));
+
+/** The next random number; in [0, 1); 0 .. n-1. */
+uint64_t fab_random(struct fab_sim *s, enum fab_chance of);
+double fab_uniform(struct fab_sim *s, enum fab_chance of);
+uint32_t fab_below(struct fab_sim *s, enum fab_chance of, uint32_t n);
+
+/* --- event.c --- */
+
+void fab_event_add(struct fab_sim *s, uint64_t at_ps, fab_event_fn *fn, void *arg);
+bool fab_event_next(struct fab_events *q, struct fab_event *e);
+
+/* --- gauge.c --- */
+
+void fab_gauge_init(struct fab_sim *s, struct fab_gauge *g);
+void fab_gauge_add(struct fab_gauge *g, uint64_t now_ps, int64_t bytes);
+/** Forgets what was before. */
+void fab_gauge_restart(struct fab_gauge *g, uint64_t now_ps);
+/** At the end. */
+uint64_t fab_gauge_percentile(const struct fab_gauge *g, double fraction);
+
+/* --- frame.c --- */
+
+struct fab_frame *fab_frame_get(struct fab_sim *s);
+void fab_frame_put(struct fab_sim *s, struct fab_frame *f);
+/** Fills in what follows from the headers of a frame that a core has built. */
+void fab_frame_sent(struct fab_frame *f, const struct karst_pkt *pkt);
+/** Bytes that a frame of @len takes on a link. */
+uint32_t fab_wire_bytes(uint32_t len);
+/** "Congestion experienced" into the IP header, with its checksum. */
+void fab_frame_mark(uint8_t *data);
+
+/* --- port.c --- */
+
+void fab_port_init(struct fab_sim *s, struct fab_port *p, uint64_t mbps, uint64_t delay_ns);
+void fab_link(struct fab_port *a, struct fab_port *b);
+/** Sends, if it can, what the switch has queued or the host builds. */
+void fab_port_kick(struct fab_sim *s, struct fab_port *p);
+/** Stops or goes on; what is being sent is not interrupted. */
+void fab_port_pause(struct fab_sim *s, struct fab_port *p, bool pause);
+uint64_t fab_serial_ps(const struct fab_port *p, uint32_t wire);
+
+/* --- switch.c --- */
+
+void fab_switch_init(struct fab_sim *s, struct fab_switch *w, uint32_t nports);
+/** After all of its ports were made.  Ends the run if the buffer is too small for PFC. */
+void fab_switch_ready(struct fab_sim *s, struct fab_switch *w);
+void fab_switch_rx(struct fab_sim *s, struct fab_frame *f);
+/** The next frame of a queue; NULL: it is empty. */
+struct fab_frame *fab_switch_dequeue(struct fab_sim *s, struct fab_port *p);
+struct fab_port *fab_switch_out(struct fab_switch *w, uint32_t dst, const uint64_t tuple[2]);
+
+/* --- host.c --- */
+
+void fab_host_init(struct fab_sim *s, struct fab_host *h, uint32_t id);
+void fab_host_rx(struct fab_sim *s, struct fab_frame *f);
+/** A frame that the core of @h builds; NULL: it has nothing to send. */
+struct fab_frame *fab_host_build(struct fab_sim *s, struct fab_host *h);
+/** Something was done to a queue pair of @h: completions, frames, timers. */
+void fab_host_run(struct fab_sim *s, struct fab_host *h);
+/** Before the core is called. */
+void fab_host_enter(struct fab_sim *s, struct fab_host *h);
+
+/* --- conn.c --- */
+
+struct fab_conn *fab_conn_open(struct fab_sim *s, uint32_t src, uint32_t dst);
+void fab_conn_close(struct fab_sim *s, struct fab_conn *c);
+/** A receive work request, for a flow that tells. */
+void fab_conn_post_recv(struct fab_sim *s, struct fab_conn *c);
+
+/* --- flow.c --- */
+
+struct fab_flow *fab_flow_new(struct fab_sim *s, uint32_t src, uint32_t dst, uint64_t size);
+struct fab_flow *fab_flow_at(struct fab_sim *s, uint64_t i);
+void fab_flow_begin(struct fab_sim *s, struct fab_flow *f, struct fab_conn *c);
+void fab_flow_completion(struct fab_sim *s, const struct karst_cqe *cqe);
+
+/* --- config.c --- */
+
+/** Queue pairs of a host at most. */
+uint64_t fab_config_qps(const struct fab_config *c);
+
+/* --- topology.c --- */
+
+void fab_topology_build(struct fab_sim *s);
+uint32_t fab_topology_switches(const struct fab_config *c);
+
+/* --- workload.c --- */
+
+void fab_workload_begin(struct fab_sim *s);
+/** The receiver's program of @c has heard of the end of a flow. */
+void fab_workload_received(struct fab_sim *s, struct fab_conn *c);
+bool fab_workload_is_random(enum fab_workload w);
+
+/* --- sizes.c --- */
+
+/** A size of the distribution at @u in [0, 1). */
+uint64_t fab_sizes_draw(enum fab_workload w, double u);
+double fab_sizes_mean(enum fab_workload w);
+
+/* --- ideal.c --- */
+
+uint64_t fab_ideal_ps(struct fab_sim *s, uint32_t src, uint32_t dst, uint64_t size, bool tell);
+
+/* --- result.c --- */
+
+/** Goodput of all and queues are those until now.  Only the first call counts. */
+void fab_result_count(struct fab_sim *s);
+void fab_result_make(struct fab_sim *s);
+
+#endif /* KARST_FABRIC_SIM_H */

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Which flows begin when.
+ *
+ * Ring allreduce of N hosts: each cuts its bytes into N parts, and in each of 2 (N - 1) steps sends
+ * one part to its right: first its own, then always the one that it has received from its left.
+ * The last WRITE of a part has immediate data, by which the receiver hears of it.
+ *
+ * Arrivals by a distribution are Poisson: at the given load of all hosts' links by payload bytes;
+ * sender and receiver are random; each flow has a queue pair of its own.
+ */
+#include <math.h>
+
+#include "sim.h"
+
+bool
+fab_workload_is_random(enum fab_workload w)
+{
+	return w >= FAB_WEBSEARCH;
+}
+
+static void
+begin_later(struct fab_sim *s, void *arg)
+{
+	struct fab_flow *f = arg;
+
+	s->waiting--;
+	fab_flow_begin(s, f, f->conn);
+}
+
+static void
+begin_one(struct fab_sim *s, uint32_t src, uint32_t dst)
+{
+	struct fab_flow *f;
+	uint32_t i;
+
+	for (i = 0; i < s->c->connections; i++) {
+		f = fab_flow_new(s, src, dst, s->c->size);
+		f->conn = fab_conn_open(s, src, dst);
+		f->conn->once = true;
+		s->waiting++;
+		fab_event_add(s,
+			(uint64_t)(fab_uniform(s, FAB_TRAFFIC) * (double)s->c->stagger_ns *
+				PS_PER_NS),
+			begin_later, f);
+	}
+}
+
+/* Sattolo's shuffle: one cycle through all hosts, so nobody sends to itself. */
+static void
+begin_permutation(struct fab_sim *s)
+{
+	uint32_t n = s->c->hosts, i, *to = fab_alloc(s, n * sizeof(*to));
+
+	for (i = 0; i < n; i++)
+		to[i] = i;
+	for (i = n - 1; i > 0; i--) {
+		uint32_t j = fab_below(s, FAB_TRAFFIC, i), t = to[i];
+
+		to[i] = to[j];
+		to[j] = t;
+	}
+	for (i = 0; i < n; i++)
+		begin_one(s, i, to[i]);
+	fab_free(s, to);
+}
+
+/* --- ring --- */
+
+static uint32_t
+ring_steps(const struct fab_sim *s)
+{
+	return 2 * (s->c->hosts - 1);
+}
+
+/* Host @i sends its part of its next step. */
+static void
+ring_send(struct fab_sim *s, uint32_t i)
+{
+	uint32_t n = s->c->hosts, step = s->ring_step[i]++;
+	uint64_t part = (i + 2 * n - step) % n, size = s->c->size / n + (part < s->c->size % n);
+	struct fab_flow *f;
+
+	if (step >= ring_steps(s) || !s->ring[i]->live)
+		return;
+	f = fab_flow_new(s, i, (i + 1) % n, size);
+	f->tell = true;
+	f->imm = step;
+	fab_flow_begin(s, f, s->ring[i]);
+}
+
+static void
+begin_ring(struct fab_sim *s)
+{
+	uint32_t n = s->c->hosts, i;
+
+	s->ring = fab_alloc(s, n * sizeof(struct fab_conn *));
+	s->ring_step = fab_alloc(s, n * sizeof(uint32_t));
+	for (i = 0; i < n; i++) {
+		s->ring[i] = fab_conn_open(s, i, (i + 1) % n);
+		/* the left may be a step ahead */
+		fab_conn_post_recv(s, s->ring[i]);
+		fab_conn_post_recv(s, s->ring[i]);
+	}
+	for (i = 0; i < n; i++)
+		ring_send(s, i);
+}
+
+void
+fab_workload_received(struct fab_sim *s, struct fab_conn *c)
+{
+	fab_conn_post_recv(s, c);
+	ring_send(s, c->end[FAB_RECEIVER].host->id);
+}
+
+/* --- arrivals --- */
+
+static void arrival(struct fab_sim *s, void *arg);
+
+static void
+next_arrival(struct fab_sim *s)
+{
+	double gap = -log(1 - fab_uniform(s, FAB_TRAFFIC)) * s->gap_ps;
+	uint64_t at = s->now_ps + (gap < 0x1p62 ? (uint64_t)gap : (uint64_t)1 << 62);
+
+	if ((s->c->flows != 0 && s->nflows >= s->c->flows) ||
+		(s->c->duration_ns != 0 && at >= s->c->duration_ns * PS_PER_NS))
+		return;
+	s->waiting++;
+	fab_event_add(s, at, arrival, NULL);
+}
+
+static void
+arrival(struct fab_sim *s, void *arg)
+{
+	uint32_t src = fab_below(s, FAB_TRAFFIC, s->c->hosts),
+		 dst = fab_below(s, FAB_TRAFFIC, s->c->hosts - 1);
+	uint64_t size = fab_sizes_draw(s->c->workload, fab_uniform(s, FAB_TRAFFIC));
+	struct fab_conn *c;
+
+	(void)arg;
+	s->waiting--;
+	dst += dst >= src;
+	c = fab_conn_open(s, src, dst);
+	c->once = true;
+	fab_flow_begin(s, fab_flow_new(s, src, dst, size), c);
+	next_arrival(s);
+}
+
+void
+fab_workload_begin(struct fab_sim *s)
+{
+	uint32_t last = s->c->hosts - 1, i;
+
+	switch (s->c->workload) {
+	case FAB_ONE:
+		begin_one(s, 0, last);
+		return;
+	case FAB_TWO:
+		begin_one(s, 0, last);
+		begin_one(s, 1, last);
+		return;
+	case FAB_PERMUTATION:
+		begin_permutation(s);
+		return;
+	case FAB_INCAST:
+		for (i = 1; i <= s->c->fan_in; i++)
+			begin_one(s, i, 0);
+		return;
+	case FAB_RING:
+		begin_ring(s);
+		return;
+	default:
+		/* bytes a ps of all hosts together */
+		s->gap_ps = fab_sizes_mean(s->c->workload) /
+			(s->c->load * (double)s->c->speed / 8e6 * s->c->hosts);
+		next_arrival(s);
+	}
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Runs whose time can be computed by hand, to the picosecond. */
+#include "run.h"
+
+/* Frames of 4096 bytes of payload at 100 Gb/s over two links of a microsecond.  The first one
+ * comes to the second link when it has crossed the first; from then on that never stands still.
+ * Behind the last frame the acknowledgement goes back. */
+Test(fabric_hand, one_flow_at_line_rate)
+{
+	struct fab_config c = fab_test_config(FAB_ONE);
+	uint64_t sent, want;
+	struct fab_result r;
+
+	c.size = 160u * 65536;
+	r = fab_test_run(&c);
+	/* 16 frames to a WRITE, an address in the first */
+	sent = 160 * (16 * (4096 + AROUND) + RETH) * PS_100G;
+	want = (4096 + AROUND + RETH) * PS_100G + 1 * US + sent + 1 * US;
+	want += 2 * (ACK * PS_100G + 1 * US);
+	cr_assert_eq(r.flow[0].end_ps, want, "%llu ps, not %llu",
+		(unsigned long long)r.flow[0].end_ps, (unsigned long long)want);
+	cr_assert_eq(r.flow[0].ideal_ps, want);
+	cr_assert_eq(r.requests, 2560);
+	cr_assert_eq(r.retransmits, 0);
+	fab_result_free(&r);
+}
+
+/* The shortest frames are padded to 64 bytes. */
+Test(fabric_hand, one_byte)
+{
+	struct fab_config c = fab_test_config(FAB_ONE);
+	struct fab_result r;
+	uint64_t want;
+
+	c.size = 1;
+	c.speed = 25000;
+	c.delay_ns = 500;
+	r = fab_test_run(&c);
+	/* a byte and 3 of pad */
+	want = 2 * ((AROUND + RETH + 4) * 320u + US / 2) + 2 * (ACK * 320u + US / 2);
+	cr_assert_eq(r.flow[0].end_ps, want, "%llu ps, not %llu",
+		(unsigned long long)r.flow[0].end_ps, (unsigned long long)want);
+	fab_result_free(&r);
+}
+
+/* Over a leaf, a spine and a leaf: four links, the inner ones faster.  Again it is the first frame
+ * that has to come to the last link. */
+Test(fabric_hand, one_flow_through_a_clos)
+{
+	struct fab_config c = fab_test_config(FAB_ONE);
+	uint64_t frame = 1024 + AROUND, want;
+	struct fab_result r;
+
+	c.topology = FAB_CLOS;
+	c.hosts = 8;
+	c.leaves = 4;
+	c.spines = 4;
+	c.core_speed = 400000;
+	c.mtu = 1024;
+	c.size = 65536;
+	r = fab_test_run(&c);
+	want = (frame + RETH) * (PS_100G + 2 * 20u) + (64 * frame + RETH) * PS_100G + 4 * US;
+	want += ACK * (2 * PS_100G + 2 * 20u) + 4 * US;
+	cr_assert_eq(r.flow[0].end_ps, want, "%llu ps, not %llu",
+		(unsigned long long)r.flow[0].end_ps, (unsigned long long)want);
+	cr_assert_eq(r.flow[0].ideal_ps, want);
+	fab_result_free(&r);
+}
+
+/* Both together have the whole link, and each a half. */
+Test(fabric_hand, two_flows_share_a_link)
+{
+	struct fab_config c = fab_test_config(FAB_TWO);
+	double line = 1e11 * 65536 / (16 * (4096 + AROUND) + RETH);
+	struct fab_result r;
+	uint64_t bytes, least;
+
+	c.duration_ns = 2000000;
+	r = fab_test_run(&c);
+	bytes = r.flow[0].bytes + r.flow[1].bytes;
+	/* the first WRITE of both needs a while, and what is under way at the end does not count:
+	 * a window of 256 packets each is in the queue */
+	least = (uint64_t)(line / 8 * 2e-3) - 2 * 256 * 4096 - 4 * 65536;
+	cr_assert_geq(bytes, least, "%llu bytes, not %llu", (unsigned long long)bytes,
+		(unsigned long long)least);
+	cr_assert_leq(bytes, (uint64_t)(line / 8 * 2e-3));
+	cr_assert_leq(r.flow[0].bytes, r.flow[1].bytes + 65536);
+	cr_assert_leq(r.flow[1].bytes, r.flow[0].bytes + 65536);
+	/* their windows wait in the queue of the link that they share, or are on the way */
+	cr_assert_leq(r.queue.max, 2 * 256 * (4096 + AROUND));
+	cr_assert_geq(r.queue.max, 2 * (256 - 16) * (4096 + AROUND));
+	fab_result_free(&r);
+}
+
+/* Two flows of one length: the shared link sends all of both without a pause. */
+Test(fabric_hand, two_flows_take_twice_as_long)
+{
+	struct fab_config c = fab_test_config(FAB_TWO);
+	uint64_t wire = 64 * (16 * (4096 + AROUND) + RETH) * PS_100G;
+	struct fab_result r;
+
+	c.size = 64u * 65536;
+	r = fab_test_run(&c);
+	/* the shared link sends all of both, and the first frame had to come to it */
+	cr_assert_geq(r.end_ps, 2 * wire + (4096 + AROUND) * PS_100G + 4 * US);
+	cr_assert_leq(r.end_ps, 2 * wire + (4096 + AROUND + RETH) * PS_100G + 5 * US);
+	fab_result_free(&r);
+}
+
+/* A ring of 4: 6 steps; in each all links carry one part, and before it the acknowledgement of the
+ * part of the step before. */
+Test(fabric_hand, ring_allreduce)
+{
+	struct fab_config c = fab_test_config(FAB_RING);
+	uint64_t part = (16 * (4096 + AROUND) + RETH + IMM) * PS_100G, step, want;
+	struct fab_result r;
+
+	c.hosts = 4;
+	c.size = 4 * 65536;
+	r = fab_test_run(&c);
+	step = (4096 + AROUND + RETH) * PS_100G + part + 2 * US;
+	want = 6 * step + 2 * (ACK * PS_100G + 1 * US);
+	/* of five steps the first frame waits for an acknowledgement, at its host or not at all */
+	cr_assert_geq(r.end_ps, want);
+	cr_assert_leq(r.end_ps, want + 5 * ACK * PS_100G);
+	cr_assert_eq(r.done, 4 * 6);
+	cr_assert_float_eq(r.bus_bps, 2.0 * 3 / 4 * 4 * 65536 * 8 / ((double)r.end_ps / 1e12), 1e3);
+	fab_result_free(&r);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Marks, by RED's formula, and what comes of them. */
+#include <math.h>
+
+#include "run.h"
+
+#define DRAWS 100000u
+
+/* What share of frames is marked at a queue of so many bytes, by equally spaced chances. */
+static double
+share(uint64_t queue)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < DRAWS; i++)
+		n += fab_red(queue, 100000, 400000, 0.2, (i + 0.5) / DRAWS);
+	return (double)n / DRAWS;
+}
+
+Test(fabric_marking, probability_is_that_of_red)
+{
+	uint64_t q;
+
+	cr_assert_eq(share(0), 0);
+	cr_assert_eq(share(100000), 0);
+	for (q = 110000; q <= 400000; q += 10000)
+		cr_assert_float_eq(share(q), 0.2 * (double)(q - 100000) / 300000, 2.0 / DRAWS);
+	cr_assert_eq(share(400001), 1);
+	cr_assert_eq(share(UINT64_MAX), 1);
+}
+
+/* A queue of which the length is known: 2 flows whose windows stand in it.  The share of frames
+ * that is marked is that of the formula at that length, within four standard deviations. */
+Test(fabric_marking, probability_in_a_network)
+{
+	struct fab_config c = fab_test_config(FAB_TWO);
+	double p, frames, sigma;
+	struct fab_result r;
+
+	c.cc.mode = KARST_CONGESTION_NOTIFY;
+	c.duration_ns = 5000000;
+	c.kmin = 1000000;
+	c.kmax = 3000000;
+	r = fab_test_run(&c);
+	/* marked is by the length that a frame finds, on average the mean */
+	p = c.pmax * (r.queue.mean - (double)c.kmin) / (double)(c.kmax - c.kmin);
+	frames = (double)r.requests - (double)r.queue.max / 4178;
+	sigma = sqrt(frames * p * (1 - p));
+	cr_assert_float_eq((double)r.marks, frames * p, 4 * sigma + 0.01 * frames * p,
+		"%llu marks, not %.0f", (unsigned long long)r.marks, frames * p);
+	/* who only notifies slows nobody down */
+	cr_assert_gt(r.cnps_sent, 0);
+	cr_assert_eq(r.cnps_handled, 0);
+	fab_result_free(&r);
+}
+
+/* With DCQCN the queue stays where marking begins, and nothing is dropped; without marks nobody
+ * slows down. */
+Test(fabric_marking, dcqcn_keeps_the_queue_short)
+{
+	struct fab_config c = fab_test_config(FAB_INCAST);
+	struct fab_result with, without;
+
+	c.fan_in = 4;
+	c.cc.mode = KARST_CONGESTION_DCQCN;
+	c.duration_ns = 10000000;
+	c.warmup_ns = 5000000;
+	with = fab_test_run(&c);
+	c.marking = false;
+	without = fab_test_run(&c);
+	cr_assert_gt(with.cnps_handled, 0);
+	cr_assert_eq(with.drops, 0);
+	cr_assert_leq(with.queue.p99, c.kmax, "%llu", (unsigned long long)with.queue.p99);
+	cr_assert_eq(without.marks, 0);
+	cr_assert_eq(without.cnps_sent, 0);
+	cr_assert_gt(without.queue.p99, with.queue.p99);
+	fab_result_free(&with);
+	fab_result_free(&without);
+}
+
+/* Frames that do not say that they may be marked are not. */
+Test(fabric_marking, nothing_is_marked_without_ect)
+{
+	struct fab_config c = fab_test_config(FAB_TWO);
+	struct fab_result r;
+
+	c.duration_ns = 1000000;
+	c.kmin = 1;
+	c.kmax = 2;
+	r = fab_test_run(&c);
+	cr_assert_eq(r.marks, 0);
+	fab_result_free(&r);
+}

@@ -24,7 +24,7 @@ _karst_values() {
 	HOST) printf 'HOST\n' ;;
 	*)
 		# "rc, uc, ud [rc]", "instead of [log] level: error, warning", "ns: namespaces; env: ..."
-		if [[ $text =~ ^(.*: )?([a-z0-9][a-z0-9-]*(, [a-z0-9][a-z0-9-]*)+)(:?\ |$|,$) ]]; then
+		if [[ $text =~ ^(.*: )?([a-z0-9][a-z0-9_-]*(, [a-z0-9][a-z0-9_-]*)+)(:?\ |$|,$) ]]; then
 			printf '%s\n' "${BASH_REMATCH[2]//,/}"
 		elif [[ $text =~ ^[a-z]+:\  ]]; then
 			grep -oE '(^|; )[a-z]+:' <<<"$text" | tr -d ';: ' | tr '\n' ' '
@@ -124,7 +124,7 @@ _karst_setup() {
 	esac
 }
 
-complete -F _karst karstd karst-perf karst-dump karst-nvmet karst-fwd karst-top karst-exporter karst-capture \
-	karst-smc karst-plot karst-compare
+complete -F _karst karstd karst-perf karst-dump karst-nvmet karst-fwd karst-fabric karst-top karst-exporter \
+	karst-capture karst-smc karst-plot karst-compare
 complete -F _karst_run karst-run
 complete -F _karst_setup karst-setup

@@ -21,7 +21,7 @@ from bed import Tap  # noqa: E402
 ENDBR64 = b'\xf3\x0f\x1e\xfa'
 # What has to be there, so that the test cannot pass by finding nothing.
 EXPECTED = {'karstd', 'karst-run', 'karst-perf', 'karst-dump', 'karst-nvmet', 'karst-fwd',
-            'libkarst.so', 'libkarst-engine.so', 'libkarst-rdmav34.so', 'libkarst-sockets.so'}
+            'karst-fabric', 'libkarst.so', 'libkarst-engine.so', 'libkarst-rdmav34.so', 'libkarst-sockets.so'}
 
 
 def readelf(path, *options):

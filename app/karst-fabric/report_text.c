@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+#include <inttypes.h>
+
+#include "report.h"
+
+/* More flows than that are not listed. */
+#define FLOWS_MOST 32u
+
+static const char *
+mode_name(const struct fab_config *c)
+{
+	static const char *const names[] = {[KARST_CONGESTION_OFF] = "off",
+		[KARST_CONGESTION_NOTIFY] = "notify",
+		[KARST_CONGESTION_DCQCN] = "dcqcn"};
+
+	return names[c->cc.mode];
+}
+
+static void
+traffic(FILE *out, const struct fab_config *c)
+{
+	fprintf(out, "%-12s %s", "workload", fab_workload_names[c->workload]);
+	if (c->workload == FAB_INCAST)
+		fprintf(out, " of %u", c->fan_in);
+	if (c->connections != 1)
+		fprintf(out, ", %u connections each", c->connections);
+	if (c->workload >= FAB_WEBSEARCH)
+		fprintf(out, ", load %g", c->load);
+	else if (c->size != 0)
+		fprintf(out, ", %" PRIu64 " bytes", c->size);
+	if (c->duration_ns != 0)
+		fprintf(out, ", %g ms, counted from %g ms on", (double)c->duration_ns / 1e6,
+			(double)c->warmup_ns / 1e6);
+	if (c->loss != 0)
+		fprintf(out, ", loss %g", c->loss);
+	fprintf(out, ", seed %" PRIu64 "\n\n", c->seed);
+}
+
+static void
+network(FILE *out, const struct fab_config *c)
+{
+	fprintf(out, "%-12s %s", "network", fab_topology_names[c->topology]);
+	if (c->topology == FAB_CLOS)
+		fprintf(out, " of %u leaves, %u spines", c->leaves, c->spines);
+	fprintf(out, ", %u hosts at %g Gb/s", c->hosts, (double)c->speed / 1000);
+	if (c->topology != FAB_STAR)
+		fprintf(out, ", %g Gb/s between switches", (double)c->core_speed / 1000);
+	fprintf(out, ", %g us a link\n", (double)c->delay_ns / 1000);
+	fprintf(out, "%-12s %" PRIu64 " bytes of buffer, alpha %g, PFC %s, ", "switches", c->buffer,
+		c->alpha, c->pfc ? "on" : "off");
+	if (c->marking && c->cc.mode != KARST_CONGESTION_OFF)
+		fprintf(out, "marking from %" PRIu64 " to %" PRIu64 " bytes, pmax %g\n", c->kmin,
+			c->kmax, c->pmax);
+	else
+		fprintf(out, "no marking\n");
+	fprintf(out,
+		"%-12s RC, go-back-N, MTU %u, WRITEs of %u bytes, %u packets under way, timeout "
+		"%u, congestion control %s\n",
+		"queue pairs", c->mtu, c->message, c->window, c->timeout, mode_name(c));
+	traffic(out, c);
+}
+
+static void
+flow(FILE *out, const struct fab_flow_result *f)
+{
+	static const char *const states[] = {[FAB_FLOW_RUNNING] = "running",
+		[FAB_FLOW_DONE] = "done",
+		[FAB_FLOW_FAILED] = "failed"};
+
+	fprintf(out, "  host%-5u to host%-5u %12" PRIu64 " bytes  %8.3f Gb/s  %s", f->src, f->dst,
+		f->bytes, f->goodput / 1e9, states[f->state]);
+	if (f->state == FAB_FLOW_DONE)
+		fprintf(out, " in %.3f us, alone %.3f", (double)(f->end_ps - f->start_ps) / 1e6,
+			(double)f->ideal_ps / 1e6);
+	fputc('\n', out);
+}
+
+static void
+goodput(FILE *out, const struct fab_result *r)
+{
+	double least = 0, most = 0;
+	uint64_t i;
+
+	for (i = 0; i < r->nflows; i++) {
+		double g = r->flow[i].goodput;
+
+		least = i == 0 || g < least ? g : least;
+		most = g > most ? g : most;
+	}
+	fprintf(out, "%-12s %" PRIu64 ": %" PRIu64 " done, %" PRIu64 " failed, in %.3f us\n",
+		"flows", r->nflows, r->done, r->failed, (double)r->end_ps / 1e6);
+	fprintf(out, "%-12s %.3f Gb/s in all; of a flow %.3f to %.3f Gb/s, Jain's index %.4f\n",
+		"goodput", r->goodput / 1e9, least / 1e9, most / 1e9, r->jain);
+	if (r->bus_bps != 0)
+		fprintf(out, "%-12s %.3f Gb/s\n", "bus", r->bus_bps / 1e9);
+	for (i = 0; i < r->nflows && r->nflows <= FLOWS_MOST; i++)
+		flow(out, &r->flow[i]);
+}
+
+static void
+slowdown(FILE *out, const struct fab_result *r)
+{
+	uint32_t i;
+
+	if (r->done == 0)
+		return;
+	fprintf(out, "\n%-12s %10s %10s %10s %10s\n", "slowdown", "flows", "p50", "p95", "p99");
+	for (i = 0; i <= FAB_CLASSES; i++) {
+		const struct fab_class *c = &r->cls[i];
+		char name[32];
+
+		if (c->flows == 0)
+			continue;
+		if (c->most != UINT64_MAX)
+			snprintf(name, sizeof(name), "<= %" PRIu64 " KB", c->most / 1000);
+		else
+			snprintf(name, sizeof(name), i == FAB_CLASSES ? "all" : "larger");
+		fprintf(out, "  %-10s %10" PRIu64 " %10.3f %10.3f %10.3f\n", name, c->flows, c->p50,
+			c->p95, c->p99);
+	}
+}
+
+static void
+network_counts(FILE *out, const struct fab_result *r)
+{
+	fprintf(out,
+		"\n%-12s %s: max %" PRIu64 ", p99 %" PRIu64 ", mean %.0f bytes; max of any %" PRIu64
+		"\n",
+		"queue", r->queue.name, r->queue.max, r->queue.p99, r->queue.mean, r->queue_max);
+	fprintf(out,
+		"%-12s %" PRIu64 " marks, %" PRIu64 " CNPs sent, %" PRIu64 " handled, %" PRIu64
+		" pauses of %.3f us together\n",
+		"congestion", r->marks, r->cnps_sent, r->cnps_handled, r->pauses,
+		(double)r->paused_ps / 1e6);
+	fprintf(out, "%-12s %" PRIu64 " frames dropped by switches, %" PRIu64 " lost on links\n",
+		"loss", r->drops, r->lost);
+	fprintf(out,
+		"%-12s %" PRIu64 " of %" PRIu64 " request frames sent again (%.4f), %" PRIu64
+		" sequence NAKs, %" PRIu64 " timeouts\n",
+		"recovery", r->retransmits, r->requests,
+		r->requests != 0 ? (double)r->retransmits / (double)r->requests : 0, r->seq_naks,
+		r->timeouts);
+}
+
+void
+fab_report_text(FILE *out, const struct fab_config *c, const struct fab_result *r)
+{
+	network(out, c);
+	goodput(out, r);
+	slowdown(out, r);
+	network_counts(out, r);
+}

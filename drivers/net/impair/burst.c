@@ -192,14 +192,22 @@ release_due(struct imp_queue *q, struct sink *to, uint64_t now)
 	}
 }
 
+/* Packets of the port below become ours; if there are rules, their headers are asked for. */
 static inline void
-set_port(const struct imp_queue *q, struct rte_mbuf **bufs, uint16_t n)
+take_over(const struct imp_queue *q, struct rte_mbuf **bufs, uint16_t n)
 {
 	const uint16_t id = q->port_id;
 	uint16_t i;
 
-	for (i = 0; i < n; i++)
+	if (q->set->n == 0) {
+		for (i = 0; i < n; i++)
+			bufs[i]->port = id;
+		return;
+	}
+	for (i = 0; i < n; i++) {
 		bufs[i]->port = id;
+		rte_prefetch0(imp_headers(bufs[i]));
+	}
 }
 
 static __attribute__((noinline)) uint16_t
@@ -217,7 +225,7 @@ rx_slow(struct imp_queue *q, struct rte_mbuf **bufs, uint16_t n)
 		return to.n;
 	got = rte_eth_rx_burst(
 		q->below, q->queue, in, RTE_MIN((uint16_t)(n - to.n), (uint16_t)IMP_BURST));
-	set_port(q, in, got);
+	take_over(q, in, got);
 	deliver_all(q, &to, in, got, imp_scan(q, in, 0, got, now, &v), &v, now);
 	return to.n;
 }
@@ -246,7 +254,7 @@ imp_rx_burst(void *queue, struct rte_mbuf **bufs, uint16_t n)
 	if (unlikely(has_waiting(q) || is_gone(q)))
 		return rx_slow(q, bufs, n);
 	got = rte_eth_rx_burst(q->below, q->queue, bufs, RTE_MIN(n, (uint16_t)IMP_BURST));
-	set_port(q, bufs, got);
+	take_over(q, bufs, got);
 	if (q->set->n != 0 && got > 0) {
 		now = time_of(q);
 		hit = imp_scan(q, bufs, 0, got, now, &v);

@@ -28,6 +28,7 @@
 #include <stdatomic.h>
 #include <sys/queue.h>
 
+#include <rte_byteorder.h>
 #include <rte_cycles.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
@@ -116,8 +117,9 @@ struct imp_live {
 /** The rules of one queue.  Packets that @opcode and @qpn let through are looked at closely. */
 struct imp_set {
 	uint8_t opcode[256]; /* 1: some rule may want it */
-	uint8_t qpn[1024];   /* by imp_qpn_hash() */
+	uint64_t qpn[1024];  /* a bit for each imp_qpn_bit() */
 	bool times;          /* some rule asks for the time */
+	bool counts_all;     /* all rules are about all packets, and hit some by their number */
 	uint32_t n;
 	uint32_t generation;
 	struct imp_flows *flows; /* NULL: no rule needs them */
@@ -138,6 +140,12 @@ struct imp_queue;
 #define IMP_HEADERS 100u
 bool imp_frame_read(const struct rte_mbuf *m, struct imp_frame *f, uint8_t copy[IMP_HEADERS]);
 
+static inline const uint8_t *
+imp_headers(const struct rte_mbuf *m)
+{
+	return rte_pktmbuf_mtod(m, const uint8_t *);
+}
+
 /** The first of @bufs from @from on that a rule hits, @n: none.  All before are counted. */
 uint16_t imp_scan(struct imp_queue *q, struct rte_mbuf *const *bufs, uint16_t from, uint16_t n,
 	uint64_t now, struct imp_verdict *v);
@@ -150,10 +158,11 @@ struct imp_set *imp_set_new(struct imp_rules *rules, unsigned int direction, uin
 /** With @rules if nobody uses them any more. */
 void imp_set_free(struct imp_set *s);
 
-static inline uint32_t
-imp_qpn_hash(uint32_t qpn)
+/** The low half of a QP number, as it stands in a packet. */
+static inline uint16_t
+imp_qpn_bit(uint32_t qpn)
 {
-	return (qpn ^ qpn >> 10 ^ qpn >> 20) & 1023;
+	return rte_cpu_to_be_16((uint16_t)qpn);
 }
 
 /* --- log.c --- */

@@ -11,9 +11,6 @@
 #include "karst_hdr.h"
 #include "karst_opcode.h"
 
-/* As far ahead as headers are fetched. */
-#define AHEAD 4u
-
 #define BTH_IP4 (KARST_ETH_LEN + KARST_IP4_LEN + KARST_UDP_LEN)
 
 /* Bytes as they stand in a frame, as a number. */
@@ -34,16 +31,17 @@ load64(const uint8_t *p)
 static inline bool
 is_plain(const struct rte_mbuf *m, const uint8_t *d)
 {
-	uint64_t type_ihl, frag_proto;
+	uint32_t type_ihl;
 	uint16_t dport;
 
 	if (unlikely(m->data_len < BTH_IP4 + KARST_BTH_LEN))
 		return false;
-	type_ihl = load64(d + 12) & UINT64_C(0xffffff); /* type, version and header length */
-	frag_proto = load64(d + 16) & UINT64_C(0xff00ff3f00000000); /* fragment, protocol */
+	memcpy(&type_ihl, d + 12, sizeof(type_ihl));
 	memcpy(&dport, d + BTH_IP4 - 6, sizeof(dport));
-	return ((type_ihl ^ UINT64_C(0x450008)) | (frag_proto ^ UINT64_C(0x1100000000000000)) |
-		       (uint64_t)(dport ^ RTE_BE16(KARST_ROCE_UDP_PORT))) == 0;
+	/* type, version and header length; fragment, protocol */
+	return likely((type_ihl & 0xffffff) == 0x450008 &&
+		(load64(d + 16) & UINT64_C(0xff00ff3f00000000)) == UINT64_C(0x1100000000000000) &&
+		dport == RTE_BE16(KARST_ROCE_UDP_PORT));
 }
 
 static inline void
@@ -249,34 +247,72 @@ judge(struct imp_queue *q, struct imp_set *s, const struct imp_frame *f, uint64_
 static inline bool
 is_wanted(const struct imp_set *s, const uint8_t *bth)
 {
-	return (s->opcode[karst_bth_opcode(bth)] & s->qpn[imp_qpn_hash(karst_bth_dqpn(bth))]) != 0;
+	uint16_t qpn;
+
+	memcpy(&qpn, bth + 6, sizeof(qpn)); /* all but the top byte */
+	return (s->qpn[qpn / 64] >> qpn % 64 & 1) != 0 && s->opcode[karst_bth_opcode(bth)] != 0;
+}
+
+/* Is it the turn of any rule within the next @n packets?  For rules that count all packets. */
+static inline bool
+has_turn(const struct imp_set *s, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->n; i++)
+		if (s->live[i].next - s->live[i].seen - 1 < n)
+			return true;
+	return false;
+}
+
+/*
+ * The usual rules, "the n-th packet" and "every n-th" of all, need no look at a packet beyond that
+ * it is RoCEv2, until one of them has its turn.
+ */
+static void
+count_all(struct imp_set *s, struct rte_mbuf *const *bufs, uint32_t from, uint32_t n)
+{
+	uint32_t i, roce = 0;
+
+	for (i = from; i < n; i++) {
+		uint8_t copy[IMP_HEADERS];
+		struct imp_frame f;
+
+		roce += is_plain(bufs[i], imp_headers(bufs[i])) ||
+			frame_read_any(bufs[i], &f, copy);
+	}
+	for (i = 0; i < s->n; i++)
+		s->live[i].seen += roce;
+}
+
+/* A packet that may be wanted. */
+static __attribute__((noinline)) bool
+look(struct imp_queue *q, const struct rte_mbuf *m, uint64_t now, struct imp_verdict *v)
+{
+	uint8_t copy[IMP_HEADERS];
+	struct imp_frame f;
+
+	return imp_frame_read(m, &f, copy) && is_wanted(q->set, f.bth) &&
+		judge(q, q->set, &f, now, v);
 }
 
 uint16_t
 imp_scan(struct imp_queue *q, struct rte_mbuf *const *bufs, uint16_t from, uint16_t n, uint64_t now,
 	struct imp_verdict *v)
 {
-	uint8_t copy[IMP_HEADERS];
-	struct imp_set *s = q->set;
-	struct imp_frame f;
-	uint16_t i;
+	const struct imp_set *s = q->set;
+	uint32_t i;
 
-	for (i = from; i < n && i < from + AHEAD; i++)
-		rte_prefetch0(rte_pktmbuf_mtod(bufs[i], const uint8_t *));
+	if (s->counts_all && !has_turn(s, (uint32_t)n - from)) {
+		count_all(q->set, bufs, from, n);
+		return n;
+	}
 	for (i = from; i < n; i++) {
-		const uint8_t *d = rte_pktmbuf_mtod(bufs[i], const uint8_t *);
+		const uint8_t *d = imp_headers(bufs[i]);
 
-		if (i + AHEAD < n)
-			rte_prefetch0(rte_pktmbuf_mtod(bufs[i + AHEAD], const uint8_t *));
-		if (likely(is_plain(bufs[i], d))) {
-			if (!is_wanted(s, d + BTH_IP4))
-				continue;
-			frame_fill(&f, d, KARST_ETH_LEN, BTH_IP4, false);
-		} else if (!frame_read_any(bufs[i], &f, copy) || !is_wanted(s, f.bth)) {
-			continue;
-		}
-		if (unlikely(judge(q, s, &f, now, v)))
+		if (unlikely((!is_plain(bufs[i], d) || is_wanted(s, d + BTH_IP4)) &&
+			    look(q, bufs[i], now, v)))
 			break;
 	}
-	return i;
+	return (uint16_t)i;
 }

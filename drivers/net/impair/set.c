@@ -70,16 +70,16 @@ let_through(struct imp_set *s, const struct imp_live *l, bool whole_flow)
 	for (i = 0; i < 256; i++)
 		s->opcode[i] |= whole_flow || (l->opcode[i / 64] >> (i % 64) & 1) != 0;
 	if (l->qpn_any)
-		memset(s->qpn, 1, sizeof(s->qpn));
+		memset(s->qpn, 0xff, sizeof(s->qpn));
 	for (i = 0; i < l->conf->nqpn; i++) {
 		const struct imp_range *r = &l->conf->qpn[i];
 
-		/* the hash of so many in a row has all values */
-		if (r->last - r->first >= 2 * sizeof(s->qpn))
-			memset(s->qpn, 1, sizeof(s->qpn));
+		if (r->last - r->first >= UINT16_MAX)
+			memset(s->qpn, 0xff, sizeof(s->qpn));
 		else
 			for (qpn = r->first; qpn <= r->last; qpn++)
-				s->qpn[imp_qpn_hash(qpn)] = 1;
+				s->qpn[imp_qpn_bit(qpn) / 64] |= UINT64_C(1)
+					<< imp_qpn_bit(qpn) % 64;
 	}
 }
 
@@ -88,6 +88,16 @@ needs_time(const struct imp_conf_rule *c)
 {
 	return c->from_ms != 0 || c->until_ms != UINT64_MAX || c->action == IMP_DELAY ||
 		c->action == IMP_RATE || c->action == IMP_HOLD || c->action == IMP_REORDER;
+}
+
+/* Is it about all packets, and hits some by their number alone? */
+static bool
+counts_all(const struct imp_conf_rule *c, const struct imp_live *l)
+{
+	return (l->opcode[0] & l->opcode[1] & l->opcode[2] & l->opcode[3]) == UINT64_MAX &&
+		l->qpn_any && l->psn_any && c->transmission == 0 && c->per == 0 &&
+		c->from_ms == 0 && c->until_ms == UINT64_MAX &&
+		(c->choice == IMP_NTH || c->choice == IMP_EVERY);
 }
 
 struct imp_set *
@@ -105,6 +115,7 @@ imp_set_new(struct imp_rules *rules, unsigned int direction, uint16_t queue, uin
 	memset(s, 0, size);
 	s->rules = rules;
 	s->generation = generation;
+	s->counts_all = true;
 	for (i = 0; i < rules->n; i++) {
 		const struct imp_conf_rule *c = &rules->rule[i];
 		struct imp_live *l = &s->live[s->n];
@@ -116,6 +127,7 @@ imp_set_new(struct imp_rules *rules, unsigned int direction, uint16_t queue, uin
 			l->counter = (int32_t)counters++;
 		psns |= c->transmission != 0;
 		s->times |= needs_time(c);
+		s->counts_all &= counts_all(c, l);
 		let_through(s, l, c->transmission != 0);
 		s->n++;
 	}

@@ -58,36 +58,60 @@ stamped(struct fwd_check *c, const struct karst_pkt *p, uint64_t now)
 		perf_hist_add(c->latency, now - s.tsc);
 }
 
+/* Of a burst, what is added up in registers: four counts of 16 bits. */
+struct tally {
+	uint64_t ecn;     /* by ECN field */
+	uint64_t notices; /* FECN, BECN */
+};
+
+static_assert(FWD_BURST_MAX <= UINT16_MAX, "counts of a burst");
+
 static inline void
-count_packet(struct fwd_check *c, const struct karst_pkt *p)
+count_packet(struct fwd_check *c, const struct karst_pkt *p, struct tally *t)
 {
 	const uint8_t *l3 = p->data + karst_pkt_l3_off(p), *bth = p->data + p->bth_off;
-	struct fwd_seen *s = &c->seen;
 	uint8_t tclass = p->flags & KARST_PKT_IP6 ? karst_ip6_tclass(l3) : karst_ip4_tos(l3);
 
-	fwd_add(&s->roce, 1);
-	fwd_add(&s->opcode[p->opcode], 1);
-	fwd_add(&s->ecn[tclass & 3], 1);
-	if (karst_unlikely(karst_bth_fecn(bth)))
-		fwd_add(&s->fecn, 1);
-	if (karst_unlikely(karst_bth_becn(bth)))
-		fwd_add(&s->becn, 1);
+	t->ecn += UINT64_C(1) << 16 * (tclass & 3);
+	t->notices += (uint64_t)karst_bth_fecn(bth) | (uint64_t)karst_bth_becn(bth) << 16;
+	fwd_add(&c->seen.opcode[p->opcode], 1);
 	if ((p->opcode & KARST_OPERATION_MASK) == KARST_OPERATION_ACK &&
 		karst_opcode_flags(p->opcode) & KARST_OPF_RESPONSE)
-		fwd_add(&s->syndrome[karst_aeth_syndrome(p->aeth)], 1);
+		fwd_add(&c->seen.syndrome[karst_aeth_syndrome(p->aeth)], 1);
 }
 
 static inline void
-judge(struct fwd_check *c, const struct karst_pkt *p, uint16_t port, uint64_t now)
+add_tally(struct fwd_seen *s, const struct tally *t)
 {
-	if (karst_unlikely(p->drop != KARST_DROP_NONE)) {
-		fwd_add(&c->seen.refused[p->drop], 1);
-		return;
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(s->ecn); i++)
+		fwd_add(&s->ecn[i], t->ecn >> 16 * i & UINT16_MAX);
+	fwd_add(&s->fecn, t->notices & UINT16_MAX);
+	fwd_add(&s->becn, t->notices >> 16);
+}
+
+/* Packets that are parsed and verified. */
+static void
+judge(struct fwd_check *c, struct karst_pkt *const *pkts, uint32_t n, uint16_t port, uint64_t now)
+{
+	struct tally t = {0};
+	uint32_t i, right = 0;
+
+	for (i = 0; i < n; i++) {
+		const struct karst_pkt *p = pkts[i];
+
+		if (karst_unlikely(p->drop != KARST_DROP_NONE)) {
+			fwd_add(&c->seen.refused[p->drop], 1);
+			continue;
+		}
+		right++;
+		count_packet(c, p, &t);
+		stamped(c, p, now);
 	}
-	count_packet(c, p);
-	if (karst_unlikely(!fwd_flows_see(&c->flows, p, port)))
-		fwd_add(&c->seen.untracked, 1);
-	stamped(c, p, now);
+	fwd_add(&c->seen.roce, right);
+	add_tally(&c->seen, &t);
+	fwd_add(&c->seen.untracked, fwd_flows_see(&c->flows, pkts, n, port));
 }
 
 /*
@@ -127,8 +151,7 @@ check_pieces(
 	}
 	(void)karst_parse_burst(c->ptr, n);
 	(void)karst_icrc_verify_burst(c->ptr, n);
-	for (i = 0; i < n; i++)
-		judge(c, &c->pkts[i], port, now);
+	judge(c, c->ptr, n, port, now);
 }
 
 void
@@ -161,7 +184,7 @@ fwd_check_burst(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint
 		} else {
 			whole_one(c, m[i], p);
 		}
-		judge(c, p, port, now);
+		judge(c, &p, 1, port, now);
 		if (m[i]->nb_segs != 1)
 			p->drop = KARST_DROP_SEGMENTED; /* for others, the piece is gone soon */
 	}

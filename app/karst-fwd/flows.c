@@ -6,11 +6,14 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "karst_counters.h"
 #include "karst_hdr.h"
 #include "karst_opcode.h"
 #include "karst_psn.h"
 
-#define KEY_WORDS     (sizeof(struct fwd_flow_key) / 8)
+/* Packets that are looked up together, and flows up to which that does not pay. */
+#define CHUNK         32u
+#define FEW           512u
 #define MTU_SHIFT_MIN 8u /* 256 */
 
 int
@@ -20,11 +23,13 @@ fwd_flows_init(struct fwd_flows *fs, uint32_t room)
 
 	*fs = (struct fwd_flows){.room = room, .mask = slots - 1, .shift = 64 - karst_log2(slots)};
 	fs->flows = aligned_alloc(KARST_CACHE_LINE, room * sizeof(*fs->flows));
-	fs->slots = calloc(slots, sizeof(*fs->slots));
-	if (fs->flows != NULL && fs->slots != NULL)
-		return 0;
-	fwd_flows_free(fs);
-	return -ENOMEM;
+	fs->slots = aligned_alloc(KARST_CACHE_LINE, slots * sizeof(*fs->slots));
+	if (fs->flows == NULL || fs->slots == NULL) {
+		fwd_flows_free(fs);
+		return -ENOMEM;
+	}
+	memset(fs->slots, 0, slots * sizeof(*fs->slots));
+	return 0;
 }
 
 void
@@ -41,42 +46,18 @@ fwd_flows_count(const struct fwd_flows *fs)
 	return __atomic_load_n(&fs->count, __ATOMIC_ACQUIRE); /* with that of add() */
 }
 
-static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "key_of() puts members together so");
-static_assert(offsetof(struct fwd_flow_key, qpn) == 32 &&
-		offsetof(struct fwd_flow_key, src_qpn) == 36 &&
-		offsetof(struct fwd_flow_key, port) == 40 &&
-		offsetof(struct fwd_flow_key, ip6) == 42 &&
-		offsetof(struct fwd_flow_key, kind) == 43,
-	"and where they are");
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "look_of() has addresses as words");
 
-/* struct fwd_flow_key in words, which never leaves registers: small stores that are loaded as words
- * would wait for each other. */
-static inline void
-key_of(uint64_t w[KEY_WORDS], const struct karst_pkt *p, uint16_t port)
-{
-	const uint8_t *l3 = p->data + karst_pkt_l3_off(p);
-	uint32_t op = karst_opcode_flags(p->opcode), v;
-	uint64_t kind = FWD_FLOW_REQUESTS, ip6 = (p->flags & KARST_PKT_IP6) != 0;
+/* What a packet is looked up by. */
+struct look {
+	uint64_t addresses; /* IPv4: source below destination; IPv6: both mixed */
+	uint64_t ends;      /* queue pairs in 24 bits each, with kind and IP version between them */
+	uint32_t port;
+};
 
-	w[4] = p->dqpn;
-	if (op & KARST_OPF_RESPONSE) {
-		kind = FWD_FLOW_RESPONSES;
-	} else if (op & KARST_OPF_DETH) {
-		kind = FWD_FLOW_DATAGRAMS;
-		w[4] |= (uint64_t)p->src_qpn << 32;
-	}
-	w[5] = port | ip6 << 16 | kind << 24;
-	if (karst_unlikely(ip6)) {
-		memcpy(&w[0], karst_ip6_src(l3), 16);
-		memcpy(&w[2], karst_ip6_dst(l3), 16);
-		return;
-	}
-	memcpy(&v, karst_ip4_src(l3), 4);
-	w[0] = v;
-	memcpy(&v, karst_ip4_dst(l3), 4);
-	w[2] = v;
-	w[1] = w[3] = 0;
-}
+#define ENDS_KIND    24
+#define ENDS_IP6     (UINT64_C(1) << 31)
+#define ENDS_SRC_QPN 32
 
 static inline uint64_t
 turned(uint64_t v, unsigned int bits)
@@ -84,30 +65,84 @@ turned(uint64_t v, unsigned int bits)
 	return v << bits | v >> (64 - bits);
 }
 
+static inline uint64_t
+load64(const uint8_t *p)
+{
+	uint64_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+static inline struct look
+look_of(const struct karst_pkt *p, uint16_t port, uint32_t op)
+{
+	const uint8_t *l3 = p->data + karst_pkt_l3_off(p);
+	struct look w = {.ends = p->dqpn, .port = port};
+
+	if (op & KARST_OPF_RESPONSE)
+		w.ends |= (uint64_t)FWD_FLOW_RESPONSES << ENDS_KIND;
+	else if (op & KARST_OPF_DETH)
+		w.ends |= (uint64_t)FWD_FLOW_DATAGRAMS << ENDS_KIND |
+			(uint64_t)p->src_qpn << ENDS_SRC_QPN;
+	if (karst_unlikely(p->flags & KARST_PKT_IP6)) {
+		const uint8_t *a = karst_ip6_src(l3); /* the destination follows */
+
+		w.ends |= ENDS_IP6;
+		w.addresses = load64(a) ^ turned(load64(a + 8), 13) ^ turned(load64(a + 16), 32) ^
+			turned(load64(a + 24), 47);
+	} else {
+		w.addresses = load64(karst_ip4_src(l3)); /* the destination follows */
+	}
+	return w;
+}
+
 /* Two products that do not wait for each other; the top bits, which are used, depend on all. */
 static inline uint64_t
-hash_of(const uint64_t w[KEY_WORDS])
+hash_of(const struct look *w)
 {
-	uint64_t addresses = w[0] ^ turned(w[1], 13) ^ turned(w[2], 32) ^ turned(w[3], 47);
+	return w->addresses * UINT64_C(0x9e3779b97f4a7c15) +
+		(w->ends ^ (uint64_t)w->port << 56) * UINT64_C(0xbf58476d1ce4e5b9);
+}
 
-	return addresses * UINT64_C(0x9e3779b97f4a7c15) +
-		(w[4] ^ turned(w[5], 40)) * UINT64_C(0xbf58476d1ce4e5b9);
+static inline uint32_t
+slot_of(const struct fwd_flows *fs, const struct look *w)
+{
+	return (uint32_t)(hash_of(w) >> fs->shift);
 }
 
 static inline bool
-is_of(const struct fwd_flow *f, const uint64_t w[KEY_WORDS])
+is_of(const struct fwd_flow_slot *s, const struct look *w)
 {
-	uint64_t key[KEY_WORDS], differ = 0;
-	size_t i;
-
-	memcpy(key, &f->key, sizeof(key));
-	for (i = 0; i < KEY_WORDS; i++)
-		differ |= key[i] ^ w[i];
-	return differ == 0;
+	return ((s->addresses ^ w->addresses) | (s->ends ^ w->ends) | (s->port ^ w->port)) == 0;
 }
 
-static struct fwd_flow *
-add(struct fwd_flows *fs, uint32_t *slot, const uint64_t w[KEY_WORDS])
+static bool
+has_addresses(const struct fwd_flow *f, const struct karst_pkt *p)
+{
+	const uint8_t *l3 = p->data + karst_pkt_l3_off(p);
+
+	return memcmp(f->key.src, karst_ip6_src(l3), 16) == 0 &&
+		memcmp(f->key.dst, karst_ip6_dst(l3), 16) == 0;
+}
+
+static void
+key_of(struct fwd_flow_key *k, const struct look *w, const struct karst_pkt *p)
+{
+	const uint8_t *l3 = p->data + karst_pkt_l3_off(p);
+
+	*k = (struct fwd_flow_key){.qpn = p->dqpn,
+		.src_qpn = (uint32_t)(w->ends >> ENDS_SRC_QPN),
+		.port = (uint16_t)w->port,
+		.ip6 = (w->ends & ENDS_IP6) != 0,
+		.kind = w->ends >> ENDS_KIND & 3};
+	memcpy(k->src, k->ip6 ? karst_ip6_src(l3) : karst_ip4_src(l3), k->ip6 ? 16 : 4);
+	memcpy(k->dst, k->ip6 ? karst_ip6_dst(l3) : karst_ip4_dst(l3), k->ip6 ? 16 : 4);
+}
+
+static karst_noinline struct fwd_flow *
+add(struct fwd_flows *fs, struct fwd_flow_slot *slot, const struct look *w,
+	const struct karst_pkt *p)
 {
 	struct fwd_flow *f;
 
@@ -115,29 +150,38 @@ add(struct fwd_flows *fs, uint32_t *slot, const uint64_t w[KEY_WORDS])
 		return NULL;
 	f = &fs->flows[fs->count];
 	memset(f, 0, sizeof(*f));
-	memcpy(&f->key, w, sizeof(f->key));
+	key_of(&f->key, w, p);
 	f->next_psn = UINT32_MAX;
-	*slot = fs->count + 1;
+	*slot = (struct fwd_flow_slot){
+		.addresses = w->addresses, .ends = w->ends, .port = w->port, .flow = fs->count + 1};
 	__atomic_store_n(&fs->count, fs->count + 1, __ATOMIC_RELEASE); /* with fwd_flows_count() */
 	return f;
+}
+
+/* Half of the slots are free, so this ends. */
+static inline struct fwd_flow *
+find(struct fwd_flows *fs, const struct karst_pkt *p, const struct look *w, uint32_t i)
+{
+	for (;; i++) {
+		struct fwd_flow_slot *slot = &fs->slots[i & fs->mask];
+		struct fwd_flow *f;
+
+		if (karst_unlikely(slot->flow == 0))
+			return add(fs, slot, w, p);
+		if (karst_unlikely(!is_of(slot, w)))
+			continue;
+		f = &fs->flows[slot->flow - 1];
+		if (karst_likely(!(p->flags & KARST_PKT_IP6)) || has_addresses(f, p))
+			return f;
+	}
 }
 
 struct fwd_flow *
 fwd_flow_of(struct fwd_flows *fs, const struct karst_pkt *p, uint16_t port)
 {
-	uint64_t w[KEY_WORDS];
-	uint32_t i;
+	struct look w = look_of(p, port, karst_opcode_flags(p->opcode));
 
-	key_of(w, p, port);
-	/* half of the slots are free, so this ends */
-	for (i = (uint32_t)(hash_of(w) >> fs->shift);; i++) {
-		uint32_t *slot = &fs->slots[i & fs->mask];
-
-		if (*slot == 0)
-			return add(fs, slot, w);
-		if (karst_likely(is_of(&fs->flows[*slot - 1], w)))
-			return &fs->flows[*slot - 1];
-	}
+	return find(fs, p, &w, slot_of(fs, &w));
 }
 
 static inline void
@@ -206,22 +250,15 @@ skipped(struct fwd_flow *f, uint32_t psn, uint32_t ahead)
 	return FWD_PSN_GAP;
 }
 
-/* A packet whose PSN follows the last one's; it takes @span. */
-static enum fwd_psn
-follow(struct fwd_flow *f, uint32_t psn, uint32_t span)
+/* A packet whose PSN is not the next one. */
+static karst_noinline enum fwd_psn
+elsewhere(struct fwd_flow *f, uint32_t psn, uint32_t span)
 {
 	enum fwd_psn is = FWD_PSN_NEXT;
-	int32_t ahead;
+	int32_t ahead = karst_psn_diff(psn, f->next_psn);
 
 	if (karst_unlikely(f->next_psn == UINT32_MAX)) {
 		begin(f, psn);
-		f->slack = span - 1;
-		return is;
-	}
-	ahead = karst_psn_diff(psn, f->next_psn);
-	if (karst_likely(ahead == 0)) {
-		mark(f, psn);
-		f->next_psn = karst_psn_add(psn, 1);
 	} else if (ahead < -(int32_t)FWD_FLOW_PSNS || ahead > (int32_t)f->slack + FWD_FLOW_JUMP) {
 		begin(f, psn);
 		f->open = false;
@@ -234,6 +271,18 @@ follow(struct fwd_flow *f, uint32_t psn, uint32_t span)
 	}
 	f->slack = span - 1;
 	return is;
+}
+
+/* A packet whose PSN follows the last one's; it takes @span. */
+karst_always_inline enum fwd_psn
+follow(struct fwd_flow *f, uint32_t psn, uint32_t span)
+{
+	if (karst_unlikely(psn != f->next_psn))
+		return elsewhere(f, psn, span);
+	mark(f, psn);
+	f->next_psn = karst_psn_add(psn, 1);
+	f->slack = span - 1;
+	return FWD_PSN_NEXT;
 }
 
 /*
@@ -276,10 +325,10 @@ acknowledged(struct fwd_flow *f, uint32_t aeth)
 		count(&f->rnr_naks, 1);
 }
 
-enum fwd_psn
-fwd_flow_packet(struct fwd_flow *f, const struct karst_pkt *p)
+karst_always_inline enum fwd_psn
+packet(struct fwd_flow *f, const struct karst_pkt *p, uint32_t op)
 {
-	uint32_t op = karst_opcode_flags(p->opcode), span = 1;
+	uint32_t span = 1;
 
 	count(&f->packets, 1);
 	count(&f->bytes, p->len);
@@ -298,13 +347,92 @@ fwd_flow_packet(struct fwd_flow *f, const struct karst_pkt *p)
 	return follow(f, p->psn, karst_min_u32(span, 1u << 22));
 }
 
-bool
-fwd_flows_see(struct fwd_flows *fs, const struct karst_pkt *p, uint16_t port)
+enum fwd_psn
+fwd_flow_packet(struct fwd_flow *f, const struct karst_pkt *p)
 {
-	struct fwd_flow *f = fwd_flow_of(fs, p, port);
+	return packet(f, p, karst_opcode_flags(p->opcode));
+}
+
+/* @return whether there is room for its flow. */
+karst_always_inline bool
+see(struct fwd_flows *fs, const struct karst_pkt *p, const struct look *w, uint32_t slot)
+{
+	struct fwd_flow *f = find(fs, p, w, slot);
 
 	if (karst_unlikely(f == NULL))
 		return false;
-	(void)fwd_flow_packet(f, p);
+	(void)packet(f, p, karst_opcode_flags(p->opcode));
 	return true;
+}
+
+/* Where the hot parts of a flow are, for a packet that may be of it. */
+static inline void
+fetch(const struct fwd_flow *f, uint32_t psn)
+{
+	__builtin_prefetch(&f->next_psn);
+	__builtin_prefetch(&f->packets);
+	__builtin_prefetch(&f->seen[psn % FWD_FLOW_PSNS / 64]);
+}
+
+/*
+ * At most CHUNK packets of many flows: each is looked up in three passes, of which each asks for
+ * what the next one needs.
+ */
+static uint32_t
+see_many(struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16_t port)
+{
+	uint32_t i, slots[CHUNK], untracked = 0;
+	struct look looks[CHUNK];
+
+	for (i = 0; i < n; i++) {
+		looks[i] = look_of(pkts[i], port, karst_opcode_flags(pkts[i]->opcode));
+		slots[i] = slot_of(fs, &looks[i]);
+		__builtin_prefetch(&fs->slots[slots[i]]);
+	}
+	for (i = 0; i < n; i++) {
+		uint32_t flow = fs->slots[slots[i]].flow;
+
+		if (karst_likely(flow != 0))
+			fetch(&fs->flows[flow - 1], pkts[i]->psn);
+	}
+	for (i = 0; i < n; i++)
+		untracked += !see(fs, pkts[i], &looks[i], slots[i]);
+	return untracked;
+}
+
+/* Of few flows, which are near. */
+static uint32_t
+see_few(struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16_t port)
+{
+	uint32_t i, untracked = 0;
+
+	for (i = 0; i < n; i++) {
+		struct look w;
+
+		if (karst_unlikely(pkts[i]->drop != KARST_DROP_NONE))
+			continue;
+		w = look_of(pkts[i], port, karst_opcode_flags(pkts[i]->opcode));
+		untracked += !see(fs, pkts[i], &w, slot_of(fs, &w));
+	}
+	return untracked;
+}
+
+uint32_t
+fwd_flows_see(struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16_t port)
+{
+	struct karst_pkt *right[CHUNK];
+	uint32_t i = 0, untracked = 0;
+
+	if (fs->count < FEW)
+		return see_few(fs, pkts, n, port);
+	while (i < n) {
+		uint32_t k = 0;
+
+		for (; i < n && k < CHUNK; i++) {
+			right[k] = pkts[i];
+			k += pkts[i]->drop == KARST_DROP_NONE;
+		}
+		untracked += see_many(fs, right, k, port);
+	}
+	return untracked;
 }

@@ -43,6 +43,19 @@ struct fwd_flow_key {
 
 static_assert(sizeof(struct fwd_flow_key) == 48, "hashed and compared by words");
 
+/**
+ * Where a flow is found: its key in two words and the port.  For IPv4 that is the whole key, so the
+ * flow is known without a look at it; the addresses of IPv6 are mixed.
+ */
+struct fwd_flow_slot {
+	uint64_t addresses, ends; /* flows.c has their parts */
+	uint32_t port;
+	uint32_t flow; /* its number and one; 0: none */
+	uint64_t unused;
+};
+
+static_assert(sizeof(struct fwd_flow_slot) == 32, "never in two cache lines");
+
 struct fwd_flow {
 	struct fwd_flow_key key;
 	uint32_t next_psn; /* UINT32_MAX: not known */
@@ -67,7 +80,7 @@ enum fwd_psn { FWD_PSN_NEXT, FWD_PSN_GAP, FWD_PSN_REPEATED, FWD_PSN_LATE, FWD_PS
 
 struct fwd_flows {
 	struct fwd_flow *flows;
-	uint32_t *slots; /* number of a flow and one; 0: none */
+	struct fwd_flow_slot *slots;
 	uint32_t shift, mask;
 	uint32_t count, room;
 };
@@ -81,7 +94,11 @@ uint32_t fwd_flows_count(const struct fwd_flows *fs);
 struct fwd_flow *fwd_flow_of(struct fwd_flows *fs, const struct karst_pkt *p, uint16_t port);
 /** Counts a packet of the flow, and judges its PSN. */
 enum fwd_psn fwd_flow_packet(struct fwd_flow *f, const struct karst_pkt *p);
-/** Both in one; false: the flow is new, and the table is full. */
-bool fwd_flows_see(struct fwd_flows *fs, const struct karst_pkt *p, uint16_t port);
+/**
+ * Both for those of a burst, in order, that have drop == KARST_DROP_NONE.
+ * @return packets of flows that are new, for which there is no room.
+ */
+uint32_t fwd_flows_see(
+	struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16_t port);
 
 #endif /* FWD_FLOWS_H */

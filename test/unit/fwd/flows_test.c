@@ -245,3 +245,76 @@ Test(fwd_flow, full_table_keeps_what_it_has)
 	cr_assert_eq(flow_at(100), first);
 	cr_assert_eq(fwd_flows_count(&flows), 8);
 }
+
+/* Other addresses of IPv6 of which the sum that they are looked up by is the same. */
+Test(fwd_flow, addresses_of_ip6_are_compared)
+{
+	struct karst_frame f = plain(KARST_RC_SEND_ONLY, 7, 1);
+	struct karst_pkt p;
+	struct fwd_flow *a, *b;
+
+	f.ip6 = true;
+	p = parsed(&f);
+	a = fwd_flow_of(&flows, &p, 0);
+	f.saddr[0] ^= 1;
+	f.daddr[4] ^= 1; /* turned by half a word */
+	p = parsed(&f);
+	b = fwd_flow_of(&flows, &p, 0);
+	cr_assert_neq(a, b);
+	cr_assert_eq(fwd_flow_of(&flows, &p, 0), b);
+	cr_assert_eq(memcmp(b->key.src, f.saddr, 16), 0);
+	cr_assert_eq(memcmp(b->key.dst, f.daddr, 16), 0);
+}
+
+/* Packets of more flows than are looked up one by one; what is said of them is the same. */
+Test(fwd_flow, bursts_agree_with_one_by_one)
+{
+	enum { ROOM = 1500, FLOWS = 2000, BURST = 77, BURSTS = 400 };
+	static uint8_t frames[BURST][128];
+	struct karst_pkt pkts[BURST], *list[BURST];
+	uint32_t untracked = 0, alone = 0, psn[FLOWS] = {0}, seed = 1, i, k;
+	struct fwd_flows one;
+
+	fwd_flows_free(&flows);
+	cr_assert_eq(fwd_flows_init(&flows, ROOM), 0);
+	cr_assert_eq(fwd_flows_init(&one, ROOM), 0);
+	for (k = 0; k < BURSTS; k++) {
+		for (i = 0; i < BURST; i++) {
+			static const uint8_t opcodes[] = {KARST_RC_SEND_ONLY, KARST_RC_ACK,
+				KARST_UD_SEND_ONLY, KARST_RC_READ_RESP_ONLY};
+			uint32_t qpn = (seed = seed * 1664525 + 1013904223) >> 8 & 1023;
+			struct karst_frame f = plain(opcodes[seed >> 20 & 3], qpn, 0);
+			int len;
+
+			f.ip6 = (seed >> 24 & 3) == 0;
+			f.ib.src_qpn = qpn & 1;
+			/* mostly the next one; some are late, repeated or missing */
+			f.ib.psn = psn[qpn] + (seed >> 28 == 0 ? 2 : seed >> 28 == 1 ? -1u : 0);
+			psn[qpn] = f.ib.psn = f.ib.psn & 0xffffff;
+			psn[qpn]++;
+			len = karst_build_frame(frames[i], sizeof(frames[i]), &f);
+			pkts[i] = (struct karst_pkt){.data = frames[i], .len = (uint16_t)len};
+			cr_assert_eq(karst_parse(&pkts[i]), KARST_DROP_NONE);
+			if (i % 7 == 3)
+				pkts[i].drop = KARST_DROP_ICRC;
+			list[i] = &pkts[i];
+		}
+		untracked += fwd_flows_see(&flows, list, BURST, 3);
+		for (i = 0; i < BURST; i++) {
+			struct fwd_flow *f;
+
+			if (pkts[i].drop != KARST_DROP_NONE)
+				continue;
+			f = fwd_flow_of(&one, &pkts[i], 3);
+			if (f != NULL)
+				fwd_flow_packet(f, &pkts[i]);
+			alone += f == NULL;
+		}
+	}
+	cr_assert_gt(untracked, 0);
+	cr_assert_eq(untracked, alone);
+	cr_assert_eq(fwd_flows_count(&flows), ROOM);
+	cr_assert_eq(fwd_flows_count(&one), ROOM);
+	cr_assert_eq(memcmp(flows.flows, one.flows, ROOM * sizeof(one.flows[0])), 0);
+	fwd_flows_free(&one);
+}

@@ -27,6 +27,7 @@ fwd_check_new(uint32_t flows)
 	memset(c, 0, sizeof(*c));
 	for (i = 0; i < FWD_BURST_MAX; i++)
 		c->ptr[i] = &c->pkts[i];
+	fwd_memo_init(&c->memo);
 	c->latency = perf_hist_create();
 	c->piece = malloc(PIECE_BYTES);
 	if (c->latency != NULL && c->piece != NULL && fwd_flows_init(&c->flows, flows) == 0)
@@ -93,7 +94,7 @@ add_tally(struct fwd_seen *s, const struct tally *t)
 
 /* Packets that are parsed and verified. */
 static void
-judge(struct fwd_check *c, struct karst_pkt *const *pkts, uint32_t n, uint16_t port, uint64_t now)
+judge(struct fwd_check *c, struct karst_pkt *const *pkts, uint32_t n, uint64_t now)
 {
 	struct tally t = {0};
 	uint32_t i, right = 0;
@@ -111,7 +112,6 @@ judge(struct fwd_check *c, struct karst_pkt *const *pkts, uint32_t n, uint16_t p
 	}
 	fwd_add(&c->seen.roce, right);
 	add_tally(&c->seen, &t);
-	fwd_add(&c->seen.untracked, fwd_flows_see(&c->flows, pkts, n, port));
 }
 
 /*
@@ -136,22 +136,47 @@ whole_one(struct fwd_check *c, const struct rte_mbuf *m, struct karst_pkt *p)
 		(void)karst_icrc_verify_burst(&p, 1);
 }
 
+/*
+ * Packets that are like earlier ones are parsed, and have their flows; the others go to @c->rest.
+ * With many flows that would mostly be in vain.  @return how many others there are.
+ */
+static uint32_t
+parse_known(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint16_t port)
+{
+	bool look = fwd_flows_are_few(&c->flows);
+	uint32_t i, left = 0;
+
+	for (i = 0; i < n; i++) {
+		struct karst_pkt *p = &c->pkts[i];
+
+		if (i + AHEAD < n)
+			rte_prefetch0(rte_pktmbuf_mtod(m[i + AHEAD], void *));
+		p->data = rte_pktmbuf_mtod(m[i], uint8_t *);
+		p->len = m[i]->data_len;
+		c->known[i] = look ? fwd_memo_parse(&c->memo, p, port) : NULL;
+		if (c->known[i] == NULL)
+			c->rest[left++] = p;
+	}
+	return left;
+}
+
 /* Those that lie in one buffer each, the common case. */
 static void
 check_pieces(
 	struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint16_t port, uint64_t now)
 {
-	uint32_t i;
+	uint32_t i, left = parse_known(c, m, n, port);
 
-	for (i = 0; i < n; i++) {
-		struct karst_pkt *p = &c->pkts[i];
-
-		p->data = rte_pktmbuf_mtod(m[i], uint8_t *);
-		p->len = m[i]->data_len;
-	}
-	(void)karst_parse_burst(c->ptr, n);
+	(void)karst_parse_burst(c->rest, left);
 	(void)karst_icrc_verify_burst(c->ptr, n);
-	judge(c, c->ptr, n, port, now);
+	judge(c, c->ptr, n, now);
+	fwd_add(&c->seen.untracked, fwd_flows_see(&c->flows, c->ptr, c->known, n, port));
+	for (i = 0; i < left; i++) {
+		struct fwd_flow *f = c->known[c->rest[i] - c->pkts];
+
+		if (f != NULL)
+			fwd_memo_keep(&c->memo, c->rest[i], port, f);
+	}
 }
 
 void
@@ -184,7 +209,9 @@ fwd_check_burst(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint
 		} else {
 			whole_one(c, m[i], p);
 		}
-		judge(c, &p, 1, port, now);
+		judge(c, &p, 1, now);
+		c->known[i] = NULL;
+		fwd_add(&c->seen.untracked, fwd_flows_see(&c->flows, &p, &c->known[i], 1, port));
 		if (m[i]->nb_segs != 1)
 			p->drop = KARST_DROP_SEGMENTED; /* for others, the piece is gone soon */
 	}

@@ -15,6 +15,7 @@
 #include "hist.h"
 #include "karst_counters.h"
 #include "karst_pkt.h"
+#include "memo.h"
 
 /** Time stamps in payloads: 16 bytes at its beginning. */
 struct fwd_stamp {
@@ -45,6 +46,9 @@ struct fwd_check {
 	uint8_t *piece;                       /* for frames in several buffers */
 	struct karst_pkt *ptr[FWD_BURST_MAX]; /* to each of those */
 	struct karst_pkt pkts[FWD_BURST_MAX];
+	struct karst_pkt *rest[FWD_BURST_MAX]; /* those that no memo is like */
+	struct fwd_flow *known[FWD_BURST_MAX]; /* NULL: not by a memo */
+	struct fwd_memo memo;
 };
 
 /** NULL: no memory. */

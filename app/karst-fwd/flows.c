@@ -11,10 +11,8 @@
 #include "karst_opcode.h"
 #include "karst_psn.h"
 
-/* Packets that are looked up together, and flows up to which that does not pay. */
-#define CHUNK         32u
-#define FEW           512u
-#define MTU_SHIFT_MIN 8u /* 256 */
+#define CHUNK         32u /* packets that are looked up together */
+#define MTU_SHIFT_MIN 8u  /* 256 */
 
 int
 fwd_flows_init(struct fwd_flows *fs, uint32_t room)
@@ -353,18 +351,6 @@ fwd_flow_packet(struct fwd_flow *f, const struct karst_pkt *p)
 	return packet(f, p, karst_opcode_flags(p->opcode));
 }
 
-/* @return whether there is room for its flow. */
-karst_always_inline bool
-see(struct fwd_flows *fs, const struct karst_pkt *p, const struct look *w, uint32_t slot)
-{
-	struct fwd_flow *f = find(fs, p, w, slot);
-
-	if (karst_unlikely(f == NULL))
-		return false;
-	(void)packet(f, p, karst_opcode_flags(p->opcode));
-	return true;
-}
-
 /* Where the hot parts of a flow are, for a packet that may be of it. */
 static inline void
 fetch(const struct fwd_flow *f, uint32_t psn)
@@ -395,36 +381,52 @@ see_many(struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16
 		if (karst_likely(flow != 0))
 			fetch(&fs->flows[flow - 1], pkts[i]->psn);
 	}
-	for (i = 0; i < n; i++)
-		untracked += !see(fs, pkts[i], &looks[i], slots[i]);
+	for (i = 0; i < n; i++) {
+		struct fwd_flow *f = find(fs, pkts[i], &looks[i], slots[i]);
+
+		if (karst_likely(f != NULL))
+			(void)packet(f, pkts[i], karst_opcode_flags(pkts[i]->opcode));
+		else
+			untracked++;
+	}
 	return untracked;
 }
 
 /* Of few flows, which are near. */
 static uint32_t
-see_few(struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16_t port)
+see_few(struct fwd_flows *fs, struct karst_pkt *const *pkts, struct fwd_flow **known, uint32_t n,
+	uint16_t port)
 {
 	uint32_t i, untracked = 0;
 
 	for (i = 0; i < n; i++) {
-		struct look w;
+		const struct karst_pkt *p = pkts[i];
+		uint32_t op = karst_opcode_flags(p->opcode);
 
-		if (karst_unlikely(pkts[i]->drop != KARST_DROP_NONE))
+		if (karst_unlikely(p->drop != KARST_DROP_NONE))
 			continue;
-		w = look_of(pkts[i], port, karst_opcode_flags(pkts[i]->opcode));
-		untracked += !see(fs, pkts[i], &w, slot_of(fs, &w));
+		if (known[i] == NULL) {
+			struct look w = look_of(p, port, op);
+
+			known[i] = find(fs, p, &w, slot_of(fs, &w));
+		}
+		if (karst_likely(known[i] != NULL))
+			(void)packet(known[i], p, op);
+		else
+			untracked++;
 	}
 	return untracked;
 }
 
 uint32_t
-fwd_flows_see(struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16_t port)
+fwd_flows_see(struct fwd_flows *fs, struct karst_pkt *const *pkts, struct fwd_flow **known,
+	uint32_t n, uint16_t port)
 {
 	struct karst_pkt *right[CHUNK];
 	uint32_t i = 0, untracked = 0;
 
-	if (fs->count < FEW)
-		return see_few(fs, pkts, n, port);
+	if (fwd_flows_are_few(fs))
+		return see_few(fs, pkts, known, n, port);
 	while (i < n) {
 		uint32_t k = 0;
 

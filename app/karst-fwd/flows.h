@@ -88,6 +88,14 @@ struct fwd_flows {
 /** @room flows, up to 2^20.  @return 0 or -ENOMEM. */
 int fwd_flows_init(struct fwd_flows *fs, uint32_t room);
 void fwd_flows_free(struct fwd_flows *fs);
+/** Flows up to which they are near, and looking up a burst at a time does not pay. */
+#define FWD_FLOWS_FEW 512u
+static inline bool
+fwd_flows_are_few(const struct fwd_flows *fs)
+{
+	return fs->count < FWD_FLOWS_FEW;
+}
+
 /** Flows that another thread may look at. */
 uint32_t fwd_flows_count(const struct fwd_flows *fs);
 /** The flow of a parsed packet that came in at @port; NULL: it is new, and the table is full. */
@@ -96,9 +104,10 @@ struct fwd_flow *fwd_flow_of(struct fwd_flows *fs, const struct karst_pkt *p, ui
 enum fwd_psn fwd_flow_packet(struct fwd_flow *f, const struct karst_pkt *p);
 /**
  * Both for those of a burst, in order, that have drop == KARST_DROP_NONE.
+ * @known: the flow of each if it is known, else NULL; flows that were found may be put there.
  * @return packets of flows that are new, for which there is no room.
  */
-uint32_t fwd_flows_see(
-	struct fwd_flows *fs, struct karst_pkt *const *pkts, uint32_t n, uint16_t port);
+uint32_t fwd_flows_see(struct fwd_flows *fs, struct karst_pkt *const *pkts, struct fwd_flow **known,
+	uint32_t n, uint16_t port);
 
 #endif /* FWD_FLOWS_H */

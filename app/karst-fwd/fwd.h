@@ -9,7 +9,8 @@
  *	ports.c     ports and their mbufs
  *	streams.c   which lcore polls which queue; start and stop
  *	modes.c     the table of forward modes, and the simple ones
- *	check.c     roce-check: what was seen of frames, with flows.c
+ *	check.c     roce-check: what was seen of frames, with flows.c; memo.c knows headers that
+ *	            have come before
  *	reflect.c   a responder without memory
  *	gen.c       the generator; template.c and packet.c say what its frames are, pace.c when they
  *	            go, and play.c takes them from a capture

@@ -272,6 +272,7 @@ Test(fwd_flow, bursts_agree_with_one_by_one)
 	enum { ROOM = 1500, FLOWS = 2000, BURST = 77, BURSTS = 400 };
 	static uint8_t frames[BURST][128];
 	struct karst_pkt pkts[BURST], *list[BURST];
+	struct fwd_flow *known[BURST];
 	uint32_t untracked = 0, alone = 0, psn[FLOWS] = {0}, seed = 1, i, k;
 	struct fwd_flows one;
 
@@ -298,8 +299,9 @@ Test(fwd_flow, bursts_agree_with_one_by_one)
 			if (i % 7 == 3)
 				pkts[i].drop = KARST_DROP_ICRC;
 			list[i] = &pkts[i];
+			known[i] = NULL;
 		}
-		untracked += fwd_flows_see(&flows, list, BURST, 3);
+		untracked += fwd_flows_see(&flows, list, known, BURST, 3);
 		for (i = 0; i < BURST; i++) {
 			struct fwd_flow *f;
 
@@ -317,4 +319,19 @@ Test(fwd_flow, bursts_agree_with_one_by_one)
 	cr_assert_eq(fwd_flows_count(&one), ROOM);
 	cr_assert_eq(memcmp(flows.flows, one.flows, ROOM * sizeof(one.flows[0])), 0);
 	fwd_flows_free(&one);
+}
+
+/* The flow of a packet is taken as known, or told. */
+Test(fwd_flow, known_flows)
+{
+	struct fwd_flow *known[3] = {flow_at(100), NULL, NULL};
+	struct karst_frame f = plain(KARST_RC_SEND_ONLY, 200, 5);
+	struct karst_pkt p = parsed(&f), *list[3] = {&p, &p, &p};
+
+	cr_assert_eq(fwd_flows_see(&flows, list, known, 3, 0), 0);
+	cr_assert_eq(known[0], flow_at(100));
+	cr_assert_eq(known[1], flow_at(200));
+	cr_assert_eq(known[2], flow_at(200));
+	cr_assert_eq(flow_at(100)->packets, 1);
+	cr_assert_eq(flow_at(200)->packets, 2);
 }

@@ -13,6 +13,7 @@ import sys
 from typing import NamedTuple
 
 from bench_bed import Daemon, Programs
+from bench_fwd import FRAME_LARGE, forwarded, generated, of_testpmd
 
 ATTACHED = '--daemon --no-baselines'
 HANG_S = 300
@@ -21,7 +22,7 @@ HANG_S = 300
 class Case(NamedTuple):
     name: str
     group: str     # what karst-plot draws together
-    command: str   # of karst-perf, without --duration and --json; "verbs: ..." is another program's
+    command: str   # of karst-perf, without --duration and --json; "verbs: ..." and "fwd: ..." are other programs'
     figure: str    # which of what it says, see FIGURES
     unit: str
     better: str    # higher or lower
@@ -91,7 +92,14 @@ def others():
     yield Case('ib_send_lat 2', 'programs', 'verbs: ib_send_lat -s 2 -n 5000', 'word 4', 'us', 'lower', {})
 
 
-CASES = [*throughput(), *latency(), *scaling(), *others()]
+def forwarding():
+    for mode in ('io', 'mac', 'roce-check'):
+        yield Case(f'karst-fwd {mode} 64', 'forwarding', f'fwd: {mode} 64', 'mops', 'M/s', 'higher', {'mode': mode, 'size': 64})
+    for mode in ('roce-check', 'gen'):
+        yield Case(f'karst-fwd {mode} 4K', 'forwarding', f'fwd: {mode} 4K', 'gbps', 'Gb/s', 'higher', {'mode': mode, 'size': 4096})
+
+
+CASES = [*throughput(), *latency(), *scaling(), *others(), *forwarding()]
 
 
 # --- figures: (value, more members of the run) of the objects that a command printed ---
@@ -102,7 +110,10 @@ def percentiles(latency_ns):
 
 def of_perf(figure):
     def find(said):
-        return said[0][figure], {'latency_ns': percentiles(said[0]['latency_ns'])} if 'latency_ns' in said[0] else {}
+        more = {'latency_ns': percentiles(said[0]['latency_ns'])} if 'latency_ns' in said[0] else {}
+        if 'beside' in said[0]:
+            more['beside'] = said[0]['beside']
+        return said[0][figure], more
     return find
 
 
@@ -170,6 +181,23 @@ class Runner:
             return None
         return [json.loads(line) for line in run.stdout.splitlines() if line.startswith('{')]
 
+    def forwards(self, command):
+        """The same of karst-fwd; beside it what dpdk-testpmd forwards, where it is installed."""
+        fwd = os.path.join(self.build, 'app', 'karst-fwd', 'karst-fwd')
+        mode, size = command.split()[1:]
+        if not os.access(fwd, os.X_OK):
+            print(f'{command}: no {fwd}', file=sys.stderr)
+            return None
+        if mode == 'gen':
+            return [{'gbps': generated(fwd, 'max', self.seconds)['bps'] / 1e9}]
+        rate = forwarded(fwd, mode, self.seconds, large=size == '4K')
+        if size == '4K':
+            return [{'gbps': rate * FRAME_LARGE * 8 / 1e9}]
+        beside = {}
+        if shutil.which('dpdk-testpmd'):
+            beside = {'beside': of_testpmd('io' if mode == 'io' else 'mac', self.seconds) / 1e6}
+        return [{'mops': rate / 1e6, **beside}]
+
     def program(self, command):
         """The words of the row of figures of a perftest program; None if it failed."""
         with Daemon(self.perf, ports='addresses = 192.0.2.1/24\n') as daemon:
@@ -181,8 +209,11 @@ class Runner:
             if command.startswith('verbs: '):
                 words = self.program(command)
                 return words and [(float(words[int(figure.split()[1])]), {}) for figure in figures]
-            said = self.objects(command)
+            said = self.forwards(command) if command.startswith('fwd: ') else self.objects(command)
             return said and [FIGURES[figure](said) for figure in figures]
         except (KeyError, IndexError, ValueError, StopIteration) as e:
             print(f'{command}: not understood: {e!r}', file=sys.stderr)
+            return None
+        except RuntimeError as e:  # of a prompt that does not come
+            print(f'{command}: {e}', file=sys.stderr)
             return None

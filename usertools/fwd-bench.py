@@ -16,66 +16,15 @@ All are run in turn, and the ratios are of medians.
 """
 import argparse
 import json
-import os
 import re
 import statistics
 import subprocess
 import sys
-import time
 
-from bench_prompt import HANG_S, Prompted
+from bench_fwd import FRAME_LARGE, forwarded, generated, of_testpmd
+from bench_prompt import HANG_S
 
-EAL = ['--no-huge', '-m', '256', '--no-pci', '--no-telemetry', '--no-shconf',
-       '--log-level=*:error', '--vdev', 'net_ring0']
 RATES = ('1Mbps', '10Mbps', '100Mbps', '1Gbps', '10Gbps', 'max')
-
-
-class Program(Prompted):
-    def __init__(self, program, words):
-        cpus = sorted(os.sched_getaffinity(0))
-        super().__init__([program, f'--lcores=0@{cpus[0]},1@{cpus[-1]}', *EAL, '--', '-i',
-                          '--port-topology=loop', '--total-num-mbufs=4096', '--mbuf-size=4352', *words],
-                         'testpmd> ' if 'testpmd' in program else 'karst-fwd> ')
-
-    def received(self):
-        """Packets so far, by all streams."""
-        since = len(self.said)
-        self.command('show fwd stats all', 'Accumulated forward statistics')
-        at = self.said.index('Accumulated', since)
-        self.wait('TX-packets', at)
-        return int(re.search(r'RX-packets: (\d+)', self.said[at:]).group(1))
-
-    def rate(self, bursts, seconds):
-        """Packets a second, once @bursts go round."""
-        since = len(self.said)
-        self.command(f'start tx_first {bursts}', 'packet forwarding')
-        self.wait(self.prompt, self.said.index('packet forwarding', since))
-        before, began = self.received(), time.monotonic()
-        time.sleep(seconds)
-        found = self.received()
-        return (found - before) / (time.monotonic() - began)
-
-
-def measure(program, words, bursts, seconds):
-    p = Program(program, words)
-    try:
-        return p.rate(bursts, seconds)
-    finally:
-        p.stop()
-
-
-def generated(program, rate, seconds):
-    """(bits a second, jitter) of the generator."""
-    size = 1000 if rate.endswith('Mbps') else 4096
-    p = Program(program, ['--forward-mode=gen', f'--gen-rate={rate}',
-                          f'--gen-template=size={size} mtu=4096'])
-    try:
-        p.command('start', 'streams=1')
-        time.sleep(seconds)
-        said = p.command('show gen json', ']}\n')
-        return json.loads(re.search(r'\{"rate".*\}', said).group(0))['streams'][0]
-    finally:
-        p.stop()
 
 
 def kernel_rate(perf, seconds):
@@ -102,24 +51,20 @@ def main():
     parser.add_argument('--runs', type=int, default=3, help='of each [3]')
     parser.add_argument('--json', action='store_true', help='an object a line')
     args = parser.parse_args()
-    fwd, pmd = args.karst_fwd, 'dpdk-testpmd'
-    small = ['--tx-udp=49152,4791', '--txpkts=126', '--no-flush-rx']
-    template = '--gen-template=size=64 op=send flows=16'
-    large = '--gen-template=size=4096 mtu=4096 op=send flows=16'
+    fwd = args.karst_fwd
     variants = {
-        'testpmd io': (pmd, ['--forward-mode=io', *small]),
-        'karst-fwd io': (fwd, ['--forward-mode=io', template]),
-        'testpmd mac': (pmd, ['--forward-mode=mac', *small]),
-        'karst-fwd mac': (fwd, ['--forward-mode=mac', template]),
-        'roce-check 64': (fwd, ['--forward-mode=roce-check', template]),
-        'roce-check 4096': (fwd, ['--forward-mode=roce-check', large]),
+        'testpmd io': lambda: of_testpmd('io', args.seconds),
+        'karst-fwd io': lambda: forwarded(fwd, 'io', args.seconds),
+        'testpmd mac': lambda: of_testpmd('mac', args.seconds),
+        'karst-fwd mac': lambda: forwarded(fwd, 'mac', args.seconds),
+        'roce-check 64': lambda: forwarded(fwd, 'roce-check', args.seconds),
+        'roce-check 4096': lambda: forwarded(fwd, 'roce-check', args.seconds, large=True),
+        'kernel': lambda: kernel_rate(args.karst_perf, args.seconds),
     }
-    rates = {name: [] for name in [*variants, 'kernel']}
+    rates = {name: [] for name in variants}
     for _ in range(args.runs):
-        for name, (program, words) in variants.items():
-            # long frames of more bursts would not stay in the cache that the kernel is measured in
-            rates[name].append(measure(program, words, 1 if '4096' in name else 8, args.seconds))
-        rates['kernel'].append(kernel_rate(args.karst_perf, args.seconds))
+        for name, rate in variants.items():
+            rates[name].append(rate())
     medians = {name: statistics.median(found) for name, found in rates.items()}
     results = [
         ('io', 'karst-fwd io', 'testpmd io', medians['karst-fwd io'] / medians['testpmd io'], 0.95),
@@ -134,7 +79,7 @@ def main():
              f'{name:9} {medians[of] / 1e6:8.2f} Mpps of {medians[to] / 1e6:8.2f}  {ratio:5.2f}' +
              (f'  goal {goal}' if goal else ''))
     kernel = medians['kernel']
-    frame = (4096 + 54 + 4) * medians['roce-check 4096']
+    frame = FRAME_LARGE * medians['roce-check 4096']
     show(args.json, {'figure': 'check 4096', 'bytes_per_s': round(frame),
                      'beside_per_s': round(kernel), 'ratio': round(frame / kernel, 3), 'goal': 0.9},
          f'check 4096 {frame / 1e9:7.2f} GB/s of {kernel / 1e9:7.2f}  {frame / kernel:5.2f}  goal 0.9')

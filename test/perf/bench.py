@@ -14,10 +14,10 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
 from bed import HANG_S, Tap  # noqa: E402
 
-# embedded, over a daemon with TCP beside, from malloc, round trips, loss, connections, CRC
+# embedded, over a daemon with TCP beside, from malloc, round trips, loss, connections, CRC, karst-fwd
 CASES = 'embedded write 64 over 10 q,kernel TCP 1K,write 64K from malloc,embedded read 64 round,loss 1/64,' \
-        'connections embedded,CRC and copy 64 '
-GROUPS = {'queue pairs', 'throughput', 'memory', 'latency', 'loss', 'connections', 'crc'}
+        'connections embedded,CRC and copy 64 ,karst-fwd roce-check,karst-fwd gen'
+GROUPS = {'queue pairs', 'throughput', 'memory', 'latency', 'loss', 'connections', 'crc', 'forwarding'}
 
 
 class Bench:
@@ -50,6 +50,8 @@ class Bench:
                 problems.append(f"{case['name']}: {case['runs']} failed {case['failed']}")
             elif case['group'] == 'latency' and not all(
                     0 < r['latency_ns']['p50'] <= r['latency_ns']['p99'] for r in case['runs']):
+                problems.append(f"{case['name']}: {case['runs']}")
+            elif case['name'] == 'karst-fwd roce-check 64' and not all(r['beside'] > 0 for r in case['runs']):
                 problems.append(f"{case['name']}: {case['runs']}")
             if f"{case['name']} " not in run.stdout:
                 problems.append(f"{case['name']} is not shown")

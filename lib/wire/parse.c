@@ -167,6 +167,31 @@ parse_udp(const uint8_t *udp, uint32_t len, bool ip6)
 	return KARST_DROP_NONE;
 }
 
+typedef uint8_t bytes16 __attribute__((vector_size(16)));
+
+/* Opcode, P_Key, PSN and destination QP; va, rkey and dma_len of the RETH: each a shuffle. */
+karst_always_inline void
+load_fields(struct karst_pkt *p, const uint8_t *bth, const uint8_t *reth)
+{
+	const bytes16 zero = {0};
+	bytes16 a, b;
+
+	memcpy(&a, bth,
+		sizeof(a)); /* 12 bytes, and 4 of what is behind: there is an ICRC at least */
+	memcpy(&b, reth, sizeof(b));
+	a = __builtin_shufflevector(
+		a, zero, 0, 16, 3, 2, 11, 10, 9, 16, 7, 6, 5, 16, 16, 16, 16, 16);
+	b = __builtin_shufflevector(b, b, 7, 6, 5, 4, 3, 2, 1, 0, 11, 10, 9, 8, 15, 14, 13, 12);
+	memcpy(&p->opcode, &a, sizeof(a));
+	memcpy(&p->va, &b, sizeof(b));
+}
+
+static_assert(offsetof(struct karst_pkt, pkey) == 18 && offsetof(struct karst_pkt, psn) == 20 &&
+		offsetof(struct karst_pkt, dqpn) == 24 && offsetof(struct karst_pkt, rkey) == 40 &&
+		offsetof(struct karst_pkt, dma_len) == 44,
+	"where load_fields() puts them");
+static_assert(KARST_RETH_LEN == 16, "all of it");
+
 /*
  * BTH, extended headers, payload, pad, ICRC: @len bytes, at least BTH and ICRC of them.
  * A payload behind an opcode that has none is refused as wrongly padded: it would be covered
@@ -179,6 +204,7 @@ parse_bth(struct karst_pkt *p, const uint8_t *bth, uint32_t len)
 	uint32_t w0 = karst_get_be32(bth), w1 = karst_get_be32(bth + 4);
 	uint32_t w2 = karst_get_be32(bth + 8);
 	uint32_t rest, pad;
+	uint8_t flags;
 
 	if (karst_unlikely((w0 >> 16 & 15) != 0))
 		return KARST_DROP_TVER;
@@ -194,15 +220,10 @@ parse_bth(struct karst_pkt *p, const uint8_t *bth, uint32_t len)
 
 	p->pay_off = (uint8_t)(p->bth_off + lo->hdr_len);
 	p->pay_len = (uint16_t)(rest - pad);
-	p->opcode = (uint8_t)(w0 >> 24);
-	p->flags |= (uint8_t)((w0 >> 21 & KARST_PKT_SE) | (w0 >> 16 & KARST_PKT_MIGREQ) |
+	flags = (uint8_t)(p->flags | (w0 >> 21 & KARST_PKT_SE) | (w0 >> 16 & KARST_PKT_MIGREQ) |
 		(w1 >> 25 & KARST_PKT_BECN) | (w2 >> 28 & KARST_PKT_ACKREQ));
-	p->pkey = (uint16_t)w0;
-	p->dqpn = w1 & 0xffffff;
-	p->psn = w2 & 0xffffff;
-	p->va = karst_reth_va(bth + lo->reth);
-	p->rkey = karst_reth_rkey(bth + lo->reth);
-	p->dma_len = karst_reth_dma_len(bth + lo->reth);
+	load_fields(p, bth, bth + lo->reth);
+	p->flags = flags;
 	p->imm = karst_get_be32(bth + lo->imm);
 	p->aeth = karst_get_be32(bth + lo->aeth);
 	p->src_qpn = karst_get_be32(bth + lo->src) & 0xffffff;

@@ -30,6 +30,7 @@ PLAN = re.compile(r'^1\.\.(\d+)(?:\s*#\s*(skip)\b.*)?$', re.IGNORECASE)
 MOST_LINES = 80
 END_LINES = 90 # of all that failed, at the end; but of each at least the next number
 END_LINES_EACH = 6
+BEFORE_LINES = 12 # of comments in front of a bad point
 FAILURES = 'failures'
 DIRECTIVE = re.compile(r'#\s*(skip|todo)', re.IGNORECASE)
 
@@ -88,18 +89,27 @@ def count_meson_test(result, text, is_tap):
 
 
 def bad_points(lines):
-    """The lines of TAP points that are not ok, with their comments and YAML."""
+    """TAP points that are not ok.  Each with the comments and YAML that follow it, and behind them
+    the last comments in front of it: programs in C say why before they know the result.  What
+    follows a bad point is not shown again as what is in front of the next."""
     shown = []
+    before = [] # of the next point
+    last = [] # what to show behind the words of a bad point
     bad = False
     for line in lines:
         point = POINT.match(line)
         if point:
+            shown += last
             bad = bool(point.group(1)) and not DIRECTIVE.search(point.group(3))
-        elif not line.startswith((' ', '#')):
-            continue
-        if bad:
+            last = ['# said before:', *before[-BEFORE_LINES:]] if bad and before else []
+            before = []
+            if bad:
+                shown.append(line)
+        elif bad and line.startswith((' ', '#')):
             shown.append(line)
-    return shown
+        elif line.startswith('#'):
+            before.append(line)
+    return shown + last
 
 
 def keep_failure(lines):

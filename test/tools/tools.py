@@ -119,9 +119,23 @@ class Summary(unittest.TestCase):
                 build, ('karst:unit / a', 'OK', '1..2\nok 1\nok 2'),
                 ('karst:unit / b', 'OK', 'ok 1')), [3, 0, 0])
 
+    def test_words_in_front_of_a_bad_point_are_shown(self):
+        notes = [f'# note {n}' for n in range(20)]
+        self.assertEqual(
+            self.summary.bad_points(['1..1', *notes, 'not ok 1 - bad']),
+            ['not ok 1 - bad', '# said before:', *notes[-self.summary.BEFORE_LINES:]])
+        # behind its own words, once each, and none of points that were good
+        self.assertEqual(
+            self.summary.bad_points([
+                'ok 1', '# front of 2', 'ok 2', '# front of 3', 'not ok 3', '# of 3', '  yaml: 3',
+                'not ok 4', '# of 4', 'ok 5', '# front of 6', 'noise', 'not ok 6 # TODO',
+                '# front of 7', 'not ok 7']),
+            ['not ok 3', '# of 3', '  yaml: 3', '# said before:', '# front of 3',
+             'not ok 4', '# of 4', 'not ok 7', '# said before:', '# front of 7'])
+
     def test_what_failed_is_repeated_before_the_last_line(self):
-        bad = '\n'.join(['1..3', 'ok 1 - good', '# of no interest', 'not ok 2 - bad', '# its words',
-                         'ok 3', *['# long' for _ in range(self.summary.END_LINES)]])
+        bad = '\n'.join(['1..3', '# of no interest', 'ok 1 - good', '# in front', 'not ok 2 - bad',
+                         '# its words', 'ok 3', *['# long' for _ in range(self.summary.END_LINES)]])
         with tempfile.TemporaryDirectory() as folder:
             os.environ['KARST_RESULTS'] = folder
             try:
@@ -137,9 +151,10 @@ class Summary(unittest.TestCase):
                 f.write('all is well\n')
             _, lines = self.total(folder)
         start = next(n for n, line in enumerate(lines) if line.startswith('what failed'))
-        self.assertEqual(lines[start + 1:start + 5], [
+        self.assertEqual(lines[start + 1:start + 7], [
             '--- karst:unit / a: FAIL, exit status 1, 1 failed', '    not ok 2 - bad',
-            '    # its words', '--- karst:unit / b: FAIL, exit status 1, 1 failed'])
+            '    # its words', '    # said before:', '    # in front',
+            '--- karst:unit / b: FAIL, exit status 1, 1 failed'])
         self.assertIn('    line 0', lines)
         self.assertIn(f'    ... {80 - self.summary.END_LINES // 3} lines more', lines)
         self.assertEqual(lines[-4:], ['--- step build-test', '    error: missing ;',

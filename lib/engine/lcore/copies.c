@@ -29,6 +29,7 @@
 #include "workers.h"
 
 #define TAIL_BYTES 8u
+#define PAGE       4096u
 /* Rooms whose pages stay with the lcore; those that it needs only when very many programs' memory
  * is copied go back to the system with each copy. */
 #define ROOMS_KEPT 16
@@ -97,14 +98,50 @@ compute(const struct karst_copy *a, uint64_t old)
 	}
 }
 
+/* A thread that waits for another one of this process, which may have no processor, or for the
+ * kernel to be done with this process's memory, does not wait for the program (watch.c). */
+static void
+set_inside(struct eng_copy *c, bool inside)
+{
+	/* relaxed: the watch looks again and again */
+	atomic_store_explicit(&c->inside, inside, memory_order_relaxed);
+}
+
+/* From now on it is the program that is waited for. */
+static void
+go_outside(struct eng_copy *c, const struct karst_space *s, _Atomic uint64_t *beat)
+{
+	if (beat != NULL)
+		atomic_store_explicit(beat, engine_now(s->e), memory_order_relaxed);
+	set_inside(c, false);
+}
+
+/* Pages to copy to come when they are touched first, and not in the call that may wait for the
+ * program. */
+static void
+touch_pages(const struct eng_copy *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < c->pub.nparts; i++) {
+		volatile uint8_t *to = c->pub.part[i].local;
+		uintptr_t at = (uintptr_t)to, end = at + c->pub.part[i].n;
+
+		for (; at < end; at = (at | (PAGE - 1)) + 1)
+			to[at - (uintptr_t)to] = 0;
+	}
+}
+
 static bool
-execute_atomic(struct eng_copy *c, struct karst_space *s)
+move_atomic(struct eng_copy *c, struct karst_space *s, _Atomic uint64_t *beat)
 {
 	struct iovec there = {(void *)(uintptr_t)c->where[0].remote, 8}, here = {&c->pub.old, 8};
 	uint64_t value;
 	bool ok;
 
+	set_inside(c, true);
 	pthread_mutex_lock(&s->atomics->lock);
+	go_outside(c, s, beat);
 	ok = c->pub.op == KARST_COPY_STORE || eng_space_read(s, &here, &there, 1) == 8;
 	value = compute(&c->pub, c->pub.old);
 	here.iov_base = &value;
@@ -114,8 +151,8 @@ execute_atomic(struct eng_copy *c, struct karst_space *s)
 	return ok;
 }
 
-uint32_t
-eng_copy_execute(struct eng_copy *c, uint64_t now_ns, _Atomic uint64_t *beat)
+static uint32_t
+move(struct eng_copy *c, uint64_t now_ns, _Atomic uint64_t *beat)
 {
 	struct iovec local[IOVS], remote[IOVS];
 	uint32_t i = 0, moved = 0;
@@ -129,7 +166,7 @@ eng_copy_execute(struct eng_copy *c, uint64_t now_ns, _Atomic uint64_t *beat)
 		if (!eng_space_alive(s, now_ns))
 			break;
 		if (c->pub.op > KARST_COPY_READ)
-			return execute_atomic(c, s) ? 8 : 0;
+			return move_atomic(c, s, beat) ? 8 : 0;
 		i = collect(
 			c, i, beat != NULL ? i + 1 : c->pub.nparts, local, remote, &niov, &bytes);
 		n = c->pub.op == KARST_COPY_WRITE ? eng_space_write(s, local, remote, niov)
@@ -145,6 +182,21 @@ eng_copy_execute(struct eng_copy *c, uint64_t now_ns, _Atomic uint64_t *beat)
 		now_ns = engine_now(s->e);
 		atomic_store_explicit(beat, now_ns, memory_order_relaxed);
 	}
+	return moved;
+}
+
+uint32_t
+eng_copy_execute(struct eng_copy *c, uint64_t now_ns, _Atomic uint64_t *beat)
+{
+	uint32_t moved;
+
+	set_inside(c, true);
+	if (c->pub.op == KARST_COPY_READ)
+		touch_pages(c);
+	go_outside(c, c->where[0].space, beat);
+	moved = move(c, now_ns, beat);
+	/* to hand it in takes a lock */
+	set_inside(c, true);
 	return moved;
 }
 

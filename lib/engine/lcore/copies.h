@@ -38,6 +38,7 @@ struct eng_copy {
 	bool handed;           /* in the pool's list for the driver */
 	bool queued;           /* counted among its program's that wait for a copier */
 	bool awaited;          /* counted in struct eng_copies.nawaited */
+	_Atomic bool inside;   /* its thread waits for this process, and not for the program */
 	uint32_t result;       /* bytes moved, once it is over */
 	struct eng_place where[KARST_COPY_PARTS];
 };

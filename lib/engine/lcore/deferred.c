@@ -288,6 +288,9 @@ eng_deferred_over(struct eng_workers *workers, struct eng_worker *w)
 	if (w->written_off) {
 		w->written_off = false;
 		workers->nstuck--;
+		if (c->pub.op > KARST_COPY_READ)
+			atomic_fetch_sub_explicit(
+				&c->where[0].space->atomics->stuck, 1, memory_order_relaxed);
 	}
 	/* relaxed: the lock orders it */
 	atomic_store_explicit(&c->phase, ENG_COPY_OVER, memory_order_relaxed);

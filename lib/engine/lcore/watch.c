@@ -7,9 +7,10 @@
  * While there is copying it looks every millisecond.  A driver that sleeps in one copy, or is busy
  * in it for that long, loses its lcore to another thread (workers.c).  A copy of which a part, some
  * pages, takes more than COPY_DEADLINE_NS is given up: its program has failed, its queue pairs go
- * into Error, and the thread that is in it is written off until it comes back.  That is bounded: a
- * user whose programs hold STUCK_UID threads, or anybody but root when STUCK_ALL are held, has no
- * more memory copied.
+ * into Error, and the thread that is in it is written off until it comes back.  Time is not the
+ * program's in which the thread waits for this process, or the machine stands still.  That is
+ * bounded: a user whose programs hold STUCK_UID threads, or anybody but root when STUCK_ALL are
+ * held, has no more memory copied.
  *
  * Else it sleeps until the first copy, but for a look at the turns of all lcores now and then: of
  * an lcore that sleeps and does not end its turn the log tells, and the program whose queue pair it
@@ -170,15 +171,41 @@ give_up(struct eng_watch *watch, struct eng_workers *workers, struct eng_copy *c
 	eng_deferred_cancel(workers, s);
 }
 
+/* Lock held: the worker is written off until it comes back. */
+static void
+write_off(struct eng_workers *workers, struct eng_worker *w)
+{
+	w->written_off = true;
+	workers->nstuck++;
+	if (w->copy->pub.op > KARST_COPY_READ)
+		atomic_fetch_add_explicit(
+			&w->copy->where[0].space->atomics->stuck, 1, memory_order_relaxed);
+}
+
+/* Lock held.  Does the thread wait for another one of this process, or for this process's memory?
+ * But behind one that is written off it waits for the program. */
+static bool
+waits_inside(const struct eng_copy *c)
+{
+	/* relaxed: there is a next look */
+	return atomic_load_explicit(&c->inside, memory_order_relaxed) &&
+		atomic_load_explicit(&c->where[0].space->atomics->stuck, memory_order_relaxed) == 0;
+}
+
 /* Lock held.  Does its copy wait for the program, for too long?  A thread that gets no processor
  * does not; one that sleeps, and has slept for a while, does. */
 static bool
-is_overdue(struct eng_worker *w, uint64_t now_ns)
+is_overdue(const struct eng_watch *watch, struct eng_worker *w, uint64_t now_ns)
 {
 	uint64_t times;
 
 	if (now_ns - eng_relaxed(&w->since_ns) <= COPY_DEADLINE_NS)
 		return false;
+	if (watch->stood || waits_inside(w->copy)) {
+		/* from now on, all of it */
+		eng_relaxed_set(&w->since_ns, now_ns);
+		return false;
+	}
 	if (!has_slept(w->tid, &times))
 		times = UINT64_MAX;
 	if (times == w->slept && times != UINT64_MAX)
@@ -214,11 +241,10 @@ look_at_deferred(struct eng_watch *watch, struct eng_workers *workers, uint64_t 
 			slow++;
 			stay_slow(w->copy->where[0].space, now_ns);
 		}
-		if (w->written_off || !is_overdue(w, now_ns))
+		if (w->written_off || !is_overdue(watch, w, now_ns))
 			continue;
 		give_up(watch, workers, w->copy);
-		w->written_off = true;
-		workers->nstuck++;
+		write_off(workers, w);
 		/* whoever waits for it need not wait any longer; the thread has it still */
 		eng_deferred_hand_in(workers, w->copy);
 	}

@@ -122,6 +122,7 @@ struct eng_atomics {
 	pid_t pid;
 	uint32_t users;
 	pthread_mutex_t lock;
+	_Atomic uint32_t stuck; /* threads in an atomic that are written off: one has the lock */
 };
 struct eng_atomics *eng_atomics_get(pid_t pid);
 void eng_atomics_put(struct eng_atomics *a);

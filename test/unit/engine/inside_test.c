@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Copies that wait for this process, and not for the program: the program is not late, however long
+ * that takes.  And those that wait behind one whose program is.
+ */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+
+#include "engine_priv.h"
+#include "space_bed.h"
+#include "workers.h"
+
+#define WAIT_NS     7000000000ull /* longer than a program has for a part of a copy */
+#define PATIENCE_NS 120000000000ull
+
+static void
+post_faa(struct rig *rig, unsigned int pair, uint64_t addr, uint32_t key)
+{
+	struct karst_engine_qp *qp = rig->near[pair];
+	struct karst_send_wqe *w;
+
+	cr_assert_geq(karst_engine_send_room(qp, 1), 1);
+	w = karst_engine_send_slot(qp, 0);
+	memset(w, 0, sizeof(*w));
+	w->opcode = KARST_WR_ATOMIC_FAA;
+	w->flags = KARST_SEND_SIGNALED;
+	w->num = 1;
+	w->rdma.remote_addr = addr;
+	w->rdma.rkey = key;
+	w->atomic.compare_add = 1;
+	w->atomic.sge[0] = (struct karst_sge){
+		.addr = (uintptr_t)rig->local + 64 * pair, .len = 8, .lkey = rig->local_key};
+	cr_assert_eq(karst_engine_post_send(qp, 1), 0);
+}
+
+/* Copies of the program that are begun and not over. */
+static uint32_t
+copies(const struct rig *rig)
+{
+	return atomic_load(&rig->space->slow.copies);
+}
+
+static void
+poll_a_while(struct rig *rig)
+{
+	const struct timespec nap = {.tv_nsec = 10000000};
+
+	engine_bed_settle(&rig->bed);
+	nanosleep(&nap, NULL);
+}
+
+/* Until a copy is under way, and then for longer than a program has. */
+static void
+wait_long(struct rig *rig)
+{
+	uint64_t until = karst_engine_now_ns(rig->bed.e) + PATIENCE_NS;
+
+	while (copies(rig) == 0) {
+		cr_assert_lt(karst_engine_now_ns(rig->bed.e), until, "no copy was begun");
+		poll_a_while(rig);
+	}
+	until = karst_engine_now_ns(rig->bed.e) + WAIT_NS;
+	while (karst_engine_now_ns(rig->bed.e) < until && !karst_space_failed(rig->space))
+		poll_a_while(rig);
+	cr_assert_not(karst_space_failed(rig->space), "it was not the program that was late");
+	cr_assert_gt(copies(rig), 0, "and the copy waits still");
+}
+
+/* The thread that has the lock of the program's atomics, here this one, may get no processor. */
+Test(inside, a_lock_that_a_thread_of_ours_has)
+{
+	struct karst_cqe cqe;
+	struct region r;
+	struct rig rig;
+	uint64_t addr, len;
+
+	rig_up(&rig);
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	addr = (addr + 63) & ~63ull;
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
+	pthread_mutex_lock(&rig.space->atomics->lock);
+	post_faa(&rig, 0, addr, r.key);
+	wait_long(&rig);
+	pthread_mutex_unlock(&rig.space->atomics->lock);
+	/* its queue pair may have asked too often meanwhile */
+	cr_assert(engine_bed_wait(&rig.bed, &cqe));
+	cr_assert_eq(remote_op(&rig, 1, KARST_WR_RDMA_WRITE, 0, addr, 64, r.key), KARST_WC_SUCCESS);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+/* Whoever touches a page of the rooms that copies are made to waits from now on. */
+static int
+hold_rooms(struct rig *rig)
+{
+	struct uffdio_api api = {.api = UFFD_API};
+	int fd = (int)syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	uint32_t i;
+
+	cr_assert_geq(fd, 0);
+	cr_assert_eq(ioctl(fd, UFFDIO_API, &api), 0);
+	for (i = 0; i < rig->bed.e->nlcores; i++) {
+		struct eng_copies *cs = rig->bed.e->lcore[i].copies;
+		struct uffdio_register reg = {
+			.range = {(uintptr_t)cs->room, sizeof(cs->room)},
+			.mode = UFFDIO_REGISTER_MODE_MISSING,
+		};
+
+		cr_assert_eq(ioctl(fd, UFFDIO_REGISTER, &reg), 0);
+	}
+	return fd;
+}
+
+/* The kernel lets a thread wait for memory of this process, too, while others change its
+ * mappings. */
+Test(inside, pages_of_ours_that_come_late)
+{
+	struct karst_cqe cqe;
+	struct region r;
+	struct rig rig;
+	uint64_t addr, len;
+	int fd;
+
+	if (!can_migrate())
+		cr_skip("needs userfaultfd, for accesses of the kernel as well");
+	rig_up(&rig);
+	cr_assert_eq(program_make(&rig.prog, KIND_STACK, &addr, &len), 0);
+	cr_assert_eq(region_make(&rig, addr, 4096, true, UINT64_MAX, &r), 0);
+	fd = hold_rooms(&rig);
+	engine_bed_post(rig.near[0], KARST_WR_RDMA_READ, 1, rig.local, 4096, rig.local_key,
+		(void *)(uintptr_t)addr, r.key);
+	wait_long(&rig);
+	close(fd);
+	cr_assert(engine_bed_wait(&rig.bed, &cqe));
+	cr_assert_eq(
+		remote_op(&rig, 1, KARST_WR_RDMA_READ, 0, addr, 4096, r.key), KARST_WC_SUCCESS);
+	program_end(&rig.prog);
+	rig_down(&rig);
+}
+
+static uint64_t
+stuck_threads(const struct rig *rig)
+{
+	uint64_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < rig->bed.e->nlcores; i++)
+		n += atomic_load(&rig->bed.e->lcore[i].watched.stuck);
+	return n;
+}
+
+/* A page that never comes holds a thread with the lock, and that one holds the next: both count. */
+Test(inside, a_lock_that_is_held_by_the_program)
+{
+	static struct program_pieces p = {.n = 1};
+	struct region r;
+	struct rig rig;
+	uint64_t until;
+
+	if (access("/dev/fuse", R_OK | W_OK) != 0)
+		cr_skip("needs /dev/fuse");
+	rig_up(&rig);
+	p.piece[0] = (struct karst_ctl_piece){
+		.len = 65536, .kind = KARST_CTL_PIECE_COPY, .flags = KARST_CTL_PIECE_ON_DEMAND};
+	cr_assert_eq(program_never(&rig.prog, 65536, &p.piece[0].addr), 0);
+	cr_assert_eq(map_pieces(&rig, p.piece[0].addr, 65536, true, &p, &r), 0, "%s", p.why);
+	/* on two lcores */
+	cr_assert_neq(rig.far[0]->lcore, rig.far[1]->lcore);
+	post_faa(&rig, 0, r.addr, r.key);
+	post_faa(&rig, 1, r.addr, r.key);
+	until = karst_engine_now_ns(rig.bed.e) + PATIENCE_NS;
+	while (stuck_threads(&rig) < 2) {
+		cr_assert_lt(karst_engine_now_ns(rig.bed.e), until, "%d threads are written off",
+			(int)stuck_threads(&rig));
+		poll_a_while(&rig);
+	}
+	cr_assert(karst_space_failed(rig.space));
+	program_kill(&rig.prog);
+	rig_down(&rig);
+}

@@ -12,8 +12,8 @@
  * Nobody deadlocks, because
  *   - what runs on an lcore (an eng_fn) never waits and takes no lock;
  *   - who waits, for a message, for ctl_lock or for quiescence, meanwhile does the messages of
- *     the lcores attached to itself, and reports them quiescent: they are between two turns,
- *     since callbacks, which are inside of one, are refused;
+ *     the lcores attached to itself, if there are any, and reports them quiescent: they are between
+ *     two turns, since callbacks, which are inside of one, are refused;
  *   - a message to an lcore whose thread leaves is done by that thread as it leaves, or by its
  *     sender, who looks again whether anybody is there.
  */
@@ -22,6 +22,9 @@
 #include <sched.h>
 #include <time.h>
 
+/* As long as they are few, no system call is worth it. */
+#define PAUSES 64u
+
 /* Waits a little, the longer the more often; the machine may have fewer processors than we have
  * threads, or other work. */
 static void
@@ -29,7 +32,7 @@ back_off(struct karst_engine *e, unsigned int *times)
 {
 	const struct timespec nap = {.tv_nsec = 50000};
 
-	if (++*times < 64)
+	if (++*times < PAUSES)
 		rte_pause();
 	else if (*times < 256)
 		karst_yield(&e->waiting);
@@ -76,6 +79,19 @@ is_mine(const struct eng_lcore *lc, uintptr_t me)
 {
 	/* relaxed: only this thread itself stores its own name */
 	return atomic_load_explicit(&lc->owner, memory_order_relaxed) == me;
+}
+
+/* Is an lcore attached to this thread? */
+static bool
+have_lcore(const struct karst_engine *e)
+{
+	uintptr_t me = this_thread();
+	uint32_t i;
+
+	for (i = 0; i < e->nlcores; i++)
+		if (is_mine(&e->lcore[i], me))
+			return true;
+	return false;
 }
 
 /* What a waiting thread does for the lcores that are attached to it. */
@@ -210,12 +226,19 @@ in_callback(const struct karst_engine *e)
 	return false;
 }
 
+/* Who polls an lcore looks again and again, for others may need it meanwhile.  Nobody needs another
+ * thread, and there may be one for each program, so it sleeps: many that look again and again leave
+ * no processor to who has the lock, nor to lcores. */
 static void
 ctl_lock(struct karst_engine *e)
 {
 	unsigned int times = 0;
 
 	while (pthread_mutex_trylock(&e->ctl_lock) != 0) {
+		if (times >= PAUSES && !have_lcore(e)) {
+			pthread_mutex_lock(&e->ctl_lock);
+			return;
+		}
 		serve_mine(e);
 		back_off(e, &times);
 	}

@@ -19,6 +19,8 @@
 #include <unistd.h>
 
 #define TELEMETRY_BYTES 65536
+/* Threads of the one lcore: one drives, and one is there to take over. */
+#define POOL_AT_REST 2
 
 static const char conf[] = "[engine]\n"
 			   "max_qps = 2048\n"
@@ -265,6 +267,38 @@ count_entries(pid_t pid, const char *what)
 	return n;
 }
 
+/* How many threads have a name that begins so; *others: how many have not. */
+static long
+threads_named(pid_t pid, const char *named, long *raised, long *others)
+{
+	char path[320], name[64];
+	const struct dirent *d;
+	long n = 0;
+	bool is;
+	DIR *dir;
+	FILE *f;
+
+	*others = 0;
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	dir = opendir(path);
+	while (dir != NULL && (d = readdir(dir)) != NULL) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", (int)pid, d->d_name);
+		f = d->d_name[0] != '.' ? fopen(path, "r") : NULL;
+		if (f == NULL)
+			continue;
+		is = fgets(name, sizeof(name), f) != NULL &&
+			strncmp(name, named, strlen(named)) == 0;
+		n += is;
+		*others += !is;
+		if (is && raised != NULL)
+			*raised += sched_getscheduler((pid_t)atoi(d->d_name)) > SCHED_OTHER;
+		fclose(f);
+	}
+	if (dir != NULL)
+		closedir(dir);
+	return n;
+}
+
 void
 process_usage(pid_t pid, struct usage *u)
 {
@@ -272,7 +306,8 @@ process_usage(pid_t pid, struct usage *u)
 	FILE *f;
 
 	u->fds = count_entries(pid, "fd");
-	u->threads = count_entries(pid, "task");
+	/* those of lcores come and go with copies that are slow; host_rests() judges them */
+	threads_named(pid, "karst-lcore-", NULL, &u->threads);
 	u->mappings = u->shared = u->rss_kib = 0;
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)pid);
 	f = fopen(path, "r");
@@ -354,30 +389,9 @@ grown_member(const struct usage *was, const struct usage *is, bool grown, long *
 long
 host_threads(const struct host *h, const char *named, long *raised)
 {
-	char path[320], name[64];
-	const struct dirent *d;
-	long n = 0;
-	DIR *dir;
-	FILE *f;
+	long others;
 
-	snprintf(path, sizeof(path), "/proc/%d/task", (int)h->pid);
-	dir = opendir(path);
-	while (dir != NULL && (d = readdir(dir)) != NULL) {
-		snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", (int)h->pid, d->d_name);
-		f = d->d_name[0] != '.' ? fopen(path, "r") : NULL;
-		if (f == NULL)
-			continue;
-		if (fgets(name, sizeof(name), f) != NULL) {
-			name[strcspn(name, "\n")] = '\0';
-			n += strcmp(name, named) == 0;
-			if (strcmp(name, named) == 0 && raised != NULL)
-				*raised += sched_getscheduler((pid_t)atoi(d->d_name)) > SCHED_OTHER;
-		}
-		fclose(f);
-	}
-	if (dir != NULL)
-		closedir(dir);
-	return n;
+	return threads_named(h->pid, named, raised, &others);
 }
 
 static void
@@ -393,7 +407,7 @@ show_threads(const struct host *h)
 bool
 host_settles(const struct host *h, const struct usage *before, bool grown)
 {
-	uint64_t until = now_ms() + HANG_S * 1000;
+	uint64_t began = now_ms(), until = began + HANG_S * 1000;
 	const char *what = "?", *last = NULL;
 	struct usage is;
 	long by = 0, least = 0;
@@ -406,6 +420,9 @@ host_settles(const struct host *h, const struct usage *before, bool grown)
 			     "private memory; before %ld, %ld, %ld, %ld",
 				is.threads, is.fds, is.mappings, is.rss_kib, before->threads,
 				before->fds, before->mappings, before->rss_kib);
+			if (last != NULL)
+				note("that took %d ms; the last to go were %s",
+					(int)(now_ms() - began), last);
 			return true;
 		}
 		/* as long as it becomes less, it is not kept */
@@ -426,4 +443,20 @@ host_settles(const struct host *h, const struct usage *before, bool grown)
 		show_threads(h);
 	}
 	return false;
+}
+
+bool
+host_rests(const struct host *h)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+	long n;
+
+	while ((n = host_threads(h, "karst-lcore-", NULL)) > POOL_AT_REST) {
+		if (now_ms() > until) {
+			note("karstd has kept %ld threads of lcores, and not %d", n, POOL_AT_REST);
+			return false;
+		}
+		sleep_ms(20);
+	}
+	return true;
 }

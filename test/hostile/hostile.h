@@ -75,8 +75,8 @@ struct host {
 struct usage {
 	long fds;
 	long mappings;
-	long shared; /* of these */
-	long threads;
+	long shared;  /* of these */
+	long threads; /* but those of lcores */
 	long rss_kib;
 	/* telemetry: */
 	long clients, qps, cqs, srqs, regions, windows, pds, owners, object_bytes, ring_bytes,
@@ -106,11 +106,14 @@ void host_show(const struct host *h, const char *cmd);
 /** What /proc says of a process. */
 void process_usage(pid_t pid, struct usage *u);
 void host_usage(const struct host *h, struct usage *u);
-/** How many of its threads have this name, and how many of these (raised, if not NULL,
+/** How many of its threads have a name that begins so, and how many of these (raised, if not NULL,
  * is added to) real-time priority. */
 long host_threads(const struct host *h, const char *named, long *raised);
 /** Waits until nothing is more than it was.  @return false, having said what is. */
 bool host_settles(const struct host *h, const struct usage *before, bool grown);
+/** While nobody moves data: waits until lcores have let the threads go that slow copies needed.
+ *  @return false, having said so: they have not. */
+bool host_rests(const struct host *h);
 
 /* --- processes --- */
 
@@ -185,7 +188,8 @@ struct innocents {
 bool innocents_start(struct innocents *in, const struct host *h, uint64_t seed);
 /** Waits until each has done something more.  @return false, having said which did not. */
 bool innocents_go_on(struct innocents *in);
-/** @return false, having said why: one failed, or sent something twice. */
+/** The last to move data.  @return false, having said why: one failed, or sent something twice, or
+ *  karstd does not rest afterwards. */
 bool innocents_stop(struct innocents *in);
 
 /* --- attacks --- */

@@ -313,5 +313,5 @@ innocents_stop(struct innocents *in)
 			atomic_load(&c->report->pause_ms));
 		good &= child_stop(c, "innocent pair");
 	}
-	return good;
+	return host_rests(in->host) && good;
 }

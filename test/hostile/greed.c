@@ -114,13 +114,13 @@ one_mr(struct end *e)
 	return ret;
 }
 
-/* As much ring memory as a queue can have, of which the program may have some. */
+/* A megabyte of ring memory, of which the program may have some. */
 static int
 one_cq(struct end *e)
 {
 	struct karst_cq *cq;
 
-	return karst_create_cq(e->ctx, 1 << 16, NULL, NULL, &cq);
+	return karst_create_cq(e->ctx, 1 << 14, NULL, NULL, &cq);
 }
 
 static const struct {
@@ -298,7 +298,7 @@ judge(const struct host *h)
 	static const struct {
 		const char *what;
 		long total;
-	} most[] = {{"clients", 64}, {"qps", 2048}, {"keys", 8192}, {"pds", 4096}, {"ahs", 16384},
+	} most[] = {{"clients", 64}, {"qps", 1024}, {"keys", 2048}, {"pds", 1024}, {"ahs", 2048},
 		/* his limit, not a share */
 		{"held_bytes", ((64l << 20) + 3) / 3 * 4}};
 	char user[64], refused[64];
@@ -327,6 +327,24 @@ judge(const struct host *h)
 		good = false;
 	}
 	return good;
+}
+
+/* Until karstd has cleaned up, what a user's programs had counts as his. */
+static bool
+is_gone(const struct host *h, uid_t uid)
+{
+	uint64_t until = now_ms() + HANG_S * 1000;
+	char user[64];
+
+	snprintf(user, sizeof(user), "/karst/users,%s:%u", h->name, uid);
+	while (host_ask(h, user, "clients") > 0) {
+		if (now_ms() > until) {
+			note("programs of user %u do not go", uid);
+			return false;
+		}
+		sleep_ms(5);
+	}
+	return true;
 }
 
 /* Waits until the greedy one has all that he can get. */
@@ -362,7 +380,7 @@ run(const struct options *o, struct host *h, struct innocents *in)
 	do {
 		good = good && innocents_go_on(in);
 		if (good && child_start(&next, modest, h))
-			good = child_stop(&next, "the modest user");
+			good = child_stop(&next, "the modest user") && is_gone(h, MODEST_UID);
 	} while (good && now_ms() < until);
 	good = good && judge(h);
 	return child_stop(&bad, "the greedy user") && good;

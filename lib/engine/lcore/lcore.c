@@ -220,18 +220,25 @@ karst_engine_release(struct karst_engine *e, uint32_t lcore)
 }
 
 uint64_t
-karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore)
+eng_lcore_idle_ns(const struct eng_lcore *lc)
 {
-	const struct karst_core *core = e->lcore[lcore].core;
-	uint64_t next = karst_wheel_next_ns(&core->wheel), now = engine_now(e);
+	uint64_t next = karst_wheel_next_ns(&lc->core->wheel), now = engine_now(lc->e);
 
-	next = karst_min_u64(next, e->lcore[lcore].member_ns);
-	/* nobody else tells the caller that they are back */
-	if (eng_copies_wait(&e->lcore[lcore]) || e->lcore[lcore].copies->nawaited > 0)
+	next = karst_min_u64(next, lc->member_ns);
+	if (eng_copies_wait(lc))
 		return 0;
 	if (next == UINT64_MAX)
 		return next;
 	return next > now ? next - now : 0;
+}
+
+uint64_t
+karst_engine_idle_ns(const struct karst_engine *e, uint32_t lcore)
+{
+	const struct eng_lcore *lc = &e->lcore[lcore];
+
+	/* nobody tells the caller that copies are back, which wakes an lcore that sleeps */
+	return lc->copies->nawaited > 0 ? 0 : eng_lcore_idle_ns(lc);
 }
 
 bool

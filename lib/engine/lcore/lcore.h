@@ -158,6 +158,9 @@ void eng_flush(struct eng_lcore *lc);
 /* On an lcore, for a control call, whose lock keeps the owners: tells all of them of something that
  * is no object's. */
 void eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *ev);
+/* ns until the next timer, UINT64_MAX if none; 0: there is something to do.  Whoever waits so long
+ * is woken by who makes a copy for the lcore. */
+uint64_t eng_lcore_idle_ns(const struct eng_lcore *lc);
 /* The loop of karst_engine_start().  @return false: this thread has lost the lcore. */
 bool eng_lcore_loop(struct eng_lcore *lc);
 /* On an EAL worker, until the engine stops. */

@@ -12,6 +12,7 @@
  * and waking would take.  Asleep, it waits in an epoll for whoever can have work for it:
  *
  *   another lcore, a control call, a tap       its own eventfd, lc->wake_fd
+ *   a thread that has made a copy for it       the same
  *   the end                                    the same
  *   the program that embeds the engine         the same
  *   an owner's program                         the eventfd of that owner for this lcore
@@ -183,7 +184,7 @@ pause_for(uint64_t ns)
 static void
 wait_for_work(struct eng_lcore *lc)
 {
-	uint64_t ns = karst_engine_idle_ns(lc->e, lc->index);
+	uint64_t ns = eng_lcore_idle_ns(lc);
 	struct timespec ts = {.tv_sec = (time_t)(ns / NS), .tv_nsec = (long)(ns % NS)};
 	struct epoll_event events[16];
 

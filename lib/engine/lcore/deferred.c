@@ -315,7 +315,20 @@ take_over_list(struct eng_workers *workers, struct eng_copy **copy, bool *back)
 	return n;
 }
 
-/* Lock held: @return whether there was anything. */
+/* Does a copy of the program wait already? */
+static bool
+is_queued(const struct eng_workers *workers, const struct karst_space *s)
+{
+	const struct eng_copy *c;
+
+	for (c = workers->deferred.head; c != NULL; c = c->next)
+		if (c->where[0].space == s)
+			return true;
+	return false;
+}
+
+/* Lock held.  One worker for each program: whoever has done a copy looks for the next.  Those that
+ * are called and find nothing would stay for it.  @return whether there was anything. */
 static bool
 send_late(struct eng_workers *workers)
 {
@@ -323,8 +336,11 @@ send_late(struct eng_workers *workers)
 	bool sent = false;
 
 	while ((c = eng_copy_first(&workers->lc->copies->unsent)) != NULL) {
+		const struct karst_space *s = c->where[0].space;
+
+		if (!served(workers, s) && !is_queued(workers, s))
+			eng_workers_call(workers);
 		eng_copy_append(&workers->deferred, c);
-		eng_workers_call(workers);
 		sent = true;
 	}
 	return sent;

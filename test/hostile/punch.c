@@ -20,7 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define FILE_BYTES  (UINT64_C(1) << 30)
+#define FILE_BYTES  (UINT64_C(1) << 28)
 #define PIECE_BYTES 65536u
 #define BURNERS     4
 #define TRIES       20

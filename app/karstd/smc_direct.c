@@ -19,6 +19,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
@@ -208,6 +209,18 @@ svc_direct_waker(struct svc_conn *c)
 	return fd;
 }
 
+/* epoll tells of it, too, but what it tells may be in line behind this. */
+static void
+look_whether_gone(struct svc_conn *c)
+{
+	struct pollfd p = {.fd = c->pair};
+
+	if (poll(&p, 1, 0) <= 0 || (p.revents & POLLHUP) == 0)
+		return;
+	c->gone = c->shut = true;
+	svc_direct_work(c);
+}
+
 void
 svc_direct_wake(struct svc_conn *c, uint32_t flags)
 {
@@ -229,4 +242,6 @@ svc_direct_wake(struct svc_conn *c, uint32_t flags)
 		svc_conn_empty(o);
 	if (flags & KARST_SOCK_END_PEER)
 		shutdown(o->pair, SHUT_WR);
+	if (flags & KARST_SOCK_LOOK_PEER)
+		look_whether_gone(o);
 }

@@ -95,17 +95,32 @@ accept(int fd, struct sockaddr *from, socklen_t *len)
 
 /* --- closing --- */
 
+/* The other program is not to be later than a peer of TCP's in seeing that we have closed. */
+static int
+close_and_say(int fd, struct ks_sock *s)
+{
+	int rc = real(close)(fd), err = errno;
+
+	atomic_store_explicit(&s->rxd->left, 1, memory_order_release);
+	ks_put(s);
+	errno = err;
+	return rc;
+}
+
 KS_API int
 close(int fd)
 {
+	struct ks_sock *s = NULL;
+
 	if (ks_is_ours()) {
 		if (ks_is_hidden(fd)) {
 			errno = EBADF;
 			return -1;
 		}
+		s = ks_get(fd);
 		ks_forget(fd);
 	}
-	return real(close)(fd);
+	return s != NULL ? close_and_say(fd, s) : real(close)(fd);
 }
 
 static int

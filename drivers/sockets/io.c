@@ -349,6 +349,9 @@ ks_send(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 	uint64_t since = 0; /* when it began to wait */
 
 	ks_meet_peer(fd, s);
+	if (__builtin_expect(atomic_load_explicit(&s->txd->left, memory_order_acquire) != 0, 0) &&
+		!send_is_over(s))
+		ks_notice_close(fd, s);
 	for (;;) {
 		if (send_is_over(s))
 			return send_ended(fd, s, done, want, flags);

@@ -234,6 +234,9 @@ bool ks_is_late(int fd, int flags, int name, uint64_t since_ns);
 uint64_t ks_now(void);
 /** Bytes that can be written now; not more than are free. */
 size_t ks_room(const struct ks_sock *s);
+/** In state DIRECT, when one of the other side has closed: if that was the last, the page says that
+ *  the connection is over when this returns.  No lock is held. */
+void ks_notice_close(int fd, struct ks_sock *s);
 /** Our direction has ended. */
 void ks_end(int fd, struct ks_sock *s);
 /** From now on readiness is looked at by poll(), epoll or signals. */

@@ -275,6 +275,22 @@ ks_end(int fd, struct ks_sock *s)
 	ks_unlock(&s->page->tx_lock);
 }
 
+/* The kernel knows whether the other program has closed before the service has heard of it, which
+ * alone knows whether that was a reset.  Who has no waker cannot ask the service, either, or the
+ * other one had gone before. */
+void
+ks_notice_close(int fd, struct ks_sock *s)
+{
+	struct pollfd p = {.fd = atomic_load_explicit(&s->waker, memory_order_relaxed)};
+	int err = errno;
+
+	/* first: who closes after this says so again */
+	if (p.fd >= 0 && atomic_exchange(&s->txd->left, 0) != 0 && real(poll)(&p, 1, 0) > 0 &&
+		(p.revents & POLLHUP))
+		ask_wake(fd, KARST_SOCK_LOOK_PEER);
+	errno = err;
+}
+
 /* --- tokens --- */
 
 /* What has become of wanted. */

@@ -55,7 +55,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    4u
+#define KARST_SOCK_ABI    5u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 /** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
 #define KARST_SOCK_NAME "karst-smc-"
@@ -100,6 +100,7 @@ enum karst_sock_op {
 #define KARST_SOCK_END_PEER    16u /* its direction ends */
 #define KARST_SOCK_URGENT_SELF 32u /* an urgent byte into one's own pair */
 #define KARST_SOCK_URGENT_PEER 64u
+#define KARST_SOCK_LOOK_PEER   128u /* whether it has closed: then the page says so */
 
 #define KARST_SOCK_FDS 4 /* with an answer, at most */
 
@@ -209,6 +210,7 @@ struct karst_sock_dir {
 	/* who reads */
 	_Alignas(64) _Atomic uint64_t tail;
 	_Atomic uint32_t wanted;
+	_Atomic uint32_t left; /* DIRECT: has closed a descriptor; was it the last? */
 };
 
 struct karst_sock_rings {

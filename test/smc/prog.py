@@ -231,6 +231,33 @@ def client_closes(address, port, _):
     sock.sendall(b'x')
 
 
+def both_ends(address, port, _):
+    """Says what becomes of each write to a peer that has closed, the rest of what was written before
+    it does so read by the peer or not."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    lst = listener(address, port)
+    for rest in 0, 1:
+        sock = socket.create_connection((address, port))
+        peer, _ = lst.accept()
+        sock.setblocking(False)
+        sent = 0
+        try:
+            while True:
+                sent += sock.send(bytes(CHUNK))
+        except BlockingIOError:
+            pass
+        while sent > rest:
+            sent -= len(peer.recv(min(CHUNK, sent - rest)))
+        say('read')
+        signal.sigwait([signal.SIGUSR1])
+        peer.close()
+        say('closed')
+        try:
+            say('sent', sock.send(b'x'))
+        except OSError as e:
+            say(type(e).__name__)
+
+
 def client_floods(address, port, n):
     """What becomes of a call that has sent a part when the connection ends."""
     sock = socket.create_connection((address, port))

@@ -16,6 +16,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import ends  # noqa: E402
 import urgent  # noqa: E402
 from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 
@@ -464,6 +465,7 @@ def test(suite, netns):
         hostile(suite, daemon, direct)
         if direct:
             impatient(suite, daemon)
+            ends.at_once(suite, daemon)
         tool(suite, daemon, direct)
     last, problems = suite.daemon('last', CONF)
     suite.tap.point('another one', problems)

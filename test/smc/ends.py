@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Connections that end while the daemon has not heard of it."""
+import os
+import signal
+import time
+
+from smcbed import Program, bed
+
+
+def states(pid):
+    """Of its threads: T is stopped, S sleeps."""
+    found = set()
+    for task in os.listdir(f'/proc/{pid}/task'):
+        with open(f'/proc/{pid}/task/{task}/stat', encoding='ascii') as f:
+            found.add(f.read().rpartition(') ')[2][0])
+    return found
+
+
+def waits_until(process, state):
+    """Its threads are in that state, or it has ended."""
+    began = time.monotonic()
+    while process.poll() is None and states(process.pid) != {state}:
+        if time.monotonic() - began > bed.HANG_S:
+            return [f'process {process.pid} is in states {states(process.pid)}, not {state}']
+        time.sleep(0.001)
+    return []
+
+
+def at_once(suite, one):
+    """Who writes hears that the peer has closed, however late the daemon does: it stands still when
+    that happens."""
+    p = Program(suite, one, 'both_ends', '127.0.0.1', bed.free_port())
+    problems = [line for line in [p.line()] if line != 'ready']
+    said = []
+    for _ in range(2):
+        problems += [line for line in [p.line()] if line != 'read']
+        one.send(signal.SIGSTOP)
+        problems += waits_until(one.process, 'T')
+        p.process.send_signal(signal.SIGUSR1)
+        problems += [line for line in [p.line()] if line != 'closed']
+        problems += waits_until(p.process, 'S') # for an answer
+        one.send(signal.SIGCONT)
+        said.append(p.line())
+    suite.tap.point('who writes hears at once that the peer has closed', problems + p.ends()[1] + (
+        [] if said == ['BrokenPipeError', 'ConnectionResetError'] else said))

@@ -310,11 +310,11 @@ broken(int flags, int err)
  * for that call.  But who is in the middle of what had no room is to hear of it: not each
  * program sees whether all was sent. */
 static bool
-is_lost(struct ks_sock *s)
+is_lost(const struct ks_sock *s)
 {
 	return (atomic_load(&s->page->flags) & KARST_SOCK_CLOSED) != 0 &&
 		(atomic_load(&s->page->shut) & KARST_SOCK_SHUT_WR) == 0 &&
-		atomic_load(&s->page->in_middle) == 0 && atomic_exchange(&s->page->lost, 1) == 0;
+		atomic_load(&s->page->in_middle) == 0 && atomic_load(&s->page->lost) == 0;
 }
 
 /* Nothing can be sent any more.  The error is left to the next call if this one has sent bytes. */
@@ -327,8 +327,12 @@ send_ended(int fd, struct ks_sock *s, size_t done, size_t want, int flags)
 		return (ssize_t)done;
 	err = take_error(s);
 	if (err == 0 && is_lost(s)) {
-		(void)real(shutdown)(fd, SHUT_RDWR); /* so that poll() tells of it, too */
-		return (ssize_t)want;
+		if (want == 0)
+			return 0; /* no answer comes to nothing */
+		if (atomic_exchange(&s->page->lost, 1) == 0) {
+			(void)real(shutdown)(fd, SHUT_RDWR); /* so that poll() tells of it, too */
+			return (ssize_t)want;
+		}
 	}
 	return broken(flags, err != 0 ? err : EPIPE);
 }

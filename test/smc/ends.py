@@ -44,3 +44,11 @@ def at_once(suite, one):
         said.append(p.line())
     suite.tap.point('who writes hears at once that the peer has closed', problems + p.ends()[1] + (
         [] if said == ['BrokenPipeError', 'ConnectionResetError'] else said))
+
+
+def nothing(suite, one):
+    p = Program(suite, one, 'writes_nothing', '127.0.0.1', bed.free_port())
+    p.line()
+    said, problems = p.ends()
+    suite.tap.point('a write of no bytes to a peer that has closed is none', problems + (
+        [] if said == '0 1' else [said]))

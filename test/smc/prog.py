@@ -258,6 +258,15 @@ def both_ends(address, port, _):
             say(type(e).__name__)
 
 
+def writes_nothing(address, port, _):
+    """To a peer that has closed: that is not yet what a reset answers."""
+    lst = listener(address, port)
+    sock = socket.create_connection((address, port))
+    lst.accept()[0].close()
+    assert sock.recv(1) == b''
+    say(sock.send(b''), sock.send(b'x'))
+
+
 def client_floods(address, port, n):
     """What becomes of a call that has sent a part when the connection ends."""
     sock = socket.create_connection((address, port))

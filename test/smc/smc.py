@@ -466,6 +466,7 @@ def test(suite, netns):
         if direct:
             impatient(suite, daemon)
             ends.at_once(suite, daemon)
+        ends.nothing(suite, daemon)
         tool(suite, daemon, direct)
     last, problems = suite.daemon('last', CONF)
     suite.tap.point('another one', problems)

@@ -4,6 +4,7 @@
 import ctypes
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -49,10 +50,14 @@ class Daemon:
                     f'{ports}')
         self.process = subprocess.Popen(
             [self.program, '--config', conf, '--socket', self.socket, '--log-level', 'warning'])
-        for _ in range(1000):
-            if os.path.exists(self.socket) or self.process.poll() is not None:
-                break
+        end = time.monotonic() + 60
+        while not self.admits() and self.process.poll() is None and time.monotonic() < end:
             time.sleep(0.01)
+
+    def admits(self):
+        """Its socket is there a moment before anybody can connect."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
+            return s.connect_ex(self.socket) == 0
 
     def __enter__(self):
         return self

@@ -158,6 +158,8 @@ def gather(source, to):
         for name in os.listdir(os.path.join(source, folder)):
             if name.endswith('.rst'):
                 shutil.copy(os.path.join(source, folder, name), os.path.join(to, folder))
+    shutil.copytree(os.path.join(source, 'doc', 'record'), os.path.join(to, 'doc', 'record'),
+                    ignore=shutil.ignore_patterns('*.json'))
     names, known = [], set()
     for folder in sorted(os.listdir(os.path.join(source, 'lib'))):
         here = os.path.join(source, 'lib', folder)

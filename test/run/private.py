@@ -175,6 +175,8 @@ def reaches_memory(tap, program, folder):
         problems = becomes('the server listens or ends', lambda s=server, p=port:
                            is_listening(p) or s.poll() is not None)
         problems += expect(run(*args, '127.0.0.1'), 0, '100 iters in')
+        if problems: # else it may wait for a client for ever
+            server.kill()
         said = server.communicate()
         problems += differ('exit status of the server', server.returncode, 0)
         tap.point(f'{mode}: it reaches the memory of that user\'s programs',

@@ -443,6 +443,8 @@ def pingpong(tap, program, path):
             problems = becomes('the server listens or ends', lambda s=process, p=port:
                                is_listening(p) or s.poll() is not None)
             problems += expect(client(*args, '-p', port, '127.0.0.1'), 0, '100 iters in')
+            if problems: # else it may wait for a client for ever
+                process.kill()
             out = process.communicate()
             problems += differ('exit status of the server', process.returncode, 0)
             if problems:

@@ -126,9 +126,9 @@ take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_
 	ks_lock_rx(s);
 	mark = s->page->urgent_end;
 	there = ks_look(fd, s, &tail);
-	*stop = ks_urgent_here(s);
-	*fresh = *stop && s->page->urgent_end != mark;
+	*fresh = s->page->urgent_end != mark && ks_urgent_here(s);
 	if (*fresh) {
+		*stop = true;
 		(void)ks_urgent_came(fd); /* the signal may be on its way to this thread */
 		ks_unlock(&s->page->rx_lock);
 		return 0;

@@ -36,16 +36,19 @@ ks_note_nonblock(int fd, bool on)
 	ks_put(s);
 }
 
-/* Not const: glibc declares what poll() gets as written only, and gcc would warn of it. */
-static void
+/* This one and its like: @return whether handlers of signals have run meanwhile.
+ * Not const: glibc declares what poll() gets as written only, and gcc would warn of it. */
+static bool
 watch_polled(struct pollfd *p, nfds_t n)
 {
+	uint32_t before = ks_held.handled;
 	int err = errno;
 
 	for (nfds_t i = 0; i < n; i++)
 		if (ks_kind(p[i].fd) != KS_PLAIN)
 			watch(p[i].fd, (p[i].events & POLLPRI) != 0);
 	errno = err;
+	return ks_held.handled != before;
 }
 
 /* What says that there is urgent data is a byte in the pair, but none to be read. */
@@ -89,15 +92,17 @@ is_in(int fd, const fd_set *set)
 	return set != NULL && FD_ISSET(fd, set);
 }
 
-static void
+static bool
 watch_selected(int n, const fd_set *r, const fd_set *w, const fd_set *e)
 {
+	uint32_t before = ks_held.handled;
 	int err = errno;
 
 	for (int fd = 0; fd < n && fd < FD_SETSIZE; fd++)
 		if (ks_kind(fd) != KS_PLAIN && (is_in(fd, r) || is_in(fd, w) || is_in(fd, e)))
 			watch(fd, is_in(fd, e));
 	errno = err;
+	return ks_held.handled != before;
 }
 
 /* A handler that has run while connections were looked at, before the call waits, would have ended
@@ -114,51 +119,37 @@ ended(bool handled, int rc)
 KS_API int
 poll(struct pollfd *p, nfds_t n, int ms)
 {
-	uint32_t before = ks_held.handled;
-	bool handled;
+	bool handled = watch_polled(p, n);
 
-	watch_polled(p, n);
-	handled = ks_held.handled != before;
 	return polled(p, n, ended(handled, real(poll)(p, n, handled ? 0 : ms)));
 }
 
 KS_API int
 ppoll(struct pollfd *p, nfds_t n, const struct timespec *limit, const sigset_t *mask)
 {
-	uint32_t before = ks_held.handled;
 	const struct timespec none = {0};
-	bool handled;
+	bool handled = watch_polled(p, n);
 
-	watch_polled(p, n);
-	handled = ks_held.handled != before;
 	return polled(p, n, ended(handled, real(ppoll)(p, n, handled ? &none : limit, mask)));
 }
 
 KS_API int
 select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *limit)
 {
-	uint32_t before = ks_held.handled;
 	struct timeval none = {0};
-	bool handled;
-	int rc;
+	bool handled = watch_selected(n, r, w, e);
+	int rc = real(select)(n, r, w, e, handled ? &none : limit);
 
-	watch_selected(n, r, w, e);
-	handled = ks_held.handled != before;
-	rc = real(select)(n, r, w, e, handled ? &none : limit);
 	return selected(n, r, e, ended(handled, rc));
 }
 
 KS_API int
 pselect(int n, fd_set *r, fd_set *w, fd_set *e, const struct timespec *limit, const sigset_t *mask)
 {
-	uint32_t before = ks_held.handled;
 	const struct timespec none = {0};
-	bool handled;
-	int rc;
+	bool handled = watch_selected(n, r, w, e);
+	int rc = real(pselect)(n, r, w, e, handled ? &none : limit, mask);
 
-	watch_selected(n, r, w, e);
-	handled = ks_held.handled != before;
-	rc = real(pselect)(n, r, w, e, handled ? &none : limit, mask);
 	return selected(n, r, e, ended(handled, rc));
 }
 

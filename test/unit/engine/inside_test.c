@@ -23,26 +23,6 @@
 #define WAIT_NS     7000000000ull /* longer than a program has for a part of a copy */
 #define PATIENCE_NS 120000000000ull
 
-static void
-post_faa(struct rig *rig, unsigned int pair, uint64_t addr, uint32_t key)
-{
-	struct karst_engine_qp *qp = rig->near[pair];
-	struct karst_send_wqe *w;
-
-	cr_assert_geq(karst_engine_send_room(qp, 1), 1);
-	w = karst_engine_send_slot(qp, 0);
-	memset(w, 0, sizeof(*w));
-	w->opcode = KARST_WR_ATOMIC_FAA;
-	w->flags = KARST_SEND_SIGNALED;
-	w->num = 1;
-	w->rdma.remote_addr = addr;
-	w->rdma.rkey = key;
-	w->atomic.compare_add = 1;
-	w->atomic.sge[0] = (struct karst_sge){
-		.addr = (uintptr_t)rig->local + 64 * pair, .len = 8, .lkey = rig->local_key};
-	cr_assert_eq(karst_engine_post_send(qp, 1), 0);
-}
-
 /* Copies of the program that are begun and not over. */
 static uint32_t
 copies(const struct rig *rig)

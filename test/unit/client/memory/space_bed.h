@@ -62,4 +62,7 @@ void exercise(struct rig *rig, const struct region *r, uint64_t edge);
 /** Tests of migration need userfaultfd, for accesses of the kernel as well. */
 bool can_migrate(void);
 
+/** Posts a fetch and add of 1 to near[@pair]; the old value comes to its part of local. */
+void post_faa(struct rig *rig, unsigned int pair, uint64_t addr, uint32_t key);
+
 #endif /* SPACE_BED_H */

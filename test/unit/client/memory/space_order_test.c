@@ -18,26 +18,6 @@
 
 /* --- atomics --- */
 
-static void
-post_faa(struct rig *rig, unsigned int pair, uint64_t addr, uint32_t key)
-{
-	struct karst_engine_qp *qp = rig->near[pair];
-	struct karst_send_wqe *w;
-
-	cr_assert_geq(karst_engine_send_room(qp, 1), 1);
-	w = karst_engine_send_slot(qp, 0);
-	memset(w, 0, sizeof(*w));
-	w->opcode = KARST_WR_ATOMIC_FAA;
-	w->flags = KARST_SEND_SIGNALED;
-	w->num = 1;
-	w->rdma.remote_addr = addr;
-	w->rdma.rkey = key;
-	w->atomic.compare_add = 1;
-	w->atomic.sge[0] = (struct karst_sge){
-		.addr = (uintptr_t)rig->local + 64 * pair, .len = 8, .lkey = rig->local_key};
-	cr_assert_eq(karst_engine_post_send(qp, 1), 0);
-}
-
 /* R7 on memory that is copied: none of two lcores' additions is lost. */
 Test(space, r7_atomics_on_copied_memory)
 {

@@ -49,6 +49,7 @@ WHY = {
         'S19': 'its peers of SMC-R are honest',
     },
     'captures': {
+        'Q11': 'what was captured does not probe, as Linux does not',
         'W9': 'honest peers send nothing that has to be dropped',
         'S1': 'the option belongs to those who open TCP connections',
         'S11': 'no capture has a peer that has lost its group',

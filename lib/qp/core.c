@@ -135,6 +135,7 @@ karst_core_init(
 	core->linger_turns = cfg->linger_turns;
 	core->cross_cpu = cfg->cross_cpu;
 	core->latch_sport = cfg->latch_sport;
+	core->early = cfg->early_retransmission;
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
 	core->max_qps = cfg->max_qps;
 	core->qpns = table_slots(cfg);

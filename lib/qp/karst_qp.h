@@ -159,6 +159,7 @@ struct karst_core_config {
 	uint32_t linger_turns;
 	bool latch_sport; /* packets of a connected QP come from one UDP source port (L5) */
 	bool cross_cpu;   /* programs run on other processors: what they read next is handed over */
+	bool early_retransmission; /* silence of some round trips is answered by a probe (Q11) */
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs; /* may be NULL: no UD sends */
 	const struct karst_core_ops *ops;
@@ -209,6 +210,7 @@ struct karst_core {
 	struct karst_core_qp **qps;
 	bool cross_cpu;
 	bool latch_sport;
+	bool early;          /* probes (Q11) */
 	bool ect;            /* packets say that they may be marked (E1) */
 	uint32_t ncnps;      /* CNPs owed */
 	struct karst_np *np; /* NULL: congestion control is off */

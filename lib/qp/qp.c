@@ -14,6 +14,7 @@
 
 #include "karst_prf.h"
 #include "pacer.h"
+#include "probe.h"
 #include "wqe.h"
 
 #include <errno.h>
@@ -280,6 +281,10 @@ karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp)
 	r->retry_left = r->retry_cnt;
 	r->rnr_left = r->rnr_retry;
 	r->window = core->window_packets;
+	karst_probe_forget(r);
+	r->probes = 0;
+	qp->probe.rtt_ns = 0;
+	qp->probe.steady = core->window_packets;
 }
 
 void

@@ -44,6 +44,8 @@ enum karst_mutant {
 	KARST_MUTANT_CNP_ECT,        /* CNPs may be marked (E3) */
 	KARST_MUTANT_NO_RATE,        /* CNPs change no rate (E2) */
 	KARST_MUTANT_NO_WAIT,        /* who is in debt sends all the same (E6) */
+	KARST_MUTANT_PROBE_STORM,    /* probes of one silence have no end (Q11) */
+	KARST_MUTANT_PROBE_SPENDS,   /* a probe spends a retry (Q11) */
 	KARST_MUTANT_MAX
 };
 

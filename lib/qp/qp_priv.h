@@ -272,7 +272,24 @@ struct karst_requester {
 	struct karst_sq_slot *slots;
 	struct karst_timer timer;
 	uint32_t fail_idx;
-	bool paced; /* visits ask the pacer: 0 unless something limits the rate (E6) */
+	uint32_t paced : 1; /* visits ask the pacer: 0 unless something limits the rate (E6) */
+	/* Q11 */
+	uint32_t timing : 1;    /* the round trip of timed_psn is being measured */
+	uint32_t probe_due : 1; /* the next visit probes */
+	uint32_t probe_out : 1; /* a probe is not answered yet */
+	uint32_t probes : 4;    /* since there was progress */
+	uint32_t timed_psn : 24;
+};
+
+/* --- early retransmission (probe.c) --- */
+
+struct karst_probe {
+	uint64_t timed_ns; /* when req.timed_psn left */
+	uint64_t sent_ns;  /* the newest probe */
+	uint32_t end_psn;  /* behind what that has asked for */
+	uint32_t rtt_ns;   /* the longest round trip of late; 0: none is known */
+	uint32_t steady;   /* a small window grows by one in each round trip from here on */
+	uint32_t acked;    /* packets, since it has grown so */
 };
 
 /* --- pacing (pacer.c) --- */
@@ -359,6 +376,9 @@ struct karst_core_qp {
 
 	/* visits look at it if req.paced says so */
 	struct karst_pacer pacer;
+
+	/* once in a round trip */
+	struct karst_probe probe;
 
 	/* XRC targets */
 	struct karst_core_qp *next_target; /* of the same srq */

@@ -15,7 +15,7 @@
  * progress or the timer says that the round itself was lost.
  *
  * The timer is armed lazily: progress only moves deadline_ns; when the timer fires before it,
- * it is armed again for the rest.
+ * it is armed again for the rest.  With early retransmission (probe.c) it fires for that, too.
  *
  * Many queue pairs may lose their packets at once, in a burst that was too much for the receiver.
  * So that they do not all come back at once with as much as before, a queue pair begins anew after
@@ -23,6 +23,7 @@
  * may be under way as ever.  Timeouts that follow upon timeouts are spread.  Nobody waits for that
  * where packets are lost one by one, since a NAK or a gap goes back without it.
  */
+#include "probe.h"
 #include "wqe.h"
 
 /* --- completing --- */
@@ -174,7 +175,8 @@ restart_window(const struct karst_requester *r)
  *
  * No less, whatever round trips were measured: peers in software, and such as share a processor,
  * answer in microseconds a thousand times and then once in milliseconds, and what they are sent in
- * vain they acknowledge packet by packet.
+ * vain they acknowledge packet by packet.  What is sent before it, in silence, is single packets
+ * (Q11).
  */
 static uint64_t
 ack_wait_ns(const struct karst_core_qp *qp)
@@ -204,6 +206,7 @@ void
 karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
+	uint64_t wait;
 
 	if (r->deadline_ns != 0 || r->rto_ns == 0)
 		return;
@@ -214,10 +217,13 @@ karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp)
 	}
 	if (r->una_psn == r->nxt_psn)
 		return;
-	r->deadline_ns = core->now_ns +
-		(karst_unlikely(r->flags & KARST_REQ_UNSENT) ? stall_ns(r) : ack_wait_ns(qp));
-	if (!karst_timer_armed(&r->timer))
-		karst_wheel_add(&core->wheel, &r->timer, r->deadline_ns);
+	wait = karst_unlikely(r->flags & KARST_REQ_UNSENT) ? stall_ns(r) : ack_wait_ns(qp);
+	r->deadline_ns = core->now_ns + wait;
+	if (karst_timer_armed(&r->timer))
+		return;
+	if (core->early)
+		wait = karst_probe_first(core, qp, wait);
+	karst_wheel_add(&core->wheel, &r->timer, core->now_ns + wait);
 }
 
 void
@@ -244,36 +250,12 @@ karst_requester_retime(struct karst_core *core, struct karst_core_qp *qp)
 	karst_requester_arm(core, qp);
 }
 
-/* @npsn were acknowledged: counts are refilled (Q6) and the clock starts anew. */
-static void
-requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
-{
-	struct karst_requester *r = &qp->req;
-
-	if (karst_unlikely(r->window < core->window_packets))
-		r->window = karst_min_u32(r->window + npsn, core->window_packets);
-	/* what the peer was not ready for has come through by a packet that was on its way: nobody
-	 * waits for it any more (Q7) */
-	if (karst_unlikely(r->flags & KARST_REQ_RNR_WAIT)) {
-		karst_wheel_del(&core->wheel, &r->timer);
-		karst_core_activate(core, qp);
-	}
-	/* the timer is armed for the longer patience of a further timeout, and none follows */
-	if (karst_unlikely(requester_timeouts(r) != 0))
-		karst_wheel_del(&core->wheel, &r->timer);
-	r->retry_left = r->retry_cnt;
-	r->rnr_left = r->rnr_retry;
-	r->flags &= (uint8_t) ~(KARST_REQ_ROUND | KARST_REQ_RNR_WAIT);
-	r->deadline_ns = 0;
-	/* the timer may have fired for the end of an RNR wait: then nothing runs */
-	karst_requester_arm(core, qp);
-}
-
 void
 karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
+	karst_probe_forget(r);
 	r->snd_idx = r->una_idx;
 	r->snd_psn = r->una_psn;
 	r->rd_out = r->rd_psns = 0;
@@ -287,6 +269,38 @@ karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 	karst_core_activate(core, qp);
 }
 
+/* @npsn were acknowledged: counts are refilled (Q6) and the clock starts anew. */
+static void
+requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
+{
+	struct karst_requester *r = &qp->req;
+	bool again = false;
+
+	if (karst_unlikely(r->window < core->window_packets))
+		karst_probe_widen(core, qp, npsn);
+	/* what the peer was not ready for has come through by a packet that was on its way: nobody
+	 * waits for it any more (Q7) */
+	if (karst_unlikely(r->flags & KARST_REQ_RNR_WAIT)) {
+		karst_wheel_del(&core->wheel, &r->timer);
+		karst_core_activate(core, qp);
+	}
+	if (r->timing && karst_psn_diff(r->una_psn, r->timed_psn) > 0)
+		karst_probe_sample(core, qp);
+	if (karst_unlikely(karst_probe_any(r)))
+		again = karst_probe_answered(core, qp);
+	/* the timer is armed for the longer patience of a further timeout, and none follows */
+	if (karst_unlikely(requester_timeouts(r) != 0))
+		karst_wheel_del(&core->wheel, &r->timer);
+	r->retry_left = r->retry_cnt;
+	r->rnr_left = r->rnr_retry;
+	r->flags &= (uint8_t) ~(KARST_REQ_ROUND | KARST_REQ_RNR_WAIT);
+	r->deadline_ns = 0;
+	/* the timer may have fired for the end of an RNR wait: then nothing runs */
+	karst_requester_arm(core, qp);
+	if (karst_unlikely(again))
+		karst_requester_rewind(core, qp);
+}
+
 void
 karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -295,7 +309,7 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 	if (!karst_qp_may_send(qp) || r->deadline_ns == 0)
 		return;
 	if (core->now_ns < r->deadline_ns) {
-		karst_wheel_add(&core->wheel, &r->timer, r->deadline_ns);
+		karst_wheel_add(&core->wheel, &r->timer, karst_probe_expire(core, qp));
 		return;
 	}
 	r->deadline_ns = 0;

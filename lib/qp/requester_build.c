@@ -20,6 +20,7 @@
  *
  * UC takes the same way and completes requests when their last packet is built.
  */
+#include "probe.h"
 #include "wqe.h"
 
 /* Of a frame that carries data. */
@@ -284,6 +285,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	karst_frame_close(
 		core, b, &qp->tmpl, p, transport | w->info->opc[3], 0, true, psn, pay_len);
 	r->since_ackreq = 0;
+	karst_probe_time(core, qp, r->snd_psn);
 	r->rd_out++;
 	r->rd_psns += slot->npsn - skip;
 	cursor_advance(core, qp, slot->npsn - skip);
@@ -323,6 +325,7 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 			closes_small_window(core, r))) {
 		ackreq = true;
 		r->since_ackreq = 0;
+		karst_probe_time(core, qp, r->snd_psn);
 	}
 	if (last && (w->h.flags & KARST_SEND_SOLICITED) &&
 		(w->info->slot_flags & KARST_SLOT_CREDIT))
@@ -407,6 +410,40 @@ send_request(
 	return send_message(core, qp, &w, idx, b, limit);
 }
 
+/* Q11: the oldest packet goes out once more, alone.  @return false: there is no room for it now. */
+static karst_noinline bool
+send_probe(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+{
+	struct karst_requester *r = &qp->req;
+	struct karst_requester cursor = *r;
+	uint32_t n = b->n, end;
+
+	r->snd_idx = r->una_idx;
+	r->snd_psn = r->una_psn;
+	r->rd_out = r->rd_psns = 0;
+	r->window = 1;
+	r->since_ackreq = core->ack_interval - 1;
+	send_request(core, qp, b, limit);
+	/* it was not what it had been, or is being fetched: then this is going back */
+	if (!karst_qp_may_send(qp) || karst_copy_busy(qp, KARST_COPY_REQ)) {
+		karst_probe_forget(r);
+		r->window = cursor.window;
+		return true;
+	}
+	end = r->snd_psn;
+	r->snd_idx = cursor.snd_idx;
+	r->snd_psn = cursor.snd_psn;
+	r->rd_out = cursor.rd_out;
+	r->rd_psns = cursor.rd_psns;
+	r->since_ackreq = cursor.since_ackreq;
+	r->window = cursor.window;
+	if (b->n == n)
+		return false;
+	karst_probe_sent(core, qp, end);
+	return true;
+}
+
 /* --- one visit --- */
 
 static karst_noinline void
@@ -466,6 +503,9 @@ karst_requester_tx(
 
 	if ((r->flags & KARST_REQ_RNR_WAIT) || karst_copy_busy(qp, KARST_COPY_REQ))
 		return false;
+	if (karst_unlikely(r->probe_due) && karst_qp_may_send(qp) &&
+		!send_probe(core, qp, b, limit))
+		return true;
 	/* a request may fail and change the state */
 	while (s == STEP_NEXT && karst_qp_may_send(qp)) {
 		if (b->n == b->max || b->bytes >= limit) {

@@ -242,6 +242,14 @@ check_error(struct sim *s, struct sim_ep *ep, const struct sim_op *op, enum kars
 			ep->qpn, status, (uint32_t)(op - ep->ops));
 	if (op->expect == status || op->expect == SIM_EXPECT_ANY || op->expect == SIM_EXPECT_FAIL)
 		return;
+	/* Q6, Q11: all retries take their time, however many probes there were between */
+	if (status == KARST_WC_RETRY_EXC_ERR && p->type == KARST_QPT_RC && ep->timeout != 0 &&
+		s->now_ns < ep->quiet_ns + (ep->retry_cnt + 1) * (4096ull << ep->timeout))
+		sim_fail(s,
+			"pair %u, QP %#x: number %u was given up %llu ns after the last acknowledgement, "
+			"timeout %u, retry_cnt %u",
+			p->idx, ep->qpn, (uint32_t)(op - ep->ops),
+			(unsigned long long)(s->now_ns - ep->quiet_ns), ep->timeout, ep->retry_cnt);
 	if (status == KARST_WC_RETRY_EXC_ERR && p->type == KARST_QPT_RC) {
 		if (s->now_ns >= p->dead_ns || p->broken || ep->peer->state != EP_LIVE ||
 			lost >= ep->retry_cnt)

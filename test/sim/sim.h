@@ -336,6 +336,10 @@ struct sim_ep {
 	uint32_t hint;         /* operation found last */
 	uint32_t rd_out;
 	uint32_t since_ackreq;
+	/* since something was acknowledged: when, how often that which is oldest was sent, and
+	 * packets that came (Q6, Q11) */
+	uint64_t quiet_ns;
+	uint32_t quiet_psn, tries, heard;
 	uint32_t adverse;      /* packets of this connection lost or spoilt so far */
 	uint32_t adverse_done; /* and when the last send completed */
 	uint32_t ud_psn;
@@ -518,6 +522,7 @@ struct sim {
 	struct sim_frame *free_frames;
 	uint64_t frame_seq;
 
+	bool early; /* cores probe (Q11) */
 	uint64_t last_progress_ns;
 	uint64_t steps;
 	struct sim_stats stats;

@@ -267,6 +267,26 @@ check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *o
 			ep->tx_hi - ep->acked, c->window);
 }
 
+/* Probes of one silence that Q11 allows. */
+#define PROBES 6u
+
+/*
+ * Q6, Q7, Q11: how often the oldest packet that is not acknowledged may be sent: once for each
+ * retry and each probe, and, with all retries anew, for whatever came from the peer.
+ */
+static void
+check_patience(struct sim *s, struct sim_ep *ep, uint32_t at, const struct karst_pkt *p)
+{
+	if (ep->quiet_psn != ep->acked) {
+		ep->quiet_psn = ep->acked;
+		ep->tries = 0;
+	}
+	if (at == ep->acked &&
+		++ep->tries > (1 + ep->heard) * (1u + ep->retry_cnt) + (s->early ? PROBES : 0))
+		BAD(s, ep, p, "for the %uth time, retry_cnt %u, and %u packets have come (Q11)",
+			ep->tries, ep->retry_cnt, ep->heard);
+}
+
 /* PSNs follow each other without a gap, over the end of the number space (P1). */
 static void
 request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p)
@@ -297,6 +317,7 @@ request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct 
 	else if (++ep->since_ackreq > 2 * c->ack_interval)
 		BAD(s, ep, p, "no acknowledgement asked for in %u packets (Q2)", ep->since_ackreq);
 	ep->tx_last = at;
+	check_patience(s, ep, at, p);
 	if (at == ep->tx_hi)
 		check_new(s, c, ep, op, at, p);
 	else
@@ -568,6 +589,12 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 		taken = acknowledge(req, ack ? at + 1 : at) && req->acked != before;
 	else
 		taken = response_taken(req, op, at);
+	if (req->acked != before) {
+		req->quiet_ns = req->s->now_ns;
+		req->heard = 0;
+	} else {
+		req->heard++;
+	}
 	if (fl & KARST_OPF_AETH)
 		credits_heard(req, p->aeth, taken && ack);
 }

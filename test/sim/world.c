@@ -178,6 +178,7 @@ build_core(struct sim *s, struct sim_node *n, uint32_t idx)
 		.window_packets = rng_one_in(&s->rng, 2) ? 0 : rng_log(&s->rng, 4, 1024),
 		/* no draw: the seeds that are kept go on to mean what they meant */
 		.linger_turns = (uint32_t)(s->seed % 4),
+		.early_retransmission = s->early,
 		.migreq = rng_one_in(&s->rng, 2),
 		.congestion = s->congestion.mode != KARST_CONGESTION_OFF ? &s->congestion : NULL,
 		.seed = {rng_u64(&s->rng)},

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Early retransmission (Q11).
+ *
+ * With go-back-N a NAK, or a gap among responses, tells of nearly every loss within a round trip.
+ * Of three it does not: the last packets before a pause, with nothing behind them that could show
+ * the gap; a NAK, since there is one for a gap (R2); and the first packet of what is sent again.
+ * Then nothing is heard any more, and without more the configured timeout passes, which is a
+ * thousand round trips.
+ *
+ * So a queue pair measures round trips, and when nothing was heard for twice the longest of late,
+ * it probes: the oldest packet that is not acknowledged goes out once more, alone, and asks.  The
+ * send cursor stays where it is.  Whatever was lost, the answer says where the peer is:
+ *
+ *	it was waiting for that packet    it acknowledges it and nothing behind: what had been sent
+ *	                                  behind it is gone, and is sent again, a few at first
+ *	it has it, and more               it acknowledges all that it has
+ *	it is not ready                   it says so
+ *	nothing was lost, it is slow      as before, and one packet was sent in vain
+ *
+ * What goes out again then is few packets at first, one more for each that is acknowledged up to
+ * half of what was under way, and from there on one more in a round trip: what was lost may have
+ * been too much for somebody.
+ *
+ * Probes of one silence come at intervals that double, PROBES_MAX of them, then the configured
+ * timeout passes as ever: its deadline is still that of the last progress.  A probe spends no
+ * retry.  Timeout 0 asks for no timer, so it has no probes either.
+ *
+ * Of a packet that is sent again no round trip is measured, as nobody can tell which one was
+ * answered (Karn).  But when a probe was answered, or what it probed for came late, the time from
+ * the newest probe on is taken for one: if the peer was only slow, that is about half of what it
+ * took, and the next probe comes later.
+ */
+#include "probe.h"
+
+/* Of one silence. */
+#define PROBES_MAX 6u
+
+/* The shortest wait: what a peer in software, or a turn of this engine, may take, in ticks. */
+#define FLOOR_TICKS 16u
+
+/* Of a queue pair that has measured nothing yet. */
+#define FIRST_ROUND_TRIP_NS 1000000u
+
+/* A round trip shorter than the longest takes off this part of the difference. */
+#define DECAY_SHIFT 6
+
+/* Packets that go out again when a probe was answered. */
+#define RESTART_WINDOW 8u
+
+static void
+take_sample(struct karst_probe *p, uint64_t ns)
+{
+	uint32_t rtt = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX;
+
+	if (rtt >= p->rtt_ns)
+		p->rtt_ns = rtt;
+	else
+		p->rtt_ns -= (p->rtt_ns - rtt) >> DECAY_SHIFT;
+}
+
+void
+karst_probe_start(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn)
+{
+	struct karst_requester *r = &qp->req;
+
+	r->timing = 1;
+	r->timed_psn = psn & KARST_PSN_MASK;
+	qp->probe.timed_ns = core->now_ns;
+}
+
+/*
+ * From progress to the first probe.  No shorter than as many ticks as timers are armed: with
+ * thousands of queue pairs at work each of them is fast no more, and a core does not go through
+ * more than one of them in a tick because of this.
+ */
+static uint64_t
+first_wait_ns(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	uint64_t ticks = core->wheel.count > FLOOR_TICKS ? core->wheel.count : FLOOR_TICKS;
+	uint64_t rtt = qp->probe.rtt_ns != 0 ? qp->probe.rtt_ns : FIRST_ROUND_TRIP_NS;
+	uint64_t least = ticks * KARST_WHEEL_TICK_NS;
+
+	return 2 * rtt > least ? 2 * rtt : least;
+}
+
+void
+karst_probe_sample(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+	uint64_t late;
+
+	r->timing = 0;
+	take_sample(&qp->probe, core->now_ns - qp->probe.timed_ns);
+	/* it is armed lazily: not for longer than what is waited for now */
+	late = core->now_ns - core->wheel.origin_ns + first_wait_ns(core, qp);
+	if (karst_timer_armed(&r->timer) && r->timer.tick > late / KARST_WHEEL_TICK_NS + 2)
+		karst_wheel_del(&core->wheel, &r->timer);
+}
+
+uint64_t
+karst_probe_first(const struct karst_core *core, const struct karst_core_qp *qp, uint64_t wait_ns)
+{
+	uint64_t first = first_wait_ns(core, qp);
+
+	/* what goes back waits until it has left, and further timeouts have no probes */
+	if ((qp->req.flags & KARST_REQ_UNSENT) || qp->req.retry_left != qp->req.retry_cnt)
+		return wait_ns;
+	return first < wait_ns ? first : wait_ns;
+}
+
+/* Is it not the peer's answer that is waited for? */
+static bool
+is_held_up(const struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+
+	return r->snd_psn == r->una_psn || r->probe_due || (r->paced && qp->pacer.waits) ||
+		(qp->flags & KARST_QPF_COPIES) != 0;
+}
+
+uint64_t
+karst_probe_expire(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+	uint64_t from = r->deadline_ns - r->rto_ns, wait, at;
+
+	if (!core->early || r->probes == PROBES_MAX || r->retry_left != r->retry_cnt ||
+		(r->flags & (KARST_REQ_RNR_WAIT | KARST_REQ_UNSENT | KARST_REQ_FAILED)))
+		return r->deadline_ns;
+	wait = first_wait_ns(core, qp) << r->probes;
+	if (r->probes != 0 && qp->probe.sent_ns > from)
+		from = qp->probe.sent_ns;
+	at = from + wait;
+	if (core->now_ns >= at) {
+		at = core->now_ns + wait;
+		if (!is_held_up(qp)) {
+			r->probe_due = 1;
+			karst_core_activate(core, qp);
+			at += wait;
+		}
+	}
+	return at < r->deadline_ns ? at : r->deadline_ns;
+}
+
+void
+karst_probe_sent(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
+{
+	struct karst_requester *r = &qp->req;
+
+	karst_count(&core->counters, KARST_CTR_ADP_RETRANS);
+	r->probe_due = r->timing = 0;
+	r->probe_out = 1;
+	if (!karst_mutant(KARST_MUTANT_PROBE_STORM))
+		r->probes++;
+	if (karst_mutant(KARST_MUTANT_PROBE_SPENDS) && r->retry_left != 0)
+		r->retry_left--;
+	qp->probe.sent_ns = core->now_ns;
+	qp->probe.end_psn = end;
+}
+
+bool
+karst_probe_answered(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+	int32_t past = karst_psn_diff(r->una_psn, qp->probe.end_psn);
+
+	if (r->probes != 0) {
+		/* gone back since: how long that took says nothing */
+		if (r->probe_out)
+			take_sample(&qp->probe, core->now_ns - qp->probe.sent_ns);
+		r->probes = 0;
+		/* it is armed for a later probe, or for the deadline */
+		karst_wheel_del(&core->wheel, &r->timer);
+	}
+	r->probe_due = 0;
+	if (!r->probe_out)
+		return false;
+	/* a READ's answers come one by one */
+	if (past < 0)
+		return false;
+	r->probe_out = 0;
+	if (past != 0 || r->snd_psn == r->una_psn)
+		return false;
+	/* what was lost may have been too much */
+	qp->probe.steady = ((r->snd_psn - r->una_psn) & KARST_PSN_MASK) / 2;
+	qp->probe.acked = 0;
+	r->window = karst_min_u32(r->window, RESTART_WINDOW);
+	return true;
+}
+
+void
+karst_probe_widen(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
+{
+	struct karst_requester *r = &qp->req;
+	struct karst_probe *p = &qp->probe;
+
+	if (r->window < p->steady) {
+		r->window += npsn;
+	} else if ((p->acked += npsn) >= r->window) {
+		p->acked = 0;
+		r->window++;
+	}
+	if (r->window < core->window_packets)
+		return;
+	r->window = core->window_packets;
+	p->steady = core->window_packets;
+}

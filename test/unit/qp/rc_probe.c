@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Early retransmission of the RC requester: when it probes, with what, and what follows (Q11). */
+#include "harness.h"
+
+#define TICK    4096u
+#define FLOOR   (16 * TICK)
+#define MAX     6 /* probes of one silence */
+#define TIMEOUT (4096ull << 12)
+/* a timer fires at most two ticks late */
+#define LATE (2 * TICK)
+
+static struct bed *
+bed_probing(uint8_t retry_cnt)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+
+	s.core.early_retransmission = true;
+	s.attr.retry_cnt = retry_cnt;
+	s.attr.timeout = 12;
+	s.attr.max_rd_atomic = 4;
+	return bed_open(&s);
+}
+
+/* A WRITE of one packet is S(@i), and acknowledged after @ns. */
+static void
+round_trip(struct bed *b, uint32_t i, uint64_t ns)
+{
+	post(b, RDMA_WRITE, i, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(i));
+	advance_time(b, ns);
+	expect_taken(b, send_ack(b, S(i), i + 1));
+	expect_wc(b, i, SUCCESS);
+}
+
+/* Time until the next probe. */
+static uint64_t
+until_probe(struct bed *b)
+{
+	uint64_t began = b->core->now_ns, n = count(b, ADP_RETRANS);
+
+	while (count(b, ADP_RETRANS) == n && b->core->now_ns - began < TIMEOUT)
+		advance_time(b, TICK / 4);
+	return b->core->now_ns - began;
+}
+
+/* Q11: a lone packet goes again after the shortest wait, long before the timeout; and asks. */
+Test(rc_probe, q11_tail)
+{
+	struct bed *b = bed_probing(3);
+	const struct karst_pkt *p;
+	uint64_t t;
+
+	round_trip(b, 0, 10 * US);
+	post(b, RDMA_WRITE, 1, .len = 3);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	advance_time(b, FLOOR - TICK);
+	expect_none(b);
+	t = until_probe(b);
+	cr_assert_leq(t, TICK + LATE + TICK);
+	p = expect_pkt(b, RC_WRITE_ONLY, S(1));
+	cr_assert(p->flags & KARST_PKT_ACKREQ);
+	expect_data(b, p, 0, 3);
+	expect_none(b);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0);
+	cr_assert_eq(count(b, RETRANSMITS), 1);
+	expect_taken(b, send_ack(b, S(1), 2));
+	expect_wc(b, 1, SUCCESS);
+	/* nothing is outstanding: no clock runs */
+	advance_time(b, 100 * TIMEOUT);
+	cr_assert_eq(count(b, ADP_RETRANS), 1);
+	bed_close(b);
+}
+
+/* Q11: whoever has measured longer round trips waits for two of them; short ones shorten that only
+ * slowly. */
+Test(rc_probe, q11_round_trips)
+{
+	struct bed *b = bed_probing(3);
+	uint64_t first;
+	uint32_t i;
+
+	round_trip(b, 0, 300 * US);
+	for (i = 1; i < 5; i++)
+		round_trip(b, i, 10 * US);
+	post(b, RDMA_WRITE, 5, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(5));
+	first = until_probe(b);
+	cr_assert_geq(first, 2 * 270 * US);
+	cr_assert_leq(first, 2 * 300 * US + LATE);
+	expect_pkt(b, RC_WRITE_ONLY, S(5));
+	advance_time(b, 10 * US);
+	expect_taken(b, send_ack(b, S(5), 6));
+	expect_wc(b, 5, SUCCESS);
+	for (i = 6; i < 400; i++)
+		round_trip(b, i, 10 * US);
+	post(b, RDMA_WRITE, i, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(i));
+	cr_assert_leq(until_probe(b), FLOOR + LATE + TICK);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q11: probes of a silence come at intervals that double, and there are six; none of them spends a
+ * retry, and the timeout is where it would have been. */
+Test(rc_probe, q11_few_and_fewer)
+{
+	struct bed *b = bed_probing(1);
+	uint64_t began, at = 0;
+	unsigned int i;
+
+	round_trip(b, 0, 10 * US);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	began = b->core->now_ns;
+	for (i = 0; i < MAX; i++) {
+		uint64_t t = until_probe(b);
+
+		cr_assert_geq(
+			t + TICK, (uint64_t)FLOOR << i, "probe %u after %u ns", i, (unsigned)t);
+		cr_assert_leq(t, ((uint64_t)FLOOR << i) + LATE + TICK, "probe %u", i);
+		expect_pkt(b, RC_WRITE_ONLY, S(1));
+		expect_none(b);
+	}
+	while (count(b, LOCAL_ACK_TIMEOUT) == 0) {
+		advance_time(b, TICK);
+		at = b->core->now_ns - began;
+	}
+	cr_assert_geq(at, TIMEOUT);
+	cr_assert_leq(at, TIMEOUT + LATE + TICK);
+	cr_assert_eq(count(b, ADP_RETRANS), MAX);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	/* none after a timeout */
+	advance_time(b, TIMEOUT - LATE);
+	expect_none(b);
+	expect_no_wc(b);
+	advance_time(b, TIMEOUT);
+	expect_wc(b, 1, RETRY_EXC_ERR);
+	cr_assert_eq(count(b, ADP_RETRANS), MAX);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q11: no retry at all is needed for a probe. */
+Test(rc_probe, q11_spends_nothing)
+{
+	struct bed *b = bed_probing(0);
+	uint32_t i;
+
+	for (i = 0; i < 20; i++) {
+		post(b, RDMA_WRITE, i, .len = 1);
+		expect_pkt(b, RC_WRITE_ONLY, S(i));
+		until_probe(b);
+		expect_pkt(b, RC_WRITE_ONLY, S(i));
+		expect_taken(b, send_ack(b, S(i), i + 1));
+		expect_wc(b, i, SUCCESS);
+	}
+	cr_assert_eq(count(b, ADP_RETRANS), 20);
+	bed_close(b);
+}
+
+/* Q11, Q4: the NAK was lost.  The probe alone goes out; what was behind it goes again when it is
+ * acknowledged, and nothing else is. */
+Test(rc_probe, q11_lost_nak)
+{
+	struct bed *b = bed_probing(3);
+	uint32_t i;
+
+	round_trip(b, 0, 10 * US);
+	post(b, RDMA_WRITE, 1, .len = 5 * MTU);
+	expect_write(b, 1, 0, 5);
+	expect_taken(b, send_ack(b, S(1), 1));
+	until_probe(b);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(2));
+	expect_none(b);
+	expect_taken(b, send_ack(b, S(2), 1));
+	for (i = 3; i < 5; i++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
+	expect_pkt(b, RC_WRITE_LAST, S(5));
+	expect_none(b);
+	expect_taken(b, send_ack(b, S(5), 2));
+	expect_wc(b, 1, SUCCESS);
+	cr_assert_eq(count(b, ADP_RETRANS), 1);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0);
+	bed_close(b);
+}
+
+/* Packets S(@from) on, before S(@to), of a WRITE that is longer. */
+static void
+expect_middle(struct bed *b, uint32_t from, uint32_t to)
+{
+	while (from < to)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(from++));
+	expect_none(b);
+}
+
+/* Q11: what goes again are 8 packets, one more for each that is acknowledged, up to half of what
+ * was under way; from there on one more in a round trip. */
+Test(rc_probe, q11_begins_gently)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+
+	s.core.early_retransmission = true;
+	s.core.window_packets = 64;
+	s.attr.timeout = 12;
+	b = bed_open(&s);
+	post(b, RDMA_WRITE, 1, .len = 200 * MTU);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	expect_middle(b, 1, 64);
+	until_probe(b);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	expect_none(b);
+	ack(b, S(0), 0);
+	expect_middle(b, 1, 9);
+	ack(b, S(8), 0);
+	expect_middle(b, 9, 25);
+	ack(b, S(24), 0);
+	expect_middle(b, 25, 57);
+	ack(b, S(56), 0);
+	expect_middle(b, 57, 90);
+	ack(b, S(89), 0);
+	expect_middle(b, 90, 124);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q11: the peer was only slow.  One packet was sent in vain, and the second answer is a ghost. */
+Test(rc_probe, q11_in_vain)
+{
+	struct bed *b = bed_probing(3);
+
+	round_trip(b, 0, 10 * US);
+	post(b, RDMA_WRITE, 1, .len = 5 * MTU);
+	expect_write(b, 1, 0, 5);
+	until_probe(b);
+	expect_pkt(b, RC_WRITE_FIRST, S(1));
+	expect_taken(b, send_ack(b, S(5), 2));
+	expect_wc(b, 1, SUCCESS);
+	expect_drop(b, GHOST_ACK, send_ack(b, S(5), 2));
+	expect_none(b);
+	cr_assert_eq(count(b, RETRANSMITS), 1);
+	bed_close(b);
+}
+
+/* Q11: a peer that was slow is given more time: about half of what it has taken, and that twice. */
+Test(rc_probe, q11_learns)
+{
+	struct bed *b = bed_probing(3);
+	uint64_t first;
+	uint32_t i;
+
+	round_trip(b, 0, 10 * US);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	for (i = 0; i < 3; i++) {
+		until_probe(b);
+		expect_pkt(b, RC_WRITE_ONLY, S(1));
+	}
+	advance_time(b, 7 * FLOOR);
+	expect_none(b);
+	expect_taken(b, send_ack(b, S(1), 2));
+	expect_wc(b, 1, SUCCESS);
+	post(b, RDMA_WRITE, 2, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(2));
+	first = until_probe(b);
+	cr_assert_geq(first, 2 * 7 * FLOOR - TICK);
+	cr_assert_leq(first, 2 * 7 * FLOOR + 2 * LATE);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q11, Q5: a READ is asked for from its first missing response on; the next READ, whose request the
+ * peer has not taken, when that is complete. */
+Test(rc_probe, q11_read)
+{
+	struct bed *b = bed_probing(3);
+	const struct karst_pkt *p;
+
+	round_trip(b, 0, 10 * US);
+	post(b, RDMA_READ, 1, .len = 3 * MTU);
+	post(b, RDMA_READ, 2, .len = MTU);
+	expect_pkt(b, RC_READ_REQUEST, S(1));
+	expect_pkt(b, RC_READ_REQUEST, S(4));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(1), .pay = b->pattern, .pay_len = MTU));
+	until_probe(b);
+	p = expect_pkt(b, RC_READ_REQUEST, S(2));
+	cr_assert_eq(p->va, PEER_VA + MTU);
+	cr_assert_eq(p->dma_len, 2 * MTU);
+	expect_none(b);
+	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(2), .pay = b->pattern, .pay_len = MTU));
+	expect_none(b);
+	expect_taken(b, send_pkt(b, RC_READ_RESP_LAST, S(3), .pay = b->pattern, .pay_len = MTU));
+	expect_wc(b, 1, SUCCESS);
+	expect_pkt(b, RC_READ_REQUEST, S(4));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(4), .pay = b->pattern, .pay_len = MTU));
+	expect_wc(b, 2, SUCCESS);
+	cr_assert_eq(count(b, ADP_RETRANS), 1);
+	bed_close(b);
+}
+
+/* Q11, Q7: who waits after an RNR NAK does not probe; nor is the wait taken for a round trip. */
+Test(rc_probe, q11_not_while_the_peer_is_not_ready)
+{
+	struct bed *b = bed_probing(3);
+
+	round_trip(b, 0, 10 * US);
+	post(b, SEND, 1, .len = 1);
+	expect_pkt(b, RC_SEND_ONLY, S(1));
+	expect_taken(b, send_pkt(b, RC_ACK, S(1), .aeth = 0x2c000000)); /* 0.64 ms */
+	advance_time(b, 600 * US);
+	expect_none(b);
+	advance_time(b, 50 * US);
+	expect_pkt(b, RC_SEND_ONLY, S(1));
+	cr_assert_eq(count(b, ADP_RETRANS), 0);
+	cr_assert_leq(until_probe(b), FLOOR + LATE + TICK);
+	expect_pkt(b, RC_SEND_ONLY, S(1));
+	expect_taken(b, send_ack(b, S(1), 2));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+/* Q11: timeout 0 asks for no timer, and gets none. */
+Test(rc_probe, q11_timeout_0)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+
+	s.core.early_retransmission = true;
+	s.attr.timeout = 0;
+	b = bed_open(&s);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_write(b, 0, 0, 1);
+	advance_time(b, 3600ull * 1000 * MS);
+	expect_none(b);
+	expect_taken(b, send_ack(b, S(0), 1));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+/* Q11: a timeout that is shorter than the wait comes first. */
+Test(rc_probe, q11_short_timeout)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+
+	s.core.early_retransmission = true;
+	s.attr.timeout = 3;
+	b = bed_open(&s);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_write(b, 0, 0, 1);
+	advance_time(b, (4096 << 3) + LATE);
+	expect_write(b, 0, 0, 1);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 1);
+	cr_assert_eq(count(b, ADP_RETRANS), 0);
+	expect_taken(b, send_ack(b, S(0), 1));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+/* Q11: a NAK that comes after all is acted on as ever; the probe is forgotten. */
+Test(rc_probe, q11_late_nak)
+{
+	struct bed *b = bed_probing(3);
+
+	round_trip(b, 0, 10 * US);
+	post(b, RDMA_WRITE, 1, .len = 2 * MTU);
+	expect_write(b, 1, 0, 2);
+	until_probe(b);
+	expect_pkt(b, RC_WRITE_FIRST, S(1));
+	expect_taken(b, send_nak(b, S(1), 0));
+	expect_write(b, 1, 0, 2);
+	expect_taken(b, send_ack(b, S(1), 1));
+	expect_none(b);
+	expect_taken(b, send_ack(b, S(2), 2));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+/* Q11: a request that its program has changed meanwhile fails as when it is sent again (Q6). */
+Test(rc_probe, q11_changed)
+{
+	struct bed *b = bed_probing(3);
+	struct karst_send_wqe *w;
+
+	round_trip(b, 0, 10 * US);
+	w = bed_slot(b);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	w->opcode = KARST_WR_RDMA_READ;
+	advance_time(b, 2 * FLOOR);
+	expect_wc(b, 1, LOC_QP_OP_ERR);
+	expect_state(b, ERR);
+	cr_assert_eq(count(b, SQ_CORRUPT), 1);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q11: with many timers armed each waits longer, so that no tick has more than one of them. */
+Test(rc_probe, q11_many)
+{
+	struct karst_timer others[200] = {0};
+	struct bed *b = bed_probing(3);
+	unsigned int i;
+
+	round_trip(b, 0, 10 * US);
+	for (i = 0; i < KARST_DIM(others); i++)
+		karst_wheel_add(&b->core->wheel, &others[i], UINT64_MAX);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	advance_time(b, 190 * TICK);
+	expect_none(b);
+	advance_time(b, 20 * TICK);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	expect_taken(b, send_ack(b, S(1), 2));
+	expect_wc(b, 1, SUCCESS);
+	for (i = 0; i < KARST_DIM(others); i++)
+		karst_wheel_del(&b->core->wheel, &others[i]);
+	bed_close(b);
+}

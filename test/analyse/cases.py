@@ -273,10 +273,47 @@ def one_timeout():
     return timeouts(70000)
 
 
+@case('timeout', 'cannot tell', *T14)
+@case('timeout-growth', 'not seen', *T14)
+@case('go-back', 'pass', *T14)
+def early_alone():
+    """As karst probes, and adapters that retransmit adaptively (Q11)."""
+    return timeouts(1000, 2000, 4000)
+
+
+@case('timeout', 'cannot tell', *T14)
+@case('timeout-growth', 'not seen', *T14)
+def early_and_timeout():
+    """The timeout is that of the first transmission, not of what went early."""
+    w = Wire().send(2).message(3)
+    w.wait(1000).message(3, stop=1, ask=True)
+    w.wait(2000).message(3, stop=1, ask=True)
+    return w.wait(65000).message(3).ack(104)
+
+
 @case('timeout', 'fail', *T14)
 @case('timeout', 'cannot tell', '--timeout', '14')
 def too_early():
-    return timeouts(3000)
+    w = Wire().send(2).message(3)
+    return w.wait(3000).message(3, ask=True).ack(104)
+
+
+@case('timeout', 'fail', *T14)
+def too_early_and_not_asking():
+    w = Wire().send(2).message(3)
+    return w.wait(3000).message(3, stop=1)
+
+
+@case('timeout', 'cannot tell', *T14)
+@case('go-back', 'pass', *T14)
+def early_in_a_round():
+    """The cursor stays where it was: it goes on behind what had been sent again."""
+    w = Wire().send(1).message(8)
+    w.nak(w.psn)
+    w.message(8, stop=5)
+    w.wait(1000).message(8, stop=1, ask=True)
+    w.ack(w.psn + 1)
+    return w.message(8, start=5)
 
 
 @case('timeout', 'fail', *T14)

@@ -69,12 +69,13 @@ class Wire:
             self.psn += 1
         return self
 
-    def message(self, packets, skip=(), start=0, stop=None):
+    def message(self, packets, skip=(), start=0, stop=None, **more):
         """A SEND of so many packets, those of @skip not seen; not acknowledged."""
         for i in range(start, packets if stop is None else stop):
             op = ONLY if packets == 1 else FIRST if i == 0 else LAST if i == packets - 1 else MIDDLE
             if i not in skip:
-                self.request(op, self.psn + i, bytes([i & 255]) * (MTU if op in (FIRST, MIDDLE) else 100))
+                self.request(op, self.psn + i, bytes([i & 255]) * (MTU if op in (FIRST, MIDDLE) else 100),
+                             **more)
         return self
 
     def respond(self, op, psn, syndrome=None, payload=b'', ext=b'', qp=A_QP, msn=None, **more):

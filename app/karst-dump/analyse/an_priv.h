@@ -166,6 +166,15 @@ struct an_stream {
 	/* timeouts */
 	uint32_t rto_psn;
 	uint64_t rto_ns, rto_min, rto_max, rto_progress, rto_frame;
+	/* what went again before the timeout, alone so far */
+	struct an_early {
+		bool valid;
+		uint32_t psn, next;      /* it, and the PSN behind it */
+		uint32_t end;            /* PSN behind the request before it */
+		uint64_t frame;          /* the newest */
+		uint64_t progress;       /* progress_ns at that time */
+		uint64_t since, last_ns; /* sent before the first one, and the newest */
+	} early;
 	uint64_t asked, acks; /* packets that ask, acknowledgements */
 	uint64_t sent, again, naks, rnrs, timeouts, reads;
 	uint32_t coalesced_max;

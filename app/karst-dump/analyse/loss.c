@@ -204,7 +204,8 @@ static void
 growth(struct an *a, struct an_flow *f, const struct an_pkt *p, uint64_t since)
 {
 	struct an_stream *s = &f->req;
-	bool sees = an_sees_sent(a, f); /* else some between may have been lost before */
+	/* else some between may have been lost before, or were no timeouts (Q11) */
+	bool sees = an_sees_sent(a, f) && a->o->timeout > 0;
 
 	if (s->rto_ns == 0 || s->rto_psn != p->ib->psn || s->rto_progress != s->progress_ns) {
 		s->rto_min = s->rto_max = since;
@@ -228,6 +229,63 @@ growth(struct an *a, struct an_flow *f, const struct an_pkt *p, uint64_t since)
 }
 
 /*
+ * Q11: karst, and adapters that call it adaptive retransmission, send the oldest packet again long
+ * before the timeout, alone, and it asks.  Whether that is what it is shows when something follows
+ * it, or does not.
+ */
+static bool
+still_early(const struct an_stream *s, uint32_t psn)
+{
+	return s->early.valid && s->early.psn == psn && s->early.progress == s->progress_ns;
+}
+
+static bool
+may_be_early(struct an *a, const struct an_stream *s, const struct an_pkt *p, uint64_t longest)
+{
+	uint64_t nominal = a->o->timeout > 0 ? (uint64_t)TIMEOUT_UNIT_NS << a->o->timeout : 0;
+
+	return longest < nominal - nominal / 50 && s->una_known && p->ib->psn == s->una &&
+		(p->ib->ackreq || (p->flags & (KARST_OPF_READ | KARST_OPF_ATOMIC)) != 0);
+}
+
+static void
+early(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct an_rec *r,
+	uint64_t longest)
+{
+	struct an_stream *s = &f->req;
+	uint64_t since = still_early(s, p->ib->psn) ? s->early.since : r->last_ns;
+
+	s->early = (struct an_early){.valid = true,
+		.psn = p->ib->psn,
+		.next = karst_psn_add(r->psn, r->span),
+		.end = s->last_end,
+		.frame = p->frame,
+		.progress = s->progress_ns,
+		.since = since,
+		.last_ns = p->ns};
+	an_say(a, f, AN_TIMEOUT, AN_UNKNOWN, r->last_frame, p->frame,
+		"PSN %06x again after %.3f ms, before the timeout, and alone so far: may be an early "
+		"retransmission",
+		p->ib->psn, (double)longest / 1e6);
+}
+
+/* Was it alone?  @p is sent again, and begins no round. */
+static void
+after_early(struct an *a, struct an_flow *f, const struct an_pkt *p)
+{
+	struct an_stream *s = &f->req;
+
+	if (still_early(s, s->early.psn) && p->ib->psn == s->early.next)
+		an_say(a, f, AN_TIMEOUT, an_sees_sent(a, f) ? AN_FAIL : AN_UNKNOWN, s->early.frame,
+			p->frame,
+			"PSN %06x follows %06x, which went again %.3f ms after it was last sent, before "
+			"the timeout",
+			p->ib->psn, s->early.psn,
+			(double)(s->early.last_ns - s->early.since) / 1e6);
+	s->early.valid = false;
+}
+
+/*
  * When the timer began is not seen: at the earliest when the packet was last sent, at the latest
  * with the last packet of either direction.
  */
@@ -235,11 +293,18 @@ static void
 timeout(struct an *a, struct an_flow *f, const struct an_pkt *p, const struct an_rec *r)
 {
 	struct an_stream *s = &f->req;
-	uint64_t longest = p->ns - r->last_ns, shortest = p->ns - s->event_ns, nominal;
+	uint64_t shortest = p->ns - s->event_ns, nominal;
+	/* its clock is that of the last progress, not of what went early */
+	uint64_t longest = p->ns - (still_early(s, p->ib->psn) ? s->early.since : r->last_ns);
 	/* the reason may be a response that was lost behind the place of the capture */
 	bool sees = an_sees_sent(a, f);
 	bool hidden = (p->flags & AN_ANSWERED) != 0 && !an_sees_received(a, f->peer);
 
+	if (sees && !hidden && may_be_early(a, s, p, longest)) {
+		early(a, f, p, r, longest);
+		return;
+	}
+	s->early.valid = false;
 	s->timeouts++;
 	f->pair->src->seen[AN_SEEN_TIMEOUTS]++;
 	an_measure(a, AN_LAT_TIMEOUT, longest);
@@ -398,6 +463,9 @@ is_round(const struct an_stream *s, const struct an_rec *r, uint32_t psn)
 
 	if (forward == 0)
 		return false;
+	/* on behind what had been sent before a packet went early */
+	if (s->early.valid && psn == s->early.end && karst_psn_diff(psn, s->early.next) >= 0)
+		return false;
 	/* over what has been acknowledged meanwhile */
 	if (forward > 0 && s->una_known && karst_psn_diff(psn, s->una) <= 0)
 		return false;
@@ -417,6 +485,8 @@ an_again(struct an *a, struct an_flow *f, struct an_rec *r, const struct an_pkt 
 		round_begins(a, f, r, p);
 	else if (s->nak.valid && s->nak.psn == p->ib->psn)
 		s->nak.valid = false; /* it would have come anyway */
+	else if (s->early.valid)
+		after_early(a, f, p);
 	s->again_frame = p->frame;
 	if (r == NULL)
 		return;

@@ -71,6 +71,7 @@ struct kd_conf_engine {
 	uint32_t loss_ppm, loss_seed;
 	uint32_t migreq;
 	uint32_t latch_source_port;
+	uint32_t early_retransmission;
 	uint32_t congestion; /* enum karst_congestion_mode */
 	uint32_t mbufs;
 	uint32_t huge_pages; /* enum kd_tristate */

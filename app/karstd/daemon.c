@@ -185,6 +185,7 @@ make_engine(struct daemon *d)
 		.ack_interval = c->ack_interval,
 		.no_migreq = !c->migreq,
 		.latch_sport = c->latch_source_port,
+		.early_retransmission = c->early_retransmission,
 		.congestion = &congestion,
 		.page_buffers = needs.page_buffers,
 		.mbufs = d->eal.mbufs,

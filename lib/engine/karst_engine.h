@@ -119,6 +119,7 @@ struct karst_engine_config {
 	uint32_t ack_interval;
 	bool latch_sport; /* drop what comes to a connected QP from another UDP source port (L5) */
 	bool no_migreq;   /* send MigReq 0 as Linux soft-RoCE does, not 1 (W2) */
+	bool early_retransmission; /* probes, long before the timeout (Q11) */
 	/* NULL: off; else it is taken over by karst_engine_create() (E1) */
 	const struct karst_congestion_config *congestion;
 	/* budgets of a turn */

@@ -371,6 +371,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.cross_cpu = e->cfg.cross_cpu,
 		.migreq = !e->cfg.no_migreq,
 		.latch_sport = e->cfg.latch_sport,
+		.early_retransmission = e->cfg.early_retransmission,
 		.congestion = e->cfg.congestion,
 		.mem = e->mem,
 		.ahs = e->ahs,

@@ -69,6 +69,7 @@ struct fab_config {
 	uint32_t window;  /* packets of a queue pair unacknowledged */
 	uint32_t timeout; /* 4.096 us * 2^timeout */
 	uint32_t retry;
+	bool probes; /* early retransmission (Q11) */
 	struct karst_congestion_config cc;
 	/* traffic */
 	uint64_t size; /* bytes of a flow, or that a ring reduces; 0: without end, up to duration */
@@ -138,6 +139,7 @@ struct fab_result {
 	uint64_t requests;    /* frames sent with requests */
 	uint64_t retransmits; /* of these, sent again */
 	uint64_t timeouts;
+	uint64_t probes;
 	uint64_t seq_naks;
 	uint64_t marks; /* by switches */
 	uint64_t cnps_sent;

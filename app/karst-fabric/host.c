@@ -61,6 +61,7 @@ fab_host_init(struct fab_sim *s, struct fab_host *h, uint32_t id)
 		/* all data goes to one small region, which is in the cache */
 		.stream_bytes = UINT64_MAX,
 		.max_xrc_srqs = 1,
+		.early_retransmission = s->c->probes,
 		.seed = {s->secret[0], id},
 		.mem = s->mem,
 		.ops = &core_ops,

@@ -38,6 +38,7 @@ static const char usage_text[] =
 	"  --window N          packets without acknowledgement [256]\n"
 	"  --timeout N         local ACK timeout, 4.096 us * 2^N; 0: none [14]\n"
 	"  --retry N           retry_cnt, 0 to 7 [7]\n"
+	"  --probes WAY        on, off: silence of some round trips is answered by a probe [off]\n"
 	"  --recovery WAY      gbn: go-back-N [gbn]\n"
 	"  --cc MODE           off, notify, dcqcn [off]\n"
 	"  --preset NAME       adapter, paper: parameters of DCQCN [adapter]\n"
@@ -88,6 +89,7 @@ enum {
 	OPT_WINDOW,
 	OPT_TIMEOUT,
 	OPT_RETRY,
+	OPT_PROBES,
 	OPT_RECOVERY,
 	OPT_CC,
 	OPT_PRESET,
@@ -132,6 +134,7 @@ static const struct option long_options[] = {
 	{"window", required_argument, NULL, OPT_WINDOW},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"retry", required_argument, NULL, OPT_RETRY},
+	{"probes", required_argument, NULL, OPT_PROBES},
 	{"recovery", required_argument, NULL, OPT_RECOVERY},
 	{"cc", required_argument, NULL, OPT_CC},
 	{"preset", required_argument, NULL, OPT_PRESET},
@@ -171,13 +174,13 @@ parse_u32(const char *option, uint32_t least, uint32_t most, uint32_t *v)
 }
 
 static int
-parse_marking(struct fab_config *f)
+parse_switch(const char *option, bool *on)
 {
 	static const char *const names[] = {"off", "on", NULL};
 	unsigned int i = 0;
-	int rc = fab_value_name("--marking", optarg, names, &i);
+	int rc = fab_value_name(option, optarg, names, &i);
 
-	f->marking = i != 0;
+	*on = i != 0;
 	return rc;
 }
 
@@ -213,7 +216,7 @@ parse_network(int c, struct fab_config *f)
 		f->pfc = true;
 		return 0;
 	case OPT_MARKING:
-		return parse_marking(f);
+		return parse_switch("--marking", &f->marking);
 	case OPT_KMIN:
 		return fab_value_bytes("--kmin", optarg, 1, 1ull << 40, &f->kmin);
 	case OPT_KMAX:
@@ -292,6 +295,8 @@ parse_queue_pairs(int c, struct fab_config *f)
 		return parse_u32("--timeout", 0, 31, &f->timeout);
 	case OPT_RETRY:
 		return parse_u32("--retry", 0, 7, &f->retry);
+	case OPT_PROBES:
+		return parse_switch("--probes", &f->probes);
 	case OPT_RECOVERY:
 		return fab_value_name("--recovery", optarg, recoveries, &i);
 	case OPT_PRESET:

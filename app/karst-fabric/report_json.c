@@ -17,7 +17,7 @@ config(const struct fab_config *c)
 
 	return json_pack(
 		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:b, s:b, s:I, s:I, s:f, "
-		"s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:I}",
+		"s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:s, s:I, s:f, s:f, s:f, s:f, s:I}",
 		"topology", fab_topology_names[c->topology], "workload",
 		fab_workload_names[c->workload], "hosts", (json_int_t)c->hosts, "leaves",
 		(json_int_t)c->leaves, "spines", (json_int_t)c->spines, "fan_in",
@@ -29,8 +29,8 @@ config(const struct fab_config *c)
 		(json_int_t)c->lose_nth, "mtu", (json_int_t)c->mtu, "message",
 		(json_int_t)c->message, "depth", (json_int_t)c->depth, "window",
 		(json_int_t)c->window, "timeout", (json_int_t)c->timeout, "retry_cnt",
-		(json_int_t)c->retry, "recovery", "go-back-n", "congestion", modes[c->cc.mode],
-		"size", (json_int_t)c->size, "load", c->load, "stagger_us",
+		(json_int_t)c->retry, "probes", c->probes, "recovery", "go-back-n", "congestion",
+		modes[c->cc.mode], "size", (json_int_t)c->size, "load", c->load, "stagger_us",
 		(double)c->stagger_ns / 1e3, "duration_us", (double)c->duration_ns / 1e3,
 		"warmup_us", (double)c->warmup_ns / 1e3, "seed", (json_int_t)c->seed);
 }
@@ -98,14 +98,15 @@ slowdown(const struct fab_result *r)
 static json_t *
 counts(const struct fab_result *r)
 {
-	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I}",
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I}",
 		"requests", (json_int_t)r->requests, "retransmits", (json_int_t)r->retransmits,
-		"local_ack_timeout_err", (json_int_t)r->timeouts, "packet_seq_err",
-		(json_int_t)r->seq_naks, "marks", (json_int_t)r->marks, "np_cnp_sent",
-		(json_int_t)r->cnps_sent, "rp_cnp_handled", (json_int_t)r->cnps_handled, "drops",
-		(json_int_t)r->drops, "lost", (json_int_t)r->lost, "pfc_pauses",
-		(json_int_t)r->pauses, "pfc_paused_us", (double)r->paused_ps / 1e6, "frames",
-		(json_int_t)r->frames, "events", (json_int_t)r->events);
+		"local_ack_timeout_err", (json_int_t)r->timeouts, "roce_adp_retrans",
+		(json_int_t)r->probes, "packet_seq_err", (json_int_t)r->seq_naks, "marks",
+		(json_int_t)r->marks, "np_cnp_sent", (json_int_t)r->cnps_sent, "rp_cnp_handled",
+		(json_int_t)r->cnps_handled, "drops", (json_int_t)r->drops, "lost",
+		(json_int_t)r->lost, "pfc_pauses", (json_int_t)r->pauses, "pfc_paused_us",
+		(double)r->paused_ps / 1e6, "frames", (json_int_t)r->frames, "events",
+		(json_int_t)r->events);
 }
 
 static json_t *

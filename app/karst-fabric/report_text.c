@@ -57,8 +57,9 @@ network(FILE *out, const struct fab_config *c)
 		fprintf(out, "no marking\n");
 	fprintf(out,
 		"%-12s RC, go-back-N, MTU %u, WRITEs of %u bytes, %u packets under way, timeout "
-		"%u, congestion control %s\n",
-		"queue pairs", c->mtu, c->message, c->window, c->timeout, mode_name(c));
+		"%u, probes %s, congestion control %s\n",
+		"queue pairs", c->mtu, c->message, c->window, c->timeout, c->probes ? "on" : "off",
+		mode_name(c));
 	traffic(out, c);
 }
 
@@ -138,10 +139,10 @@ network_counts(FILE *out, const struct fab_result *r)
 		"loss", r->drops, r->lost);
 	fprintf(out,
 		"%-12s %" PRIu64 " of %" PRIu64 " request frames sent again (%.4f), %" PRIu64
-		" sequence NAKs, %" PRIu64 " timeouts\n",
+		" sequence NAKs, %" PRIu64 " probes, %" PRIu64 " timeouts\n",
 		"recovery", r->retransmits, r->requests,
 		r->requests != 0 ? (double)r->retransmits / (double)r->requests : 0, r->seq_naks,
-		r->timeouts);
+		r->probes, r->timeouts);
 }
 
 void

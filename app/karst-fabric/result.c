@@ -183,6 +183,7 @@ counters(struct fab_sim *s)
 		r->requests += h->requests;
 		r->retransmits += c->ctr[KARST_CTR_RETRANSMITS];
 		r->timeouts += c->ctr[KARST_CTR_LOCAL_ACK_TIMEOUT];
+		r->probes += c->ctr[KARST_CTR_ADP_RETRANS];
 		r->seq_naks += c->ctr[KARST_CTR_PACKET_SEQ_ERR];
 		r->cnps_sent += c->ctr[KARST_CTR_NP_CNP_SENT];
 		r->cnps_handled += c->ctr[KARST_CTR_RP_CNP_HANDLED];

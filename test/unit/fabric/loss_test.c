@@ -56,6 +56,29 @@ Test(fabric_loss, a_lost_tail_waits_for_the_timeout)
 	fab_result_free(&r);
 }
 
+/* Unless it is probed for (Q11): after twice 1 ms, which is a round trip to those who have measured
+ * none.  The answer says that all but the last frame have come, so the next probe, 16 ticks later,
+ * is that. */
+Test(fabric_loss, a_lost_tail_is_probed_for)
+{
+	struct fab_config c = fab_test_config(FAB_ONE);
+	uint64_t wait = 2000ull * US, tick = 4096000;
+	struct fab_result r;
+
+	c.size = 16 * 4096;
+	c.lose_nth = 16;
+	c.timeout = 10;
+	c.probes = true;
+	r = fab_test_run(&c);
+	cr_assert_eq(r.timeouts, 0);
+	cr_assert_eq(r.probes, 2);
+	cr_assert_eq(r.done, 1);
+	cr_assert_geq(r.flow[0].end_ps, wait);
+	cr_assert_leq(r.flow[0].end_ps, wait + 20 * tick + 2 * r.flow[0].ideal_ps, "%llu ps",
+		(unsigned long long)r.flow[0].end_ps);
+	fab_result_free(&r);
+}
+
 /* A peer that hears nothing gives up, and the run ends. */
 Test(fabric_loss, who_hears_nothing_gives_up)
 {

@@ -17,7 +17,8 @@ may_try(int fd, const struct sockaddr *to)
 {
 	return to != NULL && (to->sa_family == AF_INET || to->sa_family == AF_INET6) &&
 		(ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY) && ks_is_tcp(fd) &&
-		ks_service() && (ks_require || (ks_has_room() && !ks_peer_cannot(to)));
+		!ks_is_confined() && ks_service() &&
+		(ks_require || (ks_has_room() && !ks_peer_cannot(to)));
 }
 
 static int
@@ -64,7 +65,8 @@ connect(int fd, const struct sockaddr *to, socklen_t len)
 KS_API int
 listen(int fd, int backlog)
 {
-	if ((ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY) && ks_is_tcp(fd) && ks_service()) {
+	if ((ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY) && ks_is_tcp(fd) &&
+		!ks_is_confined() && ks_service()) {
 		ks_option_want(fd, true);
 		ks_epoll_leave(fd);
 		ks_set(fd, KS_LISTENS, NULL);

@@ -15,6 +15,7 @@
  *   urgent.c   urgent data
  *   sleep.c    who sleeps for bytes, and has not died
  *   watch.c    poll() and its kin, before which a connection has to know of them
+ *   calls_confine.c  filters of system calls that programs set for themselves
  *   calls_signal.c  handlers of signals, which do not interrupt what holds a lock
  *   calls_*.c  what programs call
  *
@@ -131,6 +132,11 @@ void ks_copy(int from, int to);
 bool ks_is_ours(void);
 /** Some descriptor listens, or did. */
 bool ks_listens(void);
+/** Some descriptor is a connection. */
+bool ks_connects(void);
+/** Descriptors that are connections, or wake their peers, up to @max.
+ *  @return how many there are */
+unsigned int ks_list(int *fds, unsigned int max);
 void ks_forked(void);
 
 /** Zeroed memory for a connection, which is not malloc()'s: that may have been interrupted by the
@@ -164,7 +170,10 @@ void ks_option_want(int fd, bool want);
 bool ks_option_seen(int fd);
 /** A descriptor that the program does not see. */
 bool ks_is_hidden(int fd);
-void ks_service_forked(bool listens);
+/** @at_once: it connects again, if it was. */
+void ks_service_forked(bool at_once);
+/** Its descriptor, -1: there is none. */
+int ks_service_fd(void);
 
 /* --- peers.c --- */
 
@@ -286,6 +295,11 @@ int ks_sleep_begin(struct ks_sock *s);
 void ks_sleep_end(struct ks_sock *s, int place);
 /** Whether anybody is: who has died is not. */
 bool ks_sleeps(struct ks_sock *s);
+
+/* --- calls_confine.c --- */
+
+/** System calls of this process are filtered: it connects neither to the service nor by it. */
+bool ks_is_confined(void);
 
 /* --- watch.c --- */
 

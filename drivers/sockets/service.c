@@ -206,7 +206,7 @@ ks_service(void)
 
 	if (atomic_load(&service.map) >= 0)
 		return true;
-	if (atomic_load(&service.failed_at) == now_s())
+	if (ks_is_confined() || atomic_load(&service.failed_at) == now_s())
 		return false;
 	ks_lock(&service.lock);
 	if (atomic_load(&service.fd) < 0)
@@ -216,19 +216,26 @@ ks_service(void)
 	return atomic_load(&service.map) >= 0;
 }
 
+int
+ks_service_fd(void)
+{
+	return atomic_load(&service.fd);
+}
+
 /*
- * A child needs a connection of its own, and if it has listeners that have promised SMC-R it needs
- * one at once: it may give up the right to make one, as servers do that begin as root.
+ * A child needs a connection of its own, and if it has connections, or listeners that have promised
+ * SMC-R, it needs one at once: it may give up the right to make one, as servers do that begin as
+ * root.
  */
 void
-ks_service_forked(bool listens)
+ks_service_forked(bool at_once)
 {
 	bool had = atomic_load(&service.fd) >= 0;
 
 	pthread_mutex_init(&service.lock, NULL);
 	hang_up();
 	atomic_store(&service.failed_at, 0);
-	if (had && listens)
+	if (had && at_once)
 		(void)ks_service();
 }
 

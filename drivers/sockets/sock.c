@@ -347,7 +347,7 @@ static void
 on_fork(void)
 {
 	ks_forked();
-	ks_service_forked(ks_listens());
+	ks_service_forked(ks_listens() || ks_connects());
 	pthread_mutex_init(&settling, NULL);
 }
 

@@ -37,6 +37,7 @@ static struct watch *watches;
 static void *free_socks, *free_watches;
 static pid_t pid;
 static _Atomic bool listens;
+static _Atomic uint32_t connections; /* entries that are */
 
 /* --- memory --- */
 
@@ -179,6 +180,8 @@ ks_set(int fd, enum ks_kind kind, struct ks_sock *s)
 		atomic_store(&listens, true);
 	atomic_store(&e->kind, KS_PLAIN);
 	old = atomic_exchange(&e->sock, s);
+	if ((old != NULL) != (s != NULL))
+		atomic_fetch_add(&connections, s != NULL ? 1 : -1u);
 	while (old != NULL && atomic_load(&e->users) != 0)
 		sched_yield();
 	if (old != NULL)
@@ -213,6 +216,33 @@ bool
 ks_listens(void)
 {
 	return atomic_load(&listens);
+}
+
+bool
+ks_connects(void)
+{
+	return atomic_load(&connections) != 0;
+}
+
+unsigned int
+ks_list(int *fds, unsigned int max)
+{
+	unsigned int n = 0;
+
+	for (unsigned int p = 0; p < PAGES; p++) {
+		struct entry *page = atomic_load_explicit(&pages[p], memory_order_acquire);
+
+		for (unsigned int i = 0; page != NULL && i < PAGE_FDS; i++) {
+			uint32_t kind = atomic_load(&page[i].kind);
+
+			if (kind != KS_SMC && kind != KS_HIDDEN)
+				continue;
+			if (n < max)
+				fds[n] = (int)(p * PAGE_FDS + i);
+			n++;
+		}
+	}
+	return n;
 }
 
 bool

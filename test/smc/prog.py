@@ -336,6 +336,47 @@ def server_rights(address, port, _):
     os.wait()
 
 
+def confine(calls):
+    """The kernel answers EPERM to these system calls of this process, by its numbers."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    load, equal, ret = 0x20, 0x15, 0x06
+    code = [struct.pack('HBBI', load, 0, 0, 0)]
+    for i, call in enumerate(calls):
+        code.append(struct.pack('HBBI', equal, len(calls) - i, 0, call))
+    code += [struct.pack('HBBI', ret, 0, 0, 0x7fff0000), struct.pack('HBBI', ret, 0, 0, 0x50000 | errno.EPERM)]
+    mem = ctypes.create_string_buffer(b''.join(code))
+    prog = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', len(code), ctypes.addressof(mem)))
+    assert libc.prctl(38, 1, 0, 0, 0) == 0 # PR_SET_NO_NEW_PRIVS
+    if libc.prctl(22, 2, ctypes.c_void_p(ctypes.addressof(prog)), 0, 0) != 0: # PR_SET_SECCOMP
+        raise OSError(ctypes.get_errno(), 'prctl')
+
+
+def server_confined(address, port, _):
+    """As sshd's child before the login: it has the right to read and to write, and no other one about
+    sockets.  What it has besides its connection it cannot use."""
+    sock, _ = listener(address, port).accept()
+    assert sock.recv(1, socket.MSG_PEEK)
+    ours, theirs = socket.socketpair()
+    if os.fork() == 0:
+        # sendto, recvfrom, sendmsg, recvmsg, shutdown, socket, connect, getsockopt, fcntl, sched_yield
+        confine([44, 45, 46, 47, 48, 41, 42, 55, 72, 24])
+        refused = 0
+        for call in (lambda: ours.send(b'x'), lambda: theirs.recv(1, socket.MSG_DONTWAIT), socket.socket,
+                     lambda: sock.dup().detach() and ours.sendmsg([b'x'])):
+            try:
+                call()
+            except PermissionError:
+                refused += 1
+        while piece := os.read(sock.fileno(), CHUNK):
+            done = 0
+            while done < len(piece):
+                select.select([], [sock], [])
+                done += os.write(sock.fileno(), piece[done:])
+            select.select([sock], [], [])
+        os._exit(refused)
+    say('refused', os.waitstatus_to_exitcode(os.wait()[1]))
+
+
 def server_asyncio(address, port, _):
     async def main():
         done = asyncio.Event()

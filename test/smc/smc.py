@@ -124,6 +124,21 @@ def one_daemon(suite, one, direct):
         [] if said == 'options 1 0 yes hello hello ENOPROTOOPT True' else [said]))
 
 
+def confined(suite, one):
+    """Of a server on a machine whose numbers of system calls it knows."""
+    if os.uname().machine != 'x86_64':
+        suite.tap.skip('a program whose system calls are filtered', 'x86_64 alone')
+        return
+    port = bed.free_port()
+    s = Program(suite, one, 'server_confined', '127.0.0.1', port)
+    s.line()
+    said, problems = Program(suite, one, 'client_echo', '127.0.0.1', port, BYTES).ends()
+    problems += [] if said == f'same {BYTES} end' else [said]
+    said, more = s.ends()
+    suite.tap.point('a program whose system calls are filtered', problems + more + (
+        [] if said == 'refused 4' else [said]))
+
+
 def urgent_bytes(suite, one):
     before = suite.count(one, 'opened')
     problems = urgent.same_as_tcp(suite, one, one)
@@ -454,6 +469,7 @@ def test(suite, netns):
     suite.tap.point('one by which all bytes go by RDMA', problems)
     for direct, daemon in (True, one), (False, rdma):
         one_daemon(suite, daemon, direct)
+        confined(suite, daemon)
         urgent_bytes(suite, daemon)
         if direct:
             late_bytes(suite, daemon)

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""Unmodified programs of Debian over SMC-R, both sides behind karst-run --smc of one karstd:
+"""Unmodified programs of Debian over SMC-R, both sides behind karst-run --smc of one karstd, between
+whose programs nobody stands, and some of them of one by which all bytes go by RDMA:
 programs.py BUILD [NAME...] (TAP; as root)."""
+import glob
+import json
 import os
 import shutil
 import signal
@@ -11,7 +14,7 @@ import sys
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from smcbed import CONF, bed, run  # noqa: E402
+from smcbed import CONF, HERE, bed, run  # noqa: E402
 
 BODY = bytes(range(256)) * 4096
 NGINX = """
@@ -36,10 +39,31 @@ listen it
 """
 
 
+SSHD = """
+ListenAddress 127.0.0.1:{port}
+HostKey {folder}/host
+AuthorizedKeysFile {folder}/keys
+PidFile none
+StrictModes no
+UsePAM no
+Subsystem sftp internal-sftp
+"""
+SHARED = '[socket]\nmode = 0666\n' # with servers that are not root
+AS_POSTGRES = 'setpriv', '--reuid', 'postgres', '--regid', 'postgres', '--clear-groups'
+
+
+def where(name):
+    """Path of a program that may be where only root, or only its kin, looks for it; or None."""
+    folders = [os.environ['PATH'], '/usr/sbin', *sorted(glob.glob('/usr/lib/postgresql/*/bin'))]
+    return shutil.which(name, path=os.pathsep.join(folders))
+
+
 class Points:
-    def __init__(self, suite, one):
+    def __init__(self, suite, one, rdma):
         self.suite, self.one = suite, one
-        self.folder = suite.folder
+        self.clients = 10 if rdma else 50 # short connections take longer
+        self.folder = os.path.join(suite.folder, one.name)
+        os.mkdir(self.folder)
 
     def path(self, name):
         return os.path.join(self.folder, name)
@@ -96,6 +120,11 @@ class Points:
         return done.stdout, [] if done.returncode == 0 else [
             f'{command[0]}: exit status {done.returncode}', done.stdout, done.stderr]
 
+    def plain(self, *command):
+        """Of what has no connections.  @return problems"""
+        done = subprocess.run([*map(str, command)], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        return [] if done.returncode == 0 else [f'{command[0]}: exit status {done.returncode}', done.stderr]
+
     # --- one program each ---
 
     def redis(self, port):
@@ -105,7 +134,7 @@ class Points:
         problems = []
         for pipeline in 1, 16:
             said, more = self.client('redis-benchmark', '-p', port, '-t', 'set,get,lrange_100', '-n', 2000,
-                                     '-c', 50, '-P', pipeline, '--csv')
+                                     '-c', self.clients, '-P', pipeline, '--csv')
             problems += more + ([] if said.count(b'"') and b'LRANGE_100' in said else [said])
         server.terminate()
         return problems
@@ -115,7 +144,7 @@ class Points:
         self.file('body', BODY)
         conf = self.file('nginx.conf', NGINX.format(folder=self.folder, port=port))
         server = self.server(port, 'nginx', '-c', conf)
-        load = subprocess.Popen(self.smc('wrk', '-t', 1, '-c', 20, '-d', '2s',
+        load = subprocess.Popen(self.smc('wrk', '-t', 1, '-c', 20, '-d', '1s',
                                          f'http://127.0.0.1:{port}/nginx.conf'), stdout=subprocess.PIPE)
         problems = []
         for _ in range(2): # other workers, while there are connections
@@ -153,6 +182,74 @@ class Points:
         _, problems = self.client('iperf3', '-c', '127.0.0.1', '-p', port, '-P', 8, '-n', '16M')
         return problems + ([] if server.wait() == 0 else ['the server fails'])
 
+    def postgres(self, port):
+        """initdb postgres pgbench psql"""
+        data = self.path('postgres')
+        os.mkdir(data)
+        shutil.chown(data, 'postgres', 'postgres')
+        problems = self.plain(*AS_POSTGRES, where('initdb'), '--no-sync', '--no-instructions', '--auth', 'trust',
+                              '--locale', 'C', '--pgdata', data)
+        if problems:
+            return problems
+        server = self.server(port, *AS_POSTGRES, where('postgres'), '-D', data, '-p', port, '-F',
+                             '-c', 'listen_addresses=127.0.0.1', '-c', f'unix_socket_directories={data}')
+        at = '-h', '127.0.0.1', '-p', port, '-U', 'postgres'
+        _, problems = self.client(where('pgbench'), '--initialize', '--init-steps', 'dtGp', '--quiet', *at, 'postgres')
+        if not problems:
+            said, problems = self.client(where('pgbench'), '--client', 8, '--transactions', 50, *at, 'postgres')
+            problems += [] if b'actually processed: 400/400' in said else [said]
+            said, more = self.client('psql', *at, '-At', '-c',
+                                     "SELECT string_agg(lpad(n::text, 6), '') FROM generate_series(1, 99999) n")
+            problems += more + ([] if said == b'%6d' * 99999 % tuple(range(1, 100000)) + b'\n' else [said[:99]])
+        server.send_signal(signal.SIGINT) # what is connected need not end first
+        return problems + ([] if server.wait() == 0 else ['the server fails'])
+
+    def ssh(self, port):
+        """sshd ssh scp"""
+        for name in 'host', 'user':
+            self.plain('ssh-keygen', '-q', '-t', 'ed25519', '-N', '', '-f', self.path(name))
+        shutil.copy(self.path('user.pub'), self.path('keys'))
+        os.chmod(self.path('keys'), 0o600)
+        conf = self.file('sshd.conf', SSHD.format(folder=self.folder, port=port))
+        # the folder that its child is locked up in is on a tmpfs on Debian
+        server = self.server(port, 'unshare', '--mount', 'sh', '-c', 'mount -t tmpfs none /run && mkdir /run/sshd && '
+                             'exec "$@"', '-', where('sshd'), '-D', '-e', '-f', conf)
+        options = '-F', 'none', '-i', self.path('user'), '-o', 'BatchMode=yes', '-o', 'StrictHostKeyChecking=no', \
+            '-o', f'UserKnownHostsFile={self.path("known")}', '-o', 'LogLevel=ERROR'
+        said, problems = self.client('ssh', *options, '-p', port, '127.0.0.1', 'cat', data=BODY)
+        problems += [] if said == BODY else [f'{len(said)} bytes']
+        if not problems:
+            self.file('body', BODY)
+            _, problems = self.client('scp', *options, '-P', port, self.path('body'), f'127.0.0.1:{self.path("copy")}')
+            with open(self.path('copy'), 'rb') as f:
+                problems += [] if f.read() == BODY else ['the copy differs']
+        if problems:
+            with open(self.path('server.log'), encoding='utf-8') as f:
+                problems.append(f.read())
+        server.terminate()
+        return problems
+
+    def rows(self):
+        """What karst-smc says of the connections."""
+        tool = os.path.join(HERE, '..', '..', 'usertools', 'karst-smc')
+        done = subprocess.run([tool, '--file-prefix', self.one.name, '--json'], capture_output=True, check=False)
+        return json.loads(done.stdout)['connections'] if done.returncode == 0 else []
+
+    def streams(self, port):
+        """iperf3"""
+        server = self.server(port, 'iperf3', '-s', '-1', '-B', '127.0.0.1', '-p', port)
+        client = subprocess.Popen(self.smc('iperf3', '-c', '127.0.0.1', '-p', port, '-P', 8, '-t', bed.HANG_S),
+                                  stdout=subprocess.DEVNULL)
+        self.suite.programs.append(client)
+        began, busy = time.monotonic(), []
+        while len(busy) < 8 and client.poll() is None and time.monotonic() - began < bed.HANG_S:
+            busy = [row for row in self.rows() if row['mode'] == 'SMC-R' and row['role'] == 'server' and
+                    row['received'] > 10 * row['buffer']]
+        client.send_signal(signal.SIGINT)
+        client.wait()
+        server.wait()
+        return [] if len(busy) == 8 else [f'{len(busy)} streams of SMC-R']
+
     def sockperf(self, port):
         """sockperf"""
         server = self.server(port, 'sockperf', 'sr', '--tcp', '-i', '127.0.0.1', '-p', port)
@@ -162,26 +259,43 @@ class Points:
         return problems + ([] if b'# dropped messages = 0' in said else [said])
 
 
-NAMES = ['redis', 'nginx', 'memcached', 'haproxy', 'iperf3', 'sockperf']
+NAMES = ['redis', 'nginx', 'memcached', 'haproxy', 'iperf3', 'sockperf', 'postgres', 'ssh']
+BY_RDMA = ['redis', 'streams', 'ssh']
 
 
-def test(suite):
-    one, problems = suite.daemon('one', CONF)
-    suite.tap.point('a daemon with [smc]', problems)
-    os.chmod(suite.folder, 0o755)
-    points = Points(suite, one)
-    for name in sys.argv[2:] or NAMES:
+def how(suite, one):
+    """(connections that went without the daemon, by RDMA, by TCP)"""
+    n = suite.ask(one, '/karst/smc')
+    rows = suite.ask(one, '/karst/smc_reasons').values()
+    return n['direct'], n['connected'] if n['writes'] else 0, sum(row['connections'] for row in rows)
+
+
+def each(points, names, rdma):
+    suite, one = points.suite, points.one
+    for name in names:
         what = getattr(points, name)
-        missing = [program for program in what.__doc__.split() if shutil.which(program) is None]
-        before = suite.count(one, 'direct')
+        missing = [program for program in what.__doc__.split() if where(program) is None]
+        before = how(suite, one)
         try:
             problems = [f'not installed: {missing}'] if missing else what(bed.free_port())
         except OSError as e:
             problems = [e]
-        if not problems and suite.count(one, 'direct') == before:
-            problems.append('its connections were not SMC-R')
-        suite.tap.point(what.__doc__, problems)
-    suite.tap.point('it ends', one.stop())
+        direct, by_rdma, by_tcp = (new - old for new, old in zip(how(suite, one), before))
+        if not problems and (not (by_rdma if rdma else direct) or (direct if rdma else by_rdma) or by_tcp):
+            problems.append(f'direct {direct}, by RDMA {by_rdma}, by TCP {by_tcp}')
+        suite.tap.point(f'{name}: {what.__doc__}' + (', by RDMA' if rdma else ''), problems)
+
+
+def test(suite):
+    os.chmod(suite.folder, 0o755)
+    for name, more, names in ('one', '', NAMES), ('rdma', 'direct = no\n', BY_RDMA):
+        names = [wanted for wanted in names if wanted in (sys.argv[2:] or names)]
+        if not names:
+            continue
+        one, problems = suite.daemon(name, CONF + more + SHARED)
+        suite.tap.point('a daemon with [smc]', problems)
+        each(Points(suite, one, bool(more)), names, bool(more))
+        suite.tap.point('it ends', one.stop())
 
 
 if __name__ == '__main__':

@@ -7,13 +7,14 @@
  *   smc-rate serve ADDRESS PORT
  *   smc-rate connect ADDRESS PORT CLIENTS COUNT
  *   smc-rate idle ADDRESS PORT 1 COUNT
+ *   smc-rate hold ADDRESS PORT 1 COUNT
  *
  * connect: CLIENTS at once make COUNT connections in all; each sends a byte, gets it back and
  * closes.  One client waits in each call, more of them do so in epoll_wait().  It says how many a
  * second, and how long one took: the median, from connect() to the byte that came back.
  *
  * idle: COUNT connections are made, over which a byte goes to and fro, and stay until the standard
- * input ends.
+ * input ends; each is watched meanwhile.  hold: the same, as soon as there is a line to be read.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -25,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -223,17 +225,47 @@ connect_all(struct run *r, unsigned int clients)
 	printf(", median %.0f us\n", (double)r->took[r->count / 2] / 1e3);
 }
 
+/* @hold: they are made when the standard input says so. */
 static void
-idle(struct run *r)
+idle(struct run *r, bool hold)
 {
+	struct epoll_event e;
 	char byte;
 
+	r->epfd = epoll_create1(0);
+	watch(r->epfd, EPOLL_CTL_ADD, STDIN_FILENO, EPOLLIN);
+	if (hold) {
+		printf("ready\n");
+		fflush(stdout);
+		if (read(STDIN_FILENO, &byte, 1) != 1)
+			return;
+	}
 	for (unsigned int i = 0; i < r->count; i++)
-		(void)one(r);
+		watch(r->epfd, EPOLL_CTL_ADD, one(r), EPOLLIN);
 	printf("idle\n");
 	fflush(stdout);
-	while (read(STDIN_FILENO, &byte, 1) > 0)
-		continue;
+	for (;;) {
+		if (epoll_wait(r->epfd, &e, 1, -1) < 0 && errno != EINTR)
+			fail("epoll_wait");
+		if (e.data.fd == STDIN_FILENO) {
+			if (read(STDIN_FILENO, &byte, 1) <= 0)
+				return;
+		} else if (recv(e.data.fd, &byte, 1, MSG_DONTWAIT) >= 0 || errno != EAGAIN) {
+			fail("a connection that is not idle"); /* who was to be woken may be, late */
+		}
+	}
+}
+
+/* Each connection is two of them. */
+static void
+want_descriptors(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+		files.rlim_cur = files.rlim_max;
+		(void)setrlimit(RLIMIT_NOFILE, &files);
+	}
 }
 
 int
@@ -246,17 +278,19 @@ main(int argc, char **argv)
 	run.at.sin_family = AF_INET;
 	if (argc < 4 || inet_pton(AF_INET, argv[2], &run.at.sin_addr) != 1 ||
 		(strcmp(argv[1], "serve") != 0 && (clients == 0 || run.count == 0))) {
-		fprintf(stderr, "usage: smc-rate serve|connect|idle ADDRESS PORT CLIENTS COUNT\n");
+		fprintf(stderr,
+			"usage: smc-rate serve|connect|idle|hold ADDRESS PORT CLIENTS COUNT\n");
 		return 2;
 	}
 	run.at.sin_port = htons((uint16_t)atoi(argv[3]));
+	want_descriptors();
 	run.took = calloc(run.count + 1, sizeof(run.took[0]));
 	if (run.took == NULL)
 		fail("memory");
 	if (strcmp(argv[1], "serve") == 0)
 		serve(&run.at);
-	else if (strcmp(argv[1], "idle") == 0)
-		idle(&run);
+	else if (strcmp(argv[1], "idle") == 0 || strcmp(argv[1], "hold") == 0)
+		idle(&run, argv[1][0] == 'h');
 	else
 		connect_all(&run, clients);
 	return 0;

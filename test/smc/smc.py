@@ -17,11 +17,12 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ends  # noqa: E402
+import idle  # noqa: E402
 import urgent  # noqa: E402
 from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 
 OPTION = bytes.fromhex('fe06e2d4c3d9')
-IDLE = 300
+IDLE = 500
 OFTEN = 100  # connections
 # what interrupted.c says: what each call returned, and how many signals came
 INTERRUPTED = ('recv EINTR 1\nrecv at once EAGAIN 1\npoll EINTR 1\nselect EINTR 1\nsend EINTR 1\n'
@@ -318,16 +319,6 @@ def two_daemons(suite, netns):
     suite.tap.point('both end', near.stop() + other.stop())
 
 
-def wakeups(daemon):
-    """How often the service's thread has slept and gone on."""
-    for task in os.listdir(f'/proc/{daemon.process.pid}/task'):
-        with open(f'/proc/{daemon.process.pid}/task/{task}/status', encoding='ascii') as f:
-            words = dict(line.rstrip('\n').split(':\t', 1) for line in f if ':\t' in line)
-        if words['Name'] == 'karst-smc':
-            return int(words['voluntary_ctxt_switches'])
-    raise RuntimeError('there is no thread karst-smc')
-
-
 def handlers(suite, one):
     """A handler that uses the connection which its thread is just using (handler.c)."""
     port = bed.free_port()
@@ -352,29 +343,6 @@ def handlers(suite, one):
     said, ended = bed.rest(p)
     suite.tap.point('a signal before a call waits ends it', [] if ended and said == INTERRUPTED else [
         said, f'ended: {ended}'])
-
-
-def idle(suite):
-    """Connections over which nothing goes cost no turn of the service: there is a second without."""
-    quiet, problems = suite.daemon('quiet', CONF + f'max_connections = {4 * IDLE}\n')
-    port = bed.free_port()
-    for words in ['serve'], ['idle', '1', str(IDLE)]:
-        p = subprocess.Popen([suite.run, '--smc', '--socket', quiet.socket, suite.rate, words[0],
-                              '127.0.0.1', str(port), *words[1:]], stdin=subprocess.PIPE,
-                             stdout=subprocess.PIPE, text=True)
-        suite.programs.append(p)
-        p.stdout.readline()
-    if suite.count(quiet, 'direct') != IDLE:
-        problems.append(suite.ask(quiet, '/karst/smc'))
-    began, before = time.monotonic(), None
-    while before != wakeups(quiet):
-        before = wakeups(quiet)
-        time.sleep(1)
-        if time.monotonic() - began > bed.HANG_S:
-            problems.append(f'still waking up: {wakeups(quiet) - before} times in a second')
-            break
-    quiet.kill()
-    suite.tap.point(f'{IDLE} idle connections wake nobody', problems)
 
 
 def no_room(suite):
@@ -488,7 +456,8 @@ def test(suite, netns):
     suite.tap.point('another one', problems)
     talk_on(suite, last)
     no_room(suite)
-    idle(suite)
+    for by_rdma in False, True:
+        idle.nobody_wakes(suite, IDLE, by_rdma)
     two_daemons(suite, netns)
 
 

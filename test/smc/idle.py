@@ -1,0 +1,189 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Connections over which nothing goes: what they cost in memory and wake-ups.
+
+  idle.py BUILD [--connections N] [--daemons N] [--by-rdma]     (as root)
+
+Each daemon has a server, which waits for all of its connections in one epoll_wait(), and a client
+that does the same; one byte has gone to and fro over each connection.  The memory is what the
+kernel charges to control groups of theirs from before the connections to after them.
+"""
+import argparse
+import os
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from smcbed import CONF, bed, run  # noqa: E402
+
+QUIET_S = 1
+
+
+def wakes(pid):
+    """{name of a thread: how often it has slept and gone on}"""
+    found = {}
+    for task in os.listdir(f'/proc/{pid}/task'):
+        try:
+            with open(f'/proc/{pid}/task/{task}/status', encoding='ascii') as f:
+                words = dict(line.rstrip('\n').split(':\t', 1) for line in f if ':\t' in line)
+        except FileNotFoundError:
+            continue # it has ended
+        found[words['Name'], task] = int(words['voluntary_ctxt_switches'])
+    return found
+
+
+class Idle:
+    """@count connections of a daemon of their own."""
+
+    def __init__(self, suite, name, count, by_rdma):
+        self.suite, self.count, self.by_rdma = suite, count, by_rdma
+        self.daemon, self.problems = suite.daemon(
+            name, CONF + f'max_connections = {3 * count}\n' + ('direct = no\n' if by_rdma else ''))
+        self.port = bed.free_port()
+        self.programs = {}
+        self.program('serve', [])
+
+    def program(self, what, words):
+        p = subprocess.Popen([self.suite.run, '--smc', '--socket', self.daemon.socket, self.suite.rate,
+                              what, '127.0.0.1', str(self.port), *words], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, text=True)
+        self.suite.programs.append(p)
+        self.programs[what] = p
+        p.stdout.readline()
+
+    def connect(self, held=False):
+        """@held: it waits for go() before it does so."""
+        self.program('hold' if held else 'idle', ['1', str(self.count)])
+
+    def go(self):
+        p = self.programs['hold']
+        p.stdin.write('\n')
+        p.stdin.flush()
+        p.stdout.readline()
+
+    def pids(self):
+        return {'daemon': self.daemon.process.pid,
+                **{what: p.pid for what, p in self.programs.items()}}
+
+    def missing(self):
+        """Problems: not all are there, in the way they are to be."""
+        totals = self.suite.ask(self.daemon, '/karst/smc')
+        have = totals['connected' if self.by_rdma else 'direct']
+        return [] if have == self.count * (2 if self.by_rdma else 1) else [totals]
+
+    def wakes(self):
+        """Of the service's thread, and of the programs."""
+        found = {name: n for name, n in wakes(self.daemon.process.pid).items()
+                 if name[0] == 'karst-smc'}
+        for p in self.programs.values():
+            found.update(wakes(p.pid))
+        assert len(found) == 3
+        return found
+
+
+def until_quiet(idles):
+    """Waits for a second in which none of these wakes up.  @return problems"""
+    began, before = time.monotonic(), None
+    while before != [idle.wakes() for idle in idles]:
+        if time.monotonic() - began > bed.HANG_S:
+            return [f'still waking up: {before}, {[idle.wakes() for idle in idles]}']
+        before = [idle.wakes() for idle in idles]
+        time.sleep(QUIET_S)
+    return []
+
+
+def nobody_wakes(suite, count, by_rdma):
+    idle = Idle(suite, 'quiet' if by_rdma else 'still', count, by_rdma)
+    idle.connect()
+    problems = idle.problems + idle.missing() + until_quiet([idle])
+    for p in idle.programs.values():
+        p.kill()
+    problems += idle.daemon.stop()
+    suite.tap.point(f'{count} idle connections wake nobody' + (', by RDMA' if by_rdma else ''),
+                    problems)
+
+
+# --- the memory ---
+
+class Group:
+    """A control group of version 1 or 2 below that of this process."""
+
+    def __init__(self, name, pids):
+        with open('/proc/self/cgroup', encoding='ascii') as f:
+            own = {line.split(':')[1]: line.rstrip('\n').split(':', 2)[2] for line in f}
+        self.v1 = 'memory' in own
+        base = '/sys/fs/cgroup/memory' + own['memory'] if self.v1 else '/sys/fs/cgroup' + own['']
+        self.path = os.path.join(base, f'karst-idle-{os.getpid()}-{name}')
+        self.parent = base
+        os.mkdir(self.path)
+        self.pids = pids
+        for pid in pids:
+            self.enter(self.path, pid)
+
+    @staticmethod
+    def enter(path, pid):
+        with open(os.path.join(path, 'cgroup.procs'), 'w', encoding='ascii') as f:
+            f.write(str(pid))
+
+    def value(self, name):
+        with open(os.path.join(self.path, name), encoding='ascii') as f:
+            return f.read()
+
+    def bytes(self):
+        """(programs' own memory, files in memory, the kernel's)"""
+        words = dict(line.split() for line in self.value('memory.stat').splitlines())
+        if self.v1:
+            return int(words['rss']), int(words['shmem']), int(self.value('memory.kmem.usage_in_bytes'))
+        return int(words['anon']), int(words['shmem']), int(words['kernel'])
+
+    def remove(self):
+        for pid in self.pids:
+            try:
+                self.enter(self.parent, pid)
+            except OSError:
+                pass # it has ended
+        os.rmdir(self.path)
+
+
+def measure(suite, args):
+    each = args.connections // args.daemons
+    idles = [Idle(suite, f'{i}idle', each, args.by_rdma) for i in range(args.daemons)]
+    groups = {}
+    try:
+        for idle in idles:
+            idle.connect(held=True)
+        for what in idles[0].pids():
+            groups[what] = Group(what, [idle.pids()[what] for idle in idles])
+        before = {what: group.bytes() for what, group in groups.items()}
+        for idle in idles:
+            idle.go()
+        suite.tap.point(f'{args.connections} connections of {args.daemons} daemons',
+                        [p for idle in idles for p in idle.problems + idle.missing()])
+        suite.tap.point('nobody wakes', until_quiet(idles))
+        print(f'# {"bytes a connection":20} {"own":>8} {"files":>8} {"kernel":>8}')
+        for what, group in groups.items():
+            cost = [(new - old) / args.connections for new, old in zip(group.bytes(), before[what])]
+            print(f'# {what:20} ' + ' '.join(f'{n:8.0f}' for n in cost))
+        idle = idles[0]
+        for what, pid in idle.pids().items():
+            print(f'# {what}: {len(os.listdir(f"/proc/{pid}/fd")) / each:.1f} descriptors a connection')
+    finally:
+        suite.clean()
+        for group in groups.values():
+            group.remove()
+
+
+def main():
+    parser = argparse.ArgumentParser(description='What idle connections cost.')
+    parser.add_argument('build')
+    parser.add_argument('--connections', type=int, default=10000, help='of all daemons together')
+    parser.add_argument('--daemons', type=int, default=5, help='each may have so many descriptors')
+    parser.add_argument('--by-rdma', action='store_true')
+    args = parser.parse_args()
+    return run(args.build, lambda suite: measure(suite, args))
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -11,6 +11,7 @@ import sys
 import time
 
 from bench_bed import ADDRESS, FIO_DEPTH, UCX_RC, Daemon, Pair, Programs, fio_once, timed_pair
+from bench_smc import smc
 
 BULK = '--size 64K --mtu 4096 --working-set 64M'
 LOSSES = [f'1/{1 << shift}' for shift in range(14, 5, -1)]
@@ -382,4 +383,4 @@ def ahead(bench, what, ours, tcp, unit):
               note=f'{ours:.2f} and {tcp:.2f} {unit}' if ours and tcp else '')
 
 
-PARTS = {part.__name__: part for part in (bulk, small, loss, crc, attached, clients, idle, connect, verbs, fio)}
+PARTS = {part.__name__: part for part in (bulk, small, loss, crc, attached, clients, idle, connect, verbs, fio, smc)}

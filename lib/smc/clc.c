@@ -379,9 +379,11 @@ karst_smc_clc_rx(struct karst_smc *smc, uint32_t id, const void *buf, size_t len
 		clc_nonsense(c, conn, buf, len);
 		return 0;
 	}
-	if (conn->refuse != 0 && msg.type != KARST_SMC_CLC_DECLINE)
-		smc_decline(c, conn, conn->refuse);
-	else
+	if (conn->refuse == 0 || msg.type == KARST_SMC_CLC_DECLINE)
 		clc_take(c, conn, &msg);
+	else if (msg.type == KARST_SMC_CLC_CONFIRM && conn->first_contact)
+		smc_server_await_decline(c, conn);
+	else
+		smc_decline(c, conn, conn->refuse);
 	return rc;
 }

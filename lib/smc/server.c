@@ -221,3 +221,12 @@ smc_server_confirmed(struct smc_core *c, struct smc_conn *conn, const struct kar
 		smc_llc_confirm_link(c, conn->link, 0);
 	}
 }
+
+/* The client waits for the link from here on, and gives up; what it says then would be data if we
+ * had declined. */
+void
+smc_server_await_decline(struct smc_core *c, struct smc_conn *conn)
+{
+	conn->state = KARST_SMC_WAIT_CONFIRM_LINK;
+	smc_timer_set(c, &conn->timer, c->cfg.confirm_wait_ns + SERVER_LONGER);
+}

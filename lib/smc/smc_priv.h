@@ -345,6 +345,8 @@ void smc_server_proposed(
 /** Looks for a group; parks it, accepts, or declines. */
 void smc_server_choose(struct smc_core *c, struct smc_conn *conn);
 void smc_server_anew(struct smc_core *c, struct smc_conn *conn);
+/** As if its Confirm had been taken, of one that is to be refused. */
+void smc_server_await_decline(struct smc_core *c, struct smc_conn *conn);
 void smc_server_confirmed(
 	struct smc_core *c, struct smc_conn *conn, const struct karst_smc_accept *a);
 
@@ -396,6 +398,8 @@ void smc_link_timeout(struct smc_core *c, struct smc_link *link);
 /** A SEND: of LLC, or a CDC message of @conn.  False: there is no slot for it. */
 bool smc_link_send(struct smc_core *c, struct smc_link *link, struct smc_conn *conn,
 	const void *msg, size_t len);
+/** True if an LLC message that is too long to wait may be sent now. */
+bool smc_link_has_llc_slot(const struct smc_core *c, const struct smc_link *link);
 /** True if a CDC message may be sent now. */
 bool smc_link_has_slot(const struct smc_core *c, const struct smc_link *link);
 void smc_link_wait(struct smc_core *c, struct smc_conn *conn);

@@ -110,6 +110,27 @@ Test(smc_group, s7_confirm_link_times_out)
 	bed_free(b);
 }
 
+/* The link dies on both sides while the client's Confirm is on its way, and the client says so: if
+ * the server did, too, each would take the other's word for data. */
+Test(smc_group, s7_one_gives_up)
+{
+	struct bed *b = bed_new(NULL);
+
+	bed_open(b);
+	cr_assert(bed_step(b, 0) && bed_step(b, 1));
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_WAIT_CONFIRM);
+	karst_smc_link_down(b->s[1].smc, b->s[1].links[b->s[1].nlinks - 1]);
+	karst_smc_link_down(b->s[0].smc, b->s[0].links[b->s[0].nlinks - 1]);
+	cr_assert_eq(bed_info(b, 0).state, KARST_SMC_FELL_BACK);
+	cr_assert(bed_step(b, 0));
+	cr_assert_eq(b->s[1].head, b->s[1].tail, "it says nothing to the Confirm");
+	cr_assert(bed_step(b, 0));
+	cr_assert_eq(bed_info(b, 1).state, KARST_SMC_FELL_BACK);
+	cr_assert(!bed_info(b, 1).local);
+	cr_assert(!bed_step(b, 0) && !bed_step(b, 1));
+	bed_free(b);
+}
+
 /* The link may be that of a peer which is gone: the next connection makes another group. */
 Test(smc_group, s5_a_silent_link_is_not_used_again)
 {

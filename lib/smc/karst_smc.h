@@ -158,9 +158,11 @@ struct karst_smc_config {
 	uint64_t clc_wait_ns;     /* 0 = default 6 s */
 	uint64_t confirm_wait_ns; /* for CONFIRM_LINK; 0 = default 5 s; servers wait 3 s more */
 	uint64_t llc_wait_ns;     /* for other answers; 0 = default 2 s */
-	uint64_t test_ns;         /* silence until a link is tested; 0 = default 30 s */
-	uint64_t close_wait_ns;   /* for the peer of a program that has closed; 0 = default 60 s */
-	uint64_t group_idle_ns;   /* 0 = default 600 s; clients wait 10 s more */
+	/* for each step of a second link, during which no key is agreed on; 0 = llc_wait_ns */
+	uint64_t add_wait_ns;
+	uint64_t test_ns;       /* silence until a link is tested; 0 = default 30 s */
+	uint64_t close_wait_ns; /* for the peer of a program that has closed; 0 = default 60 s */
+	uint64_t group_idle_ns; /* 0 = default 600 s; clients wait 10 s more */
 	const struct karst_smc_ops *ops;
 	void *user; /* for ops */
 };

@@ -226,6 +226,12 @@ smc_link_has_slot(const struct smc_core *c, const struct smc_link *link)
 }
 
 bool
+smc_link_has_llc_slot(const struct smc_core *c, const struct smc_link *link)
+{
+	return link->nlater == 0 && link->nslots < slots_for(c, false);
+}
+
+bool
 smc_link_send(struct smc_core *c, struct smc_link *link, struct smc_conn *conn, const void *msg,
 	size_t len)
 {

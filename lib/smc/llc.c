@@ -77,7 +77,7 @@ smc_llc_confirm_link(struct smc_core *c, struct smc_link *link, uint8_t flags)
 	m->max_conns = link->group->release > 0 ? link->group->max_conns : 0;
 	smc_llc_send(c, link);
 	if (flags == 0 && link->group->state != GROUP_NEW) /* else its maker has the timer */
-		smc_timer_set(c, &link->timer, c->cfg.llc_wait_ns);
+		smc_timer_set(c, &link->timer, c->cfg.add_wait_ns);
 }
 
 /* The group's first connection is declined, because elements have eyecatchers. */
@@ -178,7 +178,7 @@ karst_smc_group_add_link(struct karst_smc *smc, uint32_t group)
 	if (g->role != KARST_SMC_SERVER || g->state == GROUP_ENDING || on == NULL)
 		return -EINVAL;
 	added = &g->links[!link_slot(on)];
-	if (added->state != LINK_NONE || g->flow_sent || !smc_link_has_slot(c, on))
+	if (added->state != LINK_NONE || g->flow_sent || !smc_link_has_llc_slot(c, on))
 		return -EBUSY;
 	if (g->max_links > 1)
 		rc = smc_link_start(c, g, link_slot(added), on->number == 1 ? 2 : 1, NULL, NULL);
@@ -189,7 +189,7 @@ karst_smc_group_add_link(struct karst_smc *smc, uint32_t group)
 	}
 	if (rc == 0) {
 		added->state = LINK_ADDING;
-		smc_timer_set(c, &added->timer, c->cfg.llc_wait_ns);
+		smc_timer_set(c, &added->timer, c->cfg.add_wait_ns);
 	}
 	if (rc == 0 || g->state == GROUP_NEW)
 		smc_llc_add_link(c, g, rc == 0 ? added : NULL);
@@ -239,7 +239,8 @@ join_link(struct smc_core *c, struct smc_link *on, const struct karst_smc_llc *m
 		return NULL;
 	}
 	take_keys(on, added, m);
-	smc_timer_set(c, &added->timer, c->cfg.confirm_wait_ns);
+	smc_timer_set(
+		c, &added->timer, karst_min_u64(c->cfg.confirm_wait_ns, 2 * c->cfg.add_wait_ns));
 	return added;
 }
 
@@ -248,7 +249,7 @@ rx_add_link_request(struct smc_core *c, struct smc_link *link, struct karst_smc_
 {
 	struct smc_group *g = link->group;
 	/* what is said is long, and cannot wait for a slot */
-	struct smc_link *added = smc_link_has_slot(c, link) ? join_link(c, link, m) : NULL;
+	struct smc_link *added = smc_link_has_llc_slot(c, link) ? join_link(c, link, m) : NULL;
 
 	if (added == NULL) {
 		llc_answer(c, link, m, KARST_SMC_LLC_REJECTED);

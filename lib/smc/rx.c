@@ -104,6 +104,25 @@ rx_take(struct smc_core *c, struct smc_conn *conn, const struct karst_smc_cdc *m
 	smc_push(c, conn);
 }
 
+/*
+ * The peer has left the link that the connection went over.  What it has sent there, and writes
+ * again here, may still be on its way, and must not come when the program has taken these bytes and
+ * others are in their place (S17): so that link ends before anything is said that lets the peer
+ * write on.
+ */
+static void
+rx_validation(struct smc_core *c, struct smc_link *link, struct smc_conn *conn,
+	const struct karst_smc_cdc *m)
+{
+	struct smc_link *left = conn->link;
+	bool server = link->group->role == KARST_SMC_SERVER;
+
+	if ((int16_t)(uint16_t)(conn->rx_seq - m->seq) < 0)
+		rx_violation(c, conn); /* something was lost that the peer took for delivered */
+	if (left != NULL && left != link && link_usable(left))
+		smc_link_lost(c, left, server ? KARST_SMC_DEL_LOST_PATH : 0);
+}
+
 void
 smc_cdc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t len)
 {
@@ -123,9 +142,7 @@ smc_cdc_rx(struct smc_core *c, struct smc_link *link, const void *msg, size_t le
 		return;
 	}
 	if (m.prod_flags & KARST_SMC_CDC_VALIDATE) {
-		if ((int16_t)(uint16_t)(conn->rx_seq - m.seq) < 0)
-			rx_violation(
-				c, conn); /* something was lost that the peer took for delivered */
+		rx_validation(c, link, conn, &m);
 		return;
 	}
 	if (conn->rx_seen && (int16_t)(uint16_t)(m.seq - conn->rx_seq) < 0) {

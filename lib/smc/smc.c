@@ -35,6 +35,7 @@ smc_complete(const struct karst_smc_config *given, struct karst_smc_config *cfg)
 	cfg->clc_wait_ns = or_default_ns(cfg->clc_wait_ns, 6 * SEC);
 	cfg->confirm_wait_ns = or_default_ns(cfg->confirm_wait_ns, 5 * SEC);
 	cfg->llc_wait_ns = or_default_ns(cfg->llc_wait_ns, 2 * SEC);
+	cfg->add_wait_ns = or_default_ns(cfg->add_wait_ns, cfg->llc_wait_ns);
 	cfg->test_ns = or_default_ns(cfg->test_ns, 30 * SEC);
 	cfg->close_wait_ns = or_default_ns(cfg->close_wait_ns, 60 * SEC);
 	cfg->group_idle_ns = or_default_ns(cfg->group_idle_ns, 600 * SEC);

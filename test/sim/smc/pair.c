@@ -180,7 +180,8 @@ reset_excused(const struct world *w, const struct end *e)
 	const struct end *o = other(e);
 
 	return o->abort_called || o->unread_at_close || o->reset || o->failed || o->fallback ||
-		e->abort_called || e->unread_at_close || w->deaths;
+		e->abort_called || e->unread_at_close || w->deaths ||
+		(w->kill_done && e->pair->decline); /* see pair_judge() */
 }
 
 /*
@@ -458,7 +459,8 @@ pair_judge(struct world *w, struct pair *p)
 	for (unsigned int i = 0; i < 2; i++) {
 		struct end *e = &p->e[i], *o = other(e);
 
-		REQUIRE(w, !(e->fallback && o->connected) || w->deaths,
+		/* reset: a link died when only the client had the connection */
+		REQUIRE(w, !(e->fallback && o->connected && !o->reset) || w->deaths,
 			"S2: pair %u: one end is TCP, the other SMC-R", p->n);
 	}
 }

@@ -36,11 +36,12 @@ struct op {
 	struct karst_smc_write w;
 	uint32_t len;
 	uint8_t msg[128];
-	uint8_t *big; /* a longer one */
+	uint8_t *big; /* a longer one; of a WRITE that is adrift its bytes */
 };
 
 struct qp {
 	bool open, connected, dead;
+	bool adrift; /* dead, and what it has sent arrives late, if the other end is there */
 	unsigned int sys, peer;
 	uint32_t link;
 	uint8_t number;

@@ -6,7 +6,8 @@
  * memory that is written by key.
  *
  * Each operation of a queue pair is delivered, and later acknowledged; both in order.  A queue pair
- * that dies loses what was not delivered, and the completions of what was: then nobody knows.
+ * that dies loses what was not delivered, and the completions of what was: then nobody knows.  Or
+ * its other end does not notice, and what was not delivered arrives there late.
  */
 #include "sim_smc.h"
 
@@ -175,7 +176,7 @@ op_link_close(void *user, uint32_t link)
 	struct qp *qp = qp_of(w, sys_of(user), link);
 
 	note(w, "system %u: link %#x closes", sys_of(user), link);
-	while (qp->nops > 0)
+	while (qp->nops > 0 && !qp->adrift)
 		op_done(qp);
 	qp->open = false;
 }
@@ -328,18 +329,57 @@ const struct karst_smc_ops wire_ops = {op_clc, op_link_open, op_link_connect, op
 
 /* --- what happens --- */
 
+/* The sender's memory may change from here on. */
+static void
+set_adrift(struct world *w, struct qp *qp)
+{
+	uint64_t late = rng_range(&w->rng, 1, (uint32_t)(50 * MSEC));
+
+	while (qp->nops > 0 && qp->ops[qp->first].delivered)
+		op_done(qp);
+	for (unsigned int i = 0; i < qp->nops; i++) {
+		struct op *op = &qp->ops[(qp->first + i) % OPS];
+		const struct end *e = op->w.user;
+
+		op->deliver_ns += late;
+		if (op->send)
+			continue;
+		op->big = malloc(op->len);
+		for (uint32_t n = 0; n < op->len; n++)
+			op->big[n] = e->send_buf[(op->w.pos + n) & (e->send_bytes - 1)];
+	}
+	qp->adrift = true;
+}
+
 void
 wire_kill(struct world *w, struct qp *qp)
 {
+	bool alone;
+
 	if (qp->dead || !qp->open)
 		return;
 	note(w, "queue pair %u dies", (unsigned int)(qp - w->qps) + 1);
 	qp->dead = true;
-	while (qp->nops > 0)
+	alone = qp->connected && w->qps[qp->peer].open && !w->qps[qp->peer].dead &&
+		rng_one_in(&w->rng, 2);
+	if (alone)
+		set_adrift(w, qp);
+	while (qp->nops > 0 && !alone)
 		op_done(qp);
 	qp->down_ns = later(w, w->now_ns, (uint32_t)(100 * MSEC));
-	if (qp->connected)
+	if (qp->connected && !alone)
 		wire_kill(w, &w->qps[qp->peer]);
+}
+
+static void
+come(struct world *w, const struct qp *to, const struct op *op)
+{
+	struct karst_smc *smc = w->sys[to->sys].smc;
+
+	smc->now_ns = w->now_ns;
+	karst_smc_link_rx(smc, to->link, op->big != NULL ? op->big : op->msg, op->len);
+	pair_came(w, to->sys);
+	pair_events(w, to->sys);
 }
 
 static void
@@ -361,7 +401,29 @@ deliver_write(struct world *w, const struct op *op, unsigned int to)
 	if (w->failed)
 		return;
 	for (uint32_t i = 0; i < op->w.len; i++)
-		r->mem[at + i] = e->send_buf[(op->w.pos + i) & (e->send_bytes - 1)];
+		r->mem[at + i] = op->big != NULL
+			? op->big[i]
+			: e->send_buf[(op->w.pos + i) & (e->send_bytes - 1)];
+}
+
+/* The first of what is adrift. */
+static void
+drift(struct world *w, struct qp *qp)
+{
+	struct qp *peer = &w->qps[qp->peer];
+	struct op *op = &qp->ops[qp->first];
+	bool valid = op->send || w->keys[op->w.rkey - 1].valid;
+
+	if (peer->open && !peer->dead && !valid)
+		wire_kill(w, peer); /* it has answered that it must not be written to */
+	if (peer->open && !peer->dead) {
+		note(w, "queue pair %u: something comes late", qp->peer + 1);
+		if (!op->send)
+			deliver_write(w, op, peer->sys);
+		else
+			come(w, peer, op);
+	}
+	op_done(qp);
 }
 
 static void
@@ -387,11 +449,7 @@ deliver(struct world *w, struct qp *qp, struct op *op)
 		deliver_write(w, op, peer->sys);
 		return;
 	}
-	w->sys[peer->sys].smc->now_ns = w->now_ns;
-	karst_smc_link_rx(
-		w->sys[peer->sys].smc, peer->link, op->big != NULL ? op->big : op->msg, op->len);
-	pair_came(w, peer->sys);
-	pair_events(w, peer->sys);
+	come(w, peer, op);
 }
 
 /* A WRITE may have to be sent again until it is acknowledged: the buffer must not have changed. */
@@ -425,8 +483,10 @@ static uint64_t
 qp_next(const struct qp *qp)
 {
 	const struct op *op;
-	uint64_t at = qp->down_ns;
+	uint64_t at = qp->open ? qp->down_ns : NEVER;
 
+	if (qp->adrift && qp->nops != 0)
+		return karst_min_u64(at, qp->ops[qp->first].deliver_ns);
 	if (!qp->open)
 		return NEVER;
 	if (qp->nops == 0)
@@ -442,11 +502,15 @@ qp_turn(struct world *w, struct qp *qp)
 {
 	struct op *op;
 
-	if (qp->down_ns <= w->now_ns) {
+	if (qp->open && qp->down_ns <= w->now_ns) {
 		qp->down_ns = NEVER;
 		w->sys[qp->sys].smc->now_ns = w->now_ns;
 		karst_smc_link_down(w->sys[qp->sys].smc, qp->link);
 		pair_events(w, qp->sys);
+		return;
+	}
+	if (qp->adrift) {
+		drift(w, qp);
 		return;
 	}
 	if (qp->ops[qp->first].delivered && qp->ops[qp->first].ack_ns <= w->now_ns) {

@@ -364,6 +364,30 @@ Test(smc_data, s17_failover)
 	bed_free(b);
 }
 
+/* What the peer has sent on a link that it left may come late, when other bytes are there. */
+Test(smc_data, s17_left_link_is_closed)
+{
+	struct karst_smc_config cfg = bed_config();
+	struct karst_smc_group_info group;
+	struct bed *b;
+
+	cfg.group_links = 2;
+	b = bed_new(&cfg);
+	b->s[0].ports = b->s[1].ports = 2;
+	cr_assert(bed_connect(b));
+	bed_write(b, 0, 100, false);
+	bed_pump(b);
+	karst_smc_link_down(b->s[0].smc, bed_info(b, 0).link);
+	cr_assert(bed_step(b, 0)); /* the validation, before it is told that the link has gone */
+	cr_assert_eq(karst_smc_group_info(b->s[1].smc, bed_info(b, 1).group, &group), 0);
+	cr_assert_eq(group.nlinks, 1);
+	bed_pump(b);
+	bed_write(b, 1, 100, false);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 0).recv_pos, 100);
+	bed_free(b);
+}
+
 /* The peer believes that something was delivered which was not. */
 Test(smc_data, s17_out_of_sync)
 {

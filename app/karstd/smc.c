@@ -31,6 +31,8 @@
  * for CLC, which waits for these answers, and for a peer whose program has not called accept() yet.
  */
 #define LLC_WAIT_S 12u
+/* A second link is not waited for: keys are not agreed on meanwhile. */
+#define ADD_WAIT_S 2u
 #define CLC_WAIT_S 60u
 static_assert(LLC_WAIT_S * 1000 > SVC_LINK_LIFE_MS, "a link is patient");
 static_assert(CLC_WAIT_S > 2 * LLC_WAIT_S, "one answer each way");
@@ -69,7 +71,9 @@ take_events(struct kd_smc *s)
 
 	while (karst_smc_next_event(s->core, &ev)) {
 		any = true;
-		if (ev.user != NULL)
+		if (ev.what >= KARST_SMC_EV_GROUP_UP)
+			svc_ports_event(s, &ev);
+		else if (ev.user != NULL)
 			svc_conn_event(ev.user, ev.what);
 	}
 	return any;
@@ -113,6 +117,7 @@ turn(struct kd_smc *s)
 	s->core->now_ns = svc_now();
 	any = svc_rdma_poll(s);
 	any |= karst_smc_expire(s->core, TIMERS) != 0;
+	svc_ports_expire(s);
 	for (i = 0; i < MAX_ROUND; i++) {
 		bool more = take_events(s);
 
@@ -131,6 +136,7 @@ wait_ms(struct kd_smc *s)
 	uint64_t next = karst_smc_next_ns(s->core), now = svc_now();
 	uint32_t i;
 
+	next = karst_min_u64(next, svc_ports_next_ns(s));
 	for (i = 0; i < SMC_REFUSED; i++)
 		if (s->refused[i].until_ns != 0)
 			next = karst_min_u64(next, s->refused[i].until_ns);
@@ -211,10 +217,12 @@ make_core(struct kd_smc *s)
 		.max_groups = SMC_GROUPS,
 		.neids = 1,
 		.release = KARST_SMC_DEFAULT,
+		.group_links = svc_ports_links(s),
 		.send_slots = SMC_SLOTS,
 		.clc_wait_ns = CLC_WAIT_S * 1000000000ull,
 		.confirm_wait_ns = LLC_WAIT_S * 1000000000ull,
 		.llc_wait_ns = LLC_WAIT_S * 1000000000ull,
+		.add_wait_ns = ADD_WAIT_S * 1000000000ull,
 		.group_idle_ns = s->conf->smc.group_idle_s * 1000000000ull,
 		.cork_bytes = (uint32_t)karst_min_u64(s->conf->smc.buffer / 4, MAX_CORK),
 		.ops = &svc_rdma_ops,
@@ -301,6 +309,8 @@ kd_smc_create(struct karst_engine *e, const struct kd_conf *conf, struct kd_smc 
 		rc = make_core(s);
 	if (rc == 0)
 		rc = load_option(s);
+	if (rc == 0)
+		rc = svc_ports_init(s);
 	if (rc == 0)
 		rc = svc_prog_init(s);
 	if (rc != 0) {

@@ -112,6 +112,7 @@ struct svc_conn {
 
 struct svc_link {
 	uint32_t id; /* SMC_NO_ID: free */
+	uint32_t group, port;
 	struct karst_qp *qp;
 	struct karst_mr *mr; /* of mem: sends, then receives */
 	uint8_t *mem;
@@ -129,6 +130,12 @@ struct svc_rmb {
 struct svc_refused {
 	uint8_t ip[16];
 	uint64_t until_ns; /* 0: free */
+};
+
+/* A group that could have another link. */
+struct svc_again {
+	uint64_t at_ns;  /* one is added; 0: it is not, or that is the peer's business */
+	uint32_t wait_s; /* and if that is in vain, so long after it */
 };
 
 struct svc_prog {
@@ -150,7 +157,7 @@ struct kd_smc {
 	int epoll, stop_fd;
 	struct kd_socket socket;
 	struct kd_conf_socket socket_conf;
-	struct svc_source listen_source, channel_source, stop_source;
+	struct svc_source listen_source, channel_source, async_source, stop_source;
 	struct kd_smc_option option;
 	/* the engine's */
 	struct karst_context *ctx;
@@ -160,6 +167,7 @@ struct kd_smc {
 	struct karst_gid_entry gids[SMC_MAX_GIDS];
 	uint32_t ngids;
 	struct svc_link links[SMC_LINKS];
+	struct svc_again again[SMC_GROUPS];
 	struct svc_rmb *rmbs;
 	uint32_t nrmbs;
 	/* lib/smc */
@@ -274,10 +282,26 @@ void svc_rdma_fini(struct kd_smc *s);
 bool svc_rdma_poll(struct kd_smc *s);
 /** Asks for an event. */
 void svc_rdma_arm(struct kd_smc *s);
+void svc_rdma_load_gids(struct kd_smc *s);
 /** The GID of the port that has this address; false: none has. */
 bool svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid[16]);
 int svc_rdma_tx_key(struct svc_conn *c);
 void svc_rdma_tx_unkey(struct svc_conn *c);
+
+/* --- smc_ports.c --- */
+
+int svc_ports_init(struct kd_smc *s);
+/** How many links a group may have. */
+uint8_t svc_ports_links(const struct kd_smc *s);
+/** Where the second link of a group is to go; NULL: nowhere. */
+const struct karst_gid_entry *svc_ports_other(
+	struct kd_smc *s, const struct karst_smc_link_ask *ask);
+/** What lib/smc tells of a group. */
+void svc_ports_event(struct kd_smc *s, const struct karst_smc_ev *ev);
+/** Links that are to be added again. */
+void svc_ports_expire(struct kd_smc *s);
+/** When that has something to do; UINT64_MAX: never. */
+uint64_t svc_ports_next_ns(const struct kd_smc *s);
 
 /* --- smc_tel.c --- */
 

@@ -25,7 +25,7 @@
 #include "karst_log.h"
 #include "karst_session.h"
 
-#define CQ_ENTRIES 8192u
+#define CQ_ENTRIES 16384u
 #define POLL_BATCH 32
 #define MSG_BYTES  KARST_SMC_LLC_MAX_LEN
 #define SLOT_BYTES 256u /* of what we send: the longest LLC and CDC message */
@@ -35,14 +35,15 @@
 #define RNR_TIMER  12 /* 0.64 ms */
 
 /*
- * With a link all of its group's connections end, and the peer may hear of it half a minute later,
- * so a link is patient: it lives for 8.6 s, as with librdmacm, without an acknowledgement.  A peer
- * in software is silent when its processor is taken away, or its machine is moved.
+ * With the last link all connections of its group end, and the peer may hear of it half a minute
+ * later, so a link is patient: it lives for 8.6 s, as with librdmacm, without an acknowledgement.
+ * A peer in software is silent when its processor is taken away, or its machine is moved.
  */
 #define ACK_TIMEOUT 18 /* 1.07 s */
 #define RETRIES     7
 static_assert((4096ull << ACK_TIMEOUT) * (RETRIES + 1) < SVC_LINK_LIFE_MS * 1000000ull,
 	"within it a link has carried what it was given, or has ended");
+static_assert(SMC_LINKS * (SMC_SLOTS + SMC_RECVS) <= CQ_ENTRIES, "no completion is lost");
 #define RNR_RETRIES 7 /* without end */
 
 /* --- links --- */
@@ -144,9 +145,7 @@ op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_
 	struct karst_port_attr port;
 	int rc;
 
-	if (ask->local_gid == NULL)
-		return -ENODEV; /* one link */
-	g = gid_entry(s, ask->local_gid);
+	g = ask->local_gid != NULL ? gid_entry(s, ask->local_gid) : svc_ports_other(s, ask);
 	if (g == NULL || karst_query_port(s->ctx, g->port_num, &port) != 0)
 		return -ENODEV;
 	if (l == NULL)
@@ -158,6 +157,8 @@ op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_
 		return -ENOMEM;
 	}
 	l->id = ask->link;
+	l->group = ask->group;
+	l->port = g->port_num;
 	memcpy(local->gid, g->gid.raw, sizeof(local->gid));
 	memcpy(local->mac, port.mac, sizeof(local->mac));
 	local->qpn = l->qp->qp_num;
@@ -299,8 +300,13 @@ op_rmb_key(
 	struct svc_rmb *r = &s->rmbs[rmb];
 	int rc;
 
+	if (r->conn != NULL && (c == NULL || c == r->conn)) { /* on another link: it is the same */
+		*rkey = r->mr->rkey;
+		*vaddr = RMB_IOVA;
+		return 0;
+	}
 	if (c == NULL || r->conn != NULL)
-		return -EINVAL; /* a second link */
+		return -EINVAL;
 	rc = karst_reg_mr_iova(s->pd, c->rx, c->buffer, RMB_IOVA,
 		KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE, &r->mr);
 	if (rc != 0) {
@@ -412,8 +418,8 @@ channel_ready(struct svc_source *src, uint32_t events)
 
 /* --- addresses --- */
 
-static void
-load_gids(struct kd_smc *s)
+void
+svc_rdma_load_gids(struct kd_smc *s)
 {
 	int n = karst_query_gid_table(s->ctx, s->gids, SMC_MAX_GIDS);
 
@@ -432,7 +438,7 @@ svc_rdma_gid(struct kd_smc *s, const struct sockaddr_storage *local, uint8_t gid
 	if (ip[10] == 0xff && ip[12] == 127)
 		memcpy(ip + 12, (const uint8_t[]){127, 0, 0, 1}, 4);
 	if (gid_entry(s, ip) == NULL)
-		load_gids(s); /* a port may have got an address */
+		svc_rdma_load_gids(s); /* a port may have got an address */
 	if (gid_entry(s, ip) == NULL)
 		return false;
 	memcpy(gid, ip, 16);
@@ -465,7 +471,7 @@ svc_rdma_init(struct kd_smc *s)
 		conn.close(conn.user);
 		return rc;
 	}
-	load_gids(s);
+	svc_rdma_load_gids(s);
 	rc = karst_alloc_pd(s->ctx, &s->pd);
 	if (rc == 0)
 		rc = karst_create_comp_channel(s->ctx, &s->channel);

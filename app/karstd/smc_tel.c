@@ -204,9 +204,28 @@ on_conns(const char *cmd, const char *params, struct rte_tel_data *d)
 /* --- link groups --- */
 
 static void
+add_link(struct rte_tel_data *d, const struct karst_smc_group_info *g, unsigned int i,
+	const char *which)
+{
+	const struct {
+		const char *name;
+		const struct karst_smc_end *end;
+	} ends[] = {{"local", &g->local[i]}, {"remote", &g->remote[i]}};
+	char name[32], text[INET6_ADDRSTRLEN];
+
+	for (unsigned int n = 0; n < KARST_DIM(ends); n++) {
+		snprintf(name, sizeof(name), "%s_qpn%s", ends[n].name, which);
+		rte_tel_data_add_dict_u64(d, name, ends[n].end->qpn);
+		snprintf(name, sizeof(name), "%s_gid%s", ends[n].name, which);
+		inet_ntop(AF_INET6, ends[n].end->gid, text, sizeof(text));
+		rte_tel_data_add_dict_string(d, name, text);
+	}
+}
+
+static void
 add_group(struct rte_tel_data *d, const struct karst_smc_group_info *g)
 {
-	char text[INET6_ADDRSTRLEN];
+	unsigned int first = !g->active[0] && g->active[1];
 
 	rte_tel_data_start_dict(d);
 	rte_tel_data_add_dict_string(d, "role", g->role == KARST_SMC_SERVER ? "server" : "client");
@@ -215,12 +234,9 @@ add_group(struct rte_tel_data *d, const struct karst_smc_group_info *g)
 	rte_tel_data_add_dict_u64(d, "connections", g->nconns);
 	rte_tel_data_add_dict_u64(d, "max_connections", g->max_conns);
 	rte_tel_data_add_dict_u64(d, "links", g->nlinks);
-	rte_tel_data_add_dict_u64(d, "local_qpn", g->local[0].qpn);
-	rte_tel_data_add_dict_u64(d, "remote_qpn", g->remote[0].qpn);
-	inet_ntop(AF_INET6, g->local[0].gid, text, sizeof(text));
-	rte_tel_data_add_dict_string(d, "local_gid", text);
-	inet_ntop(AF_INET6, g->remote[0].gid, text, sizeof(text));
-	rte_tel_data_add_dict_string(d, "remote_gid", text);
+	add_link(d, g, first, "");
+	if (g->nlinks == 2)
+		add_link(d, g, !first, "2");
 }
 
 static int

@@ -210,6 +210,43 @@ def client_talks(address, port, _):
     say('got', len(data), how)
 
 
+def server_back(address, port, _):
+    sock, _ = listener(address, port).accept()
+    while piece := sock.recv(CHUNK):
+        sock.sendall(piece)
+
+
+def client_streams(address, port, _):
+    """Sends without a pause until it is told to end, and looks at each byte that comes back."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    sock = socket.create_connection((address, port))
+
+    def chunks():
+        rng = random.Random(4711)
+        while True:
+            yield rng.randbytes(CHUNK)
+
+    def send():
+        for chunk in chunks():
+            if signal.sigtimedwait([signal.SIGUSR1], 0):
+                break
+            sock.sendall(chunk)
+        sock.shutdown(socket.SHUT_WR)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    say('connected')
+    back, same = 0, True
+    for chunk in chunks():
+        piece = sock.recv(CHUNK, socket.MSG_WAITALL)
+        same = same and chunk.startswith(piece)
+        back += len(piece)
+        if len(piece) < CHUNK:
+            break
+    thread.join()
+    say('same' if same and back % CHUNK == 0 and back else f'different {back}')
+
+
 def server_late(address, port, _):
     """Writes to a peer that has closed: TCP hears of it by the answer to the first bytes."""
     sock, _ = listener(address, port).accept()

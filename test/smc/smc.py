@@ -18,6 +18,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ends  # noqa: E402
 import idle  # noqa: E402
+import ports  # noqa: E402
 import urgent  # noqa: E402
 from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 
@@ -459,6 +460,7 @@ def test(suite, netns):
     for by_rdma in False, True:
         idle.nobody_wakes(suite, IDLE, by_rdma)
     two_daemons(suite, netns)
+    ports.failover(suite, netns)
 
 
 def main(argv):

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The second link of a group: over which port it goes, when it is added, and what ports say.
+ *
+ * The server offers the address of another port than the first link's; the client takes part by
+ * another port of its own, if the kernel would send to that address from there.  So two links have
+ * no port in common, on neither side, and a group has one if that cannot be.
+ *
+ * A link dies when its queue pair finds no answer, which takes seconds, or at once when its port
+ * loses the carrier and there is the other link.  The server adds one again when a port comes up,
+ * and some times before: nobody says that a path beyond the port has come back.
+ */
+#include "smc_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "karst_log.h"
+
+#define SEC_NS    1000000000ull
+#define SETTLE_S  1u /* from a port that is up to one that the peer reaches */
+#define AGAIN_S   4u /* after a link has died; twice as long each time, up to */
+#define AGAIN_MAX 256u
+#define DISCARD   9 /* no packet is sent there */
+
+static bool
+is_ip4(const uint8_t gid[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(gid, mapped, sizeof(mapped)) == 0;
+}
+
+/* Of this machine, or of its network segment, alone. */
+static bool
+is_local(const uint8_t gid[16])
+{
+	return is_ip4(gid) ? gid[12] == 127 : gid[0] == 0xfe;
+}
+
+static bool
+is_up(struct kd_smc *s, uint32_t port)
+{
+	struct karst_port_attr attr;
+
+	return karst_query_port(s->ctx, port, &attr) == 0 && attr.state == KARST_PORT_ACTIVE;
+}
+
+uint8_t
+svc_ports_links(const struct kd_smc *s)
+{
+	uint32_t i, first = 0;
+
+	for (i = 0; i < s->ngids; i++) {
+		if (is_local(s->gids[i].gid.raw))
+			continue;
+		if (first != 0 && s->gids[i].port_num != first)
+			return 2;
+		first = s->gids[i].port_num;
+	}
+	return 1;
+}
+
+/* --- the other port --- */
+
+/* The address from which the kernel would send to @to. */
+static bool
+source_of(const uint8_t to[16], uint8_t source[16])
+{
+	struct sockaddr_in6 at = {.sin6_family = AF_INET6, .sin6_port = htons(DISCARD)};
+	socklen_t len = sizeof(at);
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool found;
+
+	if (fd < 0)
+		return false;
+	memcpy(&at.sin6_addr, to, sizeof(at.sin6_addr));
+	found = connect(fd, (void *)&at, sizeof(at)) == 0 &&
+		getsockname(fd, (void *)&at, &len) == 0;
+	memcpy(source, &at.sin6_addr, sizeof(at.sin6_addr));
+	close(fd);
+	return found;
+}
+
+static const struct svc_link *
+first_link(const struct kd_smc *s, uint32_t group)
+{
+	uint32_t i;
+
+	for (i = 0; i < SMC_LINKS; i++)
+		if (s->links[i].id != SMC_NO_ID && s->links[i].group == group)
+			return &s->links[i];
+	return NULL;
+}
+
+const struct karst_gid_entry *
+svc_ports_other(struct kd_smc *s, const struct karst_smc_link_ask *ask)
+{
+	const struct svc_link *first = first_link(s, ask->group);
+	uint8_t source[16];
+	uint32_t i;
+
+	if (first == NULL || is_local(first->local.gid))
+		return NULL;
+	svc_rdma_load_gids(s);
+	if (ask->remote_gid != NULL && !source_of(ask->remote_gid, source))
+		return NULL;
+	for (i = 0; i < s->ngids; i++) {
+		const struct karst_gid_entry *e = &s->gids[i];
+
+		if (e->port_num == first->port || is_local(e->gid.raw) ||
+			is_ip4(e->gid.raw) != is_ip4(first->local.gid) || !is_up(s, e->port_num))
+			continue;
+		if (ask->remote_gid == NULL || memcmp(e->gid.raw, source, sizeof(source)) == 0)
+			return e;
+	}
+	return NULL;
+}
+
+/* --- adding one again --- */
+
+static void
+schedule(struct kd_smc *s, struct svc_again *a, uint32_t wait_s)
+{
+	a->at_ns = s->core->now_ns + wait_s * SEC_NS;
+	a->wait_s = 2 * wait_s;
+}
+
+/* After @wait_s, if that is the server's, both can have a second one, and there is none. */
+static void
+add_later(struct kd_smc *s, uint32_t group, uint32_t wait_s)
+{
+	struct karst_smc_group_info info;
+
+	if (karst_smc_group_info(s->core, group, &info) == 0 && info.role == KARST_SMC_SERVER &&
+		info.max_links > 1 && info.nlinks == 1)
+		schedule(s, &s->again[group], wait_s);
+	else
+		s->again[group] = (struct svc_again){0};
+}
+
+void
+svc_ports_event(struct kd_smc *s, const struct karst_smc_ev *ev)
+{
+	struct karst_smc_group_info info;
+
+	if (ev->what & KARST_SMC_EV_LINK_DOWN)
+		karst_log(KARST_LOG_NOTICE, "smc: group %u: one of two links is lost", ev->id);
+	/* of several at once what has become of the group counts */
+	if ((ev->what & KARST_SMC_EV_LINK_UP) &&
+		karst_smc_group_info(s->core, ev->id, &info) == 0 && info.nlinks == 2)
+		karst_log(KARST_LOG_NOTICE, "smc: group %u has two links", ev->id);
+	add_later(s, ev->id, AGAIN_S);
+}
+
+void
+svc_ports_expire(struct kd_smc *s)
+{
+	uint32_t i;
+	int rc;
+
+	for (i = 0; i < SMC_GROUPS; i++) {
+		struct svc_again *a = &s->again[i];
+
+		if (a->at_ns == 0 || a->at_ns > s->core->now_ns)
+			continue;
+		rc = karst_smc_group_add_link(s->core, i);
+		if (rc == -EBUSY)
+			schedule(s, a, SETTLE_S);
+		else if (a->wait_s <= AGAIN_MAX)
+			add_later(s, i, a->wait_s);
+		else
+			*a = (struct svc_again){0};
+	}
+}
+
+uint64_t
+svc_ports_next_ns(const struct kd_smc *s)
+{
+	uint64_t next = UINT64_MAX;
+	uint32_t i;
+
+	for (i = 0; i < SMC_GROUPS; i++)
+		if (s->again[i].at_ns != 0)
+			next = karst_min_u64(next, s->again[i].at_ns);
+	return next;
+}
+
+/* --- what ports say --- */
+
+/*
+ * Where there is another link nobody waits until this one has found no answer.  The queue pair is
+ * put into error, whose completions come behind those of what has arrived: the peer takes that for
+ * delivered.
+ */
+static void
+port_down(struct kd_smc *s, uint32_t port)
+{
+	const struct karst_qp_attr attr = {.qp_state = KARST_QPS_ERR};
+	struct karst_smc_group_info info;
+	uint32_t i;
+
+	for (i = 0; i < SMC_LINKS; i++) {
+		struct svc_link *l = &s->links[i];
+
+		if (l->id == SMC_NO_ID || l->port != port || l->down ||
+			karst_smc_group_info(s->core, l->group, &info) != 0 || info.nlinks != 2)
+			continue;
+		if (karst_modify_qp(l->qp, &attr, KARST_QP_STATE) != 0)
+			karst_log(KARST_LOG_WARNING, "smc: a queue pair of port %u: %s", port,
+				karst_why());
+	}
+}
+
+static void
+port_up(struct kd_smc *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < SMC_GROUPS; i++)
+		add_later(s, i, SETTLE_S);
+}
+
+static void
+async_ready(struct svc_source *src, uint32_t events)
+{
+	struct kd_smc *s = svc_of(src, struct kd_smc, async_source);
+	struct karst_async_event e;
+
+	while (karst_get_async_event(s->ctx, &e) == 0) {
+		if (e.event == KARST_EVENT_PORT_ERR || e.event == KARST_EVENT_PORT_GONE)
+			port_down(s, e.element.port_num);
+		else if (e.event == KARST_EVENT_PORT_ACTIVE || e.event == KARST_EVENT_GID_CHANGE)
+			port_up(s);
+		karst_ack_async_event(&e);
+	}
+}
+
+int
+svc_ports_init(struct kd_smc *s)
+{
+	s->async_source.ready = async_ready;
+	if (fcntl(s->ctx->async_fd, F_SETFL, O_NONBLOCK) != 0)
+		return -errno;
+	return svc_watch(s, s->ctx->async_fd, EPOLLIN, &s->async_source);
+}

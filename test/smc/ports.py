@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Two systems with two ports each: what becomes of connections when a link dies."""
+import signal
+import time
+
+from smcbed import CONF, Program, bed, ip
+
+PAIRS = ('10.92.0.', '10.93.0.')
+
+
+def connect_ports(netns):
+    for i, net in enumerate(PAIRS):
+        ip('link', 'add', f'near{i}', 'type', 'veth', 'peer', 'name', f'far{i}', 'netns', netns)
+        ip('addr', 'add', f'{net}1/24', 'dev', f'near{i}')
+        ip('-n', netns, 'addr', 'add', f'{net}2/24', 'dev', f'far{i}')
+        ip('link', 'set', f'near{i}', 'up')
+        ip('-n', netns, 'link', 'set', f'far{i}', 'up')
+
+
+def ports(name, n):
+    return ''.join(f'[port p{i}]\ndevice = {name}{i}\n' for i in range(n)) + CONF
+
+
+def until(what, cond):
+    """@return problems: it has not become so"""
+    began = time.monotonic()
+    while not cond():
+        if time.monotonic() - began > bed.HANG_S:
+            return [f'not {what}']
+        time.sleep(0.02)
+    return []
+
+
+def links(suite, daemon):
+    return [row['links'] for row in suite.ask(daemon, '/karst/smc_groups').values()]
+
+
+def goes_on(suite, daemons):
+    """More is written by both than was."""
+    problems = []
+    for daemon in daemons:
+        problems += suite.rises(daemon, 'writes', suite.count(daemon, 'writes') + 100)
+    return problems
+
+
+def failover(suite, netns):
+    connect_ports(netns)
+    near, problems = suite.daemon('0near', ports('near', 2))
+    far, more = suite.daemon('1far', ports('far', 2), netns)
+    both = near, far
+    port = bed.free_port()
+    s = Program(suite, near, 'server_back', PAIRS[0] + '1', port)
+    s.line()
+    c = Program(suite, far, 'client_streams', PAIRS[0] + '1', port, netns=netns)
+    problems += more + [line for line in [c.line()] if line != 'connected']
+    problems += until('two links', lambda: all(links(suite, d) == [2] for d in both))
+    suite.tap.point('two daemons with two ports each have two links', problems + goes_on(suite, both))
+    for i in range(2): # the first one, and the second one when that is there again
+        ip('-n', netns, 'link', 'set', f'far{i}', 'down')
+        problems = until('one link', lambda: all(links(suite, d) == [1] for d in both))
+        suite.tap.point(f'port {i} is down, and the bytes go by the other one', problems + goes_on(suite, both))
+        ip('-n', netns, 'link', 'set', f'far{i}', 'up')
+        problems = until('two links', lambda: all(links(suite, d) == [2] for d in both))
+        suite.tap.point('it is up, and there are two links again', problems + goes_on(suite, both))
+    c.process.send_signal(signal.SIGUSR1)
+    said, problems = c.ends()
+    problems += [] if said == 'same' else [said]
+    for daemon in both:
+        n = suite.ask(daemon, '/karst/smc')
+        if n['connected'] != 1 or n['failover'] < 2 or suite.ask(daemon, '/karst/smc_reasons'):
+            problems.append(n)
+    suite.tap.point('no byte is lost or doubled', problems + s.ends()[1])
+    suite.tap.point('both end', near.stop() + far.stop())

@@ -306,6 +306,8 @@ svc_conn_work(struct svc_conn *c)
 	}
 	if (c->what == SMC_AGREEING)
 		read_clc(c);
+	else
+		svc_direct_alone(c);
 	if (c->what != SMC_OVER) {
 		/* first: what was written before it is taken over */
 		c->shut |= (atomic_load(&c->page->shut) & KARST_SOCK_SHUT_WR) != 0;

@@ -109,6 +109,7 @@ static void
 conn_free(struct svc_conn *c)
 {
 	svc_rdma_tx_unkey(c);
+	svc_direct_alone(c);
 	if (c->tcp >= 0)
 		svc_close(c->smc, c->tcp);
 	if (c->pair >= 0)
@@ -154,6 +155,8 @@ pair_ready(struct svc_source *src, uint32_t events)
 	if (c->pair < 0)
 		return;
 	c->rang = (events & EPOLLIN) != 0;
+	if (c->rang)
+		svc_direct_rang(c);
 	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
 		c->gone = c->shut = true;
 	svc_conn_queue(c);
@@ -305,11 +308,11 @@ make_memory(struct svc_conn *c, const struct svc_conn *other)
 }
 
 static int
-make_pair(struct svc_conn *c, int *end)
+make_pair(struct svc_pair *p)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	const int room = KARST_SOCK_SNDBUF, on = 1;
-	socklen_t len = sizeof(c->cookie);
+	socklen_t len = sizeof(p->cookie);
 	uint64_t number;
 	int fds[2], n, rc;
 
@@ -323,15 +326,36 @@ make_pair(struct svc_conn *c, int *end)
 		setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) != 0 ||
 		/* else an urgent byte, which anyone who has the far end can send, stays there */
 		setsockopt(fds[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) != 0 ||
-		getsockopt(fds[1], SOL_SOCKET, SO_COOKIE, &c->cookie, &len) != 0 ||
+		getsockopt(fds[1], SOL_SOCKET, SO_COOKIE, &p->cookie, &len) != 0 ||
 		fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) {
 		rc = -errno;
 		close(fds[0]);
 		close(fds[1]);
 		return rc;
 	}
-	c->pair = fds[0];
-	*end = fds[1];
+	p->far = fds[0];
+	p->end = fds[1];
+	return 0;
+}
+
+/* That which @other has for it, if there is one. */
+static int
+get_pair(struct svc_conn *c, struct svc_conn *other, int *end)
+{
+	struct svc_pair pair;
+	int rc = 0;
+
+	if (other != NULL && other->next_pair.far >= 0) {
+		pair = other->next_pair;
+		other->next_pair.far = other->next_pair.end = -1;
+	} else {
+		rc = make_pair(&pair);
+	}
+	if (rc != 0)
+		return rc;
+	c->pair = pair.far;
+	c->cookie = pair.cookie;
+	*end = pair.end;
 	return 0;
 }
 
@@ -382,6 +406,7 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 		.pair = -1,
 		.tcp = tcp,
 		.memfd = -1,
+		.next_pair = {-1, -1, 0},
 		.user = prog->user,
 		.pid = prog->pid,
 		.server = (flags & KARST_SOCK_SERVER) != 0,
@@ -395,9 +420,13 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 	if (rc == 0)
 		rc = make_memory(c, other);
 	if (rc == 0)
-		rc = make_pair(c, end);
+		rc = get_pair(c, other, end);
+	if (rc == 0 && other == NULL && svc_direct_is_near(c))
+		rc = make_pair(&c->next_pair);
+	c->hears_less = other != NULL;
 	if (rc == 0)
-		rc = svc_watch(s, c->pair, EPOLLIN | EPOLLRDHUP | EPOLLET, &c->pair_source);
+		rc = svc_watch(s, c->pair, c->hears_less ? SVC_PAIR_DIRECT : SVC_PAIR_RINGS,
+			&c->pair_source);
 	if (rc == 0 && other == NULL) {
 		rc = svc_watch(
 			s, c->tcp, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, &c->tcp_source);

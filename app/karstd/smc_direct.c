@@ -98,7 +98,9 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second)
 	second->other = first;
 	if (first->id != SMC_NO_ID)
 		(void)karst_smc_conn_close(s->core, first->id); /* the event FAILED follows */
-	atomic_store(&first->txd->wanted, 0);                   /* it was we who wanted it */
+	/* it was we who wanted it; what its program wrote before it took that away, @second sees */
+	(void)atomic_exchange(&first->txd->wanted, 0);
+	second->has_waker = true;
 	atomic_store(&second->page->state, KARST_SOCK_DIRECT);
 	atomic_store(&first->page->state, KARST_SOCK_DIRECT);
 	s->joined++;
@@ -122,8 +124,10 @@ is_unread(const struct svc_conn *c, const struct karst_sock_dir *d)
 static void
 forward(struct svc_conn *c)
 {
+	/* in this order: who has met the other one tells it of marks that he writes from then on */
 	if (c->other != NULL && !c->has_waker &&
-		atomic_load(&c->txd->urgent) > atomic_load(&c->txd->tail))
+		atomic_load(&c->txd->urgent) > atomic_load(&c->txd->tail) &&
+		atomic_load(&c->page->met) == 0)
 		svc_conn_urgent(c->other);
 	if (c->other != NULL && is_unread(c, c->txd) && karst_sock_take_wanted(c->txd))
 		put_token(c->other);
@@ -190,23 +194,73 @@ svc_direct_work(struct svc_conn *c)
 	}
 }
 
+/* @c tells us nothing by the pair any more. */
+static void
+hear_less(struct svc_conn *c)
+{
+	struct epoll_event e = {.events = SVC_PAIR_DIRECT, .data.ptr = &c->pair_source};
+
+	if (!c->hears_less)
+		(void)epoll_ctl(c->smc->epoll, EPOLL_CTL_MOD, c->pair, &e);
+	c->hears_less = true;
+}
+
+/* Its program does not say that it has met the other one; that it fills its pair says so. */
+void
+svc_direct_rang(struct svc_conn *c)
+{
+	if (c->what == SMC_DIRECT && atomic_load(&c->page->met) != 0)
+		hear_less(c);
+}
+
 int
 svc_direct_waker(struct svc_conn *c)
 {
-	struct epoll_event e = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = &c->pair_source};
-	int fd;
-
-	if (c->what != SMC_DIRECT || c->other == NULL)
+	if (c->what != SMC_DIRECT || c->other == NULL || c->other->pair < 0)
 		return -ENOTCONN;
-	fd = fcntl(c->other->pair, F_DUPFD_CLOEXEC, 0);
-	if (fd < 0)
-		return -errno;
-	/* from now on it tells us nothing by the pair */
-	(void)epoll_ctl(c->smc->epoll, EPOLL_CTL_MOD, c->pair, &e);
+	hear_less(c);
 	c->rang = true;
 	svc_conn_work(c);
 	c->has_waker = true;
-	return fd;
+	return c->other != NULL ? c->other->pair : -ENOTCONN;
+}
+
+static bool
+is_loopback(const uint8_t ip[16])
+{
+	static const uint8_t mapped[13] = {[10] = 0xff, [11] = 0xff, [12] = 127};
+
+	return memcmp(ip, mapped, sizeof(mapped)) == 0;
+}
+
+bool
+svc_direct_is_near(const struct svc_conn *c)
+{
+	uint8_t local[16], peer[16];
+
+	if (c->smc->conf->smc.direct == KD_NO || c->netns == 0 || c->decline)
+		return false;
+	svc_ip_of(&c->local, local);
+	svc_ip_of(&c->peer, peer);
+	return memcmp(local, peer, sizeof(local)) == 0 || (is_loopback(local) && is_loopback(peer));
+}
+
+int
+svc_direct_early_waker(const struct svc_conn *c)
+{
+	if (c->what == SMC_DIRECT)
+		return c->other != NULL ? c->other->pair : -1;
+	return c->next_pair.far;
+}
+
+void
+svc_direct_alone(struct svc_conn *c)
+{
+	if (c->next_pair.far < 0)
+		return;
+	close(c->next_pair.far);
+	close(c->next_pair.end);
+	c->next_pair.far = c->next_pair.end = -1;
 }
 
 /* epoll tells of it, too, but what it tells may be in line behind this. */

@@ -13,6 +13,7 @@
 #define KARSTD_SMC_PRIV_H
 
 #include <pthread.h>
+#include <sys/epoll.h>
 #include <sys/types.h>
 
 #include "conf.h"
@@ -59,6 +60,16 @@ struct svc_rings {
 	struct karst_sock_rings *mem;
 };
 
+/* A pair: the far end, that of a program, and its cookie.  -1: there is none. */
+struct svc_pair {
+	int far, end;
+	uint64_t cookie;
+};
+
+/* What is heard of a pair: by RDMA and TCP the program rings, else it does not. */
+#define SVC_PAIR_RINGS  (EPOLLIN | EPOLLRDHUP | EPOLLET)
+#define SVC_PAIR_DIRECT (EPOLLRDHUP | EPOLLET)
+
 /* Who has programs or connections here, and how many. */
 struct svc_user {
 	struct svc_user *next;
@@ -80,7 +91,10 @@ struct svc_conn {
 	int pair, tcp, memfd;
 	uint64_t netns;         /* cookie of the TCP socket's; 0: not known */
 	struct svc_conn *other; /* DIRECT: the other end, as long as it is there */
-	uint64_t cookie;        /* of the program's end */
+	/* AGREEING: what the other end is to have if it is of this service, too.  Its far end is
+	 * the program's waker from the beginning on */
+	struct svc_pair next_pair;
+	uint64_t cookie; /* of the program's end */
 	struct svc_user *user;
 	pid_t pid;
 	bool server, require;
@@ -105,6 +119,7 @@ struct svc_conn {
 	/* behind the last urgent byte, 0: there was none; of what came the program knows as many */
 	uint64_t tx_urgent, rx_urgent, rx_urgent_told;
 	bool has_waker;          /* DIRECT: from then on its program tells of urgent bytes */
+	bool hears_less;         /* SVC_PAIR_DIRECT */
 	uint64_t sent, received; /* bytes on TCP, as relay */
 	uint32_t reason;         /* why it is on TCP */
 	struct sockaddr_storage local, peer;
@@ -244,8 +259,16 @@ void svc_direct_join(struct svc_conn *first, struct svc_conn *second);
 void svc_direct_work(struct svc_conn *c);
 /** Ends it with an error, as if the other one had reset it. */
 void svc_direct_fail(struct svc_conn *c);
-/** The far end of the other one's pair, as a new descriptor; -errno. */
+/** The far end of the other one's pair; -errno. */
 int svc_direct_waker(struct svc_conn *c);
+/** The same when it is opened, which may be before the other one is; -1: there is none yet. */
+int svc_direct_early_waker(const struct svc_conn *c);
+/** Is the peer on this machine, so that its program may be one of ours? */
+bool svc_direct_is_near(const struct svc_conn *c);
+/** There will be no other end here. */
+void svc_direct_alone(struct svc_conn *c);
+/** Something came by its pair. */
+void svc_direct_rang(struct svc_conn *c);
 /** @flags of KARST_SOCK_WAKE. */
 void svc_direct_wake(struct svc_conn *c, uint32_t flags);
 

@@ -85,40 +85,36 @@ svc_user_count(struct kd_smc *s, struct svc_user *u, bool decline, int more)
 	leave(s, u);
 }
 
-/* --- requests; what they hand out is in @out, of which *@nout belong to the caller --- */
+/* --- requests --- */
+
+/* What an answer hands out.  Those in front are of nobody else, and are closed behind it. */
+struct handed {
+	int fds[KARST_SOCK_FDS];
+	unsigned int n, own;
+};
 
 static int
-on_hello(struct svc_prog *p, int *out, unsigned int *nout)
+on_hello(struct svc_prog *p, struct handed *out)
 {
-	out[0] = dup(p->smc->option.sockets);
-	if (out[0] < 0)
-		return -errno;
-	*nout = 1;
+	out->fds[out->n++] = p->smc->option.sockets;
 	return 0;
 }
 
 /* The files of the page and of the rings. */
-static int
-hand_out(const struct svc_conn *c, int *out)
+static void
+hand_out(const struct svc_conn *c, struct handed *out)
 {
-	out[0] = fcntl(c->memfd, F_DUPFD_CLOEXEC, 0);
-	out[1] = fcntl(c->rings->fd, F_DUPFD_CLOEXEC, 0);
-	if (out[0] >= 0 && out[1] >= 0)
-		return 0;
-	if (out[0] >= 0)
-		close(out[0]);
-	if (out[1] >= 0)
-		close(out[1]);
-	return -EMFILE;
+	out->fds[out->n++] = c->memfd;
+	out->fds[out->n++] = c->rings->fd;
 }
 
 static int
 on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct karst_sock_msg *rsp,
-	int *out, unsigned int *nout)
+	struct handed *out)
 {
 	bool decline = !may_open(p->smc, p->user, false);
 	struct svc_conn *c;
-	int rc;
+	int rc, end, waker;
 
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE))
 		return -EINVAL;
@@ -130,41 +126,43 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 		rsp->flags = KARST_SOCK_FULL | KARST_SOCK_PLAIN;
 		return rc;
 	}
-	rc = svc_conn_open(p->smc, p, tcp, req->flags, decline, &c, &out[2]);
+	rc = svc_conn_open(p->smc, p, tcp, req->flags, decline, &c, &end);
 	if (rc != 0)
 		return rc;
 	rsp->buffer = c->buffer;
 	rsp->flags = decline ? KARST_SOCK_FULL : 0;
-	if (hand_out(c, out) != 0) { /* its program hears of it as of any other end */
-		close(out[2]);
-		return -ECONNABORTED;
+	out->fds[out->n++] = end;
+	out->own = 1;
+	hand_out(c, out);
+	waker = svc_direct_early_waker(c);
+	if (waker >= 0) {
+		rsp->flags |= KARST_SOCK_WAKES;
+		out->fds[out->n++] = waker;
 	}
-	*nout = 3;
 	return 0;
 }
 
 static int
-on_adopt(struct svc_prog *p, int end, struct karst_sock_msg *rsp, int *out, unsigned int *nout)
+on_adopt(struct svc_prog *p, int end, struct karst_sock_msg *rsp, struct handed *out)
 {
 	const struct svc_conn *c = svc_conn_find(p->smc, end);
-	int rc = c != NULL ? hand_out(c, out) : -ENOENT;
 
-	if (rc != 0)
-		return rc;
-	*nout = 2;
+	if (c == NULL)
+		return -ENOENT;
+	hand_out(c, out);
 	rsp->buffer = c->buffer;
 	return 0;
 }
 
 static int
-on_waker(struct svc_prog *p, int end, int *out, unsigned int *nout)
+on_waker(struct svc_prog *p, int end, struct handed *out)
 {
 	struct svc_conn *c = svc_conn_find(p->smc, end);
+	int waker = c != NULL ? svc_direct_waker(c) : -ENOENT;
 
-	out[0] = c != NULL ? svc_direct_waker(c) : -ENOENT;
-	if (out[0] < 0)
-		return out[0];
-	*nout = 1;
+	if (waker < 0)
+		return waker;
+	out->fds[out->n++] = waker;
 	return 0;
 }
 
@@ -254,7 +252,7 @@ on_option(struct svc_prog *p, const struct karst_sock_msg *req, int end, struct 
 
 static int
 serve(struct svc_prog *p, const struct karst_sock_msg *req, int *fds, unsigned int nfds,
-	struct karst_sock_msg *rsp, int *out, unsigned int *nout)
+	struct karst_sock_msg *rsp, struct handed *out)
 {
 	int rc;
 
@@ -264,16 +262,16 @@ serve(struct svc_prog *p, const struct karst_sock_msg *req, int *fds, unsigned i
 		return -EPROTO;
 	switch (req->op) {
 	case KARST_SOCK_HELLO:
-		return on_hello(p, out, nout);
+		return on_hello(p, out);
 	case KARST_SOCK_OPEN:
-		rc = on_open(p, req, fds[0], rsp, out, nout);
-		if ((rc == 0 && *nout != 0) || rc == -ECONNABORTED)
+		rc = on_open(p, req, fds[0], rsp, out);
+		if (out->n != 0)
 			fds[0] = -1; /* the connection's */
 		return rc;
 	case KARST_SOCK_ADOPT:
-		return on_adopt(p, fds[0], rsp, out, nout);
+		return on_adopt(p, fds[0], rsp, out);
 	case KARST_SOCK_WAKER:
-		return on_waker(p, fds[0], out, nout);
+		return on_waker(p, fds[0], out);
 	case KARST_SOCK_WAKE:
 		return on_wake(p, req, fds[0]);
 	case KARST_SOCK_GETOPT:
@@ -306,8 +304,9 @@ static int
 one_request(struct svc_prog *p)
 {
 	static const struct karst_sock_msg none;
-	int fds[KARST_CTL_MAX_FDS], out[KARST_SOCK_FDS], rc;
-	unsigned int nfds = 0, nout = 0;
+	int fds[KARST_CTL_MAX_FDS], rc;
+	unsigned int nfds = 0;
+	struct handed out = {.n = 0};
 	struct karst_sock_msg req, rsp = none;
 	_Alignas(8) uint8_t buf[KARST_CTL_MAX];
 	size_t len;
@@ -317,15 +316,15 @@ one_request(struct svc_prog *p)
 		return rc;
 	if (len == sizeof(req)) {
 		memcpy(&req, buf, sizeof(req));
-		rsp.status = serve(p, &req, fds, nfds, &rsp, out, &nout);
+		rsp.status = serve(p, &req, fds, nfds, &rsp, &out);
 		rsp.abi = KARST_SOCK_ABI;
 		rsp.op = req.op;
 		rsp.seq = req.seq;
-		rc = karst_ctl_send(p->fd, &rsp, sizeof(rsp), out, nout);
+		rc = karst_ctl_send(p->fd, &rsp, sizeof(rsp), out.fds, out.n);
 	} else {
 		rc = -EPROTO;
 	}
-	karst_ctl_close_fds(out, nout);
+	karst_ctl_close_fds(out.fds, out.own);
 	while (nfds > 0)
 		if (fds[--nfds] >= 0)
 			close(fds[nfds]);

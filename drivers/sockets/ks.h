@@ -108,6 +108,7 @@ struct ks_sock {
 	_Atomic uint32_t refs;
 	/* far end of the other program's pair; -1: not asked for, or there is none */
 	_Atomic int waker;
+	int next_waker; /* what it will be in state DIRECT; -1: that has to be asked for */
 	_Atomic bool no_waker;
 	uint32_t buffer;
 	struct karst_sock_page *page;
@@ -122,6 +123,8 @@ enum ks_kind ks_kind(int fd);
 /** A reference to what @fd is connected by; NULL: it is no connection of ours. */
 struct ks_sock *ks_get(int fd);
 void ks_put(struct ks_sock *s);
+/** @fd gets a high number that the program does not see, for ks_sock's wakers. */
+int ks_hide_own(int fd);
 /** From now on @fd is this; a reference of the caller's goes to the table. */
 void ks_set(int fd, enum ks_kind kind, struct ks_sock *s);
 /** @fd was or will be closed. */

@@ -88,7 +88,7 @@ map_memory(const int *fds, uint32_t buffer)
 		return NULL;
 	}
 	s->refs = 1;
-	s->waker = -1;
+	s->waker = s->next_waker = -1;
 	s->buffer = buffer;
 	s->txd = &s->rings->dir[s->page->tx];
 	s->rxd = &s->rings->dir[!s->page->tx];
@@ -213,6 +213,19 @@ ask_open(int fd, bool server, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS
 	return rc;
 }
 
+/* The second of two ends knows that it has another one, and begins with it. */
+static void
+keep_waker(struct ks_sock *s, int *fd)
+{
+	if (*fd < 0)
+		return;
+	if (s->page->tx != 0)
+		atomic_store(&s->waker, ks_hide_own(*fd));
+	else
+		s->next_waker = ks_hide_own(*fd);
+	*fd = -1;
+}
+
 int
 ks_become(int fd, bool server)
 {
@@ -237,11 +250,13 @@ ks_become(int fd, bool server)
 		errno = err;
 		return ks_require ? -ECONNABORTED : 0;
 	}
-	s = rc == 0 ? map_memory(fds, msg.buffer) : NULL;
+	s = rc == 0 ? map_memory(&fds[1], msg.buffer) : NULL;
 	if (rc == 0 && s == NULL)
 		rc = -ENOMEM;
+	if (rc == 0 && (msg.flags & KARST_SOCK_WAKES))
+		keep_waker(s, &fds[3]);
 	if (rc == 0)
-		rc = take_number(fd, fds[2], s, in_line);
+		rc = take_number(fd, fds[0], s, in_line);
 	for (i = 0; i < KARST_SOCK_FDS; i++)
 		if (fds[i] >= 0)
 			real(close)(fds[i]);

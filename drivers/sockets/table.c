@@ -147,6 +147,23 @@ ks_get(int fd)
 	return s;
 }
 
+int
+ks_hide_own(int fd)
+{
+	fd = ks_hide(fd);
+	ks_set(fd, KS_HIDDEN, NULL);
+	return fd;
+}
+
+static void
+close_own(int fd)
+{
+	if (fd < 0)
+		return;
+	ks_set(fd, KS_PLAIN, NULL);
+	real(close)(fd);
+}
+
 void
 ks_put(struct ks_sock *s)
 {
@@ -154,10 +171,8 @@ ks_put(struct ks_sock *s)
 		return;
 	munmap(s->page, KARST_SOCK_PAGE);
 	munmap(s->rings, karst_sock_bytes(s->buffer));
-	if (s->waker >= 0) {
-		ks_set(s->waker, KS_PLAIN, NULL);
-		real(close)(s->waker);
-	}
+	close_own(s->waker);
+	close_own(s->next_waker);
 	ks_sock_free(s);
 }
 

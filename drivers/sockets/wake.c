@@ -161,11 +161,13 @@ ks_meet_peer(int fd, struct ks_sock *s)
 	ks_lock_rx(s);
 	ks_lock(&s->page->tx_lock);
 	if (atomic_load(&s->waker) < 0 && !atomic_load(&s->no_waker)) {
-		if (ks_ask(&msg, fd, fds) == 0 && fds[0] >= 0) {
-			int waker = ks_hide(fds[0]);
-
-			ks_set(waker, KS_HIDDEN, NULL);
-			atomic_store(&s->waker, waker);
+		/* a mark from before may have to be forwarded, which only the service knows */
+		if (s->next_waker >= 0 && atomic_load(&s->txd->urgent) == 0) {
+			atomic_store(&s->page->met, 1);
+			atomic_store(&s->waker, s->next_waker);
+			s->next_waker = -1;
+		} else if (ks_ask(&msg, fd, fds) == 0 && fds[0] >= 0) {
+			atomic_store(&s->waker, ks_hide_own(fds[0]));
 		} else {
 			atomic_store(&s->no_waker, true); /* then the service does it */
 		}

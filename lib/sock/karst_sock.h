@@ -55,7 +55,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    5u
+#define KARST_SOCK_ABI    6u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 /** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
 #define KARST_SOCK_NAME "karst-smc-"
@@ -66,7 +66,8 @@ enum karst_sock_op {
 	/* The program's first.  Answer: the map of the TCP option, as a descriptor. */
 	KARST_SOCK_HELLO = 1,
 	/* With a TCP socket that has seen the option: it is the service's from here on.
-	 * Answer: the file of the page, that of the rings, and the program's end of the pair. */
+	 * Answer: the program's end of the pair, the file of the page, that of the rings, and a waker
+	 * if KARST_SOCK_WAKES says so. */
 	KARST_SOCK_OPEN,
 	/* With the end of a pair.  Answer: the files. */
 	KARST_SOCK_ADOPT,
@@ -91,6 +92,8 @@ enum karst_sock_op {
 /* not even to stay on TCP by way of the service: the socket is the program's.  Nothing comes with
  * this; -EAGAIN instead of it: once more when there is something to read, of a server */
 #define KARST_SOCK_PLAIN 2u
+/* a waker comes, for when the state is DIRECT, which it may never be */
+#define KARST_SOCK_WAKES 4u
 
 /* flags of KARST_SOCK_WAKE */
 #define KARST_SOCK_WAKE_SELF   1u /* a token into one's own pair */
@@ -170,6 +173,7 @@ struct karst_sock_page {
 	_Atomic uint32_t in_middle;            /* the last write had no room for all */
 	_Atomic uint32_t lost;                 /* bytes were written to a peer that has closed */
 	_Atomic uint32_t oob_inline;           /* SO_OOBINLINE */
+	_Atomic uint32_t met;                  /* DIRECT: it has begun to use its waker */
 
 	/* among the program's threads and processes: one reads, one writes */
 	_Alignas(64) pthread_mutex_t rx_lock;

@@ -5,7 +5,7 @@
  * A connection of the SMC service as an object: opened with its memory and its pair, found, queued
  * for a turn, counted and freed.  What it does in between is smc_conn.c.
  *
- * The file that holds the control page is sealed, so that the program cannot take pages away.
+ * Files that programs map are sealed, so that they cannot take pages away.
  */
 #include "smc_priv.h"
 
@@ -114,11 +114,8 @@ conn_free(struct svc_conn *c)
 		svc_close(c->smc, c->tcp);
 	if (c->pair >= 0)
 		svc_close(c->smc, c->pair);
-	if (c->page != NULL)
-		munmap(c->page, KARST_SOCK_PAGE);
+	svc_page_put(c->page_of);
 	rings_put(c->rings);
-	if (c->memfd >= 0)
-		close(c->memfd);
 	free(c);
 }
 
@@ -222,9 +219,8 @@ take_names(struct svc_conn *c)
 	return 0;
 }
 
-/* A file that cannot become shorter under those who map it.  @fd, @mem: only on success. */
-static int
-make_file(uint64_t bytes, int *fd, void **mem)
+int
+svc_make_file(uint64_t bytes, int *fd, void **mem)
 {
 	int f = memfd_create("karst-smc", MFD_CLOEXEC | MFD_ALLOW_SEALING), rc = 0;
 	void *m = MAP_FAILED;
@@ -262,7 +258,7 @@ make_rings(struct svc_conn *c, const struct svc_conn *other)
 	r = calloc(1, sizeof(*r));
 	if (r == NULL)
 		return -ENOMEM;
-	rc = make_file(karst_sock_bytes(c->buffer), &r->fd, &mem);
+	rc = svc_make_file(karst_sock_bytes(c->buffer), &r->fd, &mem);
 	if (rc != 0) {
 		free(r);
 		return rc;
@@ -276,15 +272,14 @@ make_rings(struct svc_conn *c, const struct svc_conn *other)
 
 /* The page, and the rings of @other if there is one, which has the other side. */
 static int
-make_memory(struct svc_conn *c, const struct svc_conn *other)
+make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *other)
 {
 	unsigned int tx = other != NULL, i;
-	void *page;
-	int rc = make_file(KARST_SOCK_PAGE, &c->memfd, &page);
+	int rc = svc_page_get(prog, &c->page_of);
 
 	if (rc != 0)
 		return rc;
-	c->page = page;
+	c->page = c->page_of->mem;
 	rc = make_rings(c, other);
 	if (rc != 0)
 		return rc;
@@ -385,7 +380,7 @@ begin(struct svc_conn *c)
 }
 
 int
-svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t flags, bool decline,
+svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, bool decline,
 	struct svc_conn **conn, int *end)
 {
 	struct svc_conn *c, *other;
@@ -405,7 +400,6 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 		.refs = 1, /* the program's */
 		.pair = -1,
 		.tcp = tcp,
-		.memfd = -1,
 		.next_pair = {-1, -1, 0},
 		.user = prog->user,
 		.pid = prog->pid,
@@ -418,7 +412,7 @@ svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t f
 	rc = take_names(c);
 	other = rc == 0 && !c->decline ? svc_direct_find(c) : NULL;
 	if (rc == 0)
-		rc = make_memory(c, other);
+		rc = make_memory(c, prog, other);
 	if (rc == 0)
 		rc = get_pair(c, other, end);
 	if (rc == 0 && other == NULL && svc_direct_is_near(c))

@@ -60,6 +60,19 @@ struct svc_rings {
 	struct karst_sock_rings *mem;
 };
 
+/* A control page. */
+struct svc_page {
+	struct svc_page *next; /* free: of the same program */
+	struct svc_prog *prog; /* NULL: nobody will have it again */
+	uint32_t number;       /* for its program, which keeps it; 0: it is not kept */
+	int fd;
+	struct karst_sock_page *mem;
+	bool used;    /* by a connection */
+	bool mapped;  /* by its program, for that */
+	bool kept;    /* its program has had it before */
+	bool adopted; /* others may have it */
+};
+
 /* A pair: the far end, that of a program, and its cookie.  -1: there is none. */
 struct svc_pair {
 	int far, end;
@@ -88,7 +101,7 @@ struct svc_conn {
 	uint64_t number; /* for telemetry */
 	uint32_t id;     /* in lib/smc; SMC_NO_ID: not there any more */
 	uint32_t refs;
-	int pair, tcp, memfd;
+	int pair, tcp;
 	uint64_t netns;         /* cookie of the TCP socket's; 0: not known */
 	struct svc_conn *other; /* DIRECT: the other end, as long as it is there */
 	/* AGREEING: what the other end is to have if it is of this service, too.  Its far end is
@@ -108,7 +121,8 @@ struct svc_conn {
 	bool tcp_over;  /* the TCP connection has been closed or reset */
 	bool eof;       /* the program was told that nothing comes any more */
 	/* memory */
-	struct karst_sock_page *page;
+	struct svc_page *page_of;
+	struct karst_sock_page *page; /* its */
 	struct svc_rings *rings;
 	struct karst_sock_dir *txd, *rxd;
 	uint8_t *tx, *rx;
@@ -160,6 +174,8 @@ struct svc_prog {
 	int fd;
 	pid_t pid;
 	struct svc_user *user;
+	struct svc_page *pages[KARST_SOCK_KEPT]; /* by number - 1 */
+	struct svc_page *free_pages;
 };
 
 struct kd_smc {
@@ -195,7 +211,7 @@ struct kd_smc {
 	uint32_t nconns, ndeclined; /* of which there was no room for so many */
 	struct svc_user *users;
 	struct svc_prog *progs, *dead_progs;
-	uint32_t nprogs;
+	uint32_t nprogs, nfree_pages;
 	struct svc_refused refused[SMC_REFUSED];
 	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
 	uint64_t opened, joined, faults, turned_away;
@@ -234,8 +250,8 @@ void svc_conn_close_tcp(struct svc_conn *c, bool reset);
 /** @decline: there is room for it on TCP only.
  *  -ENODATA: the connection has not seen the option; -ENOTSOCK, -ENOTCONN, ...
  *  @tcp is the connection's, if it returns 0; *end the caller's. */
-int svc_conn_open(struct kd_smc *s, const struct svc_prog *prog, int tcp, uint32_t flags,
-	bool decline, struct svc_conn **conn, int *end);
+int svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, bool decline,
+	struct svc_conn **conn, int *end);
 /** The first of these checks: is it a TCP socket whose two sides have sent the option? */
 int svc_conn_check(struct kd_smc *s, int fd);
 /** The connection whose program's end is @fd; NULL. */
@@ -249,6 +265,20 @@ uint32_t svc_names_hash(const struct svc_conn *c);
 void svc_conn_end_all(struct kd_smc *s);
 /** Frees what nobody can have events of any more. */
 void svc_conn_reap(struct kd_smc *s);
+
+/** A file that cannot become shorter under those who map it.  @fd, @mem: only on success. */
+int svc_make_file(uint64_t bytes, int *fd, void **mem);
+
+/* --- smc_page.c --- */
+
+/** A page of zeroes for a connection of @p's. */
+int svc_page_get(struct svc_prog *p, struct svc_page **page);
+/** The connection is no more.  NULL is ignored. */
+void svc_page_put(struct svc_page *g);
+/** The program says with @req which pages it does not touch any more. */
+void svc_page_unmapped(struct svc_prog *p, const struct karst_sock_msg *req);
+/** The program is gone; connections may still have pages of its. */
+void svc_page_leave(struct svc_prog *p);
 
 /* --- smc_direct.c --- */
 

@@ -100,12 +100,16 @@ on_hello(struct svc_prog *p, struct handed *out)
 	return 0;
 }
 
-/* The files of the page and of the rings. */
+/* The memory of a connection. */
 static void
-hand_out(const struct svc_conn *c, struct handed *out)
+hand_out(const struct svc_conn *c, struct karst_sock_msg *rsp, struct handed *out)
 {
-	out->fds[out->n++] = c->memfd;
 	out->fds[out->n++] = c->rings->fd;
+	rsp->page = c->page_of->number;
+	if (c->page_of->kept)
+		rsp->flags |= KARST_SOCK_PAGE_KEPT;
+	else
+		out->fds[out->n++] = c->page_of->fd;
 }
 
 static int
@@ -116,6 +120,7 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	struct svc_conn *c;
 	int rc, end, waker;
 
+	svc_page_unmapped(p, req);
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE))
 		return -EINVAL;
 	if (decline && !may_open(p->smc, p->user, true)) {
@@ -133,7 +138,7 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	rsp->flags = decline ? KARST_SOCK_FULL : 0;
 	out->fds[out->n++] = end;
 	out->own = 1;
-	hand_out(c, out);
+	hand_out(c, rsp, out);
 	waker = svc_direct_early_waker(c);
 	if (waker >= 0) {
 		rsp->flags |= KARST_SOCK_WAKES;
@@ -149,7 +154,9 @@ on_adopt(struct svc_prog *p, int end, struct karst_sock_msg *rsp, struct handed 
 
 	if (c == NULL)
 		return -ENOENT;
-	hand_out(c, out);
+	c->page_of->adopted = true;
+	out->fds[out->n++] = c->rings->fd;
+	out->fds[out->n++] = c->page_of->fd;
 	rsp->buffer = c->buffer;
 	return 0;
 }
@@ -289,6 +296,7 @@ prog_leave(struct svc_prog *p)
 		return;
 	close(p->fd);
 	p->fd = -1;
+	svc_page_leave(p);
 	if (p->next != NULL)
 		p->next->pprev = p->pprev;
 	*p->pprev = p->next;

@@ -8,6 +8,7 @@
  *   real.c     the C library's own
  *   table.c    what each descriptor is
  *   service.c  the SMC service: requests, and the map of the TCP option
+ *   pages.c    control pages, which are kept
  *   peers.c    peers that cannot
  *   sock.c     a connection: how a TCP socket becomes one, and one that came from elsewhere
  *   io.c       bytes in and out
@@ -112,6 +113,7 @@ struct ks_sock {
 	_Atomic bool no_waker;
 	uint32_t buffer;
 	struct karst_sock_page *page;
+	uint32_t number, generation; /* the page's */
 	struct karst_sock_rings *rings;
 	struct karst_sock_dir *txd, *rxd;
 	uint8_t *tx, *rx;
@@ -167,6 +169,8 @@ void ks_note_full(void);
 bool ks_service(void);
 /** A request with a descriptor; @fds: what came back, -1 behind it.  0 or -errno. */
 int ks_ask(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS]);
+/** The same for KARST_SOCK_OPEN.  @generation: of the page's number */
+int ks_ask_open(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS], uint32_t *generation);
 /** @fd gets a high number that the program does not see; as it is, if there is none. */
 int ks_hide(int fd);
 void ks_option_want(int fd, bool want);
@@ -177,6 +181,20 @@ bool ks_is_hidden(int fd);
 void ks_service_forked(bool at_once);
 /** Its descriptor, -1: there is none. */
 int ks_service_fd(void);
+
+/* --- pages.c --- */
+
+/** In front of a request: says which pages are free.  @return the generation of numbers */
+uint32_t ks_pages_report(struct karst_sock_msg *msg);
+/** The page that the service has given out: one of those that are here, or the file @fd; NULL.
+ *  *@number is 0 if it is not to be kept.  */
+struct karst_sock_page *ks_page_get(uint32_t *number, uint32_t generation, bool kept, int fd);
+/** It is not used any more. */
+void ks_page_put(struct karst_sock_page *mem, uint32_t number, uint32_t generation);
+/** The connection to the service has ended. */
+void ks_pages_forget(void);
+/** In a child, before anything else. */
+void ks_pages_forked(void);
 
 /* --- peers.c --- */
 

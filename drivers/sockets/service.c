@@ -79,6 +79,7 @@ hang_up(void)
 		real(close)(fd);
 	if (map >= 0)
 		real(close)(map);
+	ks_pages_forget();
 	atomic_store(&service.failed_at, now_s());
 }
 
@@ -233,6 +234,7 @@ ks_service_forked(bool at_once)
 	bool had = atomic_load(&service.fd) >= 0;
 
 	pthread_mutex_init(&service.lock, NULL);
+	ks_pages_forked();
 	hang_up();
 	atomic_store(&service.failed_at, 0);
 	if (had && at_once)
@@ -250,6 +252,23 @@ ks_ask(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS])
 	ks_lock(&service.lock);
 	if (atomic_load(&service.fd) >= 0)
 		rc = ask_locked(msg, fd, fds);
+	ks_unlock(&service.lock);
+	return rc;
+}
+
+int
+ks_ask_open(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS], uint32_t *generation)
+{
+	int rc = -EIO;
+
+	memset(fds, -1, KARST_SOCK_FDS * sizeof(fds[0]));
+	if (!ks_service())
+		return rc;
+	ks_lock(&service.lock);
+	if (atomic_load(&service.fd) >= 0) {
+		*generation = ks_pages_report(msg);
+		rc = ask_locked(msg, fd, fds);
+	}
 	ks_unlock(&service.lock);
 	return rc;
 }

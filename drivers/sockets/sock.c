@@ -69,24 +69,25 @@ map_file(int fd, uint64_t bytes)
 	return mem != MAP_FAILED ? mem : NULL;
 }
 
-/* @fds: the files of the page and of the rings. */
+/* @number, @generation: of the page, which is the connection's from here on. */
 static struct ks_sock *
-map_memory(const int *fds, uint32_t buffer)
+make_sock(struct karst_sock_page *page, uint32_t number, uint32_t generation, int rings,
+	uint32_t buffer)
 {
-	struct ks_sock *s = ks_sock_new();
+	struct ks_sock *s = page != NULL ? ks_sock_new() : NULL;
 
-	if (s == NULL)
-		return NULL;
-	s->page = map_file(fds[0], KARST_SOCK_PAGE);
-	s->rings = map_file(fds[1], karst_sock_bytes(buffer));
-	if (s->page == NULL || s->rings == NULL) {
-		if (s->page != NULL)
-			munmap(s->page, KARST_SOCK_PAGE);
-		if (s->rings != NULL)
-			munmap(s->rings, karst_sock_bytes(buffer));
+	if (s != NULL && (s->rings = map_file(rings, karst_sock_bytes(buffer))) == NULL) {
 		ks_sock_free(s);
+		s = NULL;
+	}
+	if (s == NULL) {
+		if (page != NULL)
+			ks_page_put(page, number, generation);
 		return NULL;
 	}
+	s->page = page;
+	s->number = number;
+	s->generation = generation;
 	s->refs = 1;
 	s->waker = s->next_waker = -1;
 	s->buffer = buffer;
@@ -194,7 +195,8 @@ is_inline(int fd)
 
 /* When the service has no room for a connection, it has to see what the peer says first. */
 static int
-ask_open(int fd, bool server, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
+ask_open(int fd, bool server, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS],
+	uint32_t *generation)
 {
 	const struct karst_sock_msg req = {.op = KARST_SOCK_OPEN,
 		.flags = (server ? KARST_SOCK_SERVER : 0) | (ks_require ? KARST_SOCK_REQUIRE : 0)};
@@ -204,7 +206,7 @@ ask_open(int fd, bool server, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS
 
 	do {
 		*msg = req;
-		rc = ks_ask(msg, fd, fds);
+		rc = ks_ask_open(msg, fd, fds, generation);
 		if (rc == -EAGAIN && real(poll)(&p, 1, FIRST_MS) <= 0)
 			break;
 		if (rc == -EAGAIN)
@@ -213,17 +215,25 @@ ask_open(int fd, bool server, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS
 	return rc;
 }
 
-/* The second of two ends knows that it has another one, and begins with it. */
-static void
-keep_waker(struct ks_sock *s, int *fd)
+/* What comes with the answer: the end of the pair, the rings, the page if it is new, a waker. */
+static struct ks_sock *
+take_answer(const struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS], uint32_t generation)
 {
-	if (*fd < 0)
-		return;
+	bool kept = (msg->flags & KARST_SOCK_PAGE_KEPT) != 0;
+	uint32_t number = msg->page;
+	int *waker = &fds[kept ? 2 : 3];
+	struct karst_sock_page *page = ks_page_get(&number, generation, kept, kept ? -1 : fds[2]);
+	struct ks_sock *s = make_sock(page, number, generation, fds[1], msg->buffer);
+
+	if (s == NULL || (msg->flags & KARST_SOCK_WAKES) == 0 || *waker < 0)
+		return s;
+	/* the second of two ends knows that it has another one, and begins with it */
 	if (s->page->tx != 0)
-		atomic_store(&s->waker, ks_hide_own(*fd));
+		atomic_store(&s->waker, ks_hide_own(*waker));
 	else
-		s->next_waker = ks_hide_own(*fd);
-	*fd = -1;
+		s->next_waker = ks_hide_own(*waker);
+	*waker = -1;
+	return s;
 }
 
 int
@@ -231,6 +241,7 @@ ks_become(int fd, bool server)
 {
 	struct karst_sock_msg msg;
 	int fds[KARST_SOCK_FDS], rc, i, err = errno;
+	uint32_t generation = 0;
 	struct ks_sock *s;
 	bool in_line, seen = ks_option_seen(fd);
 
@@ -242,7 +253,7 @@ ks_become(int fd, bool server)
 		return ks_require ? -ECONNABORTED : 0;
 	}
 	in_line = is_inline(fd);
-	rc = ask_open(fd, server, &msg, fds);
+	rc = ask_open(fd, server, &msg, fds, &generation);
 	if (rc == 0 && (msg.flags & KARST_SOCK_FULL))
 		ks_note_full();
 	if (rc == 0 && (msg.flags & KARST_SOCK_PLAIN)) {
@@ -250,11 +261,9 @@ ks_become(int fd, bool server)
 		errno = err;
 		return ks_require ? -ECONNABORTED : 0;
 	}
-	s = rc == 0 ? map_memory(&fds[1], msg.buffer) : NULL;
+	s = rc == 0 ? take_answer(&msg, fds, generation) : NULL;
 	if (rc == 0 && s == NULL)
 		rc = -ENOMEM;
-	if (rc == 0 && (msg.flags & KARST_SOCK_WAKES))
-		keep_waker(s, &fds[3]);
 	if (rc == 0)
 		rc = take_number(fd, fds[0], s, in_line);
 	for (i = 0; i < KARST_SOCK_FDS; i++)
@@ -315,7 +324,7 @@ ks_adopt(int fd)
 		name.sun_path[0] == '\0' &&
 		memcmp(name.sun_path + 1, KARST_SOCK_NAME, strlen(KARST_SOCK_NAME)) == 0 &&
 		ks_ask(&msg, fd, fds) == 0) {
-		s = map_memory(fds, msg.buffer);
+		s = make_sock(map_file(fds[1], KARST_SOCK_PAGE), 0, 0, fds[0], msg.buffer);
 		if (s != NULL)
 			ks_set(fd, KS_SMC, s);
 		real(close)(fds[0]);

@@ -169,7 +169,7 @@ ks_put(struct ks_sock *s)
 {
 	if (atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
-	munmap(s->page, KARST_SOCK_PAGE);
+	ks_page_put(s->page, s->number, s->generation);
 	munmap(s->rings, karst_sock_bytes(s->buffer));
 	close_own(s->waker);
 	close_own(s->next_waker);

@@ -14,7 +14,7 @@
  * DIRECT).  In both cases nobody believes what the other side writes: a position is copied once,
  * and one that is impossible, or has gone back, ends the connection.  Nor does a program believe
  * what a ring says of its own positions: those are in the page, and the ring shows them.  A page
- * has locks in it, so no other program sees it.
+ * has locks in it, so no other program sees it; the program keeps it for its next connections.
  *
  * The pair is how a program waits.  Its end is the program's descriptor, in the place of the TCP
  * socket, so that poll(), epoll, signals, time limits and fork() are the kernel's own:
@@ -66,10 +66,12 @@ enum karst_sock_op {
 	/* The program's first.  Answer: the map of the TCP option, as a descriptor. */
 	KARST_SOCK_HELLO = 1,
 	/* With a TCP socket that has seen the option: it is the service's from here on.
-	 * Answer: the program's end of the pair, the file of the page, that of the rings, and a waker
-	 * if KARST_SOCK_WAKES says so. */
+	 * In data: numbers of pages, each of 32 bits, that the program does not touch any more.
+	 * Answer: the program's end of the pair, the file of the rings, that of the page unless
+	 * KARST_SOCK_PAGE_KEPT says that the program has it, and a waker if KARST_SOCK_WAKES
+	 * does. */
 	KARST_SOCK_OPEN,
-	/* With the end of a pair.  Answer: the files. */
+	/* With the end of a pair.  Answer: the files of the rings and of the page. */
 	KARST_SOCK_ADOPT,
 	/* With the end of a pair, state DIRECT.  Answer: the far end of the other one's pair. */
 	KARST_SOCK_WAKER,
@@ -94,6 +96,8 @@ enum karst_sock_op {
 #define KARST_SOCK_PLAIN 2u
 /* a waker comes, for when the state is DIRECT, which it may never be */
 #define KARST_SOCK_WAKES 4u
+/* the page is one that the program has kept: that of this number */
+#define KARST_SOCK_PAGE_KEPT 8u
 
 /* flags of KARST_SOCK_WAKE */
 #define KARST_SOCK_WAKE_SELF   1u /* a token into one's own pair */
@@ -105,7 +109,8 @@ enum karst_sock_op {
 #define KARST_SOCK_URGENT_PEER 64u
 #define KARST_SOCK_LOOK_PEER   128u /* whether it has closed: then the page says so */
 
-#define KARST_SOCK_FDS 4 /* with an answer, at most */
+#define KARST_SOCK_FDS  4    /* with an answer, at most */
+#define KARST_SOCK_KEPT 256u /* pages that a program keeps, in use or not */
 
 struct karst_sock_msg {
 	uint32_t abi;
@@ -115,8 +120,8 @@ struct karst_sock_msg {
 	uint32_t flags;
 	uint32_t buffer; /* answer: bytes of each buffer */
 	int32_t level, name;
-	uint32_t len; /* of what is in data */
-	uint32_t reserved;
+	uint32_t len;  /* of what is in data */
+	uint32_t page; /* answer: its number, 1 to KARST_SOCK_KEPT; 0: it is not to be kept */
 	uint8_t data[KARST_SOCK_DATA];
 };
 

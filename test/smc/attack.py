@@ -12,6 +12,7 @@ from smcbed import CONF, Program, bed, echo, run  # noqa: E402
 
 SMALL = '[socket]\nmode = 0666\n' + CONF + 'max_connections = 16\nretry_s = 0\n'
 MOST_PROGRAMS = 64 + 16
+AGAIN = 60 # connections
 
 
 def pair(suite, one, server, client, n=0):
@@ -85,6 +86,20 @@ def sleepers(suite, one):
     told(suite, 'nobody sleeps any more after who slept was killed', s, c, ['sleepers 0'])
 
 
+def page_numbers(suite, one):
+    s, c = pair(suite, one, 'server_echoes', 'client_again', AGAIN)
+    ours, problems = c.ends()
+    theirs = [s.line() for _ in range(AGAIN)][-1]
+    few = [f'pages {n}' for n in range(1, AGAIN // 4)]
+    suite.tap.point('one connection after another: control pages are used again, by both', problems +
+                    [said for said in (ours, theirs) if said not in few])
+    liar = Program(suite, one, 'client_lies', *s.process.args[-3:-1], script='prog_attack.py')
+    said, problems = liar.ends()
+    suite.tap.point('who says that he does not use the pages that he uses gets others', problems +
+                    ([] if said == 'pages 4' else [said]))
+    s.process.kill()
+
+
 def old_names(suite, one):
     """The service stands still while the addresses of a connection become another one's."""
     elsewhere = socket.create_server(('127.0.0.1', bed.free_port()))
@@ -148,6 +163,7 @@ def test(suite):
     kept(suite, one)
     positions(suite, one)
     sleepers(suite, one)
+    page_numbers(suite, one)
     old_names(suite, one)
     suite.tap.point('nobody else has noticed', echo(suite, one, one))
     greed(suite)

@@ -4,6 +4,7 @@
 """The TCP programs of attack.py: prog_attack.py WHAT ADDRESS PORT [NUMBER].  Those that attack know
 what lib/sock/karst_sock.h says; those that are attacked know nothing of SMC-R."""
 import ctypes
+import errno
 import os
 import select
 import signal
@@ -21,6 +22,7 @@ LINE = 64       # a direction is two of these: who writes, who reads
 SLEEPERS = 320  # where a page has how many sleep
 PAGE = 4096
 PIECE = 1000
+SOCK_ABI, SOCK_OPEN = 6, 2
 KEPT = 12       # connections: the memory of some of them is used again at once
 SYS_WRITE, SYS_POLL, SYS_RECVFROM = 1, 7, 45
 OTHERS = 65533  # a user
@@ -293,6 +295,77 @@ def client_answers(address, port, _):
     sock = connected(address, port)
     while sock.recv(1):
         sock.sendall(b'x')
+
+
+# --- pages that are kept ---
+
+def pages():
+    """Control pages that this process has mapped."""
+    with open('/proc/self/maps', encoding='ascii') as f:
+        spans = [[int(n, 16) for n in line.split()[0].split('-')] for line in f
+                 if 'memfd:karst-smc' in line]
+    return sum(end - start == PAGE for start, end in spans)
+
+
+def server_echoes(address, port, _):
+    """Each connection until it ends, all at once; says how many pages there are at the end of one."""
+    sock = listener(address, port)
+
+    def echo(conn):
+        while data := conn.recv(1):
+            conn.sendall(data)
+        conn.close()
+        say('pages', pages())
+    while True:
+        threading.Thread(target=echo, args=[sock.accept()[0]], daemon=True).start()
+
+
+def client_again(address, port, n):
+    """@n connections, one after another."""
+    for _ in range(n):
+        sock = connected_to_echo(address, port)
+        sock.close()
+    say('pages', pages())
+
+
+def connected_to_echo(address, port):
+    sock = socket.create_connection((address, port))
+    sock.sendall(b'x')
+    assert sock.recv(1) == b'x'
+    return sock
+
+
+def service():
+    """The connection to it, which libkarst-sockets.so has made."""
+    for number in os.listdir('/proc/self/fd'):
+        try:
+            sock = socket.fromfd(int(number), socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            if str(sock.getpeername()).endswith('.sock.smc'):
+                return sock
+        except OSError:
+            pass
+    raise AssertionError('none')
+
+
+def client_lies(address, port, _):
+    """Says that pages are free that it uses, or that are none."""
+    socks = [connected_to_echo(address, port)]
+    pipe = os.pipe()
+    with service() as sock:
+        for first in range(0, 320, 64):
+            numbers = [*range(first, first + 63), 0xffffffff]
+            msg = struct.pack('<3IiII2i2I64I', SOCK_ABI, SOCK_OPEN, first, 0, 0, 0, 0, 0, 256, 0,
+                              *numbers)
+            socket.send_fds(sock, [msg], [pipe[0]])
+            assert struct.unpack('<3Ii', sock.recv(1000)[:16])[2:] == (first, -errno.ENOTSOCK)
+    for i in range(3):
+        socks.append(connected_to_echo(address, port))
+        for byte in b'abc':
+            for sock in socks:
+                sock.sendall(bytes([byte + i]))
+            for sock in socks:
+                assert sock.recv(1) == bytes([byte + i])
+    say('pages', pages())
 
 
 # --- old names ---

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Control pages.  To make one, map it in two processes and take it away again costs more than all
+ * else of a short connection, so a program keeps those that it has, and its next connections get
+ * them again.  Nobody else ever does: a page that was once a program's is its, or nobody's.
+ *
+ * A page is free when both have done with it: the connection is freed here, and its program has
+ * said that it does not touch it any more, with one of its next requests.  One that other processes
+ * may have mapped (KARST_SOCK_ADOPT) is not used again.
+ */
+#include "smc_priv.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define MAX_FREE 1024u /* of all programs: each of them is a descriptor */
+
+static void
+page_destroy(struct svc_page *g)
+{
+	munmap(g->mem, KARST_SOCK_PAGE);
+	close(g->fd);
+	free(g);
+}
+
+/* Whether it is in use or not has changed. */
+static void
+page_settle(struct svc_page *g)
+{
+	struct svc_prog *p = g->prog;
+
+	if (g->used)
+		return;
+	if (p == NULL) {
+		page_destroy(g);
+	} else if (!g->mapped) {
+		if (!g->adopted && p->smc->nfree_pages < MAX_FREE) {
+			p->smc->nfree_pages++;
+			g->next = p->free_pages;
+			p->free_pages = g;
+		} else {
+			p->pages[g->number - 1] = NULL;
+			page_destroy(g);
+		}
+	}
+}
+
+/* 0: as many as there can be are kept. */
+static uint32_t
+new_number(const struct svc_prog *p)
+{
+	uint32_t i;
+
+	for (i = 0; i < KARST_SOCK_KEPT; i++)
+		if (p->pages[i] == NULL)
+			return i + 1;
+	return 0;
+}
+
+int
+svc_page_get(struct svc_prog *p, struct svc_page **page)
+{
+	struct svc_page *g = p->free_pages;
+	void *mem;
+	int rc;
+
+	if (g != NULL) {
+		p->free_pages = g->next;
+		p->smc->nfree_pages--;
+		memset(g->mem, 0, KARST_SOCK_PAGE);
+		g->kept = g->used = g->mapped = true;
+		*page = g;
+		return 0;
+	}
+	g = calloc(1, sizeof(*g));
+	if (g == NULL)
+		return -ENOMEM;
+	rc = svc_make_file(KARST_SOCK_PAGE, &g->fd, &mem);
+	if (rc != 0) {
+		free(g);
+		return rc;
+	}
+	g->mem = mem;
+	g->used = g->mapped = true;
+	g->number = new_number(p);
+	if (g->number != 0) {
+		g->prog = p;
+		p->pages[g->number - 1] = g;
+	}
+	*page = g;
+	return 0;
+}
+
+void
+svc_page_put(struct svc_page *g)
+{
+	if (g == NULL)
+		return;
+	g->used = false;
+	page_settle(g);
+}
+
+void
+svc_page_unmapped(struct svc_prog *p, const struct karst_sock_msg *req)
+{
+	uint32_t i, number;
+
+	for (i = 0; i + sizeof(number) <= req->len && i < KARST_SOCK_DATA; i += sizeof(number)) {
+		memcpy(&number, req->data + i, sizeof(number));
+		if (number == 0 || number > KARST_SOCK_KEPT || p->pages[number - 1] == NULL ||
+			!p->pages[number - 1]->mapped)
+			continue;
+		p->pages[number - 1]->mapped = false;
+		page_settle(p->pages[number - 1]);
+	}
+}
+
+void
+svc_page_leave(struct svc_prog *p)
+{
+	uint32_t i;
+
+	for (i = 0; i < KARST_SOCK_KEPT; i++) {
+		struct svc_page *g = p->pages[i];
+
+		if (g == NULL)
+			continue;
+		if (!g->used && !g->mapped)
+			p->smc->nfree_pages--;
+		p->pages[i] = NULL;
+		g->prog = NULL;
+		page_settle(g);
+	}
+	p->free_pages = NULL;
+}

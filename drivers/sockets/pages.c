@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Control pages that this process has mapped.  The service gives each a number, and gives it out
+ * again, for another connection of this process, when it has heard that the one before does not
+ * touch it any more, which the next request to open one tells it.
+ *
+ * The numbers are those of one connection to the service.  When that has ended, and in a child,
+ * they mean nothing any more (generation): what is free is unmapped, and the rest by who has it.
+ */
+#include "ks.h"
+
+#include <sys/mman.h>
+
+enum page_state {
+	PAGE_NONE,
+	PAGE_USED,
+	PAGE_FREE, /* the service does not know yet */
+	PAGE_TOLD,
+};
+
+static struct {
+	pthread_mutex_t lock;
+	uint32_t generation;
+	struct karst_sock_page *mem[KARST_SOCK_KEPT];
+	uint8_t state[KARST_SOCK_KEPT]; /* enum page_state */
+	uint32_t free[KARST_SOCK_KEPT], nfree;
+} pages = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct karst_sock_page *
+map_page(int fd)
+{
+	void *mem = mmap(NULL, KARST_SOCK_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	return mem != MAP_FAILED ? mem : NULL;
+}
+
+uint32_t
+ks_pages_report(struct karst_sock_msg *msg)
+{
+	uint32_t n, i, generation;
+
+	ks_lock(&pages.lock);
+	n = karst_min_u32(pages.nfree, KARST_SOCK_DATA / sizeof(n));
+	for (i = 0; i < n; i++) {
+		uint32_t number = pages.free[--pages.nfree];
+
+		memcpy(msg->data + i * sizeof(number), &number, sizeof(number));
+		pages.state[number - 1] = PAGE_TOLD;
+	}
+	msg->len = n * (uint32_t)sizeof(n);
+	generation = pages.generation;
+	ks_unlock(&pages.lock);
+	return generation;
+}
+
+static struct karst_sock_page *
+kept_page(uint32_t number)
+{
+	if (pages.state[number - 1] != PAGE_TOLD)
+		return NULL;
+	pages.state[number - 1] = PAGE_USED;
+	return pages.mem[number - 1];
+}
+
+static struct karst_sock_page *
+new_page(uint32_t *number, int fd)
+{
+	struct karst_sock_page *mem = map_page(fd);
+	uint32_t i = *number - 1;
+
+	if (mem == NULL || *number == 0)
+		return mem;
+	if (pages.state[i] == PAGE_USED || pages.state[i] == PAGE_FREE) {
+		*number = 0;
+		return mem;
+	}
+	if (pages.state[i] == PAGE_TOLD) /* the service did not keep it */
+		munmap(pages.mem[i], KARST_SOCK_PAGE);
+	pages.state[i] = PAGE_USED;
+	pages.mem[i] = mem;
+	return mem;
+}
+
+struct karst_sock_page *
+ks_page_get(uint32_t *number, uint32_t generation, bool kept, int fd)
+{
+	struct karst_sock_page *mem = NULL;
+
+	ks_lock(&pages.lock);
+	if (*number > KARST_SOCK_KEPT || generation != pages.generation)
+		*number = 0;
+	if (!kept)
+		mem = new_page(number, fd);
+	else if (*number != 0)
+		mem = kept_page(*number);
+	ks_unlock(&pages.lock);
+	return mem;
+}
+
+void
+ks_page_put(struct karst_sock_page *mem, uint32_t number, uint32_t generation)
+{
+	bool keep;
+
+	ks_lock(&pages.lock);
+	keep = number != 0 && generation == pages.generation;
+	if (keep) {
+		pages.state[number - 1] = PAGE_FREE;
+		pages.free[pages.nfree++] = number;
+	}
+	ks_unlock(&pages.lock);
+	if (!keep)
+		munmap(mem, KARST_SOCK_PAGE);
+}
+
+void
+ks_pages_forget(void)
+{
+	uint32_t i;
+
+	ks_lock(&pages.lock);
+	for (i = 0; i < KARST_SOCK_KEPT; i++) {
+		if (pages.state[i] == PAGE_FREE || pages.state[i] == PAGE_TOLD)
+			munmap(pages.mem[i], KARST_SOCK_PAGE);
+		pages.state[i] = PAGE_NONE;
+	}
+	pages.nfree = 0;
+	pages.generation++;
+	ks_unlock(&pages.lock);
+}
+
+/* Another thread may have had the lock. */
+void
+ks_pages_forked(void)
+{
+	pthread_mutex_init(&pages.lock, NULL);
+}

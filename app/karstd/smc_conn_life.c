@@ -98,8 +98,8 @@ rings_put(struct svc_rings *r)
 {
 	if (r == NULL || --r->refs != 0)
 		return;
-	if (r->mem != NULL)
-		munmap(r->mem, karst_sock_bytes(r->buffer));
+	if (r->map != NULL)
+		munmap(r->map, karst_sock_bytes(r->buffer));
 	if (r->fd >= 0)
 		close(r->fd);
 	free(r);
@@ -263,7 +263,7 @@ make_rings(struct svc_conn *c, const struct svc_conn *other)
 		free(r);
 		return rc;
 	}
-	r->mem = mem;
+	r->map = mem;
 	r->refs = 1;
 	r->buffer = c->buffer;
 	c->rings = r;
@@ -283,10 +283,12 @@ make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *ot
 	rc = make_rings(c, other);
 	if (rc != 0)
 		return rc;
-	c->txd = &c->rings->mem->dir[tx];
-	c->rxd = &c->rings->mem->dir[!tx];
-	c->tx = karst_sock_ring(c->rings->mem, c->buffer, tx);
-	c->rx = karst_sock_ring(c->rings->mem, c->buffer, !tx);
+	c->txd = &karst_sock_rings(c->rings->map, c->buffer)->dir[tx];
+	c->rxd = &karst_sock_rings(c->rings->map, c->buffer)->dir[!tx];
+	c->tx = karst_sock_ring(c->rings->map, c->buffer, tx);
+	c->rx = karst_sock_ring(c->rings->map, c->buffer, !tx);
+	c->tx_shift = karst_sock_shift(c->buffer, tx);
+	c->rx_shift = karst_sock_shift(c->buffer, !tx);
 	rc = make_lock(&c->page->rx_lock);
 	if (rc == 0)
 		rc = make_lock(&c->page->tx_lock);

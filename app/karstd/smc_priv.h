@@ -57,7 +57,7 @@ struct svc_rings {
 	uint32_t refs;
 	int fd;
 	uint32_t buffer;
-	struct karst_sock_rings *mem;
+	void *map;
 };
 
 /* A control page. */
@@ -126,6 +126,7 @@ struct svc_conn {
 	struct svc_rings *rings;
 	struct karst_sock_dir *txd, *rxd;
 	uint8_t *tx, *rx;
+	uint32_t tx_shift, rx_shift; /* karst_sock_shift() */
 	uint32_t buffer;
 	struct karst_mr *tx_mr;
 	/* positions: the program's as far as they were taken over, and ours */

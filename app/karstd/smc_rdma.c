@@ -108,7 +108,8 @@ link_make(struct kd_smc *s, struct svc_link *l, uint32_t port)
 	struct karst_qp_init_attr init = {
 		.send_cq = s->cq,
 		.recv_cq = s->cq,
-		.cap = {.max_send_wr = SMC_SLOTS * 6,
+		/* a SEND, five WRITEs, and one more because of the end of the ring */
+		.cap = {.max_send_wr = SMC_SLOTS * 7,
 			.max_recv_wr = SMC_RECVS,
 			.max_send_sge = 1,
 			.max_recv_sge = 1},
@@ -262,25 +263,32 @@ op_send(void *user, uint32_t link, const void *msg, size_t len)
 	post(l, &wr);
 }
 
+/* lib/smc cuts where the stream's position does; the ring ends elsewhere. */
 static void
 op_write(void *user, const struct karst_smc_write *w)
 {
-	struct svc_link *l = link_of(user, w->link);
+	struct kd_smc *s = user;
+	struct svc_link *l = link_of(s, w->link);
 	struct svc_conn *c = w->user;
 	struct karst_sge sge;
 	struct karst_send_wr wr = {.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = KARST_WR_RDMA_WRITE,
-		.rdma = {.remote_addr = w->vaddr, .rkey = w->rkey}};
+		.rdma = {.rkey = w->rkey}};
+	uint32_t done, n;
 
 	if (l == NULL || c->tx_mr == NULL)
 		return;
-	wr.wr_id = (uint64_t)l->generation << 32 |
-		(uint64_t)(l - ((struct kd_smc *)user)->links) << 16;
-	sge = (struct karst_sge){.addr = (uintptr_t)c->tx + (w->pos & (c->buffer - 1)),
-		.len = w->len,
-		.lkey = c->tx_mr->lkey};
-	post(l, &wr);
+	wr.wr_id = (uint64_t)l->generation << 32 | (uint64_t)(l - s->links) << 16;
+	for (done = 0; done < w->len; done += n) {
+		uint32_t at = (uint32_t)(w->pos + done + c->tx_shift) & (c->buffer - 1);
+
+		n = karst_min_u32(w->len - done, c->buffer - at);
+		wr.rdma.remote_addr = w->vaddr + done;
+		sge = (struct karst_sge){
+			.addr = (uintptr_t)c->tx + at, .len = n, .lkey = c->tx_mr->lkey};
+		post(l, &wr);
+	}
 }
 
 /* --- keys --- */

@@ -116,11 +116,11 @@ svc_relay_begin(struct svc_conn *c, uint32_t reason)
 	atomic_store(&c->page->state, KARST_SOCK_TCP);
 }
 
-/* What there is in one piece of a buffer. */
+/* What there is in one piece of a ring, from byte @at on. */
 static size_t
-piece(const struct svc_conn *c, uint64_t pos, uint64_t n)
+piece(const struct svc_conn *c, uint64_t at, uint64_t n)
 {
-	return karst_min_u64(n, c->buffer - (pos & (c->buffer - 1)));
+	return karst_min_u64(n, c->buffer - at);
 }
 
 /* An urgent byte goes alone: as such the last one of a message is sent, or of a part of it. */
@@ -128,13 +128,14 @@ static ssize_t
 send_piece(struct svc_conn *c)
 {
 	uint64_t n = c->tx_head - c->tx_tail;
+	uint64_t at = (c->tx_tail + c->tx_shift) & (c->buffer - 1);
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
 
 	if (c->tx_urgent == c->tx_tail + 1)
 		flags |= MSG_OOB;
 	if (c->tx_urgent > c->tx_tail)
 		n = flags & MSG_OOB ? 1 : c->tx_urgent - 1 - c->tx_tail;
-	return send(c->tcp, c->tx + (c->tx_tail & (c->buffer - 1)), piece(c, c->tx_tail, n), flags);
+	return send(c->tcp, c->tx + at, piece(c, at, n), flags);
 }
 
 /* @return 0; -errno: the connection is broken. */
@@ -163,7 +164,8 @@ relay_send(struct svc_conn *c)
 static ssize_t
 recv_piece(struct svc_conn *c, uint64_t room, bool *urgent)
 {
-	uint8_t *to = c->rx + (c->rx_head & (c->buffer - 1));
+	uint64_t at = (c->rx_head + c->rx_shift) & (c->buffer - 1);
+	uint8_t *to = c->rx + at;
 	int there = 0, mark = 0;
 	ssize_t n;
 
@@ -179,7 +181,7 @@ recv_piece(struct svc_conn *c, uint64_t room, bool *urgent)
 	if (ioctl(c->tcp, SIOCATMARK, &mark) != 0)
 		return -1;
 	*urgent = mark != 0;
-	n = (ssize_t)piece(c, c->rx_head, karst_min_u64(room, (uint64_t)there));
+	n = (ssize_t)piece(c, at, karst_min_u64(room, (uint64_t)there));
 	return recv(c->tcp, to, mark ? 1 : (size_t)n, MSG_DONTWAIT);
 }
 

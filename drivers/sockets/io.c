@@ -48,9 +48,9 @@ copy_iov(
 		len = iov->iov_len - skip < n ? iov->iov_len - skip : n;
 		mem = (char *)iov->iov_base + skip;
 		if (sends)
-			karst_sock_copy_in(s->tx, s->buffer, pos, mem, len);
+			karst_sock_copy_in(s->tx, s->buffer, pos + s->tx_shift, mem, len);
 		else
-			karst_sock_copy_out(mem, s->rx, s->buffer, pos, len);
+			karst_sock_copy_out(mem, s->rx, s->buffer, pos + s->rx_shift, len);
 		pos += len;
 		n -= len;
 		skip = 0;
@@ -174,7 +174,7 @@ ks_pour(int fd, struct ks_sock *s, int pipe, size_t n)
 		took(fd, s, tail, 1);
 	tail += hole;
 	while (done < n && done < there && (room = pipe_room(pipe)) != 0) {
-		size_t at = (tail + done) & (s->buffer - 1);
+		size_t at = (tail + done + s->rx_shift) & (s->buffer - 1);
 
 		len = karst_min_u64(karst_min_u64(n, there) - done, s->buffer - at);
 		len = karst_min_u64(len, room);

@@ -114,9 +114,10 @@ struct ks_sock {
 	uint32_t buffer;
 	struct karst_sock_page *page;
 	uint32_t number, generation; /* the page's */
-	struct karst_sock_rings *rings;
+	void *map;                   /* the file of the rings */
 	struct karst_sock_dir *txd, *rxd;
 	uint8_t *tx, *rx;
+	uint32_t tx_shift, rx_shift; /* karst_sock_shift() */
 	uint64_t poll_ns;
 	struct ks_patience rx_patience, tx_patience;
 };

@@ -75,8 +75,9 @@ make_sock(struct karst_sock_page *page, uint32_t number, uint32_t generation, in
 	uint32_t buffer)
 {
 	struct ks_sock *s = page != NULL ? ks_sock_new() : NULL;
+	unsigned int tx;
 
-	if (s != NULL && (s->rings = map_file(rings, karst_sock_bytes(buffer))) == NULL) {
+	if (s != NULL && (s->map = map_file(rings, karst_sock_bytes(buffer))) == NULL) {
 		ks_sock_free(s);
 		s = NULL;
 	}
@@ -85,16 +86,19 @@ make_sock(struct karst_sock_page *page, uint32_t number, uint32_t generation, in
 			ks_page_put(page, number, generation);
 		return NULL;
 	}
+	tx = page->tx != 0;
 	s->page = page;
 	s->number = number;
 	s->generation = generation;
 	s->refs = 1;
 	s->waker = s->next_waker = -1;
 	s->buffer = buffer;
-	s->txd = &s->rings->dir[s->page->tx];
-	s->rxd = &s->rings->dir[!s->page->tx];
-	s->tx = karst_sock_ring(s->rings, buffer, s->page->tx);
-	s->rx = karst_sock_ring(s->rings, buffer, !s->page->tx);
+	s->txd = &karst_sock_rings(s->map, buffer)->dir[tx];
+	s->rxd = &karst_sock_rings(s->map, buffer)->dir[!tx];
+	s->tx = karst_sock_ring(s->map, buffer, tx);
+	s->rx = karst_sock_ring(s->map, buffer, !tx);
+	s->tx_shift = karst_sock_shift(buffer, tx);
+	s->rx_shift = karst_sock_shift(buffer, !tx);
 	s->poll_ns = has_processors() ? s->page->poll_us * 1000ull : 0;
 	return s;
 }

@@ -170,7 +170,7 @@ ks_put(struct ks_sock *s)
 	if (atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
 	ks_page_put(s->page, s->number, s->generation);
-	munmap(s->rings, karst_sock_bytes(s->buffer));
+	munmap(s->map, karst_sock_bytes(s->buffer));
 	close_own(s->waker);
 	close_own(s->next_waker);
 	ks_sock_free(s);

@@ -183,7 +183,7 @@ read_urgent(int fd, struct ks_sock *s, uint8_t *to, int flags)
 	(void)ks_look(fd, s, &tail);
 	if (is_inline(s) || p->urgent != KARST_SOCK_URGENT_VALID)
 		return -EINVAL;
-	karst_sock_copy_out(to, s->rx, s->buffer, p->urgent_end - 1, 1);
+	karst_sock_copy_out(to, s->rx, s->buffer, p->urgent_end - 1 + s->rx_shift, 1);
 	if (flags & MSG_PEEK)
 		return 1;
 	p->urgent = KARST_SOCK_URGENT_READ;

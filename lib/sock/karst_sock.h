@@ -6,15 +6,21 @@
  * and for each connection a control page, two rings of bytes, and a pair of AF_UNIX stream sockets.
  *
  *     file of the page      struct karst_sock_page: of this end alone
- *     file of the rings     struct karst_sock_rings | bytes of direction 0 | of direction 1
+ *     file of the rings     nothing | ring 0 | struct karst_sock_rings | ring 1
  *
- * Byte p of a direction lies at p modulo the size of its ring.  Who writes moves head, who reads
- * tail.  At the other side of a ring is the service, which moves the bytes by RDMA or TCP; or, if
- * both programs are of the same service, the other program, and nobody stands between them (state
- * DIRECT).  In both cases nobody believes what the other side writes: a position is copied once,
- * and one that is impossible, or has gone back, ends the connection.  Nor does a program believe
- * what a ring says of its own positions: those are in the page, and the ring shows them.  A page
- * has locks in it, so no other program sees it; the program keeps it for its next connections.
+ * There is a ring for each direction.  A page that is mapped and touched is dear, and short streams
+ * are many, so theirs is one page: it has the positions in its middle, the last KARST_SOCK_NEAR
+ * bytes of ring 0 in front of them, and the first bytes of ring 1 behind.  Byte p of direction 0
+ * lies at p - KARST_SOCK_NEAR, and of direction 1, into which a peer may write by RDMA, at p, as
+ * a remainder by the size of the ring.
+ *
+ * Who writes moves head, who reads tail.  At the other side of a ring is the service, which moves
+ * the bytes by RDMA or TCP; or, if both programs are of the same service, the other program, and
+ * nobody stands between them (state DIRECT).  In both cases nobody believes what the other side
+ * writes: a position is copied once, and one that is impossible, or has gone back, ends the
+ * connection.  Nor does a program believe what a ring says of its own positions: those are in the
+ * page, and the ring shows them.  A page has locks in it, so no other program sees it; the program
+ * keeps it for its next connections.
  *
  * The pair is how a program waits.  Its end is the program's descriptor, in the place of the TCP
  * socket, so that poll(), epoll, signals, time limits and fork() are the kernel's own:
@@ -128,6 +134,7 @@ struct karst_sock_msg {
 /* --- the memory of a connection --- */
 
 #define KARST_SOCK_PAGE   4096u
+#define KARST_SOCK_NEAR   2048u
 #define KARST_SOCK_STOP   4096u /* so many bytes fill a pair, whose send buffer is this: */
 #define KARST_SOCK_SNDBUF 1     /* the least that the kernel has */
 /* Reads of as many bytes that empty a pair.  Who has given his end a larger buffer, and goes on to
@@ -225,7 +232,8 @@ struct karst_sock_dir {
 struct karst_sock_rings {
 	struct karst_sock_dir dir[2];
 };
-static_assert(sizeof(struct karst_sock_rings) <= KARST_SOCK_PAGE, "in front of the rings");
+static_assert(KARST_SOCK_NEAR + sizeof(struct karst_sock_rings) < KARST_SOCK_PAGE, "in one page");
+static_assert(sizeof(struct karst_sock_rings) % 64 == 0, "a ring begins with a line");
 
 /** A mark is ahead of head, which is about to follow.  One that cannot be in a ring of @bytes is
  *  none. */
@@ -252,10 +260,25 @@ karst_sock_bytes(uint32_t buffer)
 	return KARST_SOCK_PAGE + 2 * (uint64_t)buffer;
 }
 
-static inline uint8_t *
-karst_sock_ring(struct karst_sock_rings *rings, uint32_t buffer, unsigned int dir)
+/** In the file, which is mapped at @map. */
+static inline struct karst_sock_rings *
+karst_sock_rings(void *map, uint32_t buffer)
 {
-	return (uint8_t *)rings + KARST_SOCK_PAGE + (size_t)dir * buffer;
+	return (struct karst_sock_rings *)(void *)((uint8_t *)map + KARST_SOCK_NEAR + buffer);
+}
+
+static inline uint8_t *
+karst_sock_ring(void *map, uint32_t buffer, unsigned int dir)
+{
+	return (uint8_t *)map + KARST_SOCK_NEAR +
+		(dir != 0 ? sizeof(struct karst_sock_rings) + (size_t)buffer : 0);
+}
+
+/** To be added to a position, for where in the ring its byte lies. */
+static inline uint32_t
+karst_sock_shift(uint32_t buffer, unsigned int dir)
+{
+	return dir == 0 ? buffer - KARST_SOCK_NEAR : 0;
 }
 
 /** Who has written, and moved head: does the reader want to be told?  He is told once. */
@@ -277,7 +300,7 @@ karst_sock_take_blocked(struct karst_sock_dir *d)
 		atomic_exchange(&d->blocked, 0) != 0;
 }
 
-/** Copies @n bytes from @pos of a stream on out of its buffer. */
+/** Copies @n bytes from @pos of a ring on out of it. */
 static inline void
 karst_sock_copy_out(void *to, const uint8_t *ring, uint32_t bytes, uint64_t pos, size_t n)
 {

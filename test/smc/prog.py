@@ -458,10 +458,10 @@ def client_scribbles(address, port, leaves):
                 if 'memfd:karst-smc' in line]
     fd = os.open('/proc/self/mem', os.O_RDWR)
     for start, end in maps:
-        if end - start > 4096: # the rings: positions of both directions
+        if end - start > 4096: # the rings: positions of both directions, which are between them
             for line in range(4):
                 os.pwrite(fd, struct.pack('<Q', random.getrandbits(62) + (1 << 62)),
-                          start + 64 * line)
+                          start + 2048 + (end - start - 4096) // 2 + 64 * line)
         else: # the page, but for its locks
             os.pwrite(fd, struct.pack('<3Q', *[random.getrandbits(63) for _ in range(3)]),
                       start + 64)

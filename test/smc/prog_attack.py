@@ -18,6 +18,7 @@ from prog import CHUNK, far_ends, listener, receive, say
 from prog_urgent import URGENT, got, mark
 
 MARK = 16       # in a direction: behind the last urgent byte
+NEAR = 2048     # KARST_SOCK_NEAR
 LINE = 64       # a direction is two of these: who writes, who reads
 SLEEPERS = 320  # where a page has how many sleep
 PAGE = 4096
@@ -53,6 +54,9 @@ class Memory:
                     if 'memfd:karst-smc' in line]
         self.at, self.bytes = [(start, end - start) for start, end in maps
                                if (end - start > PAGE) == rings][0]
+        self.buffer = (self.bytes - PAGE) // 2
+        if rings: # ring 0 is in front of the positions, ring 1 behind
+            self.at += NEAR + self.buffer
         self.fd = os.open('/proc/self/mem', os.O_RDWR)
 
     def read(self, at, what='<Q'):
@@ -63,8 +67,8 @@ class Memory:
 
 
     def fill(self, direction, at, data):
-        """Of the ring of a direction, behind the first page."""
-        os.pwrite(self.fd, data, self.at + PAGE + direction * (self.bytes - PAGE) // 2 + at)
+        """Of the ring of a direction, from position @at on, which is near the beginning."""
+        os.pwrite(self.fd, data, self.at + at + (4 * LINE if direction else -NEAR))
 
 
 def lines(ours, theirs):

@@ -176,20 +176,19 @@ svc_main(void *arg)
 	pthread_setname_np(pthread_self(), "karst-smc");
 	pthread_mutex_lock(&s->lock);
 	while (!atomic_load(&s->stop)) {
-		if (turn(s)) {
+		if (turn(s))
 			busy_at = s->core->now_ns;
-			wait_and_hear(s, 0);
-			continue;
-		}
-		if (svc_now() - busy_at < spin_ns) {
+		if (spin_ns != 0 && svc_now() - busy_at < spin_ns) {
 			wait_and_hear(s, 0);
 			continue;
 		}
 		svc_rdma_arm(s);
-		if (turn(s)) /* it came before the arming */
+		if (turn(s)) { /* it came before the arming */
 			busy_at = s->core->now_ns;
-		else
+			wait_and_hear(s, 0);
+		} else {
 			wait_and_hear(s, wait_ms(s));
+		}
 	}
 	pthread_mutex_unlock(&s->lock);
 	return NULL;

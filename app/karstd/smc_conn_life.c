@@ -313,8 +313,9 @@ make_pair(struct svc_pair *p)
 	uint64_t number;
 	int fds[2], n, rc;
 
+	/* its program sets the flags of its end */
 	if (getrandom(&number, sizeof(number), 0) != sizeof(number) ||
-		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) != 0)
+		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
 		return -errno;
 	n = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, KARST_SOCK_NAME "%016llx",
 		(unsigned long long)number);
@@ -323,8 +324,7 @@ make_pair(struct svc_pair *p)
 		setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) != 0 ||
 		/* else an urgent byte, which anyone who has the far end can send, stays there */
 		setsockopt(fds[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) != 0 ||
-		getsockopt(fds[1], SOL_SOCKET, SO_COOKIE, &p->cookie, &len) != 0 ||
-		fcntl(fds[0], F_SETFL, O_NONBLOCK) != 0) {
+		getsockopt(fds[1], SOL_SOCKET, SO_COOKIE, &p->cookie, &len) != 0) {
 		rc = -errno;
 		close(fds[0]);
 		close(fds[1]);

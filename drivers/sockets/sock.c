@@ -109,7 +109,8 @@ copy_limit(int from, int to, int name)
 	struct timeval tv;
 	socklen_t len = sizeof(tv);
 
-	if (real(getsockopt)(from, SOL_SOCKET, name, &tv, &len) == 0)
+	if (real(getsockopt)(from, SOL_SOCKET, name, &tv, &len) == 0 &&
+		(tv.tv_sec != 0 || tv.tv_usec != 0)) /* a pair has none */
 		(void)real(setsockopt)(to, SOL_SOCKET, name, &tv, len);
 }
 

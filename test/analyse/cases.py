@@ -117,6 +117,57 @@ def something_that_cannot_be_parsed():
     return w
 
 
+# --- connections ---
+
+def alike(ahead=0):
+    """Two connections of the same PSNs, in turn; the MSNs of the second one are so far ahead."""
+    w = Wire()
+    for psn in range(100, 104):
+        w.msn += 1
+        w.request(ONLY, psn, b'karst').request(ONLY, psn, b'karst', qp=0x23)
+        w.ack(psn).ack(psn, qp=0x12, msn=w.msn + ahead * (psn > 101))
+    return w
+
+
+def behind(first, then):
+    first.frames += [(ns + int(first.us * 1000), frame) for ns, frame in then.frames]
+    return first
+
+
+def both_connect():
+    return Wire().connect().connect(0x12, 0x23, 2, 1002)
+
+
+@case('ack', 'cannot tell')
+def same_psns():
+    return alike()
+
+
+@case('ack', 'pass')
+@case('msn', 'pass')
+def same_psns_whose_connections_were_seen():
+    return behind(both_connect(), alike())
+
+
+@case('msn', 'fail')
+def same_psns_and_one_counts_wrong():
+    return behind(both_connect(), alike(3))
+
+
+@case('ack', 'pass')
+@case('msn', 'pass')
+def queue_pairs_are_used_again():
+    """By a new connection, which has some of the PSNs of the old one."""
+    return behind(behind(Wire().connect(), Wire().send(20)),
+                  behind(Wire().connect(a_id=3, b_id=1003), Wire(psn=105).send(20)))
+
+
+@case('msn', 'pass')
+def reply_comes_again():
+    w = behind(Wire().connect(), Wire(psn=100).send(3))
+    return behind(behind(w, Wire().connect()), Wire(psn=103, msn=3).send(3))
+
+
 # --- message ---
 
 @case('message', 'pass')

@@ -21,6 +21,7 @@ FIRST, MIDDLE, LAST, ONLY, WRITE_FIRST, WRITE_LAST, WRITE_ONLY = 0, 1, 2, 4, 6, 
 READ, READ_FIRST, READ_MIDDLE, READ_LAST, READ_ONLY = 0x0c, 0x0d, 0x0e, 0x0f, 0x10
 ACK, ATOMIC_ACK, FETCH_ADD, CNP = 0x11, 0x12, 0x14, 0x81
 UC_ONLY = 0x24
+CM_REQ, CM_REP = 0x10, 0x13
 NAMES = {FIRST: 'RC_SEND_FIRST', MIDDLE: 'RC_SEND_MIDDLE', LAST: 'RC_SEND_LAST', ONLY: 'RC_SEND_ONLY',
          ACK: 'RC_ACK', READ_MIDDLE: 'RC_READ_RESP_MIDDLE', READ: 'RC_READ_REQUEST'}
 OK, NAK, RNR = 0x1f, 0x60, 0x20
@@ -110,6 +111,15 @@ class Wire:
 
     def cnp(self, body=bytes(16), becn=True, qp=A_QP, tos=0x30 << 2):
         return self.put(False, roce.bth(CNP, qp, 0, ackreq=False, becn=becn) + body, tos=tos)
+
+    def connect(self, a_qp=A_QP, b_qp=B_QP, a_id=1, b_id=1001):
+        """REQ and REP of the communication manager."""
+        req = bytearray(232)
+        req[0:4], req[32:35], req[44:47] = a_id.to_bytes(4, 'big'), a_qp.to_bytes(3, 'big'), bytes(3)
+        rep = bytearray(232)
+        rep[0:4], rep[4:8], rep[12:15] = b_id.to_bytes(4, 'big'), a_id.to_bytes(4, 'big'), b_qp.to_bytes(3, 'big')
+        self.put(True, roce.mad_packet(roce.mad(CM_REQ, a_id, bytes(req))))
+        return self.put(False, roce.mad_packet(roce.mad(CM_REP, a_id, bytes(rep))))
 
     def injure(self, action='drop', at=-1):
         """The log says so of frame @at."""

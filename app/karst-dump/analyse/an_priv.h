@@ -6,9 +6,9 @@
  *
  * A flow is what has the same source, destination and destination QP.  It carries the requests of
  * one queue pair, and this one's responses to its peer's requests, which are the flow the other
- * way: the two are paired by the PSNs that responses name (flow.c).  Requests are remembered by
- * PSN in the flow's stream (stream.c): each with its transmissions, and what is known of their
- * fate.
+ * way: the two are paired by the messages of the communication manager (cm.c), or else by the PSNs
+ * that responses name (flow.c).  Requests are remembered by PSN in the flow's stream (stream.c):
+ * each with its transmissions, and what is known of their fate.
  *
  * A verdict is given where something happens.  What a missing packet could have caused fails only
  * where the capture was taken at a place that sees it (an_sees_sent(), an_sees_received()), and
@@ -316,6 +316,7 @@ struct an {
 	struct an_flow *last; /* that was looked up */
 	struct an_pair *pairs, *pair_hash[AN_ADDRESS_HASH];
 	struct an_end *ends, *end_hash[AN_ADDRESS_HASH];
+	struct an_cm *cm; /* NULL: no such message was seen */
 	uint32_t plots;
 	/* the injury log */
 	struct an_injury **injury_hash;
@@ -330,8 +331,12 @@ struct an {
 };
 
 struct an_flow *an_flow_of(struct an *a, const struct an_pkt *p);
+/** NULL: nothing was seen of it yet. */
+struct an_flow *an_flow_find(struct an *a, const struct an_pair *pair, uint32_t dqpn);
+/** NULL: no memory. */
+struct an_pair *an_pair_of(struct an *a, const uint8_t src[16], const uint8_t dst[16]);
 /** The flow whose requests @p, a response in @f, answers; NULL: not known. */
-struct an_flow *an_flow_answered(struct an_flow *f, const struct an_pkt *p);
+struct an_flow *an_flow_answered(struct an *a, struct an_flow *f, const struct an_pkt *p);
 /** Of a response that the counterpart of @f did not ask for: whether another one did, since a queue
  * pair number was used again.  @return that, which is the counterpart from now on, or NULL. */
 struct an_flow *an_flow_repaired(struct an_flow *f, const struct an_pkt *p);
@@ -346,6 +351,14 @@ void an_flows_free(struct an *a);
 void an_address_text(const uint8_t address[16], char *text, size_t room);
 /** "192.0.2.1 > 192.0.2.2 qp 0x11". */
 void an_flow_text(const struct an_flow *f, char *text, size_t room);
+
+/* --- connections by the messages that made them (cm.c) --- */
+
+/** What @p, which is for QP 1 perhaps, says of connections. */
+void an_cm(struct an *a, const struct an_pkt *p);
+/** The counterpart of @f by those messages; NULL: not known, or nothing was seen of it. */
+struct an_flow *an_cm_peer(struct an *a, const struct an_flow *f);
+void an_cm_free(struct an *a);
 
 /* --- verdicts (finding.c) --- */
 

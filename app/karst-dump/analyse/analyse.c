@@ -132,6 +132,8 @@ dispatch(struct an *a, struct an_flow *f, const struct an_pkt *p)
 		return;
 	}
 	f->transport = transport;
+	if (transport == KARST_TRANSPORT_UD)
+		an_cm(a, p);
 	if (transport == KARST_TRANSPORT_UD || transport == KARST_TRANSPORT_RD)
 		return;
 	an_rate(a, f, p);
@@ -139,7 +141,7 @@ dispatch(struct an *a, struct an_flow *f, const struct an_pkt *p)
 		an_request(a, f, p);
 		return;
 	}
-	asked = an_flow_answered(f, p);
+	asked = an_flow_answered(a, f, p);
 	if (asked != NULL && karst_psn_diff(p->ib->psn, asked->req.next) >= 0) {
 		struct an_flow *other = an_flow_repaired(f, p);
 
@@ -328,6 +330,7 @@ void
 an_free(struct an *a)
 {
 	an_injuries_free(a);
+	an_cm_free(a);
 	an_flows_free(a);
 	free(a->whole);
 	free(a);

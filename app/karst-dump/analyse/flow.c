@@ -4,7 +4,8 @@
 /*
  * Flows, and which two of them are one connection.
  *
- * A response names the PSN of a request.  Of the flows between the same two addresses the other way
+ * Where the capture has the messages that made the connection, these tell (cm.c).  Else a response
+ * does: it names the PSN of a request.  Of the flows between the same two addresses the other way
  * that have no counterpart yet, the one that has a request with that PSN, of the kind that such a
  * response answers, is the counterpart, if there is exactly one.  PSNs are 24 bits wide and start
  * anywhere, so that a wrong one is rare; where several fit, a later response may decide, and until
@@ -100,8 +101,8 @@ pair_find(struct an *a, const uint8_t src[16], const uint8_t dst[16])
 	return NULL;
 }
 
-static struct an_pair *
-pair_of(struct an *a, const uint8_t src[16], const uint8_t dst[16])
+struct an_pair *
+an_pair_of(struct an *a, const uint8_t src[16], const uint8_t dst[16])
 {
 	struct an_pair *p = pair_find(a, src, dst), **at;
 
@@ -130,7 +131,7 @@ pair_of(struct an *a, const uint8_t src[16], const uint8_t dst[16])
 void
 an_pair_malformed(struct an *a, const uint8_t src[16], const uint8_t dst[16])
 {
-	struct an_pair *p = pair_of(a, src, dst);
+	struct an_pair *p = an_pair_of(a, src, dst);
 
 	if (p != NULL)
 		p->malformed = true;
@@ -187,6 +188,18 @@ new_flow(struct an *a, struct an_pair *pair, uint32_t dqpn)
 }
 
 struct an_flow *
+an_flow_find(struct an *a, const struct an_pair *pair, uint32_t dqpn)
+{
+	struct an_flow *f = NULL;
+
+	if (a->hash != NULL)
+		f = a->hash[flow_hash(pair, dqpn) & a->hash_mask];
+	while (f != NULL && (f->pair != pair || f->dqpn != dqpn))
+		f = f->next;
+	return f;
+}
+
+struct an_flow *
 an_flow_of(struct an *a, const struct an_pkt *p)
 {
 	struct an_flow *f = a->last;
@@ -196,12 +209,10 @@ an_flow_of(struct an *a, const struct an_pkt *p)
 		memcmp(f->pair->dst->address, p->dst, 16) == 0)
 		return f;
 	grow(a);
-	pair = pair_of(a, p->src, p->dst);
+	pair = an_pair_of(a, p->src, p->dst);
 	if (a->hash == NULL || pair == NULL)
 		return NULL;
-	for (f = a->hash[flow_hash(pair, p->ib->dqpn) & a->hash_mask]; f != NULL; f = f->next)
-		if (f->pair == pair && f->dqpn == p->ib->dqpn)
-			break;
+	f = an_flow_find(a, pair, p->ib->dqpn);
 	if (f == NULL)
 		f = new_flow(a, pair, p->ib->dqpn);
 	a->last = f;
@@ -256,17 +267,24 @@ only_asker(struct an_flow *f, const struct an_pkt *p)
 static void
 join(struct an_flow *f, struct an_flow *g)
 {
+	if (g->peer != NULL)
+		g->peer->peer = NULL; /* a guess that was wrong */
 	f->peer = g;
 	g->peer = f;
 	f->tries = g->tries = 0;
 }
 
 struct an_flow *
-an_flow_answered(struct an_flow *f, const struct an_pkt *p)
+an_flow_answered(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
 	struct an_flow *g = f->peer;
 
-	if (g == NULL && (g = only_asker(f, p)) != NULL)
+	if (g != NULL)
+		return g;
+	g = an_cm_peer(a, f);
+	if (g == NULL)
+		g = only_asker(f, p);
+	if (g != NULL)
 		join(f, g);
 	return g;
 }

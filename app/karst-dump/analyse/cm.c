@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Which two flows are one connection, by what the communication manager's messages say.
+ *
+ * A REQ names the queue pair of the end that sends it, the REP that answers names the other's.  So
+ * from then on it is known to which queue pair each end sends, before a response shows it (flow.c),
+ * and also where PSNs of several connections are the same.  Another REP with the same numbers of
+ * queue pairs, but of another exchange, begins a new connection on queue pairs that were used
+ * before: their requests are forgotten.
+ *
+ * Of exchanges that are open the newest AN_CM_OPEN are kept.  A connection is kept for each pair of
+ * queue pairs.
+ */
+#include <stdlib.h>
+
+#include "an_priv.h"
+#include "karst_cm_msg.h"
+
+#define GSI_QPN      1
+#define AN_CM_OPEN   1024 /* a power of two */
+#define AN_CM_HASH   4096
+#define AN_CM_SEARCH 8 /* places of an exchange, from where its numbers point to */
+
+/* A REQ. */
+struct open {
+	uint8_t src[16], dst[16];
+	uint32_t id;  /* of its sender */
+	uint32_t qpn; /* of its sender */
+	bool used, xrc;
+	uint64_t frame;
+};
+
+/* One direction of a connection: what is sent to @dqpn is answered to @back. */
+struct way {
+	struct way *next;
+	const struct an_pair *pair;
+	uint32_t dqpn, back;
+	uint32_t from_id, to_id; /* of the exchange */
+};
+
+struct an_cm {
+	struct open open[AN_CM_OPEN];
+	struct way *ways[AN_CM_HASH];
+};
+
+static struct way **
+way_slot(struct an_cm *cm, const struct an_pair *pair, uint32_t dqpn)
+{
+	uint64_t h = ((uintptr_t)pair / 16 + dqpn) * 0x9e3779b97f4a7c15u;
+
+	return &cm->ways[h >> 32 & (AN_CM_HASH - 1)];
+}
+
+static struct way *
+way_find(struct an_cm *cm, const struct an_pair *pair, uint32_t dqpn)
+{
+	struct way *w;
+
+	for (w = *way_slot(cm, pair, dqpn); w != NULL; w = w->next)
+		if (w->pair == pair && w->dqpn == dqpn)
+			return w;
+	return NULL;
+}
+
+struct an_flow *
+an_cm_peer(struct an *a, const struct an_flow *f)
+{
+	struct way *w = a->cm != NULL ? way_find(a->cm, f->pair, f->dqpn) : NULL;
+
+	return w != NULL && f->pair->reverse != NULL ? an_flow_find(a, f->pair->reverse, w->back)
+						     : NULL;
+}
+
+/* @want: a new place, else the one that has been filled. */
+static struct open *
+open_at(struct an_cm *cm, const uint8_t src[16], const uint8_t dst[16], uint32_t id, bool want)
+{
+	struct open *oldest = NULL, *o;
+	unsigned int i;
+
+	for (i = 0; i < AN_CM_SEARCH; i++) {
+		o = &cm->open[(id * 0x9e3779b1u + i) % AN_CM_OPEN];
+		if (o->used && o->id == id && memcmp(o->src, src, 16) == 0 &&
+			memcmp(o->dst, dst, 16) == 0)
+			return o;
+		if (oldest == NULL || !o->used || (oldest->used && o->frame < oldest->frame))
+			oldest = o;
+	}
+	return want ? oldest : NULL;
+}
+
+static void
+request(struct an_cm *cm, const struct an_pkt *p, const struct karst_cm_msg *m)
+{
+	struct open *o = open_at(cm, p->src, p->dst, m->local_id, true);
+
+	memcpy(o->src, p->src, 16);
+	memcpy(o->dst, p->dst, 16);
+	o->id = m->local_id;
+	o->qpn = m->req.qpn;
+	o->xrc = m->req.transport == KARST_CM_TRANSPORT_EXTENDED;
+	o->used = true;
+	o->frame = p->frame;
+}
+
+/* @return whether the queue pairs were of another connection before. */
+static bool
+learn(struct an *a, const struct an_pair *pair, const struct way *what)
+{
+	struct way *w = way_find(a->cm, pair, what->dqpn), **at;
+	bool again;
+
+	if (w == NULL) {
+		w = malloc(sizeof(*w));
+		if (w == NULL)
+			return false;
+		*w = *what;
+		w->pair = pair;
+		at = way_slot(a->cm, pair, what->dqpn);
+		w->next = *at;
+		*at = w;
+		return false;
+	}
+	again = w->from_id != what->from_id || w->to_id != what->to_id || w->back != what->back;
+	w->back = what->back;
+	w->from_id = what->from_id;
+	w->to_id = what->to_id;
+	return again;
+}
+
+static void
+begin_anew(struct an *a, struct an_pair *pair, uint32_t dqpn)
+{
+	struct an_flow *f = an_flow_find(a, pair, dqpn);
+
+	if (f == NULL)
+		return;
+	if (f->peer != NULL)
+		f->peer->peer = NULL;
+	f->peer = NULL;
+	an_stream_restart(&f->req);
+}
+
+static void
+reply(struct an *a, const struct an_pkt *p, const struct karst_cm_msg *m)
+{
+	const struct open *o = open_at(a->cm, p->dst, p->src, m->remote_id, false);
+	struct an_pair *to_b, *to_a;
+	struct way there, back;
+
+	if (o == NULL)
+		return; /* its REQ is not in the capture */
+	to_b = an_pair_of(a, p->dst, p->src);
+	to_a = an_pair_of(a, p->src, p->dst);
+	if (to_b == NULL || to_a == NULL)
+		return;
+	there = (struct way){.dqpn = o->xrc ? m->rep.eecn : m->rep.qpn,
+		.back = o->qpn,
+		.from_id = m->remote_id,
+		.to_id = m->local_id};
+	back = (struct way){.dqpn = there.back,
+		.back = there.dqpn,
+		.from_id = there.to_id,
+		.to_id = there.from_id};
+	if (learn(a, to_b, &there))
+		begin_anew(a, to_b, there.dqpn);
+	if (learn(a, to_a, &back))
+		begin_anew(a, to_a, back.dqpn);
+}
+
+void
+an_cm(struct an *a, const struct an_pkt *p)
+{
+	struct karst_cm_msg m;
+
+	if (p->ib->dqpn != GSI_QPN || p->cut || p->j->icrc_is == JUDGE_CRC_BAD ||
+		karst_cm_msg_parse(p->ib->pay, p->ib->pay_len, &m) != KARST_CM_PARSE_OK)
+		return;
+	if (a->cm == NULL && (a->cm = calloc(1, sizeof(*a->cm))) == NULL)
+		return;
+	if (m.kind == KARST_CM_REQ)
+		request(a->cm, p, &m);
+	else if (m.kind == KARST_CM_REP)
+		reply(a, p, &m);
+}
+
+void
+an_cm_free(struct an *a)
+{
+	struct way *w, *next;
+	unsigned int i;
+
+	for (i = 0; a->cm != NULL && i < AN_CM_HASH; i++)
+		for (w = a->cm->ways[i]; w != NULL; w = next) {
+			next = w->next;
+			free(w);
+		}
+	free(a->cm);
+}

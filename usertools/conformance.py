@@ -74,6 +74,7 @@ WHY = {
         'P2': 'no program has so many packets outstanding',
         'Q9': 'Linux always says "not limited" (L1)',
         'R14': 'the other machine does not see the order in memory',
+        'R15': 'Linux 6.12 seals FLUSH wrongly and drops right ones (L7)',
         'U3': 'Linux soft-RoCE has no XRC (L6)',
         'E1': 'Linux answers no CE mark (L6)',
         'E2': 'Linux sends no CNP (L6)',

@@ -60,7 +60,8 @@ wr_encode(const struct kv_qp *qp, struct karst_send_wqe *w, const struct ibv_sen
 	bool inv = wr->opcode == IBV_WR_SEND_WITH_INV || wr->opcode == IBV_WR_LOCAL_INV;
 	struct karst_wr k;
 
-	if (karst_unlikely(op == NULL))
+	/* what a FLUSH asks for has no members in struct ibv_send_wr */
+	if (karst_unlikely(op == NULL || op->shape == KARST_WR_SHAPE_FLUSH))
 		return EINVAL;
 	k.wr_id = wr->wr_id;
 	k.opcode = wr->opcode;

@@ -19,11 +19,30 @@ enum karst_access {
 	KARST_ACCESS_ZERO_BASED = 1u << 5,
 	KARST_ACCESS_ON_DEMAND = 1u << 6,         /* to libkarst alone: see doc/memory.rst */
 	KARST_ACCESS_HUGETLB = 1u << 7,           /* accepted, no effect */
+	KARST_ACCESS_FLUSH_GLOBAL = 1u << 8,      /* peers may FLUSH to where all can see it */
+	KARST_ACCESS_FLUSH_PERSISTENT = 1u << 9,  /* refused: no memory of an engine's is (R15) */
 	KARST_ACCESS_RELAXED_ORDERING = 1u << 20, /* accepted, no effect */
 };
 
-#define KARST_ACCESS_REMOTE \
-	(KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ | KARST_ACCESS_REMOTE_ATOMIC)
+/* What a peer may be allowed. */
+#define KARST_ACCESS_REMOTE                                                                  \
+	(KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ | KARST_ACCESS_REMOTE_ATOMIC | \
+		KARST_ACCESS_FLUSH_GLOBAL)
+
+/* Where a FLUSH brings what was written before it: one of them, or both; the values are those of
+ * enum ibv_placement_type, and of the FETH (W3). */
+enum karst_flush_type {
+	KARST_FLUSH_GLOBAL = 1u << 0,     /* where every program of the peer's host sees it */
+	KARST_FLUSH_PERSISTENT = 1u << 1, /* where it outlives a loss of power */
+};
+#define KARST_FLUSH_TYPES (KARST_FLUSH_GLOBAL | KARST_FLUSH_PERSISTENT)
+
+/* What of the memory: the values are those of enum ibv_selectivity_level, and of the FETH. */
+enum karst_flush_level {
+	KARST_FLUSH_RANGE = 0,
+	KARST_FLUSH_MR = 1, /* the whole region or window of the key */
+	KARST_FLUSH_LEVELS
+};
 
 /* What a re-registration changes; the values are those of enum ibv_rereg_mr_flags. */
 enum karst_rereg {

@@ -580,6 +580,15 @@ struct karst_send_wr {
 			uint64_t swap;
 			uint32_t rkey;
 		} atomic;
+		/* when it has completed, what was written before it is in place; it has no SGEs.
+		 * Engines refuse KARST_FLUSH_PERSISTENT, other peers may have it */
+		struct {
+			uint64_t remote_addr;
+			uint32_t rkey;
+			uint32_t length;    /* bytes; KARST_FLUSH_MR: no matter, nor remote_addr */
+			unsigned int type;  /* enum karst_flush_type, not 0 */
+			unsigned int level; /* enum karst_flush_level */
+		} flush;
 		struct {
 			const struct karst_ah *ah;
 			uint32_t remote_qpn;

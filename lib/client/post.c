@@ -38,11 +38,17 @@ wr_refused(enum karst_wr_error error, const struct karst_send_wr *wr, const stru
 		if (karst_wr_ops[wr->opcode].shape == KARST_WR_SHAPE_ATOMIC)
 			return cli_fail(-EINVAL,
 				"num_sge %u: an atomic operation needs 1, of 8 bytes", wr->num_sge);
+		if (karst_wr_ops[wr->opcode].shape == KARST_WR_SHAPE_FLUSH)
+			return cli_fail(-EINVAL, "num_sge %u: a FLUSH has none", wr->num_sge);
 		return cli_fail(-EINVAL, "num_sge %u exceeds max_send_sge %u", wr->num_sge,
 			q->pub.cap.max_send_sge);
 	case KARST_WR_BAD_INLINE:
 		return cli_fail(
 			-EINVAL, "KARST_SEND_INLINE is not supported by opcode %u", wr->opcode);
+	case KARST_WR_BAD_FLUSH:
+		return cli_fail(-EINVAL,
+			"flush.type %#x, flush.level %u: types are %#x, at least one, levels less than %u",
+			wr->flush.type, wr->flush.level, KARST_FLUSH_TYPES, KARST_FLUSH_LEVELS);
 	default:
 		return cli_fail(-EINVAL, "inline data exceeds max_inline_data %u",
 			q->pub.cap.max_inline_data);
@@ -143,6 +149,14 @@ wr_encode(const struct cli_qp *q, struct karst_send_wqe *w, const struct karst_s
 		if (ret != 0)
 			return ret;
 		error = karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_BIND);
+		break;
+	case KARST_WR_SHAPE_FLUSH:
+		k.flush.remote_addr = wr->flush.remote_addr;
+		k.flush.rkey = wr->flush.rkey;
+		k.flush.len = wr->flush.length;
+		k.flush.type = wr->flush.type;
+		k.flush.level = wr->flush.level;
+		error = karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_FLUSH);
 		break;
 	default:
 		error = karst_wr_encode_body(w, &limits, &k, KARST_WR_SHAPE_INV);

@@ -66,6 +66,8 @@ karst_wr_opcode_str(enum karst_wr_opcode opcode)
 		return "bind memory window";
 	case KARST_WR_SEND_WITH_INV:
 		return "SEND with invalidate";
+	case KARST_WR_FLUSH:
+		return "FLUSH";
 	case KARST_WR_ATOMIC_WRITE:
 		return "ATOMIC WRITE";
 	case KARST_WR_MAX:

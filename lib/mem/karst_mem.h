@@ -115,7 +115,7 @@ struct karst_mw_bind {
 	uint32_t mr_key;
 	uint64_t va;         /* inside of the region, in the region's addresses */
 	uint64_t len;        /* 0 unbinds a type 1 window; type 2: not 0 (IBTA o10-37.2.40) */
-	unsigned int access; /* REMOTE_*; type 2 also ZERO_BASED (IBTA o10-36.2.2) */
+	unsigned int access; /* of KARST_ACCESS_REMOTE; type 2 also ZERO_BASED (IBTA o10-36.2.2) */
 };
 
 /**
@@ -174,12 +174,14 @@ void karst_mem_usage(const struct karst_mem *m, struct karst_mem_usage *usage);
  *   enum karst_mem_status karst_mem_check_local(const struct karst_mem *m, uint32_t pd,
  *	uint32_t key, uint64_t va, uint32_t len, unsigned int access, uint8_t **host);
  *
- * Lcore.  May a peer of QP @qpn in @pd do @access (one KARST_ACCESS_REMOTE_* flag) to @len bytes
- * at @va by @key?  Regions and windows.
+ * Lcore.  May a peer of QP @qpn in @pd do @access (flags of KARST_ACCESS_REMOTE) to @len bytes
+ * at @va by @key?  Regions and windows.  To all of them, and to none in particular: 0 bytes at
+ * karst_mem_base_of().
  *
  *   enum karst_mem_status karst_mem_check_remote(const struct karst_mem *m, uint32_t pd,
  *	uint32_t qpn, uint32_t key, uint64_t va, uint32_t len, unsigned int access,
  *	uint8_t **host);
+ *   uint64_t karst_mem_base_of(const struct karst_mem *m, uint32_t key);
  *
  * Lcore.  Fetches the one cache line that a check of @key will touch; any value of @key.
  *

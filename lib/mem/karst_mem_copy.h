@@ -114,6 +114,18 @@ karst_mem_place_fence(struct karst_placer *p)
 }
 
 /**
+ * Lcore.  R15: what was placed is there for every processor and program of the host before
+ * anything that this lcore does after it.
+ */
+static inline void
+karst_mem_show(struct karst_placer *p)
+{
+	karst_mem_place_fence(p);
+	/* the stores that did not stream may still be on their way to the cache */
+	atomic_thread_fence(memory_order_seq_cst);
+}
+
+/**
  * Lcore.  Copies @n > 0 verified bytes to application memory, which a check has found at @dst
  * in the region or window of @key.  @end: these are the last of a message.
  */

@@ -131,7 +131,7 @@ karst_mem_check_local(const struct karst_mem *m, uint32_t pd, uint32_t key, uint
 	return KARST_MEM_OK;
 }
 
-/** Lcore.  See karst_mem.h.  The caller does not ask for zero bytes (R12). */
+/** Lcore.  See karst_mem.h.  Zero bytes are asked for by FLUSH alone (R12, R15). */
 karst_always_inline enum karst_mem_status
 karst_mem_check_remote(const struct karst_mem *m, uint32_t pd, uint32_t qpn, uint32_t key,
 	uint64_t va, uint32_t len, unsigned int access, uint8_t **host)
@@ -158,6 +158,14 @@ karst_mem_check_remote(const struct karst_mem *m, uint32_t pd, uint32_t qpn, uin
 		return KARST_MEM_BAD_RANGE;
 	*host = (uint8_t *)(uintptr_t)(at + (va - base));
 	return KARST_MEM_OK;
+}
+
+/** Lcore.  First address of the region or window of @key, for a check of that key; if it fits
+ *  nothing, any. */
+karst_always_inline uint64_t
+karst_mem_base_of(const struct karst_mem *m, uint32_t key)
+{
+	return __atomic_load_n(&karst_mem_entry_of(m, key)->base, __ATOMIC_RELAXED);
 }
 
 /** Lcore.  Bytes of the region or window of a @key that a check has just accepted. */

@@ -145,9 +145,9 @@ void karst_recv_complete(
 
 /* --- responder --- */
 
-enum karst_rsp_type { KARST_RSP_READ, KARST_RSP_ATOMIC, KARST_RSP_ATOMIC_WRITE };
+enum karst_rsp_type { KARST_RSP_READ, KARST_RSP_ATOMIC, KARST_RSP_ATOMIC_WRITE, KARST_RSP_FLUSH };
 
-/** A READ or atomic that was executed and may be asked for again (R4..R6). */
+/** A READ, atomic or FLUSH that was executed and may be asked for again (R4..R6, R15). */
 struct karst_rsp {
 	uint32_t psn;  /* first PSN of the request */
 	uint32_t npsn; /* PSNs of its responses */
@@ -475,10 +475,13 @@ void karst_message_done(struct karst_core *core, struct karst_core_qp *qp);
 void karst_responder_read(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 void karst_responder_atomic(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
+void karst_responder_flush(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 /** Forgets those that no peer may ask for again when @npsn more PSNs have come (P2). */
 void karst_rsp_age(struct karst_responder *r, uint32_t npsn);
 void karst_responder_dup_read(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
+/** Atomics, ATOMIC WRITE, FLUSH: answered again, not executed. */
 void karst_responder_dup_atomic(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
 

@@ -603,6 +603,7 @@ response_fits(uint8_t op, uint8_t opcode)
 	case KARST_WR_RDMA_READ:
 		return operation != KARST_OPERATION_ATOMIC_ACK;
 	case KARST_WR_ATOMIC_WRITE:
+	case KARST_WR_FLUSH:
 		return operation == KARST_OPERATION_READ_RESP_ONLY;
 	default:
 		return operation == KARST_OPERATION_ATOMIC_ACK;
@@ -632,7 +633,7 @@ rx_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 	}
 	if (slot->op == KARST_WR_RDMA_READ)
 		st = take_read_response(core, qp, slot, pkt);
-	else if (slot->op == KARST_WR_ATOMIC_WRITE)
+	else if (slot->op == KARST_WR_ATOMIC_WRITE || slot->op == KARST_WR_FLUSH)
 		st = pkt->pay_len != 0 ? KARST_WC_BAD_RESP_ERR : KARST_WC_SUCCESS;
 	else
 		st = take_atomic_response(core, qp, slot, pkt);

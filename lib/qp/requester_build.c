@@ -15,7 +15,7 @@
  *	  send_request       one request: load, start, packets
  *	    start_request    gates (fence, READ limit, credits) and the slot
  *	    send_local       LOCAL_INV, BIND_MW: no packets
- *	    send_single      READ, atomics: one packet, many PSNs
+ *	    send_single      READ, atomics, FLUSH: one packet, many PSNs
  *	    send_message     SEND, WRITE: packets up to the MTU
  *
  * UC takes the same way and completes requests when their last packet is built.
@@ -235,7 +235,7 @@ not_built(struct karst_core *core, struct karst_core_qp *qp, const struct karst_
 	return karst_copy_fetch_requests(core, qp, w, idx, off, frames) ? STEP_BLOCKED : STEP_MORE;
 }
 
-/* READ, atomics, ATOMIC WRITE: one packet that is answered by a response (Q5). */
+/* READ, atomics, ATOMIC WRITE, FLUSH: one packet that is answered by a response (Q5). */
 static enum step
 send_single(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
 	uint32_t idx, struct karst_tx_burst *b)
@@ -274,6 +274,11 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 		st = karst_wqe_gather(core, qp, w, &c, pay_len, b);
 		if (karst_unlikely(st != KARST_WC_SUCCESS))
 			return not_built(core, qp, w, idx, 0, b, nsegs, st);
+	} else if (w->h.opcode == KARST_WR_FLUSH) {
+		karst_feth_set(p, w->h.flush.type, w->h.flush.level);
+		p += KARST_FETH_LEN;
+		karst_reth_set(p, w->h.rdma.remote_addr, w->h.rdma.rkey, w->h.flush.len);
+		p += KARST_RETH_LEN;
 	} else {
 		bool cas = w->h.opcode == KARST_WR_ATOMIC_CAS;
 

@@ -12,7 +12,7 @@
  * from rsps[] (first in, first out), then at most one ACK or NAK.  So many requests of a
  * burst share one ACK (R11), and an ACK never overtakes a READ response.
  *
- * READs and atomics are in responder_saved.c.
+ * READs, atomics and FLUSH are in responder_saved.c.
  */
 #include "qp_priv.h"
 
@@ -301,7 +301,7 @@ rx_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt
 	karst_qp_note(&qp->duplicates);
 	if (opf & KARST_OPF_READ) {
 		karst_responder_dup_read(core, qp, pkt);
-	} else if (opf & (KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE)) {
+	} else if (opf & (KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE | KARST_OPF_FLUSH)) {
 		karst_responder_dup_atomic(core, qp, pkt, opf);
 	} else {
 		/* R3 */
@@ -348,6 +348,18 @@ rx_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 		r->oos_psn = pkt->psn;
 		karst_owe_nak(core, qp, KARST_AETH_NAK | KARST_NAK_PSN_SEQ, KARST_WAIT_SEQ);
 	}
+}
+
+/* KARST_MUTANT_FLUSH_AHEAD */
+static void
+flush_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_responder *r = &qp->rsp;
+	uint32_t epsn = r->epsn, msn = r->msn;
+
+	karst_responder_flush(core, qp, pkt);
+	r->epsn = epsn;
+	r->msn = msn;
 }
 
 /* The expected PSN has come: what an earlier NAK asked for is here. */
@@ -408,6 +420,8 @@ karst_responder_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 		!(karst_mutant(KARST_MUTANT_SEQ_ACCEPT) && ahead == 1 && r->op == KARST_MSG_NONE)) {
 		if (ahead < 0)
 			rx_duplicate(core, qp, pkt, opf);
+		else if (karst_mutant(KARST_MUTANT_FLUSH_AHEAD) && (opf & KARST_OPF_FLUSH))
+			flush_ahead(core, qp, pkt);
 		else
 			rx_ahead(core, qp, pkt);
 		return;
@@ -431,5 +445,5 @@ karst_responder_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 	else if (opf & (KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE))
 		karst_responder_atomic(core, qp, pkt, opf);
 	else
-		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ); /* FLUSH: not offered */
+		karst_responder_flush(core, qp, pkt);
 }

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * READs and atomics at the responder (RC), and what is kept to answer them again.
+ * READs, atomics and FLUSH at the responder (RC), and what is kept to answer them again.
  *
  * rsps[] is a ring of the last max_dest_rd_atomic READs and atomics (R6), with a cursor
  * (rsp_cur, rsp_psn) at the next response to send (responder_tx.c).  A duplicate READ or atomic
@@ -189,6 +189,62 @@ karst_responder_atomic(
 	rsp_add(core, qp, e, pkt, 1);
 }
 
+/* The header between BTH (and XRCETH) and RETH. */
+static inline const uint8_t *
+feth_of(const struct karst_pkt *pkt)
+{
+	return pkt->data + pkt->pay_off - KARST_RETH_LEN - KARST_FETH_LEN;
+}
+
+/* The rights that a FLUSH to @type needs; 0: there is no such type. */
+static unsigned int
+flush_rights(uint8_t type)
+{
+	unsigned int rights = 0;
+
+	if (type & ~KARST_FLUSH_TYPES)
+		return 0;
+	if (type & KARST_FLUSH_GLOBAL)
+		rights |= KARST_ACCESS_FLUSH_GLOBAL;
+	if (type & KARST_FLUSH_PERSISTENT)
+		rights |= KARST_ACCESS_FLUSH_PERSISTENT;
+	return rights;
+}
+
+/*
+ * R15.  It comes in its turn, so all that was written before it has been placed, and what had to be
+ * copied is copied: packets wait behind one that is parked.  What is left to do is to wait for the
+ * stores of this processor.  Nobody has the right to persistence: modify.c and lib/mem give none.
+ */
+void
+karst_responder_flush(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_responder *r = &qp->rsp;
+	struct karst_rsp *e = rsp_room(r);
+	unsigned int rights = flush_rights(karst_feth_type(feth_of(pkt)));
+	uint8_t level = karst_feth_level(feth_of(pkt));
+	bool whole = level == KARST_FLUSH_MR;
+	uint8_t *host;
+
+	if (e == NULL || rights == 0 || level >= KARST_FLUSH_LEVELS ||
+		((r->access & rights) != rights && !karst_mutant(KARST_MUTANT_FLUSH_RIGHTS))) {
+		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+		return;
+	}
+	if (karst_mem_check_remote(core->mem, qp->pd, qp->qpn, pkt->rkey,
+		    whole ? karst_mem_base_of(core->mem, pkt->rkey) : pkt->va,
+		    whole ? 0 : pkt->dma_len, rights, &host) != KARST_MEM_OK) {
+		karst_refuse(core, qp, pkt, KARST_NAK_REM_ACCESS);
+		return;
+	}
+	karst_mem_show(&core->placer);
+	e->type = KARST_RSP_FLUSH;
+	e->rkey = pkt->rkey;
+	e->len = 0;
+	karst_count(&core->counters, KARST_CTR_RX_FLUSH_REQUESTS);
+	rsp_add(core, qp, e, pkt, 1);
+}
+
 /* --- duplicates --- */
 
 /* The saved entry that PSN @psn belongs to; *which is its number. */
@@ -332,7 +388,9 @@ karst_responder_dup_atomic(
 	struct karst_rsp *e = rsp_find(r, pkt->psn, &which);
 	uint8_t *host;
 
-	type = opf & KARST_OPF_ATOMICWRITE ? KARST_RSP_ATOMIC_WRITE : KARST_RSP_ATOMIC;
+	type = opf & KARST_OPF_FLUSH          ? KARST_RSP_FLUSH
+		: opf & KARST_OPF_ATOMICWRITE ? KARST_RSP_ATOMIC_WRITE
+					      : KARST_RSP_ATOMIC;
 	if (e == NULL || e->type != type) {
 		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
 		return;

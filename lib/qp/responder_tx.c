@@ -77,7 +77,7 @@ build_atomic_response(struct karst_core *core, struct karst_core_qp *qp, const s
 	struct karst_tx_burst *b)
 {
 	uint8_t *p = put_aeth(qp, karst_frame_open(b, &qp->tmpl), KARST_AETH_ACK | credit_code(qp));
-	/* ATOMIC WRITE is answered by an empty READ response (L6) */
+	/* ATOMIC WRITE and FLUSH are answered by an empty READ response (L6, R15) */
 	uint8_t operation = KARST_OPERATION_READ_RESP_ONLY;
 
 	if (e->type == KARST_RSP_ATOMIC) {

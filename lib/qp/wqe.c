@@ -31,6 +31,7 @@
 #define WIRE_ATOMIC_CAS   ONE(CMP_SWAP), KARST_SLOT_RD_ATOMIC, .sink = true
 #define WIRE_ATOMIC_FAA   ONE(FETCH_ADD), KARST_SLOT_RD_ATOMIC, .sink = true
 #define WIRE_ATOMIC_WRITE ONE(ATOMIC_WRITE), KARST_SLOT_RD_ATOMIC, .reth = true
+#define WIRE_FLUSH        ONE(FLUSH), KARST_SLOT_RD_ATOMIC, .reth = true
 #define WIRE_LOCAL_INV    ONE(SEND_ONLY), KARST_SLOT_LOCAL
 #define WIRE_BIND_MW      ONE(SEND_ONLY), KARST_SLOT_LOCAL
 
@@ -66,6 +67,20 @@ load_sges(const struct karst_core_qp *qp, const uint8_t *slot, struct karst_wqe 
 	return KARST_WC_SUCCESS;
 }
 
+/* FLUSH carries nothing; what it asks for must be something (R15). */
+static enum karst_wc_status
+load_flush(struct karst_wqe *w)
+{
+	uint8_t type = w->h.flush.type;
+
+	w->inline_src = NULL;
+	w->len = w->nsge = 0;
+	if ((w->h.flags & KARST_SEND_INLINE) || w->h.num != 0 || type == 0 ||
+		(type & ~KARST_FLUSH_TYPES) != 0 || w->h.flush.level >= KARST_FLUSH_LEVELS)
+		return KARST_WC_LOC_QP_OP_ERR;
+	return KARST_WC_SUCCESS;
+}
+
 enum karst_wc_status
 karst_wqe_load(const struct karst_core_qp *qp, uint32_t idx, struct karst_wqe *w)
 {
@@ -86,6 +101,8 @@ karst_wqe_load(const struct karst_core_qp *qp, uint32_t idx, struct karst_wqe *w
 	}
 	if (karst_unlikely(qp->type == KARST_QPT_XRC_SEND) && w->h.rdma.srqn > 0xffffff)
 		return KARST_WC_LOC_QP_OP_ERR;
+	if (karst_unlikely(w->h.opcode == KARST_WR_FLUSH))
+		return load_flush(w);
 	if (w->h.flags & KARST_SEND_INLINE) {
 		if (karst_unlikely(!w->info->inlined || w->h.num > qp->sq.max_inline))
 			return KARST_WC_LOC_QP_OP_ERR;

@@ -78,6 +78,7 @@ enum karst_wr_opcode {
 	KARST_WR_LOCAL_INV = 7,
 	KARST_WR_BIND_MW = 8,
 	KARST_WR_SEND_WITH_INV = 9,
+	KARST_WR_FLUSH = 14,
 	KARST_WR_ATOMIC_WRITE = 15,
 	KARST_WR_MAX = 16,
 };
@@ -108,7 +109,7 @@ struct karst_send_wqe {
 			uint64_t remote_addr;
 			uint32_t rkey;
 			uint32_t srqn; /* XRC_SEND, SENDs too: the peer's SRQ, 24 bits */
-		} rdma;                /* WRITE, READ, atomics, ATOMIC WRITE */
+		} rdma;                /* WRITE, READ, atomics, ATOMIC WRITE, FLUSH */
 		struct {
 			uint32_t ah; /* address handle number */
 			uint32_t remote_qpn;
@@ -131,6 +132,12 @@ struct karst_send_wqe {
 			uint32_t mr_key;
 			uint32_t access;
 		} bind;
+		struct {
+			uint32_t len;  /* bytes of the range */
+			uint8_t type;  /* enum karst_flush_type */
+			uint8_t level; /* enum karst_flush_level */
+			uint16_t reserved;
+		} flush;
 	};
 };
 static_assert(sizeof(struct karst_send_wqe) == 64, "one cache line");
@@ -297,6 +304,7 @@ enum karst_wc_opcode {
 	KARST_WC_FETCH_ADD = 4,
 	KARST_WC_BIND_MW = 5,
 	KARST_WC_LOCAL_INV = 6,
+	KARST_WC_FLUSH = 8,
 	KARST_WC_ATOMIC_WRITE = 9,
 	KARST_WC_RECV = 128,
 	KARST_WC_RECV_RDMA_WITH_IMM = 129,

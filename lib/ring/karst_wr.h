@@ -31,6 +31,7 @@ enum karst_wr_shape {
 	KARST_WR_SHAPE_ATOMIC,
 	KARST_WR_SHAPE_INV,
 	KARST_WR_SHAPE_BIND,
+	KARST_WR_SHAPE_FLUSH,
 };
 
 struct karst_wr_op {
@@ -84,6 +85,13 @@ struct karst_wr {
 			uint64_t swap;
 		} rdma;
 		struct {
+			uint64_t remote_addr;
+			uint32_t rkey;
+			uint32_t len;
+			uint32_t type;  /* any value */
+			uint32_t level; /* any value */
+		} flush;
+		struct {
 			uint32_t ah; /* number */
 			uint32_t remote_qpn;
 			uint32_t remote_qkey;
@@ -112,9 +120,10 @@ enum karst_wr_error {
 	KARST_WR_BAD_OPCODE,   /* not one of queue pairs of this type */
 	KARST_WR_BAD_FLAGS,    /* flags outside of KARST_WR_FLAGS */
 	KARST_WR_BAD_SRQN,     /* more than 24 bits */
-	KARST_WR_BAD_NUM_SGE,  /* more than max_send_sge; an atomic: not 1 */
+	KARST_WR_BAD_NUM_SGE,  /* more than max_send_sge; an atomic: not 1; a FLUSH: not 0 */
 	KARST_WR_BAD_INLINE,   /* an operation that cannot have inline data */
 	KARST_WR_INLINE_BYTES, /* inline data exceeds max_inline_data */
+	KARST_WR_BAD_FLUSH,    /* a FLUSH of no placement type, or of an unknown type or level */
 };
 
 /* --- parts of a slot --- */
@@ -161,6 +170,21 @@ karst_wr_put_bind(struct karst_send_wqe *w, uint64_t addr, uint64_t len, uint32_
 	w->bind.new_key = new_key;
 	w->bind.mr_key = mr_key;
 	w->bind.access = access;
+}
+
+/** A FLUSH to these placement types, not none; it has neither SGEs nor inline data. */
+static inline enum karst_wr_error
+karst_wr_put_flush(struct karst_send_wqe *w, uint32_t len, uint32_t type, uint32_t level)
+{
+	if (karst_unlikely(type == 0 || (type & ~(uint32_t)KARST_FLUSH_TYPES) != 0 ||
+		    level >= KARST_FLUSH_LEVELS))
+		return KARST_WR_BAD_FLUSH;
+	w->num = 0;
+	w->flush.len = len;
+	w->flush.type = (uint8_t)type;
+	w->flush.level = (uint8_t)level;
+	w->flush.reserved = 0;
+	return KARST_WR_OK;
 }
 
 /** @at: where SGEs of its shape begin. */
@@ -284,6 +308,13 @@ karst_wr_encode_body(struct karst_send_wqe *w, const struct karst_wr_limits *lim
 			wr->bind.mr_key, wr->bind.access);
 		w->num = 0;
 		return KARST_WR_OK;
+	case KARST_WR_SHAPE_FLUSH:
+		if (karst_unlikely(wr->flags & KARST_SEND_INLINE))
+			return KARST_WR_BAD_INLINE;
+		if (karst_unlikely(wr->num_sge != 0))
+			return KARST_WR_BAD_NUM_SGE;
+		karst_wr_put_rdma(w, wr->flush.remote_addr, wr->flush.rkey);
+		return karst_wr_put_flush(w, wr->flush.len, wr->flush.type, wr->flush.level);
 	default: /* INV */
 		w->num = 0;
 		return KARST_WR_OK;

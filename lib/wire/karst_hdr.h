@@ -293,6 +293,26 @@ karst_reth_dma_len(const uint8_t *p)
 	return karst_get_be32(p + 12);
 }
 
+/* --- FETH (W3): placement type in bits 0 to 3, selectivity level in bits 4 and 5 --- */
+
+static inline void
+karst_feth_set(uint8_t *p, uint8_t type, uint8_t level)
+{
+	karst_put_be32(p, (uint32_t)(level & 3) << 4 | (type & 15));
+}
+
+static inline uint8_t
+karst_feth_type(const uint8_t *p)
+{
+	return p[3] & 15;
+}
+
+static inline uint8_t
+karst_feth_level(const uint8_t *p)
+{
+	return p[3] >> 4 & 3;
+}
+
 static inline void
 karst_atomiceth_set(uint8_t *p, uint64_t va, uint32_t rkey, uint64_t swap_add, uint64_t compare)
 {

@@ -32,6 +32,8 @@ op_of(uint32_t opf, uint8_t opcode)
 		return KARST_WR_RDMA_READ;
 	if (opf & KARST_OPF_ATOMICWRITE)
 		return KARST_WR_ATOMIC_WRITE;
+	if (opf & KARST_OPF_FLUSH)
+		return KARST_WR_FLUSH;
 	if (opf & KARST_OPF_ATOMIC)
 		return (opcode & KARST_OPERATION_MASK) == KARST_OPERATION_CMP_SWAP
 			? KARST_WR_ATOMIC_CAS
@@ -83,7 +85,7 @@ gather(struct rp_message *m, const struct rp_stream *s, const struct rp_frame *f
 	}
 }
 
-/* READ, atomics: what the requester got. */
+/* READ, atomics: what the requester got.  A FLUSH gets nothing (R15). */
 static void
 find_result(struct rp_message *m, const struct rp_stream *s)
 {
@@ -114,13 +116,14 @@ understand(struct rp_message *m, const struct rp_stream *s, const struct rp_fram
 	m->compare = ib->compare;
 	m->swap_add = ib->swap_add;
 	m->expect_len = ib->dma_len;
+	m->feth = ib->feth;
 	if (f->opf & (KARST_OPF_SEND | KARST_OPF_WRITE | KARST_OPF_ATOMICWRITE)) {
 		gather(m, s, f);
 		return;
 	}
 	m->op = op_of(f->opf, ib->opcode);
 	m->solicited = ib->se;
-	m->len = f->opf & KARST_OPF_READ ? ib->dma_len : 8;
+	m->len = f->opf & KARST_OPF_READ ? ib->dma_len : f->opf & KARST_OPF_FLUSH ? 0 : 8;
 	m->npsn = rp_npsn(s, f);
 	m->data = calloc(1, m->len + 1);
 	m->expect = calloc(1, m->len + 1);
@@ -135,10 +138,6 @@ rp_messages(struct rp_report *r, const struct rp_stream *s, unsigned int *n)
 	const struct rp_frame *f;
 
 	for (*n = 0; (f = with_psn(s, psn)) != NULL; psn = karst_psn_add(psn, all[*n - 1].npsn)) {
-		if (f->opf & KARST_OPF_FLUSH) {
-			rp_differs(r, psn, "there is no such work request");
-			break;
-		}
 		if (!(f->opf & KARST_OPF_START)) {
 			rp_problem(r, "PSN %06x: a message without a beginning", psn);
 			break;
@@ -187,6 +186,10 @@ rp_message_post(struct rp_bed *b, struct rp_message *m)
 		w->atomic.compare_add = m->op == KARST_WR_ATOMIC_CAS ? m->compare : m->swap_add;
 		w->atomic.swap = m->swap_add;
 		w->atomic.sge[0] = sge;
+	} else if (m->op == KARST_WR_FLUSH) {
+		w->flush.len = m->expect_len;
+		w->flush.type = m->feth & 15;
+		w->flush.level = m->feth >> 4 & 3;
 	} else {
 		w->sge[0] = sge;
 	}

@@ -53,7 +53,8 @@ cover(struct rp_regions *g, const struct rp_stream *s, const struct rp_frame *f)
 	bool good = !refused(s, f);
 	struct rp_region *r = find(g, ib->rkey);
 
-	if (end == ib->va || (f->opf & KARST_OPF_FLUSH))
+	/* of a FLUSH of a whole region (R15) the range says nothing */
+	if (end == ib->va || ((f->opf & KARST_OPF_FLUSH) && (ib->feth & 0x30) != 0))
 		return;
 	if (r == NULL) {
 		g->all = realloc(g->all, (g->n + 1) * sizeof(*g->all));
@@ -179,7 +180,7 @@ rp_regions_translate(const struct rp_regions *g, struct karst_ib_hdrs *ib, uint3
 {
 	const struct rp_region *r;
 
-	if ((opf & KARST_OPF_RETH) && ib->dma_len == 0) {
+	if ((opf & KARST_OPF_RETH) && !(opf & KARST_OPF_FLUSH) && ib->dma_len == 0) {
 		/* of no bytes the key is not looked at, by Linux neither (R12, L5) */
 		ib->rkey = NO_SUCH_KEY;
 	} else if (opf & (KARST_OPF_RETH | KARST_OPF_ATOMICETH)) {

@@ -259,6 +259,7 @@ struct rp_message {
 	uint32_t npsn;
 	uint32_t len;
 	uint32_t expect_len; /* what its RETH says */
+	uint32_t feth;       /* FLUSH */
 	bool solicited;
 	uint32_t imm; /* or the key to invalidate */
 	uint64_t va;

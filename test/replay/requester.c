@@ -70,7 +70,8 @@ static bool
 has_response(const struct rp_message *m)
 {
 	return m->op == KARST_WR_RDMA_READ || m->op == KARST_WR_ATOMIC_CAS ||
-		m->op == KARST_WR_ATOMIC_FAA || m->op == KARST_WR_ATOMIC_WRITE;
+		m->op == KARST_WR_ATOMIC_FAA || m->op == KARST_WR_ATOMIC_WRITE ||
+		m->op == KARST_WR_FLUSH;
 }
 
 /* Everything before @psn is acknowledged, but for responses that did not come.

@@ -430,7 +430,9 @@ play_one(struct play *p, unsigned int i, const struct rp_arrival *all, unsigned 
 		p->dropped++;
 		p->unasked += drop == KARST_DROP_DUPLICATE && !f->f.ib.ackreq;
 		check_failed(p, f);
-	} else if (!(f->opf & (KARST_OPF_READ | KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE))) {
+	} else if (!(f->opf &
+			   (KARST_OPF_READ | KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE |
+				   KARST_OPF_FLUSH))) {
 		rp_problem(p->r, "PSN %06x: executed out of order", f->f.ib.psn);
 	}
 }

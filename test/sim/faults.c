@@ -63,7 +63,7 @@ sim_fault_opcode(struct sim_ep *ep)
 {
 	static const uint8_t remote[] = {KARST_WR_RDMA_WRITE, KARST_WR_RDMA_READ,
 		KARST_WR_ATOMIC_FAA, KARST_WR_ATOMIC_CAS, KARST_WR_ATOMIC_WRITE,
-		KARST_WR_RDMA_WRITE_WITH_IMM};
+		KARST_WR_RDMA_WRITE_WITH_IMM, KARST_WR_FLUSH};
 	struct sim_rng *r = &ep->s->rng;
 
 	switch (ep->pair->fault) {
@@ -204,7 +204,7 @@ strip(struct sim_op *op, struct karst_send_wqe *w, unsigned int opcode)
 static void
 spoil_wqe(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
 {
-	static const uint8_t unknown[] = {10, 11, 12, 13, 14, 16, 200, 255};
+	static const uint8_t unknown[] = {10, 11, 12, 13, 16, 200, 255};
 	struct sim_rng *r = &ep->s->rng;
 
 	op->expect = SIM_EXPECT_FAIL;

@@ -26,6 +26,7 @@ sim_op_name(unsigned int opcode)
 		[KARST_WR_LOCAL_INV] = "LOCAL INV",
 		[KARST_WR_BIND_MW] = "BIND MW",
 		[KARST_WR_SEND_WITH_INV] = "SEND with Inv",
+		[KARST_WR_FLUSH] = "FLUSH",
 		[KARST_WR_ATOMIC_WRITE] = "ATOMIC WRITE"};
 
 	return opcode < KARST_WR_MAX && names[opcode] ? names[opcode] : "unknown operation";
@@ -198,6 +199,7 @@ static const uint8_t wc_opcodes[KARST_WR_MAX] = {
 	[KARST_WR_LOCAL_INV] = KARST_WC_LOCAL_INV,
 	[KARST_WR_BIND_MW] = KARST_WC_BIND_MW,
 	[KARST_WR_SEND_WITH_INV] = KARST_WC_SEND,
+	[KARST_WR_FLUSH] = KARST_WC_FLUSH,
 	[KARST_WR_ATOMIC_WRITE] = KARST_WC_ATOMIC_WRITE,
 };
 

@@ -181,6 +181,8 @@ struct sim_op {
 	struct sim_word *word;
 	uint64_t compare_add;
 	uint64_t swap;
+	uint32_t flush_len;
+	uint8_t flush_level;
 	uint64_t seen_bits; /* FAA: bits that its old value must have */
 	uint64_t result;
 	struct sim_mw *mw;

@@ -101,6 +101,8 @@ opcode_for(const struct sim_op *op, uint32_t i)
 		return KARST_RC_FETCH_ADD;
 	case KARST_WR_ATOMIC_WRITE:
 		return KARST_RC_ATOMIC_WRITE;
+	case KARST_WR_FLUSH:
+		return KARST_RC_FLUSH;
 	default:
 		return 0xff;
 	}
@@ -111,6 +113,18 @@ is_rd_atomic(const struct sim_op *op)
 {
 	return op->opcode == KARST_WR_RDMA_READ || op->opcode == KARST_WR_ATOMIC_CAS ||
 		op->opcode == KARST_WR_ATOMIC_FAA;
+}
+
+/* What a FLUSH asks for stands in its FETH and RETH (W3). */
+static void
+check_flush(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const struct karst_pkt *p)
+{
+	const uint8_t *feth = p->data + p->pay_off - KARST_RETH_LEN - KARST_FETH_LEN;
+
+	if (karst_feth_type(feth) != KARST_FLUSH_GLOBAL ||
+		karst_feth_level(feth) != op->flush_level || p->va != op->rva ||
+		p->rkey != op->rkey || p->dma_len != op->flush_len)
+		BAD(s, ep, p, "another FLUSH than was posted (R15)");
 }
 
 /* Headers and payload of packet @i (W3, W5, W10); of a READ that is asked for again from the middle
@@ -137,7 +151,9 @@ check_content(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_
 	if (len != 0 && memcmp(p->data + p->pay_off, op->data + i * mtu, len) != 0)
 		BAD(s, ep, p, "the payload is not what was posted (packet %u of number %u)", i,
 			(uint32_t)(op - ep->ops));
-	if ((fl & KARST_OPF_RETH) != 0) {
+	if ((fl & KARST_OPF_FLUSH) != 0) {
+		check_flush(s, ep, op, p);
+	} else if ((fl & KARST_OPF_RETH) != 0) {
 		uint32_t skip = op->opcode == KARST_WR_RDMA_READ ? i * mtu : 0;
 
 		if (op->len != 0 && (p->va != op->rva + skip || p->rkey != op->rkey))
@@ -181,10 +197,12 @@ check_fence(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const str
 	}
 }
 
+/* It has an answer of its own, and so counts against max_rd_atomic. */
 static bool
 is_answered(const struct sim_op *op)
 {
-	return is_rd_atomic(op) || op->opcode == KARST_WR_ATOMIC_WRITE;
+	return is_rd_atomic(op) || op->opcode == KARST_WR_ATOMIC_WRITE ||
+		op->opcode == KARST_WR_FLUSH;
 }
 
 /*
@@ -235,7 +253,7 @@ answers_out(const struct sim_ep *ep, const struct sim_op *op)
 	while (i-- > 0 && ep->ops[i].lpsn + ep->ops[i].npsn > ep->acked) {
 		const struct sim_op *x = &ep->ops[i];
 
-		if (is_rd_atomic(x) || x->opcode == KARST_WR_ATOMIC_WRITE)
+		if (is_answered(x))
 			n += x->npsn - (ep->acked > x->lpsn ? ep->acked - x->lpsn : 0);
 	}
 	return n;
@@ -246,13 +264,13 @@ static void
 check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *op, uint32_t at,
 	const struct karst_pkt *p)
 {
-	bool message = !is_rd_atomic(op) && op->opcode != KARST_WR_ATOMIC_WRITE;
+	bool message = !is_answered(op);
 
 	if (!op->started && (op->flags & KARST_SEND_FENCE) != 0)
 		check_fence(s, ep, op, p);
 	if (!op->started)
 		check_credit(s, ep, op, p);
-	if (!op->started && (is_rd_atomic(op) || op->opcode == KARST_WR_ATOMIC_WRITE)) {
+	if (!op->started && !message) {
 		ep->rd_out++;
 		if (ep->rd_out > ep->max_rd_atomic)
 			BAD(s, ep, p, "%u READs and atomics outstanding, agreed are %u", ep->rd_out,
@@ -340,6 +358,21 @@ check_msn(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p, uint32_t 
 			msn, lo, hi);
 }
 
+/* R15: what was written before a FLUSH is in place when the answer leaves. */
+static void
+check_flushed(struct sim *s, struct sim_ep *req, const struct sim_op *op)
+{
+	const struct sim_op *w;
+
+	if (req->pair->fault != FAULT_NONE)
+		return;
+	for (w = req->ops + req->done; w < op; w++) {
+		if (w->opcode == KARST_WR_RDMA_WRITE || w->opcode == KARST_WR_ATOMIC_WRITE ||
+			w->opcode == KARST_WR_RDMA_WRITE_WITH_IMM)
+			sim_cell_shows(s, req, w);
+	}
+}
+
 /* Responses have the PSNs, the number and the lengths that the request says, duplicate or not (R4,
  * W10). */
 static void
@@ -349,9 +382,11 @@ check_read_response(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p,
 	uint32_t mtu = 1u << ep->pair->mtu_shift, len;
 	bool last = i == op->npsn - 1;
 
-	if (op->opcode == KARST_WR_ATOMIC_WRITE) {
+	if (op->opcode == KARST_WR_ATOMIC_WRITE || op->opcode == KARST_WR_FLUSH) {
 		if (p->opcode != KARST_RC_READ_RESP_ONLY || p->pay_len != 0)
-			BAD(s, ep, p, "not the answer to an ATOMIC WRITE");
+			BAD(s, ep, p, "not the answer to %s", sim_op_name(op->opcode));
+		if (op->opcode == KARST_WR_FLUSH)
+			check_flushed(s, ep->peer, op);
 		return;
 	}
 	if (op->opcode != KARST_WR_RDMA_READ)

@@ -343,6 +343,38 @@ pick_word(struct sim *s, struct sim_ep *ep, struct sim_op *op)
 	return false;
 }
 
+/* A range in a cell of the peer, of no bytes now and then, or all of its region or window. */
+static void
+fill_flush(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
+{
+	struct sim_ep *to = ep->peer;
+	struct sim_cell *c = &to->cells[rng_below(&s->rng, SIM_CELLS)];
+
+	bool fault = sim_fault_due(ep); /* a range, of something: no other can be wrong */
+
+	op->len = 0;
+	op->cell = c;
+	op->cell_off = rng_below(&s->rng, c->len);
+	op->flush_len = rng_range(&s->rng, fault, c->len - op->cell_off);
+	op->flush_level = rng_one_in(&s->rng, 3) && !fault ? KARST_FLUSH_MR : KARST_FLUSH_RANGE;
+	op->rva = va_of(c->mr, c->off + op->cell_off);
+	op->rkey = c->mr->key;
+	if (to->mw.state == MW_BOUND && to->mw.cell == c && rng_one_in(&s->rng, 2)) {
+		op->mw = &to->mw;
+		op->rkey = to->mw.key;
+		if (to->mw.zero_based)
+			op->rva = op->cell_off;
+	}
+	if (op->flush_level == KARST_FLUSH_MR && rng_one_in(&s->rng, 2)) {
+		op->rva = rng_u64(&s->rng);
+		op->flush_len = (uint32_t)rng_u64(&s->rng);
+	}
+	w->flush.len = op->flush_len;
+	w->flush.type = KARST_FLUSH_GLOBAL;
+	w->flush.level = op->flush_level;
+	w->num = 0;
+}
+
 static void
 fill_bind(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
 {
@@ -402,6 +434,26 @@ fill_payload(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_s
 	w->num = op->npieces;
 }
 
+/* Whom it is for, once that is known. */
+static void
+set_target(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
+{
+	if (ep->pair->type == KARST_QPT_UD) {
+		w->ud.ah = ep->ah;
+		w->ud.remote_qpn = ep->peer->qpn;
+		w->ud.remote_qkey = ep->peer->qkey;
+		if (ep->qkey == ep->peer->qkey && rng_one_in(&s->rng, 2))
+			w->ud.remote_qkey = 0x80000000u | (uint32_t)rng_u64(&s->rng);
+	} else {
+		w->rdma.remote_addr = op->rva;
+		w->rdma.rkey = op->rkey;
+	}
+	if (ep->pair->xrc) {
+		op->srq = 1 + rng_below(&s->rng, SIM_SRQS - 1);
+		w->rdma.srqn = karst_srq_num(ep->peer->core->srq[op->srq].srq);
+	}
+}
+
 /* Fills in what depends on the operation; another one takes its place if it has no target. */
 static void
 fill_op(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
@@ -415,6 +467,11 @@ fill_op(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_w
 		op->imm = w->imm = ep->mw.key;
 		ep->mw.state = MW_DYING;
 		w->num = 0;
+		return;
+	}
+	if (op->opcode == KARST_WR_FLUSH) {
+		fill_flush(s, ep, op, w);
+		set_target(s, ep, op, w);
 		return;
 	}
 	op->len = wr_is_atomic(op->opcode) || op->opcode == KARST_WR_ATOMIC_WRITE ? 8
@@ -446,20 +503,7 @@ fill_op(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_send_w
 		w->flags |= KARST_SEND_FENCE;
 	}
 	fill_payload(s, ep, op, w);
-	if (ep->pair->type == KARST_QPT_UD) {
-		w->ud.ah = ep->ah;
-		w->ud.remote_qpn = ep->peer->qpn;
-		w->ud.remote_qkey = ep->peer->qkey;
-		if (ep->qkey == ep->peer->qkey && rng_one_in(&s->rng, 2))
-			w->ud.remote_qkey = 0x80000000u | (uint32_t)rng_u64(&s->rng);
-	} else {
-		w->rdma.remote_addr = op->rva;
-		w->rdma.rkey = op->rkey;
-	}
-	if (ep->pair->xrc) {
-		op->srq = 1 + rng_below(&s->rng, SIM_SRQS - 1);
-		w->rdma.srqn = karst_srq_num(ep->peer->core->srq[op->srq].srq);
-	}
+	set_target(s, ep, op, w);
 }
 
 /* What the model needs to know once the work request is final. */

@@ -120,7 +120,7 @@ attr_init(const struct cm_id *id, struct karst_ctl_cm_init_qp_attr_rsp *rsp)
 		return;
 	rsp->attr.access_flags = KARST_ACCESS_REMOTE_WRITE;
 	if (id->responder_resources != 0 && id->qp_type != KARST_QPT_UC)
-		rsp->attr.access_flags |= KARST_ACCESS_REMOTE_READ | KARST_ACCESS_REMOTE_ATOMIC;
+		rsp->attr.access_flags = KARST_ACCESS_REMOTE;
 }
 
 static void

@@ -32,6 +32,11 @@ key_upper(uint32_t key)
 static int
 mr_check_access(struct session_call *c, uint32_t access)
 {
+	/* R15: nobody here knows what lies under a program's addresses, nor could write it back */
+	if ((access & KARST_ACCESS_FLUSH_PERSISTENT) != 0)
+		return reason(c, -EOPNOTSUPP,
+			"access 0x%x: no memory is persistent to an engine (0x%x)", access,
+			KARST_ACCESS_FLUSH_PERSISTENT);
 	if ((access & ~(uint32_t)KNOWN) != 0)
 		return reason(
 			c, -EINVAL, "access 0x%x has unknown bits; known are 0x%x", access, KNOWN);

@@ -168,6 +168,8 @@ Test(client_api, refused)
 	cr_assert_lt(karst_reg_mr(b.pd, &byte, 1, KARST_ACCESS_REMOTE_WRITE, &mr), 0,
 		"remote without local write");
 	cr_assert_lt(karst_reg_mr(b.pd, (void *)-8, 16, 0, &mr), 0);
+	cr_assert_eq(karst_reg_mr(b.pd, &byte, 1, KARST_ACCESS_FLUSH_PERSISTENT, &mr), -EOPNOTSUPP);
+	says("persistent");
 	init = client_bed_init(&b, (enum karst_qp_type)8);
 	cr_assert_eq(karst_create_qp(b.pd, &init, &qp), -EINVAL);
 	init = client_bed_init(&b, KARST_QPT_RC);

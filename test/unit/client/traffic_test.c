@@ -103,6 +103,41 @@ Test(client_traffic, atomics)
 }
 
 /* Sends with everything that a send may carry; a list of pieces, inline data, immediate. */
+/* (R15): what was written before a FLUSH is there when that has completed. */
+Test(client_traffic, r15_flush)
+{
+	struct karst_sge sge;
+	struct karst_send_wr wr[2];
+	struct pair p;
+
+	pair_up(&p, 2, KARST_QPT_RC);
+	fill(0, 10000, 3);
+	sge = (struct karst_sge){p.mr->iova, 10000, p.mr->lkey};
+	wr[0] = (struct karst_send_wr){.wr_id = 1,
+		.next = &wr[1],
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = KARST_WR_RDMA_WRITE,
+		.rdma = {p.mr->iova + 20000, p.mr->rkey}};
+	wr[1] = (struct karst_send_wr){.wr_id = 2,
+		.opcode = KARST_WR_FLUSH,
+		.send_flags = KARST_SEND_SIGNALED,
+		.flush = {p.mr->iova + 20000, p.mr->rkey, 10000, KARST_FLUSH_GLOBAL,
+			KARST_FLUSH_RANGE}};
+	cr_assert_eq(karst_post_send(p.a, wr, NULL), 0);
+	expect(client_bed_wait(p.b.cq), 2, KARST_WC_FLUSH);
+	cr_assert_eq(memcmp(mem, mem + 20000, 10000), 0);
+	wr[1].flush.remote_addr = 0;
+	wr[1].flush.level = KARST_FLUSH_MR;
+	cr_assert_eq(karst_post_send(p.a, &wr[1], NULL), 0);
+	expect(client_bed_wait(p.b.cq), 2, KARST_WC_FLUSH);
+	/* which an engine asks for, and does not promise */
+	wr[1].flush.type = KARST_FLUSH_PERSISTENT;
+	cr_assert_eq(karst_post_send(p.a, &wr[1], NULL), 0);
+	cr_assert_eq(client_bed_wait(p.b.cq).status, KARST_WC_REM_INV_REQ_ERR);
+	pair_down(&p);
+}
+
 Test(client_traffic, send)
 {
 	struct karst_sge sge[3];
@@ -188,6 +223,16 @@ Test(client_traffic, refused)
 	REFUSED(w->opcode = KARST_WR_RDMA_READ; w->send_flags |= KARST_SEND_INLINE);
 	REFUSED(w->opcode = KARST_WR_ATOMIC_CAS; w->send_flags |= KARST_SEND_INLINE);
 	REFUSED(w->opcode = KARST_WR_BIND_MW; w->bind_mw.mw = NULL);
+	REFUSED(w->opcode = KARST_WR_FLUSH; w->flush.type = KARST_FLUSH_GLOBAL; w->flush.level = 0);
+#define FLUSH(type_, level_)        \
+	w->opcode = KARST_WR_FLUSH; \
+	w->num_sge = 0;             \
+	w->flush.type = (type_);    \
+	w->flush.level = (level_)
+	REFUSED(FLUSH(0, KARST_FLUSH_RANGE));
+	REFUSED(FLUSH(1u << 8, KARST_FLUSH_RANGE));
+	REFUSED(FLUSH(KARST_FLUSH_GLOBAL, KARST_FLUSH_LEVELS));
+	REFUSED(FLUSH(KARST_FLUSH_GLOBAL, KARST_FLUSH_MR); w->send_flags |= KARST_SEND_INLINE);
 	cr_assert_eq(karst_post_recv(p.a, &rr, &bad_recv), -EINVAL);
 	cr_assert_eq(bad_recv, &rr);
 	pair_down(&p);

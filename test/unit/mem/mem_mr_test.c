@@ -230,12 +230,13 @@ Test(mem_mr, huge_and_empty)
 Test(mem_mr, access_flags)
 {
 	static const unsigned int asked[] = {KARST_ACCESS_LOCAL_WRITE, KARST_ACCESS_REMOTE_WRITE,
-		KARST_ACCESS_REMOTE_READ, KARST_ACCESS_REMOTE_ATOMIC};
+		KARST_ACCESS_REMOTE_READ, KARST_ACCESS_REMOTE_ATOMIC, KARST_ACCESS_FLUSH_GLOBAL};
 	struct karst_mem *m = bed_open(64, 1);
 	uint32_t pd = bed_pd(m), key;
-	unsigned int access, i;
+	unsigned int n, access, i;
 
-	for (access = 0; access < 64; access++) {
+	for (n = 0; n < 128; n++) {
+		access = (n & 63) | (n & 64 ? KARST_ACCESS_FLUSH_GLOBAL : 0);
 		if (karst_mr_reg(m, pd, bytes, 0, 64, access, &key) != 0) {
 			cr_assert((access & 1) == 0 && (access & 0xa) != 0);
 			continue;

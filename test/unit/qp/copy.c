@@ -232,6 +232,27 @@ Test(copy, write_parks_and_what_follows_waits)
 	close_far(b);
 }
 
+/* (R15): a FLUSH is not answered before what it follows has been copied, wherever its range is. */
+Test(copy, r15_flush_waits_for_copies)
+{
+	struct bed *b = open_far(KARST_QPT_RC);
+
+	expect_taken(b, write_far(b, 0, 0, 64));
+	expect_taken(b,
+		send_pkt(b, RC_FLUSH, R(1), .feth = KARST_FLUSH_GLOBAL, .va = FAR, .rkey = far_key,
+			.dma_len = 64, .ackreq = true));
+	expect_taken(b,
+		send_pkt(b, RC_FLUSH, R(2), .feth = KARST_FLUSH_GLOBAL, .va = VA, .rkey = b->key,
+			.dma_len = 8, .ackreq = true));
+	expect_none(b);
+	expect_untouched(b, 0, 64);
+	copy_all(b);
+	expect_mem(b, 0, 0, 64);
+	cr_assert_eq(expect_pkt(b, RC_READ_RESP_ONLY, R(1))->aeth, 0x1f000003);
+	expect_pkt(b, RC_READ_RESP_ONLY, R(2));
+	close_far(b);
+}
+
 Test(copy, write_that_cannot_be_placed)
 {
 	struct bed *b = open_far(KARST_QPT_RC);

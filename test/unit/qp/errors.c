@@ -114,6 +114,18 @@ Test(errors, w10_atomic_write_response)
 	bed_close(b);
 }
 
+/* (R15): nor has the response to a FLUSH. */
+Test(errors, w10_flush_response)
+{
+	struct bed *b = bed_rc();
+
+	post(b, FLUSH, 1, .flush = {.len = 8, .type = KARST_FLUSH_GLOBAL});
+	expect_pkt(b, RC_FLUSH, S(0));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(0), .pay_len = 4));
+	expect_wc(b, 1, BAD_RESP_ERR);
+	bed_close(b);
+}
+
 /* What the program may not ask for, each with its status; the peer sees nothing. */
 Test(errors, requests_that_make_no_sense)
 {
@@ -131,6 +143,17 @@ Test(errors, requests_that_make_no_sense)
 		{"atomic of 16", {.op = KARST_WR_ATOMIC_FAA, .len = 16}, KARST_WC_LOC_LEN_ERR},
 		{"ATOMIC WRITE of 4", {.op = KARST_WR_ATOMIC_WRITE, .len = 4},
 			KARST_WC_LOC_LEN_ERR},
+		{"FLUSH to nowhere", {.op = KARST_WR_FLUSH}, KARST_WC_LOC_QP_OP_ERR},
+		{"FLUSH to a place unknown", {.op = KARST_WR_FLUSH, .flush = {.type = 5}},
+			KARST_WC_LOC_QP_OP_ERR},
+		{"FLUSH of what is unknown",
+			{.op = KARST_WR_FLUSH, .flush = {.type = 1, .level = 2}},
+			KARST_WC_LOC_QP_OP_ERR},
+		{"FLUSH with an SGE", {.op = KARST_WR_FLUSH, .nsge = 1, .flush = {.type = 1}},
+			KARST_WC_LOC_QP_OP_ERR},
+		{"inline FLUSH",
+			{.op = KARST_WR_FLUSH, .flags = KARST_SEND_INLINE, .flush = {.type = 1}},
+			KARST_WC_LOC_QP_OP_ERR},
 		{"inline READ", {.op = KARST_WR_RDMA_READ, .inl = "abcd", .len = 4},
 			KARST_WC_LOC_QP_OP_ERR},
 	};

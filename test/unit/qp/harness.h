@@ -263,6 +263,11 @@ struct wr {
 	uint32_t qpn;
 	uint32_t qkey;
 	struct karst_mw_bind bind;
+	struct {
+		uint32_t len;
+		uint8_t type; /* enum karst_flush_type */
+		uint8_t level;
+	} flush;
 };
 
 void bed_post(struct bed *b, const struct wr *wr);

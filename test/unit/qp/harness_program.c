@@ -43,6 +43,12 @@ put_operands(struct bed *b, struct karst_send_wqe *w, const struct wr *wr)
 			VA + wr->off, wr->len != 0 ? wr->len : 8, wr->lkey ? wr->lkey : b->key};
 		w->num = 1;
 		return;
+	case KARST_WR_FLUSH:
+		w->flush.len = wr->flush.len;
+		w->flush.type = wr->flush.type;
+		w->flush.level = wr->flush.level;
+		w->num = (uint16_t)wr->nsge;
+		return;
 	default:
 		break;
 	}

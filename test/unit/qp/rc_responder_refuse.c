@@ -48,7 +48,7 @@ static const struct wrong wrong_order[] = {
 	{"RETH shorter than WRITE Only", 0xff, KARST_RC_WRITE_ONLY, 8, 7},
 	{"WRITE First that is all", 0xff, KARST_RC_WRITE_FIRST, 256, 256},
 	{"WRITE of more than 2^31", 0xff, KARST_RC_WRITE_FIRST, 256, 0x80000001},
-	{"FLUSH", 0xff, KARST_RC_FLUSH, 0, 8},
+	{"FLUSH to nowhere", 0xff, KARST_RC_FLUSH, 0, 8},
 };
 
 static const struct wrong wrong_next[] = {
@@ -57,6 +57,7 @@ static const struct wrong wrong_next[] = {
 	{"WRITE Middle in a SEND", KARST_RC_SEND_FIRST, KARST_RC_WRITE_MIDDLE, 256, 0},
 	{"WRITE Last in a SEND", KARST_RC_SEND_FIRST, KARST_RC_WRITE_LAST, 4, 0},
 	{"READ in a SEND", KARST_RC_SEND_FIRST, KARST_RC_READ_REQUEST, 0, 8},
+	{"FLUSH in a SEND", KARST_RC_SEND_FIRST, KARST_RC_FLUSH, 0, 8},
 	{"atomic in a SEND", KARST_RC_SEND_FIRST, KARST_RC_FETCH_ADD, 0, 0},
 	{"empty SEND Last", KARST_RC_SEND_FIRST, KARST_RC_SEND_LAST, 0, 0},
 	{"long SEND Last", KARST_RC_SEND_FIRST, KARST_RC_SEND_LAST, 257, 0},

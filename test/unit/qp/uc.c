@@ -70,7 +70,7 @@ Test(uc, long_message)
 Test(uc, operations_of_rc)
 {
 	static const enum karst_wr_opcode ops[] = {KARST_WR_RDMA_READ, KARST_WR_ATOMIC_CAS,
-		KARST_WR_ATOMIC_FAA, KARST_WR_SEND_WITH_INV, KARST_WR_ATOMIC_WRITE};
+		KARST_WR_ATOMIC_FAA, KARST_WR_SEND_WITH_INV, KARST_WR_ATOMIC_WRITE, KARST_WR_FLUSH};
 	unsigned int i;
 
 	for (i = 0; i < KARST_DIM(ops); i++) {

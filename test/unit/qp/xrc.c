@@ -154,6 +154,11 @@ Test(xrc, u3_requester)
 	p = expect_pkt(b, XRC_ATOMIC_WRITE, S(8));
 	cr_assert_eq(p->srqn, 7);
 	cr_assert_eq(p->pay_len, 8);
+	post(b, FLUSH, 6, .flush = {.len = 77, .type = KARST_FLUSH_GLOBAL}, .srqn = 8);
+	p = expect_pkt(b, XRC_FLUSH, S(9));
+	cr_assert_eq(p->srqn, 8);
+	cr_assert_eq(p->dma_len, 77);
+	cr_assert_eq(p->pay_off - p->bth_off, 12 + 4 + 4 + 16);
 
 	expect_taken(b, send_pkt(b, XRC_ACK, S(4), .aeth = 0x1f000002));
 	expect_wc(b, 1, SUCCESS);
@@ -169,6 +174,8 @@ Test(xrc, u3_requester)
 	cr_assert_eq(old, 99);
 	expect_taken(b, send_pkt(b, XRC_READ_RESP_ONLY, S(8)));
 	expect_wc(b, 5, SUCCESS);
+	expect_taken(b, send_pkt(b, XRC_READ_RESP_ONLY, S(9)));
+	expect_wc(b, 6, SUCCESS);
 	bed_close(b);
 }
 

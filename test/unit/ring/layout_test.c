@@ -46,6 +46,9 @@ Test(layout, send_request)
 	AT(karst_send_wqe, bind.new_key, 52, 4);
 	AT(karst_send_wqe, bind.mr_key, 56, 4);
 	AT(karst_send_wqe, bind.access, 60, 4);
+	AT(karst_send_wqe, flush.len, 32, 4);
+	AT(karst_send_wqe, flush.type, 36, 1);
+	AT(karst_send_wqe, flush.level, 37, 1);
 }
 
 Test(layout, sge_and_receive_request)
@@ -107,6 +110,7 @@ Test(layout, doorbell_ring)
 Test(layout, values)
 {
 	cr_assert_eq(KARST_WR_SEND_WITH_INV, 9);
+	cr_assert_eq(KARST_WR_FLUSH, 14);
 	cr_assert_eq(KARST_WR_ATOMIC_WRITE, 15);
 	cr_assert_eq(KARST_SEND_INLINE, 8);
 	cr_assert_eq(KARST_WC_RNR_RETRY_EXC_ERR, 13);

@@ -11,7 +11,8 @@
 #define KNOWN_ACCESS                                                                    \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |    \
 		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND | IBV_ACCESS_ZERO_BASED | \
-		IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB)
+		IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB |                             \
+		KARST_ACCESS_FLUSH_GLOBAL) /* later versions of rdma-core have the name */
 
 /* 0, or the errno of what is asked too much; *@to without the optional bits that do nothing. */
 static int

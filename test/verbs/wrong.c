@@ -170,6 +170,10 @@ memory(void)
 	NONE("remote atomics alone", ibv_reg_mr(r->pd, gap, 4096, IBV_ACCESS_REMOTE_ATOMIC),
 		EINVAL);
 	NONE("unknown access", ibv_reg_mr(r->pd, gap, 4096, 1 << 15), EINVAL);
+	NONE("FLUSH to persistence", ibv_reg_mr(r->pd, gap, 4096, 1 << 9), EINVAL);
+	mr = ibv_reg_mr(r->pd, gap, 4096, 1 << 8);
+	NONE("memory that peers may FLUSH", mr, 0);
+	ERR("it is there", ibv_dereg_mr(mr), 0);
 	mr = ibv_reg_mr(r->pd, text, 4096, IBV_ACCESS_REMOTE_READ);
 	NONE("read-only memory to read", mr, 0);
 	CHECK(ibv_rereg_mr(mr, 1 << 10, NULL, NULL, 0, 0) == IBV_REREG_MR_ERR_INPUT,
@@ -390,6 +394,8 @@ sending(void)
 	a = r->qp[0];
 	wr.opcode = (enum ibv_wr_opcode)99;
 	SILENT("no operation", post(a, &wr, true), EINVAL);
+	wr.opcode = (enum ibv_wr_opcode)14;
+	SILENT("FLUSH, which has no members here", post(a, &wr, true), EINVAL);
 	wr = good;
 	wr.num_sge = 3;
 	SILENT("too many pieces to send", post(a, &wr, true), EINVAL);

@@ -121,6 +121,8 @@ made_frame(struct rig *r, struct input *in)
 	f.ib.va = some_va(in);
 	f.ib.rkey = some_key(r, in);
 	f.ib.inv_rkey = f.ib.rkey;
+	if (karst_opcode_flags(opcode) & KARST_OPF_FETH)
+		f.ib.feth = u8(in);
 	f.ib.pay_len = (uint16_t)(karst_opcode_flags(opcode) & KARST_OPF_PAYLOAD
 			? karst_min_u32(some_len(in), 600)
 			: 0);

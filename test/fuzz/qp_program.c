@@ -56,6 +56,11 @@ post_send(struct rig *r, struct input *in)
 		w->num = 1;
 		w->atomic.sge[0] = (struct karst_sge){some_va(in), 8, some_key(r, in)};
 		name_key(r, w->atomic.sge[0].lkey);
+	} else if (w->opcode == KARST_WR_FLUSH) {
+		w->flush.len = some_len(in);
+		w->flush.type = u8(in);
+		w->flush.level = flags >> 6;
+		w->num = flags >> 5 & 1;
 	} else if (flags & KARST_SEND_INLINE) {
 		w->num = u8(in) % (INLINE + 2);
 	} else {

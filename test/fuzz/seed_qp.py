@@ -19,11 +19,14 @@ def va(page=0, off=0):
     return bytes([page, off])
 
 
-def frame(opcode, psn=0, pay=None, dma=None, key=OPEN, at=None, flags=2, syndrome=None, qp=0):
+def frame(opcode, psn=0, pay=None, dma=None, key=OPEN, at=None, flags=2, syndrome=None, qp=0,
+          feth=None):
     """A made frame; psn: distance to the expected one, or to the oldest unacknowledged."""
     out = [1, qp, opcode, flags | (0x10 if dma is None else 0) | (0x20 if syndrome is not None else 0)]
     out += [0x80 + 16 + psn if psn else 0]
     out += list(at or va()) + [key]
+    if feth is not None:
+        out += [feth]
     if pay is not None:
         out += [pay]
     if dma is not None:
@@ -45,6 +48,14 @@ def send(op, length=8, key=OPEN, flags=2, qp=0, page=0):
     if op in (5, 6):
         return bytes([8, qp, op, flags]) + va(page) + bytes([key])
     return bytes([8, qp, op, flags, 1]) + va(page) + bytes([length, key])
+
+
+def flush(psn=0, feth=1, dma=8, **more):
+    return frame(0x1c, psn, feth=feth, dma=dma, **more)
+
+
+def send_flush(kind=1, level=0):
+    return bytes([8, 0, 14, 2 | level << 6, 8, kind])
 
 
 def recv(length=64, qp=0):
@@ -73,6 +84,10 @@ SEEDS = {
              tx(), frame(0x0c, -2, dma=88, at=va(0, 64)), tx()],
     'atomic': [RC, 0, 0x23, 0x33, frame(0x14), frame(0x13), tx(), frame(0x14, -2), frame(0x13, -1),
                tx(), frame(0x1d, pay=8), tx()],
+    'flush': [RC, 0, 0x23, 0x33, frame(0x0a, pay=8), flush(), flush(1, dma=0), tx(), flush(-2),
+              flush(feth=0x11), tx(), send_flush(), send_flush(level=1), tx(), frame(0x10, pay=0),
+              frame(0x10, 1, pay=0), TAKE, flush(key=LOCAL), tx()],
+    'flush refused': [RC, 0, 0x23, 0x11, flush(feth=3), tx(), send_flush(kind=7), tx(), TAKE],
     'gap': [RC, 0, 0x23, 0x11, frame(0x0a, 1, pay=8), frame(0x0a, 2, pay=8), tx(),
             frame(0x0a, pay=8), tx()],
     'rnr': [RC, 0, 0x23, 0x11, frame(0x04, pay=8), tx(), recv(), frame(0x04, pay=8), tx(), TAKE],

@@ -39,6 +39,7 @@ KINDS = (
 )
 MUTANTS = os.path.join('lib', 'qp', 'qp_mutant.h')
 
+SELECTIVE = {f'X{i}': 'Linux does not repeat selectively' for i in (*range(1, 11), 13)}
 # Why a kind of test has nothing to say about a rule.
 WHY = {
     'sim': {
@@ -68,6 +69,7 @@ WHY = {
         'E6': 'no peer was paced',
         'E5': 'Linux sends no CNP (L6)',
         'W11': 'it is about what karst sends; peers choose theirs (L1)',
+        **SELECTIVE,
     },
     'interop': {
         'W8': 'guests are joined by Ethernet',
@@ -82,6 +84,7 @@ WHY = {
         'E6': 'the other machine does not see what was held back',
         'E4': 'Linux answers no CE mark (L6)',
         'E5': 'Linux sends no CNP (L6)',
+        **SELECTIVE,
     },
 }
 # Cases are still being written; a rule without one says so.
@@ -94,7 +97,7 @@ NOT_READ = ('corpus', 'layering', 'format', 'docs', 'tools', '__pycache__')
 SUFFIXES = ('.c', '.h', '.def', '.py')
 OUTPUT = os.path.join('doc', 'conformance.rst')
 
-RULE_LINE = re.compile(r'^\*\*([WPQRUCESL]\d+)\b\s*([^*]*)\*\*\s*(.*)$')
+RULE_LINE = re.compile(r'^\*\*([WPQRUCEXSL]\d+)\b\s*([^*]*)\*\*\s*(.*)$')
 # The L rules are facts about peers: cited where they matter, not required.
 OPTIONAL = 'L'
 LANGUAGES = ('C11', 'C17', 'C99')
@@ -102,11 +105,11 @@ LANGUAGES = ('C11', 'C17', 'C99')
 NO_PROOF = os.path.join('lib', 'base', 'karst_drop.def')
 COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 PY_COMMENT = re.compile(r'#[^\n]*|""".*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
-NUMBER = r'[WPQRUCESL]\d{1,2}'
+NUMBER = r'[WPQRUCEXSL]\d{1,2}'
 CITE = re.compile(rf'\b({NUMBER})\b(?:\s*(?:\.\.|-|to)\s*({NUMBER})\b)?')
 TEST_NAME = re.compile(r'^(?:Test\(|ParameterizedTest\(.*,)\s*(\w+),\s*(\w+)\s*[,)]',
                        re.MULTILINE)
-NAME_CITE = re.compile(r'(?<![a-z0-9])([wpqruces]\d{1,2})(?![a-z0-9])')
+NAME_CITE = re.compile(r'(?<![a-z0-9])([wpqrucexs]\d{1,2})(?![a-z0-9])')
 DEFINED = re.compile(r'^(?:static_assert\()?(\w+)\(')
 TYPE = re.compile(r'^(?:struct|enum|union)\s+(\w+)\s*\{')
 MACRO = re.compile(r'^#define\s+(\w+)')

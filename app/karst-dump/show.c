@@ -7,6 +7,7 @@
 
 #include "karst_hdr.h"
 #include "karst_opcode.h"
+#include "karst_psn.h"
 
 static void
 show_eth(struct sink *s, const struct karst_frame *f)
@@ -148,6 +149,33 @@ show_aeth(struct sink *s, uint32_t aeth)
 	sink_dec(s, "msn", karst_aeth_msn(aeth));
 }
 
+/* X7: which PSNs the responder holds ahead of the one that it waits for, as ranges. */
+static void
+show_sack(struct sink *s, const struct karst_ib_hdrs *ib)
+{
+	char text[256] = "";
+	uint32_t n = ib->pay_len * 8u, held = 0, i, from;
+	size_t at = 0;
+
+	for (i = 1; i < n; i++) {
+		if ((ib->pay[i / 8] >> i % 8 & 1) == 0)
+			continue;
+		for (from = i; i < n && (ib->pay[i / 8] >> i % 8 & 1) != 0; i++)
+			held++;
+		if (at + 20 > sizeof(text))
+			continue;
+		at += (size_t)snprintf(text + at, sizeof(text) - at, "%s0x%06x", at != 0 ? "," : "",
+			karst_psn_add(ib->psn, from + 1));
+		if (i - from > 1)
+			at += (size_t)snprintf(
+				text + at, sizeof(text) - at, "+%u", (unsigned int)(i - from - 1));
+	}
+	sink_group(s, "sack", NULL);
+	sink_flag(s, "full", n != 0 && (ib->pay[0] & 1) != 0);
+	sink_dec(s, "held", held);
+	sink_str(s, "psns", text);
+}
+
 static void
 show_feth(struct sink *s, uint32_t feth)
 {
@@ -190,6 +218,8 @@ show_extended(struct sink *s, const struct karst_ib_hdrs *ib)
 	}
 	if (op & KARST_OPF_AETH)
 		show_aeth(s, ib->aeth);
+	if (ib->opcode == KARST_SACK)
+		show_sack(s, ib);
 	if (op & KARST_OPF_ATOMICACK) {
 		sink_group(s, "atomicacketh", NULL);
 		sink_hex(s, "orig", ib->orig, 16);

@@ -108,6 +108,7 @@ enum karst_qp_attr_mask {
 	KARST_QP_PATH_MIG_STATE = 1u << 18, /* refused */
 	KARST_QP_CAP = 1u << 19,            /* refused: no resizing */
 	KARST_QP_DEST_QPN = 1u << 20,
+	KARST_QP_REPEAT = 1u << 30, /* not of verbs: selective repeat (X1) */
 };
 
 /* Of struct karst_qp_rate_limit_attr. */

@@ -23,17 +23,20 @@
  */
 #include "karst_copy.h"
 
+#include "repeat.h"
 #include "wqe.h"
 
 /* Stands for a copy when none is free: the packet is dropped. */
 static struct karst_copy starved = {.state = KARST_COPY_OPEN};
 
-static void
-copies_set_flag(struct karst_core_qp *qp)
+void
+karst_copies_set_flag(struct karst_core_qp *qp)
 {
 	uint32_t i;
 
 	qp->flags &= (uint8_t)~KARST_QPF_COPIES;
+	if (qp->repeat != NULL)
+		qp->flags |= KARST_QPF_COPIES;
 	for (i = 0; i < KARST_COPY_HALVES; i++)
 		if (qp->copy[i] != NULL)
 			qp->flags |= KARST_QPF_COPIES;
@@ -45,7 +48,7 @@ copy_give_back(struct karst_core *core, struct karst_core_qp *qp, enum karst_cop
 	struct karst_copy *c = qp->copy[half];
 
 	qp->copy[half] = NULL;
-	copies_set_flag(qp);
+	karst_copies_set_flag(qp);
 	core->copy_ops->give_back(core, c);
 }
 
@@ -267,7 +270,9 @@ packet_redeliver(struct karst_core *core, struct karst_copy *c)
 	karst_qp_rx_again(core, qp, c->pkt);
 	core->copy = NULL;
 	qp->copy[KARST_COPY_RX] = NULL;
-	copies_set_flag(qp);
+	karst_copies_set_flag(qp);
+	if (qp->repeat != NULL)
+		karst_repeat_drain(core, qp);
 	for (pkt = c->backlog; pkt != NULL; pkt = after) {
 		struct karst_copy *next = qp->copy[KARST_COPY_RX];
 

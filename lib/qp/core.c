@@ -49,7 +49,8 @@ config_ok(const struct karst_core_config *cfg)
 		cfg->max_qps <= (1u << (24 - cfg->lcore_bits)) - 3 &&
 		cfg->qpns <= 1u << (24 - cfg->lcore_bits) &&
 		cfg->max_xrc_srqs <= 1u << (23 - cfg->lcore_bits) && cfg->mem != NULL &&
-		cfg->ops != NULL && cfg->window_packets <= MAX_WINDOW &&
+		cfg->ops != NULL && (cfg->held_frames == 0 || cfg->hold_ops != NULL) &&
+		cfg->window_packets <= MAX_WINDOW &&
 		(cfg->congestion == NULL || karst_congestion_valid(cfg->congestion));
 }
 
@@ -124,6 +125,8 @@ karst_core_init(
 	core->ahs = cfg->ahs;
 	core->ops = cfg->ops;
 	core->copy_ops = cfg->copy_ops;
+	core->hold_ops = cfg->hold_ops;
+	core->held_max = cfg->held_frames;
 	core->lcore = cfg->lcore;
 	core->lcore_bits = cfg->lcore_bits;
 	core->ack_interval = cfg->ack_interval != 0 ? cfg->ack_interval : DEFAULT_ACK_INTERVAL;

@@ -133,6 +133,18 @@ struct karst_core_ops {
 		struct karst_core *core, enum karst_async_event_code event, void *object);
 };
 
+/**
+ * How the driver lets the core hold received packets beyond karst_qp_rx() (X4).  On the core's
+ * lcore.  A packet that is held may be parked by karst_copy_ops.keep() and so become the copy's.
+ */
+struct karst_hold_ops {
+	/** Keeps @pkt, which is being delivered.  @return the packet from now on, which may be
+	 *  another one of the same content; NULL: it cannot be kept. */
+	struct karst_pkt *(*hold)(struct karst_core *core, struct karst_pkt *pkt);
+	/** A packet that was held is the driver's again. */
+	void (*release)(struct karst_core *core, struct karst_pkt *pkt);
+};
+
 struct karst_core_config {
 	uint32_t lcore;      /* index of this core, 0.. */
 	uint32_t lcore_bits; /* low bits of a QPN that name the core, 0..8 */
@@ -165,6 +177,10 @@ struct karst_core_config {
 	const struct karst_core_ops *ops;
 	const struct karst_copy_ops *copy_ops; /* NULL: no unmapped memory is registered */
 	const struct karst_congestion_config *congestion; /* NULL: off; the caller's (E1) */
+	/* most packets that are held at once, of all queue pairs; 0: none agrees to selective
+	 * repeat (X3).  Else hold_ops is not NULL. */
+	uint32_t held_frames;
+	const struct karst_hold_ops *hold_ops;
 	void *user;
 };
 
@@ -232,6 +248,10 @@ struct karst_core {
 	uint32_t nfree;
 	uint64_t qpn_key[2];
 	uint64_t drawn; /* QPNs, ever */
+	/* packets held (X3) */
+	const struct karst_hold_ops *hold_ops;
+	uint32_t held_max;
+	uint32_t nheld;
 };
 
 /** Which core owns a QPN. */
@@ -312,7 +332,8 @@ bool karst_qp_tx_quiet(struct karst_core *core, struct karst_core_qp *qp, struct
 /**
  * Delivers a packet whose ->qp is set (karst_core_lookup(pkt->dqpn)).  Drops are counted in
  * core->counters and left in pkt->drop.  The packet is the caller's again afterwards.
- * @return true: it is not yet; it was kept (karst_copy_ops.keep) and waits for a copy.
+ * @return true: it is not yet; it was kept and waits for a copy (karst_copy_ops.keep), or for those
+ *   before it (karst_hold_ops.hold).
  */
 bool karst_qp_rx(struct karst_core *core, struct karst_pkt *pkt);
 
@@ -349,7 +370,15 @@ struct karst_core_qp_attr {
 	uint8_t retry_cnt;      /* 0..7 */
 	uint8_t rnr_retry;      /* 0..7, 7 = for ever */
 	struct karst_path path; /* KARST_QP_AV */
+	/* KARST_QP_REPEAT, of RC to RTR: the peer has agreed to selective repeat with that window,
+	 * and @repeat_mem is karst_repeat_bytes() of memory, which is the queue pair's until it is
+	 * in RESET or destroyed.  A window of 0: no (X1).  query: the window */
+	uint32_t repeat_window;
+	void *repeat_mem;
 };
+
+/** What selective repeat with a window of so many PSNs needs (X2); 0: there is no such window. */
+size_t karst_repeat_bytes(uint32_t window);
 
 #define KARST_QP_MAX_RD_ATOMIC 128u
 

@@ -6,7 +6,7 @@
  * and type which attributes must and may be given.  All values are checked before any is taken
  * over, so a call that fails has changed nothing.
  */
-#include "qp_priv.h"
+#include "repeat.h"
 
 #include <errno.h>
 
@@ -47,7 +47,7 @@ static const struct rule rules[] = {
 	{KARST_QPS_INIT, KARST_QPS_RTR, KARST_QPT_RC,
 		KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN |
 			KARST_QP_MAX_DEST_RD_ATOMIC | RNRT_,
-		ACC_ | PKEY_},
+		ACC_ | PKEY_ | KARST_QP_REPEAT},
 	{KARST_QPS_INIT, KARST_QPS_RTR, KARST_QPT_UC,
 		KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN,
 		ACC_ | PKEY_},
@@ -173,6 +173,18 @@ check_values(const struct karst_core_qp *qp, const struct karst_core_qp_attr *a,
 	return 0;
 }
 
+/* X1, X2: 0, or a window that this core has room for. */
+static int
+check_repeat(const struct karst_core *core, const struct karst_core_qp_attr *a)
+{
+	if (a->repeat_window == 0)
+		return 0;
+	return karst_repeat_bytes(a->repeat_window) == 0 || a->repeat_mem == NULL ||
+			core->held_max == 0
+		? -EINVAL
+		: 0;
+}
+
 /* --- taking over --- */
 
 /* The headers of connected types follow from path, peer and partition. */
@@ -270,6 +282,7 @@ qp_enter_state(struct karst_core *core, struct karst_core_qp *qp, uint8_t to)
 	switch (to) {
 	case KARST_QPS_RESET:
 		karst_copies_drop(core, qp);
+		karst_repeat_close(core, qp);
 		if (qp->type == KARST_QPT_XRC_RECV)
 			karst_xrc_leave(core, qp);
 		qp->state = KARST_QPS_RESET;
@@ -302,11 +315,13 @@ karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
 
 	if (mask & (KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE | KARST_QP_CAP))
 		return -EOPNOTSUPP;
-	if (mask & ~((KARST_QP_DEST_QPN << 1) - 1u) || to > KARST_QPS_ERR)
+	if ((mask & ~KARST_QP_REPEAT & ~((KARST_QP_DEST_QPN << 1) - 1u)) || to > KARST_QPS_ERR)
 		return -EINVAL;
 	if ((mask & KARST_QP_CUR_STATE) && attr->cur_qp_state != qp->state)
 		return -EINVAL;
 	rc = check_transition(qp, qp->state, to, mask);
+	if (rc == 0 && (mask & KARST_QP_REPEAT))
+		rc = check_repeat(core, attr);
 	if (rc == 0)
 		rc = check_addresses(attr, mask);
 	if (rc == 0)
@@ -316,6 +331,10 @@ karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
 	take_identity(core, qp, attr, mask);
 	take_responder(qp, attr, mask);
 	take_requester(core, qp, attr, mask);
+	if ((mask & KARST_QP_REPEAT) && attr->repeat_window != 0)
+		karst_repeat_open(qp, attr->repeat_mem, attr->repeat_window);
+	if ((mask & KARST_QP_SQ_PSN) && qp->repeat != NULL)
+		karst_repeat_begin(qp);
 	if ((mask & KARST_QP_STATE) && (to != qp->state || to == KARST_QPS_SQD))
 		qp_enter_state(core, qp, to);
 	return 0;

@@ -26,7 +26,8 @@
  *
  * Probes of one silence come at intervals that double, PROBES_MAX of them, then the configured
  * timeout passes as ever: its deadline is still that of the last progress.  A probe spends no
- * retry.  Timeout 0 asks for no timer, so it has no probes either.
+ * retry.  Timeout 0 asks for no timer, so it has no probes either; and where selective repeat was
+ * agreed to (X10) there are none.
  *
  * Of a packet that is sent again no round trip is measured, as nobody can tell which one was
  * answered (Karn).  But when a probe was answered, or what it probed for came late, the time from
@@ -34,6 +35,8 @@
  * took, and the next probe comes later.
  */
 #include "probe.h"
+
+#include "repeat.h"
 
 /* Of one silence. */
 #define PROBES_MAX 6u
@@ -127,7 +130,8 @@ karst_probe_expire(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_requester *r = &qp->req;
 	uint64_t from = r->deadline_ns - r->rto_ns, wait, at;
 
-	if (!core->early || r->probes == PROBES_MAX || r->retry_left != r->retry_cnt ||
+	if (!core->early || karst_repeat_of(qp) != NULL || r->probes == PROBES_MAX ||
+		r->retry_left != r->retry_cnt ||
 		(r->flags & (KARST_REQ_RNR_WAIT | KARST_REQ_UNSENT | KARST_REQ_FAILED)))
 		return r->deadline_ns;
 	wait = first_wait_ns(core, qp) << r->probes;

@@ -15,6 +15,7 @@
 #include "karst_prf.h"
 #include "pacer.h"
 #include "probe.h"
+#include "repeat.h"
 #include "wqe.h"
 
 #include <errno.h>
@@ -238,6 +239,7 @@ void
 karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 {
 	karst_copies_drop(core, qp);
+	karst_repeat_close(core, qp);
 	if (qp->type == KARST_QPT_XRC_RECV)
 		karst_xrc_leave(core, qp);
 	karst_wheel_del(&core->wheel, &qp->req.timer);
@@ -319,6 +321,8 @@ karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event)
 	if (qp->state == KARST_QPS_ERR)
 		return;
 	qp->state = KARST_QPS_ERR;
+	if (karst_repeat_of(qp) != NULL)
+		karst_repeat_drop_held(core, qp);
 	karst_wheel_del(&core->wheel, &qp->req.timer);
 	qp->req.deadline_ns = 0;
 	if (!r->fatal) {
@@ -535,5 +539,6 @@ karst_qp_query(const struct karst_core_qp *qp, struct karst_core_qp_attr *attr)
 		.retry_cnt = qp->req.retry_cnt,
 		.rnr_retry = qp->req.rnr_retry,
 		.path = qp->path,
+		.repeat_window = qp->repeat != NULL ? qp->repeat->window : 0,
 	};
 }

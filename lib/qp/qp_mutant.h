@@ -48,6 +48,9 @@ enum karst_mutant {
 	KARST_MUTANT_PROBE_SPENDS,   /* a probe spends a retry (Q11) */
 	KARST_MUTANT_FLUSH_RIGHTS,   /* a queue pair's rights to FLUSH are not looked at (R15) */
 	KARST_MUTANT_FLUSH_AHEAD,    /* a FLUSH is answered before what it waits for (R15) */
+	KARST_MUTANT_BIT_LIES,       /* a SACK has a bit for what is not held (X4) */
+	KARST_MUTANT_BIT_FORGOTTEN,  /* what the peer has is sent again (X8) */
+	KARST_MUTANT_SACK_UNASKED,   /* an ACK is called a SACK where nobody has agreed (X1) */
 	KARST_MUTANT_MAX
 };
 

@@ -161,7 +161,7 @@ struct karst_rsp {
 };
 
 enum karst_msg_op { KARST_MSG_NONE, KARST_MSG_SEND, KARST_MSG_WRITE };
-enum karst_resp_wait { KARST_WAIT_NONE, KARST_WAIT_SEQ, KARST_WAIT_RNR };
+enum karst_resp_wait { KARST_WAIT_NONE, KARST_WAIT_SEQ, KARST_WAIT_RNR, KARST_WAIT_HELD };
 enum karst_owed { KARST_OWED_NONE, KARST_OWED_ACK, KARST_OWED_NAK };
 
 struct karst_responder {
@@ -314,7 +314,7 @@ enum karst_qp_flags {
 	KARST_QPF_COMM_EST = 1u << 3, /* event was raised */
 	KARST_QPF_SQD_NOTIFY = 1u << 4,
 	KARST_QPF_RQ_BROKEN = 1u << 5,
-	KARST_QPF_COPIES = 1u << 6,  /* copy[] is not empty */
+	KARST_QPF_COPIES = 1u << 6,  /* copy[] is not empty, or repeat is not NULL */
 	KARST_QPF_RETIRED = 1u << 7, /* on the core's list: heads to publish */
 };
 
@@ -363,6 +363,7 @@ struct karst_core_qp {
 
 	/* by enum karst_copy_half: what waits for bytes, or has them */
 	struct karst_copy *copy[KARST_COPY_HALVES];
+	struct karst_repeat *repeat; /* selective repeat was agreed to (X1); else NULL */
 
 	/* control path only */
 	uint32_t dest_qpn;
@@ -610,6 +611,9 @@ karst_copy_busy(const struct karst_core_qp *qp, enum karst_copy_half half)
 	return karst_unlikely(qp->flags & KARST_QPF_COPIES) && qp->copy[half] != NULL &&
 		qp->copy[half]->state == KARST_COPY_BUSY;
 }
+
+/** KARST_QPF_COPIES anew. */
+void karst_copies_set_flag(struct karst_core_qp *qp);
 
 /** The queue pair goes, or begins anew: nothing that it waits for concerns it any more. */
 void karst_copies_drop(struct karst_core *core, struct karst_core_qp *qp);

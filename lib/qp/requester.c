@@ -24,6 +24,7 @@
  * where packets are lost one by one, since a NAK or a gap goes back without it.
  */
 #include "probe.h"
+#include "repeat.h"
 #include "wqe.h"
 
 /* --- completing --- */
@@ -256,9 +257,13 @@ karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_requester *r = &qp->req;
 
 	karst_probe_forget(r);
-	r->snd_idx = r->una_idx;
-	r->snd_psn = r->una_psn;
-	r->rd_out = r->rd_psns = 0;
+	if (karst_repeat_of(qp) != NULL) {
+		karst_repeat_oldest(qp);
+	} else {
+		r->snd_idx = r->una_idx;
+		r->snd_psn = r->una_psn;
+		r->rd_out = r->rd_psns = 0;
+	}
 	/* the first packet of a round asks for an acknowledgement: if it is a duplicate, and all
 	 * behind it is lost again, nothing else would tell us */
 	r->since_ackreq = core->ack_interval - 1;
@@ -320,8 +325,9 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 		return;
 	}
 	/* E6: nothing of this round has left, because there are no tokens for it */
-	if (karst_unlikely(r->paced) && qp->pacer.waits && r->snd_psn == r->una_psn &&
-		!(r->flags & KARST_REQ_RNR_WAIT)) {
+	if (karst_unlikely(r->paced) && qp->pacer.waits && !(r->flags & KARST_REQ_RNR_WAIT) &&
+		(r->snd_psn == r->una_psn ||
+			(karst_repeat_of(qp) != NULL && (r->flags & KARST_REQ_UNSENT)))) {
 		karst_requester_arm(core, qp);
 		return;
 	}
@@ -437,7 +443,11 @@ lost_response(struct karst_core *core, struct karst_core_qp *qp)
 	if (r->flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
 		return;
 	karst_count(&core->counters, KARST_CTR_IMPLIED_NAK_SEQ_ERR);
-	r->window = karst_min_u32(r->window, half > LEAST_READ_WINDOW ? half : LEAST_READ_WINDOW);
+	if (karst_repeat_of(qp) != NULL)
+		karst_repeat_answers(qp);
+	else
+		r->window = karst_min_u32(
+			r->window, half > LEAST_READ_WINDOW ? half : LEAST_READ_WINDOW);
 	karst_requester_rewind(core, qp);
 }
 
@@ -537,6 +547,20 @@ rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 		rx_rnr(core, qp, syndrome & KARST_AETH_VALUE_MASK);
 	else
 		rx_nak(core, qp, syndrome);
+	follow_up(core, qp);
+}
+
+/* X8: an acknowledgement, and what the peer has besides. */
+static karst_noinline void
+rx_sack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+{
+	if (!karst_repeat_heard(core, qp, pkt))
+		return;
+	if (karst_psn_add(pkt->psn, 1) != qp->req.una_psn) {
+		rx_ack(core, qp, pkt);
+		return;
+	}
+	take_credits(&qp->req, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
 	follow_up(core, qp);
 }
 
@@ -672,6 +696,11 @@ karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 		karst_drop_pkt(core, pkt, KARST_DROP_QP_STATE);
 		return;
 	}
+	if (karst_unlikely(pkt->opcode == KARST_SACK)) {
+		rx_sack(core, qp, pkt);
+		karst_repeat_acked(core, qp);
+		return;
+	}
 	/* Q10 */
 	if (((pkt->psn - r->una_psn) & KARST_PSN_MASK) >=
 		((r->nxt_psn - r->una_psn) & KARST_PSN_MASK)) {
@@ -689,4 +718,6 @@ karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 		rx_ack(core, qp, pkt);
 	else
 		rx_response(core, qp, pkt);
+	if (karst_repeat_of(qp) != NULL)
+		karst_repeat_acked(core, qp);
 }

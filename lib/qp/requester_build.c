@@ -17,10 +17,12 @@
  *	    send_local       LOCAL_INV, BIND_MW: no packets
  *	    send_single      READ, atomics, FLUSH: one packet, many PSNs
  *	    send_message     SEND, WRITE: packets up to the MTU
+ *	karst_requester_repeat  one packet again, by itself (X9)
  *
  * UC takes the same way and completes requests when their last packet is built.
  */
 #include "probe.h"
+#include "repeat.h"
 #include "wqe.h"
 
 /* Of a frame that carries data. */
@@ -126,6 +128,9 @@ start_request(
 		return STEP_BLOCKED;
 	}
 	if (!gates_open(qp, w, idx))
+		return STEP_BLOCKED;
+	if (karst_repeat_of(qp) != NULL && !(w->info->slot_flags & KARST_SLOT_LOCAL) &&
+		karst_repeat_room(core, qp) == 0)
 		return STEP_BLOCKED;
 	npsn = w->info->slot_flags & KARST_SLOT_LOCAL ? 0 : karst_psn_count(w->len, qp->mtu_shift);
 	/* P2: never more than half of the PSN space between oldest and newest */
@@ -250,7 +255,8 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	if (r->rd_out >= r->max_rd_atomic && !karst_mutant(KARST_MUTANT_RD_LIMIT))
 		return STEP_BLOCKED;
 	/* after a timeout responses are counted, too: a READ asks for many packets */
-	if (karst_unlikely(r->window < core->window_packets) && under_way(r) >= r->window)
+	if (karst_unlikely(r->window < core->window_packets) && under_way(r) >= r->window &&
+		karst_repeat_of(qp) == NULL)
 		return STEP_BLOCKED;
 	if (!karst_frame_room(b, w->nsge))
 		return STEP_MORE;
@@ -340,6 +346,17 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 	return KARST_WC_SUCCESS;
 }
 
+/* How many packets of messages may go out, or a lower bound above 1; 1: whoever goes has to ask for
+ * an acknowledgement. */
+static inline uint32_t
+window_room(const struct karst_core *core, struct karst_core_qp *qp)
+{
+	if (karst_repeat_of(qp) != NULL)
+		return karst_repeat_room(core, qp);
+	/* UC: nothing comes back that could open a window */
+	return qp->type != KARST_QPT_UC && packets_out(core, &qp->req) >= qp->req.window ? 0 : 2;
+}
+
 static enum step
 send_message(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
 	uint32_t idx, struct karst_tx_burst *b, uint32_t limit)
@@ -353,14 +370,14 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 	karst_wqe_seek(w, &c, off);
 	for (;;) {
 		uint32_t n = karst_min_u32(karst_qp_mtu(qp), w->len - off);
-		uint32_t nsegs = b->nsegs;
+		uint32_t nsegs = b->nsegs, room = window_room(core, qp);
 
-		/* UC: nothing comes back that could open a window */
-		if (qp->type != KARST_QPT_UC && packets_out(core, r) >= r->window)
+		if (room == 0)
 			return STEP_BLOCKED;
 		if (!karst_frame_room(b, w->nsge) || b->bytes >= limit)
 			return STEP_MORE;
-		st = build_packet(core, qp, w, off, n, &c, b, pauses_behind(r, b, n, limit));
+		st = build_packet(
+			core, qp, w, off, n, &c, b, room == 1 || pauses_behind(r, b, n, limit));
 		if (karst_unlikely(st != KARST_WC_SUCCESS))
 			return not_built(core, qp, w, idx, off, b, nsegs, st);
 		cursor_advance(core, qp, 1);
@@ -449,6 +466,71 @@ send_probe(
 	return true;
 }
 
+/* --- one packet again --- */
+
+static enum step
+repeat_packet(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
+	uint32_t idx, struct karst_tx_burst *b)
+{
+	struct karst_requester *r = &qp->req;
+	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+	uint32_t off = karst_psn_add(r->snd_psn, -slot->psn) << qp->mtu_shift, nsegs = b->nsegs;
+	struct karst_sge_cursor c;
+	enum karst_wc_status st;
+
+	if (slot->flags & KARST_SLOT_RD_ATOMIC) {
+		/* it has its place among those that are outstanding */
+		r->rd_out = 0;
+		return send_single(core, qp, w, idx, b);
+	}
+	if (!karst_frame_room(b, w->nsge))
+		return STEP_MORE;
+	karst_wqe_seek(w, &c, off);
+	st = build_packet(
+		core, qp, w, off, karst_min_u32(karst_qp_mtu(qp), w->len - off), &c, b, true);
+	if (karst_unlikely(st != KARST_WC_SUCCESS))
+		return not_built(core, qp, w, idx, off, b, nsegs, st);
+	cursor_advance(core, qp, 1);
+	return STEP_NEXT;
+}
+
+int
+karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
+	uint32_t psn, struct karst_tx_burst *b)
+{
+	struct karst_requester *r = &qp->req;
+	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+	uint32_t snd_idx = r->snd_idx, snd_psn = r->snd_psn;
+	uint32_t rd_out = r->rd_out, rd_psns = r->rd_psns;
+	enum karst_wc_status st;
+	enum step s = STEP_BLOCKED;
+	struct karst_wqe w;
+
+	st = karst_wqe_load(qp, idx, &w);
+	if (st == KARST_WC_SUCCESS && (slot->op != w.h.opcode || slot->len != w.len)) {
+		/* the program changed a request that is under way */
+		karst_count(&core->counters, KARST_CTR_SQ_CORRUPT);
+		st = KARST_WC_LOC_QP_OP_ERR;
+	}
+	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
+		karst_requester_fail_at(core, qp, idx, st);
+		return 2;
+	}
+	/* what is built is what the cursor points at */
+	r->snd_idx = idx;
+	r->snd_psn = psn;
+	s = repeat_packet(core, qp, &w, idx, b);
+	if (!karst_qp_may_send(qp))
+		return 2;
+	r->snd_idx = snd_idx;
+	r->snd_psn = snd_psn;
+	r->rd_out = rd_out;
+	r->rd_psns = rd_psns;
+	if (s == STEP_BLOCKED)
+		return karst_copy_busy(qp, KARST_COPY_REQ) ? -1 : 2;
+	return s == STEP_MORE ? 1 : 0;
+}
+
 /* --- one visit --- */
 
 static karst_noinline void
@@ -511,6 +593,11 @@ karst_requester_tx(
 	if (karst_unlikely(r->probe_due) && karst_qp_may_send(qp) &&
 		!send_probe(core, qp, b, limit))
 		return true;
+	if (karst_repeat_of(qp) != NULL && karst_qp_may_send(qp)) {
+		int rc = karst_repeat_tx(core, qp, b, limit);
+
+		s = rc == 0 ? STEP_NEXT : rc > 0 ? STEP_MORE : STEP_BLOCKED;
+	}
 	/* a request may fail and change the state */
 	while (s == STEP_NEXT && karst_qp_may_send(qp)) {
 		if (b->n == b->max || b->bytes >= limit) {

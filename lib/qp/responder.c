@@ -14,12 +14,12 @@
  *
  * READs, atomics and FLUSH are in responder_saved.c.
  */
-#include "qp_priv.h"
+#include "repeat.h"
 
 /* --- what is owed --- */
 
-static void
-owe_ack(struct karst_core *core, struct karst_core_qp *qp)
+void
+karst_responder_owe_ack(struct karst_core *core, struct karst_core_qp *qp)
 {
 	if (qp->rsp.owed == KARST_OWED_NONE)
 		qp->rsp.owed = KARST_OWED_ACK;
@@ -88,7 +88,7 @@ request_executed(struct karst_core *core, struct karst_core_qp *qp, const struct
 		r->syndrome == (KARST_AETH_NAK | KARST_NAK_REM_ACCESS))
 		r->owed = KARST_OWED_NONE;
 	if (pkt->flags & KARST_PKT_ACKREQ)
-		owe_ack(core, qp);
+		karst_responder_owe_ack(core, qp);
 }
 
 void
@@ -318,8 +318,11 @@ rx_duplicate(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt
 				pkt->pay_len, KARST_ACCESS_REMOTE_WRITE, &host) == KARST_MEM_OK)
 			memcpy(host, pkt->data + pkt->pay_off, pkt->pay_len);
 		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
-		if (pkt->flags & KARST_PKT_ACKREQ)
-			owe_ack(core, qp);
+		if (pkt->flags & KARST_PKT_ACKREQ) {
+			if (karst_repeat_of(qp) != NULL)
+				qp->repeat->plain = true;
+			karst_responder_owe_ack(core, qp);
+		}
 	}
 }
 
@@ -332,6 +335,10 @@ rx_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pk
 
 	karst_count(&core->counters, KARST_CTR_OUT_OF_SEQUENCE);
 	karst_qp_note(&qp->out_of_sequence);
+	if (karst_repeat_of(qp) != NULL) {
+		karst_repeat_ahead(core, qp, pkt, (uint32_t)karst_psn_diff(pkt->psn, r->epsn));
+		return;
+	}
 	switch (r->wait) {
 	case KARST_WAIT_RNR:
 		karst_drop_pkt(core, pkt, KARST_DROP_RNR);
@@ -362,9 +369,8 @@ flush_ahead(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 	r->msn = msn;
 }
 
-/* The expected PSN has come: what an earlier NAK asked for is here. */
-static void
-end_wait(struct karst_responder *r)
+void
+karst_responder_end_wait(struct karst_responder *r)
 {
 	if (r->wait == KARST_WAIT_SEQ && r->owed == KARST_OWED_NAK) {
 		/* it overtook the NAK, which is still here; if more is missing it stays */
@@ -410,6 +416,28 @@ communication_established(struct karst_core *core, struct karst_core_qp *qp)
 }
 
 void
+karst_responder_execute(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf)
+{
+	if (karst_unlikely(!(qp->flags & KARST_QPF_COMM_EST)))
+		communication_established(core, qp);
+	if (karst_unlikely(!responder_in_order(qp, pkt, opf)))
+		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
+	else if (karst_unlikely(opf & KARST_OPF_XRCETH) && !karst_xrc_enter(core, qp, pkt, opf))
+		return;
+	else if (opf & KARST_OPF_WRITE)
+		responder_rx_write(core, qp, pkt, opf);
+	else if (opf & KARST_OPF_SEND)
+		responder_rx_send(core, qp, pkt, opf);
+	else if (opf & KARST_OPF_READ)
+		karst_responder_read(core, qp, pkt);
+	else if (opf & (KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE))
+		karst_responder_atomic(core, qp, pkt, opf);
+	else
+		karst_responder_flush(core, qp, pkt);
+}
+
+void
 karst_responder_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_responder *r = &qp->rsp;
@@ -428,22 +456,12 @@ karst_responder_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 	}
 	if (karst_mutant(KARST_MUTANT_SEQ_ACCEPT))
 		r->epsn = pkt->psn;
-	if (karst_unlikely(r->wait != KARST_WAIT_NONE))
-		end_wait(r);
-	if (karst_unlikely(!(qp->flags & KARST_QPF_COMM_EST)))
-		communication_established(core, qp);
-	if (karst_unlikely(!responder_in_order(qp, pkt, opf)))
-		karst_refuse(core, qp, pkt, KARST_NAK_INV_REQ);
-	else if (karst_unlikely(opf & KARST_OPF_XRCETH) && !karst_xrc_enter(core, qp, pkt, opf))
-		return;
-	else if (opf & KARST_OPF_WRITE)
-		responder_rx_write(core, qp, pkt, opf);
-	else if (opf & KARST_OPF_SEND)
-		responder_rx_send(core, qp, pkt, opf);
-	else if (opf & KARST_OPF_READ)
-		karst_responder_read(core, qp, pkt);
-	else if (opf & (KARST_OPF_ATOMIC | KARST_OPF_ATOMICWRITE))
-		karst_responder_atomic(core, qp, pkt, opf);
-	else
-		karst_responder_flush(core, qp, pkt);
+	if (karst_unlikely(r->wait != KARST_WAIT_NONE)) {
+		if (karst_repeat_of(qp) != NULL) {
+			karst_repeat_expected(core, qp, pkt);
+			return;
+		}
+		karst_responder_end_wait(r);
+	}
+	karst_responder_execute(core, qp, pkt, opf);
 }

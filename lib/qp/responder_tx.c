@@ -10,6 +10,7 @@
  * could not be given.
  */
 #include "frame.h"
+#include "repeat.h"
 
 /* Q9: what the AETH says about receive work requests; "not limited" unless asked for. */
 static uint8_t
@@ -139,10 +140,41 @@ acked_psn(const struct karst_responder *r)
 	return psn;
 }
 
+/* X7: is the acknowledgement that is owed a SACK? */
+static bool
+says_what_is_held(const struct karst_core_qp *qp)
+{
+	struct karst_repeat *p = karst_repeat_of(qp);
+	bool plain;
+
+	if (p == NULL || qp->rsp.owed != KARST_OWED_ACK)
+		return false;
+	/* whoever repeats what was executed has not heard of it, and may not know what a SACK is */
+	plain = p->plain;
+	p->plain = false;
+	return !plain && karst_repeat_says(qp);
+}
+
+/* The AETH has been put: it ends at @p. */
+static karst_noinline void
+build_sack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint8_t *p)
+{
+	struct karst_pkt *pkt = b->pkts[b->n];
+	uint8_t *end = karst_repeat_put_bitmap(qp, p);
+
+	/* to the frame the bitmap is headers, to a parser payload */
+	karst_frame_close(
+		core, b, &qp->tmpl, end, KARST_SACK, 0, false, karst_psn_add(qp->rsp.epsn, -1u), 0);
+	pkt->pay_off = (uint8_t)(p - pkt->data);
+	pkt->pay_len = (uint16_t)(end - p);
+	karst_count(&core->counters, KARST_CTR_SACK_SENT);
+}
+
 static void
 build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b)
 {
 	struct karst_responder *r = &qp->rsp;
+	uint8_t opcode = karst_qp_transport(qp) | KARST_OPERATION_ACK;
 	uint8_t syndrome = r->syndrome, *p;
 	uint32_t psn;
 
@@ -166,10 +198,19 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 		syndrome = KARST_AETH_ACK | credit_code(qp);
 	}
 	p = put_aeth(qp, karst_frame_open(b, &qp->tmpl), syndrome);
-	karst_frame_close(core, b, &qp->tmpl, p, karst_qp_transport(qp) | KARST_OPERATION_ACK, 0,
-		false, psn, 0);
+	if (says_what_is_held(qp)) {
+		build_sack(core, qp, b, p);
+	} else {
+		if (karst_mutant(KARST_MUTANT_SACK_UNASKED) && qp->repeat == NULL)
+			opcode = KARST_SACK;
+		karst_frame_close(core, b, &qp->tmpl, p, opcode, 0, false, psn, 0);
+	}
 	karst_count(&core->counters, KARST_CTR_ACK_SENT);
-	r->owed = KARST_OWED_NONE;
+	/* who is to wait shall not send what is held meanwhile (X6) */
+	r->owed = r->owed == KARST_OWED_NAK && r->wait == KARST_WAIT_RNR &&
+			karst_repeat_of(qp) != NULL && karst_repeat_says(qp)
+		? KARST_OWED_ACK
+		: KARST_OWED_NONE;
 }
 
 bool
@@ -201,7 +242,7 @@ karst_responder_tx(
 		}
 		next_response(r, e);
 	}
-	if (r->owed != KARST_OWED_NONE) {
+	while (r->owed != KARST_OWED_NONE) {
 		if (!karst_frame_room(b, 0))
 			return true;
 		build_ack(core, qp, b);

@@ -7,6 +7,7 @@
  */
 #include "notify.h"
 #include "pacer.h"
+#include "repeat.h"
 
 /* W9: low 15 bits equal, at least one side a full member. */
 static inline bool
@@ -32,12 +33,20 @@ address_ok(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 	return pair == qp->rx_ip4;
 }
 
+/* CNPs, and SACKs where they were agreed to: elsewhere nobody knows that opcode (X1). */
+static karst_noinline bool
+any_transport(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
+{
+	return pkt->opcode == KARST_CNP ||
+		(pkt->opcode == KARST_SACK && karst_repeat_of(qp) != NULL);
+}
+
 static enum karst_drop
 packet_check(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
 	if (karst_unlikely((pkt->opcode & KARST_TRANSPORT_MASK) != karst_qp_transport(qp)) &&
-		pkt->opcode != KARST_CNP)
-		return KARST_DROP_QP_TYPE;
+		!any_transport(qp, pkt))
+		return pkt->opcode == KARST_SACK ? KARST_DROP_OPCODE : KARST_DROP_QP_TYPE;
 	if (karst_unlikely(!karst_qp_may_receive(qp)))
 		return KARST_DROP_QP_STATE;
 	if (karst_unlikely(!pkey_ok(pkt->pkey, qp->pkey)))
@@ -110,12 +119,14 @@ packet_deliver(struct karst_core *core, struct karst_core_qp *qp, struct karst_p
 	}
 }
 
-/* Was @pkt, which has just been delivered, parked? */
+/* Was @pkt, which has just been delivered, parked or held? */
 static inline bool
 is_parked(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
-	return karst_unlikely(qp->flags & KARST_QPF_COPIES) && qp->copy[KARST_COPY_RX] != NULL &&
-		qp->copy[KARST_COPY_RX]->pkt == pkt;
+	if (karst_likely(!(qp->flags & KARST_QPF_COPIES)))
+		return false;
+	return (qp->copy[KARST_COPY_RX] != NULL && qp->copy[KARST_COPY_RX]->pkt == pkt) ||
+		(qp->repeat != NULL && karst_repeat_is_fresh(qp->repeat, pkt));
 }
 
 static inline bool

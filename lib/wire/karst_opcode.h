@@ -46,6 +46,7 @@ enum karst_opcode_transports {
 	KARST_OPT_UD = 1u << 3,
 	KARST_OPT_CNP = 1u << 4,
 	KARST_OPT_XRC = 1u << 5,
+	KARST_OPT_VENDOR = 1u << 6,
 };
 
 enum karst_transport {
@@ -76,6 +77,7 @@ enum karst_opcode {
 #include "karst_opcode.def"
 #undef KARST_OPERATION
 	KARST_CNP = 0x81,
+	KARST_SACK = 0xd1,
 };
 
 struct karst_opcode_info {

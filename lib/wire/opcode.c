@@ -60,7 +60,8 @@ const struct karst_opcode_info karst_opcode_table[256] = {
 	ENTRY(code, flags, on, RD)                  \
 	ENTRY(code, flags, on, UD)                  \
 	ENTRY(code, flags, on, CNP)                 \
-	ENTRY(code, flags, on, XRC)
+	ENTRY(code, flags, on, XRC)                 \
+	ENTRY(code, flags, on, VENDOR)
 #include "karst_opcode.def"
 #undef KARST_OPERATION
 };
@@ -92,12 +93,13 @@ const struct karst_wire_layout karst_wire_layouts[256] = {
 	PLACED(code, flags, on, RD)                 \
 	PLACED(code, flags, on, UD)                 \
 	PLACED(code, flags, on, CNP)                \
-	PLACED(code, flags, on, XRC)
+	PLACED(code, flags, on, XRC)                \
+	PLACED(code, flags, on, VENDOR)
 #include "karst_opcode.def"
 #undef KARST_OPERATION
 };
 
-/* CNP is a transport with one operation of the same name: no need to say it twice. */
+/* Transports with one operation, CNP and SACK: no need to say it twice. */
 #define TEXT(code, on, t, text) [PLACE(code, on, t)] = ON(on, t) ? (text) : NULL,
 
 static const char *const names[256] = {
@@ -107,7 +109,8 @@ static const char *const names[256] = {
 	TEXT(code, on, RD, "RD " name)              \
 	TEXT(code, on, UD, "UD " name)              \
 	TEXT(code, on, CNP, name)                   \
-	TEXT(code, on, XRC, "XRC " name)
+	TEXT(code, on, XRC, "XRC " name)            \
+	TEXT(code, on, VENDOR, name)
 #include "karst_opcode.def"
 #undef KARST_OPERATION
 };
@@ -119,7 +122,8 @@ static const char *const symbols[256] = {
 	TEXT(code, on, RD, "RD_" #sym)              \
 	TEXT(code, on, UD, "UD_" #sym)              \
 	TEXT(code, on, CNP, #sym)                   \
-	TEXT(code, on, XRC, "XRC_" #sym)
+	TEXT(code, on, XRC, "XRC_" #sym)            \
+	TEXT(code, on, VENDOR, #sym)
 #include "karst_opcode.def"
 #undef KARST_OPERATION
 };

@@ -138,6 +138,7 @@ draw_pair(struct sim *s, struct sim_pair *p, uint32_t idx)
 	p->fence_ppm = rng_one_in(r, 2) ? rng_below(r, 300000) : 0;
 	p->zero_ppm = rng_one_in(r, 2) ? rng_below(r, 100000) : 0;
 	p->fault_end = rng_below(r, 2);
+	sim_repeat_config(s, p);
 	draw_mix(s, p);
 	if (s->profile == SIM_FAULTS && (idx == 0 || rng_one_in(r, 3)))
 		p->fault = draw_fault(s, p);

@@ -89,6 +89,7 @@ reset_ep_model(struct sim_ep *ep)
 	ep->cnps_stale += ep->cnps_due[0] + ep->cnps_due[1];
 	ep->cnps_due[0] = ep->cnps_due[1] = 0;
 	ep->slow_ns[0] = ep->slow_ns[1] = 0;
+	sim_repeat_reset(ep);
 	ep->since_ackreq = ep->adverse = ep->adverse_done = ep->ud_psn = 0;
 	ep->fault_at = rng_below(&s->rng, ep->budget);
 	ep->fault_done = false;
@@ -151,6 +152,7 @@ to_rtr(struct sim_ep *ep)
 	}
 	if (ep->pair->type == KARST_QPT_RC)
 		mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
+	mask |= sim_repeat_attr(ep, &a);
 	modify(ep, &a, KARST_QPS_RTR, mask);
 }
 
@@ -247,6 +249,9 @@ take_down_node(struct sim *s, struct sim_node *n)
 		if (karst_core_has_active(c->core) || c->core->wheel.count != 0)
 			sim_fail(s, "node %u core %u: %s without any QP", n->idx, i,
 				karst_core_has_active(c->core) ? "active list" : "timers");
+		if (c->nheld != 0 || c->core->nheld != 0)
+			sim_fail(s, "node %u core %u: %u frames are held without any QP", n->idx, i,
+				c->nheld);
 		for (j = 0; j < SIM_SRQS; j++) {
 			if (c->srq[j].srq == NULL)
 				continue;

@@ -400,18 +400,20 @@ static void
 print_json(const struct sim_stats *t, double secs, bool failed)
 {
 	printf("{\"schedules\": %llu, \"packets\": %llu, \"completions\": %llu, \"errors\": %llu, "
-	       "\"retransmits\": %llu, \"timeouts\": %llu, \"naks\": %llu, \"rnr_naks\": %llu, "
+	       "\"retransmits\": %llu, \"timeouts\": %llu, \"sacks\": %llu, \"naks\": %llu, "
+	       "\"rnr_naks\": %llu, "
 	       "\"lost\": %llu, \"spoilt\": %llu, \"duplicated\": %llu, \"events\": %llu, "
 	       "\"marked\": %llu, \"cnps\": %llu, "
 	       "\"virtual_seconds\": %.3f, \"seconds\": %.3f, \"failed\": %s}\n",
 		(unsigned long long)t->schedules, (unsigned long long)t->packets,
 		(unsigned long long)t->completions, (unsigned long long)t->errors,
 		(unsigned long long)t->retransmits, (unsigned long long)t->timeouts,
-		(unsigned long long)t->naks, (unsigned long long)t->rnrs,
-		(unsigned long long)t->dropped, (unsigned long long)t->corrupted,
-		(unsigned long long)t->duplicated, (unsigned long long)t->events,
-		(unsigned long long)t->marked, (unsigned long long)t->cnps,
-		(double)t->virtual_ns / 1e9, secs, failed ? "true" : "false");
+		(unsigned long long)t->sacks, (unsigned long long)t->naks,
+		(unsigned long long)t->rnrs, (unsigned long long)t->dropped,
+		(unsigned long long)t->corrupted, (unsigned long long)t->duplicated,
+		(unsigned long long)t->events, (unsigned long long)t->marked,
+		(unsigned long long)t->cnps, (double)t->virtual_ns / 1e9, secs,
+		failed ? "true" : "false");
 }
 
 /* --- the parent --- */

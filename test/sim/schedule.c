@@ -285,6 +285,7 @@ is_noise(enum karst_drop reason)
 	case KARST_DROP_CNP:
 	case KARST_DROP_PAD:
 	case KARST_DROP_RUNT:
+	case KARST_DROP_SACK:
 		return true;
 	default:
 		return false;
@@ -306,11 +307,13 @@ judge_counters(struct sim *s)
 		sim_fail(s, "tx_packets is %llu, sent were %llu",
 			(unsigned long long)sum_counter(s, KARST_CTR_TX_PACKETS),
 			(unsigned long long)sent);
-	if (s->lossy || s->jumbled || any_fault(s))
+	/* ends that disagree about selective repeat drop each other's SACKs, and answer twice */
+	if (s->lossy || s->jumbled || any_fault(s) || sim_repeat_disagrees(s))
 		return;
 	if (sum_counter(s, KARST_CTR_RNR_NAK_SENT) == 0) {
 		uint64_t again = sum_counter(s, KARST_CTR_LOCAL_ACK_TIMEOUT) +
-			sum_counter(s, KARST_CTR_SEQ_NAK_SENT);
+			sum_counter(s, KARST_CTR_SEQ_NAK_SENT) +
+			sum_counter(s, KARST_CTR_SACK_SENT);
 
 		/* a peer that was slow may have been probed, in vain */
 		if (sum_counter(s, KARST_CTR_ADP_RETRANS) == 0)
@@ -328,7 +331,8 @@ judge_counters(struct sim *s)
 	for (i = KARST_DROP_NONE + 1; i < KARST_DROP_MAX; i++) {
 		if (i == KARST_DROP_RNR || i == KARST_DROP_NO_WQE || i == KARST_DROP_SEQUENCE ||
 			i == KARST_DROP_NAKED || i == KARST_DROP_DUPLICATE ||
-			i == KARST_DROP_UC_MESSAGE || i == KARST_DROP_GHOST_ACK)
+			i == KARST_DROP_UC_MESSAGE || i == KARST_DROP_GHOST_ACK ||
+			i == KARST_DROP_HELD_FULL)
 			continue;
 		if (i == KARST_DROP_CNP && s->congestion.mode != KARST_CONGESTION_OFF)
 			continue;

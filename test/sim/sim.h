@@ -13,6 +13,7 @@
  *   model.c     what memory must look like
  *   oracle.c    judges completions and events against the model
  *   marks.c     marks of congestion, and the notifications that answer them
+ *   repeat.c    selective repeat: who agrees to it, what is held, what a SACK may say
  *   wire.c      judges every frame that is sent against the work requests behind it
  *   lap.c       goes once around the PSNs, and feeds a queue without end
  *   schedule.c  the main loop and the judgement at the end
@@ -353,6 +354,12 @@ struct sim_ep {
 	uint64_t slow_ns[2];    /* since when a CNP limits their rates; 0: none has come */
 	uint64_t slow_bytes[2]; /* sent since */
 
+	/* selective repeat (repeat.c) */
+	void *repeat_mem;
+	uint32_t said_hi;   /* first PSN that no SACK of the peer's ever had a bit for */
+	uint8_t *psn_flags; /* of its requests, by PSN: enum sim_psn_flags */
+	uint32_t rnr_at;    /* PSN of the peer's for which it was not ready last */
+
 	/* fault */
 	uint32_t fault_at; /* operations before it */
 	bool fault_done;
@@ -379,6 +386,8 @@ struct sim_pair {
 	/* what its operations are drawn from */
 	uint32_t mix[KARST_WR_MAX];
 	uint32_t inline_ppm, fence_ppm, zero_ppm;
+	uint32_t repeat_window; /* selective repeat; 0: nobody has agreed to it */
+	uint32_t repeats;       /* bit set of the ends that believe so */
 };
 
 /* A frame on its way or waiting to be received. */
@@ -419,6 +428,8 @@ struct sim_core {
 	uint64_t cnp_next_ns[1 + SIM_MAX_NODES][2];
 	uint32_t cnps_due;
 	uint64_t shut_ns; /* its port takes nothing before this time; 0: it does */
+	struct sim_held *held_free;
+	uint32_t nheld;
 };
 
 struct sim_node {
@@ -449,7 +460,7 @@ struct sim_link {
 struct sim_stats {
 	uint64_t schedules, packets, completions, retransmits, dropped, corrupted, duplicated;
 	uint64_t marked, cnps;
-	uint64_t naks, rnrs, timeouts, errors, ops, recvs, virtual_ns, steps, events;
+	uint64_t sacks, naks, rnrs, timeouts, errors, ops, recvs, virtual_ns, steps, events;
 };
 
 struct sim_trace_rec {
@@ -657,6 +668,31 @@ void sim_ep_lost(struct sim_ep *ep); /* queues were reset or destroyed */
 uint64_t sim_wr_id(const struct sim *s, unsigned int kind, uint32_t a, uint32_t b, uint32_t idx);
 void sim_final(struct sim *s);
 const char *sim_op_name(unsigned int opcode);
+
+/* --- repeat.c --- */
+
+extern const struct karst_hold_ops sim_hold_ops;
+/** Which ends of @p believe that selective repeat was agreed to. */
+void sim_repeat_config(struct sim *s, struct sim_pair *p);
+/** Frames that @c may hold. */
+uint32_t sim_repeat_frames(const struct sim_core *c);
+bool sim_repeats(const struct sim_ep *ep);
+/** Is there a connection of which only one end does? */
+bool sim_repeat_disagrees(const struct sim *s);
+/** Attributes of the modify call to RTR.  @return the mask of these. */
+unsigned int sim_repeat_attr(struct sim_ep *ep, struct karst_core_qp_attr *a);
+void sim_repeat_reset(struct sim_ep *ep);
+/** A request packet of @ep's with PSN number @at goes again. */
+void sim_repeat_again(
+	struct sim *s, struct sim_ep *ep, uint32_t at, bool answered, const struct karst_pkt *p);
+/** A request packet of @req's, which is number @at, was delivered. */
+void sim_repeat_delivered(struct sim_ep *req, uint32_t at);
+/** @ep sends a SACK, or an ACK of PSN number @at. */
+void sim_repeat_sack(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
+void sim_repeat_ack(
+	struct sim *s, struct sim_ep *ep, uint32_t at, bool answered, const struct karst_pkt *p);
+/** @req is told of bits. */
+void sim_repeat_heard(struct sim_ep *req, const struct karst_pkt *p);
 
 /* --- wire.c --- */
 

@@ -278,6 +278,13 @@ check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *o
 	}
 	op->started = true;
 	ep->tx_hi = op->opcode == KARST_WR_RDMA_READ ? op->lpsn + op->npsn : at + 1;
+	/* one SACK may open the window for many that are not acknowledged yet (X2) */
+	if (sim_repeats(ep)) {
+		if (at - ep->acked >= ep->pair->repeat_window)
+			BAD(s, ep, p, "%u PSNs after the oldest, the window is %u (X2)",
+				at - ep->acked, ep->pair->repeat_window);
+		return;
+	}
 	/* READs and atomics have a limit of their own. */
 	if (ep->tx_hi - ep->acked > 1u << 23 ||
 		(message && at - ep->acked - answers_out(ep, op) >= c->window))
@@ -336,10 +343,12 @@ request_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct 
 		BAD(s, ep, p, "no acknowledgement asked for in %u packets (Q2)", ep->since_ackreq);
 	ep->tx_last = at;
 	check_patience(s, ep, at, p);
-	if (at == ep->tx_hi)
+	if (at == ep->tx_hi) {
 		check_new(s, c, ep, op, at, p);
-	else
-		ep->retransmits++;
+		return;
+	}
+	ep->retransmits++;
+	sim_repeat_again(s, ep, at, is_answered(op), p);
 }
 
 /* --- responses --- */
@@ -411,22 +420,35 @@ response_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 
 	if (ep->pair->type != KARST_QPT_RC)
 		BAD(s, ep, p, "responses belong to reliable connections");
+	if (p->opcode == KARST_SACK) {
+		sim_repeat_sack(s, ep, p);
+		if (at != KARST_PSN_MASK)
+			check_msn(s, ep, p, at + 1);
+		return;
+	}
 	if (p->opcode == KARST_RC_ACK && type == KARST_AETH_NAK &&
 		karst_aeth_syndrome(p->aeth) == (KARST_AETH_NAK | KARST_NAK_PSN_SEQ)) {
 		s->stats.naks++;
+		if (sim_repeats(ep))
+			BAD(s, ep, p, "a sequence NAK where a SACK was agreed to (X7)");
 		/* Asks for what comes next: nothing of it needs to have come. */
 		if (at > req->delivered_hi)
 			BAD(s, ep, p, "asks for a PSN far from what it got");
 		return;
 	}
-	if (p->opcode == KARST_RC_ACK && type == KARST_AETH_RNR)
+	if (p->opcode == KARST_RC_ACK && type == KARST_AETH_RNR) {
 		s->stats.rnrs++;
+		ep->rnr_at = at;
+	}
 	/* Nothing was executed yet: the PSN before the first one. */
 	if (ack && p->opcode == KARST_RC_ACK && at == KARST_PSN_MASK &&
 		karst_aeth_msn(p->aeth) == 0)
 		return;
 	if (at >= req->delivered_hi)
 		BAD(s, ep, p, "answers a request that was not delivered");
+	op = op_of(req, at);
+	if (p->opcode == KARST_RC_ACK && ack && at + 1 < req->next_lpsn)
+		sim_repeat_ack(s, ep, at + 1, is_answered(op_of(req, at + 1)), p);
 	op = op_of(req, at);
 	if (fl & KARST_OPF_READ)
 		check_read_response(s, ep, p, op, at - op->lpsn);
@@ -562,6 +584,7 @@ request_delivered(struct sim_ep *req, const struct karst_pkt *p)
 
 	if (op == NULL)
 		return;
+	sim_repeat_delivered(req, at);
 	if (op->opcode == KARST_WR_RDMA_READ)
 		at = op->lpsn + op->npsn - 1;
 	if (at >= req->delivered_hi)
@@ -617,9 +640,16 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 	struct sim_op *op = op_of(req, at);
 	uint32_t before = req->acked;
 
+	if (p->opcode == KARST_SACK) {
+		if (!sim_repeats(req))
+			return;
+		sim_repeat_heard(req, p);
+		if (op == NULL)
+			return;
+	}
 	if (op == NULL || at >= req->tx_hi)
 		return;
-	if (p->opcode == KARST_RC_ACK)
+	if (p->opcode == KARST_RC_ACK || p->opcode == KARST_SACK)
 		/* a NAK acknowledges what stands before it */
 		taken = acknowledge(req, ack ? at + 1 : at) && req->acked != before;
 	else

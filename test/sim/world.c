@@ -190,12 +190,14 @@ build_core(struct sim *s, struct sim_node *n, uint32_t idx)
 	void *buf;
 	int rc;
 
+	c->node = n;
+	c->idx = idx;
+	cfg.held_frames = sim_repeat_frames(c);
+	cfg.hold_ops = &sim_hold_ops;
 	if (cfg.window_packets != 0 && cfg.ack_interval > cfg.window_packets)
 		cfg.ack_interval = cfg.window_packets;
 	if (cfg.window_packets != 0 && cfg.window_packets < 32 && cfg.ack_interval == 0)
 		cfg.ack_interval = 1;
-	c->node = n;
-	c->idx = idx;
 	c->ack_interval = cfg.ack_interval ? cfg.ack_interval : 32;
 	c->window = cfg.window_packets ? cfg.window_packets : 256;
 	if (karst_core_bytes(&cfg) == 0)

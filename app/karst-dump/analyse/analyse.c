@@ -131,6 +131,9 @@ dispatch(struct an *a, struct an_flow *f, const struct an_pkt *p)
 		an_cnp(a, f, p);
 		return;
 	}
+	/* how karst ends repeat selectively is not judged (X7) */
+	if (transport == KARST_TRANSPORT_VENDOR)
+		return;
 	f->transport = transport;
 	if (transport == KARST_TRANSPORT_UD)
 		an_cm(a, p);

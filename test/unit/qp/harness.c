@@ -274,6 +274,8 @@ bed_bring_up(struct bed *b, const struct setup *s, enum karst_qp_state to)
 				KARST_QP_RQ_PSN;
 		if (responder)
 			mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
+		if (attr.repeat_window != 0)
+			mask |= KARST_QP_REPEAT;
 		cr_assert_eq(bed_modify(b, &attr, mask), 0);
 	}
 	if (to >= KARST_QPS_RTS) {

@@ -101,7 +101,7 @@ Test(opcode, no_others_are_known)
 		known[0x20 | facts[i].operation] = facts[i].uc;
 		known[0x60 | facts[i].operation] = facts[i].ud;
 	}
-	known[0x81] = true;
+	known[0x81] = known[0xd1] = true;
 	for (i = 0; i < 256; i++) {
 		n += karst_opcode_flags((uint8_t)i) != 0;
 		cr_expect_eq(karst_opcode_flags((uint8_t)i) != 0, known[i], "0x%02zx", i);
@@ -111,7 +111,7 @@ Test(opcode, no_others_are_known)
 			cr_expect_str_eq(karst_opcode_symbol((uint8_t)i), "unknown");
 		}
 	}
-	cr_expect_eq(n, 25 * 3 + 12 + 2 + 1);
+	cr_expect_eq(n, 25 * 3 + 12 + 2 + 1 + 1);
 }
 
 Test(opcode, cnp)
@@ -121,6 +121,17 @@ Test(opcode, cnp)
 	cr_expect_str_eq(karst_opcode_symbol(0x81), "CNP");
 	cr_expect_eq(karst_opcode_flags(0x81), KARST_OPF_CNP | KARST_OPF_KNOWN);
 	cr_expect_eq(karst_opcode_table[0x81].hdr_len, 12);
+}
+
+/* (X7): an acknowledgement with a bitmap behind it. */
+Test(opcode, x7_sack)
+{
+	cr_expect_eq(KARST_SACK, 0xd1);
+	cr_expect_str_eq(karst_opcode_name(0xd1), "SACK");
+	cr_expect_str_eq(karst_opcode_symbol(0xd1), "SACK");
+	cr_expect_eq(karst_opcode_flags(0xd1),
+		KARST_OPF_RESPONSE | AETH | KARST_OPF_PAYLOAD | KARST_OPF_KNOWN);
+	cr_expect_eq(karst_opcode_table[0xd1].hdr_len, 16);
 }
 
 Test(opcode, names_and_constants)

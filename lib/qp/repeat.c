@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Selective repeat at the requester (X8 to X10): the send cursor never goes back.  What is lost is
+ * sent again by itself, ahead of what is new.
+ *
+ * Packets have an order, that in which they left last.  Of those that are outstanding each is out,
+ * or the peer has said that it has it, or it is lost: three that left after it have arrived, or the
+ * last of all that left (X9).  So a packet that went again is lost again when others that left
+ * after it arrive, and never in less than a round trip; no clock is needed, and none is asked.
+ *
+ * New packets are noted when somebody looks (note_sent()), before anything else leaves: so sending
+ * them costs nothing, and their order is that of their PSNs.  Likewise what was acknowledged is
+ * forgotten (forget_acked()).  A READ is one packet, that of its first PSN.
+ */
+#include "repeat.h"
+
+#include "wqe.h"
+
+/* X9: packets that overtake one that is not lost. */
+#define OVERTAKEN 3
+
+/* Windows that can be agreed to. */
+#define WINDOW_MIN 64u
+#define WINDOW_MAX 1024u
+
+static inline uint32_t
+distance(uint32_t to, uint32_t from)
+{
+	return (to - from) & KARST_PSN_MASK;
+}
+
+static inline uint32_t
+at_of(const struct karst_repeat *p, uint32_t psn)
+{
+	return psn & (p->window - 1);
+}
+
+static inline void
+has_arrived(struct karst_repeat *p, uint32_t order)
+{
+	if ((int32_t)(order - p->reached) > 0)
+		p->reached = order;
+}
+
+/* --- life --- */
+
+size_t
+karst_repeat_bytes(uint32_t window)
+{
+	if (!karst_is_pow2(window) || window < WINDOW_MIN || window > WINDOW_MAX)
+		return 0;
+	return sizeof(struct karst_repeat) +
+		window * (sizeof(struct karst_pkt *) + sizeof(uint32_t) + sizeof(uint8_t));
+}
+
+void
+karst_repeat_open(struct karst_core_qp *qp, void *mem, uint32_t window)
+{
+	struct karst_repeat *p = mem;
+
+	memset(p, 0, karst_repeat_bytes(window));
+	p->window = window;
+	p->held = (struct karst_pkt **)(p + 1);
+	p->sent = (uint32_t *)(p->held + window);
+	p->state = (uint8_t *)(p->sent + window);
+	qp->repeat = p;
+	qp->flags |= KARST_QPF_COPIES;
+}
+
+void
+karst_repeat_begin(struct karst_core_qp *qp)
+{
+	struct karst_repeat *p = qp->repeat;
+
+	p->base_psn = p->noted_psn = qp->req.una_psn;
+	p->noted_idx = qp->req.una_idx;
+}
+
+void
+karst_repeat_close(struct karst_core *core, struct karst_core_qp *qp)
+{
+	if (qp->repeat == NULL)
+		return;
+	karst_repeat_drop_held(core, qp);
+	qp->repeat = NULL;
+	karst_copies_set_flag(qp);
+}
+
+/* --- what is outstanding --- */
+
+static void
+set_state(struct karst_repeat *p, uint32_t at, enum karst_repeat_state to)
+{
+	p->nhave += (to == KARST_REPEAT_HAVE) - (p->state[at] == KARST_REPEAT_HAVE);
+	p->nlost += (to == KARST_REPEAT_LOST) - (p->state[at] == KARST_REPEAT_LOST);
+	p->state[at] = (uint8_t)to;
+}
+
+static uint32_t
+next_order(struct karst_repeat *p)
+{
+	if (++p->order == 0)
+		p->order = 1;
+	return p->order;
+}
+
+static void
+note(struct karst_repeat *p, uint32_t psn)
+{
+	uint32_t at = at_of(p, psn);
+
+	if (p->sent[at] == 0)
+		p->npackets++;
+	p->sent[at] = next_order(p);
+}
+
+static void
+forget_acked(struct karst_repeat *p, const struct karst_requester *r)
+{
+	uint32_t n = karst_min_u32(distance(r->una_psn, p->base_psn), p->window);
+	uint32_t psn = p->base_psn;
+
+	for (; p->npackets != 0 && n > 0; n--, psn = karst_psn_add(psn, 1)) {
+		uint32_t at = at_of(p, psn);
+
+		if (p->sent[at] == 0)
+			continue;
+		has_arrived(p, p->sent[at]);
+		set_state(p, at, KARST_REPEAT_OUT);
+		p->sent[at] = 0;
+		p->npackets--;
+	}
+	p->base_psn = r->una_psn;
+}
+
+/* The packets of a request from PSN @from on, up to @end; both are in it. */
+static void
+note_request(struct karst_repeat *p, const struct karst_sq_slot *slot, uint32_t from, uint32_t end)
+{
+	if (slot->flags & KARST_SLOT_RD_ATOMIC) {
+		if (from == slot->psn && from != end)
+			note(p, from);
+		return;
+	}
+	for (; from != end; from = karst_psn_add(from, 1))
+		note(p, from);
+}
+
+static void
+note_sent(struct karst_repeat *p, const struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	uint32_t idx = p->noted_idx, out = distance(r->nxt_psn, p->noted_psn);
+
+	/* what has been acknowledged since was all there is of its kind */
+	if (distance(r->una_psn, p->noted_psn) <= out && r->una_psn != p->noted_psn) {
+		p->noted_psn = r->una_psn;
+		next_order(p);
+		has_arrived(p, p->order);
+	}
+	if ((int32_t)(idx - r->una_idx) < 0)
+		idx = r->una_idx;
+	for (; p->noted_psn != r->nxt_psn; idx++) {
+		const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+		uint32_t left = slot->npsn - distance(p->noted_psn, slot->psn), end;
+
+		if (slot->npsn == 0 || distance(p->noted_psn, slot->psn) >= slot->npsn)
+			continue;
+		end = karst_psn_add(
+			p->noted_psn, karst_min_u32(left, distance(r->nxt_psn, p->noted_psn)));
+		note_request(p, slot, p->noted_psn, end);
+		p->noted_psn = end;
+		if (end != karst_psn_add(slot->psn, slot->npsn))
+			break;
+	}
+	p->noted_idx = idx;
+}
+
+static void
+look(struct karst_repeat *p, const struct karst_core_qp *qp)
+{
+	if (p->base_psn != qp->req.una_psn)
+		forget_acked(p, &qp->req);
+	if (p->noted_psn != qp->req.nxt_psn)
+		note_sent(p, qp);
+}
+
+/* Packets that are under way, for all that is known. */
+static inline uint32_t
+in_flight(const struct karst_repeat *p)
+{
+	return p->npackets - p->nhave - p->nlost;
+}
+
+uint32_t
+karst_repeat_room(const struct karst_core *core, struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	struct karst_repeat *p = qp->repeat;
+	uint32_t out = distance(r->snd_psn, r->una_psn), most, room;
+
+	if (out + 1 < karst_min_u32(r->window, p->window))
+		return 2;
+	if (out >= p->window)
+		return 0;
+	look(p, qp);
+	most = r->window > in_flight(p) ? r->window - in_flight(p) : 0;
+	room = karst_min_u32(most, p->window - out);
+	/* with nothing lost the last packet of a window has asked, or one shortly before it (Q2) */
+	if (room == 1 && p->nhave + p->nlost == 0 && r->window == core->window_packets)
+		return 2;
+	return room;
+}
+
+/* --- losses --- */
+
+static void
+lose(struct karst_repeat *p, uint32_t psn)
+{
+	uint32_t at = at_of(p, psn);
+
+	/* the rest of a READ of which a part has come */
+	if (p->sent[at] == 0)
+		note(p, psn);
+	set_state(p, at, KARST_REPEAT_LOST);
+}
+
+void
+karst_repeat_oldest(struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	struct karst_repeat *p = qp->repeat;
+
+	look(p, qp);
+	if (r->una_psn != r->nxt_psn)
+		lose(p, r->una_psn);
+}
+
+void
+karst_repeat_answers(struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	struct karst_repeat *p = qp->repeat;
+	uint32_t i;
+
+	look(p, qp);
+	for (i = r->una_idx; i != r->snd_idx; i++) {
+		const struct karst_sq_slot *slot = &r->slots[i & qp->sq.mask];
+
+		if ((slot->flags & KARST_SLOT_RD_ATOMIC) && !(slot->flags & KARST_SLOT_DONE))
+			lose(p,
+				distance(r->una_psn, slot->psn) < slot->npsn ? r->una_psn
+									     : slot->psn);
+	}
+}
+
+/* X9: what others that left later have overtaken. */
+static void
+find_lost(struct karst_core *core, struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	struct karst_repeat *p = qp->repeat;
+	uint32_t n = karst_min_u32(distance(r->nxt_psn, r->una_psn), p->window), i;
+	/* nothing that left later could overtake any more */
+	bool all = p->reached == p->order;
+
+	for (i = 0; i < n; i++) {
+		uint32_t at = at_of(p, r->una_psn + i);
+
+		if (p->sent[at] == 0 || p->state[at] == KARST_REPEAT_LOST)
+			continue;
+		if (p->state[at] == KARST_REPEAT_HAVE && !karst_mutant(KARST_MUTANT_BIT_FORGOTTEN))
+			continue;
+		if (all ? p->sent[at] != p->order
+			: (int32_t)(p->reached - p->sent[at]) >= OVERTAKEN)
+			set_state(p, at, KARST_REPEAT_LOST);
+	}
+	if (p->again != 0 && (int32_t)(p->reached - p->again) >= 0)
+		p->again = 0;
+	if (p->nlost != 0)
+		karst_core_activate(core, qp);
+}
+
+void
+karst_repeat_acked(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_repeat *p = qp->repeat;
+	uint32_t was = p->reached;
+
+	if ((p->again == 0 && !(qp->req.flags & KARST_REQ_UNSENT)) || !karst_qp_may_send(qp))
+		return;
+	look(p, qp);
+	if (p->reached != was)
+		find_lost(core, qp);
+	/* what was to go again has arrived after all: the clock runs for the rest */
+	if ((qp->req.flags & KARST_REQ_UNSENT) && p->nlost == 0 &&
+		!(qp->req.flags & KARST_REQ_RNR_WAIT)) {
+		karst_requester_left(core, qp);
+		karst_requester_arm(core, qp);
+	}
+}
+
+/* --- hearing --- */
+
+/* May every bit of this bitmap, the first of which is for @base, be set?  Only what was sent can
+ * be there. */
+static bool
+bits_possible(const struct karst_repeat *p, const struct karst_requester *r, const uint8_t *map,
+	uint32_t n, uint32_t base)
+{
+	uint32_t first = distance(base, r->una_psn), out = distance(r->nxt_psn, r->una_psn), i;
+
+	for (i = 1; i < n; i++) {
+		if ((map[i / 8] >> i % 8 & 1) == 0)
+			continue;
+		if (first + i >= out || first + i >= p->window || p->sent[at_of(p, base + i)] == 0)
+			return false;
+	}
+	return true;
+}
+
+/* The first bit is not one of these: what is expected is expected, and has to go again if the peer
+ * was not ready for it (X6). */
+static void
+take_bits(struct karst_repeat *p, const uint8_t *map, uint32_t n, uint32_t base)
+{
+	uint32_t i;
+
+	for (i = 1; i < n; i++) {
+		uint32_t at = at_of(p, base + i);
+
+		if ((map[i / 8] >> i % 8 & 1) == 0)
+			continue;
+		has_arrived(p, p->sent[at]);
+		set_state(p, at, KARST_REPEAT_HAVE);
+	}
+}
+
+/* X4: the peer had no room for something, so the expected packet goes again, once in a round: what
+ * else is missing has been overtaken when that has arrived.  As a sequence NAK (Q4). */
+static void
+make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
+{
+	struct karst_requester *r = &qp->req;
+	struct karst_repeat *p = qp->repeat;
+	uint32_t at = at_of(p, base);
+
+	if (base == r->nxt_psn || distance(base, r->una_psn) >= p->window || p->sent[at] == 0 ||
+		p->state[at] != KARST_REPEAT_OUT ||
+		(base == r->una_psn && (r->flags & KARST_REQ_ROUND)))
+		return;
+	lose(p, base);
+	r->flags |= KARST_REQ_ROUND;
+	karst_core_activate(core, qp);
+}
+
+/* What is before @base has arrived. */
+static void
+take_before(struct karst_repeat *p, const struct karst_requester *r, uint32_t base)
+{
+	uint32_t psn = r->una_psn, n = karst_min_u32(distance(base, psn), p->window);
+
+	for (; n > 0; n--, psn = karst_psn_add(psn, 1))
+		if (p->sent[at_of(p, psn)] != 0)
+			has_arrived(p, p->sent[at_of(p, psn)]);
+}
+
+bool
+karst_repeat_heard(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+{
+	const struct karst_requester *r = &qp->req;
+	const uint8_t *map = pkt->data + pkt->pay_off;
+	uint32_t base = karst_psn_add(pkt->psn, 1), n = pkt->pay_len * 8u;
+	struct karst_repeat *p = qp->repeat;
+
+	look(p, qp);
+	if (distance(base, r->una_psn) > distance(r->nxt_psn, r->una_psn)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_GHOST_ACK);
+		return false;
+	}
+	if ((karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) != KARST_AETH_ACK || n == 0 ||
+		n % 32 != 0 || n > p->window || !bits_possible(p, r, map, n, base)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_SACK);
+		return false;
+	}
+	karst_count(&core->counters, KARST_CTR_SACK_RECEIVED);
+	take_before(p, r, base);
+	take_bits(p, map, n, base);
+	if (map[0] & 1)
+		make_room(core, qp, base);
+	find_lost(core, qp);
+	return true;
+}
+
+/* --- sending again --- */
+
+int
+karst_repeat_tx(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+{
+	const struct karst_requester *r = &qp->req;
+	struct karst_repeat *p = qp->repeat;
+	uint32_t idx, psn, left;
+	int step;
+
+	look(p, qp);
+	idx = r->una_idx;
+	psn = r->una_psn;
+	for (left = p->window; p->nlost != 0 && left > 0; left--, psn = karst_psn_add(psn, 1)) {
+		const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+		uint32_t at = at_of(p, psn);
+
+		if (p->state[at] != KARST_REPEAT_LOST)
+			continue;
+		/* the oldest goes whatever else may be under way: all of it may be lost */
+		if (psn != r->una_psn && in_flight(p) >= r->window)
+			return 0;
+		if (b->bytes >= limit)
+			return 1;
+		for (; slot->npsn == 0 || distance(psn, slot->psn) >= slot->npsn;
+			slot = &r->slots[++idx & qp->sq.mask])
+			;
+		/* what cannot be sent again fails in its turn, and nothing behind it matters */
+		if ((r->flags & KARST_REQ_FAILED) && (int32_t)(idx - r->fail_idx) >= 0)
+			return 0;
+		step = karst_requester_repeat(core, qp, idx, psn, b);
+		if (step == 1 || step == -1)
+			return step;
+		if (!karst_qp_may_send(qp))
+			return -1;
+		set_state(p, at, KARST_REPEAT_OUT);
+		if (step == 0)
+			p->again = p->sent[at] = next_order(p);
+	}
+	return 0;
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Selective repeat between two karst ends (rules X): what a queue pair that has agreed to it keeps
+ * besides, in memory that its modify call brought.  Those that have not have a NULL pointer, and
+ * KARST_QPF_COPIES, which every path that differs looks at, is 0 unless a copy is under way.
+ *
+ *   repeat_hold.c  the responder: requests ahead of the expected PSN are held, and executed in
+ *                  their turn by responder.c as ever
+ *   repeat.c       the requester: what the peer holds, what is lost, what goes again
+ *
+ * Both index by PSN modulo the window.
+ */
+#ifndef KARST_QP_REPEAT_H
+#define KARST_QP_REPEAT_H
+
+#include "qp_priv.h"
+
+struct karst_repeat {
+	uint32_t window; /* PSNs; a power of two */
+
+	/* responder */
+	uint32_t nheld;
+	uint32_t top_psn;              /* the last that is held, if any is */
+	uint32_t unsaid;               /* frames held since the last SACK */
+	bool lacks;                    /* something was dropped for want of room */
+	bool plain;                    /* the ACK that is owed is for a duplicate */
+	const struct karst_pkt *fresh; /* held, and not yet out of its driver's hands */
+	struct karst_pkt **held;
+
+	/* requester: of the PSNs from base_psn on */
+	uint32_t base_psn;  /* una_psn, when somebody has looked last */
+	uint32_t noted_psn; /* packets before it have a place in the order */
+	uint32_t noted_idx; /* the request that this is in */
+	uint32_t npackets;  /* request packets sent and not acknowledged: there are READs, too */
+	uint32_t nhave;     /* of these, the peer has */
+	uint32_t nlost;     /* of these, lost and not sent again yet */
+	uint32_t order;     /* of the packet sent last */
+	uint32_t reached;   /* of the packet sent last among those that have arrived */
+	uint32_t again;     /* of the packet sent again last; 0: none that has not arrived */
+	uint32_t *sent;     /* of the packet with that PSN; 0: there is none */
+	uint8_t *state;     /* enum karst_repeat_state of it */
+};
+
+enum karst_repeat_state { KARST_REPEAT_OUT, KARST_REPEAT_HAVE, KARST_REPEAT_LOST };
+
+/** NULL: not agreed. */
+static inline struct karst_repeat *
+karst_repeat_of(const struct karst_core_qp *qp)
+{
+	return karst_unlikely(qp->flags & KARST_QPF_COPIES) ? qp->repeat : NULL;
+}
+
+/** Was @pkt held when it was delivered just now?  Asked once. */
+static inline bool
+karst_repeat_is_fresh(struct karst_repeat *p, const struct karst_pkt *pkt)
+{
+	bool fresh = p->fresh == pkt;
+
+	p->fresh = NULL;
+	return fresh;
+}
+
+/** Makes it in @mem, of zeros, at the start of a connection. */
+void karst_repeat_open(struct karst_core_qp *qp, void *mem, uint32_t window);
+/** The first PSN of requests is known. */
+void karst_repeat_begin(struct karst_core_qp *qp);
+/** The connection is over: nothing is held, and the memory is the caller's. */
+void karst_repeat_close(struct karst_core *core, struct karst_core_qp *qp);
+
+/* --- responder (repeat_hold.c) --- */
+
+/** A request @ahead PSNs after the expected one: held, or dropped (X4). */
+void karst_repeat_ahead(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t ahead);
+/** The expected request, where something may be held: it, and what follows it (X5). */
+void karst_repeat_expected(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
+/** What is held for the expected PSN, and what follows it. */
+void karst_repeat_drain(struct karst_core *core, struct karst_core_qp *qp);
+/** Has an acknowledgement to say what is held, or that something could not be (X7)? */
+static inline bool
+karst_repeat_says(const struct karst_core_qp *qp)
+{
+	return qp->repeat->nheld != 0 || qp->rsp.wait == KARST_WAIT_HELD;
+}
+
+/** Frees all that is held (X6). */
+void karst_repeat_drop_held(struct karst_core *core, struct karst_core_qp *qp);
+/** Writes the bitmap of a SACK (X7).  @return its end. */
+uint8_t *karst_repeat_put_bitmap(struct karst_core_qp *qp, uint8_t *p);
+
+/* --- requester (repeat.c) --- */
+
+/** A SACK: takes its bits, and finds what is lost (X8, X9).  What it acknowledges besides is the
+ *  caller's matter.  @return false: it cannot be, and was dropped; nothing has changed. */
+bool karst_repeat_heard(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
+/** Something was acknowledged: it may have been sent again behind what is still missing (X9). */
+void karst_repeat_acked(struct karst_core *core, struct karst_core_qp *qp);
+/** Of all that is outstanding only the oldest goes again (X10). */
+void karst_repeat_oldest(struct karst_core_qp *qp);
+/** READs and atomics whose answers were dropped, because they came behind one that is lost. */
+void karst_repeat_answers(struct karst_core_qp *qp);
+/** How many new packets may go out (X2), or a lower bound above 1; 1: this one has to ask for an
+ *  acknowledgement. */
+uint32_t karst_repeat_room(const struct karst_core *core, struct karst_core_qp *qp);
+/** Sends again what is lost.  @return 0: new packets may follow; 1: come back; -1: something will
+ *  bring us back. */
+int karst_repeat_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
+	uint32_t limit);
+
+/* --- what these need of requester_build.c and responder.c --- */
+
+/** Builds packet @psn of request @idx once more, asking for an acknowledgement.  @return as
+ *  karst_repeat_tx(), and 2: the request has failed. */
+int karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
+	uint32_t psn, struct karst_tx_burst *b);
+/** Executes a request whose PSN is the expected one. */
+void karst_responder_execute(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t opf);
+/** The expected PSN has come: what an earlier NAK asked for is here. */
+void karst_responder_end_wait(struct karst_responder *r);
+/** An acknowledgement is owed. */
+void karst_responder_owe_ack(struct karst_core *core, struct karst_core_qp *qp);
+
+#endif /* KARST_QP_REPEAT_H */

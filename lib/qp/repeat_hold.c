@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Selective repeat at the responder: requests that come ahead of the expected PSN are held, as
+ * frames, until it is their turn; then they are executed by the responder as if they had come only
+ * now (X5).  So nothing of a message is anywhere before all that goes before it, and every rule of
+ * the responder holds as it stands.
+ *
+ * While something is held r->wait is not KARST_WAIT_NONE, so the usual case asks for nothing.  A
+ * bit that was said is kept: a frame that could not be executed, because there is no receive
+ * request for it, goes back to its place (X4, X6).
+ *
+ * A frame that is executed is nobody's but the loop's: it is out of held[] before, so that a queue
+ * pair that fails can free what is held; and may be parked for a copy, whose it is then.
+ */
+#include "repeat.h"
+
+/* Frames held in a row before the peer is told of them (X7). */
+#define SAY_EVERY 8u
+
+static struct karst_pkt **
+held_at(struct karst_repeat *p, uint32_t psn)
+{
+	return &p->held[psn & (p->window - 1)];
+}
+
+static void
+held_free(struct karst_core *core, struct karst_repeat *p, uint32_t psn)
+{
+	struct karst_pkt **at = held_at(p, psn);
+
+	if (*at == NULL)
+		return;
+	core->hold_ops->release(core, *at);
+	*at = NULL;
+	p->nheld--;
+	core->nheld--;
+}
+
+/* X7: the first of a gap, every so many, and who asks. */
+static bool
+is_news(struct karst_repeat *p, const struct karst_responder *r, const struct karst_pkt *pkt)
+{
+	bool gap = r->wait == KARST_WAIT_NONE;
+
+	if (p->nheld == 0) {
+		p->top_psn = pkt->psn;
+	} else if (karst_psn_before(p->top_psn, pkt->psn)) {
+		gap |= karst_psn_add(p->top_psn, 1) != pkt->psn;
+		p->top_psn = pkt->psn;
+	}
+	return gap || ++p->unsaid >= SAY_EVERY;
+}
+
+void
+karst_repeat_ahead(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt, uint32_t ahead)
+{
+	struct karst_repeat *p = qp->repeat;
+	struct karst_responder *r = &qp->rsp;
+	bool asks = (pkt->flags & KARST_PKT_ACKREQ) != 0;
+	struct karst_pkt *kept = NULL;
+
+	if (ahead < p->window && *held_at(p, pkt->psn) != NULL) {
+		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
+	} else {
+		/* one that waited for a copy is that copy's */
+		if (ahead < p->window && pkt->pay_len <= karst_qp_mtu(qp) &&
+			core->nheld < core->held_max && !core->copy_kept)
+			kept = core->hold_ops->hold(core, pkt);
+		if (kept == NULL) {
+			/* the peer hears of it, once until the expected one has come */
+			asks |= !p->lacks;
+			p->lacks = true;
+			karst_drop_pkt(core, pkt, KARST_DROP_HELD_FULL);
+		} else {
+			asks |= is_news(p, r, pkt);
+			*held_at(p, pkt->psn) = kept;
+			p->fresh = kept == pkt ? pkt : NULL;
+			p->nheld++;
+			core->nheld++;
+			karst_count(&core->counters, KARST_CTR_REQUESTS_HELD);
+		}
+		if (r->wait == KARST_WAIT_NONE)
+			r->wait = KARST_WAIT_HELD;
+	}
+	/* an RNR NAK says enough, as long as there is nothing to say besides */
+	if (asks && karst_repeat_says(qp))
+		karst_responder_owe_ack(core, qp);
+}
+
+/* The expected PSN has moved on from @was: what is held for those before it is not needed. */
+static void
+forget_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t was)
+{
+	struct karst_repeat *p = qp->repeat;
+	uint32_t n = karst_min_u32((qp->rsp.epsn - was) & KARST_PSN_MASK, p->window);
+
+	for (; p->nheld != 0 && n > 0; n--, was = karst_psn_add(was, 1))
+		held_free(core, p, was);
+}
+
+static inline bool
+parked_is(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
+{
+	return qp->copy[KARST_COPY_RX] != NULL && qp->copy[KARST_COPY_RX]->pkt == pkt;
+}
+
+/* Executes what is held for the expected PSN.  @return false: there is nothing, or not now. */
+static bool
+drain_one(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_repeat *p = qp->repeat;
+	uint32_t was = qp->rsp.epsn;
+	struct karst_pkt **at = held_at(p, was), *pkt = *at;
+
+	if (pkt == NULL)
+		return false;
+	*at = NULL;
+	p->nheld--;
+	core->nheld--;
+	karst_responder_execute(core, qp, pkt, karst_opcode_flags(pkt->opcode));
+	if (parked_is(qp, pkt))
+		return false;
+	if (karst_qp_may_receive(qp) && qp->rsp.epsn == was) {
+		/* not ready: the bit stands (X6) */
+		*at = pkt;
+		p->nheld++;
+		core->nheld++;
+		return false;
+	}
+	core->hold_ops->release(core, pkt);
+	if (!karst_qp_may_receive(qp))
+		return false;
+	forget_before(core, qp, was);
+	return true;
+}
+
+void
+karst_repeat_drain(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_repeat *p = qp->repeat;
+	bool kept = core->copy_kept;
+
+	/* these were not parked before */
+	core->copy_kept = false;
+	while (p->nheld != 0 && karst_qp_may_receive(qp) && qp->copy[KARST_COPY_RX] == NULL &&
+		drain_one(core, qp))
+		;
+	core->copy_kept = kept;
+	if (p->nheld != 0 && qp->rsp.wait == KARST_WAIT_NONE)
+		qp->rsp.wait = KARST_WAIT_HELD;
+}
+
+void
+karst_repeat_expected(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+{
+	uint32_t was = qp->rsp.epsn;
+	bool again = core->copy != NULL;
+
+	karst_responder_end_wait(&qp->rsp);
+	karst_responder_execute(core, qp, pkt, karst_opcode_flags(pkt->opcode));
+	if (!karst_qp_may_receive(qp))
+		return;
+	if (qp->rsp.epsn != was) {
+		qp->repeat->lacks = false;
+		forget_before(core, qp, was);
+	}
+	/* one that was parked is not over yet: karst_repeat_drain() follows (copy.c) */
+	if (qp->rsp.epsn != was && !again)
+		karst_repeat_drain(core, qp);
+	else if (qp->repeat->nheld != 0 && qp->rsp.wait == KARST_WAIT_NONE)
+		qp->rsp.wait = KARST_WAIT_HELD;
+}
+
+void
+karst_repeat_drop_held(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_repeat *p = qp->repeat;
+	uint32_t i;
+
+	for (i = 0; p->nheld != 0 && i < p->window; i++)
+		held_free(core, p, i);
+}
+
+uint8_t *
+karst_repeat_put_bitmap(struct karst_core_qp *qp, uint8_t *to)
+{
+	struct karst_repeat *p = qp->repeat;
+	uint32_t epsn = qp->rsp.epsn, n = 1, i;
+
+	if (p->nheld != 0)
+		n = ((p->top_psn - epsn) & KARST_PSN_MASK) + 1;
+	n = karst_min_u32((n + 31) / 32 * 32, p->window);
+	memset(to, 0, n / 8);
+	/* what is expected may be here as well, but there was no receive request for it; its bit
+	 * says something else */
+	to[0] = p->lacks;
+	for (i = 1; i < n; i++)
+		if (*held_at(p, epsn + i) != NULL)
+			to[i / 8] |= (uint8_t)(1u << i % 8);
+	if (karst_mutant(KARST_MUTANT_BIT_LIES))
+		to[0] |= 2;
+	p->unsaid = 0;
+	return to + n / 8;
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Selective repeat (X1 to X10): what is held and said, what goes again, what a peer may not say. */
+#include "harness.h"
+
+#define WINDOW 64u
+
+/* --- a driver that keeps frames --- */
+
+struct kept {
+	struct karst_pkt pkt;
+	uint8_t data[KARST_FRAME_MAX];
+};
+
+static uint32_t kept_now;
+
+static struct karst_pkt *
+hold(struct karst_core *core, struct karst_pkt *pkt)
+{
+	struct kept *k = malloc(sizeof(*k));
+
+	(void)core;
+	k->pkt = *pkt;
+	k->pkt.data = k->data;
+	memcpy(k->data, pkt->data, pkt->len);
+	kept_now++;
+	return &k->pkt;
+}
+
+static void
+release(struct karst_core *core, struct karst_pkt *pkt)
+{
+	(void)core;
+	free(karst_container_of(pkt, struct kept, pkt));
+	kept_now--;
+}
+
+static const struct karst_hold_ops hold_ops = {.hold = hold, .release = release};
+static void *repeat_mem;
+
+static struct bed *
+bed_held(uint32_t frames)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+
+	s.core.held_frames = frames;
+	s.core.hold_ops = &hold_ops;
+	repeat_mem = calloc(1, karst_repeat_bytes(WINDOW));
+	s.attr.repeat_window = WINDOW;
+	s.attr.repeat_mem = repeat_mem;
+	return bed_open(&s);
+}
+
+static struct bed *
+bed_repeat(void)
+{
+	return bed_held(16);
+}
+
+static void
+close_repeat(struct bed *b)
+{
+	bed_close(b);
+	cr_assert_eq(kept_now, 0, "frames are held and nobody knows of them");
+	free(repeat_mem);
+}
+
+/* The next frame is a SACK before PSN @epsn with these bits of the PSNs from there on. */
+static void
+expect_sack_at(struct bed *b, int line, uint32_t epsn, uint32_t bits)
+{
+	const struct karst_pkt *p =
+		expect_at(b, __FILE__, line, KARST_SACK, karst_psn_add(epsn, -1u));
+	uint32_t map = 0;
+
+	cr_assert_eq(p->pay_len, 4, "line %d", line);
+	memcpy(&map, p->data + p->pay_off, 4);
+	cr_assert_eq(map, bits, "line %d: bits %#x", line, map);
+}
+#define expect_sack(b, epsn, bits) expect_sack_at(b, __LINE__, epsn, bits)
+
+/* The peer's SACK. */
+static enum karst_drop
+send_map(struct bed *b, uint32_t epsn, const void *map, uint16_t len)
+{
+	return send_pkt(b, SACK, karst_psn_add(epsn, -1u),
+		.aeth = (uint32_t)KARST_AETH_CREDIT_UNLIMITED << 24, .pay = map, .pay_len = len);
+}
+
+static enum karst_drop
+send_sack(struct bed *b, uint32_t epsn, uint32_t bits)
+{
+	return send_map(b, epsn, &bits, 4);
+}
+
+/* --- the responder --- */
+
+/* (X4, X5, X7): held until their turn, said at the gap, executed in order and only once. */
+Test(repeat, x5_held_until_their_turn)
+{
+	struct bed *b = bed_repeat();
+
+	expect_taken(b, send_write(b, R(1), 256, 64));
+	expect_sack(b, R(0), 2);
+	expect_untouched(b, 256, 64);
+	expect_taken(b, send_write(b, R(3), 768, 64));
+	expect_sack(b, R(0), 2 | 8);
+	/* again, and it is here already: who asks is told */
+	expect_drop(b, DUPLICATE, send_write(b, R(3), 768, 64));
+	expect_sack(b, R(0), 2 | 8);
+	cr_assert_eq(kept_now, 2);
+	/* the first gap is filled: two are executed */
+	expect_taken(b, send_write(b, R(0), 0, 64));
+	expect_sack(b, R(2), 2);
+	expect_mem(b, 256, 0, 64);
+	expect_untouched(b, 768, 64);
+	expect_taken(b, send_write(b, R(2), 512, 64));
+	expect_ack(b, R(3), 4);
+	expect_mem(b, 768, 0, 64);
+	cr_assert_eq(count(b, SEQ_NAK_SENT), 0);
+	cr_assert_eq(count(b, REQUESTS_HELD), 2);
+	close_repeat(b);
+}
+
+/* (X2, X3, X4): no room, or behind the window: dropped, and the peer hears of it once. */
+Test(repeat, x4_no_room)
+{
+	struct bed *b = bed_held(1);
+
+	expect_taken(b, send_write(b, R(1), 0, 64));
+	expect_sack(b, R(0), 2);
+	expect_drop(b, HELD_FULL, send_write(b, R(2), 0, 64));
+	expect_sack(b, R(0), 1 | 2);
+	expect_drop(b, HELD_FULL, send_write(b, R(WINDOW), 0, 64));
+	expect_sack(b, R(0), 1 | 2);
+	expect_taken(b, send_write(b, R(0), 0, 64));
+	expect_ack(b, R(1), 2);
+	close_repeat(b);
+}
+
+/* (X6): what is held stays while there is no receive request, and says so behind the NAK. */
+Test(repeat, x6_not_ready_keeps_what_is_held)
+{
+	struct bed *b = bed_repeat();
+
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(1), .pay_len = 8, .ackreq = true));
+	expect_sack(b, R(0), 2);
+	expect_drop(b, RNR, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 8, .ackreq = true));
+	expect_rnr(b, R(0), 12, 0);
+	expect_sack(b, R(0), 2);
+	post_recv(b, 1, 0, 64);
+	/* the second has none: its bit stood for it, and now its PSN is expected */
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(0), .pay_len = 8, .ackreq = true));
+	expect_recv(b, 1, SUCCESS);
+	expect_rnr(b, R(1), 12, 1);
+	expect_sack(b, R(1), 0);
+	cr_assert_eq(kept_now, 1);
+	post_recv(b, 2, 64, 64);
+	expect_taken(b, send_pkt(b, RC_SEND_ONLY, R(1), .pay_len = 8, .ackreq = true));
+	expect_recv(b, 2, SUCCESS);
+	expect_ack(b, R(1), 2);
+	close_repeat(b);
+}
+
+/* (X6): an error frees it, and so does a reset. */
+Test(repeat, x6_error_and_reset_free)
+{
+	struct bed *b = bed_repeat();
+
+	expect_taken(b, send_write(b, R(1), 0, 64));
+	expect_sack(b, R(0), 2);
+	expect_drop(b, REQUEST, send_pkt(b, RC_WRITE_MIDDLE, R(0), .pay_len = MTU));
+	cr_assert_eq(kept_now, 0);
+	expect_nak(b, R(0), INV_REQ, 0);
+	expect_event(b, QP_REQ_ERR);
+	close_repeat(b);
+	b = bed_repeat();
+	expect_taken(b, send_write(b, R(1), 0, 64));
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
+	cr_assert_eq(kept_now, 0);
+	close_repeat(b);
+}
+
+/* --- the requester --- */
+
+/* (X8, X9, X13): what is missing goes again alone, when three have overtaken it. */
+Test(repeat, x9_only_what_is_lost)
+{
+	struct bed *b = bed_repeat();
+
+	post(b, RDMA_WRITE, 1, .len = 8 * MTU);
+	expect_write(b, 0, 0, 8);
+	/* two have overtaken the second: not yet */
+	expect_taken(b, send_sack(b, S(1), 2 | 4));
+	expect_none(b);
+	expect_taken(b, send_sack(b, S(1), 2 | 4 | 8));
+	expect_pkt(b, RC_WRITE_MIDDLE, S(1));
+	expect_none(b);
+	/* the same again: it is on its way */
+	expect_taken(b, send_sack(b, S(1), 2 | 4 | 8));
+	expect_none(b);
+	cr_assert_eq(count(b, RETRANSMITS), 1);
+	expect_taken(b, send_ack(b, S(7), 1));
+	expect_wc(b, 1, SUCCESS);
+	close_repeat(b);
+}
+
+/* (X9): the end of a message: when the last that left has arrived nothing can overtake any more. */
+Test(repeat, x9_at_the_end)
+{
+	struct bed *b = bed_repeat();
+
+	post(b, RDMA_WRITE, 1, .len = 3 * MTU);
+	expect_write(b, 0, 0, 3);
+	expect_taken(b, send_sack(b, S(1), 2));
+	expect_pkt(b, RC_WRITE_MIDDLE, S(1));
+	expect_none(b);
+	expect_taken(b, send_ack(b, S(2), 1));
+	expect_wc(b, 1, SUCCESS);
+	close_repeat(b);
+}
+
+/* (X10): the oldest alone; what its acknowledgement leaves out was lost, too. */
+Test(repeat, x10_timeout)
+{
+	struct bed *b = bed_repeat();
+
+	post(b, RDMA_WRITE, 1, .len = 4 * MTU);
+	expect_write(b, 0, 0, 4);
+	advance_time(b, RTO + 20 * US);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	expect_none(b);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 1);
+	ack(b, S(0), 0);
+	expect_write(b, 0, 1, 4);
+	expect_none(b);
+	expect_taken(b, send_ack(b, S(3), 1));
+	expect_wc(b, 1, SUCCESS);
+	close_repeat(b);
+}
+
+/* (X4): the peer had no room: as if it had sent a sequence NAK, once in a round. */
+Test(repeat, x4_peer_has_no_room)
+{
+	struct bed *b = bed_repeat();
+
+	post(b, RDMA_WRITE, 1, .len = 2 * MTU);
+	expect_write(b, 0, 0, 2);
+	expect_taken(b, send_sack(b, S(0), 1));
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	expect_taken(b, send_sack(b, S(0), 1));
+	expect_none(b);
+	expect_taken(b, send_ack(b, S(1), 1));
+	expect_wc(b, 1, SUCCESS);
+	close_repeat(b);
+}
+
+/* (X2): not further than the window, whatever the peer has. */
+Test(repeat, x2_window)
+{
+	struct bed *b = bed_repeat();
+	uint8_t map[WINDOW / 8];
+	uint32_t i;
+
+	post(b, RDMA_WRITE, 1, .len = 80 * MTU);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	for (i = 1; i < WINDOW; i++)
+		expect_pkt(b, RC_WRITE_MIDDLE, S(i));
+	expect_none(b);
+	memset(map, 0xff, sizeof(map));
+	map[0] = 0xfe;
+	expect_taken(b, send_map(b, S(0), map, sizeof(map)));
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	expect_none(b);
+	ack(b, S(WINDOW - 1), 0);
+	expect_write(b, 0, WINDOW, 80);
+	expect_taken(b, send_ack(b, S(79), 1));
+	expect_wc(b, 1, SUCCESS);
+	close_repeat(b);
+}
+
+/* --- what a peer may not say (X8), and what comes of it: nothing --- */
+
+Test(repeat, x8_hostile_sacks)
+{
+	struct bed *b = bed_repeat();
+	uint8_t map[WINDOW / 8 + 4] = {0};
+
+	post(b, RDMA_WRITE, 1, .len = 4 * MTU);
+	expect_write(b, 0, 0, 4);
+	/* what was never sent */
+	expect_drop(b, SACK, send_sack(b, S(0), 1u << 4));
+	expect_drop(b, SACK, send_sack(b, S(0), 0xffffffffu));
+	expect_drop(b, GHOST_ACK, send_sack(b, S(5), 0));
+	/* no bitmap, one that is no multiple, and one that is longer than the window */
+	expect_drop(b, SACK, send_map(b, S(0), map, 0));
+	expect_drop(b, SACK, send_map(b, S(0), map, 3));
+	expect_drop(b, SACK, send_map(b, S(0), map, sizeof(map)));
+	/* a NAK it cannot be */
+	expect_drop(b, SACK,
+		send_pkt(b, SACK, karst_psn_add(S(0), -1u), .aeth = (uint32_t)KARST_AETH_NAK << 24,
+			.pay = map, .pay_len = 4));
+	expect_none(b);
+	cr_assert_eq(drops(b, SACK), 6);
+	/* an old one, and a bit that was there and is not any more: it goes on counting */
+	ack(b, S(0), 0);
+	expect_drop(b, GHOST_ACK, send_sack(b, S(0), 2 | 4));
+	expect_taken(b, send_sack(b, S(1), 4));
+	expect_pkt(b, RC_WRITE_MIDDLE, S(1));
+	expect_pkt(b, RC_WRITE_MIDDLE, S(2));
+	expect_taken(b, send_sack(b, S(1), 0));
+	expect_none(b);
+	/* who lies about what he has waits until the clock has run out, and gets it then */
+	expect_taken(b, send_sack(b, S(1), 2));
+	ack(b, S(1), 0);
+	advance_time(b, RTO + 20 * US);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(2));
+	expect_taken(b, send_ack(b, S(3), 1));
+	expect_wc(b, 1, SUCCESS);
+	close_repeat(b);
+}
+
+/* (X1): where it was not agreed to nobody knows the opcode, and a gap is answered by a NAK. */
+Test(repeat, x1_not_agreed)
+{
+	struct bed *b = bed_rc();
+
+	post(b, RDMA_WRITE, 1, .len = 4 * MTU);
+	expect_write(b, 0, 0, 4);
+	expect_drop(b, OPCODE, send_sack(b, S(0), 2 | 4 | 8));
+	expect_none(b);
+	expect_taken(b, send_ack(b, S(3), 1));
+	expect_wc(b, 1, SUCCESS);
+	expect_drop(b, SEQUENCE, send_write(b, R(1), 0, 64));
+	expect_nak(b, R(0), PSN_SEQ, 0);
+	bed_close(b);
+}
+
+/* (X1, X2): windows that there are not, a core that holds nothing, a type that does not repeat. */
+Test(repeat, x1_what_modify_refuses)
+{
+	struct bed *b = bed_repeat();
+	struct karst_core_qp_attr a = {.repeat_window = 96, .repeat_mem = repeat_mem};
+
+	cr_assert_eq(karst_repeat_bytes(32), 0);
+	cr_assert_eq(karst_repeat_bytes(2048), 0);
+	cr_assert_eq(karst_repeat_bytes(96), 0);
+	cr_assert_neq(karst_repeat_bytes(1024), 0);
+	cr_assert_eq(bed_modify(b, &a, KARST_QP_REPEAT), -EINVAL);
+	karst_qp_query(b->s->qp, &a);
+	cr_assert_eq(a.repeat_window, WINDOW);
+	close_repeat(b);
+}

@@ -32,6 +32,8 @@ make_end(struct fab_sim *s, struct fab_end *e)
 	in->sq_shared = fab_alloc(s, karst_wq_bytes(in->max_send_wr, karst_wq_stride(true, 1, 0)));
 	in->rq_shared = fab_alloc(s, karst_wq_bytes(in->max_recv_wr, karst_wq_stride(false, 1, 0)));
 	e->mem = fab_alloc(s, karst_qp_bytes(in));
+	if (s->c->repeat)
+		e->repeat = fab_alloc(s, karst_repeat_bytes(FAB_REPEAT_WINDOW));
 }
 
 static struct fab_conn *
@@ -115,6 +117,8 @@ connect_end(struct fab_sim *s, struct fab_end *e, const struct fab_end *peer)
 		.timeout = (uint8_t)s->c->timeout,
 		.retry_cnt = (uint8_t)s->c->retry,
 		.rnr_retry = 7,
+		.repeat_window = s->c->repeat ? FAB_REPEAT_WINDOW : 0,
+		.repeat_mem = e->repeat,
 	};
 
 	set_address(a.path.src_ip, a.path.src_mac, e->host->id);
@@ -127,7 +131,7 @@ connect_end(struct fab_sim *s, struct fab_end *e, const struct fab_end *peer)
 		&e->rq, e->init.rq_shared, e->init.max_recv_wr, karst_wq_stride(false, 1, 0));
 	modify(s, e, &a,
 		KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN |
-			KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER,
+			KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER | KARST_QP_REPEAT,
 		KARST_QPS_RTR);
 	modify(s, e, &a,
 		KARST_QP_SQ_PSN | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |

@@ -38,6 +38,42 @@ static const struct karst_core_ops core_ops = {
 	.async_event = on_async_event,
 };
 
+/* --- frames that are held (X4) --- */
+
+struct fab_held {
+	struct karst_pkt pkt;
+	struct fab_held *next;
+	uint8_t data[KARST_FRAME_MAX];
+};
+
+static struct karst_pkt *
+hold(struct karst_core *core, struct karst_pkt *pkt)
+{
+	struct fab_sim *s = ((struct fab_host *)core->user)->s;
+	struct fab_held *h = s->free_held;
+
+	if (h != NULL)
+		s->free_held = h->next;
+	else
+		h = fab_alloc(s, sizeof(*h));
+	h->pkt = *pkt;
+	h->pkt.data = h->data;
+	memcpy(h->data, pkt->data, FAB_HEAD);
+	return &h->pkt;
+}
+
+static void
+release(struct karst_core *core, struct karst_pkt *pkt)
+{
+	struct fab_sim *s = ((struct fab_host *)core->user)->s;
+	struct fab_held *h = karst_container_of(pkt, struct fab_held, pkt);
+
+	h->next = s->free_held;
+	s->free_held = h;
+}
+
+static const struct karst_hold_ops hold_ops = {.hold = hold, .release = release};
+
 static void
 make_cq(struct fab_sim *s, struct fab_host *h)
 {
@@ -66,10 +102,13 @@ fab_host_init(struct fab_sim *s, struct fab_host *h, uint32_t id)
 		.mem = s->mem,
 		.ops = &core_ops,
 		.congestion = s->c->cc.mode != KARST_CONGESTION_OFF ? &s->c->cc : NULL,
+		.held_frames = s->c->repeat ? FAB_HELD : 0,
+		.hold_ops = &hold_ops,
 		.user = h,
 	};
 	int rc;
 
+	h->s = s;
 	h->id = id;
 	h->wake_ps = UINT64_MAX;
 	rc = karst_core_init(fab_alloc(s, karst_core_bytes(&cfg)), &cfg, 0, &h->core);

@@ -39,7 +39,7 @@ static const char usage_text[] =
 	"  --timeout N         local ACK timeout, 4.096 us * 2^N; 0: none [14]\n"
 	"  --retry N           retry_cnt, 0 to 7 [7]\n"
 	"  --probes WAY        on, off: silence of some round trips is answered by a probe [off]\n"
-	"  --recovery WAY      gbn: go-back-N [gbn]\n"
+	"  --recovery WAY      gbn, sr: go-back-N, selective repeat [gbn]\n"
 	"  --cc MODE           off, notify, dcqcn [off]\n"
 	"  --preset NAME       adapter, paper: parameters of DCQCN [adapter]\n"
 	"  --set NAME=VALUE    and single ones, by the names in karst.conf, with commas between\n"
@@ -274,8 +274,8 @@ parse_queue_pairs(int c, struct fab_config *f)
 		[KARST_CONGESTION_NOTIFY] = "notify",
 		[KARST_CONGESTION_DCQCN] = "dcqcn",
 		NULL};
-	static const char *const recoveries[] = {"gbn", NULL};
-	unsigned int i;
+	static const char *const recoveries[] = {"gbn", "sr", NULL};
+	unsigned int i = 0;
 	uint64_t n;
 	int rc;
 
@@ -298,7 +298,9 @@ parse_queue_pairs(int c, struct fab_config *f)
 	case OPT_PROBES:
 		return parse_switch("--probes", &f->probes);
 	case OPT_RECOVERY:
-		return fab_value_name("--recovery", optarg, recoveries, &i);
+		rc = fab_value_name("--recovery", optarg, recoveries, &i);
+		f->repeat = i != 0;
+		return rc;
 	case OPT_PRESET:
 		return parse_preset(&f->cc);
 	case OPT_SET:

@@ -56,10 +56,10 @@ network(FILE *out, const struct fab_config *c)
 	else
 		fprintf(out, "no marking\n");
 	fprintf(out,
-		"%-12s RC, go-back-N, MTU %u, WRITEs of %u bytes, %u packets under way, timeout "
+		"%-12s RC, %s, MTU %u, WRITEs of %u bytes, %u packets under way, timeout "
 		"%u, probes %s, congestion control %s\n",
-		"queue pairs", c->mtu, c->message, c->window, c->timeout, c->probes ? "on" : "off",
-		mode_name(c));
+		"queue pairs", c->repeat ? "selective repeat" : "go-back-N", c->mtu, c->message,
+		c->window, c->timeout, c->probes ? "on" : "off", mode_name(c));
 	traffic(out, c);
 }
 

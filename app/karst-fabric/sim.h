@@ -126,6 +126,7 @@ struct fab_switch {
 };
 
 struct fab_host {
+	struct fab_sim *s;
 	uint32_t id;
 	struct fab_port port;
 	struct karst_core *core;
@@ -145,9 +146,14 @@ struct fab_end {
 	struct karst_core_qp *qp;
 	struct karst_qp_init init;
 	void *mem;
+	void *repeat;
 	struct karst_wq sq;
 	struct karst_wq rq;
 };
+
+/* With selective repeat: PSNs, whose bitmap fits into FAB_HEAD; and frames that a host holds. */
+#define FAB_REPEAT_WINDOW 512u
+#define FAB_HELD          65536u
 
 struct fab_flow {
 	struct fab_flow *next; /* of its connection */
@@ -188,6 +194,7 @@ struct fab_sim {
 	bool ended;
 	struct fab_events events;
 	struct fab_frame *free_frames;
+	struct fab_held *free_held;
 	struct karst_mem *mem;
 	uint32_t pd;
 	uint32_t key; /* of the only region: all data is moved from it to it */

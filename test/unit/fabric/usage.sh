@@ -52,7 +52,7 @@ refused 2 '--size: sizes are those of websearch' --workload websearch --size 1
 refused 2 '--warmup: shorter than --duration' --duration 1ms --warmup 1ms
 refused 2 '--stagger: shorter than --duration' --duration 1ms --stagger 1ms
 refused 2 '--limit: not shorter than --duration' --duration 2ms --limit 1ms
-refused 2 "allowed: gbn" --recovery irn
+refused 2 "allowed: gbn sr" --recovery irn
 refused 2 'allowed: adapter paper' --preset mine
 refused 2 'allowed: min_time_between_cnps cnp_scope clamp_tgt_rate' --set rate=1
 refused 2 'NAME=VALUE' --set rpg_ai_rate

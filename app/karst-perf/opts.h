@@ -68,6 +68,7 @@ struct perf_opts {
 	uint64_t working_set; /* bytes; 0: the plan's choice */
 	/* protocol */
 	uint32_t window; /* packets; 0: the engine's default */
+	bool repeat;     /* selectively */
 	int32_t timeout; /* code; -1: the plan's choice */
 	uint64_t seed;
 	int32_t yield; /* 1: idle turns give the processor away; 0: no; -1: by CPUs */

@@ -73,6 +73,8 @@ struct kd_conf_engine {
 	uint32_t latch_source_port;
 	uint32_t early_retransmission;
 	uint32_t congestion; /* enum karst_congestion_mode */
+	struct kd_addrs selective_repeat;
+	uint32_t held_frames;
 	uint32_t mbufs;
 	uint32_t huge_pages; /* enum kd_tristate */
 	uint64_t memory;

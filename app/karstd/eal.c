@@ -139,6 +139,8 @@ mbufs_wanted(const struct kd_conf *c)
 
 	if (c->engine.mbufs != 0)
 		return c->engine.mbufs;
+	if (c->engine.selective_repeat.n != 0)
+		sum += n * c->engine.held_frames;
 	for (i = 0; i < c->nports; i++) {
 		const struct kd_conf_port *p = &c->port[i];
 		uint32_t rx_buffers = kd_port_needs(p).rx_buffers;

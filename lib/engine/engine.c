@@ -25,6 +25,7 @@
 #include "telemetry.h"
 
 #define DEFAULT_MBUFS_EACH 2048u /* and once more for the ports */
+#define DEFAULT_HELD       1024u
 #define FRAME_ROOM         (ENG_ROOM - RTE_PKTMBUF_HEADROOM)
 #define FRAME_ROOM_LEAST   512u
 #define MAX_XRCDS          16384u /* that programs have open */
@@ -56,7 +57,11 @@ fill_defaults(struct karst_engine_config *c)
 	default_u32(&c->tx_bytes, 128 << 10);
 	default_u32(&c->quantum_bytes, 16 << 10);
 	default_u32(&c->frame_bytes, c->page_buffers ? eng_pool_page_room() : FRAME_ROOM);
-	default_u32(&c->mbufs, DEFAULT_MBUFS_EACH * (c->lcores + 1));
+	if (c->nrepeat_peers != 0)
+		default_u32(&c->held_frames, DEFAULT_HELD);
+	else
+		c->held_frames = 0;
+	default_u32(&c->mbufs, DEFAULT_MBUFS_EACH * (c->lcores + 1) + c->held_frames * c->lcores);
 	default_u32(&c->handoff_slots, 1024);
 	default_u32(&c->sleep_max_us, 50);
 }
@@ -87,6 +92,10 @@ config_fault(const struct karst_engine_config *c)
 		return "frame_bytes: at most 3712 with page_buffers";
 	if (c->mbufs < c->lcores * (ENG_STASH + 2 * ENG_MAX_BURST))
 		return "mbufs: at least 256 for each lcore";
+	if (c->held_frames > 1u << 16)
+		return "held_frames: 1 to 65536";
+	if (c->nrepeat_peers > ENG_REPEAT_PEERS)
+		return "repeat_peers: up to 16";
 	if (c->handoff_slots > 1u << 20)
 		return "handoff_slots: 1 to 1048576";
 	if (c->sleep_max_us > 1000000)
@@ -287,6 +296,10 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 	if (cfg->congestion != NULL)
 		e->congestion = *cfg->congestion;
 	e->cfg.congestion = &e->congestion;
+	if (cfg->nrepeat_peers != 0 && cfg->nrepeat_peers <= ENG_REPEAT_PEERS)
+		memcpy(e->repeat_peers, cfg->repeat_peers,
+			cfg->nrepeat_peers * sizeof(e->repeat_peers[0]));
+	e->cfg.repeat_peers = e->repeat_peers;
 	if (cfg->ops != NULL)
 		e->ops = *cfg->ops;
 	eng_arena_init(&e->objects);

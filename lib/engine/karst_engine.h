@@ -100,6 +100,8 @@ struct karst_engine_ops {
 };
 
 /** Zero (NULL, false) means the default for every member. */
+struct karst_engine_addr;
+
 struct karst_engine_config {
 	/* up to 15 characters; of mempool, rings and in telemetry; default "karst0", "karst1", ... */
 	const char *name;
@@ -122,6 +124,11 @@ struct karst_engine_config {
 	bool early_retransmission; /* probes, long before the timeout (Q11) */
 	/* NULL: off; else it is taken over by karst_engine_create() (E1) */
 	const struct karst_congestion_config *congestion;
+	/* Addresses, with prefix lengths, of peers that are karst, too, and have ours in their
+	 * list: RC queue pairs to them repeat selectively (X1).  Taken over, likewise. */
+	const struct karst_engine_addr *repeat_peers;
+	uint32_t nrepeat_peers;
+	uint32_t held_frames; /* of each lcore, for these (X3); default 1024 */
 	/* budgets of a turn */
 	uint32_t rx_burst; /* frames taken from a port's queue at once, 1..64; default 32 */
 	uint32_t rx_bytes; /* verified before they are copied out of the cache; default 16 KiB */

@@ -325,6 +325,24 @@ const struct karst_copy_ops eng_unmapped_ops = {
 	.release = release,
 };
 
+/* Packets that lib/qp holds until their turn (X4), in the buffers that they have come in: the pool
+ * has as many more. */
+static struct karst_pkt *
+hold(struct karst_core *core, struct karst_pkt *pkt)
+{
+	struct eng_lcore *lc = core->user;
+
+	return lc->copies->fleeting ? copy_of(lc, pkt) : pkt;
+}
+
+static void
+unhold(struct karst_core *core, struct karst_pkt *pkt)
+{
+	buffer_free(core->user, mbuf_of(pkt));
+}
+
+const struct karst_hold_ops eng_hold_ops = {.hold = hold, .release = unhold};
+
 /* --- safe points --- */
 
 void

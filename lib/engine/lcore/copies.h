@@ -96,6 +96,7 @@ uint8_t *eng_unmapped_map(struct karst_core *core, const uint8_t *host, uint32_t
 
 /* For struct karst_core_config; core->user is the lcore. */
 extern const struct karst_copy_ops eng_unmapped_ops;
+extern const struct karst_hold_ops eng_hold_ops;
 
 int eng_copies_init(struct eng_lcore *lc);
 void eng_copies_fini(struct eng_lcore *lc);

@@ -70,6 +70,10 @@ static_assert(KARST_FRAME_MAX <= 4352, "a frame fits");
 
 /* --- objects: what the program sees first, then the engine's part --- */
 
+/* Networks whose hosts repeat selectively, and the window of all (X2). */
+#define ENG_REPEAT_PEERS  16u
+#define ENG_REPEAT_WINDOW 1024u
+
 struct eng_qp {
 	struct karst_engine_qp pub;
 	struct karst_core_qp *qp;
@@ -84,6 +88,7 @@ struct eng_qp {
 	struct karst_engine_xrcd *xrcd;
 	void *core_mem; /* the karst_core_qp of all handles */
 	size_t core_bytes;
+	void *repeat_mem; /* NULL: it has never been connected to a peer that repeats selectively */
 } karst_cache_aligned;
 
 struct eng_xrcd {
@@ -341,9 +346,10 @@ struct karst_engine {
 	struct rte_rcu_qsbr *rcu;
 	struct karst_mem *mem;
 	struct karst_ah_table *ahs;
-	struct karst_congestion_config congestion; /* cfg.congestion points to it */
-	struct eng_watch *watch;                   /* watch.c; NULL: not started */
-	struct eng_mcast *mcast;                   /* NULL: never any groups */
+	struct karst_congestion_config congestion;               /* cfg.congestion points to it */
+	struct karst_engine_addr repeat_peers[ENG_REPEAT_PEERS]; /* and cfg.repeat_peers */
+	struct eng_watch *watch;                                 /* watch.c; NULL: not started */
+	struct eng_mcast *mcast;                                 /* NULL: never any groups */
 	struct eng_gsi *gsi;
 	struct eng_cm *cm;
 	struct eng_group_table group_table[2];

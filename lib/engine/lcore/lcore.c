@@ -377,6 +377,8 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.ahs = e->ahs,
 		.ops = &core_ops,
 		.copy_ops = &eng_unmapped_ops,
+		.held_frames = e->cfg.held_frames,
+		.hold_ops = &eng_hold_ops,
 		.user = lc,
 	};
 	size_t bytes = karst_core_bytes(&cfg);

@@ -181,17 +181,61 @@ check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
 	return 0;
 }
 
+/* Is @ip one of a peer that repeats selectively, by our configuration? */
+static bool
+peer_repeats(const struct karst_engine *e, const uint8_t ip[16])
+{
+	uint32_t i, bits;
+
+	for (i = 0; i < e->cfg.nrepeat_peers; i++) {
+		const struct karst_engine_addr *a = &e->repeat_peers[i];
+
+		bits = karst_engine_addr_is_ip4(a) ? 96u + a->prefix : a->prefix;
+		if (memcmp(a->ip, ip, bits / 8) == 0 &&
+			(bits % 8 == 0 ||
+				((a->ip[bits / 8] ^ ip[bits / 8]) >> (8 - bits % 8)) == 0))
+			return true;
+	}
+	return false;
+}
+
+/* X1: what a queue pair needs to repeat selectively, if its peer does. */
+static int
+agree_to_repeat(struct karst_engine *e, struct qp_call *call, struct karst_core_qp_attr *attr)
+{
+	struct eng_qp *q = call->q;
+
+	call->mask &= ~(unsigned int)KARST_QP_REPEAT;
+	if (e->cfg.nrepeat_peers == 0 || karst_qp_type(q->qp) != KARST_QPT_RC ||
+		(call->mask & KARST_QP_STATE) == 0 || call->attr->qp_state != KARST_QPS_RTR ||
+		(call->mask & KARST_QP_AV) == 0 || !peer_repeats(e, call->attr->path.dst_ip))
+		return 0;
+	if (q->repeat_mem == NULL)
+		q->repeat_mem = eng_arena_alloc(&e->objects, karst_repeat_bytes(ENG_REPEAT_WINDOW));
+	if (q->repeat_mem == NULL)
+		return -ENOMEM;
+	*attr = *call->attr;
+	attr->repeat_window = ENG_REPEAT_WINDOW;
+	attr->repeat_mem = q->repeat_mem;
+	call->attr = attr;
+	call->mask |= KARST_QP_REPEAT;
+	return 0;
+}
+
 int
 karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 	const struct karst_core_qp_attr *attr, unsigned int mask)
 {
 	struct qp_call call = {
 		.q = karst_container_of(qp, struct eng_qp, pub), .attr = attr, .mask = mask};
+	struct karst_core_qp_attr repeating;
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = check_attr(e, qp, attr, mask);
+	if (ret == 0)
+		ret = agree_to_repeat(e, &call, &repeating);
 	if (ret == 0)
 		ret = call_after_sends(e, &call, qp_modify_on_lcore);
 	if (ret == 0 && (mask & KARST_QP_PORT) != 0)

@@ -3,7 +3,7 @@
  */
 #include "selfcheck.h"
 
-#include "qp_priv.h"
+#include "repeat.h"
 
 #define AHEAD(a, b) ((int32_t)((a) - (b)))
 
@@ -153,6 +153,31 @@ check_target(const struct karst_core *core, const struct karst_core_qp *qp)
 	return q == NULL ? "an SRQ does not know who points at it" : NULL;
 }
 
+/* What is held and what is outstanding is what was counted (X4, X8). */
+static const char *
+check_repeat(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	const struct karst_repeat *p = qp->repeat;
+	uint32_t i, held = 0, packets = 0, have = 0, lost = 0;
+
+	for (i = 0; i < p->window; i++) {
+		held += p->held[i] != NULL;
+		packets += p->sent[i] != 0;
+		have += p->state[i] == KARST_REPEAT_HAVE;
+		lost += p->state[i] == KARST_REPEAT_LOST;
+	}
+	if (held != p->nheld || core->nheld > core->held_max)
+		return "frames held are miscounted (X3)";
+	if (held != 0 && qp->rsp.wait == KARST_WAIT_NONE)
+		return "frames are held and nobody will look at them (X5)";
+	if (packets != p->npackets || have != p->nhave || lost != p->nlost)
+		return "packets outstanding are miscounted (X8)";
+	if (lost != 0 && karst_qp_may_send(qp) && !is_listed(qp) && qp->req.deadline_ns == 0 &&
+		qp->req.rto_ns != 0)
+		return "something is lost and will not go again (X9)";
+	return NULL;
+}
+
 const char *
 qp_selfcheck(const struct karst_core *core, const struct karst_core_qp *qp)
 {
@@ -166,6 +191,8 @@ qp_selfcheck(const struct karst_core *core, const struct karst_core_qp *qp)
 		wrong = check_wakeup(core, qp);
 	if (wrong == NULL && karst_qp_may_receive(qp) && karst_qp_reliable(qp))
 		wrong = check_responder(qp);
+	if (wrong == NULL && qp->repeat != NULL && qp->state != KARST_QPS_ERR)
+		wrong = check_repeat(core, qp);
 	if (wrong == NULL && qp->type == KARST_QPT_XRC_RECV)
 		wrong = check_target(core, qp);
 	return wrong;

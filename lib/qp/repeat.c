@@ -21,6 +21,9 @@
 /* X9: packets that overtake one that is not lost. */
 #define OVERTAKEN 3
 
+/* PSNs that may go unnoted. */
+#define NOTE_PSNS (1u << 16)
+
 /* Windows that can be agreed to. */
 #define WINDOW_MIN 64u
 #define WINDOW_MAX 1024u
@@ -128,7 +131,8 @@ forget_acked(struct karst_repeat *p, const struct karst_requester *r)
 		if (p->sent[at] == 0)
 			continue;
 		has_arrived(p, p->sent[at]);
-		set_state(p, at, KARST_REPEAT_OUT);
+		if (karst_unlikely(p->state[at] != KARST_REPEAT_OUT))
+			set_state(p, at, KARST_REPEAT_OUT);
 		p->sent[at] = 0;
 		p->npackets--;
 	}
@@ -195,23 +199,24 @@ in_flight(const struct karst_repeat *p)
 }
 
 uint32_t
-karst_repeat_room(const struct karst_core *core, struct karst_core_qp *qp)
+karst_repeat_room_left(const struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
-	uint32_t out = distance(r->snd_psn, r->una_psn), most, room;
+	uint32_t out = distance(r->snd_psn, r->una_psn), most;
 
-	if (out + 1 < karst_min_u32(r->window, p->window))
-		return 2;
 	if (out >= p->window)
 		return 0;
+	if (p->nhave + p->nlost == 0) {
+		/* nothing is missing: as without selective repeat, and asking as there (Q2) */
+		most = out - r->rd_psns;
+		if (most >= r->window)
+			return 0;
+		return r->window == core->window_packets ? 2 : r->window - most;
+	}
 	look(p, qp);
 	most = r->window > in_flight(p) ? r->window - in_flight(p) : 0;
-	room = karst_min_u32(most, p->window - out);
-	/* with nothing lost the last packet of a window has asked, or one shortly before it (Q2) */
-	if (room == 1 && p->nhave + p->nlost == 0 && r->window == core->window_packets)
-		return 2;
-	return room;
+	return karst_min_u32(most, p->window - out);
 }
 
 /* --- losses --- */
@@ -405,6 +410,9 @@ karst_repeat_tx(
 	uint32_t idx, psn, left;
 	int step;
 
+	/* what is new is noted when something is missing, but before its PSNs come around */
+	if (karst_likely(p->nlost == 0 && distance(r->nxt_psn, p->noted_psn) < NOTE_PSNS))
+		return 0;
 	look(p, qp);
 	idx = r->una_idx;
 	psn = r->una_psn;

@@ -104,7 +104,20 @@ void karst_repeat_oldest(struct karst_core_qp *qp);
 void karst_repeat_answers(struct karst_core_qp *qp);
 /** How many new packets may go out (X2), or a lower bound above 1; 1: this one has to ask for an
  *  acknowledgement. */
-uint32_t karst_repeat_room(const struct karst_core *core, struct karst_core_qp *qp);
+uint32_t karst_repeat_room_left(const struct karst_core *core, struct karst_core_qp *qp);
+
+static inline uint32_t
+karst_repeat_room(const struct karst_core *core, struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	uint32_t out = (r->snd_psn - r->una_psn) & KARST_PSN_MASK;
+
+	/* so much that what is under way need not be known exactly */
+	if (karst_likely(out + 1 < karst_min_u32(r->window, qp->repeat->window)))
+		return 2;
+	return karst_repeat_room_left(core, qp);
+}
+
 /** Sends again what is lost.  @return 0: new packets may follow; 1: come back; -1: something will
  *  bring us back. */
 int karst_repeat_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,

@@ -129,7 +129,8 @@ start_request(
 	}
 	if (!gates_open(qp, w, idx))
 		return STEP_BLOCKED;
-	if (karst_repeat_of(qp) != NULL && !(w->info->slot_flags & KARST_SLOT_LOCAL) &&
+	/* packets of messages are counted one by one */
+	if (karst_repeat_of(qp) != NULL && (w->info->slot_flags & KARST_SLOT_RD_ATOMIC) &&
 		karst_repeat_room(core, qp) == 0)
 		return STEP_BLOCKED;
 	npsn = w->info->slot_flags & KARST_SLOT_LOCAL ? 0 : karst_psn_count(w->len, qp->mtu_shift);

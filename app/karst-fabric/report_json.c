@@ -29,12 +29,11 @@ config(const struct fab_config *c)
 		(json_int_t)c->lose_nth, "mtu", (json_int_t)c->mtu, "message",
 		(json_int_t)c->message, "depth", (json_int_t)c->depth, "window",
 		(json_int_t)c->window, "timeout", (json_int_t)c->timeout, "retry_cnt",
-		(json_int_t)c->retry, "probes", c->probes,
-		"recovery", c->repeat ? "selective-repeat" : "go-back-n",
-		"congestion", modes[c->cc.mode], "size", (json_int_t)c->size, "load", c->load,
-		"stagger_us", (double)c->stagger_ns / 1e3, "duration_us",
-		(double)c->duration_ns / 1e3, "warmup_us", (double)c->warmup_ns / 1e3, "seed",
-		(json_int_t)c->seed);
+		(json_int_t)c->retry, "probes", c->probes, "recovery",
+		c->repeat ? "selective-repeat" : "go-back-n", "congestion", modes[c->cc.mode],
+		"size", (json_int_t)c->size, "load", c->load, "stagger_us",
+		(double)c->stagger_ns / 1e3, "duration_us", (double)c->duration_ns / 1e3,
+		"warmup_us", (double)c->warmup_ns / 1e3, "seed", (json_int_t)c->seed);
 }
 
 static json_t *

@@ -26,8 +26,10 @@
  *
  * Probes of one silence come at intervals that double, PROBES_MAX of them, then the configured
  * timeout passes as ever: its deadline is still that of the last progress.  A probe spends no
- * retry.  Timeout 0 asks for no timer, so it has no probes either; and where selective repeat was
- * agreed to (X10) there are none.
+ * retry.  Timeout 0 asks for no timer, so it has no probes either.
+ *
+ * Where selective repeat was agreed to (X10) the probe is the last of all that has left: its answer
+ * shows what else is lost, and nothing goes back.
  *
  * Of a packet that is sent again no round trip is measured, as nobody can tell which one was
  * answered (Karn).  But when a probe was answered, or what it probed for came late, the time from
@@ -114,6 +116,17 @@ karst_probe_first(const struct karst_core *core, const struct karst_core_qp *qp,
 	return first < wait_ns ? first : wait_ns;
 }
 
+static bool
+is_copying(const struct karst_core_qp *qp)
+{
+	unsigned int half;
+
+	for (half = 0; half < KARST_COPY_HALVES; half++)
+		if (qp->copy[half] != NULL)
+			return true;
+	return false;
+}
+
 /* Is it not the peer's answer that is waited for? */
 static bool
 is_held_up(const struct karst_core_qp *qp)
@@ -121,7 +134,7 @@ is_held_up(const struct karst_core_qp *qp)
 	const struct karst_requester *r = &qp->req;
 
 	return r->snd_psn == r->una_psn || r->probe_due || (r->paced && qp->pacer.waits) ||
-		(qp->flags & KARST_QPF_COPIES) != 0;
+		((qp->flags & KARST_QPF_COPIES) && is_copying(qp));
 }
 
 uint64_t
@@ -130,8 +143,7 @@ karst_probe_expire(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_requester *r = &qp->req;
 	uint64_t from = r->deadline_ns - r->rto_ns, wait, at;
 
-	if (!core->early || karst_repeat_of(qp) != NULL || r->probes == PROBES_MAX ||
-		r->retry_left != r->retry_cnt ||
+	if (!core->early || r->probes == PROBES_MAX || r->retry_left != r->retry_cnt ||
 		(r->flags & (KARST_REQ_RNR_WAIT | KARST_REQ_UNSENT | KARST_REQ_FAILED)))
 		return r->deadline_ns;
 	wait = first_wait_ns(core, qp) << r->probes;
@@ -186,7 +198,7 @@ karst_probe_answered(struct karst_core *core, struct karst_core_qp *qp)
 	if (past < 0)
 		return false;
 	r->probe_out = 0;
-	if (past != 0 || r->snd_psn == r->una_psn)
+	if (past != 0 || r->snd_psn == r->una_psn || karst_repeat_of(qp) != NULL)
 		return false;
 	/* what was lost may have been too much */
 	qp->probe.steady = ((r->snd_psn - r->una_psn) & KARST_PSN_MASK) / 2;

@@ -467,6 +467,14 @@ send_probe(
 	return true;
 }
 
+/* Q11, X10: it goes again by itself, below. */
+static karst_noinline void
+repeat_probe(struct karst_core *core, struct karst_core_qp *qp)
+{
+	karst_repeat_oldest(qp);
+	karst_probe_sent(core, qp, karst_psn_add(qp->req.una_psn, 1));
+}
+
 /* --- one packet again --- */
 
 static enum step
@@ -591,9 +599,12 @@ karst_requester_tx(
 
 	if ((r->flags & KARST_REQ_RNR_WAIT) || karst_copy_busy(qp, KARST_COPY_REQ))
 		return false;
-	if (karst_unlikely(r->probe_due) && karst_qp_may_send(qp) &&
-		!send_probe(core, qp, b, limit))
-		return true;
+	if (karst_unlikely(r->probe_due) && karst_qp_may_send(qp)) {
+		if (karst_repeat_of(qp) != NULL)
+			repeat_probe(core, qp);
+		else if (!send_probe(core, qp, b, limit))
+			return true;
+	}
 	if (karst_repeat_of(qp) != NULL && karst_qp_may_send(qp)) {
 		int rc = karst_repeat_tx(core, qp, b, limit);
 

@@ -52,6 +52,21 @@ bed_held(uint32_t frames)
 	return bed_open(&s);
 }
 
+/* With probes (Q11). */
+static struct bed *
+bed_probing(void)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+
+	s.core.held_frames = 16;
+	s.core.hold_ops = &hold_ops;
+	s.core.early_retransmission = true;
+	repeat_mem = calloc(1, karst_repeat_bytes(WINDOW));
+	s.attr.repeat_window = WINDOW;
+	s.attr.repeat_mem = repeat_mem;
+	return bed_open(&s);
+}
+
 static struct bed *
 bed_repeat(void)
 {
@@ -350,5 +365,33 @@ Test(repeat, x1_what_modify_refuses)
 	cr_assert_eq(bed_modify(b, &a, KARST_QP_REPEAT), -EINVAL);
 	karst_qp_query(b->s->qp, &a);
 	cr_assert_eq(a.repeat_window, WINDOW);
+	close_repeat(b);
+}
+
+/* (X10, Q11): a tail that is lost is heard of by a probe, and then goes again alone. */
+Test(repeat, x10_q11_probe)
+{
+	struct bed *b = bed_probing();
+	uint64_t began = b->core->now_ns;
+	unsigned int i;
+
+	for (i = 0; i < 3; i++) {
+		post(b, RDMA_WRITE, i, .len = 1);
+		expect_pkt(b, RC_WRITE_ONLY, S(i));
+	}
+	while (count(b, ADP_RETRANS) == 0 && b->core->now_ns - began < 100000000)
+		advance_time(b, 1000);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_none(b);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0);
+	/* it was the last that left: what had left before it is lost */
+	expect_taken(b, send_ack(b, S(0), 1));
+	expect_wc(b, 0, SUCCESS);
+	expect_pkt(b, RC_WRITE_ONLY, S(1));
+	expect_pkt(b, RC_WRITE_ONLY, S(2));
+	expect_taken(b, send_ack(b, S(2), 3));
+	expect_wc(b, 1, SUCCESS);
+	expect_wc(b, 2, SUCCESS);
+	cr_assert_eq(count(b, RETRANSMITS), 3);
 	close_repeat(b);
 }

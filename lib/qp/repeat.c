@@ -244,6 +244,31 @@ karst_repeat_oldest(struct karst_core_qp *qp)
 }
 
 void
+karst_repeat_executed(struct karst_core_qp *qp, uint32_t before)
+{
+	const struct karst_requester *r = &qp->req;
+	struct karst_repeat *p = qp->repeat;
+	uint32_t psn = r->una_psn, idx = r->una_idx, n;
+
+	look(p, qp);
+	n = karst_min_u32(distance(before, psn), p->window);
+	for (; n > 0; n--, psn = karst_psn_add(psn, 1)) {
+		const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+		uint32_t at = at_of(p, psn);
+
+		if (p->sent[at] == 0 || p->state[at] != KARST_REPEAT_OUT)
+			continue;
+		for (; slot->npsn == 0 || distance(psn, slot->psn) >= slot->npsn;
+			slot = &r->slots[++idx & qp->sq.mask])
+			;
+		if (slot->flags & KARST_SLOT_RD_ATOMIC)
+			continue;
+		has_arrived(p, p->sent[at]);
+		set_state(p, at, KARST_REPEAT_HAVE);
+	}
+}
+
+void
 karst_repeat_answers(struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
@@ -407,6 +432,7 @@ karst_repeat_tx(
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
+	bool unsent = (r->flags & KARST_REQ_UNSENT) != 0;
 	uint32_t idx, psn, left;
 	int step;
 
@@ -422,8 +448,9 @@ karst_repeat_tx(
 
 		if (p->state[at] != KARST_REPEAT_LOST)
 			continue;
-		/* the oldest goes whatever else may be under way: all of it may be lost */
-		if (psn != r->una_psn && in_flight(p) >= r->window)
+		/* the oldest goes whatever else may be under way: all of it may be lost; and so
+		 * does the first of a round, since no clock runs before that has left */
+		if (psn != r->una_psn && in_flight(p) >= r->window && !unsent)
 			return 0;
 		if (b->bytes >= limit)
 			return 1;
@@ -439,6 +466,7 @@ karst_repeat_tx(
 		if (!karst_qp_may_send(qp))
 			return -1;
 		set_state(p, at, KARST_REPEAT_OUT);
+		unsent = false;
 		if (step == 0)
 			p->again = p->sent[at] = next_order(p);
 	}

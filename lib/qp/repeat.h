@@ -100,6 +100,9 @@ bool karst_repeat_heard(struct karst_core *core, struct karst_core_qp *qp, struc
 void karst_repeat_acked(struct karst_core *core, struct karst_core_qp *qp);
 /** Of all that is outstanding only the oldest goes again (X10). */
 void karst_repeat_oldest(struct karst_core_qp *qp);
+/** The peer has executed what is before PSN @before, which is not acknowledged for want of an
+ *  answer: nobody waits for it, as nobody does for what is held (X2). */
+void karst_repeat_executed(struct karst_core_qp *qp, uint32_t before);
 /** READs and atomics whose answers were dropped, because they came behind one that is lost. */
 void karst_repeat_answers(struct karst_core_qp *qp);
 /** How many new packets may go out (X2), or a lower bound above 1; 1: this one has to ask for an

@@ -433,13 +433,16 @@ follow_up(struct karst_core *core, struct karst_core_qp *qp)
  *
  * The peer first gives all responses that it was asked for, in vain, and then those that it is
  * asked for again.  So half as much is asked for at a time, until the window has grown again.
+ * @before: what is before that PSN the peer has executed.
  */
 static void
-lost_response(struct karst_core *core, struct karst_core_qp *qp)
+lost_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t before)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t half = karst_min_u32(r->window, (r->snd_psn - r->una_psn) & KARST_PSN_MASK) / 2;
 
+	if (karst_repeat_of(qp) != NULL)
+		karst_repeat_executed(qp, before);
 	if (r->flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
 		return;
 	karst_count(&core->counters, KARST_CTR_IMPLIED_NAK_SEQ_ERR);
@@ -535,7 +538,7 @@ rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 	}
 	if (!ack_before(core, qp, positive ? karst_psn_add(pkt->psn, 1) : pkt->psn)) {
 		/* whatever it says, a response before it is missing */
-		lost_response(core, qp);
+		lost_response(core, qp, pkt->psn);
 		follow_up(core, qp);
 		return;
 	}
@@ -644,7 +647,7 @@ rx_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt 
 	/* Q3: it acknowledges everything before it */
 	if (!ack_before(core, qp, pkt->psn)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_READ_GAP);
-		lost_response(core, qp);
+		lost_response(core, qp, pkt->psn);
 		follow_up(core, qp);
 		return;
 	}

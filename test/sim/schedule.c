@@ -334,8 +334,11 @@ judge_counters(struct sim *s)
 			i == KARST_DROP_UC_MESSAGE || i == KARST_DROP_GHOST_ACK ||
 			i == KARST_DROP_HELD_FULL)
 			continue;
-		/* for want of room READs are asked for again, as after a loss */
-		if (i == KARST_DROP_UNEXPECTED_RESPONSE && sum_drop(s, KARST_DROP_HELD_FULL) != 0)
+		/* for want of room READs are asked for again, as after a loss, and a slow peer may
+		 * be probed: both are answered twice */
+		if (i == KARST_DROP_UNEXPECTED_RESPONSE &&
+			(sum_drop(s, KARST_DROP_HELD_FULL) != 0 ||
+				sum_counter(s, KARST_CTR_ADP_RETRANS) != 0))
 			continue;
 		if (i == KARST_DROP_CNP && s->congestion.mode != KARST_CONGESTION_OFF)
 			continue;

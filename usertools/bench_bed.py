@@ -120,15 +120,19 @@ def listens(port):
     return False
 
 
+def karst_run(bench):
+    """Its path: beside karst-perf if both are installed, else in the same build."""
+    beside = os.path.join(os.path.dirname(bench.perf), 'karst-run')
+    return beside if os.path.isfile(beside) else \
+        os.path.join(os.path.dirname(bench.perf), '..', 'karst-run', 'karst-run')
+
+
 class Programs:
     """Pairs of programs, over a daemon by karst-run or over the kernel as they are."""
 
     def __init__(self, bench, daemon):
         self.bench = bench
-        beside = os.path.join(os.path.dirname(bench.perf), 'karst-run')
-        run = beside if os.path.isfile(beside) else \
-            os.path.join(os.path.dirname(bench.perf), '..', 'karst-run', 'karst-run')
-        self.over = [run, '--socket', daemon.socket]
+        self.over = [karst_run(bench), '--socket', daemon.socket]
 
     def pair(self, server, client, karst=True, env=None, port=None):
         """What the client printed; None if it failed.  @port: where the server listens by TCP; a second

@@ -8,23 +8,15 @@ import subprocess
 import sys
 import time
 
-from bench_bed import Daemon, listens
+from bench_bed import Daemon, karst_run, listens
 
 PORT = 18791
 CLIENTS = 50
 SMC = '[smc]\nenabled = yes\n'
 
 
-def over(bench, daemon):
-    """Words before a program; none: over TCP."""
-    beside = os.path.join(os.path.dirname(bench.perf), 'karst-run')
-    run = beside if os.path.isfile(beside) else \
-        os.path.join(os.path.dirname(bench.perf), '..', 'karst-run', 'karst-run')
-    return [run, '--smc', '--require', '--socket', daemon.socket]
-
-
 def redis(bench, before, pipeline):
-    """{test: requests a second}; {} if it failed."""
+    """{test: requests a second}; {} if it failed.  @before: words before a program; none: over TCP."""
     words = ['redis-benchmark', '-p', str(PORT), '-t', 'set,get', '-c', str(CLIENTS), '-P', str(pipeline),
              '-n', str(int((40000 if pipeline == 1 else 400000) * bench.seconds)), '--csv']
     print(f'[{time.monotonic() - bench.began:5.0f} s] {"karst-run --smc " if before else ""}{" ".join(words)}',
@@ -55,10 +47,11 @@ def smc(bench):
         bench.info('redis over SMC-R', 'not measured', 'needs root, redis-server and redis-tools')
         return
     with Daemon(bench.perf, ports=SMC) as daemon:
+        over = [karst_run(bench), '--smc', '--require', '--socket', daemon.socket]
         for pipeline in 1, 16:
             found = []
             for _ in range(bench.runs):
-                pair = redis(bench, over(bench, daemon), pipeline), redis(bench, [], pipeline)
+                pair = redis(bench, over, pipeline), redis(bench, [], pipeline)
                 found += [pair] if all(pair) else []
             for test in 'SET', 'GET':
                 rates = sorted((ours[test] / tcp[test], ours[test], tcp[test]) for ours, tcp in found)

@@ -68,15 +68,15 @@ find_vdevs(uint16_t ethdev[PERF_ENDS])
 static int
 make_engine(const struct perf_opts *o, uint32_t max_qps, struct perf_ports *p)
 {
-	/* every address */
-	static const struct karst_engine_addr all;
+	/* every address of either family */
+	static const struct karst_engine_addr all[] = {{.ip = {0}}, {.ip = {[10] = 0xff, 0xff}}};
 	struct karst_engine_config cfg = {
 		.name = "perf",
 		.lcores = o->lcores,
 		.max_qps = o->lcores == 1 ? 2 * max_qps : max_qps,
 		.window_packets = o->window,
-		.repeat_peers = &all,
-		.nrepeat_peers = o->repeat,
+		.repeat_peers = all,
+		.nrepeat_peers = o->repeat ? KARST_DIM(all) : 0,
 		.seed = o->seed,
 	};
 	int rc = karst_engine_create(&cfg, &p->engine);

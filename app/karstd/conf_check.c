@@ -52,24 +52,6 @@ is_link_local(const struct karst_engine_addr *a)
 	return a->ip[0] == 0xfe && (a->ip[1] & 0xc0) == 0x80;
 }
 
-/* Do the first @a->prefix bits agree? */
-static bool
-on_link(const struct karst_engine_addr *a, const uint8_t ip[16])
-{
-	struct karst_engine_addr other = {.prefix = 0};
-	uint32_t bits = a->prefix, i;
-
-	memcpy(other.ip, ip, sizeof(other.ip));
-	if (karst_engine_addr_is_ip4(a) != karst_engine_addr_is_ip4(&other))
-		return false;
-	if (karst_engine_addr_is_ip4(a))
-		bits += 96;
-	for (i = 0; i < bits; i++)
-		if (((a->ip[i / 8] ^ ip[i / 8]) >> (7 - i % 8) & 1) != 0)
-			return false;
-	return true;
-}
-
 static void
 check_gateway(const struct check *k, const struct kd_conf_port *p, const char *key,
 	const struct kd_ip *gw)
@@ -85,7 +67,7 @@ check_gateway(const struct check *k, const struct kd_conf_port *p, const char *k
 		return;
 	}
 	for (i = 0; i < p->addresses.n; i++)
-		if (on_link(&p->addresses.addr[i], gw->ip))
+		if (karst_engine_addr_covers(&p->addresses.addr[i], gw->ip))
 			return;
 	memcpy(ll.ip, gw->ip, sizeof(ll.ip));
 	if (p->link_local && is_link_local(&ll))

@@ -28,19 +28,11 @@
 #define AGAIN_MAX 256u
 #define DISCARD   9 /* no packet is sent there */
 
-static bool
-is_ip4(const uint8_t gid[16])
-{
-	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-
-	return memcmp(gid, mapped, sizeof(mapped)) == 0;
-}
-
 /* Of this machine, or of its network segment, alone. */
 static bool
 is_local(const uint8_t gid[16])
 {
-	return is_ip4(gid) ? gid[12] == 127 : gid[0] == 0xfe;
+	return karst_engine_ip_is_ip4(gid) ? gid[12] == 127 : gid[0] == 0xfe;
 }
 
 static bool
@@ -114,7 +106,9 @@ svc_ports_other(struct kd_smc *s, const struct karst_smc_link_ask *ask)
 		const struct karst_gid_entry *e = &s->gids[i];
 
 		if (e->port_num == first->port || is_local(e->gid.raw) ||
-			is_ip4(e->gid.raw) != is_ip4(first->local.gid) || !is_up(s, e->port_num))
+			karst_engine_ip_is_ip4(e->gid.raw) !=
+				karst_engine_ip_is_ip4(first->local.gid) ||
+			!is_up(s, e->port_num))
 			continue;
 		if (ask->remote_gid == NULL || memcmp(e->gid.raw, source, sizeof(source)) == 0)
 			return e;

@@ -37,6 +37,7 @@
 #ifndef KARST_ENGINE_H
 #define KARST_ENGINE_H
 
+#include "karst_engine_addr.h"
 #include "karst_base.h"
 #include "karst_counters.h"
 #include "karst_mem.h"
@@ -100,8 +101,6 @@ struct karst_engine_ops {
 };
 
 /** Zero (NULL, false) means the default for every member. */
-struct karst_engine_addr;
-
 struct karst_engine_config {
 	/* up to 15 characters; of mempool, rings and in telemetry; default "karst0", "karst1", ... */
 	const char *name;
@@ -176,34 +175,6 @@ const struct karst_engine_config *karst_engine_config(const struct karst_engine 
 uint64_t karst_engine_now_ns(const struct karst_engine *e);
 
 /* --- ports --- */
-
-/** An IP address in wire order; IPv4 as ::ffff:a.b.c.d. */
-struct karst_engine_addr {
-	uint8_t ip[16];
-	uint8_t prefix; /* of a port's address: bits that all on its link share, of 32 (IPv4) or
-			 * 128; 0: every address of the family is on the link */
-};
-
-/** The IPv4 address a.b.c.d as 0xAABBCCDD. */
-static inline struct karst_engine_addr
-karst_engine_addr_ip4(uint32_t ip4)
-{
-	struct karst_engine_addr a = {.ip = {[10] = 0xff,
-					      0xff,
-					      (uint8_t)(ip4 >> 24),
-					      (uint8_t)(ip4 >> 16),
-					      (uint8_t)(ip4 >> 8),
-					      (uint8_t)ip4}};
-	return a;
-}
-
-static inline bool
-karst_engine_addr_is_ip4(const struct karst_engine_addr *a)
-{
-	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
-
-	return memcmp(a->ip, prefix, sizeof(prefix)) == 0;
-}
 
 /** Instead of a DPDK port: every frame that leaves the port comes back in. */
 #define KARST_ENGINE_NO_ETHDEV UINT16_MAX

@@ -142,6 +142,10 @@ def losses(perf):
         number = 400 if size > 8 else 4000
         perf.measure(f'1% loss, {op}',
                      f'--op {op} --size {size} --loss 0.01 --depth 32 --iters {number}', again)
+    # going back to each of them would be 30 for one (X9)
+    perf.measure('1% loss, selective repeat', '--op write --size 65536 --loss 0.01 --depth 32 --iters 400 '
+                 '--selective-repeat', lambda found: [] if found['retransmits'] < 10 * found['injected_drops'] else [
+                     f'{found["retransmits"]} packets sent again for {found["injected_drops"]} lost'])
     perf.measure('10% loss on two lcores',
                  # patient: on a busy machine one of the two may have no processor for a while
                  '--op write --size 32768 --lcores 2 --loss 0.1 --iters 200 --timeout 16', again)

@@ -281,6 +281,22 @@ pick_len(struct sim *s, const struct sim_ep *ep)
 	return rng_one_in(&s->rng, 2) ? rng_range(&s->rng, 1, max) : rng_log(&s->rng, 1, max);
 }
 
+/* The key of the op's place in a cell of @to: of the region, or of a window that has the cell. */
+static void
+pick_key(struct sim *s, struct sim_ep *to, struct sim_op *op)
+{
+	struct sim_cell *c = op->cell;
+
+	op->rva = va_of(c->mr, c->off + op->cell_off);
+	op->rkey = c->mr->key;
+	if (to->mw.state == MW_BOUND && to->mw.cell == c && rng_one_in(&s->rng, 2)) {
+		op->mw = &to->mw;
+		op->rkey = to->mw.key;
+		if (to->mw.zero_based)
+			op->rva = op->cell_off;
+	}
+}
+
 /* A target in a cell of the peer, by the region's key or by a window's. */
 static bool
 pick_target(struct sim *s, struct sim_ep *ep, struct sim_op *op)
@@ -295,14 +311,7 @@ pick_target(struct sim *s, struct sim_ep *ep, struct sim_op *op)
 		op->cell_off &= ~7u;
 	else if (rng_one_in(&s->rng, 2))
 		op->cell_off = 0;
-	op->rva = va_of(c->mr, c->off + op->cell_off);
-	op->rkey = c->mr->key;
-	if (to->mw.state == MW_BOUND && to->mw.cell == c && rng_one_in(&s->rng, 2)) {
-		op->mw = &to->mw;
-		op->rkey = to->mw.key;
-		if (to->mw.zero_based)
-			op->rva = op->cell_off;
-	}
+	pick_key(s, to, op);
 	if (op->len == 0 && rng_one_in(&s->rng, 2)) {
 		/* R12: of nothing, the key does not matter. */
 		op->mw = NULL;
@@ -357,14 +366,7 @@ fill_flush(struct sim *s, struct sim_ep *ep, struct sim_op *op, struct karst_sen
 	op->cell_off = rng_below(&s->rng, c->len);
 	op->flush_len = rng_range(&s->rng, fault, c->len - op->cell_off);
 	op->flush_level = rng_one_in(&s->rng, 3) && !fault ? KARST_FLUSH_MR : KARST_FLUSH_RANGE;
-	op->rva = va_of(c->mr, c->off + op->cell_off);
-	op->rkey = c->mr->key;
-	if (to->mw.state == MW_BOUND && to->mw.cell == c && rng_one_in(&s->rng, 2)) {
-		op->mw = &to->mw;
-		op->rkey = to->mw.key;
-		if (to->mw.zero_based)
-			op->rva = op->cell_off;
-	}
+	pick_key(s, to, op);
 	if (op->flush_level == KARST_FLUSH_MR && rng_one_in(&s->rng, 2)) {
 		op->rva = rng_u64(&s->rng);
 		op->flush_len = (uint32_t)rng_u64(&s->rng);

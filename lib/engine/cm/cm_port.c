@@ -64,7 +64,7 @@ eng_cm_check_addr(char *why, const struct karst_ctl_cm_addr *a)
 	if (eng_cm_is_scoped(a) && a->scope_id > KARST_ENGINE_MAX_PORTS)
 		return karst_ctl_reason(why, -ENODEV,
 			"link-local address: port %u, its scope, does not exist", a->scope_id);
-	if ((a->family == AF_INET) != eng_ip_is4(a->ip) && !same_ip(a->ip, any6))
+	if ((a->family == AF_INET) != karst_engine_ip_is_ip4(a->ip) && !same_ip(a->ip, any6))
 		return karst_ctl_reason(why, -EINVAL,
 			"an IPv4 address must be of family %u and written as ::ffff:a.b.c.d, an "
 			"IPv6 address of family %u",
@@ -118,7 +118,7 @@ eng_cm_find_own(const struct karst_engine *e, const struct karst_ctl_cm_addr *a,
 static unsigned int
 link_bits(const struct karst_engine_addr *own, const uint8_t ip[16])
 {
-	unsigned int from = eng_ip_is4(ip) ? 12 : 0, n = own->prefix, i;
+	unsigned int from = karst_engine_ip_is_ip4(ip) ? 12 : 0, n = own->prefix, i;
 
 	for (i = 0; i < n; i++)
 		if (((own->ip[from + i / 8] ^ ip[from + i / 8]) >> (7 - i % 8) & 1) != 0)
@@ -135,10 +135,10 @@ listener_fitness(const struct karst_engine_port_info *info, const struct karst_e
 	const uint8_t ip[16])
 {
 	static const uint8_t none[16];
-	const uint8_t *gateway = eng_ip_is4(ip) ? info->gateway4.ip : info->gateway6.ip;
+	const uint8_t *gateway = karst_engine_ip_is_ip4(ip) ? info->gateway4.ip : info->gateway6.ip;
 	unsigned int bits;
 
-	if (eng_ip_is4(own->ip) != eng_ip_is4(ip))
+	if (karst_engine_ip_is_ip4(own->ip) != karst_engine_ip_is_ip4(ip))
 		return 0;
 	if (is_link_local6(own->ip) != is_link_local6(ip) && !eng_ip_is_group(ip))
 		return 0;
@@ -164,7 +164,7 @@ choose_self(const struct karst_engine *e, uint16_t family, uint8_t *port, uint8_
 		if (karst_engine_port_info(e, (uint8_t)i, &info) != 0)
 			continue;
 		for (k = 0; k < info.num_addrs; k++)
-			if (eng_ip_is4(info.addrs[k].ip) == (family == AF_INET)) {
+			if (karst_engine_ip_is_ip4(info.addrs[k].ip) == (family == AF_INET)) {
 				*port = (uint8_t)i;
 				*index = (uint8_t)k;
 				memcpy(src_ip, info.addrs[k].ip, 16);

@@ -58,17 +58,9 @@ this_thread(void)
 }
 
 static inline bool
-eng_ip_is4(const uint8_t ip[16])
-{
-	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
-
-	return memcmp(ip, prefix, sizeof(prefix)) == 0;
-}
-
-static inline bool
 eng_ip_is_group(const uint8_t ip[16])
 {
-	return eng_ip_is4(ip) ? ip[12] >> 4 == 14 : ip[0] == 0xff;
+	return karst_engine_ip_is_ip4(ip) ? ip[12] >> 4 == 14 : ip[0] == 0xff;
 }
 
 /* The engine port of which @port may be the loopback twin. */

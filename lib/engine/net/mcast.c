@@ -50,7 +50,7 @@ macs_of(const struct eng_group_table *t, uint8_t port, struct rte_ether_addr *ma
 	uint32_t i, n = 0;
 
 	for (i = 0; i < t->ngroups; i++) {
-		struct karst_path path = {.ip6 = !eng_ip_is4(t->group[i].ip)};
+		struct karst_path path = {.ip6 = !karst_engine_ip_is_ip4(t->group[i].ip)};
 
 		if (t->group[i].port != port)
 			continue;

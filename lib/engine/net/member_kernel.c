@@ -33,7 +33,7 @@ struct eng_member_kernel {
 static int
 kernel_join(unsigned int ifindex, const uint8_t ip[16])
 {
-	bool ip4 = eng_ip_is4(ip);
+	bool ip4 = karst_engine_ip_is_ip4(ip);
 	struct group_req req = {.gr_interface = ifindex};
 	int fd = socket(ip4 ? AF_INET : AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int ret;

@@ -107,7 +107,7 @@ source_of(const struct eng_port *p, struct eng_member_src *src)
 	for (i = a->n; i-- > 0;) {
 		const uint8_t *ip = a->addr[i].ip;
 
-		if (eng_ip_is4(ip))
+		if (karst_engine_ip_is_ip4(ip))
 			memcpy(src->ip4, ip + 12, sizeof(src->ip4));
 		else if (ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80)
 			memcpy(src->link_local, ip, sizeof(src->link_local));
@@ -118,7 +118,7 @@ static void
 member_transmit(struct eng_lcore *lc, uint8_t port, const struct eng_member_msg *msg)
 {
 	const struct eng_port *p = &lc->e->port[port];
-	struct karst_path path = {.ip6 = !eng_ip_is4(msg->dst)};
+	struct karst_path path = {.ip6 = !karst_engine_ip_is_ip4(msg->dst)};
 	struct rte_mbuf *m;
 	uint8_t *at;
 

@@ -242,7 +242,7 @@ neigh_ask(struct eng_lcore *lc, uint8_t port, const uint8_t src[16], const uint8
 {
 	uint8_t group[16], mac[6];
 
-	if (eng_ip_is4(ip)) {
+	if (karst_engine_ip_is_ip4(ip)) {
 		send_arp(lc, port, RTE_ARP_OP_REQUEST, broadcast_mac, karst_get_be32(src + 12),
 			NULL, karst_get_be32(ip + 12));
 		return;
@@ -468,7 +468,7 @@ eng_neigh_announce_on_lcore(struct eng_lcore *lc, void *arg)
 	for (i = 0; i < a->n; i++) {
 		const uint8_t *ip = a->addr[i].ip;
 
-		if (eng_ip_is4(ip))
+		if (karst_engine_ip_is_ip4(ip))
 			send_arp(lc, call->port, RTE_ARP_OP_REQUEST, broadcast_mac,
 				karst_get_be32(ip + 12), NULL, karst_get_be32(ip + 12));
 		else

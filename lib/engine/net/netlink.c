@@ -49,9 +49,9 @@ addr_bytes(int family)
 static struct hop
 hop_of(const uint8_t ip[16])
 {
-	struct hop h = {.family = eng_ip_is4(ip) ? AF_INET : AF_INET6};
+	struct hop h = {.family = karst_engine_ip_is_ip4(ip) ? AF_INET : AF_INET6};
 
-	memcpy(h.ip, eng_ip_is4(ip) ? ip + 12 : ip, addr_bytes(h.family));
+	memcpy(h.ip, karst_engine_ip_is_ip4(ip) ? ip + 12 : ip, addr_bytes(h.family));
 	return h;
 }
 

@@ -22,7 +22,7 @@ eng_port_addrs_fault(uint32_t n, const struct karst_engine_addr *addrs)
 	if (n < 1 || n > KARST_ENGINE_MAX_ADDRS || addrs == NULL)
 		return "a port has 1 to 16 IP addresses";
 	for (i = 0; i < n; i++)
-		if (addrs[i].prefix > (eng_ip_is4(addrs[i].ip) ? 32 : 128))
+		if (addrs[i].prefix > (karst_engine_ip_is_ip4(addrs[i].ip) ? 32 : 128))
 			return "the prefix of an address has at most 32 bits for IPv4, 128 for "
 			       "IPv6";
 	return NULL;
@@ -41,7 +41,7 @@ eng_port_store_addrs(
 	memcpy(to->mac, mac, sizeof(to->mac));
 	memcpy(to->addr, addrs, n * sizeof(addrs[0]));
 	for (i = n; i-- > 0 && p->info.vlan == 0;) {
-		if (eng_ip_is4(addrs[i].ip)) {
+		if (karst_engine_ip_is_ip4(addrs[i].ip)) {
 			memcpy(&ip4, addrs[i].ip + 12, sizeof(ip4));
 			first = ip4;
 		}
@@ -96,14 +96,14 @@ karst_engine_path_init(const struct karst_engine *e, uint8_t port, uint32_t addr
 		addr >= info.num_addrs)
 		return -EINVAL;
 	own = info.addrs[addr].ip;
-	if (eng_ip_is4(dst_ip) != eng_ip_is4(own))
+	if (karst_engine_ip_is_ip4(dst_ip) != karst_engine_ip_is_ip4(own))
 		return -EINVAL;
 	memset(path, 0, sizeof(*path));
 	memcpy(path->src_mac, info.mac, sizeof(path->src_mac));
 	memcpy(path->dst_mac, dst_mac, sizeof(path->dst_mac));
 	memcpy(path->src_ip, own, sizeof(path->src_ip));
 	memcpy(path->dst_ip, dst_ip, sizeof(path->dst_ip));
-	path->ip6 = !eng_ip_is4(dst_ip);
+	path->ip6 = !karst_engine_ip_is_ip4(dst_ip);
 	path->has_vlan = info.vlan != 0;
 	path->vlan_tci = info.vlan;
 	path->port = port;

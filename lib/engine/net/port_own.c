@@ -80,7 +80,7 @@ own_next_hop(const struct eng_port *p, const struct karst_engine_addr *own, cons
 	struct eng_lookup *l)
 {
 	const struct karst_engine_addr *gateway =
-		eng_ip_is4(ip) ? &p->info.gateway4 : &p->info.gateway6;
+		karst_engine_ip_is_ip4(ip) ? &p->info.gateway4 : &p->info.gateway6;
 
 	if (eng_on_link(own, ip))
 		return NULL;

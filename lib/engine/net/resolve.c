@@ -15,7 +15,7 @@
 const char *
 eng_ip_text(const uint8_t ip[16], char text[ENG_IP_TEXT])
 {
-	if (eng_ip_is4(ip))
+	if (karst_engine_ip_is_ip4(ip))
 		return inet_ntop(AF_INET, ip + 12, text, ENG_IP_TEXT);
 	return inet_ntop(AF_INET6, ip, text, ENG_IP_TEXT);
 }
@@ -28,7 +28,7 @@ is_host(const uint8_t ip[16])
 {
 	static const uint8_t zero[15];
 
-	if (eng_ip_is4(ip))
+	if (karst_engine_ip_is_ip4(ip))
 		return ip[12] != 0 && ip[12] != 127 && ip[12] < 224;
 	return ip[0] != 0xff && (memcmp(ip, zero, sizeof(zero)) != 0 || ip[15] > 1);
 }
@@ -42,14 +42,7 @@ is_link_local6(const uint8_t ip[16])
 bool
 eng_on_link(const struct karst_engine_addr *own, const uint8_t ip[16])
 {
-	unsigned int from = eng_ip_is4(ip) ? 12 : 0, bytes = own->prefix / 8;
-	unsigned int rest = own->prefix % 8;
-
-	if (own->prefix == 0 || is_link_local6(ip))
-		return true;
-	if (memcmp(own->ip + from, ip + from, bytes) != 0)
-		return false;
-	return rest == 0 || (own->ip[from + bytes] ^ ip[from + bytes]) >> (8 - rest) == 0;
+	return own->prefix == 0 || is_link_local6(ip) || karst_engine_addr_covers(own, ip);
 }
 
 /* --- waiting --- */

@@ -185,17 +185,11 @@ check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
 static bool
 peer_repeats(const struct karst_engine *e, const uint8_t ip[16])
 {
-	uint32_t i, bits;
+	uint32_t i;
 
-	for (i = 0; i < e->cfg.nrepeat_peers; i++) {
-		const struct karst_engine_addr *a = &e->repeat_peers[i];
-
-		bits = karst_engine_addr_is_ip4(a) ? 96u + a->prefix : a->prefix;
-		if (memcmp(a->ip, ip, bits / 8) == 0 &&
-			(bits % 8 == 0 ||
-				((a->ip[bits / 8] ^ ip[bits / 8]) >> (8 - bits % 8)) == 0))
+	for (i = 0; i < e->cfg.nrepeat_peers; i++)
+		if (karst_engine_addr_covers(&e->repeat_peers[i], ip))
 			return true;
-	}
 	return false;
 }
 

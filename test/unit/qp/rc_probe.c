@@ -23,6 +23,16 @@ bed_probing(uint8_t retry_cnt)
 	return bed_open(&s);
 }
 
+static struct bed *
+bed_timeout(uint8_t timeout)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+
+	s.core.early_retransmission = true;
+	s.attr.timeout = timeout;
+	return bed_open(&s);
+}
+
 /* A WRITE of one packet is S(@i), and acknowledged after @ns. */
 static void
 round_trip(struct bed *b, uint32_t i, uint64_t ns)
@@ -325,12 +335,8 @@ Test(rc_probe, q11_not_while_the_peer_is_not_ready)
 /* Q11: timeout 0 asks for no timer, and gets none. */
 Test(rc_probe, q11_timeout_0)
 {
-	struct setup s = setup_of(KARST_QPT_RC);
-	struct bed *b;
+	struct bed *b = bed_timeout(0);
 
-	s.core.early_retransmission = true;
-	s.attr.timeout = 0;
-	b = bed_open(&s);
 	post(b, RDMA_WRITE, 1, .len = 1);
 	expect_write(b, 0, 0, 1);
 	advance_time(b, 3600ull * 1000 * MS);
@@ -343,12 +349,8 @@ Test(rc_probe, q11_timeout_0)
 /* Q11: a timeout that is shorter than the wait comes first. */
 Test(rc_probe, q11_short_timeout)
 {
-	struct setup s = setup_of(KARST_QPT_RC);
-	struct bed *b;
+	struct bed *b = bed_timeout(3);
 
-	s.core.early_retransmission = true;
-	s.attr.timeout = 3;
-	b = bed_open(&s);
 	post(b, RDMA_WRITE, 1, .len = 1);
 	expect_write(b, 0, 0, 1);
 	advance_time(b, (4096 << 3) + LATE);

@@ -40,27 +40,13 @@ static const struct karst_hold_ops hold_ops = {.hold = hold, .release = release}
 static void *repeat_mem;
 
 static struct bed *
-bed_held(uint32_t frames)
+bed_held(uint32_t frames, bool probes)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
 
 	s.core.held_frames = frames;
 	s.core.hold_ops = &hold_ops;
-	repeat_mem = calloc(1, karst_repeat_bytes(WINDOW));
-	s.attr.repeat_window = WINDOW;
-	s.attr.repeat_mem = repeat_mem;
-	return bed_open(&s);
-}
-
-/* With probes (Q11). */
-static struct bed *
-bed_probing(void)
-{
-	struct setup s = setup_of(KARST_QPT_RC);
-
-	s.core.held_frames = 16;
-	s.core.hold_ops = &hold_ops;
-	s.core.early_retransmission = true;
+	s.core.early_retransmission = probes;
 	repeat_mem = calloc(1, karst_repeat_bytes(WINDOW));
 	s.attr.repeat_window = WINDOW;
 	s.attr.repeat_mem = repeat_mem;
@@ -70,7 +56,7 @@ bed_probing(void)
 static struct bed *
 bed_repeat(void)
 {
-	return bed_held(16);
+	return bed_held(16, false);
 }
 
 static void
@@ -141,7 +127,7 @@ Test(repeat, x5_held_until_their_turn)
 /* (X2, X3, X4): no room, or behind the window: dropped, and the peer hears of it once. */
 Test(repeat, x4_no_room)
 {
-	struct bed *b = bed_held(1);
+	struct bed *b = bed_held(1, false);
 
 	expect_taken(b, send_write(b, R(1), 0, 64));
 	expect_sack(b, R(0), 2);
@@ -371,7 +357,7 @@ Test(repeat, x1_what_modify_refuses)
 /* (X10, Q11): a tail that is lost is heard of by a probe, and then goes again alone. */
 Test(repeat, x10_q11_probe)
 {
-	struct bed *b = bed_probing();
+	struct bed *b = bed_held(16, true);
 	uint64_t began = b->core->now_ns;
 	unsigned int i;
 

@@ -164,6 +164,18 @@ bed_new(const struct karst_smc_config *given)
 	return b;
 }
 
+struct bed *
+bed_two_ports(void)
+{
+	struct karst_smc_config cfg = bed_config();
+	struct bed *b;
+
+	cfg.group_links = 2;
+	b = bed_new(&cfg);
+	b->s[0].ports = b->s[1].ports = 2;
+	return b;
+}
+
 void
 bed_free(struct bed *b)
 {

@@ -49,6 +49,8 @@ struct bed {
 
 /** @cfg: what both have in common; NULL: the usual. */
 struct bed *bed_new(const struct karst_smc_config *cfg);
+/** Both sides have two ports, and groups two links. */
+struct bed *bed_two_ports(void);
 struct karst_smc_config bed_config(void);
 void bed_free(struct bed *b);
 /** A connection from system 0 to system 1: opened, nothing delivered. */

@@ -340,13 +340,9 @@ Test(smc_data, s13_old_messages)
 /* A link dies with data on its way: it is written again on the other one, and validated first. */
 Test(smc_data, s17_failover)
 {
-	struct karst_smc_config cfg = bed_config();
-	struct bed *b;
+	struct bed *b = bed_two_ports();
 	struct karst_smc_cdc m;
 
-	cfg.group_links = 2;
-	b = bed_new(&cfg);
-	b->s[0].ports = b->s[1].ports = 2;
 	cr_assert(bed_connect(b));
 	bed_write(b, 0, 100, false);
 	bed_pump(b);
@@ -367,13 +363,9 @@ Test(smc_data, s17_failover)
 /* What the peer has sent on a link that it left may come late, when other bytes are there. */
 Test(smc_data, s17_left_link_is_closed)
 {
-	struct karst_smc_config cfg = bed_config();
 	struct karst_smc_group_info group;
-	struct bed *b;
+	struct bed *b = bed_two_ports();
 
-	cfg.group_links = 2;
-	b = bed_new(&cfg);
-	b->s[0].ports = b->s[1].ports = 2;
 	cr_assert(bed_connect(b));
 	bed_write(b, 0, 100, false);
 	bed_pump(b);

@@ -260,13 +260,9 @@ Test(smc_group, s10_release_0)
 
 Test(smc_group, s10_second_link)
 {
-	struct karst_smc_config cfg = bed_config();
 	struct karst_smc_group_info info;
-	struct bed *b;
+	struct bed *b = bed_two_ports();
 
-	cfg.group_links = 2;
-	b = bed_new(&cfg);
-	b->s[0].ports = b->s[1].ports = 2;
 	cr_assert(bed_connect(b));
 	for (unsigned int i = 0; i < 2; i++) {
 		cr_assert_eq(karst_smc_group_info(b->s[i].smc, 0, &info), 0);

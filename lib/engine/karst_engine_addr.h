@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Addresses and networks, as an engine's contracts have them.  Pure functions, of any thread. */
+#ifndef KARST_ENGINE_ADDR_H
+#define KARST_ENGINE_ADDR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/** An IP address in wire order; IPv4 as ::ffff:a.b.c.d. */
+struct karst_engine_addr {
+	uint8_t ip[16];
+	uint8_t prefix; /* of a port's address: bits that all on its link share, of 32 (IPv4) or
+			 * 128; 0: every address of the family is on the link */
+};
+
+/** The IPv4 address a.b.c.d as 0xAABBCCDD. */
+static inline struct karst_engine_addr
+karst_engine_addr_ip4(uint32_t ip4)
+{
+	struct karst_engine_addr a = {.ip = {[10] = 0xff,
+					      0xff,
+					      (uint8_t)(ip4 >> 24),
+					      (uint8_t)(ip4 >> 16),
+					      (uint8_t)(ip4 >> 8),
+					      (uint8_t)ip4}};
+	return a;
+}
+
+static inline bool
+karst_engine_ip_is_ip4(const uint8_t ip[16])
+{
+	static const uint8_t prefix[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(ip, prefix, sizeof(prefix)) == 0;
+}
+
+static inline bool
+karst_engine_addr_is_ip4(const struct karst_engine_addr *a)
+{
+	return karst_engine_ip_is_ip4(a->ip);
+}
+
+/** Does the network of the first @a->prefix bits have @ip?  Never that of another family. */
+static inline bool
+karst_engine_addr_covers(const struct karst_engine_addr *a, const uint8_t ip[16])
+{
+	bool is4 = karst_engine_addr_is_ip4(a);
+	unsigned int bits = a->prefix + (is4 ? 96u : 0u);
+	unsigned int bytes = bits / 8, rest = bits % 8;
+
+	return is4 == karst_engine_ip_is_ip4(ip) && memcmp(a->ip, ip, bytes) == 0 &&
+		(rest == 0 || (a->ip[bytes] ^ ip[bytes]) >> (8 - rest) == 0);
+}
+
+#endif /* KARST_ENGINE_ADDR_H */

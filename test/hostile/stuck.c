@@ -4,8 +4,8 @@
 /*
  * An lcore that sleeps in the middle of a turn.  No program is known that could still make one do
  * so (its memory is mapped with all its pages, or copied by threads that may wait), so the test
- * does it itself: as a debugger, it stops the thread that drives the lcore at the very instruction
- * that touches a program's memory, by a watchpoint of the processor.
+ * does it itself: as a debugger, it takes a page of a program's memory from the thread that drives
+ * the lcore, and leaves it stopped at the very instruction that touches the page.
  *
  * One attachment writes into the memory of another, which never sends anything, not even an
  * acknowledgement.  Stopped as it reads for the one, and as it writes for the other, the lcore has
@@ -18,17 +18,20 @@
 #include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
 #include <sys/ptrace.h>
+#include <sys/syscall.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define BYTES 65536u
-#define TICKS 20
+#define BYTES       65536u
+#define TICKS       20
+#define INSTRUCTION 0x050fl /* "syscall", as it stands in memory */
 
 /* In report.word. */
 enum { MEM_OF_SENDER, MEM_OF_RECEIVER, SENDER_EJECTED, RECEIVER_EJECTED };
@@ -171,40 +174,86 @@ find_driver(const struct host *h)
 	return tid;
 }
 
-/* Stops thread @tid as it next touches the 8 bytes at @addr. */
-static bool
-stop_at(pid_t tid, uint64_t addr, bool writes)
+/* Where an ELF program begins: code that is not run again once it runs. */
+static uint64_t
+entry(pid_t pid)
 {
-	const unsigned long dr = offsetof(struct user, u_debugreg);
-	/* breakpoint 0, of 8 bytes, at writes alone or at all accesses */
-	const unsigned long dr7 = 1 | (writes ? 1ul : 3ul) << 16 | 2ul << 18;
+	unsigned long pair[2];
+	uint64_t at = 0;
+	char path[64];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/auxv", (int)pid);
+	f = fopen(path, "re");
+	while (f != NULL && at == 0 && fread(pair, sizeof(pair), 1, f) == 1)
+		if (pair[0] == AT_ENTRY)
+			at = pair[1];
+	if (f != NULL)
+		fclose(f);
+	return at;
+}
+
+/* Has thread @tid of @pid, which is stopped, protect the page of @addr by @prot, and then be as it
+ * was. */
+static bool
+protect(pid_t pid, pid_t tid, uint64_t addr, int prot)
+{
+	const uint64_t at = entry(pid), page = (uint64_t)sysconf(_SC_PAGESIZE);
+	struct user_regs_struct before, call;
+	long result = -1, code;
+
+	errno = 0;
+	code = ptrace(PTRACE_PEEKTEXT, tid, at, NULL);
+	if (errno != 0 || ptrace(PTRACE_GETREGS, tid, NULL, &before) != 0)
+		return false;
+	call = before;
+	call.rip = at;
+	call.rax = SYS_mprotect;
+	/* the system call that was interrupted begins again afterwards, not here */
+	call.orig_rax = ~0ull;
+	call.rdi = addr & ~(page - 1);
+	call.rsi = page;
+	call.rdx = (unsigned int)prot;
+	if (ptrace(PTRACE_POKETEXT, tid, at, (code & ~0xffffl) | INSTRUCTION) == 0 &&
+		ptrace(PTRACE_SETREGS, tid, NULL, &call) == 0 &&
+		ptrace(PTRACE_SINGLESTEP, tid, NULL, NULL) == 0 &&
+		waitpid(tid, NULL, __WALL) == tid && ptrace(PTRACE_GETREGS, tid, NULL, &call) == 0)
+		result = (long)call.rax;
+	return ptrace(PTRACE_POKETEXT, tid, at, code) == 0 &&
+		ptrace(PTRACE_SETREGS, tid, NULL, &before) == 0 && result == 0;
+}
+
+static void
+let_go(pid_t pid, pid_t tid, uint64_t addr)
+{
+	protect(pid, tid, addr, PROT_READ | PROT_WRITE);
+	ptrace(PTRACE_DETACH, tid, NULL, NULL);
+}
+
+/* Stops thread @tid of @pid as it next touches the page of @addr, until let_go(). */
+static bool
+stop_at(pid_t pid, pid_t tid, uint64_t addr, bool writes)
+{
 	uint64_t until = now_ms() + HANG_S * 1000;
 	pid_t got = 0;
 	int status = 0;
 
 	if (ptrace(PTRACE_SEIZE, tid, NULL, NULL) != 0 ||
 		ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) != 0 ||
-		waitpid(tid, NULL, __WALL) != tid || ptrace(PTRACE_POKEUSER, tid, dr, addr) != 0 ||
-		ptrace(PTRACE_POKEUSER, tid, dr + 7 * sizeof(long), dr7) != 0 ||
+		waitpid(tid, NULL, __WALL) != tid ||
+		!protect(pid, tid, addr, writes ? PROT_READ : PROT_NONE) ||
 		ptrace(PTRACE_CONT, tid, NULL, NULL) != 0) {
-		note("a watchpoint for thread %d of karstd: %s", (int)tid, strerror(errno));
+		note("to protect a page for thread %d of karstd: %s", (int)tid, strerror(errno));
 		return false;
 	}
 	while ((got = waitpid(tid, &status, __WALL | WNOHANG)) == 0 && now_ms() < until)
 		sleep_ms(1);
-	if (got == tid && WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP)
+	if (got == tid && WIFSTOPPED(status) && WSTOPSIG(status) == SIGSEGV)
 		return true;
 	note("thread %d of karstd does not come by: status %d", (int)tid, status);
+	if (got == 0 && ptrace(PTRACE_INTERRUPT, tid, NULL, NULL) == 0)
+		waitpid(tid, NULL, __WALL);
 	return false;
-}
-
-static void
-let_go(pid_t tid)
-{
-	const unsigned long dr = offsetof(struct user, u_debugreg);
-
-	ptrace(PTRACE_POKEUSER, tid, dr + 7 * sizeof(long), 0ul);
-	ptrace(PTRACE_DETACH, tid, NULL, NULL);
 }
 
 /* --- the case --- */
@@ -242,6 +291,7 @@ stop_for(const struct host *h, struct child *c, int whose)
 	int other = writes ? SENDER_EJECTED : RECEIVER_EJECTED;
 	long before = host_ask(h, "/karst/lcores", "ejected_programs");
 	struct spot spot;
+	uint64_t addr;
 	pid_t tid;
 	bool good;
 
@@ -249,8 +299,9 @@ stop_for(const struct host *h, struct child *c, int whose)
 		sleep_ms(20);
 	if (tid == 0 || look_up(c->pid, atomic_load(&c->report->word[whose]), &spot) == 0)
 		return false;
-	good = stop_at(tid, look_up(h->pid, 0, &spot) + 64, writes) && until_ejected(h, before);
-	let_go(tid);
+	addr = look_up(h->pid, 0, &spot);
+	good = addr != 0 && stop_at(h->pid, tid, addr, writes) && until_ejected(h, before);
+	let_go(h->pid, tid, addr);
 	good = good && until_word(c, guilty);
 	note("stopped as it %s: the sender was ejected %d times, the receiver %d times",
 		writes ? "received" : "sent", (int)atomic_load(&c->report->word[SENDER_EJECTED]),

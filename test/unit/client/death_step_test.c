@@ -5,10 +5,12 @@
  * The engine is killed between any two stores by which it tells a program of completions: it is
  * traced, stops at each change of those words, and ends after the first of them in one run, after
  * the second in the next, and so on, until there is nothing left to tell.  The processor's debug
- * registers stop it; where it has none to give, the engine goes on by single instructions.
+ * registers stop it; where they do not (virtual machines that take their values and never fire),
+ * the engine goes on by single instructions.
  */
 #include "client_bed.h"
 
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <sys/ptrace.h>
@@ -80,11 +82,40 @@ find_mapping(
 
 #ifdef __x86_64__
 static bool
-poke_debug_register(const struct pair *p, unsigned int i, unsigned long value)
+poke_debug_register(pid_t pid, unsigned int i, unsigned long value)
 {
 	size_t at = offsetof(struct user, u_debugreg) + i * sizeof(value);
 
-	return ptrace(PTRACE_POKEUSER, p->b.child, at, value) == 0;
+	return ptrace(PTRACE_POKEUSER, pid, at, value) == 0;
+}
+
+/* Whether the processor stops a process at what its debug registers say, found out with one that
+ * stores once. */
+static bool
+debug_registers_work(void)
+{
+	static volatile int word;
+	pid_t child = fork();
+	int status;
+
+	cr_assert_geq(child, 0);
+	if (child == 0) {
+		ptrace(PTRACE_TRACEME, 0, NULL, NULL);
+		raise(SIGSTOP);
+		word = 1;
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	if (poke_debug_register(child, 0, (unsigned long)&word) &&
+		poke_debug_register(child, 7, 1ul | (1ul | 3ul << 2) << 16)) {
+		ptrace(PTRACE_CONT, child, NULL, NULL);
+		waitpid(child, &status, 0);
+	}
+	if (!WIFEXITED(status)) {
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+	}
+	return WIFSTOPPED(status) && WSTOPSIG(status) == SIGTRAP;
 }
 
 /* The engine stops after each store to one of the four words, which are @words here. */
@@ -95,6 +126,8 @@ watch_words(const struct pair *p, const karst_word *const *words)
 	struct mapping here, there;
 	unsigned int i;
 
+	if (!debug_registers_work())
+		return false;
 	for (i = 0; i < 4; i++) {
 		unsigned long at = (unsigned long)words[i], offset;
 
@@ -102,12 +135,12 @@ watch_words(const struct pair *p, const karst_word *const *words)
 			return false;
 		offset = at - here.from + here.offset;
 		if (!find_mapping(p->b.child, 0, offset, here.inode, &there) ||
-			!poke_debug_register(p, i, there.from + (offset - there.offset)))
+			!poke_debug_register(p->b.child, i, there.from + (offset - there.offset)))
 			return false;
 		/* enabled; writes; four bytes */
 		control |= 1ul << 2 * i | (1ul | 3ul << 2) << (16 + 4 * i);
 	}
-	return poke_debug_register(p, 7, control);
+	return poke_debug_register(p->b.child, 7, control);
 }
 #else
 static bool

@@ -128,12 +128,15 @@ def unplug(bed, a, beside, work=SMALL):
     problems += pinged.until(lambda: bed.inside.listeners() > 0, 'listening')
     job = bed.server_there(a)
     words = bed.here(f'--peer {network(0)}.2 --tcp-port {job.port} --gid-index {a.number} '
-                     '--op write --size 4096 --duration 600 --timeout 12 --no-baselines')
+                     '--op write --size 4096 --duration 600 --timeout 16 --no-baselines')
     with pci_bed.subprocess.Popen(words, stdout=pci_bed.subprocess.PIPE,
                                   stderr=pci_bed.subprocess.STDOUT) as traffic:
         arrived = bed.inside.total('lcores', 'rx_frames')
         end = time.monotonic() + pci_bed.LIMIT_S
-        while bed.inside.total('lcores', 'rx_frames') < arrived + 200 and time.monotonic() < end:
+        while bed.inside.total('lcores', 'rx_frames') < arrived + 200:
+            if traffic.poll() is not None or time.monotonic() > end:
+                problems.append('there is no traffic')
+                break
             time.sleep(0.1)
         bed.qmp.call('device_del', id=a.id)
         problems += bed.qmp.gone(a.id)
@@ -144,10 +147,12 @@ def unplug(bed, a, beside, work=SMALL):
         problems += bed.client_here(beside, work)
         problems += job.wait()
         traffic.terminate()
+        said = traffic.communicate()[0].decode(errors='replace')
     for one in (watch, pinged):
         one.kill()
     if problems:
-        problems += [*watch.shown(), *pinged.shown(), *job.shown(), *bed.inside.log().splitlines()]
+        problems += [*said.splitlines(), *watch.shown(), *pinged.shown(), *job.shown(),
+                     *bed.inside.log().splitlines()]
     return problems
 
 

@@ -184,7 +184,16 @@ def established(bed):
             bed.counted(before, rx_DREQ=2, rx_duplicates_DREQ=1, tx_DREP=2)
 
     bed.case('a DREQ, and once more', end)
-    bed.dropped('an RTU for what has ended', lambda peer: peer.message(RTU, conn.ids()), state=1)
+
+    def late_rtu(peer):
+        """By then the connection is in TIMEWAIT, or that is over and its id is nobody's."""
+        before = bed.counters()
+        peer.message(RTU, conn.ids())
+        problems, now = peer.nothing(), bed.counters()
+        counted = {name: now[name] - before[name] for name in ('state', 'no_id')}
+        return problems + ([] if sum(counted.values()) == 1 else [f'counted {counted}'])
+
+    bed.case('an RTU for what has ended', late_rtu)
     accepting.kill()
 
 

@@ -109,11 +109,11 @@ capture_next(struct capture *c, struct capture_frame *f)
 	rc = pcap_next_ex(c->pcap, &hdr, &data);
 	if (rc == PCAP_ERROR_BREAK)
 		return 0;
-	if (rc != 1) {
+	if (rc != 1 && !c->quiet)
 		fprintf(stderr, "karst-dump: %s: frame %llu, which starts at byte %ld: %s\n",
 			c->path, (unsigned long long)c->frames + 1, at, pcap_geterr(c->pcap));
+	if (rc != 1)
 		return -1;
-	}
 	ns = (uint64_t)hdr->ts.tv_sec * 1000000000 + (uint64_t)hdr->ts.tv_usec;
 	if (c->frames++ == 0)
 		c->start_ns = ns;

@@ -23,6 +23,7 @@ struct capture {
 	enum capture_link link;
 	uint64_t frames;   /* read so far */
 	uint64_t start_ns; /* time of the first frame */
+	bool quiet;        /* no message about damage */
 };
 
 /** One frame; the bytes are valid until the next call. */

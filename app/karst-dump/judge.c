@@ -185,6 +185,23 @@ judge_frame(const struct capture_frame *f, const struct judge_options *opt, stru
 }
 
 bool
+judge_beginning(const struct capture_frame *f, uint8_t *whole, struct judge *j)
+{
+	static const struct judge_options none;
+	struct capture_frame g = *f;
+
+	if (f->wire_len > JUDGE_FRAME_MAX || f->len < 64)
+		return false;
+	memcpy(whole, f->data, f->len);
+	memset(whole + f->len, 0, f->wire_len - f->len);
+	g.data = whole;
+	g.len = f->wire_len;
+	judge_frame(&g, &none, j);
+	j->icrc_is = JUDGE_CRC_NONE;
+	return j->ib != NULL;
+}
+
+bool
 judge_is_bad(const struct judge *j)
 {
 	return j->kind == JUDGE_MALFORMED || j->icrc_is == JUDGE_CRC_BAD ||

@@ -58,6 +58,16 @@ struct judge {
 /** Looks at one frame.  The result points into it. */
 void judge_frame(const struct capture_frame *f, const struct judge_options *opt, struct judge *j);
 
+/** The longest frame that judge_beginning() takes. */
+#define JUDGE_FRAME_MAX 65535
+
+/**
+ * Looks at a frame of which the capture holds the beginning: its headers are as good as if the rest
+ * were zeros, and its ICRC is none.  @whole: [JUDGE_FRAME_MAX], where the result points into.
+ * @return whether it is RoCE or native, as far as can be seen.
+ */
+bool judge_beginning(const struct capture_frame *f, uint8_t *whole, struct judge *j);
+
 /** Whether anything is wrong with it. */
 bool judge_is_bad(const struct judge *j);
 

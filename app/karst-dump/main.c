@@ -10,6 +10,7 @@
 #include <getopt.h>
 #include <stdlib.h>
 
+#include "analyse/ends.h"
 #include "capture.h"
 #include "judge.h"
 #include "karst_crc.h"
@@ -68,7 +69,7 @@ write_html(const struct an *a, const char *path, const char *file)
 
 /* @return whether nothing has failed. */
 static bool
-analyse_file(const char *path, const struct options *o)
+analyse_file(const char *path, const struct options *o, const struct an_options *an)
 {
 	struct capture_frame f;
 	struct capture c;
@@ -79,7 +80,7 @@ analyse_file(const char *path, const struct options *o)
 
 	if (capture_open(&c, path) != 0)
 		return false;
-	a = an_new(&o->an);
+	a = an_new(an);
 	if (a == NULL) {
 		capture_close(&c);
 		return false;
@@ -101,14 +102,45 @@ analyse_file(const char *path, const struct options *o)
 	return good;
 }
 
+/* The captures of both ends.  @return as analyse_file(). */
+static bool
+analyse_ends(char **paths, const struct options *o)
+{
+	struct ends e = {.path = {paths[0], paths[1]}};
+	bool good = true;
+	unsigned int i;
+
+	memcpy(e.address, o->end, sizeof(e.address));
+	if (ends_match(&e, &o->judge) != 0) {
+		ends_free(&e);
+		return false;
+	}
+	for (i = 0; i < 2; i++) {
+		struct an_options an = o->an;
+
+		an.tap = AN_TAP_ADDRESS;
+		memcpy(an.tap_address, o->end[i], sizeof(an.tap_address));
+		an.fates = &e.way[i].fates;
+		good &= analyse_file(paths[i], o, &an);
+	}
+	if (o->json)
+		ends_report_json(&e, stdout);
+	else if (!o->quiet)
+		ends_report_text(&e, stdout);
+	ends_free(&e);
+	return good;
+}
+
 static int
 analyse_all(char **paths, int n, const struct options *o)
 {
 	bool good = true;
 	int i;
 
-	for (i = 0; i < n; i++)
-		good &= analyse_file(paths[i], o);
+	if (o->both_ends)
+		good = analyse_ends(paths, o);
+	for (i = 0; !o->both_ends && i < n; i++)
+		good &= analyse_file(paths[i], o, &o->an);
 	if (fflush(stdout) != 0 || ferror(stdout)) {
 		fprintf(stderr, "karst-dump: standard output: %s\n", strerror(errno));
 		return EXIT_BAD;

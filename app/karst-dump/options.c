@@ -22,6 +22,8 @@ static const char usage_text[] =
 	"With --analyse:\n"
 	"  --html FILE         write a page with verdicts and sequence plots as well\n"
 	"  --tap WHERE         where it was captured: an end's address, senders or receivers\n"
+	"  --ends A,B          two FILEs, captured at the ends with these addresses: what was\n"
+	"                      lost between them, and each end judged with that\n"
 	"  --injuries FILE     net_impair's log of what was done to which packet\n"
 	"  --timeout N         the local ACK timeout is 4.096 us * 2^N (N up to 31)\n"
 	"  --cnp-interval US   the interval of CNPs that is configured\n"
@@ -92,6 +94,25 @@ parse_tap(const char *text, struct an_options *an)
 }
 
 static int
+parse_ends(const char *text, struct options *o)
+{
+	const char *comma = strchr(text, ',');
+	char first[64];
+
+	if (comma != NULL && (size_t)(comma - text) < sizeof(first)) {
+		snprintf(first, sizeof(first), "%.*s", (int)(comma - text), text);
+		if (an_address(first, o->end[0]) && an_address(comma + 1, o->end[1]) &&
+			memcmp(o->end[0], o->end[1], 16) != 0) {
+			o->both_ends = true;
+			return 0;
+		}
+	}
+	return usage_error("--ends", text,
+		"two different IP addresses with a comma between them are allowed, of the end "
+		"where the first FILE was captured and of that of the second");
+}
+
+static int
 parse_counters(char *text, struct an_options *an)
 {
 	char *file = strchr(text, '='), address[64];
@@ -126,6 +147,7 @@ enum {
 	OPT_ANALYSE, /* from here on, options of --analyse */
 	OPT_HTML,
 	OPT_TAP,
+	OPT_ENDS,
 	OPT_INJURIES,
 	OPT_TIMEOUT,
 	OPT_CNP_INTERVAL,
@@ -141,6 +163,7 @@ static const struct option long_options[] = {
 	{"analyse", no_argument, NULL, OPT_ANALYSE},
 	{"html", required_argument, NULL, OPT_HTML},
 	{"tap", required_argument, NULL, OPT_TAP},
+	{"ends", required_argument, NULL, OPT_ENDS},
 	{"injuries", required_argument, NULL, OPT_INJURIES},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"cnp-interval", required_argument, NULL, OPT_CNP_INTERVAL},
@@ -161,6 +184,8 @@ parse_analyse(int c, struct options *o, bool *given)
 		return 0;
 	case OPT_TAP:
 		return parse_tap(optarg, &o->an);
+	case OPT_ENDS:
+		return parse_ends(optarg, o);
 	case OPT_INJURIES:
 		o->an.injuries = optarg;
 		return 0;
@@ -176,9 +201,32 @@ parse_analyse(int c, struct options *o, bool *given)
 	}
 }
 
-/* What does not go together.  @files that are named. */
+/* --ends replaces what says where a capture was taken and what was lost, and reads files several
+ * times. */
 static int
-check(const struct options *o, int files, bool given)
+check_ends(const struct options *o, char *const *file, int files)
+{
+	static const char not_with[] = "does not go with --ends";
+
+	if (files != 2)
+		return usage_error("option", "--ends",
+			"two FILEs are needed: captured at the first address, and at the second");
+	if (strcmp(file[0], "-") == 0 || strcmp(file[1], "-") == 0)
+		return usage_error("FILE", "-", not_with);
+	if (o->an.tap != AN_TAP_UNKNOWN)
+		return usage_error("option", "--tap", not_with);
+	if (o->an.injuries != NULL)
+		return usage_error("option", "--injuries", not_with);
+	if (o->count != 0)
+		return usage_error("option", "--count", not_with);
+	if (o->html != NULL || o->an.counters != NULL)
+		return usage_error("option", o->html != NULL ? "--html" : "--counters", not_with);
+	return 0;
+}
+
+/* What does not go together.  @file: those that are named, @files of them. */
+static int
+check(const struct options *o, char *const *file, int files, bool given)
 {
 	if (files == 0) {
 		fputs("karst-dump: no FILE given; one or more pcap or pcapng files are needed\n"
@@ -188,11 +236,13 @@ check(const struct options *o, int files, bool given)
 	}
 	if (given && !o->analyse)
 		return usage_error("option",
-			"--html, --tap, --injuries, --timeout, --cnp-interval or "
+			"--html, --tap, --ends, --injuries, --timeout, --cnp-interval or "
 			"--counters",
 			"goes with --analyse only");
 	if (o->analyse && o->judge.rebuild)
 		return usage_error("option", "--rebuild", "does not go with --analyse");
+	if (o->both_ends)
+		return check_ends(o, file, files);
 	if (files > 1 && (o->html != NULL || o->an.counters != NULL))
 		return usage_error(
 			"option", o->html != NULL ? "--html" : "--counters", "is for one FILE");
@@ -240,9 +290,9 @@ options_parse(int argc, char **argv, struct options *o)
 			return usage_error("option", argv[optind - 1],
 				"not known, or given a value it does not take; allowed: --rebuild "
 				"--json --quiet --count N --quirk flush-icrc --analyse --html FILE "
-				"--tap WHERE --injuries FILE --timeout N --cnp-interval US "
+				"--tap WHERE --ends A,B --injuries FILE --timeout N --cnp-interval US "
 				"--counters ADDRESS=FILE --help --version");
 		}
 	}
-	return rc != 0 ? rc : check(o, argc - optind, given);
+	return rc != 0 ? rc : check(o, argv + optind, argc - optind, given);
 }

@@ -15,6 +15,8 @@ struct options {
 	uint64_t count; /* frames per file; 0: all */
 	bool analyse;
 	struct an_options an;
+	bool both_ends; /* the two files are of the two ends: of */
+	uint8_t end[2][16];
 	const char *html; /* path of the report, or NULL */
 };
 

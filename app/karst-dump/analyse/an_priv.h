@@ -322,13 +322,17 @@ struct an {
 	struct an_injury **injury_hash;
 	uint32_t injury_mask;
 	uint64_t injuries, injuries_used, injuries_lost;
-	bool have_log;
+	bool have_log; /* or what the other end's capture says */
+	size_t fates_used;
 	uint64_t frames, packets, truncated, backwards, doubled;
 	uint64_t last_ns;
 	bool broken;
 	bool malformed; /* frames of unknown ends cannot be parsed */
 	uint8_t *whole; /* a frame of which the capture holds the beginning, and zeros */
 };
+
+/** Of a packet: IP addresses, GIDs or, in the last bytes, LIDs. */
+void an_addresses(const struct judge *j, uint8_t src[16], uint8_t dst[16]);
 
 struct an_flow *an_flow_of(struct an *a, const struct an_pkt *p);
 /** NULL: nothing was seen of it yet. */

@@ -15,19 +15,19 @@
 #include "an_priv.h"
 
 #define DOUBLED_NS 50000
-#define FRAME_MAX  65535
 
 struct an *
 an_new(const struct an_options *o)
 {
 	struct an *a = calloc(1, sizeof(*a));
 
-	if (a == NULL || (a->whole = malloc(FRAME_MAX)) == NULL) {
+	if (a == NULL || (a->whole = malloc(JUDGE_FRAME_MAX)) == NULL) {
 		fputs("karst-dump: out of memory\n", stderr);
 		free(a);
 		return NULL;
 	}
 	a->o = o;
+	a->have_log = o->fates != NULL;
 	a->flows_tail = &a->flows;
 	if (o->injuries != NULL && an_injuries_read(a, o->injuries) != 0) {
 		an_free(a);
@@ -41,28 +41,45 @@ an_new(const struct an_options *o)
 	return a;
 }
 
-static void
-addresses(struct an_pkt *p)
+void
+an_addresses(const struct judge *j, uint8_t src[16], uint8_t dst[16])
 {
-	const struct judge *j = p->j;
-
+	memset(src, 0, 16);
+	memset(dst, 0, 16);
 	if (j->kind == JUDGE_NATIVE && j->native.lnh == KARST_LNH_GLOBAL) {
-		memcpy(p->src, j->native.sgid, 16);
-		memcpy(p->dst, j->native.dgid, 16);
-		p->tclass = j->native.tclass;
+		memcpy(src, j->native.sgid, 16);
+		memcpy(dst, j->native.dgid, 16);
 	} else if (j->kind == JUDGE_NATIVE) {
-		karst_put_be16(p->src + 14, j->native.slid);
-		karst_put_be16(p->dst + 14, j->native.dlid);
+		karst_put_be16(src + 14, j->native.slid);
+		karst_put_be16(dst + 14, j->native.dlid);
 	} else if (j->roce.ip6) {
-		memcpy(p->src, j->roce.saddr, 16);
-		memcpy(p->dst, j->roce.daddr, 16);
+		memcpy(src, j->roce.saddr, 16);
+		memcpy(dst, j->roce.daddr, 16);
 	} else {
-		p->src[10] = p->src[11] = p->dst[10] = p->dst[11] = 0xff;
-		memcpy(p->src + 12, j->roce.saddr, 4);
-		memcpy(p->dst + 12, j->roce.daddr, 4);
+		src[10] = src[11] = dst[10] = dst[11] = 0xff;
+		memcpy(src + 12, j->roce.saddr, 4);
+		memcpy(dst + 12, j->roce.daddr, 4);
 	}
+}
+
+static uint8_t
+tclass_of(const struct judge *j)
+{
 	if (j->kind == JUDGE_ROCE)
-		p->tclass = j->roce.tclass;
+		return j->roce.tclass;
+	return j->native.lnh == KARST_LNH_GLOBAL ? j->native.tclass : 0;
+}
+
+/* What the capture of the other end says of this packet. */
+static void
+fate_of(struct an *a, struct an_pkt *p)
+{
+	const struct ends_fates *f = a->o->fates;
+
+	while (f != NULL && a->fates_used < f->n && f->at[a->fates_used].frame < p->frame)
+		a->fates_used++;
+	if (f != NULL && a->fates_used < f->n && f->at[a->fates_used].frame == p->frame)
+		p->fate |= f->at[a->fates_used].fate;
 }
 
 /* Of a frame that cannot be parsed as RoCE.  @return whether it has any. */
@@ -161,12 +178,14 @@ packet(struct an *a, struct an_pkt *p, uint64_t absolute_ns)
 {
 	struct an_flow *f;
 
-	addresses(p);
+	an_addresses(p->j, p->src, p->dst);
+	p->tclass = tclass_of(p->j);
 	f = an_flow_of(a, p);
 	if (f == NULL)
 		return; /* no memory */
 	a->packets++;
 	an_injury_of(a, f, p, absolute_ns);
+	fate_of(a, p);
 	if (is_doubled(f, p)) {
 		a->doubled++;
 		f->doubled++;
@@ -179,24 +198,6 @@ packet(struct an *a, struct an_pkt *p, uint64_t absolute_ns)
 	note(f, p);
 	an_count_seen(a, f, p);
 	dispatch(a, f, p);
-}
-
-/* The capture holds the beginning of a frame: its headers are as good as if the rest were zeros. */
-static bool
-judge_whole(struct an *a, const struct capture_frame *f, struct judge *j)
-{
-	static const struct judge_options none;
-	struct capture_frame whole = *f;
-
-	if (f->wire_len > FRAME_MAX || f->len < 64)
-		return false;
-	memcpy(a->whole, f->data, f->len);
-	memset(a->whole + f->len, 0, f->wire_len - f->len);
-	whole.data = a->whole;
-	whole.len = f->wire_len;
-	judge_frame(&whole, &none, j);
-	j->icrc_is = JUDGE_CRC_NONE;
-	return j->ib != NULL;
 }
 
 /* Nobody knows what was in it: of the connections between its two ends packets are missing. */
@@ -229,7 +230,7 @@ an_frame(struct an *a, const struct capture_frame *f, const struct judge *j, uin
 			"its time is before that of the frame before it");
 	}
 	a->last_ns = f->time_ns > a->last_ns ? f->time_ns : a->last_ns;
-	if (cut && judge_whole(a, f, &again))
+	if (cut && judge_beginning(f, a->whole, &again))
 		j = &again;
 	else if (j->kind == JUDGE_MALFORMED)
 		malformed(a, f, j);

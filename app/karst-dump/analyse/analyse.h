@@ -13,6 +13,7 @@
 
 #include "../capture.h"
 #include "../judge.h"
+#include "ends.h"
 
 struct an;
 
@@ -36,7 +37,8 @@ struct an_options {
 	const char *injuries;     /* path of the log of net_impair, or NULL */
 	const char *counters;     /* path of the adapter's counters, or NULL */
 	uint8_t counters_address[16];
-	bool plot; /* keep points for the sequence plots of an_report_html() */
+	const struct ends_fates *fates; /* what arrived at the other end (ends.h), or NULL */
+	bool plot;                      /* keep points for the sequence plots of an_report_html() */
 };
 
 /** An address as text ("192.0.2.1", "fd00::1") to 16 bytes.  @return whether it is one. */

@@ -106,7 +106,7 @@ nak_psn(struct an *a, struct an_flow *f, const struct an_flow *by, const struct 
 	else
 		an_say(a, f, AN_NAK_PSN, AN_UNKNOWN, p->frame, 0,
 			a->have_log
-				? "PSN %06x is not in the injury log, but may have been lost elsewhere"
+				? "nothing says that PSN %06x was lost, but it may have been"
 				: "PSN %06x was seen; no injury log says whether it was lost later",
 			psn);
 }

@@ -136,7 +136,7 @@ an_report_text(const struct an *a, FILE *out, const char *file)
 		fprintf(out, ", captured in part %" PRIu64, a->truncated);
 	if (a->doubled != 0)
 		fprintf(out, ", doubled %" PRIu64, a->doubled);
-	if (a->have_log)
+	if (a->o->injuries != NULL)
 		fprintf(out, "; injuries %" PRIu64 ", found %" PRIu64 ", records lost %" PRIu64,
 			a->injuries, a->injuries_used, a->injuries_lost);
 	fputc('\n', out);

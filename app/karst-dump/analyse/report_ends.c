@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* What the captures of two ends say together: as text, and as one JSON object. */
+#include <inttypes.h>
+#include <jansson.h>
+
+#include "an_priv.h"
+#include "ends.h"
+
+#define SHOWN 16 /* packets that are named */
+
+static void
+frames_of(FILE *out, const struct ends *e, unsigned int i, uint8_t fate, const char *what)
+{
+	const struct ends_fates *f = &e->way[i].fates;
+	unsigned int shown = 0;
+	size_t k;
+
+	for (k = 0; k < f->n; k++) {
+		if (f->at[k].fate != fate)
+			continue;
+		if (shown == SHOWN) {
+			fputs(" ...", out);
+			break;
+		}
+		if (shown++ == 0)
+			fprintf(out, "      %s, as numbered in %s:", what, e->path[i]);
+		fprintf(out, " %" PRIu64, f->at[k].frame);
+	}
+	if (shown != 0)
+		fputc('\n', out);
+}
+
+static void
+way(FILE *out, const struct ends *e, unsigned int i)
+{
+	const struct ends_way *w = &e->way[i];
+	char from[64], to[64];
+
+	an_address_text(e->address[i], from, sizeof(from));
+	an_address_text(e->address[1 - i], to, sizeof(to));
+	fprintf(out,
+		"  %s > %s: sent %" PRIu64 ", arrived %" PRIu64 ", lost %" PRIu64
+		", damaged %" PRIu64 ", doubled %" PRIu64 ", out of order %" PRIu64 "\n",
+		from, to, w->sent, w->arrived, w->lost, w->damaged, w->doubled, w->late);
+	if (w->uncovered != 0)
+		fprintf(out,
+			"      cannot tell of %" PRIu64 ": %s does not cover the time of their "
+			"arrival\n",
+			w->uncovered, e->path[1 - i]);
+	if (w->strange != 0)
+		fprintf(out, "      arrived, but %s does not have them: %" PRIu64 "\n", e->path[i],
+			w->strange);
+	if (w->delays != 0)
+		fprintf(out, "      delay%s: least %.3f us, mean %.3f us, most %.3f us\n",
+			e->one_way ? ", less the shortest" : "", (double)w->delay_min_ns / 1e3,
+			w->delay_sum_ns / (double)w->delays / 1e3, (double)w->delay_max_ns / 1e3);
+	frames_of(out, e, i, AN_LOST, "lost");
+	frames_of(out, e, i, AN_MAYBE, "damaged");
+}
+
+void
+ends_report_text(const struct ends *e, FILE *out)
+{
+	fprintf(out,
+		"between %s and %s: the second clock is %.6f s ahead, and gains %.1f us a second\n",
+		e->path[0], e->path[1], e->ahead_ns / 1e9, e->drift * 1e6);
+	way(out, e, 0);
+	way(out, e, 1);
+}
+
+static void
+set(json_t *o, const char *key, uint64_t v)
+{
+	json_object_set_new(o, key, json_integer((json_int_t)v));
+}
+
+static json_t *
+frames_json(const struct ends_fates *f, uint8_t fate)
+{
+	json_t *list = json_array();
+	size_t k;
+
+	for (k = 0; k < f->n; k++)
+		if (f->at[k].fate == fate)
+			json_array_append_new(list, json_integer((json_int_t)f->at[k].frame));
+	return list;
+}
+
+static json_t *
+way_json(const struct ends *e, unsigned int i)
+{
+	const struct ends_way *w = &e->way[i];
+	json_t *o = json_object();
+	char text[64];
+
+	an_address_text(e->address[i], text, sizeof(text));
+	json_object_set_new(o, "src", json_string(text));
+	an_address_text(e->address[1 - i], text, sizeof(text));
+	json_object_set_new(o, "dst", json_string(text));
+	set(o, "sent", w->sent);
+	set(o, "arrived", w->arrived);
+	set(o, "lost", w->lost);
+	set(o, "damaged", w->damaged);
+	set(o, "doubled", w->doubled);
+	set(o, "out_of_order", w->late);
+	set(o, "cannot_tell", w->uncovered);
+	set(o, "not_in_senders_capture", w->strange);
+	if (w->delays != 0)
+		json_object_set_new(o, "delay_ns",
+			json_pack("{s:I, s:f, s:I}", "min", (json_int_t)w->delay_min_ns, "mean",
+				w->delay_sum_ns / (double)w->delays, "max",
+				(json_int_t)w->delay_max_ns));
+	json_object_set_new(o, "lost_packets", frames_json(&w->fates, AN_LOST));
+	json_object_set_new(o, "damaged_packets", frames_json(&w->fates, AN_MAYBE));
+	return o;
+}
+
+void
+ends_report_json(const struct ends *e, FILE *out)
+{
+	json_t *o = json_pack("{s:[s, s], s:f, s:f, s:b, s:[o, o]}", "files", e->path[0],
+		e->path[1], "clock_ahead_s", e->ahead_ns / 1e9, "clock_drift", e->drift,
+		"delay_from_shortest", e->one_way, "directions", way_json(e, 0), way_json(e, 1));
+
+	json_dumpf(o, out, JSON_COMPACT | JSON_PRESERVE_ORDER);
+	fputc('\n', out);
+	json_decref(o);
+}

@@ -1,0 +1,325 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""run_ends.py KARST_DUMP: karst-dump --analyse --ends over forged captures of two ends (TAP).
+
+A conversation is forged as it was sent, and a network with a clock at each end makes two captures of
+it: what the tool says has to be what that network did.
+"""
+import json
+import os
+import random
+import struct
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, '..', 'captures')]
+sys.dont_write_bytecode = True
+from forge import A, B, EPOCH_NS, ONLY, Wire  # noqa: E402
+from tap import Tap, run, write_pcap  # noqa: E402
+
+DUMP = sys.argv[1]
+ENDS = A + ',' + B
+
+
+class Network:
+    """What happens to frames, by their index in the conversation; @ahead_ns, @ppm: of B's clock."""
+
+    def __init__(self, wire, lost=(), damaged=(), doubled=(), late=None, delay_us=1, ahead_ns=0, ppm=0, skip=None):
+        self.captures = [[], []]
+        sent = [0, 0]
+        self.lost, self.damaged = [[], []], [[], []]
+        late = late or {}
+        for i, (ns, frame) in enumerate(wire.frames):
+            end = 0 if frame[26:30] == bytes((192, 0, 2, 1)) else 1
+            key = (ns, 0, i)
+            self.captures[end].append((key, frame))
+            if i in lost:
+                self.lost[end].append(key)
+                continue
+            if i in damaged:
+                self.damaged[end].append(key)
+                frame = frame[:-1] + bytes((frame[-1] ^ 1,))
+            there = ns + int(1000 * (delay_us(i) if callable(delay_us) else delay_us)) + 1000 * late.get(i, 0)
+            for copy in range(1 + (i in doubled)):
+                self.captures[1 - end].append(((there + copy * 60000, 1, i), frame))
+            sent[end] += 1
+        for frames in self.captures:
+            frames.sort()
+        # what a capture does not cover is cut off before packets are numbered
+        if skip:
+            end, begin_us, stop_us = skip
+            self.captures[end] = [f for f in self.captures[end]
+                                  if begin_us * 1000 <= f[0][0] - EPOCH_NS < stop_us * 1000]
+        numbers = [{f[0]: n + 1 for n, f in enumerate(frames)} for frames in self.captures]
+        for found in (self.lost, self.damaged):
+            for end in (0, 1):
+                found[end] = sorted(numbers[end][key] for key in found[end] if key in numbers[end])
+        self.captures[1] = [((int(key[0] + ahead_ns + (key[0] - EPOCH_NS) * ppm / 1e6),), frame)
+                            for key, frame in self.captures[1]]
+
+    def write(self, tmp):
+        paths = [os.path.join(tmp, name) for name in ('a.pcap', 'b.pcap')]
+        for path, frames in zip(paths, self.captures):
+            write_pcap(path, 1, [(key[0], frame) for key, frame in frames], nano=True)
+        return paths
+
+
+def judge(tmp, network):
+    """(exit status, reports of A and of B, what is between them, standard error)"""
+    status, out, err = run(DUMP, '--analyse', '--json', '--ends', ENDS, *network.write(tmp))
+    reports = [json.loads(line) for line in out.splitlines()]
+    return status, reports[:2], reports[2] if len(reports) == 3 else None, err
+
+
+def wrong(between, network, **counts):
+    """What is not as it was; @counts of both directions, by their names."""
+    if between is None:
+        return ['no report']
+    problems = []
+    for end, way in enumerate(between['directions']):
+        for name in ('lost', 'damaged'):
+            want = getattr(network, name)[end]
+            if way[name + '_packets'] != want or way[name] != len(want):
+                problems.append('%s of %s: %s, not %s' % (name, way['src'], way[name + '_packets'], want))
+        for name, both in counts.items():
+            if way[name] != both[end]:
+                problems.append('%s of %s: %d, not %d' % (name, way['src'], way[name], both[end]))
+    return problems
+
+
+def conversation(n=400):
+    """SENDs and their ACKs, 100 us apart."""
+    w = Wire()
+    for _ in range(n):
+        w.wait(100).send()
+    return w
+
+
+def test_clocks(tmp):
+    """Any difference of the clocks, also such that no packet is at the same time in both captures."""
+    problems = []
+    for ahead_ns, ppm in ((0, 0), (3_700_000_000, 0), (-250_000_000, 0), (7_200_000_000_000, 0), (40_000, 80),
+                          (-10**15, -120)):
+        net = Network(conversation(), lost=(10, 11, 300, 501), ahead_ns=ahead_ns, ppm=ppm)
+        _, _, between, err = judge(tmp, net)
+        problems += wrong(between, net, sent=(400, 400), arrived=(398, 398), cannot_tell=(0, 0))
+        if between and (abs(between['clock_ahead_s'] - ahead_ns / 1e9) > 20e-6 or
+                        abs(between['clock_drift'] * 1e6 - ppm) > 20):
+            problems.append('%s %s: %s' % (ahead_ns, ppm, between))
+        if err:
+            problems.append('%s: %s' % (ahead_ns, err))
+    return problems
+
+
+def test_delays(tmp):
+    net = Network(conversation(), delay_us=lambda i: 7 + i % 5)
+    _, _, between, _ = judge(tmp, net)
+    for way in between['directions']:
+        if abs(way['delay_ns']['min'] - 7000) > 600 or abs(way['delay_ns']['max'] - 11000) > 600:
+            return [str(way['delay_ns'])]
+    return []
+
+
+def test_sent_again(tmp):
+    """Of a packet and its repetition, which are the same, the first is lost, or the second, or the
+    acknowledgement of the first."""
+    problems = []
+    for lost in (0, 1, 2):
+        w = conversation(50)
+        first = len(w.frames)
+        w.wait(100).request(ONLY, w.psn, b'karst')
+        ack = None
+        if lost == 2:
+            w.wait(20)
+            ack = len(w.frames)
+            w.msn += 1
+            w.ack(w.psn)
+        w.wait(4000).request(ONLY, w.psn, b'karst')
+        second = len(w.frames) - 1
+        w.psn += 1
+        w.msn += lost != 2
+        w.wait(20).ack(w.psn - 1)
+        for _ in range(50):
+            w.wait(100).send()
+        net = Network(w, lost=({first}, {second}, {ack})[lost], delay_us=5, ahead_ns=10**9)
+        _, _, between, _ = judge(tmp, net)
+        problems += wrong(between, net, doubled=(0, 0), not_in_senders_capture=(0, 0))
+    return problems
+
+
+def test_network(tmp):
+    """What is doubled, damaged or late is told from what is lost."""
+    net = Network(conversation(), lost=(100,), damaged=(200, 301), doubled=(402, 404), late={500: 400}, ahead_ns=12345)
+    status, reports, between, _ = judge(tmp, net)
+    problems = wrong(between, net, doubled=(2, 0), out_of_order=(1, 0), arrived=(399, 400))
+    if status != 1 or reports[1]['checks']['icrc']['fail'] != 1 or reports[0]['checks']['icrc']['fail'] != 1:
+        problems.append('status %d: the damaged ones are not seen where they arrive' % status)
+    return problems
+
+
+def test_not_covered(tmp):
+    """One capture began later and ended earlier: what was sent then is not lost."""
+    problems = []
+    w = conversation()
+    for end in (0, 1):
+        net = Network(w, lost=(400, 401), skip=(end, 10000, 30000), ahead_ns=-77)
+        _, _, between, _ = judge(tmp, net)
+        problems += wrong(between, net)
+        if between['directions'][1 - end]['cannot_tell'] < 190:
+            problems.append('not told: %s' % between)
+    return problems
+
+
+def test_short_snap_length(tmp):
+    """Captures that hold the headers alone."""
+    net = Network(conversation(), lost=(20, 33))
+    paths = net.write(tmp)
+    for path, frames in zip(paths, net.captures):
+        with open(path, 'wb') as f:
+            f.write(struct.pack('<IHHiIII', 0xa1b23c4d, 2, 4, 0, 0, 64, 1))
+            for (ns,), frame in [((key[0],), frame) for key, frame in frames]:
+                f.write(struct.pack('<IIII', ns // 10**9, ns % 10**9, min(64, len(frame)), len(frame)) + frame[:64])
+    _, out, err = run(DUMP, '--analyse', '--json', '--ends', ENDS, *paths)
+    return wrong(json.loads(out.splitlines()[-1]), net) + ([err] if err else [])
+
+
+def test_random(tmp):
+    """Conversations with repetitions, loss, jitter and reordering by chance: the packets that were lost
+    are those that are named."""
+    problems = []
+    for seed in range(6):
+        rng = random.Random(seed)
+        w = Wire(psn=rng.randrange(1 << 24) - 500)
+        w.psn %= (1 << 24) - 4000
+        for _ in range(600):
+            w.wait(rng.choice((1, 5, 50, 300))).send()
+            if rng.random() < 0.1: # goes back, after at least one round trip
+                back = rng.randrange(1, 5)
+                w.wait(rng.choice((60, 300, 4000)))
+                for psn in range(max(w.psn - back, 1), w.psn):
+                    w.request(ONLY, psn, b'karst')
+        n = len(w.frames)
+        lost = {i for i in range(40, n - 40) if rng.random() < 0.05}
+        late = {i: rng.randrange(1, 30) for i in range(n) if rng.random() < 0.02}
+        net = Network(w, lost, late=late, delay_us=lambda i, rng=rng: 3 + rng.random(), ahead_ns=rng.randrange(-10**9, 10**9),
+                      ppm=rng.choice((-30, 0, 30)))
+        _, _, between, err = judge(tmp, net)
+        problems += ['seed %d: %s' % (seed, p) for p in wrong(between, net)] + ([err] if err else [])
+    return problems
+
+
+def test_verdicts(tmp):
+    """What was lost decides where one capture alone cannot tell, and wrong NAKs still fail."""
+    problems = []
+
+    def gap(nak):
+        w = conversation(40).message(6)
+        at = len(w.frames) - 4
+        w.wait(20).nak(w.psn + nak)
+        w.wait(20).message(6, start=nak)
+        w.msn += 1
+        w.wait(20).ack(w.psn + 5)
+        w.psn += 6
+        for _ in range(40):
+            w.wait(100).send()
+        return w, at
+    w, at = gap(2)
+    net = Network(w, lost={at})
+    paths = net.write(tmp)
+    _, out, _ = run(DUMP, '--analyse', '--json', '--tap', A, paths[0])
+    alone = json.loads(out)['checks']['nak-psn']['verdict']
+    status, reports, between, _ = judge(tmp, net)
+    problems += wrong(between, net)
+    got = [r['checks']['nak-psn']['verdict'] for r in reports]
+    if alone != 'cannot tell' or got != ['pass', 'pass'] or status:
+        problems.append('%s alone, %s together, status %d' % (alone, got, status))
+    w, at = gap(3) # names the one behind
+    status, reports, _, _ = judge(tmp, Network(w, lost={at}))
+    if status != 1 or reports[0]['checks']['nak-psn']['verdict'] != 'fail':
+        problems.append('a NAK of the wrong PSN: %s' % reports[0]['checks']['nak-psn'])
+    return problems
+
+
+def test_all_the_same(tmp):
+    """CNPs do not differ from each other; each counts once."""
+    w = conversation(50)
+    for _ in range(3000):
+        w.wait(10).cnp()
+    for _ in range(50):
+        w.wait(100).send()
+    net = Network(w, lost=(40,), ahead_ns=5 * 10**8)
+    _, _, between, _ = judge(tmp, net)
+    return wrong(between, net, arrived=(99, 3100))
+
+
+def test_strangers(tmp):
+    """Files that have nothing in common, and addresses of which nothing is there."""
+    problems = []
+    paths = Network(conversation(20)).write(tmp)
+    other = os.path.join(tmp, 'c.pcap')
+    write_pcap(other, 1, Wire(psn=9000).send(50).frames, nano=True)
+    for args in ((ENDS, paths[0], other), ('192.0.2.7,192.0.2.8', *paths)):
+        status, out, err = run(DUMP, '--analyse', '--ends', *args)
+        if status != 1 or out or 'in both files' not in err:
+            problems.append('%s: status %d, %s %s' % (args, status, out[:100], err))
+    return problems
+
+
+def test_cut_file(tmp):
+    """The second file ends in the middle of a frame: what comes before counts, and it is said once."""
+    net = Network(conversation(), lost=(30,))
+    paths = net.write(tmp)
+    with open(paths[1], 'rb') as f:
+        data = f.read()
+    with open(paths[1], 'wb') as f:
+        f.write(data[:-7])
+    status, out, err = run(DUMP, '--analyse', '--json', '--ends', ENDS, *paths)
+    problems = wrong(json.loads(out.splitlines()[-1]), net)
+    if status != 1 or err.count('b.pcap') != 1:
+        problems.append('status %d, %s' % (status, err))
+    return problems
+
+
+def test_usage(tmp):
+    problems = []
+    a, b = Network(conversation(5)).write(tmp)
+    for args, word in ((('--ends', ENDS, a), 'two FILEs'), (('--ends', ENDS, a, b, b), 'two FILEs'),
+                       (('--ends', A, a, b), 'comma'), (('--ends', A + ',x', a, b), 'comma'),
+                       (('--ends', A + ',' + A, a, b), 'different'), (('--ends', ENDS, '--tap', A, a, b), '--tap'),
+                       (('--ends', ENDS, '--injuries', a, a, b), '--injuries'), (('--ends', ENDS, a, '-'), "'-'"),
+                       (('--ends', ENDS, '--count', '3', a, b), '--count'),
+                       (('--ends', ENDS, '--html', '/dev/null', a, b), '--html')):
+        status, out, err = run(DUMP, '--analyse', *args)
+        if status != 2 or out or word not in err:
+            problems.append('%s: status %d, %s' % (args, status, err))
+    status, out, err = run(DUMP, '--ends', ENDS, a, b)
+    if status != 2 or out or '--analyse' not in err:
+        problems.append('without --analyse: status %d, %s' % (status, err))
+    status, out, err = run(DUMP, '--analyse', '--ends', ENDS, a, os.path.join(tmp, 'none'))
+    if status != 1 or 'none' not in err:
+        problems.append('a file that is not there: status %d, %s' % (status, err))
+    return problems
+
+
+def test_text(tmp):
+    net = Network(conversation(), lost=(20, 41))
+    _, out, _ = run(DUMP, '--analyse', '--ends', ENDS, *net.write(tmp))
+    for word in ('192.0.2.1 > 192.0.2.2: sent 400, arrived 399, lost 1,', 'b.pcap: %d' % net.lost[1][0]):
+        if word not in out:
+            return ['no "%s": %s' % (word, out[-900:])]
+    return []
+
+
+def main():
+    tap = Tap()
+    with tempfile.TemporaryDirectory() as tmp:
+        for test in (test_clocks, test_delays, test_sent_again, test_network, test_not_covered, test_short_snap_length,
+                     test_random, test_verdicts, test_all_the_same,
+                     test_strangers, test_cut_file, test_usage, test_text):
+            tap.result('ends: ' + test.__name__[5:].replace('_', ' '), test(tmp))
+    tap.finish()
+
+
+main()

@@ -50,6 +50,7 @@ WHY = {
         'S19': 'its peers of SMC-R are honest',
     },
     'captures': {
+        'C3': 'no captured peer says anything by it, and karst then does not, to the bit',
         'Q11': 'what was captured does not probe, as Linux does not',
         'W9': 'honest peers send nothing that has to be dropped',
         'S1': 'the option belongs to those who open TCP connections',

@@ -60,6 +60,7 @@ build_req(const struct cm_core *c, const struct cm_id *id, const struct karst_cm
 	req->remote_response_timeout = c->response_timeout;
 	req->local_response_timeout = c->response_timeout;
 	req->max_retries = c->max_retries;
+	req->ece = param->ece;
 	put_primary(&id->path, &req->primary);
 	if (param->qp_type == KARST_QPT_XRC_SEND)
 		return; /* an initiator has no receive side */
@@ -152,6 +153,7 @@ accept_rep(struct cm_core *c, struct cm_id *id, const struct karst_cm_msg *m)
 	ev.remote.qpn = id->remote_qpn;
 	ev.remote.psn = m->rep.psn;
 	ev.remote.qkey = m->rep.qkey;
+	ev.remote.ece = m->rep.ece;
 	ev.target_ack_delay = m->rep.target_ack_delay;
 	cm_notify(c, id, &ev);
 }

@@ -70,6 +70,8 @@ struct karst_cm_param {
 	uint32_t qpn;
 	uint32_t psn;  /* expected first: rq_psn of the side that sends it, sq_psn of its peer */
 	uint32_t qkey; /* SIDR REP only */
+	/* REQ and REP: as given, and as it came.  XRC: as any other. */
+	struct karst_cm_ece ece;
 	const void *private_data;
 	uint8_t private_data_len;
 };

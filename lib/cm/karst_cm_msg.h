@@ -118,6 +118,13 @@ enum karst_cm_transport {
 	KARST_CM_EXTENDED_XRC = 1,
 };
 
+/** Enhanced connection establishment: what a vendor's ends say to each other of what they can.  All
+ *  0: nothing.  karst_cm_ece.h has what karst says. */
+struct karst_cm_ece {
+	uint32_t vendor;  /* 24 bits: an OUI */
+	uint32_t options; /* in the header of the MAD, the vendor's matter */
+};
+
 /** Of a path, as REQ and LAP carry them. */
 struct karst_cm_wire_path {
 	uint8_t local_gid[16];  /* the sender's */
@@ -157,6 +164,7 @@ struct karst_cm_req {
 	bool srq;
 	struct karst_cm_wire_path primary;
 	struct karst_cm_wire_path alternate;
+	struct karst_cm_ece ece;
 };
 
 struct karst_cm_rep {
@@ -172,6 +180,7 @@ struct karst_cm_rep {
 	uint8_t rnr_retry_count;
 	bool flow_control;
 	bool srq;
+	struct karst_cm_ece ece;
 };
 
 struct karst_cm_lap {
@@ -233,7 +242,8 @@ enum karst_cm_parse {
 	KARST_CM_PARSE_LENGTH,    /* not 256 bytes */
 	KARST_CM_PARSE_CLASS,     /* not a MAD of communication management */
 	KARST_CM_PARSE_VERSION,   /* of it, but another version of the class */
-	KARST_CM_PARSE_METHOD,    /* not Send, or a status or modifier that is not 0 */
+	KARST_CM_PARSE_METHOD,    /* not Send, or a status or (where it means nothing) modifier that
+				   * is not 0 */
 	KARST_CM_PARSE_ATTRIBUTE, /* no message that is known */
 	KARST_CM_PARSE_FIELD,     /* a length or kind inside of it is impossible */
 };

@@ -7,6 +7,11 @@
  * A MAD is a header of 24 bytes and a message of 232; offsets below count from the message.  Every
  * message begins with the sender's and most go on with the receiver's communication id; the
  * private data are always its last bytes, so one table says where they begin.
+ *
+ * Enhanced connection establishment (C3) is where nothing else was: a vendor in reserved bytes of
+ * REQ and REP, and its options in the header's AttributeModifier, which all other messages have as
+ * 0.  Linux has options in SIDR REPs, too, of whatever the queue pair's provider has said; nobody
+ * reads them.
  */
 #include "karst_cm_msg.h"
 
@@ -105,6 +110,7 @@ put_path(uint8_t *p, const struct karst_cm_wire_path *path)
 static void
 get_req(const uint8_t *p, struct karst_cm_req *req)
 {
+	req->ece.vendor = get_be24(p + 5);
 	req->service_id = karst_get_be64(p + 8);
 	req->guid = karst_get_be64(p + 16);
 	req->qkey = karst_get_be32(p + 28);
@@ -133,6 +139,7 @@ get_req(const uint8_t *p, struct karst_cm_req *req)
 static void
 put_req(uint8_t *p, const struct karst_cm_req *req)
 {
+	put_be24(p + 5, req->ece.vendor);
 	karst_put_be64(p + 8, req->service_id);
 	karst_put_be64(p + 16, req->guid);
 	karst_put_be32(p + 28, req->qkey);
@@ -169,6 +176,8 @@ get_rep(const uint8_t *p, struct karst_cm_rep *rep)
 	rep->rnr_retry_count = p[27] >> 5;
 	rep->srq = (p[27] & 0x10) != 0;
 	rep->guid = karst_get_be64(p + 28);
+	/* one byte behind each of three numbers */
+	rep->ece.vendor = (uint32_t)p[15] << 16 | (uint32_t)p[19] << 8 | p[23];
 }
 
 static void
@@ -184,6 +193,9 @@ put_rep(uint8_t *p, const struct karst_cm_rep *rep)
 		rep->flow_control);
 	p[27] = (uint8_t)(rep->rnr_retry_count << 5 | rep->srq << 4);
 	karst_put_be64(p + 28, rep->guid);
+	p[15] = (uint8_t)(rep->ece.vendor >> 16);
+	p[19] = (uint8_t)(rep->ece.vendor >> 8);
+	p[23] = (uint8_t)rep->ece.vendor;
 }
 
 /* --- LAP: its path has the fields of REQ's in another order --- */
@@ -229,6 +241,40 @@ put_lap(uint8_t *p, const struct karst_cm_lap *lap)
 
 /* --- any --- */
 
+/* Messages whose AttributeModifier may be something (C3). */
+static bool
+has_modifier(uint16_t attribute)
+{
+	return attribute == ATTRIBUTE_0 + KARST_CM_REQ || attribute == ATTRIBUTE_0 + KARST_CM_REP ||
+		attribute == ATTRIBUTE_0 + KARST_CM_SIDR_REP;
+}
+
+static struct karst_cm_ece *
+ece_of(struct karst_cm_msg *m)
+{
+	switch (m->kind) {
+	case KARST_CM_REQ:
+		return &m->req.ece;
+	case KARST_CM_REP:
+		return &m->rep.ece;
+	default:
+		return NULL;
+	}
+}
+
+static uint32_t
+modifier_of(const struct karst_cm_msg *m)
+{
+	switch (m->kind) {
+	case KARST_CM_REQ:
+		return m->req.ece.options;
+	case KARST_CM_REP:
+		return m->rep.ece.options;
+	default:
+		return 0;
+	}
+}
+
 static enum karst_cm_parse
 mad_check_header(const uint8_t *mad, size_t len)
 {
@@ -240,9 +286,10 @@ mad_check_header(const uint8_t *mad, size_t len)
 		return KARST_CM_PARSE_CLASS;
 	if (mad[2] != CLASS_VERSION)
 		return KARST_CM_PARSE_VERSION;
-	if (mad[3] != METHOD_SEND || karst_get_be16(mad + 4) != 0 || karst_get_be32(mad + 20) != 0)
-		return KARST_CM_PARSE_METHOD;
 	attribute = karst_get_be16(mad + 16);
+	if (mad[3] != METHOD_SEND || karst_get_be16(mad + 4) != 0 ||
+		(karst_get_be32(mad + 20) != 0 && !has_modifier(attribute)))
+		return KARST_CM_PARSE_METHOD;
 	if (attribute < ATTRIBUTE_0 || attribute >= ATTRIBUTE_0 + KARST_CM_KINDS)
 		return KARST_CM_PARSE_ATTRIBUTE;
 	return KARST_CM_PARSE_OK;
@@ -362,6 +409,8 @@ karst_cm_msg_parse(const void *mad, size_t len, struct karst_cm_msg *out)
 	m.local_id = karst_get_be32(p);
 	m.remote_id = l->to ? karst_get_be32(p + 4) : 0;
 	get_fixed(p, &m);
+	if (ece_of(&m) != NULL)
+		ece_of(&m)->options = karst_get_be32((const uint8_t *)mad + 20);
 	if (l->info != 0) {
 		m.info = p + l->info;
 		m.info_len = p[l->info_len] >> info_shift(m.kind);
@@ -390,6 +439,7 @@ karst_cm_msg_build(const struct karst_cm_msg *m, uint8_t mad[KARST_CM_MAD_LEN])
 	mad[3] = METHOD_SEND;
 	karst_put_be64(mad + 8, m->tid);
 	karst_put_be16(mad + 16, (uint16_t)(ATTRIBUTE_0 + m->kind));
+	karst_put_be32(mad + 20, modifier_of(m));
 	karst_put_be32(p, m->local_id);
 	if (l->to)
 		karst_put_be32(p + 4, m->remote_id);

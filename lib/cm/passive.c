@@ -198,6 +198,7 @@ announce_req(struct cm_core *c, const struct cm_id *id, const struct cm_id *list
 	ev.remote.qpn = m->req.qpn;
 	ev.remote.psn = m->req.psn;
 	ev.remote.qkey = m->req.qkey;
+	ev.remote.ece = m->req.ece;
 	cm_notify(c, id, &ev);
 }
 
@@ -297,6 +298,7 @@ karst_cm_id_accept(struct karst_cm *cm, uint32_t number, const struct karst_cm_p
 	m.rep.responder_resources = param->responder_resources;
 	m.rep.rnr_retry_count = param->rnr_retry_count;
 	m.rep.target_ack_delay = c->target_ack_delay;
+	m.rep.ece = param->ece;
 	m.rep.failover = id->alternate ? KARST_CM_FAILOVER_UNSUPPORTED : 0;
 	if (id->qp_type == KARST_QPT_XRC_RECV) {
 		m.rep.eecn = param->qpn;

@@ -9,7 +9,7 @@ import struct
 import zlib
 
 ROCE = 4791
-UD_SEND_ONLY, RC_WRITE_ONLY, RC_ACK, CNP = 0x64, 0x0a, 0x11, 0x81
+UD_SEND_ONLY, RC_WRITE_ONLY, RC_ACK, CNP, SACK = 0x64, 0x0a, 0x11, 0x81, 0xd1
 GSI, GSI_QKEY, PKEY = 1, 0x80010000, 0xffff
 REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP, LAP, APR = range(0x10, 0x1b)
 MAD, MAD_HEADER, MESSAGE = 256, struct.Struct('>BBBBHHQHHI'), 232
@@ -122,9 +122,10 @@ class Message:
     """A message of connection management that came."""
 
     def __init__(self, src, dst, data):
-        base, class_, version, method, status, _, self.tid, self.attribute, _, modifier = \
+        base, class_, version, method, status, _, self.tid, self.attribute, _, self.modifier = \
             MAD_HEADER.unpack_from(data)
-        if (base, class_, version, method, status, modifier) != (1, 7, 2, 3, 0, 0):
+        if (base, class_, version, method, status) != (1, 7, 2, 3, 0) or \
+                self.modifier and self.attribute not in (REQ, REP): # (C3)
             raise ValueError(f'the header of its MAD is {data[:24].hex()}')
         self.src, self.dst, self.mad = src, dst, data
         self.body = data[MAD_HEADER.size:]

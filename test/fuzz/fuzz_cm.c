@@ -94,6 +94,7 @@ call(struct fuzz *f)
 
 	p.qpn = u8(&f->in);
 	p.qp_type = types[p.qpn % 4];
+	p.ece = (struct karst_cm_ece){.vendor = p.qpn, .options = p.qpn};
 	switch (which % 13) {
 	case 0:
 		karst_cm_id_connect(cm, &path, SERVICE, &p, NULL, &made);

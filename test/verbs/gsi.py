@@ -59,7 +59,8 @@ def datagrams(bed):
     for method in (1, 0x81, 0x83):
         bed.dropped(f'method {method:#x}', header(method=method), malformed=1, rx_REQ=1)
     bed.dropped('a status', header(status=4), malformed=1, rx_REQ=1)
-    bed.dropped('an attribute modifier', header(modifier=1), malformed=1, rx_REQ=1)
+    bed.dropped('an attribute modifier where it means nothing', header(
+        RTU, ids(1, 2), modifier=1), malformed=1, rx_RTU=0)
     for attribute in (0, 1, 0x0f, 0x1b, 0x1234):
         bed.dropped(f'attribute {attribute:#x}', header(attribute), attribute=1, rx_REQ=1)
     bed.dropped('a REJ with 73 bytes of information', header(

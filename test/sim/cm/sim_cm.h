@@ -18,14 +18,16 @@
 
 #include "../rng.h"
 #include "karst_cm.h"
+#include "karst_cm_ece.h"
 
-#define MS      UINT64_C(1000000)
-#define SECOND  UINT64_C(1000000000)
-#define NODES   3u
-#define CONNS   24u
-#define FLIGHTS 4096u
-#define SERVICE UINT64_C(0x0000000001060000) /* nodes listen for even ones */
-#define NEVER   UINT64_MAX
+#define MS         UINT64_C(1000000)
+#define SECOND     UINT64_C(1000000000)
+#define NODES      3u
+#define CONNS      24u
+#define FLIGHTS    4096u
+#define SERVICE    UINT64_C(0x0000000001060000) /* nodes listen for even ones */
+#define NEVER      UINT64_MAX
+#define ECE_WINDOW 10u
 
 enum profile {
 	LOSSLESS, /* nothing may be sent twice */
@@ -84,6 +86,7 @@ struct conn {
 	bool unheard; /* nobody listens */
 	struct end active;
 	struct end passive;
+	struct karst_cm_ece asked; /* what the REQ said by ECE */
 };
 
 struct world {

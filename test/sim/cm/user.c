@@ -8,6 +8,9 @@
  * only if that said it was ready, a DREQ only if that disconnects or is destroyed, and everything
  * at most once.  Private data carry the connection's index, side and message, so that what arrives
  * can be told from what should have arrived.
+ *
+ * Each end repeats selectively or does not (X1): what both say of it by ECE (C3) must end in the
+ * agreement that follows, whatever was lost or came twice.
  */
 #include "sim_cm.h"
 
@@ -112,6 +115,21 @@ destroy(struct world *w, const struct conn *c, struct end *e)
 	e->step = GONE;
 }
 
+static uint32_t
+abilities(const struct end *e)
+{
+	return e->psn & 1 ? KARST_CM_ECE_REPEAT : 0;
+}
+
+static struct karst_cm_ece
+offer_of(const struct conn *c)
+{
+	static const struct karst_cm_ece none;
+
+	return abilities(&c->active) != 0 ? karst_cm_ece_offer(abilities(&c->active), ECE_WINDOW)
+					  : none;
+}
+
 static struct karst_cm_param
 param_of(const struct end *e, const struct note *n)
 {
@@ -139,6 +157,7 @@ act_connect(struct world *w, struct conn *c, struct end *e)
 	uint64_t service = SERVICE + 2 * (uint64_t)(c - w->conns) + c->unheard;
 	int ret;
 
+	p.ece = offer_of(c);
 	node_address(e->node, path.local_ip);
 	node_address(c->passive.node, path.remote_ip);
 	e->step = CONNECTING;
@@ -159,6 +178,7 @@ act_asked(struct world *w, struct conn *c, struct end *e)
 	struct karst_cm_param p = param_of(e, &n);
 	struct karst_cm *cm = w->cm[e->node];
 
+	p.ece = karst_cm_ece_answer(&c->asked, abilities(e), ECE_WINDOW);
 	if (e->answer == DESTROY) {
 		destroy(w, c, e);
 		return;
@@ -356,8 +376,11 @@ told_req(struct world *w, uint32_t node, const struct karst_cm_ev *ev, bool sidr
 			ev->remote.qpn == c->active.qpn && ev->remote.psn == c->active.psn &&
 				ev->remote.responder_resources == (c->active.psn >> 4 & 15) &&
 				ev->remote.initiator_depth == (c->active.psn & 15) &&
-				ev->remote.rnr_retry_count == (c->active.psn >> 8 & 7),
+				ev->remote.rnr_retry_count == (c->active.psn >> 8 & 7) &&
+				ev->remote.ece.vendor == offer_of(c).vendor &&
+				ev->remote.ece.options == offer_of(c).options,
 			"conn %u: parameters of the REQ", index);
+	c->asked = ev->remote.ece;
 	c->passive.id = ev->id;
 	c->passive.step = ASKED;
 	karst_cm_id_set_user(w->cm[node], ev->id, &c->passive);
@@ -368,6 +391,7 @@ static void
 told_rep(struct world *w, struct conn *c, struct end *e, const struct karst_cm_ev *ev)
 {
 	const struct end *p = &c->passive;
+	const struct karst_cm_ece offer = offer_of(c);
 
 	REQUIRE(w, e->step == CONNECTING && !c->sidr, "EV_REP in step %d", e->step);
 	REQUIRE(w, p->answer == AGREE && p->step >= ACCEPTED, "EV_REP, but nobody accepted");
@@ -378,6 +402,10 @@ told_rep(struct world *w, struct conn *c, struct end *e, const struct karst_cm_e
 			ev->remote.initiator_depth == (p->psn & 15) &&
 			ev->remote.rnr_retry_count == (p->psn >> 8 & 7),
 		"parameters of the REP");
+	REQUIRE(w,
+		karst_cm_ece_agreed(&offer, &ev->remote.ece) == (abilities(e) & abilities(p)) &&
+			(ev->remote.ece.vendor == 0) == ((abilities(e) & abilities(p)) == 0),
+		"the agreement");
 	e->step = ANSWERED;
 	think(w, c, e);
 }

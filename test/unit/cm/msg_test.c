@@ -153,15 +153,16 @@ Test(cm_msg, c2_req_fields)
 		.rdc_exists = true,
 		.srq = true,
 		.primary = some_path,
-		.alternate = some_path};
+		.alternate = some_path,
+		.ece = {.vendor = 0xa1a2a3, .options = 0xb1b2b3b4}};
 	m.req.alternate.sl = 9;
 	m.private_data = private_data;
 	m.private_data_len = sizeof(private_data);
 	cr_assert_eq(karst_cm_msg_build(&m, mad), 0);
-	cr_expect_arr_eq(
-		mad, "\1\7\2\3\0\0\0\0\x11\x22\x33\x44\x55\x66\x77\x88\0\x10\0\0\0\0\0\0", 24);
+	cr_expect_arr_eq(mad,
+		"\1\7\2\3\0\0\0\0\x11\x22\x33\x44\x55\x66\x77\x88\0\x10\0\0\xb1\xb2\xb3\xb4", 24);
 	cr_expect_eq(karst_get_be32(p), 0x99);
-	cr_expect_eq(karst_get_be32(p + 4), 0);
+	cr_expect_eq(karst_get_be32(p + 4), 0x00a1a2a3); /* (C3) */
 	cr_expect_eq(karst_get_be64(p + 8), 0x0102030405060708);
 	cr_expect_eq(karst_get_be64(p + 16), 0x1112131415161718);
 	cr_expect_eq(karst_get_be32(p + 24), 0);
@@ -193,15 +194,60 @@ Test(cm_msg, c2_rep_fields)
 		.failover = 2,
 		.rnr_retry_count = 5,
 		.flow_control = true,
-		.srq = true};
+		.srq = true,
+		.ece = {.vendor = 0xa1a2a3, .options = 0xb1b2b3b4}};
 	m.private_data = (const uint8_t *)"ab";
 	m.private_data_len = 2;
 	cr_assert_eq(karst_cm_msg_build(&m, mad), 0);
 	cr_expect_arr_eq(p,
-		"\0\0\0\2\0\0\0\3\x21\x22\x23\x24\x31\x32\x33\0\x41\x42\x43\0"
-		"\x51\x52\x53\0\x61\x71\xad\xb0\x11\x12\x13\x14\x15\x16\x17\x18"
+		"\0\0\0\2\0\0\0\3\x21\x22\x23\x24\x31\x32\x33\xa1\x41\x42\x43\xa2"
+		"\x51\x52\x53\xa3\x61\x71\xad\xb0\x11\x12\x13\x14\x15\x16\x17\x18"
 		"ab\0",
 		39);
+	cr_expect_eq(karst_get_be32(mad + 20), 0xb1b2b3b4);
+}
+
+/* (C3): who says nothing changes no bit, and a vendor of more than 24 bits stays in its place. */
+Test(cm_msg, c3_silent)
+{
+	struct karst_cm_msg m = {.kind = KARST_CM_REQ};
+	uint8_t mad[KARST_CM_MAD_LEN], loud[KARST_CM_MAD_LEN];
+	unsigned int i, changed = 0;
+
+	for (m.kind = KARST_CM_REQ; m.kind <= KARST_CM_REP; m.kind += KARST_CM_REP - KARST_CM_REQ) {
+		m.req = (struct karst_cm_req){0};
+		cr_assert_eq(karst_cm_msg_build(&m, mad), 0);
+		cr_expect_eq(karst_get_be32(mad + 20), 0);
+		for (i = 24; i < sizeof(mad); i++)
+			cr_expect_eq(mad[i], 0, "%u", i);
+		if (m.kind == KARST_CM_REQ)
+			m.req.ece =
+				(struct karst_cm_ece){.vendor = UINT32_MAX, .options = UINT32_MAX};
+		else
+			m.rep.ece =
+				(struct karst_cm_ece){.vendor = UINT32_MAX, .options = UINT32_MAX};
+		cr_assert_eq(karst_cm_msg_build(&m, loud), 0);
+		for (i = changed = 0; i < sizeof(mad); i++)
+			changed += mad[i] != loud[i];
+		cr_expect_eq(changed, 3 + 4);
+	}
+}
+
+/* (C3): options may be in these messages, of whatever vendor, and in no others. */
+Test(cm_msg, c3_modifier)
+{
+	struct karst_cm_msg m, seen;
+	uint8_t mad[KARST_CM_MAD_LEN];
+	bool may;
+
+	for (unsigned int kind = 0; kind < KARST_CM_KINDS; kind++) {
+		m = (struct karst_cm_msg){.kind = kind};
+		cr_assert_eq(karst_cm_msg_build(&m, mad), 0);
+		mad[20] = 0x80;
+		may = kind == KARST_CM_REQ || kind == KARST_CM_REP || kind == KARST_CM_SIDR_REP;
+		cr_expect_eq(karst_cm_msg_parse(mad, sizeof(mad), &seen),
+			may ? KARST_CM_PARSE_OK : KARST_CM_PARSE_METHOD, "%u", kind);
+	}
 }
 
 /* Messages that no capture has. */

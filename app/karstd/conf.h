@@ -74,6 +74,7 @@ struct kd_conf_engine {
 	uint32_t early_retransmission;
 	uint32_t congestion; /* enum karst_congestion_mode */
 	struct kd_addrs selective_repeat;
+	uint32_t ece; /* enum karst_engine_ece */
 	uint32_t held_frames;
 	uint32_t mbufs;
 	uint32_t huge_pages; /* enum kd_tristate */

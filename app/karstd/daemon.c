@@ -189,6 +189,7 @@ make_engine(struct daemon *d)
 		.congestion = &congestion,
 		.repeat_peers = c->selective_repeat.addr,
 		.nrepeat_peers = c->selective_repeat.n,
+		.ece = (enum karst_engine_ece)c->ece,
 		.held_frames = c->held_frames,
 		.page_buffers = needs.page_buffers,
 		.mbufs = d->eal.mbufs,

@@ -139,7 +139,7 @@ mbufs_wanted(const struct kd_conf *c)
 
 	if (c->engine.mbufs != 0)
 		return c->engine.mbufs;
-	if (c->engine.selective_repeat.n != 0)
+	if (c->engine.selective_repeat.n != 0 || c->engine.ece != KARST_ENGINE_ECE_OFF)
 		sum += n * c->engine.held_frames;
 	for (i = 0; i < c->nports; i++) {
 		const struct kd_conf_port *p = &c->port[i];

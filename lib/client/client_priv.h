@@ -76,6 +76,7 @@ struct karst_client {
 	struct karst_ctl_conn conn;
 	uint64_t migrate_min;
 	uint32_t max_rd_atomic; /* of a queue pair, as the device has it */
+	bool ece;               /* RC queue pairs have it */
 	char engine[KARST_CTL_NAME];
 	char version[32];
 

@@ -220,6 +220,7 @@ karst_open_conn(const struct karst_ctl_conn *conn, const struct karst_open_attr 
 		return ret;
 	}
 	c->max_rd_atomic = device.max_qp_rd_atom;
+	c->ece = device.ece != 0;
 	client_list_add(c);
 	*ctx = &c->pub;
 	return 0;

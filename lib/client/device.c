@@ -44,6 +44,7 @@ karst_query_device(struct karst_context *ctx, struct karst_device_attr *attr)
 		.max_mcast_qp_attach = r.max_mcast_qps,
 		.max_total_mcast_qp_attach = r.max_mcasts,
 		.max_xrcd = r.max_xrcd,
+		.ece = r.ece,
 	};
 	memcpy(attr->engine, c->engine, sizeof(attr->engine));
 	memcpy(attr->version, c->version, sizeof(attr->version));

@@ -120,6 +120,7 @@ struct karst_device_attr {
 	uint32_t max_mcast_qp_attach; /* to one group, of all programs */
 	uint32_t max_total_mcast_qp_attach;
 	uint32_t max_xrcd;
+	uint32_t ece; /* 1: RC queue pairs have it, see karst_query_ece() */
 };
 
 /** The values are those of enum ibv_port_state. */
@@ -545,6 +546,25 @@ struct karst_qp_rate_limit_attr {
 int karst_modify_qp_rate_limit(struct karst_qp *qp, const struct karst_qp_rate_limit_attr *attr);
 int karst_query_qp(
 	struct karst_qp *qp, struct karst_qp_attr *attr, struct karst_qp_init_attr *init);
+
+/** Enhanced connection establishment: a vendor, 24 bits, and what its ends can.  All 0: none. */
+struct karst_ece {
+	uint32_t vendor_id;
+	uint32_t options; /* the vendor's matter: programs carry them, and look at none */
+};
+/**
+ * What RC queue pair @qp may offer to its peer by a connect request; after karst_set_ece() what
+ * holds, options of 0: nothing.  -EOPNOTSUPP: another type, or the engine's configuration has it
+ * off (X1).
+ */
+int karst_query_ece(struct karst_qp *qp, struct karst_ece *ece);
+/**
+ * Before @qp goes to RTR: *@ece is what the peer has offered, or answered to what was offered.
+ * Afterwards it is what holds, on the side that was asked also the answer for the peer; all 0: the
+ * two have nothing in common.  It ends with RESET.
+ * -EINVAL: another state, or another vendor's; -EOPNOTSUPP as above.
+ */
+int karst_set_ece(struct karst_qp *qp, struct karst_ece *ece);
 int karst_destroy_qp(struct karst_qp *qp);
 
 /**

@@ -64,6 +64,11 @@ struct karst_rdmacm_conn_param {
 	uint8_t srq;
 	uint32_t qp_num;
 	uint32_t qkey; /* UDP: 0 with accept: the one of the port space */
+	/* RC.  connect: what is offered to the peer, as of karst_query_ece(), or all 0 (-EINVAL
+	 * anything else); accept: the answer to its offer, as of karst_set_ece(), anything else
+	 * is not said.  CONNECT_REQUEST: what the peer offers; CONNECT_RESPONSE: what it has
+	 * answered; all 0: nothing, or nothing that this engine understands */
+	struct karst_ece ece;
 };
 
 /** What one has to know to send to a UD queue pair or to a group. */

@@ -446,6 +446,52 @@ karst_query_qp(struct karst_qp *qp, struct karst_qp_attr *attr, struct karst_qp_
 	return 0;
 }
 
+/* --- enhanced connection establishment --- */
+
+/* Asked with every connection that librdmacm makes, so an engine that has it off is not. */
+static int
+check_ece(const struct karst_qp *qp)
+{
+	if (qp->qp_type == KARST_QPT_RC && cli_of(qp->context)->ece)
+		return 0;
+	return cli_fail_const(-EOPNOTSUPP,
+		"ECE: RC queue pairs have it, and only if the engine's configuration says so");
+}
+
+int
+karst_query_ece(struct karst_qp *qp, struct karst_ece *ece)
+{
+	CLI_REQ(query_ece) m = {.body.qp = qp->handle};
+	struct karst_ctl_query_ece_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+	int ret = check_ece(qp);
+
+	if (ret == 0)
+		ret = cli_call(cli_of(qp->context), KARST_CTL_QUERY_ECE, &m.hdr, sizeof(m), NULL, 0,
+			&reply);
+	if (ret == 0)
+		*ece = (struct karst_ece){.vendor_id = r.ece.vendor, .options = r.ece.options};
+	return ret;
+}
+
+int
+karst_set_ece(struct karst_qp *qp, struct karst_ece *ece)
+{
+	CLI_REQ(set_ece)
+	m = {.body = {
+		     .qp = qp->handle, .ece = {.vendor = ece->vendor_id, .options = ece->options}}};
+	struct karst_ctl_set_ece_rsp r;
+	struct cli_reply reply = {&r, sizeof(r), NULL, 0};
+	int ret = check_ece(qp);
+
+	if (ret == 0)
+		ret = cli_call(
+			cli_of(qp->context), KARST_CTL_SET_ECE, &m.hdr, sizeof(m), NULL, 0, &reply);
+	if (ret == 0)
+		*ece = (struct karst_ece){.vendor_id = r.ece.vendor, .options = r.ece.options};
+	return ret;
+}
+
 int
 karst_destroy_qp(struct karst_qp *qp)
 {

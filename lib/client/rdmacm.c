@@ -146,6 +146,12 @@ param_of_ctl(const struct karst_ctl_cm_param *w, struct karst_rdmacm_conn_param 
 	memcpy(p->private_data, w->private_data, sizeof(p->private_data));
 }
 
+static struct karst_ctl_ece
+ece_to_ctl(const struct karst_ece *ece)
+{
+	return (struct karst_ctl_ece){.vendor = ece->vendor_id, .options = ece->options};
+}
+
 /* A request whose reply says nothing. */
 static int
 simple_call(struct karst_client *c, enum karst_ctl_op op, struct karst_ctl_hdr *req, size_t len)
@@ -287,6 +293,7 @@ karst_rdmacm_get_event(struct karst_rdmacm_channel *channel, struct karst_rdmacm
 	event->event = (enum karst_rdmacm_event_type)r.event;
 	event->status = r.status;
 	param_of_ctl(&r.param, &event->conn);
+	event->conn.ece = (struct karst_ece){.vendor_id = r.ece.vendor, .options = r.ece.options};
 	cli_ah_attr_of_ctl(&r.ah, &event->ud.ah_attr);
 	event->ud.qp_num = r.ud_qpn;
 	event->ud.qkey = r.ud_qkey;
@@ -387,6 +394,7 @@ karst_rdmacm_connect(
 	CLI_REQ(cm_connect) m = {.body.id = id};
 	int ret = param_to_ctl(param, &m.body.param);
 
+	m.body.ece = ece_to_ctl(&param->ece);
 	return ret != 0 ? ret : PLAIN_CALL(cli_of(ctx), CONNECT, &m);
 }
 
@@ -400,6 +408,7 @@ karst_rdmacm_accept(struct karst_context *ctx, uint32_t id, uint64_t uid,
 	if (param != NULL) {
 		m.body.flags = KARST_CTL_CM_ACCEPT_PARAM;
 		ret = param_to_ctl(param, &m.body.param);
+		m.body.ece = ece_to_ctl(&param->ece);
 	}
 	return ret != 0 ? ret : PLAIN_CALL(cli_of(ctx), ACCEPT, &m);
 }

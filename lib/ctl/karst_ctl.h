@@ -76,6 +76,8 @@
 	X(DESTROY_QP, destroy_qp, 51)                 \
 	X(OPEN_QP, open_qp, 52)                       \
 	X(RATE_QP, rate_qp, 53)                       \
+	X(QUERY_ECE, query_ece, 54)                   \
+	X(SET_ECE, set_ece, 55)                       \
 	X(ATTACH_MCAST, attach_mcast, 56)             \
 	X(DETACH_MCAST, detach_mcast, 57)             \
 	X(CM_CREATE_CHANNEL, cm_create_channel, 64)   \
@@ -179,7 +181,7 @@ struct karst_ctl_query_device_rsp {
 	uint32_t max_mcasts; /* attachments of queue pairs to multicast groups */
 	uint32_t max_xrcd;
 	uint32_t max_mcast_qps; /* in one group, of all programs */
-	uint32_t reserved;
+	uint32_t ece;           /* 1: RC queue pairs have it (QUERY_ECE); 0: no */
 };
 
 struct karst_ctl_query_port_req {
@@ -530,6 +532,31 @@ struct karst_ctl_rate_qp_req {
 	uint32_t rate_kbps; /* KARST_RATE_LIMIT_MIN..MAX; 0: none */
 	uint32_t burst;     /* bytes, up to KARST_RATE_BURST_MAX; 0: as it comes */
 	uint32_t reserved;
+};
+/** Enhanced connection establishment: a vendor, 24 bits, and what its ends can.  All 0: none. */
+struct karst_ctl_ece {
+	uint32_t vendor;
+	uint32_t options;
+};
+/** -EOPNOTSUPP: not RC, or the engine's configuration has it off. */
+struct karst_ctl_query_ece_req {
+	uint32_t qp;
+	uint32_t reserved;
+};
+/** What may be offered to its peer; after SET_ECE what holds, options of 0: nothing. */
+struct karst_ctl_query_ece_rsp {
+	struct karst_ctl_ece ece;
+};
+/** In RESET or INIT: what its peer has offered, or answered; RESET ends it.  -EINVAL: another
+ *  state, or another vendor's; -EOPNOTSUPP as with QUERY_ECE. */
+struct karst_ctl_set_ece_req {
+	uint32_t qp;
+	uint32_t reserved;
+	struct karst_ctl_ece ece; /* all 0: the peer has said nothing */
+};
+/** What holds: to an offer the answer for the peer; all 0: nothing. */
+struct karst_ctl_set_ece_rsp {
+	struct karst_ctl_ece ece;
 };
 struct karst_ctl_query_qp_req {
 	uint32_t qp;

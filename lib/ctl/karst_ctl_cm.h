@@ -69,6 +69,9 @@ struct karst_ctl_cm_get_event_rsp {
 	uint32_t reserved;
 	struct karst_ctl_cm_param param;
 	struct karst_ctl_ah_attr ah; /* with ud_qpn */
+	/* connect request: what the peer offers; connect response: what it has answered.  All 0:
+	 * nothing that this engine understands, or wants to */
+	struct karst_ctl_ece ece;
 };
 
 struct karst_ctl_cm_create_id_req {
@@ -122,16 +125,20 @@ struct karst_ctl_cm_listen_req {
 	uint32_t id;
 	uint32_t backlog; /* 0: as many as there may be */
 };
+/** -EINVAL also: "ece" is not what QUERY_ECE says, nor all 0. */
 struct karst_ctl_cm_connect_req {
 	uint32_t id;
 	uint32_t reserved;
 	struct karst_ctl_cm_param param;
+	struct karst_ctl_ece ece; /* that is offered, if the configuration says so; RC */
 };
 struct karst_ctl_cm_accept_req {
 	uint32_t id;
 	uint32_t flags; /* KARST_CTL_CM_ACCEPT_* */
 	uint64_t uid;
 	struct karst_ctl_cm_param param;
+	/* the answer to an offer, as of SET_ECE; anything else is not said to the peer */
+	struct karst_ctl_ece ece;
 };
 #define KARST_CTL_CM_ACCEPT_PARAM (1u << 0) /* passive side; else of a connect response: all 0 */
 /** Of the parameters, private data count. */

@@ -67,6 +67,8 @@ KARST_CTL_OPS(X)
 	X(MODIFY_QP, modify_qp, attr.ah.reserved)           \
 	X(QUERY_QP, query_qp, reserved)                     \
 	X(RATE_QP, rate_qp, reserved)                       \
+	X(QUERY_ECE, query_ece, reserved)                   \
+	X(SET_ECE, set_ece, reserved)                       \
 	X(DESTROY_QP, destroy_qp, reserved)                 \
 	X(ATTACH_MCAST, attach_mcast, reserved)             \
 	X(DETACH_MCAST, detach_mcast, reserved)             \

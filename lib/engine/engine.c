@@ -57,7 +57,7 @@ fill_defaults(struct karst_engine_config *c)
 	default_u32(&c->tx_bytes, 128 << 10);
 	default_u32(&c->quantum_bytes, 16 << 10);
 	default_u32(&c->frame_bytes, c->page_buffers ? eng_pool_page_room() : FRAME_ROOM);
-	if (c->nrepeat_peers != 0)
+	if (c->nrepeat_peers != 0 || c->ece != KARST_ENGINE_ECE_OFF)
 		default_u32(&c->held_frames, DEFAULT_HELD);
 	else
 		c->held_frames = 0;
@@ -94,6 +94,8 @@ config_fault(const struct karst_engine_config *c)
 		return "mbufs: at least 256 for each lcore";
 	if (c->held_frames > 1u << 16)
 		return "held_frames: 1 to 65536";
+	if (c->ece > KARST_ENGINE_ECE_OFFER)
+		return "ece: unknown mode";
 	if (c->nrepeat_peers > ENG_REPEAT_PEERS)
 		return "repeat_peers: up to 16";
 	if (c->handoff_slots > 1u << 20)

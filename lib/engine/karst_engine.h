@@ -100,6 +100,13 @@ struct karst_engine_ops {
 	bool (*exception)(void *user, const struct karst_engine_exception *ex);
 };
 
+/** Whether selective repeat is agreed to by enhanced connection establishment (C3, X1). */
+enum karst_engine_ece {
+	KARST_ENGINE_ECE_OFF,
+	KARST_ENGINE_ECE_ANSWER, /* with peers that offer it */
+	KARST_ENGINE_ECE_OFFER,  /* and it is offered */
+};
+
 /** Zero (NULL, false) means the default for every member. */
 struct karst_engine_config {
 	/* up to 15 characters; of mempool, rings and in telemetry; default "karst0", "karst1", ... */
@@ -127,7 +134,8 @@ struct karst_engine_config {
 	 * list: RC queue pairs to them repeat selectively (X1).  Taken over, likewise. */
 	const struct karst_engine_addr *repeat_peers;
 	uint32_t nrepeat_peers;
-	uint32_t held_frames; /* of each lcore, for these (X3); default 1024 */
+	enum karst_engine_ece ece; /* default off */
+	uint32_t held_frames;      /* of each lcore, for both (X3); default 1024 */
 	/* budgets of a turn */
 	uint32_t rx_burst; /* frames taken from a port's queue at once, 1..64; default 32 */
 	uint32_t rx_bytes; /* verified before they are copied out of the cache; default 16 KiB */
@@ -552,6 +560,19 @@ int karst_engine_qp_send_posted(struct karst_engine *e, struct karst_engine_qp *
 /** As karst_qp_rate_limit(), in RTR, RTS or SQD.  -EINVAL: another state; -EDEADLK */
 int karst_engine_qp_rate_limit(
 	struct karst_engine *e, struct karst_engine_qp *qp, uint64_t bps, uint32_t burst);
+/**
+ * What @qp may offer to its peer by enhanced connection establishment (C3, X1); after set_ece()
+ * what holds, options of 0: nothing.  -EOPNOTSUPP: not RC, or the configuration has it off
+ */
+int karst_engine_qp_query_ece(struct karst_engine *e, const struct karst_engine_qp *qp,
+	uint32_t *vendor, uint32_t *options);
+/**
+ * What the peer has offered or answered becomes what holds, which an offer's answer says; 0 and 0:
+ * nothing.  In RESET or INIT; RESET ends it.  -EINVAL: another state, or another vendor's;
+ * -EOPNOTSUPP as above
+ */
+int karst_engine_qp_set_ece(
+	struct karst_engine *e, struct karst_engine_qp *qp, uint32_t *vendor, uint32_t *options);
 int karst_engine_qp_query(
 	struct karst_engine *e, const struct karst_engine_qp *qp, struct karst_core_qp_attr *attr);
 /**

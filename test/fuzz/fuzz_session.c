@@ -184,8 +184,11 @@ make_session(void)
 int
 LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-	static const struct karst_engine_config cfg = {
-		.max_qps = 32, .max_keys = 64, .mbufs = 1024};
+	static const struct karst_engine_config cfg = {.max_qps = 32,
+		.max_keys = 64,
+		.mbufs = 1024,
+		.ece = KARST_ENGINE_ECE_OFFER,
+		.held_frames = 16};
 	const struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000001);
 	struct karst_engine_port_config port = {
 		.mac = {2, 0, 0, 0, 0, 1}, .num_addrs = 1, .addrs = &addr};

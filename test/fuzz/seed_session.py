@@ -13,7 +13,8 @@ CREATE_AH, DESTROY_AH = 23, 24
 CREATE_CHANNEL, DESTROY_CHANNEL, CREATE_CQ, MODIFY_CQ, DESTROY_CQ = range(32, 37)
 RESIZE_CQ, SWITCH_CQ, RAISE_CQ = 37, 38, 39
 CREATE_SRQ, MODIFY_SRQ, QUERY_SRQ, DESTROY_SRQ = range(40, 44)
-CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP, OPEN_QP, RATE_QP = range(48, 54)
+CREATE_QP, MODIFY_QP, QUERY_QP, DESTROY_QP, OPEN_QP, RATE_QP, QUERY_ECE, SET_ECE = range(48, 56)
+OURS, OFFER, ANSWER = 0x724b53, 0x4b520a01, 0xb4510a01
 OPEN_XRCD, CLOSE_XRCD = 25, 26
 QPN = 15  # where the number of the newest queue pair is kept
 ATTACH_MCAST, DETACH_MCAST = 56, 57
@@ -109,6 +110,11 @@ LIVES = [
     modify(2, 0x12e01, 3, timeout=14) + request(RATE_QP, u32(0, 1000), [(0, 2)]) +
     request(QUERY_QP, b'', [(0, 2)]) +
     modify(2, 1, 6) + modify(2, 1, 0) + request(DESTROY_QP, b'', [(0, 2)]),
+    *[PD + CQ + create_qp(2) + request(QUERY_ECE, b'', [(0, 2)]) +
+      request(SET_ECE, u32(0, 0, OURS, word), [(0, 2)]) + modify(2, 0x39, 1, port=1, access=14) +
+      modify(2, 0x129181, 2, path_mtu=3, dest_qpn=5, dest_rd=4, rnr=1) +
+      request(SET_ECE, u32(0, 0, OURS, word), [(0, 2)]) + request(QUERY_ECE, b'', [(0, 2)]) +
+      modify(2, 1, 0) + request(QUERY_ECE, b'', [(0, 2)]) for word in (OFFER, ANSWER)],
     PD + CQ + create_qp(3) + create_qp(4) + modify(3, 0x71, 1, port=1),
     PD + CQ + create_qp(4) + request(ATTACH_MCAST, u32(0, 0) + GROUP, [(0, 2)]) +
     modify(2, 0x71, 1, port=1) + request(ATTACH_MCAST, u32(0, 0) + b'\xff' + GROUP[1:], [(0, 2)]) +

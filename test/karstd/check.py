@@ -169,6 +169,7 @@ GOOD = {
               '[limits @root]\nshare = 100\ncalls = auto\ncontrolled_qkeys = yes\n',
     'a latched port': '[engine]\nlatch_source_port = yes\n',
     'selective repeat': '[engine]\nselective_repeat = 192.0.2.0/24, 2001:db8::/32\nheld_frames = 16\n',
+    'selective repeat by agreement': '[engine]\nece = answer\n',
     'congestion control': '[engine]\ncongestion = dcqcn\n[congestion]\nrpg_byte_reset = 0\nrpg_gd = 12\nrpg_max_rate = 25000\n\ncnp_scope = address\n'
                           'min_time_between_cnps = 0\ncnp_dscp = 0\ncnp_802p_prio = 7\n',
     'SMC-R': '[smc]\nenabled = yes\npeers = 192.0.2.0/24, 2001:db8::1/64\neid = A.1-B\n'

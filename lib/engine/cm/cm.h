@@ -11,6 +11,7 @@
  *	cm_channel.c  events on their way to programs
  *	cm_id.c       identifiers: their life, and what programs ask of them
  *	cm_conn.c     connections of identifiers: questions, answers, and what lib/cm tells
+ *	cm_ece.c      what these say by enhanced connection establishment
  *
  * The messages of programs are in the folder session: session_cm.c, session_cm_addr.c,
  * session_cm_conn.c.
@@ -153,6 +154,7 @@ struct cm_id {
 	uint8_t initiator_depth;
 	uint8_t retry_count;
 	uint8_t rnr_retry_count;
+	struct karst_cm_ece offer; /* that was made (cm_ece.c), by whichever side */
 	SLIST_HEAD(, cm_group) groups;
 };
 
@@ -168,6 +170,10 @@ struct cm_stats {
 	uint64_t paths_failed;
 	uint64_t backlog_full;  /* requests rejected */
 	uint64_t limit_reached; /* requests rejected: the listener's program has max_cm_ids */
+	/* enhanced connection establishment (C3, X1) */
+	uint64_t ece_offered; /* in REQs of ours */
+	uint64_t ece_agreed;  /* connections, as either side */
+	uint64_t ece_ignored; /* REQs and REPs that have something else, or what is off here */
 };
 
 struct eng_cm {
@@ -289,13 +295,32 @@ extern const struct karst_cm_ops eng_cm_ops;
 void eng_cm_ah(const struct cm_id *id, const uint8_t dst_ip[16], struct karst_ctl_ah_attr *ah);
 
 /* What a program asks for.  Each writes why it refuses. */
-int eng_cm_connect(
-	struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p);
-int eng_cm_accept(
-	struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p);
+int eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id,
+	const struct karst_ctl_cm_param *p, const struct karst_ctl_ece *ece);
+int eng_cm_accept(struct eng_cm *cm, char *why, struct cm_id *id,
+	const struct karst_ctl_cm_param *p, const struct karst_ctl_ece *ece);
 int eng_cm_reject(struct eng_cm *cm, char *why, struct cm_id *id, uint32_t reason,
 	const struct karst_ctl_cm_param *p);
 int eng_cm_disconnect(struct eng_cm *cm, char *why, struct cm_id *id);
 int eng_cm_established(struct eng_cm *cm, char *why, struct cm_id *id);
+
+/* --- cm_ece.c --- */
+
+/* What a REQ offers of what the program says.  -EINVAL: that is not what its queue pair offers. */
+int eng_cm_ece_connect(struct eng_cm *cm, char *why, const struct cm_id *id,
+	const struct karst_ctl_ece *ece, struct karst_cm_ece *out);
+/* It was sent. */
+void eng_cm_ece_connected(struct eng_cm *cm, struct cm_id *id, const struct karst_cm_ece *offer);
+/* A REP has come; @out says what of it concerns the program. */
+void eng_cm_ece_response(struct eng_cm *cm, const struct cm_id *id, const struct karst_cm_ece *said,
+	struct cm_event *out);
+/* A REQ has come, likewise. */
+void eng_cm_ece_request(
+	struct eng_cm *cm, struct cm_id *id, const struct karst_cm_ece *said, struct cm_event *out);
+/* What a REP answers of what the program says. */
+struct karst_cm_ece eng_cm_ece_accept(
+	const struct eng_cm *cm, const struct cm_id *id, const struct karst_ctl_ece *ece);
+/* It was sent. */
+void eng_cm_ece_accepted(struct eng_cm *cm, const struct karst_cm_ece *answer);
 
 #endif /* ENG_CM_H */

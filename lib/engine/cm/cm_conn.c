@@ -74,7 +74,8 @@ param_of(const struct cm_id *id, const struct karst_ctl_cm_param *p, struct kars
 }
 
 int
-eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p)
+eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p,
+	const struct karst_ctl_ece *ece)
 {
 	uint64_t service = karst_cm_service_id(id->port_space, id->dst.port_number);
 	struct karst_cm_ip ip = {
@@ -97,6 +98,9 @@ eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct kars
 	param_of(id, p, &param);
 	param.private_data = private_data;
 	param.private_data_len = len;
+	ret = eng_cm_ece_connect(cm, why, id, ece, &param.ece);
+	if (ret != 0)
+		return ret;
 	if (is_ud(id))
 		ret = karst_cm_id_sidr_request(
 			cm->cm, &id->path, service, private_data, len, id, &id->cm_id);
@@ -104,6 +108,7 @@ eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct kars
 		ret = karst_cm_id_connect(cm->cm, &id->path, service, &param, id, &id->cm_id);
 	if (ret != 0)
 		return cm_fault(why, ret, "connect");
+	eng_cm_ece_connected(cm, id, &param.ece);
 	id->state = CM_ID_CONNECT;
 	id->responder_resources = p->responder_resources;
 	id->initiator_depth = p->initiator_depth;
@@ -112,7 +117,8 @@ eng_cm_connect(struct eng_cm *cm, char *why, struct cm_id *id, const struct kars
 }
 
 static int
-accept_request(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p)
+accept_request(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p,
+	const struct karst_ctl_ece *ece)
 {
 	struct karst_cm_param param;
 	int ret =
@@ -121,26 +127,29 @@ accept_request(struct eng_cm *cm, char *why, struct cm_id *id, const struct kars
 	if (ret != 0)
 		return ret;
 	param_of(id, p, &param);
+	param.ece = eng_cm_ece_accept(cm, id, ece);
 	if (is_ud(id))
 		ret = karst_cm_id_sidr_reply(cm->cm, id->cm_id, KARST_CM_SIDR_SUCCESS, &param);
 	else
 		ret = karst_cm_id_accept(cm->cm, id->cm_id, &param);
 	if (ret != 0)
 		return cm_fault(why, ret, "accept");
+	eng_cm_ece_accepted(cm, &param.ece);
 	id->responder_resources = p->responder_resources;
 	id->initiator_depth = p->initiator_depth;
 	return 0;
 }
 
 int
-eng_cm_accept(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p)
+eng_cm_accept(struct eng_cm *cm, char *why, struct cm_id *id, const struct karst_ctl_cm_param *p,
+	const struct karst_ctl_ece *ece)
 {
 	int ret;
 
 	if (id->state != CM_ID_CONNECT)
 		return reason_state(why, id, "accept");
 	if (p != NULL && id->passive)
-		return accept_request(cm, why, id, p);
+		return accept_request(cm, why, id, p, ece);
 	if (p != NULL || id->passive || is_ud(id))
 		return karst_ctl_reason(why, -EINVAL,
 			"accept: a request is accepted with parameters, the answer to one (not "
@@ -369,6 +378,7 @@ on_request(struct eng_cm *cm, const struct karst_cm_ev *ev)
 	karst_cm_id_set_user(cm->cm, ev->id, id);
 	l->backlog--;
 	out->conn = id;
+	eng_cm_ece_request(cm, id, &ev->remote.ece, out);
 	put_param(out, &ev->remote);
 	put_private(out, data + KARST_CM_IP_LEN, ev->remote.private_data_len - KARST_CM_IP_LEN);
 }
@@ -384,6 +394,7 @@ on_rep(struct eng_cm *cm, struct cm_id *id, const struct karst_cm_ev *ev)
 	out = eng_cm_event(cm, id, KARST_RDMACM_CONNECT_RESPONSE, 0);
 	if (out == NULL)
 		return;
+	eng_cm_ece_response(cm, id, &ev->remote.ece, out);
 	put_param(out, &ev->remote);
 	put_private(out, ev->remote.private_data, ev->remote.private_data_len);
 }

@@ -71,8 +71,9 @@ static_assert(KARST_FRAME_MAX <= 4352, "a frame fits");
 /* --- objects: what the program sees first, then the engine's part --- */
 
 /* Networks whose hosts repeat selectively, and the window of all (X2). */
-#define ENG_REPEAT_PEERS  16u
-#define ENG_REPEAT_WINDOW 1024u
+#define ENG_REPEAT_PEERS        16u
+#define ENG_REPEAT_WINDOW_SHIFT 10u
+#define ENG_REPEAT_WINDOW       (1u << ENG_REPEAT_WINDOW_SHIFT)
 
 struct eng_qp {
 	struct karst_engine_qp pub;
@@ -89,6 +90,10 @@ struct eng_qp {
 	void *core_mem; /* the karst_core_qp of all handles */
 	size_t core_bytes;
 	void *repeat_mem; /* NULL: it has never been connected to a peer that repeats selectively */
+	/* enhanced connection establishment (qp_ece.c), under ctl_lock */
+	bool ece_set;         /* the program has said what its peer has; RESET ends it */
+	uint32_t ece_agreed;  /* abilities (karst_cm_ece.h) */
+	uint32_t ece_options; /* with which that was agreed; 0: it was not */
 } karst_cache_aligned;
 
 struct eng_xrcd {

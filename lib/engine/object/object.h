@@ -55,6 +55,15 @@ const char *eng_qp_type_name(enum karst_qp_type type);
 /* All about QP @qpn, as its lcore sees it between two turns.  -ENOENT, -EDEADLK */
 int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report);
 
+/* --- qp_ece.c --- */
+
+/* It was agreed to that @q repeats selectively. */
+bool eng_qp_ece_repeats(const struct eng_qp *q);
+/* With RESET. */
+void eng_qp_ece_forget(struct eng_qp *q);
+
+/* --- qp_call.c, of control calls --- */
+
 /* Bursts that one control call may send of what was posted before it. */
 #define ENG_SEND_FIRST 16u
 

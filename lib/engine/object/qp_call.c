@@ -193,16 +193,24 @@ peer_repeats(const struct karst_engine *e, const uint8_t ip[16])
 	return false;
 }
 
-/* X1: what a queue pair needs to repeat selectively, if its peer does. */
+/* X1: was it agreed to, by whichever way? */
+static bool
+agreed_to_repeat(const struct karst_engine *e, const struct qp_call *call)
+{
+	return eng_qp_ece_repeats(call->q) ||
+		(e->cfg.nrepeat_peers != 0 && peer_repeats(e, call->attr->path.dst_ip));
+}
+
+/* What a queue pair needs to repeat selectively, if its peer does. */
 static int
 agree_to_repeat(struct karst_engine *e, struct qp_call *call, struct karst_core_qp_attr *attr)
 {
 	struct eng_qp *q = call->q;
 
 	call->mask &= ~(unsigned int)KARST_QP_REPEAT;
-	if (e->cfg.nrepeat_peers == 0 || karst_qp_type(q->qp) != KARST_QPT_RC ||
-		(call->mask & KARST_QP_STATE) == 0 || call->attr->qp_state != KARST_QPS_RTR ||
-		(call->mask & KARST_QP_AV) == 0 || !peer_repeats(e, call->attr->path.dst_ip))
+	if (karst_qp_type(q->qp) != KARST_QPT_RC || (call->mask & KARST_QP_STATE) == 0 ||
+		call->attr->qp_state != KARST_QPS_RTR || (call->mask & KARST_QP_AV) == 0 ||
+		!agreed_to_repeat(e, call))
 		return 0;
 	if (q->repeat_mem == NULL)
 		q->repeat_mem = eng_arena_alloc(&e->objects, karst_repeat_bytes(ENG_REPEAT_WINDOW));
@@ -234,6 +242,8 @@ karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 		ret = call_after_sends(e, &call, qp_modify_on_lcore);
 	if (ret == 0 && (mask & KARST_QP_PORT) != 0)
 		eng_mcast_moved(e, call.q, attr->port_num);
+	if (ret == 0 && (mask & KARST_QP_STATE) != 0 && attr->qp_state == KARST_QPS_RESET)
+		eng_qp_ece_forget(call.q);
 	eng_ctl_leave(e);
 	return ret;
 }

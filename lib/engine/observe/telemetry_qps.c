@@ -37,6 +37,7 @@ fill_qp(uint32_t qpn, const struct eng_qp_report *r, struct rte_tel_data *d)
 		{"timeout", a->timeout},
 		{"retry_cnt", a->retry_cnt},
 		{"rnr_retry", a->rnr_retry},
+		{"repeat_window", a->repeat_window},
 		{"sq_posted", r->sq_seen},
 		{"sq_done", r->sq_done},
 		{"tx_packets", r->stats.tx_packets},

@@ -451,6 +451,53 @@ eng_session_rate_qp(struct karst_session *s, struct session_call *c)
 	return 0;
 }
 
+/* --- enhanced connection establishment --- */
+
+static int
+ece_fault(struct session_call *c, int ret, uint32_t qp)
+{
+	if (ret == -EOPNOTSUPP)
+		return reason(c, ret,
+			"ECE of qp %u: RC queue pairs have it, and only if the engine's "
+			"configuration says so ([engine] ece)",
+			qp);
+	return reason(c, ret,
+		"ECE of qp %u: its state must be RESET or INIT, and the vendor this engine's, or 0",
+		qp);
+}
+
+int
+eng_session_query_ece(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_query_ece_req *req = c->body;
+	struct session_qp *qp = eng_session_find(c, &s->qps, req->qp, "qp");
+	struct karst_ctl_query_ece_rsp *rsp = c->rsp;
+	int ret;
+
+	if (qp == NULL)
+		return -EINVAL;
+	ret = karst_engine_qp_query_ece(s->e, qp->qp, &rsp->ece.vendor, &rsp->ece.options);
+	return ret == 0 ? 0 : ece_fault(c, ret, req->qp);
+}
+
+int
+eng_session_set_ece(struct karst_session *s, struct session_call *c)
+{
+	const struct karst_ctl_set_ece_req *req = c->body;
+	struct session_qp *qp = eng_session_find(c, &s->qps, req->qp, "qp");
+	struct karst_ctl_set_ece_rsp *rsp = c->rsp;
+	struct karst_ctl_ece ece = req->ece;
+	int ret;
+
+	if (qp == NULL)
+		return -EINVAL;
+	ret = karst_engine_qp_set_ece(s->e, qp->qp, &ece.vendor, &ece.options);
+	if (ret != 0)
+		return ece_fault(c, ret, req->qp);
+	rsp->ece = ece;
+	return 0;
+}
+
 int
 eng_session_query_qp(struct karst_session *s, struct session_call *c)
 {

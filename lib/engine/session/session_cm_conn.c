@@ -16,7 +16,7 @@ connect_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 {
 	const struct karst_ctl_cm_connect_req *req = c->body;
 
-	return eng_cm_connect(cm, c->why, id, &req->param);
+	return eng_cm_connect(cm, c->why, id, &req->param, &req->ece);
 }
 
 int
@@ -37,7 +37,7 @@ accept_id(struct eng_cm *cm, struct session_call *c, struct cm_id *id)
 	if ((req->flags & ~KARST_CTL_CM_ACCEPT_PARAM) != 0)
 		return reason(c, -EINVAL, "flags 0x%x has unknown bits; known are 0x%x", req->flags,
 			KARST_CTL_CM_ACCEPT_PARAM);
-	ret = eng_cm_accept(cm, c->why, id, with ? &req->param : NULL);
+	ret = eng_cm_accept(cm, c->why, id, with ? &req->param : NULL, &req->ece);
 	if (ret == 0 && id->passive) {
 		id->uid = req->uid;
 		id->named = true;

@@ -64,16 +64,17 @@ make_ports(struct karst_engine *e, uint32_t lcores)
 }
 
 static struct karst_engine *
-make_engine(uint32_t lcores)
+make_engine(const struct client_bed_config *bed)
 {
 	char *argv[] = {(char *)"bed", (char *)"--no-huge", (char *)"--no-shconf",
 		(char *)"--no-pci", (char *)"-m", (char *)"192", (char *)"--log-level=4",
 		(char *)"--lcores", (char *)"(0-2)@(0-1)", (char *)"--no-telemetry"};
-	struct karst_engine_config cfg = {.name = "bed", .lcores = lcores, .max_qps = 64};
+	struct karst_engine_config cfg = {
+		.name = "bed", .lcores = bed->lcores, .max_qps = 64, .ece = bed->ece};
 	struct karst_engine *e;
 
 	if (rte_eal_init(KARST_DIM(argv), argv) < 0 || karst_engine_create(&cfg, &e) != 0 ||
-		make_ports(e, lcores) != 0)
+		make_ports(e, bed->lcores) != 0)
 		return NULL;
 	return e;
 }
@@ -155,9 +156,9 @@ first_objects(struct client_bed *b)
 }
 
 static void
-up_here(struct client_bed *b, uint32_t lcores)
+up_here(struct client_bed *b, const struct client_bed_config *cfg)
 {
-	b->e = make_engine(lcores);
+	b->e = make_engine(cfg);
 	cr_assert_not_null(b->e);
 	start_poller(b);
 	b->ctx = client_bed_open(b);
@@ -214,14 +215,14 @@ serve(void *arg)
 }
 
 static void
-child_main(int fd, uint32_t lcores)
+child_main(int fd, const struct client_bed_config *cfg)
 {
 	struct forked_engine a = {.fd = fd};
 	unsigned int idle = 0;
 	pthread_t t;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	a.e = make_engine(lcores);
+	a.e = make_engine(cfg);
 	if (a.e == NULL || pthread_create(&t, NULL, serve, &a) != 0)
 		_exit(2);
 	for (;;)
@@ -229,7 +230,7 @@ child_main(int fd, uint32_t lcores)
 }
 
 static void
-up_forked(struct client_bed *b, uint32_t lcores)
+up_forked(struct client_bed *b, const struct client_bed_config *cfg)
 {
 	struct karst_ctl_conn conn;
 	int fd[2];
@@ -239,7 +240,7 @@ up_forked(struct client_bed *b, uint32_t lcores)
 	cr_assert_geq(b->child, 0);
 	if (b->child == 0) {
 		close(fd[0]);
-		child_main(fd[1], lcores);
+		child_main(fd[1], cfg);
 	}
 	close(fd[1]);
 	cr_assert_eq(karst_ctl_socket_conn(fd[0], &conn), 0);
@@ -253,9 +254,9 @@ client_bed_up(struct client_bed *bed, const struct client_bed_config *cfg)
 	memset(bed, 0, sizeof(*bed));
 	bed->bound = cfg->bound;
 	if (cfg->forked)
-		up_forked(bed, cfg->lcores);
+		up_forked(bed, cfg);
 	else
-		up_here(bed, cfg->lcores);
+		up_here(bed, cfg);
 	return bed;
 }
 

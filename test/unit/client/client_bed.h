@@ -22,6 +22,7 @@ struct client_bed_config {
 	uint32_t lcores;
 	bool bound;  /* the lcores are, to the last CPU that there is */
 	bool forked; /* the engine is in a child process, reached through a socket */
+	enum karst_engine_ece ece;
 };
 
 struct client_bed {

@@ -407,23 +407,41 @@ kv_modify_qp_rate_limit(struct ibv_qp *ibv, struct ibv_qp_rate_limit_attr *attr)
 	return kv_error(ret);
 }
 
-/* --- what adapters have, and there is not --- */
+/* --- enhanced connection establishment --- */
 
-/* librdmacm asks for them with every connection, so no reason is printed. */
+/* librdmacm asks for it with every connection, so where it is off no reason is printed. */
+static int
+ece_error(int ret)
+{
+	return ret == -EOPNOTSUPP ? kv_errno(EOPNOTSUPP) : kv_error(ret);
+}
+
 int
 kv_query_ece(struct ibv_qp *ibv, struct ibv_ece *ece)
 {
-	(void)ibv;
-	(void)ece;
-	return kv_errno(EOPNOTSUPP);
+	struct karst_ece is;
+	int ret = kv_check(KV_QP, ibv);
+
+	if (ret == 0)
+		ret = karst_query_ece(kv_qp_of(ibv)->karst, &is);
+	if (ret == 0)
+		*ece = (struct ibv_ece){.vendor_id = is.vendor_id, .options = is.options};
+	return ece_error(ret);
 }
 
 int
 kv_set_ece(struct ibv_qp *ibv, struct ibv_ece *ece)
 {
-	(void)ibv;
-	(void)ece;
-	return kv_errno(EOPNOTSUPP);
+	struct karst_ece to = {.vendor_id = ece->vendor_id, .options = ece->options};
+	int ret = kv_check(KV_QP, ibv);
+
+	if (ret == 0 && ece->comp_mask != 0)
+		ret = kv_refuse(-EINVAL, "comp_mask must be 0");
+	if (ret == 0)
+		ret = karst_set_ece(kv_qp_of(ibv)->karst, &to);
+	if (ret == 0)
+		ece->options = to.options;
+	return ece_error(ret);
 }
 
 /* --- multicast --- */

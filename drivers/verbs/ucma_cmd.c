@@ -255,8 +255,10 @@ init_qp_attr(struct call *c)
 
 /* --- connecting --- */
 
+/* @ece: of an older librdmacm all 0. */
 static int
-param_of(const struct rdma_ucm_conn_param *from, struct karst_rdmacm_conn_param *to)
+param_of(const struct rdma_ucm_conn_param *from, const struct rdma_ucm_ece *ece,
+	struct karst_rdmacm_conn_param *to)
 {
 	if (from->private_data_len > sizeof(to->private_data))
 		return kv_refuse(-EINVAL, "private_data_len exceeds that of any message");
@@ -270,6 +272,7 @@ param_of(const struct rdma_ucm_conn_param *from, struct karst_rdmacm_conn_param 
 		.srq = from->srq,
 		.qp_num = from->qp_num & 0xffffff,
 		.qkey = from->qkey,
+		.ece = {.vendor_id = ece->vendor_id, .options = ece->attr_mod},
 	};
 	memcpy(to->private_data, from->private_data, from->private_data_len);
 	return 0;
@@ -294,7 +297,7 @@ connect_id(struct call *c)
 	if (ret == 0 && !in->conn_param.valid)
 		ret = kv_refuse(-EINVAL, "connect: conn_param.valid is 0");
 	if (ret == 0)
-		ret = param_of(&in->conn_param, &param);
+		ret = param_of(&in->conn_param, &in->ece, &param);
 	return ret != 0 ? ret : karst_rdmacm_connect(c->karst, in->id, &param);
 }
 
@@ -308,7 +311,7 @@ accept_id(struct call *c)
 	int ret = kv_cm_id_check(c->file, in->id);
 
 	if (ret == 0 && has_param)
-		ret = param_of(&in->conn_param, &param);
+		ret = param_of(&in->conn_param, &in->ece, &param);
 	if (ret != 0)
 		return ret;
 	return karst_rdmacm_accept(c->karst, in->id, in->uid, has_param ? &param : NULL);

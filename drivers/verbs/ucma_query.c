@@ -243,5 +243,7 @@ kv_cm_get_event(struct kv_cm_file *file, int cancel, struct rdma_ucm_event_resp 
 		ud_out(&e, &resp->param.ud);
 	else
 		conn_out(&e.conn, &resp->param.conn);
+	resp->ece.vendor_id = e.conn.ece.vendor_id;
+	resp->ece.attr_mod = e.conn.ece.options;
 	return 0;
 }

@@ -64,6 +64,7 @@ class Peer:
         self.seen = set() # messages that came before: what is repeated is no news
         self.waiting = [] # messages that nobody has asked for yet
         self.acks = []
+        self.sacks = []
 
     def new(self):
         self.number += 1
@@ -98,6 +99,14 @@ class Peer:
             self.waiting.append(roce.Message(src, dst, packet[20:]))
         elif opcode == roce.RC_ACK:
             self.acks.append((qpn, int.from_bytes(packet[9:12], 'big'), packet[12]))
+        elif opcode == roce.SACK:
+            self.sacks.append((qpn, int.from_bytes(packet[9:12], 'big'), packet[12]))
+
+    def until(self, happens):
+        """Takes frames until something is so."""
+        until = time.monotonic() + HANG_S
+        while not happens():
+            self.take(until)
 
     def answer(self, tid, attribute, again=False):
         """The next message of this transaction and kind; not one that came before, but for

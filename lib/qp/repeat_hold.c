@@ -65,9 +65,9 @@ karst_repeat_ahead(
 	if (ahead < p->window && *held_at(p, pkt->psn) != NULL) {
 		karst_drop_pkt(core, pkt, KARST_DROP_DUPLICATE);
 	} else {
-		/* one that waited for a copy is that copy's */
+		/* no more than is left for others; one that waited for a copy is that copy's */
 		if (ahead < p->window && pkt->pay_len <= karst_qp_mtu(qp) &&
-			core->nheld < core->held_max && !core->copy_kept)
+			p->nheld < core->held_max - core->nheld && !core->copy_kept)
 			kept = core->hold_ops->hold(core, pkt);
 		if (kept == NULL) {
 			/* the peer hears of it, once until the expected one has come */

@@ -140,6 +140,26 @@ Test(repeat, x4_no_room)
 	close_repeat(b);
 }
 
+/* (X4): who leaves a gap does not get all the room that there is. */
+Test(repeat, x4_left_for_others)
+{
+	struct bed *b = bed_held(16, false);
+	uint32_t i;
+
+	for (i = 1; i <= 8; i++) {
+		expect_taken(b, send_write(b, R(i), 0, 64));
+		expect_sack(b, R(0), (2u << i) - 2);
+	}
+	for (; i <= 16; i++) {
+		expect_drop(b, HELD_FULL, send_write(b, R(i), 0, 64));
+		expect_sack(b, R(0), (2u << 8) - 1);
+	}
+	cr_assert_eq(kept_now, 8);
+	expect_taken(b, send_write(b, R(0), 0, 64));
+	expect_ack(b, R(8), 9);
+	close_repeat(b);
+}
+
 /* (X6): what is held stays while there is no receive request, and says so behind the NAK. */
 Test(repeat, x6_not_ready_keeps_what_is_held)
 {

@@ -49,6 +49,7 @@ fab_config_defaults(struct fab_config *c)
 		.window = 256,
 		.timeout = 14,
 		.retry = 7,
+		.spray = 1,
 		.load = 0.5,
 		.seed = 1,
 	};
@@ -202,6 +203,8 @@ check_queue_pairs(const struct fab_config *c, char *why, size_t n)
 	if (!karst_congestion_valid(&c->cc))
 		return refuse(why, n, "rpg_byte_reset %u: 0, or 1024 and more, is allowed",
 			c->cc.rp.rpg_byte_reset);
+	if (c->spray != 1 && !c->repeat)
+		return refuse(why, n, "--spray goes with --recovery sr only");
 	if (c->kmax < c->kmin)
 		return refuse(why, n, "--kmax %llu: not less than --kmin, %llu",
 			(unsigned long long)c->kmax, (unsigned long long)c->kmin);

@@ -69,8 +69,9 @@ struct fab_config {
 	uint32_t window;  /* packets of a queue pair unacknowledged */
 	uint32_t timeout; /* 4.096 us * 2^timeout */
 	uint32_t retry;
-	bool probes; /* early retransmission (Q11) */
-	bool repeat; /* selectively (rules X) */
+	bool probes;    /* early retransmission (Q11) */
+	bool repeat;    /* selectively (rules X) */
+	uint32_t spray; /* UDP source ports of a queue pair (X12) */
 	struct karst_congestion_config cc;
 	/* traffic */
 	uint64_t size; /* bytes of a flow, or that a ring reduces; 0: without end, up to duration */

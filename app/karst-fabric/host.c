@@ -104,6 +104,7 @@ fab_host_init(struct fab_sim *s, struct fab_host *h, uint32_t id)
 		.congestion = s->c->cc.mode != KARST_CONGESTION_OFF ? &s->c->cc : NULL,
 		.held_frames = s->c->repeat ? FAB_HELD : 0,
 		.hold_ops = &hold_ops,
+		.spray_ports = s->c->spray,
 		.user = h,
 	};
 	int rc;

@@ -7,6 +7,7 @@
 #include <getopt.h>
 #include <stdio.h>
 
+#include "karst_qp.h"
 #include "value.h"
 
 static const char usage_text[] =
@@ -40,6 +41,7 @@ static const char usage_text[] =
 	"  --retry N           retry_cnt, 0 to 7 [7]\n"
 	"  --probes WAY        on, off: silence of some round trips is answered by a probe [off]\n"
 	"  --recovery WAY      gbn, sr: go-back-N, selective repeat [gbn]\n"
+	"  --spray N           UDP source ports of a queue pair, by turns, 1 to 16; with sr [1]\n"
 	"  --cc MODE           off, notify, dcqcn [off]\n"
 	"  --preset NAME       adapter, paper: parameters of DCQCN [adapter]\n"
 	"  --set NAME=VALUE    and single ones, by the names in karst.conf, with commas between\n"
@@ -91,6 +93,7 @@ enum {
 	OPT_RETRY,
 	OPT_PROBES,
 	OPT_RECOVERY,
+	OPT_SPRAY,
 	OPT_CC,
 	OPT_PRESET,
 	OPT_SET,
@@ -136,6 +139,7 @@ static const struct option long_options[] = {
 	{"retry", required_argument, NULL, OPT_RETRY},
 	{"probes", required_argument, NULL, OPT_PROBES},
 	{"recovery", required_argument, NULL, OPT_RECOVERY},
+	{"spray", required_argument, NULL, OPT_SPRAY},
 	{"cc", required_argument, NULL, OPT_CC},
 	{"preset", required_argument, NULL, OPT_PRESET},
 	{"set", required_argument, NULL, OPT_SET},
@@ -301,6 +305,8 @@ parse_queue_pairs(int c, struct fab_config *f)
 		rc = fab_value_name("--recovery", optarg, recoveries, &i);
 		f->repeat = i != 0;
 		return rc;
+	case OPT_SPRAY:
+		return parse_power("--spray", 1, KARST_SPRAY_MAX, &f->spray);
 	case OPT_PRESET:
 		return parse_preset(&f->cc);
 	case OPT_SET:

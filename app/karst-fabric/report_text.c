@@ -55,11 +55,13 @@ network(FILE *out, const struct fab_config *c)
 			c->kmax, c->pmax);
 	else
 		fprintf(out, "no marking\n");
+	fprintf(out, "%-12s RC, %s, ", "queue pairs", c->repeat ? "selective repeat" : "go-back-N");
+	if (c->spray > 1)
+		fprintf(out, "sprayed over %u ports, ", c->spray);
 	fprintf(out,
-		"%-12s RC, %s, MTU %u, WRITEs of %u bytes, %u packets under way, timeout "
+		"MTU %u, WRITEs of %u bytes, %u packets under way, timeout "
 		"%u, probes %s, congestion control %s\n",
-		"queue pairs", c->repeat ? "selective repeat" : "go-back-N", c->mtu, c->message,
-		c->window, c->timeout, c->probes ? "on" : "off", mode_name(c));
+		c->mtu, c->message, c->window, c->timeout, c->probes ? "on" : "off", mode_name(c));
 	traffic(out, c);
 }
 

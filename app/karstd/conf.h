@@ -76,6 +76,7 @@ struct kd_conf_engine {
 	struct kd_addrs selective_repeat;
 	uint32_t ece; /* enum karst_engine_ece */
 	uint32_t held_frames;
+	uint32_t spray_ports;
 	uint32_t mbufs;
 	uint32_t huge_pages; /* enum kd_tristate */
 	uint64_t memory;

@@ -221,6 +221,9 @@ kd_conf_finish(struct kd_conf *c, const char *at, struct kd_faults *f)
 	if ((c->smc.buffer & (c->smc.buffer - 1)) != 0)
 		kd_fault(f, "%s: [smc] buffer = %llu: not a power of two", at,
 			(unsigned long long)c->smc.buffer);
+	if (!karst_is_pow2(c->engine.spray_ports))
+		kd_fault(f, "%s: [engine] spray_ports = %u: not a power of two", at,
+			c->engine.spray_ports);
 	if (c->congestion.rpg_byte_reset != 0 && c->congestion.rpg_byte_reset < 1024)
 		kd_fault(f, "%s: [congestion] rpg_byte_reset = %u: allowed: 0, or 1024 and more",
 			at, c->congestion.rpg_byte_reset);

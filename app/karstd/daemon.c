@@ -191,6 +191,7 @@ make_engine(struct daemon *d)
 		.nrepeat_peers = c->selective_repeat.n,
 		.ece = (enum karst_engine_ece)c->ece,
 		.held_frames = c->held_frames,
+		.spray_ports = c->spray_ports,
 		.page_buffers = needs.page_buffers,
 		.mbufs = d->eal.mbufs,
 		.cross_cpu = true,

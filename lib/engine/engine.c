@@ -61,6 +61,7 @@ fill_defaults(struct karst_engine_config *c)
 		default_u32(&c->held_frames, DEFAULT_HELD);
 	else
 		c->held_frames = 0;
+	default_u32(&c->spray_ports, 1);
 	default_u32(&c->mbufs, DEFAULT_MBUFS_EACH * (c->lcores + 1) + c->held_frames * c->lcores);
 	default_u32(&c->handoff_slots, 1024);
 	default_u32(&c->sleep_max_us, 50);
@@ -96,6 +97,8 @@ config_fault(const struct karst_engine_config *c)
 		return "held_frames: 1 to 65536";
 	if (c->ece > KARST_ENGINE_ECE_OFFER)
 		return "ece: unknown mode";
+	if (!karst_is_pow2(c->spray_ports) || c->spray_ports > KARST_SPRAY_MAX)
+		return "spray_ports: 1, 2, 4, 8, 16";
 	if (c->nrepeat_peers > ENG_REPEAT_PEERS)
 		return "repeat_peers: up to 16";
 	if (c->handoff_slots > 1u << 20)

@@ -136,6 +136,9 @@ struct karst_engine_config {
 	uint32_t nrepeat_peers;
 	enum karst_engine_ece ece; /* default off */
 	uint32_t held_frames;      /* of each lcore, for both (X3); default 1024 */
+	/* UDP source ports of each of these queue pairs: a power of two, up to 16; default 1
+	 * (X12) */
+	uint32_t spray_ports;
 	/* budgets of a turn */
 	uint32_t rx_burst; /* frames taken from a port's queue at once, 1..64; default 32 */
 	uint32_t rx_bytes; /* verified before they are copied out of the cache; default 16 KiB */

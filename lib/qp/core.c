@@ -50,6 +50,8 @@ config_ok(const struct karst_core_config *cfg)
 		cfg->qpns <= 1u << (24 - cfg->lcore_bits) &&
 		cfg->max_xrc_srqs <= 1u << (23 - cfg->lcore_bits) && cfg->mem != NULL &&
 		cfg->ops != NULL && (cfg->held_frames == 0 || cfg->hold_ops != NULL) &&
+		(cfg->spray_ports == 0 ||
+			(karst_is_pow2(cfg->spray_ports) && cfg->spray_ports <= KARST_SPRAY_MAX)) &&
 		cfg->window_packets <= MAX_WINDOW &&
 		(cfg->congestion == NULL || karst_congestion_valid(cfg->congestion));
 }
@@ -127,6 +129,7 @@ karst_core_init(
 	core->copy_ops = cfg->copy_ops;
 	core->hold_ops = cfg->hold_ops;
 	core->held_max = cfg->held_frames;
+	core->spray_mask = cfg->spray_ports != 0 ? (uint8_t)(cfg->spray_ports - 1) : 0;
 	core->lcore = cfg->lcore;
 	core->lcore_bits = cfg->lcore_bits;
 	core->ack_interval = cfg->ack_interval != 0 ? cfg->ack_interval : DEFAULT_ACK_INTERVAL;

@@ -181,8 +181,13 @@ struct karst_core_config {
 	 * repeat (X3).  Else hold_ops is not NULL. */
 	uint32_t held_frames;
 	const struct karst_hold_ops *hold_ops;
+	/* UDP source ports that the requests of a queue pair leave with by turns, where selective
+	 * repeat was agreed to: a power of two, at most KARST_SPRAY_MAX; 0, 1: one (X12) */
+	uint32_t spray_ports;
 	void *user;
 };
+
+#define KARST_SPRAY_MAX 16u
 
 /** Zero fields of @cfg that have defaults get them.  0 if @cfg is impossible. */
 size_t karst_core_bytes(const struct karst_core_config *cfg);
@@ -221,8 +226,9 @@ struct karst_core {
 	uint32_t window_packets;
 	uint32_t max_qps;
 	uint32_t nqps;
-	uint32_t qpns;     /* of the table, with those that are never given out */
-	uint8_t bth_flags; /* MigReq as it stands in BTH byte 1 */
+	uint32_t qpns;      /* of the table, with those that are never given out */
+	uint8_t spray_mask; /* spray_ports - 1 */
+	uint8_t bth_flags;  /* MigReq as it stands in BTH byte 1 */
 	struct karst_core_qp **qps;
 	bool cross_cpu;
 	bool latch_sport;

@@ -332,7 +332,7 @@ karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
 	take_responder(qp, attr, mask);
 	take_requester(core, qp, attr, mask);
 	if ((mask & KARST_QP_REPEAT) && attr->repeat_window != 0)
-		karst_repeat_open(qp, attr->repeat_mem, attr->repeat_window);
+		karst_repeat_open(core, qp, attr->repeat_mem, attr->repeat_window);
 	if ((mask & KARST_QP_SQ_PSN) && qp->repeat != NULL)
 		karst_repeat_begin(qp);
 	if ((mask & KARST_QP_STATE) && (to != qp->state || to == KARST_QPS_SQD))

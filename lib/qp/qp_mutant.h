@@ -51,6 +51,7 @@ enum karst_mutant {
 	KARST_MUTANT_BIT_LIES,       /* a SACK has a bit for what is not held (X4) */
 	KARST_MUTANT_BIT_FORGOTTEN,  /* what the peer has is sent again (X8) */
 	KARST_MUTANT_SACK_UNASKED,   /* an ACK is called a SACK where nobody has agreed (X1) */
+	KARST_MUTANT_SPRAY_UNASKED,  /* source ports change where nobody has agreed (X12) */
 	KARST_MUTANT_MAX
 };
 

@@ -10,6 +10,14 @@
  * last of all that left (X9).  So a packet that went again is lost again when others that left
  * after it arrive, and never in less than a round trip; no clock is needed, and none is asked.
  *
+ * Where packets are sprayed over several paths (X12) one overtakes another without anything being
+ * lost.  But on one path they stay in order, so each path has an order of its own, and a packet is
+ * judged by those of its path alone.  What leaves for the first time goes by its PSN, so that
+ * nobody has to note it; what goes again takes the path behind that on which it was lost.  Where
+ * the oldest goes again alone (X10) this says too little: nothing else leaves, and it tells of its
+ * own path only.  But it leaves long after all else, so that what has not arrived when it has is
+ * lost, on any path.
+ *
  * New packets are noted when somebody looks (note_sent()), before anything else leaves: so sending
  * them costs nothing, and their order is that of their PSNs.  Likewise what was acknowledged is
  * forgotten (forget_acked()).  A READ is one packet, that of its first PSN.
@@ -40,11 +48,21 @@ at_of(const struct karst_repeat *p, uint32_t psn)
 	return psn & (p->window - 1);
 }
 
-static inline void
-has_arrived(struct karst_repeat *p, uint32_t order)
+static inline struct karst_repeat_path *
+path_of(struct karst_repeat *p, uint32_t at)
 {
-	if ((int32_t)(order - p->reached) > 0)
-		p->reached = order;
+	return &p->path[p->state[at] >> KARST_REPEAT_PATH];
+}
+
+static inline void
+has_arrived(struct karst_repeat *p, uint32_t at)
+{
+	struct karst_repeat_path *path = path_of(p, at);
+
+	if ((int32_t)(p->sent[at] - path->reached) <= 0)
+		return;
+	path->reached = p->sent[at];
+	p->news = true;
 }
 
 /* --- life --- */
@@ -59,12 +77,14 @@ karst_repeat_bytes(uint32_t window)
 }
 
 void
-karst_repeat_open(struct karst_core_qp *qp, void *mem, uint32_t window)
+karst_repeat_open(
+	const struct karst_core *core, struct karst_core_qp *qp, void *mem, uint32_t window)
 {
 	struct karst_repeat *p = mem;
 
 	memset(p, 0, karst_repeat_bytes(window));
 	p->window = window;
+	p->paths = core->spray_mask;
 	p->held = (struct karst_pkt **)(p + 1);
 	p->sent = (uint32_t *)(p->held + window);
 	p->state = (uint8_t *)(p->sent + window);
@@ -96,17 +116,27 @@ karst_repeat_close(struct karst_core *core, struct karst_core_qp *qp)
 static void
 set_state(struct karst_repeat *p, uint32_t at, enum karst_repeat_state to)
 {
-	p->nhave += (to == KARST_REPEAT_HAVE) - (p->state[at] == KARST_REPEAT_HAVE);
-	p->nlost += (to == KARST_REPEAT_LOST) - (p->state[at] == KARST_REPEAT_LOST);
-	p->state[at] = (uint8_t)to;
+	enum karst_repeat_state from = karst_repeat_state(p, at);
+
+	p->nhave += (to == KARST_REPEAT_HAVE) - (from == KARST_REPEAT_HAVE);
+	p->nlost += (to == KARST_REPEAT_LOST) - (from == KARST_REPEAT_LOST);
+	p->state[at] = (uint8_t)((p->state[at] ^ from) | to);
 }
 
 static uint32_t
-next_order(struct karst_repeat *p)
+next_order(struct karst_repeat_path *path)
 {
-	if (++p->order == 0)
-		p->order = 1;
-	return p->order;
+	if (++path->order == 0)
+		path->order = 1;
+	return path->order;
+}
+
+/* It leaves now. */
+static void
+leaves_by(struct karst_repeat *p, uint32_t at, uint32_t path)
+{
+	p->state[at] = (uint8_t)(path << KARST_REPEAT_PATH | karst_repeat_state(p, at));
+	p->sent[at] = next_order(&p->path[path]);
 }
 
 static void
@@ -116,7 +146,7 @@ note(struct karst_repeat *p, uint32_t psn)
 
 	if (p->sent[at] == 0)
 		p->npackets++;
-	p->sent[at] = next_order(p);
+	leaves_by(p, at, psn & p->paths);
 }
 
 static void
@@ -130,8 +160,8 @@ forget_acked(struct karst_repeat *p, const struct karst_requester *r)
 
 		if (p->sent[at] == 0)
 			continue;
-		has_arrived(p, p->sent[at]);
-		if (karst_unlikely(p->state[at] != KARST_REPEAT_OUT))
+		has_arrived(p, at);
+		if (karst_unlikely(karst_repeat_state(p, at) != KARST_REPEAT_OUT))
 			set_state(p, at, KARST_REPEAT_OUT);
 		p->sent[at] = 0;
 		p->npackets--;
@@ -152,6 +182,17 @@ note_request(struct karst_repeat *p, const struct karst_sq_slot *slot, uint32_t 
 		note(p, from);
 }
 
+/* All that has left has arrived, and some of it is not noted. */
+static void
+all_arrived(struct karst_repeat *p)
+{
+	uint32_t i;
+
+	for (i = 0; i <= p->paths; i++)
+		p->path[i].reached = next_order(&p->path[i]);
+	p->news = true;
+}
+
 static void
 note_sent(struct karst_repeat *p, const struct karst_core_qp *qp)
 {
@@ -161,8 +202,7 @@ note_sent(struct karst_repeat *p, const struct karst_core_qp *qp)
 	/* what has been acknowledged since was all there is of its kind */
 	if (distance(r->una_psn, p->noted_psn) <= out && r->una_psn != p->noted_psn) {
 		p->noted_psn = r->una_psn;
-		next_order(p);
-		has_arrived(p, p->order);
+		all_arrived(p);
 	}
 	if ((int32_t)(idx - r->una_idx) < 0)
 		idx = r->una_idx;
@@ -239,8 +279,11 @@ karst_repeat_oldest(struct karst_core_qp *qp)
 	struct karst_repeat *p = qp->repeat;
 
 	look(p, qp);
-	if (r->una_psn != r->nxt_psn)
-		lose(p, r->una_psn);
+	if (r->una_psn == r->nxt_psn)
+		return;
+	lose(p, r->una_psn);
+	p->probe = KARST_REPEAT_PROBE_DUE;
+	p->probe_psn = r->una_psn;
 }
 
 void
@@ -256,14 +299,14 @@ karst_repeat_executed(struct karst_core_qp *qp, uint32_t before)
 		const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
 		uint32_t at = at_of(p, psn);
 
-		if (p->sent[at] == 0 || p->state[at] != KARST_REPEAT_OUT)
+		if (p->sent[at] == 0 || karst_repeat_state(p, at) != KARST_REPEAT_OUT)
 			continue;
 		for (; slot->npsn == 0 || distance(psn, slot->psn) >= slot->npsn;
 			slot = &r->slots[++idx & qp->sq.mask])
 			;
 		if (slot->flags & KARST_SLOT_RD_ATOMIC)
 			continue;
-		has_arrived(p, p->sent[at]);
+		has_arrived(p, at);
 		set_state(p, at, KARST_REPEAT_HAVE);
 	}
 }
@@ -286,29 +329,55 @@ karst_repeat_answers(struct karst_core_qp *qp)
 	}
 }
 
-/* X9: what others that left later have overtaken. */
+/* Has the probe arrived, or what left behind it on its path?  Asked once. */
+static bool
+probe_arrived(struct karst_repeat *p)
+{
+	if (p->probe != KARST_REPEAT_PROBE_OUT ||
+		(int32_t)(p->path[p->probe_path].reached - p->probe_order) < 0)
+		return false;
+	p->probe = KARST_REPEAT_NO_PROBE;
+	return p->paths != 0;
+}
+
+/* X9, X12: have others that left later overtaken this packet, which is on this path?  @probed: by
+ * a probe, too. */
+static bool
+overtaken(const struct karst_repeat *p, const struct karst_repeat_path *path, uint32_t at,
+	bool probed)
+{
+	uint32_t sent = p->sent[at];
+
+	/* nothing that left later could overtake any more */
+	if (path->reached == path->order)
+		return sent != path->order;
+	return (int32_t)(path->reached - sent) >= OVERTAKEN ||
+		(probed && (int32_t)(path->before - sent) >= 0);
+}
+
 static void
 find_lost(struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
 	uint32_t n = karst_min_u32(distance(r->nxt_psn, r->una_psn), p->window), i;
-	/* nothing that left later could overtake any more */
-	bool all = p->reached == p->order;
+	bool probed = probe_arrived(p);
 
+	p->news = false;
 	for (i = 0; i < n; i++) {
 		uint32_t at = at_of(p, r->una_psn + i);
 
-		if (p->sent[at] == 0 || p->state[at] == KARST_REPEAT_LOST)
+		if (p->sent[at] == 0 || karst_repeat_state(p, at) == KARST_REPEAT_LOST)
 			continue;
-		if (p->state[at] == KARST_REPEAT_HAVE && !karst_mutant(KARST_MUTANT_BIT_FORGOTTEN))
+		if (karst_repeat_state(p, at) == KARST_REPEAT_HAVE &&
+			!karst_mutant(KARST_MUTANT_BIT_FORGOTTEN))
 			continue;
-		if (all ? p->sent[at] != p->order
-			: (int32_t)(p->reached - p->sent[at]) >= OVERTAKEN)
+		if (overtaken(p, path_of(p, at), at, probed))
 			set_state(p, at, KARST_REPEAT_LOST);
 	}
-	if (p->again != 0 && (int32_t)(p->reached - p->again) >= 0)
-		p->again = 0;
+	for (i = 0; p->again >> i != 0; i++)
+		if ((p->again >> i & 1) && (int32_t)(p->path[i].reached - p->path[i].again) >= 0)
+			p->again &= ~(1u << i);
 	if (p->nlost != 0)
 		karst_core_activate(core, qp);
 }
@@ -317,12 +386,11 @@ void
 karst_repeat_acked(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_repeat *p = qp->repeat;
-	uint32_t was = p->reached;
 
 	if ((p->again == 0 && !(qp->req.flags & KARST_REQ_UNSENT)) || !karst_qp_may_send(qp))
 		return;
 	look(p, qp);
-	if (p->reached != was)
+	if (p->news)
 		find_lost(core, qp);
 	/* what was to go again has arrived after all: the clock runs for the rest */
 	if ((qp->req.flags & KARST_REQ_UNSENT) && p->nlost == 0 &&
@@ -363,7 +431,7 @@ take_bits(struct karst_repeat *p, const uint8_t *map, uint32_t n, uint32_t base)
 
 		if ((map[i / 8] >> i % 8 & 1) == 0)
 			continue;
-		has_arrived(p, p->sent[at]);
+		has_arrived(p, at);
 		set_state(p, at, KARST_REPEAT_HAVE);
 	}
 }
@@ -378,7 +446,7 @@ make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 	uint32_t at = at_of(p, base);
 
 	if (base == r->nxt_psn || distance(base, r->una_psn) >= p->window || p->sent[at] == 0 ||
-		p->state[at] != KARST_REPEAT_OUT ||
+		karst_repeat_state(p, at) != KARST_REPEAT_OUT ||
 		(base == r->una_psn && (r->flags & KARST_REQ_ROUND)))
 		return;
 	lose(p, base);
@@ -394,7 +462,7 @@ take_before(struct karst_repeat *p, const struct karst_requester *r, uint32_t ba
 
 	for (; n > 0; n--, psn = karst_psn_add(psn, 1))
 		if (p->sent[at_of(p, psn)] != 0)
-			has_arrived(p, p->sent[at_of(p, psn)]);
+			has_arrived(p, at_of(p, psn));
 }
 
 bool
@@ -426,6 +494,25 @@ karst_repeat_heard(struct karst_core *core, struct karst_core_qp *qp, struct kar
 
 /* --- sending again --- */
 
+/* The packet has left once more, by p->via. */
+static void
+left_again(struct karst_repeat *p, uint32_t at, uint32_t psn)
+{
+	bool probe = p->probe == KARST_REPEAT_PROBE_DUE && psn == p->probe_psn;
+	uint32_t i;
+
+	for (i = 0; probe && i <= p->paths; i++)
+		p->path[i].before = p->path[i].order;
+	leaves_by(p, at, p->via);
+	p->path[p->via].again = p->sent[at];
+	p->again |= 1u << p->via;
+	if (!probe)
+		return;
+	p->probe = KARST_REPEAT_PROBE_OUT;
+	p->probe_path = p->via;
+	p->probe_order = p->sent[at];
+}
+
 int
 karst_repeat_tx(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
@@ -446,7 +533,7 @@ karst_repeat_tx(
 		const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
 		uint32_t at = at_of(p, psn);
 
-		if (p->state[at] != KARST_REPEAT_LOST)
+		if (karst_repeat_state(p, at) != KARST_REPEAT_LOST)
 			continue;
 		/* the oldest goes whatever else may be under way: all of it may be lost; and so
 		 * does the first of a round, since no clock runs before that has left */
@@ -460,6 +547,7 @@ karst_repeat_tx(
 		/* what cannot be sent again fails in its turn, and nothing behind it matters */
 		if ((r->flags & KARST_REQ_FAILED) && (int32_t)(idx - r->fail_idx) >= 0)
 			return 0;
+		p->via = (uint8_t)(((p->state[at] >> KARST_REPEAT_PATH) + 1) & p->paths);
 		step = karst_requester_repeat(core, qp, idx, psn, b);
 		if (step == 1 || step == -1)
 			return step;
@@ -468,7 +556,7 @@ karst_repeat_tx(
 		set_state(p, at, KARST_REPEAT_OUT);
 		unsent = false;
 		if (step == 0)
-			p->again = p->sent[at] = next_order(p);
+			left_again(p, at, psn);
 	}
 	return 0;
 }

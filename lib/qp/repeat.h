@@ -36,14 +36,37 @@ struct karst_repeat {
 	uint32_t npackets;  /* request packets sent and not acknowledged: there are READs, too */
 	uint32_t nhave;     /* of these, the peer has */
 	uint32_t nlost;     /* of these, lost and not sent again yet */
-	uint32_t order;     /* of the packet sent last */
-	uint32_t reached;   /* of the packet sent last among those that have arrived */
-	uint32_t again;     /* of the packet sent again last; 0: none that has not arrived */
-	uint32_t *sent;     /* of the packet with that PSN; 0: there is none */
-	uint8_t *state;     /* enum karst_repeat_state of it */
+	uint32_t again;     /* bit set of the paths with packets sent again that have not arrived */
+	uint32_t *sent;     /* order of the packet with that PSN, on its path; 0: there is none */
+	uint8_t *state;     /* of it: enum karst_repeat_state; from bit 4 on its path */
+	bool news;          /* something has arrived, and nobody has looked what it leaves out */
+	/* X12 */
+	uint8_t paths; /* less one: a mask */
+	uint8_t via;   /* of the packet that is being sent again */
+	uint8_t probe; /* enum karst_repeat_probe */
+	uint8_t probe_path;
+	uint32_t probe_psn;
+	uint32_t probe_order;
+	struct karst_repeat_path {
+		uint32_t order;   /* of the packet sent last */
+		uint32_t reached; /* of the packet sent last among those that have arrived */
+		uint32_t again;   /* of the packet sent again last */
+		uint32_t before;  /* of that sent last before the probe */
+	} path[KARST_SPRAY_MAX];
 };
 
 enum karst_repeat_state { KARST_REPEAT_OUT, KARST_REPEAT_HAVE, KARST_REPEAT_LOST };
+#define KARST_REPEAT_PATH 4u
+static_assert(KARST_SPRAY_MAX <= 1u << (8 - KARST_REPEAT_PATH), "four bits of a state");
+
+/* The oldest packet that goes again alone (X6, X10): it is to, and it has. */
+enum karst_repeat_probe { KARST_REPEAT_NO_PROBE, KARST_REPEAT_PROBE_DUE, KARST_REPEAT_PROBE_OUT };
+
+static inline enum karst_repeat_state
+karst_repeat_state(const struct karst_repeat *p, uint32_t at)
+{
+	return p->state[at] & ((1u << KARST_REPEAT_PATH) - 1);
+}
 
 /** NULL: not agreed. */
 static inline struct karst_repeat *
@@ -63,7 +86,8 @@ karst_repeat_is_fresh(struct karst_repeat *p, const struct karst_pkt *pkt)
 }
 
 /** Makes it in @mem, of zeros, at the start of a connection. */
-void karst_repeat_open(struct karst_core_qp *qp, void *mem, uint32_t window);
+void karst_repeat_open(
+	const struct karst_core *core, struct karst_core_qp *qp, void *mem, uint32_t window);
 /** The first PSN of requests is known. */
 void karst_repeat_begin(struct karst_core_qp *qp);
 /** The connection is over: nothing is held, and the memory is the caller's. */
@@ -119,6 +143,21 @@ karst_repeat_room(const struct karst_core *core, struct karst_core_qp *qp)
 	if (karst_likely(out + 1 < karst_min_u32(r->window, qp->repeat->window)))
 		return 2;
 	return karst_repeat_room_left(core, qp);
+}
+
+/** The request packet at the send cursor, whose BTH is at @bth, leaves by its path: the source port
+ *  of the template is that of path 0 (X12). */
+static inline void
+karst_repeat_spray(const struct karst_core_qp *qp, uint8_t *bth)
+{
+	const struct karst_repeat *p = karst_repeat_of(qp);
+	const struct karst_requester *r = &qp->req;
+
+	if (karst_mutant(KARST_MUTANT_SPRAY_UNASKED) && p == NULL)
+		bth[1 - (int)KARST_UDP_LEN] ^= (uint8_t)(r->snd_psn & 1);
+	if (karst_unlikely(p != NULL && p->paths != 0))
+		bth[1 - (int)KARST_UDP_LEN] ^=
+			r->snd_psn == r->nxt_psn ? (uint8_t)(r->snd_psn & p->paths) : p->via;
 }
 
 /** Sends again what is lost.  @return 0: new packets may follow; 1: come back; -1: something will

@@ -216,6 +216,7 @@ open_request(const struct karst_core_qp *qp, const struct karst_wqe *w, uint8_t 
 {
 	uint8_t *p = karst_frame_open(b, &qp->tmpl);
 
+	karst_repeat_spray(qp, p - KARST_BTH_LEN);
 	if (karst_likely(transport != KARST_TRANSPORT_XRC))
 		return p;
 	karst_xrceth_set(p, w->h.rdma.srqn);

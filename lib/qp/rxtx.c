@@ -73,6 +73,8 @@ static karst_noinline enum karst_drop
 check_latched(struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
 	uint16_t sport = karst_udp_sport(pkt->data + pkt->bth_off - KARST_UDP_LEN);
+	/* X12: who sprays has some ports that differ in these bits */
+	uint16_t free = karst_repeat_of(qp) != NULL ? KARST_SPRAY_MAX - 1 : 0;
 	bool good;
 
 	if (!(qp->ip6 & KARST_QP_LATCHES))
@@ -84,8 +86,9 @@ check_latched(struct karst_core_qp *qp, const struct karst_pkt *pkt)
 		return KARST_DROP_ADDRESS;
 	if (qp->peer_sport == 0 && pkt->opcode != KARST_CNP && packet_is_expected(qp, pkt))
 		qp->peer_sport = sport;
-	return qp->peer_sport == 0 || qp->peer_sport == sport ? KARST_DROP_NONE
-							      : KARST_DROP_SOURCE_PORT;
+	return qp->peer_sport == 0 || ((qp->peer_sport ^ sport) & ~free) == 0
+		? KARST_DROP_NONE
+		: KARST_DROP_SOURCE_PORT;
 }
 
 /* Each end of an XRC connection is one half of an RC queue pair. */

@@ -147,6 +147,7 @@ BAD = {
         [(None, 'CPU 1 is not in [engine] lcores')]),
     'lcores of a port alone': ('[port a]\ndevice = eth0\nlcores = 0\n',
                                [(None, '[engine] lcores is auto')]),
+    'ports that are no power of two': ('[engine]\nspray_ports = 6\n', [(None, 'not a power of two')]),
     'a buffer that is no power of two': ('[smc]\nbuffer = 300000\n', [(None, 'not a power of two')]),
     'an identifier in small letters': ('[smc]\neid = karst\n', [(2, 'not an identifier')]),
     'an identifier too long': ('[smc]\neid = ' + 'A' * 36 + '\n', [(2, 'too long')]),
@@ -168,7 +169,7 @@ GOOD = {
     'shares': '[limits]\nshare = auto\ncalls = 1\ncontrolled_qkeys = no\n'
               '[limits @root]\nshare = 100\ncalls = auto\ncontrolled_qkeys = yes\n',
     'a latched port': '[engine]\nlatch_source_port = yes\n',
-    'selective repeat': '[engine]\nselective_repeat = 192.0.2.0/24, 2001:db8::/32\nheld_frames = 16\n',
+    'selective repeat': '[engine]\nselective_repeat = 192.0.2.0/24, 2001:db8::/32\nheld_frames = 16\nspray_ports = 16\n',
     'selective repeat by agreement': '[engine]\nece = answer\n',
     'congestion control': '[engine]\ncongestion = dcqcn\n[congestion]\nrpg_byte_reset = 0\nrpg_gd = 12\nrpg_max_rate = 25000\n\ncnp_scope = address\n'
                           'min_time_between_cnps = 0\ncnp_dscp = 0\ncnp_802p_prio = 7\n',

@@ -8,6 +8,8 @@
  *   - who has not agreed sends no SACK, and answers a gap by a sequence NAK;
  *   - a bit is for what was delivered, and no SACK or ACK takes it back: so it stands for a frame
  *     that is held;
+ *   - requests leave with several source ports by turns only from who has agreed, and what is sent
+ *     to acknowledge and answer never does (X12);
  *   - what the peer has said to have does not go again, unless it is the oldest of all: that goes
  *     when the clock has run out, or when the peer names it because it was not ready.
  *
@@ -55,6 +57,28 @@ sim_repeat_frames(const struct sim_core *c)
 
 	/* often too few */
 	return x % 3 == 0 ? 1 + (uint32_t)(x >> 8) % 40 : 1024;
+}
+
+uint32_t
+sim_repeat_spray(const struct sim_core *c)
+{
+	uint64_t x = sim_mix(c->node->s->seed + c->node->idx * 8 + c->idx + 0x737072617900ull);
+
+	return x % 2 == 0 ? 1 : 1u << (x >> 8) % 5;
+}
+
+uint32_t
+sim_repeat_ports(const struct sim_ep *ep, const struct karst_pkt *p, uint32_t *path)
+{
+	uint32_t mask = sim_repeat_spray(ep->core) - 1;
+
+	*path = 0;
+	if (!sim_repeats(ep) || !(karst_opcode_flags(p->opcode) & KARST_OPF_REQUEST))
+		return 0;
+	if (karst_psn_add(p->psn, (uint32_t)-ep->sq_psn) < ep->tx_hi)
+		return mask;
+	*path = p->psn & mask;
+	return 0;
 }
 
 bool

@@ -676,6 +676,11 @@ extern const struct karst_hold_ops sim_hold_ops;
 void sim_repeat_config(struct sim *s, struct sim_pair *p);
 /** Frames that @c may hold. */
 uint32_t sim_repeat_frames(const struct sim_core *c);
+/** UDP source ports of queue pairs that repeat. */
+uint32_t sim_repeat_spray(const struct sim_core *c);
+/** Which of them a packet that @ep sends may have beside the first, as bits that differ; @path: and
+ *  which it has to have, if it is one that leaves for the first time (X12). */
+uint32_t sim_repeat_ports(const struct sim_ep *ep, const struct karst_pkt *p, uint32_t *path);
 bool sim_repeats(const struct sim_ep *ep);
 /** Is there a connection of which only one end does? */
 bool sim_repeat_disagrees(const struct sim *s);

@@ -504,33 +504,36 @@ check_ecn(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 static void
 check_headers(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 {
-	const struct karst_path *path = &ep->path;
+	const struct karst_path *to = &ep->path;
 	const uint8_t *l3 = p->data + karst_pkt_l3_off(p), *udp = p->data + p->bth_off - 8;
 	uint32_t sport = karst_get_be16(udp);
 	bool answer = (karst_opcode_flags(p->opcode) & KARST_OPF_RESPONSE) != 0;
 	uint16_t *was = &ep->pair->udp_sport[(ep == &ep->pair->ep[1]) + (answer ? 2 : 0)];
-	uint32_t i;
+	uint32_t i, path, any = sim_repeat_ports(ep, p, &path);
 
 	if (!ep->pair->xrc)
 		was = &ep->pair->udp_sport[ep == &ep->pair->ep[1]];
 	if (p->dqpn != (answer ? ep->peer->qpn : ep->peer->target_qpn))
 		BAD(s, ep, p, "destination QP %#x", p->dqpn);
-	if (((p->flags & KARST_PKT_IP6) != 0) != path->ip6 ||
-		((p->flags & KARST_PKT_VLAN) != 0) != path->has_vlan)
+	if (((p->flags & KARST_PKT_IP6) != 0) != to->ip6 ||
+		((p->flags & KARST_PKT_VLAN) != 0) != to->has_vlan)
 		BAD(s, ep, p, "IP version or VLAN tag");
-	if (path->has_vlan && karst_get_be16(p->data + 14) != path->vlan_tci)
+	if (to->has_vlan && karst_get_be16(p->data + 14) != to->vlan_tci)
 		BAD(s, ep, p, "VLAN %#x instead of %#x", karst_get_be16(p->data + 14),
-			path->vlan_tci);
-	if (memcmp(p->data, path->dst_mac, 6) != 0 || memcmp(p->data + 6, path->src_mac, 6) != 0)
+			to->vlan_tci);
+	if (memcmp(p->data, to->dst_mac, 6) != 0 || memcmp(p->data + 6, to->src_mac, 6) != 0)
 		BAD(s, ep, p, "MAC addresses");
-	if (path->ip6 ? memcmp(l3 + 8, path->src_ip, 16) || memcmp(l3 + 24, path->dst_ip, 16)
-		      : memcmp(l3 + 12, path->src_ip + 12, 4) ||
-				memcmp(l3 + 16, path->dst_ip + 12, 4))
+	if (to->ip6 ? memcmp(l3 + 8, to->src_ip, 16) || memcmp(l3 + 24, to->dst_ip, 16)
+		    : memcmp(l3 + 12, to->src_ip + 12, 4) || memcmp(l3 + 16, to->dst_ip + 12, 4))
 		BAD(s, ep, p, "IP addresses");
 	check_ecn(s, ep, p);
-	if (!path->ip6 && (l3[6] & 0x40) == 0)
+	if (!to->ip6 && (l3[6] & 0x40) == 0)
 		BAD(s, ep, p, "DF is not set (W1)");
-	if (sport < 0xc000 || (path->udp_sport != 0 && sport != path->udp_sport))
+	if (*was != 0 && ((sport ^ *was) & ~any & 0xffff) == path)
+		sport = *was;
+	else
+		sport ^= path;
+	if (sport < 0xc000 || (to->udp_sport != 0 && sport != to->udp_sport))
 		BAD(s, ep, p, "UDP source port %#x (W1)", sport);
 	if (*was == 0)
 		*was = (uint16_t)sport;

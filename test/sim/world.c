@@ -194,6 +194,7 @@ build_core(struct sim *s, struct sim_node *n, uint32_t idx)
 	c->idx = idx;
 	cfg.held_frames = sim_repeat_frames(c);
 	cfg.hold_ops = &sim_hold_ops;
+	cfg.spray_ports = sim_repeat_spray(c);
 	if (cfg.window_packets != 0 && cfg.ack_interval > cfg.window_packets)
 		cfg.ack_interval = cfg.window_packets;
 	if (cfg.window_packets != 0 && cfg.window_packets < 32 && cfg.ack_interval == 0)

@@ -378,6 +378,7 @@ init_core(struct karst_engine *e, struct eng_lcore *lc)
 		.ops = &core_ops,
 		.copy_ops = &eng_unmapped_ops,
 		.held_frames = e->cfg.held_frames,
+		.spray_ports = e->cfg.spray_ports,
 		.hold_ops = &eng_hold_ops,
 		.user = lc,
 	};

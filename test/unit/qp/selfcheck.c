@@ -163,8 +163,8 @@ check_repeat(const struct karst_core *core, const struct karst_core_qp *qp)
 	for (i = 0; i < p->window; i++) {
 		held += p->held[i] != NULL;
 		packets += p->sent[i] != 0;
-		have += p->state[i] == KARST_REPEAT_HAVE;
-		lost += p->state[i] == KARST_REPEAT_LOST;
+		have += karst_repeat_state(p, i) == KARST_REPEAT_HAVE;
+		lost += karst_repeat_state(p, i) == KARST_REPEAT_LOST;
 	}
 	if (held != p->nheld || core->nheld > core->held_max)
 		return "frames held are miscounted (X3)";

@@ -25,6 +25,7 @@ const char *const fab_workload_names[] = {[FAB_ONE] = "one",
 	[FAB_PERMUTATION] = "permutation",
 	[FAB_INCAST] = "incast",
 	[FAB_RING] = "ring",
+	[FAB_TREE] = "tree",
 	[FAB_WEBSEARCH] = "websearch",
 	[FAB_FB_HADOOP] = "fb_hadoop",
 	[FAB_ALISTORAGE] = "alistorage",
@@ -127,6 +128,9 @@ fab_config_qps(const struct fab_config *c)
 		return (uint64_t)c->connections * c->fan_in;
 	case FAB_WEBSEARCH ... FAB_ALISTORAGE:
 		return FAB_MAX_QPS;
+	case FAB_TREE:
+		/* three edges in one of them and one in the other, up and down */
+		return 8;
 	default:
 		return 2ull * c->connections;
 	}
@@ -170,9 +174,12 @@ complete_traffic(struct fab_config *c, char *why, size_t n)
 {
 	bool random = fab_workload_is_random(c->workload);
 
-	if (c->workload == FAB_RING && c->size == 0)
+	if (fab_workload_reduces(c->workload) && c->size == 0)
 		c->size = 64u << 20;
-	if (c->workload == FAB_RING && c->size < c->hosts)
+	if (c->workload == FAB_TREE && c->size / 2 / FAB_CHUNKS_MAX >= c->message)
+		return refuse(why, n, "--size %llu: up to %u times --message, %u, is reduced",
+			(unsigned long long)c->size, 2 * FAB_CHUNKS_MAX, c->message);
+	if (fab_workload_reduces(c->workload) && c->size < c->hosts)
 		return refuse(why, n, "--size %llu: at least a byte for each of %u hosts",
 			(unsigned long long)c->size, c->hosts);
 	if (random && c->size != 0)

@@ -33,6 +33,7 @@ enum fab_workload {
 	FAB_PERMUTATION, /* each host to another, each from another */
 	FAB_INCAST,      /* hosts 1..fan_in to host 0 */
 	FAB_RING,        /* ring allreduce of all hosts */
+	FAB_TREE,        /* allreduce of all hosts by two binary trees */
 	FAB_WEBSEARCH,   /* Poisson arrivals, sizes by distribution, between random hosts */
 	FAB_FB_HADOOP,
 	FAB_ALISTORAGE,
@@ -74,9 +75,9 @@ struct fab_config {
 	uint32_t spray; /* UDP source ports of a queue pair (X12) */
 	struct karst_congestion_config cc;
 	/* traffic */
-	uint64_t size; /* bytes of a flow, or that a ring reduces; 0: without end, up to duration */
-	double load;   /* of the hosts' links, 0..1 */
-	uint64_t flows;       /* of a distribution, at most; 0: as many as begin in duration */
+	uint64_t size;  /* bytes of a flow, or that is reduced; 0: without end, up to duration */
+	double load;    /* of the hosts' links, 0..1 */
+	uint64_t flows; /* of a distribution, at most; 0: as many as begin in duration */
 	uint64_t stagger_ns;  /* flows between given hosts begin within it, by chance */
 	uint64_t duration_ns; /* no flow begins later, and those without end end */
 	uint64_t limit_ns;    /* nothing goes on later */
@@ -133,7 +134,7 @@ struct fab_result {
 	uint64_t end_ps; /* when nothing was left to do, or the end was reached */
 	double goodput;  /* bit/s, all flows */
 	double jain;     /* of the goodput of flows; 0: none */
-	double bus_bps;  /* ring: 2 (N - 1) / N of its bytes in its time */
+	double bus_bps;  /* ring, tree: 2 (N - 1) / N of its bytes in its time */
 	struct fab_class cls[FAB_CLASSES + 1]; /* the last: all */
 	struct fab_queue queue;                /* that with the highest p99 */
 	uint64_t queue_max;                    /* of any */

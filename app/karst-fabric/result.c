@@ -52,7 +52,7 @@ goodput(struct fab_sim *s)
 			(double)(s->counted_until_ps - warm);
 	if (squares > 0)
 		r->jain = sum * sum / ((double)r->nflows * squares);
-	if (s->c->workload == FAB_RING && r->done == r->nflows && r->end_ps != 0)
+	if (fab_workload_reduces(s->c->workload) && r->done == r->nflows && r->end_ps != 0)
 		r->bus_bps = 2.0 * (s->c->hosts - 1) / s->c->hosts * (double)s->c->size * 8 *
 			PS_PER_S / (double)r->end_ps;
 }

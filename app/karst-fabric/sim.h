@@ -16,6 +16,7 @@
  *   flow.c      bytes that are to be moved over a connection
  *   topology.c  who is linked with whom, and which way leads where
  *   workload.c  which flows begin when
+ *   tree.c      those of an allreduce by trees
  *   sizes.c     distributions of flow sizes
  *   ideal.c     how long a flow would take alone
  *   result.c    the result
@@ -172,7 +173,8 @@ struct fab_conn {
 	struct fab_flow *post; /* that is being posted */
 	struct fab_flow **tail;
 	bool live;
-	bool once; /* closed when its flow is done */
+	bool once;    /* closed when its flow is done */
+	uint32_t tag; /* of the workload's */
 };
 
 /* What is random.  Each has its own numbers, so that a seed has the same traffic whatever comes of
@@ -217,6 +219,7 @@ struct fab_sim {
 	double gap_ps;    /* between two of them, on average */
 	struct fab_conn **ring;
 	uint32_t *ring_step;
+	struct fab_tree *tree;
 	uint8_t *scratch; /* the frame that is being received */
 };
 
@@ -319,6 +322,15 @@ void fab_workload_begin(struct fab_sim *s);
 /** The receiver's program of @c has heard of the end of a flow. */
 void fab_workload_received(struct fab_sim *s, struct fab_conn *c);
 bool fab_workload_is_random(enum fab_workload w);
+bool fab_workload_reduces(enum fab_workload w);
+
+/* --- tree.c --- */
+
+/** Chunks of a tree at most. */
+#define FAB_CHUNKS_MAX (1u << 20)
+void fab_tree_begin(struct fab_sim *s);
+/** As fab_workload_received(). */
+void fab_tree_received(struct fab_sim *s, struct fab_conn *c);
 
 /* --- sizes.c --- */
 

@@ -21,6 +21,12 @@ fab_workload_is_random(enum fab_workload w)
 	return w >= FAB_WEBSEARCH;
 }
 
+bool
+fab_workload_reduces(enum fab_workload w)
+{
+	return w == FAB_RING || w == FAB_TREE;
+}
+
 static void
 begin_later(struct fab_sim *s, void *arg)
 {
@@ -112,7 +118,10 @@ void
 fab_workload_received(struct fab_sim *s, struct fab_conn *c)
 {
 	fab_conn_post_recv(s, c);
-	ring_send(s, c->end[FAB_RECEIVER].host->id);
+	if (s->c->workload == FAB_TREE)
+		fab_tree_received(s, c);
+	else
+		ring_send(s, c->end[FAB_RECEIVER].host->id);
 }
 
 /* --- arrivals --- */
@@ -171,6 +180,9 @@ fab_workload_begin(struct fab_sim *s)
 		return;
 	case FAB_RING:
 		begin_ring(s);
+		return;
+	case FAB_TREE:
+		fab_tree_begin(s);
 		return;
 	default:
 		/* bytes a ps of all hosts together */

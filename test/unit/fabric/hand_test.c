@@ -181,3 +181,71 @@ Test(fabric_hand, x12_sprayed_over_slow_ways)
 	cr_assert_eq(r.drops, 0);
 	fab_result_free(&r);
 }
+
+/* Two trees of two hosts, one chunk each: both hosts send theirs up at once, and down again what
+ * has come. */
+Test(fabric_hand, tree_allreduce)
+{
+	struct fab_config c = fab_test_config(FAB_TREE);
+	uint64_t part = (16 * (4096 + AROUND) + RETH + IMM) * PS_100G, step, want;
+	struct fab_result r;
+
+	c.hosts = 2;
+	c.size = 2 * 65536;
+	r = fab_test_run(&c);
+	step = (4096 + AROUND + RETH) * PS_100G + part + 2 * US;
+	want = 2 * step + 2 * (ACK * PS_100G + 1 * US);
+	/* the first frame of the second step waits for an acknowledgement, or does not */
+	cr_assert_geq(r.end_ps, want);
+	cr_assert_leq(r.end_ps, want + ACK * PS_100G);
+	cr_assert_eq(r.done, 4);
+	/* 2 (N - 1) / N is 1 */
+	cr_assert_float_eq(r.bus_bps, 2 * 65536 * 8 / ((double)r.end_ps / 1e12), 1e3);
+	fab_result_free(&r);
+}
+
+/* 16 chunks each: a chunk goes down while others go up, so that both hosts' links send all of both
+ * halves, and stand still only at the end: when the last chunk is up it has to come down. */
+Test(fabric_hand, tree_allreduce_has_all_levels_at_work)
+{
+	struct fab_config c = fab_test_config(FAB_TREE);
+	uint64_t part = (16 * (4096 + AROUND) + RETH + IMM) * PS_100G, step, least;
+	struct fab_result r;
+
+	c.hosts = 2;
+	c.size = 32 * 65536;
+	r = fab_test_run(&c);
+	step = (4096 + AROUND + RETH) * PS_100G + part + 2 * US;
+	least = step + 31 * part + 2 * (ACK * PS_100G + 1 * US);
+	cr_assert_geq(r.end_ps, least);
+	cr_assert_leq(r.end_ps, least + 2 * step + 33 * ACK * PS_100G);
+	cr_assert_eq(r.done, 2 * 2 * 16);
+	fab_result_free(&r);
+}
+
+/* Any number of hosts, and chunks that are not full: each edge of both trees carries its half up
+ * and down; nobody passes on in both, so nobody has more than four edges. */
+Test(fabric_hand, tree_allreduce_of_seven)
+{
+	struct fab_config c = fab_test_config(FAB_TREE);
+	uint64_t sent[7] = {0}, bytes = 0, i;
+	struct fab_result r;
+
+	c.hosts = 7;
+	c.size = 5 * 65536 + 1;
+	r = fab_test_run(&c);
+	cr_assert_eq(r.nflows, 2 * 6 * 2 * 3);
+	cr_assert_eq(r.done, r.nflows);
+	for (i = 0; i < r.nflows; i++) {
+		bytes += r.flow[i].bytes;
+		sent[r.flow[i].src] += r.flow[i].bytes;
+	}
+	cr_assert_eq(bytes, 2 * 6 * c.size);
+	/* the middle one is a leaf of both, the roots pass down to two and are leaves of the other,
+	 * and the rest has a parent besides */
+	cr_assert_eq(sent[3], c.size);
+	cr_assert_eq(sent[0], 2 * ((c.size + 1) / 2) + c.size / 2);
+	cr_assert_eq(sent[6], (c.size + 1) / 2 + 2 * (c.size / 2));
+	cr_assert_eq(sent[1], 3 * ((c.size + 1) / 2) + c.size / 2);
+	fab_result_free(&r);
+}

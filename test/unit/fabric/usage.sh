@@ -30,7 +30,7 @@ refused 2 "--hosts '-1'" --hosts -1
 refused 2 "--hosts '99999999999999999999'" --hosts 99999999999999999999
 refused 2 '--hosts 2: 3 to 4096 are allowed with --workload two' --workload two --hosts 2
 refused 2 'allowed: star dumbbell clos' --topology ring
-refused 2 'allowed: one two permutation incast ring websearch fb_hadoop alistorage' --workload all
+refused 2 'allowed: one two permutation incast ring tree websearch fb_hadoop alistorage' --workload all
 refused 2 "--speed '0': a speed from 1M" --speed 0
 refused 2 "--speed 'nan'" --speed nan
 refused 2 "--speed '0x10'" --speed 0x10

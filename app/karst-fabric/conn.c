@@ -48,6 +48,7 @@ get_conn(struct fab_sim *s)
 	c = fab_alloc(s, sizeof(*c));
 	make_end(s, &c->end[FAB_SENDER]);
 	make_end(s, &c->end[FAB_RECEIVER]);
+	c->posted_ps = fab_alloc(s, s->c->depth * sizeof(*c->posted_ps));
 	return c;
 }
 
@@ -148,6 +149,7 @@ fab_conn_open(struct fab_sim *s, uint32_t src, uint32_t dst)
 	c->head = c->post = NULL;
 	c->tail = &c->head;
 	c->once = false;
+	c->nposted = c->ncompleted = 0;
 	create_qp(s, c, &c->end[FAB_SENDER], &s->host[src]);
 	create_qp(s, c, &c->end[FAB_RECEIVER], &s->host[dst]);
 	connect_end(s, &c->end[FAB_SENDER], &c->end[FAB_RECEIVER]);

@@ -81,7 +81,7 @@ struct fab_config {
 	uint64_t stagger_ns;  /* flows between given hosts begin within it, by chance */
 	uint64_t duration_ns; /* no flow begins later, and those without end end */
 	uint64_t limit_ns;    /* nothing goes on later */
-	uint64_t warmup_ns;   /* goodput without end and queues count from here on */
+	uint64_t warmup_ns;   /* goodput without end, latency and queues count from here on */
 	uint64_t seed;
 	uint64_t memory; /* bytes that the run may need; 0: as many as there are */
 	/* called now and then, if not NULL: how far it is */
@@ -126,6 +126,14 @@ struct fab_queue {
 	uint64_t kmax;
 };
 
+/* From the post of a WRITE to its completion, of those that have completed while it counted. */
+struct fab_latency {
+	uint64_t messages;
+	uint64_t p50_ps, p99_ps, p999_ps; /* up to 3 % too long */
+	uint64_t max_ps;
+	double mean_ps;
+};
+
 struct fab_result {
 	uint64_t nflows;
 	struct fab_flow_result *flow;
@@ -136,8 +144,9 @@ struct fab_result {
 	double jain;     /* of the goodput of flows; 0: none */
 	double bus_bps;  /* ring, tree: 2 (N - 1) / N of its bytes in its time */
 	struct fab_class cls[FAB_CLASSES + 1]; /* the last: all */
-	struct fab_queue queue;                /* that with the highest p99 */
-	uint64_t queue_max;                    /* of any */
+	struct fab_latency latency;
+	struct fab_queue queue; /* that with the highest p99 */
+	uint64_t queue_max;     /* of any */
 	/* counts of the whole run */
 	uint64_t requests;    /* frames sent with requests */
 	uint64_t retransmits; /* of these, sent again */

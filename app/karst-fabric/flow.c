@@ -89,6 +89,7 @@ post(struct fab_sim *s, struct fab_conn *c)
 		return;
 	while (c->post != NULL && n < room) {
 		fill(s, c, c->post, karst_wq_slot(&e->sq, n++));
+		c->posted_ps[c->nposted++ & (s->c->depth - 1)] = s->now_ps;
 		if (is_posted(c->post))
 			c->post = c->post->next;
 	}
@@ -154,6 +155,10 @@ fab_flow_completion(struct fab_sim *s, const struct karst_cqe *cqe)
 		fail(s, c);
 		return;
 	}
+	if (s->counted_until_ps == 0)
+		fab_gauge_count(
+			&s->message, s->now_ps - c->posted_ps[c->ncompleted & (s->c->depth - 1)]);
+	c->ncompleted++;
 	f->r.bytes += cqe->byte_len;
 	if (f->r.size != 0 && f->r.bytes == f->r.size) {
 		end_flow(s, c, FAB_FLOW_DONE);

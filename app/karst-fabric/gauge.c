@@ -56,6 +56,15 @@ fab_gauge_add(struct fab_gauge *g, uint64_t now_ps, int64_t bytes)
 }
 
 void
+fab_gauge_count(struct fab_gauge *g, uint64_t value)
+{
+	g->bucket[bucket_of(value)]++;
+	g->area += value;
+	g->total_ps++;
+	g->max = karst_max_u64(g->max, value);
+}
+
+void
 fab_gauge_restart(struct fab_gauge *g, uint64_t now_ps)
 {
 	memset(g->bucket, 0, FAB_GAUGE_BUCKETS * sizeof(*g->bucket));

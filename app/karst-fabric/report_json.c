@@ -98,6 +98,14 @@ slowdown(const struct fab_result *r)
 }
 
 static json_t *
+latency(const struct fab_latency *l)
+{
+	return json_pack("{s:I, s:f, s:f, s:f, s:f, s:f}", "messages", (json_int_t)l->messages,
+		"p50", (double)l->p50_ps / 1e6, "p99", (double)l->p99_ps / 1e6, "p999",
+		(double)l->p999_ps / 1e6, "max", (double)l->max_ps / 1e6, "mean", l->mean_ps / 1e6);
+}
+
+static json_t *
 counts(const struct fab_result *r)
 {
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I}",
@@ -127,12 +135,12 @@ fab_report_json(FILE *out, const struct fab_config *c, const struct fab_result *
 {
 	double share = r->requests != 0 ? (double)r->retransmits / (double)r->requests : 0;
 	json_t *o = json_pack(
-		"{s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o}", "config",
-		config(c), "congestion_params", params(c), "flows", (json_int_t)r->nflows, "done",
-		(json_int_t)r->done, "failed", (json_int_t)r->failed, "time_us",
+		"{s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o}",
+		"config", config(c), "congestion_params", params(c), "flows", (json_int_t)r->nflows,
+		"done", (json_int_t)r->done, "failed", (json_int_t)r->failed, "time_us",
 		(double)r->end_ps / 1e6, "goodput_bps", r->goodput, "jain", r->jain, "bus_bps",
-		r->bus_bps, "retransmitted_share", share, "slowdown", slowdown(r), "queue",
-		queue(r), "counts", counts(r), "flow", flows(r));
+		r->bus_bps, "retransmitted_share", share, "slowdown", slowdown(r), "latency_us",
+		latency(&r->latency), "queue", queue(r), "counts", counts(r), "flow", flows(r));
 	int rc;
 
 	if (o == NULL)

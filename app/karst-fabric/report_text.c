@@ -126,6 +126,18 @@ slowdown(FILE *out, const struct fab_result *r)
 }
 
 static void
+latency(FILE *out, const struct fab_latency *l)
+{
+	if (l->messages == 0)
+		return;
+	fprintf(out,
+		"\n%-12s %" PRIu64
+		" WRITEs took p50 %.3f, p99 %.3f, p99.9 %.3f, at most %.3f us; mean %.3f\n",
+		"latency", l->messages, (double)l->p50_ps / 1e6, (double)l->p99_ps / 1e6,
+		(double)l->p999_ps / 1e6, (double)l->max_ps / 1e6, l->mean_ps / 1e6);
+}
+
+static void
 network_counts(FILE *out, const struct fab_result *r)
 {
 	fprintf(out,
@@ -153,5 +165,6 @@ fab_report_text(FILE *out, const struct fab_config *c, const struct fab_result *
 	network(out, c);
 	goodput(out, r);
 	slowdown(out, r);
+	latency(out, &r->latency);
 	network_counts(out, r);
 }

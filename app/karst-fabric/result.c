@@ -115,6 +115,21 @@ slowdowns(struct fab_sim *s)
 	fab_free(s, v);
 }
 
+/* --- latency --- */
+
+static void
+latency(const struct fab_gauge *g, struct fab_latency *l)
+{
+	l->messages = g->total_ps;
+	if (l->messages == 0)
+		return;
+	l->p50_ps = fab_gauge_percentile(g, 0.5);
+	l->p99_ps = fab_gauge_percentile(g, 0.99);
+	l->p999_ps = fab_gauge_percentile(g, 0.999);
+	l->max_ps = g->max;
+	l->mean_ps = (double)g->area / (double)l->messages;
+}
+
 /* --- queues --- */
 
 static void
@@ -205,6 +220,7 @@ fab_result_make(struct fab_sim *s)
 	fab_result_count(s);
 	goodput(s);
 	slowdowns(s);
+	latency(&s->message, &r->latency);
 	for (i = 0; i < s->nswitches; i++)
 		for (j = 0; j < s->sw[i].nports; j++)
 			still_paused(s, &s->sw[i].port[j]);

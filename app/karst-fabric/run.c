@@ -39,6 +39,7 @@ warm(struct fab_sim *s, void *arg)
 	(void)arg;
 	for (i = 0; i < s->nflows; i++)
 		fab_flow_at(s, i)->warm = fab_flow_at(s, i)->r.bytes;
+	fab_gauge_restart(&s->message, s->now_ps);
 	for (i = 0; i < s->nswitches; i++)
 		for (j = 0; j < s->sw[i].nports; j++)
 			fab_gauge_restart(&s->sw[i].port[j].queue, s->now_ps);
@@ -81,6 +82,7 @@ simulate(struct fab_sim *s)
 
 	karst_prf_derive((uint64_t[2]){c->seed, 0}, 0, 0, s->secret);
 	make_memory(s);
+	fab_gauge_init(s, &s->message);
 	fab_topology_build(s);
 	if (c->duration_ns != 0)
 		fab_event_add(s, c->duration_ns * PS_PER_NS, cool, NULL);

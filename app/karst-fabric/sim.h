@@ -78,7 +78,7 @@ struct fab_frame {
 	uint8_t data[FAB_HEAD];
 };
 
-/* Bytes over time; the buckets grow by powers of two, 32 in each. */
+/* Bytes over time, or values by their number; the buckets grow by powers of two, 32 in each. */
 #define FAB_GAUGE_BUCKETS (32u * 36u)
 struct fab_gauge {
 	uint64_t now; /* bytes */
@@ -172,6 +172,9 @@ struct fab_conn {
 	struct fab_flow *head; /* oldest that is not done */
 	struct fab_flow *post; /* that is being posted */
 	struct fab_flow **tail;
+	uint64_t *posted_ps; /* of the WRITEs outstanding, modulo depth */
+	uint32_t nposted;    /* ever */
+	uint32_t ncompleted;
 	bool live;
 	bool once;    /* closed when its flow is done */
 	uint32_t tag; /* of the workload's */
@@ -195,6 +198,7 @@ struct fab_sim {
 	uint64_t stop_ps; /* nothing goes on after it */
 	bool ended;
 	struct fab_events events;
+	struct fab_gauge message; /* ps from post to completion of each WRITE */
 	struct fab_frame *free_frames;
 	struct fab_held *free_held;
 	struct karst_mem *mem;
@@ -245,6 +249,8 @@ bool fab_event_next(struct fab_events *q, struct fab_event *e);
 
 void fab_gauge_init(struct fab_sim *s, struct fab_gauge *g);
 void fab_gauge_add(struct fab_gauge *g, uint64_t now_ps, int64_t bytes);
+/** Of something that lasts no time: each value counts once. */
+void fab_gauge_count(struct fab_gauge *g, uint64_t value);
 /** Forgets what was before. */
 void fab_gauge_restart(struct fab_gauge *g, uint64_t now_ps);
 /** At the end. */

@@ -249,3 +249,30 @@ Test(fabric_hand, tree_allreduce_of_seven)
 	cr_assert_eq(sent[1], 3 * ((c.size + 1) / 2) + c.size / 2);
 	fab_result_free(&r);
 }
+
+/* One WRITE at a time, and each takes as long as the other. */
+Test(fabric_hand, latency_of_small_writes)
+{
+	struct fab_config c = fab_test_config(FAB_ONE);
+	uint64_t want;
+	struct fab_result r;
+
+	c.message = 64;
+	c.depth = 1;
+	c.duration_ns = 1000000;
+	c.warmup_ns = 100000;
+	r = fab_test_run(&c);
+	want = 2 * ((64 + AROUND + RETH) * PS_100G + 1 * US) + 2 * (ACK * PS_100G + 1 * US);
+	cr_assert_eq(r.latency.p50_ps, want);
+	cr_assert_eq(r.latency.max_ps, want);
+	cr_assert_float_eq(r.latency.mean_ps, (double)want, 1);
+	/* from the first that ends after the warmup to the last that ends in time */
+	cr_assert_eq(r.latency.messages, 1000000000 / want - 100000000 / want);
+	fab_result_free(&r);
+	/* two wait for one another: at the first link the second one, then for its turn */
+	c.depth = 2;
+	r = fab_test_run(&c);
+	cr_assert_geq(r.latency.p50_ps, want);
+	cr_assert_leq(r.latency.max_ps, want + (64 + AROUND + RETH) * PS_100G + ACK * PS_100G);
+	fab_result_free(&r);
+}

@@ -116,6 +116,8 @@ struct fab_class {
 	double p50, p95, p99; /* slowdown: time taken of ideal time */
 };
 
+#define FAB_PERCENTILES 101 /* 0 to 100 */
+
 /* A queue of a switch, or of all of them: bytes, by time. */
 struct fab_queue {
 	char name[48]; /* which port */
@@ -124,6 +126,7 @@ struct fab_queue {
 	double mean;
 	uint64_t kmin; /* of its port */
 	uint64_t kmax;
+	uint64_t percentile[FAB_PERCENTILES];
 };
 
 /* From the post of a WRITE to its completion, of those that have completed while it counted. */

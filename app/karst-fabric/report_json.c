@@ -123,11 +123,15 @@ static json_t *
 queue(const struct fab_result *r)
 {
 	const struct fab_queue *q = &r->queue;
+	json_t *a = json_array();
+	uint32_t i;
 
-	return json_pack("{s:s, s:I, s:I, s:f, s:I, s:I, s:I}", "port", q->name, "max",
+	for (i = 0; i < FAB_PERCENTILES; i++)
+		json_array_append_new(a, json_integer((json_int_t)q->percentile[i]));
+	return json_pack("{s:s, s:I, s:I, s:f, s:I, s:I, s:I, s:o}", "port", q->name, "max",
 		(json_int_t)q->max, "p99", (json_int_t)q->p99, "mean", q->mean, "kmin",
 		(json_int_t)q->kmin, "kmax", (json_int_t)q->kmax, "max_of_any",
-		(json_int_t)r->queue_max);
+		(json_int_t)r->queue_max, "percentiles", a);
 }
 
 int

@@ -146,6 +146,7 @@ queue_of(struct fab_sim *s, struct fab_port *p)
 {
 	struct fab_queue *q = &s->r->queue;
 	uint64_t p99;
+	uint32_t i;
 
 	fab_gauge_add(&p->queue, s->now_ps, 0);
 	p99 = fab_gauge_percentile(&p->queue, 0.99);
@@ -156,6 +157,8 @@ queue_of(struct fab_sim *s, struct fab_port *p)
 	q->p99 = p99;
 	q->max = p->queue.max;
 	q->mean = p->queue.total_ps != 0 ? (double)p->queue.area / (double)p->queue.total_ps : 0;
+	for (i = 0; i < FAB_PERCENTILES; i++)
+		q->percentile[i] = fab_gauge_percentile(&p->queue, i / 100.0);
 	q->kmin = p->kmin;
 	q->kmax = p->kmax;
 }

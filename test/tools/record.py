@@ -297,6 +297,57 @@ class Programs(unittest.TestCase):
         self.assertEqual(len(run.stderr.splitlines()), 4)
         self.assertEqual(self.run_tool('karst-plot', self.file('r.json', record([]))).returncode, 1)
 
+    @staticmethod
+    def fabric(loss=0.0, spray=1, goodput=9e10):
+        """As a run of karst-fabric reports it."""
+        sizes = [{'flows': 20 + i, 'p50': 1 + i, 'p95': 3 + i, 'p99': 9 + i, 'up_to': up_to, 'all': False}
+                 for i, up_to in enumerate((1000, 3000, None))]
+        sizes.append({'flows': 63, 'p50': 1, 'p95': 4, 'p99': 9, 'up_to': None, 'all': True})
+        return {'config': {'topology': 'clos', 'workload': 'websearch', 'hosts': 54, 'speed_bps': 1e11, 'loss': loss,
+                           'recovery': 'selective-repeat' if spray > 1 else 'go-back-n', 'spray': spray,
+                           'congestion': 'dcqcn', 'seed': 1},
+                'congestion_params': {}, 'goodput_bps': goodput, 'slowdown': sizes,
+                'queue': {'port': 'leaf7 to spine5', 'kmin': 400000, 'kmax': 1600000,
+                          'percentiles': [i * 1000 for i in range(101)]}}
+
+    def test_pictures_of_fabric(self):
+        if subprocess.run([PYTHON, '-c', 'import matplotlib'], stderr=subprocess.DEVNULL, check=False).returncode:
+            self.skipTest('python3-matplotlib is not installed')
+        files = [self.file(f'{spray}-{loss}.json', self.fabric(loss, spray)) for spray in (1, 16) for loss in (0.01, 0.001)]
+        run = self.run_tool('karst-plot', '--format', 'both', *files)
+        names = ['fabric-slowdown', 'fabric-queue', 'fabric-loss']
+        self.assertEqual((run.returncode, run.stderr), (0, ''))
+        self.assertEqual(run.stdout.split(), [f'./{name}.{kind}' for name in names for kind in ('svg', 'png')])
+        again = os.path.join(self.folder.name, 'again')
+        os.mkdir(again)
+        self.assertEqual(self.run_tool('karst-plot', '--output', again, *files).returncode, 0)
+        for name, words in zip(names, (('to 3 KB', 'larger', '99%', 'selective repeat, loss 0.01, 16 ports'),
+                                       ('leaf7 to spine5', 'Kmin', 'Kmax', 'go-back-N, loss 0.001, one port'),
+                                       ('goodput, Gb/s', '0.1 %', 'selective repeat, 16 ports'))):
+            with open(os.path.join(self.folder.name, name + '.svg'), encoding='utf-8') as f:
+                text = f.read()
+            shown = ' '.join(xml.etree.ElementTree.fromstring(text).itertext())
+            for word in (*words, 'websearch, clos, 54 hosts at 100 Gb/s'):
+                self.assertIn(word, shown)
+            with open(os.path.join(again, name + '.svg'), encoding='utf-8') as f:
+                self.assertEqual(f.read() == text, True, f'{name}: not the same file again')
+        # one loss is no line
+        run = self.run_tool('karst-plot', files[0])
+        self.assertEqual((run.returncode, run.stdout.split()), (0, ['./fabric-slowdown.svg', './fabric-queue.svg']))
+        self.assertEqual(self.run_tool('karst-plot', '--figure', 'fabric-loss', files[0]).returncode, 1)
+        self.assertEqual(self.run_tool('karst-plot', '--figure', 'latency', files[0]).returncode, 1)
+
+    def test_no_runs_of_fabric(self):
+        good = self.fabric()
+        for bad in ({**good, 'slowdown': None}, {**good, 'goodput_bps': 'much'}, {**good, 'queue': {'kmin': 1}},
+                    {**good, 'config': {}}, {**good, 'slowdown': [{'flows': 1}]}, self.whole(),
+                    {**good, 'queue': {**good['queue'], 'percentiles': [True] * 101}}):
+            run = self.run_tool('karst-plot', self.file('good.json', good), self.file('bad.json', bad))
+            self.assertEqual((run.returncode, 'Traceback' in run.stderr), (2, False), run.stderr)
+            self.assertIn('bad.json', run.stderr)
+        run = self.run_tool('karst-plot', self.file('a.json', self.whole()), self.file('b.json', self.whole()))
+        self.assertEqual(run.returncode, 2)
+
     def test_no_matplotlib(self):
         run = self.run_tool('karst-plot', self.file('r.json', self.whole()), python=(PYTHON, '-S'))
         self.assertEqual(run.returncode, 1)

@@ -91,6 +91,9 @@ Test(fabric_hand, two_flows_share_a_link)
 	/* their windows wait in the queue of the link that they share, or are on the way */
 	cr_assert_leq(r.queue.max, 2 * 256 * (4096 + AROUND));
 	cr_assert_geq(r.queue.max, 2 * (256 - 16) * (4096 + AROUND));
+	cr_assert_eq(r.queue.percentile[0], 0);
+	cr_assert_eq(r.queue.percentile[99], r.queue.p99);
+	cr_assert_eq(r.queue.percentile[100], r.queue.max);
 	fab_result_free(&r);
 }
 

@@ -82,14 +82,23 @@ ucma_open(const char *path, int flags, ...)
 	return open(path, flags, mode);
 }
 
+/* As of a descriptor that is closed. */
+static int
+bad_descriptor(void)
+{
+	errno = EBADF;
+	return -1;
+}
+
 int
 kv_cm_fstat(int fd, struct stat *st)
 {
-	struct kv_cm_file *file = kv_cm_file_get(fd);
+	bool closed;
+	struct kv_cm_file *file = kv_cm_file_get(fd, &closed);
 	int ret = fstat(fd, st);
 
 	if (file == NULL)
-		return ret;
+		return closed ? bad_descriptor() : ret;
 	st->st_mode = S_IFCHR | 0666;
 	st->st_rdev = CDEV;
 	kv_cm_file_put(file);
@@ -99,12 +108,13 @@ kv_cm_fstat(int fd, struct stat *st)
 ssize_t
 kv_cm_write(int fd, const void *buf, size_t len)
 {
-	struct kv_cm_file *file = kv_cm_file_get(fd);
+	bool closed;
+	struct kv_cm_file *file = kv_cm_file_get(fd, &closed);
 	int cancel;
 	ssize_t n;
 
 	if (file == NULL)
-		return write(fd, buf, len);
+		return closed ? bad_descriptor() : write(fd, buf, len);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	/* the kernel wants the credentials that the file was opened with, which a child's are
 	 * not */
@@ -124,11 +134,12 @@ kv_cm_write(int fd, const void *buf, size_t len)
 int
 kv_cm_close(int fd)
 {
-	struct kv_cm_file *file = kv_cm_file_get(fd);
+	bool closed;
+	struct kv_cm_file *file = kv_cm_file_get(fd, &closed);
 	int cancel;
 
 	if (file == NULL)
-		return close(fd);
+		return closed ? bad_descriptor() : close(fd);
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	kv_cm_file_close(file);
 	kv_cm_file_put(file);

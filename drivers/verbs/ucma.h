@@ -33,8 +33,9 @@ struct kv_cm_engine {
 
 /** An open file. */
 struct kv_cm_file {
-	LIST_ENTRY(kv_cm_file) link; /* of those that are open */
+	LIST_ENTRY(kv_cm_file) link; /* of those whose descriptor's number is not free */
 	bool listed;
+	bool closed; /* by the program: some command may still go on */
 	struct kv_cm_engine *engine;
 	struct karst_rdmacm_channel *channel; /* whose descriptor is the file's */
 	int fd;
@@ -66,10 +67,11 @@ int kv_cm_close(int fd);
 void kv_cm_files_init(void);
 /** A new file over @engine, which is then its own; @flags: O_NONBLOCK.  */
 int kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file);
-/** The file stays until it is put back.  NULL: the descriptor is not one of ours. */
-struct kv_cm_file *kv_cm_file_get(int fd);
+/** The file stays until it is put back.  NULL: the descriptor is not one of ours, or *@closed: the
+ *  program has closed it (EBADF). */
+struct kv_cm_file *kv_cm_file_get(int fd, bool *closed);
 void kv_cm_file_put(struct kv_cm_file *file);
-/** No longer found by its descriptor; the end comes with the last kv_cm_file_put(). */
+/** No longer open; the end comes with the last kv_cm_file_put(). */
 void kv_cm_file_close(struct kv_cm_file *file);
 
 /** -ENOMEM */

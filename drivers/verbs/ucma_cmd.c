@@ -94,7 +94,8 @@ static int
 migrate_id(struct call *c)
 {
 	const struct rdma_ucm_migrate_id *in = &c->in.migrate_id;
-	struct kv_cm_file *from = kv_cm_file_get((int)in->fd);
+	bool closed;
+	struct kv_cm_file *from = kv_cm_file_get((int)in->fd, &closed);
 	int ret;
 
 	if (from == NULL)

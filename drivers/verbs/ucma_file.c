@@ -7,6 +7,8 @@
  *
  * A command may wait for an event while another thread closes the file.  As with the kernel, the
  * file then stays until the command ends; unlike there, the descriptor's number is not free before.
+ * Until it is, the number means a file that is closed: what was written to it would go into the
+ * channel, and end the program by SIGPIPE where nobody reads that any more.
  */
 #include "ucma.h"
 
@@ -165,7 +167,26 @@ kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file
 	return 0;
 }
 
-/* The last user is gone, so no lock is needed. */
+/* With the lock held. */
+static void
+file_unlist(struct kv_cm_file *file)
+{
+	if (file->listed)
+		LIST_REMOVE(file, link);
+	file->listed = false;
+}
+
+/* Its descriptor is closed. */
+static void
+file_free(struct kv_cm_file *file)
+{
+	pthread_mutex_lock(&files.lock);
+	file_unlist(file);
+	pthread_mutex_unlock(&files.lock);
+	free(file);
+}
+
+/* The last user is gone. */
 static void
 file_end(struct kv_cm_file *file)
 {
@@ -173,7 +194,8 @@ file_end(struct kv_cm_file *file)
 		/* the rest is the parent's */
 		close(file->fd);
 		tdestroy(file->ids, free);
-		free(file);
+		file->ids = NULL;
+		file_free(file);
 		return;
 	}
 	/* as the kernel does it, with what the program has left in it */
@@ -187,7 +209,7 @@ file_end(struct kv_cm_file *file)
 	if (karst_rdmacm_destroy_channel(file->channel) != 0)
 		close(file->fd); /* the end of the attachment is that of the channel, too */
 	kv_cm_engine_put(file->engine);
-	free(file);
+	file_free(file);
 }
 
 void
@@ -202,34 +224,25 @@ kv_cm_file_put(struct kv_cm_file *file)
 		file_end(file);
 }
 
-/* With the lock held.  @return false: it was not in the list any more. */
-static bool
-file_unlist(struct kv_cm_file *file)
-{
-	if (!file->listed)
-		return false;
-	LIST_REMOVE(file, link);
-	file->listed = false;
-	return true;
-}
-
 void
 kv_cm_file_close(struct kv_cm_file *file)
 {
 	bool was_open;
 
 	pthread_mutex_lock(&files.lock);
-	was_open = file_unlist(file);
+	was_open = file->listed && !file->closed;
+	file->closed = true;
 	pthread_mutex_unlock(&files.lock);
 	if (was_open)
 		kv_cm_file_put(file);
 }
 
 struct kv_cm_file *
-kv_cm_file_get(int fd)
+kv_cm_file_get(int fd, bool *closed)
 {
 	struct kv_cm_file *f;
 
+	*closed = false;
 	pthread_mutex_lock(&files.lock);
 	LIST_FOREACH(f, &files.open, link)
 		if (f->fd == fd)
@@ -238,6 +251,10 @@ kv_cm_file_get(int fd)
 	 * of ours goes with the attachment */
 	if (f != NULL && fd_inode(fd) != f->ino) {
 		file_unlist(f);
+		f = NULL;
+	}
+	if (f != NULL && f->closed) {
+		*closed = true;
 		f = NULL;
 	}
 	if (f != NULL)

@@ -297,12 +297,17 @@ Test(ucma, a_thread_waits_for_an_event)
 Test(ucma, a_file_is_closed_while_a_thread_waits)
 {
 	struct waiter w = {.file = open_file(0)};
+	struct stat st;
 	pthread_t t;
 
 	cr_assert_eq(pthread_create(&t, NULL, wait_for_event, &w), 0);
 	until_used(w.file);
 	close_file(w.file);
-	cr_expect_eq(kv_cm_file_get(w.file->fd), NULL);
+	/* its number is not free and is nobody's; the channel would have taken this */
+	cr_expect_eq(kv_cm_write(w.file->fd, "", 1), -1);
+	cr_expect_eq(errno, EBADF);
+	cr_expect_eq(kv_cm_fstat(w.file->fd, &st), -1);
+	cr_expect_eq(kv_cm_close(w.file->fd), -1);
 	cr_expect_eq(engine.users, 2);
 	pthread_cancel(t);
 	pthread_join(t, NULL);

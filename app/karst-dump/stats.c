@@ -4,8 +4,8 @@
 #include "stats.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 
+#include "json_uint.h"
 #include "karst_hdr.h"
 #include "karst_opcode.h"
 #include "show.h"
@@ -53,17 +53,11 @@ stats_bad(const struct stats *st)
 		st->rebuild_mismatch != 0 || st->errors != 0;
 }
 
-static void
-counter_set(json_t *o, const char *key, uint64_t v)
-{
-	json_object_set_new(o, key, json_integer((json_int_t)v));
-}
-
 /* Several codes may have one name (ACK with different credits): their sum. */
 static void
 counter_add(json_t *o, const char *key, uint64_t v)
 {
-	counter_set(o, key, v + (uint64_t)json_integer_value(json_object_get(o, key)));
+	json_set_uint(o, key, v + (uint64_t)json_integer_value(json_object_get(o, key)));
 }
 
 static json_t *
@@ -74,7 +68,7 @@ opcodes(const struct stats *st)
 
 	for (i = 0; i < 256; i++)
 		if (st->by_opcode[i] != 0)
-			counter_set(o, karst_opcode_symbol((uint8_t)i), st->by_opcode[i]);
+			json_set_uint(o, karst_opcode_symbol((uint8_t)i), st->by_opcode[i]);
 	return o;
 }
 
@@ -102,7 +96,7 @@ reasons(const struct stats *st)
 
 	for (i = 0; i < KARST_DROP_MAX; i++)
 		if (st->by_reason[i] != 0)
-			counter_set(o, karst_drop_name((enum karst_drop)i), st->by_reason[i]);
+			json_set_uint(o, karst_drop_name((enum karst_drop)i), st->by_reason[i]);
 	return o;
 }
 
@@ -113,18 +107,18 @@ to_json(const struct stats *st, const char *file)
 
 	if (file != NULL)
 		json_object_set_new(o, "file", json_string(file));
-	counter_set(o, "frames", st->frames);
-	counter_set(o, "roce", st->roce);
-	counter_set(o, "icrc_ok", st->icrc_ok);
-	counter_set(o, "icrc_bad", st->icrc_bad);
-	counter_set(o, "icrc_quirk", st->icrc_quirk);
-	counter_set(o, "vcrc_ok", st->vcrc_ok);
-	counter_set(o, "vcrc_bad", st->vcrc_bad);
-	counter_set(o, "rebuilt", st->rebuilt);
-	counter_set(o, "rebuild_mismatch", st->rebuild_mismatch);
-	counter_set(o, "malformed", st->malformed);
-	counter_set(o, "truncated", st->truncated);
-	counter_set(o, "errors", st->errors);
+	json_set_uint(o, "frames", st->frames);
+	json_set_uint(o, "roce", st->roce);
+	json_set_uint(o, "icrc_ok", st->icrc_ok);
+	json_set_uint(o, "icrc_bad", st->icrc_bad);
+	json_set_uint(o, "icrc_quirk", st->icrc_quirk);
+	json_set_uint(o, "vcrc_ok", st->vcrc_ok);
+	json_set_uint(o, "vcrc_bad", st->vcrc_bad);
+	json_set_uint(o, "rebuilt", st->rebuilt);
+	json_set_uint(o, "rebuild_mismatch", st->rebuild_mismatch);
+	json_set_uint(o, "malformed", st->malformed);
+	json_set_uint(o, "truncated", st->truncated);
+	json_set_uint(o, "errors", st->errors);
 	json_object_set_new(o, "by_opcode", opcodes(st));
 	json_object_set_new(o, "by_syndrome", syndromes(st));
 	json_object_set_new(o, "by_reason", reasons(st));

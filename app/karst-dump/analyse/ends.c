@@ -99,6 +99,7 @@ slot_of(const struct window *w, const struct seen *s)
 	uint64_t h = ((uint64_t)s->dqpn << 32 | (uint64_t)s->opcode << 24 | s->psn) *
 		0x9e3779b97f4a7c15u;
 
+	static_assert(WINDOW == 1u << 16, "the upper bits of a hash");
 	return &w->slot[h >> 48];
 }
 
@@ -311,7 +312,7 @@ static void
 sent_gone(struct reading *r, unsigned int i, const struct seen *s)
 {
 	struct ends_way *w = &r->e->way[i];
-	double longest = w->delays != 0 && w->delay_max_ns > 0 ? (double)w->delay_max_ns : 0;
+	double longest = w->delay_max_ns > 0 ? (double)w->delay_max_ns : 0;
 
 	if (s->matched || !r->last)
 		return;
@@ -340,7 +341,6 @@ match(struct reading *r, unsigned int i, uint64_t index, const struct seen *arri
 	double ns = arrival->ns - s->ns;
 
 	s->matched = true;
-	w->arrived++;
 	if (arrival->damaged) {
 		w->damaged++;
 		fate_add(r, &w->fates, s->frame, AN_MAYBE);
@@ -349,11 +349,11 @@ match(struct reading *r, unsigned int i, uint64_t index, const struct seen *arri
 		w->late++;
 	else
 		l->last = index;
-	if (w->delays == 0 || ns < (double)w->delay_min_ns)
+	if (w->arrived == 0 || ns < (double)w->delay_min_ns)
 		w->delay_min_ns = (int64_t)ns;
-	if (w->delays == 0 || ns > (double)w->delay_max_ns)
+	if (w->arrived == 0 || ns > (double)w->delay_max_ns)
 		w->delay_max_ns = (int64_t)ns;
-	w->delays++;
+	w->arrived++;
 	w->delay_sum_ns += ns;
 }
 

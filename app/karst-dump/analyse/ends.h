@@ -38,7 +38,7 @@ struct ends_way {
 	uint64_t late;      /* arrived behind one that was sent later */
 	uint64_t uncovered; /* sent while the other capture did not run, or not for sure */
 	uint64_t strange;   /* arrived, but the sender's capture does not have it */
-	uint64_t delays;    /* of them: */
+	/* of those that arrived */
 	int64_t delay_min_ns, delay_max_ns;
 	double delay_sum_ns;
 	struct ends_fates fates;

@@ -3,8 +3,8 @@
  */
 /* What the captures of two ends say together: as text, and as one JSON object. */
 #include <inttypes.h>
-#include <jansson.h>
 
+#include "../json_uint.h"
 #include "an_priv.h"
 #include "ends.h"
 
@@ -52,10 +52,10 @@ way(FILE *out, const struct ends *e, unsigned int i)
 	if (w->strange != 0)
 		fprintf(out, "      arrived, but %s does not have them: %" PRIu64 "\n", e->path[i],
 			w->strange);
-	if (w->delays != 0)
+	if (w->arrived != 0)
 		fprintf(out, "      delay%s: least %.3f us, mean %.3f us, most %.3f us\n",
 			e->one_way ? ", less the shortest" : "", (double)w->delay_min_ns / 1e3,
-			w->delay_sum_ns / (double)w->delays / 1e3, (double)w->delay_max_ns / 1e3);
+			w->delay_sum_ns / (double)w->arrived / 1e3, (double)w->delay_max_ns / 1e3);
 	frames_of(out, e, i, AN_LOST, "lost");
 	frames_of(out, e, i, AN_MAYBE, "damaged");
 }
@@ -68,12 +68,6 @@ ends_report_text(const struct ends *e, FILE *out)
 		e->path[0], e->path[1], e->ahead_ns / 1e9, e->drift * 1e6);
 	way(out, e, 0);
 	way(out, e, 1);
-}
-
-static void
-set(json_t *o, const char *key, uint64_t v)
-{
-	json_object_set_new(o, key, json_integer((json_int_t)v));
 }
 
 static json_t *
@@ -99,18 +93,18 @@ way_json(const struct ends *e, unsigned int i)
 	json_object_set_new(o, "src", json_string(text));
 	an_address_text(e->address[1 - i], text, sizeof(text));
 	json_object_set_new(o, "dst", json_string(text));
-	set(o, "sent", w->sent);
-	set(o, "arrived", w->arrived);
-	set(o, "lost", w->lost);
-	set(o, "damaged", w->damaged);
-	set(o, "doubled", w->doubled);
-	set(o, "out_of_order", w->late);
-	set(o, "cannot_tell", w->uncovered);
-	set(o, "not_in_senders_capture", w->strange);
-	if (w->delays != 0)
+	json_set_uint(o, "sent", w->sent);
+	json_set_uint(o, "arrived", w->arrived);
+	json_set_uint(o, "lost", w->lost);
+	json_set_uint(o, "damaged", w->damaged);
+	json_set_uint(o, "doubled", w->doubled);
+	json_set_uint(o, "out_of_order", w->late);
+	json_set_uint(o, "cannot_tell", w->uncovered);
+	json_set_uint(o, "not_in_senders_capture", w->strange);
+	if (w->arrived != 0)
 		json_object_set_new(o, "delay_ns",
 			json_pack("{s:I, s:f, s:I}", "min", (json_int_t)w->delay_min_ns, "mean",
-				w->delay_sum_ns / (double)w->delays, "max",
+				w->delay_sum_ns / (double)w->arrived, "max",
 				(json_int_t)w->delay_max_ns));
 	json_object_set_new(o, "lost_packets", frames_json(&w->fates, AN_LOST));
 	json_object_set_new(o, "damaged_packets", frames_json(&w->fates, AN_MAYBE));

@@ -2,15 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /* The same as one JSON object. */
-#include <jansson.h>
-
+#include "../json_uint.h"
 #include "an_priv.h"
-
-static void
-set(json_t *o, const char *key, uint64_t v)
-{
-	json_object_set_new(o, key, json_integer((json_int_t)v));
-}
 
 static json_t *
 finding(const struct an_finding *at, enum an_verdict v)
@@ -23,7 +16,7 @@ finding(const struct an_finding *at, enum an_verdict v)
 		json_array_append_new(packets, json_integer((json_int_t)at->packets[i]));
 	json_object_set_new(o, "packets", packets);
 	if (at->flow != NULL)
-		set(o, "flow", at->flow->number);
+		json_set_uint(o, "flow", at->flow->number);
 	if (at->text[0] != '\0')
 		json_object_set_new(o, "text", json_string(at->text));
 	return o;
@@ -36,9 +29,9 @@ check(const struct an_result *r, const struct an_check_info *info)
 	unsigned int i, v;
 
 	json_object_set_new(o, "verdict", json_string(an_verdict_name(an_overall(r->count))));
-	set(o, "pass", r->count[AN_PASS]);
-	set(o, "fail", r->count[AN_FAIL]);
-	set(o, "cannot_tell", r->count[AN_UNKNOWN]);
+	json_set_uint(o, "pass", r->count[AN_PASS]);
+	json_set_uint(o, "fail", r->count[AN_FAIL]);
+	json_set_uint(o, "cannot_tell", r->count[AN_UNKNOWN]);
 	json_object_set_new(o, "meaning", json_string(info->meaning));
 	json_object_set_new(o, "rule", json_string(info->rule));
 	for (v = 0; v < AN_VERDICTS; v++)
@@ -57,9 +50,9 @@ cnps(json_t *o, const char *key, const struct an_cnp_scope *s)
 	if (s->n == 0)
 		return;
 	c = json_object();
-	set(c, "packets", s->n);
+	json_set_uint(c, "packets", s->n);
 	if (s->n > 1) {
-		set(c, "shortest_ns", s->min_ns);
+		json_set_uint(c, "shortest_ns", s->min_ns);
 		json_object_set_new(c, "at",
 			json_pack("[I, I]", (json_int_t)s->min_frame[0],
 				(json_int_t)s->min_frame[1]));
@@ -74,32 +67,32 @@ flow(const struct an_flow *f)
 	json_t *o = json_object();
 	char text[64];
 
-	set(o, "flow", f->number);
+	json_set_uint(o, "flow", f->number);
 	an_address_text(f->pair->src->address, text, sizeof(text));
 	json_object_set_new(o, "src", json_string(text));
 	an_address_text(f->pair->dst->address, text, sizeof(text));
 	json_object_set_new(o, "dst", json_string(text));
-	set(o, "qp", f->dqpn);
+	json_set_uint(o, "qp", f->dqpn);
 	if (f->peer != NULL)
-		set(o, "answered_by", f->peer->number);
-	set(o, "packets", f->packets);
-	set(o, "bytes", f->bytes);
-	set(o, "requests", s->sent);
-	set(o, "again", s->again);
-	set(o, "reads", s->reads);
-	set(o, "ask", s->asked);
-	set(o, "acks", s->acks);
-	set(o, "ack_psns_max", s->coalesced_max);
-	set(o, "naks", s->naks);
-	set(o, "rnr_naks", s->rnrs);
-	set(o, "timeouts", s->timeouts);
-	set(o, "ce", f->ce);
+		json_set_uint(o, "answered_by", f->peer->number);
+	json_set_uint(o, "packets", f->packets);
+	json_set_uint(o, "bytes", f->bytes);
+	json_set_uint(o, "requests", s->sent);
+	json_set_uint(o, "again", s->again);
+	json_set_uint(o, "reads", s->reads);
+	json_set_uint(o, "ask", s->asked);
+	json_set_uint(o, "acks", s->acks);
+	json_set_uint(o, "ack_psns_max", s->coalesced_max);
+	json_set_uint(o, "naks", s->naks);
+	json_set_uint(o, "rnr_naks", s->rnrs);
+	json_set_uint(o, "timeouts", s->timeouts);
+	json_set_uint(o, "ce", f->ce);
 	json_object_set_new(o, "trace_incomplete", json_boolean(f->tainted));
 	cnps(o, "cnp", &f->cnp);
 	if (f->cnp.n != 0) {
-		set(o, "cnp_dscp", f->cnp_tclass >> 2);
-		set(o, "cnp_ecn", f->cnp_tclass & 3);
-		set(o, "cnp_migreq", f->cnp_migreq);
+		json_set_uint(o, "cnp_dscp", f->cnp_tclass >> 2);
+		json_set_uint(o, "cnp_ecn", f->cnp_tclass & 3);
+		json_set_uint(o, "cnp_migreq", f->cnp_migreq);
 	}
 	return o;
 }
@@ -117,10 +110,10 @@ latencies(const struct an *a)
 		if (m->n == 0)
 			continue;
 		l = json_object();
-		set(l, "n", m->n);
-		set(l, "min_ns", m->min);
-		set(l, "mean_ns", m->sum / m->n);
-		set(l, "max_ns", m->max);
+		json_set_uint(l, "n", m->n);
+		json_set_uint(l, "min_ns", m->min);
+		json_set_uint(l, "mean_ns", m->sum / m->n);
+		json_set_uint(l, "max_ns", m->max);
 		json_object_set_new(o, an_latency_names[i], l);
 	}
 	return o;
@@ -171,13 +164,13 @@ an_report_json(const struct an *a, FILE *out, const char *file)
 	unsigned int i;
 
 	json_object_set_new(o, "file", json_string(file));
-	set(o, "frames", a->frames);
-	set(o, "packets", a->packets);
-	set(o, "truncated", a->truncated);
-	set(o, "doubled", a->doubled);
-	set(o, "injuries", a->injuries);
-	set(o, "injuries_found", a->injuries_used);
-	set(o, "injury_records_lost", a->injuries_lost);
+	json_set_uint(o, "frames", a->frames);
+	json_set_uint(o, "packets", a->packets);
+	json_set_uint(o, "truncated", a->truncated);
+	json_set_uint(o, "doubled", a->doubled);
+	json_set_uint(o, "injuries", a->injuries);
+	json_set_uint(o, "injuries_found", a->injuries_used);
+	json_set_uint(o, "injury_records_lost", a->injuries_lost);
 	json_object_set_new(o, "cut_short", json_boolean(a->broken));
 	for (i = 0; i < AN_CHECKS; i++)
 		json_object_set_new(checks, an_checks[i].name, check(&a->result[i], &an_checks[i]));

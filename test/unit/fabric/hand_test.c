@@ -112,25 +112,38 @@ Test(fabric_hand, two_flows_take_twice_as_long)
 	fab_result_free(&r);
 }
 
-/* A ring of 4: 6 steps; in each all links carry one part, and before it the acknowledgement of the
- * part of the step before. */
-Test(fabric_hand, ring_allreduce)
+/* Of 64 KiB parts, in @steps steps: in each all links carry one part, and before it the
+ * acknowledgement of the part of the step before. */
+static void
+expect_allreduce(enum fab_workload workload, uint32_t hosts, uint64_t steps)
 {
-	struct fab_config c = fab_test_config(FAB_RING);
+	struct fab_config c = fab_test_config(workload);
 	uint64_t part = (16 * (4096 + AROUND) + RETH + IMM) * PS_100G, step, want;
 	struct fab_result r;
 
-	c.hosts = 4;
-	c.size = 4 * 65536;
+	c.hosts = hosts;
+	c.size = hosts * 65536;
 	r = fab_test_run(&c);
 	step = (4096 + AROUND + RETH) * PS_100G + part + 2 * US;
-	want = 6 * step + 2 * (ACK * PS_100G + 1 * US);
-	/* of five steps the first frame waits for an acknowledgement, at its host or not at all */
+	want = steps * step + 2 * (ACK * PS_100G + 1 * US);
+	/* of all steps but one the first frame waits for an acknowledgement, or not at all */
 	cr_assert_geq(r.end_ps, want);
-	cr_assert_leq(r.end_ps, want + 5 * ACK * PS_100G);
-	cr_assert_eq(r.done, 4 * 6);
-	cr_assert_float_eq(r.bus_bps, 2.0 * 3 / 4 * 4 * 65536 * 8 / ((double)r.end_ps / 1e12), 1e3);
+	cr_assert_leq(r.end_ps, want + (steps - 1) * ACK * PS_100G);
+	cr_assert_eq(r.done, hosts * steps);
+	cr_assert_float_eq(r.bus_bps,
+		2.0 * (hosts - 1) / hosts * (double)c.size * 8 / ((double)r.end_ps / 1e12), 1e3);
 	fab_result_free(&r);
+}
+
+Test(fabric_hand, ring_allreduce)
+{
+	expect_allreduce(FAB_RING, 4, 6);
+}
+
+/* Two trees, one chunk each: both hosts send theirs up at once, and down again what has come. */
+Test(fabric_hand, tree_allreduce)
+{
+	expect_allreduce(FAB_TREE, 2, 2);
 }
 
 /* Sprayed over equal ways (X12): as over one of them, since nothing overtakes anything. */
@@ -182,28 +195,6 @@ Test(fabric_hand, x12_sprayed_over_slow_ways)
 	/* what overtakes is no loss */
 	cr_assert_eq(r.retransmits, 0);
 	cr_assert_eq(r.drops, 0);
-	fab_result_free(&r);
-}
-
-/* Two trees of two hosts, one chunk each: both hosts send theirs up at once, and down again what
- * has come. */
-Test(fabric_hand, tree_allreduce)
-{
-	struct fab_config c = fab_test_config(FAB_TREE);
-	uint64_t part = (16 * (4096 + AROUND) + RETH + IMM) * PS_100G, step, want;
-	struct fab_result r;
-
-	c.hosts = 2;
-	c.size = 2 * 65536;
-	r = fab_test_run(&c);
-	step = (4096 + AROUND + RETH) * PS_100G + part + 2 * US;
-	want = 2 * step + 2 * (ACK * PS_100G + 1 * US);
-	/* the first frame of the second step waits for an acknowledgement, or does not */
-	cr_assert_geq(r.end_ps, want);
-	cr_assert_leq(r.end_ps, want + ACK * PS_100G);
-	cr_assert_eq(r.done, 4);
-	/* 2 (N - 1) / N is 1 */
-	cr_assert_float_eq(r.bus_bps, 2 * 65536 * 8 / ((double)r.end_ps / 1e12), 1e3);
 	fab_result_free(&r);
 }
 

@@ -61,7 +61,7 @@ config_complete(const struct karst_cm_config *in, struct karst_cm_config *cfg)
 static size_t
 table_hash_bytes(const struct karst_cm_config *cfg)
 {
-	return karst_pow2_ceil(cfg->max_ids) * sizeof(struct cm_link *);
+	return karst_pow2_ceil(cfg->max_ids) * sizeof(void *);
 }
 
 size_t
@@ -72,7 +72,7 @@ karst_cm_bytes(const struct karst_cm_config *in)
 	if (!config_complete(in, &cfg))
 		return 0;
 	return sizeof(struct cm_core) + cfg.max_ids * sizeof(struct cm_id) +
-		3 * table_hash_bytes(&cfg);
+		cfg.max_half_open * sizeof(struct cm_source) + 4 * table_hash_bytes(&cfg);
 }
 
 int
@@ -80,6 +80,7 @@ karst_cm_init(void *buf, const struct karst_cm_config *in, uint64_t now_ns, stru
 {
 	struct karst_cm_config cfg;
 	struct cm_core *c = buf;
+	struct cm_source *sources;
 	uint8_t *p;
 
 	if (!config_complete(in, &cfg))
@@ -98,12 +99,14 @@ karst_cm_init(void *buf, const struct karst_cm_config *in, uint64_t now_ns, stru
 	c->mra_service_timeout = cfg.mra_service_timeout;
 	c->target_ack_delay = cfg.target_ack_delay;
 	c->slots = (struct cm_id *)(c + 1);
-	p = (uint8_t *)(c->slots + cfg.max_ids);
+	sources = (struct cm_source *)(c->slots + cfg.max_ids);
+	p = (uint8_t *)(sources + cfg.max_half_open);
 	c->remote_ids = (struct cm_link **)p;
 	c->remote_qpns = (struct cm_link **)(p + table_hash_bytes(&cfg));
 	c->services = (struct cm_link **)(p + 2 * table_hash_bytes(&cfg));
+	c->sources = (struct cm_source **)(p + 3 * table_hash_bytes(&cfg));
 	c->hash_mask = karst_pow2_ceil(cfg.max_ids) - 1;
-	cm_table_init(c, cfg.secret);
+	cm_table_init(c, cfg.secret, sources);
 	*cm = &c->pub;
 	return 0;
 }

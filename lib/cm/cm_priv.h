@@ -17,9 +17,6 @@
 #include "karst_cm.h"
 #include "karst_wheel.h"
 
-/* Addresses are counted by this many bits of their hash. */
-#define CM_SOURCE_BUCKETS 256
-
 /* Limits for times that peers announce, as exponents of 4.096 us: 67 ms to 34 s; and for how long a
  * peer goes on asking: 137 s. */
 #define CM_PEER_EXPONENT_MIN 14
@@ -44,6 +41,13 @@ struct cm_link {
 struct cm_list {
 	struct cm_link *head;
 	struct cm_link **tail;
+};
+
+/* An address from which something is half open. */
+struct cm_source {
+	struct cm_source *next; /* in its bucket, or of the free ones */
+	uint32_t nhalf_open;
+	uint8_t ip[16];
 };
 
 struct cm_id {
@@ -71,12 +75,12 @@ struct cm_id {
 	uint32_t remote_id;
 	uint32_t remote_qpn;
 	uint32_t local_qpn;
-	uint16_t source; /* bucket of the peer's address while half open */
 	uint64_t born_ns;
 	uint64_t peer_timeout_ns; /* how long the peer goes on asking, if it gets no answer */
 	uint64_t wait_ns;         /* before the next repetition */
 	uint64_t full_wait_ns;    /* before giving up, and at most before repeating */
 	struct karst_cm_path path;
+	struct cm_source *source; /* of the peer's address, while half open */
 	struct cm_list *list;
 	struct cm_link age; /* on @list */
 	struct cm_link by_remote_id;
@@ -107,9 +111,10 @@ struct cm_core {
 	uint32_t hash_mask;
 	struct cm_link **remote_ids;
 	struct cm_link **remote_qpns;
-	struct cm_link **services; /* listeners for one service id */
-	struct cm_link *masked;    /* listeners for many, narrowest first */
-	uint32_t half_open_from[CM_SOURCE_BUCKETS];
+	struct cm_link **services;  /* listeners for one service id */
+	struct cm_link *masked;     /* listeners for many, narrowest first */
+	struct cm_source **sources; /* by their address */
+	struct cm_source *free_sources;
 	struct cm_id *slots;
 };
 
@@ -139,8 +144,9 @@ count(struct cm_core *c, enum karst_cm_counter counter)
 
 /* --- table.c --- */
 
-/** Needs everything that does not change, and makes the keys of @secret. */
-void cm_table_init(struct cm_core *c, const uint64_t secret[2]);
+/** Needs everything that does not change, and makes the keys of @secret.
+ * @param sources as many as may be half open. */
+void cm_table_init(struct cm_core *c, const uint64_t secret[2], struct cm_source *sources);
 /** The transaction that @id begins. */
 uint64_t cm_tid(const struct cm_core *c, const struct cm_id *id);
 /** A new id in @state, of nothing yet; an orphan makes room if it must.  NULL: no room. */

@@ -77,6 +77,26 @@ list_remove(struct cm_id *id)
 	id->list = NULL;
 }
 
+/* --- addresses from which something is half open --- */
+
+/* Where @ip's is, or where it belongs: at the end of its bucket. */
+static struct cm_source **
+source_find(const struct cm_core *c, const uint8_t ip[16])
+{
+	struct cm_source **at = &c->sources[hash_ip(c, ip) & c->hash_mask];
+
+	while (*at != NULL && !same_ip((*at)->ip, ip))
+		at = &(*at)->next;
+	return at;
+}
+
+static void
+source_free(struct cm_core *c, struct cm_source *source)
+{
+	source->next = c->free_sources;
+	c->free_sources = source;
+}
+
 /* --- slots --- */
 
 /* A Feistel network: a permutation of all numbers of 32 bits. */
@@ -119,7 +139,7 @@ cm_tid(const struct cm_core *c, const struct cm_id *id)
 }
 
 void
-cm_table_init(struct cm_core *c, const uint64_t secret[2])
+cm_table_init(struct cm_core *c, const uint64_t secret[2], struct cm_source *sources)
 {
 	uint32_t i;
 
@@ -133,6 +153,8 @@ cm_table_init(struct cm_core *c, const uint64_t secret[2])
 		c->slots[i].uses = (uint32_t)karst_prf(secret, USE_FIRST, i);
 		list_append(&c->free, &c->slots[i]);
 	}
+	for (i = 0; i < c->max_half_open; i++)
+		source_free(c, &sources[i]);
 }
 
 /* The oldest orphan has waited longest for what it owes. */
@@ -324,35 +346,46 @@ cm_service_find(const struct cm_core *c, uint64_t service_id)
 
 /* --- half-open connections, orphans --- */
 
-static uint16_t
-source_bucket(const struct cm_core *c, const uint8_t ip[16])
-{
-	return (uint16_t)(hash_ip(c, ip) % CM_SOURCE_BUCKETS);
-}
-
 bool
 cm_half_open_full(const struct cm_core *c, const uint8_t ip[16])
 {
-	return c->half_open_from[source_bucket(c, ip)] >= (c->max_half_open + 1) / 2;
+	const struct cm_source *from = *source_find(c, ip);
+
+	return from != NULL && from->nhalf_open >= (c->max_half_open + 1) / 2;
 }
 
 void
 cm_half_open_add(struct cm_core *c, struct cm_id *id)
 {
-	id->source = source_bucket(c, id->path.remote_ip);
+	struct cm_source **at = source_find(c, id->path.remote_ip);
+
+	if (*at == NULL) {
+		*at = c->free_sources; /* there are as many as may be half open */
+		c->free_sources = (*at)->next;
+		**at = (struct cm_source){.next = NULL};
+		memcpy((*at)->ip, id->path.remote_ip, sizeof((*at)->ip));
+	}
+	id->source = *at;
 	list_append(&c->half_open, id);
-	c->half_open_from[id->source]++;
+	id->source->nhalf_open++;
 	c->pub.nhalf_open++;
 }
 
 void
 cm_half_open_remove(struct cm_core *c, struct cm_id *id)
 {
+	struct cm_source *from = id->source, **at;
+
 	if (id->list != &c->half_open)
 		return;
 	list_remove(id);
-	c->half_open_from[id->source]--;
+	id->source = NULL;
 	c->pub.nhalf_open--;
+	if (--from->nhalf_open != 0)
+		return;
+	at = source_find(c, from->ip);
+	*at = from->next;
+	source_free(c, from);
 }
 
 void

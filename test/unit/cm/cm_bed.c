@@ -114,6 +114,7 @@ seen_from(const struct cm_bed *b, unsigned int n)
 	struct karst_cm_path seen = b->path;
 
 	put_ip(seen.remote_ip, (uint8_t)(2 + n));
+	seen.remote_ip[14] = (uint8_t)(seen.remote_ip[14] + ((2 + n) >> 8));
 	return seen;
 }
 

@@ -186,6 +186,31 @@ Test(cm_hostile, c1_flood_from_one_address)
 	cm_bed_down(b);
 }
 
+/* However many others there are, what one address has begun is no other's. */
+Test(cm_hostile, c1_flood_from_one_address_is_its_own)
+{
+	enum { HALF = 1024, OTHERS = 600 };
+	struct karst_cm_config cfg = {.max_ids = 2 * HALF, .max_half_open = 2 * HALF};
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, &cfg);
+	uint32_t i;
+
+	cm_bed_listen(b);
+	for (i = 0; i < HALF + 1; i++) {
+		flood(b, 1, i, i + 1);
+		if (i < HALF)
+			expect_ev(b, REQ);
+	}
+	cr_expect_eq(counted(b, FLOOD), 1);
+	for (i = 0; i < OTHERS; i++) {
+		flood(b, 2 + i, 0, 1);
+		expect_ev(b, REQ);
+	}
+	cr_expect_eq(counted(b, FLOOD), 1);
+	cr_expect_eq(b->cm->nhalf_open, HALF + OTHERS);
+	cm_bed_down(b);
+}
+
 /* From everywhere: what has had a second makes room, what has not is left alone. */
 Test(cm_hostile, c1_flood_from_everywhere)
 {

@@ -40,6 +40,9 @@ check_id(const struct cm_core *c, const struct cm_id *id)
 		return "an id is not found by its number";
 	if ((id->list == &c->half_open) != asked)
 		return "half open and not on that list, or the other way round";
+	if ((id->source != NULL) != asked ||
+		(asked && !same_ip(id->source->ip, id->path.remote_ip)))
+		return "half open and not counted with its address, or the other way round";
 	if ((id->list == &c->orphans) != id->orphan)
 		return "an orphan and not on that list, or the other way round";
 	if (id->orphan && id->user != NULL)
@@ -67,7 +70,8 @@ const char *
 cm_selfcheck(const struct karst_cm *cm)
 {
 	const struct cm_core *c = karst_container_of(cm, const struct cm_core, pub);
-	uint32_t i, used = 0, from = 0, orphans = 0;
+	uint32_t i, used = 0, from = 0, orphans = 0, nsources = 0;
+	const struct cm_source *source;
 	const char *why = NULL;
 
 	for (i = 0; i < c->max_ids && why == NULL; i++) {
@@ -79,8 +83,16 @@ cm_selfcheck(const struct karst_cm *cm)
 	}
 	if (why != NULL)
 		return why;
-	for (i = 0; i < CM_SOURCE_BUCKETS; i++)
-		from += c->half_open_from[i];
+	for (i = 0; i <= c->hash_mask; i++) {
+		for (source = c->sources[i]; source != NULL; source = source->next) {
+			from += source->nhalf_open;
+			nsources++;
+		}
+	}
+	for (source = c->free_sources; source != NULL; source = source->next)
+		nsources++;
+	if (nsources != c->max_half_open)
+		return "an address from which nothing is half open was kept, or one was lost";
 	if (used != cm->nids)
 		return "ids are not counted as they are";
 	if (from != cm->nhalf_open || cm->nhalf_open > c->max_half_open)

@@ -503,6 +503,22 @@ void karst_requester_complete_one(struct karst_core *core, struct karst_core_qp 
 	enum karst_wc_status status, uint8_t syndrome);
 /** Completes what needs no acknowledgement any more: local operations, a failed request. */
 void karst_requester_settle(struct karst_core *core, struct karst_core_qp *qp);
+/** Acknowledges every PSN before @end, which is in (una_psn, nxt_psn] or equal to una_psn.
+ *  @return false if a READ or atomic stands in the way: its response was lost. */
+bool karst_requester_ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end);
+/** @npsn were acknowledged: counts are refilled (Q6) and the clock starts anew. */
+void karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn);
+/** After una moved: the send cursor is not behind it, and whoever waited for it goes on. */
+void karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp);
+/** A response before PSN @before, up to which the peer has executed all, is missing, and what came
+ *  behind it is thrown away: it is asked for again, once in a round (Q3, Q5). */
+void karst_requester_lost_response(
+	struct karst_core *core, struct karst_core_qp *qp, uint32_t before);
+/** What an AETH says of credits (Q9). */
+void karst_requester_take_credits(struct karst_requester *r, uint8_t syndrome, uint32_t msn);
+/** A READ response, or what answers atomics, of a PSN that is outstanding. */
+void karst_requester_response(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt);
 /** Starts the acknowledgement timer unless it runs. */
 void karst_requester_arm(struct karst_core *core, struct karst_core_qp *qp);
 /** What was to go out again begins to leave: from now on its clock runs. */

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The requester hears: acknowledgements, READ and atomic responses, NAKs, timeouts (RC).
+ * The requester hears: acknowledgements, NAKs, timeouts (RC); responses are in answers.c.
  *
  * Outstanding are the PSNs [una_psn, nxt_psn).  Anything else that comes is a ghost and
  * changes nothing (Q10).  Whatever comes for PSN p first acknowledges all requests before p
@@ -274,9 +274,8 @@ karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 	karst_core_activate(core, qp);
 }
 
-/* @npsn were acknowledged: counts are refilled (Q6) and the clock starts anew. */
-static void
-requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
+void
+karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
 {
 	struct karst_requester *r = &qp->req;
 	bool again = false;
@@ -364,12 +363,8 @@ slot_passed(const struct karst_sq_slot *slot, uint32_t end)
 	return karst_psn_diff(end, last) >= 0;
 }
 
-/*
- * Acknowledges every PSN before @end, which is in (una_psn, nxt_psn] or equal to una_psn.
- * @return false if a READ or atomic stands in the way: its response was lost.
- */
-static bool
-ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
+bool
+karst_requester_ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t una = r->una_psn, una_idx = r->una_idx;
@@ -399,15 +394,14 @@ ack_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t end)
 		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
 	}
 	if (r->una_psn != una)
-		requester_progress(core, qp, karst_psn_add(r->una_psn, -una));
+		karst_requester_progress(core, qp, karst_psn_add(r->una_psn, -una));
 	if (r->una_idx != una_idx)
 		karst_qp_retire_sends(core, qp);
 	return clear;
 }
 
-/* After una moved: the send cursor is not behind it, and whoever waited for it goes on. */
-static void
-follow_up(struct karst_core *core, struct karst_core_qp *qp)
+void
+karst_requester_follow_up(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
 
@@ -435,8 +429,8 @@ follow_up(struct karst_core *core, struct karst_core_qp *qp)
  * asked for again.  So half as much is asked for at a time, until the window has grown again.
  * @before: what is before that PSN the peer has executed.
  */
-static void
-lost_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t before)
+void
+karst_requester_lost_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t before)
 {
 	struct karst_requester *r = &qp->req;
 	uint32_t half = karst_min_u32(r->window, (r->snd_psn - r->una_psn) & KARST_PSN_MASK) / 2;
@@ -456,8 +450,8 @@ lost_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t before
 
 /* --- acknowledgements --- */
 
-static void
-take_credits(struct karst_requester *r, uint8_t syndrome, uint32_t msn)
+void
+karst_requester_take_credits(struct karst_requester *r, uint8_t syndrome, uint32_t msn)
 {
 	uint8_t code = syndrome & KARST_AETH_VALUE_MASK;
 
@@ -536,21 +530,22 @@ rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 		karst_drop_pkt(core, pkt, KARST_DROP_BAD_SYNDROME);
 		return;
 	}
-	if (!ack_before(core, qp, positive ? karst_psn_add(pkt->psn, 1) : pkt->psn)) {
+	if (!karst_requester_ack_before(
+		    core, qp, positive ? karst_psn_add(pkt->psn, 1) : pkt->psn)) {
 		/* whatever it says, a response before it is missing */
-		lost_response(core, qp, pkt->psn);
-		follow_up(core, qp);
+		karst_requester_lost_response(core, qp, pkt->psn);
+		karst_requester_follow_up(core, qp);
 		return;
 	}
 	if (!karst_qp_may_send(qp))
 		return;
 	if (type == KARST_AETH_ACK)
-		take_credits(r, syndrome, karst_aeth_msn(pkt->aeth));
+		karst_requester_take_credits(r, syndrome, karst_aeth_msn(pkt->aeth));
 	else if (type == KARST_AETH_RNR)
 		rx_rnr(core, qp, syndrome & KARST_AETH_VALUE_MASK);
 	else
 		rx_nak(core, qp, syndrome);
-	follow_up(core, qp);
+	karst_requester_follow_up(core, qp);
 }
 
 /* X8: an acknowledgement, and what the peer has besides. */
@@ -563,130 +558,9 @@ rx_sack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt
 		rx_ack(core, qp, pkt);
 		return;
 	}
-	take_credits(&qp->req, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
-	follow_up(core, qp);
-}
-
-/* --- responses --- */
-
-/*
- * The next response packet of the READ that is oldest.
- * @return SUCCESS, or how the READ fails.
- */
-static enum karst_wc_status
-take_read_response(struct karst_core *core, struct karst_core_qp *qp,
-	const struct karst_sq_slot *slot, const struct karst_pkt *pkt)
-{
-	uint32_t off = karst_psn_add(pkt->psn, -slot->psn) << qp->mtu_shift;
-	uint32_t want = karst_min_u32(slot->len - off, karst_qp_mtu(qp));
-	bool last = off + want == slot->len;
-	bool end = (karst_opcode_flags(pkt->opcode) & KARST_OPF_END) != 0;
-	enum karst_wc_status st;
-	struct karst_wqe w;
-
-	/* W10 for responses: they are cut as the request says */
-	if (pkt->pay_len != want || end != last)
-		return KARST_WC_BAD_RESP_ERR;
-	if (want == 0)
-		return KARST_WC_SUCCESS;
-	st = karst_wqe_load(qp, qp->req.una_idx, &w);
-	if (st != KARST_WC_SUCCESS || w.len != slot->len || w.h.opcode != slot->op)
-		return KARST_WC_LOC_QP_OP_ERR;
-	/* all of it has a place, or nothing is placed */
-	if (off == 0 && (!last || w.nsge > 1)) {
-		st = karst_wqe_check(core, qp, &w);
-		if (karst_unlikely(st != KARST_WC_SUCCESS))
-			return st;
-	}
-	if (karst_mutant(KARST_MUTANT_ORDER) && (qp->req.retry_left != qp->req.retry_cnt))
-		off = 0;
-	return karst_wqe_scatter(core, qp, &w, off, pkt->data + pkt->pay_off, want);
-}
-
-static enum karst_wc_status
-take_atomic_response(struct karst_core *core, struct karst_core_qp *qp,
-	const struct karst_sq_slot *slot, const struct karst_pkt *pkt)
-{
-	uint64_t old = karst_get_be64(pkt->data + pkt->bth_off + KARST_BTH_LEN + KARST_AETH_LEN);
-	enum karst_wc_status st;
-	struct karst_wqe w;
-
-	st = karst_wqe_load(qp, qp->req.una_idx, &w);
-	if (st != KARST_WC_SUCCESS || w.h.opcode != slot->op)
-		return KARST_WC_LOC_QP_OP_ERR;
-	core->copy_small = true;
-	st = karst_wqe_scatter(core, qp, &w, 0, (const uint8_t *)&old, sizeof(old));
-	core->copy_small = false;
-	return st;
-}
-
-/* Does this response opcode answer this operation? */
-static bool
-response_fits(uint8_t op, uint8_t opcode)
-{
-	uint8_t operation = opcode & KARST_OPERATION_MASK;
-
-	switch (op) {
-	case KARST_WR_RDMA_READ:
-		return operation != KARST_OPERATION_ATOMIC_ACK;
-	case KARST_WR_ATOMIC_WRITE:
-	case KARST_WR_FLUSH:
-		return operation == KARST_OPERATION_READ_RESP_ONLY;
-	default:
-		return operation == KARST_OPERATION_ATOMIC_ACK;
-	}
-}
-
-static void
-rx_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
-{
-	struct karst_requester *r = &qp->req;
-	struct karst_sq_slot *slot;
-	enum karst_wc_status st = KARST_WC_SUCCESS;
-
-	/* Q3: it acknowledges everything before it */
-	if (!ack_before(core, qp, pkt->psn)) {
-		karst_drop_pkt(core, pkt, KARST_DROP_READ_GAP);
-		lost_response(core, qp, pkt->psn);
-		follow_up(core, qp);
-		return;
-	}
-	slot = &r->slots[r->una_idx & qp->sq.mask];
-	if (!karst_qp_may_send(qp) || r->una_idx == r->nxt_idx || r->una_psn != pkt->psn ||
-		!(slot->flags & KARST_SLOT_RD_ATOMIC) || !response_fits(slot->op, pkt->opcode)) {
-		karst_drop_pkt(core, pkt, KARST_DROP_UNEXPECTED_RESPONSE);
-		follow_up(core, qp);
-		return;
-	}
-	if (slot->op == KARST_WR_RDMA_READ)
-		st = take_read_response(core, qp, slot, pkt);
-	else if (slot->op == KARST_WR_ATOMIC_WRITE || slot->op == KARST_WR_FLUSH)
-		st = pkt->pay_len != 0 ? KARST_WC_BAD_RESP_ERR : KARST_WC_SUCCESS;
-	else
-		st = take_atomic_response(core, qp, slot, pkt);
-	if (!karst_copy_settle(core, pkt, st == KARST_WC_SUCCESS)) {
-		/* what it has acknowledged stays so */
-		follow_up(core, qp);
-		return;
-	}
-	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
-		karst_requester_fail(core, qp, st, 0);
-		return;
-	}
-	if ((karst_opcode_flags(pkt->opcode) & KARST_OPF_AETH) &&
-		(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK)
-		take_credits(r, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
-	/* unless it is an answer to what was sent before the cursor went back */
-	if (karst_likely(r->una_psn != r->snd_psn))
-		r->rd_psns--;
-	r->una_psn = karst_psn_add(r->una_psn, 1);
-	if (r->una_psn == karst_psn_add(slot->psn, slot->npsn)) {
-		slot->flags |= KARST_SLOT_DONE;
-		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
-		karst_qp_retire_sends(core, qp);
-	}
-	requester_progress(core, qp, 1);
-	follow_up(core, qp);
+	karst_requester_take_credits(
+		&qp->req, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
+	karst_requester_follow_up(core, qp);
 }
 
 void
@@ -710,8 +584,9 @@ karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 		/* the last acknowledgement again, perhaps with new credits (Q9) */
 		if (ack && karst_psn_add(pkt->psn, 1) == r->una_psn &&
 			(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK) {
-			take_credits(r, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
-			follow_up(core, qp);
+			karst_requester_take_credits(
+				r, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
+			karst_requester_follow_up(core, qp);
 		}
 		karst_drop_pkt(
 			core, pkt, ack ? KARST_DROP_GHOST_ACK : KARST_DROP_UNEXPECTED_RESPONSE);
@@ -720,7 +595,7 @@ karst_requester_rx(struct karst_core *core, struct karst_core_qp *qp, struct kar
 	if (ack)
 		rx_ack(core, qp, pkt);
 	else
-		rx_response(core, qp, pkt);
+		karst_requester_response(core, qp, pkt);
 	if (karst_repeat_of(qp) != NULL)
 		karst_repeat_acked(core, qp);
 }

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * The requester takes the responses of READs and atomics (RC): what they bring goes where the
+ * program wants it, and counts as an acknowledgement of all that was requested before (Q3).
+ */
+#include "probe.h"
+#include "repeat.h"
+#include "wqe.h"
+
+/*
+ * The next response packet of the READ that is oldest.
+ * @return SUCCESS, or how the READ fails.
+ */
+static enum karst_wc_status
+take_read_response(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_sq_slot *slot, const struct karst_pkt *pkt)
+{
+	uint32_t off = karst_psn_add(pkt->psn, -slot->psn) << qp->mtu_shift;
+	uint32_t want = karst_min_u32(slot->len - off, karst_qp_mtu(qp));
+	bool last = off + want == slot->len;
+	bool end = (karst_opcode_flags(pkt->opcode) & KARST_OPF_END) != 0;
+	enum karst_wc_status st;
+	struct karst_wqe w;
+
+	/* W10 for responses: they are cut as the request says */
+	if (pkt->pay_len != want || end != last)
+		return KARST_WC_BAD_RESP_ERR;
+	if (want == 0)
+		return KARST_WC_SUCCESS;
+	st = karst_wqe_load(qp, qp->req.una_idx, &w);
+	if (st != KARST_WC_SUCCESS || w.len != slot->len || w.h.opcode != slot->op)
+		return KARST_WC_LOC_QP_OP_ERR;
+	/* all of it has a place, or nothing is placed */
+	if (off == 0 && (!last || w.nsge > 1)) {
+		st = karst_wqe_check(core, qp, &w);
+		if (karst_unlikely(st != KARST_WC_SUCCESS))
+			return st;
+	}
+	if (karst_mutant(KARST_MUTANT_ORDER) && (qp->req.retry_left != qp->req.retry_cnt))
+		off = 0;
+	return karst_wqe_scatter(core, qp, &w, off, pkt->data + pkt->pay_off, want);
+}
+
+static enum karst_wc_status
+take_atomic_response(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_sq_slot *slot, const struct karst_pkt *pkt)
+{
+	uint64_t old = karst_get_be64(pkt->data + pkt->bth_off + KARST_BTH_LEN + KARST_AETH_LEN);
+	enum karst_wc_status st;
+	struct karst_wqe w;
+
+	st = karst_wqe_load(qp, qp->req.una_idx, &w);
+	if (st != KARST_WC_SUCCESS || w.h.opcode != slot->op)
+		return KARST_WC_LOC_QP_OP_ERR;
+	core->copy_small = true;
+	st = karst_wqe_scatter(core, qp, &w, 0, (const uint8_t *)&old, sizeof(old));
+	core->copy_small = false;
+	return st;
+}
+
+/* Does this response opcode answer this operation? */
+static bool
+response_fits(uint8_t op, uint8_t opcode)
+{
+	uint8_t operation = opcode & KARST_OPERATION_MASK;
+
+	switch (op) {
+	case KARST_WR_RDMA_READ:
+		return operation != KARST_OPERATION_ATOMIC_ACK;
+	case KARST_WR_ATOMIC_WRITE:
+	case KARST_WR_FLUSH:
+		return operation == KARST_OPERATION_READ_RESP_ONLY;
+	default:
+		return operation == KARST_OPERATION_ATOMIC_ACK;
+	}
+}
+
+void
+karst_requester_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_requester *r = &qp->req;
+	struct karst_sq_slot *slot;
+	enum karst_wc_status st = KARST_WC_SUCCESS;
+
+	/* Q3: it acknowledges everything before it */
+	if (!karst_requester_ack_before(core, qp, pkt->psn)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_READ_GAP);
+		karst_requester_lost_response(core, qp, pkt->psn);
+		karst_requester_follow_up(core, qp);
+		return;
+	}
+	slot = &r->slots[r->una_idx & qp->sq.mask];
+	if (!karst_qp_may_send(qp) || r->una_idx == r->nxt_idx || r->una_psn != pkt->psn ||
+		!(slot->flags & KARST_SLOT_RD_ATOMIC) || !response_fits(slot->op, pkt->opcode)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_UNEXPECTED_RESPONSE);
+		karst_requester_follow_up(core, qp);
+		return;
+	}
+	if (slot->op == KARST_WR_RDMA_READ)
+		st = take_read_response(core, qp, slot, pkt);
+	else if (slot->op == KARST_WR_ATOMIC_WRITE || slot->op == KARST_WR_FLUSH)
+		st = pkt->pay_len != 0 ? KARST_WC_BAD_RESP_ERR : KARST_WC_SUCCESS;
+	else
+		st = take_atomic_response(core, qp, slot, pkt);
+	if (!karst_copy_settle(core, pkt, st == KARST_WC_SUCCESS)) {
+		/* what it has acknowledged stays so */
+		karst_requester_follow_up(core, qp);
+		return;
+	}
+	if (karst_unlikely(st != KARST_WC_SUCCESS)) {
+		karst_requester_fail(core, qp, st, 0);
+		return;
+	}
+	if ((karst_opcode_flags(pkt->opcode) & KARST_OPF_AETH) &&
+		(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK)
+		karst_requester_take_credits(
+			r, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
+	/* unless it is an answer to what was sent before the cursor went back */
+	if (karst_likely(r->una_psn != r->snd_psn))
+		r->rd_psns--;
+	r->una_psn = karst_psn_add(r->una_psn, 1);
+	if (r->una_psn == karst_psn_add(slot->psn, slot->npsn)) {
+		slot->flags |= KARST_SLOT_DONE;
+		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
+		karst_qp_retire_sends(core, qp);
+	}
+	karst_requester_progress(core, qp, 1);
+	karst_requester_follow_up(core, qp);
+}

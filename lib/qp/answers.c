@@ -3,20 +3,23 @@
  */
 /*
  * The requester takes the responses of READs and atomics (RC): what they bring goes where the
- * program wants it, and counts as an acknowledgement of all that was requested before (Q3).
+ * program wants it, and counts as an acknowledgement of all that was requested before (Q3).  One
+ * that comes while others before it are missing goes to its place as well, and is noted (X11,
+ * gaps.c).
  */
-#include "probe.h"
+#include "gaps.h"
 #include "repeat.h"
 #include "wqe.h"
 
 /*
- * The next response packet of the READ that is oldest.
+ * A response packet of READ @idx; @early: responses before it are missing.
  * @return SUCCESS, or how the READ fails.
  */
 static enum karst_wc_status
-take_read_response(struct karst_core *core, struct karst_core_qp *qp,
-	const struct karst_sq_slot *slot, const struct karst_pkt *pkt)
+take_read_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
+	const struct karst_pkt *pkt, bool early)
 {
+	const struct karst_sq_slot *slot = &qp->req.slots[idx & qp->sq.mask];
 	uint32_t off = karst_psn_add(pkt->psn, -slot->psn) << qp->mtu_shift;
 	uint32_t want = karst_min_u32(slot->len - off, karst_qp_mtu(qp));
 	bool last = off + want == slot->len;
@@ -24,34 +27,38 @@ take_read_response(struct karst_core *core, struct karst_core_qp *qp,
 	enum karst_wc_status st;
 	struct karst_wqe w;
 
-	/* W10 for responses: they are cut as the request says */
-	if (pkt->pay_len != want || end != last)
+	/* W10 for responses: they are cut as the request says; and who has agreed to selective
+	 * repeat is asked for parts, which end anywhere (X11) */
+	if (pkt->pay_len != want || (end != last && (last || karst_repeat_of(qp) == NULL)))
 		return KARST_WC_BAD_RESP_ERR;
 	if (want == 0)
 		return KARST_WC_SUCCESS;
-	st = karst_wqe_load(qp, qp->req.una_idx, &w);
+	st = karst_wqe_load(qp, idx, &w);
 	if (st != KARST_WC_SUCCESS || w.len != slot->len || w.h.opcode != slot->op)
 		return KARST_WC_LOC_QP_OP_ERR;
 	/* all of it has a place, or nothing is placed */
-	if (off == 0 && (!last || w.nsge > 1)) {
+	if ((off == 0 || early) && (!last || w.nsge > 1)) {
 		st = karst_wqe_check(core, qp, &w);
 		if (karst_unlikely(st != KARST_WC_SUCCESS))
 			return st;
 	}
 	if (karst_mutant(KARST_MUTANT_ORDER) && (qp->req.retry_left != qp->req.retry_cnt))
 		off = 0;
+	if (karst_mutant(KARST_MUTANT_GAP_PLACE) && early && off != 0)
+		off -= karst_qp_mtu(qp);
 	return karst_wqe_scatter(core, qp, &w, off, pkt->data + pkt->pay_off, want);
 }
 
 static enum karst_wc_status
-take_atomic_response(struct karst_core *core, struct karst_core_qp *qp,
-	const struct karst_sq_slot *slot, const struct karst_pkt *pkt)
+take_atomic_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
+	const struct karst_pkt *pkt)
 {
+	const struct karst_sq_slot *slot = &qp->req.slots[idx & qp->sq.mask];
 	uint64_t old = karst_get_be64(pkt->data + pkt->bth_off + KARST_BTH_LEN + KARST_AETH_LEN);
 	enum karst_wc_status st;
 	struct karst_wqe w;
 
-	st = karst_wqe_load(qp, qp->req.una_idx, &w);
+	st = karst_wqe_load(qp, idx, &w);
 	if (st != KARST_WC_SUCCESS || w.h.opcode != slot->op)
 		return KARST_WC_LOC_QP_OP_ERR;
 	core->copy_small = true;
@@ -77,18 +84,76 @@ response_fits(uint8_t op, uint8_t opcode)
 	}
 }
 
+static inline enum karst_wc_status
+take_response(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx,
+	const struct karst_pkt *pkt, bool early)
+{
+	uint8_t op = qp->req.slots[idx & qp->sq.mask].op;
+
+	if (karst_likely(op == KARST_WR_RDMA_READ))
+		return take_read_response(core, qp, idx, pkt, early);
+	if (op == KARST_WR_ATOMIC_WRITE || op == KARST_WR_FLUSH)
+		return pkt->pay_len != 0 ? KARST_WC_BAD_RESP_ERR : KARST_WC_SUCCESS;
+	return take_atomic_response(core, qp, idx, pkt);
+}
+
+static inline void
+credits_of(struct karst_requester *r, const struct karst_pkt *pkt)
+{
+	if ((karst_opcode_flags(pkt->opcode) & KARST_OPF_AETH) &&
+		(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK)
+		karst_requester_take_credits(
+			r, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
+}
+
+/* X11: others before it are missing.  One that is not right is dropped: it is asked for again, and
+ * then it is the next one that is held against the request. */
+static karst_noinline void
+early_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
+{
+	struct karst_requester *r = &qp->req;
+	enum karst_wc_status st;
+	uint32_t idx = 0;
+
+	switch (karst_gaps_find(core, qp, pkt, &idx)) {
+	case KARST_GAP_ANSWER:
+		break;
+	case KARST_GAP_KNOWN:
+		karst_drop_pkt(core, pkt, KARST_DROP_UNEXPECTED_RESPONSE);
+		return;
+	case KARST_GAP_FAR:
+		karst_drop_pkt(core, pkt, KARST_DROP_READ_GAP);
+		karst_gaps_heard(core, qp, pkt->psn);
+		return;
+	default:
+		karst_drop_pkt(core, pkt, KARST_DROP_READ_GAP);
+		karst_requester_lost_response(core, qp, pkt->psn);
+		karst_requester_follow_up(core, qp);
+		return;
+	}
+	st = response_fits(r->slots[idx & qp->sq.mask].op, pkt->opcode)
+		? take_response(core, qp, idx, pkt, true)
+		: KARST_WC_BAD_RESP_ERR;
+	if (!karst_copy_settle(core, pkt, st == KARST_WC_SUCCESS))
+		return;
+	if (st != KARST_WC_SUCCESS) {
+		karst_drop_pkt(core, pkt, KARST_DROP_UNEXPECTED_RESPONSE);
+		return;
+	}
+	credits_of(r, pkt);
+	karst_gaps_taken(core, qp, idx, pkt->psn);
+}
+
 void
 karst_requester_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 {
 	struct karst_requester *r = &qp->req;
 	struct karst_sq_slot *slot;
-	enum karst_wc_status st = KARST_WC_SUCCESS;
+	enum karst_wc_status st;
 
 	/* Q3: it acknowledges everything before it */
 	if (!karst_requester_ack_before(core, qp, pkt->psn)) {
-		karst_drop_pkt(core, pkt, KARST_DROP_READ_GAP);
-		karst_requester_lost_response(core, qp, pkt->psn);
-		karst_requester_follow_up(core, qp);
+		early_response(core, qp, pkt);
 		return;
 	}
 	slot = &r->slots[r->una_idx & qp->sq.mask];
@@ -98,12 +163,7 @@ karst_requester_response(struct karst_core *core, struct karst_core_qp *qp, stru
 		karst_requester_follow_up(core, qp);
 		return;
 	}
-	if (slot->op == KARST_WR_RDMA_READ)
-		st = take_read_response(core, qp, slot, pkt);
-	else if (slot->op == KARST_WR_ATOMIC_WRITE || slot->op == KARST_WR_FLUSH)
-		st = pkt->pay_len != 0 ? KARST_WC_BAD_RESP_ERR : KARST_WC_SUCCESS;
-	else
-		st = take_atomic_response(core, qp, slot, pkt);
+	st = take_response(core, qp, r->una_idx, pkt, false);
 	if (!karst_copy_settle(core, pkt, st == KARST_WC_SUCCESS)) {
 		/* what it has acknowledged stays so */
 		karst_requester_follow_up(core, qp);
@@ -113,10 +173,12 @@ karst_requester_response(struct karst_core *core, struct karst_core_qp *qp, stru
 		karst_requester_fail(core, qp, st, 0);
 		return;
 	}
-	if ((karst_opcode_flags(pkt->opcode) & KARST_OPF_AETH) &&
-		(karst_aeth_syndrome(pkt->aeth) & KARST_AETH_TYPE_MASK) == KARST_AETH_ACK)
-		karst_requester_take_credits(
-			r, karst_aeth_syndrome(pkt->aeth), karst_aeth_msn(pkt->aeth));
+	credits_of(r, pkt);
+	if (karst_unlikely(slot->gap != 0)) {
+		karst_gaps_filled(core, qp);
+		karst_requester_follow_up(core, qp);
+		return;
+	}
 	/* unless it is an answer to what was sent before the cursor went back */
 	if (karst_likely(r->una_psn != r->snd_psn))
 		r->rd_psns--;

@@ -432,17 +432,17 @@ karst_copy_fetch_requests(struct karst_core *core, struct karst_core_qp *qp,
 }
 
 bool
-karst_copy_fetch_response(
-	struct karst_core *core, struct karst_core_qp *qp, const struct karst_rsp *e)
+karst_copy_fetch_response(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_rsp *e, uint32_t psn, uint32_t end)
 {
-	uint32_t psn = qp->rsp.rsp_psn, i;
 	struct karst_copy *c;
+	uint32_t i;
 
 	copy_renew(core, qp, KARST_COPY_RSP);
 	c = copy_open(core, qp, KARST_COPY_RSP, KARST_COPY_READ);
 	if (c == NULL)
 		return false;
-	for (i = 0; i < KARST_COPY_AHEAD && psn != e->end; i++, psn = karst_psn_add(psn, 1)) {
+	for (i = 0; i < KARST_COPY_AHEAD && psn != end; i++, psn = karst_psn_add(psn, 1)) {
 		uint32_t off = karst_psn_add(psn, -e->psn) << qp->mtu_shift;
 		uint32_t n = karst_min_u32(karst_qp_mtu(qp), e->len - off);
 		uint8_t *host;

@@ -9,6 +9,7 @@
  * find a new one, and nobody knows which number the next connection has.  Numbers 0 and 1 (SMI,
  * GSI) and 0xffffff (multicast) are never given out.
  */
+#include "gaps.h"
 #include "notify.h"
 #include "pacer.h"
 
@@ -86,7 +87,8 @@ karst_core_bytes(const struct karst_core_config *cfg)
 {
 	if (!config_ok(cfg))
 		return 0;
-	return sizeof(struct karst_core) + (notifies(cfg) ? karst_np_bytes() : 0) +
+	return sizeof(struct karst_core) + sizeof(struct karst_gaps) +
+		(notifies(cfg) ? karst_np_bytes() : 0) +
 		(reacts(cfg) ? sizeof(struct karst_rp) : 0) +
 		table_slots(cfg) * sizeof(struct karst_core_qp *) +
 		srq_slots(cfg) * sizeof(struct karst_core_srq *) +
@@ -156,6 +158,9 @@ karst_core_init(
 		karst_rp_set(core->rp, &cfg->congestion->rp);
 		rest += sizeof(struct karst_rp);
 	}
+	core->gaps = (struct karst_gaps *)rest;
+	karst_gaps_init(core->gaps);
+	rest += sizeof(struct karst_gaps);
 	core->line_bps = DEFAULT_LINE_BPS;
 	core->qps = (struct karst_core_qp **)rest;
 	core->srqs = (struct karst_core_srq **)(core->qps + core->qpns);

@@ -256,6 +256,7 @@ struct karst_core {
 	uint64_t drawn; /* QPNs, ever */
 	/* packets held (X3) */
 	const struct karst_hold_ops *hold_ops;
+	struct karst_gaps *gaps; /* among responses (X11) */
 	uint32_t held_max;
 	uint32_t nheld;
 };

@@ -38,6 +38,7 @@
  */
 #include "probe.h"
 
+#include "gaps.h"
 #include "repeat.h"
 
 /* Of one silence. */
@@ -198,7 +199,8 @@ karst_probe_answered(struct karst_core *core, struct karst_core_qp *qp)
 	if (past < 0)
 		return false;
 	r->probe_out = 0;
-	if (past != 0 || r->snd_psn == r->una_psn || karst_repeat_of(qp) != NULL)
+	if (past != 0 || r->snd_psn == r->una_psn || karst_repeat_of(qp) != NULL ||
+		karst_gaps_any(qp))
 		return false;
 	/* what was lost may have been too much */
 	qp->probe.steady = ((r->snd_psn - r->una_psn) & KARST_PSN_MASK) / 2;

@@ -13,6 +13,7 @@
 #include "karst_qp.h"
 
 #include "karst_prf.h"
+#include "gaps.h"
 #include "pacer.h"
 #include "probe.h"
 #include "repeat.h"
@@ -239,6 +240,7 @@ void
 karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp)
 {
 	karst_copies_drop(core, qp);
+	karst_gaps_drop(core, qp);
 	karst_repeat_close(core, qp);
 	if (qp->type == KARST_QPT_XRC_RECV)
 		karst_xrc_leave(core, qp);
@@ -273,6 +275,7 @@ karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp)
 	karst_wheel_del(&core->wheel, &r->timer);
 	karst_pacer_reset(core, qp);
 	karst_requester_unlinger(core, qp);
+	karst_gaps_drop(core, qp);
 	empty_ring(&qp->sq, true);
 	r->una_idx = r->snd_idx = r->nxt_idx = qp->sq.tail;
 	r->una_psn = r->snd_psn = r->nxt_psn = qp->sq_psn;
@@ -323,6 +326,7 @@ karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event)
 	qp->state = KARST_QPS_ERR;
 	if (karst_repeat_of(qp) != NULL)
 		karst_repeat_drop_held(core, qp);
+	karst_gaps_drop(core, qp);
 	karst_wheel_del(&core->wheel, &qp->req.timer);
 	qp->req.deadline_ns = 0;
 	if (!r->fatal) {

@@ -52,6 +52,9 @@ enum karst_mutant {
 	KARST_MUTANT_BIT_FORGOTTEN,  /* what the peer has is sent again (X8) */
 	KARST_MUTANT_SACK_UNASKED,   /* an ACK is called a SACK where nobody has agreed (X1) */
 	KARST_MUTANT_SPRAY_UNASKED,  /* source ports change where nobody has agreed (X12) */
+	KARST_MUTANT_GAP_PLACE,      /* a response behind a gap goes to the wrong place (X11) */
+	KARST_MUTANT_GAP_CLOSED,     /* whoever has what is behind a gap has the gap (X11) */
+	KARST_MUTANT_GAP_ALL,        /* what is here is asked for again by who has agreed (X11) */
 	KARST_MUTANT_MAX
 };
 

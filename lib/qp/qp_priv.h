@@ -221,6 +221,7 @@ enum karst_slot_flags {
 	KARST_SLOT_LOCAL = 1u << 2,     /* takes no PSN */
 	KARST_SLOT_CREDIT = 1u << 3,    /* needs an end-to-end credit (Q9) */
 	KARST_SLOT_DONE = 1u << 4,      /* response complete, or local operation executed */
+	KARST_SLOT_ASK = 1u << 5,       /* what is missing of its responses is asked for (X11) */
 };
 
 /** What go-back-N must know of a work request that was started. */
@@ -230,7 +231,7 @@ struct karst_sq_slot {
 	uint32_t len;  /* message bytes */
 	uint8_t op;    /* enum karst_wr_opcode */
 	uint8_t flags; /* enum karst_slot_flags */
-	uint16_t reserved;
+	uint16_t gap;  /* X11: number of its gap; 0: it has none */
 };
 static_assert(sizeof(struct karst_sq_slot) == 16, "four a cache line");
 
@@ -264,7 +265,8 @@ struct karst_requester {
 		rd_psns; /* PSNs of these that are under way: their answers', not packets of ours */
 	uint8_t fail_status; /* enum karst_wc_status */
 	uint8_t retry_cnt;
-	uint8_t rnr_retry;
+	uint8_t rnr_retry : 7;
+	uint8_t asks : 1; /* some slot has KARST_SLOT_ASK */
 	uint8_t timeout;
 	uint32_t window;      /* PSNs that may be outstanding: after a timeout fewer than core's */
 	uint64_t rto_ns;      /* 0: never */
@@ -616,9 +618,9 @@ struct karst_wqe;
  *  false: not now; try again. */
 bool karst_copy_fetch_requests(struct karst_core *core, struct karst_core_qp *qp,
 	const struct karst_wqe *w, uint32_t idx, uint32_t off, uint32_t frames);
-/** Likewise for responses from rsp_psn on, which is in @e. */
-bool karst_copy_fetch_response(
-	struct karst_core *core, struct karst_core_qp *qp, const struct karst_rsp *e);
+/** Likewise for responses @psn to before @end, which are in @e. */
+bool karst_copy_fetch_response(struct karst_core *core, struct karst_core_qp *qp,
+	const struct karst_rsp *e, uint32_t psn, uint32_t end);
 
 /** Does this half wait for bytes? */
 static inline bool

@@ -20,7 +20,8 @@
  *
  * New packets are noted when somebody looks (note_sent()), before anything else leaves: so sending
  * them costs nothing, and their order is that of their PSNs.  Likewise what was acknowledged is
- * forgotten (forget_acked()).  A READ is one packet, that of its first PSN.
+ * forgotten (forget_acked()).  A READ is one packet, that of its first PSN; what is lost of its
+ * responses is another matter (gaps.c).
  */
 #include "repeat.h"
 
@@ -291,20 +292,14 @@ karst_repeat_executed(struct karst_core_qp *qp, uint32_t before)
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
-	uint32_t psn = r->una_psn, idx = r->una_idx, n;
+	uint32_t psn = r->una_psn, n;
 
 	look(p, qp);
 	n = karst_min_u32(distance(before, psn), p->window);
 	for (; n > 0; n--, psn = karst_psn_add(psn, 1)) {
-		const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
 		uint32_t at = at_of(p, psn);
 
 		if (p->sent[at] == 0 || karst_repeat_state(p, at) != KARST_REPEAT_OUT)
-			continue;
-		for (; slot->npsn == 0 || distance(psn, slot->psn) >= slot->npsn;
-			slot = &r->slots[++idx & qp->sq.mask])
-			;
-		if (slot->flags & KARST_SLOT_RD_ATOMIC)
 			continue;
 		has_arrived(p, at);
 		set_state(p, at, KARST_REPEAT_HAVE);
@@ -547,6 +542,11 @@ karst_repeat_tx(
 		/* what cannot be sent again fails in its turn, and nothing behind it matters */
 		if ((r->flags & KARST_REQ_FAILED) && (int32_t)(idx - r->fail_idx) >= 0)
 			return 0;
+		if (slot->flags & KARST_SLOT_DONE) {
+			/* its answer came before its turn */
+			set_state(p, at, KARST_REPEAT_HAVE);
+			continue;
+		}
 		p->via = (uint8_t)(((p->state[at] >> KARST_REPEAT_PATH) + 1) & p->paths);
 		step = karst_requester_repeat(core, qp, idx, psn, b);
 		if (step == 1 || step == -1)

@@ -17,6 +17,17 @@
 
 #include "qp_priv.h"
 
+/* Parts of READs that a peer may have asked for again and that were not answered yet. */
+#define KARST_REPEAT_PARTS 32u
+
+struct karst_repeat_part {
+	uint32_t which; /* number of the saved READ or atomic */
+	uint32_t beg;   /* its first PSN */
+	uint32_t psn;   /* the next that is answered */
+	uint32_t end;   /* behind the last */
+	uint32_t last;  /* behind the last that was asked for, which may be answered anyway */
+};
+
 struct karst_repeat {
 	uint32_t window; /* PSNs; a power of two */
 
@@ -28,6 +39,9 @@ struct karst_repeat {
 	bool plain;                    /* the ACK that is owed is for a duplicate */
 	const struct karst_pkt *fresh; /* held, and not yet out of its driver's hands */
 	struct karst_pkt **held;
+	uint32_t part; /* the oldest, modulo their number */
+	uint32_t nparts;
+	struct karst_repeat_part parts[KARST_REPEAT_PARTS];
 
 	/* requester: of the PSNs from base_psn on */
 	uint32_t base_psn;  /* una_psn, when somebody has looked last */
@@ -110,7 +124,13 @@ karst_repeat_says(const struct karst_core_qp *qp)
 	return qp->repeat->nheld != 0 || qp->rsp.wait == KARST_WAIT_HELD;
 }
 
-/** Frees all that is held (X6). */
+/** PSNs from @psn to before @end of the saved READ or atomic @which are asked for again (X11). */
+void karst_repeat_answer(struct karst_core *core, struct karst_core_qp *qp, uint32_t which,
+	uint32_t psn, uint32_t end);
+/** The part to answer next; NULL: there is none. */
+struct karst_repeat_part *karst_repeat_part(struct karst_core_qp *qp);
+
+/** Frees all that is held (X6), and answers nothing again. */
 void karst_repeat_drop_held(struct karst_core *core, struct karst_core_qp *qp);
 /** Writes the bitmap of a SACK (X7).  @return its end. */
 uint8_t *karst_repeat_put_bitmap(struct karst_core_qp *qp, uint8_t *p);

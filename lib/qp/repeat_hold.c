@@ -182,6 +182,53 @@ karst_repeat_drop_held(struct karst_core *core, struct karst_core_qp *qp)
 
 	for (i = 0; p->nheld != 0 && i < p->window; i++)
 		held_free(core, p, i);
+	p->nparts = 0;
+}
+
+/* --- answers again --- */
+
+void
+karst_repeat_answer(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, uint32_t psn,
+	uint32_t end)
+{
+	const struct karst_responder *r = &qp->rsp;
+	struct karst_repeat *p = qp->repeat;
+	uint32_t last = end, i;
+
+	/* what was not answered yet is answered anyway */
+	if (which == r->rsp_cur && karst_psn_before(r->rsp_psn, end))
+		end = r->rsp_psn;
+	if ((int32_t)(which - r->rsp_cur) > 0 || !karst_psn_before(psn, end))
+		return;
+	for (i = 0; i < p->nparts; i++) {
+		const struct karst_repeat_part *x = &p->parts[(p->part + i) % KARST_REPEAT_PARTS];
+
+		if (x->which == which && !karst_psn_before(psn, x->psn) &&
+			!karst_psn_before(x->end, end))
+			return;
+	}
+	/* a peer that asks for more asks once more when it has these */
+	if (p->nparts == KARST_REPEAT_PARTS)
+		return;
+	p->parts[(p->part + p->nparts++) % KARST_REPEAT_PARTS] = (struct karst_repeat_part){
+		.which = which, .beg = psn, .psn = psn, .end = end, .last = last};
+	karst_core_activate(core, qp);
+}
+
+struct karst_repeat_part *
+karst_repeat_part(struct karst_core_qp *qp)
+{
+	const struct karst_responder *r = &qp->rsp;
+	struct karst_repeat *p = qp->repeat;
+
+	for (; p->nparts != 0; p->nparts--, p->part++) {
+		struct karst_repeat_part *x = &p->parts[p->part % KARST_REPEAT_PARTS];
+
+		/* it may have had to make room for a newer one meanwhile (R6) */
+		if (x->psn != x->end && r->rsp_added - x->which <= r->rsp_saved)
+			return x;
+	}
+	return NULL;
 }
 
 uint8_t *

@@ -23,6 +23,7 @@
  * may be under way as ever.  Timeouts that follow upon timeouts are spread.  Nobody waits for that
  * where packets are lost one by one, since a NAK or a gap goes back without it.
  */
+#include "gaps.h"
 #include "probe.h"
 #include "repeat.h"
 #include "wqe.h"
@@ -325,7 +326,7 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 	}
 	/* E6: nothing of this round has left, because there are no tokens for it */
 	if (karst_unlikely(r->paced) && qp->pacer.waits && !(r->flags & KARST_REQ_RNR_WAIT) &&
-		(r->snd_psn == r->una_psn ||
+		(r->snd_psn == r->una_psn || r->asks ||
 			(karst_repeat_of(qp) != NULL && (r->flags & KARST_REQ_UNSENT)))) {
 		karst_requester_arm(core, qp);
 		return;
@@ -379,6 +380,8 @@ karst_requester_ack_before(struct karst_core *core, struct karst_core_qp *qp, ui
 			karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
 			continue;
 		}
+		if (karst_unlikely(slot->gap != 0))
+			karst_gaps_enter(core, qp);
 		if (r->una_psn == end)
 			break;
 		if ((slot->flags & KARST_SLOT_RD_ATOMIC) && !(slot->flags & KARST_SLOT_DONE) &&
@@ -390,7 +393,10 @@ karst_requester_ack_before(struct karst_core *core, struct karst_core_qp *qp, ui
 			r->una_psn = end;
 			break;
 		}
-		r->una_psn = karst_psn_add(slot->psn, slot->npsn);
+		if (slot->flags & KARST_SLOT_RD_ATOMIC)
+			karst_gaps_pass(r, karst_psn_add(slot->psn, slot->npsn - r->una_psn));
+		else
+			r->una_psn = karst_psn_add(slot->psn, slot->npsn);
 		karst_requester_complete_one(core, qp, KARST_WC_SUCCESS, 0);
 	}
 	if (r->una_psn != una)
@@ -525,15 +531,20 @@ rx_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_pkt *pkt)
 	uint8_t syndrome = karst_aeth_syndrome(pkt->aeth), type = syndrome & KARST_AETH_TYPE_MASK;
 	bool positive = type == KARST_AETH_ACK ||
 		(karst_mutant(KARST_MUTANT_IGNORE_NAK) && syndrome == KARST_AETH_NAK);
+	uint32_t end;
 
 	if (!syndrome_known(syndrome)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_BAD_SYNDROME);
 		return;
 	}
-	if (!karst_requester_ack_before(
-		    core, qp, positive ? karst_psn_add(pkt->psn, 1) : pkt->psn)) {
-		/* whatever it says, a response before it is missing */
-		karst_requester_lost_response(core, qp, pkt->psn);
+	end = positive ? karst_psn_add(pkt->psn, 1) : pkt->psn;
+	if (!karst_requester_ack_before(core, qp, end)) {
+		/* a response before it is missing; and what a NAK asks for goes again by going
+		 * back */
+		if (type == KARST_AETH_ACK && karst_gaps_heard(core, qp, end))
+			karst_requester_take_credits(r, syndrome, karst_aeth_msn(pkt->aeth));
+		else
+			karst_requester_lost_response(core, qp, pkt->psn);
 		karst_requester_follow_up(core, qp);
 		return;
 	}

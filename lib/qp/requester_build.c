@@ -21,6 +21,7 @@
  *
  * UC takes the same way and completes requests when their last packet is built.
  */
+#include "gaps.h"
 #include "probe.h"
 #include "repeat.h"
 #include "wqe.h"
@@ -242,15 +243,29 @@ not_built(struct karst_core *core, struct karst_core_qp *qp, const struct karst_
 	return karst_copy_fetch_requests(core, qp, w, idx, off, frames) ? STEP_BLOCKED : STEP_MORE;
 }
 
-/* READ, atomics, ATOMIC WRITE, FLUSH: one packet that is answered by a response (Q5). */
+/* Going back has come to what was answered before its turn: it has its place among those that are
+ * outstanding. */
+static karst_noinline enum step
+step_over(struct karst_requester *r, uint32_t npsn)
+{
+	r->rd_out++;
+	r->rd_psns += npsn;
+	r->snd_psn = karst_psn_add(r->snd_psn, npsn);
+	r->snd_idx++;
+	return STEP_QUIET;
+}
+
+/* READ, atomics, ATOMIC WRITE, FLUSH: one packet that is answered by a response (Q5, X11). */
 static enum step
 send_single(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
 	uint32_t idx, struct karst_tx_burst *b)
 {
 	struct karst_requester *r = &qp->req;
-	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
-	uint32_t skip = karst_psn_add(r->snd_psn, -slot->psn), off = skip << qp->mtu_shift;
-	uint32_t psn = r->snd_psn, pay_len = 0, nsegs = b->nsegs;
+	struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+	bool again = r->snd_psn != r->nxt_psn;
+	uint32_t left = slot->npsn - karst_psn_add(r->snd_psn, -slot->psn);
+	uint32_t psn = r->snd_psn, end = karst_psn_add(psn, left), off, len, pay_len = 0;
+	uint32_t nsegs = b->nsegs;
 	uint8_t transport = karst_qp_transport(qp), *p;
 	enum karst_wc_status st;
 
@@ -260,8 +275,15 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	if (karst_unlikely(r->window < core->window_packets) && under_way(r) >= r->window &&
 		karst_repeat_of(qp) == NULL)
 		return STEP_BLOCKED;
+	if (karst_unlikely(again)) {
+		if (slot->flags & KARST_SLOT_DONE)
+			return step_over(r, left);
+		psn = karst_gaps_range(core, qp, slot, psn, &end);
+	}
 	if (!karst_frame_room(b, w->nsge))
 		return STEP_MORE;
+	off = karst_psn_add(psn, -slot->psn) << qp->mtu_shift;
+	len = karst_min_u32(w->len - off, ((end - psn) & KARST_PSN_MASK) << qp->mtu_shift);
 	if (karst_mutant(KARST_MUTANT_READ_RETRY_PSN) && w->h.opcode == KARST_WR_RDMA_READ)
 		psn = slot->psn;
 	p = open_request(qp, w, transport, b);
@@ -270,7 +292,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 		karst_reth_set(p,
 			w->h.rdma.remote_addr +
 				(karst_mutant(KARST_MUTANT_READ_RETRY_VA) ? 0 : off),
-			w->h.rdma.rkey, w->len - off);
+			w->h.rdma.rkey, len);
 		p += KARST_RETH_LEN;
 	} else if (w->h.opcode == KARST_WR_ATOMIC_WRITE) {
 		struct karst_sge_cursor c = {0, 0};
@@ -300,9 +322,14 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	r->since_ackreq = 0;
 	karst_probe_time(core, qp, r->snd_psn);
 	r->rd_out++;
-	r->rd_psns += slot->npsn - skip;
-	cursor_advance(core, qp, slot->npsn - skip);
+	r->rd_psns += left;
+	cursor_advance(core, qp, left);
 	r->snd_idx = idx + 1;
+	if (karst_unlikely(again)) {
+		slot->flags &= (uint8_t)~KARST_SLOT_ASK;
+		if (karst_gaps_any(qp))
+			karst_gaps_asked(core, qp, slot, end);
+	}
 	return STEP_NEXT;
 }
 
@@ -511,7 +538,7 @@ karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32
 	struct karst_requester *r = &qp->req;
 	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
 	uint32_t snd_idx = r->snd_idx, snd_psn = r->snd_psn;
-	uint32_t rd_out = r->rd_out, rd_psns = r->rd_psns;
+	uint32_t rd_out = r->rd_out, rd_psns = r->rd_psns, window = r->window;
 	enum karst_wc_status st;
 	enum step s = STEP_BLOCKED;
 	struct karst_wqe w;
@@ -526,10 +553,12 @@ karst_requester_repeat(struct karst_core *core, struct karst_core_qp *qp, uint32
 		karst_requester_fail_at(core, qp, idx, st);
 		return 2;
 	}
-	/* what is built is what the cursor points at */
+	/* what is built is what the cursor points at, and is under way already */
 	r->snd_idx = idx;
 	r->snd_psn = psn;
+	r->window = core->window_packets;
 	s = repeat_packet(core, qp, &w, idx, b);
+	r->window = window;
 	if (!karst_qp_may_send(qp))
 		return 2;
 	r->snd_idx = snd_idx;
@@ -606,7 +635,12 @@ karst_requester_tx(
 		else if (!send_probe(core, qp, b, limit))
 			return true;
 	}
-	if (karst_repeat_of(qp) != NULL && karst_qp_may_send(qp)) {
+	if (karst_unlikely(r->asks) && karst_qp_may_send(qp)) {
+		int rc = karst_gaps_tx(core, qp, b, limit);
+
+		s = rc == 0 ? STEP_NEXT : rc > 0 ? STEP_MORE : STEP_BLOCKED;
+	}
+	if (s == STEP_NEXT && karst_repeat_of(qp) != NULL && karst_qp_may_send(qp)) {
 		int rc = karst_repeat_tx(core, qp, b, limit);
 
 		s = rc == 0 ? STEP_NEXT : rc > 0 ? STEP_MORE : STEP_BLOCKED;

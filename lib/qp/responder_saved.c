@@ -11,7 +11,7 @@
  * the cursor will come to anyway changes nothing.  PSNs come around, so entries are forgotten by
  * age, too (karst_rsp_age()).
  */
-#include "qp_priv.h"
+#include "repeat.h"
 
 /* --- taking --- */
 
@@ -300,12 +300,23 @@ rsp_rewind(struct karst_core *core, struct karst_core_qp *qp, uint32_t which, ui
 	struct karst_rsp *e = karst_rsp_at(r, which);
 	int32_t behind = (int32_t)(r->rsp_cur - which);
 
+	/* who has agreed asks for no more than what is missing, and keeps the rest (X11) */
+	if (karst_repeat_of(qp) != NULL) {
+		karst_repeat_answer(core, qp, which, psn, end);
+		return;
+	}
+	/* what was never answered is answered to its end, whatever is asked for now */
+	if ((int32_t)(which - r->rsp_done) >= 0)
+		end = karst_psn_add(e->psn, e->npsn);
 	if (behind < 0) {
 		rsp_extend(r, which, psn, end);
 		return;
 	}
-	if (behind == 0 && karst_psn_diff(r->rsp_psn, psn) <= 0)
+	if (behind == 0 && karst_psn_diff(r->rsp_psn, psn) <= 0) {
+		if (karst_psn_before(e->end, end))
+			e->end = end;
 		return;
+	}
 	/* what was being answered again comes behind it; if nothing was, it is asked for alone */
 	if ((int32_t)(r->rsp_cur - r->rsp_done) >= 0)
 		r->rsp_again = which + 1;

@@ -35,15 +35,14 @@ put_aeth(struct karst_core_qp *qp, uint8_t *p, uint8_t syndrome)
 	return p + KARST_AETH_LEN;
 }
 
-/* One packet of a READ response.  LOC_PROT_ERR: the memory is not there any more; PARKED: its bytes
- * are not here. */
+/* Packet @psn of a READ response, the @first or @last of what was asked for.  LOC_PROT_ERR: the
+ * memory is not there any more; PARKED: its bytes are not here. */
 static enum karst_wc_status
 build_read_response(struct karst_core *core, struct karst_core_qp *qp, const struct karst_rsp *e,
-	struct karst_tx_burst *b)
+	uint32_t psn, bool first, bool last, struct karst_tx_burst *b)
 {
-	uint32_t psn = qp->rsp.rsp_psn, off = karst_psn_add(psn, -e->psn) << qp->mtu_shift;
+	uint32_t off = karst_psn_add(psn, -e->psn) << qp->mtu_shift;
 	uint32_t n = karst_min_u32(karst_qp_mtu(qp), e->len - off);
-	bool first = psn == e->beg, last = karst_psn_add(psn, 1) == e->end;
 	uint8_t operation = first
 		? (last ? KARST_OPERATION_READ_RESP_ONLY : KARST_OPERATION_READ_RESP_FIRST)
 		: (last ? KARST_OPERATION_READ_RESP_LAST : KARST_OPERATION_READ_RESP_MIDDLE);
@@ -213,6 +212,39 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 		: KARST_OWED_NONE;
 }
 
+/* X11: parts that were asked for again, before what was never answered.  @return false: not all of
+ * them now. */
+static karst_noinline bool
+answer_again(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+{
+	struct karst_repeat_part *x;
+	enum karst_wc_status st;
+
+	while ((x = karst_repeat_part(qp)) != NULL) {
+		const struct karst_rsp *e = karst_rsp_at(&qp->rsp, x->which);
+		uint32_t psn = x->psn, next = karst_psn_add(psn, 1);
+
+		if (!karst_frame_room(b, 1) || b->bytes >= limit)
+			return false;
+		x->psn = next;
+		if (e->type != KARST_RSP_READ) {
+			build_atomic_response(core, qp, e, b);
+			continue;
+		}
+		st = build_read_response(core, qp, e, psn, psn == x->beg, next == x->last, b);
+		if (st == KARST_WC_PARKED) {
+			x->psn = psn;
+			karst_copy_fetch_response(core, qp, e, psn, x->end);
+			return false;
+		}
+		/* the key may have been given up since: no answer */
+		if (st != KARST_WC_SUCCESS)
+			x->psn = x->end;
+	}
+	return true;
+}
+
 bool
 karst_responder_tx(
 	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
@@ -222,6 +254,9 @@ karst_responder_tx(
 
 	if (karst_copy_busy(qp, KARST_COPY_RSP))
 		return false;
+	if (karst_repeat_of(qp) != NULL && qp->repeat->nparts != 0 &&
+		!answer_again(core, qp, b, limit))
+		return !karst_copy_busy(qp, KARST_COPY_RSP);
 	while (r->rsp_cur != r->rsp_added) {
 		const struct karst_rsp *e = karst_rsp_at(r, r->rsp_cur);
 
@@ -229,8 +264,10 @@ karst_responder_tx(
 			return true;
 		if (e->type != KARST_RSP_READ) {
 			build_atomic_response(core, qp, e, b);
-		} else if ((st = build_read_response(core, qp, e, b)) == KARST_WC_PARKED) {
-			return !karst_copy_fetch_response(core, qp, e);
+		} else if ((st = build_read_response(core, qp, e, r->rsp_psn, r->rsp_psn == e->beg,
+				    karst_psn_add(r->rsp_psn, 1) == e->end, b)) ==
+			KARST_WC_PARKED) {
+			return !karst_copy_fetch_response(core, qp, e, r->rsp_psn, e->end);
 		} else if (st != KARST_WC_SUCCESS) {
 			if ((int32_t)(r->rsp_cur - r->rsp_done) >= 0) {
 				source_gone(core, qp);

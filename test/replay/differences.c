@@ -85,6 +85,24 @@ rp_problem(struct rp_report *r, const char *fmt, ...)
 }
 
 bool
+rp_may_differ(const struct rp_report *r, uint32_t psn, const char *kind)
+{
+	char hex[8];
+	unsigned int i;
+
+	snprintf(hex, sizeof(hex), "%06x", psn);
+	for (i = 0; i < r->differences->n; i++) {
+		const struct rp_difference *row = &r->differences->rows[i];
+
+		if (strcmp(row->half, r->half) == 0 && strcmp(row->kind, kind) == 0 &&
+			(strcmp(row->psn, "*") == 0 || strcmp(row->psn, hex) == 0) &&
+			fnmatch(row->capture, r->capture, 0) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool
 rp_differs(struct rp_report *r, uint32_t psn, const char *fmt, ...)
 {
 	char kind[128], hex[8];

@@ -66,6 +66,8 @@ struct rp_report {
 
 /** Something is wrong. */
 void rp_problem(struct rp_report *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+/** Is there such a row?  Nothing is counted and nothing reported. */
+bool rp_may_differ(const struct rp_report *r, uint32_t psn, const char *kind);
 /** At @psn karst does @kind; wrong unless it is listed.  @return true if it is listed. */
 bool rp_differs(struct rp_report *r, uint32_t psn, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -49,7 +49,9 @@ struct step {
 	const struct rp_frame **owed;
 	unsigned int nowed, paid;
 	bool ended;
-	bool lossy; /* packets were lost before they came to the wire */
+	bool ahead;   /* what karst has sent last the captured requester sends later */
+	uint32_t top; /* behind what the captured requester has ever sent */
+	bool lossy;   /* packets were lost before they came to the wire */
 };
 
 /* --- the model --- */
@@ -263,12 +265,18 @@ post_up_to(struct step *t, uint32_t psn)
 	}
 }
 
+/* X11: the captured requester goes back to the gap and sends all behind it again, karst what is
+ * missing. */
+#define NOT_AGAIN "is not sent again"
+
 /* One packet of karst's; of a lossy side, as many as it takes until @psn comes. */
 static void
 let_send(struct step *t, uint32_t psn)
 {
 	unsigned int i;
 
+	if (t->ahead)
+		return;
 	rp_bed_send(t->b, 1);
 	for (i = 0; t->lossy && t->b->nout != 0 && t->b->out[0].f.ib.psn != psn && i < 100; i++)
 		rp_bed_send(t->b, 1);
@@ -337,10 +345,13 @@ go_back(struct step *t, const struct rp_frame *f, uint64_t ns)
 		t->shift -= (int64_t)(ns - began);
 	}
 	clock_at(t, ns);
-	t->b->nout = 0;
-	if (karst_psn_before(f->f.ib.psn, t->una))
+	if (!t->ahead)
+		t->b->nout = 0;
+	if (karst_psn_before(f->f.ib.psn, t->una) && !rp_may_differ(t->r, f->f.ib.psn, NOT_AGAIN))
 		return; /* not karst */
 	let_send(t, f->f.ib.psn);
+	if (rp_may_differ(t->r, f->f.ib.psn, NOT_AGAIN))
+		return;
 	for (waited = 0; t->b->nout == 0 && waited < 4 * t->rto_ns; waited += RP_MS / 2) {
 		t->shift += RP_MS / 2;
 		clock_at(t, ns);
@@ -357,12 +368,14 @@ sends(struct step *t, const struct rp_frame *f, uint64_t ns)
 
 	if (t->lossy ? !karst_psn_before(psn, t->end) : psn == t->end) {
 		clock_at(t, ns);
-		t->b->nout = 0;
+		if (!t->ahead)
+			t->b->nout = 0;
 		if (karst_psn_before(psn, t->una))
 			goto sent; /* not karst */
 		post_up_to(t, psn);
 		pay(t);
-		t->b->nout = 0;
+		if (!t->ahead)
+			t->b->nout = 0;
 		if (t->paid == t->nowed)
 			let_send(t, psn);
 		if ((t->b->nout == 0 || t->b->out[0].f.ib.psn != psn) && t->nheld != 0) {
@@ -378,6 +391,14 @@ sends(struct step *t, const struct rp_frame *f, uint64_t ns)
 	}
 sent:
 	t->end = karst_psn_add(psn, rp_npsn(t->s, f));
+	t->ahead = t->b->nout != 0 && karst_psn_before(psn, t->b->out[0].f.ib.psn) &&
+		rp_may_differ(t->r, psn, NOT_AGAIN);
+	if ((t->b->nout == 0 || t->ahead) && karst_psn_before(psn, t->top) &&
+		!(t->b->nout == 0 && karst_psn_before(psn, t->una)) &&
+		rp_differs(t->r, psn, NOT_AGAIN))
+		return;
+	if (karst_psn_before(t->top, t->end))
+		t->top = t->end;
 	if (t->b->nout == 0 && karst_psn_before(psn, t->una) &&
 		rp_differs(t->r, psn, "does not send what is acknowledged"))
 		return;
@@ -439,6 +460,7 @@ open_step(struct step *t, struct rp_report *r, const struct rp_stream *s)
 		.s = s,
 		.una = first,
 		.end = first,
+		.top = first,
 		.rto_ns = 4096ull << timeout,
 		.rnr_retry = setup.rnr_retry,
 		.lossy = c->lossy[s->from]};

@@ -85,6 +85,8 @@ reset_ep_model(struct sim_ep *ep)
 	ep->limited = false;
 	ep->quiet_ns = s->now_ns;
 	ep->quiet_psn = ep->tries = ep->heard = 0;
+	ep->known = 0;
+	ep->spilt = false;
 	ep->tx_hi = ep->acked = ep->delivered_hi = ep->hint = ep->rd_out = 0;
 	ep->cnps_stale += ep->cnps_due[0] + ep->cnps_due[1];
 	ep->cnps_due[0] = ep->cnps_due[1] = 0;

@@ -101,6 +101,7 @@ receive_one(struct sim *s, struct sim_core *c, struct sim_frame *f, struct karst
 		sim_wire_delivered(s, ep, p);
 	karst_qp_prefetch(p->qp);
 	karst_qp_rx(core, p);
+	sim_wire_taken(ep, p);
 	if (!ep->pair->victim && !f->noise)
 		sim_marks_delivered(s, c, ep, p);
 	if (f->noise && !ep->pair->victim && p->drop == KARST_DROP_NONE)

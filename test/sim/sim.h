@@ -191,7 +191,8 @@ struct sim_op {
 	uint32_t srq;     /* XRC: which of the peer's SRQs it is for */
 	uint32_t lpsn;    /* first PSN, counted from the connection's start */
 	uint32_t npsn;
-	uint32_t got;      /* response packets taken */
+	uint32_t got;      /* response packets delivered, each once */
+	uint8_t *came;     /* which of them; NULL: none, or there is only one */
 	uint32_t msn;      /* messages before it */
 	uint32_t recv_seq; /* number among those that need a receive work request */
 	uint64_t posted_ns;
@@ -331,6 +332,8 @@ struct sim_ep {
 	uint32_t tx_hi;        /* first PSN never sent */
 	uint32_t tx_last;      /* PSN sent last */
 	uint32_t acked;        /* PSNs acknowledged by what was delivered */
+	uint32_t known;        /* likewise, whatever is missing before them (X11) */
+	bool spilt;            /* the core has thrown a response away */
 	bool limited;          /* the peer gives credits (Q9) */
 	uint32_t admitted;     /* PSN of a message that may have been let pass before that */
 	uint32_t lsn;          /* messages that the peer was ever heard to allow */
@@ -702,6 +705,8 @@ void sim_repeat_heard(struct sim_ep *req, const struct karst_pkt *p);
 /* --- wire.c --- */
 
 void sim_wire_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p);
+/** And what the core made of it. */
+void sim_wire_taken(struct sim_ep *ep, const struct karst_pkt *p);
 void sim_wire_delivered(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
 
 /* --- marks.c --- */

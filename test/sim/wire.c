@@ -127,6 +127,25 @@ check_flush(struct sim *s, struct sim_ep *ep, const struct sim_op *op, const str
 		BAD(s, ep, p, "another FLUSH than was posted (R15)");
 }
 
+/* X11: who has agreed asks again for what is missing from packet @i on, whole packets of it, and
+ * for nothing that is here. */
+static void
+check_part(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_t i,
+	const struct karst_pkt *p)
+{
+	uint32_t mtu = 1u << ep->pair->mtu_shift, rest = op->len - i * mtu, n;
+
+	if (p->dma_len > rest || (p->dma_len != rest && (p->dma_len == 0 || p->dma_len % mtu != 0)))
+		BAD(s, ep, p, "DMA length %u of %u (X11)", p->dma_len, rest);
+	if (!op->started && p->dma_len != rest)
+		BAD(s, ep, p, "DMA length %u of %u for the first time", p->dma_len, rest);
+	if (op->came == NULL || ep->spilt)
+		return;
+	for (n = i; n < op->npsn && (n - i) * mtu < p->dma_len; n++)
+		if (op->came[n])
+			BAD(s, ep, p, "asks for packet %u, which has come (X11)", n);
+}
+
 /* Headers and payload of packet @i (W3, W5, W10); of a READ that is asked for again from the middle
  * address, length and PSN have moved together (Q5). */
 static void
@@ -160,7 +179,9 @@ check_content(struct sim *s, struct sim_ep *ep, const struct sim_op *op, uint32_
 			BAD(s, ep, p, "address %#llx key %#x instead of %#llx %#x",
 				(unsigned long long)p->va, p->rkey,
 				(unsigned long long)(op->rva + skip), op->rkey);
-		if (p->dma_len != op->len - skip && op->opcode != KARST_WR_ATOMIC_WRITE)
+		if (op->opcode == KARST_WR_RDMA_READ && sim_repeats(ep))
+			check_part(s, ep, op, i, p);
+		else if (p->dma_len != op->len - skip && op->opcode != KARST_WR_ATOMIC_WRITE)
 			BAD(s, ep, p, "DMA length %u instead of %u", p->dma_len, op->len - skip);
 	}
 	if ((fl & KARST_OPF_ATOMICETH) != 0) {
@@ -205,14 +226,26 @@ is_answered(const struct sim_op *op)
 		op->opcode == KARST_WR_FLUSH;
 }
 
+/* Responses of a READ or atomic that have come before the first that is missing. */
+static uint32_t
+came_in_order(const struct sim_op *op)
+{
+	uint32_t n = 0;
+
+	while (op->came != NULL && n < op->npsn && op->came[n])
+		n++;
+	return n;
+}
+
 /*
  * Everything before PSN number @end is acknowledged, but a READ or atomic stands in the way until
- * its response has come (Q3).
+ * its responses have come (Q3), and then what was acknowledged behind it counts (X11).
  * @return false if one does.
  */
 static bool
 acknowledge(struct sim_ep *req, uint32_t end)
 {
+	req->known = end = max_u32(req->known, end);
 	for (; req->confirmed < req->nops; req->confirmed++) {
 		const struct sim_op *op = &req->ops[req->confirmed];
 
@@ -220,12 +253,16 @@ acknowledge(struct sim_ep *req, uint32_t end)
 			continue;
 		if (op->lpsn >= end)
 			break;
-		if (is_answered(op) && !op->answered)
+		if (is_answered(op) && !op->answered) {
+			req->acked = max_u32(req->acked, op->lpsn + came_in_order(op));
 			return false;
+		}
 		if (op->lpsn + op->npsn > end) {
 			req->acked = max_u32(req->acked, end);
 			break;
 		}
+		if (is_answered(op))
+			req->rd_out--;
 		req->acked = max_u32(req->acked, op->lpsn + op->npsn);
 		req->adverse_done = req->adverse;
 	}
@@ -403,7 +440,9 @@ check_read_response(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p,
 	len = karst_min_u32(mtu, op->len - i * mtu);
 	if (p->pay_len != len)
 		BAD(s, ep, p, "%u bytes instead of %u", p->pay_len, len);
-	if ((karst_opcode_flags(p->opcode) & KARST_OPF_END ? true : false) != last)
+	/* parts end anywhere (X11) */
+	if ((karst_opcode_flags(p->opcode) & KARST_OPF_END ? true : false) != last &&
+		(last || ep->pair->repeats == 0))
 		BAD(s, ep, p, "packet %u of %u", i, op->npsn);
 }
 
@@ -617,19 +656,22 @@ credits_heard(struct sim_ep *req, uint32_t aeth, bool taken)
 		req->lsn = karst_aeth_msn(aeth) + credits[code];
 }
 
-/* A packet of a READ's or atomic's response; it counts only in its turn (Q5). */
+/* A packet of a READ's or atomic's response, which counts whatever is missing before it (X11). */
 static bool
 response_taken(struct sim_ep *req, struct sim_op *op, uint32_t at)
 {
-	if (!acknowledge(req, at < op->lpsn ? at : op->lpsn) ||
-		req->confirmed != (uint32_t)(op - req->ops) || !op->started || op->answered ||
-		at != op->lpsn + op->got)
+	acknowledge(req, at);
+	if (!is_answered(op) || !op->started || op->answered)
 		return false;
-	req->acked = max_u32(req->acked, at + 1);
-	if (++op->got < op->npsn)
-		return true;
-	op->answered = true;
-	req->rd_out--;
+	if (op->npsn > 1 && op->came == NULL) {
+		op->came = sim_alloc_raw(req->s, op->npsn);
+		memset(op->came, 0, op->npsn);
+	}
+	if (op->came != NULL && op->came[at - op->lpsn])
+		return false;
+	if (op->came != NULL)
+		op->came[at - op->lpsn] = 1;
+	op->answered = ++op->got == op->npsn;
 	acknowledge(req, at + 1);
 	return true;
 }
@@ -647,8 +689,11 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 		if (!sim_repeats(req))
 			return;
 		sim_repeat_heard(req, p);
-		if (op == NULL)
+		/* before the very first; it shows what is lost all the same */
+		if (op == NULL) {
+			req->heard++;
 			return;
+		}
 	}
 	if (op == NULL || at >= req->tx_hi)
 		return;
@@ -679,4 +724,11 @@ sim_wire_delivered(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 		request_delivered(ep->peer, p);
 	else if (ep->pair->type == KARST_QPT_RC)
 		response_delivered(ep, p);
+}
+
+void
+sim_wire_taken(struct sim_ep *ep, const struct karst_pkt *p)
+{
+	if (p->drop != KARST_DROP_NONE && (karst_opcode_flags(p->opcode) & KARST_OPF_RESPONSE) != 0)
+		ep->spilt |= p->drop != KARST_DROP_UNEXPECTED_RESPONSE;
 }

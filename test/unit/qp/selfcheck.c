@@ -3,6 +3,7 @@
  */
 #include "selfcheck.h"
 
+#include "gaps.h"
 #include "repeat.h"
 
 #define AHEAD(a, b) ((int32_t)((a) - (b)))
@@ -54,8 +55,7 @@ check_slots(const struct karst_core_qp *qp)
 			return "una_psn is not in the oldest request";
 		if (i == r->snd_idx && distance(r->snd_psn, s->psn) > s->npsn)
 			return "snd_psn is not in the request that is being sent";
-		if (AHEAD(r->snd_idx, i) > 0 && (s->flags & KARST_SLOT_RD_ATOMIC) &&
-			!(s->flags & KARST_SLOT_DONE)) {
+		if (AHEAD(r->snd_idx, i) > 0 && (s->flags & KARST_SLOT_RD_ATOMIC)) {
 			rd++;
 			psns += s->npsn - (i == r->una_idx ? distance(r->una_psn, s->psn) : 0);
 		}
@@ -70,6 +70,39 @@ check_slots(const struct karst_core_qp *qp)
 	if (psns != r->rd_psns)
 		return "the PSNs of READs and atomics in flight are miscounted";
 	return NULL;
+}
+
+/* What has come behind a gap is known to the oldest request, which misses something (X11). */
+static const char *
+check_gaps(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	bool any = karst_gaps_any(qp), asks = false;
+	uint32_t i, n = 0;
+
+	for (i = r->una_idx; i != r->nxt_idx; i++) {
+		const struct karst_sq_slot *s = &r->slots[i & qp->sq.mask];
+		bool done = (s->flags & (KARST_SLOT_RD_ATOMIC | KARST_SLOT_DONE)) ==
+			(KARST_SLOT_RD_ATOMIC | KARST_SLOT_DONE);
+		const struct karst_gap *g = s->gap != 0 ? karst_gap_of(core, s) : NULL;
+
+		asks |= (s->flags & KARST_SLOT_ASK) != 0 && AHEAD(r->snd_idx, i) > 0;
+		if ((done || g != NULL) && !any)
+			return "answers are here behind a gap that is none (X11)";
+		if (g == NULL)
+			continue;
+		n++;
+		if (g->qp != qp || done)
+			return "a gap is somebody else's, or nobody's (X11)";
+		if (distance(g->first, s->psn) >= s->npsn ||
+			(i == r->una_idx && g->first != r->una_psn))
+			return "a gap is not where something is missing (X11)";
+		if ((g->map[g->first / 64 % KARST_DIM(g->map)] >> g->first % 64 & 1) != 0)
+			return "what is missing is here (X11)";
+	}
+	if (asks && !r->asks)
+		return "something is to be asked for and nobody will (X11)";
+	return n > core->gaps->used ? "more gaps than there are (X11)" : NULL;
 }
 
 /* Will be visited: at its turn, or when it may send again. */
@@ -187,6 +220,8 @@ qp_selfcheck(const struct karst_core *core, const struct karst_core_qp *qp)
 		wrong = check_cursors(qp);
 	if (wrong == NULL && karst_qp_may_send(qp))
 		wrong = check_slots(qp);
+	if (wrong == NULL && karst_qp_may_send(qp) && karst_qp_reliable(qp))
+		wrong = check_gaps(core, qp);
 	if (wrong == NULL && karst_qp_may_send(qp) && karst_qp_reliable(qp))
 		wrong = check_wakeup(core, qp);
 	if (wrong == NULL && karst_qp_may_receive(qp) && karst_qp_reliable(qp))

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Gaps among responses (X11): what comes behind one stays, and what is missing is asked for
+ * again. */
+#include "gaps.h"
+
+#include "harness.h"
+
+#define WINDOW 64u
+
+static const struct karst_hold_ops hold_ops;
+static void *repeat_mem;
+
+static struct bed *
+bed_reads(bool agreed)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+
+	s.attr.max_rd_atomic = 8;
+	if (agreed) {
+		s.core.held_frames = 16;
+		s.core.hold_ops = &hold_ops;
+		repeat_mem = calloc(1, karst_repeat_bytes(WINDOW));
+		s.attr.repeat_window = WINDOW;
+		s.attr.repeat_mem = repeat_mem;
+	}
+	return bed_open(&s);
+}
+
+static void
+close_reads(struct bed *b)
+{
+	bed_close(b);
+	free(repeat_mem);
+	repeat_mem = NULL;
+}
+
+/* Packet @i of a READ of @n whole packets that begins at S(@first), with the bytes of its place. */
+static enum karst_drop
+answer(struct bed *b, uint32_t first, uint32_t n, uint32_t i)
+{
+	return bed_rx(b,
+		&(struct karst_ib_hdrs){
+			.psn = S(first + i),
+			.opcode = n == 1     ? KARST_RC_READ_RESP_ONLY
+				: i == 0     ? KARST_RC_READ_RESP_FIRST
+				: i == n - 1 ? KARST_RC_READ_RESP_LAST
+					     : KARST_RC_READ_RESP_MIDDLE,
+			.aeth = 0x1f000000,
+			.pay = b->pattern + i * MTU,
+			.pay_len = MTU,
+		});
+}
+
+static void
+expect_ask_at(struct bed *b, int line, uint32_t psn, uint32_t off, uint32_t len)
+{
+	const struct karst_pkt *p = expect_at(b, __FILE__, line, KARST_RC_READ_REQUEST, S(psn));
+
+	cr_assert_eq(p->va, PEER_VA + off, "line %d", line);
+	cr_assert_eq(p->dma_len, len, "line %d: %u bytes", line, p->dma_len);
+}
+#define expect_ask(b, psn, off, len) expect_ask_at(b, __LINE__, psn, off, len)
+
+/* (X11): from an ordinary peer all from the gap on is asked for, once; what is here stays. */
+Test(gaps, x11_what_is_here_stays)
+{
+	struct bed *b = bed_reads(false);
+
+	post(b, RDMA_READ, 1, .len = 8 * MTU);
+	expect_ask(b, 0, 0, 8 * MTU);
+	expect_taken(b, answer(b, 0, 8, 0));
+	expect_taken(b, answer(b, 0, 8, 2));
+	expect_ask(b, 1, MTU, 7 * MTU);
+	expect_taken(b, answer(b, 0, 8, 4));
+	expect_taken(b, answer(b, 0, 8, 5));
+	/* the second is there now, and the fourth was asked for with it */
+	expect_taken(b, answer(b, 0, 8, 1));
+	expect_none(b);
+	expect_drop(b, UNEXPECTED_RESPONSE, answer(b, 0, 8, 2));
+	expect_drop(b, UNEXPECTED_RESPONSE, answer(b, 0, 8, 4));
+	expect_taken(b, answer(b, 0, 8, 3));
+	expect_taken(b, answer(b, 0, 8, 6));
+	expect_no_wc(b);
+	expect_taken(b, answer(b, 0, 8, 7));
+	expect_wc(b, 1, SUCCESS);
+	expect_mem(b, 0, 0, 8 * MTU);
+	cr_assert_eq(b->core->gaps->used, 0);
+	close_reads(b);
+}
+
+/* (X11): who has agreed is asked for the gaps alone, and where it ends they end. */
+Test(gaps, x11_parts)
+{
+	struct bed *b = bed_reads(true);
+
+	post(b, RDMA_READ, 1, .len = 8 * MTU);
+	expect_ask(b, 0, 0, 8 * MTU);
+	expect_taken(b, answer(b, 0, 8, 0));
+	expect_taken(b, answer(b, 0, 8, 3));
+	expect_ask(b, 1, MTU, 2 * MTU);
+	expect_taken(b, answer(b, 0, 8, 5));
+	expect_ask(b, 4, 4 * MTU, MTU);
+	expect_taken(b,
+		send_pkt(b, RC_READ_RESP_ONLY, S(4), .pay = b->pattern + 4 * MTU, .pay_len = MTU));
+	expect_taken(
+		b, send_pkt(b, RC_READ_RESP_FIRST, S(1), .pay = b->pattern + MTU, .pay_len = MTU));
+	expect_taken(b,
+		send_pkt(b, RC_READ_RESP_LAST, S(2), .pay = b->pattern + 2 * MTU, .pay_len = MTU));
+	expect_taken(b, answer(b, 0, 8, 6));
+	expect_none(b);
+	expect_taken(b, answer(b, 0, 8, 7));
+	expect_wc(b, 1, SUCCESS);
+	expect_mem(b, 0, 0, 8 * MTU);
+	close_reads(b);
+}
+
+/* (X11): two gaps that are known of at once are asked for at once. */
+Test(gaps, x11_two_parts)
+{
+	struct bed *b = bed_reads(true);
+
+	post(b, RDMA_READ, 1, .len = 6 * MTU);
+	post(b, RDMA_READ, 2, .len = MTU);
+	expect_ask(b, 0, 0, 6 * MTU);
+	expect_ask(b, 6, 0, MTU);
+	expect_taken(b, answer(b, 0, 6, 1));
+	expect_taken(b, answer(b, 0, 6, 3));
+	expect_taken(b, answer(b, 6, 1, 0));
+	expect_ask(b, 0, 0, MTU);
+	expect_ask(b, 2, 2 * MTU, MTU);
+	expect_ask(b, 4, 4 * MTU, 2 * MTU);
+	expect_none(b);
+	bed_forget(b);
+	close_reads(b);
+}
+
+/* (X11, Q1): what is behind the gap of an earlier READ is taken as well, and completes in its
+ * turn. */
+Test(gaps, x11_later_requests)
+{
+	struct bed *b = bed_reads(false);
+
+	post(b, RDMA_READ, 1, .len = 2 * MTU);
+	post(b, RDMA_WRITE, 2, .len = 1);
+	post(b, RDMA_READ, 3, .len = 2 * MTU, .off = 4 * MTU);
+	post(b, ATOMIC_FAA, 4, .off = 8192);
+	post(b, RDMA_WRITE, 5, .len = 1);
+	expect_ask(b, 0, 0, 2 * MTU);
+	expect_pkt(b, RC_WRITE_ONLY, S(2));
+	expect_ask(b, 3, 0, 2 * MTU);
+	expect_pkt(b, RC_FETCH_ADD, S(5));
+	expect_pkt(b, RC_WRITE_ONLY, S(6));
+	expect_taken(b, answer(b, 0, 2, 0));
+	expect_taken(b, answer(b, 3, 2, 0));
+	expect_ask(b, 1, MTU, MTU);
+	expect_taken(b, answer(b, 3, 2, 1));
+	expect_mem(b, 4 * MTU, 0, 2 * MTU);
+	expect_taken(b, send_pkt(b, RC_ATOMIC_ACK, S(5), .orig = 9));
+	expect_taken(b, send_ack(b, S(6), 5));
+	expect_none(b);
+	expect_no_wc(b);
+	expect_taken(b, answer(b, 0, 2, 1));
+	expect_wc(b, 1, SUCCESS);
+	expect_wc(b, 2, SUCCESS);
+	expect_wc(b, 3, SUCCESS);
+	expect_wc(b, 4, SUCCESS);
+	expect_wc(b, 5, SUCCESS);
+	cr_assert_eq(b->core->gaps->used, 0);
+	close_reads(b);
+}
+
+/* (X11): what was asked for again is lost again when what was requested later has come, and only
+ * then. */
+Test(gaps, x11_lost_again)
+{
+	struct bed *b = bed_reads(false);
+
+	post(b, RDMA_READ, 1, .len = 2 * MTU);
+	post(b, RDMA_READ, 2, .len = 2 * MTU);
+	expect_ask(b, 0, 0, 2 * MTU);
+	expect_ask(b, 2, 0, 2 * MTU);
+	expect_taken(b, answer(b, 0, 2, 1));
+	expect_ask(b, 0, 0, 2 * MTU);
+	/* was requested before */
+	expect_taken(b, answer(b, 2, 2, 0));
+	expect_taken(b, answer(b, 2, 2, 1));
+	expect_none(b);
+	post(b, RDMA_READ, 3, .len = MTU);
+	expect_ask(b, 4, 0, MTU);
+	expect_taken(b, answer(b, 4, 1, 0));
+	expect_ask(b, 0, 0, 2 * MTU);
+	expect_none(b);
+	expect_taken(b, answer(b, 0, 2, 0));
+	expect_wc(b, 1, SUCCESS);
+	expect_wc(b, 2, SUCCESS);
+	expect_wc(b, 3, SUCCESS);
+	close_reads(b);
+}
+
+/* (X11, Q6): going back asks for what is missing, and passes what is not. */
+Test(gaps, x11_q6_timeout)
+{
+	struct bed *b = bed_reads(false);
+
+	post(b, RDMA_READ, 1, .len = 2 * MTU);
+	post(b, RDMA_READ, 2, .len = MTU);
+	post(b, RDMA_READ, 3, .len = 4 * MTU);
+	expect_ask(b, 0, 0, 2 * MTU);
+	expect_ask(b, 2, 0, MTU);
+	expect_ask(b, 3, 0, 4 * MTU);
+	expect_taken(b, answer(b, 2, 1, 0));
+	expect_ask(b, 0, 0, 2 * MTU);
+	expect_taken(b, answer(b, 3, 4, 0));
+	expect_none(b);
+	advance_time(b, 4 * RTO);
+	expect_ask(b, 0, 0, 2 * MTU);
+	expect_ask(b, 4, MTU, 3 * MTU);
+	expect_none(b);
+	expect_taken(b, answer(b, 0, 2, 0));
+	expect_taken(b, answer(b, 0, 2, 1));
+	expect_wc(b, 1, SUCCESS);
+	expect_wc(b, 2, SUCCESS);
+	expect_taken(b, answer(b, 3, 4, 1));
+	expect_taken(b, answer(b, 3, 4, 2));
+	expect_taken(b, answer(b, 3, 4, 3));
+	expect_wc(b, 3, SUCCESS);
+	close_reads(b);
+}
+
+/* (X11, Q4): a NAK behind a gap makes the requester go back; what comes before that has begun
+ * moves the cursor on, and what was not executed goes again. */
+Test(gaps, x11_q4_nak_behind_a_gap)
+{
+	struct bed *b = bed_reads(false);
+
+	post(b, RDMA_READ, 1, .len = MTU);
+	post(b, RDMA_READ, 2, .len = MTU);
+	post(b, RDMA_READ, 3, .len = MTU);
+	post(b, RDMA_WRITE, 4, .len = 8);
+	expect_ask(b, 0, 0, MTU);
+	expect_ask(b, 1, 0, MTU);
+	expect_ask(b, 2, 0, MTU);
+	expect_pkt(b, RC_WRITE_ONLY, S(3));
+	expect_taken(b, answer(b, 1, 1, 0));
+	expect_taken(b, answer(b, 2, 1, 0));
+	expect_taken(b, send_nak(b, S(3), KARST_NAK_PSN_SEQ));
+	expect_taken(b, answer(b, 0, 1, 0));
+	expect_wc(b, 1, SUCCESS);
+	expect_wc(b, 2, SUCCESS);
+	expect_wc(b, 3, SUCCESS);
+	expect_pkt(b, RC_WRITE_ONLY, S(3));
+	ack(b, S(3), 4);
+	expect_wc(b, 4, SUCCESS);
+	close_reads(b);
+}
+
+/* (X11, Q10): responses that lie, or that are here already, change nothing. */
+Test(gaps, x11_hostile)
+{
+	struct bed *b = bed_reads(false);
+
+	post(b, RDMA_READ, 1, .len = 4 * MTU - 8);
+	post(b, ATOMIC_FAA, 2, .off = 8192);
+	post(b, RDMA_WRITE, 3, .len = 8);
+	expect_ask(b, 0, 0, 4 * MTU - 8);
+	expect_pkt(b, RC_FETCH_ADD, S(4));
+	expect_pkt(b, RC_WRITE_ONLY, S(5));
+	/* too short, too long, an end that is none and the other way round */
+	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_MIDDLE, S(2), .pay_len = 8));
+	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_LAST, S(3), .pay_len = MTU));
+	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_LAST, S(2), .pay_len = MTU));
+	expect_drop(
+		b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_MIDDLE, S(3), .pay_len = MTU - 8));
+	/* another operation's, and one of a WRITE */
+	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_ATOMIC_ACK, S(2)));
+	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_ONLY, S(4), .pay_len = 8));
+	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_ONLY, S(5), .pay_len = 8));
+	expect_drop(b, UNEXPECTED_RESPONSE, send_pkt(b, RC_READ_RESP_ONLY, S(6), .pay_len = 8));
+	expect_untouched(b, 0, 4 * MTU);
+	expect_none(b);
+	expect_taken(b, answer(b, 0, 9, 2));
+	expect_ask(b, 0, 0, 4 * MTU - 8);
+	/* other bytes for the same place */
+	expect_drop(b, UNEXPECTED_RESPONSE,
+		send_pkt(b, RC_READ_RESP_MIDDLE, S(2), .pay = b->pattern, .pay_len = MTU));
+	expect_mem(b, 2 * MTU, 2 * MTU, MTU);
+	expect_none(b);
+	/* in its turn it is held against the request, as ever */
+	expect_taken(b, send_pkt(b, RC_READ_RESP_FIRST, S(0), .pay_len = 8));
+	expect_wc(b, 1, BAD_RESP_ERR);
+	cr_assert_eq(b->core->gaps->used, 0);
+	bed_forget(b);
+	close_reads(b);
+}
+
+/* (X11, Q5): further behind a gap than can be noted, and where no gap can be noted any more,
+ * responses are thrown away. */
+Test(gaps, x11_q5_no_room)
+{
+	struct bed *b = bed_reads(false);
+	uint16_t free;
+
+	post(b, RDMA_READ, 1, .len = 2 * MTU);
+	post(b, RDMA_READ, 2, .len = MTU);
+	expect_ask(b, 0, 0, 2 * MTU);
+	expect_ask(b, 2, 0, MTU);
+	free = b->core->gaps->free;
+	b->core->gaps->free = 0;
+	expect_drop(b, READ_GAP, answer(b, 2, 1, 0));
+	/* back to the oldest, and all behind it again */
+	expect_ask(b, 0, 0, 2 * MTU);
+	expect_ask(b, 2, 0, MTU);
+	expect_none(b);
+	b->core->gaps->free = free;
+	expect_taken(b, answer(b, 0, 2, 0));
+	expect_taken(b, answer(b, 0, 2, 1));
+	expect_taken(b, answer(b, 2, 1, 0));
+	expect_wc(b, 1, SUCCESS);
+	expect_wc(b, 2, SUCCESS);
+	close_reads(b);
+}
+
+/* (X11): and so are those that come too far behind one. */
+Test(gaps, x11_far)
+{
+	struct bed *b = bed_reads(false);
+	struct karst_sge sge[2] = {
+		{.addr = VA, .len = BUF_BYTES, .lkey = b->key},
+		{.addr = VA, .len = BUF_BYTES, .lkey = b->key},
+	};
+
+	post(b, RDMA_READ, 1, .sge = sge, .nsge = 2);
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	expect_drop(
+		b, READ_GAP, send_pkt(b, RC_READ_RESP_MIDDLE, S(KARST_GAP_PSNS), .pay_len = MTU));
+	expect_untouched(b, 0, BUF_BYTES);
+	expect_ask(b, 0, 0, 2 * BUF_BYTES);
+	expect_taken(b, answer(b, 0, BUF_BYTES / MTU + 1, KARST_GAP_PSNS - 1));
+	/* it comes of asking, and so what is before it is lost again */
+	expect_ask(b, 0, 0, 2 * BUF_BYTES);
+	expect_none(b);
+	/* what is known of gaps goes with the connection */
+	cr_assert_eq(b->core->gaps->used, 1);
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
+	cr_assert_eq(b->core->gaps->used, 0);
+	close_reads(b);
+}
+
+/* --- the responder --- */
+
+static void
+read_request(struct bed *b, uint32_t psn, uint32_t off, uint32_t len)
+{
+	expect_taken(b,
+		send_pkt(b, RC_READ_REQUEST, R(psn), .va = VA + off, .rkey = b->key, .dma_len = len,
+			.ackreq = true));
+}
+
+/* (X11, R4): a part is answered alone, ahead of what was never answered, which goes on where it
+ * was. */
+Test(gaps, x11_r4_parts_are_answered)
+{
+	struct bed *b = bed_reads(true);
+
+	read_request(b, 0, 0, 4 * MTU);
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(1));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(2));
+	expect_pkt(b, RC_READ_RESP_LAST, R(3));
+	read_request(b, 1, MTU, 2 * MTU);
+	expect_pkt(b, RC_READ_RESP_FIRST, R(1));
+	expect_pkt(b, RC_READ_RESP_LAST, R(2));
+	read_request(b, 3, 3 * MTU, MTU);
+	expect_pkt(b, RC_READ_RESP_ONLY, R(3));
+	expect_none(b);
+	/* not what the original was */
+	expect_drop(b, DUPLICATE,
+		send_pkt(b, RC_READ_REQUEST, R(1), .va = VA + MTU, .rkey = b->key,
+			.dma_len = 4 * MTU, .ackreq = true));
+	expect_none(b);
+	close_reads(b);
+}
+
+/* (X11, R4): of a READ that is being answered, what was answered already comes again, without an
+ * end, and then the rest as ever. */
+Test(gaps, x11_r4_while_it_is_answered)
+{
+	struct bed *b = bed_reads(true);
+
+	read_request(b, 0, 0, 4 * MTU);
+	turn_once(b, 2, UINT32_MAX);
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(1));
+	read_request(b, 0, 0, 4 * MTU);
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(1));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(2));
+	expect_pkt(b, RC_READ_RESP_LAST, R(3));
+	expect_none(b);
+	close_reads(b);
+}
+
+/* (R4): a duplicate that ends before the original does not end what was never answered; nobody has
+ * agreed to anything. */
+Test(gaps, r4_shorter_duplicate)
+{
+	struct bed *b = bed_reads(false);
+
+	read_request(b, 0, 0, 4 * MTU);
+	turn_once(b, 3, UINT32_MAX);
+	expect_pkt(b, RC_READ_RESP_FIRST, R(0));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(1));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(2));
+	read_request(b, 1, MTU, MTU);
+	expect_pkt(b, RC_READ_RESP_FIRST, R(1));
+	expect_pkt(b, RC_READ_RESP_MIDDLE, R(2));
+	expect_pkt(b, RC_READ_RESP_LAST, R(3));
+	expect_none(b);
+	close_reads(b);
+}

@@ -41,11 +41,11 @@
 #else
 #define RANGE_MAX (1ull << 43)
 #endif
-#define RANGE_MIN  (1ull << 34)
-#define GRANULE    (1ull << 16)
-#define ORDERS     44u
-#define TABLE_DROP (1u << 17) /* words */
-#define MEND_BYTES (1ull << 24)
+#define RANGE_MIN   (1ull << 34)
+#define GRANULE     (1ull << 16)
+#define ORDERS      44u
+#define TABLE_LARGE (1u << 17) /* words */
+#define MEND_BYTES  (1ull << 24)
 
 /* Of the process, since it is the process that has addresses and one handler for SIGBUS, which is
  * told nothing but an address. */
@@ -422,16 +422,17 @@ window_fill(const struct eng_window *w, uintptr_t v)
 {
 	_Atomic uintptr_t *word = word_of(w->base);
 	uint64_t i, n = ((w->base - range.base) % GRANULE + w->bytes + GRANULE - 1) / GRANULE;
+	uintptr_t from = ((uintptr_t)word + 4095) & ~4095ull;
+	uintptr_t to = (uintptr_t)&word[n] & ~4095ull;
 
+	/* a page at a time by faults takes several times as long */
+	if (v != 0 && n >= TABLE_LARGE)
+		madvise((void *)from, to - from, MADV_POPULATE_WRITE);
 	for (i = 0; i < n; i++)
 		atomic_store_explicit(&word[i], v, memory_order_relaxed);
 	/* a large part of the table that is zero need not exist */
-	if (v == 0 && n >= TABLE_DROP) {
-		uintptr_t from = ((uintptr_t)word + 4095) & ~4095ull;
-		uintptr_t to = (uintptr_t)&word[n] & ~4095ull;
-
+	if (v == 0 && n >= TABLE_LARGE)
 		madvise((void *)from, to - from, MADV_DONTNEED);
-	}
 }
 
 int

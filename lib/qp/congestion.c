@@ -83,9 +83,9 @@ karst_congestion_defaults(struct karst_congestion_config *c)
 bool
 karst_congestion_valid(const struct karst_congestion_config *c)
 {
-	return c->mode <= KARST_CONGESTION_DCQCN && c->np.cnp_scope <= KARST_CNP_PORT &&
+	return c->mode <= KARST_CONGESTION_SWIFT && c->np.cnp_scope <= KARST_CNP_PORT &&
 		c->np.cnp_dscp < 64 && c->np.cnp_802p_prio < 8 &&
-		(c->mode != KARST_CONGESTION_DCQCN || karst_rp_params_valid(&c->rp));
+		(c->mode < KARST_CONGESTION_DCQCN || karst_rp_params_valid(&c->rp));
 }
 
 void

@@ -82,6 +82,12 @@ reacts(const struct karst_core_config *cfg)
 	return cfg->congestion != NULL && cfg->congestion->mode == KARST_CONGESTION_DCQCN;
 }
 
+static bool
+measures_delay(const struct karst_core_config *cfg)
+{
+	return cfg->congestion != NULL && cfg->congestion->mode == KARST_CONGESTION_SWIFT;
+}
+
 size_t
 karst_core_bytes(const struct karst_core_config *cfg)
 {
@@ -90,6 +96,7 @@ karst_core_bytes(const struct karst_core_config *cfg)
 	return sizeof(struct karst_core) + sizeof(struct karst_gaps) +
 		(notifies(cfg) ? karst_np_bytes() : 0) +
 		(reacts(cfg) ? sizeof(struct karst_rp) : 0) +
+		(measures_delay(cfg) ? sizeof(struct karst_swift_rp) : 0) +
 		table_slots(cfg) * sizeof(struct karst_core_qp *) +
 		srq_slots(cfg) * sizeof(struct karst_core_srq *) +
 		table_slots(cfg) * sizeof(uint32_t);
@@ -144,6 +151,7 @@ karst_core_init(
 	core->cross_cpu = cfg->cross_cpu;
 	core->latch_sport = cfg->latch_sport;
 	core->early = cfg->early_retransmission;
+	core->measures = core->early || measures_delay(cfg);
 	core->bth_flags = cfg->migreq ? KARST_BTH_MIGREQ : 0;
 	core->max_qps = cfg->max_qps;
 	core->qpns = table_slots(cfg);
@@ -157,6 +165,11 @@ karst_core_init(
 		core->rp = (struct karst_rp *)rest;
 		karst_rp_set(core->rp, &cfg->congestion->rp);
 		rest += sizeof(struct karst_rp);
+	}
+	if (measures_delay(cfg)) {
+		core->swift = (struct karst_swift_rp *)rest;
+		karst_swift_set(core->swift, &cfg->congestion->rp);
+		rest += sizeof(struct karst_swift_rp);
 	}
 	core->gaps = (struct karst_gaps *)rest;
 	karst_gaps_init(core->gaps);

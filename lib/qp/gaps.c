@@ -32,6 +32,7 @@
  */
 #include "gaps.h"
 
+#include "pacer.h"
 #include "repeat.h"
 
 static inline uint32_t
@@ -245,6 +246,7 @@ look(struct karst_core *core, struct karst_core_qp *qp, const struct sign *s)
 		return;
 	karst_count(&core->counters, KARST_CTR_IMPLIED_NAK_SEQ_ERR);
 	r->asks = 1;
+	karst_pacer_lost(core, qp);
 	karst_core_activate(core, qp);
 }
 
@@ -439,6 +441,8 @@ ask(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx, struct kars
 	while (rc == 0) {
 		if (b->bytes >= limit)
 			return 1;
+		if (karst_pacer_holds(core, qp))
+			return -1;
 		rc = karst_requester_repeat(core, qp, idx, psn, b);
 		if (rc != 0 || karst_repeat_of(qp) == NULL)
 			break;

@@ -14,6 +14,7 @@ enum karst_congestion_mode {
 	KARST_CONGESTION_OFF,    /* marks and CNPs are counted, and that is all */
 	KARST_CONGESTION_NOTIFY, /* packets are ECT(0), and CNPs answer marks */
 	KARST_CONGESTION_DCQCN,  /* and CNPs that come are reacted to (E2) */
+	KARST_CONGESTION_SWIFT,  /* as NOTIFY, and round trips say how much is sent (E7) */
 };
 
 /** Between which packets the least time between two CNPs is kept (E4). */
@@ -31,7 +32,8 @@ struct karst_np_params {
 	uint32_t cnp_802p_prio;         /* of their VLAN tag, if they have one, 0..7 */
 };
 
-/** The reaction point: rates in Mb/s, times in us. */
+/** The reaction point, of DCQCN and of control by delay: rates in Mb/s, times in us, windows in
+ *  thousandths of a packet. */
 struct karst_rp_params {
 #define KARST_RP_PARAM(name, def, least, most) uint32_t name;
 #include "karst_rp_param.def"

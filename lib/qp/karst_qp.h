@@ -45,6 +45,7 @@ struct karst_core_srq;
 struct karst_ah_table;
 struct karst_np;
 struct karst_rp;
+struct karst_swift_rp;
 
 /* --- addresses --- */
 
@@ -232,12 +233,14 @@ struct karst_core {
 	struct karst_core_qp **qps;
 	bool cross_cpu;
 	bool latch_sport;
-	bool early;          /* probes (Q11) */
-	bool ect;            /* packets say that they may be marked (E1) */
-	uint32_t ncnps;      /* CNPs owed */
-	struct karst_np *np; /* NULL: congestion control is off */
-	struct karst_rp *rp; /* NULL: nobody reacts to CNPs */
-	uint64_t line_bps;   /* of the fastest link */
+	bool early;                   /* probes (Q11) */
+	bool measures;                /* round trips (Q11, E7) */
+	bool ect;                     /* packets say that they may be marked (E1) */
+	uint32_t ncnps;               /* CNPs owed */
+	struct karst_np *np;          /* NULL: congestion control is off */
+	struct karst_rp *rp;          /* NULL: nobody reacts to CNPs */
+	struct karst_swift_rp *swift; /* NULL: nobody reacts to delay */
+	uint64_t line_bps;            /* of the fastest link */
 	uint32_t linger_turns;
 	uint32_t nlinger; /* while it is not 0, karst_core_linger() wants to be called */
 	struct karst_core_linger linger[8];
@@ -462,20 +465,24 @@ struct karst_qp_stats {
 	uint32_t duplicates;      /* duplicate requests received */
 };
 
-/** How fast a QP may send (E2, E6). */
+/** How fast a QP may send (E2, E6, E7). */
 struct karst_qp_rate {
 	uint64_t rate;         /* bit/s; 0: not limited */
 	uint64_t program_rate; /* that was set by karst_qp_rate_limit(); 0: none */
 	uint64_t cc_rate;      /* of congestion control; 0: no CNP has come */
 	uint64_t cc_target;    /* what that recovers to */
 	uint32_t cc_alpha;     /* of 1024 */
+	/* of control by delay; 0: it does not apply */
+	uint32_t cwnd;      /* thousandths of a packet */
+	uint32_t target_ns; /* what the newest round trip was held against */
+	uint32_t delay_ns;  /* that */
 };
 
 /** On the core's lcore. */
 void karst_qp_rate(struct karst_core *core, struct karst_core_qp *qp, struct karst_qp_rate *r);
 
-/** On the core's lcore: the parameters of the reaction to CNPs from now on.  -EINVAL: out of range,
- *  or the core does not react. */
+/** On the core's lcore: the parameters of the reaction from now on.  -EINVAL: out of range, or the
+ *  core reacts to nothing. */
 int karst_core_set_rp(struct karst_core *core, const struct karst_rp_params *p);
 
 /** Any thread, as long as the QP exists; each value is whole. */

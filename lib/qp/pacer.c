@@ -12,8 +12,13 @@
  *
  * What tokens are taken for: all frames but acknowledgements and CNPs.  These go out whatever the
  * bucket says, and so does the end of a queue pair.
+ *
+ * Control by delay (E7) is a matter of the requester alone: it hears of round trips.  What answers
+ * a READ counts against the window of who reads, so the responder sends its answers as it is asked.
  */
 #include "pacer.h"
+
+#include "repeat.h"
 
 #include "karst_opcode.h"
 
@@ -56,6 +61,13 @@ refill(struct karst_pacer *p, uint64_t now_ns)
 	p->filled_ns = now_ns;
 }
 
+/* Is it subject to control by delay? */
+static inline bool
+has_window(const struct karst_core *core, const struct karst_pacer *p)
+{
+	return core->swift != NULL && p->swift.cwnd != 0;
+}
+
 /* What it may send at now; 0: as much as it can. */
 static void
 renew_rate(struct karst_core *core, struct karst_core_qp *qp)
@@ -63,7 +75,7 @@ renew_rate(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_pacer *p = &qp->pacer;
 	uint64_t rate = UINT64_MAX;
 
-	if (p->cc.rate != 0) {
+	if (core->rp != NULL && p->cc.rate != 0) {
 		karst_dcqcn_advance(&p->cc, core->rp, core->now_ns);
 		if (karst_dcqcn_limits(&p->cc) && !karst_mutant(KARST_MUTANT_NO_RATE))
 			rate = p->cc.rate;
@@ -71,7 +83,7 @@ renew_rate(struct karst_core *core, struct karst_core_qp *qp)
 	if (p->program_rate != 0)
 		rate = karst_min_u64(rate, p->program_rate);
 	p->rate = rate != UINT64_MAX ? rate : 0;
-	qp->req.paced = p->rate != 0;
+	qp->req.paced = p->rate != 0 || has_window(core, p);
 }
 
 uint32_t
@@ -103,24 +115,110 @@ karst_pacer_charge(struct karst_core *core, struct karst_core_qp *qp,
 {
 	struct karst_pacer *p = &qp->pacer;
 	uint32_t bytes = 0;
-	uint64_t ns;
+	bool holds = karst_pacer_holds(core, qp);
+	uint64_t ns = holds ? p->swift.next_ns : UINT64_MAX;
 
 	for (; n < b->n; n++)
 		if (is_charged(b->pkts[n]))
 			bytes += b->pkts[n]->len;
-	if (p->cc.rate != 0)
+	if (core->rp != NULL && p->cc.rate != 0)
 		karst_dcqcn_sent(&p->cc, core->rp, bytes);
 	p->tokens = p->rate != 0 ? p->tokens - bytes * BYTE : 0;
-	p->waits = more;
-	if (!more || p->tokens >= 0 || karst_mutant(KARST_MUTANT_NO_WAIT))
-		return more;
-	/* once for each wait, not for each frame: a division is not too much */
-	ns = core->now_ns + ((uint64_t)-p->tokens + p->rate - 1) / p->rate;
-	if (p->cc.rate != 0)
-		ns = karst_min_u64(ns, karst_dcqcn_next(&p->cc, core->rp));
-	karst_wheel_add(&core->wheel, &p->timer, ns);
-	return false;
+	p->waits = more || holds;
+	if (more && p->tokens < 0 && !karst_mutant(KARST_MUTANT_NO_WAIT)) {
+		/* once for each wait, not for each frame: a division is not too much */
+		ns = karst_min_u64(
+			ns, core->now_ns + ((uint64_t)-p->tokens + p->rate - 1) / p->rate);
+		if (core->rp != NULL && p->cc.rate != 0)
+			ns = karst_min_u64(ns, karst_dcqcn_next(&p->cc, core->rp));
+		more = false;
+	}
+	if (ns != UINT64_MAX)
+		karst_wheel_add(&core->wheel, &p->timer, ns);
+	return more;
 }
+
+/* --- control by delay --- */
+
+/* PSNs that are under way, of requests and of answers. */
+static uint32_t
+under_way(struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+
+	return karst_repeat_of(qp) != NULL ? karst_repeat_under_way(qp)
+					   : (r->snd_psn - r->una_psn) & KARST_PSN_MASK;
+}
+
+uint32_t
+karst_pacer_room(const struct karst_core *core, struct karst_core_qp *qp, uint32_t room)
+{
+	uint32_t window = karst_pacer_window(core, qp), out, behind = qp->req.since_ackreq;
+
+	if (window == UINT32_MAX || room == 0)
+		return room;
+	if (karst_pacer_holds(core, qp))
+		return 0;
+	out = under_way(qp);
+	/* when a window becomes smaller than what is under way, nothing of that may have asked for
+	 * an acknowledgement: one more does */
+	if (out >= window)
+		return out != 0 && behind != 0 ? 1 : 0;
+	return out + 1 == window || 2 * (behind + 1) >= window ? 1 : room;
+}
+
+bool
+karst_pacer_fits(const struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
+{
+	uint32_t window = karst_pacer_window(core, qp), out;
+
+	if (window == UINT32_MAX || karst_mutant(KARST_MUTANT_READ_FREE))
+		return true;
+	if (karst_pacer_holds(core, qp))
+		return false;
+	out = under_way(qp);
+	return out == 0 || (out < window && npsn <= window - out);
+}
+
+void
+karst_pacer_sent(const struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
+{
+	if (has_window(core, &qp->pacer))
+		karst_swift_sent(&qp->pacer.swift, core->swift, npsn, core->now_ns);
+}
+
+void
+karst_pacer_acked(const struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn)
+{
+	if (has_window(core, &qp->pacer))
+		karst_swift_acked(&qp->pacer.swift, npsn);
+}
+
+void
+karst_pacer_delay(const struct karst_core *core, struct karst_core_qp *qp, uint64_t ns)
+{
+	if (has_window(core, &qp->pacer))
+		karst_swift_delay(&qp->pacer.swift, core->swift, ns, core->now_ns);
+}
+
+void
+karst_pacer_lost(const struct karst_core *core, struct karst_core_qp *qp)
+{
+	if (karst_likely(!has_window(core, &qp->pacer)))
+		return;
+	karst_swift_lost(&qp->pacer.swift, core->swift, core->now_ns);
+	/* acknowledged is what is under way only when that is here which is missing */
+	qp->req.timing = 0;
+}
+
+void
+karst_pacer_timeout(const struct karst_core *core, struct karst_core_qp *qp)
+{
+	if (has_window(core, &qp->pacer))
+		karst_swift_timeout(&qp->pacer.swift, core->swift, core->now_ns);
+}
+
+/* --- */
 
 void
 karst_qp_rate_limit(struct karst_core *core, struct karst_core_qp *qp, uint64_t bps, uint32_t burst)
@@ -164,18 +262,28 @@ karst_qp_rate(struct karst_core *core, struct karst_core_qp *qp, struct karst_qp
 	*r = (struct karst_qp_rate){
 		.rate = p->rate,
 		.program_rate = p->program_rate,
-		.cc_rate = p->cc.rate,
-		.cc_target = p->cc.target,
-		.cc_alpha = p->cc.alpha / (KARST_ALPHA_ONE / 1024),
 	};
+	if (core->rp != NULL) {
+		r->cc_rate = p->cc.rate;
+		r->cc_target = p->cc.target;
+		r->cc_alpha = p->cc.alpha / (KARST_ALPHA_ONE / 1024);
+	}
+	if (has_window(core, p)) {
+		r->cwnd = (uint32_t)(p->swift.cwnd * 1000 / KARST_SWIFT_ONE);
+		r->target_ns = p->swift.target_ns;
+		r->delay_ns = p->swift.delay_ns;
+	}
 }
 
 int
 karst_core_set_rp(struct karst_core *core, const struct karst_rp_params *p)
 {
-	if (core->rp == NULL || !karst_rp_params_valid(p))
+	if ((core->rp == NULL && core->swift == NULL) || !karst_rp_params_valid(p))
 		return -EINVAL;
-	karst_rp_set(core->rp, p);
+	if (core->rp != NULL)
+		karst_rp_set(core->rp, p);
+	if (core->swift != NULL)
+		karst_swift_set(core->swift, p);
 	return 0;
 }
 
@@ -192,5 +300,8 @@ karst_pacer_reset(struct karst_core *core, struct karst_core_qp *qp)
 
 	karst_wheel_del(&core->wheel, &p->timer);
 	*p = (struct karst_pacer){.timer = {.kind = KARST_TIMER_PACER}};
-	qp->req.paced = 0;
+	/* who hears of no acknowledgement does not know the delay */
+	if (core->swift != NULL && karst_qp_reliable(qp) && qp->type != KARST_QPT_XRC_RECV)
+		karst_swift_begin(&p->swift, core->swift);
+	renew_rate(core, qp);
 }

@@ -39,6 +39,7 @@
 #include "probe.h"
 
 #include "gaps.h"
+#include "pacer.h"
 #include "repeat.h"
 
 /* Of one silence. */
@@ -96,10 +97,14 @@ void
 karst_probe_sample(struct karst_core *core, struct karst_core_qp *qp)
 {
 	struct karst_requester *r = &qp->req;
-	uint64_t late;
+	uint64_t ns = core->now_ns - qp->probe.timed_ns, late;
 
 	r->timing = 0;
-	take_sample(&qp->probe, core->now_ns - qp->probe.timed_ns);
+	if (karst_unlikely(r->paced))
+		karst_pacer_delay(core, qp, ns);
+	if (!core->early)
+		return;
+	take_sample(&qp->probe, ns);
 	/* it is armed lazily: not for longer than what is waited for now */
 	late = core->now_ns - core->wheel.origin_ns + first_wait_ns(core, qp);
 	if (karst_timer_armed(&r->timer) && r->timer.tick > late / KARST_WHEEL_TICK_NS + 2)

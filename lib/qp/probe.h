@@ -56,7 +56,7 @@ karst_probe_time(struct karst_core *core, struct karst_core_qp *qp, uint32_t psn
 {
 	struct karst_requester *r = &qp->req;
 
-	if (!r->timing && core->early && psn == r->nxt_psn)
+	if (!r->timing && core->measures && psn == r->nxt_psn)
 		karst_probe_start(core, qp, psn);
 }
 

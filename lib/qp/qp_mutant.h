@@ -55,6 +55,9 @@ enum karst_mutant {
 	KARST_MUTANT_GAP_PLACE,      /* a response behind a gap goes to the wrong place (X11) */
 	KARST_MUTANT_GAP_CLOSED,     /* whoever has what is behind a gap has the gap (X11) */
 	KARST_MUTANT_GAP_ALL,        /* what is here is asked for again by who has agreed (X11) */
+	KARST_MUTANT_NO_WINDOW,      /* the window of control by delay is not kept (E7) */
+	KARST_MUTANT_NO_PAUSE,       /* nor the time behind what exceeds it (E7) */
+	KARST_MUTANT_READ_FREE,      /* READs go out whatever the window (E7) */
 	KARST_MUTANT_MAX
 };
 

@@ -19,6 +19,7 @@
 #include "karst_psn.h"
 #include "karst_qp.h"
 #include "qp_mutant.h"
+#include "swift.h"
 
 /* --- header template: Ethernet to BTH, ready to be copied in front of a packet --- */
 
@@ -274,7 +275,8 @@ struct karst_requester {
 	struct karst_sq_slot *slots;
 	struct karst_timer timer;
 	uint32_t fail_idx;
-	uint32_t paced : 1; /* visits ask the pacer: 0 unless something limits the rate (E6) */
+	/* visits and packets ask the pacer: 0 unless something limits rate or window (E6, E7) */
+	uint32_t paced : 1;
 	/* Q11 */
 	uint32_t timing : 1;    /* the round trip of timed_psn is being measured */
 	uint32_t probe_due : 1; /* the next visit probes */
@@ -304,7 +306,10 @@ struct karst_pacer {
 	uint32_t burst;        /* bytes that an idle queue pair saves at least */
 	bool waits;            /* has more to send than it may */
 	struct karst_timer timer;
-	struct karst_dcqcn cc;
+	union {
+		struct karst_dcqcn cc;    /* core->rp is not NULL */
+		struct karst_swift swift; /* core->swift is not NULL */
+	};
 };
 
 /* --- the queue pair --- */

@@ -25,6 +25,7 @@
  */
 #include "repeat.h"
 
+#include "pacer.h"
 #include "wqe.h"
 
 /* X9: packets that overtake one that is not lost. */
@@ -240,6 +241,19 @@ in_flight(const struct karst_repeat *p)
 }
 
 uint32_t
+karst_repeat_under_way(struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	struct karst_repeat *p = qp->repeat;
+	uint32_t out = distance(r->snd_psn, r->una_psn);
+
+	if (p->nhave + p->nlost == 0)
+		return out;
+	look(p, qp);
+	return karst_min_u32(out, in_flight(p) + r->rd_psns);
+}
+
+uint32_t
 karst_repeat_room_left(const struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
@@ -355,7 +369,7 @@ find_lost(struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
-	uint32_t n = karst_min_u32(distance(r->nxt_psn, r->una_psn), p->window), i;
+	uint32_t n = karst_min_u32(distance(r->nxt_psn, r->una_psn), p->window), i, lost = p->nlost;
 	bool probed = probe_arrived(p);
 
 	p->news = false;
@@ -373,6 +387,8 @@ find_lost(struct karst_core *core, struct karst_core_qp *qp)
 	for (i = 0; p->again >> i != 0; i++)
 		if ((p->again >> i & 1) && (int32_t)(p->path[i].reached - p->path[i].again) >= 0)
 			p->again &= ~(1u << i);
+	if (p->nlost > lost)
+		karst_pacer_lost(core, qp);
 	if (p->nlost != 0)
 		karst_core_activate(core, qp);
 }
@@ -515,7 +531,7 @@ karst_repeat_tx(
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
 	bool unsent = (r->flags & KARST_REQ_UNSENT) != 0;
-	uint32_t idx, psn, left;
+	uint32_t idx, psn, left, window;
 	int step;
 
 	/* what is new is noted when something is missing, but before its PSNs come around */
@@ -524,6 +540,7 @@ karst_repeat_tx(
 	look(p, qp);
 	idx = r->una_idx;
 	psn = r->una_psn;
+	window = karst_min_u32(r->window, karst_pacer_window(core, qp));
 	for (left = p->window; p->nlost != 0 && left > 0; left--, psn = karst_psn_add(psn, 1)) {
 		const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
 		uint32_t at = at_of(p, psn);
@@ -532,10 +549,12 @@ karst_repeat_tx(
 			continue;
 		/* the oldest goes whatever else may be under way: all of it may be lost; and so
 		 * does the first of a round, since no clock runs before that has left */
-		if (psn != r->una_psn && in_flight(p) >= r->window && !unsent)
+		if (psn != r->una_psn && in_flight(p) >= window && !unsent)
 			return 0;
 		if (b->bytes >= limit)
 			return 1;
+		if (karst_pacer_holds(core, qp))
+			return -1;
 		for (; slot->npsn == 0 || distance(psn, slot->psn) >= slot->npsn;
 			slot = &r->slots[++idx & qp->sq.mask])
 			;

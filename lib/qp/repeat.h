@@ -149,6 +149,8 @@ void karst_repeat_oldest(struct karst_core_qp *qp);
 void karst_repeat_executed(struct karst_core_qp *qp, uint32_t before);
 /** READs and atomics whose answers were dropped, because they came behind one that is lost. */
 void karst_repeat_answers(struct karst_core_qp *qp);
+/** Packets that are under way for all that is known, those of answers counted. */
+uint32_t karst_repeat_under_way(struct karst_core_qp *qp);
 /** How many new packets may go out (X2), or a lower bound above 1; 1: this one has to ask for an
  *  acknowledgement. */
 uint32_t karst_repeat_room_left(const struct karst_core *core, struct karst_core_qp *qp);

@@ -24,6 +24,7 @@
  * where packets are lost one by one, since a NAK or a gap goes back without it.
  */
 #include "gaps.h"
+#include "pacer.h"
 #include "probe.h"
 #include "repeat.h"
 #include "wqe.h"
@@ -283,6 +284,8 @@ karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint
 
 	if (karst_unlikely(r->window < core->window_packets))
 		karst_probe_widen(core, qp, npsn);
+	if (karst_unlikely(r->paced))
+		karst_pacer_acked(core, qp, npsn);
 	/* what the peer was not ready for has come through by a packet that was on its way: nobody
 	 * waits for it any more (Q7) */
 	if (karst_unlikely(r->flags & KARST_REQ_RNR_WAIT)) {
@@ -302,8 +305,10 @@ karst_requester_progress(struct karst_core *core, struct karst_core_qp *qp, uint
 	r->deadline_ns = 0;
 	/* the timer may have fired for the end of an RNR wait: then nothing runs */
 	karst_requester_arm(core, qp);
-	if (karst_unlikely(again))
+	if (karst_unlikely(again)) {
+		karst_pacer_lost(core, qp);
 		karst_requester_rewind(core, qp);
+	}
 }
 
 void
@@ -345,6 +350,8 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 		karst_requester_fail(core, qp, KARST_WC_RETRY_EXC_ERR, 0);
 		return;
 	}
+	if (karst_unlikely(r->paced))
+		karst_pacer_timeout(core, qp);
 	r->window = karst_min_u32(r->window, restart_window(r));
 	r->retry_left--;
 	karst_requester_rewind(core, qp);
@@ -446,6 +453,7 @@ karst_requester_lost_response(struct karst_core *core, struct karst_core_qp *qp,
 	if (r->flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
 		return;
 	karst_count(&core->counters, KARST_CTR_IMPLIED_NAK_SEQ_ERR);
+	karst_pacer_lost(core, qp);
 	if (karst_repeat_of(qp) != NULL)
 		karst_repeat_answers(qp);
 	else
@@ -510,8 +518,10 @@ rx_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome)
 	}
 	karst_count(&core->counters, KARST_CTR_PACKET_SEQ_ERR);
 	karst_qp_note(&qp->seq_naks);
-	if (!(qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT)))
-		karst_requester_rewind(core, qp);
+	if (qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
+		return;
+	karst_pacer_lost(core, qp);
+	karst_requester_rewind(core, qp);
 }
 
 /* Q10: syndromes that mean something; code 4 is for RD alone. */

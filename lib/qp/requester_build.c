@@ -22,6 +22,7 @@
  * UC takes the same way and completes requests when their last packet is built.
  */
 #include "gaps.h"
+#include "pacer.h"
 #include "probe.h"
 #include "repeat.h"
 #include "wqe.h"
@@ -54,9 +55,10 @@ closes_small_window(const struct karst_core *core, const struct karst_requester 
 /* E6: is the packet of @n bytes that is being built the last that there are tokens for? */
 static inline bool
 pauses_behind(
-	const struct karst_requester *r, const struct karst_tx_burst *b, uint32_t n, uint32_t limit)
+	const struct karst_core_qp *qp, const struct karst_tx_burst *b, uint32_t n, uint32_t limit)
 {
-	return karst_unlikely(r->paced) && b->bytes + n + HEADERS_MAX >= limit;
+	return karst_unlikely(qp->req.paced) && qp->pacer.rate != 0 &&
+		b->bytes + n + HEADERS_MAX >= limit;
 }
 
 /* How a step ended. */
@@ -321,6 +323,8 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 		core, b, &qp->tmpl, p, transport | w->info->opc[3], 0, true, psn, pay_len);
 	r->since_ackreq = 0;
 	karst_probe_time(core, qp, r->snd_psn);
+	if (karst_unlikely(r->paced))
+		karst_pacer_sent(core, qp, (end - psn) & KARST_PSN_MASK);
 	r->rd_out++;
 	r->rd_psns += left;
 	cursor_advance(core, qp, left);
@@ -367,6 +371,9 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 		r->since_ackreq = 0;
 		karst_probe_time(core, qp, r->snd_psn);
 	}
+	/* E7: nothing follows for a while only what closes a window */
+	if (karst_unlikely(waits) && r->paced)
+		karst_pacer_sent(core, qp, 1);
 	if (last && (w->h.flags & KARST_SEND_SOLICITED) &&
 		(w->info->slot_flags & KARST_SLOT_CREDIT))
 		flags = KARST_BTH_SE;
@@ -386,6 +393,24 @@ window_room(const struct karst_core *core, struct karst_core_qp *qp)
 	return qp->type != KARST_QPT_UC && packets_out(core, &qp->req) >= qp->req.window ? 0 : 2;
 }
 
+/* E7: the same, where something else may limit it, too. */
+static karst_noinline uint32_t
+paced_room(const struct karst_core *core, struct karst_core_qp *qp)
+{
+	return karst_pacer_room(core, qp, window_room(core, qp));
+}
+
+/* E7: what it asks for has to fit into the window, or be alone. */
+static inline bool
+answer_fits(const struct karst_core *core, struct karst_core_qp *qp, uint32_t idx)
+{
+	const struct karst_requester *r = &qp->req;
+	const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
+
+	return karst_likely(!r->paced) ||
+		karst_pacer_fits(core, qp, slot->npsn - karst_psn_add(r->snd_psn, -slot->psn));
+}
+
 static enum step
 send_message(struct karst_core *core, struct karst_core_qp *qp, const struct karst_wqe *w,
 	uint32_t idx, struct karst_tx_burst *b, uint32_t limit)
@@ -399,14 +424,16 @@ send_message(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 	karst_wqe_seek(w, &c, off);
 	for (;;) {
 		uint32_t n = karst_min_u32(karst_qp_mtu(qp), w->len - off);
-		uint32_t nsegs = b->nsegs, room = window_room(core, qp);
+		uint32_t nsegs = b->nsegs;
+		uint32_t room =
+			karst_unlikely(r->paced) ? paced_room(core, qp) : window_room(core, qp);
 
 		if (room == 0)
 			return STEP_BLOCKED;
 		if (!karst_frame_room(b, w->nsge) || b->bytes >= limit)
 			return STEP_MORE;
 		st = build_packet(
-			core, qp, w, off, n, &c, b, room == 1 || pauses_behind(r, b, n, limit));
+			core, qp, w, off, n, &c, b, room == 1 || pauses_behind(qp, b, n, limit));
 		if (karst_unlikely(st != KARST_WC_SUCCESS))
 			return not_built(core, qp, w, idx, off, b, nsegs, st);
 		cursor_advance(core, qp, 1);
@@ -457,7 +484,8 @@ send_request(
 	if (w.info->slot_flags & KARST_SLOT_LOCAL)
 		return send_local(core, qp, &w, idx);
 	if (w.info->slot_flags & KARST_SLOT_RD_ATOMIC)
-		return send_single(core, qp, &w, idx, b);
+		return answer_fits(core, qp, idx) ? send_single(core, qp, &w, idx, b)
+						  : STEP_BLOCKED;
 	return send_message(core, qp, &w, idx, b, limit);
 }
 
@@ -624,11 +652,16 @@ karst_requester_tx(
 	struct karst_requester *r = &qp->req;
 	enum step s = STEP_NEXT;
 	uint32_t sent = b->n, quiet = 0;
-	/* who was out of tokens has let time pass in which nothing was under way (E6) */
-	bool unsent = karst_unlikely(r->paced) && r->snd_psn == r->una_psn;
+	bool unsent = false;
 
 	if ((r->flags & KARST_REQ_RNR_WAIT) || karst_copy_busy(qp, KARST_COPY_REQ))
 		return false;
+	if (karst_unlikely(r->paced)) {
+		if (karst_pacer_holds(core, qp))
+			return false;
+		/* who was out of tokens has let time pass in which nothing was under way (E6) */
+		unsent = r->snd_psn == r->una_psn;
+	}
 	if (karst_unlikely(r->probe_due) && karst_qp_may_send(qp)) {
 		if (karst_repeat_of(qp) != NULL)
 			repeat_probe(core, qp);

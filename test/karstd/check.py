@@ -52,10 +52,11 @@ BAD = {
     'a mode': ('[socket]\nmode = 1777\n', [(2, 'not a mode')]),
     'a mode that is not octal': ('[socket]\nmode = rw\n', [(2, 'not a mode')]),
     'no kind of congestion control': ('[engine]\ncongestion = red\n', [
-        (2, '"red": unknown; allowed: off, notify or dcqcn')]),
+        (2, '"red": unknown; allowed: off, notify, dcqcn or swift')]),
     'a DSCP that there is not': ('[congestion]\ncnp_dscp = 64\n', [(2, 'too large; allowed: 0 to 63')]),
     'a byte counter that counts too often': ('[congestion]\nrpg_byte_reset = 1000\n', [
         (None, 'rpg_byte_reset = 1000: allowed: 0, or 1024 and more')]),
+    'a window that there is not': ('[congestion]\nswift_min_cwnd = 0\n', [(2, 'too small; allowed: 1 to 1000')]),
     'a scope of CNPs': ('[congestion]\ncnp_scope = all\n', [(2, 'allowed: queue_pair, address or port')]),
     'no such user to become': ('[engine]\nuser = nobody-knows\n', [(2, 'no such user')]),
     'no such user': ('[socket]\nowner = nobody-knows\n', [(2, 'no such user')]),
@@ -173,6 +174,8 @@ GOOD = {
     'selective repeat by agreement': '[engine]\nece = answer\n',
     'congestion control': '[engine]\ncongestion = dcqcn\n[congestion]\nrpg_byte_reset = 0\nrpg_gd = 12\nrpg_max_rate = 25000\n\ncnp_scope = address\n'
                           'min_time_between_cnps = 0\ncnp_dscp = 0\ncnp_802p_prio = 7\n',
+    'control by delay': '[engine]\ncongestion = swift\n[congestion]\nswift_base_target = 1000\nswift_min_cwnd = 1000\n'
+                        'swift_fs_range = 0\n',
     'SMC-R': '[smc]\nenabled = yes\npeers = 192.0.2.0/24, 2001:db8::1/64\neid = A.1-B\n'
              'buffer = 16M\ncgroup =\n',
     'limits of a user and a group': '[limits root]\nqps = 10\n[limits @root]\nqps = 20\n',

@@ -164,7 +164,7 @@ def congestion(tap, karstd, perf, folder, how):
     handled, ignored = sends['rp_cnp_handled'], sends['rp_cnp_ignored']
     problems = [] if marks > 0 and (cnps > 0) == (how != 'off') and cnps <= marks else [
         f'{marks} marks, {cnps} CNPs']
-    if (handled > 0) != (how == 'dcqcn') or (ignored > 0) != (how == 'notify') or \
+    if (handled > 0) != (how == 'dcqcn') or (ignored > 0) != (how in ('notify', 'swift')) or \
             handled + ignored > cnps:
         problems.append(f'{handled} CNPs handled and {ignored} ignored of {cnps}')
     if sends['np_cnp_sent'] != 0:
@@ -417,7 +417,7 @@ def main(argv):
     with tempfile.TemporaryDirectory() as folder:
         loopback(tap, karstd, perf, member, folder)
         memif(tap, karstd, perf, member, folder)
-        for how in ('off', 'notify', 'dcqcn'):
+        for how in ('off', 'notify', 'dcqcn', 'swift'):
             congestion(tap, karstd, perf, folder, how)
         reason = reason_against_netns()
         if reason:

@@ -332,7 +332,8 @@ def congestion(tap, bed):
     for params, why in ((',rpg_ai_rate=1,rpg_gd=9', 'rpg_gd: a number from 10 to 15'),
                         (',rpg_speed=1', "unknown parameter 'rpg_speed'"),
                         (',rpg_gd', 'rpg_gd: a number'), (',rpg_gd=-11', 'rpg_gd: a number'),
-                        (',rpg_byte_reset=5', 'rpg_byte_reset: 0, or 1024')):
+                        (',rpg_byte_reset=5', 'rpg_byte_reset: 0, or 1024'),
+                        (',swift_beta=1001', 'swift_beta: a number from 1 to 1000')):
         answer = ask(params)
         tap.point(f'congestion: refused: {params}', (
             [] if why in answer.get('error', '') else [str(answer)]) +

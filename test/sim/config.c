@@ -176,6 +176,7 @@ sim_config(struct sim *s)
 	s->ports.state = sim_mix(s->seed ^ 0x706f727473ull);
 	s->shuts = rng_one_in(&s->ports, 4);
 	sim_marks_config(s);
+	sim_delay_config(s);
 	/* no draw: the seeds that are kept go on to mean what they meant */
 	s->early = (s->seed >> 2 & 1) != 0;
 }

@@ -92,6 +92,7 @@ reset_ep_model(struct sim_ep *ep)
 	ep->cnps_due[0] = ep->cnps_due[1] = 0;
 	ep->slow_ns[0] = ep->slow_ns[1] = 0;
 	sim_repeat_reset(ep);
+	sim_delay_reset(ep);
 	ep->since_ackreq = ep->adverse = ep->adverse_done = ep->ud_psn = 0;
 	ep->fault_at = rng_below(&s->rng, ep->budget);
 	ep->fault_done = false;

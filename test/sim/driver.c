@@ -97,8 +97,10 @@ receive_one(struct sim *s, struct sim_core *c, struct sim_frame *f, struct karst
 	ep = sim_ep_of(c->node, p->dqpn);
 	if (ep == NULL || (p->dqpn == ep->qpn ? ep->qp : ep->target) != p->qp)
 		sim_fail(s, "lookup of QPN %#x gives another QP", p->dqpn);
-	if (!ep->pair->victim && !f->noise)
+	if (!ep->pair->victim && !f->noise) {
 		sim_wire_delivered(s, ep, p);
+		sim_delay_heard(ep, p);
+	}
 	karst_qp_prefetch(p->qp);
 	karst_qp_rx(core, p);
 	sim_wire_taken(ep, p);
@@ -172,6 +174,7 @@ emit(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_frame *f,
 	}
 	if (!ep->pair->victim) {
 		sim_marks_data(s, ep, &p);
+		sim_delay_sent(s, ep, &p);
 		sim_wire_sent(s, c, ep, &p);
 	}
 	sim_link_send(s, f, &p, ep->pair);

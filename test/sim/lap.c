@@ -215,7 +215,9 @@ fit(const struct sim_ep *ep)
 		!p->victim && ep->state == EP_LIVE && ep->peer->state == EP_LIVE &&
 		karst_qp_state(ep->qp) == KARST_QPS_RTS &&
 		karst_qp_state(ep->peer->qp) == KARST_QPS_RTS && !ep->init.sq_sig_all &&
-		ep->init.max_send_wr >= 16 && ep->slow_ns[0] == 0 && ep->peer->slow_ns[0] == 0;
+		ep->init.max_send_wr >= 16 && ep->slow_ns[0] == 0 && ep->peer->slow_ns[0] == 0 &&
+		/* no time passes here */
+		ep->s->congestion.mode != KARST_CONGESTION_SWIFT;
 }
 
 void

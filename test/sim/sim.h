@@ -13,6 +13,7 @@
  *   model.c     what memory must look like
  *   oracle.c    judges completions and events against the model
  *   marks.c     marks of congestion, and the notifications that answer them
+ *   delay.c     windows by delay
  *   repeat.c    selective repeat: who agrees to it, what is held, what a SACK may say
  *   wire.c      judges every frame that is sent against the work requests behind it
  *   lap.c       goes once around the PSNs, and feeds a queue without end
@@ -356,6 +357,10 @@ struct sim_ep {
 	uint64_t cnp_next_ns[2];
 	uint64_t slow_ns[2];    /* since when a CNP limits their rates; 0: none has come */
 	uint64_t slow_bytes[2]; /* sent since */
+
+	/* windows by delay (delay.c) */
+	uint64_t pause_ns; /* no request before */
+	uint64_t answers;  /* packets that came for it */
 
 	/* selective repeat (repeat.c) */
 	void *repeat_mem;
@@ -723,6 +728,16 @@ struct sim_pair *sim_marks_sent(
 /** A frame of @ep, no CNP, leaves. */
 void sim_marks_data(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
 void sim_marks_final(struct sim *s, const struct sim_ep *ep);
+
+/* --- delay.c --- */
+
+/** After sim_marks_config(). */
+void sim_delay_config(struct sim *s);
+void sim_delay_reset(struct sim_ep *ep);
+/** A packet is delivered to @ep. */
+void sim_delay_heard(struct sim_ep *ep, const struct karst_pkt *p);
+/** One of @ep, no CNP, leaves, and nobody else has looked at it. */
+void sim_delay_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
 
 /* --- trace.c --- */
 

@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Telemetry of congestion control: what is set, and setting the parameters of the reaction (E2)
+ * Telemetry of congestion control: what is set, and setting the parameters of the reaction (E2, E7)
  * while the engine runs.  What is wrong is said in the answer, as "error", and then nothing has
  * changed.
  */
@@ -18,7 +18,7 @@
 static const char *
 mode_name(enum karst_congestion_mode mode)
 {
-	static const char *const names[] = {"off", "notify", "dcqcn"};
+	static const char *const names[] = {"off", "notify", "dcqcn", "swift"};
 
 	return (size_t)mode < KARST_DIM(names) ? names[mode] : "?";
 }
@@ -67,7 +67,7 @@ change(struct karst_engine *e, char *list, char why[WHY_MAX])
 	uint32_t i;
 	int ret;
 
-	if (e->congestion.mode != KARST_CONGESTION_DCQCN) {
+	if (e->congestion.mode < KARST_CONGESTION_DCQCN) {
 		snprintf(why, WHY_MAX, "congestion is %s: nothing to set",
 			mode_name(e->congestion.mode));
 		return -EINVAL;

@@ -55,6 +55,9 @@ fill_qp(uint32_t qpn, const struct eng_qp_report *r, struct rte_tel_data *d)
 		{"cc_rate", r->rate.cc_rate},
 		{"cc_target", r->rate.cc_target},
 		{"cc_alpha", r->rate.cc_alpha},
+		{"cwnd", r->rate.cwnd},
+		{"target_delay_ns", r->rate.target_ns},
+		{"delay_ns", r->rate.delay_ns},
 	};
 	size_t i;
 

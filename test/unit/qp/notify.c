@@ -475,6 +475,6 @@ Test(notify, bad_parameters)
 	config.np.cnp_scope = KARST_CNP_PORT + 1;
 	cr_assert_not(karst_congestion_valid(&config));
 	config.np.cnp_scope = 0;
-	config.mode = KARST_CONGESTION_DCQCN + 1;
+	config.mode = KARST_CONGESTION_SWIFT + 1;
 	cr_assert_not(karst_congestion_valid(&config));
 }

@@ -42,7 +42,7 @@ static const char usage_text[] =
 	"  --probes WAY        on, off: silence of some round trips is answered by a probe [off]\n"
 	"  --recovery WAY      gbn, sr: go-back-N, selective repeat [gbn]\n"
 	"  --spray N           UDP source ports of a queue pair, by turns, 1 to 16; with sr [1]\n"
-	"  --cc MODE           off, notify, dcqcn [off]\n"
+	"  --cc MODE           off, notify, dcqcn, swift [off]\n"
 	"  --preset NAME       adapter, paper: parameters of DCQCN [adapter]\n"
 	"  --set NAME=VALUE    and single ones, by the names in karst.conf, with commas between\n"
 	"\n"
@@ -278,6 +278,7 @@ parse_queue_pairs(int c, struct fab_config *f)
 	static const char *const modes[] = {[KARST_CONGESTION_OFF] = "off",
 		[KARST_CONGESTION_NOTIFY] = "notify",
 		[KARST_CONGESTION_DCQCN] = "dcqcn",
+		[KARST_CONGESTION_SWIFT] = "swift",
 		NULL};
 	static const char *const recoveries[] = {"gbn", "sr", NULL};
 	unsigned int i = 0;

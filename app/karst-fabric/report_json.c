@@ -13,7 +13,8 @@ config(const struct fab_config *c)
 {
 	static const char *const modes[] = {[KARST_CONGESTION_OFF] = "off",
 		[KARST_CONGESTION_NOTIFY] = "notify",
-		[KARST_CONGESTION_DCQCN] = "dcqcn"};
+		[KARST_CONGESTION_DCQCN] = "dcqcn",
+		[KARST_CONGESTION_SWIFT] = "swift"};
 
 	return json_pack(
 		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:b, s:b, s:I, s:I, s:f, "

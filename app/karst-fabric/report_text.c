@@ -13,7 +13,8 @@ mode_name(const struct fab_config *c)
 {
 	static const char *const names[] = {[KARST_CONGESTION_OFF] = "off",
 		[KARST_CONGESTION_NOTIFY] = "notify",
-		[KARST_CONGESTION_DCQCN] = "dcqcn"};
+		[KARST_CONGESTION_DCQCN] = "dcqcn",
+		[KARST_CONGESTION_SWIFT] = "swift"};
 
 	return names[c->cc.mode];
 }

@@ -80,6 +80,62 @@ Test(fabric_marking, dcqcn_keeps_the_queue_short)
 	fab_result_free(&without);
 }
 
+/* With control by delay round trips are what the target says, without a mark, and nothing is
+ * dropped; all flows have the same. */
+Test(fabric_marking, swift_keeps_the_queue_short)
+{
+	struct fab_config c = fab_test_config(FAB_INCAST);
+	struct fab_result r;
+
+	c.fan_in = 4;
+	c.cc.mode = KARST_CONGESTION_SWIFT;
+	c.cc.rp.swift_fs_range = 0;
+	c.marking = false;
+	c.duration_ns = 20000000;
+	c.warmup_ns = 10000000;
+	r = fab_test_run(&c);
+	cr_assert_eq(r.drops, 0);
+	cr_assert_eq(r.retransmits, 0);
+	cr_assert_eq(r.marks, 0);
+	/* 50 us less 4.4 that a frame and its acknowledgement take, at 12.5 bytes a nanosecond, and
+	 * what each flow tries, one packet in a round trip, before it hears what comes of that */
+	cr_assert_leq(
+		r.queue.max, 45600 * 12.5 + 4 * 4 * 4178, "%llu", (unsigned long long)r.queue.max);
+	cr_assert_geq(r.queue.mean, 45600 * 12.5 * 0.8, "%f", r.queue.mean);
+	cr_assert_geq(r.goodput, 0.979e11, "%f", r.goodput);
+	cr_assert_geq(r.jain, 0.99, "%f", r.jain);
+	fab_result_free(&r);
+}
+
+/* More queue pairs than there are packets in the buffer: windows below one are what keeps them from
+ * overrunning it. */
+Test(fabric_marking, swift_below_one_packet)
+{
+	struct fab_config c = fab_test_config(FAB_INCAST);
+	struct fab_result below, one;
+
+	c.fan_in = 8;
+	c.connections = 64;
+	c.message = 4096;
+	c.cc.mode = KARST_CONGESTION_SWIFT;
+	c.marking = false;
+	c.probes = true;
+	c.buffer = 2u << 20; /* a queue has a half of it: 250 frames */
+	c.stagger_ns = 10000000;
+	c.duration_ns = 100000000;
+	c.warmup_ns = 50000000;
+	c.cc.rp.swift_base_target = 20;
+	c.cc.rp.swift_fs_range = 20;
+	below = fab_test_run(&c);
+	c.cc.rp.swift_min_cwnd = 1000;
+	one = fab_test_run(&c);
+	cr_assert_lt(below.drops * 4, one.drops, "%llu and %llu", (unsigned long long)below.drops,
+		(unsigned long long)one.drops);
+	cr_assert_gt(below.jain, one.jain, "%f, %f", below.jain, one.jain);
+	fab_result_free(&below);
+	fab_result_free(&one);
+}
+
 /* Frames that do not say that they may be marked are not. */
 Test(fabric_marking, nothing_is_marked_without_ect)
 {

@@ -176,6 +176,11 @@ complete_traffic(struct fab_config *c, char *why, size_t n)
 
 	if (fab_workload_reduces(c->workload) && c->size == 0)
 		c->size = 64u << 20;
+	if (fab_workload_reduces(c->workload) && c->read)
+		return refuse(why, n,
+			"--op read: who is read from hears nothing of it, and "
+			"--workload %s needs that",
+			fab_workload_names[c->workload]);
 	if (c->workload == FAB_TREE && c->size / 2 / FAB_CHUNKS_MAX >= c->message)
 		return refuse(why, n, "--size %llu: up to %u times --message, %u, is reduced",
 			(unsigned long long)c->size, 2 * FAB_CHUNKS_MAX, c->message);

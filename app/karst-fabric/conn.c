@@ -11,6 +11,8 @@
 
 #define RECV_SLOTS 4u
 #define FIRST_PSN  0u
+/* READs that a queue pair has outstanding, as adapters do. */
+#define READS 16u
 
 static void
 make_end(struct fab_sim *s, struct fab_end *e)
@@ -27,6 +29,7 @@ make_end(struct fab_sim *s, struct fab_end *e)
 		.max_recv_wr = RECV_SLOTS,
 		.max_send_sge = 1,
 		.max_recv_sge = 1,
+		.max_dest_rd_atomic = READS,
 		.sq_sig_all = true,
 	};
 	in->sq_shared = fab_alloc(s, karst_wq_bytes(in->max_send_wr, karst_wq_stride(true, 1, 0)));
@@ -109,11 +112,13 @@ connect_end(struct fab_sim *s, struct fab_end *e, const struct fab_end *peer)
 {
 	struct karst_core_qp_attr a = {
 		.port_num = 1,
-		.access_flags = KARST_ACCESS_REMOTE_WRITE,
+		.access_flags = KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ,
 		.path_mtu = mtu_code(s->c->mtu),
 		.dest_qpn = karst_qp_num(peer->qp),
 		.rq_psn = FIRST_PSN,
 		.sq_psn = FIRST_PSN,
+		.max_rd_atomic = READS,
+		.max_dest_rd_atomic = READS,
 		.min_rnr_timer = 12,
 		.timeout = (uint8_t)s->c->timeout,
 		.retry_cnt = (uint8_t)s->c->retry,
@@ -150,8 +155,9 @@ fab_conn_open(struct fab_sim *s, uint32_t src, uint32_t dst)
 	c->tail = &c->head;
 	c->once = false;
 	c->nposted = c->ncompleted = 0;
-	create_qp(s, c, &c->end[FAB_SENDER], &s->host[src]);
-	create_qp(s, c, &c->end[FAB_RECEIVER], &s->host[dst]);
+	/* READs are posted where their data goes to */
+	create_qp(s, c, &c->end[FAB_SENDER], &s->host[s->c->read ? dst : src]);
+	create_qp(s, c, &c->end[FAB_RECEIVER], &s->host[s->c->read ? src : dst]);
 	connect_end(s, &c->end[FAB_SENDER], &c->end[FAB_RECEIVER]);
 	connect_end(s, &c->end[FAB_RECEIVER], &c->end[FAB_SENDER]);
 	c->live = true;

@@ -65,8 +65,9 @@ struct fab_config {
 	uint64_t lose_nth; /* the n-th frame with a request, from 1, too; 0: none */
 	/* queue pairs */
 	uint32_t mtu;
-	uint32_t message; /* bytes of a WRITE at most */
-	uint32_t depth;   /* WRITEs of a queue pair outstanding; a power of two */
+	bool read;        /* by READs instead of WRITEs */
+	uint32_t message; /* bytes of each at most */
+	uint32_t depth;   /* of a queue pair outstanding; a power of two */
 	uint32_t window;  /* packets of a queue pair unacknowledged */
 	uint32_t timeout; /* 4.096 us * 2^timeout */
 	uint32_t retry;

@@ -2,10 +2,10 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Flows: bytes that a program moves over a connection by WRITEs, as many at a time as the send
- * queue holds.  A flow is done when its last WRITE has completed, at the sender.
+ * Flows: bytes that a program moves over a connection by WRITEs, or by READs, as many at a time as
+ * the send queue holds.  A flow is done when the last of them has completed, where it was posted.
  *
- * All WRITEs are from one region to the same one: it is what the bytes are that does not matter.
+ * All are from one region to the same one: it is what the bytes are that does not matter.
  */
 #include "sim.h"
 
@@ -68,7 +68,9 @@ fill(const struct fab_sim *s, const struct fab_conn *c, struct fab_flow *f,
 	last = is_posted(f);
 	*w = (struct karst_send_wqe){
 		.wr_id = (uintptr_t)c,
-		.opcode = last && f->tell ? KARST_WR_RDMA_WRITE_WITH_IMM : KARST_WR_RDMA_WRITE,
+		.opcode = s->c->read      ? KARST_WR_RDMA_READ
+			: last && f->tell ? KARST_WR_RDMA_WRITE_WITH_IMM
+					  : KARST_WR_RDMA_WRITE,
 		.num = 1,
 		.imm = f->imm,
 	};

@@ -3,7 +3,8 @@
  */
 /*
  * How long a flow would take alone: all of its frames one behind the other along its way, each
- * stored by each switch before it goes on, and the last one's acknowledgement back.
+ * stored by each switch before it goes on, and the last one's acknowledgement back; or, of READs,
+ * the first one's request, and its answers and those of the others, that are asked for meanwhile.
  *
  * For each link the moment is kept at which its last frame was sent: the next one begins then, or
  * when it has come, whichever is later.  All ways that are as good are equally fast.
@@ -75,6 +76,24 @@ send_message(const struct fab_sim *s, struct way *w, uint32_t n, bool imm)
 	return at;
 }
 
+/* The answer to a READ of @n bytes. */
+static uint64_t
+send_answer(const struct fab_sim *s, struct way *w, uint32_t n)
+{
+	uint32_t off = 0, part, len;
+	uint64_t at = 0;
+
+	do {
+		part = karst_min_u32(s->c->mtu, n - off);
+		len = HEADERS + ((part + 3) & ~3u);
+		if (off == 0 || off + part == n)
+			len += KARST_AETH_LEN;
+		off += part;
+		at = send_frame(w, len);
+	} while (off < n);
+	return at;
+}
+
 uint64_t
 fab_ideal_ps(struct fab_sim *s, uint32_t src, uint32_t dst, uint64_t size, bool tell)
 {
@@ -85,9 +104,12 @@ fab_ideal_ps(struct fab_sim *s, uint32_t src, uint32_t dst, uint64_t size, bool 
 		return 0;
 	find_way(s, src, dst, &there);
 	find_way(s, dst, src, &back);
+	if (s->c->read)
+		there.sent_ps[0] = send_frame(&back, HEADERS + KARST_RETH_LEN);
 	for (off = 0; off < size; off += n) {
 		n = karst_min_u64(s->c->message, size - off);
-		at = send_message(s, &there, (uint32_t)n, tell && off + n == size);
+		at = s->c->read ? send_answer(s, &there, (uint32_t)n)
+				: send_message(s, &there, (uint32_t)n, tell && off + n == size);
 	}
-	return at + send_frame(&back, ACK_LEN);
+	return s->c->read ? at : at + send_frame(&back, ACK_LEN);
 }

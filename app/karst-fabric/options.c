@@ -34,8 +34,10 @@ static const char usage_text[] =
 	"\n"
 	"The queue pairs:\n"
 	"  --mtu N             256, 512, 1024, 2048, 4096 [4096]\n"
-	"  --message BYTES     of a WRITE at most [64K]\n"
-	"  --depth N           WRITEs outstanding, a power of two [16]\n"
+	"  --op NAME           write, read: what moves the data; READs are posted where it goes to\n"
+	"                      [write]\n"
+	"  --message BYTES     of a WRITE or READ at most [64K]\n"
+	"  --depth N           of them outstanding, a power of two [16]\n"
 	"  --window N          packets without acknowledgement [256]\n"
 	"  --timeout N         local ACK timeout, 4.096 us * 2^N; 0: none [14]\n"
 	"  --retry N           retry_cnt, 0 to 7 [7]\n"
@@ -87,6 +89,7 @@ enum {
 	OPT_LOSS,
 	OPT_LOSE_NTH,
 	OPT_MTU, /* from here on, of queue pairs */
+	OPT_OP,
 	OPT_MESSAGE,
 	OPT_DEPTH,
 	OPT_WINDOW,
@@ -133,6 +136,7 @@ static const struct option long_options[] = {
 	{"loss", required_argument, NULL, OPT_LOSS},
 	{"lose-nth", required_argument, NULL, OPT_LOSE_NTH},
 	{"mtu", required_argument, NULL, OPT_MTU},
+	{"op", required_argument, NULL, OPT_OP},
 	{"message", required_argument, NULL, OPT_MESSAGE},
 	{"depth", required_argument, NULL, OPT_DEPTH},
 	{"window", required_argument, NULL, OPT_WINDOW},
@@ -281,6 +285,7 @@ parse_queue_pairs(int c, struct fab_config *f)
 		[KARST_CONGESTION_SWIFT] = "swift",
 		NULL};
 	static const char *const recoveries[] = {"gbn", "sr", NULL};
+	static const char *const ops[] = {"write", "read", NULL};
 	unsigned int i = 0;
 	uint64_t n;
 	int rc;
@@ -288,6 +293,10 @@ parse_queue_pairs(int c, struct fab_config *f)
 	switch (c) {
 	case OPT_MTU:
 		return parse_power("--mtu", 256, 4096, &f->mtu);
+	case OPT_OP:
+		rc = fab_value_name("--op", optarg, ops, &i);
+		f->read = i != 0;
+		return rc;
 	case OPT_MESSAGE:
 		rc = fab_value_bytes("--message", optarg, 1, 16u << 20, &n);
 		if (rc == 0)

@@ -18,7 +18,8 @@ config(const struct fab_config *c)
 
 	return json_pack(
 		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:b, s:b, s:I, s:I, s:f, "
-		"s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:I, s:s, s:I, s:f, s:f, s:f, s:f, s:I}",
+		"s:f, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:I, s:s, s:I, s:f, s:f, s:f, s:f, "
+		"s:I}",
 		"topology", fab_topology_names[c->topology], "workload",
 		fab_workload_names[c->workload], "hosts", (json_int_t)c->hosts, "leaves",
 		(json_int_t)c->leaves, "spines", (json_int_t)c->spines, "fan_in",
@@ -27,13 +28,13 @@ config(const struct fab_config *c)
 		(double)c->delay_ns / 1e3, "buffer", (json_int_t)c->buffer, "alpha", c->alpha,
 		"pfc", c->pfc, "marking", c->marking, "kmin", (json_int_t)c->kmin, "kmax",
 		(json_int_t)c->kmax, "pmax", c->pmax, "loss", c->loss, "lose_nth",
-		(json_int_t)c->lose_nth, "mtu", (json_int_t)c->mtu, "message",
-		(json_int_t)c->message, "depth", (json_int_t)c->depth, "window",
-		(json_int_t)c->window, "timeout", (json_int_t)c->timeout, "retry_cnt",
-		(json_int_t)c->retry, "probes", c->probes, "recovery",
-		c->repeat ? "selective-repeat" : "go-back-n", "spray", (json_int_t)c->spray,
-		"congestion", modes[c->cc.mode], "size", (json_int_t)c->size, "load", c->load,
-		"stagger_us", (double)c->stagger_ns / 1e3, "duration_us",
+		(json_int_t)c->lose_nth, "mtu", (json_int_t)c->mtu, "op",
+		c->read ? "read" : "write", "message", (json_int_t)c->message, "depth",
+		(json_int_t)c->depth, "window", (json_int_t)c->window, "timeout",
+		(json_int_t)c->timeout, "retry_cnt", (json_int_t)c->retry, "probes", c->probes,
+		"recovery", c->repeat ? "selective-repeat" : "go-back-n", "spray",
+		(json_int_t)c->spray, "congestion", modes[c->cc.mode], "size", (json_int_t)c->size,
+		"load", c->load, "stagger_us", (double)c->stagger_ns / 1e3, "duration_us",
 		(double)c->duration_ns / 1e3, "warmup_us", (double)c->warmup_ns / 1e3, "seed",
 		(json_int_t)c->seed);
 }

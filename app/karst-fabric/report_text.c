@@ -60,9 +60,10 @@ network(FILE *out, const struct fab_config *c)
 	if (c->spray > 1)
 		fprintf(out, "sprayed over %u ports, ", c->spray);
 	fprintf(out,
-		"MTU %u, WRITEs of %u bytes, %u packets under way, timeout "
+		"MTU %u, %ss of %u bytes, %u packets under way, timeout "
 		"%u, probes %s, congestion control %s\n",
-		c->mtu, c->message, c->window, c->timeout, c->probes ? "on" : "off", mode_name(c));
+		c->mtu, c->read ? "READ" : "WRITE", c->message, c->window, c->timeout,
+		c->probes ? "on" : "off", mode_name(c));
 	traffic(out, c);
 }
 
@@ -127,15 +128,16 @@ slowdown(FILE *out, const struct fab_result *r)
 }
 
 static void
-latency(FILE *out, const struct fab_latency *l)
+latency(FILE *out, const struct fab_latency *l, bool read)
 {
 	if (l->messages == 0)
 		return;
 	fprintf(out,
 		"\n%-12s %" PRIu64
-		" WRITEs took p50 %.3f, p99 %.3f, p99.9 %.3f, at most %.3f us; mean %.3f\n",
-		"latency", l->messages, (double)l->p50_ps / 1e6, (double)l->p99_ps / 1e6,
-		(double)l->p999_ps / 1e6, (double)l->max_ps / 1e6, l->mean_ps / 1e6);
+		" %ss took p50 %.3f, p99 %.3f, p99.9 %.3f, at most %.3f us; mean %.3f\n",
+		"latency", l->messages, read ? "READ" : "WRITE", (double)l->p50_ps / 1e6,
+		(double)l->p99_ps / 1e6, (double)l->p999_ps / 1e6, (double)l->max_ps / 1e6,
+		l->mean_ps / 1e6);
 }
 
 static void
@@ -166,6 +168,6 @@ fab_report_text(FILE *out, const struct fab_config *c, const struct fab_result *
 	network(out, c);
 	goodput(out, r);
 	slowdown(out, r);
-	latency(out, &r->latency);
+	latency(out, &r->latency, c->read);
 	network_counts(out, r);
 }

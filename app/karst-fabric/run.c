@@ -23,7 +23,9 @@ make_memory(struct fab_sim *s)
 	s->region = fab_alloc(s, s->c->message);
 	if (rc == 0)
 		rc = karst_mr_reg(s->mem, s->pd, s->region, (uintptr_t)s->region, s->c->message,
-			KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE, &s->key);
+			KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE |
+				KARST_ACCESS_REMOTE_READ,
+			&s->key);
 	if (rc != 0)
 		fab_bail(s, rc, "memory of %u bytes: %s", s->c->message, strerror(-rc));
 	s->scratch = fab_alloc(s, KARST_FRAME_MAX);

@@ -27,6 +27,49 @@ Test(fabric_hand, one_flow_at_line_rate)
 	fab_result_free(&r);
 }
 
+/* READs: a request goes the other way, and its answers come as WRITEs would, with an AETH in the
+ * first and in the last.  The other requests are there before these end. */
+Test(fabric_hand, one_flow_of_reads)
+{
+	struct fab_config c = fab_test_config(FAB_ONE);
+	uint64_t sent, want;
+	struct fab_result r;
+
+	c.read = true;
+	c.size = 160u * 65536;
+	r = fab_test_run(&c);
+	sent = 160 * (16 * (4096 + AROUND) + 2 * AETH) * PS_100G;
+	want = 2 * ((AROUND + RETH) * PS_100G + 1 * US);
+	want += (4096 + AROUND + AETH) * PS_100G + 1 * US + sent + 1 * US;
+	cr_assert_eq(r.flow[0].end_ps, want, "%llu ps, not %llu",
+		(unsigned long long)r.flow[0].end_ps, (unsigned long long)want);
+	cr_assert_eq(r.flow[0].ideal_ps, want);
+	cr_assert_eq(r.requests, 160);
+	cr_assert_eq(r.retransmits, 0);
+	fab_result_free(&r);
+}
+
+/* From two hosts: the link to who reads never stands still, and each has a half of it. */
+Test(fabric_hand, two_flows_of_reads_share_a_link)
+{
+	struct fab_config c = fab_test_config(FAB_TWO);
+	uint64_t sent, want, last;
+	struct fab_result r;
+
+	c.read = true;
+	c.size = 160u * 65536;
+	r = fab_test_run(&c);
+	sent = 2 * 160 * (16 * (4096 + AROUND) + 2 * AETH) * PS_100G;
+	want = 2 * ((AROUND + RETH) * PS_100G + 1 * US);
+	want += (4096 + AROUND + AETH) * PS_100G + 1 * US + sent + 1 * US;
+	last = r.flow[0].end_ps > r.flow[1].end_ps ? r.flow[0].end_ps : r.flow[1].end_ps;
+	cr_assert_eq(last, want, "%llu ps, not %llu", (unsigned long long)last,
+		(unsigned long long)want);
+	cr_assert_eq(r.drops, 0);
+	cr_assert_gt(r.jain, 0.999, "%f", r.jain);
+	fab_result_free(&r);
+}
+
 /* The shortest frames are padded to 64 bytes. */
 Test(fabric_hand, one_byte)
 {

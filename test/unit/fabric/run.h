@@ -12,6 +12,7 @@
 /* Preamble 8, Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4, FCS 4, gap 12. */
 #define AROUND  82u
 #define RETH    16u
+#define AETH    4u
 #define IMM     4u
 #define ACK     (AROUND + 4u)
 #define PS_100G 80u      /* of a byte */

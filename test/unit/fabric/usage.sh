@@ -54,6 +54,8 @@ refused 2 '--stagger: shorter than --duration' --duration 1ms --stagger 1ms
 refused 2 '--limit: not shorter than --duration' --duration 2ms --limit 1ms
 refused 2 "allowed: gbn sr" --recovery irn
 refused 2 'allowed: adapter paper' --preset mine
+refused 2 'allowed: write read' --op send
+refused 2 'who is read from hears nothing of it' --op read --workload ring
 refused 2 'allowed: min_time_between_cnps cnp_scope clamp_tgt_rate' --set rate=1
 refused 2 'NAME=VALUE' --set rpg_ai_rate
 refused 2 "--set rpg_gd '9': a number from 10 to 15 is allowed" --set rpg_gd=9

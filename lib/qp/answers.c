@@ -115,6 +115,12 @@ early_response(struct karst_core *core, struct karst_core_qp *qp, struct karst_p
 	enum karst_wc_status st;
 	uint32_t idx = 0;
 
+	/* what is acknowledged by it may be ahead of a cursor that went back */
+	karst_requester_follow_up(core, qp);
+	if (!karst_qp_may_send(qp)) {
+		karst_drop_pkt(core, pkt, KARST_DROP_UNEXPECTED_RESPONSE);
+		return;
+	}
 	switch (karst_gaps_find(core, qp, pkt, &idx)) {
 	case KARST_GAP_ANSWER:
 		break;

@@ -226,7 +226,8 @@ look(struct karst_core *core, struct karst_core_qp *qp, const struct sign *s)
 	heard = karst_gap_of(core, &r->slots[r->una_idx & qp->sq.mask])->heard;
 	if (!karst_psn_before(r->una_psn, heard))
 		return;
-	for (idx = r->una_idx; idx != r->snd_idx; idx++) {
+	/* a cursor that went back may be behind una until karst_requester_follow_up() */
+	for (idx = r->una_idx; (int32_t)(r->snd_idx - idx) > 0; idx++) {
 		struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
 		struct karst_gap *g;
 

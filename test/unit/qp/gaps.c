@@ -420,3 +420,49 @@ Test(gaps, r4_shorter_duplicate)
 	expect_none(b);
 	close_reads(b);
 }
+
+/* (X11): the cursor went back, and before anything is sent again an acknowledgement passes it, up
+ * to a READ that misses its answers.  Nobody looks for gaps behind the cursor, which would be all
+ * of the numbers that there are. */
+Test(gaps, x11_passes_the_cursor)
+{
+	struct bed *b = bed_reads(false);
+	unsigned int i;
+
+	for (i = 0; i < 4; i++)
+		post(b, RDMA_WRITE, i, .len = 1, .quiet = true);
+	post(b, RDMA_READ, 4, .len = MTU);
+	post(b, RDMA_WRITE, 5, .len = 1);
+	for (i = 0; i < 4; i++)
+		expect_pkt(b, RC_WRITE_ONLY, S(i));
+	expect_ask(b, 4, 0, MTU);
+	expect_pkt(b, RC_WRITE_ONLY, S(5));
+	expect_taken(b, send_nak(b, S(0), KARST_NAK_PSN_SEQ));
+	expect_taken(b, send_ack(b, S(5), 6));
+	cr_assert_eq(count(b, IMPLIED_NAK_SEQ_ERR), 0);
+	expect_ask(b, 4, 0, MTU);
+	expect_taken(b, answer(b, 4, 1, 0));
+	bed_forget(b);
+	close_reads(b);
+}
+
+/* ... or an answer does, behind one that is missing: the cursor follows, and the
+ * READ goes again. */
+Test(gaps, x11_answer_passes_the_cursor)
+{
+	struct bed *b = bed_reads(false);
+
+	post(b, RDMA_WRITE, 1, .len = 1, .quiet = true);
+	post(b, RDMA_READ, 2, .len = MTU);
+	post(b, RDMA_READ, 3, .len = MTU);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	expect_ask(b, 1, 0, MTU);
+	expect_ask(b, 2, 0, MTU);
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = (uint32_t)(KARST_AETH_RNR | 12) << 24));
+	expect_none(b);
+	expect_taken(b, answer(b, 2, 1, 0));
+	expect_ask(b, 1, 0, MTU);
+	expect_taken(b, answer(b, 1, 1, 0));
+	bed_forget(b);
+	close_reads(b);
+}

@@ -13,7 +13,11 @@
 
 #include "space_bed.h"
 
-enum method { SHARED, MIGRATED, COPIED, SOME_OF_EACH };
+/* What region_make() is told below: less is not moved. */
+#define MIGRATE_MIN 16384
+
+/* PART_MIGRATED: a heap may be two mappings, so that an end of it is too short to be moved. */
+enum method { SHARED, MIGRATED, PART_MIGRATED, COPIED, SOME_OF_EACH };
 
 static const struct {
 	const char *name;
@@ -23,7 +27,7 @@ static const struct {
 	[KIND_ALLOC] = {"karst_alloc", SHARED},
 	[KIND_ALLOC_SMALL] = {"karst_alloc, small", SHARED},
 	[KIND_MALLOC] = {"malloc", MIGRATED},
-	[KIND_MALLOC_HEAP] = {"malloc on the heap", MIGRATED},
+	[KIND_MALLOC_HEAP] = {"malloc on the heap", PART_MIGRATED},
 	[KIND_MALLOC_SMALL] = {"malloc, small", COPIED},
 	[KIND_ANONYMOUS] = {"anonymous", MIGRATED},
 	[KIND_THP] = {"transparent huge pages", MIGRATED},
@@ -49,8 +53,12 @@ check_method(const struct region *r, enum method method)
 		cr_assert_eq(r->migrated, 0);
 		break;
 	case MIGRATED:
+	case PART_MIGRATED:
+		cr_assert_gt(r->migrated, 0);
 		cr_assert_eq(r->migrated, r->shared);
-		cr_assert_leq(r->copied, 2 * 4096);
+		cr_assert_leq(r->copied, 2 * 4096 + (method == MIGRATED ? 0 : MIGRATE_MIN),
+			"%llu of %llu bytes are copied", (unsigned long long)r->copied,
+			(unsigned long long)r->len);
 		break;
 	case COPIED:
 		cr_assert_eq(r->copied, r->len);
@@ -104,7 +112,7 @@ one_kind(enum kind kind)
 	if (ret == -EOPNOTSUPP && kinds[kind].may_lack)
 		cr_skip("no %s here", kinds[kind].name);
 	cr_assert_eq(ret, 0, "%s", kinds[kind].name);
-	cr_assert_eq(region_make(&rig, addr + EDGE, len - 2 * EDGE - 1, true, 16384, &r), 0);
+	cr_assert_eq(region_make(&rig, addr + EDGE, len - 2 * EDGE - 1, true, MIGRATE_MIN, &r), 0);
 	check_method(&r, kinds[kind].method);
 	if (kind == KIND_ANONYMOUS)
 		program_fill(&rig.prog, 1);

@@ -75,7 +75,8 @@ karst_repeat_bytes(uint32_t window)
 	if (!karst_is_pow2(window) || window < WINDOW_MIN || window > WINDOW_MAX)
 		return 0;
 	return sizeof(struct karst_repeat) +
-		window * (sizeof(struct karst_pkt *) + sizeof(uint32_t) + sizeof(uint8_t));
+		window * (sizeof(struct karst_pkt *) + sizeof(uint32_t) + sizeof(uint8_t)) +
+		window / 8;
 }
 
 void
@@ -90,6 +91,7 @@ karst_repeat_open(
 	p->held = (struct karst_pkt **)(p + 1);
 	p->sent = (uint32_t *)(p->held + window);
 	p->state = (uint8_t *)(p->sent + window);
+	p->dropped = p->state + window;
 	qp->repeat = p;
 	qp->flags |= KARST_QPF_COPIES;
 }

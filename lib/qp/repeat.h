@@ -35,7 +35,9 @@ struct karst_repeat {
 	uint32_t nheld;
 	uint32_t top_psn;              /* the last that is held, if any is */
 	uint32_t unsaid;               /* frames held since the last SACK */
-	bool lacks;                    /* something was dropped for want of room */
+	uint32_t ndropped;             /* bits that are set in @dropped */
+	uint8_t *dropped;              /* bits: PSNs dropped for want of room, missing yet */
+	bool lacks;                    /* the next SACK tells of that */
 	bool plain;                    /* the ACK that is owed is for a duplicate */
 	const struct karst_pkt *fresh; /* held, and not yet out of its driver's hands */
 	struct karst_pkt **held;

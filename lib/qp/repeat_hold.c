@@ -38,6 +38,26 @@ held_free(struct karst_core *core, struct karst_repeat *p, uint32_t psn)
 	core->nheld--;
 }
 
+/* X4: whether @psn was dropped for want of room, and is still missing. */
+static bool
+was_dropped(const struct karst_repeat *p, uint32_t psn)
+{
+	uint32_t at = psn & (p->window - 1);
+
+	return (p->dropped[at / 8] >> at % 8 & 1) != 0;
+}
+
+static void
+set_dropped(struct karst_repeat *p, uint32_t psn, bool dropped)
+{
+	uint32_t at = psn & (p->window - 1);
+
+	if (was_dropped(p, psn) == dropped)
+		return;
+	p->dropped[at / 8] ^= (uint8_t)(1u << at % 8);
+	p->ndropped += dropped ? 1u : UINT32_MAX;
+}
+
 /* X7: the first of a gap, every so many, and who asks. */
 static bool
 is_news(struct karst_repeat *p, const struct karst_responder *r, const struct karst_pkt *pkt)
@@ -73,9 +93,12 @@ karst_repeat_ahead(
 			/* the peer hears of it, once until the expected one has come */
 			asks |= !p->lacks;
 			p->lacks = true;
+			if (ahead < p->window)
+				set_dropped(p, pkt->psn, true);
 			karst_drop_pkt(core, pkt, KARST_DROP_HELD_FULL);
 		} else {
 			asks |= is_news(p, r, pkt);
+			set_dropped(p, pkt->psn, false);
 			*held_at(p, pkt->psn) = kept;
 			p->fresh = kept == pkt ? pkt : NULL;
 			p->nheld++;
@@ -90,15 +113,33 @@ karst_repeat_ahead(
 		karst_responder_owe_ack(core, qp);
 }
 
-/* The expected PSN has moved on from @was: what is held for those before it is not needed. */
+/* The expected PSN has moved on from @was: what is held for those before it is not needed, and
+ * nothing is missing there. */
 static void
 forget_before(struct karst_core *core, struct karst_core_qp *qp, uint32_t was)
 {
 	struct karst_repeat *p = qp->repeat;
 	uint32_t n = karst_min_u32((qp->rsp.epsn - was) & KARST_PSN_MASK, p->window);
 
-	for (; p->nheld != 0 && n > 0; n--, was = karst_psn_add(was, 1))
+	for (; (p->nheld | p->ndropped) != 0 && n > 0; n--, was = karst_psn_add(was, 1)) {
 		held_free(core, p, was);
+		set_dropped(p, was, false);
+	}
+}
+
+/* X4: the expected PSN has moved on to one that was dropped.  That it was said when something was
+ * dropped is not enough: what was expected then may have come by itself, and behind the last that
+ * was dropped nothing need come that shows the gap. */
+static void
+tell_dropped(struct karst_core *core, struct karst_core_qp *qp)
+{
+	if (qp->repeat->ndropped == 0 || !was_dropped(qp->repeat, qp->rsp.epsn))
+		return;
+	qp->repeat->lacks = true;
+	if (qp->rsp.wait == KARST_WAIT_NONE)
+		qp->rsp.wait = KARST_WAIT_HELD;
+	if (karst_repeat_says(qp))
+		karst_responder_owe_ack(core, qp);
 }
 
 static inline bool
@@ -151,6 +192,8 @@ karst_repeat_drain(struct karst_core *core, struct karst_core_qp *qp)
 	core->copy_kept = kept;
 	if (p->nheld != 0 && qp->rsp.wait == KARST_WAIT_NONE)
 		qp->rsp.wait = KARST_WAIT_HELD;
+	if (karst_qp_may_receive(qp))
+		tell_dropped(core, qp);
 }
 
 void

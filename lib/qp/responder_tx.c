@@ -139,19 +139,22 @@ acked_psn(const struct karst_responder *r)
 	return psn;
 }
 
-/* X7: is the acknowledgement that is owed a SACK? */
+/* X7: is the acknowledgement that is owed a SACK?  @param again  set: one is to follow it */
 static bool
-says_what_is_held(const struct karst_core_qp *qp)
+says_what_is_held(const struct karst_core_qp *qp, bool *again)
 {
 	struct karst_repeat *p = karst_repeat_of(qp);
-	bool plain;
+	bool plain, says;
 
 	if (p == NULL || qp->rsp.owed != KARST_OWED_ACK)
 		return false;
 	/* whoever repeats what was executed has not heard of it, and may not know what a SACK is */
 	plain = p->plain;
 	p->plain = false;
-	return !plain && karst_repeat_says(qp);
+	says = karst_repeat_says(qp);
+	/* nothing else need come that asks for what was dropped */
+	*again = says && plain && p->lacks;
+	return says && !plain;
 }
 
 /* The AETH has been put: it ends at @p. */
@@ -175,6 +178,7 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 	struct karst_responder *r = &qp->rsp;
 	uint8_t opcode = karst_qp_transport(qp) | KARST_OPERATION_ACK;
 	uint8_t syndrome = r->syndrome, *p;
+	bool again = false;
 	uint32_t psn;
 
 	if (r->owed == KARST_OWED_NAK && r->wait == KARST_WAIT_SEQ) {
@@ -197,7 +201,7 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 		syndrome = KARST_AETH_ACK | credit_code(qp);
 	}
 	p = put_aeth(qp, karst_frame_open(b, &qp->tmpl), syndrome);
-	if (says_what_is_held(qp)) {
+	if (says_what_is_held(qp, &again)) {
 		build_sack(core, qp, b, p);
 	} else {
 		if (karst_mutant(KARST_MUTANT_SACK_UNASKED) && qp->repeat == NULL)
@@ -206,10 +210,9 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 	}
 	karst_count(&core->counters, KARST_CTR_ACK_SENT);
 	/* who is to wait shall not send what is held meanwhile (X6) */
-	r->owed = r->owed == KARST_OWED_NAK && r->wait == KARST_WAIT_RNR &&
-			karst_repeat_of(qp) != NULL && karst_repeat_says(qp)
-		? KARST_OWED_ACK
-		: KARST_OWED_NONE;
+	again |= r->owed == KARST_OWED_NAK && r->wait == KARST_WAIT_RNR &&
+		karst_repeat_of(qp) != NULL && karst_repeat_says(qp);
+	r->owed = again ? KARST_OWED_ACK : KARST_OWED_NONE;
 }
 
 /* X11: parts that were asked for again, before what was never answered.  @return false: not all of

@@ -33,7 +33,8 @@ Test(repeat, x5_held_until_their_turn)
 	close_repeat(b);
 }
 
-/* (X2, X3, X4): no room, or behind the window: dropped, and the peer hears of it once. */
+/* (X2, X3, X4): no room, or behind the window: dropped, and the peer hears of it once, and again
+ * when it is what is expected. */
 Test(repeat, x4_no_room)
 {
 	struct bed *b = bed_held(1, false);
@@ -45,7 +46,26 @@ Test(repeat, x4_no_room)
 	expect_drop(b, HELD_FULL, send_write(b, R(WINDOW), 0, 64));
 	expect_sack(b, R(0), 1 | 2);
 	expect_taken(b, send_write(b, R(0), 0, 64));
+	expect_sack(b, R(2), 1);
+	expect_taken(b, send_write(b, R(2), 0, 64));
+	expect_ack(b, R(2), 3);
+	close_repeat(b);
+}
+
+/* (X4, R3): a duplicate has its ACK, and what was dropped is told of behind it. */
+Test(repeat, x4_no_room_and_a_duplicate)
+{
+	struct bed *b = bed_held(1, false);
+
+	expect_taken(b, send_write(b, R(1), 0, 64));
+	expect_sack(b, R(0), 2);
+	expect_drop(b, HELD_FULL, send_write(b, R(2), 0, 64));
+	expect_sack(b, R(0), 1 | 2);
+	expect_taken(b, send_write(b, R(0), 0, 64));
+	expect_drop(b, DUPLICATE, send_write(b, R(0), 0, 64));
 	expect_ack(b, R(1), 2);
+	expect_sack(b, R(2), 1);
+	expect_none(b);
 	close_repeat(b);
 }
 
@@ -65,7 +85,7 @@ Test(repeat, x4_left_for_others)
 	}
 	cr_assert_eq(kept_now, 8);
 	expect_taken(b, send_write(b, R(0), 0, 64));
-	expect_ack(b, R(8), 9);
+	expect_sack(b, R(9), 1);
 	close_repeat(b);
 }
 

@@ -280,16 +280,32 @@ def crowd(part, program, other):
     return problems + serves(part, program)
 
 
+def descriptors(part):
+    """What its descriptors are; one that is closed meanwhile is none."""
+    links = []
+    for fd in os.listdir(f'/proc/{part.process.pid}/fd'):
+        try:
+            links.append(os.readlink(f'/proc/{part.process.pid}/fd/{fd}'))
+        except FileNotFoundError:
+            pass
+    return links
+
+
 def lets_go(part, server, secret):
     """The part does not keep a program from seeing that the engine has hung up, nor its memory."""
     program = Program(server, secret)
     line = part.line(program.sock)
     problems = refused('', -1) if ask(line, MAPS) != 'end' else ['no line']
-    links = []
-    for fd in os.listdir(f'/proc/{part.process.pid}/fd'):
-        links.append(os.readlink(f'/proc/{part.process.pid}/fd/{fd}'))
-    if len([text for text in links if text.startswith('socket:')]) != 2:
-        problems.append(f'it keeps {links}')
+    # threads of lines that were closed before may still be about to close theirs
+    end = time.monotonic() + HANG_S
+    while True:
+        links = descriptors(part)
+        if len([text for text in links if text.startswith('socket:')]) == 2:
+            break
+        if time.monotonic() >= end:
+            problems.append(f'it keeps {links}')
+            break
+        time.sleep(0.01)
     program.close()
     line.close()
     return problems

@@ -5,7 +5,7 @@
  * What Criterion calls of libgit2, which it has for one thing: to show the lines in which two
  * values of a failed assertion differ.  It runs each test in a process of its own, and in each the
  * loader brought in libgit2 with the fifteen libraries for networks and ciphers that it is linked
- * to, and libgit2 read all certificates that the system trusts: half of the time of all unit tests.
+ * to, and libgit2 read all certificates that the system trusts: half of the time of a short test.
  *
  * This library has libgit2's name, so that the loader takes it where Criterion asks for that one;
  * the tests are linked to it.  libgit2 itself is loaded when there is something to be shown.

@@ -47,6 +47,15 @@ end_of(const struct karst_sq_slot *slot)
 	return karst_psn_add(slot->psn, slot->npsn);
 }
 
+/* The oldest request has a gap: up to where the peer has answered. */
+static inline uint32_t
+heard_of(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+
+	return karst_gap_of(core, &r->slots[r->una_idx & qp->sq.mask])->heard;
+}
+
 /* --- bits --- */
 
 static inline uint64_t *
@@ -223,7 +232,7 @@ look(struct karst_core *core, struct karst_core_qp *qp, const struct sign *s)
 
 	if (!karst_gaps_any(qp))
 		return;
-	heard = karst_gap_of(core, &r->slots[r->una_idx & qp->sq.mask])->heard;
+	heard = heard_of(core, qp);
 	if (!karst_psn_before(r->una_psn, heard))
 		return;
 	/* a cursor that went back may be behind una until karst_requester_follow_up() */
@@ -406,7 +415,7 @@ karst_gaps_asked(
 
 	if (g == NULL)
 		return;
-	heard = karst_gap_of(core, &r->slots[r->una_idx & qp->sq.mask])->heard;
+	heard = heard_of(core, qp);
 	g->asked_to = end;
 	/* what is behind that may still be on its way from before */
 	if (karst_psn_before(g->first, heard) && karst_psn_before(heard, end))
@@ -418,16 +427,7 @@ karst_gaps_asked(
 	g->asked_end = end;
 }
 
-static inline uint32_t
-heard_of(const struct karst_core *core, const struct karst_core_qp *qp)
-{
-	const struct karst_requester *r = &qp->req;
-
-	return karst_gap_of(core, &r->slots[r->una_idx & qp->sq.mask])->heard;
-}
-
-/* All that is missing of request @idx before something that is here.  It may have come meanwhile.
- * */
+/* All that is missing of request @idx before something that is here; it may have come meanwhile. */
 static int
 ask(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx, struct karst_tx_burst *b,
 	uint32_t limit)

@@ -27,6 +27,7 @@ bool karst_pacer_charge(struct karst_core *core, struct karst_core_qp *qp,
 	const struct karst_tx_burst *b, uint32_t n, bool more);
 /** A CNP that passed all checks (E5).  @return false: such queue pairs do not react. */
 bool karst_pacer_cnp(struct karst_core *core, struct karst_core_qp *qp);
+
 /* --- control by delay (E7); who is not subject to it is not changed by any of these --- */
 
 /** How many packets may be under way, those of answers counted.  Any queue pair. */

@@ -55,7 +55,10 @@ set_dropped(struct karst_repeat *p, uint32_t psn, bool dropped)
 	if (was_dropped(p, psn) == dropped)
 		return;
 	p->dropped[at / 8] ^= (uint8_t)(1u << at % 8);
-	p->ndropped += dropped ? 1u : UINT32_MAX;
+	if (dropped)
+		p->ndropped++;
+	else
+		p->ndropped--;
 }
 
 /* X7: the first of a gap, every so many, and who asks. */

@@ -4,6 +4,18 @@
 /* Runs whose time can be computed by hand, to the picosecond. */
 #include "run.h"
 
+/* The only flow has ended when it should, by @requests requests of which none went again. */
+static void
+expect_alone(struct fab_result *r, uint64_t want, uint64_t requests)
+{
+	cr_assert_eq(r->flow[0].end_ps, want, "%llu ps, not %llu",
+		(unsigned long long)r->flow[0].end_ps, (unsigned long long)want);
+	cr_assert_eq(r->flow[0].ideal_ps, want);
+	cr_assert_eq(r->requests, requests);
+	cr_assert_eq(r->retransmits, 0);
+	fab_result_free(r);
+}
+
 /* Frames of 4096 bytes of payload at 100 Gb/s over two links of a microsecond.  The first one
  * comes to the second link when it has crossed the first; from then on that never stands still.
  * Behind the last frame the acknowledgement goes back. */
@@ -19,12 +31,7 @@ Test(fabric_hand, one_flow_at_line_rate)
 	sent = 160 * (16 * (4096 + AROUND) + RETH) * PS_100G;
 	want = (4096 + AROUND + RETH) * PS_100G + 1 * US + sent + 1 * US;
 	want += 2 * (ACK * PS_100G + 1 * US);
-	cr_assert_eq(r.flow[0].end_ps, want, "%llu ps, not %llu",
-		(unsigned long long)r.flow[0].end_ps, (unsigned long long)want);
-	cr_assert_eq(r.flow[0].ideal_ps, want);
-	cr_assert_eq(r.requests, 2560);
-	cr_assert_eq(r.retransmits, 0);
-	fab_result_free(&r);
+	expect_alone(&r, want, 2560);
 }
 
 /* READs: a request goes the other way, and its answers come as WRITEs would, with an AETH in the
@@ -41,12 +48,7 @@ Test(fabric_hand, one_flow_of_reads)
 	sent = 160 * (16 * (4096 + AROUND) + 2 * AETH) * PS_100G;
 	want = 2 * ((AROUND + RETH) * PS_100G + 1 * US);
 	want += (4096 + AROUND + AETH) * PS_100G + 1 * US + sent + 1 * US;
-	cr_assert_eq(r.flow[0].end_ps, want, "%llu ps, not %llu",
-		(unsigned long long)r.flow[0].end_ps, (unsigned long long)want);
-	cr_assert_eq(r.flow[0].ideal_ps, want);
-	cr_assert_eq(r.requests, 160);
-	cr_assert_eq(r.retransmits, 0);
-	fab_result_free(&r);
+	expect_alone(&r, want, 160);
 }
 
 /* From two hosts: the link to who reads never stands still, and each has a half of it. */

@@ -3,6 +3,7 @@
  */
 #include "engine_bed.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <sched.h>
 #include <stdio.h>
@@ -351,4 +352,32 @@ engine_bed_is_dumped(const void *p)
 	fclose(f);
 	cr_assert(in, "not mapped");
 	return strstr(line, " dd") == NULL;
+}
+
+unsigned int
+engine_bed_open_fds(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned int n = 0;
+
+	cr_assert_not_null(d);
+	while (readdir(d) != NULL)
+		n++;
+	closedir(d);
+	return n;
+}
+
+unsigned int
+engine_bed_mappings(const char *name)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	unsigned int n = 0;
+	char line[512], of[64];
+
+	cr_assert_not_null(f);
+	snprintf(of, sizeof(of), "/memfd:%s", name);
+	while (fgets(line, sizeof(line), f) != NULL)
+		n += strstr(line, of) != NULL;
+	fclose(f);
+	return n;
 }

@@ -93,4 +93,10 @@ void engine_bed_fill(void *buf, size_t len, unsigned int seed);
 /** Is the mapping that begins at @p or before it part of a core dump? */
 bool engine_bed_is_dumped(const void *p);
 
+/** Descriptors of this process, the one that counts them among them. */
+unsigned int engine_bed_open_fds(void);
+/** Mappings in this process of memfds whose name begins with @name.  Allocators, which map when
+ *  they like, have none of these. */
+unsigned int engine_bed_mappings(const char *name);
+
 #endif /* ENGINE_BED_H */

@@ -3,7 +3,6 @@
  */
 #include "session_bed.h"
 
-#include <dirent.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -334,29 +333,4 @@ client_wait(struct engine_bed *bed, struct client_cq *cq, struct karst_cqe *cqe)
 			sched_yield();
 	}
 	return false;
-}
-
-unsigned int
-open_fds(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned int n = 0;
-
-	while (readdir(d) != NULL)
-		n++;
-	closedir(d);
-	return n;
-}
-
-unsigned int
-mappings(void)
-{
-	FILE *f = fopen("/proc/self/maps", "r");
-	unsigned int n = 0;
-	int ch;
-
-	while ((ch = getc(f)) != EOF)
-		n += ch == '\n';
-	fclose(f);
-	return n;
 }

@@ -98,7 +98,4 @@ void client_post_recv(struct client_qp *qp, uint64_t wr_id, void *buf, uint32_t 
 /** Polls the engine until @cq has something. */
 bool client_wait(struct engine_bed *bed, struct client_cq *cq, struct karst_cqe *cqe);
 
-unsigned int open_fds(void);
-unsigned int mappings(void);
-
 #endif /* SESSION_BED_H */

@@ -177,8 +177,9 @@ struct usage {
 static struct usage
 usage_of(const struct engine_bed *bed, const struct client *c)
 {
-	return (struct usage){
-		.info = info_of(bed->e, c), .fds = open_fds(), .objects = bed->e->objects.used};
+	return (struct usage){.info = info_of(bed->e, c),
+		.fds = engine_bed_open_fds(),
+		.objects = bed->e->objects.used};
 }
 
 static bool

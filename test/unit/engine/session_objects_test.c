@@ -172,13 +172,13 @@ Test(session_objects, windows, .init = up, .fini = down)
 /* Descriptors belong to regions alone. */
 Test(session_objects, stray_descriptors, .init = up, .fini = down)
 {
-	unsigned int before = open_fds();
+	unsigned int before = engine_bed_open_fds();
 	const int fd = 0;
 	uint64_t zero = 0;
 
 	cr_assert_eq(client_call_fds(c, KARST_CTL_ALLOC_PD, &zero, 8, &fd, 1), -EPROTO);
 	cr_assert_not_null(strstr(c->why, "nfds 1 exceeds 0"));
-	cr_assert_eq(open_fds(), before);
+	cr_assert_eq(engine_bed_open_fds(), before);
 }
 
 /* --- addresses --- */

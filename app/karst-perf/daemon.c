@@ -99,6 +99,8 @@ write_config(const struct perf_opts *o, const char *path)
 		fprintf(f, "window_packets = %u\n", o->window);
 	if (o->repeat)
 		fprintf(f, "selective_repeat = 127.0.0.1/8, ::1/128\n");
+	if (o->early)
+		fprintf(f, "early_retransmission = yes\n");
 	if (o->loss > 0)
 		fprintf(f, "loss_ppm = %u\nloss_seed = %u\n", (unsigned int)(o->loss * 1e6),
 			(uint32_t)o->seed | 1);

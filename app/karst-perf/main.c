@@ -373,6 +373,10 @@ say_setup(const struct perf_app *app)
 		app->plan.jobs[0].depth);
 	if (o->loss > 0)
 		fprintf(to, ", loss %g", o->loss);
+	if (o->repeat)
+		fputs(", selective repeat", to);
+	if (o->early)
+		fputs(", early retransmission", to);
 	if (o->verify)
 		fputs(", every byte verified", to);
 	fprintf(to, ", latency %s\n", o->latency ? "of ping-pong" : "under load");

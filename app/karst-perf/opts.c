@@ -82,6 +82,7 @@ usage(FILE *to)
 	      "                       the addresses of the ports if the kernel has them\n"
 	      "  --loss P             drop received packets with probability 0..0.5 [0]\n"
 	      "  --selective-repeat   what is lost alone is sent again, not all behind it\n"
+	      "  --early-retransmission  a queue pair that hears nothing probes, before its timeout\n"
 	      "  --window N           unacknowledged packets of a queue pair [the engine's]\n"
 	      "  --timeout N          RC timeout 4.096 us * 2^N, 1..31 [17; with --loss 8 or 11]\n"
 	      "  --idle poll|yield    what an idle lcore does [poll; yield if CPUs are too few]\n"
@@ -242,6 +243,7 @@ enum {
 	OPT_COMPARE,
 	OPT_LOSS,
 	OPT_REPEAT,
+	OPT_EARLY,
 	OPT_WINDOW,
 	OPT_TIMEOUT,
 	OPT_IDLE,
@@ -287,6 +289,7 @@ static const struct option long_options[] = {
 	{"compare", required_argument, NULL, OPT_COMPARE},
 	{"loss", required_argument, NULL, OPT_LOSS},
 	{"selective-repeat", no_argument, NULL, OPT_REPEAT},
+	{"early-retransmission", no_argument, NULL, OPT_EARLY},
 	{"window", required_argument, NULL, OPT_WINDOW},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"idle", required_argument, NULL, OPT_IDLE},
@@ -449,6 +452,9 @@ parse_how(int opt, const char *arg, struct perf_opts *o)
 		return perf_opt_real("--loss", arg, 0, 0.5, &o->loss);
 	case OPT_REPEAT:
 		o->repeat = true;
+		return 0;
+	case OPT_EARLY:
+		o->early = true;
 		return 0;
 	case OPT_WINDOW:
 		return perf_opt_u32("--window", arg, 1, 1u << 22, &o->window);

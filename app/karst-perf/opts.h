@@ -69,6 +69,7 @@ struct perf_opts {
 	/* protocol */
 	uint32_t window; /* packets; 0: the engine's default */
 	bool repeat;     /* selectively */
+	bool early;      /* retransmission (Q11) */
 	int32_t timeout; /* code; -1: the plan's choice */
 	uint64_t seed;
 	int32_t yield; /* 1: idle turns give the processor away; 0: no; -1: by CPUs */

@@ -77,6 +77,7 @@ make_engine(const struct perf_opts *o, uint32_t max_qps, struct perf_ports *p)
 		.window_packets = o->window,
 		.repeat_peers = all,
 		.nrepeat_peers = o->repeat ? KARST_DIM(all) : 0,
+		.early_retransmission = o->early,
 		.seed = o->seed,
 	};
 	int rc = karst_engine_create(&cfg, &p->engine);

@@ -351,6 +351,9 @@ add_more(json_t *o, const struct perf_run *r, const struct perf_result *x)
 	rc |= json_object_set_new(o, "slices", put_integer(r->slices.num));
 	rc |= json_object_set_new(o, "verify", json_boolean(r->opts->verify));
 	rc |= json_object_set_new(o, "loss", put_real(r->opts->loss));
+	rc |= json_object_set_new(
+		o, "recovery", json_string(r->opts->repeat ? "selective-repeat" : "go-back-n"));
+	rc |= json_object_set_new(o, "early_retransmission", json_boolean(r->opts->early));
 	rc |= json_object_set_new(o, "injected_drops", put_integer(x->injected));
 	rc |= json_object_set_new(o, "timeouts", put_integer(x->timeouts));
 	rc |= json_object_set_new(o, "rnr_naks", put_integer(x->rnr_naks));

@@ -142,6 +142,11 @@ def losses(perf):
         number = 400 if size > 8 else 4000
         perf.measure(f'1% loss, {op}',
                      f'--op {op} --size {size} --loss 0.01 --depth 32 --iters {number}', again)
+    # a packet is lost again now and then, and the timeout would be hours (Q11)
+    perf.measure('3% loss, early retransmission', '--op write --size 65536 --loss 0.03 --depth 32 --iters 400 '
+                 '--timeout 31 --early-retransmission', lambda found: [] if found['early_retransmission'] and
+                 found['recovery'] == 'go-back-n' and found['timeouts'] == 0 else [
+                     f'{found["recovery"]}, {found["timeouts"]} timeouts'])
     # going back to each of them would be 30 for one (X9)
     perf.measure('1% loss, selective repeat', '--op write --size 65536 --loss 0.01 --depth 32 --iters 400 '
                  '--selective-repeat', lambda found: [] if found['retransmits'] < 10 * found['injected_drops'] else [

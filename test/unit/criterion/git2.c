@@ -46,7 +46,10 @@ git_diff_buffers(const void *old, size_t old_len, const char *old_path, const vo
 		diff = (diff_fn *)dlsym(lib, "git_diff_buffers");
 	}
 	if (init == NULL || diff == NULL || init() < 0) {
-		fprintf(stderr, "%s shows no difference: %s\n", KARST_LIBGIT2, dlerror());
+		const char *why = dlerror();
+
+		fprintf(stderr, "%s shows no difference: %s\n", KARST_LIBGIT2,
+			why != NULL ? why : "it does not start");
 		return -1;
 	}
 	return diff(old, old_len, old_path, new, new_len, new_path, options, file, binary, hunk,

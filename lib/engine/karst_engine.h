@@ -562,7 +562,7 @@ int karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 int karst_engine_qp_send_posted(struct karst_engine *e, struct karst_engine_qp *qp);
 /** As karst_qp_rate_limit(), in RTR, RTS or SQD.  -EINVAL: another state; -EDEADLK */
 int karst_engine_qp_rate_limit(
-	struct karst_engine *e, struct karst_engine_qp *qp, uint64_t bps, uint32_t burst);
+	struct karst_engine *e, struct karst_engine_qp *qp, uint32_t kbps, uint32_t burst);
 /**
  * What @qp may offer to its peer by enhanced connection establishment (C3, X1); after set_ece()
  * what holds, options of 0: nothing.  -EOPNOTSUPP: not RC, or the configuration has it off

@@ -211,7 +211,7 @@ karst_dcqcn_cnp(struct karst_dcqcn *d, const struct karst_rp *rp, uint64_t line,
 /* --- recovering --- */
 
 static void
-next_stage(uint32_t *stage)
+next_stage(uint16_t *stage)
 {
 	if (*stage < STAGE_MAX)
 		(*stage)++;

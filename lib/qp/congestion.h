@@ -47,8 +47,8 @@ struct karst_dcqcn {
 	uint64_t cut_ns;   /* when the rate was reduced last */
 	uint32_t alpha;    /* of KARST_ALPHA_ONE, as of alpha_ns */
 	uint32_t bytes;    /* sent since the byte counter began anew */
-	uint32_t time_stage;
-	uint32_t byte_stage;
+	uint16_t time_stage;
+	uint16_t byte_stage;
 	bool heard;   /* a CNP came in the present period of alpha */
 	bool pending; /* one came that the rate has not been reduced for */
 };

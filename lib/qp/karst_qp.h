@@ -493,12 +493,12 @@ void karst_qp_stats(const struct karst_core_qp *qp, struct karst_qp_stats *stats
 void karst_qp_send_queue(const struct karst_core_qp *qp, uint32_t *seen, uint32_t *done);
 
 /**
- * On the core's lcore.  From now on @qp sends at most @bps bit/s of frames, acknowledgements not
+ * On the core's lcore.  From now on @qp sends at most @kbps kbit/s of frames, acknowledgements not
  * counted (E6); 0: as fast as it can.  When it was idle it may send @burst bytes at once, or what
  * it sends in 4.096 us, whichever is more, and a frame.  RESET ends it.
  */
 void karst_qp_rate_limit(
-	struct karst_core *core, struct karst_core_qp *qp, uint64_t bps, uint32_t burst);
+	struct karst_core *core, struct karst_core_qp *qp, uint32_t kbps, uint32_t burst);
 
 uint32_t karst_qp_num(const struct karst_core_qp *qp);
 enum karst_qp_state karst_qp_state(const struct karst_core_qp *qp);

@@ -80,8 +80,8 @@ renew_rate(struct karst_core *core, struct karst_core_qp *qp)
 		if (karst_dcqcn_limits(&p->cc) && !karst_mutant(KARST_MUTANT_NO_RATE))
 			rate = p->cc.rate;
 	}
-	if (p->program_rate != 0)
-		rate = karst_min_u64(rate, p->program_rate);
+	if (p->program_kbps != 0)
+		rate = karst_min_u64(rate, p->program_kbps * 1000ull);
 	p->rate = rate != UINT64_MAX ? rate : 0;
 	qp->req.paced = p->rate != 0 || has_window(core, p);
 }
@@ -221,7 +221,8 @@ karst_pacer_timeout(const struct karst_core *core, struct karst_core_qp *qp)
 /* --- */
 
 void
-karst_qp_rate_limit(struct karst_core *core, struct karst_core_qp *qp, uint64_t bps, uint32_t burst)
+karst_qp_rate_limit(
+	struct karst_core *core, struct karst_core_qp *qp, uint32_t kbps, uint32_t burst)
 {
 	struct karst_pacer *p = &qp->pacer;
 
@@ -229,8 +230,8 @@ karst_qp_rate_limit(struct karst_core *core, struct karst_core_qp *qp, uint64_t 
 		refill(p, core->now_ns);
 	else
 		p->filled_ns = core->now_ns;
-	p->program_rate = bps;
-	p->burst = burst;
+	p->program_kbps = kbps;
+	p->burst = karst_min_u32(burst, INT32_MAX);
 	renew_rate(core, qp);
 	/* who waits by the rate before looks again */
 	karst_core_activate(core, qp);
@@ -261,7 +262,7 @@ karst_qp_rate(struct karst_core *core, struct karst_core_qp *qp, struct karst_qp
 		renew_rate(core, qp);
 	*r = (struct karst_qp_rate){
 		.rate = p->rate,
-		.program_rate = p->program_rate,
+		.program_rate = p->program_kbps * 1000ull,
 	};
 	if (core->rp != NULL) {
 		r->cc_rate = p->cc.rate;

@@ -86,7 +86,7 @@ queues_ok(const struct karst_qp_init *init)
 size_t
 karst_qp_bytes(const struct karst_qp_init *init)
 {
-	size_t n = sizeof(struct karst_core_qp);
+	size_t n = offsetof(struct karst_core_qp, tail);
 
 	if (init->type != KARST_QPT_RC && init->type != KARST_QPT_UC &&
 		init->type != KARST_QPT_UD && !type_is_xrc(init))
@@ -140,7 +140,7 @@ init_rings(struct karst_core_qp *qp, const struct karst_qp_init *init, size_t by
 {
 	/* at the end, if there are any */
 	struct karst_wq_shared *none = (struct karst_wq_shared *)((uint8_t *)qp + bytes) - 2;
-	uint8_t *p = (uint8_t *)(qp + 1);
+	uint8_t *p = (uint8_t *)qp->tail;
 
 	if (type_is_xrc(init))
 		karst_wqe_init(&qp->rq, &none[0], 1, karst_wq_stride(false, 1, 0), 1, 0, false);

@@ -112,12 +112,12 @@ struct karst_rwqe {
 	uint64_t wr_id;
 	uint32_t total; /* bytes of all SGEs */
 	uint32_t got;   /* bytes placed */
-	uint16_t nsge;
-	uint16_t cur;          /* SGE that the next byte goes to */
-	uint32_t off;          /* and where in it */
-	struct karst_sge *sge; /* private array of the QP */
+	uint32_t off;   /* where the next byte goes in its SGE */
+	uint8_t cur;    /* and which SGE that is */
+	uint8_t nsge;
 	bool held;             /* the rest is valid */
 	bool bad;              /* the copy did not validate: local protection error */
+	struct karst_sge *sge; /* private array of the QP */
 };
 
 enum karst_rwqe_status { KARST_RWQE_OK, KARST_RWQE_EMPTY, KARST_RWQE_BROKEN };
@@ -302,9 +302,9 @@ struct karst_pacer {
 	int64_t tokens;        /* billionths of a bit; less than 0: in debt */
 	uint64_t filled_ns;    /* up to when they have been counted */
 	uint64_t rate;         /* bit/s; 0: none */
-	uint64_t program_rate; /* that the program has set, likewise */
-	uint32_t burst;        /* bytes that an idle queue pair saves at least */
-	bool waits;            /* has more to send than it may */
+	uint32_t program_kbps; /* kbit/s that the program has set; 0: no limit */
+	uint32_t burst : 31;   /* bytes that an idle queue pair saves at least */
+	uint32_t waits : 1;    /* has more to send than it may */
 	struct karst_timer timer;
 	union {
 		struct karst_dcqcn cc;    /* core->rp is not NULL */
@@ -359,11 +359,11 @@ struct karst_core_qp {
 
 	/* line 4 to 6: responder and its ring */
 	struct karst_responder rsp karst_cache_aligned;
+	void *user;
 	struct karst_wqe_ring rq;
 	/* what is left of the ring's line */
 	LIST_ENTRY(karst_core_qp) parked; /* le_prev NULL: it is not */
 	uint64_t cnp_next_ns;             /* no CNP to its peer before (E4) */
-	void *user;
 
 	/* headers of every packet but UD's */
 	struct karst_tmpl tmpl karst_cache_aligned;
@@ -399,6 +399,9 @@ struct karst_core_qp {
 	uint32_t rnr_naks;
 	uint32_t out_of_sequence;
 	uint32_t duplicates;
+
+	/* slots of requests; behind them saved READs and atomics, and SGEs (karst_qp_bytes()) */
+	struct karst_sq_slot tail[];
 } karst_cache_aligned;
 
 static_assert(offsetof(struct karst_core_qp, req) == 64, "identity is one line");
@@ -407,6 +410,10 @@ static_assert(
 static_assert(offsetof(struct karst_core_qp, sq.head) / 64 ==
 		offsetof(struct karst_core_qp, rx_bytes) / 64,
 	"counters of every packet share a line");
+static_assert(offsetof(struct karst_core_qp, rq) % 64 + sizeof(struct karst_wqe_ring) <= 64,
+	"a line of the ring of receives");
+static_assert(offsetof(struct karst_core_qp, tail) % sizeof(struct karst_sq_slot) == 0,
+	"four slots a line");
 static_assert(offsetof(struct karst_requester, deadline_ns) <= 64, "timer state next to it");
 
 static inline uint32_t

@@ -55,7 +55,7 @@ copy_rwqe(struct karst_rwqe *w, const struct karst_wqe_ring *ring)
 	w->wr_id = head.wr_id;
 	w->got = w->off = w->cur = 0;
 	w->bad = head.num_sge > ring->max_sge;
-	w->nsge = w->bad ? 0 : (uint16_t)head.num_sge;
+	w->nsge = w->bad ? 0 : (uint8_t)head.num_sge;
 	w->sge[0] = head.sge[0];
 	if (w->nsge > 1)
 		memcpy(&w->sge[1], &slot->sge[1], (w->nsge - 1u) * sizeof(struct karst_sge));

@@ -292,7 +292,7 @@ karst_engine_qp_query(
 
 struct rate_call {
 	struct karst_core_qp *qp;
-	uint64_t bps;
+	uint32_t kbps;
 	uint32_t burst;
 };
 
@@ -304,16 +304,16 @@ qp_rate_on_lcore(struct eng_lcore *lc, void *arg)
 
 	if (state < KARST_QPS_RTR || state > KARST_QPS_SQD)
 		return -EINVAL;
-	karst_qp_rate_limit(lc->core, call->qp, call->bps, call->burst);
+	karst_qp_rate_limit(lc->core, call->qp, call->kbps, call->burst);
 	return 0;
 }
 
 int
 karst_engine_qp_rate_limit(
-	struct karst_engine *e, struct karst_engine_qp *qp, uint64_t bps, uint32_t burst)
+	struct karst_engine *e, struct karst_engine_qp *qp, uint32_t kbps, uint32_t burst)
 {
 	struct rate_call call = {
-		.qp = karst_container_of(qp, struct eng_qp, pub)->qp, .bps = bps, .burst = burst};
+		.qp = karst_container_of(qp, struct eng_qp, pub)->qp, .kbps = kbps, .burst = burst};
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)

@@ -444,7 +444,7 @@ eng_session_rate_qp(struct karst_session *s, struct session_call *c)
 	if (req->burst > KARST_RATE_BURST_MAX)
 		return reason(c, -EINVAL, "max_burst_sz %u: at most %u bytes", req->burst,
 			KARST_RATE_BURST_MAX);
-	ret = karst_engine_qp_rate_limit(s->e, qp->qp, req->rate_kbps * 1000ull, req->burst);
+	ret = karst_engine_qp_rate_limit(s->e, qp->qp, req->rate_kbps, req->burst);
 	if (ret != 0)
 		return reason(
 			c, ret, "rate_limit of qp %u: its state must be RTR, RTS or SQD", req->qp);

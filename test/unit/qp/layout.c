@@ -42,7 +42,7 @@ Test(layout, small_things)
 	cr_assert_leq(18 + 40 + 8 + 12, KARST_TMPL_MAX);
 }
 
-/* An idle QP with 64 requests each way takes 2112 bytes at most, without its rings. */
+/* An idle QP with 64 requests each way takes 2048 bytes at most, without its rings. */
 Test(layout, memory_of_an_idle_qp)
 {
 	static struct karst_core_cq cq;
@@ -59,5 +59,5 @@ Test(layout, memory_of_an_idle_qp)
 		.max_dest_rd_atomic = 4};
 
 	cr_assert_gt(karst_qp_bytes(&init), sizeof(struct karst_core_qp));
-	cr_assert_leq(karst_qp_bytes(&init), 2112);
+	cr_assert_leq(karst_qp_bytes(&init), 2048);
 }

@@ -501,7 +501,7 @@ Test(swift, e7_others)
 	expect_pkt(b, UC_SEND_LAST, S(1));
 	expect_wc(b, 1, SUCCESS);
 	/* nor by a limit of its own */
-	karst_qp_rate_limit(b->core, b->s->qp, 1000000, 0);
+	karst_qp_rate_limit(b->core, b->s->qp, 1000, 0);
 	karst_qp_rate_limit(b->core, b->s->qp, 0, 0);
 	cr_assert_not(b->s->qp->req.paced);
 	bed_close(b);
@@ -522,7 +522,7 @@ Test(swift, e7_program_limit)
 {
 	struct bed *b = bed_swift(2000, 1000);
 
-	karst_qp_rate_limit(b->core, b->s->qp, 1000000, 0);
+	karst_qp_rate_limit(b->core, b->s->qp, 1000, 0);
 	post(b, SEND, 1, .len = 4 * MTU);
 	expect_pkt(b, RC_SEND_FIRST, S(0));
 	expect_none(b);

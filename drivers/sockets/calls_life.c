@@ -21,17 +21,24 @@ may_try(int fd, const struct sockaddr *to)
 		(ks_require || (ks_has_room() && !ks_peer_cannot(to)));
 }
 
+/* From when the kernel has connected it, another thread that uses it, or calls poll(), has the
+ * pair, and not the TCP socket, which is the service's then. */
 static int
-finish(int fd)
+offer(int fd, const struct sockaddr *to, socklen_t len)
 {
-	int rc = ks_become(fd, false);
+	enum ks_kind before = ks_kind(fd);
+	int rc;
 
-	if (rc == 0) {
-		if (ks_kind(fd) == KS_SMC)
-			ks_epoll_enter(fd);
-		return 0;
+	ks_option_want(fd, true);
+	ks_set(fd, KS_WAITS, NULL);
+	rc = real(connect)(fd, to, len);
+	if (rc != 0) {
+		ks_settle_not(fd, errno == EINPROGRESS || errno == EINTR ? KS_TRIES : before);
+		return rc;
 	}
-	(void)real(shutdown)(fd, SHUT_RDWR);
+	rc = ks_settle_own(fd);
+	if (rc == 0)
+		return 0;
 	errno = -rc;
 	return -1;
 }
@@ -39,27 +46,12 @@ finish(int fd)
 KS_API int
 connect(int fd, const struct sockaddr *to, socklen_t len)
 {
-	int rc;
-
-	if (ks_kind(fd) == KS_TRIES)
-		ks_settle(fd);
+	ks_settle_early(fd);
 	if (ks_kind(fd) == KS_SMC) {
 		errno = EISCONN;
 		return -1;
 	}
-	if (!may_try(fd, to))
-		return real(connect)(fd, to, len);
-	ks_option_want(fd, true);
-	rc = real(connect)(fd, to, len);
-	if (rc == 0)
-		return finish(fd);
-	if (errno == EINPROGRESS || errno == EINTR) {
-		int err = errno;
-
-		ks_set(fd, KS_TRIES, NULL);
-		errno = err;
-	}
-	return rc;
+	return may_try(fd, to) ? offer(fd, to, len) : real(connect)(fd, to, len);
 }
 
 KS_API int
@@ -180,16 +172,14 @@ is_taken(int fd)
 KS_API int
 dup(int fd)
 {
-	if (ks_kind(fd) == KS_TRIES)
-		ks_settle(fd);
+	ks_settle_early(fd);
 	return duplicated(fd, real(dup)(fd));
 }
 
 KS_API int
 dup2(int fd, int to)
 {
-	if (ks_kind(fd) == KS_TRIES)
-		ks_settle(fd);
+	ks_settle_early(fd);
 	if (fd == to)
 		return real(dup2)(fd, to);
 	if (is_taken(to))
@@ -200,8 +190,7 @@ dup2(int fd, int to)
 KS_API int
 dup3(int fd, int to, int flags)
 {
-	if (ks_kind(fd) == KS_TRIES)
-		ks_settle(fd);
+	ks_settle_early(fd);
 	if (is_taken(to))
 		return -1;
 	return duplicated(fd, real(dup3)(fd, to, flags));
@@ -217,8 +206,8 @@ fcntl64(int fd, int cmd, ...)
 	va_start(ap, cmd);
 	arg = va_arg(ap, void *);
 	va_end(ap);
-	if ((cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC) && ks_kind(fd) == KS_TRIES)
-		ks_settle(fd);
+	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
+		ks_settle_early(fd);
 	rc = real(fcntl64)(fd, cmd, arg);
 	if (cmd == F_SETFL && rc == 0)
 		ks_note_nonblock(fd, ((intptr_t)arg & O_NONBLOCK) != 0);

@@ -245,12 +245,12 @@ epoll_ctl(int epfd, int op, int fd, struct epoll_event *event)
 {
 	int rc;
 
-	if (ks_kind(fd) == KS_TRIES)
-		ks_settle(fd);
+	ks_settle_early(fd);
 	rc = real(epoll_ctl)(epfd, op, fd, event);
 	if (rc == 0 && op == EPOLL_CTL_ADD && ks_kind(fd) == KS_PLAIN && ks_is_unused(fd))
 		ks_set(fd, KS_EARLY, NULL);
-	if (rc == 0 && (ks_kind(fd) == KS_TRIES || ks_kind(fd) == KS_EARLY))
+	if (rc == 0 &&
+		(ks_kind(fd) == KS_TRIES || ks_kind(fd) == KS_WAITS || ks_kind(fd) == KS_EARLY))
 		ks_epoll_note(epfd, op, fd, event);
 	else if (rc == 0 && op != EPOLL_CTL_DEL && ks_kind(fd) == KS_SMC)
 		ks_watch(fd);

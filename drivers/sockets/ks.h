@@ -93,6 +93,7 @@ enum ks_kind {
 	KS_PLAIN, /* nothing of ours */
 	KS_EARLY, /* a TCP socket that an epoll set has, and that is not connected */
 	KS_TRIES, /* a TCP socket that connects without waiting, and has offered the option */
+	KS_WAITS, /* the same, and a thread is in connect() */
 	KS_LISTENS,
 	KS_NEVER,  /* a TCP socket with an option that SMC-R has not */
 	KS_HIDDEN, /* ours, and none of the program's business */
@@ -216,6 +217,20 @@ bool ks_is_tcp(int fd);
 bool ks_is_unused(int fd);
 /** @fd has connected meanwhile, perhaps. */
 void ks_settle(int fd);
+/** The same, of who is in connect(): it has.  As ks_become(). */
+int ks_settle_own(int fd);
+/** And it has not: @kind is what is to become of it. */
+void ks_settle_not(int fd, enum ks_kind kind);
+
+/** Sees to one that connects, which a thread may be about to see, and others to use. */
+static inline void
+ks_settle_early(int fd)
+{
+	enum ks_kind kind = ks_kind(fd);
+
+	if (kind == KS_TRIES || kind == KS_WAITS)
+		ks_settle(fd);
+}
 
 /* --- wake.c --- */
 
@@ -343,12 +358,9 @@ ssize_t ks_pour(int fd, struct ks_sock *s, int pipe, size_t n);
 static inline struct ks_sock *
 ks_enter(int fd)
 {
-	enum ks_kind kind = ks_kind(fd);
-
-	if (__builtin_expect(kind == KS_PLAIN, 1))
+	if (__builtin_expect(ks_kind(fd) == KS_PLAIN, 1))
 		return NULL;
-	if (kind == KS_TRIES)
-		ks_settle(fd);
+	ks_settle_early(fd);
 	return ks_get(fd);
 }
 

@@ -283,6 +283,18 @@ ks_become(int fd, bool server)
 	return rc == 0 ? 0 : -ECONNABORTED;
 }
 
+static int
+become_or_end(int fd)
+{
+	int rc = ks_become(fd, false);
+
+	if (rc != 0)
+		(void)real(shutdown)(fd, SHUT_RDWR);
+	else if (ks_kind(fd) == KS_SMC)
+		ks_epoll_enter(fd);
+	return rc;
+}
+
 static void
 settle(int fd)
 {
@@ -290,14 +302,13 @@ settle(int fd)
 	socklen_t len = sizeof(info);
 
 	if (real(getsockopt)(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 ||
-		info.tcpi_state == TCP_SYN_SENT)
+		info.tcpi_state == TCP_SYN_SENT ||
+		(info.tcpi_state == TCP_CLOSE && ks_kind(fd) == KS_WAITS))
 		return;
 	if (info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_CLOSE_WAIT)
 		ks_forget(fd); /* refused, say: the kernel tells */
-	else if (ks_become(fd, false) != 0)
-		(void)real(shutdown)(fd, SHUT_RDWR);
-	else if (ks_kind(fd) == KS_SMC)
-		ks_epoll_enter(fd);
+	else
+		(void)become_or_end(fd);
 }
 
 /* One of the threads that see that it has connected. */
@@ -309,8 +320,37 @@ ks_settle(int fd)
 	int err = errno;
 
 	ks_lock(&settling);
-	if (ks_kind(fd) == KS_TRIES)
+	if (ks_kind(fd) == KS_TRIES || ks_kind(fd) == KS_WAITS)
 		settle(fd);
+	ks_unlock(&settling);
+	errno = err;
+}
+
+/* Another thread may have been first, which has waited for the descriptor, say. */
+int
+ks_settle_own(int fd)
+{
+	int rc = 0;
+
+	ks_lock(&settling);
+	if (ks_kind(fd) == KS_WAITS)
+		rc = become_or_end(fd);
+	else if (ks_require && ks_kind(fd) == KS_PLAIN)
+		rc = -ECONNABORTED;
+	if (ks_kind(fd) == KS_WAITS)
+		ks_forget(fd);
+	ks_unlock(&settling);
+	return rc;
+}
+
+void
+ks_settle_not(int fd, enum ks_kind kind)
+{
+	int err = errno;
+
+	ks_lock(&settling);
+	if (ks_kind(fd) == KS_WAITS)
+		ks_set(fd, kind, NULL);
 	ks_unlock(&settling);
 	errno = err;
 }

@@ -209,7 +209,7 @@ ks_forget(int fd)
 {
 	if (ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_HIDDEN)
 		return;
-	if (ks_kind(fd) == KS_TRIES || ks_kind(fd) == KS_EARLY)
+	if (ks_kind(fd) == KS_TRIES || ks_kind(fd) == KS_WAITS || ks_kind(fd) == KS_EARLY)
 		ks_epoll_leave(fd);
 	ks_set(fd, KS_PLAIN, NULL);
 }

@@ -16,8 +16,7 @@
 static void
 watch(int fd, bool urgent)
 {
-	if (ks_kind(fd) == KS_TRIES)
-		ks_settle(fd);
+	ks_settle_early(fd);
 	if (ks_kind(fd) != KS_SMC)
 		return;
 	ks_watch(fd);

@@ -19,8 +19,11 @@ import struct
 import sys
 import termios
 import threading
+import time
 
 CHUNK = 65536
+# of x86_64, as in_call() sees them; a thread of Python's waits for another one in the last
+SYS_POLL, SYS_SELECT, SYS_RECVMSG, SYS_PSELECT, SYS_FUTEX = 7, 23, 47, 270, 202
 
 
 def say(*words):
@@ -57,6 +60,16 @@ def receive(sock):
         return data, type(e).__name__
 
 
+def in_call(thread, calls):
+    """Waits until it sleeps in one of them."""
+    number = None
+    while number not in calls:
+        with open(f'/proc/self/task/{thread}/syscall', encoding='ascii') as f:
+            number = f.read().split()[0]
+        number = int(number) if number.isdigit() else None
+        time.sleep(0.001)
+
+
 def server_echo(address, port, _):
     sock, peer = listener(address, port).accept()
     assert peer == sock.getpeername() and sock.getsockname()[1] == port
@@ -83,6 +96,12 @@ def client_echo(address, port, n):
     back, how = receive(sock)
     thread.join()
     say('same' if back == data else 'different', len(back), how)
+
+
+def server_greets(address, port, _):
+    sock, _ = listener(address, port).accept()
+    sock.sendall(b'hello')
+    assert sock.recv(1) == b''
 
 
 def server_sink(address, port, _):
@@ -538,6 +557,39 @@ def client_refused(address, port, _):
         say('refused', type(e).__name__)
     else:
         say('connected')
+
+
+def client_awaited(address, port, _):
+    """A thread waits for bytes of a socket while another one is in connect(), which has come so far
+    that the peer has the connection."""
+    known = socket.create_server((address, 0)) # the service knows this program from here on
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    say('ready')
+    signal.sigwait([signal.SIGUSR1])
+    sock, numbers, told = socket.socket(), [], []
+
+    def connects():
+        numbers.append(threading.get_native_id())
+        sock.connect((address, port))
+
+    def awaits():
+        numbers.append(threading.get_native_id())
+        told.extend(select.select([sock], [], [])[0])
+
+    threads = [threading.Thread(target=target) for target in (connects, awaits)]
+    threads[0].start()
+    while not numbers:
+        time.sleep(0.001)
+    in_call(numbers[0], [SYS_RECVMSG])
+    threads[1].start()
+    while len(numbers) < 2:
+        time.sleep(0.001)
+    in_call(numbers[1], [SYS_SELECT, SYS_PSELECT, SYS_FUTEX])
+    say('waits')
+    for thread in threads:
+        thread.join()
+    say('told', told == [sock], sock.recv(5))
+    known.close()
 
 
 def client_options(address, port, _):

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-from prog import CHUNK, far_ends, listener, receive, say
+from prog import CHUNK, far_ends, in_call, listener, receive, say
 from prog_urgent import URGENT, got, mark
 
 MARK = 16       # in a direction: behind the last urgent byte
@@ -77,16 +77,6 @@ def lines(ours, theirs):
     heads = [memory.read(0), memory.read(2 * LINE)]
     assert ours != theirs and sorted(heads) == sorted([ours, theirs]), heads
     return memory, 2 * LINE * heads.index(ours), 2 * LINE * heads.index(theirs)
-
-
-def in_call(thread, calls):
-    """Waits until it sleeps in one of them."""
-    number = None
-    while number not in calls:
-        with open(f'/proc/self/task/{thread}/syscall', encoding='ascii') as f:
-            number = f.read().split()[0]
-        number = int(number) if number.isdigit() else None
-        time.sleep(0.001)
 
 
 # --- urgent data ---

@@ -126,6 +126,22 @@ def one_daemon(suite, one, direct):
         [] if said == 'options 1 0 yes hello hello ENOPROTOOPT True' else [said]))
 
 
+def awaited(suite, one):
+    """The service stands still while a program connects, whose other thread waits for bytes."""
+    port = bed.free_port()
+    s = Program(suite, one, 'server_greets', '127.0.0.1', port)
+    problems = [line for line in [s.line()] if line != 'ready']
+    c = Program(suite, one, 'client_awaited', '127.0.0.1', port)
+    problems += [line for line in [c.line()] if line != 'ready']
+    one.send(signal.SIGSTOP)
+    c.process.send_signal(signal.SIGUSR1)
+    problems += [line for line in [c.line()] if line != 'waits']
+    one.send(signal.SIGCONT)
+    said, more = c.ends()
+    suite.tap.point('a thread waits for a socket while another one connects it', problems + more +
+                    s.ends()[1] + ([] if said == "told True b'hello'" else [said]))
+
+
 def confined(suite, one):
     """Of a server on a machine whose numbers of system calls it knows."""
     if os.uname().machine != 'x86_64':
@@ -438,6 +454,7 @@ def test(suite, netns):
     suite.tap.point('one by which all bytes go by RDMA', problems)
     for direct, daemon in (True, one), (False, rdma):
         one_daemon(suite, daemon, direct)
+        awaited(suite, daemon)
         confined(suite, daemon)
         urgent_bytes(suite, daemon)
         if direct:

@@ -12,7 +12,8 @@
 
 #include "engine_bed.h"
 
-#define ANSWER 65536
+#define ANSWER      65536
+#define PATIENCE_MS 120000u
 
 static int
 telemetry_connect(void)
@@ -146,7 +147,7 @@ ask_until(int fd, const char *cmd, const char *part)
 {
 	unsigned int tries;
 
-	for (tries = 0; tries < 2000; tries++) {
+	for (tries = 0; tries < PATIENCE_MS / 10; tries++) {
 		if (strstr(ask(fd, cmd), part) != NULL)
 			return;
 		usleep(10000);

@@ -9,11 +9,14 @@ from smcbed import Program, bed
 
 
 def states(pid):
-    """Of its threads: T is stopped, S sleeps."""
+    """Of its threads: T is stopped, S sleeps.  Threads end meanwhile, or all do."""
     found = set()
-    for task in os.listdir(f'/proc/{pid}/task'):
-        with open(f'/proc/{pid}/task/{task}/stat', encoding='ascii') as f:
-            found.add(f.read().rpartition(') ')[2][0])
+    try:
+        for task in os.listdir(f'/proc/{pid}/task'):
+            with open(f'/proc/{pid}/task/{task}/stat', encoding='ascii') as f:
+                found.add(f.read().rpartition(') ')[2][0])
+    except (FileNotFoundError, ProcessLookupError):
+        found.add('?') # to be looked at again
     return found
 
 

@@ -122,13 +122,15 @@ def cells(lines, head):
     return found
 
 
-def top(tap, bed):
-    run = bed.tool('karst-top', '--once', '-d', '1', '-q', '4')
+def screen(bed, seconds):
+    """(problems, rates that are none): a screen of karst-top, of so many seconds."""
+    run = bed.tool('karst-top', '--once', '-d', str(seconds), '-q', '4')
     lines = run.stdout.splitlines()
-    problems = [] if run.returncode == 0 else [f'exit status {run.returncode}: {run.stderr}']
+    problems, idle = [] if run.returncode == 0 else [
+        f'exit status {run.returncode}: {run.stderr}'], []
     roce = re.search(r'^RoCE  in ([\d.]+) Gb/s .* out ([\d.]+) Gb/s', run.stdout, re.M)
     if not roce or float(roce.group(1)) <= 0 or float(roce.group(2)) <= 0:
-        problems.append('no rate of RoCE')
+        idle.append('no rate of RoCE')
     lcores = cells(lines, 'lcore')
     if len(lcores) != 1 or lcores[0][1] != '10' or not lcores[0][3].isdigit() or \
             not 0 <= float(lcores[0][4]) <= 100:
@@ -136,16 +138,22 @@ def top(tap, bed):
     pairs = cells(lines, 'queue pair')
     if len(pairs) != 5 or pairs[4][0] != '... and 6 more, by bytes':
         problems.append(f'queue pairs: {pairs}')
-    elif not all(row[1:3] == ['RC', 'RTS'] and row[3].isdigit() and
-                 float(row[4]) + float(row[6]) > 0
-                 for row in pairs[:4]):
+    elif not all(row[1:3] == ['RC', 'RTS'] and row[3].isdigit() for row in pairs[:4]):
         problems.append(f'queue pairs: {pairs}')
+    elif not all(float(row[4]) + float(row[6]) > 0 for row in pairs[:4]):
+        idle.append(f'queue pairs: {pairs}')
     clients = cells(lines, 'client')
     if len(clients) != 2 or not all(row[1].startswith('karst-perf') for row in clients):
         problems.append(f'clients: {clients}')
-    if problems:
-        problems.append(run.stdout)
-    tap.point('top: rates, lcores, the busiest queue pairs, clients', problems)
+    return problems + ([run.stdout] if problems else []), idle
+
+
+def top(tap, bed):
+    for seconds in (1, 10, 100): # on a busy machine the programs may do next to nothing for a while
+        problems, idle = screen(bed, seconds)
+        if problems or not idle:
+            break
+    tap.point('top: rates, lcores, the busiest queue pairs, clients', problems + idle)
 
     run = bed.tool('karst-top', '-b', '-n', '3', '-d', '0.1')
     screens = sum(line.startswith('karst-top ') for line in run.stdout.splitlines())

@@ -177,22 +177,26 @@ def established(bed):
     harmless(bed, conn)
     stale(bed)
 
+    def ended_once(before, name):
+        """@return problems: a message has not been counted as one for a connection in TIMEWAIT, or,
+        when that is over, for an id that is nobody's."""
+        now = bed.counters()
+        counted = {what: now[what] - before[what] for what in (name, 'no_id')}
+        return [] if sum(counted.values()) == 1 else [f'counted {counted}']
+
     def end(peer):
         before = bed.counters()
-        problems = conn.end() + accepting.until(
+        problems = conn.end() + conn.end() + accepting.until(
             lambda: 'DISCONNECTED 0' in accepting.text(), 'disconnected')
-        return problems + conn.end() + peer.nothing() + \
-            bed.counted(before, rx_DREQ=2, rx_duplicates_DREQ=1, tx_DREP=2)
+        problems += peer.nothing() + bed.counted(before, rx_DREQ=2, tx_DREP=2)
+        return problems + ended_once(before, 'rx_duplicates_DREQ')
 
     bed.case('a DREQ, and once more', end)
 
     def late_rtu(peer):
-        """By then the connection is in TIMEWAIT, or that is over and its id is nobody's."""
         before = bed.counters()
         peer.message(RTU, conn.ids())
-        problems, now = peer.nothing(), bed.counters()
-        counted = {name: now[name] - before[name] for name in ('state', 'no_id')}
-        return problems + ([] if sum(counted.values()) == 1 else [f'counted {counted}'])
+        return peer.nothing() + ended_once(before, 'state')
 
     bed.case('an RTU for what has ended', late_rtu)
     accepting.kill()

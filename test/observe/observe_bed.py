@@ -100,6 +100,7 @@ def telemetry(bed, command):
     sys.path.insert(0, bed.usertools)
     import karst_observe
     sys.path.pop(0)
+    karst_observe.TIMEOUT_S = HANG_S # it answers when it gets a processor
     engine = karst_observe.find_engines(prefix=bed.name)[0]
     try:
         return command(engine)

@@ -12,7 +12,9 @@
 #define QPS   4u
 #define BYTES 65536u
 
-/* As engine_bed_connect(), but by the loopback twins; @timeout of the retransmission, 0: never. */
+/* As engine_bed_connect(), but by the loopback twins; @timeout of the retransmission, 0: never.
+ * Who is to see no drops has none: a thread that gets no processor is late, and what is sent again
+ * for that is a duplicate. */
 static void
 connect_twins(struct engine_bed *bed, struct karst_engine_qp *a, struct karst_engine_qp *b,
 	int side_b, uint8_t timeout)
@@ -146,16 +148,16 @@ Test(loop, one_lcore)
 	engine_bed_up(&bed, &cfg);
 	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 	b = engine_bed_qp(&bed, KARST_QPT_RC, 0);
-	connect_twins(&bed, a, b, 0, 14);
+	connect_twins(&bed, a, b, 0, 0);
 	exchange(&bed, a, b);
 	/* to another port's address */
 	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 	c = engine_bed_qp(&bed, KARST_QPT_RC, 0);
-	connect_twins(&bed, a, c, 1, 14);
+	connect_twins(&bed, a, c, 1, 0);
 	exchange(&bed, a, c);
 	/* to itself */
 	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
-	connect_twins(&bed, a, a, 0, 14);
+	connect_twins(&bed, a, a, 0, 0);
 	exchange(&bed, a, a);
 	check_wires_are_silent(&bed);
 	check_no_drops(&bed);
@@ -171,7 +173,7 @@ Test(loop, vlan_and_ip6)
 	engine_bed_up(&bed, &cfg);
 	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
-	connect_twins(&bed, a, b, 1, 14);
+	connect_twins(&bed, a, b, 1, 0);
 	exchange(&bed, a, b);
 	check_wires_are_silent(&bed);
 	check_no_drops(&bed);
@@ -211,9 +213,12 @@ Test(loop, port_without_device)
 	cr_assert_eq(karst_engine_port_add(bed.e, &port, &bed.port[0]), 0);
 	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
-	connect_twins(&bed, a, b, 0, 10);
+	connect_twins(&bed, a, b, 0, 0);
 	exchange(&bed, a, b);
 	check_no_drops(&bed);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+	connect_twins(&bed, a, b, 0, 10);
 	cr_assert_eq(karst_engine_set_loss(bed.e, 0.05, 3), 0);
 	exchange(&bed, a, b);
 	engine_bed_down(&bed);

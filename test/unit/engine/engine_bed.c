@@ -102,6 +102,7 @@ engine_bed_up(struct engine_bed *bed, const struct engine_bed_config *cfg)
 
 		cr_assert_eq(karst_engine_port_add(bed->e, &port, &bed->port[side]), 0);
 	}
+	bed->timeout = 17; /* half a second: a busy machine */
 	bed->mine = (1ull << karst_engine_config(bed->e)->lcores) - 1;
 	cr_assert_eq(karst_engine_pd_alloc(bed->e, &bed->pd), 0);
 	cr_assert_eq(karst_engine_cq_create(bed->e, &cq, &bed->cq), 0);
@@ -167,7 +168,7 @@ engine_bed_attr(const struct engine_bed *bed, enum karst_qp_type type, int side,
 		attr->sq_psn = side != 0 ? 7 : 0xfffff0;
 		mask |= KARST_QP_SQ_PSN;
 		if (type == KARST_QPT_RC) {
-			attr->timeout = 17; /* half a second: a busy machine */
+			attr->timeout = bed->timeout;
 			attr->retry_cnt = 7;
 			attr->rnr_retry = 7;
 			attr->max_rd_atomic = 16;

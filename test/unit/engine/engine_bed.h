@@ -36,6 +36,7 @@ struct engine_bed {
 		mine; /* lcores that engine_bed_wait() and engine_bed_settle() poll; at first all */
 	uint32_t pd;
 	struct karst_engine_cq *cq;
+	uint8_t timeout; /* of RC; 0: nothing is sent again for being late */
 };
 
 /** Everything up to a PD and a CQ of 1024 entries a lane; ends the test if anything fails.

@@ -74,6 +74,7 @@ Test(telemetry, commands)
 	engine_bed_up(&bed, &cfg);
 	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+	bed.timeout = 0;
 	engine_bed_connect(&bed, a, b);
 	key = engine_bed_mr(&bed, mem, sizeof(mem));
 	for (i = 0; i < 3; i++) {
@@ -189,6 +190,7 @@ Test(telemetry, capture)
 	engine_bed_up(&bed, &cfg);
 	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
 	b = engine_bed_qp(&bed, KARST_QPT_RC, 1);
+	bed.timeout = 0;
 	engine_bed_connect(&bed, a, b);
 	key = engine_bed_mr(&bed, mem, sizeof(mem));
 	memcpy(mem, "sixteen letters.", 16);

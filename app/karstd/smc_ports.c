@@ -10,7 +10,9 @@
  *
  * A link dies when its queue pair finds no answer, which takes seconds, or at once when its port
  * loses the carrier and there is the other link.  The server adds one again when a port comes up,
- * and some times before: nobody says that a path beyond the port has come back.
+ * and some times before: nobody says that a path beyond the port has come back.  So does the client
+ * by asking the server, which does not hear of the client's ports; it waits twice as long, since
+ * most servers come first.
  */
 #include "smc_priv.h"
 
@@ -22,11 +24,12 @@
 
 #include "karst_log.h"
 
-#define SEC_NS    1000000000ull
-#define SETTLE_S  1u /* from a port that is up to one that the peer reaches */
-#define AGAIN_S   4u /* after a link has died; twice as long each time, up to */
-#define AGAIN_MAX 256u
-#define DISCARD   9 /* no packet is sent there */
+#define SEC_NS       1000000000ull
+#define SETTLE_S     1u /* from a port that is up to one that the peer reaches */
+#define AGAIN_S      4u /* after a link has died; twice as long each time, up to */
+#define AGAIN_MAX    256u
+#define CLIENT_LATER 2u /* times what a server waits */
+#define DISCARD      9  /* no packet is sent there */
 
 /* Of this machine, or of its network segment, alone. */
 static bool
@@ -125,17 +128,42 @@ schedule(struct kd_smc *s, struct svc_again *a, uint32_t wait_s)
 	a->wait_s = 2 * wait_s;
 }
 
-/* After @wait_s, if that is the server's, both can have a second one, and there is none. */
+/* After @wait_s, if both can have a second one, and there is none. */
 static void
 add_later(struct kd_smc *s, uint32_t group, uint32_t wait_s)
 {
 	struct karst_smc_group_info info;
 
-	if (karst_smc_group_info(s->core, group, &info) == 0 && info.role == KARST_SMC_SERVER &&
+	if (karst_smc_group_info(s->core, group, &info) == 0 && info.version > 1 &&
 		info.max_links > 1 && info.nlinks == 1)
 		schedule(s, &s->again[group], wait_s);
 	else
 		s->again[group] = (struct svc_again){0};
+}
+
+static uint32_t
+turns(const struct kd_smc *s, uint32_t group)
+{
+	struct karst_smc_group_info info;
+
+	return karst_smc_group_info(s->core, group, &info) == 0 && info.role == KARST_SMC_CLIENT
+		? CLIENT_LATER
+		: 1;
+}
+
+static int
+add_or_ask(struct kd_smc *s, uint32_t group)
+{
+	const struct karst_smc_link_ask ask = {.group = group};
+	const struct karst_gid_entry *other;
+	struct karst_smc_group_info info;
+
+	if (karst_smc_group_info(s->core, group, &info) != 0)
+		return -ENOENT;
+	if (info.role == KARST_SMC_SERVER)
+		return karst_smc_group_add_link(s->core, group);
+	other = svc_ports_other(s, &ask);
+	return other == NULL ? -ENODEV : karst_smc_group_ask_link(s->core, group, other->gid.raw);
 }
 
 void
@@ -149,7 +177,7 @@ svc_ports_event(struct kd_smc *s, const struct karst_smc_ev *ev)
 	if ((ev->what & KARST_SMC_EV_LINK_UP) &&
 		karst_smc_group_info(s->core, ev->id, &info) == 0 && info.nlinks == 2)
 		karst_log(KARST_LOG_NOTICE, "smc: group %u has two links", ev->id);
-	add_later(s, ev->id, AGAIN_S);
+	add_later(s, ev->id, AGAIN_S * turns(s, ev->id));
 }
 
 void
@@ -163,7 +191,7 @@ svc_ports_expire(struct kd_smc *s)
 
 		if (a->at_ns == 0 || a->at_ns > s->core->now_ns)
 			continue;
-		rc = karst_smc_group_add_link(s->core, i);
+		rc = add_or_ask(s, i);
 		if (rc == -EBUSY)
 			schedule(s, a, SETTLE_S);
 		else if (a->wait_s <= AGAIN_MAX)
@@ -217,7 +245,7 @@ port_up(struct kd_smc *s)
 	uint32_t i;
 
 	for (i = 0; i < SMC_GROUPS; i++)
-		add_later(s, i, SETTLE_S);
+		add_later(s, i, SETTLE_S * turns(s, i));
 }
 
 static void

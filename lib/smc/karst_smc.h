@@ -284,6 +284,12 @@ void karst_smc_link_sent(struct karst_smc *smc, uint32_t link, unsigned int n);
 void karst_smc_link_down(struct karst_smc *smc, uint32_t link);
 /** As server: try to add a second link to @group, if it has one.  -EINVAL, -EBUSY, -ENODEV */
 int karst_smc_group_add_link(struct karst_smc *smc, uint32_t group);
+/**
+ * As client of version 2: ask the server to add a second link to @group, which would end at @gid
+ * (S10).  It may have none, and nothing is heard of that.  -ENOENT, -EINVAL; -EBUSY: one is there,
+ * or being added
+ */
+int karst_smc_group_ask_link(struct karst_smc *smc, uint32_t group, const uint8_t gid[16]);
 /** Ends a group now: its connections are aborted. */
 int karst_smc_group_end(struct karst_smc *smc, uint32_t group);
 

@@ -4,8 +4,8 @@
 /*
  * LLC messages (S3, S8 to S10, S18): what comes is answered at once, or answers what was asked.
  *
- * Who asks what is fixed: CONFIRM_LINK and ADD_LINK come from servers; keys, tests and deletions
- * from both.  What does not fit is counted and has no effect.
+ * Who asks what is fixed: CONFIRM_LINK and ADD_LINK come from servers, REQ_ADD_LINK from clients;
+ * keys, tests and deletions from both.  What does not fit is counted and has no effect.
  */
 #include "smc_priv.h"
 
@@ -194,6 +194,30 @@ karst_smc_group_add_link(struct karst_smc *smc, uint32_t group)
 	if (rc == 0 || g->state == GROUP_NEW)
 		smc_llc_add_link(c, g, rc == 0 ? added : NULL);
 	return rc;
+}
+
+int
+karst_smc_group_ask_link(struct karst_smc *smc, uint32_t group, const uint8_t gid[16])
+{
+	struct smc_core *c = core_of(smc);
+	struct smc_group *g;
+	struct smc_link *on;
+	struct karst_smc_llc *m;
+
+	if (group >= c->cfg.max_groups || c->groups[group].state == GROUP_NONE)
+		return -ENOENT;
+	g = &c->groups[group];
+	on = smc_group_link(g, NULL);
+	if (g->role != KARST_SMC_CLIENT || g->state != GROUP_ACTIVE || g->version < 2 ||
+		g->max_links < 2 || on == NULL)
+		return -EINVAL;
+	if (g->links[!link_slot(on)].state != LINK_NONE)
+		return -EBUSY;
+	m = smc_llc_new(c, on, KARST_SMC_LLC_REQ_ADD_LINK, 0);
+	m->ngids = 1;
+	memcpy(m->gids[0], gid, 16);
+	smc_llc_send(c, on);
+	return 0;
 }
 
 /* What the peer's keys, which we know on @on, are on @added. */
@@ -404,6 +428,7 @@ llc_dispatch(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *m)
 		rx_delete_link(c, link, m);
 		break;
 	case KARST_SMC_LLC_REQ_ADD_LINK:
+		/* the answer to ours is the ADD_LINK, or there is none to be had */
 		if (!(m->flags & KARST_SMC_LLC_RESPONSE) && link_usable(link) &&
 			link->group->state == GROUP_ACTIVE)
 			karst_smc_group_add_link(&c->pub, group_index(c, link->group));

@@ -273,6 +273,50 @@ Test(smc_group, s10_second_link)
 	bed_free(b);
 }
 
+static unsigned int
+nlinks(struct bed *b, unsigned int sys)
+{
+	struct karst_smc_group_info info;
+
+	cr_assert_eq(karst_smc_group_info(b->s[sys].smc, 0, &info), 0);
+	return info.nlinks;
+}
+
+/* A port of the client's has come back, of which the server hears nothing. */
+Test(smc_group, s10_a_client_asks_for_the_second_link)
+{
+	static const uint8_t gid[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2, [15] = 129};
+	struct bed *b = bed_two_ports();
+	struct karst_smc_llc m;
+
+	cr_assert(bed_connect(b));
+	cr_assert_eq(karst_smc_group_ask_link(b->s[0].smc, 0, gid), -EBUSY, "there is one");
+	cr_assert_eq(karst_smc_group_ask_link(b->s[0].smc, 1, gid), -ENOENT);
+	cr_assert_eq(karst_smc_group_ask_link(b->s[1].smc, 0, gid), -EINVAL, "a server adds it");
+	karst_smc_link_down(b->s[0].smc, b->s[0].links[1]);
+	bed_pump(b);
+	cr_assert(nlinks(b, 0) == 1 && nlinks(b, 1) == 1);
+	cr_assert_eq(karst_smc_group_ask_link(b->s[0].smc, 0, gid), 0);
+	cr_assert_eq(karst_smc_llc_parse(bed_last(b, 0)->msg, bed_last(b, 0)->len, &m), 0);
+	cr_assert_eq(m.type, KARST_SMC_LLC_REQ_ADD_LINK);
+	cr_assert(m.ngids == 1 && memcmp(m.gids[0], gid, sizeof(gid)) == 0);
+	bed_pump(b);
+	cr_assert(nlinks(b, 0) == 2 && nlinks(b, 1) == 2);
+	cr_assert_eq(
+		counter(b, 0, KARST_SMC_CTR_LLC_BAD) + counter(b, 1, KARST_SMC_CTR_LLC_BAD), 0);
+	bed_free(b);
+}
+
+Test(smc_group, s10_a_client_of_one_link_does_not_ask)
+{
+	static const uint8_t gid[16] = {0};
+	struct bed *b = bed_new(NULL);
+
+	cr_assert(bed_connect(b));
+	cr_assert_eq(karst_smc_group_ask_link(b->s[0].smc, 0, gid), -EINVAL);
+	bed_free(b);
+}
+
 /* The peer does not know the group: nobody else is put into it, and those in it keep it. */
 Test(smc_group, s11_out_of_sync)
 {

@@ -141,8 +141,8 @@ class Pcap:
         if self.bytes > PCAP_MAX:
             return
         now = time.time_ns()
-        self.f.write(struct.pack('<IIII', now // 10**9, now % 10**9, len(frame), len(frame)))
-        self.f.write(frame)
+        # at once: two wires may have one file
+        self.f.write(struct.pack('<IIII', now // 10**9, now % 10**9, len(frame), len(frame)) + frame)
         self.frames += 1
         self.bytes += 16 + len(frame)
 
@@ -197,6 +197,15 @@ class Wire:
         with self.lock:
             self.pcap, self.injuries = Pcap(path), []
             self.rules = [dataclasses.replace(rule, seen=0, done=0) for rule in rules]
+
+    def joins(self, other):
+        """Frames are recorded where those of @other are, from now until it has finished."""
+        with self.lock:
+            self.pcap, self.injuries = other.pcap, []
+
+    def leaves(self):
+        with self.lock:
+            self.pcap, self.rules = None, []
 
     def change(self, rules):
         """Other rules from now on, in the same recording."""

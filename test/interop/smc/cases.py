@@ -372,6 +372,119 @@ def late(bed, role):
     bed.wire.change([])
 
 
+# --- two ports ---
+
+def active(bed):
+    return [line for line in bed.linux_links() if 'state 3' in line]
+
+
+def has_links(bed, role, count):
+    """Both ends have so many in the one group."""
+    def are_there():
+        rows = [row for row in bed.karst_groups().values() if row['role'] == role]
+        return [row['links'] for row in rows] == [count]
+    bed.until(are_there, f'{count} links at karst')
+    bed.until(lambda: len(active(bed)) == count, f'{count} links at Linux', 0.3)
+
+
+def links(bed, role, count):
+    """The same, and the stream goes on."""
+    has_links(bed, role, count)
+    before = bed.counters()
+    bed.until(lambda: all(bed.counters()[name] > before[name] + 20
+                          for name in ('writes', 'cdc_rx')), 'going on')
+
+
+def stream(bed, role, first_links, then):
+    """A stream to and fro between two sides with two ports each, of which Linux has a second device
+    if there are to be two links at @first_links; what one sends while then() runs, the other gets,
+    and each byte is compared as it comes."""
+    bed.stops_both()
+    bed.again(ports=2)
+    if first_links == 2:
+        bed.second_device()
+
+    def run():
+        pair = bed.pair(role, f'stream {bed.go}', 'stream /tmp/go')
+        links(bed, role, first_links)
+        return pair
+    try:
+        pair = is_smc(bed, run)
+        then()
+        bed.goes('karst')
+        bed.goes('linux')
+        pair.end()
+    finally:
+        bed.no_second_device()
+    said = [re.search('sent ([0-9]+) got ([0-9]+)', end.text()).groups()
+            for end in (pair.karst, pair.linux)]
+    if said[0] != said[1][::-1]:
+        raise Ended(f'(sent, got): karst {said[0]}, Linux {said[1]}')
+    bed.again()
+
+
+def each_dies(bed, role, down, up):
+    """The port of one link goes and comes, and then that of the other."""
+    def run():
+        for number in 0, 1:
+            down(number)
+            links(bed, role, 1)
+            up(number)
+            links(bed, role, 2)
+        now = bed.counters()
+        if (now['failover'], now['link_down']) != (2, 2):
+            raise Ended(f'{now["failover"]} of 2 times it went to the other link')
+    stream(bed, role, 2, run)
+
+
+@case('of two links each dies at Linux, and there is one again', faults=('link_down',))
+def linux_port(bed, role):
+    each_dies(bed, role, bed.linux_down, bed.linux_up)
+
+
+# As server Linux waits for its sends on the link that it is told to delete, and soft-RoCE never gives
+# one up: it would have no second link again, and close() would not return.
+@case('of two links each dies at karst, and there is one again', roles=('server',),
+      faults=('link_down',))
+def karst_port(bed, role):
+    each_dies(bed, role, bed.karst_down, bed.karst_up)
+
+
+@case('a link over which nothing goes dies at karst, and there is one again', roles=('client',),
+      faults=('link_down',))
+def karst_idle_port(bed, role):
+    bed.stops_both()
+    bed.again(ports=2)
+    bed.second_device()
+    steps = 'both 1000 say talked wait {} both 100000 shut drain'
+    try:
+        pair = bed.pair(role, steps.format(bed.go), steps.format('/tmp/go'))
+        pair.says('karst', 'talked')
+        pair.says('linux', 'talked')
+        has_links(bed, role, 2)
+        for number in 0, 1:
+            bed.karst_down(number)
+            has_links(bed, role, 1)
+            bed.karst_up(number)
+            has_links(bed, role, 2)
+        bed.goes('karst')
+        bed.goes('linux')
+        pair.end()
+    finally:
+        bed.no_second_device()
+    pair.said('karst', 'end after 0')
+    pair.said('linux', 'end after 0')
+    bed.again()
+
+
+@case('Linux gets a second device, and the group a second link')
+def second_later(bed, role):
+    def run():
+        bed.second_device()
+        links(bed, role, 2)
+    stream(bed, role, 1, run)
+
+
 # --- deaths ---
 
 @case('karstd is killed')

@@ -7,7 +7,10 @@
  *   interop-smcset eid NAME              adds a UEID
  *   interop-smcset no-eids               takes all away
  *   interop-smcset pnet ID ETH DEVICE    interface and RDMA device are of the same network
- *   interop-smcset groups                "group ID role client|server conns N release N"
+ *   interop-smcset groups                "group ID role client|server conns N release N type N",
+ *                                        1: one link, 2: two, 3 and 4: two that share a port, of
+ *                                        the peer's and of its own
+ *   interop-smcset links                 "link N device NAME state N conns N", 3: is active
  *   interop-smcset reasons               "reason 0xNNNNNNNN side client|server count N"
  */
 #include <errno.h>
@@ -167,9 +170,26 @@ show_group(const struct nlattr **top)
 
 	inside(top[SMC_GEN_LGR_SMCR], group);
 	inside(group[SMC_NLA_LGR_R_V2_COMMON], common);
-	printf("group %08x role %s conns %u release %u\n", number(group[SMC_NLA_LGR_R_ID]),
+	printf("group %08x role %s conns %u release %u type %u\n", number(group[SMC_NLA_LGR_R_ID]),
 		number(group[SMC_NLA_LGR_R_ROLE]) != 0 ? "server" : "client",
-		number(group[SMC_NLA_LGR_R_CONNS_NUM]), number(common[SMC_NLA_LGR_V2_REL]));
+		number(group[SMC_NLA_LGR_R_CONNS_NUM]), number(common[SMC_NLA_LGR_V2_REL]),
+		number(group[SMC_NLA_LGR_R_TYPE]));
+}
+
+/* The kernel tells of each group, and behind it of its links. */
+static void
+show_link(const struct nlattr **top)
+{
+	const struct nlattr *link[ATTRS];
+
+	if (top[SMC_GEN_LINK_SMCR] == NULL)
+		return;
+	inside(top[SMC_GEN_LINK_SMCR], link);
+	printf("link %u device %s state %u conns %u\n", number(link[SMC_NLA_LINK_ID]) & 0xff,
+		link[SMC_NLA_LINK_IB_DEV] != NULL
+			? (const char *)link[SMC_NLA_LINK_IB_DEV] + NLA_HDRLEN
+			: "-",
+		number(link[SMC_NLA_LINK_STATE]), number(link[SMC_NLA_LINK_CONN_CNT]));
 }
 
 static void
@@ -220,6 +240,9 @@ obey(int n, char **words)
 	} else if (strcmp(words[0], "groups") == 0) {
 		begin(&r, id, SMC_NETLINK_GET_LGR_SMCR, version, true);
 		ask(&r, show_group);
+	} else if (strcmp(words[0], "links") == 0) {
+		begin(&r, id, SMC_NETLINK_GET_LINK_SMCR, version, true);
+		ask(&r, show_link);
 	} else if (strcmp(words[0], "reasons") == 0) {
 		begin(&r, id, SMC_NETLINK_GET_FBACK_STATS, version, true);
 		ask(&r, show_reason);

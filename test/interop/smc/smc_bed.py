@@ -3,7 +3,8 @@
 """A Linux guest with SMC-R of its own, a karstd with a service of SMC-R, and a wire between them.
 
 The interface kw0 of a network namespace is karst's port and the host kernel's way for TCP; behind
-it are the wire and the guest's eth0 with rxe0.
+it are the wire and the guest's eth0 with rxe0.  A second wire is between kw1 and eth1, which have their
+devices while a case wants them.
 """
 import os
 import subprocess
@@ -28,15 +29,21 @@ CONTENTS = image.Contents('smc', 'ip rdma modprobe',
                           '''virtio_net virtio_pci virtio_console virtio_rng rdma_rxe ib_uverbs
   rdma_ucm smc crc32_pclmul crc32_generic crc32c_generic crc32c_intel crc32c''', '')
 TAP, MAC, MTU = 'kw0', '02:4b:00:00:00:01', 4190
+TAP_2, MAC_2 = 'kw1', '02:4b:00:00:00:02'
+# Linux looks for the device of a second link where the network of the first one's address is, so
+# at its end they have one; at this end each is half of it, so that the kernel knows which is which.
+ADDRESS_2, NET_2 = {'karst': '192.0.2.129', 'linux': '192.0.2.130'}, '192.0.2.128/25'
 ADDRESS = {('karst', 'ip4'): '192.0.2.1', ('linux', 'ip4'): '192.0.2.2',
            ('karst', 'ip6'): '2001:db8:1::1', ('linux', 'ip6'): '2001:db8:1::2'}
 EID = 'KARST'
+# addresses of IPv6 outlive that an interface is down
+KEEP = 'echo 1 >/proc/sys/net/ipv6/conf/all/keep_addr_on_down'
 CONF = '''[engine]
 idle = sleep
 sleep_max_us = 1000
 [port wire]
 device = kw0
-[smc]
+{more_ports}[smc]
 enabled = yes
 retry_s = 0
 '''
@@ -115,7 +122,7 @@ class Bed:
         self.netns = f'karst-smc-linux-{os.getpid()}'
         self.pairs = 0
         self.programs = []
-        self.wire = self.guest = self.daemon = None
+        self.wire = self.second = self.guest = self.daemon = None
         self.go = os.path.join(self.folder, 'go')
 
     # --- begin and end ---
@@ -124,10 +131,15 @@ class Bed:
         """@return problems"""
         subprocess.run(['ip', 'netns', 'add', self.netns], check=True)
         self.wire = Wire(self.folder, self.netns, TAP)
-        self.within(f'echo 0 >/proc/sys/net/ipv6/conf/{TAP}/accept_dad; ip link set lo up; '
+        os.mkdir(self.second_folder())
+        self.second = Wire(self.second_folder(), self.netns, TAP_2)
+        self.within(f'echo 0 >/proc/sys/net/ipv6/conf/{TAP}/accept_dad; {KEEP}; ip link set lo up; '
                     f'ip link set {TAP} address {MAC} mtu {MTU} up; '
-                    f'ip address add {ADDRESS["karst", "ip4"]}/24 dev {TAP}; '
-                    f'ip address add {ADDRESS["karst", "ip6"]}/64 dev {TAP}')
+                    f'ip address add {ADDRESS["karst", "ip4"]}/25 dev {TAP}; '
+                    f'ip address add {ADDRESS["karst", "ip6"]}/64 dev {TAP}; '
+                    f'echo 1 >/proc/sys/net/ipv6/conf/{TAP_2}/disable_ipv6; '
+                    f'ip link set {TAP_2} address {MAC_2} mtu {MTU} up; '
+                    f'ip address add {ADDRESS_2["karst"]}/25 dev {TAP_2}')
         return self.boot() or self.serve()
 
     def within(self, line):
@@ -137,30 +149,40 @@ class Bed:
 
     def boot(self):
         """@return problems"""
-        nic = os.path.join(self.folder, 'nic')
-        if os.path.exists(nic):
-            os.unlink(nic)
-        nics = [['-netdev', f'dgram,id=n0,local.type=unix,local.path={nic},'
-                 f'remote.type=unix,remote.path={self.folder}/wire']]
+        nics = []
+        for number, folder in enumerate((self.folder, self.second_folder())):
+            nic = os.path.join(folder, 'nic')
+            if os.path.exists(nic):
+                os.unlink(nic)
+            nics.append(['-netdev', f'dgram,id=n{number},local.type=unix,local.path={nic},'
+                         f'remote.type=unix,remote.path={folder}/wire'])
         own = ','.join([ADDRESS['linux', 'ip4'] + '/24', ADDRESS['linux', 'ip6'] + '/64'])
         self.guest = guest.Guest(tempfile.mkdtemp(dir=self.folder), self.built,
-                                 guest.plain(nics, [own], MTU), lambda: None)
+                                 guest.plain(nics, [own, ADDRESS_2['linux'] + '/24'], MTU),
+                                 lambda: None)
         problems = self.guest.ready()
         if not problems:
             # the older kernel does not find an interface's device by itself
-            self.guest.must(f'modprobe smc; interop-smcset eid {EID}; '
-                            'interop-smcset pnet NET eth0 rxe0')
+            self.guest.must(f'{KEEP}; modprobe smc; interop-smcset eid {EID}; '
+                            'interop-smcset pnet NET eth0 rxe0; '
+                            'interop-smcset pnet NET eth1 rxe1; rdma link delete rxe1; '
+                            f'ip route add {NET_2} dev eth1')
         return problems
 
-    def serve(self, more=''):
+    def second_folder(self):
+        return os.path.join(self.folder, 'second')
+
+    def serve(self, more='', ports=1):
         """A karstd with @more in section [smc].  @return problems"""
-        self.daemon = Daemon(f'{self.tools}/app/karstd/karstd', self.folder, CONF + more,
+        more_ports = f'[port second]\ndevice = {TAP_2}\n' if ports == 2 else ''
+        self.daemon = Daemon(f'{self.tools}/app/karstd/karstd', self.folder,
+                             CONF.format(more_ports=more_ports) + more,
                              name=f'k{self.pairs}', netns=self.netns)
         return self.daemon.start()
 
-    def again(self, more=''):
+    def again(self, more='', ports=1):
         """Another daemon instead."""
-        problems = self.daemon.stop() or self.serve(more)
+        problems = self.daemon.stop() or self.serve(more, ports)
         if problems:
             raise Ended(*problems)
 
@@ -175,8 +197,9 @@ class Bed:
             self.guest.close()
         if self.daemon is not None and self.daemon.process is not None:
             problems += self.daemon.stop()
-        if self.wire is not None:
-            self.wire.close()
+        for wire in self.second, self.wire:
+            if wire is not None:
+                wire.close()
         subprocess.run(['ip', 'netns', 'del', self.netns], check=False)
         self.work.cleanup()
         return problems
@@ -213,6 +236,35 @@ class Bed:
             return
         self.guest.must('rm -f /tmp/go')
 
+    def stops_both(self):
+        """Neither has been told to go."""
+        if os.path.exists(self.go):
+            os.unlink(self.go)
+        self.guest.must('rm -f /tmp/go')
+
+    # --- second devices, and ports that have no carrier ---
+
+    def second_device(self):
+        """Linux gets one at its second interface."""
+        self.guest.must('rdma link add rxe1 type rxe netdev eth1')
+
+    def no_second_device(self):
+        """As it was before that."""
+        self.guest.must('rdma link delete rxe1 || true')
+
+    def linux_down(self, number):
+        self.guest.must(f'ip link set eth{number} down')
+
+    def linux_up(self, number):
+        self.guest.must(f'ip link set eth{number} up' +
+                        (f'; ip route add {NET_2} dev eth1' if number else ''))
+
+    def karst_down(self, number):
+        self.within(f'ip link set {(TAP, TAP_2)[number]} down')
+
+    def karst_up(self, number):
+        self.within(f'ip link set {(TAP, TAP_2)[number]} up')
+
     # --- what both know of it ---
 
     def ask(self, command):
@@ -239,6 +291,10 @@ class Bed:
     def linux_groups(self):
         """A line each."""
         return self.guest.must('interop-smcset groups').splitlines()
+
+    def linux_links(self):
+        """A line each."""
+        return self.guest.must('interop-smcset links').splitlines()
 
     def reasons(self):
         """{(end, number): connections} that stayed on TCP."""

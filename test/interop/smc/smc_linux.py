@@ -66,11 +66,13 @@ def attempt(bed, function, role, may, path):
             return problems
     daemon, before = bed.daemon, bed.counters()
     bed.wire.begin(path)
+    bed.second.joins(bed.wire)
     try:
         function(bed, role)
         problems = []
     except smc_bed.Ended as e:
         problems = [str(line) for line in e.args]
+    bed.second.leaves()
     bed.wire.finish()
     if bed.daemon.process.poll() is not None:
         problems = problems or ['karstd has ended']

@@ -24,6 +24,8 @@
  *   reset       closes, with a time to linger of 0
  *   die         kills itself
  *   wait PATH   until there is such a file
+ *   stream PATH sends and receives until there is such a file, then ends its direction, receives
+ *               until there is an end, and says how much that was; for one connection
  *   say TEXT
  *
  * The byte at each position of a direction is known, and what comes is compared.
@@ -270,6 +272,37 @@ step_reset(struct conn *c)
 	close(c->fd);
 }
 
+/* Whether there is that file is asked between two pieces. */
+static void
+step_stream(struct conn *c, const char *path)
+{
+	struct pollfd p = {.fd = c->fd};
+	bool sends = true;
+	ssize_t done;
+
+	for (;;) {
+		if (sends && access(path, F_OK) == 0) {
+			sends = false;
+			if (shutdown(c->fd, SHUT_WR) != 0)
+				fail("shut: %s", strerrorname_np(errno));
+		}
+		p.events = (short)(POLLIN | (sends ? POLLOUT : 0));
+		if (poll(&p, 1, LOOK_US / 1000) < 0)
+			fail("poll: %s", strerrorname_np(errno));
+		done = receive(c, PIECE, MSG_DONTWAIT);
+		if (done == 0 && !sends)
+			break;
+		/* who ends first is not told here */
+		if (done == 0)
+			usleep(LOOK_US);
+		else if (done < 0 && errno != EAGAIN)
+			fail("stream: %s", strerrorname_np(errno));
+		if (sends && transmit(c, PIECE, MSG_DONTWAIT) < 0 && errno != EAGAIN)
+			fail("stream: send: %s", strerrorname_np(errno));
+	}
+	say("sent %llu got %llu", (unsigned long long)c->sent, (unsigned long long)c->got);
+}
+
 /* --- connections --- */
 
 static int
@@ -400,6 +433,8 @@ take_steps(char **words)
 			raise(SIGKILL);
 		} else if (strcmp(step, "wait") == 0 && *words != NULL) {
 			wait_for(*words++);
+		} else if (strcmp(step, "stream") == 0 && *words != NULL) {
+			step_stream(&conns[0], *words++);
 		} else if (strcmp(step, "say") == 0 && *words != NULL) {
 			say("%s", *words++);
 		} else {

@@ -155,11 +155,13 @@ listen_on(struct program *p, const char *ip, uint16_t port, uint64_t uid)
 void
 resolve(struct end *e, const char *src, const char *dst, uint64_t uid)
 {
-	cr_assert_eq(karst_rdmacm_resolve_addr(e->p->b.ctx, e->id,
-			     src != NULL ? addr(src, 0) : NULL, addr(dst, SERVICE), 2000),
+	cr_assert_eq(
+		karst_rdmacm_resolve_addr(e->p->b.ctx, e->id, src != NULL ? addr(src, 0) : NULL,
+			addr(dst, SERVICE), BED_PATIENCE_MS),
 		0, "%s", karst_why());
 	expect(e->p, KARST_RDMACM_ADDR_RESOLVED, uid);
-	cr_assert_eq(karst_rdmacm_resolve_route(e->p->b.ctx, e->id, 2000), 0, "%s", karst_why());
+	cr_assert_eq(karst_rdmacm_resolve_route(e->p->b.ctx, e->id, BED_PATIENCE_MS), 0, "%s",
+		karst_why());
 	expect(e->p, KARST_RDMACM_ROUTE_RESOLVED, uid);
 }
 

@@ -336,11 +336,13 @@ Test(client_rdmacm_id, migrate)
 	cr_assert_eq(karst_rdmacm_create_channel(p->b.ctx, &other), 0);
 	id[0] = make_id(p, 1);
 	id[1] = make_id(p, 2);
-	cr_assert_eq(
-		karst_rdmacm_resolve_addr(p->b.ctx, id[0], NULL, addr("10.0.0.1", 1), 1000), 0);
+	cr_assert_eq(karst_rdmacm_resolve_addr(
+			     p->b.ctx, id[0], NULL, addr("10.0.0.1", 1), BED_PATIENCE_MS),
+		0);
 	expect(p, KARST_RDMACM_ADDR_RESOLVED, 1);
-	cr_assert_eq(
-		karst_rdmacm_resolve_addr(p->b.ctx, id[1], NULL, addr("10.0.0.1", 1), 1000), 0);
+	cr_assert_eq(karst_rdmacm_resolve_addr(
+			     p->b.ctx, id[1], NULL, addr("10.0.0.1", 1), BED_PATIENCE_MS),
+		0);
 	cr_assert(readable(p, BED_PATIENCE_MS));
 	cr_assert_eq(karst_rdmacm_resolve_route(p->b.ctx, id[0], 1), 0);
 	/* one of two events goes over, then the other one */

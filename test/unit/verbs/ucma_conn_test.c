@@ -23,8 +23,8 @@ static struct ends
 request(uint16_t ps)
 {
 	struct ends e = {.server = open_file(0), .client = open_file(0)};
-	struct rdma_ucm_resolve_ip resolve = {.timeout_ms = 5000};
-	struct rdma_ucm_resolve_route route = {.timeout_ms = 5000};
+	struct rdma_ucm_resolve_ip resolve = {.timeout_ms = BED_PATIENCE_MS};
+	struct rdma_ucm_resolve_route route = {.timeout_ms = BED_PATIENCE_MS};
 	struct rdma_ucm_listen listen = {.backlog = 8};
 	struct rdma_ucm_connect connect = {.conn_param = {.valid = 1,
 						   .qp_num = 0x123456,

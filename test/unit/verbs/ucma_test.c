@@ -123,7 +123,7 @@ Test(ucma, loopback_addresses_of_no_port)
 	struct kv_cm_file *file = open_file(0);
 	struct rdma_ucm_resolve_ip in = {.id = created(file, 1, RDMA_PS_TCP),
 		.dst_addr = address(INADDR_LOOPBACK, 7000),
-		.timeout_ms = 5000};
+		.timeout_ms = BED_PATIENCE_MS};
 	struct rdma_ucm_bind_ip v6 = {
 		.addr = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT},
 		.id = created(file, 2, RDMA_PS_TCP)};
@@ -272,7 +272,7 @@ Test(ucma, a_thread_waits_for_an_event)
 	struct rdma_ucm_resolve_ip in = {.id = created(w.file, 77, RDMA_PS_TCP),
 		.src_addr = address(HERE, 0),
 		.dst_addr = address(THERE, 7000),
-		.timeout_ms = 5000};
+		.timeout_ms = BED_PATIENCE_MS};
 	struct rdma_ucm_query_route_resp route;
 	pthread_t t;
 
@@ -348,7 +348,7 @@ Test(ucma, a_signal_comes_to_a_thread_that_waits)
 	struct waiter w = {.file = open_file(0)};
 	struct rdma_ucm_resolve_ip in = {.id = created(w.file, 5, RDMA_PS_TCP),
 		.dst_addr = address(THERE, 7000),
-		.timeout_ms = 5000};
+		.timeout_ms = BED_PATIENCE_MS};
 	pthread_t t;
 
 	handle(SA_RESTART);

@@ -297,6 +297,7 @@ Test(smc_group, s10_a_client_asks_for_the_second_link)
 	bed_pump(b);
 	cr_assert(nlinks(b, 0) == 1 && nlinks(b, 1) == 1);
 	cr_assert_eq(karst_smc_group_ask_link(b->s[0].smc, 0, gid), 0);
+	cr_assert_not_null(bed_last(b, 0), "it is sent");
 	cr_assert_eq(karst_smc_llc_parse(bed_last(b, 0)->msg, bed_last(b, 0)->len, &m), 0);
 	cr_assert_eq(m.type, KARST_SMC_LLC_REQ_ADD_LINK);
 	cr_assert(m.ngids == 1 && memcmp(m.gids[0], gid, sizeof(gid)) == 0);

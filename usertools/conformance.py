@@ -40,6 +40,7 @@ KINDS = (
 MUTANTS = os.path.join('lib', 'qp', 'qp_mutant.h')
 
 SELECTIVE = {f'X{i}': 'Linux does not repeat selectively' for i in (*range(1, 11), 12, 13)}
+MIGRATION = {f'G{i}': 'Linux soft-RoCE has no path migration' for i in range(1, 7)}
 # Why a kind of test has nothing to say about a rule.
 WHY = {
     'sim': {
@@ -72,6 +73,7 @@ WHY = {
         'E5': 'Linux sends no CNP (L6)',
         'W11': 'it is about what karst sends; peers choose theirs (L1)',
         **SELECTIVE,
+        **MIGRATION,
     },
     'interop': {
         'W8': 'guests are joined by Ethernet',
@@ -88,6 +90,7 @@ WHY = {
         'E4': 'Linux answers no CE mark (L6)',
         'E5': 'Linux sends no CNP (L6)',
         **SELECTIVE,
+        **MIGRATION,
     },
 }
 # Cases are still being written; a rule without one says so.
@@ -100,7 +103,7 @@ NOT_READ = ('corpus', 'layering', 'format', 'docs', 'tools', '__pycache__')
 SUFFIXES = ('.c', '.h', '.def', '.py')
 OUTPUT = os.path.join('doc', 'conformance.rst')
 
-RULE_LINE = re.compile(r'^\*\*([WPQRUCEXSL]\d+)\b\s*([^*]*)\*\*\s*(.*)$')
+RULE_LINE = re.compile(r'^\*\*([WPQRUCEXGSL]\d+)\b\s*([^*]*)\*\*\s*(.*)$')
 # The L rules are facts about peers: cited where they matter, not required.
 OPTIONAL = 'L'
 LANGUAGES = ('C11', 'C17', 'C99')
@@ -108,11 +111,11 @@ LANGUAGES = ('C11', 'C17', 'C99')
 NO_PROOF = os.path.join('lib', 'base', 'karst_drop.def')
 COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
 PY_COMMENT = re.compile(r'#[^\n]*|""".*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.DOTALL)
-NUMBER = r'[WPQRUCEXSL]\d{1,2}'
+NUMBER = r'[WPQRUCEXGSL]\d{1,2}'
 CITE = re.compile(rf'\b({NUMBER})\b(?:\s*(?:\.\.|-|to)\s*({NUMBER})\b)?')
 TEST_NAME = re.compile(r'^(?:Test\(|ParameterizedTest\(.*,)\s*(\w+),\s*(\w+)\s*[,)]',
                        re.MULTILINE)
-NAME_CITE = re.compile(r'(?<![a-z0-9])([wpqrucexs]\d{1,2})(?![a-z0-9])')
+NAME_CITE = re.compile(r'(?<![a-z0-9])([wpqrucexgs]\d{1,2})(?![a-z0-9])')
 DEFINED = re.compile(r'^(?:static_assert\()?(\w+)\(')
 TYPE = re.compile(r'^(?:struct|enum|union)\s+(\w+)\s*\{')
 MACRO = re.compile(r'^#define\s+(\w+)')

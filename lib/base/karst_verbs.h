@@ -101,14 +101,21 @@ enum karst_qp_attr_mask {
 	KARST_QP_RNR_RETRY = 1u << 11,
 	KARST_QP_RQ_PSN = 1u << 12,
 	KARST_QP_MAX_QP_RD_ATOMIC = 1u << 13,
-	KARST_QP_ALT_PATH = 1u << 14, /* refused: no path migration */
+	KARST_QP_ALT_PATH = 1u << 14, /* refused by the engine: no path migration */
 	KARST_QP_MIN_RNR_TIMER = 1u << 15,
 	KARST_QP_SQ_PSN = 1u << 16,
 	KARST_QP_MAX_DEST_RD_ATOMIC = 1u << 17,
-	KARST_QP_PATH_MIG_STATE = 1u << 18, /* refused */
+	KARST_QP_PATH_MIG_STATE = 1u << 18, /* likewise */
 	KARST_QP_CAP = 1u << 19,            /* refused: no resizing */
 	KARST_QP_DEST_QPN = 1u << 20,
 	KARST_QP_REPEAT = 1u << 30, /* not of verbs: selective repeat (X1) */
+};
+
+/* Of path migration; the values are those of enum ibv_mig_state. */
+enum karst_mig_state {
+	KARST_MIG_MIGRATED = 0, /* goes on over the primary path, whatever happens */
+	KARST_MIG_REARM = 1,    /* is to be armed as soon as the peer is ready for it */
+	KARST_MIG_ARMED = 2,    /* goes over to the alternate path if need be */
 };
 
 /* Of struct karst_qp_rate_limit_attr. */
@@ -124,6 +131,8 @@ enum karst_async_event_code {
 	KARST_EVENT_QP_ACCESS_ERR = 3,
 	KARST_EVENT_COMM_EST = 4,
 	KARST_EVENT_SQ_DRAINED = 5,
+	KARST_EVENT_PATH_MIG = 6,     /* the alternate path is the primary one from now on */
+	KARST_EVENT_PATH_MIG_ERR = 7, /* there is no alternate path any more */
 	KARST_EVENT_DEVICE_FATAL = 8, /* the engine is gone */
 	KARST_EVENT_PORT_ACTIVE = 9,
 	KARST_EVENT_PORT_ERR = 10,

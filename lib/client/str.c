@@ -92,6 +92,10 @@ karst_event_str(enum karst_async_event_code event)
 		return "communication established";
 	case KARST_EVENT_SQ_DRAINED:
 		return "send queue drained";
+	case KARST_EVENT_PATH_MIG:
+		return "path migrated";
+	case KARST_EVENT_PATH_MIG_ERR:
+		return "alternate path lost";
 	case KARST_EVENT_DEVICE_FATAL:
 		return "engine gone";
 	case KARST_EVENT_PORT_ACTIVE:

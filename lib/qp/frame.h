@@ -10,7 +10,7 @@
  *	uint8_t *p = karst_frame_open(b, tmpl);       end of the BTH
  *	p = append headers ...
  *	karst_frame_seg(b, src, len) ...              payload, 0 or more times
- *	karst_frame_close(core, b, tmpl, p, ...);
+ *	karst_frame_close(b, tmpl, p, ...);
  */
 #ifndef KARST_QP_FRAME_H
 #define KARST_QP_FRAME_H
@@ -46,11 +46,12 @@ karst_frame_seg(struct karst_tx_burst *b, const uint8_t *src, uint32_t len)
 }
 
 /**
- * @end: first byte behind the headers; @flags: BTH byte 1 without pad (SE, MigReq).
+ * @end: first byte behind the headers; @flags: BTH byte 1 without pad, besides MigReq of the
+ * template (SE).
  */
 static inline void
-karst_frame_close(struct karst_core *core, struct karst_tx_burst *b, const struct karst_tmpl *t,
-	uint8_t *end, uint8_t opcode, uint8_t flags, bool ackreq, uint32_t psn, uint32_t pay_len)
+karst_frame_close(struct karst_tx_burst *b, const struct karst_tmpl *t, uint8_t *end,
+	uint8_t opcode, uint8_t flags, bool ackreq, uint32_t psn, uint32_t pay_len)
 {
 	struct karst_pkt *pkt = b->pkts[b->n];
 	struct karst_seal *s = &b->seals[b->n];
@@ -58,7 +59,7 @@ karst_frame_close(struct karst_core *core, struct karst_tx_burst *b, const struc
 	uint32_t pad = -pay_len & 3;
 	uint32_t l3_len = (uint32_t)(end - l3) + pay_len + pad + KARST_ICRC_LEN;
 
-	karst_bth_set(bth, opcode, (uint8_t)(core->bth_flags | flags), pad, ackreq, psn);
+	karst_bth_set(bth, opcode, (uint8_t)(t->bth_flags | flags), pad, ackreq, psn);
 	karst_put_be16(bth - 4, (uint16_t)(l3_len - (uint32_t)(bth - KARST_UDP_LEN - l3)));
 	if (t->ip6) {
 		karst_put_be16(l3 + 4, (uint16_t)(l3_len - KARST_IP6_LEN));

@@ -385,7 +385,20 @@ struct karst_core_qp_attr {
 	 * in RESET or destroyed.  A window of 0: no (X1).  query: the window */
 	uint32_t repeat_window;
 	void *repeat_mem;
+	/* path migration (G2): KARST_QP_PATH_MIG_STATE, set MIGRATED or REARM */
+	enum karst_mig_state path_mig_state;
+	/* KARST_QP_ALT_PATH; query: zeros if there is none.  @alternate_mem is
+	 * karst_qp_alternate_bytes() of memory, the same in each call for a queue pair, and is its
+	 * until it is destroyed */
+	struct karst_path alt_path;
+	uint16_t alt_pkey_index; /* only 0 */
+	uint8_t alt_port_num;    /* from 1 */
+	uint8_t alt_timeout;     /* 0..31: timeout after migration */
+	void *alternate_mem;
 };
+
+/** What an alternate path needs. */
+size_t karst_qp_alternate_bytes(void);
 
 /** What selective repeat with a window of so many PSNs needs (X2); 0: there is no such window. */
 size_t karst_repeat_bytes(uint32_t window);
@@ -435,7 +448,7 @@ void karst_qp_destroy(struct karst_core *core, struct karst_core_qp *qp);
 /**
  * On the core's lcore.  Transitions, required and allowed attributes as ibv_modify_qp(3).
  * -EINVAL: transition or attribute not allowed, value out of range; -EOPNOTSUPP: a feature
- * that karst does not have (path migration, resizing).
+ * that karst does not have (resizing).
  */
 int karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
 	const struct karst_core_qp_attr *attr, unsigned int mask);
@@ -446,6 +459,14 @@ int karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
  */
 int karst_qp_transition(enum karst_qp_type type, enum karst_qp_state from, enum karst_qp_state to,
 	unsigned int *required, unsigned int *optional);
+
+/**
+ * On the core's lcore: the alternate path cannot be used any more.  It is forgotten; if the queue
+ * pair was to be armed, or was, it is in MIGRATED again and KARST_EVENT_PATH_MIG_ERR says so (G5).
+ */
+void karst_qp_alternate_lost(struct karst_core *core, struct karst_core_qp *qp);
+/** On the core's lcore.  The alternate path; NULL: there is none. */
+const struct karst_path *karst_qp_alternate(const struct karst_core_qp *qp);
 
 /** On the core's lcore.  All attributes. */
 void karst_qp_query(const struct karst_core_qp *qp, struct karst_core_qp_attr *attr);

@@ -6,6 +6,7 @@
  * and type which attributes must and may be given.  All values are checked before any is taken
  * over, so a call that fails has changed nothing.
  */
+#include "migrate.h"
 #include "repeat.h"
 
 #include <errno.h>
@@ -16,7 +17,9 @@
 #define QKEY_      KARST_QP_QKEY
 #define CUR_       KARST_QP_CUR_STATE
 #define RNRT_      KARST_QP_MIN_RNR_TIMER
-#define SQD_UC_OPT (PORT_ | KARST_QP_AV | CUR_ | ACC_ | PKEY_)
+#define ALT_       KARST_QP_ALT_PATH
+#define MIG_       (KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE)
+#define SQD_UC_OPT (PORT_ | KARST_QP_AV | CUR_ | ACC_ | PKEY_ | MIG_)
 #define SQD_RC_OPT                                                                 \
 	(SQD_UC_OPT | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY | \
 		KARST_QP_MAX_QP_RD_ATOMIC | KARST_QP_MAX_DEST_RD_ATOMIC | RNRT_)
@@ -47,45 +50,45 @@ static const struct rule rules[] = {
 	{KARST_QPS_INIT, KARST_QPS_RTR, KARST_QPT_RC,
 		KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN |
 			KARST_QP_MAX_DEST_RD_ATOMIC | RNRT_,
-		ACC_ | PKEY_ | KARST_QP_REPEAT},
+		ACC_ | PKEY_ | ALT_ | KARST_QP_REPEAT},
 	{KARST_QPS_INIT, KARST_QPS_RTR, KARST_QPT_UC,
 		KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN,
-		ACC_ | PKEY_},
+		ACC_ | PKEY_ | ALT_},
 	{KARST_QPS_INIT, KARST_QPS_RTR, KARST_QPT_UD, 0, PKEY_ | QKEY_},
 	{KARST_QPS_INIT, KARST_QPS_RTR, INI_,
 		KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN,
-		ACC_ | PKEY_},
+		ACC_ | PKEY_ | ALT_},
 	{KARST_QPS_INIT, KARST_QPS_RTR, TGT_,
 		KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN |
 			KARST_QP_MAX_DEST_RD_ATOMIC | RNRT_,
-		ACC_ | PKEY_},
+		ACC_ | PKEY_ | ALT_},
 	{KARST_QPS_RTR, KARST_QPS_RTS, KARST_QPT_RC,
 		KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY | KARST_QP_SQ_PSN |
 			KARST_QP_MAX_QP_RD_ATOMIC,
-		CUR_ | ACC_ | RNRT_},
-	{KARST_QPS_RTR, KARST_QPS_RTS, KARST_QPT_UC, KARST_QP_SQ_PSN, CUR_ | ACC_},
+		CUR_ | ACC_ | MIG_ | RNRT_},
+	{KARST_QPS_RTR, KARST_QPS_RTS, KARST_QPT_UC, KARST_QP_SQ_PSN, CUR_ | ACC_ | MIG_},
 	{KARST_QPS_RTR, KARST_QPS_RTS, KARST_QPT_UD, KARST_QP_SQ_PSN, CUR_ | QKEY_},
 	{KARST_QPS_RTR, KARST_QPS_RTS, INI_,
 		KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY | KARST_QP_SQ_PSN |
 			KARST_QP_MAX_QP_RD_ATOMIC,
-		CUR_ | ACC_},
+		CUR_ | ACC_ | MIG_},
 	{KARST_QPS_RTR, KARST_QPS_RTS, TGT_, KARST_QP_TIMEOUT | KARST_QP_SQ_PSN,
-		CUR_ | ACC_ | RNRT_},
-	{KARST_QPS_RTS, KARST_QPS_RTS, KARST_QPT_RC, 0, CUR_ | ACC_ | RNRT_},
-	{KARST_QPS_RTS, KARST_QPS_RTS, KARST_QPT_UC, 0, CUR_ | ACC_},
+		CUR_ | ACC_ | MIG_ | RNRT_},
+	{KARST_QPS_RTS, KARST_QPS_RTS, KARST_QPT_RC, 0, CUR_ | ACC_ | MIG_ | RNRT_},
+	{KARST_QPS_RTS, KARST_QPS_RTS, KARST_QPT_UC, 0, CUR_ | ACC_ | MIG_},
 	{KARST_QPS_RTS, KARST_QPS_RTS, KARST_QPT_UD, 0, CUR_ | QKEY_},
-	{KARST_QPS_RTS, KARST_QPS_RTS, INI_, 0, CUR_ | ACC_},
-	{KARST_QPS_RTS, KARST_QPS_RTS, TGT_, 0, CUR_ | ACC_ | RNRT_},
+	{KARST_QPS_RTS, KARST_QPS_RTS, INI_, 0, CUR_ | ACC_ | MIG_},
+	{KARST_QPS_RTS, KARST_QPS_RTS, TGT_, 0, CUR_ | ACC_ | MIG_ | RNRT_},
 	{KARST_QPS_RTS, KARST_QPS_SQD, KARST_QPT_RC, 0, KARST_QP_EN_SQD_ASYNC_NOTIFY},
 	{KARST_QPS_RTS, KARST_QPS_SQD, KARST_QPT_UC, 0, KARST_QP_EN_SQD_ASYNC_NOTIFY},
 	{KARST_QPS_RTS, KARST_QPS_SQD, KARST_QPT_UD, 0, KARST_QP_EN_SQD_ASYNC_NOTIFY},
 	{KARST_QPS_RTS, KARST_QPS_SQD, INI_, 0, KARST_QP_EN_SQD_ASYNC_NOTIFY},
 	{KARST_QPS_RTS, KARST_QPS_SQD, TGT_, 0, KARST_QP_EN_SQD_ASYNC_NOTIFY},
-	{KARST_QPS_SQD, KARST_QPS_RTS, KARST_QPT_RC, 0, CUR_ | ACC_ | RNRT_},
-	{KARST_QPS_SQD, KARST_QPS_RTS, KARST_QPT_UC, 0, CUR_ | ACC_},
+	{KARST_QPS_SQD, KARST_QPS_RTS, KARST_QPT_RC, 0, CUR_ | ACC_ | MIG_ | RNRT_},
+	{KARST_QPS_SQD, KARST_QPS_RTS, KARST_QPT_UC, 0, CUR_ | ACC_ | MIG_},
 	{KARST_QPS_SQD, KARST_QPS_RTS, KARST_QPT_UD, 0, CUR_ | QKEY_},
-	{KARST_QPS_SQD, KARST_QPS_RTS, INI_, 0, CUR_ | ACC_},
-	{KARST_QPS_SQD, KARST_QPS_RTS, TGT_, 0, CUR_ | ACC_ | RNRT_},
+	{KARST_QPS_SQD, KARST_QPS_RTS, INI_, 0, CUR_ | ACC_ | MIG_},
+	{KARST_QPS_SQD, KARST_QPS_RTS, TGT_, 0, CUR_ | ACC_ | MIG_ | RNRT_},
 	{KARST_QPS_SQD, KARST_QPS_SQD, KARST_QPT_RC, 0, SQD_RC_OPT},
 	{KARST_QPS_SQD, KARST_QPS_SQD, KARST_QPT_UC, 0, SQD_UC_OPT},
 	{KARST_QPS_SQD, KARST_QPS_SQD, KARST_QPT_UD, 0, PKEY_ | QKEY_},
@@ -145,6 +148,10 @@ check_addresses(const struct karst_core_qp_attr *a, unsigned int mask)
 		return -EINVAL;
 	if ((mask & KARST_QP_PKEY_INDEX) && a->pkey_index != 0)
 		return -EINVAL;
+	if ((mask & KARST_QP_ALT_PATH) &&
+		(karst_path_check(&a->alt_path) != 0 || a->alt_pkey_index != 0 ||
+			a->alt_port_num == 0 || a->alt_timeout > 31))
+		return -EINVAL;
 	if ((mask & KARST_QP_PORT) && a->port_num == 0)
 		return -EINVAL;
 	return 0;
@@ -187,9 +194,16 @@ check_repeat(const struct karst_core *core, const struct karst_core_qp_attr *a)
 
 /* --- taking over --- */
 
-/* The headers of connected types follow from path, peer and partition. */
-static void
-renew_template(const struct karst_core *core, struct karst_core_qp *qp)
+void
+karst_qp_renew_watch(struct karst_core_qp *qp)
+{
+	qp->ip6 &= (uint8_t)~KARST_QP_WATCHES;
+	if (karst_migrate_watches(qp))
+		qp->ip6 |= KARST_QP_WATCHES;
+}
+
+void
+karst_qp_renew_template(const struct karst_core *core, struct karst_core_qp *qp)
 {
 	uint8_t pair[8];
 
@@ -197,9 +211,11 @@ renew_template(const struct karst_core *core, struct karst_core_qp *qp)
 		return;
 	karst_tmpl_init(&qp->tmpl, &qp->path, karst_tclass(&qp->path, core->ect), qp->qpn,
 		qp->dest_qpn, qp->pkey);
+	qp->tmpl.bth_flags = karst_migrate_bth_flags(core, qp);
 	qp->ip6 = qp->path.ip6 ? KARST_PKT_IP6 : 0;
 	if (core->latch_sport)
 		qp->ip6 |= KARST_QP_LATCHES;
+	karst_qp_renew_watch(qp);
 	qp->peer_sport = 0;
 	memcpy(pair, qp->path.dst_ip + 12, 4);
 	memcpy(pair + 4, qp->path.src_ip + 12, 4);
@@ -227,7 +243,7 @@ take_identity(const struct karst_core *core, struct karst_core_qp *qp,
 	if (mask & KARST_QP_DEST_QPN)
 		qp->dest_qpn = a->dest_qpn;
 	if (mask & (KARST_QP_AV | KARST_QP_DEST_QPN | KARST_QP_PKEY_INDEX))
-		renew_template(core, qp);
+		karst_qp_renew_template(core, qp);
 	if (mask & KARST_QP_EN_SQD_ASYNC_NOTIFY) {
 		qp->flags &= (uint8_t)~KARST_QPF_SQD_NOTIFY;
 		if (a->en_sqd_async_notify)
@@ -283,6 +299,7 @@ qp_enter_state(struct karst_core *core, struct karst_core_qp *qp, uint8_t to)
 	case KARST_QPS_RESET:
 		karst_copies_drop(core, qp);
 		karst_repeat_close(core, qp);
+		karst_migrate_reset(qp);
 		if (qp->type == KARST_QPT_XRC_RECV)
 			karst_xrc_leave(core, qp);
 		qp->state = KARST_QPS_RESET;
@@ -313,7 +330,7 @@ karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
 	uint8_t to = mask & KARST_QP_STATE ? (uint8_t)attr->qp_state : qp->state;
 	int rc;
 
-	if (mask & (KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE | KARST_QP_CAP))
+	if (mask & KARST_QP_CAP)
 		return -EOPNOTSUPP;
 	if ((mask & ~KARST_QP_REPEAT & ~((KARST_QP_DEST_QPN << 1) - 1u)) || to > KARST_QPS_ERR)
 		return -EINVAL;
@@ -326,6 +343,8 @@ karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
 		rc = check_addresses(attr, mask);
 	if (rc == 0)
 		rc = check_values(qp, attr, mask);
+	if (rc == 0)
+		rc = karst_migrate_check(qp, attr, mask);
 	if (rc != 0)
 		return rc;
 	take_identity(core, qp, attr, mask);
@@ -337,5 +356,7 @@ karst_qp_modify(struct karst_core *core, struct karst_core_qp *qp,
 		karst_repeat_begin(qp);
 	if ((mask & KARST_QP_STATE) && (to != qp->state || to == KARST_QPS_SQD))
 		qp_enter_state(core, qp, to);
+	if (mask & MIG_)
+		karst_migrate_modify(core, qp, attr, mask);
 	return 0;
 }

@@ -204,7 +204,7 @@ build_cnp(struct karst_core *core, const struct karst_tmpl *t, struct karst_tx_b
 
 	/* to the frame they are headers, to a parser payload */
 	memset(p, 0, CNP_PAYLOAD);
-	karst_frame_close(core, b, t, p + CNP_PAYLOAD, KARST_CNP, 0, false, 0, 0);
+	karst_frame_close(b, t, p + CNP_PAYLOAD, KARST_CNP, 0, false, 0, 0);
 	pkt->pay_off = (uint8_t)(pkt->pay_off - CNP_PAYLOAD);
 	pkt->pay_len = CNP_PAYLOAD;
 	bth[1] = 0;

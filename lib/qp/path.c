@@ -59,6 +59,7 @@ source_port(const struct karst_path *path, uint32_t sqpn, uint32_t dqpn)
 static uint8_t *
 put_ip4(struct karst_tmpl *t, uint8_t *p, const struct karst_path *path, uint8_t tclass)
 {
+	uint32_t sum = 0;
 	unsigned int i;
 
 	p[0] = 0x45;
@@ -69,7 +70,8 @@ put_ip4(struct karst_tmpl *t, uint8_t *p, const struct karst_path *path, uint8_t
 	memcpy(p + 12, path->src_ip + 12, 4);
 	memcpy(p + 16, path->dst_ip + 12, 4);
 	for (i = 0; i < KARST_IP4_LEN; i += 2)
-		t->ip_sum += karst_get_be16(p + i);
+		sum += karst_get_be16(p + i);
+	t->ip_sum = (uint16_t)((sum & 0xffff) + (sum >> 16));
 	return p + KARST_IP4_LEN;
 }
 

@@ -14,6 +14,7 @@
 
 #include "karst_prf.h"
 #include "gaps.h"
+#include "migrate.h"
 #include "pacer.h"
 #include "probe.h"
 #include "repeat.h"
@@ -522,6 +523,8 @@ karst_qp_port(const struct karst_core_qp *qp)
 void
 karst_qp_query(const struct karst_core_qp *qp, struct karst_core_qp_attr *attr)
 {
+	const struct karst_alternate *alt = qp->alternate;
+
 	*attr = (struct karst_core_qp_attr){
 		.qp_state = qp->state,
 		.cur_qp_state = qp->state,
@@ -545,4 +548,12 @@ karst_qp_query(const struct karst_core_qp *qp, struct karst_core_qp_attr *attr)
 		.path = qp->path,
 		.repeat_window = qp->repeat != NULL ? qp->repeat->window : 0,
 	};
+	if (alt == NULL)
+		return;
+	attr->path_mig_state = (enum karst_mig_state)alt->state;
+	if (!alt->loaded)
+		return;
+	attr->alt_path = alt->path;
+	attr->alt_port_num = alt->port_num;
+	attr->alt_timeout = alt->timeout;
 }

@@ -58,6 +58,9 @@ enum karst_mutant {
 	KARST_MUTANT_NO_WINDOW,      /* the window of control by delay is not kept (E7) */
 	KARST_MUTANT_NO_PAUSE,       /* nor the time behind what exceeds it (E7) */
 	KARST_MUTANT_READ_FREE,      /* READs go out whatever the window (E7) */
+	KARST_MUTANT_NO_MIGRATION,   /* retries that are exhausted are the end, ARMED or not (G4) */
+	KARST_MUTANT_MIGRATE_SILENT, /* whoever migrates does not say so (G1) */
+	KARST_MUTANT_ANY_ADDRESS,    /* an armed queue pair takes packets from anywhere (G3) */
 	KARST_MUTANT_MAX
 };
 

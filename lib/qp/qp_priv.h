@@ -27,7 +27,8 @@
 
 struct karst_tmpl {
 	uint8_t bytes[KARST_TMPL_MAX];
-	uint32_t ip_sum; /* IPv4: one's complement sum of the header without length and checksum */
+	uint16_t ip_sum; /* IPv4: one's complement sum of the header without length and checksum */
+	uint8_t bth_flags; /* MigReq as it stands in BTH byte 1 (W2, G1) */
 	uint8_t l3_off;
 	uint8_t bth_off;
 	uint8_t ip6;
@@ -325,8 +326,11 @@ enum karst_qp_flags {
 	KARST_QPF_RETIRED = 1u << 7, /* on the core's list: heads to publish */
 };
 
-#define KARST_QP_LATCHES 0x80u
-static_assert((KARST_QP_LATCHES & KARST_PKT_IP6) == 0, "a bit of its own");
+/* Bits of ip6 that no packet has, so that each is looked at once more */
+#define KARST_QP_LATCHES 0x80u /* L5 */
+#define KARST_QP_WATCHES 0x40u /* the MigReq bit of each packet matters (G3) */
+#define KARST_QP_ODD     (KARST_QP_LATCHES | KARST_QP_WATCHES)
+static_assert((KARST_QP_ODD & KARST_PKT_IP6) == 0, "bits of their own");
 
 struct karst_core_qp {
 	/* line 0: identity, read for every packet */
@@ -338,7 +342,7 @@ struct karst_core_qp {
 	uint64_t rx_ip4; /* source and destination address of its packets, as they stand in them */
 	uint32_t pd;     /* XRC targets: with recv_cq and srq, of the request in progress */
 	uint16_t pkey;
-	uint8_t ip6;  /* KARST_PKT_IP6 of its packets, and KARST_QP_LATCHES, which no packet has */
+	uint8_t ip6;  /* KARST_PKT_IP6 of its packets; KARST_QP_ODD, which no packet has */
 	uint8_t port; /* of its packets: the path's, or port_num - 1; UD: of the next one */
 	STAILQ_ENTRY(karst_core_qp) active;
 	struct karst_core_cq *send_cq;
@@ -364,6 +368,8 @@ struct karst_core_qp {
 	/* what is left of the ring's line */
 	LIST_ENTRY(karst_core_qp) parked; /* le_prev NULL: it is not */
 	uint64_t cnp_next_ns;             /* no CNP to its peer before (E4) */
+	/* a path to migrate to (G2), or there was one; else NULL */
+	struct karst_alternate *alternate;
 
 	/* headers of every packet but UD's */
 	struct karst_tmpl tmpl karst_cache_aligned;
@@ -561,6 +567,11 @@ void karst_ud_rx(struct karst_core *core, struct karst_core_qp *qp, struct karst
 bool karst_datagram_tx(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
 	uint32_t limit);
 
+/** Headers of connected types follow from path, peer, partition and migration. */
+void karst_qp_renew_template(const struct karst_core *core, struct karst_core_qp *qp);
+/** And which packets are looked at once more. */
+void karst_qp_renew_watch(struct karst_core_qp *qp);
+
 /** To Error from inside (R13, Q8), with an event unless @event is negative. */
 void karst_qp_error(struct karst_core *core, struct karst_core_qp *qp, int event);
 /** Flushes a budget of work requests of a QP in Error or SQE, and charges them to the visit.
@@ -686,6 +697,8 @@ extern const uint16_t karst_credits[31];
 /* --- sched.c --- */
 
 void karst_sched_init(struct karst_core *core, uint32_t quantum);
+/** It waits for no port any more. */
+void karst_sched_unpark(struct karst_core_qp *qp);
 /** Takes a QP off the list and out of ready[], and unparks it. */
 void karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp);
 

@@ -24,6 +24,7 @@
  * where packets are lost one by one, since a NAK or a gap goes back without it.
  */
 #include "gaps.h"
+#include "migrate.h"
 #include "pacer.h"
 #include "probe.h"
 #include "repeat.h"
@@ -347,6 +348,8 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 	karst_count(&core->counters, KARST_CTR_LOCAL_ACK_TIMEOUT);
 	karst_qp_note(&qp->timeouts);
 	if (r->retry_left == 0 || (r->flags & KARST_REQ_UNSENT)) {
+		if (karst_migrate_instead(core, qp))
+			return;
 		karst_requester_fail(core, qp, KARST_WC_RETRY_EXC_ERR, 0);
 		return;
 	}

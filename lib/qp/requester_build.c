@@ -319,8 +319,7 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 			cas ? w->h.atomic.compare_add : 0);
 		p += KARST_ATOMICETH_LEN;
 	}
-	karst_frame_close(
-		core, b, &qp->tmpl, p, transport | w->info->opc[3], 0, true, psn, pay_len);
+	karst_frame_close(b, &qp->tmpl, p, transport | w->info->opc[3], 0, true, psn, pay_len);
 	r->since_ackreq = 0;
 	karst_probe_time(core, qp, r->snd_psn);
 	if (karst_unlikely(r->paced))
@@ -377,7 +376,7 @@ build_packet(struct karst_core *core, struct karst_core_qp *qp, const struct kar
 	if (last && (w->h.flags & KARST_SEND_SOLICITED) &&
 		(w->info->slot_flags & KARST_SLOT_CREDIT))
 		flags = KARST_BTH_SE;
-	karst_frame_close(core, b, &qp->tmpl, p, transport | w->info->opc[first << 1 | last], flags,
+	karst_frame_close(b, &qp->tmpl, p, transport | w->info->opc[first << 1 | last], flags,
 		ackreq, r->snd_psn, n);
 	return KARST_WC_SUCCESS;
 }

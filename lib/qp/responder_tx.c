@@ -67,8 +67,7 @@ build_read_response(struct karst_core *core, struct karst_core_qp *qp, const str
 		p = put_aeth(qp, p, KARST_AETH_ACK | credit_code(qp));
 	if (n != 0)
 		karst_frame_seg(b, src, n);
-	karst_frame_close(
-		core, b, &qp->tmpl, p, karst_qp_transport(qp) | operation, 0, false, psn, n);
+	karst_frame_close(b, &qp->tmpl, p, karst_qp_transport(qp) | operation, 0, false, psn, n);
 	return KARST_WC_SUCCESS;
 }
 
@@ -85,8 +84,7 @@ build_atomic_response(struct karst_core *core, struct karst_core_qp *qp, const s
 		karst_put_be64(p, e->va);
 		p += KARST_ATOMICACK_LEN;
 	}
-	karst_frame_close(
-		core, b, &qp->tmpl, p, karst_qp_transport(qp) | operation, 0, false, e->psn, 0);
+	karst_frame_close(b, &qp->tmpl, p, karst_qp_transport(qp) | operation, 0, false, e->psn, 0);
 }
 
 /* The source of a READ has gone: all that is left to say is why. */
@@ -166,7 +164,7 @@ build_sack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bu
 
 	/* to the frame the bitmap is headers, to a parser payload */
 	karst_frame_close(
-		core, b, &qp->tmpl, end, KARST_SACK, 0, false, karst_psn_add(qp->rsp.epsn, -1u), 0);
+		b, &qp->tmpl, end, KARST_SACK, 0, false, karst_psn_add(qp->rsp.epsn, -1u), 0);
 	pkt->pay_off = (uint8_t)(p - pkt->data);
 	pkt->pay_len = (uint16_t)(end - p);
 	karst_count(&core->counters, KARST_CTR_SACK_SENT);
@@ -206,7 +204,7 @@ build_ack(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_bur
 	} else {
 		if (karst_mutant(KARST_MUTANT_SACK_UNASKED) && qp->repeat == NULL)
 			opcode = KARST_SACK;
-		karst_frame_close(core, b, &qp->tmpl, p, opcode, 0, false, psn, 0);
+		karst_frame_close(b, &qp->tmpl, p, opcode, 0, false, psn, 0);
 	}
 	karst_count(&core->counters, KARST_CTR_ACK_SENT);
 	/* who is to wait shall not send what is held meanwhile (X6) */

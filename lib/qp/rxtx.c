@@ -5,6 +5,7 @@
  * Two of the three entry points: a packet came in, frames may be built.  Here packets are held
  * against their queue pair before any state changes (W9), and split by transport and direction.
  */
+#include "migrate.h"
 #include "notify.h"
 #include "pacer.h"
 #include "repeat.h"
@@ -17,7 +18,7 @@ pkey_ok(uint16_t a, uint16_t b)
 }
 
 /* W9: RC, UC and XRC packets come from the peer, to us.  False also for a QP that latches the
- * peer's port: check_latched() looks again. */
+ * peer's port, or watches MigReq: check_address_again() looks again. */
 static bool
 address_ok(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
@@ -69,26 +70,39 @@ packet_is_expected(const struct karst_core_qp *qp, const struct karst_pkt *pkt)
 }
 
 /* L5: the peer's source port is that of the first packet that only the peer is likely to send. */
-static karst_noinline enum karst_drop
+static enum karst_drop
 check_latched(struct karst_core_qp *qp, const struct karst_pkt *pkt)
 {
 	uint16_t sport = karst_udp_sport(pkt->data + pkt->bth_off - KARST_UDP_LEN);
 	/* X12: who sprays has some ports that differ in these bits */
 	uint16_t free = karst_repeat_of(qp) != NULL ? KARST_SPRAY_MAX - 1 : 0;
-	bool good;
 
-	if (!(qp->ip6 & KARST_QP_LATCHES))
-		return KARST_DROP_ADDRESS;
-	qp->ip6 &= (uint8_t)~KARST_QP_LATCHES;
-	good = address_ok(qp, pkt);
-	qp->ip6 |= KARST_QP_LATCHES;
-	if (!good)
-		return KARST_DROP_ADDRESS;
 	if (qp->peer_sport == 0 && pkt->opcode != KARST_CNP && packet_is_expected(qp, pkt))
 		qp->peer_sport = sport;
 	return qp->peer_sport == 0 || ((qp->peer_sport ^ sport) & ~free) == 0
 		? KARST_DROP_NONE
 		: KARST_DROP_SOURCE_PORT;
+}
+
+/* Packets whose addresses are not those of the primary path, or that must be looked at anyway. */
+static karst_noinline enum karst_drop
+check_address_again(struct karst_core *core, struct karst_core_qp *qp, const struct karst_pkt *pkt)
+{
+	uint8_t odd = qp->ip6 & KARST_QP_ODD;
+	enum karst_drop drop;
+	bool good;
+
+	if (odd == 0 && qp->alternate == NULL)
+		return KARST_DROP_ADDRESS;
+	qp->ip6 &= (uint8_t)~KARST_QP_ODD;
+	good = address_ok(qp, pkt);
+	qp->ip6 |= odd;
+	drop = good && (odd & KARST_QP_LATCHES) ? check_latched(qp, pkt)
+		: good                          ? KARST_DROP_NONE
+						: KARST_DROP_ADDRESS;
+	if (qp->alternate == NULL || drop == KARST_DROP_SOURCE_PORT)
+		return drop;
+	return karst_migrate_heard(core, qp, pkt, good) ? KARST_DROP_NONE : KARST_DROP_ADDRESS;
 }
 
 /* Each end of an XRC connection is one half of an RC queue pair. */
@@ -152,7 +166,7 @@ static karst_noinline bool
 rx_odd(struct karst_core *core, struct karst_pkt *pkt, enum karst_drop drop)
 {
 	if (drop == KARST_DROP_ADDRESS)
-		drop = check_latched(pkt->qp, pkt);
+		drop = check_address_again(core, pkt->qp, pkt);
 	if (pkt->opcode == KARST_CNP)
 		drop = karst_cnp_rx(core, pkt->qp, pkt, drop);
 	if (drop == KARST_DROP_NONE)
@@ -177,7 +191,7 @@ karst_qp_rx_again(struct karst_core *core, struct karst_core_qp *qp, struct kars
 	enum karst_drop drop = packet_check(qp, pkt);
 
 	if (drop == KARST_DROP_ADDRESS)
-		drop = check_latched(qp, pkt);
+		drop = check_address_again(core, qp, pkt);
 	if (drop != KARST_DROP_NONE) {
 		karst_drop_pkt(core, pkt, drop);
 		return false;

@@ -117,8 +117,8 @@ karst_core_visit(struct karst_core *core, struct karst_tx_burst *b, uint32_t max
 	}
 }
 
-static void
-sched_unpark(struct karst_core_qp *qp)
+void
+karst_sched_unpark(struct karst_core_qp *qp)
 {
 	if (qp->parked.le_prev == NULL)
 		return;
@@ -145,7 +145,7 @@ karst_core_unpark(struct karst_core *core, struct karst_parked *parked)
 	struct karst_core_qp *qp;
 
 	while ((qp = LIST_FIRST(parked)) != NULL) {
-		sched_unpark(qp);
+		karst_sched_unpark(qp);
 		karst_core_activate(core, qp);
 	}
 }
@@ -169,7 +169,7 @@ karst_core_pick_first(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_sched *s = &core->sched;
 	uint32_t i;
 
-	sched_unpark(qp);
+	karst_sched_unpark(qp);
 	sched_unready(s, qp);
 	if (s->nready == KARST_SCHED_READY)
 		karst_core_activate(core, s->ready[--s->nready]);
@@ -181,7 +181,7 @@ karst_core_pick_first(struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_sched_forget(struct karst_core *core, struct karst_core_qp *qp)
 {
-	sched_unpark(qp);
+	karst_sched_unpark(qp);
 	sched_unready(&core->sched, qp);
 	if (!(qp->flags & KARST_QPF_ACTIVE))
 		return;

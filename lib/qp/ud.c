@@ -45,11 +45,11 @@ ud_build(struct karst_core *core, struct karst_core_qp *qp, const struct karst_w
 		b->nsegs = nsegs;
 		return st;
 	}
-	karst_frame_close(core, b, t, p,
+	karst_frame_close(b, t, p,
 		KARST_TRANSPORT_UD |
 			(w->info->imm ? KARST_OPERATION_SEND_ONLY_IMM : KARST_OPERATION_SEND_ONLY),
-		w->h.flags & KARST_SEND_SOLICITED ? KARST_BTH_SE : 0, false, qp->req.snd_psn,
-		w->len);
+		(uint8_t)(core->bth_flags | (w->h.flags & KARST_SEND_SOLICITED ? KARST_BTH_SE : 0)),
+		false, qp->req.snd_psn, w->len);
 	return KARST_WC_SUCCESS;
 }
 

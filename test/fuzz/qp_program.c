@@ -113,6 +113,9 @@ scribble(struct rig *r, struct input *in)
 	r->local_named = true; /* who knows */
 }
 
+/* Of each queue pair, however often it is made anew. */
+static uint64_t alternate_mem[2][32];
+
 void
 modify(struct rig *r, struct input *in)
 {
@@ -138,6 +141,13 @@ modify(struct rig *r, struct input *in)
 		a.path_mtu = 1 + (v & 1);
 		a.dest_qpn = v;
 	}
+	/* often of the same addresses, so that a bit of a packet is enough */
+	a.alt_path = r->path;
+	a.alt_path.dst_ip[15] ^= v & 3;
+	a.alt_port_num = 1;
+	a.alt_timeout = v & 15;
+	a.path_mig_state = v >> 2 & 3;
+	a.alternate_mem = alternate_mem[how & 1];
 	karst_qp_modify(r->core, qp, &a, mask);
 }
 

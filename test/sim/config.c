@@ -177,6 +177,10 @@ sim_config(struct sim *s)
 	s->shuts = rng_one_in(&s->ports, 4);
 	sim_marks_config(s);
 	sim_delay_config(s);
+	s->paths.state = sim_mix(s->seed ^ 0x7061746873ull);
+	s->migrated = false;
+	for (i = 0; i < s->npairs; i++)
+		sim_paths_config(s, &s->pairs[i]);
 	/* no draw: the seeds that are kept go on to mean what they meant */
 	s->early = (s->seed >> 2 & 1) != 0;
 }

@@ -93,6 +93,7 @@ reset_ep_model(struct sim_ep *ep)
 	ep->slow_ns[0] = ep->slow_ns[1] = 0;
 	sim_repeat_reset(ep);
 	sim_delay_reset(ep);
+	sim_paths_reset(ep);
 	ep->since_ackreq = ep->adverse = ep->adverse_done = ep->ud_psn = 0;
 	ep->fault_at = rng_below(&s->rng, ep->budget);
 	ep->fault_done = false;
@@ -155,7 +156,7 @@ to_rtr(struct sim_ep *ep)
 	}
 	if (ep->pair->type == KARST_QPT_RC)
 		mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
-	mask |= sim_repeat_attr(ep, &a);
+	mask |= sim_repeat_attr(ep, &a) | sim_paths_attr(ep, &a);
 	modify(ep, &a, KARST_QPS_RTR, mask);
 }
 
@@ -172,6 +173,8 @@ to_rts(struct sim_ep *ep)
 	if (ep->pair->type == KARST_QPT_RC)
 		mask |= KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
 			KARST_QP_MAX_QP_RD_ATOMIC;
+	if (sim_paths_attr(ep, &a) != 0)
+		mask |= KARST_QP_PATH_MIG_STATE;
 	modify(ep, &a, KARST_QPS_RTS, mask);
 	if (ep->target != NULL)
 		modify_qp(ep, ep->target, &a, KARST_QPS_RTS, KARST_QP_SQ_PSN | KARST_QP_TIMEOUT);

@@ -97,7 +97,7 @@ receive_one(struct sim *s, struct sim_core *c, struct sim_frame *f, struct karst
 	ep = sim_ep_of(c->node, p->dqpn);
 	if (ep == NULL || (p->dqpn == ep->qpn ? ep->qp : ep->target) != p->qp)
 		sim_fail(s, "lookup of QPN %#x gives another QP", p->dqpn);
-	if (!ep->pair->victim && !f->noise) {
+	if (!ep->pair->victim && !f->noise && sim_paths_may_take(ep, p)) {
 		sim_wire_delivered(s, ep, p);
 		sim_delay_heard(ep, p);
 	}

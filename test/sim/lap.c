@@ -215,8 +215,8 @@ fit(const struct sim_ep *ep)
 {
 	const struct sim_pair *p = ep->pair;
 
-	return p->type == KARST_QPT_RC && !p->xrc && p->fault == FAULT_NONE && !p->broken &&
-		!p->victim && ep->state == EP_LIVE && ep->peer->state == EP_LIVE &&
+	return p->type == KARST_QPT_RC && !p->xrc && !p->two_paths && p->fault == FAULT_NONE &&
+		!p->broken && !p->victim && ep->state == EP_LIVE && ep->peer->state == EP_LIVE &&
 		karst_qp_state(ep->qp) == KARST_QPS_RTS &&
 		karst_qp_state(ep->peer->qp) == KARST_QPS_RTS && !ep->init.sq_sig_all &&
 		ep->init.max_send_wr >= 16 && ep->slow_ns[0] == 0 && ep->peer->slow_ns[0] == 0 &&

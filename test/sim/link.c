@@ -223,6 +223,13 @@ sim_link_send(
 	bool dead = pair != NULL && s->now_ns >= pair->dead_ns, late;
 
 	f->flow = pair != NULL ? (uint8_t)(pair->idx / 2) : 0;
+	if (pair != NULL && pair->two_paths && sim_paths_dead(s, pair, info)) {
+		/* no excuse for giving up */
+		sim_trace(s, FATE_LOST, f->from, f->to, info, true);
+		s->stats.dropped++;
+		sim_frame_put(s, f);
+		return;
+	}
 	if (dead || rng_ppm(&s->rng, l->drop_ppm) ||
 		(l->ack_drop_ppm != 0 && is_ack(info) && rng_ppm(&s->rng, l->ack_drop_ppm))) {
 		sim_trace(s, FATE_LOST, f->from, f->to, info, true);

@@ -403,7 +403,7 @@ print_json(const struct sim_stats *t, double secs, bool failed)
 	       "\"retransmits\": %llu, \"timeouts\": %llu, \"sacks\": %llu, \"naks\": %llu, "
 	       "\"rnr_naks\": %llu, "
 	       "\"lost\": %llu, \"spoilt\": %llu, \"duplicated\": %llu, \"events\": %llu, "
-	       "\"marked\": %llu, \"cnps\": %llu, "
+	       "\"marked\": %llu, \"cnps\": %llu, \"migrations\": %llu, "
 	       "\"virtual_seconds\": %.3f, \"seconds\": %.3f, \"failed\": %s}\n",
 		(unsigned long long)t->schedules, (unsigned long long)t->packets,
 		(unsigned long long)t->completions, (unsigned long long)t->errors,
@@ -412,8 +412,8 @@ print_json(const struct sim_stats *t, double secs, bool failed)
 		(unsigned long long)t->rnrs, (unsigned long long)t->dropped,
 		(unsigned long long)t->corrupted, (unsigned long long)t->duplicated,
 		(unsigned long long)t->events, (unsigned long long)t->marked,
-		(unsigned long long)t->cnps, (double)t->virtual_ns / 1e9, secs,
-		failed ? "true" : "false");
+		(unsigned long long)t->cnps, (unsigned long long)t->migrations,
+		(double)t->virtual_ns / 1e9, secs, failed ? "true" : "false");
 }
 
 /* --- the parent --- */

@@ -202,7 +202,7 @@ node_of(struct sim *s, const struct karst_pkt *p)
 	for (i = 0; i < s->nnodes; i++) {
 		const struct sim_node *n = &s->nodes[i];
 
-		if (ip6 ? memcmp(l3 + 24, n->ip6, 16) == 0 : memcmp(l3 + 16, n->ip4 + 12, 4) == 0)
+		if (sim_paths_to(n, l3 + (ip6 ? 24 : 16), ip6))
 			return &s->nodes[i];
 	}
 	sim_fail(s, "a CNP to nobody's address (E3)");
@@ -211,7 +211,7 @@ node_of(struct sim *s, const struct karst_pkt *p)
 static void
 check_path(struct sim *s, const struct sim_ep *ep, const struct karst_pkt *p)
 {
-	const struct karst_path *path = &ep->path;
+	const struct karst_path *path = sim_paths_of_cnp(ep, p);
 	const uint8_t *l3 = p->data + karst_pkt_l3_off(p);
 	bool ip6 = (p->flags & KARST_PKT_IP6) != 0;
 

@@ -670,6 +670,9 @@ qp_event(struct sim *s, enum karst_async_event_code ev, struct karst_core_qp *qp
 	case KARST_EVENT_COMM_EST:
 		ep->comm_est = true;
 		break;
+	case KARST_EVENT_PATH_MIG:
+		sim_paths_event(s, ep);
+		break;
 	case KARST_EVENT_SQ_DRAINED:
 		if (!ep->draining || ep->drained)
 			sim_fail(s, "pair %u, QP %#x: SQ_DRAINED that nobody asked for", p->idx,

@@ -14,6 +14,7 @@
  *   oracle.c    judges completions and events against the model
  *   marks.c     marks of congestion, and the notifications that answer them
  *   delay.c     windows by delay
+ *   paths.c     connections with a second path, and the death of the first
  *   repeat.c    selective repeat: who agrees to it, what is held, what a SACK may say
  *   wire.c      judges every frame that is sent against the work requests behind it
  *   lap.c       goes once around the PSNs, and feeds a queue without end
@@ -285,7 +286,10 @@ struct sim_ep {
 	bool unexplained;              /* receives were flushed: a send must have failed */
 	enum karst_qp_state asked;     /* state that the program put it in last */
 	struct karst_qp_init init;
-	struct karst_path path;
+	struct karst_path path;     /* that it sends over */
+	struct karst_path paths[2]; /* primary and alternate, at first */
+	void *alternate_mem;
+	uint32_t migrations; /* in this epoch */
 	struct karst_wq sq, rq;
 	struct sim_cq *scq, *rcq;
 	struct sim_srq *srq;
@@ -386,6 +390,9 @@ struct sim_pair {
 	uint64_t dead_ns;   /* FAULT_PEER_DIES: since when; else UINT64_MAX */
 	bool broken;        /* an end has failed: the other may */
 	bool victim;        /* hostile: nothing is promised to it */
+	bool two_paths;
+	bool moved;      /* a program has gone over to the other one */
+	uint64_t cut_ns; /* since when the first is dead; else UINT64_MAX */
 	bool use_sqd;
 	bool credits;
 	bool rnr_pressure;
@@ -468,6 +475,7 @@ struct sim_link {
 struct sim_stats {
 	uint64_t schedules, packets, completions, retransmits, dropped, corrupted, duplicated;
 	uint64_t marked, cnps;
+	uint64_t migrations;
 	uint64_t sacks, naks, rnrs, timeouts, errors, ops, recvs, virtual_ns, steps, events;
 };
 
@@ -534,6 +542,8 @@ struct sim {
 		ports; /* of its own: the seeds that are kept go on to mean what they meant */
 	bool shuts;    /* ports stop taking frames now and then */
 	struct sim_rng marks; /* likewise */
+	struct sim_rng paths; /* likewise */
+	bool migrated;        /* somebody has, in this schedule */
 	uint32_t ce_ppm;      /* of frames that may be marked */
 	struct karst_congestion_config congestion;
 
@@ -706,6 +716,30 @@ void sim_repeat_ack(
 	struct sim *s, struct sim_ep *ep, uint32_t at, bool answered, const struct karst_pkt *p);
 /** @req is told of bits. */
 void sim_repeat_heard(struct sim_ep *req, const struct karst_pkt *p);
+
+/* --- paths.c --- */
+
+/** Which connections have two. */
+void sim_paths_config(struct sim *s, struct sim_pair *p);
+/** The other path of @ep, whose first one was drawn. */
+void sim_paths_draw(struct sim_ep *ep);
+void sim_paths_reset(struct sim_ep *ep);
+/** Attributes of the modify calls to RTR and RTS.  @return the mask for RTR; 0: there are none */
+unsigned int sim_paths_attr(struct sim_ep *ep, struct karst_core_qp_attr *a);
+/** Perhaps the first path dies now, or the program of @ep goes over. */
+void sim_paths_strike(struct sim_ep *ep);
+/** Is @pkt, of a connection @p, on a path that is dead? */
+bool sim_paths_dead(const struct sim *s, const struct sim_pair *p, const struct karst_pkt *pkt);
+void sim_paths_sent(
+	struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct karst_pkt *p);
+/** Did @p come over the path of @ep, or may it be what makes that migrate? */
+bool sim_paths_may_take(const struct sim_ep *ep, const struct karst_pkt *p);
+/** Is @ip, as it stands in a packet, one of @n's? */
+bool sim_paths_to(const struct sim_node *n, const uint8_t *ip, bool ip6);
+/** The path that a CNP of @ep's has to take: that on which the mark came. */
+const struct karst_path *sim_paths_of_cnp(const struct sim_ep *ep, const struct karst_pkt *p);
+/** @ep has migrated. */
+void sim_paths_event(struct sim *s, struct sim_ep *ep);
 
 /* --- wire.c --- */
 

@@ -481,8 +481,8 @@ response_sent(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 	}
 	/* Nothing was executed yet: the PSN before the first one. */
 	if (ack && p->opcode == KARST_RC_ACK && at == KARST_PSN_MASK &&
-		karst_aeth_msn(p->aeth) == 0)
-		return;
+		(karst_aeth_msn(p->aeth) == 0 || ep->migrations != 0))
+		return; /* whoever migrates says so before the answers of READs, too (L12, G4) */
 	if (at >= req->delivered_hi)
 		BAD(s, ep, p, "answers a request that was not delivered");
 	op = op_of(req, at);
@@ -605,6 +605,7 @@ sim_wire_sent(struct sim *s, struct sim_core *c, struct sim_ep *ep, const struct
 	struct karst_pkt copy;
 
 	check_headers(s, ep, p);
+	sim_paths_sent(s, c, ep, p);
 	p = as_rc(s, ep, p, &copy);
 	if (ep->asked != KARST_QPS_RTS && ep->asked != KARST_QPS_SQD && ep->asked != KARST_QPS_ERR)
 		BAD(s, ep, p, "in state %d", ep->asked);

@@ -662,6 +662,7 @@ sim_program(struct sim_ep *ep, enum sim_eager eager)
 		return false;
 	if (sim_fault_strike(ep, eager) || (eager == WILLING && sim_fault_give_up(ep)))
 		return true;
+	sim_paths_strike(ep);
 	did |= drain(ep);
 	did |= post_recvs(ep, eager);
 	did |= post_sends(ep, eager);

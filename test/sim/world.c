@@ -450,6 +450,7 @@ draw_path(struct sim *s, struct sim_ep *ep)
 	ep->path.flow_label = rng_one_in(&s->rng, 2) ? 0 : rng_below(&s->rng, 1 << 20);
 	ep->path.udp_sport =
 		rng_one_in(&s->rng, 2) ? 0 : (uint16_t)rng_range(&s->rng, 0xc000, 0xffff);
+	sim_paths_draw(ep);
 }
 
 static void

@@ -20,6 +20,8 @@ table(enum karst_qp_type type, int from, int to, unsigned int *required, unsigne
 	const unsigned int cur = KARST_QP_CUR_STATE, rnr = KARST_QP_MIN_RNR_TIMER;
 	const unsigned int qk = KARST_QP_QKEY, port = KARST_QP_PORT;
 	const bool ud = type == UD, rc = type == RC;
+	const unsigned int alt = ud ? 0 : KARST_QP_ALT_PATH;
+	const unsigned int mig = ud ? 0 : alt | KARST_QP_PATH_MIG_STATE;
 
 	*required = *optional = 0;
 	if (to == KARST_QPS_RESET || to == KARST_QPS_ERR) {
@@ -34,7 +36,7 @@ table(enum karst_qp_type type, int from, int to, unsigned int *required, unsigne
 		*optional = pk | port | (ud ? qk : acc);
 		return true;
 	case KARST_QPS_INIT * 8 + KARST_QPS_RTR:
-		*optional = pk | (ud ? qk : acc);
+		*optional = pk | (ud ? qk : acc) | alt;
 		if (!ud)
 			*required = KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN |
 				KARST_QP_RQ_PSN;
@@ -43,20 +45,20 @@ table(enum karst_qp_type type, int from, int to, unsigned int *required, unsigne
 		return true;
 	case KARST_QPS_RTR * 8 + KARST_QPS_RTS:
 		*required = KARST_QP_SQ_PSN;
-		*optional = cur | (ud ? qk : acc) | (rc ? rnr : 0);
+		*optional = cur | (ud ? qk : acc) | (rc ? rnr : 0) | mig;
 		if (rc)
 			*required |= KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
 				KARST_QP_MAX_QP_RD_ATOMIC;
 		return true;
 	case KARST_QPS_RTS * 8 + KARST_QPS_RTS:
 	case KARST_QPS_SQD * 8 + KARST_QPS_RTS:
-		*optional = cur | (ud ? qk : acc) | (rc ? rnr : 0);
+		*optional = cur | (ud ? qk : acc) | (rc ? rnr : 0) | mig;
 		return true;
 	case KARST_QPS_RTS * 8 + KARST_QPS_SQD:
 		*optional = KARST_QP_EN_SQD_ASYNC_NOTIFY;
 		return true;
 	case KARST_QPS_SQD * 8 + KARST_QPS_SQD:
-		*optional = ud ? pk | qk : port | KARST_QP_AV | cur | acc | pk;
+		*optional = ud ? pk | qk : port | KARST_QP_AV | cur | acc | pk | mig;
 		if (rc)
 			*optional |= KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
 				KARST_QP_MAX_QP_RD_ATOMIC | KARST_QP_MAX_DEST_RD_ATOMIC | rnr;
@@ -107,6 +109,9 @@ modify_checked(struct bed *b, const struct karst_core_qp_attr *attr, unsigned in
 	return rc;
 }
 
+/* What an alternate path is kept in. */
+static uint64_t alternate[32];
+
 static void
 try_transition(struct bed *b, const struct setup *s, int from, int to)
 {
@@ -117,6 +122,9 @@ try_transition(struct bed *b, const struct setup *s, int from, int to)
 
 	attr.qp_state = (enum karst_qp_state)to;
 	attr.cur_qp_state = (enum karst_qp_state)from;
+	attr.alt_path = s->attr.path;
+	attr.alt_port_num = 1;
+	attr.alternate_mem = alternate;
 	go_to(b, s, (enum karst_qp_state)from);
 	cr_assert_eq(modify_checked(b, &attr, ST_ | required), allowed ? 0 : -EINVAL,
 		"type %d, %d to %d", type, from, to);
@@ -134,7 +142,7 @@ try_transition(struct bed *b, const struct setup *s, int from, int to)
 				"type %d, %d to %d without %x", type, from, to, bit);
 			continue;
 		}
-		if (bit & (KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE | KARST_QP_CAP))
+		if (bit & KARST_QP_CAP)
 			want = -EOPNOTSUPP;
 		else if (!(bit & optional))
 			want = -EINVAL;

@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Automatic path migration (G1 to G5): who may ask for what and when, the MigReq bit, and who goes
+ * over to the alternate path because of what.
+ */
+#include "migrate_bed.h"
+
+/* --- the program (G2) --- */
+
+Test(migrate, g2_load_and_query)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+	struct karst_core_qp_attr a;
+
+	karst_qp_query(b->s->qp, &a);
+	cr_assert_eq(a.path_mig_state, KARST_MIG_MIGRATED);
+	cr_assert_eq(a.alt_port_num, 0);
+	cr_assert_null(karst_qp_alternate(b->s->qp));
+	cr_assert_eq(migrate_load(b, &alt_path, 0, KARST_QP_ALT_PATH), 0);
+	karst_qp_query(b->s->qp, &a);
+	cr_assert_eq(a.path_mig_state, KARST_MIG_MIGRATED);
+	cr_assert_eq(a.alt_port_num, 2);
+	cr_assert_eq(a.alt_timeout, ALT_TIMEOUT);
+	cr_assert_eq(memcmp(a.alt_path.dst_ip, alt_path.dst_ip, 16), 0);
+	cr_assert_eq(karst_qp_alternate(b->s->qp)->port, 1);
+	/* loaded, and not asked for: as if there were none */
+	expect_drop(b, ADDRESS, (peer_migrates(b), send_write(b, R(0), 0, 8)));
+	b->path = s.attr.path;
+	expect_taken(b, send_write(b, R(0), 0, 8));
+	expect_via(b, expect_pkt(b, RC_ACK, R(0)), &b->path, true);
+	expect_path(b, &b->path);
+	/* RESET forgets it */
+	cr_assert_eq(bed_to_state(b, KARST_QPS_RESET), 0);
+	cr_assert_null(karst_qp_alternate(b->s->qp));
+	bed_bring_up(b, &s, KARST_QPS_RTS);
+	cr_assert_eq(migrate_set(b, KARST_MIG_REARM), -EINVAL);
+	bed_close(b);
+}
+
+Test(migrate, g2_values)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+	struct karst_core_qp_attr good = {.alt_path = alt_path,
+		.alt_port_num = 2,
+		.alt_timeout = 31,
+		.alternate_mem = migrate_memory()};
+	struct karst_core_qp_attr a[6];
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(a); i++)
+		a[i] = good;
+	a[0].alt_port_num = 0;
+	a[1].alt_timeout = 32;
+	a[2].alt_pkey_index = 1;
+	memset(a[3].alt_path.dst_ip, 0, 16);
+	a[4].alternate_mem = NULL;
+	a[5].alt_path.udp_sport = 7;
+	for (i = 0; i < KARST_DIM(a); i++)
+		cr_assert_eq(bed_modify(b, &a[i], KARST_QP_ALT_PATH), -EINVAL, "%u", i);
+	cr_assert_null(karst_qp_alternate(b->s->qp));
+	cr_assert_eq(bed_modify(b, &good, KARST_QP_ALT_PATH), 0);
+	bed_close(b);
+}
+
+/* Each state with each wish, alone and with a path. */
+Test(migrate, g2_states)
+{
+	static const struct {
+		enum karst_mig_state now, wish;
+		bool loads;
+		int want;
+	} table[] = {
+		{KARST_MIG_MIGRATED, KARST_MIG_MIGRATED, false, 0},
+		{KARST_MIG_MIGRATED, KARST_MIG_MIGRATED, true, 0},
+		{KARST_MIG_MIGRATED, KARST_MIG_REARM, false, -EINVAL}, /* there is no path */
+		{KARST_MIG_MIGRATED, KARST_MIG_REARM, true, 0},
+		{KARST_MIG_MIGRATED, KARST_MIG_ARMED, true, -EINVAL},
+		{KARST_MIG_REARM, KARST_MIG_REARM, false, 0},
+		{KARST_MIG_REARM, KARST_MIG_REARM, true, 0},
+		{KARST_MIG_REARM, KARST_MIG_MIGRATED, false, -EINVAL},
+		{KARST_MIG_REARM, KARST_MIG_MIGRATED, true, -EINVAL},
+		{KARST_MIG_REARM, KARST_MIG_ARMED, false, -EINVAL},
+		{KARST_MIG_ARMED, KARST_MIG_REARM, false, 0},
+		{KARST_MIG_ARMED, KARST_MIG_REARM, true, 0},
+		{KARST_MIG_ARMED, KARST_MIG_MIGRATED, true, -EINVAL},
+		{KARST_MIG_ARMED, KARST_MIG_MIGRATED, false, 0},
+		{KARST_MIG_ARMED, KARST_MIG_ARMED, false, -EINVAL},
+		{KARST_MIG_ARMED, (enum karst_mig_state)3, false, -EINVAL},
+	};
+	struct setup s = setup_of(KARST_QPT_RC);
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(table); i++) {
+		struct bed *b =
+			table[i].now == KARST_MIG_ARMED ? bed_armed(KARST_QPT_RC) : bed_open(&s);
+
+		if (table[i].now == KARST_MIG_REARM)
+			cr_assert_eq(migrate_rearm(b), 0);
+		cr_assert_eq(
+			migrate_load(b, &alt_path, table[i].wish,
+				KARST_QP_PATH_MIG_STATE | (table[i].loads ? KARST_QP_ALT_PATH : 0)),
+			table[i].want, "row %u", i);
+		if (table[i].want != 0)
+			expect_mig_at(b, (int)i, table[i].now);
+		bed_forget(b);
+		bed_close(b);
+	}
+}
+
+/* Another path takes the place of one that the peer may have agreed to: armed again, or not. */
+Test(migrate, g2_no_other_path_while_armed)
+{
+	struct bed *b = bed_armed(KARST_QPT_RC);
+
+	cr_assert_eq(migrate_load(b, &alt_path, 0, KARST_QP_ALT_PATH), -EINVAL);
+	expect_mig(b, ARMED);
+	cr_assert_eq(migrate_rearm(b), 0);
+	expect_mig(b, REARM);
+	bed_close(b);
+}
+
+/* --- arming (G1, G3) --- */
+
+/* A peer that says MigReq, as those do that know no migration, is never ready. */
+Test(migrate, g3_rearm_waits_for_the_peer)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(0)), &b->path, true);
+	cr_assert_eq(migrate_rearm(b), 0);
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001, .migreq = true));
+	expect_wc(b, 1, SUCCESS);
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .migreq = true, .ackreq = true));
+	expect_via(b, expect_pkt(b, RC_ACK, R(0)), &b->path, false);
+	expect_mig(b, REARM);
+	/* what does not come from the peer says nothing */
+	b->path.dst_ip[15] ^= 0x40;
+	expect_drop(b, ADDRESS, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true));
+	b->path.dst_ip[15] ^= 0x40;
+	expect_drop(b, PKEY, send_pkt(b, RC_WRITE_ONLY, R(1), .pkey = 0x7ffe));
+	expect_mig(b, REARM);
+	post(b, RDMA_WRITE, 2, .len = 1);
+	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(1)), &b->path, false);
+	expect_taken(b, send_ack(b, S(1), 2));
+	expect_wc(b, 2, SUCCESS);
+	expect_mig(b, ARMED);
+	bed_close(b);
+}
+
+/* (E3): a CNP never has the bit, and says nothing by that. */
+Test(migrate, g3_cnp_does_not_arm)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+
+	cr_assert_eq(migrate_rearm(b), 0);
+	send_pkt(b, CNP, 0, .becn = true);
+	expect_mig(b, REARM);
+	peer_migrates(b);
+	send_pkt(b, CNP, 0, .becn = true, .migreq = true);
+	expect_mig(b, REARM);
+	bed_close(b);
+}
+
+/* --- migrating (G3, G4) --- */
+
+/* The path dies; retries are exhausted, and begin anew on the other one. */
+Test(migrate, g4_retries_exhausted)
+{
+	struct bed *b = bed_armed(KARST_QPT_RC);
+	struct karst_path old = b->path;
+	unsigned int i;
+
+	post(b, RDMA_WRITE, 1, .len = 1, .quiet = true);
+	post(b, RDMA_READ, 2, .len = 1);
+	for (i = 0; i < 4; i++) {
+		expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(0)), &old, false);
+		expect_via(b, expect_pkt(b, RC_READ_REQUEST, S(1)), &old, false);
+		expect_no_event(b);
+		advance_time(b, 4 * RTO);
+	}
+	expect_event(b, PATH_MIG);
+	expect_mig(b, MIGRATED);
+	expect_path(b, &alt_path);
+	cr_assert_null(karst_qp_alternate(b->s->qp));
+	/* the peer hears of it by an acknowledgement, too: it may have nothing to answer */
+	expect_via(b, expect_pkt(b, RC_ACK, R(0)), &alt_path, true);
+	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(0)), &alt_path, true);
+	expect_via(b, expect_pkt(b, RC_READ_REQUEST, S(1)), &alt_path, true);
+	expect_no_wc(b);
+	/* by the timeout of the new path, which has all retries */
+	for (i = 0; i < 3; i++) {
+		advance_time(b, ALT_RTO * 3 / 2);
+		expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(0)), &alt_path, true);
+		expect_pkt(b, RC_READ_REQUEST, S(1));
+	}
+	/* the old path is nobody's */
+	expect_drop(b, ADDRESS, send_ack(b, S(0), 1));
+	peer_migrates(b);
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001, .migreq = true));
+	expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(1), .pay_len = 1, .migreq = true));
+	expect_wc(b, 2, SUCCESS);
+	expect_state(b, RTS);
+	bed_close(b);
+}
+
+/* Both paths are dead: there is an end. */
+Test(migrate, g4_both_dead)
+{
+	struct bed *b = bed_armed(KARST_QPT_RC);
+	unsigned int i;
+
+	post(b, RDMA_WRITE, 1, .len = 1);
+	for (i = 0; i < 10; i++)
+		advance_time(b, 4 * RTO);
+	expect_event(b, PATH_MIG);
+	expect_wc(b, 1, RETRY_EXC_ERR);
+	expect_state(b, ERR);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* The queue pair waits for a port that takes nothing: it does not wait there after migration. */
+Test(migrate, g4_not_parked_any_more)
+{
+	struct bed *b = bed_armed(KARST_QPT_RC);
+	struct karst_parked dead = LIST_HEAD_INITIALIZER(dead);
+	unsigned int i;
+
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	b->core->now_ns += 4 * RTO;
+	karst_core_expire(b->core, 8);
+	cr_assert_eq(visit_picked(b, 1, &dead), b->s->qp);
+	cr_assert_not(LIST_EMPTY(&dead));
+	for (i = 0; i < 16 && !LIST_EMPTY(&dead); i++) {
+		b->core->now_ns += 16 * RTO;
+		karst_core_expire(b->core, 8);
+	}
+	cr_assert(LIST_EMPTY(&dead));
+	expect_event(b, PATH_MIG);
+	expect_via(b, expect_pkt(b, RC_ACK, R(0)), &alt_path, true);
+	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(0)), &alt_path, true);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* In REARM retries that are exhausted are the end: the peer has not agreed. */
+Test(migrate, g4_not_in_rearm)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+	unsigned int i;
+
+	cr_assert_eq(migrate_rearm(b), 0);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	for (i = 0; i < 5; i++)
+		advance_time(b, 4 * RTO);
+	expect_wc(b, 1, RETRY_EXC_ERR);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* The peer migrates, with a request that is new, or one that it repeats. */
+Test(migrate, g3_peer_asks_by_a_request)
+{
+	unsigned int again;
+
+	for (again = 0; again < 2; again++) {
+		struct bed *b = bed_armed(KARST_QPT_RC);
+
+		peer_migrates(b);
+		/* before it says so it is a stranger */
+		expect_drop(b, ADDRESS, send_write(b, R(1), 0, 8));
+		expect_mig(b, ARMED);
+		cr_assert_eq(send_pkt(b, RC_WRITE_ONLY, R(1 - again), .va = VA, .rkey = b->key,
+				     .ackreq = true, .migreq = true),
+			again ? KARST_DROP_DUPLICATE : KARST_DROP_NONE);
+		expect_event(b, PATH_MIG);
+		expect_mig(b, MIGRATED);
+		expect_path(b, &alt_path);
+		expect_via(b, expect_pkt(b, RC_ACK, R(1 - again)), &alt_path, true);
+		/* from now on the bit asks for nothing */
+		expect_taken(b, send_write(b, R(2 - again), 0, 8));
+		expect_pkt(b, RC_ACK, R(2 - again));
+		bed_close(b);
+	}
+}
+
+/* ... or with an answer, the last one once more among them; what is not acknowledged goes again. */
+Test(migrate, g3_peer_asks_by_an_answer)
+{
+	struct bed *b = bed_armed(KARST_QPT_RC);
+
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(0));
+	peer_migrates(b);
+	expect_drop(b, GHOST_ACK, send_pkt(b, RC_ACK, S(-1), .aeth = 0x1f000000, .migreq = true));
+	expect_event(b, PATH_MIG);
+	expect_via(b, expect_pkt(b, RC_ACK, R(0)), &alt_path, true);
+	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(0)), &alt_path, true);
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001, .migreq = true));
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+/* In REARM as well: the peer, which had heard of it, did not live to say that it is ready. */
+Test(migrate, g3_peer_asks_in_rearm)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+
+	cr_assert_eq(migrate_rearm(b), 0);
+	peer_migrates(b);
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(0), .ackreq = true, .migreq = true));
+	expect_event(b, PATH_MIG);
+	expect_via(b, expect_pkt(b, RC_ACK, R(0)), &alt_path, true);
+	bed_close(b);
+}
+
+/* The program says so. */
+Test(migrate, g4_by_command)
+{
+	struct bed *b = bed_armed(KARST_QPT_RC);
+
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(0)), &b->path, false);
+	cr_assert_eq(migrate_set(b, KARST_MIG_MIGRATED), 0);
+	expect_event(b, PATH_MIG);
+	expect_path(b, &alt_path);
+	expect_via(b, expect_pkt(b, RC_ACK, R(0)), &alt_path, true);
+	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(0)), &alt_path, true);
+	expect_none(b);
+	peer_migrates(b);
+	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001, .migreq = true));
+	expect_wc(b, 1, SUCCESS);
+	/* said once more it changes nothing */
+	cr_assert_eq(migrate_set(b, KARST_MIG_MIGRATED), 0);
+	bed_close(b);
+}
+
+/* There and back: the old path is loaded as the alternate one. */
+Test(migrate, g2_there_and_back)
+{
+	struct bed *b = bed_armed(KARST_QPT_RC);
+	struct karst_path old = peer_migrates(b);
+
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true, .migreq = true));
+	expect_event(b, PATH_MIG);
+	expect_pkt(b, RC_ACK, R(1));
+	cr_assert_eq(
+		migrate_load(b, &old, KARST_MIG_REARM, KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE),
+		0);
+	/* the peer is not ready yet, and what it says is old */
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(2), .ackreq = true, .migreq = true));
+	expect_via(b, expect_pkt(b, RC_ACK, R(2)), &alt_path, false);
+	expect_mig(b, REARM);
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(3), .ackreq = true));
+	expect_pkt(b, RC_ACK, R(3));
+	expect_mig(b, ARMED);
+	b->path = old;
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(4), .ackreq = true, .migreq = true));
+	expect_event(b, PATH_MIG);
+	expect_via(b, expect_pkt(b, RC_ACK, R(4)), &old, true);
+	bed_close(b);
+}
+
+/* Paths of the same addresses, by another port: the bit alone tells. */
+Test(migrate, g3_same_addresses)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+	struct karst_path twin = b->path;
+
+	twin.port = 1;
+	twin.dst_mac[5] = 0x77;
+	cr_assert_eq(migrate_load(b, &twin, KARST_MIG_REARM,
+			     KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE),
+		0);
+	expect_taken(b, send_write(b, R(0), 0, 8));
+	expect_pkt(b, RC_ACK, R(0));
+	expect_mig(b, ARMED);
+	expect_taken(b, send_write(b, R(1), 0, 8));
+	expect_pkt(b, RC_ACK, R(1));
+	expect_path(b, &b->path);
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(2), .ackreq = true, .migreq = true));
+	expect_event(b, PATH_MIG);
+	expect_via(b, expect_pkt(b, RC_ACK, R(2)), &twin, true);
+	bed_close(b);
+}
+
+/* (L5): where the peer's port is latched, the new path has one of its own. */
+Test(migrate, g3_latched)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct karst_frame f;
+	struct bed *b;
+
+	s.core.latch_sport = true;
+	b = bed_open(&s);
+	cr_assert_eq(migrate_rearm(b), 0);
+	expect_taken(b, send_write(b, R(0), 0, 8));
+	expect_pkt(b, RC_ACK, R(0));
+	expect_mig(b, ARMED);
+	/* a stranger's port says nothing */
+	f = bed_frame(b,
+		&(struct karst_ib_hdrs){
+			.opcode = KARST_RC_WRITE_ONLY, .psn = R(1), .migreq = true});
+	f.sport = 0xd222;
+	expect_drop(b, SOURCE_PORT, bed_rx_frame(b, &f));
+	expect_mig(b, ARMED);
+	peer_migrates(b);
+	f = bed_frame(b,
+		&(struct karst_ib_hdrs){.opcode = KARST_RC_WRITE_ONLY,
+			.psn = R(1),
+			.ackreq = true,
+			.migreq = true});
+	f.sport = 0xd333;
+	expect_taken(b, bed_rx_frame(b, &f));
+	expect_event(b, PATH_MIG);
+	expect_pkt(b, RC_ACK, R(1));
+	bed_close(b);
+}
+
+/* --- UC, XRC, IPv6 --- */
+
+Test(migrate, g3_uc)
+{
+	struct bed *b = bed_armed(KARST_QPT_UC);
+
+	peer_migrates(b);
+	expect_drop(b, ADDRESS, send_pkt(b, UC_WRITE_ONLY, R(1), .va = VA, .rkey = b->key));
+	expect_taken(b, send_pkt(b, UC_WRITE_ONLY, R(7), .va = VA, .rkey = b->key, .migreq = true));
+	expect_event(b, PATH_MIG);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_via(b, expect_pkt(b, UC_WRITE_ONLY, S(0)), &alt_path, true);
+	expect_wc(b, 1, SUCCESS);
+	bed_close(b);
+}
+
+Test(migrate, g4_xrc_initiator)
+{
+	struct setup s = setup_of(KARST_QPT_XRC_SEND);
+	struct bed *b = bed_open(&s);
+	unsigned int i;
+
+	cr_assert_eq(migrate_rearm(b), 0);
+	post(b, RDMA_WRITE, 1, .len = 1);
+	expect_via(b, expect_pkt(b, XRC_WRITE_ONLY, S(0)), &b->path, false);
+	expect_taken(b, send_pkt(b, XRC_ACK, S(0), .aeth = 0x1f000001));
+	expect_wc(b, 1, SUCCESS);
+	expect_mig(b, ARMED);
+	post(b, RDMA_WRITE, 2, .len = 1);
+	for (i = 0; i < 4; i++) {
+		expect_via(b, expect_pkt(b, XRC_WRITE_ONLY, S(1)), &b->path, false);
+		advance_time(b, 4 * RTO);
+	}
+	expect_event(b, PATH_MIG);
+	expect_via(b, expect_pkt(b, XRC_WRITE_ONLY, S(1)), &alt_path, true);
+	peer_migrates(b);
+	expect_taken(b, send_pkt(b, XRC_ACK, S(1), .aeth = 0x1f000002, .migreq = true));
+	expect_wc(b, 2, SUCCESS);
+	bed_close(b);
+}
+
+Test(migrate, g3_xrc_target)
+{
+	struct setup s = setup_of(KARST_QPT_XRC_RECV);
+	struct bed *b = bed_open(&s);
+	uint32_t srqn = karst_srq_num(b->srq);
+
+	cr_assert_eq(migrate_rearm(b), 0);
+	expect_taken(b, send_pkt(b, XRC_WRITE_ONLY, R(0), .ackreq = true, .srqn = srqn));
+	expect_via(b, expect_pkt(b, XRC_ACK, R(0)), &b->path, false);
+	expect_mig(b, ARMED);
+	peer_migrates(b);
+	expect_taken(
+		b, send_pkt(b, XRC_WRITE_ONLY, R(1), .ackreq = true, .srqn = srqn, .migreq = true));
+	expect_event(b, PATH_MIG);
+	expect_via(b, expect_pkt(b, XRC_ACK, R(1)), &alt_path, true);
+	bed_close(b);
+}
+
+/* From IPv4 to IPv6. */
+Test(migrate, g3_ip6)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b = bed_open(&s);
+	const struct karst_path six = {.src_mac = {2, 0, 0, 0, 1, 1},
+		.dst_mac = {2, 0, 0, 0, 1, 2},
+		.src_ip = {0x20, 1, [15] = 1},
+		.dst_ip = {0x20, 1, [15] = 2},
+		.ip6 = true,
+		.port = 1};
+
+	cr_assert_eq(
+		migrate_load(b, &six, KARST_MIG_REARM, KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE),
+		0);
+	expect_taken(b, send_write(b, R(0), 0, 8));
+	expect_pkt(b, RC_ACK, R(0));
+	b->path = six;
+	b->path.dst_ip[15] = 3;
+	expect_drop(b, ADDRESS, send_pkt(b, RC_WRITE_ONLY, R(1), .migreq = true));
+	b->path = six;
+	expect_taken(b, send_pkt(b, RC_WRITE_ONLY, R(1), .ackreq = true, .migreq = true));
+	expect_event(b, PATH_MIG);
+	cr_assert(expect_pkt(b, RC_ACK, R(1))->flags & KARST_PKT_IP6);
+	bed_close(b);
+}

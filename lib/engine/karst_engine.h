@@ -281,7 +281,8 @@ int karst_engine_port_remove(struct karst_engine *e, uint8_t port);
 /**
  * The device of a port is gone for good, unplugged under traffic: removes the port as
  * karst_engine_port_remove() does, and lets nobody wait for it.  Queue pairs of the port go to the
- * Error state, identifiers of connection management that stand at it hear
+ * Error state, or over to their alternate paths if they are armed (G4); alternate paths over the
+ * port are forgotten (G5).  Identifiers of connection management that stand at it hear
  * KARST_RDMACM_DEVICE_REMOVAL, and then all owners KARST_EVENT_PORT_ERR and KARST_EVENT_PORT_GONE.
  * -EINVAL: no such port.
  */
@@ -553,7 +554,8 @@ static_assert(offsetof(struct karst_engine_qp, rq) == KARST_CACHE_LINE, "layout"
 int karst_engine_qp_create(struct karst_engine *e, const struct karst_engine_qp_init *init,
 	struct karst_engine_qp **qp);
 /** As karst_qp_modify().  -EINVAL also: path over a port that the QP's lcore does not serve, or
- *  an address that is not the port's, or a path MTU that the port does not carry. */
+ *  an address that is not the port's, or a path MTU that the port does not carry; the same of an
+ *  alternate path.  alternate_mem and alt_port_num are the engine's to set. */
 int karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 	const struct karst_core_qp_attr *attr, unsigned int mask);
 /** Sends what is posted, as far as it can go at once; modifying to ERR or RESET and destroying do

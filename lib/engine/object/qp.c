@@ -167,6 +167,8 @@ qp_free(struct karst_engine *e, struct eng_qp *q)
 		eng_arena_free(&q->owner->rings, q->rings, q->ring_bytes);
 	if (q->repeat_mem != NULL)
 		eng_arena_free(&e->objects, q->repeat_mem, karst_repeat_bytes(ENG_REPEAT_WINDOW));
+	if (q->alternate_mem != NULL)
+		eng_arena_free(&e->objects, q->alternate_mem, karst_qp_alternate_bytes());
 	if (q->core_mem != q + 1)
 		eng_arena_free(&e->objects, q->core_mem, q->core_bytes);
 	eng_arena_free(&e->objects, q, q->self_bytes);

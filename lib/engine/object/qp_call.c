@@ -109,24 +109,38 @@ qp_send_on_lcore(struct eng_lcore *lc, void *arg)
 	return eng_qp_send_first(lc, call->q, &call->bursts) && !call->last ? -EAGAIN : 0;
 }
 
-/* In SQD a QP may get another path, but no other path MTU: what it has must fit. */
 static int
-check_moved(const struct eng_lcore *lc, const struct qp_call *call)
+check_mtu(const struct eng_lcore *lc, const struct qp_call *call, const struct karst_path *path,
+	uint8_t path_mtu)
 {
-	const struct karst_engine_port_info *info =
-		&lc->e->port[eng_port_base(call->attr->path.port)].info;
-	struct karst_core_qp_attr is;
+	const struct karst_engine_port_info *info = &lc->e->port[eng_port_base(path->port)].info;
 
-	if ((call->mask & KARST_QP_AV) == 0 || (call->mask & KARST_QP_PATH_MTU) != 0)
-		return 0;
-	karst_qp_query(call->q->qp, &is);
-	if (is.path_mtu <= info->path_mtu)
+	if (path_mtu <= info->path_mtu)
 		return 0;
 	karst_log(KARST_LOG_ERR,
 		"%s: QP %u has a path MTU of %u bytes: MTU %u of port %u carries at most %u",
-		lc->e->name, call->q->pub.num, 128u << is.path_mtu, info->mtu,
-		call->attr->path.port, 128u << info->path_mtu);
+		lc->e->name, call->q->pub.num, 128u << path_mtu, info->mtu, path->port,
+		128u << info->path_mtu);
 	return -EINVAL;
+}
+
+/* In SQD a QP may get another path, or an alternate one, but no other path MTU: what it has must
+ * fit. */
+static int
+check_moved(const struct eng_lcore *lc, const struct qp_call *call)
+{
+	struct karst_core_qp_attr is;
+	int ret = 0;
+
+	if ((call->mask & (KARST_QP_AV | KARST_QP_ALT_PATH)) == 0 ||
+		(call->mask & KARST_QP_PATH_MTU) != 0)
+		return 0;
+	karst_qp_query(call->q->qp, &is);
+	if ((call->mask & KARST_QP_AV) != 0)
+		ret = check_mtu(lc, call, &call->attr->path, is.path_mtu);
+	if (ret == 0 && (call->mask & KARST_QP_ALT_PATH) != 0)
+		ret = check_mtu(lc, call, &call->attr->alt_path, is.path_mtu);
+	return ret;
 }
 
 static int
@@ -155,30 +169,39 @@ qp_query_on_lcore(struct eng_lcore *lc, void *arg)
 	return 0;
 }
 
+static int
+check_path(const struct karst_engine *e, const struct karst_engine_qp *qp,
+	const struct karst_path *path, const struct karst_core_qp_attr *attr, unsigned int mask)
+{
+	const struct karst_engine_port_info *info;
+
+	if (eng_port_check_path(e, qp->lcore, path) != 0)
+		return -EINVAL;
+	info = &e->port[eng_port_base(path->port)].info;
+	if ((mask & KARST_QP_PATH_MTU) == 0 || attr->path_mtu <= info->path_mtu)
+		return 0;
+	karst_log(KARST_LOG_ERR, "%s: path_mtu of %u bytes: MTU %u of port %u carries at most %u",
+		e->name, 128u << attr->path_mtu, info->mtu, path->port, 128u << info->path_mtu);
+	return -EINVAL;
+}
+
 /* What only the engine knows: its ports. */
 static int
 check_attr(const struct karst_engine *e, const struct karst_engine_qp *qp,
 	const struct karst_core_qp_attr *attr, unsigned int mask)
 {
-	const struct karst_engine_port_info *info;
+	int ret = 0;
 
 	if ((mask & KARST_QP_PORT) && !eng_port_present(e, attr->port_num - 1u)) {
 		karst_log(KARST_LOG_ERR, "%s: port_num %u: must be 1 to %u", e->name,
 			attr->port_num, e->nports);
 		return -EINVAL;
 	}
-	if ((mask & KARST_QP_AV) == 0)
-		return 0;
-	if (eng_port_check_path(e, qp->lcore, &attr->path) != 0)
-		return -EINVAL;
-	info = &e->port[eng_port_base(attr->path.port)].info;
-	if ((mask & KARST_QP_PATH_MTU) && attr->path_mtu > info->path_mtu) {
-		karst_log(KARST_LOG_ERR,
-			"%s: path_mtu of %u bytes: MTU %u of port %u carries at most %u", e->name,
-			128u << attr->path_mtu, info->mtu, attr->path.port, 128u << info->path_mtu);
-		return -EINVAL;
-	}
-	return 0;
+	if ((mask & KARST_QP_AV) != 0)
+		ret = check_path(e, qp, &attr->path, attr, mask);
+	if (ret == 0 && (mask & KARST_QP_ALT_PATH) != 0)
+		ret = check_path(e, qp, &attr->alt_path, attr, mask);
+	return ret;
 }
 
 /* Is @ip one of a peer that repeats selectively, by our configuration? */
@@ -201,6 +224,26 @@ agreed_to_repeat(const struct karst_engine *e, const struct qp_call *call)
 		(e->cfg.nrepeat_peers != 0 && peer_repeats(e, call->attr->path.dst_ip));
 }
 
+/* What a queue pair keeps an alternate path in (G2).  @attr: of the call from now on, if there is
+ * one. */
+static int
+bring_alternate(struct karst_engine *e, struct qp_call *call, struct karst_core_qp_attr *attr)
+{
+	struct eng_qp *q = call->q;
+
+	if ((call->mask & KARST_QP_ALT_PATH) == 0)
+		return 0;
+	if (q->alternate_mem == NULL)
+		q->alternate_mem = eng_arena_alloc(&e->objects, karst_qp_alternate_bytes());
+	if (q->alternate_mem == NULL)
+		return -ENOMEM;
+	*attr = *call->attr;
+	attr->alternate_mem = q->alternate_mem;
+	attr->alt_port_num = (uint8_t)(eng_port_base(attr->alt_path.port) + 1);
+	call->attr = attr;
+	return 0;
+}
+
 /* What a queue pair needs to repeat selectively, if its peer does. */
 static int
 agree_to_repeat(struct karst_engine *e, struct qp_call *call, struct karst_core_qp_attr *attr)
@@ -216,7 +259,8 @@ agree_to_repeat(struct karst_engine *e, struct qp_call *call, struct karst_core_
 		q->repeat_mem = eng_arena_alloc(&e->objects, karst_repeat_bytes(ENG_REPEAT_WINDOW));
 	if (q->repeat_mem == NULL)
 		return -ENOMEM;
-	*attr = *call->attr;
+	if (call->attr != attr)
+		*attr = *call->attr;
 	attr->repeat_window = ENG_REPEAT_WINDOW;
 	attr->repeat_mem = q->repeat_mem;
 	call->attr = attr;
@@ -230,14 +274,16 @@ karst_engine_qp_modify(struct karst_engine *e, struct karst_engine_qp *qp,
 {
 	struct qp_call call = {
 		.q = karst_container_of(qp, struct eng_qp, pub), .attr = attr, .mask = mask};
-	struct karst_core_qp_attr repeating;
+	struct karst_core_qp_attr more;
 	int ret = eng_ctl_enter(e);
 
 	if (ret != 0)
 		return ret;
 	ret = check_attr(e, qp, attr, mask);
 	if (ret == 0)
-		ret = agree_to_repeat(e, &call, &repeating);
+		ret = bring_alternate(e, &call, &more);
+	if (ret == 0)
+		ret = agree_to_repeat(e, &call, &more);
 	if (ret == 0)
 		ret = call_after_sends(e, &call, qp_modify_on_lcore);
 	if (ret == 0 && (mask & KARST_QP_PORT) != 0)

@@ -12,9 +12,11 @@
  * A device that is gone: unplugged, taken by another driver, deleted, or dead.  To a verbs program
  * that port was a device, and the program must not wait until its retries have run out, or for ever
  * where it only receives.  So its queue pairs are taken to the Error state, which completes what
- * was posted; its identifiers of connection management that stand at the port hear DEVICE_REMOVAL;
- * and each program hears that the port is down and gone, last, so that who has heard of it finds
- * the rest done.  Programs that use other ports lose nothing.
+ * was posted; but one that is armed goes over to its alternate path, if that is by another port,
+ * and an alternate path by the port that is gone is forgotten (G5).  Identifiers of connection
+ * management that stand at the port hear DEVICE_REMOVAL; and each program hears that the port is
+ * down and gone, last, so that who has heard of it finds the rest done.  Programs that use other
+ * ports lose nothing.
  *
  * An lcore looks at a part of its queue pairs in one call, so that its turns stay short.
  */
@@ -31,23 +33,53 @@ struct lost_call {
 	uint32_t at;      /* slot of the table */
 };
 
+/* Whoever migrates has another port. */
+static uint8_t
+port_num_of(const struct karst_core_qp *qp)
+{
+	struct karst_core_qp_attr is;
+
+	if (karst_qp_type(qp) == KARST_QPT_UD)
+		return ((const struct eng_qp *)karst_qp_user(qp))->port_num;
+	karst_qp_query(qp, &is);
+	return is.port_num;
+}
+
+/* @return whether it was a queue pair of that port. */
+static bool
+lose_port(struct karst_core *core, struct karst_core_qp *qp, uint8_t port_num)
+{
+	const struct karst_core_qp_attr to = {
+		.qp_state = KARST_QPS_ERR, .path_mig_state = KARST_MIG_MIGRATED};
+	const struct karst_path *alt = karst_qp_alternate(qp);
+	struct karst_core_qp_attr is;
+
+	if (alt != NULL && eng_port_base(alt->port) + 1 == port_num)
+		karst_qp_alternate_lost(core, qp);
+	if (port_num_of(qp) != port_num)
+		return false;
+	karst_qp_query(qp, &is);
+	if (is.path_mig_state == KARST_MIG_ARMED &&
+		karst_qp_modify(core, qp, &to, KARST_QP_PATH_MIG_STATE) == 0)
+		return true;
+	/* from any other state there is a transition to Error */
+	karst_qp_modify(core, qp, &to, KARST_QP_STATE);
+	return true;
+}
+
 /* @return 1: there is more to look at. */
 static int
 fail_on_lcore(struct eng_lcore *lc, void *arg)
 {
-	const struct karst_core_qp_attr to = {.qp_state = KARST_QPS_ERR};
 	struct lost_call *call = arg;
 	uint32_t end = karst_min_u32(lc->core->qpns, call->at + LOOKS), n = 0;
 
 	for (; call->at < end && n < FAILS; call->at++) {
 		struct karst_core_qp *qp = lc->core->qps[call->at];
 
-		if (qp == NULL || karst_qp_state(qp) == KARST_QPS_RESET ||
-			((const struct eng_qp *)karst_qp_user(qp))->port_num != call->port_num)
-			continue;
-		/* from any other state there is a transition to Error */
-		karst_qp_modify(lc->core, qp, &to, KARST_QP_STATE);
-		n++;
+		if (qp != NULL && karst_qp_state(qp) != KARST_QPS_RESET &&
+			lose_port(lc->core, qp, call->port_num))
+			n++;
 	}
 	return call->at < lc->core->qpns;
 }

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Path migration between two ports (G2, G4, G5).  The primary path of the first queue pair is from
+ * port A to port B, and its alternate one from B to A; of its peer the other way around.
+ */
+#include <criterion/criterion.h>
+
+#include "engine_bed.h"
+#include "karst_owner.h"
+
+#define BUF 65536u
+
+struct seen {
+	const struct karst_engine_qp *qp[2];
+	unsigned int migrated[2], lost[2];
+};
+
+static void
+on_event(void *user, const struct karst_engine_event *event)
+{
+	struct seen *seen = user;
+	int i;
+
+	for (i = 0; i < 2; i++) {
+		if (event->qp == NULL || event->qp != seen->qp[i])
+			continue;
+		seen->migrated[i] += event->event == KARST_EVENT_PATH_MIG;
+		seen->lost[i] += event->event == KARST_EVENT_PATH_MIG_ERR;
+	}
+}
+
+static const struct karst_engine_ops ops = {.async_event = on_event};
+
+struct ends {
+	struct engine_bed bed;
+	struct seen seen;
+	struct karst_engine_qp *qp[2];
+	uint32_t key[2];
+};
+
+static uint8_t mem[2][BUF];
+
+static int
+rearm(struct ends *t, int side)
+{
+	struct karst_core_qp_attr attr = {.alt_timeout = 17, .path_mig_state = KARST_MIG_REARM};
+	struct karst_engine_port_info dst;
+	struct engine_bed *bed = &t->bed;
+
+	cr_assert_eq(karst_engine_port_info(bed->e, bed->port[side], &dst), 0);
+	cr_assert_eq(karst_engine_path_init(bed->e, bed->port[1 - side], 0, dst.mac,
+			     dst.addrs[0].ip, &attr.alt_path),
+		0);
+	return karst_engine_qp_modify(
+		bed->e, t->qp[side], &attr, KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE);
+}
+
+static void
+write_and_wait(struct ends *t, int side, unsigned int n)
+{
+	struct karst_cqe cqe;
+	unsigned int i;
+
+	for (i = 0; i < n; i++)
+		engine_bed_post(t->qp[side], KARST_WR_RDMA_WRITE, i, mem[side], BUF, t->key[side],
+			mem[1 - side], t->key[1 - side]);
+	for (i = 0; i < n; i++) {
+		cr_assert(engine_bed_wait(&t->bed, &cqe), "completion %u", i);
+		cr_assert_eq(cqe.status, KARST_WC_SUCCESS, "status %u", cqe.status);
+		cr_assert_eq(cqe.wr_id, i);
+	}
+	cr_assert_arr_eq(mem[side], mem[1 - side], BUF);
+}
+
+static void
+expect_state(struct ends *t, int side, enum karst_mig_state state, uint8_t port)
+{
+	struct karst_core_qp_attr is;
+
+	cr_assert_eq(karst_engine_qp_query(t->bed.e, t->qp[side], &is), 0);
+	cr_assert_eq(is.qp_state, KARST_QPS_RTS);
+	cr_assert_eq(is.path_mig_state, state, "side %d: %u", side, is.path_mig_state);
+	cr_assert_eq(is.path.port, port);
+	cr_assert_eq(is.port_num, port + 1);
+	cr_assert_eq(is.alt_port_num != 0, state != KARST_MIG_MIGRATED);
+}
+
+static void
+ends_armed(struct ends *t)
+{
+	const struct engine_bed_config cfg = {.engine = {.ops = &ops, .user = &t->seen}};
+	int side;
+
+	memset(t, 0, sizeof(*t));
+	engine_bed_up(&t->bed, &cfg);
+	for (side = 0; side < 2; side++) {
+		t->seen.qp[side] = t->qp[side] = engine_bed_qp(&t->bed, KARST_QPT_RC, 0);
+		engine_bed_fill(mem[side], BUF, (unsigned int)side);
+		t->key[side] = engine_bed_mr(&t->bed, mem[side], BUF);
+	}
+	engine_bed_connect(&t->bed, t->qp[0], t->qp[1]);
+	cr_assert_eq(rearm(t, 0), 0);
+	cr_assert_eq(rearm(t, 1), 0);
+	write_and_wait(t, 0, 1);
+	expect_state(t, 0, KARST_MIG_ARMED, t->bed.port[0]);
+	expect_state(t, 1, KARST_MIG_ARMED, t->bed.port[1]);
+}
+
+/* The program goes over while requests are under way, and back again. */
+Test(migrate, g4_by_command)
+{
+	const struct karst_core_qp_attr go = {.path_mig_state = KARST_MIG_MIGRATED};
+	struct ends t;
+	unsigned int i;
+
+	ends_armed(&t);
+	engine_bed_fill(mem[0], BUF, 7);
+	for (i = 0; i < 8; i++)
+		engine_bed_post(
+			t.qp[0], KARST_WR_RDMA_WRITE, i, mem[0], BUF, t.key[0], mem[1], t.key[1]);
+	karst_engine_poll(t.bed.e, 0);
+	cr_assert_eq(karst_engine_qp_modify(t.bed.e, t.qp[0], &go, KARST_QP_PATH_MIG_STATE), 0);
+	for (i = 0; i < 8; i++) {
+		struct karst_cqe cqe;
+
+		cr_assert(engine_bed_wait(&t.bed, &cqe), "completion %u", i);
+		cr_assert_eq(cqe.status, KARST_WC_SUCCESS, "status %u", cqe.status);
+		cr_assert_eq(cqe.wr_id, i);
+	}
+	cr_assert_arr_eq(mem[0], mem[1], BUF);
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(t.seen.migrated[i], 1, "side %u", i);
+		cr_assert_eq(t.seen.lost[i], 0);
+		expect_state(&t, (int)i, KARST_MIG_MIGRATED, t.bed.port[1 - i]);
+	}
+	engine_bed_fill(mem[1], BUF, 8);
+	write_and_wait(&t, 1, 2);
+	engine_bed_down(&t.bed);
+}
+
+/* A port is gone.  Whose primary path it was goes over; whose alternate one hears that there is
+ * none any more. */
+Test(migrate, g5_port_lost)
+{
+	struct ends t;
+
+	ends_armed(&t);
+	cr_assert_eq(karst_engine_port_lose(t.bed.e, t.bed.port[1]), 0);
+	cr_assert_eq(t.seen.migrated[0], 0);
+	cr_assert_eq(t.seen.lost[0], 1);
+	cr_assert_eq(t.seen.migrated[1], 1);
+	cr_assert_eq(t.seen.lost[1], 0);
+	expect_state(&t, 0, KARST_MIG_MIGRATED, t.bed.port[0]);
+	expect_state(&t, 1, KARST_MIG_MIGRATED, t.bed.port[0]);
+	engine_bed_down(&t.bed);
+}
+
+/* Paths that cannot be: of no port, from another's address, over a port that carries too little. */
+Test(migrate, g2_refused)
+{
+	const struct engine_bed_config cfg = {.mtu = 9000, .mtu_b = 1500};
+	struct karst_core_qp_attr attr, good;
+	struct karst_engine_port_info dst;
+	struct karst_engine_qp *qp;
+	struct engine_bed bed;
+	unsigned int mask;
+
+	engine_bed_up(&bed, &cfg);
+	qp = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	mask = engine_bed_attr(&bed, KARST_QPT_RC, 0, 1, KARST_QPS_INIT, &attr);
+	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask), 0);
+	mask = engine_bed_attr(&bed, KARST_QPT_RC, 0, 1, KARST_QPS_RTR, &attr);
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[0], &dst), 0);
+	cr_assert_eq(karst_engine_path_init(
+			     bed.e, bed.port[1], 0, dst.mac, dst.addrs[0].ip, &attr.alt_path),
+		0);
+	good = attr;
+	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask | KARST_QP_ALT_PATH), -EINVAL,
+		"path MTU 4096 over an MTU of 1500");
+	attr.alt_path.port = 7;
+	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask | KARST_QP_ALT_PATH), -EINVAL);
+	attr = good;
+	memcpy(attr.alt_path.src_ip, dst.addrs[0].ip, 16);
+	attr.path_mtu = 3;
+	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask | KARST_QP_ALT_PATH), -EINVAL);
+	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &good, mask), 0);
+	mask = engine_bed_attr(&bed, KARST_QPT_RC, 0, 1, KARST_QPS_RTS, &attr);
+	attr.alt_path = good.alt_path;
+	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask | KARST_QP_ALT_PATH), -EINVAL,
+		"that path MTU was agreed to");
+	cr_assert_eq(karst_engine_qp_modify(bed.e, qp, &attr, mask), 0);
+	engine_bed_down(&bed);
+}

@@ -467,15 +467,22 @@ make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 	karst_core_activate(core, qp);
 }
 
-/* What is before @base has arrived. */
+/* What is before @base has arrived.  An answer that is missing is asked for as that (X11): the
+ * request itself is not lost, whatever has overtaken it. */
 static void
 take_before(struct karst_repeat *p, const struct karst_requester *r, uint32_t base)
 {
 	uint32_t psn = r->una_psn, n = karst_min_u32(distance(base, psn), p->window);
 
-	for (; n > 0; n--, psn = karst_psn_add(psn, 1))
-		if (p->sent[at_of(p, psn)] != 0)
-			has_arrived(p, at_of(p, psn));
+	for (; n > 0; n--, psn = karst_psn_add(psn, 1)) {
+		uint32_t at = at_of(p, psn);
+
+		if (p->sent[at] == 0)
+			continue;
+		has_arrived(p, at);
+		if (karst_repeat_state(p, at) == KARST_REPEAT_OUT)
+			set_state(p, at, KARST_REPEAT_HAVE);
+	}
 }
 
 bool

@@ -171,6 +171,25 @@ Test(repeat, x9_at_the_end)
 	close_repeat(b);
 }
 
+/* (X9, X11): what a SACK has before its bits was executed: an answer that is missing is asked for,
+ * and the request is not lost besides, though others have overtaken it. */
+Test(repeat, x9_x11_executed_is_not_lost)
+{
+	struct bed *b = bed_repeat();
+
+	post(b, RDMA_READ, 1, .len = MTU);
+	post(b, RDMA_WRITE, 2, .len = 2 * MTU);
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	expect_pkt(b, RC_WRITE_FIRST, S(1));
+	expect_pkt(b, RC_WRITE_LAST, S(2));
+	expect_taken(b, send_sack(b, S(1), 2));
+	expect_pkt(b, RC_READ_REQUEST, S(0));
+	expect_pkt(b, RC_WRITE_FIRST, S(1));
+	expect_none(b);
+	bed_forget(b);
+	close_repeat(b);
+}
+
 /* (X10): the oldest alone; what its acknowledgement leaves out was lost, too. */
 Test(repeat, x10_timeout)
 {

@@ -686,6 +686,11 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 	struct sim_op *op = op_of(req, at);
 	uint32_t before = req->acked;
 
+	/* before the very first: who migrates says so by its last acknowledgement (G4), and what
+	 * that allows counts (Q9) */
+	if (op == NULL && at == KARST_PSN_MASK &&
+		(p->opcode == KARST_RC_ACK || p->opcode == KARST_SACK))
+		credits_heard(req, p->aeth, false);
 	if (p->opcode == KARST_SACK) {
 		if (!sim_repeats(req))
 			return;

@@ -101,12 +101,12 @@ enum karst_qp_attr_mask {
 	KARST_QP_RNR_RETRY = 1u << 11,
 	KARST_QP_RQ_PSN = 1u << 12,
 	KARST_QP_MAX_QP_RD_ATOMIC = 1u << 13,
-	KARST_QP_ALT_PATH = 1u << 14, /* for who links the engine; karstd refuses it */
+	KARST_QP_ALT_PATH = 1u << 14,
 	KARST_QP_MIN_RNR_TIMER = 1u << 15,
 	KARST_QP_SQ_PSN = 1u << 16,
 	KARST_QP_MAX_DEST_RD_ATOMIC = 1u << 17,
-	KARST_QP_PATH_MIG_STATE = 1u << 18, /* likewise */
-	KARST_QP_CAP = 1u << 19,            /* refused: no resizing */
+	KARST_QP_PATH_MIG_STATE = 1u << 18,
+	KARST_QP_CAP = 1u << 19, /* refused: no resizing */
 	KARST_QP_DEST_QPN = 1u << 20,
 	KARST_QP_REPEAT = 1u << 30, /* not of verbs: selective repeat (X1) */
 };

@@ -500,6 +500,12 @@ struct karst_qp_attr {
 	uint8_t timeout;
 	uint8_t retry_cnt;
 	uint8_t rnr_retry;
+	/* automatic path migration; queried: 0s if there is no alternate path */
+	uint8_t alt_port_num; /* any port that the queue pair's lcore serves */
+	uint8_t alt_timeout;  /* instead of @timeout after migration */
+	uint16_t alt_pkey_index;
+	struct karst_ah_attr alt_ah_attr; /* its port_num is alt_port_num */
+	enum karst_mig_state path_mig_state;
 };
 
 struct karst_qp {
@@ -530,8 +536,8 @@ int karst_create_qp(struct karst_pd *pd, struct karst_qp_init_attr *init, struct
  *  has its events, and ends with its last handle.  -ENOENT: none of that number is in the domain.
  *  */
 int karst_open_qp(struct karst_xrcd *xrcd, uint32_t qp_num, void *qp_context, struct karst_qp **qp);
-/** @mask: enum karst_qp_attr_mask.  With KARST_QP_AV the engine resolves the path to the peer,
- *  which may take some seconds: -EHOSTUNREACH. */
+/** @mask: enum karst_qp_attr_mask.  With KARST_QP_AV and KARST_QP_ALT_PATH the engine resolves the
+ *  path to the peer, which may take some seconds: -EHOSTUNREACH.  Of path migration: rules G. */
 int karst_modify_qp(struct karst_qp *qp, const struct karst_qp_attr *attr, unsigned int mask);
 
 /** What a queue pair may send. */

@@ -357,8 +357,13 @@ attr_to_ctl(const struct karst_qp_attr *a, struct karst_ctl_qp_attr *w)
 		.timeout = a->timeout,
 		.retry_cnt = a->retry_cnt,
 		.rnr_retry = a->rnr_retry,
+		.path_mig_state = (uint8_t)a->path_mig_state,
+		.alt_pkey_index = a->alt_pkey_index,
+		.alt_port_num = a->alt_port_num,
+		.alt_timeout = a->alt_timeout,
 	};
 	cli_ah_attr_to_ctl(&a->ah_attr, &w->ah);
+	cli_ah_attr_to_ctl(&a->alt_ah_attr, &w->alt_ah);
 }
 
 void
@@ -383,8 +388,13 @@ cli_qp_attr_of_ctl(const struct karst_ctl_qp_attr *w, struct karst_qp_attr *a)
 		.timeout = w->timeout,
 		.retry_cnt = w->retry_cnt,
 		.rnr_retry = w->rnr_retry,
+		.path_mig_state = (enum karst_mig_state)w->path_mig_state,
+		.alt_pkey_index = w->alt_pkey_index,
+		.alt_port_num = w->alt_port_num,
+		.alt_timeout = w->alt_timeout,
 	};
 	cli_ah_attr_of_ctl(&w->ah, &a->ah_attr);
+	cli_ah_attr_of_ctl(&w->alt_ah, &a->alt_ah_attr);
 }
 
 int

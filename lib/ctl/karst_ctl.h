@@ -517,9 +517,15 @@ struct karst_ctl_qp_attr {
 	uint16_t pkey_index;
 	uint8_t en_sqd_async_notify, sq_draining;
 	uint8_t max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num;
-	uint8_t timeout, retry_cnt, rnr_retry, reserved[5];
+	uint8_t timeout, retry_cnt, rnr_retry;
+	uint8_t path_mig_state;  /* enum karst_mig_state */
+	uint16_t alt_pkey_index; /* with ALT_PATH; in replies 0s if there is no alternate path */
+	uint8_t alt_port_num;    /* that of alt_ah */
+	uint8_t alt_timeout;
 	struct karst_ctl_ah_attr ah;
+	struct karst_ctl_ah_attr alt_ah;
 };
+static_assert(sizeof(struct karst_ctl_qp_attr) == 112, "layout");
 
 struct karst_ctl_modify_qp_req {
 	uint32_t qp;

@@ -63,8 +63,8 @@ KARST_CTL_OPS(X)
 	X(CREATE_SRQ, create_srq, reserved)                 \
 	X(QUERY_SRQ, query_srq, reserved)                   \
 	X(DESTROY_SRQ, destroy_srq, reserved)               \
-	X(MODIFY_QP, modify_qp, attr.reserved)              \
 	X(MODIFY_QP, modify_qp, attr.ah.reserved)           \
+	X(MODIFY_QP, modify_qp, attr.alt_ah.reserved)       \
 	X(QUERY_QP, query_qp, reserved)                     \
 	X(RATE_QP, rate_qp, reserved)                       \
 	X(QUERY_ECE, query_ece, reserved)                   \

@@ -48,13 +48,14 @@ def create_qp(kind, srq=None):
 
 
 def modify(which, mask, state=0, **values):
-    attr = bytearray(80)
+    attr = bytearray(112)
     at = {'path_mtu': (8, 'I'), 'dest_qpn': (24, 'I'), 'access': (28, 'I'), 'rd': (36, 'B'),
-          'dest_rd': (37, 'B'), 'rnr': (38, 'B'), 'port': (39, 'B'), 'timeout': (40, 'B')}
+          'dest_rd': (37, 'B'), 'rnr': (38, 'B'), 'port': (39, 'B'), 'timeout': (40, 'B'),
+          'mig': (43, 'B'), 'alt_port': (46, 'B'), 'alt_timeout': (47, 'B')}
     struct.pack_into('<I', attr, 0, state)
     for name, value in values.items():
         struct.pack_into('<' + at[name][1], attr, at[name][0], value)
-    attr[48:80] = ah()
+    attr[48:80] = attr[80:112] = ah()
     return request(MODIFY_QP, u32(0, mask) + bytes(attr), [(0, which)])
 
 
@@ -110,6 +111,10 @@ LIVES = [
     modify(2, 0x12e01, 3, timeout=14) + request(RATE_QP, u32(0, 1000), [(0, 2)]) +
     request(QUERY_QP, b'', [(0, 2)]) +
     modify(2, 1, 6) + modify(2, 1, 0) + request(DESTROY_QP, b'', [(0, 2)]),
+    PD + CQ + create_qp(2) + modify(2, 0x39, 1, port=1, access=14) +
+    modify(2, 0x12d181, 2, path_mtu=3, dest_qpn=5, dest_rd=4, rnr=1, alt_port=1, alt_timeout=9) +
+    modify(2, 0x52e01, 3, timeout=14, mig=1) + request(QUERY_QP, b'', [(0, 2)]) +
+    modify(2, 0x44000, mig=1, alt_port=1) + modify(2, 0x40000, mig=0) + modify(2, 1, 0),
     *[PD + CQ + create_qp(2) + request(QUERY_ECE, b'', [(0, 2)]) +
       request(SET_ECE, u32(0, 0, OURS, word), [(0, 2)]) + modify(2, 0x39, 1, port=1, access=14) +
       modify(2, 0x129181, 2, path_mtu=3, dest_qpn=5, dest_rd=4, rnr=1) +

@@ -50,10 +50,10 @@ class Refused(KarstTest):
         pd, cq = PD(self.ctx), CQ(self.ctx, 10)
         qp = self.qp(pd, cq)
         srq = SRQ(pd, SrqInitAttr(SrqAttr(max_wr=4)))
-        for mask in (e.IBV_QP_ALT_PATH, e.IBV_QP_PATH_MIG_STATE, e.IBV_QP_CAP):
-            self.refused(errno.EOPNOTSUPP, qp.modify, QPAttr(), mask)
-        # it is offered, but not before RTS
-        self.refused(errno.EINVAL, qp.modify, QPAttr(), e.IBV_QP_RATE_LIMIT)
+        self.refused(errno.EOPNOTSUPP, qp.modify, QPAttr(), e.IBV_QP_CAP)
+        # these are offered, but not before RTS
+        for mask in (e.IBV_QP_RATE_LIMIT, e.IBV_QP_PATH_MIG_STATE):
+            self.refused(errno.EINVAL, qp.modify, QPAttr(), mask)
         self.refused(errno.EOPNOTSUPP, qp.query_ece)
         self.refused(errno.EOPNOTSUPP, Flow, qp, FlowAttr(num_of_specs=0))
         self.refused(errno.EOPNOTSUPP, WQ, self.ctx, WQInitAttr(

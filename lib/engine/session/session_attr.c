@@ -20,7 +20,6 @@
 #define SL_MAX         7u
 #define NUM_MAX        0xffffffu
 #define QP_ACCESS      (KARST_ACCESS_REMOTE | KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_MW_BIND)
-#define NEVER          ((unsigned int)(KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE | KARST_QP_CAP))
 #define ALL_BITS       (((unsigned int)KARST_QP_DEST_QPN << 1) - 1)
 #define CONTROLLED     0x80000000u /* U1: a Q_Key that not every program may have */
 
@@ -251,6 +250,10 @@ check_numbers(const struct session_qp *qp, struct session_call *c,
 		{KARST_QP_RQ_PSN, "rq_psn", a->rq_psn, 0, NUM_MAX},
 		{KARST_QP_SQ_PSN, "sq_psn", a->sq_psn, 0, NUM_MAX},
 		{KARST_QP_DEST_QPN, "dest_qpn", a->dest_qpn, 0, NUM_MAX},
+		{KARST_QP_ALT_PATH, "alt_pkey_index", a->alt_pkey_index, 0, 0},
+		{KARST_QP_ALT_PATH, "alt_timeout", a->alt_timeout, 0, 31},
+		{KARST_QP_PATH_MIG_STATE, "path_mig_state", a->path_mig_state, KARST_MIG_MIGRATED,
+			KARST_MIG_REARM},
 		{KARST_QP_MAX_QP_RD_ATOMIC, "max_rd_atomic", a->max_rd_atomic, 0,
 			KARST_QP_MAX_RD_ATOMIC},
 		{KARST_QP_MAX_DEST_RD_ATOMIC, "max_dest_rd_atomic", a->max_dest_rd_atomic, 0,
@@ -315,20 +318,65 @@ check_qkey(const struct karst_session *s, struct session_call *c, const struct k
 static int
 check_mask(struct session_call *c, unsigned int mask)
 {
-	char names[64];
-
-	if ((mask & NEVER) != 0)
-		return reason(c, -EOPNOTSUPP, "%s: path migration and resizing are not supported",
-			names_of(mask & NEVER, names, sizeof(names)));
+	if ((mask & KARST_QP_CAP) != 0)
+		return reason(c, -EOPNOTSUPP, "CAP: resizing is not supported");
 	if ((mask & ~ALL_BITS) != 0)
 		return reason(
 			c, -EINVAL, "mask 0x%x has unknown bits; known are 0x%x", mask, ALL_BITS);
 	return 0;
 }
 
+/* G2: what of path migration is possible now. */
+static int
+check_migration(struct session_call *c, const struct karst_core_qp_attr *is,
+	const struct karst_ctl_qp_attr *a, unsigned int mask)
+{
+	bool loads = (mask & KARST_QP_ALT_PATH) != 0;
+	bool rearms = (mask & KARST_QP_PATH_MIG_STATE) != 0 && a->path_mig_state == KARST_MIG_REARM;
+
+	if (loads && !rearms && is->path_mig_state != KARST_MIG_MIGRATED)
+		return reason(c, -EINVAL,
+			"ALT_PATH: in REARM and ARMED another path is loaded only with "
+			"PATH_MIG_STATE REARM");
+	if (rearms && !loads && is->alt_port_num == 0)
+		return reason(
+			c, -EINVAL, "path_mig_state REARM: there is no alternate path (ALT_PATH)");
+	if ((mask & KARST_QP_PATH_MIG_STATE) != 0 && !rearms &&
+		is->path_mig_state == KARST_MIG_REARM)
+		return reason(c, -EINVAL,
+			"path_mig_state MIGRATED: the queue pair is in REARM, its peer has not armed "
+			"it yet");
+	return 0;
+}
+
+/* The alternate path, by a port that the queue pair's lcore can reach. */
+static int
+check_alternate(const struct karst_session *s, struct session_call *c, const struct session_qp *qp,
+	const struct karst_ctl_qp_attr *a)
+{
+	struct karst_engine_port_info info;
+	char why[KARST_CTL_WHY];
+	int ret;
+
+	if (a->alt_port_num != a->alt_ah.port_num)
+		return reason(c, -EINVAL, "alt_port_num %u: alt_ah has port_num %u",
+			a->alt_port_num, a->alt_ah.port_num);
+	ret = check_ah(s, c, &a->alt_ah, &info);
+	if (ret != 0) {
+		memcpy(why, c->why, sizeof(why));
+		return reason(c, ret, "alternate path: %.200s", why);
+	}
+	if ((info.lcore_mask >> qp->qp->lcore & 1) == 0)
+		return reason(c, -EINVAL,
+			"alt_port_num %u: the queue pair is on lcore %u, which does not serve that "
+			"port",
+			a->alt_port_num, qp->qp->lcore);
+	return 0;
+}
+
 /* Ports and what they carry. */
 static int
-attr_check_ports(const struct karst_session *s, struct session_call *c,
+attr_check_ports(const struct karst_session *s, struct session_call *c, const struct session_qp *qp,
 	const struct karst_ctl_qp_attr *a, unsigned int mask)
 {
 	struct karst_engine_port_info info;
@@ -342,6 +390,8 @@ attr_check_ports(const struct karst_session *s, struct session_call *c,
 		a->path_mtu > info.path_mtu)
 		ret = reason(c, -EINVAL, "path_mtu %u (%u bytes): MTU %u of port %u carries %u",
 			a->path_mtu, 128u << a->path_mtu, info.mtu, a->ah.port_num, info.path_mtu);
+	if (ret == 0 && (mask & KARST_QP_ALT_PATH) != 0)
+		ret = check_alternate(s, c, qp, a);
 	return ret;
 }
 
@@ -367,6 +417,32 @@ attr_translate(const struct karst_ctl_qp_attr *a, struct karst_core_qp_attr *att
 	attr->timeout = a->timeout;
 	attr->retry_cnt = a->retry_cnt;
 	attr->rnr_retry = a->rnr_retry;
+	attr->path_mig_state = (enum karst_mig_state)a->path_mig_state;
+	attr->alt_pkey_index = a->alt_pkey_index;
+	attr->alt_timeout = a->alt_timeout;
+}
+
+static bool
+same_path(const struct karst_path *a, const struct karst_path *b)
+{
+	return a->port == b->port && memcmp(a->src_ip, b->src_ip, 16) == 0 &&
+		memcmp(a->dst_ip, b->dst_ip, 16) == 0 && a->tclass == b->tclass &&
+		a->hop_limit == b->hop_limit && a->flow_label == b->flow_label;
+}
+
+/* What was set is told again by a query, also of a queue pair that has migrated meanwhile. */
+static void
+remember_paths(struct session_qp *qp, const struct karst_ctl_qp_attr *a,
+	const struct karst_core_qp_attr *was, const struct karst_core_qp_attr *attr,
+	unsigned int mask)
+{
+	if ((mask & KARST_QP_ALT_PATH) != 0) {
+		if (same_path(&was->path, &qp->alternate.path))
+			qp->primary = qp->alternate;
+		qp->alternate = (struct session_av){.ah = a->alt_ah, .path = attr->alt_path};
+	}
+	if ((mask & KARST_QP_AV) != 0)
+		qp->primary = (struct session_av){.ah = a->ah, .path = attr->path};
 }
 
 int
@@ -391,9 +467,13 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 	if (ret == 0)
 		ret = check_qkey(s, c, &req->attr, req->mask);
 	if (ret == 0)
-		ret = attr_check_ports(s, c, &req->attr, req->mask);
+		ret = check_migration(c, &is, &req->attr, req->mask);
+	if (ret == 0)
+		ret = attr_check_ports(s, c, qp, &req->attr, req->mask);
 	if (ret == 0 && (req->mask & KARST_QP_AV) != 0)
 		ret = eng_session_path(s, c, &req->attr.ah, &attr.path);
+	if (ret == 0 && (req->mask & KARST_QP_ALT_PATH) != 0)
+		ret = eng_session_path(s, c, &req->attr.alt_ah, &attr.alt_path);
 	if (ret != 0)
 		return ret;
 	attr_translate(&req->attr, &attr);
@@ -403,8 +483,7 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 			"qp %u, lcore %u: its state is not %s any more, or its lcore does not "
 			"serve the port",
 			req->qp, qp->qp->lcore, qp_state_name(is.qp_state));
-	if ((req->mask & KARST_QP_AV) != 0)
-		qp->ah = req->attr.ah;
+	remember_paths(qp, &req->attr, &is, &attr, req->mask);
 	return 0;
 }
 
@@ -427,6 +506,18 @@ ah_of_path(
 	while (ah->sgid_index + 1u < info.num_addrs &&
 		memcmp(info.addrs[ah->sgid_index].ip, path->src_ip, 16) != 0)
 		ah->sgid_index++;
+}
+
+static void
+ah_as_set(const struct karst_session *s, const struct session_qp *qp, const struct karst_path *path,
+	struct karst_ctl_ah_attr *ah)
+{
+	if (same_path(path, &qp->primary.path))
+		*ah = qp->primary.ah;
+	else if (same_path(path, &qp->alternate.path))
+		*ah = qp->alternate.ah;
+	else
+		ah_of_path(s, path, ah);
 }
 
 int
@@ -531,9 +622,12 @@ eng_session_query_qp(struct karst_session *s, struct session_call *c)
 		.timeout = is.timeout,
 		.retry_cnt = is.retry_cnt,
 		.rnr_retry = is.rnr_retry,
-		.ah = qp->ah,
+		.path_mig_state = (uint8_t)is.path_mig_state,
+		.alt_port_num = is.alt_port_num,
+		.alt_timeout = is.alt_timeout,
 	};
-	if (qp->xrcd != NULL && attr_all_zero(qp->ah.dgid, sizeof(qp->ah.dgid)))
-		ah_of_path(s, &is.path, &rsp->attr.ah);
+	ah_as_set(s, qp, &is.path, &rsp->attr.ah);
+	if (is.alt_port_num != 0)
+		ah_as_set(s, qp, &is.alt_path, &rsp->attr.alt_ah);
 	return 0;
 }

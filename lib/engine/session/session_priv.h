@@ -77,13 +77,19 @@ struct session_srq {
 	struct karst_engine_srq *srq;
 };
 
+/* An address as a program has set it, and what it was resolved to. */
+struct session_av {
+	struct karst_ctl_ah_attr ah;
+	struct karst_path path;
+};
+
 struct session_qp {
 	uint32_t handle;
 	uint64_t cookie;
 	enum karst_qp_type type;
 	uint32_t max_dest_rd_atomic;
-	struct session_xrcd *xrcd;   /* XRC_RECV */
-	struct karst_ctl_ah_attr ah; /* as it was set last, by this handle */
+	struct session_xrcd *xrcd;            /* XRC_RECV */
+	struct session_av primary, alternate; /* as they were set last, by this handle */
 	struct karst_engine_qp *qp;
 };
 

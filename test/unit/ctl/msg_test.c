@@ -120,7 +120,7 @@ Test(msg, reserved_members)
 	cr_assert_eq(found,
 		4 /* HELLO */ + 8 + 4 + 4 /* queries, chunk */ + 8 + 4 /* PD */ + 4 + 4 +
 			4 /* MR */ + 4 /* MW */ + 4 + 7 + 4 /* AH */ + 4 + 4 /* XRCD */ + 8 +
-			4 /* channel */ + 4 + 4 + 4 /* CQ */ + 4 + 4 + 4 /* SRQ */ + 5 + 7 + 4 + 4 +
+			4 /* channel */ + 4 + 4 + 4 /* CQ */ + 4 + 4 + 4 /* SRQ */ + 7 + 7 + 4 + 4 +
 			4 /* QP */ + 4 + 4 /* ECE */ + 4 +
 			4 /* multicast */
 			/* connection management */

@@ -384,7 +384,11 @@ Test(session_objects, attributes_refused, .init = up, .fini = down)
 	client_cq(c, 16, 0, 0, &cq);
 	client_qp(c, KARST_QPT_RC, pd, &cq, 0, 0, &qp);
 	query(&before);
-	refused(c, -EOPNOTSUPP, "ALT_PATH", MODIFY(KARST_QP_ALT_PATH, 0));
+	refused(c, -EINVAL, "alt_timeout 32", MODIFY(KARST_QP_ALT_PATH, .alt_timeout = 32));
+	refused(c, -EINVAL, "alt_pkey_index 1", MODIFY(KARST_QP_ALT_PATH, .alt_pkey_index = 1));
+	refused(c, -EINVAL, "path_mig_state 2",
+		MODIFY(KARST_QP_PATH_MIG_STATE, .path_mig_state = KARST_MIG_ARMED));
+	refused(c, -EINVAL, "RESET to RESET", MODIFY(KARST_QP_ALT_PATH, .alt_port_num = 1));
 	refused(c, -EOPNOTSUPP, "CAP", MODIFY(KARST_QP_CAP, 0));
 	refused(c, -EINVAL, "mask", MODIFY(1u << 30, 0));
 	refused(c, -EINVAL, "qp_state 7", MODIFY(KARST_QP_STATE, .qp_state = 7));

@@ -156,7 +156,7 @@ fill_device(struct ibv_device_attr *to, const struct karst_device_attr *from)
 	to->max_qp_wr = device_clamp(from->max_qp_wr);
 	to->device_cap_flags = IBV_DEVICE_CURR_QP_STATE_MOD | IBV_DEVICE_PORT_ACTIVE_EVENT |
 		IBV_DEVICE_SYS_IMAGE_GUID | IBV_DEVICE_RC_RNR_NAK_GEN | IBV_DEVICE_XRC |
-		IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_MGT_EXTENSIONS |
+		IBV_DEVICE_AUTO_PATH_MIG | IBV_DEVICE_MEM_WINDOW | IBV_DEVICE_MEM_MGT_EXTENSIONS |
 		IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 	to->max_sge = device_clamp(from->max_sge);
 	to->max_sge_rd = device_clamp(from->max_sge);

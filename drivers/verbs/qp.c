@@ -290,6 +290,10 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 		.timeout = attr->timeout,
 		.retry_cnt = attr->retry_cnt,
 		.rnr_retry = attr->rnr_retry,
+		.alt_port_num = (uint8_t)ctx->port,
+		.alt_timeout = attr->alt_timeout,
+		.alt_pkey_index = attr->alt_pkey_index,
+		.path_mig_state = (enum karst_mig_state)attr->path_mig_state,
 	};
 	int ret = kv_check(KV_QP, ibv);
 
@@ -304,6 +308,11 @@ kv_modify_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask)
 		ret = kv_refuse(-EINVAL, "port_num must be 1");
 	if (ret == 0 && mask & IBV_QP_AV)
 		ret = kv_ah_attr(ctx, &attr->ah_attr, &to.ah_attr);
+	/* the port's device has no other; another path is by other addresses */
+	if (ret == 0 && mask & IBV_QP_ALT_PATH && attr->alt_port_num != 1)
+		ret = kv_refuse(-EINVAL, "alt_port_num must be 1");
+	if (ret == 0 && mask & IBV_QP_ALT_PATH)
+		ret = kv_ah_attr(ctx, &attr->alt_ah_attr, &to.alt_ah_attr);
 	if (ret == 0)
 		ret = karst_modify_qp(qp->karst, &to, (unsigned int)mask);
 	if (ret == 0 && mask & IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET) {
@@ -332,7 +341,7 @@ kv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, struct ibv_q
 		.qp_state = (enum ibv_qp_state)from.qp_state,
 		.cur_qp_state = (enum ibv_qp_state)from.qp_state,
 		.path_mtu = (enum ibv_mtu)from.path_mtu,
-		.path_mig_state = IBV_MIG_MIGRATED,
+		.path_mig_state = (enum ibv_mig_state)from.path_mig_state,
 		.qkey = from.qkey,
 		.rq_psn = from.rq_psn,
 		.sq_psn = from.sq_psn,
@@ -349,9 +358,13 @@ kv_query_qp(struct ibv_qp *ibv, struct ibv_qp_attr *attr, int mask, struct ibv_q
 		.retry_cnt = from.retry_cnt,
 		.rnr_retry = from.rnr_retry,
 		.rate_limit = qp->rate_limit,
+		.alt_pkey_index = from.alt_pkey_index,
+		.alt_port_num = from.alt_port_num != 0,
+		.alt_timeout = from.alt_timeout,
 	};
 	qp_cap_to_ibv(&from.cap, &attr->cap);
 	kv_ah_attr_back(&from.ah_attr, &attr->ah_attr);
+	kv_ah_attr_back(&from.alt_ah_attr, &attr->alt_ah_attr);
 	*init = (struct ibv_qp_init_attr){
 		.qp_context = ibv->qp_context,
 		.send_cq = ibv->send_cq,

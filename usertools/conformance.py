@@ -52,6 +52,7 @@ WHY = {
     },
     'captures': {
         'C3': 'no captured peer says anything by it, and karst then does not, to the bit',
+        'C4': 'no captured peer has two paths',
         'Q11': 'what was captured does not probe, as Linux does not',
         'W9': 'honest peers send nothing that has to be dropped',
         'S1': 'the option belongs to those who open TCP connections',
@@ -77,6 +78,7 @@ WHY = {
     },
     'interop': {
         'W8': 'guests are joined by Ethernet',
+        'C4': 'no program of librdmacm can ask for it',
         'P2': 'no program has so many packets outstanding',
         'Q9': 'Linux always says "not limited" (L1)',
         'R14': 'the other machine does not see the order in memory',

@@ -28,21 +28,21 @@ put_transport(uint8_t qp_type, struct karst_cm_req *req)
 	}
 }
 
-static void
-put_primary(const struct karst_cm_path *path, struct karst_cm_wire_path *primary)
+void
+cm_put_wire_path(const struct karst_cm_path *path, struct karst_cm_wire_path *wire)
 {
-	memcpy(primary->local_gid, path->local_ip, 16);
-	memcpy(primary->remote_gid, path->remote_ip, 16);
+	memcpy(wire->local_gid, path->local_ip, 16);
+	memcpy(wire->remote_gid, path->remote_ip, 16);
 	/* there are no LIDs on Ethernet: this is the permissive one */
-	primary->local_lid = 0xffff;
-	primary->remote_lid = 0xffff;
-	primary->flow_label = path->flow_label;
-	primary->rate = path->rate;
-	primary->tclass = path->tclass;
-	primary->hop_limit = path->hop_limit;
-	primary->sl = path->sl;
-	primary->ack_timeout = path->ack_timeout;
-	primary->subnet_local = path->hop_limit <= 1;
+	wire->local_lid = 0xffff;
+	wire->remote_lid = 0xffff;
+	wire->flow_label = path->flow_label;
+	wire->rate = path->rate;
+	wire->tclass = path->tclass;
+	wire->hop_limit = path->hop_limit;
+	wire->sl = path->sl;
+	wire->ack_timeout = path->ack_timeout;
+	wire->subnet_local = path->hop_limit <= 1;
 }
 
 static void
@@ -61,7 +61,9 @@ build_req(const struct cm_core *c, const struct cm_id *id, const struct karst_cm
 	req->local_response_timeout = c->response_timeout;
 	req->max_retries = c->max_retries;
 	req->ece = param->ece;
-	put_primary(&id->path, &req->primary);
+	cm_put_wire_path(&id->path, &req->primary);
+	if (param->alternate != NULL)
+		cm_put_wire_path(param->alternate, &req->alternate);
 	if (param->qp_type == KARST_QPT_XRC_SEND)
 		return; /* an initiator has no receive side */
 	req->responder_resources = param->responder_resources;
@@ -79,7 +81,8 @@ karst_cm_id_connect(struct karst_cm *cm, const struct karst_cm_path *path, uint6
 	struct cm_id *id;
 
 	if (!cm_path_valid(path) || !cm_param_valid(param) ||
-		!put_transport(param->qp_type, &(struct karst_cm_req){0}))
+		!put_transport(param->qp_type, &(struct karst_cm_req){0}) ||
+		(param->alternate != NULL && !cm_alternate_valid(param->alternate)))
 		return -EINVAL;
 	if (param->private_data_len > KARST_CM_REQ_PRIVATE)
 		return -EMSGSIZE;
@@ -88,6 +91,7 @@ karst_cm_id_connect(struct karst_cm *cm, const struct karst_cm_path *path, uint6
 		return -ENOSPC;
 	id->path = *path;
 	id->qp_type = param->qp_type;
+	id->alternate = param->alternate != NULL ? CM_ALTERNATE_OFFERED : CM_ALTERNATE_NONE;
 	id->service_id = service_id;
 	id->local_qpn = param->qpn;
 	id->peer_timeout_ns = cm_local_timeout_ns(c);
@@ -154,6 +158,8 @@ accept_rep(struct cm_core *c, struct cm_id *id, const struct karst_cm_msg *m)
 	ev.remote.psn = m->rep.psn;
 	ev.remote.qkey = m->rep.qkey;
 	ev.remote.ece = m->rep.ece;
+	ev.remote.alternate_taken = id->alternate == CM_ALTERNATE_OFFERED &&
+		m->rep.failover == KARST_CM_FAILOVER_ACCEPTED;
 	ev.target_ack_delay = m->rep.target_ack_delay;
 	cm_notify(c, id, &ev);
 }

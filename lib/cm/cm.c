@@ -147,22 +147,6 @@ cm_rx_find(struct cm_core *c, const struct karst_cm_path *seen, const struct kar
 	return id;
 }
 
-/* There is no alternate path, and so no other to load (C1). */
-static void
-rx_lap(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m)
-{
-	struct cm_id *id = cm_rx_find(c, seen, m);
-	struct karst_cm_msg apr = {.kind = KARST_CM_APR,
-		.tid = m->tid,
-		.local_id = m->remote_id,
-		.remote_id = m->local_id};
-
-	apr.apr.status = KARST_CM_APR_UNSUPPORTED;
-	if (id == NULL)
-		apr.apr.status = KARST_CM_APR_INVALID_COMM_ID;
-	cm_send(c, seen, &apr);
-}
-
 void
 karst_cm_rx(struct karst_cm *cm, const struct karst_cm_path *seen, const void *mad, size_t len)
 {
@@ -204,10 +188,12 @@ karst_cm_rx(struct karst_cm *cm, const struct karst_cm_path *seen, const void *m
 		cm_rx_sidr_rep(c, seen, &m);
 		break;
 	case KARST_CM_LAP:
-		rx_lap(c, seen, &m);
+		cm_rx_lap(c, seen, &m);
 		break;
-	default: /* APR: nobody asked */
-		count(c, KARST_CM_CTR_STATE);
+	case KARST_CM_APR:
+		cm_rx_apr(c, seen, &m);
+		break;
+	case KARST_CM_KINDS: /* is none */
 		break;
 	}
 }
@@ -237,6 +223,9 @@ id_expire(struct cm_core *c, struct cm_id *id)
 	case KARST_CM_REP_SENT:
 		if (!cm_retry(c, id))
 			id_retries_exhausted(c, id, KARST_CM_EV_REP_ERROR);
+		return;
+	case KARST_CM_ESTABLISHED:
+		cm_lap_expire(c, id);
 		return;
 	case KARST_CM_DREQ_SENT:
 		if (cm_retry(c, id))

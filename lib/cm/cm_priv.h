@@ -31,6 +31,21 @@
 
 #define CM_NO_MRA 255
 
+/* While established: another alternate path (lap.c). */
+enum cm_lap {
+	CM_LAP_NONE,
+	CM_LAP_SENT,     /* ours waits for its APR: lap_mad is the LAP, the timer runs */
+	CM_LAP_RCVD,     /* the peer's waits for our user */
+	CM_LAP_ANSWERED, /* lap_mad is the APR */
+};
+
+/* Of the REQ. */
+enum cm_alternate {
+	CM_ALTERNATE_NONE,
+	CM_ALTERNATE_OFFERED,
+	CM_ALTERNATE_INVALID, /* of the peer's, and not told to our user */
+};
+
 /* In a chain, or out of it: pprev is NULL then. */
 struct cm_link {
 	struct cm_link *next;
@@ -62,7 +77,10 @@ struct cm_id {
 	bool orphan;       /* no user any more */
 	bool spent;        /* time-wait of what never was a connection: for late messages only */
 	bool mra_received; /* the peer's MRA was heeded since we last sent */
-	bool alternate;    /* the REQ offered an alternate path */
+	uint8_t alternate; /* enum cm_alternate */
+	uint8_t lap;       /* enum cm_lap */
+	uint32_t nlaps;    /* of ours */
+	uint64_t lap_tid;  /* of the peer's last one */
 	bool stale;        /* the peer has forgotten it: given up when the timer fires, at once */
 	bool kept;         /* mad[] is something */
 	uint32_t listen_id;
@@ -87,6 +105,8 @@ struct cm_id {
 	struct cm_link by_remote_qpn;
 	struct cm_link by_service;     /* of a listener */
 	uint8_t mad[KARST_CM_MAD_LEN]; /* the last message that may have to be said again */
+	/* the last LAP or APR, of which @lap says: the RTU may have to be said again besides */
+	uint8_t lap_mad[KARST_CM_MAD_LEN];
 };
 
 struct cm_core {
@@ -187,9 +207,12 @@ void cm_orphan_add(struct cm_core *c, struct cm_id *id);
 void cm_send(struct cm_core *c, const struct karst_cm_path *path, const struct karst_cm_msg *m);
 /** Sends the message kept in @id, as an answer given again. */
 void cm_send_again(struct cm_core *c, const struct cm_id *id);
+/** Sends the LAP or APR of @id. */
+void cm_send_lap(struct cm_core *c, const struct cm_id *id);
 /** Builds @m and keeps it for @id without sending.  -EMSGSIZE; nothing has changed then. */
 int cm_keep(struct cm_id *id, const struct karst_cm_msg *m);
-/** Sends what was kept, and again until @full_ns after the last of the retries: see cm_retry(). */
+/** Sends what was kept, or the LAP that is under way, and again until @full_ns after the last of
+ * the retries: see cm_retry(). */
 void cm_send_awaiting(struct cm_core *c, struct cm_id *id, uint64_t full_ns, unsigned int retries);
 /** The timer of cm_send_awaiting() fired.  False: given up. */
 bool cm_retry(struct cm_core *c, struct cm_id *id);
@@ -250,6 +273,18 @@ void cm_sidr_refuse(struct cm_core *c, struct cm_id *id);
  * told).  False: there is none. */
 bool cm_make_room(struct cm_core *c, const uint8_t ip[16]);
 
+/* --- active.c, lap.c --- */
+
+/** As REQ and LAP carry it. */
+void cm_put_wire_path(const struct karst_cm_path *path, struct karst_cm_wire_path *wire);
+/** A path that may be offered. */
+bool cm_alternate_valid(const struct karst_cm_path *path);
+/** What the peer offers, from here; @primary: what it does not say.  False: it makes no sense. */
+bool cm_alternate_take(const struct karst_cm_path *primary, const struct karst_cm_wire_path *wire,
+	struct karst_cm_path *path);
+/** The timer fired while a LAP of ours is under way. */
+void cm_lap_expire(struct cm_core *c, struct cm_id *id);
+
 /* --- what came; @m is well formed --- */
 
 void cm_rx_req(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m);
@@ -259,6 +294,8 @@ void cm_rx_mra(struct cm_core *c, const struct karst_cm_path *seen, const struct
 void cm_rx_rej(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m);
 void cm_rx_dreq(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m);
 void cm_rx_drep(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m);
+void cm_rx_lap(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m);
+void cm_rx_apr(struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m);
 void cm_rx_sidr_req(
 	struct cm_core *c, const struct karst_cm_path *seen, const struct karst_cm_msg *m);
 void cm_rx_sidr_rep(

@@ -17,6 +17,7 @@
  *   both       karst_cm_id_disconnect  DREQ ->  <- EV_DREP
  *              EV_DREQ, then karst_cm_id_disconnect_reply  DREP ->
  *   then       time-wait, EV_TIMEWAIT_EXIT: the queue pair's number may be used again
+ *   meanwhile  karst_cm_id_lap  LAP ->  <- EV_APR; EV_LAP, then karst_cm_id_apr
  *   datagrams  karst_cm_id_sidr_request  <- EV_SIDR_REP; EV_SIDR_REQ, karst_cm_id_sidr_reply
  *
  * What is lost is sent again, what comes twice is answered again and reported once.  Every id that
@@ -72,6 +73,14 @@ struct karst_cm_param {
 	uint32_t qkey; /* SIDR REP only */
 	/* REQ and REP: as given, and as it came.  XRC: as any other. */
 	struct karst_cm_ece ece;
+	/*
+	 * REQ: a second path for the connection, NULL: none (C4).  Of what is given addresses, flow
+	 * label, tclass, hop limit, sl, rate and ack_timeout are said; as it came, it is in our
+	 * direction, @port is that of the primary path, and whether local_ip is ours is not
+	 * checked.  It lives as long as the event.
+	 */
+	const struct karst_cm_path *alternate;
+	bool alternate_taken; /* REP: the path that the REQ offered will be used */
 	const void *private_data;
 	uint8_t private_data_len;
 };
@@ -86,6 +95,9 @@ enum karst_cm_ev_code {
 	KARST_CM_EV_RTU,           /* established (RTU) */
 	KARST_CM_EV_MRA,           /* the peer asks to wait longer (MRA) */
 	KARST_CM_EV_REJ,           /* refused, by the peer or by ourselves: see @local (REJ) */
+	KARST_CM_EV_LAP,           /* the peer offers another alternate path: apr (LAP) */
+	KARST_CM_EV_APR,           /* the answer to ours, good or bad: see @reason (APR) */
+	KARST_CM_EV_LAP_ERROR,     /* no answer to our LAP; the connection is as it was */
 	KARST_CM_EV_DREQ,          /* the peer disconnects: disconnect_reply, or destroy (DREQ) */
 	KARST_CM_EV_DREP,          /* disconnected (DREP, or a DREQ that crossed ours) */
 	KARST_CM_EV_DREQ_ERROR,    /* no answer to our DREQ: disconnected all the same */
@@ -113,12 +125,13 @@ struct karst_cm_ev {
 	 * holds for us.  Private data of every event that stands for a message.
 	 */
 	struct karst_cm_param remote;
-	uint16_t reason; /* REJ: enum karst_cm_rej_reason; SIDR REP: karst_cm_sidr_status */
+	uint16_t reason; /* REJ: enum karst_cm_rej_reason; SIDR REP: karst_cm_sidr_status; APR:
+			  * karst_cm_apr_status */
 	uint8_t message; /* REJ, MRA: which message of ours, enum karst_cm_about */
 	bool local;      /* REJ: our own side refused what the peer sent, or gave up on it */
 	uint8_t service_timeout;  /* MRA: how long to wait, 4.096 us * 2^this */
 	uint8_t target_ack_delay; /* REP: as an exponent */
-	uint8_t info_len;         /* REJ, SIDR REP: additional information of the reason */
+	uint8_t info_len;         /* REJ, SIDR REP, APR: additional information of the reason */
 	const uint8_t *info;
 };
 
@@ -229,6 +242,18 @@ int karst_cm_id_established(struct karst_cm *cm, uint32_t id);
 /** After EV_REQ or EV_REP: asks the peer for 4.096 us * 2^@service_timeout, sending an MRA. */
 int karst_cm_id_mra(struct karst_cm *cm, uint32_t id, uint8_t service_timeout,
 	const void *private_data, uint8_t len);
+
+/**
+ * Established, as either side, and no other LAP is under way: offers @path as the alternate one
+ * (C4; what of it is said: karst_cm_param.alternate), sending a LAP.  Then EV_APR or EV_LAP_ERROR,
+ * EV_MRA in between; none of them if the connection ends.  Neither side's queue pair is touched.
+ */
+int karst_cm_id_lap(struct karst_cm *cm, uint32_t id, const struct karst_cm_path *path,
+	const void *private_data, uint8_t len);
+/** After EV_LAP, while established: answers with @status, enum karst_cm_apr_status, sending an APR.
+ *  @info: up to KARST_CM_REJ_INFO bytes that belong to it, may be NULL. */
+int karst_cm_id_apr(struct karst_cm *cm, uint32_t id, uint8_t status, const void *info,
+	uint8_t info_len, const void *private_data, uint8_t len);
 
 /** Established, or waiting for an RTU: sends a DREQ.  Then EV_DREP or EV_DREQ_ERROR. */
 int karst_cm_id_disconnect(struct karst_cm *cm, uint32_t id, const void *private_data, uint8_t len);

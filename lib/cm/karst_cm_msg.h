@@ -100,6 +100,17 @@ enum karst_cm_apr_status {
 	KARST_CM_APR_LOADED = 0,
 	KARST_CM_APR_INVALID_COMM_ID = 1,
 	KARST_CM_APR_UNSUPPORTED = 2,
+	KARST_CM_APR_REJECTED = 3,
+	KARST_CM_APR_REDIRECT = 4,
+	KARST_CM_APR_IS_CURRENT = 5, /* the path is the primary one */
+	KARST_CM_APR_INVALID_QPN = 6,
+	KARST_CM_APR_INVALID_LID = 7,
+	KARST_CM_APR_INVALID_GID = 8,
+	KARST_CM_APR_INVALID_FLOW_LABEL = 9,
+	KARST_CM_APR_INVALID_TCLASS = 10,
+	KARST_CM_APR_INVALID_HOP_LIMIT = 11,
+	KARST_CM_APR_INVALID_RATE = 12,
+	KARST_CM_APR_INVALID_SL = 13,
 };
 
 /* What a REP says about the alternate path of the REQ. */
@@ -184,7 +195,7 @@ struct karst_cm_rep {
 };
 
 struct karst_cm_lap {
-	uint32_t qpn;
+	uint32_t qpn; /* the receiver's */
 	uint8_t remote_response_timeout;
 	struct karst_cm_wire_path alternate;
 };

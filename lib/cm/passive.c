@@ -186,7 +186,12 @@ announce_req(struct cm_core *c, const struct cm_id *id, const struct cm_id *list
 	const struct karst_cm_msg *m)
 {
 	struct karst_cm_ev ev = cm_event(id, KARST_CM_EV_REQ, m);
+	struct karst_cm_path alternate;
 
+	if (id->alternate == CM_ALTERNATE_OFFERED) {
+		cm_alternate_take(&id->path, &m->req.alternate, &alternate);
+		ev.remote.alternate = &alternate;
+	}
 	ev.listen_user = listener->user;
 	ev.remote.qp_type = id->qp_type;
 	ev.remote.flow_control = m->req.flow_control;
@@ -202,11 +207,33 @@ announce_req(struct cm_core *c, const struct cm_id *id, const struct cm_id *list
 	cm_notify(c, id, &ev);
 }
 
+/* C4: one that makes no sense is no reason to refuse the connection, and neither is it told. */
+static enum cm_alternate
+get_alternate(const struct cm_id *id, const struct karst_cm_req *req)
+{
+	static const uint8_t no_gid[16];
+	struct karst_cm_path path;
+
+	if (same_ip(req->alternate.local_gid, no_gid) && same_ip(req->alternate.remote_gid, no_gid))
+		return CM_ALTERNATE_NONE;
+	return cm_alternate_take(&id->path, &req->alternate, &path) ? CM_ALTERNATE_OFFERED
+								    : CM_ALTERNATE_INVALID;
+}
+
+static uint8_t
+failover_of(const struct cm_id *id, const struct karst_cm_param *param)
+{
+	if (id->alternate == CM_ALTERNATE_INVALID)
+		return KARST_CM_FAILOVER_REJECTED;
+	if (id->alternate == CM_ALTERNATE_OFFERED && !param->alternate_taken)
+		return KARST_CM_FAILOVER_UNSUPPORTED;
+	return KARST_CM_FAILOVER_ACCEPTED;
+}
+
 static void
 new_connection(struct cm_core *c, const struct cm_id *listener, const struct karst_cm_path *seen,
 	const struct karst_cm_msg *m)
 {
-	static const uint8_t no_gid[16];
 	struct cm_id *id = cm_id_new(c, KARST_CM_REQ_RCVD, NULL);
 
 	if (id == NULL) {
@@ -216,7 +243,6 @@ new_connection(struct cm_core *c, const struct cm_id *listener, const struct kar
 	}
 	id->passive = true;
 	id->listen_id = listener->id;
-	id->alternate = memcmp(m->req.alternate.local_gid, no_gid, 16) != 0;
 	id->service_id = m->req.service_id;
 	id->tid = m->tid;
 	id->req_tid = m->tid;
@@ -225,6 +251,7 @@ new_connection(struct cm_core *c, const struct cm_id *listener, const struct kar
 	id->remote_qpn = m->req.qpn;
 	get_transport(&m->req, &id->qp_type);
 	take_path(id, seen, &m->req);
+	id->alternate = (uint8_t)get_alternate(id, &m->req);
 	cm_id_hash_remote(c, id);
 	cm_id_hash_qpn(c, id);
 	cm_half_open_add(c, id);
@@ -299,7 +326,7 @@ karst_cm_id_accept(struct karst_cm *cm, uint32_t number, const struct karst_cm_p
 	m.rep.rnr_retry_count = param->rnr_retry_count;
 	m.rep.target_ack_delay = c->target_ack_delay;
 	m.rep.ece = param->ece;
-	m.rep.failover = id->alternate ? KARST_CM_FAILOVER_UNSUPPORTED : 0;
+	m.rep.failover = failover_of(id, param);
 	if (id->qp_type == KARST_QPT_XRC_RECV) {
 		m.rep.eecn = param->qpn;
 		m.rep.srq = true;

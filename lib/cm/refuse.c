@@ -154,7 +154,9 @@ cm_rx_mra(struct cm_core *c, const struct karst_cm_path *seen, const struct kars
 	if (id == NULL)
 		return;
 	if (!(id->state == KARST_CM_REQ_SENT && m->mra.message == KARST_CM_ABOUT_REQ) &&
-		!(id->state == KARST_CM_REP_SENT && m->mra.message == KARST_CM_ABOUT_REP)) {
+		!(id->state == KARST_CM_REP_SENT && m->mra.message == KARST_CM_ABOUT_REP) &&
+		!(id->state == KARST_CM_ESTABLISHED && id->lap == CM_LAP_SENT &&
+			m->mra.message == KARST_CM_ABOUT_OTHER)) {
 		count(c, KARST_CM_CTR_STATE);
 		return;
 	}

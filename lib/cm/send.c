@@ -38,6 +38,22 @@ cm_send_again(struct cm_core *c, const struct cm_id *id)
 	send_transmit(c, &id->path, id->mad);
 }
 
+void
+cm_send_lap(struct cm_core *c, const struct cm_id *id)
+{
+	send_transmit(c, &id->path, id->lap_mad);
+}
+
+/* What waits for an answer. */
+static const uint8_t *
+send_awaited(const struct cm_id *id)
+{
+	if (id->state == KARST_CM_ESTABLISHED && id->lap == CM_LAP_SENT)
+		return id->lap_mad;
+	assert(id->kept);
+	return id->mad;
+}
+
 int
 cm_keep(struct cm_id *id, const struct karst_cm_msg *m)
 {
@@ -93,7 +109,7 @@ send_arm(struct cm_core *c, struct cm_id *id)
 void
 cm_send_awaiting(struct cm_core *c, struct cm_id *id, uint64_t full_ns, unsigned int retries)
 {
-	cm_send_again(c, id);
+	send_transmit(c, &id->path, send_awaited(id));
 	id->full_wait_ns = full_ns;
 	id->wait_ns = karst_min_u64(CM_FIRST_RETRY_NS, full_ns);
 	id->retries_left = (uint8_t)retries;
@@ -109,8 +125,8 @@ cm_retry(struct cm_core *c, struct cm_id *id)
 	}
 	id->retries_left--;
 	id->wait_ns = karst_min_u64(id->wait_ns * 2, id->full_wait_ns);
-	c->pub.counters.tx_retries[karst_cm_mad_kind(id->mad)]++;
-	cm_send_again(c, id);
+	c->pub.counters.tx_retries[karst_cm_mad_kind(send_awaited(id))]++;
+	send_transmit(c, &id->path, send_awaited(id));
 	send_arm(c, id);
 	return true;
 }

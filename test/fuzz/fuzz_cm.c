@@ -95,6 +95,17 @@ call(struct fuzz *f)
 	p.qpn = u8(&f->in);
 	p.qp_type = types[p.qpn % 4];
 	p.ece = (struct karst_cm_ece){.vendor = p.qpn, .options = p.qpn};
+	if (which >= 248) {
+		p.alternate = len & 1 ? &path : NULL;
+		p.alternate_taken = len & 2;
+	}
+	if (which >= 250) {
+		if (which & 1)
+			karst_cm_id_lap(cm, id, &path, data, len);
+		else
+			karst_cm_id_apr(cm, id, which & 15, data, len & 0x7f, data, len);
+		return;
+	}
 	switch (which % 13) {
 	case 0:
 		karst_cm_id_connect(cm, &path, SERVICE, &p, NULL, &made);
@@ -169,6 +180,7 @@ on_event(void *user, const struct karst_cm_ev *ev)
 
 	CHECK(karst_cm_id_info(f->cm, ev->id, &info) == 0);
 	CHECK(ev->remote.private_data_len == 0 || ev->remote.private_data != NULL);
+	CHECK(ev->code != KARST_CM_EV_LAP || ev->remote.alternate != NULL);
 	if (ev->code == KARST_CM_EV_REQ || ev->code == KARST_CM_EV_SIDR_REQ)
 		remember(f, ev->id);
 	while ((u8(&f->in) & 3) == 3)
@@ -223,8 +235,15 @@ crafted(struct fuzz *f)
 		m.req.max_retries = how & 15;
 		memcpy(m.req.primary.local_gid, seen.remote_ip, 16);
 		memcpy(m.req.primary.remote_gid, seen.local_ip, 16);
+		m.req.alternate = m.req.primary;
+		m.req.alternate.remote_gid[15] = how & 0x60 ? 9 : 0;
 	} else if (m.kind == KARST_CM_SIDR_REQ) {
 		m.sidr_req.service_id = SERVICE;
+	} else if (m.kind == KARST_CM_LAP) {
+		m.lap.qpn = u8(&f->in);
+		memcpy(m.lap.alternate.local_gid, seen.remote_ip, 16);
+		memcpy(m.lap.alternate.remote_gid, seen.local_ip, 16);
+		m.lap.alternate.flow_label = how & 0x7f;
 	}
 	CHECK(karst_cm_msg_build(&m, mad) == 0);
 	/* and some bytes of anything */
@@ -254,6 +273,8 @@ answer(struct fuzz *f)
 		[KARST_CM_DREQ] = KARST_CM_DREP,
 		[KARST_CM_SIDR_REQ] = KARST_CM_SIDR_REP,
 		[KARST_CM_DREP] = KARST_CM_DREP,
+		[KARST_CM_LAP] = KARST_CM_APR,
+		[KARST_CM_APR] = KARST_CM_LAP,
 		[KARST_CM_MRA] = KARST_CM_REQ};
 	struct karst_cm_path seen = f->sent_path;
 	struct karst_cm_msg m, a = {0};
@@ -274,9 +295,16 @@ answer(struct fuzz *f)
 		a.rep.eecn = a.rep.qpn;
 	} else if (a.kind == KARST_CM_DREQ && karst_cm_id_info(f->cm, m.local_id, &info) == 0) {
 		a.dreq.qpn = info.local_qpn;
+	} else if (a.kind == KARST_CM_LAP && karst_cm_id_info(f->cm, m.local_id, &info) == 0) {
+		a.tid += 1u + (how & 1);
+		a.lap.qpn = info.local_qpn;
+		memcpy(a.lap.alternate.local_gid, info.path.remote_ip, 16);
+		memcpy(a.lap.alternate.remote_gid, info.path.local_ip, 16);
+		a.lap.alternate.flow_label = 1;
 	} else if (a.kind == KARST_CM_MRA) {
 		a.mra.service_timeout = how & 31;
-		a.mra.message = m.kind == KARST_CM_REP;
+		a.mra.message =
+			m.kind == KARST_CM_LAP ? KARST_CM_ABOUT_OTHER : m.kind == KARST_CM_REP;
 	}
 	CHECK(karst_cm_msg_build(&a, mad) == 0);
 	receive(f, &seen, mad, sizeof(mad));

@@ -18,6 +18,9 @@ REQ, MRA, REJ, REP, RTU, DREQ, DREP, SIDR_REQ, SIDR_REP, LAP, APR = range(11)
  INFO, DESTROY) = range(13)
 
 
+LAP_CALL, APR_CALL = 251, 250
+
+
 def call(which, number=1, arg=3):
     """A call about the user's number-th id (0: the listener), with an RC queue pair."""
     return bytes([CALL, which, arg, number]) + PATH + bytes([4])
@@ -49,6 +52,10 @@ def steps():
                     answer() + call(REPLY), call(DESTROY) + answer(), answer() + call(DESTROY),
                     call(DISCONNECT) + wait(31) * 4):
             yield side + end + wait(33) + wait(33)
+        yield side + call(LAP_CALL) + answer() + call(LAP_CALL) + wait(31) * 4
+    # one of the peer's, for the queue pair of call()
+    lap = bytes([CRAFTED]) + PATH + bytes([LAP, 1, 1, 0x41, 4, 0, 0])
+    yield passive + lap + lap + call(APR_CALL) + lap + call(LAP_CALL) + lap + answer()
     yield call(CONNECT, 0) + answer(0x41) + wait(30) * 8
     yield call(CONNECT, 0) + answer(0x81)
     yield call(SIDR, 0) + answer()

@@ -127,7 +127,7 @@ def nobody(bed):
     for name, kind in (('MRA', MRA), ('REJ', REJ), ('RTU', RTU), ('DREP', DREP)):
         bed.dropped(f'{name} for no connection', lambda peer, kind=kind: peer.message(kind, about),
                     no_id=1)
-    bed.dropped('an APR that nobody asked for', lambda peer: peer.message(APR, about), state=1)
+    bed.dropped('an APR that nobody asked for', lambda peer: peer.message(APR, about), no_id=1)
     bed.dropped('a SIDR REP that nobody asked for', lambda peer: peer.message(SIDR_REP, about),
                 no_id=1)
 
@@ -235,14 +235,26 @@ def harmless(bed, conn):
     case('the RTU again', message(RTU, conn.ids()), rx_duplicates_RTU=1)
     case('its REQ again', lambda peer: peer.message(REQ, conn.body, conn.tid), rx_duplicates_REQ=1)
 
+    def path(qpn):
+        """A LAP's body: by another address of the peer's (C4)."""
+        return conn.ids(bytes(4), qpn.to_bytes(3, 'big'), b'\xa0', bytes(4), b'\xff' * 4,
+                        roce.gid(PEERS[1]), roce.gid(KARST), bytes(4), b'\x40\0\0\x80')
+
     def lap(peer):
         before = bed.counters()
-        m = peer.answer(peer.message(LAP, conn.ids()), APR)
+        m = peer.answer(peer.message(LAP, path(conn.karst_qpn)), APR)
         return fields(m, local=conn.karst_id, remote=conn.id) + peer.nothing() + \
             ([] if m.u8(9) == 2 else [f'status {m.u8(9)}']) + \
-            bed.counted(before, rx_LAP=1, tx_APR=1) + peer.acknowledged(conn)
+            bed.counted(before, rx_LAP=1, tx_APR=1, invalid=0) + peer.acknowledged(conn)
+
+    def other_qp(peer):
+        before = bed.counters()
+        m = peer.answer(peer.message(LAP, path(conn.karst_qpn ^ 1)), APR)
+        return ([] if m.u8(9) == 6 else [f'status {m.u8(9)}']) + peer.nothing() + \
+            bed.counted(before, rx_LAP=1, tx_APR=1, invalid=1) + peer.acknowledged(conn)
 
     bed.case('a LAP: not supported, and the connection goes on', lap)
+    bed.case('a LAP for another queue pair', other_qp)
 
     def packet(opcode, body=b'', at=None, **how):
         return lambda peer: peer.send(

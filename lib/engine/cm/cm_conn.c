@@ -458,6 +458,12 @@ on_event(void *user, const struct karst_cm_ev *ev)
 	case KARST_CM_EV_TIMEWAIT_EXIT:
 		eng_cm_event(cm, id, KARST_RDMACM_TIMEWAIT_EXIT, 0);
 		break;
+	case KARST_CM_EV_LAP:
+		/* C4: programs of the RDMA CM cannot be asked, and their queue pairs are theirs */
+		karst_cm_id_apr(cm->cm, ev->id, KARST_CM_APR_UNSUPPORTED, NULL, 0, NULL, 0);
+		break;
+	case KARST_CM_EV_APR:
+	case KARST_CM_EV_LAP_ERROR: /* of a LAP that nobody here sends */
 	case KARST_CM_EV_MRA:
 		/* lib/cm waits longer; that is all */
 		break;

@@ -152,7 +152,8 @@ judge_node(struct world *w, uint32_t node)
 		REQUIRE(w, other[never[i]] == 0, "node %u: %s, with honest peers", node,
 			karst_cm_counter_name(never[i]));
 	if (w->profile == LOSSLESS)
-		REQUIRE(w, total(cm->counters.tx_retries) == 0,
+		/* but LAPs, which may overtake the RTU that lets them be heard (C4) */
+		REQUIRE(w, total(cm->counters.tx_retries) == cm->counters.tx_retries[KARST_CM_LAP],
 			"node %u: something was sent twice on a good link", node);
 }
 

@@ -78,6 +78,9 @@ struct end {
 	uint64_t act_at;  /* its next action; NEVER: it waits to be told */
 	/* what it has done, for the other side's oracle */
 	bool did_ready, did_reject, did_disconnect, did_reply, did_destroy, did_give_up;
+	/* alternate paths (C4): has offered one, was offered one and said this, was answered */
+	bool did_lap, told_lap, told_apr;
+	uint8_t said;      /* enum karst_cm_apr_status */
 	unsigned int told; /* events */
 };
 

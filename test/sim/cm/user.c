@@ -206,9 +206,34 @@ act_asked(struct world *w, struct conn *c, struct end *e)
 	did(w, c, e, "accept", karst_cm_id_accept(cm, e->id, &p));
 }
 
+/* A path that nobody uses, and that says whose it is. */
+static struct karst_cm_path
+path_offered(const struct world *w, const struct conn *c, const struct end *e)
+{
+	const struct end *other = is_passive(c, e) ? &c->active : &c->passive;
+	struct karst_cm_path path = {.pkey = 0xffff, .hop_limit = 9, .mtu = 3, .ack_timeout = 19};
+
+	path.flow_label = 1000 + 2 * (uint32_t)(c - w->conns) + is_passive(c, e);
+	node_address(e->node, path.local_ip);
+	node_address(other->node, path.remote_ip);
+	return path;
+}
+
+static void
+act_lap(struct world *w, const struct conn *c, struct end *e)
+{
+	struct note n = note_of(w, c, is_passive(c, e), KARST_CM_LAP);
+	struct karst_cm_path path = path_offered(w, c, e);
+
+	e->did_lap = true;
+	did(w, c, e, "lap", karst_cm_id_lap(w->cm[e->node], e->id, &path, &n, sizeof(n)));
+}
+
 static void
 act_established(struct world *w, const struct conn *c, struct end *e)
 {
+	if ((e->psn >> 11 & 3) == 0)
+		act_lap(w, c, e);
 	if (e->disconnects)
 		e->act_at = w->now_ns + e->stay_ns;
 	else
@@ -490,6 +515,49 @@ told_disconnected(struct world *w, struct end *e, const struct end *other, bool 
 	e->step = ENDED;
 }
 
+/* C4: once, and of the other's path. */
+static void
+told_lap(struct world *w, const struct conn *c, struct end *e, const struct end *other,
+	const struct karst_cm_ev *ev)
+{
+	struct note n = note_of(w, c, is_passive(c, e), KARST_CM_APR);
+	struct karst_cm_path path = path_offered(w, c, other);
+
+	REQUIRE(w, e->step == ESTABLISHED, "EV_LAP in step %d", e->step);
+	REQUIRE(w, other->did_lap && !e->told_lap, "EV_LAP, but %s",
+		e->told_lap ? "it was told before" : "nothing was offered");
+	expect_note(w, c, is_passive(c, other), KARST_CM_LAP, ev);
+	REQUIRE(w,
+		ev->remote.alternate->flow_label == path.flow_label &&
+			ev->remote.alternate->hop_limit == path.hop_limit &&
+			memcmp(ev->remote.alternate->local_ip, path.remote_ip, 16) == 0 &&
+			memcmp(ev->remote.alternate->remote_ip, path.local_ip, 16) == 0,
+		"another path than the one that was offered");
+	e->told_lap = true;
+	e->said = e->psn >> 13 & 1 ? KARST_CM_APR_LOADED : KARST_CM_APR_INVALID_SL;
+	did(w, c, e, "apr",
+		karst_cm_id_apr(w->cm[e->node], e->id, e->said, NULL, 0, &n, sizeof(n)));
+}
+
+/* What the other's user said; or it has asked, too, or is ending. */
+static void
+told_apr(struct world *w, const struct conn *c, struct end *e, const struct end *other,
+	const struct karst_cm_ev *ev)
+{
+	REQUIRE(w, e->step == ESTABLISHED, "EV_APR in step %d", e->step);
+	REQUIRE(w, e->did_lap && !e->told_apr, "EV_APR, but nothing was offered, or it was told");
+	e->told_apr = true;
+	if (ev->reason == KARST_CM_APR_REJECTED)
+		REQUIRE(w, other->did_lap, "an offer was refused as if there had been another");
+	else if (ev->reason == KARST_CM_APR_INVALID_COMM_ID)
+		REQUIRE(w, other->step != ESTABLISHED, "refused by who is established");
+	else {
+		REQUIRE(w, other->told_lap && ev->reason == other->said,
+			"EV_APR says %u, the user %u", ev->reason, other->said);
+		expect_note(w, c, is_passive(c, other), KARST_CM_APR, ev);
+	}
+}
+
 static void
 told_end(struct world *w, struct conn *c, struct end *e, struct end *other,
 	const struct karst_cm_ev *ev)
@@ -511,6 +579,18 @@ told_end(struct world *w, struct conn *c, struct end *e, struct end *other,
 		break;
 	case KARST_CM_EV_REJ:
 		told_rej(w, c, e, other, ev);
+		break;
+	case KARST_CM_EV_LAP:
+		told_lap(w, c, e, other, ev);
+		break;
+	case KARST_CM_EV_APR:
+		told_apr(w, c, e, other, ev);
+		break;
+	case KARST_CM_EV_LAP_ERROR:
+		REQUIRE(w, e->step == ESTABLISHED && e->did_lap && !e->told_apr,
+			"no answer to a LAP in step %d", e->step);
+		gave_up(w, e, "no answer to a LAP");
+		e->told_apr = true;
 		break;
 	case KARST_CM_EV_DREQ:
 		told_dreq(w, c, e, other, ev);

@@ -39,6 +39,10 @@ on_event(void *user, const struct karst_cm_ev *ev)
 	e->ev = *ev;
 	e->path = *ev->path;
 	e->ev.path = &e->path;
+	if (ev->remote.alternate != NULL) {
+		e->alternate = *ev->remote.alternate;
+		e->ev.remote.alternate = &e->alternate;
+	}
 	memset(e->private_data, 0, sizeof(e->private_data));
 	memset(e->info, 0, sizeof(e->info));
 	if (ev->remote.private_data_len != 0)
@@ -232,6 +236,43 @@ peer_dreq(uint32_t id, uint32_t n)
 
 	m.tid = 0x9999 + n;
 	m.dreq.qpn = OUR_QPN + n;
+	return m;
+}
+
+struct karst_cm_path
+alternate_path(const struct cm_bed *b)
+{
+	struct karst_cm_path path = b->path;
+
+	put_ip(path.local_ip, 101);
+	put_ip(path.remote_ip, 102);
+	path.flow_label = 0xabcde;
+	path.tclass = 0x40;
+	path.hop_limit = 32;
+	path.sl = 3;
+	path.rate = 7;
+	path.ack_timeout = 18;
+	return path;
+}
+
+struct karst_cm_msg
+peer_lap(const struct cm_bed *b, uint32_t id, uint32_t n)
+{
+	struct karst_cm_msg m = peer_msg(KARST_CM_LAP, id, NULL, n);
+	struct karst_cm_path path = alternate_path(b);
+
+	m.tid = 0x7777 + n;
+	m.lap.qpn = OUR_QPN + n;
+	memcpy(m.lap.alternate.local_gid, path.remote_ip, 16);
+	memcpy(m.lap.alternate.remote_gid, path.local_ip, 16);
+	m.lap.alternate.flow_label = path.flow_label;
+	m.lap.alternate.tclass = path.tclass;
+	m.lap.alternate.hop_limit = path.hop_limit;
+	m.lap.alternate.sl = path.sl;
+	m.lap.alternate.rate = path.rate;
+	m.lap.alternate.ack_timeout = path.ack_timeout;
+	m.private_data = (const uint8_t *)"another way";
+	m.private_data_len = 11;
 	return m;
 }
 

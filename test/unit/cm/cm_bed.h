@@ -47,7 +47,7 @@ struct cm_bed_msg {
 
 struct cm_bed_ev {
 	struct karst_cm_ev ev;
-	struct karst_cm_path path;
+	struct karst_cm_path path, alternate;
 	uint8_t private_data[256];
 	uint8_t info[KARST_CM_REJ_INFO];
 };
@@ -83,6 +83,11 @@ struct karst_cm_msg peer_msg(
 	enum karst_cm_kind kind, uint32_t id, const struct cm_bed_msg *about, uint32_t n);
 struct karst_cm_msg peer_rep(const struct cm_bed_msg *req, uint32_t n);
 struct karst_cm_msg peer_dreq(uint32_t id, uint32_t n);
+/** The peer's LAP about our @id, of the n-th connection: a path between other addresses, with all
+ *  that can be said of one. */
+struct karst_cm_msg peer_lap(const struct cm_bed *b, uint32_t id, uint32_t n);
+/** The same path, from here. */
+struct karst_cm_path alternate_path(const struct cm_bed *b);
 
 struct cm_bed_msg *cm_bed_msg_at(struct cm_bed *b, enum karst_cm_kind kind, int line);
 const struct karst_cm_ev *cm_bed_ev_at(struct cm_bed *b, enum karst_cm_ev_code code, int line);

@@ -504,23 +504,6 @@ Test(cm_connect, c2_transports)
 	cm_bed_down(b);
 }
 
-/* An alternate path is offered: the REP says that there will be none. */
-Test(cm_connect, c1_alternate_path)
-{
-	static struct cm_bed bed;
-	struct cm_bed *b = cm_bed_up(&bed, NULL);
-	struct karst_cm_msg req = peer_req(b, 0);
-	uint32_t id;
-
-	cm_bed_listen(b);
-	req.req.alternate = req.req.primary;
-	send_msg(b, req);
-	id = expect_ev(b, REQ)->id;
-	cr_assert_eq(karst_cm_id_accept(b->cm, id, &b->param), 0);
-	cr_expect_eq(expect_msg(b, REP)->m.rep.failover, KARST_CM_FAILOVER_UNSUPPORTED);
-	cm_bed_down(b);
-}
-
 /* --- calls that cannot be --- */
 
 Test(cm_connect, c1_calls_refused)

@@ -391,28 +391,3 @@ Test(cm_refuse, c1_stale_rep_before_ready)
 	cr_expect_eq(expect_ev(b, REJ)->id, old);
 	cm_bed_down(b);
 }
-
-/* --- alternate paths: there are none --- */
-
-Test(cm_refuse, c1_lap)
-{
-	static struct cm_bed bed;
-	struct cm_bed *b = cm_bed_up(&bed, NULL);
-	uint32_t id = cm_bed_active(b, 0);
-	struct karst_cm_msg lap = peer_msg(KARST_CM_LAP, id, NULL, 0);
-	struct cm_bed_msg *apr;
-
-	send_msg(b, lap);
-	apr = expect_msg(b, APR);
-	cr_expect_eq(apr->m.apr.status, KARST_CM_APR_UNSUPPORTED);
-	cr_expect_eq(apr->m.tid, lap.tid);
-	cr_expect_eq(apr->m.local_id, id);
-	cr_expect_eq(apr->m.remote_id, PEER_ID);
-	lap.remote_id ^= 0x40;
-	send_msg(b, lap);
-	cr_expect_eq(expect_msg(b, APR)->m.apr.status, KARST_CM_APR_INVALID_COMM_ID);
-	send_msg(b, peer_msg(KARST_CM_APR, id, NULL, 0));
-	cr_expect_eq(counted(b, STATE), 1);
-	cr_expect_eq(state_of(b, id), KARST_CM_ESTABLISHED);
-	cm_bed_down(b);
-}

@@ -26,9 +26,10 @@ check_id(const struct cm_core *c, const struct cm_id *id)
 {
 	bool asked = id->state == KARST_CM_REQ_RCVD || id->state == KARST_CM_SIDR_REQ_RCVD ||
 		id->state == KARST_CM_REP_SENT;
-	bool waits = asked || id->state == KARST_CM_REQ_SENT || id->state == KARST_CM_DREQ_SENT ||
-		id->state == KARST_CM_TIMEWAIT || id->state == KARST_CM_SIDR_REQ_SENT ||
-		id->state == KARST_CM_SIDR_REP_SENT;
+	bool asks = id->state == KARST_CM_ESTABLISHED && id->lap == CM_LAP_SENT;
+	bool waits = asked || asks || id->state == KARST_CM_REQ_SENT ||
+		id->state == KARST_CM_DREQ_SENT || id->state == KARST_CM_TIMEWAIT ||
+		id->state == KARST_CM_SIDR_REQ_SENT || id->state == KARST_CM_SIDR_REP_SENT;
 	bool connected = id->state == KARST_CM_REP_RCVD || id->state == KARST_CM_ESTABLISHED ||
 		id->state == KARST_CM_DREQ_SENT || id->state == KARST_CM_DREQ_RCVD;
 	bool repeats = id->state == KARST_CM_REQ_SENT || id->state == KARST_CM_REP_SENT ||

@@ -405,9 +405,15 @@ karst_repeat_acked(struct karst_core *core, struct karst_core_qp *qp)
 	look(p, qp);
 	if (p->news)
 		find_lost(core, qp);
-	/* what was to go again has arrived after all: the clock runs for the rest */
-	if ((qp->req.flags & KARST_REQ_UNSENT) && p->nlost == 0 &&
-		!(qp->req.flags & KARST_REQ_RNR_WAIT)) {
+	if (!(qp->req.flags & KARST_REQ_UNSENT) || p->nlost != 0 ||
+		(qp->req.flags & KARST_REQ_RNR_WAIT))
+		return;
+	/* what was to go again has arrived after all: the clock runs for the rest; or there is none
+	 * (Q6), and all the rest may have been under way on a path that was left (G4) */
+	if (qp->req.rto_ns == 0 && qp->req.una_psn != qp->req.nxt_psn) {
+		karst_repeat_oldest(qp);
+		karst_core_activate(core, qp);
+	} else {
 		karst_requester_left(core, qp);
 		karst_requester_arm(core, qp);
 	}

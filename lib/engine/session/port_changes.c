@@ -35,14 +35,11 @@ struct lost_call {
 
 /* Whoever migrates has another port. */
 static uint8_t
-port_num_of(const struct karst_core_qp *qp)
+port_num_of(const struct karst_core_qp *qp, const struct karst_core_qp_attr *is)
 {
-	struct karst_core_qp_attr is;
-
-	if (karst_qp_type(qp) == KARST_QPT_UD)
-		return ((const struct eng_qp *)karst_qp_user(qp))->port_num;
-	karst_qp_query(qp, &is);
-	return is.port_num;
+	return karst_qp_type(qp) == KARST_QPT_UD
+		? ((const struct eng_qp *)karst_qp_user(qp))->port_num
+		: is->port_num;
 }
 
 /* @return whether it was a queue pair of that port. */
@@ -56,9 +53,9 @@ lose_port(struct karst_core *core, struct karst_core_qp *qp, uint8_t port_num)
 
 	if (alt != NULL && eng_port_base(alt->port) + 1 == port_num)
 		karst_qp_alternate_lost(core, qp);
-	if (port_num_of(qp) != port_num)
-		return false;
 	karst_qp_query(qp, &is);
+	if (port_num_of(qp, &is) != port_num)
+		return false;
 	if (is.path_mig_state == KARST_MIG_ARMED &&
 		karst_qp_modify(core, qp, &to, KARST_QP_PATH_MIG_STATE) == 0)
 		return true;

@@ -256,14 +256,9 @@ Test(migrate, g4_not_in_rearm)
 {
 	struct setup s = setup_of(KARST_QPT_RC);
 	struct bed *b = bed_open(&s);
-	unsigned int i;
 
 	cr_assert_eq(migrate_rearm(b), 0);
-	post(b, RDMA_WRITE, 1, .len = 1);
-	for (i = 0; i < 5; i++)
-		advance_time(b, 4 * RTO);
-	expect_wc(b, 1, RETRY_EXC_ERR);
-	bed_forget(b);
+	expect_exhausted(b);
 	bed_close(b);
 }
 

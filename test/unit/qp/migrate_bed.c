@@ -45,6 +45,18 @@ migrate_set(struct bed *b, enum karst_mig_state state)
 }
 
 void
+expect_exhausted(struct bed *b)
+{
+	unsigned int i;
+
+	post(b, RDMA_WRITE, 1, .len = 1);
+	for (i = 0; i < 5; i++)
+		advance_time(b, 4 * RTO);
+	expect_wc(b, 1, RETRY_EXC_ERR);
+	bed_forget(b);
+}
+
+void
 expect_mig_at(struct bed *b, int line, enum karst_mig_state state)
 {
 	struct karst_core_qp_attr a;

@@ -3,7 +3,7 @@
  */
 /*
  * A queue pair with two paths: the primary one is from 192.0.2.1 to 192.0.2.2, the alternate one
- * (migrate_path) from 198.51.100.1 to 198.51.100.2, through port 2.
+ * (alt_path) from 198.51.100.1 to 198.51.100.2, through port 2.
  */
 #ifndef MIGRATE_BED_H
 #define MIGRATE_BED_H
@@ -28,6 +28,9 @@ int migrate_set(struct bed *b, enum karst_mig_state state);
 struct bed *bed_armed(enum karst_qp_type type);
 /** From now on the peer is where the alternate path leads.  @return where it was */
 struct karst_path peer_migrates(struct bed *b);
+
+/** A WRITE that is never answered ends the queue pair, instead of a migration. */
+void expect_exhausted(struct bed *b);
 
 void expect_mig_at(struct bed *b, int line, enum karst_mig_state state);
 #define expect_mig(b, st) expect_mig_at(b, __LINE__, KARST_MIG_##st)

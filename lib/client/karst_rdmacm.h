@@ -59,8 +59,8 @@ struct karst_rdmacm_conn_param {
 	uint8_t responder_resources; /* READs and atomics that one's own QP takes at a time */
 	uint8_t initiator_depth;     /* that it sends at a time */
 	uint8_t flow_control;
-	uint8_t retry_count;     /* connect; 0 to 7 */
-	uint8_t rnr_retry_count; /* 0 to 7, which is for ever */
+	uint8_t retry_count;     /* connect; 0 to 7, and more means 7 */
+	uint8_t rnr_retry_count; /* the same; 7 is for ever */
 	uint8_t srq;
 	uint32_t qp_num;
 	uint32_t qkey; /* UDP: 0 with accept: the one of the port space */

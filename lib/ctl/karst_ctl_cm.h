@@ -30,7 +30,7 @@ struct karst_ctl_cm_param {
 	uint8_t responder_resources;
 	uint8_t initiator_depth;
 	uint8_t flow_control;
-	uint8_t retry_count;
+	uint8_t retry_count; /* this and the next: more than 7 means 7 */
 	uint8_t rnr_retry_count;
 	uint8_t srq;
 	uint8_t reserved;

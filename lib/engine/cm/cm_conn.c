@@ -54,6 +54,14 @@ cm_fault(char *why, int ret, const char *what)
 		what);
 }
 
+/* Programs ask for more retries than the field of three bits can tell, and get as many as it can:
+ * rdma_connect(3) of Linux does the same. */
+static uint8_t
+most_retries(uint8_t wanted)
+{
+	return (uint8_t)karst_min_u32(wanted, 7);
+}
+
 static void
 param_of(const struct cm_id *id, const struct karst_ctl_cm_param *p, struct karst_cm_param *out)
 {
@@ -63,8 +71,8 @@ param_of(const struct cm_id *id, const struct karst_ctl_cm_param *p, struct kars
 		.srq = p->srq != 0,
 		.responder_resources = p->responder_resources,
 		.initiator_depth = p->initiator_depth,
-		.retry_count = p->retry_count & 7,
-		.rnr_retry_count = p->rnr_retry_count & 7,
+		.retry_count = most_retries(p->retry_count),
+		.rnr_retry_count = most_retries(p->rnr_retry_count),
 		.qpn = p->qpn & 0xffffff,
 		.psn = id->psn,
 		.qkey = p->qkey != 0 ? p->qkey : CM_UDP_QKEY,

@@ -109,6 +109,43 @@ Test(client_rdmacm, c1_connect_with_loss)
 	client_bed_down(&bed);
 }
 
+/* More retries than the message can tell are as many as it can, and not what is left of the number
+ * without its upper bits: fio asks for ten, and would have had two. */
+Test(client_rdmacm, more_retries_than_seven)
+{
+	const uint8_t wanted[] = {7, 8, 10, 255};
+	struct karst_rdmacm_conn_param p;
+	struct karst_rdmacm_event ev;
+	struct client_bed bed;
+	unsigned int i;
+
+	client_bed_up(&bed, &(struct client_bed_config){.lcores = 1});
+	for (i = 0; i < KARST_DIM(wanted); i++) {
+		struct program *server = program_up(&bed), *client = program_up(&bed);
+		struct end c = {.p = client};
+		uint32_t listener = listen_on(server, "10.0.0.2", SERVICE, 1);
+
+		c.id = make_id(client, 2);
+		resolve(&c, NULL, "10.0.0.2", 2);
+		c.qp = client_bed_qp(&client->b, KARST_QPT_RC);
+		to_state(&c, KARST_QPS_INIT);
+		p = param_of(&c, "hello");
+		p.retry_count = p.rnr_retry_count = wanted[i];
+		cr_assert_eq(karst_rdmacm_connect(client->b.ctx, c.id, &p), 0, "%s", karst_why());
+		ev = expect(server, KARST_RDMACM_CONNECT_REQUEST, 1);
+		cr_expect_eq(ev.conn.retry_count, 7, "%u of %u", ev.conn.retry_count, wanted[i]);
+		cr_expect_eq(
+			ev.conn.rnr_retry_count, 7, "%u of %u", ev.conn.rnr_retry_count, wanted[i]);
+		cr_assert_eq(karst_destroy_qp(c.qp), 0);
+		destroy_id(client, c.id, 2);
+		destroy_id(server, ev.id, 0);
+		destroy_id(server, listener, 1);
+		program_down(client);
+		program_down(server);
+	}
+	client_bed_down(&bed);
+}
+
 /* --- two engines --- */
 
 static void

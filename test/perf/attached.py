@@ -9,9 +9,12 @@ namespaces of the test's own and need root; without it those points are skipped.
 """
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'common'))
@@ -27,20 +30,23 @@ WORDS = ['--json', '--verify']
 ENGINE = '[engine]\nidle = sleep\n[port p]\n'
 YIELD = ENGINE.replace('sleep', 'yield') # takes a processor as long as it lives: for one pair
 HUGE_TRIES = 5
+STARVED_S = 3 # a measurement gives up waiting for the first messages of a slice after 2 s
 KINDS = ('alloc', 'malloc', 'stack', 'hugetlb')
 
 
-def traffic(perf, server, client, args, server_args='', baselines=False):
-    """Runs a server and a client.  (problems, JSON objects)"""
+def traffic(perf, server, client, args, server_args='', baselines=False, by=None):
+    """Runs a server and a client.  (problems, JSON objects)  @by(port): where the client finds
+    the server instead."""
     with subprocess.Popen([perf, '--connect', server.socket, '--server', '--tcp-port', '0',
                            *server_args.split()], stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True) as peer:
         line = peer.stdout.readline()
         if not line.strip():
             return ['no server', peer.communicate()[1][-1500:]], []
+        port = line.split()[-1]
         words = [perf, '--connect', client.socket, '--peer', 'localhost', '--tcp-port',
-                 line.split()[-1], *WORDS, *([] if baselines else ['--no-baselines']),
-                 *args.split()]
+                 str(by(int(port))) if by else port, *WORDS,
+                 *([] if baselines else ['--no-baselines']), *args.split()]
         try:
             run = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                  stderr=subprocess.PIPE, text=True, timeout=TIMEOUT_S,
@@ -105,6 +111,35 @@ def beside_tcp(perf, daemon):
     return problems
 
 
+def starved(perf, daemon):
+    """A daemon that has no processor from the beginning of the traffic on, for longer than the
+    traffic was to last: it lasts until there is something to report."""
+    def between(server_port, listener):
+        with listener, listener.accept()[0] as client, client.makefile('rw') as asks, \
+                socket.create_connection(('localhost', server_port)) as server, \
+                server.makefile('rw') as answers:
+            for line in asks:
+                answers.write(line)
+                answers.flush()
+                answer = answers.readline()
+                if json.loads(line).get('phase') == 1 and not begun.is_set():
+                    begun.set()
+                    daemon.send(signal.SIGSTOP)
+                    threading.Timer(STARVED_S, daemon.send, [signal.SIGCONT]).start()
+                asks.write(answer)
+                asks.flush()
+
+    def by(server_port):
+        listener = socket.create_server(('localhost', 0))
+        port = listener.getsockname()[1]
+        threading.Thread(target=between, args=(server_port, listener), daemon=True).start()
+        return port
+
+    begun = threading.Event()
+    problems, _ = traffic(perf, daemon, daemon, '--op read --size 4096 --duration 0.05', by=by)
+    return problems + ([] if begun.is_set() else ['no traffic began'])
+
+
 def within_one(tap, perf, karstd, folder):
     daemon = Daemon(karstd, folder, ENGINE + 'device = loopback\n', name='one')
     problems = daemon.start()
@@ -117,6 +152,7 @@ def within_one(tap, perf, karstd, folder):
         problems, _ = traffic(perf, daemon, daemon, '--op write,read --size 4097,65536 '
                               '--duration 0.3 --mtu 4096', baselines=True)
         tap.point('one daemon: with baselines', problems)
+        tap.point('one daemon: without a processor', starved(perf, daemon))
     if not tap.failed:
         tap.point('one daemon: beside TCP', beside_tcp(perf, daemon))
     with HugePages(16) as huge:

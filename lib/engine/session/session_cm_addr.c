@@ -13,7 +13,7 @@
 
 #define MAX_BACKLOG     1024u
 #define PRIVILEGED_END  1024u
-#define ACK_TIMEOUT     16u /* 268 ms, unless an option says otherwise */
+#define ACK_TIMEOUT     17u /* 537 ms as with rxe, unless an option says otherwise */
 #define MAX_ACK_TIMEOUT 31u
 #define HOP_LIMIT       64u
 #define PKEY_DEFAULT    0xffffu

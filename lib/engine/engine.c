@@ -18,6 +18,7 @@
 
 #include "capture.h"
 #include "cm.h"
+#include "intr_unmap.h"
 #include "workers.h"
 #include "log.h"
 #include "object.h"
@@ -335,6 +336,7 @@ karst_engine_create(const struct karst_engine_config *cfg, struct karst_engine *
 		free_engine(e);
 		return ret;
 	}
+	eng_intr_unmap_add(e);
 	eng_telemetry_ready(e);
 	*engine = e;
 	return 0;
@@ -362,6 +364,7 @@ karst_engine_destroy(struct karst_engine *e)
 	eng_workers_stop(e);
 	eng_telemetry_del(e);
 	eng_capture_stop(e, NULL);
+	eng_intr_unmap_del(e);
 	free_engine(e);
 	return 0;
 }

@@ -372,6 +372,7 @@ struct karst_engine {
 	struct arena objects;            /* only the engine looks at these */
 	struct karst_engine_owner *self; /* the program that embeds the engine */
 	LIST_HEAD(, karst_engine_owner) owners; /* with it */
+	LIST_ENTRY(karst_engine) unmap_next;    /* intr_unmap.c */
 	uint32_t nowners;
 	uint32_t nqps[KARST_ENGINE_MAX_LCORES];
 	uint32_t ncqs;

@@ -138,7 +138,10 @@ void eng_lcore_detach(struct eng_lcore *lc);
 int eng_ctl_enter(struct karst_engine *e);
 void eng_ctl_leave(struct karst_engine *e);
 
-/* Within a control call: waits until every lcore has ended the turn that it is in. */
+/* Takes @lock while answering own mailboxes: who has it may be waiting for lcores of @e. */
+void eng_lock_patiently(struct karst_engine *e, pthread_mutex_t *lock);
+
+/* Waits until every lcore has ended the turn that it is in.  Any thread. */
 void eng_ctl_quiesce(struct karst_engine *e);
 
 /* --- lcore.c --- */

@@ -229,14 +229,14 @@ in_callback(const struct karst_engine *e)
 /* Who polls an lcore looks again and again, for others may need it meanwhile.  Nobody needs another
  * thread, and there may be one for each program, so it sleeps: many that look again and again leave
  * no processor to who has the lock, nor to lcores. */
-static void
-ctl_lock(struct karst_engine *e)
+void
+eng_lock_patiently(struct karst_engine *e, pthread_mutex_t *lock)
 {
 	unsigned int times = 0;
 
-	while (pthread_mutex_trylock(&e->ctl_lock) != 0) {
+	while (pthread_mutex_trylock(lock) != 0) {
 		if (times >= PAUSES && !have_lcore(e)) {
-			pthread_mutex_lock(&e->ctl_lock);
+			pthread_mutex_lock(lock);
 			return;
 		}
 		serve_mine(e);
@@ -251,7 +251,7 @@ eng_ctl_enter(struct karst_engine *e)
 		karst_log(KARST_LOG_ERR, "%s: control call from inside of a callback", e->name);
 		return -EDEADLK;
 	}
-	ctl_lock(e);
+	eng_lock_patiently(e, &e->ctl_lock);
 	return 0;
 }
 

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* EAL's interrupt thread unmaps nothing that an lcore may be using (intr_unmap.c). */
+#ifndef ENG_INTR_UNMAP_H
+#define ENG_INTR_UNMAP_H
+
+#include "lcore.h"
+
+/* From now on the interrupt thread waits for the lcores of @e; until then none may be attached.
+ * Any thread, also one that has lcores of @e. */
+void eng_intr_unmap_add(struct karst_engine *e);
+/* No lcore of @e is attached any more. */
+void eng_intr_unmap_del(struct karst_engine *e);
+
+#endif /* ENG_INTR_UNMAP_H */

@@ -58,8 +58,12 @@ wait_for_lcores(void)
 	pthread_mutex_unlock(&lock);
 }
 
-__attribute__((weak, visibility("default"))) int
-munmap(void *addr, size_t len)
+/* By the name that drivers look for. */
+__attribute__((weak, visibility("default"))) int eng_munmap(void *addr, size_t len) __asm__(
+	"munmap");
+
+int
+eng_munmap(void *addr, size_t len)
 {
 	if (rte_thread_is_intr() != 0)
 		wait_for_lcores();

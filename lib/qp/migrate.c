@@ -29,6 +29,7 @@
 #include <errno.h>
 
 #include "karst_psn.h"
+#include "pacer.h"
 #include "probe.h"
 #include "repeat.h"
 
@@ -128,6 +129,7 @@ migrate(struct karst_core *core, struct karst_core_qp *qp)
 	/* it may wait for the port of the old path, which takes nothing any more */
 	karst_sched_unpark(qp);
 	karst_event(core, KARST_EVENT_PATH_MIG, qp);
+	karst_pacer_another_path(core, qp);
 	if (karst_qp_reliable(qp)) {
 		requester_migrate(core, qp);
 		repeat_ack(core, qp);

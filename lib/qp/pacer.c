@@ -294,6 +294,19 @@ karst_pacer_expire(struct karst_core *core, struct karst_core_qp *qp)
 	karst_core_activate(core, qp);
 }
 
+/* Nothing is known of the network any more. */
+static void
+begin_control(const struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_pacer *p = &qp->pacer;
+
+	if (core->rp != NULL)
+		p->cc = (struct karst_dcqcn){0};
+	/* who hears of no acknowledgement does not know the delay */
+	if (core->swift != NULL && karst_qp_reliable(qp) && qp->type != KARST_QPT_XRC_RECV)
+		karst_swift_begin(&p->swift, core->swift);
+}
+
 void
 karst_pacer_reset(struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -301,8 +314,19 @@ karst_pacer_reset(struct karst_core *core, struct karst_core_qp *qp)
 
 	karst_wheel_del(&core->wheel, &p->timer);
 	*p = (struct karst_pacer){.timer = {.kind = KARST_TIMER_PACER}};
-	/* who hears of no acknowledgement does not know the delay */
-	if (core->swift != NULL && karst_qp_reliable(qp) && qp->type != KARST_QPT_XRC_RECV)
-		karst_swift_begin(&p->swift, core->swift);
+	begin_control(core, qp);
+	renew_rate(core, qp);
+}
+
+void
+karst_pacer_another_path(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_pacer *p = &qp->pacer;
+
+	if (qp->req.paced)
+		refill(p, core->now_ns);
+	else
+		p->filled_ns = core->now_ns;
+	begin_control(core, qp);
 	renew_rate(core, qp);
 }

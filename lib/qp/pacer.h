@@ -65,6 +65,9 @@ void karst_pacer_timeout(const struct karst_core *core, struct karst_core_qp *qp
 
 /** Its time has come. */
 void karst_pacer_expire(struct karst_core *core, struct karst_core_qp *qp);
+/** Congestion control begins anew, what the program has set stays (G4).  The caller activates the
+ *  queue pair, whatever it waits for. */
+void karst_pacer_another_path(struct karst_core *core, struct karst_core_qp *qp);
 /** Before the queue pair goes, or begins anew. */
 void karst_pacer_reset(struct karst_core *core, struct karst_core_qp *qp);
 

@@ -55,6 +55,13 @@ sim_delay_reset(struct sim_ep *ep)
 	ep->answers = 0;
 }
 
+/* Control begins anew (G4); what has come from the peer bounds the window as before. */
+void
+sim_delay_migrated(struct sim_ep *ep)
+{
+	ep->pause_ns = 0;
+}
+
 void
 sim_delay_heard(struct sim_ep *ep, const struct karst_pkt *p)
 {

@@ -768,6 +768,7 @@ void sim_marks_final(struct sim *s, const struct sim_ep *ep);
 /** After sim_marks_config(). */
 void sim_delay_config(struct sim *s);
 void sim_delay_reset(struct sim_ep *ep);
+void sim_delay_migrated(struct sim_ep *ep);
 /** A packet is delivered to @ep. */
 void sim_delay_heard(struct sim_ep *ep, const struct karst_pkt *p);
 /** One of @ep, no CNP, leaves, and nobody else has looked at it. */

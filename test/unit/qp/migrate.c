@@ -340,6 +340,48 @@ Test(migrate, g4_by_command)
 	bed_close(b);
 }
 
+/* What was learned of congestion is of the old path; what the program has set is not. */
+Test(migrate, g4_control_begins_anew)
+{
+	const enum karst_congestion_mode modes[] = {KARST_CONGESTION_DCQCN, KARST_CONGESTION_SWIFT};
+	const struct karst_ib_hdrs cnp = {.opcode = KARST_CNP, .becn = true};
+	struct karst_congestion_config config;
+	struct karst_qp_rate first, was, is;
+	unsigned int i;
+
+	for (i = 0; i < KARST_DIM(modes); i++) {
+		struct setup s = setup_congested(KARST_QPT_RC, modes[i], &config);
+		struct bed *b = bed_armed_as(KARST_QPT_RC, &s);
+		bool swift = modes[i] == KARST_CONGESTION_SWIFT;
+
+		karst_qp_rate_limit(b->core, b->s->qp, 4000000, 0);
+		karst_qp_rate(b->core, b->s->qp, &first);
+		post(b, RDMA_WRITE, 1, .len = 1);
+		expect_pkt(b, RC_WRITE_ONLY, S(0));
+		if (swift)
+			b->core->now_ns += 1000000; /* far above the target */
+		else
+			expect_drop(b, CNP, bed_rx(b, &cnp));
+		expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001));
+		expect_wc(b, 1, SUCCESS);
+		karst_qp_rate(b->core, b->s->qp, &was);
+		if (swift)
+			cr_assert_lt(was.cwnd, first.cwnd);
+		else
+			cr_assert_gt(was.cc_rate, 0);
+
+		cr_assert_eq(migrate_set(b, KARST_MIG_MIGRATED), 0);
+		expect_event(b, PATH_MIG);
+		karst_qp_rate(b->core, b->s->qp, &is);
+		cr_expect_eq(is.cwnd, first.cwnd, "mode %u: cwnd %u", modes[i], is.cwnd);
+		cr_expect_eq(is.delay_ns, 0, "mode %u: delay %u", modes[i], is.delay_ns);
+		cr_expect_eq(is.cc_rate, first.cc_rate, "mode %u: %lu", modes[i], is.cc_rate);
+		cr_expect_eq(is.program_rate, 4000000000ull);
+		cr_expect_eq(is.rate, 4000000000ull);
+		bed_forget(b);
+	}
+}
+
 /* With selective repeat the oldest packet goes again and shows what else is gone (X10).  If just
  * that is acknowledged by what tells of the migration, and no clock runs, the next one does. */
 Test(migrate, g4_x10_without_a_clock)

@@ -89,7 +89,14 @@ struct bed *
 bed_armed(enum karst_qp_type type)
 {
 	struct setup s = setup_of(type);
-	struct bed *b = bed_open(&s);
+
+	return bed_armed_as(type, &s);
+}
+
+struct bed *
+bed_armed_as(enum karst_qp_type type, const struct setup *s)
+{
+	struct bed *b = bed_open(s);
 
 	cr_assert_eq(migrate_rearm(b), 0);
 	expect_mig(b, REARM);

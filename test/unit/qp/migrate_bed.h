@@ -26,6 +26,7 @@ int migrate_set(struct bed *b, enum karst_mig_state state);
 
 /** A queue pair in ARMED, after a WRITE of the peer's. */
 struct bed *bed_armed(enum karst_qp_type type);
+struct bed *bed_armed_as(enum karst_qp_type type, const struct setup *s);
 /** From now on the peer is where the alternate path leads.  @return where it was */
 struct karst_path peer_migrates(struct bed *b);
 

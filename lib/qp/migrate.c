@@ -104,6 +104,8 @@ requester_migrate(struct karst_core *core, struct karst_core_qp *qp)
 	r->timeout = qp->alternate->timeout;
 	r->rto_ns = r->timeout != 0 ? 4096ull << r->timeout : 0; /* Q6 */
 	r->retry_left = r->retry_cnt;
+	qp->alternate->left = r->timeout == 0 && r->una_psn != r->nxt_psn;
+	qp->alternate->left_psn = r->nxt_psn;
 	/* what was measured is of another path */
 	qp->probe.rtt_ns = 0;
 	karst_probe_forget(r);
@@ -135,6 +137,17 @@ migrate(struct karst_core *core, struct karst_core_qp *qp)
 		repeat_ack(core, qp);
 	}
 	karst_core_activate(core, qp);
+}
+
+bool
+karst_migrate_left(struct karst_core_qp *qp)
+{
+	struct karst_alternate *alt = qp->alternate;
+
+	if (karst_likely(alt == NULL || !alt->left))
+		return false;
+	alt->left = karst_psn_diff(qp->req.una_psn, alt->left_psn) < 0;
+	return alt->left;
 }
 
 bool

@@ -19,6 +19,8 @@ struct karst_alternate {
 	uint8_t state; /* enum karst_mig_state */
 	bool loaded;   /* there is a path to go to */
 	bool migrated; /* since it was in RESET */
+	bool left;     /* no clock ran, and requests before left_psn were under way */
+	uint32_t left_psn;
 };
 
 /** 0, or -EINVAL: not in this state (G2).  Values have been checked. */
@@ -34,6 +36,10 @@ void karst_migrate_reset(struct karst_core_qp *qp);
 uint8_t karst_migrate_bth_flags(const struct karst_core *core, const struct karst_core_qp *qp);
 /** Must each packet be looked at? */
 bool karst_migrate_watches(const struct karst_core_qp *qp);
+
+/** Nothing tells what becomes of the oldest request: no clock runs, and it left over the old path,
+ *  or what was said about it came by that (G4). */
+bool karst_migrate_left(struct karst_core_qp *qp);
 
 /** Retries are exhausted.  @return true: they begin anew, over the alternate path (G4). */
 bool karst_migrate_instead(struct karst_core *core, struct karst_core_qp *qp);

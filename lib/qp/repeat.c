@@ -25,6 +25,7 @@
  */
 #include "repeat.h"
 
+#include "migrate.h"
 #include "pacer.h"
 #include "wqe.h"
 
@@ -398,22 +399,25 @@ find_lost(struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_repeat_acked(struct karst_core *core, struct karst_core_qp *qp)
 {
+	struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
+	bool left = karst_migrate_left(qp);
 
-	if ((p->again == 0 && !(qp->req.flags & KARST_REQ_UNSENT)) || !karst_qp_may_send(qp))
+	if ((p->again == 0 && !(r->flags & KARST_REQ_UNSENT) && !left) || !karst_qp_may_send(qp))
 		return;
 	look(p, qp);
 	if (p->news)
 		find_lost(core, qp);
-	if (!(qp->req.flags & KARST_REQ_UNSENT) || p->nlost != 0 ||
-		(qp->req.flags & KARST_REQ_RNR_WAIT))
+	if (p->nlost != 0 || (r->flags & KARST_REQ_RNR_WAIT))
 		return;
-	/* what was to go again has arrived after all: the clock runs for the rest; or there is none
-	 * (Q6), and all the rest may have been under way on a path that was left (G4) */
-	if (qp->req.rto_ns == 0 && qp->req.una_psn != qp->req.nxt_psn) {
-		karst_repeat_oldest(qp);
-		karst_core_activate(core, qp);
-	} else {
+	if (left) {
+		/* once each: what it brings acknowledges more, or names it */
+		if (p->probe_psn != r->una_psn) {
+			karst_repeat_oldest(qp);
+			karst_core_activate(core, qp);
+		}
+	} else if (r->flags & KARST_REQ_UNSENT) {
+		/* what was to go again has arrived after all: the clock runs for the rest */
 		karst_requester_left(core, qp);
 		karst_requester_arm(core, qp);
 	}

@@ -120,6 +120,13 @@ heard(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 	ep->slow_bytes[half] = 0;
 }
 
+/* Control begins anew (G4). */
+void
+sim_marks_migrated(struct sim_ep *ep)
+{
+	ep->slow_ns[0] = ep->slow_ns[1] = 0;
+}
+
 void
 sim_marks_data(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p)
 {

@@ -673,6 +673,7 @@ qp_event(struct sim *s, enum karst_async_event_code ev, struct karst_core_qp *qp
 	case KARST_EVENT_PATH_MIG:
 		sim_paths_event(s, ep);
 		sim_delay_migrated(ep);
+		sim_marks_migrated(ep);
 		break;
 	case KARST_EVENT_SQ_DRAINED:
 		if (!ep->draining || ep->drained)

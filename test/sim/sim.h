@@ -761,6 +761,8 @@ struct sim_pair *sim_marks_sent(
 	struct sim *s, struct sim_core *c, struct sim_frame *f, const struct karst_pkt *p);
 /** A frame of @ep, no CNP, leaves. */
 void sim_marks_data(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
+/** @ep goes over to its other path; and that of delay.c */
+void sim_marks_migrated(struct sim_ep *ep);
 void sim_marks_final(struct sim *s, const struct sim_ep *ep);
 
 /* --- delay.c --- */

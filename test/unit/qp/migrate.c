@@ -382,47 +382,6 @@ Test(migrate, g4_control_begins_anew)
 	}
 }
 
-/* With selective repeat the oldest packet goes again and shows what else is gone (X10).  If just
- * that is acknowledged by what tells of the migration, and no clock runs, the next one does. */
-Test(migrate, g4_x10_without_a_clock)
-{
-	static const struct karst_hold_ops hold_ops;
-	struct karst_core_qp_attr a = {.alt_path = alt_path,
-		.alt_port_num = 2,
-		.alternate_mem = migrate_memory(),
-		.path_mig_state = KARST_MIG_REARM};
-	void *repeat_mem = calloc(1, karst_repeat_bytes(64));
-	struct setup s = setup_of(KARST_QPT_RC);
-	struct bed *b;
-	uint32_t i;
-
-	s.core.held_frames = 16;
-	s.core.hold_ops = &hold_ops;
-	s.attr.repeat_window = 64;
-	s.attr.repeat_mem = repeat_mem;
-	s.attr.timeout = 0;
-	b = bed_open(&s);
-	cr_assert_eq(bed_modify(b, &a, KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE), 0);
-	for (i = 0; i < 3; i++) {
-		post(b, RDMA_WRITE, i, .len = 1);
-		expect_pkt(b, RC_WRITE_ONLY, S(i));
-	}
-	peer_migrates(b);
-	expect_taken(b, send_pkt(b, RC_ACK, S(0), .aeth = 0x1f000001, .migreq = true));
-	expect_event(b, PATH_MIG);
-	expect_via(b, expect_pkt(b, RC_ACK, R(-1)), &alt_path, true);
-	expect_wc(b, 0, SUCCESS);
-	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(1)), &alt_path, true);
-	expect_none(b);
-	expect_taken(b, send_pkt(b, RC_ACK, S(1), .aeth = 0x1f000002, .migreq = true));
-	expect_wc(b, 1, SUCCESS);
-	expect_via(b, expect_pkt(b, RC_WRITE_ONLY, S(2)), &alt_path, true);
-	expect_taken(b, send_pkt(b, RC_ACK, S(2), .aeth = 0x1f000003, .migreq = true));
-	expect_wc(b, 2, SUCCESS);
-	bed_close(b);
-	free(repeat_mem);
-}
-
 /* There and back: the old path is loaded as the alternate one. */
 Test(migrate, g2_there_and_back)
 {

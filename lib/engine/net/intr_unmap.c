@@ -2,21 +2,27 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Memory that a driver unmaps in EAL's interrupt thread, while lcores may be using it.
+ * Memory that a driver maps and unmaps in EAL's interrupt thread, while lcores may be using it.
  *
- * When the other end of a net_memif port goes, the driver of DPDK 22.11 says in a flag that the
- * port is not connected, and then unmaps the memory that both ends shared.  Its burst functions
- * look at the flag and then at the memory, and nothing makes the driver wait for who is in
- * between: an lcore that loses its processor there reads what is not mapped any more, and the
- * process ends.  A driver that waits by itself makes this file superfluous.
+ * Burst functions of net_memif (DPDK 22.11) load the address of the memory that both ends share,
+ * look at a flag that says whether the port is connected, and read the memory; and nothing makes
+ * the interrupt thread wait for who is in between.  So an lcore that loses its processor there ends
+ * the process:
  *
- * So munmap() is ours: in the interrupt thread it waits until each lcore of each engine has
- * ended the turn that it was in.  Whoever calls a burst function after that has seen the flag.
- * All else is as in libc, whose function makes the same system call.  Drivers are libraries of
- * their own, and find the definition of the executable before that of libc; it is weak, for
- * programs that have one themselves.  What is in libkarst-engine.so is of its version, and
- * drivers do not find it: programs that embed the engine by that library and not by the archive
- * have the fault of the driver.
+ *   - when the other end goes, the flag is cleared, and the memory unmapped;
+ *   - when another one comes, the memory is mapped, and the flag set: the lcore may have an address
+ *     from before, of what was unmapped, or of nothing.
+ *
+ * A driver that waits by itself makes this file superfluous.
+ *
+ * Two functions are ours, which in the interrupt thread wait until each lcore of each engine has
+ * ended the turn that it was in: munmap(), and rte_eal_process_type(), which the driver calls when
+ * all is mapped and before it sets the flag.  Whoever calls a burst function after that has seen
+ * the flag, or the address.  All else is as in libc, whose function makes the same system call, and
+ * in EAL.  Drivers are libraries of their own, and find the definitions of the executable before
+ * those; they are weak, for programs that have some themselves, and with EAL as an archive its own
+ * is taken.  What is in libkarst-engine.so is of its version, and drivers do not find it: programs
+ * that embed the engine by that library and not by the archive have the fault of the driver.
  *
  * It costs nothing where frames are received and sent.  A program that polls lcores itself and
  * stops to without karst_engine_release() makes the interrupt thread wait as it makes control
@@ -24,6 +30,8 @@
  */
 #include "intr_unmap.h"
 
+#include <dlfcn.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -58,7 +66,7 @@ wait_for_lcores(void)
 	pthread_mutex_unlock(&lock);
 }
 
-/* By the name that drivers look for. */
+/* By the names that drivers look for. */
 __attribute__((weak, visibility("default"))) int eng_munmap(void *addr, size_t len) __asm__(
 	"munmap");
 
@@ -68,4 +76,33 @@ eng_munmap(void *addr, size_t len)
 	if (rte_thread_is_intr() != 0)
 		wait_for_lcores();
 	return (int)syscall(SYS_munmap, addr, len);
+}
+
+/* EAL asks the same with locks of its memory held, for which the program of an lcore may wait. */
+static bool
+is_memif(const void *code)
+{
+	Dl_info where;
+
+	return dladdr(code, &where) != 0 && where.dli_fname != NULL &&
+		strstr(where.dli_fname, "librte_net_memif") != NULL;
+}
+
+__attribute__((weak, visibility("default"))) enum rte_proc_type_t eng_process_type(void) __asm__(
+	"rte_eal_process_type");
+
+enum rte_proc_type_t
+eng_process_type(void)
+{
+	static _Atomic(uintptr_t) found;
+	/* relaxed: whoever does not see it looks himself */
+	uintptr_t of_eal = atomic_load_explicit(&found, memory_order_relaxed);
+
+	if (rte_thread_is_intr() != 0 && is_memif(__builtin_return_address(0)))
+		wait_for_lcores();
+	if (of_eal == 0) {
+		of_eal = (uintptr_t)dlsym(RTLD_NEXT, "rte_eal_process_type");
+		atomic_store_explicit(&found, of_eal, memory_order_relaxed);
+	}
+	return ((enum rte_proc_type_t(*)(void))of_eal)();
 }

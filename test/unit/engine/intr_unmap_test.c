@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /* The other end of a net_memif port goes while an lcore is within a turn: the shared memory stays
- * mapped until that turn has ended. */
+ * mapped until that turn has ended.  And it comes: there is no link until then. */
 #include <unistd.h>
 
 #include <criterion/criterion.h>
@@ -70,10 +70,11 @@ wire_up(struct wire *w)
 	cr_assert_eq(rte_eth_dev_start(w->other), 0);
 }
 
+/* At both ends: the driver does not expect to be stopped while its interrupt thread connects. */
 static void
 wait_for_link(const struct wire *w, bool up)
 {
-	while (link_is_up(w->ours) != up)
+	while (link_is_up(w->ours) != up || link_is_up(w->other) != up)
 		usleep(IDLE_US);
 }
 
@@ -102,6 +103,33 @@ Test(intr_unmap, an_lcore_is_within_a_turn)
 	while (engine_bed_mappings(MEMIF) != 0) {
 		karst_engine_poll(w.bed.e, 0);
 		idle_after(&turns, false);
+	}
+	wire_down(&w);
+}
+
+Test(intr_unmap, another_end_comes)
+{
+	unsigned int i, turns = 0;
+	struct wire w;
+
+	wire_up(&w);
+	wait_for_link(&w, true);
+	for (i = 0; i < 2; i++) {
+		cr_assert_eq(rte_eth_dev_stop(w.other), 0);
+		while (engine_bed_mappings(MEMIF) != 0)
+			usleep(IDLE_US);
+		karst_engine_poll(w.bed.e, 0);
+		cr_assert_eq(rte_eth_dev_start(w.other), 0);
+		/* the last that is done before the wait */
+		while (engine_bed_mappings(MEMIF) != 2)
+			usleep(IDLE_US);
+		usleep(LONG_US);
+		cr_expect_not(link_is_up(w.ours), "time %u", i);
+		while (!link_is_up(w.ours) || !link_is_up(w.other)) {
+			karst_engine_poll(w.bed.e, 0);
+			idle_after(&turns, false);
+		}
+		engine_bed_release(&w.bed);
 	}
 	wire_down(&w);
 }

@@ -368,10 +368,11 @@ static int
 tcp_push(int fd, struct span *s, size_t chunk, uint64_t until, struct perf_tcp *t)
 {
 	uint64_t told;
-	int rc = 0;
+	int rc;
 
-	while (rc == 0 && now_ns() < until)
+	do
 		rc = span_write(s, fd, chunk);
+	while (rc == 0 && now_ns() < until);
 	if (rc == 0 && shutdown(fd, SHUT_WR) == 0)
 		rc = recv_all(fd, (uint8_t *)&told, sizeof(told));
 	if (rc == 0)
@@ -379,10 +380,11 @@ tcp_push(int fd, struct span *s, size_t chunk, uint64_t until, struct perf_tcp *
 	return rc;
 }
 
+/* Less than @chunk is no measurement: who sends may have had no processor. */
 static int
 tcp_pull(int fd, struct span *s, size_t chunk, uint64_t until, struct perf_tcp *t)
 {
-	while (now_ns() < until) {
+	while (t->bytes < chunk || now_ns() < until) {
 		ssize_t n = span_recv(s, fd, chunk);
 
 		if (n < 0 && errno == EINTR)

@@ -111,6 +111,14 @@ def beside_tcp(perf, daemon):
     return problems
 
 
+def long_message(perf, daemon):
+    """A message that takes the kernel's TCP longer than the measurement was to last is there whole."""
+    problems, found = traffic(perf, daemon, daemon, '--op write,read --size 48M --depth 1 --duration 0.01 '
+                              '--working-set 48M --compare tcp')
+    return problems + [f'{one["bytes"]} bytes of {one["size_bytes"]} {one["gbps"]} Gb/s' for one in found
+                       if one['op'] == 'tcp' and one['bytes'] < one['size_bytes']]
+
+
 def starved(perf, daemon):
     """A daemon that has no processor from the beginning of the traffic on, for longer than the
     traffic was to last: it lasts until there is something to report."""
@@ -155,6 +163,7 @@ def within_one(tap, perf, karstd, folder):
         tap.point('one daemon: without a processor', starved(perf, daemon))
     if not tap.failed:
         tap.point('one daemon: beside TCP', beside_tcp(perf, daemon))
+        tap.point('one daemon: beside TCP, a message that takes long', long_message(perf, daemon))
     with HugePages(16) as huge:
         for kind in KINDS if daemon.process.poll() is None else []:
             if kind == 'hugetlb' and not huge.there:

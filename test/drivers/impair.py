@@ -174,6 +174,13 @@ def sent_as(frame, hit):
     return bytes(data)
 
 
+def through(stats):
+    """All frames were read, and what is not to be lost of them was sent."""
+    rx = stats['rx']
+    return rx['frames'] == FRAMES and \
+        stats['tx']['frames'] == FRAMES - rx['drop'] + rx['duplicate']
+
+
 def capture(tap, module, folder):
     source, sink, log = (os.path.join(folder, name) for name in ('in.pcap', 'out.pcap', 'log'))
     frames = [packet(psn) for psn in range(1, FRAMES + 1)]
@@ -183,8 +190,8 @@ def capture(tap, module, folder):
     problems = pmd.start()
     telemetry = None if problems else telemetry_of(pmd.name)
     if not problems and not until(
-            lambda: telemetry.ask('/impair/stats,net_impair0')['rx']['frames'] == FRAMES):
-        problems = ['not all frames were read']
+            lambda: through(telemetry.ask('/impair/stats,net_impair0'))):
+        problems = [f"not all frames are through: {telemetry.ask('/impair/stats,net_impair0')}"]
     stats = {} if problems else telemetry.ask('/impair/stats,net_impair0')
     tap.point('testpmd forwards a capture through net_impair', problems + pmd.stop())
     if problems:
@@ -287,8 +294,7 @@ class Network:
 
 def verified(perf, server, client):
     return traffic(perf, server, client, '--op', 'all', '--size', '20000', '--iters', '150',
-                   '--verify', '--mtu', '1024', '--timeout', '12', '--working-set', '1M',
-                   '--depth', '8')
+                   '--verify', '--mtu', '1024', '--working-set', '1M', '--depth', '8')
 
 
 def karstd(tap, program, perf, folder):

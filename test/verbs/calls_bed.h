@@ -15,7 +15,7 @@
 #include <infiniband/verbs.h>
 
 #define BUF_BYTES  65536u
-#define PATIENCE_S 30
+#define PATIENCE_S 120
 
 /* A case goes on after a failed check, and ends the program where it cannot. */
 #define CHECK(ok, ...) (check((ok), __LINE__, #ok, __VA_ARGS__))

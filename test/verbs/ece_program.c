@@ -19,7 +19,7 @@
 #include <arpa/inet.h>
 #include <rdma/rdma_cma.h>
 
-#define RESOLVE_MS 10000
+#define RESOLVE_MS 120000
 #define SOME_QPN   4711
 
 static void

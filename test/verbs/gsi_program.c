@@ -26,7 +26,7 @@
 #define REQ_PRIVATE 56
 #define REP_PRIVATE 196
 #define REJ_PRIVATE 148
-#define RESOLVE_MS  10000
+#define RESOLVE_MS  120000
 
 static uint8_t bytes[256];
 

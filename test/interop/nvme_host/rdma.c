@@ -9,7 +9,7 @@
 
 #include "host.h"
 
-#define RESOLVE_MS       20000
+#define RESOLVE_MS       120000
 #define ACK_TIMEOUT      17 /* 537 ms: a target may have to wait for a processor */
 #define CONSUMER_DEFINED 28 /* a REJ's reason: the target's program has one */
 #define RETRIES          7

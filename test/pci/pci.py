@@ -112,7 +112,7 @@ def exception(bed):
     """What is not RoCE is the kernel's, by a tap.  @return problems"""
     bed.guest.must(f'ip address add {port_address(VMXNET3)}/24 dev {TAP}; ip link set {TAP} up')
     try:
-        bed.within(f'ping -q -c 3 -w 30 {port_address(VMXNET3)} >&2')
+        bed.within(f'ping -q -c 3 -w {pci_bed.LIMIT_S} {port_address(VMXNET3)} >&2')
         return []
     except pci_bed.subprocess.CalledProcessError as e:
         return [str(e), bed.guest.must(f'ip -s link show {TAP}'), *bed.inside.log().splitlines()]

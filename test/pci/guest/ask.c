@@ -13,7 +13,7 @@
 #include <sys/un.h>
 
 #define ANSWER_BYTES 65536u
-#define PATIENCE_S   10
+#define PATIENCE_S   240
 
 /* @return whether there was something to print. */
 static int

@@ -378,7 +378,9 @@ Test(migrate, g4_control_begins_anew)
 		cr_expect_eq(is.cc_rate, first.cc_rate, "mode %u: %lu", modes[i], is.cc_rate);
 		cr_expect_eq(is.program_rate, 4000000000ull);
 		cr_expect_eq(is.rate, 4000000000ull);
-		bed_forget(b);
+		expect_via(b, expect_pkt(b, RC_ACK, R(0)), &alt_path, true);
+		expect_none(b);
+		bed_close(b);
 	}
 }
 

@@ -185,8 +185,9 @@ karst_requester_response(struct karst_core *core, struct karst_core_qp *qp, stru
 		karst_requester_follow_up(core, qp);
 		return;
 	}
-	/* unless it is an answer to what was sent before the cursor went back */
-	if (karst_likely(r->una_psn != r->snd_psn))
+	/* unless it is an answer to what was sent before the cursor went back; what it acknowledges
+	 * besides may have passed that, which follows below */
+	if (karst_likely(karst_psn_before(r->una_psn, r->snd_psn)))
 		r->rd_psns--;
 	r->una_psn = karst_psn_add(r->una_psn, 1);
 	if (r->una_psn == karst_psn_add(slot->psn, slot->npsn)) {

@@ -226,6 +226,41 @@ Test(rc_retry, acknowledged_while_sending_again)
 	bed_close(b);
 }
 
+/* Q3, Q2: answers of the first round come when the cursor has gone back and nothing has been sent
+ * again.  One that acknowledges a request before it passes the cursor, which follows: READs behind
+ * it count no more as under way, and none less.  Or the window would get smaller each time, until
+ * nothing fits into it, without anything under way and so without a clock. */
+Test(rc_retry, q3_answers_pass_the_cursor)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	uint32_t i, n = 0;
+	struct bed *b;
+
+	s.core.window_packets = 4;
+	s.attr.max_rd_atomic = 4;
+	b = bed_open(&s);
+	for (i = 0; i < 4; i++, n += 3) {
+		post(b, RDMA_READ, n, .len = 1);
+		post(b, RDMA_WRITE, n + 1, .len = 1);
+		post(b, RDMA_READ, n + 2, .len = 1);
+		expect_pkt(b, RC_READ_REQUEST, S(n));
+		expect_pkt(b, RC_WRITE_ONLY, S(n + 1));
+		expect_pkt(b, RC_READ_REQUEST, S(n + 2));
+		expect_taken(b, send_nak(b, S(n), 0));
+		expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(n), .pay_len = 1));
+		expect_taken(b, send_pkt(b, RC_READ_RESP_ONLY, S(n + 2), .pay_len = 1));
+		expect_wc(b, n, SUCCESS);
+		expect_wc(b, n + 1, SUCCESS);
+		expect_wc(b, n + 2, SUCCESS);
+		expect_none(b);
+	}
+	post(b, RDMA_WRITE, n, .len = 1);
+	expect_pkt(b, RC_WRITE_ONLY, S(n));
+	expect_taken(b, send_ack(b, S(n), n + 1));
+	expect_wc(b, n, SUCCESS);
+	bed_close(b);
+}
+
 /* (P1): PSNs are compared across their end; the default PSNs cross it, so here the other way. */
 Test(rc_retry, p1_far_from_the_wrap)
 {

@@ -140,12 +140,10 @@ migrate(struct karst_core *core, struct karst_core_qp *qp)
 }
 
 bool
-karst_migrate_left(struct karst_core_qp *qp)
+karst_migrate_still_left(struct karst_core_qp *qp)
 {
 	struct karst_alternate *alt = qp->alternate;
 
-	if (karst_likely(alt == NULL || !alt->left))
-		return false;
 	alt->left = karst_psn_diff(qp->req.una_psn, alt->left_psn) < 0;
 	return alt->left;
 }

@@ -37,9 +37,17 @@ uint8_t karst_migrate_bth_flags(const struct karst_core *core, const struct kars
 /** Must each packet be looked at? */
 bool karst_migrate_watches(const struct karst_core_qp *qp);
 
+/** Slow half of karst_migrate_left(). */
+bool karst_migrate_still_left(struct karst_core_qp *qp);
+
 /** Nothing tells what becomes of the oldest request: no clock runs, and it left over the old path,
  *  or what was said about it came by that (G4). */
-bool karst_migrate_left(struct karst_core_qp *qp);
+static inline bool
+karst_migrate_left(struct karst_core_qp *qp)
+{
+	return karst_unlikely(qp->alternate != NULL && qp->alternate->left) &&
+		karst_migrate_still_left(qp);
+}
 
 /** Retries are exhausted.  @return true: they begin anew, over the alternate path (G4). */
 bool karst_migrate_instead(struct karst_core *core, struct karst_core_qp *qp);

@@ -61,6 +61,16 @@ refill(struct karst_pacer *p, uint64_t now_ns)
 	p->filled_ns = now_ns;
 }
 
+/* Before its rate changes: the time until now is the old rate's. */
+static void
+catch_up(struct karst_core_qp *qp, uint64_t now_ns)
+{
+	if (qp->req.paced)
+		refill(&qp->pacer, now_ns);
+	else
+		qp->pacer.filled_ns = now_ns;
+}
+
 /* Is it subject to control by delay? */
 static inline bool
 has_window(const struct karst_core *core, const struct karst_pacer *p)
@@ -226,10 +236,7 @@ karst_qp_rate_limit(
 {
 	struct karst_pacer *p = &qp->pacer;
 
-	if (qp->req.paced)
-		refill(p, core->now_ns);
-	else
-		p->filled_ns = core->now_ns;
+	catch_up(qp, core->now_ns);
 	p->program_kbps = kbps;
 	p->burst = karst_min_u32(burst, INT32_MAX);
 	renew_rate(core, qp);
@@ -244,10 +251,7 @@ karst_pacer_cnp(struct karst_core *core, struct karst_core_qp *qp)
 
 	if (core->rp == NULL || qp->type == KARST_QPT_UD)
 		return false;
-	if (qp->req.paced)
-		refill(p, core->now_ns);
-	else
-		p->filled_ns = core->now_ns;
+	catch_up(qp, core->now_ns);
 	karst_dcqcn_cnp(&p->cc, core->rp, core->line_bps, core->now_ns);
 	renew_rate(core, qp);
 	return true;
@@ -321,12 +325,7 @@ karst_pacer_reset(struct karst_core *core, struct karst_core_qp *qp)
 void
 karst_pacer_another_path(struct karst_core *core, struct karst_core_qp *qp)
 {
-	struct karst_pacer *p = &qp->pacer;
-
-	if (qp->req.paced)
-		refill(p, core->now_ns);
-	else
-		p->filled_ns = core->now_ns;
+	catch_up(qp, core->now_ns);
 	begin_control(core, qp);
 	renew_rate(core, qp);
 }

@@ -761,7 +761,7 @@ struct sim_pair *sim_marks_sent(
 	struct sim *s, struct sim_core *c, struct sim_frame *f, const struct karst_pkt *p);
 /** A frame of @ep, no CNP, leaves. */
 void sim_marks_data(struct sim *s, struct sim_ep *ep, const struct karst_pkt *p);
-/** @ep goes over to its other path; and that of delay.c */
+/** @ep goes over to its other path. */
 void sim_marks_migrated(struct sim_ep *ep);
 void sim_marks_final(struct sim *s, const struct sim_ep *ep);
 
@@ -770,6 +770,7 @@ void sim_marks_final(struct sim *s, const struct sim_ep *ep);
 /** After sim_marks_config(). */
 void sim_delay_config(struct sim *s);
 void sim_delay_reset(struct sim_ep *ep);
+/** @ep goes over to its other path, of which nothing has been measured. */
 void sim_delay_migrated(struct sim_ep *ep);
 /** A packet is delivered to @ep. */
 void sim_delay_heard(struct sim_ep *ep, const struct karst_pkt *p);

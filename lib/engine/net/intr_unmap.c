@@ -94,15 +94,10 @@ __attribute__((weak, visibility("default"))) enum rte_proc_type_t eng_process_ty
 enum rte_proc_type_t
 eng_process_type(void)
 {
-	static _Atomic(uintptr_t) found;
-	/* relaxed: whoever does not see it looks himself */
-	uintptr_t of_eal = atomic_load_explicit(&found, memory_order_relaxed);
+	enum rte_proc_type_t (*of_eal)(void);
 
 	if (rte_thread_is_intr() != 0 && is_memif(__builtin_return_address(0)))
 		wait_for_lcores();
-	if (of_eal == 0) {
-		of_eal = (uintptr_t)dlsym(RTLD_NEXT, "rte_eal_process_type");
-		atomic_store_explicit(&found, of_eal, memory_order_relaxed);
-	}
-	return ((enum rte_proc_type_t(*)(void))of_eal)();
+	*(void **)&of_eal = dlsym(RTLD_NEXT, "rte_eal_process_type");
+	return of_eal();
 }

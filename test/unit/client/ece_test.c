@@ -39,13 +39,10 @@ ends_up(struct ends *x, struct client_bed *bed, bool offers, bool sets)
 	x->s.p = x->server;
 	x->c.p = x->client;
 	x->listener = listen_on(x->server, "10.0.0.2", SERVICE, 1);
-	x->c.id = make_id(x->client, 2);
+	ready_end(&x->c, NULL, "10.0.0.2", 2);
 	cr_assert_eq(karst_rdmacm_set_option(x->client->b.ctx, x->c.id, 0,
 			     KARST_RDMACM_OPTION_ACK_TIMEOUT, &timeout, sizeof(timeout)),
 		0, "%s", karst_why());
-	resolve(&x->c, NULL, "10.0.0.2", 2);
-	x->c.qp = client_bed_qp(&x->client->b, KARST_QPT_RC);
-	to_state(&x->c, KARST_QPS_INIT);
 	p = param_of(&x->c, "hello");
 	if (offers)
 		cr_assert_eq(karst_query_ece(x->c.qp, &p.ece), 0, "%s", karst_why());
@@ -254,9 +251,7 @@ Test(client_ece, x1_claims)
 	client_bed_up(
 		&bed, &(struct client_bed_config){.lcores = 1, .ece = KARST_ENGINE_ECE_OFFER});
 	c.p = client = program_up(&bed);
-	c.id = make_id(client, 2);
-	resolve(&c, NULL, "10.0.0.2", 2);
-	c.qp = client_bed_qp(&client->b, KARST_QPT_RC);
+	ready_end(&c, NULL, "10.0.0.2", 2);
 	p = param_of(&c, "hello");
 	for (i = 0; i < KARST_DIM(claims); i++) {
 		p.ece = claims[i];

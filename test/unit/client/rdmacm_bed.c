@@ -182,14 +182,20 @@ param_of(const struct end *e, const char *text)
 }
 
 void
-connect_end(struct end *e, const char *src, const char *dst, uint64_t uid, const char *text)
+ready_end(struct end *e, const char *src, const char *dst, uint64_t uid)
 {
-	struct karst_rdmacm_conn_param p;
-
 	e->id = make_id(e->p, uid);
 	resolve(e, src, dst, uid);
 	e->qp = client_bed_qp(&e->p->b, KARST_QPT_RC);
 	to_state(e, KARST_QPS_INIT);
+}
+
+void
+connect_end(struct end *e, const char *src, const char *dst, uint64_t uid, const char *text)
+{
+	struct karst_rdmacm_conn_param p;
+
+	ready_end(e, src, dst, uid);
 	p = param_of(e, text);
 	cr_assert_eq(karst_rdmacm_connect(e->p->b.ctx, e->id, &p), 0, "%s", karst_why());
 }

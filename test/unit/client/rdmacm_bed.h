@@ -53,7 +53,9 @@ uint32_t listen_on(struct program *p, const char *ip, uint16_t port, uint64_t ui
 /** Up to where it can connect to SERVICE at @dst; @src NULL: the engine chooses. */
 void resolve(struct end *e, const char *src, const char *dst, uint64_t uid);
 struct karst_rdmacm_conn_param param_of(const struct end *e, const char *text);
-/** An identifier and a queue pair, and the request. */
+/** An identifier and a queue pair in INIT: all but the request. */
+void ready_end(struct end *e, const char *src, const char *dst, uint64_t uid);
+/** The same, and the request. */
 void connect_end(struct end *e, const char *src, const char *dst, uint64_t uid, const char *text);
 /** The answer to such a request, with "welcome". */
 void accept_end(struct end *e, uint64_t listen_uid, uint64_t uid, const char *expected);

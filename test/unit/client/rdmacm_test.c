@@ -125,10 +125,7 @@ Test(client_rdmacm, more_retries_than_seven)
 		struct end c = {.p = client};
 		uint32_t listener = listen_on(server, "10.0.0.2", SERVICE, 1);
 
-		c.id = make_id(client, 2);
-		resolve(&c, NULL, "10.0.0.2", 2);
-		c.qp = client_bed_qp(&client->b, KARST_QPT_RC);
-		to_state(&c, KARST_QPS_INIT);
+		ready_end(&c, NULL, "10.0.0.2", 2);
 		p = param_of(&c, "hello");
 		p.retry_count = p.rnr_retry_count = wanted[i];
 		cr_assert_eq(karst_rdmacm_connect(client->b.ctx, c.id, &p), 0, "%s", karst_why());

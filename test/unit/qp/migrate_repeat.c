@@ -9,7 +9,6 @@
 static struct bed *
 bed_without_a_clock(void)
 {
-	static const struct karst_hold_ops hold_ops;
 	struct karst_core_qp_attr a = {.alt_path = alt_path,
 		.alt_port_num = 2,
 		.alternate_mem = migrate_memory(),
@@ -17,13 +16,8 @@ bed_without_a_clock(void)
 	struct setup s = setup_of(KARST_QPT_RC);
 	struct bed *b;
 
-	repeat_mem = calloc(1, karst_repeat_bytes(WINDOW));
-	s.core.held_frames = 16;
-	s.core.hold_ops = &hold_ops;
-	s.attr.repeat_window = WINDOW;
-	s.attr.repeat_mem = repeat_mem;
 	s.attr.timeout = 0;
-	b = bed_open(&s);
+	b = open_repeat(&s, 16);
 	cr_assert_eq(bed_modify(b, &a, KARST_QP_ALT_PATH | KARST_QP_PATH_MIG_STATE), 0);
 	return b;
 }

@@ -36,7 +36,7 @@ release(struct karst_core *core, struct karst_pkt *pkt)
 static const struct karst_hold_ops hold_ops = {.hold = hold, .release = release};
 void *repeat_mem;
 
-static struct bed *
+struct bed *
 open_repeat(struct setup *s, uint32_t frames)
 {
 	s->core.held_frames = frames;

@@ -12,6 +12,8 @@
 extern uint32_t kept_now; /* frames that are held */
 extern void *repeat_mem;
 
+/** Of that setup, with as many frames that may be held. */
+struct bed *open_repeat(struct setup *s, uint32_t frames);
 struct bed *bed_held(uint32_t frames, bool probes);
 /** Of as many source ports, and with one that is latched. */
 struct bed *bed_repeat_spray(uint32_t ports, bool latch);

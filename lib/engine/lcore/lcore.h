@@ -138,8 +138,11 @@ void eng_lcore_detach(struct eng_lcore *lc);
 int eng_ctl_enter(struct karst_engine *e);
 void eng_ctl_leave(struct karst_engine *e);
 
-/* Takes @lock while answering own mailboxes: who has it may be waiting for lcores of @e. */
-void eng_lock_patiently(struct karst_engine *e, pthread_mutex_t *lock);
+/* Answers the mailboxes of lcores of @e that are this thread's, and reports them quiescent, unless
+ * it is in a callback of @e. */
+void eng_serve_mine(struct karst_engine *e);
+/* Waits a little, the longer the more often; @times is 0 at first. */
+void eng_back_off(struct karst_engine *e, unsigned int *times);
 
 /* Waits until every lcore has ended the turn that it is in.  Any thread. */
 void eng_ctl_quiesce(struct karst_engine *e);

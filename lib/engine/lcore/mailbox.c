@@ -25,10 +25,9 @@
 /* As long as they are few, no system call is worth it. */
 #define PAUSES 64u
 
-/* Waits a little, the longer the more often; the machine may have fewer processors than we have
- * threads, or other work. */
-static void
-back_off(struct karst_engine *e, unsigned int *times)
+/* The machine may have fewer processors than we have threads, or other work. */
+void
+eng_back_off(struct karst_engine *e, unsigned int *times)
 {
 	const struct timespec nap = {.tv_nsec = 50000};
 
@@ -157,12 +156,12 @@ eng_mailbox_call(struct eng_lcore *lc, eng_fn fn, void *arg)
 			break;
 		}
 		serve_mine(lc->e);
-		back_off(lc->e, &times);
+		eng_back_off(lc->e, &times);
 	}
 	/* acquire, pairs with the release in eng_mailbox_serve() */
 	while (!atomic_load_explicit(&msg.done, memory_order_acquire)) {
 		serve_mine(lc->e);
-		back_off(lc->e, &times);
+		eng_back_off(lc->e, &times);
 		if (atomic_load_explicit(&lc->owner, memory_order_relaxed) == 0)
 			run_unattached(lc, NULL, NULL, NULL);
 	}
@@ -229,18 +228,18 @@ in_callback(const struct karst_engine *e)
 /* Who polls an lcore looks again and again, for others may need it meanwhile.  Nobody needs another
  * thread, and there may be one for each program, so it sleeps: many that look again and again leave
  * no processor to who has the lock, nor to lcores. */
-void
-eng_lock_patiently(struct karst_engine *e, pthread_mutex_t *lock)
+static void
+ctl_lock(struct karst_engine *e)
 {
 	unsigned int times = 0;
 
-	while (pthread_mutex_trylock(lock) != 0) {
+	while (pthread_mutex_trylock(&e->ctl_lock) != 0) {
 		if (times >= PAUSES && !have_lcore(e)) {
-			pthread_mutex_lock(lock);
+			pthread_mutex_lock(&e->ctl_lock);
 			return;
 		}
 		serve_mine(e);
-		back_off(e, &times);
+		eng_back_off(e, &times);
 	}
 }
 
@@ -251,7 +250,7 @@ eng_ctl_enter(struct karst_engine *e)
 		karst_log(KARST_LOG_ERR, "%s: control call from inside of a callback", e->name);
 		return -EDEADLK;
 	}
-	eng_lock_patiently(e, &e->ctl_lock);
+	ctl_lock(e);
 	return 0;
 }
 
@@ -262,6 +261,13 @@ eng_ctl_leave(struct karst_engine *e)
 }
 
 void
+eng_serve_mine(struct karst_engine *e)
+{
+	if (!in_callback(e))
+		serve_mine(e);
+}
+
+void
 eng_ctl_quiesce(struct karst_engine *e)
 {
 	uint64_t token = rte_rcu_qsbr_start(e->rcu);
@@ -269,6 +275,6 @@ eng_ctl_quiesce(struct karst_engine *e)
 
 	while (rte_rcu_qsbr_check(e->rcu, token, false) == 0) {
 		serve_mine(e);
-		back_off(e, &times);
+		eng_back_off(e, &times);
 	}
 }

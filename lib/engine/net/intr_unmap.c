@@ -36,23 +36,40 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static LIST_HEAD(, karst_engine) engines = LIST_HEAD_INITIALIZER(engines);
+
+/* The interrupt thread reads the list while it waits for lcores, of whichever engine; some may be
+ * this thread's. */
+static void
+lock_for_change(struct karst_engine *e)
+{
+	struct karst_engine *other;
+	unsigned int times = 0;
+
+	while (pthread_rwlock_trywrlock(&lock) != 0) {
+		pthread_rwlock_rdlock(&lock);
+		LIST_FOREACH(other, &engines, unmap_next)
+			eng_serve_mine(other);
+		pthread_rwlock_unlock(&lock);
+		eng_back_off(e, &times);
+	}
+}
 
 void
 eng_intr_unmap_add(struct karst_engine *e)
 {
-	eng_lock_patiently(e, &lock);
+	lock_for_change(e);
 	LIST_INSERT_HEAD(&engines, e, unmap_next);
-	pthread_mutex_unlock(&lock);
+	pthread_rwlock_unlock(&lock);
 }
 
 void
 eng_intr_unmap_del(struct karst_engine *e)
 {
-	eng_lock_patiently(e, &lock);
+	lock_for_change(e);
 	LIST_REMOVE(e, unmap_next);
-	pthread_mutex_unlock(&lock);
+	pthread_rwlock_unlock(&lock);
 }
 
 static void
@@ -60,10 +77,10 @@ wait_for_lcores(void)
 {
 	struct karst_engine *e;
 
-	pthread_mutex_lock(&lock);
+	pthread_rwlock_rdlock(&lock);
 	LIST_FOREACH(e, &engines, unmap_next)
 		eng_ctl_quiesce(e);
-	pthread_mutex_unlock(&lock);
+	pthread_rwlock_unlock(&lock);
 }
 
 /* By the names that drivers look for. */

@@ -8,7 +8,7 @@
 #include "lcore.h"
 
 /* From now on the interrupt thread waits for the lcores of @e; until then none may be attached.
- * Any thread, also one that has lcores of @e. */
+ * Any thread, also one that has lcores of other engines. */
 void eng_intr_unmap_add(struct karst_engine *e);
 /* No lcore of @e is attached any more. */
 void eng_intr_unmap_del(struct karst_engine *e);

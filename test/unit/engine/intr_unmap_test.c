@@ -134,6 +134,30 @@ Test(intr_unmap, another_end_comes)
 	wire_down(&w);
 }
 
+/* Engines come and go meanwhile, by the thread that has the lcore. */
+Test(intr_unmap, engines_come_and_go)
+{
+	const struct karst_engine_config cfg = {.name = "second", .max_qps = 16};
+	struct karst_engine *second, *third;
+	struct wire w;
+
+	wire_up(&w);
+	cr_assert_eq(karst_engine_create(&cfg, &second), 0);
+	wait_for_link(&w, true);
+	karst_engine_poll(w.bed.e, 0);
+	cr_assert_eq(rte_eth_dev_stop(w.other), 0);
+	wait_for_link(&w, false);
+	usleep(LONG_US);
+	cr_expect_eq(engine_bed_mappings(MEMIF), 1, "%u", engine_bed_mappings(MEMIF));
+	cr_assert_eq(karst_engine_destroy(second), 0);
+	cr_assert_eq(karst_engine_create(&cfg, &third), 0);
+	cr_assert_eq(karst_engine_destroy(third), 0);
+	engine_bed_release(&w.bed);
+	while (engine_bed_mappings(MEMIF) != 0)
+		usleep(IDLE_US);
+	wire_down(&w);
+}
+
 /* Nobody waits for an lcore that nobody has. */
 Test(intr_unmap, no_lcore_is_attached)
 {

@@ -285,7 +285,11 @@ karst_core_lookup(const struct karst_core *core, uint32_t qpn)
 /** A program rang for this QP (any value may come; unknown ones are ignored). */
 void karst_core_doorbell(struct karst_core *core, uint32_t qpn);
 
-/** Fires up to @budget timers that are due at core->now_ns.  @return how many. */
+/**
+ * Fires up to @budget timers that are due at core->now_ns.  What waits to be received is given to
+ * karst_qp_rx() before, if its lcore had no processor for long: it counts as not having come.
+ * @return how many.
+ */
 unsigned int karst_core_expire(struct karst_core *core, unsigned int budget);
 
 /** Publishes completions and raises events. */

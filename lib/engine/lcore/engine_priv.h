@@ -256,6 +256,7 @@ struct eng_lcore {
 	struct eng_capture_ring *capture; /* of one of its QPs; NULL: none */
 	uint64_t turn_tsc;                /* start of the last turn */
 	bool was_busy;                    /* it did something */
+	uint32_t late;                    /* turns that timers may still wait (eng_lcore_away()) */
 	uint64_t look_tsc;                /* when its thread's CPU time is to be read again */
 	uint64_t cpu_ns;                  /* what was read last; UINT64_MAX: nothing */
 

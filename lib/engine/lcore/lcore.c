@@ -27,21 +27,34 @@
 #define MESSAGES_NS 200000u
 /* So many at most are little to do. */
 #define FEW_FRAMES 4u
+/* A thread that had no processor for so long, or slept, has let timers become due. */
+#define AWAY_NS 1000000u
+/* For so many turns they wait then for frames that have come meanwhile: what a port's queue and the
+ * ring of the loopback hold.  A turn that finds fewer than LATE_FRAMES has found all. */
+#define LATE_TURNS  64u
+#define LATE_FRAMES 8u
+
+void
+eng_lcore_away(struct eng_lcore *lc, uint64_t ns)
+{
+	/* who is away again while they wait does not make them wait for ever */
+	if (ns >= AWAY_NS && lc->late == 0)
+		lc->late = LATE_TURNS;
+}
 
 /* How much of the last turn, which took @spent, its thread ran: never more than it ran since it was
  * looked at last.  A turn that the system interrupted for others is not long for that. */
 static karst_noinline void
 look_at_cpu(struct eng_lcore *lc, uint64_t tsc, uint64_t spent)
 {
-	uint64_t base = lc->e->tsc_base, ns = engine_ns_at(lc->e, base + spent), ran;
+	uint64_t base = lc->e->tsc_base, ns = engine_ns_at(lc->e, base + spent), ran, mine;
 	struct timespec t;
 
 	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
 	ran = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-	if (lc->cpu_ns != UINT64_MAX && karst_min_u64(ns, ran - lc->cpu_ns) >= LOOK_NS)
-		ns = karst_min_u64(ns, ran - lc->cpu_ns);
-	else
-		ns = 0;
+	mine = lc->cpu_ns != UINT64_MAX ? karst_min_u64(ns, ran - lc->cpu_ns) : 0;
+	eng_lcore_away(lc, ns - mine);
+	ns = mine >= LOOK_NS ? mine : 0;
 	if (ns > lc->stats.longest_turn_ns)
 		stat_add(&lc->stats.longest_turn_ns, ns - lc->stats.longest_turn_ns);
 	if (ns >= LONG_TURN_NS)
@@ -97,6 +110,19 @@ nothing_to_send(const struct eng_lcore *lc)
 	return !karst_core_has_active(lc->core) && lc->blocked == 0;
 }
 
+/* Nobody spends a retry for want of an answer that waits here (Q6). */
+static inline unsigned int
+expire(struct eng_lcore *lc)
+{
+	if (karst_unlikely(lc->late != 0)) {
+		if (lc->received >= karst_min_u32(lc->e->cfg.rx_burst, LATE_FRAMES) &&
+			--lc->late != 0)
+			return 0;
+		lc->late = 0;
+	}
+	return karst_core_expire(lc->core, ENG_TIMERS);
+}
+
 static void
 receive(struct eng_lcore *lc)
 {
@@ -116,7 +142,7 @@ receive(struct eng_lcore *lc)
 	n += lc->received;
 	lc->rang = eng_bells_poll(lc);
 	n += lc->rang;
-	n += karst_core_expire(core, ENG_TIMERS);
+	n += expire(lc);
 	if (karst_unlikely(core->now_ns >= lc->member_ns))
 		lc->e->hooks->member_expire(lc);
 	lc->work = n;

@@ -149,6 +149,9 @@ void eng_ctl_quiesce(struct karst_engine *e);
 
 /* --- lcore.c --- */
 
+/* The thread of @lc has not run for @ns: if that is long, its timers wait for the frames that have
+ * come meanwhile. */
+void eng_lcore_away(struct eng_lcore *lc, uint64_t ns);
 int eng_lcore_init(struct karst_engine *e, uint32_t index);
 void eng_lcore_fini(struct eng_lcore *lc);
 /* karst_core_flush(), with the time if somebody wants it. */

@@ -226,13 +226,15 @@ can_be_woken(const struct eng_lcore *lc)
 static void
 offer(struct eng_lcore *lc)
 {
-	uint64_t began = rte_rdtsc(), spent;
+	uint64_t began = rte_rdtsc(), spent, spent_ns;
 
 	sched_yield();
 	lc->offered_tsc = rte_rdtsc();
 	spent = lc->offered_tsc - began;
 	lc->core->now_ns = engine_ns_at(lc->e, lc->offered_tsc);
-	if (engine_ns_at(lc->e, lc->e->tsc_base + spent) >= TAKEN_NS)
+	spent_ns = engine_ns_at(lc->e, lc->e->tsc_base + spent);
+	eng_lcore_away(lc, spent_ns);
+	if (spent_ns >= TAKEN_NS)
 		lc->wanted_until = lc->core->now_ns + WANTED_NS;
 	/* the time was others', and no part of the turn */
 	lc->turn_tsc += spent;

@@ -4,6 +4,7 @@
 /* Frames that somebody else put on the wire: each is dropped, under its own name, and only once. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <criterion/criterion.h>
 #include <rte_mbuf.h>
@@ -273,6 +274,46 @@ Test(rx, tagged_port)
 	f.vlan_tci = 8;
 	put(&w, &f, 0);
 	expect_drop(&w, KARST_DROP_VLAN);
+	wire_down(&w);
+}
+
+/* Frames that wait at A before the acknowledgement: some bursts. */
+#define AHEAD 200
+
+/* An lcore had no processor for longer than the timeout: what has come meanwhile is looked at
+ * before the timer expires, however many bursts that is. */
+Test(rx, q6_before_timers)
+{
+	const struct timespec away = {.tv_nsec = 200000000};
+	struct engine_bed_config cfg = {0};
+	static uint8_t mem[2][64];
+	struct karst_frame f = good_frame();
+	struct karst_engine_qp *qp[2];
+	struct karst_counters now;
+	struct karst_cqe cqe;
+	uint32_t key, i;
+	struct wire w;
+
+	wire_up(&w, &cfg);
+	w.bed.timeout = 14; /* 67 ms */
+	key = engine_bed_mr(&w.bed, mem, sizeof(mem));
+	qp[0] = engine_bed_qp(&w.bed, KARST_QPT_RC, 0);
+	qp[1] = engine_bed_qp(&w.bed, KARST_QPT_RC, 0);
+	engine_bed_connect(&w.bed, qp[0], qp[1]);
+	engine_bed_post(qp[0], KARST_WR_RDMA_WRITE, 1, mem[0], 64, key, mem[1], key);
+	while (rte_ring_empty(w.bed.ring[0][0]))
+		karst_engine_poll(w.bed.e, 0);
+	for (i = 0; i < AHEAD; i++)
+		cr_assert_eq(rte_ring_enqueue(w.bed.ring[1][0], frame_of(&w, &f, 0)), 0);
+	/* it is received, and its acknowledgement waits behind these */
+	while (!rte_ring_empty(w.bed.ring[0][0]))
+		karst_engine_poll(w.bed.e, 0);
+	cr_assert_gt(rte_ring_count(w.bed.ring[1][0]), 64);
+	nanosleep(&away, NULL);
+	cr_assert(engine_bed_wait(&w.bed, &cqe));
+	cr_assert_eq(cqe.status, KARST_WC_SUCCESS);
+	karst_engine_counters(w.bed.e, KARST_ENGINE_ANY_LCORE, &now);
+	cr_assert_eq(now.ctr[KARST_CTR_LOCAL_ACK_TIMEOUT], 0);
 	wire_down(&w);
 }
 

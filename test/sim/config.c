@@ -179,6 +179,7 @@ sim_config(struct sim *s)
 	sim_delay_config(s);
 	s->paths.state = sim_mix(s->seed ^ 0x7061746873ull);
 	s->migrated = false;
+	sim_pauses_config(s);
 	for (i = 0; i < s->npairs; i++)
 		sim_paths_config(s, &s->pairs[i]);
 	/* no draw: the seeds that are kept go on to mean what they meant */

@@ -85,6 +85,7 @@ reset_ep_model(struct sim_ep *ep)
 	ep->limited = false;
 	ep->quiet_ns = s->now_ns;
 	ep->quiet_psn = ep->tries = ep->heard = 0;
+	ep->waited = ep->waited_once = 0;
 	ep->known = 0;
 	ep->spilt = false;
 	ep->tx_hi = ep->acked = ep->delivered_hi = ep->hint = ep->rd_out = 0;

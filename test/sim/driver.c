@@ -312,11 +312,12 @@ timers(struct sim *s, struct sim_core *c)
 void
 sim_core_turn(struct sim *s, struct sim_core *c)
 {
-	uint32_t first = rng_below(&s->rng, 4), i;
-
-	c->core->now_ns = s->now_ns;
-	for (i = 0; i < 4; i++) {
-		switch ((first + i) & 3) {
+	if (c->step == 0) {
+		c->first = rng_below(&s->rng, 4);
+		c->core->now_ns = s->now_ns;
+	}
+	while (c->step < 4) {
+		switch ((c->first + c->step++) & 3) {
 		case 0:
 			if (c->inbox.n != 0)
 				receive(s, c);
@@ -325,7 +326,9 @@ sim_core_turn(struct sim *s, struct sim_core *c)
 			bells(s, c);
 			break;
 		case 2:
-			timers(s, c);
+			/* all that has come in a pause is looked at before */
+			if (!sim_pauses_late(c))
+				timers(s, c);
 			break;
 		default:
 			karst_core_linger(c->core);
@@ -334,14 +337,19 @@ sim_core_turn(struct sim *s, struct sim_core *c)
 		}
 		if (rng_one_in(&s->rng, 4))
 			karst_core_flush(c->core);
+		if (sim_pauses_in_turn(s, c->node))
+			return;
 	}
+	c->step = 0;
 	karst_core_flush(c->core);
 }
 
 bool
 sim_core_ready(const struct sim *s, const struct sim_core *c)
 {
-	return c->inbox.n != 0 || c->bells != 0 || karst_core_has_active(c->core) ||
+	if (sim_away(c->node))
+		return false;
+	return c->step != 0 || c->inbox.n != 0 || c->bells != 0 || karst_core_has_active(c->core) ||
 		c->core->nlinger != 0 || (c->shut_ns != 0 && s->now_ns >= c->shut_ns) ||
 		karst_wheel_next_ns(&c->core->wheel) <= s->now_ns;
 }

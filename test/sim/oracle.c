@@ -254,7 +254,7 @@ check_error(struct sim *s, struct sim_ep *ep, const struct sim_op *op, enum kars
 			(unsigned long long)(s->now_ns - ep->quiet_ns), ep->timeout, ep->retry_cnt);
 	if (status == KARST_WC_RETRY_EXC_ERR && p->type == KARST_QPT_RC) {
 		if (s->now_ns >= p->dead_ns || p->broken || ep->peer->state != EP_LIVE ||
-			lost >= ep->retry_cnt)
+			sim_pauses_excuse(ep, lost))
 			return;
 		if (p->fault != FAULT_NONE && ep->peer->qp != NULL &&
 			karst_qp_state(ep->peer->qp) == KARST_QPS_ERR)
@@ -266,9 +266,9 @@ check_error(struct sim *s, struct sim_ep *ep, const struct sim_op *op, enum kars
 		return;
 	sim_fail(s,
 		"pair %u, QP %#x: %s number %u ended with status %u (fault: %s, %u packets lost or "
-		"spoilt since the last acknowledgement, retry_cnt %u)",
+		"spoilt since the last acknowledgement, %u tries in pauses, retry_cnt %u)",
 		p->idx, ep->qpn, sim_op_name(op->opcode), (uint32_t)(op - ep->ops), status,
-		sim_fault_name(p->fault), lost, ep->retry_cnt);
+		sim_fault_name(p->fault), lost, ep->waited, ep->retry_cnt);
 }
 
 /* R13: a responder that has refused a request is in Error, and its own program was told so. */

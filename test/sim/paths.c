@@ -181,7 +181,8 @@ sim_paths_event(struct sim *s, struct sim_ep *ep)
 	if (!p->two_paths || ep->migrations != 0)
 		sim_fail(s, "pair %u, QP %#x: migrates for the %uth time (G6)", p->idx, ep->qpn,
 			ep->migrations + 1);
-	if (p->cut_ns == UINT64_MAX && !p->moved && !s->lossy && !s->jumbled && !p->broken)
+	if (p->cut_ns == UINT64_MAX && !p->moved && !s->lossy && !s->jumbled && !s->paused &&
+		!p->broken)
 		sim_fail(s, "pair %u, QP %#x: migrates without a reason (G4)", p->idx, ep->qpn);
 	ep->migrations = 1;
 	ep->path = ep->paths[1];

@@ -45,6 +45,8 @@ cores_quiet(const struct sim *s)
 	if (s->nheap != 0)
 		return false;
 	for (i = 0; i < s->nnodes; i++) {
+		if (sim_away(&s->nodes[i]))
+			return false;
 		for (j = 0; j < s->ncores; j++) {
 			if (sim_core_ready(s, &s->nodes[i].cores[j]))
 				return false;
@@ -112,7 +114,7 @@ some_core(struct sim *s)
 			return true;
 		}
 	}
-	if (rng_one_in(&s->rng, 16))
+	if (rng_one_in(&s->rng, 16) && !sim_away(&s->nodes[first / s->ncores]))
 		sim_core_turn(s, &s->nodes[first / s->ncores].cores[first % s->ncores]);
 	return false;
 }
@@ -122,7 +124,7 @@ poll_some(struct sim *s)
 {
 	struct sim_node *n = &s->nodes[rng_below(&s->rng, s->nnodes)];
 
-	if (n->ncqs == 0)
+	if (n->ncqs == 0 || sim_away(n))
 		return false;
 	return sim_poll_cq(s, &n->cqs[rng_below(&s->rng, n->ncqs)], rng_range(&s->rng, 1, 16));
 }
@@ -134,7 +136,7 @@ poll_all(struct sim *s)
 	bool did = false;
 
 	for (i = 0; i < s->nnodes; i++) {
-		for (j = 0; j < s->nodes[i].ncqs; j++)
+		for (j = 0; j < s->nodes[i].ncqs && !sim_away(&s->nodes[i]); j++)
 			did |= sim_poll_cq(s, &s->nodes[i].cqs[j], UINT32_MAX);
 	}
 	return did;
@@ -148,11 +150,12 @@ sweep(struct sim *s, enum sim_eager eager)
 	uint32_t i, j;
 
 	for (i = 0; i < s->nnodes; i++) {
-		for (j = 0; j < s->ncores; j++)
+		for (j = 0; j < s->ncores && !sim_away(&s->nodes[i]); j++)
 			did |= sim_post_srq(s, &s->nodes[i].cores[j], eager);
 	}
 	for (i = 0; i < 2 * s->npairs; i++)
-		did |= sim_program(ep_at(s, i), eager);
+		if (!sim_away(ep_at(s, i)->node))
+			did |= sim_program(ep_at(s, i), eager);
 	return did;
 }
 
@@ -163,8 +166,14 @@ next_event(const struct sim *s)
 	uint32_t i, j;
 
 	for (i = 0; i < s->nnodes; i++) {
+		const struct sim_node *n = &s->nodes[i];
+
+		if (sim_away(n)) {
+			t = karst_min_u64(t, n->away_ns);
+			continue;
+		}
 		for (j = 0; j < s->ncores; j++)
-			t = karst_min_u64(t, sim_core_next(&s->nodes[i].cores[j]));
+			t = karst_min_u64(t, sim_core_next(&n->cores[j]));
 	}
 	return t;
 }
@@ -212,20 +221,26 @@ run_phase(struct sim *s)
 		if (s->now_ns - s->last_progress_ns > MAX_QUIET_NS)
 			stuck(s, "no completion for two minutes");
 		sim_link_deliver(s);
+		sim_pauses_strike(s);
 		if (some_core(s))
 			s->now_ns += rng_below(&s->rng, s->step_ns);
 		else if (phase_over(s) && cores_quiet(s) && !poll_all(s))
 			return;
 		else
 			idle_turn(s);
-		if (rng_one_in(&s->rng, 2))
-			sim_program(ep_at(s, rng_below(&s->rng, 2 * s->npairs)), LAZY);
+		if (rng_one_in(&s->rng, 2)) {
+			struct sim_ep *ep = ep_at(s, rng_below(&s->rng, 2 * s->npairs));
+
+			if (!sim_away(ep->node))
+				sim_program(ep, LAZY);
+		}
 		if (rng_one_in(&s->rng, 2))
 			poll_some(s);
 		if (rng_one_in(&s->rng, 4)) {
 			struct sim_node *n = &s->nodes[rng_below(&s->rng, s->nnodes)];
 
-			sim_post_srq(s, &n->cores[rng_below(&s->rng, s->ncores)], LAZY);
+			if (!sim_away(n))
+				sim_post_srq(s, &n->cores[rng_below(&s->rng, s->ncores)], LAZY);
 		}
 	}
 }
@@ -309,7 +324,8 @@ judge_counters(struct sim *s)
 			(unsigned long long)sent);
 	/* ends that disagree about selective repeat drop each other's SACKs, and answer twice; what
 	 * is under way over a path that its connection has left is lost */
-	if (s->lossy || s->jumbled || any_fault(s) || sim_repeat_disagrees(s) || s->migrated)
+	if (s->lossy || s->jumbled || any_fault(s) || sim_repeat_disagrees(s) || s->migrated ||
+		s->paused)
 		return;
 	if (sum_counter(s, KARST_CTR_RNR_NAK_SENT) == 0) {
 		uint64_t again = sum_counter(s, KARST_CTR_LOCAL_ACK_TIMEOUT) +

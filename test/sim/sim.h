@@ -15,6 +15,7 @@
  *   marks.c     marks of congestion, and the notifications that answer them
  *   delay.c     windows by delay
  *   paths.c     connections with a second path, and the death of the first
+ *   pauses.c    hosts that have no processor for a while
  *   repeat.c    selective repeat: who agrees to it, what is held, what a SACK may say
  *   wire.c      judges every frame that is sent against the work requests behind it
  *   lap.c       goes once around the PSNs, and feeds a queue without end
@@ -353,6 +354,8 @@ struct sim_ep {
 	uint32_t quiet_psn, tries, heard;
 	uint32_t adverse;      /* packets of this connection lost or spoilt so far */
 	uint32_t adverse_done; /* and when the last send completed */
+	/* tries that pauses may have ended since quiet_ns: all, and the longest (pauses.c) */
+	uint32_t waited, waited_once;
 	uint32_t ud_psn;
 	uint64_t retransmits;
 	/* of qp and of the target of XRC (marks.c) */
@@ -445,6 +448,9 @@ struct sim_core {
 	uint64_t shut_ns; /* its port takes nothing before this time; 0: it does */
 	struct sim_held *held_free;
 	uint32_t nheld;
+	/* pauses.c */
+	uint32_t first, step; /* of the turn that it is in */
+	bool late;            /* it has not looked at all that has come in a pause */
 };
 
 struct sim_node {
@@ -463,6 +469,8 @@ struct sim_node {
 	uint32_t ncqs;
 	uint8_t mac[6];
 	uint8_t ip4[16], ip6[16];
+	uint64_t away_ns; /* it has no processor before this time */
+	bool behind;      /* nor has it caught up since */
 };
 
 /* One direction between two nodes. */
@@ -541,10 +549,13 @@ struct sim {
 	struct sim_rng
 		ports; /* of its own: the seeds that are kept go on to mean what they meant */
 	bool shuts;    /* ports stop taking frames now and then */
-	struct sim_rng marks; /* likewise */
-	struct sim_rng paths; /* likewise */
-	bool migrated;        /* somebody has, in this schedule */
-	uint32_t ce_ppm;      /* of frames that may be marked */
+	struct sim_rng marks;  /* likewise */
+	struct sim_rng paths;  /* likewise */
+	struct sim_rng pauses; /* likewise */
+	uint32_t pause_every;  /* steps, on average; 0: there are none */
+	bool paused;           /* somebody was, in this schedule */
+	bool migrated;         /* somebody has, in this schedule */
+	uint32_t ce_ppm;       /* of frames that may be marked */
 	struct karst_congestion_config congestion;
 
 	/* frames in flight: a heap by (at_ns, seq) */
@@ -740,6 +751,22 @@ bool sim_paths_to(const struct sim_node *n, const uint8_t *ip, bool ip6);
 const struct karst_path *sim_paths_of_cnp(const struct sim_ep *ep, const struct karst_pkt *p);
 /** @ep has migrated. */
 void sim_paths_event(struct sim *s, struct sim_ep *ep);
+
+/* --- pauses.c --- */
+
+void sim_pauses_config(struct sim *s);
+/** Perhaps a node stands still from now on. */
+void sim_pauses_strike(struct sim *s);
+/** Does @n from now on, in the middle of a turn? */
+bool sim_pauses_in_turn(struct sim *s, struct sim_node *n);
+/** Does it now? */
+bool sim_away(const struct sim_node *n);
+/** Has @c still to look at what has come in a pause? */
+bool sim_pauses_late(struct sim_core *c);
+/** Of @ep so many packets were lost since then: may all tries be over? */
+bool sim_pauses_excuse(const struct sim_ep *ep, uint32_t lost);
+/** Something was acknowledged to @ep. */
+void sim_pauses_heard(struct sim_ep *ep);
 
 /* --- wire.c --- */
 

@@ -687,6 +687,9 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 	struct sim_op *op = op_of(req, at);
 	uint32_t before = req->acked;
 
+	/* it has failed, and nobody has polled that yet */
+	if (karst_qp_state(req->qp) == KARST_QPS_ERR)
+		return;
 	/* before the very first: who migrates says so by its last acknowledgement (G4), and what
 	 * that allows counts (Q9) */
 	if (op == NULL && at == KARST_PSN_MASK &&
@@ -710,7 +713,9 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 	else
 		taken = response_taken(req, op, at);
 	if (req->acked != before) {
-		req->quiet_ns = req->s->now_ns;
+		/* as the core reads it: it may have been away since */
+		req->quiet_ns = req->core->core->now_ns;
+		sim_pauses_heard(req);
 		req->heard = 0;
 	} else {
 		req->heard++;

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Hosts without a processor: in some schedules a node stands still now and then, its cores and its
+ * programs, for up to some ACK timeouts, while frames come to it and others wait for it.  It may
+ * stop between two steps of a turn, and goes on there by the clock that it has read before.
+ *
+ * Who goes on looks at all frames that have come meanwhile before it lets timers expire, as
+ * karst_core_expire() wants it.  So a pause of its own spends one retry at the most, and one of the
+ * peer's as many as fit into it; all others must have been spent by what was lost (Q6).
+ */
+#include "sim.h"
+
+/* Of the shortest timeout of a connection: fewer than the tries of those on which nothing goes
+ * wrong on purpose. */
+#define PAUSE_TIMEOUTS 5u
+
+/* Some schedules; the number is such that those of seeds.txt are not among these. */
+void
+sim_pauses_config(struct sim *s)
+{
+	s->pauses.state = sim_mix(s->seed ^ 0x706175736608ull);
+	s->pause_every = rng_one_in(&s->pauses, 6) ? rng_log(&s->pauses, 30, 3000) : 0;
+	s->paused = false;
+}
+
+bool
+sim_away(const struct sim_node *n)
+{
+	return n->s->now_ns < n->away_ns;
+}
+
+static uint64_t
+timeout_ns(const struct sim_ep *ep)
+{
+	return 4096ull << ep->timeout;
+}
+
+/* Tries of @ep that end while its peer is away from now on. */
+static uint32_t
+tries_of(const struct sim_ep *ep)
+{
+	const struct sim *s = ep->s;
+
+	if (!sim_away(ep->peer->node) || ep->timeout == 0)
+		return 0;
+	return (uint32_t)((ep->peer->node->away_ns - s->now_ns) / timeout_ns(ep)) + 1;
+}
+
+/* The shortest timeout of the connections of @n; 0: there is none. */
+static uint64_t
+shortest(const struct sim *s, const struct sim_node *n)
+{
+	uint64_t ns = 0;
+	uint32_t i, e;
+
+	for (i = 0; i < s->npairs; i++) {
+		const struct sim_pair *p = &s->pairs[i];
+
+		if (p->type != KARST_QPT_RC || (p->ep[0].node != n && p->ep[1].node != n))
+			continue;
+		for (e = 0; e < 2; e++)
+			if (p->ep[e].timeout != 0 && (ns == 0 || timeout_ns(&p->ep[e]) < ns))
+				ns = timeout_ns(&p->ep[e]);
+	}
+	return ns;
+}
+
+static void
+pause_node(struct sim *s, struct sim_node *n)
+{
+	uint64_t most = shortest(s, n) * PAUSE_TIMEOUTS;
+	uint32_t i, tries;
+
+	/* also such as nobody's timer notices */
+	if (most == 0 || rng_one_in(&s->pauses, 4))
+		most = 1000000;
+	n->away_ns = s->now_ns + 1 + (uint64_t)rng_below(&s->pauses, (uint32_t)most);
+	s->paused = n->behind = true;
+	for (i = 0; i < s->ncores; i++)
+		n->cores[i].late = true;
+	for (i = 0; i < 2 * s->npairs; i++) {
+		struct sim_ep *ep = &s->pairs[i / 2].ep[i & 1];
+
+		if (ep->node != n && ep->peer->node != n)
+			continue;
+		tries = ep->node == n ? 1 : tries_of(ep);
+		ep->waited += tries;
+		if (ep->waited_once < tries)
+			ep->waited_once = tries;
+	}
+	sim_note(s, "node %u has no processor for %llu ns", n->idx,
+		(unsigned long long)(n->away_ns - s->now_ns));
+}
+
+/* Nothing waits for a core of @n. */
+static bool
+has_caught_up(const struct sim_node *n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n->s->ncores; i++)
+		if (sim_core_ready(n->s, &n->cores[i]))
+			return false;
+	return true;
+}
+
+/* Not before it has answered all that came in the pause before: so each is judged by itself. */
+static bool
+may_pause(struct sim_node *n)
+{
+	if (!sim_away(n) && n->behind)
+		n->behind = !has_caught_up(n);
+	return !n->behind;
+}
+
+void
+sim_pauses_strike(struct sim *s)
+{
+	struct sim_node *n;
+	uint32_t i;
+
+	if (s->pause_every == 0 || s->finishing)
+		return;
+	for (i = 0; i < s->nnodes; i++)
+		may_pause(&s->nodes[i]);
+	n = &s->nodes[rng_below(&s->pauses, s->nnodes)];
+	if (rng_one_in(&s->pauses, s->pause_every) && may_pause(n))
+		pause_node(s, n);
+}
+
+/* Judges of congestion control look at the clock themselves. */
+bool
+sim_pauses_in_turn(struct sim *s, struct sim_node *n)
+{
+	if (s->pause_every == 0 || s->finishing || s->congestion.mode != KARST_CONGESTION_OFF ||
+		!rng_one_in(&s->pauses, 8 * s->pause_every) || n->behind)
+		return false;
+	pause_node(s, n);
+	return true;
+}
+
+/* What is one core's may have come to another. */
+bool
+sim_pauses_late(struct sim_core *c)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; c->late && i < c->node->s->ncores; i++)
+		n += c->node->cores[i].inbox.n;
+	c->late = n != 0;
+	return c->late;
+}
+
+void
+sim_pauses_heard(struct sim_ep *ep)
+{
+	ep->waited = ep->waited_once = tries_of(ep);
+}
+
+/* Where nothing was lost one pause of the peer's has to be as long as all of them, but for one that
+ * a pause of its own may have spent. */
+bool
+sim_pauses_excuse(const struct sim_ep *ep, uint32_t lost)
+{
+	if (lost == 0 && ep->waited != 0)
+		return ep->waited_once + 1 >= ep->retry_cnt;
+	return lost + ep->waited >= ep->retry_cnt;
+}

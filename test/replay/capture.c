@@ -20,6 +20,7 @@
 #define PCAP_HEADER 24u
 #define PCAP_RECORD 16u
 #define MAC_BYTE    5 /* of the source: 1 is the client, 2 the server */
+#define PORT_BYTE   4
 
 enum column {
 	COL_FILE,
@@ -84,6 +85,7 @@ add_frame(struct rp_capture *c, uint32_t number, uint64_t ns, uint8_t *data, uin
 	*f = (struct rp_frame){.number = number, .ns = ns, .opf = karst_opcode_flags(pkt.opcode)};
 	karst_decode_frame(&pkt, &f->f);
 	f->from = f->f.smac[MAC_BYTE] == 1 ? 0 : 1;
+	f->port = f->f.smac[PORT_BYTE];
 }
 
 static int

@@ -84,6 +84,7 @@ struct rp_frame {
 	enum rp_fate fate;
 	uint32_t opf;         /* flags of its opcode */
 	unsigned int from;    /* 0: of the client, 1: of the server */
+	unsigned int port;    /* of either; queue pairs of two may have the same number */
 	struct karst_frame f; /* its payload points into the capture's memory */
 };
 
@@ -113,9 +114,10 @@ struct rp_stream {
 	const struct rp_capture *capture;
 	enum karst_qp_type type;
 	unsigned int from; /* the requester's side */
-	uint32_t rqpn;     /* requester; 0: not known (nothing came back) */
-	uint32_t dqpn;     /* responder */
-	uint8_t mtu;       /* enum ibv_mtu */
+	unsigned int port;
+	uint32_t rqpn; /* requester; 0: not known (nothing came back) */
+	uint32_t dqpn; /* responder */
+	uint8_t mtu;   /* enum ibv_mtu */
 	const struct rp_frame **requests;
 	unsigned int nrequests;
 	const struct rp_frame **answers;

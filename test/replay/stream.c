@@ -15,7 +15,7 @@
 static bool
 is_stream(const struct rp_stream *s, const struct rp_frame *f)
 {
-	return s->dqpn == f->f.ib.dqpn && s->from == f->from;
+	return s->dqpn == f->f.ib.dqpn && s->from == f->from && s->port == f->port;
 }
 
 static enum karst_qp_type
@@ -71,7 +71,7 @@ find_mtu(struct rp_stream *s)
 	for (i = 0; i < s->capture->n; i++) {
 		const struct rp_frame *f = &s->capture->frames[i];
 
-		if (!(f->opf & KARST_OPF_PAYLOAD) ||
+		if (!(f->opf & KARST_OPF_PAYLOAD) || f->port != s->port ||
 			(f->f.ib.dqpn != s->dqpn && f->f.ib.dqpn != s->rqpn))
 			continue;
 		if (!(f->opf & KARST_OPF_END))
@@ -84,6 +84,12 @@ find_mtu(struct rp_stream *s)
 
 /* --- answers --- */
 
+static bool
+is_response(const struct rp_stream *s, const struct rp_frame *f)
+{
+	return f->from != s->from && f->port == s->port && (f->opf & KARST_OPF_RESPONSE);
+}
+
 /* How many of the responses to queue pair @qpn have a PSN that is one of the requests'? */
 static unsigned int
 fits(const struct rp_stream *s, uint32_t qpn)
@@ -93,7 +99,7 @@ fits(const struct rp_stream *s, uint32_t qpn)
 	for (i = 0; i < s->capture->n; i++) {
 		const struct rp_frame *f = &s->capture->frames[i];
 
-		if (f->from == s->from || !(f->opf & KARST_OPF_RESPONSE) || f->f.ib.dqpn != qpn)
+		if (!is_response(s, f) || f->f.ib.dqpn != qpn)
 			continue;
 		for (k = 0; k < s->nrequests; k++) {
 			const struct rp_frame *q = s->requests[k];
@@ -116,7 +122,7 @@ find_answers(struct rp_stream *s)
 		const struct rp_frame *f = &s->capture->frames[i];
 		unsigned int n;
 
-		if (f->from == s->from || !(f->opf & KARST_OPF_RESPONSE) || f->f.ib.dqpn == s->rqpn)
+		if (!is_response(s, f) || f->f.ib.dqpn == s->rqpn)
 			continue;
 		n = fits(s, f->f.ib.dqpn);
 		if (n > best) {
@@ -127,7 +133,7 @@ find_answers(struct rp_stream *s)
 	for (i = 0; best != 0 && i < s->capture->n; i++) {
 		const struct rp_frame *f = &s->capture->frames[i];
 
-		if (f->from != s->from && (f->opf & KARST_OPF_RESPONSE) && f->f.ib.dqpn == s->rqpn)
+		if (is_response(s, f) && f->f.ib.dqpn == s->rqpn)
 			append(&s->answers, &s->nanswers, f);
 	}
 }
@@ -151,6 +157,7 @@ rp_streams(const struct rp_capture *c, unsigned int *n)
 			all[(*n)++] = (struct rp_stream){.capture = c,
 				.type = type_of(f->f.ib.opcode),
 				.from = f->from,
+				.port = f->port,
 				.dqpn = f->f.ib.dqpn};
 		}
 		append(&all[k].requests, &all[k].nrequests, f);

@@ -73,10 +73,10 @@ class Job:
                 f'status {self.status}']
 
 
-def plain(nics, addresses, mtu=4190, mem_mb=448):
+def plain(nics, addresses, mtu=4190, mem_mb=448, mac=MAC):
     """A PC with virtio adapters, on any processor: (words for QEMU, words for the kernel).
     @nics: QEMU's -netdev options, of eth0, eth1 and so on; @addresses: of each, with commas between
-    them."""
+    them; @mac: with the place of the adapter's number."""
     words = ['-accel', TCG, '-M', 'pc', '-cpu', CPU, '-smp', '1', '-m', str(mem_mb),
              # vhost-user wants memory that it can share
              '-object', f'memory-backend-memfd,id=m0,size={mem_mb}M,share=on',
@@ -86,7 +86,7 @@ def plain(nics, addresses, mtu=4190, mem_mb=448):
         # no interrupt vectors: QEMU 7.2 crashes with them on vhost-user without KVM.  The
         # kernel computes checksums and cuts segments, because nobody behind it would.
         words += [*nic, '-device', f'virtio-net-pci,netdev=n{number},romfile=,vectors=0,'
-                  f'mac={MAC % number},csum=off,guest_csum=off,gso=off']
+                  f'mac={mac % number},csum=off,guest_csum=off,gso=off']
         append.append(f'eth{number}={some}')
     return words, append
 

@@ -16,6 +16,7 @@
  *   drain       receives until there is an end, and says what that is
  *   fail        sends until that fails, and says how
  *   urgent N    sends N bytes, the last of them as urgent
+ *   urge N      sends N bytes in one piece, the last of them as urgent
  *   inline      urgent bytes come among the others from now on
  *   oob         waits for an urgent byte, and receives it
  *   shut        ends its direction
@@ -233,6 +234,13 @@ step_urgent(struct conn *c, uint64_t n)
 }
 
 static void
+step_urge(struct conn *c, uint64_t n)
+{
+	if (transmit(c, n, MSG_OOB) != (ssize_t)n)
+		fail("urge: %s", strerrorname_np(errno));
+}
+
+static void
 step_inline(struct conn *c)
 {
 	const int yes = 1;
@@ -387,6 +395,8 @@ step_on(struct conn *c, const char *step, uint64_t n)
 		step_both(c, n);
 	else if (strcmp(step, "urgent") == 0)
 		step_urgent(c, n);
+	else if (strcmp(step, "urge") == 0)
+		step_urge(c, n);
 	else if (strcmp(step, "inline") == 0)
 		step_inline(c);
 	else if (strcmp(step, "oob") == 0)
@@ -412,7 +422,7 @@ step_on(struct conn *c, const char *step, uint64_t n)
 static bool
 has_number(const char *step)
 {
-	static const char *const names[] = {"send", "get", "both", "urgent"};
+	static const char *const names[] = {"send", "get", "both", "urgent", "urge"};
 	unsigned int i;
 
 	for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)

@@ -73,13 +73,17 @@ rx_violation(struct smc_core *c, struct smc_conn *conn)
 		smc_conn_abort(c, conn, EPROTO, true);
 }
 
-/* Is there something that the peer waits for us to say?  Once is enough: it may want the same. */
+/*
+ * Is there something that the peer waits for us to say?  Once is enough: it may want the same.
+ * For an urgent byte it waits until there is room, of which it may know already.
+ */
 static bool
 rx_asks(const struct smc_conn *conn, uint8_t before)
 {
 	uint8_t wants = conn->rx_prod_flags & (KARST_SMC_CDC_UPDATE | KARST_SMC_CDC_URGENT_PENDING);
 
-	return wants != 0 && ((wants & ~before) != 0 || conn->cons != conn->cons_told);
+	return (wants & ~before & KARST_SMC_CDC_UPDATE) != 0 ||
+		(wants != 0 && conn->cons != conn->cons_told);
 }
 
 static void

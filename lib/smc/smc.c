@@ -356,7 +356,10 @@ karst_smc_conn_info(const struct karst_smc *smc, uint32_t id, struct karst_smc_c
 		.consumed_pos = conn->cons,
 		.urgent_pos = conn->urgent_pos,
 		.urgent = conn->urgent_seen,
-		.urgent_coming = conn->rx_prod_flags & KARST_SMC_CDC_URGENT_PENDING,
+		/* Linux says pending of one that is present, too */
+		.urgent_coming = (conn->rx_prod_flags &
+					 (KARST_SMC_CDC_URGENT | KARST_SMC_CDC_URGENT_PENDING)) ==
+			KARST_SMC_CDC_URGENT_PENDING,
 		.peer_done = conn->rx_flags != 0,
 		.send_over = conn->dead,
 		.peer_blocked = conn->rx_prod_flags & KARST_SMC_CDC_BLOCKED,

@@ -142,7 +142,7 @@ tx_send_one(struct smc_core *c, struct smc_conn *conn, uint32_t len)
 	if (len != 0)
 		write_bytes(c, conn, len);
 	if (urgent) {
-		flags |= KARST_SMC_CDC_URGENT;
+		flags |= KARST_SMC_CDC_URGENT | KARST_SMC_CDC_URGENT_PENDING;
 		conn->urgent_set = false;
 		conn->urgent_hold = conn->prod;
 	} else if (conn->urgent_set && !conn->dead) {

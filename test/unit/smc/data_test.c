@@ -91,9 +91,9 @@ Test(smc_data, s16_urgent)
 
 	bed_write(b, 0, 5, true);
 	m = last_cdc(b, 0);
-	cr_assert_eq(m.prod_flags & (KARST_SMC_CDC_URGENT | KARST_SMC_CDC_URGENT_PENDING),
-		KARST_SMC_CDC_URGENT);
+	cr_assert_eq(m.prod_flags, KARST_SMC_CDC_URGENT | KARST_SMC_CDC_URGENT_PENDING);
 	bed_pump(b);
+	cr_assert_not(bed_info(b, 1).urgent_coming, "it is there");
 	cr_assert(bed_take_events(b, 1) & KARST_SMC_EV_URGENT);
 	cr_assert_eq(bed_info(b, 1).urgent_pos, 4);
 	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 5);
@@ -104,6 +104,26 @@ Test(smc_data, s16_urgent)
 	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 16384);
 	bed_pump(b);
 	cr_assert_eq(bed_info(b, 1).urgent_pos, 16384 + 5 + 2);
+	bed_free(b);
+}
+
+/* It is announced; the peer has nothing to say to that which is not known already. */
+Test(smc_data, s16_pending)
+{
+	struct bed *b = connected();
+
+	bed_write(b, 0, 10000, false);
+	bed_pump(b);
+	bed_write(b, 0, 7000, true);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 1).recv_pos, 16384);
+	cr_assert(bed_info(b, 1).urgent_coming);
+	cr_assert_not(bed_info(b, 1).urgent);
+	cr_assert_eq(b->s[1].smc->counters[KARST_SMC_CTR_CDC_TX], 0);
+	karst_smc_conn_consumed(b->s[1].smc, b->s[1].conn, 16384);
+	bed_pump(b);
+	cr_assert_eq(bed_info(b, 1).urgent_pos, 16999);
+	cr_assert_not(bed_info(b, 1).urgent_coming, "it has come");
 	bed_free(b);
 }
 

@@ -171,6 +171,7 @@ enum karst_smc_delete_reason {
 	KARST_SMC_DEL_PROGRAM = 0x00030000,
 	KARST_SMC_DEL_PROTOCOL = 0x00040000,
 	KARST_SMC_DEL_ASYMMETRIC = 0x00050000,
+	KARST_SMC_DEL_UNKNOWN = 0x00100000, /* in an answer: there is no such link */
 };
 
 /* A key, as it is on another link or there for the first time. */

@@ -358,8 +358,11 @@ rx_delete_link(struct smc_core *c, struct smc_link *link, struct karst_smc_llc *
 		smc_group_terminate(c, g);
 		return;
 	}
-	if (g->role == KARST_SMC_CLIENT) /* also if we knew */
+	if (g->role == KARST_SMC_CLIENT) { /* also if we knew */
+		if (dead == NULL)
+			m->reason = KARST_SMC_DEL_UNKNOWN;
 		llc_answer(c, other, m, 0);
+	}
 	if (dead != NULL)
 		smc_link_lost(c, dead, tell);
 }

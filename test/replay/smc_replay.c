@@ -3,45 +3,35 @@
  */
 /*
  * karst-replay-smc: captures of SMC-R between two Linux hosts, and lib/smc in the place of one:
- * CLC and its declines (S2, S6, S7), LLC (S3, S8, S9, S10), data and its end (S4, S12, S14, S15),
- * and a group that is used again (S5).
+ * CLC and its declines (S2, S6, S7), LLC (S3, S8, S9, S10), data (S4) around the buffer (S12) and
+ * with blocked writers (S14), urgent bytes (S16), all ends (S15), a link that dies (S17, S18), and
+ * a group that is used again (S5).
  *
  * What the peer sent goes in.  Whenever the captured host sent something, its program is made to
- * do what the message stands for (write, read, close, let go of the connection), and karst has to
- * have sent the same: CLC, LLC and CDC bit for bit, WRITEs with the same key, address and length.
- * What a host chooses (queue pairs, PSNs, keys, addresses of buffers) is taken from the capture,
- * so nothing has to be translated.  The captures are played one after the other, because the
- * hosts kept their link group; each from both sides.
+ * do what the message stands for (write, read, end, close, let go of the connection), and karst
+ * has to have sent the same: CLC, LLC and CDC bit for bit (but for what README.rst lists), WRITEs
+ * with the same key, address and length.
+ * What a host chooses (queue pairs, PSNs, keys, addresses and sizes of buffers) is taken from the
+ * capture, so nothing has to be translated.  Each is played from both sides.  Three are played one
+ * after the other, because the hosts kept their link group; the others begin with a new one.
+ *
+ * Besides, all messages of each capture are taken apart and put together again.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "karst_hdr.h"
-#include "karst_smc.h"
+#include "smc_replay.h"
 
-#define PCAP_HEADER 24u
-#define PCAP_RECORD 16u
-#define ETH_LEN     14u
-#define BTH_LEN     12u
-#define ICRC_LEN    4u
-#define OUT_MAX     64u
+#define OUT_MAX    64u
+#define SEND_BYTES 65536u /* more than Linux had: nobody waits for room there */
 
-#define CLC_SYSTEM_ID 8u /* where it is in a Proposal */
-
-/* What Linux chose (smcr_echo.pcap): system, MAC, queue pairs, keys. */
-static const struct host {
-	uint8_t system_id[8], last_ip;
-	char name;
-	uint32_t psn, rkey, psn2, rkey2;
-	uint64_t vaddr;
-} hosts[2] = {
-	{{0x89, 0x3c, 0x52, 0x54, 0, 0, 0, 1}, 1, 'A', 0xb159ed, 0x89c, 0, 0, 0xff1a51e6c4a50000},
-	{{0x4e, 0xe3, 0x52, 0x54, 0, 0, 0, 2}, 2, 'B', 0xc3dfb8, 0x8f4, 0x895ed8, 0xa12,
-		0xff2cf0e4572e0000},
-};
+#define CLC_SYSTEM_ID   8u /* where it is in a Proposal */
+#define LLC_FLAGS       3u
+#define ADD_LINK_NUMBER 31u
 
 struct out {
 	bool write;
+	unsigned int port;
 	uint32_t len; /* of a WRITE, or of msg */
 	uint64_t vaddr;
 	uint32_t rkey;
@@ -53,15 +43,29 @@ struct queue {
 	unsigned int head, tail;
 };
 
+struct link {
+	uint32_t id;
+	const struct rs_end *end;
+	unsigned int unsent; /* SENDs that the peer has not acknowledged */
+};
+
 struct side {
 	unsigned int us; /* 0: client */
+	const struct rs_capture *capture;
+	struct rs_host host;
 	struct karst_smc *smc;
 	void *mem;
-	uint32_t conn, link;
+	uint32_t conn, group;
+	uint16_t more; /* CDC messages that Linux did not send */
 	bool open;
+	uint8_t said; /* flags of the connection that the captured host has said */
 	bool no_device;
+	struct link links[RS_PORTS];
+	const struct rs_frame *question; /* of LLC, which has come and is answered later */
+	unsigned int
+		taken[RS_PORTS]; /* frames of the capture in which the peer's SENDs were taken */
+	unsigned int nopened;
 	struct queue clc, roce;
-	unsigned int unsent; /* SENDs that the peer has not acknowledged */
 	unsigned int compared;
 	char why[256];
 };
@@ -82,13 +86,18 @@ put(struct queue *q)
 }
 
 static void
-put_msg(struct queue *q, const void *msg, size_t len)
+put_msg(struct queue *q, unsigned int port, const void *msg, size_t len)
 {
 	struct out *o = put(q);
 
-	o->write = false;
-	o->len = (uint32_t)len;
+	*o = (struct out){.port = port, .len = (uint32_t)len};
 	memcpy(o->msg, msg, len);
+}
+
+static unsigned int
+port_of(const struct side *s, uint32_t link)
+{
+	return link == s->links[1].id && s->links[1].end != NULL;
 }
 
 static void
@@ -96,33 +105,24 @@ op_clc(void *user, uint32_t conn, void *conn_user, const void *msg, size_t len)
 {
 	(void)conn;
 	(void)conn_user;
-	put_msg(&((struct side *)user)->clc, msg, len);
+	put_msg(&((struct side *)user)->clc, 0, msg, len);
 }
 
-static void
-put_gid(uint8_t gid[16], uint8_t last)
-{
-	static const uint8_t start[16] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 192, 0, 2};
-
-	memcpy(gid, start, 16);
-	gid[15] = last;
-}
-
+/* The next one that the captured host has opened; those that are added at its second port. */
 static int
 op_link_open(void *user, const struct karst_smc_link_ask *ask, struct karst_smc_end *local)
 {
 	struct side *s = user;
-	const struct host *h = &hosts[s->us];
+	const struct rs_end *end = &s->host.ends[s->nopened];
 
-	if (s->no_device || (ask->number == 2 && s->us == 0))
+	if (s->no_device || s->nopened == s->host.nends)
 		return -19; /* ENODEV */
-	if (ask->number == 1)
-		s->link = ask->link;
-	put_gid(local->gid, h->last_ip);
-	memcpy(local->mac, (uint8_t[6]){0x52, 0x54, 0, 0, 0, h->last_ip}, 6);
-	local->qpn = ask->number == 1 ? 0x15 : 0x16;
-	local->psn = ask->number == 1 ? h->psn : h->psn2;
-	local->mtu = 3;
+	s->nopened++;
+	if (end->refused)
+		return -19;
+	s->group = ask->group;
+	s->links[ask->number - 1] = (struct link){.id = ask->link, .end = end};
+	*local = end->end;
 	return 0;
 }
 
@@ -131,7 +131,7 @@ op_link_connect(void *user, uint32_t link, const struct karst_smc_end *remote)
 {
 	(void)user;
 	(void)link;
-	return remote->qpn == 0x15 ? 0 : -5;
+	return remote->qpn != 0 ? 0 : -5;
 }
 
 static void
@@ -146,28 +146,27 @@ op_send(void *user, uint32_t link, const void *msg, size_t len)
 {
 	struct side *s = user;
 
-	(void)link;
-	put_msg(&s->roce, msg, len);
-	s->unsent++;
+	put_msg(&s->roce, port_of(s, link), msg, len);
+	s->links[port_of(s, link)].unsent++;
 }
 
 static void
 op_write(void *user, const struct karst_smc_write *w)
 {
-	struct out *o = put(&((struct side *)user)->roce);
+	struct side *s = user;
 
-	o->write = true;
-	o->len = w->len;
-	o->vaddr = w->vaddr;
-	o->rkey = w->rkey;
+	*put(&s->roce) = (struct out){.write = true,
+		.port = port_of(s, w->link),
+		.len = w->len,
+		.vaddr = w->vaddr,
+		.rkey = w->rkey};
 }
 
 static int
 op_rmb_open(void *user, uint32_t rmb, uint32_t bytes)
 {
-	(void)user;
 	(void)rmb;
-	return bytes == 65536 ? 0 : -12;
+	return bytes == karst_smc_size_bytes(((struct side *)user)->host.size) ? 0 : -12;
 }
 
 static int
@@ -175,11 +174,12 @@ op_rmb_key(
 	void *user, uint32_t rmb, void *conn_user, uint32_t link, uint32_t *rkey, uint64_t *vaddr)
 {
 	struct side *s = user;
-	const struct host *h = &hosts[s->us];
+	const struct rs_end *end = s->links[port_of(s, link)].end;
 
 	(void)rmb;
-	*rkey = link == s->link ? h->rkey : h->rkey2;
-	*vaddr = h->vaddr;
+	(void)conn_user;
+	*rkey = end->rkey;
+	*vaddr = end->vaddr;
 	return 0;
 }
 
@@ -196,7 +196,7 @@ static const struct karst_smc_ops ops = {op_clc, op_link_open, op_link_connect, 
 /* --- a side --- */
 
 static void
-side_init(struct side *s, unsigned int us, bool eid, const uint8_t *system_id)
+side_init(struct side *s, unsigned int us, bool eid, const struct rs_capture *capture)
 {
 	struct karst_smc_config cfg = {.release = KARST_SMC_DEFAULT,
 		.features = 1,
@@ -205,11 +205,10 @@ side_init(struct side *s, unsigned int us, bool eid, const uint8_t *system_id)
 		.ops = &ops,
 		.user = s};
 
-	memset(s, 0, sizeof(*s));
-	s->us = us;
-	memcpy(cfg.system_id, system_id, 8);
-	memset(cfg.hostname, ' ', sizeof(cfg.hostname));
-	cfg.hostname[0] = (uint8_t)hosts[us].name;
+	*s = (struct side){.us = us, .capture = capture};
+	rs_learn(capture, us, &s->host);
+	memcpy(cfg.system_id, s->host.system_id, 8);
+	memcpy(cfg.hostname, s->host.hostname, sizeof(cfg.hostname));
 	memset(cfg.eids[0], ' ', sizeof(cfg.eids[0]));
 	memcpy(cfg.eids[0], "INTEROP1", 8);
 	s->mem = aligned_alloc(64, karst_smc_bytes(&cfg));
@@ -217,17 +216,39 @@ side_init(struct side *s, unsigned int us, bool eid, const uint8_t *system_id)
 		abort();
 }
 
-/* Bit for bit, but for one thing: a Proposal has the system's id here, and zeros there. */
-static bool
-same_message(const uint8_t *got, const struct out *o, const uint8_t *system_id)
+static void
+side_fini(struct side *s)
+{
+	karst_smc_fini(s->smc);
+	free(s->mem);
+}
+
+/* What karst says in place of what @o says; the differences are in README.rst. */
+static void
+as_karst(const struct side *s, struct out *o)
 {
 	struct karst_smc_clc clc;
-	uint8_t linux_has[sizeof(o->msg)];
+	struct karst_smc_cdc cdc;
 
-	memcpy(linux_has, o->msg, o->len);
-	if (karst_smc_clc_parse(o->msg, o->len, &clc) > 0 && clc.type == KARST_SMC_CLC_PROPOSAL)
-		memcpy(linux_has + CLC_SYSTEM_ID, system_id, 8);
-	return memcmp(got, linux_has, o->len) == 0;
+	if (karst_smc_clc_parse(o->msg, o->len, &clc) > 0) {
+		if (clc.type == KARST_SMC_CLC_PROPOSAL)
+			memcpy(o->msg + CLC_SYSTEM_ID, s->host.system_id, 8);
+		if (clc.type == KARST_SMC_CLC_CONFIRM && clc.accept.ngids > 1) {
+			clc.accept.ngids = 1;
+			o->len = (uint32_t)karst_smc_clc_build(&clc, o->msg, sizeof(o->msg));
+		}
+	} else if (karst_smc_cdc_parse(o->msg, o->len, &cdc) == 0) {
+		if (cdc.conn_flags & KARST_SMC_CDC_ABORT)
+			cdc.prod_flags &= (uint8_t)~KARST_SMC_CDC_BLOCKED;
+		cdc.seq = (uint16_t)(cdc.seq + s->more);
+		karst_smc_cdc_build(&cdc, o->msg);
+	} else if (o->msg[0] == (KARST_SMC_LLC_V2 | KARST_SMC_LLC_DELETE_LINK) &&
+		!(o->msg[LLC_FLAGS] & KARST_SMC_LLC_RESPONSE)) {
+		o->msg[LLC_FLAGS] &= (uint8_t)~KARST_SMC_LLC_ORDERLY;
+	} else if (o->msg[0] == (KARST_SMC_LLC_V2 | KARST_SMC_LLC_ADD_LINK) &&
+		!(o->msg[LLC_FLAGS] & KARST_SMC_LLC_RESPONSE)) {
+		o->msg[ADD_LINK_NUMBER] = (uint8_t)((o->msg[ADD_LINK_NUMBER] - 1) % RS_PORTS + 1);
+	}
 }
 
 static void
@@ -241,141 +262,224 @@ expect(struct side *s, struct queue *q, unsigned int frame, const struct out *o)
 	}
 	q->head++;
 	s->compared++;
-	if (got->write != o->write || got->len != o->len)
+	if (got->write != o->write || got->port != o->port)
 		problem(s, frame, "karst sends something else");
-	else if (o->write ? got->vaddr != o->vaddr || got->rkey != o->rkey
-			  : !same_message(got->msg, o, hosts[s->us].system_id))
+	else if (got->len != o->len || got->vaddr != o->vaddr || got->rkey != o->rkey ||
+		(!o->write && memcmp(got->msg, o->msg, o->len) != 0))
 		problem(s, frame, "karst sends other bytes");
 }
 
-/* What the program did, as the CDC message @m says. */
-static void
-program(struct side *s, unsigned int frame, const struct karst_smc_cdc *m, uint32_t written)
+/* --- what the program did --- */
+
+/*
+ * Up to where the program had written when @m went, from frame @at on: what the message announces;
+ * if an urgent byte is pending that one, too; and of a blocked writer also what it announced when
+ * it was not blocked any more.
+ */
+static uint64_t
+given_by(const struct side *s, unsigned int at, const struct karst_smc_cdc *m, uint32_t peer_bytes,
+	bool *urgent)
 {
+	const uint8_t any_urgent = KARST_SMC_CDC_URGENT | KARST_SMC_CDC_URGENT_PENDING;
+	struct karst_smc_cdc last = *m, next;
+	uint8_t until = m->prod_flags & any_urgent ? KARST_SMC_CDC_URGENT : 0;
+
+	*urgent = until != 0;
+	while (until ? !(last.prod_flags & until) : last.prod_flags & KARST_SMC_CDC_BLOCKED) {
+		if (!rs_next_cdc(s->capture, ++at, s->us, &next) ||
+			(!until && next.prod_flags & any_urgent))
+			break;
+		last = next;
+	}
+	return rs_pos(last.prod, peer_bytes);
+}
+
+/* What it did before @m, the message of frame @at or the next one, went. */
+static void
+program(struct side *s, unsigned int at, const struct karst_smc_cdc *m, uint8_t *said)
+{
+	const struct rs_frame *f = &s->capture->frames[at];
 	struct karst_smc_conn_info info;
-	uint32_t consumed;
+	uint64_t consumed, given;
+	bool urgent;
 
 	if (karst_smc_conn_info(s->smc, s->conn, &info) != 0) {
-		problem(s, frame, "no connection");
+		problem(s, f->number, "no connection");
 		return;
 	}
-	consumed = m->cons.count - (uint32_t)info.consumed_pos;
-	if (consumed != 0 && karst_smc_conn_consumed(s->smc, s->conn, consumed) != 0)
-		problem(s, frame, "what was read had not come");
-	if (written != 0 && karst_smc_conn_send(s->smc, s->conn, written, false) != 0)
-		problem(s, frame, "send");
-	if (m->conn_flags & KARST_SMC_CDC_CLOSED)
+	consumed = rs_pos(m->cons, info.rmb_bytes) - info.consumed_pos;
+	if (consumed != 0 && karst_smc_conn_consumed(s->smc, s->conn, (uint32_t)consumed) != 0)
+		problem(s, f->number, "what was read had not come");
+	given = given_by(s, at, m, info.peer_bytes, &urgent);
+	if (given > info.sent_pos &&
+		karst_smc_conn_send(s->smc, s->conn, (uint32_t)(given - info.sent_pos), urgent) !=
+			0)
+		problem(s, f->number, "send");
+	if (said == NULL)
+		return;
+	if (m->conn_flags & ~*said & KARST_SMC_CDC_DONE_WRITING)
+		karst_smc_conn_shutdown(s->smc, s->conn);
+	if (m->conn_flags & ~*said & (KARST_SMC_CDC_CLOSED | KARST_SMC_CDC_ABORT))
 		karst_smc_conn_close(s->smc, s->conn);
+	*said |= m->conn_flags;
+}
+
+static bool
+is_llc(const struct rs_frame *f, bool answer)
+{
+	return rs_is_send(f) && f->data[0] != KARST_SMC_CDC &&
+		answer == !!(f->data[3] & KARST_SMC_LLC_RESPONSE);
+}
+
+/*
+ * The first link is gone at this host (S17), if its peer has not said so already.  Linux'
+ * validation has the number of the message before the last that is complete, and nothing else;
+ * karst's has that of the last one, and the cursors, which it then says once more.
+ */
+static void
+fails_over(struct side *s, const struct rs_frame *f, const struct karst_smc_cdc *validation)
+{
+	struct karst_smc_cdc got[2];
+	struct link *link = &s->links[f->port];
+
+	karst_smc_link_down(s->smc, s->links[!f->port].id);
+	for (unsigned int i = 0; i < KARST_DIM(got); i++) {
+		const struct out *o = &s->roce.o[s->roce.head % OUT_MAX];
+
+		if (s->roce.head == s->roce.tail || o->port != f->port ||
+			karst_smc_cdc_parse(o->msg, o->len, &got[i]) != 0) {
+			problem(s, f->number, "karst does not go over to that link");
+			return;
+		}
+		s->roce.head++;
+		s->compared++;
+	}
+	if (got[0].prod_flags != KARST_SMC_CDC_VALIDATE || got[0].token != validation->token ||
+		got[0].seq != validation->seq + 1 || got[1].prod_flags != 0 ||
+		got[1].seq != got[0].seq + 1)
+		problem(s, f->number, "karst validates something else");
+	s->more++;
+	karst_smc_link_sent(s->smc, link->id, link->unsent);
+	link->unsent = 0;
 }
 
 static void
-our_send(struct side *s, unsigned int frame, const uint8_t *msg, uint32_t len)
+our_send(struct side *s, unsigned int at)
 {
-	struct out o = {.len = len};
+	const struct rs_frame *f = &s->capture->frames[at];
+	struct link *link = &s->links[f->port];
+	struct out o = {.port = f->port, .len = f->len};
 	struct karst_smc_cdc cdc;
 
-	memcpy(o.msg, msg, len);
-	if (karst_smc_cdc_parse(msg, len, &cdc) == 0)
-		program(s, frame, &cdc, 0);
-	else if (msg[0] == (KARST_SMC_LLC_V2 | KARST_SMC_LLC_DELETE_RKEY) && msg[3] == 0 &&
+	memcpy(o.msg, f->data, f->len);
+	if (s->question != NULL && is_llc(f, true) && f->data[0] == s->question->data[0]) {
+		karst_smc_link_rx(s->smc, s->links[s->question->port].id, s->question->data,
+			s->question->len);
+		s->question = NULL;
+	}
+	if (karst_smc_cdc_parse(f->data, f->len, &cdc) == 0 &&
+		cdc.prod_flags & KARST_SMC_CDC_VALIDATE) {
+		fails_over(s, f, &cdc);
+		return;
+	}
+	if (karst_smc_cdc_parse(f->data, f->len, &cdc) == 0)
+		program(s, at, &cdc, &s->said);
+	else if (f->data[0] == (KARST_SMC_LLC_V2 | KARST_SMC_LLC_DELETE_RKEY) && f->data[3] == 0 &&
 		karst_smc_conn_release(s->smc, s->conn) != 0)
-		problem(s, frame, "the connection is not over");
-	expect(s, &s->roce, frame, &o);
-	karst_smc_link_sent(s->smc, s->link, s->unsent);
-	s->unsent = 0;
+		problem(s, f->number, "the connection is not over");
+	/* the first one comes by itself */
+	if (f->data[0] == (KARST_SMC_LLC_V2 | KARST_SMC_LLC_ADD_LINK) && is_llc(f, false) &&
+		s->roce.head == s->roce.tail)
+		karst_smc_group_add_link(s->smc, s->group);
+	as_karst(s, &o);
+	expect(s, &s->roce, f->number, &o);
+	karst_smc_link_sent(s->smc, link->id, link->unsent);
+	link->unsent = 0;
 }
 
 /* --- frames --- */
 
-struct frame {
-	unsigned int number;
-	unsigned int from;
-	bool roce;
-	uint8_t opcode, tcp_flags;
-	const uint8_t *data; /* behind BTH and RETH, or of TCP */
-	uint32_t len;
-	uint64_t vaddr;
-	uint32_t rkey, dma_len;
-};
-
+/* Does the captured host answer the message of frame @at? */
 static bool
-parse_frame(const uint8_t *p, uint32_t cap, struct frame *f)
+is_answered(const struct side *s, unsigned int at)
 {
-	const uint8_t *ip = p + ETH_LEN, *l4 = ip + 20;
-	uint32_t total;
+	const struct rs_frame *question = &s->capture->frames[at];
 
-	if (cap < ETH_LEN + 40 || karst_get_be16(p + 12) != 0x0800)
+	if (!is_llc(question, false))
 		return false;
-	total = karst_get_be16(ip + 2);
-	f->from = ip[15] - 1u;
-	f->roce = ip[9] == 17;
-	if (!f->roce) {
-		uint32_t head = (uint32_t)(l4[12] >> 4) * 4;
+	while (++at < s->capture->n) {
+		const struct rs_frame *f = &s->capture->frames[at];
 
-		f->tcp_flags = l4[13];
-		f->data = l4 + head;
-		f->len = total - 20 - head;
-		return ip[9] == 6;
-	}
-	f->opcode = l4[8];
-	f->data = l4 + 8 + BTH_LEN;
-	f->len = total - 20 - 8 - BTH_LEN - ICRC_LEN;
-	if (f->opcode == 0x06 || f->opcode == 0x0a) {
-		f->vaddr = karst_get_be64(f->data);
-		f->rkey = karst_get_be32(f->data + 8);
-		f->dma_len = karst_get_be32(f->data + 12);
-	}
-	return true;
-}
-
-/* The next CDC message of that side. */
-static bool
-next_cdc(const uint8_t *at, const uint8_t *end, unsigned int from, struct karst_smc_cdc *m)
-{
-	while (at + PCAP_RECORD <= end) {
-		uint32_t cap = (uint32_t)(at[8] | at[9] << 8);
-		struct frame f = {0};
-
-		at += PCAP_RECORD;
-		if (parse_frame(at, cap, &f) && f.roce && f.from == from && f.opcode == 4 &&
-			karst_smc_cdc_parse(f.data, f.len, m) == 0)
+		if (f->from == s->us && is_llc(f, true) && f->data[0] == question->data[0])
 			return true;
-		at += cap;
 	}
 	return false;
 }
 
+/*
+ * It has come when the captured host acknowledges it: what that host sends before is no answer.
+ * Linux answers LLC messages some time later, and karst at once: so one that is answered comes
+ * just then.
+ */
 static void
-our_frame(struct side *s, const struct frame *f, const uint8_t *rest, const uint8_t *end)
+acked(struct side *s, unsigned int at)
 {
-	if (!f->roce && f->len != 0 && karst_smc_clc_begins(f->data, f->len)) {
+	const struct rs_frame *ack = &s->capture->frames[at];
+	unsigned int *next = &s->taken[ack->port];
+
+	for (; *next < at; (*next)++) {
+		const struct rs_frame *f = &s->capture->frames[*next];
+
+		if (f->from == s->us || f->port != ack->port || !rs_is_send(f))
+			continue;
+		if (karst_psn_before(ack->psn, f->psn))
+			break;
+		if (f->data[0] == KARST_SMC_CDC && s->roce.head != s->roce.tail)
+			problem(s, f->number, "karst did not wait for this");
+		if (is_answered(s, *next))
+			s->question = f;
+		else
+			karst_smc_link_rx(s->smc, s->links[f->port].id, f->data, f->len);
+	}
+}
+
+static void
+our_frame(struct side *s, unsigned int at)
+{
+	const struct rs_frame *f = &s->capture->frames[at];
+
+	if (rs_is_clc(f)) {
 		struct out o = {.len = f->len};
 
 		memcpy(o.msg, f->data, f->len);
+		as_karst(s, &o);
 		expect(s, &s->clc, f->number, &o);
-	} else if (f->roce && (f->opcode == 0x06 || f->opcode == 0x0a)) {
-		struct out o = {
-			.write = true, .len = f->dma_len, .vaddr = f->vaddr, .rkey = f->rkey};
+	} else if (f->roce && (f->opcode == RS_WRITE_FIRST || f->opcode == RS_WRITE_ONLY)) {
+		struct out o = {.write = true,
+			.port = f->port,
+			.len = f->dma_len,
+			.vaddr = f->vaddr,
+			.rkey = f->rkey};
 		struct karst_smc_cdc m;
 
 		/*
 		 * What was read before is in the message behind the WRITE, or in one that was
 		 * due.
 		 */
-		if (next_cdc(rest, end, s->us, &m))
-			program(s, f->number, &m, f->dma_len);
+		if (rs_next_cdc(s->capture, at, s->us, &m))
+			program(s, at, &m, NULL);
 		expect(s, &s->roce, f->number, &o);
-	} else if (f->roce && f->opcode == 4) {
-		our_send(s, f->number, f->data, f->len);
+	} else if (rs_is_send(f)) {
+		our_send(s, at);
+	} else if (f->roce && f->opcode == RS_ACK) {
+		acked(s, at);
 	}
 }
 
 static void
-their_frame(struct side *s, const struct frame *f)
+their_frame(struct side *s, const struct rs_frame *f)
 {
-	if (f->roce && f->opcode == 4) {
-		karst_smc_link_rx(s->smc, s->link, f->data, f->len);
-	} else if (!f->roce && f->len != 0 && karst_smc_clc_begins(f->data, f->len)) {
+	if (rs_is_clc(f)) {
 		if (karst_smc_clc_rx(s->smc, s->conn, f->data, f->len) != (int)f->len)
 			problem(s, f->number, "karst does not take the message");
 	}
@@ -385,126 +489,138 @@ static void
 new_connection(struct side *s, unsigned int frame)
 {
 	struct karst_smc_conn_attr attr = {.role = s->us == 0 ? KARST_SMC_CLIENT : KARST_SMC_SERVER,
-		.size = 2,
-		.send_bytes = 65536};
+		.size = s->host.size,
+		.send_bytes = SEND_BYTES};
 
-	put_gid(attr.local_gid, hosts[s->us].last_ip);
+	memcpy(attr.local_gid, s->host.gid, 16);
 	if (karst_smc_conn_open(s->smc, &attr, &s->conn) != 0)
 		problem(s, frame, "no connection can be opened");
 	s->open = true;
-}
-
-static uint8_t *
-read_file(const char *folder, const char *name, size_t *len)
-{
-	char path[4096];
-	uint8_t *bytes = malloc(1 << 20);
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s.pcap", folder, name);
-	f = fopen(path, "rb");
-	if (f == NULL) {
-		perror(path);
-		exit(2);
-	}
-	*len = fread(bytes, 1, 1 << 20, f);
-	fclose(f);
-	return bytes;
+	s->said = 0;
 }
 
 static void
-play(struct side *s, const char *folder, const char *name)
+play(struct side *s, const struct rs_capture *c)
 {
-	size_t len;
-	uint8_t *bytes = read_file(folder, name, &len), *at = bytes + PCAP_HEADER;
-	struct frame f = {0};
+	unsigned int last = 0;
 
-	for (; at + PCAP_RECORD <= bytes + len;
-		at += PCAP_RECORD + (uint32_t)(at[8] | at[9] << 8)) {
-		uint32_t cap = (uint32_t)(at[8] | at[9] << 8);
+	s->capture = c;
+	s->taken[0] = s->taken[1] = 0;
+	s->question = NULL;
+	for (unsigned int at = 0; at < c->n; at++) {
+		const struct rs_frame *f = &c->frames[at];
 
-		f.number++;
-		if (!parse_frame(at + PCAP_RECORD, cap, &f))
-			continue;
+		last = f->number;
 		s->smc->now_ns += 1000;
-		if (!f.roce && f.tcp_flags == 2)
-			new_connection(s, f.number);
-		else if (s->open && f.from == s->us)
-			our_frame(s, &f, at + PCAP_RECORD + cap, bytes + len);
+		if (!f->roce && f->tcp_flags == 2)
+			new_connection(s, f->number);
+		else if (s->open && f->from == s->us)
+			our_frame(s, at);
 		else if (s->open)
-			their_frame(s, &f);
+			their_frame(s, f);
 	}
 	if (s->clc.head != s->clc.tail || s->roce.head != s->roce.tail)
-		problem(s, f.number, "karst sends more than the captured host");
-	free(bytes);
+		problem(s, last, "karst sends more than the captured host");
 }
 
 static unsigned int points, failed;
 
 static void
+report(bool good, const char *name, const char *what, unsigned int n, const char *why)
+{
+	points++;
+	failed += !good;
+	printf("%s %u - %s %s: %u messages compared\n", good ? "ok" : "not ok", points, name, what,
+		n);
+	if (why[0] != '\0')
+		printf("# %s\n", why);
+}
+
+static void
 point(struct side *s, const char *name)
 {
-	static const char *const sides[] = {"client", "server"};
-
-	points++;
-	failed += s->why[0] != '\0' || s->compared == 0;
-	printf("%s %u - %s %s: %u messages compared\n",
-		s->why[0] == '\0' && s->compared != 0 ? "ok" : "not ok", points, name, sides[s->us],
-		s->compared);
-	if (s->why[0] != '\0')
-		printf("# %s\n", s->why);
+	report(s->why[0] == '\0' && s->compared != 0, name, s->us == 0 ? "client" : "server",
+		s->compared, s->why);
 	s->compared = 0;
 	s->why[0] = '\0';
 }
 
-/* The hosts kept their group from one of these to the next. */
+/* @n captures, of hosts that kept their group from one to the next. */
 static void
-play_group(const char *folder, unsigned int us)
+play_group(const char *folder, const char *const *names, size_t n, unsigned int us)
 {
-	static const char *const names[] = {"smcr_echo", "smcr_echo_big", "smcr_second_conn"};
+	struct rs_capture c;
 	struct side s;
 
-	side_init(&s, us, true, hosts[us].system_id);
-	for (size_t i = 0; i < KARST_DIM(names); i++) {
-		play(&s, folder, names[i]);
+	for (size_t i = 0; i < n; i++) {
+		rs_capture_read(folder, names[i], &c);
+		if (i == 0)
+			side_init(&s, us, true, &c);
+		play(&s, &c);
 		point(&s, names[i]);
+		rs_capture_free(&c);
 	}
-	karst_smc_fini(s.smc);
-	free(s.mem);
+	side_fini(&s);
 }
 
 static void
-play_fallback(const char *folder, const char *name, unsigned int us, bool eid, bool no_device,
-	const uint8_t *system_id)
+play_fallback(const char *folder, const char *name, unsigned int us, bool eid, bool no_device)
 {
 	struct karst_smc_conn_info info;
+	struct rs_capture c;
 	struct side s;
 
-	side_init(&s, us, eid, system_id);
+	rs_capture_read(folder, name, &c);
+	side_init(&s, us, eid, &c);
 	s.no_device = no_device;
-	play(&s, folder, name);
+	play(&s, &c);
 	if (karst_smc_conn_info(s.smc, s.conn, &info) != 0 || info.state != KARST_SMC_FELL_BACK ||
 		info.reason != KARST_SMC_DECL_NO_DEVICE)
 		problem(&s, 0, "it does not fall back for want of a device");
 	point(&s, name);
-	karst_smc_fini(s.smc);
-	free(s.mem);
+	side_fini(&s);
+	rs_capture_free(&c);
+}
+
+static void
+play_rebuild(const char *folder, const char *name)
+{
+	struct rs_capture c;
+	unsigned int bad, n;
+	char why[64] = "";
+
+	rs_capture_read(folder, name, &c);
+	n = rs_rebuild(&c, &bad);
+	if (bad != 0)
+		snprintf(why, sizeof(why), "frame %u: other bytes are built", bad);
+	report(n != 0 && bad == 0, name, "rebuilt", n, why);
+	rs_capture_free(&c);
 }
 
 int
 main(int argc, char **argv)
 {
-	static const uint8_t b2[8] = {0x39, 0xb2, 0x52, 0x54, 0, 0, 0, 2};
+	static const char *const kept[] = {"smcr_echo", "smcr_echo_big", "smcr_second_conn"};
+	static const char *const alone[] = {"smcr_wrap", "smcr_blocked", "smcr_urgent",
+		"smcr_urgent_blocked", "smcr_half_close", "smcr_abort", "smcr_abort_blocked",
+		"smcr_linger", "smcr_two_links", "smcr_failover"};
 
 	if (argc < 2) {
 		fprintf(stderr, "usage: karst-replay-smc CAPTURES [--expect-failure]\n");
 		return 2;
 	}
-	play_group(argv[1], 0);
-	play_group(argv[1], 1);
-	play_fallback(argv[1], "smcr_v1_only_decline", 0, false, false, hosts[0].system_id);
-	play_fallback(argv[1], "smc_fallback_decline", 0, true, false, hosts[0].system_id);
-	play_fallback(argv[1], "smc_fallback_decline", 1, true, true, b2);
+	for (unsigned int us = 0; us < 2; us++) {
+		play_group(argv[1], kept, KARST_DIM(kept), us);
+		for (size_t i = 0; i < KARST_DIM(alone); i++)
+			play_group(argv[1], &alone[i], 1, us);
+	}
+	play_fallback(argv[1], "smcr_v1_only_decline", 0, false, false);
+	play_fallback(argv[1], "smc_fallback_decline", 0, true, false);
+	play_fallback(argv[1], "smc_fallback_decline", 1, true, true);
+	for (size_t i = 0; i < KARST_DIM(kept); i++)
+		play_rebuild(argv[1], kept[i]);
+	for (size_t i = 0; i < KARST_DIM(alone); i++)
+		play_rebuild(argv[1], alone[i]);
 	printf("1..%u\n", points);
 	return (failed != 0) != (argc > 2);
 }

@@ -36,6 +36,7 @@ struct kv_cm_file {
 	LIST_ENTRY(kv_cm_file) link; /* of those whose descriptor's number is not free */
 	bool listed;
 	bool closed; /* by the program: some command may still go on */
+	bool lost;   /* closed without us: fd is another file, or none */
 	struct kv_cm_engine *engine;
 	struct karst_rdmacm_channel *channel; /* whose descriptor is the file's */
 	int fd;

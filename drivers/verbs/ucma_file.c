@@ -192,7 +192,8 @@ file_end(struct kv_cm_file *file)
 {
 	if (file->pid != getpid()) {
 		/* the rest is the parent's */
-		close(file->fd);
+		if (!file->lost)
+			close(file->fd);
 		tdestroy(file->ids, free);
 		file->ids = NULL;
 		file_free(file);
@@ -206,8 +207,11 @@ file_end(struct kv_cm_file *file)
 		tdelete(id, &file->ids, id_compare);
 		free(id);
 	}
-	if (karst_rdmacm_destroy_channel(file->channel) != 0)
-		close(file->fd); /* the end of the attachment is that of the channel, too */
+	if (file->lost)
+		file->channel->fd = -1;
+	/* the end of the attachment is that of the channel, too */
+	if (karst_rdmacm_destroy_channel(file->channel) != 0 && !file->lost)
+		close(file->fd);
 	kv_cm_engine_put(file->engine);
 	file_free(file);
 }
@@ -240,17 +244,20 @@ kv_cm_file_close(struct kv_cm_file *file)
 struct kv_cm_file *
 kv_cm_file_get(int fd, bool *closed)
 {
-	struct kv_cm_file *f;
+	struct kv_cm_file *f, *lost = NULL;
 
 	*closed = false;
 	pthread_mutex_lock(&files.lock);
 	LIST_FOREACH(f, &files.open, link)
 		if (f->fd == fd)
 			break;
-	/* a program that closed it by itself has another file of that number by now; what is left
-	 * of ours goes with the attachment */
+	/* a program that closed it by itself has another file of that number by now */
 	if (f != NULL && fd_inode(fd) != f->ino) {
 		file_unlist(f);
+		f->lost = true;
+		if (!f->closed)
+			lost = f;
+		f->closed = true;
 		f = NULL;
 	}
 	if (f != NULL && f->closed) {
@@ -260,6 +267,8 @@ kv_cm_file_get(int fd, bool *closed)
 	if (f != NULL)
 		f->users++;
 	pthread_mutex_unlock(&files.lock);
+	if (lost != NULL)
+		kv_cm_file_put(lost);
 	return f;
 }
 

@@ -425,9 +425,10 @@ Test(client_api, names)
 Test(client_api, abandon)
 {
 	struct karst_session_info infos[4];
-	struct karst_context *other;
-	struct karst_cq *cq;
-	struct karst_pd *pd;
+	/* their memory is not given back, and no leak */
+	static struct karst_context *other;
+	static struct karst_cq *cq;
+	static struct karst_pd *pd;
 	struct client_bed b;
 
 	client_bed_up(&b, &(struct client_bed_config){.lcores = 1});

@@ -83,17 +83,23 @@ client_over(struct karst_session *s, int mem_fd)
 }
 
 void
-client_close(struct client *c)
+client_free(struct client *c)
 {
 	uint32_t i;
 
-	c->conn.close(c->conn.user);
 	for (i = 0; i < CLIENT_CHUNKS; i++)
 		if (c->chunk[i] != NULL)
 			munmap(c->chunk[i], c->chunk_bytes[i]);
 	if (c->async_fd >= 0)
 		close(c->async_fd);
 	free(c);
+}
+
+void
+client_close(struct client *c)
+{
+	c->conn.close(c->conn.user);
+	client_free(c);
 }
 
 int

@@ -38,6 +38,8 @@ struct client *client_open(struct karst_engine *e, const struct karst_session_li
 /** The same, of a session that somebody has made. */
 struct client *client_over(struct karst_session *s, int mem_fd);
 void client_close(struct client *c);
+/** What is left of one whose session has ended. */
+void client_free(struct client *c);
 
 /** One request of @op.  @return the status of the reply; its body is at client_rsp(). */
 int client_call(struct client *c, uint32_t op, const void *body, size_t bytes);

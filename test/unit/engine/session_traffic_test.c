@@ -136,6 +136,8 @@ Test(session_traffic, completion_events)
 	side[1].c->conn.close(side[1].c->conn.user);
 	cr_assert_eq(read(side[1].channel_fd, &cookie, sizeof(cookie)), 0);
 	cr_assert_eq(read(side[1].c->async_fd, &cookie, sizeof(cookie)), 0);
+	close(side[1].channel_fd);
+	client_free(side[1].c);
 	engine_bed_down(&bed);
 }
 

@@ -14,12 +14,18 @@
 
 /* --- the driver's side --- */
 
+struct room {
+	struct room *next;
+	uint8_t bytes[KARST_COPY_ROOM];
+};
+
 static struct {
 	struct karst_copy copy[COPIES];
 	bool used[COPIES];
 	struct karst_copy *todo[COPIES];
 	uint32_t ntodo;
 	uint32_t kept;
+	struct room *rooms;    /* also of those that were given back: frames may be made of them */
 	const uint8_t *mapped; /* from there on it may be followed */
 } driver;
 
@@ -44,6 +50,7 @@ map(struct karst_core *core, const uint8_t *host, uint32_t *n)
 static struct karst_copy *
 take(struct karst_core *core)
 {
+	struct room *room;
 	uint32_t i;
 
 	for (i = 0; i < COPIES && driver.used[i]; i++)
@@ -51,7 +58,10 @@ take(struct karst_core *core)
 	if (i == COPIES)
 		return NULL;
 	driver.used[i] = true;
-	driver.copy[i].room = malloc(KARST_COPY_ROOM);
+	room = malloc(sizeof(*room));
+	room->next = driver.rooms;
+	driver.rooms = room;
+	driver.copy[i].room = room->bytes;
 	return &driver.copy[i];
 }
 
@@ -82,7 +92,6 @@ give_back(struct karst_core *core, struct karst_copy *c)
 	if (c->half == KARST_COPY_RX && c->pkt != NULL)
 		release(core, c->pkt);
 	driver.used[c - driver.copy] = false;
-	/* frames of this turn may be made of it; the next test's is another process */
 }
 
 static struct karst_pkt *
@@ -187,10 +196,15 @@ open_far(enum karst_qp_type type)
 static void
 close_far(struct bed *b)
 {
+	struct room *room;
 	uint32_t i;
 
 	bed_dereg(b, far_key);
 	bed_close(b);
+	while ((room = driver.rooms) != NULL) {
+		driver.rooms = room->next;
+		free(room);
+	}
 	cr_assert_eq(driver.kept, 0, "packets");
 	cr_assert_eq(driver.ntodo, 0, "copies to do");
 	for (i = 0; i < COPIES; i++)

@@ -185,7 +185,7 @@ Test(ucma, a_descriptor_that_was_closed_behind_our_back)
 	int pipes[2], fd = file->fd;
 	char byte;
 
-	created(file, 1, RDMA_PS_TCP);
+	cr_assert_eq(bind_to(file, created(file, 1, RDMA_PS_TCP), HERE, 7000), 0);
 	cr_assert_eq(pipe(pipes), 0);
 	cr_assert_eq(dup2(pipes[1], fd), fd);
 	cr_expect_eq(kv_cm_write(fd, "x", 1), 1);
@@ -194,12 +194,11 @@ Test(ucma, a_descriptor_that_was_closed_behind_our_back)
 	cr_expect_eq(fcntl(fd, F_GETFD), -1);
 	close(pipes[0]);
 	close(pipes[1]);
-	/* what was in it stays until the attachment ends */
-	engine.users--;
-	karst_abandon(bed.ctx);
-	bed.ctx = client_bed_open(&bed);
-	cr_assert_eq(karst_alloc_pd(bed.ctx, &bed.pd), 0);
-	cr_assert_eq(karst_create_cq(bed.ctx, 16, NULL, NULL, &bed.cq), 0);
+	/* nothing of it is left */
+	cr_expect_eq(engine.users, 1);
+	file = open_file(0);
+	cr_expect_eq(bind_to(file, created(file, 2, RDMA_PS_TCP), HERE, 7000), 0);
+	close_file(file);
 }
 
 /* The kernel wants the credentials that the file was opened with. */

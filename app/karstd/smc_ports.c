@@ -244,6 +244,8 @@ port_up(struct kd_smc *s)
 {
 	uint32_t i;
 
+	svc_rdma_load_gids(s);
+	karst_smc_set_group_links(s->core, svc_ports_links(s));
 	for (i = 0; i < SMC_GROUPS; i++)
 		add_later(s, i, SETTLE_S * turns(s, i));
 }

@@ -5,7 +5,7 @@
 #include "smc_priv.h"
 
 static void
-fill_v2(const struct smc_core *c, const struct smc_conn *conn, struct karst_smc_proposal *p)
+fill_v2(const struct smc_core *c, struct smc_conn *conn, struct karst_smc_proposal *p)
 {
 	p->mode2 = KARST_SMC_MODE_R;
 	p->release = c->cfg.release;
@@ -15,7 +15,7 @@ fill_v2(const struct smc_core *c, const struct smc_conn *conn, struct karst_smc_
 	if (c->cfg.release == 0)
 		return;
 	p->max_conns = c->cfg.group_conns;
-	p->max_links = c->cfg.group_links;
+	p->max_links = conn->links_proposed = c->cfg.group_links;
 	p->features = c->cfg.features;
 }
 
@@ -74,7 +74,7 @@ client_negotiate(struct smc_core *c, struct smc_conn *conn, const struct karst_s
 		return 0;
 	if (a->max_conns < CONNS_MIN || a->max_conns > c->cfg.group_conns)
 		return KARST_SMC_DECL_MAX_CONNS;
-	if (a->max_links < 1 || a->max_links > c->cfg.group_links)
+	if (a->max_links < 1 || a->max_links > conn->links_proposed)
 		return KARST_SMC_DECL_MAX_LINKS;
 	conn->max_conns = a->max_conns;
 	conn->max_links = a->max_links;

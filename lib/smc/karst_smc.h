@@ -145,13 +145,13 @@ struct karst_smc_config {
 	uint8_t mac[6];                           /* in version 1's proposals */
 	uint8_t hostname[KARST_SMC_HOSTNAME_LEN]; /* filled up with blanks */
 	uint8_t eids[KARST_SMC_EIDS_MAX][KARST_SMC_EID_LEN];
-	uint8_t neids;        /* 0: no version 2 */
-	bool v1;              /* version 1 is offered and accepted, too */
-	uint8_t release;      /* of version 2: 0 or 1; KARST_SMC_DEFAULT: 1 */
-	uint16_t features;    /* of release 1 */
-	uint8_t group_conns;  /* 16 to 255; 0 = default 255 */
-	uint8_t group_links;  /* 1 or 2; 0 = default 1 */
-	uint8_t send_slots;   /* SENDs of a link that are not complete: 8 to 64; 0 = default 16 */
+	uint8_t neids;       /* 0: no version 2 */
+	bool v1;             /* version 1 is offered and accepted, too */
+	uint8_t release;     /* of version 2: 0 or 1; KARST_SMC_DEFAULT: 1 */
+	uint16_t features;   /* of release 1 */
+	uint8_t group_conns; /* 16 to 255; 0 = default 255 */
+	uint8_t group_links; /* 1 or 2; 0 = default 1; may be changed: karst_smc_set_group_links() */
+	uint8_t send_slots;  /* SENDs of a link that are not complete: 8 to 64; 0 = default 16 */
 	uint32_t first_token; /* 0 = default 1 */
 	/* less than this waits while a CDC message of the connection is on its way */
 	uint32_t cork_bytes;
@@ -193,6 +193,11 @@ size_t karst_smc_bytes(const struct karst_smc_config *cfg);
 /** Makes one in @buf, which has karst_smc_bytes() bytes, cache-line aligned.  -EINVAL */
 int karst_smc_init(
 	void *buf, const struct karst_smc_config *cfg, uint64_t now_ns, struct karst_smc **smc);
+/**
+ * Links, 1 or 2, that groups may have which are agreed on from now on: as many as there are ports.
+ * Those that exist keep what was agreed on.  -EINVAL: another number.
+ */
+int karst_smc_set_group_links(struct karst_smc *smc, uint8_t links);
 /** Closes all links and buffers; nobody is told. */
 void karst_smc_fini(struct karst_smc *smc);
 

@@ -116,6 +116,15 @@ karst_smc_init(
 	return 0;
 }
 
+int
+karst_smc_set_group_links(struct karst_smc *smc, uint8_t links)
+{
+	if (links < 1 || links > KARST_SMC_LINKS)
+		return -EINVAL;
+	core_of(smc)->cfg.group_links = links;
+	return 0;
+}
+
 void
 karst_smc_fini(struct karst_smc *smc)
 {

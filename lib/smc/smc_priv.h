@@ -71,6 +71,7 @@ struct smc_conn {
 	uint8_t version;
 	bool first_contact;
 	uint8_t release, max_conns, max_links;
+	uint8_t links_proposed;
 	uint16_t features;
 	bool direct;
 	const uint8_t *eid;     /* one of the configuration's */

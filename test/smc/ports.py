@@ -13,13 +13,14 @@ def connect_ports(netns):
     for i, net in enumerate(PAIRS):
         ip('link', 'add', f'near{i}', 'type', 'veth', 'peer', 'name', f'far{i}', 'netns', netns)
         ip('addr', 'add', f'{net}1/24', 'dev', f'near{i}')
-        ip('-n', netns, 'addr', 'add', f'{net}2/24', 'dev', f'far{i}')
+        if i == 0:
+            ip('-n', netns, 'addr', 'add', f'{net}2/24', 'dev', f'far{i}')
         ip('link', 'set', f'near{i}', 'up')
         ip('-n', netns, 'link', 'set', f'far{i}', 'up')
 
 
 def ports(name, n):
-    return ''.join(f'[port p{i}]\ndevice = {name}{i}\n' for i in range(n)) + CONF
+    return ''.join(f'[port p{i}]\ndevice = {name}{i}\n' for i in range(n)) + CONF + 'group_idle_s = 1\n'
 
 
 def until(what, cond):
@@ -36,6 +37,23 @@ def links(suite, daemon):
     return [row['links'] for row in suite.ask(daemon, '/karst/smc_groups').values()]
 
 
+def of_one_port(suite, netns, daemons):
+    """A group of one link, during which the far side gets an address at its second port.
+    @return problems"""
+    port = bed.free_port()
+    s = Program(suite, daemons[0], 'server_back', PAIRS[0] + '1', port)
+    s.line()
+    c = Program(suite, daemons[1], 'client_streams', PAIRS[0] + '1', port, netns=netns)
+    problems = [line for line in [c.line()] if line != 'connected']
+    problems += [n for d in daemons for n in links(suite, d) if n != 1]
+    ip('-n', netns, 'addr', 'add', f'{PAIRS[1]}2/24', 'dev', 'far1')
+    problems += goes_on(suite, daemons)
+    c.process.send_signal(signal.SIGUSR1)
+    said, more = c.ends()
+    problems += more + s.ends()[1] + [line for line in [said] if line != 'same']
+    return problems + until('without a group', lambda: not any(links(suite, d) for d in daemons))
+
+
 def goes_on(suite, daemons):
     """More is written by both than was."""
     problems = []
@@ -49,11 +67,12 @@ def failover(suite, netns):
     near, problems = suite.daemon('0near', ports('near', 2))
     far, more = suite.daemon('1far', ports('far', 2), netns)
     both = near, far
+    suite.tap.point('one address at the far side: one link', problems + more + of_one_port(suite, netns, both))
     port = bed.free_port()
     s = Program(suite, near, 'server_back', PAIRS[0] + '1', port)
     s.line()
     c = Program(suite, far, 'client_streams', PAIRS[0] + '1', port, netns=netns)
-    problems += more + [line for line in [c.line()] if line != 'connected']
+    problems = [line for line in [c.line()] if line != 'connected']
     problems += until('two links', lambda: all(links(suite, d) == [2] for d in both))
     suite.tap.point('two daemons with two ports each have two links', problems + goes_on(suite, both))
     for i in range(2): # the first one, and the second one when that is there again
@@ -68,7 +87,7 @@ def failover(suite, netns):
     problems += [] if said == 'same' else [said]
     for daemon in both:
         n = suite.ask(daemon, '/karst/smc')
-        if n['connected'] != 1 or n['failover'] < 2 or suite.ask(daemon, '/karst/smc_reasons'):
+        if n['connected'] != 2 or n['failover'] < 2 or suite.ask(daemon, '/karst/smc_reasons'):
             problems.append(n)
     suite.tap.point('no byte is lost or doubled', problems + s.ends()[1])
     suite.tap.point('both end', near.stop() + far.stop())

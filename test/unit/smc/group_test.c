@@ -258,6 +258,15 @@ Test(smc_group, s10_release_0)
 	bed_free(b);
 }
 
+static unsigned int
+nlinks(struct bed *b, unsigned int sys)
+{
+	struct karst_smc_group_info info;
+
+	cr_assert_eq(karst_smc_group_info(b->s[sys].smc, 0, &info), 0);
+	return info.nlinks;
+}
+
 Test(smc_group, s10_second_link)
 {
 	struct karst_smc_group_info info;
@@ -273,13 +282,34 @@ Test(smc_group, s10_second_link)
 	bed_free(b);
 }
 
-static unsigned int
-nlinks(struct bed *b, unsigned int sys)
+/* A second port that came later: groups from before keep their one link. */
+Test(smc_group, s10_as_many_links_as_ports)
 {
-	struct karst_smc_group_info info;
+	struct bed *b = bed_two_ports();
+	struct karst_smc *client = b->s[0].smc;
 
-	cr_assert_eq(karst_smc_group_info(b->s[sys].smc, 0, &info), 0);
-	return info.nlinks;
+	cr_assert_eq(karst_smc_set_group_links(client, 0), -EINVAL);
+	cr_assert_eq(karst_smc_set_group_links(client, KARST_SMC_LINKS + 1), -EINVAL);
+	cr_assert_eq(karst_smc_set_group_links(client, 1), 0);
+	cr_assert(bed_connect(b));
+	cr_assert(nlinks(b, 0) == 1 && nlinks(b, 1) == 1);
+	cr_assert_eq(karst_smc_set_group_links(client, 2), 0);
+	close_both(b);
+	cr_assert(bed_connect(b));
+	cr_assert(nlinks(b, 0) == 1 && nlinks(b, 1) == 1, "it is the same group");
+	bed_free(b);
+}
+
+/* The second port goes between PROPOSAL and ACCEPT. */
+Test(smc_group, s10_what_was_proposed_counts)
+{
+	struct bed *b = bed_two_ports();
+
+	bed_open(b);
+	cr_assert_eq(karst_smc_set_group_links(b->s[0].smc, 1), 0);
+	bed_pump(b);
+	cr_assert_eq(nlinks(b, 0), 2);
+	bed_free(b);
 }
 
 /* A port of the client's has come back, of which the server hears nothing. */

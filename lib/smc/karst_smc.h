@@ -150,7 +150,7 @@ struct karst_smc_config {
 	uint8_t release;     /* of version 2: 0 or 1; KARST_SMC_DEFAULT: 1 */
 	uint16_t features;   /* of release 1 */
 	uint8_t group_conns; /* 16 to 255; 0 = default 255 */
-	uint8_t group_links; /* 1 or 2; 0 = default 1; may be changed: karst_smc_set_group_links() */
+	uint8_t group_links; /* 1 or 2; 0 = default 1; see karst_smc_set_group_links() */
 	uint8_t send_slots;  /* SENDs of a link that are not complete: 8 to 64; 0 = default 16 */
 	uint32_t first_token; /* 0 = default 1 */
 	/* less than this waits while a CDC message of the connection is on its way */

@@ -101,6 +101,7 @@ write_config(const struct perf_opts *o, const char *path)
 		fprintf(f, "selective_repeat = 127.0.0.1/8, ::1/128\n");
 	if (o->early)
 		fprintf(f, "early_retransmission = yes\n");
+	fprintf(f, "congestion = %s\n", perf_congestion_name(o->congestion));
 	if (o->loss > 0)
 		fprintf(f, "loss_ppm = %u\nloss_seed = %u\n", (unsigned int)(o->loss * 1e6),
 			(uint32_t)o->seed | 1);

@@ -377,6 +377,8 @@ say_setup(const struct perf_app *app)
 		fputs(", selective repeat", to);
 	if (o->early)
 		fputs(", early retransmission", to);
+	if (o->congestion != 0)
+		fprintf(to, ", congestion %s", perf_congestion_name(o->congestion));
 	if (o->verify)
 		fputs(", every byte verified", to);
 	fprintf(to, ", latency %s\n", o->latency ? "of ping-pong" : "under load");

@@ -18,6 +18,8 @@ static const char *const transport_names[PERF_TRANSPORT_MAX] = {"rc", "uc", "ud"
 
 static const char *const memory_names[PERF_MEMORY_MAX] = {
 	"private", "alloc", "malloc", "stack", "hugetlb"};
+/* by enum karst_congestion_mode */
+static const char *const congestion_names[] = {"off", "notify", "dcqcn", "swift"};
 
 static const uint32_t all_sizes[] = {64, 256, 1024, 4096, 16384, 65536, 1048576};
 
@@ -25,6 +27,12 @@ const char *
 perf_op_name(enum perf_op op)
 {
 	return op_names[op];
+}
+
+const char *
+perf_congestion_name(uint32_t mode)
+{
+	return congestion_names[mode];
 }
 
 const char *
@@ -83,6 +91,7 @@ usage(FILE *to)
 	      "  --loss P             drop received packets with probability 0..0.5 [0]\n"
 	      "  --selective-repeat   what is lost alone is sent again, not all behind it\n"
 	      "  --early-retransmission  a queue pair that hears nothing probes, before its timeout\n"
+	      "  --congestion MODE    off, notify, dcqcn, swift: control of congestion [off]\n"
 	      "  --window N           unacknowledged packets of a queue pair [the engine's]\n"
 	      "  --timeout N          RC timeout 4.096 us * 2^N, 1..31 [17; with --loss 8 or 11]\n"
 	      "  --idle poll|yield    what an idle lcore does [poll; yield if CPUs are too few]\n"
@@ -244,6 +253,7 @@ enum {
 	OPT_LOSS,
 	OPT_REPEAT,
 	OPT_EARLY,
+	OPT_CONGESTION,
 	OPT_WINDOW,
 	OPT_TIMEOUT,
 	OPT_IDLE,
@@ -290,6 +300,7 @@ static const struct option long_options[] = {
 	{"loss", required_argument, NULL, OPT_LOSS},
 	{"selective-repeat", no_argument, NULL, OPT_REPEAT},
 	{"early-retransmission", no_argument, NULL, OPT_EARLY},
+	{"congestion", required_argument, NULL, OPT_CONGESTION},
 	{"window", required_argument, NULL, OPT_WINDOW},
 	{"timeout", required_argument, NULL, OPT_TIMEOUT},
 	{"idle", required_argument, NULL, OPT_IDLE},
@@ -420,6 +431,17 @@ parse_where(int opt, const char *arg, struct perf_opts *o)
 	return rc;
 }
 
+static int
+parse_congestion(const char *arg, struct perf_opts *o)
+{
+	int mode = perf_opt_find(arg, congestion_names, KARST_DIM(congestion_names));
+
+	if (mode < 0)
+		return perf_opt_wrong("--congestion", arg, "off, notify, dcqcn, swift");
+	o->congestion = (uint32_t)mode;
+	return 0;
+}
+
 /* All others. */
 static int
 parse_how(int opt, const char *arg, struct perf_opts *o)
@@ -456,6 +478,8 @@ parse_how(int opt, const char *arg, struct perf_opts *o)
 	case OPT_EARLY:
 		o->early = true;
 		return 0;
+	case OPT_CONGESTION:
+		return parse_congestion(arg, o);
 	case OPT_WINDOW:
 		return perf_opt_u32("--window", arg, 1, 1u << 22, &o->window);
 	case OPT_TIMEOUT:

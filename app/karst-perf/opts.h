@@ -67,10 +67,11 @@ struct perf_opts {
 	double loss;
 	uint64_t working_set; /* bytes; 0: the plan's choice */
 	/* protocol */
-	uint32_t window; /* packets; 0: the engine's default */
-	bool repeat;     /* selectively */
-	bool early;      /* retransmission (Q11) */
-	int32_t timeout; /* code; -1: the plan's choice */
+	uint32_t window;     /* packets; 0: the engine's default */
+	bool repeat;         /* selectively */
+	bool early;          /* retransmission (Q11) */
+	uint32_t congestion; /* enum karst_congestion_mode */
+	int32_t timeout;     /* code; -1: the plan's choice */
 	uint64_t seed;
 	int32_t yield; /* 1: idle turns give the processor away; 0: no; -1: by CPUs */
 	/* ports */
@@ -98,6 +99,7 @@ struct perf_opts {
 
 /** As on the command line, in JSON and in tables. */
 const char *perf_op_name(enum perf_op op);
+const char *perf_congestion_name(uint32_t mode);
 const char *perf_transport_name(enum perf_transport transport);
 /** "embedded", "attached" or "daemon". */
 const char *perf_opts_mode(const struct perf_opts *o);

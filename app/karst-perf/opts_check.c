@@ -44,10 +44,12 @@ perf_opts_check_where(struct perf_opts *o)
 			own);
 	if (o->lcores != 1)
 		return perf_opt_misplaced("--lcores", own);
-	if (!o->daemon && (o->loss > 0 || o->window != 0 || o->repeat || o->early))
+	if (!o->daemon &&
+		(o->loss > 0 || o->window != 0 || o->repeat || o->early || o->congestion != 0))
 		return perf_opt_misplaced(o->loss > 0 ? "--loss"
 				: o->repeat           ? "--selective-repeat"
 				: o->early            ? "--early-retransmission"
+				: o->congestion != 0  ? "--congestion"
 						      : "--window",
 			"with --daemon, or without --connect: they are the daemon's");
 	if (o->memory == PERF_MEMORY_PRIVATE)

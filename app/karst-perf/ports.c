@@ -11,6 +11,8 @@
 #include <rte_ethdev.h>
 #include <rte_ring.h>
 
+#include "karst_congestion.h"
+
 #define LINK_WAIT_MS 5000u
 
 static int
@@ -70,6 +72,7 @@ make_engine(const struct perf_opts *o, uint32_t max_qps, struct perf_ports *p)
 {
 	/* every address of either family */
 	static const struct karst_engine_addr all[] = {{.ip = {0}}, {.ip = {[10] = 0xff, 0xff}}};
+	struct karst_congestion_config congestion;
 	struct karst_engine_config cfg = {
 		.name = "perf",
 		.lcores = o->lcores,
@@ -78,10 +81,14 @@ make_engine(const struct perf_opts *o, uint32_t max_qps, struct perf_ports *p)
 		.repeat_peers = all,
 		.nrepeat_peers = o->repeat ? KARST_DIM(all) : 0,
 		.early_retransmission = o->early,
+		.congestion = &congestion,
 		.seed = o->seed,
 	};
-	int rc = karst_engine_create(&cfg, &p->engine);
+	int rc;
 
+	karst_congestion_defaults(&congestion);
+	congestion.mode = (enum karst_congestion_mode)o->congestion;
+	rc = karst_engine_create(&cfg, &p->engine);
 	return rc == 0 ? 0 : ports_failed("engine", rc);
 }
 

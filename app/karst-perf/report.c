@@ -354,6 +354,8 @@ add_more(json_t *o, const struct perf_run *r, const struct perf_result *x)
 	rc |= json_object_set_new(
 		o, "recovery", json_string(r->opts->repeat ? "selective-repeat" : "go-back-n"));
 	rc |= json_object_set_new(o, "early_retransmission", json_boolean(r->opts->early));
+	rc |= json_object_set_new(
+		o, "congestion", json_string(perf_congestion_name(r->opts->congestion)));
 	rc |= json_object_set_new(o, "injected_drops", put_integer(x->injected));
 	rc |= json_object_set_new(o, "timeouts", put_integer(x->timeouts));
 	rc |= json_object_set_new(o, "rnr_naks", put_integer(x->rnr_naks));

@@ -147,6 +147,9 @@ def losses(perf):
                  '--timeout 31 --early-retransmission', lambda found: [] if found['early_retransmission'] and
                  found['recovery'] == 'go-back-n' and found['timeouts'] == 0 else [
                      f'{found["recovery"]}, {found["timeouts"]} timeouts'])
+    perf.measure('control of congestion', '--op write --size 65536 --loss 0.001 --depth 32 --iters 400 '
+                 '--congestion swift', lambda found: [] if found['congestion'] == 'swift' else [
+                     found['congestion']])
     # going back to each of them would be 30 for one (X9)
     perf.measure('1% loss, selective repeat', '--op write --size 65536 --loss 0.01 --depth 32 --iters 400 '
                  '--selective-repeat', lambda found: [] if found['retransmits'] < 10 * found['injected_drops'] else [

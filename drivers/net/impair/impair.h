@@ -98,6 +98,7 @@ struct imp_live {
 	uint64_t opcode[4];
 	uint32_t qpn_only; /* the only QP; UINT32_MAX: the lists are to be looked at */
 	bool qpn_any, psn_any;
+	uint16_t source_ports; /* by their lowest four bits */
 	uint8_t choice;
 	uint32_t transmission;
 	int32_t counter; /* in a flow; -1: its own */

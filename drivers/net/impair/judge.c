@@ -134,6 +134,9 @@ fits(const struct imp_live *l, const struct imp_frame *f, uint64_t now, uint32_t
 		return false;
 	if (!l->psn_any && !in_ranges(c->psn, c->npsn, f->psn))
 		return false;
+	if (l->source_ports != UINT16_MAX &&
+		(l->source_ports >> (karst_udp_sport(f->bth - KARST_UDP_LEN) & 0xf) & 1) == 0)
+		return false;
 	if (unlikely((l->from | ~l->until) != 0) && (now < l->from || now >= l->until))
 		return false;
 	return l->transmission == 0 || (l->transmission >> transmission & 1) != 0;

@@ -51,6 +51,7 @@ struct imp_conf_rule {
 	uint64_t opcode[4]; /* a bit for each */
 	struct imp_range qpn[IMP_LIST_MAX], psn[IMP_LIST_MAX];
 	uint32_t nqpn, npsn, nnth;
+	uint64_t source_ports; /* bit k: UDP source ports whose lowest four bits are k */
 	uint32_t transmission; /* 0: any */
 	uint64_t from_ms, until_ms;
 	/* which of these */

@@ -37,6 +37,7 @@ live_init(struct imp_live *l, struct imp_rules *rules, uint32_t number, unsigned
 		.number = number,
 		.qpn_any = c->nqpn == 0,
 		.psn_any = c->npsn == 0,
+		.source_ports = (uint16_t)c->source_ports,
 		.qpn_only = c->nqpn == 1 && c->qpn[0].first == c->qpn[0].last ? c->qpn[0].first
 									      : UINT32_MAX,
 		.choice = (uint8_t)c->choice,
@@ -95,8 +96,8 @@ static bool
 counts_all(const struct imp_conf_rule *c, const struct imp_live *l)
 {
 	return (l->opcode[0] & l->opcode[1] & l->opcode[2] & l->opcode[3]) == UINT64_MAX &&
-		l->qpn_any && l->psn_any && c->transmission == 0 && c->per == 0 &&
-		c->from_ms == 0 && c->until_ms == UINT64_MAX &&
+		l->qpn_any && l->psn_any && l->source_ports == UINT16_MAX && c->transmission == 0 &&
+		c->per == 0 && c->from_ms == 0 && c->until_ms == UINT64_MAX &&
 		(c->choice == IMP_NTH || c->choice == IMP_EVERY);
 }
 

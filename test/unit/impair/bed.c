@@ -17,6 +17,7 @@
 
 #include "impair.h"
 #include "karst_build.h"
+#include "karst_hdr.h"
 #include "karst_icrc.h"
 #include "karst_opcode.h"
 #include "karst_parse.h"
@@ -165,7 +166,7 @@ static uint8_t payload[PAYLOAD];
 static size_t
 build(uint8_t *to, const char *word)
 {
-	char letter = strchr("wmarusvc", word[0]) != NULL ? word[0] : '\0';
+	char letter = strchr("wmarusvcp", word[0]) != NULL ? word[0] : '\0';
 	struct karst_frame f = {.dmac = {2, 0, 0, 0, 0, 1},
 		.smac = {2, 0, 0, 0, 0, 2},
 		.vlan = letter == 'v',
@@ -182,6 +183,7 @@ build(uint8_t *to, const char *word)
 	int len, i;
 
 	cr_assert_eq(sscanf(word + (letter != '\0'), "%x:%u", &qpn, &psn), 2, "%s", word);
+	f.sport = (uint16_t)(f.sport + (letter == 'p' ? psn & 0x3fff : 0));
 	for (i = 0; i < (int)PAYLOAD; i++)
 		payload[i] = (uint8_t)(psn * 7 + (unsigned int)i);
 	f.ib = (struct karst_ib_hdrs){.opcode = opcode_of(letter),
@@ -251,7 +253,9 @@ letter_of(const struct karst_pkt *p)
 	case KARST_UD_SEND_ONLY:
 		return "u";
 	default:
-		return "";
+		return karst_udp_sport(p->data + karst_pkt_l3_off(p) + KARST_IP4_LEN) == 0xc000
+			? ""
+			: "p";
 	}
 }
 

@@ -70,6 +70,7 @@ Test(rules, all_keys)
 					"opcode = RC_SEND_ONLY, RC_WRITE_*, CNP\n"
 					"qpn = 0x11, 32-0x2f\n"
 					"psn = 0xfffff0-15\n"
+					"source_ports = 0x2222\n"
 					"transmission = first, 2\n"
 					"from_ms = 5\n"
 					"until_ms = 10\n"
@@ -101,6 +102,7 @@ Test(rules, all_keys)
 	cr_expect(one->opcode[KARST_CNP / 64] >> (KARST_CNP % 64) & 1);
 	cr_expect(one->nqpn == 2 && one->qpn[0].first == 0x11 && one->qpn[1].last == 0x2f);
 	cr_expect(one->npsn == 1 && one->psn[0].first == 0xfffff0 && one->psn[0].last == 15);
+	cr_expect(one->source_ports == 0x2222 && two->source_ports == 0xffff);
 	cr_expect_eq(one->transmission, 1u | 1u << 2);
 	cr_expect(one->from_ms == 5 && one->until_ms == 10);
 	cr_expect(one->choice == IMP_NTH && one->nnth == 2 && one->nth[0] == 3 && one->nth[1] == 9);

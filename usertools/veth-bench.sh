@@ -14,13 +14,16 @@ usage: veth-bench.sh [OPTION...] [-- KARST-PERF-OPTION...]
   --mtu N         of the veth [9000]
   --lcores LIST   CPUs of each daemon's lcores [one each: 0 and 1]
   --beside        each program on the CPU of its daemon's lcore [wherever the kernel puts it]
+  --engine LINE   of [engine] of both daemons, such as 'congestion = swift'; may be repeated
+  --impair FILE   the second daemon's port is impaired by these rules (karst-impair(5))
 KARST-PERF-OPTIONs: [--op write,read,send --compare tcp --no-baselines]
 EOF
 	exit "$1"
 }
 
 top=$(cd "$(dirname "$0")/.." && pwd)
-build=$top/build driver=auto device=wire idle=sleep mtu=9000 lcores='' beside=''
+build=$top/build driver=auto device=wire idle=sleep mtu=9000 lcores='' beside='' impair=''
+engine=()
 while [ $# -gt 0 ]; do
 	case $1 in
 	--beside)
@@ -34,6 +37,8 @@ while [ $# -gt 0 ]; do
 	--idle) idle=$2 ;;
 	--mtu) mtu=$2 ;;
 	--lcores) lcores=$2 ;;
+	--engine) engine+=("$2") ;;
+	--impair) impair=$(realpath -e "$2") || exit 2 ;;
 	--help | -h) usage 0 ;;
 	--)
 		shift
@@ -75,6 +80,7 @@ for i in 0 1; do
 		user = root
 		idle = $idle
 		lcores = ${lcores:-$i}
+		$(printf '%s\n' "${engine[@]}")
 		[socket]
 		path = $work/$i.sock
 		[port wire]
@@ -85,6 +91,7 @@ for i in 0 1; do
 	else
 		echo "addresses = 192.0.2.$((i + 1))/24"
 	fi >>"$work/$i.conf"
+	[ "$impair" ] && [ "$i" = 1 ] && echo "impair = $impair" >>"$work/$i.conf"
 	ip netns exec "$n" "$build/app/karstd/karstd" --config "$work/$i.conf" 2>"$work/$i.log" &
 	pids+=($!)
 done
@@ -122,10 +129,10 @@ signal.pause()' &
 	done
 	;;
 esac
-on() { # CPU COMMAND...
-	cpu=$1
-	shift
-	if [ "$beside" ]; then taskset -c "$cpu" "$@"; else "$@"; fi
+# The words before a program that belongs to the lcore on CPU $1.  Not a function that runs it: what
+# is to be ended is the program and not a shell around it.
+pin() {
+	[ "$beside" ] && echo "taskset -c $1"
 }
 
 # What the daemons' ports and queue pairs count of what went wrong.
@@ -147,14 +154,16 @@ losses() {
 		}'
 }
 
-on 1 ip netns exec "${ns[1]}" "$build/app/karst-perf/karst-perf" --connect "$work/1.sock" --server \
+# shellcheck disable=SC2046 # no word, or three
+$(pin 1) ip netns exec "${ns[1]}" "$build/app/karst-perf/karst-perf" --connect "$work/1.sock" --server \
 	>"$work/server.log" 2>&1 &
 pids+=($!)
 for _ in {1..300}; do
 	grep -q 'TCP port' "$work/server.log" && break
 	sleep 0.1
 done
-on 0 ip netns exec "${ns[0]}" "$build/app/karst-perf/karst-perf" --connect "$work/0.sock" \
+# shellcheck disable=SC2046
+$(pin 0) ip netns exec "${ns[0]}" "$build/app/karst-perf/karst-perf" --connect "$work/0.sock" \
 	--peer 192.0.2.2 "$@"
 status=$?
 losses

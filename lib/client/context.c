@@ -24,7 +24,7 @@
 
 /* The contexts of this process: a child's handler has nobody to ask for them. */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, karst_client) list;
+static LIST_HEAD(, karst_client) clients;
 static pthread_once_t list_once = PTHREAD_ONCE_INIT;
 
 static void
@@ -45,12 +45,12 @@ client_in_child(void)
 {
 	struct karst_client *c;
 
-	LIST_FOREACH(c, &list, next) {
+	LIST_FOREACH(c, &clients, next) {
 		atomic_store_explicit(&c->state, CLI_FORKED, memory_order_relaxed);
 		if (c->conn.hup_fd >= 0)
 			close(c->conn.hup_fd);
 	}
-	LIST_INIT(&list);
+	LIST_INIT(&clients);
 	pthread_mutex_unlock(&list_lock);
 }
 
@@ -65,7 +65,7 @@ client_list_add(struct karst_client *c)
 {
 	pthread_once(&list_once, watch_forks);
 	pthread_mutex_lock(&list_lock);
-	LIST_INSERT_HEAD(&list, c, next);
+	LIST_INSERT_HEAD(&clients, c, next);
 	pthread_mutex_unlock(&list_lock);
 }
 

@@ -162,7 +162,7 @@ restart_timers(struct karst_dcqcn *d, uint64_t t_ns)
 
 /* E2 */
 static void
-reduce(struct karst_dcqcn *d, const struct karst_rp *rp, uint64_t t_ns)
+dcqcn_reduce(struct karst_dcqcn *d, const struct karst_rp *rp, uint64_t t_ns)
 {
 	uint64_t cut, least;
 
@@ -191,7 +191,7 @@ karst_dcqcn_cnp(struct karst_dcqcn *d, const struct karst_rp *rp, uint64_t line,
 		d->alpha = rp->initial_alpha;
 		d->alpha_ns = now_ns;
 		d->heard = true;
-		reduce(d, rp, now_ns);
+		dcqcn_reduce(d, rp, now_ns);
 		return;
 	}
 	/* while there was nothing to recover its timer stood still */
@@ -203,7 +203,7 @@ karst_dcqcn_cnp(struct karst_dcqcn *d, const struct karst_rp *rp, uint64_t line,
 	alpha_advance(d, rp, now_ns);
 	d->heard = true;
 	if (now_ns >= d->cut_ns + rp->monitor_ns)
-		reduce(d, rp, now_ns);
+		dcqcn_reduce(d, rp, now_ns);
 	else
 		d->pending = true;
 }
@@ -239,7 +239,7 @@ karst_dcqcn_advance(struct karst_dcqcn *d, const struct karst_rp *rp, uint64_t n
 
 	for (i = 0; i < ROUNDS_MAX && karst_dcqcn_next(d, rp) <= now_ns; i++) {
 		if (d->pending && d->cut_ns + rp->monitor_ns <= d->raise_ns + rp->time_reset_ns) {
-			reduce(d, rp, d->cut_ns + rp->monitor_ns);
+			dcqcn_reduce(d, rp, d->cut_ns + rp->monitor_ns);
 			continue;
 		}
 		d->raise_ns += rp->time_reset_ns;

@@ -152,7 +152,7 @@ karst_pacer_charge(struct karst_core *core, struct karst_core_qp *qp,
 
 /* PSNs that are under way, of requests and of answers. */
 static uint32_t
-under_way(struct karst_core_qp *qp)
+pacer_under_way(struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 
@@ -169,7 +169,7 @@ karst_pacer_room(const struct karst_core *core, struct karst_core_qp *qp, uint32
 		return room;
 	if (karst_pacer_holds(core, qp))
 		return 0;
-	out = under_way(qp);
+	out = pacer_under_way(qp);
 	/* when a window becomes smaller than what is under way, nothing of that may have asked for
 	 * an acknowledgement: one more does */
 	if (out >= window)
@@ -186,7 +186,7 @@ karst_pacer_fits(const struct karst_core *core, struct karst_core_qp *qp, uint32
 		return true;
 	if (karst_pacer_holds(core, qp))
 		return false;
-	out = under_way(qp);
+	out = pacer_under_way(qp);
 	return out == 0 || (out < window && npsn <= window - out);
 }
 

@@ -40,12 +40,6 @@
 #define WINDOW_MAX 1024u
 
 static inline uint32_t
-distance(uint32_t to, uint32_t from)
-{
-	return (to - from) & KARST_PSN_MASK;
-}
-
-static inline uint32_t
 at_of(const struct karst_repeat *p, uint32_t psn)
 {
 	return psn & (p->window - 1);
@@ -157,7 +151,7 @@ note(struct karst_repeat *p, uint32_t psn)
 static void
 forget_acked(struct karst_repeat *p, const struct karst_requester *r)
 {
-	uint32_t n = karst_min_u32(distance(r->una_psn, p->base_psn), p->window);
+	uint32_t n = karst_min_u32(psn_distance(r->una_psn, p->base_psn), p->window);
 	uint32_t psn = p->base_psn;
 
 	for (; p->npackets != 0 && n > 0; n--, psn = karst_psn_add(psn, 1)) {
@@ -202,10 +196,10 @@ static void
 note_sent(struct karst_repeat *p, const struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
-	uint32_t idx = p->noted_idx, out = distance(r->nxt_psn, p->noted_psn);
+	uint32_t idx = p->noted_idx, out = psn_distance(r->nxt_psn, p->noted_psn);
 
 	/* what has been acknowledged since was all there is of its kind */
-	if (distance(r->una_psn, p->noted_psn) <= out && r->una_psn != p->noted_psn) {
+	if (psn_distance(r->una_psn, p->noted_psn) <= out && r->una_psn != p->noted_psn) {
 		p->noted_psn = r->una_psn;
 		all_arrived(p);
 	}
@@ -213,12 +207,12 @@ note_sent(struct karst_repeat *p, const struct karst_core_qp *qp)
 		idx = r->una_idx;
 	for (; p->noted_psn != r->nxt_psn; idx++) {
 		const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
-		uint32_t left = slot->npsn - distance(p->noted_psn, slot->psn), end;
+		uint32_t left = slot->npsn - psn_distance(p->noted_psn, slot->psn), end;
 
-		if (slot->npsn == 0 || distance(p->noted_psn, slot->psn) >= slot->npsn)
+		if (slot->npsn == 0 || psn_distance(p->noted_psn, slot->psn) >= slot->npsn)
 			continue;
 		end = karst_psn_add(
-			p->noted_psn, karst_min_u32(left, distance(r->nxt_psn, p->noted_psn)));
+			p->noted_psn, karst_min_u32(left, psn_distance(r->nxt_psn, p->noted_psn)));
 		note_request(p, slot, p->noted_psn, end);
 		p->noted_psn = end;
 		if (end != karst_psn_add(slot->psn, slot->npsn))
@@ -228,7 +222,7 @@ note_sent(struct karst_repeat *p, const struct karst_core_qp *qp)
 }
 
 static void
-look(struct karst_repeat *p, const struct karst_core_qp *qp)
+repeat_look(struct karst_repeat *p, const struct karst_core_qp *qp)
 {
 	if (p->base_psn != qp->req.una_psn)
 		forget_acked(p, &qp->req);
@@ -248,11 +242,11 @@ karst_repeat_under_way(struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
-	uint32_t out = distance(r->snd_psn, r->una_psn);
+	uint32_t out = psn_distance(r->snd_psn, r->una_psn);
 
 	if (p->nhave + p->nlost == 0)
 		return out;
-	look(p, qp);
+	repeat_look(p, qp);
 	return karst_min_u32(out, in_flight(p) + r->rd_psns);
 }
 
@@ -261,7 +255,7 @@ karst_repeat_room_left(const struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
-	uint32_t out = distance(r->snd_psn, r->una_psn), most;
+	uint32_t out = psn_distance(r->snd_psn, r->una_psn), most;
 
 	if (out >= p->window)
 		return 0;
@@ -272,7 +266,7 @@ karst_repeat_room_left(const struct karst_core *core, struct karst_core_qp *qp)
 			return 0;
 		return r->window == core->window_packets ? 2 : r->window - most;
 	}
-	look(p, qp);
+	repeat_look(p, qp);
 	most = r->window > in_flight(p) ? r->window - in_flight(p) : 0;
 	return karst_min_u32(most, p->window - out);
 }
@@ -296,7 +290,7 @@ karst_repeat_oldest(struct karst_core_qp *qp)
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
 
-	look(p, qp);
+	repeat_look(p, qp);
 	if (r->una_psn == r->nxt_psn)
 		return;
 	lose(p, r->una_psn);
@@ -311,8 +305,8 @@ karst_repeat_executed(struct karst_core_qp *qp, uint32_t before)
 	struct karst_repeat *p = qp->repeat;
 	uint32_t psn = r->una_psn, n;
 
-	look(p, qp);
-	n = karst_min_u32(distance(before, psn), p->window);
+	repeat_look(p, qp);
+	n = karst_min_u32(psn_distance(before, psn), p->window);
 	for (; n > 0; n--, psn = karst_psn_add(psn, 1)) {
 		uint32_t at = at_of(p, psn);
 
@@ -330,14 +324,14 @@ karst_repeat_answers(struct karst_core_qp *qp)
 	struct karst_repeat *p = qp->repeat;
 	uint32_t i;
 
-	look(p, qp);
+	repeat_look(p, qp);
 	for (i = r->una_idx; i != r->snd_idx; i++) {
 		const struct karst_sq_slot *slot = &r->slots[i & qp->sq.mask];
 
 		if ((slot->flags & KARST_SLOT_RD_ATOMIC) && !(slot->flags & KARST_SLOT_DONE))
 			lose(p,
-				distance(r->una_psn, slot->psn) < slot->npsn ? r->una_psn
-									     : slot->psn);
+				psn_distance(r->una_psn, slot->psn) < slot->npsn ? r->una_psn
+										 : slot->psn);
 	}
 }
 
@@ -372,7 +366,8 @@ find_lost(struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
-	uint32_t n = karst_min_u32(distance(r->nxt_psn, r->una_psn), p->window), i, lost = p->nlost;
+	uint32_t n = karst_min_u32(psn_distance(r->nxt_psn, r->una_psn), p->window), i,
+		 lost = p->nlost;
 	bool probed = probe_arrived(p);
 
 	p->news = false;
@@ -405,7 +400,7 @@ karst_repeat_acked(struct karst_core *core, struct karst_core_qp *qp)
 
 	if ((p->again == 0 && !(r->flags & KARST_REQ_UNSENT) && !left) || !karst_qp_may_send(qp))
 		return;
-	look(p, qp);
+	repeat_look(p, qp);
 	if (p->news)
 		find_lost(core, qp);
 	if (p->nlost != 0 || (r->flags & KARST_REQ_RNR_WAIT))
@@ -431,7 +426,8 @@ static bool
 bits_possible(const struct karst_repeat *p, const struct karst_requester *r, const uint8_t *map,
 	uint32_t n, uint32_t base)
 {
-	uint32_t first = distance(base, r->una_psn), out = distance(r->nxt_psn, r->una_psn), i;
+	uint32_t first = psn_distance(base, r->una_psn), out = psn_distance(r->nxt_psn, r->una_psn),
+		 i;
 
 	for (i = 1; i < n; i++) {
 		if ((map[i / 8] >> i % 8 & 1) == 0)
@@ -468,7 +464,7 @@ make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 	struct karst_repeat *p = qp->repeat;
 	uint32_t at = at_of(p, base);
 
-	if (base == r->nxt_psn || distance(base, r->una_psn) >= p->window || p->sent[at] == 0 ||
+	if (base == r->nxt_psn || psn_distance(base, r->una_psn) >= p->window || p->sent[at] == 0 ||
 		karst_repeat_state(p, at) != KARST_REPEAT_OUT ||
 		(base == r->una_psn && (r->flags & KARST_REQ_ROUND)))
 		return;
@@ -482,7 +478,7 @@ make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 static void
 take_before(struct karst_repeat *p, const struct karst_requester *r, uint32_t base)
 {
-	uint32_t psn = r->una_psn, n = karst_min_u32(distance(base, psn), p->window);
+	uint32_t psn = r->una_psn, n = karst_min_u32(psn_distance(base, psn), p->window);
 
 	for (; n > 0; n--, psn = karst_psn_add(psn, 1)) {
 		uint32_t at = at_of(p, psn);
@@ -503,8 +499,8 @@ karst_repeat_heard(struct karst_core *core, struct karst_core_qp *qp, struct kar
 	uint32_t base = karst_psn_add(pkt->psn, 1), n = pkt->pay_len * 8u;
 	struct karst_repeat *p = qp->repeat;
 
-	look(p, qp);
-	if (distance(base, r->una_psn) > distance(r->nxt_psn, r->una_psn)) {
+	repeat_look(p, qp);
+	if (psn_distance(base, r->una_psn) > psn_distance(r->nxt_psn, r->una_psn)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_GHOST_ACK);
 		return false;
 	}
@@ -554,9 +550,9 @@ karst_repeat_tx(
 	int step;
 
 	/* what is new is noted when something is missing, but before its PSNs come around */
-	if (karst_likely(p->nlost == 0 && distance(r->nxt_psn, p->noted_psn) < NOTE_PSNS))
+	if (karst_likely(p->nlost == 0 && psn_distance(r->nxt_psn, p->noted_psn) < NOTE_PSNS))
 		return 0;
-	look(p, qp);
+	repeat_look(p, qp);
 	idx = r->una_idx;
 	psn = r->una_psn;
 	window = karst_min_u32(r->window, karst_pacer_window(core, qp));
@@ -574,7 +570,7 @@ karst_repeat_tx(
 			return 1;
 		if (karst_pacer_holds(core, qp))
 			return -1;
-		for (; slot->npsn == 0 || distance(psn, slot->psn) >= slot->npsn;
+		for (; slot->npsn == 0 || psn_distance(psn, slot->psn) >= slot->npsn;
 			slot = &r->slots[++idx & qp->sq.mask])
 			;
 		/* what cannot be sent again fails in its turn, and nothing behind it matters */

@@ -32,7 +32,7 @@
 
 /* PSNs that are under way in this round. */
 static inline uint32_t
-under_way(const struct karst_requester *r)
+requester_under_way(const struct karst_requester *r)
 {
 	return (r->snd_psn - r->una_psn) & KARST_PSN_MASK;
 }
@@ -42,14 +42,16 @@ under_way(const struct karst_requester *r)
 static inline uint32_t
 packets_out(const struct karst_core *core, const struct karst_requester *r)
 {
-	return under_way(r) - (karst_likely(r->window >= core->window_packets) ? r->rd_psns : 0);
+	return requester_under_way(r) -
+		(karst_likely(r->window >= core->window_packets) ? r->rd_psns : 0);
 }
 
 /* Is the packet that is being built the last that may go before an acknowledgement? */
 static inline bool
 closes_small_window(const struct karst_core *core, const struct karst_requester *r)
 {
-	return karst_unlikely(r->window < core->window_packets) && under_way(r) + 1 == r->window;
+	return karst_unlikely(r->window < core->window_packets) &&
+		requester_under_way(r) + 1 == r->window;
 }
 
 /* E6: is the packet of @n bytes that is being built the last that there are tokens for? */
@@ -240,8 +242,8 @@ not_built(struct karst_core *core, struct karst_core_qp *qp, const struct karst_
 		karst_requester_fail_at(core, qp, idx, st);
 		return STEP_BLOCKED;
 	}
-	if (qp->type != KARST_QPT_UC && r->window > under_way(r))
-		frames = karst_min_u32(frames, r->window - under_way(r));
+	if (qp->type != KARST_QPT_UC && r->window > requester_under_way(r))
+		frames = karst_min_u32(frames, r->window - requester_under_way(r));
 	return karst_copy_fetch_requests(core, qp, w, idx, off, frames) ? STEP_BLOCKED : STEP_MORE;
 }
 
@@ -274,8 +276,8 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	if (r->rd_out >= r->max_rd_atomic && !karst_mutant(KARST_MUTANT_RD_LIMIT))
 		return STEP_BLOCKED;
 	/* after a timeout responses are counted, too: a READ asks for many packets */
-	if (karst_unlikely(r->window < core->window_packets) && under_way(r) >= r->window &&
-		karst_repeat_of(qp) == NULL)
+	if (karst_unlikely(r->window < core->window_packets) &&
+		requester_under_way(r) >= r->window && karst_repeat_of(qp) == NULL)
 		return STEP_BLOCKED;
 	if (karst_unlikely(again)) {
 		if (slot->flags & KARST_SLOT_DONE)

@@ -117,7 +117,7 @@ set_window(struct karst_swift *s, const struct karst_swift_rp *rp, uint64_t cwnd
 
 /* Takes off the part @cut, of KARST_SWIFT_ONE, unless that was done in the last round trip. */
 static void
-reduce(struct karst_swift *s, const struct karst_swift_rp *rp, uint64_t cut, uint64_t now_ns)
+swift_reduce(struct karst_swift *s, const struct karst_swift_rp *rp, uint64_t cut, uint64_t now_ns)
 {
 	if (s->cut_ns != 0 && now_ns < s->cut_ns + round_trip(s, rp))
 		return;
@@ -155,21 +155,21 @@ karst_swift_delay(
 	if (d < s->target_ns)
 		grow(s, rp);
 	else
-		reduce(s, rp, rp->beta * (d - s->target_ns) / d, now_ns);
+		swift_reduce(s, rp, rp->beta * (d - s->target_ns) / d, now_ns);
 	s->acked = 0;
 }
 
 void
 karst_swift_lost(struct karst_swift *s, const struct karst_swift_rp *rp, uint64_t now_ns)
 {
-	reduce(s, rp, rp->max_mdf, now_ns);
+	swift_reduce(s, rp, rp->max_mdf, now_ns);
 }
 
 void
 karst_swift_timeout(struct karst_swift *s, const struct karst_swift_rp *rp, uint64_t now_ns)
 {
 	if (++s->timeouts < rp->retx_reset) {
-		reduce(s, rp, rp->max_mdf, now_ns);
+		swift_reduce(s, rp, rp->max_mdf, now_ns);
 		return;
 	}
 	set_window(s, rp, 0);

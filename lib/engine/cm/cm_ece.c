@@ -30,7 +30,7 @@ ece_of_ctl(const struct karst_ctl_ece *ece)
 }
 
 static void
-tell(struct cm_event *out, const struct karst_cm_ece *ece)
+ece_tell(struct cm_event *out, const struct karst_cm_ece *ece)
 {
 	out->rsp.ece = (struct karst_ctl_ece){.vendor = ece->vendor, .options = ece->options};
 }
@@ -70,7 +70,7 @@ eng_cm_ece_response(struct eng_cm *cm, const struct cm_id *id, const struct kars
 {
 	if (karst_cm_ece_agreed(&id->offer, said) != 0) {
 		cm->stats.ece_agreed++;
-		tell(out, said);
+		ece_tell(out, said);
 	} else if (karst_cm_ece_is(said)) {
 		cm->stats.ece_ignored++;
 	}
@@ -87,7 +87,7 @@ eng_cm_ece_request(
 
 	if (karst_cm_ece_is(&answer)) {
 		id->offer = *said;
-		tell(out, said);
+		ece_tell(out, said);
 	} else if (karst_cm_ece_is(said)) {
 		cm->stats.ece_ignored++;
 	}

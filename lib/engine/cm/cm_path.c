@@ -18,15 +18,15 @@
 #include "neigh.h"
 #include "port.h"
 
-#define MAX_PATHS     1024u
-#define MAX_MAD_PATHS 768u /* of them; the others are for programs that ask for one */
-#define MAX_MADS      4096u
-#define ASK_NS        UINT64_C(3000000000)
-#define KEEP_NS       UINT64_C(2000000000)
-#define FAILED_NS     UINT64_C(1000000000)
-#define SWEEP_NS      UINT64_C(1000000000)
-#define NAP_FIRST_NS  UINT64_C(50000)
-#define NAP_MOST_NS   UINT64_C(10000000)
+#define MAX_PATHS         1024u
+#define MAX_MAD_PATHS     768u /* of them; the others are for programs that ask for one */
+#define MAX_MADS          4096u
+#define PATH_ASK_NS       UINT64_C(3000000000)
+#define KEEP_NS           UINT64_C(2000000000)
+#define FAILED_NS         UINT64_C(1000000000)
+#define SWEEP_NS          UINT64_C(1000000000)
+#define PATH_NAP_FIRST_NS UINT64_C(50000)
+#define PATH_NAP_MOST_NS  UINT64_C(10000000)
 
 static struct cm_mad *
 mads_take(struct cm_mads *m)
@@ -77,8 +77,8 @@ path_ask(struct eng_cm *cm, struct cm_path *w)
 {
 	w->state = CM_PATH_ASKING;
 	w->look_ns = cm->cm->now_ns;
-	w->until_ns = w->look_ns + ASK_NS;
-	w->nap_ns = NAP_FIRST_NS;
+	w->until_ns = w->look_ns + PATH_ASK_NS;
+	w->nap_ns = PATH_NAP_FIRST_NS;
 	LIST_INSERT_HEAD(&cm->asking, w, asked);
 }
 
@@ -267,7 +267,7 @@ path_look(struct eng_cm *cm, struct cm_path *w)
 		return UINT64_MAX;
 	}
 	w->look_ns = cm->cm->now_ns + w->nap_ns;
-	w->nap_ns = karst_min_u64(2 * w->nap_ns, NAP_MOST_NS);
+	w->nap_ns = karst_min_u64(2 * w->nap_ns, PATH_NAP_MOST_NS);
 	return karst_min_u64(w->look_ns, path_give_up(cm, w));
 }
 

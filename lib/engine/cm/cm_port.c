@@ -35,16 +35,10 @@ eng_cm_is_any(const struct karst_ctl_cm_addr *a)
 	return same_ip(a->ip, any6) || same_ip(a->ip, any4);
 }
 
-static bool
-is_link_local6(const uint8_t ip[16])
-{
-	return ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80;
-}
-
 bool
 eng_cm_is_scoped(const struct karst_ctl_cm_addr *a)
 {
-	return a->family == AF_INET6 && is_link_local6(a->ip);
+	return a->family == AF_INET6 && eng_ip_is_link_local6(a->ip);
 }
 
 void
@@ -140,7 +134,7 @@ listener_fitness(const struct karst_engine_port_info *info, const struct karst_e
 
 	if (karst_engine_ip_is_ip4(own->ip) != karst_engine_ip_is_ip4(ip))
 		return 0;
-	if (is_link_local6(own->ip) != is_link_local6(ip) && !eng_ip_is_group(ip))
+	if (eng_ip_is_link_local6(own->ip) != eng_ip_is_link_local6(ip) && !eng_ip_is_group(ip))
 		return 0;
 	bits = link_bits(own, ip);
 	if (bits != 0)
@@ -149,7 +143,7 @@ listener_fitness(const struct karst_engine_port_info *info, const struct karst_e
 		return 4;
 	if (info->netdev[0] != '\0')
 		return 3;
-	return own->prefix == 0 || eng_ip_is_group(ip) || is_link_local6(ip) ? 2 : 0;
+	return own->prefix == 0 || eng_ip_is_group(ip) || eng_ip_is_link_local6(ip) ? 2 : 0;
 }
 
 /* A wildcard means this engine: its first address of the family. */

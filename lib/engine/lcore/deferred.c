@@ -23,7 +23,7 @@
 
 #define MS 1000000u
 /* How long a program that was slow is asked about. */
-#define ASK_NS (1000u * MS)
+#define SLOW_ASK_NS (1000u * MS)
 /* What it may cost a driver in a window before it is slow: so much of the time at most. */
 #define WINDOW_NS (100u * MS)
 #define BLAME_NS  (2u * MS)
@@ -92,7 +92,7 @@ eng_copy_took(struct eng_copy *c, uint64_t now_ns, uint64_t ns)
 {
 	struct karst_space *s = c->where[0].space;
 
-	eng_relaxed_set(&s->slow.ask_ns, now_ns + ASK_NS);
+	eng_relaxed_set(&s->slow.ask_ns, now_ns + SLOW_ASK_NS);
 	if (ns < ENG_COPY_SLOW_NS)
 		return;
 	if (now_ns - eng_relaxed(&s->slow.window_ns) > WINDOW_NS) {
@@ -136,7 +136,7 @@ eng_copy_unhold(struct eng_copy *c)
 }
 
 static int
-send_on_lcore(struct eng_lcore *lc, void *arg)
+deferred_send_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct eng_workers *workers = atomic_load_explicit(&lc->workers, memory_order_relaxed);
 
@@ -156,7 +156,7 @@ eng_copies_settle(struct karst_space *s)
 	for (i = 0; i < s->e->nlcores &&
 		atomic_load_explicit(&s->slow.copies, memory_order_relaxed) > 0;
 		i++)
-		eng_mailbox_call(&s->e->lcore[i], send_on_lcore, NULL);
+		eng_mailbox_call(&s->e->lcore[i], deferred_send_on_lcore, NULL);
 	while (atomic_load_explicit(&s->slow.copies, memory_order_acquire) > 0 &&
 		!karst_space_failed(s))
 		nanosleep(&nap, NULL);

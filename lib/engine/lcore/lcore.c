@@ -19,7 +19,7 @@
 #include "workers.h"
 #include "unmapped.h"
 
-#define LOOK_NS 500000u
+#define CPU_LOOK_NS 500000u
 /* A turn that takes so long is counted: neighbours notice it. */
 #define LONG_TURN_NS 5000000u
 /* Of one turn for messages: who makes one control call after the other has a turn as others have,
@@ -54,13 +54,13 @@ look_at_cpu(struct eng_lcore *lc, uint64_t tsc, uint64_t spent)
 	ran = (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 	mine = lc->cpu_ns != UINT64_MAX ? karst_min_u64(ns, ran - lc->cpu_ns) : 0;
 	eng_lcore_away(lc, ns - mine);
-	ns = mine >= LOOK_NS ? mine : 0;
+	ns = mine >= CPU_LOOK_NS ? mine : 0;
 	if (ns > lc->stats.longest_turn_ns)
 		stat_add(&lc->stats.longest_turn_ns, ns - lc->stats.longest_turn_ns);
 	if (ns >= LONG_TURN_NS)
 		stat_add(&lc->stats.long_turns, 1);
 	lc->cpu_ns = ran;
-	lc->look_tsc = tsc + rte_get_tsc_hz() / (1000000000u / LOOK_NS);
+	lc->look_tsc = tsc + rte_get_tsc_hz() / (1000000000u / CPU_LOOK_NS);
 }
 
 /* The one look at the clock in a turn, which also ends the account of the turn before. */
@@ -301,7 +301,7 @@ eng_lcore_main(void *arg)
 /* --- callbacks of the core, translated to the program's objects --- */
 
 static void
-on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
+lcore_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 {
 	struct eng_lcore *lc = core->user;
 	struct eng_cq *c = karst_cq_user(cq);
@@ -314,7 +314,8 @@ on_cq_event(struct karst_core *core, struct karst_core_cq *cq)
 }
 
 static void
-tell(struct eng_lcore *lc, const struct karst_engine_owner *o, const struct karst_engine_event *ev)
+owner_tell(struct eng_lcore *lc, const struct karst_engine_owner *o,
+	const struct karst_engine_event *ev)
 {
 	if (o->ops.async_event == NULL)
 		return;
@@ -324,7 +325,7 @@ tell(struct eng_lcore *lc, const struct karst_engine_owner *o, const struct kars
 }
 
 static void
-on_async_event(struct karst_core *core, enum karst_async_event_code event, void *object)
+lcore_async_event(struct karst_core *core, enum karst_async_event_code event, void *object)
 {
 	struct karst_engine_event ev = {.event = event};
 	const struct karst_engine_owner *o;
@@ -345,12 +346,12 @@ on_async_event(struct karst_core *core, enum karst_async_event_code event, void 
 		q = karst_qp_user(object);
 		do {
 			ev.qp = &q->pub;
-			tell(lc, q->owner, &ev);
+			owner_tell(lc, q->owner, &ev);
 			q = q->same;
 		} while (q != karst_qp_user(object));
 		return;
 	}
-	tell(lc, o, &ev);
+	owner_tell(lc, o, &ev);
 }
 
 void
@@ -366,8 +367,8 @@ eng_async_event_all(struct eng_lcore *lc, const struct karst_engine_event *ev)
 }
 
 static const struct karst_core_ops core_ops = {
-	.cq_event = on_cq_event,
-	.async_event = on_async_event,
+	.cq_event = lcore_cq_event,
+	.async_event = lcore_async_event,
 };
 
 /* --- life --- */

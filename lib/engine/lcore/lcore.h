@@ -63,6 +63,12 @@ eng_ip_is_group(const uint8_t ip[16])
 	return karst_engine_ip_is_ip4(ip) ? ip[12] >> 4 == 14 : ip[0] == 0xff;
 }
 
+static inline bool
+eng_ip_is_link_local6(const uint8_t ip[16])
+{
+	return ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80;
+}
+
 /* The engine port of which @port may be the loopback twin. */
 static inline uint8_t
 eng_port_base(uint8_t port)

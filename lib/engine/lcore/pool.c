@@ -18,8 +18,8 @@
 #include <rte_mbuf_pool_ops.h>
 #include <rte_memzone.h>
 
-#define POOL_OPS   "stack"
-#define PAGE_BYTES 4096u
+#define POOL_OPS        "stack"
+#define POOL_PAGE_BYTES 4096u
 
 /* Of what takes a page, the part in front of the mbuf. */
 static uint32_t
@@ -34,7 +34,7 @@ page_header_bytes(void)
 uint32_t
 eng_pool_page_room(void)
 {
-	return PAGE_BYTES - page_header_bytes() - (uint32_t)sizeof(struct rte_mbuf) -
+	return POOL_PAGE_BYTES - page_header_bytes() - (uint32_t)sizeof(struct rte_mbuf) -
 		(uint32_t)sizeof(struct karst_pkt) - RTE_PKTMBUF_HEADROOM;
 }
 
@@ -72,16 +72,16 @@ free_pages(struct rte_mempool_memhdr *chunk, void *opaque)
 static int
 populate_pages(struct rte_mempool *mp, const struct karst_engine *e)
 {
-	size_t len = (size_t)e->cfg.mbufs * PAGE_BYTES;
+	size_t len = (size_t)e->cfg.mbufs * POOL_PAGE_BYTES;
 	const struct rte_memzone *mz;
 	int ret;
 
 	mz = rte_memzone_reserve_aligned(
-		e->name, len, (int)rte_socket_id(), RTE_MEMZONE_SIZE_HINT_ONLY, PAGE_BYTES);
+		e->name, len, (int)rte_socket_id(), RTE_MEMZONE_SIZE_HINT_ONLY, POOL_PAGE_BYTES);
 	if (mz == NULL)
 		return -rte_errno;
 	ret = rte_mempool_populate_virt(
-		mp, mz->addr, len, PAGE_BYTES, free_pages, (void *)(uintptr_t)mz);
+		mp, mz->addr, len, POOL_PAGE_BYTES, free_pages, (void *)(uintptr_t)mz);
 	if (ret > 0)
 		return 0;
 	rte_memzone_free(mz);
@@ -94,9 +94,9 @@ make_page_pool(const struct karst_engine *e, uint16_t room)
 {
 	struct rte_pktmbuf_pool_private priv = {
 		.mbuf_data_room_size = room, .mbuf_priv_size = sizeof(struct karst_pkt)};
-	struct rte_mempool *mp =
-		rte_mempool_create_empty(e->name, e->cfg.mbufs, PAGE_BYTES - page_header_bytes(), 0,
-			sizeof(priv), (int)rte_socket_id(), RTE_MEMPOOL_F_NO_SPREAD);
+	struct rte_mempool *mp = rte_mempool_create_empty(e->name, e->cfg.mbufs,
+		POOL_PAGE_BYTES - page_header_bytes(), 0, sizeof(priv), (int)rte_socket_id(),
+		RTE_MEMPOOL_F_NO_SPREAD);
 	int ret;
 
 	if (mp == NULL)

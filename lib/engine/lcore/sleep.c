@@ -56,7 +56,7 @@
 #define WANTED_NS 2000000u
 /* Who works without a pause offers it as often, lest programs that it works for wait for a
  * slice. */
-#define BUSY_NS 100000u
+#define LCORE_BUSY_NS 100000u
 /* Whoever has found so often in a row that an offer of his, with nothing to do, brought no work
  * goes on looking for a while first: what he waits for comes from elsewhere. */
 #define VAIN_OFFERS   4u
@@ -64,9 +64,9 @@
 /* In that time it looks only for as long as sleeping and waking would take. */
 #define LOOK_WANTED_NS 5000u
 /* Idle turns before the first nap, and how long that is. */
-#define NAP_AFTER    64u
-#define NAP_FIRST_NS 2000u
-#define NS           1000000000u
+#define NAP_AFTER          64u
+#define LCORE_NAP_FIRST_NS 2000u
+#define NS                 1000000000u
 /* How late timers of this thread may be. */
 #define SLACK_NS 1000u
 
@@ -199,7 +199,7 @@ wait_for_work(struct eng_lcore *lc)
 
 /* Longer and longer, but not past the next timer. */
 static void
-nap(struct eng_lcore *lc)
+lcore_nap(struct eng_lcore *lc)
 {
 	uint32_t most_ns = lc->e->cfg.sleep_max_us * 1000;
 	uint64_t ns;
@@ -286,7 +286,7 @@ void
 eng_sleep_reset(struct eng_lcore *lc)
 {
 	lc->idle_run = 0;
-	lc->nap_ns = NAP_FIRST_NS;
+	lc->nap_ns = LCORE_NAP_FIRST_NS;
 	lc->idle_since = 0;
 }
 
@@ -297,7 +297,8 @@ eng_sleep_busy(struct eng_lcore *lc, bool polite)
 	eng_sleep_reset(lc);
 	/* an offer in this turn is later than its beginning */
 	if (polite && lc->turn_tsc > lc->offered_tsc &&
-		engine_ns_at(lc->e, lc->e->tsc_base + lc->turn_tsc - lc->offered_tsc) >= BUSY_NS)
+		engine_ns_at(lc->e, lc->e->tsc_base + lc->turn_tsc - lc->offered_tsc) >=
+			LCORE_BUSY_NS)
 		eng_sleep_offer(lc);
 }
 
@@ -312,7 +313,7 @@ eng_sleep_idle(struct eng_lcore *lc)
 	if (wanted)
 		end_linger(lc);
 	if (!can_be_woken(lc)) {
-		nap(lc);
+		lcore_nap(lc);
 		return;
 	}
 	if (lc->idle_since == 0)

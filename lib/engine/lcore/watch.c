@@ -29,12 +29,12 @@
 
 #define MS 1000000u
 /* How soon the watch looks again, and what it takes for a driver that does not come back. */
-#define LOOK_NS MS
+#define WATCH_LOOK_NS MS
 /* Or for one that does not come back because it is busy: the last who copied from a process that
  * has ended takes its memory down, all of it, within that system call. */
-#define BUSY_COPY_NS (LOOK_NS * 3 / 4)
+#define BUSY_COPY_NS (WATCH_LOOK_NS * 3 / 4)
 /* After the last copy it looks so long. */
-#define BUSY_NS (100u * MS)
+#define WATCH_BUSY_NS (100u * MS)
 /* Between two looks at turns. */
 #define TURN_NS (100u * MS)
 /* So long a copy may take.  Pages of programs that mean no harm come after a second, too: from a
@@ -443,13 +443,13 @@ look_at(struct eng_watch *watch, struct eng_workers *workers, uint64_t now_ns)
 		workers->seen_ns = now_ns;
 		if ((word & 1) != 0)
 			workers->seen_ran = driver_ran(workers);
-	} else if ((word & 1) != 0 && now_ns - workers->seen_ns >= LOOK_NS) {
+	} else if ((word & 1) != 0 && now_ns - workers->seen_ns >= WATCH_LOOK_NS) {
 		take_over(workers, word, now_ns);
 	}
 	look_at_turn(watch, workers, word, now_ns);
 	look_at_deferred(watch, workers, now_ns);
 	eng_relaxed_set(&workers->lc->watched.stuck, workers->nstuck);
-	busy = now_ns - workers->seen_ns < BUSY_NS || (word & 1) != 0 ||
+	busy = now_ns - workers->seen_ns < WATCH_BUSY_NS || (word & 1) != 0 ||
 		workers->deferred.head != NULL || workers->must_drive;
 	for (w = workers->first; w != NULL; w = w->next)
 		busy |= w->copy != NULL && !w->written_off;
@@ -486,7 +486,7 @@ futex(_Atomic uint32_t *word, int op, uint32_t val, const struct timespec *withi
 
 /* Lock held, but not meanwhile.  @rings: before the last look. */
 static void
-nap(struct eng_watch *watch, uint32_t rings, uint64_t ns)
+watch_nap(struct eng_watch *watch, uint32_t rings, uint64_t ns)
 {
 	const struct timespec t = {.tv_nsec = (long)ns};
 
@@ -523,13 +523,13 @@ watch_all(void *arg)
 		uint32_t rings = atomic_load_explicit(&watch->rings, memory_order_acquire);
 
 		if (look_round(watch, engine_now(e))) {
-			nap(watch, rings, LOOK_NS);
+			watch_nap(watch, rings, WATCH_LOOK_NS);
 			continue;
 		}
 		/* Dekker with eng_workers_copy() */
 		atomic_store_explicit(&watch->dozing, true, memory_order_seq_cst);
 		if (!look_round(watch, engine_now(e)))
-			nap(watch, rings, TURN_NS);
+			watch_nap(watch, rings, TURN_NS);
 		atomic_store_explicit(&watch->dozing, false, memory_order_relaxed);
 	}
 	pthread_mutex_unlock(&watch->lock);

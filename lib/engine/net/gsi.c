@@ -84,7 +84,7 @@ mad_frame_of(struct karst_engine *e, const struct eng_gsi_out *out)
 }
 
 static int
-send_on_lcore(struct eng_lcore *lc, void *arg)
+gsi_send_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	struct burst *b = arg;
 	unsigned int i, kept = 0;
@@ -123,6 +123,6 @@ eng_gsi_send(struct karst_engine *e, const struct eng_gsi_out *out, unsigned int
 	}
 	while (b.n > 0)
 		eng_mailbox_call(
-			&e->lcore[e->port[eng_port_base(b.port[0])].home], send_on_lcore, &b);
+			&e->lcore[e->port[eng_port_base(b.port[0])].home], gsi_send_on_lcore, &b);
 	eng_ctl_leave(e);
 }

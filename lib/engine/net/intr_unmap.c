@@ -36,8 +36,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
-static LIST_HEAD(, karst_engine) engines = LIST_HEAD_INITIALIZER(engines);
+static pthread_rwlock_t unmap_lock = PTHREAD_RWLOCK_INITIALIZER;
+static LIST_HEAD(, karst_engine) unmap_engines = LIST_HEAD_INITIALIZER(unmap_engines);
 
 /* The interrupt thread reads the list while it waits for lcores, of whichever engine; some may be
  * this thread's. */
@@ -47,11 +47,11 @@ lock_for_change(struct karst_engine *e)
 	struct karst_engine *other;
 	unsigned int times = 0;
 
-	while (pthread_rwlock_trywrlock(&lock) != 0) {
-		pthread_rwlock_rdlock(&lock);
-		LIST_FOREACH(other, &engines, unmap_next)
+	while (pthread_rwlock_trywrlock(&unmap_lock) != 0) {
+		pthread_rwlock_rdlock(&unmap_lock);
+		LIST_FOREACH(other, &unmap_engines, unmap_next)
 			eng_serve_mine(other);
-		pthread_rwlock_unlock(&lock);
+		pthread_rwlock_unlock(&unmap_lock);
 		eng_back_off(e, &times);
 	}
 }
@@ -60,8 +60,8 @@ void
 eng_intr_unmap_add(struct karst_engine *e)
 {
 	lock_for_change(e);
-	LIST_INSERT_HEAD(&engines, e, unmap_next);
-	pthread_rwlock_unlock(&lock);
+	LIST_INSERT_HEAD(&unmap_engines, e, unmap_next);
+	pthread_rwlock_unlock(&unmap_lock);
 }
 
 void
@@ -69,7 +69,7 @@ eng_intr_unmap_del(struct karst_engine *e)
 {
 	lock_for_change(e);
 	LIST_REMOVE(e, unmap_next);
-	pthread_rwlock_unlock(&lock);
+	pthread_rwlock_unlock(&unmap_lock);
 }
 
 static void
@@ -77,10 +77,10 @@ wait_for_lcores(void)
 {
 	struct karst_engine *e;
 
-	pthread_rwlock_rdlock(&lock);
-	LIST_FOREACH(e, &engines, unmap_next)
+	pthread_rwlock_rdlock(&unmap_lock);
+	LIST_FOREACH(e, &unmap_engines, unmap_next)
 		eng_ctl_quiesce(e);
-	pthread_rwlock_unlock(&lock);
+	pthread_rwlock_unlock(&unmap_lock);
 }
 
 /* By the names that drivers look for. */

@@ -19,14 +19,14 @@
 #include "member_port.h"
 #include "port.h"
 
-struct member {
+struct kernel_member {
 	uint8_t ip[16];
 	int fd; /* -1: the kernel would not */
 };
 
 struct eng_member_kernel {
 	uint32_t n;
-	struct member member[];
+	struct kernel_member member[];
 };
 
 /* @return descriptor, or -errno. */
@@ -60,16 +60,16 @@ kernel_join(unsigned int ifindex, const uint8_t ip[16])
 }
 
 static void
-kernel_leave(const struct member *m)
+kernel_leave(const struct kernel_member *m)
 {
 	if (m->fd >= 0)
 		close(m->fd);
 }
 
-static struct member
+static struct kernel_member
 join_on(const struct karst_engine *e, const struct eng_port *p, const uint8_t ip[16])
 {
-	struct member m = {.fd = kernel_join(if_nametoindex(p->info.netdev), ip)};
+	struct kernel_member m = {.fd = kernel_join(if_nametoindex(p->info.netdev), ip)};
 	char text[ENG_IP_TEXT];
 
 	memcpy(m.ip, ip, sizeof(m.ip));

@@ -163,7 +163,7 @@ struct set_call {
 };
 
 static int
-set_on_lcore(struct eng_lcore *lc, void *arg)
+members_set_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	const struct set_call *call = arg;
 	struct eng_port *p = &lc->e->port[call->port];
@@ -185,5 +185,5 @@ eng_member_set(struct karst_engine *e, uint8_t port, const uint8_t (*ips)[16], u
 	struct eng_port *p = &e->port[port];
 
 	if (p->members != NULL)
-		eng_mailbox_call(&e->lcore[p->home], set_on_lcore, &call);
+		eng_mailbox_call(&e->lcore[p->home], members_set_on_lcore, &call);
 }

@@ -13,8 +13,8 @@
 #include "member_port.h"
 #include "tap.h"
 
-#define NAP_FIRST_NS 50000u
-#define NAP_MOST_NS  2000000u
+#define OWN_NAP_FIRST_NS 50000u
+#define OWN_NAP_MOST_NS  2000000u
 
 static bool
 own_matches(const struct karst_engine_port_config *cfg)
@@ -115,7 +115,7 @@ own_nap(struct karst_engine *e, uint32_t *nap_ns)
 	if (eng_poll_mine(e) > 0)
 		return;
 	nanosleep(&ts, NULL);
-	*nap_ns = karst_min_u32(2 * *nap_ns, NAP_MOST_NS);
+	*nap_ns = karst_min_u32(2 * *nap_ns, OWN_NAP_MOST_NS);
 }
 
 /* Each question to the home lcore is a control call of its own, so that nobody else has to wait
@@ -123,7 +123,7 @@ own_nap(struct karst_engine *e, uint32_t *nap_ns)
 static int
 own_resolve(struct karst_engine *e, struct eng_lookup *l, const struct eng_patience *patience)
 {
-	uint32_t nap_ns = NAP_FIRST_NS;
+	uint32_t nap_ns = OWN_NAP_FIRST_NS;
 	int ret;
 
 	for (;;) {

@@ -33,16 +33,10 @@ is_host(const uint8_t ip[16])
 	return ip[0] != 0xff && (memcmp(ip, zero, sizeof(zero)) != 0 || ip[15] > 1);
 }
 
-static bool
-is_link_local6(const uint8_t ip[16])
-{
-	return ip[0] == 0xfe && (ip[1] & 0xc0) == 0x80;
-}
-
 bool
 eng_on_link(const struct karst_engine_addr *own, const uint8_t ip[16])
 {
-	return own->prefix == 0 || is_link_local6(ip) || karst_engine_addr_covers(own, ip);
+	return own->prefix == 0 || eng_ip_is_link_local6(ip) || karst_engine_addr_covers(own, ip);
 }
 
 /* --- waiting --- */

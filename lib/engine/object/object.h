@@ -51,6 +51,8 @@ struct eng_qp_report {
 
 /* "RC" */
 const char *eng_qp_type_name(enum karst_qp_type type);
+/* "RTS"; "?" for what is none */
+const char *eng_qp_state_name(uint32_t state);
 
 /* All about QP @qpn, as its lcore sees it between two turns.  -ENOENT, -EDEADLK */
 int eng_qp_by_number(struct karst_engine *e, uint32_t qpn, struct eng_qp_report *report);

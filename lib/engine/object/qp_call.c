@@ -370,6 +370,14 @@ karst_engine_qp_rate_limit(
 }
 
 const char *
+eng_qp_state_name(uint32_t state)
+{
+	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
+
+	return state < KARST_DIM(names) ? names[state] : "?";
+}
+
+const char *
 eng_qp_type_name(enum karst_qp_type type)
 {
 	switch (type) {

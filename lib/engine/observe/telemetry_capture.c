@@ -139,7 +139,7 @@ add_error(struct rte_tel_data *d, const char *why)
 {
 	char part[RTE_TEL_MAX_STRING_LEN];
 
-	snprintf(part, sizeof(part), "%s", why);
+	snprintf(part, sizeof(part), "%.*s", (int)sizeof(part) - 1, why);
 	rte_tel_data_add_dict_string(d, "error", part);
 	if (strlen(why) >= sizeof(part))
 		rte_tel_data_add_dict_string(d, "error_2", why + sizeof(part) - 1);

@@ -53,7 +53,7 @@ take_setting(struct karst_rp_params *p, const char *name, const char *text, char
 }
 
 static int
-set_on_lcore(struct eng_lcore *lc, void *arg)
+congestion_set_on_lcore(struct eng_lcore *lc, void *arg)
 {
 	return karst_core_set_rp(lc->core, arg);
 }
@@ -85,7 +85,7 @@ change(struct karst_engine *e, char *list, char why[WHY_MAX])
 		return -EINVAL;
 	}
 	for (i = 0; i < e->nlcores; i++)
-		eng_mailbox_call(&e->lcore[i], set_on_lcore, &p);
+		eng_mailbox_call(&e->lcore[i], congestion_set_on_lcore, &p);
 	e->congestion.rp = p;
 	return 0;
 }

@@ -108,9 +108,9 @@ on_ports(const char *cmd, const char *params, struct rte_tel_data *d)
 
 /* --- neighbours --- */
 
-enum { COL_PORT, COL_IP, COL_MAC, COL_STATE, COL_AGE };
+enum { NEIGH_COL_PORT, NEIGH_COL_IP, NEIGH_COL_MAC, NEIGH_COL_STATE, NEIGH_COL_AGE };
 
-static const char *const columns[] = {"port", "ip", "mac", "state", "age_ms", NULL};
+static const char *const neigh_columns[] = {"port", "ip", "mac", "state", "age_ms", NULL};
 
 static void
 add_neigh(struct tel_table *t, const struct karst_engine_neigh *n)
@@ -120,12 +120,12 @@ add_neigh(struct tel_table *t, const struct karst_engine_neigh *n)
 		[KARST_NEIGH_DOUBTED] = "doubted"};
 	char text[ENG_IP_TEXT];
 
-	tel_table_u64(t, COL_PORT, n->port);
-	tel_table_str(t, COL_IP, eng_ip_text(n->ip, text));
+	tel_table_u64(t, NEIGH_COL_PORT, n->port);
+	tel_table_str(t, NEIGH_COL_IP, eng_ip_text(n->ip, text));
 	format_mac(n->mac, text, sizeof(text));
-	tel_table_str(t, COL_MAC, text);
-	tel_table_str(t, COL_STATE, n->state < KARST_DIM(states) ? states[n->state] : "?");
-	tel_table_u64(t, COL_AGE, n->age_ns / 1000000);
+	tel_table_str(t, NEIGH_COL_MAC, text);
+	tel_table_str(t, NEIGH_COL_STATE, n->state < KARST_DIM(states) ? states[n->state] : "?");
+	tel_table_u64(t, NEIGH_COL_AGE, n->age_ns / 1000000);
 }
 
 /* From position @at on, port by port, KARST_ENGINE_NEIGH_MAX positions each.
@@ -163,8 +163,8 @@ on_neighbours(const char *cmd, const char *params, struct rte_tel_data *d)
 		return -ENOMEM;
 	ret = eng_tel_open(params, &e, &at);
 	if (ret == 0) {
-		if (tel_table_begin(
-			    &table, d, columns, 1u << COL_IP | 1u << COL_MAC | 1u << COL_STATE))
+		if (tel_table_begin(&table, d, neigh_columns,
+			    1u << NEIGH_COL_IP | 1u << NEIGH_COL_MAC | 1u << NEIGH_COL_STATE))
 			tel_table_end(&table, add_neighs(e, at, list, &table));
 		else
 			ret = -ENOMEM;

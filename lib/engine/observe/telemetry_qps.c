@@ -11,14 +11,6 @@
 #include "telemetry.h"
 #include "object.h"
 
-static const char *
-qp_state_name(unsigned int state)
-{
-	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
-
-	return state < KARST_DIM(names) ? names[state] : "?";
-}
-
 static void
 fill_qp(uint32_t qpn, const struct eng_qp_report *r, struct rte_tel_data *d)
 {
@@ -63,7 +55,7 @@ fill_qp(uint32_t qpn, const struct eng_qp_report *r, struct rte_tel_data *d)
 
 	rte_tel_data_add_dict_u64(d, "qpn", qpn);
 	rte_tel_data_add_dict_string(d, "type", eng_qp_type_name(r->type));
-	rte_tel_data_add_dict_string(d, "state", qp_state_name(a->qp_state));
+	rte_tel_data_add_dict_string(d, "state", eng_qp_state_name(a->qp_state));
 	rte_tel_data_add_dict_u64(d, "lcore", r->lcore);
 	rte_tel_data_add_dict_u64(d, "pd", r->pd);
 	for (i = 0; i < KARST_DIM(rows); i++)
@@ -90,19 +82,19 @@ on_qp(const char *cmd, const char *params, struct rte_tel_data *d)
 }
 
 enum {
-	COL_QPN,
-	COL_TYPE,
-	COL_STATE,
-	COL_CLIENT,
-	COL_TX_PACKETS,
-	COL_TX_BYTES,
-	COL_RX_PACKETS,
-	COL_RX_BYTES,
-	COL_RETRANSMITS,
-	COL_TIMEOUTS
+	QP_COL_QPN,
+	QP_COL_TYPE,
+	QP_COL_STATE,
+	QP_COL_CLIENT,
+	QP_COL_TX_PACKETS,
+	QP_COL_TX_BYTES,
+	QP_COL_RX_PACKETS,
+	QP_COL_RX_BYTES,
+	QP_COL_RETRANSMITS,
+	QP_COL_TIMEOUTS
 };
 
-static const char *const columns[] = {"qpn", "type", "state", "client", "tx_packets", "tx_bytes",
+static const char *const qp_columns[] = {"qpn", "type", "state", "client", "tx_packets", "tx_bytes",
 	"rx_packets", "rx_bytes", "retransmits", "timeouts", NULL};
 
 /* The number of the program that has the QP; 0: the one that embeds the engine. */
@@ -118,16 +110,16 @@ add_qp(struct tel_table *t, const struct karst_core_qp *qp)
 	struct karst_qp_stats s;
 
 	karst_qp_stats(qp, &s);
-	tel_table_u64(t, COL_QPN, karst_qp_num(qp));
-	tel_table_str(t, COL_TYPE, eng_qp_type_name(karst_qp_type(qp)));
-	tel_table_str(t, COL_STATE, qp_state_name(karst_qp_state(qp)));
-	tel_table_u64(t, COL_CLIENT, client_of(qp));
-	tel_table_u64(t, COL_TX_PACKETS, s.tx_packets);
-	tel_table_u64(t, COL_TX_BYTES, s.tx_bytes);
-	tel_table_u64(t, COL_RX_PACKETS, s.rx_packets);
-	tel_table_u64(t, COL_RX_BYTES, s.rx_bytes);
-	tel_table_u64(t, COL_RETRANSMITS, s.retransmits);
-	tel_table_u64(t, COL_TIMEOUTS, s.timeouts);
+	tel_table_u64(t, QP_COL_QPN, karst_qp_num(qp));
+	tel_table_str(t, QP_COL_TYPE, eng_qp_type_name(karst_qp_type(qp)));
+	tel_table_str(t, QP_COL_STATE, eng_qp_state_name(karst_qp_state(qp)));
+	tel_table_u64(t, QP_COL_CLIENT, client_of(qp));
+	tel_table_u64(t, QP_COL_TX_PACKETS, s.tx_packets);
+	tel_table_u64(t, QP_COL_TX_BYTES, s.tx_bytes);
+	tel_table_u64(t, QP_COL_RX_PACKETS, s.rx_packets);
+	tel_table_u64(t, QP_COL_RX_BYTES, s.rx_bytes);
+	tel_table_u64(t, QP_COL_RETRANSMITS, s.retransmits);
+	tel_table_u64(t, QP_COL_TIMEOUTS, s.timeouts);
 }
 
 /* QPs from position @at on: one position for each slot of each lcore's table, lcore by lcore.
@@ -164,7 +156,7 @@ on_qps(const char *cmd, const char *params, struct rte_tel_data *d)
 		return ret;
 	ret = eng_ctl_enter(e);
 	if (ret == 0) {
-		if (tel_table_begin(&table, d, columns, 1u << COL_TYPE | 1u << COL_STATE))
+		if (tel_table_begin(&table, d, qp_columns, 1u << QP_COL_TYPE | 1u << QP_COL_STATE))
 			tel_table_end(&table, add_qps(e, at, &table));
 		else
 			ret = -ENOMEM;

@@ -45,14 +45,6 @@ names_of(unsigned int mask, char *buf, size_t size)
 	return buf;
 }
 
-static const char *
-qp_state_name(uint32_t state)
-{
-	static const char *const names[] = {"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"};
-
-	return state < KARST_DIM(names) ? names[state] : "?";
-}
-
 /* --- addresses --- */
 
 /* The port that a program calls @number. */
@@ -284,18 +276,18 @@ attr_check_transition(const struct session_qp *qp, struct session_call *c, uint3
 
 	if ((mask & KARST_QP_CUR_STATE) != 0 && a->cur_qp_state != from)
 		return reason(c, -EINVAL, "cur_qp_state is %s, but the queue pair is in %s",
-			qp_state_name(a->cur_qp_state), qp_state_name(from));
+			eng_qp_state_name(a->cur_qp_state), eng_qp_state_name(from));
 	if (karst_qp_transition(qp->type, (enum karst_qp_state)from, (enum karst_qp_state)to,
 		    &required, &optional) != 0)
 		return reason(c, -EINVAL, "%s to %s: %s queue pairs have no such transition",
-			qp_state_name(from), qp_state_name(to), eng_qp_type_name(qp->type));
+			eng_qp_state_name(from), eng_qp_state_name(to), eng_qp_type_name(qp->type));
 	if ((required & ~rest) != 0)
-		return reason(c, -EINVAL, "%s to %s (%s): missing %s", qp_state_name(from),
-			qp_state_name(to), eng_qp_type_name(qp->type),
+		return reason(c, -EINVAL, "%s to %s (%s): missing %s", eng_qp_state_name(from),
+			eng_qp_state_name(to), eng_qp_type_name(qp->type),
 			names_of(required & ~rest, names, sizeof(names)));
 	if ((rest & ~(required | optional)) != 0)
-		return reason(c, -EINVAL, "%s to %s (%s): not allowed %s", qp_state_name(from),
-			qp_state_name(to), eng_qp_type_name(qp->type),
+		return reason(c, -EINVAL, "%s to %s (%s): not allowed %s", eng_qp_state_name(from),
+			eng_qp_state_name(to), eng_qp_type_name(qp->type),
 			names_of(rest & ~(required | optional), names, sizeof(names)));
 	return 0;
 }
@@ -482,7 +474,7 @@ eng_session_modify_qp(struct karst_session *s, struct session_call *c)
 		return reason(c, ret,
 			"qp %u, lcore %u: its state is not %s any more, or its lcore does not "
 			"serve the port",
-			req->qp, qp->qp->lcore, qp_state_name(is.qp_state));
+			req->qp, qp->qp->lcore, eng_qp_state_name(is.qp_state));
 	remember_paths(qp, &req->attr, &is, &attr, req->mask);
 	return 0;
 }

@@ -10,7 +10,7 @@
 #include "session_priv.h"
 
 static void
-on_cq_event(void *user, struct karst_engine_cq *cq)
+session_cq_event(void *user, struct karst_engine_cq *cq)
 {
 	const struct session_cq *q = cq->user;
 
@@ -19,7 +19,7 @@ on_cq_event(void *user, struct karst_engine_cq *cq)
 }
 
 static void
-on_async_event(void *user, const struct karst_engine_event *ev)
+session_async_event(void *user, const struct karst_engine_event *ev)
 {
 	struct karst_ctl_async record = {.event = ev->event};
 	const struct karst_session *s = user;
@@ -56,6 +56,6 @@ on_async_event(void *user, const struct karst_engine_event *ev)
 }
 
 const struct karst_engine_ops eng_session_ops = {
-	.cq_event = on_cq_event,
-	.async_event = on_async_event,
+	.cq_event = session_cq_event,
+	.async_event = session_async_event,
 };

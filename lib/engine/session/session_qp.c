@@ -7,7 +7,7 @@
  */
 #include "session_priv.h"
 
-#define KNOWN_FLAGS (KARST_CTL_QP_SIG_ALL | KARST_CTL_QP_CREDITS)
+#define QP_KNOWN_FLAGS (KARST_CTL_QP_SIG_ALL | KARST_CTL_QP_CREDITS)
 
 /* --- checks --- */
 
@@ -92,9 +92,9 @@ static int
 check_create(const struct karst_session *s, struct session_call *c,
 	const struct karst_ctl_create_qp_req *req, const uint32_t *home)
 {
-	if ((req->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
+	if ((req->flags & ~(uint32_t)QP_KNOWN_FLAGS) != 0)
 		return reason(c, -EINVAL, "flags 0x%x has unknown bits; known are 0x%x", req->flags,
-			KNOWN_FLAGS);
+			QP_KNOWN_FLAGS);
 	if (req->lcore != KARST_ENGINE_ANY_LCORE && req->lcore >= s->e->nlcores)
 		return reason(c, -EINVAL,
 			"lcore %u: the engine has %u lcores, numbered from 0; %u means any",

@@ -17,7 +17,7 @@
 
 #include "session_priv.h"
 
-#define KNOWN_FLAGS (KARST_CTL_XRCD_CREATE | KARST_CTL_XRCD_EXCL)
+#define XRCD_KNOWN_FLAGS (KARST_CTL_XRCD_CREATE | KARST_CTL_XRCD_EXCL)
 
 /* --- opening --- */
 
@@ -95,9 +95,9 @@ eng_session_open_xrcd(struct karst_session *s, struct session_call *c)
 	struct session_xrcd *x;
 	int ret;
 
-	if ((req->flags & ~(uint32_t)KNOWN_FLAGS) != 0)
+	if ((req->flags & ~(uint32_t)XRCD_KNOWN_FLAGS) != 0)
 		return reason(c, -EINVAL, "flags 0x%x has unknown bits; known are 0x%x", req->flags,
-			KNOWN_FLAGS);
+			XRCD_KNOWN_FLAGS);
 	x = calloc(1, sizeof(*x));
 	if (x == NULL)
 		return reason(c, -ENOMEM, "XRC domain: the engine has no memory");

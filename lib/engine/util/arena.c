@@ -10,13 +10,13 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#define PAGE_BYTES      4096ul
-#define HUGE_BYTES      (2ul << 20)
-#define CHUNK_MIN_BYTES (2ul << 20)
-#define CHUNK_MAX_BYTES (64ul << 20)
-#define SMALL_MAX       4096u /* largest size of the classes by lines */
-#define SMALL_CLASSES   (SMALL_MAX / KARST_CACHE_LINE)
-#define STEPS           8u /* classes to a doubling above that */
+#define ARENA_PAGE_BYTES 4096ul
+#define HUGE_BYTES       (2ul << 20)
+#define CHUNK_MIN_BYTES  (2ul << 20)
+#define CHUNK_MAX_BYTES  (64ul << 20)
+#define SMALL_MAX        4096u /* largest size of the classes by lines */
+#define SMALL_CLASSES    (SMALL_MAX / KARST_CACHE_LINE)
+#define STEPS            8u /* classes to a doubling above that */
 
 struct arena_chunk {
 	struct arena_chunk *next;
@@ -378,7 +378,8 @@ make_pages(struct arena *a, uint8_t *p, size_t bytes)
 	uint8_t *at = p;
 	size_t end;
 
-	for (; at < p + bytes; at = (uint8_t *)(((uintptr_t)at & ~(PAGE_BYTES - 1)) + PAGE_BYTES))
+	for (; at < p + bytes;
+		at = (uint8_t *)(((uintptr_t)at & ~(ARENA_PAGE_BYTES - 1)) + ARENA_PAGE_BYTES))
 		__atomic_fetch_or(at, 0, __ATOMIC_RELAXED);
 	end = ((size_t)(p + bytes - c->map) + HUGE_BYTES - 1) & ~(HUGE_BYTES - 1);
 	if (end <= c->small)

@@ -40,7 +40,7 @@ static __thread struct {
 	int sig;
 	siginfo_t info;
 	uint64_t mask; /* the thread's before */
-} late;
+} late_signal;
 
 /* The program's own, at file scope because handlers have no argument for it. */
 static struct {
@@ -74,9 +74,9 @@ on_signal(int sig, siginfo_t *info, void *context)
 		call(sig, info, context);
 		return;
 	}
-	late.sig = sig;
-	late.info = *info;
-	late.mask = *mask;
+	late_signal.sig = sig;
+	late_signal.info = *info;
+	late_signal.mask = *mask;
 	*mask = ~NEVER;
 	ks_held.late = true;
 }
@@ -84,14 +84,14 @@ on_signal(int sig, siginfo_t *info, void *context)
 void
 ks_deliver(void)
 {
-	uint64_t mask = late.mask;
+	uint64_t mask = late_signal.mask;
 	int err = errno;
 
 	ks_held.late = false;
 	/* it waits, because it is blocked; without room for what belongs to it, it comes alone */
-	if (syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), late.sig, &late.info) !=
-		0)
-		(void)syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), late.sig);
+	if (syscall(SYS_rt_tgsigqueueinfo, getpid(), syscall(SYS_gettid), late_signal.sig,
+		    &late_signal.info) != 0)
+		(void)syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), late_signal.sig);
 	(void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &mask, NULL, SET_BYTES);
 	errno = err;
 }

@@ -20,7 +20,7 @@ static struct {
 } peers[PEERS];
 
 static int64_t
-now_s(void)
+peers_now_s(void)
 {
 	struct timespec ts;
 
@@ -62,7 +62,7 @@ ks_peer_cannot(const struct sockaddr *to)
 	unsigned int i = (unsigned int)(key >> 32) % PEERS;
 
 	return key != 0 && atomic_load(&peers[i].key) == key &&
-		now_s() < atomic_load(&peers[i].until);
+		peers_now_s() < atomic_load(&peers[i].until);
 }
 
 void
@@ -77,6 +77,6 @@ ks_note_cannot(int fd)
 		return;
 	key = key_of((void *)&at);
 	i = (unsigned int)(key >> 32) % PEERS;
-	atomic_store(&peers[i].until, now_s() + KEPT);
+	atomic_store(&peers[i].until, peers_now_s() + KEPT);
 	atomic_store(&peers[i].key, key);
 }

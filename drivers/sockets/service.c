@@ -35,7 +35,7 @@ static struct {
 } service = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .map = -1};
 
 static int64_t
-now_s(void)
+service_now_s(void)
 {
 	struct timespec ts;
 
@@ -80,13 +80,13 @@ hang_up(void)
 	if (map >= 0)
 		real(close)(map);
 	ks_pages_forget();
-	atomic_store(&service.failed_at, now_s());
+	atomic_store(&service.failed_at, service_now_s());
 }
 
 /* --- a message each way --- */
 
 static int
-send_one(int to, const struct karst_sock_msg *msg, int fd)
+service_send(int to, const struct karst_sock_msg *msg, int fd)
 {
 	struct iovec iov = {.iov_base = (void *)(uintptr_t)msg, .iov_len = sizeof(*msg)};
 	union {
@@ -107,7 +107,7 @@ send_one(int to, const struct karst_sock_msg *msg, int fd)
 }
 
 static int
-recv_one(int from, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
+service_recv(int from, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
 {
 	struct iovec iov = {.iov_base = msg, .iov_len = sizeof(*msg)};
 	union {
@@ -142,9 +142,9 @@ ask_locked(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS])
 
 	msg->abi = KARST_SOCK_ABI;
 	msg->seq = seq;
-	rc = send_one(to, msg, fd);
+	rc = service_send(to, msg, fd);
 	if (rc == 0)
-		rc = recv_one(to, msg, fds);
+		rc = service_recv(to, msg, fds);
 	if (rc == 0 && (msg->abi != KARST_SOCK_ABI || msg->seq != seq))
 		rc = -EPROTO;
 	if (rc != 0)
@@ -170,7 +170,7 @@ meet(void)
 		real(setsockopt)(fd, SOL_SOCKET, SO_RCVTIMEO, &answer, sizeof(answer)) != 0 ||
 		real(connect)(fd, (const void *)&at, sizeof(at)) != 0) {
 		real(close)(fd);
-		atomic_store(&service.failed_at, now_s());
+		atomic_store(&service.failed_at, service_now_s());
 		return;
 	}
 	atomic_store(&service.fd, ks_hide(fd));
@@ -184,7 +184,7 @@ meet(void)
 void
 ks_note_full(void)
 {
-	int64_t now = now_s(), wait = atomic_load(&service.full_s);
+	int64_t now = service_now_s(), wait = atomic_load(&service.full_s);
 
 	if (now < atomic_load(&service.full_until))
 		return;
@@ -197,7 +197,7 @@ bool
 ks_has_room(void)
 {
 	return atomic_load_explicit(&service.full_until, memory_order_relaxed) == 0 ||
-		now_s() >= atomic_load(&service.full_until);
+		service_now_s() >= atomic_load(&service.full_until);
 }
 
 bool
@@ -207,7 +207,7 @@ ks_service(void)
 
 	if (atomic_load(&service.map) >= 0)
 		return true;
-	if (ks_is_confined() || atomic_load(&service.failed_at) == now_s())
+	if (ks_is_confined() || atomic_load(&service.failed_at) == service_now_s())
 		return false;
 	ks_lock(&service.lock);
 	if (atomic_load(&service.fd) < 0)

@@ -13,7 +13,7 @@
 
 /* The lock is the caller's, if it is nobody's who lives. */
 static bool
-take(pthread_mutex_t *lock, bool *died)
+sleep_take(pthread_mutex_t *lock, bool *died)
 {
 	int rc = pthread_mutex_trylock(lock);
 
@@ -30,7 +30,7 @@ ks_sleep_begin(struct ks_sock *s)
 	bool died;
 
 	for (unsigned int i = 0; i < KARST_SOCK_SLEEPERS; i++)
-		if (take(&p->sleeps[i], &died)) {
+		if (sleep_take(&p->sleeps[i], &died)) {
 			p->sleepers += !died; /* he was counted */
 			return (int)i;
 		}
@@ -59,7 +59,7 @@ ks_sleeps(struct ks_sock *s)
 		return false;
 	p->sleepers = p->crowd;
 	for (unsigned int i = 0; i < KARST_SOCK_SLEEPERS; i++)
-		if (take(&p->sleeps[i], &died))
+		if (sleep_take(&p->sleeps[i], &died))
 			pthread_mutex_unlock(&p->sleeps[i]);
 		else
 			p->sleepers++;

@@ -190,7 +190,7 @@ throw_away(int fd)
 
 /* Of the TCP socket, whose it is no more when the service has it. */
 static bool
-is_inline(int fd)
+socket_is_inline(int fd)
 {
 	int on = 0;
 	socklen_t len = sizeof(on);
@@ -257,7 +257,7 @@ ks_become(int fd, bool server)
 		errno = err;
 		return ks_require ? -ECONNABORTED : 0;
 	}
-	in_line = is_inline(fd);
+	in_line = socket_is_inline(fd);
 	rc = ask_open(fd, server, &msg, fds, &generation);
 	if (rc == 0 && (msg.flags & KARST_SOCK_FULL))
 		ks_note_full();

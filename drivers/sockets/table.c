@@ -31,8 +31,9 @@ struct watch {
 };
 
 /* At file scope: the calls of programs have no argument for it. */
-static struct entry *_Atomic pages[PAGES];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of new pages */
+static struct entry *_Atomic table_pages[PAGES];
+static pthread_mutex_t table_lock =
+	PTHREAD_MUTEX_INITIALIZER; /* of what follows, and of new pages */
 static struct watch *watches;
 static void *free_socks, *free_watches;
 static pid_t pid;
@@ -51,7 +52,7 @@ map(size_t bytes)
 
 /* Under the lock.  What is free begins with a pointer to the next; it is never given back. */
 static void *
-take(void **pool, size_t bytes)
+pool_take(void **pool, size_t bytes)
 {
 	uint8_t *slab;
 	void *mem;
@@ -81,18 +82,18 @@ ks_sock_new(void)
 {
 	struct ks_sock *s;
 
-	ks_lock(&lock);
-	s = take(&free_socks, sizeof(*s));
-	ks_unlock(&lock);
+	ks_lock(&table_lock);
+	s = pool_take(&free_socks, sizeof(*s));
+	ks_unlock(&table_lock);
 	return s;
 }
 
 void
 ks_sock_free(struct ks_sock *s)
 {
-	ks_lock(&lock);
+	ks_lock(&table_lock);
 	give(&free_socks, s);
-	ks_unlock(&lock);
+	ks_unlock(&table_lock);
 }
 
 /* --- entries --- */
@@ -104,19 +105,20 @@ entry_of(int fd)
 
 	if (fd < 0 || (unsigned int)fd >= PAGES * PAGE_FDS)
 		return NULL;
-	page = atomic_load_explicit(&pages[(unsigned int)fd / PAGE_FDS], memory_order_acquire);
+	page = atomic_load_explicit(
+		&table_pages[(unsigned int)fd / PAGE_FDS], memory_order_acquire);
 	return page != NULL ? &page[(unsigned int)fd % PAGE_FDS] : NULL;
 }
 
 static struct entry *
 make_entry(int fd)
 {
-	struct entry *_Atomic *page = &pages[(unsigned int)fd / PAGE_FDS];
+	struct entry *_Atomic *page = &table_pages[(unsigned int)fd / PAGE_FDS];
 
-	ks_lock(&lock);
+	ks_lock(&table_lock);
 	if (atomic_load(page) == NULL)
 		atomic_store(page, map(PAGE_FDS * sizeof(struct entry)));
-	ks_unlock(&lock);
+	ks_unlock(&table_lock);
 	return entry_of(fd);
 }
 
@@ -245,7 +247,7 @@ ks_list(int *fds, unsigned int max)
 	unsigned int n = 0;
 
 	for (unsigned int p = 0; p < PAGES; p++) {
-		struct entry *page = atomic_load_explicit(&pages[p], memory_order_acquire);
+		struct entry *page = atomic_load_explicit(&table_pages[p], memory_order_acquire);
 
 		for (unsigned int i = 0; page != NULL && i < PAGE_FDS; i++) {
 			uint32_t kind = atomic_load(&page[i].kind);
@@ -270,7 +272,7 @@ void
 ks_forked(void)
 {
 	pid = getpid();
-	pthread_mutex_init(&lock, NULL);
+	pthread_mutex_init(&table_lock, NULL);
 }
 
 /* --- epoll --- */
@@ -290,7 +292,7 @@ ks_epoll_note(int epfd, int op, int fd, const struct epoll_event *event)
 {
 	struct watch **at, *w;
 
-	ks_lock(&lock);
+	ks_lock(&table_lock);
 	at = find_watch(epfd, fd);
 	w = *at;
 	if (op == EPOLL_CTL_DEL) {
@@ -300,12 +302,12 @@ ks_epoll_note(int epfd, int op, int fd, const struct epoll_event *event)
 		}
 	} else {
 		if (w == NULL)
-			w = *at = take(&free_watches, sizeof(*w));
+			w = *at = pool_take(&free_watches, sizeof(*w));
 		if (w != NULL)
 			*w = (struct watch){
 				.next = w->next, .epfd = epfd, .fd = fd, .event = *event};
 	}
-	ks_unlock(&lock);
+	ks_unlock(&table_lock);
 }
 
 void
@@ -313,13 +315,13 @@ ks_epoll_leave(int fd)
 {
 	struct watch **at, *w;
 
-	ks_lock(&lock);
+	ks_lock(&table_lock);
 	while (*(at = find_watch(-1, fd)) != NULL) {
 		w = *at;
 		*at = w->next;
 		give(&free_watches, w);
 	}
-	ks_unlock(&lock);
+	ks_unlock(&table_lock);
 }
 
 void
@@ -327,11 +329,11 @@ ks_epoll_remove(int fd)
 {
 	struct watch *w;
 
-	ks_lock(&lock);
+	ks_lock(&table_lock);
 	for (w = watches; w != NULL; w = w->next)
 		if (w->fd == fd)
 			(void)real(epoll_ctl)(w->epfd, EPOLL_CTL_DEL, fd, NULL);
-	ks_unlock(&lock);
+	ks_unlock(&table_lock);
 }
 
 void
@@ -340,11 +342,11 @@ ks_epoll_enter(int fd)
 	struct watch *w;
 	bool any = false;
 
-	ks_lock(&lock);
+	ks_lock(&table_lock);
 	for (w = watches; w != NULL; w = w->next)
 		if (w->fd == fd)
 			any |= real(epoll_ctl)(w->epfd, EPOLL_CTL_ADD, fd, &w->event) == 0;
-	ks_unlock(&lock);
+	ks_unlock(&table_lock);
 	ks_epoll_leave(fd);
 	if (any)
 		ks_watch(fd);

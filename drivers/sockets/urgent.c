@@ -31,7 +31,7 @@
 #define TAKES 64 /* reads of the pair, of which each ends in front of an urgent byte */
 
 static bool
-is_inline(const struct ks_sock *s)
+urgent_is_inline(const struct ks_sock *s)
 {
 	return atomic_load_explicit(&s->page->oob_inline, memory_order_relaxed) != 0;
 }
@@ -55,7 +55,7 @@ note_hole(struct ks_sock *s)
 	struct karst_sock_page *p = s->page;
 
 	atomic_store(&p->hole,
-		p->urgent == KARST_SOCK_URGENT_VALID && !is_inline(s) &&
+		p->urgent == KARST_SOCK_URGENT_VALID && !urgent_is_inline(s) &&
 			tail_of(s) == p->urgent_end - 1);
 }
 
@@ -76,7 +76,7 @@ ks_urgent_look(struct ks_sock *s, uint64_t *tail, uint64_t *there)
 
 	if (__builtin_expect(end <= p->urgent_end, 1) || end > *tail + *there || end <= *tail)
 		return;
-	if (is_marked(p) && *tail == p->urgent_end - 1 && !is_inline(s)) {
+	if (is_marked(p) && *tail == p->urgent_end - 1 && !urgent_is_inline(s)) {
 		skip_byte(s); /* at the earlier one's place: it is not read as data */
 		(*tail)++;
 		(*there)--;
@@ -99,7 +99,7 @@ ks_urgent_limit(struct ks_sock *s, uint64_t tail, uint64_t there, bool peek, uin
 		return there;
 	if (before != 0)
 		return before;
-	if (is_inline(s))
+	if (urgent_is_inline(s))
 		return there;
 	*hole = 1;
 	return there - 1;
@@ -159,7 +159,7 @@ ks_urgent_moved(int fd, struct ks_sock *s)
 	if (tail_of(s) >= p->urgent_end) {
 		p->urgent = KARST_SOCK_URGENT_NONE;
 	} else if (before == KARST_SOCK_URGENT_READ && tail_of(s) == p->urgent_end - 1 &&
-		!is_inline(s)) {
+		!urgent_is_inline(s)) {
 		p->urgent = KARST_SOCK_URGENT_PASSED;
 		skip_byte(s);
 	}
@@ -181,7 +181,7 @@ read_urgent(int fd, struct ks_sock *s, uint8_t *to, int flags)
 	uint64_t tail;
 
 	(void)ks_look(fd, s, &tail);
-	if (is_inline(s) || p->urgent != KARST_SOCK_URGENT_VALID)
+	if (urgent_is_inline(s) || p->urgent != KARST_SOCK_URGENT_VALID)
 		return -EINVAL;
 	karst_sock_copy_out(to, s->rx, s->buffer, p->urgent_end - 1 + s->rx_shift, 1);
 	if (flags & MSG_PEEK)
@@ -240,9 +240,9 @@ ks_urgent_inq(int fd, struct ks_sock *s)
 
 	ks_lock_rx(s);
 	n = ks_look(fd, s, &tail);
-	if (is_marked(p) && !is_inline(s))
+	if (is_marked(p) && !urgent_is_inline(s))
 		n = p->urgent_end - 1 - tail;
-	else if (p->urgent == KARST_SOCK_URGENT_PASSED && !is_inline(s))
+	else if (p->urgent == KARST_SOCK_URGENT_PASSED && !urgent_is_inline(s))
 		n = 0; /* as TCP, which counts up to the mark */
 	ks_unlock(&p->rx_lock);
 	return n;

@@ -57,7 +57,7 @@ static struct {
 	ssize_t (*write)(int fd, const void *buf, size_t len);
 	ssize_t (*read)(int fd, void *buf, size_t len);
 	int (*close)(int fd);
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} event_state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- the list of streams --- */
 
@@ -67,13 +67,13 @@ fd_find(int fd, struct stream *copy)
 {
 	struct stream *s;
 
-	pthread_mutex_lock(&state.lock);
-	LIST_FOREACH(s, &state.streams, next)
+	pthread_mutex_lock(&event_state.lock);
+	LIST_FOREACH(s, &event_state.streams, next)
 		if (s->fd == fd)
 			break;
 	if (s != NULL)
 		*copy = *s;
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_unlock(&event_state.lock);
 	return s != NULL;
 }
 
@@ -85,9 +85,9 @@ fd_add(int fd, enum stream_kind kind, struct kv_context *ctx, struct karst_comp_
 	if (s == NULL)
 		return ENOMEM;
 	*s = (struct stream){.fd = fd, .kind = kind, .ctx = ctx, .channel = channel};
-	pthread_mutex_lock(&state.lock);
-	LIST_INSERT_HEAD(&state.streams, s, next);
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_lock(&event_state.lock);
+	LIST_INSERT_HEAD(&event_state.streams, s, next);
+	pthread_mutex_unlock(&event_state.lock);
 	return 0;
 }
 
@@ -97,15 +97,15 @@ fd_forget(int fd, const struct kv_context *ctx)
 {
 	struct stream *s, *next;
 
-	pthread_mutex_lock(&state.lock);
-	for (s = LIST_FIRST(&state.streams); s != NULL; s = next) {
+	pthread_mutex_lock(&event_state.lock);
+	for (s = LIST_FIRST(&event_state.streams); s != NULL; s = next) {
 		next = LIST_NEXT(s, next);
 		if (fd >= 0 ? s->fd != fd : s->ctx != ctx)
 			continue;
 		LIST_REMOVE(s, next);
 		free(s);
 	}
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_unlock(&event_state.lock);
 }
 
 struct karst_comp_channel *
@@ -124,22 +124,22 @@ event_count(struct kv_events *events, uint32_t *count)
 {
 	bool closing;
 
-	pthread_mutex_lock(&state.lock);
+	pthread_mutex_lock(&event_state.lock);
 	closing = events->closing;
 	if (closing)
 		events->let_go |= count == &events->comp;
 	else
 		++*count;
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_unlock(&event_state.lock);
 	return !closing;
 }
 
 void
 kv_events_close(struct kv_events *events)
 {
-	pthread_mutex_lock(&state.lock);
+	pthread_mutex_lock(&event_state.lock);
 	events->closing = true;
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_unlock(&event_state.lock);
 }
 
 bool
@@ -147,10 +147,10 @@ kv_events_resume(struct kv_events *events)
 {
 	bool let_go;
 
-	pthread_mutex_lock(&state.lock);
+	pthread_mutex_lock(&event_state.lock);
 	let_go = events->let_go;
 	events->closing = events->let_go = false;
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_unlock(&event_state.lock);
 	return let_go;
 }
 
@@ -305,23 +305,23 @@ fd_stands_for(const char *path)
 	struct stat st;
 	int fd;
 
-	if (strncmp(path, DEVICES, sizeof(DEVICES) - 1) != 0 || state.stat(path, &st) == 0)
+	if (strncmp(path, DEVICES, sizeof(DEVICES) - 1) != 0 || event_state.stat(path, &st) == 0)
 		return false;
 	snprintf(ibdev, sizeof(ibdev), "%s/class/infiniband_verbs/%s/ibdev",
 		sysfs != NULL ? sysfs : "/sys", path + sizeof(DEVICES) - 1);
-	fd = state.open(ibdev, O_RDONLY | O_CLOEXEC);
+	fd = event_state.open(ibdev, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return false;
-	if (state.read(fd, name, sizeof(name) - 1) < 0)
+	if (event_state.read(fd, name, sizeof(name) - 1) < 0)
 		name[0] = 0;
-	state.close(fd);
+	event_state.close(fd);
 	return strncmp(name, "karst", 5) == 0;
 }
 
 static int
 uverbs_stat(const char *path, struct stat *st)
 {
-	return state.stat(fd_stands_for(path) ? EMPTY_CDEV : path, st);
+	return event_state.stat(fd_stands_for(path) ? EMPTY_CDEV : path, st);
 }
 
 static int
@@ -331,11 +331,11 @@ uverbs_open(const char *path, int flags, ...)
 	mode_t mode;
 
 	if (fd_stands_for(path))
-		return state.open(EMPTY_CDEV, O_RDWR | O_CLOEXEC);
+		return event_state.open(EMPTY_CDEV, O_RDWR | O_CLOEXEC);
 	va_start(args, flags);
 	mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(args, mode_t) : 0;
 	va_end(args);
-	return state.open(path, flags, mode);
+	return event_state.open(path, flags, mode);
 }
 
 static ssize_t
@@ -345,7 +345,7 @@ uverbs_write(int fd, const void *buf, size_t len)
 	struct stream s;
 
 	if (!fd_find(fd, &s) || s.kind != STREAM_COMMANDS)
-		return state.write(fd, buf, len);
+		return event_state.write(fd, buf, len);
 	if (len < sizeof(hdr))
 		return event_failed(kv_refuse(-EINVAL, cut_short));
 	memcpy(&hdr, buf, sizeof(hdr));
@@ -360,7 +360,7 @@ uverbs_read(int fd, void *buf, size_t len)
 	struct stream s;
 
 	if (!fd_find(fd, &s) || s.kind == STREAM_COMMANDS)
-		return state.read(fd, buf, len);
+		return event_state.read(fd, buf, len);
 	return s.kind == STREAM_CHANNEL ? read_channel(&s, buf, len) : read_async(&s, buf, len);
 }
 
@@ -370,12 +370,12 @@ uverbs_close(int fd)
 	struct stream s;
 
 	if (!fd_find(fd, &s))
-		return state.close(fd);
+		return event_state.close(fd);
 	fd_forget(fd, NULL);
 	/* libkarst closes its own; in a forked child it does nothing */
 	if (s.kind == STREAM_CHANNEL && karst_destroy_comp_channel(s.channel) == 0)
 		return 0;
-	return state.close(fd);
+	return event_state.close(fd);
 }
 
 /* --- contexts, devices --- */
@@ -397,31 +397,31 @@ kv_events_context_end(struct kv_context *ctx)
 static void
 events_before_fork(void)
 {
-	pthread_mutex_lock(&state.lock);
+	pthread_mutex_lock(&event_state.lock);
 }
 
 static void
 events_after_fork(void)
 {
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_unlock(&event_state.lock);
 }
 
 void
 kv_events_init(void)
 {
 	const struct kv_got_entry entries[] = {
-		{"stat", (void *)uverbs_stat, (void **)&state.stat},
-		{"open", (void *)uverbs_open, (void **)&state.open},
-		{"write", (void *)uverbs_write, (void **)&state.write},
-		{"read", (void *)uverbs_read, (void **)&state.read},
-		{"close", (void *)uverbs_close, (void **)&state.close},
+		{"stat", (void *)uverbs_stat, (void **)&event_state.stat},
+		{"open", (void *)uverbs_open, (void **)&event_state.open},
+		{"write", (void *)uverbs_write, (void **)&event_state.write},
+		{"read", (void *)uverbs_read, (void **)&event_state.read},
+		{"close", (void *)uverbs_close, (void **)&event_state.close},
 	};
 
-	state.stat = stat;
-	state.open = open;
-	state.write = write;
-	state.read = read;
-	state.close = close;
+	event_state.stat = stat;
+	event_state.open = open;
+	event_state.write = write;
+	event_state.read = read;
+	event_state.close = close;
 	pthread_atfork(events_before_fork, events_after_fork, events_after_fork);
 	kv_got_patch("libibverbs.so", entries, KARST_DIM(entries));
 }

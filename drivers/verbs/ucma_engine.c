@@ -14,7 +14,7 @@
 static struct {
 	pthread_mutex_t lock; /* also held while attaching, so that one does */
 	LIST_HEAD(, kv_cm_engine) engines;
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} engine_state = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* With the lock held. */
 static int
@@ -31,7 +31,7 @@ engine_attach(const char *socket, struct kv_cm_engine **engine)
 		return ret;
 	}
 	memcpy(e->socket, socket, strnlen(socket, sizeof(e->socket) - 1));
-	LIST_INSERT_HEAD(&state.engines, e, next);
+	LIST_INSERT_HEAD(&engine_state.engines, e, next);
 	*engine = e;
 	return 0;
 }
@@ -42,8 +42,8 @@ kv_cm_engine_get(const char *socket, struct kv_cm_engine **engine)
 	struct kv_cm_engine *e;
 	int ret = 0;
 
-	pthread_mutex_lock(&state.lock);
-	LIST_FOREACH(e, &state.engines, next)
+	pthread_mutex_lock(&engine_state.lock);
+	LIST_FOREACH(e, &engine_state.engines, next)
 		if (strcmp(e->socket, socket) == 0)
 			break;
 	if (e == NULL)
@@ -52,7 +52,7 @@ kv_cm_engine_get(const char *socket, struct kv_cm_engine **engine)
 		e->users++;
 		*engine = e;
 	}
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_unlock(&engine_state.lock);
 	return ret;
 }
 
@@ -63,7 +63,7 @@ engine_unlist(struct kv_cm_engine *engine)
 	const struct kv_cm_engine *e;
 
 	/* one of before a fork, or that does not answer, is not there */
-	LIST_FOREACH(e, &state.engines, next)
+	LIST_FOREACH(e, &engine_state.engines, next)
 		if (e == engine)
 			break;
 	if (e != NULL)
@@ -75,11 +75,11 @@ kv_cm_engine_put(struct kv_cm_engine *engine)
 {
 	bool is_last;
 
-	pthread_mutex_lock(&state.lock);
+	pthread_mutex_lock(&engine_state.lock);
 	is_last = --engine->users == 0;
 	if (is_last)
 		engine_unlist(engine);
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_unlock(&engine_state.lock);
 	if (!is_last)
 		return;
 	if (karst_close(engine->karst) != 0)
@@ -90,14 +90,14 @@ kv_cm_engine_put(struct kv_cm_engine *engine)
 void
 kv_cm_engine_retire(struct kv_cm_engine *engine)
 {
-	pthread_mutex_lock(&state.lock);
+	pthread_mutex_lock(&engine_state.lock);
 	engine_unlist(engine);
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_unlock(&engine_state.lock);
 }
 
 void
 kv_cm_engine_forget(void)
 {
-	pthread_mutex_init(&state.lock, NULL);
-	LIST_INIT(&state.engines);
+	pthread_mutex_init(&engine_state.lock, NULL);
+	LIST_INIT(&engine_state.engines);
 }

@@ -172,7 +172,7 @@ struct mistakes {
 };
 
 static void
-say_mistake(void *user, const char *line)
+control_say_mistake(void *user, const char *line)
 {
 	struct mistakes *m = user;
 	char text[RTE_TEL_MAX_STRING_LEN];
@@ -200,14 +200,15 @@ tel_rules(const char *cmd, const char *params, struct rte_tel_data *d)
 	pthread_mutex_lock(&ports_lock);
 	p = find_param(params, &file);
 	if (p == NULL) {
-		say_mistake(&m,
+		control_say_mistake(&m,
 			"no such port: /impair/rules,PORT[,FILE]; /impair/list has those that there are");
 	} else if (file[0] == '\0' && p->rules_path[0] == '\0') {
-		say_mistake(&m, "the port has no rule file: /impair/rules,PORT,FILE");
+		control_say_mistake(&m, "the port has no rule file: /impair/rules,PORT,FILE");
 	} else if (strlen(file) >= sizeof(p->rules_path)) {
-		say_mistake(&m, "the file's path is too long");
+		control_say_mistake(&m, "the file's path is too long");
 	} else {
-		rc = imp_control_load(p, file[0] != '\0' ? file : p->rules_path, say_mistake, &m);
+		rc = imp_control_load(
+			p, file[0] != '\0' ? file : p->rules_path, control_say_mistake, &m);
 	}
 	rte_tel_data_add_dict_string(d, "result", rc == 0 ? "ok" : "refused");
 	if (p != NULL) {

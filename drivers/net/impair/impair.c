@@ -49,7 +49,7 @@ parse_text(const char *key, const char *value, void *to)
 }
 
 static int
-parse_number(const char *key, const char *value, void *to)
+args_parse_number(const char *key, const char *value, void *to)
 {
 	char *end;
 	unsigned long v = strtoul(value, &end, 10);
@@ -76,8 +76,8 @@ parse_args(const char *text, struct args *a)
 		{"port", parse_text, &port},
 		{"rules", parse_text, &rules},
 		{"log", parse_text, &log},
-		{"held", parse_number, &a->held},
-		{"log_slots", parse_number, &a->slots},
+		{"held", args_parse_number, &a->held},
+		{"log_slots", args_parse_number, &a->slots},
 	};
 	struct rte_kvargs *kv = rte_kvargs_parse(text, keys);
 	size_t i;
@@ -121,8 +121,8 @@ on_event(uint16_t port_id, enum rte_eth_event_type event, void *arg, void *ret)
 	return rte_eth_dev_callback_process(p->dev, event, NULL);
 }
 
-static const enum rte_eth_event_type events[] = {RTE_ETH_EVENT_DESTROY, RTE_ETH_EVENT_INTR_RMV,
-	RTE_ETH_EVENT_INTR_LSC, RTE_ETH_EVENT_INTR_RESET};
+static const enum rte_eth_event_type below_events[] = {RTE_ETH_EVENT_DESTROY,
+	RTE_ETH_EVENT_INTR_RMV, RTE_ETH_EVENT_INTR_LSC, RTE_ETH_EVENT_INTR_RESET};
 
 static void
 listen_below(struct imp_port *p, bool on)
@@ -130,11 +130,11 @@ listen_below(struct imp_port *p, bool on)
 	void *arg = (void *)(uintptr_t)p->dev->data->port_id;
 	size_t i;
 
-	for (i = 0; i < RTE_DIM(events); i++)
+	for (i = 0; i < RTE_DIM(below_events); i++)
 		if (on)
-			rte_eth_dev_callback_register(p->below, events[i], on_event, arg);
+			rte_eth_dev_callback_register(p->below, below_events[i], on_event, arg);
 		else
-			rte_eth_dev_callback_unregister(p->below, events[i], on_event, arg);
+			rte_eth_dev_callback_unregister(p->below, below_events[i], on_event, arg);
 }
 
 /* --- queues --- */
@@ -503,7 +503,7 @@ static const struct eth_dev_ops ops = {
 /* --- on the virtual bus --- */
 
 static void
-say_mistake(void *user, const char *line)
+args_say_mistake(void *user, const char *line)
 {
 	(void)user;
 	IMP_LOG(ERR, "%s\n", line);
@@ -565,7 +565,7 @@ port_init(struct imp_port *p, const struct args *a, const char *name)
 	p->held_room = a->held;
 	p->log_slots = rte_align32pow2(a->slots);
 	snprintf(p->rules_path, sizeof(p->rules_path), "%s", a->rules);
-	p->rules = a->rules[0] != '\0' ? imp_rules_read(a->rules, say_mistake, NULL)
+	p->rules = a->rules[0] != '\0' ? imp_rules_read(a->rules, args_say_mistake, NULL)
 				       : imp_rules_none();
 	if (p->rules == NULL)
 		return -EINVAL;

@@ -35,8 +35,8 @@ struct imp_log {
 	struct imp_log_ring *ring[IMP_BOTH][IMP_MAX_QUEUES];
 };
 
-static const char *const events[] = {"injured", "spared", "released", "discarded"};
-static const char *const choices[] = {"fits", "nth", "every", "chance"};
+static const char *const log_events[] = {"injured", "spared", "released", "discarded"};
+static const char *const log_choices[] = {"fits", "nth", "every", "chance"};
 static const char *const whys[] = {NULL, "no buffer", "as many wait as may",
 	"the packet has no such byte", "it is too short", "it would wait too long, dropped",
 	"later packets have passed", "its time has come", "the port was stopped",
@@ -122,10 +122,10 @@ write_record(struct imp_log *l, const struct imp_record *r)
 		"{\"event\":\"%s\",\"packet\":%" PRIu64 ",\"time_ns\":%" PRIu64
 		",\"direction\":\"%s\",\"queue\":%u,\"qpn\":%u,\"psn\":%u,\"opcode\":\"%s\","
 		"\"length\":%u,\"rule\":\"%s\",\"action\":\"%s\",\"reason\":\"%s",
-		events[r->event], r->packet, time_ns(l, r->tsc),
+		log_events[r->event], r->packet, time_ns(l, r->tsc),
 		r->direction == IMP_RX ? "rx" : "tx", r->queue, r->qpn, r->psn,
 		karst_opcode_symbol(r->opcode), r->len, r->rule, imp_action_name(r->action),
-		choices[r->choice]);
+		log_choices[r->choice]);
 	fprintf(to, " %" PRIu64, r->count);
 	if (r->transmission == 1)
 		fputs(", first transmission", to);

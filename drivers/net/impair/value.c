@@ -70,7 +70,7 @@ number(const char *text, const char **end, uint64_t *to)
 }
 
 static const char *
-parse_number(const struct imp_key *k, const char *text, uint64_t *to, char *why)
+value_parse_number(const struct imp_key *k, const char *text, uint64_t *to, char *why)
 {
 	const char *end;
 	uint64_t v;
@@ -262,7 +262,7 @@ imp_value_parse(const struct imp_key *k, const char *text, void *section, char *
 
 	switch (k->type) {
 	case IMP_NUM:
-		return parse_number(k, text, to, why);
+		return value_parse_number(k, text, to, why);
 	case IMP_WORD:
 		return parse_word(k, text, to, why);
 	case IMP_OPCODES:

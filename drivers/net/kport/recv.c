@@ -191,7 +191,8 @@ drop_partial_checksum(struct rte_mbuf *m, size_t len)
 
 /* A single frame: at most its end is elsewhere. */
 static void
-take_frame(struct kp_rxq *q, struct kp_slot *s, struct kp_tag tag, struct cursor at, size_t len)
+slot_take_frame(
+	struct kp_rxq *q, struct kp_slot *s, struct kp_tag tag, struct cursor at, size_t len)
 {
 	struct rte_mbuf *m = s->buf[0];
 
@@ -334,7 +335,7 @@ take(struct kp_rxq *q, unsigned int index)
 		return;
 	}
 	if (!q->port->vnet) {
-		take_frame(q, s, tag, at, len);
+		slot_take_frame(q, s, tag, at, len);
 		return;
 	}
 	at.iov++;
@@ -344,7 +345,7 @@ take(struct kp_rxq *q, unsigned int index)
 	}
 	len -= sizeof(s->vnet);
 	if (s->vnet.gso_type == VIRTIO_NET_HDR_GSO_NONE)
-		take_frame(q, s, tag, at, len);
+		slot_take_frame(q, s, tag, at, len);
 	else
 		take_train(q, s, &s->vnet, tag, at, len);
 }

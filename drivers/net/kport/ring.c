@@ -41,7 +41,7 @@ hand_back(struct kp_ring *r, struct tpacket2_hdr *h)
 }
 
 static void
-take_frame(struct kp_rxq *q, const struct tpacket2_hdr *h, uint32_t status)
+ring_take_frame(struct kp_rxq *q, const struct tpacket2_hdr *h, uint32_t status)
 {
 	static const struct virtio_net_hdr none;
 	const uint8_t *frame = (const uint8_t *)h + h->tp_mac;
@@ -97,7 +97,7 @@ kp_ring_take(struct kp_rxq *q, unsigned int n)
 		if ((status & TP_STATUS_USER) == 0)
 			return;
 		if ((status & TP_STATUS_COPY) == 0) {
-			take_frame(q, h, status);
+			ring_take_frame(q, h, status);
 			hand_back(r, h);
 		} else if (q->nready == 0) {
 			take_long(q);

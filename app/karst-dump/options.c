@@ -226,7 +226,7 @@ check_ends(const struct options *o, char *const *file, int files)
 
 /* What does not go together.  @file: those that are named, @files of them. */
 static int
-check(const struct options *o, char *const *file, int files, bool given)
+options_check(const struct options *o, char *const *file, int files, bool given)
 {
 	if (files == 0) {
 		fputs("karst-dump: no FILE given; one or more pcap or pcapng files are needed\n"
@@ -294,5 +294,5 @@ options_parse(int argc, char **argv, struct options *o)
 				"--counters ADDRESS=FILE --help --version");
 		}
 	}
-	return rc != 0 ? rc : check(o, argv + optind, argc - optind, given);
+	return rc != 0 ? rc : options_check(o, argv + optind, argc - optind, given);
 }

@@ -17,7 +17,7 @@ earlier(const struct fab_event *a, const struct fab_event *b)
 }
 
 static karst_noinline void
-grow(struct fab_sim *s)
+events_grow(struct fab_sim *s)
 {
 	struct fab_events *q = &s->events;
 	uint64_t cap = q->cap != 0 ? 2 * q->cap : FIRST;
@@ -38,7 +38,7 @@ fab_event_add(struct fab_sim *s, uint64_t at_ps, fab_event_fn *fn, void *arg)
 	uint64_t i;
 
 	if (karst_unlikely(q->n == q->cap))
-		grow(s);
+		events_grow(s);
 	for (i = q->n++; i > 0 && earlier(&e, &q->heap[(i - 1) / CHILDREN]); i = (i - 1) / CHILDREN)
 		q->heap[i] = q->heap[(i - 1) / CHILDREN];
 	q->heap[i] = e;

@@ -17,7 +17,7 @@ fab_flow_at(struct fab_sim *s, uint64_t i)
 
 /* One chunk more. */
 static void
-grow(struct fab_sim *s)
+flows_grow(struct fab_sim *s)
 {
 	uint64_t n = s->nflows / FAB_FLOW_CHUNK;
 	struct fab_flow **all;
@@ -39,7 +39,7 @@ fab_flow_new(struct fab_sim *s, uint32_t src, uint32_t dst, uint64_t size)
 	struct fab_flow *f;
 
 	if (s->nflows % FAB_FLOW_CHUNK == 0)
-		grow(s);
+		flows_grow(s);
 	f = fab_flow_at(s, s->nflows++);
 	f->r.src = src;
 	f->r.dst = dst;

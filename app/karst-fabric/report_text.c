@@ -105,7 +105,7 @@ goodput(FILE *out, const struct fab_result *r)
 }
 
 static void
-slowdown(FILE *out, const struct fab_result *r)
+text_slowdown(FILE *out, const struct fab_result *r)
 {
 	uint32_t i;
 
@@ -128,7 +128,7 @@ slowdown(FILE *out, const struct fab_result *r)
 }
 
 static void
-latency(FILE *out, const struct fab_latency *l, bool read)
+text_latency(FILE *out, const struct fab_latency *l, bool read)
 {
 	if (l->messages == 0)
 		return;
@@ -167,7 +167,7 @@ fab_report_text(FILE *out, const struct fab_config *c, const struct fab_result *
 {
 	network(out, c);
 	goodput(out, r);
-	slowdown(out, r);
-	latency(out, &r->latency, c->read);
+	text_slowdown(out, r);
+	text_latency(out, &r->latency, c->read);
 	network_counts(out, r);
 }

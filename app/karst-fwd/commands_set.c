@@ -5,7 +5,7 @@
 #include "commands.h"
 #include "play.h"
 
-WORD(any2, 2, NULL);
+WORD(set_any2, 2, NULL);
 
 static void
 do_set_fwd(void *parsed, struct cmdline *cl, void *data)
@@ -93,12 +93,12 @@ COMMAND(fwd_set_idle, do_set_idle,
 	"set idle poll|yield|sleep: what lcores do that have nothing to do", TOK(set),
 	TOK(set_idle), TOK(idles));
 COMMAND(fwd_set_number, do_set_number, "set burst|nbcore N: packets at a time; lcores that forward",
-	TOK(set), TOK(set_number), TOK(any2));
+	TOK(set), TOK(set_number), TOK(set_any2));
 COMMAND(fwd_set_reflect, do_set_reflect,
 	"set reflect mtu 256|512|1024|2048|4096: payload of responses to READs", TOK(set),
 	TOK(set_reflect), TOK(set_mtu), TOK(mtus));
 COMMAND(fwd_set_peer, do_set_peer, "set eth-peer PORT MAC: destination of what a port sends",
-	TOK(set), TOK(set_peer), TOK(any2), TOK(any3));
+	TOK(set), TOK(set_peer), TOK(set_any2), TOK(any3));
 
 /* --- the generator --- */
 

@@ -35,7 +35,7 @@ struct fwd_gen {
 };
 
 static struct fwd_gen *
-failed(struct fwd_gen *g, const struct fwd_stream *s, const char *why)
+gen_failed(struct fwd_gen *g, const struct fwd_stream *s, const char *why)
 {
 	fprintf(stderr, "karst-fwd: the generator of port %u: %s\n", s->tx->id, why);
 	fwd_gen_free(g);
@@ -101,13 +101,13 @@ fwd_gen_new(struct fwd *f, struct fwd_stream *s, bool endless)
 	size_t i;
 
 	if (g == NULL)
-		return failed(g, s, "no memory");
+		return gen_failed(g, s, "no memory");
 	for (i = 0; i < sizeof(g->pattern); i++)
 		g->pattern[i] = (uint8_t)i;
 	g->endless = endless;
 	g->jitter = perf_hist_create();
 	if (g->jitter == NULL)
-		return failed(g, s, "no memory");
+		return gen_failed(g, s, "no memory");
 	if (f->play != NULL && !endless) {
 		g->play = f->play;
 		g->play_left = f->play->loops == 0 ? UINT64_MAX : f->play->loops * f->play->nframes;
@@ -117,13 +117,13 @@ fwd_gen_new(struct fwd *f, struct fwd_stream *s, bool endless)
 	} else {
 		use_templates(f, s, g);
 		if (add_flows(g, s) != 0)
-			return failed(g, s, "no memory");
+			return gen_failed(g, s, "no memory");
 	}
 	if (longest(g) > room) {
 		snprintf(why, sizeof(why),
 			"frames of %u bytes do not fit into buffers; --mbuf-size %u is needed",
 			longest(g), longest(g) + RTE_PKTMBUF_HEADROOM);
-		return failed(g, s, why);
+		return gen_failed(g, s, why);
 	}
 	fwd_pace_init(&g->pace, &f->opts.rate, g->play != NULL ? 1 : f->opts.rxq, rte_get_tsc_hz(),
 		rte_rdtsc());

@@ -144,7 +144,7 @@ work(struct fwd *f)
 }
 
 static int
-run(struct fwd *f, int argc, char **argv)
+fwd_run(struct fwd *f, int argc, char **argv)
 {
 	int rc = fwd_opts_parse(&f->opts, argc, argv);
 
@@ -186,7 +186,7 @@ main(int argc, char **argv)
 	if (n < 0)
 		return EXIT_USAGE;
 	f = calloc(1, sizeof(*f));
-	rc = f == NULL ? EXIT_FAILURE : run(f, argc - n, argv + n);
+	rc = f == NULL ? EXIT_FAILURE : fwd_run(f, argc - n, argv + n);
 	free(f);
 	(void)rte_eal_cleanup();
 	return rc;

@@ -25,7 +25,7 @@ removed(uint16_t id, enum rte_eth_event_type type, void *arg, void *out)
 }
 
 static int
-failed(const struct fwd_port *p, const char *what, int rc)
+port_failed(const struct fwd_port *p, const char *what, int rc)
 {
 	fprintf(stderr, "karst-fwd: port %u (%s): %s: %s\n", p->id, p->name, what,
 		rte_strerror(rc < 0 ? -rc : rc));
@@ -99,7 +99,7 @@ check_queues(const struct fwd *f, const struct fwd_port *p)
 	int rc = rte_eth_dev_info_get(p->id, &info);
 
 	if (rc != 0)
-		return failed(p, "what it can do", rc);
+		return port_failed(p, "what it can do", rc);
 	if (o->rxq <= info.max_rx_queues && o->txq <= info.max_tx_queues)
 		return 0;
 	fprintf(stderr,
@@ -117,7 +117,7 @@ configure(struct fwd *f, struct fwd_port *p)
 	int rc = rte_eth_dev_info_get(p->id, &info);
 
 	if (rc != 0)
-		return failed(p, "what it can do", rc);
+		return port_failed(p, "what it can do", rc);
 	if (o->rxq > 1) {
 		conf.rx_adv_conf.rss_conf.rss_hf =
 			(RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP) & info.flow_type_rss_offloads;
@@ -126,12 +126,12 @@ configure(struct fwd *f, struct fwd_port *p)
 	}
 	rc = rte_eth_dev_configure(p->id, (uint16_t)o->rxq, (uint16_t)o->txq, &conf);
 	if (rc != 0)
-		return failed(p, "configuration", rc);
+		return port_failed(p, "configuration", rc);
 	if (o->max_pkt_len != 0) {
 		rc = rte_eth_dev_set_mtu(
 			p->id, (uint16_t)(o->max_pkt_len - RTE_ETHER_HDR_LEN - RTE_ETHER_CRC_LEN));
 		if (rc != 0)
-			return failed(p, "--max-pkt-len", rc);
+			return port_failed(p, "--max-pkt-len", rc);
 	}
 	return 0;
 }
@@ -150,7 +150,7 @@ setup_queues(struct fwd *f, struct fwd_port *p)
 	for (q = 0; rc == 0 && q < o->txq; q++)
 		rc = rte_eth_tx_queue_setup(
 			p->id, q, txd, (unsigned int)rte_eth_dev_socket_id(p->id), NULL);
-	return rc == 0 ? 0 : failed(p, "queues", rc);
+	return rc == 0 ? 0 : port_failed(p, "queues", rc);
 }
 
 static int
@@ -166,7 +166,7 @@ open_port(struct fwd *f, struct fwd_port *p)
 	if (rc == 0)
 		rc = rte_eth_dev_start(p->id);
 	if (rc != 0)
-		return failed(p, "start", rc);
+		return port_failed(p, "start", rc);
 	p->started = true;
 	/* frames to other addresses are to be seen; a port that cannot passes them anyhow */
 	(void)rte_eth_promiscuous_enable(p->id);

@@ -156,7 +156,7 @@ rest(enum fwd_idle idle, uint32_t *empty)
 }
 
 static int
-run(void *arg)
+streams_run(void *arg)
 {
 	struct fwd_lcore *lc = arg;
 	struct fwd *f = lc->fwd;
@@ -202,7 +202,7 @@ fwd_start(struct fwd *f, uint32_t tx_first)
 	f->stop_tsc = 0;
 	atomic_store(&f->stop, false);
 	for (i = 0; i < f->nlcores; i++)
-		rte_eal_remote_launch(run, &f->lcores[i], f->lcores[i].id);
+		rte_eal_remote_launch(streams_run, &f->lcores[i], f->lcores[i].id);
 	f->running = true;
 	return 0;
 }

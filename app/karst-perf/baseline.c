@@ -10,10 +10,10 @@
 #include <rte_cycles.h>
 #include <rte_ring.h>
 
-#define SLOT_BYTES  4096u
-#define HUGE_BYTES  (2u << 20)
-#define RTT_SLOTS   64u
-#define CLOCK_EVERY 32u /* pieces between two looks at the clock */
+#define SLOT_BYTES          4096u
+#define BASELINE_HUGE_BYTES (2u << 20)
+#define RTT_SLOTS           64u
+#define CLOCK_EVERY         32u /* pieces between two looks at the clock */
 
 int
 perf_baseline_create(uint32_t ring_slots, struct perf_baseline *b)
@@ -22,7 +22,7 @@ perf_baseline_create(uint32_t ring_slots, struct perf_baseline *b)
 	void *slots;
 
 	memset(b, 0, sizeof(*b));
-	if (posix_memalign(&slots, HUGE_BYTES, bytes) != 0)
+	if (posix_memalign(&slots, BASELINE_HUGE_BYTES, bytes) != 0)
 		return -ENOMEM;
 	(void)madvise(slots, bytes, MADV_HUGEPAGE);
 	memset(slots, 0, bytes);

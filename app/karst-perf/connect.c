@@ -243,7 +243,7 @@ connect_attached(struct connect_run *r)
 /* --- embedded --- */
 
 static int
-poll_engine(void *arg)
+connect_poll_engine(void *arg)
 {
 	struct karst_yield yield = {0};
 	struct connect_run *r = arg;
@@ -291,7 +291,7 @@ open_context(struct connect_run *r, enum perf_end end, struct karst_context **ct
 static int
 run_embedded(struct connect_run *r)
 {
-	int rc = rte_eal_remote_launch(poll_engine, r, r->eal.lcores[0]);
+	int rc = rte_eal_remote_launch(connect_poll_engine, r, r->eal.lcores[0]);
 
 	if (rc != 0) {
 		fputs("karst-perf: a worker is busy\n", stderr);

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 /* Between looks whether the client is through. */
-#define LOOK_MS 20
+#define SERVER_LOOK_MS 20
 
 /* What its listener's events are called; those of connections, by where they are. */
 #define LISTENER 1u
@@ -109,7 +109,7 @@ connect_server_main(void *arg)
 
 		if (s->end.ended >= expected)
 			break;
-		what = connect_next(&s->end, LOOK_MS, &ev);
+		what = connect_next(&s->end, SERVER_LOOK_MS, &ev);
 		if (what == CONNECT_EVENT)
 			server_on_event(s, &ev);
 		/* the client has heard of all ends; what has not come by now is lost */

@@ -13,11 +13,6 @@
  * each counts: what disturbs the machine meets all of them, and only has to pause once for
  * each.
  */
-/* rte_vect_set_max_simd_bitwidth() */
-#ifndef ALLOW_EXPERIMENTAL_API
-#define ALLOW_EXPERIMENTAL_API
-#endif
-
 #include "crc_bench.h"
 
 #include "karst_crc.h"
@@ -262,7 +257,7 @@ list_impls(struct bench *b, bool copies)
 }
 
 static uint64_t
-now_ns(void)
+bench_now_ns(void)
 {
 	struct timespec t;
 
@@ -294,16 +289,16 @@ bench_slice(struct bench *b, const struct impl *impl, enum set set, size_t len)
 		rte_net_crc_set_alg(impl->alg);
 	if (set == SET_CACHE)
 		b->sink ^= impl->run(&w);
-	begin = now_ns();
+	begin = bench_now_ns();
 	for (size_t i = 0; i < rounds; i++)
 		b->sink ^= impl->run(&w);
-	return (double)(now_ns() - begin) / (double)(rounds * w.n);
+	return (double)(bench_now_ns() - begin) / (double)(rounds * w.n);
 }
 
 static void
 bench_measure(struct bench *b, enum set set, unsigned int size, double seconds)
 {
-	uint64_t end = now_ns() + (uint64_t)(seconds * 1e9);
+	uint64_t end = bench_now_ns() + (uint64_t)(seconds * 1e9);
 
 	do {
 		for (unsigned int i = 0; i < b->n_impls; i++) {
@@ -315,7 +310,7 @@ bench_measure(struct bench *b, enum set set, unsigned int size, double seconds)
 			if (*best == 0 || ns < *best)
 				*best = ns;
 		}
-	} while (now_ns() < end);
+	} while (bench_now_ns() < end);
 }
 
 static void

@@ -17,11 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define START_MS 15000
-#define STOP_MS  5000
-#define LOOK_MS  10
-#define MAX_ARGS 16
-#define CONF     "karst.conf"
+#define START_MS        15000
+#define STOP_MS         5000
+#define DAEMON_LOOK_MS  10
+#define DAEMON_MAX_ARGS 16
+#define CONF            "karst.conf"
 
 /* --- children --- */
 
@@ -47,7 +47,7 @@ daemon_spawn(const char *program, char *const *argv, const int *fds)
 static void
 daemon_nap(void)
 {
-	const struct timespec ts = {.tv_nsec = LOOK_MS * 1000000L};
+	const struct timespec ts = {.tv_nsec = DAEMON_LOOK_MS * 1000000L};
 
 	nanosleep(&ts, NULL);
 }
@@ -71,7 +71,7 @@ daemon_stop(pid_t *pid)
 	if (*pid <= 0)
 		return;
 	kill(*pid, SIGTERM);
-	for (ms = 0; ms < STOP_MS; ms += LOOK_MS) {
+	for (ms = 0; ms < STOP_MS; ms += DAEMON_LOOK_MS) {
 		if (has_ended(pid))
 			return;
 		daemon_nap();
@@ -153,7 +153,7 @@ static int
 start_karstd(const struct perf_opts *o, struct perf_daemon *d)
 {
 	char conf[96], program[600];
-	char *argv[MAX_ARGS];
+	char *argv[DAEMON_MAX_ARGS];
 	int n = 0, ms, rc;
 
 	snprintf(conf, sizeof(conf), "%s/" CONF, d->dir);
@@ -179,7 +179,7 @@ start_karstd(const struct perf_opts *o, struct perf_daemon *d)
 		fprintf(stderr, "karst-perf: %s: %s\n", program, strerror(-d->karstd));
 		return 1;
 	}
-	for (ms = 0; ms < START_MS; ms += LOOK_MS) {
+	for (ms = 0; ms < START_MS; ms += DAEMON_LOOK_MS) {
 		if (daemon_answers(d->socket))
 			return 0;
 		if (has_ended(&d->karstd))

@@ -16,14 +16,14 @@
 #include <rte_errno.h>
 #include <rte_lcore.h>
 
-#define MAX_ARGS  (PERF_MAX_EAL_ARGS + 16u)
-#define ARG_BYTES 256u
-#define HUGE_PATH "/sys/kernel/mm/hugepages"
+#define EAL_MAX_ARGS (PERF_MAX_EAL_ARGS + 16u)
+#define ARG_BYTES    256u
+#define HUGE_PATH    "/sys/kernel/mm/hugepages"
 
 /* EAL's command line under construction. */
 struct args {
 	int num;
-	char *argv[MAX_ARGS + 1];
+	char *argv[EAL_MAX_ARGS + 1];
 	char text[16][ARG_BYTES];
 	int texts;
 };
@@ -31,7 +31,7 @@ struct args {
 static void
 arg_add(struct args *a, const char *word)
 {
-	assert(a->num < (int)MAX_ARGS);
+	assert(a->num < (int)EAL_MAX_ARGS);
 	/* EAL keeps and reorders the pointers, and does not write to the words */
 	a->argv[a->num++] = (char *)(uintptr_t)word;
 }

@@ -66,7 +66,7 @@ enter_here(struct perf_run *r, enum perf_phase phase)
 
 /* A turn of our own engine; a karstd's makes its turns itself. */
 static inline unsigned int
-poll_engine(const struct perf_run *r, enum perf_end end)
+run_poll_engine(const struct perf_run *r, enum perf_end end)
 {
 	if (r->ports == NULL)
 		return 0;
@@ -114,7 +114,7 @@ run_enter(struct perf_run *r, enum perf_phase phase)
 static void
 server_turn(struct perf_run *r)
 {
-	unsigned int n = poll_engine(r, PERF_SERVER);
+	unsigned int n = run_poll_engine(r, PERF_SERVER);
 
 	n += perf_server_turn(&r->server);
 	if (n == 0)
@@ -124,7 +124,7 @@ server_turn(struct perf_run *r)
 static void
 pong_turn(struct perf_run *r)
 {
-	unsigned int n = poll_engine(r, PERF_SERVER);
+	unsigned int n = run_poll_engine(r, PERF_SERVER);
 
 	perf_pong(&r->pong);
 	if (n == 0)
@@ -180,7 +180,7 @@ perf_run_follow(void *arg)
 static inline void
 run_turn(struct perf_run *r, bool post)
 {
-	unsigned int n = poll_engine(r, PERF_CLIENT);
+	unsigned int n = run_poll_engine(r, PERF_CLIENT);
 
 	n += perf_client_reap(&r->client);
 	if (post)
@@ -376,7 +376,7 @@ pingpong_slice(struct perf_run *r, uint64_t cycles)
 
 		perf_ping(&r->ping);
 		do {
-			poll_engine(r, PERF_CLIENT);
+			run_poll_engine(r, PERF_CLIENT);
 			if (r->alone)
 				perf_pong(&r->pong);
 			now = rte_rdtsc();

@@ -44,7 +44,7 @@ struct span {
 };
 
 static uint64_t
-now_ns(void)
+tcp_now_ns(void)
 {
 	struct timespec ts;
 
@@ -372,7 +372,7 @@ tcp_push(int fd, struct span *s, size_t chunk, uint64_t until, struct perf_tcp *
 
 	do
 		rc = span_write(s, fd, chunk);
-	while (rc == 0 && now_ns() < until);
+	while (rc == 0 && tcp_now_ns() < until);
 	if (rc == 0 && shutdown(fd, SHUT_WR) == 0)
 		rc = recv_all(fd, (uint8_t *)&told, sizeof(told));
 	if (rc == 0)
@@ -384,7 +384,7 @@ tcp_push(int fd, struct span *s, size_t chunk, uint64_t until, struct perf_tcp *
 static int
 tcp_pull(int fd, struct span *s, size_t chunk, uint64_t until, struct perf_tcp *t)
 {
-	while (t->bytes < chunk || now_ns() < until) {
+	while (t->bytes < chunk || tcp_now_ns() < until) {
 		ssize_t n = span_recv(s, fd, chunk);
 
 		if (n < 0 && errno == EINTR)
@@ -409,11 +409,11 @@ measure_stream(struct perf_link *link, const struct perf_attach *a, const struct
 	if (fd < 0)
 		return fd;
 	busy_s = perf_cpu_busy_s();
-	from = now_ns();
+	from = tcp_now_ns();
 	until = from + (uint64_t)(seconds * 1e9);
 	rc = (fetches ? tcp_pull : tcp_push)(fd, s, chunk, until, t);
 	t->cpu_s = perf_cpu_busy_s() - busy_s;
-	t->seconds = (double)(now_ns() - from) / 1e9;
+	t->seconds = (double)(tcp_now_ns() - from) / 1e9;
 	t->gbps = (double)t->bytes * 8 / t->seconds / 1e9;
 	close(fd);
 	return rc;
@@ -424,17 +424,17 @@ measure_echo(struct perf_link *link, const struct perf_attach *a, const struct p
 	uint8_t *buffer, double seconds, struct perf_tcp *t)
 {
 	int fd = tcp_begin(link, a, MODE_ECHO, job, t), rc = 0;
-	uint64_t until = now_ns() + (uint64_t)(seconds * 1e9), from, to = 0;
+	uint64_t until = tcp_now_ns() + (uint64_t)(seconds * 1e9), from, to = 0;
 	uint32_t i;
 
 	if (fd < 0)
 		return fd;
 	for (i = 0; rc == 0 && to < until && i < MAX_PINGS; i++) {
-		from = now_ns();
+		from = tcp_now_ns();
 		rc = perf_link_write(fd, buffer, job->size);
 		if (rc == 0)
 			rc = recv_all(fd, buffer, job->size);
-		to = now_ns();
+		to = tcp_now_ns();
 		if (rc == 0)
 			perf_hist_add(t->rtt, to - from);
 	}

@@ -10,7 +10,7 @@ static void
 print_gids(const struct kr_device *d)
 {
 	static const union karst_gid none;
-	char text[40];
+	char text[KR_GID_TEXT];
 	uint32_t i;
 
 	for (i = 0; i < d->attr.gid_tbl_len; i++) {

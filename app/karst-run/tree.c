@@ -170,7 +170,7 @@ static int
 write_gid(int dir, const struct kr_device *d, uint32_t i)
 {
 	static const union karst_gid none;
-	char path[64], text[40];
+	char path[64], text[KR_GID_TEXT];
 	int ret;
 
 	kr_view_gid(&d->gid[i], text);

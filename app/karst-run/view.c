@@ -70,8 +70,8 @@ kr_view_gid(const union karst_gid *gid, char *text)
 	unsigned int i;
 
 	for (i = 0; i < 8; i++)
-		snprintf(text + 5 * i, 6, "%02x%02x%s", gid->raw[2 * i], gid->raw[2 * i + 1],
-			i < 7 ? ":" : "");
+		snprintf(text + 5 * i, KR_GID_TEXT - 5 * i, "%02x%02x%s", gid->raw[2 * i],
+			gid->raw[2 * i + 1], i < 7 ? ":" : "");
 }
 
 /* --- asking --- */

@@ -41,7 +41,8 @@ bool kr_view_other_driver(const char *class, const char *name);
 
 /** As sysfs has it: xxxx:xxxx:xxxx:xxxx.  @text: 20 bytes. */
 void kr_view_guid(uint64_t guid, char *text);
-/** The same of a GID.  @text: 40 bytes. */
+#define KR_GID_TEXT 40u
+/** The same of a GID.  @text: KR_GID_TEXT bytes. */
 void kr_view_gid(const union karst_gid *gid, char *text);
 
 #endif /* KARST_RUN_VIEW_H */

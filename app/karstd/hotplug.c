@@ -12,10 +12,8 @@
  * An adapter is taken again when one with the same address is bound to the same kernel driver as
  * before and may be opened: its group in /dev/vfio is asked for, because by now the daemon is an
  * ordinary user.  The kernel may need a moment to take the old one away, during which it looks as
- * if it were there; so for SETTLE_S nothing is tried unless it has been seen to be gone.
+ * if it were there; so for HOTPLUG_SETTLE_S nothing is tried unless it has been seen to be gone.
  */
-/* The kernel's requests come by what DPDK 22.11 still calls experimental. */
-#define ALLOW_EXPERIMENTAL_API
 #include "hotplug.h"
 
 #include <errno.h>
@@ -28,9 +26,9 @@
 
 #include "karst_log.h"
 
-#define SETTLE_S 5u  /* calls of kd_hotplug_watch() */
-#define RETRY_S  30u /* after an adapter that was there could not be opened */
-#define SYSFS    "/sys/bus/pci/devices/"
+#define HOTPLUG_SETTLE_S 5u  /* calls of kd_hotplug_watch() */
+#define RETRY_S          30u /* after an adapter that was there could not be opened */
+#define SYSFS            "/sys/bus/pci/devices/"
 
 void
 kd_hotplug_driver(const char *name, char *driver, size_t len)
@@ -115,7 +113,7 @@ kd_hotplug_let_go(struct kd_hotplug *h, bool failed)
 			rte_strerror(-rc));
 	h->away = true;
 	h->bar = KD_HOTPLUG_NONE;
-	h->wait = failed ? RETRY_S : SETTLE_S;
+	h->wait = failed ? RETRY_S : HOTPLUG_SETTLE_S;
 }
 
 /* --- plugged again --- */

@@ -31,7 +31,7 @@ static struct {
 	uint64_t lost;
 	int lost_errno;
 	FILE *dpdk; /* what DPDK prints into */
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO, .level = KARST_LOG_NOTICE};
+} log_state = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = STDERR_FILENO, .level = KARST_LOG_NOTICE};
 
 static const char *const level_names[] = {"error", "warning", "notice", "info", "debug"};
 static const int priorities[] = {LOG_ERR, LOG_WARNING, LOG_NOTICE, LOG_INFO, LOG_DEBUG};
@@ -55,12 +55,12 @@ stderr_is_journal(void)
 static int
 log_put(const char *line, size_t len)
 {
-	ssize_t n = write(state.fd, line, len);
+	ssize_t n = write(log_state.fd, line, len);
 
 	if (n == (ssize_t)len)
 		return 0;
-	state.lost++;
-	state.lost_errno = n < 0 ? errno : ENOSPC;
+	log_state.lost++;
+	log_state.lost_errno = n < 0 ? errno : ENOSPC;
 	return -1;
 }
 
@@ -83,7 +83,7 @@ put_line(enum karst_log_level level, const char *text)
 	char line[LINE_BYTES + 64];
 	size_t n = 0;
 
-	switch (state.target) {
+	switch (log_state.target) {
 	case TO_SYSLOG:
 		syslog(priorities[level], "%s", text);
 		return;
@@ -98,36 +98,36 @@ put_line(enum karst_log_level level, const char *text)
 		break;
 	}
 	n += (size_t)snprintf(line + n, sizeof(line) - n, "%s%s%s\n",
-		state.target == TO_JOURNAL ? "" : level_names[level],
-		state.target == TO_JOURNAL ? "" : ": ", text);
+		log_state.target == TO_JOURNAL ? "" : level_names[level],
+		log_state.target == TO_JOURNAL ? "" : ": ", text);
 	log_put(line, n);
 }
 
 static void
 report_lost(void)
 {
-	uint64_t lost = state.lost;
+	uint64_t lost = log_state.lost;
 	char text[128];
 
 	snprintf(text, sizeof(text), "%" PRIu64 " messages were lost: %s", lost,
-		strerror(state.lost_errno));
-	state.lost = 0;
+		strerror(log_state.lost_errno));
+	log_state.lost = 0;
 	put_line(KARST_LOG_WARNING, text);
-	if (state.lost != 0)
-		state.lost = lost;
+	if (log_state.lost != 0)
+		log_state.lost = lost;
 }
 
 static void
 log_line(enum karst_log_level level, const char *text)
 {
-	pthread_mutex_lock(&state.lock);
-	if (state.lost != 0)
+	pthread_mutex_lock(&log_state.lock);
+	if (log_state.lost != 0)
 		report_lost();
-	if (state.lost != 0)
-		state.lost++;
+	if (log_state.lost != 0)
+		log_state.lost++;
 	else
 		put_line(level, text);
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_unlock(&log_state.lock);
 }
 
 /* --- whose lines --- */
@@ -137,7 +137,7 @@ karst_sink(enum karst_log_level level, const char *fmt, va_list ap)
 {
 	char text[LINE_BYTES];
 
-	if (level > __atomic_load_n(&state.level, __ATOMIC_RELAXED))
+	if (level > __atomic_load_n(&log_state.level, __ATOMIC_RELAXED))
 		return;
 	vsnprintf(text, sizeof(text), fmt, ap);
 	log_line(level, text);
@@ -180,11 +180,11 @@ kd_log_take_dpdk(void)
 {
 	static const cookie_io_functions_t io = {.write = dpdk_write};
 
-	state.dpdk = fopencookie(NULL, "w", io);
-	if (state.dpdk == NULL)
+	log_state.dpdk = fopencookie(NULL, "w", io);
+	if (log_state.dpdk == NULL)
 		return;
-	setvbuf(state.dpdk, NULL, _IOLBF, LINE_BYTES);
-	rte_openlog_stream(state.dpdk);
+	setvbuf(log_state.dpdk, NULL, _IOLBF, LINE_BYTES);
+	rte_openlog_stream(log_state.dpdk);
 }
 
 /* --- targets --- */
@@ -210,13 +210,13 @@ kd_log_open(const struct kd_conf_log *c)
 			return -err;
 		}
 	}
-	pthread_mutex_lock(&state.lock);
-	if (state.target == TO_FILE)
-		old = state.fd;
-	state.target = target;
-	state.fd = fd;
-	__atomic_store_n(&state.level, c->level, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_lock(&log_state.lock);
+	if (log_state.target == TO_FILE)
+		old = log_state.fd;
+	log_state.target = target;
+	log_state.fd = fd;
+	__atomic_store_n(&log_state.level, c->level, __ATOMIC_RELAXED);
+	pthread_mutex_unlock(&log_state.lock);
 	if (old >= 0)
 		close(old);
 	rte_log_set_level_pattern("*", (uint32_t)rte_levels[c->dpdk_level]);
@@ -227,12 +227,12 @@ kd_log_open(const struct kd_conf_log *c)
 void
 kd_log_close(void)
 {
-	pthread_mutex_lock(&state.lock);
-	if (state.target == TO_FILE)
-		close(state.fd);
-	state.target = TO_STDERR;
-	state.fd = STDERR_FILENO;
-	pthread_mutex_unlock(&state.lock);
+	pthread_mutex_lock(&log_state.lock);
+	if (log_state.target == TO_FILE)
+		close(log_state.fd);
+	log_state.target = TO_STDERR;
+	log_state.fd = STDERR_FILENO;
+	pthread_mutex_unlock(&log_state.lock);
 }
 
 /* libbpf would write to stderr. */

@@ -60,7 +60,7 @@ read_conf(const struct kd_opts *o, struct kd_conf *c, struct kd_faults *f)
 }
 
 static int
-reread(void *user, struct kd_conf *c)
+conf_reread(void *user, struct kd_conf *c)
 {
 	struct kd_faults faults = {.say = say_to_log};
 
@@ -93,7 +93,7 @@ main(int argc, char **argv)
 	if (read_conf(&opts, conf, &faults) != 0)
 		rc = KD_EXIT_WRONG;
 	else if (!opts.check)
-		rc = kd_daemon_run(conf, reread, &opts);
+		rc = kd_daemon_run(conf, conf_reread, &opts);
 	free(conf);
 	return rc;
 }

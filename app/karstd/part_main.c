@@ -36,8 +36,8 @@
 #include "part_msg.h"
 #include "xdp.h"
 
-#define STACK_BYTES (192u << 10)
-#define MAX_FDS     3u
+#define PART_STACK_BYTES (192u << 10)
+#define MAX_FDS          3u
 
 struct part;
 
@@ -186,7 +186,7 @@ program_main(void *arg)
 
 /* Is there room for one more of this user? */
 static bool
-may_have(const struct part *p, uid_t uid)
+part_may_have(const struct part *p, uid_t uid)
 {
 	const struct program *g;
 	uint32_t mine = 0, left;
@@ -217,7 +217,7 @@ add_program(struct part *p, const int *fds, unsigned int nfds)
 		.files = {.procfd = -1}};
 	pthread_mutex_lock(&p->lock);
 	if (getsockopt(g->socket, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 &&
-		may_have(p, cred.uid)) {
+		part_may_have(p, cred.uid)) {
 		g->uid = cred.uid;
 		g->next = p->programs;
 		g->pprev = &p->programs;
@@ -344,7 +344,7 @@ kd_part_main(int fd)
 	pthread_mutex_init(&p->lock, NULL);
 	pthread_attr_init(&p->attr);
 	pthread_attr_setdetachstate(&p->attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&p->attr, STACK_BYTES);
+	pthread_attr_setstacksize(&p->attr, PART_STACK_BYTES);
 	rc = take_setup(p, buf);
 	/* a user 0 has got all of them by being executed */
 	if (rc == 0)

@@ -10,13 +10,13 @@
 #include "conf_value.h"
 #include "netdev_driver.h"
 
-#define PREFIX "tap:"
+#define TAP_PREFIX "tap:"
 
 static bool
 tap_matches(const char *device)
 {
-	return strncmp(device, PREFIX, strlen(PREFIX)) == 0 &&
-		kd_name_is_ifname(device + strlen(PREFIX));
+	return strncmp(device, TAP_PREFIX, strlen(TAP_PREFIX)) == 0 &&
+		kd_name_is_ifname(device + strlen(TAP_PREFIX));
 }
 
 static struct kd_port_needs
@@ -28,7 +28,7 @@ tap_needs(const struct kd_conf_port *p)
 static int
 tap_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
 {
-	const char *tap = port->conf->device + strlen(PREFIX);
+	const char *tap = port->conf->device + strlen(TAP_PREFIX);
 	char name[64], args[256];
 
 	snprintf(name, sizeof(name), "net_kport_tap_%s", tap);

@@ -6,13 +6,13 @@
 
 #include <string.h>
 
-#define PREFIX        "net_"
+#define VDEV_PREFIX   "net_"
 #define PACKET_DRIVER "net_af_packet"
 
 static bool
 vdev_matches(const char *device)
 {
-	return strncmp(device, PREFIX, strlen(PREFIX)) == 0;
+	return strncmp(device, VDEV_PREFIX, strlen(VDEV_PREFIX)) == 0;
 }
 
 static int

@@ -33,9 +33,9 @@
 #define REFUSE_WITHIN_S 2
 /* How long the end of the daemon waits for the threads of programs, and how often it interrupts
  * them. */
-#define LEAVE_WITHIN_MS 20000u
-#define NUDGE_MS        100u
-#define STACK_BYTES     (1u << 20)
+#define LEAVE_WITHIN_MS    20000u
+#define NUDGE_MS           100u
+#define SERVER_STACK_BYTES (1u << 20)
 
 struct client {
 	struct kd_server *server;
@@ -349,7 +349,7 @@ start_thread(struct client *c)
 	if (rc != 0)
 		return -rc;
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setstacksize(&attr, SERVER_STACK_BYTES);
 	rc = pthread_create(&c->thread, &attr, client_main, c);
 	pthread_attr_destroy(&attr);
 	return -rc;

@@ -27,7 +27,7 @@
 /* --- to the program --- */
 
 static void
-put_token(struct svc_conn *c)
+conn_put_token(struct svc_conn *c)
 {
 	if (karst_sock_take_wanted(c->rxd))
 		(void)send(c->pair, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -84,7 +84,7 @@ svc_conn_show(struct svc_conn *c)
 	atomic_store_explicit(&c->rxd->head, c->rx_head, memory_order_release);
 	/* by an urgent mark it may have read all of it before */
 	if (c->rx_head != atomic_load(&c->rxd->tail))
-		put_token(c);
+		conn_put_token(c);
 	/* who finds that blocked was taken away while he filled the pair has it emptied again */
 	if ((has_room(c) && karst_sock_take_blocked(c->txd)) ||
 		(c->rang && atomic_load(&c->txd->blocked) == 0))

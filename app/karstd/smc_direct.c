@@ -108,7 +108,7 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second)
 }
 
 static void
-put_token(struct svc_conn *c)
+direct_put_token(struct svc_conn *c)
 {
 	(void)send(c->pair, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -130,7 +130,7 @@ forward(struct svc_conn *c)
 		atomic_load(&c->page->met) == 0)
 		svc_conn_urgent(c->other);
 	if (c->other != NULL && is_unread(c, c->txd) && karst_sock_take_wanted(c->txd))
-		put_token(c->other);
+		direct_put_token(c->other);
 }
 
 static void
@@ -281,7 +281,7 @@ svc_direct_wake(struct svc_conn *c, uint32_t flags)
 	struct svc_conn *o = c->other;
 
 	if (flags & KARST_SOCK_WAKE_SELF)
-		put_token(c);
+		direct_put_token(c);
 	if (flags & KARST_SOCK_EMPTY_SELF)
 		svc_conn_empty(c);
 	if (flags & KARST_SOCK_URGENT_SELF)
@@ -289,7 +289,7 @@ svc_direct_wake(struct svc_conn *c, uint32_t flags)
 	if (o == NULL || o->pair < 0)
 		return;
 	if (flags & KARST_SOCK_WAKE_PEER)
-		put_token(o);
+		direct_put_token(o);
 	if (flags & KARST_SOCK_URGENT_PEER)
 		svc_conn_urgent(o);
 	if (flags & KARST_SOCK_EMPTY_PEER)

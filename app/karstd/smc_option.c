@@ -20,8 +20,8 @@
 #include "log.h"
 #include "smc_option_object.h" /* made from smc_option.bpf.c */
 
-#define PROGRAM_NAME "karst_smc"
-#define MOUNTS       "/proc/self/mounts"
+#define OPTION_PROGRAM_NAME "karst_smc"
+#define MOUNTS              "/proc/self/mounts"
 
 struct prefix {
 	uint32_t bits;
@@ -135,7 +135,8 @@ fill(struct kd_smc_option *o, const struct karst_engine_addr *locals, uint32_t n
 static int
 attach(struct kd_smc_option *o, const char *cgroup)
 {
-	const struct bpf_program *p = bpf_object__find_program_by_name(o->object, PROGRAM_NAME);
+	const struct bpf_program *p =
+		bpf_object__find_program_by_name(o->object, OPTION_PROGRAM_NAME);
 	int fd = open_cgroup(cgroup), rc = 0;
 
 	if (fd < 0)

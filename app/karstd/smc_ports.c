@@ -24,12 +24,12 @@
 
 #include "karst_log.h"
 
-#define SEC_NS       1000000000ull
-#define SETTLE_S     1u /* from a port that is up to one that the peer reaches */
-#define AGAIN_S      4u /* after a link has died; twice as long each time, up to */
-#define AGAIN_MAX    256u
-#define CLIENT_LATER 2u /* times what a server waits */
-#define DISCARD      9  /* no packet is sent there */
+#define SEC_NS        1000000000ull
+#define LINK_SETTLE_S 1u /* from a port that is up to one that the peer reaches */
+#define AGAIN_S       4u /* after a link has died; twice as long each time, up to */
+#define AGAIN_MAX     256u
+#define CLIENT_LATER  2u /* times what a server waits */
+#define DISCARD       9  /* no packet is sent there */
 
 /* Of this machine, or of its network segment, alone. */
 static bool
@@ -193,7 +193,7 @@ svc_ports_expire(struct kd_smc *s)
 			continue;
 		rc = add_or_ask(s, i);
 		if (rc == -EBUSY)
-			schedule(s, a, SETTLE_S);
+			schedule(s, a, LINK_SETTLE_S);
 		else if (a->wait_s <= AGAIN_MAX)
 			add_later(s, i, a->wait_s);
 		else
@@ -247,7 +247,7 @@ port_up(struct kd_smc *s)
 	svc_rdma_load_gids(s);
 	karst_smc_set_group_links(s->core, svc_ports_links(s));
 	for (i = 0; i < SMC_GROUPS; i++)
-		add_later(s, i, SETTLE_S * turns(s, i));
+		add_later(s, i, LINK_SETTLE_S * turns(s, i));
 }
 
 static void

@@ -26,7 +26,7 @@
 
 /* A user has at most three times what is left for others, as with attachments (server.c). */
 static bool
-may_have(uid_t uid, uint32_t his, uint32_t all, uint32_t max)
+user_may_have(uid_t uid, uint32_t his, uint32_t all, uint32_t max)
 {
 	if (all >= max)
 		return false;
@@ -38,17 +38,17 @@ may_have(uid_t uid, uint32_t his, uint32_t all, uint32_t max)
 static bool
 may_open(const struct kd_smc *s, const struct svc_user *u, bool decline)
 {
-	return may_have(u->uid, u->conns[decline],
+	return user_may_have(u->uid, u->conns[decline],
 		decline ? s->ndeclined : s->nconns - s->ndeclined, s->conf->smc.max_connections);
 }
 
 static bool
 may_come(const struct kd_smc *s, const struct svc_user *u)
 {
-	return may_have(u->uid, u->progs, s->nprogs, SMC_PROGS + s->conf->smc.max_connections);
+	return user_may_have(u->uid, u->progs, s->nprogs, SMC_PROGS + s->conf->smc.max_connections);
 }
 
-/* NULL: no memory.  A new one has nothing yet, and goes with leave(). */
+/* NULL: no memory.  A new one has nothing yet, and goes with user_leave(). */
 static struct svc_user *
 user_of(struct kd_smc *s, uid_t uid)
 {
@@ -66,7 +66,7 @@ user_of(struct kd_smc *s, uid_t uid)
 
 /* Is that all that he had? */
 static void
-leave(struct kd_smc *s, struct svc_user *u)
+user_leave(struct kd_smc *s, struct svc_user *u)
 {
 	struct svc_user **at = &s->users;
 
@@ -82,7 +82,7 @@ void
 svc_user_count(struct kd_smc *s, struct svc_user *u, bool decline, int more)
 {
 	u->conns[decline] += (uint32_t)more;
-	leave(s, u);
+	user_leave(s, u);
 }
 
 /* --- requests --- */
@@ -302,7 +302,7 @@ prog_leave(struct svc_prog *p)
 	*p->pprev = p->next;
 	p->smc->nprogs--;
 	p->user->progs--;
-	leave(p->smc, p->user);
+	user_leave(p->smc, p->user);
 	p->next = p->smc->dead_progs;
 	p->smc->dead_progs = p;
 }
@@ -376,7 +376,7 @@ listen_ready(struct svc_source *src, uint32_t events)
 	else
 		s->turned_away++;
 	if (p == NULL || p->user == NULL || svc_watch(s, fd, EPOLLIN, &p->source) != 0) {
-		leave(s, u);
+		user_leave(s, u);
 		close(fd);
 		free(p);
 		return;

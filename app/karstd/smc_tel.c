@@ -36,7 +36,7 @@ enter(void)
 }
 
 static void
-leave(struct kd_smc *s)
+tel_leave(struct kd_smc *s)
 {
 	pthread_mutex_unlock(&s->lock);
 	pthread_mutex_unlock(&service.lock);
@@ -68,7 +68,7 @@ on_smc(const char *cmd, const char *params, struct rte_tel_data *d)
 		rte_tel_data_add_dict_u64(d, counts[i], atomic_load(&s->option.counts[i]));
 	for (i = 0; i < KARST_SMC_CTRS; i++)
 		rte_tel_data_add_dict_u64(d, karst_smc_counter_name(i), s->core->counters[i]);
-	leave(s);
+	tel_leave(s);
 	return 0;
 }
 
@@ -95,7 +95,7 @@ on_reasons(const char *cmd, const char *params, struct rte_tel_data *d)
 		snprintf(name, sizeof(name), "%08x", number);
 		rte_tel_data_add_dict_container(d, name, row, 0);
 	}
-	leave(s);
+	tel_leave(s);
 	return 0;
 }
 
@@ -197,7 +197,7 @@ on_conns(const char *cmd, const char *params, struct rte_tel_data *d)
 		return -1;
 	rte_tel_data_start_dict(d);
 	add_page(s, d, params != NULL ? strtoull(params, NULL, 10) : 0);
-	leave(s);
+	tel_leave(s);
 	return 0;
 }
 
@@ -266,7 +266,7 @@ on_groups(const char *cmd, const char *params, struct rte_tel_data *d)
 		snprintf(name, sizeof(name), "%u", i);
 		rte_tel_data_add_dict_container(d, name, row, 0);
 	}
-	leave(s);
+	tel_leave(s);
 	return 0;
 }
 

@@ -15,7 +15,7 @@
 #include "log.h"
 #include "xdp_roce_object.h" /* made from xdp_roce.bpf.c */
 
-#define PROGRAM_NAME "karst_roce"
+#define XDP_PROGRAM_NAME "karst_roce"
 
 int
 kd_xdp_file(void)
@@ -47,7 +47,8 @@ prog_is_karsts(uint32_t id)
 
 	if (fd < 0)
 		return false;
-	ours = bpf_obj_get_info_by_fd(fd, &info, &len) == 0 && strcmp(info.name, PROGRAM_NAME) == 0;
+	ours = bpf_obj_get_info_by_fd(fd, &info, &len) == 0 &&
+		strcmp(info.name, XDP_PROGRAM_NAME) == 0;
 	close(fd);
 	return ours;
 }

@@ -72,7 +72,7 @@ tclass_of(const struct judge *j)
 
 /* What the capture of the other end says of this packet. */
 static void
-fate_of(struct an *a, struct an_pkt *p)
+packet_fate(struct an *a, struct an_pkt *p)
 {
 	const struct ends_fates *f = a->o->fates;
 
@@ -185,7 +185,7 @@ packet(struct an *a, struct an_pkt *p, uint64_t absolute_ns)
 		return; /* no memory */
 	a->packets++;
 	an_injury_of(a, f, p, absolute_ns);
-	fate_of(a, p);
+	packet_fate(a, p);
 	if (is_doubled(f, p)) {
 		a->doubled++;
 		f->doubled++;

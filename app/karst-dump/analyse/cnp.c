@@ -15,7 +15,7 @@
 #define RATE_PACKETS 16 /* fewer, before or after, say nothing about a rate */
 
 static void
-scope(struct an_cnp_scope *s, const struct an_pkt *p)
+scope_count(struct an_cnp_scope *s, const struct an_pkt *p)
 {
 	uint64_t since = p->ns - s->last_ns;
 
@@ -133,10 +133,10 @@ an_cnp(struct an *a, struct an_flow *f, const struct an_pkt *p)
 {
 	form(a, f, p);
 	target(a, f, p);
-	scope(&f->cnp, p);
-	scope(&f->pair->cnp, p);
-	scope(&f->pair->src->from, p);
-	scope(&f->pair->dst->to, p);
+	scope_count(&f->cnp, p);
+	scope_count(&f->pair->cnp, p);
+	scope_count(&f->pair->src->from, p);
+	scope_count(&f->pair->dst->to, p);
 	f->cnp_tclass = p->tclass;
 	f->cnp_migreq = p->ib->migreq;
 	if (f->peer != NULL) {

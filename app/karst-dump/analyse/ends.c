@@ -94,7 +94,7 @@ seen_at(const struct window *w, uint64_t i)
 }
 
 static uint64_t *
-slot_of(const struct window *w, const struct seen *s)
+window_slot(const struct window *w, const struct seen *s)
 {
 	uint64_t h = ((uint64_t)s->dqpn << 32 | (uint64_t)s->opcode << 24 | s->psn) *
 		0x9e3779b97f4a7c15u;
@@ -155,7 +155,7 @@ static struct seen
 window_add(struct window *w, const struct seen *s)
 {
 	struct seen old = w->n >= WINDOW ? *seen_at(w, w->n) : (struct seen){.matched = true};
-	uint64_t *slot = slot_of(w, s);
+	uint64_t *slot = window_slot(w, s);
 
 	*seen_at(w, w->n) = *s;
 	seen_at(w, w->n)->older = *slot;
@@ -368,7 +368,8 @@ is_only(const struct lane *l, uint64_t sent, uint64_t arrived, const struct seen
 	unsigned int i;
 
 	for (i = 0; i < 2; i++) {
-		uint64_t at = from[i] == NONE ? *slot_of(w[i], s) : seen_at(w[i], from[i])->older;
+		uint64_t at =
+			from[i] == NONE ? *window_slot(w[i], s) : seen_at(w[i], from[i])->older;
 
 		if (find(w[i], at, s, false) != NONE || find(w[i], at, s, true) != NONE)
 			return false;
@@ -381,7 +382,7 @@ is_sent(struct reading *r, unsigned int i, const struct seen *s)
 {
 	struct lane *l = &r->lane[i];
 	struct seen old = window_add(&l->sent, s), *arrival;
-	uint64_t early = find(&l->arrived, *slot_of(&l->arrived, s), s, false);
+	uint64_t early = find(&l->arrived, *window_slot(&l->arrived, s), s, false);
 
 	r->e->way[i].sent++;
 	sent_gone(r, i, &old);
@@ -400,14 +401,14 @@ static void
 has_arrived(struct reading *r, unsigned int i, const struct seen *s)
 {
 	struct lane *l = &r->lane[i];
-	uint64_t sent = find(&l->sent, *slot_of(&l->sent, s), s, false);
+	uint64_t sent = find(&l->sent, *window_slot(&l->sent, s), s, false);
 	struct seen old;
 
 	if (sent != NONE) {
 		if (!r->last && is_only(l, sent, NONE, s))
 			shortest_add(&l->shortest, s->ns, s->ns - seen_at(&l->sent, sent)->ns);
 		match(r, i, sent, s);
-	} else if (find(&l->sent, *slot_of(&l->sent, s), s, true) != NONE) {
+	} else if (find(&l->sent, *window_slot(&l->sent, s), s, true) != NONE) {
 		r->e->way[i].doubled++;
 	} else {
 		old = window_add(&l->arrived, s);

@@ -146,7 +146,7 @@ flow_hash(const struct an_pair *p, uint32_t dqpn)
 }
 
 static void
-grow(struct an *a)
+flows_grow(struct an *a)
 {
 	uint32_t mask = a->hash == NULL ? FIRST_HASH - 1 : a->hash_mask * 2 + 1;
 	struct an_flow **h, *f;
@@ -208,7 +208,7 @@ an_flow_of(struct an *a, const struct an_pkt *p)
 	if (f != NULL && f->dqpn == p->ib->dqpn && memcmp(f->pair->src->address, p->src, 16) == 0 &&
 		memcmp(f->pair->dst->address, p->dst, 16) == 0)
 		return f;
-	grow(a);
+	flows_grow(a);
 	pair = an_pair_of(a, p->src, p->dst);
 	if (a->hash == NULL || pair == NULL)
 		return NULL;

@@ -19,14 +19,14 @@
 #define FIRST_MASK 1023
 
 static uint32_t
-slot_of(const struct an *a, uint32_t qpn, uint32_t psn)
+injury_slot(const struct an *a, uint32_t qpn, uint32_t psn)
 {
 	return (uint32_t)((((uint64_t)qpn << 24 | psn) * 0x9e3779b97f4a7c15u) >> 32) &
 		a->injury_mask;
 }
 
 static unsigned int
-fate_of(const char *event, const char *action)
+injury_fate(const char *event, const char *action)
 {
 	if (strcmp(event, "discarded") == 0)
 		return AN_LOST;
@@ -40,7 +40,7 @@ fate_of(const char *event, const char *action)
 }
 
 static bool
-grow(struct an *a)
+injuries_grow(struct an *a)
 {
 	uint32_t mask = a->injury_hash == NULL ? FIRST_MASK : a->injury_mask * 2 + 1,
 		 was = a->injury_mask, i;
@@ -55,7 +55,7 @@ grow(struct an *a)
 		struct an_injury *e, *next;
 
 		for (e = old[i]; e != NULL; e = next) {
-			struct an_injury **at = &h[slot_of(a, e->qpn, e->psn)];
+			struct an_injury **at = &h[injury_slot(a, e->qpn, e->psn)];
 
 			next = e->next;
 			e->next = *at;
@@ -97,7 +97,7 @@ add(struct an *a, json_t *o)
 	if (json_unpack(o, "{s:s, s:s, s:I, s:I, s:I}", "action", &action, "opcode", &opcode,
 		    "time_ns", &ns, "qpn", &qpn, "psn", &psn) != 0)
 		return -EINVAL;
-	if ((a->injury_hash == NULL || a->injuries > a->injury_mask) && !grow(a))
+	if ((a->injury_hash == NULL || a->injuries > a->injury_mask) && !injuries_grow(a))
 		return -ENOMEM;
 	e = calloc(1, sizeof(*e));
 	if (e == NULL)
@@ -106,8 +106,8 @@ add(struct an *a, json_t *o)
 	e->qpn = (uint32_t)qpn;
 	e->psn = (uint32_t)psn & KARST_PSN_MASK;
 	e->opcode = opcode_of(opcode);
-	e->fate = (uint8_t)fate_of(event, action);
-	at = &a->injury_hash[slot_of(a, e->qpn, e->psn)];
+	e->fate = (uint8_t)injury_fate(event, action);
+	at = &a->injury_hash[injury_slot(a, e->qpn, e->psn)];
 	e->next = *at;
 	*at = e;
 	a->injuries++;
@@ -152,7 +152,7 @@ an_injury_of(struct an *a, const struct an_flow *f, struct an_pkt *p, uint64_t a
 
 	if (a->injury_hash == NULL)
 		return;
-	for (e = a->injury_hash[slot_of(a, p->ib->dqpn, p->ib->psn)]; e != NULL; e = e->next) {
+	for (e = a->injury_hash[injury_slot(a, p->ib->dqpn, p->ib->psn)]; e != NULL; e = e->next) {
 		uint64_t off = e->ns > absolute_ns ? e->ns - absolute_ns : absolute_ns - e->ns;
 
 		if (!e->used && e->qpn == p->ib->dqpn && e->psn == p->ib->psn &&

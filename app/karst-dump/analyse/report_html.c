@@ -68,7 +68,7 @@ escape(FILE *out, const char *s)
 }
 
 static void
-finding(FILE *out, const struct an_finding *at, enum an_verdict v)
+html_finding(FILE *out, const struct an_finding *at, enum an_verdict v)
 {
 	char where[128] = "";
 	unsigned int i;
@@ -90,7 +90,7 @@ finding(FILE *out, const struct an_finding *at, enum an_verdict v)
 }
 
 static void
-check(FILE *out, const struct an_result *r, const struct an_check_info *info)
+html_check(FILE *out, const struct an_result *r, const struct an_check_info *info)
 {
 	static const char *const class[] = {"pass", "fail", "cannot", "not"};
 	enum an_verdict v = an_overall(r->count);
@@ -106,9 +106,9 @@ check(FILE *out, const struct an_result *r, const struct an_check_info *info)
 	escape(out, info->rule);
 	fputs(")</span>\n", out);
 	for (i = 0; i < r->found[AN_FAIL].n; i++)
-		finding(out, &r->found[AN_FAIL].at[i], AN_FAIL);
+		html_finding(out, &r->found[AN_FAIL].at[i], AN_FAIL);
 	for (i = 0; i < r->found[AN_UNKNOWN].n && i < 3; i++)
-		finding(out, &r->found[AN_UNKNOWN].at[i], AN_UNKNOWN);
+		html_finding(out, &r->found[AN_UNKNOWN].at[i], AN_UNKNOWN);
 	fputs("</td></tr>\n", out);
 }
 
@@ -253,7 +253,7 @@ legend(FILE *out)
 }
 
 static void
-latencies(FILE *out, const struct an *a)
+html_latencies(FILE *out, const struct an *a)
 {
 	unsigned int i;
 
@@ -296,9 +296,9 @@ an_report_html(const struct an *a, FILE *out, const char *file)
 	      "<th>what has to hold (rules of doc/protocol.rst)</th></tr>\n",
 		out);
 	for (i = 0; i < AN_CHECKS; i++)
-		check(out, &a->result[i], &an_checks[i]);
+		html_check(out, &a->result[i], &an_checks[i]);
 	fputs("</table></div>\n", out);
-	latencies(out, a);
+	html_latencies(out, a);
 	fputs("<h2>Sequence plots</h2>\n", out);
 	legend(out);
 	for (f = a->flows; f != NULL; f = f->all_next)

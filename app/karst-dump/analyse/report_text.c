@@ -9,7 +9,7 @@
 #define UNKNOWN_SHOWN 3
 
 static void
-finding(FILE *out, const struct an_finding *at)
+text_finding(FILE *out, const struct an_finding *at)
 {
 	char where[128] = "";
 	unsigned int i;
@@ -41,7 +41,7 @@ passes(FILE *out, const struct an_result *r)
 }
 
 static void
-check(FILE *out, const struct an_result *r, const struct an_check_info *info)
+text_check(FILE *out, const struct an_result *r, const struct an_check_info *info)
 {
 	enum an_verdict v = an_overall(r->count);
 	unsigned int i;
@@ -52,17 +52,17 @@ check(FILE *out, const struct an_result *r, const struct an_check_info *info)
 			r->count[AN_PASS], r->count[AN_FAIL], r->count[AN_UNKNOWN]);
 	fprintf(out, "\n      %s (%s)\n", info->meaning, info->rule);
 	for (i = 0; i < r->found[AN_FAIL].n; i++)
-		finding(out, &r->found[AN_FAIL].at[i]);
+		text_finding(out, &r->found[AN_FAIL].at[i]);
 	if (v == AN_PASS)
 		passes(out, r);
 	for (i = 0; i < r->found[AN_UNKNOWN].n && i < UNKNOWN_SHOWN; i++) {
 		fputs("      cannot tell:\n", out);
-		finding(out, &r->found[AN_UNKNOWN].at[i]);
+		text_finding(out, &r->found[AN_UNKNOWN].at[i]);
 	}
 }
 
 static void
-flow(FILE *out, const struct an_flow *f)
+text_flow(FILE *out, const struct an_flow *f)
 {
 	const struct an_stream *s = &f->req;
 	char text[128];
@@ -89,7 +89,7 @@ flow(FILE *out, const struct an_flow *f)
 }
 
 static void
-scope(FILE *out, const char *name, const struct an_cnp_scope *s, const char *who)
+text_scope(FILE *out, const char *name, const struct an_cnp_scope *s, const char *who)
 {
 	if (s->n > 1)
 		fprintf(out,
@@ -99,7 +99,7 @@ scope(FILE *out, const char *name, const struct an_cnp_scope *s, const char *who
 }
 
 static void
-scopes(FILE *out, const struct an *a)
+text_scopes(FILE *out, const struct an *a)
 {
 	const struct an_flow *f;
 	const struct an_pair *p;
@@ -108,19 +108,19 @@ scopes(FILE *out, const struct an *a)
 
 	for (e = a->ends; e != NULL; e = e->next) {
 		an_address_text(e->address, text, sizeof(text));
-		scope(out, "port", &e->from, text);
-		scope(out, "destination", &e->to, text);
+		text_scope(out, "port", &e->from, text);
+		text_scope(out, "destination", &e->to, text);
 	}
 	for (p = a->pairs; p != NULL; p = p->next) {
 		an_address_text(p->src->address, text, 60);
 		an_address_text(p->dst->address, to, sizeof(to));
 		strcat(text, " > ");
 		strcat(text, to);
-		scope(out, "pair of addresses", &p->cnp, text);
+		text_scope(out, "pair of addresses", &p->cnp, text);
 	}
 	for (f = a->flows; f != NULL; f = f->all_next) {
 		an_flow_text(f, text, sizeof(text));
-		scope(out, "queue pair", &f->cnp, text);
+		text_scope(out, "queue pair", &f->cnp, text);
 	}
 }
 
@@ -141,9 +141,9 @@ an_report_text(const struct an *a, FILE *out, const char *file)
 			a->injuries, a->injuries_used, a->injuries_lost);
 	fputc('\n', out);
 	for (f = a->flows; f != NULL; f = f->all_next)
-		flow(out, f);
+		text_flow(out, f);
 	for (i = 0; i < AN_CHECKS; i++)
-		check(out, &a->result[i], &an_checks[i]);
+		text_check(out, &a->result[i], &an_checks[i]);
 	for (i = 0; i < AN_LATENCIES; i++)
 		if (a->latency[i].n != 0)
 			fprintf(out,
@@ -153,5 +153,5 @@ an_report_text(const struct an *a, FILE *out, const char *file)
 				(double)a->latency[i].min / 1e3,
 				(double)a->latency[i].sum / (double)a->latency[i].n / 1e3,
 				(double)a->latency[i].max / 1e3);
-	scopes(out, a);
+	text_scopes(out, a);
 }

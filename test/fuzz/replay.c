@@ -20,9 +20,9 @@
 
 #include "fuzz.h"
 
-#define INPUT_MAX (1 << 20)
-#define CHANGES   8u  /* at most, of one input */
-#define RUN       32u /* bytes at most that one change is about */
+#define INPUT_MAX    (1 << 20)
+#define MOST_CHANGES 8u  /* at most, of one input */
+#define RUN          32u /* bytes at most that one change is about */
 
 static uint64_t dice;
 
@@ -51,7 +51,7 @@ feed(const uint8_t *data, size_t size)
 
 /* One change of @data, which has room for INPUT_MAX bytes.  @return its new size. */
 static size_t
-change(uint8_t *data, size_t size, const uint8_t *other, size_t other_size)
+change(uint8_t *data, size_t size, const uint8_t *donor, size_t donor_size)
 {
 	static const uint64_t edges[] = {0, 1, 0x7f, 0x80, 0xff, 0x7fff, 0xffff, 0x7fffffff,
 		0xffffffff, INT64_MAX, UINT64_MAX};
@@ -77,11 +77,11 @@ change(uint8_t *data, size_t size, const uint8_t *other, size_t other_size)
 		size += n;
 		break;
 	default:
-		if (other_size == 0)
+		if (donor_size == 0)
 			break;
-		from = roll(other_size);
-		n = n < other_size - from ? n : other_size - from;
-		memcpy(data + at, other + from, n);
+		from = roll(donor_size);
+		n = n < donor_size - from ? n : donor_size - from;
+		memcpy(data + at, donor + from, n);
 		break;
 	}
 	return size;
@@ -98,7 +98,7 @@ mutate(const uint8_t *data, size_t size, unsigned int times)
 	for (; times > 0; times--) {
 		memcpy(copy, data, size);
 		n = size;
-		for (left = 1 + roll(CHANGES); left > 0 && n > 0; left--)
+		for (left = 1 + roll(MOST_CHANGES); left > 0 && n > 0; left--)
 			n = change(copy, n, before, before_size);
 		feed(copy, n);
 	}

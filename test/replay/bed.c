@@ -48,13 +48,13 @@ on_async_event(struct karst_core *core, enum karst_async_event_code event, void 
 		b->errors++;
 }
 
-static const struct karst_core_ops ops = {
+static const struct karst_core_ops bed_ops = {
 	.cq_event = on_cq_event,
 	.async_event = on_async_event,
 };
 
 static void
-must(int rc, const char *what)
+bed_must(int rc, const char *what)
 {
 	if (rc != 0) {
 		fprintf(stderr, "karst-replay: %s: %s\n", what, strerror(-rc));
@@ -63,7 +63,7 @@ must(int rc, const char *what)
 }
 
 static void
-put_ip(uint8_t to[16], const uint8_t *from, bool ip6)
+bed_put_ip(uint8_t to[16], const uint8_t *from, bool ip6)
 {
 	memset(to, 0, 16);
 	if (ip6) {
@@ -75,7 +75,7 @@ put_ip(uint8_t to[16], const uint8_t *from, bool ip6)
 }
 
 static struct karst_path
-path_of(const struct karst_frame *f, bool mine)
+bed_path(const struct karst_frame *f, bool mine)
 {
 	struct karst_path p = {.ip6 = f->ip6,
 		.has_vlan = f->vlan,
@@ -86,8 +86,8 @@ path_of(const struct karst_frame *f, bool mine)
 
 	memcpy(p.src_mac, mine ? f->smac : f->dmac, 6);
 	memcpy(p.dst_mac, mine ? f->dmac : f->smac, 6);
-	put_ip(p.src_ip, mine ? f->saddr : f->daddr, f->ip6);
-	put_ip(p.dst_ip, mine ? f->daddr : f->saddr, f->ip6);
+	bed_put_ip(p.src_ip, mine ? f->saddr : f->daddr, f->ip6);
+	bed_put_ip(p.dst_ip, mine ? f->daddr : f->saddr, f->ip6);
 	return p;
 }
 
@@ -95,7 +95,7 @@ static void
 modify(struct rp_bed *b, struct karst_core_qp_attr *attr, enum karst_qp_state to, unsigned int mask)
 {
 	attr->qp_state = to;
-	must(karst_qp_modify(b->core, b->qp, attr, mask | KARST_QP_STATE), "modify");
+	bed_must(karst_qp_modify(b->core, b->qp, attr, mask | KARST_QP_STATE), "modify");
 }
 
 static void
@@ -139,7 +139,8 @@ make_srq(struct rp_bed *b, uint32_t stride)
 		.max_wr = RP_WQ_SLOTS,
 		.max_sge = 1};
 
-	must(karst_srq_create(b->core, block(b, karst_srq_object_bytes()), &init, &b->srq), "SRQ");
+	bed_must(karst_srq_create(b->core, block(b, karst_srq_object_bytes()), &init, &b->srq),
+		"SRQ");
 	karst_wq_attach(&b->rq, init.shared, RP_WQ_SLOTS, stride);
 }
 
@@ -171,7 +172,7 @@ make_qp(struct rp_bed *b, const struct rp_qp_setup *s)
 	}
 	qp_mem = block(b, karst_qp_bytes(&init));
 	karst_qp_prepare(qp_mem, &init);
-	must(karst_qp_create(b->core, qp_mem, &init, &b->qp), "QP");
+	bed_must(karst_qp_create(b->core, qp_mem, &init, &b->qp), "QP");
 	b->qpn = karst_qp_num(b->qp);
 	karst_wq_attach(&b->sq, init.sq_shared, RP_WQ_SLOTS, sstride);
 	bring_up(b, s);
@@ -181,27 +182,27 @@ struct rp_bed *
 rp_bed_open(const struct rp_qp_setup *s, uint64_t now_ns)
 {
 	struct karst_mem_config mcfg = {.max_keys = 256, .max_pds = 2, .seed = {5, 6}};
-	struct karst_core_config cfg = {.max_qps = 4, .seed = {7}, .ops = &ops};
+	struct karst_core_config cfg = {.max_qps = 4, .seed = {7}, .ops = &bed_ops};
 	struct karst_cq_init cq = {.entries = RP_CQ_SIZE, .nlanes = 1};
 	struct rp_bed *b = calloc(1, sizeof(*b));
 
-	b->path = path_of(&s->example->f, s->mine);
-	must(karst_mem_init(block(b, karst_mem_size(&mcfg)), &mcfg, &b->mem), "keys");
-	must(karst_pd_alloc(b->mem, &b->pd), "protection domain");
+	b->path = bed_path(&s->example->f, s->mine);
+	bed_must(karst_mem_init(block(b, karst_mem_size(&mcfg)), &mcfg, &b->mem), "keys");
+	bed_must(karst_pd_alloc(b->mem, &b->pd), "protection domain");
 	b->recv = block(b, RP_RECV_LEN);
-	must(karst_mr_reg(b->mem, b->pd, b->recv, RP_LOCAL_VA, RP_RECV_LEN,
-		     KARST_ACCESS_LOCAL_WRITE, &b->recv_key),
+	bed_must(karst_mr_reg(b->mem, b->pd, b->recv, RP_LOCAL_VA, RP_RECV_LEN,
+			 KARST_ACCESS_LOCAL_WRITE, &b->recv_key),
 		"region");
-	must(karst_ah_table_init(block(b, karst_ah_table_bytes(8)), 8, &b->ahs), "handles");
+	bed_must(karst_ah_table_init(block(b, karst_ah_table_bytes(8)), 8, &b->ahs), "handles");
 	b->out = calloc(RP_OUT_MAX, sizeof(*b->out));
 	cfg.mem = b->mem;
 	cfg.ahs = b->ahs;
 	cfg.user = b;
-	must(karst_core_init(block(b, karst_core_bytes(&cfg)), &cfg, now_ns, &b->core), "core");
+	bed_must(karst_core_init(block(b, karst_core_bytes(&cfg)), &cfg, now_ns, &b->core), "core");
 	b->core->now_ns = now_ns;
 	cq.shared = block(b, sizeof(struct karst_cq_shared));
 	cq.lanes = block(b, karst_lane_bytes(RP_CQ_SIZE, 0));
-	must(karst_cq_create(block(b, karst_cq_object_bytes(&cq)), &cq, &b->cq), "CQ");
+	bed_must(karst_cq_create(block(b, karst_cq_object_bytes(&cq)), &cq, &b->cq), "CQ");
 	karst_cq_lane_attach(&b->lane, cq.lanes, RP_CQ_SIZE, 0);
 	make_qp(b, s);
 	return b;
@@ -215,8 +216,8 @@ rp_bed_close(struct rp_bed *b)
 	karst_qp_destroy(b->core, b->qp);
 	karst_core_flush(b->core);
 	if (b->srq != NULL)
-		must(karst_srq_destroy(b->core, b->srq), "end of SRQ");
-	must(karst_cq_destroy(b->cq), "end of CQ");
+		bed_must(karst_srq_destroy(b->core, b->srq), "end of SRQ");
+	bed_must(karst_cq_destroy(b->cq), "end of CQ");
 	for (i = 0; i < b->nblocks; i++)
 		free(b->blocks[i]);
 	free(b->out);
@@ -238,7 +239,7 @@ rp_bed_receive(struct rp_bed *b, const struct karst_frame *f, enum rp_fate fate)
 	if (fate == RP_MARKED)
 		copy.tclass |= 3; /* congestion experienced */
 	len = karst_build_frame(frame, FRAME_ROOM, &copy);
-	must(len > 0 ? 0 : len, "building a frame");
+	bed_must(len > 0 ? 0 : len, "building a frame");
 	crc = karst_icrc_rocev2(frame + l3, (size_t)len - l3 - KARST_ICRC_LEN, f->ip6);
 	for (i = 0; i < 4; i++)
 		frame[(uint32_t)len - 4 + i] = (uint8_t)(crc >> 8 * i);
@@ -297,7 +298,7 @@ visit(struct rp_bed *b, struct karst_core_qp *qp, unsigned int frames)
 		struct karst_pkt *p = &o->pkt;
 
 		if (karst_parse(p) != KARST_DROP_NONE || karst_icrc_verify_burst(&p, 1) != 0)
-			must(-EBADMSG, "a frame that was sent");
+			bed_must(-EBADMSG, "a frame that was sent");
 		karst_decode_frame(p, &o->f);
 	}
 	b->nout += burst.n;
@@ -340,7 +341,7 @@ rp_bed_post_receive(struct rp_bed *b, uint32_t len)
 {
 	struct karst_recv_wqe *w;
 
-	must(karst_wq_free(&b->rq, 1) != 0 ? 0 : -ENOSPC, "receive queue");
+	bed_must(karst_wq_free(&b->rq, 1) != 0 ? 0 : -ENOSPC, "receive queue");
 	w = karst_wq_slot(&b->rq, 0);
 	w->wr_id = 1;
 	w->num_sge = 1;
@@ -355,7 +356,7 @@ rp_bed_slot(struct rp_bed *b)
 {
 	struct karst_send_wqe *w;
 
-	must(karst_wq_free(&b->sq, 1) != 0 ? 0 : -ENOSPC, "send queue");
+	bed_must(karst_wq_free(&b->sq, 1) != 0 ? 0 : -ENOSPC, "send queue");
 	w = karst_wq_slot(&b->sq, 0);
 	memset(w, 0, sizeof(*w));
 	w->flags = KARST_SEND_SIGNALED;

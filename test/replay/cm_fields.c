@@ -141,3 +141,4 @@ rp_compare_cm(struct rp_report *r, uint32_t number, const struct karst_cm_msg *a
 	if (a->private_data_len == b->private_data_len)
 		bytes(p, "private data", a->private_data, b->private_data, a->private_data_len);
 }
+#undef FIELD

@@ -76,7 +76,7 @@ on_event(void *user, const struct karst_cm_ev *ev)
 		memcpy(e->private_data, ev->remote.private_data, e->len);
 }
 
-static const struct karst_cm_ops ops = {on_send, on_event};
+static const struct karst_cm_ops cm_ops = {on_send, on_event};
 
 /* --- names --- */
 
@@ -105,7 +105,7 @@ our_id(const struct side *t, const struct karst_cm_msg *captured)
 /* --- what the peer sent --- */
 
 static void
-put_ip(uint8_t to[16], const uint8_t *from, bool ip6)
+cm_put_ip(uint8_t to[16], const uint8_t *from, bool ip6)
 {
 	memset(to, 0, 16);
 	if (!ip6)
@@ -187,8 +187,8 @@ comes(struct side *t, const struct rp_frame *f, struct karst_cm_msg *m)
 	uint8_t mad[KARST_CM_MAD_LEN];
 	unsigned int events = t->ev_tail;
 
-	put_ip(seen.local_ip, f->f.daddr, f->f.ip6);
-	put_ip(seen.remote_ip, f->f.saddr, f->f.ip6);
+	cm_put_ip(seen.local_ip, f->f.daddr, f->f.ip6);
+	cm_put_ip(seen.remote_ip, f->f.saddr, f->f.ip6);
 	m->tid = named(t->tids, t->ntids, m->tid);
 	if (m->kind == KARST_CM_SIDR_REP)
 		m->local_id = (uint32_t)named(t->ids, t->nids, m->local_id);
@@ -209,12 +209,12 @@ comes(struct side *t, const struct rp_frame *f, struct karst_cm_msg *m)
 /* --- what the user did --- */
 
 static struct karst_cm_path
-path_of(const struct rp_frame *f, const struct karst_cm_wire_path *w)
+cm_path(const struct rp_frame *f, const struct karst_cm_wire_path *w)
 {
 	struct karst_cm_path p = {.pkey = 0xffff, .hop_limit = 64, .mtu = 3};
 
-	put_ip(p.local_ip, f->f.saddr, f->f.ip6);
-	put_ip(p.remote_ip, f->f.daddr, f->f.ip6);
+	cm_put_ip(p.local_ip, f->f.saddr, f->f.ip6);
+	cm_put_ip(p.remote_ip, f->f.daddr, f->f.ip6);
 	if (w == NULL)
 		return p;
 	memcpy(p.local_ip, w->local_gid, 16);
@@ -231,7 +231,7 @@ path_of(const struct rp_frame *f, const struct karst_cm_wire_path *w)
 static int
 connect_as(struct side *t, const struct rp_frame *f, const struct karst_cm_msg *m, uint32_t *id)
 {
-	struct karst_cm_path path = path_of(f, &m->req.primary);
+	struct karst_cm_path path = cm_path(f, &m->req.primary);
 	struct karst_cm_param p = {
 		.qp_type = m->req.transport == KARST_CM_TRANSPORT_UC ? KARST_QPT_UC : KARST_QPT_RC,
 		.flow_control = m->req.flow_control,
@@ -301,7 +301,7 @@ sidr_reply_as(struct side *t, const struct karst_cm_msg *m)
 static int
 act(struct side *t, const struct rp_frame *f, const struct karst_cm_msg *m)
 {
-	struct karst_cm_path path = path_of(f, NULL);
+	struct karst_cm_path path = cm_path(f, NULL);
 	uint32_t id = our_id(t, m);
 	int rc = 0;
 
@@ -424,7 +424,7 @@ cross(const struct rp_frame *f, const struct rp_frame *g)
 }
 
 static void
-play(struct side *t, const struct rp_frame *f)
+side_play(struct side *t, const struct rp_frame *f)
 {
 	struct karst_cm_msg m;
 
@@ -443,7 +443,7 @@ rp_cm(struct rp_report *r, const struct rp_capture *c, unsigned int us)
 {
 	struct side *t = calloc(1, sizeof(*t));
 	struct karst_cm_config cfg = {
-		.max_ids = 64, .guid = guid_of(c, us), .secret = {3}, .ops = &ops, .user = t};
+		.max_ids = 64, .guid = guid_of(c, us), .secret = {3}, .ops = &cm_ops, .user = t};
 	unsigned int i, n = 0;
 
 	t->r = r;
@@ -462,12 +462,12 @@ rp_cm(struct rp_report *r, const struct rp_capture *c, unsigned int us)
 		if (i + 1 < c->n && cross(f, f + 1)) {
 			/* ours first: it was sent before the peer's had come */
 			t->crossed = true;
-			play(t, f->from == us ? f : f + 1);
-			play(t, f->from == us ? f + 1 : f);
+			side_play(t, f->from == us ? f : f + 1);
+			side_play(t, f->from == us ? f + 1 : f);
 			i++;
 			n++;
 		} else {
-			play(t, f);
+			side_play(t, f);
 		}
 	}
 	if (t->out_head != t->out_tail)

@@ -38,7 +38,7 @@ point(struct run *run, const char *name, const char *half, unsigned int compared
 }
 
 static void
-play(struct rp_report *r, const struct rp_stream *s, enum half half)
+stream_play(struct rp_report *r, const struct rp_stream *s, enum half half)
 {
 	if (s->type == KARST_QPT_UD) {
 		if (half == RESPONDER)
@@ -91,7 +91,7 @@ play_capture(struct run *run, const struct rp_capture *c)
 	for (half = 0; half < HALVES && n != 0; half++) {
 		r = begin(run, c, names[half], &text, &room);
 		for (i = 0; i < n; i++)
-			play(&r, &streams[i], (enum half)half);
+			stream_play(&r, &streams[i], (enum half)half);
 		end(run, &r, &text);
 	}
 	rp_streams_free(streams, n);

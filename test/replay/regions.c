@@ -76,7 +76,7 @@ cover(struct rp_regions *g, const struct rp_stream *s, const struct rp_frame *f)
 }
 
 static void
-must(int rc)
+region_must(int rc)
 {
 	if (rc != 0) {
 		fprintf(stderr, "karst-replay: a region cannot be made: %s\n", strerror(-rc));
@@ -94,9 +94,9 @@ bind_window(struct rp_bed *b, struct rp_region *r, uint32_t mr_key)
 		.len = r->end - r->va,
 		.access = KARST_ACCESS_REMOTE};
 
-	must(karst_mw_alloc(b->mem, b->pd, KARST_MEM_MW2, &bind.mw_key));
+	region_must(karst_mw_alloc(b->mem, b->pd, KARST_MEM_MW2, &bind.mw_key));
 	bind.new_key = (bind.mw_key & 0xffffff00) | ((bind.mw_key + 1) & 0xff);
-	must(karst_mw_bind(b->mem, &bind, &r->key));
+	region_must(karst_mw_bind(b->mem, &bind, &r->key));
 }
 
 static void
@@ -116,7 +116,7 @@ make(struct rp_bed *b, struct rp_region *r, enum rp_refusal refusal)
 		access = KARST_ACCESS_LOCAL_WRITE;
 	if (!r->good && refusal == RP_OUT_OF_BOUNDS)
 		len--;
-	must(karst_mr_reg(b->mem, b->pd, r->host, r->va, len, access, &key));
+	region_must(karst_mr_reg(b->mem, b->pd, r->host, r->va, len, access, &key));
 	r->key = key;
 	if (r->invalidated)
 		bind_window(b, r, key);

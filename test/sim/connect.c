@@ -26,7 +26,8 @@ modify_qp(struct sim_ep *ep, struct karst_core_qp *qp, struct karst_core_qp_attr
 }
 
 static void
-modify(struct sim_ep *ep, struct karst_core_qp_attr *a, enum karst_qp_state to, unsigned int mask)
+connect_modify(
+	struct sim_ep *ep, struct karst_core_qp_attr *a, enum karst_qp_state to, unsigned int mask)
 {
 	modify_qp(ep, ep->qp, a, to, mask);
 }
@@ -121,7 +122,7 @@ to_init(struct sim_ep *ep)
 
 	a.access_flags = ep->access;
 	a.qkey = ep->qkey;
-	modify(ep, &a, KARST_QPS_INIT,
+	connect_modify(ep, &a, KARST_QPS_INIT,
 		KARST_QP_PKEY_INDEX | KARST_QP_PORT |
 			(ep->pair->type == KARST_QPT_UD ? KARST_QP_QKEY : KARST_QP_ACCESS_FLAGS));
 	if (ep->target != NULL)
@@ -149,7 +150,7 @@ to_rtr(struct sim_ep *ep)
 		mask = KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN;
 	if (ep->target != NULL) {
 		/* to the requester over there; nothing comes to the one here */
-		modify(ep, &a, KARST_QPS_RTR, mask);
+		connect_modify(ep, &a, KARST_QPS_RTR, mask);
 		a.dest_qpn = ep->peer->qpn;
 		modify_qp(ep, ep->target, &a, KARST_QPS_RTR,
 			mask | KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER);
@@ -158,7 +159,7 @@ to_rtr(struct sim_ep *ep)
 	if (ep->pair->type == KARST_QPT_RC)
 		mask |= KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER;
 	mask |= sim_repeat_attr(ep, &a) | sim_paths_attr(ep, &a);
-	modify(ep, &a, KARST_QPS_RTR, mask);
+	connect_modify(ep, &a, KARST_QPS_RTR, mask);
 }
 
 static void
@@ -176,7 +177,7 @@ to_rts(struct sim_ep *ep)
 			KARST_QP_MAX_QP_RD_ATOMIC;
 	if (sim_paths_attr(ep, &a) != 0)
 		mask |= KARST_QP_PATH_MIG_STATE;
-	modify(ep, &a, KARST_QPS_RTS, mask);
+	connect_modify(ep, &a, KARST_QPS_RTS, mask);
 	if (ep->target != NULL)
 		modify_qp(ep, ep->target, &a, KARST_QPS_RTS, KARST_QP_SQ_PSN | KARST_QP_TIMEOUT);
 }
@@ -215,7 +216,7 @@ sim_disconnect(struct sim *s, struct sim_pair *p)
 
 		if (ep->qp == NULL)
 			continue;
-		modify(ep, &a, KARST_QPS_RESET, 0);
+		connect_modify(ep, &a, KARST_QPS_RESET, 0);
 		if (ep->target != NULL)
 			modify_qp(ep, ep->target, &a, KARST_QPS_RESET, 0);
 	}

@@ -303,7 +303,7 @@ sim_fault_op(struct sim_ep *ep, struct sim_op *op, struct karst_send_wqe *w)
 /* --- what a program does to its queue pair --- */
 
 static void
-modify(struct sim_ep *ep, enum karst_qp_state to)
+fault_modify(struct sim_ep *ep, enum karst_qp_state to)
 {
 	struct karst_core_qp_attr a = {.qp_state = to};
 	int rc;
@@ -392,10 +392,10 @@ sim_fault_strike(struct sim_ep *ep, enum sim_eager eager)
 		p->dead_ns = ep->s->now_ns;
 		break;
 	case FAULT_TO_ERR:
-		modify(ep, KARST_QPS_ERR);
+		fault_modify(ep, KARST_QPS_ERR);
 		break;
 	case FAULT_RESET:
-		modify(ep, KARST_QPS_RESET);
+		fault_modify(ep, KARST_QPS_RESET);
 		sim_ep_lost(ep);
 		break;
 	case FAULT_DESTROY:
@@ -424,7 +424,7 @@ sim_fault_give_up(struct sim_ep *ep)
 		karst_qp_state(ep->qp) == KARST_QPS_ERR || !sim_ep_idle(ep) ||
 		!rng_one_in(&ep->s->rng, 8))
 		return false;
-	modify(ep, KARST_QPS_ERR);
+	fault_modify(ep, KARST_QPS_ERR);
 	return true;
 }
 

@@ -59,7 +59,7 @@ ep_failed(struct sim_ep *ep)
 /* --- send completions --- */
 
 static void
-release(struct sim_ep *ep, struct sim_op *op)
+op_release(struct sim_ep *ep, struct sim_op *op)
 {
 	if (op->buf != NULL)
 		op->buf->busy = false;
@@ -177,7 +177,7 @@ op_succeeded(struct sim *s, struct sim_ep *ep, struct sim_op *op)
 	default:
 		break;
 	}
-	release(ep, op);
+	op_release(ep, op);
 }
 
 /* What has no completion of its own, of a queue that ended, was done before (sim_sends_over()). */
@@ -317,7 +317,7 @@ op_failed(struct sim *s, struct sim_ep *ep, struct sim_op *op, enum karst_wc_sta
 		ep->mw.state = MW_LOST;
 	if (op->opcode == KARST_WR_SEND_WITH_INV)
 		ep->peer->mw.state = MW_LOST;
-	release(ep, op);
+	op_release(ep, op);
 }
 
 static void
@@ -642,7 +642,7 @@ sim_ep_lost(struct sim_ep *ep)
 			ep->mw.state = MW_LOST;
 		if (op->opcode == KARST_WR_SEND_WITH_INV)
 			ep->peer->mw.state = MW_LOST;
-		release(ep, op);
+		op_release(ep, op);
 	}
 	for (; ep->rdone < ep->nrecvs; ep->rdone++) {
 		struct sim_recv *r = &ep->recvs[ep->rdone];

@@ -154,7 +154,7 @@ hold(struct karst_core *core, struct karst_pkt *pkt)
 }
 
 static void
-release(struct karst_core *core, struct karst_pkt *pkt)
+hold_release(struct karst_core *core, struct karst_pkt *pkt)
 {
 	struct sim_core *c = core->user;
 	struct sim_held *h = karst_container_of(pkt, struct sim_held, pkt);
@@ -166,7 +166,7 @@ release(struct karst_core *core, struct karst_pkt *pkt)
 	c->nheld--;
 }
 
-const struct karst_hold_ops sim_hold_ops = {.hold = hold, .release = release};
+const struct karst_hold_ops sim_hold_ops = {.hold = hold, .release = hold_release};
 
 /* --- requests --- */
 

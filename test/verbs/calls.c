@@ -355,8 +355,8 @@ groups(void)
 
 /* --- threads and processes --- */
 
-#define THREADS  4u
-#define MESSAGES 2000u
+#define THREADS        4u
+#define CROWD_MESSAGES 2000u
 
 static struct rig crowd;
 
@@ -368,7 +368,7 @@ one_of_many(void *done)
 	unsigned int posted = 0;
 	struct ibv_wc wc;
 
-	while (*n < THREADS * MESSAGES) {
+	while (*n < THREADS * CROWD_MESSAGES) {
 		struct ibv_sge sge = piece(&crowd, 0, 8);
 		struct ibv_send_wr wr = {
 			.sg_list = &sge,
@@ -379,7 +379,7 @@ one_of_many(void *done)
 		};
 		struct ibv_send_wr *bad;
 
-		if (posted < MESSAGES && ibv_post_send(crowd.qp[0], &wr, &bad) == 0)
+		if (posted < CROWD_MESSAGES && ibv_post_send(crowd.qp[0], &wr, &bad) == 0)
 			posted++;
 		if (ibv_poll_cq(crowd.cq, 1, &wc) == 1) {
 			if (wc.status != IBV_WC_SUCCESS)
@@ -406,7 +406,7 @@ threads_share_queues(void)
 		pthread_join(thread[i], &bad);
 		CHECK(bad == NULL, "a completion in error");
 	}
-	EQ(done, THREADS * MESSAGES);
+	EQ(done, THREADS * CROWD_MESSAGES);
 	rig_down(&crowd);
 }
 

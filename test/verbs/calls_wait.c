@@ -165,7 +165,7 @@ events_are_for_what_is_left(void)
 	waiter_down(&w);
 }
 
-#define MESSAGES 5000u
+#define WAIT_MESSAGES 5000u
 
 static void *
 send_all(void *arg)
@@ -173,7 +173,7 @@ send_all(void *arg)
 	struct waiter *w = arg;
 	unsigned int i;
 
-	for (i = 0; i < MESSAGES; i++) {
+	for (i = 0; i < WAIT_MESSAGES; i++) {
 		/* one poll takes all that can be there */
 		while (i - w->taken >= RECEIVES)
 			sched_yield();
@@ -193,7 +193,7 @@ receive_all(struct waiter *w)
 	w->taken = 0;
 	EQ(ibv_req_notify_cq(w->cq, 0), 0);
 	MUST(pthread_create(&sender, NULL, send_all, w) == 0);
-	while (w->taken < MESSAGES) {
+	while (w->taken < WAIT_MESSAGES) {
 		wait_for_event(w);
 		EQ(ibv_req_notify_cq(w->cq, 0), 0);
 		n = (unsigned int)poll_some(w, RECEIVES, wr_id);

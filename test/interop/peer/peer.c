@@ -91,7 +91,7 @@ refuse(const char *what, const char *value)
 }
 
 static uint32_t
-number(const char *text, uint32_t max)
+option_number(const char *text, uint32_t max)
 {
 	char *end;
 	unsigned long n = strtoul(text, &end, 0);
@@ -108,8 +108,8 @@ psns(struct options *o, char *text)
 
 	if (comma != NULL)
 		*comma++ = '\0';
-	o->psn[0] = number(text, 0xffffff);
-	o->psn[1] = comma != NULL ? number(comma, 0xffffff) : o->psn[0];
+	o->psn[0] = option_number(text, 0xffffff);
+	o->psn[1] = comma != NULL ? option_number(comma, 0xffffff) : o->psn[0];
 }
 
 static void
@@ -145,7 +145,7 @@ set(struct options *o, struct arguments *a, int c, char *text)
 		qp_type(o, text);
 		break;
 	case 'm':
-		o->mtu = number(text, 4096);
+		o->mtu = option_number(text, 4096);
 		if (o->mtu < 256 || (o->mtu & (o->mtu - 1)) != 0)
 			refuse("--mtu takes 256, 512, 1024, 2048, 4096, not", text);
 		break;
@@ -153,19 +153,19 @@ set(struct options *o, struct arguments *a, int c, char *text)
 		psns(o, text);
 		break;
 	case 't':
-		o->timeout = number(text, 31);
+		o->timeout = option_number(text, 31);
 		break;
 	case OPT_RETRY:
-		o->retry_cnt = number(text, 7);
+		o->retry_cnt = option_number(text, 7);
 		break;
 	case OPT_RNR_RETRY:
-		o->rnr_retry = number(text, 7);
+		o->rnr_retry = option_number(text, 7);
 		break;
 	case OPT_RNR_TIMER:
-		o->min_rnr_timer = number(text, 31);
+		o->min_rnr_timer = option_number(text, 31);
 		break;
 	case OPT_RD_ATOMIC:
-		o->rd_atomic = number(text, 128);
+		o->rd_atomic = option_number(text, 128);
 		break;
 	case 's':
 		o->srq = 1;
@@ -174,7 +174,7 @@ set(struct options *o, struct arguments *a, int c, char *text)
 		o->events = 1;
 		break;
 	case OPT_PATIENCE:
-		o->patience_s = number(text, 3600);
+		o->patience_s = option_number(text, 3600);
 		break;
 	case 'h':
 		fputs(usage, stdout);

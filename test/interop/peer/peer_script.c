@@ -33,7 +33,7 @@ const char *const op_names[OP_COUNT] = {
 static const struct {
 	const char *name;
 	uint32_t flag;
-} flags[] = {
+} flag_words[] = {
 	{"inline", F_INLINE},
 	{"se", F_SOLICITED},
 	{"fence", F_FENCE},
@@ -102,8 +102,8 @@ script_help(void)
 	for (i = 0; i < OP_COUNT; i++)
 		printf(" %s", op_names[i]);
 	printf("\n  HOW:");
-	for (i = 0; i < N(flags); i++)
-		printf(" %s", flags[i].name);
+	for (i = 0; i < N(flag_words); i++)
+		printf(" %s", flag_words[i].name);
 	printf("\n       lateMS rlenBYTES sgeN rsgeN atN\n  STATUS:");
 	for (i = 0; i < N(statuses); i++)
 		if (statuses[i] != NULL)
@@ -124,7 +124,7 @@ status_parse(const char *word)
 
 /* The number that @text is. */
 static bool
-number(const char *text, uint32_t max, uint32_t *value)
+script_number(const char *text, uint32_t max, uint32_t *value)
 {
 	unsigned long long n;
 	char *end;
@@ -144,7 +144,7 @@ numbered(const char *word, const char *name, uint32_t max, uint32_t *value)
 {
 	size_t len = strlen(name);
 
-	return strncmp(word, name, len) == 0 && number(word + len, max, value);
+	return strncmp(word, name, len) == 0 && script_number(word + len, max, value);
 }
 
 static bool
@@ -153,9 +153,9 @@ how_parse(const char *word, struct step *s)
 	uint32_t n;
 	size_t i;
 
-	for (i = 0; i < N(flags); i++) {
-		if (strcmp(flags[i].name, word) == 0) {
-			s->flags |= flags[i].flag;
+	for (i = 0; i < N(flag_words); i++) {
+		if (strcmp(flag_words[i].name, word) == 0) {
+			s->flags |= flag_words[i].flag;
 			return true;
 		}
 	}
@@ -184,7 +184,7 @@ op_parse(const char *word, struct step *s)
 }
 
 static bool
-is_atomic(enum op op)
+op_is_atomic(enum op op)
 {
 	return op == OP_CAS || op == OP_FAA || op == OP_AWRITE;
 }
@@ -219,7 +219,7 @@ lengths(char *list, const struct options *opt, uint32_t *lens, uint32_t max)
 			return 0;
 		if (strcmp(word, "around") == 0)
 			n += around(opt, &lens[n]);
-		else if (number(word, 1u << 24, &lens[n]))
+		else if (script_number(word, 1u << 24, &lens[n]))
 			n++;
 		else
 			return 0;
@@ -272,7 +272,7 @@ word_parse(const char *word, const struct options *opt, struct step *steps, uint
 		*colon++ = '\0';
 		if ((x = strchr(colon, 'x')) != NULL) {
 			*x++ = '\0';
-			if (!number(x, MAX_ITEMS, &s.count) || s.count == 0)
+			if (!script_number(x, MAX_ITEMS, &s.count) || s.count == 0)
 				return mistake(word, "a count of 1 to 128 is allowed");
 		}
 		if (*colon != '\0' && (n = lengths(colon, opt, lens, N(lens))) == 0)
@@ -288,7 +288,7 @@ word_parse(const char *word, const struct options *opt, struct step *steps, uint
 		return mistake(word, "too many steps");
 	for (i = 0; i < n; i++) {
 		steps[i] = s;
-		steps[i].len = is_atomic(s.op) ? 8 : lens[i];
+		steps[i].len = op_is_atomic(s.op) ? 8 : lens[i];
 		snprintf(steps[i].text, sizeof(s.text), n > 1 ? "%.36s (%u)" : "%.47s", word,
 			lens[i]);
 	}

@@ -36,7 +36,7 @@ in_area(enum op op)
 }
 
 static bool
-is_atomic(enum op op)
+wr_is_atomic(enum op op)
 {
 	return op == OP_CAS || op == OP_FAA || op == OP_AWRITE;
 }
@@ -64,10 +64,10 @@ area_place(const struct peer *p, const struct step *s, const struct item *item, 
 
 	/* the size is not known yet when memory is planned; the range is not in it anyhow */
 	if (s->flags & F_END && p->area.size > 0)
-		return is_atomic(item->op) ? end : end - item->len / 2;
+		return wr_is_atomic(item->op) ? end : end - item->len / 2;
 	if (item->op == OP_FAA)
 		return window + FAA_CELL + !!(s->flags & F_ODD);
-	if (is_atomic(item->op))
+	if (wr_is_atomic(item->op))
 		return window + (cursor + 7) / 8 * 8 + !!(s->flags & F_ODD);
 	return window + cursor;
 }
@@ -96,13 +96,13 @@ step_items(const struct peer *p, const struct step *s, struct item *items, uint3
 		random = pattern_mix(random + n);
 		item->op = s->op == OP_MIX ? mixed_op(p, random >> 20) : s->op;
 		item->len = s->op != OP_MIX            ? s->len
-			: is_atomic(item->op)          ? 8
+			: wr_is_atomic(item->op)       ? 8
 			: p->opt.qp_type == IBV_QPT_UD ? random % (p->opt.mtu + 1)
 						       : random % (3 * p->opt.mtu + 2);
 		item->add = pattern_mix(random ^ 1);
 		item->swap = pattern_mix(random ^ 2);
 		gap = 3 + random % 11;
-		item->local_off = is_atomic(item->op) ? aligned(local) : local;
+		item->local_off = wr_is_atomic(item->op) ? aligned(local) : local;
 		local = item->local_off + item->len + gap;
 		item->area_off = in_area(item->op) ? area_place(p, s, item, area) : 0;
 		if (in_area(item->op) && !(s->flags & F_END))
@@ -234,7 +234,7 @@ target_fill(const struct peer *p, const struct item *item, struct ibv_send_wr *w
 		wr->wr.ud.ah = p->ah;
 		wr->wr.ud.remote_qpn = p->other.qpn;
 		wr->wr.ud.remote_qkey = p->step->flags & F_BAD_QKEY ? 0x22222222 : 0x11111111;
-	} else if (is_atomic(item->op)) {
+	} else if (wr_is_atomic(item->op)) {
 		wr->wr.atomic.remote_addr = addr;
 		wr->wr.atomic.rkey = rkey_of(p);
 		wr->wr.atomic.compare_add = item->add;
@@ -280,7 +280,7 @@ items_post(struct peer *p, const struct item *items, uint32_t n)
 			.next = i + 1 < n ? &wr[i + 1] : NULL,
 			.sg_list = sge[i],
 			.num_sge = pieces(sge[i], p->local.bytes + items[i].local_off, items[i].len,
-				lkey, is_atomic(items[i].op) ? 1 : p->step->sge),
+				lkey, wr_is_atomic(items[i].op) ? 1 : p->step->sge),
 			.opcode = opcodes[items[i].op],
 			.send_flags = send_flags(p->step, i + 1 == n),
 		};

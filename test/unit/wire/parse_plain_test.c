@@ -12,7 +12,7 @@
 #include "karst_parse.h"
 #include "sample.h"
 
-#define ROOM 512
+#define PLAIN_ROOM 512
 
 static struct karst_pkt
 parsed(uint8_t *data, unsigned int len)
@@ -30,7 +30,7 @@ parsed(uint8_t *data, unsigned int len)
 static enum karst_drop
 check_both(struct guard *g, const uint8_t *frame, unsigned int len)
 {
-	uint8_t tagged[ROOM + KARST_VLAN_LEN];
+	uint8_t tagged[PLAIN_ROOM + KARST_VLAN_LEN];
 	unsigned int addresses = karst_min_u32(len, 12);
 	struct karst_pkt a = parsed(guard_tail(g, frame, len), len), b;
 
@@ -56,7 +56,7 @@ Test(parse_plain, agrees_on_damage)
 {
 	unsigned int i, n, seen[KARST_DROP_MAX] = {0};
 	uint64_t rng = 0x914;
-	uint8_t buf[ROOM];
+	uint8_t buf[PLAIN_ROOM];
 	struct guard g;
 
 	guard_init(&g, 1024);
@@ -87,7 +87,7 @@ Test(parse_plain, agrees_on_damage)
 Test(parse_plain, every_ip_checksum)
 {
 	uint64_t rng = 0x1071;
-	uint8_t buf[ROOM];
+	uint8_t buf[PLAIN_ROOM];
 	struct guard g;
 
 	guard_init(&g, 1024);

@@ -79,6 +79,8 @@ has_room(const struct svc_conn *c)
 void
 svc_conn_show(struct svc_conn *c)
 {
+	if (c->txd == NULL)
+		return; /* nothing has come, and nobody waits for room: he would have rung */
 	atomic_store_explicit(&c->txd->tail, c->tx_tail, memory_order_release);
 	show_urgent(c);
 	atomic_store_explicit(&c->rxd->head, c->rx_head, memory_order_release);
@@ -148,16 +150,22 @@ svc_conn_drop_program(struct svc_conn *c)
 /* --- what the program has done --- */
 
 static void
+conn_abort(struct svc_conn *c, int error)
+{
+	if (c->id != SMC_NO_ID)
+		(void)karst_smc_conn_abort(c->smc->core, c->id);
+	if (c->what == SMC_RELAY)
+		svc_conn_close_tcp(c, true);
+	svc_conn_fail(c, error);
+}
+
+static void
 conn_hostile(struct svc_conn *c, const char *what)
 {
 	c->smc->faults++;
 	karst_log(KARST_LOG_NOTICE, "smc: process %d: impossible %s in a control page", (int)c->pid,
 		what);
-	if (c->id != SMC_NO_ID)
-		(void)karst_smc_conn_abort(c->smc->core, c->id);
-	if (c->what == SMC_RELAY)
-		svc_conn_close_tcp(c, true);
-	svc_conn_fail(c, ECONNABORTED);
+	conn_abort(c, ECONNABORTED);
 }
 
 /* Gives lib/smc what was written from @from to @to, with the mark that may be there. */
@@ -294,11 +302,26 @@ read_clc(struct svc_conn *c)
 	}
 }
 
+/* Who rings may wait for room.  Else they are of no interest before it is known what becomes of the
+ * connection: what has been written until then is there. */
+static bool
+needs_rings(const struct svc_conn *c)
+{
+	return c->rang || c->what == SMC_RDMA || c->what == SMC_RELAY;
+}
+
+static void
+drop_if_over(struct svc_conn *c)
+{
+	if (c->gone && c->what != SMC_AGREEING && (c->what != SMC_RELAY || c->tcp_over))
+		svc_conn_drop_program(c);
+}
+
 void
 svc_conn_work(struct svc_conn *c)
 {
 	/* before all else is looked at: what rings from here on is an event of its own */
-	if (c->pair >= 0 && c->rang && atomic_load(&c->txd->blocked) == 0)
+	if (c->pair >= 0 && c->rang && svc_conn_map(c) && atomic_load(&c->txd->blocked) == 0)
 		empty_pair(c);
 	if (c->what == SMC_DIRECT) {
 		svc_direct_work(c);
@@ -308,6 +331,12 @@ svc_conn_work(struct svc_conn *c)
 		read_clc(c);
 	else
 		svc_direct_alone(c);
+	if (needs_rings(c) && !svc_conn_map(c))
+		conn_abort(c, ENOMEM);
+	if (c->txd == NULL) {
+		drop_if_over(c);
+		return;
+	}
 	if (c->what != SMC_OVER) {
 		/* first: what was written before it is taken over */
 		c->shut |= (atomic_load(&c->page->shut) & KARST_SOCK_SHUT_WR) != 0;
@@ -331,8 +360,7 @@ svc_conn_work(struct svc_conn *c)
 	if ((atomic_load(&c->page->flags) & KARST_SOCK_PEER_BLOCKED) &&
 		atomic_load(&c->rxd->tail) != c->rx_tail)
 		svc_conn_queue(c);
-	if (c->gone && c->what != SMC_AGREEING && (c->what != SMC_RELAY || c->tcp_over))
-		svc_conn_drop_program(c);
+	drop_if_over(c);
 }
 
 /* --- what has happened to it --- */

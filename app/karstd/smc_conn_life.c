@@ -151,7 +151,8 @@ pair_ready(struct svc_source *src, uint32_t events)
 
 	if (c->pair < 0)
 		return;
-	c->rang = (events & EPOLLIN) != 0;
+	/* of one that is gone an end is to be read, and what it rang for before is looked at */
+	c->rang = (events & (EPOLLIN | EPOLLHUP)) == EPOLLIN;
 	if (c->rang)
 		svc_direct_rang(c);
 	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
@@ -230,16 +231,18 @@ svc_make_file(uint64_t bytes, int *fd, void **mem)
 	if (ftruncate(f, (off_t)bytes) != 0 ||
 		fcntl(f, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
 		rc = -errno;
-	if (rc == 0)
+	if (rc == 0 && mem != NULL) {
 		m = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f, 0);
-	if (rc == 0 && m == MAP_FAILED)
-		rc = -errno;
+		if (m == MAP_FAILED)
+			rc = -errno;
+		else
+			*mem = m;
+	}
 	if (rc != 0) {
 		close(f);
 		return rc;
 	}
 	*fd = f;
-	*mem = m;
 	return 0;
 }
 
@@ -247,7 +250,6 @@ static int
 make_rings(struct svc_conn *c, const struct svc_conn *other)
 {
 	struct svc_rings *r;
-	void *mem;
 	int rc;
 
 	if (other != NULL) {
@@ -258,16 +260,36 @@ make_rings(struct svc_conn *c, const struct svc_conn *other)
 	r = calloc(1, sizeof(*r));
 	if (r == NULL)
 		return -ENOMEM;
-	rc = svc_make_file(karst_sock_bytes(c->buffer), &r->fd, &mem);
+	rc = svc_make_file(karst_sock_bytes(c->buffer), &r->fd, NULL);
 	if (rc != 0) {
 		free(r);
 		return rc;
 	}
-	r->map = mem;
 	r->refs = 1;
 	r->buffer = c->buffer;
 	c->rings = r;
 	return 0;
+}
+
+bool
+svc_conn_map(struct svc_conn *c)
+{
+	unsigned int tx = c->dir;
+	void *map = c->rings->map;
+
+	if (c->txd != NULL)
+		return true;
+	if (map == NULL)
+		map = mmap(NULL, karst_sock_bytes(c->buffer), PROT_READ | PROT_WRITE, MAP_SHARED,
+			c->rings->fd, 0);
+	if (map == MAP_FAILED)
+		return false;
+	c->rings->map = map;
+	c->txd = &karst_sock_rings(map, c->buffer)->dir[tx];
+	c->rxd = &karst_sock_rings(map, c->buffer)->dir[!tx];
+	c->tx = karst_sock_ring(map, c->buffer, tx);
+	c->rx = karst_sock_ring(map, c->buffer, !tx);
+	return true;
 }
 
 /* The page, and the rings of @other if there is one, which has the other side. */
@@ -283,10 +305,7 @@ make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *ot
 	rc = make_rings(c, other);
 	if (rc != 0)
 		return rc;
-	c->txd = &karst_sock_rings(c->rings->map, c->buffer)->dir[tx];
-	c->rxd = &karst_sock_rings(c->rings->map, c->buffer)->dir[!tx];
-	c->tx = karst_sock_ring(c->rings->map, c->buffer, tx);
-	c->rx = karst_sock_ring(c->rings->map, c->buffer, !tx);
+	c->dir = tx;
 	c->tx_shift = karst_sock_shift(c->buffer, tx);
 	c->rx_shift = karst_sock_shift(c->buffer, !tx);
 	rc = make_lock(&c->page->rx_lock);
@@ -419,6 +438,8 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 		rc = get_pair(c, other, end);
 	if (rc == 0 && other == NULL && svc_direct_is_near(c))
 		rc = make_pair(&c->next_pair);
+	else if (rc == 0 && other == NULL && !svc_conn_map(c))
+		rc = -ENOMEM;
 	c->hears_less = other != NULL;
 	if (rc == 0)
 		rc = svc_watch(s, c->pair, c->hears_less ? SVC_PAIR_DIRECT : SVC_PAIR_RINGS,

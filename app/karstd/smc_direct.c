@@ -12,7 +12,9 @@
  * what was written meanwhile.
  *
  * The service makes the connection, and ends it: it has the far end of both pairs, and sees a
- * program go.  If the service itself goes, the programs go on: each has the other one's far end.
+ * program go.  What it has to know for that is in the two pages; the rings it does not even map
+ * (svc_conn_map()), but for what a program tells it before that knows the other one.  If the
+ * service itself goes, the programs go on: each has the other one's far end.
  */
 #include "smc_priv.h"
 
@@ -99,7 +101,8 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second)
 	if (first->id != SMC_NO_ID)
 		(void)karst_smc_conn_close(s->core, first->id); /* the event FAILED follows */
 	/* it was we who wanted it; what its program wrote before it took that away, @second sees */
-	(void)atomic_exchange(&first->txd->wanted, 0);
+	if (first->txd != NULL)
+		(void)atomic_exchange(&first->txd->wanted, 0);
 	second->has_waker = true;
 	atomic_store(&second->page->state, KARST_SOCK_DIRECT);
 	atomic_store(&first->page->state, KARST_SOCK_DIRECT);
@@ -119,6 +122,15 @@ is_unread(const struct svc_conn *c, const struct karst_sock_dir *d)
 	return karst_sock_written(d, c->buffer) != atomic_load(&d->tail);
 }
 
+/* The same by what the two programs say of themselves in their pages: that is where the rings have
+ * it from, and a lie hurts the connection of the liar. */
+static bool
+has_left_bytes(const struct svc_conn *c)
+{
+	return c->other != NULL &&
+		atomic_load(&c->other->page->tx_head) != atomic_load(&c->page->rx_tail);
+}
+
 /* What @c wrote before it knew that we do not move its bytes any more, it told us of.  Where there
  * is nothing, the other one goes on waiting: a token would tell its poll() of bytes. */
 static void
@@ -133,10 +145,19 @@ forward(struct svc_conn *c)
 		direct_put_token(c->other);
 }
 
+/* Before it knew the other one, its program told us by the pair, for which the rings were mapped,
+ * or it has left an urgent mark. */
+static bool
+was_told(struct svc_conn *c)
+{
+	return c->txd != NULL || (atomic_load(&c->page->marked) != 0 && svc_conn_map(c));
+}
+
 static void
 end_direction(struct svc_conn *c)
 {
-	atomic_store(&c->txd->ended, 1);
+	if (svc_conn_map(c))
+		atomic_store(&c->txd->ended, 1);
 	if (c->other != NULL)
 		shutdown(c->other->pair, SHUT_WR);
 }
@@ -147,10 +168,9 @@ static void
 direct_over(struct svc_conn *c)
 {
 	struct svc_conn *o = c->other;
-	bool reset = atomic_load(&c->page->reset) != 0 || is_unread(c, c->rxd);
+	bool reset = atomic_load(&c->page->reset) != 0 || has_left_bytes(c);
 
-	atomic_store(&c->txd->ended, 1);
-	if (o != NULL) {
+	if (o != NULL) { /* its page says that nothing comes, as the rings would */
 		o->other = NULL;
 		if (reset) {
 			svc_direct_fail(o);
@@ -184,7 +204,8 @@ svc_direct_work(struct svc_conn *c)
 {
 	if (c->pair < 0)
 		return;
-	forward(c);
+	if (was_told(c))
+		forward(c);
 	c->shut |= (atomic_load(&c->page->shut) & KARST_SOCK_SHUT_WR) != 0;
 	if (c->gone) {
 		direct_over(c);

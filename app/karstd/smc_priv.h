@@ -57,7 +57,7 @@ struct svc_rings {
 	uint32_t refs;
 	int fd;
 	uint32_t buffer;
-	void *map;
+	void *map; /* NULL: the service has not needed it yet */
 };
 
 /* A control page. */
@@ -124,10 +124,11 @@ struct svc_conn {
 	struct svc_page *page_of;
 	struct karst_sock_page *page; /* its */
 	struct svc_rings *rings;
-	struct karst_sock_dir *txd, *rxd;
+	struct karst_sock_dir *txd, *rxd; /* and tx, rx: NULL before svc_conn_map() */
 	uint8_t *tx, *rx;
 	uint32_t tx_shift, rx_shift; /* karst_sock_shift() */
 	uint32_t buffer;
+	uint32_t dir; /* into which it writes, as in the page, where its program may change it */
 	struct karst_mr *tx_mr;
 	/* positions: the program's as far as they were taken over, and ours */
 	uint64_t tx_head, tx_tail, rx_head, rx_tail;
@@ -229,6 +230,10 @@ void svc_close(struct kd_smc *s, int fd);
 
 /** Looks at everything that may have changed. */
 void svc_conn_work(struct svc_conn *c);
+/** The rings are there, from here on; false: there is no memory.  To map them, touch them and take
+ *  them away again is half of what a short connection costs the service, so between two programs
+ *  that find each other at once it does not. */
+bool svc_conn_map(struct svc_conn *c);
 /** What lib/smc tells of it. */
 void svc_conn_event(struct svc_conn *c, uint32_t what);
 /** An urgent byte into its pair: SIGURG, POLLPRI. */
@@ -267,7 +272,8 @@ void svc_conn_end_all(struct kd_smc *s);
 /** Frees what nobody can have events of any more. */
 void svc_conn_reap(struct kd_smc *s);
 
-/** A file that cannot become shorter under those who map it.  @fd, @mem: only on success. */
+/** A file that cannot become shorter under those who map it.  @fd, @mem: only on success;
+ *  @mem NULL: it is not mapped. */
 int svc_make_file(uint64_t bytes, int *fd, void **mem);
 
 /* --- smc_page.c --- */

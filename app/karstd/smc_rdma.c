@@ -315,6 +315,8 @@ op_rmb_key(
 	}
 	if (c == NULL || r->conn != NULL)
 		return -EINVAL;
+	if (!svc_conn_map(c))
+		return -ENOMEM;
 	rc = karst_reg_mr_iova(s->pd, c->rx, c->buffer, RMB_IOVA,
 		KARST_ACCESS_LOCAL_WRITE | KARST_ACCESS_REMOTE_WRITE, &r->mr);
 	if (rc != 0) {
@@ -349,6 +351,8 @@ op_rmb_close(void *user, uint32_t rmb)
 int
 svc_rdma_tx_key(struct svc_conn *c)
 {
+	if (!svc_conn_map(c))
+		return -ENOMEM;
 	return karst_reg_mr(c->smc->pd, c->tx, c->buffer, 0, &c->tx_mr);
 }
 

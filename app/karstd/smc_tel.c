@@ -132,7 +132,8 @@ add_conn(struct rte_tel_data *d, struct svc_conn *c)
 	rte_tel_data_add_dict_u64(d, "pid", (uint64_t)c->pid);
 	rte_tel_data_add_dict_u64(d, "uid", c->user->uid);
 	rte_tel_data_add_dict_u64(d, "buffer", c->buffer);
-	if (c->what == SMC_DIRECT) { /* as the programs have it, who may write nonsense */
+	/* as the programs have it, who may write nonsense */
+	if (c->what == SMC_DIRECT && svc_conn_map(c)) {
 		c->tx_head = atomic_load(&c->txd->head);
 		c->tx_tail = atomic_load(&c->txd->tail);
 		c->rx_head = karst_sock_written(c->rxd, c->buffer);

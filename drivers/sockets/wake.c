@@ -182,7 +182,9 @@ ks_wrote_urgent(int fd, struct ks_sock *s, uint64_t end)
 {
 	int waker = atomic_load_explicit(&s->waker, memory_order_relaxed), err = errno;
 
-	atomic_store_explicit(&s->txd->urgent, end, memory_order_release);
+	/* the service, which tells the state and then looks, or we see what the other has done */
+	atomic_store(&s->page->marked, 1);
+	atomic_store(&s->txd->urgent, end);
 	if (waker >= 0)
 		(void)real(send)(waker, "", 1, MSG_OOB | MSG_DONTWAIT | MSG_NOSIGNAL);
 	else if (is_direct(s))

@@ -61,7 +61,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    6u
+#define KARST_SOCK_ABI    7u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 /** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
 #define KARST_SOCK_NAME "karst-smc-"
@@ -186,6 +186,7 @@ struct karst_sock_page {
 	_Atomic uint32_t lost;                 /* bytes were written to a peer that has closed */
 	_Atomic uint32_t oob_inline;           /* SO_OOBINLINE */
 	_Atomic uint32_t met;                  /* DIRECT: it has begun to use its waker */
+	_Atomic uint32_t marked;               /* it has sent urgent data */
 
 	/* among the program's threads and processes: one reads, one writes */
 	_Alignas(64) pthread_mutex_t rx_lock;

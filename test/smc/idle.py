@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from smcbed import CONF, bed, run  # noqa: E402
 
 QUIET_S = 1
+PAGE = 4096 # of a connection: what is larger has rings
 
 
 def wakes(pid):
@@ -94,10 +95,25 @@ def until_quiet(idles):
     return []
 
 
+def maps_rings(idle, wanted):
+    """Problems: the daemon has not mapped as many files of rings."""
+    sizes = []
+    with open(f'/proc/{idle.daemon.process.pid}/maps', encoding='utf-8', errors='replace') as f:
+        for line in f:
+            if '/memfd:karst-smc' in line:
+                first, last = (int(word, 16) for word in line.split()[0].split('-'))
+                sizes.append(last - first)
+    have = sum(size > PAGE for size in sizes)
+    if not sizes:
+        return ['the daemon has mapped no control page']
+    return [] if have == wanted else [f'the daemon has mapped the rings of {have}, not {wanted}']
+
+
 def nobody_wakes(suite, count, by_rdma):
     idle = Idle(suite, 'quiet' if by_rdma else 'still', count, by_rdma)
     idle.connect()
     problems = idle.problems + idle.missing() + until_quiet([idle])
+    problems += maps_rings(idle, 2 * count if by_rdma else 0)
     for p in idle.programs.values():
         p.kill()
     problems += idle.daemon.stop()

@@ -116,6 +116,14 @@ svc_conn_fail(struct svc_conn *c, int error)
 }
 
 void
+svc_conn_leave_tcp(struct svc_conn *c)
+{
+	if (c->tcp_heard)
+		(void)epoll_ctl(c->smc->epoll, EPOLL_CTL_DEL, c->tcp, NULL);
+	c->tcp_heard = false;
+}
+
+void
 svc_conn_close_tcp(struct svc_conn *c, bool reset)
 {
 	const struct linger now = {.l_onoff = 1};
@@ -133,7 +141,8 @@ svc_conn_close_tcp(struct svc_conn *c, bool reset)
 	}
 	if (reset)
 		setsockopt(c->tcp, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-	svc_close(c->smc, c->tcp);
+	svc_conn_leave_tcp(c);
+	close(c->tcp);
 	c->tcp = -1;
 }
 

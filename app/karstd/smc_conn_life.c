@@ -110,8 +110,10 @@ conn_free(struct svc_conn *c)
 {
 	svc_rdma_tx_unkey(c);
 	svc_direct_alone(c);
-	if (c->tcp >= 0)
-		svc_close(c->smc, c->tcp);
+	if (c->tcp >= 0) {
+		svc_conn_leave_tcp(c);
+		close(c->tcp);
+	}
 	if (c->pair >= 0)
 		svc_close(c->smc, c->pair);
 	svc_page_put(c->page_of);
@@ -323,8 +325,21 @@ make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *ot
 	return rc;
 }
 
+/* Each is used once.  False: there is none. */
+static bool
+take_name(struct kd_smc *s, uint64_t *number)
+{
+	if (s->nnames == 0) {
+		if (getrandom(s->names, sizeof(s->names), 0) != sizeof(s->names))
+			return false;
+		s->nnames = SMC_NAMES;
+	}
+	*number = s->names[--s->nnames];
+	return true;
+}
+
 static int
-make_pair(struct svc_pair *p)
+make_pair(struct kd_smc *s, struct svc_pair *p)
 {
 	struct sockaddr_un name = {.sun_family = AF_UNIX};
 	const int room = KARST_SOCK_SNDBUF, on = 1;
@@ -332,9 +347,10 @@ make_pair(struct svc_pair *p)
 	uint64_t number;
 	int fds[2], n, rc;
 
-	/* its program sets the flags of its end */
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number) ||
-		socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
+	/* its program sets the flags of its end, if they are to be others */
+	if (!take_name(s, &number))
+		return -EIO;
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
 		return -errno;
 	n = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, KARST_SOCK_NAME "%016llx",
 		(unsigned long long)number);
@@ -365,7 +381,7 @@ get_pair(struct svc_conn *c, struct svc_conn *other, int *end)
 		pair = other->next_pair;
 		other->next_pair.far = other->next_pair.end = -1;
 	} else {
-		rc = make_pair(&pair);
+		rc = make_pair(c->smc, &pair);
 	}
 	if (rc != 0)
 		return rc;
@@ -405,7 +421,6 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	struct svc_conn **conn, int *end)
 {
 	struct svc_conn *c, *other;
-	bool watched = false;
 	int rc = svc_conn_check(s, tcp);
 
 	if (rc != 0)
@@ -437,7 +452,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	if (rc == 0)
 		rc = get_pair(c, other, end);
 	if (rc == 0 && other == NULL && svc_direct_is_near(c))
-		rc = make_pair(&c->next_pair);
+		rc = make_pair(s, &c->next_pair);
 	else if (rc == 0 && other == NULL && !svc_conn_map(c))
 		rc = -ENOMEM;
 	c->hears_less = other != NULL;
@@ -447,7 +462,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	if (rc == 0 && other == NULL) {
 		rc = svc_watch(
 			s, c->tcp, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, &c->tcp_source);
-		watched = rc == 0;
+		c->tcp_heard = rc == 0;
 	}
 	if (rc == 0 && other == NULL)
 		rc = begin(c);
@@ -455,8 +470,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 		if (*end >= 0)
 			close(*end);
 		/* its program has the socket, too, so epoll would keep it, and @c with it */
-		if (watched)
-			(void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, c->tcp, NULL);
+		svc_conn_leave_tcp(c);
 		c->tcp = -1; /* the caller's */
 		conn_free(c);
 		return rc;

@@ -94,7 +94,7 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second)
 {
 	struct kd_smc *s = first->smc;
 
-	(void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, first->tcp, NULL);
+	svc_conn_leave_tcp(first);
 	first->what = second->what = SMC_DIRECT;
 	first->other = second;
 	second->other = first;

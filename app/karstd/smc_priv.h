@@ -38,6 +38,7 @@
 #define SMC_PROGS        64u /* and as many as max_connections */
 #define SMC_HASH         4096u
 #define SMC_REASONS      64u /* rows of karst_smc_reason.def, at most */
+#define SMC_NAMES        32u /* of pairs, in stock */
 
 /* What epoll tells of. */
 struct svc_source {
@@ -119,6 +120,7 @@ struct svc_conn {
 	bool ended;     /* lib/smc, or the peer, was told so */
 	bool rang;      /* bytes came by the pair */
 	bool tcp_over;  /* the TCP connection has been closed or reset */
+	bool tcp_heard; /* epoll tells of it */
 	bool eof;       /* the program was told that nothing comes any more */
 	/* memory */
 	struct svc_page *page_of;
@@ -216,6 +218,8 @@ struct kd_smc {
 	uint32_t nprogs, nfree_pages;
 	struct svc_refused refused[SMC_REFUSED];
 	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
+	uint64_t names[SMC_NAMES];       /* random: nobody has taken one before */
+	uint32_t nnames;
 	uint64_t opened, joined, faults, turned_away;
 };
 
@@ -250,6 +254,8 @@ void svc_conn_eof(struct svc_conn *c);
 void svc_conn_fail(struct svc_conn *c, int error);
 /** The TCP connection is closed, or reset. */
 void svc_conn_close_tcp(struct svc_conn *c, bool reset);
+/** Of what happens to the TCP socket nothing is heard any more, whoever else has it. */
+void svc_conn_leave_tcp(struct svc_conn *c);
 
 /* --- smc_conn_life.c --- */
 

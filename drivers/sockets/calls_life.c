@@ -73,7 +73,7 @@ accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
 
 	if (got < 0 || ks_kind(fd) != KS_LISTENS)
 		return got;
-	rc = ks_service() ? ks_become(got, true) : 0;
+	rc = ks_service() ? ks_become(got, flags) : 0;
 	if (rc == 0)
 		return got;
 	real(close)(got);

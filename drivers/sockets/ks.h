@@ -208,8 +208,9 @@ void ks_note_cannot(int fd);
 /* --- sock.c --- */
 
 /** The connection of @fd is made: it becomes a pair if both sides have sent the option.
+ *  @accepted: as a server, just now, by accept4() with these flags; -1: as a client
  *  0: whatever it is now, it can be used; -errno: it cannot, and is still open. */
-int ks_become(int fd, bool server);
+int ks_become(int fd, int accepted);
 /** If @fd is an end of a pair that came from somewhere. */
 void ks_adopt(int fd);
 bool ks_is_tcp(int fd);

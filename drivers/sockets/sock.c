@@ -114,7 +114,7 @@ copy_limit(int from, int to, int name)
 		(void)real(setsockopt)(to, SOL_SOCKET, name, &tv, len);
 }
 
-/* Of the TCP socket, before the pair takes its number. */
+/* Of the TCP socket, before the pair takes its number.  One that was just accepted has none. */
 static void
 copy_owner(int from, int to)
 {
@@ -128,30 +128,33 @@ copy_owner(int from, int to)
 }
 
 static void
-copy_settings(int fd, int end, struct ks_sock *s)
+copy_settings(int fd, int end, struct ks_sock *s, int accepted)
 {
 	struct linger linger = {0};
 	socklen_t len = sizeof(linger);
-	int flags = real(fcntl64)(fd, F_GETFL);
+	int flags = accepted >= 0 ? accepted & SOCK_NONBLOCK : real(fcntl64)(fd, F_GETFL);
 
-	copy_owner(fd, end);
+	if (accepted < 0)
+		copy_owner(fd, end);
 	copy_limit(fd, end, SO_RCVTIMEO);
 	copy_limit(fd, end, SO_SNDTIMEO);
 	if (real(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, &len) == 0)
 		atomic_store(&s->page->reset, linger.l_onoff && linger.l_linger == 0);
 	atomic_store(&s->page->nonblock, (flags & O_NONBLOCK) != 0);
-	(void)real(fcntl64)(end, F_SETFL, flags);
+	if ((flags & ~O_ACCMODE) != O_NONBLOCK) /* as it comes from the service */
+		(void)real(fcntl64)(end, F_SETFL, flags);
 }
 
 static int
-take_number(int fd, int end, struct ks_sock *s, bool in_line)
+take_number(int fd, int end, struct ks_sock *s, bool in_line, int accepted)
 {
-	int cloexec = real(fcntl64)(fd, F_GETFD) & FD_CLOEXEC ? O_CLOEXEC : 0;
+	bool cloexec = accepted >= 0 ? (accepted & SOCK_CLOEXEC) != 0
+				     : (real(fcntl64)(fd, F_GETFD) & FD_CLOEXEC) != 0;
 
-	copy_settings(fd, end, s);
+	copy_settings(fd, end, s, accepted);
 	atomic_store(&s->page->oob_inline, in_line);
 	ks_epoll_remove(fd);
-	if (real(dup3)(end, fd, cloexec) < 0) {
+	if (real(dup3)(end, fd, cloexec ? O_CLOEXEC : 0) < 0) {
 		ks_put(s);
 		return -errno;
 	}
@@ -242,8 +245,9 @@ take_answer(const struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS], uint32_t 
 }
 
 int
-ks_become(int fd, bool server)
+ks_become(int fd, int accepted)
 {
+	bool server = accepted >= 0;
 	struct karst_sock_msg msg;
 	int fds[KARST_SOCK_FDS], rc, i, err = errno;
 	uint32_t generation = 0;
@@ -270,7 +274,7 @@ ks_become(int fd, bool server)
 	if (rc == 0 && s == NULL)
 		rc = -ENOMEM;
 	if (rc == 0)
-		rc = take_number(fd, fds[0], s, in_line);
+		rc = take_number(fd, fds[0], s, in_line, accepted);
 	for (i = 0; i < KARST_SOCK_FDS; i++)
 		if (fds[i] >= 0)
 			real(close)(fds[i]);
@@ -286,7 +290,7 @@ ks_become(int fd, bool server)
 static int
 become_or_end(int fd)
 {
-	int rc = ks_become(fd, false);
+	int rc = ks_become(fd, -1);
 
 	if (rc != 0)
 		(void)real(shutdown)(fd, SHUT_RDWR);

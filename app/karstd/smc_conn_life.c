@@ -478,7 +478,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	list_in(c);
 	c->number = ++s->opened;
 	if (other != NULL)
-		svc_direct_join(other, c);
+		svc_direct_join(other, c, (flags & KARST_SOCK_POLLS) != 0);
 	svc_conn_queue(c);
 	*conn = c;
 	return 0;

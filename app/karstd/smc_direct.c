@@ -89,8 +89,14 @@ svc_direct_find(const struct svc_conn *c)
 	return NULL;
 }
 
+static void
+direct_put_token(struct svc_conn *c)
+{
+	(void)send(c->pair, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 void
-svc_direct_join(struct svc_conn *first, struct svc_conn *second)
+svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls)
 {
 	struct kd_smc *s = first->smc;
 
@@ -104,16 +110,16 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second)
 	if (first->txd != NULL)
 		(void)atomic_exchange(&first->txd->wanted, 0);
 	second->has_waker = true;
+	/* its program has not got the page yet, and need not ask for the token then */
+	if (polls && atomic_load(&first->page->tx_head) != 0 &&
+		atomic_load(&first->page->marked) == 0) {
+		second->page->pending = 1;
+		direct_put_token(second);
+	}
 	atomic_store(&second->page->state, KARST_SOCK_DIRECT);
 	atomic_store(&first->page->state, KARST_SOCK_DIRECT);
 	s->joined++;
 	svc_conn_queue(first);
-}
-
-static void
-direct_put_token(struct svc_conn *c)
-{
-	(void)send(c->pair, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static bool

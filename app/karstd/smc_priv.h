@@ -297,8 +297,9 @@ void svc_page_leave(struct svc_prog *p);
 
 /** The end at the other side of @c's TCP connection, if it is one of ours that waits; NULL. */
 struct svc_conn *svc_direct_find(const struct svc_conn *c);
-/** From now on @first, whose rings @second has got, and @second are each other's. */
-void svc_direct_join(struct svc_conn *first, struct svc_conn *second);
+/** From now on @first, whose rings @second has got, and @second are each other's.
+ *  @polls: the program of @second will want a token for what is there */
+void svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls);
 void svc_direct_work(struct svc_conn *c);
 /** Ends it with an error, as if the other one had reset it. */
 void svc_direct_fail(struct svc_conn *c);

@@ -121,7 +121,7 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	int rc, end, waker;
 
 	svc_page_unmapped(p, req);
-	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE))
+	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE | KARST_SOCK_POLLS))
 		return -EINVAL;
 	if (decline && !may_open(p->smc, p->user, true)) {
 		rc = svc_conn_check(p->smc, tcp);

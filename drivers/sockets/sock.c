@@ -203,11 +203,13 @@ socket_is_inline(int fd)
 
 /* When the service has no room for a connection, it has to see what the peer says first. */
 static int
-ask_open(int fd, bool server, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS],
+ask_open(int fd, int accepted, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS],
 	uint32_t *generation)
 {
 	const struct karst_sock_msg req = {.op = KARST_SOCK_OPEN,
-		.flags = (server ? KARST_SOCK_SERVER : 0) | (ks_require ? KARST_SOCK_REQUIRE : 0)};
+		.flags = (accepted >= 0 ? KARST_SOCK_SERVER : 0) |
+			(accepted >= 0 && (accepted & SOCK_NONBLOCK) ? KARST_SOCK_POLLS : 0) |
+			(ks_require ? KARST_SOCK_REQUIRE : 0)};
 	struct pollfd p = {.fd = fd, .events = POLLIN};
 	uint64_t began = ks_now();
 	int rc;
@@ -262,7 +264,7 @@ ks_become(int fd, int accepted)
 		return ks_require ? -ECONNABORTED : 0;
 	}
 	in_line = socket_is_inline(fd);
-	rc = ask_open(fd, server, &msg, fds, &generation);
+	rc = ask_open(fd, accepted, &msg, fds, &generation);
 	if (rc == 0 && (msg.flags & KARST_SOCK_FULL))
 		ks_note_full();
 	if (rc == 0 && (msg.flags & KARST_SOCK_PLAIN)) {

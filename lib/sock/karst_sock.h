@@ -93,6 +93,8 @@ enum karst_sock_op {
 /* flags of KARST_SOCK_OPEN */
 #define KARST_SOCK_SERVER  1u /* the socket was accepted */
 #define KARST_SOCK_REQUIRE 2u /* rather fail than stay on TCP */
+#define KARST_SOCK_POLLS \
+	4u /* it does not block: a token is to lie in the pair if bytes are there */
 
 /* flags of the answer to KARST_SOCK_OPEN */
 /* there is no room: the option is not to be offered for a while */

@@ -12,13 +12,14 @@
 
 /* --- connecting --- */
 
+/* First what needs no system call: to connect to a peer that cannot needs none. */
 static bool
 may_try(int fd, const struct sockaddr *to)
 {
 	return to != NULL && (to->sa_family == AF_INET || to->sa_family == AF_INET6) &&
-		(ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY) && ks_is_tcp(fd) &&
-		!ks_is_confined() && ks_service() &&
-		(ks_require || (ks_has_room() && !ks_peer_cannot(to)));
+		(ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY) &&
+		(ks_require || (ks_has_room() && !ks_peer_cannot(to))) && ks_is_tcp(fd) &&
+		!ks_is_confined() && ks_service();
 }
 
 /* From when the kernel has connected it, another thread that uses it, or calls poll(), has the
@@ -106,6 +107,8 @@ close(int fd)
 {
 	struct ks_sock *s = NULL;
 
+	if (ks_kind(fd) == KS_PLAIN && !ks_is_hidden(fd))
+		return real(close)(fd); /* whose memory this is need not be asked */
 	if (ks_is_ours()) {
 		if (ks_is_hidden(fd)) {
 			errno = EBADF;

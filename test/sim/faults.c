@@ -14,7 +14,7 @@
  */
 #include "sim.h"
 
-static const char *const names[FAULT_MAX] = {"none", "peer dies", "bad R_Key", "out of range",
+static const char *const fault_names[FAULT_MAX] = {"none", "peer dies", "bad R_Key", "out of range",
 	"no access", "misaligned", "SEND too long", "RNR", "bad L_Key", "bad L_Key of a receive",
 	"bad key to invalidate", "key of an unbound window", "bad work request",
 	"bad local invalidation", "bad bind", "moved to Error", "reset", "destroyed",
@@ -23,7 +23,7 @@ static const char *const names[FAULT_MAX] = {"none", "peer dies", "bad R_Key", "
 const char *
 sim_fault_name(enum sim_fault f)
 {
-	return f < FAULT_MAX ? names[f] : "?";
+	return f < FAULT_MAX ? fault_names[f] : "?";
 }
 
 static bool

@@ -13,8 +13,9 @@ def connect_ports(netns):
     for i, net in enumerate(PAIRS):
         ip('link', 'add', f'near{i}', 'type', 'veth', 'peer', 'name', f'far{i}', 'netns', netns)
         ip('addr', 'add', f'{net}1/24', 'dev', f'near{i}')
-        if i == 0:
-            ip('-n', netns, 'addr', 'add', f'{net}2/24', 'dev', f'far{i}')
+        # a port must have an address, and one of its link alone makes no second link of a group
+        ip('-n', netns, 'addr', 'add', f'{net}2/24' if i == 0 else 'fe80::2/64', 'dev', f'far{i}',
+           *([] if i == 0 else ['nodad']))
         ip('link', 'set', f'near{i}', 'up')
         ip('-n', netns, 'link', 'set', f'far{i}', 'up')
 

@@ -140,10 +140,43 @@ fd_inode(int fd)
 	return fstat(fd, &st) == 0 ? st.st_ino : 0;
 }
 
+/* With the lock held. */
+static void
+file_unlist(struct kv_cm_file *file)
+{
+	if (file->listed)
+		LIST_REMOVE(file, link);
+	file->listed = false;
+}
+
+/* With the lock held. */
+static struct kv_cm_file *
+file_of(int fd)
+{
+	struct kv_cm_file *f;
+
+	LIST_FOREACH(f, &files.open, link)
+		if (f->fd == fd)
+			return f;
+	return NULL;
+}
+
+/* With the lock held: a program has closed it by itself, for its number is another file's.
+ * @return it, if its being open has ended by that: kv_cm_file_put() follows; else NULL */
+static struct kv_cm_file *
+file_lose(struct kv_cm_file *file)
+{
+	bool was_closed = file->closed;
+
+	file_unlist(file);
+	file->lost = file->closed = true;
+	return was_closed ? NULL : file;
+}
+
 int
 kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file)
 {
-	struct kv_cm_file *f = calloc(1, sizeof(*f));
+	struct kv_cm_file *f = calloc(1, sizeof(*f)), *lost;
 	int ret;
 
 	if (f == NULL)
@@ -160,20 +193,16 @@ kv_cm_file_open(struct kv_cm_engine *engine, int flags, struct kv_cm_file **file
 	f->users = 1;
 	fcntl(f->fd, F_SETFL, flags & O_NONBLOCK);
 	pthread_mutex_lock(&files.lock);
+	lost = file_of(f->fd);
+	if (lost != NULL)
+		lost = file_lose(lost);
 	LIST_INSERT_HEAD(&files.open, f, link);
 	f->listed = true;
 	pthread_mutex_unlock(&files.lock);
+	if (lost != NULL)
+		kv_cm_file_put(lost);
 	*file = f;
 	return 0;
-}
-
-/* With the lock held. */
-static void
-file_unlist(struct kv_cm_file *file)
-{
-	if (file->listed)
-		LIST_REMOVE(file, link);
-	file->listed = false;
 }
 
 /* Its descriptor is closed. */
@@ -248,16 +277,9 @@ kv_cm_file_get(int fd, bool *closed)
 
 	*closed = false;
 	pthread_mutex_lock(&files.lock);
-	LIST_FOREACH(f, &files.open, link)
-		if (f->fd == fd)
-			break;
-	/* a program that closed it by itself has another file of that number by now */
+	f = file_of(fd);
 	if (f != NULL && fd_inode(fd) != f->ino) {
-		file_unlist(f);
-		f->lost = true;
-		if (!f->closed)
-			lost = f;
-		f->closed = true;
+		lost = file_lose(f);
 		f = NULL;
 	}
 	if (f != NULL && f->closed) {

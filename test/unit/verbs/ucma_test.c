@@ -201,6 +201,23 @@ Test(ucma, a_descriptor_that_was_closed_behind_our_back)
 	close_file(file);
 }
 
+/* And opens a new one, which has that number. */
+Test(ucma, a_number_that_was_closed_behind_our_back)
+{
+	int fd, hole = dup(STDIN_FILENO); /* for the engine's end of the new one */
+	struct kv_cm_file *file = open_file(0);
+
+	fd = file->fd;
+	cr_assert_eq(bind_to(file, created(file, 1, RDMA_PS_TCP), HERE, 7000), 0);
+	close(fd);
+	close(hole);
+	file = open_file(0);
+	cr_assert_eq(file->fd, fd);
+	cr_expect_eq(engine.users, 2);
+	cr_expect_eq(bind_to(file, created(file, 2, RDMA_PS_TCP), HERE, 7000), 0);
+	close_file(file);
+}
+
 /* The kernel wants the credentials that the file was opened with. */
 Test(ucma, a_child_may_not_use_its_parents_file)
 {

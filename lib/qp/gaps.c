@@ -111,7 +111,7 @@ gap_take(struct karst_core *core, struct karst_core_qp *qp, struct karst_sq_slot
 	all->used++;
 	*g = (struct karst_gap){.qp = qp, .first = slot->psn};
 	/* the oldest may be here in part */
-	if (psn_distance(r->una_psn, slot->psn) < slot->npsn)
+	if (karst_psn_distance(r->una_psn, slot->psn) < slot->npsn)
 		g->first = r->una_psn;
 	g->heard = g->first;
 	return g;
@@ -161,12 +161,12 @@ static bool
 lost_again(const struct karst_requester *r, const struct karst_gap *g, uint32_t idx,
 	const struct sign *s)
 {
-	uint32_t at = psn_distance(s->psn, r->una_psn);
+	uint32_t at = karst_psn_distance(s->psn, r->una_psn);
 
-	if (at >= psn_distance(g->asked_psn, r->una_psn))
+	if (at >= karst_psn_distance(g->asked_psn, r->una_psn))
 		return true;
 	if (s->idx == idx)
-		return s->order == g->order && at > psn_distance(g->first, r->una_psn);
+		return s->order == g->order && at > karst_psn_distance(g->first, r->una_psn);
 	return (int32_t)(s->idx - idx) > 0 && s->order > g->order;
 }
 
@@ -174,14 +174,15 @@ static bool
 is_asked(const struct karst_requester *r, const struct karst_gap *g)
 {
 	return g->order != 0 &&
-		psn_distance(g->first, r->una_psn) < psn_distance(g->asked_to, r->una_psn);
+		karst_psn_distance(g->first, r->una_psn) <
+		karst_psn_distance(g->asked_to, r->una_psn);
 }
 
 /* From @psn on, what is not here; @end: all is. */
 static uint32_t
 skip_here(const struct karst_gap *g, uint32_t psn, uint32_t end)
 {
-	while (psn != end && psn_distance(psn, g->first) < KARST_GAP_PSNS && is_here(g, psn))
+	while (psn != end && karst_psn_distance(psn, g->first) < KARST_GAP_PSNS && is_here(g, psn))
 		psn = karst_psn_add(psn, 1);
 	return psn;
 }
@@ -191,7 +192,8 @@ skip_here(const struct karst_gap *g, uint32_t psn, uint32_t end)
 static uint32_t
 came_of(const struct karst_requester *r, struct karst_gap *g, uint32_t psn)
 {
-	if (!is_asked(r, g) || psn_distance(psn, g->first) >= psn_distance(g->asked_end, g->first))
+	if (!is_asked(r, g) ||
+		karst_psn_distance(psn, g->first) >= karst_psn_distance(g->asked_end, g->first))
 		return 0;
 	/* what was on its way before has come before it */
 	g->asked_end = g->asked_to;
@@ -295,7 +297,7 @@ karst_gaps_find(struct karst_core *core, struct karst_core_qp *qp, const struct 
 
 	for (idx = r->una_idx; idx != r->nxt_idx; idx++) {
 		slot = &r->slots[idx & qp->sq.mask];
-		if (slot->npsn != 0 && psn_distance(pkt->psn, slot->psn) < slot->npsn)
+		if (slot->npsn != 0 && karst_psn_distance(pkt->psn, slot->psn) < slot->npsn)
 			break;
 	}
 	if (idx == r->nxt_idx || !(slot->flags & KARST_SLOT_RD_ATOMIC) ||
@@ -306,9 +308,9 @@ karst_gaps_find(struct karst_core *core, struct karst_core_qp *qp, const struct 
 	g = gap_take(core, qp, slot);
 	if (g == NULL)
 		return KARST_GAP_FAR;
-	if (psn_distance(g->first, pkt->psn) <= slot->npsn && g->first != pkt->psn)
+	if (karst_psn_distance(g->first, pkt->psn) <= slot->npsn && g->first != pkt->psn)
 		return KARST_GAP_KNOWN;
-	if (psn_distance(pkt->psn, g->first) >= KARST_GAP_PSNS)
+	if (karst_psn_distance(pkt->psn, g->first) >= KARST_GAP_PSNS)
 		return KARST_GAP_FAR;
 	*which = idx;
 	return is_here(g, pkt->psn) ? KARST_GAP_KNOWN : KARST_GAP_ANSWER;
@@ -338,7 +340,7 @@ karst_gaps_enter(struct karst_core *core, struct karst_core_qp *qp)
 	struct karst_requester *r = &qp->req;
 	const struct karst_gap *g = karst_gap_of(core, &r->slots[r->una_idx & qp->sq.mask]);
 
-	karst_gaps_pass(r, psn_distance(g->first, r->una_psn));
+	karst_gaps_pass(r, karst_psn_distance(g->first, r->una_psn));
 }
 
 void
@@ -390,7 +392,8 @@ karst_gaps_range(const struct karst_core *core, const struct karst_core_qp *qp,
 		psn = g->first;
 	if (karst_repeat_of(qp) == NULL || karst_mutant(KARST_MUTANT_GAP_ALL))
 		return psn;
-	for (at = karst_psn_add(psn, 1); at != *end && psn_distance(at, g->first) < KARST_GAP_PSNS;
+	for (at = karst_psn_add(psn, 1);
+		at != *end && karst_psn_distance(at, g->first) < KARST_GAP_PSNS;
 		at = karst_psn_add(at, 1)) {
 		if (is_here(g, at)) {
 			*end = at;
@@ -444,7 +447,7 @@ ask(struct karst_core *core, struct karst_core_qp *qp, uint32_t idx, struct kars
 			break;
 		/* the rest of its gaps may wait until these are filled */
 		psn = skip_here(g, g->asked_to, end_of(slot));
-		if (psn == end_of(slot) || psn_distance(psn, g->first) >= KARST_GAP_PSNS)
+		if (psn == end_of(slot) || karst_psn_distance(psn, g->first) >= KARST_GAP_PSNS)
 			break;
 		if (!karst_psn_before(psn, heard_of(core, qp)))
 			break;

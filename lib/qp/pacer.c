@@ -157,7 +157,7 @@ pacer_under_way(struct karst_core_qp *qp)
 	const struct karst_requester *r = &qp->req;
 
 	return karst_repeat_of(qp) != NULL ? karst_repeat_under_way(qp)
-					   : (r->snd_psn - r->una_psn) & KARST_PSN_MASK;
+					   : karst_psn_distance(r->snd_psn, r->una_psn);
 }
 
 uint32_t

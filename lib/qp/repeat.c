@@ -151,7 +151,7 @@ note(struct karst_repeat *p, uint32_t psn)
 static void
 forget_acked(struct karst_repeat *p, const struct karst_requester *r)
 {
-	uint32_t n = karst_min_u32(psn_distance(r->una_psn, p->base_psn), p->window);
+	uint32_t n = karst_min_u32(karst_psn_distance(r->una_psn, p->base_psn), p->window);
 	uint32_t psn = p->base_psn;
 
 	for (; p->npackets != 0 && n > 0; n--, psn = karst_psn_add(psn, 1)) {
@@ -196,10 +196,10 @@ static void
 note_sent(struct karst_repeat *p, const struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
-	uint32_t idx = p->noted_idx, out = psn_distance(r->nxt_psn, p->noted_psn);
+	uint32_t idx = p->noted_idx, out = karst_psn_distance(r->nxt_psn, p->noted_psn);
 
 	/* what has been acknowledged since was all there is of its kind */
-	if (psn_distance(r->una_psn, p->noted_psn) <= out && r->una_psn != p->noted_psn) {
+	if (karst_psn_distance(r->una_psn, p->noted_psn) <= out && r->una_psn != p->noted_psn) {
 		p->noted_psn = r->una_psn;
 		all_arrived(p);
 	}
@@ -207,12 +207,12 @@ note_sent(struct karst_repeat *p, const struct karst_core_qp *qp)
 		idx = r->una_idx;
 	for (; p->noted_psn != r->nxt_psn; idx++) {
 		const struct karst_sq_slot *slot = &r->slots[idx & qp->sq.mask];
-		uint32_t left = slot->npsn - psn_distance(p->noted_psn, slot->psn), end;
+		uint32_t left = slot->npsn - karst_psn_distance(p->noted_psn, slot->psn), end;
 
-		if (slot->npsn == 0 || psn_distance(p->noted_psn, slot->psn) >= slot->npsn)
+		if (slot->npsn == 0 || karst_psn_distance(p->noted_psn, slot->psn) >= slot->npsn)
 			continue;
-		end = karst_psn_add(
-			p->noted_psn, karst_min_u32(left, psn_distance(r->nxt_psn, p->noted_psn)));
+		end = karst_psn_add(p->noted_psn,
+			karst_min_u32(left, karst_psn_distance(r->nxt_psn, p->noted_psn)));
 		note_request(p, slot, p->noted_psn, end);
 		p->noted_psn = end;
 		if (end != karst_psn_add(slot->psn, slot->npsn))
@@ -242,7 +242,7 @@ karst_repeat_under_way(struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
-	uint32_t out = psn_distance(r->snd_psn, r->una_psn);
+	uint32_t out = karst_psn_distance(r->snd_psn, r->una_psn);
 
 	if (p->nhave + p->nlost == 0)
 		return out;
@@ -255,7 +255,7 @@ karst_repeat_room_left(const struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
-	uint32_t out = psn_distance(r->snd_psn, r->una_psn), most;
+	uint32_t out = karst_psn_distance(r->snd_psn, r->una_psn), most;
 
 	if (out >= p->window)
 		return 0;
@@ -306,7 +306,7 @@ karst_repeat_executed(struct karst_core_qp *qp, uint32_t before)
 	uint32_t psn = r->una_psn, n;
 
 	repeat_look(p, qp);
-	n = karst_min_u32(psn_distance(before, psn), p->window);
+	n = karst_min_u32(karst_psn_distance(before, psn), p->window);
 	for (; n > 0; n--, psn = karst_psn_add(psn, 1)) {
 		uint32_t at = at_of(p, psn);
 
@@ -330,8 +330,8 @@ karst_repeat_answers(struct karst_core_qp *qp)
 
 		if ((slot->flags & KARST_SLOT_RD_ATOMIC) && !(slot->flags & KARST_SLOT_DONE))
 			lose(p,
-				psn_distance(r->una_psn, slot->psn) < slot->npsn ? r->una_psn
-										 : slot->psn);
+				karst_psn_distance(r->una_psn, slot->psn) < slot->npsn ? r->una_psn
+										       : slot->psn);
 	}
 }
 
@@ -366,7 +366,7 @@ find_lost(struct karst_core *core, struct karst_core_qp *qp)
 {
 	const struct karst_requester *r = &qp->req;
 	struct karst_repeat *p = qp->repeat;
-	uint32_t n = karst_min_u32(psn_distance(r->nxt_psn, r->una_psn), p->window), i,
+	uint32_t n = karst_min_u32(karst_psn_distance(r->nxt_psn, r->una_psn), p->window), i,
 		 lost = p->nlost;
 	bool probed = probe_arrived(p);
 
@@ -426,8 +426,8 @@ static bool
 bits_possible(const struct karst_repeat *p, const struct karst_requester *r, const uint8_t *map,
 	uint32_t n, uint32_t base)
 {
-	uint32_t first = psn_distance(base, r->una_psn), out = psn_distance(r->nxt_psn, r->una_psn),
-		 i;
+	uint32_t first = karst_psn_distance(base, r->una_psn),
+		 out = karst_psn_distance(r->nxt_psn, r->una_psn), i;
 
 	for (i = 1; i < n; i++) {
 		if ((map[i / 8] >> i % 8 & 1) == 0)
@@ -464,8 +464,8 @@ make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 	struct karst_repeat *p = qp->repeat;
 	uint32_t at = at_of(p, base);
 
-	if (base == r->nxt_psn || psn_distance(base, r->una_psn) >= p->window || p->sent[at] == 0 ||
-		karst_repeat_state(p, at) != KARST_REPEAT_OUT ||
+	if (base == r->nxt_psn || karst_psn_distance(base, r->una_psn) >= p->window ||
+		p->sent[at] == 0 || karst_repeat_state(p, at) != KARST_REPEAT_OUT ||
 		(base == r->una_psn && (r->flags & KARST_REQ_ROUND)))
 		return;
 	lose(p, base);
@@ -478,7 +478,7 @@ make_room(struct karst_core *core, struct karst_core_qp *qp, uint32_t base)
 static void
 take_before(struct karst_repeat *p, const struct karst_requester *r, uint32_t base)
 {
-	uint32_t psn = r->una_psn, n = karst_min_u32(psn_distance(base, psn), p->window);
+	uint32_t psn = r->una_psn, n = karst_min_u32(karst_psn_distance(base, psn), p->window);
 
 	for (; n > 0; n--, psn = karst_psn_add(psn, 1)) {
 		uint32_t at = at_of(p, psn);
@@ -500,7 +500,7 @@ karst_repeat_heard(struct karst_core *core, struct karst_core_qp *qp, struct kar
 	struct karst_repeat *p = qp->repeat;
 
 	repeat_look(p, qp);
-	if (psn_distance(base, r->una_psn) > psn_distance(r->nxt_psn, r->una_psn)) {
+	if (karst_psn_distance(base, r->una_psn) > karst_psn_distance(r->nxt_psn, r->una_psn)) {
 		karst_drop_pkt(core, pkt, KARST_DROP_GHOST_ACK);
 		return false;
 	}
@@ -550,7 +550,7 @@ karst_repeat_tx(
 	int step;
 
 	/* what is new is noted when something is missing, but before its PSNs come around */
-	if (karst_likely(p->nlost == 0 && psn_distance(r->nxt_psn, p->noted_psn) < NOTE_PSNS))
+	if (karst_likely(p->nlost == 0 && karst_psn_distance(r->nxt_psn, p->noted_psn) < NOTE_PSNS))
 		return 0;
 	repeat_look(p, qp);
 	idx = r->una_idx;
@@ -570,7 +570,7 @@ karst_repeat_tx(
 			return 1;
 		if (karst_pacer_holds(core, qp))
 			return -1;
-		for (; slot->npsn == 0 || psn_distance(psn, slot->psn) >= slot->npsn;
+		for (; slot->npsn == 0 || karst_psn_distance(psn, slot->psn) >= slot->npsn;
 			slot = &r->slots[++idx & qp->sq.mask])
 			;
 		/* what cannot be sent again fails in its turn, and nothing behind it matters */

@@ -17,13 +17,6 @@
 
 #include "qp_priv.h"
 
-/* How many PSNs it is from @from on to @to. */
-static inline uint32_t
-psn_distance(uint32_t to, uint32_t from)
-{
-	return (to - from) & KARST_PSN_MASK;
-}
-
 /* Parts of READs that a peer may have asked for again and that were not answered yet. */
 #define KARST_REPEAT_PARTS 32u
 

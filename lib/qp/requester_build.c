@@ -34,7 +34,7 @@
 static inline uint32_t
 requester_under_way(const struct karst_requester *r)
 {
-	return (r->snd_psn - r->una_psn) & KARST_PSN_MASK;
+	return karst_psn_distance(r->snd_psn, r->una_psn);
 }
 
 /* Of these, the packets that count against the window.  READs and atomics have a limit of their

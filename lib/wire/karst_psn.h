@@ -29,6 +29,13 @@ karst_psn_before(uint32_t a, uint32_t b)
 	return karst_psn_diff(a, b) < 0;
 }
 
+/** How many PSNs it is from @from on to @to. */
+static inline uint32_t
+karst_psn_distance(uint32_t to, uint32_t from)
+{
+	return (to - from) & KARST_PSN_MASK;
+}
+
 /** Packets (and PSNs) that @len bytes take at a path MTU of 2^@mtu_shift; at least one (P1). */
 static inline uint32_t
 karst_psn_count(uint32_t len, unsigned int mtu_shift)

@@ -38,14 +38,19 @@ def links(suite, daemon):
     return [row['links'] for row in suite.ask(daemon, '/karst/smc_groups').values()]
 
 
-def of_one_port(suite, netns, daemons):
-    """A group of one link, during which the far side gets an address at its second port.
-    @return problems"""
+def talk(suite, netns, daemons):
+    """@return server, client that streams, problems"""
     port = bed.free_port()
     s = Program(suite, daemons[0], 'server_back', PAIRS[0] + '1', port)
     s.line()
     c = Program(suite, daemons[1], 'client_streams', PAIRS[0] + '1', port, netns=netns)
-    problems = [line for line in [c.line()] if line != 'connected']
+    return s, c, [line for line in [c.line()] if line != 'connected']
+
+
+def of_one_port(suite, netns, daemons):
+    """A group of one link, during which the far side gets an address at its second port.
+    @return problems"""
+    s, c, problems = talk(suite, netns, daemons)
     problems += until('one link', lambda: all(links(suite, d) == [1] for d in daemons))
     ip('-n', netns, 'addr', 'add', f'{PAIRS[1]}2/24', 'dev', 'far1')
     problems += goes_on(suite, daemons)
@@ -69,11 +74,7 @@ def failover(suite, netns):
     far, more = suite.daemon('1far', ports('far', 2), netns)
     both = near, far
     suite.tap.point('one address at the far side: one link', problems + more + of_one_port(suite, netns, both))
-    port = bed.free_port()
-    s = Program(suite, near, 'server_back', PAIRS[0] + '1', port)
-    s.line()
-    c = Program(suite, far, 'client_streams', PAIRS[0] + '1', port, netns=netns)
-    problems = [line for line in [c.line()] if line != 'connected']
+    s, c, problems = talk(suite, netns, both)
     problems += until('two links', lambda: all(links(suite, d) == [2] for d in both))
     suite.tap.point('two daemons with two ports each have two links', problems + goes_on(suite, both))
     for i in range(2): # the first one, and the second one when that is there again

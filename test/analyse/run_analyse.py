@@ -12,17 +12,17 @@ import html.parser
 import json
 import os
 import random
-import struct
 import subprocess
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, '..', 'captures')]
+sys.path[:0] = [os.path.join(HERE, '..', 'captures'), os.path.join(HERE, '..', 'common')]
 sys.dont_write_bytecode = True
 from cases import CASES  # noqa: E402
 from forge import A, B, Wire  # noqa: E402
-from tap import Tap, read_pcap, run, write_pcap  # noqa: E402
+from pcap import header, read_pcap, record, write_pcap  # noqa: E402
+from tap import Tap, run  # noqa: E402
 
 CAPTURES = os.path.join(HERE, '..', 'captures')
 DUMP = sys.argv[1]
@@ -289,11 +289,7 @@ def test_short_snap_length(tmp):
     w = Wire().send(2).message(4)
     w.msn += 1
     w.ack(w.psn + 3)
-    with open(path, 'wb') as f:
-        f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 96, 1))
-        for ns, frame in w.frames:
-            f.write(struct.pack('<IIII', ns // 10**9, ns % 10**9 // 1000, min(96, len(frame)), len(frame)))
-            f.write(frame[:96])
+    write_pcap(path, 1, w.frames, snap=96)
     status, report, err = analyse(path)
     checks = report['checks']
     if status != 0 or checks['msn']['verdict'] != 'pass' or checks['psn']['pass'] != 5 or report['truncated'] != 4:
@@ -327,10 +323,9 @@ def test_noise(tmp):
 def feed(p, start, n):
     """@n requests of one flow to standard input, and the most memory that was in use by then, in KiB."""
     template = bytearray(Wire().request(4, 0, b'karst').frames[0][1])
-    head = struct.pack('<IIII', 10**9, 0, len(template), len(template))
     for psn in range(start, start + n):
         template[51:54] = psn.to_bytes(3, 'big')
-        p.stdin.write(head + template)
+        p.stdin.write(record(10**18, template))
     p.stdin.flush()
     with open('/proc/%d/status' % p.pid) as f:
         return int(next(line for line in f if line.startswith('VmHWM')).split()[1])
@@ -340,7 +335,7 @@ def test_memory_is_bounded(tmp):
     """Memory does not follow the packets of a flow; but for the pipe's 64 KiB all of them were taken."""
     with subprocess.Popen([DUMP, '--analyse', '--json', '--html', os.path.join(tmp, 'm.html'), '-'],
                           stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as p:
-        p.stdin.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
+        p.stdin.write(header())
         few, many = feed(p, 0, 20000), feed(p, 20000, 100000)
     return ['%d KiB, then %d KiB' % (few, many)] if many > few + 1024 else []
 

@@ -9,15 +9,15 @@ it: what the tool says has to be what that network did.
 import json
 import os
 import random
-import struct
 import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, '..', 'captures')]
+sys.path[:0] = [os.path.join(HERE, '..', 'captures'), os.path.join(HERE, '..', 'common')]
 sys.dont_write_bytecode = True
 from forge import A, B, EPOCH_NS, ONLY, Wire  # noqa: E402
-from tap import Tap, run, write_pcap  # noqa: E402
+from pcap import write_pcap  # noqa: E402
+from tap import Tap, run  # noqa: E402
 
 DUMP = sys.argv[1]
 ENDS = A + ',' + B
@@ -177,10 +177,7 @@ def test_short_snap_length(tmp):
     net = Network(conversation(), lost=(20, 33))
     paths = net.write(tmp)
     for path, frames in zip(paths, net.captures):
-        with open(path, 'wb') as f:
-            f.write(struct.pack('<IHHiIII', 0xa1b23c4d, 2, 4, 0, 0, 64, 1))
-            for (ns,), frame in [((key[0],), frame) for key, frame in frames]:
-                f.write(struct.pack('<IIII', ns // 10**9, ns % 10**9, min(64, len(frame)), len(frame)) + frame[:64])
+        write_pcap(path, 1, [(key[0], frame) for key, frame in frames], nano=True, snap=64)
     _, out, err = run(DUMP, '--analyse', '--json', '--ends', ENDS, *paths)
     return wrong(json.loads(out.splitlines()[-1]), net) + ([err] if err else [])
 

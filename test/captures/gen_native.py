@@ -14,7 +14,8 @@ import struct
 import sys
 import zlib
 
-from tap import write_pcap
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from pcap import write_pcap  # noqa: E402
 
 LINK_INFINIBAND, LINK_ERF = 247, 197
 LOCAL, GLOBAL = 2, 3

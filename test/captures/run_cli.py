@@ -8,7 +8,9 @@ import struct
 import sys
 import tempfile
 
-from tap import Tap, read_pcap, run, run_json, write_pcap, write_pcapng
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from pcap import read_pcap, write_pcap, write_pcapng  # noqa: E402
+from tap import Tap, run, run_json  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DUMP = sys.argv[1]
@@ -180,11 +182,7 @@ def test_rebuild_finds(tmp):
 def test_short_capture_length(tmp):
     """Frames captured in part (a snap length): malformed, with the reason."""
     path = os.path.join(tmp, 'snap.pcap')
-    with open(path, 'wb') as f:
-        f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 64, 1))
-        for ns, frame in read_pcap(TAGGED)[1]:
-            cut = frame[:64]
-            f.write(struct.pack('<IIII', ns // 10**9, 0, len(cut), len(frame)) + cut)
+    write_pcap(path, 1, read_pcap(TAGGED)[1], snap=64)
     status, got, total, _ = run_json(DUMP, path)
     want = len([1 for _, f in read_pcap(TAGGED)[1] if is_roce(f)[0]])
     if status != 1 or total['malformed'] != want or total['by_reason'] != {'runt': want}:

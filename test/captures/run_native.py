@@ -9,7 +9,9 @@ import subprocess
 import sys
 import tempfile
 
-from tap import Tap, read_pcap, run_json, write_pcap
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from pcap import read_pcap, write_pcap  # noqa: E402
+from tap import Tap, run_json  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DUMP = sys.argv[1]

@@ -11,7 +11,9 @@ import os
 import sys
 import tempfile
 
-from tap import Tap, read_pcap, run_json, skip_all, write_pcap
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from pcap import read_pcap, write_pcap  # noqa: E402
+from tap import Tap, run_json, skip_all  # noqa: E402
 
 try:
     from scapy.contrib.roce import AETH, BTH, cnp

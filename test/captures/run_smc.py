@@ -10,7 +10,9 @@ import os
 import struct
 import sys
 
-from tap import Tap, read_pcap, run_json
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from pcap import read_pcap  # noqa: E402
+from tap import Tap, run_json  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 SIZE = 16384

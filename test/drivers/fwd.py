@@ -14,7 +14,6 @@ import os
 import pty
 import re
 import select
-import struct
 import subprocess
 import sys
 import tempfile
@@ -25,6 +24,7 @@ sys.path[:0] = [os.path.join(HERE, '..', 'common')]
 sys.dont_write_bytecode = True
 from bed import HANG_S, Tap  # noqa: E402
 from testpmd import Testpmd  # noqa: E402
+from pcap import read_pcap, write_pcap  # noqa: E402
 import roce  # noqa: E402
 
 LCORES = '0@0,1@0'
@@ -212,22 +212,15 @@ def injured(tap, program):
 
 # --- captures ---
 
-def read_pcap(path):
-    """Frames of a pcap file of this machine's byte order."""
-    with open(path, 'rb') as f:
-        data = f.read()
-    at, frames = 24, []
-    while at + 16 <= len(data):
-        length, = struct.unpack_from('<I', data, at + 8)
-        frames.append(data[at + 16:at + 16 + length])
-        at += 16 + length
-    return frames
+def frames_of(path):
+    """The bytes of each frame of a capture."""
+    return [frame for _, frame in read_pcap(path)[1]]
 
 
 def manifest_counts(program, captures, name):
     """What karst-fwd counts of a capture that net_pcap reads."""
     path = os.path.join(captures, name)
-    frames = len(read_pcap(path))
+    frames = len(frames_of(path))
     return frames, script(program, [f'net_pcap0,rx_pcap={path}'], [
         'set fwd roce-check', 'start', f'wait rx {frames}'], ['--mbuf-size=9000'])
 
@@ -257,14 +250,14 @@ def judged(tap, program, captures):
 def played(tap, program, captures):
     """A capture goes out with other addresses, and ICRCs that zlib agrees with."""
     source = os.path.join(captures, 'rc_pingpong_mtu1024_s4096.pcap')
-    frames = read_pcap(source)
+    frames = frames_of(source)
     with tempfile.TemporaryDirectory() as folder:
         sink = os.path.join(folder, 'out.pcap')
         problems, found = script(program, [f'net_pcap0,tx_pcap={sink}'], [
             'set fwd gen', f'set gen pcap file={source} src=198.51.100.7 dst=198.51.100.8 '
             'smac=02:00:00:00:00:07 dmac=02:00:00:00:00:08 loops=2', 'start', 'wait gen'],
             ['--mbuf-size=9000'])
-        sent = read_pcap(sink) if os.path.exists(sink) else []
+        sent = frames_of(sink) if os.path.exists(sink) else []
     gen = found.get('gen', {})
     problems = problems or ([] if len(sent) == 2 * len(frames) else
                             [f'{len(sent)} frames of {len(frames)}, twice'])
@@ -294,7 +287,7 @@ def played(tap, program, captures):
     wrong = os.path.join(captures, 'vt_flush.pcap')
     problems, found = script(program, ['net_ring0'], [
         'set fwd gen', f'set gen pcap file={wrong}', 'start', 'wait gen',
-        f'wait rx {len(read_pcap(wrong))}'], ['--mbuf-size=9000'])
+        f'wait rx {len(frames_of(wrong))}'], ['--mbuf-size=9000'])
     problems = problems or ([] if found['gen']['capture_icrc_mended'] == 2 and
                             found['roce']['icrc_bad'] == 0 else [str(found['gen'])])
     tap.point('gen: a wrong ICRC of a capture is made right', problems)
@@ -399,16 +392,13 @@ def forwarded(tap, program):
     frames.append(b'\xff' * 12 + b'\x08\x06' + bytes(46))
     with tempfile.TemporaryDirectory() as folder:
         source = os.path.join(folder, 'in.pcap')
-        with open(source, 'wb') as f:
-            f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
-            for frame in frames:
-                f.write(struct.pack('<IIII', 0, 0, len(frame), len(frame)) + frame)
+        write_pcap(source, 1, [(0, frame) for frame in frames])
         for mode in ('io', 'roce-check', 'mac', 'sink'):
             sink = os.path.join(folder, f'{mode}.pcap')
             problems, found = script(program, [f'net_pcap0,rx_pcap={source},tx_pcap={sink}'], [
                 f'set fwd {mode}', 'set eth-peer 0 02:00:00:00:00:aa', 'start',
                 f'wait rx {len(frames)}'])
-            sent = read_pcap(sink) if os.path.exists(sink) else []
+            sent = frames_of(sink) if os.path.exists(sink) else []
             wanted = [] if mode == 'sink' else frames
             if mode == 'mac':
                 own = bytes.fromhex(port_mac(program, source))

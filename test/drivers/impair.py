@@ -23,6 +23,7 @@ sys.dont_write_bytecode = True
 from bed import Daemon, HANG_S, Tap, traffic  # noqa: E402
 from testpmd import Testpmd  # noqa: E402
 import karst_observe  # noqa: E402
+from pcap import read_pcap, write_pcap  # noqa: E402
 import roce  # noqa: E402
 
 # an engine of ours is there, and answers when it gets a processor
@@ -81,24 +82,6 @@ def write(path, text):
 def packet(psn, size=64):
     ib = roce.bth(roce.RC_WRITE_ONLY, 0x123456, psn) + bytes(16) + bytes([psn & 0xff]) * size
     return roce.frame(MAC[1], MAC[0], *ADDRESS, ib)
-
-
-def write_pcap(path, frames):
-    with open(path, 'wb') as f:
-        f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, 65535, 1))
-        for number, frame in enumerate(frames):
-            f.write(struct.pack('<IIII', 0, number, len(frame), len(frame)) + frame)
-
-
-def read_pcap(path):
-    with open(path, 'rb') as f:
-        data = f.read()
-    at, frames = 24, []
-    while at + 16 <= len(data):
-        length, = struct.unpack_from('<I', data, at + 8)
-        frames.append(data[at + 16:at + 16 + length])
-        at += 16 + length
-    return frames
 
 
 def telemetry_of(name):
@@ -184,7 +167,7 @@ def through(stats):
 def capture(tap, module, folder):
     source, sink, log = (os.path.join(folder, name) for name in ('in.pcap', 'out.pcap', 'log'))
     frames = [packet(psn) for psn in range(1, FRAMES + 1)]
-    write_pcap(source, frames)
+    write_pcap(source, 1, [(1000 * us, frame) for us, frame in enumerate(frames)])
     pmd = Impaired(module, f'net_pcap0,rx_pcap={source},tx_pcap={sink}',
                   f'rules={write(os.path.join(folder, "rules"), RULES)},log={log}')
     problems = pmd.start()
@@ -197,7 +180,7 @@ def capture(tap, module, folder):
     if problems:
         return
     entries = read_log(log)
-    want, got = expected(frames, entries), read_pcap(sink)
+    want, got = expected(frames, entries), [frame for _, frame in read_pcap(sink)[1]]
     problems = [] if len(want) == len(got) else [f'{len(got)} frames, {len(want)} by the log']
     problems += [f'frame {i}: {a.hex()} is not {b.hex()}'
                  for i, (a, b) in enumerate(zip(got, want), 1) if a != b][:3]
@@ -218,7 +201,7 @@ def capture(tap, module, folder):
 
 def changes(tap, module, folder):
     source = os.path.join(folder, 'again.pcap')
-    write_pcap(source, [packet(psn) for psn in range(100)])
+    write_pcap(source, 1, [(1000 * psn, packet(psn)) for psn in range(100)])
     path = write(os.path.join(folder, 'rules2'), '[rule one]\naction = mark\npsn = 5\n')
     pmd = Impaired(module, f'net_pcap0,rx_pcap={source},infinite_rx=1', f'rules={path}')
     problems = pmd.start()

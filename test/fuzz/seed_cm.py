@@ -7,8 +7,8 @@ import hashlib
 import os
 import sys
 
-sys.path.insert(0, sys.argv[1])
-from tap import read_pcap  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from pcap import read_pcap  # noqa: E402
 
 HEAD = bytes([12, 5, 13, 1, 2, 3, 4])
 PATH = b'\0'

@@ -12,8 +12,8 @@ import struct
 import sys
 import zlib
 
-sys.path.insert(0, sys.argv[1])
-from tap import read_pcap  # noqa: E402
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from pcap import read_pcap  # noqa: E402
 
 
 def kind(frame):

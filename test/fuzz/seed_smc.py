@@ -9,18 +9,15 @@ import os
 import struct
 import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
+from pcap import read_pcap  # noqa: E402
+
 EYECATCHER = bytes.fromhex('e2d4c3d9')
 
 
 def payloads(path):
     """(from the client, is RoCE, bytes) of each CLC message and each SEND."""
-    with open(path, 'rb') as f:
-        data = f.read()
-    at = 24
-    while at < len(data):
-        length = struct.unpack('<I', data[at + 8:at + 12])[0]
-        frame = data[at + 16:at + 16 + length]
-        at += 16 + length
+    for _, frame in read_pcap(path)[1]:
         if frame[12:14] != b'\x08\0':
             continue
         ip = frame[14:14 + struct.unpack('>H', frame[16:18])[0]]

@@ -26,6 +26,8 @@ import struct
 import threading
 import time
 
+from pcap import header, record
+
 TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454ca, 0x0002, 0x1000
 CLONE_NEWNET = 0x40000000
 FRAME_MAX = 65536
@@ -135,14 +137,13 @@ class Pcap:
         self.frames = 0
         self.bytes = 24
         self.f = open(path, 'wb')
-        self.f.write(struct.pack('<IHHiIII', 0xa1b23c4d, 2, 4, 0, 0, FRAME_MAX, 1))
+        self.f.write(header())
 
     def add(self, frame):
         if self.bytes > PCAP_MAX:
             return
-        now = time.time_ns()
         # at once: two wires may have one file
-        self.f.write(struct.pack('<IIII', now // 10**9, now % 10**9, len(frame), len(frame)) + frame)
+        self.f.write(record(time.time_ns(), frame))
         self.frames += 1
         self.bytes += 16 + len(frame)
 

@@ -20,7 +20,6 @@ import os
 import re
 import select
 import socket
-import struct
 import subprocess
 import sys
 import tempfile
@@ -29,9 +28,11 @@ import time
 
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [os.path.join(HERE, '..'), os.path.join(HERE, '..', 'guest')]
+sys.path[:0] = [os.path.join(HERE, '..'), os.path.join(HERE, '..', 'guest'),
+                os.path.join(HERE, '..', '..', 'common')]
 import guest  # noqa: E402
 import image as images  # noqa: E402
+from pcap import write_pcap  # noqa: E402
 
 CONTENTS = images.Contents('smcpair', 'ip rdma modprobe',
                            '''virtio_net virtio_pci virtio_console virtio_rng rdma_rxe ib_uverbs
@@ -123,7 +124,7 @@ class Wire(threading.Thread):
                 frame = self.ends[names[fd]][0].recv(FRAME_MAX)
                 with self.lock:
                     if self.recording is not None and frame[12:14] == b'\x08\x00':
-                        self.recording.append((time.time_ns() // 1000, frame))
+                        self.recording.append((time.time_ns(), frame))
                 self.put('B' if names[fd] == 'A' else 'A', frame)
 
     def close(self):
@@ -146,13 +147,6 @@ def blocked(record):
 
 def deletes_link(record):
     return message(record[1])[0] == DELETE_LINK
-
-
-def write_pcap(path, frames):
-    with open(path, 'wb') as f:
-        f.write(struct.pack('<IHHiIII', 0xa1b2c3d4, 2, 4, 0, 0, FRAME_MAX - 1, 1))
-        for us, frame in frames:
-            f.write(struct.pack('<IIII', us // 10**6, us % 10**6, len(frame), len(frame)) + frame)
 
 
 class Pair:
@@ -307,7 +301,7 @@ def main(argv):
                 failed += 1
                 print(f'{name}: {e}', flush=True)
                 continue
-            write_pcap(path, frames)
+            write_pcap(path, 1, frames)
             rows.append(row(name, what, a, b, built[2], dump, path))
             print(f'{name}: {len(frames)} frames', flush=True)
     finally:

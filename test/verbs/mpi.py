@@ -33,7 +33,9 @@ def run(tap, check, tls, contexts):
     before = [engine.counter('rx_bytes') for engine in engines]
     # UCX gives a datagram's peer up after 30 s, however busy the machine is
     env = {'UCX_TLS': tls, 'UCX_NET_DEVICES': 'karst0:1', 'UCX_WARN_UNUSED_ENV_VARS': 'n',
-           'UCX_UD_TIMEOUT': f'{LIMIT_S}s'}
+           'UCX_UD_TIMEOUT': f'{LIMIT_S}s',
+           # of 256 MiB otherwise, which each rank registers
+           'SHMEM_SYMMETRIC_SIZE': '32M'}
     program = Program(words, dict(os.environ, **env))
     problems = program.wait(LIMIT_S)
     if program.status != 0 or not re.search('(ranks|elements): all right', program.text()):

@@ -33,7 +33,7 @@
 #define PEER_QPN     0x2000u
 #define OUR_QPN      0x1000u
 #define TID          UINT64_C(0x1122334400000000)
-#define BED_QUEUE    4096u
+#define BED_QUEUE    512u
 #define BED_LISTENER ((void *)&bed_listener)
 #define BED_USER     ((void *)&bed_user)
 

@@ -18,6 +18,8 @@
 #include "../idle.h"
 
 #define PATIENCE_NS 120000000000ull
+/* A quarter of the default: making a pool takes longer than most cases. */
+#define BED_MBUFS_EACH 512u
 
 static void
 eal_up(bool telemetry)
@@ -77,12 +79,15 @@ struct engine_bed *
 engine_bed_up(struct engine_bed *bed, const struct engine_bed_config *cfg)
 {
 	const struct karst_engine_cq_init cq = {.entries = 1024};
+	struct karst_engine_config engine = cfg->engine;
 	unsigned int queues = cfg->queues;
 	int side;
 
 	memset(bed, 0, sizeof(*bed));
 	eal_up(cfg->telemetry);
-	cr_assert_eq(karst_engine_create(&cfg->engine, &bed->e), 0);
+	if (engine.mbufs == 0)
+		engine.mbufs = BED_MBUFS_EACH * (RTE_MAX(engine.lcores, 1u) + 1);
+	cr_assert_eq(karst_engine_create(&engine, &bed->e), 0);
 	if (queues == 0)
 		queues = cfg->mask[0] != 0 ? (unsigned int)__builtin_popcountll(cfg->mask[0])
 					   : karst_engine_config(bed->e)->lcores;

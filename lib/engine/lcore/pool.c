@@ -38,16 +38,6 @@ eng_pool_page_room(void)
 		(uint32_t)sizeof(struct karst_pkt) - RTE_PKTMBUF_HEADROOM;
 }
 
-/* Without huge pages from EAL, ask the kernel for its own. */
-static void
-want_huge_pages(
-	struct rte_mempool *mp, void *opaque, struct rte_mempool_memhdr *chunk, unsigned int index)
-{
-	uintptr_t from = (uintptr_t)chunk->addr & ~(uintptr_t)4095;
-
-	madvise((void *)from, chunk->len, MADV_HUGEPAGE);
-}
-
 /* Whether this process has a mempool handler of that name (they are plug-ins). */
 static bool
 have_pool_ops(const char *name)
@@ -61,7 +51,7 @@ have_pool_ops(const char *name)
 }
 
 static void
-free_pages(struct rte_mempool_memhdr *chunk, void *opaque)
+free_memory(struct rte_mempool_memhdr *chunk, void *opaque)
 {
 	const struct rte_memzone *mz = opaque;
 
@@ -69,34 +59,64 @@ free_pages(struct rte_mempool_memhdr *chunk, void *opaque)
 	rte_memzone_free(mz);
 }
 
-static int
-populate_pages(struct rte_mempool *mp, const struct karst_engine *e)
+/* Without huge pages from EAL, asks the kernel for its own, and for all pages at once: one by one,
+ * as objects are made and the first frames come, they take several times as long.  Both may
+ * fail. */
+static void
+back_memory(const struct rte_memzone *mz)
 {
-	size_t len = (size_t)e->cfg.mbufs * POOL_PAGE_BYTES;
+	uintptr_t from = (uintptr_t)mz->addr & ~(uintptr_t)(POOL_PAGE_BYTES - 1);
+	size_t len = (uintptr_t)mz->addr + mz->len - from;
+
+	if (rte_eal_has_hugepages())
+		return;
+	madvise((void *)from, len, MADV_HUGEPAGE);
+	madvise((void *)from, len, MADV_POPULATE_WRITE);
+}
+
+static int
+populate(struct rte_mempool *mp, const struct karst_engine *e)
+{
+	size_t min_chunk, align = POOL_PAGE_BYTES;
+	ssize_t len = (ssize_t)e->cfg.mbufs * POOL_PAGE_BYTES;
 	const struct rte_memzone *mz;
 	int ret;
 
-	mz = rte_memzone_reserve_aligned(
-		e->name, len, (int)rte_socket_id(), RTE_MEMZONE_SIZE_HINT_ONLY, POOL_PAGE_BYTES);
+	if (!e->cfg.page_buffers)
+		len = rte_mempool_op_calc_mem_size_default(mp, e->cfg.mbufs, 0, &min_chunk, &align);
+	if (len < 0)
+		return (int)len;
+	mz = rte_memzone_reserve_aligned(e->name, (size_t)len, (int)rte_socket_id(),
+		RTE_MEMZONE_SIZE_HINT_ONLY, (unsigned int)align);
 	if (mz == NULL)
 		return -rte_errno;
-	ret = rte_mempool_populate_virt(
-		mp, mz->addr, len, POOL_PAGE_BYTES, free_pages, (void *)(uintptr_t)mz);
-	if (ret > 0)
+	back_memory(mz);
+	if (e->cfg.page_buffers)
+		ret = rte_mempool_populate_virt(mp, mz->addr, (size_t)len, POOL_PAGE_BYTES,
+			free_memory, (void *)(uintptr_t)mz);
+	else
+		ret = rte_mempool_populate_iova(
+			mp, mz->addr, mz->iova, (size_t)len, free_memory, (void *)(uintptr_t)mz);
+	if (ret == (int)e->cfg.mbufs)
 		return 0;
-	rte_memzone_free(mz);
+	/* with objects in it, the memory goes with the pool */
+	if (ret <= 0)
+		rte_memzone_free(mz);
 	return ret < 0 ? ret : -ENOBUFS;
 }
 
-/* As rte_pktmbuf_pool_create_by_ops(), in pages. */
+/* As rte_pktmbuf_pool_create_by_ops(), in memory of our choice. */
 static struct rte_mempool *
-make_page_pool(const struct karst_engine *e, uint16_t room)
+make_pool(const struct karst_engine *e, uint16_t room)
 {
 	struct rte_pktmbuf_pool_private priv = {
 		.mbuf_data_room_size = room, .mbuf_priv_size = sizeof(struct karst_pkt)};
-	struct rte_mempool *mp = rte_mempool_create_empty(e->name, e->cfg.mbufs,
-		POOL_PAGE_BYTES - page_header_bytes(), 0, sizeof(priv), (int)rte_socket_id(),
-		RTE_MEMPOOL_F_NO_SPREAD);
+	uint32_t size = e->cfg.page_buffers
+		? POOL_PAGE_BYTES - page_header_bytes()
+		: (uint32_t)(sizeof(struct rte_mbuf) + sizeof(struct karst_pkt)) + room;
+	struct rte_mempool *mp =
+		rte_mempool_create_empty(e->name, e->cfg.mbufs, size, 0, sizeof(priv),
+			(int)rte_socket_id(), e->cfg.page_buffers ? RTE_MEMPOOL_F_NO_SPREAD : 0);
 	int ret;
 
 	if (mp == NULL)
@@ -104,7 +124,7 @@ make_page_pool(const struct karst_engine *e, uint16_t room)
 	ret = rte_mempool_set_ops_byname(mp, e->cfg.pool_ops, NULL);
 	if (ret == 0) {
 		rte_pktmbuf_pool_init(mp, &priv);
-		ret = populate_pages(mp, e);
+		ret = populate(mp, e);
 	}
 	if (ret != 0) {
 		rte_mempool_free(mp);
@@ -122,8 +142,9 @@ eng_pool_create(struct karst_engine *e)
 
 	if (e->cfg.pool_ops == NULL)
 		e->cfg.pool_ops = have_pool_ops(POOL_OPS) ? POOL_OPS : rte_mbuf_best_mempool_ops();
-	if (e->cfg.page_buffers)
-		e->pool = make_page_pool(e, room);
+	/* in huge pages DPDK finds its memory by pieces, if need be */
+	if (e->cfg.page_buffers || !rte_eal_has_hugepages())
+		e->pool = make_pool(e, room);
 	else
 		e->pool = rte_pktmbuf_pool_create_by_ops(e->name, e->cfg.mbufs, 0,
 			sizeof(struct karst_pkt), room, (int)rte_socket_id(), e->cfg.pool_ops);
@@ -132,7 +153,5 @@ eng_pool_create(struct karst_engine *e)
 			e->name, e->cfg.mbufs, room, e->cfg.pool_ops, rte_strerror(rte_errno));
 		return -rte_errno;
 	}
-	if (!rte_eal_has_hugepages())
-		rte_mempool_mem_iter(e->pool, want_huge_pages, NULL);
 	return 0;
 }

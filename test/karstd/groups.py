@@ -84,10 +84,10 @@ class Bridge:
         sh('ip', '-n', NETNS['bridge'], 'link', 'set', 'br0', 'type', 'bridge',
            'mcast_membership_interval', str(after_s * 100))
 
-    def frames(self, name):
-        """That the bridge has sent to a port."""
-        found = json.loads(sh('ip', '-j', '-s', '-n', NETNS['bridge'], 'link', 'show', 'dev', name))
-        return found[0]['stats64']['tx']['packets']
+    def frames(self):
+        """{port: that the bridge has sent to it}, of one moment."""
+        found = json.loads(sh('ip', '-j', '-s', '-n', NETNS['bridge'], 'link', 'show'))
+        return {e['ifname']: e['stats64']['tx']['packets'] for e in found if e['ifname'] in ADDRESS}
 
 
 def own_port(name):
@@ -122,7 +122,7 @@ def forwarded(bridge, member, daemons):
     if problems:
         listener.close()
         return problems
-    before = {name: bridge.frames(name) for name in ADDRESS}
+    before = bridge.frames()
     sender = Member(member, daemons['sender'].socket, 'send')
     problems += [f'the sender says {line}' for line in [sender.line()] if line != 'ready']
     sender.process.stdin.write('go\n')
@@ -131,7 +131,7 @@ def forwarded(bridge, member, daemons):
     if said != [f'message {i}' for i in range(MESSAGES)]:
         problems.append(f'heard {said}')
     # queries go to all
-    sent = {name: bridge.frames(name) - before[name] for name in ADDRESS}
+    sent = {name: n - before[name] for name, n in bridge.frames().items()}
     if sent['member'] - sent['other'] < MESSAGES / 2:
         problems.append(f'the messages went where nobody is in the group: {sent}')
     sender.close()
@@ -151,14 +151,14 @@ def asked(bridge, member, daemon, versions):
     first = port_row(daemon)
     end = time.monotonic() + HANG_S
     row = first
-    while not problems and row['mcast_queries'] < first['mcast_queries'] + QUERIES:
+    # a daemon that had no processor for long answers those that have come meanwhile together
+    while not problems and (row['mcast_queries'] < first['mcast_queries'] + QUERIES or
+                            row['mcast_reports'] < first['mcast_reports'] + 2):
         if time.monotonic() > end:
-            problems.append(f'no queries are heard: {row}')
+            problems.append(f'no queries are heard, or there are no answers: {row}')
         time.sleep(0.1)
         row = port_row(daemon)
     problems += bridge.wait(GROUP, {'member'}) + bridge.wait(GROUP6, {'member'})
-    if row['mcast_reports'] < first['mcast_reports'] + 2:
-        problems.append(f'no answers: {row}')
     if [row['igmp_version'], row['mld_version']] != versions:
         problems.append(f'versions: {row}')
     if row['mcast_bad_queries'] != 0:

@@ -10,7 +10,8 @@
  *
  * serve sends back what comes.  connect writes and reads without end, interrupted by a timer whose
  * handler writes, reads, polls, and closes a duplicate, TIMES times; then it reads until the end.
- * It says what it has sent, and that as much of each has come back.
+ * The timer is set again by the thread: however long the handler takes, the thread gets on between
+ * two of them.  It says what it has sent, and that as much of each has come back.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -26,10 +27,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define TIMES    5000
-#define EVERY_NS 40000
-#define FLIGHT   4000 /* bytes on their way, so that neither side waits for room */
-#define MAGIC    0x6b61
+#define TIMES     5000
+#define WITHIN_NS 40000 /* after it was set: at another place of the thread's work each time */
+#define STEP_NS   7919
+#define FLIGHT    4000 /* bytes on their way, so that neither side waits for room */
+#define MAGIC     0x6b61
 
 /* The handler has no other way to them. */
 static int conn;
@@ -81,9 +83,9 @@ on_timer(int sig, siginfo_t *info, void *context)
 static void
 set_timer(long ns)
 {
-	const struct itimerspec every = {.it_interval.tv_nsec = ns, .it_value.tv_nsec = ns};
+	const struct itimerspec once = {.it_value.tv_nsec = ns};
 
-	if (timer_settime(timer, 0, &every, NULL) != 0)
+	if (timer_settime(timer, 0, &once, NULL) != 0)
 		fail("timer_settime");
 }
 
@@ -94,6 +96,7 @@ talk(void)
 		.sigev_signo = SIGALRM,
 		.sigev_value.sival_int = MAGIC};
 	struct sigaction act = {.sa_sigaction = on_timer, .sa_flags = SA_SIGINFO | SA_RESTART}, is;
+	sig_atomic_t seen = -1;
 	char data[64];
 	ssize_t n;
 
@@ -101,8 +104,11 @@ talk(void)
 		timer_create(CLOCK_MONOTONIC, &event, &timer) != 0)
 		fail("a timer");
 	strange |= is.sa_sigaction != on_timer || (is.sa_flags & SA_RESTART) == 0;
-	set_timer(EVERY_NS);
 	while (times < TIMES) {
+		if (times != seen) {
+			seen = times;
+			set_timer(1 + (long)seen * STEP_NS % WITHIN_NS);
+		}
 		if (has_room() && write(conn, "m", 1) == 1)
 			sent[0]++;
 		n = recv(conn, data, 1, MSG_DONTWAIT);
@@ -110,7 +116,6 @@ talk(void)
 		if (n == 0 || (n < 0 && errno != EAGAIN))
 			fail("recv");
 	}
-	set_timer(0);
 	if (shutdown(conn, SHUT_WR) != 0)
 		fail("shutdown");
 	while ((n = recv(conn, data, sizeof(data), 0)) > 0)

@@ -84,6 +84,8 @@ def chosen(module, patterns):
 def main(argv):
     support.use_resources = ['network'] # which is: connections within this machine
     support.verbose = 0
+    # how long they wait for what ought to come, before they are loaded
+    support.LOOPBACK_TIMEOUT = support.INTERNET_TIMEOUT = support.SHORT_TIMEOUT = support.LONG_TIMEOUT = HANG_S
     suite = unittest.TestSuite()
     for word in argv[2:]:
         module, _, patterns = word.partition(':')

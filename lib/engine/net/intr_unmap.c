@@ -30,7 +30,7 @@
  */
 #include "intr_unmap.h"
 
-#include "intr_listener.h"
+#include "intr_socket.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>

@@ -181,7 +181,7 @@ add_server(struct engine_bed *bed, const char *path, uint8_t *number)
 		.num_addrs = 1, .addrs = &addr, .stopped = close_device};
 	char args[128];
 
-	snprintf(args, sizeof(args), "role=server,id=1,socket=%s", path);
+	snprintf(args, sizeof(args), "role=server,id=7,socket=%s", path);
 	cr_assert_eq(rte_eal_hotplug_add("vdev", "net_memif0", args), 0);
 	cr_assert_eq(rte_eth_dev_get_port_by_name("net_memif0", &port.ethdev), 0);
 	cr_assert_eq(karst_engine_port_add(bed->e, &port, number), 0);
@@ -199,7 +199,7 @@ greeted(const char *path)
 	return fd;
 }
 
-Test(intr_listener, the_socket_goes_with_the_port)
+Test(intr_socket, the_socket_goes_with_the_port)
 {
 	struct engine_bed bed;
 	unsigned int i, fds;
@@ -227,8 +227,58 @@ Test(intr_listener, the_socket_goes_with_the_port)
 	engine_bed_down(&bed);
 }
 
+/* What the driver expects of a client: its messages have 128 bytes. */
+static ssize_t
+say(int fd, uint16_t type, const void *body, size_t len, int pass)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} ctl = {0};
+	char msg[128] = {0};
+	struct iovec iov = {.iov_base = msg, .iov_len = sizeof(msg)};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	memcpy(msg, &type, sizeof(type));
+	memcpy(msg + sizeof(type), body, len);
+	if (pass >= 0) {
+		mh.msg_control = &ctl;
+		mh.msg_controllen = sizeof(ctl);
+		ctl.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&ctl.head), &pass, sizeof(pass));
+	}
+	return sendmsg(fd, &mh, MSG_NOSIGNAL);
+}
+
+/* It is answered each message, until there is no room for answers. */
+Test(intr_socket, a_peer_does_not_read)
+{
+	const uint8_t init[] = {0, 2, 7, 0, 0, 0, 0}, ring[15] = {[0] = 1, [10] = 10};
+	struct engine_bed bed;
+	char path[64];
+	uint8_t port;
+	int fd;
+
+	engine_bed_up(&bed, &(struct engine_bed_config){.engine = {.lcores = 1}});
+	engine_bed_release(&bed);
+	snprintf(path, sizeof(path), "karst-listener-%d", (int)getpid());
+	add_server(&bed, path, &port);
+	fd = greeted(path);
+	cr_assert_gt(say(fd, 3, init, sizeof(init), -1), 0);
+	/* waits for ever if the interrupt thread does */
+	while (say(fd, 5, ring, sizeof(ring), fd) > 0)
+		;
+	cr_expect(errno == EPIPE || errno == ECONNRESET, "%s", strerror(errno));
+	cr_assert_eq(karst_engine_port_remove(bed.e, port), 0);
+	close(fd);
+	intr_turn();
+	engine_bed_down(&bed);
+}
+
 /* Both ends of one process have one socket of the driver, who frees it with the last. */
-Test(intr_listener, the_client_of_the_same_process_goes_last)
+Test(intr_socket, the_client_of_the_same_process_goes_last)
 {
 	struct engine_bed bed;
 	char path[64], args[128];

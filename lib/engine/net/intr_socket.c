@@ -2,7 +2,8 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * The socket at which a net_memif port of role server waits for its peer goes with the port.
+ * The sockets of net_memif: that at which a port of role server waits for its peer goes with the
+ * port, and a peer that does not read what it is sent is disconnected.
  *
  * The driver of DPDK 22.11 frees what it knows of the socket with the last device that is at it,
  * but leaves the socket open and its callback with EAL's interrupt thread: whoever connects then
@@ -13,8 +14,12 @@
  * rte_free().  When the memory is freed that the callback of a listening socket would be called
  * with, that callback is taken back, and the socket closed; connections that came by it are shut
  * down, of which the driver hears, and forgets them.
+ *
+ * The driver answers its peer in EAL's interrupt thread, by calls that wait for room in the socket.
+ * A peer leaves some, unless it means to keep that thread; so the wait has an end, after which the
+ * driver gives the connection up.
  */
-#include "intr_listener.h"
+#include "intr_socket.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -24,6 +29,7 @@
 #include <string.h>
 #include <sys/queue.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -61,6 +67,14 @@ is_listening(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &yes, &len) == 0 && yes != 0;
 }
 
+static void
+limit_sending(int fd)
+{
+	const struct timeval least = {.tv_usec = 1000};
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &least, sizeof(least));
+}
+
 /* Without memory for it the driver's fault stays. */
 static void
 remember(int fd, rte_intr_callback_fn fn, void *arg)
@@ -74,6 +88,8 @@ remember(int fd, rte_intr_callback_fn fn, void *arg)
 		s->handle = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
 		if (s->handle != NULL)
 			rte_intr_fd_set(s->handle, fd);
+	} else {
+		limit_sending(fd);
 	}
 	pthread_mutex_lock(&listener_lock);
 	LIST_INSERT_HEAD(&listener_sources, s, next);

@@ -34,11 +34,20 @@ is_packet(const struct kd_conf_port *p)
 	return strncmp(p->device, PACKET_DRIVER, strlen(PACKET_DRIVER)) == 0;
 }
 
+/* Before anybody may come to it again. */
+static void
+vdev_stopped(void *arg)
+{
+	kd_port_close_device(arg);
+}
+
 static void
 vdev_fill(const struct kd_ports *ps, struct kd_port *port, struct karst_engine_port_config *cfg)
 {
 	cfg->force_mtu = port->conf->mtu != 0;
 	cfg->all_groups = is_packet(port->conf);
+	cfg->stopped = vdev_stopped;
+	cfg->stopped_arg = port;
 }
 
 /* Programs join groups later, when nobody here may tell an interface of them.  So that of an

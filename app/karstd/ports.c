@@ -321,6 +321,7 @@ void
 kd_port_close_device(struct kd_port *port)
 {
 	char name[RTE_ETH_NAME_MAX_LEN];
+	bool paused = port->probed && karst_engine_intr_pause(port->ethdev);
 
 	if (port->impaired && rte_eth_dev_get_name_by_port(port->ethdev, name) == 0) {
 		(void)rte_eal_hotplug_remove("vdev", name);
@@ -328,6 +329,7 @@ kd_port_close_device(struct kd_port *port)
 	}
 	if (port->probed)
 		rte_eth_dev_close(port->ethdev);
+	karst_engine_intr_resume(paused);
 	port->probed = port->added = port->impaired = false;
 }
 

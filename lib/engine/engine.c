@@ -18,6 +18,7 @@
 
 #include "capture.h"
 #include "cm.h"
+#include "intr_pause.h"
 #include "intr_unmap.h"
 #include "workers.h"
 #include "log.h"
@@ -282,6 +283,8 @@ init_engine(struct karst_engine *e)
 		ret = eng_owner_create_self(e);
 	if (ret == 0)
 		ret = eng_cm_init(e);
+	if (ret == 0)
+		ret = eng_intr_pause_init();
 	return ret;
 }
 

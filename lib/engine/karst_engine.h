@@ -231,6 +231,11 @@ struct karst_engine_port_config {
 	/* Frames to all multicast groups are received without the engine's help: the program has
 	 * arranged it, or the kernel joins groups on netdev.  The device's filter is left alone. */
 	bool all_groups;
+	/* Called whenever the engine has stopped the device, also if karst_engine_port_add() fails.
+	 * It may close the device, and those below it; of the engine it may call nothing but
+	 * karst_engine_intr_pause().  No peer has come to a net_memif since the stop.  NULL: no */
+	void (*stopped)(void *arg);
+	void *stopped_arg;
 };
 
 struct karst_engine_port_info {
@@ -277,6 +282,17 @@ int karst_engine_port_add(
  * -EINVAL: no such port.
  */
 int karst_engine_port_remove(struct karst_engine *e, uint8_t port);
+
+/**
+ * Between these two EAL's interrupt thread does nothing, if @ethdev is of a driver whose work there
+ * and whose stop and close do not exclude each other: net_memif, also below net_impair.  To be put
+ * around rte_eth_dev_stop() and rte_eth_dev_close(), by programs that add such a device to no
+ * engine, or close it themselves; the engine does the same where it stops one.  In between, nothing
+ * may be waited for.  They nest.
+ * @return what karst_engine_intr_resume() is told, by the same thread.
+ */
+bool karst_engine_intr_pause(uint16_t ethdev);
+void karst_engine_intr_resume(bool paused);
 
 /**
  * The device of a port is gone for good, unplugged under traffic: removes the port as

@@ -180,6 +180,8 @@ struct eng_port {
 	bool promisc;                             /* it was made promiscuous for groups */
 	uint16_t nq;
 	int wake_fd[KARST_ENGINE_MAX_LCORES]; /* of each queue; -1: none */
+	void (*stopped)(void *arg);           /* as in karst_engine_port_config */
+	void *stopped_arg;
 	char name[RTE_ETH_NAME_MAX_LEN];
 };
 

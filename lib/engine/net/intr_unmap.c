@@ -30,8 +30,9 @@
  */
 #include "intr_unmap.h"
 
+#include "intr_socket.h"
+
 #include <dlfcn.h>
-#include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -39,19 +40,25 @@
 static pthread_rwlock_t unmap_lock = PTHREAD_RWLOCK_INITIALIZER;
 static LIST_HEAD(, karst_engine) unmap_engines = LIST_HEAD_INITIALIZER(unmap_engines);
 
-/* The interrupt thread reads the list while it waits for lcores, of whichever engine; some may be
- * this thread's. */
+void
+eng_intr_serve_mine(void)
+{
+	struct karst_engine *e;
+
+	pthread_rwlock_rdlock(&unmap_lock);
+	LIST_FOREACH(e, &unmap_engines, unmap_next)
+		eng_serve_mine(e);
+	pthread_rwlock_unlock(&unmap_lock);
+}
+
+/* The interrupt thread reads the list while it waits for lcores. */
 static void
 lock_for_change(struct karst_engine *e)
 {
-	struct karst_engine *other;
 	unsigned int times = 0;
 
 	while (pthread_rwlock_trywrlock(&unmap_lock) != 0) {
-		pthread_rwlock_rdlock(&unmap_lock);
-		LIST_FOREACH(other, &unmap_engines, unmap_next)
-			eng_serve_mine(other);
-		pthread_rwlock_unlock(&unmap_lock);
+		eng_intr_serve_mine();
 		eng_back_off(e, &times);
 	}
 }
@@ -95,16 +102,6 @@ eng_munmap(void *addr, size_t len)
 	return (int)syscall(SYS_munmap, addr, len);
 }
 
-/* EAL asks the same with locks of its memory held, for which the program of an lcore may wait. */
-static bool
-is_memif(const void *code)
-{
-	Dl_info where;
-
-	return dladdr(code, &where) != 0 && where.dli_fname != NULL &&
-		strstr(where.dli_fname, "librte_net_memif") != NULL;
-}
-
 __attribute__((weak, visibility("default"))) enum rte_proc_type_t eng_process_type(void) __asm__(
 	"rte_eal_process_type");
 
@@ -113,7 +110,8 @@ eng_process_type(void)
 {
 	enum rte_proc_type_t (*of_eal)(void);
 
-	if (rte_thread_is_intr() != 0 && is_memif(__builtin_return_address(0)))
+	/* EAL asks the same with locks of its memory held, for which an lcore's program may wait */
+	if (rte_thread_is_intr() != 0 && eng_intr_is_memif(__builtin_return_address(0)))
 		wait_for_lcores();
 	*(void **)&of_eal = dlsym(RTLD_NEXT, "rte_eal_process_type");
 	return of_eal();

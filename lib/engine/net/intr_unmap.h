@@ -13,4 +13,8 @@ void eng_intr_unmap_add(struct karst_engine *e);
 /* No lcore of @e is attached any more. */
 void eng_intr_unmap_del(struct karst_engine *e);
 
+/* Who waits for the interrupt thread, which may be waiting for lcores of whichever engine: answers
+ * for those that are this thread's. */
+void eng_intr_serve_mine(void);
+
 #endif /* ENG_INTR_UNMAP_H */

@@ -137,6 +137,8 @@ port_fill_info(
 	p->info.vlan = cfg->vlan;
 	p->info.gateway4 = cfg->gateway4;
 	p->info.gateway6 = cfg->gateway6;
+	p->stopped = cfg->stopped;
+	p->stopped_arg = cfg->stopped_arg;
 	p->nq = port_queues_of(e, cfg);
 	p->home = (uint32_t)__builtin_ctzll(p->info.lcore_mask);
 	for (i = 0; i < p->nq; i++)

@@ -138,6 +138,18 @@ settle_mac(struct eng_port *p, const struct karst_engine_port_config *cfg)
 	return 0;
 }
 
+/* Nobody comes to the device before the program has closed it, if it does. */
+static void
+stop_device(struct eng_port *p)
+{
+	bool paused = karst_engine_intr_pause(p->info.ethdev);
+
+	rte_eth_dev_stop(p->info.ethdev);
+	if (p->stopped != NULL)
+		p->stopped(p->stopped_arg);
+	karst_engine_intr_resume(paused);
+}
+
 int
 eng_port_device_bring_up(
 	struct karst_engine *e, struct eng_port *p, const struct karst_engine_port_config *cfg)
@@ -173,7 +185,7 @@ eng_port_device_bring_up(
 	if (ret == 0) {
 		ret = eng_flow_steer(p, info.flow_type_rss_offloads != 0, cfg->isolate);
 		if (ret != 0)
-			rte_eth_dev_stop(cfg->ethdev);
+			stop_device(p);
 	}
 	return ret;
 }
@@ -182,7 +194,7 @@ void
 eng_port_device_stop(struct eng_port *p)
 {
 	eng_flow_clear(p);
-	rte_eth_dev_stop(p->info.ethdev);
+	stop_device(p);
 }
 
 bool

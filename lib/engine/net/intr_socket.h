@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* The sockets of net_memif (intr_socket.c). */
+#ifndef ENG_INTR_SOCKET_H
+#define ENG_INTR_SOCKET_H
+
+#include <stdbool.h>
+
+/* Is it net_memif whose code this is? */
+bool eng_intr_is_memif(const void *code);
+
+#endif /* ENG_INTR_SOCKET_H */

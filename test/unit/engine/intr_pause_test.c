@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* A net_memif port is removed in the moment in which its peer goes, or comes. */
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <criterion/criterion.h>
+#include <rte_dev.h>
+#include <rte_ethdev.h>
+#include <rte_interrupts.h>
+
+#include "../idle.h"
+#include "memif_wire.h"
+
+/* --- the interrupt thread --- */
+
+static void
+was_called(void *arg)
+{
+	uint64_t n;
+
+	cr_assert_eq(read(*(int *)arg, &n, sizeof(n)), (ssize_t)sizeof(n));
+	__atomic_store_n((int *)arg, -1, __ATOMIC_RELAXED);
+}
+
+/* It has ended all that it was at. */
+static void
+intr_turn(void)
+{
+	struct rte_intr_handle *h = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+	uint64_t one = 1;
+	int fd = eventfd(0, EFD_CLOEXEC), called = fd;
+
+	cr_assert_geq(fd, 0);
+	cr_assert_not_null(h);
+	cr_assert_eq(rte_intr_fd_set(h, fd), 0);
+	cr_assert_eq(rte_intr_type_set(h, RTE_INTR_HANDLE_EXT), 0);
+	cr_assert_eq(rte_intr_callback_register(h, was_called, &called), 0);
+	cr_assert_eq(write(fd, &one, sizeof(one)), (ssize_t)sizeof(one));
+	while (__atomic_load_n(&called, __ATOMIC_RELAXED) != -1)
+		usleep(IDLE_US);
+	/* -EAGAIN: it has not quite returned */
+	while (rte_intr_callback_unregister(h, was_called, &called) == -EAGAIN)
+		usleep(IDLE_US);
+	rte_intr_instance_free(h);
+	close(fd);
+}
+
+/* --- what the ends have mapped --- */
+
+static void *
+mapped_at(size_t *len)
+{
+	FILE *f = fopen("/proc/self/maps", "r");
+	unsigned long from = 0, to = 0;
+	char line[512];
+
+	cr_assert_not_null(f);
+	while (fgets(line, sizeof(line), f) != NULL)
+		if (strstr(line, "/memfd:" MEMIF) != NULL)
+			cr_assert_eq(sscanf(line, "%lx-%lx", &from, &to), 2);
+	fclose(f);
+	*len = to - from;
+	return (void *)from;
+}
+
+static bool
+is_mapped(void *at, size_t len)
+{
+	/* else -ENOMEM */
+	return msync(at, len, MS_ASYNC) == 0;
+}
+
+/* --- its peer goes --- */
+
+/* The interrupt thread is unmapping: it waits for the lcore, which this thread has. */
+Test(intr_pause, a_port_is_removed_as_its_peer_goes)
+{
+	struct wire w;
+	size_t len;
+	void *at, *mine;
+
+	wire_up(&w, NULL);
+	wire_wait(&w, true);
+	karst_engine_poll(w.bed.e, 0);
+	cr_assert_eq(rte_eth_dev_stop(w.other), 0);
+	wire_wait(&w, false);
+	usleep(LONG_US);
+	cr_assert_eq(engine_bed_mappings(MEMIF), 1);
+	at = mapped_at(&len);
+
+	cr_assert_eq(karst_engine_port_remove(w.bed.e, w.port), 0);
+	cr_expect_eq(engine_bed_mappings(MEMIF), 0);
+	/* somebody else has that memory now */
+	mine = mmap(at, len, PROT_READ | PROT_WRITE,
+		MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	cr_assert_eq(mine, at, "%s", strerror(errno));
+	engine_bed_release(&w.bed);
+	intr_turn();
+	cr_expect(is_mapped(mine, len), "the driver has unmapped it a second time");
+	wire_down(&w);
+}
+
+/* --- its peer comes --- */
+
+static unsigned int closed;
+
+static void
+peer_comes_and_device_goes(void *arg)
+{
+	struct wire *w = arg;
+	bool paused;
+
+	cr_assert_eq(rte_eth_dev_stop(w->other), 0);
+	cr_assert_eq(rte_eth_dev_start(w->other), 0);
+	usleep(LONG_US);
+	cr_expect_not(wire_link_is_up(w->ours));
+	cr_expect_not(wire_link_is_up(w->other));
+	paused = karst_engine_intr_pause(w->ours);
+	cr_expect(paused);
+	cr_assert_eq(rte_eal_hotplug_remove("vdev", "net_memif0"), 0);
+	karst_engine_intr_resume(paused);
+	closed++;
+}
+
+Test(intr_pause, nobody_comes_between_stop_and_close)
+{
+	struct wire w;
+
+	wire_up(&w, peer_comes_and_device_goes);
+	wire_wait(&w, true);
+	cr_assert_eq(karst_engine_port_remove(w.bed.e, w.port), 0);
+	cr_assert_eq(closed, 1);
+	/* there is nobody any more who would answer */
+	intr_turn();
+	intr_turn();
+	cr_expect_not(wire_link_is_up(w.other));
+	cr_expect_eq(engine_bed_mappings(MEMIF), 0);
+	cr_assert_eq(rte_eth_dev_stop(w.other), 0);
+	intr_turn();
+	wire_down(&w);
+}
+
+/* --- its socket --- */
+
+static int
+connect_to(const char *path)
+{
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET, 0);
+
+	cr_assert_geq(fd, 0);
+	/* abstract, as the driver has it */
+	memcpy(to.sun_path + 1, path, strlen(path));
+	if (connect(fd, (struct sockaddr *)&to,
+		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(path))) == 0)
+		return fd;
+	close(fd);
+	return -1;
+}
+
+static void
+close_device(void *arg)
+{
+	cr_assert_eq(rte_eal_hotplug_remove("vdev", "net_memif0"), 0);
+}
+
+static void
+add_server(struct engine_bed *bed, const char *path, uint8_t *number)
+{
+	const struct karst_engine_addr addr = karst_engine_addr_ip4(0x0a000101);
+	struct karst_engine_port_config port = {
+		.num_addrs = 1, .addrs = &addr, .stopped = close_device};
+	char args[128];
+
+	snprintf(args, sizeof(args), "role=server,id=7,socket=%s", path);
+	cr_assert_eq(rte_eal_hotplug_add("vdev", "net_memif0", args), 0);
+	cr_assert_eq(rte_eth_dev_get_port_by_name("net_memif0", &port.ethdev), 0);
+	cr_assert_eq(karst_engine_port_add(bed->e, &port, number), 0);
+}
+
+/* Connects, and hears the driver's greeting: it has accepted. */
+static int
+greeted(const char *path)
+{
+	int fd = connect_to(path);
+	char hello[256];
+
+	cr_assert_geq(fd, 0);
+	cr_assert_gt(recv(fd, hello, sizeof(hello), 0), 0);
+	return fd;
+}
+
+Test(intr_socket, the_socket_goes_with_the_port)
+{
+	struct engine_bed bed;
+	unsigned int i, fds;
+	char path[64], end;
+	uint8_t port;
+	int fd;
+
+	engine_bed_up(&bed, &(struct engine_bed_config){.engine = {.lcores = 1}});
+	engine_bed_release(&bed);
+	snprintf(path, sizeof(path), "karst-listener-%d", (int)getpid());
+	fds = engine_bed_open_fds();
+	for (i = 0; i < 3; i++) {
+		add_server(&bed, path, &port);
+		/* it does not say what it wants before the port has gone */
+		fd = greeted(path);
+		cr_assert_eq(karst_engine_port_remove(bed.e, port), 0);
+		cr_expect_eq(connect_to(path), -1, "time %u", i);
+		cr_expect_eq(recv(fd, &end, 1, MSG_DONTWAIT), 0, "time %u", i);
+		close(fd);
+		intr_turn();
+		intr_turn();
+		cr_expect_eq(engine_bed_open_fds(), fds, "time %u: %u, %u", i,
+			engine_bed_open_fds(), fds);
+	}
+	engine_bed_down(&bed);
+}
+
+/* What the driver expects of a client: its messages have 128 bytes. */
+static ssize_t
+say(int fd, uint16_t type, const void *body, size_t len, int pass)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} ctl = {0};
+	char msg[128] = {0};
+	struct iovec iov = {.iov_base = msg, .iov_len = sizeof(msg)};
+	struct msghdr mh = {.msg_iov = &iov, .msg_iovlen = 1};
+
+	memcpy(msg, &type, sizeof(type));
+	memcpy(msg + sizeof(type), body, len);
+	if (pass >= 0) {
+		mh.msg_control = &ctl;
+		mh.msg_controllen = sizeof(ctl);
+		ctl.head = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof(int)),
+			.cmsg_level = SOL_SOCKET,
+			.cmsg_type = SCM_RIGHTS};
+		memcpy(CMSG_DATA(&ctl.head), &pass, sizeof(pass));
+	}
+	return sendmsg(fd, &mh, MSG_NOSIGNAL);
+}
+
+/* It is answered each message, until there is no room for answers. */
+Test(intr_socket, a_peer_does_not_read)
+{
+	const uint8_t init[] = {0, 2, 7, 0, 0, 0, 0}, ring[15] = {[0] = 1, [10] = 10};
+	struct engine_bed bed;
+	char path[64];
+	uint8_t port;
+	int fd;
+
+	engine_bed_up(&bed, &(struct engine_bed_config){.engine = {.lcores = 1}});
+	engine_bed_release(&bed);
+	snprintf(path, sizeof(path), "karst-listener-%d", (int)getpid());
+	add_server(&bed, path, &port);
+	fd = greeted(path);
+	cr_assert_gt(say(fd, 3, init, sizeof(init), -1), 0);
+	/* waits for ever if the interrupt thread does */
+	while (say(fd, 5, ring, sizeof(ring), fd) > 0)
+		;
+	cr_expect(errno == EPIPE || errno == ECONNRESET, "%s", strerror(errno));
+	cr_assert_eq(karst_engine_port_remove(bed.e, port), 0);
+	close(fd);
+	intr_turn();
+	engine_bed_down(&bed);
+}
+
+/* Both ends of one process have one socket of the driver, who frees it with the last. */
+Test(intr_socket, the_client_of_the_same_process_goes_last)
+{
+	struct engine_bed bed;
+	char path[64], args[128];
+	unsigned int fds;
+	uint8_t port;
+
+	engine_bed_up(&bed, &(struct engine_bed_config){.engine = {.lcores = 1}});
+	engine_bed_release(&bed);
+	snprintf(path, sizeof(path), "karst-listener-%d", (int)getpid());
+	fds = engine_bed_open_fds();
+	add_server(&bed, path, &port);
+	snprintf(args, sizeof(args), "role=client,id=1,socket=%s", path);
+	cr_assert_eq(rte_eal_hotplug_add("vdev", "net_memif1", args), 0);
+	cr_assert_eq(karst_engine_port_remove(bed.e, port), 0);
+	cr_assert_eq(rte_eal_hotplug_remove("vdev", "net_memif1"), 0);
+	cr_expect_eq(connect_to(path), -1);
+	intr_turn();
+	cr_expect_eq(engine_bed_open_fds(), fds, "%u, %u", engine_bed_open_fds(), fds);
+	engine_bed_down(&bed);
+}

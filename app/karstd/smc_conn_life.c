@@ -188,21 +188,6 @@ svc_conn_check(struct kd_smc *s, int fd)
 	return kd_smc_option_seen(&s->option, fd) ? 0 : -ENODATA;
 }
 
-static int
-make_lock(pthread_mutex_t *lock)
-{
-	pthread_mutexattr_t attr;
-	int rc = pthread_mutexattr_init(&attr);
-
-	if (rc == 0)
-		rc = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	if (rc == 0)
-		rc = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-	if (rc == 0)
-		rc = pthread_mutex_init(lock, &attr);
-	return -rc;
-}
-
 static uint32_t
 address_bytes(const struct sockaddr_storage *a)
 {
@@ -298,7 +283,7 @@ svc_conn_map(struct svc_conn *c)
 static int
 make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *other)
 {
-	unsigned int tx = other != NULL, i;
+	unsigned int tx = other != NULL;
 	int rc = svc_page_get(prog, &c->page_of);
 
 	if (rc != 0)
@@ -310,11 +295,6 @@ make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *ot
 	c->dir = tx;
 	c->tx_shift = karst_sock_shift(c->buffer, tx);
 	c->rx_shift = karst_sock_shift(c->buffer, !tx);
-	rc = make_lock(&c->page->rx_lock);
-	if (rc == 0)
-		rc = make_lock(&c->page->tx_lock);
-	for (i = 0; i < KARST_SOCK_SLEEPERS && rc == 0; i++)
-		rc = make_lock(&c->page->sleeps[i]);
 	c->page->buffer = c->buffer;
 	c->page->tx = tx;
 	c->page->poll_us = c->smc->conf->smc.poll_us;
@@ -322,7 +302,7 @@ make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *ot
 	c->page->peer = c->peer;
 	c->page->local_len = address_bytes(&c->local);
 	c->page->peer_len = address_bytes(&c->peer);
-	return rc;
+	return 0;
 }
 
 /* Each is used once.  False: there is none. */

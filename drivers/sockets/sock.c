@@ -422,6 +422,7 @@ static void
 on_fork(void)
 {
 	ks_forked();
+	ks_locks_forked();
 	ks_service_forked(ks_listens() || ks_connects());
 	pthread_mutex_init(&settling, NULL);
 }
@@ -433,6 +434,7 @@ ks_begin(void)
 
 	ks_real_find();
 	ks_forked();
+	ks_locks_began();
 	ks_require = mode != NULL && strcmp(mode, "require") == 0;
 	pthread_atfork(NULL, NULL, on_fork);
 	look_at_all();

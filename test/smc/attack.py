@@ -84,6 +84,14 @@ def positions(suite, one):
 def sleepers(suite, one):
     s, c = pair(suite, one, 'server_sleepers', 'client_answers')
     told(suite, 'nobody sleeps any more after who slept was killed', s, c, ['sleepers 0'])
+    s, c = pair(suite, one, 'server_dies', 'client_pieces')
+    told(suite, 'who is killed while he holds a lock holds it no longer', s, c, ['got 1000 end'])
+
+
+def shared(suite, one):
+    s, c = pair(suite, one, 'server_shares', 'client_once')
+    told(suite, 'who shares a connection with a process of another user learns no address of it, and '
+         'writes nothing else', s, c, ['addresses 0 same'])
 
 
 def page_numbers(suite, one):
@@ -163,6 +171,7 @@ def test(suite):
     kept(suite, one)
     positions(suite, one)
     sleepers(suite, one)
+    shared(suite, one)
     page_numbers(suite, one)
     old_names(suite, one)
     suite.tap.point('nobody else has noticed', echo(suite, one, one))

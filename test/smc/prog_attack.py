@@ -20,10 +20,10 @@ from prog_urgent import URGENT, got, mark
 MARK = 16       # in a direction: behind the last urgent byte
 NEAR = 2048     # KARST_SOCK_NEAR
 LINE = 64       # a direction is two of these: who writes, who reads
-SLEEPERS = 320  # where a page has how many sleep
+SLEEPERS = 256  # where a page has how many sleep
 PAGE = 4096
 PIECE = 1000
-SOCK_ABI, SOCK_OPEN = 7, 2
+SOCK_ABI, SOCK_OPEN = 8, 2
 KEPT = 12       # connections: the memory of some of them is used again at once
 SYS_WRITE, SYS_POLL, SYS_RECVFROM = 1, 7, 45
 OTHERS = 65533  # a user
@@ -289,6 +289,74 @@ def client_answers(address, port, _):
     sock = connected(address, port)
     while sock.recv(1):
         sock.sendall(b'x')
+
+
+def sleeps(process, calls):
+    """In one of these calls, of whatever process it is."""
+    with open(f'/proc/{process}/syscall', encoding='ascii') as f:
+        return f.read().split()[0] in map(str, calls)
+
+
+def server_dies(address, port, _):
+    """A process is killed with the lock of who reads: it waits for room in a pipe."""
+    sock = accepted(address, port)
+    libc = ctypes.CDLL(None, use_errno=True)
+    _, into = os.pipe()
+    os.write(into, bytes(65536))
+    child = os.fork()
+    if child == 0:
+        libc.splice(sock.fileno(), None, into, None, ctypes.c_size_t(PIECE), 0)
+        os._exit(0)
+    while not sleeps(child, [SYS_WRITE, SYS_POLL]):
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.wait()
+    data, how = receive(sock)
+    say('got', len(data), how)
+
+
+def client_pieces(address, port, _):
+    sock = connected(address, port)
+    sock.sendall(bytes(PIECE))
+
+
+# --- who has a connection, too, and nothing else ---
+
+def writable():
+    """Spans of this process's memory."""
+    with open('/proc/self/maps', encoding='ascii') as f:
+        return [[int(n, 16) for n in line.split()[0].split('-')] for line in f
+                if line.split()[1].startswith('rw') and 'memfd:karst-smc' not in line]
+
+
+def server_shares(address, port, _):
+    """A child that is another user by then puts addresses of its choice where the page has any."""
+    sock = accepted(address, port)
+    ours = ctypes.create_string_buffer(PAGE)
+    middle = ctypes.addressof(ours) + PAGE // 2
+    page, parent = Memory(False).at, os.getpid()
+    child = os.fork()
+    if child == 0:
+        while not sleeps(parent, [SYS_RECVFROM]):
+            time.sleep(0.001)
+        spans = writable()
+        as_user(OTHERS)
+        words = (ctypes.c_uint64 * (PAGE // 8)).from_address(page)
+        found = [i for i, word in enumerate(words) if any(a <= word < b for a, b in spans)]
+        for i in found:
+            words[i] = middle + 64 * (i % 2)
+        sock.sendall(b'g')
+        os._exit(len(found))
+    assert sock.recv(1) == b'x'
+    found = os.waitstatus_to_exitcode(os.wait()[1])
+    say('addresses', found, 'changed' if any(ours.raw) else 'same')
+
+
+def client_once(address, port, _):
+    sock = connected(address, port)
+    assert sock.recv(1) == b'g'
+    sock.sendall(b'x')
+    sock.recv(1)
 
 
 # --- pages that are kept ---

@@ -214,8 +214,8 @@ void ks_note_cannot(int fd);
  *  @accepted: as a server, just now, by accept4() with these flags; -1: as a client
  *  0: whatever it is now, it can be used; -errno: it cannot, and is still open. */
 int ks_become(int fd, int accepted);
-/** If @fd is an end of a pair that came from somewhere. */
-void ks_adopt(int fd);
+/** @fd came from somewhere: an end of a pair is a connection, and a TCP socket may listen. */
+void ks_look_at(int fd);
 bool ks_is_tcp(int fd);
 /** A TCP socket that neither is connected nor connects nor listens. */
 bool ks_is_unused(int fd);

@@ -20,6 +20,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
+
 /* --- references --- */
 
 static uint16_t
@@ -110,12 +114,12 @@ conn_free(struct svc_conn *c)
 {
 	svc_rdma_tx_unkey(c);
 	svc_direct_alone(c);
-	if (c->tcp >= 0) {
-		svc_conn_leave_tcp(c);
-		close(c->tcp);
+	if (c->tcp >= 0)
+		svc_conn_put_tcp(c, false);
+	if (c->pair >= 0) {
+		svc_unwatch(c->smc, c->pair);
+		svc_let_go(c->smc, c->uid, c->pair);
 	}
-	if (c->pair >= 0)
-		svc_close(c->smc, c->pair);
 	svc_page_put(c->page_of);
 	rings_put(c->rings);
 	free(c);
@@ -318,6 +322,17 @@ take_name(struct kd_smc *s, uint64_t *number)
 	return true;
 }
 
+/* No descriptor comes to a program by its pair, where it does not look for any: it would go when
+ * the token is read that it came with, and that may take long (smc_close.c). */
+static void
+keep_rights_out(struct kd_smc *s, int end)
+{
+	const int off = 0;
+
+	if (!s->rights_come && setsockopt(end, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) != 0)
+		s->rights_come = true; /* before Linux 6.16 */
+}
+
 static int
 make_pair(struct kd_smc *s, struct svc_pair *p)
 {
@@ -345,6 +360,7 @@ make_pair(struct kd_smc *s, struct svc_pair *p)
 		close(fds[1]);
 		return rc;
 	}
+	keep_rights_out(s, fds[1]);
 	p->far = fds[0];
 	p->end = fds[1];
 	return 0;
@@ -396,6 +412,12 @@ begin(struct svc_conn *c)
 	return 0;
 }
 
+uid_t
+svc_of_two(uid_t uid, const struct svc_conn *other)
+{
+	return other != NULL && (uid == 0 || uid == geteuid()) ? other->uid : uid;
+}
+
 int
 svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, bool decline,
 	struct svc_conn **conn, int *end)
@@ -418,6 +440,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 		.tcp = tcp,
 		.next_pair = {-1, -1, 0},
 		.user = prog->user,
+		.uid = prog->user->uid,
 		.pid = prog->pid,
 		.server = (flags & KARST_SOCK_SERVER) != 0,
 		.require = (flags & KARST_SOCK_REQUIRE) != 0,
@@ -448,7 +471,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 		rc = begin(c);
 	if (rc != 0) {
 		if (*end >= 0)
-			close(*end);
+			svc_let_go(s, svc_of_two(c->uid, other), *end);
 		/* its program has the socket, too, so epoll would keep it, and @c with it */
 		svc_conn_leave_tcp(c);
 		c->tcp = -1; /* the caller's */

@@ -24,6 +24,7 @@
 #define MAX_CORK   16384u /* bytes that wait for a message before them */
 #define MAX_ROUND  16u    /* through the list of connections, until others are heard */
 #define GOODBYE_NS 500000000ull
+#define PAUSE_NS   10000000ull /* until it is looked whether who waits can be heard */
 
 /*
  * A link that does not carry a message ends within SVC_LINK_LIFE_MS, so whoever waits for an answer
@@ -55,10 +56,9 @@ svc_watch(struct kd_smc *s, int fd, uint32_t events, struct svc_source *source)
 }
 
 void
-svc_close(struct kd_smc *s, int fd)
+svc_unwatch(struct kd_smc *s, int fd)
 {
 	(void)epoll_ctl(s->epoll, EPOLL_CTL_DEL, fd, NULL);
-	close(fd);
 }
 
 /* --- a turn --- */
@@ -137,6 +137,9 @@ wait_ms(struct kd_smc *s)
 	uint32_t i;
 
 	next = karst_min_u64(next, svc_ports_next_ns(s));
+	next = karst_min_u64(next, svc_close_next_ns(s));
+	if (s->npaused != 0 || s->paused)
+		next = karst_min_u64(next, now + PAUSE_NS);
 	for (i = 0; i < SMC_REFUSED; i++)
 		if (s->refused[i].until_ns != 0)
 			next = karst_min_u64(next, s->refused[i].until_ns);
@@ -165,6 +168,8 @@ wait_and_hear(struct kd_smc *s, int ms)
 	}
 	svc_conn_reap(s);
 	svc_prog_reap(s);
+	svc_close_expire(s);
+	svc_prog_resume(s);
 }
 
 static void *
@@ -378,6 +383,7 @@ kd_smc_destroy(struct kd_smc *s)
 	}
 	svc_conn_reap(s);
 	svc_prog_fini(s);
+	svc_close_fini(s);
 	svc_rdma_fini(s);
 	kd_smc_option_unload(&s->option);
 	if (s->epoll >= 0)

@@ -50,14 +50,17 @@ show_urgent(struct svc_conn *c)
 	svc_conn_urgent(c);
 }
 
+/* Descriptors that come with it are nobody's, but somebody else's to close. */
 static void
 empty_pair(struct svc_conn *c)
 {
 	char buf[KARST_SOCK_STOP];
+	size_t len = sizeof(buf);
+	unsigned int nfds;
 	int i;
 
-	for (i = 0; i < KARST_SOCK_EMPTIES; i++)
-		if (recv(c->pair, buf, sizeof(buf), MSG_DONTWAIT) != sizeof(buf))
+	for (i = 0; i < KARST_SOCK_EMPTIES && len == sizeof(buf); i++)
+		if (svc_recv(c->smc, c->uid, c->pair, buf, &len, NULL, &nfds) != 0)
 			break;
 	c->rang = false;
 }
@@ -123,27 +126,32 @@ svc_conn_leave_tcp(struct svc_conn *c)
 	c->tcp_heard = false;
 }
 
+/* The program may have set a time to linger, which is for its own close(). */
+void
+svc_conn_put_tcp(struct svc_conn *c, bool reset)
+{
+	const struct linger linger = {.l_onoff = reset};
+
+	(void)setsockopt(c->tcp, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	svc_conn_leave_tcp(c);
+	svc_let_go(c->smc, c->uid, c->tcp);
+	c->tcp = -1;
+}
+
 void
 svc_conn_close_tcp(struct svc_conn *c, bool reset)
 {
-	const struct linger now = {.l_onoff = 1};
 	const struct sockaddr none = {.sa_family = AF_UNSPEC};
 
 	if (c->tcp < 0 || c->tcp_over)
 		return;
 	c->tcp_over = true;
-	if (!c->gone) { /* its options may be asked for */
-		if (reset)
-			(void)connect(c->tcp, &none, sizeof(none));
-		else
-			shutdown(c->tcp, SHUT_RDWR);
-		return;
-	}
-	if (reset)
-		setsockopt(c->tcp, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
-	svc_conn_leave_tcp(c);
-	close(c->tcp);
-	c->tcp = -1;
+	if (c->gone)
+		svc_conn_put_tcp(c, reset);
+	else if (reset) /* its options may be asked for */
+		(void)connect(c->tcp, &none, sizeof(none));
+	else
+		shutdown(c->tcp, SHUT_RDWR);
 }
 
 void
@@ -151,7 +159,8 @@ svc_conn_drop_program(struct svc_conn *c)
 {
 	if (c->pair < 0)
 		return;
-	svc_close(c->smc, c->pair);
+	svc_unwatch(c->smc, c->pair);
+	svc_let_go(c->smc, c->uid, c->pair);
 	c->pair = -1;
 	svc_conn_put(c);
 }

@@ -20,6 +20,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83 /* Linux 6.16 */
+#endif
+
 /* --- references --- */
 
 static uint16_t
@@ -110,12 +114,12 @@ conn_free(struct svc_conn *c)
 {
 	svc_rdma_tx_unkey(c);
 	svc_direct_alone(c);
-	if (c->tcp >= 0) {
-		svc_conn_leave_tcp(c);
-		close(c->tcp);
+	if (c->tcp >= 0)
+		svc_conn_put_tcp(c, false);
+	if (c->pair >= 0) {
+		svc_unwatch(c->smc, c->pair);
+		svc_let_go(c->smc, c->uid, c->pair);
 	}
-	if (c->pair >= 0)
-		svc_close(c->smc, c->pair);
 	svc_page_put(c->page_of);
 	rings_put(c->rings);
 	free(c);
@@ -186,21 +190,6 @@ svc_conn_check(struct kd_smc *s, int fd)
 	if (info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_CLOSE_WAIT)
 		return -ENOTCONN;
 	return kd_smc_option_seen(&s->option, fd) ? 0 : -ENODATA;
-}
-
-static int
-make_lock(pthread_mutex_t *lock)
-{
-	pthread_mutexattr_t attr;
-	int rc = pthread_mutexattr_init(&attr);
-
-	if (rc == 0)
-		rc = pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
-	if (rc == 0)
-		rc = pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
-	if (rc == 0)
-		rc = pthread_mutex_init(lock, &attr);
-	return -rc;
 }
 
 static uint32_t
@@ -298,7 +287,7 @@ svc_conn_map(struct svc_conn *c)
 static int
 make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *other)
 {
-	unsigned int tx = other != NULL, i;
+	unsigned int tx = other != NULL;
 	int rc = svc_page_get(prog, &c->page_of);
 
 	if (rc != 0)
@@ -310,11 +299,6 @@ make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *ot
 	c->dir = tx;
 	c->tx_shift = karst_sock_shift(c->buffer, tx);
 	c->rx_shift = karst_sock_shift(c->buffer, !tx);
-	rc = make_lock(&c->page->rx_lock);
-	if (rc == 0)
-		rc = make_lock(&c->page->tx_lock);
-	for (i = 0; i < KARST_SOCK_SLEEPERS && rc == 0; i++)
-		rc = make_lock(&c->page->sleeps[i]);
 	c->page->buffer = c->buffer;
 	c->page->tx = tx;
 	c->page->poll_us = c->smc->conf->smc.poll_us;
@@ -322,7 +306,7 @@ make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *ot
 	c->page->peer = c->peer;
 	c->page->local_len = address_bytes(&c->local);
 	c->page->peer_len = address_bytes(&c->peer);
-	return rc;
+	return 0;
 }
 
 /* Each is used once.  False: there is none. */
@@ -336,6 +320,17 @@ take_name(struct kd_smc *s, uint64_t *number)
 	}
 	*number = s->names[--s->nnames];
 	return true;
+}
+
+/* No descriptor comes to a program by its pair, where it does not look for any: it would go when
+ * the token is read that it came with, and that may take long (smc_close.c). */
+static void
+keep_rights_out(struct kd_smc *s, int end)
+{
+	const int off = 0;
+
+	if (!s->rights_come && setsockopt(end, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) != 0)
+		s->rights_come = true; /* before Linux 6.16 */
 }
 
 static int
@@ -365,6 +360,7 @@ make_pair(struct kd_smc *s, struct svc_pair *p)
 		close(fds[1]);
 		return rc;
 	}
+	keep_rights_out(s, fds[1]);
 	p->far = fds[0];
 	p->end = fds[1];
 	return 0;
@@ -416,6 +412,12 @@ begin(struct svc_conn *c)
 	return 0;
 }
 
+uid_t
+svc_of_two(uid_t uid, const struct svc_conn *other)
+{
+	return other != NULL && (uid == 0 || uid == geteuid()) ? other->uid : uid;
+}
+
 int
 svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, bool decline,
 	struct svc_conn **conn, int *end)
@@ -438,6 +440,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 		.tcp = tcp,
 		.next_pair = {-1, -1, 0},
 		.user = prog->user,
+		.uid = prog->user->uid,
 		.pid = prog->pid,
 		.server = (flags & KARST_SOCK_SERVER) != 0,
 		.require = (flags & KARST_SOCK_REQUIRE) != 0,
@@ -468,7 +471,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 		rc = begin(c);
 	if (rc != 0) {
 		if (*end >= 0)
-			close(*end);
+			svc_let_go(s, svc_of_two(c->uid, other), *end);
 		/* its program has the socket, too, so epoll would keep it, and @c with it */
 		svc_conn_leave_tcp(c);
 		c->tcp = -1; /* the caller's */

@@ -240,11 +240,21 @@ svc_direct_rang(struct svc_conn *c)
 		hear_less(c);
 }
 
+/* Who has the far end of another user's pair could send descriptors to him, if the kernel lets them
+ * through.  Then the service wakes him instead. */
+static bool
+may_wake(const struct svc_conn *c, const struct svc_conn *other)
+{
+	return !c->smc->rights_come || c->uid == 0 || (other != NULL && c->uid == other->uid);
+}
+
 int
 svc_direct_waker(struct svc_conn *c)
 {
 	if (c->what != SMC_DIRECT || c->other == NULL || c->other->pair < 0)
 		return -ENOTCONN;
+	if (!may_wake(c, c->other))
+		return -EPERM;
 	hear_less(c);
 	c->rang = true;
 	svc_conn_work(c);
@@ -275,6 +285,8 @@ svc_direct_is_near(const struct svc_conn *c)
 int
 svc_direct_early_waker(const struct svc_conn *c)
 {
+	if (!may_wake(c, c->other))
+		return -1;
 	if (c->what == SMC_DIRECT)
 		return c->other != NULL ? c->other->pair : -1;
 	return c->next_pair.far;
@@ -285,8 +297,8 @@ svc_direct_alone(struct svc_conn *c)
 {
 	if (c->next_pair.far < 0)
 		return;
-	close(c->next_pair.far);
-	close(c->next_pair.end);
+	svc_let_go(c->smc, c->uid, c->next_pair.far);
+	svc_let_go(c->smc, c->uid, c->next_pair.end);
 	c->next_pair.far = c->next_pair.end = -1;
 }
 

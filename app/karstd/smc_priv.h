@@ -110,6 +110,7 @@ struct svc_conn {
 	struct svc_pair next_pair;
 	uint64_t cookie; /* of the program's end */
 	struct svc_user *user;
+	uid_t uid; /* the user may be gone before it */
 	pid_t pid;
 	bool server, require;
 	bool decline;   /* there is no room: it is to be TCP */
@@ -178,6 +179,7 @@ struct svc_prog {
 	int fd;
 	pid_t pid;
 	struct svc_user *user;
+	bool paused;                             /* what it asks for has to wait */
 	struct svc_page *pages[KARST_SOCK_KEPT]; /* by number - 1 */
 	struct svc_page *free_pages;
 };
@@ -216,10 +218,14 @@ struct kd_smc {
 	struct svc_user *users;
 	struct svc_prog *progs, *dead_progs;
 	uint32_t nprogs, nfree_pages;
+	uint32_t npaused;            /* of them */
+	bool paused;                 /* new ones are not accepted */
+	struct svc_closers *closers; /* NULL: nothing was to be closed by others yet */
 	struct svc_refused refused[SMC_REFUSED];
 	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
 	uint64_t names[SMC_NAMES];       /* random: nobody has taken one before */
 	uint32_t nnames;
+	bool rights_come; /* descriptors can be sent to a program by its pair */
 	uint64_t opened, joined, faults, turned_away;
 };
 
@@ -227,8 +233,27 @@ struct kd_smc {
 
 uint64_t svc_now(void);
 int svc_watch(struct kd_smc *s, int fd, uint32_t events, struct svc_source *source);
-/** Closes what was watched: others may have duplicates, of which epoll would go on telling. */
-void svc_close(struct kd_smc *s, int fd);
+/** Of what others may have duplicates, of which epoll would go on telling. */
+void svc_unwatch(struct kd_smc *s, int fd);
+
+/* --- smc_close.c --- */
+
+#define SVC_RIGHTS  253u /* descriptors beside a message, which the kernel allows */
+#define SVC_ANYBODY UINT32_MAX
+
+/** Closes @fd, on which user @uid may have the one who does that wait. */
+void svc_let_go(struct kd_smc *s, uid_t uid, int fd);
+/** As recv(), of up to *@len bytes, without waiting; descriptors that came are let go, but *@first,
+ *  unless that is NULL.  @nfds: how many came.  0 or -errno */
+int svc_recv(struct kd_smc *s, uid_t uid, int fd, void *buf, size_t *len, int *first,
+	unsigned int *nfds);
+/** So much of what the user, or SVC_ANYBODY, has sent is not closed yet that more has to wait. */
+bool svc_is_behind(struct kd_smc *s, uid_t uid);
+/** Who has lingered for long enough. */
+void svc_close_expire(struct kd_smc *s);
+/** When that has something to do; UINT64_MAX: never. */
+uint64_t svc_close_next_ns(const struct kd_smc *s);
+void svc_close_fini(struct kd_smc *s);
 
 /* --- smc_conn.c --- */
 
@@ -256,6 +281,8 @@ void svc_conn_fail(struct svc_conn *c, int error);
 void svc_conn_close_tcp(struct svc_conn *c, bool reset);
 /** Of what happens to the TCP socket nothing is heard any more, whoever else has it. */
 void svc_conn_leave_tcp(struct svc_conn *c);
+/** Closes it for good. */
+void svc_conn_put_tcp(struct svc_conn *c, bool reset);
 
 /* --- smc_conn_life.c --- */
 
@@ -271,6 +298,9 @@ struct svc_conn *svc_conn_find(struct kd_smc *s, int fd);
 /** It is to be looked at in this turn. */
 void svc_conn_queue(struct svc_conn *c);
 void svc_conn_put(struct svc_conn *c);
+/** Of @uid and @other's user, who may have sent something to the other one, the one that is trusted
+ *  less.  @other NULL: there is none */
+uid_t svc_of_two(uid_t uid, const struct svc_conn *other);
 /** Of its addresses, whichever of the two is whose. */
 uint32_t svc_names_hash(const struct svc_conn *c);
 /** All of them, at the end. */
@@ -337,6 +367,8 @@ int svc_decline(struct kd_smc *s, int tcp, bool server);
 int svc_prog_init(struct kd_smc *s);
 void svc_prog_fini(struct kd_smc *s);
 void svc_prog_reap(struct kd_smc *s);
+/** Who had to wait until what was sent is closed. */
+void svc_prog_resume(struct kd_smc *s);
 /** One connection more or less of the user's, who is freed with the last of what he has. */
 void svc_user_count(struct kd_smc *s, struct svc_user *u, bool decline, int more);
 

@@ -87,10 +87,11 @@ svc_user_count(struct kd_smc *s, struct svc_user *u, bool decline, int more)
 
 /* --- requests --- */
 
-/* What an answer hands out.  Those in front are of nobody else, and are closed behind it. */
+/* What an answer hands out.  The first one may be nobody else's, and is closed behind it. */
 struct handed {
 	int fds[KARST_SOCK_FDS];
 	unsigned int n, own;
+	uid_t uid; /* who may have sent something to that one */
 };
 
 static int
@@ -138,6 +139,7 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	rsp->flags = decline ? KARST_SOCK_FULL : 0;
 	out->fds[out->n++] = end;
 	out->own = 1;
+	out->uid = svc_of_two(c->uid, c->other);
 	hand_out(c, rsp, out);
 	waker = svc_direct_early_waker(c);
 	if (waker >= 0) {
@@ -294,8 +296,10 @@ prog_leave(struct svc_prog *p)
 {
 	if (p->fd < 0)
 		return;
-	close(p->fd);
+	svc_unwatch(p->smc, p->fd);
+	svc_let_go(p->smc, p->user->uid, p->fd);
 	p->fd = -1;
+	p->smc->npaused -= p->paused;
 	svc_page_leave(p);
 	if (p->next != NULL)
 		p->next->pprev = p->pprev;
@@ -312,30 +316,27 @@ static int
 one_request(struct svc_prog *p)
 {
 	static const struct karst_sock_msg none;
-	int fds[KARST_CTL_MAX_FDS], rc;
-	unsigned int nfds = 0;
+	const uid_t uid = p->user->uid;
 	struct handed out = {.n = 0};
 	struct karst_sock_msg req, rsp = none;
-	_Alignas(8) uint8_t buf[KARST_CTL_MAX];
-	size_t len;
+	size_t len = sizeof(req);
+	unsigned int nfds;
+	int rc, fd = -1;
 
-	rc = karst_ctl_recv(p->fd, buf, &len, fds, &nfds);
-	if (rc != 0)
-		return rc;
-	if (len == sizeof(req)) {
-		memcpy(&req, buf, sizeof(req));
-		rsp.status = serve(p, &req, fds, nfds, &rsp, &out);
+	rc = svc_recv(p->smc, uid, p->fd, &req, &len, &fd, &nfds);
+	if (rc == 0 && len == sizeof(req)) {
+		rsp.status = serve(p, &req, &fd, nfds, &rsp, &out);
 		rsp.abi = KARST_SOCK_ABI;
 		rsp.op = req.op;
 		rsp.seq = req.seq;
 		rc = karst_ctl_send(p->fd, &rsp, sizeof(rsp), out.fds, out.n);
-	} else {
+	} else if (rc == 0) {
 		rc = -EPROTO;
 	}
-	karst_ctl_close_fds(out.fds, out.own);
-	while (nfds > 0)
-		if (fds[--nfds] >= 0)
-			close(fds[nfds]);
+	if (out.own != 0)
+		svc_let_go(p->smc, out.uid, out.fds[0]);
+	if (fd >= 0)
+		svc_let_go(p->smc, uid, fd);
 	return rc;
 }
 
@@ -347,10 +348,34 @@ prog_ready(struct svc_source *src, uint32_t events)
 
 	if (p->fd < 0)
 		return;
+	if (svc_is_behind(p->smc, p->user->uid)) {
+		svc_unwatch(p->smc, p->fd);
+		p->paused = true;
+		p->smc->npaused++;
+		return;
+	}
 	/* one, and then others are heard: it waits for the answer before it asks again */
 	rc = one_request(p);
 	if (rc != 0 && rc != -EAGAIN)
 		prog_leave(p);
+}
+
+void
+svc_prog_resume(struct kd_smc *s)
+{
+	struct svc_prog *p, *next;
+
+	for (p = s->npaused != 0 ? s->progs : NULL; p != NULL; p = next) {
+		next = p->next;
+		if (!p->paused || svc_is_behind(s, p->user->uid))
+			continue;
+		p->paused = false;
+		s->npaused--;
+		if (svc_watch(s, p->fd, EPOLLIN, &p->source) != 0)
+			prog_leave(p);
+	}
+	if (s->paused && !svc_is_behind(s, SVC_ANYBODY))
+		s->paused = svc_watch(s, s->socket.fd, EPOLLIN, &s->listen_source) != 0;
 }
 
 /* --- programs come --- */
@@ -359,12 +384,18 @@ static void
 listen_ready(struct svc_source *src, uint32_t events)
 {
 	struct kd_smc *s = svc_of(src, struct kd_smc, listen_source);
-	int fd = accept4(s->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	struct ucred cred;
+	struct ucred cred = {.uid = SVC_ANYBODY};
 	socklen_t len = sizeof(cred);
 	struct svc_user *u = NULL;
 	struct svc_prog *p;
+	int fd;
 
+	if (svc_is_behind(s, SVC_ANYBODY)) {
+		svc_unwatch(s, s->socket.fd);
+		s->paused = true;
+		return;
+	}
+	fd = accept4(s->socket.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	if (fd < 0)
 		return;
 	p = calloc(1, sizeof(*p));
@@ -377,7 +408,7 @@ listen_ready(struct svc_source *src, uint32_t events)
 		s->turned_away++;
 	if (p == NULL || p->user == NULL || svc_watch(s, fd, EPOLLIN, &p->source) != 0) {
 		user_leave(s, u);
-		close(fd);
+		svc_let_go(s, cred.uid, fd);
 		free(p);
 		return;
 	}

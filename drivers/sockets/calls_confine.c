@@ -169,6 +169,9 @@ allow_waiting(struct filter *f)
 	begin(f, SYS_futex);
 	only_arg(f, 1, FUTEX_WAKE);
 	allow(f);
+	begin(f, SYS_tkill); /* whether who holds one lives: no signal is sent */
+	only_arg(f, 1, 0);
+	allow(f);
 	begin(f, SYS_tgkill); /* SIGPIPE, to itself */
 	only_arg(f, 0, (uint32_t)getpid());
 	only_arg(f, 2, SIGPIPE);

@@ -135,7 +135,7 @@ look_at_rights(struct msghdr *m)
 		for (i = 0; i < n; i++) {
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
 			ks_forget(fd);
-			ks_adopt(fd);
+			ks_look_at(fd);
 		}
 	}
 }
@@ -179,6 +179,17 @@ sendmsg(int fd, const struct msghdr *m, int flags)
 			 : real(sendmsg)(fd, m, flags);
 }
 
+static int
+recvmmsg_elsewhere(int fd, struct mmsghdr *m, unsigned int n, int flags, struct timespec *limit)
+{
+	int got = real(recvmmsg)(fd, m, n, flags, limit);
+
+	for (int i = 0; i < got; i++)
+		if (m[i].msg_hdr.msg_controllen != 0)
+			look_at_rights(&m[i].msg_hdr);
+	return got;
+}
+
 /* As the kernel: the time limit is looked at only after a message has come. */
 KS_API int
 recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags, struct timespec *limit)
@@ -187,7 +198,7 @@ recvmmsg(int fd, struct mmsghdr *m, unsigned int n, int flags, struct timespec *
 	unsigned int i;
 
 	if (s == NULL)
-		return real(recvmmsg)(fd, m, n, flags, limit);
+		return recvmmsg_elsewhere(fd, m, n, flags, limit);
 	for (i = 0; i < n; i++) {
 		ssize_t len = recvmsg_here(fd, s, &m[i].msg_hdr,
 			(flags & ~MSG_WAITFORONE) |

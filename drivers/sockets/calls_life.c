@@ -70,9 +70,11 @@ listen(int fd, int backlog)
 KS_API int
 accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
 {
+	/* before: it may be closed meanwhile, or another one have its number */
+	bool listens = ks_kind(fd) == KS_LISTENS;
 	int got = real(accept4)(fd, from, len, flags), rc;
 
-	if (got < 0 || ks_kind(fd) != KS_LISTENS)
+	if (got < 0 || (!listens && ks_kind(fd) != KS_LISTENS))
 		return got;
 	rc = ks_service() ? ks_become(got, flags) : 0;
 	if (rc == 0)

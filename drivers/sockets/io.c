@@ -130,7 +130,7 @@ take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_
 	if (*fresh) {
 		*stop = true;
 		(void)ks_urgent_came(fd); /* the signal may be on its way to this thread */
-		ks_unlock(&s->page->rx_lock);
+		ks_unlock_page(&s->page->rx_lock);
 		return 0;
 	}
 	n = karst_min_u64(ks_urgent_limit(s, tail, there, peek, &hole), want);
@@ -141,7 +141,7 @@ take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_
 	else if (there == 0)
 		ks_mark(fd, s);
 	*stop = ks_urgent_here(s);
-	ks_unlock(&s->page->rx_lock);
+	ks_unlock_page(&s->page->rx_lock);
 	return n;
 }
 
@@ -185,7 +185,7 @@ ks_pour(int fd, struct ks_sock *s, int pipe, size_t n)
 	}
 	if (done > 0)
 		took(fd, s, tail, done);
-	ks_unlock(&s->page->rx_lock);
+	ks_unlock_page(&s->page->rx_lock);
 	return done > 0 ? (ssize_t)done : put < 0 ? -1 : 0;
 }
 
@@ -271,7 +271,7 @@ put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t
 	uint64_t head, used;
 	size_t n = 0;
 
-	ks_lock(&s->page->tx_lock);
+	ks_lock_tx(s);
 	head = atomic_load_explicit(&p->tx_head, memory_order_relaxed);
 	used = head - atomic_load_explicit(&s->txd->tail, memory_order_acquire);
 	if (used > head - p->tx_tail) { /* it has gone back, or is ahead of us */
@@ -293,7 +293,7 @@ put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t
 	if (used + n == s->buffer &&
 		atomic_load_explicit(&s->page->watched, memory_order_relaxed) != 0)
 		ks_mark_full(fd, s);
-	ks_unlock(&s->page->tx_lock);
+	ks_unlock_page(&s->page->tx_lock);
 	return n;
 }
 

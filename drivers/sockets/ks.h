@@ -14,6 +14,7 @@
  *   io.c       bytes in and out
  *   wake.c     how the two sides of a ring wake each other
  *   urgent.c   urgent data
+ *   lock.c     locks of a connection, which processes share
  *   sleep.c    who sleeps for bytes, and has not died
  *   watch.c    poll() and its kin, before which a connection has to know of them
  *   calls_confine.c  filters of system calls that programs set for themselves
@@ -29,6 +30,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,6 +64,7 @@ struct ks_held {
 	/* handlers that this thread has run: all, and those without SA_RESTART.  One that comes
 	 * after a call of ours has begun, and before it waits in the kernel, ends the wait, too */
 	volatile uint32_t handled, ended;
+	uint32_t thread; /* the kernel's number of it; 0: it has not been asked for */
 };
 extern __thread struct ks_held ks_held __attribute__((tls_model("initial-exec")));
 void ks_deliver(void);
@@ -211,8 +214,8 @@ void ks_note_cannot(int fd);
  *  @accepted: as a server, just now, by accept4() with these flags; -1: as a client
  *  0: whatever it is now, it can be used; -errno: it cannot, and is still open. */
 int ks_become(int fd, int accepted);
-/** If @fd is an end of a pair that came from somewhere. */
-void ks_adopt(int fd);
+/** @fd came from somewhere: an end of a pair is a connection, and a TCP socket may listen. */
+void ks_look_at(int fd);
 bool ks_is_tcp(int fd);
 /** A TCP socket that neither is connected nor connects nor listens. */
 bool ks_is_unused(int fd);
@@ -237,9 +240,10 @@ ks_settle_early(int fd)
 
 /** With ks_hold(), as each lock of ours. */
 void ks_lock(pthread_mutex_t *lock);
-void ks_lock_rx(struct ks_sock *s);
-/** Of either. */
 void ks_unlock(pthread_mutex_t *lock);
+void ks_lock_rx(struct ks_sock *s);
+/** Who died with it had not moved a position, which comes last. */
+void ks_lock_tx(struct ks_sock *s);
 /** In state DIRECT: what is needed to wake the other program.  No lock is held. */
 void ks_meet_peer(int fd, struct ks_sock *s);
 /** The service is to look at the connection. */
@@ -325,6 +329,18 @@ uint64_t ks_urgent_inq(int fd, struct ks_sock *s);
 bool ks_urgent_alone(int fd, struct ks_sock *s);
 /** SO_OOBINLINE */
 void ks_urgent_inline(struct ks_sock *s, bool on);
+
+/* --- lock.c --- */
+
+/** With ks_hold().  @return whether who had it has died */
+bool ks_lock_page(struct karst_sock_lock *l);
+void ks_unlock_page(struct karst_sock_lock *l);
+/** The same without waiting, and without ks_hold(): false if it is somebody's who lives. */
+bool ks_take_place(struct karst_sock_lock *l, bool *died);
+void ks_leave_place(struct karst_sock_lock *l);
+/** When the process begins, and in a child: threads have other numbers. */
+void ks_locks_began(void);
+void ks_locks_forked(void);
 
 /* --- sleep.c; all under rx_lock --- */
 

@@ -361,8 +361,8 @@ ks_settle_not(int fd, enum ks_kind kind)
 	errno = err;
 }
 
-void
-ks_adopt(int fd)
+static void
+adopt(int fd)
 {
 	struct sockaddr_un name;
 	socklen_t len = sizeof(name);
@@ -384,10 +384,8 @@ ks_adopt(int fd)
 	errno = err;
 }
 
-/* --- when the program begins --- */
-
-static void
-look_at(int fd)
+void
+ks_look_at(int fd)
 {
 	int on = 0;
 	socklen_t len = sizeof(on);
@@ -396,9 +394,11 @@ look_at(int fd)
 		if (real(getsockopt)(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on)
 			ks_set(fd, KS_LISTENS, NULL);
 	} else {
-		ks_adopt(fd);
+		adopt(fd);
 	}
 }
+
+/* --- when the program begins --- */
 
 /* What a program was executed with, or has from before. */
 static void
@@ -413,7 +413,7 @@ look_at_all(void)
 		int fd = atoi(e->d_name);
 
 		if (e->d_name[0] != '.' && fd != dirfd(d))
-			look_at(fd);
+			ks_look_at(fd);
 	}
 	closedir(d);
 }
@@ -422,6 +422,7 @@ static void
 on_fork(void)
 {
 	ks_forked();
+	ks_locks_forked();
 	ks_service_forked(ks_listens() || ks_connects());
 	pthread_mutex_init(&settling, NULL);
 }
@@ -433,6 +434,7 @@ ks_begin(void)
 
 	ks_real_find();
 	ks_forked();
+	ks_locks_began();
 	ks_require = mode != NULL && strcmp(mode, "require") == 0;
 	pthread_atfork(NULL, NULL, on_fork);
 	look_at_all();

@@ -144,7 +144,7 @@ ks_urgent_watch(int fd)
 	ks_lock_rx(s);
 	(void)ks_look(fd, s, &tail);
 	ks_urgent_restore(fd, s);
-	ks_unlock(&s->page->rx_lock);
+	ks_unlock_page(&s->page->rx_lock);
 	ks_put(s);
 }
 
@@ -201,7 +201,7 @@ ks_recv_urgent(int fd, struct ks_sock *s, const struct iovec *iov, int n, int fl
 
 	ks_lock_rx(s);
 	rc = read_urgent(fd, s, &byte, flags);
-	ks_unlock(&s->page->rx_lock);
+	ks_unlock_page(&s->page->rx_lock);
 	if (rc < 0) {
 		errno = (int)-rc;
 		return -1;
@@ -228,7 +228,7 @@ ks_urgent_at_mark(int fd, struct ks_sock *s)
 	ks_lock_rx(s);
 	(void)ks_look(fd, s, &tail);
 	here = ks_urgent_here(s);
-	ks_unlock(&s->page->rx_lock);
+	ks_unlock_page(&s->page->rx_lock);
 	return here;
 }
 
@@ -244,7 +244,7 @@ ks_urgent_inq(int fd, struct ks_sock *s)
 		n = p->urgent_end - 1 - tail;
 	else if (p->urgent == KARST_SOCK_URGENT_PASSED && !urgent_is_inline(s))
 		n = 0; /* as TCP, which counts up to the mark */
-	ks_unlock(&p->rx_lock);
+	ks_unlock_page(&p->rx_lock);
 	return n;
 }
 
@@ -257,7 +257,7 @@ ks_urgent_alone(int fd, struct ks_sock *s)
 	ks_lock_rx(s);
 	(void)ks_look(fd, s, &tail);
 	alone = atomic_load(&s->page->hole) != 0 && !ks_has_bytes(fd, s) && !ks_has_ended(s);
-	ks_unlock(&s->page->rx_lock);
+	ks_unlock_page(&s->page->rx_lock);
 	return alone;
 }
 
@@ -267,5 +267,5 @@ ks_urgent_inline(struct ks_sock *s, bool on)
 	ks_lock_rx(s);
 	atomic_store(&s->page->oob_inline, on);
 	note_hole(s);
-	ks_unlock(&s->page->rx_lock);
+	ks_unlock_page(&s->page->rx_lock);
 }

@@ -36,9 +36,7 @@ void
 ks_lock(pthread_mutex_t *lock)
 {
 	ks_hold();
-	/* who died with it had not moved a position, which comes last */
-	if (pthread_mutex_lock(lock) == EOWNERDEAD)
-		pthread_mutex_consistent(lock);
+	pthread_mutex_lock(lock);
 }
 
 void
@@ -54,13 +52,17 @@ ks_lock_rx(struct ks_sock *s)
 {
 	struct karst_sock_page *p = s->page;
 
-	ks_hold();
-	if (pthread_mutex_lock(&p->rx_lock) == EOWNERDEAD) {
-		pthread_mutex_consistent(&p->rx_lock);
+	if (ks_lock_page(&p->rx_lock)) {
 		p->armed = p->pending = 0;
 		p->sleepers = 1; /* to be counted */
 		(void)ks_sleeps(s);
 	}
+}
+
+void
+ks_lock_tx(struct ks_sock *s)
+{
+	(void)ks_lock_page(&s->page->tx_lock);
 }
 
 static bool
@@ -159,7 +161,7 @@ ks_meet_peer(int fd, struct ks_sock *s)
 		atomic_load(&s->no_waker))
 		return;
 	ks_lock_rx(s);
-	ks_lock(&s->page->tx_lock);
+	ks_lock_tx(s);
 	if (atomic_load(&s->waker) < 0 && !atomic_load(&s->no_waker)) {
 		/* a mark from before may have to be forwarded, which only the service knows */
 		if (s->next_waker >= 0 && atomic_load(&s->txd->urgent) == 0) {
@@ -172,8 +174,8 @@ ks_meet_peer(int fd, struct ks_sock *s)
 			atomic_store(&s->no_waker, true); /* then the service does it */
 		}
 	}
-	ks_unlock(&s->page->tx_lock);
-	ks_unlock(&s->page->rx_lock);
+	ks_unlock_page(&s->page->tx_lock);
+	ks_unlock_page(&s->page->rx_lock);
 	errno = err;
 }
 
@@ -262,7 +264,7 @@ void
 ks_end(int fd, struct ks_sock *s)
 {
 	ks_meet_peer(fd, s);
-	ks_lock(&s->page->tx_lock);
+	ks_lock_tx(s);
 	atomic_fetch_or(&s->page->shut, KARST_SOCK_SHUT_WR);
 	if (is_direct(s)) {
 		int waker = atomic_load(&s->waker);
@@ -276,7 +278,7 @@ ks_end(int fd, struct ks_sock *s)
 		/* its end of the pair stays open, to say more */
 		ks_ring(fd);
 	}
-	ks_unlock(&s->page->tx_lock);
+	ks_unlock_page(&s->page->tx_lock);
 }
 
 /* The kernel knows whether the other program has closed before the service has heard of it, which
@@ -517,7 +519,7 @@ look_once(int fd, struct ks_sock *s)
 {
 	ssize_t n = take_tokens(fd, s, SIZE_MAX);
 
-	ks_unlock(&s->page->rx_lock);
+	ks_unlock_page(&s->page->rx_lock);
 	return n > 0 ? 1 : (int)n;
 }
 
@@ -535,7 +537,7 @@ sleep_for_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
 	char byte;
 	ssize_t n;
 
-	ks_unlock(&s->page->rx_lock);
+	ks_unlock_page(&s->page->rx_lock);
 	if (ks_held.ended != ended)
 		now = MSG_DONTWAIT;
 	n = real(recv)(fd, &byte, 1, MSG_PEEK | now);
@@ -548,7 +550,7 @@ sleep_for_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
 		(void)take_tokens(fd, s, SIZE_MAX); /* nobody owed us that */
 	else if (n == 1 && atomic_load(&s->page->watched) == 0 && !ks_sleeps(s))
 		(void)take_tokens(fd, s, 1);
-	ks_unlock(&s->page->rx_lock);
+	ks_unlock_page(&s->page->rx_lock);
 	return (int)n;
 }
 
@@ -566,7 +568,7 @@ ks_wait_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
 	arm(s);
 	if (ks_has_bytes(fd, s)) {
 		disarm(s);
-		ks_unlock(&s->page->rx_lock);
+		ks_unlock_page(&s->page->rx_lock);
 		return 1;
 	}
 	if (flags & MSG_DONTWAIT)
@@ -586,10 +588,10 @@ ks_wait_room(int fd, struct ks_sock *s, int flags, uint32_t ended)
 		if (found)
 			return 0;
 	}
-	ks_lock(&s->page->tx_lock);
+	ks_lock_tx(s);
 	if (is_full(s))
 		ks_mark_full(fd, s);
-	ks_unlock(&s->page->tx_lock);
+	ks_unlock_page(&s->page->tx_lock);
 	if (!is_full(s))
 		return 0;
 	if (ks_held.ended != ended)
@@ -600,10 +602,10 @@ ks_wait_room(int fd, struct ks_sock *s, int flags, uint32_t ended)
 		return -1;
 	}
 	/* that byte is to be taken out some time */
-	ks_lock(&s->page->tx_lock);
+	ks_lock_tx(s);
 	s->page->strays = 1;
 	atomic_store(&s->txd->blocked, 1);
-	ks_unlock(&s->page->tx_lock);
+	ks_unlock_page(&s->page->tx_lock);
 	return 0;
 }
 
@@ -621,11 +623,11 @@ ks_watch(int fd)
 			ks_mark_filled(fd, s);
 		else
 			ks_mark_empty(fd, s);
-		ks_unlock(&s->page->rx_lock);
-		ks_lock(&s->page->tx_lock);
+		ks_unlock_page(&s->page->rx_lock);
+		ks_lock_tx(s);
 		if (is_full(s))
 			ks_mark_full(fd, s);
-		ks_unlock(&s->page->tx_lock);
+		ks_unlock_page(&s->page->tx_lock);
 	}
 	ks_put(s);
 }

@@ -19,8 +19,10 @@
  * nobody stands between them (state DIRECT).  In both cases nobody believes what the other side
  * writes: a position is copied once, and one that is impossible, or has gone back, ends the
  * connection.  Nor does a program believe what a ring says of its own positions: those are in the
- * page, and the ring shows them.  A page has locks in it, so no other program sees it; the program
- * keeps it for its next connections.
+ * page, and the ring shows them.  A page has locks in it, so no other program sees it, but
+ * processes that have the connection, too; the program keeps it for its next connections.  As
+ * these processes may be of different users, there is nothing in it but numbers: no address, and
+ * so no lock of the C library's.
  *
  * The pair is how a program waits.  Its end is the program's descriptor, in the place of the TCP
  * socket, so that poll(), epoll, signals, time limits and fork() are the kernel's own:
@@ -51,7 +53,6 @@
 #define KARST_SOCK_H
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -61,7 +62,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    7u
+#define KARST_SOCK_ABI    8u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 /** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
 #define KARST_SOCK_NAME "karst-smc-"
@@ -171,6 +172,12 @@ enum karst_sock_state {
 #define KARST_SOCK_SHUT_WR 1u /* EPIPE */
 #define KARST_SOCK_SHUT_RD 2u
 
+/* Held by one thread of all processes, and nobody's who has died (drivers/sockets/lock.c). */
+struct karst_sock_lock {
+	_Atomic uint32_t owner; /* its number, and that somebody waits; 0: nobody's */
+	_Atomic uint32_t space; /* whose numbers these are */
+};
+
 struct karst_sock_page {
 	/* the service's */
 	_Alignas(64) _Atomic uint32_t state; /* enum karst_sock_state */
@@ -191,7 +198,7 @@ struct karst_sock_page {
 	_Atomic uint32_t marked;               /* it has sent urgent data */
 
 	/* among the program's threads and processes: one reads, one writes */
-	_Alignas(64) pthread_mutex_t rx_lock;
+	_Alignas(64) struct karst_sock_lock rx_lock;
 	uint32_t armed;              /* wanted was set, and may have been taken away */
 	uint32_t pending;            /* tokens that came or are coming */
 	_Atomic uint64_t rx_tail;    /* where who reads is */
@@ -199,7 +206,7 @@ struct karst_sock_page {
 	_Atomic uint64_t urgent_end; /* behind the last mark that was taken over */
 	uint32_t urgent;             /* enum karst_sock_urgent */
 	_Atomic uint32_t hole; /* 1: the next byte is urgent, and not to be read as the others */
-	_Alignas(64) pthread_mutex_t tx_lock;
+	_Alignas(64) struct karst_sock_lock tx_lock;
 	_Atomic uint64_t tx_head; /* where who writes is */
 	uint64_t tx_tail;         /* as rx_head */
 	uint32_t strays;          /* there may be a byte in the pair that nobody takes */
@@ -207,7 +214,7 @@ struct karst_sock_page {
 	 * he is dead, and those for whom none was free are counted */
 	_Alignas(64) uint32_t sleepers;
 	uint32_t crowd;
-	pthread_mutex_t sleeps[KARST_SOCK_SLEEPERS];
+	struct karst_sock_lock sleeps[KARST_SOCK_SLEEPERS];
 
 	/* constant */
 	_Alignas(64) struct sockaddr_storage local;

@@ -12,7 +12,11 @@ from smcbed import CONF, Program, bed, echo, run  # noqa: E402
 
 SMALL = '[socket]\nmode = 0666\n' + CONF + 'max_connections = 16\nretry_s = 0\n'
 MOST_PROGRAMS = 64 + 16
+OPEN = '[socket]\nmode = 0666\n' + CONF + 'retry_s = 0\n'
+OTHER = CONF + 'eid = OTHER\nbuffer = 16K\n'
 AGAIN = 60 # connections
+LINGERERS = 24
+MUCH = 300000 # bytes
 
 
 def pair(suite, one, server, client, n=0):
@@ -84,6 +88,14 @@ def positions(suite, one):
 def sleepers(suite, one):
     s, c = pair(suite, one, 'server_sleepers', 'client_answers')
     told(suite, 'nobody sleeps any more after who slept was killed', s, c, ['sleepers 0'])
+    s, c = pair(suite, one, 'server_dies', 'client_pieces')
+    told(suite, 'who is killed while he holds a lock holds it no longer', s, c, ['got 1000 end'])
+
+
+def shared(suite, one):
+    s, c = pair(suite, one, 'server_shares', 'client_once')
+    told(suite, 'who shares a connection with a process of another user learns no address of it, and '
+         'writes nothing else', s, c, ['addresses 0 same'])
 
 
 def page_numbers(suite, one):
@@ -128,6 +140,56 @@ def old_names(suite, one):
     elsewhere.close()
 
 
+def works(suite, one, direct):
+    """Two programs have SMC-R, as so many have had before.  @return problems"""
+    problems = echo(suite, one, one)
+    if suite.count(one, 'direct') != direct + 1:
+        problems.append(suite.ask(one, '/karst/smc'))
+    return problems
+
+
+def stands_still(send, p):
+    """@p does what it does while the one to whom @send() sends signals cannot be faster.
+    @return problems"""
+    problems = [line for line in [p.line()] if line != 'begins']
+    send(signal.SIGSTOP)
+    p.process.send_signal(signal.SIGUSR1)
+    problems += [line for line in [p.line()] if line != 'sent']
+    send(signal.SIGCONT)
+    return problems + (list(p.ends()) if problems else [])
+
+
+def lingerers(suite):
+    os.chmod(suite.folder, 0o755)
+    one, problems = suite.daemon('open', OPEN)
+    suite.tap.point('a daemon for all', problems)
+    p = Program(suite, None, 'lingers', one.socket + '.smc', 0, LINGERERS, script='prog_attack.py')
+    problems = stands_still(one.send, p)
+    suite.tap.point('sockets that linger are handed to the service: others do not wait',
+                    problems + works(suite, one, 0))
+    held = pair(suite, one, 'server_accepts', 'client_lingers')
+    problems = stands_still(one.send, held[1])
+    suite.tap.point('and so is one that is a connection, and others in its pair',
+                    problems + works(suite, one, 2))
+    s, c = pair(suite, one, 'server_burdened', 'client_burdens')
+    problems = stands_still(s.process.send_signal, c)
+    suite.tap.point('one that lingers is sent to another user\'s program', problems)
+    told(suite, 'it does not wait', s, c, ['got abc'])
+    other, problems = suite.daemon('other', OTHER)
+    suite.tap.point('a daemon with which it does not agree', problems)
+    port = bed.free_port()
+    deaf = Program(suite, other, 'server_deaf', '127.0.0.1', port, script='prog_attack.py')
+    problems = [line for line in [deaf.line()] if line != 'ready']
+    c = Program(suite, one, 'client_leaves_much', '127.0.0.1', port, MUCH, script='prog_attack.py')
+    problems += [line for line in [c.line()] if line != 'sent']
+    suite.tap.point('nor do they for a program that has set a time to linger, and is relayed',
+                    problems + works(suite, one, 4))
+    # while the other ends of all of them are there
+    suite.tap.point('both end', one.stop() + other.stop())
+    for q in (p, deaf, *held):
+        q.process.kill()
+
+
 def greed(suite):
     os.chmod(suite.folder, 0o755)
     small, problems = suite.daemon('small', SMALL)
@@ -163,9 +225,11 @@ def test(suite):
     kept(suite, one)
     positions(suite, one)
     sleepers(suite, one)
+    shared(suite, one)
     page_numbers(suite, one)
     old_names(suite, one)
     suite.tap.point('nobody else has noticed', echo(suite, one, one))
+    lingerers(suite)
     greed(suite)
 
 

@@ -4,8 +4,8 @@
 /*
  * A program that waits on both ends of a connection of its own, each time interrupted by a signal
  * that comes when the call has begun and does not wait in the kernel yet: in the middle of what
- * libkarst-sockets does before, which locks.  Its handlers only note that they ran, as those of
- * Python do, so a call that went on to wait would wait for ever.
+ * libkarst-sockets does before, where it waits for a lock of the connection.  Its handlers only
+ * note that they ran, as those of Python do, so a call that went on to wait would wait for ever.
  *
  *   smc-interrupted ADDRESS PORT
  *
@@ -16,29 +16,74 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include "karst_sock.h"
+
+#define NOBODY 0x3fffffffu /* more threads than a kernel has */
 
 static volatile sig_atomic_t armed, came;
 static int near, far;
+static struct karst_sock_page *page; /* of the one that is near */
 
 /* In the place of the C library's, for libraries, too. */
-int
-pthread_mutex_lock(pthread_mutex_t *lock)
+long
+syscall(long number, ...)
 {
-	int (*next)(pthread_mutex_t *);
+	long (*next)(long, ...), a[6];
+	va_list ap;
 
-	*(void **)&next = dlsym(RTLD_NEXT, "pthread_mutex_lock");
-	if (armed) {
+	va_start(ap, number);
+	for (int i = 0; i < 6; i++)
+		a[i] = va_arg(ap, long);
+	va_end(ap);
+	*(void **)&next = dlsym(RTLD_NEXT, "syscall");
+	if (armed && number == SYS_futex) {
 		armed = 0;
 		raise(SIGUSR1);
+		atomic_store(&page->rx_lock.owner, 0);
+		atomic_store(&page->tx_lock.owner, 0);
 	}
-	return next(lock);
+	return next(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+static void
+arm(void)
+{
+	atomic_store(&page->rx_lock.owner, NOBODY);
+	atomic_store(&page->tx_lock.owner, NOBODY);
+	armed = 1;
+}
+
+/* The page whose peer has that port. */
+static struct karst_sock_page *
+find_page(in_port_t port)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	unsigned long from, to;
+	char line[512];
+
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+		struct karst_sock_page *p;
+
+		if (strstr(line, "memfd:karst-smc") == NULL ||
+			sscanf(line, "%lx-%lx", &from, &to) != 2 || to - from != KARST_SOCK_PAGE)
+			continue;
+		p = (struct karst_sock_page *)from;
+		if (((const struct sockaddr_in *)&p->peer)->sin_port == port) {
+			fclose(f);
+			return p;
+		}
+	}
+	fprintf(stderr, "no page\n");
+	exit(1);
 }
 
 static void
@@ -84,23 +129,23 @@ wait_in_each(void)
 	char byte;
 
 	handle(note, 0);
-	armed = 1;
+	arm();
 	tell("recv", recv(near, &byte, 1, 0));
-	armed = 1;
+	arm();
 	tell("recv at once", recv(near, &byte, 1, MSG_DONTWAIT));
-	armed = 1;
+	arm();
 	tell("poll", poll(&p, 1, -1));
 	FD_ZERO(&set);
 	FD_SET(near, &set);
-	armed = 1;
+	arm();
 	tell("select", select(near + 1, NULL, NULL, &set, NULL));
 	while (send(near, data, sizeof(data), MSG_DONTWAIT) > 0)
 		continue;
 	came = 0;
-	armed = 1;
+	arm();
 	tell("send", send(near, data, sizeof(data), 0));
 	handle(send_byte, SA_RESTART);
-	armed = 1;
+	arm();
 	tell("recv again", recv(near, &byte, 1, 0));
 }
 
@@ -121,6 +166,7 @@ main(int argc, char **argv)
 		perror("a connection");
 		return 1;
 	}
+	page = find_page(at.sin_port);
 	wait_in_each();
 	return 0;
 }

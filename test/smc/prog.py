@@ -23,7 +23,7 @@ import time
 
 CHUNK = 65536
 # of x86_64, as in_call() sees them; a thread of Python's waits for another one in the last
-SYS_POLL, SYS_SELECT, SYS_RECVMSG, SYS_PSELECT, SYS_FUTEX = 7, 23, 47, 270, 202
+SYS_POLL, SYS_SELECT, SYS_RECVMSG, SYS_PSELECT, SYS_FUTEX, SYS_ACCEPT4 = 7, 23, 47, 270, 202, 288
 
 
 def say(*words):
@@ -38,12 +38,13 @@ def digest(data):
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def listener(address, port):
+def listener(address, port, quiet=False):
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     sock.bind((address, port))
     sock.listen(8)
-    say('ready')
+    if not quiet:
+        say('ready')
     return sock
 
 
@@ -81,6 +82,64 @@ def server_echo(address, port, _):
         data += piece
         sock.sendall(piece)
     say('got', len(data), digest(data))
+
+
+def echo_all(sock):
+    data = b''
+    while piece := sock.recv(CHUNK):
+        data += piece
+        sock.sendall(piece)
+    say('got', len(data), digest(data))
+
+
+def server_closed(address, port, _):
+    """Who is in accept() when the socket is closed takes one more connection."""
+    sock, began = listener(address, port, quiet=True), []
+
+    def accept():
+        began.append(threading.get_native_id())
+        echo_all(sock.accept()[0])
+
+    thread = threading.Thread(target=accept)
+    thread.start()
+    while not began:
+        time.sleep(0.001)
+    in_call(began[0], [SYS_ACCEPT4])
+    os.close(sock.fileno())
+    say('ready')
+    thread.join()
+    sock.detach()
+
+
+def passed(address, port):
+    """Our end of a pair by which another process, that ends, has sent a socket that listens."""
+    near, far = socket.socketpair()
+    if os.fork() == 0:
+        sock = listener(address, port, quiet=True)
+        socket.send_fds(far, [b'x'], [sock.fileno()])
+        os._exit(0)
+    far.close()
+    os.wait()
+    return near
+
+
+def server_passed(address, port, _):
+    near = passed(address, port)
+    _, fds, _, _ = socket.recv_fds(near, 1, 1)
+    say('ready')
+    echo_all(socket.socket(fileno=fds[0]).accept()[0])
+
+
+def server_passed_many(address, port, _):
+    """The same with recvmmsg()."""
+    near = passed(address, port)
+    byte, anc = ctypes.create_string_buffer(1), ctypes.create_string_buffer(64)
+    iov = ctypes.create_string_buffer(struct.pack('PQ', ctypes.addressof(byte), 1))
+    msg = ctypes.create_string_buffer(struct.pack('PI4xPQPQi4xI4x', 0, 0, ctypes.addressof(iov), 1,
+                                                  ctypes.addressof(anc), 64, 0, 0))
+    assert ctypes.CDLL(None).recvmmsg(near.fileno(), msg, 1, 0, None) == 1
+    say('ready')
+    echo_all(socket.socket(fileno=struct.unpack_from('i', anc, 16)[0]).accept()[0])
 
 
 def client_echo(address, port, n):

@@ -20,13 +20,16 @@ from prog_urgent import URGENT, got, mark
 MARK = 16       # in a direction: behind the last urgent byte
 NEAR = 2048     # KARST_SOCK_NEAR
 LINE = 64       # a direction is two of these: who writes, who reads
-SLEEPERS = 320  # where a page has how many sleep
+SLEEPERS = 256  # where a page has how many sleep
 PAGE = 4096
 PIECE = 1000
-SOCK_ABI, SOCK_OPEN = 7, 2
+SOCK_ABI, SOCK_OPEN = 8, 2
 KEPT = 12       # connections: the memory of some of them is used again at once
-SYS_WRITE, SYS_POLL, SYS_RECVFROM = 1, 7, 45
+SYS_WRITE, SYS_POLL, SYS_RECVFROM, SYS_SENDMSG = 1, 7, 45, 46
 OTHERS = 65533  # a user
+LINGER_S = 1000000
+SO_ZEROCOPY = 60
+MESSAGE = 296   # struct karst_sock_msg
 
 
 def connected(address, port):
@@ -291,6 +294,74 @@ def client_answers(address, port, _):
         sock.sendall(b'x')
 
 
+def sleeps(process, calls):
+    """In one of these calls, of whatever process it is."""
+    with open(f'/proc/{process}/syscall', encoding='ascii') as f:
+        return f.read().split()[0] in map(str, calls)
+
+
+def server_dies(address, port, _):
+    """A process is killed with the lock of who reads: it waits for room in a pipe."""
+    sock = accepted(address, port)
+    libc = ctypes.CDLL(None, use_errno=True)
+    _, into = os.pipe()
+    os.write(into, bytes(65536))
+    child = os.fork()
+    if child == 0:
+        libc.splice(sock.fileno(), None, into, None, ctypes.c_size_t(PIECE), 0)
+        os._exit(0)
+    while not sleeps(child, [SYS_WRITE, SYS_POLL]):
+        time.sleep(0.001)
+    os.kill(child, signal.SIGKILL)
+    os.wait()
+    data, how = receive(sock)
+    say('got', len(data), how)
+
+
+def client_pieces(address, port, _):
+    sock = connected(address, port)
+    sock.sendall(bytes(PIECE))
+
+
+# --- who has a connection, too, and nothing else ---
+
+def writable():
+    """Spans of this process's memory."""
+    with open('/proc/self/maps', encoding='ascii') as f:
+        return [[int(n, 16) for n in line.split()[0].split('-')] for line in f
+                if line.split()[1].startswith('rw') and 'memfd:karst-smc' not in line]
+
+
+def server_shares(address, port, _):
+    """A child that is another user by then puts addresses of its choice where the page has any."""
+    sock = accepted(address, port)
+    ours = ctypes.create_string_buffer(PAGE)
+    middle = ctypes.addressof(ours) + PAGE // 2
+    page, parent = Memory(False).at, os.getpid()
+    child = os.fork()
+    if child == 0:
+        while not sleeps(parent, [SYS_RECVFROM]):
+            time.sleep(0.001)
+        spans = writable()
+        as_user(OTHERS)
+        words = (ctypes.c_uint64 * (PAGE // 8)).from_address(page)
+        found = [i for i, word in enumerate(words) if any(a <= word < b for a, b in spans)]
+        for i in found:
+            words[i] = middle + 64 * (i % 2)
+        sock.sendall(b'g')
+        os._exit(len(found))
+    assert sock.recv(1) == b'x'
+    found = os.waitstatus_to_exitcode(os.wait()[1])
+    say('addresses', found, 'changed' if any(ours.raw) else 'same')
+
+
+def client_once(address, port, _):
+    sock = connected(address, port)
+    assert sock.recv(1) == b'g'
+    sock.sendall(b'x')
+    sock.recv(1)
+
+
 # --- pages that are kept ---
 
 def pages():
@@ -409,9 +480,164 @@ def client_follows(address, port, own):
     known.close()
 
 
+# --- descriptors that keep waiting who closes them ---
+
+def lingering(far):
+    """A TCP socket that has more to send than @far's other end has room for."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1) # so it stays one of TCP
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PAGE)
+    sock.connect(far.getsockname())
+    fill(sock)
+    return sock
+
+
+def fill(sock):
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, LINGER_S))
+    sock.setblocking(False)
+    try:
+        while True:
+            sock.send(bytes(CHUNK))
+    except BlockingIOError:
+        pass
+
+
+def deaf_listener():
+    """Who accepts nothing, and whose connections have little room."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PAGE)
+    sock.bind(('127.0.0.1', 0))
+    sock.listen(256)
+    return sock
+
+
+def rights(fds):
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f'{len(fds)}i', *fds))]
+
+
+def lingers(path, _, n):
+    """Hands the service sockets that linger, in requests that it refuses, in what it does not read,
+    and more of them than a message of its may have.  Who has sent them is gone by then."""
+    as_user(OTHERS)
+    far = deaf_listener()
+    say('begins')
+    signal.sigwait([signal.SIGUSR1]) # the service stands still
+    for i in range(n):
+        if os.fork() == 0:
+            service_at = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            service_at.connect(path)
+            sock = lingering(far)
+            given = rights([sock.fileno()] * (1 + i % 3 * 100))
+            hello = struct.pack('<3I', SOCK_ABI, SOCK_OPEN, i)
+            if i % 2 == 0:
+                hello += bytes(MESSAGE - len(hello))
+            for _ in range(2):
+                service_at.sendmsg([hello], given)
+            os._exit(0)
+        os.wait()
+    say('sent')
+    signal.pause()
+
+
+def server_accepts(address, port, _):
+    sock, _ = listener(address, port).accept()
+    sock.recv(1)
+    signal.pause()
+
+
+def client_lingers(address, port, _):
+    """Its connection itself lingers, by a descriptor of the TCP socket that it has kept, and what it
+    has sent into its pair, and closes all of it."""
+    as_user(OTHERS)
+    far = deaf_listener()
+    sock = socket.socket()
+    kept = socket.socket(fileno=os.dup(sock.fileno()))
+    sock.connect((address, port))
+    select.select([sock], [], [], 0)
+    say('begins')
+    signal.sigwait([signal.SIGUSR1])
+    fill(kept)
+    given = lingering(far)
+    assert send_rights(sock.fileno(), given.fileno()) == 1
+    say('sent')
+    os._exit(0)
+
+
+def server_deaf(address, port, _):
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PAGE)
+    sock.bind((address, port))
+    sock.listen(1)
+    say('ready')
+    conn, _ = sock.accept()
+    signal.pause()
+    conn.close()
+
+
+def client_leaves_much(address, port, n):
+    """More than the peer's buffers have room for, and less than ours."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * n)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, LINGER_S))
+    sock.connect((address, port))
+    sock.sendall(bytes(n))
+    sock.close()
+    say('sent')
+
+
+def client_burdens(address, port, _):
+    """Puts such a socket into the other one's pair, and gives it something to read."""
+    far = deaf_listener()
+    as_user(OTHERS)
+    sock = connected(address, port)
+    say('begins')
+    signal.sigwait([signal.SIGUSR1]) # who is to be attacked stands still
+    for waker in far_ends():
+        if os.fork() == 0:
+            given = lingering(far)
+            try:
+                waker.sendmsg([b'!'], rights([given.fileno()]))
+            except PermissionError:
+                pass
+            os._exit(0)
+        os.wait()
+    sock.sendall(b'abc')
+    say('sent')
+    signal.pause()
+
+
+def server_burdened(address, port, _):
+    """For whom nothing but bytes comes."""
+    sock = accepted(address, port)
+    sock.setblocking(False)
+    data = b''
+    while len(data) < 3:
+        select.select([sock], [], [])
+        try:
+            data += sock.recv(3)
+        except BlockingIOError:
+            pass
+    sock.close()
+    say('got', data.decode())
+
+
+def send_rights(to, fd):
+    """By the system call, of which libkarst-sockets.so does not see anything."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    byte = ctypes.create_string_buffer(b'!')
+    iov = struct.pack('PQ', ctypes.addressof(byte), 1)
+    iov = ctypes.create_string_buffer(iov)
+    anc = ctypes.create_string_buffer(struct.pack('Qiii4x', 20, socket.SOL_SOCKET,
+                                                  socket.SCM_RIGHTS, fd))
+    msg = ctypes.create_string_buffer(struct.pack('PI4xPQPQi4x', 0, 0, ctypes.addressof(iov), 1,
+                                                  ctypes.addressof(anc), 24, 0))
+    return libc.syscall(SYS_SENDMSG, to, msg, socket.MSG_DONTWAIT)
+
+
 # --- those who take all they can get ---
 
 def as_user(number):
+    ''.encode('idna') # of an address: nothing can be imported afterwards
     os.setgroups([])
     os.setresgid(number, number, number)
     os.setresuid(number, number, number)

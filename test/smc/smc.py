@@ -94,6 +94,11 @@ def one_daemon(suite, one, direct):
                                                                   'client_asyncio')))
     tap.point('a program that is executed has it as standard input and output',
               echo(suite, one, one, ('server_exec', 'client_echo')))
+    for what, text in (('server_closed', 'a socket is closed while a thread accepts'),
+                       ('server_passed', 'a socket that listens comes by a message'),
+                       ('server_passed_many', 'and by one of several')):
+        problems = echo(suite, one, one, (what, 'client_echo'))
+        tap.point(text, problems)
     tap.point('a program that splices', echo(suite, one, one, ('server_splices', 'client_echo')))
     before = suite.count(one, 'opened')
     problems = echo(suite, one, one, ('server_drops', 'client_echo'))

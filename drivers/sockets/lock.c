@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Locks in the page of a connection, which all processes have that have the connection: children,
+ * those that were executed, and those that got it by a message.  They may be of different users,
+ * and one of them may mean harm to another one, as a child that was broken into, which had given up
+ * its rights before, does to its parent.  It may keep a lock, or break one; it must not get at the
+ * memory of the others.  So these are no robust mutexes of the C library's: those have addresses in
+ * them, and who unlocks one writes to where they say.
+ *
+ * A lock is the number of the thread that holds it, or 0.  Who waits for one asks the kernel once
+ * in a while whether there still is such a thread, unless that is counted in another name space,
+ * where it cannot be seen; then he waits on.
+ */
+#include "ks.h"
+
+#include <linux/futex.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define WAITED   0x80000000u /* bit of the owner */
+#define LOOK_MS  20u         /* how long one waits before the first question */
+#define LOOK_MAX 1280u
+
+/* The name space of this process's numbers; 0: it is not known.  Set before there are threads. */
+static uint32_t space;
+
+void
+ks_locks_began(void)
+{
+	struct stat st;
+	int err = errno;
+
+	ks_held.thread = 0;
+	space = stat("/proc/self/ns/pid", &st) == 0 ? (uint32_t)st.st_ino : 0;
+	errno = err;
+}
+
+/* Where its parent is not to be seen the name space is another one. */
+void
+ks_locks_forked(void)
+{
+	if (getppid() == 0)
+		ks_locks_began();
+	ks_held.thread = 0;
+}
+
+static uint32_t
+self(void)
+{
+	if (__builtin_expect(ks_held.thread == 0, 0))
+		ks_held.thread = (uint32_t)syscall(SYS_gettid);
+	return ks_held.thread;
+}
+
+static bool
+take(struct karst_sock_lock *l, uint32_t from, uint32_t to)
+{
+	if (!atomic_compare_exchange_strong_explicit(
+		    &l->owner, &from, to, memory_order_acquire, memory_order_relaxed))
+		return false;
+	atomic_store_explicit(&l->space, space, memory_order_relaxed);
+	return true;
+}
+
+/* Signal 0 is none: it is only asked whether it could be sent.  Who must not send one is told that
+ * there is somebody. */
+static bool
+is_dead(struct karst_sock_lock *l, uint32_t owner)
+{
+	uint32_t where = atomic_load_explicit(&l->space, memory_order_relaxed);
+	int err = errno;
+	bool dead = space != 0 && where == space &&
+		((owner & ~WAITED) == 0 ||
+			(syscall(SYS_tkill, owner & ~WAITED, 0) != 0 && errno == ESRCH));
+
+	errno = err;
+	return dead;
+}
+
+/* Nobody waits for himself: who had this number has died, and it was given out again.  But the
+ * child of a system call that the C library has not seen takes itself for its parent. */
+static bool
+is_of_old(uint32_t owner)
+{
+	return (owner & ~WAITED) == self() && (uint32_t)syscall(SYS_gettid) == self();
+}
+
+/* Until somebody unlocks it, or for so long. */
+static void
+wait_for(struct karst_sock_lock *l, uint32_t owner, uint32_t ms)
+{
+	const struct timespec limit = {.tv_sec = ms / 1000, .tv_nsec = (long)(ms % 1000) * 1000000};
+	int err = errno;
+
+	(void)syscall(SYS_futex, &l->owner, FUTEX_WAIT, owner, &limit, NULL, 0);
+	errno = err;
+}
+
+/* @return whether it was a dead one's.  Who has waited says that others may: he does not know. */
+static bool
+lock_slowly(struct karst_sock_lock *l)
+{
+	uint32_t ms = LOOK_MS;
+
+	for (;;) {
+		uint32_t owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
+		uint64_t began;
+
+		if (owner == 0) {
+			if (take(l, 0, self() | WAITED))
+				return false;
+			continue;
+		}
+		if ((owner & WAITED) == 0 &&
+			!atomic_compare_exchange_strong(&l->owner, &owner, owner | WAITED))
+			continue;
+		began = ks_now();
+		wait_for(l, owner | WAITED, ms);
+		if (ks_now() - began < ms * 1000000ull)
+			continue;
+		owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
+		if (owner != 0 && (is_dead(l, owner) || is_of_old(owner)) &&
+			take(l, owner, self() | WAITED))
+			return true;
+		ms = ms < LOOK_MAX ? 2 * ms : LOOK_MAX;
+	}
+}
+
+bool
+ks_lock_page(struct karst_sock_lock *l)
+{
+	ks_hold();
+	return !take(l, 0, self()) && lock_slowly(l);
+}
+
+bool
+ks_take_place(struct karst_sock_lock *l, bool *died)
+{
+	uint32_t owner = atomic_load_explicit(&l->owner, memory_order_relaxed);
+
+	*died = false;
+	if (owner == 0)
+		return take(l, 0, self());
+	*died = is_dead(l, owner) && take(l, owner, self());
+	return *died;
+}
+
+void
+ks_leave_place(struct karst_sock_lock *l)
+{
+	uint32_t owner = atomic_exchange_explicit(&l->owner, 0, memory_order_release);
+	int err = errno;
+
+	if (owner & WAITED)
+		(void)syscall(SYS_futex, &l->owner, FUTEX_WAKE, 1, NULL, NULL, 0);
+	errno = err;
+}
+
+void
+ks_unlock_page(struct karst_sock_lock *l)
+{
+	ks_leave_place(l);
+	ks_release();
+}

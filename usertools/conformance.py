@@ -54,6 +54,7 @@ WHY = {
         'C3': 'no captured peer says anything by it, and karst then does not, to the bit',
         'C4': 'no captured peer has two paths',
         'Q11': 'what was captured does not probe, as Linux does not',
+        'Q12': 'likewise, and no captured window was full',
         'W9': 'honest peers send nothing that has to be dropped',
         'S1': 'the option belongs to those who open TCP connections',
         'S11': 'no capture has a peer that has lost its group',

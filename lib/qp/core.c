@@ -143,6 +143,9 @@ karst_core_init(
 	core->lcore_bits = cfg->lcore_bits;
 	core->ack_interval = cfg->ack_interval != 0 ? cfg->ack_interval : DEFAULT_ACK_INTERVAL;
 	core->window_packets = cfg->window_packets != 0 ? cfg->window_packets : DEFAULT_WINDOW;
+	core->wary_packets = core->window_packets > 1
+		? core->window_packets - (core->window_packets + 7) / 8
+		: core->window_packets;
 	/* Q2: a full window has asked for an acknowledgement, or nothing would ever open it */
 	core->ack_interval = karst_min_u32(core->ack_interval, core->window_packets);
 	core->placer.stream_bytes =

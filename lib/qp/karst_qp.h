@@ -225,6 +225,7 @@ struct karst_core {
 	uint32_t lcore_bits;
 	uint32_t ack_interval;
 	uint32_t window_packets;
+	uint32_t wary_packets; /* as many after a NAK (Q12); as many as ever: no difference */
 	uint32_t max_qps;
 	uint32_t nqps;
 	uint32_t qpns;      /* of the table, with those that are never given out */

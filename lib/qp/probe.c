@@ -2,7 +2,7 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Early retransmission (Q11).
+ * Early retransmission (Q11), and what a full window after a NAK is answered by (Q12).
  *
  * With go-back-N a NAK, or a gap among responses, tells of nearly every loss within a round trip.
  * Of three it does not: the last packets before a pause, with nothing behind them that could show
@@ -35,6 +35,15 @@
  * answered (Karn).  But when a probe was answered, or what it probed for came late, the time from
  * the newest probe on is taken for one: if the peer was only slow, that is about half of what it
  * took, and the next probe comes later.
+ *
+ * Without early retransmission, too, much can be told of the second and the third of these losses,
+ * by no clock: when a window has left behind the oldest packet and nothing has come.  But with a
+ * long way between the peers that is nothing strange, so it says something only where packets are
+ * being lost: for a while after a NAK, which is while the window is a little smaller than ever.
+ * Then the oldest goes out once more.  No conclusion is drawn from its answer, as that may be the
+ * one to the first copy; but a peer that has waited for it is told, by whatever leaves next, of the
+ * gap behind it, and says so by a NAK.  If it has waited for one that is further on, and has not
+ * been asked since, it says how far it is, and that one goes out once more.
  */
 #include "probe.h"
 
@@ -220,6 +229,12 @@ karst_probe_widen(struct karst_core *core, struct karst_core_qp *qp, uint32_t np
 	struct karst_requester *r = &qp->req;
 	struct karst_probe *p = &qp->probe;
 
+	/* the cursor follows later when it has been overtaken */
+	if (karst_psn_before(r->snd_psn, r->una_psn) ||
+		karst_psn_distance(r->snd_psn, r->una_psn) <= r->window / 2)
+		r->wary = KARST_WARY_FIRST;
+	else if (r->wary == KARST_WARY_WAITS)
+		r->wary = KARST_WARY_LAST;
 	if (r->window < p->steady) {
 		r->window += npsn;
 	} else if ((p->acked += npsn) >= r->window) {
@@ -229,5 +244,47 @@ karst_probe_widen(struct karst_core *core, struct karst_core_qp *qp, uint32_t np
 	if (r->window < core->window_packets)
 		return;
 	r->window = core->window_packets;
+	r->told = 0;
 	p->steady = core->window_packets;
+}
+
+/* --- a window that is full --- */
+
+void
+karst_probe_be_wary(struct karst_core *core, struct karst_core_qp *qp)
+{
+	struct karst_requester *r = &qp->req;
+	struct karst_probe *p = &qp->probe;
+
+	if (karst_repeat_of(qp) != NULL)
+		return;
+	r->told = 1;
+	if (r->window > core->wary_packets) {
+		r->window = core->wary_packets;
+		p->acked = 0;
+	}
+	p->steady = karst_min_u32(p->steady, core->wary_packets);
+}
+
+bool
+karst_probe_wants(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	const struct karst_requester *r = &qp->req;
+	const struct karst_sq_slot *slot = &r->slots[r->una_idx & qp->sq.mask];
+
+	/* what a timeout has made small is that because nothing gets through */
+	if (!r->told || r->wary == KARST_WARY_NOT || r->wary == KARST_WARY_WAITS ||
+		r->window < core->wary_packets || karst_repeat_of(qp) != NULL ||
+		!karst_qp_may_send(qp) || r->rto_ns == 0)
+		return false;
+	return !(r->flags & (KARST_REQ_RNR_WAIT | KARST_REQ_UNSENT | KARST_REQ_FAILED)) &&
+		!(slot->flags & (KARST_SLOT_RD_ATOMIC | KARST_SLOT_LOCAL)) && !is_held_up(qp);
+}
+
+void
+karst_probe_wary_sent(struct karst_core_qp *qp)
+{
+	/* whose answer comes, nobody can tell */
+	qp->req.timing = 0;
+	qp->req.wary = qp->req.wary == KARST_WARY_FIRST ? KARST_WARY_WAITS : KARST_WARY_NOT;
 }

@@ -36,6 +36,15 @@ bool karst_probe_answered(struct karst_core *core, struct karst_core_qp *qp);
 /** @npsn packets were acknowledged while the window was small: it grows. */
 void karst_probe_widen(struct karst_core *core, struct karst_core_qp *qp, uint32_t npsn);
 
+/** A sequence NAK has come: for a while a little less may be under way than ever (Q12). */
+void karst_probe_be_wary(struct karst_core *core, struct karst_core_qp *qp);
+
+/** Is it time to send the oldest packet again, now that the window is full (Q12)? */
+bool karst_probe_wants(const struct karst_core *core, const struct karst_core_qp *qp);
+
+/** It was. */
+void karst_probe_wary_sent(struct karst_core_qp *qp);
+
 /** Nothing that is out is measured any more, and no probe is waited for. */
 static inline void
 karst_probe_forget(struct karst_requester *r)

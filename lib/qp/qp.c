@@ -287,6 +287,7 @@ karst_requester_reset(struct karst_core *core, struct karst_core_qp *qp)
 	r->retry_left = r->retry_cnt;
 	r->rnr_left = r->rnr_retry;
 	r->window = core->window_packets;
+	r->told = 0;
 	karst_probe_forget(r);
 	r->probes = 0;
 	qp->probe.rtt_ns = 0;

@@ -46,6 +46,7 @@ enum karst_mutant {
 	KARST_MUTANT_NO_WAIT,        /* who is in debt sends all the same (E6) */
 	KARST_MUTANT_PROBE_STORM,    /* probes of one silence have no end (Q11) */
 	KARST_MUTANT_PROBE_SPENDS,   /* a probe spends a retry (Q11) */
+	KARST_MUTANT_WARY_STORM,     /* a full window is probed again and again (Q12) */
 	KARST_MUTANT_FLUSH_RIGHTS,   /* a queue pair's rights to FLUSH are not looked at (R15) */
 	KARST_MUTANT_FLUSH_AHEAD,    /* a FLUSH is answered before what it waits for (R15) */
 	KARST_MUTANT_BIT_LIES,       /* a SACK has a bit for what is not held (X4) */

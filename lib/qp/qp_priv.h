@@ -267,7 +267,9 @@ struct karst_requester {
 		rd_psns; /* PSNs of these that are under way: their answers', not packets of ours */
 	uint8_t fail_status; /* enum karst_wc_status */
 	uint8_t retry_cnt;
-	uint8_t rnr_retry : 7;
+	uint8_t rnr_retry : 4;
+	uint8_t told : 1; /* Q12: a NAK has made the window smaller, and no timeout since */
+	uint8_t wary : 2; /* enum karst_wary */
 	uint8_t asks : 1; /* some slot has KARST_SLOT_ASK */
 	uint8_t timeout;
 	uint32_t window;      /* PSNs that may be outstanding: after a timeout fewer than core's */
@@ -287,6 +289,14 @@ struct karst_requester {
 };
 
 /* --- early retransmission (probe.c) --- */
+
+/** What a full window is good for, while it is a small one (Q12). */
+enum karst_wary {
+	KARST_WARY_NOT,   /* it waits */
+	KARST_WARY_LAST,  /* the oldest goes again */
+	KARST_WARY_FIRST, /* likewise, and perhaps once more */
+	KARST_WARY_WAITS, /* it has, and does once more if that brings something */
+};
 
 struct karst_probe {
 	uint64_t timed_ns; /* when req.timed_psn left */

@@ -266,6 +266,7 @@ karst_requester_rewind(struct karst_core *core, struct karst_core_qp *qp)
 		r->snd_idx = r->una_idx;
 		r->snd_psn = r->una_psn;
 		r->rd_out = r->rd_psns = 0;
+		r->wary = KARST_WARY_FIRST;
 	}
 	/* the first packet of a round asks for an acknowledgement: if it is a duplicate, and all
 	 * behind it is lost again, nothing else would tell us */
@@ -356,6 +357,7 @@ karst_requester_expire(struct karst_core *core, struct karst_core_qp *qp)
 	if (karst_unlikely(r->paced))
 		karst_pacer_timeout(core, qp);
 	r->window = karst_min_u32(r->window, restart_window(r));
+	r->told = 0;
 	r->retry_left--;
 	karst_requester_rewind(core, qp);
 	karst_requester_arm(core, qp);
@@ -524,6 +526,7 @@ rx_nak(struct karst_core *core, struct karst_core_qp *qp, uint8_t syndrome)
 	if (qp->req.flags & (KARST_REQ_ROUND | KARST_REQ_RNR_WAIT))
 		return;
 	karst_pacer_lost(core, qp);
+	karst_probe_be_wary(core, qp);
 	karst_requester_rewind(core, qp);
 }
 

@@ -43,7 +43,7 @@ static inline uint32_t
 packets_out(const struct karst_core *core, const struct karst_requester *r)
 {
 	return requester_under_way(r) -
-		(karst_likely(r->window >= core->window_packets) ? r->rd_psns : 0);
+		(karst_likely(r->window >= core->wary_packets) ? r->rd_psns : 0);
 }
 
 /* Is the packet that is being built the last that may go before an acknowledgement? */
@@ -276,8 +276,8 @@ send_single(struct karst_core *core, struct karst_core_qp *qp, const struct kars
 	if (r->rd_out >= r->max_rd_atomic && !karst_mutant(KARST_MUTANT_RD_LIMIT))
 		return STEP_BLOCKED;
 	/* after a timeout responses are counted, too: a READ asks for many packets */
-	if (karst_unlikely(r->window < core->window_packets) &&
-		requester_under_way(r) >= r->window && karst_repeat_of(qp) == NULL)
+	if (karst_unlikely(r->window < core->wary_packets) && requester_under_way(r) >= r->window &&
+		karst_repeat_of(qp) == NULL)
 		return STEP_BLOCKED;
 	if (karst_unlikely(again)) {
 		if (slot->flags & KARST_SLOT_DONE)
@@ -490,14 +490,15 @@ send_request(
 	return send_message(core, qp, &w, idx, b, limit);
 }
 
-/* Q11: the oldest packet goes out once more, alone.  @return false: there is no room for it now. */
+/* The oldest packet goes out once more, alone, and asks; @end becomes what is behind it, or stays if
+ * it is no packet any more.  @return false: there is no room for it now. */
 static karst_noinline bool
-send_probe(
-	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+send_oldest(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
+	uint32_t limit, uint32_t *end)
 {
 	struct karst_requester *r = &qp->req;
 	struct karst_requester cursor = *r;
-	uint32_t n = b->n, end;
+	uint32_t n = b->n;
 
 	r->snd_idx = r->una_idx;
 	r->snd_psn = r->una_psn;
@@ -509,18 +510,46 @@ send_probe(
 	if (!karst_qp_may_send(qp) || karst_copy_busy(qp, KARST_COPY_REQ)) {
 		karst_probe_forget(r);
 		r->window = cursor.window;
+		r->wary = KARST_WARY_NOT;
 		return true;
 	}
-	end = r->snd_psn;
+	*end = r->snd_psn;
 	r->snd_idx = cursor.snd_idx;
 	r->snd_psn = cursor.snd_psn;
 	r->rd_out = cursor.rd_out;
 	r->rd_psns = cursor.rd_psns;
 	r->since_ackreq = cursor.since_ackreq;
 	r->window = cursor.window;
-	if (b->n == n)
+	return b->n != n;
+}
+
+/* Q11 */
+static karst_noinline bool
+send_probe(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+{
+	uint32_t una = qp->req.una_psn, end = una;
+
+	if (!send_oldest(core, qp, b, limit, &end))
 		return false;
-	karst_probe_sent(core, qp, end);
+	if (end != una)
+		karst_probe_sent(core, qp, end);
+	return true;
+}
+
+/* Q12: the window is full, and it is a small one.  @return false: there is no room for it now. */
+static karst_noinline bool
+send_wary(
+	struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b, uint32_t limit)
+{
+	uint32_t una = qp->req.una_psn, end = una;
+
+	if (packets_out(core, &qp->req) < qp->req.window || !karst_probe_wants(core, qp))
+		return true;
+	if (!send_oldest(core, qp, b, limit, &end) || karst_mutant(KARST_MUTANT_WARY_STORM))
+		return false;
+	if (end != una)
+		karst_probe_wary_sent(qp);
 	return true;
 }
 
@@ -697,6 +726,9 @@ karst_requester_tx(
 			karst_requester_left(core, qp);
 		karst_requester_arm(core, qp);
 	}
+	if (karst_unlikely(r->window < core->window_packets) && s == STEP_BLOCKED &&
+		!send_wary(core, qp, b, limit))
+		s = STEP_MORE;
 	if (qp->type == KARST_QPT_UC && qp->sq.head != r->una_idx) {
 		karst_qp_retire_sends(core, qp);
 		karst_requester_settle(core, qp); /* may be drained now */

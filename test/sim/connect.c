@@ -86,6 +86,7 @@ reset_ep_model(struct sim_ep *ep)
 	ep->limited = false;
 	ep->quiet_ns = s->now_ns;
 	ep->quiet_psn = ep->tries = ep->heard = 0;
+	ep->naks = false;
 	ep->waited = ep->waited_once = 0;
 	ep->known = 0;
 	ep->spilt = false;

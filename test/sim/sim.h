@@ -352,6 +352,7 @@ struct sim_ep {
 	 * packets that came (Q6, Q11) */
 	uint64_t quiet_ns;
 	uint32_t quiet_psn, tries, heard;
+	bool naks;             /* a sequence NAK has come (Q12) */
 	uint32_t adverse;      /* packets of this connection lost or spoilt so far */
 	uint32_t adverse_done; /* and when the last send completed */
 	/* tries that pauses may have ended since quiet_ns: all, and the longest (pauses.c) */

@@ -335,7 +335,8 @@ check_new(struct sim *s, struct sim_core *c, struct sim_ep *ep, struct sim_op *o
 
 /*
  * Q6, Q7, Q11: how often the oldest packet that is not acknowledged may be sent: once for each
- * retry and each probe, and, with all retries anew, for whatever came from the peer.
+ * retry and each probe, and, with all retries anew, for whatever came from the peer.  And once more
+ * in each round when the window is full, for those that have heard a sequence NAK (Q12).
  */
 static void
 check_patience(struct sim *s, struct sim_ep *ep, uint32_t at, const struct karst_pkt *p)
@@ -345,8 +346,10 @@ check_patience(struct sim *s, struct sim_ep *ep, uint32_t at, const struct karst
 		ep->tries = 0;
 	}
 	if (at == ep->acked &&
-		++ep->tries > (1 + ep->heard) * (1u + ep->retry_cnt) + (s->early ? PROBES : 0))
-		BAD(s, ep, p, "for the %uth time, retry_cnt %u, and %u packets have come (Q11)",
+		++ep->tries > (1 + ep->heard) * (1u + ep->retry_cnt) + (s->early ? PROBES : 0) +
+				(ep->naks ? 1 + ep->heard : 0))
+		BAD(s, ep, p,
+			"for the %uth time, retry_cnt %u, and %u packets have come (Q11, Q12)",
 			ep->tries, ep->retry_cnt, ep->heard);
 }
 
@@ -707,6 +710,9 @@ response_delivered(struct sim_ep *req, const struct karst_pkt *p)
 	}
 	if (op == NULL || at >= req->tx_hi)
 		return;
+	if (p->opcode == KARST_RC_ACK &&
+		karst_aeth_syndrome(p->aeth) == (KARST_AETH_NAK | KARST_NAK_PSN_SEQ))
+		req->naks = true;
 	if (p->opcode == KARST_RC_ACK || p->opcode == KARST_SACK)
 		/* a NAK acknowledges what stands before it */
 		taken = acknowledge(req, ack ? at + 1 : at) && req->acked != before;

@@ -198,10 +198,17 @@ Test(rc_probe, q11_lost_nak)
 
 /* Packets S(@from) on, before S(@to), of a WRITE that is longer. */
 static void
-expect_middle(struct bed *b, uint32_t from, uint32_t to)
+expect_middle_of(struct bed *b, uint32_t from, uint32_t to)
 {
 	while (from < to)
 		expect_pkt(b, RC_WRITE_MIDDLE, S(from++));
+}
+
+/* And nothing behind them. */
+static void
+expect_middle(struct bed *b, uint32_t from, uint32_t to)
+{
+	expect_middle_of(b, from, to);
 	expect_none(b);
 }
 
@@ -420,5 +427,191 @@ Test(rc_probe, q11_many)
 	expect_wc(b, 1, SUCCESS);
 	for (i = 0; i < KARST_DIM(others); i++)
 		karst_wheel_del(&b->core->wheel, &others[i]);
+	bed_close(b);
+}
+
+/* A WRITE of 256 packets, of which a window of @packets has left, without early retransmission. */
+static struct bed *
+bed_full(uint32_t packets)
+{
+	struct setup s = setup_of(KARST_QPT_RC);
+	struct bed *b;
+
+	s.core.window_packets = packets;
+	s.attr.timeout = 12;
+	b = bed_open(&s);
+	post(b, RDMA_WRITE, 1, .len = 256 * MTU);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	expect_middle(b, 1, packets);
+	return b;
+}
+
+/* And the packet behind these was lost, as a NAK tells, so it is the oldest.  Seven eighths of a
+ * window may be under way. */
+static struct bed *
+bed_wary(uint32_t packets)
+{
+	struct bed *b = bed_full(packets);
+
+	ack(b, S(packets - 1), 0);
+	expect_middle(b, packets, 2 * packets);
+	expect_taken(b, send_nak(b, S(packets), 0));
+	return b;
+}
+
+/* Q12: what was sent again is lost again, and nobody tells.  When as much as may be under way has
+ * left behind it, the oldest goes once more and asks, long before the timeout; what it brings shows
+ * the rest. */
+Test(rc_probe, q12_lost_again)
+{
+	struct bed *b = bed_wary(64);
+	const struct karst_pkt *p;
+
+	expect_middle_of(b, 64, 120);
+	p = expect_pkt(b, RC_WRITE_MIDDLE, S(64));
+	cr_assert(p->flags & KARST_PKT_ACKREQ);
+	expect_none(b);
+	/* once */
+	expect_drop(b, GHOST_ACK, send_ack(b, S(63), 0));
+	expect_none(b);
+	ack(b, S(64), 0);
+	expect_middle_of(b, 120, 121);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(65));
+	expect_none(b);
+	expect_taken(b, send_nak(b, S(65), 0));
+	expect_middle_of(b, 65, 121);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(65));
+	expect_none(b);
+	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0);
+	cr_assert_eq(count(b, ADP_RETRANS), 0);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q12: a NAK is lost a short while after another one. */
+Test(rc_probe, q12_lost_nak)
+{
+	struct bed *b = bed_wary(64);
+
+	expect_middle_of(b, 64, 120);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(64));
+	expect_none(b);
+	/* all of it has arrived: one more goes than before */
+	ack(b, S(119), 0);
+	expect_middle_of(b, 120, 177);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(120));
+	expect_none(b);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q12: the NAK that was lost was for a packet further on than the last acknowledgement.  The first
+ * that goes again tells where, the second is that. */
+Test(rc_probe, q12_lost_nak_further_on)
+{
+	struct bed *b = bed_wary(64);
+
+	expect_middle_of(b, 64, 120);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(64));
+	ack(b, S(100), 0);
+	/* 56 may be under way, and 19 were */
+	expect_middle_of(b, 120, 157);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(101));
+	expect_none(b);
+	ack(b, S(110), 0);
+	expect_middle_of(b, 157, 167);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(111));
+	expect_none(b);
+	/* no third one */
+	ack(b, S(120), 0);
+	expect_middle(b, 167, 178);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q12: while acknowledgements come, few packets leave between them, and but for the second none in
+ * vain. */
+Test(rc_probe, q12_flows)
+{
+	struct bed *b = bed_wary(64);
+	uint32_t from, to = 120, window = 56, acked = 0;
+
+	expect_middle_of(b, 64, to);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(64));
+	expect_none(b);
+	for (from = 64; from < 64 + 96; from += 16) {
+		ack(b, S(from + 15), 0);
+		acked += 16;
+		if (acked >= window) {
+			acked = 0;
+			window++;
+		}
+		expect_middle_of(b, to, from + 16 + window);
+		to = from + 16 + window;
+		if (from == 64)
+			expect_pkt(b, RC_WRITE_MIDDLE, S(80));
+		expect_none(b);
+	}
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q12: it grows by one packet in each round, and when it is what it was all is as it was. */
+Test(rc_probe, q12_ends)
+{
+	struct bed *b = bed_wary(16);
+	uint32_t from = 16, window = 14;
+
+	for (; window < 16; window++) {
+		expect_middle_of(b, from, from + window);
+		expect_pkt(b, RC_WRITE_MIDDLE, S(from));
+		expect_none(b);
+		from += window;
+		ack(b, S(from - 1), 0);
+	}
+	expect_middle(b, from, from + 16);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q12: nothing has been lost, or nobody has told: a window that is full waits. */
+Test(rc_probe, q12_not_without_a_nak)
+{
+	struct bed *b = bed_full(64);
+
+	ack(b, S(63), 0);
+	expect_middle(b, 64, 128);
+	advance_time(b, TIMEOUT - LATE);
+	expect_none(b);
+	cr_assert_eq(count(b, RETRANSMITS), 0);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q12, Q6: nor is a window full for that whose seven eighths are what a timeout leaves. */
+Test(rc_probe, q12_small_window)
+{
+	struct bed *b = bed_full(9);
+
+	advance_time(b, TIMEOUT + LATE);
+	expect_pkt(b, RC_WRITE_FIRST, S(0));
+	expect_middle(b, 1, 8);
+	bed_forget(b);
+	bed_close(b);
+}
+
+/* Q12, Q6: what a timeout has made small is left to the timeout. */
+Test(rc_probe, q12_not_after_a_timeout)
+{
+	struct bed *b = bed_wary(64);
+
+	expect_middle_of(b, 64, 120);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(64));
+	expect_none(b);
+	advance_time(b, TIMEOUT + LATE);
+	expect_middle(b, 64, 72);
+	ack(b, S(64), 0);
+	expect_middle(b, 72, 74);
+	bed_forget(b);
 	bed_close(b);
 }

@@ -141,7 +141,7 @@ ks_urgent_watch(int fd)
 
 	if (s == NULL)
 		return;
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	(void)ks_look(fd, s, &tail);
 	ks_urgent_restore(fd, s);
 	ks_unlock_page(&s->page->rx_lock);
@@ -199,7 +199,7 @@ ks_recv_urgent(int fd, struct ks_sock *s, const struct iovec *iov, int n, int fl
 	uint8_t byte;
 	ssize_t rc;
 
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	rc = read_urgent(fd, s, &byte, flags);
 	ks_unlock_page(&s->page->rx_lock);
 	if (rc < 0) {
@@ -225,7 +225,7 @@ ks_urgent_at_mark(int fd, struct ks_sock *s)
 	uint64_t tail;
 	bool here;
 
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	(void)ks_look(fd, s, &tail);
 	here = ks_urgent_here(s);
 	ks_unlock_page(&s->page->rx_lock);
@@ -238,7 +238,7 @@ ks_urgent_inq(int fd, struct ks_sock *s)
 	struct karst_sock_page *p = s->page;
 	uint64_t tail, n;
 
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	n = ks_look(fd, s, &tail);
 	if (is_marked(p) && !urgent_is_inline(s))
 		n = p->urgent_end - 1 - tail;
@@ -254,7 +254,7 @@ ks_urgent_alone(int fd, struct ks_sock *s)
 	uint64_t tail;
 	bool alone;
 
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	(void)ks_look(fd, s, &tail);
 	alone = atomic_load(&s->page->hole) != 0 && !ks_has_bytes(fd, s) && !ks_has_ended(s);
 	ks_unlock_page(&s->page->rx_lock);

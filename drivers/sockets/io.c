@@ -262,7 +262,8 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 
 /* --- sending --- */
 
-/* While there are no rings; under tx_lock.  False: there are, by now, or they are needed. */
+/* While there are no rings; under tx_lock.  False: there are, by now, or they are needed.  As in
+ * the rest of the page, another process may have put nonsense there. */
 static bool
 put_early(struct ks_sock *s, const struct iovec *iov, size_t skip, size_t n, int flags)
 {
@@ -270,7 +271,7 @@ put_early(struct ks_sock *s, const struct iovec *iov, size_t skip, size_t n, int
 	uint32_t early = atomic_load(&p->early), len = early & KARST_SOCK_EARLY_LEN;
 
 	if ((early & KARST_SOCK_EARLY_CLOSED) || (flags & MSG_OOB) ||
-		n > KARST_SOCK_EARLY_BYTES - len)
+		len > KARST_SOCK_EARLY_BYTES || n > KARST_SOCK_EARLY_BYTES - len)
 		return false;
 	copy_iov(s, true, len, n, iov, skip);
 	while (!atomic_compare_exchange_weak(&p->early, &early, early + (uint32_t)n))
@@ -304,7 +305,7 @@ put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t
 	}
 	head = atomic_load_explicit(&p->tx_head, memory_order_relaxed);
 	used = head - atomic_load_explicit(&s->txd->tail, memory_order_acquire);
-	if (used > head - p->tx_tail) { /* it has gone back, or is ahead of us */
+	if (used > head - p->tx_tail || used > s->buffer) { /* it has gone back, or is ahead */
 		give_up(fd, s);
 	} else {
 		p->tx_tail = head - used;

@@ -140,7 +140,8 @@ ask_rings(int fd, const struct ks_sock *s, uint32_t *number)
 	return map;
 }
 
-/* While the service is just making them (not EARLY_READY), its answer comes after that. */
+/* While the service is just making them (not EARLY_READY), its answer comes after that.  If there is
+ * a child it may have written another number into the page: then it is the service that knows. */
 bool
 ks_attach(int fd, struct ks_sock *s)
 {
@@ -152,7 +153,8 @@ ks_attach(int fd, struct ks_sock *s)
 		return true;
 	if (atomic_load(&s->no_rings))
 		return false;
-	if (s->number != 0 && (atomic_load(&s->page->early) & KARST_SOCK_EARLY_READY)) {
+	if (s->number != 0 && s->forks == ks_forks() &&
+		(atomic_load(&s->page->early) & KARST_SOCK_EARLY_READY)) {
 		number = atomic_load(&s->page->rings);
 		map = ks_rings_get(number, s->generation);
 	}

@@ -95,10 +95,10 @@ ks_urgent_limit(struct ks_sock *s, uint64_t tail, uint64_t there, bool peek, uin
 	*hole = 0;
 	if (p->urgent == KARST_SOCK_URGENT_PASSED && !peek)
 		p->urgent = KARST_SOCK_URGENT_NONE;
-	if (!is_marked(p))
+	if (!is_marked(p) || there == 0) /* there is something, but for nonsense in the page */
 		return there;
 	if (before != 0)
-		return before;
+		return karst_min_u64(before, there);
 	if (urgent_is_inline(s))
 		return there;
 	*hole = 1;
@@ -181,7 +181,8 @@ read_urgent(int fd, struct ks_sock *s, uint8_t *to, int flags)
 	uint64_t tail;
 
 	(void)ks_look(fd, s, &tail);
-	if (urgent_is_inline(s) || p->urgent != KARST_SOCK_URGENT_VALID)
+	if (urgent_is_inline(s) || p->urgent != KARST_SOCK_URGENT_VALID ||
+		!atomic_load(&s->attached))
 		return -EINVAL;
 	karst_sock_copy_out(to, s->rx, s->buffer, p->urgent_end - 1 + s->rx_shift, 1);
 	if (flags & MSG_PEEK)

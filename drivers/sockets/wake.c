@@ -107,9 +107,13 @@ ks_urgent_came(int fd)
 uint64_t
 ks_written(int fd, const struct ks_sock *s)
 {
-	uint64_t head = atomic_load_explicit(&s->rxd->head, memory_order_acquire);
-	uint64_t urgent = atomic_load_explicit(&s->rxd->urgent, memory_order_acquire);
+	uint64_t head, urgent;
 
+	/* whatever another process may have put into the page in the place of rings */
+	if (__builtin_expect(!atomic_load_explicit(&s->attached, memory_order_acquire), 0))
+		return atomic_load_explicit(&s->page->rx_tail, memory_order_relaxed);
+	head = atomic_load_explicit(&s->rxd->head, memory_order_acquire);
+	urgent = atomic_load_explicit(&s->rxd->urgent, memory_order_acquire);
 	if (__builtin_expect(!karst_sock_is_ahead(urgent, head, s->buffer), 1))
 		return head;
 	/* it is not asked again whether it has come: it may have been taken */

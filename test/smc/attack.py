@@ -194,6 +194,31 @@ def before_rings(suite, one):
         [] if said == 'got hello ConnectionResetError' else [said]))
 
 
+def child_before_rings(suite, one):
+    for client, name in (
+            ('client_child_overstates', 'what a child says was written before there are rings: '
+             'nothing is written behind the page'),
+            ('client_child_offers', 'nor read')):
+        s, c = pair(suite, one, 'server_late', client)
+        said, problems = c.ends()
+        suite.tap.point(name, problems + ([] if said == 'not' else [said]))
+        s.process.kill()
+    s, c = pair(suite, one, 'server_late', 'client_child_crosses')
+    problems = [line for line in [c.line()] if line != 'early']
+    for p in s, c:
+        p.process.send_signal(signal.SIGUSR1)
+    said, more = s.ends()
+    suite.tap.point('a child cannot have its parent write into the rings of another connection',
+                    problems + more + ([] if said.split()[1:] == ['got', 'hello', 'world', '11', 'end']
+                                       else [said]))
+    c.process.kill()
+    s, c = pair(suite, one, 'server_echoes', 'client_child_counts')
+    said, problems = c.ends()
+    suite.tap.point('a child that counts wrong does not have its parent read or write beyond a ring',
+                    problems + ([] if said == 'not read\nnot written' else [said]))
+    s.process.kill()
+
+
 def old_names(suite, one):
     """The service stands still while the addresses of a connection become another one's."""
     elsewhere = socket.create_server(('127.0.0.1', bed.free_port()))
@@ -311,6 +336,7 @@ def test(suite):
     page_numbers(suite, one)
     ring_numbers(suite, one)
     before_rings(suite, one)
+    child_before_rings(suite, one)
     old_names(suite, one)
     suite.tap.point('nobody else has noticed', echo(suite, one, one))
     lingerers(suite)

@@ -24,6 +24,9 @@ SLEEPERS = 256  # where a page has how many sleep
 TX_HEAD = 200   # and how much was written
 EARLY = 704     # and what is said of bytes that are written before there are rings
 EARLY_CLOSED, EARLY_READY, EARLY_LEN = 1 << 30, 1 << 31, 0xffff
+EARLY_RINGS, EARLY_BYTES = EARLY + LINE, EARLY + 5 * LINE # what stands for the rings, and the bytes
+URGENT_END, URGENT_IS, URGENT_VALID = 160, 168, 1 # and what is said of an urgent byte
+RINGS = 16      # and the number of the rings
 PAGE = 4096
 PIECE = 1000
 SOCK_ABI, SOCK_OPEN = 9, 2
@@ -564,6 +567,83 @@ def client_closes_early(address, port, _):
     say('early')
     signal.sigwait([signal.SIGUSR1])
     sock.sendall(b' world')
+
+
+def by_child(page, at, value, what='<I'):
+    """A child, which is another user by then, writes into the page."""
+    if os.fork() == 0:
+        as_user(OTHERS)
+        struct.pack_into(what, (ctypes.c_char * PAGE).from_address(page), at, value)
+        os._exit(0)
+    os.wait()
+
+
+def client_child_overstates(address, port, _):
+    """A child says that as much was written as would be behind the page."""
+    sock, data = socket.create_connection((address, port)), b'overrun'
+    page = Memory(False).at
+    by_child(page, EARLY, 2 * PAGE)
+    try:
+        sock.sendall(data)
+    except OSError:
+        pass
+    fd = os.open('/proc/self/mem', os.O_RDONLY)
+    try:
+        behind = os.pread(fd, len(data), page + EARLY_BYTES + 2 * PAGE)
+    except OSError: # there is nothing
+        behind = b''
+    say('written' if behind == data else 'not')
+
+
+def client_child_offers(address, port, _):
+    """A child says that there is something to be read."""
+    sock = socket.create_connection((address, port))
+    by_child(Memory(False).at, EARLY_RINGS + 2 * LINE, 2 * PAGE, '<Q')
+    sock.setblocking(False)
+    try:
+        say('read', len(sock.recv(2 * PAGE)))
+    except BlockingIOError:
+        say('not')
+
+
+def client_child_crosses(address, port, _):
+    """A child says that its rings are those that its parent has kept of another connection."""
+    with socket.create_connection((address, port)) as sock:
+        page = Memory(False).at
+        here = listener('127.0.0.1', 0, quiet=True)
+        own = socket.create_connection(here.getsockname())
+        other, _ = here.accept()
+        for a, b in (own, other), (other, own):
+            a.sendall(b'z')
+            assert b.recv(1) == b'z'
+        own.close()
+        other.close()
+        assert ring_files()
+        by_child(page, RINGS, 1)
+        by_child(page, EARLY, EARLY_CLOSED | EARLY_READY)
+        sock.sendall(b'hello')
+        say('early')
+        signal.sigwait([signal.SIGUSR1])
+        sock.sendall(b' world')
+
+
+def client_child_counts(address, port, _):
+    """A child says that there is more in front of an urgent byte than a ring can have, and more in
+    the ring."""
+    sock = connected_to_echo(address, port)
+    page, much = Memory(False).at, 8 * Memory(True).buffer
+    by_child(page, URGENT_END, 2 * much, '<Q')
+    by_child(page, URGENT_IS, URGENT_VALID)
+    sock.setblocking(False)
+    try:
+        say('read', len(sock.recv(much)))
+    except BlockingIOError:
+        say('not read')
+    by_child(page, TX_HEAD, much, '<Q')
+    try:
+        say('written', sock.send(bytes(much)))
+    except OSError:
+        say('not written')
 
 
 def server_resets(address, port, _):

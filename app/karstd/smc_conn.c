@@ -97,6 +97,12 @@ svc_conn_show(struct svc_conn *c)
 }
 
 void
+svc_conn_hang_up(struct svc_conn *c)
+{
+	shutdown(c->pair, c->rings != NULL && !c->has_rings ? SHUT_WR : SHUT_RDWR);
+}
+
+void
 svc_conn_eof(struct svc_conn *c)
 {
 	if (c->eof)
@@ -115,7 +121,7 @@ svc_conn_fail(struct svc_conn *c, int error)
 	atomic_store(&c->page->state, KARST_SOCK_OVER);
 	svc_conn_show(c);
 	svc_conn_eof(c);
-	shutdown(c->pair, SHUT_RDWR);
+	svc_conn_hang_up(c);
 }
 
 void
@@ -339,8 +345,9 @@ void
 svc_conn_work(struct svc_conn *c)
 {
 	/* before all else is looked at: what rings from here on is an event of its own */
-	if (c->pair >= 0 && c->rang && svc_conn_map(c) && atomic_load(&c->txd->blocked) == 0)
-		empty_pair(c);
+	if (c->pair >= 0 && c->rang &&
+		(c->rings == NULL || (svc_conn_map(c) && atomic_load(&c->txd->blocked) == 0)))
+		empty_pair(c); /* who has no rings does not wait for room in them */
 	if (c->what == SMC_DIRECT) {
 		svc_direct_work(c);
 		return;

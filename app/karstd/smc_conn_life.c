@@ -98,18 +98,6 @@ svc_conn_put(struct svc_conn *c)
 }
 
 static void
-rings_put(struct svc_rings *r)
-{
-	if (r == NULL || --r->refs != 0)
-		return;
-	if (r->map != NULL)
-		munmap(r->map, karst_sock_bytes(r->buffer));
-	if (r->fd >= 0)
-		close(r->fd);
-	free(r);
-}
-
-static void
 conn_free(struct svc_conn *c)
 {
 	svc_rdma_tx_unkey(c);
@@ -121,7 +109,7 @@ conn_free(struct svc_conn *c)
 		svc_let_go(c->smc, c->uid, c->pair);
 	}
 	svc_page_put(c->page_of);
-	rings_put(c->rings);
+	svc_rings_put(c->rings);
 	free(c);
 }
 
@@ -237,45 +225,48 @@ svc_make_file(uint64_t bytes, int *fd, void **mem)
 	return 0;
 }
 
+/* Who comes first, and may have a peer here, has none before that one is there.  If it has got some
+ * meanwhile, for what else may become of it, they are those of both. */
 static int
-make_rings(struct svc_conn *c, const struct svc_conn *other)
+make_rings(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *other)
 {
-	struct svc_rings *r;
-	int rc;
-
-	if (other != NULL) {
+	if (other == NULL && svc_direct_is_near(c))
+		return 0;
+	if (other == NULL) {
+		c->rings = svc_rings_make(c->smc);
+	} else if (other->rings == NULL) {
+		c->rings = svc_rings_get(c->smc, other->page_of->prog, prog);
+		if (c->rings != NULL)
+			svc_rings_enter(c);
+	} else {
 		c->rings = other->rings;
 		c->rings->refs++;
-		return 0;
 	}
-	r = calloc(1, sizeof(*r));
-	if (r == NULL)
-		return -ENOMEM;
-	rc = svc_make_file(karst_sock_bytes(c->buffer), &r->fd, NULL);
-	if (rc != 0) {
-		free(r);
-		return rc;
-	}
-	r->refs = 1;
-	r->buffer = c->buffer;
-	c->rings = r;
-	return 0;
+	atomic_store(&c->page->early, KARST_SOCK_EARLY_CLOSED | KARST_SOCK_EARLY_READY);
+	return c->rings != NULL ? 0 : -ENOMEM;
 }
 
 bool
 svc_conn_map(struct svc_conn *c)
 {
 	unsigned int tx = c->dir;
-	void *map = c->rings->map;
+	bool early = c->rings == NULL;
+	void *map;
 
 	if (c->txd != NULL)
 		return true;
-	if (map == NULL)
-		map = mmap(NULL, karst_sock_bytes(c->buffer), PROT_READ | PROT_WRITE, MAP_SHARED,
-			c->rings->fd, 0);
-	if (map == MAP_FAILED)
+	if (early && (c->rings = svc_rings_make(c->smc)) == NULL)
 		return false;
-	c->rings->map = map;
+	if (!svc_rings_map(c->rings)) {
+		if (early) {
+			svc_rings_put(c->rings);
+			c->rings = NULL;
+		}
+		return false;
+	}
+	if (early)
+		(void)svc_rings_take_early(c); /* which needs none if they are mapped */
+	map = c->rings->map;
 	c->txd = &karst_sock_rings(map, c->buffer)->dir[tx];
 	c->rxd = &karst_sock_rings(map, c->buffer)->dir[!tx];
 	c->tx = karst_sock_ring(map, c->buffer, tx);
@@ -293,12 +284,12 @@ make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *ot
 	if (rc != 0)
 		return rc;
 	c->page = c->page_of->mem;
-	rc = make_rings(c, other);
-	if (rc != 0)
-		return rc;
 	c->dir = tx;
 	c->tx_shift = karst_sock_shift(c->buffer, tx);
 	c->rx_shift = karst_sock_shift(c->buffer, !tx);
+	rc = make_rings(c, prog, other);
+	if (rc != 0)
+		return rc;
 	c->page->buffer = c->buffer;
 	c->page->tx = tx;
 	c->page->poll_us = c->smc->conf->smc.poll_us;

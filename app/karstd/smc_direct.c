@@ -8,12 +8,13 @@
  *
  * That they are the ends of one connection is known by their addresses, which are each
  * other's when they are joined, and by the network namespace.  Whoever comes first has begun with
- * CLC, of which nothing was answered yet; that is given up.  Its rings become those of both, with
- * what was written meanwhile.
+ * CLC, of which nothing was answered yet; that is given up.  What it wrote meanwhile goes into the
+ * rings of both, which are those of an earlier connection of the two programs if there are some
+ * (smc_rings.c).
  *
  * The service makes the connection, and ends it: it has the far end of both pairs, and sees a
- * program go.  What it has to know for that is in the two pages; the rings it does not even map
- * (svc_conn_map()), but for what a program tells it before that knows the other one.  If the
+ * program go.  What it has to know for that is in the two pages; the rings it need not touch, but
+ * for what a program tells it before that knows the other one.  If the
  * service itself goes, the programs go on: each has the other one's far end.
  */
 #include "smc_priv.h"
@@ -99,7 +100,14 @@ void
 svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls)
 {
 	struct kd_smc *s = first->smc;
+	bool whole = true;
 
+	if (first->rings == NULL) {
+		first->rings = second->rings;
+		first->rings->refs++;
+		svc_rings_enter(first);
+		whole = svc_rings_take_early(first);
+	}
 	svc_conn_leave_tcp(first);
 	first->what = second->what = SMC_DIRECT;
 	first->other = second;
@@ -119,6 +127,10 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls)
 	atomic_store(&second->page->state, KARST_SOCK_DIRECT);
 	atomic_store(&first->page->state, KARST_SOCK_DIRECT);
 	s->joined++;
+	if (!whole) { /* each hears of the other one's end */
+		svc_direct_fail(first);
+		svc_direct_fail(second);
+	}
 	svc_conn_queue(first);
 }
 
@@ -202,7 +214,7 @@ svc_direct_fail(struct svc_conn *c)
 	atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
 	atomic_store(&c->page->state, KARST_SOCK_OVER);
 	svc_conn_empty(c); /* who waits for room hears of it */
-	shutdown(c->pair, SHUT_RDWR);
+	svc_conn_hang_up(c);
 }
 
 void

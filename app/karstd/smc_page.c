@@ -32,19 +32,19 @@ page_settle(struct svc_page *g)
 {
 	struct svc_prog *p = g->prog;
 
-	if (g->used)
+	if (g->used || (p != NULL && g->mapped))
 		return;
+	svc_rings_put(g->rings);
+	g->rings = NULL;
 	if (p == NULL) {
 		page_destroy(g);
-	} else if (!g->mapped) {
-		if (!g->adopted && p->smc->nfree_pages < MAX_FREE) {
-			p->smc->nfree_pages++;
-			g->next = p->free_pages;
-			p->free_pages = g;
-		} else {
-			p->pages[g->number - 1] = NULL;
-			page_destroy(g);
-		}
+	} else if (!g->adopted && p->smc->nfree_pages < MAX_FREE) {
+		p->smc->nfree_pages++;
+		g->next = p->free_pages;
+		p->free_pages = g;
+	} else {
+		p->pages[g->number - 1] = NULL;
+		page_destroy(g);
 	}
 }
 
@@ -104,16 +104,30 @@ svc_page_put(struct svc_page *g)
 }
 
 void
+svc_page_share(struct svc_page *g)
+{
+	g->adopted = true;
+	if (g->rings != NULL)
+		g->rings->shared = true;
+}
+
+void
 svc_page_unmapped(struct svc_prog *p, const struct karst_sock_msg *req)
 {
 	uint32_t i, number;
 
 	for (i = 0; i + sizeof(number) <= req->len && i < KARST_SOCK_DATA; i += sizeof(number)) {
+		bool shared;
+
 		memcpy(&number, req->data + i, sizeof(number));
+		shared = (number & KARST_SOCK_SHARED) != 0;
+		number &= ~KARST_SOCK_SHARED;
 		if (number == 0 || number > KARST_SOCK_KEPT || p->pages[number - 1] == NULL ||
 			!p->pages[number - 1]->mapped)
 			continue;
 		p->pages[number - 1]->mapped = false;
+		if (shared)
+			svc_page_share(p->pages[number - 1]);
 		page_settle(p->pages[number - 1]);
 	}
 }

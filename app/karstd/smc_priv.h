@@ -39,6 +39,7 @@
 #define SMC_HASH         4096u
 #define SMC_REASONS      64u /* rows of karst_smc_reason.def, at most */
 #define SMC_NAMES        32u /* of pairs, in stock */
+#define SMC_FREE_HASH    64u
 
 /* What epoll tells of. */
 struct svc_source {
@@ -53,12 +54,22 @@ enum svc_what {
 	SMC_OVER,   /* the program has not closed yet */
 };
 
-/* The rings of a connection; in state DIRECT of two. */
+/* The rings of a connection; in state DIRECT of two.  Those of two programs that are known are kept
+ * for the next connections of these two, and have a number for either (smc_rings.c). */
 struct svc_rings {
-	uint32_t refs;
+	struct kd_smc *smc;
+	uint32_t refs; /* connections, and pages that their programs may still use with it */
 	int fd;
 	uint32_t buffer;
-	void *map; /* NULL: the service has not needed it yet */
+	void *map;              /* NULL: the service has not needed it yet */
+	bool kept;              /* for another connection, unless somebody else may have it: */
+	bool shared;            /* then it is not */
+	struct svc_rings *next; /* free */
+	struct svc_rings_side {
+		struct svc_prog *prog; /* NULL: it is gone */
+		uint32_t number;
+		bool known; /* it was given the file */
+	} side[2];
 };
 
 /* A control page. */
@@ -68,10 +79,11 @@ struct svc_page {
 	uint32_t number;       /* for its program, which keeps it; 0: it is not kept */
 	int fd;
 	struct karst_sock_page *mem;
-	bool used;    /* by a connection */
-	bool mapped;  /* by its program, for that */
-	bool kept;    /* its program has had it before */
-	bool adopted; /* others may have it */
+	bool used;               /* by a connection */
+	bool mapped;             /* by its program, for that */
+	bool kept;               /* its program has had it before */
+	bool adopted;            /* others may have it */
+	struct svc_rings *rings; /* kept ones, which its program has used with it */
 };
 
 /* A pair: the far end, that of a program, and its cookie.  -1: there is none. */
@@ -125,8 +137,9 @@ struct svc_conn {
 	bool eof;       /* the program was told that nothing comes any more */
 	/* memory */
 	struct svc_page *page_of;
-	struct karst_sock_page *page; /* its */
-	struct svc_rings *rings;
+	struct karst_sock_page *page;     /* its */
+	bool has_rings;                   /* its program has been given them */
+	struct svc_rings *rings;          /* NULL: what its program writes lies in the page */
 	struct karst_sock_dir *txd, *rxd; /* and tx, rx: NULL before svc_conn_map() */
 	uint8_t *tx, *rx;
 	uint32_t tx_shift, rx_shift; /* karst_sock_shift() */
@@ -182,6 +195,7 @@ struct svc_prog {
 	bool paused;                             /* what it asks for has to wait */
 	struct svc_page *pages[KARST_SOCK_KEPT]; /* by number - 1 */
 	struct svc_page *free_pages;
+	struct svc_rings *rings[KARST_SOCK_KEPT]; /* by number - 1 */
 };
 
 struct kd_smc {
@@ -217,9 +231,10 @@ struct kd_smc {
 	uint32_t nconns, ndeclined; /* of which there was no room for so many */
 	struct svc_user *users;
 	struct svc_prog *progs, *dead_progs;
-	uint32_t nprogs, nfree_pages;
-	uint32_t npaused;            /* of them */
-	bool paused;                 /* new ones are not accepted */
+	uint32_t nprogs, nfree_pages, nfree_rings;
+	struct svc_rings *free_rings[SMC_FREE_HASH]; /* by their two programs */
+	uint32_t npaused;                            /* of them */
+	bool paused;                                 /* new ones are not accepted */
 	struct svc_closers *closers; /* NULL: nothing was to be closed by others yet */
 	struct svc_refused refused[SMC_REFUSED];
 	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
@@ -273,6 +288,9 @@ void svc_conn_show(struct svc_conn *c);
 void svc_conn_drop_program(struct svc_conn *c);
 /** Takes what the program has sent into the pair. */
 void svc_conn_empty(struct svc_conn *c);
+/** Its program hears an end of everything.  If it has not got its rings yet, it has to be able to
+ *  ask for them, and for what is in them, and hears the rest of it then. */
+void svc_conn_hang_up(struct svc_conn *c);
 /** Nothing comes any more. */
 void svc_conn_eof(struct svc_conn *c);
 /** Ends it with an error, which the program hears. */
@@ -318,10 +336,32 @@ int svc_make_file(uint64_t bytes, int *fd, void **mem);
 int svc_page_get(struct svc_prog *p, struct svc_page **page);
 /** The connection is no more.  NULL is ignored. */
 void svc_page_put(struct svc_page *g);
+/** Others may have it, and its rings: neither is used again. */
+void svc_page_share(struct svc_page *g);
 /** The program says with @req which pages it does not touch any more. */
 void svc_page_unmapped(struct svc_prog *p, const struct karst_sock_msg *req);
 /** The program is gone; connections may still have pages of its. */
 void svc_page_leave(struct svc_prog *p);
+
+/* --- smc_rings.c --- */
+
+/** Rings for a connection that is not, or not yet, between two programs; NULL: no memory. */
+struct svc_rings *svc_rings_make(struct kd_smc *s);
+/** For one between these two, of which NULL is not known any more. */
+struct svc_rings *svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second);
+/** False: there is no memory. */
+bool svc_rings_map(struct svc_rings *r);
+/** NULL is ignored. */
+void svc_rings_put(struct svc_rings *r);
+/** The side that is @c's; NULL: its program does not keep them. */
+struct svc_rings_side *svc_rings_side(struct svc_rings *r, const struct svc_conn *c);
+/** @c has them from here on: tells its program the number, if it knows them. */
+void svc_rings_enter(struct svc_conn *c);
+/** The program is gone. */
+void svc_rings_leave(struct svc_prog *p);
+/** What @c's program has written by now goes into its rings, which nobody else has used yet, and
+ *  which it may use from here on.  False: there is no memory. */
+bool svc_rings_take_early(struct svc_conn *c);
 
 /* --- smc_direct.c --- */
 

@@ -103,14 +103,24 @@ on_hello(struct svc_prog *p, struct handed *out)
 
 /* The memory of a connection. */
 static void
-hand_out(const struct svc_conn *c, struct karst_sock_msg *rsp, struct handed *out)
+hand_out(struct svc_conn *c, struct karst_sock_msg *rsp, struct handed *out)
 {
-	out->fds[out->n++] = c->rings->fd;
+	struct svc_rings_side *side = c->rings != NULL ? svc_rings_side(c->rings, c) : NULL;
+
 	rsp->page = c->page_of->number;
 	if (c->page_of->kept)
 		rsp->flags |= KARST_SOCK_PAGE_KEPT;
 	else
 		out->fds[out->n++] = c->page_of->fd;
+	if (c->rings == NULL || (side != NULL && side->known))
+		return;
+	c->has_rings = true;
+	if (side != NULL) {
+		side->known = true;
+		atomic_store(&c->page->rings, side->number);
+	}
+	rsp->flags |= KARST_SOCK_RINGS_COME;
+	out->fds[out->n++] = c->rings->fd;
 }
 
 static int
@@ -152,14 +162,44 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 static int
 on_adopt(struct svc_prog *p, int end, struct karst_sock_msg *rsp, struct handed *out)
 {
-	const struct svc_conn *c = svc_conn_find(p->smc, end);
+	struct svc_conn *c = svc_conn_find(p->smc, end);
 
 	if (c == NULL)
 		return -ENOENT;
-	c->page_of->adopted = true;
-	out->fds[out->n++] = c->rings->fd;
+	if (c->rings == NULL && !svc_conn_map(c))
+		return -ENOMEM;
+	svc_page_share(c->page_of);
+	c->has_rings = true;
+	c->rings->shared = true;
 	out->fds[out->n++] = c->page_of->fd;
+	out->fds[out->n++] = c->rings->fd;
 	rsp->buffer = c->buffer;
+	return 0;
+}
+
+/* A program that has not got them yet, or a child that has the connection from it. */
+static int
+on_rings(struct svc_prog *p, int end, struct karst_sock_msg *rsp, struct handed *out)
+{
+	struct svc_conn *c = svc_conn_find(p->smc, end);
+	struct svc_rings_side *side;
+
+	if (c == NULL)
+		return -ENOENT;
+	if (c->rings == NULL && !svc_conn_map(c))
+		return -ENOMEM;
+	side = svc_rings_side(c->rings, c);
+	if (side != NULL && side->prog == p) {
+		side->known = true;
+		rsp->page = side->number;
+	} else if (c->page_of->prog != p) {
+		svc_page_share(c->page_of);
+		c->rings->shared = true;
+	}
+	out->fds[out->n++] = c->rings->fd;
+	if (!c->has_rings && atomic_load(&c->page->state) == KARST_SOCK_OVER)
+		shutdown(c->pair, SHUT_RDWR);
+	c->has_rings = true;
 	return 0;
 }
 
@@ -279,6 +319,8 @@ serve(struct svc_prog *p, const struct karst_sock_msg *req, int *fds, unsigned i
 		return rc;
 	case KARST_SOCK_ADOPT:
 		return on_adopt(p, fds[0], rsp, out);
+	case KARST_SOCK_RINGS:
+		return on_rings(p, fds[0], rsp, out);
 	case KARST_SOCK_WAKER:
 		return on_waker(p, fds[0], out);
 	case KARST_SOCK_WAKE:
@@ -301,6 +343,7 @@ prog_leave(struct svc_prog *p)
 	p->fd = -1;
 	p->smc->npaused -= p->paused;
 	svc_page_leave(p);
+	svc_rings_leave(p);
 	if (p->next != NULL)
 		p->next->pprev = p->pprev;
 	*p->pprev = p->next;

@@ -212,6 +212,7 @@ prepare(int *fds)
 		while (atomic_load(&s->page->state) == KARST_SOCK_CONNECTING &&
 			ks_now() - began < AGREED_MS * 1000000ull)
 			(void)real(poll)(NULL, 0, 1);
+		ks_need_rings(fds[i], s); /* they are mapped */
 		ks_meet_peer(fds[i], s);
 		ks_put(s);
 	}

@@ -96,8 +96,12 @@ accept(int fd, struct sockaddr *from, socklen_t *len)
 static int
 close_and_say(int fd, struct ks_sock *s)
 {
-	int rc = real(close)(fd), err = errno;
+	int rc, err;
 
+	if (ks_is_detached(s))
+		ks_meet_peer(fd, s);
+	rc = real(close)(fd);
+	err = errno;
 	atomic_store_explicit(&s->rxd->left, 1, memory_order_release);
 	ks_put(s);
 	errno = err;

@@ -170,6 +170,7 @@ getpeername(int fd, struct sockaddr *name, socklen_t *len)
 
 	if (s == NULL)
 		return real(getpeername)(fd, name, len);
+	ks_notice_close(fd, s);
 	if (atomic_load(&s->page->state) == KARST_SOCK_OVER)
 		rc = failed(-ENOTCONN);
 	else

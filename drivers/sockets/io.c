@@ -123,7 +123,7 @@ take_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_
 	uint64_t tail, there, hole, mark;
 	size_t n;
 
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	mark = s->page->urgent_end;
 	there = ks_look(fd, s, &tail);
 	*fresh = s->page->urgent_end != mark && ks_urgent_here(s);
@@ -167,7 +167,7 @@ ks_pour(int fd, struct ks_sock *s, int pipe, size_t n)
 	size_t done = 0, len, room;
 	ssize_t put = 0;
 
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	there = ks_look(fd, s, &tail);
 	there = ks_urgent_limit(s, tail, there, false, &hole);
 	if (hole != 0)
@@ -262,6 +262,26 @@ ks_recv(int fd, struct ks_sock *s, const struct iovec *iov, int n, int flags)
 
 /* --- sending --- */
 
+/* While there are no rings; under tx_lock.  False: there are, by now, or they are needed.  As in
+ * the rest of the page, another process may have put nonsense there. */
+static bool
+put_early(struct ks_sock *s, const struct iovec *iov, size_t skip, size_t n, int flags)
+{
+	struct karst_sock_page *p = s->page;
+	uint32_t early = atomic_load(&p->early), len = early & KARST_SOCK_EARLY_LEN;
+
+	if ((early & KARST_SOCK_EARLY_CLOSED) || (flags & MSG_OOB) ||
+		len > KARST_SOCK_EARLY_BYTES || n > KARST_SOCK_EARLY_BYTES - len)
+		return false;
+	copy_iov(s, true, len, n, iov, skip);
+	while (!atomic_compare_exchange_weak(&p->early, &early, early + (uint32_t)n))
+		if (early & KARST_SOCK_EARLY_CLOSED)
+			return false;
+	atomic_store_explicit(&p->tx_head, len + n, memory_order_relaxed);
+	atomic_store_explicit(&p->in_middle, 0, memory_order_relaxed);
+	return true;
+}
+
 /* As much as there is room for.  As with TCP, of an urgent message that goes in parts each part
  * ends with an urgent byte, until the next has come. */
 static size_t
@@ -272,9 +292,20 @@ put_some(int fd, struct ks_sock *s, const struct iovec *iov, size_t skip, size_t
 	size_t n = 0;
 
 	ks_lock_tx(s);
+	while (!atomic_load(&s->attached)) {
+		bool put = !atomic_load(&s->no_rings) && put_early(s, iov, skip, want, flags);
+
+		if (put || atomic_load(&s->no_rings)) {
+			ks_unlock_page(&s->page->tx_lock);
+			return put ? want : 0;
+		}
+		ks_unlock_page(&s->page->tx_lock); /* which comes after the other one */
+		ks_need_rings(fd, s);
+		ks_lock_tx(s);
+	}
 	head = atomic_load_explicit(&p->tx_head, memory_order_relaxed);
 	used = head - atomic_load_explicit(&s->txd->tail, memory_order_acquire);
-	if (used > head - p->tx_tail) { /* it has gone back, or is ahead of us */
+	if (used > head - p->tx_tail || used > s->buffer) { /* it has gone back, or is ahead */
 		give_up(fd, s);
 	} else {
 		p->tx_tail = head - used;

@@ -8,7 +8,7 @@
  *   real.c     the C library's own
  *   table.c    what each descriptor is
  *   service.c  the SMC service: requests, and the map of the TCP option
- *   pages.c    control pages, which are kept
+ *   pages.c    control pages and rings, which are kept
  *   peers.c    peers that cannot
  *   sock.c     a connection: how a TCP socket becomes one, and one that came from elsewhere
  *   io.c       bytes in and out
@@ -118,8 +118,14 @@ struct ks_sock {
 	uint32_t buffer;
 	struct karst_sock_page *page;
 	uint32_t number, generation; /* the page's */
-	void *map;                   /* the file of the rings */
-	struct karst_sock_dir *txd, *rxd;
+	uint32_t forks;              /* ks_forks() when it was made */
+	/* The rings.  Until they are there, the rest points into the page (early).  All of it
+	 * changes once, under both locks, and is looked at without one */
+	void *map;
+	uint32_t rings;        /* their number; 0: they are not kept */
+	_Atomic bool attached; /* they are there */
+	_Atomic bool no_rings; /* and cannot be got */
+	struct karst_sock_dir *_Atomic txd, *_Atomic rxd;
 	uint8_t *tx, *rx;
 	uint32_t tx_shift, rx_shift; /* karst_sock_shift() */
 	uint64_t poll_ns;
@@ -194,8 +200,17 @@ uint32_t ks_pages_report(struct karst_sock_msg *msg);
 /** The page that the service has given out: one of those that are here, or the file @fd; NULL.
  *  *@number is 0 if it is not to be kept.  */
 struct karst_sock_page *ks_page_get(uint32_t *number, uint32_t generation, bool kept, int fd);
-/** It is not used any more. */
-void ks_page_put(struct karst_sock_page *mem, uint32_t number, uint32_t generation);
+/** It is not used any more.  @shared: by this process, but a child may have it */
+void ks_page_put(struct karst_sock_page *mem, uint32_t number, uint32_t generation, bool shared);
+/** The rings of this number, which are used from here on; NULL: they are not here. */
+void *ks_rings_get(uint32_t number, uint32_t generation);
+/** New ones of this number, which are used.  False: they are the caller's to unmap. */
+bool ks_rings_keep(uint32_t number, uint32_t generation, void *map, uint32_t buffer);
+/** They are not used any more.  @keep: by this connection, but by later ones */
+void ks_rings_put(uint32_t number, uint32_t generation, void *map, uint32_t buffer, bool keep);
+/** How often this process has forked: a child has what was mapped before. */
+uint32_t ks_forks(void);
+void ks_note_fork(void);
 /** The connection to the service has ended. */
 void ks_pages_forget(void);
 /** In a child, before anything else. */
@@ -214,6 +229,10 @@ void ks_note_cannot(int fd);
  *  @accepted: as a server, just now, by accept4() with these flags; -1: as a client
  *  0: whatever it is now, it can be used; -errno: it cannot, and is still open. */
 int ks_become(int fd, int accepted);
+/** It gets its rings, if there are some by now or not.  No lock is held. */
+void ks_need_rings(int fd, struct ks_sock *s);
+/** The same under both locks.  False: it cannot, and is over. */
+bool ks_attach(int fd, struct ks_sock *s);
 /** @fd came from somewhere: an end of a pair is a connection, and a TCP socket may listen. */
 void ks_look_at(int fd);
 bool ks_is_tcp(int fd);
@@ -242,9 +261,12 @@ ks_settle_early(int fd)
 void ks_lock(pthread_mutex_t *lock);
 void ks_unlock(pthread_mutex_t *lock);
 void ks_lock_rx(struct ks_sock *s);
+/** The same for who looks at the rings, if there are some. */
+void ks_enter_rx(int fd, struct ks_sock *s);
 /** Who died with it had not moved a position, which comes last. */
 void ks_lock_tx(struct ks_sock *s);
-/** In state DIRECT: what is needed to wake the other program.  No lock is held. */
+/** The rings, if there are some by now, and in state DIRECT what is needed to wake the other
+ *  program. No lock is held. */
 void ks_meet_peer(int fd, struct ks_sock *s);
 /** The service is to look at the connection. */
 void ks_ring(int fd);
@@ -292,6 +314,15 @@ void ks_notice_close(int fd, struct ks_sock *s);
 void ks_end(int fd, struct ks_sock *s);
 /** From now on readiness is looked at by poll(), epoll or signals. */
 void ks_watch(int fd);
+
+/** There are rings, and they are to be taken. */
+static inline bool
+ks_is_detached(const struct ks_sock *s)
+{
+	return __builtin_expect(!atomic_load_explicit(&s->attached, memory_order_acquire), 0) &&
+		!atomic_load(&s->no_rings) &&
+		(atomic_load(&s->page->early) & KARST_SOCK_EARLY_CLOSED) != 0;
+}
 
 static inline bool
 ks_has_ended(const struct ks_sock *s)

@@ -2,9 +2,14 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Control pages that this process has mapped.  The service gives each a number, and gives it out
- * again, for another connection of this process, when it has heard that the one before does not
- * touch it any more, which the next request to open one tells it.
+ * Control pages and rings that this process has mapped.  The service gives each a number, and gives
+ * it out again, for another connection of this process, when it has heard that the one before does
+ * not touch it any more, which the next request to open one tells it.
+ *
+ * Rings have numbers, too, and go with the pages: who does not touch a page any more does not touch
+ * the rings that it had with it.  Those of a stream that was not short, of which the service keeps
+ * none, are unmapped; of others there may be some that it does not keep, either, whose number it
+ * gives to others some time.
  *
  * The numbers are those of one connection to the service.  When that has ended, and in a child,
  * they mean nothing any more (generation): what is free is unmapped, and the rest by who has it.
@@ -26,6 +31,12 @@ static struct {
 	struct karst_sock_page *mem[KARST_SOCK_KEPT];
 	uint8_t state[KARST_SOCK_KEPT]; /* enum page_state */
 	uint32_t free[KARST_SOCK_KEPT], nfree;
+	struct kept_rings {
+		void *map;
+		uint32_t buffer;
+		bool used;
+	} rings[KARST_SOCK_KEPT];
+	_Atomic uint32_t forks;
 } pages = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static struct karst_sock_page *
@@ -47,7 +58,7 @@ ks_pages_report(struct karst_sock_msg *msg)
 		uint32_t number = pages.free[--pages.nfree];
 
 		memcpy(msg->data + i * sizeof(number), &number, sizeof(number));
-		pages.state[number - 1] = PAGE_TOLD;
+		pages.state[(number & ~KARST_SOCK_SHARED) - 1] = PAGE_TOLD;
 	}
 	msg->len = n * (uint32_t)sizeof(n);
 	generation = pages.generation;
@@ -100,7 +111,7 @@ ks_page_get(uint32_t *number, uint32_t generation, bool kept, int fd)
 }
 
 void
-ks_page_put(struct karst_sock_page *mem, uint32_t number, uint32_t generation)
+ks_page_put(struct karst_sock_page *mem, uint32_t number, uint32_t generation, bool shared)
 {
 	bool keep;
 
@@ -108,11 +119,94 @@ ks_page_put(struct karst_sock_page *mem, uint32_t number, uint32_t generation)
 	keep = number != 0 && generation == pages.generation;
 	if (keep) {
 		pages.state[number - 1] = PAGE_FREE;
-		pages.free[pages.nfree++] = number;
+		pages.free[pages.nfree++] = number | (shared ? KARST_SOCK_SHARED : 0);
 	}
 	ks_unlock(&pages.lock);
 	if (!keep)
 		munmap(mem, KARST_SOCK_PAGE);
+}
+
+/* --- rings --- */
+
+static void
+unmap_rings(const struct kept_rings *r)
+{
+	munmap(r->map, karst_sock_bytes(r->buffer));
+}
+
+/* Under the lock; NULL: there can be none. */
+static struct kept_rings *
+rings_of(uint32_t number, uint32_t generation)
+{
+	return number == 0 || number > KARST_SOCK_KEPT || generation != pages.generation
+		? NULL
+		: &pages.rings[number - 1];
+}
+
+void *
+ks_rings_get(uint32_t number, uint32_t generation)
+{
+	struct kept_rings *r;
+	void *map = NULL;
+
+	ks_lock(&pages.lock);
+	r = rings_of(number, generation);
+	if (r != NULL && r->map != NULL && !r->used) {
+		r->used = true;
+		map = r->map;
+	}
+	ks_unlock(&pages.lock);
+	return map;
+}
+
+bool
+ks_rings_keep(uint32_t number, uint32_t generation, void *map, uint32_t buffer)
+{
+	struct kept_rings *r;
+	bool keep;
+
+	ks_lock(&pages.lock);
+	r = rings_of(number, generation);
+	keep = r != NULL && !r->used;
+	if (keep) {
+		if (r->map != NULL) /* the service did not keep them */
+			unmap_rings(r);
+		*r = (struct kept_rings){.map = map, .buffer = buffer, .used = true};
+	}
+	ks_unlock(&pages.lock);
+	return keep;
+}
+
+void
+ks_rings_put(uint32_t number, uint32_t generation, void *map, uint32_t buffer, bool keep)
+{
+	struct kept_rings *r;
+
+	ks_lock(&pages.lock);
+	r = rings_of(number, generation);
+	if (r == NULL)
+		keep = false;
+	else if (keep)
+		r->used = false;
+	else
+		*r = (struct kept_rings){0};
+	ks_unlock(&pages.lock);
+	if (!keep)
+		munmap(map, karst_sock_bytes(buffer));
+}
+
+/* --- the end of a generation --- */
+
+uint32_t
+ks_forks(void)
+{
+	return atomic_load(&pages.forks);
+}
+
+void
+ks_note_fork(void)
+{
+	atomic_fetch_add(&pages.forks, 1);
 }
 
 void
@@ -125,6 +219,10 @@ ks_pages_forget(void)
 		if (pages.state[i] == PAGE_FREE || pages.state[i] == PAGE_TOLD)
 			munmap(pages.mem[i], KARST_SOCK_PAGE);
 		pages.state[i] = PAGE_NONE;
+		/* what is used is its connection's to unmap */
+		if (pages.rings[i].map != NULL && !pages.rings[i].used)
+			unmap_rings(&pages.rings[i]);
+		pages.rings[i] = (struct kept_rings){0};
 	}
 	pages.nfree = 0;
 	pages.generation++;

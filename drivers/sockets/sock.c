@@ -69,37 +69,158 @@ map_file(int fd, uint64_t bytes)
 	return mem != MAP_FAILED ? mem : NULL;
 }
 
-/* @number, @generation: of the page, which is the connection's from here on. */
+/* --- rings --- */
+
+/* What is written goes into the page, and nothing comes. */
+static void
+use_page(struct ks_sock *s)
+{
+	unsigned int tx = s->page->tx != 0;
+
+	s->txd = &s->page->none.dir[tx];
+	s->rxd = &s->page->none.dir[!tx];
+	s->tx = s->rx = s->page->early_bytes;
+}
+
+/* Under both locks.  Who is the first of the processes that have the page takes over what was noted
+ * before: what is in early, and not yet in tx_head, is a writer's who has died; and who has said in
+ * vain that he wants a token says so again. */
+static void
+use_rings(struct ks_sock *s, void *map, uint32_t number)
+{
+	struct karst_sock_rings *rings = karst_sock_rings(map, s->buffer);
+	struct karst_sock_page *p = s->page;
+	uint32_t early = atomic_load(&p->early);
+	unsigned int tx = p->tx != 0;
+
+	s->map = map;
+	s->rings = number;
+	s->tx = karst_sock_ring(map, s->buffer, tx);
+	s->rx = karst_sock_ring(map, s->buffer, !tx);
+	s->tx_shift = karst_sock_shift(s->buffer, tx);
+	s->rx_shift = karst_sock_shift(s->buffer, !tx);
+	if (!p->attached) {
+		p->attached = 1;
+		if (atomic_load(&p->tx_head) < (early & KARST_SOCK_EARLY_LEN))
+			atomic_store(&p->tx_head, early & KARST_SOCK_EARLY_LEN);
+		if (p->armed && (early & KARST_SOCK_EARLY_WANTED) == 0)
+			atomic_store(&rings->dir[!tx].wanted, 1);
+	}
+	s->txd = &rings->dir[tx];
+	s->rxd = &rings->dir[!tx];
+	atomic_store_explicit(&s->attached, true, memory_order_release);
+}
+
+/* The file @fd.  *@number is 0 if they are not to be kept; NULL: it cannot be mapped. */
+static void *
+new_rings(const struct ks_sock *s, uint32_t *number, int fd)
+{
+	void *map = map_file(fd, karst_sock_bytes(s->buffer));
+
+	if (map != NULL &&
+		(s->number == 0 || !ks_rings_keep(*number, s->generation, map, s->buffer)))
+		*number = 0;
+	return map;
+}
+
+static void *
+ask_rings(int fd, const struct ks_sock *s, uint32_t *number)
+{
+	struct karst_sock_msg msg = {.op = KARST_SOCK_RINGS};
+	int fds[KARST_SOCK_FDS];
+	void *map = NULL;
+
+	if (ks_ask(&msg, fd, fds) == 0 && fds[0] >= 0) {
+		*number = msg.page;
+		map = new_rings(s, number, fds[0]);
+	}
+	for (int i = 0; i < KARST_SOCK_FDS; i++)
+		if (fds[i] >= 0)
+			real(close)(fds[i]);
+	return map;
+}
+
+/* While the service is just making them (not EARLY_READY), its answer comes after that.  If there is
+ * a child it may have written another number into the page: then it is the service that knows. */
+bool
+ks_attach(int fd, struct ks_sock *s)
+{
+	uint32_t number = 0;
+	void *map = NULL;
+	int err = errno;
+
+	if (atomic_load(&s->attached))
+		return true;
+	if (atomic_load(&s->no_rings))
+		return false;
+	if (s->number != 0 && s->forks == ks_forks() &&
+		(atomic_load(&s->page->early) & KARST_SOCK_EARLY_READY)) {
+		number = atomic_load(&s->page->rings);
+		map = ks_rings_get(number, s->generation);
+	}
+	if (map == NULL)
+		map = ask_rings(fd, s, &number);
+	if (map != NULL) {
+		use_rings(s, map, number);
+	} else {
+		atomic_store(&s->no_rings, true);
+		atomic_store(&s->page->error, ECONNABORTED);
+		atomic_fetch_or(&s->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
+		(void)real(shutdown)(fd, SHUT_RDWR);
+	}
+	errno = err;
+	return map != NULL;
+}
+
+void
+ks_need_rings(int fd, struct ks_sock *s)
+{
+	ks_lock_rx(s);
+	ks_lock_tx(s);
+	(void)ks_attach(fd, s);
+	ks_unlock_page(&s->page->tx_lock);
+	ks_unlock_page(&s->page->rx_lock);
+}
+
+/* --- a connection --- */
+
+/* @number, @generation: of the page, which is the connection's from here on.  @rings -1: they do
+ * not come with it. */
 static struct ks_sock *
 make_sock(struct karst_sock_page *page, uint32_t number, uint32_t generation, int rings,
 	uint32_t buffer)
 {
 	struct ks_sock *s = page != NULL ? ks_sock_new() : NULL;
-	unsigned int tx;
+	uint32_t kept;
+	void *map;
 
-	if (s != NULL && (s->map = map_file(rings, karst_sock_bytes(buffer))) == NULL) {
-		ks_sock_free(s);
-		s = NULL;
-	}
 	if (s == NULL) {
 		if (page != NULL)
-			ks_page_put(page, number, generation);
+			ks_page_put(page, number, generation, false);
 		return NULL;
 	}
-	tx = page->tx != 0;
 	s->page = page;
 	s->number = number;
 	s->generation = generation;
+	s->forks = ks_forks();
 	s->refs = 1;
 	s->waker = s->next_waker = -1;
 	s->buffer = buffer;
-	s->txd = &karst_sock_rings(s->map, buffer)->dir[tx];
-	s->rxd = &karst_sock_rings(s->map, buffer)->dir[!tx];
-	s->tx = karst_sock_ring(s->map, buffer, tx);
-	s->rx = karst_sock_ring(s->map, buffer, !tx);
-	s->tx_shift = karst_sock_shift(buffer, tx);
-	s->rx_shift = karst_sock_shift(buffer, !tx);
 	s->poll_ns = has_processors() ? s->page->poll_us * 1000ull : 0;
+	use_page(s);
+	if (rings < 0)
+		return s;
+	kept = atomic_load(&page->rings);
+	map = new_rings(s, &kept, rings);
+	if (map == NULL) {
+		ks_put(s);
+		return NULL;
+	}
+	ks_lock_rx(s);
+	ks_lock_tx(s);
+	use_rings(s, map, kept);
+	ks_unlock_page(&page->tx_lock);
+	ks_unlock_page(&page->rx_lock);
 	return s;
 }
 
@@ -225,16 +346,20 @@ ask_open(int fd, int accepted, struct karst_sock_msg *msg, int fds[KARST_SOCK_FD
 	return rc;
 }
 
-/* What comes with the answer: the end of the pair, the rings, the page if it is new, a waker. */
+/* What comes with the answer: the end of the pair, the page if it is new, rings if the flags say
+ * so, and a waker. */
 static struct ks_sock *
 take_answer(const struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS], uint32_t generation)
 {
 	bool kept = (msg->flags & KARST_SOCK_PAGE_KEPT) != 0;
+	bool come = (msg->flags & KARST_SOCK_RINGS_COME) != 0;
 	uint32_t number = msg->page;
-	int *waker = &fds[kept ? 2 : 3];
-	struct karst_sock_page *page = ks_page_get(&number, generation, kept, kept ? -1 : fds[2]);
-	struct ks_sock *s = make_sock(page, number, generation, fds[1], msg->buffer);
+	int *rings = &fds[kept ? 1 : 2], *waker = rings + come;
+	struct karst_sock_page *page = ks_page_get(&number, generation, kept, kept ? -1 : fds[1]);
+	struct ks_sock *s = make_sock(page, number, generation, come ? *rings : -1, msg->buffer);
 
+	if (s != NULL && ks_is_detached(s))
+		ks_need_rings(fds[0], s); /* those that it has kept */
 	if (s == NULL || (msg->flags & KARST_SOCK_WAKES) == 0 || *waker < 0)
 		return s;
 	/* the second of two ends knows that it has another one, and begins with it */
@@ -375,7 +500,7 @@ adopt(int fd)
 		name.sun_path[0] == '\0' &&
 		memcmp(name.sun_path + 1, KARST_SOCK_NAME, strlen(KARST_SOCK_NAME)) == 0 &&
 		ks_ask(&msg, fd, fds) == 0) {
-		s = make_sock(map_file(fds[1], KARST_SOCK_PAGE), 0, 0, fds[0], msg.buffer);
+		s = make_sock(map_file(fds[0], KARST_SOCK_PAGE), 0, 0, fds[1], msg.buffer);
 		if (s != NULL)
 			ks_set(fd, KS_SMC, s);
 		real(close)(fds[0]);
@@ -436,6 +561,6 @@ ks_begin(void)
 	ks_forked();
 	ks_locks_began();
 	ks_require = mode != NULL && strcmp(mode, "require") == 0;
-	pthread_atfork(NULL, NULL, on_fork);
+	pthread_atfork(NULL, ks_note_fork, on_fork);
 	look_at_all();
 }

@@ -166,13 +166,28 @@ close_own(int fd)
 	real(close)(fd);
 }
 
+/* The page may be another connection's as soon as it was given back. */
+static void
+put_memory(struct ks_sock *s)
+{
+	bool shared = s->forks != ks_forks();
+	uint64_t tx = atomic_load(&s->page->tx_head), rx = karst_sock_written(s->rxd, s->buffer);
+	bool first = s->page->tx == 0;
+	bool is_short = karst_sock_is_short(first ? tx : rx, first ? rx : tx);
+
+	if (s->rings != 0)
+		ks_rings_put(s->rings, s->generation, s->map, s->buffer, is_short && !shared);
+	else if (s->map != NULL)
+		munmap(s->map, karst_sock_bytes(s->buffer));
+	ks_page_put(s->page, s->number, s->generation, shared);
+}
+
 void
 ks_put(struct ks_sock *s)
 {
 	if (atomic_fetch_sub(&s->refs, 1) != 1)
 		return;
-	ks_page_put(s->page, s->number, s->generation);
-	munmap(s->map, karst_sock_bytes(s->buffer));
+	put_memory(s);
 	close_own(s->waker);
 	close_own(s->next_waker);
 	ks_sock_free(s);

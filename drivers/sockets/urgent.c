@@ -95,10 +95,10 @@ ks_urgent_limit(struct ks_sock *s, uint64_t tail, uint64_t there, bool peek, uin
 	*hole = 0;
 	if (p->urgent == KARST_SOCK_URGENT_PASSED && !peek)
 		p->urgent = KARST_SOCK_URGENT_NONE;
-	if (!is_marked(p))
+	if (!is_marked(p) || there == 0) /* there is something, but for nonsense in the page */
 		return there;
 	if (before != 0)
-		return before;
+		return karst_min_u64(before, there);
 	if (urgent_is_inline(s))
 		return there;
 	*hole = 1;
@@ -141,7 +141,7 @@ ks_urgent_watch(int fd)
 
 	if (s == NULL)
 		return;
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	(void)ks_look(fd, s, &tail);
 	ks_urgent_restore(fd, s);
 	ks_unlock_page(&s->page->rx_lock);
@@ -181,7 +181,8 @@ read_urgent(int fd, struct ks_sock *s, uint8_t *to, int flags)
 	uint64_t tail;
 
 	(void)ks_look(fd, s, &tail);
-	if (urgent_is_inline(s) || p->urgent != KARST_SOCK_URGENT_VALID)
+	if (urgent_is_inline(s) || p->urgent != KARST_SOCK_URGENT_VALID ||
+		!atomic_load(&s->attached))
 		return -EINVAL;
 	karst_sock_copy_out(to, s->rx, s->buffer, p->urgent_end - 1 + s->rx_shift, 1);
 	if (flags & MSG_PEEK)
@@ -199,7 +200,7 @@ ks_recv_urgent(int fd, struct ks_sock *s, const struct iovec *iov, int n, int fl
 	uint8_t byte;
 	ssize_t rc;
 
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	rc = read_urgent(fd, s, &byte, flags);
 	ks_unlock_page(&s->page->rx_lock);
 	if (rc < 0) {
@@ -225,7 +226,7 @@ ks_urgent_at_mark(int fd, struct ks_sock *s)
 	uint64_t tail;
 	bool here;
 
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	(void)ks_look(fd, s, &tail);
 	here = ks_urgent_here(s);
 	ks_unlock_page(&s->page->rx_lock);
@@ -238,7 +239,7 @@ ks_urgent_inq(int fd, struct ks_sock *s)
 	struct karst_sock_page *p = s->page;
 	uint64_t tail, n;
 
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	n = ks_look(fd, s, &tail);
 	if (is_marked(p) && !urgent_is_inline(s))
 		n = p->urgent_end - 1 - tail;
@@ -254,7 +255,7 @@ ks_urgent_alone(int fd, struct ks_sock *s)
 	uint64_t tail;
 	bool alone;
 
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	(void)ks_look(fd, s, &tail);
 	alone = atomic_load(&s->page->hole) != 0 && !ks_has_bytes(fd, s) && !ks_has_ended(s);
 	ks_unlock_page(&s->page->rx_lock);

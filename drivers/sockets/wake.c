@@ -46,6 +46,15 @@ ks_unlock(pthread_mutex_t *lock)
 	ks_release();
 }
 
+/* Under rx_lock. */
+static void
+attach_rx(int fd, struct ks_sock *s)
+{
+	ks_lock_tx(s);
+	(void)ks_attach(fd, s);
+	ks_unlock_page(&s->page->tx_lock);
+}
+
 /* Of what was to be noted about tokens nothing is known then, so there may be one too many. */
 void
 ks_lock_rx(struct ks_sock *s)
@@ -63,6 +72,14 @@ void
 ks_lock_tx(struct ks_sock *s)
 {
 	(void)ks_lock_page(&s->page->tx_lock);
+}
+
+void
+ks_enter_rx(int fd, struct ks_sock *s)
+{
+	ks_lock_rx(s);
+	if (ks_is_detached(s))
+		attach_rx(fd, s);
 }
 
 static bool
@@ -90,9 +107,13 @@ ks_urgent_came(int fd)
 uint64_t
 ks_written(int fd, const struct ks_sock *s)
 {
-	uint64_t head = atomic_load_explicit(&s->rxd->head, memory_order_acquire);
-	uint64_t urgent = atomic_load_explicit(&s->rxd->urgent, memory_order_acquire);
+	uint64_t head, urgent;
 
+	/* whatever another process may have put into the page in the place of rings */
+	if (__builtin_expect(!atomic_load_explicit(&s->attached, memory_order_acquire), 0))
+		return atomic_load_explicit(&s->page->rx_tail, memory_order_relaxed);
+	head = atomic_load_explicit(&s->rxd->head, memory_order_acquire);
+	urgent = atomic_load_explicit(&s->rxd->urgent, memory_order_acquire);
 	if (__builtin_expect(!karst_sock_is_ahead(urgent, head, s->buffer), 1))
 		return head;
 	/* it is not asked again whether it has come: it may have been taken */
@@ -157,12 +178,15 @@ ks_meet_peer(int fd, struct ks_sock *s)
 	struct karst_sock_msg msg = {.op = KARST_SOCK_WAKER};
 	int fds[KARST_SOCK_FDS], err = errno;
 
-	if (__builtin_expect(atomic_load(&s->waker) >= 0 || !is_direct(s), 1) ||
-		atomic_load(&s->no_waker))
+	if (!ks_is_detached(s) &&
+		(__builtin_expect(atomic_load(&s->waker) >= 0 || !is_direct(s), 1) ||
+			atomic_load(&s->no_waker)))
 		return;
 	ks_lock_rx(s);
 	ks_lock_tx(s);
-	if (atomic_load(&s->waker) < 0 && !atomic_load(&s->no_waker)) {
+	if (ks_is_detached(s))
+		(void)ks_attach(fd, s);
+	if (is_direct(s) && atomic_load(&s->waker) < 0 && !atomic_load(&s->no_waker)) {
 		/* a mark from before may have to be forwarded, which only the service knows */
 		if (s->next_waker >= 0 && atomic_load(&s->txd->urgent) == 0) {
 			atomic_store(&s->page->met, 1);
@@ -287,9 +311,12 @@ ks_end(int fd, struct ks_sock *s)
 void
 ks_notice_close(int fd, struct ks_sock *s)
 {
-	struct pollfd p = {.fd = atomic_load_explicit(&s->waker, memory_order_relaxed)};
+	struct pollfd p;
 	int err = errno;
 
+	if (ks_is_detached(s))
+		ks_meet_peer(fd, s);
+	p = (struct pollfd){.fd = atomic_load_explicit(&s->waker, memory_order_relaxed)};
 	/* first: who closes after this says so again */
 	if (p.fd >= 0 && atomic_exchange(&s->txd->left, 0) != 0 && real(poll)(&p, 1, 0) > 0 &&
 		(p.revents & POLLHUP))
@@ -309,14 +336,30 @@ look_at_wanted(struct ks_sock *s)
 	}
 }
 
+/* While there are no rings; false: there are by now. */
+static bool
+want_early(struct ks_sock *s)
+{
+	uint32_t early = atomic_load(&s->page->early);
+
+	do {
+		if (early & KARST_SOCK_EARLY_CLOSED)
+			return false;
+	} while (!atomic_compare_exchange_weak(
+		&s->page->early, &early, early | KARST_SOCK_EARLY_WANTED));
+	return true;
+}
+
 static void
-arm(struct ks_sock *s)
+arm(int fd, struct ks_sock *s)
 {
 	look_at_wanted(s);
 	if (!s->page->armed) {
 		s->page->armed = 1;
 		atomic_store(&s->rxd->wanted, 1);
 	}
+	if (!atomic_load(&s->attached) && !want_early(s))
+		attach_rx(fd, s);
 	/* pairs with karst_sock_take_wanted(): he sees wanted, or we what he wrote */
 	atomic_thread_fence(memory_order_seq_cst);
 }
@@ -395,7 +438,7 @@ ks_mark_empty(int fd, struct ks_sock *s)
 	int err = errno;
 	uint32_t old;
 
-	arm(s);
+	arm(fd, s);
 	old = s->page->pending;
 	if (ks_has_bytes(fd, s))
 		ks_mark_filled(fd, s);
@@ -487,7 +530,7 @@ look_for_bytes(int fd, struct ks_sock *s)
 
 	do {
 		for (int i = 0; i < LOOKS; i++) {
-			if (ks_has_bytes(fd, s))
+			if (ks_has_bytes(fd, s) || ks_is_detached(s))
 				return true;
 			__builtin_ia32_pause();
 		}
@@ -543,7 +586,7 @@ sleep_for_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
 	n = real(recv)(fd, &byte, 1, MSG_PEEK | now);
 	if (n < 0 && errno == EAGAIN && now != 0)
 		ks_interrupted(fd, flags, SO_RCVTIMEO);
-	ks_lock_rx(s);
+	ks_enter_rx(fd, s);
 	ks_sleep_end(s, place);
 	look_at_wanted(s);
 	if (n == 1 && s->page->pending == 0 && !ks_has_bytes(fd, s))
@@ -564,8 +607,8 @@ ks_wait_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
 		if (found)
 			return 1;
 	}
-	ks_lock_rx(s);
-	arm(s);
+	ks_enter_rx(fd, s);
+	arm(fd, s);
 	if (ks_has_bytes(fd, s)) {
 		disarm(s);
 		ks_unlock_page(&s->page->rx_lock);
@@ -618,7 +661,7 @@ ks_watch(int fd)
 		return;
 	ks_meet_peer(fd, s);
 	if (atomic_load(&s->page->watched) == 0 && atomic_exchange(&s->page->watched, 1) == 0) {
-		ks_lock_rx(s);
+		ks_enter_rx(fd, s);
 		if (ks_has_bytes(fd, s))
 			ks_mark_filled(fd, s);
 		else

@@ -14,6 +14,14 @@
  * lies at p - KARST_SOCK_NEAR, and of direction 1, into which a peer may write by RDMA, at p, as
  * a remainder by the size of the ring.
  *
+ * An end whose peer may be on this machine begins without rings, because those are kept for the
+ * next connections of the same two programs, of which only one is known yet.  Until the other one
+ * is there, or what else becomes of the connection, what is written lies in the page (early), where
+ * nobody sees it but the program and the service.  Then the service closes that
+ * (KARST_SOCK_EARLY_CLOSED), copies it into rings, and says that they can be used
+ * (KARST_SOCK_EARLY_READY): a program that finds it closed has written nothing more, and takes the
+ * rings by their number, or asks for them.
+ *
  * Who writes moves head, who reads tail.  At the other side of a ring is the service, which moves
  * the bytes by RDMA or TCP; or, if both programs are of the same service, the other program, and
  * nobody stands between them (state DIRECT).  In both cases nobody believes what the other side
@@ -21,8 +29,8 @@
  * connection.  Nor does a program believe what a ring says of its own positions: those are in the
  * page, and the ring shows them.  A page has locks in it, so no other program sees it, but
  * processes that have the connection, too; the program keeps it for its next connections.  As
- * these processes may be of different users, there is nothing in it but numbers: no address, and
- * so no lock of the C library's.
+ * these processes may be of different users, there is nothing in it but numbers, and what was
+ * written before there were rings: no address, and so no lock of the C library's.
  *
  * The pair is how a program waits.  Its end is the program's descriptor, in the place of the TCP
  * socket, so that poll(), epoll, signals, time limits and fork() are the kernel's own:
@@ -41,9 +49,9 @@
  *   end of file    nothing will come any more
  *   gone           the last descriptor of the program's end was closed, or its processes died
  *
- * Tokens for the service go the other way: a byte in the pair says "look here".  The service has the
- * other end of the pair (the far end).  In state DIRECT the other program has it, too (its waker),
- * to send tokens, empty the pair, and end it.
+ * Tokens for the service go the other way: a byte in the pair says "look here".  The service has
+ * the other end of the pair (the far end).  In state DIRECT the other program has it, too (its
+ * waker), to send tokens, empty the pair, and end it.
  *
  * Whoever has lost which end belongs to which connection (a program that was executed, a descriptor
  * that came by a message) sees KARST_SOCK_NAME in the name of the pair's other end and asks with
@@ -62,7 +70,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    8u
+#define KARST_SOCK_ABI    9u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 /** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
 #define KARST_SOCK_NAME "karst-smc-"
@@ -73,12 +81,13 @@ enum karst_sock_op {
 	/* The program's first.  Answer: the map of the TCP option, as a descriptor. */
 	KARST_SOCK_HELLO = 1,
 	/* With a TCP socket that has seen the option: it is the service's from here on.
-	 * In data: numbers of pages, each of 32 bits, that the program does not touch any more.
-	 * Answer: the program's end of the pair, the file of the rings, that of the page unless
-	 * KARST_SOCK_PAGE_KEPT says that the program has it, and a waker if KARST_SOCK_WAKES
-	 * does. */
+	 * In data: numbers of pages, each of 32 bits, that the program does not touch any more, nor
+	 * the rings that it had with them; KARST_SOCK_SHARED says that somebody else may.
+	 * Answer: the program's end of the pair, the file of the page unless KARST_SOCK_PAGE_KEPT
+	 * says that the program has it, that of the rings if KARST_SOCK_RINGS_COME does, and a
+	 * waker if KARST_SOCK_WAKES does. */
 	KARST_SOCK_OPEN,
-	/* With the end of a pair.  Answer: the files of the rings and of the page. */
+	/* With the end of a pair.  Answer: the files of the page and of the rings. */
 	KARST_SOCK_ADOPT,
 	/* With the end of a pair, state DIRECT.  Answer: the far end of the other one's pair. */
 	KARST_SOCK_WAKER,
@@ -87,6 +96,8 @@ enum karst_sock_op {
 	/* With the end of a pair: an option of the TCP socket. */
 	KARST_SOCK_GETOPT,
 	KARST_SOCK_SETOPT,
+	/* With the end of a pair.  Answer: the file of the rings, and in page their number. */
+	KARST_SOCK_RINGS,
 };
 
 #define KARST_SOCK_DATA 256u
@@ -107,6 +118,11 @@ enum karst_sock_op {
 #define KARST_SOCK_WAKES 4u
 /* the page is one that the program has kept: that of this number */
 #define KARST_SOCK_PAGE_KEPT 8u
+/* rings come; else they are those of the number in the page, or there are none yet */
+#define KARST_SOCK_RINGS_COME 16u
+
+/* with the number of a page */
+#define KARST_SOCK_SHARED 0x80000000u
 
 /* flags of KARST_SOCK_WAKE */
 #define KARST_SOCK_WAKE_SELF   1u /* a token into one's own pair */
@@ -119,7 +135,7 @@ enum karst_sock_op {
 #define KARST_SOCK_LOOK_PEER   128u /* whether it has closed: then the page says so */
 
 #define KARST_SOCK_FDS  4    /* with an answer, at most */
-#define KARST_SOCK_KEPT 256u /* pages that a program keeps, in use or not */
+#define KARST_SOCK_KEPT 512u /* pages, and rings, that a program keeps, in use or not */
 
 struct karst_sock_msg {
 	uint32_t abi;
@@ -178,12 +194,37 @@ struct karst_sock_lock {
 	_Atomic uint32_t space; /* whose numbers these are */
 };
 
+/* A direction.  Both sides write here: neither believes the other. */
+struct karst_sock_dir {
+	/* who writes into the ring */
+	_Alignas(64) _Atomic uint64_t head;
+	_Atomic uint32_t blocked;
+	_Atomic uint32_t ended;  /* nothing comes behind head */
+	_Atomic uint64_t urgent; /* behind the last byte that is urgent; 0: there was none */
+	/* who reads */
+	_Alignas(64) _Atomic uint64_t tail;
+	_Atomic uint32_t wanted;
+	_Atomic uint32_t left; /* DIRECT: has closed a descriptor; was it the last? */
+};
+
+struct karst_sock_rings {
+	struct karst_sock_dir dir[2];
+};
+
+/* early */
+#define KARST_SOCK_EARLY_BYTES  1024u       /* at most; so many were written: */
+#define KARST_SOCK_EARLY_LEN    0xffffu     /* the program's, as the next one */
+#define KARST_SOCK_EARLY_WANTED 0x10000u    /* wanted of the direction from which it reads */
+#define KARST_SOCK_EARLY_CLOSED 0x40000000u /* the service's, as the next one */
+#define KARST_SOCK_EARLY_READY  0x80000000u
+
 struct karst_sock_page {
 	/* the service's */
 	_Alignas(64) _Atomic uint32_t state; /* enum karst_sock_state */
 	_Atomic uint32_t flags;
 	_Atomic int32_t error;   /* errno, for whoever takes it first */
 	_Atomic uint32_t reason; /* state TCP: why, enum karst_smc_reason */
+	_Atomic uint32_t rings;  /* their number, if the program has them; 0: it has not */
 
 	/* the program's */
 	_Alignas(64) _Atomic uint64_t rx_told; /* tail when the service was told last */
@@ -223,26 +264,17 @@ struct karst_sock_page {
 	uint32_t buffer;  /* bytes of a ring */
 	uint32_t tx;      /* the direction into which this end writes: 0 or 1 */
 	uint32_t poll_us; /* how long a program may look for more before it sleeps */
+
+	/* before there are rings */
+	_Alignas(64) _Atomic uint32_t early;
+	uint32_t attached; /* under rx_lock: a process has taken over what armed says */
+	_Alignas(64) struct karst_sock_rings none;
+	uint8_t early_bytes[KARST_SOCK_EARLY_BYTES];
 };
 static_assert(sizeof(struct karst_sock_page) <= KARST_SOCK_PAGE, "the page has room for it");
 
-/* A direction.  Both sides write here: neither believes the other. */
-struct karst_sock_dir {
-	/* who writes into the ring */
-	_Alignas(64) _Atomic uint64_t head;
-	_Atomic uint32_t blocked;
-	_Atomic uint32_t ended;  /* nothing comes behind head */
-	_Atomic uint64_t urgent; /* behind the last byte that is urgent; 0: there was none */
-	/* who reads */
-	_Alignas(64) _Atomic uint64_t tail;
-	_Atomic uint32_t wanted;
-	_Atomic uint32_t left; /* DIRECT: has closed a descriptor; was it the last? */
-};
-
-struct karst_sock_rings {
-	struct karst_sock_dir dir[2];
-};
 static_assert(KARST_SOCK_NEAR + sizeof(struct karst_sock_rings) < KARST_SOCK_PAGE, "in one page");
+static_assert(KARST_SOCK_EARLY_BYTES <= KARST_SOCK_EARLY_LEN, "it can be counted");
 static_assert(sizeof(struct karst_sock_rings) % 64 == 0, "a ring begins with a line");
 
 /** A mark is ahead of head, which is about to follow.  One that cannot be in a ring of @bytes is
@@ -289,6 +321,15 @@ static inline uint32_t
 karst_sock_shift(uint32_t buffer, unsigned int dir)
 {
 	return dir == 0 ? buffer - KARST_SOCK_NEAR : 0;
+}
+
+/** Streams of which neither direction is longer have not touched another page of the rings than
+ *  that of the positions; others' rings are not kept. */
+static inline bool
+karst_sock_is_short(uint64_t dir0, uint64_t dir1)
+{
+	return dir0 <= KARST_SOCK_NEAR &&
+		dir1 <= KARST_SOCK_PAGE - KARST_SOCK_NEAR - sizeof(struct karst_sock_rings);
 }
 
 /** Who has written, and moved head: does the reader want to be told?  He is told once. */

@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from smcbed import CONF, Program, bed, echo, run  # noqa: E402
@@ -109,6 +110,112 @@ def page_numbers(suite, one):
     said, problems = liar.ends()
     suite.tap.point('who says that he does not use the pages that he uses gets others', problems +
                     ([] if said == 'pages 4' else [said]))
+    s.process.kill()
+
+
+def ring_numbers(suite, one):
+    def client(what, n=0):
+        """@return the program, the files of rings that it says it has had, problems"""
+        p = Program(suite, one, what, *s.process.args[-3:-1], n, script='prog_attack.py')
+        said = p.line().split()
+        return p, set(said[1:]), [] if said[:1] in (['done'], ['forked']) else [f'{what}: {said}']
+
+    s, a = pair(suite, one, 'server_echoes', 'client_rounds', AGAIN)
+    said = a.line().split()
+    has = set(said[1:])
+    suite.tap.point('one connection after another: rings are used again, and nothing old is in them',
+                    [] if said[:1] == ['done'] and 0 < len(has) < AGAIN else [said])
+    b, second, problems = client('client_rounds', AGAIN)
+    a.process.kill()
+    a.process.wait()
+    c, third, more = client('client_rounds', AGAIN)
+    suite.tap.point('a third program gets others, also when one of the two has gone', problems + more + (
+        [] if second and third and not has & (second | third) and not second & third
+        else [has, second, third]))
+    much, left, problems = client('client_much')
+    suite.tap.point('rings of which more than a page was used are not kept', problems + list(left))
+    forks, theirs, problems = client('client_forks')
+    forks.process.send_signal(signal.SIGUSR1)
+    said = forks.line().split()
+    suite.tap.point('what a child has mapped is not used again', problems + (
+        [] if said[:1] == ['done'] and theirs and not theirs & set(said[1:]) else [theirs, said]))
+    second = Program(suite, one, 'server_echoes', '127.0.0.1', bed.free_port(),
+                     script='prog_attack.py')
+    second.line()
+    moves = Program(suite, one, 'client_moves', *s.process.args[-3:-1], second.process.args[-2],
+                    script='prog_attack.py')
+    problems = [line for line in [moves.line()] if line != 'done']
+    s.process.kill()
+    s.process.wait()
+    moves.process.send_signal(signal.SIGUSR1)
+    problems += [line for line in [moves.line()] if line != 'done']
+    suite.tap.point('rings of a program that has gone are not taken for those of another one', problems)
+    for p in b, c, much, forks, moves, second:
+        p.process.kill()
+
+
+def before_rings(suite, one):
+    faults = suite.count(one, 'faults')
+    for client, name, wanted in (
+            ('client_dies', 'who is killed before it is accepted: what it wrote comes',
+             ['got hello 5 end']),
+            ('client_died', 'who died in the middle of a write leaves no hole to the others',
+             ['got hello world 11 end']),
+            ('client_fills', 'more is written before the connection is accepted',
+             ['got hello world 6112 end']),
+            ('client_overstates', 'more was written than there is room for: nothing comes',
+             ['got  0 end', 'got  0 ConnectionResetError']),
+            ('client_closes_early', 'a program that gives itself rings gets those of the service',
+             ['got hello world 11 end'])):
+        s, c = pair(suite, one, 'server_late', client)
+        problems = [line for line in [c.line()] if line != 'early']
+        if client == 'client_dies':
+            c.process.send_signal(signal.SIGUSR1)
+            c.process.wait()
+        s.process.send_signal(signal.SIGUSR1)
+        if client == 'client_overstates':
+            problems += suite.rises(one, 'faults', faults)
+        elif s.line() != 'accepted':
+            problems.append('nothing has come')
+        c.process.send_signal(signal.SIGUSR1)
+        said, more = s.ends()
+        said = said.removeprefix('accepted').strip()
+        suite.tap.point(name, problems + more + ([] if said in [w.strip() for w in wanted] else [said]))
+        c.process.kill()
+    s, c = pair(suite, one, 'server_resets', 'client_looks')
+    problems = [line for line in (c.line(), s.line()) if line not in ('connected', 'reset')]
+    problems += s.ends()[1]
+    while any(row['pid'] == s.process.pid
+              for row in suite.ask(one, '/karst/smc_connections').values()):
+        time.sleep(0.01)
+    c.process.send_signal(signal.SIGUSR1)
+    said, more = c.ends()
+    suite.tap.point('what a peer wrote that has reset by now comes', problems + more + (
+        [] if said == 'got hello ConnectionResetError' else [said]))
+
+
+def child_before_rings(suite, one):
+    for client, name in (
+            ('client_child_overstates', 'what a child says was written before there are rings: '
+             'nothing is written behind the page'),
+            ('client_child_offers', 'nor read')):
+        s, c = pair(suite, one, 'server_late', client)
+        said, problems = c.ends()
+        suite.tap.point(name, problems + ([] if said == 'not' else [said]))
+        s.process.kill()
+    s, c = pair(suite, one, 'server_late', 'client_child_crosses')
+    problems = [line for line in [c.line()] if line != 'early']
+    for p in s, c:
+        p.process.send_signal(signal.SIGUSR1)
+    said, more = s.ends()
+    suite.tap.point('a child cannot have its parent write into the rings of another connection',
+                    problems + more + ([] if said.split()[1:] == ['got', 'hello', 'world', '11', 'end']
+                                       else [said]))
+    c.process.kill()
+    s, c = pair(suite, one, 'server_echoes', 'client_child_counts')
+    said, problems = c.ends()
+    suite.tap.point('a child that counts wrong does not have its parent read or write beyond a ring',
+                    problems + ([] if said == 'not read\nnot written' else [said]))
     s.process.kill()
 
 
@@ -227,6 +334,9 @@ def test(suite):
     sleepers(suite, one)
     shared(suite, one)
     page_numbers(suite, one)
+    ring_numbers(suite, one)
+    before_rings(suite, one)
+    child_before_rings(suite, one)
     old_names(suite, one)
     suite.tap.point('nobody else has noticed', echo(suite, one, one))
     lingerers(suite)

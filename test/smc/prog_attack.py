@@ -21,11 +21,18 @@ MARK = 16       # in a direction: behind the last urgent byte
 NEAR = 2048     # KARST_SOCK_NEAR
 LINE = 64       # a direction is two of these: who writes, who reads
 SLEEPERS = 256  # where a page has how many sleep
+TX_HEAD = 200   # and how much was written
+EARLY = 704     # and what is said of bytes that are written before there are rings
+EARLY_CLOSED, EARLY_READY, EARLY_LEN = 1 << 30, 1 << 31, 0xffff
+EARLY_RINGS, EARLY_BYTES = EARLY + LINE, EARLY + 5 * LINE # what stands for the rings, and the bytes
+URGENT_END, URGENT_IS, URGENT_VALID = 160, 168, 1 # and what is said of an urgent byte
+RINGS = 16      # and the number of the rings
 PAGE = 4096
 PIECE = 1000
-SOCK_ABI, SOCK_OPEN = 8, 2
+SOCK_ABI, SOCK_OPEN = 9, 2
 KEPT = 12       # connections: the memory of some of them is used again at once
-SYS_WRITE, SYS_POLL, SYS_RECVFROM, SYS_SENDMSG = 1, 7, 45, 46
+SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM, SYS_SENDMSG = 1, 3, 7, 45, 46
+PR_SET_PDEATHSIG = 1
 OTHERS = 65533  # a user
 LINGER_S = 1000000
 SO_ZEROCOPY = 60
@@ -65,8 +72,8 @@ class Memory:
     def read(self, at, what='<Q'):
         return struct.unpack(what, os.pread(self.fd, struct.calcsize(what), self.at + at))[0]
 
-    def write(self, at, value):
-        os.pwrite(self.fd, struct.pack('<Q', value), self.at + at)
+    def write(self, at, value, what='<Q'):
+        os.pwrite(self.fd, struct.pack(what, value), self.at + at)
 
 
     def fill(self, direction, at, data):
@@ -431,6 +438,230 @@ def client_lies(address, port, _):
             for sock in socks:
                 assert sock.recv(1) == bytes([byte + i])
     say('pages', pages())
+
+
+# --- rings that are kept ---
+
+def ring_files():
+    """Which files of rings this process has mapped."""
+    with open('/proc/self/maps', encoding='ascii') as f:
+        rows = [line.split() for line in f if 'memfd:karst-smc' in line]
+    spans = [(row[4], [int(n, 16) for n in row[0].split('-')]) for row in rows]
+    return {inode for inode, (start, end) in spans if end - start > PAGE}
+
+
+def client_rounds(address, port, n):
+    """@n connections, one after another, over which other bytes go each time, and nothing more; says
+    which files of rings it has had."""
+    files = set()
+    for i in range(n):
+        data = bytes((i + k) % 251 for k in range(1 + 7 * i))
+        with socket.create_connection((address, port)) as sock:
+            sock.sendall(data)
+            assert sock.recv(len(data), socket.MSG_WAITALL) == data
+            files |= ring_files()
+            try:
+                say('more', sock.recv(1, socket.MSG_DONTWAIT))
+            except BlockingIOError:
+                pass
+    several = [connected_to_echo(address, port) for _ in range(KEPT)]
+    for sock in several: # of these some are free when it says so with the next ones
+        sock.close()
+    several = [connected_to_echo(address, port) for _ in range(2)]
+    say('done', *(files | ring_files()))
+    signal.pause()
+
+
+def client_moves(address, port, other):
+    """To another server when the first one has gone."""
+    for each in port, other:
+        for i in range(KEPT):
+            with socket.create_connection((address, each)) as sock:
+                sock.sendall(b'x' * i + b'!')
+                assert sock.recv(i + 1, socket.MSG_WAITALL) == b'x' * i + b'!'
+        say('done')
+        signal.sigwait([signal.SIGUSR1])
+
+
+def client_much(address, port, _):
+    data = os.urandom(5000)
+    with socket.create_connection((address, port)) as sock:
+        sock.sendall(data)
+        assert sock.recv(len(data), socket.MSG_WAITALL) == data
+    say('done', *ring_files())
+    signal.pause()
+
+
+def client_forks(address, port, _):
+    """A child has the memory of the first connection, which the later ones do not get."""
+    sock = connected_to_echo(address, port)
+    child = os.fork()
+    if child == 0: # it closes in a way that libkarst-sockets.so does not see
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).syscall(SYS_CLOSE, sock.fileno())
+        signal.pause()
+        os._exit(0)
+    sock.sendall(b'y')
+    assert sock.recv(1) == b'y'
+    say('forked', *ring_files())
+    sock.close()
+    signal.sigwait([signal.SIGUSR1])
+    client_rounds(address, port, KEPT)
+
+
+# --- before there are rings ---
+
+def server_late(address, port, _):
+    """Accepts when it is told to; says when the first bytes have come, and what came in all."""
+    sock = listener(address, port)
+    signal.sigwait([signal.SIGUSR1])
+    conn, _ = sock.accept()
+    first = conn.recv(5)
+    say('accepted')
+    data, how = receive(conn)
+    say('got', (first + data)[:11].decode(), len(first + data), how)
+
+
+def client_dies(address, port, _):
+    socket.create_connection((address, port)).sendall(b'hello')
+    say('early')
+    signal.sigwait([signal.SIGUSR1])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def client_died(address, port, _):
+    """As if a thread or a child had been killed before it noted what it had written."""
+    with socket.create_connection((address, port)) as sock:
+        sock.sendall(b'hello')
+        Memory(False).write(TX_HEAD, 0)
+        say('early')
+        signal.sigwait([signal.SIGUSR1])
+        sock.sendall(b' world')
+
+
+def client_fills(address, port, _):
+    """More than there is room for before there are rings."""
+    with socket.create_connection((address, port)) as sock:
+        for data in b'hello', b' world', bytes(1000), bytes(100), bytes(5000):
+            sock.sendall(data)
+        say('early')
+        signal.sigwait([signal.SIGUSR1])
+        sock.sendall(b'.')
+
+
+def client_overstates(address, port, _):
+    """Says that there is more than there can be."""
+    sock = socket.create_connection((address, port))
+    sock.sendall(b'hello')
+    Memory(False).write(EARLY, EARLY_LEN, '<I')
+    say('early')
+    signal.sigwait([signal.SIGUSR1])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def client_closes_early(address, port, _):
+    """Does what only the service does: says that there are rings."""
+    sock = socket.create_connection((address, port))
+    Memory(False).write(EARLY, EARLY_CLOSED | EARLY_READY, '<I')
+    sock.sendall(b'hello')
+    say('early')
+    signal.sigwait([signal.SIGUSR1])
+    sock.sendall(b' world')
+
+
+def by_child(page, at, value, what='<I'):
+    """A child, which is another user by then, writes into the page."""
+    if os.fork() == 0:
+        as_user(OTHERS)
+        struct.pack_into(what, (ctypes.c_char * PAGE).from_address(page), at, value)
+        os._exit(0)
+    os.wait()
+
+
+def client_child_overstates(address, port, _):
+    """A child says that as much was written as would be behind the page."""
+    sock, data = socket.create_connection((address, port)), b'overrun'
+    page = Memory(False).at
+    by_child(page, EARLY, 2 * PAGE)
+    try:
+        sock.sendall(data)
+    except OSError:
+        pass
+    fd = os.open('/proc/self/mem', os.O_RDONLY)
+    try:
+        behind = os.pread(fd, len(data), page + EARLY_BYTES + 2 * PAGE)
+    except OSError: # there is nothing
+        behind = b''
+    say('written' if behind == data else 'not')
+
+
+def client_child_offers(address, port, _):
+    """A child says that there is something to be read."""
+    sock = socket.create_connection((address, port))
+    by_child(Memory(False).at, EARLY_RINGS + 2 * LINE, 2 * PAGE, '<Q')
+    sock.setblocking(False)
+    try:
+        say('read', len(sock.recv(2 * PAGE)))
+    except BlockingIOError:
+        say('not')
+
+
+def client_child_crosses(address, port, _):
+    """A child says that its rings are those that its parent has kept of another connection."""
+    with socket.create_connection((address, port)) as sock:
+        page = Memory(False).at
+        here = listener('127.0.0.1', 0, quiet=True)
+        own = socket.create_connection(here.getsockname())
+        other, _ = here.accept()
+        for a, b in (own, other), (other, own):
+            a.sendall(b'z')
+            assert b.recv(1) == b'z'
+        own.close()
+        other.close()
+        assert ring_files()
+        by_child(page, RINGS, 1)
+        by_child(page, EARLY, EARLY_CLOSED | EARLY_READY)
+        sock.sendall(b'hello')
+        say('early')
+        signal.sigwait([signal.SIGUSR1])
+        sock.sendall(b' world')
+
+
+def client_child_counts(address, port, _):
+    """A child says that there is more in front of an urgent byte than a ring can have, and more in
+    the ring."""
+    sock = connected_to_echo(address, port)
+    page, much = Memory(False).at, 8 * Memory(True).buffer
+    by_child(page, URGENT_END, 2 * much, '<Q')
+    by_child(page, URGENT_IS, URGENT_VALID)
+    sock.setblocking(False)
+    try:
+        say('read', len(sock.recv(much)))
+    except BlockingIOError:
+        say('not read')
+    by_child(page, TX_HEAD, much, '<Q')
+    try:
+        say('written', sock.send(bytes(much)))
+    except OSError:
+        say('not written')
+
+
+def server_resets(address, port, _):
+    """Before the other one has looked."""
+    sock = listener(address, port)
+    conn, _ = sock.accept()
+    conn.sendall(b'hello')
+    conn.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    conn.close()
+    say('reset')
+
+
+def client_looks(address, port, _):
+    sock = socket.create_connection((address, port))
+    say('connected')
+    signal.sigwait([signal.SIGUSR1])
+    data, how = receive(sock)
+    say('got', data.decode(), how)
 
 
 # --- old names ---

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * Rings.  To make a file for them, map it in two programs, touch it and take it away again is most
+ * of what a short connection costs, so two programs keep those of their connections with each
+ * other, and have them again for the next ones.  Nobody else ever gets them: what is left in a ring
+ * are bytes that these two have written to each other.  They are gone when one of the two is, and
+ * not used again if another process may have them mapped, a child, say (shared).
+ *
+ * They are free when the connection is freed at both ends, and both programs have said that they do
+ * not touch its page any more, for which each page has a reference.  Those of a stream that has
+ * touched more than the page with the positions in it are not kept, so that what is kept is small.
+ *
+ * The service maps those that are used for the second time: then it writes into them for each
+ * connection.  Of others it need not have a mapping each, which there may be many of, and idle.
+ */
+#include "smc_priv.h"
+
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAX_FREE_RINGS 1024u /* of all programs: each of them is a descriptor, and a page or two */
+
+static uint32_t
+free_hash(const struct svc_prog *a, const struct svc_prog *b)
+{
+	return (uint32_t)(((uintptr_t)a ^ (uintptr_t)b) >> 6) * 2654435761u >> 26;
+}
+static_assert(SMC_FREE_HASH == 1u << 6, "the highest bits of 32");
+
+static bool
+are_sides(const struct svc_rings *r, const struct svc_prog *a, const struct svc_prog *b)
+{
+	return (r->side[0].prog == a && r->side[1].prog == b) ||
+		(r->side[0].prog == b && r->side[1].prog == a);
+}
+
+struct svc_rings *
+svc_rings_make(struct kd_smc *s)
+{
+	struct svc_rings *r = calloc(1, sizeof(*r));
+
+	if (r == NULL)
+		return NULL;
+	if (svc_make_file(karst_sock_bytes((uint32_t)s->conf->smc.buffer), &r->fd, NULL) != 0) {
+		free(r);
+		return NULL;
+	}
+	r->smc = s;
+	r->refs = 1;
+	r->buffer = (uint32_t)s->conf->smc.buffer;
+	return r;
+}
+
+bool
+svc_rings_map(struct svc_rings *r)
+{
+	void *map = r->map;
+
+	if (map == NULL)
+		map = mmap(NULL, karst_sock_bytes(r->buffer), PROT_READ | PROT_WRITE, MAP_SHARED,
+			r->fd, 0);
+	if (map == MAP_FAILED)
+		return false;
+	r->map = map;
+	return true;
+}
+
+static void
+rings_destroy(struct svc_rings *r)
+{
+	unsigned int i;
+
+	for (i = 0; i < 2; i++)
+		if (r->side[i].prog != NULL)
+			r->side[i].prog->rings[r->side[i].number - 1] = NULL;
+	if (r->map != NULL)
+		munmap(r->map, karst_sock_bytes(r->buffer));
+	close(r->fd);
+	free(r);
+}
+
+static bool
+rings_are_small(const struct svc_rings *r)
+{
+	struct stat st;
+
+	return fstat(r->fd, &st) == 0 && st.st_blocks * 512 <= (blkcnt_t)KARST_SOCK_PAGE;
+}
+
+void
+svc_rings_put(struct svc_rings *r)
+{
+	struct svc_rings **at;
+
+	if (r == NULL || --r->refs != 0)
+		return;
+	if (!r->kept || r->shared || r->side[0].prog == NULL || r->side[1].prog == NULL ||
+		r->smc->nfree_rings >= MAX_FREE_RINGS || !rings_are_small(r) || !svc_rings_map(r)) {
+		rings_destroy(r);
+		return;
+	}
+	at = &r->smc->free_rings[free_hash(r->side[0].prog, r->side[1].prog)];
+	r->next = *at;
+	*at = r;
+	r->smc->nfree_rings++;
+}
+
+/* From the list of those that are free. */
+static struct svc_rings *
+rings_take(struct kd_smc *s, struct svc_rings **at)
+{
+	struct svc_rings *r = *at;
+
+	*at = r->next;
+	s->nfree_rings--;
+	return r;
+}
+
+/* False: it has as many as there can be. */
+static bool
+give_number(struct svc_rings *r, unsigned int i, struct svc_prog *p)
+{
+	uint32_t n;
+
+	for (n = 0; n < KARST_SOCK_KEPT; n++)
+		if (p->rings[n] == NULL) {
+			p->rings[n] = r;
+			r->side[i].prog = p;
+			r->side[i].number = n + 1;
+			return true;
+		}
+	return false;
+}
+
+struct svc_rings *
+svc_rings_get(struct kd_smc *s, struct svc_prog *first, struct svc_prog *second)
+{
+	struct svc_rings **at = &s->free_rings[free_hash(first, second)], *r;
+
+	if (first != NULL && second != NULL)
+		for (; *at != NULL; at = &(*at)->next)
+			if (are_sides(*at, first, second)) {
+				r = rings_take(s, at);
+				r->refs = 1;
+				return r;
+			}
+	r = svc_rings_make(s);
+	if (r == NULL)
+		return NULL;
+	r->kept = first != NULL && second != NULL && give_number(r, 0, first) &&
+		give_number(r, 1, second);
+	return r;
+}
+
+struct svc_rings_side *
+svc_rings_side(struct svc_rings *r, const struct svc_conn *c)
+{
+	const struct svc_prog *p = c->page_of->prog;
+	unsigned int i;
+
+	if (!r->kept || p == NULL)
+		return NULL;
+	if (r->side[0].prog == r->side[1].prog) /* both ends are its */
+		i = c->dir;
+	else
+		i = r->side[1].prog == p;
+	return r->side[i].prog == p ? &r->side[i] : NULL;
+}
+
+void
+svc_rings_enter(struct svc_conn *c)
+{
+	const struct svc_rings_side *side = svc_rings_side(c->rings, c);
+
+	/* if the page has no number, its program cannot say when it has done with them */
+	if (side == NULL || c->page_of->adopted)
+		c->rings->shared = true;
+	if (side == NULL)
+		return;
+	c->has_rings = side->known;
+	c->page_of->rings = c->rings;
+	c->rings->refs++;
+	/* what its program has of that number may be earlier ones, until it is given these */
+	atomic_store(&c->page->rings, side->known ? side->number : 0);
+}
+
+void
+svc_rings_leave(struct svc_prog *p)
+{
+	uint32_t n;
+	unsigned int i;
+
+	for (n = 0; n < KARST_SOCK_KEPT; n++) {
+		struct svc_rings *r = p->rings[n];
+		struct svc_rings **at;
+
+		if (r == NULL)
+			continue;
+		at = &p->smc->free_rings[free_hash(r->side[0].prog, r->side[1].prog)];
+		while (*at != NULL && *at != r)
+			at = &(*at)->next;
+		if (r->refs == 0 && *at == r) {
+			rings_destroy(rings_take(p->smc, at));
+			continue;
+		}
+		for (i = 0; i < 2; i++)
+			if (r->side[i].prog == p)
+				r->side[i].prog = NULL;
+		p->rings[n] = NULL;
+	}
+}
+
+/* New rings, which nobody has mapped yet. */
+static bool
+write_early(const struct svc_conn *c, const struct karst_sock_rings *positions, uint32_t len)
+{
+	/* where karst_sock.h has them; ring 0 goes up to the positions, from KARST_SOCK_NEAR on */
+	off_t at = (off_t)(KARST_SOCK_NEAR + c->buffer);
+	off_t ring = c->dir == 0 ? at - KARST_SOCK_NEAR : at + (off_t)sizeof(*positions);
+
+	return pwrite(c->rings->fd, positions, sizeof(*positions), at) == sizeof(*positions) &&
+		(len == 0 || pwrite(c->rings->fd, c->page->early_bytes, len, ring) == (ssize_t)len);
+}
+static_assert(KARST_SOCK_EARLY_BYTES <= KARST_SOCK_NEAR, "in one piece");
+
+/* The page is hostile.  What is copied are bytes of the program that has it, to its own peer.  Of
+ * an earlier connection of the two nothing is left in the positions then. */
+bool
+svc_rings_take_early(struct svc_conn *c)
+{
+	uint32_t early = atomic_fetch_or(&c->page->early, KARST_SOCK_EARLY_CLOSED);
+	uint32_t len = early & KARST_SOCK_EARLY_LEN;
+	struct karst_sock_rings positions = {0};
+	bool done = true;
+
+	if (early & KARST_SOCK_EARLY_CLOSED)
+		len = 0;
+	if (len > KARST_SOCK_EARLY_BYTES) {
+		c->smc->faults++;
+		len = 0;
+	}
+	atomic_store(&positions.dir[c->dir].head, len);
+	atomic_store(&positions.dir[!c->dir].wanted, (early & KARST_SOCK_EARLY_WANTED) != 0);
+	if (c->rings->map == NULL) {
+		done = write_early(c, &positions, len);
+	} else {
+		karst_sock_copy_in(karst_sock_ring(c->rings->map, c->buffer, c->dir), c->buffer,
+			c->tx_shift, c->page->early_bytes, len);
+		memcpy(karst_sock_rings(c->rings->map, c->buffer), &positions, sizeof(positions));
+	}
+	atomic_fetch_or(&c->page->early, KARST_SOCK_EARLY_READY);
+	return done;
+}

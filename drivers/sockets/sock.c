@@ -140,8 +140,9 @@ ask_rings(int fd, const struct ks_sock *s, uint32_t *number)
 	return map;
 }
 
-/* While the service is just making them (not EARLY_READY), its answer comes after that.  If there is
- * a child it may have written another number into the page: then it is the service that knows. */
+/* While the service is just making them (not EARLY_READY), its answer comes after that.  If there
+ * is a child it may have written another number into the page: then it is the service that
+ * knows. */
 bool
 ks_attach(int fd, struct ks_sock *s)
 {

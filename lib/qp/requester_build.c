@@ -490,8 +490,8 @@ send_request(
 	return send_message(core, qp, &w, idx, b, limit);
 }
 
-/* The oldest packet goes out once more, alone, and asks; @end becomes what is behind it, or stays if
- * it is no packet any more.  @return false: there is no room for it now. */
+/* The oldest packet goes out once more, alone, and asks; @end becomes what is behind it, or stays
+ * if it is no packet any more.  @return false: there is no room for it now. */
 static karst_noinline bool
 send_oldest(struct karst_core *core, struct karst_core_qp *qp, struct karst_tx_burst *b,
 	uint32_t limit, uint32_t *end)

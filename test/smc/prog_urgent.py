@@ -144,10 +144,13 @@ def a_signal(sock):
     def handler(*_):
         came.append(got(sock, URGENT))
         sock.send(b'k')
+    # held back, so that it is known whether the byte came before there was somebody to be told of it
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGURG])
     signal.signal(signal.SIGURG, handler)
     fcntl.fcntl(sock, fcntl.F_SETOWN, os.getpid())
-    if polled(sock, False): # it came before there was a handler
+    if polled(sock, False) and signal.SIGURG not in signal.sigpending():
         handler()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGURG])
     yield got(sock, socket.MSG_WAITALL, 5), came
     signal.signal(signal.SIGURG, signal.SIG_DFL)
 

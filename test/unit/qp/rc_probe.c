@@ -459,6 +459,15 @@ bed_wary(uint32_t packets)
 	return b;
 }
 
+/* Q12: these packets leave, then the oldest once more, as the window is full, and nothing else. */
+static void
+expect_wary(struct bed *b, uint32_t from, uint32_t to, uint32_t oldest)
+{
+	expect_middle_of(b, from, to);
+	expect_pkt(b, RC_WRITE_MIDDLE, S(oldest));
+	expect_none(b);
+}
+
 /* Q12: what was sent again is lost again, and nobody tells.  When as much as may be under way has
  * left behind it, the oldest goes once more and asks, long before the timeout; what it brings shows
  * the rest. */
@@ -475,13 +484,9 @@ Test(rc_probe, q12_lost_again)
 	expect_drop(b, GHOST_ACK, send_ack(b, S(63), 0));
 	expect_none(b);
 	ack(b, S(64), 0);
-	expect_middle_of(b, 120, 121);
-	expect_pkt(b, RC_WRITE_MIDDLE, S(65));
-	expect_none(b);
+	expect_wary(b, 120, 121, 65);
 	expect_taken(b, send_nak(b, S(65), 0));
-	expect_middle_of(b, 65, 121);
-	expect_pkt(b, RC_WRITE_MIDDLE, S(65));
-	expect_none(b);
+	expect_wary(b, 65, 121, 65);
 	cr_assert_eq(count(b, LOCAL_ACK_TIMEOUT), 0);
 	cr_assert_eq(count(b, ADP_RETRANS), 0);
 	bed_forget(b);
@@ -493,14 +498,10 @@ Test(rc_probe, q12_lost_nak)
 {
 	struct bed *b = bed_wary(64);
 
-	expect_middle_of(b, 64, 120);
-	expect_pkt(b, RC_WRITE_MIDDLE, S(64));
-	expect_none(b);
+	expect_wary(b, 64, 120, 64);
 	/* all of it has arrived: one more goes than before */
 	ack(b, S(119), 0);
-	expect_middle_of(b, 120, 177);
-	expect_pkt(b, RC_WRITE_MIDDLE, S(120));
-	expect_none(b);
+	expect_wary(b, 120, 177, 120);
 	bed_forget(b);
 	bed_close(b);
 }
@@ -515,13 +516,9 @@ Test(rc_probe, q12_lost_nak_further_on)
 	expect_pkt(b, RC_WRITE_MIDDLE, S(64));
 	ack(b, S(100), 0);
 	/* 56 may be under way, and 19 were */
-	expect_middle_of(b, 120, 157);
-	expect_pkt(b, RC_WRITE_MIDDLE, S(101));
-	expect_none(b);
+	expect_wary(b, 120, 157, 101);
 	ack(b, S(110), 0);
-	expect_middle_of(b, 157, 167);
-	expect_pkt(b, RC_WRITE_MIDDLE, S(111));
-	expect_none(b);
+	expect_wary(b, 157, 167, 111);
 	/* no third one */
 	ack(b, S(120), 0);
 	expect_middle(b, 167, 178);
@@ -536,9 +533,7 @@ Test(rc_probe, q12_flows)
 	struct bed *b = bed_wary(64);
 	uint32_t from, to = 120, window = 56, acked = 0;
 
-	expect_middle_of(b, 64, to);
-	expect_pkt(b, RC_WRITE_MIDDLE, S(64));
-	expect_none(b);
+	expect_wary(b, 64, to, 64);
 	for (from = 64; from < 64 + 96; from += 16) {
 		ack(b, S(from + 15), 0);
 		acked += 16;
@@ -563,9 +558,7 @@ Test(rc_probe, q12_ends)
 	uint32_t from = 16, window = 14;
 
 	for (; window < 16; window++) {
-		expect_middle_of(b, from, from + window);
-		expect_pkt(b, RC_WRITE_MIDDLE, S(from));
-		expect_none(b);
+		expect_wary(b, from, from + window, from);
 		from += window;
 		ack(b, S(from - 1), 0);
 	}
@@ -605,9 +598,7 @@ Test(rc_probe, q12_not_after_a_timeout)
 {
 	struct bed *b = bed_wary(64);
 
-	expect_middle_of(b, 64, 120);
-	expect_pkt(b, RC_WRITE_MIDDLE, S(64));
-	expect_none(b);
+	expect_wary(b, 64, 120, 64);
 	advance_time(b, TIMEOUT + LATE);
 	expect_middle(b, 64, 72);
 	ack(b, S(64), 0);

@@ -218,8 +218,12 @@ def gone(bed, role):
 # --- urgent ---
 
 def urgent(bed, role, sender):
-    """Two urgent bytes apart, with more behind them, and two in line."""
-    steps = {sender: 'get 1 urgent 1000 send 500 get 1 urgent 2 send 70000 get 1 urgent 1000 '
+    """Two urgent bytes apart, with more behind them, and two in line.
+
+    To Linux each of the first two goes in one piece with what is in front of it: a program that has
+    read all of that before the urgent byte comes, and takes it by MSG_OOB, gets nothing more (L15)."""
+    apart = 'urge' if sender == 'karst' else 'urgent'
+    steps = {sender: f'get 1 {apart} 1000 send 500 get 1 {apart} 2 send 70000 get 1 urgent 1000 '
                      'send 500 urgent 1 shut drain',
              OTHER[sender]: 'send 1 get 999 oob get 500 send 1 get 1 oob get 70000 inline send 1 '
                             'get 1501 close'}

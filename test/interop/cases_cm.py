@@ -9,6 +9,8 @@ from wire import delay, drop, duplicate
 
 TESTED = [r'test complete', r'return status 0']
 WIRE = ('wire',)
+# An offer of selective repeat (X1), and what some adapter's vendor offers.
+KARST, OTHER = ('0x724b53', '0x4b520a01'), ('0x15b3', '0x30000002')
 SOON_S = 240
 
 
@@ -26,7 +28,26 @@ def stream(program, how, size, **more):
               statuses=statuses, frames=20, **more)
 
 
+def offer(name, what, **more):
+    return cm(name, 'ece-program echo {ip} {port}',
+              'ece-program offer {ip} {port} ' + ' '.join(what), at_client=['(?m)^answered 0 0$'],
+              rules='C3 X1', roles=('server',), endless=True, frames=0, kinds=WIRE, sparse=False,
+              **more)
+
+
+IGNORED = {'cm/ece_ignored': 1}
+ECE = [
+    offer('an offer of another vendor', OTHER, at_server=['(?m)^offered 0 0$'], counts=IGNORED),
+    offer("an offer of karst's, whose answer is none", KARST,
+          at_server=['(?m)^offered ' + ' '.join(KARST) + '$']),
+    cm('an offer that is answered by itself', 'ece-program echo {ip} {port}',
+       'ece-program visit {ip} {port}', rules='C3 X1', roles=('client',), endless=True, frames=0,
+       kinds=WIRE, sparse=False, at_server=['(?m)^offered ' + ' '.join(KARST) + '$'],
+       at_client=['_DISCONNECTED$'], counts=IGNORED),
+]
+
 CASES = [
+    *ECE,
     cm('rping', 'rping -s -v -V -C 5 -S 500 -a {ip} -p {port}',
        'rping -c -v -V -C 5 -S 500 -a {ip} -p {port}', frames=30,
        at_server=[r'server ping data: rdma-ping-3: '],

@@ -243,7 +243,7 @@ class Bed:
     def conf(self):
         # A vhost-user port cannot wake an lcore: it looks, and more often than this is for nothing
         # where a guest is at the other end.
-        return '[engine]\nidle = sleep\nsleep_max_us = 1000\n' + ''.join(
+        return '[engine]\nidle = sleep\nsleep_max_us = 1000\nece = offer\n' + ''.join(
             f'[port {kind}]\n' + CONF[kind].format(
                 tap=TAP, folder=self.folder, addresses=Host(None).addresses(kind), mac=MAC[kind],
                 mtu=MTU, exception=EXCEPTION, vlan=VLAN) for kind in KINDS)
@@ -349,10 +349,10 @@ class Case:
     @both, @at_server, @at_client: regular expressions of what they must say.
     @kinds, @roles, @families, @kernels: where it is run; @rules: those of doc/protocol.rst that it
     is about; @wire: what the wire does to frames (kind "wire" alone), and @injured: so often at the
-    least.  @frames: so many at the least must pass karst; @counts: {counter of karst's, or
-    "drops/" and a reason: by so much at the least it goes up}.  @check(bed): more problems,
-    afterwards;
-    @run(bed, kind, role): instead of server and client.  @limit_s: for each program.
+    least.  @frames: so many at the least must pass karst; @counts: {counter of karst's, "drops/"
+    and a reason, or "cm/" and a counter of connection management: by so much at the least it goes
+    up}.  @check(bed): more problems, afterwards; @run(bed, kind, role): instead of server and
+    client.  @limit_s: for each program.
     @attempts: how often it is tried if connections are rejected.  @sparse: each combination of
     kind, role and family is run over one of the kernels alone, in turn.
     """
@@ -494,10 +494,17 @@ def passed(bed):
 
 
 def counted(bed, names):
-    """{name: value} of counters, and of drops by their reason."""
+    """{name: value} of counters, of drops by their reason, and of connection management's."""
     drops = bed.engine.ask(lambda e: e.rows('drops')) if names else {}
-    return {name: sum(row.get(name[6:], 0) for row in drops.values())
-            if name.startswith('drops/') else bed.engine.counter(name) for name in names}
+
+    def value(name):
+        if name.startswith('drops/'):
+            return sum(row.get(name[6:], 0) for row in drops.values())
+        if name.startswith('cm/'):
+            return bed.host.managed([name[3:]])
+        return bed.engine.counter(name)
+
+    return {name: value(name) for name in names}
 
 
 def run(bed, case, kind, role, family):

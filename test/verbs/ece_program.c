@@ -2,12 +2,15 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A program of librdmacm, and of its calls for enhanced connection establishment, for ece.py:
+ * A program of librdmacm, and of its calls for enhanced connection establishment, for ece.py and,
+ * with Linux at one end, for the suite interop:
  *
  *   ece-program calls                       the calls of libibverbs, on the first device
  *   ece-program stay IP PORT                connects, and stays so until it is killed
+ *   ece-program visit IP PORT               connects, and disconnects
  *   ece-program echo IP PORT                listens, and answers each offer with the offer
  *   ece-program claim IP PORT VENDOR OPTIONS  offers that by itself, which must be refused
+ *   ece-program offer IP PORT VENDOR OPTIONS  the same, says what the answer was, and disconnects
  */
 #include <errno.h>
 #include <stdbool.h>
@@ -20,7 +23,6 @@
 #include <rdma/rdma_cma.h>
 
 #define RESOLVE_MS 120000
-#define SOME_QPN   4711
 
 static void
 must(int ret, const char *what)
@@ -47,6 +49,13 @@ init_of(enum ibv_qp_type type, struct ibv_cq *cq)
 		.send_cq = cq,
 		.recv_cq = cq,
 		.cap = {.max_send_wr = 4, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1}};
+}
+
+/* Of who has no queue pair: a number that no other program has said of late. */
+static uint32_t
+some_qpn(void)
+{
+	return 0x10000u | ((uint32_t)getpid() & 0xffff);
 }
 
 static struct rdma_conn_param
@@ -143,13 +152,13 @@ calls(void)
 /* --- connections --- */
 
 static void
-resolved(struct rdma_cm_id *id, bool stays, char **words)
+resolved(struct rdma_cm_id *id, const char *mode, char **words)
 {
-	struct rdma_conn_param p = params(SOME_QPN);
+	struct rdma_conn_param p = params(some_qpn());
 	struct ibv_qp_init_attr init = init_of(IBV_QPT_RC, NULL);
 	struct ibv_ece ece = {0};
 
-	if (stays) {
+	if (strcmp(mode, "stay") == 0 || strcmp(mode, "visit") == 0) {
 		must(rdma_create_qp(id, NULL, &init), "rdma_create_qp");
 		must(rdma_connect(id, &p), "rdma_connect");
 		return;
@@ -157,16 +166,41 @@ resolved(struct rdma_cm_id *id, bool stays, char **words)
 	ece.vendor_id = (uint32_t)strtoul(words[0], NULL, 0);
 	ece.options = (uint32_t)strtoul(words[1], NULL, 0);
 	must(rdma_set_local_ece(id, &ece), "rdma_set_local_ece");
+	if (strcmp(mode, "offer") == 0) {
+		must(rdma_connect(id, &p), "rdma_connect");
+		return;
+	}
 	check(rdma_connect(id, &p) == -1 && errno == EINVAL, "a claim");
 	puts("refused");
 	exit(0);
+}
+
+static void
+leave(struct rdma_cm_id *id)
+{
+	struct ibv_ece ece = {0};
+
+	/* who has one of librdmacm's is not told: that has set it */
+	if (id->qp == NULL) {
+		must(rdma_get_remote_ece(id, &ece), "rdma_get_remote_ece");
+		printf("answered %#x %#x\n", ece.vendor_id, ece.options);
+	}
+	must(rdma_disconnect(id), "rdma_disconnect");
+}
+
+/* Who has no queue pair of librdmacm's does this by itself. */
+static void
+establish(struct rdma_cm_id *id)
+{
+	must(rdma_establish(id), "rdma_establish");
+	leave(id);
 }
 
 /* Of this program there is no queue pair at all: the peer is told a number. */
 static void
 echo(struct rdma_cm_id *id)
 {
-	struct rdma_conn_param p = params(SOME_QPN);
+	struct rdma_conn_param p = params(some_qpn());
 	struct ibv_ece ece = {0};
 
 	must(rdma_get_remote_ece(id, &ece), "rdma_get_remote_ece");
@@ -177,7 +211,7 @@ echo(struct rdma_cm_id *id)
 }
 
 static void
-handle(struct rdma_event_channel *channel, bool stays, char **words)
+handle(struct rdma_event_channel *channel, const char *mode, char **words)
 {
 	enum rdma_cm_event_type what;
 	struct rdma_cm_event *event;
@@ -191,9 +225,17 @@ handle(struct rdma_event_channel *channel, bool stays, char **words)
 	if (what == RDMA_CM_EVENT_ADDR_RESOLVED)
 		must(rdma_resolve_route(id, RESOLVE_MS), "rdma_resolve_route");
 	else if (what == RDMA_CM_EVENT_ROUTE_RESOLVED)
-		resolved(id, stays, words);
+		resolved(id, mode, words);
 	else if (what == RDMA_CM_EVENT_CONNECT_REQUEST)
 		echo(id);
+	else if (what == RDMA_CM_EVENT_CONNECT_RESPONSE)
+		establish(id);
+	else if (what == RDMA_CM_EVENT_ESTABLISHED && strcmp(mode, "visit") == 0)
+		leave(id);
+	else if (what == RDMA_CM_EVENT_DISCONNECTED && strcmp(mode, "echo") == 0)
+		must(rdma_disconnect(id), "rdma_disconnect");
+	else if (what == RDMA_CM_EVENT_DISCONNECTED)
+		exit(0);
 	else if (what == RDMA_CM_EVENT_CONNECT_ERROR || what == RDMA_CM_EVENT_REJECTED)
 		exit(1);
 }
@@ -210,7 +252,7 @@ main(int argc, char **argv)
 		calls();
 		return 0;
 	}
-	if (argc != 4 && argc != 6)
+	if (argc != (argc > 1 && (argv[1][0] == 'c' || argv[1][0] == 'o') ? 6 : 4))
 		return 2;
 	inet_pton(AF_INET, argv[2], &addr.sin_addr);
 	addr.sin_port = htons((uint16_t)atoi(argv[3]));
@@ -226,5 +268,5 @@ main(int argc, char **argv)
 			"rdma_resolve_addr");
 	}
 	for (;;)
-		handle(channel, argc == 4, argv + 4);
+		handle(channel, argv[1], argv + 4);
 }

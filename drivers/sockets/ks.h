@@ -288,6 +288,9 @@ bool ks_urgent_came(int fd);
 uint64_t ks_written(int fd, const struct ks_sock *s);
 /** Bytes that poll() may tell of. */
 bool ks_has_bytes(int fd, const struct ks_sock *s);
+/** The kernel says that the pair can be read: is there nothing to be read for all that?  Then that
+ *  is out of the pair.  No lock is held. */
+bool ks_is_stray(int fd, struct ks_sock *s);
 /** Takes out some of what is in the pair, as recv(); under rx_lock. */
 ssize_t ks_take_tokens(int fd, struct ks_sock *s);
 /** The service is to put an urgent byte into our pair. */

@@ -447,6 +447,40 @@ ks_mark_empty(int fd, struct ks_sock *s)
 	errno = err;
 }
 
+/* Of bytes that were read since, or sent by nobody who owed it. */
+bool
+ks_is_stray(int fd, struct ks_sock *s)
+{
+	int err = errno;
+	bool stray = false;
+	uint64_t tail;
+	char byte;
+	ssize_t n;
+
+	if (ks_has_bytes(fd, s) || ks_has_ended(s) || ks_is_detached(s))
+		return false;
+	ks_enter_rx(fd, s);
+	(void)ks_look(fd, s, &tail);
+	if (s->page->urgent != KARST_SOCK_URGENT_VALID && !ks_has_bytes(fd, s) &&
+		!ks_has_ended(s)) {
+		/* the end is told by the pair before the service has heard of it */
+		n = real(recv)(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+		stray = n > 0 || (n < 0 && errno == EAGAIN);
+		if (n > 0) {
+			arm(fd, s);
+			if (!ks_has_bytes(fd, s))
+				(void)take_tokens(fd, s, SIZE_MAX);
+			if (ks_has_bytes(fd, s)) {
+				ks_mark_filled(fd, s);
+				stray = false;
+			}
+		}
+	}
+	ks_unlock_page(&s->page->rx_lock);
+	errno = err;
+	return stray;
+}
+
 /* --- no room --- */
 
 void

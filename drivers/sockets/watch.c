@@ -4,14 +4,22 @@
 /*
  * Who waits for readiness waits in the kernel, for the pair.  All that is to be done before is that
  * the connection knows it, and has a token in the pair while there is something to read.  That
- * holds for all who wait from then on, with any call, in any process.  Afterwards there is urgent
- * data to be told from data, which the pair cannot.
+ * holds for all who wait from then on, with any call, in any process.
+ *
+ * Afterwards poll() and select() tell apart what the pair cannot: urgent data from data, and a
+ * token of bytes that have been read meanwhile, as its writer had no processor between the bytes
+ * and the token, from one of bytes that are there.  A program that has asked may read then, and
+ * wait, if it was told of nothing.  So the wait goes on for as long as was asked for.
  */
 #include "ks.h"
 
 #include <poll.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/select.h>
+
+#define NS 1000000000ull /* in a second */
+#define MS 1000000       /* in a millisecond, of these */
 
 static void
 watch(int fd, bool urgent)
@@ -35,19 +43,16 @@ ks_note_nonblock(int fd, bool on)
 	ks_put(s);
 }
 
-/* This one and its like: @return whether handlers of signals have run meanwhile.
- * Not const: glibc declares what poll() gets as written only, and gcc would warn of it. */
-static bool
+/* Not const: glibc declares what poll() gets as written only, and gcc would warn of it. */
+static void
 watch_polled(struct pollfd *p, nfds_t n)
 {
-	uint32_t before = ks_held.handled;
 	int err = errno;
 
 	for (nfds_t i = 0; i < n; i++)
 		if (ks_kind(p[i].fd) != KS_PLAIN)
 			watch(p[i].fd, (p[i].events & POLLPRI) != 0);
 	errno = err;
-	return ks_held.handled != before;
 }
 
 /* What says that there is urgent data is a byte in the pair, but none to be read. */
@@ -62,26 +67,58 @@ is_alone(int fd)
 	return alone;
 }
 
+/* The pair says that there is something to read. */
+static bool
+is_stray(int fd)
+{
+	struct ks_sock *s = ks_get(fd);
+	bool stray = s != NULL && ks_is_stray(fd, s);
+
+	if (s != NULL)
+		ks_put(s);
+	return stray;
+}
+
+static void
+poll_correct(struct pollfd *p)
+{
+	const short in = POLLIN | POLLRDNORM;
+
+	if ((p->revents & in) == 0 || (p->revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) ||
+		ks_kind(p->fd) != KS_SMC)
+		return;
+	if (p->revents & POLLPRI ? is_alone(p->fd) : is_stray(p->fd))
+		p->revents &= ~in;
+}
+
 static int
 polled(struct pollfd *p, nfds_t n, int rc)
 {
-	for (nfds_t i = 0; rc > 0 && i < n; i++)
-		if ((p[i].revents & (POLLIN | POLLPRI | POLLHUP)) == (POLLIN | POLLPRI) &&
-			ks_kind(p[i].fd) == KS_SMC && is_alone(p[i].fd))
-			p[i].revents &= ~(POLLIN | POLLRDNORM);
+	int err = errno;
+
+	for (nfds_t i = 0; rc > 0 && i < n; i++) {
+		if (p[i].revents == 0)
+			continue;
+		poll_correct(&p[i]);
+		if (p[i].revents == 0)
+			rc--;
+	}
+	errno = err;
 	return rc;
 }
 
 static int
 selected(int n, fd_set *r, const fd_set *e, int rc)
 {
-	if (r == NULL || e == NULL)
-		return rc;
-	for (int fd = 0; rc > 0 && fd < n && fd < FD_SETSIZE; fd++)
-		if (FD_ISSET(fd, e) && FD_ISSET(fd, r) && ks_kind(fd) == KS_SMC && is_alone(fd)) {
+	int err = errno;
+
+	for (int fd = 0; r != NULL && rc > 0 && fd < n && fd < FD_SETSIZE; fd++)
+		if (FD_ISSET(fd, r) && ks_kind(fd) == KS_SMC &&
+			(e != NULL && FD_ISSET(fd, e) ? is_alone(fd) : is_stray(fd))) {
 			FD_CLR(fd, r);
-			rc--; /* it is in the other set */
+			rc--;
 		}
+	errno = err;
 	return rc;
 }
 
@@ -91,23 +128,28 @@ is_in(int fd, const fd_set *set)
 	return set != NULL && FD_ISSET(fd, set);
 }
 
-static bool
+static void
 watch_selected(int n, const fd_set *r, const fd_set *w, const fd_set *e)
 {
-	uint32_t before = ks_held.handled;
 	int err = errno;
 
 	for (int fd = 0; fd < n && fd < FD_SETSIZE; fd++)
 		if (ks_kind(fd) != KS_PLAIN && (is_in(fd, r) || is_in(fd, w) || is_in(fd, e)))
 			watch(fd, is_in(fd, e));
 	errno = err;
+}
+
+/* Have handlers of signals run since @before, which was ks_held.handled? */
+static bool
+has_handled(uint32_t before)
+{
 	return ks_held.handled != before;
 }
 
 /* A handler that has run while connections were looked at, before the call waits, would have ended
  * the wait.  So then it does not wait, and this is what becomes of its result. */
 static int
-ended(bool handled, int rc)
+watch_ended(bool handled, int rc)
 {
 	if (!handled || rc != 0)
 		return rc;
@@ -115,41 +157,154 @@ ended(bool handled, int rc)
 	return -1;
 }
 
+/* When a wait is over that begins now: 0, it does not wait; UINT64_MAX, never. */
+static uint64_t
+watch_until(const struct timespec *limit)
+{
+	uint64_t ns;
+
+	if (limit == NULL || limit->tv_sec < 0 || limit->tv_sec > UINT32_MAX)
+		return UINT64_MAX;
+	ns = (uint64_t)limit->tv_sec * NS + (uint64_t)limit->tv_nsec;
+	return ns == 0 ? 0 : ks_now() + ns;
+}
+
+/* What is left of it; if that is nothing, *@until is 0 from then on. */
+static const struct timespec *
+watch_left(uint64_t *until, struct timespec *left)
+{
+	uint64_t now, ns;
+
+	if (*until == UINT64_MAX)
+		return NULL;
+	now = ks_now();
+	ns = *until > now ? *until - now : 0;
+	if (ns == 0)
+		*until = 0;
+	*left = (struct timespec){(time_t)(ns / NS), (long)(ns % NS)};
+	return left;
+}
+
+/* Each call goes on by the system call that it is: a program may be confined to these. */
+
 KS_API int
 poll(struct pollfd *p, nfds_t n, int ms)
 {
-	bool handled = watch_polled(p, n);
+	uint64_t until = ms > 0 ? ks_now() + (uint64_t)ms * MS : 0;
+	uint32_t before = ks_held.handled;
+	struct timespec left = {0};
+	bool handled;
+	int rc;
 
-	return polled(p, n, ended(handled, real(poll)(p, n, handled ? 0 : ms)));
+	for (;;) {
+		watch_polled(p, n);
+		handled = has_handled(before);
+		rc = watch_ended(handled, real(poll)(p, n, handled ? 0 : ms));
+		before = ks_held.handled;
+		if (rc <= 0 || (rc = polled(p, n, rc)) != 0 || ms == 0)
+			return rc;
+		if (ms > 0) {
+			(void)watch_left(&until, &left);
+			ms = (int)(left.tv_sec * 1000 + (left.tv_nsec + MS - 1) / MS);
+		}
+	}
 }
 
 KS_API int
 ppoll(struct pollfd *p, nfds_t n, const struct timespec *limit, const sigset_t *mask)
 {
 	const struct timespec none = {0};
-	bool handled = watch_polled(p, n);
+	uint64_t until = watch_until(limit);
+	uint32_t before = ks_held.handled;
+	struct timespec left = {0};
+	bool handled;
+	int rc;
 
-	return polled(p, n, ended(handled, real(ppoll)(p, n, handled ? &none : limit, mask)));
+	for (;;) {
+		watch_polled(p, n);
+		handled = has_handled(before);
+		rc = watch_ended(handled, real(ppoll)(p, n, handled ? &none : limit, mask));
+		before = ks_held.handled;
+		if (rc <= 0 || (rc = polled(p, n, rc)) != 0 || until == 0)
+			return rc;
+		limit = watch_left(&until, &left);
+	}
 }
 
+/* What select() was asked for, if it was for no more descriptors than are kept. */
+struct watch_sets {
+	fd_set r, w, e;
+};
+
+/* No more of it: the program's may be no longer than the kernel needs it. */
+static void
+copy_set(int n, fd_set *to, const fd_set *from)
+{
+	if (to != NULL && from != NULL && n > 0 && n <= FD_SETSIZE)
+		memcpy(to, from, (size_t)(n + NFDBITS - 1) / NFDBITS * sizeof(fd_mask));
+}
+
+static void
+copy_sets(int n, struct watch_sets *to, const fd_set *r, const fd_set *w, const fd_set *e)
+{
+	copy_set(n, &to->r, r);
+	copy_set(n, &to->w, w);
+	copy_set(n, &to->e, e);
+}
+
+static void
+restore_sets(int n, const struct watch_sets *from, fd_set *r, fd_set *w, fd_set *e)
+{
+	copy_set(n, r, &from->r);
+	copy_set(n, w, &from->w);
+	copy_set(n, e, &from->e);
+}
+
+/* The kernel says in @limit what is left of it. */
 KS_API int
 select(int n, fd_set *r, fd_set *w, fd_set *e, struct timeval *limit)
 {
 	struct timeval none = {0};
-	bool handled = watch_selected(n, r, w, e);
-	int rc = real(select)(n, r, w, e, handled ? &none : limit);
+	uint32_t before = ks_held.handled;
+	struct watch_sets asked;
+	bool handled;
+	int rc;
 
-	return selected(n, r, e, ended(handled, rc));
+	copy_sets(n, &asked, r, w, e);
+	for (;;) {
+		watch_selected(n, r, w, e);
+		handled = has_handled(before);
+		rc = watch_ended(handled, real(select)(n, r, w, e, handled ? &none : limit));
+		before = ks_held.handled;
+		if (rc <= 0 || (rc = selected(n, r, e, rc)) != 0 || n > FD_SETSIZE ||
+			(limit != NULL && limit->tv_sec == 0 && limit->tv_usec == 0))
+			return rc;
+		restore_sets(n, &asked, r, w, e);
+	}
 }
 
 KS_API int
 pselect(int n, fd_set *r, fd_set *w, fd_set *e, const struct timespec *limit, const sigset_t *mask)
 {
 	const struct timespec none = {0};
-	bool handled = watch_selected(n, r, w, e);
-	int rc = real(pselect)(n, r, w, e, handled ? &none : limit, mask);
+	uint64_t until = watch_until(limit);
+	uint32_t before = ks_held.handled;
+	struct watch_sets asked;
+	struct timespec left;
+	bool handled;
+	int rc;
 
-	return selected(n, r, e, ended(handled, rc));
+	copy_sets(n, &asked, r, w, e);
+	for (;;) {
+		watch_selected(n, r, w, e);
+		handled = has_handled(before);
+		rc = watch_ended(handled, real(pselect)(n, r, w, e, handled ? &none : limit, mask));
+		before = ks_held.handled;
+		if (rc <= 0 || (rc = selected(n, r, e, rc)) != 0 || n > FD_SETSIZE || until == 0)
+			return rc;
+		restore_sets(n, &asked, r, w, e);
+		limit = watch_left(&until, &left);
+	}
 }
 
 /* --- with _FORTIFY_SOURCE --- */

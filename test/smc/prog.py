@@ -559,7 +559,7 @@ def server_impatient(address, port, n):
     assert sock.recv(1) == b'x'
     sock.sendall(b'y')
     sock.setblocking(False)
-    select.select([sock], [], [])
+    assert select.select([sock], [], [], 0.05)[0] == []
     for _ in range(n):
         try:
             assert sock.recv(1) is None
@@ -588,6 +588,39 @@ def far_ends():
             waker.detach()
     assert found
     return found
+
+
+def server_astray(address, port, _):
+    """What poll() and select() say of a token that no byte has come with."""
+    sock, _ = listener(address, port).accept()
+    assert sock.recv(1) == b'x'
+    select.select([sock], [], [], 0)
+    sock.sendall(b'y')
+    entry = struct.pack('ihh', sock.fileno(), select.POLLIN, 0)
+    poll, buffer = select.poll(), ctypes.create_string_buffer(entry, len(entry))
+    poll.register(sock, select.POLLIN)
+    told = []
+    for say_so in (lambda: select.select([sock], [], [], 0)[0], lambda: poll.poll(0),
+                   lambda: select.select([sock], [], [], 0.01)[0], lambda: poll.poll(10)):
+        sock.send(b'n')
+        while ctypes.CDLL(None).syscall(SYS_POLL, buffer, 1, -1) != 1: # the kernel's own word
+            pass
+        told.append(bool(say_so()))
+    sock.send(b'z')
+    told += [bool(poll.poll()), sock.recv(1)]
+    say('told', *told)
+
+
+def client_strays(address, port, _):
+    sock = socket.create_connection((address, port))
+    sock.sendall(b'x')
+    assert sock.recv(1) == b'y'
+    select.select([sock], [], [], 0)
+    waker = far_ends()[0]
+    while sock.recv(1) == b'n':
+        waker.send(b't')
+    sock.sendall(b'b')
+    say('ended', sock.recv(1))
 
 
 def client_knocks(address, port, _):

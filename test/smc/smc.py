@@ -292,6 +292,18 @@ def impatient(suite, one):
         [] if said == 'returned' else [said]))
 
 
+def astray(suite, one):
+    """As of a writer that had no processor between its bytes and its token, until all was read."""
+    port = bed.free_port()
+    s = Program(suite, one, 'server_astray', '127.0.0.1', port)
+    s.line()
+    c = Program(suite, one, 'client_strays', '127.0.0.1', port)
+    said, problems = s.ends()
+    suite.tap.point('poll() and select() do not tell of a token behind which is nothing',
+                    problems + c.ends()[1] + (
+                        [] if said == "told False False False False True b'b'" else [said]))
+
+
 def stall(suite, near, far, netns):
     """(for how long a daemon had no processor, with more on its way to it than has room there;
     problems)"""
@@ -485,6 +497,7 @@ def test(suite, netns):
         hostile(suite, daemon, direct)
         if direct:
             impatient(suite, daemon)
+            astray(suite, daemon)
             ends.at_once(suite, daemon)
         ends.nothing(suite, daemon)
         tool(suite, daemon, direct)

@@ -390,8 +390,10 @@ begin(struct svc_conn *c)
 		.user = c,
 	};
 	bool port = svc_rdma_gid(s, &c->local, attr.local_gid);
-	int rc = karst_smc_conn_open(s->core, &attr, &c->id);
+	int rc;
 
+	svc_ip_of(&c->peer, attr.peer_ip);
+	rc = karst_smc_conn_open(s->core, &attr, &c->id);
 	if (rc != 0) {
 		c->id = SMC_NO_ID;
 		return rc;

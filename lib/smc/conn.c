@@ -37,6 +37,7 @@ karst_smc_conn_open(struct karst_smc *smc, const struct karst_smc_conn_attr *att
 		.timer.kind = TIMER_CONN,
 	};
 	memcpy(conn->local_gid, attr->local_gid, 16);
+	memcpy(conn->peer_ip, attr->peer_ip, 16);
 	smc->nconns++;
 	*id = conn_id(c, conn);
 	smc_timer_set(c, &conn->timer, c->cfg.clc_wait_ns);

@@ -11,6 +11,32 @@
 
 #define CLIENT_LONGER UINT64_C(10000000000) /* so that the server is the one who ends it */
 
+/* Of IPv6 a machine has a network of 64 bits at least. */
+static bool
+is_near(const uint8_t a[16], const uint8_t b[16])
+{
+	static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(a, b, memcmp(a, mapped, sizeof(mapped)) == 0 ? 16 : 8) == 0;
+}
+
+/*
+ * Who makes groups for one system id after the other leaves some to others: nobody has more than
+ * three times what is left.
+ */
+static bool
+has_too_many(const struct smc_core *c, const uint8_t ip[16])
+{
+	static const uint8_t unknown[16];
+	uint32_t i, his = 0;
+
+	if (memcmp(ip, unknown, sizeof(unknown)) == 0)
+		return false;
+	for (i = 0; i < c->cfg.max_groups; i++)
+		his += c->groups[i].state != GROUP_NONE && is_near(c->groups[i].peer_ip, ip);
+	return his != 0 && his >= 3 * (c->cfg.max_groups - c->pub.ngroups);
+}
+
 struct smc_group *
 smc_group_new(struct smc_core *c, struct smc_conn *conn)
 {
@@ -19,7 +45,7 @@ smc_group_new(struct smc_core *c, struct smc_conn *conn)
 	struct smc_group old;
 	unsigned int i;
 
-	if (c->free_group == NIL)
+	if (c->free_group == NIL || has_too_many(c, conn->peer_ip))
 		return NULL;
 	g = &c->groups[c->free_group];
 	c->free_group = g->next_free;
@@ -50,6 +76,7 @@ smc_group_new(struct smc_core *c, struct smc_conn *conn)
 		g->links[i].timer.kind = TIMER_LINK;
 	}
 	c->pub.ngroups++;
+	memcpy(g->peer_ip, conn->peer_ip, 16);
 	smc_group_join(c, g, conn);
 	return g;
 }
@@ -144,7 +171,8 @@ smc_group_of_server(const struct smc_core *c, const struct smc_conn *conn)
 			g->role == KARST_SMC_SERVER && !g->no_reuse &&
 			g->version == conn->version && g->eid == conn->eid &&
 			memcmp(g->key_system, conn->peer_system, 8) == 0 &&
-			memcmp(g->key_gid, conn->peer_roce, 16) == 0)
+			memcmp(g->key_gid, conn->peer_roce, 16) == 0 &&
+			memcmp(g->peer_ip, conn->peer_ip, 16) == 0)
 			return g;
 	}
 	return NULL;

@@ -213,6 +213,7 @@ struct karst_smc_conn_attr {
 	uint8_t size;          /* of the receive element: 2^(14 + size), 0 to 10 */
 	uint32_t send_bytes;   /* of the send buffer, a power of two */
 	uint8_t local_gid[16]; /* RoCE GID of the port that is meant */
+	uint8_t peer_ip[16];   /* the peer's address of TCP, IPv4 as a part of IPv6; 0: not known */
 	void *user;
 };
 

@@ -66,6 +66,7 @@ struct smc_conn {
 	uint32_t token, peer_token;
 	uint8_t size;
 	uint8_t local_gid[16];
+	uint8_t peer_ip[16];
 
 	/* CLC: what is agreed on */
 	uint8_t version;
@@ -190,7 +191,8 @@ struct smc_group {
 	bool direct;
 	bool no_reuse; /* the peer does not know it any more */
 	struct karst_smc_peer peer;
-	uint8_t key_system[8], key_gid[16]; /* how it is found as server */
+	uint8_t key_system[8], key_gid[16]; /* how it is found as server, */
+	uint8_t peer_ip[16];                /* by who has the address of its maker */
 	const uint8_t *eid;
 	uint32_t uid; /* of its links, but for the number */
 	uint32_t conns;

@@ -374,6 +374,80 @@ Test(smc_group, s11_out_of_sync)
 	bed_free(b);
 }
 
+/* A connection from address @ip to system 1, by which system @id proposes.  @return the type of
+ * what is answered, 0: nothing */
+static unsigned int
+propose(struct bed *b, uint8_t ip, uint8_t id, struct karst_smc_clc *answer)
+{
+	struct karst_smc_conn_attr attr = {.role = KARST_SMC_SERVER, .send_bytes = BED_BYTES};
+	struct karst_smc_clc m = {.type = KARST_SMC_CLC_PROPOSAL,
+		.proposal = {.version = 2,
+			.mode1 = KARST_SMC_MODE_N,
+			.mode2 = KARST_SMC_MODE_R,
+			.release = 1,
+			.neids = 1,
+			.max_conns = 255,
+			.max_links = 1}};
+	struct bed_sys *s = &b->s[1];
+	uint8_t buf[512];
+	int len;
+
+	m.proposal.peer.system_id[7] = id;
+	m.proposal.roce[15] = 1;
+	memcpy(m.proposal.eids[0], bed_config().eids[0], sizeof(m.proposal.eids[0]));
+	attr.local_gid[15] = 2;
+	attr.peer_ip[10] = attr.peer_ip[11] = 0xff;
+	attr.peer_ip[15] = ip;
+	cr_assert_eq(karst_smc_conn_open(s->smc, &attr, &s->conn), 0);
+	len = karst_smc_clc_build(&m, buf, sizeof(buf));
+	cr_assert_gt(len, 0);
+	cr_assert_eq(karst_smc_clc_rx(s->smc, s->conn, buf, (size_t)len), len);
+	if (s->head == s->tail)
+		return 0;
+	s->tail--;
+	cr_assert_gt(karst_smc_clc_parse(s->out[s->tail % BED_QUEUE].msg,
+			     s->out[s->tail % BED_QUEUE].len, answer),
+		0);
+	return answer->type;
+}
+
+/* Who says that he is somebody else is not taken for him: neither is he waited for, nor does he end
+ * the other one's group, nor has he a place in it. */
+Test(smc_group, s11_system_id_of_another)
+{
+	struct bed *b = bed_new(NULL);
+	struct karst_smc_clc answer;
+	struct karst_smc_group_info info;
+
+	cr_assert_eq(propose(b, 1, 1, &answer), KARST_SMC_CLC_ACCEPT);
+	cr_assert(answer.accept.first_contact);
+	cr_assert_eq(propose(b, 1, 1, &answer), 0, "waits for the group of the first");
+	cr_assert_eq(propose(b, 2, 1, &answer), KARST_SMC_CLC_ACCEPT, "does not");
+	cr_assert(answer.accept.first_contact);
+	cr_assert_eq(b->s[1].smc->ngroups, 2);
+	cr_assert_eq(karst_smc_group_info(b->s[1].smc, 0, &info), 0);
+	cr_assert_eq(info.nconns, 1);
+	bed_free(b);
+}
+
+/* One address says that it is many systems. */
+Test(smc_group, s11_flood_from_one_address)
+{
+	struct karst_smc_config cfg = bed_config();
+	struct karst_smc_clc answer;
+	struct bed *b;
+	uint8_t i;
+
+	cfg.max_groups = 4;
+	b = bed_new(&cfg);
+	for (i = 1; i <= 3; i++)
+		cr_assert_eq(propose(b, 1, i, &answer), KARST_SMC_CLC_ACCEPT);
+	cr_assert_eq(propose(b, 1, i, &answer), KARST_SMC_CLC_DECLINE);
+	cr_assert_eq(answer.decline.reason, KARST_SMC_DECL_MEMORY);
+	cr_assert_eq(propose(b, 2, i, &answer), KARST_SMC_CLC_ACCEPT, "there is room for others");
+	bed_free(b);
+}
+
 /* Keys: named before they were confirmed, deleted under a connection, never heard of. */
 Test(smc_group, s9_keys)
 {

@@ -6,13 +6,34 @@
 
 #include <string.h>
 
+#include "karst_log.h"
+
 #define VDEV_PREFIX   "net_"
 #define PACKET_DRIVER "net_af_packet"
+#define MEMIF_DRIVER  "net_memif"
 
 static bool
 vdev_matches(const char *device)
 {
 	return strncmp(device, VDEV_PREFIX, strlen(VDEV_PREFIX)) == 0;
+}
+
+/* The driver uses what its peer writes into the memory that they share as it is: whoever can
+ * connect, or be connected to, has this process. */
+static void
+warn_of_strangers(const struct kd_conf_port *p)
+{
+	const char *args = p->device;
+
+	if (strncmp(args, MEMIF_DRIVER, strlen(MEMIF_DRIVER)) != 0 ||
+		strstr(args, ",socket-abstract=no") != NULL ||
+		(strstr(args, ",role=server") != NULL && strstr(args, ",secret=") != NULL))
+		return;
+	karst_log(KARST_LOG_WARNING,
+		"%s: anybody in the network namespace may be the other end of its socket, and can "
+		"end or take over this process: give it socket-abstract=no and a path in a folder "
+		"of its own, or, as server, a secret",
+		p->device);
 }
 
 static int
@@ -21,6 +42,7 @@ vdev_open(struct kd_ports *ps, const struct kd_conf *c, struct kd_port *port)
 	const char *comma = strchr(port->conf->device, ',');
 	char name[KD_TEXT];
 
+	warn_of_strangers(port->conf);
 	snprintf(name, sizeof(name), "%.*s",
 		comma != NULL ? (int)(comma - port->conf->device) : (int)KD_TEXT,
 		port->conf->device);

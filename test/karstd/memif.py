@@ -1,20 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-"""A port net_memif is removed in the moment in which its peer goes, or is asked for again (TAP).
+"""A port net_memif is removed in the moment in which its peer goes, or is asked for again, or its peer
+means harm (TAP).
 
   memif.py KARSTD
 """
 import os
 import signal
 import socket
+import struct
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, '..', 'common'))
 sys.dont_write_bytecode = True
-from bed import Daemon, Tap # noqa: E402
+from bed import HANG_S, Daemon, Tap # noqa: E402
 
 LOOP = '[port loop]\ndevice = loopback\n'
 ROLES = ('server', 'client')
@@ -71,6 +74,141 @@ def removed(tap, karstd, folder, role, how):
     tap.point(f'{role} removed, peer: {how}', problems)
 
 
+# --- a peer that means harm ---
+
+INIT, ADD_REGION, ADD_RING, CONNECT, CONNECTED = 3, 4, 5, 6, 7
+VERSION, COOKIE, BYTES, RING, C2S = 0x200, 0x3e31f20, 1 << 20, 1 << 16, 1
+SILENT = 40
+
+
+class Peer:
+    """Of a server's socket; speaks as net_memif does."""
+
+    def __init__(self, name, init=True):
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.sock.settimeout(HANG_S)
+        self.sock.connect('\0' + name)
+        self.region = os.memfd_create('region')
+        os.ftruncate(self.region, BYTES)
+        for at in 0, RING:
+            os.pwrite(self.region, struct.pack('<I', COOKIE), at)
+        self.event = os.eventfd(0)
+        self.answer()
+        if init:
+            self.say(INIT, struct.pack('<HIB', VERSION, 7, 0))
+
+    def answer(self):
+        """@return its type; None: the other end has hung up."""
+        try:
+            got = self.sock.recv(200)
+        except ConnectionResetError:
+            return None
+        return struct.unpack('<H', got[:2])[0] if got else None
+
+    def say(self, what, body=b'', fds=()):
+        """@return as answer()"""
+        try:
+            socket.send_fds(self.sock, [struct.pack('<H126s', what, body)], fds)
+        except (BrokenPipeError, ConnectionResetError):
+            return None
+        return self.answer()
+
+    def add_region(self, index=0, size=BYTES):
+        return self.say(ADD_REGION, struct.pack('<HQ', index, size), [self.region])
+
+    def add_ring(self, flags, index=0, region=0, offset=0, log2=10):
+        return self.say(ADD_RING, struct.pack('<HHHIBH', flags, index, region, offset, log2, 0),
+                        [self.event])
+
+    def close(self):
+        self.sock.close()
+        os.close(self.region)
+        os.close(self.event)
+
+
+def twice(name):
+    """A ring that is added twice is none."""
+    peer = Peer(name)
+    peer.add_region()
+    peer.add_ring(C2S)
+    peer.add_ring(C2S)
+    peer.add_ring(0, offset=RING)
+    said = peer.say(CONNECT)
+    peer.close()
+    return [] if said is None else [f'CONNECT is answered by {said}']
+
+
+def impossible(name):
+    problems = []
+    for ring in ({'offset': 0xfffff000}, {'region': 9}, {'region': 65535}, {'log2': 60}, {'index': 1},
+                 {'offset': BYTES - 64}):
+        peer = Peer(name)
+        peer.add_region()
+        problems += [f'{ring} is taken'] if peer.add_ring(C2S, **ring) is not None else []
+        peer.close()
+    peer = Peer(name)
+    problems += ['a region longer than its file is taken'] if peer.add_region(size=2 * BYTES) else []
+    peer.close()
+    return problems
+
+
+def stray(name):
+    """Descriptors that nobody wants, before it is known who is there and afterwards."""
+    for init in False, True:
+        for what in range(10):
+            peer = Peer(name, init)
+            peer.say(what, fds=[peer.event] * 2)
+            peer.close()
+    return []
+
+
+def silent(name):
+    """The first of many who say nothing hear that it is over."""
+    peers = [Peer(name, init=False) for _ in range(SILENT)]
+    over = [peer.answer() for peer in peers[:SILENT // 2]]
+    for peer in peers:
+        peer.close()
+    return [over] if any(said is not None for said in over) else []
+
+
+def works(name):
+    peer = Peer(name)
+    peer.add_region()
+    peer.add_ring(C2S)
+    peer.add_ring(0, offset=RING)
+    said = peer.say(CONNECT)
+    peer.close()
+    return [] if said == CONNECTED else [f'CONNECT is answered by {said}']
+
+
+def descriptors(daemon, limit):
+    """Waits until it has not more open.  @return problems"""
+    began = time.monotonic()
+    while True:
+        n = len(os.listdir(f'/proc/{daemon.process.pid}/fd'))
+        if n <= limit:
+            return []
+        if time.monotonic() - began > HANG_S:
+            return [f'{n} descriptors are open, {limit} before']
+        time.sleep(0.01)
+
+
+def hostile(tap, karstd, folder):
+    name = f'karst-memif-{os.getpid()}-hostile'
+    d = Daemon(karstd, folder, LOOP + wire(name, 'server'), name='hostile')
+    problems = d.start()
+    tap.point('a server whose socket is open to all says so', problems or d.says('take over'))
+    n = len(os.listdir(f'/proc/{d.process.pid}/fd'))
+    for what in twice, impossible, stray, silent, works:
+        try:
+            problems = what(name)
+        except OSError as e:
+            problems = [repr(e)]
+        tap.point(f'a peer of its socket: {what.__name__}', problems + (
+            descriptors(d, n) if d.process.poll() is None else ['it has died']))
+    tap.point('it ends', d.stop())
+
+
 def main(argv):
     if len(argv) != 2:
         print(__doc__, file=sys.stderr)
@@ -80,6 +218,7 @@ def main(argv):
         for how in ('KILL', 'TERM', 'both'):
             for role in ROLES:
                 removed(tap, argv[1], folder, role, how)
+        hostile(tap, argv[1], folder)
     return tap.finish()
 
 

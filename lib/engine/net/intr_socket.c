@@ -3,21 +3,25 @@
  */
 /*
  * The sockets of net_memif: that at which a port of role server waits for its peer goes with the
- * port, and a peer that does not read what it is sent is disconnected.
+ * port, and a peer that does not read what it is sent is disconnected, as is one that says what is
+ * not to be said (intr_message.c).
  *
  * The driver of DPDK 22.11 frees what it knows of the socket with the last device that is at it,
  * but leaves the socket open and its callback with EAL's interrupt thread: whoever connects then
  * makes that thread read freed memory, and go round for ever.  The same holds for who has connected
  * before, and says only then what device he wants.
  *
- * Two functions are ours, as in intr_unmap.c: the one by which the driver registers callbacks, and
- * rte_free().  When the memory is freed that the callback of a listening socket would be called
- * with, that callback is taken back, and the socket closed; connections that came by it are shut
- * down, of which the driver hears, and forgets them.
+ * Three functions are ours, as in intr_unmap.c: the one by which the driver registers callbacks,
+ * recvmsg(), and rte_free().  When the memory is freed that the callback of a listening socket
+ * would be called with, that callback is taken back, and the socket closed; connections that came
+ * by it are shut down, of which the driver hears, and forgets them.
  *
  * The driver answers its peer in EAL's interrupt thread, by calls that wait for room in the socket.
  * A peer leaves some, unless it means to keep that thread; so the wait has an end, after which the
  * driver gives the connection up.
+ *
+ * Who connects, and does not say what device he wants, has a descriptor of this process; of such
+ * there are only so many, and the oldest goes for another one.
  */
 #include "intr_socket.h"
 
@@ -33,8 +37,14 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <rte_ethdev.h>
 #include <rte_interrupts.h>
 #include <rte_malloc.h>
+
+#include "intr_message.h"
+#include "karst_log.h"
+
+#define MAX_SILENT 16u /* connections */
 
 /* What the driver has registered: a listening socket, or a connection. */
 struct listener_source {
@@ -43,6 +53,7 @@ struct listener_source {
 	void *arg;
 	int fd;
 	struct rte_intr_handle *handle; /* of @fd, our own; NULL: it does not listen */
+	struct eng_memif_talk talk;     /* then */
 };
 
 static pthread_mutex_t listener_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -75,6 +86,35 @@ limit_sending(int fd)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &least, sizeof(least));
 }
 
+/* A socket that was accepted has a name, and one that has connected has not. */
+static bool
+has_name(int fd)
+{
+	struct sockaddr_un name;
+	socklen_t len = sizeof(name);
+
+	return getsockname(fd, (struct sockaddr *)&name, &len) == 0 &&
+		len > offsetof(struct sockaddr_un, sun_path);
+}
+
+/* Lock held.  The driver hears that the oldest of too many has gone. */
+static void
+limit_silent(void)
+{
+	struct listener_source *s, *oldest = NULL;
+	unsigned int n = 0;
+
+	LIST_FOREACH(s, &listener_sources, next)
+		if (s->handle == NULL && s->talk.server && !s->talk.begun && !s->talk.over) {
+			oldest = s;
+			n++;
+		}
+	if (n <= MAX_SILENT)
+		return;
+	oldest->talk.over = true;
+	shutdown(oldest->fd, SHUT_RDWR);
+}
+
 /* Without memory for it the driver's fault stays. */
 static void
 remember(int fd, rte_intr_callback_fn fn, void *arg)
@@ -90,9 +130,11 @@ remember(int fd, rte_intr_callback_fn fn, void *arg)
 			rte_intr_fd_set(s->handle, fd);
 	} else {
 		limit_sending(fd);
+		s->talk.server = has_name(fd);
 	}
 	pthread_mutex_lock(&listener_lock);
 	LIST_INSERT_HEAD(&listener_sources, s, next);
+	limit_silent();
 	/* relaxed: who frees @arg has it from who registered it */
 	atomic_fetch_add_explicit(&listener_nsources, 1, memory_order_relaxed);
 	pthread_mutex_unlock(&listener_lock);
@@ -121,6 +163,8 @@ take(const void *arg)
 static void
 drop(struct listener_source *s)
 {
+	if (s->handle == NULL)
+		eng_memif_forget(&s->talk);
 	rte_intr_instance_free(s->handle);
 	free(s);
 }
@@ -155,7 +199,74 @@ hang_up(int fd)
 	pthread_mutex_unlock(&listener_lock);
 }
 
+/* --- what a peer says --- */
+
+static void
+note_rights(const struct msghdr *mh, bool keep, int *first, unsigned int *n)
+{
+	const struct cmsghdr *c;
+	size_t i, have;
+	int fd;
+
+	*n = 0;
+	for (c = CMSG_FIRSTHDR(mh); c != NULL;
+		c = CMSG_NXTHDR((struct msghdr *)(uintptr_t)mh, (struct cmsghdr *)(uintptr_t)c)) {
+		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+			continue;
+		have = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+		for (i = 0; i < have; i++) {
+			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
+			if (!keep)
+				close(fd);
+			else if ((*n)++ == 0)
+				*first = fd;
+		}
+	}
+}
+
+/* Of whatever device of the driver: which one it is that the peer wants, only the driver knows. */
+static struct eng_memif_limits
+limits_of_all(void)
+{
+	struct eng_memif_limits most = {{0, 0}};
+	struct rte_eth_dev_info info;
+	uint16_t id;
+
+	RTE_ETH_FOREACH_DEV(id)
+	{
+		if (rte_eth_dev_info_get(id, &info) != 0 || info.driver_name == NULL ||
+			strcmp(info.driver_name, "net_memif") != 0)
+			continue;
+		most.nrings[0] = RTE_MAX(most.nrings[0], info.nb_tx_queues);
+		most.nrings[1] = RTE_MAX(most.nrings[1], info.nb_rx_queues);
+	}
+	return most;
+}
+
+static bool
+may_say(int fd, const struct msghdr *mh, size_t len)
+{
+	const struct eng_memif_limits limits = limits_of_all();
+	struct listener_source *s;
+	unsigned int nfds;
+	int first = -1;
+	bool yes = true;
+
+	note_rights(mh, true, &first, &nfds);
+	pthread_mutex_lock(&listener_lock);
+	LIST_FOREACH(s, &listener_sources, next)
+		if (s->handle == NULL && s->fd == fd)
+			break;
+	if (s != NULL)
+		yes = eng_memif_may_say(
+			&s->talk, &limits, mh->msg_iov[0].iov_base, len, first, nfds);
+	pthread_mutex_unlock(&listener_lock);
+	return yes;
+}
+
 /* By the names that drivers look for. */
+__attribute__((weak, visibility("default"))) ssize_t eng_recvmsg(
+	int fd, struct msghdr *mh, int flags) __asm__("recvmsg");
 __attribute__((weak, visibility("default"))) int eng_callback_register(
 	const struct rte_intr_handle *handle, rte_intr_callback_fn fn,
 	void *arg) __asm__("rte_intr_callback_register");
@@ -178,6 +289,31 @@ eng_callback_register(const struct rte_intr_handle *handle, rte_intr_callback_fn
 	if (s != NULL)
 		drop(s);
 	return ret;
+}
+
+ssize_t
+eng_recvmsg(int fd, struct msghdr *mh, int flags)
+{
+	static _Atomic(uintptr_t) found;
+	/* relaxed: whoever does not see it looks himself */
+	uintptr_t of_libc = atomic_load_explicit(&found, memory_order_relaxed);
+	unsigned int n;
+	ssize_t len;
+	int first;
+
+	if (of_libc == 0) {
+		of_libc = (uintptr_t)dlsym(RTLD_NEXT, "recvmsg");
+		atomic_store_explicit(&found, of_libc, memory_order_relaxed);
+	}
+	len = ((ssize_t(*)(int, struct msghdr *, int))of_libc)(fd, mh, flags);
+	if (len <= 0 || rte_thread_is_intr() == 0 ||
+		!eng_intr_is_memif(__builtin_return_address(0)) || may_say(fd, mh, (size_t)len))
+		return len;
+	note_rights(mh, false, &first, &n);
+	karst_log(KARST_LOG_NOTICE,
+		"a peer of a net_memif port says what it may not: it is "
+		"disconnected");
+	return 0; /* as if it had gone */
 }
 
 void

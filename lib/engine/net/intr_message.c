@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * What the peer of a net_memif port says, before the driver hears it.
+ *
+ * The driver of DPDK 22.11 believes it.  A descriptor that comes with a message that wants none
+ * stays open for good, as does that of a ring which is added a second time; and a ring that is
+ * added twice counts as two, of which the driver then uses one that it has not got.  A ring may lie
+ * behind the end of its region, a region be longer than its file, and both be changed while lcores
+ * use them.  Of a peer that goes before it has connected the descriptors of regions stay open.
+ *
+ * So messages pass that a peer has to say, each once and in their order, with the descriptor that
+ * belongs to them.  Rings and regions are numbered from 0 on, as DPDK and VPP do.
+ *
+ * What is in the shared memory afterwards, this does not see.
+ */
+#include "intr_message.h"
+
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "karst_base.h"
+
+enum memif_type {
+	MEMIF_ACK = 1,
+	MEMIF_HELLO,
+	MEMIF_INIT,
+	MEMIF_ADD_REGION,
+	MEMIF_ADD_RING,
+	MEMIF_CONNECT,
+	MEMIF_CONNECTED,
+	MEMIF_DISCONNECT,
+};
+
+/* Behind the type, in the order of the processor. */
+struct memif_region_msg {
+	uint16_t index;
+	uint64_t bytes;
+} __attribute__((packed));
+
+struct memif_ring_msg {
+	uint16_t flags;
+	uint16_t index;
+	uint16_t region;
+	uint32_t offset;
+	uint8_t log2_size;
+} __attribute__((packed));
+
+#define MEMIF_C2S       1u /* of the flags of a ring */
+#define MEMIF_LOG2_MAX  14u
+#define MEMIF_RING_HEAD 128u
+#define MEMIF_DESC      16u
+
+/* As the driver will; else it would leave some regions open.  Nobody uses this one, so it goes
+ * without munmap(), which waits for lcores (intr_unmap.c). */
+static bool
+can_be_mapped(int fd, uint64_t bytes)
+{
+	void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
+	if (p == MAP_FAILED)
+		return false;
+	(void)syscall(SYS_munmap, p, bytes);
+	return true;
+}
+
+static bool
+add_region(struct eng_memif_talk *t, const uint8_t *body, int fd)
+{
+	struct memif_region_msg m;
+	struct stat st;
+
+	memcpy(&m, body, sizeof(m));
+	if (m.index != t->nregions || m.index >= ENG_MEMIF_REGIONS || fstat(fd, &st) != 0 ||
+		st.st_size <= 0 || m.bytes == 0 || m.bytes > (uint64_t)st.st_size ||
+		!can_be_mapped(fd, m.bytes))
+		return false;
+	t->fds[t->nregions] = fd;
+	t->bytes[t->nregions++] = m.bytes;
+	return true;
+}
+
+static bool
+add_ring(struct eng_memif_talk *t, const struct eng_memif_limits *limits, const uint8_t *body)
+{
+	struct memif_ring_msg m;
+	uint32_t *nrings;
+
+	memcpy(&m, body, sizeof(m));
+	nrings = &t->nrings[(m.flags & MEMIF_C2S) != 0];
+	if (m.index != *nrings || m.index >= limits->nrings[(m.flags & MEMIF_C2S) != 0] ||
+		m.region >= t->nregions || m.log2_size > MEMIF_LOG2_MAX || m.offset % 8 != 0 ||
+		m.offset + MEMIF_RING_HEAD + ((uint64_t)MEMIF_DESC << m.log2_size) >
+			t->bytes[m.region])
+		return false;
+	++*nrings;
+	return true;
+}
+
+static bool
+connects(struct eng_memif_talk *t)
+{
+	if (t->connected || (t->server && (t->nrings[0] == 0 || t->nrings[1] == 0)))
+		return false;
+	t->connected = true;
+	return true;
+}
+
+static bool
+begins(struct eng_memif_talk *t)
+{
+	bool first = !t->begun;
+
+	t->begun = true;
+	return first;
+}
+
+bool
+eng_memif_may_say(struct eng_memif_talk *t, const struct eng_memif_limits *limits,
+	const uint8_t *msg, size_t len, int fd, unsigned int nfds)
+{
+	const uint8_t *body = msg + sizeof(uint16_t);
+	uint16_t type;
+
+	if (len != ENG_MEMIF_MESSAGE)
+		return false;
+	memcpy(&type, msg, sizeof(type));
+	if (nfds != (type == MEMIF_ADD_REGION || type == MEMIF_ADD_RING))
+		return false;
+	if (type == (t->server ? MEMIF_INIT : MEMIF_HELLO))
+		return begins(t);
+	if (!t->begun)
+		return type == MEMIF_DISCONNECT && !t->server;
+	switch (type) {
+	case MEMIF_ACK:
+	case MEMIF_DISCONNECT:
+		return true;
+	case MEMIF_ADD_REGION:
+		return t->server && !t->connected && add_region(t, body, fd);
+	case MEMIF_ADD_RING:
+		return t->server && !t->connected && add_ring(t, limits, body);
+	case MEMIF_CONNECT:
+		return t->server && connects(t);
+	case MEMIF_CONNECTED:
+		return !t->server && connects(t);
+	default:
+		return false;
+	}
+}
+
+void
+eng_memif_forget(struct eng_memif_talk *t)
+{
+	uint32_t i;
+
+	for (i = 0; i < t->nregions && !t->connected; i++)
+		close(t->fds[i]);
+}

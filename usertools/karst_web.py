@@ -39,6 +39,7 @@ HEADERS = {
     'X-Content-Type-Options': 'nosniff',
 }
 MAX_REQUESTS = 32     # answered at a time
+ROOM_S = 1            # for one of them to end that was hung up on
 MAX_DRAIN = 1 << 16   # bytes of an unwanted body that are read, so that the answer arrives
 
 
@@ -80,6 +81,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     timeout = 10
 
     def do_GET(self):
+        self.server.heard(self.connection)
         hosts = self.headers.get_all('Host') or []
         url = urllib.parse.urlsplit(self.path)
         if len(hosts) > 1:
@@ -165,24 +167,48 @@ class Server(http.server.ThreadingHTTPServer):
         self.names = {name.lower().rstrip('.')
                       for name in ('localhost', host, own, own.split('.')[0], *allowed)}
         self.room = threading.BoundedSemaphore(MAX_REQUESTS)
+        self.lock = threading.Lock()
+        self.asking = {}  # connections whose request is not there yet, the oldest first
         super().__init__((host, port), Handler)
         where = f'[{host}]' if ':' in host else host
         self.url = f'http://{where}:{self.server_address[1]}/'
 
     def process_request(self, request, client_address):
         if not self.room.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
+            self.hang_up()
+            if not self.room.acquire(timeout=ROOM_S):
+                self.shutdown_request(request)
+                return
+        with self.lock:
+            self.asking[request] = None
         try:
             super().process_request(request, client_address)
         except BaseException:
+            self.heard(request)
             self.room.release()  # no thread has begun
             raise
+
+    def heard(self, request):
+        """It is answered, or over."""
+        with self.lock:
+            self.asking.pop(request, None)
+
+    def hang_up(self):
+        """On whoever has taken longest to ask: a byte now and then keeps a place from others."""
+        with self.lock:
+            request = next(iter(self.asking), None)
+            if request is not None:
+                del self.asking[request]
+                try:
+                    request.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass  # it has just gone
 
     def process_request_thread(self, request, client_address):
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.heard(request)
             self.room.release()
 
     def handle_error(self, request, client_address):

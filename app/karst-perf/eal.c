@@ -16,6 +16,8 @@
 #include <rte_errno.h>
 #include <rte_lcore.h>
 
+#include "few_drivers.h"
+
 #define EAL_MAX_ARGS (PERF_MAX_EAL_ARGS + 16u)
 #define ARG_BYTES    256u
 #define HUGE_PATH    "/sys/kernel/mm/hugepages"
@@ -215,6 +217,9 @@ perf_eal_start(const struct perf_opts *o, uint64_t bytes, struct perf_eal *eal)
 		arg_add(&a, "--log-level=*:warning");
 	}
 	add_memory(&a, o, bytes, eal);
+	/* devices of the user's may want any driver */
+	if (o->num_vdevs == 0 && o->num_eal_args == 0)
+		few_drivers_begin();
 	for (i = 0; i < o->num_vdevs; i++)
 		arg_addf(&a, "--vdev=%s", o->vdevs[i]);
 	for (i = 0; i < o->num_eal_args; i++)
@@ -260,6 +265,7 @@ perf_eal_start_attached(struct perf_eal *eal)
 	arg_add(&a, "--log-level=*:warning");
 	arg_add(&a, "-m");
 	arg_add(&a, "32");
+	few_drivers_begin();
 	if (rte_eal_init(a.num, a.argv) < 0) {
 		fprintf(stderr, "karst-perf: DPDK does not start: %s; its own words are above\n",
 			rte_strerror(rte_errno));

@@ -21,6 +21,7 @@
 #include <rte_errno.h>
 #include <rte_pci.h>
 
+#include "few_drivers.h"
 #include "karst_log.h"
 #include "port_kind.h"
 
@@ -201,8 +202,10 @@ add_devices(struct args *a, const struct kd_conf *c)
 		arg_add(a, "%s", name);
 		n++;
 	}
-	if (n == 0)
-		arg_add(a, "--no-pci");
+	if (n != 0)
+		return;
+	arg_add(a, "--no-pci");
+	few_drivers_begin();
 }
 
 static void

@@ -12,6 +12,7 @@
 #include <rte_errno.h>
 #include <rte_ethdev.h>
 
+#include "few_drivers.h"
 #include "karst_log.h"
 #include "place.h"
 #include "rules.h"
@@ -99,8 +100,12 @@ kd_port_lcores(const struct kd_conf *c, const struct kd_conf_port *p, uint32_t q
 int
 kd_port_plug(struct kd_port *port, const char *name, const char *args)
 {
-	int rc = rte_eal_hotplug_add("vdev", name, args);
+	char why[512];
+	int rc;
 
+	if (few_drivers_load(name, why, sizeof(why)) != 0)
+		return kd_port_fault(port->conf, "%s", why);
+	rc = rte_eal_hotplug_add("vdev", name, args);
 	if (rc == 0)
 		rc = rte_eth_dev_get_port_by_name(name, &port->ethdev);
 	if (rc != 0)

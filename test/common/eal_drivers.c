@@ -6,7 +6,7 @@
  * linked with, and no others.  An EAL of shared libraries loads all drivers of the system, more
  * than a hundred and the libraries that they need, which takes longer than many cases; a static
  * one does not.  It finds out which it is by asking for its own library, and is told here that it
- * is static.  karstd and karst-perf, which other suites start, load all of them.
+ * is static.  (drivers/net/common/few_drivers.h is what karstd and karst-perf have.)
  */
 #include <dlfcn.h>
 #include <stddef.h>

@@ -5,6 +5,7 @@
 
 Nothing is timed but what is printed for people.
 """
+import glob
 import os
 import re
 import signal
@@ -145,6 +146,31 @@ def missing_devices(tap, karstd, folder):
     tap.point('all missing interfaces are reported', d.refuses(1, 'karstnone0', 'karstnone1'))
     left = [name for name in os.listdir(folder) if name.startswith('missing.sock')]
     tap.point('nothing is left of those that did not start', left)
+
+
+def drivers(tap, karstd, folder):
+    """Of DPDK's drivers those are loaded that ports want."""
+    null = '[port a]\ndevice = net_null0\naddresses = 192.0.2.1/24\n'
+    files = glob.glob('/usr/lib*/*/dpdk/pmds-*/librte_net_null.so')
+    name, missing = 'only drivers that ports want are loaded', 'a driver that cannot be loaded is named'
+    if len(files) != 1:
+        tap.skip(name, 'DPDK is not installed as Debian has it')
+        tap.skip(missing, 'DPDK is not installed as Debian has it')
+        return
+    d = Daemon(karstd, folder, null, name='driver')
+    problems = d.start()
+    with open(f'/proc/{d.process.pid}/maps', encoding='utf-8') as f:
+        loaded = set(re.findall(r'librte_net_(\w+)\.so', f.read()))
+    if 'null' not in loaded or loaded & {'i40e', 'memif', 'pcap', 'virtio'}:
+        problems.append(f'drivers: {sorted(loaded)}')
+    tap.point(name, problems + d.stop())
+    if os.geteuid() != 0:
+        tap.skip(missing, 'hiding a file needs root')
+        return
+    d = Daemon(karstd, folder, null, name='driver')
+    d.command = ['unshare', '--mount', 'sh', '-c', f'mount --bind /dev/null {files[0]} && exec "$@"', 'sh',
+                 *d.command]
+    tap.point(missing, d.refuses(1, f"port a: DPDK's driver {files[0]} is not loaded: "))
 
 
 def memory(tap, karstd, folder):
@@ -366,7 +392,7 @@ def main(argv):
     tap = Tap()
     with tempfile.TemporaryDirectory() as folder:
         for part in (starts_and_stops, after_a_crash, at_most_one, sockets_of_others, permissions,
-                     missing_devices, memory, logs, full_disk, clients, no_thread):
+                     missing_devices, drivers, memory, logs, full_disk, clients, no_thread):
             part(tap, argv[1], folder)
     return tap.finish()
 

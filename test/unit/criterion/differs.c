@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Copyright (c) 2026 The karst authors
  */
-/* An assertion that fails, for differs.sh: what of it is shown comes from libgit2. */
+/* An assertion that fails, for differs.sh: the lines of both values are shown. */
 #include <criterion/criterion.h>
 #include <criterion/new/assert.h>
 

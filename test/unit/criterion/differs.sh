@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
-# differs.sh PROGRAM: an assertion that fails shows the lines that differ, though libgit2 is not
-# loaded before (TAP).
+# differs.sh PROGRAM: an assertion that fails shows the lines of both values (TAP).
 
 said=$("$1" 2>&1)
 status=$?

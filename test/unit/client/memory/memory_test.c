@@ -18,6 +18,7 @@
 #include <criterion/criterion.h>
 
 #include "karst.h"
+#include "maps.h"
 #include "memory.h"
 #include "migrate.h"
 #include "karst_vma.h"
@@ -84,19 +85,6 @@ is_shared(const void *p)
 	cr_assert_eq(karst_vmas_next(&vmas, (uintptr_t)p, &v), 1);
 	karst_vmas_close(&vmas);
 	return v.start <= (uintptr_t)p && v.shared;
-}
-
-static unsigned int
-count_maps(void)
-{
-	FILE *f = fopen("/proc/self/maps", "r");
-	unsigned int n = 0;
-	int c;
-
-	while ((c = fgetc(f)) != EOF)
-		n += c == '\n';
-	fclose(f);
-	return n;
 }
 
 static unsigned int
@@ -370,12 +358,12 @@ Test(memory, cycles_do_not_grow)
 		m = get(mine, BYTES);
 		karst_memory_put(m);
 		if (i == 1000) {
-			maps = count_maps();
+			maps = maps_count();
 			fds = count_fds();
 			shmem = shmem_kib();
 		}
 	}
-	cr_assert_leq(count_maps(), maps);
+	cr_assert_leq(maps_count(), maps);
 	cr_assert_eq(count_fds(), fds);
 	cr_assert_leq(shmem_kib(), shmem);
 	karst_free(mine);
@@ -432,17 +420,17 @@ Test(memory, alloc_is_zero_aligned_apart)
 Test(memory, many_small_allocations_need_few_mappings)
 {
 	static void *p[10000];
-	unsigned int i, maps = count_maps(), fds;
+	unsigned int i, maps = maps_count(), fds;
 
 	p[0] = karst_alloc(1);
 	fds = count_fds();
 	for (i = 1; i < KARST_DIM(p); i++)
 		p[i] = karst_alloc(1);
-	cr_assert_leq(count_maps(), maps + KARST_DIM(p) / 50, "slabs, and what malloc() takes");
+	cr_assert_leq(maps_count(), maps + KARST_DIM(p) / 50, "slabs, and what malloc() takes");
 	cr_assert_eq(count_fds(), fds);
 	for (i = 0; i < KARST_DIM(p); i++)
 		karst_free(p[(i * 7919) % KARST_DIM(p)]);
-	cr_assert_leq(count_maps(), maps + KARST_DIM(p) / 50);
+	cr_assert_leq(maps_count(), maps + KARST_DIM(p) / 50);
 }
 
 static void

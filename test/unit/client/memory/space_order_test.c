@@ -11,6 +11,7 @@
 #include <criterion/criterion.h>
 
 #include "karst_ctl_sock.h"
+#include "maps.h"
 #include "space_bed.h"
 
 #define ROUNDS      3 /* of 64 regions with 10 MiB each, which cost page faults */
@@ -174,20 +175,6 @@ Test(space, u1_uc_on_copied_memory)
 
 /* --- many --- */
 
-static unsigned int
-count_lines(const char *path)
-{
-	FILE *f = fopen(path, "r");
-	unsigned int n = 0;
-	int c;
-
-	cr_assert_not_null(f);
-	while ((c = fgetc(f)) != EOF)
-		n += c == '\n';
-	fclose(f);
-	return n;
-}
-
 /* Mappings of the engine do not grow, whatever comes and goes. */
 Test(space, regions_come_and_go)
 {
@@ -208,9 +195,9 @@ Test(space, regions_come_and_go)
 		for (i = 0; i < KARST_DIM(r); i++)
 			karst_space_unmap(r[(i * 37) % KARST_DIM(r)]);
 		if (k == 0)
-			before = count_lines("/proc/self/maps");
+			before = maps_count();
 	}
-	cr_assert_leq(count_lines("/proc/self/maps"), before);
+	cr_assert_leq(maps_count(), before);
 	karst_ctl_close_fds(p.fds, p.nfds);
 	program_end(&rig.prog);
 	rig_down(&rig);

@@ -130,6 +130,16 @@ known_short(const struct karst_icrc_known *k, unsigned int at)
 		k->len[at + 2] <= KNOWN_LEN_MAX && k->len[at + 3] <= KNOWN_LEN_MAX;
 }
 
+/* Is the ICRC of the @i-th wrong, of which there is one more? */
+karst_always_inline bool
+known_wrong_then(const struct karst_icrc_known *k, unsigned int i)
+{
+	const uint8_t *d = k->data[i], *end = d + k->len[i] - 4;
+	size_t next = (uintptr_t)k->data[i + 1] - (uintptr_t)d;
+
+	return ~icrc_frame_then(d + CRC_KNOWN_L3, end, 0, next) != load_le32(end);
+}
+
 static uint64_t
 verify_known(const struct karst_icrc_known *k, unsigned int n)
 {
@@ -144,9 +154,9 @@ verify_known(const struct karst_icrc_known *k, unsigned int n)
 			wrong |= (uint64_t)known_four(k, i, false) << i;
 			i += 4;
 		} else {
-			if (i + 1 < n)
-				prefetch_lines(k->data[i + 1]);
-			wrong |= (uint64_t)known_one_wrong(k, i) << i;
+			wrong |= (uint64_t)(i + 1 < n ? known_wrong_then(k, i)
+						      : known_one_wrong(k, i))
+				<< i;
 			i++;
 		}
 	}

@@ -297,8 +297,8 @@ static void
 check_pieces(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pkt *pkts, uint32_t n,
 	uint16_t port, bool packets)
 {
-	bool fresh[FWD_CHECK_CHUNK];
-	uint32_t i, rest = sort_out(c, m, pkts, n, port, !packets && fwd_flows_are_few(&c->flows));
+	bool few = fwd_flows_are_few(&c->flows), fresh[FWD_CHECK_CHUNK];
+	uint32_t i, rest = sort_out(c, m, pkts, n, port, !packets && few);
 	uint64_t wrong = karst_icrc_verify_known(&c->known, n - rest);
 
 	if (karst_likely(rest == 0)) {
@@ -307,10 +307,10 @@ check_pieces(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pkt *p
 		return;
 	}
 	see_rest(c, rest, port);
-	for (i = 0; i < rest; i++)
+	for (i = 0; i < rest && few; i++)
 		fresh[i] = c->flow_of_rest[i] == NULL;
 	in_order(c, n, port, wrong);
-	for (i = 0; i < rest; i++) {
+	for (i = 0; i < rest && few; i++) {
 		const struct karst_pkt *p = c->rest[i];
 
 		if (!fresh[i] || c->flow_of_rest[i] == NULL)

@@ -13,20 +13,16 @@
 #include "karst_parse.h"
 
 #define PIECE_BYTES 65535u
-#define AHEAD       4u
+#define UNCOUNTED   64u /* bursts after which counters are brought up to date at the latest */
 
 struct fwd_check *
 fwd_check_new(uint32_t flows)
 {
 	struct fwd_check *c = aligned_alloc(KARST_CACHE_LINE, sizeof(*c));
 
-	size_t i;
-
 	if (c == NULL)
 		return NULL;
 	memset(c, 0, sizeof(*c));
-	for (i = 0; i < FWD_BURST_MAX; i++)
-		c->ptr[i] = &c->pkts[i];
 	fwd_memo_init(&c->memo);
 	c->latency = perf_hist_create();
 	c->piece = malloc(PIECE_BYTES);
@@ -47,16 +43,29 @@ fwd_check_free(struct fwd_check *c)
 	free(c);
 }
 
-static inline void
-stamped(struct fwd_check *c, const struct karst_pkt *p, uint64_t now)
+/* A payload with a time stamp. */
+static karst_noinline void
+stamped(struct fwd_check *c, const uint8_t *payload)
 {
 	struct fwd_stamp s;
 
-	if (p->pay_len < sizeof(s))
-		return;
-	memcpy(&s, p->data + p->pay_off, sizeof(s));
-	if (s.magic == FWD_STAMP_MAGIC && (int64_t)(now - s.tsc) >= 0)
-		perf_hist_add(c->latency, now - s.tsc);
+	c->stamps = true;
+	if (c->now == 0)
+		c->now = rte_rdtsc(); /* the first of many: the clock was not read before */
+	memcpy(&s, payload, sizeof(s));
+	if ((int64_t)(c->now - s.tsc) >= 0)
+		perf_hist_add(c->latency, c->now - s.tsc);
+}
+
+/* @payload has room for a time stamp. */
+static inline void
+look_for_stamp(struct fwd_check *c, const uint8_t *payload)
+{
+	uint32_t magic;
+
+	memcpy(&magic, payload, sizeof(magic));
+	if (karst_unlikely(magic == FWD_STAMP_MAGIC))
+		stamped(c, payload);
 }
 
 /* Of a burst, what is added up in registers: four counts of 16 bits. */
@@ -94,7 +103,7 @@ add_tally(struct fwd_seen *s, const struct tally *t)
 
 /* Packets that are parsed and verified. */
 static void
-judge(struct fwd_check *c, struct karst_pkt *const *pkts, uint32_t n, uint64_t now)
+judge(struct fwd_check *c, struct karst_pkt *const *pkts, uint32_t n)
 {
 	struct tally t = {0};
 	uint32_t i, right = 0;
@@ -108,7 +117,8 @@ judge(struct fwd_check *c, struct karst_pkt *const *pkts, uint32_t n, uint64_t n
 		}
 		right++;
 		count_packet(c, p, &t);
-		stamped(c, p, now);
+		if (p->pay_len >= FWD_STAMP_LEN)
+			look_for_stamp(c, p->data + p->pay_off);
 	}
 	fwd_add(&c->seen.roce, right);
 	add_tally(&c->seen, &t);
@@ -136,70 +146,189 @@ whole_one(struct fwd_check *c, const struct rte_mbuf *m, struct karst_pkt *p)
 		(void)karst_icrc_verify_burst(&p, 1);
 }
 
+/* --- packets that are like earlier ones --- */
+
+/* What packets of the entry have left to be counted. */
+static void
+count_entry(struct fwd_check *c, struct fwd_memo_entry *e)
+{
+	struct fwd_flow *f = e->flow;
+	uint64_t n = e->hits;
+
+	if (n == 0)
+		return;
+	e->hits = 0;
+	fwd_add(&c->seen.roce, n);
+	fwd_add(&c->seen.opcode[e->opcode], n);
+	fwd_add(&c->seen.ecn[e->ecn], n);
+	if (e->notices & 1)
+		fwd_add(&c->seen.fecn, n);
+	if (e->notices & 2)
+		fwd_add(&c->seen.becn, n);
+	fwd_add(&f->packets, n);
+	fwd_add(&f->bytes, n * e->len);
+	if (e->pkt.flags & KARST_PKT_CE)
+		fwd_add(&f->ce, n);
+}
+
+void
+fwd_check_count(struct fwd_check *c)
+{
+	uint32_t i;
+
+	for (i = 0; i < FWD_MEMOS; i++)
+		count_entry(c, &c->memo.entry[i]);
+	c->uncounted = 0;
+}
+
+static inline void
+acknowledged(struct fwd_check *c, const struct fwd_memo_entry *e, const uint8_t *d)
+{
+	uint32_t aeth = karst_get_be32(d + FWD_MEMO_END);
+
+	fwd_add(&c->seen.syndrome[karst_aeth_syndrome(aeth)], 1);
+	if ((karst_aeth_syndrome(aeth) & KARST_AETH_TYPE_MASK) != KARST_AETH_ACK)
+		fwd_flow_acknowledged(e->flow, aeth);
+}
+
+/* A right one. */
+static inline void
+like(struct fwd_check *c, struct fwd_memo_entry *e, const uint8_t *d)
+{
+	struct fwd_flow *f = e->flow;
+
+	e->hits++;
+	f->opcode = e->opcode;
+	if (karst_likely(e->kind == FWD_MEMO_REQUEST))
+		(void)fwd_flow_follow(f, karst_bth_psn(d + FWD_MEMO_BTH), 1);
+	else
+		acknowledged(c, e, d);
+	if (e->stamped)
+		look_for_stamp(c, d + e->payload);
+}
+
+/* Is the @i-th of c->known one?  @wrong has a bit for each that is not. */
+static inline void
+like_or_wrong(struct fwd_check *c, struct fwd_memo_entry *e, uint32_t i, uint64_t wrong)
+{
+	if (karst_unlikely(wrong >> i & 1))
+		fwd_add(&c->seen.refused[KARST_DROP_ICRC], 1);
+	else
+		like(c, e, c->known.data[i]);
+}
+
 /*
- * Packets that are like earlier ones are parsed, and have their flows; the others go to @c->rest.
- * With many flows that would mostly be in vain.  @return how many others there are.
+ * Puts those that are like earlier ones in c->known, and the others in c->rest with their packets
+ * in @pkts.  @return how many others there are.
  */
 static uint32_t
-parse_known(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint16_t port)
+sort_out(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pkt *pkts, uint32_t n,
+	uint16_t port, bool look)
 {
+	uint32_t i, known = 0, rest = 0;
+
+	for (i = 0; i < n; i++) {
+		uint8_t *d = rte_pktmbuf_mtod(m[i], uint8_t *);
+		uint32_t len = m[i]->data_len;
+		struct fwd_memo_entry *e = look ? fwd_memo_find(&c->memo, d, len, port) : NULL;
+
+		if (karst_likely(e != NULL && e->kind != FWD_MEMO_ANY)) {
+			c->like[i] = e;
+			c->known.data[known] = d;
+			c->known.sum[known] = e->icrc;
+			c->known.len[known] = e->len;
+			known++;
+			continue;
+		}
+		c->like[i] = NULL;
+		pkts[i].data = d;
+		pkts[i].len = (uint16_t)len;
+		c->rest[rest++] = &pkts[i];
+	}
+	return rest;
+}
+
+/* Parses and verifies @n of c->rest, from headers alike where it can. */
+static void
+see_rest(struct fwd_check *c, uint32_t n, uint16_t port)
+{
+	struct karst_pkt *unlike[FWD_CHECK_CHUNK];
 	bool look = fwd_flows_are_few(&c->flows);
 	uint32_t i, left = 0;
 
 	for (i = 0; i < n; i++) {
-		struct karst_pkt *p = &c->pkts[i];
+		struct karst_pkt *p = c->rest[i];
+		struct fwd_memo_entry *e =
+			look ? fwd_memo_find(&c->memo, p->data, p->len, port) : NULL;
 
-		if (i + AHEAD < n)
-			rte_prefetch0(rte_pktmbuf_mtod(m[i + AHEAD], void *));
-		p->data = rte_pktmbuf_mtod(m[i], uint8_t *);
-		p->len = m[i]->data_len;
-		c->known[i] = look ? fwd_memo_parse(&c->memo, p, port) : NULL;
-		if (c->known[i] == NULL)
-			c->rest[left++] = p;
+		c->flow_of_rest[i] = e == NULL ? NULL : e->flow;
+		if (e != NULL)
+			fwd_memo_parse(e, p);
+		else
+			unlike[left++] = p;
 	}
-	return left;
+	(void)karst_parse_burst(unlike, left);
+	(void)karst_icrc_verify_burst(c->rest, n);
+	judge(c, c->rest, n);
 }
 
-/* Those that lie in one buffer each, the common case. */
+/* PSNs of all, in the order in which they came. */
 static void
-check_pieces(
-	struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint16_t port, uint64_t now)
+in_order(struct fwd_check *c, uint32_t n, uint16_t port, uint64_t wrong)
 {
-	uint32_t i, left = parse_known(c, m, n, port);
+	uint32_t i = 0, known = 0, rest = 0;
 
-	(void)karst_parse_burst(c->rest, left);
-	(void)karst_icrc_verify_burst(c->ptr, n);
-	judge(c, c->ptr, n, now);
-	fwd_add(&c->seen.untracked, fwd_flows_see(&c->flows, c->ptr, c->known, n, port));
-	for (i = 0; i < left; i++) {
-		struct fwd_flow *f = c->known[c->rest[i] - c->pkts];
+	while (i < n) {
+		uint32_t first = rest;
 
-		if (f != NULL)
-			fwd_memo_keep(&c->memo, c->rest[i], port, f);
+		for (; i < n && c->like[i] != NULL; i++, known++)
+			like_or_wrong(c, c->like[i], known, wrong);
+		for (; i < n && c->like[i] == NULL; i++)
+			rest++;
+		if (rest != first)
+			fwd_add(&c->seen.untracked,
+				fwd_flows_see(&c->flows, c->rest + first, c->flow_of_rest + first,
+					rest - first, port));
 	}
 }
 
-void
-fwd_check_burst(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint16_t port)
+/* At most FWD_CHECK_CHUNK that lie in one buffer each, the common case. */
+static void
+check_pieces(struct fwd_check *c, struct rte_mbuf *const *m, struct karst_pkt *pkts, uint32_t n,
+	uint16_t port, bool packets)
 {
-	uint64_t now = rte_rdtsc(), bytes = 0;
-	bool whole = true;
-	uint32_t i;
+	bool few = fwd_flows_are_few(&c->flows), fresh[FWD_CHECK_CHUNK];
+	uint32_t i, rest = sort_out(c, m, pkts, n, port, !packets && few);
+	uint64_t wrong = karst_icrc_verify_known(&c->known, n - rest);
 
-	for (i = 0; i < n && i < AHEAD; i++)
-		rte_prefetch0(rte_pktmbuf_mtod(m[i], void *));
-	for (i = 0; i < n; i++) {
-		bytes += m[i]->pkt_len;
-		whole &= m[i]->nb_segs == 1;
-	}
-	fwd_add(&c->seen.frames, n);
-	fwd_add(&c->seen.bytes, bytes);
-	if (karst_likely(whole)) {
-		check_pieces(c, m, n, port, now);
+	if (karst_likely(rest == 0)) {
+		for (i = 0; i < n; i++)
+			like_or_wrong(c, c->like[i], i, wrong);
 		return;
 	}
+	see_rest(c, rest, port);
+	for (i = 0; i < rest && few; i++)
+		fresh[i] = c->flow_of_rest[i] == NULL;
+	in_order(c, n, port, wrong);
+	for (i = 0; i < rest && few; i++) {
+		const struct karst_pkt *p = c->rest[i];
+
+		if (!fresh[i] || c->flow_of_rest[i] == NULL)
+			continue;
+		count_entry(c, fwd_memo_place(&c->memo, p->data));
+		fwd_memo_keep(&c->memo, p, port, c->flow_of_rest[i]);
+	}
+}
+
+/* Those of a burst of which some are in several buffers. */
+static karst_noinline void
+check_one_by_one(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint16_t port)
+{
+	uint32_t i;
+
 	for (i = 0; i < n; i++) {
 		struct karst_pkt *p = &c->pkts[i];
+		struct fwd_flow *flow = NULL;
 
 		if (m[i]->nb_segs == 1) {
 			p->data = rte_pktmbuf_mtod(m[i], uint8_t *);
@@ -209,12 +338,41 @@ fwd_check_burst(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint
 		} else {
 			whole_one(c, m[i], p);
 		}
-		judge(c, &p, 1, now);
-		c->known[i] = NULL;
-		fwd_add(&c->seen.untracked, fwd_flows_see(&c->flows, &p, &c->known[i], 1, port));
+		judge(c, &p, 1);
+		fwd_add(&c->seen.untracked, fwd_flows_see(&c->flows, &p, &flow, 1, port));
 		if (m[i]->nb_segs != 1)
 			p->drop = KARST_DROP_SEGMENTED; /* for others, the piece is gone soon */
 	}
+}
+
+void
+fwd_check_burst(
+	struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint16_t port, bool packets)
+{
+	uint32_t i, more = 0;
+	uint64_t bytes = 0;
+
+	for (i = 0; i < n; i++) {
+		const uint8_t *d = rte_pktmbuf_mtod(m[i], uint8_t *);
+
+		rte_prefetch0(d);
+		rte_prefetch0(d + KARST_CACHE_LINE);
+		bytes += m[i]->pkt_len;
+		more |= m[i]->nb_segs ^ 1u;
+	}
+	c->now = c->stamps ? rte_rdtsc() : 0;
+	c->stamps = false;
+	fwd_add(&c->seen.frames, n);
+	fwd_add(&c->seen.bytes, bytes);
+	if (karst_unlikely(more != 0)) {
+		check_one_by_one(c, m, n, port);
+		return;
+	}
+	for (i = 0; i < n; i += FWD_CHECK_CHUNK)
+		check_pieces(c, m + i, &c->pkts[i], karst_min_u32(n - i, FWD_CHECK_CHUNK), port,
+			packets);
+	if (++c->uncounted >= UNCOUNTED)
+		fwd_check_count(c);
 }
 
 uint32_t
@@ -223,9 +381,11 @@ fwd_turn_check(struct fwd_lcore *lc, struct fwd_stream *s)
 	struct rte_mbuf *m[FWD_BURST_MAX];
 	uint32_t n = fwd_receive(lc, s, m);
 
-	if (n == 0)
+	if (n == 0) {
+		fwd_check_idle(lc->check);
 		return 0;
-	fwd_check_burst(lc->check, m, n, s->rx->id);
+	}
+	fwd_check_burst(lc->check, m, n, s->rx->id, false);
 	fwd_send(s, m, n);
 	return n;
 }

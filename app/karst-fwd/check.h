@@ -14,6 +14,7 @@
 #include "fwd.h"
 #include "hist.h"
 #include "karst_counters.h"
+#include "karst_icrc.h"
 #include "karst_pkt.h"
 #include "memo.h"
 
@@ -23,6 +24,8 @@ struct fwd_stamp {
 	uint32_t number;
 	uint64_t tsc;
 };
+
+static_assert(sizeof(struct fwd_stamp) == FWD_STAMP_LEN, "as memo.h has it");
 
 #define FWD_STAMP_MAGIC 0x6477666bu /* "kfwd" */
 
@@ -39,15 +42,24 @@ struct fwd_seen {
 	uint64_t untracked; /* packets of flows that found no room */
 };
 
+/* Frames that are looked at together. */
+#define FWD_CHECK_CHUNK KARST_ICRC_KNOWN
+
 struct fwd_check {
 	struct fwd_seen seen;
 	struct fwd_flows flows;
-	struct perf_hist *latency;            /* cycles */
-	uint8_t *piece;                       /* for frames in several buffers */
-	struct karst_pkt *ptr[FWD_BURST_MAX]; /* to each of those */
+	struct perf_hist *latency; /* cycles */
+	uint8_t *piece;            /* for frames in several buffers */
+	uint64_t now;              /* of the burst; 0: not known yet */
+	bool stamps;               /* the last burst had time stamps */
+	uint32_t uncounted;        /* bursts since fwd_check_count() */
 	struct karst_pkt pkts[FWD_BURST_MAX];
-	struct karst_pkt *rest[FWD_BURST_MAX]; /* those that no memo is like */
-	struct fwd_flow *known[FWD_BURST_MAX]; /* NULL: not by a memo */
+	/* of a chunk, in order: */
+	struct fwd_memo_entry *like[FWD_CHECK_CHUNK]; /* NULL: none, or it has to be parsed */
+	/* those of them that are like an earlier one, and the others */
+	struct karst_icrc_known known;
+	struct karst_pkt *rest[FWD_CHECK_CHUNK];
+	struct fwd_flow *flow_of_rest[FWD_CHECK_CHUNK]; /* NULL: not known yet */
 	struct fwd_memo memo;
 };
 
@@ -56,9 +68,22 @@ struct fwd_check *fwd_check_new(uint32_t flows);
 void fwd_check_free(struct fwd_check *c);
 
 /**
- * Looks at a burst that @port has received, and leaves it as it is.  Each frame's packet is in
- * @c->pkts then, with drop set unless it is a right one, until the next burst.
+ * Looks at a burst that @port has received, and leaves it as it is.
+ * @packets: each frame's packet is in @c->pkts then, with drop set unless it is a right one, until
+ * the next burst.
  */
-void fwd_check_burst(struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint16_t port);
+void fwd_check_burst(
+	struct fwd_check *c, struct rte_mbuf *const *m, uint32_t n, uint16_t port, bool packets);
+
+/** Adds to counters what bursts have left to be added to them. */
+void fwd_check_count(struct fwd_check *c);
+
+/** Nothing was received: what is left to be counted is. */
+static inline void
+fwd_check_idle(struct fwd_check *c)
+{
+	if (c->uncounted != 0)
+		fwd_check_count(c);
+}
 
 #endif /* FWD_CHECK_H */

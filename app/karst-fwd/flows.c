@@ -9,7 +9,6 @@
 #include "karst_counters.h"
 #include "karst_hdr.h"
 #include "karst_opcode.h"
-#include "karst_psn.h"
 
 #define CHUNK         32u /* packets that are looked up together */
 #define MTU_SHIFT_MIN 8u  /* 256 */
@@ -188,24 +187,12 @@ count(uint64_t *to, uint64_t n)
 	__atomic_store_n(to, *to + n, __ATOMIC_RELAXED);
 }
 
-static inline void
-mark(struct fwd_flow *f, uint32_t psn)
-{
-	f->seen[psn % FWD_FLOW_PSNS / 64] |= UINT64_C(1) << psn % 64;
-}
-
-static inline bool
-is_marked(const struct fwd_flow *f, uint32_t psn)
-{
-	return (f->seen[psn % FWD_FLOW_PSNS / 64] >> psn % 64 & 1) != 0;
-}
-
 /* @n PSNs from @psn on were, or were not, seen. */
 static void
 mark_range(struct fwd_flow *f, uint32_t psn, uint32_t n, bool seen)
 {
 	for (n = karst_min_u32(n, FWD_FLOW_PSNS); n > 0; n--, psn = karst_psn_add(psn, 1)) {
-		mark(f, psn);
+		fwd_flow_mark(f, psn);
 		if (!seen)
 			f->seen[psn % FWD_FLOW_PSNS / 64] ^= UINT64_C(1) << psn % 64;
 	}
@@ -222,11 +209,11 @@ begin(struct fwd_flow *f, uint32_t psn)
 static enum fwd_psn
 behind(struct fwd_flow *f, uint32_t psn)
 {
-	if (is_marked(f, psn)) {
+	if (fwd_flow_is_marked(f, psn)) {
 		count(&f->repeated, 1);
 		return FWD_PSN_REPEATED;
 	}
-	mark(f, psn);
+	fwd_flow_mark(f, psn);
 	count(&f->late, 1);
 	return FWD_PSN_LATE;
 }
@@ -239,7 +226,7 @@ skipped(struct fwd_flow *f, uint32_t psn, uint32_t ahead)
 
 	mark_range(f, f->next_psn, allowed, true);
 	mark_range(f, karst_psn_add(f->next_psn, allowed), ahead - allowed, false);
-	mark(f, psn);
+	fwd_flow_mark(f, psn);
 	f->next_psn = karst_psn_add(psn, 1);
 	if (ahead == allowed)
 		return FWD_PSN_NEXT;
@@ -249,8 +236,8 @@ skipped(struct fwd_flow *f, uint32_t psn, uint32_t ahead)
 }
 
 /* A packet whose PSN is not the next one. */
-static karst_noinline enum fwd_psn
-elsewhere(struct fwd_flow *f, uint32_t psn, uint32_t span)
+enum fwd_psn
+fwd_flow_elsewhere(struct fwd_flow *f, uint32_t psn, uint32_t span)
 {
 	enum fwd_psn is = FWD_PSN_NEXT;
 	int32_t ahead = karst_psn_diff(psn, f->next_psn);
@@ -271,18 +258,6 @@ elsewhere(struct fwd_flow *f, uint32_t psn, uint32_t span)
 	return is;
 }
 
-/* A packet whose PSN follows the last one's; it takes @span. */
-karst_always_inline enum fwd_psn
-follow(struct fwd_flow *f, uint32_t psn, uint32_t span)
-{
-	if (karst_unlikely(psn != f->next_psn))
-		return elsewhere(f, psn, span);
-	mark(f, psn);
-	f->next_psn = karst_psn_add(psn, 1);
-	f->slack = span - 1;
-	return FWD_PSN_NEXT;
-}
-
 /*
  * Responses to a READ follow each other from First to Last, and each First or Only may be anywhere.
  * If a First is missing, nobody knows how much more is: one is counted.
@@ -297,7 +272,7 @@ response(struct fwd_flow *f, const struct karst_pkt *p, uint32_t op)
 	if (op & KARST_OPF_START || f->next_psn == UINT32_MAX) {
 		begin(f, p->psn);
 	} else if (f->open) {
-		is = follow(f, p->psn, 1);
+		is = fwd_flow_follow(f, p->psn, 1);
 	} else if (karst_psn_before(p->psn, f->next_psn)) {
 		count(&f->repeated, 1);
 		is = FWD_PSN_REPEATED;
@@ -312,8 +287,8 @@ response(struct fwd_flow *f, const struct karst_pkt *p, uint32_t op)
 	return is;
 }
 
-static void
-acknowledged(struct fwd_flow *f, uint32_t aeth)
+void
+fwd_flow_acknowledged(struct fwd_flow *f, uint32_t aeth)
 {
 	uint8_t type = karst_aeth_syndrome(aeth) & KARST_AETH_TYPE_MASK;
 
@@ -335,14 +310,14 @@ packet(struct fwd_flow *f, const struct karst_pkt *p, uint32_t op)
 		count(&f->ce, 1);
 	if (op & KARST_OPF_RESPONSE) {
 		if (op & KARST_OPF_AETH)
-			acknowledged(f, p->aeth);
+			fwd_flow_acknowledged(f, p->aeth);
 		return response(f, p, op);
 	}
 	if (op & KARST_OPF_CNP)
 		return FWD_PSN_NEXT;
 	if (op & KARST_OPF_READ)
 		span = karst_psn_count(p->dma_len, MTU_SHIFT_MIN);
-	return follow(f, p->psn, karst_min_u32(span, 1u << 22));
+	return fwd_flow_follow(f, p->psn, karst_min_u32(span, 1u << 22));
 }
 
 enum fwd_psn

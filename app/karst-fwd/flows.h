@@ -26,6 +26,7 @@
 
 #include "karst_base.h"
 #include "karst_pkt.h"
+#include "karst_psn.h"
 
 #define FWD_FLOW_PSNS 2048u
 #define FWD_FLOW_JUMP 32768
@@ -102,6 +103,43 @@ uint32_t fwd_flows_count(const struct fwd_flows *fs);
 struct fwd_flow *fwd_flow_of(struct fwd_flows *fs, const struct karst_pkt *p, uint16_t port);
 /** Counts a packet of the flow, and judges its PSN. */
 enum fwd_psn fwd_flow_packet(struct fwd_flow *f, const struct karst_pkt *p);
+/** A PSN that is not the next one, of a packet that takes @span. */
+enum fwd_psn fwd_flow_elsewhere(struct fwd_flow *f, uint32_t psn, uint32_t span);
+
+static inline void
+fwd_flow_mark(struct fwd_flow *f, uint32_t psn)
+{
+	f->seen[psn % FWD_FLOW_PSNS / 64] |= UINT64_C(1) << psn % 64;
+}
+
+static inline bool
+fwd_flow_is_marked(const struct fwd_flow *f, uint32_t psn)
+{
+	return (f->seen[psn % FWD_FLOW_PSNS / 64] >> psn % 64 & 1) != 0;
+}
+
+/** Judges the PSN of a request that takes @span, and counts nothing else. */
+static inline enum fwd_psn
+fwd_flow_follow(struct fwd_flow *f, uint32_t psn, uint32_t span)
+{
+	uint32_t next = f->next_psn;
+
+	if (karst_likely(psn == next)) {
+		fwd_flow_mark(f, psn);
+		f->next_psn = karst_psn_add(psn, 1);
+		f->slack = span - 1;
+		return FWD_PSN_NEXT;
+	}
+	/* before the first packet nothing is marked */
+	if (((next - psn) & 0xffffff) <= FWD_FLOW_PSNS && fwd_flow_is_marked(f, psn)) {
+		__atomic_store_n(&f->repeated, f->repeated + 1, __ATOMIC_RELAXED);
+		return FWD_PSN_REPEATED;
+	}
+	return fwd_flow_elsewhere(f, psn, span);
+}
+
+/** Counts the syndrome of an acknowledgement. */
+void fwd_flow_acknowledged(struct fwd_flow *f, uint32_t aeth);
 /**
  * Both for those of a burst, in order, that have drop == KARST_DROP_NONE.
  * @known: the flow of each if it is known, else NULL; flows that were found may be put there.

@@ -316,8 +316,10 @@ fwd_turn_gen(struct fwd_lcore *lc, struct fwd_stream *s)
 	uint32_t n = fwd_receive(lc, s, m), sent = 0;
 
 	if (n != 0) {
-		fwd_check_burst(lc->check, m, n, s->rx->id);
+		fwd_check_burst(lc->check, m, n, s->rx->id, false);
 		rte_pktmbuf_free_bulk(m, n);
+	} else {
+		fwd_check_idle(lc->check);
 	}
 	if (!fwd_gen_done(s->gen) && karst_likely(!fwd_port_is_gone(s->tx)))
 		sent = generate(s->gen, lc->fwd, s);

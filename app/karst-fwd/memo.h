@@ -8,7 +8,7 @@
  * Only packets without a tag over IPv4 and without a UDP checksum are kept, and none whose extended
  * headers say which flow they are of (DETH) or are rare: then what the parser tells depends on what
  * is compared, but for the PSN, the acknowledge request and the fields of extended headers, which
- * are loaded.  The ICRC depends on all of it, and is not looked at here.
+ * are loaded.  The ICRC depends on all of it: what the compared bytes contribute to it is kept.
  *
  * One thread.
  */
@@ -19,34 +19,131 @@
 
 #define FWD_MEMOS 256u /* by QP number and opcode; a newer one takes the place of an older one */
 
+#define FWD_STAMP_LEN 16u /* of a time stamp in a payload */
+#define FWD_MEMO_BTH  42u /* where the kind that is kept has its BTH, and what is behind it */
+#define FWD_MEMO_END  54u
+/* Where the three pieces of 16 bytes begin; the last one overlaps the one before. */
+#define FWD_MEMO_AT_0 12u
+#define FWD_MEMO_AT_1 28u
+#define FWD_MEMO_AT_2 38u
+
 typedef uint64_t fwd_memo_bytes __attribute__((vector_size(16)));
 
+/** What is to be done with a packet of the kind, if its ICRC is right. */
+enum fwd_memo_kind {
+	FWD_MEMO_ANY,     /* it has to be parsed */
+	FWD_MEMO_REQUEST, /* its PSN follows the last one's, and it takes no more than that */
+	FWD_MEMO_ACK,     /* its syndrome counts, and its PSN does not */
+};
+
 struct fwd_memo_entry {
+	/* The first line is all that finding needs, and the ICRC. */
 	fwd_memo_bytes bytes[3]; /* from EtherType to PSN, under masks; all ones: unused */
-	struct karst_pkt pkt;
 	struct fwd_flow *flow;
-	uint16_t sum; /* of the 16-bit words of the IP header that are compared */
+	uint32_t icrc;     /* karst_icrc_known_sum(); unless FWD_MEMO_ANY */
+	uint16_t checksum; /* of IP: what it and the identification add up to, carries added */
 	uint16_t port;
+	/* The second one is what is done then. */
+	uint32_t hits; /* right packets that are to be counted yet */
+	uint16_t len;
+	uint8_t kind; /* enum fwd_memo_kind */
+	uint8_t opcode;
+	bool stamped; /* its payload has room for a time stamp */
+	uint8_t payload;
+	uint8_t ecn;     /* of IP */
+	uint8_t notices; /* 1: FECN, 2: BECN */
 	/* where fields of extended headers are, from the frame's beginning; of those that are not
 	 * there, the BTH, as in the parser */
 	uint8_t reth, aeth, imm;
 	bool extended; /* there are some */
+	struct karst_pkt pkt karst_cache_aligned;
 } karst_cache_aligned;
 
-static_assert(sizeof(struct fwd_memo_entry) == 2 * KARST_CACHE_LINE, "no third line");
+static_assert(offsetof(struct fwd_memo_entry, hits) == KARST_CACHE_LINE, "two hot lines");
 
 struct fwd_memo {
 	struct fwd_memo_entry entry[FWD_MEMOS];
 };
 
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "masks are words of bytes");
+
+/* Not compared: the identification and checksum of IP, the acknowledge request and the PSN. */
+static inline fwd_memo_bytes
+fwd_memo_piece_0(const uint8_t *d)
+{
+	const fwd_memo_bytes mask = {UINT64_C(0x0000ffffffffffff), UINT64_C(0xffff0000ffffffff)};
+	fwd_memo_bytes v;
+
+	memcpy(&v, d + FWD_MEMO_AT_0, sizeof(v));
+	return v & mask;
+}
+
+static inline fwd_memo_bytes
+fwd_memo_piece_1(const uint8_t *d)
+{
+	fwd_memo_bytes v;
+
+	memcpy(&v, d + FWD_MEMO_AT_1, sizeof(v));
+	return v;
+}
+
+static inline fwd_memo_bytes
+fwd_memo_piece_2(const uint8_t *d)
+{
+	const fwd_memo_bytes mask = {UINT64_MAX, UINT64_C(0x0000007fffffffff)};
+	fwd_memo_bytes v;
+
+	memcpy(&v, d + FWD_MEMO_AT_2, sizeof(v));
+	return v & mask;
+}
+
+static inline uint32_t
+fwd_memo_word(const uint8_t *p)
+{
+	uint16_t v;
+
+	memcpy(&v, p, sizeof(v));
+	return v;
+}
+
+/** The entry that a packet of these bytes, at least FWD_MEMO_END of them, would have. */
+static inline struct fwd_memo_entry *
+fwd_memo_place(struct fwd_memo *m, const uint8_t *d)
+{
+	return &m->entry[(d[FWD_MEMO_BTH + 7] ^ d[FWD_MEMO_BTH] * 37u) % FWD_MEMOS];
+}
+
+/** The entry of a frame that is like an earlier one that came in at @port, or NULL. */
+static inline struct fwd_memo_entry *
+fwd_memo_find(struct fwd_memo *m, const uint8_t *d, uint32_t len, uint16_t port)
+{
+	struct fwd_memo_entry *e;
+	fwd_memo_bytes differ;
+	uint32_t sum;
+
+	if (karst_unlikely(len < FWD_MEMO_END))
+		return NULL;
+	e = fwd_memo_place(m, d);
+	differ = (fwd_memo_piece_0(d) ^ e->bytes[0]) | (fwd_memo_piece_1(d) ^ e->bytes[1]) |
+		(fwd_memo_piece_2(d) ^ e->bytes[2]);
+	if (karst_unlikely((differ[0] | differ[1]) != 0))
+		return NULL;
+	sum = fwd_memo_word(d + 18) + fwd_memo_word(d + 24);
+	sum = (sum + (sum >> 16)) & UINT16_MAX;
+	if (karst_unlikely(sum != e->checksum || len < e->len || port != e->port))
+		return NULL;
+	return e;
+}
+
 void fwd_memo_init(struct fwd_memo *m);
 /**
- * Parses @p, as karst_parse() would, if it is like one that was kept and came in at @port; its ICRC
- * is not looked at.
- * @return its flow; NULL: there is none like it, and @p is as it was.
+ * Parses a frame that is like an earlier one, as karst_parse() would; its ICRC is not looked at.
+ * @p has data and port of its own.
  */
-struct fwd_flow *fwd_memo_parse(const struct fwd_memo *m, struct karst_pkt *p, uint16_t port);
-/** Keeps a packet that was parsed and found right, if it is of the kind that is kept. */
+void fwd_memo_parse(const struct fwd_memo_entry *e, struct karst_pkt *p);
+/**
+ * Keeps a packet that was parsed and found right, if it is of the kind that is kept, in its place.
+ */
 void fwd_memo_keep(
 	struct fwd_memo *m, const struct karst_pkt *p, uint16_t port, struct fwd_flow *flow);
 

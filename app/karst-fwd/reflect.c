@@ -181,7 +181,7 @@ fwd_turn_reflect(struct fwd_lcore *lc, struct fwd_stream *s)
 
 	if (n == 0)
 		return 0;
-	fwd_check_burst(lc->check, m, n, s->rx->id);
+	fwd_check_burst(lc->check, m, n, s->rx->id, true);
 	for (i = 0; i < n; i++)
 		answer_packet(&a, &lc->check->pkts[i]);
 	rte_pktmbuf_free_bulk(m, n); /* payloads were read from there */

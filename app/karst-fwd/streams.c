@@ -175,6 +175,8 @@ streams_run(void *arg)
 		else
 			rest(idle, &empty);
 	}
+	if (lc->check != NULL)
+		fwd_check_idle(lc->check); /* what is shown from now on is all */
 	return 0;
 }
 

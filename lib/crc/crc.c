@@ -116,6 +116,23 @@ seals_and_verifies(const struct crc_kernel *k)
 	return memcmp(frame, known_frame, sizeof(frame)) == 0 && k->verify_burst(pkts, 1) == 0;
 }
 
+/* Of four, the third has another PSN than its ICRC covers. */
+static bool
+verifies_known(const struct crc_kernel *k)
+{
+	uint8_t wrong[sizeof(known_frame)];
+	struct karst_icrc_known known;
+
+	memcpy(wrong, known_frame, sizeof(wrong));
+	wrong[KNOWN_PAY - 1] ^= 1;
+	for (unsigned int i = 0; i < 4; i++) {
+		known.data[i] = i == 2 ? wrong : known_frame;
+		known.len[i] = sizeof(known_frame);
+		known.sum[i] = karst_icrc_known_sum(wrong, sizeof(wrong));
+	}
+	return k->verify_known(&known, 4) == 1u << 2;
+}
+
 static const struct crc_kernel *
 kernel_find(const char *name)
 {
@@ -150,7 +167,8 @@ karst_crc_init(const char *name)
 		karst_log(KARST_LOG_ERR, "CRC kernel \"%s\" does not run on this machine", name);
 		return -ENOTSUP;
 	}
-	if (!answers_known(&k->ops) || !agrees_with_scalar(&k->ops) || !seals_and_verifies(k)) {
+	if (!answers_known(&k->ops) || !agrees_with_scalar(&k->ops) || !seals_and_verifies(k) ||
+		!verifies_known(k)) {
 		karst_log(KARST_LOG_ERR, "CRC kernel \"%s\" failed its self-test", k->ops.name);
 		return -EIO;
 	}

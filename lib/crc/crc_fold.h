@@ -243,14 +243,25 @@ fold_many_frame(struct block b, const uint8_t *src, size_t n)
 	return fold_groups(b, false, nowhere(src), src, n, 0);
 }
 
+/* The next frame is known: its lines are asked for while those of this one are folded. */
+static karst_noinline uint32_t
+fold_many_frame_then(struct block b, const uint8_t *src, size_t n, size_t next)
+{
+	if (next == 0)
+		__builtin_unreachable(); /* so that the loop need not ask */
+	return fold_groups(b, false, nowhere(src), src, n, next);
+}
+
 enum fold_mode { FOLD_STREAM, FOLD_COPY, FOLD_FRAME };
 
 /*
  * The state after block @b, which holds the beginning of the message and the state before,
  * and @n blocks at @src, which are copied to @dst in FOLD_COPY.
+ * @next: in FOLD_FRAME, how far the frame that comes next is from this one; 0: nobody knows.
  */
 karst_always_inline uint32_t
-fold_rest(struct block b, const enum fold_mode mode, uint8_t *dst, const uint8_t *src, size_t n)
+fold_rest(struct block b, const enum fold_mode mode, uint8_t *dst, const uint8_t *src, size_t n,
+	const size_t next)
 {
 	const uint64_t *f;
 	V sum;
@@ -258,9 +269,10 @@ fold_rest(struct block b, const enum fold_mode mode, uint8_t *dst, const uint8_t
 	if (n == 0)
 		return vec_reduce(block_finish(b, factors_at(0)));
 	if (n > DIRECT_MAX)
-		return mode == FOLD_COPY     ? fold_many_copy(b, dst, src, n)
-			: mode == FOLD_FRAME ? fold_many_frame(b, src, n)
-					     : fold_many(b, src, n);
+		return mode == FOLD_COPY      ? fold_many_copy(b, dst, src, n)
+			: mode == FOLD_STREAM ? fold_many(b, src, n)
+			: next == 0           ? fold_many_frame(b, src, n)
+					      : fold_many_frame_then(b, src, n, next);
 	f = factors_at(n);
 	sum = block_finish(b, f);
 	for (size_t at = 0; n > 0; n--, at += BLOCK) {
@@ -328,7 +340,7 @@ fold_message(uint32_t state, const bool copying, uint8_t *dst, const uint8_t *sr
 		b = block_head(state, copying, dst, src, head);
 	}
 	return fold_rest(b, copying ? FOLD_COPY : FOLD_STREAM, copying ? dst + head : NULL,
-		src + head, (len - head) / BLOCK);
+		src + head, (len - head) / BLOCK, 0);
 }
 
 static karst_noinline uint32_t

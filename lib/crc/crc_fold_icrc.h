@@ -20,9 +20,9 @@
 
 #include "crc_fold.h"
 
-/* The state after the packet from @l3 to @end. */
+/* The state after the packet from @l3 to @end; @next is how far the next one is from it, or 0. */
 karst_always_inline uint32_t
-icrc_frame(const uint8_t *l3, const uint8_t *end, unsigned int ip6)
+icrc_frame_then(const uint8_t *l3, const uint8_t *end, unsigned int ip6, const size_t next)
 {
 	const uint8_t *p = l3 - CRC_ICRC_LEAD;
 	const size_t len = (size_t)(end - p);
@@ -37,7 +37,13 @@ icrc_frame(const uint8_t *l3, const uint8_t *end, unsigned int ip6)
 		p += BLOCK;
 		rest--;
 	}
-	return fold_rest(b, FOLD_FRAME, nowhere(p), p, rest);
+	return fold_rest(b, FOLD_FRAME, nowhere(p), p, rest, next);
+}
+
+karst_always_inline uint32_t
+icrc_frame(const uint8_t *l3, const uint8_t *end, unsigned int ip6)
+{
+	return icrc_frame_then(l3, end, ip6, 0);
 }
 
 /* The state after the headers of @j and the @len bytes at @src, which are copied behind them. */
@@ -63,7 +69,7 @@ icrc_headers_and(const struct karst_seal *j, const uint8_t *src, size_t len)
 		b = block_fold(b, fold_factors(1),
 			block_or(block_join(join, src, odd, BLOCK), ones + BLOCK));
 	}
-	return fold_rest(b, FOLD_COPY, join, src + odd, len / BLOCK);
+	return fold_rest(b, FOLD_COPY, join, src + odd, len / BLOCK, 0);
 }
 
 #endif /* CRC_FOLD_ICRC_H */

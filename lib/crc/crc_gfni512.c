@@ -71,7 +71,9 @@ group_fold(struct block *acc, const struct group_factors *f, const struct block 
 
 #include "crc_fold.h"
 #include "crc_fold_icrc.h"
+#define OWN_VERIFY_KNOWN
 #include "crc_burst.h"
+#include "crc_known512.h"
 
 const struct crc_kernel crc_kernel_gfni512 = {
 	.ops = {.name = "gfni512", .update = crc_update, .copy = crc_copy},
@@ -79,4 +81,5 @@ const struct crc_kernel crc_kernel_gfni512 = {
 	.likes = KARST_CPU_FAST_AFFINE,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
+	.verify_known = verify_known,
 };

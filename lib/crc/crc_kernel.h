@@ -20,6 +20,7 @@ struct crc_kernel {
 	unsigned int likes; /* those without which it runs, but not as the fastest */
 	void (*seal_burst)(const struct karst_seal *jobs, unsigned int n);
 	unsigned int (*verify_burst)(struct karst_pkt *const *pkts, unsigned int n);
+	uint64_t (*verify_known)(const struct karst_icrc_known *k, unsigned int n);
 };
 
 extern const struct crc_kernel crc_kernel_scalar;
@@ -40,6 +41,14 @@ extern const uint32_t crc_slice_table[16][256];
 #define CRC_FOLD_WORDS 128
 /** Fold factors, by distance from the end: see crc_fold.h. */
 extern const uint64_t crc_fold_table[CRC_FOLD_WORDS];
+/* Frames of struct karst_icrc_known: the IP header, and the first byte behind the BTH. */
+#define CRC_KNOWN_L3  14
+#define CRC_KNOWN_END 54
+
+/** Tails of struct karst_icrc_known that crc_known512.h takes: none is longer. */
+#define CRC_KNOWN_TAIL 128
+/** By tail / 8: the factors of the words with identification and PSN. */
+extern const uint64_t crc_known_table[CRC_KNOWN_TAIL / 8 + 1][2];
 /** The quotient x^96 / P (without its last bit) and P, reflected. */
 extern const uint64_t crc_barrett[2];
 /** 16 bytes at offset n: a byte shuffle that moves the low n bytes of a vector to its top. */

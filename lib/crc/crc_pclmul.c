@@ -86,4 +86,5 @@ const struct crc_kernel crc_kernel_pclmul = {
 	.needs = KARST_CPU_PCLMUL,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
+	.verify_known = verify_known,
 };

@@ -136,4 +136,5 @@ const struct crc_kernel crc_kernel_pmull = {
 	.needs = KARST_CPU_PMULL,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
+	.verify_known = verify_known,
 };

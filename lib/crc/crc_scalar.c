@@ -74,4 +74,5 @@ const struct crc_kernel crc_kernel_scalar = {
 	.needs = 0,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
+	.verify_known = verify_known,
 };

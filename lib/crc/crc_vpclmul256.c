@@ -87,4 +87,5 @@ const struct crc_kernel crc_kernel_vpclmul256 = {
 	.needs = KARST_CPU_VPCLMUL_256 | KARST_CPU_PCLMUL,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
+	.verify_known = verify_known,
 };

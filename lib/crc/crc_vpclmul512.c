@@ -9,11 +9,14 @@
 #include "crc_avx512.h"
 #include "crc_fold.h"
 #include "crc_fold_icrc.h"
+#define OWN_VERIFY_KNOWN
 #include "crc_burst.h"
+#include "crc_known512.h"
 
 const struct crc_kernel crc_kernel_vpclmul512 = {
 	.ops = {.name = "vpclmul512", .update = crc_update, .copy = crc_copy},
 	.needs = KARST_CPU_VPCLMUL_512 | KARST_CPU_PCLMUL,
 	.seal_burst = seal_burst,
 	.verify_burst = verify_burst,
+	.verify_known = verify_known,
 };

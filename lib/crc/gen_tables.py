@@ -12,6 +12,8 @@ import sys
 POLY32 = 0x104C11DB7
 POLY16 = 0x1100B
 FOLD_WORDS = 128
+KNOWN_TAIL = 128
+KNOWN_WORDS = 4  # from the word with the identification to that with the PSN
 
 
 def reflect(v, bits):
@@ -143,6 +145,9 @@ def main(path):
         emit_rows(f, 'const uint32_t crc_slice_table[16][256]', slices, '0x%08xu', 8)
         emit(f, 'const uint64_t crc_fold_table[CRC_FOLD_WORDS] karst_cache_aligned',
              fold[::-1], '0x%09xull', 4)
+        emit_rows(f, 'const uint64_t crc_known_table[CRC_KNOWN_TAIL / 8 + 1][2] karst_aligned(16)',
+                  [[fold[i + KNOWN_WORDS], fold[i]] for i in range(KNOWN_TAIL // 8 + 1)],
+                  '0x%09xull', 2)
         emit(f, 'const uint64_t crc_barrett[2] karst_aligned(16)',
              [reflect(quotient(1 << 96, POLY32) >> 1, 64), reflect(POLY32, 33)], '0x%016xull', 2)
         m = column_matrices()

@@ -25,6 +25,34 @@ karst_icrc_verify_burst(struct karst_pkt *const *pkts, unsigned int n)
 	return crc_kernel_chosen()->verify_burst(pkts, n);
 }
 
+uint64_t
+karst_icrc_verify_known(const struct karst_icrc_known *k, unsigned int n)
+{
+	return crc_kernel_chosen()->verify_known(k, n);
+}
+
+uint32_t
+karst_icrc_known_sum(const uint8_t *data, uint32_t len)
+{
+	static const uint8_t zeros[KARST_CACHE_LINE];
+	const struct karst_crc_ops *ops = karst_crc_ops();
+	const uint8_t *ones = crc_icrc_ones[0] + CRC_ICRC_ONES_BASE;
+	uint8_t head[CRC_ICRC_LEAD + CRC_KNOWN_END - CRC_KNOWN_L3];
+	uint32_t i, n, state;
+
+	memcpy(head, ones, CRC_ICRC_LEAD);
+	for (i = CRC_ICRC_LEAD; i < sizeof(head); i++)
+		head[i] = data[CRC_KNOWN_L3 - CRC_ICRC_LEAD + i] | ones[i];
+	memset(head + CRC_ICRC_LEAD + 4, 0, 2); /* identification */
+	memset(head + sizeof(head) - 4, 0, 4);  /* acknowledge request, PSN */
+	state = ops->update(0, head, sizeof(head));
+	for (n = len - CRC_KNOWN_END - 4; n > 0; n -= i) {
+		i = karst_min_u32(n, sizeof(zeros));
+		state = ops->update(state, zeros, i);
+	}
+	return ~state;
+}
+
 /* Not the kernel's way, which would read the bytes before @l3. */
 uint32_t
 karst_icrc_rocev2(const uint8_t *l3, size_t len, bool ip6)

@@ -39,6 +39,31 @@ void karst_icrc_seal_burst(const struct karst_seal *jobs, unsigned int n);
  */
 unsigned int karst_icrc_verify_burst(struct karst_pkt *const *pkts, unsigned int n);
 
+/** Packets that are looked at together. */
+#define KARST_ICRC_KNOWN 64u
+/** Shortest frame: BTH, four bytes and the ICRC. */
+#define KARST_ICRC_KNOWN_LEN_MIN 62u
+
+/**
+ * Frames without a tag over IPv4 whose headers are known up to the end of the BTH, but for the
+ * identification of IP, the acknowledge request and the PSN: with karst_icrc_known_sum() of an
+ * earlier one an ICRC is verified without another look at the headers.
+ */
+struct karst_icrc_known {
+	const uint8_t *data[KARST_ICRC_KNOWN];
+	uint32_t sum[KARST_ICRC_KNOWN];
+	uint16_t len[KARST_ICRC_KNOWN]; /* from data to the last byte of the ICRC, 4 * n + 2 */
+};
+
+/**
+ * What the known headers contribute to the ICRC of frames of @len bytes with the headers of @data,
+ * whatever their identification, acknowledge request and PSN.
+ */
+uint32_t karst_icrc_known_sum(const uint8_t *data, uint32_t len);
+
+/** Verifies the first @n.  @return a bit for each whose ICRC is wrong. */
+uint64_t karst_icrc_verify_known(const struct karst_icrc_known *k, unsigned int n);
+
 /** The ICRC of a RoCEv2 packet: @len bytes from the IP header to the last pad byte (W7). */
 uint32_t karst_icrc_rocev2(const uint8_t *l3, size_t len, bool ip6);
 

@@ -78,6 +78,134 @@ Test(icrc, every_bit)
 	}
 }
 
+/* --- frames whose headers are known --- */
+
+#define KNOWN_PLACE 2304
+
+/* A frame of random headers over IPv4 and @tail bytes behind the BTH, with its ICRC. */
+static uint32_t
+known_frame(uint8_t *frame, uint32_t tail, uint64_t *seed)
+{
+	uint32_t len = 54 + tail + 4, i, icrc;
+
+	for (i = 0; i < len; i++)
+		frame[i] = (uint8_t)ref_rand(seed);
+	icrc = ref_icrc(frame + 14, len - 18, false);
+	memcpy(frame + len - 4, &icrc, 4);
+	return len;
+}
+
+/* @frame, with what may differ from packet to packet made different, and another payload. */
+static void
+known_like(uint8_t *like, const uint8_t *frame, uint32_t len, uint64_t *seed)
+{
+	uint32_t i;
+
+	memcpy(like, frame, 54);
+	like[18] = (uint8_t)ref_rand(seed);
+	like[19] = (uint8_t)ref_rand(seed);
+	like[50] ^= ref_rand(seed) & 0x80;
+	for (i = 51; i < len; i++)
+		like[i] = (uint8_t)ref_rand(seed);
+}
+
+/* A bit that the ICRC covers and that may differ, or one behind the BTH. */
+static void
+known_damage(uint8_t *frame, uint32_t len, uint64_t *seed)
+{
+	static const uint8_t may[] = {18, 19, 51, 52, 53};
+	uint32_t at = 54 + ref_rand(seed) % (len - 54);
+
+	if (ref_rand(seed) % 2)
+		at = may[ref_rand(seed) % KARST_DIM(may)];
+	frame[at] ^= (uint8_t)(1u << ref_rand(seed) % 8);
+}
+
+static uint32_t
+known_any_tail(uint64_t *seed, uint32_t usual)
+{
+	switch (ref_rand(seed) % 8) {
+	case 0:
+		return 4 + ref_rand(seed) % 500 * 4;
+	case 1:
+	case 2:
+		return 4 + ref_rand(seed) % 32 * 4;
+	default:
+		return usual;
+	}
+}
+
+/* Bursts of any number of them, in which any are wrong: these are found, and no others. */
+Test(icrc, known)
+{
+	static uint8_t frames[KARST_ICRC_KNOWN * KNOWN_PLACE], like[KNOWN_PLACE];
+	uint64_t seed = 7;
+
+	for (unsigned int k = 0; ref_kernel(k) != NULL; k++) {
+		for (unsigned int round = 0; round < 400; round++) {
+			unsigned int i, n = ref_rand(&seed) % (KARST_ICRC_KNOWN + 1);
+			uint32_t usual = 4 + ref_rand(&seed) % 32 * 4;
+			struct karst_icrc_known known;
+			uint64_t want = 0;
+
+			for (i = 0; i < n; i++) {
+				uint8_t *f = frames + i * KNOWN_PLACE + ref_rand(&seed) % 64;
+				uint32_t len = known_frame(
+					f, round % 2 ? usual : known_any_tail(&seed, usual), &seed);
+
+				known_like(like, f, len, &seed);
+				known.data[i] = f;
+				known.len[i] = (uint16_t)len;
+				known.sum[i] = karst_icrc_known_sum(like, len);
+				if (ref_rand(&seed) % 8 == 0) {
+					known_damage(f, len, &seed);
+					want |= UINT64_C(1) << i;
+				}
+			}
+			cr_assert_eq(karst_icrc_verify_known(&known, n), want, "%s: %u of %u",
+				karst_crc_ops()->name, round, n);
+		}
+	}
+}
+
+/* Every bit that may differ or is behind the BTH, in every place of four frames, for every tail. */
+Test(icrc, known_every_bit)
+{
+	struct ref_guard g = ref_guard_open(4096);
+	uint8_t others[3][512], like[512];
+	uint64_t seed = 8;
+
+	for (unsigned int k = 0; ref_kernel(k) != NULL; k++) {
+		for (uint32_t tail = 4; tail <= 140; tail += 4) {
+			uint32_t i, bit, place = tail / 4 % 4, len = 58 + tail;
+			uint8_t *f = ref_tail(&g, len);
+			struct karst_icrc_known known;
+
+			for (i = 0; i < 4; i++) {
+				uint8_t *one = i == place ? f : others[i < place ? i : i - 1];
+
+				known_frame(one, tail, &seed);
+				known_like(like, one, len, &seed);
+				known.data[i] = one;
+				known.len[i] = (uint16_t)len;
+				known.sum[i] = karst_icrc_known_sum(like, len);
+			}
+			cr_assert_eq(karst_icrc_verify_known(&known, 4), 0);
+			for (bit = 18 * 8; bit < len * 8; bit++) {
+				bool differs = bit < 20 * 8 || bit >= 51 * 8 || bit == 50 * 8 + 7;
+
+				if (!differs)
+					continue;
+				f[bit / 8] ^= (uint8_t)(1u << bit % 8);
+				cr_assert_eq(karst_icrc_verify_known(&known, 4), 1u << place,
+					"%s: bit %u, tail %u", karst_crc_ops()->name, bit, tail);
+				f[bit / 8] ^= (uint8_t)(1u << bit % 8);
+			}
+		}
+	}
+	ref_guard_close(&g);
+}
+
 /* A frame to be sealed: @hdr bytes from the IP header to the payload. */
 struct sealing {
 	unsigned int flags, hdr, pay_len;

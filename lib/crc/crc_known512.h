@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * struct karst_icrc_known on 512 bits, four frames at a time.
+ *
+ * An ICRC is linear, so it is what the known headers contribute, had before, and what
+ * identification, PSN and the bytes behind the BTH do.  Of those the first two lie in a word of 64
+ * bits each, counted from the end of the message, so each is one product; a lane has both words of
+ * a frame, and a register those of four.  The bytes behind the BTH are finished block by block as
+ * in crc_fold.h, and the four sums brought together in one register before the last reduction.
+ */
+#ifndef CRC_KNOWN512_H
+#define CRC_KNOWN512_H
+
+#include "crc_burst.h"
+
+#define KNOWN_ID  14 /* the words with identification and PSN, if the tail is whole words */
+#define KNOWN_PSN 46
+
+static_assert(KNOWN_PSN - KNOWN_ID == 4 * 8, "crc_known_table has factors of words so far apart");
+
+/* What counts of the two words: by whether the tail has half a word more. */
+static const uint64_t known_masks[2][2] karst_aligned(16) = {
+	{UINT64_C(0x0000ffff00000000), UINT64_C(0xffffffff00000000)},
+	{UINT64_C(0x000000000000ffff), UINT64_C(0x00000000ffffffff)},
+};
+
+karst_always_inline X
+known_words(const uint8_t *d, unsigned int half)
+{
+	X w = _mm_loadl_epi64((const X *)(d + KNOWN_ID + half));
+
+	w = _mm_castps_si128(_mm_loadh_pi(
+		_mm_castsi128_ps(w), (const __m64 *)(const void *)(d + KNOWN_PSN + half)));
+	return w;
+}
+
+/* What the bytes behind the BTH contribute to the remainder. */
+karst_always_inline V
+known_tail(const uint8_t *end, unsigned int tail)
+{
+	unsigned int head;
+
+	if (karst_likely(tail == BLOCK))
+		return block_finish(block_load(end - BLOCK), factors_at(0));
+	head = (tail - 1) % BLOCK + 1;
+	if (tail <= BLOCK)
+		return block_finish(block_head(0, false, NULL, end - tail, head), factors_at(0));
+	return block_finish_onto(
+		block_finish(block_head(0, false, NULL, end - tail, head), factors_at(1)),
+		block_load(end - BLOCK), factors_at(0));
+}
+
+karst_always_inline V
+four_lanes(X a, X b, X c, X d)
+{
+	return _mm512_inserti64x4(
+		_mm512_castsi256_si512(_mm256_set_m128i(b, a)), _mm256_set_m128i(d, c), 1);
+}
+
+/* The lanes of each added up: those of @a are lane 0. */
+karst_always_inline V
+known_sums(V a, V b, V c, V d)
+{
+	V ab = vec_xor(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
+	V cd = vec_xor(_mm512_shuffle_i64x2(c, d, 0x88), _mm512_shuffle_i64x2(c, d, 0xdd));
+
+	return vec_xor(_mm512_shuffle_i64x2(ab, cd, 0x88), _mm512_shuffle_i64x2(ab, cd, 0xdd));
+}
+
+/*
+ * A bit for each of the four frames from @at on whose ICRC is wrong; no tail is long.
+ * @alike: they have the same length.
+ */
+karst_always_inline unsigned int
+known_four(const struct karst_icrc_known *k, unsigned int at, const bool alike)
+{
+	const V barrett = vec_pair(crc_barrett);
+	const V third = _mm512_castsi128_si512(_mm_setr_epi32(2, 6, 10, 14));
+	const uint8_t *end[4];
+	X words[4], factors[4], masks[4], icrc;
+	V sums[4], w, f, m, q;
+
+#pragma GCC unroll 4
+	for (unsigned int i = 0; i < 4; i++) {
+		unsigned int tail = k->len[alike ? at : at + i] - CRC_KNOWN_END - 4u;
+
+		end[i] = k->data[at + i] + CRC_KNOWN_END + tail;
+		words[i] = known_words(k->data[at + i], tail & 4);
+		masks[i] = _mm_load_si128((const X *)known_masks[tail / 4 % 2]);
+		factors[i] = _mm_load_si128((const X *)crc_known_table[tail / 8]);
+		sums[i] = known_tail(end[i], tail);
+	}
+	w = four_lanes(words[0], words[1], words[2], words[3]);
+	if (alike) {
+		m = _mm512_broadcast_i32x4(masks[0]);
+		f = _mm512_broadcast_i32x4(factors[0]);
+	} else {
+		m = four_lanes(masks[0], masks[1], masks[2], masks[3]);
+		f = four_lanes(factors[0], factors[1], factors[2], factors[3]);
+	}
+	w = _mm512_and_si512(w, m);
+	w = vec_xor3(
+		vec_mul_lo(w, f), vec_mul_hi(w, f), known_sums(sums[0], sums[1], sums[2], sums[3]));
+	q = _mm512_clmulepi64_epi128(vec_mul_lo(w, barrett), barrett, 0x10);
+	q = _mm512_permutexvar_epi32(third, vec_xor(w, q));
+	icrc = _mm_setr_epi32((int)load_le32(end[0]), (int)load_le32(end[1]),
+		(int)load_le32(end[2]), (int)load_le32(end[3]));
+	icrc = _mm_xor_si128(icrc, x_load(&k->sum[at]));
+	return _mm_cmpneq_epu32_mask(_mm512_castsi512_si128(q), icrc);
+}
+
+#define KNOWN_LEN_MAX (CRC_KNOWN_END + CRC_KNOWN_TAIL + 4)
+
+/* Have the four from @at on the same length, and not a long one? */
+karst_always_inline bool
+known_alike(const struct karst_icrc_known *k, unsigned int at)
+{
+	uint64_t lens;
+
+	memcpy(&lens, &k->len[at], sizeof(lens));
+	return k->len[at] <= KNOWN_LEN_MAX && lens == k->len[at] * UINT64_C(0x0001000100010001);
+}
+
+karst_always_inline bool
+known_short(const struct karst_icrc_known *k, unsigned int at)
+{
+	return k->len[at] <= KNOWN_LEN_MAX && k->len[at + 1] <= KNOWN_LEN_MAX &&
+		k->len[at + 2] <= KNOWN_LEN_MAX && k->len[at + 3] <= KNOWN_LEN_MAX;
+}
+
+/* Is the ICRC of the @i-th wrong, of which there is one more? */
+karst_always_inline bool
+known_wrong_then(const struct karst_icrc_known *k, unsigned int i)
+{
+	const uint8_t *d = k->data[i], *end = d + k->len[i] - 4;
+	size_t next = (uintptr_t)k->data[i + 1] - (uintptr_t)d;
+
+	return ~icrc_frame_then(d + CRC_KNOWN_L3, end, 0, next) != load_le32(end);
+}
+
+static uint64_t
+verify_known(const struct karst_icrc_known *k, unsigned int n)
+{
+	uint64_t wrong = 0;
+	unsigned int i = 0;
+
+	while (i < n) {
+		if (karst_likely(i + 4 <= n && known_alike(k, i))) {
+			wrong |= (uint64_t)known_four(k, i, true) << i;
+			i += 4;
+		} else if (i + 4 <= n && known_short(k, i)) {
+			wrong |= (uint64_t)known_four(k, i, false) << i;
+			i += 4;
+		} else {
+			wrong |= (uint64_t)(i + 1 < n ? known_wrong_then(k, i)
+						      : known_one_wrong(k, i))
+				<< i;
+			i++;
+		}
+	}
+	return wrong;
+}
+
+#endif /* CRC_KNOWN512_H */

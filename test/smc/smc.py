@@ -132,6 +132,29 @@ def one_daemon(suite, one, direct):
         [] if said == 'options 1 0 yes hello hello ENOPROTOOPT True' else [said]))
 
 
+def settings(suite, one):
+    """What a TCP socket was set to, by whomever, its connection is set to."""
+    was_set, reset = 'set 1 True late', "b'' ConnectionResetError"
+    for server, client, n, text, wanted in (
+            ('server_sets', 'client_ends', 0, 'before it listens', (was_set, reset)),
+            ('server_set_elsewhere', 'client_ends', 0, 'by another process, which sends a socket that '
+             'listens', (was_set, reset)),
+            ('server_set_by_child', 'client_ends', 0, 'by a child', (was_set, reset)),
+            ('server_set_before', 'client_ends', 0, 'by the program before this one', (was_set, reset)),
+            ('server_ended', 'client_owned', 0, 'with its owner, before it connects',
+             (reset, f'{was_set} True True')),
+            ('server_ended', 'client_owned', 1, 'with its owner, by another process, before it connects',
+             (reset, f'{was_set} True True'))):
+        port = bed.free_port()
+        s = Program(suite, one, server, '127.0.0.1', port)
+        problems = [line for line in [s.line()] if line != 'ready']
+        c = Program(suite, one, client, '127.0.0.1', port, n)
+        for program, said in (c, wanted[1]), (s, wanted[0]):
+            line, more = program.ends()
+            problems += more + ([] if line == said else [line])
+        suite.tap.point(f'time limits, SO_LINGER and SO_OOBINLINE that were set {text}', problems)
+
+
 def awaited(suite, one):
     """The service stands still while a program connects, whose other thread waits for bytes."""
     port = bed.free_port()
@@ -474,6 +497,7 @@ def test(suite, netns):
         one_daemon(suite, daemon, direct)
         awaited(suite, daemon)
         confined(suite, daemon)
+        settings(suite, daemon)
         urgent_bytes(suite, daemon)
         if direct:
             late_bytes(suite, daemon)

@@ -163,40 +163,51 @@ tcp_ready(struct svc_source *src, uint32_t events)
 		svc_conn_queue(c);
 }
 
+/* Its own address, which does not change as long as it is connected. */
+static int
+take_local(int tcp, const struct kd_smc_option_ends *ends, struct sockaddr_storage *local)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)local;
+	socklen_t len = sizeof(*local);
+
+	if (ends->family != AF_INET)
+		return getsockname(tcp, (void *)local, &len) == 0 ? 0 : -errno;
+	v4->sin_family = AF_INET;
+	v4->sin_addr.s_addr = ends->local_ip4;
+	v4->sin_port = ends->local_port;
+	return 0;
+}
+
+/* Only a connected socket has a peer's name. */
+static int
+take_names(struct kd_smc *s, int tcp, struct sockaddr_storage *local, struct sockaddr_storage *peer,
+	uint64_t *netns)
+{
+	struct kd_smc_option_ends ends = {0};
+	socklen_t len = sizeof(*peer);
+	int rc = kd_smc_option_ends(&s->option, tcp, &ends);
+
+	if (rc == 0 && getpeername(tcp, (void *)peer, &len) != 0)
+		rc = -errno;
+	if (rc == 0)
+		rc = take_local(tcp, &ends, local);
+	*netns = ends.netns;
+	return rc;
+}
+
 int
 svc_conn_check(struct kd_smc *s, int fd)
 {
-	struct tcp_info info;
-	socklen_t len = sizeof(int);
-	int value;
+	struct sockaddr_storage local, peer;
+	uint64_t netns;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &value, &len) != 0 || value != IPPROTO_TCP)
-		return -ENOTSOCK;
-	len = sizeof(info);
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
-		return -errno;
-	if (info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_CLOSE_WAIT)
-		return -ENOTCONN;
-	return kd_smc_option_seen(&s->option, fd) ? 0 : -ENODATA;
+	return take_names(s, fd, &local, &peer, &netns);
 }
 
 static uint32_t
 address_bytes(const struct sockaddr_storage *a)
 {
 	return a->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-}
-
-static int
-take_names(struct svc_conn *c)
-{
-	socklen_t local = sizeof(c->local), peer = sizeof(c->peer), n = sizeof(c->netns);
-
-	if (getsockname(c->tcp, (void *)&c->local, &local) != 0 ||
-		getpeername(c->tcp, (void *)&c->peer, &peer) != 0)
-		return -errno;
-	if (getsockopt(c->tcp, SOL_SOCKET, SO_NETNS_COOKIE, &c->netns, &n) != 0)
-		c->netns = 0; /* before Linux 5.14 */
-	return 0;
 }
 
 int
@@ -414,10 +425,8 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	struct svc_conn **conn, int *end)
 {
 	struct svc_conn *c, *other;
-	int rc = svc_conn_check(s, tcp);
+	int rc;
 
-	if (rc != 0)
-		return rc;
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return -ENOMEM;
@@ -439,7 +448,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 		.buffer = (uint32_t)s->conf->smc.buffer,
 	};
 	*end = -1;
-	rc = take_names(c);
+	rc = take_names(s, tcp, &c->local, &c->peer, &c->netns);
 	other = rc == 0 && !c->decline ? svc_direct_find(c) : NULL;
 	if (rc == 0)
 		rc = make_memory(c, prog, other);

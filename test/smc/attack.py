@@ -247,6 +247,16 @@ def old_names(suite, one):
     elsewhere.close()
 
 
+def claims(suite, one):
+    p = Program(suite, None, 'claims', one.socket + '.smc', 0, script='prog_attack.py')
+    said, problems = p.ends()
+    nothing = ['ENODATA'] * 4
+    suite.tap.point('sockets that are said to have seen the option, and have not, or not those that are '
+                    'connected now', problems + (
+                        [] if said.split() == ['claims', *nothing, 'ENOTCONN', 'ENODATA', 'taken', 'taken']
+                        else [said]))
+
+
 def works(suite, one, direct):
     """Two programs have SMC-R, as so many have had before.  @return problems"""
     problems = echo(suite, one, one)
@@ -338,6 +348,7 @@ def test(suite):
     before_rings(suite, one)
     child_before_rings(suite, one)
     old_names(suite, one)
+    claims(suite, one)
     suite.tap.point('nobody else has noticed', echo(suite, one, one))
     lingerers(suite)
     greed(suite)

@@ -29,9 +29,9 @@ URGENT_END, URGENT_IS, URGENT_VALID = 160, 168, 1 # and what is said of an urgen
 RINGS = 16      # and the number of the rings
 PAGE = 4096
 PIECE = 1000
-SOCK_ABI, SOCK_OPEN = 9, 2
+SOCK_ABI, SOCK_HELLO, SOCK_OPEN = 9, 1, 2
 KEPT = 12       # connections: the memory of some of them is used again at once
-SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM, SYS_SENDMSG = 1, 3, 7, 45, 46
+SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM, SYS_SENDMSG, SYS_BPF = 1, 3, 7, 45, 46, 321
 PR_SET_PDEATHSIG = 1
 OTHERS = 65533  # a user
 LINGER_S = 1000000
@@ -709,6 +709,56 @@ def client_follows(address, port, own):
     sock.setblocking(True)
     sock.sendall(b'true')
     known.close()
+
+
+# --- sockets that are not what is said of them ---
+
+def ask_service(service, op, fds=()):
+    """@return status of the answer, and what came with it"""
+    head = struct.pack('<3I', SOCK_ABI, op, 0)
+    service.sendmsg([head + bytes(MESSAGE - len(head))], rights(fds) if fds else [])
+    answer, came, _, _ = socket.recv_fds(service, MESSAGE, 4)
+    return struct.unpack_from('<i', answer, 12)[0], came
+
+
+def note(options, sock, want, seen):
+    """In the map of the TCP option, of which a program has a descriptor."""
+    key, value = ctypes.c_int(sock.fileno()), ctypes.create_string_buffer(bytes([want, seen] + [0] * 6))
+    attr = struct.pack('I4xQQQ', options, ctypes.addressof(key), ctypes.addressof(value), 0)
+    assert ctypes.CDLL(None).syscall(SYS_BPF, 2, ctypes.create_string_buffer(attr), len(attr)) == 0
+
+
+def claims(path, _, __):
+    """Says of sockets that both sides of their connections have sent the option, and hands them over."""
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    service.connect(path)
+    options = ask_service(service, SOCK_HELLO)[1][0]
+
+    def status(sock, claim=True):
+        if claim:
+            note(options, sock, 1, 1)
+        return errno.errorcode.get(-ask_service(service, SOCK_OPEN, [sock.fileno()])[0], 'taken')
+
+    def connection(want):
+        here = socket.socket()
+        note(options, here, want, 0)
+        here.bind(('127.0.0.1', 0))
+        here.listen(1)
+        sock = socket.socket()
+        note(options, sock, want, 0)
+        sock.connect(here.getsockname())
+        return sock, here, here.accept()[0]
+
+    plain, other, agreed = connection(0), connection(1), connection(1)
+    said = [status(plain[0]), status(plain[1]), status(socket.socketpair()[0]),
+            status(socket.socket(type=socket.SOCK_DGRAM))]
+    libc = ctypes.CDLL(None)
+    libc.connect(other[0].fileno(), struct.pack('16x'), 16)
+    said.append(status(other[0]))
+    note(options, other[0], 0, 0)
+    other[0].connect(plain[1].getsockname())
+    said += [status(other[0]), status(agreed[0], False), status(agreed[2], False)]
+    say('claims', *said)
 
 
 # --- descriptors that keep waiting who closes them ---

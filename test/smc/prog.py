@@ -540,9 +540,9 @@ def client_scribbles(address, port, leaves):
             for line in range(4):
                 os.pwrite(fd, struct.pack('<Q', random.getrandbits(62) + (1 << 62)),
                           start + 2048 + (end - start - 4096) // 2 + 64 * line)
-        else: # the page, but for its locks
-            os.pwrite(fd, struct.pack('<3Q', *[random.getrandbits(63) for _ in range(3)]),
-                      start + 64)
+        else: # the page, but for its locks, and what would say that it ends its direction
+            words = [random.getrandbits(63) for _ in range(3)]
+            os.pwrite(fd, struct.pack('<3Q', words[0], words[1] & ~(1 << 32), words[2]), start + 64)
     if leaves:
         say('ended')
         return

@@ -7,9 +7,9 @@
  * twice, into the ring and out of it.
  *
  * That they are the ends of one connection is known by their addresses, which are each
- * other's when they are joined, and by the network namespace.  Whoever comes first has begun with
- * CLC, of which nothing was answered yet; that is given up.  What it wrote meanwhile goes into the
- * rings of both, which are those of an earlier connection of the two programs if there are some
+ * other's when they are joined, and by the network namespace.  Whoever comes first may have begun
+ * with CLC, of which nothing was answered yet; that is given up.  What it wrote meanwhile goes into
+ * the rings of both, which are those of an earlier connection of the two programs if there are some
  * (smc_rings.c).
  *
  * The service makes the connection, and ends it: it has the far end of both pairs, and sees a
@@ -70,9 +70,11 @@ waits(const struct svc_conn *c)
 {
 	struct karst_smc_conn_info info;
 
-	return c->what == SMC_AGREEING && c->pair >= 0 && !c->tcp_over && c->id != SMC_NO_ID &&
-		karst_smc_conn_info(c->smc->core, c->id, &info) == 0 &&
-		info.state < KARST_SMC_FELL_BACK;
+	if (c->what != SMC_AGREEING || c->pair < 0 || c->tcp_over)
+		return false;
+	return !c->begun ||
+		(c->id != SMC_NO_ID && karst_smc_conn_info(c->smc->core, c->id, &info) == 0 &&
+			info.state < KARST_SMC_FELL_BACK);
 }
 
 struct svc_conn *

@@ -609,6 +609,15 @@ def client_knocks(address, port, _):
         pass # the peer has gone
 
 
+def client_prompted(address, port, n):
+    known = socket.create_server((address, 0)) # the service knows this program from here on
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    say('ready')
+    signal.sigwait([signal.SIGUSR1])
+    client_echo(address, port, n)
+    known.close()
+
+
 LIMIT = struct.pack('ll', 0, 20000) # a multiple of the kernel's ticks
 
 

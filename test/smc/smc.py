@@ -25,6 +25,7 @@ from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 OPTION = bytes.fromhex('fe06e2d4c3d9')
 IDLE = 500
 OFTEN = 100  # connections
+SYS_RECVMSG = 47  # of x86_64
 # what interrupted.c says: what each call returned, and how many signals came
 INTERRUPTED = ('recv EINTR 1\nrecv at once EAGAIN 1\npoll EINTR 1\nselect EINTR 1\nsend EINTR 1\n'
                'recv again returned 1\n')
@@ -169,6 +170,51 @@ def awaited(suite, one):
     said, more = c.ends()
     suite.tap.point('a thread waits for a socket while another one connects it', problems + more +
                     s.ends()[1] + ([] if said == "told True b'hello'" else [said]))
+
+
+def asks(program):
+    """Waits until it waits for the service's answer."""
+    began = time.monotonic()
+    while time.monotonic() - began < bed.HANG_S:
+        with open(f'/proc/{program.process.pid}/syscall', encoding='ascii') as f:
+            if f.read().split()[0] == str(SYS_RECVMSG):
+                return []
+        time.sleep(0.001)
+    return [f'{program.what} does not ask']
+
+
+def both_ask(suite, one, direct, dies):
+    """Both ends of a connection are there when the service looks for the first time.  @return the
+    programs, problems"""
+    port = bed.free_port()
+    s = Program(suite, one, 'server_echo' if not dies else 'server_ended', '127.0.0.1', port)
+    problems = [line for line in [s.line()] if line != 'ready']
+    c = Program(suite, one, 'client_prompted', '127.0.0.1', port, BYTES)
+    problems += [line for line in [c.line()] if line != 'ready']
+    before = suite.count(one, 'direct')
+    one.send(signal.SIGSTOP)
+    c.process.send_signal(signal.SIGUSR1)
+    problems += asks(c) + asks(s)
+    if dies:
+        c.process.kill()
+        c.process.wait()
+    one.send(signal.SIGCONT)
+    said, more = s.ends()
+    problems += more
+    if direct and suite.count(one, 'direct') != before + 1:
+        problems.append('they were not joined')
+    return c, said, problems
+
+
+def at_once(suite, one, direct):
+    c, _, problems = both_ask(suite, one, direct, False)
+    said, more = c.ends()
+    suite.tap.point('the service sees both ends of a connection at once', problems + more +
+                    ([] if said == f'same {BYTES} end' else [said]))
+    if direct:
+        _, said, problems = both_ask(suite, one, direct, True)
+        suite.tap.point('and one of them has been killed: the other one hears of it', problems +
+                        ([] if said == "b'' end" else [said]))
 
 
 def confined(suite, one):
@@ -497,6 +543,7 @@ def test(suite, netns):
         one_daemon(suite, daemon, direct)
         awaited(suite, daemon)
         confined(suite, daemon)
+        at_once(suite, daemon, direct)
         settings(suite, daemon)
         urgent_bytes(suite, daemon)
         if direct:

@@ -145,6 +145,7 @@ pair_ready(struct svc_source *src, uint32_t events)
 		svc_direct_rang(c);
 	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
 		c->gone = c->shut = true;
+	c->hung_up |= (events & EPOLLHUP) != 0;
 	svc_conn_queue(c);
 }
 

@@ -182,6 +182,15 @@ end_direction(struct svc_conn *c)
 		shutdown(c->other->pair, SHUT_WR);
 }
 
+/* Who waits for room hears that there is no need of any.  Who fills his pair says so before, and
+ * looks at the flags, which are there by now, after it. */
+static void
+make_room(struct svc_conn *c)
+{
+	if (atomic_load(&c->page->filled) != 0)
+		svc_conn_empty(c);
+}
+
 /* Its program has closed: as the kernel, who leaves bytes unread resets.  It may be there all the
  * same, if the other one has shut down the far end, which both have: then it hears of a reset. */
 static void
@@ -197,13 +206,14 @@ direct_over(struct svc_conn *c)
 		} else {
 			atomic_fetch_or(&o->page->flags,
 				KARST_SOCK_NO_SEND | KARST_SOCK_EOF | KARST_SOCK_CLOSED);
-			svc_conn_empty(o);
+			make_room(o);
 			shutdown(o->pair, SHUT_WR);
 		}
 	}
 	c->other = NULL;
 	c->what = SMC_OVER;
-	svc_conn_close_tcp(c, reset);
+	/* no byte of the two has gone by TCP, where a reset is one packet, and an end four */
+	svc_conn_close_tcp(c, true);
 	if ((atomic_load(&c->page->flags) & KARST_SOCK_NO_SEND) == 0)
 		svc_direct_fail(c);
 	svc_conn_drop_program(c);
@@ -215,7 +225,10 @@ svc_direct_fail(struct svc_conn *c)
 	atomic_store(&c->page->error, ECONNRESET);
 	atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
 	atomic_store(&c->page->state, KARST_SOCK_OVER);
-	svc_conn_empty(c); /* who waits for room hears of it */
+	if (c->hung_up)
+		return;
+	/* who waits for room, or for bytes, hears of it */
+	svc_conn_empty(c);
 	svc_conn_hang_up(c);
 }
 

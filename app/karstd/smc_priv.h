@@ -135,6 +135,7 @@ struct svc_conn {
 	bool shut_told; /* and lib/smc knows */
 	bool shut;      /* the program has ended its direction */
 	bool gone;      /* the program has closed */
+	bool hung_up;   /* nothing goes by the pair any more, in neither direction */
 	bool ended;     /* lib/smc, or the peer, was told so */
 	bool rang;      /* bytes came by the pair */
 	bool tcp_over;  /* the TCP connection has been closed or reset */

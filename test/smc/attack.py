@@ -76,6 +76,11 @@ def positions(suite, one):
     s, c = pair(suite, one, 'server_writes_on', 'client_takes_back')
     told(suite, 'the peer has not read any more what it had read: that ends it', s, c,
          ['ended ConnectionAbortedError'])
+    s, c = pair(suite, one, 'server_fills', 'client_takes_all')
+    s.line()
+    c.process.send_signal(signal.SIGUSR1)
+    told(suite, 'the peer reads all, tells nobody, and closes: who waits for room hears of that', s, c,
+         ['ended BrokenPipeError'])
     s, c = pair(suite, one, 'server_splices', 'client_shortens')
     problems = [line for line in (c.line(), s.line()) if line not in ('sent', 'waits')]
     c.process.send_signal(signal.SIGUSR1)

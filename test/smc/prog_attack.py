@@ -22,6 +22,8 @@ NEAR = 2048     # KARST_SOCK_NEAR
 LINE = 64       # a direction is two of these: who writes, who reads
 SLEEPERS = 256  # where a page has how many sleep
 TX_HEAD = 200   # and how much was written
+RX_TAIL = 144   # and read
+BLOCKED = 8     # in a direction: who writes waits for room
 EARLY = 704     # and what is said of bytes that are written before there are rings
 EARLY_CLOSED, EARLY_READY, EARLY_LEN = 1 << 30, 1 << 31, 0xffff
 EARLY_RINGS, EARLY_BYTES = EARLY + LINE, EARLY + 5 * LINE # what stands for the rings, and the bytes
@@ -29,7 +31,7 @@ URGENT_END, URGENT_IS, URGENT_VALID = 160, 168, 1 # and what is said of an urgen
 RINGS = 16      # and the number of the rings
 PAGE = 4096
 PIECE = 1000
-SOCK_ABI, SOCK_HELLO, SOCK_OPEN = 9, 1, 2
+SOCK_ABI, SOCK_HELLO, SOCK_OPEN = 10, 1, 2
 KEPT = 12       # connections: the memory of some of them is used again at once
 SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM, SYS_SENDMSG, SYS_BPF = 1, 3, 7, 45, 46, 321
 PR_SET_PDEATHSIG = 1
@@ -232,6 +234,37 @@ def client_takes_back(address, port, _):
     memory, _, theirs = lines(2, 1 + 2 * PIECE)
     memory.write(theirs + LINE, PIECE)
     sock.sendall(b'z')
+    signal.pause()
+
+
+def server_fills(address, port, _):
+    sock = accepted(address, port)
+    sock.setblocking(False)
+    try:
+        while True:
+            sock.send(bytes(CHUNK))
+    except BlockingIOError:
+        say('full')
+    try:
+        while True:
+            select.select([], [sock], [])
+            sock.send(b'z')
+    except OSError as e:
+        say('ended', type(e).__name__)
+
+
+def client_takes_all(address, port, _):
+    """Says that it has read all, and tells nobody, who waits for that."""
+    sock = connected(address, port)
+    signal.sigwait([signal.SIGUSR1])
+    memory, page = Memory(True), Memory(False)
+    heads = [memory.read(0), memory.read(2 * LINE)]
+    theirs = 2 * LINE * heads.index(max(heads))
+    memory.write(theirs + LINE, max(heads))
+    page.write(RX_TAIL, max(heads))
+    memory.write(theirs + BLOCKED, 0, '<I')
+    sock.close()
+    say('closed')
     signal.pause()
 
 

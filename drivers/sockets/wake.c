@@ -540,6 +540,9 @@ look_for_bytes(int fd, struct ks_sock *s)
 		}
 		if (ks_has_ended(s))
 			return true;
+		/* he who is to write may not have the connection yet, and the service has work */
+		if (!atomic_load(&s->attached))
+			sched_yield();
 	} while (ks_now() - began < s->poll_ns);
 	return false;
 }

@@ -267,12 +267,12 @@ svc_direct_rang(struct svc_conn *c)
 		hear_less(c);
 }
 
-/* Who has the far end of another user's pair could send descriptors to him, if the kernel lets them
- * through.  Then the service wakes him instead. */
+/* Who has the far end of another user's pair could send descriptors to him, and that one to who
+ * empties it, if the kernel lets them through.  Then the service wakes and empties instead. */
 static bool
 may_wake(const struct svc_conn *c, const struct svc_conn *other)
 {
-	return !c->smc->rights_come || c->uid == 0 || (other != NULL && c->uid == other->uid);
+	return !c->smc->rights_come || (other != NULL && c->uid == other->uid);
 }
 
 int

@@ -34,7 +34,8 @@ take_name(struct kd_smc *s, uint64_t *number)
 }
 
 /* No descriptor comes to a program by its pair, where it does not look for any: it would go when
- * the token is read that it came with, and that may take long (smc_close.c). */
+ * the token is read that it came with, and that may take long (smc_close.c).  Nor does one to the
+ * far end, which the other program empties. */
 static void
 keep_rights_out(struct kd_smc *s, int end)
 {
@@ -71,6 +72,7 @@ make_pair(struct kd_smc *s, struct svc_pair *p)
 		close(fds[1]);
 		return rc;
 	}
+	keep_rights_out(s, fds[0]);
 	keep_rights_out(s, fds[1]);
 	p->far = fds[0];
 	p->end = fds[1];

@@ -293,10 +293,12 @@ def lingerers(suite):
     problems = stands_still(one.send, held[1])
     suite.tap.point('and so is one that is a connection, and others in its pair',
                     problems + works(suite, one, 2))
-    s, c = pair(suite, one, 'server_burdened', 'client_burdens')
-    problems = stands_still(s.process.send_signal, c)
-    suite.tap.point('one that lingers is sent to another user\'s program', problems)
-    told(suite, 'it does not wait', s, c, ['got abc'])
+    for client, text in (('client_burdens', 'one that lingers is sent to another user\'s program'),
+                         ('client_burdens_itself', 'or lies where that one empties a pair')):
+        s, c = pair(suite, one, 'server_burdened', client)
+        problems = stands_still(s.process.send_signal, c)
+        suite.tap.point(text, problems)
+        told(suite, 'it does not wait', s, c, ['got abc'])
     other, problems = suite.daemon('other', OTHER)
     suite.tap.point('a daemon with which it does not agree', problems)
     port = bed.free_port()
@@ -305,7 +307,7 @@ def lingerers(suite):
     c = Program(suite, one, 'client_leaves_much', '127.0.0.1', port, MUCH, script='prog_attack.py')
     problems += [line for line in [c.line()] if line != 'sent']
     suite.tap.point('nor do they for a program that has set a time to linger, and is relayed',
-                    problems + works(suite, one, 4))
+                    problems + works(suite, one, 5))
     # while the other ends of all of them are there
     suite.tap.point('both end', one.stop() + other.stop())
     for q in (p, deaf, *held):

@@ -3,6 +3,7 @@
 # Copyright (c) 2026 The karst authors
 """The TCP programs of attack.py: prog_attack.py WHAT ADDRESS PORT [NUMBER].  Those that attack know
 what lib/sock/karst_sock.h says; those that are attacked know nothing of SMC-R."""
+import codecs
 import ctypes
 import errno
 import os
@@ -34,7 +35,7 @@ PIECE = 1000
 SOCK_ABI, SOCK_HELLO, SOCK_OPEN = 10, 1, 2
 KEPT = 12       # connections: the memory of some of them is used again at once
 SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM, SYS_SENDMSG, SYS_BPF = 1, 3, 7, 45, 46, 321
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 OTHERS = 65533  # a user
 LINGER_S = 1000000
 SO_ZEROCOPY = 60
@@ -872,7 +873,7 @@ def client_lingers(address, port, _):
     signal.sigwait([signal.SIGUSR1])
     fill(kept)
     given = lingering(far)
-    assert send_rights(sock.fileno(), given.fileno()) == 1
+    send_rights(sock.fileno(), given.fileno()) # which newer kernels refuse
     say('sent')
     os._exit(0)
 
@@ -916,6 +917,28 @@ def client_burdens(address, port, _):
             os._exit(0)
         os.wait()
     sock.sendall(b'abc')
+    say('sent')
+    signal.pause()
+
+
+def client_burdens_itself(address, port, _):
+    """Puts such a socket into its own pair, and says that it waits for room, for which the other one
+    empties that."""
+    far = deaf_listener()
+    codecs.lookup('ascii') # for Memory: nothing can be imported afterwards
+    as_user(OTHERS)
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1) # its memory is its own again
+    sock = connected(address, port)
+    say('begins')
+    signal.sigwait([signal.SIGUSR1])
+    if os.fork() == 0:
+        given = lingering(far)
+        send_rights(sock.fileno(), given.fileno())
+        os._exit(0)
+    os.wait()
+    memory = Memory(True)
+    sock.sendall(b'abc')
+    memory.write(2 * LINE * [memory.read(0), memory.read(2 * LINE)].index(4) + BLOCKED, 1, '<I')
     say('sent')
     signal.pause()
 

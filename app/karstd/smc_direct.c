@@ -70,7 +70,7 @@ waits(const struct svc_conn *c)
 {
 	struct karst_smc_conn_info info;
 
-	if (c->what != SMC_AGREEING || c->pair < 0 || c->tcp_over)
+	if (c->what != SMC_AGREEING || c->pair < 0 || c->tcp_over || c->decline)
 		return false;
 	return !c->begun ||
 		(c->id != SMC_NO_ID && karst_smc_conn_info(c->smc->core, c->id, &info) == 0 &&

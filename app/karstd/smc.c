@@ -192,7 +192,7 @@ svc_main(void *arg)
 			busy_at = s->core->now_ns;
 			wait_and_hear(s, 0);
 		} else {
-			wait_and_hear(s, wait_ms(s));
+			wait_and_hear(s, svc_pair_prepare(s) ? 0 : wait_ms(s));
 		}
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -383,6 +383,7 @@ kd_smc_destroy(struct kd_smc *s)
 	}
 	svc_conn_reap(s);
 	svc_prog_fini(s);
+	svc_pair_fini(s);
 	svc_close_fini(s);
 	svc_rdma_fini(s);
 	kd_smc_option_unload(&s->option);

@@ -10,6 +10,7 @@
  *   smc_prog.c        programs: the socket on which they hand over connections
  *   smc_conn.c        a connection at work: what its program, its peer and lib/smc have done
  *   smc_conn_life.c   a connection opened, with its control page and pair, counted and freed
+ *   smc_pair.c        pairs of sockets by which programs wait
  *   smc_page.c        control pages, which programs keep
  *   smc_direct.c      two ends that are both of this service
  *   smc_relay.c       a connection that stays on TCP

@@ -344,6 +344,10 @@ drop_if_over(struct svc_conn *c)
 void
 svc_conn_work(struct svc_conn *c)
 {
+	bool begins = !c->begun;
+
+	if (begins)
+		svc_conn_begin(c);
 	/* before all else is looked at: what rings from here on is an event of its own */
 	if (c->pair >= 0 && c->rang &&
 		(c->rings == NULL || (svc_conn_map(c) && atomic_load(&c->txd->blocked) == 0)))
@@ -352,10 +356,10 @@ svc_conn_work(struct svc_conn *c)
 		svc_direct_work(c);
 		return;
 	}
-	if (c->what == SMC_AGREEING)
-		read_clc(c);
-	else
+	if (c->what != SMC_AGREEING)
 		svc_direct_alone(c);
+	else if (!begins) /* what has come by then epoll tells of */
+		read_clc(c);
 	if (needs_rings(c) && !svc_conn_map(c))
 		conn_abort(c, ENOMEM);
 	if (c->txd == NULL) {

@@ -16,13 +16,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/un.h>
 #include <unistd.h>
-
-#ifndef SO_PASSRIGHTS
-#define SO_PASSRIGHTS 83 /* Linux 6.16 */
-#endif
 
 /* --- references --- */
 
@@ -151,6 +145,7 @@ pair_ready(struct svc_source *src, uint32_t events)
 		svc_direct_rang(c);
 	if (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR))
 		c->gone = c->shut = true;
+	c->hung_up |= (events & EPOLLHUP) != 0;
 	svc_conn_queue(c);
 }
 
@@ -163,40 +158,51 @@ tcp_ready(struct svc_source *src, uint32_t events)
 		svc_conn_queue(c);
 }
 
+/* Its own address, which does not change as long as it is connected. */
+static int
+take_local(int tcp, const struct kd_smc_option_ends *ends, struct sockaddr_storage *local)
+{
+	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)local;
+	socklen_t len = sizeof(*local);
+
+	if (ends->family != AF_INET)
+		return getsockname(tcp, (void *)local, &len) == 0 ? 0 : -errno;
+	v4->sin_family = AF_INET;
+	v4->sin_addr.s_addr = ends->local_ip4;
+	v4->sin_port = ends->local_port;
+	return 0;
+}
+
+/* Only a connected socket has a peer's name. */
+static int
+take_names(struct kd_smc *s, int tcp, struct sockaddr_storage *local, struct sockaddr_storage *peer,
+	uint64_t *netns)
+{
+	struct kd_smc_option_ends ends = {0};
+	socklen_t len = sizeof(*peer);
+	int rc = kd_smc_option_ends(&s->option, tcp, &ends);
+
+	if (rc == 0 && getpeername(tcp, (void *)peer, &len) != 0)
+		rc = -errno;
+	if (rc == 0)
+		rc = take_local(tcp, &ends, local);
+	*netns = ends.netns;
+	return rc;
+}
+
 int
 svc_conn_check(struct kd_smc *s, int fd)
 {
-	struct tcp_info info;
-	socklen_t len = sizeof(int);
-	int value;
+	struct sockaddr_storage local, peer;
+	uint64_t netns;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &value, &len) != 0 || value != IPPROTO_TCP)
-		return -ENOTSOCK;
-	len = sizeof(info);
-	if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
-		return -errno;
-	if (info.tcpi_state != TCP_ESTABLISHED && info.tcpi_state != TCP_CLOSE_WAIT)
-		return -ENOTCONN;
-	return kd_smc_option_seen(&s->option, fd) ? 0 : -ENODATA;
+	return take_names(s, fd, &local, &peer, &netns);
 }
 
 static uint32_t
 address_bytes(const struct sockaddr_storage *a)
 {
 	return a->ss_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
-}
-
-static int
-take_names(struct svc_conn *c)
-{
-	socklen_t local = sizeof(c->local), peer = sizeof(c->peer), n = sizeof(c->netns);
-
-	if (getsockname(c->tcp, (void *)&c->local, &local) != 0 ||
-		getpeername(c->tcp, (void *)&c->peer, &peer) != 0)
-		return -errno;
-	if (getsockopt(c->tcp, SOL_SOCKET, SO_NETNS_COOKIE, &c->netns, &n) != 0)
-		c->netns = 0; /* before Linux 5.14 */
-	return 0;
 }
 
 int
@@ -300,63 +306,6 @@ make_memory(struct svc_conn *c, struct svc_prog *prog, const struct svc_conn *ot
 	return 0;
 }
 
-/* Each is used once.  False: there is none. */
-static bool
-take_name(struct kd_smc *s, uint64_t *number)
-{
-	if (s->nnames == 0) {
-		if (getrandom(s->names, sizeof(s->names), 0) != sizeof(s->names))
-			return false;
-		s->nnames = SMC_NAMES;
-	}
-	*number = s->names[--s->nnames];
-	return true;
-}
-
-/* No descriptor comes to a program by its pair, where it does not look for any: it would go when
- * the token is read that it came with, and that may take long (smc_close.c). */
-static void
-keep_rights_out(struct kd_smc *s, int end)
-{
-	const int off = 0;
-
-	if (!s->rights_come && setsockopt(end, SOL_SOCKET, SO_PASSRIGHTS, &off, sizeof(off)) != 0)
-		s->rights_come = true; /* before Linux 6.16 */
-}
-
-static int
-make_pair(struct kd_smc *s, struct svc_pair *p)
-{
-	struct sockaddr_un name = {.sun_family = AF_UNIX};
-	const int room = KARST_SOCK_SNDBUF, on = 1;
-	socklen_t len = sizeof(p->cookie);
-	uint64_t number;
-	int fds[2], n, rc;
-
-	/* its program sets the flags of its end, if they are to be others */
-	if (!take_name(s, &number))
-		return -EIO;
-	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds) != 0)
-		return -errno;
-	n = snprintf(name.sun_path + 1, sizeof(name.sun_path) - 1, KARST_SOCK_NAME "%016llx",
-		(unsigned long long)number);
-	if (bind(fds[0], (void *)&name,
-		    (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n)) != 0 ||
-		setsockopt(fds[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) != 0 ||
-		/* else an urgent byte, which anyone who has the far end can send, stays there */
-		setsockopt(fds[1], SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) != 0 ||
-		getsockopt(fds[1], SOL_SOCKET, SO_COOKIE, &p->cookie, &len) != 0) {
-		rc = -errno;
-		close(fds[0]);
-		close(fds[1]);
-		return rc;
-	}
-	keep_rights_out(s, fds[1]);
-	p->far = fds[0];
-	p->end = fds[1];
-	return 0;
-}
-
 /* That which @other has for it, if there is one. */
 static int
 get_pair(struct svc_conn *c, struct svc_conn *other, int *end)
@@ -368,7 +317,7 @@ get_pair(struct svc_conn *c, struct svc_conn *other, int *end)
 		pair = other->next_pair;
 		other->next_pair.far = other->next_pair.end = -1;
 	} else {
-		rc = make_pair(c->smc, &pair);
+		rc = svc_pair_get(c->smc, &pair);
 	}
 	if (rc != 0)
 		return rc;
@@ -405,6 +354,39 @@ begin(struct svc_conn *c)
 	return 0;
 }
 
+static int
+listen_and_begin(struct svc_conn *c)
+{
+	struct kd_smc *s = c->smc;
+	int rc = svc_watch(
+		s, c->pair, c->hears_less ? SVC_PAIR_DIRECT : SVC_PAIR_RINGS, &c->pair_source);
+
+	if (rc != 0 || c->what == SMC_DIRECT)
+		return rc;
+	rc = svc_watch(s, c->tcp, SVC_TCP_CLC, &c->tcp_source);
+	c->tcp_heard = rc == 0;
+	return rc == 0 ? begin(c) : rc;
+}
+
+void
+svc_conn_begin(struct svc_conn *c)
+{
+	int rc;
+
+	c->begun = true;
+	if (c->pair < 0 || c->what == SMC_OVER)
+		return;
+	rc = listen_and_begin(c);
+	if (rc == 0)
+		return;
+	/* of what its program does nothing would be heard */
+	c->gone = c->shut = true;
+	if (c->what == SMC_DIRECT)
+		return;
+	svc_conn_close_tcp(c, true);
+	svc_conn_fail(c, -rc);
+}
+
 uid_t
 svc_of_two(uid_t uid, const struct svc_conn *other)
 {
@@ -416,10 +398,8 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	struct svc_conn **conn, int *end)
 {
 	struct svc_conn *c, *other;
-	int rc = svc_conn_check(s, tcp);
+	int rc;
 
-	if (rc != 0)
-		return rc;
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return -ENOMEM;
@@ -441,32 +421,20 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 		.buffer = (uint32_t)s->conf->smc.buffer,
 	};
 	*end = -1;
-	rc = take_names(c);
+	rc = take_names(s, tcp, &c->local, &c->peer, &c->netns);
 	other = rc == 0 && !c->decline ? svc_direct_find(c) : NULL;
 	if (rc == 0)
 		rc = make_memory(c, prog, other);
 	if (rc == 0)
 		rc = get_pair(c, other, end);
 	if (rc == 0 && other == NULL && svc_direct_is_near(c))
-		rc = make_pair(s, &c->next_pair);
+		rc = svc_pair_get(s, &c->next_pair);
 	else if (rc == 0 && other == NULL && !svc_conn_map(c))
 		rc = -ENOMEM;
 	c->hears_less = other != NULL;
-	if (rc == 0)
-		rc = svc_watch(s, c->pair, c->hears_less ? SVC_PAIR_DIRECT : SVC_PAIR_RINGS,
-			&c->pair_source);
-	if (rc == 0 && other == NULL) {
-		rc = svc_watch(
-			s, c->tcp, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, &c->tcp_source);
-		c->tcp_heard = rc == 0;
-	}
-	if (rc == 0 && other == NULL)
-		rc = begin(c);
 	if (rc != 0) {
 		if (*end >= 0)
 			svc_let_go(s, svc_of_two(c->uid, other), *end);
-		/* its program has the socket, too, so epoll would keep it, and @c with it */
-		svc_conn_leave_tcp(c);
 		c->tcp = -1; /* the caller's */
 		conn_free(c);
 		return rc;

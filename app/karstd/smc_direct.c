@@ -7,9 +7,9 @@
  * twice, into the ring and out of it.
  *
  * That they are the ends of one connection is known by their addresses, which are each
- * other's when they are joined, and by the network namespace.  Whoever comes first has begun with
- * CLC, of which nothing was answered yet; that is given up.  What it wrote meanwhile goes into the
- * rings of both, which are those of an earlier connection of the two programs if there are some
+ * other's when they are joined, and by the network namespace.  Whoever comes first may have begun
+ * with CLC, of which nothing was answered yet; that is given up.  What it wrote meanwhile goes into
+ * the rings of both, which are those of an earlier connection of the two programs if there are some
  * (smc_rings.c).
  *
  * The service makes the connection, and ends it: it has the far end of both pairs, and sees a
@@ -70,9 +70,11 @@ waits(const struct svc_conn *c)
 {
 	struct karst_smc_conn_info info;
 
-	return c->what == SMC_AGREEING && c->pair >= 0 && !c->tcp_over && c->id != SMC_NO_ID &&
-		karst_smc_conn_info(c->smc->core, c->id, &info) == 0 &&
-		info.state < KARST_SMC_FELL_BACK;
+	if (c->what != SMC_AGREEING || c->pair < 0 || c->tcp_over || c->decline)
+		return false;
+	return !c->begun ||
+		(c->id != SMC_NO_ID && karst_smc_conn_info(c->smc->core, c->id, &info) == 0 &&
+			info.state < KARST_SMC_FELL_BACK);
 }
 
 struct svc_conn *
@@ -180,6 +182,15 @@ end_direction(struct svc_conn *c)
 		shutdown(c->other->pair, SHUT_WR);
 }
 
+/* Who waits for room hears that there is no need of any.  Who fills his pair says so before, and
+ * looks at the flags, which are there by now, after it. */
+static void
+make_room(struct svc_conn *c)
+{
+	if (atomic_load(&c->page->filled) != 0)
+		svc_conn_empty(c);
+}
+
 /* Its program has closed: as the kernel, who leaves bytes unread resets.  It may be there all the
  * same, if the other one has shut down the far end, which both have: then it hears of a reset. */
 static void
@@ -195,13 +206,14 @@ direct_over(struct svc_conn *c)
 		} else {
 			atomic_fetch_or(&o->page->flags,
 				KARST_SOCK_NO_SEND | KARST_SOCK_EOF | KARST_SOCK_CLOSED);
-			svc_conn_empty(o);
+			make_room(o);
 			shutdown(o->pair, SHUT_WR);
 		}
 	}
 	c->other = NULL;
 	c->what = SMC_OVER;
-	svc_conn_close_tcp(c, reset);
+	/* no byte of the two has gone by TCP, where a reset is one packet, and an end four */
+	svc_conn_close_tcp(c, true);
 	if ((atomic_load(&c->page->flags) & KARST_SOCK_NO_SEND) == 0)
 		svc_direct_fail(c);
 	svc_conn_drop_program(c);
@@ -213,7 +225,10 @@ svc_direct_fail(struct svc_conn *c)
 	atomic_store(&c->page->error, ECONNRESET);
 	atomic_fetch_or(&c->page->flags, KARST_SOCK_NO_SEND | KARST_SOCK_EOF);
 	atomic_store(&c->page->state, KARST_SOCK_OVER);
-	svc_conn_empty(c); /* who waits for room hears of it */
+	if (c->hung_up)
+		return;
+	/* who waits for room, or for bytes, hears of it */
+	svc_conn_empty(c);
 	svc_conn_hang_up(c);
 }
 
@@ -252,12 +267,12 @@ svc_direct_rang(struct svc_conn *c)
 		hear_less(c);
 }
 
-/* Who has the far end of another user's pair could send descriptors to him, if the kernel lets them
- * through.  Then the service wakes him instead. */
+/* Who has the far end of another user's pair could send descriptors to him, and that one to who
+ * empties it, if the kernel lets them through.  Then the service wakes and empties instead. */
 static bool
 may_wake(const struct svc_conn *c, const struct svc_conn *other)
 {
-	return !c->smc->rights_come || c->uid == 0 || (other != NULL && c->uid == other->uid);
+	return !c->smc->rights_come || (other != NULL && c->uid == other->uid);
 }
 
 int

@@ -18,6 +18,10 @@
  * each looks whether the socket is one of its own.  A SYN-ACK's is not there yet; its listener's
  * port is in "listeners".
  *
+ * What a connection is between goes into "agreed", which no program gets at: that the socket is one
+ * of TCP, that both sides have sent the option, and its addresses, the service knows by one look.
+ * It is true as long as the socket is connected, of which a look at this does not tell.
+ *
  * Helpers that ask for a GPL program are not used.
  */
 #include <linux/bpf.h>
@@ -33,6 +37,7 @@
 #define SYN           0x02
 #define ACK           0x10
 #define COOKIE        2 /* args[0] of a SYN-ACK that is one */
+#define FAMILY_INET   2
 #define FAMILY_INET6  10
 #define SOL_TCP_LEVEL 6
 #define SAVE_SYN      27
@@ -51,6 +56,13 @@ struct {
 	__type(key, int);
 	__type(value, struct karst_sock_option);
 } sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct kd_smc_option_ends);
+} agreed SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
@@ -177,6 +189,38 @@ belongs(struct bpf_sock_ops *ops)
 		is_there(ops, BPF_LOAD_HDR_OPT_TCP_SYN) && may(ops, 0);
 }
 
+/* Also of who does not want the option any more: his socket may be another connection now. */
+static __always_inline void
+forget(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+
+	if (sk != NULL)
+		bpf_sk_storage_delete(&agreed, sk);
+}
+
+/* If there is no memory the service says that there was no option, which ends the connection. */
+static __always_inline void
+note_ends(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct kd_smc_option_ends *e;
+
+	if (sk == NULL)
+		return;
+	e = bpf_sk_storage_get(&agreed, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	if (e == NULL)
+		return;
+	e->netns = bpf_get_netns_cookie(ops);
+	e->family = ops->family;
+	if (e->family != FAMILY_INET)
+		return;
+	e->local_ip4 = ops->local_ip4;
+	e->peer_ip4 = ops->remote_ip4;
+	e->local_port = bpf_htons((__u16)ops->local_port);
+	e->peer_port = bpf_htons((__u16)bpf_ntohl(ops->remote_port));
+}
+
 static __always_inline void
 want_calls(struct bpf_sock_ops *ops, int listens)
 {
@@ -215,6 +259,7 @@ established(struct bpf_sock_ops *ops, int passive)
 	/* a SYN's option that the SYN-ACK did not answer was not agreed on */
 	if (is_there(ops, passive ? BPF_LOAD_HDR_OPT_TCP_SYN : 0) && may(ops, 0)) {
 		o->seen = 1;
+		note_ends(ops);
 		count(passive ? KD_SMC_COUNT_SEEN_PASSIVE : KD_SMC_COUNT_SEEN_ACTIVE);
 	}
 	bpf_sock_ops_cb_flags_set(
@@ -227,9 +272,11 @@ karst_smc(struct bpf_sock_ops *ops)
 {
 	switch (ops->op) {
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		forget(ops);
 		want_calls(ops, 0);
 		break;
 	case BPF_SOCK_OPS_TCP_LISTEN_CB:
+		forget(ops);
 		want_calls(ops, 1);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:

@@ -122,6 +122,7 @@ fill(struct kd_smc_option *o, const struct karst_engine_addr *locals, uint32_t n
 	if (rc != 0)
 		return rc;
 	o->sockets = bpf_object__find_map_fd_by_name(o->object, "sockets");
+	o->agreed = bpf_object__find_map_fd_by_name(o->object, "agreed");
 	o->refused = bpf_object__find_map_fd_by_name(o->object, "refused");
 	o->counts =
 		mmap(NULL, KD_SMC_COUNTS * sizeof(*o->counts), PROT_READ, MAP_SHARED, counts, 0);
@@ -190,12 +191,12 @@ kd_smc_option_unload(struct kd_smc_option *o)
 	memset(o, 0, sizeof(*o));
 }
 
-bool
-kd_smc_option_seen(const struct kd_smc_option *o, int fd)
+int
+kd_smc_option_ends(const struct kd_smc_option *o, int fd, struct kd_smc_option_ends *ends)
 {
-	struct karst_sock_option option = {0};
-
-	return bpf_map_lookup_elem(o->sockets, &fd, &option) == 0 && option.seen != 0;
+	if (bpf_map_lookup_elem(o->agreed, &fd, ends) == 0)
+		return 0;
+	return errno == ENOENT ? -ENODATA : -ENOTSOCK;
 }
 
 void

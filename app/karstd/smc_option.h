@@ -18,8 +18,8 @@
 struct kd_smc_option {
 	struct bpf_object *object;
 	struct bpf_link *link;
-	int sockets, refused;     /* maps */
-	_Atomic uint64_t *counts; /* KD_SMC_COUNTS, as the program has them */
+	int sockets, agreed, refused; /* maps */
+	_Atomic uint64_t *counts;     /* KD_SMC_COUNTS, as the program has them */
 };
 
 /**
@@ -31,8 +31,9 @@ int kd_smc_option_load(struct kd_smc_option *o, const char *cgroup,
 	const struct karst_engine_addr *peers, uint32_t npeers);
 void kd_smc_option_unload(struct kd_smc_option *o);
 
-/** Whether both sides of a connection have sent the option; @fd: its socket. */
-bool kd_smc_option_seen(const struct kd_smc_option *o, int fd);
+/** @fd is a TCP socket, and both sides of its connection have sent the option; it may have ended
+ *  since.  @return -ENOTSOCK, or -ENODATA if not */
+int kd_smc_option_ends(const struct kd_smc_option *o, int fd, struct kd_smc_option_ends *ends);
 
 /** Offers a peer nothing any more, or again. */
 void kd_smc_option_refuse(const struct kd_smc_option *o, const uint8_t ip[16], bool refuse);

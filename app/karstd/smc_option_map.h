@@ -17,4 +17,12 @@ enum kd_smc_count {
 	KD_SMC_COUNTS
 };
 
+/* Of a connection both sides of which have sent the option: what it was made between. */
+struct kd_smc_option_ends {
+	unsigned long long netns; /* cookie */
+	unsigned int family;      /* AF_INET, or else there are no addresses here */
+	unsigned int local_ip4, peer_ip4;
+	unsigned short local_port, peer_port; /* as on the wire, as the addresses */
+};
+
 #endif /* KARSTD_SMC_OPTION_MAP_H */

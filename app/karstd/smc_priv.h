@@ -39,6 +39,7 @@
 #define SMC_HASH         4096u
 #define SMC_REASONS      64u /* rows of karst_smc_reason.def, at most */
 #define SMC_NAMES        32u /* of pairs, in stock */
+#define SMC_PAIRS        8u  /* in stock */
 #define SMC_FREE_HASH    64u
 
 /* What epoll tells of. */
@@ -96,6 +97,10 @@ struct svc_pair {
 #define SVC_PAIR_RINGS  (EPOLLIN | EPOLLRDHUP | EPOLLET)
 #define SVC_PAIR_DIRECT (EPOLLRDHUP | EPOLLET)
 
+/* And of a TCP socket: that there is room matters to who copies to it. */
+#define SVC_TCP_CLC   (EPOLLIN | EPOLLRDHUP | EPOLLET)
+#define SVC_TCP_RELAY (SVC_TCP_CLC | EPOLLOUT)
+
 /* Who has programs or connections here, and how many. */
 struct svc_user {
 	struct svc_user *next;
@@ -130,6 +135,7 @@ struct svc_conn {
 	bool shut_told; /* and lib/smc knows */
 	bool shut;      /* the program has ended its direction */
 	bool gone;      /* the program has closed */
+	bool hung_up;   /* nothing goes by the pair any more, in neither direction */
 	bool ended;     /* lib/smc, or the peer, was told so */
 	bool rang;      /* bytes came by the pair */
 	bool tcp_over;  /* the TCP connection has been closed or reset */
@@ -152,6 +158,7 @@ struct svc_conn {
 	uint64_t tx_urgent, rx_urgent, rx_urgent_told;
 	bool has_waker;          /* DIRECT: from then on its program tells of urgent bytes */
 	bool hears_less;         /* SVC_PAIR_DIRECT */
+	bool begun;              /* its pair is heard, and CLC has begun if there is no other end */
 	uint64_t sent, received; /* bytes on TCP, as relay */
 	uint32_t reason;         /* why it is on TCP */
 	struct sockaddr_storage local, peer;
@@ -240,6 +247,8 @@ struct kd_smc {
 	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
 	uint64_t names[SMC_NAMES];       /* random: nobody has taken one before */
 	uint32_t nnames;
+	struct svc_pair pairs[SMC_PAIRS];
+	uint32_t npairs;
 	bool rights_come; /* descriptors can be sent to a program by its pair */
 	uint64_t opened, joined, faults, turned_away;
 };
@@ -309,6 +318,8 @@ void svc_conn_put_tcp(struct svc_conn *c, bool reset);
  *  @tcp is the connection's, if it returns 0; *end the caller's. */
 int svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, bool decline,
 	struct svc_conn **conn, int *end);
+/** Its program has got its answer by now. */
+void svc_conn_begin(struct svc_conn *c);
 /** The first of these checks: is it a TCP socket whose two sides have sent the option? */
 int svc_conn_check(struct kd_smc *s, int fd);
 /** The connection whose program's end is @fd; NULL. */
@@ -329,6 +340,13 @@ void svc_conn_reap(struct kd_smc *s);
 /** A file that cannot become shorter under those who map it.  @fd, @mem: only on success;
  *  @mem NULL: it is not mapped. */
 int svc_make_file(uint64_t bytes, int *fd, void **mem);
+
+/* --- smc_pair.c --- */
+
+int svc_pair_get(struct kd_smc *s, struct svc_pair *p);
+/** A few more in stock.  False: there are as many as there are to be. */
+bool svc_pair_prepare(struct kd_smc *s);
+void svc_pair_fini(struct kd_smc *s);
 
 /* --- smc_page.c --- */
 

@@ -97,6 +97,7 @@ void
 svc_relay_begin(struct svc_conn *c, uint32_t reason)
 {
 	unsigned int row = svc_reason_row(reason);
+	struct epoll_event e = {.events = SVC_TCP_RELAY, .data.ptr = &c->tcp_source};
 	const int on = 1;
 
 	c->reason = reason;
@@ -112,6 +113,11 @@ svc_relay_begin(struct svc_conn *c, uint32_t reason)
 		return;
 	}
 	(void)setsockopt(c->tcp, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
+	if (c->tcp_heard && epoll_ctl(c->smc->epoll, EPOLL_CTL_MOD, c->tcp, &e) != 0) {
+		svc_conn_close_tcp(c, true);
+		svc_conn_fail(c, ENOMEM);
+		return;
+	}
 	c->what = SMC_RELAY;
 	atomic_store(&c->page->state, KARST_SOCK_TCP);
 }

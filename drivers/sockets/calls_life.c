@@ -217,6 +217,8 @@ fcntl64(int fd, int cmd, ...)
 	va_end(ap);
 	if (cmd == F_DUPFD || cmd == F_DUPFD_CLOEXEC)
 		ks_settle_early(fd);
+	if (cmd == F_SETOWN || cmd == F_SETOWN_EX || cmd == F_SETSIG)
+		ks_note_set(KS_SET_OWNER);
 	rc = real(fcntl64)(fd, cmd, arg);
 	if (cmd == F_SETFL && rc == 0)
 		ks_note_nonblock(fd, ((intptr_t)arg & O_NONBLOCK) != 0);

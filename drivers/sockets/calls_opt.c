@@ -120,6 +120,8 @@ setsockopt(int fd, int level, int name, const void *value, socklen_t len)
 	int rc;
 
 	if (s == NULL || is_pairs(level, name)) {
+		if (s == NULL)
+			ks_note_option(level, name);
 		rc = real(setsockopt)(fd, level, name, value, len);
 		if (s == NULL && rc == 0 && is_never(level, name) &&
 			(ks_kind(fd) == KS_PLAIN || ks_kind(fd) == KS_EARLY)) {
@@ -222,6 +224,8 @@ ioctl(int fd, unsigned long request, ...)
 	va_start(ap, request);
 	arg = va_arg(ap, void *);
 	va_end(ap);
+	if (request == FIOSETOWN || request == SIOCSPGRP)
+		ks_note_set(KS_SET_OWNER);
 	if (request == FIONBIO)
 		ks_note_nonblock(fd, arg != NULL && *(const int *)arg != 0);
 	if (request != FIONREAD && request != SIOCOUTQ && request != SIOCOUTQNSD &&

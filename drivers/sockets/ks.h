@@ -180,8 +180,10 @@ void ks_note_full(void);
 bool ks_service(void);
 /** A request with a descriptor; @fds: what came back, -1 behind it.  0 or -errno. */
 int ks_ask(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS]);
-/** The same for KARST_SOCK_OPEN.  @generation: of the page's number */
-int ks_ask_open(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS], uint32_t *generation);
+/** The same for KARST_SOCK_OPEN, in two parts, between which the service works.  If the first one
+ *  returns 0 the second one has to follow.  @generation: of the page's number */
+int ks_open_begin(struct karst_sock_msg *msg, int fd, uint32_t *generation);
+int ks_open_end(struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS]);
 /** @fd gets a high number that the program does not see; as it is, if there is none. */
 int ks_hide(int fd);
 void ks_option_want(int fd, bool want);
@@ -236,6 +238,13 @@ bool ks_attach(int fd, struct ks_sock *s);
 /** @fd came from somewhere: an end of a pair is a connection, and a TCP socket may listen. */
 void ks_look_at(int fd);
 bool ks_is_tcp(int fd);
+/** What a TCP socket may have been set to, which its pair is to have then. */
+#define KS_SET_OPTION 1u /* time limits, SO_LINGER, SO_OOBINLINE */
+#define KS_SET_OWNER  2u /* who gets its signals, and which */
+#define KS_SET_ANY    (KS_SET_OPTION | KS_SET_OWNER)
+void ks_note_set(uint32_t what);
+/** An option of a TCP socket is about to be set. */
+void ks_note_option(int level, int name);
 /** A TCP socket that neither is connected nor connects nor listens. */
 bool ks_is_unused(int fd);
 /** @fd has connected meanwhile, perhaps. */

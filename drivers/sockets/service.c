@@ -22,6 +22,7 @@
 #define DEFAULT_SOCKET "/run/karst/karst.sock"
 #define ANSWER_S       10
 #define HIGH           32768
+#define HIDE_EACH      64 /* descriptors: what the limit is */
 #define MAX_FULL_S     64
 
 bool ks_require;
@@ -54,16 +55,23 @@ ks_is_hidden(int fd)
 			ks_kind(fd) == KS_HIDDEN);
 }
 
-/* High, where a program that counts its descriptors does not look. */
+/* High, where a program that counts its descriptors does not look.  The limit seldom changes: it is
+ * asked for once in a while, and if a number is too high. */
 int
 ks_hide(int fd)
 {
+	static _Atomic uint32_t asked;
+	static _Atomic int from = -1; /* which no descriptor has */
 	struct rlimit lim = {.rlim_cur = 1024};
-	int high;
+	int high = -1;
 
-	(void)getrlimit(RLIMIT_NOFILE, &lim);
-	high = real(fcntl64)(
-		fd, F_DUPFD_CLOEXEC, (int)(lim.rlim_cur > 2 * HIGH ? HIGH : lim.rlim_cur / 2));
+	if (atomic_fetch_add(&asked, 1) % HIDE_EACH != 0)
+		high = real(fcntl64)(fd, F_DUPFD_CLOEXEC, atomic_load(&from));
+	if (high < 0) {
+		(void)getrlimit(RLIMIT_NOFILE, &lim);
+		atomic_store(&from, (int)(lim.rlim_cur > 2 * HIGH ? HIGH : lim.rlim_cur / 2));
+		high = real(fcntl64)(fd, F_DUPFD_CLOEXEC, atomic_load(&from));
+	}
 	if (high < 0)
 		return fd;
 	real(close)(fd);
@@ -134,22 +142,38 @@ service_recv(int from, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
 	return 0;
 }
 
+/* These three with the lock held. */
 static int
-ask_locked(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS])
+ask_begin(struct karst_sock_msg *msg, int fd)
 {
-	int to = atomic_load(&service.fd), rc;
-	uint32_t seq = ++service.seq;
+	int rc;
 
 	msg->abi = KARST_SOCK_ABI;
-	msg->seq = seq;
-	rc = service_send(to, msg, fd);
-	if (rc == 0)
-		rc = service_recv(to, msg, fds);
-	if (rc == 0 && (msg->abi != KARST_SOCK_ABI || msg->seq != seq))
+	msg->seq = ++service.seq;
+	rc = service_send(atomic_load(&service.fd), msg, fd);
+	if (rc != 0)
+		hang_up();
+	return rc;
+}
+
+static int
+ask_end(struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
+{
+	int rc = service_recv(atomic_load(&service.fd), msg, fds);
+
+	if (rc == 0 && (msg->abi != KARST_SOCK_ABI || msg->seq != service.seq))
 		rc = -EPROTO;
 	if (rc != 0)
 		hang_up();
 	return rc == 0 ? msg->status : rc;
+}
+
+static int
+ask_locked(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS])
+{
+	int rc = ask_begin(msg, fd);
+
+	return rc == 0 ? ask_end(msg, fds) : rc;
 }
 
 static void
@@ -257,18 +281,27 @@ ks_ask(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS])
 }
 
 int
-ks_ask_open(struct karst_sock_msg *msg, int fd, int fds[KARST_SOCK_FDS], uint32_t *generation)
+ks_open_begin(struct karst_sock_msg *msg, int fd, uint32_t *generation)
 {
 	int rc = -EIO;
 
-	memset(fds, -1, KARST_SOCK_FDS * sizeof(fds[0]));
 	if (!ks_service())
 		return rc;
 	ks_lock(&service.lock);
 	if (atomic_load(&service.fd) >= 0) {
 		*generation = ks_pages_report(msg);
-		rc = ask_locked(msg, fd, fds);
+		rc = ask_begin(msg, fd);
 	}
+	if (rc != 0)
+		ks_unlock(&service.lock);
+	return rc;
+}
+
+int
+ks_open_end(struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
+{
+	int rc = ask_end(msg, fds);
+
 	ks_unlock(&service.lock);
 	return rc;
 }

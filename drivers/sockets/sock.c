@@ -225,58 +225,102 @@ make_sock(struct karst_sock_page *page, uint32_t number, uint32_t generation, in
 	return s;
 }
 
-static void
-copy_limit(int from, int to, int name)
-{
-	struct timeval tv;
-	socklen_t len = sizeof(tv);
+/* --- what a socket was set to --- */
 
-	if (real(getsockopt)(from, SOL_SOCKET, name, &tv, &len) == 0 &&
-		(tv.tv_sec != 0 || tv.tv_usec != 0)) /* a pair has none */
-		(void)real(setsockopt)(to, SOL_SOCKET, name, &tv, len);
+/* Of the TCP socket, which the pair is to have in its place. */
+struct settings {
+	int flags;
+	bool cloexec, in_line;
+	struct f_owner_ex owner; /* 0: it has none */
+	int sig;
+	struct timeval limits[2];
+	struct linger linger;
+};
+
+static const int limit_names[2] = {SO_RCVTIMEO, SO_SNDTIMEO};
+
+/* Whether a socket of this process may have been given one of these: by a call that we have seen,
+ * or by another process, from which it came. */
+static _Atomic uint32_t may_have;
+
+void
+ks_note_set(uint32_t what)
+{
+	if ((atomic_load_explicit(&may_have, memory_order_relaxed) & what) != what)
+		atomic_fetch_or(&may_have, what);
 }
 
-/* Of the TCP socket, before the pair takes its number.  One that was just accepted has none. */
-static void
-copy_owner(int from, int to)
+void
+ks_note_option(int level, int name)
 {
-	struct f_owner_ex owner = {0};
-	int sig = real(fcntl64)(from, F_GETSIG);
-
-	if (real(fcntl64)(from, F_GETOWN_EX, &owner) == 0 && owner.pid != 0)
-		(void)real(fcntl64)(to, F_SETOWN_EX, &owner);
-	if (sig > 0)
-		(void)real(fcntl64)(to, F_SETSIG, sig);
+	if (level == SOL_SOCKET &&
+		(name == SO_RCVTIMEO || name == SO_SNDTIMEO || name == SO_LINGER ||
+			name == SO_OOBINLINE))
+		ks_note_set(KS_SET_OPTION);
 }
 
 static void
-copy_settings(int fd, int end, struct ks_sock *s, int accepted)
+see_options(int fd, struct settings *is)
 {
-	struct linger linger = {0};
-	socklen_t len = sizeof(linger);
-	int flags = accepted >= 0 ? accepted & SOCK_NONBLOCK : real(fcntl64)(fd, F_GETFL);
+	socklen_t len = sizeof(is->linger);
 
-	if (accepted < 0)
-		copy_owner(fd, end);
-	copy_limit(fd, end, SO_RCVTIMEO);
-	copy_limit(fd, end, SO_SNDTIMEO);
-	if (real(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &linger, &len) == 0)
-		atomic_store(&s->page->reset, linger.l_onoff && linger.l_linger == 0);
-	atomic_store(&s->page->nonblock, (flags & O_NONBLOCK) != 0);
-	if ((flags & ~O_ACCMODE) != O_NONBLOCK) /* as it comes from the service */
-		(void)real(fcntl64)(end, F_SETFL, flags);
+	if (real(getsockopt)(fd, SOL_SOCKET, SO_LINGER, &is->linger, &len) != 0)
+		is->linger = (struct linger){0};
+	for (int i = 0; i < 2; i++) {
+		len = sizeof(is->limits[i]);
+		if (real(getsockopt)(fd, SOL_SOCKET, limit_names[i], &is->limits[i], &len) != 0)
+			is->limits[i] = (struct timeval){0};
+	}
+}
+
+static void
+see_owner(int fd, struct settings *is)
+{
+	is->sig = real(fcntl64)(fd, F_GETSIG);
+	if (real(fcntl64)(fd, F_GETOWN_EX, &is->owner) != 0)
+		is->owner = (struct f_owner_ex){0};
+}
+
+/* While the service is at work.  One that was just accepted has the flags that were asked for, and
+ * no owner. */
+static void
+see_settings(int fd, int accepted, struct settings *is)
+{
+	uint32_t set = atomic_load(&may_have);
+
+	is->flags = accepted >= 0 ? accepted & SOCK_NONBLOCK : real(fcntl64)(fd, F_GETFL);
+	is->cloexec = accepted >= 0 ? (accepted & SOCK_CLOEXEC) != 0
+				    : (real(fcntl64)(fd, F_GETFD) & FD_CLOEXEC) != 0;
+	if (set & KS_SET_OPTION)
+		see_options(fd, is);
+	if (accepted < 0 && (set & KS_SET_OWNER))
+		see_owner(fd, is);
+}
+
+static void
+copy_settings(const struct settings *is, int end, struct ks_sock *s)
+{
+	if (is->owner.pid != 0)
+		(void)real(fcntl64)(end, F_SETOWN_EX, &is->owner);
+	if (is->sig > 0)
+		(void)real(fcntl64)(end, F_SETSIG, is->sig);
+	for (int i = 0; i < 2; i++)
+		if (is->limits[i].tv_sec != 0 || is->limits[i].tv_usec != 0) /* a pair has none */
+			(void)real(setsockopt)(end, SOL_SOCKET, limit_names[i], &is->limits[i],
+				sizeof(is->limits[i]));
+	atomic_store(&s->page->reset, is->linger.l_onoff && is->linger.l_linger == 0);
+	atomic_store(&s->page->oob_inline, is->in_line);
+	atomic_store(&s->page->nonblock, (is->flags & O_NONBLOCK) != 0);
+	if ((is->flags & ~O_ACCMODE) != O_NONBLOCK) /* as it comes from the service */
+		(void)real(fcntl64)(end, F_SETFL, is->flags);
 }
 
 static int
-take_number(int fd, int end, struct ks_sock *s, bool in_line, int accepted)
+take_number(int fd, int end, struct ks_sock *s, const struct settings *is)
 {
-	bool cloexec = accepted >= 0 ? (accepted & SOCK_CLOEXEC) != 0
-				     : (real(fcntl64)(fd, F_GETFD) & FD_CLOEXEC) != 0;
-
-	copy_settings(fd, end, s, accepted);
-	atomic_store(&s->page->oob_inline, in_line);
+	copy_settings(is, end, s);
 	ks_epoll_remove(fd);
-	if (real(dup3)(end, fd, cloexec ? O_CLOEXEC : 0) < 0) {
+	if (real(dup3)(end, fd, is->cloexec ? O_CLOEXEC : 0) < 0) {
 		ks_put(s);
 		return -errno;
 	}
@@ -320,13 +364,14 @@ socket_is_inline(int fd)
 	int on = 0;
 	socklen_t len = sizeof(on);
 
-	return real(getsockopt)(fd, SOL_SOCKET, SO_OOBINLINE, &on, &len) == 0 && on != 0;
+	return (atomic_load(&may_have) & KS_SET_OPTION) != 0 &&
+		real(getsockopt)(fd, SOL_SOCKET, SO_OOBINLINE, &on, &len) == 0 && on != 0;
 }
 
 /* When the service has no room for a connection, it has to see what the peer says first. */
 static int
 ask_open(int fd, int accepted, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS],
-	uint32_t *generation)
+	uint32_t *generation, struct settings *is)
 {
 	const struct karst_sock_msg req = {.op = KARST_SOCK_OPEN,
 		.flags = (accepted >= 0 ? KARST_SOCK_SERVER : 0) |
@@ -336,9 +381,14 @@ ask_open(int fd, int accepted, struct karst_sock_msg *msg, int fds[KARST_SOCK_FD
 	uint64_t began = ks_now();
 	int rc;
 
+	memset(fds, -1, KARST_SOCK_FDS * sizeof(fds[0]));
 	do {
 		*msg = req;
-		rc = ks_ask_open(msg, fd, fds, generation);
+		rc = ks_open_begin(msg, fd, generation);
+		if (rc == 0) {
+			see_settings(fd, accepted, is);
+			rc = ks_open_end(msg, fds);
+		}
 		if (rc == -EAGAIN && real(poll)(&p, 1, FIRST_MS) <= 0)
 			break;
 		if (rc == -EAGAIN)
@@ -379,8 +429,9 @@ ks_become(int fd, int accepted)
 	struct karst_sock_msg msg;
 	int fds[KARST_SOCK_FDS], rc, i, err = errno;
 	uint32_t generation = 0;
+	struct settings is = {0};
 	struct ks_sock *s;
-	bool in_line, seen = ks_option_seen(fd);
+	bool seen = ks_option_seen(fd);
 
 	if (!seen || (!server && has_data(fd))) {
 		if (!seen && !server)
@@ -389,8 +440,8 @@ ks_become(int fd, int accepted)
 		errno = err;
 		return ks_require ? -ECONNABORTED : 0;
 	}
-	in_line = socket_is_inline(fd);
-	rc = ask_open(fd, accepted, &msg, fds, &generation);
+	is.in_line = socket_is_inline(fd);
+	rc = ask_open(fd, accepted, &msg, fds, &generation, &is);
 	if (rc == 0 && (msg.flags & KARST_SOCK_FULL))
 		ks_note_full();
 	if (rc == 0 && (msg.flags & KARST_SOCK_PLAIN)) {
@@ -402,7 +453,7 @@ ks_become(int fd, int accepted)
 	if (rc == 0 && s == NULL)
 		rc = -ENOMEM;
 	if (rc == 0)
-		rc = take_number(fd, fds[0], s, in_line, accepted);
+		rc = take_number(fd, fds[0], s, &is);
 	for (i = 0; i < KARST_SOCK_FDS; i++)
 		if (fds[i] >= 0)
 			real(close)(fds[i]);
@@ -517,6 +568,7 @@ ks_look_at(int fd)
 	socklen_t len = sizeof(on);
 
 	if (ks_is_tcp(fd)) {
+		ks_note_set(KS_SET_ANY);
 		if (real(getsockopt)(fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &len) == 0 && on)
 			ks_set(fd, KS_LISTENS, NULL);
 	} else {
@@ -544,10 +596,26 @@ look_at_all(void)
 	closedir(d);
 }
 
+/* What one of the two sets a socket that both listen by to, the other one does not hear of. */
+static void
+share_settings(void)
+{
+	if (ks_listens())
+		ks_note_set(KS_SET_ANY);
+}
+
+static void
+has_forked(void)
+{
+	ks_note_fork();
+	share_settings();
+}
+
 static void
 on_fork(void)
 {
 	ks_forked();
+	share_settings();
 	ks_locks_forked();
 	ks_service_forked(ks_listens() || ks_connects());
 	pthread_mutex_init(&settling, NULL);
@@ -562,6 +630,6 @@ ks_begin(void)
 	ks_forked();
 	ks_locks_began();
 	ks_require = mode != NULL && strcmp(mode, "require") == 0;
-	pthread_atfork(NULL, ks_note_fork, on_fork);
+	pthread_atfork(NULL, has_forked, on_fork);
 	look_at_all();
 }

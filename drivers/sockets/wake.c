@@ -499,8 +499,12 @@ ks_mark_full(int fd, struct ks_sock *s)
 		return;
 	}
 	s->page->strays = 0;
+	/* the service looks at it when the other one has closed, and we at what it has said then */
+	atomic_store(&s->page->filled, 1);
 	(void)real(send)(fd, bytes, sizeof(bytes), MSG_DONTWAIT | MSG_NOSIGNAL);
-	if (atomic_load(&s->txd->blocked) == 0) /* it was emptied before it was full */
+	/* it was emptied before it was full, or nobody will empty it */
+	if (atomic_load(&s->txd->blocked) == 0 ||
+		(atomic_load(&s->page->flags) & KARST_SOCK_NO_SEND) != 0)
 		ask_wake(fd, KARST_SOCK_EMPTY_SELF);
 	errno = err;
 }
@@ -570,6 +574,9 @@ look_for_bytes(int fd, struct ks_sock *s)
 		}
 		if (ks_has_ended(s))
 			return true;
+		/* he who is to write may not have the connection yet, and the service has work */
+		if (!atomic_load(&s->attached))
+			sched_yield();
 	} while (ks_now() - began < s->poll_ns);
 	return false;
 }

@@ -70,7 +70,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    9u
+#define KARST_SOCK_ABI    10u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 /** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
 #define KARST_SOCK_NAME "karst-smc-"
@@ -237,6 +237,7 @@ struct karst_sock_page {
 	_Atomic uint32_t oob_inline;           /* SO_OOBINLINE */
 	_Atomic uint32_t met;                  /* DIRECT: it has begun to use its waker */
 	_Atomic uint32_t marked;               /* it has sent urgent data */
+	_Atomic uint32_t filled;               /* it has filled its pair, or is about to */
 
 	/* among the program's threads and processes: one reads, one writes */
 	_Alignas(64) struct karst_sock_lock rx_lock;

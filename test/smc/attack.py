@@ -76,6 +76,11 @@ def positions(suite, one):
     s, c = pair(suite, one, 'server_writes_on', 'client_takes_back')
     told(suite, 'the peer has not read any more what it had read: that ends it', s, c,
          ['ended ConnectionAbortedError'])
+    s, c = pair(suite, one, 'server_fills', 'client_takes_all')
+    s.line()
+    c.process.send_signal(signal.SIGUSR1)
+    told(suite, 'the peer reads all, tells nobody, and closes: who waits for room hears of that', s, c,
+         ['ended BrokenPipeError'])
     s, c = pair(suite, one, 'server_splices', 'client_shortens')
     problems = [line for line in (c.line(), s.line()) if line not in ('sent', 'waits')]
     c.process.send_signal(signal.SIGUSR1)
@@ -247,6 +252,16 @@ def old_names(suite, one):
     elsewhere.close()
 
 
+def claims(suite, one):
+    p = Program(suite, None, 'claims', one.socket + '.smc', 0, script='prog_attack.py')
+    said, problems = p.ends()
+    nothing = ['ENODATA'] * 4
+    suite.tap.point('sockets that are said to have seen the option, and have not, or not those that are '
+                    'connected now', problems + (
+                        [] if said.split() == ['claims', *nothing, 'ENOTCONN', 'ENODATA', 'taken', 'taken']
+                        else [said]))
+
+
 def works(suite, one, direct):
     """Two programs have SMC-R, as so many have had before.  @return problems"""
     problems = echo(suite, one, one)
@@ -278,10 +293,12 @@ def lingerers(suite):
     problems = stands_still(one.send, held[1])
     suite.tap.point('and so is one that is a connection, and others in its pair',
                     problems + works(suite, one, 2))
-    s, c = pair(suite, one, 'server_burdened', 'client_burdens')
-    problems = stands_still(s.process.send_signal, c)
-    suite.tap.point('one that lingers is sent to another user\'s program', problems)
-    told(suite, 'it does not wait', s, c, ['got abc'])
+    for client, text in (('client_burdens', 'one that lingers is sent to another user\'s program'),
+                         ('client_burdens_itself', 'or lies where that one empties a pair')):
+        s, c = pair(suite, one, 'server_burdened', client)
+        problems = stands_still(s.process.send_signal, c)
+        suite.tap.point(text, problems)
+        told(suite, 'it does not wait', s, c, ['got abc'])
     other, problems = suite.daemon('other', OTHER)
     suite.tap.point('a daemon with which it does not agree', problems)
     port = bed.free_port()
@@ -290,7 +307,7 @@ def lingerers(suite):
     c = Program(suite, one, 'client_leaves_much', '127.0.0.1', port, MUCH, script='prog_attack.py')
     problems += [line for line in [c.line()] if line != 'sent']
     suite.tap.point('nor do they for a program that has set a time to linger, and is relayed',
-                    problems + works(suite, one, 4))
+                    problems + works(suite, one, 5))
     # while the other ends of all of them are there
     suite.tap.point('both end', one.stop() + other.stop())
     for q in (p, deaf, *held):
@@ -338,6 +355,7 @@ def test(suite):
     before_rings(suite, one)
     child_before_rings(suite, one)
     old_names(suite, one)
+    claims(suite, one)
     suite.tap.point('nobody else has noticed', echo(suite, one, one))
     lingerers(suite)
     greed(suite)

@@ -540,9 +540,9 @@ def client_scribbles(address, port, leaves):
             for line in range(4):
                 os.pwrite(fd, struct.pack('<Q', random.getrandbits(62) + (1 << 62)),
                           start + 2048 + (end - start - 4096) // 2 + 64 * line)
-        else: # the page, but for its locks
-            os.pwrite(fd, struct.pack('<3Q', *[random.getrandbits(63) for _ in range(3)]),
-                      start + 64)
+        else: # the page, but for its locks, and what would say that it ends its direction
+            words = [random.getrandbits(63) for _ in range(3)]
+            os.pwrite(fd, struct.pack('<3Q', words[0], words[1] & ~(1 << 32), words[2]), start + 64)
     if leaves:
         say('ended')
         return
@@ -640,6 +640,107 @@ def client_knocks(address, port, _):
                 pass
     except OSError:
         pass # the peer has gone
+
+
+def client_prompted(address, port, n):
+    known = socket.create_server((address, 0)) # the service knows this program from here on
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    say('ready')
+    signal.sigwait([signal.SIGUSR1])
+    client_echo(address, port, n)
+    known.close()
+
+
+LIMIT = struct.pack('ll', 0, 20000) # a multiple of the kernel's ticks
+
+
+def set_all(sock):
+    """What a connection has from the socket that listened, or connected."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, LIMIT)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+    return sock
+
+
+def sent(make):
+    """A socket that another process makes, sends and closes."""
+    near, far = socket.socketpair()
+    if os.fork() == 0:
+        sock = make()
+        socket.send_fds(far, [b'x'], [sock.fileno()])
+        os._exit(0)
+    far.close()
+    os.wait()
+    return socket.socket(fileno=socket.recv_fds(near, 1, 1)[1][0])
+
+
+def is_set(sock):
+    """It waits for a little while, has urgent data among the rest, and ends by a reset."""
+    inline = sock.getsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE)
+    limit = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, len(LIMIT)) == LIMIT
+    try:
+        sock.recv(1)
+    except BlockingIOError:
+        return [inline, limit, 'late']
+    return [inline, limit, 'read']
+
+
+def says_whether_set(sock):
+    say('ready')
+    select.select([sock], [], []) # for accept() it has the limit, too
+    say('set', *is_set(sock.accept()[0]))
+
+
+def server_sets(address, port, _):
+    says_whether_set(set_all(listener(address, port, quiet=True)))
+
+
+def server_set_elsewhere(address, port, _):
+    says_whether_set(sent(lambda: set_all(listener(address, port, quiet=True))))
+
+
+def server_set_by_child(address, port, _):
+    sock = listener(address, port, quiet=True)
+    if os.fork() == 0:
+        set_all(sock)
+        os._exit(0)
+    os.wait()
+    says_whether_set(sock)
+
+
+def server_set_before(address, port, inherited):
+    """By the program that has executed this one."""
+    if inherited:
+        says_whether_set(socket.socket(fileno=inherited))
+        return
+    sock = set_all(listener(address, port, quiet=True))
+    sock.set_inheritable(True)
+    os.execv(sys.executable, [sys.executable, *sys.argv[:4], str(sock.fileno())])
+
+
+def client_ends(address, port, _):
+    """Says how the peer ends it."""
+    say(*receive(socket.create_connection((address, port))))
+
+
+def own(sock, pid):
+    fcntl.fcntl(sock, fcntl.F_SETOWN, pid)
+    fcntl.fcntl(sock, 10, signal.SIGUSR2) # F_SETSIG
+    return sock
+
+
+def client_owned(address, port, elsewhere):
+    """Who gets signals of the socket was set before it connected."""
+    pid = os.getpid()
+    sock = sent(lambda: own(set_all(socket.socket()), pid)) if elsewhere else own(
+        set_all(socket.socket()), pid)
+    sock.connect((address, port))
+    say('set', *is_set(sock), fcntl.fcntl(sock, fcntl.F_GETOWN) == pid,
+        fcntl.fcntl(sock, 11) == signal.SIGUSR2) # F_GETSIG
+
+
+def server_ended(address, port, _):
+    say(*receive(listener(address, port).accept()[0]))
 
 
 def client_refused(address, port, _):

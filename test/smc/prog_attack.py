@@ -3,6 +3,7 @@
 # Copyright (c) 2026 The karst authors
 """The TCP programs of attack.py: prog_attack.py WHAT ADDRESS PORT [NUMBER].  Those that attack know
 what lib/sock/karst_sock.h says; those that are attacked know nothing of SMC-R."""
+import codecs
 import ctypes
 import errno
 import os
@@ -22,6 +23,8 @@ NEAR = 2048     # KARST_SOCK_NEAR
 LINE = 64       # a direction is two of these: who writes, who reads
 SLEEPERS = 256  # where a page has how many sleep
 TX_HEAD = 200   # and how much was written
+RX_TAIL = 144   # and read
+BLOCKED = 8     # in a direction: who writes waits for room
 EARLY = 704     # and what is said of bytes that are written before there are rings
 EARLY_CLOSED, EARLY_READY, EARLY_LEN = 1 << 30, 1 << 31, 0xffff
 EARLY_RINGS, EARLY_BYTES = EARLY + LINE, EARLY + 5 * LINE # what stands for the rings, and the bytes
@@ -29,10 +32,10 @@ URGENT_END, URGENT_IS, URGENT_VALID = 160, 168, 1 # and what is said of an urgen
 RINGS = 16      # and the number of the rings
 PAGE = 4096
 PIECE = 1000
-SOCK_ABI, SOCK_OPEN = 9, 2
+SOCK_ABI, SOCK_HELLO, SOCK_OPEN = 10, 1, 2
 KEPT = 12       # connections: the memory of some of them is used again at once
-SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM, SYS_SENDMSG = 1, 3, 7, 45, 46
-PR_SET_PDEATHSIG = 1
+SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM, SYS_SENDMSG, SYS_BPF = 1, 3, 7, 45, 46, 321
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 OTHERS = 65533  # a user
 LINGER_S = 1000000
 SO_ZEROCOPY = 60
@@ -232,6 +235,37 @@ def client_takes_back(address, port, _):
     memory, _, theirs = lines(2, 1 + 2 * PIECE)
     memory.write(theirs + LINE, PIECE)
     sock.sendall(b'z')
+    signal.pause()
+
+
+def server_fills(address, port, _):
+    sock = accepted(address, port)
+    sock.setblocking(False)
+    try:
+        while True:
+            sock.send(bytes(CHUNK))
+    except BlockingIOError:
+        say('full')
+    try:
+        while True:
+            select.select([], [sock], [])
+            sock.send(b'z')
+    except OSError as e:
+        say('ended', type(e).__name__)
+
+
+def client_takes_all(address, port, _):
+    """Says that it has read all, and tells nobody, who waits for that."""
+    sock = connected(address, port)
+    signal.sigwait([signal.SIGUSR1])
+    memory, page = Memory(True), Memory(False)
+    heads = [memory.read(0), memory.read(2 * LINE)]
+    theirs = 2 * LINE * heads.index(max(heads))
+    memory.write(theirs + LINE, max(heads))
+    page.write(RX_TAIL, max(heads))
+    memory.write(theirs + BLOCKED, 0, '<I')
+    sock.close()
+    say('closed')
     signal.pause()
 
 
@@ -711,6 +745,56 @@ def client_follows(address, port, own):
     known.close()
 
 
+# --- sockets that are not what is said of them ---
+
+def ask_service(service, op, fds=()):
+    """@return status of the answer, and what came with it"""
+    head = struct.pack('<3I', SOCK_ABI, op, 0)
+    service.sendmsg([head + bytes(MESSAGE - len(head))], rights(fds) if fds else [])
+    answer, came, _, _ = socket.recv_fds(service, MESSAGE, 4)
+    return struct.unpack_from('<i', answer, 12)[0], came
+
+
+def note(options, sock, want, seen):
+    """In the map of the TCP option, of which a program has a descriptor."""
+    key, value = ctypes.c_int(sock.fileno()), ctypes.create_string_buffer(bytes([want, seen] + [0] * 6))
+    attr = struct.pack('I4xQQQ', options, ctypes.addressof(key), ctypes.addressof(value), 0)
+    assert ctypes.CDLL(None).syscall(SYS_BPF, 2, ctypes.create_string_buffer(attr), len(attr)) == 0
+
+
+def claims(path, _, __):
+    """Says of sockets that both sides of their connections have sent the option, and hands them over."""
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    service.connect(path)
+    options = ask_service(service, SOCK_HELLO)[1][0]
+
+    def status(sock, claim=True):
+        if claim:
+            note(options, sock, 1, 1)
+        return errno.errorcode.get(-ask_service(service, SOCK_OPEN, [sock.fileno()])[0], 'taken')
+
+    def connection(want):
+        here = socket.socket()
+        note(options, here, want, 0)
+        here.bind(('127.0.0.1', 0))
+        here.listen(1)
+        sock = socket.socket()
+        note(options, sock, want, 0)
+        sock.connect(here.getsockname())
+        return sock, here, here.accept()[0]
+
+    plain, other, agreed = connection(0), connection(1), connection(1)
+    said = [status(plain[0]), status(plain[1]), status(socket.socketpair()[0]),
+            status(socket.socket(type=socket.SOCK_DGRAM))]
+    libc = ctypes.CDLL(None)
+    libc.connect(other[0].fileno(), struct.pack('16x'), 16)
+    said.append(status(other[0]))
+    note(options, other[0], 0, 0)
+    other[0].connect(plain[1].getsockname())
+    said += [status(other[0]), status(agreed[0], False), status(agreed[2], False)]
+    say('claims', *said)
+
+
 # --- descriptors that keep waiting who closes them ---
 
 def lingering(far):
@@ -789,7 +873,7 @@ def client_lingers(address, port, _):
     signal.sigwait([signal.SIGUSR1])
     fill(kept)
     given = lingering(far)
-    assert send_rights(sock.fileno(), given.fileno()) == 1
+    send_rights(sock.fileno(), given.fileno()) # which newer kernels refuse
     say('sent')
     os._exit(0)
 
@@ -833,6 +917,28 @@ def client_burdens(address, port, _):
             os._exit(0)
         os.wait()
     sock.sendall(b'abc')
+    say('sent')
+    signal.pause()
+
+
+def client_burdens_itself(address, port, _):
+    """Puts such a socket into its own pair, and says that it waits for room, for which the other one
+    empties that."""
+    far = deaf_listener()
+    codecs.lookup('ascii') # for Memory: nothing can be imported afterwards
+    as_user(OTHERS)
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1) # its memory is its own again
+    sock = connected(address, port)
+    say('begins')
+    signal.sigwait([signal.SIGUSR1])
+    if os.fork() == 0:
+        given = lingering(far)
+        send_rights(sock.fileno(), given.fileno())
+        os._exit(0)
+    os.wait()
+    memory = Memory(True)
+    sock.sendall(b'abc')
+    memory.write(2 * LINE * [memory.read(0), memory.read(2 * LINE)].index(4) + BLOCKED, 1, '<I')
     say('sent')
     signal.pause()
 

@@ -25,6 +25,7 @@ from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
 OPTION = bytes.fromhex('fe06e2d4c3d9')
 IDLE = 500
 OFTEN = 100  # connections
+SYS_RECVMSG = 47  # of x86_64
 # what interrupted.c says: what each call returned, and how many signals came
 INTERRUPTED = ('recv EINTR 1\nrecv at once EAGAIN 1\npoll EINTR 1\nselect EINTR 1\nsend EINTR 1\n'
                'recv again returned 1\n')
@@ -132,6 +133,29 @@ def one_daemon(suite, one, direct):
         [] if said == 'options 1 0 yes hello hello ENOPROTOOPT True' else [said]))
 
 
+def settings(suite, one):
+    """What a TCP socket was set to, by whomever, its connection is set to."""
+    was_set, reset = 'set 1 True late', "b'' ConnectionResetError"
+    for server, client, n, text, wanted in (
+            ('server_sets', 'client_ends', 0, 'before it listens', (was_set, reset)),
+            ('server_set_elsewhere', 'client_ends', 0, 'by another process, which sends a socket that '
+             'listens', (was_set, reset)),
+            ('server_set_by_child', 'client_ends', 0, 'by a child', (was_set, reset)),
+            ('server_set_before', 'client_ends', 0, 'by the program before this one', (was_set, reset)),
+            ('server_ended', 'client_owned', 0, 'with its owner, before it connects',
+             (reset, f'{was_set} True True')),
+            ('server_ended', 'client_owned', 1, 'with its owner, by another process, before it connects',
+             (reset, f'{was_set} True True'))):
+        port = bed.free_port()
+        s = Program(suite, one, server, '127.0.0.1', port)
+        problems = [line for line in [s.line()] if line != 'ready']
+        c = Program(suite, one, client, '127.0.0.1', port, n)
+        for program, said in (c, wanted[1]), (s, wanted[0]):
+            line, more = program.ends()
+            problems += more + ([] if line == said else [line])
+        suite.tap.point(f'time limits, SO_LINGER and SO_OOBINLINE that were set {text}', problems)
+
+
 def awaited(suite, one):
     """The service stands still while a program connects, whose other thread waits for bytes."""
     port = bed.free_port()
@@ -146,6 +170,51 @@ def awaited(suite, one):
     said, more = c.ends()
     suite.tap.point('a thread waits for a socket while another one connects it', problems + more +
                     s.ends()[1] + ([] if said == "told True b'hello'" else [said]))
+
+
+def asks(program):
+    """Waits until it waits for the service's answer."""
+    began = time.monotonic()
+    while time.monotonic() - began < bed.HANG_S:
+        with open(f'/proc/{program.process.pid}/syscall', encoding='ascii') as f:
+            if f.read().split()[0] == str(SYS_RECVMSG):
+                return []
+        time.sleep(0.001)
+    return [f'{program.what} does not ask']
+
+
+def both_ask(suite, one, direct, dies):
+    """Both ends of a connection are there when the service looks for the first time.  @return the
+    programs, problems"""
+    port = bed.free_port()
+    s = Program(suite, one, 'server_echo' if not dies else 'server_ended', '127.0.0.1', port)
+    problems = [line for line in [s.line()] if line != 'ready']
+    c = Program(suite, one, 'client_prompted', '127.0.0.1', port, BYTES)
+    problems += [line for line in [c.line()] if line != 'ready']
+    before = suite.count(one, 'direct')
+    one.send(signal.SIGSTOP)
+    c.process.send_signal(signal.SIGUSR1)
+    problems += asks(c) + asks(s)
+    if dies:
+        c.process.kill()
+        c.process.wait()
+    one.send(signal.SIGCONT)
+    said, more = s.ends()
+    problems += more
+    if direct and suite.count(one, 'direct') != before + 1:
+        problems.append('they were not joined')
+    return c, said, problems
+
+
+def at_once(suite, one, direct):
+    c, _, problems = both_ask(suite, one, direct, False)
+    said, more = c.ends()
+    suite.tap.point('the service sees both ends of a connection at once', problems + more +
+                    ([] if said == f'same {BYTES} end' else [said]))
+    if direct:
+        _, said, problems = both_ask(suite, one, direct, True)
+        suite.tap.point('and one of them has been killed: the other one hears of it', problems +
+                        ([] if said == "b'' end" else [said]))
 
 
 def confined(suite, one):
@@ -486,6 +555,8 @@ def test(suite, netns):
         one_daemon(suite, daemon, direct)
         awaited(suite, daemon)
         confined(suite, daemon)
+        at_once(suite, daemon, direct)
+        settings(suite, daemon)
         urgent_bytes(suite, daemon)
         if direct:
             late_bytes(suite, daemon)

@@ -384,6 +384,7 @@ kd_smc_destroy(struct kd_smc *s)
 	svc_conn_reap(s);
 	svc_prog_fini(s);
 	svc_pair_fini(s);
+	svc_ask_fini(s);
 	svc_close_fini(s);
 	svc_rdma_fini(s);
 	kd_smc_option_unload(&s->option);

@@ -14,6 +14,7 @@
 #include "smc_priv.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -34,6 +35,7 @@ struct closing {
 	struct closing *next;
 	uid_t uid;
 	int fd;
+	enum svc_end how;
 };
 
 struct closer {
@@ -95,6 +97,23 @@ wait_for_more(struct svc_closers *a)
 		a->nwakes--;
 }
 
+/* The socket may linger for as long as its program has said, which is for its own close(). */
+static void
+end_socket(int fd, enum svc_end how)
+{
+	const struct sockaddr none = {.sa_family = AF_UNSPEC};
+	const struct linger linger = {.l_onoff = how == SVC_END_RESETS};
+
+	if (how == SVC_END_ORDERLY || how == SVC_END_RESETS)
+		(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
+	else if (how == SVC_END_WRITES)
+		shutdown(fd, SHUT_WR);
+	else if (how == SVC_END_SHUTS)
+		shutdown(fd, SHUT_RDWR);
+	else if (how == SVC_END_DISCONNECTS)
+		(void)connect(fd, &none, sizeof(none));
+}
+
 static void *
 closer_main(void *arg)
 {
@@ -114,6 +133,7 @@ closer_main(void *arg)
 		c->busy = true;
 		atomic_fetch_add(&a->nbusy, 1);
 		pthread_mutex_unlock(&a->lock);
+		end_socket(w->fd, w->how);
 		close(w->fd);
 		free(w);
 		pthread_mutex_lock(&a->lock);
@@ -168,17 +188,24 @@ one_more(struct svc_closers *a)
 void
 svc_let_go(struct kd_smc *s, uid_t uid, int fd)
 {
+	svc_end(s, uid, fd, SVC_END_AS_IT_IS);
+}
+
+void
+svc_end(struct kd_smc *s, uid_t uid, int fd, enum svc_end how)
+{
 	struct svc_closers *a = s->closers;
 	struct closing *w = NULL;
 
-	if (uid != 0 && uid != geteuid() && (a != NULL || closers_make(s) == 0))
+	if (!svc_is_trusted(uid) && (a != NULL || closers_make(s) == 0))
 		w = calloc(1, sizeof(*w));
 	if (w == NULL) {
+		end_socket(fd, how);
 		close(fd);
 		return;
 	}
 	a = s->closers;
-	*w = (struct closing){.uid = uid, .fd = fd};
+	*w = (struct closing){.uid = uid, .fd = fd, .how = how};
 	pthread_mutex_lock(&a->lock);
 	*a->last = w;
 	a->last = &w->next;
@@ -193,6 +220,19 @@ svc_let_go(struct kd_smc *s, uid_t uid, int fd)
 		}
 	}
 	pthread_mutex_unlock(&a->lock);
+}
+
+bool
+svc_end_open(struct kd_smc *s, uid_t uid, int fd, enum svc_end how)
+{
+	if (svc_is_trusted(uid)) {
+		end_socket(fd, how);
+		return true;
+	}
+	fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+	if (fd >= 0)
+		svc_end(s, uid, fd, how);
+	return fd >= 0;
 }
 
 int

@@ -52,7 +52,7 @@ show_urgent(struct svc_conn *c)
 
 /* Descriptors that come with it are nobody's, but somebody else's to close. */
 static void
-empty_pair(struct svc_conn *c)
+empty_own(struct svc_conn *c)
 {
 	char buf[KARST_SOCK_STOP];
 	size_t len = sizeof(buf);
@@ -62,6 +62,55 @@ empty_pair(struct svc_conn *c)
 	for (i = 0; i < KARST_SOCK_EMPTIES && len == sizeof(buf); i++)
 		if (svc_recv(c->smc, c->uid, c->pair, buf, &len, NULL, &nfds) != 0)
 			break;
+}
+
+/* Once.  @return what came; 0: nothing, or an end */
+static ssize_t
+empty_some(int fd, void *buf, size_t bytes)
+{
+	union {
+		struct cmsghdr hdr;
+		uint8_t bytes[CMSG_SPACE(SVC_RIGHTS * sizeof(int))];
+	} anc;
+	struct iovec iov = {.iov_base = buf, .iov_len = bytes};
+	struct msghdr mh = {.msg_iov = &iov,
+		.msg_iovlen = 1,
+		.msg_control = &anc,
+		.msg_controllen = sizeof(anc)};
+	ssize_t n = recvmsg(fd, &mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+	const struct cmsghdr *m = n > 0 ? CMSG_FIRSTHDR(&mh) : NULL;
+	size_t i;
+	int one;
+
+	if (m != NULL && m->cmsg_level == SOL_SOCKET && m->cmsg_type == SCM_RIGHTS) {
+		for (i = 0; i < (m->cmsg_len - CMSG_LEN(0)) / sizeof(int); i++) {
+			memcpy(&one, CMSG_DATA(m) + i * sizeof(int), sizeof(one));
+			close(one);
+		}
+	}
+	return n > 0 ? n : 0;
+}
+
+/* The same for what the other one has, too, who may have it wait (smc_ask.c). */
+static int
+empty_far(int fd, void *arg)
+{
+	char buf[KARST_SOCK_STOP];
+	int i;
+
+	for (i = 0; i < KARST_SOCK_EMPTIES; i++)
+		if (empty_some(fd, buf, sizeof(buf)) != sizeof(buf))
+			break;
+	return 0;
+}
+
+static void
+empty_pair(struct svc_conn *c)
+{
+	if (!c->has_far || svc_is_trusted(c->far_uid))
+		empty_own(c);
+	else if (svc_ask(c->smc, c->far_uid, c->pair, empty_far, NULL, 0) != 0)
+		shutdown(c->pair, SHUT_RDWR); /* so hears of it who waits for room there */
 	c->rang = false;
 }
 
@@ -132,32 +181,24 @@ svc_conn_leave_tcp(struct svc_conn *c)
 	c->tcp_heard = false;
 }
 
-/* The program may have set a time to linger, which is for its own close(). */
 void
 svc_conn_put_tcp(struct svc_conn *c, bool reset)
 {
-	const struct linger linger = {.l_onoff = reset};
-
-	(void)setsockopt(c->tcp, SOL_SOCKET, SO_LINGER, &linger, sizeof(linger));
 	svc_conn_leave_tcp(c);
-	svc_let_go(c->smc, c->uid, c->tcp);
+	svc_end(c->smc, c->uid, c->tcp, reset ? SVC_END_RESETS : SVC_END_ORDERLY);
 	c->tcp = -1;
 }
 
 void
 svc_conn_close_tcp(struct svc_conn *c, bool reset)
 {
-	const struct sockaddr none = {.sa_family = AF_UNSPEC};
-
 	if (c->tcp < 0 || c->tcp_over)
 		return;
 	c->tcp_over = true;
-	if (c->gone)
+	/* of a program that is there its options may be asked for */
+	if (c->gone ||
+		!svc_end_open(c->smc, c->uid, c->tcp, reset ? SVC_END_DISCONNECTS : SVC_END_SHUTS))
 		svc_conn_put_tcp(c, reset);
-	else if (reset) /* its options may be asked for */
-		(void)connect(c->tcp, &none, sizeof(none));
-	else
-		shutdown(c->tcp, SHUT_RDWR);
 }
 
 void
@@ -301,28 +342,49 @@ clc_is_over(struct svc_conn *c)
 			info.state == KARST_SMC_WAIT_ADD_LINK || info.state >= KARST_SMC_ACTIVE);
 }
 
+struct clc_bytes {
+	uint16_t n; /* at most; and so many have come */
+	int flags;
+	uint8_t buf[CLC_BYTES];
+};
+
+static int
+recv_clc(int fd, void *arg)
+{
+	struct clc_bytes *b = arg;
+	ssize_t n = recv(fd, b->buf, b->n, b->flags | MSG_DONTWAIT);
+
+	b->n = n < 0 ? 0 : (uint16_t)n;
+	return n < 0 ? -errno : 0;
+}
+
+static int
+ask_clc(struct svc_conn *c, struct clc_bytes *b, int n, int flags)
+{
+	b->n = (uint16_t)n;
+	b->flags = flags;
+	return svc_ask(c->smc, c->uid, c->tcp, recv_clc, b, sizeof(*b));
+}
+
 /* Bytes of CLC on TCP; what is none stays there. */
 static void
 read_clc(struct svc_conn *c)
 {
-	uint8_t buf[CLC_BYTES];
-	ssize_t n;
-	int used = 1;
+	struct clc_bytes b;
+	int used = 1, rc;
 
 	while (used > 0 && c->what == SMC_AGREEING && c->id != SMC_NO_ID && !c->tcp_over) {
-		n = recv(c->tcp, buf, sizeof(buf), MSG_PEEK | MSG_DONTWAIT);
-		if (n < 0 && errno == EAGAIN)
+		rc = ask_clc(c, &b, CLC_BYTES, MSG_PEEK);
+		if (rc == -EAGAIN || (rc == 0 && b.n == 0 && clc_is_over(c)))
 			return;
-		if (n == 0 && clc_is_over(c))
-			return;
-		if (n <= 0) {
+		if (rc != 0 || b.n == 0) {
 			/* it has gone before it said all that was to be said */
 			(void)karst_smc_conn_abort(c->smc->core, c->id);
 			return;
 		}
-		used = karst_smc_clc_rx(c->smc->core, c->id, buf, (size_t)n);
+		used = karst_smc_clc_rx(c->smc->core, c->id, b.buf, b.n);
 		if (used > 0)
-			used = (int)recv(c->tcp, buf, (size_t)used, MSG_DONTWAIT);
+			used = ask_clc(c, &b, used, 0) == 0 ? b.n : 0;
 	}
 }
 

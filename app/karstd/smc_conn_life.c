@@ -158,45 +158,47 @@ tcp_ready(struct svc_source *src, uint32_t events)
 		svc_conn_queue(c);
 }
 
-/* Its own address, which does not change as long as it is connected. */
+/* Only a connected socket has a peer's name. */
 static int
-take_local(int tcp, const struct kd_smc_option_ends *ends, struct sockaddr_storage *local)
+get_names(int fd, void *arg)
 {
-	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)local;
-	socklen_t len = sizeof(*local);
+	struct svc_names *names = arg;
+	socklen_t local = sizeof(names->local), peer = sizeof(names->peer);
 
-	if (ends->family != AF_INET)
-		return getsockname(tcp, (void *)local, &len) == 0 ? 0 : -errno;
-	v4->sin_family = AF_INET;
-	v4->sin_addr.s_addr = ends->local_ip4;
-	v4->sin_port = ends->local_port;
+	if (getpeername(fd, (void *)&names->peer, &peer) != 0 ||
+		(names->local.ss_family == AF_UNSPEC &&
+			getsockname(fd, (void *)&names->local, &local) != 0))
+		return -errno;
 	return 0;
 }
 
-/* Only a connected socket has a peer's name. */
-static int
-take_names(struct kd_smc *s, int tcp, struct sockaddr_storage *local, struct sockaddr_storage *peer,
-	uint64_t *netns)
+int
+svc_conn_names(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names)
 {
-	struct kd_smc_option_ends ends = {0};
-	socklen_t len = sizeof(*peer);
-	int rc = kd_smc_option_ends(&s->option, tcp, &ends);
-
-	if (rc == 0 && getpeername(tcp, (void *)peer, &len) != 0)
-		rc = -errno;
-	if (rc == 0)
-		rc = take_local(tcp, &ends, local);
-	*netns = ends.netns;
-	return rc;
+	memset(names, 0, sizeof(*names));
+	return svc_ask(s, uid, fd, get_names, names, sizeof(*names));
 }
 
 int
-svc_conn_check(struct kd_smc *s, int fd)
+svc_conn_check(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names)
 {
-	struct sockaddr_storage local, peer;
-	uint64_t netns;
+	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&names->local;
+	struct kd_smc_option_ends ends = {0};
+	int rc;
 
-	return take_names(s, fd, &local, &peer, &netns);
+	memset(names, 0, sizeof(*names));
+	/* this needs no lock of the socket's */
+	rc = kd_smc_option_ends(&s->option, fd, &ends);
+	if (rc != 0)
+		return rc;
+	names->netns = ends.netns;
+	/* its own address does not change as long as it is connected */
+	if (ends.family == AF_INET) {
+		v4->sin_family = AF_INET;
+		v4->sin_addr.s_addr = ends.local_ip4;
+		v4->sin_port = ends.local_port;
+	}
+	return svc_ask(s, uid, fd, get_names, names, sizeof(*names));
 }
 
 static uint32_t
@@ -398,8 +400,11 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 	struct svc_conn **conn, int *end)
 {
 	struct svc_conn *c, *other;
-	int rc;
+	struct svc_names names;
+	int rc = svc_conn_check(s, prog->user->uid, tcp, &names);
 
+	if (rc != 0)
+		return rc;
 	c = calloc(1, sizeof(*c));
 	if (c == NULL)
 		return -ENOMEM;
@@ -421,10 +426,11 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 		.buffer = (uint32_t)s->conf->smc.buffer,
 	};
 	*end = -1;
-	rc = take_names(s, tcp, &c->local, &c->peer, &c->netns);
-	other = rc == 0 && !c->decline ? svc_direct_find(c) : NULL;
-	if (rc == 0)
-		rc = make_memory(c, prog, other);
+	c->local = names.local;
+	c->peer = names.peer;
+	c->netns = names.netns;
+	other = !c->decline ? svc_direct_find(c) : NULL;
+	rc = make_memory(c, prog, other);
 	if (rc == 0)
 		rc = get_pair(c, other, end);
 	if (rc == 0 && other == NULL && svc_direct_is_near(c))

@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 
 static int
-say_decline(struct kd_smc *s, int tcp, uint8_t version)
+say_decline(const uint8_t system_id[8], int tcp, uint8_t version)
 {
 	struct karst_smc_clc msg = {.type = KARST_SMC_CLC_DECLINE,
 		.decline = {.version = version,
@@ -24,7 +24,7 @@ say_decline(struct kd_smc *s, int tcp, uint8_t version)
 	uint8_t buf[KARST_SMC_CLC_BUILD_MAX];
 	int len;
 
-	memcpy(msg.decline.system_id, s->system_id, sizeof(s->system_id));
+	memcpy(msg.decline.system_id, system_id, sizeof(msg.decline.system_id));
 	len = karst_smc_clc_build(&msg, buf, sizeof(buf));
 	if (len < 0 || send(tcp, buf, (size_t)len, MSG_DONTWAIT | MSG_NOSIGNAL) != len)
 		return -ENOTCONN;
@@ -32,7 +32,7 @@ say_decline(struct kd_smc *s, int tcp, uint8_t version)
 }
 
 static int
-decline_server(struct kd_smc *s, int tcp)
+decline_server(const uint8_t system_id[8], int tcp)
 {
 	uint8_t buf[KARST_SMC_CLC_MAX_LEN];
 	struct karst_smc_clc msg;
@@ -50,14 +50,32 @@ decline_server(struct kd_smc *s, int tcp)
 		return -ENOTCONN;
 	if (msg.type == KARST_SMC_CLC_DECLINE)
 		return 0;
-	return msg.type == KARST_SMC_CLC_PROPOSAL ? say_decline(s, tcp, msg.proposal.version)
-						  : -EPROTO;
+	return msg.type == KARST_SMC_CLC_PROPOSAL
+		? say_decline(system_id, tcp, msg.proposal.version)
+		: -EPROTO;
+}
+
+struct declined {
+	bool server;
+	uint8_t system_id[8];
+};
+
+static int
+decline(int tcp, void *arg)
+{
+	const struct declined *d = arg;
+
+	return d->server ? decline_server(d->system_id, tcp) : say_decline(d->system_id, tcp, 2);
 }
 
 int
-svc_decline(struct kd_smc *s, int tcp, bool server)
+svc_decline(struct kd_smc *s, uid_t uid, int tcp, bool server)
 {
-	int rc = server ? decline_server(s, tcp) : say_decline(s, tcp, 2);
+	struct declined d = {.server = server};
+	int rc;
+
+	memcpy(d.system_id, s->system_id, sizeof(d.system_id));
+	rc = svc_ask(s, uid, tcp, decline, &d, sizeof(d));
 
 	if (rc == 0)
 		s->fell_back[svc_reason_row(KARST_SMC_DECL_MEMORY)]++;

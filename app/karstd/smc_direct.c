@@ -56,12 +56,10 @@ is_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 static bool
 has_names(const struct svc_conn *c)
 {
-	struct sockaddr_storage local, peer;
-	socklen_t local_len = sizeof(local), peer_len = sizeof(peer);
+	struct svc_names now;
 
-	return getsockname(c->tcp, (void *)&local, &local_len) == 0 &&
-		getpeername(c->tcp, (void *)&peer, &peer_len) == 0 &&
-		is_address(&local, &c->local) && is_address(&peer, &c->peer);
+	return svc_conn_names(c->smc, c->uid, c->tcp, &now) == 0 &&
+		is_address(&now.local, &c->local) && is_address(&now.peer, &c->peer);
 }
 
 /* Nor may lib/smc have agreed on anything, of which it has not been heard yet. */
@@ -114,6 +112,9 @@ svc_direct_join(struct svc_conn *first, struct svc_conn *second, bool polls)
 	first->what = second->what = SMC_DIRECT;
 	first->other = second;
 	second->other = first;
+	first->has_far = second->has_far = true;
+	first->far_uid = second->uid;
+	second->far_uid = first->uid;
 	if (first->id != SMC_NO_ID)
 		(void)karst_smc_conn_close(s->core, first->id); /* the event FAILED follows */
 	/* it was we who wanted it; what its program wrote before it took that away, @second sees */

@@ -161,6 +161,8 @@ struct svc_conn {
 	bool begun;              /* its pair is heard, and CLC has begun if there is no other end */
 	uint64_t sent, received; /* bytes on TCP, as relay */
 	uint32_t reason;         /* why it is on TCP */
+	bool has_far; /* the other one has the far end of its pair, or has passed it on: */
+	uid_t far_uid;
 	struct sockaddr_storage local, peer;
 };
 
@@ -242,6 +244,7 @@ struct kd_smc {
 	struct svc_rings *free_rings[SMC_FREE_HASH]; /* by their two programs */
 	uint32_t npaused;                            /* of them */
 	bool paused;                                 /* new ones are not accepted */
+	struct svc_askers *askers;                   /* the same, and NULL */
 	struct svc_closers *closers; /* NULL: nothing was to be closed by others yet */
 	struct svc_refused refused[SMC_REFUSED];
 	uint64_t fell_back[SMC_REASONS]; /* by the row of the reason */
@@ -265,8 +268,22 @@ void svc_unwatch(struct kd_smc *s, int fd);
 #define SVC_RIGHTS  253u /* descriptors beside a message, which the kernel allows */
 #define SVC_ANYBODY UINT32_MAX
 
+/* What is done to a socket before it is closed. */
+enum svc_end {
+	SVC_END_AS_IT_IS,
+	SVC_END_ORDERLY, /* without lingering */
+	SVC_END_RESETS,
+	/* others have it open: */
+	SVC_END_WRITES,
+	SVC_END_SHUTS,
+	SVC_END_DISCONNECTS,
+};
+
 /** Closes @fd, on which user @uid may have the one who does that wait. */
 void svc_let_go(struct kd_smc *s, uid_t uid, int fd);
+void svc_end(struct kd_smc *s, uid_t uid, int fd, enum svc_end how);
+/** The same, but @fd stays open.  False: there are no more descriptors. */
+bool svc_end_open(struct kd_smc *s, uid_t uid, int fd, enum svc_end how);
 /** As recv(), of up to *@len bytes, without waiting; descriptors that came are let go, but *@first,
  *  unless that is NULL.  @nfds: how many came.  0 or -errno */
 int svc_recv(struct kd_smc *s, uid_t uid, int fd, void *buf, size_t *len, int *first,
@@ -278,6 +295,17 @@ void svc_close_expire(struct kd_smc *s);
 /** When that has something to do; UINT64_MAX: never. */
 uint64_t svc_close_next_ns(const struct kd_smc *s);
 void svc_close_fini(struct kd_smc *s);
+
+/* --- smc_ask.c --- */
+
+/** Root, and the daemon's own user: nobody is protected from them. */
+bool svc_is_trusted(uid_t uid);
+/** @fn(@fd, @arg), where user @uid may have the one who calls it wait.  @arg has @bytes, and no
+ *  pointers; @fd is another descriptor of the same.  @return as @fn, which returns 0 or -errno;
+ *  -EBUSY: it waits, or another one of this user's does, and is not waited for */
+int svc_ask(
+	struct kd_smc *s, uid_t uid, int fd, int (*fn)(int fd, void *arg), void *arg, size_t bytes);
+void svc_ask_fini(struct kd_smc *s);
 
 /* --- smc_conn.c --- */
 
@@ -313,6 +341,12 @@ void svc_conn_put_tcp(struct svc_conn *c, bool reset);
 
 /* --- smc_conn_life.c --- */
 
+/* Of a TCP socket. */
+struct svc_names {
+	struct sockaddr_storage local, peer;
+	uint64_t netns; /* its network namespace, by the kernel's cookie; 0: not asked for */
+};
+
 /** @decline: there is room for it on TCP only.
  *  -ENODATA: the connection has not seen the option; -ENOTSOCK, -ENOTCONN, ...
  *  @tcp is the connection's, if it returns 0; *end the caller's. */
@@ -320,8 +354,10 @@ int svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t fla
 	struct svc_conn **conn, int *end);
 /** Its program has got its answer by now. */
 void svc_conn_begin(struct svc_conn *c);
-/** The first of these checks: is it a TCP socket whose two sides have sent the option? */
-int svc_conn_check(struct kd_smc *s, int fd);
+/** The first of these checks: is it a TCP socket of @uid's whose two sides have sent the option? */
+int svc_conn_check(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names);
+/** What addresses it has now, if it is connected. */
+int svc_conn_names(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names);
 /** The connection whose program's end is @fd; NULL. */
 struct svc_conn *svc_conn_find(struct kd_smc *s, int fd);
 /** It is to be looked at in this turn. */
@@ -418,7 +454,7 @@ const char *svc_reason_text(unsigned int row, uint32_t *number);
 
 /** The connection of @tcp stays its program's, and the peer is told.  -EAGAIN: the peer has to have
  *  spoken first */
-int svc_decline(struct kd_smc *s, int tcp, bool server);
+int svc_decline(struct kd_smc *s, uid_t uid, int tcp, bool server);
 
 /* --- smc_prog.c --- */
 

@@ -128,6 +128,7 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	struct handed *out)
 {
 	bool decline = !may_open(p->smc, p->user, false);
+	struct svc_names names;
 	struct svc_conn *c;
 	int rc, end, waker;
 
@@ -135,9 +136,10 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE | KARST_SOCK_POLLS))
 		return -EINVAL;
 	if (decline && !may_open(p->smc, p->user, true)) {
-		rc = svc_conn_check(p->smc, tcp);
+		rc = svc_conn_check(p->smc, p->user->uid, tcp, &names);
 		if (rc == 0)
-			rc = svc_decline(p->smc, tcp, (req->flags & KARST_SOCK_SERVER) != 0);
+			rc = svc_decline(
+				p->smc, p->user->uid, tcp, (req->flags & KARST_SOCK_SERVER) != 0);
 		p->smc->turned_away += rc == 0;
 		rsp->flags = KARST_SOCK_FULL | KARST_SOCK_PLAIN;
 		return rc;
@@ -278,25 +280,46 @@ is_harmless(int level, int name)
 	return false;
 }
 
+struct asked_option {
+	bool set;
+	int level, name;
+	socklen_t len;
+	uint8_t data[KARST_SOCK_DATA];
+};
+
+static int
+ask_option(int fd, void *arg)
+{
+	struct asked_option *o = arg;
+	int rc = o->set ? setsockopt(fd, o->level, o->name, o->data, o->len)
+			: getsockopt(fd, o->level, o->name, o->data, &o->len);
+
+	return rc == 0 ? 0 : -errno;
+}
+
 /* Of a program's own socket, set without any capability. */
 static int
 on_option(struct svc_prog *p, const struct karst_sock_msg *req, int end, struct karst_sock_msg *rsp)
 {
 	const struct svc_conn *c = svc_conn_find(p->smc, end);
-	socklen_t len = req->len;
+	struct asked_option o = {.set = req->op == KARST_SOCK_SETOPT,
+		.level = req->level,
+		.name = req->name,
+		.len = req->len};
 	int rc;
 
 	if (c == NULL || c->tcp < 0)
 		return -ENOENT;
 	if (req->len > KARST_SOCK_DATA || !is_harmless(req->level, req->name))
 		return -ENOPROTOOPT;
-	if (req->op == KARST_SOCK_SETOPT) {
-		rc = setsockopt(c->tcp, req->level, req->name, req->data, len);
-	} else {
-		rc = getsockopt(c->tcp, req->level, req->name, rsp->data, &len);
-		rsp->len = len;
+	if (o.set)
+		memcpy(o.data, req->data, req->len);
+	rc = svc_ask(p->smc, c->uid, c->tcp, ask_option, &o, sizeof(o));
+	if (!o.set && rc == 0) {
+		rsp->len = o.len;
+		memcpy(rsp->data, o.data, o.len);
 	}
-	return rc == 0 ? 0 : -errno;
+	return rc;
 }
 
 static int

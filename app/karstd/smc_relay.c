@@ -20,6 +20,7 @@
 #include "karst_log.h"
 
 #define BURST (1u << 20) /* bytes of a direction until others have their turn */
+#define ASKED 32768u     /* of which so many at once, if a thread of their own sends them */
 
 static const struct {
 	uint32_t number;
@@ -93,12 +94,19 @@ refuse_peer(struct svc_conn *c)
 
 /* --- its life --- */
 
+static int
+put_urgent_inline(int fd, void *arg)
+{
+	const int on = 1;
+
+	return setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on)) == 0 ? 0 : -errno;
+}
+
 void
 svc_relay_begin(struct svc_conn *c, uint32_t reason)
 {
 	unsigned int row = svc_reason_row(reason);
 	struct epoll_event e = {.events = SVC_TCP_RELAY, .data.ptr = &c->tcp_source};
-	const int on = 1;
 
 	c->reason = reason;
 	c->smc->fell_back[row]++;
@@ -112,7 +120,7 @@ svc_relay_begin(struct svc_conn *c, uint32_t reason)
 		svc_conn_fail(c, ECONNABORTED);
 		return;
 	}
-	(void)setsockopt(c->tcp, SOL_SOCKET, SO_OOBINLINE, &on, sizeof(on));
+	(void)svc_ask(c->smc, c->uid, c->tcp, put_urgent_inline, NULL, 0);
 	if (c->tcp_heard && epoll_ctl(c->smc->epoll, EPOLL_CTL_MOD, c->tcp, &e) != 0) {
 		svc_conn_close_tcp(c, true);
 		svc_conn_fail(c, ENOMEM);
@@ -129,6 +137,35 @@ piece(const struct svc_conn *c, uint64_t at, uint64_t n)
 	return karst_min_u64(n, c->buffer - at);
 }
 
+/* What a thread of its own sends or receives, not from the rings, or into them: it may be left
+ * behind, and they go. */
+struct relayed {
+	uint32_t n; /* at most; and so many were */
+	int flags;
+	bool urgent;
+	uint8_t bytes[ASKED];
+};
+
+static int
+ask_send(int fd, void *arg)
+{
+	struct relayed *p = arg;
+	ssize_t n = send(fd, p->bytes, p->n, p->flags);
+
+	p->n = n < 0 ? 0 : (uint32_t)n;
+	return n < 0 ? -errno : 0;
+}
+
+/* As the call would have it. */
+static ssize_t
+relay_answer(int rc, const struct relayed *p)
+{
+	if (rc == 0)
+		return p->n;
+	errno = -rc;
+	return -1;
+}
+
 /* An urgent byte goes alone: as such the last one of a message is sent, or of a part of it. */
 static ssize_t
 send_piece(struct svc_conn *c)
@@ -136,12 +173,20 @@ send_piece(struct svc_conn *c)
 	uint64_t n = c->tx_head - c->tx_tail;
 	uint64_t at = (c->tx_tail + c->tx_shift) & (c->buffer - 1);
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+	struct relayed p;
 
 	if (c->tx_urgent == c->tx_tail + 1)
 		flags |= MSG_OOB;
 	if (c->tx_urgent > c->tx_tail)
 		n = flags & MSG_OOB ? 1 : c->tx_urgent - 1 - c->tx_tail;
-	return send(c->tcp, c->tx + at, piece(c, at, n), flags);
+	if (svc_is_trusted(c->uid))
+		return send(c->tcp, c->tx + at, piece(c, at, n), flags);
+	p.n = (uint32_t)karst_min_u64(piece(c, at, n), sizeof(p.bytes));
+	p.flags = flags;
+	memcpy(p.bytes, c->tx + at, p.n);
+	return relay_answer(svc_ask(c->smc, c->uid, c->tcp, ask_send, &p,
+				    offsetof(struct relayed, bytes) + p.n),
+		&p);
 }
 
 /* @return 0; -errno: the connection is broken. */
@@ -168,27 +213,53 @@ relay_send(struct svc_conn *c)
  * @return as recv(), with *@urgent set if the byte that came is urgent
  */
 static ssize_t
-recv_piece(struct svc_conn *c, uint64_t room, bool *urgent)
+recv_at(int fd, uint8_t *to, size_t room, bool *urgent)
 {
-	uint64_t at = (c->rx_head + c->rx_shift) & (c->buffer - 1);
-	uint8_t *to = c->rx + at;
 	int there = 0, mark = 0;
 	ssize_t n;
 
 	for (;;) {
-		if (ioctl(c->tcp, SIOCINQ, &there) != 0)
+		if (ioctl(fd, SIOCINQ, &there) != 0)
 			return -1;
 		if (there > 0)
 			break;
-		n = recv(c->tcp, to, 1, MSG_PEEK | MSG_DONTWAIT);
+		n = recv(fd, to, 1, MSG_PEEK | MSG_DONTWAIT);
 		if (n <= 0)
 			return n;
 	}
-	if (ioctl(c->tcp, SIOCATMARK, &mark) != 0)
+	if (ioctl(fd, SIOCATMARK, &mark) != 0)
 		return -1;
 	*urgent = mark != 0;
-	n = (ssize_t)piece(c, at, karst_min_u64(room, (uint64_t)there));
-	return recv(c->tcp, to, mark ? 1 : (size_t)n, MSG_DONTWAIT);
+	return recv(fd, to, mark ? 1 : karst_min_u64(room, (uint64_t)there), MSG_DONTWAIT);
+}
+
+static int
+ask_recv(int fd, void *arg)
+{
+	struct relayed *p = arg;
+	ssize_t n = recv_at(fd, p->bytes, p->n, &p->urgent);
+
+	p->n = n < 0 ? 0 : (uint32_t)n;
+	return n < 0 ? -errno : 0;
+}
+
+static ssize_t
+recv_piece(struct svc_conn *c, uint64_t room, bool *urgent)
+{
+	uint64_t at = (c->rx_head + c->rx_shift) & (c->buffer - 1);
+	struct relayed p;
+	ssize_t n;
+
+	room = piece(c, at, room);
+	if (svc_is_trusted(c->uid))
+		return recv_at(c->tcp, c->rx + at, room, urgent);
+	p.n = (uint32_t)karst_min_u64(room, sizeof(p.bytes));
+	p.urgent = false;
+	n = relay_answer(svc_ask(c->smc, c->uid, c->tcp, ask_recv, &p, sizeof(p)), &p);
+	if (n > 0)
+		memcpy(c->rx + at, p.bytes, (size_t)n);
+	*urgent = p.urgent;
+	return n;
 }
 
 static int
@@ -248,6 +319,6 @@ svc_relay_work(struct svc_conn *c)
 		svc_conn_close_tcp(c, c->rx_head != c->rx_tail);
 	else if (c->shut && !c->ended) {
 		c->ended = true;
-		shutdown(c->tcp, SHUT_WR);
+		(void)svc_end_open(c->smc, c->uid, c->tcp, SVC_END_WRITES);
 	}
 }

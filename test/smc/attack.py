@@ -314,6 +314,34 @@ def lingerers(suite):
         q.process.kill()
 
 
+def holders(suite):
+    """Who has the lock of a socket that the service has, too, has nobody else wait, and loses what it
+    has itself."""
+    os.chmod(suite.folder, 0o755)
+    one, problems = suite.daemon('held', OPEN)
+    suite.tap.point('another daemon for all', problems)
+    faults = suite.count(one, 'faults')
+    s, c = pair(suite, one, 'server_late', 'client_holds')
+    problems = [line for line in [c.line()] if line != 'holds']
+    s.process.send_signal(signal.SIGUSR1) # whether it is the other end is to be asked
+    suite.tap.point('a program holds the lock of its TCP socket: others do not wait', problems +
+                    suite.rises(one, 'faults', faults) + works(suite, one, 0))
+    c.process.kill()
+    s.process.kill()
+    suite.tap.point('it ends', one.stop())
+    one, problems = suite.daemon('far', OPEN)
+    suite.tap.point('and another one', problems)
+    s, c = pair(suite, one, 'server_full', 'client_holds_far')
+    problems = [line for line in (c.line(), s.line()) if line not in ('connected', 'full')]
+    c.process.send_signal(signal.SIGUSR1)
+    problems += [line for line in [c.line()] if line != 'holds']
+    problems += [line for line in [s.line()] if line != 'woken']
+    suite.tap.point('a program holds the lock of the other one\'s pair: that one hears of its end, '
+                    'and others do not wait', problems + works(suite, one, 1))
+    c.process.kill()
+    suite.tap.point('it ends', one.stop())
+
+
 def greed(suite):
     os.chmod(suite.folder, 0o755)
     small, problems = suite.daemon('small', SMALL)
@@ -358,6 +386,7 @@ def test(suite):
     claims(suite, one)
     suite.tap.point('nobody else has noticed', echo(suite, one, one))
     lingerers(suite)
+    holders(suite)
     greed(suite)
 
 

@@ -6,6 +6,8 @@ what lib/sock/karst_sock.h says; those that are attacked know nothing of SMC-R."
 import codecs
 import ctypes
 import errno
+import fcntl
+import mmap
 import os
 import select
 import signal
@@ -34,7 +36,9 @@ PAGE = 4096
 PIECE = 1000
 SOCK_ABI, SOCK_HELLO, SOCK_OPEN = 10, 1, 2
 KEPT = 12       # connections: the memory of some of them is used again at once
-SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_RECVFROM, SYS_SENDMSG, SYS_BPF = 1, 3, 7, 45, 46, 321
+SYS_WRITE, SYS_CLOSE, SYS_POLL, SYS_SENDTO, SYS_RECVFROM, SYS_SENDMSG = 1, 3, 7, 44, 45, 46
+SYS_BPF = 321
+SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER = 323, 0xc018aa3f, 0xc020aa00
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE = 1, 4
 OTHERS = 65533  # a user
 LINGER_S = 1000000
@@ -971,10 +975,83 @@ def send_rights(to, fd):
     return libc.syscall(SYS_SENDMSG, to, msg, socket.MSG_DONTWAIT)
 
 
+# --- locks of the kernel's that a program holds for as long as it likes ---
+
+def never():
+    """A page that does not come: who touches it waits for good."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    fault = libc.syscall(SYS_USERFAULTFD, os.O_CLOEXEC)
+    at = libc.mmap(None, ctypes.c_size_t(PAGE), mmap.PROT_READ | mmap.PROT_WRITE,
+                   mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, ctypes.c_long(0))
+    fcntl.ioctl(fault, UFFDIO_API, struct.pack('3Q', 0xaa, 0, 0))
+    fcntl.ioctl(fault, UFFDIO_REGISTER, struct.pack('4Q', at, PAGE, 1, 0))
+    return at
+
+
+def holds(call, fd, at):
+    """A thread that is in @call, of bytes at @at, from here on."""
+    libc, thread = ctypes.CDLL(None), []
+
+    def enter():
+        thread.append(threading.get_native_id())
+        libc.syscall(call, fd, ctypes.c_void_p(at), PAGE, socket.MSG_DONTWAIT, None, None)
+        say('left')
+    libc.prctl(PR_SET_DUMPABLE, 1) # as another user it may not look otherwise
+    threading.Thread(target=enter, daemon=True).start()
+    while not thread:
+        time.sleep(0.001)
+    in_call(thread[0], [call])
+
+
+def client_holds(address, port, _):
+    """The lock of its TCP socket, by a descriptor that it has kept."""
+    at = never()
+    as_user(OTHERS)
+    sock = socket.socket()
+    kept = socket.socket(fileno=os.dup(sock.fileno()))
+    sock.connect((address, port))
+    holds(SYS_SENDTO, kept.fileno(), at)
+    say('holds')
+    signal.pause()
+
+
+def server_full(address, port, _):
+    """There is no room for what it has to send, of which it waits to hear."""
+    sock = accepted(address, port)
+    sock.setblocking(False)
+    try:
+        while True:
+            sock.send(bytes(CHUNK))
+    except BlockingIOError:
+        pass
+    waits = select.poll()
+    waits.register(sock, select.POLLOUT)
+    assert not waits.poll(0)
+    say('full')
+    waits.poll()
+    say('woken')
+
+
+def client_holds_far(address, port, _):
+    """That of who reads of the other one's pair, of which this program has the far end; and ends."""
+    at = never()
+    as_user(OTHERS)
+    sock = connected(address, port)
+    say('connected')
+    signal.sigwait([signal.SIGUSR1]) # there is something to read
+    far, = far_ends()
+    holds(SYS_RECVFROM, far.fileno(), at)
+    sock.close()
+    say('holds')
+    signal.pause()
+
+
 # --- those who take all they can get ---
 
 def as_user(number):
-    ''.encode('idna') # of an address: nothing can be imported afterwards
+    for name in 'idna', 'ascii': # of an address, of a file: nothing can be imported afterwards
+        codecs.lookup(name)
     os.setgroups([])
     os.setresgid(number, number, number)
     os.setresuid(number, number, number)

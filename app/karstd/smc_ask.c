@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/*
+ * System calls on what a program has, too: its TCP socket, of which it may have kept a descriptor,
+ * and the other one's pair, of which it has the far end.  Such a call waits for the lock of the
+ * socket, whatever MSG_DONTWAIT says, and the program has that for as long as it likes: it sends
+ * from memory, or receives into it, of which a page comes when it likes (FUSE, userfaultfd).  No
+ * signal ends that wait.
+ *
+ * So for users other than root and the daemon's own a thread makes the call.  If that sleeps for
+ * ASLEEP_LOOKS looks it is left behind, until the call ends; the one who has asked goes on without,
+ * and of that user nothing is asked meanwhile, nor for a while after it.
+ */
+#include "smc_priv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "karst_log.h"
+
+#define ASKERS       32u
+#define LOOK_NS      20000000u
+#define ASLEEP_LOOKS 5u
+#define AGAIN_NS     10000000000ull /* a user with whom it was in vain has to wait */
+#define STACK_BYTES  65536u
+
+struct question {
+	int fd;
+	int (*fn)(int fd, void *arg);
+	size_t bytes;
+	int rc;
+	_Alignas(max_align_t) uint8_t arg[];
+};
+
+/* A user's who is not asked: as long as it is left behind, and until then. */
+struct svc_asker {
+	struct svc_askers *all;
+	uid_t uid;
+	bool behind;
+	uint64_t until_ns;
+};
+
+struct svc_askers {
+	pthread_mutex_t lock;
+	pthread_cond_t asked, answered;
+	struct question *question, *answer;
+	struct svc_asker askers[ASKERS];
+	struct svc_asker *at; /* it waits for a question, or has it; NULL: there is none */
+	pid_t tid;
+	uint32_t nbehind;
+	bool stop, idle;
+};
+
+/* --- the threads --- */
+
+static void
+question_free(struct question *q)
+{
+	close(q->fd);
+	free(q);
+}
+
+static void *
+asker_main(void *arg)
+{
+	struct svc_asker *me = arg;
+	struct svc_askers *a = me->all;
+	struct question *q;
+	bool last;
+
+	pthread_setname_np(pthread_self(), "karst-smc-ask");
+	pthread_mutex_lock(&a->lock);
+	a->tid = gettid();
+	while (a->at == me && !a->stop) {
+		if ((q = a->question) == NULL) {
+			pthread_cond_wait(&a->asked, &a->lock);
+			continue;
+		}
+		a->question = NULL;
+		pthread_mutex_unlock(&a->lock);
+		q->rc = q->fn(q->fd, q->arg);
+		pthread_mutex_lock(&a->lock);
+		if (a->at == me) {
+			a->answer = q;
+			pthread_cond_signal(&a->answered);
+		} else {
+			question_free(q);
+		}
+	}
+	if (me->behind) {
+		me->behind = false;
+		me->until_ns = svc_now() + AGAIN_NS;
+		a->nbehind--;
+	} else {
+		a->at = NULL;
+		pthread_cond_signal(&a->answered);
+	}
+	last = a->stop && a->nbehind == 0 && a->idle;
+	pthread_mutex_unlock(&a->lock);
+	if (last)
+		free(a);
+	return NULL;
+}
+
+static struct svc_askers *
+askers_make(void)
+{
+	struct svc_askers *a = calloc(1, sizeof(*a));
+	pthread_condattr_t attr;
+	uint32_t i;
+
+	if (a == NULL)
+		return NULL;
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_cond_init(&a->asked, NULL);
+	pthread_cond_init(&a->answered, &attr);
+	pthread_condattr_destroy(&attr);
+	for (i = 0; i < ASKERS; i++)
+		a->askers[i].all = a;
+	return a;
+}
+
+/* Lock held.  The thread whose user has the least to wait; false: there is none. */
+static bool
+asker_start(struct svc_askers *a)
+{
+	struct svc_asker *me = NULL;
+	pthread_attr_t attr;
+	pthread_t thread;
+	uint32_t i;
+
+	for (i = 0; i < ASKERS; i++)
+		if (!a->askers[i].behind && (me == NULL || a->askers[i].until_ns < me->until_ns))
+			me = &a->askers[i];
+	if (me == NULL || pthread_attr_init(&attr) != 0)
+		return false;
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	me->until_ns = 0;
+	a->at = me;
+	a->tid = 0;
+	if (pthread_create(&thread, &attr, asker_main, me) != 0)
+		a->at = NULL;
+	pthread_attr_destroy(&attr);
+	return a->at != NULL;
+}
+
+/* --- whether it waits --- */
+
+/* Lock held. */
+static bool
+is_held(const struct svc_askers *a, uid_t uid)
+{
+	uint64_t now = svc_now();
+	uint32_t i;
+
+	for (i = 0; i < ASKERS; i++)
+		if (a->askers[i].uid == uid && (a->askers[i].behind || now < a->askers[i].until_ns))
+			return true;
+	return a->nbehind == ASKERS;
+}
+
+/* Of a thread that is ready, or waits for a processor, the call ends by itself. */
+static bool
+is_asleep(pid_t tid)
+{
+	char path[48], text[128], *end;
+	ssize_t n;
+	int fd;
+
+	if (tid == 0)
+		return false; /* it has not begun */
+	snprintf(path, sizeof(path), "/proc/self/task/%d/stat", (int)tid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd >= 0 ? read(fd, text, sizeof(text) - 1) : 0;
+	if (fd >= 0)
+		close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	end = strrchr(text, ')');
+	return end == NULL || end[1] == '\0' || end[2] != 'R';
+}
+
+/* Lock held.  NULL: it is not to be waited for any longer. */
+static struct question *
+await(struct svc_askers *a)
+{
+	uint32_t looks = 0;
+	struct timespec until;
+	uint64_t ns;
+
+	while (a->answer == NULL && looks < ASLEEP_LOOKS) {
+		ns = svc_now() + LOOK_NS;
+		until.tv_sec = (time_t)(ns / 1000000000);
+		until.tv_nsec = (long)(ns % 1000000000);
+		if (pthread_cond_timedwait(&a->answered, &a->lock, &until) == ETIMEDOUT)
+			looks = a->question == NULL && is_asleep(a->tid) ? looks + 1 : 0;
+	}
+	return a->answer;
+}
+
+/* Lock held. */
+static void
+leave_behind(struct kd_smc *s, struct svc_askers *a, uid_t uid)
+{
+	a->at->uid = uid;
+	a->at->behind = true;
+	a->at = NULL;
+	a->nbehind++;
+	s->faults++;
+	karst_log(KARST_LOG_NOTICE,
+		"smc: a program of user %u holds the lock of a socket: nothing "
+		"is asked of his connections until he lets go of it, and for some time after",
+		(unsigned int)uid);
+}
+
+static struct question *
+question_make(int fd, int (*fn)(int fd, void *arg), const void *arg, size_t bytes)
+{
+	struct question *q = malloc(sizeof(*q) + bytes);
+
+	if (q == NULL)
+		return NULL;
+	/* of its own: that which is asked about may be closed before it is answered */
+	*q = (struct question){.fd = fcntl(fd, F_DUPFD_CLOEXEC, 0), .fn = fn, .bytes = bytes};
+	memcpy(q->arg, arg, bytes);
+	if (q->fd < 0) {
+		free(q);
+		return NULL;
+	}
+	return q;
+}
+
+/* Lock held, and there is a thread. */
+static int
+ask_thread(struct kd_smc *s, uid_t uid, struct question *q, void *arg)
+{
+	struct svc_askers *a = s->askers;
+	int rc;
+
+	a->question = q;
+	pthread_cond_signal(&a->asked);
+	if (await(a) == NULL) {
+		leave_behind(s, a, uid);
+		return -EBUSY;
+	}
+	a->answer = NULL;
+	rc = q->rc;
+	memcpy(arg, q->arg, q->bytes);
+	question_free(q);
+	return rc;
+}
+
+int
+svc_ask(struct kd_smc *s, uid_t uid, int fd, int (*fn)(int fd, void *arg), void *arg, size_t bytes)
+{
+	struct svc_askers *a = s->askers;
+	struct question *q;
+	int rc = -EBUSY;
+
+	if (svc_is_trusted(uid))
+		return fn(fd, arg);
+	if (a == NULL && (a = s->askers = askers_make()) == NULL)
+		return -ENOMEM;
+	pthread_mutex_lock(&a->lock);
+	if (!is_held(a, uid)) {
+		q = a->at != NULL || asker_start(a) ? question_make(fd, fn, arg, bytes) : NULL;
+		rc = q != NULL ? ask_thread(s, uid, q, arg) : -ENOMEM;
+	}
+	pthread_mutex_unlock(&a->lock);
+	return rc;
+}
+
+bool
+svc_is_trusted(uid_t uid)
+{
+	return uid == 0 || uid == geteuid();
+}
+
+/* Those that are left behind are with the process, or the last of them frees what they have. */
+void
+svc_ask_fini(struct kd_smc *s)
+{
+	struct svc_askers *a = s->askers;
+	bool last;
+
+	if (a == NULL)
+		return;
+	s->askers = NULL;
+	pthread_mutex_lock(&a->lock);
+	a->stop = true;
+	pthread_cond_broadcast(&a->asked);
+	while (a->at != NULL)
+		pthread_cond_wait(&a->answered, &a->lock);
+	a->idle = true;
+	last = a->nbehind == 0;
+	pthread_mutex_unlock(&a->lock);
+	if (last)
+		free(a);
+}

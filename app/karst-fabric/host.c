@@ -115,7 +115,7 @@ fab_host_init(struct fab_sim *s, struct fab_host *h, uint32_t id)
 	rc = karst_core_init(fab_alloc(s, karst_core_bytes(&cfg)), &cfg, 0, &h->core);
 	if (rc != 0)
 		fab_bail(s, rc, "core of host %u: %s", id, strerror(-rc));
-	h->core->line_bps = s->c->speed * 1000000;
+	h->core->line_mbps[0] = (uint32_t)s->c->speed;
 	h->port.host = h;
 	make_cq(s, h);
 }

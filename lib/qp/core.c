@@ -25,7 +25,6 @@ enum key_use { USE_QPN = 1, USE_SRQ };
 #define DEFAULT_STREAM_BYTES (16u << 20)
 #define DEFAULT_XRC_SRQS     1024u
 #define DEFAULT_QUANTUM      (16u << 10)
-#define DEFAULT_LINE_BPS     100000000000ull
 
 const uint8_t karst_qp_transports[] = {
 	[KARST_QPT_RC] = KARST_TRANSPORT_RC,
@@ -177,7 +176,6 @@ karst_core_init(
 	core->gaps = (struct karst_gaps *)rest;
 	karst_gaps_init(core->gaps);
 	rest += sizeof(struct karst_gaps);
-	core->line_bps = DEFAULT_LINE_BPS;
 	core->qps = (struct karst_core_qp **)rest;
 	core->srqs = (struct karst_core_srq **)(core->qps + core->qpns);
 	core->srq_mask = srq_slots(cfg) - 1;

@@ -195,6 +195,9 @@ size_t karst_core_bytes(const struct karst_core_config *cfg);
 int karst_core_init(
 	void *buf, const struct karst_core_config *cfg, uint64_t now_ns, struct karst_core **core);
 
+/** Numbers of a driver's ports are below that. */
+#define KARST_CORE_PORTS 64u
+
 /** A send queue that ran dry a moment ago. */
 struct karst_core_linger {
 	struct karst_core_qp *qp;
@@ -241,7 +244,6 @@ struct karst_core {
 	struct karst_np *np;          /* NULL: congestion control is off */
 	struct karst_rp *rp;          /* NULL: nobody reacts to CNPs */
 	struct karst_swift_rp *swift; /* NULL: nobody reacts to delay */
-	uint64_t line_bps;            /* of the fastest link */
 	uint32_t linger_turns;
 	uint32_t nlinger; /* while it is not 0, karst_core_linger() wants to be called */
 	struct karst_core_linger linger[8];
@@ -263,6 +265,8 @@ struct karst_core {
 	struct karst_gaps *gaps; /* among responses (X11) */
 	uint32_t held_max;
 	uint32_t nheld;
+	/* of the link of each port, by its number; 0: not known (E2) */
+	uint32_t line_mbps[KARST_CORE_PORTS];
 };
 
 /** Which core owns a QPN. */

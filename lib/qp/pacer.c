@@ -28,6 +28,8 @@
 #define BIT  1000000000ll
 #define BYTE (8 * BIT)
 
+/* The rate of a link that does not say what it has. */
+#define UNKNOWN_LINE_MBPS 100000u
 /* Lateness that is made up for. */
 #define LATE_NS 250000u
 /* What an idle queue pair saves. */
@@ -244,6 +246,15 @@ karst_qp_rate_limit(
 	karst_core_activate(core, qp);
 }
 
+/* bit/s of the link that it sends by, which is the highest rate where no other is set (E2). */
+static uint64_t
+line_of(const struct karst_core *core, const struct karst_core_qp *qp)
+{
+	uint32_t mbps = core->line_mbps[qp->path.port % KARST_CORE_PORTS];
+
+	return (mbps != 0 ? mbps : UNKNOWN_LINE_MBPS) * 1000000ull;
+}
+
 bool
 karst_pacer_cnp(struct karst_core *core, struct karst_core_qp *qp)
 {
@@ -252,7 +263,7 @@ karst_pacer_cnp(struct karst_core *core, struct karst_core_qp *qp)
 	if (core->rp == NULL || qp->type == KARST_QPT_UD)
 		return false;
 	catch_up(qp, core->now_ns);
-	karst_dcqcn_cnp(&p->cc, core->rp, core->line_bps, core->now_ns);
+	karst_dcqcn_cnp(&p->cc, core->rp, line_of(core, qp), core->now_ns);
 	renew_rate(core, qp);
 	return true;
 }

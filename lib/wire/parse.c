@@ -195,7 +195,7 @@ static_assert(KARST_RETH_LEN == 16, "all of it");
 /*
  * BTH, extended headers, payload, pad, ICRC: @len bytes, at least BTH and ICRC of them.
  * A payload behind an opcode that has none is refused as wrongly padded: it would be covered
- * by no check of a queue pair.  CNP has 16 reserved bytes there, which are let pass (E1).
+ * by no check of a queue pair.  CNP has 16 reserved bytes there, which are let pass (E3).
  */
 static inline enum karst_drop
 parse_bth(struct karst_pkt *p, const uint8_t *bth, uint32_t len)

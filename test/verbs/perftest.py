@@ -43,6 +43,7 @@ CASES = [
     ('ib_write_bw -s 128 -I 128', 128),
     ('ib_write_bw --use_old_post_send', 65536),
     ('ib_write_bw --perform_warm_up', 65536),
+    ('ib_write_bw --rate_limit=5 --rate_limit_type=SW', 65536),
     ('ib_write_lat', 2),
     ('ib_write_lat -c UC -s 4097', 4097),
     ('ib_write_lat -s 16 -I 16', 16),
@@ -109,6 +110,10 @@ def one(tap, _, engine):
         tap.point(f'1 engine(s): {text}',
                   pair([engine], text.split(), says_client=[rf'(?m)^ *{size} +[1-9]'],
                        frames=100))
+    # rates of queue pairs: perftest asks for them only where packets are raw
+    tap.point('1 engine(s): ib_write_bw --rate_limit=5 --rate_limit_type=PP',
+              pair([engine], 'ib_write_bw --rate_limit=5 --rate_limit_type=PP'.split(),
+                   refused='Packet Pacing is only supported for Raw Ethernet'))
     for text in ALL_SIZES:
         tap.point(f'1 engine(s): {text}',
                   pair([engine], text.split(), moved=10 * sum(SIZES), limit_s=180,

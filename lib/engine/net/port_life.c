@@ -66,6 +66,7 @@ serve_on_lcore(struct eng_lcore *lc, void *arg)
 	tx->queue = call->queue;
 	tx->loop = false;
 	tx->served = true;
+	lc->core->line_mbps[call->port] = p->info.link_mbps;
 	if (p->home == lc->index && p->tap != NULL)
 		lc->tapped |= 1u << call->port;
 	return 0;
@@ -306,6 +307,29 @@ eng_port_link_init(struct eng_port *p)
 	link_look(p);
 }
 
+static int
+line_on_lcore(struct eng_lcore *lc, void *arg)
+{
+	const struct serve_call *call = arg;
+
+	lc->core->line_mbps[call->port] = lc->e->port[call->port].info.link_mbps;
+	return 0;
+}
+
+/* What CNPs slow down begins at the rate of the link (E2): after a cable was plugged in that may be
+ * another one. */
+static bool
+link_follow(struct karst_engine *e, uint8_t port)
+{
+	struct eng_port *p = &e->port[port];
+	uint32_t mbps = p->info.link_mbps;
+	bool changed = link_look(p);
+
+	if (p->info.link_mbps != mbps)
+		port_on_lcores(e, port, line_on_lcore, false);
+	return changed;
+}
+
 int
 karst_engine_links_check(struct karst_engine *e)
 {
@@ -317,7 +341,7 @@ karst_engine_links_check(struct karst_engine *e)
 	for (i = 0; i < KARST_ENGINE_MAX_PORTS; i++) {
 		struct eng_port *p = &e->port[i];
 
-		if (!eng_port_present(e, i) || !link_look(p))
+		if (!eng_port_present(e, i) || !link_follow(e, (uint8_t)i))
 			continue;
 		changed++;
 		karst_log(KARST_LOG_NOTICE, "%s: port %u (%s): link %s", e->name, i, p->name,

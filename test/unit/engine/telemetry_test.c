@@ -9,8 +9,13 @@
 
 #include <criterion/criterion.h>
 #include <rte_eal.h>
+#include <rte_mbuf.h>
 
 #include "engine_bed.h"
+#include "karst_build.h"
+#include "karst_hdr.h"
+#include "karst_icrc.h"
+#include "karst_opcode.h"
 
 #define ANSWER      65536
 #define PATIENCE_MS 120000u
@@ -154,6 +159,81 @@ ask_until(int fd, const char *cmd, const char *part)
 		usleep(10000);
 	}
 	cr_assert_fail("never %s in %s", part, ask(fd, cmd));
+}
+
+/* A CNP from A for a queue pair on B, as it comes by B's wire. */
+static void
+put_cnp(const struct engine_bed *bed, struct rte_mempool *pool, uint32_t qpn)
+{
+	const struct karst_frame f = {
+		.dmac = {2, 0, 0, 0, 0, 2},
+		.smac = {2, 0, 0, 0, 0, 1},
+		.ttl = 64,
+		.ip_frag = 0x4000,
+		.saddr = {10, 0, 0, 1},
+		.daddr = {10, 0, 0, 2},
+		.sport = 50000,
+		.dport = KARST_ROCE_UDP_PORT,
+		.ib = {.opcode = KARST_CNP,
+			.pkey = 0xffff,
+			.dqpn = qpn,
+			.becn = true,
+			.pay_len = 16},
+	};
+	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+	uint8_t *p;
+	uint32_t crc;
+	int len;
+
+	cr_assert_not_null(m);
+	p = rte_pktmbuf_mtod(m, uint8_t *);
+	len = karst_build_frame(p, rte_pktmbuf_tailroom(m), &f);
+	cr_assert_gt(len, 0);
+	crc = karst_icrc_rocev2(p + 14, (size_t)len - 18, false);
+	memcpy(p + len - 4, &crc, 4);
+	rte_pktmbuf_append(m, (uint16_t)len);
+	cr_assert_eq(rte_ring_enqueue(bed->ring[0][0], m), 0);
+}
+
+/* (E2): what a CNP slows down begins at the rate of its port's link. */
+Test(telemetry, e2_line)
+{
+	struct karst_congestion_config congestion;
+	struct engine_bed_config cfg = {.telemetry = true};
+	struct karst_engine_port_info info;
+	struct karst_engine_qp *a, *b;
+	struct engine_bed_poller poller;
+	struct rte_mempool *pool;
+	struct engine_bed bed;
+	char cmd[64], text[64];
+	const char *answer;
+	int fd;
+
+	karst_congestion_defaults(&congestion);
+	congestion.mode = KARST_CONGESTION_DCQCN;
+	cfg.engine.congestion = &congestion;
+	engine_bed_up(&bed, &cfg);
+	pool = rte_pktmbuf_pool_create("other", 15, 0, sizeof(struct karst_pkt), 2048, 0);
+	cr_assert_not_null(pool);
+	a = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	b = engine_bed_qp(&bed, KARST_QPT_RC, 0);
+	bed.timeout = 0;
+	engine_bed_connect(&bed, a, b);
+	cr_assert_eq(karst_engine_port_info(bed.e, bed.port[1], &info), 0);
+	/* 100 Gb/s is what those have that do not say */
+	cr_assert(info.link_mbps != 0 && info.link_mbps != 100000, "%u Mb/s", info.link_mbps);
+	put_cnp(&bed, pool, b->num);
+	engine_bed_settle(&bed);
+	fd = telemetry_connect();
+	engine_bed_poller_start(&poller, &bed, 1);
+	snprintf(cmd, sizeof(cmd), "/karst/qp,%u", b->num);
+	snprintf(text, sizeof(text), "\"cc_target\":%u000000,", info.link_mbps);
+	answer = ask(fd, cmd);
+	engine_bed_poller_stop(&poller);
+	expect_in(answer, text);
+	telemetry_close(fd);
+	engine_bed_down(&bed);
+	rte_mempool_free(pool);
 }
 
 /* The file that a capture made: where telemetry says, with frames in it, and ours to remove. */

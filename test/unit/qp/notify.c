@@ -81,19 +81,27 @@ Test(notify, e1_data_is_ect0)
 	}
 }
 
-/* (E1): so are datagrams, by their handles. */
+/* (E1): so are datagrams, by their handles; and without congestion control these cannot say CE. */
 Test(notify, e1_handles)
 {
 	struct setup s = noticing(KARST_QPT_UD);
 	struct bed *b = bed_open(&s);
-	uint32_t ah = 0;
+	uint32_t ah = 0, ect, ecn;
 
-	b->path.tclass = 0x6b;
-	karst_ah_table_set_ect(b->ahs, true);
-	cr_assert_eq(karst_ah_create(b->ahs, b->pd, &b->path, &ah), 0);
-	post(b, SEND, 1, .len = 5, .ah = ah, .qpn = 5);
-	cr_assert_eq(tclass_of(expect_pkt(b, UD_SEND_ONLY, S(0))), 0x6a);
-	expect_wc(b, 1, SUCCESS);
+	for (ect = 0; ect < 2; ect++) {
+		karst_ah_table_set_ect(b->ahs, ect);
+		for (ecn = 0; ecn < 4; ecn++) {
+			uint32_t off = ecn == 3 ? 0 : ecn;
+
+			b->path.tclass = (uint8_t)(0x68 | ecn);
+			cr_assert_eq(karst_ah_create(b->ahs, b->pd, &b->path, &ah), 0);
+			post(b, SEND, 1, .len = 5, .ah = ah, .qpn = 5);
+			cr_assert_eq(tclass_of(expect_pkt(b, UD_SEND_ONLY, S(4 * ect + ecn))),
+				0x68 | (ect ? 2 : off));
+			expect_wc(b, 1, SUCCESS);
+			cr_assert_eq(karst_ah_destroy(b->ahs, ah), 0);
+		}
+	}
 	bed_close(b);
 }
 

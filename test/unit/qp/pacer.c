@@ -291,6 +291,30 @@ Test(pacer, e2_cnp)
 	bed_close(b);
 }
 
+/* (E2): the highest rate is that of the link of its port, unless another is set. */
+Test(pacer, e2_line)
+{
+	struct setup s = reacting(KARST_QPT_RC);
+	struct karst_qp_rate rate;
+	struct bed *b = bed_open(&s);
+
+	b->core->line_mbps[s.attr.path.port] = 25000;
+	b->core->line_mbps[s.attr.path.port + 1] = 400000;
+	expect_drop(b, CNP, send_cnp(b));
+	karst_qp_rate(b->core, b->s->qp, &rate);
+	cr_assert_eq(rate.cc_target, 25000000000);
+	cr_assert_leq(rate.cc_rate, 12600000000);
+	bed_close(b);
+	s = reacting(KARST_QPT_RC);
+	config.rp.rpg_max_rate = 10000;
+	b = bed_open(&s);
+	b->core->line_mbps[s.attr.path.port] = 25000;
+	expect_drop(b, CNP, send_cnp(b));
+	karst_qp_rate(b->core, b->s->qp, &rate);
+	cr_assert_eq(rate.cc_target, 10000000000);
+	bed_close(b);
+}
+
 /* (E5): none of these slows anybody down. */
 Test(pacer, e5_no_reaction)
 {

@@ -11,6 +11,7 @@
  *   smc_conn.c        a connection at work: what its program, its peer and lib/smc have done
  *   smc_conn_life.c   a connection opened, with its control page and pair, counted and freed
  *   smc_pair.c        pairs of sockets by which programs wait
+ *   smc_ask.c         calls on sockets by which a program may have the caller wait
  *   smc_page.c        control pages, which programs keep
  *   smc_direct.c      two ends that are both of this service
  *   smc_relay.c       a connection that stays on TCP

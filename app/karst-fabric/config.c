@@ -14,7 +14,9 @@
 /* Ports of a switch: numbers of 16 bits name them. */
 #define MAX_PORTS 4096u
 /* Runs without an end of their own. */
-#define DEFAULT_NS 20000000ull
+#define DEFAULT_NS   20000000ull
+#define INCAST_BYTES 500000u
+#define INCAST_LOAD  0.02
 /* After flows have ceased to begin: their queue pairs may be in a long wait. */
 #define LIMIT_TIMES 100u
 
@@ -195,12 +197,20 @@ complete_traffic(struct fab_config *c, char *why, size_t n)
 			"--connections and --stagger go with flows between given hosts only");
 	if (!random && c->flows != 0)
 		return refuse(why, n, "--flows goes with distributions only");
-	if (c->workload != FAB_INCAST && c->fan_in != 0)
-		return refuse(why, n, "--fan-in goes with --workload incast only");
+	if (c->workload != FAB_INCAST && !random && c->fan_in != 0)
+		return refuse(
+			why, n, "--fan-in goes with --workload incast and with distributions only");
 	if (c->workload == FAB_INCAST && c->fan_in == 0)
 		c->fan_in = c->hosts - 1;
-	if (c->workload == FAB_INCAST && c->fan_in >= c->hosts)
+	if (c->fan_in >= c->hosts)
 		return refuse(why, n, "--fan-in %u: less than --hosts %u", c->fan_in, c->hosts);
+	if ((!random || c->fan_in == 0) && (c->incast_size != 0 || c->incast_load != 0))
+		return refuse(why, n,
+			"--incast-size and --incast-load go with distributions and --fan-in only");
+	if (random && c->fan_in != 0 && c->incast_size == 0)
+		c->incast_size = INCAST_BYTES;
+	if (random && c->fan_in != 0 && c->incast_load == 0)
+		c->incast_load = INCAST_LOAD;
 	if (fab_config_qps(c) > FAB_MAX_QPS)
 		return refuse(why, n, "--connections %u: a host may have %u queue pairs, not %llu",
 			c->connections, FAB_MAX_QPS, (unsigned long long)fab_config_qps(c));

@@ -46,7 +46,7 @@ struct fab_config {
 	uint32_t hosts;
 	uint32_t leaves;
 	uint32_t spines;
-	uint32_t fan_in;      /* incast */
+	uint32_t fan_in;      /* incast; of a distribution: of the incasts beside it, 0: none */
 	uint32_t connections; /* between two hosts, each with a flow */
 	/* links: Mb/s, one way; ns, one way */
 	uint64_t speed;
@@ -76,9 +76,11 @@ struct fab_config {
 	uint32_t spray; /* UDP source ports of a queue pair (X12) */
 	struct karst_congestion_config cc;
 	/* traffic */
-	uint64_t size;  /* bytes of a flow, or that is reduced; 0: without end, up to duration */
-	double load;    /* of the hosts' links, 0..1 */
-	uint64_t flows; /* of a distribution, at most; 0: as many as begin in duration */
+	uint64_t size; /* bytes of a flow, or that is reduced; 0: without end, up to duration */
+	double load;   /* of the hosts' links, 0..1 */
+	uint64_t incast_size; /* of incasts beside a distribution: bytes of each sender */
+	double incast_load;   /* and of the hosts' links, 0..1, besides @load */
+	uint64_t flows;       /* of a distribution, at most; 0: as many as begin in duration */
 	uint64_t stagger_ns;  /* flows between given hosts begin within it, by chance */
 	uint64_t duration_ns; /* no flow begins later, and those without end end */
 	uint64_t limit_ns;    /* nothing goes on later */

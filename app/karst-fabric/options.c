@@ -52,7 +52,10 @@ static const char usage_text[] =
 	"  --workload NAME     one, two, permutation, incast, ring, tree, websearch, fb_hadoop, "
 	"alistorage\n"
 	"                      [one]\n"
-	"  --fan-in N          incast: senders [--hosts less one, or 16]\n"
+	"  --fan-in N          incast: senders [--hosts less one, or 16]; distributions: of incasts\n"
+	"                      beside them, to random hosts [none]\n"
+	"  --incast-size BYTES of each sender of these [500000]\n"
+	"  --incast-load X     of the hosts' links, besides --load, above 0, to 1 [0.02]\n"
 	"  --connections N     between two hosts, each with a flow [1]\n"
 	"  --size BYTES        of a flow; ring, tree: what is reduced; 0: without end [0; 64M]\n"
 	"  --load X            distributions: of the hosts' links, above 0, to 1 [0.5]\n"
@@ -103,6 +106,8 @@ enum {
 	OPT_SET,
 	OPT_WORKLOAD, /* from here on, of traffic */
 	OPT_FAN_IN,
+	OPT_INCAST_SIZE,
+	OPT_INCAST_LOAD,
 	OPT_CONNECTIONS,
 	OPT_SIZE,
 	OPT_LOAD,
@@ -150,6 +155,8 @@ static const struct option long_options[] = {
 	{"set", required_argument, NULL, OPT_SET},
 	{"workload", required_argument, NULL, OPT_WORKLOAD},
 	{"fan-in", required_argument, NULL, OPT_FAN_IN},
+	{"incast-size", required_argument, NULL, OPT_INCAST_SIZE},
+	{"incast-load", required_argument, NULL, OPT_INCAST_LOAD},
 	{"connections", required_argument, NULL, OPT_CONNECTIONS},
 	{"size", required_argument, NULL, OPT_SIZE},
 	{"load", required_argument, NULL, OPT_LOAD},
@@ -344,6 +351,10 @@ parse_traffic(int c, struct fab_config *f)
 		return rc;
 	case OPT_FAN_IN:
 		return parse_u32("--fan-in", 1, 4095, &f->fan_in);
+	case OPT_INCAST_SIZE:
+		return fab_value_bytes("--incast-size", optarg, 1, SIZE_MAX_BYTES, &f->incast_size);
+	case OPT_INCAST_LOAD:
+		return fab_value_real("--incast-load", optarg, 0.0001, 1, &f->incast_load);
 	case OPT_CONNECTIONS:
 		return parse_u32("--connections", 1, 8192, &f->connections);
 	case OPT_SIZE:

@@ -18,7 +18,7 @@ config(const struct fab_config *c)
 
 	return json_pack(
 		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:b, s:b, s:I, s:I, s:f, "
-		"s:f, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:I, s:s, s:I, s:f, s:f, s:f, s:f, "
+		"s:f, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:I, s:s, s:I, s:f, s:I, s:f, s:f, s:f, s:f, "
 		"s:I}",
 		"topology", fab_topology_names[c->topology], "workload",
 		fab_workload_names[c->workload], "hosts", (json_int_t)c->hosts, "leaves",
@@ -34,7 +34,8 @@ config(const struct fab_config *c)
 		(json_int_t)c->timeout, "retry_cnt", (json_int_t)c->retry, "probes", c->probes,
 		"recovery", c->repeat ? "selective-repeat" : "go-back-n", "spray",
 		(json_int_t)c->spray, "congestion", modes[c->cc.mode], "size", (json_int_t)c->size,
-		"load", c->load, "stagger_us", (double)c->stagger_ns / 1e3, "duration_us",
+		"load", c->load, "incast_size", (json_int_t)c->incast_size, "incast_load",
+		c->incast_load, "stagger_us", (double)c->stagger_ns / 1e3, "duration_us",
 		(double)c->duration_ns / 1e3, "warmup_us", (double)c->warmup_ns / 1e3, "seed",
 		(json_int_t)c->seed);
 }

@@ -29,7 +29,10 @@ traffic(FILE *out, const struct fab_config *c)
 		fprintf(out, ", %u connections each", c->connections);
 	if (c->workload >= FAB_WEBSEARCH)
 		fprintf(out, ", load %g", c->load);
-	else if (c->size != 0)
+	if (c->workload >= FAB_WEBSEARCH && c->fan_in != 0)
+		fprintf(out, ", incasts of %u times %" PRIu64 " bytes, load %g", c->fan_in,
+			c->incast_size, c->incast_load);
+	if (c->workload < FAB_WEBSEARCH && c->size != 0)
 		fprintf(out, ", %" PRIu64 " bytes", c->size);
 	if (c->duration_ns != 0)
 		fprintf(out, ", %g ms, counted from %g ms on", (double)c->duration_ns / 1e6,

@@ -182,7 +182,7 @@ struct fab_conn {
 
 /* What is random.  Each has its own numbers, so that a seed has the same traffic whatever comes of
  * it. */
-enum fab_chance { FAB_TRAFFIC, FAB_MARKS, FAB_LOSS, FAB_CHANCES };
+enum fab_chance { FAB_TRAFFIC, FAB_MARKS, FAB_LOSS, FAB_INCASTS, FAB_CHANCES };
 
 /* Flows do not move: pointers to them are kept. */
 #define FAB_FLOW_CHUNK 4096u
@@ -221,6 +221,8 @@ struct fab_sim {
 	/* of the workload */
 	uint64_t waiting; /* flows that are still to begin */
 	double gap_ps;    /* between two of them, on average */
+	double incast_gap_ps;
+	uint32_t *incast_order; /* hosts but one, the first of which are the next senders */
 	struct fab_conn **ring;
 	uint32_t *ring_step;
 	struct fab_tree *tree;

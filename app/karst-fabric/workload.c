@@ -9,7 +9,8 @@
  * The last WRITE of a part has immediate data, by which the receiver hears of it.
  *
  * Arrivals by a distribution are Poisson: at the given load of all hosts' links by payload bytes;
- * sender and receiver are random; each flow has a queue pair of its own.
+ * sender and receiver are random; each flow has a queue pair of its own.  Incasts beside them are
+ * Poisson as well, by a load of their own: to a random host, from as many random others, at once.
  */
 #include <math.h>
 
@@ -126,19 +127,28 @@ fab_workload_received(struct fab_sim *s, struct fab_conn *c)
 
 /* --- arrivals --- */
 
-static void arrival(struct fab_sim *s, void *arg);
-
+/* The next of a Poisson process, unless there are to be no more. */
 static void
-next_arrival(struct fab_sim *s)
+next_of(struct fab_sim *s, enum fab_chance of, double mean_ps,
+	void (*fn)(struct fab_sim *s, void *arg))
 {
-	double gap = -log(1 - fab_uniform(s, FAB_TRAFFIC)) * s->gap_ps;
+	double gap = -log(1 - fab_uniform(s, of)) * mean_ps;
 	uint64_t at = s->now_ps + (gap < 0x1p62 ? (uint64_t)gap : (uint64_t)1 << 62);
 
 	if ((s->c->flows != 0 && s->nflows >= s->c->flows) ||
 		(s->c->duration_ns != 0 && at >= s->c->duration_ns * PS_PER_NS))
 		return;
 	s->waiting++;
-	fab_event_add(s, at, arrival, NULL);
+	fab_event_add(s, at, fn, NULL);
+}
+
+static void
+begin_once(struct fab_sim *s, uint32_t src, uint32_t dst, uint64_t size)
+{
+	struct fab_conn *c = fab_conn_open(s, src, dst);
+
+	c->once = true;
+	fab_flow_begin(s, fab_flow_new(s, src, dst, size), c);
 }
 
 static void
@@ -147,15 +157,53 @@ arrival(struct fab_sim *s, void *arg)
 	uint32_t src = fab_below(s, FAB_TRAFFIC, s->c->hosts),
 		 dst = fab_below(s, FAB_TRAFFIC, s->c->hosts - 1);
 	uint64_t size = fab_sizes_draw(s->c->workload, fab_uniform(s, FAB_TRAFFIC));
-	struct fab_conn *c;
 
 	(void)arg;
 	s->waiting--;
-	dst += dst >= src;
-	c = fab_conn_open(s, src, dst);
-	c->once = true;
-	fab_flow_begin(s, fab_flow_new(s, src, dst, size), c);
-	next_arrival(s);
+	begin_once(s, src, dst + (dst >= src), size);
+	next_of(s, FAB_TRAFFIC, s->gap_ps, arrival);
+}
+
+/* As many steps of a shuffle as there are senders: whatever order it begins with. */
+static void
+incast_arrival(struct fab_sim *s, void *arg)
+{
+	uint32_t n = s->c->hosts - 1, dst = fab_below(s, FAB_INCASTS, n + 1), i;
+
+	(void)arg;
+	s->waiting--;
+	for (i = 0; i < s->c->fan_in; i++) {
+		uint32_t j = i + fab_below(s, FAB_INCASTS, n - i), src = s->incast_order[j];
+
+		s->incast_order[j] = s->incast_order[i];
+		s->incast_order[i] = src;
+		begin_once(s, src + (src >= dst), dst, s->c->incast_size);
+	}
+	next_of(s, FAB_INCASTS, s->incast_gap_ps, incast_arrival);
+}
+
+static void
+begin_incasts(struct fab_sim *s, double bytes_a_ps)
+{
+	uint32_t i;
+
+	s->incast_order = fab_alloc(s, s->c->hosts * sizeof(uint32_t));
+	for (i = 0; i < s->c->hosts; i++)
+		s->incast_order[i] = i;
+	s->incast_gap_ps =
+		(double)s->c->fan_in * (double)s->c->incast_size / (s->c->incast_load * bytes_a_ps);
+	next_of(s, FAB_INCASTS, s->incast_gap_ps, incast_arrival);
+}
+
+static void
+begin_arrivals(struct fab_sim *s)
+{
+	double bytes_a_ps = (double)s->c->speed / 8e6 * s->c->hosts; /* of all hosts together */
+
+	s->gap_ps = fab_sizes_mean(s->c->workload) / (s->c->load * bytes_a_ps);
+	next_of(s, FAB_TRAFFIC, s->gap_ps, arrival);
+	if (s->c->fan_in != 0)
+		begin_incasts(s, bytes_a_ps);
 }
 
 void
@@ -185,9 +233,6 @@ fab_workload_begin(struct fab_sim *s)
 		fab_tree_begin(s);
 		return;
 	default:
-		/* bytes a ps of all hosts together */
-		s->gap_ps = fab_sizes_mean(s->c->workload) /
-			(s->c->load * (double)s->c->speed / 8e6 * s->c->hosts);
-		next_arrival(s);
+		begin_arrivals(s);
 	}
 }

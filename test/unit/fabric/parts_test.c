@@ -131,6 +131,54 @@ Test(fabric_parts, arrivals_have_the_load)
 	fab_result_free(&r);
 }
 
+/* Those beside a distribution: as many as their load says, each from so many hosts to another one,
+ * at once; and the other flows are those that there are without. */
+Test(fabric_parts, incasts_beside_arrivals)
+{
+	struct fab_config c = fab_test_config(FAB_ALISTORAGE), alone = c;
+	struct fab_result r, without;
+	uint64_t events = 0, i, j, k, others = 0;
+	double want;
+
+	c.hosts = alone.hosts = 8;
+	c.load = alone.load = 0.1;
+	c.duration_ns = alone.duration_ns = 2000000;
+	c.fan_in = 5;
+	c.incast_size = 12345;
+	c.incast_load = 0.2;
+	r = fab_test_run(&c);
+	without = fab_test_run(&alone);
+	for (i = 0; i < r.nflows; i++) {
+		const struct fab_flow_result *f = &r.flow[i];
+
+		if (f->size != c.incast_size) {
+			cr_assert_lt(others, without.nflows);
+			cr_assert_eq(f->size, without.flow[others].size);
+			cr_assert_eq(f->start_ps, without.flow[others].start_ps);
+			others++;
+			continue;
+		}
+		cr_assert_leq(i + c.fan_in, r.nflows);
+		for (j = i; j < i + c.fan_in; j++) {
+			cr_assert_eq(r.flow[j].size, c.incast_size);
+			cr_assert_eq(r.flow[j].dst, f->dst);
+			cr_assert_eq(r.flow[j].start_ps, f->start_ps);
+			cr_assert_neq(r.flow[j].src, f->dst);
+			for (k = i; k < j; k++)
+				cr_assert_neq(r.flow[k].src, r.flow[j].src);
+		}
+		i += c.fan_in - 1;
+		events++;
+	}
+	cr_assert_eq(others, without.nflows);
+	want = 0.2 * 1e11 / 8 * 8 * 2e-3 / (5 * 12345.0);
+	cr_assert_float_eq((double)events, want, 4 * sqrt(want), "%llu incasts, not %.0f",
+		(unsigned long long)events, want);
+	cr_assert_eq(r.done, r.nflows);
+	fab_result_free(&r);
+	fab_result_free(&without);
+}
+
 /* Connections are spread over spines, and one keeps to its way. */
 Test(fabric_parts, ecmp_spreads_connections, .init = fresh, .fini = done)
 {

@@ -46,7 +46,12 @@ refused 2 "--pmax '1e400'" --pmax 1e400
 refused 2 '--kmax 5: not less than --kmin, 6' --kmin 6 --kmax 5
 refused 2 '--leaves and --spines go with --topology clos only' --leaves 4
 refused 2 '--hosts 10: not a multiple of --leaves 4' --topology clos --hosts 10 --leaves 4
-refused 2 '--fan-in goes with --workload incast only' --fan-in 3
+refused 2 '--fan-in goes with --workload incast and with distributions only' --fan-in 3
+refused 2 '--fan-in 16: less than --hosts 16' --workload websearch --fan-in 16
+refused 2 'go with distributions and --fan-in only' --workload websearch --incast-load 0.1
+refused 2 'go with distributions and --fan-in only' --workload incast --incast-size 1
+refused 2 "--incast-load '0'" --workload websearch --fan-in 3 --incast-load 0
+refused 2 "--incast-size '0'" --workload websearch --fan-in 3 --incast-size 0
 refused 2 'queue pairs, not 12000' --workload incast --fan-in 4 --connections 3000
 refused 2 '--size: sizes are those of websearch' --workload websearch --size 1
 refused 2 '--warmup: shorter than --duration' --duration 1ms --warmup 1ms

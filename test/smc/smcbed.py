@@ -53,6 +53,23 @@ class Program:
         return said, [] if code == status else [f'{self.what}: exit status {code}: {said}']
 
 
+def pair(suite, one, server, client, n=0, script='prog_attack.py'):
+    """Both, the server first."""
+    port = bed.free_port()
+    s = Program(suite, one, server, '127.0.0.1', port, script=script)
+    s.line()
+    return s, Program(suite, one, client, '127.0.0.1', port, n, script=script)
+
+
+def told(suite, name, s, c, wanted):
+    """What the one that is attacked says at its end."""
+    said, problems = s.ends()
+    if said not in wanted and c.process.poll() is not None: # it was not to end
+        problems += [c.what, *c.ends()]
+    c.process.kill()
+    suite.tap.point(name, problems + ([] if said in wanted else [said]))
+
+
 class Suite:
     def __init__(self, build, folder):
         self.tap = bed.Tap()

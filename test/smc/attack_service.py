@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""Programs that mean harm to the SMC service itself, and with it to all: attack_service.py BUILD (TAP;
+as root)."""
+import os
+import signal
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from smcbed import CONF, Program, bed, echo, pair, run, told  # noqa: E402
+
+SCRIPT = 'prog_service.py'
+SMALL = '[socket]\nmode = 0666\n' + CONF + 'max_connections = 16\nretry_s = 0\n'
+MOST_PROGRAMS = 64 + 16
+OPEN = '[socket]\nmode = 0666\n' + CONF + 'retry_s = 0\n'
+OTHER = CONF + 'eid = OTHER\nbuffer = 16K\n'
+LINGERERS = 24
+MUCH = 300000 # bytes
+
+
+def claims(suite, one):
+    p = Program(suite, None, 'claims', one.socket + '.smc', 0, script=SCRIPT)
+    said, problems = p.ends()
+    nothing = ['ENODATA'] * 4
+    suite.tap.point('sockets that are said to have seen the option, and have not, or not those that are '
+                    'connected now', problems + (
+                        [] if said.split() == ['claims', *nothing, 'ENOTCONN', 'ENODATA', 'taken', 'taken']
+                        else [said]))
+
+
+def works(suite, one, direct):
+    """Two programs have SMC-R, as so many have had before.  @return problems"""
+    problems = echo(suite, one, one)
+    if suite.count(one, 'direct') != direct + 1:
+        problems.append(suite.ask(one, '/karst/smc'))
+    return problems
+
+
+def stands_still(send, p):
+    """@p does what it does while the one to whom @send() sends signals cannot be faster.
+    @return problems"""
+    problems = [line for line in [p.line()] if line != 'begins']
+    send(signal.SIGSTOP)
+    p.process.send_signal(signal.SIGUSR1)
+    problems += [line for line in [p.line()] if line != 'sent']
+    send(signal.SIGCONT)
+    return problems + (list(p.ends()) if problems else [])
+
+
+def lingerers(suite):
+    os.chmod(suite.folder, 0o755)
+    one, problems = suite.daemon('open', OPEN)
+    suite.tap.point('a daemon for all', problems)
+    p = Program(suite, None, 'lingers', one.socket + '.smc', 0, LINGERERS, script=SCRIPT)
+    problems = stands_still(one.send, p)
+    suite.tap.point('sockets that linger are handed to the service: others do not wait',
+                    problems + works(suite, one, 0))
+    held = pair(suite, one, 'server_accepts', 'client_lingers', script=SCRIPT)
+    problems = stands_still(one.send, held[1])
+    suite.tap.point('and so is one that is a connection, and others in its pair',
+                    problems + works(suite, one, 2))
+    for client, text in (('client_burdens', 'one that lingers is sent to another user\'s program'),
+                         ('client_burdens_itself', 'or lies where that one empties a pair')):
+        s, c = pair(suite, one, 'server_burdened', client, script=SCRIPT)
+        problems = stands_still(s.process.send_signal, c)
+        suite.tap.point(text, problems)
+        told(suite, 'it does not wait', s, c, ['got abc'])
+    other, problems = suite.daemon('other', OTHER)
+    suite.tap.point('a daemon with which it does not agree', problems)
+    port = bed.free_port()
+    deaf = Program(suite, other, 'server_deaf', '127.0.0.1', port, script=SCRIPT)
+    problems = [line for line in [deaf.line()] if line != 'ready']
+    c = Program(suite, one, 'client_leaves_much', '127.0.0.1', port, MUCH, script=SCRIPT)
+    problems += [line for line in [c.line()] if line != 'sent']
+    suite.tap.point('nor do they for a program that has set a time to linger, and is relayed',
+                    problems + works(suite, one, 5))
+    # while the other ends of all of them are there
+    suite.tap.point('both end', one.stop() + other.stop())
+    for q in (p, deaf, *held):
+        q.process.kill()
+
+
+def holders(suite):
+    """Who has the lock of a socket that the service has, too, has nobody else wait, and loses what it
+    has itself."""
+    os.chmod(suite.folder, 0o755)
+    one, problems = suite.daemon('held', OPEN)
+    suite.tap.point('another daemon for all', problems)
+    faults = suite.count(one, 'faults')
+    s, c = pair(suite, one, 'server_late', 'client_holds', script=SCRIPT)
+    problems = [line for line in [c.line()] if line != 'holds']
+    s.process.send_signal(signal.SIGUSR1) # whether it is the other end is to be asked
+    suite.tap.point('a program holds the lock of its TCP socket: others do not wait', problems +
+                    suite.rises(one, 'faults', faults) + works(suite, one, 0))
+    c.process.kill()
+    s.process.kill()
+    suite.tap.point('it ends', one.stop())
+    one, problems = suite.daemon('far', OPEN)
+    suite.tap.point('and another one', problems)
+    s, c = pair(suite, one, 'server_full', 'client_holds_far', script=SCRIPT)
+    problems = [line for line in (c.line(), s.line()) if line not in ('connected', 'full')]
+    c.process.send_signal(signal.SIGUSR1)
+    problems += [line for line in [c.line()] if line != 'holds']
+    problems += [line for line in [s.line()] if line != 'woken']
+    suite.tap.point('a program holds the lock of the other one\'s pair: that one hears of its end, '
+                    'and others do not wait', problems + works(suite, one, 1))
+    c.process.kill()
+    suite.tap.point('it ends', one.stop())
+
+
+def greed(suite):
+    os.chmod(suite.folder, 0o755)
+    small, problems = suite.daemon('small', SMALL)
+    suite.tap.point('a small daemon', problems)
+    hog = Program(suite, small, 'hog', '127.0.0.1', bed.free_port(), 40, script=SCRIPT)
+    said = hog.line()
+    suite.tap.point('a user with more connections than there is room for: the rest are TCP',
+                    [] if said == 'works 40' else [said, hog.ends()])
+    direct = suite.count(small, 'direct')
+    problems = echo(suite, small, small)
+    if suite.count(small, 'direct') != direct + 1:
+        problems.append(suite.ask(small, '/karst/smc'))
+    suite.tap.point('another one has SMC-R all the same', problems)
+    hog.process.kill()
+    hog.process.wait()
+    many = Program(suite, None, 'hog_programs', small.socket + '.smc', 0, MOST_PROGRAMS,
+                   script=SCRIPT)
+    problems = [line for line in [many.line()] if line != 'connected']
+    direct = suite.count(small, 'direct')
+    problems += echo(suite, small, small)
+    if suite.count(small, 'direct') != direct + 1:
+        problems.append(suite.ask(small, '/karst/smc'))
+    suite.tap.point('a user as whom many programs are connected leaves room for others', problems)
+    many.process.kill()
+    suite.tap.point('it ends', small.stop())
+
+
+def test(suite):
+    one, problems = suite.daemon('one', CONF)
+    suite.tap.point('a daemon with [smc]', problems)
+    claims(suite, one)
+    suite.tap.point('it ends', one.stop())
+    lingerers(suite)
+    holders(suite)
+    greed(suite)
+
+
+if __name__ == '__main__':
+    sys.exit(run(sys.argv[1], test))

@@ -1,0 +1,366 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+# Copyright (c) 2026 The karst authors
+"""The programs of attack_service.py: prog_service.py WHAT ADDRESS PORT [NUMBER].  They have the SMC
+service itself wait, or believe them, or run out of room; or are its other users."""
+import codecs
+import ctypes
+import errno
+import fcntl
+import mmap
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+
+from prog import CHUNK, far_ends, in_call, listener, say
+from prog_attack import (BLOCKED, LINE, Memory, OTHERS, PAGE, SOCK_ABI, SOCK_OPEN, SYS_RECVFROM, accepted,
+                         as_user, connected)
+from prog_attack import server_late  # noqa: F401, by its name
+
+SOCK_HELLO = 1
+MESSAGE = 296   # struct karst_sock_msg
+SYS_SENDTO, SYS_SENDMSG, SYS_BPF = 44, 46, 321
+SYS_USERFAULTFD, UFFDIO_API, UFFDIO_REGISTER = 323, 0xc018aa3f, 0xc020aa00
+PR_SET_DUMPABLE = 4
+LINGER_S = 1000000
+SO_ZEROCOPY = 60
+
+
+# --- sockets that are not what is said of them ---
+
+def ask_service(service, op, fds=()):
+    """@return status of the answer, and what came with it"""
+    head = struct.pack('<3I', SOCK_ABI, op, 0)
+    service.sendmsg([head + bytes(MESSAGE - len(head))], rights(fds) if fds else [])
+    answer, came, _, _ = socket.recv_fds(service, MESSAGE, 4)
+    return struct.unpack_from('<i', answer, 12)[0], came
+
+
+def note(options, sock, want, seen):
+    """In the map of the TCP option, of which a program has a descriptor."""
+    key, value = ctypes.c_int(sock.fileno()), ctypes.create_string_buffer(bytes([want, seen] + [0] * 6))
+    attr = struct.pack('I4xQQQ', options, ctypes.addressof(key), ctypes.addressof(value), 0)
+    assert ctypes.CDLL(None).syscall(SYS_BPF, 2, ctypes.create_string_buffer(attr), len(attr)) == 0
+
+
+def claims(path, _, __):
+    """Says of sockets that both sides of their connections have sent the option, and hands them over."""
+    service = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    service.connect(path)
+    options = ask_service(service, SOCK_HELLO)[1][0]
+
+    def status(sock, claim=True):
+        if claim:
+            note(options, sock, 1, 1)
+        return errno.errorcode.get(-ask_service(service, SOCK_OPEN, [sock.fileno()])[0], 'taken')
+
+    def connection(want):
+        here = socket.socket()
+        note(options, here, want, 0)
+        here.bind(('127.0.0.1', 0))
+        here.listen(1)
+        sock = socket.socket()
+        note(options, sock, want, 0)
+        sock.connect(here.getsockname())
+        return sock, here, here.accept()[0]
+
+    plain, other, agreed = connection(0), connection(1), connection(1)
+    said = [status(plain[0]), status(plain[1]), status(socket.socketpair()[0]),
+            status(socket.socket(type=socket.SOCK_DGRAM))]
+    libc = ctypes.CDLL(None)
+    libc.connect(other[0].fileno(), struct.pack('16x'), 16)
+    said.append(status(other[0]))
+    note(options, other[0], 0, 0)
+    other[0].connect(plain[1].getsockname())
+    said += [status(other[0]), status(agreed[0], False), status(agreed[2], False)]
+    say('claims', *said)
+
+
+# --- descriptors that keep waiting who closes them ---
+
+def lingering(far):
+    """A TCP socket that has more to send than @far's other end has room for."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1) # so it stays one of TCP
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PAGE)
+    sock.connect(far.getsockname())
+    fill(sock)
+    return sock
+
+
+def fill(sock):
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, LINGER_S))
+    sock.setblocking(False)
+    try:
+        while True:
+            sock.send(bytes(CHUNK))
+    except BlockingIOError:
+        pass
+
+
+def deaf_listener():
+    """Who accepts nothing, and whose connections have little room."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PAGE)
+    sock.bind(('127.0.0.1', 0))
+    sock.listen(256)
+    return sock
+
+
+def rights(fds):
+    return [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack(f'{len(fds)}i', *fds))]
+
+
+def lingers(path, _, n):
+    """Hands the service sockets that linger, in requests that it refuses, in what it does not read,
+    and more of them than a message of its may have.  Who has sent them is gone by then."""
+    as_user(OTHERS)
+    far = deaf_listener()
+    say('begins')
+    signal.sigwait([signal.SIGUSR1]) # the service stands still
+    for i in range(n):
+        if os.fork() == 0:
+            service_at = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            service_at.connect(path)
+            sock = lingering(far)
+            given = rights([sock.fileno()] * (1 + i % 3 * 100))
+            hello = struct.pack('<3I', SOCK_ABI, SOCK_OPEN, i)
+            if i % 2 == 0:
+                hello += bytes(MESSAGE - len(hello))
+            for _ in range(2):
+                service_at.sendmsg([hello], given)
+            os._exit(0)
+        os.wait()
+    say('sent')
+    signal.pause()
+
+
+def server_accepts(address, port, _):
+    sock, _ = listener(address, port).accept()
+    sock.recv(1)
+    signal.pause()
+
+
+def client_lingers(address, port, _):
+    """Its connection itself lingers, by a descriptor of the TCP socket that it has kept, and what it
+    has sent into its pair, and closes all of it."""
+    as_user(OTHERS)
+    far = deaf_listener()
+    sock = socket.socket()
+    kept = socket.socket(fileno=os.dup(sock.fileno()))
+    sock.connect((address, port))
+    select.select([sock], [], [], 0)
+    say('begins')
+    signal.sigwait([signal.SIGUSR1])
+    fill(kept)
+    given = lingering(far)
+    send_rights(sock.fileno(), given.fileno()) # which newer kernels refuse
+    say('sent')
+    os._exit(0)
+
+
+def server_deaf(address, port, _):
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, PAGE)
+    sock.bind((address, port))
+    sock.listen(1)
+    say('ready')
+    conn, _ = sock.accept()
+    signal.pause()
+    conn.close()
+
+
+def client_leaves_much(address, port, n):
+    """More than the peer's buffers have room for, and less than ours."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * n)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, LINGER_S))
+    sock.connect((address, port))
+    sock.sendall(bytes(n))
+    sock.close()
+    say('sent')
+
+
+def client_burdens(address, port, _):
+    """Puts such a socket into the other one's pair, and gives it something to read."""
+    far = deaf_listener()
+    as_user(OTHERS)
+    sock = connected(address, port)
+    say('begins')
+    signal.sigwait([signal.SIGUSR1]) # who is to be attacked stands still
+    for waker in far_ends():
+        if os.fork() == 0:
+            given = lingering(far)
+            try:
+                waker.sendmsg([b'!'], rights([given.fileno()]))
+            except PermissionError:
+                pass
+            os._exit(0)
+        os.wait()
+    sock.sendall(b'abc')
+    say('sent')
+    signal.pause()
+
+
+def client_burdens_itself(address, port, _):
+    """Puts such a socket into its own pair, and says that it waits for room, for which the other one
+    empties that."""
+    far = deaf_listener()
+    codecs.lookup('ascii') # for Memory: nothing can be imported afterwards
+    as_user(OTHERS)
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1) # its memory is its own again
+    sock = connected(address, port)
+    say('begins')
+    signal.sigwait([signal.SIGUSR1])
+    if os.fork() == 0:
+        given = lingering(far)
+        send_rights(sock.fileno(), given.fileno())
+        os._exit(0)
+    os.wait()
+    memory = Memory(True)
+    sock.sendall(b'abc')
+    memory.write(2 * LINE * [memory.read(0), memory.read(2 * LINE)].index(4) + BLOCKED, 1, '<I')
+    say('sent')
+    signal.pause()
+
+
+def server_burdened(address, port, _):
+    """For whom nothing but bytes comes."""
+    sock = accepted(address, port)
+    sock.setblocking(False)
+    data = b''
+    while len(data) < 3:
+        select.select([sock], [], [])
+        try:
+            data += sock.recv(3)
+        except BlockingIOError:
+            pass
+    sock.close()
+    say('got', data.decode())
+
+
+def send_rights(to, fd):
+    """By the system call, of which libkarst-sockets.so does not see anything."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    byte = ctypes.create_string_buffer(b'!')
+    iov = struct.pack('PQ', ctypes.addressof(byte), 1)
+    iov = ctypes.create_string_buffer(iov)
+    anc = ctypes.create_string_buffer(struct.pack('Qiii4x', 20, socket.SOL_SOCKET,
+                                                  socket.SCM_RIGHTS, fd))
+    msg = ctypes.create_string_buffer(struct.pack('PI4xPQPQi4x', 0, 0, ctypes.addressof(iov), 1,
+                                                  ctypes.addressof(anc), 24, 0))
+    return libc.syscall(SYS_SENDMSG, to, msg, socket.MSG_DONTWAIT)
+
+
+# --- locks of the kernel's that a program holds for as long as it likes ---
+
+def never():
+    """A page that does not come: who touches it waits for good."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    fault = libc.syscall(SYS_USERFAULTFD, os.O_CLOEXEC)
+    at = libc.mmap(None, ctypes.c_size_t(PAGE), mmap.PROT_READ | mmap.PROT_WRITE,
+                   mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, ctypes.c_long(0))
+    fcntl.ioctl(fault, UFFDIO_API, struct.pack('3Q', 0xaa, 0, 0))
+    fcntl.ioctl(fault, UFFDIO_REGISTER, struct.pack('4Q', at, PAGE, 1, 0))
+    return at
+
+
+def holds(call, fd, at):
+    """A thread that is in @call, of bytes at @at, from here on."""
+    libc, thread = ctypes.CDLL(None), []
+
+    def enter():
+        thread.append(threading.get_native_id())
+        libc.syscall(call, fd, ctypes.c_void_p(at), PAGE, socket.MSG_DONTWAIT, None, None)
+        say('left')
+    libc.prctl(PR_SET_DUMPABLE, 1) # as another user it may not look otherwise
+    threading.Thread(target=enter, daemon=True).start()
+    while not thread:
+        time.sleep(0.001)
+    in_call(thread[0], [call])
+
+
+def client_holds(address, port, _):
+    """The lock of its TCP socket, by a descriptor that it has kept."""
+    at = never()
+    as_user(OTHERS)
+    sock = socket.socket()
+    kept = socket.socket(fileno=os.dup(sock.fileno()))
+    sock.connect((address, port))
+    holds(SYS_SENDTO, kept.fileno(), at)
+    say('holds')
+    signal.pause()
+
+
+def server_full(address, port, _):
+    """There is no room for what it has to send, of which it waits to hear."""
+    sock = accepted(address, port)
+    sock.setblocking(False)
+    try:
+        while True:
+            sock.send(bytes(CHUNK))
+    except BlockingIOError:
+        pass
+    waits = select.poll()
+    waits.register(sock, select.POLLOUT)
+    assert not waits.poll(0)
+    say('full')
+    waits.poll()
+    say('woken')
+
+
+def client_holds_far(address, port, _):
+    """That of who reads of the other one's pair, of which this program has the far end; and ends."""
+    at = never()
+    as_user(OTHERS)
+    sock = connected(address, port)
+    say('connected')
+    signal.sigwait([signal.SIGUSR1]) # there is something to read
+    far, = far_ends()
+    holds(SYS_RECVFROM, far.fileno(), at)
+    sock.close()
+    say('holds')
+    signal.pause()
+
+
+# --- those who take all they can get ---
+
+def hog(address, port, n):
+    """Both ends of @n connections, which have to work, whatever they are."""
+    as_user(OTHERS)
+    server = socket.socket()
+    server.bind((address, port))
+    server.listen(8)
+    kept, works = [], 0
+    for _ in range(n):
+        client = socket.socket() # by hand: nothing can be imported any more
+        client.connect((address, port))
+        conn, _ = server.accept()
+        client.sendall(b'x')
+        works += conn.recv(1) == b'x'
+        kept += [client, conn]
+    say('works', works)
+    signal.pause()
+
+
+def hog_programs(path, _, n):
+    """As @n programs."""
+    as_user(OTHERS)
+    kept = []
+    for _ in range(n):
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        sock.connect(path)
+        kept.append(sock)
+    say('connected')
+    signal.pause()
+
+
+if __name__ == '__main__':
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    globals()[sys.argv[1]](sys.argv[2], int(sys.argv[3]), int((sys.argv + ['0'])[4]))

@@ -224,7 +224,8 @@ note_rights(const struct msghdr *mh, bool keep, int *first, unsigned int *n)
 	}
 }
 
-/* Of whatever device of the driver: which one it is that the peer wants, only the driver knows. */
+/* Of whatever device of the driver, those of net_impair's among them: which one it is that the peer
+ * wants, only the driver knows. */
 static struct eng_memif_limits
 limits_of_all(void)
 {
@@ -232,8 +233,7 @@ limits_of_all(void)
 	struct rte_eth_dev_info info;
 	uint16_t id;
 
-	RTE_ETH_FOREACH_DEV(id)
-	{
+	for (id = rte_eth_find_next(0); id < RTE_MAX_ETHPORTS; id = rte_eth_find_next(id + 1)) {
 		if (rte_eth_dev_info_get(id, &info) != 0 || info.driver_name == NULL ||
 			strcmp(info.driver_name, "net_memif") != 0)
 			continue;

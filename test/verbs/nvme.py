@@ -82,8 +82,10 @@ WRONG = [
     ('--queues 9 {ip} discover', r"'9' is not a number from 1 to 8"),
 ]
 WELL = [
-    ('all steps', '--kato 5000 {ip} discover reject connect sizes=1 load=1,300 flush=1 zeroes=1 '
-     'beyond=1 unknown=1 save=1,{f} keep-alive=6 off', (), r'(?m)^off$'),
+    ('all steps', '{ip} discover reject connect sizes=1 load=1,300 flush=1 zeroes=1 '
+     'beyond=1 unknown=1 save=1,{f} off', (), r'(?m)^off$'),
+    # apart: on a busy machine the other steps take longer than a host may be silent
+    ('kept alive', '--kato 8000 {ip} connect keep-alive=10 off', (), r'(?m)^off$'),
     ('by memory windows', '--windows --queues 3 --entries 17 --seed 5 {ip} discover connect '
      'sizes=1 load=1,2000 unknown=1 flush=1 save=1,{f} off', (),
      r' [1-9]\d* keys bound, [1-9]\d* invalidated'),
@@ -111,7 +113,7 @@ def single(tap, tools, engine, *programs):
 
 def double(tap, tools, engines, *programs):
     programs = [os.path.abspath(program) for program in programs]
-    for number, (name, words, target_words, said) in enumerate(WELL[:4]):
+    for number, (name, words, target_words, said) in enumerate(WELL[:5]):
         tap.point(f'two engines: {name}',
                   meet(engines, programs, words, target_words, ('two', 'ip6')[number % 2],
                        says_host=[said]))

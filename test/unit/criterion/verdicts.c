@@ -475,8 +475,13 @@ static char *volatile memory;
 static void
 leak(void)
 {
-	memory = malloc(100);
-	memory[0] = 1;
+	unsigned int i;
+
+	/* many: the address of the last one may still be on the stack, or in a register */
+	for (i = 0; i < 16; i++) {
+		memory = malloc(100);
+		memory[0] = 1;
+	}
 	memory = NULL;
 }
 

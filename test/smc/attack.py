@@ -21,6 +21,7 @@ def far_ends(suite, one):
              s, c, ['got 1000 ConnectionResetError BrokenPipeError'])
     s, c = pair(suite, one, 'server_quiet', 'client_urgent')
     s.line()
+    c.process.send_signal(signal.SIGUSR1)
     told(suite, 'an urgent byte in the pair does not stay there', s, c, ['quiet'])
 
 

@@ -174,6 +174,7 @@ def server_quiet(address, port, _):
 
 def client_urgent(address, port, _):
     sock = connected(address, port)
+    signal.sigwait([signal.SIGUSR1]) # the other one waits for it
     far_ends()[0].send(b'!', socket.MSG_OOB)
     signal.pause()
 

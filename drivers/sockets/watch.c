@@ -55,28 +55,19 @@ watch_polled(struct pollfd *p, nfds_t n)
 	errno = err;
 }
 
-/* What says that there is urgent data is a byte in the pair, but none to be read. */
+/* The pair says that there is something to read, and @urgent data.  What says that is a byte in the
+ * pair, too, but none to be read. */
 static bool
-is_alone(int fd)
+is_untrue(int fd, bool urgent)
 {
 	struct ks_sock *s = ks_get(fd);
-	bool alone = s != NULL && ks_urgent_alone(fd, s);
+	bool untrue;
 
-	if (s != NULL)
-		ks_put(s);
-	return alone;
-}
-
-/* The pair says that there is something to read. */
-static bool
-is_stray(int fd)
-{
-	struct ks_sock *s = ks_get(fd);
-	bool stray = s != NULL && ks_is_stray(fd, s);
-
-	if (s != NULL)
-		ks_put(s);
-	return stray;
+	if (s == NULL)
+		return false;
+	untrue = urgent ? ks_urgent_alone(fd, s) : ks_is_stray(fd, s);
+	ks_put(s);
+	return untrue;
 }
 
 static void
@@ -87,7 +78,7 @@ poll_correct(struct pollfd *p)
 	if ((p->revents & in) == 0 || (p->revents & (POLLHUP | POLLRDHUP | POLLERR | POLLNVAL)) ||
 		ks_kind(p->fd) != KS_SMC)
 		return;
-	if (p->revents & POLLPRI ? is_alone(p->fd) : is_stray(p->fd))
+	if (is_untrue(p->fd, (p->revents & POLLPRI) != 0))
 		p->revents &= ~in;
 }
 
@@ -107,25 +98,24 @@ polled(struct pollfd *p, nfds_t n, int rc)
 	return rc;
 }
 
+static bool
+is_in(int fd, const fd_set *set)
+{
+	return set != NULL && FD_ISSET(fd, set);
+}
+
 static int
 selected(int n, fd_set *r, const fd_set *e, int rc)
 {
 	int err = errno;
 
 	for (int fd = 0; r != NULL && rc > 0 && fd < n && fd < FD_SETSIZE; fd++)
-		if (FD_ISSET(fd, r) && ks_kind(fd) == KS_SMC &&
-			(e != NULL && FD_ISSET(fd, e) ? is_alone(fd) : is_stray(fd))) {
+		if (FD_ISSET(fd, r) && ks_kind(fd) == KS_SMC && is_untrue(fd, is_in(fd, e))) {
 			FD_CLR(fd, r);
 			rc--;
 		}
 	errno = err;
 	return rc;
-}
-
-static bool
-is_in(int fd, const fd_set *set)
-{
-	return set != NULL && FD_ISSET(fd, set);
 }
 
 static void

@@ -589,21 +589,27 @@ def far_ends():
     return found
 
 
+def told_by_kernel(sock):
+    """Waits until the kernel itself says that there is something to read, whatever that is."""
+    entry = struct.pack('ihh', sock.fileno(), select.POLLIN, 0)
+    buffer = ctypes.create_string_buffer(entry, len(entry))
+    while ctypes.CDLL(None).syscall(SYS_POLL, buffer, 1, -1) != 1:
+        pass
+
+
 def server_astray(address, port, _):
     """What poll() and select() say of a token that no byte has come with."""
     sock, _ = listener(address, port).accept()
     assert sock.recv(1) == b'x'
     select.select([sock], [], [], 0)
     sock.sendall(b'y')
-    entry = struct.pack('ihh', sock.fileno(), select.POLLIN, 0)
-    poll, buffer = select.poll(), ctypes.create_string_buffer(entry, len(entry))
+    poll = select.poll()
     poll.register(sock, select.POLLIN)
     told = []
     for say_so in (lambda: select.select([sock], [], [], 0)[0], lambda: poll.poll(0),
                    lambda: select.select([sock], [], [], 0.01)[0], lambda: poll.poll(10)):
         sock.send(b'n')
-        while ctypes.CDLL(None).syscall(SYS_POLL, buffer, 1, -1) != 1: # the kernel's own word
-            pass
+        told_by_kernel(sock)
         told.append(bool(say_so()))
     sock.send(b'z')
     told += [bool(poll.poll()), sock.recv(1)]

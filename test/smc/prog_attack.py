@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 
-from prog import CHUNK, far_ends, in_call, listener, receive, say
+from prog import CHUNK, far_ends, in_call, listener, receive, say, told_by_kernel
 from prog_urgent import URGENT, got, mark
 
 MARK = 16       # in a direction: behind the last urgent byte
@@ -89,6 +89,16 @@ class Memory:
         os.pwrite(self.fd, data, self.at + at + (4 * LINE if direction else -NEAR))
 
 
+def fill(sock):
+    """Sends until there is no room."""
+    sock.setblocking(False)
+    try:
+        while True:
+            sock.send(bytes(CHUNK))
+    except BlockingIOError:
+        pass
+
+
 def lines(ours, theirs):
     """Of the direction into which we write and the other one, from how much went through either."""
     memory = Memory(True)
@@ -158,10 +168,7 @@ def server_quiet(address, port, _):
     sock.setblocking(False)
     select.select([sock], [], [], 0)
     say('accepted')
-    entry = struct.pack('ihh', sock.fileno(), select.POLLIN, 0)
-    buffer = ctypes.create_string_buffer(entry, len(entry))
-    while ctypes.CDLL(None).syscall(SYS_POLL, buffer, 1, -1) != 1: # the kernel's own word
-        pass
+    told_by_kernel(sock)
     rounds = 0
     while rounds < 100 and select.select([sock], [], [], 0)[0]:
         rounds += 1
@@ -250,12 +257,8 @@ def client_takes_back(address, port, _):
 
 def server_fills(address, port, _):
     sock = accepted(address, port)
-    sock.setblocking(False)
-    try:
-        while True:
-            sock.send(bytes(CHUNK))
-    except BlockingIOError:
-        say('full')
+    fill(sock)
+    say('full')
     try:
         while True:
             select.select([], [sock], [])

@@ -17,9 +17,9 @@ import sys
 import threading
 import time
 
-from prog import CHUNK, far_ends, in_call, listener, say
+from prog import far_ends, in_call, listener, say
 from prog_attack import (BLOCKED, LINE, Memory, OTHERS, PAGE, SOCK_ABI, SOCK_OPEN, SYS_RECVFROM, accepted,
-                         as_user, connected)
+                         as_user, connected, fill)
 from prog_attack import server_late  # noqa: F401, by its name
 
 SOCK_HELLO = 1
@@ -89,18 +89,13 @@ def lingering(far):
     sock.setsockopt(socket.SOL_SOCKET, SO_ZEROCOPY, 1) # so it stays one of TCP
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, PAGE)
     sock.connect(far.getsockname())
-    fill(sock)
+    fill_lingering(sock)
     return sock
 
 
-def fill(sock):
+def fill_lingering(sock):
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, LINGER_S))
-    sock.setblocking(False)
-    try:
-        while True:
-            sock.send(bytes(CHUNK))
-    except BlockingIOError:
-        pass
+    fill(sock)
 
 
 def deaf_listener():
@@ -157,7 +152,7 @@ def client_lingers(address, port, _):
     select.select([sock], [], [], 0)
     say('begins')
     signal.sigwait([signal.SIGUSR1])
-    fill(kept)
+    fill_lingering(kept)
     given = lingering(far)
     send_rights(sock.fileno(), given.fileno()) # which newer kernels refuse
     say('sent')
@@ -301,12 +296,7 @@ def client_holds(address, port, _):
 def server_full(address, port, _):
     """There is no room for what it has to send, of which it waits to hear."""
     sock = accepted(address, port)
-    sock.setblocking(False)
-    try:
-        while True:
-            sock.send(bytes(CHUNK))
-    except BlockingIOError:
-        pass
+    fill(sock)
     waits = select.poll()
     waits.register(sock, select.POLLOUT)
     assert not waits.poll(0)

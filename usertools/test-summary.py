@@ -29,7 +29,8 @@ POINT = re.compile(r'^(not )?ok\b(?:\s+(\d+))?(.*)$')
 PLAN = re.compile(r'^1\.\.(\d+)(?:\s*#\s*(skip)\b.*)?$', re.IGNORECASE)
 MOST_LINES = 80
 END_LINES = 90 # of all that failed, at the end; but of each at least the next number
-END_LINES_EACH = 6
+END_LINES_EACH = 8
+END_LINES_LAST = 3 # of these: the last of a traceback says what was wrong
 BEFORE_LINES = 12 # of comments in front of a bad point
 FAILURES = 'failures'
 DIRECTIVE = re.compile(r'#\s*(skip|todo)', re.IGNORECASE)
@@ -185,15 +186,26 @@ def failures(folder):
     return blocks
 
 
+def shorten(block, most):
+    """At most @most lines of what a test said: its points that are good are left out first, and then
+    its middle."""
+    if len(block) > most:
+        points = [POINT.match(line.strip()) for line in block]
+        block = [line for line, point in zip(block, points) if not point or point.group(1)]
+    if len(block) <= most:
+        return block
+    first, last = block[:most - END_LINES_LAST], block[-END_LINES_LAST:]
+    return [*first, f'    ... {len(block) - most} lines more, and the last of them:', *last]
+
+
 def print_failures(folder):
     blocks = failures(folder)
     if not blocks:
         return
     most = max(END_LINES_EACH, END_LINES // len(blocks))
-    print('\nwhat failed, and the first lines of what it said; all of it is above:')
+    print('\nwhat failed, and the most of what it said; all of it is above:')
     for block in blocks:
-        more = [f'    ... {len(block) - most} lines more'] if len(block) > most else []
-        print('\n'.join(block[:most] + more))
+        print('\n'.join(shorten(block, most)))
 
 
 def print_total(path):

@@ -6,6 +6,7 @@
 """
 import contextlib
 import fcntl
+import glob
 import os
 import random
 import re
@@ -51,6 +52,19 @@ def by_systemd(unit, uid):
     return ['setpriv', '--reuid', str(uid), '--regid', str(uid), '--clear-groups',
             '--bounding-set', names, '--inh-caps', names, '--ambient-caps', names,
             '--no-new-privs']
+
+
+def of_threads(pid, name):
+    """(number, text of /proc/PID/task/NUMBER/NAME) of each thread.  Those that end meanwhile are not
+    among them, be it before the file is opened or before it is read."""
+    found = []
+    for path in glob.glob(f'/proc/{pid}/task/*'):
+        try:
+            with open(f'{path}/{name}', encoding='utf-8', errors='replace') as f:
+                found.append((int(os.path.basename(path)), f.read()))
+        except (FileNotFoundError, ProcessLookupError):
+            pass
+    return found
 
 
 PORTS = range(20000, 32000) # below those that a kernel gives out by itself

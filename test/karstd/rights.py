@@ -5,7 +5,6 @@
 
 SHARED is shared.c, UNIT the systemd unit as it is installed.  Users are numbers without a name.
 """
-import glob
 import os
 import pwd
 import re
@@ -34,27 +33,15 @@ def bits(names):
     return sum(1 << CAPS[name] for name in names)
 
 
-def of_threads(pid, name):
-    """(number, text of /proc/PID/task/NUMBER/NAME) of each thread; some end meanwhile."""
-    found = []
-    for path in glob.glob(f'/proc/{pid}/task/*'):
-        try:
-            with open(f'{path}/{name}', encoding='utf-8') as f:
-                found.append((int(os.path.basename(path)), f.read()))
-        except (FileNotFoundError, ProcessLookupError):
-            pass
-    return found
-
-
 def threads(pid):
     """[{field: text}] of /proc/PID/task/*/status."""
     return [dict(line.split(':\t', 1) for line in text.splitlines() if ':\t' in line)
-            for _, text in of_threads(pid, 'status')]
+            for _, text in bed.of_threads(pid, 'status')]
 
 
 def part_of(d):
     """The process number of a daemon's privileged part; None: it has none."""
-    found = [int(pid) for _, text in of_threads(d.process.pid, 'children')
+    found = [int(pid) for _, text in bed.of_threads(d.process.pid, 'children')
              for pid in text.split()]
     assert len(found) < 2, found
     return found[0] if found else None
@@ -118,7 +105,7 @@ def open_folder(folder, name, uid=0):
 
 def watch_of(pid):
     """Problems: the thread that watches lcores can be kept from a processor by others."""
-    for number, name in of_threads(pid, 'comm'):
+    for number, name in bed.of_threads(pid, 'comm'):
         if name != 'karst-watch\n':
             continue
         policy = os.sched_getscheduler(number)

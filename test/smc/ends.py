@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Copyright (c) 2026 The karst authors
 """Connections that end while the daemon has not heard of it."""
-import os
 import signal
 import time
 
@@ -10,14 +9,7 @@ from smcbed import Program, bed
 
 def states(pid):
     """Of its threads: T is stopped, S sleeps.  Threads end meanwhile, or all do."""
-    found = set()
-    try:
-        for task in os.listdir(f'/proc/{pid}/task'):
-            with open(f'/proc/{pid}/task/{task}/stat', encoding='ascii') as f:
-                found.add(f.read().rpartition(') ')[2][0])
-    except (FileNotFoundError, ProcessLookupError):
-        found.add('?') # to be looked at again
-    return found
+    return {text.rpartition(') ')[2][0] for _, text in bed.of_threads(pid, 'stat')}
 
 
 def waits_until(process, state):

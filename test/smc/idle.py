@@ -25,13 +25,9 @@ PAGE = 4096 # of a connection: what is larger has rings
 def wakes(pid):
     """{name of a thread: how often it has slept and gone on}"""
     found = {}
-    for task in os.listdir(f'/proc/{pid}/task'):
-        try:
-            with open(f'/proc/{pid}/task/{task}/status', encoding='ascii') as f:
-                words = dict(line.rstrip('\n').split(':\t', 1) for line in f if ':\t' in line)
-        except FileNotFoundError:
-            continue # it has ended
-        found[words['Name'], task] = int(words['voluntary_ctxt_switches'])
+    for number, text in bed.of_threads(pid, 'status'):
+        words = dict(line.split(':\t', 1) for line in text.splitlines() if ':\t' in line)
+        found[words['Name'], number] = int(words['voluntary_ctxt_switches'])
     return found
 
 

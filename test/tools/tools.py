@@ -18,6 +18,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 import unittest.mock
 
@@ -156,10 +158,48 @@ class Summary(unittest.TestCase):
             '    # its words', '    # said before:', '    # in front',
             '--- karst:unit / b: FAIL, exit status 1, 1 failed'])
         self.assertIn('    line 0', lines)
-        self.assertIn(f'    ... {80 - self.summary.END_LINES // 3} lines more', lines)
+        self.assertIn(f'    ... {80 - self.summary.END_LINES // 3} lines more, and the last of them:',
+                      lines)
+        self.assertIn('    line 78', lines)
         self.assertEqual(lines[-4:], ['--- step build-test', '    error: missing ;',
                                       '    karst-setup: ninja failed',
                                       '15 passed, 2 failed, 1 skipped'])
+
+
+    def test_good_points_go_before_what_is_bad(self):
+        block = ['--- t: ERROR', *(f'    ok {n} - good' for n in range(80)), '    Traceback:',
+                 '    ProcessLookupError']
+        self.assertEqual(self.summary.shorten(block, 8),
+                         ['--- t: ERROR', '    Traceback:', '    ProcessLookupError'])
+        self.assertEqual(self.summary.shorten(block, len(block)), block)
+
+
+class Threads(unittest.TestCase):
+    """of_threads() of test/common/bed.py"""
+
+    def test_a_thread_that_ends_is_none_of_them(self):
+        with unittest.mock.patch.object(sys, 'path', [os.path.join(ROOT, 'test', 'common'),
+                                                      *sys.path]):
+            bed = importlib.import_module('bed')
+        go_on = threading.Event()
+        thread = threading.Thread(target=go_on.wait)
+        thread.start()
+        task = f'/proc/self/task/{thread.native_id}'
+        real_open = open
+
+        def open_and_end(path, **words):
+            f = real_open(path, **words)
+            if path.startswith(task):
+                go_on.set()
+                thread.join()
+                while os.path.exists(task):
+                    time.sleep(0.001)
+            return f
+        with unittest.mock.patch('builtins.open', open_and_end):
+            found = [number for number, _ in bed.of_threads('self', 'status')]
+        self.assertIn(threading.get_native_id(), found)
+        self.assertTrue(go_on.is_set())
+        self.assertNotIn(thread.native_id, found)
 
 
 SOURCE = '''/* SPDX-License-Identifier: BSD-3-Clause */

@@ -15,7 +15,8 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'common'))
-from bed import Daemon, HANG_S, Tap, by_systemd, call, connect, hello, unit_settings  # noqa: E402
+from bed import (Daemon, HANG_S, Tap, by_systemd, call, connect, hello, of_threads,  # noqa: E402
+                 unit_settings)
 from ports import DEV, NETNS, Network, reason_against_netns, reason_against_xdp, sh  # noqa: E402
 
 LOOPBACK = '[port loop]\ndevice = loopback\n'
@@ -36,12 +37,12 @@ def bits(names):
 def threads(pid):
     """[{field: text}] of /proc/PID/task/*/status."""
     return [dict(line.split(':\t', 1) for line in text.splitlines() if ':\t' in line)
-            for _, text in bed.of_threads(pid, 'status')]
+            for _, text in of_threads(pid, 'status')]
 
 
 def part_of(d):
     """The process number of a daemon's privileged part; None: it has none."""
-    found = [int(pid) for _, text in bed.of_threads(d.process.pid, 'children')
+    found = [int(pid) for _, text in of_threads(d.process.pid, 'children')
              for pid in text.split()]
     assert len(found) < 2, found
     return found[0] if found else None
@@ -105,7 +106,7 @@ def open_folder(folder, name, uid=0):
 
 def watch_of(pid):
     """Problems: the thread that watches lcores can be kept from a processor by others."""
-    for number, name in bed.of_threads(pid, 'comm'):
+    for number, name in of_threads(pid, 'comm'):
         if name != 'karst-watch\n':
             continue
         policy = os.sched_getscheduler(number)

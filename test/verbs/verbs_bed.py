@@ -293,6 +293,10 @@ def pair_once(engines, words, client_words=(), peer=('localhost',), port='-p', s
     return problems
 
 
+# UCX posts 4095 receives, whose 32 MiB each of its processes registers, fills and gives back: that is
+# half of what a short program takes.  These are enough for its window.
+FEW_RECEIVES = {f'UCX_{kind}_VERBS_RX_QUEUE_LEN': '512' for kind in ('RC', 'UD')}
+
 # One engine with a loopback port.
 LOOPBACK = '[engine]\nidle = sleep\n[port p]\ndevice = loopback\n'
 

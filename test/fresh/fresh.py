@@ -14,6 +14,7 @@ removed at the end.  Needs root.  What it prints of times is not judged.
 """
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -223,6 +224,12 @@ def points(root, source):
     print(f'# {time.monotonic() - began:.0f} s')
 
 
+def spent():
+    """Seconds that have passed, and seconds of processors that ended processes have taken."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.monotonic(), usage.ru_utime + usage.ru_stime
+
+
 def main(argv):
     if len(argv) != 3:
         print(__doc__, file=sys.stderr)
@@ -233,8 +240,12 @@ def main(argv):
         return tap.finish()
     folder = tempfile.mkdtemp(prefix='fresh-', dir=argv[2])
     try:
+        began = spent()
         for name, problems in points(Root(os.path.join(folder, 'root')), argv[1]):
             tap.point(name, problems)
+            began, before = spent(), began
+            tap.note('{:.1f} s, {:.1f} s of processors'.format(
+                *(now - then for now, then in zip(began, before))))
             if problems:
                 break
     finally:

@@ -29,7 +29,7 @@ find_dev() {
 	dev=
 	for i in $(seq 1200); do
 		for d in /sys/class/nvme/nvme*; do
-			[ "$(cat $d/subsysnqn 2>/dev/null)" = %(nqn)s ] || continue
+			read -r nqn <$d/subsysnqn 2>/dev/null && [ "$nqn" = %(nqn)s ] || continue
 			ctrl=/dev/${d##*/}
 			for n in /sys/class/nvme-subsystem/*/nvme*n* $d/nvme*n*; do
 				[ -e "$n" ] || continue
@@ -46,11 +46,13 @@ on() { nvme connect -t rdma -a $ip -s %(port)d -n %(nqn)s -c 1 "$@" && find_dev;
 fails() { if "$@"; then echo "went well: $*"; exit 1; fi; }
 off() { nvme disconnect -n %(nqn)s; }
 live() {
+	state=
 	for i in $(seq 1200); do
-		[ "$(cat /sys/class/nvme/${ctrl#/dev/}/state)" = "$1" ] && return 0
+		read -r state </sys/class/nvme/${ctrl#/dev/}/state || true
+		[ "$state" = "$1" ] && return 0
 		usleep 100000
 	done
-	echo "not $1 but $(cat /sys/class/nvme/${ctrl#/dev/}/state)"; return 1
+	echo "not $1 but $state"; return 1
 }
 '''
 

@@ -16,7 +16,8 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from verbs_bed import LOOPBACK, Engine, run_all  # noqa: E402
 
 LIMIT_S = 600
-SMALL = LOOPBACK.replace('[port', '[limits]\nring_bytes = 48M\n[port')
+# and fewer keys: what can be had is what is told, also when that is not the default
+SMALL = LOOPBACK.replace('[port', 'max_keys = 8192\n[limits]\nring_bytes = 48M\n[port')
 
 
 def run(tap, engine, name, program):

@@ -136,7 +136,7 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE | KARST_SOCK_POLLS))
 		return -EINVAL;
 	if (decline && !may_open(p->smc, p->user, true)) {
-		rc = svc_conn_check(p->smc, p->user->uid, tcp, &names);
+		rc = svc_conn_names(p->smc, p->user->uid, tcp, &names);
 		if (rc == 0)
 			rc = svc_decline(
 				p->smc, p->user->uid, tcp, (req->flags & KARST_SOCK_SERVER) != 0);

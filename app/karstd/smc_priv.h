@@ -290,6 +290,8 @@ int svc_recv(struct kd_smc *s, uid_t uid, int fd, void *buf, size_t *len, int *f
 	unsigned int *nfds);
 /** So much of what the user, or SVC_ANYBODY, has sent is not closed yet that more has to wait. */
 bool svc_is_behind(struct kd_smc *s, uid_t uid);
+/** What was given to others by now is begun with. */
+void svc_close_begin(struct kd_smc *s);
 /** Who has lingered for long enough. */
 void svc_close_expire(struct kd_smc *s);
 /** When that has something to do; UINT64_MAX: never. */

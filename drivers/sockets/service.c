@@ -135,11 +135,12 @@ ks_has_processors(void)
 	return atomic_load(&service.several);
 }
 
-/* As recvmsg(), without sleeping; -1: it has not come.  The service may need this processor. */
+/* As recvmsg(), without sleeping; -1: it has not come.  The service may need this processor.  Where
+ * others do, who yields has to wait for them, and is better woken: then it was in vain, too. */
 static ssize_t
 look_for_answer(int from, struct msghdr *mh)
 {
-	uint64_t began;
+	uint64_t began, took;
 	ssize_t n = -1;
 
 	/* by what is known: a program that asks may be confined to fewer calls than that needs */
@@ -150,8 +151,9 @@ look_for_answer(int from, struct msghdr *mh)
 	do {
 		sched_yield();
 		n = real(recvmsg)(from, mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-	} while (n < 0 && errno == EAGAIN && ks_now() - began < service.look_ns);
-	ks_looked(&service.patience, n >= 0);
+		took = ks_now() - began;
+	} while (n < 0 && errno == EAGAIN && took < service.look_ns);
+	ks_looked(&service.patience, n >= 0 && took < service.look_ns);
 	return n;
 }
 

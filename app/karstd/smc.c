@@ -157,6 +157,7 @@ wait_and_hear(struct kd_smc *s, int ms)
 	struct epoll_event e[EVENTS];
 	int n, i;
 
+	svc_close_begin(s);
 	pthread_mutex_unlock(&s->lock);
 	n = epoll_wait(s->epoll, e, EVENTS, ms);
 	pthread_mutex_lock(&s->lock);

@@ -10,6 +10,10 @@
  *
  * A thread that lingers comes back when it gets a signal, which it gets after a while.  No user
  * takes all threads, and of one who has much that is not closed yet nothing is heard meanwhile.
+ *
+ * To wake a thread is dear, and a short connection leaves half a dozen descriptors.  So the threads
+ * get them when the service has nothing else to do, and one of them is woken for all of a user's.
+ * If that one has to wait, another one goes on after a while.
  */
 #include "smc_priv.h"
 
@@ -52,6 +56,7 @@ struct svc_closers {
 	struct closer closers[CLOSERS];
 	uint32_t nclosers, nidle, nwakes;
 	uint32_t nwaiting;
+	bool given;             /* there is something for which nobody was woken yet */
 	_Atomic uint32_t nbusy; /* read without the lock */
 	uint64_t nudged_ns;     /* the service's alone */
 	bool stop;
@@ -87,6 +92,18 @@ pick(struct svc_closers *a)
 	return w;
 }
 
+/* Something of another user's waits, and he has a thread left. */
+static bool
+others_wait(const struct svc_closers *a, uid_t uid)
+{
+	const struct closing *w;
+
+	for (w = a->first; w != NULL; w = w->next)
+		if (w->uid != uid && busy_for(a, w->uid) < CLOSERS_EACH)
+			return true;
+	return false;
+}
+
 static void
 wait_for_more(struct svc_closers *a)
 {
@@ -114,6 +131,8 @@ end_socket(int fd, enum svc_end how)
 		(void)connect(fd, &none, sizeof(none));
 }
 
+static void wake_one(struct svc_closers *a);
+
 static void *
 closer_main(void *arg)
 {
@@ -132,6 +151,8 @@ closer_main(void *arg)
 		c->uid = w->uid;
 		c->busy = true;
 		atomic_fetch_add(&a->nbusy, 1);
+		if (others_wait(a, w->uid))
+			wake_one(a);
 		pthread_mutex_unlock(&a->lock);
 		end_socket(w->fd, w->how);
 		close(w->fd);
@@ -183,6 +204,18 @@ one_more(struct svc_closers *a)
 	pthread_attr_destroy(&attr);
 }
 
+static void
+wake_one(struct svc_closers *a)
+{
+	if (a->nidle > 0) {
+		a->nidle--;
+		a->nwakes++;
+		pthread_cond_signal(&a->more);
+	} else {
+		one_more(a);
+	}
+}
+
 /* --- what is given to them --- */
 
 void
@@ -210,15 +243,7 @@ svc_end(struct kd_smc *s, uid_t uid, int fd, enum svc_end how)
 	*a->last = w;
 	a->last = &w->next;
 	a->nwaiting++;
-	if (busy_for(a, uid) < CLOSERS_EACH) {
-		if (a->nidle > 0) {
-			a->nidle--;
-			a->nwakes++;
-			pthread_cond_signal(&a->more);
-		} else {
-			one_more(a);
-		}
-	}
+	a->given = true;
 	pthread_mutex_unlock(&a->lock);
 }
 
@@ -313,26 +338,49 @@ closers_nudge(struct svc_closers *a)
 			pthread_kill(a->closers[i].thread, SIGURG);
 }
 
+/* What waits behind one that waits gets a thread of its own. */
 void
 svc_close_expire(struct kd_smc *s)
 {
 	struct svc_closers *a = s->closers;
 	uint64_t now = svc_now();
 
-	if (a == NULL || atomic_load(&a->nbusy) == 0 || now - a->nudged_ns < NUDGE_MS * 1000000ull)
+	if (a == NULL || now - a->nudged_ns < NUDGE_MS * 1000000ull)
 		return;
 	a->nudged_ns = now;
 	pthread_mutex_lock(&a->lock);
 	closers_nudge(a);
+	if (a->first != NULL)
+		wake_one(a);
+	pthread_mutex_unlock(&a->lock);
+}
+
+void
+svc_close_begin(struct kd_smc *s)
+{
+	struct svc_closers *a = s->closers;
+
+	if (a == NULL || !a->given)
+		return;
+	pthread_mutex_lock(&a->lock);
+	a->given = false;
+	if (a->first != NULL && a->nwakes == 0) /* else one is about to look */
+		wake_one(a);
 	pthread_mutex_unlock(&a->lock);
 }
 
 uint64_t
 svc_close_next_ns(const struct kd_smc *s)
 {
-	return s->closers != NULL && atomic_load(&s->closers->nbusy) != 0
-		? svc_now() + NUDGE_MS * 1000000ull
-		: UINT64_MAX;
+	struct svc_closers *a = s->closers;
+	bool waits;
+
+	if (a == NULL)
+		return UINT64_MAX;
+	pthread_mutex_lock(&a->lock);
+	waits = a->nwaiting != 0 || atomic_load(&a->nbusy) != 0;
+	pthread_mutex_unlock(&a->lock);
+	return waits ? svc_now() + NUDGE_MS * 1000000ull : UINT64_MAX;
 }
 
 /* What is not closed by then is with the process. */
@@ -345,7 +393,13 @@ svc_close_fini(struct kd_smc *s)
 
 	if (a == NULL)
 		return;
+	svc_close_begin(s);
 	pthread_mutex_lock(&a->lock);
+	for (ms = 0; a->first != NULL && ms < NUDGE_MS; ms++) {
+		pthread_mutex_unlock(&a->lock);
+		usleep(1000);
+		pthread_mutex_lock(&a->lock);
+	}
 	a->stop = true;
 	pthread_cond_broadcast(&a->more);
 	for (ms = 0; atomic_load(&a->nbusy) != 0 && ms < LEAVE_MS; ms++) {

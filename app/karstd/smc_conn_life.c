@@ -164,40 +164,53 @@ get_names(int fd, void *arg)
 	struct svc_names *names = arg;
 	socklen_t local = sizeof(names->local), peer = sizeof(names->peer);
 
-	if (getpeername(fd, (void *)&names->peer, &peer) != 0 ||
-		(names->local.ss_family == AF_UNSPEC &&
-			getsockname(fd, (void *)&names->local, &local) != 0))
-		return -errno;
-	return 0;
+	return getpeername(fd, (void *)&names->peer, &peer) != 0 ||
+			getsockname(fd, (void *)&names->local, &local) != 0
+		? -errno
+		: 0;
 }
 
+int
+svc_conn_ask_names(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names)
+{
+	memset(names, 0, sizeof(*names));
+	return svc_ask(s, uid, fd, get_names, names, sizeof(*names));
+}
+
+static void
+name_from(struct sockaddr_storage *to, uint32_t family, const uint32_t ip[4], uint16_t port)
+{
+	struct sockaddr_in *v4 = (void *)to;
+	struct sockaddr_in6 *v6 = (void *)to;
+
+	to->ss_family = (sa_family_t)family;
+	if (family == AF_INET) {
+		v4->sin_addr.s_addr = ip[0];
+		v4->sin_port = port;
+	} else {
+		memcpy(&v6->sin6_addr, ip, sizeof(v6->sin6_addr));
+		v6->sin6_port = port;
+	}
+}
+
+/* This needs no lock of the socket's, which its program may have. */
 int
 svc_conn_names(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names)
 {
-	memset(names, 0, sizeof(*names));
-	return svc_ask(s, uid, fd, get_names, names, sizeof(*names));
-}
-
-int
-svc_conn_check(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names)
-{
-	struct sockaddr_in *v4 = (struct sockaddr_in *)(void *)&names->local;
 	struct kd_smc_option_ends ends = {0};
-	int rc;
+	int rc = kd_smc_option_ends(&s->option, fd, &ends);
 
-	memset(names, 0, sizeof(*names));
-	/* this needs no lock of the socket's */
-	rc = kd_smc_option_ends(&s->option, fd, &ends);
 	if (rc != 0)
 		return rc;
-	names->netns = ends.netns;
-	/* its own address does not change as long as it is connected */
-	if (ends.family == AF_INET) {
-		v4->sin_family = AF_INET;
-		v4->sin_addr.s_addr = ends.local_ip4;
-		v4->sin_port = ends.local_port;
+	if (ends.family == 0) {
+		rc = svc_conn_ask_names(s, uid, fd, names);
+	} else {
+		memset(names, 0, sizeof(*names));
+		name_from(&names->local, ends.family, ends.local_ip, ends.local_port);
+		name_from(&names->peer, ends.family, ends.peer_ip, ends.peer_port);
 	}
-	return svc_ask(s, uid, fd, get_names, names, sizeof(*names));
+	names->netns = ends.netns;
+	return rc;
 }
 
 static uint32_t
@@ -400,7 +413,7 @@ svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t flags, 
 {
 	struct svc_conn *c, *other;
 	struct svc_names names;
-	int rc = svc_conn_check(s, prog->user->uid, tcp, &names);
+	int rc = svc_conn_names(s, prog->user->uid, tcp, &names);
 
 	if (rc != 0)
 		return rc;

@@ -51,15 +51,31 @@ is_address(const struct sockaddr_storage *a, const struct sockaddr_storage *b)
 		scope[0] == scope[1];
 }
 
-/* Its program may have ended the TCP connection by another descriptor, and somebody else may have
- * got the addresses.  Two sockets of a namespace that have each other's now are the two ends. */
 static bool
-has_names(const struct svc_conn *c)
+are_names(const struct svc_conn *c, const struct svc_names *now)
+{
+	return is_address(&now->local, &c->local) && is_address(&now->peer, &c->peer);
+}
+
+static bool
+says_names(const struct svc_conn *c)
 {
 	struct svc_names now;
 
-	return svc_conn_names(c->smc, c->uid, c->tcp, &now) == 0 &&
-		is_address(&now.local, &c->local) && is_address(&now.peer, &c->peer);
+	return svc_conn_ask_names(c->smc, c->uid, c->tcp, &now) == 0 && are_names(c, &now);
+}
+
+/* The program of @o may have ended the TCP connection by another descriptor, and somebody else may
+ * have got the addresses.  Two sockets of a namespace that have each other's now are the two ends.
+ * Between users the two sockets themselves are asked for that, since what is noted of an end
+ * (smc_option.bpf.c) depends on what else is attached to the cgroup. */
+static bool
+are_ends(const struct svc_conn *c, const struct svc_conn *o)
+{
+	struct svc_names now;
+
+	return svc_conn_names(o->smc, o->uid, o->tcp, &now) == 0 && are_names(o, &now) &&
+		(c->uid == o->uid || (says_names(o) && says_names(c)));
 }
 
 /* Nor may lib/smc have agreed on anything, of which it has not been heard yet. */
@@ -85,7 +101,7 @@ svc_direct_find(const struct svc_conn *c)
 	for (o = c->smc->by_names[svc_names_hash(c)]; o != NULL; o = o->names_next)
 		if (o->server != c->server && o->netns == c->netns &&
 			is_address(&o->local, &c->peer) && is_address(&o->peer, &c->local) &&
-			waits(o) && has_names(o))
+			waits(o) && are_ends(c, o))
 			return o;
 	return NULL;
 }

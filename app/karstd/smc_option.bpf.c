@@ -19,8 +19,10 @@
  * port is in "listeners".
  *
  * What a connection is between goes into "agreed", which no program gets at: that the socket is one
- * of TCP, that both sides have sent the option, and its addresses, the service knows by one look.
- * It is true as long as the socket is connected, of which a look at this does not tell.
+ * of TCP, that both sides have sent the option, its addresses, and whether it is still connected,
+ * the service knows by one look, which waits for no lock of the socket's.  The end is noted when
+ * the kernel changes the state; if a BPF program of somebody else's, attached to the same cgroup by
+ * the administrator, takes away the flag for that, it is not.
  *
  * Helpers that ask for a GPL program are not used.
  */
@@ -39,6 +41,8 @@
 #define COOKIE        2 /* args[0] of a SYN-ACK that is one */
 #define FAMILY_INET   2
 #define FAMILY_INET6  10
+#define LINK_LOCAL    0xfe80
+#define LINK_MASK     0xffc0
 #define SOL_TCP_LEVEL 6
 #define SAVE_SYN      27
 #define MAX_PREFIXES  64
@@ -199,6 +203,35 @@ forget(struct bpf_sock_ops *ops)
 		bpf_sk_storage_delete(&agreed, sk);
 }
 
+/* A name of a link-local address has an interface with it, which is not known here. */
+static __always_inline int
+is_link_local(__u32 first)
+{
+	return (bpf_ntohl(first) >> 16 & LINK_MASK) == LINK_LOCAL;
+}
+
+static __always_inline void
+note_addresses(struct bpf_sock_ops *ops, struct kd_smc_option_ends *e)
+{
+	e->family = ops->family;
+	if (e->family == FAMILY_INET) {
+		e->local_ip[0] = ops->local_ip4;
+		e->peer_ip[0] = ops->remote_ip4;
+		return;
+	}
+	e->local_ip[0] = ops->local_ip6[0];
+	e->local_ip[1] = ops->local_ip6[1];
+	e->local_ip[2] = ops->local_ip6[2];
+	e->local_ip[3] = ops->local_ip6[3];
+	e->peer_ip[0] = ops->remote_ip6[0];
+	e->peer_ip[1] = ops->remote_ip6[1];
+	e->peer_ip[2] = ops->remote_ip6[2];
+	e->peer_ip[3] = ops->remote_ip6[3];
+	if (e->family != FAMILY_INET6 || is_link_local(e->local_ip[0]) ||
+		is_link_local(e->peer_ip[0]))
+		e->family = 0;
+}
+
 /* If there is no memory the service says that there was no option, which ends the connection. */
 static __always_inline void
 note_ends(struct bpf_sock_ops *ops)
@@ -212,11 +245,8 @@ note_ends(struct bpf_sock_ops *ops)
 	if (e == NULL)
 		return;
 	e->netns = bpf_get_netns_cookie(ops);
-	e->family = ops->family;
-	if (e->family != FAMILY_INET)
-		return;
-	e->local_ip4 = ops->local_ip4;
-	e->peer_ip4 = ops->remote_ip4;
+	note_addresses(ops, e);
+	e->over = 0;
 	e->local_port = bpf_htons((__u16)ops->local_port);
 	e->peer_port = bpf_htons((__u16)bpf_ntohl(ops->remote_port));
 }
@@ -262,8 +292,23 @@ established(struct bpf_sock_ops *ops, int passive)
 		note_ends(ops);
 		count(passive ? KD_SMC_COUNT_SEEN_PASSIVE : KD_SMC_COUNT_SEEN_ACTIVE);
 	}
-	bpf_sock_ops_cb_flags_set(
-		ops, ops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+	bpf_sock_ops_cb_flags_set(ops,
+		(ops->bpf_sock_ops_cb_flags & ~BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG) |
+			BPF_SOCK_OPS_STATE_CB_FLAG);
+}
+
+/* The state that has changed is args[1] by now. */
+static __always_inline void
+note_state(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct kd_smc_option_ends *e;
+
+	if (sk == NULL || ops->args[1] != BPF_TCP_CLOSE)
+		return;
+	e = bpf_sk_storage_get(&agreed, sk, NULL, 0);
+	if (e != NULL)
+		e->over = 1;
 }
 
 SEC("sockops")
@@ -292,6 +337,9 @@ karst_smc(struct bpf_sock_ops *ops)
 		break;
 	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
 		established(ops, 1);
+		break;
+	case BPF_SOCK_OPS_STATE_CB:
+		note_state(ops);
 		break;
 	default:
 		break;

@@ -195,7 +195,7 @@ int
 kd_smc_option_ends(const struct kd_smc_option *o, int fd, struct kd_smc_option_ends *ends)
 {
 	if (bpf_map_lookup_elem(o->agreed, &fd, ends) == 0)
-		return 0;
+		return ends->over ? -ENOTCONN : 0;
 	return errno == ENOENT ? -ENODATA : -ENOTSOCK;
 }
 

@@ -31,8 +31,8 @@ int kd_smc_option_load(struct kd_smc_option *o, const char *cgroup,
 	const struct karst_engine_addr *peers, uint32_t npeers);
 void kd_smc_option_unload(struct kd_smc_option *o);
 
-/** @fd is a TCP socket, and both sides of its connection have sent the option; it may have ended
- *  since.  @return -ENOTSOCK, or -ENODATA if not */
+/** @fd is a TCP socket, and both sides of its connection have sent the option.  @return -ENOTSOCK,
+ *  or -ENODATA if not; -ENOTCONN: it has ended since */
 int kd_smc_option_ends(const struct kd_smc_option *o, int fd, struct kd_smc_option_ends *ends);
 
 /** Offers a peer nothing any more, or again. */

@@ -20,8 +20,9 @@ enum kd_smc_count {
 /* Of a connection both sides of which have sent the option: what it was made between. */
 struct kd_smc_option_ends {
 	unsigned long long netns; /* cookie */
-	unsigned int family;      /* AF_INET, or else there are no addresses here */
-	unsigned int local_ip4, peer_ip4;
+	unsigned int family;      /* AF_INET, AF_INET6; 0: there are no addresses here */
+	unsigned int over;        /* it is not connected any more */
+	unsigned int local_ip[4], peer_ip[4]; /* of IPv4 the first word */
 	unsigned short local_port, peer_port; /* as on the wire, as the addresses */
 };
 

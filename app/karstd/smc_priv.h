@@ -290,6 +290,8 @@ int svc_recv(struct kd_smc *s, uid_t uid, int fd, void *buf, size_t *len, int *f
 	unsigned int *nfds);
 /** So much of what the user, or SVC_ANYBODY, has sent is not closed yet that more has to wait. */
 bool svc_is_behind(struct kd_smc *s, uid_t uid);
+/** What was given to others by now is begun with. */
+void svc_close_begin(struct kd_smc *s);
 /** Who has lingered for long enough. */
 void svc_close_expire(struct kd_smc *s);
 /** When that has something to do; UINT64_MAX: never. */
@@ -344,7 +346,7 @@ void svc_conn_put_tcp(struct svc_conn *c, bool reset);
 /* Of a TCP socket. */
 struct svc_names {
 	struct sockaddr_storage local, peer;
-	uint64_t netns; /* its network namespace, by the kernel's cookie; 0: not asked for */
+	uint64_t netns; /* its network namespace, by the kernel's cookie; 0: not known */
 };
 
 /** @decline: there is room for it on TCP only.
@@ -354,10 +356,11 @@ int svc_conn_open(struct kd_smc *s, struct svc_prog *prog, int tcp, uint32_t fla
 	struct svc_conn **conn, int *end);
 /** Its program has got its answer by now. */
 void svc_conn_begin(struct svc_conn *c);
-/** The first of these checks: is it a TCP socket of @uid's whose two sides have sent the option? */
-int svc_conn_check(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names);
-/** What addresses it has now, if it is connected. */
+/** What is it connected by now, if it is a TCP socket of @uid's whose two sides have sent the
+ *  option? */
 int svc_conn_names(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names);
+/** The same by the socket itself, without its network namespace. */
+int svc_conn_ask_names(struct kd_smc *s, uid_t uid, int fd, struct svc_names *names);
 /** The connection whose program's end is @fd; NULL. */
 struct svc_conn *svc_conn_find(struct kd_smc *s, int fd);
 /** It is to be looked at in this turn. */

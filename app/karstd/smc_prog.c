@@ -95,8 +95,9 @@ struct handed {
 };
 
 static int
-on_hello(struct svc_prog *p, struct handed *out)
+on_hello(struct svc_prog *p, struct karst_sock_msg *rsp, struct handed *out)
 {
+	rsp->buffer = p->smc->conf->smc.poll_us;
 	out->fds[out->n++] = p->smc->option.sockets;
 	return 0;
 }
@@ -136,7 +137,7 @@ on_open(struct svc_prog *p, const struct karst_sock_msg *req, int tcp, struct ka
 	if (req->flags & ~(KARST_SOCK_SERVER | KARST_SOCK_REQUIRE | KARST_SOCK_POLLS))
 		return -EINVAL;
 	if (decline && !may_open(p->smc, p->user, true)) {
-		rc = svc_conn_check(p->smc, p->user->uid, tcp, &names);
+		rc = svc_conn_names(p->smc, p->user->uid, tcp, &names);
 		if (rc == 0)
 			rc = svc_decline(
 				p->smc, p->user->uid, tcp, (req->flags & KARST_SOCK_SERVER) != 0);
@@ -334,7 +335,7 @@ serve(struct svc_prog *p, const struct karst_sock_msg *req, int *fds, unsigned i
 		return -EPROTO;
 	switch (req->op) {
 	case KARST_SOCK_HELLO:
-		return on_hello(p, out);
+		return on_hello(p, rsp, out);
 	case KARST_SOCK_OPEN:
 		rc = on_open(p, req, fds[0], rsp, out);
 		if (out->n != 0)

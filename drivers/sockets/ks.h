@@ -194,6 +194,8 @@ bool ks_is_hidden(int fd);
 void ks_service_forked(bool at_once);
 /** Its descriptor, -1: there is none. */
 int ks_service_fd(void);
+/** The process may run on several processors. */
+bool ks_has_processors(void);
 
 /* --- pages.c --- */
 
@@ -317,6 +319,9 @@ void ks_interrupted(int fd, int flags, int name);
  *  the time limit @name of the pair, since @since_ns?  Then errno is set. */
 bool ks_is_late(int fd, int flags, int name, uint64_t since_ns);
 uint64_t ks_now(void);
+/** Is it worth to look before one sleeps?  Then ks_looked() says how it ended. */
+bool ks_may_look(struct ks_patience *p);
+void ks_looked(struct ks_patience *p, bool found);
 /** Bytes that can be written now; not more than are free. */
 size_t ks_room(const struct ks_sock *s);
 /** In state DIRECT, when one of the other side has closed: if that was the last, the page says that

@@ -6,12 +6,16 @@
  * time. Its descriptors, and the map's, have high numbers and are kept from the program, which may
  * close whatever it did not open.
  *
+ * An answer is looked for before one sleeps for it: the service mostly has nothing else to do, and
+ * whoever sleeps costs it a call to wake him, and the two of them the switches.
+ *
  * Where no service answers, the program uses TCP; it is asked again after a second.
  */
 #include "ks.h"
 
 #include <fcntl.h>
 #include <linux/bpf.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -23,6 +27,7 @@
 #define ANSWER_S       10
 #define HIGH           32768
 #define HIDE_EACH      64 /* descriptors: what the limit is */
+#define ASK_EACH       64 /* connections: how many processors there are */
 #define MAX_FULL_S     64
 
 bool ks_require;
@@ -33,6 +38,9 @@ static struct {
 	_Atomic int64_t failed_at;          /* seconds */
 	_Atomic int64_t full_until, full_s; /* 0: it never was */
 	uint32_t seq;
+	_Atomic bool several; /* processors, when they were counted last */
+	uint64_t look_ns;     /* how long to look for an answer: poll_us */
+	struct ks_patience patience;
 } service = {.lock = PTHREAD_MUTEX_INITIALIZER, .fd = -1, .map = -1};
 
 static int64_t
@@ -114,6 +122,41 @@ service_send(int to, const struct karst_sock_msg *msg, int fd)
 	return real(sendmsg)(to, &mh, MSG_NOSIGNAL) == sizeof(*msg) ? 0 : -EIO;
 }
 
+/* Looked at once in a while: it seldom changes. */
+bool
+ks_has_processors(void)
+{
+	static _Atomic uint32_t asked;
+	cpu_set_t set;
+
+	if (atomic_fetch_add(&asked, 1) % ASK_EACH == 0)
+		atomic_store(&service.several,
+			sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 1);
+	return atomic_load(&service.several);
+}
+
+/* As recvmsg(), without sleeping; -1: it has not come.  The service may need this processor.  Where
+ * others do, who yields has to wait for them, and is better woken: then it was in vain, too. */
+static ssize_t
+look_for_answer(int from, struct msghdr *mh)
+{
+	uint64_t began, took;
+	ssize_t n = -1;
+
+	/* by what is known: a program that asks may be confined to fewer calls than that needs */
+	if (service.look_ns == 0 || !atomic_load(&service.several) ||
+		!ks_may_look(&service.patience))
+		return n;
+	began = ks_now();
+	do {
+		sched_yield();
+		n = real(recvmsg)(from, mh, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+		took = ks_now() - began;
+	} while (n < 0 && errno == EAGAIN && took < service.look_ns);
+	ks_looked(&service.patience, n >= 0 && took < service.look_ns);
+	return n;
+}
+
 static int
 service_recv(int from, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
 {
@@ -130,9 +173,11 @@ service_recv(int from, struct karst_sock_msg *msg, int fds[KARST_SOCK_FDS])
 	ssize_t n;
 
 	memset(fds, -1, KARST_SOCK_FDS * sizeof(fds[0]));
-	do {
-		n = real(recvmsg)(from, &mh, MSG_CMSG_CLOEXEC); /* for ANSWER_S */
-	} while (n < 0 && errno == EINTR);
+	n = look_for_answer(from, &mh);
+	if (n < 0)
+		do {
+			n = real(recvmsg)(from, &mh, MSG_CMSG_CLOEXEC); /* for ANSWER_S */
+		} while (n < 0 && errno == EINTR);
 	if (n != sizeof(*msg))
 		return -EIO;
 	for (c = CMSG_FIRSTHDR(&mh); c != NULL;
@@ -202,6 +247,8 @@ meet(void)
 		hang_up();
 	else
 		atomic_store(&service.map, ks_hide(fds[0]));
+	service.look_ns = msg.buffer * 1000ull; /* of who is not there nobody asks */
+	(void)ks_has_processors();
 }
 
 /* Twice as long each time: those that were offered it meanwhile have to be declined. */

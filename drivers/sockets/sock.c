@@ -13,14 +13,12 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#define ASK_EACH 64   /* connections: how many processors there are */
 #define FIRST_MS 2000 /* for the first message of a peer that is to be declined */
 
 bool
@@ -46,19 +44,6 @@ ks_is_unused(int fd)
 
 	errno = err;
 	return yes;
-}
-
-/* Looked at once in a while: it seldom changes. */
-static bool
-has_processors(void)
-{
-	static _Atomic uint32_t asked, several;
-	cpu_set_t set;
-
-	if (atomic_fetch_add(&asked, 1) % ASK_EACH == 0)
-		atomic_store(&several,
-			sched_getaffinity(0, sizeof(set), &set) == 0 && CPU_COUNT(&set) > 1);
-	return atomic_load(&several) != 0;
 }
 
 static void *
@@ -207,7 +192,7 @@ make_sock(struct karst_sock_page *page, uint32_t number, uint32_t generation, in
 	s->refs = 1;
 	s->waker = s->next_waker = -1;
 	s->buffer = buffer;
-	s->poll_ns = has_processors() ? s->page->poll_us * 1000ull : 0;
+	s->poll_ns = ks_has_processors() ? s->page->poll_us * 1000ull : 0;
 	use_page(s);
 	if (rings < 0)
 		return s;

@@ -543,14 +543,20 @@ may_look(const struct ks_sock *s, struct ks_patience *p, int flags)
 	if (s->poll_ns == 0 || (flags & MSG_DONTWAIT) ||
 		atomic_load_explicit(&s->page->nonblock, memory_order_relaxed))
 		return false;
+	return ks_may_look(p);
+}
+
+bool
+ks_may_look(struct ks_patience *p)
+{
 	if (p->skip == 0)
 		return true;
 	p->skip--;
 	return false;
 }
 
-static void
-looked(struct ks_patience *p, bool found)
+void
+ks_looked(struct ks_patience *p, bool found)
 {
 	if (found) {
 		p->failed = 0;
@@ -644,7 +650,7 @@ ks_wait_bytes(int fd, struct ks_sock *s, int flags, uint32_t ended)
 	if (may_look(s, &s->rx_patience, flags)) {
 		bool found = look_for_bytes(fd, s);
 
-		looked(&s->rx_patience, found);
+		ks_looked(&s->rx_patience, found);
 		if (found)
 			return 1;
 	}
@@ -668,7 +674,7 @@ ks_wait_room(int fd, struct ks_sock *s, int flags, uint32_t ended)
 	if (may_look(s, &s->tx_patience, flags)) {
 		bool found = look_for_room(s);
 
-		looked(&s->tx_patience, found);
+		ks_looked(&s->tx_patience, found);
 		if (found)
 			return 0;
 	}

@@ -70,7 +70,7 @@
 #include "karst_base.h"
 #include "karst_sock_option.h"
 
-#define KARST_SOCK_ABI    10u
+#define KARST_SOCK_ABI    11u
 #define KARST_SOCK_SUFFIX ".smc" /* of the service's socket, behind the engine's path */
 /** Name of the service's end of a pair, in the abstract name space, with a number behind it. */
 #define KARST_SOCK_NAME "karst-smc-"
@@ -78,7 +78,8 @@
 /* --- messages: one packet of SOCK_SEQPACKET each way --- */
 
 enum karst_sock_op {
-	/* The program's first.  Answer: the map of the TCP option, as a descriptor. */
+	/* The program's first.  Answer: the map of the TCP option, as a descriptor, and in buffer
+	 * how many us it may look for an answer before it sleeps. */
 	KARST_SOCK_HELLO = 1,
 	/* With a TCP socket that has seen the option: it is the service's from here on.
 	 * In data: numbers of pages, each of 32 bits, that the program does not touch any more, nor

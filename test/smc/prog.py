@@ -21,6 +21,7 @@ import termios
 import threading
 import time
 
+ASKS = 200 # of the service: what is looked at once in a while is
 CHUNK = 65536
 # of x86_64, as in_call() sees them; a thread of Python's waits for another one in the last
 SYS_POLL, SYS_SELECT, SYS_RECVMSG, SYS_PSELECT, SYS_FUTEX, SYS_ACCEPT4 = 7, 23, 47, 270, 202, 288
@@ -451,14 +452,16 @@ def server_rights(address, port, _):
     os.wait()
 
 
-def confine(calls):
-    """The kernel answers EPERM to these system calls of this process, by its numbers."""
+def confine(calls, deadly):
+    """The kernel answers EPERM to these system calls of this process, by its numbers, or kills it."""
     libc = ctypes.CDLL(None, use_errno=True)
     load, equal, ret = 0x20, 0x15, 0x06
     code = [struct.pack('HBBI', load, 0, 0, 0)]
-    for i, call in enumerate(calls):
-        code.append(struct.pack('HBBI', equal, len(calls) - i, 0, call))
-    code += [struct.pack('HBBI', ret, 0, 0, 0x7fff0000), struct.pack('HBBI', ret, 0, 0, 0x50000 | errno.EPERM)]
+    both = [*calls, *deadly]
+    for i, call in enumerate(both):
+        code.append(struct.pack('HBBI', equal, len(both) - i + (call in deadly), 0, call))
+    code += [struct.pack('HBBI', ret, 0, 0, action)
+             for action in (0x7fff0000, 0x50000 | errno.EPERM, 0x80000000)]
     mem = ctypes.create_string_buffer(b''.join(code))
     prog = ctypes.create_string_buffer(struct.pack('HxxxxxxQ', len(code), ctypes.addressof(mem)))
     assert libc.prctl(38, 1, 0, 0, 0) == 0 # PR_SET_NO_NEW_PRIVS
@@ -473,8 +476,11 @@ def server_confined(address, port, _):
     assert sock.recv(1, socket.MSG_PEEK)
     ours, theirs = socket.socketpair()
     if os.fork() == 0:
-        # sendto, recvfrom, sendmsg, recvmsg, shutdown, socket, connect, getsockopt, fcntl, sched_yield
-        confine([44, 45, 46, 47, 48, 41, 42, 55, 72, 24])
+        # sendto, recvfrom, sendmsg, recvmsg, shutdown, socket, connect, getsockopt, fcntl, sched_yield;
+        # sched_getaffinity
+        confine([44, 45, 46, 47, 48, 41, 42, 55, 72, 24], [204])
+        for _ in range(ASKS):
+            sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         refused = 0
         for call in (lambda: ours.send(b'x'), lambda: theirs.recv(1, socket.MSG_DONTWAIT), socket.socket,
                      lambda: sock.dup().detach() and ours.sendmsg([b'x'])):

@@ -59,12 +59,12 @@ def claims(path, _, __):
             note(options, sock, 1, 1)
         return errno.errorcode.get(-ask_service(service, SOCK_OPEN, [sock.fileno()])[0], 'taken')
 
-    def connection(want):
-        here = socket.socket()
+    def connection(want, family=socket.AF_INET):
+        here = socket.socket(family)
         note(options, here, want, 0)
-        here.bind(('127.0.0.1', 0))
+        here.bind(('127.0.0.1' if family == socket.AF_INET else '::1', 0))
         here.listen(1)
-        sock = socket.socket()
+        sock = socket.socket(family)
         note(options, sock, want, 0)
         sock.connect(here.getsockname())
         return sock, here, here.accept()[0]
@@ -78,6 +78,12 @@ def claims(path, _, __):
     note(options, other[0], 0, 0)
     other[0].connect(plain[1].getsockname())
     said += [status(other[0]), status(agreed[0], False), status(agreed[2], False)]
+    for family in socket.AF_INET, socket.AF_INET6:
+        ended, _, peer = connection(1, family)
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))
+        peer.close() # resets
+        said.append(status(ended, False))
+        said += [status(sock, False) for sock in connection(1, family)[::2]]
     say('claims', *said)
 
 

@@ -18,6 +18,7 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import ends  # noqa: E402
 import idle  # noqa: E402
+import looks  # noqa: E402
 import ports  # noqa: E402
 import urgent  # noqa: E402
 from smcbed import BYTES, CONF, HERE, Program, bed, echo, ip, run  # noqa: E402
@@ -575,6 +576,7 @@ def test(suite, netns):
     last, problems = suite.daemon('last', CONF)
     suite.tap.point('another one', problems)
     talk_on(suite, last)
+    looks.looks(suite)
     no_room(suite)
     for by_rdma in False, True:
         idle.nobody_wakes(suite, IDLE, by_rdma)

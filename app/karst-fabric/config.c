@@ -45,6 +45,7 @@ fab_config_defaults(struct fab_config *c)
 		.alpha = 1,
 		.marking = true,
 		.pmax = 0.2,
+		.mad_loss = -1,
 		.connections = 1,
 		.mtu = 4096,
 		.message = 65536,
@@ -138,6 +139,27 @@ fab_config_qps(const struct fab_config *c)
 	}
 }
 
+/* Of hosts whose flows have a connection each, together: their number is not known, and memory is
+ * needed for those that there are. */
+#define IDS_MOST (1u << 21)
+
+uint64_t
+fab_config_ids(const struct fab_config *c, uint32_t host)
+{
+	uint32_t n = karst_min_u32(FAB_MAX_QPS, karst_pow2_ceil(IDS_MOST / c->hosts / 2 + 1));
+
+	switch (c->workload) {
+	case FAB_ONE ... FAB_TWO:
+		return (uint64_t)(host == c->hosts - 1 ? 2 : 1) * c->connections;
+	case FAB_INCAST:
+		return (uint64_t)c->connections * (host == 0 ? c->fan_in : 1);
+	case FAB_WEBSEARCH ... FAB_ALISTORAGE:
+		return n - 1;
+	default:
+		return fab_config_qps(c);
+	}
+}
+
 static bool
 may_be_endless(enum fab_workload w)
 {
@@ -192,6 +214,9 @@ complete_traffic(struct fab_config *c, char *why, size_t n)
 	if (random && c->size != 0)
 		return refuse(
 			why, n, "--size: sizes are those of %s", fab_workload_names[c->workload]);
+	if (fab_workload_reduces(c->workload) && c->timed)
+		return refuse(why, n, "--connect timed goes not with --workload %s",
+			fab_workload_names[c->workload]);
 	if (c->workload > FAB_INCAST && (c->connections != 1 || c->stagger_ns != 0))
 		return refuse(why, n,
 			"--connections and --stagger go with flows between given hosts only");
@@ -225,7 +250,7 @@ check_queue_pairs(const struct fab_config *c, char *why, size_t n)
 	if (!karst_congestion_valid(&c->cc))
 		return refuse(why, n, "rpg_byte_reset %u: 0, or 1024 and more, is allowed",
 			c->cc.rp.rpg_byte_reset);
-	if (c->spray != 1 && !c->repeat)
+	if (c->spray != 1 && (!c->repeat || c->decline))
 		return refuse(why, n, "--spray goes with --recovery sr only");
 	if (c->kmax < c->kmin)
 		return refuse(why, n, "--kmax %llu: not less than --kmin, %llu",
@@ -241,6 +266,8 @@ fab_config_complete(struct fab_config *c, char *why, size_t n)
 {
 	int rc;
 
+	if (c->mad_loss < 0)
+		c->mad_loss = c->loss;
 	if (c->kmin == 0)
 		c->kmin = c->speed * KMIN_PER_MBPS;
 	if (c->kmax == 0)

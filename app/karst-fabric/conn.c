@@ -2,17 +2,16 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * Connections: a queue pair of the sender and one of the receiver, which know each other at once.
- * Their memory is used again for the next connection, whichever hosts that is between.
+ * Connections: a queue pair of the sender and one of the receiver.  What they know of each other
+ * comes from lib/cm (connect.c).  Their memory is used again for the next connection, whichever
+ * hosts that is between.
  */
 #include <stdio.h>
 
 #include "sim.h"
 
-#define RECV_SLOTS 4u
-#define FIRST_PSN  0u
-/* READs that a queue pair has outstanding, as adapters do. */
-#define READS 16u
+#define RECV_SLOTS    4u
+#define MIN_RNR_TIMER 12u /* 640 us */
 
 static void
 make_end(struct fab_sim *s, struct fab_end *e)
@@ -29,7 +28,7 @@ make_end(struct fab_sim *s, struct fab_end *e)
 		.max_recv_wr = RECV_SLOTS,
 		.max_send_sge = 1,
 		.max_recv_sge = 1,
-		.max_dest_rd_atomic = READS,
+		.max_dest_rd_atomic = FAB_READS,
 		.sq_sig_all = true,
 	};
 	in->sq_shared = fab_alloc(s, karst_wq_bytes(in->max_send_wr, karst_wq_stride(true, 1, 0)));
@@ -37,6 +36,19 @@ make_end(struct fab_sim *s, struct fab_end *e)
 	e->mem = fab_alloc(s, karst_qp_bytes(in));
 	if (s->c->repeat)
 		e->repeat = fab_alloc(s, karst_repeat_bytes(FAB_REPEAT_WINDOW));
+}
+
+static void
+conns_grow(struct fab_sim *s)
+{
+	uint32_t cap = s->conns_cap != 0 ? 2 * s->conns_cap : 64;
+	struct fab_conn **all = fab_alloc(s, cap * sizeof(*all));
+
+	if (s->nconns != 0)
+		memcpy(all, s->conn, s->nconns * sizeof(*all));
+	fab_free(s, s->conn);
+	s->conn = all;
+	s->conns_cap = cap;
 }
 
 static struct fab_conn *
@@ -48,7 +60,10 @@ get_conn(struct fab_sim *s)
 		s->free_conns = c->next;
 		return c;
 	}
-	c = fab_alloc(s, sizeof(*c));
+	if (s->nconns == s->conns_cap)
+		conns_grow(s);
+	c = s->conn[s->nconns] = fab_alloc(s, sizeof(*c));
+	c->index = s->nconns++;
 	make_end(s, &c->end[FAB_SENDER]);
 	make_end(s, &c->end[FAB_RECEIVER]);
 	c->posted_ps = fab_alloc(s, s->c->depth * sizeof(*c->posted_ps));
@@ -89,52 +104,49 @@ modify(struct fab_sim *s, struct fab_end *e, struct karst_core_qp_attr *a, unsig
 			strerror(-rc));
 }
 
-static void
-set_address(uint8_t ip[16], uint8_t mac[6], uint32_t host)
-{
-	ip[10] = ip[11] = 0xff;
-	ip[12] = 10;
-	ip[13] = (uint8_t)((host + 1) >> 16);
-	ip[14] = (uint8_t)((host + 1) >> 8);
-	ip[15] = (uint8_t)(host + 1);
-	mac[0] = 2;
-	memcpy(mac + 3, ip + 13, 3);
-}
-
-static uint8_t
-mtu_code(uint32_t mtu)
+uint8_t
+fab_mtu_code(uint32_t mtu)
 {
 	return (uint8_t)(karst_log2(mtu) - 7);
 }
 
 static void
-connect_end(struct fab_sim *s, struct fab_end *e, const struct fab_end *peer)
+to_init(struct fab_sim *s, struct fab_end *e)
 {
 	struct karst_core_qp_attr a = {
 		.port_num = 1,
 		.access_flags = KARST_ACCESS_REMOTE_WRITE | KARST_ACCESS_REMOTE_READ,
-		.path_mtu = mtu_code(s->c->mtu),
-		.dest_qpn = karst_qp_num(peer->qp),
-		.rq_psn = FIRST_PSN,
-		.sq_psn = FIRST_PSN,
-		.max_rd_atomic = READS,
-		.max_dest_rd_atomic = READS,
-		.min_rnr_timer = 12,
-		.timeout = (uint8_t)s->c->timeout,
-		.retry_cnt = (uint8_t)s->c->retry,
-		.rnr_retry = 7,
-		.repeat_window = s->c->repeat ? FAB_REPEAT_WINDOW : 0,
-		.repeat_mem = e->repeat,
 	};
 
-	set_address(a.path.src_ip, a.path.src_mac, e->host->id);
-	set_address(a.path.dst_ip, a.path.dst_mac, peer->host->id);
 	modify(s, e, &a, KARST_QP_PKEY_INDEX | KARST_QP_PORT | KARST_QP_ACCESS_FLAGS,
 		KARST_QPS_INIT);
 	karst_wq_attach(
 		&e->sq, e->init.sq_shared, e->init.max_send_wr, karst_wq_stride(true, 1, 0));
 	karst_wq_attach(
 		&e->rq, e->init.rq_shared, e->init.max_recv_wr, karst_wq_stride(false, 1, 0));
+}
+
+void
+fab_conn_ready(struct fab_sim *s, struct fab_end *e, uint32_t peer, const struct fab_peer *p)
+{
+	struct karst_core_qp_attr a = {
+		.path_mtu = p->path_mtu,
+		.dest_qpn = p->qpn,
+		.rq_psn = e->psn,
+		.sq_psn = p->sq_psn,
+		.max_rd_atomic = p->max_rd_atomic,
+		.max_dest_rd_atomic = p->max_dest_rd_atomic,
+		.min_rnr_timer = MIN_RNR_TIMER,
+		.timeout = p->timeout,
+		.retry_cnt = p->retry_cnt,
+		.rnr_retry = p->rnr_retry,
+		.repeat_window = p->repeat ? FAB_REPEAT_WINDOW : 0,
+		.repeat_mem = p->repeat ? e->repeat : NULL,
+	};
+
+	fab_address(a.path.src_ip, a.path.src_mac, e->host->id);
+	fab_address(a.path.dst_ip, a.path.dst_mac, peer);
+	fab_host_enter(s, e->host);
 	modify(s, e, &a,
 		KARST_QP_AV | KARST_QP_PATH_MTU | KARST_QP_DEST_QPN | KARST_QP_RQ_PSN |
 			KARST_QP_MAX_DEST_RD_ATOMIC | KARST_QP_MIN_RNR_TIMER | KARST_QP_REPEAT,
@@ -143,6 +155,17 @@ connect_end(struct fab_sim *s, struct fab_end *e, const struct fab_end *peer)
 		KARST_QP_SQ_PSN | KARST_QP_TIMEOUT | KARST_QP_RETRY_CNT | KARST_QP_RNR_RETRY |
 			KARST_QP_MAX_QP_RD_ATOMIC,
 		KARST_QPS_RTS);
+}
+
+static void
+create_qps(
+	struct fab_sim *s, struct fab_conn *c, struct fab_host *sender, struct fab_host *receiver)
+{
+	create_qp(s, c, &c->end[FAB_SENDER], sender);
+	create_qp(s, c, &c->end[FAB_RECEIVER], receiver);
+	to_init(s, &c->end[FAB_SENDER]);
+	to_init(s, &c->end[FAB_RECEIVER]);
+	c->open = true;
 }
 
 struct fab_conn *
@@ -155,17 +178,14 @@ fab_conn_open(struct fab_sim *s, uint32_t src, uint32_t dst)
 	c->tail = &c->head;
 	c->once = false;
 	c->nposted = c->ncompleted = 0;
+	c->tries = 0;
 	/* READs are posted where their data goes to */
-	create_qp(s, c, &c->end[FAB_SENDER], &s->host[s->c->read ? dst : src]);
-	create_qp(s, c, &c->end[FAB_RECEIVER], &s->host[s->c->read ? src : dst]);
-	connect_end(s, &c->end[FAB_SENDER], &c->end[FAB_RECEIVER]);
-	connect_end(s, &c->end[FAB_RECEIVER], &c->end[FAB_SENDER]);
-	c->live = true;
+	create_qps(s, c, &s->host[s->c->read ? dst : src], &s->host[s->c->read ? src : dst]);
 	return c;
 }
 
-void
-fab_conn_close(struct fab_sim *s, struct fab_conn *c)
+static void
+destroy_qps(struct fab_sim *s, struct fab_conn *c)
 {
 	uint32_t i;
 
@@ -179,7 +199,25 @@ fab_conn_close(struct fab_sim *s, struct fab_conn *c)
 		karst_qp_destroy(e->host->core, e->qp);
 		e->host->nqps--;
 	}
+	c->open = false;
+}
+
+void
+fab_conn_renew(struct fab_sim *s, struct fab_conn *c)
+{
+	destroy_qps(s, c);
+	create_qps(s, c, c->end[FAB_SENDER].host, c->end[FAB_RECEIVER].host);
+}
+
+void
+fab_conn_close(struct fab_sim *s, struct fab_conn *c)
+{
+	destroy_qps(s, c);
 	c->live = false;
+	/* those of before the workload's time end after it, to leave it as it is */
+	if (!s->at_once && !s->c->timed)
+		return;
+	fab_disconnect(s, c);
 	c->next = s->free_conns;
 	s->free_conns = c;
 }

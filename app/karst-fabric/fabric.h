@@ -2,11 +2,12 @@
  * Copyright (c) 2026 The karst authors
  */
 /*
- * A network in virtual time around lib/qp: what is simulated, and what came of it.
+ * A network in virtual time around lib/qp and lib/cm: what is simulated, and what came of it.
  *
  * The queue pairs are real, those of lib/qp with their requesters, responders, timers, CNPs and
- * pacing; links, switches and programs are simulated.  One configuration, seed included, decides a
- * run completely: the same result, to the byte of its report.
+ * pacing, and so is lib/cm, which connects them; links, switches and programs are simulated.  One
+ * configuration, seed included, decides a run completely: the same result, to the byte of its
+ * report.
  *
  *	fab_config_defaults(&c)		then set what is different
  *	fab_config_complete(&c)		what was not set follows from the rest; is it possible?
@@ -63,6 +64,8 @@ struct fab_config {
 	/* loss on the links to the hosts */
 	double loss;       /* share of frames */
 	uint64_t lose_nth; /* the n-th frame with a request, from 1, too; 0: none */
+	double mad_loss;   /* share of messages of lib/cm; below 0: @loss */
+	uint64_t lose_mad; /* the n-th of them, too */
 	/* queue pairs */
 	uint32_t mtu;
 	bool read;        /* by READs instead of WRITEs */
@@ -72,7 +75,9 @@ struct fab_config {
 	uint32_t timeout; /* 4.096 us * 2^timeout */
 	uint32_t retry;
 	bool probes;    /* early retransmission (Q11) */
-	bool repeat;    /* selectively (rules X) */
+	bool repeat;    /* selectively (rules X): offered by who asks for a connection */
+	bool decline;   /* who is asked does not agree to that */
+	bool timed;     /* connections are made while it counts, when a flow begins */
 	uint32_t spray; /* UDP source ports of a queue pair (X12) */
 	struct karst_congestion_config cc;
 	/* traffic */
@@ -140,6 +145,19 @@ struct fab_latency {
 	double mean_ps;
 };
 
+/* How connections came to be. */
+struct fab_connections {
+	uint64_t established;
+	uint64_t failed;
+	uint64_t repeat;                 /* of the established ones: agreed on selective repeat */
+	uint64_t ended;                  /* by DREQ and DREP */
+	uint64_t broken;                 /* by a DREQ that had no answer */
+	uint64_t p50_ps, p99_ps, max_ps; /* from REQ to REP; percentiles up to 3 % too long */
+	uint64_t mads;                   /* sent */
+	uint64_t mads_again;             /* of these, since no answer came */
+	uint64_t mads_lost;              /* on links, and dropped by switches */
+};
+
 struct fab_result {
 	uint64_t nflows;
 	struct fab_flow_result *flow;
@@ -151,8 +169,9 @@ struct fab_result {
 	double bus_bps;  /* ring, tree: 2 (N - 1) / N of its bytes in its time */
 	struct fab_class cls[FAB_CLASSES + 1]; /* the last: all */
 	struct fab_latency latency;
-	struct fab_queue queue; /* that with the highest p99 */
-	uint64_t queue_max;     /* of any */
+	struct fab_connections connections; /* counts not only while the workload goes on */
+	struct fab_queue queue;             /* that with the highest p99 */
+	uint64_t queue_max;                 /* of any */
 	/* counts of the whole run */
 	uint64_t requests;    /* frames sent with requests */
 	uint64_t retransmits; /* of these, sent again */

@@ -105,7 +105,8 @@ void
 fab_flow_begin(struct fab_sim *s, struct fab_flow *f, struct fab_conn *c)
 {
 	f->conn = c;
-	f->r.start_ps = s->now_ps;
+	if (!f->asked)
+		f->r.start_ps = s->now_ps;
 	f->r.ideal_ps = fab_ideal_ps(s, f->r.src, f->r.dst, f->r.size, f->tell);
 	*c->tail = f;
 	c->tail = &f->next;
@@ -116,7 +117,27 @@ fab_flow_begin(struct fab_sim *s, struct fab_flow *f, struct fab_conn *c)
 	fab_host_run(s, c->end[FAB_SENDER].host);
 }
 
+void
+fab_flow_ask(struct fab_sim *s, struct fab_flow *f, struct fab_conn *c)
+{
+	f->asked = true;
+	f->r.start_ps = s->now_ps;
+	c->first = f;
+	s->waiting++;
+	fab_connect(s, c);
+}
+
 /* --- ending --- */
+
+void
+fab_flow_refuse(struct fab_sim *s, struct fab_flow *f)
+{
+	if (!f->asked)
+		f->r.start_ps = s->now_ps;
+	f->r.state = FAB_FLOW_FAILED;
+	f->r.end_ps = s->now_ps;
+	f->conn = NULL;
+}
 
 static void
 end_flow(struct fab_sim *s, struct fab_conn *c, enum fab_flow_state state)
@@ -132,9 +153,9 @@ end_flow(struct fab_sim *s, struct fab_conn *c, enum fab_flow_state state)
 		c->tail = &c->head;
 }
 
-/* The queue pair has given up: nothing that it should have moved will be. */
-static void
-fail(struct fab_sim *s, struct fab_conn *c)
+/* Nothing that it should have moved will be. */
+void
+fab_flow_fail(struct fab_sim *s, struct fab_conn *c)
 {
 	while (c->head != NULL)
 		end_flow(s, c, FAB_FLOW_FAILED);
@@ -154,7 +175,7 @@ fab_flow_completion(struct fab_sim *s, const struct karst_cqe *cqe)
 		return;
 	}
 	if (cqe->status != KARST_WC_SUCCESS) {
-		fail(s, c);
+		fab_flow_fail(s, c);
 		return;
 	}
 	if (s->counted_until_ps == 0)

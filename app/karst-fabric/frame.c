@@ -32,12 +32,15 @@ fab_frame_get(struct fab_sim *s)
 	s->free_frames = f->next;
 	f->next = NULL;
 	f->ce = false;
+	f->mad = NULL;
 	return f;
 }
 
 void
 fab_frame_put(struct fab_sim *s, struct fab_frame *f)
 {
+	if (karst_unlikely(f->mad != NULL))
+		fab_mad_put(s, f->mad);
 	f->next = s->free_frames;
 	s->free_frames = f;
 }

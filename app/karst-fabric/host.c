@@ -112,6 +112,7 @@ fab_host_init(struct fab_sim *s, struct fab_host *h, uint32_t id)
 	h->s = s;
 	h->id = id;
 	h->wake_ps = UINT64_MAX;
+	fab_gsi_init(s, h);
 	rc = karst_core_init(fab_alloc(s, karst_core_bytes(&cfg)), &cfg, 0, &h->core);
 	if (rc != 0)
 		fab_bail(s, rc, "core of host %u: %s", id, strerror(-rc));
@@ -120,10 +121,38 @@ fab_host_init(struct fab_sim *s, struct fab_host *h, uint32_t id)
 	make_cq(s, h);
 }
 
+/* --- clocks --- */
+
+uint64_t
+fab_host_clock_ns(const struct fab_sim *s)
+{
+	return s->before_ns + s->now_ps / PS_PER_NS;
+}
+
+uint64_t
+fab_host_moment_ps(const struct fab_sim *s, uint64_t ns)
+{
+	/* what was left behind waits for the next nanosecond */
+	if (ns <= s->before_ns)
+		return s->now_ps + PS_PER_NS;
+	return karst_max_u64((ns - s->before_ns) * PS_PER_NS, s->now_ps + PS_PER_NS);
+}
+
 void
 fab_host_enter(struct fab_sim *s, struct fab_host *h)
 {
-	h->core->now_ns = s->now_ps / PS_PER_NS;
+	h->core->now_ns = h->cm->now_ns = fab_host_clock_ns(s);
+}
+
+void
+fab_host_restart(struct fab_sim *s, struct fab_host *h)
+{
+	h->wake_ps = h->cm_wake_ps = UINT64_MAX;
+	fab_host_enter(s, h);
+	/* its wheel has nothing in it, and counts from here on */
+	while (karst_core_expire(h->core, BUDGET) == BUDGET)
+		;
+	fab_gsi_arm(s, h);
 }
 
 /* --- sending --- */
@@ -139,6 +168,9 @@ fab_host_build(struct fab_sim *s, struct fab_host *h)
 	struct karst_tx_burst b = {
 		.pkts = pkts, .seals = &seal, .segs = segs, .max = 1, .max_segs = KARST_WQ_MAX_SGE};
 
+	f = fab_gsi_next(h);
+	if (f != NULL)
+		return f;
 	fab_host_enter(s, h);
 	while (b.n == 0 && karst_core_pick(core) != NULL) {
 		if (f == NULL)
@@ -180,10 +212,9 @@ arm(struct fab_sim *s, struct fab_host *h)
 {
 	uint64_t ns = karst_wheel_next_ns(&h->core->wheel), ps;
 
-	if (ns >= UINT64_MAX / PS_PER_NS)
+	if (ns == UINT64_MAX || ns - s->before_ns >= UINT64_MAX / PS_PER_NS)
 		return;
-	/* what was left behind waits for the next nanosecond, so that time gets further */
-	ps = karst_max_u64(ns * PS_PER_NS, s->now_ps + PS_PER_NS);
+	ps = fab_host_moment_ps(s, ns);
 	if (ps >= h->wake_ps)
 		return;
 	h->wake_ps = ps;
@@ -229,6 +260,9 @@ fab_host_run(struct fab_sim *s, struct fab_host *h)
 static bool
 is_lost(struct fab_sim *s, const struct fab_frame *f)
 {
+	if (f->mad != NULL)
+		return ++s->mads_arrived == s->c->lose_mad ||
+			(s->c->mad_loss != 0 && fab_uniform(s, FAB_MAD_LOSS) < s->c->mad_loss);
 	if (f->request && ++s->arrived == s->c->lose_nth)
 		return true;
 	return s->c->loss != 0 && fab_uniform(s, FAB_LOSS) < s->c->loss;
@@ -239,24 +273,31 @@ fab_host_rx(struct fab_sim *s, struct fab_frame *f)
 {
 	struct fab_host *h = f->at->host;
 	struct karst_pkt pkt = {.data = s->scratch, .len = f->len};
-	bool lost = is_lost(s, f);
+	bool lost = is_lost(s, f), mad = f->mad != NULL;
 
 	memcpy(s->scratch, f->data, FAB_HEAD);
+	if (mad)
+		memcpy(s->scratch + f->len - KARST_ICRC_LEN - KARST_CM_MAD_LEN, f->mad,
+			KARST_CM_MAD_LEN);
 	if (f->ce)
 		fab_frame_mark(s->scratch);
 	fab_frame_put(s, f);
 	if (lost) {
-		s->r->lost++;
+		*(mad ? &s->r->connections.mads_lost : &s->r->lost) += 1;
 		return;
 	}
-	s->r->frames++;
-	fab_host_enter(s, h);
+	s->r->frames += !mad;
 	if (karst_parse(&pkt) != KARST_DROP_NONE)
 		fab_bail(s, -EINVAL, "host %u: a frame that cannot be parsed: %s", h->id,
 			karst_drop_name((enum karst_drop)pkt.drop));
+	if (pkt.dqpn == KARST_CM_QPN) {
+		fab_gsi_rx(s, h, &pkt);
+		return;
+	}
 	pkt.qp = karst_core_lookup(h->core, pkt.dqpn);
 	if (pkt.qp == NULL) /* it is for a queue pair that is gone */
 		return;
+	fab_host_enter(s, h);
 	karst_qp_rx(h->core, &pkt);
 	karst_core_flush(h->core);
 	fab_host_run(s, h);

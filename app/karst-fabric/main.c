@@ -97,6 +97,11 @@ main(int argc, char **argv)
 		return EXIT_BAD;
 	}
 	rc = report(&o, &r);
+	if (r.connections.failed != 0) {
+		fprintf(stderr, "karst-fabric: %llu connections were not established\n",
+			(unsigned long long)r.connections.failed);
+		rc = -ENOTCONN;
+	}
 	if (!o.quiet)
 		say_speed("karst-fabric: ", r.events);
 	fab_result_free(&r);

@@ -20,8 +20,20 @@ struct fab_block {
 	size_t size;
 } karst_cache_aligned;
 
-void *
-fab_alloc(struct fab_sim *s, size_t bytes)
+void
+fab_charge(struct fab_sim *s, size_t bytes)
+{
+	if (s->c->memory != 0 && bytes > s->c->memory - s->allocated)
+		fab_bail(s, -ENOMEM,
+			"out of memory: more than --memory, %llu bytes; with less hosts, connections, "
+			"buffer or delay less is needed",
+			(unsigned long long)s->c->memory);
+	s->allocated += bytes;
+}
+
+/* @charged: of it, from now on. */
+static void *
+get_block(struct fab_sim *s, size_t bytes, bool charged)
 {
 	struct fab_block *b = NULL;
 	size_t size;
@@ -29,23 +41,30 @@ fab_alloc(struct fab_sim *s, size_t bytes)
 	if (__builtin_add_overflow(bytes, sizeof(*b) + KARST_CACHE_LINE - 1, &size))
 		fab_bail(s, -ENOMEM, "out of memory: %zu bytes at once", bytes);
 	size &= ~(size_t)(KARST_CACHE_LINE - 1);
-	if (s->c->memory != 0 && size > s->c->memory - s->allocated)
-		fab_bail(s, -ENOMEM,
-			"out of memory: more than --memory, %llu bytes; with less hosts, connections, "
-			"buffer or delay less is needed",
-			(unsigned long long)s->c->memory);
+	if (charged)
+		fab_charge(s, size);
 	b = aligned_alloc(KARST_CACHE_LINE, size);
 	if (b == NULL)
 		fab_bail(s, -ENOMEM, "out of memory: %zu bytes more are needed", bytes);
-	b->size = size;
-	s->allocated += size;
+	b->size = charged ? size : 0;
 	b->next = s->blocks;
 	b->pprev = &s->blocks;
 	if (b->next != NULL)
 		b->next->pprev = &b->next;
 	s->blocks = b;
-	memset(b + 1, 0, bytes);
 	return b + 1;
+}
+
+void *
+fab_alloc(struct fab_sim *s, size_t bytes)
+{
+	return memset(get_block(s, bytes, true), 0, bytes);
+}
+
+void *
+fab_reserve(struct fab_sim *s, size_t bytes)
+{
+	return get_block(s, bytes, false);
 }
 
 void

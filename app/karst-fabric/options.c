@@ -31,6 +31,8 @@ static const char usage_text[] =
 	"  --pmax X            probability of a mark at Kmax [0.2]\n"
 	"  --loss X            share of the frames that are lost on their last link [0]\n"
 	"  --lose-nth N        the N-th frame with data, from 1, is lost there [none]\n"
+	"  --mad-loss X        the same of messages of connection management [--loss]\n"
+	"  --lose-mad N        the N-th of these, from 1, is lost [none]\n"
 	"\n"
 	"The queue pairs:\n"
 	"  --mtu N             256, 512, 1024, 2048, 4096 [4096]\n"
@@ -42,7 +44,8 @@ static const char usage_text[] =
 	"  --timeout N         local ACK timeout, 4.096 us * 2^N; 0: none [14]\n"
 	"  --retry N           retry_cnt, 0 to 7 [7]\n"
 	"  --probes WAY        on, off: silence of some round trips is answered by a probe [off]\n"
-	"  --recovery WAY      gbn, sr: go-back-N, selective repeat [gbn]\n"
+	"  --recovery WAY      gbn, sr: go-back-N, selective repeat; offer: as sr, but who is asked\n"
+	"                      for a connection does not know of it [gbn]\n"
 	"  --spray N           UDP source ports of a queue pair, by turns, 1 to 16; with sr [1]\n"
 	"  --cc MODE           off, notify, dcqcn, swift [off]\n"
 	"  --preset NAME       adapter, paper: parameters of DCQCN [adapter]\n"
@@ -57,6 +60,8 @@ static const char usage_text[] =
 	"  --incast-size BYTES of each sender of these [500000]\n"
 	"  --incast-load X     of the hosts' links, besides --load, above 0, to 1 [0.02]\n"
 	"  --connections N     between two hosts, each with a flow [1]\n"
+	"  --connect WAY       before: connections take nothing of what counts; timed: a flow begins\n"
+	"                      with the request for its connection; not with ring, tree [before]\n"
 	"  --size BYTES        of a flow; ring, tree: what is reduced; 0: without end [0; 64M]\n"
 	"  --load X            distributions: of the hosts' links, above 0, to 1 [0.5]\n"
 	"  --flows N           distributions: at most\n"
@@ -91,6 +96,8 @@ enum {
 	OPT_PMAX,
 	OPT_LOSS,
 	OPT_LOSE_NTH,
+	OPT_MAD_LOSS,
+	OPT_LOSE_MAD,
 	OPT_MTU, /* from here on, of queue pairs */
 	OPT_OP,
 	OPT_MESSAGE,
@@ -109,6 +116,7 @@ enum {
 	OPT_INCAST_SIZE,
 	OPT_INCAST_LOAD,
 	OPT_CONNECTIONS,
+	OPT_CONNECT,
 	OPT_SIZE,
 	OPT_LOAD,
 	OPT_FLOWS,
@@ -140,6 +148,8 @@ static const struct option long_options[] = {
 	{"pmax", required_argument, NULL, OPT_PMAX},
 	{"loss", required_argument, NULL, OPT_LOSS},
 	{"lose-nth", required_argument, NULL, OPT_LOSE_NTH},
+	{"mad-loss", required_argument, NULL, OPT_MAD_LOSS},
+	{"lose-mad", required_argument, NULL, OPT_LOSE_MAD},
 	{"mtu", required_argument, NULL, OPT_MTU},
 	{"op", required_argument, NULL, OPT_OP},
 	{"message", required_argument, NULL, OPT_MESSAGE},
@@ -158,6 +168,7 @@ static const struct option long_options[] = {
 	{"incast-size", required_argument, NULL, OPT_INCAST_SIZE},
 	{"incast-load", required_argument, NULL, OPT_INCAST_LOAD},
 	{"connections", required_argument, NULL, OPT_CONNECTIONS},
+	{"connect", required_argument, NULL, OPT_CONNECT},
 	{"size", required_argument, NULL, OPT_SIZE},
 	{"load", required_argument, NULL, OPT_LOAD},
 	{"flows", required_argument, NULL, OPT_FLOWS},
@@ -241,6 +252,10 @@ parse_network(int c, struct fab_config *f)
 		return fab_value_real("--pmax", optarg, 0, 1, &f->pmax);
 	case OPT_LOSS:
 		return fab_value_real("--loss", optarg, 0, 1, &f->loss);
+	case OPT_MAD_LOSS:
+		return fab_value_real("--mad-loss", optarg, 0, 1, &f->mad_loss);
+	case OPT_LOSE_MAD:
+		return fab_value_number("--lose-mad", optarg, 1, UINT64_MAX, &f->lose_mad);
 	default:
 		return fab_value_number("--lose-nth", optarg, 1, UINT64_MAX, &f->lose_nth);
 	}
@@ -291,7 +306,7 @@ parse_queue_pairs(int c, struct fab_config *f)
 		[KARST_CONGESTION_DCQCN] = "dcqcn",
 		[KARST_CONGESTION_SWIFT] = "swift",
 		NULL};
-	static const char *const recoveries[] = {"gbn", "sr", NULL};
+	static const char *const recoveries[] = {"gbn", "sr", "offer", NULL};
 	static const char *const ops[] = {"write", "read", NULL};
 	unsigned int i = 0;
 	uint64_t n;
@@ -322,6 +337,7 @@ parse_queue_pairs(int c, struct fab_config *f)
 	case OPT_RECOVERY:
 		rc = fab_value_name("--recovery", optarg, recoveries, &i);
 		f->repeat = i != 0;
+		f->decline = i == 2;
 		return rc;
 	case OPT_SPRAY:
 		return parse_power("--spray", 1, KARST_SPRAY_MAX, &f->spray);
@@ -340,7 +356,8 @@ parse_queue_pairs(int c, struct fab_config *f)
 static int
 parse_traffic(int c, struct fab_config *f)
 {
-	unsigned int i;
+	static const char *const moments[] = {"before", "timed", NULL};
+	unsigned int i = 0;
 	int rc;
 
 	switch (c) {
@@ -357,6 +374,10 @@ parse_traffic(int c, struct fab_config *f)
 		return fab_value_real("--incast-load", optarg, 0.0001, 1, &f->incast_load);
 	case OPT_CONNECTIONS:
 		return parse_u32("--connections", 1, 8192, &f->connections);
+	case OPT_CONNECT:
+		rc = fab_value_name("--connect", optarg, moments, &i);
+		f->timed = i != 0;
+		return rc;
 	case OPT_SIZE:
 		return fab_value_bytes("--size", optarg, 0, SIZE_MAX_BYTES, &f->size);
 	case OPT_LOAD:
@@ -382,7 +403,7 @@ static int
 parse_option(int c, char **argv, struct options *o)
 {
 	switch (c) {
-	case OPT_TOPOLOGY ... OPT_LOSE_NTH:
+	case OPT_TOPOLOGY ... OPT_LOSE_MAD:
 		return parse_network(c, &o->c);
 	case OPT_MTU ... OPT_SET:
 		return parse_queue_pairs(c, &o->c);

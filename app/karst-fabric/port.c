@@ -69,7 +69,9 @@ wait_until_free(struct fab_sim *s, struct fab_port *p)
 static bool
 has_more(const struct fab_port *p)
 {
-	return p->host != NULL ? karst_core_has_active(p->host->core) : p->head != NULL;
+	if (p->host == NULL)
+		return p->head != NULL;
+	return p->host->mads != NULL || karst_core_has_active(p->host->core);
 }
 
 void

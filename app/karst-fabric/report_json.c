@@ -19,7 +19,7 @@ config(const struct fab_config *c)
 	return json_pack(
 		"{s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:b, s:b, s:I, s:I, s:f, "
 		"s:f, s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:b, s:s, s:I, s:s, s:I, s:f, s:I, s:f, s:f, s:f, s:f, "
-		"s:I}",
+		"s:I, s:s, s:f, s:I}",
 		"topology", fab_topology_names[c->topology], "workload",
 		fab_workload_names[c->workload], "hosts", (json_int_t)c->hosts, "leaves",
 		(json_int_t)c->leaves, "spines", (json_int_t)c->spines, "fan_in",
@@ -32,12 +32,17 @@ config(const struct fab_config *c)
 		c->read ? "read" : "write", "message", (json_int_t)c->message, "depth",
 		(json_int_t)c->depth, "window", (json_int_t)c->window, "timeout",
 		(json_int_t)c->timeout, "retry_cnt", (json_int_t)c->retry, "probes", c->probes,
-		"recovery", c->repeat ? "selective-repeat" : "go-back-n", "spray",
-		(json_int_t)c->spray, "congestion", modes[c->cc.mode], "size", (json_int_t)c->size,
-		"load", c->load, "incast_size", (json_int_t)c->incast_size, "incast_load",
-		c->incast_load, "stagger_us", (double)c->stagger_ns / 1e3, "duration_us",
-		(double)c->duration_ns / 1e3, "warmup_us", (double)c->warmup_ns / 1e3, "seed",
-		(json_int_t)c->seed);
+		"recovery",
+		!c->repeat           ? "go-back-n"
+			: c->decline ? "offer"
+				     : "selective-repeat",
+		"spray", (json_int_t)c->spray, "congestion", modes[c->cc.mode], "size",
+		(json_int_t)c->size, "load", c->load, "incast_size", (json_int_t)c->incast_size,
+		"incast_load", c->incast_load, "stagger_us", (double)c->stagger_ns / 1e3,
+		"duration_us", (double)c->duration_ns / 1e3, "warmup_us",
+		(double)c->warmup_ns / 1e3, "seed", (json_int_t)c->seed, "connect",
+		c->timed ? "timed" : "before", "mad_loss", c->mad_loss, "lose_mad",
+		(json_int_t)c->lose_mad);
 }
 
 static json_t *
@@ -109,6 +114,18 @@ latency(const struct fab_latency *l)
 }
 
 static json_t *
+connections(const struct fab_connections *n)
+{
+	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I}", "established",
+		(json_int_t)n->established, "failed", (json_int_t)n->failed, "selective_repeat",
+		(json_int_t)n->repeat, "ended", (json_int_t)n->ended, "broken",
+		(json_int_t)n->broken, "p50_us", (double)n->p50_ps / 1e6, "p99_us",
+		(double)n->p99_ps / 1e6, "max_us", (double)n->max_ps / 1e6, "mads",
+		(json_int_t)n->mads, "mads_retried", (json_int_t)n->mads_again, "mads_lost",
+		(json_int_t)n->mads_lost);
+}
+
+static json_t *
 counts(const struct fab_result *r)
 {
 	return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I}",
@@ -142,12 +159,13 @@ fab_report_json(FILE *out, const struct fab_config *c, const struct fab_result *
 {
 	double share = r->requests != 0 ? (double)r->retransmits / (double)r->requests : 0;
 	json_t *o = json_pack(
-		"{s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o}",
+		"{s:o, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:o, s:o, s:o, s:o, s:o, s:o}",
 		"config", config(c), "congestion_params", params(c), "flows", (json_int_t)r->nflows,
 		"done", (json_int_t)r->done, "failed", (json_int_t)r->failed, "time_us",
 		(double)r->end_ps / 1e6, "goodput_bps", r->goodput, "jain", r->jain, "bus_bps",
 		r->bus_bps, "retransmitted_share", share, "slowdown", slowdown(r), "latency_us",
-		latency(&r->latency), "queue", queue(r), "counts", counts(r), "flow", flows(r));
+		latency(&r->latency), "queue", queue(r), "counts", counts(r), "connections",
+		connections(&r->connections), "flow", flows(r));
 	int rc;
 
 	if (o == NULL)

@@ -59,7 +59,10 @@ network(FILE *out, const struct fab_config *c)
 			c->kmax, c->pmax);
 	else
 		fprintf(out, "no marking\n");
-	fprintf(out, "%-12s RC, %s, ", "queue pairs", c->repeat ? "selective repeat" : "go-back-N");
+	fprintf(out, "%-12s RC, %s, ", "queue pairs",
+		!c->repeat           ? "go-back-N"
+			: c->decline ? "go-back-N, selective repeat offered in vain"
+				     : "selective repeat");
 	if (c->spray > 1)
 		fprintf(out, "sprayed over %u ports, ", c->spray);
 	fprintf(out,
@@ -165,6 +168,19 @@ network_counts(FILE *out, const struct fab_result *r)
 		r->probes, r->timeouts);
 }
 
+static void
+text_connections(FILE *out, const struct fab_config *c, const struct fab_connections *n)
+{
+	fprintf(out, "%-12s %" PRIu64 " made, %" PRIu64 " failed", "connections", n->established,
+		n->failed);
+	if (n->max_ps != 0)
+		fprintf(out, "; %s, took p50 %.3f, p99 %.3f, at most %.3f us",
+			c->timed ? "while it counts" : "before it counts", (double)n->p50_ps / 1e6,
+			(double)n->p99_ps / 1e6, (double)n->max_ps / 1e6);
+	fprintf(out, "; %" PRIu64 " messages, %" PRIu64 " sent again, %" PRIu64 " lost\n", n->mads,
+		n->mads_again, n->mads_lost);
+}
+
 void
 fab_report_text(FILE *out, const struct fab_config *c, const struct fab_result *r)
 {
@@ -173,4 +189,5 @@ fab_report_text(FILE *out, const struct fab_config *c, const struct fab_result *
 	text_slowdown(out, r);
 	text_latency(out, &r->latency, c->read);
 	network_counts(out, r);
+	text_connections(out, c, &r->connections);
 }

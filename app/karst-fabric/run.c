@@ -62,18 +62,25 @@ stop(struct fab_sim *s, void *arg)
 	s->ended = true;
 }
 
-static void
-loop(struct fab_sim *s)
+bool
+fab_step(struct fab_sim *s)
 {
 	struct fab_event e;
 
-	while (!s->ended && (s->running != 0 || s->waiting != 0) &&
-		fab_event_next(&s->events, &e)) {
-		s->now_ps = e.at_ps;
-		e.fn(s, e.arg);
-		if (++s->r->events % PROGRESS_EVERY == 0 && s->c->progress != NULL)
-			s->c->progress(s->now_ps / PS_PER_NS, s->r->events, s->c->progress_arg);
-	}
+	if (!fab_event_next(&s->events, &e))
+		return false;
+	s->now_ps = e.at_ps;
+	e.fn(s, e.arg);
+	if (++s->r->events % PROGRESS_EVERY == 0 && s->c->progress != NULL)
+		s->c->progress(s->now_ps / PS_PER_NS, s->r->events, s->c->progress_arg);
+	return true;
+}
+
+static void
+loop(struct fab_sim *s)
+{
+	while (!s->ended && (s->running != 0 || s->waiting != 0) && fab_step(s))
+		;
 	s->r->end_ps = s->now_ps;
 }
 
@@ -85,7 +92,13 @@ simulate(struct fab_sim *s)
 	karst_prf_derive((uint64_t[2]){c->seed, 0}, 0, 0, s->secret);
 	make_memory(s);
 	fab_gauge_init(s, &s->message);
+	fab_gauge_init(s, &s->connects);
+	s->handed_tail = &s->handed;
+	s->at_once = fab_workload_is_random(c->workload) && !c->timed;
 	fab_topology_build(s);
+	fab_workload_prepare(s);
+	if (!c->timed)
+		fab_connect_all(s);
 	if (c->duration_ns != 0)
 		fab_event_add(s, c->duration_ns * PS_PER_NS, cool, NULL);
 	if (c->limit_ns != 0)
@@ -95,6 +108,8 @@ simulate(struct fab_sim *s)
 	fab_workload_begin(s);
 	loop(s);
 	fab_result_make(s);
+	fab_disconnect_all(s);
+	fab_connect_result(s);
 }
 
 int

@@ -12,7 +12,9 @@
  *   port.c      one end of a link, which sends; pauses
  *   switch.c    shared buffer, marking, PFC, ECMP
  *   host.c      drives the protocol core of a host
- *   conn.c      connected pairs of queue pairs
+ *   gsi.c       lib/cm of a host: its messages as frames of QP 1, its timers
+ *   connect.c   what lib/cm tells: how connections come to be, and how they end
+ *   conn.c      pairs of queue pairs, and what a connection's sides have agreed on
  *   flow.c      bytes that are to be moved over a connection
  *   topology.c  who is linked with whom, and which way leads where
  *   workload.c  which flows begin when
@@ -28,6 +30,7 @@
 #include <setjmp.h>
 
 #include "fabric.h"
+#include "karst_cm.h"
 #include "karst_mem.h"
 #include "karst_qp.h"
 #include "karst_ring.h"
@@ -75,6 +78,7 @@ struct fab_frame {
 	bool ect;
 	bool ce;
 	bool request;
+	uint8_t *mad; /* what follows the headers of a message of lib/cm; NULL: it is none */
 	uint8_t data[FAB_HEAD];
 };
 
@@ -135,10 +139,16 @@ struct fab_host {
 	struct karst_cq_lane lane;
 	uint64_t wake_ps; /* an event comes then */
 	bool running;
+	struct karst_cm *cm;
+	struct fab_frame *mads, **mads_tail; /* that wait for the link, before all that is built */
+	uint64_t cm_wake_ps;                 /* an event comes then */
+	uint32_t mad_psn;
+	uint32_t ids_most; /* of lib/cm at once, ever */
 	uint32_t nqps;
 	uint64_t requests; /* frames */
 };
 
+/* Who posts the WRITEs or READs is the one that asks for the connection. */
 enum { FAB_SENDER, FAB_RECEIVER };
 
 /* One queue pair of a connection. */
@@ -150,10 +160,28 @@ struct fab_end {
 	void *repeat;
 	struct karst_wq sq;
 	struct karst_wq rq;
+	uint32_t cm_id; /* 0: none */
+	uint32_t psn;   /* first of what comes */
 };
 
+/* What one end has heard of the other. */
+struct fab_peer {
+	uint32_t qpn;
+	uint32_t sq_psn;
+	uint8_t path_mtu;
+	uint8_t timeout;
+	uint8_t retry_cnt;
+	uint8_t rnr_retry;
+	uint8_t max_rd_atomic;
+	uint8_t max_dest_rd_atomic;
+	bool repeat; /* selectively: agreed */
+};
+
+/* READs that a queue pair has outstanding, as adapters do. */
+#define FAB_READS 16u
 /* With selective repeat: PSNs, whose bitmap fits into FAB_HEAD; and frames that a host holds. */
-#define FAB_REPEAT_WINDOW 512u
+#define FAB_REPEAT_SHIFT  9u
+#define FAB_REPEAT_WINDOW (1u << FAB_REPEAT_SHIFT)
 #define FAB_HELD          65536u
 
 struct fab_flow {
@@ -163,7 +191,8 @@ struct fab_flow {
 	uint64_t posted;
 	uint64_t warm; /* bytes when counting began */
 	uint32_t imm;
-	bool tell; /* the receiver's program hears of its end, with imm */
+	bool tell;  /* the receiver's program hears of its end, with imm */
+	bool asked; /* its time has begun with its connection's */
 };
 
 struct fab_conn {
@@ -175,14 +204,30 @@ struct fab_conn {
 	uint64_t *posted_ps; /* of the WRITEs outstanding, modulo depth */
 	uint32_t nposted;    /* ever */
 	uint32_t ncompleted;
-	bool live;
-	bool once;    /* closed when its flow is done */
-	uint32_t tag; /* of the workload's */
+	uint32_t index;          /* in all connections */
+	uint32_t tries;          /* with other queue pairs, since these were refused as stale */
+	uint64_t asked_ps;       /* when the REQ left */
+	struct karst_cm_ece ece; /* of the REQ */
+	struct fab_flow *first;  /* begins when it is established */
+	bool open;               /* there are queue pairs */
+	bool asking;             /* the REQ has no answer yet */
+	bool awaiting;           /* the REP has no RTU yet */
+	bool live;               /* the sender may post */
+	bool once;               /* closed when its flow is done */
+	uint32_t tag;            /* of the workload's */
 };
 
 /* What is random.  Each has its own numbers, so that a seed has the same traffic whatever comes of
  * it. */
-enum fab_chance { FAB_TRAFFIC, FAB_MARKS, FAB_LOSS, FAB_INCASTS, FAB_CHANCES };
+enum fab_chance {
+	FAB_TRAFFIC,
+	FAB_MARKS,
+	FAB_LOSS,
+	FAB_INCASTS,
+	FAB_PSNS,
+	FAB_MAD_LOSS,
+	FAB_CHANCES
+};
 
 /* Flows do not move: pointers to them are kept. */
 #define FAB_FLOW_CHUNK 4096u
@@ -195,7 +240,7 @@ struct fab_sim {
 	struct fab_block *blocks;
 	uint64_t allocated; /* bytes of these */
 	uint64_t now_ps;
-	uint64_t stop_ps; /* nothing goes on after it */
+	uint64_t before_ns; /* what the hosts' clocks are ahead of it */
 	bool ended;
 	struct fab_events events;
 	struct fab_gauge message; /* ps from post to completion of each WRITE */
@@ -209,6 +254,19 @@ struct fab_sim {
 	uint32_t nswitches;
 	struct fab_switch *sw;
 	struct fab_conn *free_conns;
+	struct fab_conn **conn; /* all, by their index */
+	uint32_t nconns;
+	uint32_t conns_cap;
+	/* of connection management */
+	struct fab_gauge connects; /* ps from REQ to REP */
+	uint8_t *free_mads;
+	uint64_t mads;          /* on their way */
+	uint64_t mads_arrived;  /* at hosts */
+	uint64_t unsettled;     /* sides that wait for a REP or an RTU */
+	uint64_t disconnecting; /* DREQs that wait for their DREP */
+	bool at_once;           /* messages of lib/cm are handed over, and take no time */
+	bool handing;           /* that is being done */
+	struct fab_frame *handed, **handed_tail;
 	struct fab_flow **flow; /* chunks */
 	uint64_t nflows;
 	uint64_t running;
@@ -232,6 +290,9 @@ struct fab_sim {
 /* --- memory.c: whatever fails ends the run --- */
 
 void *fab_alloc(struct fab_sim *s, size_t bytes);
+/** Not cleared, and only as much memory as is touched; whoever touches it charges for it. */
+void *fab_reserve(struct fab_sim *s, size_t bytes);
+void fab_charge(struct fab_sim *s, size_t bytes);
 void fab_free(struct fab_sim *s, void *p);
 void fab_free_all(struct fab_sim *s);
 void fab_bail(struct fab_sim *s, int rc, const char *fmt, ...)
@@ -297,13 +358,55 @@ void fab_host_rx(struct fab_sim *s, struct fab_frame *f);
 struct fab_frame *fab_host_build(struct fab_sim *s, struct fab_host *h);
 /** Something was done to a queue pair of @h: completions, frames, timers. */
 void fab_host_run(struct fab_sim *s, struct fab_host *h);
-/** Before the core is called. */
+/** Before the core or lib/cm is called. */
 void fab_host_enter(struct fab_sim *s, struct fab_host *h);
+uint64_t fab_host_clock_ns(const struct fab_sim *s);
+/** When a host's clock shows @ns: not before the next nanosecond, so that time gets further. */
+uint64_t fab_host_moment_ps(const struct fab_sim *s, uint64_t ns);
+/** The core's clock has jumped, and it has nothing to do. */
+void fab_host_restart(struct fab_sim *s, struct fab_host *h);
+
+/* --- gsi.c --- */
+
+void fab_gsi_init(struct fab_sim *s, struct fab_host *h);
+/** The next message that waits for the link; NULL: there is none. */
+struct fab_frame *fab_gsi_next(struct fab_host *h);
+/** A message came: @pkt is its frame, parsed. */
+void fab_gsi_rx(struct fab_sim *s, struct fab_host *h, const struct karst_pkt *pkt);
+/** lib/cm of @h was called: messages, timers.  Not from its events. */
+void fab_gsi_run(struct fab_sim *s, struct fab_host *h);
+/** Timers again, after the clock was set. */
+void fab_gsi_arm(struct fab_sim *s, struct fab_host *h);
+/** What a frame has had of a message, which is over. */
+void fab_mad_put(struct fab_sim *s, uint8_t *mad);
+/** The address of a host. */
+void fab_address(uint8_t ip[16], uint8_t mac[6], uint32_t host);
+
+/* --- connect.c --- */
+
+/** Asks for @c; it is live when that has succeeded, and closed when it has failed. */
+void fab_connect(struct fab_sim *s, struct fab_conn *c);
+/** What lib/cm of a host tells. */
+void fab_connect_event(void *host, const struct karst_cm_ev *ev);
+/** Ends what there is between the sides of @c, which has no queue pairs any more. */
+void fab_disconnect(struct fab_sim *s, struct fab_conn *c);
+/** Before the workload's time: until all that was asked for is there, or has failed. */
+void fab_connect_all(struct fab_sim *s);
+/** After it: until all is taken down. */
+void fab_disconnect_all(struct fab_sim *s);
+/** In the result. */
+void fab_connect_result(struct fab_sim *s);
 
 /* --- conn.c --- */
 
+/** Queue pairs that do not know of each other yet. */
 struct fab_conn *fab_conn_open(struct fab_sim *s, uint32_t src, uint32_t dst);
+/** Others, between the same hosts. */
+void fab_conn_renew(struct fab_sim *s, struct fab_conn *c);
 void fab_conn_close(struct fab_sim *s, struct fab_conn *c);
+/** Ready to send and to receive. */
+void fab_conn_ready(struct fab_sim *s, struct fab_end *e, uint32_t peer, const struct fab_peer *p);
+uint8_t fab_mtu_code(uint32_t mtu);
 /** A receive work request, for a flow that tells. */
 void fab_conn_post_recv(struct fab_sim *s, struct fab_conn *c);
 
@@ -312,12 +415,20 @@ void fab_conn_post_recv(struct fab_sim *s, struct fab_conn *c);
 struct fab_flow *fab_flow_new(struct fab_sim *s, uint32_t src, uint32_t dst, uint64_t size);
 struct fab_flow *fab_flow_at(struct fab_sim *s, uint64_t i);
 void fab_flow_begin(struct fab_sim *s, struct fab_flow *f, struct fab_conn *c);
+/** Its time begins, but first its connection is asked for. */
+void fab_flow_ask(struct fab_sim *s, struct fab_flow *f, struct fab_conn *c);
+/** It has no connection. */
+void fab_flow_refuse(struct fab_sim *s, struct fab_flow *f);
+/** Its queue pair has given up, or its connection was lost. */
+void fab_flow_fail(struct fab_sim *s, struct fab_conn *c);
 void fab_flow_completion(struct fab_sim *s, const struct karst_cqe *cqe);
 
 /* --- config.c --- */
 
 /** Queue pairs of a host at most. */
 uint64_t fab_config_qps(const struct fab_config *c);
+/** Connections of @host at most. */
+uint64_t fab_config_ids(const struct fab_config *c, uint32_t host);
 
 /* --- topology.c --- */
 
@@ -326,6 +437,8 @@ uint32_t fab_topology_switches(const struct fab_config *c);
 
 /* --- workload.c --- */
 
+/** The connections that it has from the beginning. */
+void fab_workload_prepare(struct fab_sim *s);
 void fab_workload_begin(struct fab_sim *s);
 /** The receiver's program of @c has heard of the end of a flow. */
 void fab_workload_received(struct fab_sim *s, struct fab_conn *c);
@@ -336,9 +449,15 @@ bool fab_workload_reduces(enum fab_workload w);
 
 /** Chunks of a tree at most. */
 #define FAB_CHUNKS_MAX (1u << 20)
+void fab_tree_prepare(struct fab_sim *s);
 void fab_tree_begin(struct fab_sim *s);
 /** As fab_workload_received(). */
 void fab_tree_received(struct fab_sim *s, struct fab_conn *c);
+
+/* --- run.c --- */
+
+/** What happens next.  False: nothing. */
+bool fab_step(struct fab_sim *s);
 
 /* --- sizes.c --- */
 

@@ -189,7 +189,10 @@ fab_switch_rx(struct fab_sim *s, struct fab_frame *f)
 
 	out = fab_switch_out(w, f->dst, f->tuple);
 	if (!has_room(s, w, out, bytes)) {
-		s->r->drops++;
+		if (f->mad != NULL)
+			s->r->connections.mads_lost++;
+		else
+			s->r->drops++;
 		fab_frame_put(s, f);
 		return;
 	}

@@ -105,6 +105,7 @@ open_edge(struct fab_sim *s, uint32_t t, uint32_t place, uint32_t from, uint32_t
 	c->tag = place << 1 | t;
 	for (i = 0; i < RECVS; i++)
 		fab_conn_post_recv(s, c);
+	fab_connect(s, c);
 	return c;
 }
 
@@ -124,13 +125,20 @@ make_tree(struct fab_sim *s, uint32_t t)
 }
 
 void
-fab_tree_begin(struct fab_sim *s)
+fab_tree_prepare(struct fab_sim *s)
 {
-	uint32_t t, i;
+	uint32_t t;
 
 	s->tree = fab_alloc(s, TREES * sizeof(*s->tree));
 	for (t = 0; t < TREES; t++)
 		make_tree(s, t);
+}
+
+void
+fab_tree_begin(struct fab_sim *s)
+{
+	uint32_t t, i;
+
 	for (t = 0; t < TREES; t++)
 		for (i = 1; i < s->c->hosts; i++)
 			send_up(s, &s->tree[t], i);

@@ -34,11 +34,18 @@ begin_later(struct fab_sim *s, void *arg)
 	struct fab_flow *f = arg;
 
 	s->waiting--;
-	fab_flow_begin(s, f, f->conn);
+	if (s->ended)
+		return;
+	if (s->c->timed)
+		fab_flow_ask(s, f, f->conn);
+	else if (f->conn->live)
+		fab_flow_begin(s, f, f->conn);
+	else
+		fab_flow_refuse(s, f);
 }
 
 static void
-begin_one(struct fab_sim *s, uint32_t src, uint32_t dst)
+prepare_one(struct fab_sim *s, uint32_t src, uint32_t dst)
 {
 	struct fab_flow *f;
 	uint32_t i;
@@ -47,17 +54,28 @@ begin_one(struct fab_sim *s, uint32_t src, uint32_t dst)
 		f = fab_flow_new(s, src, dst, s->c->size);
 		f->conn = fab_conn_open(s, src, dst);
 		f->conn->once = true;
+		if (!s->c->timed)
+			fab_connect(s, f->conn);
+	}
+}
+
+static void
+begin_flows(struct fab_sim *s)
+{
+	uint64_t i;
+
+	for (i = 0; i < s->nflows; i++) {
 		s->waiting++;
 		fab_event_add(s,
 			(uint64_t)(fab_uniform(s, FAB_TRAFFIC) * (double)s->c->stagger_ns *
 				PS_PER_NS),
-			begin_later, f);
+			begin_later, fab_flow_at(s, i));
 	}
 }
 
 /* Sattolo's shuffle: one cycle through all hosts, so nobody sends to itself. */
 static void
-begin_permutation(struct fab_sim *s)
+prepare_permutation(struct fab_sim *s)
 {
 	uint32_t n = s->c->hosts, i, *to = fab_alloc(s, n * sizeof(*to));
 
@@ -70,7 +88,7 @@ begin_permutation(struct fab_sim *s)
 		to[j] = t;
 	}
 	for (i = 0; i < n; i++)
-		begin_one(s, i, to[i]);
+		prepare_one(s, i, to[i]);
 	fab_free(s, to);
 }
 
@@ -99,7 +117,7 @@ ring_send(struct fab_sim *s, uint32_t i)
 }
 
 static void
-begin_ring(struct fab_sim *s)
+prepare_ring(struct fab_sim *s)
 {
 	uint32_t n = s->c->hosts, i;
 
@@ -110,8 +128,16 @@ begin_ring(struct fab_sim *s)
 		/* the left may be a step ahead */
 		fab_conn_post_recv(s, s->ring[i]);
 		fab_conn_post_recv(s, s->ring[i]);
+		fab_connect(s, s->ring[i]);
 	}
-	for (i = 0; i < n; i++)
+}
+
+static void
+begin_ring(struct fab_sim *s)
+{
+	uint32_t i;
+
+	for (i = 0; i < s->c->hosts; i++)
 		ring_send(s, i);
 }
 
@@ -146,9 +172,18 @@ static void
 begin_once(struct fab_sim *s, uint32_t src, uint32_t dst, uint64_t size)
 {
 	struct fab_conn *c = fab_conn_open(s, src, dst);
+	struct fab_flow *f = fab_flow_new(s, src, dst, size);
 
 	c->once = true;
-	fab_flow_begin(s, fab_flow_new(s, src, dst, size), c);
+	if (s->c->timed) {
+		fab_flow_ask(s, f, c);
+		return;
+	}
+	fab_connect(s, c);
+	if (c->live)
+		fab_flow_begin(s, f, c);
+	else
+		fab_flow_refuse(s, f);
 }
 
 static void
@@ -160,6 +195,8 @@ arrival(struct fab_sim *s, void *arg)
 
 	(void)arg;
 	s->waiting--;
+	if (s->ended)
+		return;
 	begin_once(s, src, dst + (dst >= src), size);
 	next_of(s, FAB_TRAFFIC, s->gap_ps, arrival);
 }
@@ -172,6 +209,8 @@ incast_arrival(struct fab_sim *s, void *arg)
 
 	(void)arg;
 	s->waiting--;
+	if (s->ended)
+		return;
 	for (i = 0; i < s->c->fan_in; i++) {
 		uint32_t j = i + fab_below(s, FAB_INCASTS, n - i), src = s->incast_order[j];
 
@@ -207,32 +246,45 @@ begin_arrivals(struct fab_sim *s)
 }
 
 void
-fab_workload_begin(struct fab_sim *s)
+fab_workload_prepare(struct fab_sim *s)
 {
 	uint32_t last = s->c->hosts - 1, i;
 
 	switch (s->c->workload) {
 	case FAB_ONE:
-		begin_one(s, 0, last);
+		prepare_one(s, 0, last);
 		return;
 	case FAB_TWO:
-		begin_one(s, 0, last);
-		begin_one(s, 1, last);
+		prepare_one(s, 0, last);
+		prepare_one(s, 1, last);
 		return;
 	case FAB_PERMUTATION:
-		begin_permutation(s);
+		prepare_permutation(s);
 		return;
 	case FAB_INCAST:
 		for (i = 1; i <= s->c->fan_in; i++)
-			begin_one(s, i, 0);
+			prepare_one(s, i, 0);
 		return;
 	case FAB_RING:
-		begin_ring(s);
+		prepare_ring(s);
 		return;
 	case FAB_TREE:
-		fab_tree_begin(s);
+		fab_tree_prepare(s);
 		return;
 	default:
-		begin_arrivals(s);
+		return;
 	}
+}
+
+void
+fab_workload_begin(struct fab_sim *s)
+{
+	if (fab_workload_is_random(s->c->workload))
+		begin_arrivals(s);
+	else if (s->c->workload == FAB_RING)
+		begin_ring(s);
+	else if (s->c->workload == FAB_TREE)
+		fab_tree_begin(s);
+	else
+		begin_flows(s);
 }

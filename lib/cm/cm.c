@@ -85,7 +85,7 @@ karst_cm_init(void *buf, const struct karst_cm_config *in, uint64_t now_ns, stru
 
 	if (!config_complete(in, &cfg))
 		return -EINVAL;
-	memset(buf, 0, karst_cm_bytes(in));
+	memset(c, 0, sizeof(*c));
 	c->pub.now_ns = now_ns;
 	karst_wheel_init(&c->wheel, now_ns);
 	c->ops = cfg.ops;
@@ -101,6 +101,7 @@ karst_cm_init(void *buf, const struct karst_cm_config *in, uint64_t now_ns, stru
 	c->slots = (struct cm_id *)(c + 1);
 	sources = (struct cm_source *)(c->slots + cfg.max_ids);
 	p = (uint8_t *)(sources + cfg.max_half_open);
+	memset(p, 0, 4 * table_hash_bytes(&cfg));
 	c->remote_ids = (struct cm_link **)p;
 	c->remote_qpns = (struct cm_link **)(p + table_hash_bytes(&cfg));
 	c->services = (struct cm_link **)(p + 2 * table_hash_bytes(&cfg));

@@ -136,6 +136,8 @@ struct cm_core {
 	struct cm_source **sources; /* by their address */
 	struct cm_source *free_sources;
 	struct cm_id *slots;
+	uint64_t first_key[2]; /* of how often slots were used before their first use */
+	uint32_t untouched; /* slots from here on have never been used, and are not initialised */
 };
 
 static inline struct cm_core *

@@ -67,6 +67,9 @@ cm_keep(struct cm_id *id, const struct karst_cm_msg *m)
 void
 cm_timer_set(struct cm_core *c, struct cm_id *id, uint64_t ns_from_now)
 {
+	/* an empty wheel has stood still, maybe for longer than it reaches */
+	if (c->wheel.count == 0)
+		karst_wheel_advance(&c->wheel, c->pub.now_ns, NULL, 0);
 	karst_wheel_add(&c->wheel, &id->timer, c->pub.now_ns + ns_from_now);
 }
 

@@ -143,16 +143,14 @@ cm_table_init(struct cm_core *c, const uint64_t secret[2], struct cm_source *sou
 {
 	uint32_t i;
 
+	/* as it stands */
+	memcpy(c->first_key, secret, sizeof(c->first_key));
 	karst_prf_derive(secret, USE_ID, 0, c->id_key);
 	karst_prf_derive(secret, USE_TID, 0, c->tid_key);
 	karst_prf_derive(secret, USE_HASH, 0, c->hash_key);
 	c->free.tail = &c->free.head;
 	c->half_open.tail = &c->half_open.head;
 	c->orphans.tail = &c->orphans.head;
-	for (i = 0; i < c->max_ids; i++) {
-		c->slots[i].uses = (uint32_t)karst_prf(secret, USE_FIRST, i);
-		list_append(&c->free, &c->slots[i]);
-	}
 	for (i = 0; i < c->max_half_open; i++)
 		source_free(c, &sources[i]);
 }
@@ -165,18 +163,35 @@ reclaim_orphan(struct cm_core *c)
 		cm_id_free(c, karst_container_of(c->orphans.head, struct cm_id, age));
 }
 
-struct cm_id *
-cm_id_new(struct cm_core *c, enum karst_cm_state state, void *user)
+/* A slot that was never used comes first, so that memory is touched as it is needed, and none is
+ * used again before it must be.  NULL: there is none. */
+static struct cm_id *
+take_slot(struct cm_core *c)
 {
 	struct cm_id *id;
-	uint32_t uses;
 
+	if (c->untouched < c->max_ids) {
+		id = &c->slots[c->untouched];
+		id->uses = (uint32_t)karst_prf(c->first_key, USE_FIRST, c->untouched++);
+		return id;
+	}
 	if (c->free.head == NULL)
 		reclaim_orphan(c);
 	if (c->free.head == NULL)
 		return NULL;
 	id = karst_container_of(c->free.head, struct cm_id, age);
 	list_remove(id);
+	return id;
+}
+
+struct cm_id *
+cm_id_new(struct cm_core *c, enum karst_cm_state state, void *user)
+{
+	struct cm_id *id = take_slot(c);
+	uint32_t uses;
+
+	if (id == NULL)
+		return NULL;
 	uses = id->uses + 1;
 	if (id_number(c, (uint32_t)(id - c->slots), uses) == 0)
 		uses++;
@@ -212,7 +227,7 @@ cm_id_find(const struct cm_core *c, uint32_t number)
 	if (number == 0)
 		return NULL;
 	slot = id_decipher(c, number) & ((1u << c->slot_bits) - 1);
-	if (slot >= c->max_ids || c->slots[slot].id != number)
+	if (slot >= c->untouched || c->slots[slot].id != number)
 		return NULL;
 	return &c->slots[slot];
 }

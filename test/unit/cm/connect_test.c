@@ -142,6 +142,26 @@ Test(cm_connect, c1_c2_as_linux)
 	cm_bed_down(b);
 }
 
+/* Nothing had to be done for longer than timers reach, 4.9 hours: what is sent then waits for its
+ * answer as long as ever. */
+Test(cm_connect, c1_req_after_hours_of_silence)
+{
+	static struct cm_bed bed;
+	struct cm_bed *b = cm_bed_up(&bed, NULL);
+	struct cm_bed_msg req;
+	uint32_t id;
+
+	b->cm->now_ns += 24 * 3600 * SECOND;
+	id = cm_bed_req_sent(b, 0, &req);
+	advance(b, 260 * MS);
+	expect_no_msg(b);
+	advance(b, 10 * MS);
+	cr_expect_arr_eq(expect_msg(b, REQ)->mad, req.mad, KARST_CM_MAD_LEN);
+	karst_cm_id_destroy(b->cm, id);
+	expect_msg(b, REJ);
+	cm_bed_down(b);
+}
+
 /* The wait begins short and doubles, the last is whole; then the peer is told, and the user. */
 Test(cm_connect, c1_req_lost)
 {

@@ -75,7 +75,7 @@ cm_selfcheck(const struct karst_cm *cm)
 	const struct cm_source *source;
 	const char *why = NULL;
 
-	for (i = 0; i < c->max_ids && why == NULL; i++) {
+	for (i = 0; i < c->untouched && why == NULL; i++) {
 		if (c->slots[i].id == 0)
 			continue;
 		used++;
@@ -98,7 +98,7 @@ cm_selfcheck(const struct karst_cm *cm)
 		return "ids are not counted as they are";
 	if (from != cm->nhalf_open || cm->nhalf_open > c->max_half_open)
 		return "half-open connections are not counted as they are, or too many";
-	why = check_list(&c->free, c->max_ids - used);
+	why = check_list(&c->free, c->untouched - used);
 	if (why == NULL)
 		why = check_list(&c->half_open, cm->nhalf_open);
 	return why != NULL ? why : check_list(&c->orphans, orphans);

@@ -87,6 +87,7 @@ Test(fabric_loss, who_hears_nothing_gives_up)
 
 	c.size = 4096;
 	c.loss = 1;
+	c.mad_loss = 0;
 	c.timeout = 1;
 	r = fab_test_run(&c);
 	cr_assert_eq(r.failed, 1);

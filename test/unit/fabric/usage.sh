@@ -57,7 +57,12 @@ refused 2 '--size: sizes are those of websearch' --workload websearch --size 1
 refused 2 '--warmup: shorter than --duration' --duration 1ms --warmup 1ms
 refused 2 '--stagger: shorter than --duration' --duration 1ms --stagger 1ms
 refused 2 '--limit: not shorter than --duration' --duration 2ms --limit 1ms
-refused 2 "allowed: gbn sr" --recovery irn
+refused 2 "allowed: gbn sr offer" --recovery irn
+refused 2 'allowed: before timed' --connect later
+refused 2 '--connect timed goes not with --workload tree' --connect timed --workload tree
+refused 2 '--spray goes with --recovery sr only' --recovery offer --spray 2
+refused 2 "--lose-mad '0'" --lose-mad 0
+refused 1 '3 connections were not established' --loss 1 --connections 3
 refused 2 'allowed: adapter paper' --preset mine
 refused 2 'allowed: write read' --op send
 refused 2 'who is read from hears nothing of it' --op read --workload ring

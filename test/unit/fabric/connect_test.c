@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Copyright (c) 2026 The karst authors
+ */
+/* Connections by lib/cm: how long they take, what is lost of it, and that flows do not notice. */
+#include "run.h"
+
+/* A message has 256 bytes behind a DETH of 8. */
+#define MAD (256u + 8u + AROUND)
+/* Over two links of a microsecond. */
+#define WAY (2 * (MAD * PS_100G + 1ull * US))
+/* The first wait of lib/cm, and the longest, as of an engine; the wheel may add two ticks. */
+#define FIRST (268435456ull * 1000)
+#define LAST  (1073741824ull * 1000)
+#define TICK  4096000ull
+
+static struct fab_config
+small(bool timed)
+{
+	struct fab_config c = fab_test_config(FAB_ONE);
+
+	c.size = 65536;
+	c.timed = timed;
+	return c;
+}
+
+/* REQ and REP; the flow begins behind the RTU, which is on the wire before it. */
+Test(fabric_connect, takes_a_round_trip)
+{
+	struct fab_config c = small(true);
+	struct fab_result r = fab_test_run(&c);
+	uint64_t want = 2 * WAY + MAD * PS_100G + r.flow[0].ideal_ps;
+
+	cr_assert_eq(r.connections.established, 1);
+	cr_assert_eq(r.connections.max_ps, 2 * WAY);
+	cr_assert_eq(r.flow[0].start_ps, 0);
+	cr_assert_eq(r.flow[0].end_ps, want, "%llu ps, not %llu",
+		(unsigned long long)r.flow[0].end_ps, (unsigned long long)want);
+	/* REQ, REP, RTU, DREQ, DREP */
+	cr_assert_eq(r.connections.mads, 5);
+	cr_assert_eq(r.connections.mads_again, 0);
+	cr_assert_eq(r.connections.ended, 1);
+	fab_result_free(&r);
+}
+
+/* Before it counts: as long, and the flow takes as long as it would alone. */
+Test(fabric_connect, before_it_counts)
+{
+	struct fab_config c = small(false);
+	struct fab_result r = fab_test_run(&c);
+
+	cr_assert_eq(r.connections.established, 1);
+	cr_assert_eq(r.connections.max_ps, 2 * WAY);
+	cr_assert_eq(r.flow[0].start_ps, 0);
+	cr_assert_eq(r.flow[0].end_ps, r.flow[0].ideal_ps);
+	cr_assert_eq(r.connections.mads, 5);
+	cr_assert_eq(r.connections.ended, 1);
+	fab_result_free(&r);
+}
+
+/* All to one host at once: the link to it sends one REQ behind the other, and from it one REP
+ * behind the other, each as soon as its REQ is there, so the last one has waited for the others'
+ * REQs. */
+Test(fabric_connect, incast_of_requests)
+{
+	struct fab_config c = fab_test_config(FAB_INCAST);
+	uint64_t want;
+	struct fab_result r;
+
+	c.fan_in = 100;
+	c.connections = 5;
+	c.size = 1;
+	r = fab_test_run(&c);
+	want = 2 * WAY + 499 * MAD * PS_100G;
+	cr_assert_eq(r.connections.established, 500);
+	cr_assert_eq(r.connections.max_ps, want, "%llu ps, not %llu",
+		(unsigned long long)r.connections.max_ps, (unsigned long long)want);
+	cr_assert_eq(r.connections.mads, 5 * 500);
+	cr_assert_eq(r.done, 500);
+	fab_result_free(&r);
+}
+
+/* REQ, REP: lib/cm asks again after its first wait, and that takes a round trip. */
+static void
+one_lost(uint64_t which, uint64_t again)
+{
+	struct fab_config c = small(true);
+	struct fab_result r;
+
+	c.lose_mad = which;
+	r = fab_test_run(&c);
+	cr_assert_eq(r.connections.established, 1);
+	cr_assert_eq(r.connections.mads_lost, 1);
+	cr_assert_eq(r.connections.mads_again, again, "%llu messages again",
+		(unsigned long long)r.connections.mads_again);
+	cr_assert_geq(r.connections.max_ps, FIRST + 2 * WAY);
+	cr_assert_leq(r.connections.max_ps, FIRST + 2 * WAY + 2 * TICK);
+	cr_assert_eq(r.done, 1);
+	cr_assert_eq(r.lost, 0);
+	fab_result_free(&r);
+}
+
+Test(fabric_connect, a_lost_req_is_sent_again)
+{
+	one_lost(1, 1);
+}
+
+/* Both sides find out, the one that asks first; a REQ that comes again has its REP at once, and the
+ * other's timer has it once more if it ends before the RTU is there. */
+Test(fabric_connect, a_lost_rep_is_sent_again)
+{
+	struct fab_config c = small(true);
+	struct fab_result r;
+
+	c.lose_mad = 2;
+	r = fab_test_run(&c);
+	cr_assert_eq(r.connections.established, 1);
+	cr_assert_geq(r.connections.mads_again, 1);
+	cr_assert_leq(r.connections.mads_again, 2);
+	cr_assert_geq(r.connections.max_ps, FIRST + WAY);
+	cr_assert_leq(r.connections.max_ps, FIRST + 2 * WAY + 2 * TICK);
+	cr_assert_eq(r.done, 1);
+	fab_result_free(&r);
+}
+
+/* The flow does not wait for it: it has ended long before the REP comes again. */
+Test(fabric_connect, a_lost_rtu_does_not_hold_the_flow)
+{
+	struct fab_config c = small(true);
+	struct fab_result r;
+
+	c.lose_mad = 3;
+	r = fab_test_run(&c);
+	cr_assert_eq(r.connections.mads_lost, 1);
+	cr_assert_eq(r.connections.max_ps, 2 * WAY);
+	cr_assert_eq(r.flow[0].end_ps, 2 * WAY + MAD * PS_100G + r.flow[0].ideal_ps);
+	cr_assert_eq(r.connections.ended, 1);
+	fab_result_free(&r);
+}
+
+/* But the time that counts does not begin before it has come. */
+Test(fabric_connect, a_lost_rtu_is_sent_again_before_it_counts)
+{
+	struct fab_config c = small(false);
+	struct fab_result r;
+
+	c.lose_mad = 3;
+	r = fab_test_run(&c);
+	/* REQ, REP, RTU, and the last two again */
+	cr_assert_eq(r.connections.mads, 5 + 2);
+	cr_assert_eq(r.connections.mads_again, 1);
+	cr_assert_eq(r.flow[0].end_ps, r.flow[0].ideal_ps);
+	fab_result_free(&r);
+}
+
+/* Nobody answers: the waits are the first one, twice as long, and then the longest, 14 times; after
+ * the last of 15 repetitions one more. */
+Test(fabric_connect, a_host_that_does_not_answer)
+{
+	struct fab_config c = small(true);
+	uint64_t want = FIRST + 2 * FIRST + 14 * LAST;
+	struct fab_result r;
+
+	c.loss = 1;
+	r = fab_test_run(&c);
+	cr_assert_eq(r.connections.established, 0);
+	cr_assert_eq(r.connections.failed, 1);
+	cr_assert_eq(r.failed, 1);
+	cr_assert_eq(r.flow[0].bytes, 0);
+	cr_assert_eq(r.connections.mads_again, 15);
+	/* and a REJ for those who have heard but cannot be heard */
+	cr_assert_eq(r.connections.mads, 17);
+	cr_assert_eq(r.connections.mads_lost, 17);
+	cr_assert_geq(r.flow[0].end_ps, want);
+	cr_assert_leq(r.flow[0].end_ps, want + 16 * 2 * TICK, "%llu ps, not %llu",
+		(unsigned long long)r.flow[0].end_ps, (unsigned long long)want);
+	fab_result_free(&r);
+}
+
+/* A workload of which nothing can begin ends, too. */
+Test(fabric_connect, nothing_hangs_without_connections)
+{
+	enum fab_workload w;
+
+	for (w = FAB_ONE; w <= FAB_TREE; w++) {
+		struct fab_config c = fab_test_config(w);
+		struct fab_result r;
+
+		c.size = 1u << 20;
+		c.loss = 1;
+		r = fab_test_run(&c);
+		cr_assert_eq(r.connections.established, 0);
+		cr_assert_gt(r.connections.failed, 0);
+		cr_assert_eq(r.done, 0);
+		cr_assert_eq(r.failed, r.nflows);
+		fab_result_free(&r);
+	}
+}
+
+/* Selective repeat is what both ends have agreed to: one that is lost is sent again alone. */
+Test(fabric_connect, ece_decides_about_selective_repeat)
+{
+	struct fab_config c = fab_test_config(FAB_ONE);
+	struct fab_result agreed, declined, never;
+
+	c.size = 160u * 65536;
+	c.lose_nth = 100;
+	never = fab_test_run(&c);
+	c.repeat = true;
+	agreed = fab_test_run(&c);
+	c.decline = true;
+	declined = fab_test_run(&c);
+	cr_assert_eq(never.connections.repeat, 0);
+	cr_assert_eq(agreed.connections.repeat, 1);
+	cr_assert_eq(declined.connections.repeat, 0);
+	cr_assert_eq(agreed.retransmits, 1);
+	cr_assert_gt(declined.retransmits, 10);
+	cr_assert_eq(declined.retransmits, never.retransmits);
+	cr_assert_eq(declined.flow[0].end_ps, never.flow[0].end_ps);
+	fab_result_free(&agreed);
+	fab_result_free(&declined);
+	fab_result_free(&never);
+}
+
+/* Each flow of a distribution has a connection of its own, that takes no time. */
+Test(fabric_connect, flows_of_a_distribution)
+{
+	struct fab_config c = fab_test_config(FAB_ALISTORAGE);
+	struct fab_result r, timed;
+	uint64_t i;
+
+	c.hosts = 8;
+	c.load = 0.2;
+	c.duration_ns = 1000000;
+	r = fab_test_run(&c);
+	cr_assert_gt(r.nflows, 100);
+	cr_assert_eq(r.done, r.nflows);
+	cr_assert_eq(r.connections.established, r.nflows);
+	cr_assert_eq(r.connections.ended, r.nflows);
+	cr_assert_eq(r.connections.mads, 5 * r.nflows);
+	cr_assert_eq(r.connections.max_ps, 0);
+	c.timed = true;
+	timed = fab_test_run(&c);
+	cr_assert_eq(timed.nflows, r.nflows);
+	cr_assert_eq(timed.done, r.nflows);
+	cr_assert_eq(timed.connections.mads, 5 * r.nflows);
+	cr_assert_geq(timed.connections.p50_ps, 2 * WAY);
+	for (i = 0; i < r.nflows; i++) {
+		cr_assert_eq(timed.flow[i].start_ps, r.flow[i].start_ps);
+		cr_assert_geq(timed.flow[i].end_ps - timed.flow[i].start_ps,
+			2 * WAY + timed.flow[i].ideal_ps);
+	}
+	fab_result_free(&r);
+	fab_result_free(&timed);
+}
+
+/* Losses by chance, of messages and of data: decided by the seed; and what is lost of messages
+ * leaves the losses of data as they are. */
+Test(fabric_connect, a_lossy_network_is_decided_by_its_seed)
+{
+	struct fab_config c = fab_test_config(FAB_PERMUTATION);
+	struct fab_result a, b, other;
+
+	c.hosts = 32;
+	c.size = 1u << 20;
+	c.loss = 0.05;
+	c.timed = true;
+	c.probes = true;
+	a = fab_test_run(&c);
+	b = fab_test_run(&c);
+	c.seed = 2;
+	other = fab_test_run(&c);
+	cr_assert_eq(a.connections.established, 32);
+	cr_assert_gt(a.connections.mads_lost, 0);
+	cr_assert_eq(a.done, 32);
+	cr_assert_arr_eq(a.flow, b.flow, a.nflows * sizeof(*a.flow));
+	cr_assert_arr_eq(&a.connections, &b.connections, sizeof(a.connections));
+	cr_assert_eq(a.events, b.events);
+	cr_assert_neq(a.events, other.events);
+	fab_result_free(&a);
+	fab_result_free(&b);
+	fab_result_free(&other);
+}

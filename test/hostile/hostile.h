@@ -231,5 +231,8 @@ __attribute__((format(printf, 1, 2))) void note(const char *fmt, ...);
 
 uint64_t now_ms(void);
 void sleep_ms(uint32_t ms);
+/** Between two looks at a completion queue: for about as long as a request takes, so that those who
+ *  only wait leave the processors to those who are judged. */
+void await_completions(void);
 
 #endif /* HOSTILE_H */

@@ -218,7 +218,7 @@ innocent(struct report *r, void *arg)
 			atomic_store(&r->pause_ms, now_ms() - last);
 		if (now_ms() - last > HANG_S * 1000)
 			child_fail(r, "nothing completes any more");
-		sleep_ms(0);
+		await_completions();
 	} while (busy > 0);
 	if (end_close(&p.a) != 0 || end_close(&p.b) != 0)
 		child_fail(r, "closing: %s", karst_why());

@@ -54,7 +54,7 @@ work(struct report *r, struct end *a, struct end *b)
 			child_fail(
 				r, "%s", karst_wc_status_str((enum karst_wc_status)cqes[i].status));
 	if (karst_poll_cq(b->cq, KARST_DIM(cqes), cqes) + n <= 0)
-		sleep_ms(0);
+		await_completions();
 	atomic_fetch_add(&r->ops, 1);
 }
 
@@ -166,7 +166,7 @@ send_until_error(struct end *e, struct child *c)
 		if (out == 0 && end_post(e, KARST_WR_SEND, good, 0, PEER_LEN, NULL, 0) == 0)
 			out++;
 		if (karst_poll_cq(e->cq, 1, &cqe) != 1) {
-			sleep_ms(0);
+			await_completions();
 			continue;
 		}
 		out--;

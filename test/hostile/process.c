@@ -46,6 +46,14 @@ sleep_ms(uint32_t ms)
 	nanosleep(&t, NULL);
 }
 
+void
+await_completions(void)
+{
+	const struct timespec t = {.tv_nsec = 200000};
+
+	nanosleep(&t, NULL);
+}
+
 bool
 child_start(struct child *c, void (*fn)(struct report *r, void *arg), void *arg)
 {

@@ -88,7 +88,7 @@ wait_all(struct report *r, struct robber *x)
 			failed += cqe.status != KARST_WC_SUCCESS;
 			i++;
 		} else {
-			sleep_ms(0);
+			await_completions();
 		}
 	if (i < REGIONS)
 		child_fail(r, "requests do not complete");

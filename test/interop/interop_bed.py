@@ -27,7 +27,7 @@ sys.path[:0] = [os.path.join(HERE, '..', 'verbs'), os.path.join(HERE, '..', 'com
 sys.dont_write_bytecode = True
 from bed import Clock, HANG_S  # noqa: E402
 from verbs_bed import (Engine, MEASURED_IN_VAIN, NEVER, Tools, listening,  # noqa: E402
-                       quick_clock, says)
+                       once_more, quick_clock, says)
 import guest  # noqa: E402
 from wire import Wire  # noqa: E402
 
@@ -524,9 +524,7 @@ def run(bed, case, kind, role, family):
         if not problems or not left or \
                 still_s < wanted_s and not re.search(MEASURED_IN_VAIN, said):
             break
-        print(f'# the machine stood still for {still_s:.1f} s; once more, after:', flush=True)
-        for line in '\n'.join(map(str, problems)).splitlines():
-            print(f'# {line}', flush=True)
+        once_more(still_s, said)
     return problems
 
 

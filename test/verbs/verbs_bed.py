@@ -241,9 +241,20 @@ def says(program, texts):
     return [f'"{wanted}" is not said' for wanted in texts if not re.search(wanted, text)]
 
 
+def once_more(still_s, said):
+    """Says why a case that has said this is run again."""
+    why = 'perftest has measured in vain' if re.search(MEASURED_IN_VAIN, said) else \
+        f'the machine stood still for {still_s:.1f} s'
+    print(f'# {why}; once more, after:')
+    for line in said.splitlines():
+        print(f'# {line}')
+    sys.stdout.flush()
+
+
 def pair(engines, words, *args, **kwargs):
     """pair_once(); once more, if it failed while the machine kept programs waiting for so long that
-    their patience with each other, which is theirs, may have ended: the pingpongs' is half a second."""
+    their patience with each other, which is theirs, may have ended: the pingpongs' is half a second; or
+    if perftest says that it was kept from measuring."""
     clock = Clock()
     for left in reversed(range(ATTEMPTS)):
         clock.stood_still(0)
@@ -252,9 +263,7 @@ def pair(engines, words, *args, **kwargs):
         said = '\n'.join(map(str, problems))
         if not problems or not left or not (still_s or re.search(MEASURED_IN_VAIN, said)):
             break
-        print(f'# the machine stood still for {still_s:.1f} s; once more, after:', flush=True)
-        for line in said.splitlines():
-            print(f'# {line}', flush=True)
+        once_more(still_s, said)
     clock.stop()
     return problems
 
